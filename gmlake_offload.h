@@ -11,15 +11,16 @@ RECIPE
 
 CONTENTS
   The manual: an example, what this header does not do, macros, glossary, the graph, how TENSILE
-  plans, how a plan is run, how TURNIP compiles, how a memgraph is run and checked, the mock, CUDA,
-  threads, errors, costs. Then the declarations. Then the implementation, in sections with tags to
-  search for. Each section ends with its public functions.
+  plans, how a plan is run, how a session works, how TURNIP compiles, how a memgraph is run and
+  checked, the mock, CUDA, threads, errors, costs. Then the declarations. Then the implementation,
+  in sections with tags to search for. Each section ends with its public functions.
     common    >>base >>graph
     TENSILE   >>plan >>jobs >>circle >>link >>profile >>cover >>swap >>pay >>draft
     a run     >>run >>rehearse
     the best  >>search
+    sessions  >>lesson >>session
     TURNIP    >>paths >>memgraph >>blocks >>compile >>queues >>horizons >>memcheck >>engine
-    backends  >>backend_mock >>backend_cuda
+    backends  >>backend_mock >>backend_cuda >>memory_lake
 
 EXAMPLE
       // A step of training whose activation `x` is not needed while `y` is made.
@@ -78,15 +79,18 @@ EXAMPLE
 
 WHAT IT DOES NOT DO
   It does not split tensors or operators. It does not find out what a program executes: the program
-  adds its tensors and operators to a graph. TENSILE does not reorder the operators of a job, and
-  does not choose addresses: the backend allocates, and a lake (gmlake.h) behind it keeps memory
-  from fragmenting. TURNIP recomputes nothing. A memgraph has the operators of one graph only.
+  adds its tensors and operators to a graph, or names them to a session. TENSILE does not reorder
+  the operators of a job, and does not choose addresses: the backend allocates, and a lake
+  (gmlake.h) behind it keeps memory from fragmenting. TURNIP recomputes nothing, and neither does a
+  session. A memgraph has the operators of one graph only.
 
 MACROS, all for the implementation file only unless it says otherwise
   GMLAKE_OFFLOAD_IMPLEMENTATION  compiles the implementation
   GMLAKE_OFFLOAD_BACKEND_MOCK    every file that uses it: the mock
   GMLAKE_OFFLOAD_BACKEND_CUDA    every file that uses it: CUDA. The implementation file then
                                  includes this header before any other, or defines _GNU_SOURCE
+  GMLAKE_OFFLOAD_LAKE            every file that uses it: memory of a lake for sessions. Includes
+                                 gmlake.h
   GMLAKE_OFFLOAD_CUDA_LINK       links the driver; else its library is opened when it is needed
   GMLAKE_OFFLOAD_STATIC          every file: all functions static, each file has its own copy
   GMLAKE_OFFLOAD_DEF             every file: linkage of the functions, instead of extern
@@ -235,6 +239,38 @@ HOW A PLAN IS RUN
   destroy the plan before the last one, and call gmlake_offload_run_set_limit with the sum of the
   plans' peak_bytes.
 
+HOW A SESSION WORKS
+  A session is for a program that executes itself: nobody has written down what it does. The program
+  gets its tensors from the session, names before each operator (a step) what the operator reads and
+  writes, and marks where its iterations begin. It launches its operators itself, on its own
+  streams, and their tensors never change their addresses.
+  1. Order. The session does everything in the order of the calls. A step's begin queues the copies
+     and waits that the step needs; then it returns, and the host runs ahead of the device. Memory
+     is given up behind the copy of what was in it, and taken behind a wait on the device. So
+     limit_bytes holds at every moment, and the host need not wait.
+  2. Learning. The session notes which tensors each step names, and which are born and die where. A
+     tensor that is born in each iteration anew is the same one to it. Events on the device tell how
+     long the steps take, and how fast the link is.
+  3. Planning. When the events of one iteration are complete, the session makes a graph of it: in
+     whole chunks, from the tensor's birth to its death, beginning where the fewest bytes of tensors
+     that come and go are there. TENSILE plans that graph for limit_bytes, without recomputation.
+     The session turns the events into a schedule: after which step what leaves, and what comes
+     back. A tensor comes back later than planned if otherwise it would take room that is needed.
+     When the next iteration is the same, the session plans once more, with its times.
+  4. Drift. A step that is not the one expected, by its key, the number of its tensors or which they
+     are, ends the schedule until the next iteration begins. The next one is learnt anew. Other
+     sizes in the same order are no drift: the schedule goes on as far as there is room, and a new
+     one is made when two iterations in a row have the same sizes.
+  5. On demand. What a step names is fetched if it is away, whatever was planned. Where memory is
+     short those tensors leave whose next use is farthest away: by what is known of the iteration,
+     else those that were not used for longest. Without a schedule, what the next 32 steps are
+     expected to use comes back ahead, into room that is free. What the host has already is dropped
+     without a copy.
+  The plan's link bound is the time that its copies take at least: an iteration takes no less than
+  that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both.
+  A program may use memory only in a step that names it, or after pin. To find the places where it
+  does not, GMLAKE_OFFLOAD_CHECKED unmaps what is away. The host then waits for each copy.
+
 HOW TURNIP COMPILES
   The method is that of Ding et al., arXiv 2405.16283, and this text uses its words. The compiler
   (BUILDMEMGRAPH) executes the operators in the graph's order without a device, and notes which node
@@ -331,7 +367,8 @@ CUDA
   within the other devices' reach: a lake's is, with gmlake_desc.peer_devices.
 
 THREADS
-  Only one thread at a time may use a graph that is not sealed, a planner, a run or an engine. Any
+  Only one thread at a time may use a graph that is not sealed, a planner, a run, a session or an
+  engine. Any
   number of threads may read a sealed graph or a memgraph.
 
 ERRORS
@@ -359,6 +396,10 @@ Licence: MIT, at the end of this file. */
 
 #if !defined(GMLAKE_OFFLOAD_H_INCLUDED)
 #define GMLAKE_OFFLOAD_H_INCLUDED
+
+#if defined(GMLAKE_OFFLOAD_LAKE)
+#include "gmlake.h"
+#endif
 
 #include <stddef.h>
 #include <stdint.h>
@@ -744,7 +785,8 @@ typedef struct gmlake_offload_mock_census {
   uint64_t rerun_count; /* launches of operators that had run in the same iteration already */
   size_t device_bytes, host_bytes, device_bytes_peak, host_bytes_peak;
   uint64_t out_busy_ns, in_busy_ns,
-      compute_ns; /* time in which a copy, an operator was under way */
+      compute_ns;     /* time in which a copy, an operator was under way */
+  size_t event_count; /* that queues have created and not destroyed */
 } gmlake_offload_mock_census;
 
 /* Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY; *out_backend is then NULL. */
@@ -771,7 +813,8 @@ typedef struct gmlake_offload_cuda_desc {
      destroyed with the backend. With a lake: gmlake_alloc and gmlake_free. */
   int (*alloc_fn)(void *user, size_t bytes, void *stream, void **out_ptr);
   void (*free_fn)(void *user, void *ptr, size_t bytes, void *stream);
-  /* Queues the operator on the stream and returns without waiting for it. Required. */
+  /* Queues the operator on the stream and returns without waiting for it. NULL: there are no runs
+     and engines, only sessions. */
   int (*launch_fn)(void *user, const gmlake_offload_launch *launch, void *stream);
   /* Queues what writes the first contents of a tensor, in device memory or in pinned memory;
      kernels can use both pointers. NULL: zeros. */
@@ -892,6 +935,226 @@ gmlake_offload_run_get_stats(const gmlake_offload_run *run, gmlake_offload_run_s
 
 /* Sets the peaks to the present values. Errors: INVALID_ARGUMENT. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_offload_run *run);
+
+/* ---- Sessions: programs that run themselves -------------------------------------------------- */
+
+/* Memory at addresses that stay. commit, discard and release return at once: they take effect where
+   they are queued. They return 0; 1: there is no memory now, and others may leave for it; another
+   value: they failed. What fails has changed nothing. gmlake_offload_lake_memory fills one in. */
+typedef struct gmlake_offload_memory {
+  size_t struct_bytes;  /* sizeof(gmlake_offload_memory) */
+  unsigned abi_version; /* 1 */
+  void *user;           /* the first argument of every function */
+  size_t chunk_bytes;   /* a power of two: ranges are whole chunks */
+  /* Takes addresses without memory; out_range names them from then on. */
+  int (*reserve)(void *user, size_t bytes, void **out_range, void **out_ptr);
+  /* pre: the range has no memory. */
+  void (*release)(void *user, void *range, void *stream);
+  /* Gives the whole range memory for work that is queued on the stream from now on. That work waits
+     on the device for what last used the memory elsewhere. */
+  int (*commit)(void *user, void *range, size_t bytes, void *stream);
+  /* Takes it away. pre: all its uses precede this call on the stream. */
+  int (*discard)(void *user, void *range, size_t bytes, void *stream);
+  /* May be NULL; for checking. Makes every access to a range without memory an error. pre: no work
+     is under way on the stream that the last discard named. */
+  int (*expel)(void *user);
+} gmlake_offload_memory;
+
+/* Streams, events and copies of one device. All functions but stream_sync return at once. They
+   return 0, or another value if they fail; then they have done nothing. */
+typedef struct gmlake_offload_queues {
+  size_t struct_bytes;          /* sizeof(gmlake_offload_queues) */
+  unsigned abi_version;         /* 1 */
+  void *user;                   /* the first argument of every function */
+  void *out_stream, *in_stream; /* for copies to the host, and back; nothing else uses them */
+  int (*host_alloc)(void *user, size_t bytes, void **out_ptr); /* pinned */
+  void (*host_free)(void *user, void *ptr, size_t bytes);      /* pre: no copy uses it */
+  int (*copy)(void *user, const gmlake_offload_copy *copy, void *stream);
+  int (*event_create)(void *user, int is_timed, void **out_event);
+  void (*event_destroy)(void *user, void *event);
+  int (*event_record)(void *user, void *event, void *stream); /* again: replaces the former one */
+  int (*stream_wait)(void *user, void *stream, void *event);  /* on the device */
+  int (*event_done)(void *user, void *event, int *out_done);
+  /* The time between two timed events. pre: both are done. */
+  int (*event_ns)(void *user, void *from, void *to, uint64_t *out_ns);
+  int (*stream_sync)(void *user, void *stream); /* the host waits */
+} gmlake_offload_queues;
+
+#define GMLAKE_OFFLOAD_CHECKED 2u /* session: unmaps what is away; the host waits each time */
+
+typedef struct gmlake_offload_session gmlake_offload_session;
+
+typedef struct gmlake_offload_session_desc {
+  const gmlake_offload_queues *queues; /* both outlive the session */
+  const gmlake_offload_memory *memory;
+  unsigned flags;          /* GMLAKE_OFFLOAD_LETTER: plans to the letter. GMLAKE_OFFLOAD_CHECKED */
+  size_t limit_bytes;      /* of all tensors on the device, in whole chunks; 0: only the memory's */
+  size_t tensor_bytes_min; /* smaller tensors never leave; 0: 1 MiB */
+  size_t host_bytes_max;   /* of pinned memory; 0: no limit but that of the queues */
+  double out_bytes_per_s, in_bytes_per_s; /* the link; 0: as measured, at first an H200's */
+  double both_bytes_per_s;                /* both at once; 0: 101/110 of the sum */
+  size_t try_count_max;                   /* of the planner */
+  gmlake_offload_host host;               /* for the session's own data */
+} gmlake_offload_session_desc;
+
+/* An operator, or whatever the program does between two calls. */
+typedef struct gmlake_offload_step {
+  void *stream; /* that its work is queued on */
+  uint64_t key; /* what it is: a change of key is noticed as one of order; 0 is fine */
+  const uint32_t *reads, *writes; /* tensors; one may be in both, but in each only once */
+  size_t read_count, write_count;
+} gmlake_offload_step;
+
+typedef enum gmlake_offload_session_mode {
+  GMLAKE_OFFLOAD_LEARNING = 0, /* no iteration is known yet, or its plan is not made yet */
+  GMLAKE_OFFLOAD_PLANNED,
+  GMLAKE_OFFLOAD_DRIFTED /* this iteration is not the one that was learnt */
+} gmlake_offload_session_mode;
+
+typedef struct gmlake_offload_session_stats {
+  size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
+  gmlake_offload_session_mode mode;
+  size_t tensor_count, tensor_bytes;          /* that live, on the device or not */
+  size_t device_bytes, device_bytes_peak;     /* in whole chunks, in the order of the calls */
+  size_t host_bytes, host_bytes_peak;         /* pinned */
+  size_t out_bytes, in_bytes;                 /* copied so far */
+  uint64_t out_count, in_count, drop_count;   /* copies; tensors that left without one */
+  uint64_t demand_out_count, demand_in_count; /* that no plan asked for */
+  uint64_t iteration_count, step_count, drift_count, plan_count;
+  uint64_t sync_count; /* waits of the host in calls other than destroy */
+  /* The present plan, for an iteration; 0 as long as there is none. */
+  size_t unplanned_bytes, planned_bytes; /* the most at once, if nothing moves, and by the plan */
+  size_t plan_out_bytes, plan_in_bytes;  /* what it copies */
+  uint64_t step_ns;                      /* an iteration as learnt, without waits for copies */
+  uint64_t plan_added_ns;                /* what the plan thinks that it adds */
+  uint64_t link_bound_ns; /* what its copies take at least. No iteration is shorter than this */
+  double out_bytes_per_s, in_bytes_per_s; /* the link, as measured or as given */
+} gmlake_offload_session_stats;
+
+/* Only one thread at a time may use a session. All calls return without waiting for the device,
+   except destroy, those of a session that checks, and where pinned memory has reached its bound or
+   the backend failed. A call that fails may be repeated; no tensor's bytes are lost by it.
+   Errors of all: INVALID_ARGUMENT, UNKNOWN_ID (no such tensor), OUT_OF_HOST_MEMORY (also pinned
+   memory), BACKEND (a function of memory or queues failed). gmlake_offload_session_get_error
+   explains the last one. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_create(
+    const gmlake_offload_session_desc *desc, gmlake_offload_session **out_session);
+
+/* Waits for all work on the streams that steps named, and gives up all tensors. NULL is fine. */
+GMLAKE_OFFLOAD_DEF void gmlake_offload_session_destroy(gmlake_offload_session *session);
+
+/* A tensor of that size, whose address never changes. Its memory is for work that is queued on the
+   stream from now on. Others leave for it if it has to be. Between begin and end it belongs to that
+   step. Its bytes are undefined. *out_tensor is a number that no other tensor has now.
+   Errors: OUT_OF_DEVICE_MEMORY (this step's tensors, and those that never leave, exceed the limit;
+   the error's text has the bytes). */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_alloc(gmlake_offload_session *session, size_t bytes, void *stream,
+                             uint32_t *out_tensor, void **out_ptr);
+
+/* Gives up a tensor, which may be away. pre: work that uses it is part of steps that have ended, or
+   precedes this call on the stream. In an open step it may be one of those named. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_free(gmlake_offload_session *session, uint32_t tensor, void *stream);
+
+/* Finds the tensor that the address belongs to, and how far behind its begin the address is.
+   Cost: O(log ranges). Errors: UNKNOWN_ID. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_find(const gmlake_offload_session *session, const void *ptr,
+                            uint32_t *out_tensor, size_t *out_offset);
+
+/* Begins a step: work that is queued on step->stream from now on may use the tensors named. What is
+   away comes back; the stream waits for it on the device. They stay until end.
+   Errors: OUT_OF_DEVICE_MEMORY (as for alloc; nothing has moved). */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offload_step *step);
+
+/* Ends the step, when its work is queued. Then tensors leave and come back as planned. The step has
+   ended also if that fails. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_end(gmlake_offload_session *session);
+
+/* An iteration begins. pre: no step is open. Cost: now and then, of a plan. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_mark(gmlake_offload_session *session);
+
+/* Brings a tensor to the device, for work on the stream, and keeps it there until as many calls of
+   unpin, which names the stream of its last use outside of steps. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_pin(gmlake_offload_session *session,
+                                                                    uint32_t tensor, void *stream);
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_unpin(gmlake_offload_session *session, uint32_t tensor, void *stream);
+
+/* Between hold(1) and hold(0) nothing moves and the session calls neither queues nor, but for alloc
+   and free, memory: a stream may be captured. A step may then name only tensors that the last step
+   before on the same stream could use without waiting: name all of them in one step first.
+   Errors: INVALID_ARGUMENT (also begin with a tensor that is away, or still on its way). */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_hold(gmlake_offload_session *session, int is_held);
+
+/* Makes tensors leave until `bytes` have been given up, for memory that the session does not know:
+   an out-of-memory handler may call it, also while another call of the session is under way, which
+   then gives up nothing. *out_bytes: what was given up; less, if the rest may not leave. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_make_room(gmlake_offload_session *session, size_t bytes, size_t *out_bytes);
+
+/* Tensors leave at the next begin or alloc if they take more. 0: no limit but the memory's. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_set_limit(gmlake_offload_session *session, size_t limit_bytes);
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_get_stats(
+    const gmlake_offload_session *session, gmlake_offload_session_stats *out_stats);
+/* Explains the last call that failed: `tensor` is the one concerned, or GMLAKE_OFFLOAD_NONE. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_get_error(
+    const gmlake_offload_session *session, gmlake_offload_error_info *out_info);
+
+/* The iteration that was learnt, as a sealed graph, which the caller destroys: tensors in whole
+   chunks, operators with their times. Errors: NOT_SEALED (none is learnt yet). */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_graph(
+    gmlake_offload_session *session, gmlake_offload_graph **out_graph);
+
+#if defined(GMLAKE_OFFLOAD_LAKE)
+/* Where a session's memory comes from: a lake. All fields but lake and chunk_bytes may be 0. */
+typedef struct gmlake_offload_lake {
+  gmlake *lake;       /* outlives the memory */
+  size_t chunk_bytes; /* of the ranges: that of the lake's blocks, so that both share chunks */
+  gmlake_pool *pool;  /* whose limit counts; NULL: the default one */
+} gmlake_offload_lake;
+
+/* Fills in the table. *lake outlives it. Create the lake with GMLAKE_WAIT_FIRST or _WAIT_IF_SOON:
+   else it takes new memory before it makes a stream wait for what another one gave up.
+   Errors: INVALID_ARGUMENT. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_lake_memory(const gmlake_offload_lake *lake, gmlake_offload_memory *out_memory);
+#endif
+
+#if defined(GMLAKE_OFFLOAD_BACKEND_MOCK)
+/* A session's queues on the mock. What a run does beside them has a time of its own: use one of the
+   two with a mock. Streams of the program are any other addresses.
+   Errors: INVALID_ARGUMENT. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_mock_get_queues(gmlake_offload_backend *backend, gmlake_offload_queues *out_queues);
+/* Memory for a session: at most mock_desc.device_bytes. What has none is overwritten.
+   Errors: INVALID_ARGUMENT. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_get_memory(
+    gmlake_offload_backend *backend, size_t chunk_bytes, gmlake_offload_memory *out_memory);
+/* Queues work that takes so long; when it ends, work_fn is called, which may read and write
+   tensors (NULL: nothing). The device runs while the host waits or spends time.
+   Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_work(gmlake_offload_backend *backend,
+                                                                  void *stream, uint64_t time_ns,
+                                                                  void (*work_fn)(void *user),
+                                                                  void *user);
+GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_spend(gmlake_offload_backend *backend,
+                                                  uint64_t time_ns);
+#endif
+
+#if defined(GMLAKE_OFFLOAD_BACKEND_CUDA)
+/* A session's queues on the backend's device, which must be its only one; desc.launch_fn may be
+   NULL for that. Errors: INVALID_ARGUMENT. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_cuda_get_queues(gmlake_offload_backend *backend, gmlake_offload_queues *out_queues);
+#endif
 
 /* ---- Memgraphs: TURNIP ----------------------------------------------------------------------- */
 
@@ -6157,6 +6420,2097 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_update(gmlake_offload_pl
   return result;
 }
 
+/* ---- >>lesson: what an iteration of a program did -----------------------------------------------
+   Owns the steps of one iteration of a session, as they were begun: what each named, which tensors
+   were born and which died when. Makes a graph of it, and from a plan for that graph a schedule:
+   which tensors leave and return after which step. A slot stands for a tensor: the tensor's number
+   is another one in each iteration, its slot the same. Invariants:
+   [L1] Slots are numbered as they first appear. A slot exists from the step `birth` (NONE: from the
+        iteration's begin) to the step before `death` (NONE: beyond its end).
+   [L2] What is born and outlives the iteration is a heir: in the next iteration its tensor is in
+        the slot `pair`, which existed at the begin and dies. Such two are one tensor of the graph.
+   [L3] The graph's operators are the steps from `turn` on, around the iteration's end. Fewest bytes
+        of tensors that are born and die cross the begin of step `turn`.
+   Cost: linear in what was named, but for planning and for a schedule: O(events * steps between a
+   tensor's leaving and its next use). Fails: where host memory is refused. */
+
+typedef struct gmlo_named { /* a step's use of a slot */
+  uint32_t slot;
+  unsigned how; /* GMLO_READS, GMLO_WRITES */
+} gmlo_named;
+
+typedef struct gmlo_lesson_step {
+  uint64_t key, time_ns;
+  size_t named_begin, named_end; /* in `named` */
+  uint32_t begun, ended;         /* events; begun NONE: it began when the step before had ended */
+} gmlo_lesson_step;
+
+typedef struct gmlo_slot {
+  size_t bytes;
+  uint32_t birth, death;
+  size_t use_begin, use_end; /* in `uses`, once the lesson is closed */
+  uint32_t pair;             /* of a heir and of the slot that it takes; else NONE */
+  uint32_t tensor;           /* that is in it now, or NONE */
+} gmlo_slot;
+
+typedef struct gmlo_lesson_copy {
+  int direction;
+  size_t bytes;
+  uint32_t begun, ended; /* events */
+} gmlo_lesson_copy;
+
+typedef struct gmlo_lesson {
+  gmlake_offload_host host;
+  gmlo_lesson_step *steps;
+  gmlo_named *named;
+  gmlo_slot *slots;
+  uint32_t *births; /* slots, in the order of their births */
+  gmlo_lesson_copy *copies;
+  void **events;  /* timed; `made` of them exist */
+  uint32_t *uses; /* steps by slot, ascending */
+  size_t step_count, named_count, slot_count, birth_count, copy_count, event_count, made;
+  size_t step_capacity, named_capacity, slot_capacity, birth_capacity, copy_capacity,
+      event_capacity;
+  int is_broken;   /* something is missing in it */
+  uint32_t turn;   /* [L3] */
+  uint64_t digest; /* of the bytes of all slots */
+} gmlo_lesson;
+
+typedef struct gmlo_move {
+  uint32_t step; /* after which it happens */
+  uint32_t slot;
+  uint32_t use; /* SWAP_OUT: the last step before that used the slot; SWAP_IN: the next one */
+  int is_in;
+} gmlo_move;
+
+typedef struct gmlo_schedule {
+  gmlo_move *moves; /* by step, those that leave first */
+  size_t *begin;    /* of each step's moves, and their end */
+  size_t step_count;
+  size_t unplanned_bytes, planned_bytes, out_bytes, in_bytes;
+  uint64_t step_ns, added_ns;
+} gmlo_schedule;
+
+static void gmlo_schedule_free(const gmlake_offload_host *host, gmlo_schedule *schedule) {
+  gmlo_free(host, schedule->moves);
+  gmlo_free(host, schedule->begin);
+  memset(schedule, 0, sizeof *schedule);
+}
+
+/* Forgets all but the events. */
+static void gmlo_lesson_clear(gmlo_lesson *l) {
+  l->step_count = l->named_count = l->slot_count = l->birth_count = l->copy_count = 0;
+  l->event_count = 0;
+  l->is_broken = 0;
+  l->turn = 0;
+  l->digest = 0;
+  gmlo_free(&l->host, l->uses);
+  l->uses = NULL;
+}
+
+/* pre: its events are destroyed. */
+static void gmlo_lesson_free(gmlo_lesson *l) {
+  gmlo_lesson_clear(l);
+  gmlo_free(&l->host, l->steps);
+  gmlo_free(&l->host, l->named);
+  gmlo_free(&l->host, l->slots);
+  gmlo_free(&l->host, l->births);
+  gmlo_free(&l->host, l->copies);
+  gmlo_free(&l->host, l->events);
+}
+
+/* Makes room for one more item. 0, and the lesson is broken, if host memory is refused. */
+static int gmlo_lesson_room(gmlo_lesson *l, void **items, size_t count, size_t *capacity,
+                            size_t item_bytes) {
+  void *grown = gmlo_grow(&l->host, *items, count, 1, capacity, item_bytes);
+  if (grown != NULL) *items = grown;
+  l->is_broken |= grown == NULL;
+  return grown != NULL;
+}
+
+/* A slot that appears now; NONE if host memory is refused. */
+static uint32_t gmlo_lesson_add_slot(gmlo_lesson *l, size_t bytes, uint32_t birth) {
+  void *slots = l->slots, *births = l->births;
+  gmlo_slot *slot;
+  int ok = gmlo_lesson_room(l, &slots, l->slot_count, &l->slot_capacity, sizeof *l->slots) &&
+           gmlo_lesson_room(l, &births, l->birth_count, &l->birth_capacity, sizeof *l->births);
+  l->slots = (gmlo_slot *)slots;
+  l->births = (uint32_t *)births;
+  if (!ok) return GMLAKE_OFFLOAD_NONE;
+  slot = &l->slots[l->slot_count];
+  memset(slot, 0, sizeof *slot);
+  slot->bytes = bytes;
+  slot->birth = birth;
+  slot->death = slot->pair = slot->tensor = GMLAKE_OFFLOAD_NONE;
+  if (birth != GMLAKE_OFFLOAD_NONE) l->births[l->birth_count++] = (uint32_t)l->slot_count;
+  l->digest = (l->digest ^ bytes) * UINT64_C(0x9E3779B97F4A7C15);
+  return (uint32_t)l->slot_count++;
+}
+
+static void gmlo_lesson_add_step(gmlo_lesson *l, uint64_t key) {
+  void *steps = l->steps;
+  gmlo_lesson_step *step;
+  int ok = gmlo_lesson_room(l, &steps, l->step_count, &l->step_capacity, sizeof *l->steps);
+  l->steps = (gmlo_lesson_step *)steps;
+  if (!ok) return;
+  step = &l->steps[l->step_count++];
+  memset(step, 0, sizeof *step);
+  step->key = key;
+  step->named_begin = step->named_end = l->named_count;
+  step->begun = step->ended = GMLAKE_OFFLOAD_NONE;
+}
+
+/* The last step uses the slot. */
+static void gmlo_lesson_name(gmlo_lesson *l, uint32_t slot, unsigned how) {
+  void *named = l->named;
+  int ok = gmlo_lesson_room(l, &named, l->named_count, &l->named_capacity, sizeof *l->named);
+  l->named = (gmlo_named *)named;
+  if (!ok || l->step_count == 0) return;
+  l->named[l->named_count].slot = slot;
+  l->named[l->named_count].how = how;
+  l->steps[l->step_count - 1].named_end = ++l->named_count;
+}
+
+/* Lists the steps that use each slot. 0 if host memory is refused. */
+static int gmlo_lesson_close(gmlo_lesson *l) {
+  size_t i, n, at = 0;
+  if (l->is_broken || l->step_count == 0) return 0;
+  l->uses = (uint32_t *)gmlo_zeroed(&l->host, l->named_count, sizeof *l->uses);
+  if (l->uses == NULL) return 0;
+  for (i = 0; i < l->named_count; i++) l->slots[l->named[i].slot].use_end++;
+  for (i = 0; i < l->slot_count; i++) {
+    size_t count = l->slots[i].use_end;
+    l->slots[i].use_begin = l->slots[i].use_end = at;
+    at += count;
+  }
+  for (i = 0; i < l->step_count; i++) {
+    for (n = l->steps[i].named_begin; n < l->steps[i].named_end; n++) {
+      l->uses[l->slots[l->named[n].slot].use_end++] = (uint32_t)i;
+    }
+  }
+  return 1;
+}
+
+/* The first use of the slot in step `at` or later, or the end of its uses. */
+static size_t gmlo_slot_next(const gmlo_lesson *l, const gmlo_slot *slot, size_t at) {
+  size_t low = slot->use_begin, high = slot->use_end;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (l->uses[middle] < at) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+/* The steps from `at` to the slot's next use. SIZE_MAX: there is none. */
+static size_t gmlo_lesson_expect(const gmlo_lesson *l, uint32_t id, size_t at) {
+  const gmlo_slot *slot = &l->slots[id];
+  size_t next = gmlo_slot_next(l, slot, at);
+  if (next != slot->use_end) return l->uses[next] - at;
+  if (slot->death != GMLAKE_OFFLOAD_NONE) return SIZE_MAX;
+  if (slot->birth != GMLAKE_OFFLOAD_NONE) {
+    if (slot->pair == GMLAKE_OFFLOAD_NONE) return l->step_count - at;
+    slot = &l->slots[slot->pair];
+  }
+  if (slot->use_begin == slot->use_end) return SIZE_MAX;
+  return l->step_count - at + l->uses[slot->use_begin];
+}
+
+/* ---- The graph ---- */
+
+/* A tensor of the graph: one slot, or a heir and the slot that it takes. */
+typedef struct gmlo_strand {
+  uint32_t heir, slot;   /* heir: NONE, or what it is from that one's birth on */
+  uint32_t from, length; /* the steps in which it exists, around the end; length step_count: all */
+  uint32_t id;           /* in the graph; NONE: none */
+  unsigned how;          /* [while a step is added] how the step uses it */
+} gmlo_strand;
+
+typedef struct gmlo_weave {
+  gmlo_scope scope;
+  const gmlo_lesson *l;
+  gmlo_strand *strands;
+  size_t strand_count;
+  uint32_t *of;                                    /* by slot: its strand */
+  uint32_t *by_id;                                 /* by tensor of the graph: its strand */
+  uint32_t *first, *next_first, *last, *next_last; /* by step: lists of strands that begin, end */
+  uint32_t *ids;                                   /* what a step reads and writes */
+  size_t id_count;
+} gmlo_weave;
+
+/* Pairs heirs that the session has not seen in their next iteration with slots of their size. */
+static void gmlo_lesson_pair(gmlo_lesson *l) {
+  size_t i, n, from = 0;
+  for (i = 0; i < l->birth_count; i++) {
+    gmlo_slot *heir = &l->slots[l->births[i]];
+    if (heir->death != GMLAKE_OFFLOAD_NONE || heir->pair != GMLAKE_OFFLOAD_NONE) continue;
+    for (n = from; n < l->slot_count; n++) {
+      gmlo_slot *slot = &l->slots[n];
+      if (slot->birth != GMLAKE_OFFLOAD_NONE || slot->death == GMLAKE_OFFLOAD_NONE ||
+          slot->pair != GMLAKE_OFFLOAD_NONE) {
+        from += n == from;
+        continue;
+      }
+      if (slot->bytes != heir->bytes || slot->death > heir->birth) continue;
+      slot->pair = l->births[i];
+      heir->pair = (uint32_t)n;
+      break;
+    }
+  }
+}
+
+/* When the strand of a slot exists. */
+static void gmlo_strand_init(const gmlo_lesson *l, gmlo_strand *strand, uint32_t id) {
+  const gmlo_slot *slot = &l->slots[id];
+  size_t count = l->step_count, birth = slot->birth, death = slot->death;
+  strand->slot = id;
+  strand->heir = GMLAKE_OFFLOAD_NONE;
+  strand->from = 0;
+  strand->length = (uint32_t)count;
+  if (slot->pair != GMLAKE_OFFLOAD_NONE) { /* of the two, the heir is here */
+    strand->heir = id;
+    strand->slot = slot->pair;
+    death = count + l->slots[slot->pair].death;
+  }
+  if (birth == GMLAKE_OFFLOAD_NONE || death == GMLAKE_OFFLOAD_NONE || death - birth >= count)
+    return;
+  strand->from = (uint32_t)(birth % count);
+  strand->length = (uint32_t)(death - birth);
+}
+
+static uint32_t gmlo_strand_end(const gmlo_lesson *l, const gmlo_strand *strand) {
+  return (uint32_t)((strand->from + strand->length + l->step_count - 1) % l->step_count);
+}
+
+static int gmlo_strand_is_whole(const gmlo_lesson *l, const gmlo_strand *strand) {
+  return strand->length == l->step_count;
+}
+
+/* How far step `to` is behind step `from`, around the end. */
+static size_t gmlo_lesson_way(const gmlo_lesson *l, size_t from, size_t to) {
+  return to >= from ? to - from : to + l->step_count - from;
+}
+
+/* Chooses the step that the graph begins with. 0 if host memory is refused. [L3] */
+static int gmlo_weave_turn(gmlo_weave *w, uint32_t *out_turn) {
+  const gmlo_lesson *l = w->l;
+  size_t i, n = l->step_count, best = SIZE_MAX;
+  size_t *crossing = (size_t *)gmlo_take(&w->scope, 2 * n + 1, sizeof *crossing);
+  if (crossing == NULL) return 0;
+  for (i = 0; i < w->strand_count; i++) { /* changes from one step's begin to the next one's */
+    const gmlo_strand *strand = &w->strands[i];
+    if (gmlo_strand_is_whole(l, strand) || strand->length < 2) continue;
+    crossing[strand->from + 1] += l->slots[strand->slot].bytes;
+    crossing[strand->from + strand->length] -= l->slots[strand->slot].bytes;
+  }
+  for (i = 0; i < 2 * n; i++) crossing[i + 1] += crossing[i];
+  for (i = 0; i < n; i++) {
+    if (crossing[i] + crossing[i + n] >= best) continue;
+    best = crossing[i] + crossing[i + n];
+    *out_turn = (uint32_t)i;
+  }
+  return 1;
+}
+
+/* Whether a strand begins before the turn and ends behind it, or exists all the time. */
+static int gmlo_strand_crosses(const gmlo_lesson *l, const gmlo_strand *strand) {
+  size_t way = gmlo_lesson_way(l, l->turn, strand->from);
+  return gmlo_strand_is_whole(l, strand) || way + strand->length > l->step_count;
+}
+
+/* Makes the strands of all slots, and lists them by the steps that they begin and end with. */
+static int gmlo_weave_begin(gmlo_weave *w) {
+  const gmlo_lesson *l = w->l;
+  size_t i, n = l->step_count;
+  w->strands = (gmlo_strand *)gmlo_take(&w->scope, l->slot_count, sizeof *w->strands);
+  w->of = (uint32_t *)gmlo_take(&w->scope, l->slot_count, sizeof *w->of);
+  w->by_id = (uint32_t *)gmlo_take(&w->scope, l->slot_count, sizeof *w->by_id);
+  w->ids = (uint32_t *)gmlo_take(&w->scope, l->slot_count, 2 * sizeof *w->ids);
+  w->first = (uint32_t *)gmlo_take(&w->scope, n, 2 * sizeof *w->first);
+  w->next_first = (uint32_t *)gmlo_take(&w->scope, l->slot_count, 2 * sizeof *w->next_first);
+  if (w->strands == NULL || w->of == NULL || w->by_id == NULL || w->ids == NULL ||
+      w->first == NULL || w->next_first == NULL) {
+    return 0;
+  }
+  w->last = w->first + n;
+  w->next_last = w->next_first + l->slot_count;
+  for (i = 0; i < 2 * n; i++) w->first[i] = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < l->slot_count; i++) {
+    const gmlo_slot *slot = &l->slots[i];
+    gmlo_strand *strand = &w->strands[w->strand_count];
+    if (slot->pair != GMLAKE_OFFLOAD_NONE && slot->birth == GMLAKE_OFFLOAD_NONE) continue;
+    gmlo_strand_init(l, strand, (uint32_t)i);
+    w->of[strand->slot] = w->of[i] = (uint32_t)w->strand_count++;
+    strand->id = GMLAKE_OFFLOAD_NONE;
+    if (strand->length == 0 || gmlo_strand_is_whole(l, strand)) continue;
+    w->next_first[w->of[i]] = w->first[strand->from];
+    w->first[strand->from] = w->of[i];
+    w->next_last[w->of[i]] = w->last[gmlo_strand_end(l, strand)];
+    w->last[gmlo_strand_end(l, strand)] = w->of[i];
+  }
+  return 1;
+}
+
+static gmlake_offload_result gmlo_weave_tensors(gmlo_weave *w, gmlake_offload_graph *graph) {
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  gmlake_offload_tensor_desc desc;
+  size_t i;
+  memset(&desc, 0, sizeof desc);
+  for (i = 0; i < w->strand_count && result == GMLAKE_OFFLOAD_OK; i++) {
+    gmlo_strand *strand = &w->strands[i];
+    if (strand->length == 0) continue;
+    desc.bytes = w->l->slots[strand->slot].bytes;
+    desc.kind =
+        gmlo_strand_crosses(w->l, strand) ? GMLAKE_OFFLOAD_PERSISTENT : GMLAKE_OFFLOAD_INTERMEDIATE;
+    result = gmlake_offload_add_tensor(graph, &desc, &strand->id);
+    if (result == GMLAKE_OFFLOAD_OK) w->by_id[strand->id] = (uint32_t)i;
+  }
+  return result;
+}
+
+/* A strand is used by the step that is added now. */
+static void gmlo_weave_touch(gmlo_weave *w, uint32_t strand, unsigned how) {
+  if (w->strands[strand].id == GMLAKE_OFFLOAD_NONE) return;
+  if (w->strands[strand].how == 0) w->ids[w->id_count++] = strand;
+  w->strands[strand].how |= how;
+}
+
+/* Adds a step as an operator. It also makes what is born in it, and reads what dies behind it: that
+   stays until then. */
+static gmlake_offload_result gmlo_weave_step(gmlo_weave *w, gmlake_offload_graph *graph,
+                                             size_t index) {
+  const gmlo_lesson *l = w->l;
+  const gmlo_lesson_step *step = &l->steps[index];
+  gmlake_offload_op_desc desc;
+  uint32_t i, op, *ids = w->ids + l->slot_count;
+  size_t n;
+  w->id_count = 0;
+  for (n = step->named_begin; n < step->named_end; n++)
+    gmlo_weave_touch(w, w->of[l->named[n].slot], l->named[n].how);
+  for (i = w->last[index]; i != GMLAKE_OFFLOAD_NONE; i = w->next_last[i])
+    if (w->strands[i].how == 0) gmlo_weave_touch(w, i, GMLO_READS);
+  for (i = w->first[index]; i != GMLAKE_OFFLOAD_NONE; i = w->next_first[i]) {
+    gmlo_weave_touch(w, i, GMLO_WRITES);
+    if (!gmlo_strand_crosses(l, &w->strands[i])) w->strands[i].how = GMLO_WRITES;
+  }
+  memset(&desc, 0, sizeof desc);
+  desc.time_ns = step->time_ns;
+  desc.reads = ids;
+  for (n = 0; n < w->id_count; n++)
+    if (w->strands[w->ids[n]].how & GMLO_READS) ids[desc.read_count++] = w->strands[w->ids[n]].id;
+  desc.writes = ids + desc.read_count;
+  for (n = 0; n < w->id_count; n++) {
+    if (w->strands[w->ids[n]].how & GMLO_WRITES)
+      ids[desc.read_count + desc.write_count++] = w->strands[w->ids[n]].id;
+    w->strands[w->ids[n]].how = 0;
+  }
+  return gmlake_offload_add_op(graph, &desc, &op);
+}
+
+static void gmlo_weave_leave(gmlo_weave *w) { gmlo_leave(&w->scope); }
+
+/* Makes a sealed graph of the lesson, and what it was made from. The caller destroys the graph; the
+   weave is to be left in any case. */
+static gmlake_offload_result gmlo_weave_graph(gmlo_weave *w, gmlo_lesson *l,
+                                              gmlake_offload_graph **out_graph) {
+  gmlake_offload_graph_desc desc;
+  gmlake_offload_result result;
+  size_t i;
+  memset(w, 0, sizeof *w);
+  w->scope = gmlo_scope_of(&l->host);
+  w->l = l;
+  memset(&desc, 0, sizeof desc);
+  desc.host = l->host;
+  *out_graph = NULL;
+  gmlo_lesson_pair(l);
+  if (!gmlo_weave_begin(w) || !gmlo_weave_turn(w, &l->turn))
+    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  result = gmlake_offload_graph_create(&desc, out_graph);
+  if (result == GMLAKE_OFFLOAD_OK) result = gmlo_weave_tensors(w, *out_graph);
+  for (i = 0; i < l->step_count && result == GMLAKE_OFFLOAD_OK; i++)
+    result = gmlo_weave_step(w, *out_graph, (l->turn + i) % l->step_count);
+  if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_graph_seal(*out_graph);
+  if (result == GMLAKE_OFFLOAD_OK) return result;
+  gmlake_offload_graph_destroy(*out_graph);
+  *out_graph = NULL;
+  return result;
+}
+
+/* ---- The schedule ---- */
+
+/* A tensor's absence: it leaves after step `out`, its copy ends in step `gone`, and it is back
+   before step `use`; all counted from the turn on, `use` maybe in the next iteration. */
+typedef struct gmlo_absence {
+  uint32_t strand, last_use;
+  size_t out, gone, in, use;
+  int returns; /* 0: it dies before it is used again */
+} gmlo_absence;
+
+typedef struct gmlo_scheduler {
+  gmlo_weave weave;
+  const gmlake_offload_graph *graph;
+  const gmlake_offload_plan_info *plan;
+  const double *bytes_per_s; /* of the directions */
+  size_t limit_bytes;
+  size_t *level; /* bytes on the device, by step from the turn on */
+  gmlo_absence *absences;
+  size_t absence_count;
+} gmlo_scheduler;
+
+/* The step, from the turn on, in which the time `ns` after the end of operator `trigger` lies. */
+static size_t gmlo_scheduler_step(const gmlo_scheduler *c, uint32_t trigger, uint64_t ns) {
+  const gmlo_lesson *l = c->weave.l;
+  size_t count = l->step_count, i = trigger == GMLAKE_OFFLOAD_NONE ? 0 : trigger + (size_t)1, n;
+  for (n = 0; n < count; n++, i++) {
+    uint64_t time = l->steps[(l->turn + i) % count].time_ns;
+    if (time > ns) break;
+    ns -= time;
+  }
+  return i;
+}
+
+/* The position of the strand's first access behind position `op`, around the end. */
+static size_t gmlo_scheduler_use(const gmlo_scheduler *c, uint32_t tensor, uint32_t op) {
+  const gmlake_offload_graph *graph = c->graph;
+  size_t i = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
+  size_t first = graph->accesses[i].position;
+  for (; i < end; i++)
+    if (graph->accesses[i].position > op) return graph->accesses[i].position;
+  return first + graph->op_count;
+}
+
+/* Whether the step at a position names the strand, so that an access there is no death. */
+static int gmlo_scheduler_is_named(const gmlo_scheduler *c, const gmlo_strand *strand,
+                                   size_t position) {
+  const gmlo_lesson *l = c->weave.l;
+  const gmlo_lesson_step *step = &l->steps[(l->turn + position) % l->step_count];
+  size_t i;
+  for (i = step->named_begin; i < step->named_end; i++)
+    if (&c->weave.strands[c->weave.of[l->named[i].slot]] == strand) return 1;
+  return 0;
+}
+
+/* Adds the bytes to the steps [from, to), from the turn on and maybe beyond the end. Less than
+   nothing is added by wrapping around. */
+static void gmlo_scheduler_add(gmlo_scheduler *c, size_t from, size_t to, size_t bytes) {
+  for (; from < to; from++) c->level[from % c->weave.l->step_count] += bytes;
+}
+
+/* Takes an event by which a tensor leaves. */
+static void gmlo_scheduler_leave(gmlo_scheduler *c, const gmlake_offload_event *event) {
+  gmlo_absence *a = &c->absences[c->absence_count++];
+  gmlo_strand *strand;
+  size_t bytes;
+  uint64_t copy = 0;
+  a->strand = c->weave.by_id[event->tensor];
+  strand = &c->weave.strands[a->strand];
+  bytes = c->weave.l->slots[strand->slot].bytes;
+  if (event->action == GMLAKE_OFFLOAD_SWAP_OUT)
+    copy = gmlo_copy_time(bytes, c->bytes_per_s[GMLO_OUT]) + GMLO_COPY_NS;
+  a->last_use = event->op;
+  a->use = gmlo_scheduler_use(c, event->tensor, event->op);
+  a->out = gmlo_scheduler_step(c, event->trigger, event->delay_ns);
+  a->gone = gmlo_scheduler_step(c, event->trigger, event->delay_ns + copy);
+  while (a->use < a->out) a->use += c->weave.l->step_count; /* a trigger of the iteration before */
+  if (a->gone >= a->use) a->gone = a->use - 1;
+  a->in = a->use;
+  a->returns = gmlo_scheduler_is_named(c, strand, a->use);
+  if (a->gone + 1 < a->use) gmlo_scheduler_add(c, a->gone + 1, a->use, (size_t)0 - bytes);
+}
+
+/* Lets a tensor come back as late as the plan says, or later, as soon as there is room for it. */
+static void gmlo_scheduler_return(gmlo_scheduler *c, const gmlake_offload_event *event) {
+  size_t i, count = c->weave.l->step_count, in, bytes;
+  gmlo_absence *a = c->absences;
+  for (i = 0; i < c->absence_count; i++, a++) {
+    if (c->weave.strands[a->strand].id == event->tensor && a->last_use == event->op) break;
+  }
+  if (i == c->absence_count || !a->returns) return;
+  in = gmlo_scheduler_step(c, event->trigger, event->delay_ns);
+  while (in + count < a->use) in += count;
+  while (in >= a->use && in >= count) in -= count;
+  if (in <= a->gone) in = a->gone + 1;
+  bytes = c->weave.l->slots[c->weave.strands[a->strand].slot].bytes;
+  while (a->in > in && (c->level[(a->in - 1) % count] + bytes <= c->limit_bytes)) a->in--;
+  gmlo_scheduler_add(c, a->in, a->use, bytes);
+}
+
+/* The slot that stands for the strand when a step has ended. */
+static uint32_t gmlo_strand_slot(const gmlo_lesson *l, const gmlo_strand *strand, uint32_t step) {
+  if (strand->heir == GMLAKE_OFFLOAD_NONE || step < l->slots[strand->heir].birth)
+    return strand->slot;
+  return strand->heir;
+}
+
+static void gmlo_scheduler_move(const gmlo_scheduler *c, gmlo_schedule *schedule, size_t count,
+                                const gmlo_absence *a, int is_in) {
+  const gmlo_lesson *l = c->weave.l;
+  size_t n = l->step_count;
+  gmlo_move *move = &schedule->moves[count];
+  move->step = (uint32_t)((l->turn + (is_in ? a->in + n - 1 : a->out)) % n);
+  move->slot = gmlo_strand_slot(l, &c->weave.strands[a->strand], move->step);
+  move->use = (uint32_t)((l->turn + (is_in ? a->use : a->last_use)) % n);
+  move->is_in = is_in;
+}
+
+static int gmlo_move_before(const void *a, const void *b) {
+  const gmlo_move *x = (const gmlo_move *)a, *y = (const gmlo_move *)b;
+  return x->step != y->step ? x->step < y->step : x->is_in < y->is_in;
+}
+
+/* Lists the moves by step. 0 if host memory is refused. */
+static int gmlo_scheduler_list(gmlo_scheduler *c, gmlo_schedule *schedule) {
+  const gmlo_lesson *l = c->weave.l;
+  size_t i, count = 0;
+  schedule->step_count = l->step_count;
+  schedule->begin = (size_t *)gmlo_zeroed(&l->host, l->step_count + 1, sizeof *schedule->begin);
+  schedule->moves = (gmlo_move *)gmlo_zeroed(&l->host, 4 * c->absence_count, sizeof(gmlo_move));
+  if (schedule->begin == NULL || schedule->moves == NULL) {
+    gmlo_schedule_free(&l->host, schedule);
+    return 0;
+  }
+  for (i = 0; i < c->absence_count; i++) {
+    gmlo_absence *a = &c->absences[i];
+    gmlo_scheduler_move(c, schedule, count++, a, 0);
+    if (a->returns) gmlo_scheduler_move(c, schedule, count++, a, 1);
+  }
+  gmlo_sort(schedule->moves, schedule->moves + 2 * c->absence_count, count, sizeof(gmlo_move),
+            gmlo_move_before);
+  for (i = 0; i < count; i++) schedule->begin[schedule->moves[i].step + 1]++;
+  for (i = 0; i < l->step_count; i++) schedule->begin[i + 1] += schedule->begin[i];
+  return 1;
+}
+
+/* Fills in the levels of an iteration in which nothing moves. */
+static void gmlo_scheduler_levels(gmlo_scheduler *c, gmlo_schedule *schedule) {
+  const gmlo_lesson *l = c->weave.l;
+  size_t i;
+  for (i = 0; i < c->weave.strand_count; i++) {
+    const gmlo_strand *strand = &c->weave.strands[i];
+    size_t from = gmlo_lesson_way(l, l->turn, strand->from);
+    gmlo_scheduler_add(c, from, from + strand->length, l->slots[strand->slot].bytes);
+  }
+  for (i = 0; i < l->step_count; i++) {
+    if (c->level[i] > schedule->unplanned_bytes) schedule->unplanned_bytes = c->level[i];
+    schedule->step_ns += l->steps[i].time_ns;
+  }
+}
+
+/* Makes a schedule of the plan's events. 0 if host memory is refused. */
+static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule) {
+  const gmlo_lesson *l = c->weave.l;
+  size_t i, count = c->plan->event_count;
+  memset(schedule, 0, sizeof *schedule);
+  c->level = (size_t *)gmlo_take(&c->weave.scope, l->step_count, sizeof *c->level);
+  c->absences = (gmlo_absence *)gmlo_take(&c->weave.scope, count, sizeof *c->absences);
+  if (c->level == NULL || c->absences == NULL) return 0;
+  gmlo_scheduler_levels(c, schedule);
+  for (i = 0; i < count; i++) {
+    if (c->plan->events[i].action != GMLAKE_OFFLOAD_SWAP_IN)
+      gmlo_scheduler_leave(c, &c->plan->events[i]);
+    if (c->plan->events[i].action == GMLAKE_OFFLOAD_SWAP_OUT)
+      schedule->out_bytes += c->graph->tensors[c->plan->events[i].tensor].bytes;
+  }
+  for (i = 0; i < count; i++) {
+    if (c->plan->events[i].action == GMLAKE_OFFLOAD_SWAP_IN)
+      gmlo_scheduler_return(c, &c->plan->events[i]);
+  }
+  for (i = 0; i < c->absence_count; i++) {
+    if (c->absences[i].returns)
+      schedule->in_bytes += l->slots[c->weave.strands[c->absences[i].strand].slot].bytes;
+  }
+  for (i = 0; i < l->step_count; i++)
+    if (c->level[i] > schedule->planned_bytes) schedule->planned_bytes = c->level[i];
+  schedule->added_ns = c->plan->added_ns;
+  return gmlo_scheduler_list(c, schedule);
+}
+
+/* Plans the lesson for so many bytes, and makes a schedule. */
+static gmlake_offload_result gmlo_lesson_plan(gmlo_lesson *l, gmlake_offload_planner_desc *desc,
+                                              gmlo_schedule *out_schedule) {
+  gmlake_offload_graph *graph = NULL;
+  gmlake_offload_planner *planner = NULL;
+  gmlake_offload_plan *plan = NULL;
+  gmlake_offload_job_desc job_desc;
+  double bytes_per_s[2];
+  gmlo_scheduler c;
+  gmlake_offload_result result;
+  uint32_t job = 0;
+  memset(&c, 0, sizeof c);
+  memset(&job_desc, 0, sizeof job_desc);
+  result = gmlo_weave_graph(&c.weave, l, &graph);
+  job_desc.graph = graph;
+  if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_planner_create(desc, &planner);
+  if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_add_job(planner, &job_desc, &job);
+  if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_replan(planner);
+  if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_take_plan(planner, job, &plan);
+  if (result == GMLAKE_OFFLOAD_OK) {
+    bytes_per_s[GMLO_OUT] = desc->out_bytes_per_s;
+    bytes_per_s[GMLO_IN] = desc->in_bytes_per_s;
+    c.graph = graph;
+    c.plan = &plan->info;
+    c.bytes_per_s = bytes_per_s;
+    c.limit_bytes = desc->target_bytes;
+    if (!gmlo_scheduler_make(&c, out_schedule)) result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  gmlo_weave_leave(&c.weave);
+  gmlo_plan_destroy(plan);
+  gmlake_offload_planner_destroy(planner);
+  gmlake_offload_graph_destroy(graph);
+  return result;
+}
+
+/* ---- >>session: tensors of a program that runs itself -------------------------------------------
+   Owns the tensors, the ranges of addresses that they have, pinned memory, and for each stream the
+   events behind its steps. Everything is queued in the order of the calls: who may use what is
+   known when a call returns, though nothing has happened yet. Invariants:
+   [S1] device_bytes is the sum over tensors with memory of their ranges, and at most limit_bytes.
+   [S2] A tensor with memory lists the uses that no other listed use is behind: a stream and the
+        number of a mark on it. Memory is discarded on a stream behind all of them.
+   [S3] A mark is an event on a stream. Mark n is recorded in event n % GMLO_MARKS, so a wait for a
+        mark that was replaced waits for the oldest one that was not.
+   [S4] A tensor's bytes are on the device (has_bytes), or in its pinned memory, or in both
+        (is_clean). Neither is given up before the copy to the other one is queued.
+   [S5] `at` steps of the known lesson have begun. A tensor whose slot is s is `tensor` of slot s.
+   Cost: a step is linear in what it names; one that makes tensors leave is linear in the session's
+   tensors for each of them. Fails: where memory, queues or host memory refuse. */
+
+#define GMLO_MARKS 1024u /* steps of a stream whose end can be told from later ones */
+#define GMLO_STREAMS_MAX 64u
+#define GMLO_USES 4u
+#define GMLO_AHEAD 32u   /* steps whose tensors are fetched ahead while no plan holds */
+#define GMLO_RESYNC 256u /* steps that are searched for one that was expected later */
+#define GMLO_MEASURED_BYTES ((size_t)4 << 20) /* smaller copies do not tell the link's speed */
+
+typedef struct gmlo_course { /* a stream */
+  void *stream;
+  void *events[GMLO_MARKS];        /* NULL: never recorded */
+  uint64_t marks;                  /* recorded so far */
+  uint64_t seen[GMLO_STREAMS_MAX]; /* by stream: the mark that this one has waited for */
+} gmlo_course;
+
+typedef struct gmlo_mark {
+  uint32_t course;
+  uint64_t number;
+} gmlo_mark;
+
+typedef struct gmlo_range {
+  void *range;
+  char *ptr;
+  size_t bytes;
+  uint32_t tensor; /* NONE: it is idle */
+  uint64_t since;  /* when it became idle, in tensors that died */
+} gmlo_range;
+
+typedef struct gmlo_pin { /* pinned memory */
+  void *ptr;
+  size_t bytes;
+  uint32_t tensor; /* NONE: it is idle */
+  gmlo_mark mark;  /* behind its last copy */
+} gmlo_pin;
+
+typedef struct gmlo_guest { /* a tensor */
+  size_t bytes;             /* of its range */
+  size_t real_bytes;        /* as asked for */
+  uint32_t range, pin;      /* pin NONE: it has none */
+  int lives, has_memory, has_bytes, is_clean;
+  uint32_t keep_count; /* calls of pin without unpin */
+  uint64_t step;       /* the last that named it */
+  gmlo_mark uses[GMLO_USES];
+  size_t use_count;
+  uint64_t back;         /* the mark behind its last copy from the host; 0: none */
+  uint32_t slot, learnt; /* in the known lesson, in the one that is recorded; or NONE */
+  uint32_t heir;         /* the slot in which it outlived the last iteration, or NONE [L2] */
+} gmlo_guest;
+
+struct gmlake_offload_session {
+  gmlake_offload_session_desc desc;
+  gmlake_offload_queues queues; /* copies of desc's */
+  gmlake_offload_memory memory;
+  gmlake_offload_session_stats stats;
+  gmlake_offload_error_info error;
+  gmlo_course *courses[GMLO_STREAMS_MAX]; /* GMLO_OUT, GMLO_IN, the program's */
+  size_t course_count;
+  gmlo_guest *guests;
+  size_t guest_count, guest_capacity;
+  gmlo_range *ranges;
+  uint32_t *by_address; /* ranges */
+  size_t range_count, range_capacity, address_capacity;
+  gmlo_pin *pins;
+  size_t pin_count, pin_capacity;
+  gmlo_lesson lessons[2];
+  int known;        /* the lesson that is expected; -1: none */
+  int is_recording; /* the other lesson */
+  int is_confirmed; /* two iterations in a row were alike */
+  int is_drifted, is_timed, has_schedule;
+  gmlo_schedule schedule;
+  size_t at, birth_at; /* [S5]; births of the known lesson so far */
+  uint32_t *late;      /* tensors that may come back as soon as there is room */
+  size_t late_count, late_capacity;
+  uint64_t step;                /* the number of the present or last one, from 1 on */
+  uint64_t first_step;          /* of this iteration */
+  uint64_t digest, last_digest; /* of the bytes of what was born in this iteration, in the last */
+  int is_open, is_held, is_busy, has_begun;
+  uint32_t open_course;
+  uint64_t deaths;
+  double measured[2]; /* bytes/s of the directions; 0: not yet */
+};
+
+static gmlake_offload_result gmlo_session_fail(gmlake_offload_session *s,
+                                               gmlake_offload_result result, uint32_t tensor,
+                                               const char *text) {
+  s->error.result = result;
+  s->error.op = GMLAKE_OFFLOAD_NONE;
+  s->error.tensor = tensor;
+  gmlo_text(s->error.text, sizeof s->error.text, text);
+  return result;
+}
+
+static gmlake_offload_result gmlo_session_no_memory(gmlake_offload_session *s) {
+  return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY, GMLAKE_OFFLOAD_NONE,
+                           "host memory was refused");
+}
+
+/* Appends text, or a number, to the error's text. */
+static void gmlo_session_say(gmlake_offload_session *s, const char *text, size_t number) {
+  size_t length = strlen(s->error.text);
+  char digits[24];
+  size_t i = sizeof digits - 1;
+  digits[i] = '\0';
+  do {
+    digits[--i] = (char)('0' + number % 10);
+    number /= 10;
+  } while (number != 0);
+  gmlo_text(s->error.text + length, sizeof s->error.text - length,
+            text != NULL ? text : digits + i);
+}
+
+static gmlake_offload_result gmlo_session_too_large(gmlake_offload_session *s, uint32_t tensor,
+                                                    size_t bytes) {
+  (void)gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY, tensor, "this step needs ");
+  gmlo_session_say(s, NULL, bytes);
+  gmlo_session_say(s, " bytes at once, in whole chunks, with what may not leave; the limit is ", 0);
+  if (s->desc.limit_bytes != 0) {
+    gmlo_session_say(s, NULL, s->desc.limit_bytes);
+  } else {
+    gmlo_session_say(s, "the memory's", 0);
+  }
+  return s->error.result;
+}
+
+/* ---- Streams and marks ---- */
+
+/* The number of a stream. GMLO_STREAMS_MAX: there are too many, or host memory is refused. */
+static uint32_t gmlo_session_course(gmlake_offload_session *s, void *stream) {
+  uint32_t i;
+  for (i = 0; i < s->course_count; i++)
+    if (s->courses[i]->stream == stream) return i;
+  if (i == GMLO_STREAMS_MAX) {
+    (void)gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
+                            "steps named more than 62 streams; use fewer");
+    return i;
+  }
+  s->courses[i] = (gmlo_course *)gmlo_zeroed(&s->desc.host, 1, sizeof **s->courses);
+  if (s->courses[i] == NULL) {
+    (void)gmlo_session_no_memory(s);
+    return GMLO_STREAMS_MAX;
+  }
+  s->courses[i]->stream = stream;
+  s->course_count++;
+  return i;
+}
+
+/* Records a mark behind what is queued on the stream. 0 if that is refused. */
+static int gmlo_session_mark(gmlake_offload_session *s, uint32_t course) {
+  gmlo_course *c = s->courses[course];
+  void **event = &c->events[(c->marks + 1) % GMLO_MARKS];
+  if (*event == NULL && s->queues.event_create(s->queues.user, 0, event) != 0) {
+    *event = NULL;
+    return 0;
+  }
+  if (s->queues.event_record(s->queues.user, *event, c->stream) != 0) return 0;
+  c->marks++;
+  return 1;
+}
+
+/* Makes one stream wait for a mark of another one, which is recorded first if it has to be. 0 if
+   that is refused. [S3] */
+static int gmlo_session_order(gmlake_offload_session *s, uint32_t to, gmlo_mark mark) {
+  gmlo_course *c = s->courses[to], *other = s->courses[mark.course];
+  if (to == mark.course || mark.number == 0 || c->seen[mark.course] >= mark.number) return 1;
+  if (other->marks < mark.number && !gmlo_session_mark(s, mark.course)) return 0;
+  if (mark.number + GMLO_MARKS <= other->marks) mark.number = other->marks - GMLO_MARKS + 1;
+  if (s->queues.stream_wait(s->queues.user, c->stream, other->events[mark.number % GMLO_MARKS]) !=
+      0) {
+    return 0;
+  }
+  c->seen[mark.course] = mark.number;
+  return 1;
+}
+
+/* Makes the host wait for a stream. */
+static int gmlo_session_sync(gmlake_offload_session *s, uint32_t course) {
+  s->stats.sync_count++;
+  return s->queues.stream_sync(s->queues.user, s->courses[course]->stream) == 0;
+}
+
+static gmlake_offload_result gmlo_session_refused(gmlake_offload_session *s, uint32_t tensor,
+                                                  const char *text) {
+  return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_BACKEND, tensor, text);
+}
+
+/* Adds a use up to the next mark of the stream. 0 if an older one had to be waited for and that was
+   refused. [S2] */
+static int gmlo_session_use(gmlake_offload_session *s, gmlo_guest *g, uint32_t course) {
+  size_t i;
+  for (i = 0; i < g->use_count && g->uses[i].course != course; i++) continue;
+  if (i == GMLO_USES) {
+    if (!gmlo_session_order(s, course, g->uses[0])) return 0;
+    i = 0;
+  }
+  g->use_count += i == g->use_count;
+  g->uses[i].course = course;
+  g->uses[i].number = s->courses[course]->marks + 1;
+  return 1;
+}
+
+/* Makes a stream wait for all uses of a tensor. */
+static int gmlo_session_follow_uses(gmlake_offload_session *s, const gmlo_guest *g,
+                                    uint32_t course) {
+  size_t i;
+  for (i = 0; i < g->use_count; i++)
+    if (!gmlo_session_order(s, course, g->uses[i])) return 0;
+  return 1;
+}
+
+/* From here on the only use is up to the stream's next mark: pre: it waits for all others. */
+static void gmlo_session_only_use(gmlake_offload_session *s, gmlo_guest *g, uint32_t course) {
+  g->use_count = 1;
+  g->uses[0].course = course;
+  g->uses[0].number = s->courses[course]->marks + 1;
+}
+
+/* ---- What is recorded ---- */
+
+static gmlo_lesson *gmlo_session_known(gmlake_offload_session *s) {
+  return s->known >= 0 ? &s->lessons[s->known] : NULL;
+}
+
+static gmlo_lesson *gmlo_session_recorded(gmlake_offload_session *s) {
+  return s->is_recording ? &s->lessons[s->known == 0] : NULL;
+}
+
+/* Records a timed event for the recorded lesson. Its number; NONE if that is refused: the lesson is
+   then broken. */
+static uint32_t gmlo_session_stamp(gmlake_offload_session *s, uint32_t course) {
+  gmlo_lesson *l = gmlo_session_recorded(s);
+  void *events;
+  if (l == NULL || l->is_broken) return GMLAKE_OFFLOAD_NONE;
+  if (l->event_count == l->made) {
+    events = l->events;
+    if (!gmlo_lesson_room(l, (void **)&events, l->made, &l->event_capacity, sizeof *l->events))
+      return GMLAKE_OFFLOAD_NONE;
+    l->events = (void **)events;
+    l->is_broken = s->queues.event_create(s->queues.user, 1, &l->events[l->made]) != 0;
+    if (l->is_broken) return GMLAKE_OFFLOAD_NONE;
+    l->made++;
+  }
+  l->is_broken = s->queues.event_record(s->queues.user, l->events[l->event_count],
+                                        s->courses[course]->stream) != 0;
+  return l->is_broken ? GMLAKE_OFFLOAD_NONE : (uint32_t)l->event_count++;
+}
+
+/* The tensor's slot in the recorded lesson, which appears if it is new there. */
+static uint32_t gmlo_session_learn(gmlake_offload_session *s, gmlo_guest *g) {
+  gmlo_lesson *l = gmlo_session_recorded(s);
+  if (g->learnt == GMLAKE_OFFLOAD_NONE)
+    g->learnt = gmlo_lesson_add_slot(l, g->bytes, GMLAKE_OFFLOAD_NONE);
+  return g->learnt;
+}
+
+static void gmlo_session_learn_step(gmlake_offload_session *s, const gmlake_offload_step *step,
+                                    uint32_t begun) {
+  gmlo_lesson *l = gmlo_session_recorded(s);
+  size_t i;
+  if (l == NULL) return;
+  gmlo_lesson_add_step(l, step->key);
+  for (i = 0; i < step->read_count + step->write_count && !l->is_broken; i++) {
+    int writes = i >= step->read_count;
+    uint32_t id = writes ? step->writes[i - step->read_count] : step->reads[i];
+    gmlo_lesson_name(l, gmlo_session_learn(s, &s->guests[id]), writes ? GMLO_WRITES : GMLO_READS);
+  }
+  if (!l->is_broken) l->steps[l->step_count - 1].begun = begun;
+}
+
+/* The step that a tensor is born in: the open one, or the next one. */
+static uint32_t gmlo_session_now(const gmlake_offload_session *s, size_t begun) {
+  return (uint32_t)(begun - (s->is_open && begun != 0));
+}
+
+/* ---- Following the known lesson ---- */
+
+static void gmlo_session_bind(gmlake_offload_session *s, uint32_t tensor, uint32_t slot) {
+  gmlo_lesson *l = gmlo_session_known(s);
+  gmlo_guest *g = &s->guests[tensor];
+  if (g->slot != GMLAKE_OFFLOAD_NONE) l->slots[g->slot].tensor = GMLAKE_OFFLOAD_NONE;
+  g->slot = slot;
+  if (slot != GMLAKE_OFFLOAD_NONE) l->slots[slot].tensor = tensor;
+}
+
+/* A tensor that outlived an iteration was found to be in that slot: the two are a pair. */
+static void gmlo_session_learn_pair(gmlo_lesson *l, uint32_t heir, uint32_t slot) {
+  uint32_t had = l->slots[heir].pair, other = l->slots[slot].pair;
+  if (l->slots[slot].death == GMLAKE_OFFLOAD_NONE) return;
+  if (had != GMLAKE_OFFLOAD_NONE) l->slots[had].pair = other;
+  if (other != GMLAKE_OFFLOAD_NONE) l->slots[other].pair = had;
+  l->slots[heir].pair = slot;
+  l->slots[slot].pair = heir;
+}
+
+/* Whether a tensor may be the one that the lesson names. What outlived an iteration was given the
+   slot of one that is like it: here it may change with another one. */
+static int gmlo_session_matches(gmlake_offload_session *s, uint32_t tensor, uint32_t slot) {
+  gmlo_lesson *l = gmlo_session_known(s);
+  uint32_t had = s->guests[tensor].slot, other = l->slots[slot].tensor;
+  if (had == slot) return 1;
+  if (l->slots[slot].birth != GMLAKE_OFFLOAD_NONE) return 0;
+  if (had != GMLAKE_OFFLOAD_NONE &&
+      (l->slots[had].birth != GMLAKE_OFFLOAD_NONE || l->slots[had].death == GMLAKE_OFFLOAD_NONE ||
+       l->slots[slot].death == GMLAKE_OFFLOAD_NONE)) {
+    return 0;
+  }
+  if (other != GMLAKE_OFFLOAD_NONE && s->guests[other].step >= s->first_step &&
+      s->guests[other].step < s->step) {
+    return 0; /* it was named in this iteration already */
+  }
+  if (other != GMLAKE_OFFLOAD_NONE) gmlo_session_bind(s, other, GMLAKE_OFFLOAD_NONE);
+  gmlo_session_bind(s, tensor, slot);
+  if (s->guests[tensor].heir != GMLAKE_OFFLOAD_NONE)
+    gmlo_session_learn_pair(l, s->guests[tensor].heir, slot);
+  if (other != GMLAKE_OFFLOAD_NONE && had != GMLAKE_OFFLOAD_NONE) gmlo_session_bind(s, other, had);
+  return 1;
+}
+
+/* Whether the step is the lesson's step `at`; `strictly`: also by its tensors. */
+static int gmlo_session_is_step(gmlake_offload_session *s, const gmlake_offload_step *step,
+                                size_t at, int strictly) {
+  gmlo_lesson *l = gmlo_session_known(s);
+  const gmlo_lesson_step *known = &l->steps[at];
+  size_t i, count = step->read_count + step->write_count;
+  if (known->key != step->key || known->named_end - known->named_begin != count) return 0;
+  for (i = 0; i < count; i++) {
+    const gmlo_named *named = &l->named[known->named_begin + i];
+    int writes = i >= step->read_count;
+    uint32_t id = writes ? step->writes[i - step->read_count] : step->reads[i];
+    if (writes != (named->how == GMLO_WRITES)) return 0;
+    if (strictly && !gmlo_session_matches(s, id, named->slot)) return 0;
+    if (!strictly && s->guests[id].slot != GMLAKE_OFFLOAD_NONE &&
+        s->guests[id].slot != named->slot) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+static void gmlo_session_drift(gmlake_offload_session *s) {
+  if (!s->is_drifted) s->stats.drift_count++;
+  s->is_drifted = 1;
+  s->late_count = 0;
+}
+
+/* A step has begun: finds it in the known lesson. */
+static void gmlo_session_follow(gmlake_offload_session *s, const gmlake_offload_step *step) {
+  gmlo_lesson *l = gmlo_session_known(s);
+  size_t i;
+  if (l == NULL) return;
+  if (!s->is_drifted && s->at < l->step_count && gmlo_session_is_step(s, step, s->at, 1)) {
+    s->at++;
+    return;
+  }
+  gmlo_session_drift(s);
+  for (i = s->at; i < l->step_count && i < s->at + GMLO_RESYNC; i++) {
+    if (!gmlo_session_is_step(s, step, i, 0)) continue;
+    (void)gmlo_session_is_step(s, step, i, 1);
+    s->at = i + 1;
+    return;
+  }
+}
+
+/* A tensor is born. */
+static void gmlo_session_follow_birth(gmlake_offload_session *s, uint32_t tensor) {
+  gmlo_lesson *l = gmlo_session_known(s);
+  uint32_t now;
+  if (l == NULL) return;
+  now = gmlo_session_now(s, s->at);
+  if (s->is_drifted) {
+    while (s->birth_at < l->birth_count && l->slots[l->births[s->birth_at]].birth < now)
+      s->birth_at++;
+  }
+  if (s->birth_at < l->birth_count && l->slots[l->births[s->birth_at]].birth == now) {
+    gmlo_session_bind(s, tensor, l->births[s->birth_at++]);
+  } else {
+    gmlo_session_drift(s);
+  }
+}
+
+/* How many steps away the next use of a tensor is, as far as is known. */
+static size_t gmlo_session_expect(gmlake_offload_session *s, const gmlo_guest *g) {
+  gmlo_lesson *l = gmlo_session_known(s);
+  if (l != NULL && g->slot != GMLAKE_OFFLOAD_NONE && s->at <= l->step_count)
+    return gmlo_lesson_expect(l, g->slot, s->at);
+  return (size_t)(s->step - g->step) + 1;
+}
+
+/* ---- Pinned memory ---- */
+
+static void gmlo_session_unpin(gmlake_offload_session *s, gmlo_guest *g) {
+  if (g->pin != GMLAKE_OFFLOAD_NONE) s->pins[g->pin].tensor = GMLAKE_OFFLOAD_NONE;
+  g->pin = GMLAKE_OFFLOAD_NONE;
+  g->is_clean = 0;
+}
+
+/* Gives idle pinned memory back, until there is room for so many bytes under the bound. What has
+   copies of tensors that are also on the device becomes idle if nothing else is. */
+static int gmlo_session_reclaim(gmlake_offload_session *s, size_t bytes) {
+  size_t i, pass, most = s->desc.host_bytes_max;
+  for (pass = 0; pass < 2; pass++) {
+    for (i = 0; i < s->pin_count; i++) {
+      gmlo_pin *pin = &s->pins[i];
+      gmlo_guest *g = pin->tensor != GMLAKE_OFFLOAD_NONE ? &s->guests[pin->tensor] : NULL;
+      if (pin->ptr == NULL || (most != 0 && s->stats.host_bytes + bytes <= most)) continue;
+      if (g != NULL && (pass == 0 || !g->has_bytes)) continue;
+      if (pin->mark.number != 0 && !gmlo_session_sync(s, pin->mark.course)) return 0;
+      if (g != NULL) gmlo_session_unpin(s, g);
+      s->queues.host_free(s->queues.user, pin->ptr, pin->bytes);
+      s->stats.host_bytes -= pin->bytes;
+      pin->ptr = NULL;
+      pin->bytes = 0;
+    }
+  }
+  return most == 0 || s->stats.host_bytes + bytes <= most;
+}
+
+static int gmlo_session_may_pin(const gmlake_offload_session *s, size_t bytes) {
+  size_t most = s->desc.host_bytes_max;
+  return most == 0 || (bytes <= most && s->stats.host_bytes <= most - bytes);
+}
+
+/* Pinned memory for a tensor: idle memory of about its size, or new memory. */
+static gmlake_offload_result gmlo_session_stage(gmlake_offload_session *s, uint32_t tensor) {
+  gmlo_guest *g = &s->guests[tensor];
+  gmlo_pin *pins;
+  size_t i, best = SIZE_MAX, empty = s->pin_count;
+  void *ptr = NULL;
+  if (g->pin != GMLAKE_OFFLOAD_NONE) return GMLAKE_OFFLOAD_OK;
+  for (i = 0; i < s->pin_count; i++) {
+    const gmlo_pin *pin = &s->pins[i];
+    if (pin->ptr == NULL) empty = i;
+    if (pin->ptr == NULL || pin->tensor != GMLAKE_OFFLOAD_NONE || pin->bytes < g->real_bytes ||
+        pin->bytes - g->real_bytes > g->real_bytes / 4) {
+      continue;
+    }
+    if (best == SIZE_MAX || pin->bytes < s->pins[best].bytes) best = i;
+  }
+  if (best == SIZE_MAX) {
+    pins = (gmlo_pin *)gmlo_grow(&s->desc.host, s->pins, s->pin_count, 1, &s->pin_capacity,
+                                 sizeof *pins);
+    if (pins == NULL) return gmlo_session_no_memory(s);
+    s->pins = pins;
+    if (!gmlo_session_may_pin(s, g->real_bytes)) (void)gmlo_session_reclaim(s, g->real_bytes);
+    if (!gmlo_session_may_pin(s, g->real_bytes) ||
+        s->queues.host_alloc(s->queues.user, g->real_bytes, &ptr) != 0) {
+      return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY, tensor,
+                               "there is no pinned memory left for a tensor that has to leave; "
+                               "raise host_bytes_max");
+    }
+    best = empty;
+    s->pin_count += empty == s->pin_count;
+    memset(&pins[best], 0, sizeof *pins);
+    pins[best].ptr = ptr;
+    pins[best].bytes = g->real_bytes;
+    gmlo_count_up(&s->stats.host_bytes, &s->stats.host_bytes_peak, g->real_bytes);
+  }
+  s->pins[best].tensor = tensor;
+  g->pin = (uint32_t)best;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* ---- Leaving ---- */
+
+/* Notes a copy whose begin was stamped. */
+static void gmlo_session_measure(gmlake_offload_session *s, int direction, size_t bytes,
+                                 uint32_t begun) {
+  gmlo_lesson *l = gmlo_session_recorded(s);
+  uint32_t ended = gmlo_session_stamp(s, (uint32_t)direction);
+  void *copies = l->copies;
+  gmlo_lesson_copy *copy;
+  if (ended == GMLAKE_OFFLOAD_NONE) return;
+  if (!gmlo_lesson_room(l, &copies, l->copy_count, &l->copy_capacity, sizeof *l->copies)) return;
+  l->copies = (gmlo_lesson_copy *)copies;
+  copy = &l->copies[l->copy_count++];
+  copy->direction = direction;
+  copy->bytes = bytes;
+  copy->begun = begun;
+  copy->ended = ended;
+}
+
+/* Queues a copy. 0 if that fails: then nothing of it runs. pre: the stream waits for all that the
+   copy needs. */
+static int gmlo_session_copy(gmlake_offload_session *s, gmlo_guest *g, int direction) {
+  uint32_t course = (uint32_t)direction;
+  gmlo_pin *pin = &s->pins[g->pin];
+  gmlake_offload_copy copy;
+  uint32_t begun = GMLAKE_OFFLOAD_NONE;
+  memset(&copy, 0, sizeof copy);
+  copy.to_host = direction == GMLO_OUT;
+  copy.device_ptr = s->ranges[g->range].ptr;
+  copy.host_ptr = pin->ptr;
+  copy.bytes = g->real_bytes;
+  if (g->real_bytes >= GMLO_MEASURED_BYTES) begun = gmlo_session_stamp(s, course);
+  if (s->queues.copy(s->queues.user, &copy, s->courses[course]->stream) != 0) return 0;
+  gmlo_session_only_use(s, g, course);
+  pin->mark = g->uses[0];
+  if (!gmlo_session_mark(s, course) && !gmlo_session_sync(s, course)) return 0;
+  if (begun != GMLAKE_OFFLOAD_NONE) gmlo_session_measure(s, direction, g->real_bytes, begun);
+  if (direction == GMLO_OUT) {
+    s->stats.out_bytes += g->real_bytes;
+    s->stats.out_count++;
+  } else {
+    s->stats.in_bytes += g->real_bytes;
+    s->stats.in_count++;
+  }
+  return 1;
+}
+
+/* Brings the bytes to the host, too. */
+static gmlake_offload_result gmlo_session_copy_out(gmlake_offload_session *s, uint32_t tensor) {
+  gmlo_guest *g = &s->guests[tensor];
+  gmlake_offload_result result = gmlo_session_stage(s, tensor);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  if (!gmlo_session_order(s, GMLO_OUT, s->pins[g->pin].mark) ||
+      !gmlo_session_follow_uses(s, g, GMLO_OUT) || !gmlo_session_copy(s, g, GMLO_OUT)) {
+    gmlo_session_unpin(s, g);
+    return gmlo_session_refused(s, tensor, "a copy to the host failed; the tensor stays");
+  }
+  g->is_clean = 1;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* Takes a tensor's memory away. */
+static gmlake_offload_result gmlo_session_discard(gmlake_offload_session *s, uint32_t tensor,
+                                                  uint32_t course) {
+  gmlo_guest *g = &s->guests[tensor];
+  gmlo_range *range = &s->ranges[g->range];
+  if (!gmlo_session_follow_uses(s, g, course) ||
+      s->memory.discard(s->memory.user, range->range, range->bytes, s->courses[course]->stream)) {
+    return gmlo_session_refused(s, tensor, "a tensor's memory could not be given up; it stays");
+  }
+  g->has_memory = g->has_bytes = 0;
+  g->use_count = 0;
+  g->back = 0;
+  s->stats.device_bytes -= g->bytes;
+  if ((s->desc.flags & GMLAKE_OFFLOAD_CHECKED) != 0 && s->memory.expel != NULL &&
+      (!gmlo_session_sync(s, course) || s->memory.expel(s->memory.user) != 0)) {
+    return gmlo_session_refused(s, tensor, "what is away could not be unmapped");
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* Makes a tensor leave the device. pre: it may. */
+static gmlake_offload_result gmlo_session_leave(gmlake_offload_session *s, uint32_t tensor,
+                                                int is_demand) {
+  gmlo_guest *g = &s->guests[tensor];
+  int is_drop = g->is_clean;
+  gmlake_offload_result result = is_drop ? GMLAKE_OFFLOAD_OK : gmlo_session_copy_out(s, tensor);
+  if (result == GMLAKE_OFFLOAD_OK)
+    result = gmlo_session_discard(s, tensor, g->use_count == 1 ? g->uses[0].course : GMLO_OUT);
+  if (g->has_memory) return result;
+  s->stats.drop_count += (uint64_t)is_drop;
+  s->stats.demand_out_count += (uint64_t)is_demand;
+  return result;
+}
+
+static int gmlo_session_is_locked(const gmlake_offload_session *s, const gmlo_guest *g) {
+  return g->keep_count != 0 || (s->is_open && g->step == s->step);
+}
+
+static int gmlo_session_may_leave(const gmlake_offload_session *s, const gmlo_guest *g) {
+  return g->lives && g->has_memory && g->has_bytes && !gmlo_session_is_locked(s, g) &&
+         g->real_bytes >= s->desc.tensor_bytes_min;
+}
+
+/* The tensor whose next use is farthest away, of those that may leave; NONE: there is none. */
+static uint32_t gmlo_session_victim(gmlake_offload_session *s, int only_clean) {
+  uint32_t i, best = GMLAKE_OFFLOAD_NONE;
+  size_t far = 0;
+  for (i = 0; i < s->guest_count; i++) {
+    const gmlo_guest *g = &s->guests[i];
+    size_t way;
+    if (!gmlo_session_may_leave(s, g) || (only_clean && !g->is_clean)) continue;
+    way = gmlo_session_expect(s, g);
+    if (best != GMLAKE_OFFLOAD_NONE &&
+        (way < far || (way == far && g->bytes <= s->guests[best].bytes))) {
+      continue;
+    }
+    best = i;
+    far = way;
+  }
+  return best;
+}
+
+/* Makes one tensor leave, for `tensor`. Where pinned memory is short, one that the host has. */
+static gmlake_offload_result gmlo_session_evict(gmlake_offload_session *s, uint32_t tensor,
+                                                size_t needed) {
+  uint32_t victim = gmlo_session_victim(s, 0);
+  gmlake_offload_result result;
+  if (victim == GMLAKE_OFFLOAD_NONE || s->is_held) return gmlo_session_too_large(s, tensor, needed);
+  result = gmlo_session_leave(s, victim, 1);
+  if (result != GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY) return result;
+  victim = gmlo_session_victim(s, 1);
+  return victim == GMLAKE_OFFLOAD_NONE ? result : gmlo_session_leave(s, victim, 1);
+}
+
+/* Whether so many more bytes fit under the limit. [S1] */
+static int gmlo_session_fits(const gmlake_offload_session *s, size_t bytes) {
+  size_t limit = s->desc.limit_bytes;
+  return limit == 0 || (bytes <= limit && s->stats.device_bytes <= limit - bytes);
+}
+
+/* Gives a tensor memory for a stream; others leave for it, if `is_demand`. *out_full: there was no
+   room, which is no error without `is_demand`. */
+static gmlake_offload_result gmlo_session_commit(gmlake_offload_session *s, uint32_t tensor,
+                                                 uint32_t course, int is_demand, int *out_full) {
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  const gmlo_range *range = &s->ranges[s->guests[tensor].range];
+  int code = 1;
+  *out_full = 0;
+  while (result == GMLAKE_OFFLOAD_OK) {
+    if (gmlo_session_fits(s, range->bytes)) {
+      code =
+          s->memory.commit(s->memory.user, range->range, range->bytes, s->courses[course]->stream);
+      if (code == 0) break;
+      if (code != 1) return gmlo_session_refused(s, tensor, "memory could not be had: a failure");
+    }
+    *out_full = !is_demand;
+    if (*out_full) return GMLAKE_OFFLOAD_OK;
+    result = gmlo_session_evict(s, tensor, s->stats.device_bytes + range->bytes);
+  }
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  s->guests[tensor].has_memory = 1;
+  gmlo_session_only_use(s, &s->guests[tensor], course);
+  gmlo_count_up(&s->stats.device_bytes, &s->stats.device_bytes_peak, range->bytes);
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* ---- Coming back ---- */
+
+/* Brings a tensor back. *out_full as above. */
+static gmlake_offload_result gmlo_session_fetch(gmlake_offload_session *s, uint32_t tensor,
+                                                int is_demand, int *out_full) {
+  gmlo_guest *g = &s->guests[tensor];
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  *out_full = 0;
+  if (!g->has_memory) result = gmlo_session_commit(s, tensor, GMLO_IN, is_demand, out_full);
+  if (result != GMLAKE_OFFLOAD_OK || *out_full) return result;
+  if (!gmlo_session_order(s, GMLO_IN, s->pins[g->pin].mark) || !gmlo_session_copy(s, g, GMLO_IN)) {
+    result = gmlo_session_refused(s, tensor, "a copy from the host failed; the host has the bytes");
+    (void)gmlo_session_discard(s, tensor, GMLO_IN); /* else it keeps its memory for a later try */
+    (void)gmlo_session_refused(s, tensor, "a copy from the host failed; the host has the bytes");
+    return result;
+  }
+  g->has_bytes = g->is_clean = 1;
+  g->back = s->pins[g->pin].mark.number;
+  s->has_begun = 1; /* the step waits, so its time has to be taken from its begin */
+  s->stats.demand_in_count += (uint64_t)is_demand;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* Makes a tensor usable for work on a stream. */
+static gmlake_offload_result gmlo_session_bring(gmlake_offload_session *s, uint32_t tensor,
+                                                uint32_t course) {
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  gmlo_guest *g = &s->guests[tensor];
+  gmlo_mark back;
+  int full;
+  if (!g->has_bytes) result = gmlo_session_fetch(s, tensor, 1, &full);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  back.course = GMLO_IN;
+  back.number = g->back;
+  s->has_begun |= s->courses[course]->seen[GMLO_IN] < back.number;
+  if (!gmlo_session_order(s, course, back) || !gmlo_session_use(s, g, course))
+    return gmlo_session_refused(s, tensor, "a stream could not be made to wait");
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* Brings tensors back as long as there is room: those that the schedule asked for. */
+static gmlake_offload_result gmlo_session_bring_late(gmlake_offload_session *s) {
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  size_t i = 0, kept = 0;
+  int full = 0;
+  for (; i < s->late_count; i++) {
+    gmlo_guest *g = &s->guests[s->late[i]];
+    if (!g->lives || g->has_bytes || g->pin == GMLAKE_OFFLOAD_NONE) continue;
+    if (result == GMLAKE_OFFLOAD_OK && !full) {
+      result = gmlo_session_fetch(s, s->late[i], 0, &full);
+      if (result == GMLAKE_OFFLOAD_OK && !full) continue;
+    }
+    s->late[kept++] = s->late[i];
+  }
+  s->late_count = kept;
+  return result;
+}
+
+/* Carries out what the schedule says behind the step that has ended. */
+static gmlake_offload_result gmlo_session_move(gmlake_offload_session *s) {
+  gmlo_lesson *l = gmlo_session_known(s);
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  size_t i, end;
+  if (s->is_drifted || s->at == 0) return result;
+  end = s->schedule.begin[s->at];
+  for (i = s->schedule.begin[s->at - 1]; i < end && result == GMLAKE_OFFLOAD_OK; i++) {
+    const gmlo_move *move = &s->schedule.moves[i];
+    uint32_t tensor = l->slots[move->slot].tensor, *late;
+    gmlo_guest *g;
+    if (tensor == GMLAKE_OFFLOAD_NONE) continue;
+    g = &s->guests[tensor];
+    if (!move->is_in) {
+      if (gmlo_session_may_leave(s, g)) result = gmlo_session_leave(s, tensor, 0);
+      continue;
+    }
+    if (g->has_bytes) continue;
+    late = (uint32_t *)gmlo_grow(&s->desc.host, s->late, s->late_count, 1, &s->late_capacity,
+                                 sizeof *late);
+    if (late == NULL) return gmlo_session_no_memory(s);
+    s->late = late;
+    s->late[s->late_count++] = tensor;
+  }
+  return result == GMLAKE_OFFLOAD_OK ? gmlo_session_bring_late(s) : result;
+}
+
+/* While no schedule holds: brings back what the next steps are expected to use, into free room. */
+static gmlake_offload_result gmlo_session_look_ahead(gmlake_offload_session *s) {
+  gmlo_lesson *l = gmlo_session_known(s);
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  size_t i, n;
+  int full = 0;
+  for (i = s->at; i < l->step_count && i < s->at + GMLO_AHEAD && !full; i++) {
+    for (n = l->steps[i].named_begin; n < l->steps[i].named_end && !full; n++) {
+      uint32_t tensor = l->slots[l->named[n].slot].tensor;
+      if (tensor == GMLAKE_OFFLOAD_NONE || s->guests[tensor].has_bytes) continue;
+      result = gmlo_session_fetch(s, tensor, 0, &full);
+      if (result != GMLAKE_OFFLOAD_OK) return result;
+    }
+  }
+  return result;
+}
+
+/* ---- Planning ---- */
+
+/* Whether all events of the known lesson are complete. */
+static int gmlo_session_is_over(gmlake_offload_session *s) {
+  gmlo_lesson *l = gmlo_session_known(s);
+  size_t i;
+  for (i = l->event_count; i-- != 0;) {
+    int done = 0;
+    if (s->queues.event_done(s->queues.user, l->events[i], &done) != 0 || !done) return 0;
+  }
+  return 1;
+}
+
+static uint64_t gmlo_session_between(gmlake_offload_session *s, uint32_t from, uint32_t to) {
+  gmlo_lesson *l = gmlo_session_known(s);
+  uint64_t ns = 0;
+  if (from == GMLAKE_OFFLOAD_NONE || to == GMLAKE_OFFLOAD_NONE ||
+      s->queues.event_ns(s->queues.user, l->events[from], l->events[to], &ns) != 0) {
+    return 0;
+  }
+  return ns < GMLO_TIME_MAX / 1000000 ? ns : 0;
+}
+
+/* Reads the events: the time of each step, and the link's speed by the fastest copies. */
+static void gmlo_session_read_times(gmlake_offload_session *s) {
+  gmlo_lesson *l = gmlo_session_known(s);
+  uint32_t before = 0; /* the iteration's begin */
+  size_t i;
+  for (i = 0; i < l->step_count; i++) {
+    gmlo_lesson_step *step = &l->steps[i];
+    uint32_t from = step->begun != GMLAKE_OFFLOAD_NONE ? step->begun : before;
+    step->time_ns = gmlo_session_between(s, from, step->ended);
+    if (step->ended != GMLAKE_OFFLOAD_NONE) before = step->ended;
+  }
+  for (i = 0; i < l->copy_count; i++) {
+    const gmlo_lesson_copy *copy = &l->copies[i];
+    uint64_t ns = gmlo_session_between(s, copy->begun, copy->ended);
+    double speed = ns != 0 ? (double)copy->bytes * 1e9 / (double)ns : 0;
+    if (speed > s->measured[copy->direction]) s->measured[copy->direction] = speed;
+  }
+  s->is_timed = 1;
+}
+
+/* The link as given, as measured, or an H200's. */
+static void gmlo_session_link(const gmlake_offload_session *s, double *out, double *in,
+                              double *both) {
+  *out = s->desc.out_bytes_per_s;
+  *in = s->desc.in_bytes_per_s;
+  *both = s->desc.both_bytes_per_s;
+  gmlo_figure_default(out, s->measured[GMLO_OUT]);
+  gmlo_figure_default(in, s->measured[GMLO_IN]);
+  gmlo_figure_default(out, *in);
+  gmlo_figure_default(in, *out);
+  gmlo_figure_default(out, GMLO_LINK_BYTES_PER_S);
+  gmlo_figure_default(in, GMLO_LINK_BYTES_PER_S);
+  gmlo_figure_default(both, (*out + *in) * (GMLO_BOTH_BYTES_PER_S / GMLO_LINK_BYTES_PER_S / 2));
+}
+
+/* What pinned tensors and those that no step names take: the plan has to leave that free. */
+static size_t gmlo_session_stays(gmlake_offload_session *s) {
+  size_t i, bytes = 0;
+  for (i = 0; i < s->guest_count; i++) {
+    const gmlo_guest *g = &s->guests[i];
+    if (g->lives && g->slot == GMLAKE_OFFLOAD_NONE &&
+        (g->keep_count != 0 || g->real_bytes < s->desc.tensor_bytes_min)) {
+      bytes += g->bytes;
+    }
+  }
+  return bytes;
+}
+
+/* Plans the known lesson when its times are there. Without host memory for that, the session goes
+   on without a plan. */
+static void gmlo_session_plan(gmlake_offload_session *s) {
+  gmlo_lesson *l = gmlo_session_known(s);
+  gmlake_offload_planner_desc desc;
+  gmlo_schedule schedule;
+  size_t stays;
+  if (l == NULL || s->is_timed || !gmlo_session_is_over(s)) return;
+  gmlo_session_read_times(s);
+  memset(&desc, 0, sizeof desc);
+  stays = gmlo_session_stays(s);
+  desc.flags = GMLAKE_OFFLOAD_NO_RECOMPUTE | (s->desc.flags & GMLAKE_OFFLOAD_LETTER);
+  desc.target_bytes = s->desc.limit_bytes > stays ? s->desc.limit_bytes - stays : SIZE_MAX / 8;
+  desc.overhead_max = 1;
+  desc.try_count_max = s->desc.try_count_max;
+  desc.tensor_bytes_min = s->desc.tensor_bytes_min;
+  desc.host = s->desc.host;
+  gmlo_session_link(s, &desc.out_bytes_per_s, &desc.in_bytes_per_s, &desc.both_bytes_per_s);
+  if (gmlo_lesson_plan(l, &desc, &schedule) != GMLAKE_OFFLOAD_OK) return;
+  gmlo_schedule_free(&s->desc.host, &s->schedule);
+  s->schedule = schedule;
+  s->has_schedule = 1;
+  s->stats.plan_count++;
+}
+
+/* The recorded lesson becomes the known one. `is_alike`: it is the same iteration again, so that
+   the schedule stays until a new one is made. */
+static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike) {
+  gmlo_lesson *before = gmlo_session_known(s), *l;
+  size_t i;
+  for (i = 0; i < s->guest_count; i++) {
+    s->guests[i].slot = s->guests[i].learnt;
+    s->guests[i].learnt = GMLAKE_OFFLOAD_NONE;
+  }
+  s->known = s->known == 0;
+  l = gmlo_session_known(s);
+  is_alike = is_alike && before->slot_count == l->slot_count;
+  for (i = 0; i < l->slot_count && is_alike; i++) l->slots[i].pair = before->slots[i].pair;
+  for (i = 0; i < s->guest_count; i++) {
+    if (s->guests[i].lives && s->guests[i].slot != GMLAKE_OFFLOAD_NONE)
+      l->slots[s->guests[i].slot].tensor = (uint32_t)i;
+  }
+  if (!is_alike) {
+    s->has_schedule = 0;
+    gmlo_schedule_free(&s->desc.host, &s->schedule);
+  }
+  s->is_confirmed = is_alike;
+  s->is_timed = 0;
+}
+
+/* Puts what outlived the iteration into the slots that the next one begins with. [L2] */
+static void gmlo_session_rebind(gmlake_offload_session *s) {
+  gmlo_lesson *l = gmlo_session_known(s);
+  size_t i;
+  for (i = 0; i < s->guest_count; i++) s->guests[i].heir = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; l != NULL && i < l->birth_count; i++) {
+    const gmlo_slot *heir = &l->slots[l->births[i]];
+    uint32_t tensor = heir->tensor, old;
+    if (tensor == GMLAKE_OFFLOAD_NONE) continue;
+    old = heir->pair != GMLAKE_OFFLOAD_NONE ? l->slots[heir->pair].tensor : GMLAKE_OFFLOAD_NONE;
+    if (old != GMLAKE_OFFLOAD_NONE) gmlo_session_bind(s, old, GMLAKE_OFFLOAD_NONE);
+    gmlo_session_bind(s, tensor, heir->pair);
+    s->guests[tensor].heir = l->births[i];
+  }
+}
+
+/* An iteration has ended: compares, learns and begins the next one. Sizes that changed are learnt
+   again when two iterations in a row have the same ones. */
+static void gmlo_session_turn(gmlake_offload_session *s) {
+  gmlo_lesson *known = gmlo_session_known(s), *l = gmlo_session_recorded(s);
+  size_t i;
+  if (known != NULL && s->at != known->step_count) gmlo_session_drift(s);
+  if (l != NULL && gmlo_lesson_close(l)) {
+    gmlo_session_adopt(s, known != NULL && !s->is_drifted);
+  } else {
+    s->is_confirmed = known != NULL && !s->is_drifted &&
+                      (s->digest == known->digest || s->digest != s->last_digest);
+  }
+  if (l != NULL && gmlo_session_known(s) == l) l->digest = s->digest;
+  s->last_digest = s->digest;
+  s->digest = 0;
+  gmlo_session_rebind(s);
+  s->is_recording = !s->is_confirmed;
+  s->is_drifted = s->has_begun = 0;
+  s->at = s->birth_at = s->late_count = 0;
+  s->first_step = s->step + 1;
+  l = gmlo_session_recorded(s);
+  if (l == NULL) return;
+  gmlo_lesson_clear(l);
+  for (i = 0; i < s->guest_count; i++) s->guests[i].learnt = GMLAKE_OFFLOAD_NONE;
+}
+
+/* ---- Tensors ---- */
+
+/* A range of so many bytes: of idle ones the one that the slot's last tensor had, or the one that
+   became idle last. NONE if there is none, or one is not to be had. */
+static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes) {
+  uint32_t i, best = GMLAKE_OFFLOAD_NONE, *by_address;
+  gmlo_range *ranges, *range;
+  void *ptr = NULL;
+  size_t at;
+  for (i = 0; i < s->range_count; i++) {
+    range = &s->ranges[i];
+    if (range->tensor != GMLAKE_OFFLOAD_NONE || range->bytes != bytes) continue;
+    if (best == GMLAKE_OFFLOAD_NONE || range->since > s->ranges[best].since) best = i;
+  }
+  if (best != GMLAKE_OFFLOAD_NONE) return best;
+  ranges = (gmlo_range *)gmlo_grow(&s->desc.host, s->ranges, s->range_count, 1, &s->range_capacity,
+                                   sizeof *ranges);
+  if (ranges != NULL) s->ranges = ranges;
+  by_address = (uint32_t *)gmlo_grow(&s->desc.host, s->by_address, s->range_count, 1,
+                                     &s->address_capacity, sizeof *by_address);
+  if (by_address != NULL) s->by_address = by_address;
+  if (ranges == NULL || by_address == NULL) {
+    (void)gmlo_session_no_memory(s);
+    return best;
+  }
+  range = &ranges[s->range_count];
+  if (s->memory.reserve(s->memory.user, bytes, &range->range, &ptr) != 0) {
+    (void)gmlo_session_refused(s, GMLAKE_OFFLOAD_NONE, "addresses for a tensor could not be had");
+    return best;
+  }
+  range->ptr = (char *)ptr;
+  range->bytes = bytes;
+  range->tensor = GMLAKE_OFFLOAD_NONE;
+  for (at = s->range_count; at != 0 && s->ranges[by_address[at - 1]].ptr > range->ptr; at--)
+    by_address[at] = by_address[at - 1];
+  by_address[at] = (uint32_t)s->range_count;
+  return (uint32_t)s->range_count++;
+}
+
+/* The lowest number that no tensor has; NONE if host memory is refused. */
+static uint32_t gmlo_session_guest(gmlake_offload_session *s) {
+  size_t i;
+  gmlo_guest *guests;
+  for (i = 0; i < s->guest_count && s->stats.tensor_count != s->guest_count; i++)
+    if (!s->guests[i].lives) return (uint32_t)i;
+  guests = (gmlo_guest *)gmlo_grow(&s->desc.host, s->guests, s->guest_count, 1, &s->guest_capacity,
+                                   sizeof *guests);
+  if (guests == NULL) {
+    (void)gmlo_session_no_memory(s);
+    return GMLAKE_OFFLOAD_NONE;
+  }
+  s->guests = guests;
+  memset(&guests[s->guest_count], 0, sizeof *guests);
+  return (uint32_t)s->guest_count++;
+}
+
+/* A tensor without memory. NONE: the error says why. */
+static uint32_t gmlo_session_new(gmlake_offload_session *s, size_t bytes) {
+  size_t chunk = s->memory.chunk_bytes, whole = (bytes + chunk - 1) / chunk * chunk;
+  uint32_t tensor = gmlo_session_guest(s), range;
+  gmlo_guest *g;
+  if (tensor == GMLAKE_OFFLOAD_NONE) return tensor;
+  range = gmlo_session_range(s, whole != 0 ? whole : chunk);
+  if (range == GMLAKE_OFFLOAD_NONE) return range;
+  g = &s->guests[tensor];
+  memset(g, 0, sizeof *g);
+  g->bytes = s->ranges[range].bytes;
+  g->real_bytes = bytes;
+  g->range = range;
+  g->pin = g->slot = g->learnt = g->heir = GMLAKE_OFFLOAD_NONE;
+  return tensor;
+}
+
+/* The bytes that may not leave: of the open step's tensors, of pinned and of small ones. */
+static size_t gmlo_session_locked(const gmlake_offload_session *s) {
+  size_t i, bytes = 0;
+  for (i = 0; i < s->guest_count; i++) {
+    const gmlo_guest *g = &s->guests[i];
+    if (g->lives &&
+        (gmlo_session_is_locked(s, g) || (g->has_memory && !gmlo_session_may_leave(s, g))))
+      bytes += g->bytes;
+  }
+  return bytes;
+}
+
+static gmlake_offload_result gmlo_session_born(gmlake_offload_session *s, uint32_t tensor,
+                                               uint32_t course) {
+  gmlo_guest *g = &s->guests[tensor];
+  gmlo_lesson *l = gmlo_session_recorded(s);
+  int full = 0;
+  size_t stuck = gmlo_session_locked(s) + g->bytes;
+  gmlake_offload_result result;
+  if (s->desc.limit_bytes != 0 && stuck > s->desc.limit_bytes)
+    return gmlo_session_too_large(s, GMLAKE_OFFLOAD_NONE, stuck);
+  result = gmlo_session_commit(s, tensor, course, 1, &full);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  g->lives = g->has_bytes = 1;
+  g->step = s->step;
+  s->ranges[g->range].tensor = tensor;
+  s->digest = (s->digest ^ g->bytes) * UINT64_C(0x9E3779B97F4A7C15) + 1;
+  s->stats.tensor_count++;
+  s->stats.tensor_bytes += g->real_bytes;
+  if (l != NULL) g->learnt = gmlo_lesson_add_slot(l, g->bytes, gmlo_session_now(s, l->step_count));
+  gmlo_session_follow_birth(s, tensor);
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* pre: its memory is gone. */
+static void gmlo_session_bury(gmlake_offload_session *s, uint32_t tensor) {
+  gmlo_guest *g = &s->guests[tensor];
+  gmlo_range *range = &s->ranges[g->range];
+  gmlo_lesson *l = gmlo_session_recorded(s);
+  if (l != NULL && g->learnt == GMLAKE_OFFLOAD_NONE) (void)gmlo_session_learn(s, g);
+  if (l != NULL && !l->is_broken) l->slots[g->learnt].death = (uint32_t)l->step_count;
+  if (g->slot != GMLAKE_OFFLOAD_NONE) gmlo_session_bind(s, tensor, GMLAKE_OFFLOAD_NONE);
+  gmlo_session_unpin(s, g);
+  range->tensor = GMLAKE_OFFLOAD_NONE;
+  range->since = ++s->deaths;
+  g->lives = 0;
+  s->stats.tensor_count--;
+  s->stats.tensor_bytes -= g->real_bytes;
+}
+
+static int gmlo_session_lives(const gmlake_offload_session *s, uint32_t tensor) {
+  return tensor < s->guest_count && s->guests[tensor].lives;
+}
+
+/* Marks what the step names. Whether all of them live. */
+static int gmlo_session_lock(gmlake_offload_session *s, const gmlake_offload_step *step) {
+  size_t i, count = step->read_count + step->write_count;
+  for (i = 0; i < count; i++) {
+    uint32_t id = i < step->read_count ? step->reads[i] : step->writes[i - step->read_count];
+    if (!gmlo_session_lives(s, id)) return 0;
+    s->guests[id].step = s->step;
+  }
+  return 1;
+}
+
+static gmlake_offload_result gmlo_session_begin(gmlake_offload_session *s,
+                                                const gmlake_offload_step *step) {
+  size_t i, count = step->read_count + step->write_count, locked;
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  for (i = 0; i < count && result == GMLAKE_OFFLOAD_OK; i++) {
+    uint32_t id = i < step->read_count ? step->reads[i] : step->writes[i - step->read_count];
+    const gmlo_guest *g = &s->guests[id];
+    if (!s->is_held) continue;
+    if (!g->has_bytes || s->courses[s->open_course]->seen[GMLO_IN] < g->back)
+      return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, id,
+                               "the tensor is away while the session is held; name it in a step "
+                               "on this stream before that");
+  }
+  locked = gmlo_session_locked(s);
+  if (s->desc.limit_bytes != 0 && locked > s->desc.limit_bytes && !s->is_held)
+    return gmlo_session_too_large(s, GMLAKE_OFFLOAD_NONE, locked);
+  while (!gmlo_session_fits(s, 0) && result == GMLAKE_OFFLOAD_OK && !s->is_held)
+    result = gmlo_session_evict(s, GMLAKE_OFFLOAD_NONE, s->stats.device_bytes);
+  for (i = 0; i < count && result == GMLAKE_OFFLOAD_OK; i++) {
+    uint32_t id = i < step->read_count ? step->reads[i] : step->writes[i - step->read_count];
+    result = gmlo_session_bring(s, id, s->open_course);
+  }
+  for (i = 0; i < step->write_count && result == GMLAKE_OFFLOAD_OK; i++)
+    gmlo_session_unpin(s, &s->guests[step->writes[i]]);
+  return result;
+}
+
+/* Ends the step, whether what follows succeeds or not. */
+static gmlake_offload_result gmlo_session_end(gmlake_offload_session *s) {
+  gmlo_lesson *l = gmlo_session_recorded(s);
+  uint32_t ended;
+  s->is_open = 0;
+  if (s->is_held) return GMLAKE_OFFLOAD_OK;
+  (void)gmlo_session_mark(s, s->open_course); /* if it fails, a later mark is as good */
+  ended = gmlo_session_stamp(s, s->open_course);
+  if (l != NULL && l->step_count != 0) l->steps[l->step_count - 1].ended = ended;
+  s->has_begun = 0;
+  if (s->has_schedule && !s->is_drifted) return gmlo_session_move(s);
+  return s->known >= 0 ? gmlo_session_look_ahead(s) : GMLAKE_OFFLOAD_OK;
+}
+
+static void gmlo_session_free_lesson(gmlake_offload_session *s, gmlo_lesson *l) {
+  size_t i;
+  for (i = 0; i < l->made; i++) s->queues.event_destroy(s->queues.user, l->events[i]);
+  gmlo_lesson_free(l);
+}
+
+static void gmlo_session_free(gmlake_offload_session *s) {
+  gmlake_offload_host host = s->desc.host;
+  size_t i, n;
+  for (i = 0; i < s->course_count; i++)
+    (void)s->queues.stream_sync(s->queues.user, s->courses[i]->stream);
+  for (i = 0; i < s->guest_count; i++) {
+    const gmlo_range *range = &s->ranges[s->guests[i].range];
+    if (!s->guests[i].has_memory) continue;
+    (void)s->memory.discard(s->memory.user, range->range, range->bytes, s->queues.out_stream);
+  }
+  for (i = 0; i < s->range_count; i++)
+    s->memory.release(s->memory.user, s->ranges[i].range, s->queues.out_stream);
+  for (i = 0; i < s->pin_count; i++)
+    if (s->pins[i].ptr != NULL)
+      s->queues.host_free(s->queues.user, s->pins[i].ptr, s->pins[i].bytes);
+  for (i = 0; i < s->course_count; i++) {
+    for (n = 0; n < GMLO_MARKS; n++)
+      if (s->courses[i]->events[n] != NULL)
+        s->queues.event_destroy(s->queues.user, s->courses[i]->events[n]);
+    gmlo_free(&host, s->courses[i]);
+  }
+  gmlo_session_free_lesson(s, &s->lessons[0]);
+  gmlo_session_free_lesson(s, &s->lessons[1]);
+  gmlo_schedule_free(&host, &s->schedule);
+  gmlo_free(&host, s->guests);
+  gmlo_free(&host, s->ranges);
+  gmlo_free(&host, s->by_address);
+  gmlo_free(&host, s->pins);
+  gmlo_free(&host, s->late);
+  gmlo_free(&host, s);
+}
+
+static int gmlo_memory_valid(const gmlake_offload_memory *m) {
+  return m != NULL && m->struct_bytes >= sizeof *m && m->abi_version == 1 && m->chunk_bytes != 0 &&
+         (m->chunk_bytes & (m->chunk_bytes - 1)) == 0 && m->reserve != NULL && m->release != NULL &&
+         m->commit != NULL && m->discard != NULL;
+}
+
+static int gmlo_queues_valid(const gmlake_offload_queues *q) {
+  return q != NULL && q->struct_bytes >= sizeof *q && q->abi_version == 1 &&
+         q->host_alloc != NULL && q->host_free != NULL && q->copy != NULL &&
+         q->event_create != NULL && q->event_destroy != NULL && q->event_record != NULL &&
+         q->stream_wait != NULL && q->event_done != NULL && q->event_ns != NULL &&
+         q->stream_sync != NULL;
+}
+
+static int gmlo_session_desc_valid(const gmlake_offload_session_desc *desc) {
+  return desc != NULL && gmlo_queues_valid(desc->queues) && gmlo_memory_valid(desc->memory) &&
+         (desc->flags & ~(GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_CHECKED)) == 0 &&
+         gmlo_figure_valid(desc->out_bytes_per_s) && gmlo_figure_valid(desc->in_bytes_per_s) &&
+         gmlo_figure_valid(desc->both_bytes_per_s) && gmlo_host_valid(&desc->host);
+}
+
+/* ---- Public functions ---- */
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_create(
+    const gmlake_offload_session_desc *desc, gmlake_offload_session **out_session) {
+  gmlake_offload_session *s;
+  if (out_session == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_session = NULL;
+  if (!gmlo_session_desc_valid(desc)) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  s = (gmlake_offload_session *)gmlo_zeroed(&desc->host, 1, sizeof *s);
+  if (s == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  s->desc = *desc;
+  s->queues = *desc->queues;
+  s->memory = *desc->memory;
+  s->known = -1;
+  s->lessons[0].host = s->lessons[1].host = desc->host;
+  if (s->desc.tensor_bytes_min == 0) s->desc.tensor_bytes_min = GMLO_TENSOR_BYTES_MIN;
+  if (gmlo_session_course(s, s->queues.out_stream) != GMLO_OUT ||
+      gmlo_session_course(s, s->queues.in_stream) != GMLO_IN) {
+    gmlake_offload_result result = s->course_count == 1 && s->error.result == GMLAKE_OFFLOAD_OK
+                                       ? GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT
+                                       : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+    gmlo_session_free(s);
+    return result;
+  }
+  *out_session = s;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_session_destroy(gmlake_offload_session *session) {
+  if (session != NULL) gmlo_session_free(session);
+}
+
+/* Refuses a call inside another one. */
+static gmlake_offload_result gmlo_session_enter(gmlake_offload_session *s) {
+  if (s == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (s->is_busy)
+    return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
+                             "another call of the session is under way");
+  s->is_busy = 1;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static gmlake_offload_result gmlo_session_exit(gmlake_offload_session *s,
+                                               gmlake_offload_result result) {
+  s->is_busy = 0;
+  return result;
+}
+
+static gmlake_offload_result gmlo_session_unknown(gmlake_offload_session *s, uint32_t tensor) {
+  return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, tensor,
+                           "the session has no tensor of that number");
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_alloc(gmlake_offload_session *session, size_t bytes, void *stream,
+                             uint32_t *out_tensor, void **out_ptr) {
+  gmlake_offload_result result = gmlo_session_enter(session);
+  uint32_t tensor, course;
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  course = gmlo_session_course(session, stream);
+  if (out_tensor == NULL || out_ptr == NULL || bytes > GMLO_BYTES_MAX) {
+    result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
+                               "out_tensor or out_ptr is NULL, or the tensor too large");
+  } else if (course == GMLO_STREAMS_MAX) {
+    result = session->error.result;
+  } else {
+    tensor = gmlo_session_new(session, bytes);
+    result = tensor == GMLAKE_OFFLOAD_NONE ? session->error.result
+                                           : gmlo_session_born(session, tensor, course);
+    *out_tensor = result == GMLAKE_OFFLOAD_OK ? tensor : GMLAKE_OFFLOAD_NONE;
+    *out_ptr = NULL;
+    if (result == GMLAKE_OFFLOAD_OK) *out_ptr = session->ranges[session->guests[tensor].range].ptr;
+  }
+  return gmlo_session_exit(session, result);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_free(gmlake_offload_session *session, uint32_t tensor, void *stream) {
+  gmlake_offload_result result = gmlo_session_enter(session);
+  uint32_t course;
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  course = gmlo_session_course(session, stream);
+  if (course == GMLO_STREAMS_MAX) {
+    result = session->error.result;
+  } else if (!gmlo_session_lives(session, tensor)) {
+    result = gmlo_session_unknown(session, tensor);
+  } else {
+    if (session->guests[tensor].has_memory) result = gmlo_session_discard(session, tensor, course);
+    if (!session->guests[tensor].has_memory) gmlo_session_bury(session, tensor);
+  }
+  return gmlo_session_exit(session, result);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_find(const gmlake_offload_session *session, const void *ptr,
+                            uint32_t *out_tensor, size_t *out_offset) {
+  size_t low = 0, high;
+  const gmlo_range *range;
+  if (session == NULL || out_tensor == NULL || out_offset == NULL)
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  for (high = session->range_count; low < high;) {
+    size_t middle = low + (high - low) / 2;
+    if ((uintptr_t)session->ranges[session->by_address[middle]].ptr <= (uintptr_t)ptr) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  *out_tensor = GMLAKE_OFFLOAD_NONE;
+  if (low == 0) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  range = &session->ranges[session->by_address[low - 1]];
+  *out_offset = (size_t)((uintptr_t)ptr - (uintptr_t)range->ptr);
+  if (*out_offset >= range->bytes || range->tensor == GMLAKE_OFFLOAD_NONE)
+    return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  *out_tensor = range->tensor;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offload_step *step) {
+  gmlake_offload_result result = gmlo_session_enter(session);
+  gmlo_lesson *l;
+  uint32_t begun = GMLAKE_OFFLOAD_NONE;
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  if (step == NULL || session->is_open || (step->reads == NULL && step->read_count != 0) ||
+      (step->writes == NULL && step->write_count != 0)) {
+    return gmlo_session_exit(
+        session, gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT,
+                                   GMLAKE_OFFLOAD_NONE, "a step is open, or lists are NULL"));
+  }
+  session->open_course = gmlo_session_course(session, step->stream);
+  if (session->open_course == GMLO_STREAMS_MAX)
+    return gmlo_session_exit(session, session->error.result);
+  if (!session->is_held && session->step % 64 == 0) gmlo_session_plan(session);
+  session->step++;
+  session->is_open = 1;
+  result = gmlo_session_lock(session, step) ? gmlo_session_begin(session, step)
+                                            : gmlo_session_unknown(session, GMLAKE_OFFLOAD_NONE);
+  if (result != GMLAKE_OFFLOAD_OK) {
+    session->is_open = 0;
+    return gmlo_session_exit(session, result);
+  }
+  session->stats.step_count++;
+  l = gmlo_session_recorded(session);
+  if (l != NULL && session->is_held) l->is_broken = 1;
+  if (l != NULL && (session->has_begun || l->step_count == 0))
+    begun = gmlo_session_stamp(session, session->open_course);
+  gmlo_session_learn_step(session, step, begun);
+  gmlo_session_follow(session, step);
+  return gmlo_session_exit(session, result);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_end(gmlake_offload_session *session) {
+  gmlake_offload_result result = gmlo_session_enter(session);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  result = session->is_open ? gmlo_session_end(session)
+                            : gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT,
+                                                GMLAKE_OFFLOAD_NONE, "no step is open");
+  return gmlo_session_exit(session, result);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_mark(gmlake_offload_session *session) {
+  gmlake_offload_result result = gmlo_session_enter(session);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  if (session->is_open || session->is_held) {
+    result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
+                               "an iteration cannot begin in a step, or while the session is held");
+  } else {
+    gmlo_session_turn(session);
+    session->stats.iteration_count++;
+    gmlo_session_plan(session);
+  }
+  return gmlo_session_exit(session, result);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_pin(gmlake_offload_session *session,
+                                                                    uint32_t tensor, void *stream) {
+  gmlake_offload_result result = gmlo_session_enter(session);
+  uint32_t course;
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  course = gmlo_session_course(session, stream);
+  if (course == GMLO_STREAMS_MAX) {
+    result = session->error.result;
+  } else if (!gmlo_session_lives(session, tensor)) {
+    result = gmlo_session_unknown(session, tensor);
+  } else if (session->is_held && !session->guests[tensor].has_bytes) {
+    result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, tensor,
+                               "the tensor is away while the session is held");
+  } else {
+    session->guests[tensor].keep_count++;
+    result = gmlo_session_bring(session, tensor, course);
+    if (result != GMLAKE_OFFLOAD_OK) {
+      session->guests[tensor].keep_count--;
+    } else {
+      gmlo_session_unpin(session, &session->guests[tensor]); /* it may be written */
+    }
+  }
+  return gmlo_session_exit(session, result);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_unpin(gmlake_offload_session *session, uint32_t tensor, void *stream) {
+  gmlake_offload_result result = gmlo_session_enter(session);
+  uint32_t course;
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  course = gmlo_session_course(session, stream);
+  if (course == GMLO_STREAMS_MAX) {
+    result = session->error.result;
+  } else if (!gmlo_session_lives(session, tensor) || session->guests[tensor].keep_count == 0) {
+    result = gmlo_session_unknown(session, tensor);
+  } else if (!gmlo_session_use(session, &session->guests[tensor], course)) {
+    result = gmlo_session_refused(session, tensor, "a stream could not be made to wait");
+  } else {
+    session->guests[tensor].keep_count--;
+  }
+  return gmlo_session_exit(session, result);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_hold(gmlake_offload_session *session, int is_held) {
+  gmlake_offload_result result = gmlo_session_enter(session);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  if (session->is_open)
+    result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
+                               "a step is open; hold the session before its begin");
+  else
+    session->is_held = is_held != 0;
+  return gmlo_session_exit(session, result);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_make_room(gmlake_offload_session *session, size_t bytes, size_t *out_bytes) {
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  size_t before;
+  if (session == NULL || out_bytes == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_bytes = 0;
+  if (session->is_busy || session->is_held) return GMLAKE_OFFLOAD_OK;
+  session->is_busy = 1;
+  before = session->stats.device_bytes;
+  while (result == GMLAKE_OFFLOAD_OK && before - session->stats.device_bytes < bytes &&
+         gmlo_session_victim(session, 0) != GMLAKE_OFFLOAD_NONE) {
+    result = gmlo_session_evict(session, GMLAKE_OFFLOAD_NONE, 0);
+  }
+  *out_bytes = before - session->stats.device_bytes;
+  return gmlo_session_exit(session, result);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_set_limit(gmlake_offload_session *session, size_t limit_bytes) {
+  gmlake_offload_result result = gmlo_session_enter(session);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  if (session->desc.limit_bytes != limit_bytes) session->is_timed = 0; /* plans again */
+  session->desc.limit_bytes = limit_bytes;
+  return gmlo_session_exit(session, result);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_get_stats(
+    const gmlake_offload_session *session, gmlake_offload_session_stats *out_stats) {
+  gmlake_offload_session_stats stats;
+  double both;
+  uint64_t in_ns, both_ns;
+  if (session == NULL || out_stats == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  stats = session->stats;
+  gmlo_session_link(session, &stats.out_bytes_per_s, &stats.in_bytes_per_s, &both);
+  stats.mode = !session->has_schedule ? GMLAKE_OFFLOAD_LEARNING : GMLAKE_OFFLOAD_PLANNED;
+  if (session->is_drifted) stats.mode = GMLAKE_OFFLOAD_DRIFTED;
+  stats.unplanned_bytes = session->schedule.unplanned_bytes;
+  stats.planned_bytes = session->schedule.planned_bytes;
+  stats.plan_out_bytes = session->schedule.out_bytes;
+  stats.plan_in_bytes = session->schedule.in_bytes;
+  stats.step_ns = session->schedule.step_ns;
+  stats.plan_added_ns = session->schedule.added_ns;
+  if (session->has_schedule) {
+    stats.link_bound_ns = gmlo_copy_time(stats.plan_out_bytes, stats.out_bytes_per_s);
+    in_ns = gmlo_copy_time(stats.plan_in_bytes, stats.in_bytes_per_s);
+    both_ns = gmlo_copy_time(stats.plan_out_bytes + stats.plan_in_bytes, both);
+    if (in_ns > stats.link_bound_ns) stats.link_bound_ns = in_ns;
+    if (both_ns > stats.link_bound_ns) stats.link_bound_ns = both_ns;
+  }
+  return gmlo_fill_info(out_stats, &stats, sizeof stats);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_get_error(
+    const gmlake_offload_session *session, gmlake_offload_error_info *out_info) {
+  if (session == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_info = session->error;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_graph(
+    gmlake_offload_session *session, gmlake_offload_graph **out_graph) {
+  gmlo_weave weave;
+  gmlake_offload_result result;
+  if (session == NULL || out_graph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_graph = NULL;
+  if (session->known < 0) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
+  result = gmlo_weave_graph(&weave, gmlo_session_known(session), out_graph);
+  gmlo_weave_leave(&weave);
+  return result;
+}
+
 /* ---- >>paths: which nodes of a graph lead to which ----------------------------------------------
    Owns nothing but its scratch memory. A graph is given by the predecessors of its nodes: those of
    node v are before[begin[v]] up to before[begin[v + 1] - 1], all below v. Sources are taken
@@ -8917,6 +11271,12 @@ typedef struct gmlo_mock {
   size_t past_count, past_capacity;
   double now_ns;
   uint64_t task_number, fail_at, random;
+  struct gmlo_mock_stream *streams; /* of sessions */
+  size_t stream_count, stream_capacity;
+  struct gmlo_mock_event *events;
+  struct gmlo_mock_range *ranges;
+  struct gmlo_mock_piece *pieces; /* [K4] the oldest first */
+  size_t piece_count, piece_capacity, committed;
 } gmlo_mock;
 
 static int gmlo_mock_fails(gmlo_mock *mock) {
@@ -9314,6 +11674,394 @@ static int gmlo_mock_wait(void *user, uint64_t *out_token) {
   return 0;
 }
 
+/* ---- Queues and memory for sessions ----
+   [K3] A stream carries out what is queued on it one after another. The device runs while the host
+        spends time (gmlake_offload_mock_spend, stream_sync) and stands still in all other calls.
+   [K4] What commits gave and no discard has taken is in `committed`, by the order of the calls: a
+        discard's bytes become a piece, and a commit waits on the device for the pieces it takes.
+        census.device_bytes follows the device's own time. */
+
+typedef enum gmlo_mock_kind {
+  GMLO_MOCK_WORK = 0,
+  GMLO_MOCK_OUT,
+  GMLO_MOCK_IN,
+  GMLO_MOCK_RECORD,
+  GMLO_MOCK_WAIT,
+  GMLO_MOCK_COMMIT,
+  GMLO_MOCK_DISCARD
+} gmlo_mock_kind;
+
+typedef struct gmlo_mock_event {
+  struct gmlo_mock_event *next;
+  uint64_t recorded, done; /* counts of records */
+  double at_ns;
+  int is_spare;
+} gmlo_mock_event;
+
+typedef struct gmlo_mock_range {
+  struct gmlo_mock_range *next;
+  char *ptr;
+  size_t bytes;
+  int has_memory; /* by the order of the calls */
+} gmlo_mock_range;
+
+typedef struct gmlo_mock_entry {
+  gmlo_mock_kind kind;
+  int begun;
+  double left_ns, speed;
+  gmlake_offload_copy copy;
+  uint64_t source; /* of a copy: digest when it began */
+  gmlo_mock_event *event;
+  uint64_t count; /* RECORD, WAIT: of the event */
+  gmlo_mock_range *range;
+  void (*work_fn)(void *user);
+  void *user;
+} gmlo_mock_entry;
+
+struct gmlo_mock_piece { /* [K4] */
+  size_t bytes;
+  gmlo_mock_event *event;
+  uint64_t count;
+};
+typedef struct gmlo_mock_piece gmlo_mock_piece;
+
+struct gmlo_mock_stream {
+  void *value;
+  gmlo_mock_entry *entries; /* from `first` on */
+  size_t first, count, capacity;
+};
+
+/* The stream of that value, made if it is new. NULL if host memory is refused. */
+static struct gmlo_mock_stream *gmlo_mock_stream_of(gmlo_mock *mock, void *value) {
+  struct gmlo_mock_stream *streams;
+  size_t i;
+  for (i = 0; i < mock->stream_count; i++)
+    if (mock->streams[i].value == value) return &mock->streams[i];
+  streams =
+      (struct gmlo_mock_stream *)gmlo_grow(&mock->desc.host, mock->streams, mock->stream_count, 1,
+                                           &mock->stream_capacity, sizeof *streams);
+  if (streams == NULL) return NULL;
+  mock->streams = streams;
+  memset(&streams[i], 0, sizeof *streams);
+  streams[i].value = value;
+  mock->stream_count++;
+  return &streams[i];
+}
+
+/* Queues an entry, zeroed. NULL if host memory is refused. */
+static gmlo_mock_entry *gmlo_mock_queue(gmlo_mock *mock, void *value, gmlo_mock_kind kind) {
+  struct gmlo_mock_stream *stream = gmlo_mock_stream_of(mock, value);
+  gmlo_mock_entry *entries, *entry;
+  if (stream == NULL) return NULL;
+  if (stream->first > 64 && stream->first > stream->count / 2) {
+    stream->count -= stream->first;
+    memmove(stream->entries, stream->entries + stream->first, stream->count * sizeof *entries);
+    stream->first = 0;
+  }
+  entries = (gmlo_mock_entry *)gmlo_grow(&mock->desc.host, stream->entries, stream->count, 1,
+                                         &stream->capacity, sizeof *entries);
+  if (entries == NULL) return NULL;
+  stream->entries = entries;
+  entry = &entries[stream->count++];
+  memset(entry, 0, sizeof *entry);
+  entry->kind = kind;
+  return entry;
+}
+
+static gmlo_mock_entry *gmlo_mock_head(const struct gmlo_mock_stream *stream) {
+  return stream->first < stream->count ? &stream->entries[stream->first] : NULL;
+}
+
+/* Carries out what takes no time at the head of a stream. Whether there was such an entry. */
+static int gmlo_mock_step(gmlo_mock *mock, struct gmlo_mock_stream *stream) {
+  gmlo_mock_entry *entry = gmlo_mock_head(stream);
+  if (entry == NULL || entry->kind <= GMLO_MOCK_IN) return 0;
+  if (entry->kind == GMLO_MOCK_WAIT && entry->event->done < entry->count) return 0;
+  if (entry->kind == GMLO_MOCK_RECORD) {
+    entry->event->done = entry->count;
+    entry->event->at_ns = mock->now_ns;
+  } else if (entry->kind == GMLO_MOCK_COMMIT) {
+    gmlo_count_up(&mock->census.device_bytes, &mock->census.device_bytes_peak, entry->range->bytes);
+  } else if (entry->kind == GMLO_MOCK_DISCARD) {
+    mock->census.device_bytes -= entry->range->bytes;
+  }
+  if (entry->kind >= GMLO_MOCK_COMMIT)
+    gmlo_mock_spoil(mock, entry->range->ptr, entry->range->bytes);
+  stream->first++;
+  return 1;
+}
+
+/* Begins what heads the streams, and sets its speed. [K1] */
+static void gmlo_mock_begin_heads(gmlo_mock *mock) {
+  size_t i, counts[3] = {0, 0, 0};
+  for (i = 0; i < mock->stream_count; i++) {
+    gmlo_mock_entry *entry = gmlo_mock_head(&mock->streams[i]);
+    if (entry == NULL || entry->kind > GMLO_MOCK_IN) continue;
+    counts[entry->kind]++;
+    if (entry->begun) continue;
+    entry->begun = 1;
+    if (entry->kind == GMLO_MOCK_WORK) continue;
+    entry->source = gmlo_mock_copy_source(mock, &entry->copy);
+    gmlo_mock_move(mock, &entry->copy, 0);
+  }
+  for (i = 0; i < mock->stream_count; i++) {
+    gmlo_mock_entry *entry = gmlo_mock_head(&mock->streams[i]);
+    double speed;
+    if (entry == NULL || entry->kind > GMLO_MOCK_IN) continue;
+    speed = entry->kind == GMLO_MOCK_OUT ? mock->desc.out_bytes_per_s : mock->desc.in_bytes_per_s;
+    entry->speed = 1;
+    if (entry->kind != GMLO_MOCK_WORK && counts[GMLO_MOCK_OUT] != 0 && counts[GMLO_MOCK_IN] != 0 &&
+        mock->desc.both_bytes_per_s / 2 < speed) {
+      entry->speed = mock->desc.both_bytes_per_s / 2 / speed;
+    }
+    entry->speed /= (double)counts[entry->kind];
+  }
+}
+
+#define GMLO_MOCK_FOREVER 1e18
+
+/* Lets the device run for so long, or until the first thing ends. The time that has passed; -1:
+   nothing is under way that could end. */
+static double gmlo_mock_run_some(gmlo_mock *mock, double most_ns) {
+  double ns = most_ns;
+  size_t i, begun = 0;
+  int busy[3] = {0, 0, 0};
+  for (i = 0; i < mock->stream_count; i++)
+    while (gmlo_mock_step(mock, &mock->streams[i])) i = 0; /* it may have let others go on */
+  gmlo_mock_begin_heads(mock);
+  for (i = 0; i < mock->stream_count; i++) {
+    const gmlo_mock_entry *entry = gmlo_mock_head(&mock->streams[i]);
+    if (entry == NULL || entry->kind > GMLO_MOCK_IN) continue;
+    begun++;
+    if (entry->left_ns / entry->speed < ns) ns = entry->left_ns / entry->speed;
+  }
+  if (begun == 0 && most_ns >= GMLO_MOCK_FOREVER) return -1;
+  mock->now_ns += ns;
+  for (i = 0; i < mock->stream_count; i++) {
+    gmlo_mock_entry *entry = gmlo_mock_head(&mock->streams[i]);
+    if (entry == NULL || entry->kind > GMLO_MOCK_IN) continue;
+    busy[entry->kind] = 1;
+    entry->left_ns -= ns * entry->speed;
+    if (entry->left_ns > 1e-3) continue;
+    mock->streams[i].first++;
+    if (entry->kind == GMLO_MOCK_WORK) {
+      if (entry->work_fn != NULL) entry->work_fn(entry->user);
+      continue;
+    }
+    if (gmlo_mock_copy_source(mock, &entry->copy) != entry->source) mock->census.race_count++;
+    gmlo_mock_move(mock, &entry->copy, 1);
+  }
+  mock->census.compute_ns += busy[GMLO_MOCK_WORK] ? (uint64_t)ns : 0;
+  mock->census.out_busy_ns += busy[GMLO_MOCK_OUT] ? (uint64_t)ns : 0;
+  mock->census.in_busy_ns += busy[GMLO_MOCK_IN] ? (uint64_t)ns : 0;
+  return ns;
+}
+
+static int gmlo_mock_queue_copy(void *user, const gmlake_offload_copy *copy, void *stream) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  double speed = copy->to_host ? mock->desc.out_bytes_per_s : mock->desc.in_bytes_per_s;
+  gmlo_mock_entry *entry;
+  if (gmlo_mock_fails(mock)) return 1;
+  entry = gmlo_mock_queue(mock, stream, copy->to_host ? GMLO_MOCK_OUT : GMLO_MOCK_IN);
+  if (entry == NULL) return 1;
+  entry->copy = *copy;
+  entry->left_ns = (double)copy->bytes * 1e9 / speed + (double)mock->desc.copy_ns;
+  if (mock->desc.copy_jitter > 0) entry->left_ns *= gmlo_mock_jitter(mock, mock->desc.copy_jitter);
+  mock->census.copy_count++;
+  return 0;
+}
+
+/* Events are kept and used again until the mock is destroyed: a stream may still wait for one. */
+static int gmlo_mock_event_create(void *user, int is_timed, void **out_event) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  gmlo_mock_event *event = mock->events;
+  (void)is_timed;
+  if (gmlo_mock_fails(mock)) return 1;
+  while (event != NULL && !event->is_spare) event = event->next;
+  if (event == NULL) {
+    event = (gmlo_mock_event *)gmlo_zeroed(&mock->desc.host, 1, sizeof *event);
+    if (event == NULL) return 1;
+    event->next = mock->events;
+    mock->events = event;
+  }
+  event->is_spare = 0;
+  mock->census.event_count++;
+  *out_event = event;
+  return 0;
+}
+
+static void gmlo_mock_event_destroy(void *user, void *event) {
+  ((gmlo_mock *)user)->census.event_count--;
+  ((gmlo_mock_event *)event)->is_spare = 1;
+}
+
+static int gmlo_mock_event_record(void *user, void *event, void *stream) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  gmlo_mock_entry *entry;
+  if (gmlo_mock_fails(mock)) return 1;
+  entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_RECORD);
+  if (entry == NULL) return 1;
+  entry->event = (gmlo_mock_event *)event;
+  entry->count = ++entry->event->recorded;
+  return 0;
+}
+
+static int gmlo_mock_stream_wait(void *user, void *stream, void *event) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  gmlo_mock_entry *entry;
+  if (gmlo_mock_fails(mock)) return 1;
+  entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_WAIT);
+  if (entry == NULL) return 1;
+  entry->event = (gmlo_mock_event *)event;
+  entry->count = entry->event->recorded;
+  return 0;
+}
+
+static int gmlo_mock_event_done(void *user, void *event, int *out_done) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  if (gmlo_mock_fails(mock)) return 1;
+  (void)gmlo_mock_run_some(mock, 0);
+  *out_done = ((gmlo_mock_event *)event)->done == ((gmlo_mock_event *)event)->recorded;
+  return 0;
+}
+
+static int gmlo_mock_event_ns(void *user, void *from, void *to, uint64_t *out_ns) {
+  double ns = ((gmlo_mock_event *)to)->at_ns - ((gmlo_mock_event *)from)->at_ns;
+  if (gmlo_mock_fails((gmlo_mock *)user)) return 1;
+  *out_ns = ns > 0 ? (uint64_t)ns : 0;
+  return 0;
+}
+
+static int gmlo_mock_stream_sync(void *user, void *stream) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  struct gmlo_mock_stream *of;
+  if (gmlo_mock_fails(mock)) return 1;
+  of = gmlo_mock_stream_of(mock, stream);
+  if (of == NULL) return 1;
+  while (gmlo_mock_head(of) != NULL && gmlo_mock_run_some(mock, GMLO_MOCK_FOREVER) >= 0) continue;
+  return gmlo_mock_head(of) != NULL; /* it waits for something that is not queued */
+}
+
+static int gmlo_mock_reserve(void *user, size_t bytes, void **out_range, void **out_ptr) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  gmlo_mock_range *range;
+  if (gmlo_mock_fails(mock)) return 1;
+  range = (gmlo_mock_range *)gmlo_zeroed(&mock->desc.host, 1, sizeof *range);
+  if (range == NULL) return 1;
+  range->ptr = (char *)gmlo_mock_alloc(mock, bytes);
+  if (range->ptr == NULL) {
+    gmlo_free(&mock->desc.host, range);
+    return 1;
+  }
+  range->bytes = bytes;
+  range->next = mock->ranges;
+  mock->ranges = range;
+  *out_range = range;
+  *out_ptr = range->ptr;
+  return 0;
+}
+
+/* Addresses are not used again: ranges are freed with the mock. */
+static void gmlo_mock_release(void *user, void *range, void *stream) {
+  (void)user;
+  (void)range;
+  (void)stream;
+}
+
+/* Makes the stream wait for pieces of so many bytes, the oldest first, and takes them. */
+static int gmlo_mock_take_pieces(gmlo_mock *mock, size_t bytes, void *stream) {
+  size_t i;
+  for (i = 0; i < mock->piece_count && bytes != 0; i++) {
+    gmlo_mock_piece *piece = &mock->pieces[i];
+    size_t part = piece->bytes < bytes ? piece->bytes : bytes;
+    gmlo_mock_entry *entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_WAIT);
+    if (entry == NULL) return 0;
+    entry->event = piece->event;
+    entry->count = piece->count;
+    piece->bytes -= part;
+    bytes -= part;
+    if (piece->bytes == 0) piece->event->is_spare = 1;
+  }
+  for (i = 0; i < mock->piece_count && mock->pieces[i].bytes == 0; i++) continue;
+  mock->piece_count -= i;
+  memmove(mock->pieces, mock->pieces + i, mock->piece_count * sizeof *mock->pieces);
+  return 1;
+}
+
+static int gmlo_mock_commit(void *user, void *of, size_t bytes, void *stream) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  gmlo_mock_range *range = (gmlo_mock_range *)of;
+  size_t i, most = mock->desc.device_bytes, fresh = SIZE_MAX, pieces = 0;
+  gmlo_mock_entry *entry;
+  if (gmlo_mock_fails(mock)) return 2;
+  GMLAKE_OFFLOAD_ASSERT(!range->has_memory && bytes == range->bytes);
+  for (i = 0; i < mock->piece_count; i++) pieces += mock->pieces[i].bytes;
+  if (most != 0) {
+    fresh = most - mock->committed - pieces;
+    if (bytes > fresh + pieces) return 1;
+  } else {
+    fresh = pieces != 0 ? 0 : SIZE_MAX;
+    if (bytes > pieces) fresh = bytes - pieces;
+  }
+  if (bytes > fresh && !gmlo_mock_take_pieces(mock, bytes - fresh, stream)) return 2;
+  entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_COMMIT);
+  if (entry == NULL) return 2;
+  entry->range = range;
+  range->has_memory = 1;
+  mock->committed += bytes;
+  return 0;
+}
+
+static int gmlo_mock_discard(void *user, void *of, size_t bytes, void *stream) {
+  gmlo_mock *mock = (gmlo_mock *)user;
+  gmlo_mock_range *range = (gmlo_mock_range *)of;
+  gmlo_mock_piece *pieces;
+  gmlo_mock_entry *entry;
+  void *event = NULL;
+  GMLAKE_OFFLOAD_ASSERT(range->has_memory && bytes == range->bytes);
+  pieces = (gmlo_mock_piece *)gmlo_grow(&mock->desc.host, mock->pieces, mock->piece_count, 1,
+                                        &mock->piece_capacity, sizeof *pieces);
+  if (pieces == NULL) return 1;
+  mock->pieces = pieces;
+  if (gmlo_mock_event_create(mock, 0, &event) != 0) return 1;
+  mock->census.event_count--; /* it is the mock's own */
+  entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_DISCARD);
+  if (entry == NULL) return 1;
+  entry->range = range;
+  range->has_memory = 0;
+  mock->committed -= bytes;
+  entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_RECORD);
+  if (entry == NULL) return 0; /* nobody takes these bytes any more */
+  entry->event = (gmlo_mock_event *)event;
+  entry->count = ++entry->event->recorded;
+  pieces = &mock->pieces[mock->piece_count++];
+  pieces->bytes = bytes;
+  pieces->event = entry->event;
+  pieces->count = entry->count;
+  return 0;
+}
+
+static void gmlo_mock_free_queues(gmlo_mock *mock) {
+  const gmlake_offload_host host = mock->desc.host;
+  size_t i;
+  for (i = 0; i < mock->stream_count; i++) gmlo_free(&host, mock->streams[i].entries);
+  while (mock->events != NULL) {
+    gmlo_mock_event *event = mock->events;
+    mock->events = event->next;
+    gmlo_free(&host, event);
+  }
+  while (mock->ranges != NULL) {
+    gmlo_mock_range *range = mock->ranges;
+    mock->ranges = range->next;
+    gmlo_free(&host, range->ptr);
+    gmlo_free(&host, range);
+  }
+  gmlo_free(&host, mock->streams);
+  gmlo_free(&host, mock->pieces);
+}
+
+/* ---- Create and destroy ---- */
+
 static int gmlo_mock_desc_valid(const gmlake_offload_mock_desc *desc) {
   return gmlo_figure_valid(desc->out_bytes_per_s) && gmlo_figure_valid(desc->in_bytes_per_s) &&
          gmlo_figure_valid(desc->both_bytes_per_s) && desc->jitter >= 0 && desc->jitter < 1 &&
@@ -9369,6 +12117,7 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_destroy(gmlake_offload_backend *back
   host = mock->desc.host;
   for (i = 0; i < mock->task_count; i++) gmlo_free(&host, mock->tasks[i].pointers);
   for (i = 0; i < mock->past_count; i++) gmlo_free(&host, mock->pasts[i].ops);
+  gmlo_mock_free_queues(mock);
   gmlo_free(&host, mock->pasts);
   gmlo_free(&host, mock->tasks);
   gmlo_free(&host, mock);
@@ -9382,6 +12131,72 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_get_census(const gmlake_offload_back
 GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *backend,
                                                     uint64_t call_number) {
   ((gmlo_mock *)(void *)backend)->fail_at = call_number;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_mock_get_queues(gmlake_offload_backend *backend, gmlake_offload_queues *out_queues) {
+  gmlo_mock *mock = (gmlo_mock *)(void *)backend;
+  if (backend == NULL || out_queues == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  memset(out_queues, 0, sizeof *out_queues);
+  out_queues->struct_bytes = sizeof *out_queues;
+  out_queues->abi_version = 1;
+  out_queues->user = mock;
+  out_queues->out_stream = &mock->desc.out_bytes_per_s; /* addresses that no stream has */
+  out_queues->in_stream = &mock->desc.in_bytes_per_s;
+  out_queues->host_alloc = gmlo_mock_host_alloc;
+  out_queues->host_free = gmlo_mock_host_free;
+  out_queues->copy = gmlo_mock_queue_copy;
+  out_queues->event_create = gmlo_mock_event_create;
+  out_queues->event_destroy = gmlo_mock_event_destroy;
+  out_queues->event_record = gmlo_mock_event_record;
+  out_queues->stream_wait = gmlo_mock_stream_wait;
+  out_queues->event_done = gmlo_mock_event_done;
+  out_queues->event_ns = gmlo_mock_event_ns;
+  out_queues->stream_sync = gmlo_mock_stream_sync;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_get_memory(
+    gmlake_offload_backend *backend, size_t chunk_bytes, gmlake_offload_memory *out_memory) {
+  if (backend == NULL || out_memory == NULL || chunk_bytes == 0 ||
+      (chunk_bytes & (chunk_bytes - 1)) != 0) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  memset(out_memory, 0, sizeof *out_memory);
+  out_memory->struct_bytes = sizeof *out_memory;
+  out_memory->abi_version = 1;
+  out_memory->user = backend;
+  out_memory->chunk_bytes = chunk_bytes;
+  out_memory->reserve = gmlo_mock_reserve;
+  out_memory->release = gmlo_mock_release;
+  out_memory->commit = gmlo_mock_commit;
+  out_memory->discard = gmlo_mock_discard;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_work(gmlake_offload_backend *backend,
+                                                                  void *stream, uint64_t time_ns,
+                                                                  void (*work_fn)(void *user),
+                                                                  void *user) {
+  gmlo_mock *mock = (gmlo_mock *)(void *)backend;
+  gmlo_mock_entry *entry;
+  if (backend == NULL || time_ns > GMLO_TIME_MAX) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_WORK);
+  if (entry == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  entry->left_ns = (double)time_ns;
+  if (mock->desc.jitter > 0) entry->left_ns *= gmlo_mock_jitter(mock, mock->desc.jitter);
+  entry->work_fn = work_fn;
+  entry->user = user;
+  mock->census.launch_count++;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_spend(gmlake_offload_backend *backend,
+                                                  uint64_t time_ns) {
+  gmlo_mock *mock = (gmlo_mock *)(void *)backend;
+  double end_ns = mock->now_ns + (double)time_ns;
+  while (mock->now_ns < end_ns) (void)gmlo_mock_run_some(mock, end_ns - mock->now_ns);
+  (void)gmlo_mock_run_some(mock, 0);
 }
 
 #endif /* GMLAKE_OFFLOAD_BACKEND_MOCK */
@@ -9434,6 +12249,8 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *back
   X(EventDestroy, 4000, "cuEventDestroy_v2", (CUevent event))                                      \
   X(EventRecord, 2000, "cuEventRecord", (CUevent event, CUstream stream))                          \
   X(EventQuery, 2000, "cuEventQuery", (CUevent event))                                             \
+  X(EventElapsedTime, 2000, "cuEventElapsedTime", (float *ms, CUevent from, CUevent to))           \
+  X(StreamWaitEvent, 3020, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))  \
   X(MemAlloc, 3020, "cuMemAlloc_v2", (CUdeviceptr * address, size_t bytes))                        \
   X(MemFree, 3020, "cuMemFree_v2", (CUdeviceptr address))                                          \
   X(MemHostAlloc, 2020, "cuMemHostAlloc", (void **ptr, size_t bytes, unsigned flags))              \
@@ -9925,7 +12742,9 @@ static int gmlo_cuda_launch(void *user, const gmlake_offload_launch *launch, uin
   lane = gmlo_cuda_lane_of(cuda, at, (size_t)launch->job + launch->stream + 2);
   if (lane != NULL) {
     failed = transfers ? gmlo_cuda_transfer(cuda, at, launch, lane->stream)
-                       : cuda->desc.launch_fn(cuda->desc.user, launch, (void *)lane->stream) != 0;
+             : cuda->desc.launch_fn != NULL
+                 ? cuda->desc.launch_fn(cuda->desc.user, launch, (void *)lane->stream) != 0
+                 : 1;
     failed = gmlo_cuda_mark(cuda, lane, failed, token);
   }
   return gmlo_cuda_leave(cuda, pushed, failed);
@@ -9982,6 +12801,88 @@ static int gmlo_cuda_wait(void *user, uint64_t *out_token) {
   while (state == 0) state = gmlo_cuda_look(cuda, out_token);
   if (state < 0) gmlo_cuda_quiesce(cuda);
   return gmlo_cuda_leave(cuda, pushed, state < 0);
+}
+
+/* ---- Queues for sessions ---- */
+
+static int gmlo_cuda_queue_copy(void *user, const gmlake_offload_copy *copy, void *stream) {
+  gmlo_cuda *cuda = (gmlo_cuda *)user;
+  CUdeviceptr address = (CUdeviceptr)(uintptr_t)copy->device_ptr;
+  CUresult code;
+  int pushed;
+  if (copy->bytes == 0) return 0;
+  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
+  code = copy->to_host
+             ? cuda->fn.MemcpyDtoHAsync(copy->host_ptr, address, copy->bytes, (CUstream)stream)
+             : cuda->fn.MemcpyHtoDAsync(address, copy->host_ptr, copy->bytes, (CUstream)stream);
+  return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
+}
+
+static int gmlo_cuda_event_create(void *user, int is_timed, void **out_event) {
+  gmlo_cuda *cuda = (gmlo_cuda *)user;
+  CUevent event = NULL;
+  CUresult code;
+  int pushed;
+  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
+  code = cuda->fn.EventCreate(&event, is_timed ? 0u : (unsigned)CU_EVENT_DISABLE_TIMING);
+  *out_event = (void *)event;
+  return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
+}
+
+static void gmlo_cuda_event_destroy(void *user, void *event) {
+  gmlo_cuda *cuda = (gmlo_cuda *)user;
+  int pushed;
+  (void)gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed);
+  (void)cuda->fn.EventDestroy((CUevent)event);
+  (void)gmlo_cuda_leave(cuda, pushed, 0);
+}
+
+static int gmlo_cuda_event_record(void *user, void *event, void *stream) {
+  gmlo_cuda *cuda = (gmlo_cuda *)user;
+  CUresult code;
+  int pushed;
+  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
+  code = cuda->fn.EventRecord((CUevent)event, (CUstream)stream);
+  return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
+}
+
+static int gmlo_cuda_stream_wait(void *user, void *stream, void *event) {
+  gmlo_cuda *cuda = (gmlo_cuda *)user;
+  CUresult code;
+  int pushed;
+  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
+  code = cuda->fn.StreamWaitEvent((CUstream)stream, (CUevent)event, 0);
+  return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
+}
+
+static int gmlo_cuda_event_done(void *user, void *event, int *out_done) {
+  gmlo_cuda *cuda = (gmlo_cuda *)user;
+  CUresult code;
+  int pushed;
+  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
+  code = cuda->fn.EventQuery((CUevent)event);
+  *out_done = code == CUDA_SUCCESS;
+  return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS && code != CUDA_ERROR_NOT_READY);
+}
+
+static int gmlo_cuda_event_ns(void *user, void *from, void *to, uint64_t *out_ns) {
+  gmlo_cuda *cuda = (gmlo_cuda *)user;
+  float ms = 0;
+  CUresult code;
+  int pushed;
+  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
+  code = cuda->fn.EventElapsedTime(&ms, (CUevent)from, (CUevent)to);
+  *out_ns = ms > 0 ? (uint64_t)((double)ms * 1e6) : 0;
+  return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
+}
+
+static int gmlo_cuda_stream_sync(void *user, void *stream) {
+  gmlo_cuda *cuda = (gmlo_cuda *)user;
+  CUresult code;
+  int pushed;
+  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
+  code = cuda->fn.StreamSynchronize((CUstream)stream);
+  return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
 }
 
 /* ---- Create and destroy ---- */
@@ -10093,9 +12994,8 @@ static void gmlo_cuda_close(gmlo_cuda *cuda) {
 
 static int gmlo_cuda_desc_valid(const gmlake_offload_cuda_desc *desc) {
   uint32_t d;
-  if (desc == NULL || desc->launch_fn == NULL || desc->device < 0 ||
-      (desc->alloc_fn == NULL) != (desc->free_fn == NULL) || !gmlo_host_valid(&desc->host) ||
-      (desc->devices == NULL) != (desc->device_count == 0) ||
+  if (desc == NULL || desc->device < 0 || (desc->alloc_fn == NULL) != (desc->free_fn == NULL) ||
+      !gmlo_host_valid(&desc->host) || (desc->devices == NULL) != (desc->device_count == 0) ||
       desc->device_count > GMLO_DEVICE_MAX) {
     return 0;
   }
@@ -10133,7 +13033,102 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_cuda_destroy(gmlake_offload_backend *back
   if (backend != NULL) gmlo_cuda_close((gmlo_cuda *)(void *)backend);
 }
 
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_cuda_get_queues(gmlake_offload_backend *backend, gmlake_offload_queues *out_queues) {
+  gmlo_cuda *cuda = (gmlo_cuda *)(void *)backend;
+  if (backend == NULL || out_queues == NULL || cuda->device_count != 1)
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  memset(out_queues, 0, sizeof *out_queues);
+  out_queues->struct_bytes = sizeof *out_queues;
+  out_queues->abi_version = 1;
+  out_queues->user = cuda;
+  out_queues->out_stream = (void *)cuda->devices[0].lanes[GMLO_OUT].stream;
+  out_queues->in_stream = (void *)cuda->devices[0].lanes[GMLO_IN].stream;
+  out_queues->host_alloc = gmlo_cuda_host_alloc;
+  out_queues->host_free = gmlo_cuda_host_free;
+  out_queues->copy = gmlo_cuda_queue_copy;
+  out_queues->event_create = gmlo_cuda_event_create;
+  out_queues->event_destroy = gmlo_cuda_event_destroy;
+  out_queues->event_record = gmlo_cuda_event_record;
+  out_queues->stream_wait = gmlo_cuda_stream_wait;
+  out_queues->event_done = gmlo_cuda_event_done;
+  out_queues->event_ns = gmlo_cuda_event_ns;
+  out_queues->stream_sync = gmlo_cuda_stream_sync;
+  return GMLAKE_OFFLOAD_OK;
+}
+
 #endif /* GMLAKE_OFFLOAD_BACKEND_CUDA */
+
+/* ---- >>memory_lake: memory of a lake at addresses that stay -------------------------------------
+   Owns nothing. A range is a buffer of the lake: what a tensor gives up stays mapped there, and if
+   nobody has taken the chunk when the tensor comes back, that costs no driver call.
+   Cost and failures: those of gmlake_buffer_commit and gmlake_buffer_discard. */
+
+#if defined(GMLAKE_OFFLOAD_LAKE)
+
+static int gmlo_lake_code(gmlake_result result) {
+  return result == GMLAKE_OK                                                                   ? 0
+         : result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED ? 1
+                                                                                               : 2;
+}
+
+static int gmlo_lake_reserve(void *user, size_t bytes, void **out_range, void **out_ptr) {
+  gmlake *lake = (gmlake *)((const gmlake_offload_lake *)user)->lake;
+  gmlake_buffer_desc desc;
+  gmlake_buffer_info info;
+  gmlake_buffer *buffer = NULL;
+  gmlake_result result;
+  memset(&desc, 0, sizeof desc);
+  desc.max_bytes = bytes;
+  desc.chunk_bytes = ((const gmlake_offload_lake *)user)->chunk_bytes;
+  desc.pool = ((const gmlake_offload_lake *)user)->pool;
+  desc.label = "offload";
+  result = gmlake_buffer_create(lake, &desc, &buffer);
+  if (result == GMLAKE_OK) result = gmlake_buffer_get_info(lake, buffer, &info);
+  if (result != GMLAKE_OK) return gmlo_lake_code(result);
+  *out_range = buffer;
+  *out_ptr = info.ptr;
+  return 0;
+}
+
+/* If the lake refuses, the buffer goes with it. */
+static void gmlo_lake_release(void *user, void *range, void *stream) {
+  (void)gmlake_buffer_destroy(((const gmlake_offload_lake *)user)->lake, (gmlake_buffer *)range,
+                              stream);
+}
+
+static int gmlo_lake_commit(void *user, void *range, size_t bytes, void *stream) {
+  return gmlo_lake_code(gmlake_buffer_commit(((const gmlake_offload_lake *)user)->lake,
+                                             (gmlake_buffer *)range, 0, bytes, stream));
+}
+
+static int gmlo_lake_discard(void *user, void *range, size_t bytes, void *stream) {
+  return gmlo_lake_code(gmlake_buffer_discard(((const gmlake_offload_lake *)user)->lake,
+                                              (gmlake_buffer *)range, 0, bytes, stream));
+}
+
+static int gmlo_lake_expel(void *user) {
+  return gmlo_lake_code(gmlake_trim(((const gmlake_offload_lake *)user)->lake, 0, NULL));
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_lake_memory(const gmlake_offload_lake *lake, gmlake_offload_memory *out_memory) {
+  if (lake == NULL || lake->lake == NULL || out_memory == NULL)
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  memset(out_memory, 0, sizeof *out_memory);
+  out_memory->struct_bytes = sizeof *out_memory;
+  out_memory->abi_version = 1;
+  out_memory->user = (void *)(uintptr_t)lake;
+  out_memory->chunk_bytes = lake->chunk_bytes;
+  out_memory->reserve = gmlo_lake_reserve;
+  out_memory->release = gmlo_lake_release;
+  out_memory->commit = gmlo_lake_commit;
+  out_memory->discard = gmlo_lake_discard;
+  out_memory->expel = gmlo_lake_expel;
+  return GMLAKE_OFFLOAD_OK;
+}
+
+#endif /* GMLAKE_OFFLOAD_LAKE */
 
 #endif /* GMLAKE_OFFLOAD_IMPLEMENTATION */
 

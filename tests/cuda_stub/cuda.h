@@ -189,6 +189,7 @@ CUresult CUDAAPI cuEventCreate(CUevent *event, unsigned flags);
 CUresult CUDAAPI cuEventDestroy(CUevent event);
 CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream);
 CUresult CUDAAPI cuEventQuery(CUevent event);
+CUresult CUDAAPI cuEventElapsedTime(float *ms, CUevent from, CUevent to);
 CUresult CUDAAPI cuEventSynchronize(CUevent event);
 CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 CUresult CUDAAPI cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status);

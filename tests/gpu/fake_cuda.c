@@ -138,7 +138,8 @@ typedef struct fake_stream {
 typedef struct fake_event {
   fake_object object;
   void *mock;
-  int is_recorded;
+  int is_recorded, is_timed;
+  uint64_t record;  /* the number of its last record, of all */
   uint64_t capture; /* number of the capture it was last recorded in; 0: in none */
   fake_seen seen;   /* [captured] */
 } fake_event;
@@ -212,6 +213,7 @@ static struct fake_state {
   fake_failure by_number, by_name;
   const char *failed;
   CUmemAllocationProp last_create;
+  uint64_t record_count; /* of events */
 } fake;
 
 static pthread_mutex_t fake_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -1410,6 +1412,7 @@ static CUresult fake_event_create(CUevent *out, unsigned flags) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   event->mock = mock;
+  event->is_timed = !(flags & CU_EVENT_DISABLE_TIMING);
   *out = (CUevent)(uintptr_t)event->object.value;
   return CUDA_SUCCESS;
 }
@@ -1442,6 +1445,7 @@ static CUresult fake_event_record(CUevent value, CUstream stream_value) {
   if (code) return code;
   event->capture = 0;
   event->is_recorded = 1;
+  event->record = ++fake.record_count;
   return CUDA_SUCCESS;
 }
 
@@ -1466,6 +1470,20 @@ static CUresult fake_event_synchronize(CUevent value) {
   if (code || !event->is_recorded) return code;
   fake_wait(event->mock);
   return fake.devices[event->object.device].lost;
+}
+
+/* Time passes by .01 ms with each record. */
+static CUresult fake_event_elapsed(float *ms, CUevent from_value, CUevent to_value) {
+  fake_event *from, *to;
+  CUresult code = fake_look_at_event(from_value, &from);
+  if (!code) code = fake_look_at_event(to_value, &to);
+  if (code) return code;
+  if (!ms) return CUDA_ERROR_INVALID_VALUE;
+  if (!from->is_timed || !to->is_timed || !from->is_recorded || !to->is_recorded)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (!fake_is_done(from->mock) || !fake_is_done(to->mock)) return CUDA_ERROR_NOT_READY;
+  *ms = ((float)to->record - (float)from->record) * .01f;
+  return CUDA_SUCCESS;
 }
 
 /* ---- Kernels and copies --------------------------------------------------------------------- */
@@ -2203,6 +2221,8 @@ static CUresult fake_handle_prop(CUmemAllocationProp *out, CUmemGenericAllocatio
   X(cuEventRecord, 2000, (CUevent event, CUstream stream), fake_event_record(event, stream)) \
   X(cuEventQuery, 2000, (CUevent event), fake_event_query(event)) \
   X(cuEventSynchronize, 2000, (CUevent event), fake_event_synchronize(event)) \
+  X(cuEventElapsedTime, 2000, (float *ms, CUevent from, CUevent to), \
+    fake_event_elapsed(ms, from, to)) \
   X(cuMemGetInfo, 3020, (size_t *free_bytes, size_t *total_bytes), \
     fake_mem_info(free_bytes, total_bytes)) \
   X(cuMemAlloc, 3020, (CUdeviceptr *address, size_t bytes), fake_mem_alloc(address, bytes)) \
