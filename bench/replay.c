@@ -19,6 +19,7 @@
 
 #include "decisions.h"
 #include "options.h"
+#include "page.h"
 #include "policy_builtin.h"
 #include "report.h"
 #include "trace.h"
@@ -629,14 +630,16 @@ typedef struct records {
   series *points;
   iterations *rows;
   decisions *told;
-  report *seen;
+  report *seen; /* what is printed at the end */
+  page *drawn;
 } records;
 
-static const records nothing = {NULL, NULL, NULL, NULL};
+static const records nothing = {NULL, NULL, NULL, NULL, NULL};
 
 static const char *replay_range(replay *r, size_t begin, size_t end, const records *to) {
   size_t i;
-  if (!to->points && !to->rows && !to->told && !to->seen) return replay_ops(r, begin, end);
+  if (!to->points && !to->rows && !to->told && !to->seen && !to->drawn)
+    return replay_ops(r, begin, end);
   for (i = begin; i < end; i++) {
     const char *error;
     counters now;
@@ -645,6 +648,7 @@ static const char *replay_range(replay *r, size_t begin, size_t end, const recor
     error = replay_ops(r, i, i + 1);
     if (error) return error;
     if (to->seen) report_after(to->seen, i);
+    if (to->drawn) page_after(to->drawn, i, r->blocks[r->t->ops[i].id]);
     if (!to->points && !to->rows) continue;
     r->with->get_counters(r->self, &now);
     if (to->points) series_add(to->points, i, now.reserved_bytes);
@@ -867,7 +871,7 @@ typedef struct options {
   int json, help, report, allocator, cross_stream,
       costs;       /* the last three: -1 where none was named */
   config settings; /* policy NULL: none was asked for */
-  const char *lag, *series_path, *iterations_path, *decisions_path, *policy_name;
+  const char *lag, *series_path, *iterations_path, *decisions_path, *html_path, *policy_name;
   uint64_t chunk_mib, handle_mib, limit_mib;
   option_list knobs; /* KEY=VALUE */
   char **paths;
@@ -1030,12 +1034,15 @@ static int replay_one(const char *name, const trace *t, const options *o) {
   decisions told;
   series s;
   report seen;
+  page drawn;
   records to = nothing;
   int ok = 1;
   memset(&s, 0, sizeof s);
   memset(&seen, 0, sizeof seen);
   memset(&rows, 0, sizeof rows);
   memset(&told, 0, sizeof told);
+  memset(&drawn, 0, sizeof drawn);
+  drawn.path = o->html_path;
   s.t = rows.t = told.t = seen.t = t;
   s.bucket_size = (t->op_count + SERIES_BUCKETS - 1) / SERIES_BUCKETS;
   if (!settings.policy) settings.policy = &policy_builtins[0];
@@ -1045,7 +1052,10 @@ static int replay_one(const char *name, const trace *t, const options *o) {
   if (s.file) to.points = &s;
   if (rows.file) to.rows = &rows;
   if (told.file) to.told = settings.told = &told;
-  if (o->report) to.seen = settings.seen = &seen;
+  if (o->report) to.seen = &seen;
+  if (o->report || o->html_path) settings.seen = &seen;
+  if (o->html_path) to.drawn = &drawn;
+  if (o->html_path && !page_begin(&drawn, &seen, t)) ok = 0;
   if ((o->series_path && !s.file) || (o->iterations_path && !rows.file) ||
       (o->decisions_path && !told.file))
     ok = 0;
@@ -1057,6 +1067,8 @@ static int replay_one(const char *name, const trace *t, const options *o) {
     print_row(name, with == &allocators[0] ? policy_label(settings.policy) : with->name, t,
               &result);
   if (ok && o->report) report_print(&seen);
+  if (ok && o->html_path) ok = page_write(&drawn, name, DEVICE_BYTES);
+  page_free(&drawn);
   report_free(&seen);
   ok = close_record(o->series_path, s.file) && ok;
   ok = close_record(o->decisions_path, told.file) && ok;
@@ -1207,7 +1219,8 @@ static void settle(const option_reader *reader, options *o) {
 /* Checks that the options fit each other. Returns -1 if the program goes on, else the exit
    status. */
 static int check_together(options *o) {
-  if ((o->iterations_path || o->decisions_path || o->report) && !o->only && !o->json)
+  if ((o->iterations_path || o->decisions_path || o->report || o->html_path) && !o->only &&
+      !o->json)
     o->only = &allocators[0];
   if (o->report && (o->json || o->only != &allocators[0]))
     return usage_error(o->json ? "--report works only without --json"
@@ -1221,6 +1234,10 @@ static int check_together(options *o) {
       (o->path_count != 1 || (o->only && o->only != &allocators[0])))
     return usage_error("--profile and --save-profile need one trace, and the lake alone", NULL);
   if ((o->settings.profile_path || o->settings.learnt_path) && !o->json) o->only = &allocators[0];
+  if (o->html_path && o->path_count != 1) return usage_error("--html needs one trace", NULL);
+  if (o->html_path && o->only && o->only != &allocators[0])
+    return usage_error("--html works only with --allocator lake, not with", o->only->name);
+  if (o->html_path) o->settings.once = 1;
   if (!o->decisions_path) return -1;
   if (o->path_count != 1) return usage_error("--decisions needs one trace", NULL);
   if (!o->only) o->only = &allocators[0];
@@ -1313,6 +1330,10 @@ static int parse_arguments(int argc, char **argv, options *o) {
       {"report", OPTION_FLAG, &o->report, 0, 0, NULL,
        "prints where the lake's memory is when it holds most, and what each\n"
        "iteration costs in the driver; only for the lake, without --json"},
+      {"html", OPTION_TEXT, &o->html_path, 0, 0, "FILE",
+       "writes a page that draws the lake's memory over time, to open in any\n"
+       "browser: bench/viewer.html with the replay inside; only for the lake,\n"
+       "one pass, one TRACE"},
       {"decisions", OPTION_TEXT, &o->decisions_path, 0, 0, "FILE",
        "writes each step of the lake and its reason, a JSON object a line, see\n"
        "bench/decisions.h; only for the lake, one pass, one TRACE"},

@@ -165,8 +165,8 @@ typedef struct report {
   size_t row_count, row_capacity;
   size_t *sizes; /* of windows that were stitched */
   size_t size_count, size_capacity;
-  gmlake_map_entry *map;
-  size_t map_capacity;
+  gmlake_map_entry *map; /* as it was looked at last: map_count entries */
+  size_t map_count, map_capacity;
   int is_over, has_failed; /* the trace has ended; host memory ran out */
 } report;
 
@@ -253,9 +253,11 @@ static void report_look(report *r, size_t op, const gmlake_stats *stats) {
   r->peak.op = op;
   r->peak.reserved = stats->reserved_bytes;
   if (gmlake_get_desc(r->lake, &desc)) return;
+  r->map_count = 0;
   while (!gmlake_get_map(r->lake, r->map, r->map_capacity, &count) && count > r->map_capacity)
     if (!report_room(r, (void **)&r->map, r->map_capacity, &r->map_capacity, sizeof *r->map))
       return;
+  r->map_count = count;
   for (i = 0; i < count; i = n) {
     const gmlake_map_entry *e = &r->map[i];
     for (n = i + 1; n < count && report_goes_on(&r->map[n]); n++) continue;

@@ -1,7 +1,8 @@
 #!/bin/sh
-# usage: deps.sh replay|bench|test|mutate|plots|manual|ci|lint
+# usage: deps.sh replay|bench|test|mutate|plots|manual|ci|lint|viewer
 # Installs what that target of the Makefile, or .ci/run, needs and the machine lacks (Debian and
-# Ubuntu), once it has said what that is; INSTALL_PACKAGES=no: says so, and fails.
+# Ubuntu), once it has said what that is; INSTALL_PACKAGES=no: says so, and fails. viewer: a browser,
+# and below build/viewer what drives it, for tests/tools/test_viewer.sh.
 set -eu
 
 cc=${CC:-cc}
@@ -18,9 +19,9 @@ has_header() { echo "#include <$1>" | $cc -E -x c -; }
 has_cxx_library() { echo '#include <cstddef>' | "$1" -E -x c++ -; }
 
 case $1 in
-replay | bench | test | mutate | plots | manual | ci | lint) ;;
+replay | bench | test | mutate | plots | manual | ci | lint | viewer) ;;
 *)
-  echo "usage: deps.sh replay|bench|test|mutate|plots|manual|ci|lint" >&2
+  echo "usage: deps.sh replay|bench|test|mutate|plots|manual|ci|lint|viewer" >&2
   exit 2
   ;;
 esac
@@ -59,7 +60,28 @@ if [ "$1" = lint ]; then
   need 'gcc-aarch64-linux-gnu libc6-dev-arm64-cross' command -v aarch64-linux-gnu-gcc
   need qemu-user command -v qemu-aarch64
 fi
-if [ -z "$missing" ]; then exit 0; fi
+driver=${BUILD:-build}/viewer
+if [ "$1" = viewer ]; then
+  need 'chromium fonts-dejavu-core' command -v chromium
+  need nodejs command -v node
+  need npm command -v npm
+fi
+
+# What drives the browser comes from npm.
+install_driver() {
+  if [ "$1" != viewer ] || [ -d "$driver/node_modules/playwright-core" ]; then return; fi
+  if [ "${INSTALL_PACKAGES:-}" = no ]; then
+    echo "missing, please install: npm install --prefix $driver playwright-core" >&2
+    exit 1
+  fi
+  echo "now installed into $driver by npm: playwright-core" >&2
+  mkdir -p "$driver"
+  npm install --prefix "$driver" --ignore-scripts --no-audit --no-fund playwright-core@1.65.1 >&2
+}
+if [ -z "$missing" ]; then
+  install_driver "$1"
+  exit 0
+fi
 
 as_root=
 if [ "$(id -u)" != 0 ]; then as_root="sudo -n"; fi
@@ -77,3 +99,4 @@ export DEBIAN_FRONTEND=noninteractive
   # shellcheck disable=SC2086
   $as_root apt-get install -y -q --no-install-recommends $missing
 } >&2
+install_driver "$1"
