@@ -120,8 +120,9 @@ STREAMS
   - One stream: it reuses at once what it freed, without an event. The lake records events for
     captures and buffers only, and after a request on GMLAKE_STREAM_NONE found memory that the
     stream had freed.
-  - Several streams: the lake records an event for each chunk's worth of bytes that a stream freed.
-    Another stream gets the memory when the event has completed, or behind a wait on the device.
+  - Several streams: the lake records an event for each 128th of what it holds that a stream freed,
+    or chunk, if that is more, and before it would grow. Another stream gets the memory when the
+    event has completed, or behind a wait on the device.
   - Waits on the device are queued where desc.cross_stream allows them, and where memory is short.
     Within a process they make no cycle: each is for an event that was recorded before, so behind
     work that was queued before, and by that order of the host no work waits for later work. Two
@@ -2818,13 +2819,18 @@ static void gmlk_streams_awaited(gmlk_streams *streams, int is_done) {
   }
 }
 
+/* The fence at a place of the ring; the oldest is at 0. */
+static gmlk_fence *gmlk_stream_fence_at(gmlk_stream *s, unsigned place) {
+  return &s->fences[(s->fence_head + place) % GMLK_FENCES];
+}
+
 /* The newest fence. pre: there is one. */
 static gmlk_fence *gmlk_stream_newest(gmlk_stream *s) {
-  return &s->fences[(s->fence_head + s->fence_count - 1) % GMLK_FENCES];
+  return gmlk_stream_fence_at(s, s->fence_count - 1);
 }
 
 static void gmlk_stream_add_fence(gmlk_stream *s, gmlk_fence fence) {
-  s->fences[(s->fence_head + s->fence_count++) % GMLK_FENCES] = fence;
+  *gmlk_stream_fence_at(s, s->fence_count++) = fence;
 }
 
 /* Takes the newest fence out of the ring, so that no other thread gives its event to another stream
@@ -2839,12 +2845,14 @@ static uint64_t gmlk_drive_clock(const gmlk_drive *drive) {
   return drive->driver->backend->clock_ns(drive->driver->backend->user);
 }
 
+#define GMLK_IDLE_NS 10000u /* a fence that is complete so soon tells that the stream was idle */
+
 /* Notes how long the last fence took that is complete. It may have been complete for a while. */
 static void gmlk_stream_time(const gmlk_streams *streams, const gmlk_drive *drive, gmlk_stream *s,
                              uint64_t at_ns) {
-  uint64_t now = streams->is_timed && at_ns ? gmlk_drive_clock(drive) : 0;
-  uint64_t lag_ns = now > at_ns ? now - at_ns : 1;
-  if (now) s->lag_ns = s->lag_ns ? (s->lag_ns + lag_ns) / 2 : lag_ns;
+  const uint64_t now = streams->is_timed ? gmlk_drive_clock(drive) : 0;
+  if (!at_ns || now < at_ns + GMLK_IDLE_NS) return;
+  s->lag_ns = s->lag_ns ? (s->lag_ns + (now - at_ns)) / 2 : now - at_ns;
 }
 
 /* When the work of a ticket will be complete, by what was measured; UINT64_MAX: nothing was. */
@@ -2852,20 +2860,34 @@ static uint64_t gmlk_stream_expects(const gmlk_stream *s, const gmlk_fence *fenc
   return s->lag_ns ? (fence ? fence->at_ns : now) + s->lag_ns : UINT64_MAX;
 }
 
-/* Asks for the stream's fences, oldest first, and takes off those that are complete. */
+/* Whether the fence at a place of the ring is complete. That nobody can tell counts as no. */
+static int gmlk_stream_ask(gmlk_stream *s, gmlk_drive *drive, unsigned place) {
+  void *const event = gmlk_stream_fence_at(s, place)->event;
+  int done = 0;
+  const gmlake_result result =
+      gmlk_drive_asked(drive, GMLK_ANSWER(drive, event_query, event, &done), "event_query");
+  return !result && done;
+}
+
+/* Asks for the stream's fences and takes off those that are complete. As they complete in order, it
+   asks in steps: they double up to the first that is not complete, then they halve. */
 static void gmlk_stream_poll(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
   gmlk_stream *s = streams->items[stream];
-  uint64_t at_ns = 0;
-  while (s->fence_count) {
-    gmlk_fence *fence = &s->fences[s->fence_head];
-    int done = 0;
-    gmlake_result result = gmlk_drive_asked(
-        drive, GMLK_ANSWER(drive, event_query, fence->event, &done), "event_query");
-    if (result || !done) break;
-    at_ns = fence->at_ns;
-    gmlk_stream_complete(streams, s, fence->epoch);
+  unsigned done = 0, end = s->fence_count,
+           step = 1; /* places below done are, from end on are not */
+  while (done < end && !gmlk_is_fatal(drive->result)) {
+    const unsigned place = step < end - done ? done + step - 1 : end - 1;
+    if (gmlk_stream_ask(s, drive, place))
+      done = place + 1;
+    else
+      end = place;
+    step = end == s->fence_count ? 2 * step : (end - done + 1) / 2;
   }
-  gmlk_stream_time(streams, drive, s, at_ns);
+  if (done) {
+    const gmlk_fence last = *gmlk_stream_fence_at(s, done - 1);
+    gmlk_stream_complete(streams, s, last.epoch);
+    gmlk_stream_time(streams, drive, s, last.at_ns);
+  }
 }
 
 /* Makes room in a full ring: gives up every second fence. The fence behind it covers its epochs
@@ -2873,9 +2895,8 @@ static void gmlk_stream_poll(gmlk_streams *streams, gmlk_drive *drive, unsigned 
 static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
   unsigned i;
   for (i = 0; i < GMLK_FENCES / 2; i++) {
-    gmlk_event_give(streams, s->fences[(s->fence_head + 2 * i) % GMLK_FENCES].event);
-    s->fences[(s->fence_head + i) % GMLK_FENCES] =
-        s->fences[(s->fence_head + 2 * i + 1) % GMLK_FENCES];
+    gmlk_event_give(streams, gmlk_stream_fence_at(s, 2 * i)->event);
+    *gmlk_stream_fence_at(s, i) = *gmlk_stream_fence_at(s, 2 * i + 1);
   }
   s->fence_count = GMLK_FENCES / 2;
 }
@@ -2933,7 +2954,7 @@ static gmlake_result gmlk_stream_close(gmlk_streams *streams, gmlk_drive *drive,
 static gmlk_fence *gmlk_stream_covering(gmlk_stream *s, uint64_t ticket) {
   unsigned i;
   for (i = 0; i < s->fence_count; i++) {
-    gmlk_fence *fence = &s->fences[(s->fence_head + i) % GMLK_FENCES];
+    gmlk_fence *fence = gmlk_stream_fence_at(s, i);
     if (fence->epoch >= ticket) return fence;
   }
   return NULL;
@@ -5129,12 +5150,20 @@ static void gmlk_fence_now(gmlake *l, unsigned stream) {
   (void)gmlk_drive_finish(l, &drive);
 }
 
-/* The same, if somebody else asks for memory too, and the stream freed chunk_bytes or more since
+/* The same, if somebody else asks for memory too, and the stream freed so many bytes or more since
    its last event. */
-static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t chunk_bytes) {
+static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t bytes) {
   if (l->streams.live_count + l->streams.has_none >= 2 &&
-      l->streams.items[stream]->freed_bytes >= chunk_bytes)
+      l->streams.items[stream]->freed_bytes >= bytes)
     gmlk_fence_now(l, stream);
+}
+
+#define GMLK_FENCE_SHARE 128u /* an event for each such part of what the lake holds */
+
+/* How many bytes a stream frees before it gets another event. What it frees later than its last
+   event is fenced where somebody else needs memory. */
+static size_t gmlk_fence_bytes(const gmlake *l, const gmlk_arena *a) {
+  return gmlk_max(a->chunk_bytes, l->stats.reserved_bytes / GMLK_FENCE_SHARE);
 }
 
 /* Closes the open epochs of all streams that the caller need not name for that [F8]. */
@@ -5315,6 +5344,12 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
   (void)gmlk_drive_finish(l, &drive);
   gmlk_take_back(l);
   return drive.result;
+}
+
+/* The same for a request that finds no memory. What streams freed since their last event gets one,
+   if there is somebody else to ask for it. */
+static gmlake_result gmlk_look(gmlake *l) {
+  return gmlk_refresh(l, l->streams.live_count + l->streams.has_none >= 2);
 }
 
 /* Makes the host wait for all work on the device. Then all is complete that was freed before on
@@ -7652,7 +7687,7 @@ static gmlake_result gmlk_try_fast(gmlake *l, gmlk_attempt *r, gmlk_block **out_
 
 /* Memory whose work has completed meanwhile, that of other streams too. */
 static gmlake_result gmlk_rung_completed(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
-  gmlake_result result = gmlk_refresh(l, 0);
+  gmlake_result result = gmlk_look(l);
   r->reason = l->asks_first ? NULL : "work that used the memory has completed";
   return result ? result : gmlk_try_fast(l, r, out_block);
 }
@@ -7902,7 +7937,7 @@ static gmlake_result gmlk_make_room(gmlake *l, const gmlk_attempt *r, unsigned s
    plan can be carried out, r->error and *error tell what else failed. */
 static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_attempt *r, gmlk_block **out_block,
                                       gmlake_error_info *error) {
-  gmlake_result result = gmlk_refresh(l, 0);
+  gmlake_result result = gmlk_look(l);
   unsigned step;
   for (step = 0; !gmlk_is_fatal(result); step++) {
     r->lacks_window_space = 0;
@@ -8195,7 +8230,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   if (gmlk_stream_may_end(&l->streams, s))
     gmlk_fence_now(l, stream);
   else
-    gmlk_fence_if_due(l, stream, a->chunk_bytes);
+    gmlk_fence_if_due(l, stream, gmlk_fence_bytes(l, a));
   return GMLAKE_OK;
 }
 
@@ -10305,7 +10340,7 @@ static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_i
   memset(&plan, 0, sizeof(plan));
   for (tries = r->stream ? 1 : 2; tries; tries--) { /* what is free by now may need an event, too */
     if (!r->stream) gmlk_serve_none(l, r->arena);
-    result = l->lost ? l->lost : gmlk_refresh(l, 0);
+    result = l->lost ? l->lost : gmlk_look(l);
     if (result || gmlk_query_fast(l, r)) return result;
   }
   result = gmlk_ask_memory(l, &free_bytes, &total);

@@ -911,8 +911,6 @@ static const struct exception {
     {SHAPE_STREAM_USED, "fence_head", HARMLESS, "nothing begins where there is no fence"},
     {SHAPE_STREAM_USED, "fence_count", LEGAL,
      "of a stream on which something was freed the last epoch may have no fence"},
-    {SHAPE_STREAM_USED, "waits[].epoch", LEGAL,
-     "any epoch that is closed may have been waited for"},
     {SHAPE_STREAM_USED, "waits[].stream", LEGAL, "any stream may have been waited for"},
     {SHAPE_STREAM_USED, "wait_next", HARMLESS, "at worst a wait is forgotten, and done again"},
     {SHAPE_STREAM_USED, "arena", HARMLESS, "not read but of a stream that is being captured"},

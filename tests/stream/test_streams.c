@@ -280,7 +280,45 @@ static void a_lost_device_ends_the_borrowing(void **state) {
   close_mock();
 }
 
-/* More frees than a stream has fences for: all of it can still be had behind waits. */
+/* What a stream freed since its last event serves another one that would grow, if it is complete. */
+static void what_has_no_event_yet_is_fenced_before_growth(void **state) {
+  void *p;
+  (void)state;
+  open_two(8);
+  p = take_on(C - 512, A); /* less than a chunk: no event */
+  (void)take_on(512, B);
+  drop_on(p, A);
+  assert_int_equal(stats().event_count, 0);
+  assert_ptr_equal(take_on(C - 512, B), p);
+  assert_int_equal(stats().event_count, 1);
+  abandon();
+}
+
+/* Of many events that are complete few are asked for; so of those that are not. */
+static void events_are_asked_for_in_steps(void **state) {
+  uint64_t calls;
+  void *b[60];
+  size_t i;
+  (void)state;
+  open_two(128);
+  for (i = 0; i < 60; i++) b[i] = take_on(C, A);
+  (void)take_on(512, B);
+  hold(A);
+  for (i = 0; i < 60; i++) drop_on(b[i], A);
+  assert_int_equal(stats().event_count, 60);
+  calls = stats().driver_call_count;
+  (void)take_on(C, B); /* grows: the oldest is not complete */
+  assert_int_equal(stats().driver_call_count - calls, 1 + 3);
+  complete(A);
+  calls = stats().driver_call_count;
+  (void)take_on(60 * C, B);
+  assert_int_equal(stats().driver_call_count - calls, 6); /* 1, 2, 4, 8, 16, and the rest */
+  assert_int_equal(stats().pending_bytes, 0);
+  abandon();
+}
+
+/* More events than a stream has fences for: all of it can still be had behind waits. There is an
+   event for each 128th of the 200 chunks: for every second one. */
 static void a_long_queue_of_frees_can_be_borrowed(void **state) {
   void *b[199];
   size_t i;
@@ -290,7 +328,7 @@ static void a_long_queue_of_frees_can_be_borrowed(void **state) {
   (void)take_on(512, B);
   hold(A);
   for (i = 0; i < 199; i++) drop_on(b[i], A);
-  assert_int_equal(stats().event_count, 199);
+  assert_int_equal(stats().event_count, 99);
   (void)take_on(199 * C, B);
   assert_true(stats().stream_wait_count >= 1);
   assert_int_equal(stats().host_wait_count, 0);
@@ -2087,6 +2125,8 @@ int main(void) {
       cmocka_unit_test(borrowing_and_growth_together_serve),
       cmocka_unit_test(an_idle_window_is_borrowed_behind_a_wait),
       cmocka_unit_test(a_lost_device_ends_the_borrowing),
+      cmocka_unit_test(what_has_no_event_yet_is_fenced_before_growth),
+      cmocka_unit_test(events_are_asked_for_in_steps),
       cmocka_unit_test(a_long_queue_of_frees_can_be_borrowed),
       cmocka_unit_test(a_long_queue_of_frees_can_be_waited_for),
       cmocka_unit_test(frees_ask_for_nothing_while_there_are_fences),
