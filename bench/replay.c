@@ -208,13 +208,15 @@ static void bfc_destroy(void *self) {
 
 typedef struct lake_run {
   gmlake_backend *backend;
+  gmlake_backend timed; /* the same with lake_clock_ns, which the lake calls */
   decisions *told;
   report *seen;
   uint64_t grow_ns, grown_bytes; /* as in counters */
   gmlake *lake;
   gmlake_stream streams[TRACE_STREAMS_MAX];
-  const trace *t;                 /* that tells when work is complete; NULL: it does not */
-  uint64_t time_us;               /* of the trace */
+  const trace *t;                     /* that tells when work is complete; NULL: it does not */
+  uint64_t time_us;                   /* of the trace */
+  uint64_t lag_ns[TRACE_STREAMS_MAX]; /* of each stream now; UINT64_MAX: never */
   size_t done[TRACE_STREAMS_MAX]; /* of each stream, what the trace tells of now: index + 1, or 0 */
 } lake_run;
 
@@ -227,6 +229,7 @@ static gmlake_result lake_create_streams(lake_run *run, const config *settings, 
     if (i == t->no_stream) continue;
     if (t->streams[i]) result = gmlake_mock_stream_create(run->backend, &run->streams[i]);
     if (result != GMLAKE_OK) break;
+    run->lag_ns[i] = settings->lag_ns;
     gmlake_mock_stream_set_lag(run->backend, run->streams[i], settings->lag_ns);
   }
   return result;
@@ -245,6 +248,17 @@ static void lake_observe(void *user, const gmlake_step *step) {
   run->grown_bytes += step->kind == GMLAKE_STEP_GROW ? step->bytes : 0;
   if (run->told) decisions_write(run->told, step);
   if (run->seen) report_note(run->seen, step);
+}
+
+static struct {
+  gmlake_backend *backend; /* of the lake that replays */
+  uint64_t now_ns;         /* of the trace */
+} replayed;
+
+/* The trace's time, and that of the modelled calls. */
+static uint64_t lake_clock_ns(void *user) {
+  (void)user;
+  return replayed.now_ns + replayed.backend->clock_ns(replayed.backend->user);
 }
 
 /* Reads a profile and creates the memory that it tells of. */
@@ -291,7 +305,10 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
   if (result == GMLAKE_OK) result = lake_create_streams(run, settings, t);
   if (result == GMLAKE_OK) {
     settings->policy->describe(&desc);
-    desc.backend = run->backend;
+    replayed.backend = run->backend;
+    run->timed = *run->backend;
+    run->timed.clock_ns = lake_clock_ns;
+    desc.backend = &run->timed;
     desc.cross_stream = settings->cross_stream;
     if (t->may_streams_end) desc.flags |= GMLAKE_STREAMS_MAY_END;
     if (settings->chunk_bytes) desc.chunk_bytes = settings->chunk_bytes;
@@ -301,7 +318,10 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
     run->seen = settings->seen;
     if (run->told) run->told->streams = run->streams;
     if (run->seen) run->seen->streams = run->streams;
-    if (run->seen) desc.backend = report_wrap(&run->seen->backend, run->backend);
+    if (run->seen) run->seen->backend.device.streams = run->streams;
+    if (run->seen) run->seen->backend.device.stream_count = t->stream_count;
+    if (run->seen) run->seen->backend.device.lag_ns = run->lag_ns;
+    if (run->seen) desc.backend = report_wrap(&run->seen->backend, &run->timed);
     if (run->told || run->seen || settings->once) desc.observer.fn = lake_observe;
     desc.observer.user = run;
     result = gmlake_create(&desc, &run->lake);
@@ -402,7 +422,9 @@ static uint64_t lake_lag_us(const lake_run *run, size_t stream) {
 static void lake_set_clock(void *self, uint64_t start_us, uint64_t time_us) {
   lake_run *run = (lake_run *)self;
   size_t i, after;
-  gmlake_mock_set_clock(run->backend, (start_us + time_us) * 1000);
+  replayed.now_ns = (start_us + time_us) * 1000;
+  gmlake_mock_set_clock(run->backend, replayed.now_ns);
+  if (run->seen) run->seen->backend.device.now_ns = replayed.now_ns;
   if (!run->t) return;
   if (time_us < run->time_us) memset(run->done, 0, sizeof run->done); /* another pass begins */
   run->time_us = time_us;
@@ -411,7 +433,8 @@ static void lake_set_clock(void *self, uint64_t start_us, uint64_t time_us) {
     while ((after = run->done[i] ? run->t->done[run->done[i] - 1].next : run->t->done_first[i]) &&
            run->t->done[after - 1].queued_us <= time_us)
       run->done[i] = after;
-    gmlake_mock_stream_set_lag(run->backend, run->streams[i], lake_lag_us(run, i) * 1000);
+    run->lag_ns[i] = lake_lag_us(run, i) * 1000;
+    gmlake_mock_stream_set_lag(run->backend, run->streams[i], run->lag_ns[i]);
   }
 }
 
@@ -764,6 +787,12 @@ static int replay_trace(const char *name, const trace *t, const allocator *with,
 
 /* ---- Printing -------------------------------------------------------------------------------- */
 
+/* As --cross-stream calls it. */
+static const char *order_name(gmlake_cross_stream order) {
+  if (order == GMLAKE_WAIT_IF_SOON) return "soon";
+  return order == GMLAKE_WAIT_FIRST ? "wait" : "grow";
+}
+
 static double gib(uint64_t bytes) { return (double)bytes / (1024.0 * 1024.0 * 1024.0); }
 
 static double ratio(uint64_t part, uint64_t whole) {
@@ -818,8 +847,7 @@ static void print_json(const char *name, const trace *t, const outcome *o) {
   else
     print_json_field_or_null("stream_lag_us", o->settings.lag_ns != UINT64_MAX,
                              o->settings.lag_ns / 1000);
-  printf(", \"cross_stream\": \"%s\"",
-         o->settings.cross_stream == GMLAKE_WAIT_FIRST ? "wait" : "grow");
+  printf(", \"cross_stream\": \"%s\"", order_name(o->settings.cross_stream));
   if (machine_factor(t, c) > 0) printf(", \"machine_factor\": %.3f", machine_factor(t, c));
   print_json_field_or_null(t->is_of_lake ? "lake_reserved_bytes" : "torch_reserved_bytes",
                            t->recorded_reserved_bytes_peak != 0, t->recorded_reserved_bytes_peak);
@@ -1201,6 +1229,8 @@ static void print_help(const option_reader *reader, const policy_plugin *policy)
 
 /* Computes the settings from the options. */
 static void settle(const option_reader *reader, options *o) {
+  static const gmlake_cross_stream orders[] = {GMLAKE_WAIT_FIRST, GMLAKE_GROW_FIRST,
+                                               GMLAKE_WAIT_IF_SOON};
   static const char *const lag_takes = "a whole number of microseconds, or never";
   uint64_t us = 0;
   int never = o->lag && !strcmp(o->lag, "never");
@@ -1208,7 +1238,7 @@ static void settle(const option_reader *reader, options *o) {
     options_wrong(reader, "stream-lag-us", lag_takes, o->lag);
   o->settings.lag_ns = never ? UINT64_MAX : us * 1000;
   o->settings.lag_is_named = o->lag != NULL;
-  o->settings.cross_stream = o->cross_stream == 1 ? GMLAKE_GROW_FIRST : GMLAKE_WAIT_FIRST;
+  o->settings.cross_stream = orders[o->cross_stream < 0 ? 0 : o->cross_stream];
   if (o->costs == 1) o->settings.costs = GMLAKE_MOCK_COSTS_REPLAYED;
   o->settings.chunk_bytes = (size_t)o->chunk_mib * MIB;
   o->settings.handle_bytes = (size_t)o->handle_mib * MIB;
@@ -1300,9 +1330,10 @@ static int parse_arguments(int argc, char **argv, options *o) {
        "work that uses a block completes N microseconds after its free, by\n"
        "the trace's clock, or never (default: as the trace tells, else 0). It\n"
        "matters only for traces with several streams"},
-      {"cross-stream", OPTION_WORD, &o->cross_stream, 0, 0, "wait|grow",
+      {"cross-stream", OPTION_WORD, &o->cross_stream, 0, 0, "wait|grow|soon",
        "when the lake takes memory that another stream may still use: before\n"
-       "it grows (wait, the default here) or after growth has failed (grow)"},
+       "it grows (wait, the default here), after growth has failed (grow), or\n"
+       "before it grows if that work is about to complete (soon)"},
       {"chunk-mib", OPTION_POWER, &o->chunk_mib, 2, 1024, "N",
        "size of the lake's chunks in MiB, a power of two; default: its choice"},
       {"handle-mib", OPTION_COUNT, &o->handle_mib, 1, 1024, "N",

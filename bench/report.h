@@ -31,12 +31,64 @@ typedef struct report_calls {
   uint64_t count[REPORT_KIND_COUNT], ns[REPORT_KIND_COUNT];
 } report_calls;
 
+/* How long streams stand still for the lake's waits on the device: from when the work that was
+   queued before is complete, to when the event is. A stream's later work is not moved. */
+typedef struct report_device {
+  const gmlake_stream *streams; /* the lake's, by their number in the trace */
+  const uint64_t *lag_ns;       /* of each: from queueing to completion, now */
+  size_t stream_count;
+  uint64_t now_ns;                      /* of the trace */
+  uint64_t ready_ns[TRACE_STREAMS_MAX]; /* until when the lake's waits hold the stream */
+  uint64_t still_ns;                    /* in all */
+  struct {
+    const void *event;
+    uint64_t due_ns;
+  } * events; /* event_count of them */
+  size_t event_count, event_capacity;
+} report_device;
+
 /* A backend that counts the calls of another one. */
 typedef struct report_backend {
   gmlake_backend table;
   const gmlake_backend *inner;
   report_calls calls;
+  report_device device;
 } report_backend;
+
+/* When what is queued on a stream now is complete. */
+static uint64_t report_due(const report_device *d, gmlake_stream stream, size_t *out_index) {
+  size_t i = 0;
+  while (i < d->stream_count && d->streams[i] != stream) i++;
+  *out_index = i < d->stream_count ? i : 0;
+  if (i == d->stream_count) return d->now_ns;
+  return d->lag_ns[i] == UINT64_MAX ? UINT64_MAX : d->now_ns + d->lag_ns[i];
+}
+
+static void report_recorded(report_device *d, const void *event, gmlake_stream stream) {
+  size_t i = 0, s;
+  void *grown;
+  while (i < d->event_count && d->events[i].event != event) i++;
+  if (i == d->event_capacity) {
+    d->event_capacity = i ? 2 * i : 64;
+    grown = realloc(d->events, d->event_capacity * sizeof *d->events);
+    if (!grown) abort();
+    *(void **)&d->events = grown;
+  }
+  if (i == d->event_count) d->event_count++;
+  d->events[i].event = event;
+  d->events[i].due_ns = report_due(d, stream, &s);
+}
+
+static void report_waited(report_device *d, const void *event, gmlake_stream stream) {
+  size_t i = 0, s;
+  uint64_t ready = report_due(d, stream, &s);
+  while (i < d->event_count && d->events[i].event != event) i++;
+  if (i == d->event_count) return;
+  if (d->ready_ns[s] > ready) ready = d->ready_ns[s];
+  if (d->events[i].due_ns <= ready || d->events[i].due_ns == UINT64_MAX) return;
+  d->still_ns += d->events[i].due_ns - ready;
+  d->ready_ns[s] = d->events[i].due_ns;
+}
 
 static gmlake_result report_count(report_backend *b, int kind, uint64_t begin_ns,
                                   gmlake_result result) {
@@ -71,13 +123,23 @@ REPORT_CALL(set_access, set_access,
             (b->inner->user, a, c, d, e, code))
 REPORT_CALL(event_create, other, (void *user, void **a, int *code), (b->inner->user, a, code))
 REPORT_CALL(event_destroy, other, (void *user, void *a, int *code), (b->inner->user, a, code))
-REPORT_CALL(event_record, event_record, (void *user, void *a, gmlake_stream c, int *code),
-            (b->inner->user, a, c, code))
+static gmlake_result report_event_record(void *user, void *event, gmlake_stream stream, int *code) {
+  report_backend *b = (report_backend *)user;
+  const uint64_t ns = b->inner->clock_ns(b->inner->user);
+  report_recorded(&b->device, event, stream);
+  return report_count(b, REPORT_event_record, ns,
+                      b->inner->event_record(b->inner->user, event, stream, code));
+}
 REPORT_CALL(event_query, event_query, (void *user, void *a, int *c, int *code),
             (b->inner->user, a, c, code))
 REPORT_CALL(event_wait, host_wait, (void *user, void *a, int *code), (b->inner->user, a, code))
-REPORT_CALL(stream_wait, stream_wait, (void *user, gmlake_stream a, void *c, int *code),
-            (b->inner->user, a, c, code))
+static gmlake_result report_stream_wait(void *user, gmlake_stream stream, void *event, int *code) {
+  report_backend *b = (report_backend *)user;
+  const uint64_t ns = b->inner->clock_ns(b->inner->user);
+  report_waited(&b->device, event, stream);
+  return report_count(b, REPORT_stream_wait, ns,
+                      b->inner->stream_wait(b->inner->user, stream, event, code));
+}
 REPORT_CALL(device_wait, host_wait, (void *user, int *code), (b->inner->user, code))
 
 /* What the lake does not count either. */
@@ -151,6 +213,7 @@ typedef struct report_row {
   report_calls calls;                              /* up to its end */
   unsigned long stitched, rebuilt, evicted, waits; /* rebuilt: windows of a size that there was */
   uint64_t grown_bytes;
+  uint64_t still_ns; /* up to its end */
 } report_row;
 
 typedef struct report {
@@ -189,6 +252,7 @@ static void report_free(report *r) {
   free(r->rows);
   free(r->sizes);
   free(r->map);
+  free(r->backend.device.events);
 }
 
 /* The stream's number in the order of the trace; stream_count: it is none of them. */
@@ -304,6 +368,7 @@ static void report_before(report *r, size_t op) {
   while (!r->row_count || (passed < t->mark_count && t->marks[passed] <= op)) {
     if (r->row_count) {
       r->rows[r->row_count - 1].calls = r->backend.calls;
+      r->rows[r->row_count - 1].still_ns = r->backend.device.still_ns;
       passed++;
     }
     if (!report_room(r, (void **)&r->rows, r->row_count, &r->row_capacity, sizeof *r->rows)) return;
@@ -320,6 +385,7 @@ static void report_after(report *r, size_t op) {
     r->used_peak = stats.active_bytes + stats.pending_bytes;
   if (stats.reserved_bytes > r->peak.reserved) report_look(r, op, &stats);
   if (r->row_count) r->rows[r->row_count - 1].calls = r->backend.calls;
+  if (r->row_count) r->rows[r->row_count - 1].still_ns = r->backend.device.still_ns;
 }
 
 /* ---- Printing -------------------------------------------------------------------------------- */
@@ -375,26 +441,31 @@ static const char *const report_kind_names[] = {"create", "release", "map",   "u
 
 static void report_print_rows(const report *r) {
   report_calls before;
+  uint64_t still_ns = 0;
   size_t i;
   int k;
   memset(&before, 0, sizeof before);
   printf(
       "\nIn each iteration: GiB created; windows stitched, of these of a size that there had been\n"
-      "one of (again), dropped; waits; ms in the driver, and its calls by kind.\n%9s %7s %6s %6s "
-      "%6s %6s %8s",
-      "iteration", "created", "stitch", "again", "drop", "waits", "ms");
+      "one of (again), dropped; waits; ms that streams stand still for them; ms in the driver, "
+      "and\n"
+      "its calls by kind.\n%9s %7s %6s %6s "
+      "%6s %6s %6s %8s",
+      "iteration", "created", "stitch", "again", "drop", "waits", "still", "ms");
   for (k = 0; k < REPORT_KIND_COUNT; k++) printf(" %7s", report_kind_names[k]);
   printf("\n");
   for (i = 0; i < r->row_count; i++) {
     const report_row *row = &r->rows[i];
     uint64_t ns = 0;
     for (k = 0; k < REPORT_KIND_COUNT; k++) ns += row->calls.ns[k] - before.ns[k];
-    printf("%9lu %7.3f %6lu %6lu %6lu %6lu %8.3f", (unsigned long)i, report_gib(row->grown_bytes),
-           row->stitched, row->rebuilt, row->evicted, row->waits, (double)ns / 1e6);
+    printf("%9lu %7.3f %6lu %6lu %6lu %6lu %6.2f %8.3f", (unsigned long)i,
+           report_gib(row->grown_bytes), row->stitched, row->rebuilt, row->evicted, row->waits,
+           (double)(row->still_ns - still_ns) / 1e6, (double)ns / 1e6);
     for (k = 0; k < REPORT_KIND_COUNT; k++)
       printf(" %7llu", (unsigned long long)(row->calls.count[k] - before.count[k]));
     printf("\n");
     before = row->calls;
+    still_ns = row->still_ns;
   }
 }
 

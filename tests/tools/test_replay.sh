@@ -216,6 +216,17 @@ ok 'short lag' run 0 --json --stream-lag-us 4000 --cross-stream grow "$dir/strea
 ok 'short lag: reused' prints "\"peak_reserved_bytes\": $one, "
 ok 'long lag' run 0 --json --stream-lag-us 7000 --cross-stream grow "$dir/streams.gmtrace"
 ok 'long lag: grows' prints "\"peak_reserved_bytes\": $two, "
+# Nothing was measured before the request, then an earlier free's work that took 1 ms.
+ok 'soon' run 0 --json --stream-lag-us 7000 --cross-stream soon "$dir/streams.gmtrace"
+ok 'soon: not measured' prints "\"peak_reserved_bytes\": $two, "
+ok 'soon: name' prints '"cross_stream": "soon"'
+{
+  printf 'gmtrace 1\na 9 268435456 5 0\na 8 512 6 0\nf 9 1\na 7 268435456 6 9000\nf 7 1\n'
+  sed '1d; s/^a 1 268435456 5 0/a 1 268435456 5 9000/; s/5000$/500/' "$dir/streams.gmtrace"
+} >"$dir/soon.gmtrace"
+ok 'soon: measured' run 0 --json --stream-lag-us 2000 --cross-stream soon "$dir/soon.gmtrace"
+ok 'soon: measured: waits' prints "\"peak_reserved_bytes\": $one, "
+ok 'soon: measured: one' prints '"stream_waits": 1, '
 ok 'all lags' run 0 "$dir/streams.gmtrace"
 ok 'all lags: rows' [ "$(grep -c '^streams *lake' "$dir/out")" = 8 ]
 ok 'all lags: bfc' [ "$(grep -c '^streams *bfc' "$dir/out")" = 1 ]
@@ -380,7 +391,7 @@ ok 'buffers: report: what for' prints ', for the allocation of 4194304 bytes on 
 adds_up() {
   awk -v reserved="$1" -v calls="$2" '
     / GiB .* %$/ { bytes += $(NF - 3) }
-    rows { for (i = 8; i <= NF; i++) sum += $i }
+    rows { for (i = 9; i <= NF; i++) sum += $i }
     /^iteration/ { rows = 1 }
     END { exit !(bytes > reserved - .003 && bytes < reserved + .003 && sum == calls) }' "$dir/out"
 }
@@ -410,6 +421,13 @@ ok 'report: streams in turn: adds up' adds_up 0.391 "$(awk '/^turns/ { print $6 
 ok 'report: streams in turn: neither may have them' [ "$(sed -n \
   's/^  free, whole chunks that several streams share *\(0.[0-9]*\) GiB .*/\1/p' "$dir/out")" != 0.000 ]
 ok 'report: iterations' [ "$(grep -c '^        [0-9] ' "$dir/out")" = 3 ]
+# Stream 6 has nothing to do when it is made to wait for stream 5, until 3 ms later.
+sed 's/^d.*/d 5 6000 3000/' "$dir/late.gmtrace" >"$dir/still.gmtrace"
+ok 'report: stands still' run 0 --report --once --cross-stream wait "$dir/still.gmtrace"
+ok 'report: stands still: so long' grep -q '^        1 .* 1   3.00 ' "$dir/out"
+ok 'report: stands still: not growing first' run 0 --report --once --cross-stream grow \
+  "$dir/still.gmtrace"
+ok 'report: stands still: zero' grep -q '^        1 .* 0   0.00 ' "$dir/out"
 ok 'report: of all traces' run 0 --report --once "$dir/used.gmtrace" "$dir/turns.gmtrace"
 ok 'report: of all traces: both' [ "$(grep -c 'The lake holds most' "$dir/out")" = 2 ]
 ok 'report: nothing' sh -c "printf 'gmtrace 2\na 1 0 0 0\n' >'$dir/zero.gmtrace'"
@@ -542,7 +560,7 @@ refuses 'the policy default has the settings chunk_mib, stitch_min_mib, stitched
 refuses 'the policy worst_fit has the settings chunk_mib, not: x=1' --policy $worst_fit --set x=1
 refuses "--allocator takes lake|bfc|native, not 'torch'" --allocator torch
 refuses "--stream-lag-us takes a whole number of microseconds, or never, not '1x'" --stream-lag-us 1x
-refuses "--cross-stream takes wait|grow, not 'both'" --cross-stream both
+refuses "--cross-stream takes wait|grow|soon, not 'both'" --cross-stream both
 refuses "--chunk-mib takes a power of two from 2 to 1024, not '3'" --chunk-mib 3
 refuses "--chunk-mib takes a power of two from 2 to 1024, not '2048'" --chunk-mib 2048
 refuses "--costs takes alone|replayed, not 'dear'" --costs dear
