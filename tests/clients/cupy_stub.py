@@ -13,7 +13,43 @@ def cu(name, *arguments):
     assert result == 0, (name, result)
 
 
-class Stream:
+class Graph:
+    """Keeps what the stream gathered for it."""
+
+    def __init__(self, graph, kept):
+        self.graph, self.kept = graph, kept
+
+    def __del__(self):
+        cu("cuGraphDestroy", self.graph)
+
+
+class BaseStream:
+    current = None
+
+    def begin_capture(self, mode=None):
+        cu("cuStreamBeginCapture_v2", ctypes.c_void_p(self.ptr), mode or 0)
+        self._graph_host_funcargs = []
+
+    def end_capture(self):
+        graph, kept = ctypes.c_void_p(), self._graph_host_funcargs
+        self._graph_host_funcargs = None
+        cu("cuStreamEndCapture", ctypes.c_void_p(self.ptr), ctypes.byref(graph))
+        return Graph(graph, kept)
+
+    def is_capturing(self):
+        status = ctypes.c_int()
+        cu("cuStreamIsCapturing", ctypes.c_void_p(self.ptr), ctypes.byref(status))
+        return status.value != 0
+
+    def use(self):
+        BaseStream.current = self
+
+
+class Null(BaseStream):
+    ptr = 0
+
+
+class Stream(BaseStream):
     alive = 0
 
     def __init__(self):
@@ -52,16 +88,50 @@ class CFunctionAllocator:
 
 class OutOfMemoryError(MemoryError):
     def __init__(self, size, total, limit):
-        super().__init__(size)
+        super().__init__(size, total, limit)
+
+
+class BaseMemory:
+    pass
+
+
+class MemoryPointer:
+    def __init__(self, mem, offset):
+        self.mem, self.ptr = mem, mem.ptr + offset
+
+
+class Device:
+    def __init__(self, number=0):
+        self.number = number
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def synchronize(self):
+        cu("cuCtxSynchronize")
+
+
+hooks, allocators = {}, []
 
 
 def module():
-    Stream.null = types.SimpleNamespace(ptr=0)
-    return types.SimpleNamespace(
-        cuda=types.SimpleNamespace(
+    Stream.null = BaseStream.current = Null()
+    space = types.SimpleNamespace
+    return space(
+        cuda=space(
             Stream=Stream,
             CFunctionAllocator=CFunctionAllocator,
-            memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+            Device=Device,
+            MemoryPointer=MemoryPointer,
+            device=space(get_device_id=lambda: 0),
+            get_current_stream=lambda: BaseStream.current,
+            memory=space(OutOfMemoryError=OutOfMemoryError, BaseMemory=BaseMemory),
+            memory_hook=space(get_memory_hooks=lambda: hooks),
+            runtime=space(memGetInfo=lambda: (0, 1 << 30)),
+            set_allocator=allocators.append,
         )
     )
 
@@ -122,6 +192,110 @@ def cycles_end(allocator):
     assert Stream.alive == 0
 
 
+def pool_follows_the_stream(pool):
+    """Memory of the stream that is current, which lives as long as it is, or has memory."""
+    first, second = Stream(), Stream()
+    first.use()
+    a = pool.malloc(1 << 20)
+    fill(a, 1, 1 << 18, first)
+    second.use()
+    b = pool.malloc(1 << 20)
+    fill(b, 2, 1 << 18, second)
+    assert (first_word(a), first_word(b)) == (1, 2) and a.ptr != b.ptr
+    assert pool.used_bytes() == 2 << 20 and pool.free_bytes() + (2 << 20) == pool.total_bytes()
+    del first
+    assert Stream.alive == 2
+    del a
+    assert Stream.alive == 1
+    del b, second
+    Stream.null.use()
+    assert Stream.alive == 1  # what was current last
+    assert pool.malloc(0).ptr == 0
+    assert Stream.alive == 0 and pool.used_bytes() == 0
+    pool.free_all_blocks()
+    assert pool.total_bytes() == 0 and pool.n_free_blocks() == 0
+
+
+def pool_keeps_its_limit(pool):
+    pool.set_limit(size=8 << 20)
+    assert pool.get_limit() == 8 << 20
+    a = pool.malloc(5 << 20)
+    try:
+        pool.malloc(5 << 20)
+        raise SystemExit("served above the limit")
+    except OutOfMemoryError as error:
+        assert error.args == (5 << 20, pool.total_bytes(), 8 << 20)
+    pool.set_limit(fraction=0.5)
+    assert pool.get_limit() == 1 << 29
+    pool.set_limit(size=0)
+    assert pool.malloc(5 << 20).ptr
+    del a
+    pool.free_all_blocks()
+
+
+def pool_tells_hooks(pool):
+    seen = []
+
+    class Hook:
+        def __getattr__(self, name):
+            return lambda **told: seen.append((name, told))
+
+    hooks["one"] = Hook()
+    a = pool.malloc(1000)
+    b = pool.malloc(2000)
+    address, identity = a.ptr, id(a.mem)
+    del a
+    try:
+        pool.malloc(1 << 40)
+        raise SystemExit("served 1 TiB")
+    except OutOfMemoryError:
+        pass
+    del hooks["one"], b
+    names = [name for name, _ in seen]
+    whole = ["malloc_preprocess", "alloc_preprocess", "alloc_postprocess", "malloc_postprocess"]
+    ends = ["free_preprocess", "free_postprocess"]
+    assert names == whole + whole[::3] + ends + whole[::3], names
+    assert seen[0][1] == {"device_id": 0, "size": 1000, "mem_size": 1024}
+    assert seen[1][1]["mem_size"] == pool.total_bytes()
+    assert seen[3][1]["mem_ptr"] == seen[6][1]["mem_ptr"] == address
+    assert seen[3][1]["pmem_id"] == seen[6][1]["pmem_id"] == identity
+    assert seen[9][1]["mem_ptr"] == 0
+    pool.free_all_blocks()
+
+
+def graphs_keep_their_memory(pool):
+    stream = Stream()
+    stream.use()
+    for is_alive in (True, False):
+        stream.begin_capture()
+        a = pool.malloc(1 << 20)
+        fill(a, 1, 1 << 18, stream)
+        b = pool.malloc(1 << 20)
+        address = b.ptr
+        del b
+        graph = stream.end_capture()
+        b = pool.malloc(1 << 20)
+        assert b.ptr != address
+        del b
+        pool.free_all_blocks()
+        assert pool.total_bytes() == 2 << 20
+        if is_alive:
+            del graph
+            pool.free_all_blocks()
+            assert pool.total_bytes() == 2 << 20  # a lives
+        del a
+        if not is_alive:
+            pool.free_all_blocks()
+            assert pool.total_bytes() == 2 << 20  # the graph lives
+            del graph
+        pool.free_all_blocks()
+        assert pool.total_bytes() == 0
+    del stream
+    Stream.null.use()
+    pool.malloc(0)
+    assert Stream.alive == 0
+
+
 if __name__ == "__main__":
     gc.disable()
     start()
@@ -141,3 +315,11 @@ if __name__ == "__main__":
     del allocate, kept
     streams_come_and_go(gmlake_cupy.allocator)
     cycles_end(gmlake_cupy.allocator)
+    pool = gmlake_cupy.enable()
+    assert sys.modules["cupy"]._default_memory_pool is pool is gmlake_cupy.enable()
+    assert allocators == [pool.malloc] * 2
+    pool.free_all_blocks()
+    pool_follows_the_stream(pool)
+    pool_keeps_its_limit(pool)
+    pool_tells_hooks(pool)
+    graphs_keep_their_memory(pool)

@@ -441,11 +441,14 @@ static void case_cupy(void) { /* gmlake_cupy.so: the stream is what CuPy passes 
 }
 
 static struct {
-  void *(*open)(void *stream, void *owner, void (*let_go)(void *owner));
+  void *(*open)(void *stream, void *owner, void (*keep)(void *owner), void (*let_go)(void *owner));
   void (*close)(void *lane);
   void *(*malloc)(void *lane, size_t bytes, int device);
   void (*free)(void *lane, void *ptr, int device);
 } lanes;
+
+static size_t kept_count;
+static void keep(void *owner) { kept_count += owner != NULL; }
 
 /* CuPy lets go of a stream, and so destroys it. */
 static void let_go(void *owner) { cu(gpu.cuStreamDestroy((CUstream)owner)); }
@@ -453,7 +456,7 @@ static void let_go(void *owner) { cu(gpu.cuStreamDestroy((CUstream)owner)); }
 static void *new_lane(CUstream *stream) {
   void *lane;
   cu(gpu.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING));
-  lane = lanes.open(*stream, *stream, let_go);
+  lane = lanes.open(*stream, *stream, keep, let_go);
   check(lane);
   return lane;
 }
@@ -487,6 +490,10 @@ static void case_cupy_lanes(void) {
   check(a && b && !lanes.malloc(lane, 2048 * MIB, 0));
   lanes.free(lane, a, 0);
   check(streams_alive() == before + 1 && lanes.malloc(lane, 4 * MIB, 0) == a);
+  check(kept_count == 2 && lanes.open(stream, stream, keep, let_go) == lane && kept_count == 2);
+  lanes.close(lane);
+  check(lanes.open(stream, stream, keep, let_go) == lane);
+  lanes.close(lane);
   lanes.close(lane);
   lanes.free(lane, a, 0);
   check(streams_alive() == before + 1);
@@ -520,6 +527,82 @@ static void case_cupy_values(void) {
   check(reused);
 }
 
+static void usage_is(size_t used, size_t held) {
+  int (*usage)(int device, size_t *out_used, size_t *out_held);
+  size_t now_used, now_held;
+  find(library, "gmlake_cupy_usage", (void *)&usage);
+  check(usage(63, &now_used, &now_held) == -1);
+  check(!usage(0, &now_used, &now_held));
+  check(now_used == used && now_held == held);
+}
+
+/* A limit that comes, moves and goes: free memory is given back before a request is refused. */
+static void case_cupy_limit(void) {
+  void *(*cupy_malloc)(void *stream, size_t bytes, int device);
+  void (*cupy_free)(void *stream, void *ptr, int device);
+  void (*set_limit)(int device, size_t bytes);
+  size_t (*free_block_count)(int device);
+  void *a, *b;
+  find(library, "gmlake_cupy_malloc", (void *)&cupy_malloc);
+  find(library, "gmlake_cupy_free", (void *)&cupy_free);
+  find(library, "gmlake_cupy_set_limit", (void *)&set_limit);
+  find(library, "gmlake_cupy_free_block_count", (void *)&free_block_count);
+  check(free_block_count(0) == 0);
+  set_limit(-1, 1), set_limit(64, 1);
+  set_limit(0, 16 * MIB);
+  a = cupy_malloc(NULL, 8 * MIB, 0);
+  b = cupy_malloc(NULL, 6 * MIB, 0);
+  check(a && b && !cupy_malloc(NULL, 4 * MIB, 0));
+  usage_is(14 * MIB, 14 * MIB);
+  cupy_free(NULL, a, 0);
+  usage_is(6 * MIB, 14 * MIB);
+  check(free_block_count(0) == 1);
+  check(!cupy_malloc(NULL, 12 * MIB, 0));
+  usage_is(6 * MIB, 6 * MIB);
+  a = cupy_malloc(NULL, 10 * MIB, 0);
+  check(a && !cupy_malloc(NULL, 512, 0));
+  set_limit(0, 0);
+  cupy_free(NULL, cupy_malloc(NULL, 30 * MIB, 0), 0);
+  cupy_free(NULL, a, 0);
+  cupy_free(NULL, b, 0);
+}
+
+/* What a capture allocates is the graph's until its pool is closed. */
+static void case_cupy_graph(void) {
+  void *(*pool_open)(int device);
+  int (*pool_close)(int device, void *pool);
+  int (*capture_begin)(int device, void *stream, void *pool);
+  int (*capture_end)(int device, void *stream);
+  CUstream stream;
+  CUgraph graph;
+  void *lane, *pool, *a, *b;
+  start_lanes();
+  find(library, "gmlake_cupy_pool_open", (void *)&pool_open);
+  find(library, "gmlake_cupy_pool_close", (void *)&pool_close);
+  find(library, "gmlake_cupy_capture_begin", (void *)&capture_begin);
+  find(library, "gmlake_cupy_capture_end", (void *)&capture_end);
+  check(pool_close(5, NULL) == 0);
+  lane = new_lane(&stream);
+  pool = pool_open(0);
+  check(pool && !capture_begin(0, stream, pool));
+  cu(gpu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  a = lanes.malloc(lane, MIB, 0);
+  cu(gpu.cuMemsetD32Async((CUdeviceptr)a, 1, MIB / 4, stream));
+  b = lanes.malloc(lane, MIB, 0);
+  check(a && b && a != b);
+  lanes.free(lane, b, 0);
+  check(lanes.malloc(lane, MIB, 0) == b); /* used again inside */
+  lanes.free(lane, b, 0);
+  cu(gpu.cuStreamEndCapture(stream, &graph));
+  check(!capture_end(0, stream));
+  check(lanes.malloc(lane, MIB, 0) != b); /* not outside */
+  check(pool_close(0, pool) != 0);        /* a is live */
+  cu(gpu.cuGraphDestroy(graph));
+  lanes.free(lane, a, 0);
+  check(pool_close(0, pool) == 0);
+  lanes.close(lane);
+}
+
 static const struct {
   const char *name;
   void (*run)(void);
@@ -544,7 +627,9 @@ static const struct {
              {"threads", case_threads},
              {"cupy", case_cupy},
              {"cupy_lanes", case_cupy_lanes},
-             {"cupy_values", case_cupy_values}};
+             {"cupy_values", case_cupy_values},
+             {"cupy_limit", case_cupy_limit},
+             {"cupy_graph", case_cupy_graph}};
 
 int main(int argc, char **argv) {
   size_t i;

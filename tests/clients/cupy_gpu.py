@@ -1,0 +1,235 @@
+"""Programs of CuPy with its own memory pool and with gmlake_cupy's, side by side, on a GPU.
+
+    python3 tests/clients/cupy_gpu.py [CASE...]
+
+Each case runs twice, in processes of its own, with CuPy's pool and with the lakes (which have to be
+installed: pip install --no-build-isolation ./examples/cupy). What it returns has to be equal in
+both. What it notes is shown, not compared. The exit status is 0 if all cases are equal."""
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import traceback
+
+MIB = 1 << 20
+
+
+def case_arrays(cupy, pool, note):
+    cupy.random.seed(1)
+    out = []
+    for i in range(30):
+        a = cupy.random.rand(100 + 37 * i, 64, dtype=cupy.float32)
+        b = cupy.linalg.svd(a.T @ a, compute_uv=False)
+        c = cupy.fft.rfft(a, axis=0)
+        out.append([round(float(b[0]), 1), round(float(abs(c).sum()), -1)])
+        out.append(int(cupy.argsort(a.ravel())[5]))
+    note["total_mib"] = pool.total_bytes() // MIB
+    return out
+
+
+def case_streams(cupy, pool, note):
+    """Arrays of streams that come and go, and values that other streams use behind events."""
+    total = 0.0
+    for i in range(100):
+        stream, other = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream()
+        with stream:
+            a = cupy.full(MIB, float(i), dtype=cupy.float32)
+            done = stream.record()
+        with other:
+            other.wait_event(done)
+            b = a * 2
+            other.synchronize()
+            total += float(b[-1])
+        del a, b
+    note["total_mib"] = pool.total_bytes() // MIB
+    return total
+
+
+def case_external_stream(cupy, pool, note):
+    with cupy.cuda.Stream() as own:
+        with cupy.cuda.ExternalStream(own.ptr):
+            a = cupy.arange(MIB, dtype=cupy.float32)
+        b = a + 1
+        return float(b.sum())
+
+
+def case_statistics(cupy, pool, note):
+    before = pool.used_bytes()
+    a = cupy.empty(3 * MIB, dtype=cupy.uint8)
+    b = cupy.empty(100, dtype=cupy.uint8)
+    used = pool.used_bytes() - before
+    del a
+    rest = pool.used_bytes() - before
+    whole = pool.used_bytes() + pool.free_bytes() == pool.total_bytes()
+    has_free = pool.n_free_blocks() > 0
+    del b
+    pool.free_all_blocks()
+    return used, rest, whole, has_free, pool.used_bytes(), pool.total_bytes()
+
+
+def case_limit(cupy, pool, note):
+    pool.set_limit(size=64 * MIB)
+    out = [pool.get_limit()]
+    kept = [cupy.zeros(20 * MIB, dtype=cupy.uint8) for _ in range(3)]
+    try:
+        cupy.zeros(40 * MIB, dtype=cupy.uint8)
+        out.append("served")
+    except cupy.cuda.memory.OutOfMemoryError as error:
+        note["text"] = str(error)
+        out.append(str(error).split(" (")[0])
+    del kept[0]
+    pool.set_limit(size=0)
+    kept.append(cupy.zeros(90 * MIB, dtype=cupy.uint8))
+    return out + [pool.get_limit(), int(kept[-1].sum())]
+
+
+def case_hooks(cupy, pool, note):
+    seen = []
+
+    class Hook(cupy.cuda.MemoryHook):
+        name = "seen"
+
+        def malloc_preprocess(self, device_id, size, mem_size):
+            seen.append(["malloc", device_id, size, mem_size])
+
+        def malloc_postprocess(self, device_id, size, mem_size, mem_ptr, pmem_id):
+            seen.append(["done", device_id, size, mem_size, mem_ptr > 0, pmem_id > 0])
+
+        def free_preprocess(self, device_id, mem_size, mem_ptr, pmem_id):
+            seen.append(["free", device_id, mem_size, mem_ptr > 0])
+
+    with Hook():
+        a = cupy.empty(1000, dtype=cupy.uint8)
+        b = cupy.empty(5 * MIB, dtype=cupy.uint8)
+        del a
+        c = a_view(b)
+        del b, c
+    with cupy.cuda.memory_hooks.LineProfileHook() as profile:
+        cupy.ones(MIB)
+    with open(os.devnull, "w") as nowhere:
+        profile.print_report(nowhere)
+    return seen
+
+
+def a_view(array):
+    return array[100:200]
+
+
+def case_graph(cupy, pool, note):
+    """A graph whose memory nobody else gets while it, or its result, exists."""
+    stream = cupy.cuda.Stream(non_blocking=True)
+    x = cupy.zeros(MIB, dtype=cupy.float32)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        y = cupy.sin(x + 1) * 3 + x  # compiled before the capture
+        stream.synchronize()
+        stream.begin_capture()
+        y = cupy.sin(x + 1) * 3 + x
+        graph = stream.end_capture()
+    out = []
+    for value in (0.5, 1.0, 2.0):
+        with stream:
+            x.fill(value)
+            junk = [cupy.full(MIB, -1.0, dtype=cupy.float32) for _ in range(10)]
+            graph.launch(stream)
+            stream.synchronize()
+            out.append(round(float(y[7]), 4))
+            del junk
+    held = pool.total_bytes()
+    del graph, y
+    gc.collect()
+    pool.free_all_blocks()
+    note["freed_mib"] = (held - pool.total_bytes()) // MIB
+    return out
+
+
+def case_threads(cupy, pool, note):
+    out = [0.0] * 6
+
+    def work(k):
+        with cupy.cuda.Stream() as stream:
+            total = cupy.zeros(())
+            for i in range(100):
+                total += cupy.full(1000 * (i % 17 + 1), float(k))[-1]
+            stream.synchronize()
+            out[k] = float(total)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return out
+
+
+def case_overhead(cupy, pool, note):
+    """Nanoseconds of an allocation and a free, warm, with Python's part."""
+    best = 1e9
+    for _ in range(5):
+        start = time.perf_counter()
+        for _ in range(20000):
+            cupy.cuda.alloc(5000)
+        best = min(best, (time.perf_counter() - start) / 20000)
+    note["pair_ns"] = round(best * 1e9)
+    return True
+
+
+CASES = {name[5:]: value for name, value in list(globals().items()) if name.startswith("case_")}
+
+
+def run_case(name, allocator):
+    import cupy
+
+    if allocator == "lake":
+        import gmlake_cupy
+
+        gmlake_cupy.enable()
+    note = {}
+    result = CASES[name](cupy, cupy.get_default_memory_pool(), note)
+    cupy.cuda.Device().synchronize()
+    print("\nRESULT " + json.dumps({"result": result, "note": note}))
+
+
+def start(name, allocator):
+    """Returns the result, the notes, and what went wrong."""
+    command = [sys.executable, os.path.abspath(__file__), "--as", allocator, name]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    except subprocess.TimeoutExpired:
+        return None, {}, "no end after 120 s"
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    if done.returncode or not lines:
+        return None, {}, f"exit status {done.returncode}\n{done.stderr[-3000:]}"
+    answer = json.loads(lines[-1][7:])
+    return answer["result"], answer["note"], done.stderr[-500:]
+
+
+def main():
+    if sys.argv[1:2] == ["--as"]:
+        try:
+            run_case(sys.argv[3], sys.argv[2])
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        return 0
+    different = []
+    names = sys.argv[1:] or list(CASES)
+    for name in names:
+        answers = {who: start(name, who) for who in ("native", "lake")}
+        is_equal = answers["native"][0] == answers["lake"][0] is not None
+        print(f"{'equal' if is_equal else 'DIFFERENT':10} {name}", flush=True)
+        for who, (value, note, error) in answers.items():
+            print(f"    {who}: {json.dumps(note)} {error}")
+            if not is_equal:
+                print(f"    {who}: {json.dumps(value)[:2000]}")
+        if not is_equal:
+            different.append(name)
+    print(f"{len(names) - len(different)} equal, {len(different)} different: {' '.join(different)}")
+    return len(different) > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
