@@ -991,7 +991,7 @@ typedef struct gmlake_query_info { /* how an allocation would end */
   /* The stream is made to wait for other streams' work, or the host waits. Where new memory joins
      other streams', the wait may turn out not to be needed. */
   gmlake_wait wait;
-  size_t new_bytes; /* of new chunks, 0: none; with GMLAKE_HOST_WAIT about so many */
+  size_t new_bytes; /* of new chunks, 0: none; where chunks are returned first about so many */
 } gmlake_query_info;
 
 /* ---- Functions ------------------------------------------------------------------------------ */
@@ -1027,8 +1027,7 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
    a caller who is alone with the device until its next call, without out-of-memory handler and
    policy. Asks the driver what asking needs: what has completed, and its free memory, if the lake
    has no free range that fits. Changes no memory; as by an allocation, the lake learns of the
-   stream. It is a forecast: near a limit it may foretell a shortage that a wait of the host would
-   end, and, less often, promise what is then refused.
+   stream. It is a forecast: for a lake that is very short of memory it may be wrong.
    Errors: CAPTURING, ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_query(gmlake *lake, const gmlake_alloc_desc *desc,
                                       gmlake_stream stream, gmlake_query_info *out_info);
@@ -4260,22 +4259,31 @@ static int gmlk_may_follow(const gmlk_streams *streams, gmlk_taker taker, const 
   return !taker.soon_ns || gmlk_stream_expects(s, fence, taker.now_ns) <= taker.soon_ns;
 }
 
-/* Whether the taker may have a block: at once, or behind the wait that it allows. */
-static int gmlk_may_take(const gmlk_streams *streams, gmlk_taker taker, const gmlk_block *b) {
+/* Whether the work that a tag stands for is complete, or the taker may wait for it. */
+static int gmlk_may_await(const gmlk_streams *streams, gmlk_taker taker, unsigned stream,
+                          uint64_t ticket) {
   const int is_host = taker.may_wait == GMLAKE_HOST_WAIT;
   gmlk_stream *s;
-  if (gmlk_is_open(b, taker.stream)) return 1;
-  if (is_host && gmlk_user_state(b) == GMLK_PENDING) /* a captured stream may be recorded on it */
-    return !streams->capture_count &&
-           !((b->state == GMLK_PIECE ? b->as.live.window->self.flags : b->flags) & GMLK_IN_GRAPH);
-  if (!taker.may_wait || b->state != GMLK_FREE || b->stream == GMLK_PINNED) return 0;
-  s = streams->items[b->stream];
+  if (gmlk_tag_done(streams, stream, ticket)) return 1;
+  if (!taker.may_wait || stream == GMLK_PINNED) return 0;
+  s = streams->items[stream];
   if (s->is_capture) return 0;
-  if (!is_host && !gmlk_may_follow(streams, taker, s, gmlk_stream_covering(s, b->ticket))) return 0;
+  if (!is_host && !gmlk_may_follow(streams, taker, s, gmlk_stream_covering(s, ticket))) return 0;
   if (!s->capture && (s->value || !streams->capture_count) &&
       (!gmlk_stream_is_out(streams, s) || (is_host && !streams->capture_count)))
     return 1;
-  return gmlk_stream_covering(s, b->ticket) != NULL;
+  return gmlk_stream_covering(s, ticket) != NULL;
+}
+
+/* Whether the taker may have a block: at once, or behind the wait that it allows. */
+static int gmlk_may_take(const gmlk_streams *streams, gmlk_taker taker, const gmlk_block *b) {
+  if (gmlk_is_open(b, taker.stream)) return 1;
+  if (taker.may_wait == GMLAKE_HOST_WAIT &&
+      gmlk_user_state(b) == GMLK_PENDING) /* a captured stream may be recorded on it */
+    return !streams->capture_count &&
+           !((b->state == GMLK_PIECE ? b->as.live.window->self.flags : b->flags) & GMLK_IN_GRAPH);
+  return taker.may_wait && b->state == GMLK_FREE &&
+         gmlk_may_await(streams, taker, b->stream, b->ticket);
 }
 
 /* Whether the taker may have all blocks from b to the one that ends at this grain or behind it. */
@@ -6329,14 +6337,18 @@ static gmlake_result gmlk_places_unmap(gmlake *l, gmlk_arena *a, gmlk_place *lis
 }
 
 /* For trim: clears the marks of chunks that cannot be returned, since a use through a place that
-   maps them is not complete. */
-static void gmlk_places_spare(const gmlake *l, gmlk_arena *a) {
+   maps them is not complete, and the taker may not wait for it. */
+static void gmlk_places_spare(const gmlake *l, gmlk_arena *a, gmlk_taker taker) {
   const gmlake_buffer *b;
   uint32_t i;
-  for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->place_count; i++)
-      if (b->places[i].state && !gmlk_is_committed(b, i) && !gmlk_place_is_done(l, &b->places[i]))
-        gmlk_chunk_mark(&a->chunks, b->places[i].slot, 0);
+  for (b = a->buffers; b; b = b->next) {
+    for (i = 0; i < b->place_count; i++) {
+      const gmlk_place *place = &b->places[i];
+      if (place->state && !gmlk_is_committed(b, i) &&
+          !gmlk_may_await(&l->streams, taker, place->stream, place->ticket))
+        gmlk_chunk_mark(&a->chunks, place->slot, 0);
+    }
+  }
 }
 
 /* Lists the places that are still mapped and not committed; with only_marked those that map marked
@@ -6555,24 +6567,40 @@ static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
   return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
 }
 
+typedef struct gmlk_grower { /* who has new chunks, beside what is free for it */
+  const gmlk_streams *streams;
+  gmlk_taker taker; /* NO_WAIT; or, for a forecast, HOST_WAIT */
+} gmlk_grower;
+
+static gmlk_grower gmlk_grower_of(const gmlake *l, gmlk_taker taker) {
+  gmlk_grower by;
+  by.streams = &l->streams;
+  by.taker = taker;
+  return by;
+}
+
 /* The size in grains of the usable free run that ends where b begins, from its first aligned grain
    on; 0: there is none, or a policy keeps blocks apart. New chunks at the front of b make one run
    with it. */
-static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, unsigned stream,
+static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, gmlk_grower by,
                                  uint32_t align) {
   gmlk_block *before = gmlk_before_clean(b);
-  uint32_t at = gmlk_block_end(before);
+  uint32_t at;
   if (a->keeps_apart) return 0;
-  if (stream && gmlk_has_tag(before, stream)) at = gmlk_run_of(a, before).at;
+  while (by.taker.may_wait && gmlk_may_take(by.streams, by.taker, before)) before = before->prev;
+  at = gmlk_block_end(before);
+  if (by.taker.stream && gmlk_has_tag(before, by.taker.stream)) at = gmlk_run_of(a, before).at;
   return (b->at - at) & ~(align - 1); /* b->at is aligned: it is a chunk's first grain */
 }
 
 /* The same for the usable free run that begins where b ends. */
-static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b, unsigned stream) {
+static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b, gmlk_grower by) {
   gmlk_block *behind = gmlk_behind_clean(b);
-  uint32_t end = behind->at;
+  uint32_t end;
   if (a->keeps_apart) return 0;
-  if (stream && gmlk_has_tag(behind, stream)) end = gmlk_run_of(a, behind).end;
+  while (by.taker.may_wait && gmlk_may_take(by.streams, by.taker, behind)) behind = behind->next;
+  end = behind->at;
+  if (by.taker.stream && gmlk_has_tag(behind, by.taker.stream)) end = gmlk_run_of(a, behind).end;
   return end - gmlk_block_end(b);
 }
 
@@ -6611,9 +6639,9 @@ static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t c
 
 /* Where new chunks behind the last slot begin so that they make a run of `grains`; free memory that
    ends where they begin counts. *out_need is their number; 0: there is no room. */
-static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_t grains,
+static uint32_t gmlk_growth_at_end(const gmlk_arena *a, gmlk_grower by, uint32_t grains,
                                    uint32_t align, uint32_t *out_need) {
-  uint32_t tail = gmlk_open_before(a, &a->tail, stream, align), slot;
+  uint32_t tail = gmlk_open_before(a, &a->tail, by, align), slot;
   *out_need = gmlk_chunks_missing(a, grains, tail);
   slot = gmlk_slots_behind(a, a->slot_count, *out_need);
   if (slot != a->slot_count && slot != GMLK_NOWHERE) { /* the free tail is not next to it */
@@ -6627,15 +6655,15 @@ static uint32_t gmlk_growth_at_end(const gmlk_arena *a, unsigned stream, uint32_
 /* Finds the fewest new chunks that make one run of `grains`: behind the last slot, or in a gap.
    Looks at the GMLK_GAP_TRIES lowest gaps, and at more of them only until one is found. Returns no
    slot where there is no room. */
-static gmlk_slots gmlk_growth_contiguous(const gmlk_arena *a, unsigned stream, uint32_t grains,
+static gmlk_slots gmlk_growth_contiguous(const gmlk_arena *a, gmlk_grower by, uint32_t grains,
                                          uint32_t align) {
-  uint32_t best, slot = gmlk_growth_at_end(a, stream, grains, align, &best);
+  uint32_t best, slot = gmlk_growth_at_end(a, by, grains, align, &best);
   const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
   unsigned tries = 0;
   for (; b && (tries++ < GMLK_GAP_TRIES || !best); b = gmlk_tree_from(a->gaps, gmlk_block_end(b))) {
     uint32_t before, after, need, first = gmlk_slot_of(a, b->at);
-    before = gmlk_open_before(a, b, stream, align);
-    after = gmlk_open_after(a, b, stream);
+    before = gmlk_open_before(a, b, by, align);
+    after = gmlk_open_after(a, b, by);
     need = gmlk_chunks_missing(a, grains, before);
     if (need > gmlk_slot_of(a, b->grains)) {
       need = gmlk_slot_of(a, b->grains); /* fills the gap, so the run behind it counts too */
@@ -6846,11 +6874,8 @@ static gmlake_result gmlk_grow_by(gmlake *l, gmlk_attempt *r, uint32_t shortfall
   gmlk_arena *a = r->arena;
   uint32_t missing = gmlk_chunks_for(a, shortfall);
   gmlk_slots slots;
-  if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, (uint64_t)r->grains + r->align)))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  /* A second growth for one request makes a run in which any alignment fits. */
-  slots = gmlk_growth_contiguous(a, r->taker.stream, r->grains + (r->has_grown ? r->align - 1 : 0),
-                                 r->align);
+  if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, r->grains))) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  slots = gmlk_growth_contiguous(a, gmlk_grower_of(l, r->taker), r->grains, r->align);
   if (missing && (!slots.count || slots.count > missing + spare))
     slots = gmlk_growth_anywhere(a, missing);
   *out_count = slots.count;
@@ -6873,49 +6898,52 @@ static gmlake_result gmlk_grow(gmlake *l, gmlk_attempt *r, uint32_t shortfall) {
 
 /* ---- trim ---- */
 
-/* Whether all of a chunk's handle is clean. It may be several blocks that a policy keeps apart. */
-static int gmlk_slot_is_clean(const gmlk_arena *a, uint32_t slot) {
-  const gmlk_block *b = a->firsts[gmlk_handle_first(&a->chunks, slot)];
-  const uint32_t end = gmlk_slot_at(a, gmlk_handle_end(&a->chunks, slot));
-  while (gmlk_is_clean(b) && gmlk_block_end(b) < end) b = b->next;
-  return gmlk_is_clean(b);
+/* Whether the taker may have all of a chunk's handle. That may be several blocks. */
+static int gmlk_is_handle_free(const gmlake *l, const gmlk_arena *a, gmlk_taker taker,
+                               uint32_t slot) {
+  return gmlk_may_take_range(&l->streams, taker, a->firsts[gmlk_handle_first(&a->chunks, slot)],
+                             gmlk_slot_at(a, gmlk_handle_end(&a->chunks, slot)));
 }
 
+/* Who returns chunks: what is clean; with HOST_WAIT: what is so once the host has waited. */
+static gmlk_taker gmlk_trimmer(gmlake_wait wait) { return gmlk_taker_of(GMLK_CLEAN, wait); }
+
 /* Of marked chunks, those that no quarantined window maps, nor a window or place whose last use is
-   not complete. The others lose their marks. */
-static gmlk_slots gmlk_trim_spare(const gmlake *l, gmlk_arena *a, const gmlk_slots *chosen) {
+   not complete for the trimmer. The others lose their marks. */
+static gmlk_slots gmlk_trim_spare(const gmlake *l, gmlk_arena *a, gmlk_taker trimmer,
+                                  const gmlk_slots *chosen) {
   gmlk_slots kept = gmlk_slots_in(chosen->items);
   const gmlk_window *w;
   uint32_t i;
   for (w = a->windows.quarantine; w; w = w->next) (void)gmlk_window_marks(a, w, 1);
   for (w = a->windows.oldest; w; w = w->newer)
-    if (!gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket))
+    if (!gmlk_may_await(&l->streams, trimmer, w->self.stream, w->self.ticket))
       (void)gmlk_window_marks(a, w, 1);
-  gmlk_places_spare(l, a);
+  gmlk_places_spare(l, a, trimmer);
   for (i = 0; i < chosen->count; i++)
     if (gmlk_chunk_is_marked(&a->chunks, chosen->items[i])) gmlk_slots_add(&kept, chosen->items[i]);
   return kept;
 }
 
-/* Chooses chunks to return, from the highest below *from_slot on: all clean, and mapped by no
-   quarantined window, nor by a window or place whose last use is not complete. Marks and lists
-   them. */
-static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, uint32_t *from_slot,
-                                   size_t max_bytes) {
+/* Chooses chunks to return, from the highest below *from_slot on: all free for the trimmer, and
+   mapped by no quarantined window, nor by a window or place whose last use is not complete. Marks
+   and lists them. */
+static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_taker trimmer,
+                                   uint32_t *from_slot, size_t max_bytes) {
   size_t limit = gmlk_min(gmlk_batch(a->slot_count), (max_bytes - 1) / a->chunk_bytes + 1);
   gmlk_slots chosen = gmlk_slots_in(a->scratch);
   int is_mapped = 0;
   while (*from_slot && chosen.count < limit) {
     uint32_t slot = *from_slot, first = gmlk_handle_first(&a->chunks, slot - 1);
     *from_slot = first;
-    if (!gmlk_slot_is_clean(a, first)) continue;
+    if (!gmlk_is_handle_free(l, a, trimmer, first)) continue;
     while (slot-- > first) {
       gmlk_chunk_mark(&a->chunks, slot, 1);
       gmlk_slots_add(&chosen, slot);
       is_mapped |= gmlk_chunk_is_mapped(&a->chunks, slot);
     }
   }
-  return is_mapped ? gmlk_trim_spare(l, a, &chosen) : chosen;
+  return is_mapped ? gmlk_trim_spare(l, a, trimmer, &chosen) : chosen;
 }
 
 /* Moves the idle windows over marked chunks to *dying. */
@@ -6986,7 +7014,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   size_t bytes;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * most) || !gmlk_scratch_reserve(a, most))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  slots = gmlk_trim_choose(l, a, from_slot, max_bytes);
+  slots = gmlk_trim_choose(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), from_slot, max_bytes);
   if (slots.count) gmlk_trim_kill(l, a, &dying);
   gmlk_trim_reserve(a, &slots);
   result = gmlk_windows_unmap(l, a, dying);
@@ -7025,7 +7053,7 @@ static gmlk_slots gmlk_return_choose(const gmlake *l, gmlk_arena *a, const gmlk_
   const uint32_t count = all.count;
   uint32_t i;
   for (i = 0; i < count; i++) gmlk_chunk_mark(&a->chunks, all.items[i], 1);
-  kept = gmlk_trim_spare(l, a, &all);
+  kept = gmlk_trim_spare(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), &all);
   while (kept.count && kept.count < count) gmlk_chunk_mark(&a->chunks, kept.items[--kept.count], 0);
   return kept.count < count ? gmlk_slots_in(a->scratch) : kept;
 }
@@ -7157,29 +7185,35 @@ static void gmlk_room_return(gmlk_room *room, const gmlk_arena *a, const gmlk_ar
   if (a->owner == taker->owner) room->own_bytes += (size_t)chunks * a->chunk_bytes;
 }
 
-/* How many chunks, but no more than `most`, gmlk_trim_arena would return. pre: scratch is reserved
-   for a batch. */
-static uint64_t gmlk_trimmable(const gmlake *l, gmlk_arena *a, uint64_t most) {
-  uint32_t slot = a->sleep < GMLK_ASLEEP ? a->slot_count : 0, i;
+/* Marks the chunks, `most` or little more, that gmlk_trim_arena would return. Returns their number.
+   pre: scratch is reserved for all slots. */
+static uint64_t gmlk_trim_foresee(const gmlake *l, gmlk_arena *a, gmlk_taker trimmer,
+                                  uint64_t most) {
+  uint32_t slot = a->sleep < GMLK_ASLEEP ? a->slot_count : 0;
   uint64_t count = 0;
-  while (slot && count < most) {
-    gmlk_slots slots = gmlk_trim_choose(l, a, &slot, (size_t)(most - count) * a->chunk_bytes);
-    for (i = 0; i < slots.count; i++) gmlk_chunk_mark(&a->chunks, slots.items[i], 0);
-    count += slots.count;
-  }
+  while (slot && count < most)
+    count += gmlk_trim_choose(l, a, trimmer, &slot, (size_t)(most - count) * a->chunk_bytes).count;
   return count;
 }
 
+/* Clears these marks. */
+static void gmlk_trim_forget(gmlk_arena *a) {
+  uint32_t slot;
+  for (slot = 0; slot < a->slot_count; slot++) gmlk_chunk_mark(&a->chunks, slot, 0);
+}
+
 /* What gmlk_share would return for an arena of blocks. 0: no host memory. */
-static int gmlk_room_share(const gmlake *l, const gmlk_arena *taker, size_t bytes,
+static int gmlk_room_share(const gmlake *l, const gmlk_arena *taker, gmlake_wait wait, size_t bytes,
                            gmlk_room *room) {
   size_t i;
   for (i = 0; i < 2 * l->arena_count && room->returned_bytes < bytes; i++) {
     gmlk_arena *a = l->arenas[i < l->arena_count ? i : i - l->arena_count];
     if (!gmlk_gives(a, taker, 0) || (a->owner == taker->owner) != (i < l->arena_count)) continue;
-    if (!gmlk_scratch_reserve(a, gmlk_batch(a->slot_count))) return 0;
+    if (!gmlk_scratch_reserve(a, a->slot_count)) return 0;
     gmlk_room_return(room, a, taker,
-                     gmlk_trimmable(l, a, (bytes - room->returned_bytes - 1) / a->chunk_bytes + 1));
+                     gmlk_trim_foresee(l, a, gmlk_trimmer(wait),
+                                       (bytes - room->returned_bytes - 1) / a->chunk_bytes + 1));
+    gmlk_trim_forget(a);
   }
   return 1;
 }
@@ -7733,6 +7767,24 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_attempt *r, gmlk_taker taker
                     best_hole == r->grains ? GMLK_S1 : GMLK_S2);
 }
 
+/* Takes the first aligned range that is free for the stream: best fit looks at few holes that are
+   too short for any alignment. NULL: there is none. O(blocks). pre: two records reserved. */
+static gmlk_block *gmlk_search_aligned(gmlake *l, gmlk_attempt *r) {
+  gmlk_arena *a = r->arena;
+  const gmlk_block *b = a->head.next;
+  while (b != &a->tail) {
+    const uint32_t at = b->at + ((0 - b->at) & (r->align - 1));
+    while (gmlk_is_open(b, r->taker.stream)) b = b->next;
+    if (b->at >= at && b->at - at >= r->grains) {
+      l->stats.split_count++;
+      gmlk_tell_split(l, r, at, b->at - at);
+      return gmlk_grant(l, r, gmlk_take(a, gmlk_locate(a, at), at, r->grains), GMLK_S2);
+    }
+    if (b != &a->tail) b = b->next;
+  }
+  return NULL;
+}
+
 /* Creates a contiguous range, or the shortfall of a window, and takes it. */
 static gmlake_result gmlk_grow_for(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
                                    gmlk_block **out_block) {
@@ -7748,6 +7800,7 @@ static gmlake_result gmlk_grow_for(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
     if (result) return result;
     r->has_grown = 1;
     result = gmlk_try_fast(l, r, out_block);
+    if (!result && !*out_block && r->align > 1) *out_block = gmlk_search_aligned(l, r);
     if (!result && !*out_block) result = gmlk_try_stitch(l, r, taker, out_block);
     if (result || *out_block) return result;
   }
@@ -7793,24 +7846,6 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_attempt *r, gmlk_block **o
 static gmlake_result gmlk_wait_for_others(gmlake *l) {
   gmlake_result result = gmlk_wait_for_streams(l, 0);
   return result == GMLAKE_ERROR_CAPTURING ? GMLAKE_OK : result;
-}
-
-/* Takes the first aligned range that is free for the stream: best fit looks at few holes that are
-   too short for any alignment. NULL: there is none. O(blocks). pre: two records reserved. */
-static gmlk_block *gmlk_search_aligned(gmlake *l, gmlk_attempt *r) {
-  gmlk_arena *a = r->arena;
-  const gmlk_block *b = a->head.next;
-  while (b != &a->tail) {
-    const uint32_t at = b->at + ((0 - b->at) & (r->align - 1));
-    while (gmlk_is_open(b, r->taker.stream)) b = b->next;
-    if (b->at >= at && b->at - at >= r->grains) {
-      l->stats.split_count++;
-      gmlk_tell_split(l, r, at, b->at - at);
-      return gmlk_grant(l, r, gmlk_take(a, gmlk_locate(a, at), at, r->grains), GMLK_S2);
-    }
-    if (b != &a->tail) b = b->next;
-  }
-  return NULL;
 }
 
 /* Whether there is something that the host can wait for. */
@@ -9899,7 +9934,8 @@ static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
   while ((end = slot) != 0) {
     gmlk_block *first;
     slot = gmlk_handle_first(&a->chunks, end - 1);
-    if (!gmlk_chunk_is_asleep(&a->chunks, slot) || !gmlk_slot_is_clean(a, slot) ||
+    if (!gmlk_chunk_is_asleep(&a->chunks, slot) ||
+        !gmlk_is_handle_free(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), slot) ||
         !gmlk_records_reserve(&l->records, &l->host, 2))
       continue;
     at = gmlk_slot_at(a, slot);
@@ -10107,35 +10143,68 @@ static uint64_t gmlk_patient_supply(const gmlake *l, gmlk_arena *a, gmlk_supply 
 
 /* Counts what all other arenas would return then. 0: no host memory. */
 static int gmlk_room_reclaim(const gmlake *l, const gmlk_arena *a, gmlk_room *room) {
-  gmlk_supply supply;
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *other = l->arenas[i];
     if (!other || other == a || other->sleep) continue;
     if (!gmlk_scratch_reserve(other, other->slot_count)) return 0;
-    (void)gmlk_patient_supply(l, other, &supply);
-    gmlk_room_return(room, other, a, supply.whole_chunks);
+    gmlk_room_return(
+        room, other, a,
+        gmlk_trim_foresee(l, other, gmlk_trimmer(GMLAKE_HOST_WAIT), other->slot_count));
+    gmlk_trim_forget(other);
   }
   return 1;
 }
 
-/* The grains of the largest aligned range that is free then for the taker; with_gaps: if so many
-   chunks, free or new, are created where they are needed. */
+/* The grains of the largest aligned range that is free then for the taker. */
 static uint64_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, gmlk_taker taker,
-                                uint32_t align, int with_gaps, uint64_t chunks) {
+                                uint32_t align) {
   const gmlk_block *b = a->head.next;
   uint64_t most = 0;
   for (;; b = b->next) {
-    uint32_t at = b->at + ((0 - b->at) & (align - 1)), end, first;
-    while (b->state == GMLK_UNBACKED ? with_gaps : gmlk_may_take(&l->streams, taker, b))
-      b = b->next;
-    end = with_gaps && b == &a->tail ? gmlk_slot_at(a, a->slot_limit) : b->at;
-    first = gmlk_slot_from(a, at);
-    if (with_gaps && (uint64_t)gmlk_slot_of(a, end) > first + chunks)
-      end = gmlk_slot_at(a, first + (uint32_t)chunks); /* growth begins at a gap's front */
-    if (at < end) most = gmlk_later(most, end - at);
+    const uint32_t at = b->at + ((0 - b->at) & (align - 1));
+    while (gmlk_may_take(&l->streams, taker, b)) b = b->next;
+    if (at < b->at) most = gmlk_later(most, b->at - at);
     if (b == &a->tail) return most;
   }
+}
+
+/* Where slots begin that are a gap, or, with is_gap, where they end, from `slot` on: no chunk is
+   there once the marked ones are returned. */
+static uint32_t gmlk_gap_edge(const gmlk_arena *a, uint32_t slot, uint32_t last, int is_gap) {
+  const uint32_t end = last < a->slot_count ? last : a->slot_count;
+  while (slot < end && (gmlk_chunk_is_marked(&a->chunks, slot) ||
+                        !gmlk_chunk_is_backed(&a->chunks, slot)) == is_gap)
+    slot++;
+  return slot == end && is_gap ? last : slot;
+}
+
+/* The same once the arena's own chunks are returned, and so many more can be created: in one gap,
+   from its front on. pre: scratch is reserved for all slots. */
+static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_taker taker, uint32_t align,
+                                 uint64_t chunks) {
+  const gmlk_block *b = a->head.next;
+  uint64_t most = 0;
+  chunks += gmlk_trim_foresee(l, a, gmlk_trimmer(GMLAKE_HOST_WAIT), a->slot_count);
+  for (;; b = b->next) {
+    uint32_t at = b->at + ((0 - b->at) & (align - 1)), end, last, gap, behind, next, reach;
+    while (b->state == GMLK_UNBACKED || gmlk_may_take(&l->streams, taker, b)) b = b->next;
+    end = b == &a->tail ? gmlk_slot_at(a, a->slot_limit) : b->at;
+    last = gmlk_slot_of(a, end);
+    gap = gmlk_gap_edge(a, gmlk_slot_from(a, at), last, 0);
+    do {
+      behind = gmlk_gap_edge(a, gap, last, 1);
+      next = gmlk_gap_edge(a, behind, last, 0);
+      reach = next < last ? gmlk_slot_at(a, next) : end;
+      if (behind - gap > chunks) reach = gmlk_slot_at(a, gap + (uint32_t)chunks);
+      if (at < reach) most = gmlk_later(most, reach - at);
+      at = gmlk_slot_at(a, behind);
+      gap = next;
+    } while (gap < last);
+    if (b == &a->tail) break;
+  }
+  gmlk_trim_forget(a);
+  return most;
 }
 
 /* The number of new chunks that the room, limits and address space allow an arena. */
@@ -10154,6 +10223,7 @@ static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a, const gmlk_
 static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_t *out) {
   gmlk_arena *home = &l->home;
   uint64_t chunks, window, most, limit = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
+  const gmlk_taker taker = gmlk_patient_taker(GMLK_CLEAN);
   gmlk_supply supply;
   gmlk_room room = {driver_free_bytes, 0, 0};
   *out = 0;
@@ -10163,9 +10233,8 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_
   window = gmlk_patient_supply(l, home, &supply);
   chunks = gmlk_creatable(l, home, &room);
   window += chunks << home->chunk_log;
-  chunks += supply.whole_chunks;
-  most = gmlk_range_most(l, home, gmlk_patient_taker(GMLK_CLEAN), 1, !home->chunks.stuck_count,
-                         chunks);
+  most = home->chunks.stuck_count ? gmlk_range_most(l, home, taker, 1)
+                                  : gmlk_range_grown(l, home, taker, 1, chunks);
   if (home->window_space.holes && window > most &&
       gmlk_to_bytes(window) >= l->desc.stitch_bytes_min)
     most = window;
@@ -10226,26 +10295,28 @@ static gmlake_result gmlk_query_grow(gmlake *l, gmlk_attempt *r, gmlk_taker take
   gmlk_arena *a = r->arena;
   const uint32_t missing = gmlk_chunks_for(a, r->shortfall);
   const uint32_t most = gmlk_chunks_for(a, r->grains);
+  const int is_host = taker.may_wait == GMLAKE_HOST_WAIT;
+  const gmlk_grower by = gmlk_grower_of(l, is_host ? taker : r->taker);
   gmlk_room room = {free_bytes, 0, 0};
   gmlake_wait wait = GMLAKE_NO_WAIT;
   gmlake_result result;
   uint32_t count, spare;
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  if (!gmlk_room_share(l, a, (missing ? missing : most) * a->chunk_bytes, &room))
+  if (!gmlk_room_share(l, a, is_host ? GMLAKE_HOST_WAIT : GMLAKE_NO_WAIT,
+                       (missing ? missing : most) * a->chunk_bytes, &room))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (taker.may_wait && missing &&
+  if (taker.may_wait == GMLAKE_DEVICE_WAIT && missing &&
       plan->span_count) { /* another chunk than the last may be used in part */
     gmlk_span *last = &a->spans[plan->span_count - 1];
     last->grains = gmlk_slot_at(a, gmlk_edge_from(a, last->at + last->grains)) - last->at;
     wait = gmlk_query_wait(l, a, taker, a->spans, plan->span_count);
   }
-  if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, (uint64_t)r->grains + r->align)))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, r->grains))) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   for (spare = 1;; spare--) {
-    count = gmlk_growth_contiguous(a, r->taker.stream, r->grains, r->align).count;
+    count = gmlk_growth_contiguous(a, by, r->grains, r->align).count;
     if (missing && (!count || count > missing + spare)) {
       count = gmlk_growth_anywhere(a, missing).count;
-      out->wait = wait;
+      if (wait) out->wait = wait;
     }
     result = count ? gmlk_growth_fits(l, r, count, &room) : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
     out->new_bytes = count * a->chunk_bytes;
@@ -10280,52 +10351,105 @@ static int gmlk_query_waits(const gmlk_streams *streams, const gmlk_stream *s) {
   return !s->capture && s->value && !gmlk_stream_is_out(streams, s);
 }
 
-/* Whether there are addresses for a window once idle windows are dropped. */
-static int gmlk_query_addresses(const gmlk_space *space, uint32_t slots) {
+/* Whether the host has to wait where it waits for all streams. */
+static gmlake_wait gmlk_query_waits_for_all(const gmlake *l) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
+    if (gmlk_query_waits(&l->streams, l->streams.items[i])) return GMLAKE_HOST_WAIT;
+  return GMLAKE_NO_WAIT;
+}
+
+/* Whether there are addresses for a window once the host has waited and idle windows are
+   dropped. */
+static int gmlk_query_addresses(const gmlake *l, const gmlk_space *space, uint32_t slots) {
+  const gmlk_taker trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
   const gmlk_block *va = space->head.next;
   uint32_t run = 0;
   for (; va != &space->tail && run < slots; va = va->next) {
     const gmlk_window *w = (const gmlk_window *)(uintptr_t)va->ticket;
-    run = !w || w->self.state == GMLK_IDLE ? run + va->grains : 0;
+    int is_free = !w;
+    if (w && w->self.state == GMLK_IDLE)
+      is_free = gmlk_may_await(&l->streams, trimmer, w->self.stream, w->self.ticket);
+    else if (w) /* is it pending? */
+      is_free = gmlk_may_take(&l->streams, trimmer, &w->self);
+    run = is_free ? run + va->grains : 0;
   }
   return run >= slots;
 }
 
-/* The last rungs: what is there once the host has waited, and windows are dropped and free chunks
-   returned. */
-static gmlake_result gmlk_query_host(gmlake *l, gmlk_attempt *r, size_t free_bytes,
-                                     gmlake_query_info *out) {
+/* As gmlk_rung_wait would end. */
+static gmlake_result gmlk_query_patient(gmlake *l, gmlk_attempt *r, size_t free_bytes,
+                                        gmlake_query_info *out) {
   gmlk_arena *a = r->arena;
+  const int waits = gmlk_may_wait(l, r);
+  const gmlk_taker taker = waits ? gmlk_patient_taker(r->taker.stream) : r->taker;
   gmlk_window_plan plan;
-  uint64_t chunks, most = 0;
-  gmlk_supply supply;
-  gmlk_room room = {free_bytes, 0, 0};
-  int is_planned = 0, may_stitch = 0;
-  uint32_t count;
-  size_t i;
-  const gmlk_taker taker = gmlk_patient_taker(r->taker.stream);
-  const int can_reclaim = gmlk_can_reclaim(l, r), is_whole = gmlk_is_whole(r);
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
-    if (gmlk_query_waits(&l->streams, l->streams.items[i])) out->wait = GMLAKE_HOST_WAIT;
   memset(&plan, 0, sizeof(plan));
-  if (r->may_stitch) {
-    is_planned = gmlk_plan_window(a, &l->streams, taker, 1, r->grains, r->align, is_whole, &plan);
-    may_stitch = gmlk_query_addresses(&a->window_space,
+  if (waits) out->wait = gmlk_query_waits_for_all(l);
+  r->is_thorough = 1;
+  if (gmlk_range_most(l, a, taker, r->align) >= r->grains) return GMLAKE_OK;
+  if (r->may_stitch &&
+      gmlk_window_find(a, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r)))
+    return GMLAKE_OK;
+  if (gmlk_plan_stitch(l, r, taker, &plan)) return GMLAKE_OK;
+  return waits ? gmlk_query_grow(l, r, taker, free_bytes, &plan, out)
+               : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+}
+
+/* Whether an arena has free memory once the host has waited; with is_shared: beside what it would
+   have returned before. pre: scratch is reserved for all slots. */
+static int gmlk_query_is_idle(const gmlake *l, gmlk_arena *a, int is_shared) {
+  const gmlk_taker trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
+  uint64_t left = a->free_grains;
+  const gmlk_block *b;
+  for (b = a->head.next; !left && b != &a->tail; b = b->next)
+    if (gmlk_may_take(&l->streams, trimmer, b)) left = b->grains;
+  if (!left || !is_shared) return left != 0;
+  left -= gmlk_min(left, gmlk_trim_foresee(l, a, trimmer, a->slot_count) << a->chunk_log);
+  gmlk_trim_forget(a);
+  return left != 0;
+}
+
+/* As gmlk_can_reclaim will answer. */
+static int gmlk_query_can_reclaim(const gmlake *l, const gmlk_attempt *r) {
+  size_t i;
+  if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
+  for (i = 0; i < l->arena_count; i++) {
+    gmlk_arena *a = l->arenas[i];
+    const int is_shared = gmlk_gives(a, r->arena, 0) && gmlk_may_wait(l, r);
+    if (a && a != r->arena && !a->sleep && gmlk_query_is_idle(l, a, is_shared)) return 1;
+  }
+  return 0;
+}
+
+/* As gmlk_rung_reclaim would end. */
+static gmlake_result gmlk_query_reclaim(gmlake *l, gmlk_attempt *r, size_t free_bytes,
+                                        gmlake_query_info *out) {
+  gmlk_arena *a = r->arena;
+  const gmlk_taker taker = gmlk_patient_taker(r->taker.stream);
+  const int may_grow = !(r->flags & GMLAKE_NO_GROW);
+  int may_stitch = r->may_stitch;
+  gmlk_room room = {free_bytes, 0, 0};
+  uint64_t chunks, most = 0;
+  gmlk_window_plan plan;
+  uint32_t count;
+  memset(&plan, 0, sizeof(plan));
+  if (may_grow && !gmlk_room_reclaim(l, a, &room)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (may_grow ? !gmlk_query_can_reclaim(l, r) : !r->lacks_window_space)
+    return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  out->wait = gmlk_query_waits_for_all(l);
+  if (may_stitch) {
+    (void)gmlk_plan_window(a, &l->streams, taker, 1, r->grains, r->align, gmlk_is_whole(r), &plan);
+    may_stitch = gmlk_query_addresses(l, &a->window_space,
                                       plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
   }
-  if (gmlk_range_most(l, a, taker, r->align, 0, 0) >= r->grains || (is_planned && may_stitch)) {
-    if (!gmlk_may_wait(l, r)) out->wait = GMLAKE_NO_WAIT;
-    return GMLAKE_OK;
-  }
-  if (r->flags & GMLAKE_NO_GROW) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  if (can_reclaim && !gmlk_room_reclaim(l, a, &room)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  (void)gmlk_patient_supply(l, a, &supply); /* what trim returns */
+  if (may_stitch && !plan.shortfall) return GMLAKE_OK;
+  if (!may_grow) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   chunks = gmlk_creatable(l, a, &room);
   count = gmlk_chunks_for(a, may_stitch ? plan.shortfall : r->grains);
   out->new_bytes = count * a->chunk_bytes;
   if (may_stitch && count <= chunks) return GMLAKE_OK;
-  if (can_reclaim && !a->chunks.stuck_count)
-    most = gmlk_range_most(l, a, taker, r->align, 1, chunks + supply.whole_chunks);
+  if (!a->chunks.stuck_count) most = gmlk_range_grown(l, a, taker, r->align, chunks);
   return most >= r->grains ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
@@ -10360,7 +10484,12 @@ static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_i
     if (result == GMLAKE_ERROR_LIMIT_REACHED) grown = result;
     memset(out, 0, sizeof(*out));
   }
-  result = gmlk_query_host(l, r, free_bytes, out);
+  result = gmlk_query_patient(l, r, free_bytes, out);
+  if (gmlk_is_shortage(result)) {
+    if (result == GMLAKE_ERROR_LIMIT_REACHED) grown = result;
+    memset(out, 0, sizeof(*out));
+    result = gmlk_query_reclaim(l, r, free_bytes, out);
+  }
   return gmlk_is_shortage(result) && grown == GMLAKE_ERROR_LIMIT_REACHED ? grown : result;
 }
 

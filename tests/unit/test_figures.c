@@ -730,6 +730,108 @@ static void a_chunk_that_a_buffer_may_still_use_is_not_counted_on(void **state) 
   finish();
 }
 
+/* The window is idle, but the legacy stream, which used it last, can have no event in a capture. */
+static void a_window_that_a_capture_keeps_is_not_counted_on(void **state) {
+  gmlake_stream one;
+  gmlake_pool *pool;
+  void *b[6], *w;
+  (void)state;
+  prepare(6);
+  desc.window_bytes = 2 * C;
+  open_lake();
+  one = open_stream();
+  pool = open_pool(0);
+  lay(b, 6);
+  drop(b[0]);
+  drop(b[2]);
+  drop(b[4]);
+  w = take(2 * C);
+  step(gmlake_capture_begin(lake, one, pool));
+  drop(w);
+  (void)foretold_of(C + 512, LEGACY, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, GMLAKE_NO_WAIT, 0);
+  drop(foretold_of(2 * C, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 0));
+  step(gmlake_capture_end(lake, one));
+  (void)foretold_of(C + 512, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 0);
+  finish();
+}
+
+/* A window that waits for a recorded stream is dropped once the host has waited. */
+static void pending_windows_are_counted_on(void **state) {
+  gmlake_stream one;
+  void *b[6], *w;
+  (void)state;
+  prepare(6);
+  desc.window_bytes = 2 * C;
+  open_lake();
+  one = open_stream();
+  lay(b, 6);
+  drop(b[0]);
+  drop(b[2]);
+  w = take(2 * C);
+  step(gmlake_record_stream(lake, w, one));
+  gmlake_mock_stream_hold(mock, one);
+  drop(w);
+  (void)foretold_of(C + 512, LEGACY, GMLAKE_OK, GMLAKE_HOST_WAIT, 0);
+  finish();
+}
+
+/* A pool's memory that waits for a recorded stream is free, and returned, once the host has
+   waited. */
+static void pending_memory_of_pools_is_counted_on(void **state) {
+  gmlake_alloc_desc wanted = request(2 * C, 0, NULL);
+  gmlake_stream one, two;
+  void *p;
+  (void)state;
+  start(4);
+  one = open_stream();
+  two = open_stream();
+  wanted.pool = open_pool(0);
+  p = take_with(&wanted, one);
+  step(gmlake_record_stream(lake, p, two));
+  (void)take_on(2 * C, one);
+  gmlake_mock_stream_hold(mock, two);
+  drop_on(p, one);
+  (void)foretold_of(2 * C, one, GMLAKE_OK, GMLAKE_HOST_WAIT, 2 * C);
+  finish();
+}
+
+/* No addresses for a window, so chunks are created behind what the host has waited for. */
+static void growth_behind_what_others_use_is_foretold(void **state) {
+  gmlake_stream one, two;
+  void *p;
+  (void)state;
+  prepare(8);
+  desc.window_bytes = C;
+  open_lake();
+  one = open_stream();
+  two = open_stream();
+  p = take_on(5 * C, one);
+  gmlake_mock_stream_hold(mock, one);
+  drop_on(p, one);
+  (void)foretold_of(7 * C, two, GMLAKE_OK, GMLAKE_HOST_WAIT, 2 * C);
+  finish();
+}
+
+/* | free | live | 512 live, free | free | free | free |, the third to the fifth of one handle: it
+   cannot be returned, but new chunks behind it make one range with what is free of it. */
+static void chunks_of_a_handle_in_use_are_counted_where_they_are(void **state) {
+  const gmlake_alloc_desc wanted = request(4 * C, GMLAKE_NO_STITCH, NULL);
+  void *first, *large;
+  (void)state;
+  prepare(6);
+  desc.handle_bytes = 3 * C;
+  open_lake();
+  first = take(C);
+  (void)take(C);
+  large = take(4 * C);
+  assert_int_equal(census().handle_count, 4);
+  drop(large);
+  (void)take(512);
+  drop(first);
+  (void)foretold(&wanted, LEGACY, GMLAKE_OK, GMLAKE_HOST_WAIT, 4 * C);
+  finish();
+}
+
 static void a_question_changes_no_memory(void **state) {
   const gmlake_alloc_desc wanted = request(4 * C, 0, NULL);
   gmlake_map_entry before[64], after[64];
@@ -827,6 +929,11 @@ int main(void) {
       cmocka_unit_test(a_window_without_addresses_is_not_foretold),
       cmocka_unit_test(waits_are_foretold),
       cmocka_unit_test(a_chunk_that_a_buffer_may_still_use_is_not_counted_on),
+      cmocka_unit_test(a_window_that_a_capture_keeps_is_not_counted_on),
+      cmocka_unit_test(pending_windows_are_counted_on),
+      cmocka_unit_test(pending_memory_of_pools_is_counted_on),
+      cmocka_unit_test(growth_behind_what_others_use_is_foretold),
+      cmocka_unit_test(chunks_of_a_handle_in_use_are_counted_where_they_are),
       cmocka_unit_test(a_question_changes_no_memory),
       cmocka_unit_test(a_driver_that_does_not_answer_is_an_error),
       cmocka_unit_test(the_budget_counts_new_memory_where_nothing_is_stitched),
