@@ -9,7 +9,7 @@
      "labels": names; "blocks": columns, an item for each allocation, in order: "begin": operations
        since the begin of the block before; "until": operations that it lives, 0: to the end;
        "bytes": as asked for; "stream", "label": an index, -1: none ("label" may be missing);
-       "at": its place in the home arena; or, of a block that is a window, -1 - an index into windows
+       "at": its place in the home arena; or, of a window, -1 - an index into windows
      "windows": of each the places and sizes of what it joins, in turn
      "chunks": rows [operation, 1 or -1, place, size]: created, or returned
      "reserved": rows [operation, bytes]; "buffers": the same, of all growing buffers together

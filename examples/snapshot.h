@@ -4,7 +4,7 @@
      int error = gmlake_snapshot_save(lake, "now.json");   0, or an errno: see the function
 
    Then open bench/viewer.html in a browser and drop the file on it: several files are shown in a
-   row. examples/snapshot.py makes of the document what pytorch.org/memory_viz opens.
+   row. examples/memory_viz.py makes of the document what pytorch.org/memory_viz opens.
 
    It works when memory has run out, in the lake's out-of-memory handler too, and when host memory
    has: give it the memory to work in (gmlake_snapshot_desc), or it answers ENOMEM and has written
