@@ -757,6 +757,9 @@ typedef struct gmlake_step {
   const char *reason;   /* a few words, never NULL; they stay valid */
   uint64_t driver_ns;   /* in calls of the backend: of this step, ALLOC: of the whole attempt */
   size_t reserved_bytes, active_bytes; /* of the lake, after it */
+  const char *label; /* of the request that it serves; BUFFER: the buffer's; NULL: it has none */
+  gmlake_pool
+      *pool; /* that was asked; BUFFER: whose the buffer is; NULL: the default one, or none */
 } gmlake_step;
 
 /* The observer is told of every step, in order, with the books locked. It must be quick and may not
@@ -4851,6 +4854,8 @@ GMLK_INLINE void gmlk_step_begin(const gmlake *l, const gmlk_attempt *r, gmlake_
   out->reason = reason;
   out->request = r ? r->number : 0;
   out->stream = r ? gmlk_stream_shown(l, r->stream) : GMLAKE_STREAM_NONE;
+  out->label = r && r->desc ? r->desc->label : NULL;
+  out->pool = r ? r->arena->owner : NULL;
   out->state = 0;
   out->address = out->driver_ns = 0;
   out->bytes = out->asked_bytes = 0;
@@ -9280,6 +9285,7 @@ static gmlake_result gmlk_buffers_tidy(gmlake *l, gmlk_arena *a) {
 static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *desc,
                                         gmlake_buffer **out_buffer) {
   size_t chunk = gmlk_max(2 * GMLK_MIB, l->device.granularity_bytes);
+  gmlake_step step;
   gmlake_buffer *b;
   gmlk_arena *a;
   gmlake_result result =
@@ -9302,8 +9308,15 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
   b->next = a->buffers;
   a->buffers = b;
   l->stats.buffer_count++;
-  gmlk_tell_call(l, GMLAKE_STEP_BUFFER, GMLAKE_STREAM_NONE, gmlk_buffer_address(b), a->chunk_bytes,
-                 b->max_bytes, "a buffer was created");
+  if (l->is_observed) {
+    gmlk_step_begin(l, NULL, GMLAKE_STEP_BUFFER, "a buffer was created", &step);
+    step.address = gmlk_buffer_address(b);
+    step.bytes = a->chunk_bytes;
+    step.asked_bytes = b->max_bytes;
+    step.label = b->label;
+    step.pool = a->owner;
+    gmlk_tell_step(l, &step);
+  }
   *out_buffer = b;
   return GMLAKE_OK;
 }

@@ -614,6 +614,50 @@ static void plans_have_reasons(void **state) {
   end();
 }
 
+static void labels_and_pools_are_told(void **state) {
+  gmlake_alloc_desc wanted;
+  gmlake_buffer_desc growing;
+  gmlake_buffer *buffer;
+  void *p, *q;
+  size_t i;
+  (void)state;
+  begin(8);
+  memset(&wanted, 0, sizeof(wanted));
+  memset(&growing, 0, sizeof(growing));
+  pool = open_pool(0);
+  wanted.bytes = growing.max_bytes = C;
+  wanted.label = "weights";
+  wanted.pool = pool;
+  growing.chunk_bytes = C;
+  growing.label = "cache";
+  growing.pool = pool;
+  assert_ok(gmlake_alloc_with(lake, &wanted, LEGACY, &p));
+  assert_int_equal(event_count, 2);
+  for (i = 0; i < 2; i++) { /* GROW, ALLOC */
+    assert_string_equal(events[i].label, "weights");
+    assert_ptr_equal(events[i].pool, pool);
+  }
+  forget();
+  q = take(512);
+  for (i = 0; i < event_count; i++) {
+    assert_null(events[i].label);
+    assert_null(events[i].pool);
+  }
+  forget();
+  drop(q);
+  assert_null(events[0].label);
+  forget();
+  assert_ok(gmlake_buffer_create(lake, &growing, &buffer));
+  assert_int_equal(events[0].kind, GMLAKE_STEP_BUFFER);
+  assert_string_equal(events[0].label, "cache");
+  assert_ptr_equal(events[0].pool, pool);
+  assert_ok(gmlake_buffer_destroy(lake, buffer, LEGACY));
+  drop(p);
+  assert_ok(gmlake_pool_destroy(lake, pool));
+  pool = NULL;
+  end();
+}
+
 /* ---- Buffers --------------------------------------------------------------------------------- */
 
 static void buffers_are_no_requests(void **state) {
@@ -1035,6 +1079,7 @@ int main(void) {
       cmocka_unit_test(retries_have_numbers_of_their_own),
       cmocka_unit_test(growth_that_cannot_be_undone),
       cmocka_unit_test(plans_have_reasons),
+      cmocka_unit_test(labels_and_pools_are_told),
       cmocka_unit_test(buffers_are_no_requests),
       cmocka_unit_test(random_programs_add_up),
       cmocka_unit_test(observers_that_call_get_an_answer),
