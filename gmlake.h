@@ -17,7 +17,8 @@ CONTENTS
     >>request >>planner        an attempt to serve a request; what a window is to be made of
     >>stitch >>places >>grow   making windows; mappings of buffers; creating and returning chunks
     >>research >>serve >>free  policies; serving a request; freeing a block
-    >>copies >>pools >>buffer  contents kept on the host; arenas, pools and captures; buffers
+    >>copies >>lend            contents kept on the host; graphs' memory that others use meanwhile
+    >>pools >>buffer           arenas, pools and captures; buffers
     >>sharing >>sleep          memory of several processes; memory given back for a while
     >>figures >>profile        questions; what a run needed, and creating it ahead
     >>map >>check              what lies where; gmlake_check
@@ -152,6 +153,28 @@ CAPTURES
   with the pool until the pool is destroyed: it is reused inside the capture, and by later captures
   into the pool. Graphs that share a pool must not run at the same time. While any stream is
   captured the lake leaves the legacy stream alone too: an event there would spoil the capture.
+
+LENDING
+  I want one pool for many graphs. Capture them into it one after the other: each takes what the
+  former ones have freed. Then this has to hold: no two of them run at once, so launch them on one
+  stream, or order the launches by events; and a graph's results are lost at the next launch of any
+  of them, unless they lie in blocks that its capture did not free. A plain allocation from the
+  pool gets no memory that a graph knows.
+  I want eager work between two launches to use what the graphs have. Behind a launch call
+  gmlake_pool_lend(pool, stream), allocate with GMLAKE_TRANSIENT, free, call
+  gmlake_pool_recall(pool, stream), launch again. Such requests take what the pool has free,
+  stitched where it does not lie together; if it is not enough they are served like others. A window
+  lies in one arena, so pieces of two pools never make one block.
+  - If the graphs were launched on several streams, order them first: an event behind each launch,
+    and a wait of `stream` for it. Between lend and recall launch none of them.
+  - What is free in the pool loses its contents; what its live blocks hold stays.
+  - Any stream may borrow. The lake makes it wait on the device for the launches, and for streams
+    that borrowed before; recall makes its stream wait for all of them. A stream of
+    GMLAKE_STREAM_COMMUNICATION never waits: it gets other memory.
+  - A borrowed block that is live keeps the pool lent: recall, sleep, destroy and captures into it
+    answer GMLAKE_ERROR_BUSY and name the block.
+  - What was borrowed of the pool's memory that no graph knew is for its captures and borrowers from
+    then on.
 
 GROWING BUFFERS
   A buffer is for what may not move while its memory changes: the keys and values of a sequence, a
@@ -297,6 +320,7 @@ COSTS (measured; see bench/RESULTS.md)
   check, map, a pool's statistics, and the report of a request that is refused   O(blocks)
   query            what planning the allocation costs, O(blocks) only if the host would have to wait
   find, and the reason for a wrong pointer   O(blocks of a chunk + log(windows and buffers))
+  lend, recall     O(the pool's blocks + idle windows), without the driver if one stream borrows
   export, import   about 20 us a handle each, 30 us and the addresses' for an import
   other questions  O(1), pieces and chunks O(their number)
   host memory      64 bytes a block, 16 to 50 for its index, about 60 a chunk, 40 for each chunk of
@@ -352,8 +376,8 @@ typedef enum gmlake_result {
   GMLAKE_ERROR_SHUTTING_DOWN, /* the driver is unloading; destroy still frees host memory */
   GMLAKE_ERROR_CORRUPT,       /* gmlake_check found a broken invariant */
   GMLAKE_ERROR_ASLEEP,        /* the pool sleeps: call gmlake_pool_wake first */
-  GMLAKE_ERROR_BUSY           /* the pool is exported, desc.residency refused, or another thread
-                                 makes it sleep */
+  GMLAKE_ERROR_BUSY           /* the pool is lent or exported, desc.residency refused, or another
+                                 thread makes it sleep */
 } gmlake_result;
 
 typedef struct gmlake gmlake;
@@ -827,11 +851,12 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
 #define GMLAKE_NO_STITCH 2u /* one piece of the home arena, as pinned DMA wants it */
 #define GMLAKE_NO_GROW 4u   /* only from memory that the lake holds, else OUT_OF_DEVICE_MEMORY */
 #define GMLAKE_TELL_RESIDENCY 8u /* desc.residency is told when its memory leaves and is back */
+#define GMLAKE_TRANSIENT 16u /* may lie in a pool that is lent, see LENDING. Of a block: it does */
 
 typedef struct gmlake_alloc_desc {
   size_t bytes;
   size_t alignment;  /* 0: 512; a power of two, at most chunk_bytes */
-  unsigned flags;    /* GMLAKE_EXCLUSIVE, _NO_STITCH, _NO_GROW, _TELL_RESIDENCY */
+  unsigned flags;    /* GMLAKE_EXCLUSIVE, _NO_STITCH, _NO_GROW, _TELL_RESIDENCY, _TRANSIENT */
   gmlake_pool *pool; /* NULL: the default pool, or that of the stream's capture */
   uint64_t user_data;
   const char *label; /* not copied */
@@ -1092,6 +1117,20 @@ GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *lake, gmlake_stream stream
                                               gmlake_pool *pool);
 /* Call it after the driver's own end. INVALID_ARGUMENT: the stream is not being captured. */
 GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *lake, gmlake_stream stream);
+
+/* Lets requests with GMLAKE_TRANSIENT have what a graph's pool has free; see LENDING. pre: every
+   launch of the pool's graphs is ordered before this point of the stream, and none follows before
+   gmlake_pool_recall. What the pool's live blocks hold stays; the rest is lost. The stream may be
+   destroyed meanwhile. Errors: BUSY (it is lent already), CAPTURING (into the pool, or the stream),
+   ASLEEP, INVALID_ARGUMENT (NONE, no pool), OUT_OF_HOST_MEMORY. Cost: O(the pool's blocks + idle
+   windows), no driver call. */
+GMLAKE_DEF gmlake_result gmlake_pool_lend(gmlake *lake, gmlake_pool *pool, gmlake_stream stream);
+/* Ends that, and makes the stream wait on the device for the work of all who borrowed: launch the
+   pool's graphs on it, or behind it. After an error nothing has changed, but that waits may be
+   queued. Errors: BUSY (a borrowed block is live: gmlake_get_last_error names its label, address
+   and size), INVALID_ARGUMENT (not lent, NONE, no pool), CAPTURING (the stream, or one that
+   borrowed), OUT_OF_HOST_MEMORY, DRIVER. Cost as to lend, and .3 us for each other stream. */
+GMLAKE_DEF gmlake_result gmlake_pool_recall(gmlake *lake, gmlake_pool *pool, gmlake_stream stream);
 
 /* Gives the memory of a pool back and keeps every address; see SLEEP. NULL: of all that is in no
    pool, buffers too. pre: the caller has waited for all work on it, also of graphs, and starts none
@@ -4062,6 +4101,7 @@ struct gmlk_window {
   gmlk_block *va;   /* the slots of address space that it is mapped in */
   gmlk_span *spans; /* span_count of them; they follow this record in the same allocation */
   uint32_t span_count, chunk_count; /* chunk_count: one mapping for each chunk under it */
+  int is_known;                     /* a capture had it, so a graph knows its addresses */
   uint64_t number;                  /* the arena's windows are numbered from 1 as they are made */
   uint64_t key;             /* [idle] in `open` its grains, in `blocked` GMLK_BLOCKED + a serial */
   gmlk_window *less, *more; /* [idle] children in its tree */
@@ -4455,8 +4495,21 @@ static const gmlk_span *gmlk_spans_of(const gmlk_block *b, gmlk_span *whole, siz
 
 #define GMLK_LOG_QUEUE 8u /* messages that may wait for the end of a call; more are dropped */
 
+typedef struct gmlk_borrower { /* a stream whose work has used what a pool lends, or lent */
+  unsigned stream;
+  uint64_t born;  /* the stream's: another value there means that the number has a new owner */
+  uint64_t epoch; /* of its last such work */
+} gmlk_borrower;
+
+typedef struct gmlk_loan { /* see >>lend */
+  unsigned number;         /* [G1] 0: the pool is not lent */
+  gmlk_borrower *users;    /* count of them, room for capacity */
+  size_t count, capacity;
+} gmlk_loan;
+
 struct gmlake_pool {
   gmlk_arena arena;
+  gmlk_loan loan;
   gmlake *lake; /* NULL: destroyed */
   const char *label;
   size_t capture_count;   /* captures into it that have begun and not ended */
@@ -4531,6 +4584,7 @@ struct gmlake {
   gmlk_arena home;     /* the default pool's */
   gmlk_note *pending;  /* list of freed blocks that recorded streams may still use */
   size_t return_count; /* [N5] */
+  size_t loan_count;   /* pools that are lent */
   int has_returns;     /* such a block was freed since their chunks were last looked at */
   gmlake_pool *dead;   /* destroyed pools of which the driver refused to take something back */
   gmlake_stats stats;
@@ -4775,6 +4829,25 @@ static void gmlk_peak(size_t *peak, size_t now) {
 
 static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
   return l->arenas[b->arena];
+}
+
+/* Notes that the stream's open epoch uses what a pool lends. 0: no host memory. */
+static int gmlk_loan_use(gmlake *l, gmlk_loan *loan, unsigned stream) {
+  const gmlk_stream *s = l->streams.items[stream];
+  size_t i = 0, old = loan->capacity;
+  while (i < loan->count && loan->users[i].stream != stream) i++;
+  if (i == old) {
+    void *grown = gmlk_host_resize(&l->host, loan->users, old * sizeof(gmlk_borrower),
+                                   (old * 2 + 2) * sizeof(gmlk_borrower));
+    if (!grown) return 0;
+    loan->users = (gmlk_borrower *)grown;
+    loan->capacity = old * 2 + 2;
+  }
+  loan->count = gmlk_max(loan->count, i + 1);
+  loan->users[i].stream = stream;
+  loan->users[i].born = s->born;
+  loan->users[i].epoch = s->epoch;
+  return 1;
 }
 
 /* The stream that a live block was allocated on. 0: none, or a stream that is gone, whose number
@@ -5491,7 +5564,7 @@ static gmlake_result gmlk_wait_for_spans(gmlake *l, gmlk_taker taker, const gmlk
    a new stream or for the records that serving needs at its end. */
 
 #define GMLK_ALLOC_FLAGS \
-  (GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW | GMLAKE_TELL_RESIDENCY)
+  (GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW | GMLAKE_TELL_RESIDENCY | GMLAKE_TRANSIENT)
 
 /* Whether it gets whole chunks. */
 static int gmlk_is_whole(const gmlk_attempt *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
@@ -5632,8 +5705,11 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
   const gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   *out_stream = stream; /* 0 is GMLK_CLEAN: the caller has synchronised */
   *out_ticket = s ? s->epoch : 0;
-  if (!(b->flags & GMLK_IN_GRAPH)) return;
-  *out_stream = s && s->capture && s->arena == b->arena ? s->capture : (unsigned)GMLK_PINNED;
+  if (!(b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT))) return;
+  if (b->flags & GMLAKE_TRANSIENT)
+    *out_stream = gmlk_arena_of(l, b)->pool->loan.number;
+  else
+    *out_stream = s && s->capture && s->arena == b->arena ? s->capture : (unsigned)GMLK_PINNED;
   *out_ticket = GMLK_ENDLESS;
 }
 
@@ -5964,6 +6040,7 @@ static gmlk_block *gmlk_window_take(gmlake *l, gmlk_attempt *r, gmlk_taker taker
       gmlk_spans_borrow(l, a, taker, w->spans, w->span_count))
     return NULL;
   gmlk_window_unset_idle(&a->windows, w);
+  w->is_known |= r->is_capture;
   l->stats.stitch_reuse_count++;
   if (!r->reason) r->reason = "an idle window has exactly the size";
   gmlk_tell(l, r, GMLAKE_STEP_REUSE, w->address, gmlk_to_bytes(w->self.grains), 0, r->reason);
@@ -6182,6 +6259,7 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
     gmlk_window_abandon(l, a, w, stuck_chunks);
     return result;
   }
+  w->is_known = r->is_capture;
   *out_block = gmlk_grant(l, r, gmlk_window_own(a, w), GMLK_S3);
   gmlk_evict_if_due(l, a);
   return GMLAKE_OK;
@@ -7051,8 +7129,8 @@ static gmlk_slots gmlk_block_slots(gmlk_arena *a, const gmlk_block *b) {
   return slots;
 }
 
-/* Lists and marks the chunks of a pending block that is shared; none, if a window or place that maps
-   one may still be in use. pre: scratch is reserved. */
+/* Lists and marks the chunks of a pending block that is shared. It lists none if a window or place
+   that maps one may still be in use. pre: scratch is reserved. */
 static gmlk_slots gmlk_return_choose(const gmlake *l, gmlk_arena *a, const gmlk_block *b) {
   gmlk_slots all = gmlk_block_slots(a, b), kept;
   const uint32_t count = all.count;
@@ -8226,7 +8304,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   unsigned stream = 0, own = 0, tag;
   uint64_t ticket;
   size_t bytes;
-  int is_shared;
+  int is_shared, is_lent;
   if (!b) return gmlk_explain(l, address, "gmlake_free");
   a = gmlk_arena_of(l, b);
   if (value != GMLAKE_STREAM_NONE) {
@@ -8242,6 +8320,9 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   note = b->as.live.note;
   is_shared = note && note->is_shared; /* [N5] */
   if (is_shared && stream && !gmlk_note_use(l, b, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  is_lent = tag != stream && (b->flags & GMLAKE_TRANSIENT);
+  if (is_lent && stream && !gmlk_loan_use(l, &a->pool->loan, stream))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (note || l->streams.ends) own = gmlk_uses_end(l, b);
   gmlk_index_remove_from(&l->index, entry, home);
   l->stats.free_count++;
@@ -8261,10 +8342,11 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   }
   if (!stream) return GMLAKE_OK;
   s = l->streams.items[stream];
-  if (tag == GMLK_PINNED) { /* memory of a graph that work outside of captures used, too */
+  if (tag == GMLK_PINNED || is_lent) { /* memory of a graph that other work used, too */
     gmlk_stream_dirty(s, 0);
     a->pool->late_uses++;
   }
+  if (is_lent && gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
   if (tag != stream) return GMLAKE_OK;
   gmlk_stream_dirty(s, bytes);
   if (gmlk_stream_may_end(&l->streams, s))
@@ -8553,6 +8635,257 @@ static gmlake_result gmlk_copies_finish(gmlk_drive *drive, gmlk_arena *a, int to
   return result ? result : gmlk_copies_wait(drive, a, to_host);
 }
 
+/* ---- >>lend ------------------------------------------------------------------------------------
+   Lends what a graph's pool has free, and takes it back. A loan has a number as a capture has: what
+   the graphs know gets that tag, so nothing returns or drops it, and only requests with
+   GMLAKE_TRANSIENT, which ask as if they were that capture, may have it. Which streams have used it
+   so far stands in the loan: whoever takes some waits on the device for all the others. Owns
+   gmlk_loan.
+
+   [G1] A loan's number is that of no other loan and of no capture. The pool has no capture.
+   [G2] Blocks that were borrowed are in pools that are lent.
+
+   Costs: to lend and to recall O(the pool's blocks + idle windows); to serve those of >>serve, and
+   O(streams that borrowed). Can fail: host memory, the driver. */
+
+/* The first borrowed block of a pool that is live; NULL: none. O(blocks). */
+static const gmlk_block *gmlk_borrowed(const gmlk_arena *a) {
+  const gmlk_block *b = a->head.next, *self;
+  for (; b != &a->tail; b = b->next) {
+    self = b->state == GMLK_PIECE ? &b->as.live.window->self : b;
+    if (self->state == GMLK_LIVE && (self->flags & GMLAKE_TRANSIENT)) return self;
+  }
+  return NULL;
+}
+
+/* The answer to a call that cannot be while the pool is lent. */
+static gmlake_result gmlk_refuse_lent(gmlake *l, const gmlake_pool *pool, const char *call) {
+  const gmlk_block *b = gmlk_borrowed(&pool->arena);
+  const char *label = b && b->as.live.note ? b->as.live.note->label : NULL;
+  if (!b)
+    return gmlk_fail(l, GMLAKE_ERROR_BUSY, call, "the pool is lent: call gmlake_pool_recall first");
+  return gmlk_fail(l, GMLAKE_ERROR_BUSY, call,
+                   "the pool is lent, and the block \"%.40s\" at 0x%llx of %llu bytes is borrowed: "
+                   "free it first",
+                   label ? label : "", (unsigned long long)gmlk_address_of(&pool->arena, b),
+                   (unsigned long long)(gmlk_to_bytes(b->grains) - b->slack));
+}
+
+static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream value) {
+  const char *call = "gmlake_pool_lend";
+  const unsigned stream = gmlk_stream_number(l, value);
+  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  unsigned number;
+  if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (pool->loan.number) return gmlk_refuse_lent(l, pool, call);
+  if (pool->arena.sleep) return gmlk_refuse_asleep(l, call);
+  if (pool->capture_count || s->capture)
+    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call,
+                     "the stream is captured, or a stream into the pool: end the capture first");
+  if (s->is_forgotten) return gmlk_refuse_gone(l, value, call);
+  number = gmlk_stream_add(&l->streams, &l->host, value, 1, gmlk_serial(&l->records));
+  if (!number) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_arena_admit(&pool->arena, number) || !gmlk_loan_use(l, &pool->loan, stream)) {
+    gmlk_stream_drop(&l->streams, number);
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  gmlk_stream_dirty(s, 0); /* the graphs' work is before this point */
+  pool->late_uses++;
+  if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
+  pool->loan.number = number;
+  l->loan_count++;
+  gmlk_arena_retag(&pool->arena, GMLK_PINNED, number);
+  return l->lost;
+}
+
+/* Whether the stream has to wait on the device before it uses what was lent. 0: GMLAKE_STREAM_NONE,
+   for which the host would have to. */
+static int gmlk_loan_has_to_wait(const gmlake *l, const gmlk_borrower *user, unsigned stream) {
+  const gmlk_stream *s = l->streams.items[user->stream];
+  return user->stream != stream && s->born == user->born && s->done < user->epoch &&
+         !(stream && gmlk_stream_has_waited(&l->streams, stream, user->stream, user->epoch));
+}
+
+/* Makes the stream wait on the device for all others that have used what was lent. CAPTURING: a
+   capture forbids that, or one of them was destroyed untold. */
+static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_loan *loan, unsigned stream) {
+  gmlake_result result = GMLAKE_OK;
+  gmlk_drive drive;
+  size_t i = 0;
+  while (i < loan->count && !gmlk_loan_has_to_wait(l, &loan->users[i], stream)) i++;
+  if (i == loan->count || l->lost) return l->lost;
+  result = gmlk_drive_begin(&drive, &l->driver);
+  for (; i < loan->count && !result; i++) {
+    const gmlk_borrower *user = &loan->users[i];
+    if (!gmlk_loan_has_to_wait(l, user, stream)) continue;
+    result = gmlk_stream_wait(&l->streams, &drive, stream, user->stream, user->epoch);
+    if (result) break;
+    l->stats.stream_wait_count++;
+    gmlk_tell_wait(l, stream, 0, "this stream waits on the device for who used what a pool lends");
+  }
+  if (gmlk_drive_finish(l, &drive)) return drive.result;
+  return result ? GMLAKE_ERROR_CAPTURING : GMLAKE_OK;
+}
+
+/* The same for frees of borrowed blocks that wait for recorded streams. */
+static gmlake_result gmlk_loan_follow_pending(gmlake *l, const gmlk_loan *loan, unsigned stream) {
+  const gmlk_note *note;
+  gmlake_result result = GMLAKE_OK;
+  gmlk_borrower user;
+  gmlk_loan one;
+  size_t i;
+  memset(&one, 0, sizeof(one));
+  one.users = &user;
+  one.count = 1;
+  for (note = l->pending; note; note = note->next)
+    for (i = 0; i < note->used_count && note->stream == loan->number && !result; i++) {
+      user.stream = note->used[i].stream;
+      user.born = l->streams.items[user.stream]->born;
+      user.epoch = note->used[i].ticket;
+      result = gmlk_loan_follow(l, &one, stream);
+    }
+  return result;
+}
+
+static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_stream value) {
+  const char *call = "gmlake_pool_recall";
+  const unsigned stream = gmlk_stream_number(l, value), number = pool->loan.number;
+  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  gmlake_result result;
+  gmlk_window *w;
+  gmlk_note *note;
+  if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!number)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+                     "the pool is not lent: see gmlake_pool_lend");
+  if (gmlk_borrowed(&pool->arena)) return gmlk_refuse_lent(l, pool, call);
+  if (s->is_forgotten) return gmlk_refuse_gone(l, value, call);
+  result = gmlk_loan_follow(l, &pool->loan, stream);
+  if (!result) result = gmlk_loan_follow_pending(l, &pool->loan, stream);
+  if (result == GMLAKE_ERROR_CAPTURING && !l->streams.capture_count)
+    result = gmlk_wait_for_streams(l, 0); /* one of them is gone */
+  if (result == GMLAKE_ERROR_CAPTURING)
+    return gmlk_fail(
+        l, result, call,
+        "a capture of the stream, or of one that borrowed, forbids to wait for it: end "
+        "that capture first");
+  if (result) return result;
+  if (gmlk_borrowed(&pool->arena)) return gmlk_refuse_lent(l, pool, call); /* meanwhile */
+  gmlk_arena_retag(&pool->arena, number, GMLK_PINNED);
+  for (w = pool->arena.windows.oldest; w; w = w->newer) { /* no graph knows those of borrowers */
+    if (w->self.stream != GMLK_PINNED || w->is_known) continue;
+    w->self.stream = (uint16_t)stream;
+    w->self.ticket = s->epoch;
+    gmlk_stream_dirty(s, 0);
+  }
+  for (note = l->pending; note; note = note->next) /* [G2] what is pending is the graphs' */
+    if (note->stream == number)
+      note->block->flags = (uint8_t)((note->block->flags & ~GMLAKE_TRANSIENT) | GMLK_IN_GRAPH);
+  gmlk_pending_retag(l, number, GMLK_PINNED);
+  gmlk_stream_drop(&l->streams, number);
+  pool->loan.number = 0;
+  pool->loan.count = 0;
+  l->loan_count--;
+  if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
+  return l->lost;
+}
+
+/* Whether the attempt's stream may have what the pool lends: at once, or behind waits that it is
+   allowed to make. */
+static int gmlk_loan_suits(const gmlake *l, const gmlk_attempt *r, const gmlk_loan *loan) {
+  const gmlk_stream *s = r->stream ? l->streams.items[r->stream] : NULL;
+  size_t i;
+  for (i = 0; i < loan->count; i++) {
+    if (!gmlk_loan_has_to_wait(l, &loan->users[i], r->stream)) continue;
+    if (!s || s->kind == GMLAKE_STREAM_COMMUNICATION) return 0;
+    if (s->kind == GMLAKE_STREAM_URGENT &&
+        l->streams.items[loan->users[i].stream]->kind != GMLAKE_STREAM_URGENT)
+      return 0;
+  }
+  return 1;
+}
+
+/* Finds a block in a pool that is lent: a range, a window, or a new window. OK with *out_block
+   NULL: the pool has none, or is not lent any more. */
+static gmlake_result gmlk_lent_find(gmlake *l, gmlk_attempt *r, gmlake_stream stream,
+                                    gmlk_block **out_block) {
+  gmlk_arena *a = r->arena;
+  const uint32_t number = a->number;
+  gmlake_result result = GMLAKE_OK;
+  r->taker.stream = a->pool->loan.number;
+  if (!r->grains || !gmlk_loan_suits(l, r, &a->pool->loan)) return GMLAKE_OK;
+  if (!gmlk_arena_admit(a, r->taker.stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  *out_block = gmlk_fast_as(l, r, 1);
+  if (*out_block || !r->may_stitch) return GMLAKE_OK;
+  gmlk_driving_lock(l);
+  result = l->lost;
+  if (!result && l->arenas[number] == a && a->pool->loan.number) {
+    result = gmlk_attempt_renew(l, r, stream);
+    r->taker.stream = a->pool->loan.number;
+    if (!result && !gmlk_arena_admit(a, r->taker.stream)) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    if (!result) result = gmlk_try_fast(l, r, out_block);
+    if (!result && !*out_block) {
+      r->reason = "the lake stitched free pieces of a pool that is lent";
+      result = gmlk_try_stitch(l, r, r->taker, out_block);
+    }
+  }
+  gmlk_driving_unlock(l);
+  return *out_block ? GMLAKE_OK : result;
+}
+
+/* Serves a request from one pool that is lent. OK with *out_ptr NULL: it cannot. pre: the stream is
+   not captured. */
+static gmlake_result gmlk_serve_lent(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
+                                     void **out_ptr) {
+  gmlk_attempt r;
+  gmlk_block *b = NULL;
+  gmlk_note *note = NULL;
+  gmlake_result result = gmlk_attempt_open(l, &r, desc, stream);
+  if (result) return result;
+  if (desc->user_data || desc->label) {
+    note = gmlk_note_new(l, desc->user_data, desc->label);
+    if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  if (l->is_watched) r.number = ++l->request_count;
+  result = gmlk_lent_find(l, &r, stream, &b);
+  if (b) result = gmlk_loan_follow(l, &r.arena->pool->loan, r.stream);
+  if (b && !result && !gmlk_index_reserve(&l->index, &l->host))
+    result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (b && !result) {
+    *out_ptr = gmlk_hand_over(l, &r, b, note);
+    if (l->is_observed) gmlk_tell_attempt(l, &r, *out_ptr);
+    return GMLAKE_OK;
+  }
+  gmlk_note_free(l, note);
+  if (b) {
+    l->stats.state_count[r.state - 1]--;
+    gmlk_release_block(l, b, r.arena->pool->loan.number, GMLK_ENDLESS);
+  }
+  return result;
+}
+
+/* Serves a request with GMLAKE_TRANSIENT: from a pool that is lent, else like any other. */
+static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *desc,
+                                          gmlake_stream stream, void **out_ptr) {
+  const unsigned number = stream == GMLAKE_STREAM_NONE ? 0 : gmlk_stream_number(l, stream);
+  const int is_capture = number && l->streams.items[number]->capture;
+  gmlake_alloc_desc wanted = *desc;
+  gmlake_result result = GMLAKE_OK;
+  uint32_t i;
+  for (i = 1; i < l->arena_count && l->loan_count && !is_capture && !gmlk_is_fatal(result); i++) {
+    const gmlk_arena *a = l->arenas[i];
+    if (!a || !a->pool->loan.number || (desc->pool && desc->pool != a->pool)) continue;
+    if (gmlk_to_bytes(a->free_grains) < desc->bytes || !gmlk_is_of(l, a->pool->lake)) continue;
+    wanted.pool = a->pool;
+    result = gmlk_serve_lent(l, &wanted, stream, out_ptr);
+    if (*out_ptr) return result;
+  }
+  if (gmlk_is_fatal(result)) return result;
+  wanted = *desc;
+  wanted.flags &= ~GMLAKE_TRANSIENT;
+  return gmlk_serve(l, &wanted, stream, out_ptr);
+}
+
 /* ---- >>pools -----------------------------------------------------------------------------------
    Opens, drains and closes arenas; creates and destroys pools; begins and ends captures into them.
    Owns the lake's list of destroyed pools of which the driver refused to take something back.
@@ -8665,6 +8998,7 @@ static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
 
 static void gmlk_pool_free(gmlake *l, gmlake_pool *pool) {
   gmlk_arena_close(l, &pool->arena);
+  gmlk_host_free(&l->host, pool->loan.users, pool->loan.capacity * sizeof(gmlk_borrower));
   gmlk_host_free(&l->host, pool, sizeof(gmlake_pool));
 }
 
@@ -8841,6 +9175,7 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   gmlake_result result;
   int is_quiet;
   if (pool->capture_count) return gmlk_refuse_captured(l, pool, "gmlake_pool_destroy");
+  if (pool->loan.number) return gmlk_refuse_lent(l, pool, "gmlake_pool_destroy");
   if (pool->arena.sleep == GMLK_DROWSY) return gmlk_refuse_busy(l, "gmlake_pool_destroy");
   do { /* also ends pending frees; other threads may free the pool's blocks meanwhile */
     size_t before = pool->late_uses;
@@ -8880,6 +9215,7 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
                      "stream is %p, which is being captured already: end that capture first",
                      (void *)value);
   if (pool->arena.sleep) return gmlk_refuse_asleep(l, "gmlake_capture_begin");
+  if (pool->loan.number) return gmlk_refuse_lent(l, pool, "gmlake_capture_begin");
   if (pool->arena.live_count) { /* the stream may have used blocks that the capture then frees */
     gmlk_stream_dirty(s, 0);
     pool->late_uses++;
@@ -9415,7 +9751,8 @@ static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_
    is imported is an arena of its own, with the handles as its chunks and one block over all of
    them; it is buried when that block is freed and complete. Owns nothing.
    pre: the caller holds `driving`.
-   Costs: the driver's for each handle. Can fail: host memory, limits, the driver; wrong arguments. */
+   Costs: the driver's for each handle. Can fail: host memory, limits, the driver, and for wrong
+   arguments. */
 
 /* Whether the process may open no more descriptors: drivers have no number of their own for that.
    0 may be closed; then there is room. */
@@ -10100,6 +10437,7 @@ static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, si
   if (lead->sleep == GMLK_DROWSY) return gmlk_refuse_busy(l, call);
   if (lead->sleep) return gmlk_sleep_again(l, pool, keeps);
   if (pool && pool->capture_count) return gmlk_refuse_captured(l, pool, call);
+  if (pool && pool->loan.number) return gmlk_refuse_lent(l, pool, call);
   if (gmlk_kin_sum(l, pool).exported_bytes)
     return gmlk_fail(l, GMLAKE_ERROR_BUSY, call,
                      "%llu bytes of it are exported: other processes may use them; free them first",
@@ -11219,7 +11557,8 @@ static void gmlk_check_streams(gmlk_checker *c) {
   }
   gmlk_expect(c, live == all->live_count && used == all->used_count && lost == all->lost_count,
               "F5: the counts of streams are wrong");
-  gmlk_expect(c, captures == captured && captured == all->capture_count, "F5: captures are wrong");
+  gmlk_expect(c, captures == captured + c->l->loan_count && captured == all->capture_count,
+              "F5: captures are wrong");
   last = gmlk_check_line(c, all->queue_first, forgotten, 1);
   gmlk_expect(c, last == all->queue_last, "F5: queue_last is not the last number of the queue");
   (void)gmlk_check_line(c, all->unused, unused, 0);
@@ -11384,6 +11723,7 @@ static void gmlk_check_flags(gmlk_checker *c, const gmlk_block *b, uint32_t firs
   if (!b->as.live.window) known |= GMLK_IN_THE_WAY;
   uint32_t edge = gmlk_chunk_grains(a) - 1;
   if (a->pool) known |= GMLK_IN_GRAPH;
+  if (a->pool && a->pool->loan.number) known |= GMLAKE_TRANSIENT; /* [G2] */
   if (c->l->desc.residency.fn) known |= GMLAKE_TELL_RESIDENCY;
   if (a->keeps_apart && b->state == GMLK_PENDING) known |= GMLK_APART;
   gmlk_expect(c, !(b->flags & ~known), "A9: a block was asked for in no such way");
@@ -11889,15 +12229,30 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_expect(c, c->live + c->pending_count - owned == a->live_count, "L4: a live count is wrong");
 }
 
+/* [G1] Returns whether the pool is lent. */
+static size_t gmlk_check_loan(gmlk_checker *c, const gmlake_pool *pool) {
+  const gmlk_loan *loan = &pool->loan;
+  const gmlk_stream *s = gmlk_check_named(c, loan->number);
+  gmlk_check_table(c, loan->users, loan->capacity * sizeof(gmlk_borrower));
+  gmlk_expect(c, loan->count <= loan->capacity && (loan->number || !loan->count),
+              "G1: more streams borrow than there is room for");
+  if (!loan->number) return 0;
+  gmlk_expect(c, s && s->is_used && s->is_capture && !pool->capture_count,
+              "G1: a loan's number is none");
+  gmlk_check_once(c, gmlk_check_print(~(uint64_t)loan->number << 1), "L3: two loans are one");
+  return 1;
+}
+
 static void gmlk_check_arenas(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlake_pool *dead;
   uint64_t captures = 0;
-  size_t i;
+  size_t i, loans = 0;
   memset(c->seen, 0, sizeof(c->seen));
   for (i = 0; i < l->arena_count && !c->broken; i++) {
     if (!l->arenas[i]) continue;
     gmlk_check_arena(c, l->arenas[i]);
+    if (i) loans += gmlk_check_loan(c, l->arenas[i]->pool);
     if (i) captures += l->arenas[i]->pool->capture_count * gmlk_check_print(i);
   }
   for (dead = l->dead; dead; dead = dead->next_dead) {
@@ -11912,6 +12267,7 @@ static void gmlk_check_arenas(gmlk_checker *c) {
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
     if (l->streams.items[i]->capture) captures -= gmlk_check_print(l->streams.items[i]->arena);
   gmlk_expect(c, captures == 0, "F5: captures into a pool are wrong");
+  gmlk_expect(c, loans == l->loan_count, "G1: the count of loans is wrong");
 }
 
 /* [N4] Each queue is of its stream's uses, in order, and all have as many as the notes say. */
@@ -14721,7 +15077,9 @@ static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, g
     result = gmlk_enter(l);
     if (result) return result;
     if (l->is_barred) result = gmlk_forbid_in_callback(l, call);
-    if (!result && desc->bytes) result = gmlk_serve(l, desc, stream, out_ptr);
+    if (!result && desc->bytes)
+      result = desc->flags & GMLAKE_TRANSIENT ? gmlk_serve_transient(l, desc, stream, out_ptr)
+                                              : gmlk_serve(l, desc, stream, out_ptr);
     if (!result) return gmlk_leave(l, GMLAKE_OK);
   } while (gmlk_leave_short(l, &result, tries++));
   return result;
@@ -15036,6 +15394,25 @@ GMLAKE_DEF gmlake_result gmlake_pool_wake(gmlake *l, gmlake_pool *pool) {
     gmlk_driving_unlock(l);
   } while (gmlk_leave_short(l, &result, tries++));
   return result;
+}
+
+/* Enters a call of a pool and a stream, which both have to be named. */
+static gmlake_result gmlk_enter_loan(gmlake *l, const char *call, const gmlake_pool *pool,
+                                     gmlake_stream stream) {
+  gmlake_result result = gmlk_need(l, call, pool, "pool");
+  if (!result) result = gmlk_need_pool(l, call, pool);
+  if (!result) result = gmlk_need_stream(l, call, stream, 0);
+  return result ? result : gmlk_enter_driving(l);
+}
+
+GMLAKE_DEF gmlake_result gmlake_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream stream) {
+  gmlake_result result = gmlk_enter_loan(l, "gmlake_pool_lend", pool, stream);
+  return result ? result : gmlk_leave_driving(l, gmlk_pool_lend(l, pool, stream));
+}
+
+GMLAKE_DEF gmlake_result gmlake_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_stream stream) {
+  gmlake_result result = gmlk_enter_loan(l, "gmlake_pool_recall", pool, stream);
+  return result ? result : gmlk_leave_driving(l, gmlk_pool_recall(l, pool, stream));
 }
 
 GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *l, gmlake_stream stream, gmlake_pool *pool) {

@@ -1133,6 +1133,28 @@ static void shared_memory(void **state) {
   abandon();
 }
 
+/* A pool that is lent, with a borrower. */
+static void loans(void **state) {
+  gmlake_alloc_desc wanted = request(C, GMLAKE_TRANSIENT, NULL);
+  gmlake_pool *pool;
+  void *block;
+  (void)state;
+  open_faulty(8, 0);
+  pool = open_pool(0);
+  step(gmlake_capture_begin(lake, A, pool));
+  drop_on(take_on(2 * C, A), A);
+  step(gmlake_capture_end(lake, A));
+  step(gmlake_pool_lend(lake, pool, A));
+  block = take_with(&wanted, A);
+  breaks(size_t, lake->loan_count, 0, "F5: captures are wrong");
+  breaks(size_t, pool->loan.count, 9, "G1: more streams borrow than there is room for");
+  breaks(unsigned, pool->loan.number, GMLK_FIRST_STREAM, "G1: a loan's number is none");
+  breaks(unsigned, pool->loan.number, 0, "A9: a block was asked for in no such way");
+  drop_on(block, A);
+  step(gmlake_pool_recall(lake, pool, A));
+  abandon();
+}
+
 static void each_invariant_is_told(void **state) {
   FILE *header = fopen("gmlake.h", "r");
   char line[256];
@@ -1189,6 +1211,7 @@ int main(void) {
       cmocka_unit_test(sleepers),
       cmocka_unit_test(places),
       cmocka_unit_test(shared_memory),
+      cmocka_unit_test(loans),
       cmocka_unit_test(each_invariant_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

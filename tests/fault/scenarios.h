@@ -2,9 +2,9 @@
    test_exhaustive.c plays. Chunks are 4 KiB, the device has 64 of them, sizes are in chunks,
    with k in KiB, with b in bytes, and may be sums: 2+512b.
 
-     +a-c=2@1/xsgupq^1k  allocate blocks a, b and c of 2 chunks each, on stream 1 (default 0, n:
-                         STREAM_NONE), EXCLUSIVE, NO_STITCH, NO_GROW, with user data and label,
-                         from pool 0 or 1, aligned
+     +a-c=2@1/xsgtupq^1k allocate blocks a, b and c of 2 chunks each, on stream 1 (default 0, n:
+                         STREAM_NONE), EXCLUSIVE, NO_STITCH, NO_GROW, TRANSIENT, with user data and
+                         label, from pool 0 or 1, aligned
      +*=1                a block of any name from A on that is not live
      -ac@2               free blocks a and c, on stream 2 (default: the stream of the block)
      ra@2  Ia  xa        record a stream on block a; ask for its pieces; share it with oneself
@@ -14,6 +14,7 @@
      N0:8/p z0:3-1b@1    create buffer 0 of at most 8 chunks; resize it, on stream 1 (default 0)
      c0:2:3@1  d0:2:1@1  commit its chunks 2, 3 and 4; discard chunk 2
      K0@1                destroy it
+     l0@1  L0@1          lend pool 0, on stream 1; recall it
      k0  o0  w0          pool 0 (2: what is in no pool) sleeps, KEEP or DROP, and wakes
      T:3  Q  S  X        trim to 3 chunks; the budget; other questions; calls that are refused
      Y:4:8@1             prewarm: 4 chunks that stay, in handles of 4, and 8 in all
@@ -22,7 +23,8 @@
      |                   the pairs of calls from here on are tried, if they are not too many
      [3 steps ]          three times
      !O                  behind a step: it fails. O out of memory (or a limit), L a limit, I invalid
-                         argument, C capturing, U unknown pointer, D double free, A asleep
+                         argument, C capturing, U unknown pointer, D double free, A asleep, B
+                         busy
 
    The option ask:LETTERS gives the lake a policy. For each request it makes the first plan of its
    letters that can be made: p a piece, r the reuse of a window; from two chunks on s a stitch of
@@ -392,6 +394,17 @@ static const program programs[] = {
     {"pool-buffer-to-blocks", ".", "4", "", "P0:1:4 N0:8/p c0:0:4 | d0:1:3 +a=3/p -a K0 D0"},
     {"pool-buffer-stays", ".", "4", "", "P0 N0:8/p c0:1:2@1 | D0!I h1 K0@1 e1 D0 T:0"},
     {"pool-buffer-left", ".", "4D", "", "P0 N0:8/p | c0:1:2@1"},
+
+    /* pools that are lent */
+    {"lend", ".1f", "14N", "", "P0 B1:0 +a=4@1 -a E1 | l0@1 +b=3@1/t -b L0@1 B1:0 +c=4@1 E1"},
+    {"lend-stitched", ".gf", "3ZNR", "",
+     "P0 B1:0 +a-e=1@1 -ace E1 | l0@1 +x=3@1/tu -x +y=3@1/t L0@1!B -y L0@1 -bd D0"},
+    {"lend-to-others", ".wf", "bNV", "",
+     "P0 B1:0 +a=4@1 -a E1 | h1 l0@1 +b=2@2/t +c=1@1/t h2 -bc +d=4/t -d L0@2 D0"},
+    {"lend-pending", ".", "PNV", "",
+     "P0 B1:0 +a=2@1 -a E1 | l0@1 +b=2@1/t rb@2 h2 -b L0@1 B1:0 +c=2@1 E1 e2 -c D0"},
+    {"lend-and-more", ".", "4N", "", "P0 B1:0 +a=1@1 -a E1 | l0@1 +b=3@1/t +c=1@1/t -bc L0@1"},
+    {"lend-left", ".", "4D", "", "P0 B1:0 +a=2@1 -a E1 | l0@1 +b=1@1/t"},
 
     /* several processes */
     {"share", ".1fwk", "4P", "shared", "+a=3/x | xa -a +b=3"},

@@ -633,7 +633,7 @@ static void verify_records(size_t blocks) {
   CHECK(blocks + l->records.unused_count == 0);
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
     captures += l->streams.items[i]->is_used && l->streams.items[i]->is_capture;
-  CHECK(captures == l->streams.capture_count);
+  CHECK(captures == l->streams.capture_count + l->loan_count);
 }
 
 /* The mock holds what the lake's books say, no more and no less. */
@@ -879,6 +879,12 @@ static gmlake_result do_alloc(const action *a, block *b) {
   CHECK((ptr != NULL) == (!result && desc.bytes));
   if (!ptr) return result;
   CHECK((uintptr_t)ptr % (desc.alignment ? desc.alignment : GRAIN) == 0);
+  if (desc.flags & GMLAKE_TRANSIENT) { /* where it lies, the lake decides */
+    gmlake_allocation_info info;
+    CHECK(gmlake_get_allocation(w.lake, ptr, &info) == GMLAKE_OK);
+    desc.pool = info.pool;
+    desc.flags = info.flags;
+  }
   enter_block(b, &desc, number, ptr);
   CHECK(gmlake_get_pieces(w.lake, ptr, pieces, PIECES, &count) == GMLAKE_OK && count <= PIECES);
   verify_order(pieces, count, number);
@@ -1120,6 +1126,38 @@ static gmlake_result do_wake(int number) {
   return result;
 }
 
+/* What the graphs of a pool know, and do not use as blocks. */
+static size_t known_pieces(const gmlk_arena *a, gmlake_piece *out) {
+  const gmlk_block *b = a->head.next;
+  size_t count = 0;
+  for (; b != &a->tail; b = b->next) {
+    if (b->state != GMLK_FREE || b->stream != GMLK_PINNED) continue;
+    CHECK(count < PIECES);
+    out[count].home = (void *)(uintptr_t)gmlk_home(a, b->at);
+    out[count++].bytes = gmlk_to_bytes(b->grains);
+  }
+  return count;
+}
+
+/* Graphs that use all of it are launched on the stream, before. */
+static gmlake_result do_lend(int number, int stream) {
+  gmlake_piece pieces[PIECES];
+  const size_t count = known_pieces(&w.pools[number]->arena, pieces);
+  gmlake_result result;
+  add_work(w.queue_of[stream]);
+  result = gmlake_pool_lend(w.lake, w.pools[number], stream_of(stream));
+  if (!result) add_uses(pieces, count, w.queue_of[stream]);
+  return result;
+}
+
+/* And behind. */
+static gmlake_result do_recall(int number, int stream) {
+  gmlake_piece pieces[PIECES];
+  gmlake_result result = gmlake_pool_recall(w.lake, w.pools[number], stream_of(stream));
+  if (!result) verify_order(pieces, known_pieces(&w.pools[number]->arena, pieces), stream);
+  return result;
+}
+
 static gmlake_result do_capture_begin(const action *a) {
   gmlake_stream s = w.streams[a->number];
   int pool = (int)(a->sizes[0] / w.page_bytes);
@@ -1322,6 +1360,10 @@ static int is_possible(const action *a, const block *b) {
     return !w.pools[a->number];
   case 'D':
     return w.pools[a->number] != NULL;
+  case 'l':
+    return w.pools[a->number] && (a->expected || !w.pools[a->number]->loan.number);
+  case 'L':
+    return w.pools[a->number] && w.pools[a->number]->loan.number;
   case 'k':
   case 'o':
   case 'w':
@@ -1366,6 +1408,10 @@ static gmlake_result perform(const action *a, block *b) {
     return do_sleep(a);
   case 'w':
     return do_wake(a->number);
+  case 'l':
+    return do_lend(a->number, stream_for(a, 0));
+  case 'L':
+    return do_recall(a->number, stream_for(a, 0));
   case 'T':
     return do_trim(a->sizes[0]);
   case 'Y':
@@ -1532,6 +1578,7 @@ static const char *parse_flags(const char *at, action *a) {
     a->flags |= *at == 'x' ? GMLAKE_EXCLUSIVE : 0;
     a->flags |= *at == 's' ? GMLAKE_NO_STITCH : 0;
     a->flags |= *at == 'g' ? GMLAKE_NO_GROW : 0;
+    a->flags |= *at == 't' ? GMLAKE_TRANSIENT : 0;
     if (*at == 'u') a->has_data = 1;
     if (*at == 'p' || *at == 'q') a->pool = *at - 'p';
   }
@@ -1552,6 +1599,8 @@ static gmlake_result parse_error(char letter) {
     return GMLAKE_ERROR_UNKNOWN_POINTER;
   case 'A':
     return GMLAKE_ERROR_ASLEEP;
+  case 'B':
+    return GMLAKE_ERROR_BUSY;
   default:
     return GMLAKE_ERROR_DOUBLE_FREE;
   }
@@ -1593,6 +1642,12 @@ static gmlake_result expected_of(const action *a, const block *b) {
   const gmlake_pool *pool = NULL;
   size_t i;
   if (strchr("-rIx", a->verb) && b->is_live) return GMLAKE_OK;
+  if (strchr("lBD", a->verb))
+    pool = w.pools[a->verb == 'B' ? (int)(a->sizes[0] / w.page_bytes) : a->number];
+  if (strchr("lBD", a->verb) && pool && pool->loan.number) return GMLAKE_ERROR_BUSY;
+  for (i = 0; a->verb == 'L' && i < SLOTS; i++)
+    if (w.blocks[i].is_live && w.blocks[i].flags & GMLAKE_TRANSIENT) return GMLAKE_ERROR_BUSY;
+  if (a->verb == 'L') return GMLAKE_OK;
   if (a->verb == '+') pool = w.pools[a->pool < 0 ? BASE_POOL : a->pool];
   if (strchr("czd", a->verb)) pool = w.buffers[a->number].pool;
   if (a->verb == 'B') pool = w.pools[a->sizes[0] / w.page_bytes];

@@ -785,6 +785,16 @@ static gmlake_result chunks_at(const void *ptr) {
   X(pool_destroy_without_both, INVALID, NOTHING, gmlake_pool_destroy(NULL, NULL))                  \
   X(pool_destroy_of_nothing, GMLAKE_OK, NOTHING, gmlake_pool_destroy(lake, NULL))                  \
   X(pool_destroy_of_another_lakes, INVALID, LAST_ERROR, gmlake_pool_destroy(lake, w.foreign_pool)) \
+  X(lend_without_lake, INVALID, NOTHING, gmlake_pool_lend(NULL, w.pool, w.held))                   \
+  X(lend_no_pool, INVALID, LAST_ERROR, gmlake_pool_lend(lake, NULL, w.held))                       \
+  X(lend_anothers, INVALID, LAST_ERROR, gmlake_pool_lend(lake, w.foreign_pool, w.held))            \
+  X(lend_on_none, INVALID, LAST_ERROR, gmlake_pool_lend(lake, w.pool, NONE))                       \
+  X(lend_on_stream_2, INVALID, LAST_ERROR, gmlake_pool_lend(lake, w.pool, TWO))                    \
+  X(recall_without_lake, INVALID, NOTHING, gmlake_pool_recall(NULL, w.pool, w.held))               \
+  X(recall_no_pool, INVALID, LAST_ERROR, gmlake_pool_recall(lake, NULL, w.held))                   \
+  X(recall_anothers, INVALID, LAST_ERROR, gmlake_pool_recall(lake, w.foreign_pool, w.held))        \
+  X(recall_on_none, INVALID, LAST_ERROR, gmlake_pool_recall(lake, w.pool, NONE))                   \
+  X(recall_what_is_not_lent, INVALID, LAST_ERROR, gmlake_pool_recall(lake, w.pool, w.held))        \
   X(export_without_lake, INVALID, NOTHING, export_of(NULL, w.home, GMLAKE_HANDLE_POSIX_FD))        \
   X(export_of_nothing, INVALID, LAST_ERROR, export_of(lake, NULL, GMLAKE_HANDLE_POSIX_FD))         \
   X(export_of_freed_memory, UNKNOWN, LAST_ERROR, export_of(lake, w.freed, GMLAKE_HANDLE_POSIX_FD)) \
@@ -958,6 +968,8 @@ static gmlake_result chunks_at(const void *ptr) {
     gmlake_buffer_destroy(lake, w.buffer, w.captured))                                             \
   X(sleep_in_a_capture_into_it, CAPTURING, LAST_ERROR,                                             \
     gmlake_pool_sleep(lake, w.graphs, DROPS, NULL))                                                \
+  X(lend_in_a_capture_into_it, CAPTURING, LAST_ERROR, gmlake_pool_lend(lake, w.graphs, w.held))    \
+  X(lend_on_a_captured_stream, CAPTURING, LAST_ERROR, gmlake_pool_lend(lake, w.pool, w.captured))  \
   X(pool_destroy_in_a_capture_into_it, CAPTURING, LAST_ERROR, gmlake_pool_destroy(lake, w.graphs)) \
   X(capture_end_of_another_stream, INVALID, LAST_ERROR, gmlake_capture_end(lake, w.held))
 
@@ -1835,7 +1847,7 @@ static gmlake_result flagged(unsigned flags) {
   X(stream_2, allocate_plainly(lake, 1, TWO), "stream is 2, the per-thread default stream")       \
   X(alignment, aligned_to(3), "alignment is 3: it has to be a power of two, at most 65536")       \
   X(alignment_large, aligned_to(2 * C), "alignment is 131072: it has to be")                      \
-  X(flags, flagged(16), "flags is 0x10: use only bits of 0xf")                                    \
+  X(flags, flagged(32), "flags is 0x20: use only bits of 0x1f")                                   \
   X(flags_untold, flagged(8), "flags has GMLAKE_TELL_RESIDENCY: set desc.residency of the lake")  \
   X(sleep_mode, gmlake_pool_sleep(lake, w.pool, (gmlake_sleep_mode)2, NULL),                      \
     "mode is 2: pass GMLAKE_SLEEP_DROP (0) or GMLAKE_SLEEP_KEEP (1)")                             \

@@ -146,6 +146,14 @@ static void walk_pools(void) {
   HOLDS(released > 0);
   HOLDS(gmlake_alloc_with(lake, &wanted, first, &captured) == GMLAKE_ERROR_ASLEEP);
   OK(gmlake_pool_wake(lake, pool));
+  OK(gmlake_pool_lend(lake, pool, first));
+  wanted.bytes = MIB;
+  wanted.pool = NULL;
+  wanted.flags = GMLAKE_TRANSIENT;
+  OK(gmlake_alloc_with(lake, &wanted, second, &captured));
+  HOLDS(gmlake_pool_recall(lake, pool, first) == GMLAKE_ERROR_BUSY);
+  OK(gmlake_free(lake, captured, second));
+  OK(gmlake_pool_recall(lake, pool, first));
   OK(gmlake_free(lake, block, first));
   OK(gmlake_pool_destroy(lake, pool));
 }

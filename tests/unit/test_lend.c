@@ -1,0 +1,452 @@
+/* Lend and recall: what a graph's pool has free serves transient requests, behind whoever used it,
+   and is the graphs' again; what lives stays; nothing is lent that may not be. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "fixture.h"
+
+static gmlake_stream A, B;
+static gmlake_pool *pool;
+static char *known[8]; /* what a graph knows */
+
+static void capture(size_t count, size_t bytes) {
+  size_t i;
+  step(gmlake_capture_begin(lake, A, pool));
+  assert_ok(gmlake_mock_capture_begin(mock, A));
+  for (i = 0; i < count; i++) known[i] = (char *)take_on(bytes, A);
+  for (i = 0; i < count; i++) drop_on(known[i], A);
+  assert_ok(gmlake_mock_capture_end(mock, A));
+  step(gmlake_capture_end(lake, A));
+}
+
+static void start_lending(size_t chunks) {
+  start(chunks);
+  A = open_stream();
+  B = open_stream();
+  pool = open_pool(0);
+}
+
+static void *borrow_on(size_t bytes, gmlake_stream stream) {
+  gmlake_alloc_desc wanted = request(bytes, GMLAKE_TRANSIENT, NULL);
+  wanted.label = "borrowed";
+  return take_with(&wanted, stream);
+}
+
+static int is_lent(const void *ptr) {
+  gmlake_allocation_info info;
+  assert_ok(gmlake_get_allocation(lake, ptr, &info));
+  assert_int_equal(info.pool == pool, (info.flags & GMLAKE_TRANSIENT) != 0);
+  return info.pool == pool;
+}
+
+static void lend(gmlake_stream stream) { step(gmlake_pool_lend(lake, pool, stream)); }
+static void recall(gmlake_stream stream) { step(gmlake_pool_recall(lake, pool, stream)); }
+
+static void free_memory_serves(void **state) {
+  void *ptr;
+  uint64_t calls;
+  size_t held;
+  (void)state;
+  start_lending(16);
+  capture(1, 4 * C);
+  held = stats().reserved_bytes;
+  lend(A);
+  calls = stats().driver_call_count;
+  ptr = borrow_on(4 * C, A);
+  assert_ptr_equal(ptr, known[0]);
+  assert_true(is_lent(ptr));
+  drop_on(ptr, A);
+  recall(A);
+  assert_int_equal(stats().driver_call_count, calls); /* one stream: no event, no wait */
+  assert_int_equal(stats().reserved_bytes, held);
+  ptr = borrow_on(4 * C, A); /* it is not lent now */
+  assert_false(is_lent(ptr));
+  assert_int_equal(stats().reserved_bytes, held + 4 * C);
+  drop_on(ptr, A);
+  capture(1, 4 * C); /* the graph's again */
+  assert_int_equal(stats().reserved_bytes, held + 4 * C);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+static void pieces_are_stitched(void **state) {
+  char *block, *again;
+  gmlake_alloc_desc live;
+  void *between;
+  (void)state;
+  start_lending(16);
+  step(gmlake_capture_begin(lake, A, pool));
+  known[0] = (char *)take_on(3 * C, A);
+  live = request(C, 0, pool);
+  between = take_with(&live, A);
+  known[1] = (char *)take_on(3 * C, A);
+  drop_on(known[0], A);
+  drop_on(known[1], A);
+  step(gmlake_capture_end(lake, A));
+  lend(A);
+  block = (char *)borrow_on(6 * C, A);
+  assert_true(is_lent(block));
+  assert_int_equal(piece_count(block), 2);
+  memset(block, 1, 6 * C);
+  memset(between, 2, C); /* stays */
+  drop_on(block, A);
+  again = (char *)borrow_on(6 * C, A);
+  assert_ptr_equal(again, block); /* its window */
+  drop_on(again, A);
+  recall(A);
+  assert_int_equal(((char *)between)[C - 1], 2);
+  assert_int_equal(stats().window_count, 1);
+  lend(A);
+  assert_ptr_equal(borrow_on(6 * C, A), block); /* with no driver call, later too */
+  drop_on(block, A);
+  recall(A);
+  step(gmlake_pool_destroy(lake, (drop_on(between, A), pool)));
+  finish();
+}
+
+/* What a graph knows stays mapped and held, however short memory is. */
+static void what_graphs_know_is_not_given_up(void **state) {
+  gmlake_alloc_desc live;
+  void *between, *window;
+  (void)state;
+  start_lending(8);
+  step(gmlake_capture_begin(lake, A, pool));
+  known[0] = (char *)take_on(C, A);
+  live = request(C, 0, pool);
+  between = take_with(&live, A);
+  known[1] = (char *)take_on(C, A);
+  drop_on(known[0], A);
+  drop_on(known[1], A);
+  window = take_on(2 * C, A);
+  assert_int_equal(piece_count(window), 2);
+  drop_on(window, A);
+  step(gmlake_capture_end(lake, A));
+  lend(A);
+  assert_int_equal(trim_to(0), 0);
+  assert_error(try_on(6 * C, A), OUT_OF_DEVICE_MEMORY);
+  memset(window, 3, 2 * C);
+  assert_int_equal(stats().window_count, 1);
+  assert_ptr_equal(borrow_on(2 * C, A), window);
+  drop_on(window, A);
+  recall(A);
+  assert_error(try_on(6 * C, A), OUT_OF_DEVICE_MEMORY);
+  memset(window, 4, 2 * C);
+  drop_on(between, A);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+/* Each stream that takes some waits for all others that used it; recall waits for all. */
+static void streams_wait_for_each_other(void **state) {
+  uint64_t waits;
+  void *ptr;
+  (void)state;
+  start_lending(16);
+  capture(1, 4 * C);
+  gmlake_mock_stream_hold(mock, A);
+  gmlake_mock_stream_hold(mock, B);
+  lend(A);
+  waits = stats().stream_wait_count;
+  ptr = borrow_on(2 * C, B); /* behind the graphs' work on A */
+  assert_true(is_lent(ptr));
+  assert_int_equal(stats().stream_wait_count, ++waits);
+  drop_on(borrow_on(C, B), B); /* it has waited */
+  assert_int_equal(stats().stream_wait_count, waits);
+  drop_on(borrow_on(C, A), A); /* behind B's work */
+  assert_int_equal(stats().stream_wait_count, ++waits);
+  drop_on(ptr, B);
+  recall(A);
+  assert_int_equal(stats().stream_wait_count, ++waits);
+  gmlake_mock_stream_finish(mock, A);
+  gmlake_mock_stream_finish(mock, B);
+  lend(B);
+  drop_on(borrow_on(C, B), B);
+  recall(B);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+/* GMLAKE_STREAM_NONE and streams that communicate wait for nobody. */
+static void who_may_not_wait_gets_other_memory(void **state) {
+  void *ptr;
+  (void)state;
+  start_lending(32);
+  capture(1, 4 * C);
+  gmlake_mock_stream_hold(mock, A);
+  step(gmlake_mark_stream(lake, B, GMLAKE_STREAM_COMMUNICATION));
+  lend(A);
+  ptr = borrow_on(C, B);
+  assert_false(is_lent(ptr));
+  drop_on(ptr, B);
+  ptr = borrow_on(C, NONE);
+  assert_false(is_lent(ptr));
+  drop_on(ptr, NONE);
+  gmlake_mock_stream_finish(mock, A);
+  drop_on(borrow_on(C, A), A);
+  (void)trim_to(SIZE_MAX); /* asks what is complete */
+  ptr = borrow_on(C, NONE);
+  assert_true(is_lent(ptr));
+  drop_on(ptr, NONE);
+  ptr = borrow_on(C, B);
+  assert_true(is_lent(ptr));
+  drop_on(ptr, B);
+  recall(A);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+static void a_borrower_keeps_it_lent(void **state) {
+  char text[64];
+  void *ptr;
+  (void)state;
+  start_lending(16);
+  capture(2, 2 * C);
+  lend(A);
+  ptr = borrow_on(C - 100, A);
+  step_error(gmlake_pool_recall(lake, pool, A), BUSY);
+  assert_non_null(strstr(last_error().text, "\"borrowed\""));
+  (void)snprintf(text, sizeof(text), "0x%llx of %llu bytes", (unsigned long long)(uintptr_t)ptr,
+                 (unsigned long long)(C - 100));
+  assert_non_null(strstr(last_error().text, text));
+  step_error(gmlake_pool_sleep(lake, pool, GMLAKE_SLEEP_DROP, NULL), BUSY);
+  assert_non_null(strstr(last_error().text, "\"borrowed\""));
+  step_error(gmlake_pool_destroy(lake, pool), BUSY);
+  step_error(gmlake_capture_begin(lake, A, pool), BUSY);
+  step_error(gmlake_pool_lend(lake, pool, A), BUSY);
+  drop_on(ptr, A);
+  step_error(gmlake_pool_sleep(lake, pool, GMLAKE_SLEEP_DROP, NULL), BUSY);
+  assert_non_null(strstr(last_error().text, "gmlake_pool_recall"));
+  recall(A);
+  step_error(gmlake_pool_recall(lake, pool, A), INVALID_ARGUMENT);
+  step(gmlake_pool_sleep(lake, pool, GMLAKE_SLEEP_DROP, NULL));
+  step_error(gmlake_pool_lend(lake, pool, A), ASLEEP);
+  step(gmlake_pool_wake(lake, pool));
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+static void captures_and_loans_exclude_each_other(void **state) {
+  void *ptr;
+  (void)state;
+  start_lending(16);
+  capture(1, 2 * C);
+  step(gmlake_capture_begin(lake, A, pool));
+  step_error(gmlake_pool_lend(lake, pool, B), CAPTURING);
+  step(gmlake_capture_end(lake, A));
+  lend(A);
+  ptr = borrow_on(C, B);
+  drop_on(ptr, B);
+  gmlake_mock_stream_hold(mock, A);
+  drop_on(borrow_on(C, A), A);
+  {
+    gmlake_pool *other = open_pool(0);
+    step(gmlake_capture_begin(lake, B, other));
+    assert_ok(gmlake_mock_capture_begin(mock, B));
+    ptr = borrow_on(C, B); /* the capture's pool serves it */
+    assert_false(is_lent(ptr));
+    drop_on(ptr, B);
+    step_error(gmlake_pool_lend(lake, other, B), CAPTURING);
+    step_error(gmlake_pool_recall(lake, pool, B), CAPTURING);
+    assert_ok(gmlake_mock_capture_end(mock, B));
+    step(gmlake_capture_end(lake, B));
+    recall(B);
+    gmlake_mock_stream_finish(mock, A);
+    step(gmlake_pool_destroy(lake, other));
+  }
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+/* A freed borrower that another stream still uses: recall makes the stream wait for it, too. */
+static void pending_borrowers_do_not_keep_it(void **state) {
+  uint64_t waits;
+  void *ptr;
+  (void)state;
+  start_lending(16);
+  capture(1, 2 * C);
+  lend(A);
+  ptr = borrow_on(2 * C, A);
+  step(gmlake_record_stream(lake, ptr, B));
+  gmlake_mock_stream_hold(mock, B);
+  drop_on(ptr, A);
+  waits = stats().stream_wait_count;
+  recall(A);
+  assert_int_equal(stats().stream_wait_count, waits + 1);
+  gmlake_mock_stream_finish(mock, B);
+  (void)trim_to(SIZE_MAX);
+  capture(1, 2 * C);
+  assert_ptr_equal(known[0], ptr); /* the graphs' */
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+/* A loan's memory is not for requests without the flag, nor for others' pools. */
+static void others_do_not_get_it(void **state) {
+  gmlake_alloc_desc wanted;
+  gmlake_pool *other;
+  void *ptr;
+  (void)state;
+  start_lending(16);
+  other = open_pool(0);
+  capture(1, 2 * C);
+  lend(A);
+  ptr = take_on(C, A);
+  assert_false(is_lent(ptr));
+  drop_on(ptr, A);
+  wanted = request(C, 0, pool);
+  ptr = take_with(&wanted, A);
+  assert_true(ptr != known[0]);
+  drop_on(ptr, A);
+  wanted = request(C, GMLAKE_TRANSIENT, other);
+  ptr = take_with(&wanted, A);
+  assert_false(is_lent(ptr));
+  drop_on(ptr, A);
+  wanted = request(C, GMLAKE_TRANSIENT, pool);
+  ptr = take_with(&wanted, A);
+  assert_true(is_lent(ptr));
+  drop_on(ptr, A);
+  recall(A);
+  step(gmlake_pool_destroy(lake, pool));
+  step(gmlake_pool_destroy(lake, other));
+  finish();
+}
+
+/* Any call of the driver or of malloc fails, in a program that lends, borrows and recalls. */
+static void lend_a_little(void) {
+  gmlake_alloc_desc wanted = request(3 * C, GMLAKE_TRANSIENT, NULL);
+  void *a = NULL, *b = NULL;
+  wanted.label = "borrowed";
+  (void)gmlake_pool_lend(lake, pool, A);
+  assert_ok(gmlake_check(lake));
+  (void)gmlake_alloc_with(lake, &wanted, A, &a);
+  assert_ok(gmlake_check(lake));
+  (void)gmlake_alloc_with(lake, &wanted, B, &b);
+  assert_ok(gmlake_check(lake));
+  while (a && gmlake_free(lake, a, B) == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) continue;
+  while (b && gmlake_free(lake, b, A) == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) continue;
+  assert_ok(gmlake_check(lake));
+  (void)gmlake_pool_recall(lake, pool, A);
+  assert_ok(gmlake_check(lake));
+}
+
+static void make_holes(void) {
+  gmlake_alloc_desc live = request(C, 0, NULL);
+  size_t i;
+  void *held[6];
+  live.pool = pool;
+  step(gmlake_capture_begin(lake, A, pool));
+  for (i = 0; i < 6; i++) held[i] = take_with(&live, A);
+  for (i = 0; i < 6; i++)
+    if (i != 2) drop_on(held[i], A);
+  step(gmlake_capture_end(lake, A));
+  known[0] = (char *)held[2];
+}
+
+static void every_call_may_fail(void **state) {
+  static const gmlake_result results[] = {GMLAKE_ERROR_DRIVER, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY,
+                                          GMLAKE_ERROR_DEVICE_LOST};
+  size_t i;
+  long at;
+  (void)state;
+  for (i = 0; i < 3; i++)
+    for (at = 1;; at++) {
+      uint64_t calls;
+      start_lending(32);
+      make_holes();
+      gmlake_mock_stream_hold(mock, A);
+      gmlake_mock_stream_hold(mock, B);
+      calls = census().call_count;
+      gmlake_mock_fail_at(mock, calls + (uint64_t)at, results[i], 0);
+      lend_a_little();
+      calls = census().call_count - calls;
+      gmlake_mock_fail_at(mock, 0, GMLAKE_OK, 0);
+      if (results[i] == GMLAKE_ERROR_DRIVER) lend_a_little();
+      (void)gmlake_destroy(lake);
+      gmlake_mock_stream_destroy(mock, A);
+      close_mock();
+      if (calls < (uint64_t)at) break;
+    }
+  for (at = 1; at < 100; at++) {
+    long left;
+    start_lending(32);
+    make_holes();
+    host_fail_in = at;
+    lend_a_little();
+    left = host_fail_in;
+    host_fail_in = 0;
+    lend_a_little();
+    lend(A);
+    recall(A);
+    drop_on(known[0], A);
+    step(gmlake_pool_destroy(lake, pool));
+    finish();
+    if (left) break;
+  }
+  assert_true(at > 4 && at < 100);
+}
+
+/* Many shapes, each in and out: what is held does not grow, and pools come and go. */
+static void rounds_leave_nothing_behind(void **state) {
+  size_t held = 0, metadata = 0;
+  unsigned round;
+  (void)state;
+  start_lending(64);
+  capture(6, 3 * C);
+  for (round = 0; round < 200; round++) {
+    void *blocks[4];
+    unsigned i;
+    lend(round % 2 ? A : B);
+    for (i = 0; i < 4; i++) blocks[i] = borrow_on((round % 7 + i + 1) * C / 2, i % 2 ? A : B);
+    for (i = 0; i < 4; i++) drop_on(blocks[i], (round + i) % 2 ? A : B);
+    recall(A);
+    if (round == 20) held = stats().reserved_bytes;
+    if (round == 20) metadata = stats().metadata_bytes;
+  }
+  assert_int_equal(stats().reserved_bytes, held);
+  assert_true(stats().metadata_bytes <= metadata + metadata / 4);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+static void streams_may_end(void **state) {
+  void *ptr;
+  (void)state;
+  prepare(16);
+  desc.flags = GMLAKE_STREAMS_MAY_END;
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  pool = open_pool(0);
+  capture(1, 4 * C);
+  lend(A);
+  ptr = borrow_on(2 * C, B);
+  drop_on(ptr, B);
+  gmlake_mock_stream_destroy(mock, B);
+  B = open_stream();
+  ptr = borrow_on(2 * C, B);
+  drop_on(ptr, B);
+  gmlake_mock_stream_destroy(mock, A);
+  A = open_stream();
+  recall(A);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(free_memory_serves),
+      cmocka_unit_test(pieces_are_stitched),
+      cmocka_unit_test(what_graphs_know_is_not_given_up),
+      cmocka_unit_test(streams_wait_for_each_other),
+      cmocka_unit_test(who_may_not_wait_gets_other_memory),
+      cmocka_unit_test(a_borrower_keeps_it_lent),
+      cmocka_unit_test(captures_and_loans_exclude_each_other),
+      cmocka_unit_test(pending_borrowers_do_not_keep_it),
+      cmocka_unit_test(others_do_not_get_it),
+      cmocka_unit_test(every_call_may_fail),
+      cmocka_unit_test(rounds_leave_nothing_behind),
+      cmocka_unit_test(streams_may_end),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
