@@ -70,7 +70,10 @@ source_file record <<'END'
 #include <stdio.h>
 #include "gmlake.h"
 #include "examples/record.h"
+#include "examples/metrics.h"
 #include "examples/snapshot.h"
+size_t metrics(gmlake *lake);
+size_t metrics(gmlake *lake) { return gmlake_metrics_write(lake, "0", NULL, 0, NULL, 0); }
 int snapshot(gmlake *lake, const char *path);
 int snapshot(gmlake *lake, const char *path) { return gmlake_snapshot_save(lake, path); }
 int record(const char *path);
@@ -134,7 +137,7 @@ matrix() {
       ;;
     esac
     job "declarations alone: $compiler $standard" "$compile $dir/declarations.$extension"
-    job "record.h, snapshot.h: $compiler $standard" "$compile $dir/record.$extension"
+    job "record.h, metrics.h, snapshot.h: $compiler $standard" "$compile $dir/record.$extension"
     # In strict C the first header of a file fixes what the system's headers declare.
     job "declared, then implemented, twice: $compiler $standard" \
       "$compile -D_GNU_SOURCE $both $dir/late.$extension"

@@ -1,0 +1,160 @@
+/* examples/metrics.h: every line is one that Prometheus reads, the figures are those of the lake
+   and its pools, and what does not fit, or does not answer, is told. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "examples/metrics.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MIB ((size_t)1 << 20)
+#define assert_ok(call) assert_int_equal(call, GMLAKE_OK)
+
+static gmlake_backend *mock;
+static gmlake *lake;
+static gmlake_pool *pool;
+static gmlake_metrics_pool pools[1];
+static char text[16384];
+
+static int set_up(void **state) {
+  gmlake_mock_desc device;
+  gmlake_desc desc;
+  (void)state;
+  memset(&device, 0, sizeof device);
+  memset(&desc, 0, sizeof desc);
+  device.capacity_bytes = 256 * MIB;
+  device.bookkeeping_only = 1;
+  if (gmlake_mock_create(&device, &mock)) return -1;
+  desc.backend = mock;
+  desc.chunk_bytes = 2 * MIB;
+  desc.limit_bytes = 64 * MIB;
+  if (gmlake_create(&desc, &lake)) return -1;
+  pools[0].name = "a \"b\"\\\n";
+  if (gmlake_pool_create(lake, NULL, &pool)) return -1;
+  pools[0].pool = pool;
+  return 0;
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  (void)gmlake_destroy(lake);
+  gmlake_mock_destroy(mock);
+  return 0;
+}
+
+static void write_all(void) {
+  const size_t bytes = gmlake_metrics_write(lake, "gpu0", pools, 1, text, sizeof text);
+  assert_true(bytes > 0 && bytes <= sizeof text);
+  assert_int_equal(strlen(text) + 1, bytes);
+}
+
+/* The value of the line that begins so. */
+static double value_of(const char *line) {
+  const char *at = strstr(text, line);
+  assert_non_null(at);
+  assert_true(at == text || at[-1] == '\n');
+  return strtod(at + strlen(line), NULL);
+}
+
+static void figures_are_by_pool(void **state) {
+  gmlake_alloc_desc desc;
+  gmlake_stats stats;
+  void *p, *q;
+  (void)state;
+  memset(&desc, 0, sizeof desc);
+  memset(&stats, 0, sizeof stats);
+  desc.bytes = 3 * MIB;
+  desc.pool = pool;
+  assert_ok(gmlake_alloc(lake, 1000, NULL, &p));
+  assert_ok(gmlake_alloc_with(lake, &desc, NULL, &q));
+  assert_ok(gmlake_alloc(lake, 512, NULL, &q));
+  assert_ok(gmlake_free(lake, q, NULL));
+  assert_int_equal(gmlake_alloc(lake, 100 * MIB, NULL, &q), GMLAKE_ERROR_LIMIT_REACHED);
+  write_all();
+  assert_ok(gmlake_get_stats(lake, &stats));
+  assert_int_equal(value_of("gmlake_live_bytes{lake=\"gpu0\",pool=\"\"} "), 1024);
+  assert_int_equal(value_of("gmlake_requested_bytes{lake=\"gpu0\",pool=\"\"} "), 1000);
+  assert_int_equal(value_of("gmlake_live_bytes{lake=\"gpu0\",pool=\"a \\\"b\\\"\\\\\\n\"} "),
+                   3 * MIB);
+  assert_int_equal(value_of("gmlake_reserved_bytes{lake=\"gpu0\",pool=\"\"} "), 2 * MIB);
+  assert_int_equal(value_of("gmlake_reserved_bytes{lake=\"gpu0\",pool=\"a \\\"b\\\"\\\\\\n\"} "),
+                   4 * MIB);
+  assert_int_equal(value_of("gmlake_allocations_total{lake=\"gpu0\"} "), 3);
+  assert_int_equal(value_of("gmlake_frees_total{lake=\"gpu0\"} "), 1);
+  assert_int_equal(value_of("gmlake_attempts_total{lake=\"gpu0\",end=\"failed\"} "), 1);
+  assert_int_equal(value_of("gmlake_out_of_memory_total{lake=\"gpu0\"} "), 1);
+  assert_int_equal(value_of("gmlake_limit_bytes{lake=\"gpu0\"} "), 64 * MIB);
+  assert_int_equal(value_of("gmlake_device_bytes{lake=\"gpu0\"} "), 256 * MIB);
+  assert_true(value_of("gmlake_driver_calls_total{lake=\"gpu0\"} ") > 0);
+  assert_true(value_of("gmlake_driver_seconds_total{lake=\"gpu0\"} ") > 0);
+  assert_true(value_of("gmlake_driver_seconds_total{lake=\"gpu0\"} ") < 1);
+}
+
+/* A comment with HELP, then one with TYPE, then the lines of that name. */
+static void every_line_is_well_formed(void **state) {
+  char name[64] = "", type[64] = "", line[512];
+  const char *at = text;
+  (void)state;
+  write_all();
+  while (*at) {
+    const size_t length = strcspn(at, "\n");
+    const size_t word = strlen(name);
+    char *end;
+    assert_true(at[length] == '\n' && length < sizeof line);
+    memcpy(line, at, length);
+    line[length] = '\0';
+    at += length + 1;
+    if (sscanf(line, "# HELP %63s", name) == 1) continue;
+    if (sscanf(line, "# TYPE %*s %63s", type) == 1) {
+      const int counts = strlen(name) > 6 && !strcmp(name + strlen(name) - 6, "_total");
+      assert_string_equal(type, counts ? "counter" : "gauge");
+      continue;
+    }
+    assert_memory_equal(line, name, word);
+    assert_memory_equal(line + word, "{lake=\"gpu0\"", 12);
+    (void)strtod(strrchr(line, '}') + 1, &end);
+    assert_true(!*end);
+  }
+}
+
+/* Each call asks the driver, so that one figure grows: it may get a digit more. */
+static void a_buffer_that_is_too_small_is_told(void **state) {
+  char small[100];
+  size_t bytes;
+  (void)state;
+  write_all();
+  memset(small, 0x5A, sizeof small);
+  bytes = gmlake_metrics_write(lake, "gpu0", pools, 1, small, sizeof small - 1);
+  assert_in_range(bytes, strlen(text) + 1, strlen(text) + 32);
+  assert_memory_equal(small, text, sizeof small - 2);
+  assert_int_equal(small[sizeof small - 2], 0);
+  assert_int_equal(small[sizeof small - 1], 0x5A);
+  assert_in_range(gmlake_metrics_write(lake, "gpu0", pools, 1, NULL, 0), bytes, bytes + 32);
+}
+
+static void a_child_of_fork_has_none(void **state) {
+  pid_t child;
+  int status;
+  (void)state;
+  child = fork();
+  if (!child) _exit(gmlake_metrics_write(lake, "gpu0", pools, 1, text, sizeof text) ? 0 : 7);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+}
+
+int main(void) {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+  const struct CMUnitTest tests[] = {CASE(figures_are_by_pool), CASE(every_line_is_well_formed),
+                                     CASE(a_buffer_that_is_too_small_is_told),
+                                     CASE(a_child_of_fork_has_none)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
