@@ -129,6 +129,7 @@ coverage: deps-mutate
 gpu-test: deps-replay
 	$(SUBMAKE) $(FAKE) $(BUILD)/gpu_test
 	@$(BUILD)/gpu_test
+	@sh tests/gpu/sanitizer.sh
 
 doctor: deps-replay
 	$(SUBMAKE) $(BUILD)/doctor

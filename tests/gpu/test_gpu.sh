@@ -19,6 +19,13 @@ run() {
 
 ends_with() { [ "$(tail -n 1 "$dir/out")" = "$1" ]; }
 
+# What tests/gpu/sanitizer.sh runs on a GPU touches mapped memory alone.
+ok 'sanitizer: compiles' ${CC:-cc} -std=gnu99 -g -I. -Ibench -Itests/cuda_stub \
+  tests/gpu/sanitizer.c -o "$dir/sanitizer" -lpthread -ldl
+for case in fits over rounded freed window window_over buffer buffer_over; do
+  ok "sanitizer: $case" run 0 "$dir/sanitizer" "$case"
+done
+
 small='--operations 3000 --replays 60 --recaptures 40'
 # shellcheck disable=SC2086
 ok 'all cases' run 0 "$build/gpu_test" $small

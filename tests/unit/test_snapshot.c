@@ -1,5 +1,5 @@
-/* examples/snapshot.h: the document has every entry of the map; it is written in fixed memory and in
-   the out-of-memory handler; failures are clean errors. */
+/* examples/snapshot.h: the document has every entry of the map; it is written in fixed memory, and
+   in the out-of-memory handler; failures are clean errors. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
