@@ -40,11 +40,12 @@ LIBS = -lpthread -ldl
 TEST_PROGRAMS = $(addprefix $(BUILD)/,$(basename $(notdir $(wildcard tests/*/test_*.c))))
 TEST_SCRIPTS = $(wildcard tests/*/test_*.sh)
 vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
-EXAMPLES = $(addprefix $(BUILD)/,$(basename $(wildcard examples/*.c examples/*.cpp)) \
+EXAMPLES = $(addprefix $(BUILD)/,$(basename $(wildcard examples/*.c examples/*_*.cpp)) \
   examples/kv_server_cuda examples/two_models_cuda examples/weights_cuda \
   examples/offload_optimizer_cuda)
 SOURCES = $(wildcard *.h bench/*.[ch] bench/*/*.[ch] bench/*.cpp tests/*.h tests/*/*.[ch] \
-  tests/*/*.cpp tests/port/windows/*.h examples/*.[ch] examples/*.[ch]pp examples/*/*.[ch] examples/*/*.hpp)
+  tests/*/*.cpp tests/port/windows/*.h tests/clients/ggml_stub/*.h examples/*.[ch] \
+  examples/*.hpp examples/*_*.cpp examples/*/*.[ch] examples/*/*.[ch]pp)
 HEADERS = $(addprefix $(BUILD)/,$(patsubst %.h,%.o,$(wildcard *.h)))
 FUZZ = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 YARDSTICK = $(BUILD)/peer_bfc_set.so
@@ -300,8 +301,8 @@ $(BUILD)/client_torch_lake: tests/clients/torch_lake.cpp Makefile | $(BUILD)
 	  $(LDFLAGS) $(LIBS) $(LDLIBS)
 
 $(BUILD)/client_ggml: tests/clients/ggml.cpp Makefile | $(BUILD)
-	$(CXX) -std=c++11 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \
-	  $(LDFLAGS) -lcmocka $(LIBS) $(LDLIBS)
+	$(CXX) -std=c++11 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Itests/clients/ggml_stub \
+	  $(CPPFLAGS) $(CXXFLAGS) $< -o $@ $(LDFLAGS) -lcmocka $(LIBS) $(LDLIBS)
 
 # With CCCL's resources where the toolkit's headers are.
 CCCL_INCLUDE = $(patsubst %/cuda/memory_resource,%,$(firstword $(wildcard \

@@ -1,13 +1,24 @@
-/* examples/ggml_pool.h on the mock, called as ggml's CUDA backend calls its own. */
+/* examples/llama.cpp/gmlake_ggml.h and llama-kv-grow.h on the mock, called as the patched llama.cpp
+   calls them. */
+#include <stddef.h>
+
 #include <stdexcept>
 
-static void end_here(const char *text);
+static void end_here(const char *text) { throw std::runtime_error(text); }
+
+struct ggml_cuda_pool { /* of ggml's common.cuh */
+  virtual ~ggml_cuda_pool() = default;
+  virtual void *alloc(size_t size, size_t *actual_size) = 0;
+  virtual void free(void *ptr, size_t size) = 0;
+};
+
 #define GMLAKE_GGML_ABORT(text) end_here(text)
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
 
-#include "examples/ggml_pool.h"
+#include "examples/llama.cpp/gmlake_ggml.h"
+#include "examples/llama.cpp/llama-kv-grow.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -19,12 +30,10 @@ extern "C" {
 
 #define MIB ((size_t)1 << 20)
 
-static void end_here(const char *text) { throw std::runtime_error(text); }
-
 static gmlake_backend *mock;
 static gmlake *lake;
-static gmlake_stream stream;
-static int synchronized;
+static gmlake_ggml_device device;
+static size_t wait_count, zero_count;
 
 /* The text that the call fails with, or "". */
 #define failure_of(call, out)                 \
@@ -37,6 +46,17 @@ static int synchronized;
     }                                         \
   } while (0)
 
+static void wait_for(int number) {
+  assert_int_equal(number, 3);
+  wait_count++;
+}
+
+static void zero(int number, void *base, const gmlake_ggml_range *ranges, size_t count) {
+  assert_int_equal(number, 3);
+  for (size_t i = 0; i < count; i++) memset((char *)base + ranges[i].offset, 0, ranges[i].bytes);
+  zero_count += count;
+}
+
 static int setup(void **state) {
   gmlake_mock_desc mock_desc = gmlake_mock_desc();
   gmlake_desc desc = gmlake_desc();
@@ -44,9 +64,13 @@ static int setup(void **state) {
   mock_desc.capacity_bytes = 64 * MIB;
   if (gmlake_mock_create(&mock_desc, &mock)) return 1;
   desc.backend = mock;
-  desc.flags = GMLAKE_STREAMS_MAY_END;
-  synchronized = 0;
-  return gmlake_mock_stream_create(mock, &stream) || gmlake_create(&desc, &lake);
+  wait_count = zero_count = 0;
+  if (gmlake_create(&desc, &lake)) return 1;
+  device.lake = lake;
+  device.device = 3;
+  device.wait = wait_for;
+  device.zero = zero;
+  return 0;
 }
 
 static int teardown(void **state) {
@@ -58,19 +82,23 @@ static int teardown(void **state) {
   return census.handle_count || census.mapping_count || census.reservation_count;
 }
 
-static size_t reserved(void) {
-  gmlake_stats stats = gmlake_stats();
-  assert_int_equal(gmlake_get_stats(lake, &stats), GMLAKE_OK);
-  return stats.reserved_bytes;
+static gmlake_stats stats(void) {
+  gmlake_stats s = gmlake_stats();
+  assert_int_equal(gmlake_get_stats(lake, &s), GMLAKE_OK);
+  return s;
 }
 
-/* A graph's temporaries: blocks in blocks, the same addresses in every evaluation. */
-static void test_pool_serves_in_reverse_order(void **state) {
+/* ---- The pool -------------------------------------------------------------------------------- */
+
+/* A graph's temporaries: blocks in blocks, the same addresses in every evaluation, the memory of
+   the peak. */
+static void test_pool_is_a_stack(void **state) {
   void *first[3] = {nullptr, nullptr, nullptr};
   (void)state;
   {
-    gmlake_ggml_pool pool(lake, stream);
+    gmlake_ggml_pool pool(&device);
     ggml_cuda_pool *const ggml = &pool;
+    assert_int_equal(stats().reserved_bytes, 0);
     for (int round = 0; round < 3; round++) {
       const size_t sizes[] = {3 * MIB + 1, 100, 5 * MIB};
       const size_t rounded[] = {3 * MIB + 128, 128, 5 * MIB};
@@ -86,16 +114,19 @@ static void test_pool_serves_in_reverse_order(void **state) {
       }
       for (int i = 0; i < 3; i++) assert_int_equal(((char *)ptrs[i])[actual[i] - 1], i + 1);
       for (int i = 2; i >= 0; i--) ggml->free(ptrs[i], actual[i]);
+      assert_int_equal(stats().reserved_bytes, 10 * MIB);
     }
+    assert_int_equal(wait_count, 0);
   }
-  assert_int_equal(reserved(), 0); /* the pool's memory went with it */
+  assert_int_equal(wait_count, 1); /* only the end of the pool waits */
+  assert_int_equal(stats().active_bytes, 0);
 }
 
 static void test_pool_refuses_other_orders(void **state) {
   char text[256];
   size_t a_size, b_size;
   (void)state;
-  gmlake_ggml_pool pool(lake, stream);
+  gmlake_ggml_pool pool(&device);
   void *const a = pool.alloc(MIB, &a_size);
   void *const b = pool.alloc(MIB, &b_size);
   failure_of(pool.free(a, a_size), text);
@@ -114,131 +145,305 @@ static void test_pool_runs_out(void **state) {
   char text[256];
   size_t size;
   (void)state;
-  gmlake_ggml_pool pool(lake, stream);
+  gmlake_ggml_pool pool(&device, 128 * MIB);
   failure_of(pool.alloc(65 * MIB, &size), text);
-  assert_non_null(strstr(text, "gmlake_alloc_with: GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY"));
+  assert_non_null(strstr(text, "gmlake_buffer_resize: GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY"));
+  failure_of(pool.alloc(129 * MIB, &size), text);
+  assert_non_null(strstr(text, "the pool's addresses are used up"));
   failure_of(pool.alloc(SIZE_MAX, &size), text);
-  assert_string_equal(text, "alloc: the size is too large to be rounded up to 128 bytes");
+  assert_non_null(strstr(text, "the pool's addresses are used up"));
+  pool.free(pool.alloc(MIB, &size), MIB); /* and serves on */
 }
 
-/* ggml destroys the stream, with work still to do, before the pool: no call names it then. */
-static void test_pool_outlives_its_stream(void **state) {
-  gmlake_mock_census census;
+/* The mock has 2 GiB of addresses for buffers: the third pool gets what is left. */
+static void test_pools_share_addresses(void **state) {
   size_t size;
   (void)state;
-  {
-    gmlake_ggml_pool pool(lake, stream);
-    void *const a = pool.alloc(4 * MIB, &size);
-    gmlake_mock_stream_set_lag(mock, stream, 1000);
-    pool.free(a, size);
-    gmlake_mock_stream_destroy(mock, stream);
-  }
-  gmlake_mock_get_census(mock, &census);
-  assert_int_equal(census.failed_count, 0);
-  assert_int_equal(reserved(), 0);
+  gmlake_ggml_pool first(&device, 768 * MIB), second(&device, 768 * MIB), third(&device, 768 * MIB);
+  void *const ptr = third.alloc(20 * MIB, &size);
+  third.free(ptr, size);
 }
 
-static void test_pool_wants_the_flag(void **state) {
-  char text[256];
-  gmlake_backend *other_mock;
-  gmlake *other;
+/* Captured or not, ggml uses one stack. The lake is not told of the capture: were it to record or
+   to wait on the stream, or to ask an event, the capture would be spoilt. */
+static void test_pool_captures(void **state) {
+  gmlake_stream stream;
+  size_t size;
   (void)state;
-  assert_int_equal(gmlake_mock_create(nullptr, &other_mock), GMLAKE_OK);
-  gmlake_desc desc = gmlake_desc();
-  desc.backend = other_mock;
-  assert_int_equal(gmlake_create(&desc, &other), GMLAKE_OK);
-  failure_of(gmlake_ggml_pool(other, nullptr), text);
-  assert_non_null(strstr(text, "the lake needs GMLAKE_STREAMS_MAY_END"));
-  assert_int_equal(gmlake_destroy(other), GMLAKE_OK);
-  gmlake_mock_destroy(other_mock);
-}
-
-/* What a graph was captured with serves nobody else, and the next capture again. */
-static void test_pool_keeps_what_a_graph_knows(void **state) {
-  size_t size, other_size;
-  void *other;
-  (void)state;
-  gmlake_ggml_pool pool(lake, stream);
-  pool.capture_begin();
+  assert_int_equal(gmlake_mock_stream_create(mock, &stream), GMLAKE_OK);
+  gmlake_ggml_pool pool(&device);
+  void *const eager = pool.alloc(4 * MIB, &size);
+  pool.free(eager, size);
   assert_int_equal(gmlake_mock_capture_begin(mock, stream), GMLAKE_OK);
-  void *const a = pool.alloc(4 * MIB, &size);
-  pool.free(a, size);
+  void *const captured = pool.alloc(6 * MIB, &size);
+  assert_ptr_equal(captured, eager);
+  pool.free(captured, size);
   assert_int_equal(gmlake_mock_capture_end(mock, stream), GMLAKE_OK);
-  pool.capture_end();
-  assert_int_equal(gmlake_trim(lake, 0, nullptr), GMLAKE_OK);
-  assert_int_equal(reserved(), 4 * MIB);
-  assert_int_equal(gmlake_alloc(lake, 4 * MIB, stream, &other), GMLAKE_OK);
-  assert_ptr_not_equal(other, a);
-  assert_int_equal(gmlake_free(lake, other, stream), GMLAKE_OK);
-  void *const outside = pool.alloc(4 * MIB, &other_size);
-  assert_ptr_not_equal(outside, a);
-  pool.free(outside, other_size);
-  pool.capture_begin();
-  assert_ptr_equal(pool.alloc(4 * MIB, &size), a);
-  pool.free(a, size);
-  pool.capture_end();
+  assert_int_equal(stats().reserved_bytes, 6 * MIB); /* not 10 */
+  gmlake_mock_stream_destroy(mock, stream);          /* ggml's order: streams before pools */
 }
 
-/* ---- Buffers --------------------------------------------------------------------------------- */
+/* ---- Memory that follows use ----------------------------------------------------------------- */
 
-static void synchronize(int device) {
-  assert_int_equal(device, 0);
-  synchronized++;
+static size_t total(const gmlake_ggml_growing &g) {
+  size_t bytes = 0;
+  for (const gmlake_ggml_range &r : g.committed()) bytes += r.bytes;
+  assert_int_equal(stats().buffer_bytes, (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB));
+  return bytes;
 }
 
-ggml_backend_buffer_t ggml_backend_buffer_init(ggml_backend_buffer_type_t buft,
-                                               struct ggml_backend_buffer_i iface, void *context,
-                                               size_t size) {
-  ggml_backend_buffer_t buffer = new ggml_backend_buffer;
-  buffer->iface = iface;
-  buffer->buft = buft;
-  buffer->context = context;
-  buffer->size = size;
-  return buffer;
+/* Two tensors grow from their beginnings; what lies between them has no memory. */
+static void test_growing_follows_the_ranges(void **state) {
+  (void)state;
+  gmlake_ggml_growing *const g = gmlake_ggml_growing::create(&device, 200 * MIB);
+  char *const base = (char *)g->base();
+  const gmlake_ggml_range one[] = {{0, 100}, {100 * MIB, 3 * MIB}};
+  const gmlake_ggml_range more[] = {{0, 2 * MIB + 1}, {100 * MIB, 3 * MIB}};
+  const gmlake_ggml_range less[] = {{100 * MIB, 1}};
+  assert_int_equal(total(*g), 0);
+  assert_true(g->keep(one, 2));
+  assert_int_equal(total(*g), 6 * MIB);
+  assert_int_equal(g->committed().size(), 2);
+  assert_false(gmlake_mock_has_access(mock, base + 2 * MIB, 1, 0));
+  assert_int_equal(base[100], 0);
+  base[100] = 5;
+  base[100 * MIB] = 6;
+  assert_true(g->keep(more, 2));
+  assert_int_equal(total(*g), 8 * MIB);
+  assert_int_equal(base[100], 5); /* what had memory keeps its contents */
+  assert_int_equal(wait_count, 0);
+  assert_true(g->keep(less, 1));
+  assert_int_equal(total(*g), 2 * MIB);
+  assert_int_equal(base[100 * MIB], 6);
+  assert_int_equal(wait_count, 1); /* to take memory away waits, once */
+  assert_true(g->keep(one, 2));
+  assert_int_equal(base[100], 0); /* given again it is zero again */
+  assert_true(g->keep(nullptr, 0));
+  assert_int_equal(total(*g), 0);
+  delete g;
+  assert_int_equal(stats().active_bytes, 0);
 }
 
-static void buffer_free(ggml_backend_buffer_t buffer) { /* as ggml_backend_buffer_free */
-  buffer->iface.free_buffer(buffer);
+/* The buffer's last chunk is cut off where the tensors end. */
+static void test_growing_ends_inside_a_chunk(void **state) {
+  (void)state;
+  gmlake_ggml_growing *const g = gmlake_ggml_growing::create(&device, 5 * MIB);
+  const gmlake_ggml_range all[] = {{0, 5 * MIB}, {5 * MIB, 0}}, outside[] = {{5 * MIB, 1}};
+  char text[256];
+  assert_true(g->keep(all, 2));
+  assert_int_equal(g->committed()[0].bytes, 5 * MIB);
+  assert_int_equal(zero_count, 1);
+  failure_of(g->keep(outside, 1), text);
+  assert_string_equal(text, "a range lies outside of the buffer");
+  delete g;
+}
+
+static void test_growing_runs_out(void **state) {
+  (void)state;
+  gmlake_ggml_growing *const g = gmlake_ggml_growing::create(&device, 200 * MIB);
+  const gmlake_ggml_range some[] = {{0, 10 * MIB}};
+  const gmlake_ggml_range most[] = {{0, 10 * MIB}, {20 * MIB, 30 * MIB}, {100 * MIB, 40 * MIB}};
+  assert_true(g->keep(some, 1));
+  ((char *)g->base())[MIB] = 7;
+  assert_false(g->keep(most, 3)); /* 80 MiB of 64 */
+  assert_int_equal(total(*g), 10 * MIB);
+  assert_int_equal(((char *)g->base())[MIB], 7);
+  assert_true(g->keep(most, 2)); /* serves on */
+  assert_int_equal(total(*g), 40 * MIB);
+  delete g;
+}
+
+/* What a cache gives up serves weights, and what they give up the next cache. */
+static void test_memory_changes_hands(void **state) {
+  const gmlake_ggml_range all[] = {{0, 60 * MIB}};
+  void *weights;
+  (void)state;
+  gmlake_ggml_growing *const a = gmlake_ggml_growing::create(&device, 60 * MIB);
+  gmlake_ggml_growing *const b = gmlake_ggml_growing::create(&device, 60 * MIB);
+  assert_true(a->keep(all, 1));
+  assert_false(b->keep(all, 1));
+  assert_true(a->keep(nullptr, 0));
+  assert_int_equal(gmlake_alloc(lake, 50 * MIB, GMLAKE_STREAM_NONE, &weights), GMLAKE_OK);
+  assert_int_equal(gmlake_free(lake, weights, GMLAKE_STREAM_NONE), GMLAKE_OK);
+  assert_true(b->keep(all, 1));
+  delete a;
+  delete b;
+}
+
+static void test_growing_without_addresses(void **state) {
+  (void)state;
+  assert_null(gmlake_ggml_growing::create(&device, SIZE_MAX));
+}
+
+/* ---- The KV cache ---------------------------------------------------------------------------- */
+
+/* Buffers of two devices; the second has no memory if it says so. */
+struct ggml_backend_buffer {
+  gmlake_ggml_growing *growing;
+  size_t bytes;
+  bool refuses;
+  size_t keep_count;
+};
+struct ggml_context { /* of one buffer type */
+  std::vector<ggml_tensor *> tensors;
+};
+
+static bool growing_is_offered;
+
+static ggml_backend_buffer_t growing_alloc(ggml_backend_buffer_type_t, size_t size) {
+  return new ggml_backend_buffer{gmlake_ggml_growing::create(&device, size), size, false, 0};
+}
+
+static bool growing_keep(ggml_backend_buffer_t buffer, const gmlake_ggml_range *ranges, size_t n) {
+  buffer->keep_count++;
+  return !buffer->refuses && buffer->growing->keep(ranges, n);
+}
+
+ggml_backend_dev_t ggml_backend_buft_get_device(ggml_backend_buffer_type_t buft) {
+  return (ggml_backend_dev_t)buft;
+}
+ggml_backend_reg_t ggml_backend_dev_backend_reg(ggml_backend_dev_t dev) {
+  return (ggml_backend_reg_t)dev;
+}
+void *ggml_backend_reg_get_proc_address(ggml_backend_reg_t, const char *name) {
+  if (!growing_is_offered) return nullptr;
+  if (!strcmp(name, "ggml_backend_cuda_growing_alloc")) return (void *)growing_alloc;
+  return strcmp(name, "ggml_backend_cuda_growing_keep") ? nullptr : (void *)growing_keep;
+}
+void *ggml_backend_buffer_get_base(ggml_backend_buffer_t buffer) { return buffer->growing->base(); }
+size_t ggml_backend_buffer_get_size(ggml_backend_buffer_t buffer) { return buffer->bytes; }
+enum ggml_status ggml_backend_view_init(ggml_tensor *tensor) {
+  tensor->data = tensor->view_src->data;
+  tensor->buffer = tensor->view_src->buffer;
+  return GGML_STATUS_SUCCESS;
+}
+ggml_tallocr ggml_tallocr_new(ggml_backend_buffer_t buffer) { return ggml_tallocr{buffer, 0}; }
+enum ggml_status ggml_tallocr_alloc(ggml_tallocr *talloc, ggml_tensor *tensor) {
+  tensor->buffer = talloc->buffer;
+  tensor->data = (char *)talloc->buffer->growing->base() + talloc->offset;
+  talloc->offset += tensor->nb[3];
+  return GGML_STATUS_SUCCESS;
+}
+size_t ggml_backend_alloc_ctx_tensors_from_buft_size(ggml_context *ctx,
+                                                     ggml_backend_buffer_type_t) {
+  size_t bytes = 0;
+  for (const ggml_tensor *t : ctx->tensors) bytes += t->view_src ? 0 : t->nb[3];
+  return bytes;
+}
+size_t ggml_row_size(enum ggml_type, int64_t ne) { return (size_t)ne * 2; }
+ggml_tensor *ggml_get_first_tensor(const ggml_context *ctx) { return ctx->tensors[0]; }
+ggml_tensor *ggml_get_next_tensor(const ggml_context *ctx, ggml_tensor *t) {
+  for (size_t i = 0; i + 1 < ctx->tensors.size(); i++)
+    if (ctx->tensors[i] == t) return ctx->tensors[i + 1];
+  return nullptr;
+}
+
+/* Keys of 8,192 cells of 1 KiB in two streams of 8 MiB, and a view of them. */
+static ggml_tensor of_cells(void) {
+  return ggml_tensor{GGML_TYPE_F16, nullptr, {2, 1024, 8 * MIB, 16 * MIB}, nullptr, nullptr};
+}
+
+static size_t held(ggml_backend_buffer_t buffer) {
+  size_t bytes = 0;
+  for (const gmlake_ggml_range &r : buffer->growing->committed()) bytes += r.bytes;
+  return bytes / MIB;
+}
+
+static void end(ggml_backend_buffer_t buffer) {
+  delete buffer->growing;
   delete buffer;
 }
 
-static void test_buffers(void **state) {
-  const gmlake_ggml_memory memory = {lake, 0, synchronize};
-  ggml_backend_buffer_i cuda = ggml_backend_buffer_i();
-  ggml_backend_buffer_t a, b, empty;
+static void test_cache_follows_the_cells(void **state) {
+  ggml_tensor k = of_cells(), v = of_cells(), view = of_cells();
+  ggml_context ctx;
+  llama_kv_grow grow;
   (void)state;
-  a = gmlake_ggml_alloc_buffer(&memory, nullptr, 20 * MIB, cuda);
-  b = gmlake_ggml_alloc_buffer(&memory, nullptr, 30 * MIB, cuda);
-  empty = gmlake_ggml_alloc_buffer(&memory, nullptr, 0, cuda);
-  assert_true(a && b && empty);
-  assert_int_equal(a->size, 20 * MIB);
-  assert_non_null(empty->iface.get_base(empty));
-  memset(a->iface.get_base(a), 1, a->size);
-  memset(b->iface.get_base(b), 2, b->size);
-  assert_int_equal(*((char *)a->iface.get_base(a) + a->size - 1), 1);
-  assert_int_equal(*(int *)a->context, 0); /* the device, where ggml's functions look for it */
-  assert_null(gmlake_ggml_alloc_buffer(&memory, nullptr, 20 * MIB, cuda)); /* 64 MiB in all */
-  buffer_free(a);
-  assert_int_equal(synchronized, 1);
-  a = gmlake_ggml_alloc_buffer(&memory, nullptr, 14 * MIB, cuda);
-  assert_non_null(a);
-  buffer_free(a);
-  buffer_free(b);
-  buffer_free(empty);
-  assert_int_equal(synchronized, 4);
-  assert_int_equal(gmlake_trim(lake, 0, nullptr), GMLAKE_OK);
-  assert_int_equal(reserved(), 0);
+  view.view_src = &k;
+  ctx.tensors = {&k, &view, &v};
+  growing_is_offered = true;
+  ggml_backend_buffer_t buffer = grow.alloc(&ctx, (ggml_backend_buffer_type_t)&ctx);
+  assert_int_equal(buffer->bytes, 32 * MIB);
+  assert_ptr_equal(view.data, k.data);
+  grow.add(&k, false);
+  grow.add(&v, true); /* without flash attention */
+  grow.add(nullptr, false);
+  assert_false(grow.empty());
+  assert_true(grow.grow(1, 1, 1000));
+  assert_int_equal(held(buffer), 2 + 8); /* one chunk of the keys, the stream's values */
+  assert_false(gmlake_mock_has_access(mock, k.data, 1, 0));
+  assert_int_equal(((char *)k.data)[8 * MIB + 1000 * 1024 + 1023], 0);
+  assert_true(grow.grow(1, 1, 500)); /* has that already */
+  assert_int_equal(buffer->keep_count, 1);
+  assert_int_equal(grow.get(1), 1000);
+  assert_true(grow.grow(0, 1, 2048)); /* 2 MiB, and a little more for the kernels */
+  assert_int_equal(held(buffer), 4 + 8 + 4 + 8);
+  grow.shrink({1900, 1024}); /* less than 256 cells fewer: stays */
+  assert_int_equal(grow.get(0), 2048);
+  assert_int_equal(grow.get(1), 1024);
+  assert_int_equal(held(buffer), 4 + 8 + 2 + 8);
+  grow.shrink({0, 1024});
+  assert_int_equal(held(buffer), 2 + 8);
+  grow.shrink({0, 0});
+  assert_int_equal(held(buffer), 0);
+  end(buffer);
+}
+
+/* One device refuses: the other one is as it was. */
+static void test_cache_runs_out(void **state) {
+  ggml_tensor k = of_cells(), v = of_cells();
+  ggml_context first, second;
+  llama_kv_grow grow;
+  (void)state;
+  first.tensors = {&k};
+  second.tensors = {&v};
+  growing_is_offered = true;
+  ggml_backend_buffer_t a = grow.alloc(&first, (ggml_backend_buffer_type_t)&first);
+  ggml_backend_buffer_t b = grow.alloc(&second, (ggml_backend_buffer_type_t)&second);
+  grow.add(&k, false);
+  grow.add(&v, false);
+  assert_true(grow.grow(0, 0, 512));
+  b->refuses = true;
+  assert_false(grow.grow(0, 1, 8192));
+  assert_int_equal(grow.get(0), 512);
+  assert_int_equal(grow.get(1), 0);
+  assert_int_equal(held(a), 2);
+  b->refuses = false;
+  assert_true(grow.grow(0, 1, 8192));
+  assert_int_equal(held(a) + held(b), 32);
+  end(a);
+  end(b);
+}
+
+static void test_cache_without_such_buffers(void **state) {
+  ggml_tensor k = of_cells();
+  ggml_context ctx;
+  llama_kv_grow grow;
+  (void)state;
+  ctx.tensors = {&k};
+  growing_is_offered = false;
+  assert_null(grow.alloc(&ctx, (ggml_backend_buffer_type_t)&ctx));
+  assert_null(grow.alloc(&ctx, nullptr)); /* of no device */
+  assert_true(grow.empty());
+  assert_true(grow.grow(0, 3, 100));
+  assert_int_equal(grow.get(3), 0);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(test_pool_serves_in_reverse_order, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_pool_is_a_stack, setup, teardown),
       cmocka_unit_test_setup_teardown(test_pool_refuses_other_orders, setup, teardown),
       cmocka_unit_test_setup_teardown(test_pool_runs_out, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_pool_outlives_its_stream, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_pool_wants_the_flag, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_pool_keeps_what_a_graph_knows, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_buffers, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_pools_share_addresses, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_pool_captures, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_growing_follows_the_ranges, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_growing_ends_inside_a_chunk, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_growing_runs_out, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_memory_changes_hands, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_growing_without_addresses, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_cache_follows_the_cells, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_cache_runs_out, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_cache_without_such_buffers, setup, teardown),
   };
   return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

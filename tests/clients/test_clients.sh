@@ -1,6 +1,7 @@
 #!/bin/sh
-# The libraries that torch and CuPy load, over the driver without a device; ggml's pool and buffers,
-# on the mock; that what Python there is compiles, and runs where a stub can stand in for torch.
+# The libraries that torch and CuPy load, over the driver without a device; llama.cpp's pool and
+# cache, on the mock; that what Python there is compiles, and runs where a stub can stand in for
+# torch.
 
 . tests/tools/shell.sh
 library=$build/gmlake_pluggable.so

@@ -418,7 +418,7 @@ AWK
 
 measures() {
   for file in *.h bench/*.[ch] bench/*.cpp bench/*/*.[ch] tests/*.h tests/*/*.[ch] \
-    tests/clients/*.cpp examples/*.[ch] examples/*.cpp examples/*/*.c; do
+    tests/clients/*.cpp examples/*.[ch] examples/*_*.cpp examples/*/*.c; do
     case $file in tests/cuda_stub/*) continue ;; esac # declarations alone
     job "measures of $file" "awk -f $dir/measures.awk $file"
   done

@@ -182,7 +182,7 @@ code_lines() {
     END { print lines + 0 }' "$1"
 }
 
-for source in examples/*.c examples/*.cpp; do
+for source in examples/*.c examples/*_*.cpp; do
   name=$(basename "${source%.*}")
   longest=70
   if [ "$name" = kv_server ]; then longest=360; fi # a program, not one idea

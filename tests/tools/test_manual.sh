@@ -50,7 +50,7 @@ ok 'no anchor twice' prints 'twice: right'
 ok 'links' prints 'links: right'
 ok 'names: all' prints 'names: right'
 ok 'names: some' prints 'count: right'
-for example in examples/*.c examples/*.cpp examples/*.hpp; do
+for example in examples/*.c examples/*_*.cpp examples/*.hpp; do
   ok "example: $example" grep -qF "id=\"example-${example#examples/}\"" "$page"
 done
 ok 'says how it is used' eval '! python3 -B bench/manual.py a b >"$dir/out" 2>"$dir/err" &&

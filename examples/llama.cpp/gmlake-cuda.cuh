@@ -1,0 +1,97 @@
+// The lakes of ggml's CUDA backend. Included by ggml-cuda.cu alone, behind common.cuh.
+//   GGML_CUDA_GMLAKE=1   pools and buffers come from a lake
+//   GGML_CUDA_GMLAKE=kv  and llama.cpp's KV cache takes memory as it fills
+// Without the variable, and where the device cannot map memory, ggml uses its own pools.
+#pragma once
+
+#include "common.cuh"
+
+#define GMLAKE_GGML_ABORT(text) GGML_ABORT("gmlake: %s", text)
+#include "gmlake_ggml.h"
+
+#include <mutex>
+#include <string.h>
+
+static bool gmlake_ggml_mode_is(const char *mode) {
+  const char *const value = getenv("GGML_CUDA_GMLAKE");
+  return value && strcmp(value, mode) == 0;
+}
+
+static bool gmlake_ggml_grows() {
+  static const bool grows = gmlake_ggml_mode_is("kv");
+  return grows;
+}
+
+static bool gmlake_ggml_is_used() {
+  static const bool is_used = (gmlake_ggml_mode_is("1") || gmlake_ggml_grows()) &&
+                              getenv("GGML_CUDA_ENABLE_UNIFIED_MEMORY") == nullptr;
+  return is_used;
+}
+
+static void gmlake_ggml_wait(int device) {
+  ggml_cuda_set_device(device);
+  CUDA_CHECK(cudaDeviceSynchronize());
+}
+
+static void gmlake_ggml_zero(int device, void *base, const gmlake_ggml_range *ranges,
+                             size_t count) {
+  ggml_cuda_set_device(device);
+  for (size_t i = 0; i < count; i++)
+    CUDA_CHECK(cudaMemsetAsync((char *)base + ranges[i].offset, 0, ranges[i].bytes,
+                               cudaStreamPerThread));
+  CUDA_CHECK(cudaStreamSynchronize(cudaStreamPerThread));
+}
+
+static bool gmlake_ggml_open(gmlake_ggml_device *out, int device, int physical_device) {
+  gmlake_error_info why = gmlake_error_info();
+  gmlake_desc desc = gmlake_desc();
+  int peers[GGML_CUDA_MAX_DEVICES];
+  gmlake_result result;
+  desc.device = physical_device;
+  desc.out_error = &why;
+  desc.peer_devices = peers;
+  if (getenv("GGML_CUDA_P2P") != nullptr)
+    for (int other = 0; other < ggml_cuda_info().physical_device_count; other++) {
+      int can_access = 0;
+      if (other == physical_device) continue;
+      CUDA_CHECK(cudaDeviceCanAccessPeer(&can_access, other, physical_device));
+      if (can_access) peers[desc.peer_count++] = other;
+    }
+  ggml_cuda_set_device(device);
+  CUDA_CHECK(cudaFree(nullptr));  // makes the primary context
+  result = gmlake_create(&desc, &out->lake);
+  if (result != GMLAKE_OK) {
+    GGML_LOG_WARN("gmlake: device %d: %s: %s; ggml's own memory is used\n", device,
+                  gmlake_result_name(result), why.text);
+    return false;
+  }
+  out->device = device;
+  out->wait = gmlake_ggml_wait;
+  out->zero = gmlake_ggml_zero;
+  return true;
+}
+
+// The device with its lake, which lives as long as the process: one for each GPU, which virtual
+// devices share. NULL: ggml's own memory is to be used.
+static const gmlake_ggml_device *gmlake_ggml_get(int device) {
+  static std::mutex mutex;
+  static gmlake_ggml_device devices[GGML_CUDA_MAX_DEVICES];
+  static bool tried[GGML_CUDA_MAX_DEVICES];
+  if (!gmlake_ggml_is_used()) return nullptr;
+  const int physical_device = ggml_cuda_info().devices[device].physical_device;
+  std::lock_guard<std::mutex> lock(mutex);
+  gmlake_ggml_device *const d = &devices[physical_device];
+  if (!tried[physical_device]) {
+    tried[physical_device] = true;
+    (void)gmlake_ggml_open(d, device, physical_device);
+  }
+  return d->lake ? d : nullptr;
+}
+
+// What the lake holds and nobody uses: free for everything in this process.
+static size_t gmlake_ggml_idle_bytes(int device) {
+  const gmlake_ggml_device *const d = gmlake_ggml_get(device);
+  gmlake_budget budget = gmlake_budget();
+  if (!d || gmlake_get_budget(d->lake, &budget) != GMLAKE_OK) return 0;
+  return budget.idle_bytes;
+}
