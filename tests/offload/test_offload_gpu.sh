@@ -64,7 +64,9 @@ for seed in 0 1 2; do
   ok "seed $seed: persistent tensors" [ "$(row tensile+ digests)" = 44 ]
   # 10 weights, the input, what the layers keep and the sum on the way back.
   ok "seed $seed: in half of the memory" [ "$(row tensile+ peak_bytes)" -le 2707680 ]
-  ok "seed $seed: by moving" [ "$(row tensile+ out_bytes)" -gt 1000000 ]
+  # What is cheaper depends on the times that were measured.
+  ok "seed $seed: by moving or recomputing" \
+    [ "$(row tensile+ out_bytes)" -gt 1000000 -o "$(row tensile+ recomputed)" -gt 0 ]
   for way in turnip turnip-sim turnip-ops turnip-fixed; do
     ok "seed $seed: $way: right bytes" [ "$(row $way state) $(row $way digests)" = 'ok 44' ]
     ok "seed $seed: $way: in half of the memory" [ "$(row $way peak_bytes)" -le 2707680 ]
@@ -151,7 +153,7 @@ plant() {
 plant 'copies end when they begin' \
   's/if (code != CUDA_SUCCESS) return code == CUDA_ERROR_NOT_READY ? 0 : -1;/(void)code;/'
 plant 'the last word is left behind' \
-  's/MemcpyHtoDAsync(address, copy->host_ptr, copy->bytes,/MemcpyHtoDAsync(address, copy->host_ptr, copy->bytes - 8,/'
+  's/MemcpyHtoDAsync(address, copy->host_ptr, copy->bytes, lane/MemcpyHtoDAsync(address, copy->host_ptr, copy->bytes - 8, lane/'
 plant 'operators do not wait for copies' 's/ && q == gmlo_queue_of(r->memgraph, other);/;/'
 FAKE_CUDA_DEVICES=2
 export FAKE_CUDA_DEVICES
