@@ -6870,11 +6870,10 @@ typedef struct gmlk_room { /* what an arena may grow into */
   size_t own_bytes;        /* and those of the same pool among them */
 } gmlk_room;
 
-/* Whether limits and the room allow so many more chunks. */
-static gmlake_result gmlk_growth_fits(const gmlake *l, gmlk_attempt *r, uint32_t count,
+/* Whether limits and the room allow new chunks of so many bytes. */
+static gmlake_result gmlk_growth_fits(const gmlake *l, gmlk_attempt *r, size_t bytes,
                                       const gmlk_room *room) {
   const gmlk_arena *a = r->arena;
-  const size_t bytes = (size_t)count * a->chunk_bytes;
   const size_t free_bytes = room->free_bytes + room->returned_bytes;
   r->limit_bytes = l->desc.limit_bytes;
   if (gmlk_exceeds(l->stats.reserved_bytes - room->returned_bytes, bytes, r->limit_bytes))
@@ -6891,13 +6890,14 @@ static gmlake_result gmlk_growth_fits(const gmlake *l, gmlk_attempt *r, uint32_t
 
 /* The same for a growth. The driver is asked only if desc.driver_free_bytes_min is set, or for many
    chunks, which else might be created in vain. */
-static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_attempt *r, uint32_t count) {
+static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_attempt *r, size_t bytes) {
+  const size_t asked_bytes = GMLK_GROWTH_ASKED * r->arena->chunk_bytes;
   gmlk_room room = {SIZE_MAX, 0, 0};
   size_t total_bytes = 0;
-  gmlake_result result = gmlk_growth_fits(l, r, count, &room);
-  if (result || (!l->desc.driver_free_bytes_min && count < GMLK_GROWTH_ASKED)) return result;
+  gmlake_result result = gmlk_growth_fits(l, r, bytes, &room);
+  if (result || (!l->desc.driver_free_bytes_min && bytes < asked_bytes)) return result;
   result = gmlk_ask_memory(l, &room.free_bytes, &total_bytes);
-  return result ? result : gmlk_growth_fits(l, r, count, &room);
+  return result ? result : gmlk_growth_fits(l, r, bytes, &room);
 }
 
 /* Handles of up to so many bytes, before a place in the list. Buffers map their chunks one by one,
@@ -6921,7 +6921,7 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, const gmlk_slot
   const size_t handle_count = a->chunks.handle_count;
   gmlk_records held;
   gmlk_drive drive;
-  gmlake_result result = gmlk_growth_allowed(l, r, slots->count);
+  gmlake_result result = gmlk_growth_allowed(l, r, slots->count * a->chunk_bytes);
   if (result) return result;
   if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_records_hold(&l->records, &held, records);
@@ -10363,14 +10363,14 @@ static gmlake_result gmlk_kin_wake(gmlake *l, gmlake_pool *pool) {
   bytes = gmlk_kin_sum(l, pool).sleeping_bytes;
   r = gmlk_attempt_of(gmlk_kin_lead(l, pool), 0, bytes);
   for (;; tries++) {
-    result = gmlk_growth_allowed(l, &r, (uint32_t)(bytes / r.arena->chunk_bytes));
+    result = gmlk_growth_allowed(l, &r, bytes);
     if (!result) result = gmlk_kin_raise(l, pool);
     if (!gmlk_is_shortage(result) || tries == 2) break;
     if (tries) made = gmlk_wait_for_streams(l, 0);
     if (made == GMLAKE_ERROR_CAPTURING) made = GMLAKE_OK; /* other streams were waited for */
     held = l->stats.reserved_bytes;
     if (!made) made = gmlk_trim(l, held - gmlk_min(held, bytes), &released);
-    if (made) return made;
+    if (made && !gmlk_is_shortage(made)) return made;
   }
   if (!gmlk_is_shortage(result)) return result;
   result = gmlk_report_oom(l, &r, result);
@@ -10669,7 +10669,8 @@ static gmlake_result gmlk_query_grow(gmlake *l, gmlk_attempt *r, gmlk_taker take
       count = gmlk_growth_anywhere(a, missing).count;
       if (wait) out->wait = wait;
     }
-    result = count ? gmlk_growth_fits(l, r, count, &room) : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+    result = count ? gmlk_growth_fits(l, r, count * a->chunk_bytes, &room)
+                   : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
     out->new_bytes = count * a->chunk_bytes;
     if (!gmlk_is_shortage(result) || !spare || count <= missing || !missing) return result;
   }
@@ -15051,7 +15052,7 @@ static gmlake_result gmlk_destroy(gmlake *l) {
   if (!l->lost) waited = gmlk_wait_for_streams(l, 1);
   if (waited == GMLAKE_ERROR_CAPTURING) waited = GMLAKE_OK; /* a capture cannot be waited for */
   freed = gmlk_vaults_free(l, 1);
-  if (!waited) waited = freed;
+  if (!waited) waited = l->lost ? l->lost : freed;
   if (waited) gmlk_log_drop(l); /* the result tells the same */
   (void)gmlk_leave(l, GMLAKE_OK);
   drained = gmlk_lake_drain(l);

@@ -92,6 +92,10 @@ enum {
   QUIESCE,
   VERIFY,
   RESIZE,
+  SLEEP,
+  WAKE,
+  MARK,
+  PREWARM,
   CLOSE
 };
 
@@ -105,7 +109,8 @@ typedef struct op {
      stream's blocks; 1: FREE is called twice. pool: 0 is the default one. bytes: also of the pool's
      limit, kept by TRIM, of LAG and CLOCK in ns. flags: POOL_OPEN's chunk in granules.
      RESIZE: id is of the buffer, made where there is none; other: it is destroyed first; flags: 1
-     commits, 2 discards so many bytes' chunks from the alignment's on.
+     commits, 2 discards so many bytes' chunks from the alignment's on. SLEEP: flags 1 keeps. MARK:
+     flags is the kind. PREWARM: bytes are held at most, and stay.
      victim: freed by the handler. *_call: the how manieth call within the operation fails,
      0: none; *_stays: and those behind it. */
 } op;
@@ -166,7 +171,8 @@ typedef struct handle {
 typedef struct cell { /* a granule of address space */
   int frame;          /* -1: nothing is mapped */
   int in_graph, is_accessible;
-  stamp used; /* through this mapping */
+  stamp used;      /* through this mapping */
+  uint32_t *graph; /* [asleep, at home] of the frame that was there */
 } cell;
 
 typedef struct range {
@@ -211,6 +217,7 @@ typedef struct pool {
   gmlake_pool *value; /* NULL: none, and the default one */
   int range;
   size_t limit_bytes, chunk_bytes;
+  int is_asleep, is_kept; /* its blocks, and [0] buffers, have no memory; their contents are kept */
 } pool;
 
 typedef struct buffer {
@@ -233,6 +240,7 @@ typedef struct figures { /* what the statistics ought to say */
   size_t requested, active, requested_peak, active_peak, reserved_peak, stitched_peak;
   size_t reserved_most, stitched_most, pending_peak; /* upper bounds of peaks within operations */
   uint64_t allocations, frees, refused, lies, forbidden, stitches, reuses, evictions, windows;
+  uint64_t unwoken; /* for want of memory */
   uint64_t stream_waits, host_waits, records;
   uint64_t calls; /* of the backend by the lake, clock and exchange excluded */
 } figures;
@@ -247,6 +255,7 @@ static struct model {
   int is_caller;  /* the calls under way are the caller's */
   int destroying; /* a lake, or a pool whose graphs are gone */
   int next_is_home, next_is_buffers;
+  int is_moving;             /* a pool is put to sleep, or wakes */
   long unchecked;            /* operations since the last gmlake_check */
   size_t handle_frames_most; /* of a handle */
   int is_relaxed;            /* within a stretch of calls */
@@ -451,12 +460,18 @@ static gmlake_result watch_reserve(void *user, size_t bytes, size_t alignment, u
   return result;
 }
 
+static void free_cells(range *r) {
+  size_t i;
+  for (i = 0; r->cells && i < r->count; i++) free(r->cells[i].graph);
+  free(r->cells);
+}
+
 static gmlake_result watch_unreserve(void *user, uint64_t address, size_t bytes, int *code) {
   gmlake_result result = watched(code, 1);
   int i = range_of(address);
   if (!result) result = m.mock->unreserve(user, address, bytes, code);
   if (result) return result;
-  free(m.ranges[i].cells);
+  free_cells(&m.ranges[i]);
   memset(&m.ranges[i], 0, sizeof(m.ranges[i]));
   return result;
 }
@@ -500,6 +515,21 @@ static int is_for_windows(uint64_t address) {
   return !r->is_home && !r->is_buffers;
 }
 
+/* What graphs use moves with the memory of a pool that sleeps: from the frame to the cell at home,
+   and back. */
+static void keep_graph(cell *c) {
+  c->graph = (uint32_t *)realloc(c->graph, sizeof(m.frames[0].graph));
+  assert_non_null(c->graph);
+  memcpy(c->graph, m.frames[c->frame].graph, sizeof(m.frames[0].graph));
+}
+
+static void bring_graph(cell *c) {
+  if (c->graph && m.is_moving)
+    memcpy(m.frames[c->frame].graph, c->graph, sizeof(m.frames[0].graph));
+  free(c->graph);
+  c->graph = NULL;
+}
+
 static gmlake_result watch_map(void *user, uint64_t address, size_t bytes, uint64_t value,
                                int *code) {
   gmlake_result result = watched(code, 0);
@@ -510,11 +540,14 @@ static gmlake_result watch_map(void *user, uint64_t address, size_t bytes, uint6
   if (h->range < 0) h->range = range_of(address);
   for (i = 0; i < h->frame_count; i++) {
     cell *c = cell_at(address + i * m.granule);
-    memset(c, 0, sizeof(*c));
+    memset(&c->used, 0, sizeof(c->used));
+    c->is_accessible = 0;
+    c->in_graph &= m.is_moving;
     c->frame = h->frames[i];
+    bring_graph(c);
     m.frames[c->frame].mapping_count++;
   }
-  if (!is_for_windows(address)) return result;
+  if (!is_for_windows(address) || m.is_moving) return result;
   m.mapped_bytes += bytes;
   m.sum.stitched_most = max_of(m.sum.stitched_most, m.mapped_bytes);
   return result;
@@ -527,7 +560,7 @@ static gmlake_result watch_access(void *user, uint64_t address, size_t bytes, co
   if (!result) result = m.mock->set_access(user, address, bytes, peers, peer_count, code);
   if (result) return result;
   for (i = 0; i < bytes / m.granule; i++) cell_at(address + i * m.granule)->is_accessible = 1;
-  if (!is_for_windows(address)) return result;
+  if (!is_for_windows(address) || m.is_moving) return result;
   m.sum.stitches++; /* one call a window */
   m.sum.windows++;
   return result;
@@ -552,7 +585,7 @@ static void forget_cell(cell *c) {
   int covered = stamp_covers(&m.known, &c->used);
   expect(covered || m.lost || m.fatal_hits || (m.now->kind == CLOSE && m.fault_hits),
          "unmapped while work may still use it");
-  expect(m.destroying || !c->in_graph, "unmapped under a graph");
+  expect(m.destroying || m.is_moving || !c->in_graph, "unmapped under a graph");
   m.frames[c->frame].mapping_count--;
   c->frame = -1;
 }
@@ -562,8 +595,11 @@ static gmlake_result watch_unmap(void *user, uint64_t address, size_t bytes, int
   size_t i;
   if (!result) result = m.mock->unmap(user, address, bytes, code);
   if (result) return result;
-  expect(m.now->kind == CLOSE || !is_live_address(address, bytes), "a live block was unmapped");
-  if (is_for_windows(address)) {
+  expect(m.now->kind == CLOSE || m.is_moving || !is_live_address(address, bytes),
+         "a live block was unmapped");
+  for (i = 0; i < bytes / m.granule && m.is_moving && m.ranges[range_of(address)].is_home; i++)
+    keep_graph(cell_at(address + i * m.granule));
+  if (is_for_windows(address) && !m.is_moving) {
     m.mapped_bytes -= bytes;
     m.sum.windows -= (uint64_t)cell_at(address)->is_accessible;
     m.sum.evictions += cell_at(address)->is_accessible && m.now->kind != POOL_CLOSE;
@@ -677,6 +713,29 @@ static gmlake_result watch_device_wait(void *user, int *code) {
   return result;
 }
 
+/* ---- Copies ---------------------------------------------------------------------------------- */
+
+/* After an error no copy runs. */
+static gmlake_result watch_copy(void *user, uint64_t address, void *host, size_t bytes, int to_host,
+                                int *code) {
+  gmlake_result result = watched(code, 0);
+  int ignored = 0;
+  expect(!bytes || cell_at(address)->is_accessible, "a copy of memory that is not mapped");
+  if (!result) return m.mock->copy(user, address, host, bytes, to_host, code);
+  (void)m.mock->copy(user, 0, host, 0, to_host, &ignored);
+  return result;
+}
+
+static gmlake_result watch_host_alloc(void *user, size_t bytes, void **out, int *code) {
+  gmlake_result result = watched(code, 0);
+  return result ? result : m.mock->host_alloc(user, bytes, out, code);
+}
+
+static gmlake_result watch_host_free(void *user, void *host, int *code) {
+  gmlake_result result = watched(code, 1);
+  return result ? result : m.mock->host_free(user, host, code);
+}
+
 static void watch(gmlake_backend *mock) {
   m.mock = mock;
   m.table = *mock;
@@ -696,6 +755,9 @@ static void watch(gmlake_backend *mock) {
   m.table.stream_wait = watch_stream_wait;
   m.table.capture_exchange = watch_exchange;
   m.table.device_wait = watch_device_wait;
+  m.table.copy = watch_copy;
+  m.table.host_alloc = watch_host_alloc;
+  m.table.host_free = watch_host_free;
 }
 
 /* ---- What the caller does on the device beside calling the lake ------------------------------ */
@@ -780,6 +842,7 @@ static int is_intact(const block *b, size_t offset, const unsigned char *at, siz
 static void verify(const block *b) {
   static gmlake_piece pieces[PIECES];
   size_t count = 0, i, offset = 0;
+  if (m.pools[b->pool].is_asleep) return;
   expect(is_intact(b, 0, b->ptr, b->bytes), "contents changed");
   if (m.lost) return;
   expect_result(gmlake_get_pieces(m.lake, b->ptr, pieces, PIECES, &count), GMLAKE_OK,
@@ -825,7 +888,7 @@ static void take(const block *b) {
 static void give(const block *b) {
   uint64_t at = (uint64_t)(uintptr_t)b->ptr;
   size_t offset;
-  for (offset = 0; offset < b->bytes; offset += GRAIN)
+  for (offset = 0; offset < b->bytes && !m.pools[b->pool].is_asleep; offset += GRAIN)
     frame_at(at + offset)->owner[(at + offset) % m.granule / GRAIN] = 0;
 }
 
@@ -961,6 +1024,12 @@ static int is_servable(const block *b) {
 
 /* ---- Operations: each does what it can of what it was told to -------------------------------- */
 
+static int is_any_asleep(void) {
+  size_t i = 0;
+  while (i < POOLS && !m.pools[i].is_asleep) i++;
+  return i < POOLS;
+}
+
 /* A stream that lives, the one named if it does. */
 static int live_stream(long named) {
   size_t i = (size_t)named % DIMS;
@@ -1023,7 +1092,8 @@ static int do_free(long id, int on, int twice) {
   if (!place || m.pending_count == PENDING) return 0;
   verify(place);
   on = order_free(place, on);
-  if (m.with.fills && !m.with.bookkeeping_only && !place->was_recorded)
+  if (m.with.fills && !m.with.bookkeeping_only && !place->was_recorded &&
+      !m.pools[place->pool].is_asleep)
     (void)gmlake_get_pieces(m.lake, place->ptr, pieces, PIECES, &count);
   b = *place;
   if (!succeeded(gmlake_free(m.lake, b.ptr, stream_value(on)), "gmlake_free")) return 0;
@@ -1042,19 +1112,24 @@ static int do_free(long id, int on, int twice) {
 
 /* What the handler sees and may do: not allocate, but free. */
 static int on_oom(void *user, gmlake *lake, const gmlake_error_info *info) {
+  const int moving = m.is_moving;
   void *ptr = &ptr;
+  int is_freed;
   (void)user;
+  m.is_moving = 0;
   m.handler_calls++;
   expect(info->result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY ||
              info->result == GMLAKE_ERROR_LIMIT_REACHED,
          "the handler was called for another error");
-  expect(info->asked_bytes == m.asked && info->live_bytes == m.sum.active &&
+  expect((moving || info->asked_bytes == m.asked) && info->live_bytes == m.sum.active &&
              info->reserved_bytes == physical_bytes(),
          "the handler was told wrong figures");
   expect_result(gmlake_alloc(lake, 1, NULL, &ptr), GMLAKE_ERROR_INVALID_ARGUMENT,
                 "gmlake_alloc in the handler");
   expect(ptr == NULL, "gmlake_alloc in the handler left a pointer");
-  return do_free(m.now->victim, live_stream(m.now->stream), 0);
+  is_freed = do_free(m.now->victim, live_stream(m.now->stream), 0);
+  m.is_moving = moving;
+  return is_freed;
 }
 
 static void fill_request(const block *b, gmlake_alloc_desc *desc) {
@@ -1076,6 +1151,11 @@ static void check_refusal(const block *b, gmlake_result result) {
     expect_result(result, GMLAKE_ERROR_INVALID_ARGUMENT, "an illegal plan");
     expect_last_error(result);
     m.sum.lies++;
+    return;
+  }
+  if (m.pools[b->pool].is_asleep) {
+    if (!is_excused(result)) expect_result(result, GMLAKE_ERROR_ASLEEP, "gmlake_alloc, asleep");
+    expect_last_error(result);
     return;
   }
   if (!is_memory && !is_excused(result)) expect_result(result, GMLAKE_OK, "gmlake_alloc");
@@ -1184,7 +1264,8 @@ static void do_alloc(void) {
   expect((result == GMLAKE_OK) == (ptr != NULL), "the pointer and the result contradict");
   if (b.flags & GMLAKE_NO_GROW) expect(physical_bytes() <= before, "NO_GROW has grown");
   if (m.with.has_handler) m.sum.refused += m.handler_calls;
-  if (!is_alignment(desc.alignment, m.pools[b.pool].chunk_bytes)) {
+  expect(result || !m.pools[b.pool].is_asleep, "a pool that sleeps has served");
+  if (!m.pools[b.pool].is_asleep && !is_alignment(desc.alignment, m.pools[b.pool].chunk_bytes)) {
     if (!is_excused(result))
       expect_result(result, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc with a wrong alignment");
     return;
@@ -1215,7 +1296,7 @@ static block part_of(const buffer *b, size_t i) {
 
 static void check_parts(const buffer *b) {
   size_t i;
-  for (i = 0; i < BUFFER_CHUNKS; i++) {
+  for (i = 0; i < BUFFER_CHUNKS && !m.pools[0].is_asleep; i++) {
     block part = part_of(b, i);
     expect(!b->ids[i] || is_intact(&part, 0, part.ptr, part.bytes), "a buffer's contents changed");
   }
@@ -1291,8 +1372,9 @@ static void enter_change(buffer *b, const change *c, int on) {
   m.sum.active += active_of(b);
   m.sum.requested_peak = max_of(m.sum.requested_peak, m.sum.requested);
   m.sum.active_peak = max_of(m.sum.active_peak, m.sum.active);
-  for (i = 0; i < BUFFER_CHUNKS && !m.streams[b->front.stream].capture; i++) {
-    block part = part_of(b, i);
+  for (i = 0; i < BUFFER_CHUNKS; i++) {
+    const block part = part_of(b, i);
+    if (m.streams[b->front.stream].capture || m.pools[0].is_asleep) break;
     if (b->ids[i]) caller_use(&part, b->front.stream);
   }
 }
@@ -1314,6 +1396,7 @@ static void check_resize_refusal(gmlake_result result, size_t grown, int is_capt
     m.sum.forbidden += grown != 0;
     return;
   }
+  if (result == GMLAKE_ERROR_ASLEEP && m.pools[0].is_asleep) return;
   if (!is_memory && !is_excused(result)) expect_result(result, GMLAKE_OK, "gmlake_buffer_resize");
   expect(!is_memory || m.fault_hits || m.host_hits || !is_growable(grown),
          "a buffer was refused though free chunks would do");
@@ -1357,6 +1440,7 @@ static void do_resize(void) {
   size_t offset, bytes, i;
   gmlake_result result;
   change c;
+  if (!b->value && m.pools[0].is_asleep) return;
   if (b->value && m.now->other && !do_buffer_destroy(b, order_resize(b, on))) return;
   if (!b->value && !open_buffer(b, m.now->stream)) return;
   check_parts(b);
@@ -1383,6 +1467,7 @@ static void do_record(void) {
   block *b = block_find(m.now->id);
   int on = live_stream(m.now->stream);
   if (!b || b->capture || !is_quiet(on) || !is_quiet(b->stream)) return;
+  if (m.pools[b->pool].is_asleep) return; /* nothing may use it */
   caller_order(on, b->stream);
   if (!succeeded(gmlake_record_stream(m.lake, b->ptr, stream_value(on)), "gmlake_record_stream"))
     return;
@@ -1480,6 +1565,11 @@ static void do_capture_begin(void) {
   int s = live_stream(m.now->stream), p = live_pool(m.now->pool);
   stream *on = &m.streams[s < 0 ? 0 : s];
   if (s <= 0 || !p || on->capture || m.capture_count + 1 == CAPTURES) return;
+  if (m.pools[p].is_asleep) {
+    const gmlake_result result = gmlake_capture_begin(m.lake, on->value, m.pools[p].value);
+    if (!is_excused(result)) expect_result(result, GMLAKE_ERROR_ASLEEP, "a capture, asleep");
+    return;
+  }
   if (!succeeded(gmlake_capture_begin(m.lake, on->value, m.pools[p].value), "gmlake_capture_begin"))
     return;
   expect_result(gmlake_mock_capture_begin(m.mock, on->value), GMLAKE_OK,
@@ -1503,6 +1593,151 @@ static void do_capture_end(void) {
   if (s >= 0 && m.streams[s].capture) end_capture(&m.streams[s]);
 }
 
+/* ---- Sleep: what sleeps is in no memory, and has its addresses ------------------------------- */
+
+static unsigned sleep_of(int i) { return i ? m.pools[i].value->arena.sleep : m.lake->home.sleep; }
+
+/* A block that was awake all the time, or has the memory of its pool that woke. */
+static void take_again(const block *b) {
+  const uint64_t at = (uint64_t)(uintptr_t)b->ptr;
+  size_t offset;
+  for (offset = 0; offset < b->bytes; offset += GRAIN) {
+    const cell *c = cell_at(at + offset);
+    uint32_t *owner;
+    expect(c && c->frame >= 0 && c->is_accessible, "a block has no memory though it is awake");
+    owner = &m.frames[c->frame].owner[(at + offset) % m.granule / GRAIN];
+    expect(!*owner, "two live blocks overlap after sleep");
+    *owner = b->id;
+  }
+}
+
+static void take_new(const block *b) {
+  take_again(b);
+  fill(b);
+}
+
+static void expect_intact(const block *b) {
+  expect(is_intact(b, 0, b->ptr, b->bytes), "contents changed, before sleep or in it");
+}
+
+static void take_kept(const block *b) {
+  take_again(b);
+  expect_intact(b);
+}
+
+static void each_of_pool(int pool_number, void (*act)(const block *b)) {
+  size_t i;
+  for (i = 0; i < m.block_count; i++)
+    if (m.blocks[i].pool == pool_number) act(&m.blocks[i]);
+  for (i = 0; i < BUFFERS * BUFFER_CHUNKS && !pool_number; i++) {
+    const buffer *b = &m.buffers[i / BUFFER_CHUNKS];
+    const block part = part_of(b, i % BUFFER_CHUNKS);
+    if (b->value && b->ids[i % BUFFER_CHUNKS]) act(&part);
+  }
+}
+
+/* The caller waits for all work on the device. */
+static void caller_synchronise(void) {
+  size_t i;
+  for (i = 0; i < DIMS; i++) {
+    if (!m.streams[i].live) continue;
+    gmlake_mock_stream_finish(m.mock, m.streams[i].value);
+    caller_wait((int)i);
+  }
+}
+
+static void do_sleep(void) {
+  const int i = m.now->pool ? live_pool(m.now->pool) : 0;
+  const size_t before = physical_bytes();
+  pool *p = &m.pools[i];
+  size_t released = 1;
+  gmlake_result result;
+  if (captures_active() || m.is_stuck) return;
+  caller_synchronise();
+  if (!p->is_asleep) each_of_pool(i, expect_intact);
+  if (!p->is_asleep) each_of_pool(i, give);
+  m.is_moving = 1;
+  result = gmlake_pool_sleep(m.lake, p->value, m.now->flags ? GMLAKE_SLEEP_KEEP : GMLAKE_SLEEP_DROP,
+                             &released);
+  m.is_moving = 0;
+  expect(before - physical_bytes() == released || m.fatal_hits, "sleep tells another figure");
+  if (p->is_asleep) {
+    p->is_kept &= m.now->flags != 0;
+    (void)succeeded(result, "gmlake_pool_sleep, asleep");
+    return;
+  }
+  (void)succeeded(result, "gmlake_pool_sleep");
+  if (m.fatal_hits) return;
+  p->is_asleep = sleep_of(i) == GMLK_ASLEEP;
+  p->is_kept = m.now->flags != 0;
+  expect(result || p->is_asleep, "a pool does not sleep");
+  if (!p->is_asleep) each_of_pool(i, take_kept); /* as it was */
+}
+
+static void do_wake(void) {
+  const int i = m.now->pool ? live_pool(m.now->pool) : 0;
+  pool *p = &m.pools[i];
+  gmlake_result result;
+  int is_memory;
+  m.is_moving = 1;
+  result = gmlake_pool_wake(m.lake, p->value);
+  m.is_moving = 0;
+  is_memory = p->is_asleep && (result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY ||
+                               (result == GMLAKE_ERROR_LIMIT_REACHED &&
+                                (m.limit || m.with.driver_free_min || p->limit_bytes)));
+  m.sum.unwoken += m.handler_calls ? m.handler_calls : (uint64_t)is_memory;
+  if (!is_memory) (void)succeeded(result, "gmlake_pool_wake");
+  if (m.fatal_hits || !p->is_asleep) return;
+  expect((result == GMLAKE_OK) == !sleep_of(i), "a pool wakes, or it does not");
+  if (result) return;
+  p->is_asleep = 0;
+  each_of_pool(i, p->is_kept ? take_kept : take_new);
+}
+
+/* Windows that sleep are counted and not mapped: what was watched is not what is told. */
+static void follow_windows(void) {
+  gmlake_stats stats;
+  size_t bytes = 0, i, n;
+  memset(&stats, 0, sizeof(stats));
+  expect_result(gmlake_get_stats(m.lake, &stats), GMLAKE_OK, "gmlake_get_stats");
+  for (i = 0; i < RANGES; i++)
+    for (n = 0; n < m.ranges[i].count && !m.ranges[i].is_home && !m.ranges[i].is_buffers; n++)
+      bytes += m.ranges[i].cells[n].frame >= 0 ? m.granule : 0;
+  expect(is_any_asleep() || m.is_stuck || stats.stitched_bytes == bytes,
+         "stitched_bytes after sleep");
+  m.mapped_bytes = stats.stitched_bytes;
+  m.sum.windows = stats.window_count;
+  m.sum.evictions = stats.stitch_evict_count;
+  m.sum.stitched_peak = stats.stitched_bytes_peak;
+  m.sum.stitched_most = max_of(m.sum.stitched_most, stats.stitched_bytes_peak);
+}
+
+static void do_mark(void) {
+  const int s = live_stream(m.now->stream);
+  if (s < 0) return;
+  (void)succeeded(gmlake_mark_stream(m.lake, stream_value(s), (gmlake_stream_kind)m.now->flags),
+                  "gmlake_mark_stream");
+}
+
+static void do_prewarm(void) {
+  const size_t before = physical_bytes(), held = held_bytes(m.pools[0].range);
+  gmlake_profile profile;
+  gmlake_result result;
+  memset(&profile, 0, sizeof(profile));
+  profile.peak_bytes = profile.resident_bytes = (size_t)m.now->bytes;
+  profile.handle_bytes = max_of(1, (size_t)m.with.handle_chunks) * m.chunk;
+  profile.large_percent = 50;
+  result = gmlake_prewarm(m.lake, &profile, stream_value(live_stream(m.now->stream)));
+  if (result == GMLAKE_ERROR_ASLEEP && m.pools[0].is_asleep) return;
+  if (!succeeded(result, "gmlake_prewarm")) {
+    expect(physical_bytes() == before || m.is_stuck, "prewarm has failed, and created memory");
+    return;
+  }
+  expect(physical_bytes() == before || m.is_stuck ||
+             held + physical_bytes() - before <= round_up(profile.peak_bytes, m.chunk),
+         "prewarm created more than the profile tells of");
+}
+
 static void do_trim(void) {
   size_t released = 1, before = physical_bytes(), keep = (size_t)m.now->bytes;
   (void)succeeded(gmlake_trim(m.lake, keep, &released), "gmlake_trim");
@@ -1518,6 +1753,7 @@ static void do_budget(void) {
   expect(budget.total_bytes == m.capacity, "budget: total");
   expect(budget.driver_free_bytes == m.capacity - physical, "budget: driver-free");
   expect(budget.reserved_bytes == physical, "budget: reserved");
+  if (is_any_asleep()) return;
   sum = budget.idle_bytes + budget.pending_bytes + m.sum.active;
   expect(m.is_stuck ? sum <= physical : sum == physical,
          "budget: idle, pending and live memory are not what is held");
@@ -1578,7 +1814,7 @@ static void do_verify(void) {
   const char *wrong;
   size_t i;
   for (i = 0; i < POOLS; i++) pools[i] = m.pools[i].value;
-  wrong = map_wrong(m.lake, pools, POOLS);
+  wrong = is_any_asleep() ? NULL : map_wrong(m.lake, pools, POOLS);
   if (wrong) broken(wrong);
   if (b) verify(b);
 }
@@ -1616,7 +1852,7 @@ static void do_close(void) {
                           !left.event_count && !left.physical_bytes),
          "something is left on the device");
   gmlake_mock_destroy(m.mock);
-  for (i = 0; i < RANGES; i++) free(m.ranges[i].cells);
+  for (i = 0; i < RANGES; i++) free_cells(&m.ranges[i]);
   m.lake = NULL;
 }
 
@@ -1642,7 +1878,7 @@ static void check_live(const gmlake_stats *stats) {
   expect(stats->live_count == m.block_count, "live_count");
   expect(stats->allocation_count == m.sum.allocations, "allocation_count");
   expect(stats->free_count == m.sum.frees, "free_count");
-  expect(stats->oom_count == m.sum.refused, "oom_count");
+  expect(stats->oom_count == m.sum.refused + m.sum.unwoken, "oom_count");
   expect(stats->metadata_bytes == m.host_bytes, "metadata_bytes");
   expect(stats->metadata_bytes_peak >= stats->metadata_bytes, "metadata_bytes_peak");
 }
@@ -1662,7 +1898,7 @@ static void check_device(const gmlake_stats *stats) {
   expect(stats->stream_wait_count == m.sum.stream_waits, "stream_wait_count");
   if (m.is_stuck) return; /* what cannot be unmapped is out of the figures */
   m.sum.stitched_peak = max_of(m.sum.stitched_peak, m.mapped_bytes);
-  expect(stats->quarantined_bytes == 0, "quarantined_bytes");
+  expect(stats->quarantined_bytes == 0 || is_any_asleep(), "quarantined_bytes");
   expect(stats->stitched_bytes == m.mapped_bytes, "stitched_bytes");
   expect(stats->stitched_bytes_peak >= m.sum.stitched_peak &&
              stats->stitched_bytes_peak <= m.sum.stitched_most,
@@ -1775,6 +2011,18 @@ static void dispatch(void) {
   case RESIZE:
     do_resize();
     break;
+  case SLEEP:
+    do_sleep();
+    break;
+  case WAKE:
+    do_wake();
+    break;
+  case MARK:
+    do_mark();
+    break;
+  case PREWARM:
+    do_prewarm();
+    break;
   case CLOSE:
     do_close();
     break;
@@ -1784,6 +2032,7 @@ static void dispatch(void) {
 }
 
 static void perform(const op *o) {
+  const int slept = m.lake && (is_any_asleep() || o->kind == SLEEP);
   if (!m.lake || (m.lost && o->kind != CLOSE)) return;
   m.now = o;
   m.fault_call = o->fault_call;
@@ -1794,6 +2043,7 @@ static void perform(const op *o) {
   m.fault_call = m.host_call = 0;
   shared->sum.operations++;
   if (!m.lake) return;
+  if (slept && !m.fatal_hits) follow_windows();
   if (m.fatal_hits)
     check_lost();
   else
@@ -2148,7 +2398,7 @@ static int has_policies; /* all lakes */
 static struct mix { /* what a lake's operations are drawn from */
   uint64_t random;
   size_t operations, allocs, largest_bytes, sizes, usual[6];
-  int has_pools, has_captures, has_buffers;
+  int has_pools, has_captures, has_buffers, has_sleep;
   int closing; /* the pool that is being emptied, 0: none */
   size_t fault_permille, host_permille;
 } mix;
@@ -2266,6 +2516,17 @@ static void choose_fault(op *o) {
   }
 }
 
+/* A pool that sleeps, or the default one, wakes soon. */
+static void choose_sleep(op *o) {
+  size_t i;
+  o->kind = SLEEP;
+  o->pool = chance(60) ? any_pool() : 0;
+  o->flags = chance(70);
+  for (i = 0; i < POOLS; i++)
+    if (m.pools[i].is_asleep && chance(80)) o->pool = (long)i, o->kind = WAKE;
+  if (m.with.has_handler && o->kind == WAKE && chance(50)) o->victim = any_block();
+}
+
 static void choose_rare(op *o, size_t dice) {
   o->kind = VERIFY;
   o->id = any_block();
@@ -2283,8 +2544,16 @@ static void choose_rare(op *o, size_t dice) {
     o->other = any_stream();
   } else if (dice < 56) {
     o->kind = QUIESCE;
-  } else if (dice < 60) {
+  } else if (dice < 58) {
     o->kind = PEAKS;
+  } else if (dice < 60) {
+    o->kind = MARK;
+    o->stream = any_stream();
+    o->flags = (long)below(3);
+  } else if (dice < 62) {
+    o->kind = PREWARM;
+    o->stream = any_stream();
+    o->bytes = (long)below(m.capacity);
   } else if (dice < 72 && mix.has_pools) {
     choose_pool(o);
   } else if (dice < 100 && mix.has_captures) {
@@ -2300,6 +2569,8 @@ static void choose(op *o) {
     o->kind = QUIESCE;
   else if (mix.closing && chance(70))
     choose_closing(o);
+  else if (mix.has_sleep && chance(is_any_asleep() ? 15 : 2))
+    choose_sleep(o);
   else if (mix.has_buffers && chance(25))
     choose_resize(o);
   else if (dice < mix.allocs && !is_full)
@@ -2351,6 +2622,7 @@ static void draw_mix(void) {
   mix.has_pools = chance(50);
   mix.has_captures = mix.has_pools && chance(60);
   mix.has_buffers = chance(50);
+  mix.has_sleep = chance(40);
   mix.fault_permille = chance(50) ? 0 : 5 + below(100);
   mix.host_permille = chance(60) ? 0 : 5 + below(100);
   for (i = 0; i < 6; i++) mix.usual[i] = max_of(1, new_size());
@@ -2478,9 +2750,10 @@ static int breaks_found(const config *with, const op *list, size_t count) {
 static const char *const config_names[] = {CONFIG_FIELDS(AS_NAME)};
 static const char *const op_names[] = {OP_FIELDS(AS_NAME)};
 static const char *const kind_names[] = {
-    "ALLOC",  "FREE",      "RECORD",     "HOLD",          "FINISH",      "LAG",  "CLOCK",
-    "FORGET", "POOL_OPEN", "POOL_CLOSE", "CAPTURE_BEGIN", "CAPTURE_END", "TRIM", "BUDGET",
-    "PEAKS",  "MISUSE",    "QUIESCE",    "VERIFY",        "RESIZE",      "CLOSE"};
+    "ALLOC",  "FREE",   "RECORD",    "HOLD",       "FINISH",        "LAG",
+    "CLOCK",  "FORGET", "POOL_OPEN", "POOL_CLOSE", "CAPTURE_BEGIN", "CAPTURE_END",
+    "TRIM",   "BUDGET", "PEAKS",     "MISUSE",     "QUIESCE",       "VERIFY",
+    "RESIZE", "SLEEP",  "WAKE",      "MARK",       "PREWARM",       "CLOSE"};
 
 static void print_numbers(const long *numbers, const char *const *names, size_t count) {
   const char *comma = "";
@@ -2596,7 +2869,7 @@ static void run(void (*body)(void)) {
 static struct scenario { /* of the tests that name theirs */
   config with;
   size_t operations, largest_bytes, fault_permille, host_permille;
-  int has_pools, has_captures, has_buffers;
+  int has_pools, has_captures, has_buffers, has_sleep;
 } scenario;
 
 static void init_scenario(int streams) {
@@ -2625,6 +2898,7 @@ static void perform_scenario(void) {
   mix.has_pools = scenario.has_pools;
   mix.has_captures = scenario.has_captures;
   mix.has_buffers = scenario.has_buffers;
+  mix.has_sleep = scenario.has_sleep;
   mix.fault_permille = scenario.fault_permille;
   mix.host_permille = scenario.host_permille;
   perform_mix();
@@ -2672,6 +2946,23 @@ static void test_buffers(void **state) {
   init_scenario(4);
   scenario.has_buffers = scenario.has_pools = scenario.has_captures = 1;
   scenario.with.capacity = 64;
+  run(perform_scenario);
+}
+
+static void test_sleep(void **state) {
+  (void)state;
+  init_scenario(4);
+  scenario.has_buffers = scenario.has_pools = scenario.has_captures = scenario.has_sleep = 1;
+  scenario.with.capacity = 96;
+  run(perform_scenario);
+}
+
+static void test_sleep_and_faults(void **state) {
+  (void)state;
+  init_scenario(3);
+  scenario.fault_permille = scenario.host_permille = 60;
+  scenario.has_buffers = scenario.has_pools = scenario.has_captures = scenario.has_sleep = 1;
+  scenario.with.handle_chunks = 4;
   run(perform_scenario);
 }
 
@@ -2836,6 +3127,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_pools),
       cmocka_unit_test(test_captures),
       cmocka_unit_test(test_buffers),
+      cmocka_unit_test(test_sleep),
+      cmocka_unit_test(test_sleep_and_faults),
       cmocka_unit_test(test_few_windows),
       cmocka_unit_test(test_handler),
       cmocka_unit_test(test_driver_fails),

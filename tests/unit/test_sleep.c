@@ -640,6 +640,47 @@ static void limits_hold_for_waking(void **state) {
   finish();
 }
 
+/* What sleeps is 1.5 chunks of blocks: a buffer's are half as large. */
+static void limits_hold_for_waking_smaller_chunks(void **state) {
+  gmlake_alloc_desc wanted = request(2 * C, 0, NULL);
+  gmlake_buffer *buffer;
+  void *other;
+  (void)state;
+  prepare(16);
+  desc.chunk_bytes = 2 * C;
+  desc.limit_bytes = 4 * C;
+  open_lake();
+  (void)take(2 * C);
+  buffer = open_buffer(1);
+  step(gmlake_buffer_resize(lake, buffer, C, LEGACY));
+  assert_int_equal(sleep_now(NULL, DROP), 3 * C);
+  wanted.pool = open_pool(0);
+  other = take_with(&wanted, LEGACY);
+  step_error(gmlake_pool_wake(lake, NULL), LIMIT_REACHED);
+  drop(other);
+  wake_now(NULL);
+  finish();
+}
+
+/* A shortage of the calls that make room is a shortage as any other: it is told, and counted. */
+static void a_shortage_while_making_room_is_told(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  start_with_faults(4);
+  pool = open_pool(0);
+  (void)take_from(pool, C, LEGACY);
+  drop(take(C));
+  (void)sleep_now(pool, DROP);
+  fail_call(ON_CREATE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 1);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 1);
+  step_error(gmlake_pool_wake(lake, pool), OUT_OF_DEVICE_MEMORY);
+  fail_call(ON_CREATE, 0, GMLAKE_OK, 0);
+  fail_call(ON_UNMAP, 0, GMLAKE_OK, 0);
+  assert_int_equal(stats().oom_count, 1);
+  assert_int_equal(last_error().asked_bytes, C);
+  finish();
+}
+
 /* One model gives way to another. */
 static void the_handler_may_put_a_pool_to_sleep(void **state) {
   gmlake_pool *first, *second;
@@ -1018,6 +1059,8 @@ int main(void) {
       cmocka_unit_test(a_window_in_quarantine_goes_before_its_chunks),
       cmocka_unit_test(waking_returns_what_others_have_free),
       cmocka_unit_test(limits_hold_for_waking),
+      cmocka_unit_test(limits_hold_for_waking_smaller_chunks),
+      cmocka_unit_test(a_shortage_while_making_room_is_told),
       cmocka_unit_test(the_handler_may_put_a_pool_to_sleep),
       cmocka_unit_test(a_capture_into_the_pool_refuses_and_others_do_not),
       cmocka_unit_test(tables_of_version_1_drop_and_do_not_keep),
