@@ -1239,7 +1239,7 @@ static void settle(const option_reader *reader, options *o) {
   o->settings.lag_ns = never ? UINT64_MAX : us * 1000;
   o->settings.lag_is_named = o->lag != NULL;
   o->settings.cross_stream = orders[o->cross_stream < 0 ? 0 : o->cross_stream];
-  if (o->costs == 1) o->settings.costs = GMLAKE_MOCK_COSTS_REPLAYED;
+  if (o->costs > 0) o->settings.costs = (gmlake_mock_costs)o->costs;
   o->settings.chunk_bytes = (size_t)o->chunk_mib * MIB;
   o->settings.handle_bytes = (size_t)o->handle_mib * MIB;
   o->settings.limit_bytes = (size_t)o->limit_mib * MIB;
@@ -1342,9 +1342,10 @@ static int parse_arguments(int argc, char **argv, options *o) {
        "creates first what this profile tells of; for the lake, one TRACE"},
       {"save-profile", OPTION_TEXT, &o->settings.learnt_path, 0, 0, "FILE",
        "writes the first pass's; live at the last mark counts as what stays"},
-      {"costs", OPTION_WORD, &o->costs, 0, 0, "alone|replayed",
+      {"costs", OPTION_WORD, &o->costs, 0, 0, "alone|replayed|busy",
        "what a driver call costs: as when nothing else runs (alone, the\n"
-       "default), or as measured among the calls of these traces (replayed)"},
+       "default), as measured among the calls of these traces (replayed), or\n"
+       "as torch's programs pay for it while they use the GPU (busy)"},
       {"limit-mib", OPTION_COUNT, &o->limit_mib, 1, DEVICE_BYTES / MIB, "N",
        "the most physical memory that the lake may hold, in MiB"},
       {"policy", OPTION_TEXT, &o->policy_name, 0, 0, "NAME",

@@ -28,7 +28,7 @@ def recording_of(run, folder):
 
 
 def predicted(path, order):
-    command = [REPLAY, "--json", "--once", "--costs", "replayed", "--cross-stream", order, path]
+    command = [REPLAY, "--json", "--once", "--costs", "busy", "--cross-stream", order, path]
     return json.loads(subprocess.check_output(command, text=True))
 
 

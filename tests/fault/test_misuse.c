@@ -1541,7 +1541,7 @@ static void test_mock_descriptions(void **state) {
   for (i = 0; i < 2; i++) {
     gmlake_backend *none = NULL;
     memset(&mock_desc, 0, sizeof(mock_desc));
-    mock_desc.costs = (gmlake_mock_costs)(i ? 2 : -1);
+    mock_desc.costs = (gmlake_mock_costs)(i ? 3 : -1);
     assert_error(gmlake_mock_create(&mock_desc, &none), INVALID_ARGUMENT);
     assert_null(none);
   }

@@ -158,6 +158,8 @@ ok 'lake: two chunks of 2 MiB' prints '"peak_reserved_bytes": 4194304, '
 ok 'lake: costs' run 0 --json --costs replayed "$dir/small.gmtrace"
 ok 'lake: costs: one chunk created, mapped and set, two reservations' \
   prints '"driver_ms": 0.057, '
+ok 'lake: costs: busy' run 0 --json --costs busy "$dir/small.gmtrace"
+ok 'lake: costs: busy: the same calls' prints '"driver_ms": 0.104, '
 ok 'lake: limit' run 0 --json --chunk-mib 2 --limit-mib 4 "$dir/small.gmtrace"
 ok 'lake: limit too low' run 1 --json --chunk-mib 2 --limit-mib 2 "$dir/small.gmtrace"
 ok 'lake: large handles' run 0 --json --chunk-mib 2 --handle-mib 4 "$dir/small.gmtrace"
@@ -563,7 +565,7 @@ refuses "--stream-lag-us takes a whole number of microseconds, or never, not '1x
 refuses "--cross-stream takes wait|grow|soon, not 'both'" --cross-stream both
 refuses "--chunk-mib takes a power of two from 2 to 1024, not '3'" --chunk-mib 3
 refuses "--chunk-mib takes a power of two from 2 to 1024, not '2048'" --chunk-mib 2048
-refuses "--costs takes alone|replayed, not 'dear'" --costs dear
+refuses "--costs takes alone|replayed|busy, not 'dear'" --costs dear
 refuses "--limit-mib takes a whole number from 1 to 143154, not '0'" --limit-mib 0
 refuses 'the value does not fit (limit_reading is what it limits: request, exact, block, whole' \
   --policy paper --set limit_reading=none

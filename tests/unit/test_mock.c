@@ -885,6 +885,36 @@ static void test_modelled_cost_among_others(void **state) {
   close_mock();
 }
 
+/* What eight programs paid for a chunk that is created and mapped, for a mapping, for a query. */
+static void test_modelled_cost_in_programs(void **state) {
+  gmlake_mock_desc desc;
+  uint64_t at, a, former;
+  void *event;
+  (void)state;
+  memset(&desc, 0, sizeof(desc));
+  desc.bookkeeping_only = 1;
+  desc.costs = GMLAKE_MOCK_COSTS_BUSY;
+  assert_ok(gmlake_mock_create(&desc, &mock));
+  at = reserve(4 * GIB);
+  event = new_event();
+  assert_ok(record(event, NULL));
+#define EXPECT(ns) assert_int_equal(census().modelled_ns - former, ns)
+  former = census().modelled_ns;
+  a = create(G);
+  assert_ok(map(at, G, a));
+  assert_ok(set_access(at, G));
+  EXPECT(58600);
+  former = census().modelled_ns;
+  assert_ok(map(at + G, G, a));
+  assert_ok(set_access(at + G, G));
+  EXPECT(48500);
+  former = census().modelled_ns;
+  (void)is_done(event);
+  EXPECT(1500);
+#undef EXPECT
+  close_mock();
+}
+
 /* What was a stream's serves the next one. */
 static void test_streams_leave_nothing(void **state) {
   size_t count;
@@ -898,12 +928,12 @@ static void test_streams_leave_nothing(void **state) {
   close_mock();
 }
 
-static void test_costs_are_of_two_kinds(void **state) {
+static void test_costs_are_of_three_kinds(void **state) {
   gmlake_mock_desc desc;
   gmlake_backend *none = NULL;
   (void)state;
   memset(&desc, 0, sizeof(desc));
-  desc.costs = (gmlake_mock_costs)2;
+  desc.costs = (gmlake_mock_costs)3;
   assert_error(gmlake_mock_create(&desc, &none), INVALID_ARGUMENT);
   assert_null(none);
 }
@@ -1956,7 +1986,8 @@ int main(void) {
       cmocka_unit_test(test_capacity),
       cmocka_unit_test(test_modelled_cost),
       cmocka_unit_test(test_modelled_cost_among_others),
-      cmocka_unit_test(test_costs_are_of_two_kinds),
+      cmocka_unit_test(test_modelled_cost_in_programs),
+      cmocka_unit_test(test_costs_are_of_three_kinds),
       cmocka_unit_test(test_streams_leave_nothing),
       cmocka_unit_test(test_fail_once),
       cmocka_unit_test(test_fail_persistently),
