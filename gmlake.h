@@ -13560,8 +13560,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
   gmlk_mutex_init(&mock->mutex);
   if (!gmlk_is_pow2(mock->desc.granularity_bytes) ||
       mock->desc.granularity_bytes < gmlk_mock_page_bytes() || mock->desc.device_count < 1 ||
-      mock->desc.device_count > 32 ||
-      (unsigned)desc->costs >= GMLK_MOCK_COSTS)
+      mock->desc.device_count > 32 || (unsigned)desc->costs >= GMLK_MOCK_COSTS)
     result = GMLAKE_ERROR_INVALID_ARGUMENT;
   else
     result = gmlk_mock_open(mock);

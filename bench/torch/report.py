@@ -17,6 +17,9 @@ NAMES = {
     "gmlake-wait": "lake, waiting first",
     "gmlake-record": "lake, recorded",
     "gmlake-wait-record": "lake, waiting first, recorded",
+    "gmlake-soon": "lake, waiting if soon",
+    "gmlake-48m": "lake, handles of 48 MiB",
+    "gmlake-profile": "lake, with a profile",
     "gmlake-32m": "lake, chunks of 32 MiB",
     "gmlake-64m-wait": "lake, waiting first, chunks of 64 MiB",
 }
@@ -160,6 +163,59 @@ def several_streams(document):
     yield from table(["workload", "used", *(NAMES[name] for name in allocators)], rows)
 
 
+STUDENT = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365}  # 95 %, two sides
+
+
+def paired(document, base="native", warm=3):
+    """The time of a lake's steps behind the first three, divided by that of the base's run of the
+    same repeat: the mean over at least three repeats, and the ends of its 95 % interval."""
+    seconds = {
+        (run["workload"], run["allocator"], run.get("repeat")): sum(run["seconds"][warm:])
+        for run in document["runs"]
+    }
+    groups = {}
+    for (workload, allocator, repeat), value in seconds.items():
+        same = seconds.get((workload, base, repeat))
+        if allocator.startswith("gmlake") and allocator != base and same and value:
+            groups.setdefault((workload, allocator), []).append(value / same)
+    rows = []
+    for (workload, allocator), ratios in groups.items():
+        if len(ratios) - 1 not in STUDENT:
+            continue
+        mean, n = statistics.mean(ratios), len(ratios)
+        far = STUDENT[n - 1] * statistics.stdev(ratios) / n**0.5
+        cells = (f"{value:.3f}" for value in (mean, mean - far, mean + far))
+        rows.append([workload, NAMES[allocator], *cells])
+    if rows:
+        yield from table(["workload", "allocator", f"time by {NAMES[base]}'s", "from", "to"], rows)
+
+
+def first_steps(document):
+    """Of runs of one step: seconds of native's first step, and the others' by it; the same with
+    what came before, as a profile's memory is created then. Medians."""
+
+    def first(run):
+        return run["seconds"][0]
+
+    def both(run):
+        return run["before_seconds"] + run["seconds"][0]
+
+    groups = {}
+    for run in document["runs"]:
+        groups.setdefault(run["workload"], {}).setdefault(run["allocator"], []).append(run)
+    used = {run["allocator"] for run in document["runs"]}
+    names = [name for name in NAMES if name in used]
+    rows = []
+    for workload, by in groups.items():
+        rows.append([workload])
+        for value in (first, both):
+            native = median(by["native"], value)
+            rows[-1].append(f"{native:.2f}")
+            rows[-1] += [f"{median(by[name], value) / native:.3f}" for name in names[1:]]
+    labels = [NAMES[name] for name in names[1:]]
+    yield from table(["workload", "native's first s", *labels, "with before", *labels], rows)
+
+
 def largest(document):
     """Of each workload and allocator the largest batch that ran, what it held, and the mean of the
     steps but the first where runs came one after the other."""
@@ -231,9 +287,14 @@ def main():
         kind = compare
         if any("limit_bytes" in run for run in document["runs"]):
             kind = largest
+        elif all(len(run["seconds"]) == 1 for run in document["runs"]):
+            kind = first_steps
         elif any(run["allocator"].endswith("-record") for run in document["runs"]):
             kind = several_streams
-        print("\n".join(kind(document)))
+        lines = [*kind(document)]
+        if kind not in (largest, first_steps):
+            lines += [*paired(document), *paired(document, "gmlake")]
+        print("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -9,8 +9,12 @@
     python3 bench/torch/run.py --out limit.json --largest          largest batches under 40 GB
 
 An allocator whose name ends in -record is the lake, which records into the folder that --record
-names. Each allocator has a process that has imported torch, and forks for every run; the order of
-the allocators turns from repeat to repeat. report.py makes tables and a figure of the files.
+names; gmlake-wait and -soon have that order of gmlake_cross_stream, gmlake-48m handles of up to 48
+MiB, gmlake-profile the profile of an earlier run of three steps. --calls FOLDER writes what the
+driver calls of each lake took, by kind and step, for calls.py. --steps N runs the first N steps;
+what came before them took `before_seconds`. Each allocator has a process that has imported torch,
+and forks for every run; the order of the allocators turns from repeat to repeat. report.py makes
+tables and a figure of the files.
 """
 import argparse
 import concurrent.futures
@@ -35,6 +39,10 @@ ENVIRONMENT = {
     "gmlake-wait": {"GMLAKE_TORCH_CROSS_STREAM": "wait"},
     "gmlake-record": {},
     "gmlake-wait-record": {"GMLAKE_TORCH_CROSS_STREAM": "wait"},
+    "gmlake-soon": {"GMLAKE_TORCH_CROSS_STREAM": "soon"},
+    "gmlake-48m": {"GMLAKE_TORCH_HANDLE_BYTES": "50331648"},
+    # A chunk; where this is set, tensors cannot be shared, so profiles may create larger handles.
+    "gmlake-profile": {"GMLAKE_TORCH_HANDLE_BYTES": "16777216"},
     "gmlake-32m": {"GMLAKE_TORCH_CHUNK_BYTES": "33554432"},
     "gmlake-64m-wait": {
         "GMLAKE_TORCH_CHUNK_BYTES": "67108864",
@@ -99,6 +107,7 @@ def serve_jobs():
 class Allocator:
     def __init__(self, name):
         self.name = name
+        self.profiles = tempfile.mkdtemp() if name.endswith("-profile") else None
         self.process = subprocess.Popen(
             [sys.executable, os.path.abspath(__file__), "--serve"],
             env={**os.environ, "TRANSFORMERS_VERBOSITY": "error", **ENVIRONMENT[name]},
@@ -116,6 +125,13 @@ class Allocator:
             kind = ".wait" if "-wait" in self.name else ""
             again = f".{job['repeat']}" if job["repeat"] else ""
             job["record"] = os.path.join(record, job["workload"] + kind + again)
+        calls = job.pop("calls", None)
+        if calls and self.name.startswith("gmlake") and "repeat" in job:
+            job["calls"] = os.path.join(
+                calls, f"{job['workload']}.{self.name}.{job['repeat']}"
+            )
+        if self.name.endswith("-profile"):
+            job["profile"] = os.path.join(self.profiles, job["workload"])
         print(json.dumps({**job, "allocator": self.name}), file=self.process.stdin, flush=True)
         return json.loads(self.process.stdout.readline())
 
@@ -163,6 +179,10 @@ def compare(arguments, allocators, document):
     for workload in arguments.workloads * (not arguments.cold):
         # What is read from disk is in memory afterwards.
         allocators[0].run(job_of(arguments, workload, steps=[0, 1], requests=1))
+    for workload in arguments.workloads:
+        for allocator in allocators:
+            if allocator.profiles:
+                allocator.run(job_of(arguments, workload, steps=[0, 3], requests=3))
     for repeat in range(arguments.repeats):
         for workload in arguments.workloads:
             if repeat >= (2 if workload in LONG else arguments.repeats):
@@ -181,6 +201,10 @@ def job_of(arguments, workload, **more):
         job["rendezvous"] = os.path.join(tempfile.mkdtemp(), "store")
     if arguments.record:
         job["records"] = arguments.record
+    if arguments.calls:
+        job["calls"] = arguments.calls
+    if arguments.steps:
+        job["steps"] = [0, arguments.steps]
     if arguments.requests:
         job["requests"] = arguments.requests
     if arguments.batch:
@@ -241,6 +265,8 @@ def main():
     parser.add_argument("--streams", action="store_true", help="the programs of several streams")
     parser.add_argument("--serving", action="store_true", help="with graphs and torch.compile")
     parser.add_argument("--record", metavar="FOLDER", help="where recordings go")
+    parser.add_argument("--calls", metavar="FOLDER", help="where the driver's calls are told")
+    parser.add_argument("--steps", type=int, help="so many, not all")
     parser.add_argument("--cold", action="store_true", help="no run before the first one")
     parser.add_argument("--batch", type=int, help="one batch under the limit, not the search")
     parser.add_argument("--limit-bytes", type=int, default=40 * 10**9)
@@ -252,8 +278,8 @@ def main():
     document = Document(arguments.out)
     for allocator in allocators:
         allocator.wait_until_ready()
-    if arguments.record:
-        os.makedirs(arguments.record, exist_ok=True)
+    for folder in filter(None, (arguments.record, arguments.calls)):
+        os.makedirs(folder, exist_ok=True)
     if not arguments.workloads:
         arguments.workloads = WORKLOADS
         if arguments.streams:

@@ -379,6 +379,7 @@ class Record:
     def __init__(self):
         self.seconds, self.units, self.values = [], [], []
         self.mark = None  # is told of each step
+        self.begun = None  # when the first one began
 
     def value(self, value):
         self.values.append(value)
@@ -389,6 +390,7 @@ class Record:
         if self.mark:
             self.mark(f"step {len(self.seconds)}")
         start = time.perf_counter()
+        self.begun = self.begun or start
         yield
         torch.cuda.synchronize()
         self.seconds.append(time.perf_counter() - start)
@@ -402,6 +404,10 @@ def use_allocator(job, record):
 
         os.environ["GMLAKE_TORCH_LIMIT_BYTES"] = str(limit)
         os.environ["GMLAKE_TORCH_RECORD"] = job.get("record", "")
+        os.environ["GMLAKE_TORCH_PROFILE"] = job.get("profile", "")
+        os.environ["GMLAKE_TORCH_CALLS"] = ""
+        if job.get("calls"):
+            os.environ["GMLAKE_TORCH_CALLS"] = f"{job['calls']}.{job['rank']}.tsv"
         gmlake_torch.enable()
         record.mark = gmlake_torch.mark
     elif limit:
@@ -432,7 +438,7 @@ def program_of(workload):
 def run(job):
     """What happened, as a dict for JSON. Meant for a process of its own."""
     result = {**job, "error": None}
-    for name in ("rendezvous", "rank", "record"):
+    for name in ("rendezvous", "rank", "record", "profile", "calls"):
         result.pop(name, None)
     record, start = Record(), time.perf_counter()
     try:
@@ -451,12 +457,13 @@ def run(job):
     except Exception as error:  # one program that fails does not stop the others
         result["error"] = f"{type(error).__name__}: {error}"[:300]
     result["wall_seconds"] = round(time.perf_counter() - start, 3)
+    result["before_seconds"] = round((record.begun or start) - start, 5)
     result["seconds"] = [round(x, 5) for x in record.seconds]
     result["units"], result["losses"] = record.units, record.values
     try:
         live, reserved, stats = memory(job)
         result.update(peak_live_bytes=live, peak_reserved_bytes=reserved, stats=stats)
-        if job.get("record"):
+        if job["allocator"].startswith("gmlake"):
             import gmlake_torch
 
             gmlake_torch.flush()

@@ -6,7 +6,9 @@
      GMLAKE_TORCH_LIMIT_BYTES        the most physical memory that a lake may hold
      GMLAKE_TORCH_DRIVER_FREE_BYTES  memory of the device that it leaves to others
      GMLAKE_TORCH_CHUNK_BYTES        size of a physical chunk
-     GMLAKE_TORCH_CROSS_STREAM       grow (the default) or wait: see gmlake_cross_stream
+     GMLAKE_TORCH_HANDLE_BYTES       the most that growth creates with one driver handle, whole
+                                     chunks; tensors can then not be shared with other processes
+     GMLAKE_TORCH_CROSS_STREAM       grow (the default), wait or soon: see gmlake_cross_stream
      GMLAKE_TORCH_PEERS              devices that may access the memory, for example 0,1
      GMLAKE_TORCH_RECORD             NAME: the allocations are recorded, for build/replay, into
                                      NAME.0.gmtrace, NAME.1.gmtrace and so on, one for each device.
@@ -17,13 +19,20 @@
                                      NAME.rankRANK.0.gmtrace. No file is overwritten: if it exists,
                                      from another process or an earlier run, the new name also has
                                      the process's number, and standard error says so
-   A child of fork, for example a worker of a DataLoader, records nothing. */
+     GMLAKE_TORCH_PROFILE            NAME: the lake begins with the memory that the profile
+                                     NAME.0.profile tells of (device 0). If there is none, what this
+                                     run learns is written there when it ends. What lives when the
+                                     last step begins (gmlake_torch_mark) counts as what stays
+     GMLAKE_TORCH_CALLS              FILE: what the calls of the driver took is written there when
+                                     the program ends, by kind and step: see calls.h
+   A child of fork, for example a worker of a DataLoader, records nothing and writes no file. */
 #if !defined(GMLAKE_TORCH_ADAPTER_H)
 #define GMLAKE_TORCH_ADAPTER_H
 
 #include "gmlake.h"
 
 #include "../record.h"
+#include "calls.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -41,6 +50,9 @@ API void gmlake_torch_flush(void);
 static gmlake *lake_of(int device); /* NULL: none is created yet */
 
 static gmlake_recorder *recorders[DEVICES_MAX]; /* each is set once, when its lake is created */
+static size_t residents[DEVICES_MAX];           /* bytes live when the last step began */
+static unsigned char learns[DEVICES_MAX];       /* 1: its profile is written at the end */
+static pid_t own_pid; /* of the process that created the lakes; 0: none yet */
 
 /* ---- The environment ------------------------------------------------------------------------ */
 
@@ -60,8 +72,10 @@ static int read_bytes(const char *name, size_t *out) {
 static int read_cross_stream(const char *name, gmlake_cross_stream *out) {
   const char *const text = getenv(name);
   if (!text || !*text) return 1;
-  *out = strcmp(text, "wait") ? GMLAKE_GROW_FIRST : GMLAKE_WAIT_FIRST;
-  return *out == GMLAKE_WAIT_FIRST || !strcmp(text, "grow");
+  *out = !strcmp(text, "wait")   ? GMLAKE_WAIT_FIRST
+         : !strcmp(text, "soon") ? GMLAKE_WAIT_IF_SOON
+                                 : GMLAKE_GROW_FIRST;
+  return *out != GMLAKE_GROW_FIRST || !strcmp(text, "grow");
 }
 
 /* The device's own number is allowed in the list, and left out of *out. */
@@ -88,6 +102,9 @@ static const char *read_environment(gmlake_desc *desc, int *peers) {
     return "GMLAKE_TORCH_DRIVER_FREE_BYTES";
   if (!read_bytes("GMLAKE_TORCH_CHUNK_BYTES", &desc->chunk_bytes))
     return "GMLAKE_TORCH_CHUNK_BYTES";
+  if (!read_bytes("GMLAKE_TORCH_HANDLE_BYTES", &desc->handle_bytes))
+    return "GMLAKE_TORCH_HANDLE_BYTES";
+  if (desc->handle_bytes) desc->handle_types = 0; /* else each chunk has a handle */
   if (!read_cross_stream("GMLAKE_TORCH_CROSS_STREAM", &desc->cross_stream))
     return "GMLAKE_TORCH_CROSS_STREAM";
   if (!read_peers("GMLAKE_TORCH_PEERS", desc->device, peers, &desc->peer_count))
@@ -100,7 +117,7 @@ static const char *read_environment(gmlake_desc *desc, int *peers) {
 static const char *taken_by(const char *name) {
   if (strstr(name, "BYTES")) return "a number of bytes";
   if (strstr(name, "PEERS")) return "numbers of devices, for example 0,1";
-  return "grow or wait";
+  return "grow, wait or soon";
 }
 
 /* ---- Recordings ----------------------------------------------------------------------------- */
@@ -149,17 +166,88 @@ static int start_recording(gmlake_desc *desc, char *why, size_t why_bytes) {
   return 0;
 }
 
-/* Writes into the recordings that a step of the program begins. */
-API void gmlake_torch_mark(const char *label) {
-  int device;
-  for (device = 0; device < DEVICES_MAX; device++)
-    if (lake_of(device) && recorders[device]) gmlake_recorder_mark(recorders[device], label);
+/* ---- Profiles and the driver's calls -------------------------------------------------------- */
+
+/* What an environment variable names; NULL: nothing. */
+static const char *named_by(const char *variable) {
+  const char *const name = getenv(variable);
+  return name && *name ? name : NULL;
 }
 
-/* Writes the recordings to their files, for a process that will end by _exit. */
-API void gmlake_torch_flush(void) {
+/* Where the device's profile is. 0: the environment names none, or a too long one. */
+static int profile_path(int device, char *out, size_t out_bytes) {
+  const char *const name = named_by("GMLAKE_TORCH_PROFILE");
+  return name && snprintf(out, out_bytes, "%s.%d.profile", name, device) < (int)out_bytes;
+}
+
+/* Creates what the device's profile tells of. Without one the profile is written at the end. A
+   profile that cannot be used is reported, and does no harm. */
+static void begin_profile(gmlake *lake, int device) {
+  char path[4096], text[GMLAKE_PROFILE_TEXT_BYTES];
+  gmlake_profile profile;
+  gmlake_result result;
+  size_t bytes;
+  FILE *file;
+  own_pid = getpid();
+  if (!profile_path(device, path, sizeof path)) return;
+  file = fopen(path, "r");
+  learns[device] = !file;
+  if (!file) return;
+  bytes = fread(text, 1, sizeof text, file);
+  fclose(file);
+  memset(&profile, 0, sizeof profile);
+  result = gmlake_profile_load(text, bytes, &profile);
+  if (result == GMLAKE_OK) result = gmlake_prewarm(lake, &profile, NULL);
+  if (result != GMLAKE_OK)
+    fprintf(stderr, "gmlake_torch: device %d: %s: %s\n", device, path, gmlake_result_name(result));
+}
+
+/* Writes what the run learnt, if it is to. */
+static void end_profile(int device) {
+  char path[4096], text[GMLAKE_PROFILE_TEXT_BYTES];
+  gmlake_profile profile;
+  FILE *file = NULL;
+  memset(&profile, 0, sizeof profile);
+  if (!learns[device] || !lake_of(device) || !profile_path(device, path, sizeof path) ||
+      gmlake_profile_take(lake_of(device), &profile) != GMLAKE_OK)
+    return;
+  if (residents[device]) profile.resident_bytes = residents[device];
+  if (gmlake_profile_save(&profile, text, sizeof text) == GMLAKE_OK) file = fopen(path, "w");
+  if (!file || fputs(text, file) < 0 || fclose(file))
+    fprintf(stderr, "gmlake_torch: device %d: %s cannot be written\n", device, path);
+}
+
+/* The backend that the device's lake is to have in place of `backend`. */
+static const gmlake_backend *watched(const gmlake_backend *backend) {
+  const gmlake_backend *counting = NULL;
+  if (named_by("GMLAKE_TORCH_CALLS") && backend) counting = calls_wrap(backend);
+  return counting ? counting : backend;
+}
+
+/* Says that a step of the program begins. */
+API void gmlake_torch_mark(const char *label) {
+  gmlake_stats stats;
   int device;
+  calls_begin(label);
   for (device = 0; device < DEVICES_MAX; device++) {
+    if (!lake_of(device)) continue;
+    if (recorders[device]) gmlake_recorder_mark(recorders[device], label);
+    memset(&stats, 0, sizeof stats);
+    if (learns[device] && gmlake_get_stats(lake_of(device), &stats) == GMLAKE_OK)
+      residents[device] = stats.active_bytes;
+  }
+}
+
+/* Writes the recordings and what else is written at the end to their files, for a process that will
+   end by _exit. */
+API void gmlake_torch_flush(void) {
+  const char *const path = named_by("GMLAKE_TORCH_CALLS");
+  int device;
+  if (own_pid && own_pid != getpid()) return;
+  if (path && calls.backend_count && !calls_write(path))
+    fprintf(stderr, "gmlake_torch: %s cannot be written\n", path);
+  for (device = 0; device < DEVICES_MAX; device++) {
+    if (learns[device]) end_profile(device);
     const int error = recorders[device] ? gmlake_recorder_flush(recorders[device]) : 0;
     if (error)
       fprintf(stderr, "gmlake_torch: device %d: the recording is not complete: %s\n", device,
@@ -176,7 +264,9 @@ __attribute__((destructor)) static void flush_at_end(void) { gmlake_torch_flush(
    for a device at a time. */
 static int configure(gmlake_desc *desc, int *peers, char *why, size_t why_bytes) {
   const char *const unread = read_environment(desc, peers);
-  if (!unread) return start_recording(desc, why, why_bytes);
+  if (!unread && !start_recording(desc, why, why_bytes)) return 0;
+  desc->backend = watched(desc->backend); /* the recorder's own calls are not counted */
+  if (!unread) return 1;
   snprintf(why, why_bytes, "%s cannot be read: %s (it takes %s)", unread, getenv(unread),
            taken_by(unread));
   return 0;

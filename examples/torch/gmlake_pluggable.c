@@ -32,8 +32,9 @@ API void gmlake_torch_set_raise_text(raise_text_fn *fn);
 API int gmlake_torch_reset_peaks(int device);
 API int gmlake_torch_stats_json(int device, char *buffer, size_t size);
 
-static gmlake *lakes[DEVICES_MAX];            /* each is set once, with the mutex held */
-static gmlake_backend *samplers[DEVICES_MAX]; /* by which the recorders sample, and the lakes run */
+static gmlake *lakes[DEVICES_MAX]; /* each is set once, with the mutex held */
+static gmlake_backend
+    *samplers[DEVICES_MAX]; /* by which the lakes run where something is measured */
 static pthread_mutex_t create_mutex = PTHREAD_MUTEX_INITIALIZER;
 static int streams_stay; /* protected by the mutex */
 static raise_fn *raise_error;
@@ -65,7 +66,8 @@ static void create_lake(int device, gmlake **out, char *why, size_t why_bytes) {
      are never destroyed. */
   desc.flags = streams_stay ? 0 : GMLAKE_STREAMS_MAY_END;
   *out = NULL;
-  if (!streams_stay && recording_name()) result = gmlake_cuda_create(device, &samplers[device]);
+  if (!streams_stay && (recording_name() || named_by("GMLAKE_TORCH_CALLS")))
+    result = gmlake_cuda_create(device, &samplers[device]);
   if (result != GMLAKE_OK) {
     snprintf(why, why_bytes, "device %d: gmlake_cuda_create: %s", device,
              gmlake_result_name(result));
@@ -75,6 +77,7 @@ static void create_lake(int device, gmlake **out, char *why, size_t why_bytes) {
   result = configure(&desc, peers, why, why_bytes) ? gmlake_create(&desc, out) : GMLAKE_OK;
   if (result != GMLAKE_OK)
     snprintf(why, why_bytes, "device %d: gmlake_create: %s", device, gmlake_result_name(result));
+  if (*out) begin_profile(*out, device);
   if (*out) return;
   unconfigure(device);
   gmlake_cuda_destroy(samplers[device]);

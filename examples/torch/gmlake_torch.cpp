@@ -791,6 +791,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
       throw_error(failure_text("gmlake_create", place.index, failure));
     }
     place.device.store(device, std::memory_order_release);
+    begin_profile(lake_of(place.index), place.index);
     limit(place);
     for (int peer : place.peers) add_peer(place, *device, peer);
     return *device;

@@ -89,7 +89,10 @@ setup(
         CppExtension(
             "gmlake_torch._lake",
             ["gmlake_torch.cpp"],
-            depends=["adapter.h", "lake.hpp", "sharing.hpp", os.path.join(ROOT, "gmlake.h")],
+            depends=[
+                *("adapter.h", "calls.h", "lake.hpp", "sharing.hpp"),
+                os.path.join(ROOT, "gmlake.h"),
+            ],
             include_dirs=[ROOT] + cuda_includes(),
             define_macros=macros(),
             libraries=["c10_cuda"],

@@ -33,6 +33,8 @@ ok 'torch: raise_text: says so' [ "$(grep -c 'out of memory' "$dir/err")" = 1 ]
 ok 'torch: raise_text: what' says 'gmlake_torch: CUDA out of memory. Tried to allocate 10.00 MiB'
 ok 'torch: wait' fake GMLAKE_TORCH_CROSS_STREAM=wait "$build/client_torch" "$library" wait
 ok 'torch: grow, named' fake GMLAKE_TORCH_CROSS_STREAM=grow "$build/client_torch" "$library" grow
+ok 'torch: soon: not measured' fake GMLAKE_TORCH_CROSS_STREAM=soon "$build/client_torch" "$library" \
+  grow
 ok 'torch: devices' fake FAKE_CUDA_DEVICES=3 GMLAKE_TORCH_PEERS=0,1 "$build/client_torch" \
   "$library" devices
 ok 'torch: limit' fake GMLAKE_TORCH_LIMIT_BYTES=8388608 GMLAKE_TORCH_CHUNK_BYTES=4194304 \
@@ -40,7 +42,7 @@ ok 'torch: limit' fake GMLAKE_TORCH_LIMIT_BYTES=8388608 GMLAKE_TORCH_CHUNK_BYTES
 ok 'torch: empty variables' fake GMLAKE_TORCH_LIMIT_BYTES= GMLAKE_TORCH_CROSS_STREAM= \
   GMLAKE_TORCH_PEERS= "$build/client_torch" "$library" grow
 for variable in LIMIT_BYTES=8G LIMIT_BYTES=-1 LIMIT_BYTES=99999999999999999999 CHUNK_BYTES=0x10 \
-  DRIVER_FREE_BYTES=1.5 CROSS_STREAM=yes 'PEERS=0,' PEERS=0,x PEERS=64 PEERS=-1; do
+  DRIVER_FREE_BYTES=1.5 HANDLE_BYTES=x CROSS_STREAM=yes 'PEERS=0,' PEERS=0,x PEERS=64 PEERS=-1; do
   ok "torch: $variable" fake "GMLAKE_TORCH_$variable" "$build/client_torch" "$library" refused
   ok "torch: $variable: says so" says "GMLAKE_TORCH_${variable%%=*} cannot be read: ${variable#*=}"
 done
@@ -96,6 +98,40 @@ if [ -e /dev/full ]; then
   ok 'torch: record: full' fake "GMLAKE_TORCH_RECORD=$dir/full" "$build/client_torch" "$library" memory
   ok 'torch: record: full: says so' says 'the recording is not complete: No space left on device'
 fi
+# calls_of KIND: how many calls of the driver there were.
+calls_of() { awk -F'\t' -v kind="$1" '$2 == kind { n += $3 } END { print n + 0 }' "$dir/calls.tsv"; }
+ok 'torch: calls' fake "GMLAKE_TORCH_CALLS=$dir/calls.tsv" "$build/client_torch" "$library" memory
+ok 'torch: calls: silent' silent
+ok 'torch: calls: two chunks' [ "$(calls_of create) $(calls_of map) $(calls_of event_record)" = '2 2 0' ]
+ok 'torch: calls: times' [ "$(awk -F'\t' 'NR > 1 && $4 <= 0' "$dir/calls.tsv" | wc -l)" = 0 ]
+ok 'torch: calls: streams' fake "GMLAKE_TORCH_CALLS=$dir/calls.tsv" "$build/client_torch" \
+  "$library" grow
+ok 'torch: calls: streams: events' [ "$(calls_of event_record)" -gt 0 ]
+ok 'torch: calls: with a recording' fake "GMLAKE_TORCH_CALLS=$dir/calls2.tsv" \
+  "GMLAKE_TORCH_RECORD=$dir/counted" "$build/client_torch" "$library" grow
+ok 'torch: calls: with a recording: the same' [ "$(cut -f 1-3 "$dir/calls.tsv")" = \
+  "$(cut -f 1-3 "$dir/calls2.tsv")" ]
+ok 'torch: calls: no such folder' fake "GMLAKE_TORCH_CALLS=$dir/none/calls" "$build/client_torch" \
+  "$library" memory
+ok 'torch: calls: no such folder: says so' says "gmlake_torch: $dir/none/calls cannot be written"
+ok 'torch: handles' fake GMLAKE_TORCH_HANDLE_BYTES=8388608 "$build/client_torch" "$library" handles
+ok 'torch: profile: learns' fake "GMLAKE_TORCH_PROFILE=$dir/large" "$build/client_torch" "$library" \
+  threads
+ok 'torch: profile: writes' grep -q '^gmlake profile 1$' "$dir/large.0.profile"
+cp "$dir/large.0.profile" "$dir/copy"
+ok 'torch: profile: uses' fake "GMLAKE_TORCH_PROFILE=$dir/large" \
+  "GMLAKE_TORCH_CALLS=$dir/calls.tsv" "$build/client_torch" "$library" memory
+ok 'torch: profile: uses: silent' silent
+ok 'torch: profile: uses: creates ahead' [ "$(calls_of map)" -gt 2 ]
+ok 'torch: profile: stays' cmp "$dir/copy" "$dir/large.0.profile"
+echo nonsense >"$dir/bad.0.profile"
+ok 'torch: profile: no profile' fake "GMLAKE_TORCH_PROFILE=$dir/bad" "$build/client_torch" \
+  "$library" memory
+ok 'torch: profile: no profile: says so' says \
+  "gmlake_torch: device 0: $dir/bad.0.profile: GMLAKE_ERROR_INVALID_ARGUMENT"
+ok 'torch: profile: no such folder' fake "GMLAKE_TORCH_PROFILE=$dir/none/p" "$build/client_torch" \
+  "$library" memory
+ok 'torch: profile: no such folder: says so' says "$dir/none/p.0.profile cannot be written"
 ok 'torch: misuse' fake "$build/client_torch" "$library" misuse
 ok 'torch: misuse: says so' [ "$(grep -cE \
   '^gmlake_torch: .*(UNKNOWN_POINTER|DOUBLE_FREE|gmlake_pluggable.pool)' "$dir/err")" = 5 ]
@@ -203,6 +239,33 @@ if command -v python3 >/dev/null; then
   for document in h200 h200x2 limit streams streams2; do
     ok "bench/torch/README.md: the tables of $document.json" in_readme "$document"
   done
+fi
+
+# What driver calls took, and intervals, of made-up runs.
+if command -v python3 >/dev/null; then
+  mkdir "$dir/calls"
+  printf 'step\tcall\tcount\tus\n\tcreate\t3\t30\nstep 0\tmap\t3\t9\nstep 0\tset_access\t1\t60\n%s\n' \
+    "$(printf 'step 4\tevent_query\t10\t15000')" >"$dir/calls/w.gmlake.0.0.tsv"
+  awk 'BEGIN {
+    printf "{\"runs\": ["
+    for (i = 0; i < 4; i++)
+      for (lake = 0; lake < 2; lake++)
+        printf "%s{\"workload\": \"w\", \"allocator\": \"%s\", \"repeat\": %d, \"error\": null, " \
+          "\"seconds\": [9, 9, 9, %.2f, 1], \"peak_live_bytes\": 1, \"peak_reserved_bytes\": 1}", \
+          i + lake ? ", " : "", lake ? "gmlake" : "native", i, lake ? 1.02 + i / 50 : 1
+    printf "]}"
+  }' >"$dir/runs.json"
+  ok 'calls.py' sh -c "python3 -B bench/torch/calls.py '$dir/runs.json' '$dir/calls' >'$dir/out'"
+  ok 'calls.py: what' grep -qxF \
+    '| w | gmlake | 1.88 | 0.18 % | 1 | 10.00 | 3.00 | 20.00 |  |  |  | 1500.00 |' "$dir/out"
+  ok 'report.py: pairs' sh -c "cd bench/torch && python3 -B -c 'import json, report, sys
+print(*report.paired(json.load(open(sys.argv[1]))), sep=chr(10))' '$dir/runs.json' >'$dir/out'"
+  ok 'report.py: pairs: the interval' grep -qxF '| w | lake | 1.025 | 1.004 | 1.046 |' "$dir/out"
+  sed 's/"seconds": .9, 9, 9, \([0-9.]*\), 1./"before_seconds": 3, "seconds": [\1]/g' "$dir/runs.json" \
+    >"$dir/first.json"
+  ok 'report.py: first steps' sh -c \
+    "python3 -B bench/torch/report.py '$dir/first.json' >'$dir/out'"
+  ok 'report.py: first steps: both' grep -qxF '| w | 1.00 | 1.050 | 4.00 | 1.013 |' "$dir/out"
 fi
 
 # ---- Adapters ----
