@@ -859,20 +859,9 @@ class LakeAllocator final : public cca::CUDAAllocator {
     return nullptr;
   }
 
-  /* stream.stream() asks the driver twice which device is current. So the thread remembers the last
-     answer: a stream of torch never changes, and an external one's id is its handle. 0 is the id of
-     every device's legacy stream. */
+  /* 0 is the id of every device's legacy stream, which most programs use alone. */
   static cudaStream_t handle_of(const c10::cuda::CUDAStream &stream) {
-    struct Known {
-      c10::Device device{c10::DeviceType::CUDA, -1};
-      c10::StreamId id = 0;
-      cudaStream_t handle = nullptr;
-    };
-    static thread_local Known known;
-    if (stream.id() == 0) return nullptr;
-    if (known.id != stream.id() || known.device != stream.device())
-      known = {stream.device(), stream.id(), stream.stream()};
-    return known.handle;
+    return stream.id() ? stream.stream() : nullptr;
   }
 
   /* torch never destroys its own streams: their ids are 0 and odd numbers. */

@@ -96,7 +96,7 @@ setup(
             include_dirs=[ROOT] + cuda_includes(),
             define_macros=macros(),
             libraries=["c10_cuda"],
-            extra_compile_args=["-O2", "-fvisibility=hidden"],
+            extra_compile_args=["-O3", "-fvisibility=hidden"],
         )
     ],
     cmdclass={"build_ext": BuildExtension.with_options(use_ninja=False), "build_py": BuildPy},
