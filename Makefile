@@ -51,7 +51,7 @@ FUZZ = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c)
 YARDSTICK = $(BUILD)/peer_bfc_set.so
 POLICY = $(BUILD)/policy_worst_fit.so
 CLIENTS = $(addprefix $(BUILD)/,gmlake_pluggable.so gmlake_cupy.so client_torch client_torch_lake \
-  client_ggml client_adapters)
+  client_torch_allocator client_torch_allocator_old client_ggml client_adapters)
 FAKE = $(BUILD)/fake/libcuda.so.1
 PROGRAMS = $(addprefix $(BUILD)/,replay streams offload offload_gpu turnip bench gpu_test gpu_bench \
   doctor) \
@@ -299,6 +299,15 @@ $(BUILD)/client_torch: tests/clients/torch.c Makefile | $(BUILD)
 $(BUILD)/client_torch_lake: tests/clients/torch_lake.cpp Makefile | $(BUILD)
 	$(CXX) -std=c++17 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \
 	  $(LDFLAGS) $(LIBS) $(LDLIBS)
+
+# The allocator through a stub of torch's interface, in the newest forms and in the oldest. The file
+# has both, so it cannot say `override`.
+$(BUILD)/client_torch_allocator $(BUILD)/client_torch_allocator_old: \
+  tests/clients/torch_allocator.cpp Makefile $(FAKE) | $(BUILD)
+	$(CXX) -std=c++17 -O0 -g $(WARNINGS) -Wno-inconsistent-missing-override $(DEPENDENCIES) \
+	  $(if $(filter %_old,$@),-DTORCH_STUB_OLD,-DGMLAKE_TORCH_HAS_REJECTION) -I. \
+	  -Itests/clients/torch_stub -Itests/cuda_stub -Itests $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \
+	  $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
 
 $(BUILD)/client_ggml: tests/clients/ggml.cpp Makefile | $(BUILD)
 	$(CXX) -std=c++11 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Itests/clients/ggml_stub \

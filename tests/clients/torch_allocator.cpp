@@ -1,0 +1,547 @@
+/* examples/torch/gmlake_torch.cpp through torch's interface, over a driver without a device: see
+   torch_stub/torch_stub.hpp. Compiled with the newest forms of that interface, and with
+   TORCH_STUB_OLD. usage: client_torch_allocator CASE, with the fake driver on the library path */
+#include "../../examples/torch/gmlake_torch.cpp"
+
+#include <dirent.h>
+#include <sys/wait.h>
+#include <thread>
+
+static const size_t MIB = size_t(1) << 20;
+static const PoolId kPool{0, 7};
+
+#define check(condition) ((condition) ? (void)0 : broken(#condition, __LINE__))
+static void broken(const char *what, int line) {
+  std::fprintf(stderr, "torch_allocator.cpp:%d: %s\n", line, what);
+  std::exit(1);
+}
+static void cu(CUresult code) { check(code == CUDA_SUCCESS); }
+
+static cca::CUDAAllocator &torch_allocator() { return *cca::allocator.load(); }
+static void *take(size_t bytes) { return torch_allocator().raw_alloc(bytes); }
+static void give(void *ptr) { torch_allocator().raw_delete(ptr); }
+static void empty_cache() {
+#if defined(TORCH_STUB_OLD)
+  torch_allocator().emptyCache();
+#else
+  torch_allocator().emptyCache({0, 0});
+#endif
+}
+
+/* The text of the error that the function raises; "": it raised none. */
+template <class E, class Function>
+static std::string error_of(Function function) {
+  try {
+    function();
+  } catch (const E &error) {
+    return error.what();
+  }
+  return "";
+}
+static bool has(const std::string &text, const char *part) {
+  return text.find(part) != std::string::npos;
+}
+static bool is_refused(size_t bytes) {
+  return !error_of<c10::OutOfMemoryError>([&] { give(take(bytes)); }).empty();
+}
+
+static CUdeviceptr at(const void *ptr, size_t offset = 0) {
+  return reinterpret_cast<CUdeviceptr>(ptr) + offset;
+}
+static uint32_t word_at(const void *ptr) {
+  uint32_t word = 0;
+  cu(cuCtxSynchronize());
+  cu(cuMemcpyDtoH(&word, at(ptr), sizeof word));
+  return word;
+}
+extern "C" const fake_cuda_control fake_control __asm__("fake_cuda_control");
+static fake_cuda_census census() {
+  fake_cuda_census now;
+  fake_control.get_census(&now);
+  return now;
+}
+static size_t descriptor_count() {
+  size_t count = 0;
+  DIR *const directory = opendir("/proc/self/fd");
+  while (readdir(directory)) count++;
+  (void)closedir(directory);
+  return count;
+}
+
+/* torch is up, with as many devices. */
+static void start(int device_count = 1) {
+  cu(cuInit(0));
+  c10::cuda::SetDevice(0);
+  check(!gmlake_torch_enable());
+  torch_allocator().init(device_count);
+}
+static cca::DeviceStats stats(c10::DeviceIndex device = 0) {
+  return torch_allocator().getDeviceStats(device);
+}
+
+static void case_enable() {
+  static LakeAllocator other; /* in the place of torch's own, in use */
+  other.init(1);
+  cca::allocator.store(&other);
+  check(has(gmlake_torch_enable(), "in use already"));
+  cca::allocator.store(nullptr);
+  check(!gmlake_torch_enable() && !gmlake_torch_enable());
+  check(torch_allocator().name() == "gmlake" && !torch_allocator().initialized());
+  check(c10::allocator_of_cuda() == &torch_allocator());
+  start(2);
+  check(torch_allocator().initialized() && torch_allocator().isEnabled());
+  check(!lake_of(0) && !lake_of(-1) && !lake_of(64) && stats().max_split_size == -1);
+  check(std::string(gmlake_torch_built_for()) == TORCH_VERSION);
+  void *const early = (torch_allocator().enable(false), take(MIB)); /* of cudaMalloc */
+  check(early && !lake_of(0));
+  torch_allocator().enable(true);
+  check(has(error_of<c10::Error>([&] { give(early); }), "invalid device pointer"));
+  torch_allocator().enable(false);
+  give(early);
+  torch_allocator().enable(true);
+  check(has(error_of<c10::Error>([] { (void)stats(5); }), "did you call init"));
+}
+
+static void case_memory() {
+  size_t bytes = 0;
+  start();
+  const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(0);
+  {
+    const c10::DataPtr none = torch_allocator().allocate(0);
+    const c10::DataPtr some = torch_allocator().allocate(1000);
+    check(!none.get() && some.get() && some.device().index() == 0);
+    check(torch_allocator().getBaseAllocation(some.get(), &bytes) == some.get() && bytes == 1024);
+    check(stats().allocated_bytes[0].current == 1024);
+    torch_allocator().recordStream(some, side);
+    torch_allocator().recordStream(none, side);
+  }
+  check(stats().allocated_bytes[0].current == 0 && stats().allocation[0].allocated == 1);
+  check(stats().allocated_bytes[0].peak == 1024 && stats().requested_bytes[0].peak == 1000);
+  check(stats().num_device_alloc > 0 && stats().reserved_bytes[0].current > 0);
+  torch_allocator().resetPeakStats(0);
+  torch_allocator().resetAccumulatedStats(0);
+  check(stats().allocated_bytes[0].peak == 0 && stats().allocation[0].allocated == 0);
+  check(has(error_of<c10::Error>([&] { give(&bytes); }), "invalid device pointer"));
+  check(has(
+      error_of<c10::OutOfMemoryError>([] { (void)torch_allocator().allocate(size_t(1) << 61); }),
+      "more than 1EB"));
+  give(nullptr);
+  size_t largest = 0;
+  torch_allocator().cacheInfo(0, &largest);
+  check(largest > 100 * MIB);
+  empty_cache();
+  check(stats().reserved_bytes[0].current == 0 && census().handles == 0);
+}
+
+static gmlake_stream stream_of(const void *ptr) {
+  gmlake_allocation_info info{};
+  check(gmlake_get_allocation(lake_of(0), ptr, &info) == GMLAKE_OK);
+  return info.stream;
+}
+
+/* Blocks are of the stream that is current, or that is named; external streams may be gone. */
+static void case_streams() {
+  start();
+  const c10::cuda::CUDAStream legacy(0, 0), side = c10::cuda::getStreamFromPool(0);
+  c10::cuda::setCurrentCUDAStream(side);
+  void *const a = take(MIB);
+  check(stream_of(a) == side.stream());
+  cu(cuMemsetD32Async(at(a), 1, MIB / 4, side.stream()));
+  give(a);
+  void *const again = take(MIB);
+  check(again == a); /* its own stream has it at once */
+  c10::cuda::setCurrentCUDAStream(legacy);
+  void *const b = take(MIB);
+  check(b != a && !stream_of(b));
+  give(again);
+  void *const c = torch_allocator().raw_alloc_with_stream(MIB, side.stream());
+  check(c && stream_of(c) == side.stream());
+  give(b);
+  give(c);
+  for (int i = 0; i < 20; i++) {
+    CUstream raw;
+    cu(cuStreamCreate(&raw, CU_STREAM_NON_BLOCKING));
+    c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromExternal(raw, 0));
+    void *const d = take(MIB);
+    cu(cuMemsetD32Async(at(d), static_cast<unsigned>(i), MIB / 4, raw));
+    check(word_at(d) == static_cast<uint32_t>(i));
+    c10::cuda::setCurrentCUDAStream(legacy);
+    cu(cuStreamDestroy(raw));
+    give(d);
+  }
+  empty_cache();
+  check(stats().reserved_bytes[0].current == 0);
+  check(gmlake_check(lake_of(0)) == GMLAKE_OK);
+}
+
+/* What has memory that it can do without. */
+static void *spare = nullptr;
+struct GiveSpare : c10::FreeMemoryCallback {
+  bool Execute() override {
+    const bool did = spare != nullptr;
+    give(std::exchange(spare, nullptr));
+    return did;
+  }
+};
+
+/* The fake device has 1 GiB. */
+static void case_out_of_memory() {
+  std::vector<std::array<size_t, 3>> seen;
+  start();
+  c10::FreeCudaMemoryCallbacksRegistry()->makers["spare"] = [] {
+    return std::unique_ptr<c10::FreeMemoryCallback>(new GiveSpare);
+  };
+  torch_allocator().attachOutOfMemoryObserver(
+      [&](int64_t device, size_t asked, size_t total, size_t free) {
+        check(device == 0);
+        seen.push_back({asked, total, free});
+      });
+  check(has(error_of<c10::Error>([] { torch_allocator().setMemoryFraction(1.5, 0); }),
+            "invalid fraction"));
+  torch_allocator().setMemoryFraction(0.25, 0);
+  void *const kept = take(100 * MIB);
+  spare = take(100 * MIB);
+  void *const served = take(120 * MIB); /* in the spare one's place */
+  check(served && !spare && stats().num_alloc_retries > 0 && seen.empty());
+  const std::string text = error_of<c10::OutOfMemoryError>([] { (void)take(100 * MIB - 100); });
+  check(has(text,
+            "CUDA out of memory. Tried to allocate 100.00 MiB. GPU 0 has a total capacity of "));
+  check(
+      has(text, "256.00 MiB allowed; Of the allocated memory 220.00 MiB is allocated by PyTorch"));
+  check(has(text, " The lake holds ") && has(text, " live here, "));
+  check(seen.size() == 1 && seen[0][0] == 100 * MIB && seen[0][1] == 256 * MIB);
+  check(stats().num_ooms == 1 && c10::profiler().asked == int64_t(100 * MIB));
+  torch_allocator().setMemoryFraction(1.0, 0);
+  give(take(100 * MIB));
+  give(kept), give(served);
+  check(is_refused(size_t(2) << 30));
+  check(gmlake_check(lake_of(0)) == GMLAKE_OK);
+}
+
+struct Stack : c10::GatheredContext {
+  static int &count() {
+    static int made = 0;
+    return made;
+  }
+  int number = ++count();
+};
+static std::shared_ptr<c10::GatheredContext> gather() { return std::make_shared<Stack>(); }
+
+static void record(bool is_enabled, cca::RecordContext when,
+                   const std::vector<std::string> &skipped = {}) {
+#if defined(TORCH_STUB_OLD)
+  (void)skipped;
+  torch_allocator().recordHistory(is_enabled, gather, 100, when);
+#else
+  torch_allocator().recordHistory(is_enabled, gather, 100, when, true, skipped);
+#endif
+}
+
+static size_t count_of(const cca::SnapshotInfo &snapshot, TraceEntry::Action action) {
+  size_t count = 0;
+  for (const TraceEntry &entry : snapshot.device_traces[0]) count += entry.action_ == action;
+  return count;
+}
+
+static void case_history() {
+  start();
+  record(true, cca::RecordContext::ALL);
+  check(torch_allocator().isHistoryEnabled());
+  std::string compile = "0/0";
+  torch_allocator().pushCompileContext(compile);
+  torch_allocator().recordAnnotation({{"name", "step"}});
+  void *const a = take(5 * MIB), *const b = take(1000);
+  give(b);
+  cca::SnapshotInfo shown = torch_allocator().snapshot();
+  const auto &trace = shown.device_traces[0];
+  check(count_of(shown, TraceEntry::ALLOC) == 2);
+  check(count_of(shown, TraceEntry::FREE_REQUESTED) == 1);
+  check(count_of(shown, TraceEntry::FREE_COMPLETED) == 1);
+  check(count_of(shown, TraceEntry::SEGMENT_ALLOC) > 0);
+  for (const TraceEntry &entry : trace) {
+    check(entry.compile_context_ == "0/0" && entry.time_.t_ > 0);
+    check(entry.context_ || entry.action_ == TraceEntry::SNAPSHOT);
+  }
+  check(shown.external_annotations.size() == 1);
+  size_t total = 0, live = 0;
+  for (const cca::SegmentInfo &segment : shown.segments)
+    for (const cca::BlockInfo &block : segment.blocks) {
+      total += block.size;
+      live += block.allocated ? block.size : 0;
+      check(!block.allocated || block.context_when_allocated);
+    }
+  check(total == static_cast<size_t>(stats().reserved_bytes[0].current) && live == 5 * MIB);
+  give(a);
+  empty_cache();
+  check(count_of(torch_allocator().snapshot(), TraceEntry::SEGMENT_FREE) > 0);
+  torch_allocator().popCompileContext();
+#if !defined(TORCH_STUB_OLD)
+  record(true, cca::RecordContext::ALL, {"free_completed"});
+  torch_allocator().setUserMetadata("mine");
+  give(take(1000));
+  shown = torch_allocator().snapshot();
+  check(!count_of(shown, TraceEntry::FREE_COMPLETED));
+  check(count_of(shown, TraceEntry::FREE_REQUESTED) == 1);
+  check(shown.device_traces[0][0].user_metadata_ == "mine");
+#endif
+  record(false, cca::RecordContext::NEVER);
+  const int made = Stack::count();
+  give(take(1000));
+  check(made == Stack::count() && !torch_allocator().isHistoryEnabled());
+}
+
+static cca::SnapshotInfo snapshot_of(PoolId pool) { return torch_allocator().snapshot(pool); }
+
+/* Requests on every stream go to the pool. */
+static void begin_pool(PoolId pool) {
+  torch_allocator().beginAllocateToPool(0, pool, [](cudaStream_t) { return true; });
+}
+
+/* Who registers segments, as NCCL does, sees each once, and its end before the memory is gone. */
+static void case_trackers() {
+  std::map<size_t, std::pair<size_t, PoolId>> registered;
+  std::vector<void *> blocks;
+  bool does_throw = false;
+  start();
+  for (int i = 0; i < 20; i++) blocks.push_back(take(10 * MIB));
+  for (size_t i = 0; i < 20; i += 2) give(blocks[i]);
+  void *const stitched = take(70 * MIB);
+  torch_allocator().attachAllocatorTraceTracker([&](const TraceEntry &entry) {
+    if (entry.action_ == TraceEntry::SEGMENT_ALLOC || entry.action_ == TraceEntry::SEGMENT_FREE)
+      TORCH_CHECK(!does_throw, "no more registrations");
+    if (entry.action_ == TraceEntry::SEGMENT_ALLOC)
+      check(registered.emplace(entry.addr_, std::make_pair(entry.size_, entry.mempool_)).second);
+    if (entry.action_ == TraceEntry::SEGMENT_FREE) {
+      check(registered.erase(entry.addr_) == 1);
+      (void)word_at(reinterpret_cast<void *>(entry.addr_)); /* still mapped */
+    }
+  });
+  for (const cca::SegmentInfo &segment : torch_allocator().snapshot().segments)
+    registered[segment.address] = {segment.total_size, segment.owner_private_pool_id};
+  begin_pool(kPool);
+  void *const of_pool = take(9 * MIB);
+  torch_allocator().endAllocateToPool(0, kPool);
+  const auto is_as_shown = [&] {
+    size_t bytes = 0;
+    for (const cca::SegmentInfo &segment : torch_allocator().snapshot().segments) {
+      const auto known = registered.find(segment.address);
+      check(known != registered.end() && known->second.first == segment.total_size);
+      bytes += segment.total_size;
+#if !defined(TORCH_STUB_OLD) /* there events do not tell the pool */
+      check(known->second.second == segment.owner_private_pool_id);
+#endif
+    }
+    return bytes == static_cast<size_t>(stats().reserved_bytes[0].current) &&
+           torch_allocator().snapshot().segments.size() == registered.size();
+  };
+  check(is_as_shown() && snapshot_of(kPool).segments.size() >= 4);
+  void *const more = take(200 * MIB);
+  give(stitched);
+  empty_cache();
+  check(is_as_shown());
+  give(of_pool);
+  torch_allocator().releasePool(0, kPool);
+  give(more);
+  for (size_t i = 1; i < 20; i += 2) give(blocks[i]);
+  empty_cache();
+  check(registered.empty() && c10::warnings().empty());
+  does_throw = true; /* in the middle of a call of the lake */
+  give(take(50 * MIB));
+  empty_cache();
+  check(!c10::warnings().empty() && has(c10::warnings()[0], "no more registrations"));
+  check(gmlake_check(lake_of(0)) == GMLAKE_OK && stats().reserved_bytes[0].current == 0);
+}
+
+/* Graphs: a capture into a pool, checkpoints, and the pool's end. */
+static void case_pools() {
+  CUgraph graph;
+  start();
+  const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(0);
+  c10::cuda::setCurrentCUDAStream(side);
+  torch_allocator().beginAllocateToPool(0, kPool, [&](cudaStream_t stream) {
+    CUstreamCaptureStatus status;
+    cu(cuStreamIsCapturing(stream, &status));
+    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  });
+  check(has(error_of<c10::Error>([] { begin_pool(kPool); }), "already recording"));
+  cu(cuStreamBeginCapture(side.stream(), CU_STREAM_CAPTURE_MODE_GLOBAL));
+  void *const a = take(MIB), *const b = take(MIB);
+  cu(cuMemsetD32Async(at(a), 3, MIB / 4, side.stream()));
+  give(b);
+  check(take(MIB) == b);
+  cu(cuStreamEndCapture(side.stream(), &graph));
+  torch_allocator().endAllocateToPool(0, kPool);
+  check(has(error_of<c10::Error>([] { torch_allocator().endAllocateToPool(0, kPool); }),
+            "not currently recording"));
+  check(torch_allocator().getPoolUseCount(0, kPool) == 1);
+  check(torch_allocator().checkPoolLiveAllocations(0, kPool, {a, b}));
+  check(!torch_allocator().checkPoolLiveAllocations(0, kPool, {a}));
+  const auto state = torch_allocator().getCheckpointState(0, kPool);
+  give(b);
+  cca::CheckpointDelta delta = torch_allocator().setCheckpointPoolState(0, state);
+  check(delta.ptrs_freed == std::vector<void *>{a} && delta.dataptrs_allocd.size() == 2);
+  delta.dataptrs_allocd.clear(); /* which frees both */
+  check(torch_allocator().checkPoolLiveAllocations(0, kPool, {}));
+  check(has(error_of<c10::Error>([] {
+              (void)torch_allocator().getCheckpointState(0, {0, 9});
+            }),
+            "Could not find pool"));
+  const int64_t held = stats().reserved_bytes[0].current;
+  empty_cache();
+  check(stats().reserved_bytes[0].current == held); /* the graph may run */
+  cu(cuGraphDestroy(graph));
+  torch_allocator().releasePool(0, kPool);
+  check(has(error_of<c10::Error>([] { torch_allocator().releasePool(0, kPool); }), "no such pool"));
+  check(stats().reserved_bytes[0].current == held); /* a checkpoint is left */
+}
+
+/* Ten thousand blocks that are sent and dropped leave nothing behind, in neither process: here one
+   process is both. */
+static void case_sharing() {
+  start();
+  std::vector<void *> blocks = {take(1000), take(3 * MIB), take(70 * MIB)};
+  for (size_t i = 0; i < blocks.size(); i++)
+    cu(cuMemsetD32Async(at(blocks[i]), static_cast<unsigned>(i + 5), 250, nullptr));
+  cu(cuCtxSynchronize());
+  fake_cuda_census before{};
+  size_t descriptors = 0;
+  for (int i = 0; i < 10000; i++) {
+    if (i == 30) before = census(), descriptors = descriptor_count();
+    const size_t which = static_cast<size_t>(i) % blocks.size();
+    const cca::ShareableHandle handle = torch_allocator().shareIpcHandle(blocks[which]);
+    const std::shared_ptr<void> base = torch_allocator().getIpcDevPtr(handle.handle);
+    check(base && base.get() != blocks[which]);
+    if (i % 500 == 0) {
+      check(torch_allocator().getIpcDevPtr(handle.handle) == base); /* is open: the same */
+      check(word_at(static_cast<char *>(base.get()) + handle.offset) == which + 5);
+    }
+  }
+  const fake_cuda_census after = census();
+  check(after.handles == before.handles && after.mappings == before.mappings);
+  check(after.reservations == before.reservations && descriptor_count() == descriptors);
+  check(after.physical_bytes == before.physical_bytes);
+  for (void *block : blocks) give(block);
+  empty_cache();
+  check(census().handles == 0 && descriptor_count() < descriptors);
+  const auto refuses = [](const char *text) {
+    return error_of<c10::Error>([&] { (void)torch_allocator().getIpcDevPtr(text); });
+  };
+  check(has(refuses("gmlake1"), "cannot be read") &&
+        has(refuses("gmlake1 1 2 3"), "cannot be read"));
+  check(has(refuses("e"), "of a kind that is unknown here"));
+  const std::string gone = "gmlake1 " + std::to_string(getpid()) + " 1000 1 2097152";
+  check(has(refuses(gone.c_str()), "cannot be had"));
+  check(has(error_of<c10::Error>([&] { (void)torch_allocator().shareIpcHandle(&blocks); }),
+            "invalid device pointer"));
+  check(census().reservations == before.reservations);
+}
+
+static bool can_reach(const void *ptr, int device) {
+  unsigned long long flags = 0;
+  CUmemLocation location{};
+  location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  location.id = device;
+  cu(cuMemGetAccess(&flags, &location, at(ptr)));
+  return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+}
+
+/* Two devices: what there was before peer access is reached, and what comes later. */
+static void case_peers() {
+  start(2);
+  void *const early = take(3 * MIB);
+  check(can_reach(early, 0) && !can_reach(early, 1));
+  torch_allocator().enablePeerAccess(1, 0);
+  torch_allocator().enablePeerAccess(1, 0);
+  void *const late = take(40 * MIB);
+  check(can_reach(early, 1) && can_reach(static_cast<char *>(late) + 40 * MIB - 1, 1));
+  c10::cuda::SetDevice(1);
+  void *const other = take(3 * MIB);
+  check(!can_reach(other, 0) && lake_of(1) && lake_of(0) != lake_of(1));
+  cu(cuMemsetD32Async(at(other), 9, 3 * MIB / 4, nullptr));
+  cu(cuCtxSynchronize());
+  torch_allocator().enablePeerAccess(0, 1);
+  check(can_reach(other, 0));
+  c10::cuda::SetDevice(0);
+  check(torch_allocator().memcpyAsync(early, 0, other, 1, 3 * MIB, nullptr, true) == cudaSuccess);
+  check(word_at(early) == 9);
+  check(stats(1).allocated_bytes[0].current == int64_t(3 * MIB));
+  give(other), give(early), give(late); /* from any device */
+  check(stats(0).allocation[0].current == 0 && stats(1).allocation[0].current == 0);
+}
+
+static void case_profiler() {
+  c10::impl::Tracer tracer;
+  const c10::impl::PyInterpreter interpreter{&tracer};
+  start();
+  c10::profiler().is_on = true;
+  c10::impl::GPUTrace::state() = &interpreter;
+  void *const a = take(1000);
+  check(c10::profiler().ptr == a && c10::profiler().bytes == 1024 && c10::profiler().live == 1024);
+  check(c10::profiler().held == static_cast<size_t>(stats().reserved_bytes[0].current));
+  give(a);
+  check(c10::profiler().bytes == -1024 && c10::profiler().live == 0);
+  const std::vector<uintptr_t> both{reinterpret_cast<uintptr_t>(a)};
+  check(tracer.allocations == both && tracer.deallocations == both);
+}
+
+/* A worker of a DataLoader: it has copies of tensors and no device. */
+static void case_fork() {
+  int status = -1;
+  start();
+  void *const a = take(MIB);
+  const pid_t child = fork();
+  if (child == 0) {
+    give(a);
+    _exit(0);
+  }
+  check(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
+  give(a);
+  check(stats().allocation[0].current == 0);
+}
+
+static void case_threads() {
+  start();
+  std::vector<std::thread> threads;
+  for (int k = 0; k < 4; k++)
+    threads.emplace_back([k] {
+      c10::cuda::SetDevice(0);
+      std::vector<void *> mine;
+      if (k & 1) c10::cuda::setCurrentCUDAStream(c10::cuda::CUDAStream(0, 2 * k + 1));
+      for (int i = 0; i < 2000; i++) {
+        mine.push_back(take(static_cast<size_t>(i * 7919 % 3000000 + 1)));
+        if (mine.size() > 8) {
+          give(mine[static_cast<size_t>(i) % 8]);
+          mine.erase(mine.begin() + i % 8);
+        }
+      }
+      for (void *ptr : mine) give(ptr);
+    });
+  for (std::thread &thread : threads) thread.join();
+  check(stats().allocation[0].current == 0 && stats().allocation[0].allocated == 8000);
+  check(gmlake_check(lake_of(0)) == GMLAKE_OK);
+}
+
+static const struct {
+  const char *name;
+  void (*run)();
+} cases[] = {{"enable", case_enable},   {"memory", case_memory},
+             {"streams", case_streams}, {"out_of_memory", case_out_of_memory},
+             {"history", case_history}, {"trackers", case_trackers},
+             {"pools", case_pools},     {"sharing", case_sharing},
+             {"peers", case_peers},     {"profiler", case_profiler},
+             {"fork", case_fork},       {"threads", case_threads}};
+
+int main(int argc, char **argv) {
+  for (const auto &one : cases)
+    if (argc == 2 && !std::strcmp(argv[1], one.name)) {
+      if (one.run == case_threads) /* before the threads: the list of streams has no lock */
+        for (int i = 0; i < 4; i++) {
+          cu(cuInit(0));
+          (void)c10::cuda::getStreamFromPool(0);
+        }
+      one.run();
+      return 0;
+    }
+  std::fprintf(stderr, "usage: %s CASE\n", argv[0]);
+  return 2;
+}
