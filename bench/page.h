@@ -41,7 +41,7 @@ typedef struct page_text { /* a column, or all */
 } page_text;
 
 typedef struct page_block {
-  size_t begin, until, bytes, stream;
+  size_t begin, until, bytes, stream, label;
   int64_t at;
 } page_block;
 
@@ -89,6 +89,14 @@ static void page_put(page *p, page_text *to, const char *format, ...) {
   }
   memcpy(to->text + to->used, line, bytes + 1);
   to->used += bytes;
+}
+
+/* Replaces what would end a string, or begin a tag. Returns the text. */
+static const char *page_plain(char *text) {
+  char *at;
+  for (at = text; *at; at++)
+    if ((unsigned char)*at < ' ' || strchr("\"\\<", *at)) *at = '_';
+  return text;
 }
 
 /* A comma before all but the first item. */
@@ -216,6 +224,7 @@ static void page_add(page *p, size_t op, const void *ptr) {
   b->begin = op;
   b->bytes = o->bytes;
   b->stream = o->stream;
+  b->label = o->label;
   b->at = page_at(p, ptr);
 }
 
@@ -285,6 +294,7 @@ static void page_put_blocks(page *p, page_text *out) {
   PAGE_COLUMN(p, out, "bytes", "%llu", unsigned long long, b[i].bytes);
   PAGE_COLUMN(p, out, "stream", "%lu", unsigned long, b[i].stream);
   PAGE_COLUMN(p, out, "at", "%lld", long long, b[i].at);
+  if (p->t->label_count) PAGE_COLUMN(p, out, "label", "%ld", long, (long)b[i].label - 1);
   page_put(p, out, "}");
 }
 
@@ -313,7 +323,10 @@ static void page_put_all(page *p, page_text *out, const char *name, size_t devic
   page_put(p, out, "],\n\"marks\":[");
   for (i = 0; i < t->mark_count; i++)
     page_put(p, out, "%s%lu", i ? "," : "", (unsigned long)t->marks[i]);
-  page_put(p, out, "],\n\"labels\":[]");
+  page_put(p, out, "],\n\"labels\":[");
+  for (i = 0; i < t->label_count; i++)
+    page_put(p, out, "%s\"%s\"", i ? "," : "", page_plain(t->labels[i]));
+  page_put(p, out, "]");
   page_put_blocks(p, out);
   page_put_list(p, out, "windows", &p->joined);
   page_put_list(p, out, "chunks", &p->chunks);
@@ -384,9 +397,7 @@ static int page_write(page *p, const char *trace_name, size_t device_bytes) {
   int ok = 0;
   if (!viewer) return 0;
   snprintf(name, sizeof name, "%s", trace_name);
-  for (at = name; *at; at++)
-    if ((unsigned char)*at < ' ' || strchr("\"\\<", *at)) *at = '_';
-  page_put_all(p, &all, name, device_bytes);
+  page_put_all(p, &all, page_plain(name), device_bytes);
   if (!p->has_failed) packed = page_compress(&all, &bytes);
   free(all.text);
   file = packed ? fopen(p->path, "wb") : NULL;

@@ -15,6 +15,8 @@
    allocation takes what no pending work uses. OFFSET and BYTES of a range are multiples of CHUNK, a
    power of two from 2 MiB to 1 GiB. Of each stream the times of d go forward. Lines end in
    LF or CR LF. These remarks are read:
+     label: N WORD                                the N-th label, counted from 1 on
+     of: LABEL POOL STACK                         of the allocation before; numbers, 0: none
      peak_active, peak_requested, peak_reserved   bytes, of the allocator that ran while recording
      recorder: gmlake                             that was a lake, else torch
      streams_may_end: 1                           one with GMLAKE_STREAMS_MAY_END
@@ -32,6 +34,7 @@
 
 #define TRACE_STREAMS_MAX 1024
 #define TRACE_LINE_MAX 4096
+#define TRACE_LABEL_MAX 64                        /* bytes, with the 0 at the end */
 #define TRACE_BYTES_MAX (SIZE_MAX / 4)            /* of one block, and of all that live at once */
 #define TRACE_TIME_US_MAX (UINT64_MAX / 1000 / 4) /* two passes fit into 64 bits of nanoseconds */
 
@@ -54,6 +57,7 @@ typedef struct trace_op {
   size_t live_bytes; /* after it: of all blocks, each rounded up to 512, and of all ranges */
   uint64_t time_us;  /* since the trace began */
   size_t stream;     /* index into streams; in version 1 a free has that of its allocation */
+  size_t label;      /* ALLOC, BUFFER: index into labels + 1; 0: none */
 } trace_op;
 
 typedef struct trace_use { /* a live block is used on a further stream */
@@ -81,6 +85,8 @@ typedef struct trace {
   size_t done_first[TRACE_STREAMS_MAX]; /* of each stream: index + 1; 0: it has none */
   uint64_t streams[TRACE_STREAMS_MAX];  /* the trace's own stream numbers, by first use */
   size_t stream_count;
+  char (*labels)[TRACE_LABEL_MAX];
+  size_t label_count;
   size_t no_stream;                      /* index of -, whose number counts nothing; or SIZE_MAX */
   unsigned version;                      /* 1 or 2 */
   int is_of_lake, may_streams_end;       /* from remarks */
@@ -114,7 +120,7 @@ typedef struct trace_id {
 typedef struct trace_reader {
   lines in;
   trace *out;
-  size_t op_capacity, mark_capacity, use_capacity, done_capacity;
+  size_t op_capacity, mark_capacity, use_capacity, done_capacity, label_capacity;
   size_t done_last[TRACE_STREAMS_MAX]; /* of each stream: index + 1; 0: it has none yet */
   trace_id *ids;
   size_t ids_count, ids_capacity;
@@ -436,10 +442,37 @@ static int trace_read_mark(trace_reader *r) {
   return 1;
 }
 
+static int trace_read_label(trace_reader *r) {
+  trace *t = r->out;
+  uint64_t number;
+  const char *word;
+  void *labels =
+      lines_grow(&r->in, t->labels, t->label_count, &r->label_capacity, sizeof *t->labels);
+  if (!labels) return 0;
+  t->labels = (char(*)[TRACE_LABEL_MAX])labels;
+  if (!lines_number(&r->in, "the label's number", SIZE_MAX, &number)) return 0;
+  if (number != t->label_count + 1) return lines_fail(&r->in, "labels count from 1 on");
+  word = lines_word(&r->in);
+  snprintf(t->labels[t->label_count++], TRACE_LABEL_MAX, "%s", word ? word : "");
+  return 1;
+}
+
+/* Where the operation before comes from. */
+static int trace_read_origin(trace_reader *r) {
+  trace *t = r->out;
+  trace_op *op = t->op_count ? &t->ops[t->op_count - 1] : NULL;
+  uint64_t label;
+  if (!lines_number(&r->in, "the label's number", t->label_count, &label)) return 0;
+  if (op && (op->type == TRACE_ALLOC || op->type == TRACE_BUFFER)) op->label = (size_t)label;
+  return 1;
+}
+
 static int trace_read_remark(trace_reader *r) {
   const char *name = lines_word(&r->in), *word;
   uint64_t *peak = NULL, value = 0;
   if (!name) return 1;
+  if (!strcmp(name, "label:")) return trace_read_label(r);
+  if (!strcmp(name, "of:")) return trace_read_origin(r);
   if (!strcmp(name, "recorder:")) {
     word = lines_word(&r->in);
     r->out->is_of_lake = word && !strcmp(word, "gmlake");
@@ -494,6 +527,7 @@ static void trace_free(trace *t) {
   free(t->marks);
   free(t->uses);
   free(t->done);
+  free(t->labels);
   memset(t, 0, sizeof *t);
 }
 

@@ -37,6 +37,19 @@ for trace in bench/traces/*.gmtrace.gz bench/traces/streams/*.gmtrace.gz; do
   "$build/replay" --json --once "$trace" >"$out/$known.json"
   ok "$known: the figures" [ -s "$out/$known.json" ]
 done
+
+# A recording with labels: replayed, and as it is.
+printf '%s\n' 'gmtrace 2' '# label: 1 weights' 'a 1 20000000 0 0' '# of: 1 0 0' 'm step' \
+  '# label: 2 <b>"activations' 'a 2 30000000 0 5' '# of: 2 0 0' 'm step' 'a 3 30000000 0 5' \
+  '# of: 2 0 0' 'a 4 512 0 1' >"$out/labels.gmtrace"
+ok 'labels: a page' page 0 --html "$out/labels.html" "$out/labels.gmtrace"
+printf 'gmtrace 2\n# label: 2 x\na 1 5 0 0\n' >"$dir/bad.gmtrace"
+ok 'labels: out of order' page 2 --html "$dir/x.html" "$dir/bad.gmtrace"
+ok 'labels: out of order: reason' says ':2: labels count from 1 on'
+printf 'gmtrace 2\n# label: 1 x\na 1 5 0 0\n# of: 2 0 0\n' >"$dir/bad.gmtrace"
+ok 'labels: an unknown one' page 2 --html "$dir/x.html" "$dir/bad.gmtrace"
+ok 'labels: an unknown one: reason' says ":4: the label's number is too large"
+
 "${MAKE:-make}" --no-print-directory "$build/examples/snapshot" >"$dir/out" 2>&1
 ok 'snapshots' "$build/examples/snapshot" "$out/snapshot"
 ok 'a large snapshot' "$build/examples/snapshot" "$out/large" 130000

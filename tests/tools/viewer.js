@@ -186,6 +186,22 @@ async function checkTrace(browser, trace) {
   same('there is no map', await page.locator('#place').isVisible(), false);
 }
 
+/* Labels of a recording: of a replay, and of the trace alone. */
+async function checkRecording(browser) {
+  for (const file of ['labels.html', 'labels.gmtrace']) {
+    where = file;
+    const isPage = file.endsWith('html');
+    await open(browser, isPage ? path.join(folder, file) : 'bench/viewer.html', 'light');
+    if (!isPage) await page.setInputFiles('#file', path.join(folder, file));
+    await page.waitForSelector('#main:not([hidden])');
+    await page.selectOption('#since', 'mark');
+    const shown = await page.locator('#labels tr[data-label]').evaluateAll(
+      (rows) => rows.map((r) => [r.dataset.label.replace(/[<"]/g, '_'), +r.dataset.bytes]));
+    same('labels', JSON.stringify(shown.slice(0, 2)), '[["_b>_activations",60000256],["weights",20000256]]');
+    ok('what grew', (await text('#grew')).includes('activations, by 28.6 MiB'), await text('#grew'));
+  }
+}
+
 async function checkLarge(browser) {
   where = '100,000 blocks';
   await open(browser, path.join(folder, 'large.html'), 'light');
@@ -207,6 +223,7 @@ async function checkLarge(browser) {
     await checkHostile(browser);
     for (const trace of traces) await checkReplay(browser, trace);
     await checkTrace(browser, traces[0]);
+    await checkRecording(browser);
     await checkLarge(browser);
   } catch (e) {
     ok('it goes on', false, e.stack);

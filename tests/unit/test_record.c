@@ -171,7 +171,7 @@ static void assert_same(const trace *a, const trace *b) {
 }
 
 static void round_trip(const char *path) {
-  const uint64_t begin_us = gmlake_recorder_now_us();
+  const uint64_t begin_us = gmlake_recorder_clock_ns() / 1000;
   trace t = load(path), recording;
   open_lake(f.path, 140 * GIB);
   replay(&t);
@@ -183,9 +183,142 @@ static void round_trip(const char *path) {
   assert_int_equal(recording.grown_bytes, recording.recorded_reserved_bytes_peak);
   assert_in_range(recording.grow_ns / (recording.grown_bytes / (16 * MIB)), 20000, 40000);
   assert_int_equal(recording.recorded_active_bytes_peak, t.active_bytes_peak);
-  assert_true(recording.ops[recording.op_count - 1].time_us <= gmlake_recorder_now_us() - begin_us);
+  assert_true(recording.ops[recording.op_count - 1].time_us <=
+              gmlake_recorder_clock_ns() / 1000 - begin_us + 100); /* ticks are not exact */
   trace_free(&t);
   trace_free(&recording);
+}
+
+static size_t a_stack(void *user, char *out, size_t capacity) {
+  const int *const which = (const int *)user;
+  const int length = snprintf(out, capacity, "main; layer %d\n", *which);
+  return length > 0 ? (size_t)length : 0;
+}
+
+static void take_labelled(const char *label, gmlake_pool *pool, void **out) {
+  gmlake_alloc_desc desc;
+  memset(&desc, 0, sizeof desc);
+  desc.bytes = 512;
+  desc.label = label;
+  desc.pool = pool;
+  assert_ok(gmlake_alloc_with(f.lake, &desc, NULL, out));
+}
+
+/* The whole text but for times, to compare it with. */
+static void assert_text(const char *const *lines, size_t count) {
+  FILE *const file = fopen(f.path, "r");
+  char line[8192];
+  size_t i = 0;
+  assert_non_null(file);
+  while (fgets(line, sizeof line, file)) {
+    if (strchr("abcfx", line[0])) *strrchr(line, ' ') = '\0';
+    line[strcspn(line, "\n")] = '\0';
+    if (line[0] == 'd') continue; /* when work was complete is another case's */
+    if (!strncmp(line, "# grow", 6) || !strncmp(line, "# peak", 6)) continue;
+    assert_true(i < count);
+    assert_string_equal(line, lines[i++]);
+  }
+  assert_int_equal(i, count);
+  (void)fclose(file);
+}
+
+static void labels_pools_and_stacks(void **state) {
+  const char weights[] = "the weights\n";
+  char pool_line[64];
+  const char *lines[] = {"gmtrace 2",
+                         "# recorder: gmlake",
+                         "# label: 1 the_weights_",
+                         "# stack: 1 main; layer 1 ",
+                         "a 0 512 0",
+                         "# of: 1 0 1",
+                         pool_line,
+                         "# stack: 2 main; layer 2 ",
+                         "a 1 512 0",
+                         "# of: 1 1 2",
+                         "a 2 512 0",
+                         "# of: 0 0 2",
+                         "# label: 2 cache",
+                         "b 3 2097152 2097152",
+                         "# of: 2 0 2",
+                         "f 0 0",
+                         "f 1 0",
+                         "f 2 0"};
+  gmlake_buffer_desc desc;
+  gmlake_buffer *buffer;
+  gmlake_pool *pool;
+  trace recording;
+  void *p[3];
+  int which = 1;
+  (void)state;
+  open_lake(f.path, GIB);
+  gmlake_recorder_set_stacks(f.recorder, a_stack, &which);
+  assert_ok(gmlake_pool_create(f.lake, NULL, &pool));
+  take_labelled(weights, NULL, &p[0]);
+  which = 2;
+  take_labelled(weights, pool, &p[1]);
+  take_labelled(NULL, NULL, &p[2]);
+  memset(&desc, 0, sizeof desc);
+  desc.max_bytes = 2 * MIB;
+  desc.label = "cache";
+  assert_ok(gmlake_buffer_create(f.lake, &desc, &buffer));
+  assert_ok(gmlake_free(f.lake, p[0], NULL));
+  assert_ok(gmlake_free(f.lake, p[1], NULL));
+  assert_ok(gmlake_free(f.lake, p[2], NULL));
+  assert_int_equal(close_lake(), 0);
+  snprintf(pool_line, sizeof pool_line, "# pool: 1 %p", (void *)pool);
+  assert_text(lines, sizeof lines / sizeof lines[0]);
+  recording = load(f.path);
+  assert_int_equal(recording.label_count, 2);
+  assert_string_equal(recording.labels[0], "the_weights_");
+  assert_int_equal(recording.ops[0].label, 1);
+  assert_int_equal(recording.ops[2].label, 0);
+  assert_int_equal(recording.ops[3].label, 2);
+  trace_free(&recording);
+}
+
+/* Of more names than there is room for, the later ones are not told; the recording goes on. */
+static void too_many_labels(void **state) {
+  static char labels[GMLAKE_RECORDER_NAMES][8];
+  trace recording;
+  void *p;
+  size_t i;
+  (void)state;
+  open_lake(f.path, GIB);
+  for (i = 0; i < GMLAKE_RECORDER_NAMES; i++) {
+    snprintf(labels[i], sizeof labels[i], "l%u", (unsigned)i);
+    take_labelled(labels[i], NULL, &p);
+  }
+  take_labelled(labels[7], NULL, &p);
+  (void)close_lake();
+  recording = load(f.path);
+  assert_int_equal(recording.op_count, GMLAKE_RECORDER_NAMES + 1);
+  assert_int_equal(recording.label_count, GMLAKE_RECORDER_NAMES / 2 - 1);
+  assert_int_equal(recording.ops[GMLAKE_RECORDER_NAMES - 1].label, 0);
+  assert_int_equal(recording.ops[GMLAKE_RECORDER_NAMES].label, 8);
+  trace_free(&recording);
+}
+
+/* Ticks stand for the clock only while they follow it. */
+static void ticks_follow_the_clock(void **state) {
+  gmlake_recorder *r;
+  uint64_t before, after, told;
+  size_t i;
+  (void)state;
+  r = gmlake_recorder_open(f.path);
+  assert_non_null(r);
+  for (i = 0; i < 300000; i++) {
+    before = gmlake_recorder_clock_ns() / 1000;
+    told = gmlake_recorder_now_us(r);
+    after = gmlake_recorder_clock_ns() / 1000;
+    assert_in_range(told, before - 20, after + 20);
+  }
+  if (r->ns_per_tick > 0) {
+    r->clock_ns -= 1000000000; /* the counter has stood still for a second */
+    r->clock_ticks = gmlake_recorder_ticks() - GMLAKE_RECORDER_TICKS;
+    before = gmlake_recorder_clock_ns() / 1000;
+    assert_true(gmlake_recorder_now_us(r) >= before);
+  }
+  assert_int_equal(gmlake_recorder_close(r), 0);
 }
 
 static void one_stream(void **state) {
@@ -642,6 +775,9 @@ static void too_many_streams(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(labels_pools_and_stacks, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(too_many_labels, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(ticks_follow_the_clock, set_up, tear_down),
       cmocka_unit_test_setup_teardown(one_stream, set_up, tear_down),
       cmocka_unit_test_setup_teardown(several_streams, set_up, tear_down),
       cmocka_unit_test_setup_teardown(second_version, set_up, tear_down),
