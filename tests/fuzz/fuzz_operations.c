@@ -848,6 +848,36 @@ static void do_nap(void) {
   for (i = 0; i < BUFFERS; i++) verify_chunks(&w.buffers[i]);
 }
 
+static void do_mark(void) {
+  const unsigned at = w.d % STREAMS, kind = w.c % 4;
+  judge(gmlake_mark_stream(w.lake, stream_of(at), (gmlake_stream_kind)kind),
+        at >= AT_NONE || kind > GMLAKE_STREAM_URGENT ? BIT(INVALID_ARGUMENT) : BIT_OK);
+}
+
+/* Nothing is created beyond the profile, nor after an error. */
+static void do_prewarm(void) {
+  const size_t before = gate_census().physical_bytes, chunk = w.desc.chunk_bytes;
+  gmlake_profile profile;
+  unsigned allowed =
+      w.e % 128 > 100 || w.d % STREAMS == AT_REFUSED ? BIT(INVALID_ARGUMENT) : BIT_OK;
+  memset(&profile, 0, sizeof profile);
+  profile.peak_bytes = size_of(w.b, w.c);
+  profile.resident_bytes = profile.peak_bytes / (1 + (w.d >> 4));
+  profile.handle_bytes = chunk << (w.d >> 3 & 1);
+  profile.large_percent = w.e % 128;
+  if (judge(gmlake_prewarm(w.lake, &profile, stream_of(w.d % STREAMS)), allowed))
+    REQUIRE(was_hit() || gate_census().physical_bytes == before);
+  else
+    REQUIRE(gate_census().physical_bytes - before <= profile.peak_bytes + 2 * chunk);
+}
+
+static void do_prepare(void) {
+  if (w.a & 1)
+    do_mark();
+  else
+    do_prewarm();
+}
+
 /* Addresses that are no block's. */
 static void do_buffer_wrong(void) {
   const buffer *b = &w.buffers[w.a % BUFFERS];
@@ -863,7 +893,7 @@ static void (*const operations[])(void) = {
     /* of the extended mode alone: */
     do_buffer_create, do_buffer_create, do_nap, do_buffer_resize, do_buffer_resize, do_buffer_range,
     do_buffer_resize, do_buffer_range, do_buffer_move, do_buffer_range, do_buffer_move,
-    do_buffer_range, do_buffer_destroy, do_buffer_destroy, do_buffer_wrong, do_buffer_move};
+    do_buffer_range, do_buffer_destroy, do_buffer_destroy, do_buffer_wrong, do_prepare};
 
 static void run_operation(unsigned number) {
   unsigned count =

@@ -2,8 +2,9 @@
    most three live blocks and two streams, breadth first, each state visited once. After every call:
    gmlake_check; the figures and the mock's census agree with the test's own accounts; no two live
    blocks overlap; no block is handed over, and nothing is unmapped, while work may still use it; no
-   limit is passed; nothing is refused that whole free chunks would serve. In every state destroy
-   leaves nothing. With faults: each call of the backend fails in turn, and all of that still holds.
+   limit is passed; nothing is refused that whole free chunks would serve. Before every allocation
+   gmlake_query says how it ends. In every state destroy leaves nothing. With faults: each call of
+   the backend fails in turn, and all of that still holds.
 
    The lake and the mock allocate from one heap here, so that a state is taken back by copying it. A
    state is written down as what decides its future: tiles, tags, the order within pools, windows,
@@ -130,7 +131,7 @@ typedef struct config {
   int chunks, streams, blocks, sizes; /* of the device; how many of each may be in use */
   gmlake_cross_stream cross_stream;
   size_t window_slots, limit_chunks, stitched_chunks_max;
-  int records, forgets, faults;
+  int records, forgets, faults, sleeps;
   int depth; /* in make test; the least there */
 } config;
 
@@ -237,7 +238,17 @@ static void watch(void) {
 
 /* ---- Operations ------------------------------------------------------------------------------ */
 
-enum { DO_ALLOC, DO_FREE, DO_RECORD, DO_HOLD, DO_FINISH, DO_FORGET, DO_TRIM };
+enum {
+  DO_ALLOC,
+  DO_FREE,
+  DO_RECORD,
+  DO_HOLD,
+  DO_FINISH,
+  DO_FORGET,
+  DO_TRIM,
+  DO_SLEEP, /* which: 1 keeps */
+  DO_WAKE
+};
 
 typedef struct operation {
   unsigned char call, which, stream;
@@ -266,7 +277,11 @@ static void list_operations(void) {
     if (with->forgets) add_operation(DO_FORGET, 0, s);
   }
   add_operation(DO_TRIM, 0, 0);
+  for (i = 0; i < 2 && with->sleeps; i++) add_operation(DO_SLEEP, i, 0);
+  if (with->sleeps) add_operation(DO_WAKE, 0, 0);
 }
+
+static int is_asleep(void) { return w.lake->home.sleep == GMLK_ASLEEP; }
 
 /* Whether it is a call that a program may make, and that can change anything. */
 static int is_possible(const operation *op) {
@@ -276,17 +291,19 @@ static int is_possible(const operation *op) {
   int i;
   switch (op->call) {
   case DO_ALLOC:
-    for (i = 0; i < with->blocks; i++)
+    for (i = 0; i < with->blocks && !is_asleep(); i++)
       if (!w.blocks[i].ptr) return 1;
     return 0;
   case DO_FREE:
     return b->ptr != NULL;
   case DO_RECORD:
-    return b->ptr && !(b->recorded >> op->stream & 1) && b->stream != op->stream;
+    return b->ptr && !(b->recorded >> op->stream & 1) && b->stream != op->stream && !is_asleep();
   case DO_HOLD:
     return !w.held[op->stream];
   case DO_FINISH:
     return w.held[op->stream] || queue->done != queue->last;
+  case DO_WAKE:
+    return is_asleep();
   default:
     return 1;
   }
@@ -322,7 +339,7 @@ static void order(int later, int earlier) {
 
 static void own(const block *b, int owner) {
   size_t offset;
-  for (offset = 0; offset < b->bytes; offset += CELL) {
+  for (offset = 0; offset < b->bytes && !is_asleep(); offset += CELL) {
     uint64_t at = (uint64_t)(uintptr_t)b->ptr + offset;
     w.frames[frame_at(at)].owner[at % CHUNK / CELL] = owner;
   }
@@ -407,6 +424,45 @@ static gmlake_result do_record(const operation *op) {
   return result;
 }
 
+/* Every block is nobody's memory before sleep, and owns what it has after it. */
+static void own_all(int owns) {
+  int i;
+  for (i = 0; i < BLOCKS; i++) {
+    if (!w.blocks[i].ptr) continue;
+    if (owns && !is_asleep()) expect_covered(&w.blocks[i]);
+    if (!broken) own(&w.blocks[i], owns ? i + 1 : 0);
+  }
+}
+
+/* The program waits for all work first. */
+static gmlake_result do_sleep(const operation *op) {
+  size_t before = mock_of_world()->census.physical_bytes, released = SIZE_MAX;
+  const int slept = is_asleep();
+  gmlake_result result;
+  int s;
+  for (s = 0; s < STREAMS; s++) {
+    w.held[s] = 0;
+    gmlake_mock_stream_finish(w.mock, w.streams[s]);
+    join(&w.known, &w.after[s]);
+  }
+  own_all(0);
+  result =
+      gmlake_pool_sleep(w.lake, NULL, op->which ? GMLAKE_SLEEP_KEEP : GMLAKE_SLEEP_DROP, &released);
+  own_all(1);
+  expect(result || is_asleep(), "it does not sleep");
+  expect(!slept || is_asleep(), "it has woken by itself");
+  expect(released == before - mock_of_world()->census.physical_bytes,
+         "what sleep says it released");
+  return result;
+}
+
+static gmlake_result do_wake(void) {
+  const gmlake_result result = gmlake_pool_wake(w.lake, NULL);
+  expect(result ? is_asleep() : w.lake->home.sleep == GMLK_AWAKE, "it wakes, or it does not");
+  own_all(1);
+  return result;
+}
+
 static gmlake_result do_trim(void) {
   size_t before = mock_of_world()->census.physical_bytes, released = SIZE_MAX;
   gmlake_result result = gmlake_trim(w.lake, 0, &released);
@@ -433,6 +489,10 @@ static gmlake_result apply(const operation *op) {
     return GMLAKE_OK;
   case DO_FORGET: /* its value comes back as the same stream, which is the harder case */
     return gmlake_forget_stream(w.lake, stream);
+  case DO_SLEEP:
+    return do_sleep(op);
+  case DO_WAKE:
+    return do_wake();
   default:
     return do_trim();
   }
@@ -606,6 +666,9 @@ static void put_windows(void) {
 static void put_arena(void) {
   const gmlk_arena *a = &w.lake->home;
   size_t i;
+  put((unsigned)a->sleep | (unsigned)(a->copy_count != 0) << 2);
+  for (i = 0; i < a->slot_count && a->sleep; i++)
+    put((unsigned)gmlk_chunk_is_asleep(&a->chunks, (uint32_t)i));
   put_tiles(a->head.next, &a->tail, 1);
   for (i = 0; i < a->bins_capacity; i++) put_list(a->bins[i]);
   put_windows();
@@ -853,8 +916,8 @@ static size_t path_to(uint32_t at, unsigned char *ops) {
 }
 
 static void print_operation(size_t number) {
-  static const char *const names[] = {"alloc",  "free",   "record", "hold",
-                                      "finish", "forget", "trim"};
+  static const char *const names[] = {"alloc",  "free", "record", "hold", "finish",
+                                      "forget", "trim", "sleep",  "wake"};
   const operation *op = &operations[number];
   print_message("  %s %d on stream %d\n", names[op->call],
                 op->call == DO_ALLOC ? (int)sizes[op->which] : (int)op->which, (int)op->stream);
@@ -920,14 +983,55 @@ static void try_faults(uint32_t at, size_t number, uint64_t calls) {
   }
 }
 
+static gmlake_stats stats_now(void) {
+  gmlake_stats stats;
+  stats.struct_bytes = 0;
+  expect(!gmlake_get_stats(w.lake, &stats), "gmlake_get_stats");
+  return stats;
+}
+
+/* What gmlake_query says of the allocation, from the same state. */
+static gmlake_query_info foretell(const operation *op) {
+  const size_t physical = mock_of_world()->census.physical_bytes;
+  gmlake_alloc_desc wanted;
+  gmlake_query_info said;
+  memset(&wanted, 0, sizeof(wanted));
+  memset(&said, 0, sizeof(said));
+  wanted.bytes = sizes[op->which] - SLACK;
+  expect(!gmlake_query(w.lake, &wanted, w.streams[op->stream], &said), "gmlake_query");
+  expect(physical == mock_of_world()->census.physical_bytes, "a question has changed memory");
+  if (gmlake_check(w.lake)) expect(0, w.lake->error.text);
+  restore(&base);
+  return said;
+}
+
+static void expect_foretold(const gmlake_query_info *said, gmlake_result result,
+                            const gmlake_stats *before) {
+  const gmlake_stats now = stats_now();
+  gmlake_wait wait = GMLAKE_NO_WAIT;
+  if (now.stream_wait_count > before->stream_wait_count) wait = GMLAKE_DEVICE_WAIT;
+  if (now.host_wait_count > before->host_wait_count) wait = GMLAKE_HOST_WAIT;
+  expect(!said->result == !result, "gmlake_query told another result");
+  if (result || broken) return;
+  expect(said->wait == wait || (said->new_bytes && said->wait == GMLAKE_DEVICE_WAIT && !wait),
+         "gmlake_query told another wait");
+  expect(!said->new_bytes == (now.state_count[3] == before->state_count[3]),
+         "gmlake_query told another growth");
+}
+
 static void try_operation(uint32_t at, size_t number) {
   const operation *op = &operations[number];
+  gmlake_query_info said;
+  gmlake_stats figures;
   uint64_t before;
   gmlake_result result;
   restore(&base);
   if (!is_possible(op)) return;
+  if (op->call == DO_ALLOC) said = foretell(op);
+  figures = stats_now();
   before = call_count();
   result = apply(op);
+  if (op->call == DO_ALLOC && !broken) expect_foretold(&said, result, &figures);
   search.transitions++;
   search.refusals += result != GMLAKE_OK;
   if (result) expect(op->call == DO_ALLOC && !is_servable(sizes[op->which]), "refused");
@@ -979,16 +1083,18 @@ static void explore(const config *c) {
 }
 
 static const config configs[] = {
-    {"one stream", 3, 1, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 2, 0, 0, 0, 22},
-    {"two streams", 2, 2, 2, 1, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, WHOLE},
-    {"two sizes", 2, 2, 2, 2, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 7},
-    {"grow first", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 0, 0, 0, 5},
-    {"wait first", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 0, 0, 0, 5},
-    {"limit", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 3, 0, 0, 0, 0, 4},
-    {"few windows", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 2, 0, 0, 0, 4},
-    {"records", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 1, 0, 0, 4},
-    {"forgets", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 1, 0, 4},
-    {"faults", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 0, 1, 4},
+    {"one stream", 3, 1, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 2, 0, 0, 0, 0, 22},
+    {"two streams", 2, 2, 2, 1, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 0, WHOLE},
+    {"two sizes", 2, 2, 2, 2, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 0, 7},
+    {"grow first", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 5},
+    {"wait first", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 5},
+    {"limit", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 3, 0, 0, 0, 0, 0, 4},
+    {"few windows", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 2, 0, 0, 0, 0, 4},
+    {"records", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 1, 0, 0, 0, 4},
+    {"forgets", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 1, 0, 0, 4},
+    {"faults", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 0, 1, 0, 4},
+    {"sleep", 3, 2, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 0, 1, 0, 0, 1, 6},
+    {"sleep and faults", 3, 2, 2, 2, GMLAKE_WAIT_FIRST, 4, 0, 0, 0, 0, 1, 1, 4},
 };
 
 #define CONFIGS (sizeof(configs) / sizeof(configs[0]))
