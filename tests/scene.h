@@ -304,6 +304,8 @@ static uint64_t scene_figure(const char *name, size_t length, int *is_size) {
       {"failures", now.oom_count, 0},
       {"chunks", now.chunk_count, 0},
       {"windows", now.window_count, 0},
+      {"buffers", now.buffer_count, 0},
+      {"buffer-bytes", now.buffer_bytes, 1},
       {"state", scene_state(&now), 0},
       {"splits", now.split_count - mark->split_count, 0},
       {"stitches", now.stitch_count - mark->stitch_count, 0},
@@ -326,6 +328,7 @@ static uint64_t scene_figure(const char *name, size_t length, int *is_size) {
       {"driver-bytes", driver.physical_bytes, 1},
       {"handles", driver.handle_count, 0},
       {"mappings", driver.mapping_count, 0},
+      {"mapped", mapped_count(), 0}, /* but at home */
       {"reservations", driver.reservation_count, 0},
   };
   size_t i;

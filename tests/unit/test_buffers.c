@@ -7,6 +7,7 @@
 #include "gmlake.h"
 
 #include "fixture.h"
+#include "scene.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -134,26 +135,6 @@ static void the_first_growth_makes_one_chunk_and_one_mapping(void **state) {
   finish();
 }
 
-/* Though the stream has work that no event covers yet. */
-static void a_resize_within_a_chunk_calls_no_driver(void **state) {
-  gmlake_buffer *buffer;
-  gmlake_stream stream;
-  calls before;
-  (void)state;
-  start(16);
-  stream = open_stream();
-  buffer = open_buffer(8);
-  resize_on(buffer, 2 * C, stream);
-  drop_on(take_on(C, stream), stream);
-  before = calls_now();
-  resize_on(buffer, 2 * C - 1, stream);
-  resize_on(buffer, C + 1, stream);
-  resize_on(buffer, 2 * C, stream);
-  assert_calls(&before, 0);
-  close_buffer(buffer);
-  finish();
-}
-
 static void growing_again_calls_no_driver(void **state) {
   gmlake_buffer *buffer;
   calls before;
@@ -172,21 +153,6 @@ static void growing_again_calls_no_driver(void **state) {
   assert_int_equal(census().modelled_ns, before.ns);
   assert_int_equal(census().handle_count, 8);
   close_buffer(buffer);
-  finish();
-}
-
-/* One free range is cut into chunks again, for which there are records whoever took those that were
-   left over when the chunks became one. */
-static void growing_again_has_its_records(void **state) {
-  gmlake_buffer *buffer;
-  size_t i;
-  (void)state;
-  start(128);
-  buffer = open_buffer(100);
-  resize(buffer, 100 * C);
-  resize(buffer, 0);
-  for (i = 0; i < 140; i++) (void)take(512);
-  resize(buffer, 100 * C);
   finish();
 }
 
@@ -290,48 +256,7 @@ static void the_figures_count_buffers(void **state) {
   finish();
 }
 
-static void the_budget_sees_what_buffers_gave_up(void **state) {
-  gmlake_stream stream;
-  gmlake_budget budget;
-  gmlake_buffer *buffer;
-  (void)state;
-  start(16);
-  stream = open_stream();
-  buffer = open_buffer(8);
-  resize_on(buffer, 4 * C, stream);
-  gmlake_mock_stream_hold(mock, stream);
-  resize_on(buffer, C, stream);
-  step(gmlake_get_budget(lake, &budget));
-  assert_int_equal(budget.pending_bytes, 3 * C);
-  assert_int_equal(budget.idle_bytes, 0);
-  gmlake_mock_stream_finish(mock, stream);
-  step(gmlake_get_budget(lake, &budget));
-  assert_int_equal(budget.pending_bytes, 0);
-  assert_int_equal(budget.idle_bytes, 3 * C);
-  assert_int_equal(budget.reserved_bytes, 4 * C);
-  assert_int_equal(budget.allocatable_bytes, 15 * C);
-  drop(take(15 * C));
-  finish();
-}
-
 /* ---- Blocks and buffers share what is free --------------------------------------------------- */
-
-/* Whoever comes second takes what the first gave up: no more is held than is live. */
-static void blocks_and_buffers_share(void **state) {
-  gmlake_buffer *buffer;
-  size_t i;
-  (void)state;
-  start(64);
-  buffer = open_buffer(16);
-  for (i = 0; i < 3; i++) {
-    resize(buffer, 10 * C);
-    resize(buffer, 0);
-    drop(take(10 * C));
-    assert_int_equal(stats().reserved_bytes_peak, 10 * C);
-  }
-  step(gmlake_buffer_destroy(lake, buffer, LEGACY));
-  finish();
-}
 
 /* Only as much as is needed, and of whole chunks. */
 static void what_is_shared_is_what_is_needed(void **state) {
@@ -445,52 +370,6 @@ static void a_buffer_does_not_take_a_chunk_twice(void **state) {
   finish();
 }
 
-static void pending_chunks_stay_with_their_buffer_while_memory_can_be_had(void **state) {
-  gmlake_stream stream;
-  gmlake_buffer *a, *b;
-  calls before;
-  (void)state;
-  start(16);
-  stream = open_stream();
-  a = open_buffer(8);
-  b = open_buffer(8);
-  resize_on(a, 4 * C, stream);
-  gmlake_mock_stream_hold(mock, stream);
-  resize_on(a, C, stream);
-  resize_on(b, 2 * C, stream);
-  assert_int_equal(census().handle_count, 6);
-  before = calls_now();
-  resize_on(a, 4 * C, stream);
-  assert_calls(&before, 0);
-  gmlake_mock_stream_finish(mock, stream);
-  finish();
-}
-
-/* Without new memory the stream's own is taken, pending as it is; who had it waits before the
-   address can show anything else. */
-static void at_the_limit_a_stream_takes_its_own_pending_chunks(void **state) {
-  gmlake_stream stream;
-  gmlake_buffer *a, *b;
-  (void)state;
-  prepare(16);
-  desc.limit_bytes = 4 * C;
-  open_lake();
-  stream = open_stream();
-  a = open_buffer(8);
-  b = open_buffer(8);
-  resize_on(a, 4 * C, stream);
-  gmlake_mock_stream_hold(mock, stream);
-  resize_on(a, 2 * C, stream);
-  resize_on(b, 2 * C, stream);
-  assert_int_equal(census().handle_count, 4);
-  assert_int_equal(stats().host_wait_count, 0);
-  step_error(gmlake_buffer_resize(lake, a, 3 * C, stream), LIMIT_REACHED);
-  resize_on(b, 0, stream);
-  resize_on(a, 4 * C, stream); /* they are its own still */
-  assert_int_equal(stats().host_wait_count, 1);
-  finish();
-}
-
 static void the_host_waits_to_unmap_and_only_then(void **state) {
   gmlake_stream stream;
   gmlake_buffer *a, *b;
@@ -523,115 +402,6 @@ static void the_host_waits_to_unmap_and_only_then(void **state) {
   finish();
 }
 
-static void what_has_completed_is_taken_before_anything_is_returned(void **state) {
-  gmlake_stream stream;
-  gmlake_buffer *a, *b;
-  calls before;
-  (void)state;
-  start(2);
-  stream = open_stream();
-  a = open_buffer(2);
-  b = open_buffer(2);
-  resize_on(a, 2 * C, stream);
-  gmlake_mock_stream_hold(mock, stream);
-  resize_on(a, 0, stream);
-  gmlake_mock_stream_finish(mock, stream);
-  before = calls_now();
-  resize(b, C);
-  assert_int_equal(mapped_count(), before.mappings + 1); /* a's stay */
-  assert_int_equal(census().handle_count, 2);
-  finish();
-}
-
-/* Nobody has asked yet whether the work is complete: its event could not be recorded. */
-static void what_nobody_knew_to_be_complete_is_found_before_anything_is_returned(void **state) {
-  gmlake_buffer *a, *b;
-  calls before;
-  (void)state;
-  start_with_faults(2);
-  a = open_buffer(2);
-  b = open_buffer(2);
-  resize(a, 2 * C);
-  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DRIVER, 0);
-  resize(a, 0);
-  before = calls_now();
-  resize(b, C);
-  assert_int_equal(mapped_count(), before.mappings + 1); /* a's stay */
-  assert_int_equal(census().handle_count, 2);
-  finish();
-}
-
-static void another_stream_waits_on_the_device_for_the_next_chunk(void **state) {
-  gmlake_stream one, two;
-  gmlake_buffer *a;
-  calls before;
-  (void)state;
-  start(16);
-  one = open_stream();
-  two = open_stream();
-  a = open_buffer(8);
-  resize_on(a, 2 * C, one);
-  stamp(a, 1, 1);
-  gmlake_mock_stream_hold(mock, one);
-  resize_on(a, C, one);
-  before = calls_now();
-  resize_on(a, 2 * C, two);
-  assert_int_equal(stats().stream_wait_count, 1);
-  assert_int_equal(stats().host_wait_count, 0);
-  assert_int_equal(census().handle_count, before.handles);
-  assert_int_equal(mapped_count(), before.mappings);
-  gmlake_mock_stream_finish(mock, one);
-  finish();
-}
-
-static void no_stream_takes_complete_memory_and_waits_for_it(void **state) {
-  gmlake_stream one;
-  gmlake_buffer *a, *b;
-  calls before;
-  (void)state;
-  start(16);
-  one = open_stream();
-  a = open_buffer(8);
-  b = open_buffer(8);
-  resize_on(a, 2 * C, one);
-  gmlake_mock_stream_hold(mock, one);
-  resize_on(a, 0, one);
-  resize_on(b, C, NONE);
-  assert_int_equal(census().handle_count, 3);
-  assert_int_equal(stats().host_wait_count, 0);
-  before = calls_now();
-  resize_on(a, C, NONE);
-  assert_int_equal(stats().host_wait_count, 1);
-  assert_int_equal(mapped_count(), before.mappings);
-  resize_on(a, 0, NONE);
-  before = calls_now();
-  resize_on(b, 2 * C, one);
-  assert_int_equal(census().handle_count, before.handles);
-  finish();
-}
-
-static void waiting_first_takes_what_is_pending_before_it_grows(void **state) {
-  gmlake_stream one, two;
-  gmlake_buffer *a, *b;
-  (void)state;
-  prepare(16);
-  desc.cross_stream = GMLAKE_WAIT_FIRST;
-  open_lake();
-  one = open_stream();
-  two = open_stream();
-  a = open_buffer(8);
-  b = open_buffer(8);
-  resize_on(a, 2 * C, one);
-  gmlake_mock_stream_hold(mock, one);
-  resize_on(a, 0, one);
-  resize_on(b, C, one);
-  resize_on(b, 2 * C, two);
-  assert_int_equal(census().handle_count, 2);
-  assert_int_equal(stats().stream_wait_count, 1);
-  gmlake_mock_stream_finish(mock, one);
-  finish();
-}
-
 /* Written through one buffer's kept mapping, read through the owner's: the same memory. */
 static void kept_mappings_alias_for_real(void **state) {
   gmlake_buffer *a, *b;
@@ -656,80 +426,6 @@ static void kept_mappings_alias_for_real(void **state) {
 }
 
 /* ---- Memory that comes and goes -------------------------------------------------------------- */
-
-static void trim_returns_what_is_complete(void **state) {
-  gmlake_stream stream;
-  gmlake_buffer *a, *b;
-  (void)state;
-  start(16);
-  stream = open_stream();
-  a = open_buffer(8);
-  b = open_buffer(8);
-  resize(a, 4 * C);
-  resize_on(b, 2 * C, stream);
-  gmlake_mock_stream_hold(mock, stream);
-  resize(a, C);
-  resize_on(b, 0, stream);
-  assert_int_equal(trim_to(5 * C), C);
-  assert_int_equal(trim_to(0), 2 * C);
-  assert_int_equal(census().handle_count, 3);
-  assert_int_equal(mapped_count(), 3);
-  gmlake_mock_stream_finish(mock, stream);
-  assert_int_equal(trim_to(0), 2 * C);
-  assert_int_equal(mapped_count(), 1);
-  assert_int_equal(stats().host_wait_count, 0);
-  resize(a, 3 * C);
-  assert_int_equal(census().handle_count, 3);
-  finish();
-}
-
-/* A chunk that several buffers map goes only when none of them may still use it. */
-static void trim_spares_a_chunk_that_somebody_may_still_read(void **state) {
-  gmlake_stream one, two;
-  gmlake_buffer *a, *b;
-  (void)state;
-  prepare(16);
-  desc.limit_bytes = C;
-  open_lake();
-  one = open_stream();
-  two = open_stream();
-  a = open_buffer(8);
-  b = open_buffer(8);
-  resize_on(a, C, one);
-  gmlake_mock_stream_hold(mock, one);
-  resize_on(a, 0, one);
-  resize_on(b, C, two); /* behind a wait for one */
-  assert_int_equal(stats().stream_wait_count, 1);
-  resize_on(b, 0, NONE);
-  assert_int_equal(mapped_count(), 2);
-  assert_int_equal(trim_to(0), 0);
-  gmlake_mock_stream_finish(mock, one);
-  assert_int_equal(trim_to(0), C);
-  assert_int_equal(mapped_count(), 0);
-  finish();
-}
-
-static void blocks_get_what_buffers_gave_up(void **state) {
-  gmlake_buffer *a;
-  void *block;
-  (void)state;
-  prepare(16);
-  desc.limit_bytes = 8 * C;
-  open_lake();
-  a = open_buffer(8);
-  resize(a, 8 * C);
-  assert_error(try_on(C, LEGACY), LIMIT_REACHED);
-  resize(a, 3 * C);
-  block = take(5 * C);
-  assert_int_equal(census().handle_count, 8);
-  step_error(gmlake_buffer_resize(lake, a, 4 * C, LEGACY), LIMIT_REACHED);
-  drop(block);
-  resize(a, 4 * C);
-  assert_int_equal(census().handle_count, 8); /* one chunk was enough */
-  resize(a, 8 * C);
-  assert_int_equal(census().handle_count, 8);
-  finish();
-}
 
 static void a_growth_that_fails_leaves_the_buffer_as_it_was(void **state) {
   gmlake_buffer *a, *b;
@@ -817,46 +513,6 @@ static void the_handler_may_shrink_and_not_grow(void **state) {
 
 /* ---- Destroying ------------------------------------------------------------------------------ */
 
-static void destroyed_buffers_leave_chunks_and_then_addresses(void **state) {
-  gmlake_stream stream;
-  gmlake_buffer *a, *b;
-  (void)state;
-  start(16);
-  stream = open_stream();
-  a = open_buffer(4);
-  resize_on(a, 4 * C, stream);
-  gmlake_mock_stream_hold(mock, stream);
-  step(gmlake_buffer_destroy(lake, a, stream));
-  assert_int_equal(stats().buffer_count, 0);
-  b = open_buffer(4);
-  assert_int_equal(mapped_count(), 4);
-  gmlake_mock_stream_finish(mock, stream);
-  resize_on(b, 4 * C, stream);
-  assert_int_equal(census().handle_count, 4);
-  assert_int_equal(mapped_count(), 8);
-  (void)open_buffer(4); /* which unmaps what the destroyed one left */
-  assert_int_equal(mapped_count(), 4);
-  finish();
-}
-
-static void create_learns_what_destroyed_buffers_wait_for(void **state) {
-  gmlake_stream stream;
-  gmlake_buffer *a;
-  (void)state;
-  start(16);
-  stream = open_stream();
-  a = open_buffer(2);
-  resize_on(a, 2 * C, stream);
-  gmlake_mock_stream_hold(mock, stream);
-  step(gmlake_buffer_destroy(lake, a, stream));
-  (void)open_buffer(1);
-  assert_int_equal(mapped_count(), 2);
-  gmlake_mock_stream_finish(mock, stream);
-  (void)open_buffer(1);
-  assert_int_equal(mapped_count(), 0);
-  finish();
-}
-
 static void addresses_of_destroyed_buffers_are_waited_for(void **state) {
   gmlake_stream stream;
   gmlake_buffer *a, *b;
@@ -916,88 +572,6 @@ static void buffers_left_are_told_of_at_destroy(void **state) {
 }
 
 /* ---- Streams and captures -------------------------------------------------------------------- */
-
-static void a_captured_stream_grows_and_does_not_shrink(void **state) {
-  gmlake_stream stream;
-  gmlake_buffer *buffer;
-  gmlake_pool *pool;
-  (void)state;
-  start(16);
-  stream = open_stream();
-  buffer = open_buffer(8);
-  resize_on(buffer, 2 * C, stream);
-  resize_on(buffer, C, stream);
-  pool = open_pool(0);
-  step(gmlake_capture_begin(lake, stream, pool));
-  assert_ok(gmlake_mock_capture_begin(mock, stream));
-  resize_on(buffer, 2 * C, stream);
-  resize_on(buffer, 4 * C, stream);
-  step_error(gmlake_buffer_resize(lake, buffer, 3 * C, stream), CAPTURING);
-  step_error(gmlake_buffer_destroy(lake, buffer, stream), CAPTURING);
-  assert_int_equal(info_of(buffer).bytes, 4 * C);
-  resize_on(buffer, 3 * C + 1, stream); /* no chunk is given up */
-  resize_on(buffer, C, NONE);
-  resize_on(buffer, 8 * C, stream);
-  assert_ok(gmlake_mock_capture_end(mock, stream));
-  step(gmlake_capture_end(lake, stream));
-  close_buffer(buffer);
-  finish();
-}
-
-/* The mapping in the way was used on a stream that cannot be asked for the end of it. */
-static void a_capture_forbids_to_wait_for_a_use(void **state) {
-  gmlake_stream one, two;
-  gmlake_buffer *a, *b;
-  gmlake_pool *pool;
-  (void)state;
-  prepare(16);
-  desc.limit_bytes = 2 * C;
-  open_lake();
-  one = open_stream();
-  two = open_stream();
-  a = open_buffer(8);
-  b = open_buffer(8);
-  pool = open_pool(0);
-  resize_on(b, C, NONE);
-  resize_on(b, 0, NONE);
-  resize_on(a, 2 * C, one);
-  step(gmlake_capture_begin(lake, two, pool));
-  resize_on(a, C, LEGACY); /* nothing can be recorded there now */
-  resize_on(b, C, LEGACY);
-  step_error(gmlake_buffer_resize(lake, a, 2 * C, one), CAPTURING);
-  assert_int_equal(last_error().result, GMLAKE_ERROR_CAPTURING);
-  assert_int_equal(info_of(a).bytes, C);
-  step(gmlake_capture_end(lake, two));
-  resize_on(b, 0, LEGACY);
-  resize_on(a, 2 * C, one);
-  finish();
-}
-
-/* The end of that use was fenced before the capture began: it is waited for, though the stream has
-   freed more since. */
-static void a_use_that_was_fenced_before_a_capture_is_waited_for(void **state) {
-  gmlake_stream one;
-  gmlake_buffer *a;
-  gmlake_pool *pool;
-  void *little;
-  (void)state;
-  start(16);
-  one = open_stream();
-  a = open_buffer(8);
-  pool = open_pool(0);
-  little = take_on(512, one);
-  resize_on(a, C, one);
-  gmlake_mock_stream_hold(mock, one);
-  resize_on(a, 0, one);
-  step(gmlake_capture_begin(lake, one, pool));
-  assert_ok(gmlake_mock_capture_begin(mock, one));
-  drop_on(little, one);
-  resize_on(a, C, NONE);
-  assert_int_equal(stats().host_wait_count, 1);
-  assert_ok(gmlake_mock_capture_end(mock, one));
-  step(gmlake_capture_end(lake, one));
-  finish();
-}
 
 /* The legacy stream's uses: of the former the end was fenced, of the other it cannot be. */
 static void a_use_in_a_capture_is_not_waited_for(void **state) {
@@ -1702,42 +1276,88 @@ static void peers_reach_every_mapping(void **state) {
   finish();
 }
 
+static const scene scenes[] = {
+    /* though the stream has work that no event covers yet */
+    {"a_resize_within_a_chunk_calls_no_driver", 16, "",
+     "N0:8 z0:2@A ~*=1@A mark z0:2-1b@A z0:1+1b@A z0:2@A calls=0 K0"},
+    /* one free range is cut into chunks again, for which there are records whoever took those that were left over when the chunks became one */
+    {"growing_again_has_its_records", 128, "", "N0:100 z0:100 z0:0 [140 +*=512b ] z0:100"},
+    /* whoever comes second takes what the first gave up */
+    {"blocks_and_buffers_share", 64, "", "N0:16 [3 z0:10 z0:0 ~*=10 reserved-peak=10 ] K0"},
+    {"pending_chunks_stay_with_their_buffer_while_memory_can_be_had", 16, "",
+     "N0:8 N1:8 z0:4@A hA z0:1@A z1:2@A handles=6 mark z0:4@A calls=0 eA"},
+    /* pending as it is; who had it waits before the address can show anything else */
+    {"at_the_limit_a_stream_takes_its_own_pending_chunks", 16, "limit:4",
+     "N0:8 N1:8 z0:4@A hA z0:2@A z1:2@A handles=4 host-waits=0 z0:3@A!L z1:0@A z0:4@A "
+     "host-waits=1"},
+    {"what_has_completed_is_taken_before_anything_is_returned", 2, "",
+     "N0:2 N1:2 z0:2@A hA z0:0@A eA mapped=2 z1:1 mapped=3 handles=2"},
+    /* its event could not be recorded */
+    {"what_nobody_knew_to_be_complete_is_found_before_anything_is_returned", 2, "",
+     "N0:2 N1:2 z0:2 fail:record=1R z0:0 mapped=2 z1:1 mapped=3 handles=2"},
+    {"another_stream_waits_on_the_device_for_the_next_chunk", 16, "",
+     "N0:8 z0:2@A hA z0:1@A mapped=2 handles=2 z0:2@B waits=1 host-waits=0 handles=2 "
+     "mapped=2 eA"},
+    {"no_stream_takes_complete_memory_and_waits_for_it", 16, "",
+     "N0:8 N1:8 z0:2@A hA z0:0@A z1:1@n handles=3 host-waits=0 mapped=3 z0:1@n "
+     "host-waits=1 mapped=3 z0:0@n z1:2@A handles=3"},
+    {"waiting_first_takes_what_is_pending_before_it_grows", 16, "wait-first",
+     "N0:8 N1:8 z0:2@A hA z0:0@A z1:1@A z1:2@B handles=2 waits=1 eA"},
+    {"trim_returns_what_is_complete", 16, "",
+     "N0:8 N1:8 z0:4 z1:2@A hA z0:1 z1:0@A T:5=1 T:0=2 handles=3 mapped=3 eA T:0=2 "
+     "mapped=1 host-waits=0 z0:3 handles=3"},
+    /* B waits for A; the chunk goes only when no buffer that maps it may still use it */
+    {"trim_spares_a_chunk_that_somebody_may_still_read", 16, "limit:1",
+     "N0:8 N1:8 z0:1@A hA z0:0@A z1:1@B waits=1 z1:0@n mapped=2 T:0=0 eA T:0=1 mapped=0"},
+    /* the last one unmaps what the destroyed one left */
+    {"destroyed_buffers_leave_chunks_and_then_addresses", 16, "",
+     "N0:4 z0:4@A hA K0@A buffers=0 N1:4 mapped=4 eA z1:4@A handles=4 mapped=8 N2:4 "
+     "mapped=4"},
+    {"create_learns_what_destroyed_buffers_wait_for", 16, "",
+     "N0:2 z0:2@A hA K0@A N1:1 mapped=2 eA N2:1 mapped=0"},
+    /* 3 chunks and a byte give up no chunk */
+    {"a_captured_stream_grows_and_does_not_shrink", 16, "",
+     "N0:8 z0:2@A z0:1@A P0 BA:0 z0:2@A z0:4@A z0:3@A!C K0@A!C buffer-bytes=4 z0:3+1b@A "
+     "z0:1@n z0:8@A EA K0"},
+    /* the mapping in the way was used on a stream that cannot be asked for the end of it */
+    {"a_capture_forbids_to_wait_for_a_use", 16, "limit:2",
+     "N0:8 N1:8 P0 z1:1@n z1:0@n z0:2@A BB:0 z0:1 z1:1 z0:2@A!C buffer-bytes=2 EB z1:0 "
+     "z0:2@A"},
+    /* though the stream has freed more since */
+    {"a_use_that_was_fenced_before_a_capture_is_waited_for", 16, "",
+     "N0:8 P0 +p=512b@A z0:1@A hA z0:0@A BA:0 -p@A z0:1@n host-waits=1 EA"},
+};
+
+static const scene scenes_with_blocks[] = {
+    {"the_budget_sees_what_buffers_gave_up", 16, "",
+     "N0:8 z0:4@A hA z0:1@A Q at-work=3 idle=0 eA Q at-work=0 idle=3 reserved=4 "
+     "allocatable=15 ~*=15"},
+    /* one chunk was enough */
+    {"blocks_get_what_buffers_gave_up", 16, "limit:8",
+     "N0:8 z0:8 +p=1!L z0:3 +p=5 handles=8 z0:4!L -p z0:4 handles=8 z0:8 handles=8"},
+};
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_buffer_has_addresses_and_no_memory),
       cmocka_unit_test(it_grows_in_place_and_keeps_its_bytes),
       cmocka_unit_test(the_first_growth_makes_one_chunk_and_one_mapping),
-      cmocka_unit_test(a_resize_within_a_chunk_calls_no_driver),
       cmocka_unit_test(growing_again_calls_no_driver),
-      cmocka_unit_test(growing_again_has_its_records),
       cmocka_unit_test(growing_by_2_mib_takes_less_than_40_us),
       cmocka_unit_test(chunks_are_2_mib_or_the_granularity),
       cmocka_unit_test(the_figures_count_buffers),
-      cmocka_unit_test(blocks_and_buffers_share),
       cmocka_unit_test(what_is_in_use_is_not_shared),
       cmocka_unit_test(complete_chunks_serve_other_buffers_first),
       cmocka_unit_test(a_buffer_does_not_take_a_chunk_twice),
-      cmocka_unit_test(pending_chunks_stay_with_their_buffer_while_memory_can_be_had),
-      cmocka_unit_test(at_the_limit_a_stream_takes_its_own_pending_chunks),
       cmocka_unit_test(the_host_waits_to_unmap_and_only_then),
-      cmocka_unit_test(what_has_completed_is_taken_before_anything_is_returned),
-      cmocka_unit_test(what_nobody_knew_to_be_complete_is_found_before_anything_is_returned),
-      cmocka_unit_test(another_stream_waits_on_the_device_for_the_next_chunk),
-      cmocka_unit_test(no_stream_takes_complete_memory_and_waits_for_it),
-      cmocka_unit_test(waiting_first_takes_what_is_pending_before_it_grows),
       cmocka_unit_test(kept_mappings_alias_for_real),
-      cmocka_unit_test(trim_returns_what_is_complete),
-      cmocka_unit_test(trim_spares_a_chunk_that_somebody_may_still_read),
       cmocka_unit_test(a_growth_that_fails_leaves_the_buffer_as_it_was),
       cmocka_unit_test(a_growth_that_the_driver_refuses_is_counted),
       cmocka_unit_test(the_handler_may_shrink_and_not_grow),
-      cmocka_unit_test(destroyed_buffers_leave_chunks_and_then_addresses),
-      cmocka_unit_test(create_learns_what_destroyed_buffers_wait_for),
       cmocka_unit_test(addresses_of_destroyed_buffers_are_waited_for),
       cmocka_unit_test(buffers_left_are_told_of_at_destroy),
-      cmocka_unit_test(a_captured_stream_grows_and_does_not_shrink),
-      cmocka_unit_test(a_capture_forbids_to_wait_for_a_use),
-      cmocka_unit_test(a_use_that_was_fenced_before_a_capture_is_waited_for),
       cmocka_unit_test(a_use_in_a_capture_is_not_waited_for),
       cmocka_unit_test(a_use_outlasts_other_streams),
       cmocka_unit_test(a_growth_asks_for_no_needless_event),
@@ -1760,9 +1380,7 @@ int main(void) {
   };
   const struct CMUnitTest with_blocks[] = {
       /* of a chunk */
-      cmocka_unit_test(the_budget_sees_what_buffers_gave_up),
       cmocka_unit_test(what_is_shared_is_what_is_needed),
-      cmocka_unit_test(blocks_get_what_buffers_gave_up),
       cmocka_unit_test(a_captured_stream_waits_for_no_other),
       cmocka_unit_test(a_growth_that_finds_the_device_lost),
       cmocka_unit_test(addresses_of_buffers_are_no_blocks),
@@ -1770,8 +1388,9 @@ int main(void) {
   };
   int failed;
   is_apart = 1;
-  failed = cmocka_run_group_tests(tests, NULL, NULL);
+  failed = run_with_scenes(tests, COUNT_OF(tests), scenes, COUNT_OF(scenes));
   is_apart = 0;
-  failed += cmocka_run_group_tests(with_blocks, NULL, NULL);
-  return failed + cmocka_run_group_tests(tests, NULL, NULL);
+  failed += run_with_scenes(with_blocks, COUNT_OF(with_blocks), scenes_with_blocks,
+                            COUNT_OF(scenes_with_blocks));
+  return failed + run_with_scenes(tests, COUNT_OF(tests), scenes, COUNT_OF(scenes));
 }
