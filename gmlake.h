@@ -144,7 +144,8 @@ STREAMS
     another stream. A block that outlives its stream, or a stream that it is recorded on, may be
     freed on the value; its memory serves again after a wait for the whole device. Under drivers
     without ids, an allocation waits on the device for what was freed on its stream's value, and a
-    stream must outlive its blocks. The legacy stream pays nothing for the flag.
+    stream must outlive its blocks. The legacy stream pays nothing for the flag, nor does a stream
+    that gmlake_mark_stream said to stay: the program never destroys it.
 
 CAPTURES
   Call gmlake_capture_begin before cuStreamBeginCapture, and gmlake_capture_end after
@@ -586,7 +587,9 @@ typedef enum gmlake_cross_stream {
 typedef enum gmlake_stream_kind {
   GMLAKE_STREAM_PLAIN = 0,
   GMLAKE_STREAM_COMMUNICATION, /* other processes wait for its work: the lake never makes it wait */
-  GMLAKE_STREAM_URGENT /* of high priority: the lake makes it wait for other such streams alone */
+  GMLAKE_STREAM_URGENT, /* of high priority: the lake makes it wait for other such streams alone */
+  GMLAKE_STREAM_STAYS   /* it ends no sooner than the lake, or is forgotten before; it is also what
+                           it was said to be */
 } gmlake_stream_kind;
 
 /* Both functions, or neither: malloc and free. Memory is aligned as malloc's. They are called with
@@ -2604,7 +2607,8 @@ typedef struct gmlk_stream {
   uint32_t arena;   /* [being captured] the arena that its allocations come from */
   uint32_t uses;    /* [F7] */
   unsigned next;    /* [forgotten, unused] the next number in queue or stack; 0: none */
-  unsigned kind;    /* GMLAKE_STREAM_* */
+  unsigned kind;    /* GMLAKE_STREAM_*, but not the last one */
+  uint8_t stays;    /* it was marked GMLAKE_STREAM_STAYS */
   uint64_t lag_ns;  /* [T1] from a fence's record until it was seen complete; 0: not measured */
 } gmlk_stream;
 
@@ -2633,7 +2637,7 @@ static gmlake_stream gmlk_stream_canonical(gmlake_stream stream) {
 
 /* [F8] Whether the stream may be destroyed without the lake being told. */
 static int gmlk_stream_may_end(const gmlk_streams *streams, const gmlk_stream *s) {
-  return streams->ends && s->value;
+  return streams->ends && s->value && !s->stays;
 }
 
 /* The stream's number; 0: the lake has not seen it. */
@@ -5329,7 +5333,7 @@ static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned st
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   gmlake_result result;
   int code = 0;
-  if (!value || (s && s->capture)) return stream;
+  if (!value || (s && (s->capture || s->stays))) return stream;
   result = l->driver.stream_id(l->driver.backend->user, value, out_id, &code);
   if (result && result != GMLAKE_ERROR_INVALID_ARGUMENT) return stream;
   if (s && !result && s->id == *out_id) return stream;
@@ -5343,7 +5347,7 @@ static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned st
    may be gone, unless a live block uses it. Then it counts as lost. */
 static unsigned gmlk_stream_unfenced(gmlake *l, unsigned stream) {
   gmlk_stream *s = l->streams.items[stream];
-  if (!s->value || !s->is_dirty || s->capture || s->uses) return stream;
+  if (!gmlk_stream_may_end(&l->streams, s) || !s->is_dirty || s->capture || s->uses) return stream;
   gmlk_stream_end(&l->streams, stream, 1);
   return 0;
 }
@@ -5380,7 +5384,8 @@ static gmlake_result gmlk_follow_value(gmlake *l, unsigned stream, const char *c
   gmlk_stream *s = l->streams.items[stream];
   gmlk_drive drive;
   if (s->is_forgotten) return gmlk_refuse_gone(l, s->value, call);
-  if (l->streams.ends != GMLK_ENDS_HIDDEN || !s->fence_count || s->capture) return GMLAKE_OK;
+  if (l->streams.ends != GMLK_ENDS_HIDDEN || !s->fence_count || s->capture || s->stays)
+    return GMLAKE_OK;
   if (!gmlk_drive_begin(&drive, &l->driver)) {
     gmlk_stream_poll(&l->streams, &drive, stream);
     if (!drive.result) (void)gmlk_stream_follow(&drive, s);
@@ -8413,7 +8418,10 @@ static gmlake_result gmlk_record_stream(gmlake *l, void *ptr, gmlake_stream valu
 static gmlake_result gmlk_mark_stream(gmlake *l, gmlake_stream value, gmlake_stream_kind kind) {
   unsigned stream = gmlk_stream_number(l, value);
   if (!stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  l->streams.items[stream]->kind = kind;
+  if (kind == GMLAKE_STREAM_STAYS)
+    l->streams.items[stream]->stays = 1;
+  else
+    l->streams.items[stream]->kind = kind;
   return GMLAKE_OK;
 }
 
@@ -15141,9 +15149,9 @@ GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *l, void *ptr, gmlake_strea
 GMLAKE_DEF gmlake_result gmlake_mark_stream(gmlake *l, gmlake_stream stream,
                                             gmlake_stream_kind kind) {
   gmlake_result result = gmlk_need_stream(l, "gmlake_mark_stream", stream, 0);
-  if (!result && (unsigned)kind > GMLAKE_STREAM_URGENT)
+  if (!result && (unsigned)kind > GMLAKE_STREAM_STAYS)
     result = gmlk_refuse(l, "gmlake_mark_stream",
-                         "kind is %d: pass one of GMLAKE_STREAM_* (0 to 2)", (int)kind);
+                         "kind is %d: pass one of GMLAKE_STREAM_* (0 to 3)", (int)kind);
   if (!result) result = gmlk_enter(l);
   return result ? result : gmlk_leave(l, gmlk_mark_stream(l, stream, kind));
 }

@@ -19,6 +19,7 @@
 #include "gmlake_bfc.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -755,7 +756,10 @@ class Device {
   /* The block is the device's until it is freed. Throws Failure. pre: bytes > 0. is_foreign: the
      stream may be destroyed before the block is freed, and nobody will tell. */
   Block *alloc(size_t bytes, void *stream, Context context, bool is_foreign = false) {
-    if (!is_foreign) return alloc_on(bytes, stream, context);
+    if (!is_foreign) {
+      stay(stream);
+      return alloc_on(bytes, stream, context);
+    }
     const uint64_t id = meet(stream);
     Block *const block = alloc_on(bytes, stream, context);
     block->is_foreign = true;
@@ -1266,6 +1270,14 @@ class Device {
     if (is_much) (void)unpark();
   }
 
+  /* The stream is never destroyed: the lake is told once, or again where two have one place. */
+  void stay(void *stream) {
+    auto &place = staying_[(reinterpret_cast<uintptr_t>(stream) >> 4) % staying_.size()];
+    if (!stream || place.load(std::memory_order_relaxed) == stream) return;
+    if (gmlake_mark_stream(lake_, stream, GMLAKE_STREAM_STAYS) == GMLAKE_OK)
+      place.store(stream, std::memory_order_relaxed);
+  }
+
   /* The stream exists: returns its id, and frees what is parked for it. */
   uint64_t meet(void *stream) {
     uint64_t id = 0;
@@ -1530,6 +1542,8 @@ class Device {
 
   Hooks hooks_;
   const gmlake_backend *inner_; /* the driver's */
+  std::array<std::atomic<void *>, 61>
+      staying_{}; /* streams of which the lake knows that they stay */
   Memory memory_;
   gmlake *lake_ = nullptr;
   size_t chunk_bytes_ = 0;

@@ -596,8 +596,26 @@ static void test_share() {
   check(close(pipes[0]) != 0 && close(pipes[1]) != 0); /* the chunks' end closed them */
 }
 
+/* torch's own streams are never destroyed: their frees need no event each. */
+static void test_staying() {
+  Scene scene;
+  Device &device = *scene.device;
+  const auto events = [&] {
+    gmlake_stats stats{};
+    check(gmlake_get_stats(device.lake(), &stats) == GMLAKE_OK);
+    return stats.event_count;
+  };
+  scene.alloc(512, scene.b);
+  for (int i = 0; i < 9; i++) device.free(scene.alloc(512, scene.a));
+  check(events() == 0);
+  device.free(device.alloc(512, scene.b, nullptr)); /* known to stay by now */
+  check(events() == 0);
+  check(gmlake_check(device.lake()) == GMLAKE_OK);
+}
+
 int main() {
   test_table();
+  test_staying();
   test_ledger();
   test_latch();
   test_figures();

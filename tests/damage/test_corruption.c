@@ -471,7 +471,7 @@ static const field stream_fields[] = {
     ONE(T, fence_count),  EACH(T, waits, epoch), EACH(T, waits, stream), ONE(T, wait_next),
     ONE(T, capture),      ONE(T, arena),         ONE(T, is_capture),     ONE(T, is_used),
     ONE(T, is_forgotten), ONE(T, is_dirty),      ONE(T, is_news),        ONE(T, kind),
-    ONE(T, lag_ns)};
+    ONE(T, stays),        ONE(T, lag_ns)};
 #undef T
 #define T gmlk_streams
 static const field streams_fields[] = {
@@ -917,10 +917,15 @@ static const struct exception {
     {SHAPE_STREAM_USED, "is_dirty", HARMLESS, "at worst an event too many"},
     {SHAPE_STREAM_USED, "is_news", HARMLESS, "at worst a walk too many, or later"},
     {SHAPE_STREAM_USED, "kind", LEGAL, "the program may have marked it"},
+    {SHAPE_STREAM_USED, "stays", LEGAL, "the program may have marked it"},
     {SHAPE_STREAM_CAPTURED, "kind", LEGAL, "the program may have marked it"},
+    {SHAPE_STREAM_CAPTURED, "stays", LEGAL, "the program may have marked it"},
     {SHAPE_STREAM_FORGOTTEN, "kind", LEGAL, "the program may have marked it"},
+    {SHAPE_STREAM_FORGOTTEN, "stays", LEGAL, "the program may have marked it"},
     {SHAPE_STREAM_CAPTURE, "kind", HARMLESS, "not read of a capture"},
+    {SHAPE_STREAM_CAPTURE, "stays", HARMLESS, "not read of a capture"},
     {SHAPE_STREAM_UNUSED, "kind", HARMLESS, "not read of a number that is not in use"},
+    {SHAPE_STREAM_UNUSED, "stays", HARMLESS, "not read of a number that is not in use"},
     {SHAPE_STREAM_CAPTURED, "freed_bytes", HARMLESS, "at worst an event too early or too late"},
     {SHAPE_STREAM_CAPTURED, "fence_head", HARMLESS, "nothing begins where there is no fence"},
     {SHAPE_STREAM_CAPTURED, "waits[].stream", LEGAL, "any stream may have been waited for"},

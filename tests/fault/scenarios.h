@@ -160,7 +160,7 @@ static const program programs[] = {
     {"borrow-soon", ".gp", "bZ", "wait-soon",
      LAY8_ON_1 "h1 -ac +k=1@2 e1 +i=2@2 h1 -eg | +x=2@2 +y=6@2"},
     {"borrow-marked", ".gp", "w", "cap:8 wait-first", HOLES8_ON_1 "m2:1 | +x=3@2"},
-    {"borrow-urgent", ".g", "b", "cap:8 wait-first", HOLES8_ON_1 "m2:2 | m1:2 +x=3@2 m2:0 f1"},
+    {"borrow-urgent", ".g", "b", "cap:8 wait-first", HOLES8_ON_1 "m2:2 | m1:2 m1:3 +x=3@2 m2:0 f1"},
     {"borrow-and-grow", ".wgpl", "b4Z", "cap:10", HOLES8_ON_1 "| +x=6@2"},
     {"borrow-first-and-grow", ".gp", "b4Z", "wait-first", HOLES8_ON_1 "| +x=6@2"},
     {"borrow-of-two", ".wp", "b3Z", "cap:8",

@@ -922,7 +922,7 @@ static gmlake_result chunks_at(const void *ptr) {
   X(mark_without_lake, INVALID, NOTHING, gmlake_mark_stream(NULL, LEGACY, GMLAKE_STREAM_PLAIN))    \
   X(mark_none, INVALID, LAST_ERROR, gmlake_mark_stream(lake, NONE, GMLAKE_STREAM_PLAIN))           \
   X(mark_stream_2, INVALID, LAST_ERROR, gmlake_mark_stream(lake, TWO, GMLAKE_STREAM_PLAIN))        \
-  X(mark_as_3, INVALID, LAST_ERROR, gmlake_mark_stream(lake, LEGACY, (gmlake_stream_kind)3))       \
+  X(mark_as_4, INVALID, LAST_ERROR, gmlake_mark_stream(lake, LEGACY, (gmlake_stream_kind)4))       \
   X(profile_without_lake, INVALID, NOTHING, gmlake_profile_take(NULL, &out.profile))               \
   X(profile_without_out, INVALID, LAST_ERROR, gmlake_profile_take(lake, NULL))                     \
   X(profile_of_3_bytes, INVALID, LAST_ERROR, take_profile_of(3))                                   \
@@ -1876,7 +1876,7 @@ static gmlake_result flagged(unsigned flags) {
     "out_entries is NULL and capacity is 3: pass")                                                \
   X(pool_stats_foreign, gmlake_pool_get_stats(lake, w.foreign_pool, &out.stats),                  \
     "pool belongs to another lake")                                                               \
-  X(mark_kind, gmlake_mark_stream(lake, LEGACY, (gmlake_stream_kind)3), "kind is 3: pass one of") \
+  X(mark_kind, gmlake_mark_stream(lake, LEGACY, (gmlake_stream_kind)4), "kind is 4: pass one of") \
   X(no_profile, gmlake_profile_take(lake, NULL), "out_profile is NULL")                           \
   X(no_prewarm, gmlake_prewarm(lake, NULL, LEGACY), "profile is NULL")                            \
   X(prewarm_share, prewarm_of(lake, 0, 101, LEGACY), "struct_bytes is 0 and large_percent 101")   \

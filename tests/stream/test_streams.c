@@ -1645,6 +1645,57 @@ static void each_free_is_fenced_but_on_the_legacy_stream(void **state) {
   finish();
 }
 
+/* A stream that stays costs what it costs in a lake without the flag, until it is forgotten. */
+static void a_stream_that_stays_is_asked_and_fenced_as_others(void **state) {
+  uint64_t calls;
+  (void)state;
+  open_may_end(4);
+  (void)take_on(512, B);
+  step(gmlake_mark_stream(lake, A, GMLAKE_STREAM_STAYS));
+  step(gmlake_mark_stream(lake, A, GMLAKE_STREAM_URGENT)); /* is something else */
+  drop_on(take_on(512, A), A);
+  calls = census().call_count;
+  drop_on(take_on(512, A), A);
+  assert_int_equal(census().call_count, calls);
+  assert_int_equal(stats().event_count, 0);
+  step(gmlake_forget_stream(lake, A));
+  assert_int_equal(stats().event_count, 1);
+  drop_on(take_on(512, A), A);
+  assert_int_equal(stats().event_count, 2);
+  abandon();
+}
+
+/* What it freed since its last event can be had behind a wait: it may be fenced at any time. */
+static void a_stream_that_stays_is_fenced_by_others(void **state) {
+  void *p;
+  (void)state;
+  open_may_end(1);
+  step(gmlake_mark_stream(lake, A, GMLAKE_STREAM_STAYS));
+  p = take_on(C - 512, A);
+  (void)take_on(512, B);
+  hold(A);
+  drop_on(p, A);
+  assert_int_equal(stats().event_count, 0);
+  assert_ptr_equal(take_on(C - 512, B), p);
+  assert_int_equal(stats().stream_wait_count, 1);
+  assert_int_equal(stats().host_wait_count, 0);
+  complete(A);
+  abandon();
+}
+
+/* The same where the driver has no ids. */
+static void a_stream_that_stays_needs_no_id(void **state) {
+  (void)state;
+  open_without_ids(4);
+  (void)take_on(512, B);
+  step(gmlake_mark_stream(lake, A, GMLAKE_STREAM_STAYS));
+  drop_on(take_on(512, A), A);
+  drop_on(take_on(512, A), A);
+  assert_int_equal(stats().event_count, 0);
+  assert_int_equal(lake->streams.live_count, 2);
+  abandon();
+}
+
 /* Freed on a value that no stream has: pending for the whole device, under one number. */
 static void a_free_on_a_stream_that_is_gone(void **state) {
   void *p[3];
@@ -2183,6 +2234,9 @@ int main(void) {
       cmocka_unit_test(nothing_waits_on_the_legacy_stream_during_a_capture),
       cmocka_unit_test(no_capture_begins_on_a_stream_that_is_gone),
       cmocka_unit_test(each_free_is_fenced_but_on_the_legacy_stream),
+      cmocka_unit_test(a_stream_that_stays_is_asked_and_fenced_as_others),
+      cmocka_unit_test(a_stream_that_stays_is_fenced_by_others),
+      cmocka_unit_test(a_stream_that_stays_needs_no_id),
       cmocka_unit_test(a_free_on_a_stream_that_is_gone),
       cmocka_unit_test(a_stream_is_forgotten_under_a_former_ones_value),
       cmocka_unit_test(a_captured_stream_is_not_asked),
