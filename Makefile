@@ -42,7 +42,7 @@ TEST_SCRIPTS = $(wildcard tests/*/test_*.sh)
 vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
 EXAMPLES = $(addprefix $(BUILD)/,$(basename $(wildcard examples/*.c examples/*_*.cpp)) \
   examples/kv_server_cuda examples/two_models_cuda examples/weights_cuda \
-  examples/offload_optimizer_cuda)
+  examples/offload_optimizer_cuda examples/share_cuda examples/three_servers_cuda)
 SOURCES = $(wildcard *.h bench/*.[ch] bench/*/*.[ch] bench/*.cpp tests/*.h tests/*/*.[ch] \
   tests/*/*.cpp tests/port/windows/*.h tests/clients/ggml_stub/*.h examples/*.[ch] \
   examples/*.hpp examples/*_*.cpp examples/*/*.[ch] examples/*/*.[ch]pp)
@@ -53,7 +53,7 @@ POLICY = $(BUILD)/policy_worst_fit.so
 CLIENTS = $(addprefix $(BUILD)/,gmlake_pluggable.so gmlake_cupy.so client_torch client_torch_lake \
   client_torch_allocator client_torch_allocator_old client_ggml client_adapters)
 FAKE = $(BUILD)/fake/libcuda.so.1
-PROGRAMS = $(addprefix $(BUILD)/,replay streams offload offload_gpu turnip bench gpu_test gpu_bench \
+PROGRAMS = $(addprefix $(BUILD)/,replay streams lend lend_cuda offload offload_gpu turnip bench gpu_test gpu_bench \
   doctor) \
   $(POLICY) $(FAKE) $(YARDSTICK) $(CLIENTS)
 # The GPU's programs need declarations only: the toolkit's where it is installed, else our own.
@@ -128,9 +128,12 @@ coverage: deps-mutate
 	@python3 -B tests/tools/mcdc.py
 
 gpu-test: deps-replay
-	$(SUBMAKE) $(FAKE) $(BUILD)/gpu_test
+	$(SUBMAKE) $(FAKE) $(BUILD)/gpu_test $(BUILD)/lend_cuda $(BUILD)/examples/share_cuda \
+	  $(BUILD)/examples/three_servers_cuda
 	@$(BUILD)/gpu_test
 	@sh tests/gpu/sanitizer.sh
+	@if nvidia-smi -L >/dev/null 2>&1; then $(BUILD)/lend_cuda && \
+	  $(BUILD)/examples/share_cuda 1000 100 && $(BUILD)/examples/three_servers_cuda; fi
 
 doctor: deps-replay
 	$(SUBMAKE) $(BUILD)/doctor
@@ -245,6 +248,14 @@ $(BUILD)/streams: bench/streams.c Makefile | $(BUILD)
 	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) $(CFLAGS) $< -o $@ \
 	  $(LDFLAGS) $(LIBS) $(LDLIBS)
 
+$(BUILD)/lend: bench/lend.c Makefile | $(BUILD)
+	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
+	  $(LDFLAGS) $(LIBS) $(LDLIBS)
+
+$(BUILD)/lend_cuda: bench/lend.c $(FAKE) Makefile | $(BUILD)
+	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DLEND_CUDA $(CPPFLAGS) \
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
+
 $(BUILD)/offload: bench/offload/plan.c Makefile | $(BUILD)
 	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
 	  $(LDFLAGS) -lz $(LDLIBS)
@@ -340,6 +351,14 @@ $(BUILD)/examples/two_models_cuda: examples/two_models.c $(FAKE) Makefile | $(BU
 
 $(BUILD)/examples/weights_cuda: examples/weights.c $(FAKE) Makefile | $(BUILD)/examples
 	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DWEIGHTS_CUDA $(CPPFLAGS) \
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
+
+$(BUILD)/examples/share_cuda: examples/share.c $(FAKE) Makefile | $(BUILD)/examples
+	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DSHARE_CUDA $(CPPFLAGS) \
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
+
+$(BUILD)/examples/three_servers_cuda: examples/three_servers.c $(FAKE) Makefile | $(BUILD)/examples
+	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DSERVERS_CUDA $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
 
 $(BUILD)/examples/offload_optimizer_cuda: examples/offload_optimizer.c $(FAKE) Makefile | \

@@ -174,8 +174,9 @@ LENDING
     GMLAKE_STREAM_COMMUNICATION never waits: it gets other memory.
   - A borrowed block that is live keeps the pool lent: recall, sleep, destroy and captures into it
     answer GMLAKE_ERROR_BUSY and name the block.
-  - What was borrowed of the pool's memory that no graph knew is for its captures and borrowers from
-    then on.
+  - Before new memory is created other free memory serves. Then the pool grows by what is missing.
+    Such chunks are lent again, and gmlake_trim returns them: no graph knows them. What was borrowed
+    of the pool's other memory is for its captures and borrowers from then on.
 
 GROWING BUFFERS
   A buffer is for what may not move while its memory changes: the keys and values of a sequence, a
@@ -322,7 +323,7 @@ COSTS (measured; see bench/RESULTS.md)
   query            what planning the allocation costs, O(blocks) only if the host would have to wait
   find, and the reason for a wrong pointer   O(blocks of a chunk + log(windows and buffers))
   lend, recall     O(the pool's blocks + idle windows), without the driver if one stream borrows
-  export, import   about 20 us a handle each, 30 us and the addresses' for an import
+  export, import   a driver call a handle; an import also maps it, and reserves addresses
   other questions  O(1), pieces and chunks O(their number)
   host memory      64 bytes a block, 16 to 50 for its index, about 60 a chunk, 40 for each chunk of
                    a buffer's addresses up to its end, 2 KB a stream, and 14 KB for a stream with
@@ -3094,6 +3095,7 @@ typedef struct gmlk_chunk { /* of one slot */
   uint8_t is_marked;        /* [P2] the operation that is under way chose it */
   uint8_t is_asleep;        /* it gave its memory back and gets new memory when its arena wakes */
   uint8_t is_shared;        /* [P5] it was exported */
+  uint8_t is_known;         /* a graph may know it: its pool had it when a capture ended */
   uint32_t before, behind;  /* [P4] chunks of the same handle on both sides of this one */
 } gmlk_chunk;
 
@@ -3272,6 +3274,16 @@ static int gmlk_chunk_is_shared(const gmlk_chunks *all, uint32_t slot) {
 static void gmlk_chunk_share(gmlk_chunks *all, uint32_t slot) {
   all->shared_count += !all->items[slot].is_shared;
   all->items[slot].is_shared = 1;
+}
+
+static int gmlk_chunk_is_known(const gmlk_chunks *all, uint32_t slot) {
+  return all->items[slot].is_known;
+}
+
+/* Notes that graphs may know all chunks there are. */
+static void gmlk_chunks_know(gmlk_chunks *all) {
+  size_t i;
+  for (i = 0; i < all->capacity; i++) all->items[i].is_known = all->items[i].handle != 0;
 }
 
 static int gmlk_chunk_is_marked(const gmlk_chunks *all, uint32_t slot) {
@@ -8680,6 +8692,27 @@ static gmlake_result gmlk_refuse_lent(gmlake *l, const gmlake_pool *pool, const 
                    (unsigned long long)(gmlk_to_bytes(b->grains) - b->slack));
 }
 
+/* Gives free memory another tag in chunks that no graph knows: what the pool grew by for borrowers.
+   It is lent again, but is not the graphs': trim may return it. Chunks for which there are no
+   records are left out. */
+static void gmlk_loan_shift(gmlake *l, gmlk_arena *a, unsigned from, unsigned to, uint64_t ticket) {
+  uint32_t slot;
+  for (slot = 0; slot < a->slot_count; slot++) {
+    const uint32_t at = gmlk_slot_at(a, slot), end = gmlk_slot_at(a, slot + 1);
+    gmlk_block *b = a->firsts[slot];
+    int is_free = !gmlk_chunk_is_known(&a->chunks, slot);
+    for (; is_free && b->at < end; b = b->next) is_free = b->state == GMLK_FREE;
+    if (!is_free || !gmlk_records_reserve(&l->records, &l->host, 2)) continue;
+    b = gmlk_reserve_range(a, a->firsts[slot], at, end - at);
+    for (; b->at < end; b = b->next) {
+      if (b->stream != from) continue;
+      b->stream = (uint16_t)to;
+      b->ticket = ticket;
+    }
+    gmlk_unreserve_range(a, gmlk_locate(a, at), end - at);
+  }
+}
+
 static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream value) {
   const char *call = "gmlake_pool_lend";
   const unsigned stream = gmlk_stream_number(l, value);
@@ -8694,7 +8727,8 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   if (s->is_forgotten) return gmlk_refuse_gone(l, value, call);
   number = gmlk_stream_add(&l->streams, &l->host, value, 1, gmlk_serial(&l->records));
   if (!number) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!gmlk_arena_admit(&pool->arena, number) || !gmlk_loan_use(l, &pool->loan, stream)) {
+  if (!gmlk_arena_admit(&pool->arena, number) || !gmlk_arena_admit(&pool->arena, stream) ||
+      !gmlk_loan_use(l, &pool->loan, stream)) {
     gmlk_stream_drop(&l->streams, number);
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
@@ -8704,6 +8738,7 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   pool->loan.number = number;
   l->loan_count++;
   gmlk_arena_retag(&pool->arena, GMLK_PINNED, number);
+  gmlk_loan_shift(l, &pool->arena, stream, number, GMLK_ENDLESS);
   return l->lost;
 }
 
@@ -8769,6 +8804,7 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
                      "the pool is not lent: see gmlake_pool_lend");
   if (gmlk_borrowed(&pool->arena)) return gmlk_refuse_lent(l, pool, call);
   if (s->is_forgotten) return gmlk_refuse_gone(l, value, call);
+  if (!gmlk_arena_admit(&pool->arena, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   result = gmlk_loan_follow(l, &pool->loan, stream);
   if (!result) result = gmlk_loan_follow_pending(l, &pool->loan, stream);
   if (result == GMLAKE_ERROR_CAPTURING && !l->streams.capture_count)
@@ -8781,11 +8817,12 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   if (result) return result;
   if (gmlk_borrowed(&pool->arena)) return gmlk_refuse_lent(l, pool, call); /* meanwhile */
   gmlk_arena_retag(&pool->arena, number, GMLK_PINNED);
+  gmlk_loan_shift(l, &pool->arena, GMLK_PINNED, stream, s->epoch);
+  gmlk_stream_dirty(s, 0);
   for (w = pool->arena.windows.oldest; w; w = w->newer) { /* no graph knows those of borrowers */
     if (w->self.stream != GMLK_PINNED || w->is_known) continue;
     w->self.stream = (uint16_t)stream;
     w->self.ticket = s->epoch;
-    gmlk_stream_dirty(s, 0);
   }
   for (note = l->pending; note; note = note->next) /* [G2] what is pending is the graphs' */
     if (note->stream == number)
@@ -8814,38 +8851,41 @@ static int gmlk_loan_suits(const gmlake *l, const gmlk_attempt *r, const gmlk_lo
   return 1;
 }
 
-/* Finds a block in a pool that is lent: a range, a window, or a new window. OK with *out_block
-   NULL: the pool has none, or is not lent any more. */
-static gmlake_result gmlk_lent_find(gmlake *l, gmlk_attempt *r, gmlake_stream stream,
+/* Finds a block without taking memory that others wait for: a range, a window, a new window; then,
+   if it may grow, with new chunks for what is missing. OK with *out_block NULL: there is none, or
+   the pool is not lent any more. */
+static gmlake_result gmlk_lent_find(gmlake *l, gmlk_attempt *r, gmlake_stream stream, int grows,
                                     gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   const uint32_t number = a->number;
-  gmlake_result result = GMLAKE_OK;
-  r->taker.stream = a->pool->loan.number;
-  if (!r->grains || !gmlk_loan_suits(l, r, &a->pool->loan)) return GMLAKE_OK;
+  const int is_lent = (r->flags & GMLAKE_TRANSIENT) != 0;
+  gmlake_result result;
+  if (!r->grains || (is_lent && !gmlk_loan_suits(l, r, &a->pool->loan))) return GMLAKE_OK;
+  if (is_lent) r->taker.stream = a->pool->loan.number;
   if (!gmlk_arena_admit(a, r->taker.stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   *out_block = gmlk_fast_as(l, r, 1);
-  if (*out_block || !r->may_stitch) return GMLAKE_OK;
+  if (*out_block || !(r->may_stitch || grows)) return GMLAKE_OK;
   gmlk_driving_lock(l);
   result = l->lost;
-  if (!result && l->arenas[number] == a && a->pool->loan.number) {
+  if (!result && l->arenas[number] == a && (!is_lent || a->pool->loan.number)) {
     result = gmlk_attempt_renew(l, r, stream);
-    r->taker.stream = a->pool->loan.number;
+    if (is_lent) r->taker.stream = a->pool->loan.number;
     if (!result && !gmlk_arena_admit(a, r->taker.stream)) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     if (!result) result = gmlk_try_fast(l, r, out_block);
     if (!result && !*out_block) {
       r->reason = "the lake stitched free pieces of a pool that is lent";
       result = gmlk_try_stitch(l, r, r->taker, out_block);
     }
+    if (!result && !*out_block && grows) result = gmlk_grow_for(l, r, r->taker, out_block);
   }
   gmlk_driving_unlock(l);
   return *out_block ? GMLAKE_OK : result;
 }
 
-/* Serves a request from one pool that is lent. OK with *out_ptr NULL: it cannot. pre: the stream is
-   not captured. */
+/* Serves a request from one pool, lent if the request has GMLAKE_TRANSIENT. OK with *out_ptr NULL:
+   it cannot. pre: the stream is not captured. */
 static gmlake_result gmlk_serve_lent(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                                     void **out_ptr) {
+                                     int grows, void **out_ptr) {
   gmlk_attempt r;
   gmlk_block *b = NULL;
   gmlk_note *note = NULL;
@@ -8856,8 +8896,8 @@ static gmlake_result gmlk_serve_lent(gmlake *l, const gmlake_alloc_desc *desc, g
     if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   if (l->is_watched) r.number = ++l->request_count;
-  result = gmlk_lent_find(l, &r, stream, &b);
-  if (b) result = gmlk_loan_follow(l, &r.arena->pool->loan, r.stream);
+  result = gmlk_lent_find(l, &r, stream, grows, &b);
+  if (b && r.flags & GMLAKE_TRANSIENT) result = gmlk_loan_follow(l, &r.arena->pool->loan, r.stream);
   if (b && !result && !gmlk_index_reserve(&l->index, &l->host))
     result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (b && !result) {
@@ -8867,32 +8907,48 @@ static gmlake_result gmlk_serve_lent(gmlake *l, const gmlake_alloc_desc *desc, g
   }
   gmlk_note_free(l, note);
   if (b) {
+    unsigned tag;
+    uint64_t ticket;
+    gmlk_tag_for(l, b, r.stream, &tag, &ticket);
     l->stats.state_count[r.state - 1]--;
-    gmlk_release_block(l, b, r.arena->pool->loan.number, GMLK_ENDLESS);
+    gmlk_release_block(l, b, tag, ticket);
+    if (r.stream) gmlk_stream_dirty(l->streams.items[r.stream], 0);
   }
   return result;
 }
 
-/* Serves a request with GMLAKE_TRANSIENT: from a pool that is lent, else like any other. */
+/* Serves a request from the pools that are lent, with new memory only if `grows`. OK with *out_ptr
+   NULL: none can. */
+static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc,
+                                        gmlake_stream stream, int grows, void **out_ptr) {
+  gmlake_alloc_desc wanted = *desc;
+  gmlake_result result = GMLAKE_OK;
+  uint32_t i;
+  for (i = 1; i < l->arena_count && l->loan_count && !gmlk_is_fatal(result) && !*out_ptr; i++) {
+    const gmlk_arena *a = l->arenas[i];
+    if (!a || !a->pool->loan.number || (desc->pool && desc->pool != a->pool)) continue;
+    wanted.pool = a->pool;
+    result = gmlk_serve_lent(l, &wanted, stream, grows, out_ptr);
+  }
+  return gmlk_is_fatal(result) ? result : GMLAKE_OK;
+}
+
+/* Serves a request with GMLAKE_TRANSIENT: from a pool that is lent, else from other free memory,
+   else with chunks for what a pool that is lent lacks, as that takes fewest; else like any other. */
 static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *desc,
                                           gmlake_stream stream, void **out_ptr) {
   const unsigned number = stream == GMLAKE_STREAM_NONE ? 0 : gmlk_stream_number(l, stream);
   const int is_capture = number && l->streams.items[number]->capture;
-  gmlake_alloc_desc wanted = *desc;
+  gmlake_alloc_desc plain = *desc;
   gmlake_result result = GMLAKE_OK;
-  uint32_t i;
-  for (i = 1; i < l->arena_count && l->loan_count && !is_capture && !gmlk_is_fatal(result); i++) {
-    const gmlk_arena *a = l->arenas[i];
-    if (!a || !a->pool->loan.number || (desc->pool && desc->pool != a->pool)) continue;
-    if (gmlk_to_bytes(a->free_grains) < desc->bytes || !gmlk_is_of(l, a->pool->lake)) continue;
-    wanted.pool = a->pool;
-    result = gmlk_serve_lent(l, &wanted, stream, out_ptr);
-    if (*out_ptr) return result;
+  plain.flags &= ~GMLAKE_TRANSIENT;
+  if (l->loan_count && !is_capture) {
+    result = gmlk_serve_lenders(l, desc, stream, 0, out_ptr);
+    if (!result && !*out_ptr) result = gmlk_serve_lent(l, &plain, stream, 0, out_ptr);
+    if (!gmlk_is_fatal(result) && !*out_ptr && !(desc->flags & GMLAKE_NO_GROW))
+      result = gmlk_serve_lenders(l, desc, stream, 1, out_ptr);
   }
-  if (gmlk_is_fatal(result)) return result;
-  wanted = *desc;
-  wanted.flags &= ~GMLAKE_TRANSIENT;
-  return gmlk_serve(l, &wanted, stream, out_ptr);
+  return *out_ptr || gmlk_is_fatal(result) ? result : gmlk_serve(l, &plain, stream, out_ptr);
 }
 
 /* ---- >>pools -----------------------------------------------------------------------------------
@@ -9254,6 +9310,7 @@ static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
                      "stream is %p, which is not being captured: see gmlake_capture_begin", value);
   gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_PINNED);
   gmlk_pending_retag(l, s->capture, GMLK_PINNED);
+  gmlk_chunks_know(&l->arenas[s->arena]->chunks);
   l->arenas[s->arena]->pool->capture_count--;
   gmlk_stream_drop(&l->streams, s->capture);
   l->streams.capture_count--;

@@ -156,6 +156,14 @@ example offload_optimizer "$optimizer" \
   'ran in 66 MiB; 90 MiB out and 92 MiB in an iteration' \
   '10.50 ms an iteration, of which 0.00 are waits'
 
+around='100 tensors went around, 3 times the other process died'
+left='descriptors: 0 more; exported 0, imported 0 bytes; device memory: as before'
+example share "$around" "$left"
+nobody='1 process was killed; of the servers 0 died'
+example three_servers "$nobody"
+ok 'three_servers: all answer, and ask each other for memory' test "$(grep -cE \
+  '^server [123] answered 100 requests; .* asked it [1-9][0-9]* times$' "$dir/out")" = 3
+
 example ci_mock "$($build/examples/ci_mock | grep -x '[1-9][0-9]* failures injected, all survived')"
 
 # On a driver without a device, of 16 GiB; its granules are cuMemAlloc's pages.
@@ -169,6 +177,8 @@ example fragmentation \
 example kv_server_cuda "$served" "$caches" "$memory"
 example two_models_cuda "$back" "$awake"
 example weights_cuda "$pressed" "$eased"
+example share_cuda "$around" "$left"
+example three_servers_cuda "$nobody"
 example offload_optimizer_cuda "$optimizer"
 ok 'offload_optimizer_cuda: what it moves, which depends on when the host looks' grep -qxE \
   'ran in (6[0-9]|70) MiB; [1-9][0-9]+ MiB out and [1-9][0-9]+ MiB in an iteration' "$dir/out"
@@ -190,6 +200,8 @@ for source in examples/*.c examples/*_*.cpp; do
   if [ "$name" = offload_optimizer ]; then longest=155; fi # for two devices
   if [ "$name" = two_models ]; then longest=170; fi # the same
   if [ "$name" = weights ]; then longest=150; fi # the same
+  if [ "$name" = share ]; then longest=240; fi # the same, and two processes
+  if [ "$name" = three_servers ]; then longest=205; fi # the same
   if [ "$name" = prewarm ]; then longest=80; fi # runs a program twice
   lines=$(code_lines "$source")
   if grep -q "^example $name " "$0" && [ "$lines" -gt 0 ] && [ "$lines" -lt "$longest" ]; then

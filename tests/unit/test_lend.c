@@ -312,6 +312,42 @@ static void others_do_not_get_it(void **state) {
   finish();
 }
 
+/* Together with what it has, few chunks serve; no graph knows them, so they can be returned. */
+static void a_pool_grows_by_what_is_missing(void **state) {
+  void *ptr;
+  size_t held;
+  (void)state;
+  start_lending(16);
+  capture(1, 4 * C);
+  held = stats().reserved_bytes;
+  lend(A);
+  ptr = borrow_on(6 * C, A);
+  assert_true(is_lent(ptr));
+  assert_int_equal(stats().reserved_bytes, held + 2 * C);
+  drop_on(ptr, A);
+  recall(A);
+  lend(A);
+  ptr = borrow_on(6 * C, A); /* lent again */
+  assert_int_equal(stats().reserved_bytes, held + 2 * C);
+  drop_on(ptr, A);
+  recall(A);
+  assert_int_equal(trim_to(0), 2 * C);
+  assert_int_equal(stats().reserved_bytes, held);
+  drop_on(take_on(6 * C, A), A); /* free memory elsewhere comes before growth */
+  lend(A);
+  ptr = borrow_on(6 * C, A);
+  assert_false(is_lent(ptr));
+  assert_int_equal(stats().reserved_bytes, held + 6 * C);
+  drop_on(ptr, A);
+  {
+    gmlake_alloc_desc wanted = request(8 * C, GMLAKE_TRANSIENT | GMLAKE_NO_GROW, NULL);
+    assert_error(try_with(&wanted, A), OUT_OF_DEVICE_MEMORY);
+  }
+  recall(A);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
 /* Any call of the driver or of malloc fails, in a program that lends, borrows and recalls. */
 static void lend_a_little(void) {
   gmlake_alloc_desc wanted = request(3 * C, GMLAKE_TRANSIENT, NULL);
@@ -444,6 +480,7 @@ int main(void) {
       cmocka_unit_test(captures_and_loans_exclude_each_other),
       cmocka_unit_test(pending_borrowers_do_not_keep_it),
       cmocka_unit_test(others_do_not_get_it),
+      cmocka_unit_test(a_pool_grows_by_what_is_missing),
       cmocka_unit_test(every_call_may_fail),
       cmocka_unit_test(rounds_leave_nothing_behind),
       cmocka_unit_test(streams_may_end),

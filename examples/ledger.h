@@ -1,0 +1,279 @@
+/* Several processes on one device: a ledger in shared memory that tells who holds how much, who
+   wants more, and who is asked to give back. For Linux.
+
+     ledger book;
+     ledger_open(&book, "/dev/shm/gpu0", device_bytes, floor_bytes, 1, own_handler);
+     desc.oom = ledger_handler(&book);
+     gmlake_create(&desc, &lake);
+     for each step: ledger_step(&book, lake, wish_bytes);
+
+   Each process has a floor, which nobody asks it to go below, a weight, and a wish: what it would
+   hold if it could. Its share is its floor, and of what all floors leave a part by its weight, but
+   not more than its wish; what one does not wish for is the others'.
+
+   When the lake of a process runs short of memory, its handler looks at the ledger. If the process
+   holds more than its share, or nobody else does, its own handler gives memory back. Else it asks
+   those who hold more than theirs, and waits a while for them. They are told in their next
+   ledger_step, which calls their own out-of-memory handlers: with asked_bytes as much as they are to
+   give back, result LIMIT_REACHED and call "ledger". So a handler is written once, and serves both.
+
+   It is robust. All locks are the kernel's, on the file: they end with the process, however it dies.
+   A process writes its own entry only, but for `asked`; the entry of one that is gone is cleared by
+   the next who looks. There is nothing to repair. Processes with one file need not see each other
+   otherwise: not by number, and not in one container. A process of another user is kept out by the
+   file's mode.
+
+   ledger_step may be called by one thread at a time; the handler by any. Both cost some system
+   calls, less than 10 us together, if nobody has to wait. */
+#if !defined(GMLAKE_LEDGER_H)
+#define GMLAKE_LEDGER_H
+
+#if !defined(_GNU_SOURCE)
+#error "ledger.h: include gmlake.h with its implementation before, or define _GNU_SOURCE"
+#endif
+
+#include "gmlake.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LEDGER_SLOTS 32u
+#define LEDGER_VERSION 1u
+#define LEDGER_WAIT_MS 50 /* that a handler waits for others, each time that the lake asks it */
+
+typedef struct ledger_entry {
+  uint64_t is_used;
+  uint64_t floor_bytes, weight, wish_bytes, held_bytes;
+  uint64_t asked_bytes; /* to give back; the only field that others write */
+  uint64_t given_bytes; /* since it came */
+} ledger_entry;
+
+typedef struct ledger_page {
+  uint64_t version; /* 0: new */
+  uint64_t device_bytes;
+  ledger_entry entries[LEDGER_SLOTS];
+} ledger_page;
+
+typedef struct ledger {
+  int fd; /* byte 0 is locked by who reads or writes the page, byte 1 + n by the owner of slot n */
+  unsigned slot;
+  ledger_page *page;
+  gmlake_oom_handler own;
+  pthread_mutex_t mutex; /* the file's locks do not tell threads of one process apart */
+} ledger;
+
+/* A lock on one byte of the file, which belongs to this opening of it. 0: somebody else has it. */
+static inline int ledger_lock_byte(const ledger *l, unsigned byte, short type, int waits) {
+  struct flock lock;
+  memset(&lock, 0, sizeof(lock));
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = byte;
+  lock.l_len = 1;
+  return fcntl(l->fd, waits ? F_OFD_SETLKW : F_OFD_SETLK, &lock) == 0;
+}
+
+/* Locks the page, and drops the entries of processes that are gone. */
+static inline void ledger_lock(ledger *l) {
+  unsigned i;
+  (void)pthread_mutex_lock(&l->mutex);
+  while (!ledger_lock_byte(l, 0, F_WRLCK, 1)) continue; /* a signal came */
+  for (i = 0; i < LEDGER_SLOTS; i++) {
+    if (!l->page->entries[i].is_used || i == l->slot) continue;
+    if (!ledger_lock_byte(l, 1 + i, F_WRLCK, 0)) continue;
+    memset(&l->page->entries[i], 0, sizeof(ledger_entry));
+    (void)ledger_lock_byte(l, 1 + i, F_UNLCK, 0);
+  }
+}
+
+static inline void ledger_unlock(ledger *l) {
+  (void)ledger_lock_byte(l, 0, F_UNLCK, 0);
+  (void)pthread_mutex_unlock(&l->mutex);
+}
+
+/* What each process may hold. pre: the page is locked. O(slots * slots). */
+static inline void ledger_shares(const ledger_page *page, uint64_t *out_shares) {
+  uint64_t left = page->device_bytes, weights;
+  int has_moved = 1;
+  unsigned i;
+  for (i = 0; i < LEDGER_SLOTS; i++) {
+    const ledger_entry *e = &page->entries[i];
+    out_shares[i] = e->is_used ? e->floor_bytes : 0;
+    left -= out_shares[i] < left ? out_shares[i] : left;
+  }
+  while (has_moved && left) { /* until all have what they wish, or nothing is left */
+    uint64_t given = 0;
+    has_moved = 0;
+    for (i = 0, weights = 0; i < LEDGER_SLOTS; i++)
+      if (page->entries[i].wish_bytes > out_shares[i]) weights += page->entries[i].weight;
+    for (i = 0; i < LEDGER_SLOTS && weights; i++) {
+      const ledger_entry *e = &page->entries[i];
+      const uint64_t wanted = e->wish_bytes > out_shares[i] ? e->wish_bytes - out_shares[i] : 0;
+      const uint64_t part = wanted ? left / weights * e->weight : 0;
+      const uint64_t more = part < wanted ? part : wanted;
+      out_shares[i] += more;
+      given += more;
+      has_moved |= more && more == wanted; /* the rest of its part is the others' */
+    }
+    left -= given;
+  }
+}
+
+/* Opens the ledger, or makes it, and takes a slot. 0, or an errno. ENOSPC: all slots are taken;
+   EINVAL: another version, or another device's. */
+static inline int ledger_open(ledger *l, const char *path, size_t device_bytes, size_t floor_bytes,
+                              unsigned weight, gmlake_oom_handler own) {
+  void *page;
+  int error = 0;
+  memset(l, 0, sizeof(*l));
+  l->own = own;
+  l->slot = LEDGER_SLOTS;
+  l->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (l->fd < 0) return errno;
+  if (ftruncate(l->fd, sizeof(ledger_page))) error = errno; /* no longer and no shorter than it */
+  page = mmap(NULL, sizeof(ledger_page), PROT_READ | PROT_WRITE, MAP_SHARED, l->fd, 0);
+  if (!error && page == MAP_FAILED) error = errno;
+  if (error) {
+    (void)close(l->fd);
+    return error;
+  }
+  l->page = (ledger_page *)page;
+  (void)pthread_mutex_init(&l->mutex, NULL);
+  ledger_lock(l);
+  if (!l->page->version) {
+    l->page->device_bytes = device_bytes;
+    l->page->version = LEDGER_VERSION;
+  }
+  if (l->page->version != LEDGER_VERSION || l->page->device_bytes != device_bytes) error = EINVAL;
+  for (l->slot = 0; !error && l->slot < LEDGER_SLOTS; l->slot++)
+    if (!l->page->entries[l->slot].is_used && ledger_lock_byte(l, 1 + l->slot, F_WRLCK, 0)) break;
+  if (!error && l->slot == LEDGER_SLOTS) error = ENOSPC;
+  if (!error) {
+    ledger_entry *e = &l->page->entries[l->slot];
+    e->floor_bytes = e->wish_bytes = floor_bytes;
+    e->weight = weight ? weight : 1;
+    e->is_used = 1;
+  }
+  ledger_unlock(l);
+  if (!error) return 0;
+  (void)munmap(page, sizeof(ledger_page));
+  (void)pthread_mutex_destroy(&l->mutex);
+  (void)close(l->fd);
+  return error;
+}
+
+static inline void ledger_close(ledger *l) {
+  ledger_lock(l);
+  memset(&l->page->entries[l->slot], 0, sizeof(ledger_entry));
+  ledger_unlock(l);
+  (void)munmap((void *)l->page, sizeof(ledger_page));
+  (void)pthread_mutex_destroy(&l->mutex);
+  (void)close(l->fd);
+}
+
+/* Writes what the lake holds, and returns how much of it this process is asked to give back. */
+static inline uint64_t ledger_tell(ledger *l, gmlake *lake, size_t wish_bytes) {
+  ledger_entry *e = &l->page->entries[l->slot];
+  gmlake_stats stats;
+  uint64_t asked;
+  stats.struct_bytes = 0;
+  if (gmlake_get_stats(lake, &stats)) return 0;
+  ledger_lock(l);
+  if (e->held_bytes > stats.reserved_bytes) {
+    const uint64_t given = e->held_bytes - stats.reserved_bytes;
+    e->asked_bytes -= given < e->asked_bytes ? given : e->asked_bytes;
+    e->given_bytes += given;
+  }
+  e->held_bytes = stats.reserved_bytes;
+  if (wish_bytes) e->wish_bytes = wish_bytes;
+  if (e->held_bytes <= e->floor_bytes) e->asked_bytes = 0;
+  asked = e->asked_bytes;
+  ledger_unlock(l);
+  return asked;
+}
+
+/* Call it between steps: tells the others what this process holds and wishes, and gives back what
+   they asked for, by the process's own handler. */
+static inline void ledger_step(ledger *l, gmlake *lake, size_t wish_bytes) {
+  gmlake_error_info info;
+  gmlake_stats stats;
+  int goes_on = 1;
+  uint64_t asked = ledger_tell(l, lake, wish_bytes);
+  while (asked && goes_on) {
+    memset(&info, 0, sizeof(info));
+    info.result = GMLAKE_ERROR_LIMIT_REACHED;
+    info.call = "ledger";
+    info.asked_bytes = (size_t)asked;
+    stats.struct_bytes = 0;
+    goes_on = l->own.fn && l->own.fn(l->own.user, lake, &info) &&
+              gmlake_get_stats(lake, &stats) == GMLAKE_OK;
+    if (goes_on)
+      (void)gmlake_trim(lake,
+                        stats.reserved_bytes -
+                            (size_t)(asked < stats.reserved_bytes ? asked : stats.reserved_bytes),
+                        NULL);
+    asked = ledger_tell(l, lake, 0);
+  }
+  if (asked) { /* it has nothing more to give */
+    ledger_lock(l);
+    l->page->entries[l->slot].asked_bytes = 0;
+    ledger_unlock(l);
+  }
+}
+
+/* Asks those who hold more than their shares for so many bytes. Returns how many it asked for: by
+   now, or before. 0: nobody holds too much, or this process does so itself. */
+static inline uint64_t ledger_ask(ledger *l, uint64_t bytes) {
+  uint64_t shares[LEDGER_SLOTS], asked = 0;
+  unsigned i;
+  ledger_lock(l);
+  ledger_shares(l->page, shares);
+  if (l->page->entries[l->slot].held_bytes <= shares[l->slot])
+    for (i = 0; i < LEDGER_SLOTS && asked < bytes; i++) {
+      ledger_entry *e = &l->page->entries[i];
+      uint64_t most = e->held_bytes > shares[i] ? e->held_bytes - shares[i] : 0;
+      if (i == l->slot || !e->is_used || !most) continue;
+      if (most > bytes - asked) most = bytes - asked;
+      if (e->asked_bytes < most) e->asked_bytes = most;
+      asked += most;
+    }
+  ledger_unlock(l);
+  return asked;
+}
+
+/* Whether somebody is still to give back. */
+static inline int ledger_is_waited_for(ledger *l) {
+  int is = 0;
+  unsigned i;
+  ledger_lock(l);
+  for (i = 0; i < LEDGER_SLOTS; i++)
+    is |= i != l->slot && l->page->entries[i].is_used && l->page->entries[i].asked_bytes;
+  ledger_unlock(l);
+  return is;
+}
+
+static inline int ledger_on_shortage(void *user, gmlake *lake, const gmlake_error_info *info) {
+  const struct timespec nap = {0, 1000000};
+  ledger *l = (ledger *)user;
+  int i;
+  (void)ledger_tell(l, lake, 0);
+  if (!ledger_ask(l, info->asked_bytes)) return l->own.fn ? l->own.fn(l->own.user, lake, info) : 0;
+  for (i = 0; i < LEDGER_WAIT_MS && ledger_is_waited_for(l); i++) (void)nanosleep(&nap, NULL);
+  if (i == LEDGER_WAIT_MS && l->own.fn) (void)l->own.fn(l->own.user, lake, info);
+  return 1; /* the lake tries again, a few times */
+}
+
+/* For desc.oom. The ledger outlives the lake. */
+static inline gmlake_oom_handler ledger_handler(ledger *l) {
+  gmlake_oom_handler handler;
+  handler.fn = ledger_on_shortage;
+  handler.user = l;
+  return handler;
+}
+
+#endif /* GMLAKE_LEDGER_H */

@@ -1,0 +1,184 @@
+/* The ledger of examples/ledger.h: shares, who is asked for how much, and processes that die, also
+   while they hold it. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "examples/ledger.h"
+#include "fixture.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#define BOOK "/tmp/test_ledger.book"
+
+static ledger books[3];
+static gmlake_oom_handler nobody;
+
+static void open_books(uint64_t floor_bytes) {
+  int i;
+  (void)unlink(BOOK);
+  for (i = 0; i < 3; i++)
+    assert_int_equal(
+        ledger_open(&books[i], BOOK, 100, (size_t)floor_bytes, (unsigned)i + 1, nobody), 0);
+}
+
+static void close_books(void) {
+  int i;
+  for (i = 0; i < 3; i++) ledger_close(&books[i]);
+  (void)unlink(BOOK);
+}
+
+/* The entry of a process, as its owner and the others see it. */
+static ledger_entry *entry(int i) { return &books[i].page->entries[books[i].slot]; }
+
+static uint64_t share(int i) {
+  uint64_t shares[LEDGER_SLOTS];
+  ledger_shares(books[0].page, shares);
+  return shares[books[i].slot];
+}
+
+static void wish(uint64_t a, uint64_t b, uint64_t c) {
+  entry(0)->wish_bytes = a;
+  entry(1)->wish_bytes = b;
+  entry(2)->wish_bytes = c;
+}
+
+static void hold(uint64_t a, uint64_t b, uint64_t c) {
+  entry(0)->held_bytes = a;
+  entry(1)->held_bytes = b;
+  entry(2)->held_bytes = c;
+}
+
+static void shares_follow_floors_weights_and_wishes(void **state) {
+  (void)state;
+  open_books(10);
+  wish(100, 100, 100); /* 70 are left behind the floors, by 1, 2 and 3 */
+  assert_true(share(0) >= 20 && share(0) <= 22);
+  assert_true(share(1) >= 32 && share(1) <= 34);
+  assert_true(share(2) >= 43 && share(2) <= 46);
+  wish(100, 10, 10); /* what the others do not want */
+  assert_int_equal(share(0), 80);
+  assert_int_equal(share(1), 10);
+  wish(15, 15, 100);
+  assert_int_equal(share(0), 15);
+  assert_int_equal(share(2), 70);
+  wish(0, 0, 0); /* floors stay */
+  assert_int_equal(share(0), 10);
+  close_books();
+}
+
+static void those_above_their_shares_are_asked(void **state) {
+  (void)state;
+  open_books(10);
+  wish(100, 100, 100);
+  hold(15, 60, 25);
+  assert_int_equal(ledger_ask(&books[0], 5), 5);
+  assert_int_equal(entry(1)->asked_bytes, 5);
+  assert_int_equal(entry(2)->asked_bytes, 0); /* it holds less than its share */
+  assert_true(ledger_is_waited_for(&books[0]));
+  assert_int_equal(ledger_ask(&books[0], 5), 5); /* the same 5 */
+  assert_int_equal(entry(1)->asked_bytes, 5);
+  assert_true(ledger_ask(&books[0], 1000) < 30); /* down to its share */
+  assert_int_equal(ledger_ask(&books[1], 5), 0); /* who holds too much asks nobody */
+  close_books();
+}
+
+/* A lake: what it gives back counts against what it is asked for, by its own handler. */
+static void *live[4];
+static unsigned handled;
+
+static int on_shortage(void *user, gmlake *from, const gmlake_error_info *info) {
+  (void)user;
+  assert_string_equal(info->call, "ledger");
+  assert_true(info->asked_bytes > 0);
+  handled++;
+  assert_true(handled <= 4);
+  return gmlake_free(from, live[handled - 1], LEGACY) == GMLAKE_OK;
+}
+
+static void a_request_reaches_the_handler(void **state) {
+  gmlake_oom_handler own;
+  int i;
+  (void)state;
+  open_books(0);
+  ledger_close(&books[2]);
+  own.fn = on_shortage;
+  own.user = NULL;
+  start(16);
+  assert_int_equal(ledger_open(&books[2], BOOK, 100, C, 1, own), 0);
+  for (i = 0; i < 4; i++) live[i] = take(C);
+  handled = 0;
+  ledger_step(&books[2], lake, 4 * C);
+  assert_int_equal(handled, 0);
+  assert_int_equal(entry(2)->held_bytes, 4 * C);
+  entry(2)->asked_bytes = 2 * C;
+  ledger_step(&books[2], lake, 4 * C);
+  assert_int_equal(handled, 2);
+  assert_int_equal(stats().reserved_bytes, 2 * C);
+  assert_int_equal(entry(2)->asked_bytes, 0);
+  assert_int_equal(entry(2)->given_bytes, 2 * C);
+  entry(2)->asked_bytes = 10 * C; /* not below its floor */
+  ledger_step(&books[2], lake, 4 * C);
+  assert_int_equal(stats().reserved_bytes, C);
+  assert_int_equal(entry(2)->asked_bytes, 0);
+  drop(live[3]);
+  finish();
+  close_books();
+}
+
+static void the_dead_are_struck_out(void **state) {
+  int pipes[2], status;
+  ledger held;
+  char byte;
+  pid_t child;
+  (void)state;
+  open_books(10);
+  assert_int_equal(pipe(pipes), 0);
+  child = fork();
+  if (!child) {
+    if (ledger_open(&held, BOOK, 100, 40, 1, nobody)) _exit(1);
+    ledger_lock(&held);
+    held.page->entries[held.slot].held_bytes = 40;
+    if (write(pipes[1], "x", 1) != 1) _exit(2);
+    (void)pause();
+  }
+  assert_int_equal(read(pipes[0], &byte, 1), 1); /* it holds the ledger now */
+  assert_int_equal(books[0].page->entries[3].held_bytes, 40);
+  assert_int_equal(kill(child, SIGKILL), 0);
+  ledger_lock(&books[0]); /* waits for nobody who is dead */
+  assert_int_equal(books[0].page->entries[3].is_used, 0);
+  assert_int_equal(books[0].page->entries[3].held_bytes, 0);
+  ledger_unlock(&books[0]);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  (void)close(pipes[0]);
+  (void)close(pipes[1]);
+  close_books();
+}
+
+static void wrong_ledgers_are_refused(void **state) {
+  ledger more[LEDGER_SLOTS], other;
+  unsigned i;
+  (void)state;
+  open_books(1);
+  assert_int_equal(ledger_open(&other, BOOK, 200, 1, 1, nobody), EINVAL);
+  for (i = 3; i < LEDGER_SLOTS; i++)
+    assert_int_equal(ledger_open(&more[i], BOOK, 100, 1, 1, nobody), 0);
+  assert_int_equal(ledger_open(&other, BOOK, 100, 1, 1, nobody), ENOSPC);
+  while (--i >= 3) ledger_close(&more[i]);
+  books[0].page->version = 7;
+  assert_int_equal(ledger_open(&other, BOOK, 100, 1, 1, nobody), EINVAL);
+  assert_int_equal(ledger_open(&other, "/nowhere/at/all", 100, 1, 1, nobody), ENOENT);
+  close_books();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(shares_follow_floors_weights_and_wishes),
+      cmocka_unit_test(those_above_their_shares_are_asked),
+      cmocka_unit_test(a_request_reaches_the_handler),
+      cmocka_unit_test(the_dead_are_struck_out),
+      cmocka_unit_test(wrong_ledgers_are_refused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
