@@ -19,6 +19,7 @@
      P0  P0:4  D0    create pool 0, with a limit of 4 chunks; destroy it
      BA:0  EA        begin a capture on A into pool 0, for the lake and the driver; end it
      N0:8  z0:3@A  K0@A   create buffer 0 of at most 8 chunks; resize it to 3; destroy it
+     c0:2,3@A d0:2,3@A   commit, discard 3 chunks of buffer 0 from its chunk 2 on
      T:1=2  Q        trim to 1 chunk, which returns 2; ask for the budget
      [9 steps ]      nine times
      X               the lake is destroyed; else it is at the end, with the blocks that it has
@@ -27,7 +28,8 @@
      fail:record=2R  the second call from here of that kind fails so; R* and all behind it; 0 none
 
    A word with = compares: waits=1 (scene_figure has the names), behind:A=1 (new work on A has to
-   wait), pieces:w=2, home:w1=p (piece 1 of w lies where p does), size:w1=1, pool:p=0 or n.
+   wait), pieces:w=2, home:w1=p (piece 1 of w lies where p does), size:w1=1, pool:p=0 or n,
+   map:0=m..m (of buffer 0's chunks two are memory), end:0=4 (of buffer 0).
 
    `mark` notes the figures: state, splits, stitches, reuses, evictions, calls and grown are those
    since. told- is the last error.
@@ -214,7 +216,10 @@ static void scene_pool(int is_opened) {
 static void scene_buffer(char what) {
   gmlake_buffer **buffer = &played.buffers[scene_digit()];
   size_t bytes = scene_reads(':') ? scene_size() : 0;
+  const size_t count = scene_reads(',') ? scene_size() : 0;
   gmlake_stream stream = scene_at_stream();
+  if (what == 'c') scene_gave(gmlake_buffer_commit(lake, *buffer, bytes, count, stream));
+  if (what == 'd') scene_gave(gmlake_buffer_discard(lake, *buffer, bytes, count, stream));
   if (what == 'N') *buffer = open_buffer(bytes / C);
   if (what == 'z') scene_gave(gmlake_buffer_resize(lake, *buffer, bytes, stream));
   if (what == 'K') scene_gave(gmlake_buffer_destroy(lake, *buffer, stream));
@@ -294,6 +299,8 @@ static uint64_t scene_figure(const char *name, size_t length, int *is_size) {
       {"reserved", now.reserved_bytes, 1},
       {"reserved-peak", now.reserved_bytes_peak, 1},
       {"active", now.active_bytes, 1},
+      {"requested", now.requested_bytes, 1},
+      {"requested-peak", now.requested_bytes_peak, 1},
       {"pending", now.pending_bytes, 1},
       {"pending-peak", now.pending_bytes_peak, 1},
       {"stitched", now.stitched_bytes, 1},
@@ -306,6 +313,7 @@ static uint64_t scene_figure(const char *name, size_t length, int *is_size) {
       {"windows", now.window_count, 0},
       {"buffers", now.buffer_count, 0},
       {"buffer-bytes", now.buffer_bytes, 1},
+      {"buffer-bytes-peak", now.buffer_bytes_peak, 1},
       {"state", scene_state(&now), 0},
       {"splits", now.split_count - mark->split_count, 0},
       {"stitches", now.stitch_count - mark->stitch_count, 0},
@@ -363,9 +371,24 @@ static void scene_fault(void) {
   fail_call(kind, (long)in, result, scene_reads('*'));
 }
 
-/* A word about a block or a stream. */
+/* A word about a buffer. */
+static void scene_compare_buffer(int is_map) {
+  gmlake_buffer *buffer = played.buffers[scene_digit()];
+  gmlake_buffer_info info;
+  uint32_t i = 0;
+  scene_needs('=');
+  assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
+  if (!is_map) assert_int_equal(info.bytes, scene_size());
+  for (; is_map && strchr("m.", *played.at) && *played.at; i++)
+    assert_int_equal(*played.at++ == 'm', gmlk_is_committed(buffer, i));
+  for (; is_map && i < buffer->place_count; i++) assert_false(gmlk_is_committed(buffer, i));
+}
+
+/* A word about a block, a stream or a buffer. */
 static void scene_compare_one(const char *name, size_t length) {
-  if (scene_is("behind", name, length)) {
+  if (scene_is("map", name, length) || scene_is("end", name, length)) {
+    scene_compare_buffer(*name == 'm');
+  } else if (scene_is("behind", name, length)) {
     gmlake_stream stream = scene_stream();
     scene_needs('=');
     assert_int_equal(is_behind(stream), scene_number());
@@ -424,14 +447,14 @@ static void scene_step(void) {
     scene_compare(letters);
     return;
   }
-  assert_non_null(strchr("+~-rBEPDNzKTtQXfhegkv", what));
+  assert_non_null(strchr("+~-rBEPDNzcdKTtQXfhegkv", what));
   played.at++;
   if (what == '+' || what == '~') scene_alloc(what == '~');
   if (what == '-') scene_free();
   if (what == 'r') scene_record();
   if (what == 'B' || what == 'E') scene_capture(what == 'B');
   if (what == 'P' || what == 'D') scene_pool(what == 'P');
-  if (strchr("NzK", what)) scene_buffer(what);
+  if (strchr("NzcdK", what)) scene_buffer(what);
   if (what == 'T') scene_trim();
   if (what == 't') scene_clock();
   if (what == 'Q') step(gmlake_get_budget(lake, &played.budget));

@@ -4,6 +4,7 @@
 #include "gmlake.h"
 
 #include "fixture.h"
+#include "scene.h"
 
 static gmlake_buffer_info info_of(gmlake_buffer *buffer) {
   gmlake_buffer_info info;
@@ -126,20 +127,6 @@ static void both_may_be_repeated(void **state) {
   finish();
 }
 
-/* A stream that was never used gets its number; nothing else happens. */
-static void nothing_at_all_is_fine(void **state) {
-  gmlake_buffer *buffer;
-  (void)state;
-  start(16);
-  buffer = open_buffer(8);
-  commit(buffer, 0, 0);
-  commit(buffer, 8, 0);
-  discard(buffer, 8, 0);
-  assert_int_equal(info_of(buffer).bytes, 0);
-  assert_int_equal(stats().reserved_bytes, 0);
-  finish();
-}
-
 static void one_row_is_given_access_by_one_call(void **state) {
   gmlake_buffer *buffer;
   uint64_t calls;
@@ -154,25 +141,6 @@ static void one_row_is_given_access_by_one_call(void **state) {
   calls = calls_now();
   commit(buffer, 0, 8);
   assert_int_equal(calls_now(), calls + (is_apart ? 14 : 26)); /* six, six, one on each side */
-  finish();
-}
-
-static void what_is_still_mapped_is_taken_back_without_a_call(void **state) {
-  gmlake_buffer *buffer;
-  uint64_t calls;
-  size_t i;
-  (void)state;
-  start(16);
-  buffer = open_buffer(8);
-  commit(buffer, 0, 8);
-  calls = calls_now();
-  discard(buffer, 2, 4);
-  assert_int_equal(calls_now(), calls + 2); /* an event is made and recorded */
-  calls = calls_now();
-  for (i = 5; i >= 2; i--) commit(buffer, i, 1);
-  assert_int_equal(calls_now(), calls);
-  assert_map(buffer, "mmmmmmmm");
-  assert_int_equal(census().handle_count, 8);
   finish();
 }
 
@@ -213,65 +181,6 @@ static void a_commit_of_2_mib_costs_what_is_promised(void **state) {
     print_message("a commit of 2 MiB, %s: %.1f us\n", kinds[kind], (double)ns / 1000);
     if (kind == 0) assert_ok(gmlake_buffer_discard(lake, of, 0, 64 << 20, LEGACY));
   }
-  finish();
-}
-
-/* A commit behind the end moves it; only a resize moves it back. */
-static void a_resize_works_from_the_end(void **state) {
-  gmlake_buffer *buffer;
-  (void)state;
-  start(32);
-  buffer = open_buffer(12);
-  resize(buffer, 2 * C);
-  commit(buffer, 5, 1);
-  assert_int_equal(info_of(buffer).bytes, 6 * C);
-  resize(buffer, 8 * C); /* from 6 on: the hole stays */
-  assert_map(buffer, "mm...mmm");
-  discard(buffer, 6, 2); /* a hole up to the end */
-  assert_int_equal(info_of(buffer).bytes, 8 * C);
-  resize(buffer, 9 * C);
-  assert_map(buffer, "mm...m..m");
-  resize(buffer, 7 * C);
-  assert_map(buffer, "mm...m.");
-  resize(buffer, 5 * C + 1);
-  assert_map(buffer, "mm...m");
-  resize(buffer, 5 * C);
-  assert_map(buffer, "mm...");
-  assert_int_equal(info_of(buffer).bytes, 5 * C);
-  resize(buffer, 5 * C + 10);
-  discard(buffer, 5, 1);
-  resize(buffer, 5 * C + 20); /* all from the former end on: the hole too that it begins in */
-  assert_map(buffer, "mm...m");
-  resize(buffer, C);
-  resize(buffer, 0);
-  assert_map(buffer, "");
-  assert_int_equal(info_of(buffer).bytes, 0);
-  finish();
-}
-
-/* What is asked for is what is memory, but for what lies behind the end. */
-static void the_figures_count_what_is_memory(void **state) {
-  gmlake_buffer *buffer;
-  (void)state;
-  start(16);
-  buffer = open_buffer(8);
-  resize(buffer, 3 * C + 100);
-  assert_int_equal(stats().requested_bytes, 3 * C + 100);
-  discard(buffer, 1, 1);
-  assert_int_equal(stats().requested_bytes, 2 * C + 100);
-  assert_int_equal(stats().active_bytes, 3 * C);
-  assert_int_equal(stats().buffer_bytes, 3 * C);
-  discard(buffer, 3, 1);
-  assert_int_equal(stats().requested_bytes, 2 * C);
-  assert_int_equal(stats().buffer_bytes, 2 * C);
-  commit(buffer, 1, 3); /* up to the chunk's end */
-  assert_int_equal(info_of(buffer).bytes, 4 * C);
-  assert_int_equal(stats().requested_bytes, 4 * C);
-  assert_int_equal(stats().buffer_bytes_peak, 4 * C);
-  assert_int_equal(stats().requested_bytes_peak, 4 * C);
-  step(gmlake_buffer_destroy(lake, buffer, LEGACY));
-  assert_int_equal(stats().requested_bytes, 0);
-  assert_int_equal(stats().active_bytes, 0);
   finish();
 }
 
@@ -422,50 +331,6 @@ static void a_hole_serves_blocks(void **state) {
   finish();
 }
 
-/* The host never waits for the stream's work; nobody else gets the memory before its end. */
-static void work_on_a_hole_is_not_waited_for(void **state) {
-  gmlake_buffer *a, *b;
-  gmlake_stream stream;
-  (void)state;
-  start(16);
-  stream = open_stream();
-  a = open_buffer(8);
-  b = open_buffer(8);
-  commit_on(a, 0, 4, stream);
-  gmlake_mock_stream_hold(mock, stream);
-  discard_on(a, 1, 2, stream);
-  commit(b, 0, 2); /* another stream: new chunks */
-  assert_int_equal(stats().reserved_bytes, 6 * C);
-  commit_on(a, 1, 1, stream); /* the stream itself may have it at once */
-  assert_int_equal(stats().reserved_bytes, 6 * C);
-  discard_on(a, 1, 1, stream);
-  gmlake_mock_stream_finish(mock, stream);
-  commit(b, 2, 2);
-  assert_int_equal(stats().reserved_bytes, 6 * C);
-  assert_int_equal(stats().host_wait_count, 0);
-  assert_int_equal(stats().stream_wait_count, 0);
-  assert_int_equal(census().host_wait_count, 0);
-  finish();
-}
-
-static void another_stream_waits_on_the_device_for_a_hole(void **state) {
-  gmlake_buffer *buffer;
-  gmlake_stream first, second;
-  (void)state;
-  start_limited(16, 4 * C);
-  first = open_stream();
-  second = open_stream();
-  buffer = open_buffer(8);
-  commit_on(buffer, 0, 4, first);
-  gmlake_mock_stream_hold(mock, first);
-  discard_on(buffer, 1, 2, first);
-  commit_on(buffer, 1, 2, second);
-  assert_map(buffer, "mmmm");
-  assert_int_equal(stats().stream_wait_count, 1);
-  assert_int_equal(census().host_wait_count, 0);
-  finish();
-}
-
 /* ---- Blocks and buffers of one chunk size ---------------------------------------------------- */
 
 /* What blocks freed is mapped in the buffer, and what that gives up is mapped at home all the time:
@@ -501,59 +366,6 @@ static void chunks_of_one_size_go_to_and_fro_by_mappings(void **state) {
   }
   assert_int_equal(census().handle_count, 8);
   assert_int_equal(stats().reserved_bytes_peak, 8 * C);
-  finish();
-}
-
-/* A program of one stream, which is always ahead of the device: neither side waits nor grows. */
-static void a_stream_shares_with_itself_without_a_wait(void **state) {
-  gmlake_buffer *buffer;
-  size_t i;
-  (void)state;
-  start(32);
-  buffer = open_buffer(16);
-  gmlake_mock_stream_hold(mock, LEGACY);
-  drop(take(4 * C));
-  commit(buffer, 0, 2);
-  for (i = 0; i < 4; i++) {
-    discard(buffer, 0, 2);
-    drop(take(4 * C));
-    commit(buffer, 0, 2);
-    drop(take(2 * C));
-  }
-  commit(buffer, 4, 2); /* not the two that it used before */
-  assert_int_equal(stats().reserved_bytes_peak, 4 * C);
-  discard(buffer, 0, 6);
-  drop(take(4 * C));
-  assert_int_equal(census().handle_count, 4);
-  assert_int_equal(stats().host_wait_count + stats().stream_wait_count, 0);
-  gmlake_mock_stream_finish(mock, LEGACY);
-  finish();
-}
-
-/* Another stream's memory, either way: the device waits, the host does not. */
-static void other_streams_share_behind_a_wait_on_the_device(void **state) {
-  gmlake_buffer *buffer;
-  gmlake_stream one, two;
-  void *block;
-  (void)state;
-  start(4);
-  one = open_stream();
-  two = open_stream();
-  buffer = open_buffer(8);
-  block = take_on(4 * C, one);
-  gmlake_mock_stream_hold(mock, one);
-  drop_on(block, one);
-  commit_on(buffer, 0, 2, two);
-  assert_int_equal(stats().stream_wait_count, 1);
-  gmlake_mock_stream_hold(mock, two);
-  discard_on(buffer, 0, 2, two);
-  block = take_on(4 * C, one); /* two of its own, and two behind stream two */
-  assert_int_equal(stats().stream_wait_count, 2);
-  assert_int_equal(stats().host_wait_count, 0);
-  assert_int_equal(census().handle_count, 4);
-  gmlake_mock_stream_finish(mock, one);
-  gmlake_mock_stream_finish(mock, two);
-  drop_on(block, one);
   finish();
 }
 
@@ -700,25 +512,6 @@ static void trim_returns_holes(void **state) {
   commit(buffer, 0, 8);
   assert_map(buffer, "mmmmmmmm");
   assert_stamp(buffer, 5, 2);
-  finish();
-}
-
-static void trim_spares_a_hole_that_work_still_uses(void **state) {
-  gmlake_buffer *buffer;
-  gmlake_stream stream;
-  size_t released;
-  (void)state;
-  start(16);
-  stream = open_stream();
-  buffer = open_buffer(8);
-  commit_on(buffer, 0, 4, stream);
-  gmlake_mock_stream_hold(mock, stream);
-  discard_on(buffer, 1, 2, stream);
-  step(gmlake_trim(lake, 0, &released));
-  assert_int_equal(released, 0);
-  gmlake_mock_stream_finish(mock, stream);
-  step(gmlake_trim(lake, 0, &released));
-  assert_int_equal(released, 2 * C);
   finish();
 }
 
@@ -1248,25 +1041,57 @@ static void every_sequence_keeps_contents(void **state) {
   }
 }
 
+static const scene scenes[] = {
+    /* a stream that was never used gets its number; nothing else happens */
+    {"nothing_at_all_is_fine", 16, "", "N0:8 c0:0,0 c0:8,0 d0:8,0@A end:0=0 reserved=0"},
+    /* an event is made and recorded */
+    {"what_is_still_mapped_is_taken_back_without_a_call", 16, "",
+     "N0:8 c0:0,8 mark d0:2,4 calls=2 mark c0:5,1 c0:4,1 c0:3,1 c0:2,1 calls=0 "
+     "map:0=mmmmmmmm handles=8"},
+    /* a commit behind the end moves it; only a resize moves it back. Holes stay, but for one that a resize begins in */
+    {"a_resize_works_from_the_end", 32, "",
+     "N0:12 z0:2 c0:5,1 end:0=6 z0:8 map:0=mm...mmm d0:6,2 end:0=8 z0:9 map:0=mm...m..m "
+     "z0:7 map:0=mm...m. z0:5+1b map:0=mm...m z0:5 map:0=mm... end:0=5 z0:5+10b d0:5,1 "
+     "z0:5+20b map:0=mm...m z0:1 z0:0 map:0= end:0=0"},
+    /* what is asked for is what is memory, but for what lies behind the end */
+    {"the_figures_count_what_is_memory", 16, "",
+     "N0:8 z0:3+100b requested=3+100b d0:1,1 requested=2+100b active=3 buffer-bytes=3 "
+     "d0:3,1 requested=2 buffer-bytes=2 c0:1,3 end:0=4 requested=4 buffer-bytes-peak=4 "
+     "requested-peak=4 K0 requested=0 active=0"},
+    /* the stream itself has it at once; nobody else before the work's end */
+    {"work_on_a_hole_is_not_waited_for", 16, "",
+     "N0:8 N1:8 c0:0,4@A hA d0:1,2@A c1:0,2 reserved=6 c0:1,1@A reserved=6 d0:1,1@A eA "
+     "c1:2,2 reserved=6 host-waits=0 waits=0 driver-host-waits=0"},
+    {"another_stream_waits_on_the_device_for_a_hole", 16, "limit:4",
+     "N0:8 c0:0,4@A hA d0:1,2@A c0:1,2@B map:0=mmmm waits=1 driver-host-waits=0"},
+    {"trim_spares_a_hole_that_work_still_uses", 16, "", "N0:8 c0:0,4@A hA d0:1,2@A T:0=0 eA T:0=2"},
+};
+
+static const scene scenes_with_blocks[] = {
+    /* a program of one stream, which is always ahead of the device; at the end not the two chunks that it used before */
+    {"a_stream_shares_with_itself_without_a_wait", 32, "",
+     "N0:16 h0 ~*=4 c0:0,2 [4 d0:0,2 ~*=4 c0:0,2 ~*=2 ] c0:4,2 reserved-peak=4 d0:0,6 ~*=4 "
+     "handles=4 host-waits=0 waits=0 e0"},
+    /* either way; the block has two chunks of its own stream and two behind B */
+    {"other_streams_share_behind_a_wait_on_the_device", 4, "",
+     "N0:8 +p=4@A hA -p@A c0:0,2@B waits=1 hB d0:0,2@B +p=4@A waits=2 host-waits=0 "
+     "handles=4 eA eB -p@A"},
+};
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_range_becomes_memory_and_the_rest_does_not),
       cmocka_unit_test(both_may_be_repeated),
-      cmocka_unit_test(nothing_at_all_is_fine),
       cmocka_unit_test(one_row_is_given_access_by_one_call),
-      cmocka_unit_test(what_is_still_mapped_is_taken_back_without_a_call),
       cmocka_unit_test(a_commit_of_2_mib_costs_what_is_promised),
-      cmocka_unit_test(a_resize_works_from_the_end),
-      cmocka_unit_test(the_figures_count_what_is_memory),
       cmocka_unit_test(the_last_chunk_may_end_at_max_bytes),
       cmocka_unit_test(other_ranges_are_refused),
       cmocka_unit_test(questions_know_the_holes),
       cmocka_unit_test(a_hole_serves_other_buffers),
       cmocka_unit_test(a_hole_serves_blocks),
-      cmocka_unit_test(work_on_a_hole_is_not_waited_for),
-      cmocka_unit_test(another_stream_waits_on_the_device_for_a_hole),
       cmocka_unit_test(trim_returns_holes),
-      cmocka_unit_test(trim_spares_a_hole_that_work_still_uses),
       cmocka_unit_test(a_pool_is_limited_with_its_buffers),
       cmocka_unit_test(a_pools_buffers_may_stay_mapped),
       cmocka_unit_test(a_blind_place_goes_with_its_pool),
@@ -1285,8 +1110,6 @@ int main(void) {
   const struct CMUnitTest with_blocks[] = {
       /* of a chunk */
       cmocka_unit_test(chunks_of_one_size_go_to_and_fro_by_mappings),
-      cmocka_unit_test(a_stream_shares_with_itself_without_a_wait),
-      cmocka_unit_test(other_streams_share_behind_a_wait_on_the_device),
       cmocka_unit_test(a_part_of_a_chunk_is_not_taken_back),
       cmocka_unit_test(a_buffer_takes_chunks_from_under_an_idle_window),
       cmocka_unit_test(a_chunk_of_a_buffer_is_no_block_at_home),
@@ -1297,8 +1120,9 @@ int main(void) {
   };
   int failed;
   is_apart = 1;
-  failed = cmocka_run_group_tests(tests, NULL, NULL);
+  failed = run_with_scenes(tests, COUNT_OF(tests), scenes, COUNT_OF(scenes));
   is_apart = 0;
-  failed += cmocka_run_group_tests(with_blocks, NULL, NULL);
-  return failed + cmocka_run_group_tests(tests, NULL, NULL);
+  failed += run_with_scenes(with_blocks, COUNT_OF(with_blocks), scenes_with_blocks,
+                            COUNT_OF(scenes_with_blocks));
+  return failed + run_with_scenes(tests, COUNT_OF(tests), scenes, COUNT_OF(scenes));
 }
