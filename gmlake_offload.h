@@ -11678,7 +11678,8 @@ static int gmlo_mock_wait(void *user, uint64_t *out_token) {
    [K3] A stream carries out what is queued on it one after another. The device runs while the host
         spends time (gmlake_offload_mock_spend, stream_sync) and stands still in all other calls.
    [K4] What commits gave and no discard has taken is in `committed`, by the order of the calls: a
-        discard's bytes become a piece, and a commit waits on the device for the pieces it takes.
+        discard's bytes become a piece, and a commit waits on the device for the pieces it takes,
+        and for the range's own last discard.
         census.device_bytes follows the device's own time. */
 
 typedef enum gmlo_mock_kind {
@@ -11702,7 +11703,9 @@ typedef struct gmlo_mock_range {
   struct gmlo_mock_range *next;
   char *ptr;
   size_t bytes;
-  int has_memory; /* by the order of the calls */
+  int has_memory;        /* by the order of the calls */
+  gmlo_mock_event *left; /* its last discard; NULL: none yet */
+  uint64_t left_count;   /* of that event */
 } gmlo_mock_range;
 
 typedef struct gmlo_mock_entry {
@@ -12004,6 +12007,12 @@ static int gmlo_mock_commit(void *user, void *of, size_t bytes, void *stream) {
     if (bytes > pieces) fresh = bytes - pieces;
   }
   if (bytes > fresh && !gmlo_mock_take_pieces(mock, bytes - fresh, stream)) return 2;
+  if (range->left != NULL) {
+    entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_WAIT);
+    if (entry == NULL) return 2;
+    entry->event = range->left;
+    entry->count = range->left_count;
+  }
   entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_COMMIT);
   if (entry == NULL) return 2;
   entry->range = range;
@@ -12034,6 +12043,8 @@ static int gmlo_mock_discard(void *user, void *of, size_t bytes, void *stream) {
   if (entry == NULL) return 0; /* nobody takes these bytes any more */
   entry->event = (gmlo_mock_event *)event;
   entry->count = ++entry->event->recorded;
+  range->left = entry->event;
+  range->left_count = entry->count;
   pieces = &mock->pieces[mock->piece_count++];
   pieces->bytes = bytes;
   pieces->event = entry->event;
