@@ -25,8 +25,14 @@
 #define GMLAKE_STATIC
 #define GMLAKE_BFC_IMPLEMENTATION
 #define GMLAKE_BFC_STATIC
+#define GMLAKE_OFFLOAD_IMPLEMENTATION
+#define GMLAKE_OFFLOAD_STATIC
+#define GMLAKE_OFFLOAD_BACKEND_CUDA
+#define GMLAKE_OFFLOAD_LAKE
 #include "adapter.h"
+#include "gmlake_offload.h"
 #include "lake.hpp"
+#include "offload.hpp"
 #include "sharing.hpp"
 
 #include <array>
@@ -660,11 +666,14 @@ class LakeAllocator final : public cca::CUDAAllocator {
     return fresh;
   }
 
-  /* The device's lake; NULL if there is none. */
-  gmlake *lake_of(int index) {
+  /* NULL if the device has no lake. */
+  gmlake_torch::Device *device_of(int index) {
     if (index < 0 || static_cast<size_t>(index) >= place_count_.load(std::memory_order_acquire))
       return nullptr;
-    gmlake_torch::Device *const device = places_[static_cast<size_t>(index)]->device.load();
+    return places_[static_cast<size_t>(index)]->device.load();
+  }
+  gmlake *lake_of(int index) {
+    gmlake_torch::Device *const device = device_of(index);
     return device ? device->lake() : nullptr;
   }
 
@@ -1041,3 +1050,46 @@ API int gmlake_torch_reset_peaks(int device) {
   gmlake *const lake = lake_of(device);
   return lake && gmlake_reset_peaks(lake) == GMLAKE_OK ? 0 : -1;
 }
+
+/* ---- Sessions that offload ------------------------------------------------------------------- */
+
+#include "offload_calls.hpp"
+
+namespace {
+
+void *session_stream(int device) {
+  return c10::cuda::getCurrentCUDAStream(static_cast<DeviceIndex>(device)).stream();
+}
+
+std::unique_ptr<gmlake_torch::Offload> make_session(int device, size_t chunk_bytes,
+                                                    const char **out_why) {
+  gmlake_torch::Device *const place = the_allocator().device_of(device);
+  gmlake_offload_cuda_desc desc{};
+  gmlake_offload_backend *backend = nullptr;
+  gmlake_offload_queues queues{};
+  gmlake_offload_memory memory{};
+  gmlake_desc lake{};
+  static std::map<int, gmlake_offload_lake> lakes; /* the memory's, by device */
+  *out_why = "the device has no lake: call gmlake_torch.enable() before anything is on a GPU";
+  if (!place) return nullptr;
+  desc.device = device;
+  *out_why = "no streams for copies can be made on the device";
+  if (gmlake_offload_cuda_create(&desc, &backend) != GMLAKE_OFFLOAD_OK) return nullptr;
+  if (gmlake_offload_cuda_get_queues(backend, &queues) != GMLAKE_OFFLOAD_OK) return nullptr;
+  (void)gmlake_get_desc(place->lake(), &lake);
+  gmlake_offload_lake &source = lakes[device];
+  source.lake = place->lake();
+  source.chunk_bytes = chunk_bytes ? chunk_bytes : lake.chunk_bytes;
+  *out_why = "chunk_bytes is no size that a buffer of the lake can have";
+  if (gmlake_offload_lake_memory(&source, &memory) != GMLAKE_OFFLOAD_OK) return nullptr;
+  auto made = std::make_unique<gmlake_torch::Offload>(
+      queues, memory, [place] { return place->memory().reserved(); },
+      [place, former = size_t(0)](size_t bytes) mutable {
+        if (bytes) former = place->memory().limit();
+        place->memory().set_limit(bytes ? bytes : former);
+      });
+  place->set_guest(made.get());
+  return made;
+}
+
+} // namespace

@@ -518,6 +518,7 @@ struct Block {
   bool has_uses = false;  /* recorded on another stream, and the lake knows */
   bool is_shared = false; /* the same of a source's block */
   bool is_foreign = false; /* its stream may be destroyed before it is freed */
+  bool is_guest = false;   /* the guest served it */
   uint64_t stream_id = 0;  /* [is_foreign] of its stream, which no other ever has */
 
   Kind kind() const { return kind_of(bytes); }
@@ -700,6 +701,19 @@ struct Segment {
   std::vector<Piece> pieces;
 };
 
+/* Serves requests for the default pool in the lake's place, and knows what it has served. */
+class Guest {
+ public:
+  virtual ~Guest() = default;
+  /* OK and NULL: the lake is to serve it. Else why not, in out_info. */
+  virtual gmlake_result alloc(size_t bytes, void *stream, void **out_ptr,
+                              gmlake_error_info *out_info) = 0;
+  virtual void free(void *ptr, void *stream) = 0;
+  virtual void record_stream(void *ptr, void *stream) = 0;
+  /* Memory of the lake has run out: whether the guest gave up some. */
+  virtual bool make_room(size_t bytes) = 0;
+};
+
 /* ---- Device --------------------------------------------------------------------------------- */
 
 /* Whether this process is a child of fork: it has copies of blocks, and no device. */
@@ -752,16 +766,18 @@ class Device {
 
   gmlake *lake() const { return lake_; }
   Memory &memory() { return memory_; }
+  /* pre: the guest lives as long as the device. */
+  void set_guest(Guest *guest) { guest_.store(guest, std::memory_order_release); }
 
   /* The block is the device's until it is freed. Throws Failure. pre: bytes > 0. is_foreign: the
      stream may be destroyed before the block is freed, and nobody will tell. */
   Block *alloc(size_t bytes, void *stream, Context context, bool is_foreign = false) {
     if (!is_foreign) {
       stay(stream);
-      return alloc_on(bytes, stream, context);
+      return alloc_on(bytes, stream, context, guest_.load(std::memory_order_acquire));
     }
     const uint64_t id = meet(stream);
-    Block *const block = alloc_on(bytes, stream, context);
+    Block *const block = alloc_on(bytes, stream, context, nullptr);
     block->is_foreign = true;
     block->stream_id = id;
     return block;
@@ -818,6 +834,7 @@ class Device {
       block->is_shared = true;
       return;
     }
+    if (block->is_guest) return guest_.load()->record_stream(block->ptr, stream);
     const gmlake_result result = gmlake_record_stream(lake_, block->ptr, stream);
     if (result != GMLAKE_OK) fail(result);
     block->has_uses = true;
@@ -1098,22 +1115,30 @@ class Device {
 
   static int on_oom(void *user, gmlake *lake, const gmlake_error_info *info) {
     Device *const device = static_cast<Device *>(user);
-    (void)lake, (void)info;
+    Guest *const guest = device->guest_.load(std::memory_order_acquire);
+    (void)lake;
     {
       std::lock_guard<Latch> lock(device->mutex_);
       device->retry_count_++;
     }
+    if (guest && guest->make_room(info->asked_bytes)) return 1;
     return device->hooks_.make_room && device->hooks_.make_room();
   }
 
   /* ---- Allocating ---- */
 
-  Block *alloc_on(size_t bytes, void *stream, Context &context) {
+  Block *alloc_on(size_t bytes, void *stream, Context &context, Guest *guest) {
     std::shared_ptr<Pool> pool;
     void *ptr = nullptr;
     if (route_count_.load(std::memory_order_acquire)) pool = route(stream);
     if (pool)
       if (Block *kept = take_kept(*pool, bytes, stream)) return revive(kept, bytes, context);
+    if (guest && !pool) {
+      Failure failure{GMLAKE_OK, {}};
+      failure.result = guest->alloc(bytes, stream, &ptr, &failure.info);
+      if (failure.result != GMLAKE_OK) throw failure;
+      if (ptr) return remember(ptr, bytes, stream, nullptr, context, true);
+    }
     gmlake_result result = ask(pool.get(), bytes, stream, 0, &ptr);
     if (is_short(result)) result = ask_others(pool, bytes, stream, result, &ptr);
     if (result != GMLAKE_OK) fail(result);
@@ -1151,7 +1176,8 @@ class Device {
     return drop_pools() || has_room ? ask(pool.get(), bytes, stream, 0, out_ptr) : result;
   }
 
-  Block *remember(void *ptr, size_t bytes, void *stream, Pool *pool, Context &context) {
+  Block *remember(void *ptr, size_t bytes, void *stream, Pool *pool, Context &context,
+                  bool is_guest = false) {
     std::lock_guard<Latch> lock(mutex_);
     if (!pending_.empty()) settle();
     Block *block;
@@ -1167,6 +1193,7 @@ class Device {
     block->stream = stream;
     block->pool = pool;
     block->is_foreign = false;
+    block->is_guest = is_guest;
     table_.add(block);
     live_again(block, bytes, std::move(context));
     return block;
@@ -1200,6 +1227,7 @@ class Device {
     out.pool = block->pool;
     out.is_shared = block->is_shared;
     out.is_foreign = block->is_foreign;
+    out.is_guest = block->is_guest;
     out.stream_id = block->stream_id;
     out.context = std::move(block->context); /* let go of without the lock */
     table_.remove(slot);
@@ -1207,7 +1235,9 @@ class Device {
     return true;
   }
   void hand_in(const Block &freed) {
-    if (freed.is_foreign && !(freed.pool && freed.pool->source))
+    if (freed.is_guest)
+      guest_.load()->free(freed.ptr, freed.stream);
+    else if (freed.is_foreign && !(freed.pool && freed.pool->source))
       park(freed);
     else
       give_back(freed);
@@ -1546,6 +1576,7 @@ class Device {
       staying_{}; /* streams of which the lake knows that they stay */
   Memory memory_;
   gmlake *lake_ = nullptr;
+  std::atomic<Guest *> guest_{nullptr};
   size_t chunk_bytes_ = 0;
   uint64_t host_waits_before_ = 0;
 

@@ -89,10 +89,7 @@ setup(
         CppExtension(
             "gmlake_torch._lake",
             ["gmlake_torch.cpp"],
-            depends=[
-                *("adapter.h", "calls.h", "lake.hpp", "sharing.hpp"),
-                os.path.join(ROOT, "gmlake.h"),
-            ],
+            depends=[path for folder in (HERE, ROOT) for path in glob.glob(f"{folder}/*.h*")],
             include_dirs=[ROOT] + cuda_includes(),
             define_macros=macros(),
             libraries=["c10_cuda"],

@@ -99,7 +99,9 @@ class Function:
             else:
                 parsed.append(argument(text, kwarg_only))
         returned = [argument(returns + " out", False)] if returns != "()" else []
-        self._schema = types.SimpleNamespace(name=self.name, arguments=parsed, returns=returned)
+        self._schema = types.SimpleNamespace(
+            name=self.name, overload_name=overload, arguments=parsed, returns=returned
+        )
 
     def __str__(self):
         return self.text
@@ -113,14 +115,14 @@ def module(steps_before, steps_after):
     torch.__version__, torch.Tensor, torch.channels_last = "stub", Tensor, None
     has_kernel = lambda name, key: name in ("aten::reshape",)  # noqa: E731: that is composite
     torch._C = types.SimpleNamespace(_dispatch_has_kernel_for_dispatch_key=has_kernel)
-    torch.optim = types.SimpleNamespace(
-        optimizer=types.SimpleNamespace(
-            register_optimizer_step_pre_hook=lambda function: Hook(steps_before, function),
-            register_optimizer_step_post_hook=lambda function: Hook(steps_after, function),
-        )
+    optimizer = types.SimpleNamespace(
+        register_optimizer_step_pre_hook=lambda function: Hook(steps_before, function),
+        register_optimizer_step_post_hook=lambda function: Hook(steps_after, function),
     )
     parts = {
         "torch": torch,
+        "torch.optim": types.ModuleType("torch.optim"),
+        "torch.optim.optimizer": optimizer,
         "torch.utils": types.ModuleType("torch.utils"),
         "torch.utils._python_dispatch": types.SimpleNamespace(TorchDispatchMode=Mode),
         "torch.utils.flop_counter": types.SimpleNamespace(flop_registry={}),

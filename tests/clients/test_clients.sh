@@ -143,6 +143,11 @@ for case in enable memory streams out_of_memory history trackers pools sharing p
     "$build/client_torch_allocator$old" "${case%_old}"
   ok "torch: its own allocator: $case: silent" silent
 done
+ok 'torch: sessions that offload' "$build/client_torch_offload"
+for limit in '64 2' '96 4' '48 2' '64 2 checked'; do # of 192 MiB
+  ok "torch: offload by the driver: $limit" fake FAKE_CUDA_SEED=3 \
+    "$build/client_torch_offload_cuda" $limit
+done
 ok 'torch: exports nothing else' [ "$(nm -D --defined-only "$library" |
   grep -cv ' T gmlake_torch_')" = 0 ]
 
@@ -224,6 +229,14 @@ assert torch.x == $2, torch.x" >"$dir/out" 2>"$dir/err"
     if "$python" -c 'import torch' 2>/dev/null; then
       ok "python: $python: real operators" "$python" -B tests/clients/torch_dispatch.py "$dir"
       ok "python: $python: their graph" "$build/offload" "$dir/meta.gmgraph"
+      ok 'python: a judge of accesses' "${CC:-cc}" -O1 -shared -fPIC -fvisibility=hidden \
+        tests/clients/torch_judge.c -o "$dir/judge.so"
+      ok "python: $python: every access is seen" env LD_PRELOAD="$dir/judge.so" \
+        "$python" -B tests/clients/torch_dispatch.py "$dir" "$dir/judge.so"
+      ok "python: the CPU's memory as a session's" "${CXX:-c++}" -std=c++17 -O1 -shared -fPIC \
+        -fvisibility=hidden -I. tests/clients/torch_session.cpp -o "$dir/session.so"
+      ok "python: $python: half of the memory" env LD_PRELOAD="$dir/session.so" \
+        "$python" -B tests/clients/torch_dispatch.py "$dir" "$dir/session.so"
       break
     fi
   done

@@ -1,10 +1,16 @@
 """Checks what gmlake_torch sees of real programs, with torch and without a GPU:
 
     python3 tests/clients/torch_dispatch.py FOLDER
+    LD_PRELOAD=judge.so python3 tests/clients/torch_dispatch.py FOLDER judge.so
+    LD_PRELOAD=session.so python3 tests/clients/torch_dispatch.py FOLDER session.so
 
-records a small training on the CPU, on meta and with fake tensors. All three have to execute the
-same operators on the same storages.
+The first records a small training on the CPU, on meta and with fake tensors. All three have to
+execute the same operators on the same storages. The second trains in a session in which each
+storage can be accessed only by operators that name it (torch_judge.c): losses have to be the same
+as without it. The third trains in half of the memory, with the CPU's memory in place of a GPU's
+(torch_session.cpp).
 """
+import ctypes
 import os
 import sys
 
@@ -68,8 +74,160 @@ def check_graphs(record, folder):
         assert graph(record, folder, "cpu", FakeTensorMode()) == cpu
 
 
+# ---- Sessions ----
+
+
+class Judge:
+    """In place of session.Calls."""
+
+    def __init__(self, path):
+        self.library = ctypes.CDLL(path)
+        self.library.judge_step.argtypes = [ctypes.c_void_p] + [ctypes.c_size_t] * 3
+        self.library.judge_keep.argtypes = [ctypes.c_uint64]
+        self.marks, self.steps = 0, 0
+
+    def open(self, *_):
+        self.library.judge_switch(1)
+
+    def close(self):
+        self.library.judge_switch(0)
+
+    def step(self, key, addresses, made, reads, writes):
+        self.steps += 1
+        self.library.judge_step(addresses, made, reads, writes)
+
+    def keep(self, address):
+        self.library.judge_keep(address)
+
+    def mark(self):
+        self.marks += 1
+
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.inward = torch.nn.LayerNorm(128), torch.nn.Linear(128, 384)
+        self.outward, self.drop = torch.nn.Linear(128, 128), torch.nn.Dropout(0.1)
+
+    def forward(self, x):
+        q, k, v = (y.unflatten(-1, (4, 32)) for y in self.inward(self.norm(x)).chunk(3, -1))
+        weights = torch.einsum("bqhd,bkhd->bhqk", q, k).softmax(-1)
+        y = torch.einsum("bhqk,bkhd->bqhd", self.drop(weights), v).reshape(x.shape)
+        return x + torch.nn.functional.gelu(self.outward(y))
+
+
+class Wide(torch.nn.Module):
+    """Tensors of 64 KiB and more, in operators of many kinds."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = torch.nn.Embedding(512, 128)
+        self.layer = Layer()
+        self.conv = torch.nn.Conv1d(128, 128, 3, padding=1)
+        self.norm = torch.nn.BatchNorm1d(128)
+        self.head = torch.nn.Linear(128, 512, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, x):
+        y = self.embed(x)
+        y = checkpoint(self.layer, y, use_reentrant=False)
+        z = self.norm(self.conv(y.transpose(1, 2)))
+        left, right = z.transpose(1, 2).chunk(2, dim=-1)
+        y = torch.cat([left.relu(), right * torch.sigmoid(right)], -1) + y
+        y[:, 0] = y[:, -1].detach()
+        return self.head(y)
+
+
+def losses(marks, make_optimizer, steps=4, lengths=(64,)):
+    torch.manual_seed(3)
+    model = Wide()
+    optimizer = make_optimizer(model.parameters())
+    found = []
+    for i in range(steps):
+        x = torch.randint(0, 512, (16, lengths[i // 2 % len(lengths)]))
+        with torch.autocast("cpu", torch.bfloat16, enabled=i == 3):
+            loss = torch.nn.functional.cross_entropy(model(x).flatten(0, 1).float(), x.flatten())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if i % 2:  # gradients add up
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            marks()
+        found.append(loss.item())
+    model.eval()
+    with torch.inference_mode():
+        found.append(model(x).square().mean().item())
+    return found
+
+
+OPTIMIZERS = [
+    lambda p: torch.optim.AdamW(p, lr=1e-3, foreach=False),
+    lambda p: torch.optim.AdamW(p, lr=1e-3, foreach=True),
+    lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9, foreach=True),
+]
+
+
+def check_session(session, judge):
+    for make in OPTIMIZERS:
+        expected = losses(lambda: None, make)
+        with session.Session(judge, torch.device("cpu"), 1 << 22):
+            got = losses(lambda: None, make)
+            kept = torch.ones(1 << 16)
+            kept.data_ptr()
+            before = judge.library.judge_moved()
+            torch.ones(1 << 16).add_(1)
+            assert kept.data_ptr() and kept.numpy()[5] == 1  # a raw pointer was taken
+        assert got == expected, (got, expected)
+        assert before > 500, before
+
+
+def check_offload(session, path):
+    """Half of the memory, then all of it again."""
+    library, peaks = ctypes.CDLL(path), []
+    library.host_peak.restype = ctypes.c_size_t
+
+    def train(limit, make, lengths):
+        library.host_reset_peak()
+        own = session.Session(session.Calls(path), torch.device("cpu"), limit)
+        with own:
+            found = losses(own.mark, make, 8, lengths)
+            stats = own.stats()
+        return found, library.host_peak(), stats
+
+    for make, lengths in ((OPTIMIZERS[1], (64,)), (OPTIMIZERS[0], (64, 40, 56))):
+        expected, whole, _ = train(1 << 34, make, lengths)
+        got, peak, stats = train(whole // 2, make, lengths)
+        assert expected == got == losses(lambda: None, make, 8, lengths), (expected, got)
+        assert whole // 4 < peak <= whole // 2, (peak, whole)
+        assert stats["in_count"] > 50 and stats["plan_count"] > 0, stats
+
+
+def check_groups(session, judge):
+    """An optimizer updates few parameters at a time, and has its groups back afterwards."""
+    parameters = [torch.nn.Parameter(torch.ones(1 << 14)) for _ in range(8)]
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    own = session.Session(judge, torch.device("cpu"), 32 * 3 << 16)
+    before = judge.marks
+    own._before_step(optimizer)
+    assert [len(group["params"]) for group in optimizer.param_groups] == [3, 3, 2]
+    own._after_step(optimizer)
+    assert [len(group["params"]) for group in optimizer.param_groups] == [8]
+    assert judge.marks == before + 1
+    own._before_step(other := torch.optim.SGD(parameters[:1], lr=0.1))
+    own._after_step(other)
+    assert judge.marks == before + 1  # only the first optimizer ends iterations
+    assert session.ends_of([5, 5, 5, 20, 1], 10) == [2, 3, 4, 5]
+    assert session.ends_of([], 10) == [0]
+
+
 if __name__ == "__main__":
     package()
-    from gmlake_torch import record
+    from gmlake_torch import record, session
 
-    check_graphs(record, sys.argv[1])
+    if len(sys.argv) == 2:
+        check_graphs(record, sys.argv[1])
+    elif hasattr(ctypes.CDLL(sys.argv[2]), "judge_step"):
+        check_session(session, Judge(sys.argv[2]))
+        check_groups(session, Judge(sys.argv[2]))
+    else:
+        check_offload(session, sys.argv[2])

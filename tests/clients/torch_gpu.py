@@ -7,6 +7,7 @@ to be installed: pip install --no-build-isolation ./examples/torch). What it ret
 in both. What it notes is shown, not compared. The exit status is 0 if all cases are equal."""
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import math
 import os
@@ -762,6 +763,157 @@ double pair_ns(int64_t live, int64_t count, bool on_side) {
   return best;
 }
 """
+
+
+# ---- Sessions: with torch's own allocator these are programs as they are ----
+
+
+@contextlib.contextmanager
+def offload(torch, note, limit_mib, **options):
+    """In a session, if the allocator is gmlake's."""
+    if torch.cuda.get_allocator_backend() != "gmlake":
+        yield None
+        return
+    os.environ["GMLAKE_TORCH_CHUNK_BYTES"] = str(4 * MIB)  # the lake is not made yet
+    import gmlake_torch
+
+    with gmlake_torch.offload(limit_mib * MIB, **options) as session:
+        yield session
+        note["session"] = session.stats()
+        note["reserved_mib"] = torch.cuda.max_memory_reserved() // MIB
+        assert torch.cuda.max_memory_reserved() <= limit_mib * MIB
+        assert note["session"]["in_count"] > 0, "nothing has left"
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+
+
+def blocks(torch, count=12, width=2048):
+    torch.manual_seed(5)
+    parts = []
+    for _ in range(count):
+        parts += [torch.nn.Linear(width, 4 * width, device="cuda"), torch.nn.GELU()]
+        parts += [torch.nn.Linear(4 * width, width, device="cuda")]
+    return torch.nn.Sequential(*parts)
+
+
+def train_blocks(torch, net, optimizer, steps, rows=2048):
+    losses = []
+    for step in range(steps):
+        x = torch.randn(rows - 256 * (step % 3 == 2), 2048, device="cuda")
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = (net(x).float() - x).square().mean()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        if step % 2:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        losses.append(f"{loss.item():.6g}")
+    return losses
+
+
+def case_offload(torch, note):
+    """Full training in about half of its memory, with autocast, accumulation of gradients, clipping
+    and varying rows."""
+    with offload(torch, note, 4096):
+        net = blocks(torch)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+        return train_blocks(torch, net, optimizer, 16)
+
+
+def case_offload_checkpoint(torch, note):
+    from torch.utils.checkpoint import checkpoint_sequential
+
+    with offload(torch, note, 4096):
+        net = blocks(torch)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4, fused=True)
+        again = lambda x: checkpoint_sequential(net, 6, x, use_reentrant=False)  # noqa: E731
+        again.parameters = net.parameters
+        return train_blocks(torch, again, optimizer, 10)
+
+
+def case_offload_checked(torch, note):
+    """What is away has no memory: an access that the session does not see is a fault."""
+    with offload(torch, note, 4096, is_checked=True):
+        net = blocks(torch)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+        return train_blocks(torch, net, optimizer, 4)
+
+
+def case_offload_graph(torch, note):
+    """A graph that was captured in the session, replayed after its tensors have been away."""
+    found = []
+    with offload(torch, note, 4096):
+        a, b = (torch.full((64 * MIB,), value, device="cuda") for value in (1.0, 0.0))
+        b.copy_(a * 2)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            b.copy_(a * 2)
+        net = blocks(torch, 6)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+        for value in (5.0, 7.0):
+            a.fill_(value)
+            found += train_blocks(torch, net, optimizer, 4)
+            graph.replay()
+            found.append((b.sum() / b.numel()).item())
+    return found
+
+
+def case_offload_compile(torch, note):
+    """Regions of torch.compile between operators that make their tensors leave."""
+    found = []
+    with offload(torch, note, 4096):
+        a = torch.linspace(0, 1, 64 * MIB, device="cuda", requires_grad=True)
+        region = torch.compile(lambda x: (x * 2 + 1).sin().relu())
+        net = blocks(torch, 6)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+        for _ in range(3):
+            region(a).mean().backward()
+            found += train_blocks(torch, net, optimizer, 4)
+            found.append(f"{a.grad.double().sum().item():.4g}")
+    return found
+
+
+def case_offload_streams(torch, note):
+    """Tensors that another stream uses."""
+    found, side = [], torch.cuda.Stream()
+    with offload(torch, note, 4096):
+        a = torch.full((64 * MIB,), 3.0, device="cuda")
+        net = blocks(torch, 8)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+        for _ in range(3):
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                b = a * 2
+                a.record_stream(side)
+            found += train_blocks(torch, net, optimizer, 4)
+            torch.cuda.current_stream().wait_stream(side)
+            found.append((b.sum() / b.numel()).item())
+            b.record_stream(torch.cuda.current_stream())
+            del b
+    return found
+
+
+def case_record_graph(torch, note):
+    """The same operators on a GPU and on meta."""
+    from gmlake_torch.record import Recorder
+
+    graphs = []
+    for device in ("cuda", "meta"):
+        with tempfile.NamedTemporaryFile("r", suffix=".gmgraph") as file:
+            with Recorder(file.name):
+                net = torch.nn.Linear(1024, 1024, device=device)
+                optimizer = torch.optim.SGD(net.parameters(), lr=0.1, foreach=False)
+                for _ in range(3):
+                    net(torch.ones(512, 1024, device=device)).square().mean().backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+            lines = [line.split() for line in file if line[0] in "tom"]
+        times = [int(words.pop(2)) for words in lines if words[0] == "o"]
+        note[device] = {"operators": len(times), "ms": sum(times) / 1e6}
+        graphs.append(lines)
+    assert graphs[0] == graphs[1]
+    return len(graphs[0])
 
 
 def case_overhead(torch, note):

@@ -97,6 +97,18 @@ def forget_stream(stream):
     _load().gmlake_torch_forget_stream(stream.cuda_stream)
 
 
+def offload(limit_bytes, device=None, **options):
+    """For `with`: what runs inside takes at most limit_bytes of the device's memory. session.py
+    tells how, and lists the options."""
+    from .session import Calls, Session
+
+    if not is_enabled():
+        raise RuntimeError("gmlake_torch.offload: call gmlake_torch.enable() first")
+    device = torch.device("cuda", _index(device))
+    torch.empty(1, device=device)  # the lake is made when its device is first used
+    return Session(Calls(_load()._name), device, limit_bytes, **options)
+
+
 def record_graph(path, **options):
     """For `with`: records what runs inside as a graph for build/offload. See record.py. It needs no
     GPU and no lake."""

@@ -3,6 +3,8 @@
 A view is no access. An operator that writes all of a storage does not read it. What an operator
 allocates itself is not named here. Wrapped tensors (DTensor) are seen by what they are made of.
 """
+import importlib
+
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -38,11 +40,14 @@ UNMARKED = {
     "aten::miopen_batch_norm": ("running_mean", "running_var"),
     "aten::_native_batch_norm_legit": ("running_mean", "running_var"),
 }
+# Take lists of tensors, and do the same to one of each after another.
+FOREACH = ("aten::_foreach_", "aten::_fused_ad", "aten::_fused_sgd", "aten::_amp_foreach_")
 READ, WRITE, OVERWRITE = range(3)
 
 
-def is_composite(name):
+def is_composite(schema):
     """Whether it is made of other operators, and so may copy where its schema says view."""
+    name = schema.name + ("." + schema.overload_name if schema.overload_name else "")
     return torch._C._dispatch_has_kernel_for_dispatch_key(name, "CompositeImplicitAutograd")
 
 
@@ -56,11 +61,11 @@ class Operator:
         self.is_opaque = schema is None  # of higher order: takes tensors anywhere, writes any
         self.positions, self.names = [], []
         if self.is_opaque:
-            self.is_quiet = False
+            self.is_quiet, self.is_foreach, self.namespace = False, False, ""
             return
         name = schema.name
         self.namespace = name.split("::")[0]
-        self.is_foreach = name.startswith("aten::_foreach_")
+        self.is_foreach = name.startswith(FOREACH) and "[" in str(schema.arguments[0].type)
         for index, argument in enumerate(schema.arguments):
             if "Tensor" not in str(argument.type):
                 continue
@@ -71,7 +76,7 @@ class Operator:
         does_write = any(how != READ for _, how in self.names)
         has_tensors = bool(self.names) or any("Tensor" in str(r.type) for r in schema.returns)
         returns_alias = any(r.alias_info is not None for r in schema.returns)
-        is_view = returns_alias and not does_write and not is_composite(name)
+        is_view = returns_alias and not does_write and not is_composite(schema)
         is_allocation = name in ALLOCATIONS and not does_write
         self.is_quiet = is_view or is_allocation or name in VIEWS or not has_tensors
 
@@ -176,7 +181,7 @@ class _Hooks:
 def on_step(before=None, after=None):
     """Calls before(optimizer, args, kwargs) and after(optimizer, args, kwargs) at each step of any
     optimizer, until remove() of what it returns is called. torch 2.0 or older has no such hook."""
-    optim = torch.optim.optimizer
+    optim = importlib.import_module("torch.optim.optimizer")  # torch.optim may hide it
     handles = []
     if before and hasattr(optim, "register_optimizer_step_pre_hook"):
         handles.append(optim.register_optimizer_step_pre_hook(before))

@@ -1,0 +1,356 @@
+"""Trains or infers in less memory of the device than the program needs:
+
+    import gmlake_torch
+    gmlake_torch.enable()
+    with gmlake_torch.offload(limit_bytes=9 << 30):
+        model, optimizer = ...
+        for batch in batches:
+            train(model, optimizer, batch)
+
+Tensors leave for pinned host memory and come back before they are used, at the same address, while
+operators run. For an iteration or two the session learns what the program does; then it plans. An
+iteration ends where a step of the first optimizer has ended; other programs call mark() of what
+offload returns. The limit is that of the lake: everything on the device is below it. When the block
+ends all tensors come back, which takes as much memory as the program would have taken.
+
+Only what was made inside the block may leave, so make the model there. What also stays: what an
+operator never names (a workspace), what record_stream, data_ptr(), DLPack or a Triton kernel got
+at, and what a collective operation has used. A C++ extension that is no operator of torch's
+dispatcher is not noticed: run it once with is_checked=True. Then what is away has no memory, and a
+stray access is an error.
+
+A replay of a CUDA graph and a region of torch.compile are one operator each. Before a capture all
+tensors come back, and until it has ended none leaves.
+"""
+import ctypes
+import json
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from .dispatch import OVERWRITE, READ, Dispatch, covers, on_step, storage_of, tensors_in
+
+GROUP_BYTES = 256 << 20  # of parameters that a step of an optimizer updates at once
+COLLECTIVE = ("c10d", "_c10d_functional", "c10d_functional", "symm_mem")
+
+
+class Calls:
+    """The functions of the library that a session calls. A test has others."""
+
+    def __init__(self, path):
+        library = ctypes.PyDLL(path)  # they are short: the interpreter stays locked
+        for name in ("open", "close", "step", "mark", "keep", "replay"):
+            function = getattr(library, f"gmlake_torch_offload_{name}")
+            function.restype = ctypes.c_char_p
+            setattr(self, name, function)
+        size = ctypes.c_size_t
+        self.open.argtypes = [ctypes.c_int, size, size, size, size, ctypes.c_int]
+        self.step.argtypes = [ctypes.c_uint64, ctypes.c_void_p, size, size, size]
+        self.keep.argtypes = self.replay.argtypes = [ctypes.c_uint64]
+        self.begin_capture = library.gmlake_torch_offload_begin_capture
+        self.begin_capture.restype = ctypes.c_char_p
+        self._end_capture = library.gmlake_torch_offload_end_capture
+        self._end_capture.restype = ctypes.c_char_p
+        self.stats_json = library.gmlake_torch_offload_stats_json
+        self.stats_json.argtypes = [ctypes.c_int, ctypes.c_char_p, size]
+
+    def end_capture(self):
+        graph = ctypes.c_uint64()
+        check(self._end_capture(ctypes.byref(graph)))
+        return graph.value
+
+
+def check(text):
+    if text:
+        text = text.decode()
+        kind = torch.cuda.OutOfMemoryError if "OUT_OF_DEVICE_MEMORY" in text else RuntimeError
+        raise kind(f"gmlake_torch.offload: {text}")
+
+
+class Session(Dispatch):
+    """What offload returns."""
+
+    def __init__(
+        self,
+        calls,
+        device,
+        limit_bytes,  # of all that the lake holds
+        tensor_bytes_min=0,  # smaller ones stay; 0: a chunk
+        host_bytes_max=0,  # of pinned memory; 0: no limit
+        chunk_bytes=0,  # in which tensors get memory; 0: that of the lake's chunks
+        is_checked=False,  # what is away has no memory, so that a stray access is an error; slow
+        marks_steps=True,  # a step of an optimizer ends an iteration; else the program calls mark()
+    ):
+        super().__init__()
+        self._calls, self.device, self._marks_steps = calls, device, marks_steps
+        self._open = limit_bytes, tensor_bytes_min, host_bytes_max, chunk_bytes, is_checked
+        self._foreach_bytes = max(1, limit_bytes // 8)
+        self._group_bytes = min(GROUP_BYTES, max(1, limit_bytes // 32))
+        self._addresses = (ctypes.c_uint64 * 1024)()
+        self._made = 0  # storages that the last operator has made, the first of _addresses
+        self._depth = 0  # of regions inside which no operator is seen
+        self._marker = None  # the optimizer whose steps end iterations
+        self._split, self._undo, self._hooks = {}, [], None
+        self._data_ptr = torch.Tensor.data_ptr
+
+    def mark(self):
+        """An iteration begins."""
+        check(self._calls.mark())
+
+    def stats(self):
+        """Returns gmlake_offload_session_stats as a dict."""
+        size = self._calls.stats_json(self.device.index or 0, None, 0) + 64
+        buffer = ctypes.create_string_buffer(size)
+        self._calls.stats_json(self.device.index or 0, buffer, size)
+        return json.loads(buffer.value)
+
+    # ---- Begin and end ----
+
+    def __enter__(self):
+        check(self._calls.open(self.device.index or 0, *self._open))
+        self._hooks = on_step(self._before_step, self._after_step)
+        self._patch()
+        return super().__enter__()
+
+    def __exit__(self, kind, error, trace):
+        super().__exit__(kind, error, trace)
+        for owner, name, former in reversed(self._undo):
+            setattr(owner, name, former)
+        self._undo.clear()
+        self._hooks.remove()
+        for optimizer, groups in self._split.values():
+            optimizer.param_groups = groups
+        self._split.clear()
+        text = self._calls.close()
+        if kind is None:
+            check(text)
+
+    # ---- Operators ----
+
+    def operate(self, func, operator, args, kwargs):
+        if self._depth:
+            return func(*args, **kwargs)
+        if operator.is_foreach and (parts := self._parts(args, kwargs)):
+            results = [self._run(func, operator, *part) for part in parts]
+            return [item for result in results for item in result] if results[0] else None
+        return self._run(func, operator, args, kwargs)
+
+    def _run(self, func, operator, args, kwargs):
+        if operator.namespace in COLLECTIVE:
+            for tensor, _ in operator.tensors(args, kwargs):
+                self._keep(tensor)
+        data_ptr, addresses = self._data_ptr, self._addresses
+        made, read, written = self._made, [], []
+        for tensor, how in operator.tensors(args, kwargs):
+            if type(tensor) is FakeTensor:
+                return func(*args, **kwargs)
+            if tensor.layout is not torch.strided:
+                continue  # its parts are small, or have operators of their own
+            address = data_ptr(tensor)
+            if how == READ:
+                read.append(address)
+            else:
+                written.append(address)
+                if how != OVERWRITE or not covers(tensor):
+                    read.append(address)
+        count = made + len(read) + len(written)
+        if count > len(addresses):
+            addresses = self._grow(count)
+        addresses[made:count] = read + written
+        text = self._calls.step(operator.key, addresses, made, len(read), len(written))
+        self._made = 0
+        if text:
+            check(text)
+        result = func(*args, **kwargs)
+        self._name(result)
+        return result
+
+    def _name(self, result):
+        """Notes what an operator has made: the next call says it."""
+        if isinstance(result, torch.Tensor):
+            if type(result) is not FakeTensor:
+                self._addresses[0] = self._data_ptr(result)
+                self._made = 1
+        elif result is not None:
+            made = [self._data_ptr(t) for t in tensors_in(result) if type(t) is not FakeTensor]
+            if len(made) > len(self._addresses):
+                self._grow(len(made))
+            self._addresses[: len(made)] = made
+            self._made = len(made)
+
+    def _grow(self, count):
+        former, self._addresses = self._addresses, (ctypes.c_uint64 * (2 * count))()
+        self._addresses[: self._made] = former[: self._made]
+        return self._addresses
+
+    def _region(self, key, tensors, function, *args, **kwargs):
+        """Runs what is one operator, whatever it does inside."""
+        if self._depth:
+            return function(*args, **kwargs)
+        seen = [self._data_ptr(tensor) for tensor in tensors]
+        made, count = self._made, len(seen)
+        if made + 2 * count > len(self._addresses):
+            self._grow(made + 2 * count)
+        self._addresses[made : made + 2 * count] = seen + seen
+        check(self._calls.step(key, self._addresses, made, count, count))
+        self._made = 0
+        self._depth += 1
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            self._depth -= 1
+        self._name(result)
+        return result
+
+    def _is_here(self, tensor):
+        return tensor.device.type == self.device.type and type(tensor) is not FakeTensor
+
+    def _keep(self, tensor):
+        if not self._depth and self._is_here(tensor):
+            check(self._calls.keep(self._data_ptr(tensor)))
+
+    def _parts(self, args, kwargs):
+        """The lists of a foreach operator in parts; None: they are small."""
+        lists = [value for value in (*args, *kwargs.values()) if isinstance(value, (list, tuple))]
+        count = len(lists[0])
+        sizes = [0] * count
+        for values in lists:
+            if len(values) == count and isinstance(values[0], torch.Tensor):
+                for i, tensor in enumerate(values):
+                    sizes[i] += tensor.numel() * tensor.element_size()
+        if sum(sizes) <= self._foreach_bytes:
+            return None
+        ends = ends_of(sizes, self._foreach_bytes)
+
+        def cut(value, first, end):
+            is_list = isinstance(value, (list, tuple)) and len(value) == count
+            return value[first:end] if is_list else value
+
+        return [
+            (
+                tuple(cut(value, first, end) for value in args),
+                {name: cut(value, first, end) for name, value in kwargs.items()},
+            )
+            for first, end in zip([0, *ends], ends)
+        ]
+
+    # ---- Optimizers ----
+
+    def _before_step(self, optimizer, *_):
+        """Makes many small groups of the parameters, so that each has what it needs at once."""
+        is_known = type(optimizer).__module__.startswith("torch.optim")
+        if not is_known or type(optimizer).__name__ == "LBFGS":
+            return
+        parts = []
+        for group in optimizer.param_groups:
+            sizes = [p.numel() * p.element_size() for p in group["params"]]
+            ends = ends_of(sizes, self._group_bytes)
+            for first, end in zip([0, *ends], ends):
+                parts.append({**group, "params": group["params"][first:end]})
+        if len(parts) > len(optimizer.param_groups):
+            self._split[id(optimizer)] = optimizer, optimizer.param_groups
+            optimizer.param_groups = parts
+
+    def _after_step(self, optimizer, *_):
+        if id(optimizer) in self._split:
+            _, optimizer.param_groups = self._split.pop(id(optimizer))
+        if self._marker is None:
+            self._marker = id(optimizer)
+        if self._marker == id(optimizer) and self._marks_steps:
+            self.mark()
+
+    # ---- What is not dispatched ----
+
+    def _replace(self, owner, name, make):
+        former = getattr(owner, name)
+        self._undo.append((owner, name, former))
+        setattr(owner, name, make(former))
+
+    def _patch(self):
+        def data_ptr(former):
+            def data_ptr(tensor):
+                self._keep(tensor)
+                return former(tensor)
+
+            return data_ptr
+
+        def storage_data_ptr(former):
+            def data_ptr(storage):
+                address = former(storage)
+                if not self._depth and storage.device.type == self.device.type:
+                    check(self._calls.keep(address))
+                return address
+
+            return data_ptr
+
+        def dlpack(former):
+            def dlpack(tensor, *args, **kwargs):
+                self._keep(tensor)
+                return former(tensor, *args, **kwargs)
+
+            return dlpack
+
+        self._replace(torch.Tensor, "data_ptr", data_ptr)
+        self._replace(torch.Tensor, "__dlpack__", dlpack)
+        self._replace(torch.utils.dlpack, "to_dlpack", dlpack)
+        self._replace(torch.UntypedStorage, "data_ptr", storage_data_ptr)
+        self._patch_graphs()
+        self._patch_regions()
+
+    def _patch_graphs(self):
+        def capture_begin(former):
+            def capture_begin(graph, *args, **kwargs):
+                check(self._calls.begin_capture())
+                self._made = 0
+                return former(graph, *args, **kwargs)
+
+            return capture_begin
+
+        def capture_end(former):
+            def capture_end(graph, *args, **kwargs):
+                try:
+                    return former(graph, *args, **kwargs)
+                finally:
+                    graph._gmlake_number = self._calls.end_capture()
+
+            return capture_end
+
+        def replay(former):
+            def replay(graph, *args, **kwargs):
+                if not self._depth:
+                    check(self._calls.replay(getattr(graph, "_gmlake_number", 0)))
+                    self._made = 0
+                return former(graph, *args, **kwargs)
+
+            return replay
+
+        self._replace(torch.cuda.CUDAGraph, "capture_begin", capture_begin)
+        self._replace(torch.cuda.CUDAGraph, "capture_end", capture_end)
+        self._replace(torch.cuda.CUDAGraph, "replay", replay)
+
+    def _patch_regions(self):
+        try:
+            from torch._inductor.output_code import CompiledFxGraph
+        except ImportError:  # no Triton, or torch 2.5 or older
+            return
+
+        def call(former):
+            def call(graph, inputs):
+                key = hash(graph.cache_key) & 0xFFFFFFFF
+                tensors = [t for t in tensors_in(inputs) if self._is_here(t)]
+                return self._region(key, tensors, former, graph, inputs)
+
+            return call
+
+        self._replace(CompiledFxGraph, "__call__", call)
+
+
+def ends_of(sizes, bytes_max):
+    """Cuts a list into parts of at most that many bytes, or of one item. Returns where they end."""
+    ends, sum_bytes = [], 0
+    for i, size in enumerate(sizes):
+        if i and sum_bytes + size > bytes_max:
+            ends.append(i)
+            sum_bytes = 0
+        sum_bytes += size
+    return [*ends, len(sizes)]

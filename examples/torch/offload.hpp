@@ -1,0 +1,354 @@
+/* A session of gmlake_offload.h as the guest of a device's lake: while it is open it serves large
+   requests, and moves what it has served to the host and back.
+
+   What may move: a tensor that an operator has named. Memory that no operator names, for example a
+   workspace of cuBLAS, stays; so does what record_stream, a raw pointer or a communication has
+   touched. Needs no torch. Include it after gmlake_offload.h. */
+#if !defined(GMLAKE_TORCH_OFFLOAD_HPP)
+#define GMLAKE_TORCH_OFFLOAD_HPP
+
+#include "lake.hpp"
+
+#include <memory>
+#include <string>
+
+namespace gmlake_torch {
+
+struct OffloadOptions {
+  size_t limit_bytes = 0;      /* of all that the lake holds */
+  size_t tensor_bytes_min = 0; /* smaller ones are the lake's; 0: a chunk */
+  size_t host_bytes_max = 0;   /* of pinned memory; 0: no limit */
+  unsigned flags = 0;          /* of the session */
+};
+
+/* All functions may be called by any thread. Those that return a result leave the reason in
+   error(). */
+class Offload final : public Guest {
+ public:
+  using Result = gmlake_offload_result;
+  using HeldFn = std::function<size_t()>;            /* bytes that the lake holds */
+  using LimitFn = std::function<void(size_t bytes)>; /* sets what it may hold; 0: no limit */
+
+  /* pre: the tables and what is behind them live as long as the session. */
+  Offload(const gmlake_offload_queues &queues, const gmlake_offload_memory &memory, HeldFn held,
+          LimitFn limit)
+      : queues_(queues), memory_(memory), held_(std::move(held)), limit_(std::move(limit)) {}
+  ~Offload() override { gmlake_offload_session_destroy(session_); }
+  Offload(const Offload &) = delete;
+  Offload &operator=(const Offload &) = delete;
+
+  /* Serves requests from now on. Again after close: its tensors may move again. */
+  Result open(const OffloadOptions &options) {
+    const Lock lock(mutex_);
+    if (is_open_) return refuse("a session is open already");
+    options_ = options;
+    if (!options_.tensor_bytes_min) options_.tensor_bytes_min = memory_.chunk_bytes;
+    gmlake_offload_session_stats stats{};
+    if (session_) (void)gmlake_offload_session_get_stats(session_, &stats);
+    const size_t held = held_(), own = stats.device_bytes;
+    others_bytes_ = (held > own ? held - own : 0) + 2 * memory_.chunk_bytes;
+    Result result =
+        session_ ? gmlake_offload_session_set_limit(session_, session_limit()) : create();
+    if (result != GMLAKE_OFFLOAD_OK) return note(result);
+    limit_(options_.limit_bytes);
+    for (uint32_t id = 0; id < tensors_.size(); id++)
+      if (tensors_[id].is_live && tensors_[id].is_parked) unpark(id);
+    is_open_ = true;
+    return GMLAKE_OFFLOAD_OK;
+  }
+
+  /* Brings all tensors back, for work on the stream, and keeps them. The limit ends. */
+  Result close(void *stream) {
+    const Lock lock(mutex_);
+    if (!is_open_) return GMLAKE_OFFLOAD_OK;
+    Result first = end_step();
+    is_open_ = false;
+    limit_(0);
+    (void)gmlake_offload_session_set_limit(session_, 0);
+    for (uint32_t id = 0; id < tensors_.size(); id++) {
+      if (!tensors_[id].is_live) continue;
+      const Result result = gmlake_offload_session_pin(session_, id, stream);
+      tensors_[id].is_parked = result == GMLAKE_OFFLOAD_OK;
+      if (result != GMLAKE_OFFLOAD_OK && first == GMLAKE_OFFLOAD_OK) first = note(result);
+    }
+    stream_ = stream;
+    return first;
+  }
+
+  /* ---- What the program does ---- */
+
+  /* An operator comes, on the stream, and the one before has ended. Addresses are of any byte of a
+     storage, first those that the one before has made, then those that it reads, then those that it
+     writes; what is not the session's is left out. */
+  Result step(uint64_t key, const uint64_t *addresses, size_t made_count, size_t read_count,
+              size_t write_count, void *stream) {
+    const Lock lock(mutex_);
+    if (!is_open_) return GMLAKE_OFFLOAD_OK;
+    if (is_held_) {
+      for (size_t i = 0; i < made_count + read_count + write_count; i++) captured(addresses[i]);
+      return GMLAKE_OFFLOAD_OK;
+    }
+    for (size_t i = 0; i < made_count; i++) name(addresses[i]);
+    Result result = end_step();
+    if (result != GMLAKE_OFFLOAD_OK) return result;
+    collect(addresses + made_count, read_count, reads_);
+    collect(addresses + made_count + read_count, write_count, writes_);
+    return begin_step(key, stream);
+  }
+  Result mark() {
+    const Lock lock(mutex_);
+    if (!is_open_ || is_held_) return GMLAKE_OFFLOAD_OK;
+    const Result result = end_step();
+    return result != GMLAKE_OFFLOAD_OK ? result : note(gmlake_offload_session_mark(session_));
+  }
+  /* The storage stays from now on, and is on the device for work on the stream. */
+  Result keep(uint64_t address, void *stream) {
+    const Lock lock(mutex_);
+    uint32_t id;
+    if (!find(address, id) || tensors_[id].is_kept) return GMLAKE_OFFLOAD_OK;
+    if (is_held_) captured(address);
+    if (!is_held_) {
+      const Result result = gmlake_offload_session_pin(session_, id, stream);
+      if (result != GMLAKE_OFFLOAD_OK) return note(result);
+    }
+    tensors_[id].is_kept = !is_held_;
+    return GMLAKE_OFFLOAD_OK;
+  }
+
+  /* ---- Graphs ---- */
+
+  /* A capture begins on the stream: all tensors come to the device first, and nothing moves until
+     it has ended. */
+  Result begin_capture(void *stream) {
+    const Lock lock(mutex_);
+    if (!is_open_ || is_held_) return GMLAKE_OFFLOAD_OK;
+    Result result = end_step();
+    if (result != GMLAKE_OFFLOAD_OK) return result;
+    reads_.clear(), writes_.clear();
+    for (uint32_t id = 0; id < tensors_.size(); id++)
+      if (tensors_[id].is_live) reads_.push_back(id);
+    result = begin_step(0, stream);
+    if (result == GMLAKE_OFFLOAD_OK) result = end_step();
+    if (result == GMLAKE_OFFLOAD_OK) result = note(gmlake_offload_session_hold(session_, 1));
+    is_held_ = result == GMLAKE_OFFLOAD_OK;
+    captured_.clear();
+    return result;
+  }
+  /* *out_graph: a number for what was captured. */
+  Result end_capture(uint64_t *out_graph) {
+    const Lock lock(mutex_);
+    *out_graph = ++graph_count_;
+    if (!is_held_) return GMLAKE_OFFLOAD_OK;
+    is_held_ = false;
+    graphs_[*out_graph] = std::move(captured_);
+    return note(gmlake_offload_session_hold(session_, 0));
+  }
+  /* The graph will be launched on the stream: one operator, which may write all that it uses. */
+  Result replay(uint64_t graph, void *stream) {
+    const Lock lock(mutex_);
+    const auto found = graphs_.find(graph);
+    if (!is_open_ || is_held_ || found == graphs_.end()) return GMLAKE_OFFLOAD_OK;
+    const Result result = end_step();
+    if (result != GMLAKE_OFFLOAD_OK) return result;
+    reads_.clear();
+    for (const auto &use : found->second)
+      if (tensors_[use.first].is_live && tensors_[use.first].serial == use.second)
+        reads_.push_back(use.first);
+    writes_ = reads_;
+    return begin_step(graph, stream);
+  }
+
+  /* ---- What the lake asks ---- */
+
+  gmlake_result alloc(size_t bytes, void *stream, void **out_ptr,
+                      gmlake_error_info *out_info) override {
+    uint32_t id = 0;
+    *out_ptr = nullptr;
+    if (!is_open_) return GMLAKE_OK;
+    const Lock lock(mutex_);
+    if (!is_open_ || !wants(bytes)) return GMLAKE_OK;
+    const Result result = gmlake_offload_session_alloc(session_, bytes, stream, &id, out_ptr);
+    if (result != GMLAKE_OFFLOAD_OK) return explain(note(result), bytes, out_info);
+    if (tensors_.size() <= id) tensors_.resize(id + 1);
+    tensors_[id] = Tensor();
+    tensors_[id].is_live = true;
+    tensors_[id].serial = ++serial_;
+    tensors_[id].stream = stream;
+    if (gmlake_offload_session_pin(session_, id, stream) == GMLAKE_OFFLOAD_OK)
+      tensors_[id].is_unnamed = true;
+    return GMLAKE_OK;
+  }
+  void free(void *ptr, void *stream) override {
+    const Lock lock(mutex_);
+    uint32_t id;
+    if (!find(reinterpret_cast<uint64_t>(ptr), id)) return;
+    tensors_[id].is_live = false;
+    (void)note(gmlake_offload_session_free(session_, id, stream));
+  }
+  void record_stream(void *ptr, void *stream) override {
+    const Lock lock(mutex_);
+    uint32_t id;
+    if (!find(reinterpret_cast<uint64_t>(ptr), id)) return;
+    std::vector<void *> &streams = tensors_[id].streams;
+    if (std::find(streams.begin(), streams.end(), stream) != streams.end()) return;
+    if (is_held_) return captured(reinterpret_cast<uint64_t>(ptr));
+    if (note(gmlake_offload_session_pin(session_, id, stream)) == GMLAKE_OFFLOAD_OK)
+      streams.push_back(stream);
+  }
+  /* What others need once they will need again: the session's share gets smaller by it. */
+  bool make_room(size_t bytes) override {
+    const Lock lock(mutex_);
+    size_t given = 0;
+    if (!is_open_ || is_held_) return false;
+    (void)gmlake_offload_session_make_room(session_, bytes, &given);
+    if (!given) return false;
+    others_bytes_ += given;
+    (void)gmlake_offload_session_set_limit(session_, session_limit());
+    return true;
+  }
+
+  /* ---- What is asked from outside ---- */
+
+  gmlake_offload_session_stats stats() {
+    const Lock lock(mutex_);
+    gmlake_offload_session_stats stats{};
+    if (session_) (void)gmlake_offload_session_get_stats(session_, &stats);
+    return stats;
+  }
+  std::string error() {
+    const Lock lock(mutex_);
+    return error_;
+  }
+
+ private:
+  using Lock = std::lock_guard<std::recursive_mutex>;
+  struct Tensor {
+    uint64_t serial = 0;    /* no other tensor ever has it */
+    void *stream = nullptr; /* that it was born on */
+    bool is_live = false;
+    bool is_unnamed = false;     /* pinned until an operator names it */
+    bool is_kept = false;        /* pinned for ever */
+    bool is_parked = false;      /* pinned until the session is opened again */
+    uint64_t step = 0;           /* the list of `collect` that has it already */
+    std::vector<void *> streams; /* recorded */
+  };
+
+  Result create() {
+    gmlake_offload_session_desc desc{};
+    desc.queues = &queues_;
+    desc.memory = &memory_;
+    desc.flags = options_.flags;
+    desc.limit_bytes = session_limit();
+    desc.tensor_bytes_min = options_.tensor_bytes_min;
+    desc.host_bytes_max = options_.host_bytes_max;
+    return gmlake_offload_session_create(&desc, &session_);
+  }
+  size_t session_limit() const {
+    if (!options_.limit_bytes) return 0;
+    return options_.limit_bytes > others_bytes_ ? options_.limit_bytes - others_bytes_ : 1;
+  }
+  /* Not what would waste more than an eighth of its chunks. */
+  bool wants(size_t bytes) const {
+    const size_t chunk = memory_.chunk_bytes, last = bytes % chunk;
+    return bytes >= options_.tensor_bytes_min && (!last || (chunk - last) * 8 <= bytes);
+  }
+
+  bool find(uint64_t address, uint32_t &out_id) const {
+    size_t offset;
+    return session_ && gmlake_offload_session_find(session_, reinterpret_cast<void *>(address),
+                                                   &out_id, &offset) == GMLAKE_OFFLOAD_OK;
+  }
+  void collect(const uint64_t *addresses, size_t count, std::vector<uint32_t> &out) {
+    uint32_t id;
+    list_++;
+    out.clear();
+    for (size_t i = 0; i < count; i++) {
+      if (!find(addresses[i], id) || tensors_[id].step == list_) continue;
+      tensors_[id].step = list_;
+      out.push_back(id);
+    }
+  }
+  Result begin_step(uint64_t key, void *stream) {
+    gmlake_offload_step step{};
+    step.stream = stream;
+    step.key = key;
+    step.reads = reads_.data();
+    step.read_count = reads_.size();
+    step.writes = writes_.data();
+    step.write_count = writes_.size();
+    const Result result = gmlake_offload_session_begin(session_, &step);
+    if (result != GMLAKE_OFFLOAD_OK) return note(result);
+    is_stepping_ = true;
+    for (uint32_t id : reads_) name(id);
+    for (uint32_t id : writes_) name(id);
+    return GMLAKE_OFFLOAD_OK;
+  }
+  Result end_step() {
+    if (!is_stepping_) return GMLAKE_OFFLOAD_OK;
+    is_stepping_ = false;
+    return note(gmlake_offload_session_end(session_));
+  }
+  void name(uint64_t address) {
+    uint32_t id;
+    if (find(address, id)) name(id);
+  }
+  void name(uint32_t id) {
+    Tensor &tensor = tensors_[id];
+    if (!tensor.is_unnamed) return;
+    tensor.is_unnamed = false;
+    (void)gmlake_offload_session_unpin(session_, id, tensor.stream);
+  }
+  void unpark(uint32_t id) {
+    tensors_[id].is_parked = false;
+    (void)gmlake_offload_session_unpin(session_, id, stream_);
+  }
+  void captured(uint64_t address) {
+    uint32_t id;
+    if (find(address, id)) captured_[id] = tensors_[id].serial;
+  }
+
+  Result refuse(const char *text) {
+    error_ = text;
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  Result note(Result result) {
+    gmlake_offload_error_info info{};
+    if (result == GMLAKE_OFFLOAD_OK) return result;
+    if (session_) (void)gmlake_offload_session_get_error(session_, &info);
+    error_ = std::string(gmlake_offload_result_name(result)) + ": " + info.text;
+    return result;
+  }
+  gmlake_result explain(Result result, size_t bytes, gmlake_error_info *out_info) const {
+    std::snprintf(out_info->text, sizeof out_info->text, "%s", error_.c_str());
+    out_info->result =
+        result == GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY ? GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY
+        : result == GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY ? GMLAKE_ERROR_OUT_OF_HOST_MEMORY
+                                                            : GMLAKE_ERROR_DRIVER;
+    out_info->asked_bytes = bytes;
+    out_info->reserved_bytes = held_();
+    out_info->limit_bytes = options_.limit_bytes;
+    return out_info->result;
+  }
+
+  const gmlake_offload_queues queues_;
+  const gmlake_offload_memory memory_;
+  const HeldFn held_;
+  const LimitFn limit_;
+  std::recursive_mutex mutex_; /* protects what follows; an allocation inside may ask make_room */
+  OffloadOptions options_;
+  gmlake_offload_session *session_ = nullptr;
+  std::atomic<bool> is_open_{false}; /* is asked without the lock, too */
+  bool is_held_ = false, is_stepping_ = false;
+  size_t others_bytes_ = 0;     /* of the limit, for memory that is not the session's */
+  void *stream_ = nullptr;      /* that close named */
+  std::vector<Tensor> tensors_; /* by the session's numbers */
+  std::vector<uint32_t> reads_, writes_;
+  uint64_t serial_ = 0, list_ = 0, graph_count_ = 0;
+  std::unordered_map<uint32_t, uint64_t> captured_; /* tensors and their serials */
+  std::unordered_map<uint64_t, std::unordered_map<uint32_t, uint64_t>> graphs_;
+  std::string error_;
+};
+
+} // namespace gmlake_torch
+
+#endif

@@ -1,0 +1,126 @@
+/* What gmlake_torch/session.py calls. Functions that return a text return NULL if they did what
+   they say; else the text says why not. It is valid until the thread's next call. Who includes this
+   has included adapter.h and offload.hpp, and defines what is declared first. */
+
+namespace {
+
+/* The stream that the thread's operators run on. */
+void *session_stream(int device);
+/* NULL: *out_why says why not. */
+std::unique_ptr<gmlake_torch::Offload> make_session(int device, size_t chunk_bytes,
+                                                    const char **out_why);
+
+/* One session a device. It lives as long as the process, as the lake does. */
+struct Sessions {
+  std::mutex mutex;
+  std::map<int, std::unique_ptr<gmlake_torch::Offload>> by_device;
+  std::atomic<gmlake_torch::Offload *> open{nullptr};
+  int device = 0; /* of the open one */
+};
+
+Sessions &sessions() {
+  static Sessions *const sessions = new Sessions;
+  return *sessions;
+}
+
+const char *kept_text(std::string text) {
+  static thread_local std::string kept;
+  kept = std::move(text);
+  return kept.c_str();
+}
+
+const char *text_of(gmlake_torch::Offload &offload, gmlake_offload_result result) {
+  return result == GMLAKE_OFFLOAD_OK ? nullptr : kept_text(offload.error());
+}
+
+} // namespace
+
+/* Opens a session on the device. chunk_bytes is that of the first time. */
+API const char *gmlake_torch_offload_open(int device, size_t limit_bytes, size_t tensor_bytes_min,
+                                          size_t host_bytes_max, size_t chunk_bytes,
+                                          int is_checked) {
+  Sessions &all = sessions();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  if (all.open.load()) return "a session is open already";
+  std::unique_ptr<gmlake_torch::Offload> &own = all.by_device[device];
+  const char *why = nullptr;
+  if (!own) own = make_session(device, chunk_bytes, &why);
+  if (!own) return why;
+  gmlake_torch::OffloadOptions options;
+  options.limit_bytes = limit_bytes;
+  options.tensor_bytes_min = tensor_bytes_min;
+  options.host_bytes_max = host_bytes_max;
+  options.flags = is_checked ? GMLAKE_OFFLOAD_CHECKED : 0;
+  const gmlake_offload_result result = own->open(options);
+  if (result != GMLAKE_OFFLOAD_OK) return kept_text(own->error());
+  all.device = device;
+  all.open.store(own.get());
+  return nullptr;
+}
+
+API const char *gmlake_torch_offload_close(void) {
+  Sessions &all = sessions();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  gmlake_torch::Offload *const own = all.open.exchange(nullptr);
+  return own ? text_of(*own, own->close(session_stream(sessions().device))) : nullptr;
+}
+
+API const char *gmlake_torch_offload_step(uint64_t key, const uint64_t *addresses,
+                                          size_t made_count, size_t read_count,
+                                          size_t write_count) {
+  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
+  if (!own) return nullptr;
+  return text_of(*own, own->step(key, addresses, made_count, read_count, write_count,
+                                 session_stream(sessions().device)));
+}
+
+API const char *gmlake_torch_offload_mark(void) {
+  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
+  return own ? text_of(*own, own->mark()) : nullptr;
+}
+
+API const char *gmlake_torch_offload_keep(uint64_t address) {
+  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
+  return own ? text_of(*own, own->keep(address, session_stream(sessions().device))) : nullptr;
+}
+
+API const char *gmlake_torch_offload_begin_capture(void) {
+  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
+  return own ? text_of(*own, own->begin_capture(session_stream(sessions().device))) : nullptr;
+}
+
+API const char *gmlake_torch_offload_end_capture(uint64_t *out_graph) {
+  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
+  *out_graph = 0;
+  return own ? text_of(*own, own->end_capture(out_graph)) : nullptr;
+}
+
+API const char *gmlake_torch_offload_replay(uint64_t graph) {
+  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
+  return own ? text_of(*own, own->replay(graph, session_stream(sessions().device))) : nullptr;
+}
+
+/* As gmlake_torch_stats_json, of the device's session. -1: it never had one. */
+API int gmlake_torch_offload_stats_json(int device, char *buffer, size_t size) {
+  static const char *const modes[] = {"learning", "planned", "drifted"};
+  Sessions &all = sessions();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found = all.by_device.find(device);
+  if (found == all.by_device.end() || !found->second) return -1;
+  const gmlake_offload_session_stats stats = found->second->stats();
+  json_text json{};
+  json.buffer = buffer;
+  json.size = size;
+  put(&json, "{\"mode\": \"%s\"", modes[stats.mode]);
+#define PUT(field) put(&json, ", \"%s\": %llu", #field, (unsigned long long)stats.field)
+  PUT(tensor_count), PUT(tensor_bytes), PUT(device_bytes), PUT(device_bytes_peak);
+  PUT(host_bytes), PUT(host_bytes_peak), PUT(out_bytes), PUT(in_bytes);
+  PUT(out_count), PUT(in_count), PUT(drop_count), PUT(demand_out_count), PUT(demand_in_count);
+  PUT(iteration_count), PUT(step_count), PUT(drift_count), PUT(plan_count), PUT(sync_count);
+  PUT(unplanned_bytes), PUT(planned_bytes), PUT(plan_out_bytes), PUT(plan_in_bytes);
+  PUT(step_ns), PUT(plan_added_ns), PUT(link_bound_ns);
+  PUT(out_bytes_per_s), PUT(in_bytes_per_s);
+#undef PUT
+  put(&json, "}");
+  return static_cast<int>(json.length);
+}

@@ -1,0 +1,110 @@
+/* Loaded before torch on a CPU, it takes the place of the lake in gmlake_torch's sessions: large
+   host memory has no access but for the operator that names it. So a storage that an operator uses
+   and that the session did not see is a fault (SIGSEGV). What an operator is said to overwrite is
+   filled before it runs. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define API __attribute__((visibility("default")))
+#define LARGE ((size_t)1 << 16)
+#define PAGE ((size_t)4096)
+#define REGIONS_MAX 4096
+
+typedef struct region {
+  char *ptr; /* NULL: unused */
+  size_t bytes;
+  int is_named, is_kept, is_open; /* is_open: it may be accessed now */
+  int use;                        /* in the present step: 1 read, 2 written */
+} region;
+
+static region regions[REGIONS_MAX];
+static int is_on, live_count, moved_count;
+extern void __libc_free(void *ptr);
+extern void *__libc_memalign(size_t alignment, size_t bytes);
+
+static region *find(const void *ptr) {
+  size_t i;
+  for (i = 0; i < REGIONS_MAX; i++) {
+    const char *const first = regions[i].ptr;
+    if (first && (const char *)ptr >= first && (const char *)ptr < first + regions[i].bytes)
+      return &regions[i];
+  }
+  return NULL;
+}
+
+static void set_open(region *r, int is_open) {
+  if (r->is_open == is_open) return;
+  if (mprotect(r->ptr, r->bytes, is_open ? PROT_READ | PROT_WRITE : PROT_NONE)) abort();
+  r->is_open = is_open;
+  moved_count++;
+}
+
+API int posix_memalign(void **out_ptr, size_t alignment, size_t bytes) {
+  size_t i;
+  if (is_on && bytes >= LARGE && alignment <= PAGE) {
+    for (i = 0; i < REGIONS_MAX && regions[i].ptr; i++) continue;
+    if (i == REGIONS_MAX) abort();
+    memset(&regions[i], 0, sizeof regions[i]);
+    regions[i].bytes = (bytes + PAGE - 1) / PAGE * PAGE;
+    regions[i].ptr = (char *)mmap(NULL, regions[i].bytes, PROT_READ | PROT_WRITE,
+                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (regions[i].ptr == MAP_FAILED) abort();
+    regions[i].is_open = 1;
+    live_count++;
+    *out_ptr = regions[i].ptr;
+    return 0;
+  }
+  *out_ptr = __libc_memalign(alignment, bytes);
+  return *out_ptr ? 0 : ENOMEM;
+}
+
+API void free(void *ptr) {
+  region *const r = ptr && live_count ? find(ptr) : NULL;
+  if (!r) {
+    __libc_free(ptr);
+    return;
+  }
+  munmap(r->ptr, r->bytes);
+  r->ptr = NULL;
+  live_count--;
+}
+
+/* ---- What the test calls instead of the library ---------------------------------------------- */
+
+API void judge_switch(int on) {
+  size_t i;
+  is_on = on;
+  for (i = 0; i < REGIONS_MAX; i++)
+    if (regions[i].ptr && !on) set_open(&regions[i], 1);
+}
+
+API void judge_keep(uint64_t address) {
+  region *const r = find((void *)(uintptr_t)address);
+  if (!r) return;
+  r->is_kept = 1;
+  set_open(r, 1);
+}
+
+API void judge_step(const uint64_t *addresses, size_t made, size_t reads, size_t writes) {
+  region *r;
+  size_t i;
+  for (i = 0; i < REGIONS_MAX; i++) regions[i].use = 0;
+  for (i = 0; i < made + reads + writes; i++) {
+    if ((r = find((void *)(uintptr_t)addresses[i])) == NULL) continue;
+    r->is_named = 1;
+    if (i >= made) r->use |= i < made + reads ? 1 : 2;
+  }
+  for (i = 0; i < REGIONS_MAX; i++) {
+    r = &regions[i];
+    if (!r->ptr || !r->is_named) continue;
+    set_open(r, r->is_kept || r->use);
+    if (r->use == 2) memset(r->ptr, 0xa5, r->bytes);
+  }
+}
+
+API int judge_moved(void) { return moved_count; }
+API int judge_live(void) { return live_count; }
