@@ -24,8 +24,9 @@
 # make examples  builds the examples into build/examples
 # make torch     builds build/gmlake_pluggable.so, for examples/torch/gmlake_pluggable.py
 # make cupy      builds build/gmlake_cupy.so, for examples/cupy/gmlake_cupy.py
-# make plots     draws memory over time into build/plots, and the figures of README.md
-# make sweep     replays the traces by a grid of policies and knobs: table and picture, build/sweep
+# make plots     draws memory over time into build/plots, with the figures of README.md and bench
+# make sweep     replays the traces by a grid of policies and knobs: table and picture, build/sweep.
+#                PUBLISH=yes: both also replace the pictures that git has
 # make format    formats the sources; make check-format says what it would change
 # make programs, make test-programs  build what make test runs, and the examples
 # replay, bench, offload, test, mutate, planted, coverage, torch, cupy, plots and sweep first install
@@ -174,14 +175,15 @@ cupy: deps-replay
 plots: deps-plots
 	$(SUBMAKE) $(BUILD)/replay
 	@sh bench/plots.sh bench/traces/*.gmtrace.gz
-	@[ ! -w bench/figure.png ] || cp $(BUILD)/plots/gpt2-xl-R-dyn.png bench/figure.png
-	@python3 bench/torch/report.py --plot bench/torch/figure.png bench/torch/h200.json \
+	@python3 bench/torch/report.py --plot $(BUILD)/plots/torch.png bench/torch/h200.json \
 	  bench/torch/h200x2.json | gnuplot
+	@[ '$(PUBLISH)' != yes ] || { cp $(BUILD)/plots/gpt2-xl-R-dyn.png bench/figure.png && \
+	  cp $(BUILD)/plots/torch.png bench/torch/figure.png; }
 
 sweep: deps-plots
 	$(SUBMAKE) $(BUILD)/replay $(POLICY)
 	@sh bench/sweep.sh
-	@[ ! -w bench/sweep.png ] || cp $(BUILD)/sweep/sweep.png bench/sweep.png
+	@[ '$(PUBLISH)' != yes ] || cp $(BUILD)/sweep/sweep.png bench/sweep.png
 
 deps-%:
 	@sh tests/tools/deps.sh $*

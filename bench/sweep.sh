@@ -3,9 +3,9 @@
 # Replays traces with each line of a grid of policies and settings, two at a time. Without TRACE
 # these are all in bench/traces. Writes the memory and the driver time that each line needs, over
 # the traces with one stream, into build/sweep/sweep.tsv, and draws them into sweep.png beside it.
-# Standard error shows the progress. A line of the grid is `POLICY [KEY=VALUE]...`, as for
-# build/replay. Environment: SWEEP_GRID is a file with another grid, SWEEP_OUT another folder for
-# the results, BUILD the folder to use in place of build.
+# Standard error shows the progress. A sweep that was stopped goes on where it was. A line of the
+# grid is `POLICY [KEY=VALUE]...`, as for build/replay. Environment: SWEEP_GRID is a file with another
+# grid, SWEEP_OUT another folder for the results, BUILD the folder to use in place of build.
 set -eu
 
 build=${BUILD:-build}
@@ -29,6 +29,14 @@ grid() {
   for chunk in 2 16 64; do echo "$build/policy_worst_fit.so chunk_mib=$chunk"; done
 }
 
+# told DONE LINE: how far it is, and about how long it takes; on a terminal in one line.
+told() {
+  took=$(($(date +%s) - SWEEP_START))
+  text="$1 of $SWEEP_LINES: $2; $took s, about $((took * (SWEEP_LINES - $1) / $1)) s left"
+  if [ -t 2 ]; then printf '\r\033[K%s' "$text" >&2; else echo "$text" >&2; fi
+  if [ -t 2 ] && [ "$1" = "$SWEEP_LINES" ]; then echo >&2; fi
+}
+
 # row LINE TRACE...: writes that line's row of the table; `-` where a trace could not be replayed.
 row() {
   line=$1
@@ -41,6 +49,7 @@ row() {
   options=
   for knob in $knobs; do options="$options --set $knob"; done
   # shellcheck disable=SC2086
+  if [ -s "$file.tsv" ]; then return; fi # a sweep that was stopped has done it
   "$build/replay" --json --once --policy "$policy" $options "$@" >"$file.json" || :
   awk -v traces="$traces" -v policy="${name#policy_}" -v knobs="${knobs# }" '
   function field(name) {
@@ -58,26 +67,40 @@ row() {
     printf "%s\t%s\t%d", policy, knobs, n
     if (NR < traces || !n) print "\t-\t-\t-\t-"
     else printf "\t%.4f\t%.4f\t%.1f\t%d\n", sum / n, least, ms, stitches
-  }' "$file.json" >"$file.tsv"
-  echo "$(find "$out/rows" -name '*.tsv' | wc -l) of $SWEEP_LINES: $line" >&2
+  }' "$file.json" >"$file.part"
+  mv "$file.part" "$file.tsv"
+  told "$(find "$out/rows" -name '*.tsv' | wc -l)" "$line"
 }
 
+# words POLICY: what it is called in the picture, and its colour of bench/style.gp.
+words() {
+  case $1 in
+  default) echo "the lake's own policy|lake" ;;
+  paper) echo "the GMLake paper's policy|paper" ;;
+  *worst_fit.so) echo "worst fit, without stitching|other" ;;
+  *) echo "$(basename "$1" .so)|native" ;;
+  esac
+}
+
+# Each policy's name stands beside one of its points: of the lake's at the end of the frontier.
 draw() {
-  printf 'set terminal pngcairo size 1200,700 noenhanced\nset output "%s/sweep.png"\n' "$out"
   cat <<END
+load "bench/style.gp"
+set output "$out/sweep.png"
 set datafile separator tab
 set logscale x
-set xlabel "driver time of all traces, modelled, ms"
-set ylabel "utilization, mean over traces"
-set yrange [*:1.005]
-set grid
-set key outside bottom center horizontal
-plot "$out/frontier.tsv" using 1:2 with linespoints lc rgb "gray50" dt 2 pt 6 ps 2.5 \\
-  title "no other line of the grid is better in both", \\
+set xlabel "driver time of all traces, modelled, milliseconds" textcolor rgb ink
+set label 1 "Memory that is live, by memory held: mean over the traces, each point is a setting" at graph -.06, graph 1.07 textcolor rgb ink
+set yrange [*:1.02]
+set rmargin 6
+plot "$out/frontier.tsv" using 1:2 with lines lw 2 dt 2 lc rgb ink, \\
 END
   for policy in $(tail -n +2 "$out/sweep.tsv" | cut -f 1 | sort -u); do
-    printf '  "< grep ^%s%s %s" using 6:4 with points pt 7 ps 1.3 title "%s", \\\n' \
-      "$policy" "$tab" "$out/sweep.tsv" "$policy"
+    words=$(words "$policy")
+    points="\"< grep ^$policy$tab $out/sweep.tsv\""
+    printf '  %s using 6:4 with points pt 7 ps 1.8 lc rgb %s, \\\n' "$points" "${words#*|}"
+    printf '  "< grep ^%s%s %s | sort -t '"'%s'"' -k 6,6n | sed -n %s" using 6:4:("%s") with labels left offset 1.2,-1 textcolor rgb %s, \\\n' \
+      "$policy" "$tab" "$out/sweep.tsv" "$tab" 1p "${words%|*}" "${words#*|}"
   done
   echo
 }
@@ -88,9 +111,15 @@ if [ "${1:-}" = --row ]; then
   exit 0
 fi
 if [ $# = 0 ]; then set -- bench/traces/*.gmtrace.gz; fi
-rm -rf "$out/rows"
+mkdir -p "$out"
+if [ -n "${SWEEP_GRID:-}" ]; then cat "$SWEEP_GRID"; else grid; fi >"$out/grid"
+# What was replayed by the same program, grid and traces is not replayed again.
+cksum "$out/grid" "$build/replay" "$build"/policy_*.so "$@" >"$out/of" 2>/dev/null || :
+if ! cmp -s "$out/of" "$out/rows/of"; then rm -rf "$out/rows"; fi
 mkdir -p "$out/rows"
-if [ -n "${SWEEP_GRID:-}" ]; then cat "$SWEEP_GRID"; else grid; fi >"$out/rows/grid"
+mv "$out/grid" "$out/of" "$out/rows"
+SWEEP_START=$(date +%s)
+export SWEEP_START
 SWEEP_LINES=$(wc -l <"$out/rows/grid")
 export SWEEP_LINES
 tr '\n' '\0' <"$out/rows/grid" | xargs -0 -P 2 -I '{}' sh "$0" --row '{}' "$@"

@@ -6,6 +6,7 @@
     python3 bench/torch/report.py --plot figure.png bench/torch/h200.json | gnuplot
 """
 import json
+import os
 import statistics
 import sys
 
@@ -244,34 +245,64 @@ def largest(document):
     yield from table(head, body)
 
 
+def names():
+    """The traces' names in words."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "names.tsv")
+    with open(path, encoding="utf-8") as file:
+        return dict(line.rstrip("\n").split("\t") for line in file)
+
+
+COLOURS = {  # of bench/style.gp
+    "native": "native",
+    "expandable": "expandable",
+    "async": "async",
+    "gmlake": "lake",
+}
+
+
 def plot(documents, path):
-    """Bars: what each allocator reserves at its peak, by what is live."""
+    """Bars for each program: what each allocator holds at its peak, by what is live."""
     runs = [run for document in documents for run in document["runs"]]
     workloads = list(dict.fromkeys(run["workload"] for run in runs))
-    allocators = [name for name in NAMES if name in {run["allocator"] for run in runs}]
-    yield "$data << END"
-    yield "\t".join(["workload", *(NAMES[name] for name in allocators)])
+    words, bars, ticks, y = names(), [], [], 0.0
     for workload in workloads:
-        row = [workload]
-        for name in allocators:
+        top = y
+        for name in COLOURS:
             found = [r for r in runs if r["workload"] == workload and r["allocator"] == name]
-            worst = min(map(utilization, found)) if found else None
-            row.append(f"{1 / worst:.4f}" if worst else "-")
-        yield "\t".join(row)
+            if found:
+                bars.append((1 / min(map(utilization, found)), y, COLOURS[name]))
+                y += 1
+        ticks.append(f'"{words.get(workload, workload)}" {(top + y - 1) / 2}')
+        y += 1.4
+    yield "$data << END"
+    for value, at, colour in bars:
+        yield f"{value:.4f} {at} {colour}"
     yield "END"
-    yield f"""set terminal pngcairo size 1200,600 noenhanced
+    heads = [("native", "torch native"), ("expandable", "expandable segments")]
+    heads += [("async", "cudaMallocAsync"), ("lake", "the lake")]
+    yield f"""load "bench/style.gp"
+set terminal pngcairo size 1400,1240 noenhanced font "DejaVu Sans,17" background "#ffffff"
 set output "{path}"
-set datafile separator "\\t" missing "-"
-set style data histograms
-set style histogram clustered gap 2
-set style fill solid 0.9
-set ylabel "peak reserved / peak live"
-set yrange [1:*]
-set xtics nomirror rotate by -20
+set lmargin 46
+set tmargin 5
 set rmargin 8
-set key outside bottom center horizontal
-set grid ytics
-plot for [i=2:{len(allocators) + 1}] $data using i:xtic(1) title columnheader(i)"""
+set logscale x
+set xrange [1:2.6]
+set yrange [{y - 0.4}:-1.2]
+set ytics ({", ".join(ticks)}) scale 0
+set xtics ("all live" 1, "1.2 x" 1.2, "1.4 x" 1.4, "1.6 x" 1.6, "2 x" 2, "2.4 x" 2.4)
+set grid noytics xtics
+set label 1 "Memory held at the peak, by what is live: shorter is better" at screen .02, .97"""
+    for i, (colour, text) in enumerate(heads):
+        at = (0.355, 0.5, 0.7, 0.89)[i]
+        yield f'set label {i + 2} "{text}" at screen {at}, .93 textcolor rgb {colour}'
+    draws = [
+        f"$data using (1):(strcol(3) eq '{c}' ? $2 : NaN):(1):1:($2 - .44):($2 + .44) "
+        f"with boxxyerror fc rgb {c}"
+        for c in COLOURS.values()
+    ]
+    draws.append("$data using 1:2:(sprintf('%.2f', $1)) with labels left offset .6,0 font ',13'")
+    yield "plot " + ", \\\n  ".join(draws)
 
 
 def main():

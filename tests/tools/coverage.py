@@ -18,6 +18,8 @@ import shutil
 import subprocess
 import sys
 
+from progress import Progress
+
 HEADERS = ("gmlake.h", "gmlake_bfc.h")
 INCLUDES = ["-I.", "-Ibench", "-Itests", "-Itests/cuda_stub"]
 LIBS = ["-lcmocka", "-lz", "-lpthread", "-ldl", "-lm"]
@@ -181,6 +183,7 @@ def main():
     options = parser.parse_args()
     counts = {h: Counts() for h in HEADERS}
     failed = 0
+    shown = Progress(len(list(programs())))
     for program in programs():
         if options.programs and program.name not in options.programs:
             reached, status = gcov(f"{options.dir}/{program.name}"), 0
@@ -189,6 +192,7 @@ def main():
         if status:
             print(f"{program.name}: exit status {status}")
             failed = 1
+        shown.step(program.name)
         for header in HEADERS:
             counts[header].add(reached[header])
     for header in HEADERS:

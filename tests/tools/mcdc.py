@@ -17,6 +17,7 @@ import subprocess
 import sys
 
 import coverage
+from progress import Progress
 
 PRELUDE = coverage.PRELUDE.replace("__gcov_dump", "__llvm_profile_dump")
 FLAGS = ["-O1", "-D_GNU_SOURCE", "-fprofile-instr-generate", "-fcoverage-mapping",
@@ -99,10 +100,12 @@ def main():
         print("MC/DC: not measured, there is no clang of 18 or newer with its llvm-cov here")
         return 0
     failed = 0
+    shown = Progress(len(options.programs) or len(list(coverage.programs())))
     for program in coverage.programs():
         if options.programs and program.name not in options.programs:
             continue
         status = measure(program, f"{options.dir}/{program.name}", suffix)
+        shown.step(program.name)
         if status:
             print(f"{program.name}: exit status {status}")
             failed = 1

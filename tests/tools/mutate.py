@@ -35,6 +35,7 @@ import time
 
 import coverage
 import mutants
+from progress import Progress
 
 HEADERS = coverage.HEADERS
 OUTPUT_MAX = 1 << 24
@@ -423,6 +424,7 @@ class Sample:
         self.lock = threading.Lock()
         self.at = 0
         self.valid = 0
+        self.shown = Progress(options.mutants)
 
     def key(self, mutant):
         return mutant.header, mutant.number
@@ -449,6 +451,7 @@ class Sample:
             start = time.monotonic()
             result, killer = worker.try_out(mutant)
             self.log.note(mutant, result, killer, time.monotonic() - start)
+            self.shown.step(f"{mutant.header}:{mutant.line} {result}")
             if result not in ("killed", "survived"):
                 with self.lock:
                     self.valid -= 1

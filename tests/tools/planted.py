@@ -22,6 +22,7 @@ import time
 
 import coverage
 import mutate
+from progress import Progress
 
 HEADER = "gmlake.h"
 TABLE = os.path.join(os.path.dirname(__file__), "planted.txt")
@@ -114,7 +115,7 @@ class Trial:
             shutil.rmtree(self.directory)
 
 
-def work(todo, results, make, header):
+def work(todo, results, make, header, shown):
     while True:
         try:
             entry = todo.get_nowait()
@@ -131,6 +132,7 @@ def work(todo, results, make, header):
             told += f", as it must: {entry.equal}"
         print(f"{entry.name}: {told} ({time.monotonic() - start:.0f} s)", flush=True)
         results[entry.name] = killer
+        shown.step(entry.name)
 
 
 def parse():
@@ -163,8 +165,9 @@ def main():
     todo, results = queue.Queue(), {}
     for entry in chosen:
         todo.put(entry)
+    shown = Progress(len(chosen))
     threads = [threading.Thread(target=work, args=(
-        todo, results, lambda e: Trial(e, programs, options.dir, options), header))
+        todo, results, lambda e: Trial(e, programs, options.dir, options), header, shown))
                for _ in range(options.jobs)]
     for thread in threads:
         thread.start()

@@ -30,6 +30,20 @@ limited() {
   rm -f "$log.pid"
 }
 
+# How far it is, and about how long the rest takes: on a terminal a line that changes, else a line
+# for each tenth of many tests.
+show_progress() {
+  total=$(wc -l <"$results/tests")
+  done=$(find "$results" -name '*.counts' | wc -l)
+  took=$(($(date +%s) - $(cat "$results/start")))
+  text="$done of $total tests; $took s, about $((took * (total - done) / done)) s left"
+  if [ -t 2 ]; then
+    if [ "$done" -lt "$total" ]; then printf '%s' "$text" >&2; fi
+  elif [ "$total" -ge 20 ] && [ $((done * 10 / total)) != $(((done - 1) * 10 / total)) ]; then
+    echo "$text" >&2
+  fi
+}
+
 # run_one TEST: its line, below its output if it failed; its counts go to a file of $results.
 run_one() {
   start=$(date +%s)
@@ -59,8 +73,10 @@ run_one() {
   if [ "$failed" = 0 ] && [ "$status$reason" != 0 ]; then failed=1; fi
   if [ "$failed" != 0 ]; then reason="$reason, exit status $status"; fi
   echo "$1: $passed passed, $failed failed$reason ($(($(date +%s) - start)) s)" >>"$log"
+  if [ -t 2 ]; then printf '\r\033[K' >&2; fi
   if [ "$failed" != 0 ]; then cat "$log"; else tail -n 1 "$log"; fi
   echo "$passed $failed" >"$log.counts"
+  show_progress
 }
 
 # stop STATUS: ends what runs, then this. `timeout` passes the signal on to all of its test.
@@ -92,6 +108,7 @@ trap 'stop 130' INT
 trap 'stop 143' TERM
 export results
 printf '%s\n' "$@" >"$results/tests"
+date +%s >"$results/start"
 xargs -d '\n' -n 1 -P "${TEST_JOBS:-$(nproc)}" sh "$0" --one <"$results/tests" &
 echo $! >"$results/runner"
 wait $!

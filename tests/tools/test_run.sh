@@ -55,6 +55,31 @@ ok 'silent' runs 1 "$dir/silent.sh"
 ok 'silent: counts' prints 'silent.sh: 0 passed, 1 failed, counted nothing, exit status 0'
 ok 'a bad status' runs 1 "$dir/quiet.sh"
 ok 'a bad status: counts' prints 'quiet.sh: 1 passed, 1 failed, exit status 7'
+# In a log, a line for each tenth of many tests; of few there is none.
+for i in $(seq 40); do cp "$dir/good.sh" "$dir/many.$i.sh"; done
+ok 'many tests' runs 0 "$dir"/many.*.sh
+ok 'many tests: how far it is' [ "$(grep -cE '^[0-9]+ of 40 tests; [0-9]+ s, about [0-9]+ s left$' \
+  "$dir/err")" -ge 5 ]
+ok 'few tests' runs 0 "$dir/good.sh"
+ok 'few tests: nothing is said' [ ! -s "$dir/err" ]
+python3 -B - >"$dir/out" 2>&1 <<'END2'
+import io, sys
+sys.path.insert(0, "tests/tools")
+from progress import Progress
+log, now = io.StringIO(), [0]
+shown = Progress(40, log, lambda: now[0])
+for i in range(40):
+    now[0] += 60
+    shown.step("part %d" % i)
+lines = log.getvalue().splitlines()
+assert len(lines) == 10, lines
+assert lines[0] == "4 of 40: part 3; 4 min, about 36 min left", lines[0]
+assert lines[9] == "40 of 40: part 39; 40 min, about 0 s left", lines[9]
+log.isatty = lambda: True
+Progress(2, log, lambda: now[0]).step("one")
+assert log.getvalue().endswith("\r\033[K1 of 2: one; 0 s, about 0 s left\r")
+END2
+ok 'the progress of long work' [ $? = 0 ]
 export TEST_TIMEOUT=1
 ok 'a test that hangs' runs 1 "$dir/endless.sh"
 ok 'a test that hangs: the limit and its variable' \
