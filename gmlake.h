@@ -8934,7 +8934,7 @@ static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc
 }
 
 /* Serves a request with GMLAKE_TRANSIENT: from a pool that is lent, else from other free memory,
-   else with chunks for what a pool that is lent lacks, as that takes fewest; else like any other. */
+   else with chunks for what a pool that is lent lacks, as that takes fewest; else as any other. */
 static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *desc,
                                           gmlake_stream stream, void **out_ptr) {
   const unsigned number = stream == GMLAKE_STREAM_NONE ? 0 : gmlk_stream_number(l, stream);

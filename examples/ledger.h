@@ -14,14 +14,15 @@
    When the lake of a process runs short of memory, its handler looks at the ledger. If the process
    holds more than its share, or nobody else does, its own handler gives memory back. Else it asks
    those who hold more than theirs, and waits a while for them. They are told in their next
-   ledger_step, which calls their own out-of-memory handlers: with asked_bytes as much as they are to
-   give back, result LIMIT_REACHED and call "ledger". So a handler is written once, and serves both.
+   ledger_step, which calls their own out-of-memory handlers: with asked_bytes as much as they are
+   to give back, result LIMIT_REACHED and call "ledger". So a handler is written once, and serves
+   both.
 
-   It is robust. All locks are the kernel's, on the file: they end with the process, however it dies.
-   A process writes its own entry only, but for `asked`; the entry of one that is gone is cleared by
-   the next who looks. There is nothing to repair. Processes with one file need not see each other
-   otherwise: not by number, and not in one container. A process of another user is kept out by the
-   file's mode.
+   It is robust. All locks are the kernel's, on the file: they end with the process, however it
+   dies. A process writes its own entry only, but for `asked`; the entry of one that is gone is
+   cleared by the next who looks. There is nothing to repair. Processes with one file need not see
+   each other otherwise: not by number, and not in one container. A process of another user is kept
+   out by the file's mode.
 
    ledger_step may be called by one thread at a time; the handler by any. Both cost some system
    calls, less than 10 us together, if nobody has to wait. */

@@ -14,7 +14,8 @@
    Compile it in the directory of gmlake.h, for Linux. On the mock:
      cc -I. examples/share.c -o share -lpthread -ldl
    On a GPU:
-     cc -I. -I/usr/local/cuda/include -DSHARE_CUDA examples/share.c -o share -lcuda -lpthread -ldl */
+     cc -I. -I/usr/local/cuda/include -DSHARE_CUDA examples/share.c -o share \
+       -lcuda -lpthread -ldl */
 #define GMLAKE_IMPLEMENTATION
 #if !defined(SHARE_CUDA)
 #define GMLAKE_BACKEND_MOCK

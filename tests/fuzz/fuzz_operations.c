@@ -849,9 +849,9 @@ static void do_nap(void) {
 }
 
 static void do_mark(void) {
-  const unsigned at = w.d % STREAMS, kind = w.c % 4;
+  const unsigned at = w.d % STREAMS, kind = w.c % 5;
   judge(gmlake_mark_stream(w.lake, stream_of(at), (gmlake_stream_kind)kind),
-        at >= AT_NONE || kind > GMLAKE_STREAM_URGENT ? BIT(INVALID_ARGUMENT) : BIT_OK);
+        at >= AT_NONE || kind > GMLAKE_STREAM_STAYS ? BIT(INVALID_ARGUMENT) : BIT_OK);
 }
 
 /* Nothing is created beyond the profile, nor after an error. */
@@ -878,6 +878,28 @@ static void do_prepare(void) {
     do_prewarm();
 }
 
+/* A pool is lent, which forbids what would end it, and recalled, perhaps not at once. */
+static void do_loan(void) {
+  const int at = (int)(w.e % POOLS);
+  const unsigned by = FIRST_OWN + w.d % (LAST_OWN - FIRST_OWN + 1);
+  const unsigned to = FIRST_OWN + w.c % (LAST_OWN - FIRST_OWN + 1);
+  gmlake_pool *pool = w.pools[at].value;
+  unsigned allowed = BIT_OK, i;
+  if (!pool) return;
+  for (i = 0; i < STREAMS; i++)
+    if (w.captured[i] && (w.captured[i] == at + 1 || i == by)) allowed = BIT(CAPTURING);
+  if (judge(gmlake_pool_lend(w.lake, pool, stream_of(by)), allowed)) return;
+  check_lake();
+  judge(gmlake_pool_lend(w.lake, pool, stream_of(to)), BIT(BUSY));
+  judge(gmlake_pool_sleep(w.lake, pool, GMLAKE_SLEEP_DROP, NULL), BIT(BUSY));
+  judge(gmlake_pool_destroy(w.lake, pool), BIT(BUSY));
+  if (w.b & 1) judge(gmlake_trim(w.lake, 0, NULL), BIT_OK);
+  allowed = w.captured[by] || w.captured[to] ? BIT_OK | BIT(CAPTURING) : BIT_OK;
+  if (!judge(gmlake_pool_recall(w.lake, pool, stream_of(to)), allowed)) return;
+  do_mend();
+  if (judge(gmlake_pool_recall(w.lake, pool, stream_of(by)), allowed)) REQUIRE(w.lost);
+}
+
 /* Addresses that are no block's. */
 static void do_buffer_wrong(void) {
   const buffer *b = &w.buffers[w.a % BUFFERS];
@@ -893,7 +915,7 @@ static void (*const operations[])(void) = {
     /* of the extended mode alone: */
     do_buffer_create, do_buffer_create, do_nap, do_buffer_resize, do_buffer_resize, do_buffer_range,
     do_buffer_resize, do_buffer_range, do_buffer_move, do_buffer_range, do_buffer_move,
-    do_buffer_range, do_buffer_destroy, do_buffer_destroy, do_buffer_wrong, do_prepare};
+    do_buffer_range, do_buffer_destroy, do_buffer_destroy, do_buffer_wrong, do_prepare, do_loan};
 
 static void run_operation(unsigned number) {
   unsigned count =
