@@ -45,6 +45,7 @@ typedef struct config {
   const char *profile_path;    /* the lake is prewarmed by it; NULL: it is not */
   const char *learnt_path;     /* where its profile is written; NULL: nowhere */
   int once;                    /* one pass only */
+  int streams_stay;            /* although the trace says that they may end */
   const policy_plugin *policy; /* of the lake */
   decisions *told;             /* where the lake's decisions are written; NULL: nowhere */
   report *seen;                /* what is reported of the lake; NULL: nothing is */
@@ -310,7 +311,7 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
     run->timed.clock_ns = lake_clock_ns;
     desc.backend = &run->timed;
     desc.cross_stream = settings->cross_stream;
-    if (t->may_streams_end) desc.flags |= GMLAKE_STREAMS_MAY_END;
+    if (t->may_streams_end && !settings->streams_stay) desc.flags |= GMLAKE_STREAMS_MAY_END;
     if (settings->chunk_bytes) desc.chunk_bytes = settings->chunk_bytes;
     desc.limit_bytes = settings->limit_bytes;
     desc.handle_bytes = settings->handle_bytes;
@@ -1334,6 +1335,9 @@ static int parse_arguments(int argc, char **argv, options *o) {
        "when the lake takes memory that another stream may still use: before\n"
        "it grows (wait, the default here), after growth has failed (grow), or\n"
        "before it grows if that work is about to complete (soon)"},
+      {"streams-stay", OPTION_FLAG, &o->settings.streams_stay, 0, 0, NULL,
+       "no stream ends, although a recording says that they may: as if each\n"
+       "were marked GMLAKE_STREAM_STAYS, as those of gmlake_torch are"},
       {"chunk-mib", OPTION_POWER, &o->chunk_mib, 2, 1024, "N",
        "size of the lake's chunks in MiB, a power of two; default: its choice"},
       {"handle-mib", OPTION_COUNT, &o->handle_mib, 1, 1024, "N",

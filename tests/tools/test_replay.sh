@@ -360,6 +360,9 @@ for flag in 0 1; do
   ok "streams may end: $flag" run 0 --json "$dir/ends$flag.gmtrace"
   calls=$(sed 's/.*"driver_calls": \([0-9]*\).*/\1/' "$dir/out")
   ok "streams may end: $flag: calls" [ $((calls > 100)) = $flag ]
+  ok "streams may end: $flag: stay" run 0 --json --streams-stay "$dir/ends$flag.gmtrace"
+  calls=$(sed 's/.*"driver_calls": \([0-9]*\).*/\1/' "$dir/out")
+  ok "streams may end: $flag: stay: calls" [ "$calls" -lt 100 ]
 done
 
 # Buffers: memory follows what they commit. Other allocators hold all that a buffer may need.
