@@ -137,7 +137,7 @@ ok 'torch: misuse: says so' [ "$(grep -cE \
   '^gmlake_torch: .*(UNKNOWN_POINTER|DOUBLE_FREE|gmlake_pluggable.pool)' "$dir/err")" = 5 ]
 ok 'torch: what its own allocator needs of a lake' "$build/client_torch_lake"
 for case in enable memory streams out_of_memory history trackers pools sharing peers profiler \
-  fork threads enable_old memory_old history_old trackers_old pools_old; do
+  fork threads offload enable_old memory_old history_old trackers_old pools_old; do
   old=${case#"${case%_old}"}
   ok "torch: its own allocator: $case" fake FAKE_CUDA_SEED=1 FAKE_CUDA_DEVICES=2 \
     "$build/client_torch_allocator$old" "${case%_old}"

@@ -521,6 +521,52 @@ static void case_threads() {
   check(gmlake_check(lake_of(0)) == GMLAKE_OK);
 }
 
+static const char *open_session(size_t limit_bytes) {
+  return gmlake_torch_offload_open(0, limit_bytes, 0, 0, 2 * MIB, 0);
+}
+static const char *name_tensor(const void *ptr, size_t reads, size_t writes) {
+  const uint64_t both[2] = {at(ptr, 100), at(ptr, 100)};
+  return gmlake_torch_offload_step(1, both, 0, reads, writes);
+}
+
+/* Twelve tensors of 8 MiB in a session with 64. */
+static void case_offload() {
+  std::vector<void *> tensors;
+  uint64_t graph = 0;
+  char text[2048];
+  start();
+  check(has(open_session(64 * MIB), "has no lake") && !gmlake_torch_offload_close());
+  torch_allocator().setMemoryFraction(.5, 0);
+  void *const before = take(8 * MIB); /* what is made outside stays */
+  check(!open_session(64 * MIB) && has(open_session(64 * MIB), "open already"));
+  for (unsigned i = 0; i < 12; i++) {
+    tensors.push_back(take(8 * MIB));
+    check(!name_tensor(tensors[i], 0, 1));
+    cu(cuMemsetD32Async(at(tensors[i]), i, 2 * MIB, nullptr));
+  }
+  for (int turn = 0; turn < 3; turn++) {
+    for (unsigned i = 0; i < 12; i++) {
+      check(!name_tensor(tensors[i], 1, 0) && word_at(tensors[i]) == i);
+      give(take(300000));
+    }
+    check(!gmlake_torch_offload_mark());
+  }
+  check(stats().allocated_bytes[0].current == 13 * 8 * static_cast<int64_t>(MIB));
+  check(stats().reserved_bytes[0].peak <= 64 * static_cast<int64_t>(MIB));
+  check(gmlake_torch_offload_stats_json(0, text, sizeof text) > 0 && has(text, "\"drop_count\""));
+  check(gmlake_torch_offload_stats_json(1, nullptr, 0) == -1);
+  check(!gmlake_torch_offload_keep(at(tensors[0])) && !gmlake_torch_offload_keep(at(before)));
+  check(has(gmlake_torch_offload_begin_capture(), "OUT_OF_DEVICE_MEMORY"));
+  check(!gmlake_torch_offload_end_capture(&graph) && !gmlake_torch_offload_replay(graph));
+  check(is_refused(60 * MIB) && word_at(tensors[0]) == 0);
+  check(!gmlake_torch_offload_close() && !name_tensor(tensors[1], 1, 0));
+  for (unsigned i = 0; i < 12; i++) check(word_at(tensors[i]) == i);
+  check(is_refused(600 * MIB)); /* half of the device is the limit again */
+  for (void *ptr : tensors) give(ptr);
+  give(before);
+  check(stats().allocated_bytes[0].current == 0 && gmlake_check(lake_of(0)) == GMLAKE_OK);
+}
+
 static const struct {
   const char *name;
   void (*run)();
@@ -529,7 +575,8 @@ static const struct {
              {"history", case_history}, {"trackers", case_trackers},
              {"pools", case_pools},     {"sharing", case_sharing},
              {"peers", case_peers},     {"profiler", case_profiler},
-             {"fork", case_fork},       {"threads", case_threads}};
+             {"fork", case_fork},       {"threads", case_threads},
+             {"offload", case_offload}};
 
 int main(int argc, char **argv) {
   for (const auto &one : cases)
