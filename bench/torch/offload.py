@@ -254,9 +254,9 @@ def main():
     results = []
     for program in arguments.programs:
         results.append(measure(program, arguments))
-        print_result(results[-1], arguments.warm)
         with open(arguments.out, "w") as file:
             json.dump(results, file, indent=1)
+        print_result(results[-1], arguments.warm)
 
 
 if __name__ == "__main__":
