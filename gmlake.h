@@ -9919,6 +9919,7 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
   gmlk_slots slots;
   uint32_t i;
   if (result) return result;
+  GMLAKE_ASSERT(a);
   if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = b ? gmlk_block_slots(a, b) : gmlk_slots_in(a->scratch);
   for (i = 0; buffer && i < buffer->count; i++) gmlk_slots_add(&slots, buffer->places[i].slot);
@@ -9966,6 +9967,7 @@ static gmlake_result gmlk_returns_end(gmlake *l) {
 static gmlake_result gmlk_import_check(gmlake *l, const gmlake_handle *handles, size_t count) {
   const char *call = "gmlake_import";
   const size_t chunk = handles->bytes, granularity = l->device.granularity_bytes;
+  const size_t bytes = count * chunk;
   size_t i = 0;
   if (!l->driver.import_handle)
     return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call, "the backend cannot import");
@@ -9987,11 +9989,11 @@ static gmlake_result gmlk_import_check(gmlake *l, const gmlake_handle *handles, 
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                      "count is %llu: a block cannot have so many handles",
                      (unsigned long long)count);
-  if (gmlk_exceeds(l->stats.reserved_bytes, count * chunk, l->desc.limit_bytes))
+  if (gmlk_exceeds(l->stats.reserved_bytes, bytes, l->desc.limit_bytes))
     return gmlk_fail(l, GMLAKE_ERROR_LIMIT_REACHED, call,
                      "%llu bytes are held and %llu would come: that exceeds limit_bytes, %llu",
-                     (unsigned long long)l->stats.reserved_bytes,
-                     (unsigned long long)(count * chunk), (unsigned long long)l->desc.limit_bytes);
+                     (unsigned long long)l->stats.reserved_bytes, (unsigned long long)bytes,
+                     (unsigned long long)l->desc.limit_bytes);
   return GMLAKE_OK;
 }
 
