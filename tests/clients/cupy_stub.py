@@ -300,7 +300,7 @@ if __name__ == "__main__":
     gc.disable()
     start()
     sys.modules["cupy"] = module()
-    sys.path.insert(0, "examples/cupy")
+    sys.path.insert(0, sys.argv[1] if len(sys.argv) > 1 else "examples/cupy")
     import gmlake_cupy
 
     null = gmlake_cupy.allocator()

@@ -243,6 +243,15 @@ assert torch.x == $2, torch.x" >"$dir/out" 2>"$dir/err"
   ok 'python: gmlake_cupy.py' fake FAKE_CUDA_SEED=1 \
     "GMLAKE_CUPY_LIBRARY=$absolute_build/gmlake_cupy.so" python3 -B tests/clients/cupy_stub.py
   ok 'python: gmlake_cupy.py: silent' silent
+  if python3 -c 'import setuptools' 2>/dev/null; then
+    # As pip does, with the toolkit's headers in the place that is named.
+    cupy_package() {
+      mkdir -p "$dir/cuda/include" && cp tests/cuda_stub/cuda.h "$dir/cuda/include" &&
+        (cd examples/cupy && CUDA_HOME=$dir/cuda python3 -B setup.py -q build -b "$dir/cupy") &&
+        fake FAKE_CUDA_SEED=1 python3 -B tests/clients/cupy_stub.py "$(echo "$dir"/cupy/lib*)"
+    }
+    ok 'python: the package of examples/cupy' cupy_package
+  fi
   ok 'python: rmm.py' fake GMLAKE_TORCH_LIMIT_BYTES=8388608 python3 -B tests/clients/rmm_stub.py \
     "$library"
   ok 'python: rmm.py: says that there is no memory' prints 'gmlake has no 10485760 bytes'
