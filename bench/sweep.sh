@@ -77,7 +77,7 @@ words() {
   case $1 in
   default) echo "the lake's own policy|lake" ;;
   paper) echo "the GMLake paper's policy|paper" ;;
-  *worst_fit.so) echo "worst fit, without stitching|other" ;;
+  *worst_fit.so) echo "worst fit|other" ;;
   *) echo "$(basename "$1" .so)|native" ;;
   esac
 }
@@ -91,7 +91,7 @@ set datafile separator tab
 set logscale x
 set xlabel "driver time of all traces, modelled, milliseconds" textcolor rgb ink
 set label 1 "Memory that is live, by memory held: mean over the traces, each point is a setting" at graph -.06, graph 1.07 textcolor rgb ink
-set yrange [*:1.02]
+set offsets 0, 0, graph .02, graph .1
 set rmargin 6
 plot "$out/frontier.tsv" using 1:2 with lines lw 2 dt 2 lc rgb ink, \\
 END

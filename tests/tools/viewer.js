@@ -89,6 +89,7 @@ async function checkSnapshots(browser) {
   same('the causes add up', sum(causes.map((c) => c[1])), end.stats.reserved_bytes);
   same('pending', new Map(causes).get('pending'), end.stats.pending_bytes);
   same('the largest hole', await data('#holes', 'bytes'), largestHole(end));
+  ok('whose it is', (await text('#holes')).includes('alone may take it'));
   await checkLabels(full, end);
   await checkSearch(end);
   await checkMap(end);
@@ -100,6 +101,7 @@ async function checkSnapshots(browser) {
   await page.keyboard.press('[');
   same('the one before', await text('h1'), full.name);
   ok('its error', (await text('#details')).includes('GMLAKE_ERROR_LIMIT_REACHED'));
+  same('it is compared with nothing', await page.locator('#grew').count(), 0);
   await page.keyboard.press('t');
   same('light', await page.evaluate('document.documentElement.dataset.theme'), 'light');
   await picture('snapshot-light');
