@@ -24,13 +24,15 @@
 # make examples  builds the examples into build/examples
 # make torch     builds build/gmlake_pluggable.so, for examples/torch/gmlake_pluggable.py
 # make cupy      builds build/gmlake_cupy.so, for examples/cupy/gmlake_cupy.py
+# make preload   builds build/libgmlake_preload.so: see examples/preload
 # make plots     draws memory over time into build/plots, with the figures of README.md and bench
 # make sweep     replays the traces by a grid of policies and knobs: table and picture, build/sweep.
 #                PUBLISH=yes: both also replace the pictures that git has
 # make format    formats the sources; make check-format says what it would change
 # make programs, make test-programs  build what make test runs, and the examples
-# replay, bench, offload, test, mutate, planted, coverage, torch, cupy, plots and sweep first install
-# what they need, on Debian and Ubuntu: they name it before; INSTALL_PACKAGES=no only names it.
+# replay, bench, offload, test, mutate, planted, coverage, torch, cupy, preload, plots and sweep
+# first install what they need, on Debian and Ubuntu, and name it before; INSTALL_PACKAGES=no only
+# names it.
 # BUILD=FOLDER builds there in place of build, and writes nothing beside the sources.
 
 BUILD = build
@@ -53,7 +55,7 @@ YARDSTICK = $(BUILD)/peer_bfc_set.so
 POLICY = $(BUILD)/policy_worst_fit.so
 CLIENTS = $(addprefix $(BUILD)/,gmlake_pluggable.so gmlake_cupy.so client_torch client_torch_lake \
   client_torch_allocator client_torch_allocator_old client_torch_offload client_torch_offload_cuda \
-  client_ggml client_adapters)
+  client_ggml client_adapters libgmlake_preload.so client_preload)
 FAKE = $(BUILD)/fake/libcuda.so.1
 PROGRAMS = $(addprefix $(BUILD)/,replay streams lend lend_cuda offload offload_gpu turnip bench gpu_test gpu_bench \
   doctor) \
@@ -171,6 +173,9 @@ torch: deps-replay
 
 cupy: deps-replay
 	$(SUBMAKE) $(BUILD)/gmlake_cupy.so
+
+preload: deps-replay
+	$(SUBMAKE) $(BUILD)/libgmlake_preload.so
 
 plots: deps-plots
 	$(SUBMAKE) $(BUILD)/replay
@@ -306,6 +311,14 @@ $(BUILD)/gmlake_%.so: Makefile | $(BUILD)
 $(BUILD)/gmlake_pluggable.so: examples/torch/gmlake_pluggable.c
 $(BUILD)/gmlake_cupy.so: examples/cupy/gmlake_cupy.c
 
+$(BUILD)/libgmlake_preload.so: examples/preload/preload.c Makefile | $(BUILD)
+	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -I. \
+	  $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
+
+$(BUILD)/client_preload: tests/clients/preload.c $(FAKE) Makefile | $(BUILD)
+	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Itests -Itests/cuda_stub $(CPPFLAGS) \
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
+
 $(BUILD)/client_torch: tests/clients/torch.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests -Itests/cuda_stub \
 	  $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
@@ -377,5 +390,5 @@ $(BUILD)/examples/%: examples/%.cpp Makefile | $(BUILD)/examples
 -include $(wildcard $(BUILD)/*.d $(BUILD)/examples/*.d $(BUILD)/fuzz/*.d)
 
 .PHONY: all replay bench offload offload-gpu test programs test-programs headers soak exhaustive \
-  mutate planted coverage gpu-test doctor gpu-bench manual install uninstall examples torch cupy plots \
+  mutate planted coverage gpu-test doctor gpu-bench manual install uninstall examples torch cupy preload plots \
   sweep format check-format clean

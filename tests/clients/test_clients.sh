@@ -297,6 +297,34 @@ print(*report.paired(json.load(open(sys.argv[1]))), sep=chr(10))' '$dir/runs.jso
   ok 'report.py: first steps: both' grep -qxF '| w | 1.00 | 1.050 | 4.00 | 1.013 |' "$dir/out"
 fi
 
+# ---- Preload ----
+
+# preloaded WHOSE HOW CASE [VARIABLE=VALUE...]: the program over the fake driver of two devices
+preloaded() {
+  whose=$1 how=$2 case=$3
+  shift 3
+  fake FAKE_CUDA_DEVICES=2 FAKE_CUDA_SEED=1 "LD_PRELOAD=$(cd "$build" && pwd)/libgmlake_preload.so" \
+    "$@" "$build/client_preload" "$how" "$whose" "$case"
+}
+for case in memory pools streams capture; do
+  ok "preload: without: $case" fake FAKE_CUDA_DEVICES=2 FAKE_CUDA_SEED=1 "$build/client_preload" \
+    linked driver "$case"
+  for how in linked dlsym proc; do
+    ok "preload: $how: $case" preloaded lake "$how" "$case"
+    ok "preload: $how: $case: silent" silent
+    ok "preload: $how: $case: off" preloaded driver "$how" "$case" GMLAKE_PRELOAD=0
+  done
+done
+ok 'preload: report' preloaded lake proc memory GMLAKE_PRELOAD_REPORT=1
+ok 'preload: report: the lake' says 'device 0: 2 allocations, peak live 3 MiB, peak held 4 MiB'
+ok 'preload: report: the driver' says '0 allocations went to the driver, 0 blocks were kept'
+ok 'preload: compare' fake python3 -B examples/preload/compare.py \
+  --library "$build/libgmlake_preload.so" -- "$build/client_preload" proc lake nothing
+ok 'preload: compare: says so' prints 'the same'
+ok 'preload: compare: differs' eval '! fake python3 -B examples/preload/compare.py \
+  --library "$build/libgmlake_preload.so" -- "$build/client_preload" proc lake memory'
+ok 'preload: compare: says how' prints 'exit status 1 without, 0 with'
+
 # ---- Adapters ----
 
 adapters() { "$build/client_adapters" >"$dir/out" 2>"$dir/err"; }

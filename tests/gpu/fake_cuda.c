@@ -1895,6 +1895,61 @@ static CUresult fake_mem_free_async(CUdeviceptr address, CUstream value) {
   return code;
 }
 
+/* Pools are numbers: their memory is that of cuMemAllocAsync, they count nothing, and remember a
+   release threshold. */
+static CUresult fake_default_pool(CUmemoryPool *out, CUdevice device) {
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (!fake_device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
+  *out = (CUmemoryPool)(uintptr_t)(1 + device);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_pool_create(CUmemoryPool *out, const CUmemPoolProps *props) {
+  static uintptr_t made = FAKE_DEVICES_MAX;
+  if (!out || !props) return CUDA_ERROR_INVALID_VALUE;
+  if (!fake_device_exists(props->location.id)) return CUDA_ERROR_INVALID_DEVICE;
+  *out = (CUmemoryPool)++made;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_pool_attribute(CUmemoryPool pool, int attribute, uint64_t *value, int sets) {
+  static uint64_t threshold;
+  if (!pool || !value || attribute < CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ||
+      attribute > CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (sets && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) threshold = *value;
+  if (!sets) *value = attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? threshold : 0;
+  return CUDA_SUCCESS;
+}
+
+/* Of an allocation's first byte, or of any mapping: a mapping is its own range. */
+static CUresult fake_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address) {
+  const fake_allocation *const allocation = fake_find_allocation(address);
+  if (allocation) {
+    if (base) *base = address;
+    if (bytes) *bytes = allocation->backing->bytes;
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+static CUresult fake_pointer_attribute(void *value, int attribute, CUdeviceptr address) {
+  size_t bytes = 0;
+  CUdeviceptr base = 0;
+  if (!value) return CUDA_ERROR_INVALID_VALUE;
+  (void)fake_address_range(&base, &bytes, address);
+  if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) memcpy(value, &base, sizeof(base));
+  if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) memcpy(value, &bytes, sizeof(bytes));
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_context_device(CUdevice *out) {
+  fake_device *device;
+  const CUresult code = fake_current(&device);
+  if (!code) *out = fake_number(device);
+  return code;
+}
+
 static CUresult fake_host_alloc(void **out, size_t bytes, unsigned flags) {
   fake_device *device;
   fake_host *host;
@@ -2181,6 +2236,7 @@ static CUresult fake_handle_prop(CUmemAllocationProp *out, CUmemGenericAllocatio
   X(cuCtxSetCurrent, 4000, (CUcontext context), fake_set_current(context)) \
   X(cuCtxPushCurrent, 4000, (CUcontext context), fake_push(context)) \
   X(cuCtxPopCurrent, 4000, (CUcontext *context), fake_pop(context)) \
+  X(cuCtxGetDevice, 2000, (CUdevice *device), fake_context_device(device)) \
   X(cuCtxSynchronize, 2000, (void), fake_synchronize()) \
   X(cuModuleLoadData, 2000, (CUmodule *module, const void *image), \
     fake_module_load(module, image)) \
@@ -2229,6 +2285,30 @@ static CUresult fake_handle_prop(CUmemAllocationProp *out, CUmemGenericAllocatio
   X(cuMemFree, 3020, (CUdeviceptr address), fake_mem_free(address)) \
   X(cuMemAllocAsync, 11020, (CUdeviceptr *address, size_t bytes, CUstream stream), \
     fake_mem_alloc_async(address, bytes, stream)) \
+  X(cuMemAllocFromPoolAsync, 11020, \
+    (CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream), \
+    (pool ? fake_mem_alloc_async(address, bytes, stream) : CUDA_ERROR_INVALID_VALUE)) \
+  X(cuMemPoolCreate, 11020, (CUmemoryPool *pool, const CUmemPoolProps *props), \
+    fake_pool_create(pool, props)) \
+  X(cuMemPoolDestroy, 11020, (CUmemoryPool pool), \
+    (pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE)) \
+  X(cuMemPoolSetAccess, 11020, (CUmemoryPool pool, const CUmemAccessDesc *descs, size_t count), \
+    (pool && (descs || !count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE)) \
+  X(cuMemPoolGetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value), \
+    fake_pool_attribute(pool, (int)attribute, (uint64_t *)value, 0)) \
+  X(cuMemPoolSetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value), \
+    fake_pool_attribute(pool, (int)attribute, (uint64_t *)value, 1)) \
+  X(cuMemPoolTrimTo, 11020, (CUmemoryPool pool, size_t keep_bytes), \
+    ((void)keep_bytes, pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE)) \
+  X(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool *pool, CUdevice device), \
+    fake_default_pool(pool, device)) \
+  X(cuDeviceSetMemPool, 11020, (CUdevice device, CUmemoryPool pool), \
+    (fake_device_exists(device) && pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE)) \
+  X(cuMemGetAddressRange, 3020, (CUdeviceptr *base, size_t *bytes, CUdeviceptr address), \
+    fake_address_range(base, bytes, address)) \
+  X(cuPointerGetAttribute, 4000, \
+    (void *value, CUpointer_attribute attribute, CUdeviceptr address), \
+    fake_pointer_attribute(value, (int)attribute, address)) \
   X(cuMemFreeAsync, 11020, (CUdeviceptr address, CUstream stream), \
     fake_mem_free_async(address, stream)) \
   X(cuMemcpyDtoH, 3020, (void *to, CUdeviceptr from, size_t bytes), \
