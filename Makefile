@@ -2,7 +2,7 @@
 # make replay    replays the traces of bench/traces: memory and driver time of each allocator
 # make bench     measures what an allocation costs the processor, in each allocator
 # make offload   plans and runs the graphs of bench/graphs in less memory, on a mock clock, by
-#                TENSILE and by TURNIP
+#                TENSILE, by TURNIP and under sessions
 # make offload-gpu  runs some of them on a GPU; without one it says so and succeeds
 # make test      builds and runs all tests; TEST_JOBS at a time, each for TEST_TIMEOUT seconds at most
 #                (3600; 0: no limit)
@@ -57,8 +57,8 @@ CLIENTS = $(addprefix $(BUILD)/,gmlake_pluggable.so gmlake_cupy.so client_torch 
   client_torch_allocator client_torch_allocator_old client_torch_offload client_torch_offload_cuda \
   client_ggml client_adapters libgmlake_preload.so client_preload)
 FAKE = $(BUILD)/fake/libcuda.so.1
-PROGRAMS = $(addprefix $(BUILD)/,replay streams lend lend_cuda offload offload_gpu turnip bench gpu_test gpu_bench \
-  doctor) \
+PROGRAMS = $(addprefix $(BUILD)/,replay streams lend lend_cuda offload offload_gpu offload_session \
+  turnip bench gpu_test gpu_bench doctor) \
   $(POLICY) $(FAKE) $(YARDSTICK) $(CLIENTS)
 # The GPU's programs need declarations only: the toolkit's where it is installed, else our own.
 CUDA_HOME ?= /usr/local/cuda
@@ -86,13 +86,15 @@ bench: deps-bench
 	@$(BUILD)/bench
 
 offload: deps-replay
-	$(SUBMAKE) $(BUILD)/offload $(BUILD)/turnip
+	$(SUBMAKE) $(BUILD)/offload $(BUILD)/turnip $(BUILD)/offload_session
 	@$(BUILD)/offload
 	@$(BUILD)/turnip
+	@$(BUILD)/offload_session --mock
 
 offload-gpu: deps-replay
-	$(SUBMAKE) $(BUILD)/offload_gpu
+	$(SUBMAKE) $(BUILD)/offload_gpu $(BUILD)/offload_session
 	@$(BUILD)/offload_gpu
+	@$(BUILD)/offload_session --gpu
 
 test: deps-test
 	$(SUBMAKE) $(PROGRAMS) test-programs
@@ -269,6 +271,10 @@ $(BUILD)/offload: bench/offload/plan.c Makefile | $(BUILD)
 	  $(LDFLAGS) -lz $(LDLIBS)
 
 $(BUILD)/offload_gpu: bench/offload/gpu.c Makefile | $(BUILD)
+	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< \
+	  -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
+
+$(BUILD)/offload_session: bench/offload/session.c Makefile | $(BUILD)
 	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< \
 	  -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
 

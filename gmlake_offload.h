@@ -253,9 +253,11 @@ HOW A SESSION WORKS
      long the steps take, and how fast the link is.
   3. Planning. When the events of one iteration are complete, the session makes a graph of it: in
      whole chunks, from the tensor's birth to its death, beginning where the fewest bytes of tensors
-     that come and go are there. TENSILE plans that graph for limit_bytes, without recomputation.
-     The session turns the events into a schedule: after which step what leaves, and what comes
-     back. A tensor comes back later than planned if otherwise it would take room that is needed.
+     that come and go are there. TENSILE plans that graph for limit_bytes, without recomputation and
+     without added time. Where that plan is still above the limit, the tensors whose next use is
+     farthest away leave too, each right behind its last use. The session turns all that into a
+     schedule: after which step what leaves, and what comes back. The copies back follow each other
+     as late as they can, or later where there is no room before.
      When the next iteration is the same, the session plans once more, with its times.
   4. Drift. A step that is not the one expected, by its key, the number of its tensors or which they
      are, ends the schedule until the next iteration begins. The next one is learnt anew. Other
@@ -773,6 +775,7 @@ typedef struct gmlake_offload_mock_desc {
   double jitter;            /* an operator takes 1 - jitter to 1 + jitter of its time; below 1 */
   double copy_jitter;       /* the same for copies */
   uint64_t seed;            /* of the random numbers for both */
+  int bookkeeping_only;     /* sessions: copies take their time and touch no memory */
   gmlake_offload_host host; /* for the tensors, too */
 } gmlake_offload_mock_desc;
 
@@ -6841,45 +6844,49 @@ static gmlake_offload_result gmlo_weave_graph(gmlo_weave *w, gmlo_lesson *l,
 
 /* ---- The schedule ---- */
 
-/* A tensor's absence: it leaves after step `out`, its copy ends in step `gone`, and it is back
-   before step `use`; all counted from the turn on, `use` maybe in the next iteration. */
+/* A tensor's absence: it leaves behind step `out`, is back before step `in`, and is used in step
+   `use`; all counted from the turn on, `use` maybe in the next iteration. */
 typedef struct gmlo_absence {
   uint32_t strand, last_use;
-  size_t out, gone, in, use;
+  size_t out, in, use;
   int returns; /* 0: it dies before it is used again */
+  int is_copy; /* 0: the host has its bytes already */
 } gmlo_absence;
 
 typedef struct gmlo_scheduler {
   gmlo_weave weave;
   const gmlake_offload_graph *graph;
   const gmlake_offload_plan_info *plan;
-  const double *bytes_per_s; /* of the directions */
-  size_t limit_bytes;
-  size_t *level; /* bytes on the device, by step from the turn on */
+  const gmlake_offload_planner_desc *desc;
+  size_t *level;             /* bytes on the device, by step from the turn on */
+  uint64_t *time_ns;         /* when it begins, by step from the turn on, in two iterations */
+  unsigned char *is_written; /* by strand */
   gmlo_absence *absences;
-  size_t absence_count;
+  size_t absence_count, absence_capacity;
 } gmlo_scheduler;
 
 /* The step, from the turn on, in which the time `ns` after the end of operator `trigger` lies. */
 static size_t gmlo_scheduler_step(const gmlo_scheduler *c, uint32_t trigger, uint64_t ns) {
-  const gmlo_lesson *l = c->weave.l;
-  size_t count = l->step_count, i = trigger == GMLAKE_OFFLOAD_NONE ? 0 : trigger + (size_t)1, n;
-  for (n = 0; n < count; n++, i++) {
-    uint64_t time = l->steps[(l->turn + i) % count].time_ns;
-    if (time > ns) break;
-    ns -= time;
-  }
+  size_t n = c->weave.l->step_count, i = trigger == GMLAKE_OFFLOAD_NONE ? 0 : trigger + (size_t)1;
+  uint64_t at = c->time_ns[i] + ns;
+  while (i < 2 * n && c->time_ns[i + 1] <= at) i++;
   return i;
 }
 
-/* The position of the strand's first access behind position `op`, around the end. */
-static size_t gmlo_scheduler_use(const gmlo_scheduler *c, uint32_t tensor, uint32_t op) {
+/* The strand's first access behind position `after`, around the end: beyond it by op_count. */
+static size_t gmlo_scheduler_use(const gmlo_scheduler *c, uint32_t tensor, size_t after) {
   const gmlake_offload_graph *graph = c->graph;
-  size_t i = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
-  size_t first = graph->accesses[i].position;
-  for (; i < end; i++)
-    if (graph->accesses[i].position > op) return graph->accesses[i].position;
-  return first + graph->op_count;
+  size_t low = graph->access_begin[tensor], high = graph->access_begin[tensor + 1], first = low;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (graph->accesses[middle].position <= after) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  if (low < graph->access_begin[tensor + 1]) return graph->accesses[low].position;
+  return graph->accesses[first].position + graph->op_count;
 }
 
 /* Whether the step at a position names the strand, so that an access there is no death. */
@@ -6893,49 +6900,108 @@ static int gmlo_scheduler_is_named(const gmlo_scheduler *c, const gmlo_strand *s
   return 0;
 }
 
+static size_t gmlo_scheduler_bytes(const gmlo_scheduler *c, uint32_t strand) {
+  return c->weave.l->slots[c->weave.strands[strand].slot].bytes;
+}
+
 /* Adds the bytes to the steps [from, to), from the turn on and maybe beyond the end. Less than
    nothing is added by wrapping around. */
 static void gmlo_scheduler_add(gmlo_scheduler *c, size_t from, size_t to, size_t bytes) {
   for (; from < to; from++) c->level[from % c->weave.l->step_count] += bytes;
 }
 
-/* Takes an event by which a tensor leaves. */
-static void gmlo_scheduler_leave(gmlo_scheduler *c, const gmlake_offload_event *event) {
-  gmlo_absence *a = &c->absences[c->absence_count++];
-  gmlo_strand *strand;
-  size_t bytes;
-  uint64_t copy = 0;
-  a->strand = c->weave.by_id[event->tensor];
-  strand = &c->weave.strands[a->strand];
-  bytes = c->weave.l->slots[strand->slot].bytes;
-  if (event->action == GMLAKE_OFFLOAD_SWAP_OUT)
-    copy = gmlo_copy_time(bytes, c->bytes_per_s[GMLO_OUT]) + GMLO_COPY_NS;
-  a->last_use = event->op;
-  a->use = gmlo_scheduler_use(c, event->tensor, event->op);
-  a->out = gmlo_scheduler_step(c, event->trigger, event->delay_ns);
-  a->gone = gmlo_scheduler_step(c, event->trigger, event->delay_ns + copy);
-  while (a->use < a->out) a->use += c->weave.l->step_count; /* a trigger of the iteration before */
-  if (a->gone >= a->use) a->gone = a->use - 1;
+/* Adds an absence that begins behind step `out`, at last_use or later. 0 if host memory is
+   refused. */
+static int gmlo_scheduler_leave(gmlo_scheduler *c, uint32_t tensor, size_t last_use, size_t out,
+                                int is_copy) {
+  gmlo_absence *a;
+  size_t n = c->weave.l->step_count;
+  if (c->absence_count == c->absence_capacity) return 0;
+  a = &c->absences[c->absence_count++];
+  a->strand = c->weave.by_id[tensor];
+  a->last_use = (uint32_t)last_use;
+  a->use = gmlo_scheduler_use(c, tensor, last_use);
+  while (out < last_use) out += n; /* its trigger is in the next iteration */
+  a->out = out < a->use ? out : a->use - 1;
   a->in = a->use;
-  a->returns = gmlo_scheduler_is_named(c, strand, a->use);
-  if (a->gone + 1 < a->use) gmlo_scheduler_add(c, a->gone + 1, a->use, (size_t)0 - bytes);
+  a->is_copy = is_copy;
+  a->returns = gmlo_scheduler_is_named(c, &c->weave.strands[a->strand], a->use);
+  gmlo_scheduler_add(c, a->out + 1, a->use, (size_t)0 - gmlo_scheduler_bytes(c, a->strand));
+  return 1;
 }
 
-/* Lets a tensor come back as late as the plan says, or later, as soon as there is room for it. */
-static void gmlo_scheduler_return(gmlo_scheduler *c, const gmlake_offload_event *event) {
-  size_t i, count = c->weave.l->step_count, in, bytes;
-  gmlo_absence *a = c->absences;
-  for (i = 0; i < c->absence_count; i++, a++) {
-    if (c->weave.strands[a->strand].id == event->tensor && a->last_use == event->op) break;
+static int gmlo_scheduler_is_away(const gmlo_scheduler *c, uint32_t strand, size_t step) {
+  size_t i, n = c->weave.l->step_count;
+  for (i = 0; i < c->absence_count; i++) {
+    const gmlo_absence *a = &c->absences[i];
+    if (a->strand != strand) continue;
+    if ((step > a->out && step < a->use) || (step + n > a->out && step + n < a->use)) return 1;
   }
-  if (i == c->absence_count || !a->returns) return;
-  in = gmlo_scheduler_step(c, event->trigger, event->delay_ns);
-  while (in + count < a->use) in += count;
-  while (in >= a->use && in >= count) in -= count;
-  if (in <= a->gone) in = a->gone + 1;
-  bytes = c->weave.l->slots[c->weave.strands[a->strand].slot].bytes;
-  while (a->in > in && (c->level[(a->in - 1) % count] + bytes <= c->limit_bytes)) a->in--;
-  gmlo_scheduler_add(c, a->in, a->use, bytes);
+  return 0;
+}
+
+/* The last access at a position of at most `step`, or in the iteration before: then by op_count
+   beyond it. */
+static size_t gmlo_scheduler_last(const gmlo_scheduler *c, uint32_t tensor, size_t step) {
+  const gmlake_offload_graph *graph = c->graph;
+  size_t i = graph->access_begin[tensor + 1], last = graph->accesses[i - 1].position;
+  while (i > graph->access_begin[tensor] && graph->accesses[i - 1].position > step) i--;
+  return i > graph->access_begin[tensor] ? graph->accesses[i - 1].position : last;
+}
+
+/* What the plan leaves above the limit in a step: the tensors whose next use is farthest away leave
+   too, each right behind its last use. 0 if none is left that would help. */
+static int gmlo_scheduler_lower(gmlo_scheduler *c, size_t step) {
+  const gmlo_lesson *l = c->weave.l;
+  size_t i, far = 0, n = l->step_count;
+  uint32_t best = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < c->weave.strand_count; i++) {
+    const gmlo_strand *strand = &c->weave.strands[i];
+    size_t use, from = gmlo_lesson_way(l, l->turn, strand->from);
+    if (strand->id == GMLAKE_OFFLOAD_NONE || gmlo_scheduler_bytes(c, (uint32_t)i) == 0 ||
+        gmlo_scheduler_bytes(c, (uint32_t)i) < c->desc->tensor_bytes_min ||
+        c->graph->access_begin[strand->id] == c->graph->access_begin[strand->id + 1]) {
+      continue;
+    }
+    if (!gmlo_strand_is_whole(l, strand) && (step < from || step >= from + strand->length) &&
+        (step + n < from || step + n >= from + strand->length)) {
+      continue; /* it does not exist then */
+    }
+    if (gmlo_scheduler_last(c, strand->id, step) == step) continue;
+    use = gmlo_scheduler_use(c, strand->id, step);
+    if (use <= far || gmlo_scheduler_is_away(c, (uint32_t)i, step)) continue;
+    best = (uint32_t)i;
+    far = use;
+  }
+  if (best == GMLAKE_OFFLOAD_NONE) return 0;
+  i = gmlo_scheduler_last(c, c->weave.strands[best].id, step);
+  return gmlo_scheduler_leave(c, c->weave.strands[best].id, i, i, c->is_written[best]);
+}
+
+static int gmlo_absence_before(const void *a, const void *b) {
+  return ((const gmlo_absence *)a)->use > ((const gmlo_absence *)b)->use;
+}
+
+/* Lets the tensors come back: each copy as late as the ones behind it allow, twice its time before
+   the use, or later, as soon as there is room from then on. */
+static void gmlo_scheduler_return(gmlo_scheduler *c) {
+  size_t i, n = c->weave.l->step_count, at, bytes;
+  uint64_t end = UINT64_MAX;
+  gmlo_sort(c->absences, c->absences + c->absence_capacity, c->absence_count, sizeof(gmlo_absence),
+            gmlo_absence_before);
+  for (i = 0; i < c->absence_count; i++) {
+    gmlo_absence *a = &c->absences[i];
+    uint64_t copy, use;
+    if (!a->returns) continue;
+    bytes = gmlo_scheduler_bytes(c, a->strand);
+    copy = gmlo_copy_time(bytes, c->desc->both_bytes_per_s / 2) + GMLO_COPY_NS;
+    use = c->time_ns[a->use < 2 * n ? a->use : 2 * n];
+    if (use < end) end = use;
+    end = end > copy ? end - copy : 0;
+    for (at = a->use; at > a->out + 1 && c->time_ns[at] + copy > end; at--) continue;
+    while (a->in > at && c->level[(a->in - 1) % n] + bytes <= c->desc->target_bytes) a->in--;
+    gmlo_scheduler_add(c, a->in, a->use, bytes);
+  }
 }
 
 /* The slot that stands for the strand when a step has ended. */
@@ -6984,43 +7050,59 @@ static int gmlo_scheduler_list(gmlo_scheduler *c, gmlo_schedule *schedule) {
   return 1;
 }
 
-/* Fills in the levels of an iteration in which nothing moves. */
+/* Fills in the levels of an iteration in which nothing moves, and when each step begins. */
 static void gmlo_scheduler_levels(gmlo_scheduler *c, gmlo_schedule *schedule) {
   const gmlo_lesson *l = c->weave.l;
-  size_t i;
+  size_t i, n = l->step_count;
   for (i = 0; i < c->weave.strand_count; i++) {
     const gmlo_strand *strand = &c->weave.strands[i];
     size_t from = gmlo_lesson_way(l, l->turn, strand->from);
-    gmlo_scheduler_add(c, from, from + strand->length, l->slots[strand->slot].bytes);
+    gmlo_scheduler_add(c, from, from + strand->length, gmlo_scheduler_bytes(c, (uint32_t)i));
   }
-  for (i = 0; i < l->step_count; i++) {
+  for (i = 0; i < n; i++) {
     if (c->level[i] > schedule->unplanned_bytes) schedule->unplanned_bytes = c->level[i];
     schedule->step_ns += l->steps[i].time_ns;
   }
+  for (i = 0; i < 2 * n; i++)
+    c->time_ns[i + 1] = c->time_ns[i] + l->steps[(l->turn + i) % n].time_ns;
+  for (i = 0; i < l->named_count; i++)
+    if (l->named[i].how & GMLO_WRITES) c->is_written[c->weave.of[l->named[i].slot]] = 1;
+  for (i = 0; i < c->weave.strand_count; i++)
+    c->is_written[i] |= !gmlo_strand_is_whole(l, &c->weave.strands[i]);
+}
+
+static int gmlo_scheduler_begin(gmlo_scheduler *c) {
+  const gmlo_lesson *l = c->weave.l;
+  c->absence_capacity = c->plan->event_count + 4 * l->slot_count;
+  c->level = (size_t *)gmlo_take(&c->weave.scope, l->step_count, sizeof *c->level);
+  c->time_ns = (uint64_t *)gmlo_take(&c->weave.scope, 2 * l->step_count + 1, sizeof *c->time_ns);
+  c->is_written = (unsigned char *)gmlo_take(&c->weave.scope, c->weave.strand_count, 1);
+  c->absences = (gmlo_absence *)gmlo_take(&c->weave.scope, c->absence_capacity,
+                                          2 * sizeof *c->absences); /* half of it to sort */
+  return c->level != NULL && c->time_ns != NULL && c->is_written != NULL && c->absences != NULL;
 }
 
 /* Makes a schedule of the plan's events. 0 if host memory is refused. */
 static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule) {
   const gmlo_lesson *l = c->weave.l;
-  size_t i, count = c->plan->event_count;
+  size_t i;
   memset(schedule, 0, sizeof *schedule);
-  c->level = (size_t *)gmlo_take(&c->weave.scope, l->step_count, sizeof *c->level);
-  c->absences = (gmlo_absence *)gmlo_take(&c->weave.scope, count, sizeof *c->absences);
-  if (c->level == NULL || c->absences == NULL) return 0;
+  if (!gmlo_scheduler_begin(c)) return 0;
   gmlo_scheduler_levels(c, schedule);
-  for (i = 0; i < count; i++) {
-    if (c->plan->events[i].action != GMLAKE_OFFLOAD_SWAP_IN)
-      gmlo_scheduler_leave(c, &c->plan->events[i]);
-    if (c->plan->events[i].action == GMLAKE_OFFLOAD_SWAP_OUT)
-      schedule->out_bytes += c->graph->tensors[c->plan->events[i].tensor].bytes;
+  for (i = 0; i < c->plan->event_count; i++) {
+    const gmlake_offload_event *event = &c->plan->events[i];
+    if (event->action == GMLAKE_OFFLOAD_SWAP_IN) continue;
+    (void)gmlo_scheduler_leave(c, event->tensor, event->op,
+                               gmlo_scheduler_step(c, event->trigger, event->delay_ns),
+                               event->action == GMLAKE_OFFLOAD_SWAP_OUT);
   }
-  for (i = 0; i < count; i++) {
-    if (c->plan->events[i].action == GMLAKE_OFFLOAD_SWAP_IN)
-      gmlo_scheduler_return(c, &c->plan->events[i]);
-  }
+  for (i = 0; i < l->step_count; i++)
+    while (c->level[i] > c->desc->target_bytes && gmlo_scheduler_lower(c, i)) continue;
+  gmlo_scheduler_return(c);
   for (i = 0; i < c->absence_count; i++) {
-    if (c->absences[i].returns)
-      schedule->in_bytes += l->slots[c->weave.strands[c->absences[i].strand].slot].bytes;
+    const gmlo_absence *a = &c->absences[i];
+    if (a->is_copy) schedule->out_bytes += gmlo_scheduler_bytes(c, a->strand);
+    if (a->returns) schedule->in_bytes += gmlo_scheduler_bytes(c, a->strand);
   }
   for (i = 0; i < l->step_count; i++)
     if (c->level[i] > schedule->planned_bytes) schedule->planned_bytes = c->level[i];
@@ -7035,7 +7117,6 @@ static gmlake_offload_result gmlo_lesson_plan(gmlo_lesson *l, gmlake_offload_pla
   gmlake_offload_planner *planner = NULL;
   gmlake_offload_plan *plan = NULL;
   gmlake_offload_job_desc job_desc;
-  double bytes_per_s[2];
   gmlo_scheduler c;
   gmlake_offload_result result;
   uint32_t job = 0;
@@ -7048,12 +7129,9 @@ static gmlake_offload_result gmlo_lesson_plan(gmlo_lesson *l, gmlake_offload_pla
   if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_replan(planner);
   if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_take_plan(planner, job, &plan);
   if (result == GMLAKE_OFFLOAD_OK) {
-    bytes_per_s[GMLO_OUT] = desc->out_bytes_per_s;
-    bytes_per_s[GMLO_IN] = desc->in_bytes_per_s;
     c.graph = graph;
     c.plan = &plan->info;
-    c.bytes_per_s = bytes_per_s;
-    c.limit_bytes = desc->target_bytes;
+    c.desc = desc;
     if (!gmlo_scheduler_make(&c, out_schedule)) result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   }
   gmlo_weave_leave(&c.weave);
@@ -7223,6 +7301,16 @@ static uint32_t gmlo_session_course(gmlake_offload_session *s, void *stream) {
   return i;
 }
 
+/* A mark was recorded in an open step, whose work goes on: its uses end with the next one. */
+static void gmlo_session_postpone(gmlake_offload_session *s, uint32_t course) {
+  size_t i, n;
+  for (i = 0; i < s->guest_count; i++) {
+    gmlo_guest *g = &s->guests[i];
+    for (n = 0; g->step == s->step && n < g->use_count; n++)
+      if (g->uses[n].course == course) g->uses[n].number = s->courses[course]->marks + 1;
+  }
+}
+
 /* Records a mark behind what is queued on the stream. 0 if that is refused. */
 static int gmlo_session_mark(gmlake_offload_session *s, uint32_t course) {
   gmlo_course *c = s->courses[course];
@@ -7233,6 +7321,7 @@ static int gmlo_session_mark(gmlake_offload_session *s, uint32_t course) {
   }
   if (s->queues.event_record(s->queues.user, *event, c->stream) != 0) return 0;
   c->marks++;
+  if (s->is_open && course > GMLO_IN) gmlo_session_postpone(s, course);
   return 1;
 }
 
@@ -7891,7 +7980,7 @@ static void gmlo_session_plan(gmlake_offload_session *s) {
   stays = gmlo_session_stays(s);
   desc.flags = GMLAKE_OFFLOAD_NO_RECOMPUTE | (s->desc.flags & GMLAKE_OFFLOAD_LETTER);
   desc.target_bytes = s->desc.limit_bytes > stays ? s->desc.limit_bytes - stays : SIZE_MAX / 8;
-  desc.overhead_max = 1;
+  desc.overhead_max = 0;
   desc.try_count_max = s->desc.try_count_max;
   desc.tensor_bytes_min = s->desc.tensor_bytes_min;
   desc.host = s->desc.host;
@@ -8055,6 +8144,16 @@ static size_t gmlo_session_locked(const gmlake_offload_session *s) {
   return bytes;
 }
 
+/* Memory that others have left may have to be waited for: the step's time counts from there on. */
+static void gmlo_session_restamp(gmlake_offload_session *s, uint32_t course) {
+  gmlo_lesson *l = gmlo_session_recorded(s);
+  if (l == NULL || !s->is_open || s->is_held || l->step_count == 0 ||
+      s->stats.out_count + s->stats.drop_count == 0) {
+    return;
+  }
+  l->steps[l->step_count - 1].begun = gmlo_session_stamp(s, course);
+}
+
 static gmlake_offload_result gmlo_session_born(gmlake_offload_session *s, uint32_t tensor,
                                                uint32_t course) {
   gmlo_guest *g = &s->guests[tensor];
@@ -8074,6 +8173,7 @@ static gmlake_offload_result gmlo_session_born(gmlake_offload_session *s, uint32
   s->stats.tensor_bytes += g->real_bytes;
   if (l != NULL) g->learnt = gmlo_lesson_add_slot(l, g->bytes, gmlo_session_now(s, l->step_count));
   gmlo_session_follow_birth(s, tensor);
+  gmlo_session_restamp(s, course);
   return GMLAKE_OFFLOAD_OK;
 }
 
@@ -11781,7 +11881,7 @@ static int gmlo_mock_step(gmlo_mock *mock, struct gmlo_mock_stream *stream) {
   if (entry == NULL || entry->kind <= GMLO_MOCK_IN) return 0;
   if (entry->kind == GMLO_MOCK_WAIT && entry->event->done < entry->count) return 0;
   if (entry->kind == GMLO_MOCK_RECORD) {
-    entry->event->done = entry->count;
+    if (entry->count > entry->event->done) entry->event->done = entry->count;
     entry->event->at_ns = mock->now_ns;
   } else if (entry->kind == GMLO_MOCK_COMMIT) {
     gmlo_count_up(&mock->census.device_bytes, &mock->census.device_bytes_peak, entry->range->bytes);
@@ -11803,7 +11903,7 @@ static void gmlo_mock_begin_heads(gmlo_mock *mock) {
     counts[entry->kind]++;
     if (entry->begun) continue;
     entry->begun = 1;
-    if (entry->kind == GMLO_MOCK_WORK) continue;
+    if (entry->kind == GMLO_MOCK_WORK || mock->desc.bookkeeping_only) continue;
     entry->source = gmlo_mock_copy_source(mock, &entry->copy);
     gmlo_mock_move(mock, &entry->copy, 0);
   }
@@ -11851,6 +11951,7 @@ static double gmlo_mock_run_some(gmlo_mock *mock, double most_ns) {
       if (entry->work_fn != NULL) entry->work_fn(entry->user);
       continue;
     }
+    if (mock->desc.bookkeeping_only) continue;
     if (gmlo_mock_copy_source(mock, &entry->copy) != entry->source) mock->census.race_count++;
     gmlo_mock_move(mock, &entry->copy, 1);
   }
@@ -11880,7 +11981,7 @@ static int gmlo_mock_event_create(void *user, int is_timed, void **out_event) {
   gmlo_mock_event *event = mock->events;
   (void)is_timed;
   if (gmlo_mock_fails(mock)) return 1;
-  while (event != NULL && !event->is_spare) event = event->next;
+  while (event != NULL && (!event->is_spare || event->done != event->recorded)) event = event->next;
   if (event == NULL) {
     event = (gmlo_mock_event *)gmlo_zeroed(&mock->desc.host, 1, sizeof *event);
     if (event == NULL) return 1;
@@ -11987,7 +12088,7 @@ static int gmlo_mock_take_pieces(gmlo_mock *mock, size_t bytes, void *stream) {
   }
   for (i = 0; i < mock->piece_count && mock->pieces[i].bytes == 0; i++) continue;
   mock->piece_count -= i;
-  memmove(mock->pieces, mock->pieces + i, mock->piece_count * sizeof *mock->pieces);
+  if (i != 0) memmove(mock->pieces, mock->pieces + i, mock->piece_count * sizeof *mock->pieces);
   return 1;
 }
 
@@ -12035,12 +12136,17 @@ static int gmlo_mock_discard(void *user, void *of, size_t bytes, void *stream) {
   if (gmlo_mock_event_create(mock, 0, &event) != 0) return 1;
   mock->census.event_count--; /* it is the mock's own */
   entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_DISCARD);
-  if (entry == NULL) return 1;
-  entry->range = range;
+  if (entry != NULL) {
+    entry->range = range;
+    entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_RECORD);
+    if (entry == NULL) gmlo_mock_stream_of(mock, stream)->count--;
+  }
+  if (entry == NULL) {
+    ((gmlo_mock_event *)event)->is_spare = 1;
+    return 1;
+  }
   range->has_memory = 0;
   mock->committed -= bytes;
-  entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_RECORD);
-  if (entry == NULL) return 0; /* nobody takes these bytes any more */
   entry->event = (gmlo_mock_event *)event;
   entry->count = ++entry->event->recorded;
   range->left = entry->event;

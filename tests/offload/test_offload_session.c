@@ -1,5 +1,11 @@
 /* Sessions of gmlake_offload.h, on the mock: programs whose every word is checked, within a limit
-   that the device itself holds at every moment; drift, failures, and what is refused. */
+   that the device itself holds at every moment; drift, failures, and what is refused. Memory is the
+   mock's or a lake's, whose mock maps real memory; its events are then the session's queues'. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#define GMLAKE_OFFLOAD_LAKE
+#include "gmlake.h"
+
 #include "session_play.h"
 
 #define CHUNK (64 * KIB)
@@ -13,8 +19,83 @@ typedef struct rig {
   gmlake_offload_backend *mock;
   gmlake_offload_queues queues;
   gmlake_offload_memory memory;
+  gmlake_backend *lake_mock, table; /* [a lake's memory] table: with the events of queues */
+  gmlake *lake;
+  gmlake_offload_lake of;
   play play;
 } rig;
+
+static int with_lake;   /* what rig_open takes memory from */
+static unsigned flags;  /* of its session */
+static size_t host_max; /* its bound of pinned memory */
+
+/* ---- A lake whose events are those of the queues ---- */
+
+static rig *lake_rig;
+
+static gmlake_result answer(int code, int *out_code) {
+  *out_code = code;
+  return code ? GMLAKE_ERROR_DRIVER : GMLAKE_OK;
+}
+static gmlake_result lake_event_create(void *user, void **out_event, int *out_code) {
+  (void)user;
+  return answer(lake_rig->queues.event_create(lake_rig->queues.user, 0, out_event), out_code);
+}
+static gmlake_result lake_event_destroy(void *user, void *event, int *out_code) {
+  (void)user;
+  lake_rig->queues.event_destroy(lake_rig->queues.user, event);
+  return answer(0, out_code);
+}
+static gmlake_result lake_event_record(void *user, void *event, gmlake_stream stream,
+                                       int *out_code) {
+  (void)user;
+  return answer(lake_rig->queues.event_record(lake_rig->queues.user, event, stream), out_code);
+}
+static gmlake_result lake_event_query(void *user, void *event, int *out_done, int *out_code) {
+  (void)user;
+  return answer(lake_rig->queues.event_done(lake_rig->queues.user, event, out_done), out_code);
+}
+static gmlake_result lake_event_wait(void *user, void *event, int *out_code) {
+  int done = 0, code = 0;
+  (void)user;
+  while (!code && !done) {
+    code = lake_rig->queues.event_done(lake_rig->queues.user, event, &done);
+    if (!done) gmlake_offload_mock_spend(lake_rig->mock, 1000);
+  }
+  return answer(code, out_code);
+}
+static gmlake_result lake_stream_wait(void *user, gmlake_stream stream, void *event,
+                                      int *out_code) {
+  (void)user;
+  return answer(lake_rig->queues.stream_wait(lake_rig->queues.user, stream, event), out_code);
+}
+
+static void lake_open(rig *r, size_t limit) {
+  gmlake_mock_desc mock_desc;
+  gmlake_desc desc;
+  memset(&mock_desc, 0, sizeof mock_desc);
+  memset(&desc, 0, sizeof desc);
+  mock_desc.capacity_bytes = 1024 * MIB;
+  mock_desc.granularity_bytes = CHUNK;
+  assert_int_equal(gmlake_mock_create(&mock_desc, &r->lake_mock), GMLAKE_OK);
+  r->table = *r->lake_mock;
+  r->table.event_create = lake_event_create;
+  r->table.event_destroy = lake_event_destroy;
+  r->table.event_record = lake_event_record;
+  r->table.event_query = lake_event_query;
+  r->table.event_wait = lake_event_wait;
+  r->table.stream_wait = lake_stream_wait;
+  r->table.struct_bytes = offsetof(gmlake_backend, device_wait);
+  desc.backend = &r->table;
+  desc.chunk_bytes = CHUNK;
+  desc.limit_bytes = limit;
+  desc.cross_stream = GMLAKE_WAIT_FIRST;
+  lake_rig = r;
+  assert_int_equal(gmlake_create(&desc, &r->lake), GMLAKE_OK);
+  r->of.lake = r->lake;
+  r->of.chunk_bytes = CHUNK;
+  assert_ok(gmlake_offload_lake_memory(&r->of, &r->memory));
+}
 
 static char stream_of_the_program;
 
@@ -32,7 +113,13 @@ static void rig_open(rig *r, size_t limit, size_t device_bytes, double bytes_per
   mock_desc.host = counted;
   assert_ok(gmlake_offload_mock_create(&mock_desc, &r->mock));
   assert_ok(gmlake_offload_mock_get_queues(r->mock, &r->queues));
-  assert_ok(gmlake_offload_mock_get_memory(r->mock, CHUNK, &r->memory));
+  if (with_lake) {
+    lake_open(r, device_bytes);
+  } else {
+    assert_ok(gmlake_offload_mock_get_memory(r->mock, CHUNK, &r->memory));
+  }
+  desc.flags = flags;
+  desc.host_bytes_max = host_max;
   desc.queues = &r->queues;
   desc.memory = &r->memory;
   desc.limit_bytes = limit;
@@ -57,6 +144,11 @@ static void rig_close(rig *r) {
   assert_int_equal(r->queues.stream_sync(r->queues.user, r->play.stream), 0);
   assert_int_equal(play_wrong, 0);
   gmlake_offload_session_destroy(r->play.session);
+  if (r->lake) {
+    assert_int_equal(gmlake_check(r->lake), GMLAKE_OK);
+    assert_int_equal(gmlake_destroy(r->lake), GMLAKE_OK);
+    gmlake_mock_destroy(r->lake_mock);
+  }
   assert_int_equal(rig_census(r).event_count, 0);
   assert_int_equal(rig_census(r).host_bytes, 0);
   assert_int_equal(rig_census(r).race_count, 0);
@@ -120,9 +212,452 @@ static void training_in_less_memory(void **state) {
   rig_close(&r);
 }
 
+/* The rest of a rig's checks: bytes that are still under way, and what the device held. */
+static void rig_settle(const rig *r, size_t limit) {
+  assert_int_equal(r->queues.stream_sync(r->queues.user, r->play.stream), 0);
+  assert_int_equal(play_wrong, 0);
+  assert_true(play_stats(&r->play).device_bytes_peak <= limit);
+  if (r->lake) {
+    gmlake_stats stats;
+    memset(&stats, 0, sizeof stats);
+    assert_int_equal(gmlake_get_stats(r->lake, &stats), GMLAKE_OK);
+    assert_true(stats.reserved_bytes_peak <= limit);
+  } else {
+    assert_true(rig_census(r).device_bytes_peak <= limit);
+  }
+}
+
+/* No pointer changes while more than a thousand tensors leave and come back, in memory of a lake,
+   and what each pointer reads is right. */
+static void addresses_stay(void **state) {
+  size_t limit = native_peak(6, 256 * KIB) * 6 / 10;
+  char *ptrs[16];
+  rig r;
+  int i, n;
+  (void)state;
+  with_lake = 1;
+  rig_open(&r, limit, limit, 8e9, 0);
+  with_lake = 0;
+  play_setup(&r.play, 6, 256 * KIB);
+  for (i = 0; i < 6; i++) ptrs[i] = r.play.tensors[PLAY_W + i].ptr;
+  for (n = 0; play_stats(&r.play).out_count + play_stats(&r.play).drop_count <= 1000; n++) {
+    play_train(&r.play, 6, 256 * KIB, 0);
+    for (i = 0; i < 6; i++) {
+      uint32_t found;
+      size_t offset;
+      assert_ptr_equal(r.play.tensors[PLAY_W + i].ptr, ptrs[i]);
+      assert_ok(gmlake_offload_session_find(r.play.session, ptrs[i] + 77, &found, &offset));
+      assert_int_equal(found, r.play.tensors[PLAY_W + i].id);
+      assert_int_equal(offset, 77);
+    }
+  }
+  assert_int_equal(play_stats(&r.play).sync_count, 0);
+  assert_int_equal(play_stats(&r.play).mode, GMLAKE_OFFLOAD_PLANNED);
+  rig_settle(&r, limit);
+  rig_close(&r);
+}
+
+/* One step more at any place of one iteration: bytes are right, the limit holds, and three
+   iterations later nothing is fetched on demand any more. */
+static void drift_at_any_step(void **state) {
+  size_t limit = native_peak(5, 128 * KIB) * 6 / 10;
+  int at, i;
+  (void)state;
+  for (at = 0; at < 5; at++) {
+    gmlake_offload_session_stats stats, then;
+    rig r;
+    rig_open(&r, limit, limit, 8e9, .3);
+    play_setup(&r.play, 5, 128 * KIB);
+    for (i = 0; i < 12; i++) {
+      play_train(&r.play, 5, 128 * KIB, i == 5 ? 1u << at : 0);
+      assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+      stats = play_stats(&r.play);
+      assert_int_equal(stats.drift_count, i >= 5);
+      if (i == 5) assert_int_equal(stats.mode, GMLAKE_OFFLOAD_DRIFTED);
+      if (i == 8) then = stats;
+    }
+    assert_int_equal(stats.mode, GMLAKE_OFFLOAD_PLANNED);
+    assert_int_equal(stats.demand_in_count, then.demand_in_count);
+    rig_settle(&r, limit);
+    rig_close(&r);
+  }
+}
+
+/* A program that changes for good is learnt again. */
+static void another_order_is_learnt(void **state) {
+  size_t limit = native_peak(6, 128 * KIB) * 6 / 10;
+  gmlake_offload_session_stats stats;
+  uint64_t plans = 0;
+  rig r;
+  int i;
+  (void)state;
+  rig_open(&r, limit, limit, 8e9, 0);
+  play_setup(&r.play, 6, 128 * KIB);
+  for (i = 0; i < 16; i++) {
+    play_train(&r.play, 6, 128 * KIB, i >= 6 ? 0x2A : 0);
+    assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+    stats = play_stats(&r.play);
+    if (i == 5) plans = stats.plan_count;
+  }
+  assert_int_equal(stats.mode, GMLAKE_OFFLOAD_PLANNED);
+  assert_true(stats.plan_count > plans);
+  assert_true(stats.drift_count >= 1 && stats.drift_count <= 2);
+  rig_settle(&r, limit);
+  rig_close(&r);
+}
+
+/* Other sizes in the same order are no drift; two iterations alike get a plan of their own. */
+static void sizes_vary(void **state) {
+  size_t limit = native_peak(6, 256 * KIB) * 6 / 10;
+  gmlake_offload_session_stats stats;
+  uint64_t plans = 0;
+  rig r;
+  int i;
+  (void)state;
+  rig_open(&r, limit, limit, 8e9, 0);
+  play_setup(&r.play, 6, 256 * KIB);
+  for (i = 0; i < 20; i++) {
+    play_train(&r.play, 6, i < 14 ? (size_t)(128 + play_random(&r.play) % 128) * KIB : 128 * KIB,
+               0);
+    assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+    stats = play_stats(&r.play);
+    if (i == 13) plans = stats.plan_count;
+  }
+  assert_int_equal(stats.drift_count, 0);
+  assert_true(stats.plan_count > plans);
+  rig_settle(&r, limit);
+  rig_close(&r);
+}
+
+/* ---- Random programs ---- */
+
+#define RANDOM_LIVE 24
+
+/* A random step of a program that `seed` and `at` decide: makes, uses or frees tensors. What a step
+   does is the same in each iteration, as far as its tensors live. */
+static void random_step(play *p, uint64_t seed, size_t at) {
+  uint64_t x = play_mix(seed + at * 77);
+  size_t a = x % RANDOM_LIVE, b = (x >> 8) % RANDOM_LIVE, c = (x >> 16) % RANDOM_LIVE;
+  int reads[3], writes[2], count = 0;
+  if (x >> 60 < 3 && p->tensors[c].id != NONE) {
+    play_free(p, c);
+    return;
+  }
+  if (p->tensors[a].id != NONE) reads[count++] = (int)a;
+  if (p->tensors[b].id != NONE && b != a) reads[count++] = (int)b;
+  reads[count] = -1;
+  writes[0] = p->tensors[c].id != NONE && c != a && c != b ? (int)c : -1;
+  writes[1] = -1;
+  (void)play_step(p, at, reads, writes, p->tensors[c].id == NONE ? (int)c : -1,
+                  (size_t)(1 + (x >> 24) % 512) * KIB);
+}
+
+/* What a program does that is no step. */
+static void random_event(play *p, uint64_t seed, size_t limit) {
+  gmlake_offload_session *s = p->session;
+  uint64_t x = play_mix(seed);
+  size_t out, a = (x >> 8) % RANDOM_LIVE;
+  if (x % 4 == 0 && p->tensors[a].id != NONE) {
+    if (gmlake_offload_session_pin(s, p->tensors[a].id, p->stream) == GMLAKE_OFFLOAD_OK)
+      assert_ok(gmlake_offload_session_unpin(s, p->tensors[a].id, p->stream));
+  } else if (x % 4 == 1) {
+    (void)gmlake_offload_session_make_room(s, (x >> 16) % (4 * MIB), &out);
+  } else if (x % 4 == 2) {
+    assert_ok(gmlake_offload_session_set_limit(s, limit - (x >> 16) % (limit / 8)));
+  }
+}
+
+static void random_program(uint64_t seed, int lake) {
+  size_t limit = (size_t)(4 + seed % 5) * MIB, length = 40 + seed % 60, i, n;
+  rig r;
+  with_lake = lake;
+  host_max = seed % 7 == 0 ? 12 * MIB : 0;
+  rig_open(&r, limit, limit, 2e9 * (double)(1 + seed % 9), .5);
+  with_lake = 0;
+  host_max = 0;
+  r.play.tolerant = 1; /* a step may be too large, or pinned memory at its bound */
+  for (n = 0; n < 10; n++) {
+    assert_ok(gmlake_offload_session_mark(r.play.session));
+    for (i = 0; i < length; i++) {
+      random_step(&r.play, seed, i);
+      if (play_mix(seed ^ (n << 20) ^ i) % 97 == 0) random_step(&r.play, seed + 1, i);
+      if (play_mix(seed ^ (n << 21) ^ i) % 53 == 0) random_event(&r.play, seed + n * 99 + i, limit);
+      if (seed % 3 == 0) gmlake_offload_mock_spend(r.mock, 50 * US);
+    }
+    assert_ok(gmlake_offload_session_set_limit(r.play.session, limit));
+    if (seed % 2 == 0) (void)r.queues.stream_sync(r.queues.user, r.play.stream);
+  }
+  rig_settle(&r, limit);
+  rig_close(&r);
+}
+
+static void random_programs(void **state) {
+  uint64_t seed;
+  (void)state;
+  for (seed = 1; seed <= 120; seed++) random_program(seed, seed % 4 == 0);
+}
+
+/* ---- Failures ---- */
+
+/* A program that repeats what fails. Whether all of it went through without a failure. */
+static int stubborn_program(size_t limit, uint64_t fail_at, long host_fail) {
+  gmlake_offload_mock_census census;
+  int i, n, done;
+  rig r;
+  rig_open(&r, limit, limit, 8e9, .2);
+  r.play.tolerant = 1;
+  for (i = 0; i < 4; i++) {
+    n = 0;
+    while (play_step(&r.play, 1, NULL, NULL, PLAY_W + i, 256 * KIB) != GMLAKE_OFFLOAD_OK)
+      assert_true(++n < 5);
+  }
+  gmlake_offload_mock_fail_at(r.mock, fail_at != 0 ? rig_census(&r).call_count + fail_at : 0);
+  host_fail_in = host_fail;
+  for (i = 0; i < 3 * 8; i++) {
+    int reads[] = {PLAY_W + i % 4, -1}, writes[] = {PLAY_W + (i + 1) % 4, -1};
+    if (i % 8 == 0) {
+      gmlake_offload_result result = gmlake_offload_session_mark(r.play.session);
+      assert_ok(result);
+    }
+    n = 0;
+    while (play_step(&r.play, 2, reads, writes, r.play.tensors[PLAY_A].id == NONE ? PLAY_A : -1,
+                     100 * KIB) != GMLAKE_OFFLOAD_OK) {
+      gmlake_offload_error_info info;
+      assert_ok(gmlake_offload_session_get_error(r.play.session, &info));
+      assert_true(info.text[0] != '\0');
+      assert_true(++n < 5);
+    }
+    if (i % 2 == 1) play_free(&r.play, PLAY_A);
+    gmlake_offload_mock_spend(r.mock, 100 * US);
+  }
+  census = rig_census(&r);
+  done = host_fail != 0 ? host_fail_in != 0 : 0;
+  gmlake_offload_mock_fail_at(r.mock, 0);
+  if (fail_at != 0) done = r.mock != NULL && census.call_count < fail_at;
+  host_fail_in = 0;
+  rig_settle(&r, limit);
+  rig_close(&r);
+  return done;
+}
+
+static void every_call_fails_once(void **state) {
+  uint64_t n = 1;
+  (void)state;
+  while (!stubborn_program(13 * 64 * KIB, n, 0)) n++;
+  assert_true(n > 100);
+}
+
+static void every_host_allocation_fails_once(void **state) {
+  long n = 1;
+  (void)state;
+  while (!stubborn_program(13 * 64 * KIB, 0, n)) n++;
+  assert_true(n > 20);
+}
+
+/* ---- Particular cases ---- */
+
+static void too_large_a_step(void **state) {
+  rig r;
+  gmlake_offload_error_info info;
+  gmlake_offload_session_stats before, after;
+  gmlake_offload_step step;
+  uint32_t ids[3], id;
+  void *ptr;
+  size_t i;
+  (void)state;
+  rig_open(&r, 4 * CHUNK, 4 * CHUNK, 8e9, 0);
+  for (i = 0; i < 3; i++) {
+    assert_ok(
+        gmlake_offload_session_alloc(r.play.session, 2 * CHUNK - 5, r.play.stream, &ids[i], &ptr));
+  }
+  memset(&step, 0, sizeof step);
+  step.stream = r.play.stream;
+  step.reads = ids;
+  step.read_count = 3;
+  before = play_stats(&r.play);
+  assert_error(gmlake_offload_session_begin(r.play.session, &step), OUT_OF_DEVICE_MEMORY);
+  after = play_stats(&r.play);
+  assert_memory_equal(&before, &after, sizeof before);
+  assert_ok(gmlake_offload_session_get_error(r.play.session, &info));
+  assert_string_equal(info.text,
+                      "this step needs 393216 bytes at once, in whole chunks, with what "
+                      "may not leave; the limit is 262144");
+  step.read_count = 2;
+  assert_ok(gmlake_offload_session_begin(r.play.session, &step));
+  assert_error(gmlake_offload_session_alloc(r.play.session, CHUNK + 1, r.play.stream, &id, &ptr),
+               OUT_OF_DEVICE_MEMORY);
+  assert_ok(gmlake_offload_session_get_error(r.play.session, &info));
+  assert_non_null(strstr(info.text, "393216 bytes"));
+  assert_ok(gmlake_offload_session_end(r.play.session));
+  assert_ok(gmlake_offload_session_alloc(r.play.session, 1, r.play.stream, &id, &ptr));
+  rig_close(&r);
+}
+
+/* What dies while it is away is not fetched, and what is never used again is not brought back. */
+static void dead_tensors(void **state) {
+  rig r;
+  int i, n;
+  (void)state;
+  rig_open(&r, 5 * CHUNK, 5 * CHUNK, 8e9, 0);
+  for (n = 0; n < 6; n++) {
+    assert_ok(gmlake_offload_session_mark(r.play.session));
+    for (i = 0; i < 8; i++) assert_ok(play_step(&r.play, (uint64_t)i, NULL, NULL, i, 2 * CHUNK));
+    for (i = 0; i < 8; i++) play_free(&r.play, (size_t)i);
+    assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+  }
+  assert_int_equal(play_stats(&r.play).in_count, 0);
+  assert_true(play_stats(&r.play).out_count > 0);
+  assert_int_equal(play_stats(&r.play).device_bytes, 0);
+  assert_int_equal(play_stats(&r.play).tensor_count, 0);
+  rig_close(&r);
+}
+
+/* In a session that is held nothing moves; pinned tensors stay. */
+static void held_and_pinned(void **state) {
+  rig r;
+  int two[] = {0, 1, -1}, i;
+  gmlake_offload_step step;
+  uint64_t calls;
+  size_t out;
+  (void)state;
+  rig_open(&r, 4 * CHUNK, 4 * CHUNK, 8e9, 0);
+  for (i = 0; i < 4; i++) assert_ok(play_step(&r.play, 0, NULL, NULL, i, 2 * CHUNK));
+  assert_ok(play_step(&r.play, 1, two, NULL, -1, 0)); /* 2 and 3 are away */
+  assert_ok(gmlake_offload_session_hold(r.play.session, 1));
+  calls = rig_census(&r).call_count;
+  memset(&step, 0, sizeof step);
+  step.stream = r.play.stream;
+  step.reads = &r.play.tensors[0].id;
+  step.read_count = 1;
+  assert_ok(gmlake_offload_session_begin(r.play.session, &step));
+  assert_ok(gmlake_offload_session_end(r.play.session));
+  step.reads = &r.play.tensors[2].id;
+  assert_error(gmlake_offload_session_begin(r.play.session, &step), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_session_pin(r.play.session, r.play.tensors[2].id, r.play.stream),
+               INVALID_ARGUMENT);
+  assert_error(gmlake_offload_session_mark(r.play.session), INVALID_ARGUMENT);
+  assert_ok(gmlake_offload_session_make_room(r.play.session, 1, &out));
+  assert_int_equal(out, 0);
+  assert_int_equal(rig_census(&r).call_count, calls);
+  assert_ok(gmlake_offload_session_hold(r.play.session, 0));
+  assert_ok(gmlake_offload_session_pin(r.play.session, r.play.tensors[2].id, r.play.stream));
+  assert_ok(gmlake_offload_session_make_room(r.play.session, SIZE_MAX, &out));
+  assert_int_equal(play_stats(&r.play).device_bytes, 2 * CHUNK); /* the pinned one */
+  assert_ok(gmlake_offload_session_unpin(r.play.session, r.play.tensors[2].id, r.play.stream));
+  assert_error(gmlake_offload_session_unpin(r.play.session, r.play.tensors[2].id, r.play.stream),
+               UNKNOWN_ID);
+  assert_ok(gmlake_offload_session_make_room(r.play.session, 1, &out));
+  assert_int_equal(out, 2 * CHUNK);
+  rig_close(&r);
+}
+
+/* Under GMLAKE_OFFLOAD_CHECKED nothing is mapped where a tensor is away. */
+static void what_is_away_is_unmapped(void **state) {
+  rig r;
+  size_t out;
+  (void)state;
+  with_lake = 1;
+  flags = GMLAKE_OFFLOAD_CHECKED;
+  rig_open(&r, 4 * CHUNK, 8 * CHUNK, 8e9, 0);
+  with_lake = 0;
+  flags = 0;
+  assert_ok(play_step(&r.play, 0, NULL, NULL, 0, 2 * CHUNK));
+  assert_true(gmlake_mock_has_access(r.lake_mock, r.play.tensors[0].ptr, 2 * CHUNK, 0));
+  assert_ok(gmlake_offload_session_make_room(r.play.session, 1, &out));
+  assert_false(gmlake_mock_has_access(r.lake_mock, r.play.tensors[0].ptr, 1, 0));
+  assert_ok(play_step(&r.play, 0, (int[]){0, -1}, NULL, -1, 0));
+  assert_true(gmlake_mock_has_access(r.lake_mock, r.play.tensors[0].ptr, 2 * CHUNK, 0));
+  rig_close(&r);
+}
+
+/* What was learnt is a graph that planners take. */
+static void the_graph_that_was_learnt(void **state) {
+  gmlake_offload_graph *graph;
+  gmlake_offload_graph_info info;
+  rig r;
+  (void)state;
+  rig_open(&r, 0, 0, 8e9, 0);
+  assert_error(gmlake_offload_session_take_graph(r.play.session, &graph), NOT_SEALED);
+  play_setup(&r.play, 4, 128 * KIB);
+  play_train(&r.play, 4, 128 * KIB, 0);
+  play_train(&r.play, 4, 128 * KIB, 0);
+  play_train(&r.play, 4, 128 * KIB, 0);
+  assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+  assert_ok(gmlake_offload_session_mark(r.play.session));
+  assert_ok(gmlake_offload_session_take_graph(r.play.session, &graph));
+  assert_ok(gmlake_offload_graph_get_info(graph, &info));
+  assert_int_equal(info.op_count, 4 + 1 + 2 * 4 + 4);
+  assert_int_equal(info.persistent_bytes, 4 * 3 * 128 * KIB);
+  assert_int_equal(info.peak_bytes, r.play.native_peak);
+  gmlake_offload_graph_destroy(graph);
+  rig_close(&r);
+}
+
+static void wrong_arguments(void **state) {
+  gmlake_offload_session_desc desc;
+  gmlake_offload_session_stats stats;
+  gmlake_offload_session *session;
+  gmlake_offload_step step;
+  uint32_t id = 7;
+  size_t offset;
+  void *ptr;
+  rig r;
+  (void)state;
+  rig_open(&r, 0, 0, 8e9, 0);
+  memset(&desc, 0, sizeof desc);
+  memset(&step, 0, sizeof step);
+  assert_error(gmlake_offload_session_create(NULL, &session), INVALID_ARGUMENT);
+  assert_null(session);
+  assert_error(gmlake_offload_session_create(&desc, &session), INVALID_ARGUMENT);
+  desc.queues = &r.queues;
+  desc.memory = &r.memory;
+  desc.flags = 1u << 30;
+  assert_error(gmlake_offload_session_create(&desc, &session), INVALID_ARGUMENT);
+  desc.flags = 0;
+  desc.in_bytes_per_s = -1;
+  assert_error(gmlake_offload_session_create(&desc, &session), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_session_create(&desc, NULL), INVALID_ARGUMENT);
+  session = r.play.session;
+  assert_error(gmlake_offload_session_end(session), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_session_begin(session, NULL), INVALID_ARGUMENT);
+  step.reads = &id;
+  step.read_count = 1;
+  assert_error(gmlake_offload_session_begin(session, &step), UNKNOWN_ID);
+  step.reads = NULL;
+  assert_error(gmlake_offload_session_begin(session, &step), INVALID_ARGUMENT);
+  step.read_count = 0;
+  assert_ok(gmlake_offload_session_begin(session, &step));
+  assert_error(gmlake_offload_session_begin(session, &step), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_session_mark(session), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_session_hold(session, 1), INVALID_ARGUMENT);
+  assert_ok(gmlake_offload_session_end(session));
+  assert_error(gmlake_offload_session_free(session, 7, NULL), UNKNOWN_ID);
+  assert_error(gmlake_offload_session_pin(session, 7, NULL), UNKNOWN_ID);
+  assert_error(gmlake_offload_session_alloc(session, SIZE_MAX, NULL, &id, &ptr), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_session_alloc(session, 1, NULL, NULL, &ptr), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_session_find(session, &r, &id, &offset), UNKNOWN_ID);
+  assert_error(gmlake_offload_session_get_stats(session, NULL), INVALID_ARGUMENT);
+  stats.struct_bytes = 3;
+  assert_error(gmlake_offload_session_get_stats(session, &stats), INVALID_ARGUMENT);
+  rig_close(&r);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(training_in_less_memory),
+      cmocka_unit_test(addresses_stay),
+      cmocka_unit_test(drift_at_any_step),
+      cmocka_unit_test(another_order_is_learnt),
+      cmocka_unit_test(sizes_vary),
+      cmocka_unit_test(random_programs),
+      cmocka_unit_test(every_call_fails_once),
+      cmocka_unit_test(every_host_allocation_fails_once),
+      cmocka_unit_test(too_large_a_step),
+      cmocka_unit_test(dead_tensors),
+      cmocka_unit_test(held_and_pinned),
+      cmocka_unit_test(what_is_away_is_unmapped),
+      cmocka_unit_test(the_graph_that_was_learnt),
+      cmocka_unit_test(wrong_arguments),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@ run() {
 }
 
 # In all of them: what is unknown is refused and named, the help comes wherever it is asked for.
-for program in replay bench gpu_bench offload turnip offload_gpu gpu_test test_exhaustive \
+for program in replay bench gpu_bench offload turnip offload_gpu offload_session gpu_test test_exhaustive \
   test_hardening test_model test_soak test_threads test_turnip test_worlds; do
   for word in --nonsense -j -A; do
     ok "$program $word" run 2 $program $word
@@ -29,12 +29,12 @@ for program in replay bench gpu_bench offload turnip offload_gpu gpu_test test_e
     ok "$program $help: nothing else" [ ! -s "$dir/err" ]
   done
 done
-for program in replay offload turnip offload_gpu; do
+for program in replay offload turnip offload_gpu offload_session; do
   ok "$program: a flag with a value" run 2 $program --json=1
   ok "$program: a flag with a value: told" says "$program: --json takes no value"
   ok "$program: help behind an option" run 0 $program --json -h
 done
-for program in offload turnip offload_gpu; do
+for program in offload turnip offload_gpu offload_session; do
   ok "$program: columns" run 0 $program -h
   ok "$program: columns: explained" prints 'olumns'
 done

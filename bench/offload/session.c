@@ -1,0 +1,580 @@
+/* build/offload_session: recorded graphs, executed as a program would that a session serves: it
+   allocates and frees as the graph says, names what each operator uses, and launches it. On a GPU
+   operators are stand-ins (standin.h); else everything is on a mock's clock, with the lake's own
+   calls at their cost. The text of --help says what it takes and what its columns mean. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#define GMLAKE_BACKEND_CUDA
+#define GMLAKE_OFFLOAD_IMPLEMENTATION
+#define GMLAKE_OFFLOAD_BACKEND_CUDA
+#define GMLAKE_OFFLOAD_BACKEND_MOCK
+#define GMLAKE_OFFLOAD_LAKE
+#include "gmlake_offload.h"
+
+#include "../graph.h"
+#include "../options.h"
+#include "figures.h"
+#include "standin.h"
+
+#define MIB ((size_t)1 << 20)
+#define SMALL_BYTES \
+  (w->opts->small_mib * MIB) /* smaller tensors are blocks of the lake and never leave */
+
+static const char about[] =
+    "Runs recorded graphs as programs under a session of gmlake_offload.h, in less than their\n"
+    "memory. Without GRAPH: resnet50-b64 and llama-7b-lora-b8-1k of bench/graphs. GRAPH is a\n"
+    ".gmgraph file, or transformer:1:LAYERS:TOKENS:WIDTH.\n";
+static const char columns[] =
+    "\nTwo rows for each graph: `none` has no limit, `part` runs in --part of what that one held.\n"
+    "  MiB        the chunks of the lake and the session\n"
+    "  lake GB    the most that the lake held; in `part` that is its limit\n"
+    "  round      the tensors in whole chunks, by the tensors, at the peak\n"
+    "  ms         an iteration; ratio: by that of `none`, or by bound ms if that is longer\n"
+    "  bound ms   what the plan's copies take at least: `out GB` and `in GB`\n"
+    "  demand     tensors that were fetched, and that left, on demand, in an iteration\n"
+    "  calls      of the lake to the driver in an iteration, and their time\n"
+    "  waits      of the host in the lake, in all measured iterations; on the mock only\n"
+    "  same       whether each iteration's operators read what they read in `none`\n";
+
+typedef struct settings {
+  int json, mock, gpu;
+  uint64_t iterations, settle, chunk_mib, small_mib, divide, launch_ns, tries;
+  double part;
+} settings;
+
+/* Where a program runs: a session on a lake on a device. */
+typedef struct world {
+  const settings *opts;
+  const gmlake_offload_graph *graph;
+  gmlake_offload_graph_info info;
+  gmlake_offload_backend *backend;
+  gmlake_offload_queues queues;
+  gmlake_backend *lake_mock;
+  gmlake_backend table; /* of lake_mock, with the events of queues */
+  gmlake *lake;
+  gmlake_offload_lake of;
+  gmlake_offload_memory memory;
+  gmlake_offload_session *session;
+  void *stream;
+  standin standin;
+  uint32_t *ids; /* of the session's tensors; NONE: a block of the lake */
+  void **ptrs;
+  uint32_t *first, *last; /* operators by tensor, in their order; NONE: never used */
+  uint64_t iteration, charged_ns, host_waits;
+  int failed;
+} world;
+
+typedef struct outcome {
+  double ms, round;
+  size_t peak; /* of the lake */
+  gmlake_offload_session_stats before, after;
+  double calls, driver_ms; /* of the lake, in an iteration */
+  uint64_t host_waits, count, wrong;
+  uint64_t totals[256];
+} outcome;
+
+static gpu_driver gpu;
+static char mock_stream;
+
+/* ---- The device ---- */
+
+static void charge(world *w) {
+  gmlake_mock_census census;
+  if (!w->lake_mock) return;
+  gmlake_mock_get_census(w->lake_mock, &census);
+  gmlake_offload_mock_spend(w->backend, census.modelled_ns - w->charged_ns);
+  w->charged_ns = census.modelled_ns;
+}
+
+/* The lake's events are those of the session's queues. Its other calls go to the lake's mock, whose
+   user stays the table's: so the events find the world here. */
+static world *lake_world;
+
+static gmlake_result answer(int code, int *out_code) {
+  *out_code = code;
+  return code ? GMLAKE_ERROR_DRIVER : GMLAKE_OK;
+}
+static gmlake_result lake_event_create(void *user, void **out_event, int *out_code) {
+  (void)user;
+  return answer(lake_world->queues.event_create(lake_world->queues.user, 0, out_event), out_code);
+}
+static gmlake_result lake_event_destroy(void *user, void *event, int *out_code) {
+  (void)user;
+  lake_world->queues.event_destroy(lake_world->queues.user, event);
+  return answer(0, out_code);
+}
+static gmlake_result lake_event_record(void *user, void *event, gmlake_stream stream,
+                                       int *out_code) {
+  (void)user;
+  return answer(lake_world->queues.event_record(lake_world->queues.user, event, stream), out_code);
+}
+static gmlake_result lake_event_query(void *user, void *event, int *out_done, int *out_code) {
+  (void)user;
+  return answer(lake_world->queues.event_done(lake_world->queues.user, event, out_done), out_code);
+}
+static gmlake_result lake_event_wait(void *user, void *event, int *out_code) {
+  int done = 0, code = 0;
+  (void)user;
+  while (!code && !done) {
+    code = lake_world->queues.event_done(lake_world->queues.user, event, &done);
+    if (!done) gmlake_offload_mock_spend(lake_world->backend, 1000);
+  }
+  lake_world->host_waits++;
+  return answer(code, out_code);
+}
+static gmlake_result lake_stream_wait(void *user, gmlake_stream stream, void *event,
+                                      int *out_code) {
+  (void)user;
+  return answer(lake_world->queues.stream_wait(lake_world->queues.user, stream, event), out_code);
+}
+
+static int open_mock(world *w) {
+  gmlake_offload_mock_desc desc;
+  gmlake_mock_desc lake_desc;
+  memset(&desc, 0, sizeof desc);
+  memset(&lake_desc, 0, sizeof lake_desc);
+  desc.divisor = (size_t)1 << 40; /* of pinned memory: next to no bytes */
+  desc.bookkeeping_only = 1;
+  desc.copy_ns = 10000;
+  lake_desc.capacity_bytes = (size_t)141 << 30;
+  lake_desc.bookkeeping_only = 1;
+  lake_desc.costs = GMLAKE_MOCK_COSTS_REPLAYED;
+  if (gmlake_offload_mock_create(&desc, &w->backend) ||
+      gmlake_mock_create(&lake_desc, &w->lake_mock))
+    return 0;
+  w->table = *w->lake_mock;
+  w->table.event_create = lake_event_create;
+  w->table.event_destroy = lake_event_destroy;
+  w->table.event_record = lake_event_record;
+  w->table.event_query = lake_event_query;
+  w->table.event_wait = lake_event_wait;
+  w->table.stream_wait = lake_stream_wait;
+  w->stream = &mock_stream;
+  lake_world = w;
+  return !gmlake_offload_mock_get_queues(w->backend, &w->queues);
+}
+
+static int open_gpu(world *w) {
+  gmlake_offload_cuda_desc desc;
+  CUstream stream = NULL;
+  memset(&desc, 0, sizeof desc);
+  if (gmlake_offload_cuda_create(&desc, &w->backend) ||
+      gmlake_offload_cuda_get_queues(w->backend, &w->queues) ||
+      gpu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING))
+    return 0;
+  w->stream = (void *)stream;
+  return standin_create(&w->standin, &gpu, w->graph, 256);
+}
+
+/* The lake's blocks need memory that the session has. */
+static int make_room(void *user, gmlake *lake, const gmlake_error_info *info) {
+  size_t bytes = 0;
+  (void)lake;
+  return gmlake_offload_session_make_room(((world *)user)->session, info->asked_bytes, &bytes) ==
+             GMLAKE_OFFLOAD_OK &&
+         bytes != 0;
+}
+
+/* A world in which the lake holds at most lake_bytes and the session session_bytes; 0: no limit. */
+static int open_world(world *w, const settings *opts, const gmlake_offload_graph *graph,
+                      size_t lake_bytes, size_t session_bytes) {
+  gmlake_offload_session_desc desc;
+  gmlake_desc lake_desc;
+  size_t n;
+  memset(w, 0, sizeof *w);
+  w->opts = opts;
+  w->graph = graph;
+  (void)gmlake_offload_graph_get_info(graph, &w->info);
+  n = w->info.tensor_count;
+  w->ids = (uint32_t *)malloc(n * sizeof *w->ids);
+  w->ptrs = (void **)calloc(n, sizeof *w->ptrs);
+  w->first = (uint32_t *)malloc(2 * n * sizeof *w->first);
+  if (!w->ids || !w->ptrs || !w->first || !(opts->mock ? open_mock(w) : open_gpu(w))) return 0;
+  w->last = w->first + n;
+  memset(&lake_desc, 0, sizeof lake_desc);
+  lake_desc.backend = opts->mock ? &w->table : NULL;
+  lake_desc.chunk_bytes = opts->chunk_mib * MIB;
+  lake_desc.limit_bytes = lake_bytes;
+  lake_desc.cross_stream = GMLAKE_WAIT_FIRST;
+  lake_desc.oom.fn = make_room;
+  lake_desc.oom.user = w;
+  if (gmlake_create(&lake_desc, &w->lake)) return 0;
+  w->of.lake = w->lake;
+  w->of.chunk_bytes = opts->chunk_mib * MIB;
+  if (gmlake_offload_lake_memory(&w->of, &w->memory)) return 0;
+  memset(&desc, 0, sizeof desc);
+  desc.queues = &w->queues;
+  desc.memory = &w->memory;
+  desc.limit_bytes = session_bytes;
+  desc.try_count_max = opts->tries;
+  return !gmlake_offload_session_create(&desc, &w->session);
+}
+
+static void finish(world *w) {
+  charge(w);
+  w->failed |= w->queues.stream_sync(w->queues.user, w->stream);
+}
+
+static void close_world(world *w) {
+  if (w->backend && w->stream) finish(w);
+  gmlake_offload_session_destroy(w->session);
+  if (w->lake) (void)gmlake_destroy(w->lake);
+  if (w->opts->mock) {
+    gmlake_mock_destroy(w->lake_mock);
+    gmlake_offload_mock_destroy(w->backend);
+  } else {
+    if (w->standin.gpu) standin_destroy(&w->standin);
+    if (w->stream) (void)gpu.cuStreamDestroy((CUstream)w->stream);
+    gmlake_offload_cuda_destroy(w->backend);
+  }
+  free(w->ids);
+  free(w->ptrs);
+  free(w->first);
+}
+
+/* ---- The program ---- */
+
+static gmlake_offload_tensor_desc tensor_of(const world *w, uint32_t tensor) {
+  gmlake_offload_tensor_desc desc;
+  memset(&desc, 0, sizeof desc);
+  (void)gmlake_offload_get_tensor(w->graph, tensor, &desc);
+  return desc;
+}
+
+static gmlake_offload_op_desc op_of(const world *w, size_t position) {
+  gmlake_offload_op_desc desc;
+  memset(&desc, 0, sizeof desc);
+  (void)gmlake_offload_get_op(w->graph, w->info.op_order[position], &desc);
+  return desc;
+}
+
+static int is_made(gmlake_offload_kind kind) {
+  return kind == GMLAKE_OFFLOAD_INTERMEDIATE || kind == GMLAKE_OFFLOAD_OUTPUT;
+}
+
+static void note_use(world *w, uint32_t tensor, size_t position) {
+  if (w->first[tensor] == GMLAKE_OFFLOAD_NONE) w->first[tensor] = (uint32_t)position;
+  w->last[tensor] = (uint32_t)position;
+}
+
+static void make(world *w, uint32_t tensor) {
+  size_t bytes = tensor_of(w, tensor).bytes;
+  if (bytes < SMALL_BYTES) {
+    w->ids[tensor] = GMLAKE_OFFLOAD_NONE;
+    w->failed |= gmlake_alloc(w->lake, bytes ? bytes : 1, w->stream, &w->ptrs[tensor]) != GMLAKE_OK;
+  } else {
+    w->failed |= gmlake_offload_session_alloc(w->session, bytes, w->stream, &w->ids[tensor],
+                                              &w->ptrs[tensor]) != GMLAKE_OFFLOAD_OK;
+  }
+}
+
+static void unmake(world *w, uint32_t tensor) {
+  if (w->ids[tensor] == GMLAKE_OFFLOAD_NONE) {
+    w->failed |= gmlake_free(w->lake, w->ptrs[tensor], w->stream) != GMLAKE_OK;
+  } else {
+    w->failed |=
+        gmlake_offload_session_free(w->session, w->ids[tensor], w->stream) != GMLAKE_OFFLOAD_OK;
+  }
+  w->ids[tensor] = GMLAKE_OFFLOAD_NONE;
+}
+
+/* Begins a step that uses these tensors of the session. */
+static void begin(world *w, const uint32_t *reads, size_t read_count, const uint32_t *writes,
+                  size_t write_count, uint64_t key, uint32_t *ids) {
+  gmlake_offload_step step;
+  size_t i;
+  memset(&step, 0, sizeof step);
+  step.stream = w->stream;
+  step.key = key;
+  step.reads = ids;
+  for (i = 0; i < read_count; i++)
+    if (w->ids[reads[i]] != GMLAKE_OFFLOAD_NONE) ids[step.read_count++] = w->ids[reads[i]];
+  step.writes = ids + step.read_count;
+  for (i = 0; i < write_count; i++)
+    if (w->ids[writes[i]] != GMLAKE_OFFLOAD_NONE)
+      ids[step.read_count + step.write_count++] = w->ids[writes[i]];
+  w->failed |= gmlake_offload_session_begin(w->session, &step) != GMLAKE_OFFLOAD_OK;
+}
+
+static void setup(world *w) {
+  size_t i, n, position;
+  for (i = 0; i < w->info.tensor_count; i++)
+    w->ids[i] = w->first[i] = w->last[i] = GMLAKE_OFFLOAD_NONE;
+  for (position = 0; position < w->info.op_count; position++) {
+    gmlake_offload_op_desc op = op_of(w, position);
+    for (n = 0; n < op.read_count; n++) note_use(w, op.reads[n], position);
+    for (n = 0; n < op.write_count; n++) note_use(w, op.writes[n], position);
+  }
+  for (i = 0; i < w->info.tensor_count && !w->failed; i++) {
+    gmlake_offload_tensor_desc desc = tensor_of(w, (uint32_t)i);
+    if (is_made(desc.kind)) continue;
+    begin(w, NULL, 0, NULL, 0, 0, NULL);
+    make(w, (uint32_t)i);
+    if (!w->failed && !w->opts->mock)
+      w->failed |= standin_fill(&w->standin, 0, (uint32_t)i, w->ptrs[i], desc.bytes, 0, w->stream);
+    w->failed |= gmlake_offload_session_end(w->session) != GMLAKE_OFFLOAD_OK;
+  }
+}
+
+static void launch(world *w, size_t position, const gmlake_offload_op_desc *op, void **ptrs) {
+  gmlake_offload_launch what;
+  size_t i;
+  if (w->opts->mock) {
+    charge(w);
+    gmlake_offload_mock_spend(w->backend, w->opts->launch_ns);
+    w->failed |= gmlake_offload_mock_work(w->backend, w->stream, op->time_ns, NULL, NULL) !=
+                 GMLAKE_OFFLOAD_OK;
+    return;
+  }
+  memset(&what, 0, sizeof what);
+  what.graph = w->graph;
+  what.op = w->info.op_order[position];
+  what.iteration = w->iteration;
+  what.desc = *op;
+  for (i = 0; i < op->read_count; i++) ptrs[i] = w->ptrs[op->reads[i]];
+  what.reads = ptrs;
+  for (i = 0; i < op->write_count; i++) ptrs[op->read_count + i] = w->ptrs[op->writes[i]];
+  what.writes = ptrs + op->read_count;
+  w->failed |= standin_launch(&w->standin, &what, w->stream);
+}
+
+static int is_in(const uint32_t *ids, size_t count, uint32_t id) {
+  size_t i;
+  for (i = 0; i < count; i++)
+    if (ids[i] == id) return 1;
+  return 0;
+}
+
+static int dies(const world *w, uint32_t tensor, size_t position) {
+  return w->last[tensor] == position && is_made(tensor_of(w, tensor).kind);
+}
+
+static void iterate(world *w) {
+  uint32_t ids[4096];
+  void *ptrs[4096];
+  size_t position, i;
+  w->failed |= gmlake_offload_session_mark(w->session) != GMLAKE_OFFLOAD_OK;
+  for (position = 0; position < w->info.op_count && !w->failed; position++) {
+    gmlake_offload_op_desc op = op_of(w, position);
+    if (op.read_count + op.write_count > 4096) w->failed = 1;
+    if (w->failed) return;
+    begin(w, op.reads, op.read_count, op.writes, op.write_count, op.time_ns, ids);
+    for (i = 0; i < op.write_count; i++)
+      if (w->first[op.writes[i]] == position && is_made(tensor_of(w, op.writes[i]).kind))
+        make(w, op.writes[i]);
+    if (!w->failed) launch(w, position, &op, ptrs);
+    w->failed |= gmlake_offload_session_end(w->session) != GMLAKE_OFFLOAD_OK;
+    for (i = 0; i < op.read_count && !w->failed; i++)
+      if (dies(w, op.reads[i], position)) unmake(w, op.reads[i]);
+    for (i = 0; i < op.write_count && !w->failed; i++)
+      if (dies(w, op.writes[i], position) && !is_in(op.reads, op.read_count, op.writes[i]))
+        unmake(w, op.writes[i]);
+  }
+  w->iteration++;
+}
+
+/* ---- Measuring ---- */
+
+static double now_ms(const world *w) {
+  struct timespec t;
+  uint64_t ns = 0;
+  if (w->opts->mock) {
+    (void)w->backend->now(w->backend->user, &ns);
+    return (double)ns / 1e6;
+  }
+  (void)clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static gmlake_offload_session_stats stats_of(const world *w) {
+  gmlake_offload_session_stats stats;
+  stats.struct_bytes = 0;
+  (void)gmlake_offload_session_get_stats(w->session, &stats);
+  return stats;
+}
+
+static void complain(const world *w) {
+  gmlake_offload_error_info info;
+  gmlake_error_info lake_info;
+  memset(&info, 0, sizeof info);
+  memset(&lake_info, 0, sizeof lake_info);
+  if (w->session) (void)gmlake_offload_session_get_error(w->session, &info);
+  if (w->lake) (void)gmlake_get_last_error(w->lake, &lake_info);
+  fprintf(stderr, "iteration %llu failed: %s %s; lake: %s\n", (unsigned long long)w->iteration,
+          gmlake_offload_result_name(info.result), info.text, lake_info.text);
+}
+
+/* Runs the iterations. Host waits are counted from the end of the settling ones on. */
+static int measure(world *w, outcome *o) {
+  gmlake_stats before, after;
+  uint64_t i, waits;
+  double begin_ms;
+  memset(&before, 0, sizeof before);
+  memset(&after, 0, sizeof after);
+  setup(w);
+  for (i = 0; i < w->opts->settle && !w->failed; i++) {
+    iterate(w);
+    if (i == 0) finish(w); /* so that the second one may be planned */
+  }
+  finish(w);
+  o->before = stats_of(w);
+  waits = w->host_waits;
+  (void)gmlake_get_stats(w->lake, &before);
+  begin_ms = now_ms(w);
+  for (i = 0; i < w->opts->iterations && !w->failed; i++) iterate(w);
+  finish(w);
+  o->ms = (now_ms(w) - begin_ms) / (double)w->opts->iterations;
+  o->after = stats_of(w);
+  o->host_waits = w->host_waits - waits;
+  (void)gmlake_get_stats(w->lake, &after);
+  o->peak = after.reserved_bytes_peak;
+  o->calls =
+      (double)(after.driver_call_count - before.driver_call_count) / (double)w->opts->iterations;
+  o->driver_ms = (double)(after.driver_ns - before.driver_ns) / 1e6 / (double)w->opts->iterations;
+  if (!w->opts->mock && !w->failed)
+    w->failed |= standin_totals(&w->standin, o->totals, w->iteration, &o->wrong) != CUDA_SUCCESS;
+  o->count = w->iteration;
+  if (w->failed) complain(w);
+  return !w->failed;
+}
+
+static int is_same(const outcome *a, const outcome *b) {
+  return a->count == b->count && b->wrong == 0 &&
+         memcmp(a->totals, b->totals, a->count * sizeof *a->totals) == 0;
+}
+
+static void print_row(const settings *opts, const char *name, const char *way, const outcome *o,
+                      const outcome *none) {
+  const gmlake_offload_session_stats *s = &o->after;
+  double bound = (double)s->link_bound_ns / 1e6, n = (double)opts->iterations;
+  double least = none->ms > bound ? none->ms : bound;
+  printf(opts->json ? "{\"graph\":\"%s\",\"way\":\"%s\",\"chunk_mib\":%llu,\"lake_gb\":%.3f,"
+                      "\"round\":%.4f,\"ms\":%.3f,\"ratio\":%.4f,\"bound_ms\":%.3f,"
+                      "\"out_gb\":%.3f,\"in_gb\":%.3f,\"demand_in\":%.2f,\"demand_out\":%.2f,"
+                      "\"calls\":%.1f,\"driver_ms\":%.3f,\"host_waits\":%llu,\"same\":\"%s\"}\n"
+                    : "%-20s %-6s %3llu %8.3f %6.4f %9.3f %6.3f %8.3f %7.3f %7.3f %6.1f %6.1f "
+                      "%7.1f %7.3f %5llu  %s\n",
+         name, way, (unsigned long long)opts->chunk_mib, (double)o->peak / 1e9, o->round, o->ms,
+         o->ms / least, bound, (double)s->plan_out_bytes / 1e9, (double)s->plan_in_bytes / 1e9,
+         (double)(s->demand_in_count - o->before.demand_in_count) / n,
+         (double)(s->demand_out_count - o->before.demand_out_count) / n, o->calls, o->driver_ms,
+         (unsigned long long)o->host_waits,
+         opts->mock         ? "-"
+         : is_same(none, o) ? "yes"
+                            : "NO");
+  (void)fflush(stdout);
+}
+
+/* What whole chunks add at the peak of the graph's tensors of the session. */
+static double rounding(const world *w) {
+  size_t chunk = w->of.chunk_bytes, bytes = 0, rounded = 0, most = 0, most_rounded = 0, i, n;
+  for (i = 0; i < w->info.op_count; i++) {
+    gmlake_offload_op_desc op = op_of(w, i);
+    size_t k;
+    for (k = 0; k < 2; k++) {
+      for (n = 0; n < (k ? op.read_count : 0) + op.write_count; n++) {
+        uint32_t t = n < op.write_count ? op.writes[n] : op.reads[n - op.write_count];
+        gmlake_offload_tensor_desc desc = tensor_of(w, t);
+        size_t whole = (desc.bytes + chunk - 1) / chunk * chunk;
+        if (desc.bytes < SMALL_BYTES || !is_made(desc.kind)) continue;
+        if (k == 0 && w->first[t] == i) bytes += desc.bytes, rounded += whole;
+        if (k == 1 && w->last[t] == i &&
+            (n < op.write_count || !is_in(op.writes, op.write_count, t)))
+          bytes -= desc.bytes, rounded -= whole;
+      }
+      if (rounded > most_rounded) most_rounded = rounded, most = bytes;
+    }
+  }
+  for (i = 0; i < w->info.tensor_count; i++) {
+    gmlake_offload_tensor_desc desc = tensor_of(w, (uint32_t)i);
+    if (desc.bytes < SMALL_BYTES || is_made(desc.kind)) continue;
+    most += desc.bytes;
+    most_rounded += (desc.bytes + chunk - 1) / chunk * chunk;
+  }
+  return most ? (double)most_rounded / (double)most : 1;
+}
+
+static int run_way(const settings *opts, const gmlake_offload_graph *graph, size_t lake_bytes,
+                   size_t session_bytes, outcome *o) {
+  world w;
+  int ok;
+  memset(o, 0, sizeof *o);
+  ok = open_world(&w, opts, graph, lake_bytes, session_bytes);
+  if (!ok) fprintf(stderr, "the device, the lake or the session could not be opened\n");
+  ok = ok && measure(&w, o);
+  if (ok) o->round = rounding(&w);
+  close_world(&w);
+  return ok;
+}
+
+static int run_graph(const settings *opts, const char *path) {
+  char error[300], name[64];
+  outcome none, o;
+  size_t small, limit, chunk = opts->chunk_mib * MIB;
+  gmlake_offload_graph *graph = graph_open(path, opts->divide, error, sizeof error);
+  int ok;
+  if (!graph) {
+    fprintf(stderr, "%s\n", error);
+    return 0;
+  }
+  graph_name(path, name, sizeof name);
+  ok = run_way(opts, graph, 0, 0, &none);
+  if (ok) {
+    print_row(opts, name, "none", &none, &none);
+    small = none.peak > none.after.device_bytes_peak ? none.peak - none.after.device_bytes_peak : 0;
+    limit = (size_t)(opts->part * (double)none.peak) / chunk * chunk;
+    ok = limit > small && run_way(opts, graph, limit, limit - small, &o);
+    if (ok) print_row(opts, name, "part", &o, &none);
+  }
+  gmlake_offload_graph_destroy(graph);
+  return ok;
+}
+
+int main(int argc, char **argv) {
+  static const char *const names[] = {"bench/graphs/resnet50-b64.gmgraph.gz",
+                                      "bench/graphs/llama-7b-lora-b8-1k.gmgraph.gz"};
+  settings opts = {0, 0, 0, 10, 6, 16, 16, 1, 5000, 0, .6};
+  const option_row rows[] = {
+      {"json", OPTION_FLAG, &opts.json, 0, 0, NULL, "print one JSON object a row"},
+      {"mock", OPTION_FLAG, &opts.mock, 0, 0, NULL, "on a mock's clock, also where there is a GPU"},
+      {"gpu", OPTION_FLAG, &opts.gpu, 0, 0, NULL, "without a GPU only say so"},
+      {"iterations", OPTION_COUNT, &opts.iterations, 1, 200, "N",
+       "measure N iterations; default 10"},
+      {"settle", OPTION_COUNT, &opts.settle, 2, 50, "N", "run N before these; default 6"},
+      {"chunk-mib", OPTION_POWER, &opts.chunk_mib, 2, 512, "N", "chunks of N MiB; default 16"},
+      {"small-mib", OPTION_COUNT, &opts.small_mib, 1, 512, "N",
+       "tensors below N MiB are blocks of the lake"},
+      {"divide", OPTION_COUNT, &opts.divide, 1, 1 << 20, "N",
+       "divide the sizes and times of graphs by N; default 1"},
+      {"launch-ns", OPTION_COUNT, &opts.launch_ns, 0, 1e9, "N",
+       "the mock's host takes N ns for each operator; default 5000"},
+      {"tries", OPTION_COUNT, &opts.tries, 0, 1e6, "N", "plans to try; default: the planner's"},
+      {"part", OPTION_NUMBER, &opts.part, .01, 1, "PART",
+       "run in PART of the memory that the lake holds without a limit; default .6"}};
+  const option_reader reader = {
+      "offload_session",         "[OPTION]... [GRAPH]...", about, columns, rows,
+      sizeof rows / sizeof *rows};
+  int first = options_read(&reader, argc, argv), i, ok = 1, count = 0;
+  CUcontext context = NULL;
+  if (!opts.mock &&
+      (!gpu_open(&gpu, "libcuda.so.1") || gpu.cuInit(0) || gpu.cuDeviceGetCount(&count) || !count))
+    opts.mock = 1;
+  if (opts.mock && opts.gpu) {
+    printf("skipped: no GPU\n");
+    return 0;
+  }
+  if (!opts.mock && (gpu.cuDevicePrimaryCtxRetain(&context, 0) || gpu.cuCtxSetCurrent(context))) {
+    fprintf(stderr, "the device has no context\n");
+    return 1;
+  }
+  if (!opts.json) {
+    printf(
+        "on %s\ngraph                way    MiB  lake GB  round        ms  ratio bound ms  out "
+        "GB   in GB  demand in, out   calls  calls ms waits same\n",
+        opts.mock ? "the mock" : "the GPU");
+  }
+  for (i = first; i < argc; i++) ok &= run_graph(&opts, argv[i]);
+  for (i = 0; first == argc && i < 2; i++) ok &= run_graph(&opts, names[i]);
+  if (context) (void)gpu.cuDevicePrimaryCtxRelease(0);
+  return ok ? 0 : 1;
+}
