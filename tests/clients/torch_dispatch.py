@@ -84,7 +84,7 @@ class Judge:
         self.library = ctypes.CDLL(path)
         self.library.judge_step.argtypes = [ctypes.c_void_p] + [ctypes.c_size_t] * 3
         self.library.judge_keep.argtypes = [ctypes.c_uint64]
-        self.marks, self.steps = 0, 0
+        self.marks, self.steps, self.kept = 0, 0, 0
 
     def open(self, *_):
         self.library.judge_switch(1)
@@ -97,6 +97,7 @@ class Judge:
         self.library.judge_step(addresses, made, reads, writes)
 
     def keep(self, address):
+        self.kept += 1
         self.library.judge_keep(address)
 
     def mark(self):
@@ -181,6 +182,35 @@ def check_session(session, judge):
         assert before > 500, before
 
 
+def check_collectives(session, judge, folder):
+    """What DDP's reducer gives to a communication stays: its threads are not seen."""
+    distributed = torch.distributed
+    if not distributed.is_available():
+        return
+    store = "file://" + os.path.join(os.path.abspath(folder), "store")
+    distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+
+    def train():
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.Linear(512, 256))
+        net = torch.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, foreach=False)
+        found = []
+        for _ in range(3):
+            loss = net(torch.ones(128, 256)).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            found.append(loss.item())
+        return found
+
+    expected = train()
+    with session.Session(judge, torch.device("cpu"), 1 << 22):
+        assert train() == expected
+    assert judge.kept >= 3, judge.kept
+    distributed.destroy_process_group()
+
+
 def check_offload(session, path):
     """Half of the memory, then all of it again."""
     library, peaks = ctypes.CDLL(path), []
@@ -229,5 +259,6 @@ if __name__ == "__main__":
     elif hasattr(ctypes.CDLL(sys.argv[2]), "judge_step"):
         check_session(session, Judge(sys.argv[2]))
         check_groups(session, Judge(sys.argv[2]))
+        check_collectives(session, Judge(sys.argv[2]), sys.argv[1])
     else:
         check_offload(session, sys.argv[2])
