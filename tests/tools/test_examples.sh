@@ -192,6 +192,23 @@ code_lines() {
     END { print lines + 0 }' "$1"
 }
 
+# With the toolkit: it compiles, and runs or says what the machine lacks.
+if command -v nvcc >/dev/null; then
+  job=$dir/cuda_hello
+  if nvcc -I. examples/cuda_hello.cu -o "$job" >"$job.out" 2>&1; then
+    "$job" >"$job.out" 2>&1
+    if grep -qE '^(the last element is 3.0039;|cudaSetDevice.0.: )' "$job.out"; then
+      passed=$((passed + 1))
+    else
+      failed=$((failed + 1))
+      echo "FAILED: examples/cuda_hello.cu says:" && cat "$job.out"
+    fi
+  else
+    failed=$((failed + 1))
+    echo 'FAILED: examples/cuda_hello.cu does not compile:' && head -5 "$job.out"
+  fi
+fi
+
 for source in examples/*.c examples/*_*.cpp; do
   name=$(basename "${source%.*}")
   longest=70
