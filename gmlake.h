@@ -10565,7 +10565,7 @@ static int gmlk_room_reclaim(const gmlake *l, const gmlk_arena *a, gmlk_room *ro
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *other = l->arenas[i];
-    if (!other || other == a || other->sleep) continue;
+    if (!other || other == a) continue;
     if (!gmlk_scratch_reserve(other, other->slot_count)) return 0;
     gmlk_room_return(
         room, other, a,

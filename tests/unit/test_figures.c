@@ -832,6 +832,30 @@ static void chunks_of_a_handle_in_use_are_counted_where_they_are(void **state) {
   finish();
 }
 
+/* | live | gap | free | gap | live |: what is free stays, as a capture forbids to fence it. One
+   growth fills one gap. */
+static void two_gaps_are_not_filled_at_once(void **state) {
+  gmlake_alloc_desc wanted = request(3 * C, GMLAKE_NO_STITCH, NULL);
+  gmlake_stream one;
+  gmlake_pool *pool;
+  void *b[5];
+  (void)state;
+  start(5);
+  one = open_stream();
+  pool = open_pool(0);
+  lay(b, 5);
+  drop(b[1]);
+  drop(b[3]);
+  assert_int_equal(trim_to(0), 2 * C);
+  step(gmlake_capture_begin(lake, one, pool));
+  drop(b[2]);
+  (void)foretold(&wanted, LEGACY, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, GMLAKE_NO_WAIT, 0);
+  wanted.bytes = 2 * C;
+  (void)foretold(&wanted, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, C);
+  step(gmlake_capture_end(lake, one));
+  finish();
+}
+
 static void a_question_changes_no_memory(void **state) {
   const gmlake_alloc_desc wanted = request(4 * C, 0, NULL);
   gmlake_map_entry before[64], after[64];
@@ -934,6 +958,7 @@ int main(void) {
       cmocka_unit_test(pending_memory_of_pools_is_counted_on),
       cmocka_unit_test(growth_behind_what_others_use_is_foretold),
       cmocka_unit_test(chunks_of_a_handle_in_use_are_counted_where_they_are),
+      cmocka_unit_test(two_gaps_are_not_filled_at_once),
       cmocka_unit_test(a_question_changes_no_memory),
       cmocka_unit_test(a_driver_that_does_not_answer_is_an_error),
       cmocka_unit_test(the_budget_counts_new_memory_where_nothing_is_stitched),
