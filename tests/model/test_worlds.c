@@ -3,7 +3,7 @@
    gmlake_check; the figures and the mock's census agree with the test's own accounts; no two live
    blocks overlap; no block is handed over, and nothing is unmapped, while work may still use it; no
    limit is passed; nothing is refused that whole free chunks would serve. Before every allocation
-   gmlake_query says how it ends. In every state destroy leaves nothing. With faults: each call of
+   gmlake_query says how it ends. In every state the questions agree, and destroy leaves nothing. With faults: each call of
    the backend fails in turn, and all of that still holds.
 
    The lake and the mock allocate from one heap here, so that a state is taken back by copying it. A
@@ -36,6 +36,7 @@ static void world_free(void *ptr);
 
 #include <cmocka.h>
 
+#include "judge_map.h"
 #include "options.h"
 
 #define CHUNK ((size_t)4096)
@@ -47,6 +48,7 @@ static void world_free(void *ptr);
 #define EVENTS 256
 #define BLOCKS 3
 #define STREAMS 2
+#define PLACES 2 /* of the buffer */
 #define SIZES 4
 #define DEPTH_MAX 64
 #define WHOLE (DEPTH_MAX - 1) /* until nothing new is found */
@@ -124,6 +126,10 @@ static struct world { /* what a state consists of, beside the heap */
     int owner[CELLS]; /* block + 1 */
   } frames[HANDLES];
   stamp window_used[SLOTS]; /* through the window mapped there */
+  gmlake_buffer *buffer;    /* NULL: the world has none */
+  block places[PLACES];     /* its chunks; NULL: no memory */
+  unsigned char *base;
+  stamp place_used[PLACES]; /* through the place */
 } w;
 
 typedef struct config {
@@ -131,7 +137,7 @@ typedef struct config {
   int chunks, streams, blocks, sizes; /* of the device; how many of each may be in use */
   gmlake_cross_stream cross_stream;
   size_t window_slots, limit_chunks, stitched_chunks_max;
-  int records, forgets, faults, sleeps;
+  int records, forgets, faults, sleeps, pages;
   int depth; /* in make test; the least there */
 } config;
 
@@ -171,6 +177,14 @@ static int window_slot(uint64_t address) {
   return (int)((address - space->base) / CHUNK);
 }
 
+/* The buffer's place; -1: the address is none of it. */
+static int place_at(uint64_t address) {
+  const uint64_t base = (uint64_t)(uintptr_t)w.base;
+  return w.buffer && address >= base && address - base < PLACES * CHUNK
+             ? (int)((address - base) / CHUNK)
+             : -1;
+}
+
 static size_t number_of(const void *event) {
   return (size_t)((uintptr_t)event & GMLK_MOCK_SLOT_MASK) - 1;
 }
@@ -208,6 +222,11 @@ static gmlake_result watch_stream_wait(void *user, gmlake_stream stream, void *e
 static gmlake_result watch_unmap(void *user, uint64_t address, size_t bytes, int *code) {
   gmlake_result result = w.mock->unmap(user, address, bytes, code);
   int first = w.lake ? window_slot(address) : -1, slot;
+  const int place = place_at(address);
+  if (!result && place >= 0) {
+    expect(covers(&w.known, &w.place_used[place]), "a place is unmapped under pending work");
+    memset(&w.place_used[place], 0, sizeof(stamp));
+  }
   if (result || first < 0) return result;
   for (slot = first; slot < first + (int)(bytes / CHUNK); slot++) {
     expect(covers(&w.known, &w.window_used[slot]), "a window is unmapped under pending work");
@@ -247,7 +266,9 @@ enum {
   DO_FORGET,
   DO_TRIM,
   DO_SLEEP, /* which: 1 keeps */
-  DO_WAKE
+  DO_WAKE,
+  DO_COMMIT, /* which: the place */
+  DO_DISCARD
 };
 
 typedef struct operation {
@@ -275,6 +296,8 @@ static void list_operations(void) {
     add_operation(DO_HOLD, 0, s);
     add_operation(DO_FINISH, 0, s);
     if (with->forgets) add_operation(DO_FORGET, 0, s);
+    for (i = 0; i < PLACES && with->pages; i++) add_operation(DO_COMMIT, i, s);
+    for (i = 0; i < PLACES && with->pages; i++) add_operation(DO_DISCARD, i, s);
   }
   add_operation(DO_TRIM, 0, 0);
   for (i = 0; i < 2 && with->sleeps; i++) add_operation(DO_SLEEP, i, 0);
@@ -304,6 +327,10 @@ static int is_possible(const operation *op) {
     return w.held[op->stream] || queue->done != queue->last;
   case DO_WAKE:
     return is_asleep();
+  case DO_COMMIT:
+    return !w.places[op->which].ptr;
+  case DO_DISCARD:
+    return w.places[op->which].ptr != NULL;
   default:
     return 1;
   }
@@ -315,9 +342,10 @@ static void use(const block *b, int stream) {
   uint32_t work = ++w.after[stream].at[stream];
   for (offset = 0; offset < b->bytes; offset += CELL) {
     uint64_t at = (uint64_t)(uintptr_t)b->ptr + offset;
-    int slot = window_slot(at);
+    int slot = window_slot(at), place = place_at(at);
     w.frames[frame_at(at)].used[at % CHUNK / CELL].at[stream] = work;
     if (slot >= 0) w.window_used[slot].at[stream] = work;
+    if (place >= 0) w.place_used[place].at[stream] = work;
   }
 }
 
@@ -325,6 +353,7 @@ static void use(const block *b, int stream) {
 static int orders(const operation *op) {
   const block *b = &w.blocks[op->which % BLOCKS];
   if (op->call == DO_RECORD) return 1;
+  if (op->call == DO_DISCARD) return op->stream != w.places[op->which].stream;
   return op->call == DO_FREE && op->stream != b->stream && !(b->recorded >> b->stream & 1);
 }
 
@@ -424,6 +453,37 @@ static gmlake_result do_record(const operation *op) {
   return result;
 }
 
+static gmlake_result do_commit(const operation *op) {
+  const size_t offset = op->which * CHUNK;
+  const gmlake_result result =
+      gmlake_buffer_commit(w.lake, w.buffer, offset, CHUNK, w.streams[op->stream]);
+  block *b = &w.places[op->which];
+  if (result) {
+    expect(result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED,
+           "another error than for want of memory");
+    return result;
+  }
+  b->ptr = w.base + offset;
+  b->bytes = CHUNK;
+  b->stream = op->stream;
+  expect_covered(b);
+  if (broken) return result;
+  own(b, BLOCKS + 1 + op->which);
+  use(b, b->stream);
+  return result;
+}
+
+static gmlake_result do_discard(const operation *op) {
+  block *b = &w.places[op->which];
+  gmlake_result result;
+  if (orders(op)) order(op->stream, b->stream);
+  result = gmlake_buffer_discard(w.lake, w.buffer, op->which * CHUNK, CHUNK, w.streams[op->stream]);
+  if (result) return result;
+  own(b, 0);
+  memset(b, 0, sizeof(*b));
+  return result;
+}
+
 /* Every block is nobody's memory before sleep, and owns what it has after it. */
 static void own_all(int owns) {
   int i;
@@ -493,6 +553,10 @@ static gmlake_result apply(const operation *op) {
     return do_sleep(op);
   case DO_WAKE:
     return do_wake();
+  case DO_COMMIT:
+    return do_commit(op);
+  case DO_DISCARD:
+    return do_discard(op);
   default:
     return do_trim();
   }
@@ -508,6 +572,7 @@ static void expect_books_balance(void) {
     live += w.blocks[i].ptr != NULL;
     bytes += w.blocks[i].ptr ? w.blocks[i].bytes : 0;
   }
+  for (i = 0; i < PLACES; i++) bytes += w.places[i].bytes;
   stats.struct_bytes = 0;
   gmlake_mock_get_census(w.mock, &census);
   expect(!gmlake_get_stats(w.lake, &stats), "gmlake_get_stats");
@@ -608,6 +673,9 @@ static void visit_tags(visitor visit) {
     if (b->state == GMLK_FREE) visit(b->stream, b->ticket);
   for (window = a->windows.oldest; window; window = window->newer)
     visit(window->self.stream, window->self.ticket);
+  for (i = 0; w.buffer && i < w.buffer->place_count; i++)
+    if (w.buffer->places[i].state == GMLK_PLACE_MAPPED)
+      visit(w.buffer->places[i].stream, w.buffer->places[i].ticket);
   for (note = w.lake->pending; note; note = note->next) {
     visit(note->stream, note->ticket);
     for (i = 0; i < note->used_count; i++) visit(note->used[i].stream, note->used[i].ticket);
@@ -672,6 +740,11 @@ static void put_arena(void) {
   put_tiles(a->head.next, &a->tail, 1);
   for (i = 0; i < a->bins_capacity; i++) put_list(a->bins[i]);
   put_windows();
+  for (i = 0; w.buffer && i < w.buffer->place_count; i++) {
+    put(w.buffer->places[i].state);
+    if (w.buffer->places[i].state) put(w.buffer->places[i].slot);
+    put((unsigned)w.places[i].stream);
+  }
 }
 
 static void put_streams(void) {
@@ -794,6 +867,7 @@ static void put_uses(void) {
     for (n = 0; frame >= 0 && n < CELLS; n++) put_used(&w.frames[frame].used[n]);
   }
   for (i = 0; i < SLOTS; i++) put_used(&w.window_used[i]);
+  for (i = 0; i < PLACES; i++) put_used(&w.place_used[i]);
 }
 
 static void write_key(void) {
@@ -916,8 +990,8 @@ static size_t path_to(uint32_t at, unsigned char *ops) {
 }
 
 static void print_operation(size_t number) {
-  static const char *const names[] = {"alloc",  "free", "record", "hold", "finish",
-                                      "forget", "trim", "sleep",  "wake"};
+  static const char *const names[] = {"alloc", "free",  "record", "hold",   "finish", "forget",
+                                      "trim",  "sleep", "wake",   "commit", "discard"};
   const operation *op = &operations[number];
   print_message("  %s %d on stream %d\n", names[op->call],
                 op->call == DO_ALLOC ? (int)sizes[op->which] : (int)op->which, (int)op->stream);
@@ -933,6 +1007,17 @@ static void settle(uint32_t at, size_t op, uint64_t fault) {
   print_operation(op);
   fail_msg("%s: %s (call %llu of the last one failed)", with->name, broken,
            (unsigned long long)fault);
+}
+
+static void open_buffer(void) {
+  gmlake_buffer_desc desc;
+  gmlake_buffer_info info;
+  memset(&desc, 0, sizeof(desc));
+  desc.max_bytes = PLACES * CHUNK;
+  desc.chunk_bytes = CHUNK;
+  assert_int_equal(gmlake_buffer_create(w.lake, &desc, &w.buffer), GMLAKE_OK);
+  assert_int_equal(gmlake_buffer_get_info(w.lake, w.buffer, &info), GMLAKE_OK);
+  w.base = (unsigned char *)info.ptr;
 }
 
 static void open_world(void) {
@@ -961,6 +1046,7 @@ static void open_world(void) {
   desc.arena_bytes = (size_t)(with->chunks + 1) * CHUNK;
   desc.window_bytes = with->window_slots * CHUNK;
   assert_int_equal(gmlake_create(&desc, &w.lake), GMLAKE_OK);
+  if (with->pages) open_buffer();
   save(&first);
 }
 
@@ -1019,6 +1105,12 @@ static void expect_foretold(const gmlake_query_info *said, gmlake_result result,
          "gmlake_query told another growth");
 }
 
+/* The map, what is found where, chunks and figures of pools. */
+static void expect_answers(void) {
+  const char *wrong = map_wrong(w.lake, NULL, 0);
+  if (wrong) expect(0, wrong);
+}
+
 static void try_operation(uint32_t at, size_t number) {
   const operation *op = &operations[number];
   gmlake_query_info said;
@@ -1034,11 +1126,15 @@ static void try_operation(uint32_t at, size_t number) {
   if (op->call == DO_ALLOC && !broken) expect_foretold(&said, result, &figures);
   search.transitions++;
   search.refusals += result != GMLAKE_OK;
-  if (result) expect(op->call == DO_ALLOC && !is_servable(sizes[op->which]), "refused");
+  if (result)
+    expect(op->call == DO_COMMIT ? !is_servable(CHUNK)
+                                 : op->call == DO_ALLOC && !is_servable(sizes[op->which]),
+           "refused");
   if (!broken) expect_books_balance();
   settle(at, number, 0);
   write_key();
   if (!enter_state(at, number, search.nodes[at].depth + 1)) return;
+  if (!is_asleep()) expect_answers();
   before = call_count() - before;
   expect_destroyed();
   settle(at, number, 0);
@@ -1083,18 +1179,20 @@ static void explore(const config *c) {
 }
 
 static const config configs[] = {
-    {"one stream", 3, 1, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 2, 0, 0, 0, 0, 22},
-    {"two streams", 2, 2, 2, 1, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 0, WHOLE},
-    {"two sizes", 2, 2, 2, 2, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 0, 7},
-    {"grow first", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 5},
-    {"wait first", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 5},
-    {"limit", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 3, 0, 0, 0, 0, 0, 4},
-    {"few windows", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 2, 0, 0, 0, 0, 4},
-    {"records", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 1, 0, 0, 0, 4},
-    {"forgets", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 1, 0, 0, 4},
-    {"faults", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 0, 1, 0, 4},
-    {"sleep", 3, 2, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 0, 1, 0, 0, 1, 6},
-    {"sleep and faults", 3, 2, 2, 2, GMLAKE_WAIT_FIRST, 4, 0, 0, 0, 0, 1, 1, 4},
+    {"one stream", 3, 1, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 2, 0, 0, 0, 0, 0, 22},
+    {"two streams", 2, 2, 2, 1, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 0, 0, WHOLE},
+    {"two sizes", 2, 2, 2, 2, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 0, 0, 7},
+    {"grow first", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 0, 5},
+    {"wait first", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 0, 5},
+    {"limit", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 3, 0, 0, 0, 0, 0, 0, 4},
+    {"few windows", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 2, 0, 0, 0, 0, 0, 4},
+    {"records", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 1, 0, 0, 0, 0, 4},
+    {"forgets", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 1, 0, 0, 0, 4},
+    {"faults", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 0, 1, 0, 0, 4},
+    {"sleep", 3, 2, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 0, 1, 0, 0, 1, 0, 6},
+    {"sleep and faults", 3, 2, 2, 2, GMLAKE_WAIT_FIRST, 4, 0, 0, 0, 0, 1, 1, 0, 4},
+    {"pages", 3, 2, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 0, 0, 0, 0, 0, 1, 5},
+    {"pages waiting first", 3, 2, 2, 2, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 0, 1, 0, 1, 4},
 };
 
 #define CONFIGS (sizeof(configs) / sizeof(configs[0]))
