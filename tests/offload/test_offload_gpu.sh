@@ -137,18 +137,20 @@ for arguments in '--iterations' '--iterations 0' '--part 2' '--budget-gib 0' '--
   ok "refused: $arguments: silent" [ ! -s "$dir/out" ]
 done
 
-# The order in which the fake driver takes work up: with seed 0 in that of the calls.
-FAKE_CUDA_SEED=2
-export FAKE_CUDA_SEED
-# plant NAME EDIT [GRAPH]: the bytes are wrong if gmlake_offload.h has this defect.
+# plant NAME EDIT [GRAPH]: the bytes are wrong if gmlake_offload.h has this defect. The seed is the
+# order in which the fake driver takes work up; plans depend on measured times, so that one order
+# may not show a defect.
 plant() {
   sed "$2" gmlake_offload.h >"$dir/gmlake_offload.h"
   ok "$1: planted" [ "$(diff gmlake_offload.h "$dir/gmlake_offload.h" | grep -c '^>')" = 1 ]
   ok "$1: built" "${CC:-cc}" -std=gnu99 -w -I"$dir" -I. -Itests/cuda_stub bench/offload/gpu.c \
     -o "$dir/offload_gpu" -lz -lpthread -ldl
   offload=$dir/offload_gpu
-  ok "$1: noticed" run 1 --divide 16 --iterations 1 --settle 1 "${3:-$dir/train.gmgraph}"
-  ok "$1: by its bytes" prints 'WRONG BYTES'
+  for FAKE_CUDA_SEED in 2 3 4 5 6 7; do
+    export FAKE_CUDA_SEED
+    run 1 --divide 16 --iterations 1 --settle 1 "${3:-$dir/train.gmgraph}" && break
+  done
+  ok "$1: noticed" prints 'WRONG BYTES'
 }
 plant 'copies end when they begin' \
   's/if (code != CUDA_SUCCESS) return code == CUDA_ERROR_NOT_READY ? 0 : -1;/(void)code;/'
