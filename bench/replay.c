@@ -1367,9 +1367,7 @@ static int parse_arguments(int argc, char **argv, options *o) {
        "prints where the lake's memory is when it holds most, and what each\n"
        "iteration costs in the driver; only for the lake, without --json"},
       {"html", OPTION_TEXT, &o->html_path, 0, 0, "FILE",
-       "writes a page that draws the lake's memory over time, to open in any\n"
-       "browser: bench/viewer.html with the replay inside; only for the lake,\n"
-       "one pass, one TRACE"},
+       "draws the lake's memory over time: a page for any browser; one TRACE"},
       {"decisions", OPTION_TEXT, &o->decisions_path, 0, 0, "FILE",
        "writes each step of the lake and its reason, a JSON object a line, see\n"
        "bench/decisions.h; only for the lake, one pass, one TRACE"},

@@ -1,7 +1,7 @@
 /* usage: sanitizer CASE [bare]
    For tests/gpu/sanitizer.sh: kernels on blocks of a lake that examples/nvtx.h shows to NVIDIA's
-   tools. CASE says what they touch: nothing but what is live (fits, window, buffer), or also what is
-   not (over: a block's neighbour; rounded: what rounding added; freed; window_over, buffer_over).
+   tools. CASE says what they touch: only what is live (fits, window, buffer), or also what is not
+   (over: a block's neighbour; rounded: what rounding added; freed; window_over, buffer_over).
    All of it is mapped, so that the device itself sees no error. bare: the lake without nvtx.h. */
 #define GMLAKE_IMPLEMENTATION
 #include "gmlake.h"
