@@ -283,6 +283,12 @@ static uint64_t scene_state(const gmlake_stats *now) {
   return sum == 1 ? state : 0;
 }
 
+typedef struct scene_row {
+  const char *name;
+  uint64_t value;
+  int is_size; /* in bytes */
+} scene_row;
+
 /* The figure of that name; *is_size where it is in bytes. */
 static uint64_t scene_figure(const char *name, size_t length, int *is_size) {
   static const gmlake_stats none;
@@ -291,11 +297,7 @@ static uint64_t scene_figure(const char *name, size_t length, int *is_size) {
   const gmlake_mock_census driver = census();
   static const gmlake_error_info no_error;
   const gmlake_error_info error = lake ? last_error() : no_error;
-  const struct {
-    const char *name;
-    uint64_t value;
-    int is_size;
-  } figures[] = {
+  const scene_row figures[] = {
       {"reserved", now.reserved_bytes, 1},
       {"reserved-peak", now.reserved_bytes_peak, 1},
       {"active", now.active_bytes, 1},

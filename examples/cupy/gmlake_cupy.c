@@ -7,8 +7,8 @@
    cc -std=c99 -O2 -shared -fPIC -fvisibility=hidden -I. -I/usr/local/cuda/include \
      examples/cupy/gmlake_cupy.c -o gmlake_cupy.so -lpthread -ldl
 
-   gmlake_cupy.py beside this file gives it to CuPy. Python's lock is held in every call: it protects
-   the list of lanes and the limits. */
+   gmlake_cupy.py beside this file gives it to CuPy. Python's lock is held in every call: it
+   protects the list of lanes and the limits. */
 #include "../torch/gmlake_pluggable.c"
 
 /* A stream that may be destroyed. The lane keeps it alive until the lane is closed as often as it

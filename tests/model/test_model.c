@@ -1964,71 +1964,39 @@ static void check_lost(void) {
   shared->sum.lost++;
 }
 
+static void do_free_now(void) {
+  (void)do_free(m.now->id, live_stream(m.now->stream), m.now->other != 0);
+}
+
 static void dispatch(void) {
-  switch (m.now->kind) {
-  case ALLOC:
-    do_alloc();
-    break;
-  case FREE:
-    (void)do_free(m.now->id, live_stream(m.now->stream), m.now->other != 0);
-    break;
-  case RECORD:
-    do_record();
-    break;
-  case FORGET:
-    do_forget();
-    break;
-  case POOL_OPEN:
-    do_pool_open();
-    break;
-  case POOL_CLOSE:
-    do_pool_close();
-    break;
-  case CAPTURE_BEGIN:
-    do_capture_begin();
-    break;
-  case CAPTURE_END:
-    do_capture_end();
-    break;
-  case TRIM:
-    do_trim();
-    break;
-  case BUDGET:
-    do_budget();
-    break;
-  case PEAKS:
-    do_peaks();
-    break;
-  case MISUSE:
-    do_misuse();
-    break;
-  case QUIESCE:
-    do_quiesce();
-    break;
-  case VERIFY:
-    do_verify();
-    break;
-  case RESIZE:
-    do_resize();
-    break;
-  case SLEEP:
-    do_sleep();
-    break;
-  case WAKE:
-    do_wake();
-    break;
-  case MARK:
-    do_mark();
-    break;
-  case PREWARM:
-    do_prewarm();
-    break;
-  case CLOSE:
-    do_close();
-    break;
-  default:
+  static void (*const calls[])(void) = {
+      [ALLOC] = do_alloc,
+      [FREE] = do_free_now,
+      [RECORD] = do_record,
+      [FORGET] = do_forget,
+      [POOL_OPEN] = do_pool_open,
+      [POOL_CLOSE] = do_pool_close,
+      [CAPTURE_BEGIN] = do_capture_begin,
+      [CAPTURE_END] = do_capture_end,
+      [TRIM] = do_trim,
+      [BUDGET] = do_budget,
+      [PEAKS] = do_peaks,
+      [MISUSE] = do_misuse,
+      [QUIESCE] = do_quiesce,
+      [VERIFY] = do_verify,
+      [RESIZE] = do_resize,
+      [SLEEP] = do_sleep,
+      [WAKE] = do_wake,
+      [MARK] = do_mark,
+      [PREWARM] = do_prewarm,
+      [CLOSE] = do_close,
+  };
+  const size_t kind = (size_t)m.now->kind;
+  void (*call)(void) = kind < sizeof(calls) / sizeof(calls[0]) ? calls[kind] : NULL;
+  if (call)
+    call();
+  else
     do_progress();
-  }
 }
 
 static void perform(const op *o) {

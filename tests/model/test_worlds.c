@@ -3,8 +3,8 @@
    gmlake_check; the figures and the mock's census agree with the test's own accounts; no two live
    blocks overlap; no block is handed over, and nothing is unmapped, while work may still use it; no
    limit is passed; nothing is refused that whole free chunks would serve. Before every allocation
-   gmlake_query says how it ends. In every state the questions agree, and destroy leaves nothing. With faults: each call of
-   the backend fails in turn, and all of that still holds.
+   gmlake_query says how it ends. In every state the questions agree, and destroy leaves nothing.
+   With faults: each call of the backend fails in turn, and all of that still holds.
 
    The lake and the mock allocate from one heap here, so that a state is taken back by copying it. A
    state is written down as what decides its future: tiles, tags, the order within pools, windows,

@@ -280,7 +280,7 @@ static void a_lost_device_ends_the_borrowing(void **state) {
   close_mock();
 }
 
-/* What a stream freed since its last event serves another one that would grow, if it is complete. */
+/* What a stream freed since its last event serves another stream before that grows, if complete. */
 static void what_has_no_event_yet_is_fenced_before_growth(void **state) {
   void *p;
   (void)state;

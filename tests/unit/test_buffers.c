@@ -1280,7 +1280,8 @@ static const scene scenes[] = {
     /* though the stream has work that no event covers yet */
     {"a_resize_within_a_chunk_calls_no_driver", 16, "",
      "N0:8 z0:2@A ~*=1@A mark z0:2-1b@A z0:1+1b@A z0:2@A calls=0 K0"},
-    /* one free range is cut into chunks again, for which there are records whoever took those that were left over when the chunks became one */
+    /* one free range is cut into chunks again, for which there are records whoever took those that
+       were left over when the chunks became one */
     {"growing_again_has_its_records", 128, "", "N0:100 z0:100 z0:0 [140 +*=512b ] z0:100"},
     /* whoever comes second takes what the first gave up */
     {"blocks_and_buffers_share", 64, "", "N0:16 [3 z0:10 z0:0 ~*=10 reserved-peak=10 ] K0"},

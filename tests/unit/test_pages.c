@@ -1048,7 +1048,8 @@ static const scene scenes[] = {
     {"what_is_still_mapped_is_taken_back_without_a_call", 16, "",
      "N0:8 c0:0,8 mark d0:2,4 calls=2 mark c0:5,1 c0:4,1 c0:3,1 c0:2,1 calls=0 "
      "map:0=mmmmmmmm handles=8"},
-    /* a commit behind the end moves it; only a resize moves it back. Holes stay, but for one that a resize begins in */
+    /* a commit behind the end moves it; only a resize moves it back. Holes stay, but for one that a
+       resize begins in */
     {"a_resize_works_from_the_end", 32, "",
      "N0:12 z0:2 c0:5,1 end:0=6 z0:8 map:0=mm...mmm d0:6,2 end:0=8 z0:9 map:0=mm...m..m "
      "z0:7 map:0=mm...m. z0:5+1b map:0=mm...m z0:5 map:0=mm... end:0=5 z0:5+10b d0:5,1 "
@@ -1068,7 +1069,8 @@ static const scene scenes[] = {
 };
 
 static const scene scenes_with_blocks[] = {
-    /* a program of one stream, which is always ahead of the device; at the end not the two chunks that it used before */
+    /* a program of one stream, which is always ahead of the device; at the end not the two chunks
+       that it used before */
     {"a_stream_shares_with_itself_without_a_wait", 32, "",
      "N0:16 h0 ~*=4 c0:0,2 [4 d0:0,2 ~*=4 c0:0,2 ~*=2 ] c0:4,2 reserved-peak=4 d0:0,6 ~*=4 "
      "handles=4 host-waits=0 waits=0 e0"},
