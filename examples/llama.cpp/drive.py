@@ -8,6 +8,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 
@@ -36,7 +37,7 @@ def ops(program):
     end = time.time() + SECONDS
     running = {}
     for name, more in groups.items():
-        log = open("/tmp/gmlake-ops-%d-%s" % (os.getpid(), name), "w+")
+        log = tempfile.TemporaryFile("w+")
         command = [program, "test", "-b", "CUDA0", "-j", jobs] + more
         running[name] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT), log
     for name, (process, log) in running.items():
@@ -48,7 +49,6 @@ def ops(program):
             rc = -1
         log.seek(0)
         text = re.sub(r"\x1b\[[0-9;]*m", "", log.read())
-        os.unlink(log.name)
         done = re.findall(r"(\d+)/(\d+) tests passed", text)
         say(what="ops", group=name, rc=rc, ok=len(re.findall(r": OK\b", text)),
             failed=len(re.findall(r": FAIL\b", text)), passed=done[-1] if done else None,

@@ -10,23 +10,23 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#define BOOK "/tmp/test_ledger.book"
+static char book[64];
 
 static ledger books[3];
 static gmlake_oom_handler nobody;
 
 static void open_books(uint64_t floor_bytes) {
   int i;
-  (void)unlink(BOOK);
+  (void)unlink(book);
   for (i = 0; i < 3; i++)
     assert_int_equal(
-        ledger_open(&books[i], BOOK, 100, (size_t)floor_bytes, (unsigned)i + 1, nobody), 0);
+        ledger_open(&books[i], book, 100, (size_t)floor_bytes, (unsigned)i + 1, nobody), 0);
 }
 
 static void close_books(void) {
   int i;
   for (i = 0; i < 3; i++) ledger_close(&books[i]);
-  (void)unlink(BOOK);
+  (void)unlink(book);
 }
 
 /* The entry of a process, as its owner and the others see it. */
@@ -106,7 +106,7 @@ static void a_request_reaches_the_handler(void **state) {
   own.fn = on_shortage;
   own.user = NULL;
   start(16);
-  assert_int_equal(ledger_open(&books[2], BOOK, 100, C, 1, own), 0);
+  assert_int_equal(ledger_open(&books[2], book, 100, C, 1, own), 0);
   for (i = 0; i < 4; i++) live[i] = take(C);
   handled = 0;
   ledger_step(&books[2], lake, 4 * C);
@@ -137,7 +137,7 @@ static void the_dead_are_struck_out(void **state) {
   assert_int_equal(pipe(pipes), 0);
   child = fork();
   if (!child) {
-    if (ledger_open(&held, BOOK, 100, 40, 1, nobody)) _exit(1);
+    if (ledger_open(&held, book, 100, 40, 1, nobody)) _exit(1);
     ledger_lock(&held);
     held.page->entries[held.slot].held_bytes = 40;
     if (write(pipes[1], "x", 1) != 1) _exit(2);
@@ -161,13 +161,13 @@ static void wrong_ledgers_are_refused(void **state) {
   unsigned i;
   (void)state;
   open_books(1);
-  assert_int_equal(ledger_open(&other, BOOK, 200, 1, 1, nobody), EINVAL);
+  assert_int_equal(ledger_open(&other, book, 200, 1, 1, nobody), EINVAL);
   for (i = 3; i < LEDGER_SLOTS; i++)
-    assert_int_equal(ledger_open(&more[i], BOOK, 100, 1, 1, nobody), 0);
-  assert_int_equal(ledger_open(&other, BOOK, 100, 1, 1, nobody), ENOSPC);
+    assert_int_equal(ledger_open(&more[i], book, 100, 1, 1, nobody), 0);
+  assert_int_equal(ledger_open(&other, book, 100, 1, 1, nobody), ENOSPC);
   while (--i >= 3) ledger_close(&more[i]);
   books[0].page->version = 7;
-  assert_int_equal(ledger_open(&other, BOOK, 100, 1, 1, nobody), EINVAL);
+  assert_int_equal(ledger_open(&other, book, 100, 1, 1, nobody), EINVAL);
   assert_int_equal(ledger_open(&other, "/nowhere/at/all", 100, 1, 1, nobody), ENOENT);
   close_books();
 }
@@ -180,5 +180,6 @@ int main(void) {
       cmocka_unit_test(the_dead_are_struck_out),
       cmocka_unit_test(wrong_ledgers_are_refused),
   };
+  (void)snprintf(book, sizeof(book), "/tmp/test_ledger.%ld", (long)getpid());
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
