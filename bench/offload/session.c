@@ -26,6 +26,7 @@ static const char about[] =
     ".gmgraph file, or transformer:1:LAYERS:TOKENS:WIDTH.\n";
 static const char columns[] =
     "\nTwo rows for each graph: `none` has no limit, `part` runs in --part of what that one held.\n"
+    "Columns:\n"
     "  MiB        the chunks of the lake and the session\n"
     "  lake GB    the most that the lake held; in `part` that is its limit\n"
     "  round      the tensors in whole chunks, by the tensors, at the peak\n"

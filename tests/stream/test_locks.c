@@ -556,8 +556,8 @@ static int shrink_while_it_is_busy(void *user, gmlake *of, const gmlake_error_in
   before_planning = empty_it;
   assert_error(gmlake_buffer_resize(of, buffer, C, LEGACY), INVALID_ARGUMENT);
   assert_string_equal(last_error().text,
-                      "the out-of-memory handler may not grow buffers; nor may functions that run "
-                      "deeper in the stack than a handler that longjmp left");
+                      "called from the out-of-memory handler, which may free and trim only; or "
+                      "longjmp left the handler, and this call is deeper on the stack");
   return 0;
 }
 
