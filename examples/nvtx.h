@@ -25,7 +25,7 @@
    for. Each mapping of a chunk is a heap, each part of a block or of a buffer's memory that lies in
    one is a region of that heap. A region is as long as was asked for: an access to what rounding
    added is found too. Sleeping pools, and memory of other processes, were not tried.
-   `sh tests/gpu/sanitizer.sh` shows it on a GPU.
+   `sh tests/gpu/sanitizer.sh` is to show it on a GPU; none has run it yet.
 
    It is called with locks of the lake held and costs, with a tool, what the tool takes. Use one for
    each lake. Its functions may be called from any thread. */
