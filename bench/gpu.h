@@ -34,7 +34,11 @@
 
 /* A driver: a pointer to each of its functions. cuda.h renames some functions by macros; the macros
    also rename the fields, so both have the same name. */
+#if defined(__cplusplus) /* a name that is looked up may not become a field of the same struct */
+#define GPU_MEMBER(name) __typeof__(::name) *name;
+#else
 #define GPU_MEMBER(name) __typeof__(name) *name;
+#endif
 typedef struct gpu_driver {
   GPU_FUNCTIONS(GPU_MEMBER)
   void *library;

@@ -126,7 +126,7 @@ typedef struct parcel {
   struct iovec body;
   union {
     char bytes[CMSG_SPACE(HANDLES_MAX * sizeof(int))];
-    struct cmsghdr aligned;
+    size_t aligned; /* as a struct cmsghdr has to be */
   } fds;
 } parcel;
 
