@@ -7047,6 +7047,26 @@ static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_taker tr
   return is_mapped ? gmlk_trim_spare(l, a, trimmer, &chosen) : chosen;
 }
 
+typedef struct gmlk_tally { /* of an arena's chunks, before a stretch of calls */
+  size_t handles, held, shared;
+} gmlk_tally;
+
+static gmlk_tally gmlk_tally_of(const gmlk_arena *a) {
+  gmlk_tally tally;
+  tally.handles = a->chunks.handle_count;
+  tally.held = gmlk_chunks_held(&a->chunks);
+  tally.shared = a->chunks.shared_count;
+  return tally;
+}
+
+/* Counts what became of the chunks. pre: the books are locked again. */
+static void gmlk_tally_up(gmlake *l, const gmlk_arena *a, gmlk_tally before) {
+  const gmlk_tally now = gmlk_tally_of(a);
+  l->stats.chunk_count += now.handles - before.handles;
+  l->stats.exported_bytes += (now.shared - before.shared) * a->chunk_bytes;
+  if (a->is_import) l->stats.imported_bytes += (now.held - before.held) * a->chunk_bytes;
+}
+
 /* Moves the idle windows over marked chunks to *dying. */
 static void gmlk_trim_kill(gmlake *l, gmlk_arena *a, gmlk_window **dying) {
   gmlk_window *w = a->windows.oldest, *newer;
@@ -7111,7 +7131,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   gmlake_result result;
   const size_t larger = gmlk_chunks_held(&a->chunks) > a->chunks.handle_count;
   const size_t most = gmlk_batch(a->slot_count) + larger * GMLK_HANDLE_CHUNKS;
-  const size_t handle_count = a->chunks.handle_count;
+  const gmlk_tally before = gmlk_tally_of(a);
   size_t bytes;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * most) || !gmlk_scratch_reserve(a, most))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -7124,7 +7144,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   if (!result) gmlk_trim_drive(&drive, a, &slots);
   (void)gmlk_drive_close(l, &drive);
   bytes = gmlk_trim_commit(l, a, &slots);
-  l->stats.chunk_count += a->chunks.handle_count - handle_count;
+  gmlk_tally_up(l, a, before);
   *released += bytes;
   if (bytes)
     gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, bytes, drive.ns,
@@ -7181,7 +7201,7 @@ static gmlake_result gmlk_return_block(gmlake *l, gmlk_note *note, size_t *relea
                                        int *out_is_gone) {
   gmlk_arena *a = gmlk_arena_of(l, note->block);
   gmlk_window *w = note->block->as.live.window, *dying = NULL;
-  const size_t handle_count = a->chunks.handle_count;
+  const gmlk_tally before = gmlk_tally_of(a);
   const uint32_t count = gmlk_chunks_for(a, note->block->grains);
   gmlake_result result;
   gmlk_records held;
@@ -7199,7 +7219,7 @@ static gmlake_result gmlk_return_block(gmlake *l, gmlk_note *note, size_t *relea
   if (!result) result = gmlk_places_unmap(l, a, gmlk_places_idle(a, 1));
   if (!result) result = gmlk_return_drive(l, a, w, &slots, out_is_gone);
   gmlk_records_return(&l->records, &held);
-  l->stats.chunk_count += a->chunks.handle_count - handle_count;
+  gmlk_tally_up(l, a, before);
   for (i = 0; i < slots.count && !*out_is_gone; i++) gmlk_chunk_mark(&a->chunks, slots.items[i], 0);
   if (!*out_is_gone) return result;
   gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
@@ -9080,7 +9100,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   gmlk_drive drive;
   gmlake_result result;
   size_t held = gmlk_chunks_held(&a->chunks);
-  const size_t handles = a->chunks.handle_count;
+  const gmlk_tally before = gmlk_tally_of(a);
   uint64_t ns = l->stats.driver_ns;
   l->stats.quarantined_bytes -=
       (gmlk_chunks_kept(a) + a->chunks.stuck_count + gmlk_places_blind(a)) * a->chunk_bytes;
@@ -9095,7 +9115,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
   result = gmlk_drive_close(l, &drive);
   held -= gmlk_chunks_held(&a->chunks);
   l->stats.reserved_bytes -= held * a->chunk_bytes;
-  l->stats.chunk_count += a->chunks.handle_count - handles;
+  gmlk_tally_up(l, a, before);
   ns = l->stats.driver_ns - ns;
   if (held)
     gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, held * a->chunk_bytes, ns,
@@ -9916,6 +9936,7 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
   gmlk_block *b = gmlk_find_live(l, address, &buffer);
   gmlk_arena *a = buffer ? buffer->arena : b ? gmlk_arena_of(l, b) : NULL;
   gmlake_result result = gmlk_export_check(l, b, buffer, address, type);
+  gmlk_tally before;
   gmlk_slots slots;
   uint32_t i;
   if (result) return result;
@@ -9930,6 +9951,7 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
     if (!gmlk_note_share(l, b ? b : a->firsts[slots.items[i]]))
       result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!result) result = gmlk_handles_export(l, a, &slots, type, out);
+  before = gmlk_tally_of(a);
   for (i = 0; i < slots.count; i++) {
     gmlk_block *owner = b ? b : a->firsts[slots.items[i]];
     if (owner->as.live.note) owner->as.live.note->is_shared |= !result;
@@ -9939,6 +9961,7 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
       owner->as.live.note = NULL;
     }
   }
+  gmlk_tally_up(l, a, before);
   if (buffer) buffer->is_busy = 0;
   return result;
 }
@@ -10001,6 +10024,7 @@ static gmlake_result gmlk_import_check(gmlake *l, const gmlake_handle *handles, 
 static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_handle *handles,
                                      uint32_t count, void **out_ptr) {
   const gmlk_handles single = {1, count};
+  const gmlk_tally before = gmlk_tally_of(a);
   gmlk_attempt r = gmlk_attempt_of(a, 0, count * a->chunk_bytes);
   gmlk_note *note;
   gmlk_slots slots;
@@ -10018,7 +10042,7 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
   is_full = result && gmlk_has_no_descriptor();
   if (result) gmlk_chunks_unmake(&drive, a, &slots);
   (void)gmlk_drive_close(l, &drive);
-  l->stats.chunk_count += a->chunks.handle_count;
+  gmlk_tally_up(l, a, before);
   if (result) {
     gmlk_growth_quarantine(l, a, &slots);
     gmlk_note_free(l, note);
@@ -10982,19 +11006,9 @@ static void gmlk_pool_count(const gmlake *l, const gmlake_pool *pool, gmlake_sta
   gmlk_stats_out(&stats, out);
 }
 
-static void gmlk_count_shared(const gmlk_arena *a, gmlake_stats *out) {
-  if (a->is_import) out->imported_bytes += gmlk_chunks_held(&a->chunks) * a->chunk_bytes;
-  out->exported_bytes += a->chunks.shared_count * a->chunk_bytes;
-}
-
 static void gmlk_lake_count(const gmlake *l, gmlake_stats *out) {
-  const gmlake_pool *dead;
-  size_t i;
   gmlake_stats stats = l->stats;
   stats.event_count = l->streams.record_count;
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i]) gmlk_count_shared(l->arenas[i], &stats);
-  for (dead = l->dead; dead; dead = dead->next_dead) gmlk_count_shared(&dead->arena, &stats);
   stats.metadata_bytes = l->host.bytes;
   stats.metadata_bytes_peak = l->host.bytes_peak;
   gmlk_stats_out(&stats, out);
@@ -11409,6 +11423,7 @@ typedef struct gmlk_checker { /* what the walk has reached */
   uint32_t guard;     /* slots of address space behind each window and buffer */
   size_t host_bytes, records, requested, active, live, pending, pending_count, queued;
   size_t returns, committed, buffers, chunks, reserved, quarantined, windows, stitched, sleeping;
+  size_t exported, imported;
   uint64_t uses; /* prints of the streams that live blocks are recorded on, less those counted */
   /* In the arena that is looked at: */
   const gmlk_arena *a;
@@ -12205,6 +12220,8 @@ static void gmlk_check_chunks(gmlk_checker *c) {
                   handles == a->chunks.handle_count,
               "P1: the chunks' totals are wrong");
   gmlk_expect(c, shared == a->chunks.shared_count, "P5: the count of shared chunks is wrong");
+  c->exported += shared * a->chunk_bytes;
+  c->imported += a->is_import ? (backed + stuck) * a->chunk_bytes : 0;
   gmlk_expect(c, !a->limit_bytes || gmlk_pool_bytes(c->l, a->owner) <= a->limit_bytes || stuck,
               "L4: a pool's limit is exceeded");
   c->chunks += handles;
@@ -12330,6 +12347,8 @@ static void gmlk_check_arenas(gmlk_checker *c) {
     gmlk_expect(c, !dead->lake && !dead->capture_count,
                 "L1: a destroyed pool still has a lake or a capture");
     c->chunks += dead->arena.chunks.handle_count;
+    c->exported += dead->arena.chunks.shared_count * dead->arena.chunk_bytes;
+    c->imported += dead->arena.is_import ? bytes : 0;
     c->reserved += bytes;
     c->quarantined += bytes;
   }
@@ -12404,6 +12423,8 @@ static void gmlk_check_figures(gmlk_checker *c) {
               "L4: the reserved bytes are wrong");
   gmlk_expect(c, c->quarantined == s->quarantined_bytes, "L4: the quarantined bytes are wrong");
   gmlk_expect(c, c->sleeping == s->sleeping_bytes, "L4: the sleeping bytes are wrong");
+  gmlk_expect(c, c->exported == s->exported_bytes && c->imported == s->imported_bytes,
+              "L4: the exported or the imported bytes are wrong");
   gmlk_expect(c, !l->desc.limit_bytes || c->reserved <= l->desc.limit_bytes || c->quarantined,
               "L4: the limit is exceeded");
   gmlk_expect(c,

@@ -1288,7 +1288,7 @@ static void do_alloc(void) {
 
 static block part_of(const buffer *b, size_t i) {
   block part = b->front;
-  part.ptr += i * m.granule;
+  if (part.ptr) part.ptr += i * m.granule;
   part.bytes = m.granule;
   part.id = b->ids[i];
   return part;
