@@ -6,6 +6,7 @@
 #define GMLAKE_OFFLOAD_LAKE
 #include "gmlake.h"
 
+#include "part.h"
 #include "session_play.h"
 
 #define CHUNK (64 * KIB)
@@ -394,7 +395,7 @@ static void random_program(uint64_t seed, int lake) {
 static void random_programs(void **state) {
   uint64_t seed;
   (void)state;
-  for (seed = 1; seed <= 120; seed++) random_program(seed, seed % 4 == 0);
+  for (seed = 1; seed <= part_of(120); seed++) random_program(seed, seed % 4 == 0);
 }
 
 /* ---- Failures ---- */
@@ -443,14 +444,14 @@ static int stubborn_program(size_t limit, uint64_t fail_at, long host_fail) {
 static void every_call_fails_once(void **state) {
   uint64_t n = 1;
   (void)state;
-  while (!stubborn_program(13 * 64 * KIB, n, 0)) n++;
+  while (!stubborn_program(13 * 64 * KIB, n, 0)) n += test_part();
   assert_true(n > 100);
 }
 
 static void every_host_allocation_fails_once(void **state) {
   long n = 1;
   (void)state;
-  while (!stubborn_program(13 * 64 * KIB, 0, n)) n++;
+  while (!stubborn_program(13 * 64 * KIB, 0, n)) n += test_part();
   assert_true(n > 20);
 }
 
