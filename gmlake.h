@@ -160,7 +160,7 @@ LENDING
   former ones have freed. Then this has to hold: no two of them run at once, so launch them on one
   stream, or order the launches by events; and a graph's results are lost at the next launch of any
   of them, unless they lie in blocks that its capture did not free. A plain allocation from the
-  pool gets no memory that a graph knows.
+  pool gets no memory that a graph knows. On the mock, gmlake_mock_launch refuses what breaks this.
   I want eager work between two launches to use what the graphs have. Behind a launch call
   gmlake_pool_lend(pool, stream), allocate with GMLAKE_TRANSIENT, free, call
   gmlake_pool_recall(pool, stream), launch again. Such requests take what the pool has free,
@@ -574,6 +574,14 @@ GMLAKE_DEF void gmlake_mock_set_clock(gmlake_backend *backend, uint64_t now_ns);
    INVALID_ARGUMENT: the legacy stream, a second begin, or an end without a capture. */
 GMLAKE_DEF gmlake_result gmlake_mock_capture_begin(gmlake_backend *backend, gmlake_stream stream);
 GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake_stream stream);
+/* Queues a launch of one of the graphs that were captured into the pool; `graph` is any number that
+   tells it from the others. It runs behind its own earlier launches, and until the host waits for
+   what stands behind it or the stream is finished. Refuses what CAPTURES, LENDING and SLEEP forbid,
+   which a driver lets pass: BUSY (the pool is lent), ASLEEP, INVALID_ARGUMENT (no event orders it
+   behind another graph of the pool that may still run; or no such stream), CAPTURING (the stream,
+   or the legacy stream meanwhile). Else OUT_OF_HOST_MEMORY. */
+GMLAKE_DEF gmlake_result gmlake_mock_launch(gmlake_backend *backend, gmlake_pool *pool,
+                                            uint64_t graph, gmlake_stream stream);
 #endif
 
 /* ---- Description ----------------------------------------------------------------------------- */
@@ -12473,6 +12481,8 @@ static const char *gmlk_check(const gmlake *l) {
         when its sequence <= done of its queue. A queue never begins its sequences again, so an
         event is valid beyond the life of the stream that it was recorded on.
    [M6] A wait names work that was queued before it: waits form no cycle, and settling ends.
+   [M7] launches has the last launch of each graph that runs; entries of launches that are complete
+        are used again.
 
    The mock refuses what the driver leaves undefined or lets pass. Only calls that succeed cost
    modelled time. While a stream is captured the legacy stream may not be used, but otherwise the
@@ -12589,12 +12599,19 @@ typedef struct gmlk_mock_span { /* granules [first, end) of one reservation */
   size_t first, end;
 } gmlk_mock_span;
 
-typedef struct gmlk_mock_work { /* a recorded event, or a wait for another queue's work */
+typedef struct gmlk_mock_work { /* a recorded event, a launch, or a wait for another queue's work */
   uint64_t due_ns;              /* [recording] when it completes, by the stream clock */
-  int held;                     /* [recording] it does not complete before the stream is finished */
+  int held;                     /* [no wait] it does not complete before the stream is finished */
   size_t awaited_queue;         /* [wait] */
-  uint64_t awaited_sequence;    /* [wait]; 0: a recording */
+  uint64_t awaited_sequence;    /* [wait]; 0: none */
 } gmlk_mock_work;
+
+typedef struct gmlk_mock_launch { /* [M7] */
+  const gmlake_pool *pool;
+  uint64_t graph;
+  size_t queue;
+  uint64_t sequence;
+} gmlk_mock_launch;
 
 typedef struct gmlk_mock_queue {
   gmlk_mock_work *ring; /* the work of sequence s lies at s % capacity */
@@ -12635,6 +12652,8 @@ typedef struct gmlk_mock {
   size_t reservation_count, reservation_capacity;
   gmlk_mock_queue *queues;
   size_t queue_count, queue_capacity;
+  gmlk_mock_launch *launches;
+  size_t launch_count, launch_capacity;
   gmlk_mock_host *host;       /* list */
   struct {                    /* bytes 0: none */
     uint64_t address, end_ns; /* of census.modelled_ns */
@@ -13686,6 +13705,7 @@ GMLAKE_DEF void gmlake_mock_destroy(gmlake_backend *backend) {
   GMLAKE_FREE(mock->modes.items);
   GMLAKE_FREE(mock->reservations);
   GMLAKE_FREE(mock->queues);
+  GMLAKE_FREE(mock->launches);
   gmlk_mutex_destroy(&mock->mutex);
   GMLAKE_FREE(mock);
 }
@@ -13790,6 +13810,101 @@ GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake
     result = queue->spoilt ? GMLAKE_ERROR_CAPTURING : GMLAKE_OK;
     gmlk_mock_stop_capture(mock, queue);
   }
+  gmlk_mutex_unlock(&mock->mutex);
+  return result;
+}
+
+static int gmlk_mock_runs(const gmlk_mock *mock, const gmlk_mock_launch *launch) {
+  return launch->sequence > mock->queues[launch->queue].done;
+}
+
+/* Whether the queue's work up to `last` ends with work behind the launch: the launch itself, or a
+   wait for such work. pre: the launch runs, so what waits for it is in the rings. */
+static int gmlk_mock_is_behind(const gmlk_mock *mock, const gmlk_mock_queue *queue, uint64_t last,
+                               const gmlk_mock_launch *launch) {
+  uint64_t s;
+  if (queue == &mock->queues[launch->queue] && launch->sequence <= last) return 1;
+  for (s = queue->done + 1; s <= last; s++) {
+    const gmlk_mock_work *work = gmlk_mock_work_at(queue, s);
+    if (work->awaited_sequence && gmlk_mock_is_behind(mock, &mock->queues[work->awaited_queue],
+                                                      work->awaited_sequence, launch))
+      return 1;
+  }
+  return 0;
+}
+
+/* Whether all other graphs of the pool that run are before what is queued next. */
+static int gmlk_mock_is_ordered(const gmlk_mock *mock, const gmlk_mock_queue *queue,
+                                const gmlake_pool *pool, uint64_t graph) {
+  size_t i;
+  for (i = 0; i < mock->launch_count; i++) {
+    const gmlk_mock_launch *other = &mock->launches[i];
+    if (other->pool == pool && other->graph != graph && gmlk_mock_runs(mock, other) &&
+        !gmlk_mock_is_behind(mock, queue, queue->last, other))
+      return 0;
+  }
+  return 1;
+}
+
+/* The graph's entry, or one to use again, or a new one [M7]. NULL: no host memory. */
+static gmlk_mock_launch *gmlk_mock_launch_of(gmlk_mock *mock, const gmlake_pool *pool,
+                                             uint64_t graph) {
+  gmlk_mock_launch *found = NULL;
+  void *grown;
+  size_t i;
+  for (i = 0; i < mock->launch_count; i++) {
+    gmlk_mock_launch *entry = &mock->launches[i];
+    if (!gmlk_mock_runs(mock, entry))
+      found = entry;
+    else if (entry->pool == pool && entry->graph == graph)
+      return entry;
+  }
+  if (found) return found;
+  grown = gmlk_mock_grow(mock->launches, i, &mock->launch_capacity, sizeof(*found));
+  if (!grown) return NULL;
+  mock->launches = (gmlk_mock_launch *)grown;
+  found = &mock->launches[mock->launch_count++];
+  memset(found, 0, sizeof(*found));
+  return found;
+}
+
+/* Behind its own last launch, as the driver does it. Returns whether there was host memory. */
+static int gmlk_mock_queue_launch(gmlk_mock *mock, gmlk_mock_queue *queue, const gmlake_pool *pool,
+                                  uint64_t graph) {
+  gmlk_mock_launch *launch = gmlk_mock_launch_of(mock, pool, graph);
+  gmlk_mock_work work = {0, 0, 0, 0};
+  if (!launch) return 0;
+  work.awaited_queue = launch->queue;
+  work.awaited_sequence = launch->sequence;
+  if (gmlk_mock_runs(mock, launch) && !gmlk_mock_push(queue, &work)) return 0;
+  work.awaited_sequence = 0;
+  work.held = 1;
+  if (!gmlk_mock_push(queue, &work)) return 0;
+  launch->pool = pool;
+  launch->graph = graph;
+  launch->queue = (size_t)(queue - mock->queues);
+  launch->sequence = queue->last;
+  return 1;
+}
+
+GMLAKE_DEF gmlake_result gmlake_mock_launch(gmlake_backend *backend, gmlake_pool *pool,
+                                            uint64_t graph, gmlake_stream stream) {
+  gmlk_mock *mock;
+  gmlk_mock_queue *queue;
+  gmlake_result result = GMLAKE_OK;
+  gmlk_books_lock(pool->lake);
+  if (pool->arena.sleep) result = GMLAKE_ERROR_ASLEEP;
+  if (pool->loan.number) result = GMLAKE_ERROR_BUSY;
+  gmlk_books_unlock(pool->lake);
+  mock = gmlk_mock_lock(backend->user);
+  mock->result = result;
+  queue = gmlk_mock_find_queue(mock, stream);
+  if (gmlk_mock_need_named(mock, queue != NULL) && gmlk_mock_may_queue(mock, queue, 0) &&
+      gmlk_mock_need(mock, gmlk_mock_is_ordered(mock, queue, pool, graph),
+                     GMLAKE_ERROR_INVALID_ARGUMENT))
+    (void)gmlk_mock_need(mock, gmlk_mock_queue_launch(mock, queue, pool, graph),
+                         GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+  result = mock->result;
   gmlk_mutex_unlock(&mock->mutex);
   return result;
 }

@@ -2,7 +2,7 @@
    its memory comes from a pool that nobody else uses and that lives as long as the graph. The
    program captures twice into one pool: the second capture reuses the memory of the first, so the
    lake holds no more after it. With CUDA, call the driver's cuStreamBeginCapture and
-   cuStreamEndCapture where this program calls the mock.
+   cuStreamEndCapture, and cuGraphLaunch, where this program calls the mock.
 
    Compile and run it in the directory of gmlake.h:
      cc -I. examples/graph_capture.c -o graph_capture -lpthread -ldl && ./graph_capture */
@@ -56,7 +56,11 @@ static int run(gmlake_backend *backend, gmlake *lake) {
   if (failed("stream_create", gmlake_mock_stream_create(backend, &stream))) return 1;
   if (failed("pool_create", gmlake_pool_create(lake, NULL, &pool))) return 1;
   for (i = 0; i < 2; i++) status |= capture(backend, lake, stream, pool);
-  /* A program launches its graphs here. The pool may go when they have run and are destroyed. */
+  /* A program launches its graphs here: on one stream, as they share memory. */
+  for (i = 0; i < 4; i++)
+    status |= failed("launch", gmlake_mock_launch(backend, pool, (uint64_t)i % 2, stream));
+  gmlake_mock_stream_finish(backend, stream);
+  /* The pool may go when they have run and are destroyed. */
   status |= failed("pool_destroy", gmlake_pool_destroy(lake, pool));
   /* Before a stream is destroyed, the lake must forget it: it would use it later. */
   status |= failed("forget_stream", gmlake_forget_stream(lake, stream));

@@ -1279,6 +1279,45 @@ static void test_no_host_memory_for_a_wait(void **state) {
   close_mock();
 }
 
+static void test_no_host_memory_for_a_launch(void **state) {
+  gmlake_desc desc;
+  gmlake *lake;
+  gmlake_pool *pool;
+  gmlake_stream s[2];
+  uint64_t graph;
+  unsigned failures = 0;
+  (void)state;
+  open_mock(0, 1);
+  memset(&desc, 0, sizeof(desc));
+  desc.backend = mock;
+  assert_ok(gmlake_create(&desc, &lake));
+  assert_ok(gmlake_pool_create(lake, NULL, &pool));
+  s[0] = new_stream();
+  s[1] = new_stream();
+  for (graph = 0; graph < 40; graph++) { /* each is behind the former one, and the first itself */
+    const gmlake_stream on = s[graph == 39];
+    gmlake_result result;
+    long fail;
+    if (graph == 39) gmlake_mock_stream_finish(mock, s[0]);
+    for (fail = 1; fail <= 3; fail++) {
+      hook_fail_in = fail;
+      result = gmlake_mock_launch(mock, pool, graph, on);
+      if (!result) break;
+      hook_fail_in = 0;
+      assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+      failures++;
+    }
+    hook_fail_in = 0;
+    assert_ok(result);
+  }
+  assert_ok(gmlake_mock_launch(mock, pool, 39, s[0]));
+  assert_int_equal(failures, 8); /* lists of 16, 32 and 64; queues of 8, 16, 32 and 64, and of 8 */
+  gmlake_mock_stream_finish(mock, s[0]);
+  gmlake_mock_stream_finish(mock, s[1]);
+  assert_ok(gmlake_destroy(lake));
+  close_mock();
+}
+
 static void test_wait_for_what_the_legacy_stream_waits_for(void **state) {
   gmlake_stream held;
   void *first, *second;
@@ -2000,6 +2039,7 @@ int main(void) {
       cmocka_unit_test(test_no_host_memory_for_a_mode),
       cmocka_unit_test(test_no_host_memory_for_a_stream),
       cmocka_unit_test(test_no_host_memory_for_a_wait),
+      cmocka_unit_test(test_no_host_memory_for_a_launch),
       cmocka_unit_test(test_wait_for_what_the_legacy_stream_waits_for),
       cmocka_unit_test(test_capture_of_no_stream),
       cmocka_unit_test(test_hold_and_finish),
