@@ -15,7 +15,7 @@ EXAMPLES = [
     "weights.c", "share.c", "three_servers.c", "ledger.h", "running_out.c", "snapshot.c",
     "fragmentation.c", "fallback.c",
     "custom_backend.c", "record.c", "prewarm.c", "ci_mock.cpp", "gmlake.hpp", "offload_quarter.c",
-    "offload_optimizer.c",
+    "offload_optimizer.c", "offload_session.c",
 ]
 NAME = re.compile(r"\b(?:gmlake|GMLAKE)_[A-Za-z0-9_]*[A-Za-z0-9]\b|\bgmlake\b(?=\()")
 STYLE = """

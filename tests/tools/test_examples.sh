@@ -155,6 +155,10 @@ optimizer='148 MiB with everything in place, 70 planned'
 example offload_optimizer "$optimizer" \
   'ran in 66 MiB; 90 MiB out and 92 MiB in an iteration' \
   '10.50 ms an iteration, of which 0.00 are waits'
+example offload_session \
+  '26 chunks of memory, 0 copies' \
+  "$($build/examples/offload_session | grep -x '13 chunks of memory, [1-9][0-9]* copies')" \
+  'the weights are those of plain C, bit for bit'
 
 around='100 tensors went around, 3 times the other process died'
 left='descriptors: 0 more; exported 0, imported 0 bytes; device memory: as before'
@@ -192,21 +196,31 @@ code_lines() {
     END { print lines + 0 }' "$1"
 }
 
-# With the toolkit: it compiles, and runs or says what the machine lacks.
-if command -v nvcc >/dev/null; then
-  job=$dir/cuda_hello
-  if nvcc -I. examples/cuda_hello.cu -o "$job" >"$job.out" 2>&1; then
+# with_toolkit SOURCE LINES ARGUMENT...: it compiles with nvcc, and what it prints has such lines, or
+# what the machine lacks.
+with_toolkit() {
+  job=$dir/$(basename "$1" | tr . _)
+  source=$1
+  lines=$2
+  shift 2
+  if nvcc -I. "$@" "$source" -o "$job" >"$job.out" 2>&1; then
     "$job" >"$job.out" 2>&1
-    if grep -qE '^(the last element is 3.0039;|cudaSetDevice.0.: )' "$job.out"; then
+    if grep -qE "^($lines|cudaSetDevice.0.)" "$job.out"; then
       passed=$((passed + 1))
     else
       failed=$((failed + 1))
-      echo "FAILED: examples/cuda_hello.cu says:" && cat "$job.out"
+      echo "FAILED: $source says:" && cat "$job.out"
     fi
   else
     failed=$((failed + 1))
-    echo 'FAILED: examples/cuda_hello.cu does not compile:' && head -5 "$job.out"
+    echo "FAILED: $source does not compile:" && head -5 "$job.out"
   fi
+}
+
+if command -v nvcc >/dev/null; then
+  with_toolkit examples/cuda_hello.cu 'the last element is 3.0039;'
+  with_toolkit examples/offload_session.c 'the weights are those of plain C, bit for bit' \
+    -x cu --fmad=false
 fi
 
 for source in examples/*.c examples/*_*.cpp; do
@@ -215,6 +229,7 @@ for source in examples/*.c examples/*_*.cpp; do
   if [ "$name" = kv_server ]; then longest=360; fi # a program, not one idea
   if [ "$name" = offload_quarter ]; then longest=90; fi # makes a graph first
   if [ "$name" = offload_optimizer ]; then longest=155; fi # for two devices
+  if [ "$name" = offload_session ]; then longest=136; fi # the same, with a kernel
   if [ "$name" = two_models ]; then longest=170; fi # the same
   if [ "$name" = weights ]; then longest=150; fi # the same
   if [ "$name" = share ]; then longest=240; fi # the same, and two processes
