@@ -1664,11 +1664,12 @@ struct gmlk_block {
     } live;
   } as;
   uint64_t ticket; /* [free, reserved] epoch of the stream's last use; [address space in use] the
-                      address of the window's or buffer's record; [others] a serial number, which
-                      no other ownership of any block has */
+                      address of the window's or buffer's record, written by >>windows; [others] a
+                      serial number, which no other ownership of any block has */
   uint32_t at;     /* first grain, counted from the arena's base; [address space] first chunk */
   uint32_t grains; /* its size */
-  uint32_t hole;   /* [free, unbacked] grains under which it stands in a bin or tree; 0: in none */
+  uint32_t hole;   /* [free, unbacked] grains under which it stands in a bin, written by >>bins, or
+                      in the tree of gaps, by >>arena; 0: in none */
   uint32_t slack;  /* [live] bytes added by rounding. [address space] chunks: a window's that are
                       mapped, a buffer's at most; written by >>windows */
   uint32_t arena;  /* number of its arena */
@@ -2495,7 +2496,12 @@ static gmlake_result gmlk_drive_recorded(gmlk_drive *drive, gmlake_result result
 #define GMLK_CALL(drive, function, ...) \
   gmlk_drive_called(drive, GMLK_ANSWER(drive, function, __VA_ARGS__), #function)
 
-/* pre, with imports: the backend can. */
+/* The next creations take these handles, one each. pre: the backend can. */
+static void gmlk_drive_import(gmlk_drive *drive, const gmlake_handle *handles) {
+  drive->imports = handles;
+}
+
+/* A chunk's memory: a new handle, or the next that is imported. */
 static gmlake_result gmlk_drive_create(gmlk_drive *drive, size_t bytes, uint64_t *out_handle) {
   const gmlk_driver *d = drive->driver;
   drive->answer = 0;
@@ -3312,6 +3318,10 @@ static gmlk_slots gmlk_slots_in(void *memory) {
 
 static void gmlk_slots_add(gmlk_slots *list, uint32_t slot) { list->items[list->count++] = slot; }
 
+static uint32_t gmlk_slots_drop(gmlk_slots *list) {
+  return list->items[--list->count];
+} /* the last */
+
 /* The place in a list behind the row of neighbours that begins at place `first`. */
 static uint32_t gmlk_slots_row(const gmlk_slots *list, uint32_t first) {
   uint32_t end = first + 1;
@@ -3432,8 +3442,8 @@ typedef struct gmlk_arena {
   int is_bare;            /* 1: no home range; only buffers map its chunks, see >>buffer */
   int is_import;          /* 1: another process's memory, for one block: see >>sharing */
   gmlake_buffer *buffers; /* list; a destroyed buffer stays until it is unmapped */
-  size_t void_count;      /* destroyed buffers in it */
-  unsigned sleep;         /* GMLK_AWAKE...; written by >>sleep */
+  size_t void_count;      /* destroyed buffers in it: up in >>buffer, down in >>places */
+  unsigned sleep;         /* GMLK_AWAKE...; written by >>sleep, and for a new arena by >>buffer */
   uint64_t sleep_count;   /* times that it fell asleep */
   gmlk_copy *copies;      /* [Q1] copy_count of them, room for copy_capacity; written by >>copies */
   size_t copy_count, copy_capacity;
@@ -3473,6 +3483,12 @@ static uint64_t gmlk_home(const gmlk_arena *a, uint32_t at) { return a->base + g
 
 static uint64_t gmlk_slot_home(const gmlk_arena *a, uint32_t slot) {
   return gmlk_home(a, gmlk_slot_at(a, slot));
+}
+
+/* Gives free memory, or a window, another tag: the work that may still use it. */
+static inline void gmlk_set_tag(gmlk_block *b, unsigned stream, uint64_t ticket) {
+  b->stream = (uint16_t)stream;
+  b->ticket = ticket;
 }
 
 static int gmlk_is_tagged(const gmlk_block *b) {
@@ -3712,8 +3728,7 @@ static int gmlk_is_plain(const gmlk_block *beside, unsigned stream) {
 static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t ticket) {
   gmlk_set_state(b, GMLK_FREE);
   b->flags &= GMLK_APART;
-  b->stream = (uint16_t)stream;
-  b->ticket = ticket;
+  gmlk_set_tag(b, stream, ticket);
   b->hole = 0;
   a->free_grains += b->grains;
   if (b->prev->state != GMLK_FREE && b->next->hole && !a->keeps_apart &&
@@ -3743,7 +3758,7 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
 static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream) {
   gmlk_cut(a, b);
   gmlk_set_state(b, GMLK_FREE);
-  b->stream = (uint16_t)stream;
+  gmlk_set_tag(b, stream, b->ticket);
   return gmlk_coalesce(a, b);
 }
 
@@ -3830,6 +3845,18 @@ static void gmlk_keep_apart(gmlk_block *b, int is_apart) {
   b->flags = (uint8_t)(is_apart ? b->flags | GMLK_APART : b->flags & ~GMLK_APART);
 }
 
+/* Notes that windows wait until an owned block is freed [W7]. */
+static void gmlk_stand_in_the_way(gmlk_block *b) { b->flags |= GMLK_IN_THE_WAY; }
+
+/* Makes the graphs' what was borrowed from them, and is pending [G2]. */
+static void gmlk_give_back(gmlk_block *b) {
+  b->flags = (uint8_t)((b->flags & ~GMLAKE_TRANSIENT) | GMLK_IN_GRAPH);
+}
+
+/* Gives an owned block the window that it is or belongs to, or a note; NULL: none. */
+static void gmlk_give_window(gmlk_block *b, gmlk_window *w) { b->as.live.window = w; }
+static inline void gmlk_give_note(gmlk_block *b, gmlk_note *note) { b->as.live.note = note; }
+
 /* Counts a block that has become the user's, by 1, or is not any more, by -1. */
 static inline void gmlk_count_live(gmlk_arena *a, int by) { a->live_count += (size_t)by; }
 
@@ -3886,6 +3913,11 @@ static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
 
 static void gmlk_spans_unreserve(gmlk_arena *a, gmlk_span *spans, uint32_t count) {
   while (count--) gmlk_unreserve_range(a, spans[count].block, spans[count].grains);
+}
+
+/* Reserves the range of a span. pre: as gmlk_reserve_range. */
+static void gmlk_span_reserve(gmlk_arena *a, gmlk_span *span) {
+  span->block = gmlk_reserve_range(a, gmlk_locate(a, span->at), span->at, span->grains);
 }
 
 /* Makes a reserved span one block of its own. */
@@ -4056,8 +4088,7 @@ static void gmlk_arena_shrink(gmlk_arena *a) {
 /* Makes a reserved block unbacked. pre: it covers whole slots. */
 static void gmlk_arena_unback(gmlk_arena *a, gmlk_block *b) {
   gmlk_set_state(b, GMLK_UNBACKED);
-  b->stream = GMLK_CLEAN;
-  b->ticket = 0;
+  gmlk_set_tag(b, GMLK_CLEAN, 0);
   (void)gmlk_coalesce(a, b);
   gmlk_arena_shrink(a);
 }
@@ -4248,7 +4279,7 @@ static gmlk_window *gmlk_window_from(gmlk_window *w, uint64_t key, uint64_t numb
 /* An idle window waits for the block in its way; pre: the block is owned. */
 static void gmlk_window_block(gmlk_windows *windows, gmlk_window *w, gmlk_block *b) {
   gmlk_window_leave(windows, w);
-  b->flags |= GMLK_IN_THE_WAY;
+  gmlk_stand_in_the_way(b);
   gmlk_window_enter(windows, w, GMLK_BLOCKED + b->ticket);
 }
 
@@ -4264,8 +4295,7 @@ static void gmlk_windows_unblock(gmlk_windows *windows, const gmlk_block *b) {
 /* Makes a window idle. Its tag is that of its last use. */
 static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned stream,
                                  uint64_t ticket) {
-  w->self.stream = (uint16_t)stream;
-  w->self.ticket = ticket;
+  gmlk_set_tag(&w->self, stream, ticket);
   gmlk_window_enter(windows, w, w->self.grains);
   gmlk_set_state(&w->self, GMLK_IDLE);
   w->newer = NULL;
@@ -4295,7 +4325,7 @@ static void gmlk_windows_sweep(gmlk_windows *windows, const gmlk_streams *stream
   for (w = windows->oldest; w; w = w->newer)
     if (streams ? gmlk_tag_done(streams, w->self.stream, w->self.ticket)
                 : w->self.stream != GMLK_PINNED)
-      w->self.stream = GMLK_CLEAN;
+      gmlk_set_tag(&w->self, GMLK_CLEAN, w->self.ticket);
 }
 
 /* The state of the user's block that this is, or is a piece of. */
@@ -4317,6 +4347,12 @@ static inline gmlk_taker gmlk_taker_of(unsigned stream, gmlake_wait may_wait) {
   taker.may_wait = may_wait;
   taker.now_ns = taker.soon_ns = 0;
   return taker;
+}
+
+/* Lets it wait only for work that is expected to be complete at soon_ns. */
+static void gmlk_taker_until(gmlk_taker *taker, uint64_t now_ns, uint64_t soon_ns) {
+  taker->now_ns = now_ns;
+  taker->soon_ns = soon_ns;
 }
 
 /* Whether the taker's stream may be made to wait on the device for this work. */
@@ -4410,7 +4446,7 @@ static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
   for (; b != &a->tail; b = b->next)
     if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to);
   for (w = a->windows.oldest; w; w = w->newer)
-    if (w->self.stream == from) w->self.stream = (uint16_t)to;
+    if (w->self.stream == from) gmlk_set_tag(&w->self, to, w->self.ticket);
 }
 
 /* For trim: clears the marks of the chunks under a window, or tells whether one has a mark. */
@@ -4539,7 +4575,7 @@ struct gmlake_pool {
   const char *label;
   size_t capture_count;   /* captures into it that have begun and not ended */
   size_t late_uses;       /* frees of graphs' memory by work outside of captures that no wait has
-                             covered: an upper bound; >>free and >>pools write it */
+                             covered: an upper bound */
   gmlake_pool *next_dead; /* [destroyed, but the driver refused to take all back] in lake->dead */
 };
 
@@ -4570,7 +4606,7 @@ typedef struct gmlk_attempt { /* see >>request */
   size_t limit_bytes;     /* the limit that forbade growth; 0: none did */
   uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
   int has_grown;          /* chunks were created for it */
-  int lacks_window_space; /* no address space was left for its window */
+  int lacks_window_space; /* no address space was left for its window; >>stitch writes it, too */
   int is_thorough;        /* a window of any free pieces will do, however long they take to find */
   gmlake_result error;    /* of the first rung that failed, but for want of memory */
   const gmlake_alloc_desc *desc;
@@ -4856,9 +4892,17 @@ static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
   return l->arenas[b->arena];
 }
 
+/* A stream whose work up to this epoch uses what a pool lends. */
+static gmlk_borrower gmlk_borrower_of(const gmlake *l, unsigned stream, uint64_t epoch) {
+  gmlk_borrower user;
+  user.stream = stream;
+  user.born = l->streams.items[stream]->born;
+  user.epoch = epoch;
+  return user;
+}
+
 /* Notes that the stream's open epoch uses what a pool lends. 0: no host memory. */
 static int gmlk_loan_use(gmlake *l, gmlk_loan *loan, unsigned stream) {
-  const gmlk_stream *s = l->streams.items[stream];
   size_t i = 0, old = loan->capacity;
   while (i < loan->count && loan->users[i].stream != stream) i++;
   if (i == old) {
@@ -4869,11 +4913,12 @@ static int gmlk_loan_use(gmlake *l, gmlk_loan *loan, unsigned stream) {
     loan->capacity = old * 2 + 2;
   }
   loan->count = gmlk_max(loan->count, i + 1);
-  loan->users[i].stream = stream;
-  loan->users[i].born = s->born;
-  loan->users[i].epoch = s->epoch;
+  loan->users[i] = gmlk_borrower_of(l, stream, l->streams.items[stream]->epoch);
   return 1;
 }
+
+/* Forgets who used what a pool lent. */
+static void gmlk_loan_forget(gmlk_loan *loan) { loan->count = 0; }
 
 /* The stream that a live block was allocated on. 0: none, or a stream that is gone, whose number
    serves another one; then its work is complete. */
@@ -4915,6 +4960,13 @@ static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
   if (i == l->arena_count) l->arena_count++;
   return 1;
 }
+
+/* Takes an arena out of the list. Its number will serve another one. */
+static void gmlk_arena_delist(gmlake *l, const gmlk_arena *a) { l->arenas[a->number] = NULL; }
+
+/* [N3] Work that no wait covers uses a pool's memory; a wait has covered so many uses. */
+static void gmlk_pool_used(gmlake_pool *pool) { pool->late_uses++; }
+static void gmlk_pool_waited(gmlake_pool *pool, size_t uses) { pool->late_uses -= uses; }
 
 /* Adds a word to a seal: a checksum of values that must not change unnoticed, see >>check. */
 static uint64_t gmlk_seal(uint64_t seal, uint64_t word) {
@@ -5090,7 +5142,7 @@ static int gmlk_note_use(gmlake *l, gmlk_block *b, unsigned stream) {
   size_t i, capacity;
   void *grown;
   if (!note) return 0;
-  b->as.live.note = note;
+  gmlk_give_note(b, note);
   for (i = 0; i < note->used_count; i++)
     if (note->used[i].stream == stream && gmlk_use_is_known(l, &note->used[i])) return 1;
   if (note->used_count == note->used_capacity) gmlk_uses_prune(l, note);
@@ -5106,6 +5158,24 @@ static int gmlk_note_use(gmlake *l, gmlk_block *b, unsigned stream) {
   note->used[note->used_count++].stream = stream;
   gmlk_stream_use(&l->streams, stream, 1);
   return 1;
+}
+
+/* Makes sure that the block of an exported chunk, or an exported block, has a note, with room for
+   the stream that will free it. 0: no host memory. */
+static int gmlk_note_share(gmlake *l, gmlk_block *b) {
+  gmlk_note *note = b->as.live.note ? b->as.live.note : gmlk_note_new(l, 0, NULL);
+  if (!note) return 0;
+  gmlk_give_note(b, note);
+  if (note->used_capacity) return 1;
+  note->used = (gmlk_used *)gmlk_host_alloc(&l->host, sizeof(gmlk_used));
+  note->used_capacity = note->used != NULL;
+  return note->used != NULL;
+}
+
+/* Of a shared block's uses, leaves that of one stream; 0: none. */
+static void gmlk_note_use_only(gmlk_note *note, unsigned stream) {
+  note->used_count = stream != 0;
+  note->used[0].stream = stream;
 }
 
 static void gmlk_note_free(gmlake *l, gmlk_note *note) {
@@ -5221,6 +5291,9 @@ static void gmlk_pending_settle(gmlake *l, gmlk_stream *s) {
     if (!--note->uses_left && !note->is_shared) gmlk_pending_end(l, note);
   }
 }
+
+/* Notes that all blocks to be returned are being looked at. */
+static void gmlk_returns_read(gmlake *l) { l->has_returns = 0; }
 
 /* Gives the pending blocks that have one tag another one, as gmlk_arena_retag does. */
 static void gmlk_pending_retag(gmlake *l, unsigned from, unsigned to) {
@@ -5717,11 +5790,13 @@ static gmlk_taker gmlk_waiting_taker(const gmlake *l, const gmlk_attempt *r) {
    begins behind what is queued on it, which takes as long as its last fences took. */
 static gmlk_taker gmlk_early_taker(const gmlake *l, const gmlk_attempt *r) {
   const gmlake_backend *b = l->driver.backend;
+  uint64_t now;
   gmlk_taker taker =
       l->desc.cross_stream == GMLAKE_GROW_FIRST ? r->taker : gmlk_waiting_taker(l, r);
   if (l->desc.cross_stream != GMLAKE_WAIT_IF_SOON || !taker.may_wait) return taker;
-  taker.now_ns = b->clock_ns(b->user);
-  taker.soon_ns = taker.now_ns + gmlk_later(GMLK_SOON_NS, l->streams.items[taker.stream]->lag_ns);
+  now = b->clock_ns(b->user);
+  gmlk_taker_until(&taker, now,
+                   now + gmlk_later(GMLK_SOON_NS, l->streams.items[taker.stream]->lag_ns));
   return taker;
 }
 
@@ -5737,6 +5812,26 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
   else
     *out_stream = s && s->capture && s->arena == b->arena ? s->capture : (unsigned)GMLK_PINNED;
   *out_ticket = GMLK_ENDLESS;
+}
+
+/* What other sections ask for. It gets a number, for policy and observer; */
+static inline void gmlk_attempt_count(gmlake *l, gmlk_attempt *r) {
+  r->number = ++l->request_count;
+}
+
+/* it is served for this reason, a static text for the observer; the driver took so long for it; */
+static void gmlk_because(gmlk_attempt *r, const char *reason) { r->reason = reason; }
+static void gmlk_attempt_spent(gmlk_attempt *r, uint64_t ns) { r->driver_ns = ns; }
+
+/* it gets so many grains; so many bytes were asked for; chunks were created for it; */
+static void gmlk_attempt_fit(gmlk_attempt *r, uint32_t grains) { r->grains = grains; }
+static void gmlk_attempt_ask(gmlk_attempt *r, size_t bytes) { r->bytes = bytes; }
+static void gmlk_attempt_grew(gmlk_attempt *r) { r->has_grown = 1; }
+
+/* any free pieces will do for a window; memory with this tag serves it, not that of its stream. */
+static void gmlk_attempt_be_thorough(gmlk_attempt *r) { r->is_thorough = 1; }
+static void gmlk_attempt_take_as(gmlk_attempt *r, unsigned stream) {
+  r->taker = gmlk_taker_of(stream, r->taker.may_wait);
 }
 
 /* Makes a taken block the user's. `state` is GMLK_S1 to GMLK_S3; after growth it is GMLK_S4. */
@@ -5945,17 +6040,23 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_ta
   }
 }
 
+/* Adds a span to the plan, behind the others. */
+static void gmlk_plan_append(gmlk_arena *a, gmlk_window_plan *plan, gmlk_span span) {
+  plan->chunk_count += gmlk_span_chunks(a, &span);
+  a->spans[plan->span_count++] = span;
+}
+
 /* Adds a range to the plan; one that continues the last span makes that longer. */
 static void gmlk_plan_add(gmlk_arena *a, gmlk_window_plan *plan, uint32_t at, uint32_t grains) {
   gmlk_span *last = plan->span_count ? &a->spans[plan->span_count - 1] : NULL;
   const gmlk_span added = gmlk_span_of(at, grains);
   GMLAKE_ASSERT(a->spans);
-  plan->chunk_count += gmlk_span_chunks(a, &added);
-  if (last && last->at + last->grains == at) {
-    *last = gmlk_span_of(last->at, last->grains + grains);
+  if (!last || last->at + last->grains != at) {
+    gmlk_plan_append(a, plan, added);
     return;
   }
-  a->spans[plan->span_count++] = added;
+  plan->chunk_count += gmlk_span_chunks(a, &added);
+  *last = gmlk_span_of(last->at, last->grains + grains);
 }
 
 /* Adds whole handles that are no larger than what is left, in order. Returns where the smallest of
@@ -6040,9 +6141,7 @@ static gmlake_result gmlk_spans_borrow(gmlake *l, gmlk_arena *a, gmlk_taker take
                                        uint32_t count) {
   gmlake_result result;
   uint32_t i;
-  for (i = 0; i < count; i++)
-    spans[i].block =
-        gmlk_reserve_range(a, gmlk_locate(a, spans[i].at), spans[i].at, spans[i].grains);
+  for (i = 0; i < count; i++) gmlk_span_reserve(a, &spans[i]);
   result = gmlk_wait_for_spans(l, taker, spans, count);
   if (result) gmlk_spans_unreserve(a, spans, count);
   return result;
@@ -6052,8 +6151,8 @@ static gmlake_result gmlk_spans_borrow(gmlake *l, gmlk_arena *a, gmlk_taker take
 static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
   uint32_t i;
   for (i = 0; i < w->span_count; i++)
-    gmlk_span_own(a, &w->spans[i], GMLK_PIECE)->as.live.window = w;
-  gmlk_give_owner(a, &w->self, GMLK_LIVE)->as.live.window = w;
+    gmlk_give_window(gmlk_span_own(a, &w->spans[i], GMLK_PIECE), w);
+  gmlk_give_window(gmlk_give_owner(a, &w->self, GMLK_LIVE), w);
   return &w->self;
 }
 
@@ -6068,7 +6167,7 @@ static gmlk_block *gmlk_window_take(gmlake *l, gmlk_attempt *r, gmlk_taker taker
   gmlk_window_unset_idle(&a->windows, w);
   w->is_known |= r->is_capture;
   l->stats.stitch_reuse_count++;
-  if (!r->reason) r->reason = "an idle window has exactly the size";
+  if (!r->reason) gmlk_because(r, "an idle window has exactly the size");
   gmlk_tell(l, r, GMLAKE_STEP_REUSE, w->address, gmlk_to_bytes(w->self.grains), 0, r->reason);
   return gmlk_grant(l, r, gmlk_window_own(a, w), state);
 }
@@ -6549,6 +6648,8 @@ static int gmlk_places_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
   return 1;
 }
 
+static void gmlk_buffer_set_busy(gmlake_buffer *b, int is_busy) { b->is_busy = is_busy; }
+
 /* Frees a destroyed buffer's record and addresses. pre: [B4] its places are empty. */
 static void gmlk_buffer_remove(gmlake *l, gmlake_buffer *b) {
   gmlake_buffer **link = &b->arena->buffers;
@@ -6619,7 +6720,8 @@ static void gmlk_buffer_recount(gmlake *l, const gmlake_buffer *b) {
 
 /* Gives a chunk, whose blocks are reserved or owned, to a place. */
 static void gmlk_place_commit(gmlk_arena *a, gmlk_block *block) {
-  gmlk_own(a, block, gmlk_chunk_grains(a), GMLK_COMMITTED)->stream = GMLK_CLEAN;
+  block = gmlk_own(a, block, gmlk_chunk_grains(a), GMLK_COMMITTED);
+  gmlk_set_tag(block, GMLK_CLEAN, block->ticket);
 }
 
 /* Reserves the chunk that a place maps; NULL: the place maps none, or the stream may not have it.
@@ -7183,7 +7285,7 @@ static gmlk_slots gmlk_return_choose(const gmlake *l, gmlk_arena *a, const gmlk_
   uint32_t i;
   for (i = 0; i < count; i++) gmlk_chunk_mark(&a->chunks, all.items[i], 1);
   kept = gmlk_trim_spare(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), &all);
-  while (kept.count && kept.count < count) gmlk_chunk_mark(&a->chunks, kept.items[--kept.count], 0);
+  while (kept.count && kept.count < count) gmlk_chunk_mark(&a->chunks, gmlk_slots_drop(&kept), 0);
   return kept.count < count ? gmlk_slots_in(a->scratch) : kept;
 }
 
@@ -7253,7 +7355,7 @@ static gmlake_result gmlk_return_blocks(gmlake *l, size_t *released) {
   gmlk_note *note = l->return_count ? l->pending : NULL;
   gmlake_result result = GMLAKE_OK;
   int is_gone = 0;
-  l->has_returns = 0;
+  gmlk_returns_read(l);
   for (; note && !result; note = is_gone ? l->pending : note->next, is_gone = 0)
     if (note->is_shared && !note->uses_left)
       result = gmlk_return_block(l, note, released, &is_gone);
@@ -7655,7 +7757,7 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_attempt *r, gmlk_question *
   slots = gmlk_slots_from(a, slot, count);
   result = gmlk_grow_slots(l, r, &slots, gmlk_handles_of(l, a, 0, 0));
   if (result) return result;
-  r->has_grown = 1;
+  gmlk_attempt_grew(r);
   piece->home = (void *)(uintptr_t)gmlk_slot_home(a, slot);
   piece->bytes = q->plan.grow_bytes;
   return GMLAKE_OK;
@@ -7666,10 +7768,7 @@ static gmlake_result gmlk_pieces_list(gmlk_arena *a, const gmlake_piece *pieces,
                                       gmlk_window_plan *plan) {
   memset(plan, 0, sizeof(*plan));
   if (!gmlk_scratch_reserve(a, 2 * count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  for (; plan->span_count < count; plan->span_count++, pieces++) {
-    a->spans[plan->span_count] = gmlk_piece_span(a, pieces);
-    plan->chunk_count += gmlk_span_chunks(a, &a->spans[plan->span_count]);
-  }
+  while (count--) gmlk_plan_append(a, plan, gmlk_piece_span(a, pieces++));
   return GMLAKE_OK;
 }
 
@@ -7735,18 +7834,19 @@ static gmlake_result gmlk_carry_out(gmlake *l, gmlk_attempt *r, gmlk_question *q
                                     gmlk_block **out_block) {
   size_t parts = q->plan.piece_count + (q->plan.grow_bytes != 0);
   size_t mappings = gmlk_plan_mappings(r->arena, q), i;
+  uint32_t grains = 0;
   gmlake_result result = GMLAKE_OK;
   gmlk_window_plan plan;
   if (w) {
-    r->grains = w->self.grains;
+    gmlk_attempt_fit(r, w->self.grains);
     *out_block = gmlk_window_take(l, r, r->taker, w, q->plan.state);
     return *out_block ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   if (mappings) result = gmlk_evict_asked(l, r, q, mappings);
   if (!result && q->plan.grow_bytes) result = gmlk_grow_fresh(l, r, q);
   if (result) return result;
-  for (i = 0, r->grains = 0; i < parts; i++)
-    r->grains += (uint32_t)(q->pieces[i].bytes / GMLK_GRAIN);
+  for (i = 0; i < parts; i++) grains += (uint32_t)(q->pieces[i].bytes / GMLK_GRAIN);
+  gmlk_attempt_fit(r, grains);
   if (parts == 1) return gmlk_take_piece(l, r, q, out_block);
   result = gmlk_pieces_list(r->arena, q->pieces, parts, &plan);
   if (!result) result = gmlk_stitch(l, r, r->taker, &plan, out_block);
@@ -7769,13 +7869,13 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_bl
   policy->choose(policy->user, &q.view, &q.request, &q.plan);
   gmlk_callback_end(l, callback);
   if (l->lost || !q.plan.state) return l->lost; /* 0: the lake is to decide */
-  r->reason = q.plan.reason ? q.plan.reason : "the policy chose this";
+  gmlk_because(r, q.plan.reason ? q.plan.reason : "the policy chose this");
   if (q.plan.state == GMLK_S5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (q.plan.window) w = gmlk_window_numbered(r->arena, q.plan.window);
   wrong = q.plan.window ? gmlk_reuse_wrong(l, r, &q, w) : gmlk_pieces_wrong(r, &q);
   if (wrong) return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy.choose", "%s", wrong);
   result = gmlk_carry_out(l, r, &q, w, out_block);
-  if (result) r->grains = grains;
+  if (result) gmlk_attempt_fit(r, grains);
   return result;
 }
 
@@ -7851,13 +7951,13 @@ static gmlake_result gmlk_try_fast(gmlake *l, gmlk_attempt *r, gmlk_block **out_
 /* Memory whose work has completed meanwhile, that of other streams too. */
 static gmlake_result gmlk_rung_completed(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   gmlake_result result = gmlk_look(l);
-  r->reason = l->asks_first ? NULL : "work that used the memory has completed";
+  gmlk_because(r, l->asks_first ? NULL : "work that used the memory has completed");
   return result ? result : gmlk_try_fast(l, r, out_block);
 }
 
 /* A window of free pieces. */
 static gmlake_result gmlk_rung_stitch(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
-  r->reason = "the lake stitched free pieces";
+  gmlk_because(r, "the lake stitched free pieces");
   return gmlk_try_stitch(l, r, r->taker, out_block);
 }
 
@@ -7927,7 +8027,7 @@ static gmlake_result gmlk_grow_for(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
   for (tries = 0; tries < GMLK_GROW_TRIES; tries++) { /* a plan may need one more chunk after all */
     gmlake_result result = gmlk_grow(l, r, r->shortfall);
     if (result) return result;
-    r->has_grown = 1;
+    gmlk_attempt_grew(r);
     result = gmlk_try_fast(l, r, out_block);
     if (!result && !*out_block && r->align > 1) *out_block = gmlk_search_aligned(l, r);
     if (!result && !*out_block) result = gmlk_try_stitch(l, r, taker, out_block);
@@ -7938,7 +8038,7 @@ static gmlake_result gmlk_grow_for(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
 
 /* New chunks: only as many as other streams' memory leaves missing, where the lake waits first. */
 static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
-  r->reason = "the lake created chunks";
+  gmlk_because(r, "the lake created chunks");
   return gmlk_grow_for(l, r, gmlk_early_taker(l, r), out_block);
 }
 
@@ -7946,7 +8046,7 @@ static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_attempt *r, gmlk_block **out
 static gmlake_result gmlk_borrow(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
                                  gmlk_block **out_block) {
   if (!taker.may_wait) return GMLAKE_OK;
-  r->reason = "the stream waits for another one and takes its memory";
+  gmlk_because(r, "the stream waits for another one and takes its memory");
   if (r->may_stitch && (*out_block = gmlk_reuse(l, r, taker)) != NULL) return GMLAKE_OK;
   if (l->lost) return l->lost;
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -7987,8 +8087,9 @@ static int gmlk_may_wait(const gmlake *l, const gmlk_attempt *r) {
 static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   const int waits = gmlk_may_wait(l, r);
   gmlake_result result = waits ? gmlk_wait_for_others(l) : GMLAKE_OK;
-  r->reason = waits ? "the host waited for streams first" : "the lake looked at all free ranges";
-  r->is_thorough = 1;
+  gmlk_because(r,
+               waits ? "the host waited for streams first" : "the lake looked at all free ranges");
+  gmlk_attempt_be_thorough(r);
   if (waits && !result) result = gmlk_try_fast(l, r, out_block);
   if (!result && !*out_block && !gmlk_records_reserve(&l->records, &l->host, 2))
     result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -8016,7 +8117,7 @@ static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_attempt *r, gmlk_block **
   gmlake_result result;
   size_t released = 0;
   if (may_grow ? !gmlk_can_reclaim(l, r) : !r->lacks_window_space) return GMLAKE_OK;
-  r->reason = "the lake dropped windows and returned chunks first";
+  gmlk_because(r, "the lake dropped windows and returned chunks first");
   result = gmlk_wait_for_others(l);
   if (!result) result = gmlk_evict_all(l, r->arena);
   r->lacks_window_space = 0;
@@ -8170,15 +8271,15 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_blo
 static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_attempt *r, gmlake_stream stream,
                                        gmlk_block **out_block) {
   unsigned tag;
-  uint64_t ticket;
+  uint64_t ticket, before;
   gmlake_result result;
   gmlk_driving_lock(l);
   result = l->lost;
   if (!result) result = gmlk_attempt_renew(l, r, stream);
   l->served = r;
-  r->driver_ns = l->stats.driver_ns;
+  before = l->stats.driver_ns;
   if (!result) result = gmlk_climb(l, r, out_block);
-  r->driver_ns = l->stats.driver_ns - r->driver_ns;
+  gmlk_attempt_spent(r, l->stats.driver_ns - before);
   l->served = NULL;
   gmlk_driving_unlock(l);
   if (result) {
@@ -8200,7 +8301,7 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_attempt *r, gmlake_stream
 GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_attempt *r, gmlk_block *b, gmlk_note *note) {
   uint64_t address = gmlk_address_of(r->arena, b);
   gmlake_stats *stats = &l->stats;
-  b->as.live.note = note;
+  gmlk_give_note(b, note);
   gmlk_fill(l, b, GMLAKE_FILL_NEW);
   gmlk_index_put(&l->index, address, b);
   if (l->streams.ends && b->stream) gmlk_stream_use(&l->streams, b->stream, 1);
@@ -8225,7 +8326,7 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
     note = gmlk_note_new(l, desc->user_data, desc->label);
     if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  if (is_watched) r.number = ++l->request_count;
+  if (is_watched) gmlk_attempt_count(l, &r);
   if (r.grains && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
   if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
   if (result)
@@ -8390,7 +8491,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   s = l->streams.items[stream];
   if (tag == GMLK_PINNED || is_lent) { /* memory of a graph that other work used, too */
     gmlk_stream_dirty(s, 0);
-    a->pool->late_uses++;
+    gmlk_pool_used(a->pool);
   }
   if (is_lent && gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
   if (tag != stream) return GMLAKE_OK;
@@ -8732,11 +8833,8 @@ static void gmlk_loan_shift(gmlake *l, gmlk_arena *a, unsigned from, unsigned to
     for (; is_free && b->at < end; b = b->next) is_free = b->state == GMLK_FREE;
     if (!is_free || !gmlk_records_reserve(&l->records, &l->host, 2)) continue;
     b = gmlk_reserve_range(a, a->firsts[slot], at, end - at);
-    for (; b->at < end; b = b->next) {
-      if (b->stream != from) continue;
-      b->stream = (uint16_t)to;
-      b->ticket = ticket;
-    }
+    for (; b->at < end; b = b->next)
+      if (b->stream == from) gmlk_set_tag(b, to, ticket);
     gmlk_unreserve_range(a, gmlk_locate(a, at), end - at);
   }
 }
@@ -8761,7 +8859,7 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   gmlk_stream_dirty(s, 0); /* the graphs' work is before this point */
-  pool->late_uses++;
+  gmlk_pool_used(pool);
   if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
   pool->loan.number = number;
   l->loan_count++;
@@ -8780,15 +8878,16 @@ static int gmlk_loan_has_to_wait(const gmlake *l, const gmlk_borrower *user, uns
 
 /* Makes the stream wait on the device for all others that have used what was lent. CAPTURING: a
    capture forbids that, or one of them was destroyed untold. */
-static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_loan *loan, unsigned stream) {
+static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, size_t count,
+                                      unsigned stream) {
   gmlake_result result = GMLAKE_OK;
   gmlk_drive drive;
   size_t i = 0;
-  while (i < loan->count && !gmlk_loan_has_to_wait(l, &loan->users[i], stream)) i++;
-  if (i == loan->count || l->lost) return l->lost;
+  while (i < count && !gmlk_loan_has_to_wait(l, &users[i], stream)) i++;
+  if (i == count || l->lost) return l->lost;
   result = gmlk_drive_begin(&drive, &l->driver);
-  for (; i < loan->count && !result; i++) {
-    const gmlk_borrower *user = &loan->users[i];
+  for (; i < count && !result; i++) {
+    const gmlk_borrower *user = &users[i];
     if (!gmlk_loan_has_to_wait(l, user, stream)) continue;
     result = gmlk_stream_wait(&l->streams, &drive, stream, user->stream, user->epoch);
     if (result) break;
@@ -8803,18 +8902,11 @@ static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_loan *loan, unsigned
 static gmlake_result gmlk_loan_follow_pending(gmlake *l, const gmlk_loan *loan, unsigned stream) {
   const gmlk_note *note;
   gmlake_result result = GMLAKE_OK;
-  gmlk_borrower user;
-  gmlk_loan one;
   size_t i;
-  memset(&one, 0, sizeof(one));
-  one.users = &user;
-  one.count = 1;
   for (note = l->pending; note; note = note->next)
     for (i = 0; i < note->used_count && note->stream == loan->number && !result; i++) {
-      user.stream = note->used[i].stream;
-      user.born = l->streams.items[user.stream]->born;
-      user.epoch = note->used[i].ticket;
-      result = gmlk_loan_follow(l, &one, stream);
+      const gmlk_borrower user = gmlk_borrower_of(l, note->used[i].stream, note->used[i].ticket);
+      result = gmlk_loan_follow(l, &user, 1, stream);
     }
   return result;
 }
@@ -8833,7 +8925,7 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   if (gmlk_borrowed(&pool->arena)) return gmlk_refuse_lent(l, pool, call);
   if (s->is_forgotten) return gmlk_refuse_gone(l, value, call);
   if (!gmlk_arena_admit(&pool->arena, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  result = gmlk_loan_follow(l, &pool->loan, stream);
+  result = gmlk_loan_follow(l, pool->loan.users, pool->loan.count, stream);
   if (!result) result = gmlk_loan_follow_pending(l, &pool->loan, stream);
   if (result == GMLAKE_ERROR_CAPTURING && !l->streams.capture_count)
     result = gmlk_wait_for_streams(l, 0); /* one of them is gone */
@@ -8847,18 +8939,14 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   gmlk_arena_retag(&pool->arena, number, GMLK_PINNED);
   gmlk_loan_shift(l, &pool->arena, GMLK_PINNED, stream, s->epoch);
   gmlk_stream_dirty(s, 0);
-  for (w = pool->arena.windows.oldest; w; w = w->newer) { /* no graph knows those of borrowers */
-    if (w->self.stream != GMLK_PINNED || w->is_known) continue;
-    w->self.stream = (uint16_t)stream;
-    w->self.ticket = s->epoch;
-  }
+  for (w = pool->arena.windows.oldest; w; w = w->newer) /* no graph knows those of borrowers */
+    if (w->self.stream == GMLK_PINNED && !w->is_known) gmlk_set_tag(&w->self, stream, s->epoch);
   for (note = l->pending; note; note = note->next) /* [G2] what is pending is the graphs' */
-    if (note->stream == number)
-      note->block->flags = (uint8_t)((note->block->flags & ~GMLAKE_TRANSIENT) | GMLK_IN_GRAPH);
+    if (note->stream == number) gmlk_give_back(note->block);
   gmlk_pending_retag(l, number, GMLK_PINNED);
   gmlk_stream_drop(&l->streams, number);
   pool->loan.number = 0;
-  pool->loan.count = 0;
+  gmlk_loan_forget(&pool->loan);
   l->loan_count--;
   if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
   return l->lost;
@@ -8889,7 +8977,7 @@ static gmlake_result gmlk_lent_find(gmlake *l, gmlk_attempt *r, gmlake_stream st
   const int is_lent = (r->flags & GMLAKE_TRANSIENT) != 0;
   gmlake_result result;
   if (!r->grains || (is_lent && !gmlk_loan_suits(l, r, &a->pool->loan))) return GMLAKE_OK;
-  if (is_lent) r->taker.stream = a->pool->loan.number;
+  if (is_lent) gmlk_attempt_take_as(r, a->pool->loan.number);
   if (!gmlk_arena_admit(a, r->taker.stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   *out_block = gmlk_fast_as(l, r, 1);
   if (*out_block || !(r->may_stitch || grows)) return GMLAKE_OK;
@@ -8897,11 +8985,11 @@ static gmlake_result gmlk_lent_find(gmlake *l, gmlk_attempt *r, gmlake_stream st
   result = l->lost;
   if (!result && l->arenas[number] == a && (!is_lent || a->pool->loan.number)) {
     result = gmlk_attempt_renew(l, r, stream);
-    if (is_lent) r->taker.stream = a->pool->loan.number;
+    if (is_lent) gmlk_attempt_take_as(r, a->pool->loan.number);
     if (!result && !gmlk_arena_admit(a, r->taker.stream)) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     if (!result) result = gmlk_try_fast(l, r, out_block);
     if (!result && !*out_block) {
-      r->reason = "the lake stitched free pieces of a pool that is lent";
+      gmlk_because(r, "the lake stitched free pieces of a pool that is lent");
       result = gmlk_try_stitch(l, r, r->taker, out_block);
     }
     if (!result && !*out_block && grows) result = gmlk_grow_for(l, r, r->taker, out_block);
@@ -8923,9 +9011,12 @@ static gmlake_result gmlk_serve_lent(gmlake *l, const gmlake_alloc_desc *desc, g
     note = gmlk_note_new(l, desc->user_data, desc->label);
     if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  if (l->is_watched) r.number = ++l->request_count;
+  if (l->is_watched) gmlk_attempt_count(l, &r);
   result = gmlk_lent_find(l, &r, stream, grows, &b);
-  if (b && r.flags & GMLAKE_TRANSIENT) result = gmlk_loan_follow(l, &r.arena->pool->loan, r.stream);
+  if (b && r.flags & GMLAKE_TRANSIENT) {
+    const gmlk_loan *loan = &r.arena->pool->loan;
+    result = gmlk_loan_follow(l, loan->users, loan->count, r.stream);
+  }
   if (b && !result && !gmlk_index_reserve(&l->index, &l->host))
     result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (b && !result) {
@@ -9243,10 +9334,10 @@ static gmlake_result gmlk_pool_end(gmlake *l, gmlake_pool *pool) {
   while (i--) {
     gmlk_arena *a = l->arenas[i];
     if (!a || a->owner != pool || a == &pool->arena) continue;
-    l->arenas[i] = NULL;
+    gmlk_arena_delist(l, a);
     (void)gmlk_pool_bury(l, a->pool);
   }
-  l->arenas[pool->arena.number] = NULL;
+  gmlk_arena_delist(l, &pool->arena);
   (void)gmlk_pool_bury(l, pool);
   return l->lost;
 }
@@ -9273,7 +9364,7 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   do { /* also ends pending frees; other threads may free the pool's blocks meanwhile */
     size_t before = pool->late_uses;
     result = gmlk_wait_for_streams(l, 0);
-    if (!result) pool->late_uses -= before;
+    if (!result) gmlk_pool_waited(pool, before);
     if (!result) result = gmlk_return_blocks(l, &released);
     is_quiet = gmlk_pool_is_quiet(l, pool, &blocks, &buffers);
   } while (!result && !is_quiet && ++tries < GMLK_POOL_TRIES);
@@ -9311,7 +9402,7 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   if (pool->loan.number) return gmlk_refuse_lent(l, pool, "gmlake_capture_begin");
   if (pool->arena.live_count) { /* the stream may have used blocks that the capture then frees */
     gmlk_stream_dirty(s, 0);
-    pool->late_uses++;
+    gmlk_pool_used(pool);
   }
   gmlk_fence_now(l, stream);             /* for the capture, what it freed is another stream's */
   if (legacy) gmlk_fence_now(l, legacy); /* during captures no event may be recorded on it */
@@ -9393,8 +9484,7 @@ static void gmlk_place_free(gmlake *l, gmlk_arena *a, const gmlk_place *place, u
   gmlk_block *b = gmlk_place_block(a, place);
   gmlk_note *note = b->as.live.note;
   if (note) {
-    note->used_count = stream != 0;
-    note->used[0].stream = stream;
+    gmlk_note_use_only(note, stream);
     gmlk_count_live(a, 1); /* as pending blocks are */
     gmlk_pend(l, b, stream, s ? s->epoch : 0);
     return;
@@ -9501,7 +9591,7 @@ static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_attempt *r) {
 static gmlake_result gmlk_place_find(gmlake *l, const gmlk_attempt *wanted, gmlk_block **out) {
   gmlk_attempt r = *wanted, clean = *wanted;
   gmlake_result result;
-  clean.taker = gmlk_taker_of(GMLK_CLEAN, GMLAKE_NO_WAIT);
+  gmlk_attempt_take_as(&clean, GMLK_CLEAN);
   result = gmlk_try_fast(l, &clean, out);
   if (!result && !*out) *out = gmlk_take_loose(l, &r);
   if (!result && !*out && l->desc.cross_stream != GMLAKE_WAIT_FIRST)
@@ -9621,12 +9711,12 @@ static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, const gmlk_c
   gmlk_attempt r = gmlk_attempt_of(b->arena, stream, b->arena->chunk_bytes);
   gmlake_result result;
   chunks -= gmlk_places_committed(b, change->from, change->to);
-  b->is_busy = 1;
+  gmlk_buffer_set_busy(b, 1);
   result = gmlk_buffer_grow(l, &r, b, change, chunks);
-  b->is_busy = 0;
+  gmlk_buffer_set_busy(b, 0);
   l->stats.state_count[GMLK_S5 - 1] += result != GMLAKE_OK;
   if (!gmlk_is_shortage(result)) return result;
-  r.bytes = chunks * b->arena->chunk_bytes;
+  gmlk_attempt_ask(&r, chunks * b->arena->chunk_bytes);
   result = gmlk_report_oom(l, &r, result);
   if (!gmlk_is_shortage(result)) return result;
   l->stats.oom_count++;
@@ -9906,18 +9996,6 @@ static gmlake_result gmlk_export_check(gmlake *l, const gmlk_block *b, const gml
                    (unsigned long long)address, why);
 }
 
-/* Makes sure that the block of an exported chunk, or an exported block, has a note, with room for
-   the stream that will free it. 0: no host memory. */
-static int gmlk_note_share(gmlake *l, gmlk_block *b) {
-  gmlk_note *note = b->as.live.note ? b->as.live.note : gmlk_note_new(l, 0, NULL);
-  if (!note) return 0;
-  b->as.live.note = note;
-  if (note->used_capacity) return 1;
-  note->used = (gmlk_used *)gmlk_host_alloc(&l->host, sizeof(gmlk_used));
-  note->used_capacity = note->used != NULL;
-  return note->used != NULL;
-}
-
 /* Makes the driver's handles sharable; on an error closes the descriptors that it opened. */
 static gmlake_result gmlk_handles_export(gmlake *l, const gmlk_arena *a, const gmlk_slots *slots,
                                          unsigned type, gmlake_handle *out) {
@@ -9954,7 +10032,7 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
   for (i = 0; buffer && i < buffer->count; i++) gmlk_slots_add(&slots, buffer->places[i].slot);
   *out_count = slots.count;
   if (capacity < slots.count) return GMLAKE_OK;
-  if (buffer) buffer->is_busy = 1;
+  if (buffer) gmlk_buffer_set_busy(buffer, 1);
   for (i = 0; i < slots.count && !result; i++)
     if (!gmlk_note_share(l, b ? b : a->firsts[slots.items[i]]))
       result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -9966,11 +10044,11 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
     if (!result) gmlk_chunk_share(&a->chunks, slots.items[i]);
     if (!b && owner->as.live.note && !owner->as.live.note->is_shared) {
       gmlk_note_free(l, owner->as.live.note);
-      owner->as.live.note = NULL;
+      gmlk_give_note(owner, NULL);
     }
   }
   gmlk_tally_up(l, a, before);
-  if (buffer) buffer->is_busy = 0;
+  if (buffer) gmlk_buffer_set_busy(buffer, 0);
   return result;
 }
 
@@ -9980,7 +10058,7 @@ static void gmlk_imports_end(gmlake *l) {
   for (i = 0; i < l->arena_count && !l->lost; i++) {
     gmlk_arena *a = l->arenas[i];
     if (!a || !a->is_import || a->live_count) continue;
-    l->arenas[i] = NULL;
+    gmlk_arena_delist(l, a);
     (void)gmlk_pool_bury(l, a->pool);
   }
 }
@@ -10045,7 +10123,7 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_slots_from(a, 0, count);
   (void)gmlk_drive_open(l, &drive);
-  drive.imports = handles;
+  gmlk_drive_import(&drive, handles);
   result = gmlk_chunks_make(&drive, a, &slots, single);
   is_full = result && gmlk_has_no_descriptor();
   if (result) gmlk_chunks_unmake(&drive, a, &slots);
@@ -10059,7 +10137,7 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
   gmlk_growth_commit(l, a, &slots);
   gmlk_tell(l, NULL, GMLAKE_STEP_GROW, a->base, r.bytes, drive.ns,
             "another process's memory was mapped");
-  r.grains = gmlk_slot_at(a, count);
+  gmlk_attempt_fit(&r, gmlk_slot_at(a, count));
   b = gmlk_take(a, a->firsts[0], 0, r.grains);
   gmlk_give_user(b, 0, GMLAKE_EXCLUSIVE, 0);
   gmlk_count_live(a, 1);
@@ -10082,7 +10160,7 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
   pool->arena.is_import = 1;
   result = gmlk_import_map(l, &pool->arena, handles, (uint32_t)count, out_ptr);
   if (!result) return GMLAKE_OK;
-  l->arenas[pool->arena.number] = NULL;
+  gmlk_arena_delist(l, &pool->arena);
   (void)gmlk_pool_bury(l, pool);
   return l->lost ? l->lost : result;
 }
@@ -10556,7 +10634,7 @@ static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, si
     error = l->error;
     (void)gmlk_residents_tell(l, lead, GMLAKE_RESIDENCY_BACK, &end);
     gmlk_kin_set(l, pool, GMLK_AWAKE);
-    if (!l->lost) l->error = error;
+    gmlk_error_set(l, &error);
   }
   return result;
 }
@@ -10759,7 +10837,8 @@ static gmlake_result gmlk_query_grow(gmlake *l, gmlk_attempt *r, gmlk_taker take
   if (taker.may_wait == GMLAKE_DEVICE_WAIT && missing &&
       plan->span_count) { /* another chunk than the last may be used in part */
     gmlk_span *last = &a->spans[plan->span_count - 1];
-    last->grains = gmlk_slot_at(a, gmlk_edge_from(a, last->at + last->grains)) - last->at;
+    const uint32_t end = gmlk_slot_at(a, gmlk_edge_from(a, last->at + last->grains));
+    *last = gmlk_span_of(last->at, end - last->at);
     wait = gmlk_query_wait(l, a, taker, a->spans, plan->span_count);
   }
   if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, r->grains))) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -10838,7 +10917,7 @@ static gmlake_result gmlk_query_patient(gmlake *l, gmlk_attempt *r, size_t free_
   gmlk_window_plan plan;
   memset(&plan, 0, sizeof(plan));
   if (waits) out->wait = gmlk_query_waits_for_all(l);
-  r->is_thorough = 1;
+  gmlk_attempt_be_thorough(r);
   if (gmlk_range_most(l, a, taker, r->align) >= r->grains) return GMLAKE_OK;
   if (r->may_stitch &&
       gmlk_window_find(a, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r)))
