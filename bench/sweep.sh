@@ -29,12 +29,18 @@ grid() {
   for chunk in 2 16 64; do echo "$build/policy_worst_fit.so chunk_mib=$chunk"; done
 }
 
-# told DONE LINE: how far it is, and about how long it takes; on a terminal in one line.
+# told DONE LINE: how far it is, and about how long it takes; on a terminal in one line, in a log a
+# line for each tenth. SWEEP_HAD lines were done before this run.
 told() {
   took=$(($(date +%s) - SWEEP_START))
-  text="$1 of $SWEEP_LINES: $2; $took s, about $((took * (SWEEP_LINES - $1) / $1)) s left"
-  if [ -t 2 ]; then printf '\r\033[K%s' "$text" >&2; else echo "$text" >&2; fi
-  if [ -t 2 ] && [ "$1" = "$SWEEP_LINES" ]; then echo >&2; fi
+  left=$((took * (SWEEP_LINES - $1) / ($1 > SWEEP_HAD ? $1 - SWEEP_HAD : 1)))
+  text="$1 of $SWEEP_LINES: $2; $took s, about $left s left"
+  if [ -t 2 ]; then
+    printf '\r\033[K%s' "$text" >&2
+    if [ "$1" = "$SWEEP_LINES" ]; then echo >&2; fi
+  elif [ $(($1 * 10 / SWEEP_LINES)) != $((($1 - 1) * 10 / SWEEP_LINES)) ]; then
+    echo "$text" >&2
+  fi
 }
 
 # row LINE TRACE...: writes that line's row of the table; `-` where a trace could not be replayed.
@@ -75,32 +81,39 @@ row() {
 # words POLICY: what it is called in the picture, and its colour of bench/style.gp.
 words() {
   case $1 in
-  default) echo "the lake's own policy|lake" ;;
+  default) echo "the lake's own policy, by chunk size in MiB|lake" ;;
   paper) echo "the GMLake paper's policy|paper" ;;
-  *worst_fit.so) echo "worst fit|other" ;;
-  *) echo "$(basename "$1" .so)|native" ;;
+  worst_fit) echo "worst fit|other" ;;
+  *) echo "$1|ink" ;;
   esac
 }
 
-# Each policy's name stands beside one of its points: of the lake's at the end of the frontier.
+# Names stand beside points: the lake's below its first, others' above their lowest. Below the lake's
+# best points stand their chunk sizes.
 draw() {
   cat <<END
 load "bench/style.gp"
 set output "$out/sweep.png"
 set datafile separator tab
 set logscale x
-set xlabel "driver time of all traces, modelled, milliseconds" textcolor rgb ink
-set label 1 "Memory that is live, by memory held: mean over the traces, each point is a setting" at graph -.06, graph 1.07 textcolor rgb ink
-set offsets 0, 0, graph .02, graph .1
-set rmargin 6
-plot "$out/frontier.tsv" using 1:2 with lines lw 2 dt 2 lc rgb ink, \\
+set xlabel "time in the driver for all of them, modelled, in milliseconds" textcolor rgb ink
+set label 1 "How much of the held memory is live, in %: mean of $1 programs; each point is a setting" at graph -.06, graph 1.07 textcolor rgb ink
+set label 2 "Higher and further left is better. For what is on the\ndashed line no other setting is better in both." at graph .03, .45 textcolor rgb ink
+set xrange [$2]
+set yrange [*:100]
+set rmargin 4
+plot "$out/frontier.tsv" using 1:(100 * \$2) with lines lw 2 dt 2 lc rgb ink, \\
+  "$out/sizes.tsv" using 1:(100 * \$2):3 with labels center offset 0,-1 textcolor rgb lake, \\
 END
   for policy in $(tail -n +2 "$out/sweep.tsv" | cut -f 1 | sort -u); do
     words=$(words "$policy")
-    points="\"< grep ^$policy$tab $out/sweep.tsv\""
-    printf '  %s using 6:4 with points pt 7 ps 1.8 lc rgb %s, \\\n' "$points" "${words#*|}"
-    printf '  "< grep ^%s%s %s | sort -t '"'%s'"' -k 6,6n | sed -n %s" using 6:4:("%s") with labels left offset 1.2,-1 textcolor rgb %s, \\\n' \
-      "$policy" "$tab" "$out/sweep.tsv" "$tab" 1p "${words%|*}" "${words#*|}"
+    side='right offset -.8,.9'
+    key=4,4n
+    if [ "$policy" = default ]; then side='left offset -.5,-2.3' key=6,6n; fi
+    printf '  "< grep ^%s%s %s" using 6:(100 * $4) with points pt 7 ps 1.8 lc rgb %s, \\\n' \
+      "$policy" "$tab" "$out/sweep.tsv" "${words#*|}"
+    printf '  "< grep ^%s%s %s | sort -t '"'%s'"' -k %s | sed -n %s" using 6:(100 * $4):("%s") with labels %s textcolor rgb %s, \\\n' \
+      "$policy" "$tab" "$out/sweep.tsv" "$tab" "$key" 1p "${words%|*}" "$side" "${words#*|}"
   done
   echo
 }
@@ -122,6 +135,8 @@ SWEEP_START=$(date +%s)
 export SWEEP_START
 SWEEP_LINES=$(wc -l <"$out/rows/grid")
 export SWEEP_LINES
+SWEEP_HAD=$(find "$out/rows" -name '*.tsv' | wc -l)
+export SWEEP_HAD
 tr '\n' '\0' <"$out/rows/grid" | xargs -0 -P 2 -I '{}' sh "$0" --row '{}' "$@"
 {
   printf 'policy\tknobs\ttraces\tutilization\tworst\tdriver_ms\tstitches\n'
@@ -131,5 +146,14 @@ rm -rf "$out/rows"
 tail -n +2 "$out/sweep.tsv" | sort -t "$tab" -k 6,6n -k 4,4nr |
   awk -F '\t' '$6 != "-" && $4 > best { best = $4; print $6 "\t" $4 "\t" $1 "\t" $2 }' \
     >"$out/frontier.tsv"
-draw | gnuplot
+# The best point of each chunk size of the lake.
+awk -F '\t' '$3 == "default" && sub(/^chunk_mib=/, "", $4) && !seen[$4 + 0]++ {
+  print $1 "\t" $2 "\t" $4 + 0 }' "$out/frontier.tsv" >"$out/sizes.tsv"
+# The count of programs, and the axis a little longer than what is on it.
+shape=$(awk -F '\t' 'NR > 1 && $6 != "-" && $6 > 0 {
+  if (!n || $6 < least) least = $6
+  if (!n || $6 > most) most = $6
+  if ($3 > n) n = $3
+} END { printf "%d %g:%g", n, least / 1.5, most * 1.5 }' "$out/sweep.tsv")
+draw "${shape%% *}" "${shape#* }" | gnuplot
 echo "$out/sweep.tsv $out/sweep.png"
