@@ -6,8 +6,8 @@ now.json is of examples/snapshot.h; the program need not use torch. What torch c
 here a stretch of a home arena between windows, a window, or a stretch of a growing buffer: together
 they are what the lake holds, each byte once. What was freed and is still in use is
 active_pending_free; holes are inactive. Where torch has a stack of frames, there is the label, and
-what else is known: of a hole, who may take it. The history has one allocation for each live block,
-the oldest first, and the last error if memory ran out. Idle windows have no memory of their own;
+what else is known: of a hole, who may take it. The history has the segments, then one allocation
+for each live block, the oldest first, and the last error if memory ran out. Idle windows have no memory of their own;
 the frames of holes name those that would join them."""
 
 import bisect
@@ -76,7 +76,7 @@ class Spans:
                 yield "an idle window of %d bytes joins it" % size
 
 
-def segment(blocks, arena, device):
+def segment(blocks, arena, device, told=None):
     size = sum(b["size"] for b in blocks)
     active = [b for b in blocks if b["state"] != "inactive"]
     stream = next((b["stream"] for b in active), blocks[0]["stream"])
@@ -91,7 +91,7 @@ def segment(blocks, arena, device):
         "segment_type": "large" if size >= LARGE else "small",
         "segment_pool_id": (0, arena["arena"] if arena["pool"] else 0),
         "is_expandable": True,
-        "frames": frames(arena["label"] or ("a pool" if arena["pool"] else "the lake")),
+        "frames": frames(told, arena["label"] or ("a pool" if arena["pool"] else "the lake")),
         "blocks": blocks,
     }
 
@@ -128,7 +128,7 @@ def segments_of(snapshot):
     device = snapshot["device"]
     arenas = {a["arena"]: a for a in rows(snapshot, "arenas")}
     buffers = {b["address"]: b for b in rows(snapshot, "buffers")}
-    windows, parts, bare = set(), {}, NOWHERE
+    windows, parts, bare, unplaced = set(), {}, NOWHERE, {}
     for piece in rows(snapshot, "pieces"):
         owner = buffers.get(piece["owner"])
         if not owner:
@@ -143,26 +143,35 @@ def segments_of(snapshot):
         out += [segment(run, arenas[arena], device) for run in joined(blocks)]
     for entry in rows(snapshot, "blocks"):
         if entry["address"] in windows:
-            out.append(segment([of_block(entry)], arenas[entry["arena"]], device))
+            told = "a window: its pieces lie apart in the arena"
+            out.append(segment([of_block(entry)], arenas[entry["arena"]], device, told))
     for chunk in rows(snapshot, "chunks"):
         if chunk["address"] == 0 and chunk["state"] != "live":
             told = frames("a chunk of buffers, which has no address", WHO[chunk["state"]])
             free = block(bare, chunk["bytes"], "inactive", chunk["stream"], told)
-            out.append(segment([free], arenas[chunk["arena"]], device))
+            unplaced.setdefault(chunk["arena"], []).append(free)
             bare += chunk["bytes"]
+    for arena, blocks in unplaced.items():
+        out += [segment(run, arenas[arena], device, "free") for run in joined(blocks)]
     return sorted(out, key=lambda s: s["address"])
 
 
-def history_of(snapshot):
-    """One allocation for each block, by age; then the error, if memory has run out."""
+def event_of(action, place, size, shown, number):
+    event = {"action": action, "addr": place, "size": size, "stream": shown["stream"]}
+    return dict(event, time_us=number, frames=shown["frames"])
+
+
+def history_of(snapshot, segments):
+    """The segments; an allocation for each block, by age; the error, if memory has run out."""
     out = []
+    for entry in segments:
+        size = entry["total_size"]
+        out.append(event_of("segment_alloc", entry["address"], size, entry, len(out)))
     for entry in sorted(rows(snapshot, "blocks"), key=lambda b: -b["age"]):
         shown = of_block(entry)
-        event = {"action": "alloc", "addr": shown["address"], "size": shown["size"]}
-        event.update(stream=shown["stream"], time_us=len(out), frames=shown["frames"])
-        out.append(event)
+        out.append(event_of("alloc", shown["address"], shown["size"], shown, len(out)))
         if entry["state"] == "pending":
-            out.append(dict(event, action="free_requested", time_us=len(out)))
+            out.append(dict(out[-1], action="free_requested", time_us=len(out)))
     error = snapshot["error"]
     if error and error["asked_bytes"]:
         told = frames(error["result"], error["text"])
@@ -175,10 +184,11 @@ def history_of(snapshot):
 def convert(snapshot):
     if snapshot.get("format") != "gmlake snapshot" or snapshot.get("version") != 1:
         raise ValueError("not a snapshot of examples/snapshot.h, version 1")
-    traces = [[] for _ in range(snapshot["device"])] + [history_of(snapshot)]
+    segments = segments_of(snapshot)
+    traces = [[] for _ in range(snapshot["device"])] + [history_of(snapshot, segments)]
     settings = {"gmlake": snapshot["gmlake"], "chunk_bytes": snapshot["chunk_bytes"]}
     return {
-        "segments": segments_of(snapshot),
+        "segments": segments,
         "device_traces": traces,
         "allocator_settings": settings,
     }

@@ -36,10 +36,15 @@ assert sizes["active_allocated"] == stats["active_bytes"]
 assert sizes["active_pending_free"] == stats["pending_bytes"]
 assert sum(s["active_size"] for s in out["segments"]) == stats["active_bytes"] + stats["pending_bytes"]
 blocks = {b["address"]: b for s in out["segments"] for b in s["blocks"]}
+made = {s["address"]: s["total_size"] for s in out["segments"]}
 for e in out["device_traces"][0]:
     if e["action"] == "oom":
         assert e["size"] == told["error"]["asked_bytes"] and "addr" not in e
         continue
+    if e["action"] == "segment_alloc":
+        assert made.pop(e["addr"]) == e["size"] and e["frames"]
+        continue
+    assert not made, "the segments come first, each once"
     assert blocks[e["addr"]]["size"] == e["size"], "each block of the history is in a segment"
     pending = blocks[e["addr"]]["state"] == "active_pending_free"
     assert e["action"] == "alloc" or pending
