@@ -2118,6 +2118,8 @@ static CUresult fake_mem_import(CUmemGenericAllocationHandle *out, void *shared,
   if (type == GMLAKE_HANDLE_POSIX_FD)
     return fake_import_fd(out, (int)(intptr_t)shared, (int)(device - fake.devices));
   if (type != GMLAKE_HANDLE_FABRIC) return CUDA_ERROR_INVALID_VALUE;
+  if (!fake.options.fabric) return CUDA_ERROR_NOT_SUPPORTED;
+  if (fake.options.fabric == 2) return CUDA_ERROR_NOT_PERMITTED;
   memcpy(&value, shared, sizeof(value));
   handle = fake_find_handle(value);
   if (!handle) return CUDA_ERROR_INVALID_VALUE;

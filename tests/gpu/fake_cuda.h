@@ -31,7 +31,8 @@ typedef struct fake_cuda_options { /* all zero: one device that can do everythin
   int no_vmm;                      /* attribute 102 is 0 */
   int no_posix_fd;                 /* attribute 103 */
   int no_rdma;                     /* attribute 110 */
-  int fabric;                      /* attribute 128: 0 absent, 1 there, 2 there, create refuses */
+  int fabric;                      /* attribute 128: 0 absent, 1 there, 2 there, but create and
+                                      import refuse */
   unsigned seed;                   /* of how long work takes; 0: no time, but for spin, and every
                                       call moves the clock by 1000 ns */
   int no_stream_id;                /* a driver of CUDA 11: cuStreamGetId is not there */

@@ -730,6 +730,191 @@ static void test_created_properties(void **state) {
   }
 }
 
+/* ---- Memory that is shared by fabric handles ------------------------------------------------- */
+
+static struct fabric {
+  gmlake *other; /* imports */
+  gmlake_handle handles[4];
+  size_t count;
+} fabric;
+
+static void open_sharing(const fake_cuda_options *options, unsigned handle_types) {
+  gmlake_desc desc = small_desc();
+  open_backend(options);
+  desc.backend = cuda;
+  assert_ok(gmlake_create(&desc, &fabric.other)); /* without types of its own */
+  desc.handle_types = handle_types;
+  open_lake(&desc);
+}
+
+static void close_sharing(void) {
+  assert_ok(gmlake_check(fabric.other));
+  assert_ok(gmlake_destroy(fabric.other));
+  close_lake();
+  close_backend();
+}
+
+static unsigned char *take_exclusive(size_t bytes) {
+  gmlake_alloc_desc wanted;
+  void *ptr = NULL;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.bytes = bytes;
+  wanted.flags = GMLAKE_EXCLUSIVE;
+  assert_ok(gmlake_alloc_with(lake, &wanted, NULL, &ptr));
+  return (unsigned char *)ptr;
+}
+
+static gmlake_result export_as(unsigned handle_type, const void *ptr) {
+  memset(&fabric.handles, 0x5A, sizeof(fabric.handles));
+  return gmlake_export(lake, ptr, handle_type, fabric.handles, 4, &fabric.count);
+}
+
+static gmlake_result import_other(void **out_ptr) {
+  const gmlake_result result = gmlake_import(fabric.other, fabric.handles, fabric.count, out_ptr);
+  assert_ok(gmlake_check(fabric.other));
+  return result;
+}
+
+/* The lowest descriptor that is not open. */
+static int next_descriptor(void) {
+  const int fd = dup(0);
+  if (fd >= 0) assert_int_equal(close(fd), 0);
+  return fd;
+}
+
+static void test_fabric_handles(void **state) {
+  fake_cuda_options options = devices(1);
+  const int descriptor = next_descriptor();
+  unsigned char *block, *there;
+  size_t i;
+  void *ptr;
+  (void)state;
+  options.fabric = 1;
+  options.no_posix_fd = 1;
+  open_sharing(&options, GMLAKE_HANDLE_FABRIC);
+  block = take_exclusive(3 * CHUNK);
+  memset(block, 1, 3 * CHUNK);
+  assert_ok(export_as(GMLAKE_HANDLE_FABRIC, block));
+  assert_int_equal(fabric.count, 3);
+  for (i = 0; i < 3; i++) {
+    assert_int_equal(fabric.handles[i].type, GMLAKE_HANDLE_FABRIC);
+    assert_int_equal(fabric.handles[i].bytes, CHUNK);
+    assert_int_equal(fabric.handles[i].fd, -1);
+  }
+  assert_memory_not_equal(fabric.handles[0].fabric, fabric.handles[1].fabric, 64);
+  assert_ok(import_other(&ptr));
+  there = (unsigned char *)ptr;
+  assert_int_equal(next_descriptor(), descriptor); /* none is open */
+  assert_true(there != block);
+  for (i = 0; i < 3 * CHUNK; i += CHUNK / 2) assert_int_equal(there[i], 1);
+  there[2 * CHUNK] = 2;
+  assert_int_equal(block[2 * CHUNK], 2);
+  give(block, NULL); /* the memory stays the importer's */
+  assert_int_equal(stats().reserved_bytes, 0);
+  assert_int_equal(census().physical_bytes, 3 * CHUNK);
+  assert_int_equal(there[2 * CHUNK], 2);
+  assert_ok(gmlake_free(fabric.other, there, NULL));
+  assert_int_equal(census().physical_bytes, 0);
+  assert_error(import_other(&ptr), DRIVER); /* it is gone */
+  close_sharing();
+}
+
+/* A buffer whose chunk is as large as itself is one handle; one memory goes by both types. */
+static void test_fabric_and_descriptors(void **state) {
+  fake_cuda_options options = devices(1);
+  gmlake_buffer_desc wanted;
+  gmlake_buffer_info info;
+  gmlake_buffer *buffer;
+  void *first, *second;
+  (void)state;
+  options.fabric = 1;
+  open_sharing(&options, GMLAKE_HANDLE_FABRIC | GMLAKE_HANDLE_POSIX_FD);
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = wanted.chunk_bytes = 4 * CHUNK;
+  assert_ok(gmlake_buffer_create(lake, &wanted, &buffer));
+  assert_ok(gmlake_buffer_resize(lake, buffer, 4 * CHUNK, NULL));
+  assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
+  assert_ok(export_as(GMLAKE_HANDLE_FABRIC, info.ptr));
+  assert_int_equal(fabric.count, 1);
+  assert_ok(import_other(&first));
+  assert_ok(export_as(GMLAKE_HANDLE_POSIX_FD, info.ptr));
+  assert_int_equal(fabric.count, 1);
+  assert_ok(import_other(&second));
+  assert_int_equal(close(fabric.handles[0].fd), 0);
+  memset(info.ptr, 3, 4 * CHUNK);
+  assert_memory_equal(first, info.ptr, 4 * CHUNK);
+  assert_memory_equal(second, info.ptr, 4 * CHUNK);
+  assert_ok(gmlake_free(fabric.other, first, NULL));
+  assert_ok(gmlake_buffer_destroy(lake, buffer, NULL));
+  assert_int_equal(*(unsigned char *)second, 3);
+  assert_ok(gmlake_free(fabric.other, second, NULL));
+  close_sharing();
+}
+
+/* A device without fabric handles, or a process that may not use them, says so. */
+static void test_no_fabric_handles(void **state) {
+  fake_cuda_options options = devices(1);
+  gmlake_error_info why;
+  gmlake_desc desc = small_desc();
+  unsigned char *block;
+  void *ptr = &ptr;
+  (void)state;
+  for (options.fabric = 0; options.fabric <= 2; options.fabric += 2) {
+    open_sharing(&options, GMLAKE_HANDLE_POSIX_FD);
+    desc.backend = cuda;
+    desc.handle_types = GMLAKE_HANDLE_FABRIC;
+    desc.out_error = &why;
+    ptr = lake;
+    assert_error(gmlake_create(&desc, &lake), UNSUPPORTED);
+    assert_non_null(strstr(why.text, "handle_types is 0x8: this device exports 0x1"));
+    lake = (gmlake *)ptr;
+    block = take_exclusive(CHUNK);
+    assert_error(export_as(GMLAKE_HANDLE_FABRIC, block), INVALID_ARGUMENT);
+    assert_non_null(strstr(last_error().text, "handle_type is 8"));
+    assert_int_equal(stats().exported_bytes, 0);
+    memset(fabric.handles, 0, sizeof(fabric.handles));
+    fabric.handles[0].type = GMLAKE_HANDLE_FABRIC;
+    fabric.handles[0].bytes = CHUNK;
+    fabric.count = 1;
+    assert_int_equal(import_other(&ptr),
+                     options.fabric ? GMLAKE_ERROR_DRIVER : GMLAKE_ERROR_UNSUPPORTED);
+    assert_null(ptr);
+    give(block, NULL);
+    close_sharing();
+  }
+}
+
+/* Bytes that no driver wrote, and calls that fail in the middle, leave nothing behind. */
+static void test_wrong_fabric_handles(void **state) {
+  fake_cuda_options options = devices(1);
+  fake_cuda_census before;
+  unsigned char *block;
+  void *ptr = &ptr;
+  (void)state;
+  options.fabric = 1;
+  open_sharing(&options, GMLAKE_HANDLE_FABRIC);
+  block = take_exclusive(3 * CHUNK);
+  before = census();
+  fake->fail_function("cuMemExportToShareableHandle", 3, CUDA_ERROR_UNKNOWN, 0);
+  assert_error(export_as(GMLAKE_HANDLE_FABRIC, block), DRIVER);
+  assert_int_equal(stats().exported_bytes, 0);
+  assert_ok(export_as(GMLAKE_HANDLE_FABRIC, block));
+  memset(fabric.handles[2].fabric, 0xA5, 64);
+  assert_error(import_other(&ptr), DRIVER);
+  assert_null(ptr);
+  fabric.handles[2] = fabric.handles[1];
+  fabric.handles[1].type = GMLAKE_HANDLE_WIN32;
+  assert_error(import_other(&ptr), INVALID_ARGUMENT);
+  fabric.handles[1].type = GMLAKE_HANDLE_FABRIC;
+  fake->fail_function("cuMemMap", 2, CUDA_ERROR_UNKNOWN, 0);
+  assert_error(import_other(&ptr), DRIVER);
+  assert_int_equal(census().handles, before.handles);
+  assert_int_equal(census().mappings, before.mappings);
+  assert_int_equal(census().reservations, before.reservations);
+  give(block, NULL);
+  close_sharing();
+}
+
 /* ---- Numbers of the driver ------------------------------------------------------------------- */
 
 static gmlake_result expected_result(int number) {
@@ -2137,6 +2322,10 @@ int main(void) {
       cmocka_unit_test(test_long_name),
       cmocka_unit_test(test_clock),
       cmocka_unit_test(test_handle_types),
+      cmocka_unit_test(test_fabric_handles),
+      cmocka_unit_test(test_fabric_and_descriptors),
+      cmocka_unit_test(test_no_fabric_handles),
+      cmocka_unit_test(test_wrong_fabric_handles),
       cmocka_unit_test(test_created_properties),
       cmocka_unit_test(test_results),
       cmocka_unit_test(test_unknown_for_good),
