@@ -9290,6 +9290,7 @@ static void gmlk_count_chunks(const gmlk_arena *a, gmlake_stats *out) {
   out->quarantined_bytes += (all->stuck_count + gmlk_chunks_kept(a)) * a->chunk_bytes;
   out->sleeping_bytes += all->asleep_count * a->chunk_bytes;
   out->exported_bytes += all->shared_count * a->chunk_bytes;
+  if (a->is_import) out->imported_bytes += gmlk_chunks_held(all) * a->chunk_bytes;
 }
 
 /* Whether all work on an arena's free memory, idle windows and places is known to be complete, but
@@ -11084,12 +11085,16 @@ static void gmlk_stats_out(gmlake_stats *from, gmlake_stats *to) {
   memcpy(to, from, from->struct_bytes);
 }
 
+/* The pool that a caller knows an arena by: what was imported is in none. */
+static gmlake_pool *gmlk_pool_told(const gmlk_arena *a) { return a->is_import ? NULL : a->owner; }
+
 static void gmlk_pool_count(const gmlake *l, const gmlake_pool *pool, gmlake_stats *out) {
   gmlake_stats stats;
   size_t i;
   memset(&stats, 0, sizeof(stats));
   for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i] && l->arenas[i]->owner == pool) gmlk_count_arena(l->arenas[i], &stats);
+    if (l->arenas[i] && gmlk_pool_told(l->arenas[i]) == pool)
+      gmlk_count_arena(l->arenas[i], &stats);
   gmlk_stats_out(&stats, out);
 }
 
@@ -11241,7 +11246,7 @@ static gmlake_map_entry gmlk_entry(gmlake_kind kind, const gmlk_arena *a, uint64
   e.address = address;
   e.bytes = bytes;
   e.stream = GMLAKE_STREAM_NONE;
-  e.pool = a->is_import ? NULL : a->owner;
+  e.pool = gmlk_pool_told(a);
   e.arena = a->number;
   e.pool_label = a->owner ? a->owner->label : NULL;
   e.pool_limit_bytes = a->owner ? a->owner->arena.limit_bytes : 0;

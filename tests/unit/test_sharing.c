@@ -60,6 +60,7 @@ static void assert_written(const void *ptr, size_t bytes, unsigned seed) {
 
 static void a_block_is_shared(void **state) {
   gmlake_allocation_info info;
+  gmlake_stats none;
   char *block, *other;
   (void)state;
   start_sharing(16);
@@ -79,6 +80,12 @@ static void a_block_is_shared(void **state) {
   assert_int_equal(stats().exported_bytes, 3 * C);
   assert_int_equal(stats().imported_bytes, 3 * C);
   assert_int_equal(stats().reserved_bytes, 6 * C);
+  none.struct_bytes = 0;
+  assert_ok(gmlake_pool_get_stats(lake, NULL, &none)); /* both are in no pool */
+  assert_int_equal(none.live_count, 2);
+  assert_int_equal(none.reserved_bytes, 6 * C);
+  assert_int_equal(none.exported_bytes, 3 * C);
+  assert_int_equal(none.imported_bytes, 3 * C);
   assert_int_equal(census().reserved_address_bytes - 3 * C,
                    (census().reserved_address_bytes - 3 * C) / C * C);
   close_handles();
