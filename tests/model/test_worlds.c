@@ -4,6 +4,8 @@
    blocks overlap; no block is handed over, and nothing is unmapped, while work may still use it; no
    limit is passed; nothing is refused that whole free chunks would serve. Before every allocation
    gmlake_query says how it ends. In every state the questions agree, and destroy leaves nothing.
+   Where a graph's pool is lent: recall is busy while a borrower lives, and each launch is behind
+   the borrowers' work. Where memory is shared: what was exported never serves again.
    With faults: each call of the backend fails in turn, and all of that still holds.
 
    The lake and the mock allocate from one heap here, so that a state is taken back by copying it. A
@@ -49,6 +51,8 @@ static void world_free(void *ptr);
 #define BLOCKS 3
 #define STREAMS 2
 #define PLACES 2 /* of the buffer */
+#define GRAPH 3  /* blocks of the graph; the second one stays live */
+#define LIVE_ONE 1
 #define SIZES 4
 #define DEPTH_MAX 64
 #define WHOLE (DEPTH_MAX - 1) /* until nothing new is found */
@@ -109,6 +113,9 @@ typedef struct block {
   size_t bytes;
   int stream;
   unsigned recorded; /* mask of streams */
+  size_t requested;
+  int is_borrowed; /* of the pool that is lent */
+  int is_imported;
 } block;
 
 static struct world { /* what a state consists of, beside the heap */
@@ -124,10 +131,14 @@ static struct world { /* what a state consists of, beside the heap */
   struct {
     stamp used[CELLS];
     int owner[CELLS]; /* block + 1 */
+    int is_shared;    /* other processes may have it */
   } frames[HANDLES];
-  stamp window_used[SLOTS]; /* through the window mapped there */
-  gmlake_buffer *buffer;    /* NULL: the world has none */
-  block places[PLACES];     /* its chunks; NULL: no memory */
+  stamp window_used[2 * SLOTS]; /* through the window mapped there; the second half: the pool's */
+  gmlake_pool *pool;            /* NULL: the world has none */
+  block graph[GRAPH];           /* what the graph in it uses */
+  int is_lent, turn;            /* turn: the stream of its last launch or recall */
+  gmlake_buffer *buffer;        /* NULL: the world has none */
+  block places[PLACES];         /* its chunks; NULL: no memory */
   unsigned char *base;
   stamp place_used[PLACES]; /* through the place */
 } w;
@@ -137,7 +148,7 @@ typedef struct config {
   int chunks, streams, blocks, sizes; /* of the device; how many of each may be in use */
   gmlake_cross_stream cross_stream;
   size_t window_slots, limit_chunks, stitched_chunks_max;
-  int records, forgets, faults, sleeps, pages;
+  int records, forgets, faults, sleeps, pages, lends, shares;
   int depth; /* in make test; the least there */
 } config;
 
@@ -170,11 +181,19 @@ static int frame_at(uint64_t address) {
   return handle ? (int)handle->slot.index : -1;
 }
 
+static int slot_in(const gmlk_arena *a, uint64_t address) {
+  const gmlk_space *space = &a->window_space;
+  if (address < space->base || address - space->base >= space->reserved_bytes) return -1;
+  if (address - space->base >= SLOTS * CHUNK) fail_msg("too many windows");
+  return (int)((address - space->base) / CHUNK);
+}
+
 /* The slot of the windows' address space; -1: the address is none of it. */
 static int window_slot(uint64_t address) {
-  const gmlk_space *space = &w.lake->home.window_space;
-  if (address < space->base || address - space->base >= space->reserved_bytes) return -1;
-  return (int)((address - space->base) / CHUNK);
+  int slot = slot_in(&w.lake->home, address);
+  if (slot >= 0 || !w.pool) return slot;
+  slot = slot_in(&w.pool->arena, address);
+  return slot < 0 ? -1 : SLOTS + slot;
 }
 
 /* The buffer's place; -1: the address is none of it. */
@@ -242,7 +261,32 @@ static gmlake_result watch_release(void *user, uint64_t handle, int *code) {
   for (i = 0; i < CELLS; i++)
     expect(covers(&w.known, &w.frames[frame].used[i]), "a chunk is released under pending work");
   memset(&w.frames[frame].used, 0, sizeof(w.frames[frame].used));
+  w.frames[frame].is_shared = 0;
   return result;
+}
+
+/* The mock has no files here: what is exported is only marked, and what is imported is made up. */
+static gmlake_result watch_export(void *user, uint64_t handle, gmlake_handle *out, int *code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  expect(gmlk_mock_find(&mock->handles, handle) && out->bytes == CHUNK,
+         "exported what is not there");
+  if (!mock->result) w.frames[(size_t)(handle & GMLK_MOCK_SLOT_MASK) - 1].is_shared = 1;
+  out->fd = -1;
+  return gmlk_mock_leave(mock, 0, code);
+}
+
+static gmlake_result watch_import(void *user, const gmlake_handle *in, uint64_t *out, int *code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  gmlk_mock_handle *handle = NULL;
+  if (!mock->result) handle = (gmlk_mock_handle *)gmlk_mock_take(&mock->handles);
+  if (gmlk_mock_need(mock, handle != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
+    handle->is_foreign = 1;
+    handle->bytes = in->bytes;
+    mock->census.handle_count++;
+    *out = gmlk_mock_value(&handle->slot);
+    w.frames[handle->slot.index].is_shared = 1;
+  }
+  return gmlk_mock_leave(mock, 0, code);
 }
 
 static void watch(void) {
@@ -253,6 +297,8 @@ static void watch(void) {
   table.stream_wait = watch_stream_wait;
   table.unmap = watch_unmap;
   table.release = watch_release;
+  table.export_handle = watch_export;
+  table.import_handle = watch_import;
 }
 
 /* ---- Operations ------------------------------------------------------------------------------ */
@@ -268,7 +314,13 @@ enum {
   DO_SLEEP, /* which: 1 keeps */
   DO_WAKE,
   DO_COMMIT, /* which: the place */
-  DO_DISCARD
+  DO_DISCARD,
+  DO_LEND,
+  DO_RECALL,
+  DO_BORROW,
+  DO_LAUNCH,
+  DO_EXPORT,
+  DO_IMPORT
 };
 
 typedef struct operation {
@@ -298,7 +350,12 @@ static void list_operations(void) {
     if (with->forgets) add_operation(DO_FORGET, 0, s);
     for (i = 0; i < PLACES && with->pages; i++) add_operation(DO_COMMIT, i, s);
     for (i = 0; i < PLACES && with->pages; i++) add_operation(DO_DISCARD, i, s);
+    for (i = DO_LEND; i <= DO_LAUNCH && with->lends; i++)
+      if (i != DO_BORROW) add_operation(i, 0, s);
+    for (i = 0; i < with->sizes && with->lends; i++) add_operation(DO_BORROW, i, s);
   }
+  for (i = 0; i < with->blocks && with->shares; i++) add_operation(DO_EXPORT, i, 0);
+  if (with->shares) add_operation(DO_IMPORT, 0, 0);
   add_operation(DO_TRIM, 0, 0);
   for (i = 0; i < 2 && with->sleeps; i++) add_operation(DO_SLEEP, i, 0);
   if (with->sleeps) add_operation(DO_WAKE, 0, 0);
@@ -312,8 +369,13 @@ static int is_possible(const operation *op) {
   const gmlk_mock *mock = mock_of_world();
   const gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, w.streams[op->stream]);
   int i;
+  if (op->call == DO_BORROW && !w.is_lent) return 0;
   switch (op->call) {
+  case DO_IMPORT:
+    if (mock->census.handle_count == (size_t)with->chunks + BLOCKS) return 0;
+    /* fall through */
   case DO_ALLOC:
+  case DO_BORROW:
     for (i = 0; i < with->blocks && !is_asleep(); i++)
       if (!w.blocks[i].ptr) return 1;
     return 0;
@@ -331,6 +393,13 @@ static int is_possible(const operation *op) {
     return !w.places[op->which].ptr;
   case DO_DISCARD:
     return w.places[op->which].ptr != NULL;
+  case DO_LEND:
+  case DO_LAUNCH:
+    return !w.is_lent;
+  case DO_RECALL:
+    return w.is_lent;
+  case DO_EXPORT:
+    return b->ptr && !b->is_imported && !w.frames[frame_at((uint64_t)(uintptr_t)b->ptr)].is_shared;
   default:
     return 1;
   }
@@ -354,6 +423,7 @@ static int orders(const operation *op) {
   const block *b = &w.blocks[op->which % BLOCKS];
   if (op->call == DO_RECORD) return 1;
   if (op->call == DO_DISCARD) return op->stream != w.places[op->which].stream;
+  if (op->call == DO_LEND || op->call == DO_LAUNCH) return op->stream != w.turn;
   return op->call == DO_FREE && op->stream != b->stream && !(b->recorded >> b->stream & 1);
 }
 
@@ -385,6 +455,7 @@ static void expect_covered(const block *b) {
     expect(frame >= 0, "a block lies in memory that is not mapped");
     if (frame < 0) return;
     expect(!w.frames[frame].owner[at % CHUNK / CELL], "two live blocks overlap");
+    expect(!w.frames[frame].is_shared || b->is_imported, "what was exported serves again");
     expect(covers(&cover, &w.frames[frame].used[at % CHUNK / CELL]),
            "handed over while work may still use it");
   }
@@ -394,12 +465,12 @@ static void expect_covered(const block *b) {
    windows that are live may be in the way. */
 static int is_servable(size_t bytes) {
   const gmlk_arena *a = &w.lake->home;
-  size_t slot, chunks = 0, backed = 0;
+  const size_t backed = mock_of_world()->census.physical_bytes / CHUNK;
+  size_t slot, chunks = 0;
   if (with->window_slots < SLOTS) return 0;
   for (slot = 0; slot < a->slot_count; slot++) {
     int frame = frame_at(a->base + slot * CHUNK);
     if (frame < 0) continue;
-    backed++;
     chunks += !w.frames[frame].owner[0] && !w.frames[frame].owner[1];
   }
   return (chunks + (with->limit_chunks ? with->limit_chunks : (size_t)with->chunks) - backed) *
@@ -407,11 +478,31 @@ static int is_servable(size_t bytes) {
          bytes;
 }
 
+static gmlake_alloc_desc wanted_by(const operation *op) {
+  gmlake_alloc_desc wanted;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.bytes = sizes[op->which] - SLACK;
+  if (op->call == DO_BORROW) wanted.flags = GMLAKE_TRANSIENT;
+  if (with->shares) wanted.flags = GMLAKE_EXCLUSIVE;
+  return wanted;
+}
+
+/* Blocks with GMLAKE_EXCLUSIVE own whole chunks. */
+static size_t bytes_by(const operation *op) {
+  return with->shares ? (sizes[op->which] + CHUNK - 1) & ~(CHUNK - 1) : sizes[op->which];
+}
+
+static int is_of_pool(const void *ptr) {
+  gmlake_allocation_info info;
+  expect(!gmlake_get_allocation(w.lake, ptr, &info), "gmlake_get_allocation");
+  return w.pool && info.pool == w.pool;
+}
+
 static gmlake_result do_alloc(const operation *op) {
-  size_t bytes = sizes[op->which];
   block *b = w.blocks;
   void *ptr = &ptr;
-  gmlake_result result = gmlake_alloc(w.lake, bytes - SLACK, w.streams[op->stream], &ptr);
+  const gmlake_alloc_desc wanted = wanted_by(op);
+  gmlake_result result = gmlake_alloc_with(w.lake, &wanted, w.streams[op->stream], &ptr);
   while (b->ptr) b++;
   expect(!result == (ptr != NULL), "the pointer and the result contradict");
   if (result) {
@@ -421,8 +512,11 @@ static gmlake_result do_alloc(const operation *op) {
   }
   memset(b, 0, sizeof(*b));
   b->ptr = (unsigned char *)ptr;
-  b->bytes = bytes;
+  b->bytes = bytes_by(op);
+  b->requested = wanted.bytes;
   b->stream = op->stream;
+  b->is_borrowed = is_of_pool(ptr);
+  expect(!b->is_borrowed || op->call == DO_BORROW, "lent to who did not ask for it");
   expect_covered(b);
   if (broken) return result;
   own(b, (int)(b - w.blocks) + 1);
@@ -431,14 +525,17 @@ static gmlake_result do_alloc(const operation *op) {
 }
 
 static gmlake_result do_free(const operation *op) {
-  block *b = &w.blocks[op->which], gone = *b;
+  block *b = &w.blocks[op->which];
   gmlake_result result;
   int s = op->stream;
   if (orders(op)) order(s, b->stream);
+  if (b->is_imported) use(b, s);
+  own(b, 0); /* shared memory goes at once, if its work is complete */
   result = gmlake_free(w.lake, b->ptr, w.streams[s]);
-  if (result) return result;
-  own(&gone, 0);
-  memset(b, 0, sizeof(*b));
+  if (result)
+    own(b, op->which + 1);
+  else
+    memset(b, 0, sizeof(*b));
   return result;
 }
 
@@ -524,16 +621,98 @@ static gmlake_result do_wake(void) {
 }
 
 static gmlake_result do_trim(void) {
-  size_t before = mock_of_world()->census.physical_bytes, released = SIZE_MAX;
+  const size_t before = mock_of_world()->census.handle_count;
+  size_t released = SIZE_MAX;
   gmlake_result result = gmlake_trim(w.lake, 0, &released);
-  expect(released == before - mock_of_world()->census.physical_bytes, "what trim says it released");
+  expect(released == (before - mock_of_world()->census.handle_count) * CHUNK,
+         "what trim says it released");
   return result;
+}
+
+/* The program has the graph's launches before this point of the stream. */
+static gmlake_result do_lend(const operation *op) {
+  gmlake_result result;
+  if (orders(op)) order(op->stream, w.turn);
+  result = gmlake_pool_lend(w.lake, w.pool, w.streams[op->stream]);
+  if (!result) w.is_lent = 1;
+  return result;
+}
+
+static gmlake_result do_recall(const operation *op) {
+  const gmlake_result result = gmlake_pool_recall(w.lake, w.pool, w.streams[op->stream]);
+  int i, is_borrowed = 0;
+  for (i = 0; i < BLOCKS; i++) is_borrowed |= w.blocks[i].ptr && w.blocks[i].is_borrowed;
+  expect(!is_borrowed || result == GMLAKE_ERROR_BUSY, "recalled under a borrower");
+  expect(is_borrowed || result != GMLAKE_ERROR_BUSY, "busy without a borrower");
+  if (result) return result;
+  w.is_lent = 0;
+  w.turn = op->stream;
+  return result;
+}
+
+/* The graph uses what it was captured with, behind its last launch, or behind recall. */
+static gmlake_result do_launch(const operation *op) {
+  int i;
+  if (orders(op)) order(op->stream, w.turn);
+  expect(!gmlake_mock_launch(w.mock, w.pool, 1, w.streams[op->stream]), "the mock's launch");
+  for (i = 0; i < GRAPH && !broken; i++) {
+    w.graph[i].stream = op->stream;
+    if (i == LIVE_ONE) own(&w.graph[i], 0);
+    expect_covered(&w.graph[i]);
+    if (broken) break;
+    if (i == LIVE_ONE) own(&w.graph[i], BLOCKS + PLACES + 1);
+    use(&w.graph[i], op->stream);
+  }
+  w.turn = op->stream;
+  return GMLAKE_OK;
+}
+
+static gmlake_result do_export(const operation *op) {
+  const block *b = &w.blocks[op->which];
+  gmlake_handle handles[SLOTS];
+  size_t count = 0;
+  const gmlake_result result =
+      gmlake_export(w.lake, b->ptr, GMLAKE_HANDLE_POSIX_FD, handles, SLOTS, &count);
+  size_t i, shared = 0;
+  if (result) { /* what the driver let out before is not known to anybody */
+    for (i = 0; i < b->bytes; i += CHUNK)
+      w.frames[frame_at((uint64_t)(uintptr_t)b->ptr + i)].is_shared = 0;
+    return result;
+  }
+  for (i = 0; i < b->bytes; i += CHUNK)
+    shared += w.frames[frame_at((uint64_t)(uintptr_t)b->ptr + i)].is_shared != 0;
+  expect(count == b->bytes / CHUNK && shared == count, "the handles of a block");
+  return result;
+}
+
+static gmlake_result do_import(const operation *op) {
+  block *b = w.blocks;
+  gmlake_handle handle;
+  void *ptr = &ptr;
+  gmlake_result result;
+  memset(&handle, 0, sizeof(handle));
+  handle.type = GMLAKE_HANDLE_POSIX_FD;
+  handle.bytes = CHUNK;
+  result = gmlake_import(w.lake, &handle, 1, &ptr);
+  expect(!result == (ptr != NULL), "the pointer and the result contradict");
+  while (b->ptr) b++;
+  if (result) return result;
+  memset(b, 0, sizeof(*b));
+  b->ptr = (unsigned char *)ptr;
+  b->bytes = b->requested = CHUNK;
+  b->stream = op->stream;
+  b->is_imported = 1;
+  expect_covered(b);
+  if (broken) return result;
+  own(b, (int)(b - w.blocks) + 1);
+  return result; /* no stream that the lake knows of uses it before it is freed */
 }
 
 static gmlake_result apply(const operation *op) {
   gmlake_stream stream = w.streams[op->stream];
   switch (op->call) {
   case DO_ALLOC:
+  case DO_BORROW:
     return do_alloc(op);
   case DO_FREE:
     return do_free(op);
@@ -557,6 +736,16 @@ static gmlake_result apply(const operation *op) {
     return do_commit(op);
   case DO_DISCARD:
     return do_discard(op);
+  case DO_LEND:
+    return do_lend(op);
+  case DO_RECALL:
+    return do_recall(op);
+  case DO_LAUNCH:
+    return do_launch(op);
+  case DO_EXPORT:
+    return do_export(op);
+  case DO_IMPORT:
+    return do_import(op);
   default:
     return do_trim();
   }
@@ -567,27 +756,41 @@ static gmlake_result apply(const operation *op) {
 static void expect_books_balance(void) {
   gmlake_mock_census census;
   gmlake_stats stats;
-  size_t i, live = 0, bytes = 0;
+  size_t i, live = w.pool != NULL, bytes = w.graph[LIVE_ONE].bytes;
+  size_t requested = w.graph[LIVE_ONE].requested;
   for (i = 0; i < BLOCKS; i++) {
-    live += w.blocks[i].ptr != NULL;
-    bytes += w.blocks[i].ptr ? w.blocks[i].bytes : 0;
+    const block *b = &w.blocks[i];
+    if (!b->ptr) continue;
+    live++;
+    bytes += b->bytes;
+    requested += b->requested;
   }
+  if (w.is_lent)
+    expect(gmlake_mock_launch(w.mock, w.pool, 1, w.streams[0]) == GMLAKE_ERROR_BUSY,
+           "launched while it is lent");
   for (i = 0; i < PLACES; i++) bytes += w.places[i].bytes;
+  for (i = 0; i < PLACES; i++) requested += w.places[i].bytes;
   stats.struct_bytes = 0;
   gmlake_mock_get_census(w.mock, &census);
   expect(!gmlake_get_stats(w.lake, &stats), "gmlake_get_stats");
   expect(stats.live_count == live && stats.active_bytes == bytes, "the figures of live blocks");
-  expect(stats.requested_bytes == bytes - live * SLACK, "requested_bytes");
-  expect(stats.reserved_bytes == census.physical_bytes, "reserved_bytes and the census");
-  expect(census.handle_count * CHUNK == census.physical_bytes, "a released chunk is still mapped");
+  expect(stats.requested_bytes == requested, "requested_bytes");
+  expect(stats.reserved_bytes == census.physical_bytes + stats.imported_bytes,
+         "reserved_bytes and the census");
+  expect(census.handle_count * CHUNK == stats.reserved_bytes, "a released chunk is still mapped");
   expect(stats.quarantined_bytes || stats.chunk_count == census.handle_count, "chunk_count");
   expect(!with->limit_chunks || census.handle_count <= with->limit_chunks, "the limit");
   if (gmlake_check(w.lake)) expect(0, w.lake->error.text);
 }
 
+/* The graph's launches are over before the pool goes. */
 static void expect_destroyed(void) {
   gmlake_mock_census left;
-  int code = 0;
+  int code = 0, s;
+  for (s = 0; s < STREAMS && w.pool; s++) {
+    gmlake_mock_stream_finish(w.mock, w.streams[s]);
+    join(&w.known, &w.after[s]);
+  }
   expect(!gmlake_destroy(w.lake), "gmlake_destroy");
   w.lake = NULL;
   expect(!table.event_destroy(table.user, w.own_event, &code), "the test's own event");
@@ -663,16 +866,28 @@ static void put_tag(unsigned stream, uint64_t ticket) {
   put_wide(waited);
 }
 
-static void visit_tags(visitor visit) {
-  const gmlk_arena *a = &w.lake->home;
+/* The arena of that number; NULL: none, or one of buffers. */
+static const gmlk_arena *arena_at(size_t number) {
+  const gmlk_arena *a = w.lake->arenas[number];
+  return a && !a->is_bare ? a : NULL;
+}
+
+static void visit_arena(const gmlk_arena *a, visitor visit) {
   const gmlk_block *b;
   const gmlk_window *window;
-  const gmlk_note *note;
-  size_t i;
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (b->state == GMLK_FREE) visit(b->stream, b->ticket);
   for (window = a->windows.oldest; window; window = window->newer)
     visit(window->self.stream, window->self.ticket);
+}
+
+static void visit_tags(visitor visit) {
+  const gmlk_note *note;
+  size_t i;
+  for (i = 0; i < w.lake->arena_count; i++)
+    if (arena_at(i)) visit_arena(arena_at(i), visit);
+  for (i = 0; w.is_lent && i < w.pool->loan.count; i++)
+    visit(w.pool->loan.users[i].stream, w.pool->loan.users[i].epoch);
   for (i = 0; w.buffer && i < w.buffer->place_count; i++)
     if (w.buffer->places[i].state == GMLK_PLACE_MAPPED)
       visit(w.buffer->places[i].stream, w.buffer->places[i].ticket);
@@ -715,9 +930,9 @@ static void put_window(const gmlk_window *window) {
   for (i = 0; note && i < note->used_count; i++) put(note->used[i].stream);
 }
 
-static void put_windows(void) {
-  const gmlk_windows *spool = &w.lake->home.windows;
-  const gmlk_space *space = &w.lake->home.window_space;
+static void put_windows(const gmlk_arena *a) {
+  const gmlk_windows *spool = &a->windows;
+  const gmlk_space *space = &a->window_space;
   const gmlk_window *window;
   for (window = spool->oldest; window; window = window->newer) {
     const gmlk_window *other;
@@ -731,15 +946,27 @@ static void put_windows(void) {
   put_list(space->holes);
 }
 
-static void put_arena(void) {
-  const gmlk_arena *a = &w.lake->home;
+static void put_arena(const gmlk_arena *a) {
   size_t i;
   put((unsigned)a->sleep | (unsigned)(a->copy_count != 0) << 2);
   for (i = 0; i < a->slot_count && a->sleep; i++)
     put((unsigned)gmlk_chunk_is_asleep(&a->chunks, (uint32_t)i));
+  for (i = 0; i < a->slot_count && with->shares; i++)
+    put((unsigned)gmlk_chunk_is_shared(&a->chunks, (uint32_t)i));
+  for (i = 0; i < a->slot_count && with->lends; i++)
+    put((unsigned)gmlk_chunk_is_known(&a->chunks, (uint32_t)i));
   put_tiles(a->head.next, &a->tail, 1);
   for (i = 0; i < a->bins_capacity; i++) put_list(a->bins[i]);
-  put_windows();
+  put_windows(a);
+}
+
+static void put_arenas(void) {
+  size_t i;
+  for (i = 0; i < w.lake->arena_count; i++) {
+    put((unsigned)i);
+    if (arena_at(i)) put_arena(arena_at(i));
+  }
+  put((unsigned)w.turn | (unsigned)w.is_lent << 1);
   for (i = 0; w.buffer && i < w.buffer->place_count; i++) {
     put(w.buffer->places[i].state);
     if (w.buffer->places[i].state) put(w.buffer->places[i].slot);
@@ -860,13 +1087,13 @@ static void put_used(const stamp *used) {
 }
 
 static void put_uses(void) {
-  const gmlk_arena *a = &w.lake->home;
-  size_t i, n;
-  for (i = 0; i < a->slot_count; i++) {
-    int frame = frame_at(a->base + i * CHUNK);
-    for (n = 0; frame >= 0 && n < CELLS; n++) put_used(&w.frames[frame].used[n]);
-  }
-  for (i = 0; i < SLOTS; i++) put_used(&w.window_used[i]);
+  size_t i, n, slot;
+  for (i = 0; i < w.lake->arena_count; i++)
+    for (slot = 0; arena_at(i) && slot < arena_at(i)->slot_count; slot++) {
+      int frame = frame_at(arena_at(i)->base + slot * CHUNK);
+      for (n = 0; frame >= 0 && n < CELLS; n++) put_used(&w.frames[frame].used[n]);
+    }
+  for (i = 0; i < 2 * SLOTS; i++) put_used(&w.window_used[i]);
   for (i = 0; i < PLACES; i++) put_used(&w.place_used[i]);
 }
 
@@ -875,7 +1102,7 @@ static void write_key(void) {
   memset(key.matters, 0, sizeof(key.matters));
   if (w.lake->streams.count > NUMBERS) fail_msg("too many streams");
   visit_tags(note_fence);
-  put_arena();
+  put_arenas();
   put_streams();
   visit_tags(put_tag);
   put_queues();
@@ -990,11 +1217,14 @@ static size_t path_to(uint32_t at, unsigned char *ops) {
 }
 
 static void print_operation(size_t number) {
-  static const char *const names[] = {"alloc", "free",  "record", "hold",   "finish", "forget",
-                                      "trim",  "sleep", "wake",   "commit", "discard"};
+  static const char *const names[] = {"alloc",  "free",   "record", "hold",   "finish",  "forget",
+                                      "trim",   "sleep",  "wake",   "commit", "discard", "lend",
+                                      "recall", "borrow", "launch", "export", "import"};
   const operation *op = &operations[number];
-  print_message("  %s %d on stream %d\n", names[op->call],
-                op->call == DO_ALLOC ? (int)sizes[op->which] : (int)op->which, (int)op->stream);
+  print_message(
+      "  %s %d on stream %d\n", names[op->call],
+      op->call == DO_ALLOC || op->call == DO_BORROW ? (int)sizes[op->which] : (int)op->which,
+      (int)op->stream);
 }
 
 /* Fails with the way to the rule that was broken. */
@@ -1020,6 +1250,28 @@ static void open_buffer(void) {
   w.base = (unsigned char *)info.ptr;
 }
 
+/* A pool with a graph of three blocks, the second of which stays live. */
+static void open_pool(void) {
+  gmlake_pool_desc desc;
+  const gmlake_stream stream = w.streams[0];
+  int i;
+  memset(&desc, 0, sizeof(desc));
+  assert_int_equal(gmlake_pool_create(w.lake, &desc, &w.pool), GMLAKE_OK);
+  assert_int_equal(gmlake_capture_begin(w.lake, stream, w.pool), GMLAKE_OK);
+  for (i = 0; i < GRAPH; i++) {
+    block *b = &w.graph[i];
+    void *ptr;
+    b->bytes = CHUNK;
+    b->requested = CHUNK - SLACK;
+    assert_int_equal(gmlake_alloc(w.lake, b->requested, stream, &ptr), GMLAKE_OK);
+    b->ptr = (unsigned char *)ptr;
+  }
+  for (i = 0; i < GRAPH; i++)
+    if (i != LIVE_ONE) assert_int_equal(gmlake_free(w.lake, w.graph[i].ptr, stream), GMLAKE_OK);
+  assert_int_equal(gmlake_capture_end(w.lake, stream), GMLAKE_OK);
+  own(&w.graph[LIVE_ONE], BLOCKS + PLACES + 1);
+}
+
 static void open_world(void) {
   gmlake_mock_desc mock_desc;
   gmlake_desc desc;
@@ -1043,10 +1295,12 @@ static void open_world(void) {
   desc.cross_stream = with->cross_stream;
   desc.limit_bytes = with->limit_chunks * CHUNK;
   desc.stitched_bytes_max = with->stitched_chunks_max * CHUNK;
+  desc.handle_types = with->shares ? GMLAKE_HANDLE_POSIX_FD : 0;
   desc.arena_bytes = (size_t)(with->chunks + 1) * CHUNK;
   desc.window_bytes = with->window_slots * CHUNK;
   assert_int_equal(gmlake_create(&desc, &w.lake), GMLAKE_OK);
   if (with->pages) open_buffer();
+  if (with->lends) open_pool();
   save(&first);
 }
 
@@ -1081,9 +1335,8 @@ static gmlake_query_info foretell(const operation *op) {
   const size_t physical = mock_of_world()->census.physical_bytes;
   gmlake_alloc_desc wanted;
   gmlake_query_info said;
-  memset(&wanted, 0, sizeof(wanted));
+  wanted = wanted_by(op);
   memset(&said, 0, sizeof(said));
-  wanted.bytes = sizes[op->which] - SLACK;
   expect(!gmlake_query(w.lake, &wanted, w.streams[op->stream], &said), "gmlake_query");
   expect(physical == mock_of_world()->census.physical_bytes, "a question has changed memory");
   if (gmlake_check(w.lake)) expect(0, w.lake->error.text);
@@ -1107,8 +1360,14 @@ static void expect_foretold(const gmlake_query_info *said, gmlake_result result,
 
 /* The map, what is found where, chunks and figures of pools. */
 static void expect_answers(void) {
-  const char *wrong = map_wrong(w.lake, NULL, 0);
+  const char *wrong = map_wrong(w.lake, &w.pool, w.pool != NULL);
   if (wrong) expect(0, wrong);
+}
+
+static int may_refuse(const operation *op) {
+  if (op->call == DO_ALLOC || op->call == DO_BORROW) return !is_servable(bytes_by(op));
+  if (op->call == DO_COMMIT) return !is_servable(CHUNK);
+  return op->call == DO_RECALL; /* do_recall knows */
 }
 
 static void try_operation(uint32_t at, size_t number) {
@@ -1126,10 +1385,7 @@ static void try_operation(uint32_t at, size_t number) {
   if (op->call == DO_ALLOC && !broken) expect_foretold(&said, result, &figures);
   search.transitions++;
   search.refusals += result != GMLAKE_OK;
-  if (result)
-    expect(op->call == DO_COMMIT ? !is_servable(CHUNK)
-                                 : op->call == DO_ALLOC && !is_servable(sizes[op->which]),
-           "refused");
+  if (result) expect(may_refuse(op), "refused");
   if (!broken) expect_books_balance();
   settle(at, number, 0);
   write_key();
@@ -1138,7 +1394,8 @@ static void try_operation(uint32_t at, size_t number) {
   before = call_count() - before;
   expect_destroyed();
   settle(at, number, 0);
-  if (with->faults && op->call != DO_HOLD && op->call != DO_FINISH) try_faults(at, number, before);
+  if (with->faults && op->call != DO_HOLD && op->call != DO_FINISH && op->call != DO_LAUNCH)
+    try_faults(at, number, before);
 }
 
 /* Comes back to a node's state by its operations from the first one. */
@@ -1179,20 +1436,24 @@ static void explore(const config *c) {
 }
 
 static const config configs[] = {
-    {"one stream", 3, 1, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 2, 0, 0, 0, 0, 0, 22},
-    {"two streams", 2, 2, 2, 1, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 0, 0, WHOLE},
-    {"two sizes", 2, 2, 2, 2, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 0, 0, 7},
-    {"grow first", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 0, 5},
-    {"wait first", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 0, 5},
-    {"limit", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 3, 0, 0, 0, 0, 0, 0, 4},
-    {"few windows", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 2, 0, 0, 0, 0, 0, 4},
-    {"records", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 1, 0, 0, 0, 0, 4},
-    {"forgets", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 1, 0, 0, 0, 4},
-    {"faults", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 0, 1, 0, 0, 4},
-    {"sleep", 3, 2, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 0, 1, 0, 0, 1, 0, 6},
-    {"sleep and faults", 3, 2, 2, 2, GMLAKE_WAIT_FIRST, 4, 0, 0, 0, 0, 1, 1, 0, 4},
-    {"pages", 3, 2, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 0, 0, 0, 0, 0, 1, 5},
-    {"pages waiting first", 3, 2, 2, 2, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 0, 1, 0, 1, 4},
+    {"one stream", 3, 1, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 2, 0, 0, 0, 0, 0, 0, 0, 22},
+    {"two streams", 2, 2, 2, 1, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, WHOLE},
+    {"two sizes", 2, 2, 2, 2, GMLAKE_GROW_FIRST, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7},
+    {"grow first", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5},
+    {"wait first", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5},
+    {"limit", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 3, 0, 0, 0, 0, 0, 0, 0, 0, 4},
+    {"few windows", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 2, 0, 0, 0, 0, 0, 0, 0, 4},
+    {"records", 4, 2, 3, 4, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 1, 0, 0, 0, 0, 0, 0, 4},
+    {"forgets", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 1, 0, 0, 0, 0, 0, 4},
+    {"faults", 4, 2, 3, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 0, 1, 0, 0, 0, 0, 4},
+    {"sleep", 3, 2, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 0, 1, 0, 0, 1, 0, 0, 0, 6},
+    {"sleep and faults", 3, 2, 2, 2, GMLAKE_WAIT_FIRST, 4, 0, 0, 0, 0, 1, 1, 0, 0, 0, 4},
+    {"pages", 3, 2, 2, 2, GMLAKE_GROW_FIRST, 4, 0, 0, 0, 0, 0, 0, 1, 0, 0, 5},
+    {"pages waiting first", 3, 2, 2, 2, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 0, 1, 0, 1, 0, 0, 4},
+    {"lending", 5, 2, 2, 2, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 0, 1, 0, 5},
+    {"lending and faults", 5, 2, 2, 4, GMLAKE_WAIT_FIRST, SLOTS, 0, 0, 1, 0, 1, 0, 0, 1, 0, 4},
+    {"sharing", 4, 2, 3, 2, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 0, 0, 0, 0, 0, 0, 1, 5},
+    {"sharing and faults", 3, 2, 2, 2, GMLAKE_GROW_FIRST, SLOTS, 0, 0, 1, 0, 1, 0, 0, 0, 1, 4},
 };
 
 #define CONFIGS (sizeof(configs) / sizeof(configs[0]))
