@@ -96,6 +96,9 @@ enum {
   WAKE,
   MARK,
   PREWARM,
+  LEND,
+  RECALL,
+  LAUNCH,
   CLOSE
 };
 
@@ -110,7 +113,8 @@ typedef struct op {
      limit, kept by TRIM, of LAG and CLOCK in ns. flags: POOL_OPEN's chunk in granules.
      RESIZE: id is of the buffer, made where there is none; other: it is destroyed first; flags: 1
      commits, 2 discards so many bytes' chunks from the alignment's on. SLEEP: flags 1 keeps. MARK:
-     flags is the kind. PREWARM: bytes are held at most, and stay.
+     flags is the kind. PREWARM: bytes are held at most, and stay. LAUNCH: all the
+     pool's graphs.
      victim: freed by the handler. *_call: the how manieth call within the operation fails,
      0: none; *_stays: and those behind it. */
 } op;
@@ -157,6 +161,7 @@ typedef struct frame { /* a granule of physical memory */
   uint32_t mapping_count;
   uint32_t owner[GRAINS_MAX]; /* id of the live block, 0: none */
   uint32_t graph[GRAINS_MAX]; /* the capture whose graph uses it, 0: none */
+  int is_lent[GRAINS_MAX];    /* was borrowed since its pool was lent */
   stamp used[GRAINS_MAX];
 } frame;
 
@@ -171,6 +176,7 @@ typedef struct handle {
 typedef struct cell { /* a granule of address space */
   int frame;          /* -1: nothing is mapped */
   int in_graph, is_accessible;
+  int is_known;    /* [at home] its pool had it when a capture ended */
   stamp used;      /* through this mapping */
   uint32_t *graph; /* [asleep, at home] of the frame that was there */
 } cell;
@@ -218,6 +224,8 @@ typedef struct pool {
   int range;
   size_t limit_bytes, chunk_bytes;
   int is_asleep, is_kept; /* its blocks, and [0] buffers, have no memory; their contents are kept */
+  int is_lent;
+  int turn; /* what its graphs' next launch has to be behind: this stream; NO_STREAM: nothing */
 } pool;
 
 typedef struct buffer {
@@ -264,6 +272,7 @@ static struct model {
   uint64_t fault_hits, host_hits, fatal_hits;
   int is_clean, is_stuck; /* no fault yet; giving something back has failed */
   int is_denied;          /* a stream was said to be gone; no wait for the device since */
+  int is_pinned;          /* a pool was recalled without host memory: it keeps more than graphs */
   gmlake_result lost;
   uint64_t handler_calls;
   size_t host_bytes;
@@ -543,6 +552,7 @@ static gmlake_result watch_map(void *user, uint64_t address, size_t bytes, uint6
     memset(&c->used, 0, sizeof(c->used));
     c->is_accessible = 0;
     c->in_graph &= m.is_moving;
+    c->is_known &= m.is_moving;
     c->frame = h->frames[i];
     bring_graph(c);
     m.frames[c->frame].mapping_count++;
@@ -859,14 +869,17 @@ static void verify(const block *b) {
 static void take_grain(const block *b, frame *f, size_t grain, const stamp *cover) {
   const capture *graph = f->graph[grain] ? &m.captures[f->graph[grain]] : NULL;
   expect(f->owner[grain] == 0, "two live blocks overlap");
-  expect(stamp_covers(cover, &f->used[grain]), "handed over while work may still use it");
+  expect((graph && b->capture) || stamp_covers(cover, &f->used[grain]),
+         "handed over while work may still use it"); /* a capture itself uses nothing */
   f->owner[grain] = b->id;
+  f->is_lent[grain] |= (b->flags & GMLAKE_TRANSIENT) != 0;
   if (!graph) {
     f->graph[grain] = b->capture;
     return;
   }
-  expect(b->capture != 0, "memory of a graph was handed over outside captures");
   expect(graph->pool == b->pool, "memory of a graph went to another pool");
+  if (b->flags & GMLAKE_TRANSIENT) return;
+  expect(b->capture != 0, "memory of a graph was handed over outside captures");
   expect(!graph->active || f->graph[grain] == b->capture, "two captures share memory");
   f->graph[grain] = b->capture;
 }
@@ -970,9 +983,12 @@ static void check_info(const block *b, size_t alignment) {
 
 /* ---- Whether memory that must be there, or be made, would have served ------------------------ */
 
+/* What is lent is for borrowers alone. */
 static int handle_is_free(const handle *h) {
   size_t i, grain;
   if (!h->value) return 0;
+  for (i = 0; i < POOLS; i++)
+    if (m.pools[i].is_lent && m.pools[i].range == h->range) return 0;
   for (i = 0; i < h->frame_count; i++)
     for (grain = 0; grain < m.granule / GRAIN; grain++)
       if (m.frames[h->frames[i]].owner[grain] || m.frames[h->frames[i]].graph[grain]) return 0;
@@ -1197,7 +1213,7 @@ static size_t bytes_of(const void *ptr) {
 /* Whether gmlake_query can tell how the allocation ends. */
 static int is_foretold(void) {
   return !m.now->fault_call && !m.now->host_call && !m.with.policy && !m.with.has_handler &&
-         !m.lost && !m.is_stuck && m.now->id % 2;
+         !m.lost && !m.is_stuck && m.now->id % 2 && !(m.now->flags & GMLAKE_TRANSIENT);
 }
 
 static void foretell(const gmlake_alloc_desc *desc, int stream, gmlake_query_info *out,
@@ -1237,6 +1253,21 @@ static void check_foretold(gmlake_result result, const gmlake_query_info *said,
   broken(rule);
 }
 
+/* Where a request with GMLAKE_TRANSIENT was served: in a pool that is lent, or as if without it. */
+static void find_lender(block *b) {
+  gmlake_allocation_info info;
+  int i = 1;
+  if (!b->ptr || !(b->flags & GMLAKE_TRANSIENT)) return;
+  expect_result(gmlake_get_allocation(m.lake, b->ptr, &info), GMLAKE_OK, "gmlake_get_allocation");
+  b->flags = info.flags;
+  if (!(info.flags & GMLAKE_TRANSIENT)) return;
+  expect(!b->capture, "a capture has borrowed");
+  expect(!b->pool || m.pools[b->pool].value == info.pool, "borrowed of another pool");
+  while (i < POOLS && m.pools[i].value != info.pool) i++;
+  expect(i < POOLS && m.pools[i].is_lent, "borrowed of a pool that is not lent");
+  b->pool = i;
+}
+
 static void do_alloc(void) {
   const op *o = m.now;
   gmlake_alloc_desc desc;
@@ -1264,6 +1295,8 @@ static void do_alloc(void) {
   expect((result == GMLAKE_OK) == (ptr != NULL), "the pointer and the result contradict");
   if (b.flags & GMLAKE_NO_GROW) expect(physical_bytes() <= before, "NO_GROW has grown");
   if (m.with.has_handler) m.sum.refused += m.handler_calls;
+  b.ptr = (unsigned char *)ptr;
+  find_lender(&b);
   expect(result || !m.pools[b.pool].is_asleep, "a pool that sleeps has served");
   if (!m.pools[b.pool].is_asleep && !is_alignment(desc.alignment, m.pools[b.pool].chunk_bytes)) {
     if (!is_excused(result))
@@ -1274,7 +1307,6 @@ static void do_alloc(void) {
     check_refusal(&b, result);
     return;
   }
-  b.ptr = (unsigned char *)ptr;
   m.sum.reuses +=
       m.sum.stitches == stitches && !m.ranges[range_of((uint64_t)(uintptr_t)ptr)].is_home;
   expect(!m.has_lied, "an illegal plan was carried out");
@@ -1508,6 +1540,8 @@ static void do_forget(void) {
   }
   for (i = 0; i < BUFFERS; i++)
     if (m.buffers[i].front.stream == s) m.buffers[i].front.stream = heir;
+  for (i = 0; i < POOLS; i++)
+    if (m.pools[i].turn == s) m.pools[i].turn = heir;
   gmlake_mock_stream_destroy(m.mock, m.streams[s].value);
   m.streams[s].live = 0;
   expect_result(gmlake_mock_stream_create(m.mock, &m.streams[fresh].value), GMLAKE_OK,
@@ -1536,6 +1570,7 @@ static void do_pool_open(void) {
     p->range = range;
     p->limit_bytes = desc.limit_bytes;
     p->chunk_bytes = desc.chunk_bytes ? desc.chunk_bytes : m.chunk;
+    p->turn = NO_STREAM;
   } else {
     expect(value == NULL, "gmlake_pool_create gave a pool, and an error");
   }
@@ -1549,6 +1584,13 @@ static void do_pool_close(void) {
   if (!i) return;
   for (n = 1; n <= m.capture_count; n++)
     if (m.captures[n].active && m.captures[n].pool == i) return;
+  if (m.pools[i].is_lent) {
+    result = gmlake_pool_destroy(m.lake, m.pools[i].value);
+    if (!is_excused(result)) expect_result(result, GMLAKE_ERROR_BUSY, "gmlake_pool_destroy, lent");
+    return;
+  }
+  if (m.pools[i].turn >= 0 && captures_active()) return;
+  if (m.pools[i].turn >= 0) caller_wait(m.pools[i].turn); /* its graphs have run */
   for (n = 0; n < m.block_count; n++) live += m.blocks[n].pool == i;
   m.destroying = !live; /* graphs are gone by the caller's promise, which covers their work only */
   result = gmlake_pool_destroy(m.lake, m.pools[i].value);
@@ -1570,6 +1612,11 @@ static void do_capture_begin(void) {
     if (!is_excused(result)) expect_result(result, GMLAKE_ERROR_ASLEEP, "a capture, asleep");
     return;
   }
+  if (m.pools[p].is_lent) {
+    const gmlake_result result = gmlake_capture_begin(m.lake, on->value, m.pools[p].value);
+    if (!is_excused(result)) expect_result(result, GMLAKE_ERROR_BUSY, "a capture into a lent pool");
+    return;
+  }
   if (!succeeded(gmlake_capture_begin(m.lake, on->value, m.pools[p].value), "gmlake_capture_begin"))
     return;
   expect_result(gmlake_mock_capture_begin(m.mock, on->value), GMLAKE_OK,
@@ -1579,18 +1626,130 @@ static void do_capture_begin(void) {
   m.captures[on->capture].active = 1;
 }
 
+static void know_chunks(range *home) {
+  size_t i;
+  for (i = 0; i < home->count; i++) home->cells[i].is_known = home->cells[i].frame >= 0;
+}
+
 static void end_capture(stream *on) {
   expect_result(gmlake_mock_capture_end(m.mock, on->value), GMLAKE_OK,
                 "the capture, by the driver");
   if (!m.lost)
     expect_result(gmlake_capture_end(m.lake, on->value), GMLAKE_OK, "gmlake_capture_end");
   m.captures[on->capture].active = 0;
+  know_chunks(&m.ranges[m.pools[m.captures[on->capture].pool].range]);
   on->capture = 0;
 }
 
 static void do_capture_end(void) {
   int s = live_stream(m.now->stream);
   if (s >= 0 && m.streams[s].capture) end_capture(&m.streams[s]);
+}
+
+/* ---- Lending: graphs are launched, and others use their memory in between -------------------- */
+
+static int is_captured_into(int pool_number) {
+  size_t i;
+  for (i = 1; i <= m.capture_count; i++)
+    if (m.captures[i].active && m.captures[i].pool == pool_number) return 1;
+  return 0;
+}
+
+/* The graphs' launches are before this point of the stream. */
+static void do_lend(void) {
+  const int i = live_pool(m.now->pool), s = live_stream(m.now->stream);
+  pool *p = &m.pools[i];
+  gmlake_result result, wanted = GMLAKE_OK;
+  if (!i || s < 0) return;
+  if (p->is_lent) {
+    wanted = GMLAKE_ERROR_BUSY;
+  } else if (p->is_asleep) {
+    wanted = GMLAKE_ERROR_ASLEEP;
+  } else if (m.streams[s].capture || is_captured_into(i)) {
+    wanted = GMLAKE_ERROR_CAPTURING;
+  } else if (p->turn >= 0 && p->turn != s) {
+    if (!is_quiet(s) || !is_quiet(p->turn)) return;
+    caller_order(s, p->turn);
+  }
+  result = gmlake_pool_lend(m.lake, p->value, stream_value(s));
+  if (result != wanted && !is_excused(result)) expect_result(result, wanted, "gmlake_pool_lend");
+  if (result) return;
+  p->is_lent = 1;
+}
+
+/* Of what was borrowed, whole free chunks that no graph can know are as any free memory; the rest
+   is for captures and borrowers from now on, as if of a graph. */
+static void keep_borrowed(int pool_number) {
+  const range *home = &m.ranges[m.pools[pool_number].range];
+  const size_t frames = m.pools[pool_number].chunk_bytes / m.granule, grains = m.granule / GRAIN;
+  size_t first, i;
+  m.captures[++m.capture_count].pool = pool_number;
+  for (first = 0; first + frames <= home->count; first += frames) {
+    int is_free = !home->cells[first].is_known;
+    for (i = 0; i < frames * grains && home->cells[first].frame >= 0; i++)
+      is_free &= !m.frames[home->cells[first + i / grains].frame].owner[i % grains];
+    for (i = 0; i < frames * grains && home->cells[first].frame >= 0; i++) {
+      frame *f = &m.frames[home->cells[first + i / grains].frame];
+      if (f->is_lent[i % grains] && !is_free && !f->graph[i % grains])
+        f->graph[i % grains] = m.capture_count;
+      f->is_lent[i % grains] = 0;
+    }
+  }
+}
+
+static void do_recall(void) {
+  const int i = live_pool(m.now->pool), s = live_stream(m.now->stream);
+  pool *p = &m.pools[i];
+  gmlake_result result, wanted = GMLAKE_OK;
+  size_t n;
+  if (!i || s < 0 || m.capture_count + 1 == CAPTURES) return;
+  for (n = 0; n < m.block_count; n++)
+    if (m.blocks[n].pool == i && m.blocks[n].flags & GMLAKE_TRANSIENT) wanted = GMLAKE_ERROR_BUSY;
+  if (!p->is_lent) wanted = GMLAKE_ERROR_INVALID_ARGUMENT;
+  result = gmlake_pool_recall(m.lake, p->value, stream_value(s));
+  m.is_pinned |= m.host_hits > 0 || m.pending_count > 0; /* what is pending is kept, too */
+  if (result == GMLAKE_ERROR_CAPTURING && !wanted && captures_active()) return;
+  if (result != wanted && !is_excused(result)) expect_result(result, wanted, "gmlake_pool_recall");
+  if (result) return;
+  p->is_lent = 0;
+  p->turn = s;
+  keep_borrowed(i);
+}
+
+/* What the graphs of a pool use, behind their last launch, or behind recall. */
+static void use_graphs(int pool_number, int s) {
+  const uint32_t work = ++m.streams[s].after.at[s];
+  stamp cover = m.known;
+  size_t i, grain;
+  stamp_join(&cover, &m.streams[s].after);
+  for (i = 0; i < FRAMES; i++)
+    for (grain = 0; m.frames[i].taken && grain < m.granule / GRAIN; grain++) {
+      const uint32_t graph = m.frames[i].graph[grain];
+      if (!graph || m.captures[graph].pool != pool_number || m.captures[graph].active) continue;
+      expect(m.frames[i].owner[grain] || stamp_covers(&cover, &m.frames[i].used[grain]),
+             "a graph is launched while other work may still use its memory");
+      m.frames[i].used[grain].at[s] = work;
+    }
+}
+
+static void do_launch(void) {
+  const int i = live_pool(m.now->pool), s = live_stream(m.now->stream);
+  pool *p = &m.pools[i];
+  gmlake_result result;
+  if (!i || s < 0 || !is_quiet(s)) return;
+  if (p->turn >= 0 && p->turn != s && !p->is_lent && !p->is_asleep) {
+    if (!is_quiet(p->turn)) return;
+    caller_order(s, p->turn);
+  }
+  result = gmlake_mock_launch(m.mock, p->value, 1, stream_value(s));
+  expect_result(result,
+                p->is_lent     ? GMLAKE_ERROR_BUSY
+                : p->is_asleep ? GMLAKE_ERROR_ASLEEP
+                               : GMLAKE_OK,
+                "gmlake_mock_launch");
+  if (result) return;
+  use_graphs(i, s);
+  p->turn = s;
 }
 
 /* ---- Sleep: what sleeps is in no memory, and has its addresses ------------------------------- */
@@ -1654,6 +1813,11 @@ static void do_sleep(void) {
   gmlake_result result;
   if (captures_active() || m.is_stuck) return;
   caller_synchronise();
+  if (p->is_lent) {
+    result = gmlake_pool_sleep(m.lake, p->value, GMLAKE_SLEEP_DROP, &released);
+    if (!is_excused(result)) expect_result(result, GMLAKE_ERROR_BUSY, "gmlake_pool_sleep, lent");
+    return;
+  }
   if (!p->is_asleep) each_of_pool(i, expect_intact);
   if (!p->is_asleep) each_of_pool(i, give);
   m.is_moving = 1;
@@ -1794,7 +1958,7 @@ static void do_quiesce(void) {
   }
   gmlake_mock_set_clock(m.mock, m.clock_ns += 10000);
   if (!succeeded(gmlake_trim(m.lake, 0, &released), "gmlake_trim")) return;
-  if (m.fault_hits || m.host_hits || m.is_stuck || m.is_denied) return;
+  if (m.fault_hits || m.host_hits || m.is_stuck || m.is_denied || m.is_pinned) return;
   memset(&stats, 0, sizeof(stats));
   expect_result(gmlake_get_stats(m.lake, &stats), GMLAKE_OK, "gmlake_get_stats");
   m.pending_count = 0;
@@ -1989,6 +2153,9 @@ static void dispatch(void) {
       [WAKE] = do_wake,
       [MARK] = do_mark,
       [PREWARM] = do_prewarm,
+      [LEND] = do_lend,
+      [RECALL] = do_recall,
+      [LAUNCH] = do_launch,
       [CLOSE] = do_close,
   };
   const size_t kind = (size_t)m.now->kind;
@@ -2368,6 +2535,7 @@ static struct mix { /* what a lake's operations are drawn from */
   size_t operations, allocs, largest_bytes, sizes, usual[6];
   int has_pools, has_captures, has_buffers, has_sleep;
   int closing; /* the pool that is being emptied, 0: none */
+  int recalling;
   size_t fault_permille, host_permille;
 } mix;
 
@@ -2387,6 +2555,12 @@ static size_t new_size(void) {
   return bytes < mix.largest_bytes ? bytes : mix.largest_bytes;
 }
 
+static int is_any_lent(void) {
+  size_t i = 0;
+  while (i < POOLS && !m.pools[i].is_lent) i++;
+  return i < POOLS;
+}
+
 static void choose_alloc(op *o) {
   o->kind = ALLOC;
   o->id = (long)++m.next_id;
@@ -2399,6 +2573,9 @@ static void choose_alloc(op *o) {
   if (chance(8)) o->flags |= GMLAKE_NO_GROW;
   if (chance(15)) o->alignment = (long)(GRAIN << below(8));
   if (m.with.has_handler && chance(50)) o->victim = any_block();
+  if (!mix.has_captures || m.with.policy & LIES || !chance(is_any_lent() ? 50 : 5)) return;
+  o->flags |= GMLAKE_TRANSIENT;
+  o->alignment = 0;
 }
 
 static void choose_free(op *o) {
@@ -2455,9 +2632,29 @@ static void choose_closing(op *o) {
   if (o->kind == POOL_CLOSE) mix.closing = 0;
 }
 
+/* Frees what is borrowed of a pool, and recalls it. */
+static void choose_recall(op *o) {
+  size_t i;
+  o->pool = mix.recalling;
+  o->kind = RECALL;
+  o->stream = any_stream();
+  for (i = 0; i < m.block_count; i++)
+    if (m.blocks[i].pool == mix.recalling && m.blocks[i].flags & GMLAKE_TRANSIENT) {
+      o->kind = FREE;
+      o->id = (long)m.blocks[i].id;
+      o->stream = chance(80) ? m.blocks[i].stream : any_stream();
+    }
+  if (o->kind == RECALL) mix.recalling = 0;
+}
+
 static void choose_capture(op *o) {
   o->stream = any_stream();
   o->pool = any_pool();
+  if (chance(60)) {
+    o->kind = LEND + (long)below(3);
+    if (m.pools[o->pool].is_lent && chance(40)) mix.recalling = (int)o->pool;
+    return;
+  }
   o->kind = m.streams[o->stream].capture ? CAPTURE_END : CAPTURE_BEGIN;
 }
 
@@ -2537,6 +2734,8 @@ static void choose(op *o) {
     o->kind = QUIESCE;
   else if (mix.closing && chance(70))
     choose_closing(o);
+  else if (mix.recalling && chance(70))
+    choose_recall(o);
   else if (mix.has_sleep && chance(is_any_asleep() ? 15 : 2))
     choose_sleep(o);
   else if (mix.has_buffers && chance(25))
@@ -2582,7 +2781,7 @@ static void draw_config(config *with) {
 /* pre: the lake is open. */
 static void draw_mix(void) {
   size_t i;
-  mix.closing = 0;
+  mix.closing = mix.recalling = 0;
   mix.operations = chance(50) ? 20 + below(200) : 200 + below(1500);
   mix.allocs = 380 + below(120);
   mix.largest_bytes = max_of(m.chunk, m.capacity / (2 + below(16)));
@@ -2718,10 +2917,10 @@ static int breaks_found(const config *with, const op *list, size_t count) {
 static const char *const config_names[] = {CONFIG_FIELDS(AS_NAME)};
 static const char *const op_names[] = {OP_FIELDS(AS_NAME)};
 static const char *const kind_names[] = {
-    "ALLOC",  "FREE",   "RECORD",    "HOLD",       "FINISH",        "LAG",
-    "CLOCK",  "FORGET", "POOL_OPEN", "POOL_CLOSE", "CAPTURE_BEGIN", "CAPTURE_END",
-    "TRIM",   "BUDGET", "PEAKS",     "MISUSE",     "QUIESCE",       "VERIFY",
-    "RESIZE", "SLEEP",  "WAKE",      "MARK",       "PREWARM",       "CLOSE"};
+    "ALLOC",  "FREE",      "RECORD",     "HOLD",          "FINISH",      "LAG",   "CLOCK",
+    "FORGET", "POOL_OPEN", "POOL_CLOSE", "CAPTURE_BEGIN", "CAPTURE_END", "TRIM",  "BUDGET",
+    "PEAKS",  "MISUSE",    "QUIESCE",    "VERIFY",        "RESIZE",      "SLEEP", "WAKE",
+    "MARK",   "PREWARM",   "LEND",       "RECALL",        "LAUNCH",      "CLOSE"};
 
 static void print_numbers(const long *numbers, const char *const *names, size_t count) {
   const char *comma = "";
@@ -2858,7 +3057,7 @@ static void perform_scenario(void) {
   shared->with = scenario.with;
   open_lake(&scenario.with);
   mix.operations = scenario.operations;
-  mix.closing = 0;
+  mix.closing = mix.recalling = 0;
   mix.allocs = 430;
   mix.largest_bytes = scenario.largest_bytes;
   mix.sizes = 2;
