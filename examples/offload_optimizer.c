@@ -58,7 +58,7 @@ static int launch(void *user, const gmlake_offload_launch *op, void *stream) {
 }
 static int device_open(gmlake_offload_backend **out_backend) {
   gmlake_offload_cuda_desc desc = {0};
-  if (gmlake_create(NULL, &lake)) return 1;
+  if (gmlake_create(NULL, &lake)) return puts("no lake: make doctor says why") != 0;
   desc.alloc_fn = take;
   desc.free_fn = give;
   desc.launch_fn = launch;

@@ -170,6 +170,19 @@ ok 'three_servers: all answer, and ask each other for memory' test "$(grep -cE \
 
 example ci_mock "$($build/examples/ci_mock | grep -x '[1-9][0-9]* failures injected, all survived')"
 
+# Where the driver's library cannot be opened, they say so.
+mkdir "$dir/no_driver"
+: >"$dir/no_driver/libcuda.so.1"
+for program in lend_cuda examples/fragmentation examples/kv_server_cuda examples/two_models_cuda \
+  examples/weights_cuda examples/share_cuda examples/three_servers_cuda \
+  examples/offload_optimizer_cuda; do
+  LD_LIBRARY_PATH=$dir/no_driver "$build/$program" >"$dir/out" 2>"$dir/err"
+  ok "$program without a driver" [ $? = 1 ]
+  ok "$program without a driver: reason" grep -hqE \
+    '^this program needs an NVIDIA GPU and its driver, and here is none|^no lake: make doctor says why$' \
+    "$dir/out" "$dir/err"
+done
+
 # On a driver without a device, of 16 GiB; its granules are cuMemAlloc's pages.
 export LD_LIBRARY_PATH="$build/fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" FAKE_CUDA_GIB=16
 example fragmentation \
