@@ -1,6 +1,6 @@
 """Trains in less memory with gmlake_torch.offload, beside torch as it is:
 
-    pip install --no-build-isolation ./examples/torch
+    python3 -m pip install --no-build-isolation ./examples/torch
     python3 bench/torch/offload.py --out offload.json                  every program, each limit
     python3 bench/torch/offload.py --out offload.json llama-7b-LR
 

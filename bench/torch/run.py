@@ -1,6 +1,6 @@
 """Runs workloads.py with each allocator in turn and writes what happened as JSON, after every run.
 
-    pip install --no-build-isolation ./examples/torch
+    python3 -m pip install --no-build-isolation ./examples/torch
     python3 bench/torch/run.py --out h200.json                     every workload of one GPU
     python3 bench/torch/run.py --out h200x2.json --ranks 2 fsdp2-opt-1.3b-R
     python3 bench/torch/run.py --out streams.json --streams        those of several streams

@@ -1,8 +1,8 @@
 /* Gives CuPy its memory from the lakes of gmlake_pluggable.c, in the form that CuPy's
    CFunctionAllocator calls. CuPy passes the first argument through. Here that is a stream, or a
    *lane*: a stream together with the object that owns it, for streams that may be destroyed. To
-   install it, run `pip install --no-build-isolation ./examples/cupy`. To build it alone, run `make
-   cupy`, which needs no CUDA toolkit, or in the directory of gmlake.h:
+   install it, run `python3 -m pip install --no-build-isolation ./examples/cupy`. To build it alone,
+   run `make cupy`, which needs no CUDA toolkit, or in the directory of gmlake.h:
 
    cc -std=c99 -O2 -shared -fPIC -fvisibility=hidden -I. -I/usr/local/cuda/include \
      examples/cupy/gmlake_cupy.c -o gmlake_cupy.so -lpthread -ldl

@@ -1,5 +1,5 @@
-"""Gives CuPy its memory from lakes. Install it once, `pip install --no-build-isolation
-./examples/cupy`, and call this before anything is on a GPU:
+"""Gives CuPy its memory from lakes. Install it once, `python3 -m pip install
+--no-build-isolation ./examples/cupy`, and call this before anything is on a GPU:
 
     import gmlake_cupy
     gmlake_cupy.enable()

@@ -1,6 +1,6 @@
 """Builds gmlake_cupy for the CuPy that is installed. It downloads nothing:
 
-    pip install --no-build-isolation ./examples/cupy
+    python3 -m pip install --no-build-isolation ./examples/cupy
 
 It needs a C compiler, setuptools, and cuda.h: of CUDA_HOME, /usr/local/cuda, or the nvidia packages
 that CuPy may have brought."""

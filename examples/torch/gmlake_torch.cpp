@@ -1,6 +1,7 @@
 /* torch's allocator of device memory on lakes: a subclass of torch's own interface, with graphs,
-   memory pools, statistics, history and errors. `pip install --no-build-isolation ./examples/torch`
-   builds it against the headers of the torch that is installed; gmlake_torch/__init__.py loads it.
+   memory pools, statistics, history and errors. `python3 -m pip install --no-build-isolation
+   ./examples/torch` builds it against the headers of that Python's torch; gmlake_torch/__init__.py
+   loads it.
 
    A device's lake is created when the device is first used, and lives as long as the process,
    because torch frees tensors until the very end. adapter.h lists the environment variables that

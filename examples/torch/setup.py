@@ -1,6 +1,6 @@
 """Builds gmlake_torch against the torch that is installed. It downloads nothing:
 
-    pip install --no-build-isolation ./examples/torch
+    python3 -m pip install --no-build-isolation ./examples/torch
 
 It needs a C++ compiler, setuptools, and the headers of the CUDA toolkit: of CUDA_HOME,
 /usr/local/cuda, or the nvidia packages that torch depends on."""
@@ -21,8 +21,9 @@ try:
     from torch.utils.cpp_extension import BuildExtension, CppExtension
 except ImportError as error:
     sys.exit(
-        f"gmlake_torch is built against the installed torch, and here is none ({error}). Install "
-        "torch, and then: pip install --no-build-isolation ./examples/torch"
+        f"gmlake_torch is built against the torch of this Python ({sys.executable}), and here is "
+        f"none ({error}). Install torch, and then: {sys.executable} -m pip install "
+        "--no-build-isolation ./examples/torch"
     )
 
 

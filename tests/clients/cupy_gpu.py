@@ -3,8 +3,8 @@
     python3 tests/clients/cupy_gpu.py [CASE...]
 
 Each case runs twice, in processes of its own, with CuPy's pool and with the lakes (which have to be
-installed: pip install --no-build-isolation ./examples/cupy). What it returns has to be equal in
-both. What it notes is shown, not compared. The exit status is 0 if all cases are equal."""
+installed: python3 -m pip install --no-build-isolation ./examples/cupy). What it returns has to be
+equal in both. What it notes is shown, not compared. The exit status is 0 if all cases are equal."""
 import gc
 import json
 import os

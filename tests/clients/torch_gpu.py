@@ -3,8 +3,9 @@
     python3 tests/clients/torch_gpu.py [--jobs N] [--seconds N] [CASE...]
 
 Each case runs twice, in processes of its own, with torch's allocator and with the lakes (which have
-to be installed: pip install --no-build-isolation ./examples/torch). What it returns has to be equal
-in both. What it notes is shown, not compared. The exit status is 0 if all cases are equal."""
+to be installed: python3 -m pip install --no-build-isolation ./examples/torch). What it returns has
+to be equal in both. What it notes is shown, not compared. The exit status is 0 if all cases are
+equal."""
 import argparse
 import concurrent.futures
 import contextlib

@@ -5,7 +5,7 @@
 
 Or run a program that is not to be edited:
 
-    python -m gmlake_torch script.py arguments...
+    python3 -m gmlake_torch script.py arguments...
 
 Or set GMLAKE_TORCH=1 in the environment: then importing torch is enough, also in the processes that
 torchrun or torch.multiprocessing start. CUDA graphs, memory pools, torch.cuda.memory_stats(),
@@ -32,7 +32,9 @@ def _load():
     if _library is None:
         found = glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lake*.so"))
         if not found:
-            raise ImportError("gmlake_torch has no library: pip install --no-build-isolation it")
+            raise ImportError(
+                "gmlake_torch has no library: python3 -m pip install --no-build-isolation it"
+            )
         library = ctypes.CDLL(found[0])
         library.gmlake_torch_enable.restype = ctypes.c_char_p
         library.gmlake_torch_built_for.restype = ctypes.c_char_p
@@ -42,7 +44,7 @@ def _load():
         if torch.__version__.split("+")[0] != built_for.split("+")[0]:
             raise ImportError(
                 f"gmlake_torch was built for torch {built_for}, and this is {torch.__version__}: "
-                "pip install --no-build-isolation it again"
+                "python3 -m pip install --no-build-isolation it again"
             )
         _library = library
     return _library

@@ -1,4 +1,4 @@
-"""python -m gmlake_torch script.py arguments...    or    python -m gmlake_torch -m module ..."""
+"""python3 -m gmlake_torch script.py arguments...    or    python3 -m gmlake_torch -m module ..."""
 import os
 import runpy
 import sys
