@@ -2894,11 +2894,15 @@ static void gmlk_stream_add_fence(gmlk_stream *s, gmlk_fence fence) {
   *gmlk_stream_fence_at(s, s->fence_count++) = fence;
 }
 
-/* Takes the newest fence out of the ring, so that no other thread gives its event to another stream
-   while the host waits for it. pre: there is one. */
-static gmlk_fence gmlk_stream_take_fence(gmlk_stream *s) {
-  gmlk_fence fence = *gmlk_stream_newest(s);
-  s->fence_count--;
+/* Takes a fence out of the ring, the oldest that covers the ticket or else the newest, so that no
+   other thread gives its event to another stream while the host waits for it. pre: there is one. */
+static gmlk_fence gmlk_stream_take_fence(gmlk_stream *s, uint64_t ticket) {
+  unsigned place = 0;
+  gmlk_fence fence;
+  while (place + 1 < s->fence_count && gmlk_stream_fence_at(s, place)->epoch < ticket) place++;
+  fence = *gmlk_stream_fence_at(s, place);
+  for (s->fence_count--; place < s->fence_count; place++)
+    *gmlk_stream_fence_at(s, place) = *gmlk_stream_fence_at(s, place + 1);
   return fence;
 }
 
@@ -3069,7 +3073,7 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     gmlk_stream *s = streams->items[i];
-    while (s->fence_count) gmlk_event_give(streams, gmlk_stream_take_fence(s).event);
+    while (s->fence_count) gmlk_event_give(streams, gmlk_stream_take_fence(s, 0).event);
     gmlk_host_free(host, s, sizeof(*s));
   }
   while (has_driver && streams->event_count)
@@ -5556,10 +5560,11 @@ static gmlake_result gmlk_wait_for_device(gmlake *l) {
   return drive.result;
 }
 
-/* Makes the host wait for the stream's newest fence. pre: it has one. */
-static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream) {
+/* Makes the host wait for the stream's oldest fence that covers the ticket, or for its newest. pre:
+   it has one. */
+static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream, uint64_t ticket) {
   gmlk_stream *s = l->streams.items[stream];
-  gmlk_fence fence = gmlk_stream_take_fence(s);
+  gmlk_fence fence = gmlk_stream_take_fence(s, ticket);
   gmlake_result result;
   gmlk_drive drive;
   result = gmlk_drive_open(l, &drive);
@@ -5569,17 +5574,19 @@ static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream) {
   return drive.result;
 }
 
-/* Makes the host wait for what was freed on one stream. CAPTURING: a capture forbids to record an
-   event behind the last of it; what has an event has been waited for. */
-static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
+/* Makes the host wait for what was freed on one stream up to the ticket. CAPTURING: a capture
+   forbids to record an event behind the last of it; what has an event has been waited for. */
+static gmlake_result gmlk_wait_for_ticket(gmlake *l, unsigned stream, uint64_t ticket) {
   gmlk_stream *s = l->streams.items[stream];
   uint64_t ns = l->stats.driver_ns;
   gmlk_drive drive;
-  gmlake_result fenced, result;
+  gmlake_result fenced = GMLAKE_OK, result;
   if (!gmlk_stream_has_work(s)) return GMLAKE_OK;
-  fenced = gmlk_drive_begin(&drive, &l->driver);
-  if (!fenced) fenced = gmlk_stream_close(&l->streams, &drive, stream);
-  if (gmlk_drive_finish(l, &drive)) return drive.result;
+  if (!gmlk_stream_covering(s, ticket)) {
+    fenced = gmlk_drive_begin(&drive, &l->driver);
+    if (!fenced) fenced = gmlk_stream_close(&l->streams, &drive, stream);
+    if (gmlk_drive_finish(l, &drive)) return drive.result;
+  }
   if (gmlk_stream_is_out(&l->streams, s)) {
     fenced = gmlk_wait_for_device(l);
     if (fenced != GMLAKE_ERROR_CAPTURING) {
@@ -5591,9 +5598,14 @@ static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
   if (fenced == GMLAKE_ERROR_CAPTURING && !s->fence_count) return fenced;
   l->stats.host_wait_count++;
   ns = l->stats.driver_ns;
-  result = gmlk_wait_for_fence(l, stream);
+  result = gmlk_wait_for_fence(l, stream, ticket);
   gmlk_tell_wait(l, stream, l->stats.driver_ns - ns, "the host waits for this stream's work");
   return result || fenced != GMLAKE_ERROR_CAPTURING ? result : fenced;
+}
+
+/* Makes the host wait for all that was freed on one stream. CAPTURING: as above. */
+static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
+  return gmlk_wait_for_ticket(l, stream, UINT64_MAX);
 }
 
 /* Makes the host wait for what was freed on every stream, or, with `all`, for all that is queued on
@@ -9627,7 +9639,7 @@ static int gmlk_place_borrow(gmlake *l, const gmlk_attempt *r, const gmlk_place 
 static gmlake_result gmlk_place_wait(gmlake *l, const gmlk_place *place, const char *call) {
   gmlake_result result = l->lost;
   if (result || gmlk_place_is_done(l, place)) return result;
-  result = gmlk_wait_for_stream(l, place->stream);
+  result = gmlk_wait_for_ticket(l, place->stream, place->ticket);
   if (result == GMLAKE_ERROR_CAPTURING && gmlk_place_is_done(l, place)) result = GMLAKE_OK;
   if (result == GMLAKE_ERROR_CAPTURING)
     return gmlk_fail(l, result, call,

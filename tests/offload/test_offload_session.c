@@ -213,6 +213,36 @@ static void training_in_less_memory(void **state) {
   rig_close(&r);
 }
 
+/* What a range mapped is unmapped when the host knows that its last use has ended: it does not wait
+   for what the stream was given since. */
+static void only_the_last_use_is_waited_for(void **state) {
+  rig r;
+  void *ranges[3], *ptr, *stream = &stream_of_the_program;
+  uint64_t begin;
+  size_t i;
+  (void)state;
+  with_lake = 1;
+  rig_open(&r, 0, 4 * CHUNK, 8e9, 0);
+  with_lake = 0;
+  for (i = 0; i < 3; i++)
+    assert_int_equal(r.memory.reserve(r.memory.user, CHUNK, &ranges[i], &ptr), 0);
+  assert_int_equal(r.memory.commit(r.memory.user, ranges[0], CHUNK, stream), 0);
+  assert_ok(gmlake_offload_mock_work(r.mock, stream, 1000 * US, NULL, NULL));
+  assert_int_equal(r.memory.discard(r.memory.user, ranges[0], CHUNK, stream), 0);
+  assert_int_equal(r.memory.commit(r.memory.user, ranges[1], CHUNK, stream), 0); /* that chunk */
+  assert_int_equal(r.memory.commit(r.memory.user, ranges[2], CHUNK, stream), 0);
+  assert_ok(gmlake_offload_mock_work(r.mock, stream, 100000 * US, NULL, NULL));
+  assert_int_equal(r.memory.discard(r.memory.user, ranges[2], CHUNK, stream), 0);
+  begin = rig_now(&r);
+  assert_int_equal(r.memory.commit(r.memory.user, ranges[0], CHUNK, stream), 0);
+  assert_in_range(rig_now(&r) - begin, 1, 2000 * US);
+  assert_int_equal(gmlake_check(r.lake), GMLAKE_OK);
+  for (i = 0; i < 2; i++)
+    assert_int_equal(r.memory.discard(r.memory.user, ranges[i], CHUNK, stream), 0);
+  for (i = 0; i < 3; i++) r.memory.release(r.memory.user, ranges[i], stream);
+  rig_close(&r);
+}
+
 /* The rest of a rig's checks: bytes that are still under way, and what the device held. */
 static void rig_settle(const rig *r, size_t limit) {
   assert_int_equal(r->queues.stream_sync(r->queues.user, r->play.stream), 0);
@@ -646,6 +676,7 @@ static void wrong_arguments(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(training_in_less_memory),
+      cmocka_unit_test(only_the_last_use_is_waited_for),
       cmocka_unit_test(addresses_stay),
       cmocka_unit_test(drift_at_any_step),
       cmocka_unit_test(another_order_is_learnt),
