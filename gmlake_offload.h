@@ -257,7 +257,11 @@ HOW A SESSION WORKS
      without added time. Where that plan is still above the limit, the tensors whose next use is
      farthest away leave too, each right behind its last use. The session turns all that into a
      schedule: after which step what leaves, and what comes back. The copies back follow each other
-     as late as they can, or later where there is no room before.
+     as late as they can, or later where there is no room before. That is one schedule of several: in
+     others only the farthest next use counts, tensors come back as early as there is room, nothing
+     leaves in vain, or somewhat more leaves than has to, which is room for what comes back. Each is
+     rehearsed on a clock. Another one is taken if it is faster by a twentieth. To the letter there
+     is only the first.
      When the next iteration is the same, the session plans once more, with its times.
   4. Drift. A step that is not the one expected, by its key, the number of its tensors or which they
      are, ends the schedule until the next iteration begins. The next one is learnt anew. Other
@@ -269,7 +273,9 @@ HOW A SESSION WORKS
      expected to use comes back ahead, into room that is free. What the host has already is dropped
      without a copy.
   The plan's link bound is the time that its copies take at least: an iteration takes no less than
-  that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both.
+  that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both, and
+  a third bound, of all plans (`least_ns`): a program whose memory is highest soon after it began has
+  only that time to let tensors leave.
   A program may use memory only in a step that names it, or after pin. To find the places where it
   does not, GMLAKE_OFFLOAD_CHECKED unmaps what is away. The host then waits for each copy.
 
@@ -1032,6 +1038,9 @@ typedef struct gmlake_offload_session_stats {
   uint64_t plan_added_ns;                /* what the plan thinks that it adds */
   uint64_t link_bound_ns; /* what its copies take at least. No iteration is shorter than this */
   double out_bytes_per_s, in_bytes_per_s; /* the link, as measured or as given */
+  /* No plan for this limit is faster that recomputes nothing: so much has to leave before the step
+     that needs the most memory, and to come back behind it. */
+  uint64_t least_ns;
 } gmlake_offload_session_stats;
 
 /* Only one thread at a time may use a session. All calls return without waiting for the device,
@@ -6449,7 +6458,8 @@ typedef struct gmlo_lesson_step {
 } gmlo_lesson_step;
 
 typedef struct gmlo_slot {
-  size_t bytes;
+  size_t bytes;      /* of its range */
+  size_t real_bytes; /* that a copy moves */
   uint32_t birth, death;
   size_t use_begin, use_end; /* in `uses`, once the lesson is closed */
   uint32_t pair;             /* of a heir and of the slot that it takes; else NONE */
@@ -6484,6 +6494,7 @@ typedef struct gmlo_move {
   uint32_t slot;
   uint32_t use; /* SWAP_OUT: the last step before that used the slot; SWAP_IN: the next one */
   int is_in;
+  int is_copy; /* SWAP_OUT: 0: the host has its bytes already */
 } gmlo_move;
 
 typedef struct gmlo_schedule {
@@ -6492,6 +6503,7 @@ typedef struct gmlo_schedule {
   size_t step_count;
   size_t unplanned_bytes, planned_bytes, out_bytes, in_bytes;
   uint64_t step_ns, added_ns;
+  uint64_t least_ns; /* no schedule for these bytes is faster */
 } gmlo_schedule;
 
 static void gmlo_schedule_free(const gmlake_offload_host *host, gmlo_schedule *schedule) {
@@ -6532,7 +6544,8 @@ static int gmlo_lesson_room(gmlo_lesson *l, void **items, size_t count, size_t *
 }
 
 /* A slot that appears now; NONE if host memory is refused. */
-static uint32_t gmlo_lesson_add_slot(gmlo_lesson *l, size_t bytes, uint32_t birth) {
+static uint32_t gmlo_lesson_add_slot(gmlo_lesson *l, size_t bytes, size_t real_bytes,
+                                     uint32_t birth) {
   void *slots = l->slots, *births = l->births;
   gmlo_slot *slot;
   int ok = gmlo_lesson_room(l, &slots, l->slot_count, &l->slot_capacity, sizeof *l->slots) &&
@@ -6543,6 +6556,7 @@ static uint32_t gmlo_lesson_add_slot(gmlo_lesson *l, size_t bytes, uint32_t birt
   slot = &l->slots[l->slot_count];
   memset(slot, 0, sizeof *slot);
   slot->bytes = bytes;
+  slot->real_bytes = real_bytes;
   slot->birth = birth;
   slot->death = slot->pair = slot->tensor = GMLAKE_OFFLOAD_NONE;
   if (birth != GMLAKE_OFFLOAD_NONE) l->births[l->birth_count++] = (uint32_t)l->slot_count;
@@ -6853,6 +6867,17 @@ typedef struct gmlo_absence {
   int is_copy; /* 0: the host has its bytes already */
 } gmlo_absence;
 
+/* A schedule on a clock of its own. */
+typedef struct gmlo_trial {
+  uint64_t *ready_ns, *gone_ns; /* by strand: when its last copy back, and out, has ended */
+  unsigned char *is_away;       /* by strand */
+  uint64_t now_ns, out_ns, in_ns;
+  double free_bytes;    /* that the operators may take at once */
+  uint64_t *left_ns;    /* when memory that copies leave is free: a row, */
+  size_t *left_bytes;   /* and how much of it, */
+  size_t left_at, left; /* from the one on, up to the other */
+} gmlo_trial;
+
 typedef struct gmlo_scheduler {
   gmlo_weave weave;
   const gmlake_offload_graph *graph;
@@ -6863,6 +6888,7 @@ typedef struct gmlo_scheduler {
   unsigned char *is_written; /* by strand */
   gmlo_absence *absences;
   size_t absence_count, absence_capacity;
+  gmlo_trial trial;
 } gmlo_scheduler;
 
 /* The step, from the turn on, in which the time `ns` after the end of operator `trigger` lies. */
@@ -6930,6 +6956,20 @@ static int gmlo_scheduler_leave(gmlo_scheduler *c, uint32_t tensor, size_t last_
   return 1;
 }
 
+/* The tensor leaves earlier than it would: right behind its last use. 0: it does not leave then. */
+static int gmlo_scheduler_hasten(gmlo_scheduler *c, uint32_t strand, size_t last_use) {
+  size_t i, n = c->weave.l->step_count;
+  for (i = 0; i < c->absence_count; i++) {
+    gmlo_absence *a = &c->absences[i];
+    if (a->strand != strand || a->last_use % n != last_use % n) continue;
+    gmlo_scheduler_add(c, a->last_use + (size_t)1, a->out + 1,
+                       (size_t)0 - gmlo_scheduler_bytes(c, strand));
+    a->out = a->last_use;
+    return 1;
+  }
+  return 0;
+}
+
 static int gmlo_scheduler_is_away(const gmlo_scheduler *c, uint32_t strand, size_t step) {
   size_t i, n = c->weave.l->step_count;
   for (i = 0; i < c->absence_count; i++) {
@@ -6975,22 +7015,48 @@ static int gmlo_scheduler_lower(gmlo_scheduler *c, size_t step) {
   }
   if (best == GMLAKE_OFFLOAD_NONE) return 0;
   i = gmlo_scheduler_last(c, c->weave.strands[best].id, step);
+  if (gmlo_scheduler_hasten(c, best, i)) return 1;
   return gmlo_scheduler_leave(c, c->weave.strands[best].id, i, i, c->is_written[best]);
 }
 
 static int gmlo_absence_before(const void *a, const void *b) {
-  return ((const gmlo_absence *)a)->use > ((const gmlo_absence *)b)->use;
+  return ((const gmlo_absence *)a)->use < ((const gmlo_absence *)b)->use;
 }
 
-/* Lets the tensors come back: each copy as late as the ones behind it allow, twice its time before
-   the use, or later, as soon as there is room from then on. */
-static void gmlo_scheduler_return(gmlo_scheduler *c) {
+static int gmlo_absence_is_shorter(const void *a, const void *b) {
+  const gmlo_absence *x = (const gmlo_absence *)a, *y = (const gmlo_absence *)b;
+  return x->use - x->out < y->use - y->out;
+}
+
+/* Takes back absences that are not needed for `target` bytes, the shortest ones first. */
+static void gmlo_scheduler_prune(gmlo_scheduler *c, size_t target) {
+  size_t i, at, kept = 0, n = c->weave.l->step_count;
+  gmlo_sort(c->absences, c->absences + c->absence_capacity, c->absence_count, sizeof(gmlo_absence),
+            gmlo_absence_is_shorter);
+  for (i = 0; i < c->absence_count; i++) {
+    const gmlo_absence *a = &c->absences[i];
+    size_t bytes = gmlo_scheduler_bytes(c, a->strand);
+    for (at = a->out + 1; at < a->use; at++)
+      if (c->level[at % n] + bytes > target) break;
+    if (at < a->use) {
+      c->absences[kept++] = *a;
+    } else {
+      gmlo_scheduler_add(c, a->out + 1, a->use, bytes);
+    }
+  }
+  c->absence_count = kept;
+}
+
+/* Lets the tensors come back. Early: in the order of their uses, each as soon as there is room from
+   then on. Else each copy as late as the ones behind it allow, twice its time before the use, or
+   later, as soon as there is room. */
+static void gmlo_scheduler_return(gmlo_scheduler *c, int is_early) {
   size_t i, n = c->weave.l->step_count, at, bytes;
   uint64_t end = UINT64_MAX;
   gmlo_sort(c->absences, c->absences + c->absence_capacity, c->absence_count, sizeof(gmlo_absence),
             gmlo_absence_before);
   for (i = 0; i < c->absence_count; i++) {
-    gmlo_absence *a = &c->absences[i];
+    gmlo_absence *a = &c->absences[is_early ? i : c->absence_count - 1 - i];
     uint64_t copy, use;
     if (!a->returns) continue;
     bytes = gmlo_scheduler_bytes(c, a->strand);
@@ -6998,8 +7064,12 @@ static void gmlo_scheduler_return(gmlo_scheduler *c) {
     use = c->time_ns[a->use < 2 * n ? a->use : 2 * n];
     if (use < end) end = use;
     end = end > copy ? end - copy : 0;
-    for (at = a->use; at > a->out + 1 && c->time_ns[at] + copy > end; at--) continue;
-    while (a->in > at && c->level[(a->in - 1) % n] + bytes <= c->desc->target_bytes) a->in--;
+    at = is_early ? 0 : a->use;
+    while (at > a->out + 1 && c->time_ns[at] + copy > end) at--;
+    while (a->in > a->out + 1 && a->in > at &&
+           c->level[(a->in - 1) % n] + bytes <= c->desc->target_bytes) {
+      a->in--;
+    }
     gmlo_scheduler_add(c, a->in, a->use, bytes);
   }
 }
@@ -7020,6 +7090,7 @@ static void gmlo_scheduler_move(const gmlo_scheduler *c, gmlo_schedule *schedule
   move->slot = gmlo_strand_slot(l, &c->weave.strands[a->strand], move->step);
   move->use = (uint32_t)((l->turn + (is_in ? a->use : a->last_use)) % n);
   move->is_in = is_in;
+  move->is_copy = a->is_copy;
 }
 
 static int gmlo_move_before(const void *a, const void *b) {
@@ -7054,42 +7125,193 @@ static int gmlo_scheduler_list(gmlo_scheduler *c, gmlo_schedule *schedule) {
 static void gmlo_scheduler_levels(gmlo_scheduler *c, gmlo_schedule *schedule) {
   const gmlo_lesson *l = c->weave.l;
   size_t i, n = l->step_count;
+  memset(c->level, 0, n * sizeof *c->level);
+  c->absence_count = 0;
   for (i = 0; i < c->weave.strand_count; i++) {
     const gmlo_strand *strand = &c->weave.strands[i];
     size_t from = gmlo_lesson_way(l, l->turn, strand->from);
     gmlo_scheduler_add(c, from, from + strand->length, gmlo_scheduler_bytes(c, (uint32_t)i));
   }
-  for (i = 0; i < n; i++) {
+  for (i = 0; i < n; i++)
     if (c->level[i] > schedule->unplanned_bytes) schedule->unplanned_bytes = c->level[i];
-    schedule->step_ns += l->steps[i].time_ns;
-  }
-  for (i = 0; i < 2 * n; i++)
-    c->time_ns[i + 1] = c->time_ns[i] + l->steps[(l->turn + i) % n].time_ns;
-  for (i = 0; i < l->named_count; i++)
-    if (l->named[i].how & GMLO_WRITES) c->is_written[c->weave.of[l->named[i].slot]] = 1;
-  for (i = 0; i < c->weave.strand_count; i++)
-    c->is_written[i] |= !gmlo_strand_is_whole(l, &c->weave.strands[i]);
+  schedule->step_ns = c->time_ns[n];
 }
 
 static int gmlo_scheduler_begin(gmlo_scheduler *c) {
   const gmlo_lesson *l = c->weave.l;
+  gmlo_scope *scope = &c->weave.scope;
+  gmlo_trial *r = &c->trial;
+  size_t i, n = l->step_count, strands = c->weave.strand_count;
   c->absence_capacity = c->plan->event_count + 4 * l->slot_count;
-  c->level = (size_t *)gmlo_take(&c->weave.scope, l->step_count, sizeof *c->level);
-  c->time_ns = (uint64_t *)gmlo_take(&c->weave.scope, 2 * l->step_count + 1, sizeof *c->time_ns);
-  c->is_written = (unsigned char *)gmlo_take(&c->weave.scope, c->weave.strand_count, 1);
-  c->absences = (gmlo_absence *)gmlo_take(&c->weave.scope, c->absence_capacity,
+  c->level = (size_t *)gmlo_take(scope, n, sizeof *c->level);
+  c->time_ns = (uint64_t *)gmlo_take(scope, 2 * n + 1, sizeof *c->time_ns);
+  c->is_written = (unsigned char *)gmlo_take(scope, strands, 1);
+  c->absences = (gmlo_absence *)gmlo_take(scope, c->absence_capacity,
                                           2 * sizeof *c->absences); /* half of it to sort */
-  return c->level != NULL && c->time_ns != NULL && c->is_written != NULL && c->absences != NULL;
+  r->ready_ns = (uint64_t *)gmlo_take(scope, strands, 2 * sizeof *r->ready_ns);
+  r->is_away = (unsigned char *)gmlo_take(scope, strands, 1);
+  r->left_ns = (uint64_t *)gmlo_take(scope, c->absence_capacity, 2 * sizeof *r->left_ns);
+  r->left_bytes = (size_t *)gmlo_take(scope, c->absence_capacity, 2 * sizeof *r->left_bytes);
+  if (c->level == NULL || c->time_ns == NULL || c->is_written == NULL || c->absences == NULL ||
+      r->ready_ns == NULL || r->is_away == NULL || r->left_ns == NULL || r->left_bytes == NULL) {
+    return 0;
+  }
+  r->gone_ns = r->ready_ns + strands;
+  for (i = 0; i < 2 * n; i++)
+    c->time_ns[i + 1] = c->time_ns[i] + l->steps[(l->turn + i) % n].time_ns;
+  for (i = 0; i < l->named_count; i++)
+    if (l->named[i].how & GMLO_WRITES) c->is_written[c->weave.of[l->named[i].slot]] = 1;
+  for (i = 0; i < strands; i++) c->is_written[i] |= !gmlo_strand_is_whole(l, &c->weave.strands[i]);
+  return 1;
 }
 
-/* Makes a schedule of the plan's events. 0 if host memory is refused. */
-static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule) {
+/* ---- A rehearsal: two iterations of a schedule ---- */
+
+static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t strand, int is_in) {
+  double speed = is_in ? c->desc->in_bytes_per_s : c->desc->out_bytes_per_s;
+  return gmlo_copy_time(c->weave.l->slots[c->weave.strands[strand].slot].real_bytes, speed) +
+         GMLO_COPY_NS;
+}
+
+/* Takes memory at `now` or later: when it is there. */
+static uint64_t gmlo_trial_take(gmlo_trial *r, uint64_t now, size_t bytes) {
+  while (r->left_at < r->left && (r->left_ns[r->left_at] <= now || r->free_bytes < (double)bytes)) {
+    if (r->left_ns[r->left_at] > now) now = r->left_ns[r->left_at];
+    r->free_bytes += (double)r->left_bytes[r->left_at++];
+  }
+  r->free_bytes -= (double)bytes;
+  return now;
+}
+
+static void gmlo_trial_move(const gmlo_scheduler *c, gmlo_trial *r, const gmlo_move *move) {
+  uint32_t strand = c->weave.of[move->slot];
+  size_t bytes = gmlo_scheduler_bytes(c, strand);
+  if (move->is_in) {
+    uint64_t at = gmlo_trial_take(r, r->in_ns > r->now_ns ? r->in_ns : r->now_ns, bytes);
+    if (at < r->gone_ns[strand]) at = r->gone_ns[strand];
+    r->in_ns = r->ready_ns[strand] = at + gmlo_scheduler_copy_ns(c, strand, 1);
+    r->is_away[strand] = 0;
+    return;
+  }
+  r->is_away[strand] = 1;
+  r->gone_ns[strand] = r->now_ns;
+  if (!move->is_copy) {
+    r->free_bytes += (double)bytes;
+    return;
+  }
+  if (r->out_ns < r->now_ns) r->out_ns = r->now_ns;
+  r->out_ns += gmlo_scheduler_copy_ns(c, strand, 0);
+  r->gone_ns[strand] = r->left_ns[r->left] = r->out_ns;
+  r->left_bytes[r->left++] = bytes;
+}
+
+/* A step: waits for the memory of what is born in it, and for what it names. */
+static void gmlo_trial_step(const gmlo_scheduler *c, gmlo_trial *r, size_t index) {
+  const gmlo_lesson_step *step = &c->weave.l->steps[index];
+  size_t i, bytes = 0;
+  uint32_t strand;
+  for (strand = c->weave.first[index]; strand != GMLAKE_OFFLOAD_NONE;
+       strand = c->weave.next_first[strand]) {
+    bytes += gmlo_scheduler_bytes(c, strand);
+    r->is_away[strand] = 0;
+  }
+  r->now_ns = gmlo_trial_take(r, r->now_ns, bytes);
+  for (i = step->named_begin; i < step->named_end; i++) {
+    uint64_t ready = r->ready_ns[c->weave.of[c->weave.l->named[i].slot]];
+    if (ready > r->now_ns) r->now_ns = ready;
+  }
+  r->now_ns += step->time_ns;
+  for (strand = c->weave.last[index]; strand != GMLAKE_OFFLOAD_NONE;
+       strand = c->weave.next_last[strand]) {
+    if (!r->is_away[strand]) r->free_bytes += (double)gmlo_scheduler_bytes(c, strand);
+  }
+}
+
+/* How long an iteration by the schedule takes, by the times of the steps and the link's speed. */
+static uint64_t gmlo_scheduler_rehearse(gmlo_scheduler *c, const gmlo_schedule *schedule) {
   const gmlo_lesson *l = c->weave.l;
-  size_t i;
+  gmlo_trial *r = &c->trial;
+  size_t i, n = l->step_count;
+  uint64_t first_ns = 0;
+  uint32_t strand;
+  memset(r->ready_ns, 0, 2 * c->weave.strand_count * sizeof *r->ready_ns);
+  memset(r->is_away, 0, c->weave.strand_count);
+  r->now_ns = r->out_ns = r->in_ns = 0;
+  r->left_at = r->left = 0;
+  r->free_bytes = (double)c->desc->target_bytes - (double)c->level[0];
+  for (strand = c->weave.first[l->turn]; strand != GMLAKE_OFFLOAD_NONE;
+       strand = c->weave.next_first[strand]) {
+    r->free_bytes += (double)gmlo_scheduler_bytes(c, strand);
+  }
+  for (i = 0; i < 2 * n; i++) {
+    size_t k, index = (l->turn + i) % n;
+    if (i == n) first_ns = r->now_ns;
+    gmlo_trial_step(c, r, index);
+    for (k = schedule->begin[index]; k < schedule->begin[index + 1]; k++)
+      gmlo_trial_move(c, r, &schedule->moves[k]);
+  }
+  return r->now_ns - first_ns;
+}
+
+/* ---- The least time ---- */
+
+/* In the step that needs the most memory some of what was born before it and is used behind it is
+   away. It leaves before that and comes back behind it, whatever the schedule is. What exists all
+   the time may be away without a copy then. pre: the levels of an iteration in which nothing
+   moves. */
+static uint64_t gmlo_scheduler_least(const gmlo_scheduler *c) {
+  const gmlo_lesson *l = c->weave.l;
+  size_t i, n = l->step_count, top = 0, excess, last = 0, born = 0, slack = 0;
+  uint64_t before, behind, out, in;
+  for (i = 0; i < n; i++)
+    if (c->level[i] > c->level[top]) top = i;
+  if (c->level[top] <= c->desc->target_bytes) return c->time_ns[n];
+  excess = c->level[top] - c->desc->target_bytes;
+  for (i = 0; i < c->weave.strand_count; i++) {
+    const gmlo_strand *strand = &c->weave.strands[i];
+    const gmlo_slot *slot = &l->slots[strand->slot];
+    size_t use;
+    if (strand->id == GMLAKE_OFFLOAD_NONE ||
+        c->graph->access_begin[strand->id] == c->graph->access_begin[strand->id + 1]) {
+      continue;
+    }
+    if (gmlo_strand_crosses(l, strand)) {
+      slack += slot->bytes;
+      continue;
+    }
+    use = gmlo_scheduler_use(c, strand->id, top);
+    if (use >= n || gmlo_lesson_way(l, l->turn, strand->from) >= top) continue;
+    born += slot->bytes;
+    slack += slot->bytes - slot->real_bytes;
+    if (use > last) last = use;
+  }
+  excess = excess > slack ? excess - slack : 0;
+  if (excess > born) excess = born;
+  out = gmlo_copy_time(excess, c->desc->out_bytes_per_s);
+  in = gmlo_copy_time(excess, c->desc->in_bytes_per_s) + c->time_ns[n] - c->time_ns[last];
+  before = c->time_ns[top];
+  behind = c->time_ns[n] - c->time_ns[top];
+  if (excess == 0) return c->time_ns[n];
+  return (before > out ? before : out) + (behind > in ? behind : in);
+}
+
+/* ---- The choice ---- */
+
+typedef struct gmlo_way { /* to make a schedule */
+  int by_plan;            /* what the plan moves leaves first, and others only where more has to */
+  int is_pruned;          /* nothing leaves in vain */
+  int is_early;           /* tensors come back as early as there is room */
+  size_t spare;           /* so much more leaves than has to: room for what comes back */
+} gmlo_way;
+
+/* Makes a schedule. 0 if host memory is refused. */
+static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule, gmlo_way way) {
+  const gmlo_lesson *l = c->weave.l;
+  size_t i, target = c->desc->target_bytes - way.spare;
   memset(schedule, 0, sizeof *schedule);
-  if (!gmlo_scheduler_begin(c)) return 0;
   gmlo_scheduler_levels(c, schedule);
-  for (i = 0; i < c->plan->event_count; i++) {
+  schedule->least_ns = gmlo_scheduler_least(c);
+  for (i = 0; way.by_plan && i < c->plan->event_count; i++) {
     const gmlake_offload_event *event = &c->plan->events[i];
     if (event->action == GMLAKE_OFFLOAD_SWAP_IN) continue;
     (void)gmlo_scheduler_leave(c, event->tensor, event->op,
@@ -7097,17 +7319,48 @@ static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule) {
                                event->action == GMLAKE_OFFLOAD_SWAP_OUT);
   }
   for (i = 0; i < l->step_count; i++)
-    while (c->level[i] > c->desc->target_bytes && gmlo_scheduler_lower(c, i)) continue;
-  gmlo_scheduler_return(c);
+    while (c->level[i] > target && gmlo_scheduler_lower(c, i)) continue;
+  if (way.is_pruned) gmlo_scheduler_prune(c, target);
+  gmlo_scheduler_return(c, way.is_early);
   for (i = 0; i < c->absence_count; i++) {
     const gmlo_absence *a = &c->absences[i];
-    if (a->is_copy) schedule->out_bytes += gmlo_scheduler_bytes(c, a->strand);
-    if (a->returns) schedule->in_bytes += gmlo_scheduler_bytes(c, a->strand);
+    size_t bytes = l->slots[c->weave.strands[a->strand].slot].real_bytes;
+    if (a->is_copy) schedule->out_bytes += bytes;
+    if (a->returns) schedule->in_bytes += bytes;
   }
   for (i = 0; i < l->step_count; i++)
     if (c->level[i] > schedule->planned_bytes) schedule->planned_bytes = c->level[i];
   schedule->added_ns = c->plan->added_ns;
   return gmlo_scheduler_list(c, schedule);
+}
+
+/* Makes several schedules and rehearses them. Another one than the first is taken if it is faster by
+   a twentieth: a rehearsal knows nothing of the memory's own order, and tensors that come back early
+   cost it calls. To the letter there is only the first. 0 if host memory is refused. */
+static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule) {
+  uint64_t best_ns = 0, ns;
+  gmlo_schedule other;
+  unsigned i, most = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 ? 1 : 16;
+  if (!gmlo_scheduler_begin(c)) return 0;
+  for (i = 0; i < most; i++) {
+    gmlo_way way;
+    way.is_early = (i >> 1 & 1) != 0;
+    way.by_plan = (i & 1) == 0;
+    way.is_pruned = (i >> 2) == 1;
+    way.spare = i >= 8 ? c->desc->target_bytes / (i < 12 ? 32 : 16) : 0;
+    if (!gmlo_scheduler_make(c, i == 0 ? schedule : &other, way)) return i != 0;
+    ns = gmlo_scheduler_rehearse(c, i == 0 ? schedule : &other);
+    if (i == 0) {
+      best_ns = ns;
+    } else if (other.planned_bytes <= schedule->planned_bytes && ns + ns / 20 < best_ns) {
+      gmlo_schedule_free(&c->weave.l->host, schedule);
+      *schedule = other;
+      best_ns = ns;
+    } else {
+      gmlo_schedule_free(&c->weave.l->host, &other);
+    }
+  }
+  return 1;
 }
 
 /* Plans the lesson for so many bytes, and makes a schedule. */
@@ -7132,7 +7385,7 @@ static gmlake_offload_result gmlo_lesson_plan(gmlo_lesson *l, gmlake_offload_pla
     c.graph = graph;
     c.plan = &plan->info;
     c.desc = desc;
-    if (!gmlo_scheduler_make(&c, out_schedule)) result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+    if (!gmlo_scheduler_choose(&c, out_schedule)) result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   }
   gmlo_weave_leave(&c.weave);
   gmlo_plan_destroy(plan);
@@ -7416,7 +7669,7 @@ static uint32_t gmlo_session_stamp(gmlake_offload_session *s, uint32_t course) {
 static uint32_t gmlo_session_learn(gmlake_offload_session *s, gmlo_guest *g) {
   gmlo_lesson *l = gmlo_session_recorded(s);
   if (g->learnt == GMLAKE_OFFLOAD_NONE)
-    g->learnt = gmlo_lesson_add_slot(l, g->bytes, GMLAKE_OFFLOAD_NONE);
+    g->learnt = gmlo_lesson_add_slot(l, g->bytes, g->real_bytes, GMLAKE_OFFLOAD_NONE);
   return g->learnt;
 }
 
@@ -8171,7 +8424,10 @@ static gmlake_offload_result gmlo_session_born(gmlake_offload_session *s, uint32
   s->digest = (s->digest ^ g->bytes) * UINT64_C(0x9E3779B97F4A7C15) + 1;
   s->stats.tensor_count++;
   s->stats.tensor_bytes += g->real_bytes;
-  if (l != NULL) g->learnt = gmlo_lesson_add_slot(l, g->bytes, gmlo_session_now(s, l->step_count));
+  if (l != NULL) {
+    g->learnt =
+        gmlo_lesson_add_slot(l, g->bytes, g->real_bytes, gmlo_session_now(s, l->step_count));
+  }
   gmlo_session_follow_birth(s, tensor);
   gmlo_session_restamp(s, course);
   return GMLAKE_OFFLOAD_OK;
@@ -8582,6 +8838,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_get_stats(
   stats.plan_in_bytes = session->schedule.in_bytes;
   stats.step_ns = session->schedule.step_ns;
   stats.plan_added_ns = session->schedule.added_ns;
+  stats.least_ns = session->schedule.least_ns;
   if (session->has_schedule) {
     stats.link_bound_ns = gmlo_copy_time(stats.plan_out_bytes, stats.out_bytes_per_s);
     in_ns = gmlo_copy_time(stats.plan_in_bytes, stats.in_bytes_per_s);

@@ -118,7 +118,7 @@ API int gmlake_torch_offload_stats_json(int device, char *buffer, size_t size) {
   PUT(out_count), PUT(in_count), PUT(drop_count), PUT(demand_out_count), PUT(demand_in_count);
   PUT(iteration_count), PUT(step_count), PUT(drift_count), PUT(plan_count), PUT(sync_count);
   PUT(unplanned_bytes), PUT(planned_bytes), PUT(plan_out_bytes), PUT(plan_in_bytes);
-  PUT(step_ns), PUT(plan_added_ns), PUT(link_bound_ns);
+  PUT(step_ns), PUT(plan_added_ns), PUT(link_bound_ns), PUT(least_ns);
   PUT(out_bytes_per_s), PUT(in_bytes_per_s);
 #undef PUT
   put(&json, "}");

@@ -162,4 +162,25 @@ ok 'turnip: 19,319 operators' run 0 --json --seeds 1 --budget .5 transformer:4:4
 ok 'turnip: thousands of tensors' run 0 --json --seeds 1 --budget .5 random:1:20000:4096:1
 ok 'turnip: thousands of tensors: right bytes' all_ok
 
+# Sessions: what is planned is what happens, and at what cost.
+if "$build/offload_session" --mock --json --iterations 4 >"$dir/out" 2>"$dir/err"; then
+  # of GRAPH FIELD LEAST MOST: the row with a limit has a figure in that range.
+  of() {
+    awk -v "graph=\"$1\"" -v "field=\"$2\":" -v "least=$3" -v "most=$4" '
+      index($0, graph) && index($0, "\"way\":\"part\"") {
+        at = substr($0, index($0, field) + length(field)) + 0
+        found = at >= least && at <= most
+      }
+      END { exit !found }' "$dir/out"
+  }
+  ok 'session, resnet50: nothing leaves on demand' of resnet50-b64 demand_out 0 0
+  ok 'session, resnet50: nothing comes back on demand' of resnet50-b64 demand_in 0 0
+  ok 'session, resnet50: the time that every plan takes' of resnet50-b64 least_ms 85 138
+  ok 'session, resnet50: its time' of resnet50-b64 ratio 1 1.91
+  ok 'session, llama: its time' of llama-7b-lora-b8-1k ratio 1 1.01
+else
+  failed=$((failed + 1))
+  cat "$dir/err"
+fi
+
 report

@@ -213,6 +213,42 @@ static void training_in_less_memory(void **state) {
   rig_close(&r);
 }
 
+/* On a slow link more leaves than the planner moves for no time. What is planned is what happens:
+   the schedule holds by the order of the calls, so nothing leaves or comes back on demand. No
+   iteration is faster than what the statistics call the least. */
+static void slow_links_are_planned_for(void **state) {
+  static const double links[] = {4e9, 1e9, 3e8};
+  size_t peak = native_peak(8, 256 * KIB), i, tenths;
+  (void)state;
+  for (i = 0; i < sizeof links / sizeof *links; i++) {
+    for (tenths = 4; tenths < 9; tenths++) {
+      rig r;
+      gmlake_offload_session_stats stats, then;
+      size_t limit = peak * tenths / 10 / CHUNK * CHUNK;
+      int n;
+      rig_open(&r, limit, limit, links[i], 0);
+      play_setup(&r.play, 8, 256 * KIB);
+      memset(&then, 0, sizeof then);
+      for (n = 0; n < 10; n++) {
+        uint64_t begin = rig_now(&r);
+        play_train(&r.play, 8, 256 * KIB, 0);
+        stats = play_stats(&r.play);
+        assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+        if (n == 5) then = stats;
+        if (n < 6) continue;
+        assert_true(rig_now(&r) - begin + 10 * US >= stats.least_ns);
+        assert_true(stats.least_ns >= stats.step_ns);
+      }
+      assert_int_equal(stats.demand_in_count, then.demand_in_count);
+      assert_int_equal(stats.demand_out_count, then.demand_out_count);
+      assert_true(stats.out_bytes - then.out_bytes <= 4 * stats.plan_out_bytes);
+      assert_int_equal(stats.in_bytes - then.in_bytes, 4 * stats.plan_in_bytes);
+      assert_true(stats.planned_bytes <= limit && stats.device_bytes_peak <= limit);
+      rig_close(&r);
+    }
+  }
+}
+
 /* What a range mapped is unmapped when the host knows that its last use has ended: it does not wait
    for what the stream was given since. */
 static void only_the_last_use_is_waited_for(void **state) {
@@ -676,6 +712,7 @@ static void wrong_arguments(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(training_in_less_memory),
+      cmocka_unit_test(slow_links_are_planned_for),
       cmocka_unit_test(only_the_last_use_is_waited_for),
       cmocka_unit_test(addresses_stay),
       cmocka_unit_test(drift_at_any_step),
