@@ -1038,8 +1038,8 @@ typedef struct gmlake_offload_session_stats {
   uint64_t plan_added_ns;                /* what the plan thinks that it adds */
   uint64_t link_bound_ns; /* what its copies take at least. No iteration is shorter than this */
   double out_bytes_per_s, in_bytes_per_s; /* the link, as measured or as given */
-  /* No plan for this limit is faster that recomputes nothing: so much has to leave before the step
-     that needs the most memory, and to come back behind it. */
+  /* By the times of the steps as learnt, no plan for this limit is faster that recomputes nothing:
+     so much has to leave before the step that needs the most memory, and to come back behind it. */
   uint64_t least_ns;
 } gmlake_offload_session_stats;
 
