@@ -257,11 +257,11 @@ HOW A SESSION WORKS
      without added time. Where that plan is still above the limit, the tensors whose next use is
      farthest away leave too, each right behind its last use. The session turns all that into a
      schedule: after which step what leaves, and what comes back. The copies back follow each other
-     as late as they can, or later where there is no room before. That is one schedule of several: in
-     others only the farthest next use counts, tensors come back as early as there is room, nothing
-     leaves in vain, or somewhat more leaves than has to, which is room for what comes back. Each is
-     rehearsed on a clock. Another one is taken if it is faster by a twentieth. To the letter there
-     is only the first.
+     as late as they can, or later where there is no room before. That is one schedule of several:
+     in others only the farthest next use counts, tensors come back as early as there is room,
+     nothing leaves in vain, or somewhat more leaves than has to, which is room for what comes back.
+     Each is rehearsed on a clock. Another one is taken if it is faster by a twentieth. To the
+     letter there is only the first.
      When the next iteration is the same, the session plans once more, with its times.
   4. Drift. A step that is not the one expected, by its key, the number of its tensors or which they
      are, ends the schedule until the next iteration begins. The next one is learnt anew. Other
@@ -273,9 +273,9 @@ HOW A SESSION WORKS
      expected to use comes back ahead, into room that is free. What the host has already is dropped
      without a copy.
   The plan's link bound is the time that its copies take at least: an iteration takes no less than
-  that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both, and
-  a third bound, of all plans (`least_ns`): a program whose memory is highest soon after it began has
-  only that time to let tensors leave.
+  that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both,
+  and a third bound, of all plans (`least_ns`): a program whose memory is highest soon after it
+  began has only that time to let tensors leave.
   A program may use memory only in a step that names it, or after pin. To find the places where it
   does not, GMLAKE_OFFLOAD_CHECKED unmaps what is away. The host then waits for each copy.
 
@@ -7334,9 +7334,9 @@ static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule, gmlo_
   return gmlo_scheduler_list(c, schedule);
 }
 
-/* Makes several schedules and rehearses them. Another one than the first is taken if it is faster by
-   a twentieth: a rehearsal knows nothing of the memory's own order, and tensors that come back early
-   cost it calls. To the letter there is only the first. 0 if host memory is refused. */
+/* Makes several schedules and rehearses them. Another one than the first is taken if it is faster
+   by a twentieth: a rehearsal knows nothing of the memory's own order, and tensors that come back
+   early cost it calls. To the letter there is only the first. 0 if host memory is refused. */
 static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule) {
   uint64_t best_ns = 0, ns;
   gmlo_schedule other;
