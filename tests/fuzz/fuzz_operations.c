@@ -878,7 +878,54 @@ static void do_prepare(void) {
     do_prewarm();
 }
 
-/* A pool is lent, which forbids what would end it, and recalled, perhaps not at once. */
+/* Borrows, of whatever pool is lent, up to three blocks. Without a policy, which is not asked, and
+   an observer, which is told of no attempt that another pool then served. */
+static void borrow(unsigned at) {
+  unsigned i;
+  for (i = 0; i < w.a % 4 && !(w.has & (HAS_POLICY | HAS_OBSERVER)); i++) {
+    block *b = free_slot(w.a + i);
+    gmlake_allocation_info info;
+    gmlake_alloc_desc wanted;
+    const pool *from = NULL;
+    void *ptr = &ptr;
+    unsigned n;
+    memset(&wanted, 0, sizeof wanted);
+    wanted.bytes = size_of(w.b >> 1 ^ i, w.c & 0x7F);
+    wanted.flags = GMLAKE_TRANSIENT;
+    if (!b || !wanted.bytes) return;
+    w.handled = 0;
+    if (judge(gmlake_alloc_with(w.lake, &wanted, stream_of(at), &ptr), BIT_OK | BITS_MEMORY)) {
+      REQUIRE(!ptr);
+      continue;
+    }
+    REQUIRE(ptr && !block_at(ptr));
+    judge_question(gmlake_get_allocation(w.lake, ptr, &info));
+    for (n = 0; n < POOLS; n++)
+      if (info.pool && w.pools[n].value == info.pool) from = &w.pools[n];
+    REQUIRE(!(info.flags & GMLAKE_TRANSIENT) || (from && !w.captured[at]));
+    note_block(b, (unsigned char *)ptr, wanted.bytes, from, info.flags & GMLAKE_TRANSIENT);
+    check_lake();
+  }
+}
+
+/* Frees what is borrowed of the pool, in the input's order. Returns whether some is left. */
+static int give_back(const pool *p) {
+  unsigned i;
+  int is_left = 0;
+  for (i = 0; i < SLOTS; i++) {
+    block *b = &w.blocks[w.b & 2 ? SLOTS - 1 - i : i];
+    gmlake_allocation_info info;
+    if (!b->ptr || b->pool != (int)(p - w.pools)) continue;
+    judge_question(gmlake_get_allocation(w.lake, b->ptr, &info));
+    if (!(info.flags & GMLAKE_TRANSIENT)) continue;
+    free_block(b, FIRST_OWN + (w.c + i) % (LAST_OWN - FIRST_OWN + 1));
+    is_left |= b->ptr != NULL;
+  }
+  return is_left;
+}
+
+/* A pool is lent, which forbids what would end it, borrowed of, and recalled, perhaps not at
+   once. */
 static void do_loan(void) {
   const int at = (int)(w.e % POOLS);
   const unsigned by = FIRST_OWN + w.d % (LAST_OWN - FIRST_OWN + 1);
@@ -894,10 +941,17 @@ static void do_loan(void) {
   judge(gmlake_pool_sleep(w.lake, pool, GMLAKE_SLEEP_DROP, NULL), BIT(BUSY));
   judge(gmlake_pool_destroy(w.lake, pool), BIT(BUSY));
   if (w.b & 1) judge(gmlake_trim(w.lake, 0, NULL), BIT_OK);
-  allowed = w.captured[by] || w.captured[to] ? BIT_OK | BIT(CAPTURING) : BIT_OK;
+  borrow(FIRST_OWN + w.a / 4 % (LAST_OWN - FIRST_OWN + 1));
+  borrow(to);
+  allowed = is_capturing() ? BIT_OK | BIT(CAPTURING) : BIT_OK;
+  if (give_back(&w.pools[at])) allowed = BIT(BUSY) | BIT(CAPTURING);
   if (!judge(gmlake_pool_recall(w.lake, pool, stream_of(to)), allowed)) return;
   do_mend();
-  if (judge(gmlake_pool_recall(w.lake, pool, stream_of(by)), allowed)) REQUIRE(w.lost);
+  if (w.lost) return;
+  REQUIRE(!give_back(&w.pools[at]));
+  for (i = 0; i < STREAMS; i++)
+    if (w.captured[i]) end_capture(i);
+  if (judge(gmlake_pool_recall(w.lake, pool, stream_of(by)), BIT_OK)) REQUIRE(w.lost);
 }
 
 /* Addresses that are no block's. */
