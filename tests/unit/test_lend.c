@@ -138,6 +138,46 @@ static void what_graphs_know_is_not_given_up(void **state) {
   finish();
 }
 
+/* Nor when windows are dropped because there are too many. */
+static void windows_of_graphs_stay(void **state) {
+  gmlake_alloc_desc live;
+  void *between, *window, *other, *blocks[4];
+  size_t i;
+  (void)state;
+  prepare(16);
+  desc.stitched_bytes_max = 2 * C;
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  pool = open_pool(0);
+  step(gmlake_capture_begin(lake, A, pool));
+  known[0] = (char *)take_on(C, A);
+  live = request(C, 0, pool);
+  between = take_with(&live, A);
+  known[1] = (char *)take_on(C, A);
+  drop_on(known[0], A);
+  drop_on(known[1], A);
+  window = take_on(2 * C, A);
+  assert_int_equal(piece_count(window), 2);
+  drop_on(window, A);
+  step(gmlake_capture_end(lake, A));
+  lend(A);
+  recall(A);
+  live.pool = NULL;
+  for (i = 0; i < 4; i++) blocks[i] = take_with(&live, A);
+  drop_on(blocks[0], A);
+  drop_on(blocks[2], A);
+  other = take_on(2 * C, A);
+  assert_int_equal(piece_count(other), 2);
+  drop_on(other, A);
+  memset(window, 4, 2 * C);
+  drop_on(blocks[1], A);
+  drop_on(blocks[3], A);
+  drop_on(between, A);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
 /* Each stream that takes some waits for all others that used it; recall waits for all. */
 static void streams_wait_for_each_other(void **state) {
   uint64_t waits;
@@ -549,8 +589,9 @@ static void graphs_of_a_pool_need_an_order(void **state) {
   between = open_stream();
   capture(1, 2 * C);
   capture(1, 2 * C);
-  early = record_on(A);
+  gmlake_mock_stream_hold(mock, A);
   gmlake_mock_stream_hold(mock, B);
+  early = record_on(A);
   assert_ok(launch(1, A));
   assert_error(launch(2, B), INVALID_ARGUMENT);
   wait_on(B, early); /* before the launch */
@@ -692,6 +733,7 @@ int main(void) {
       cmocka_unit_test(free_memory_serves),
       cmocka_unit_test(pieces_are_stitched),
       cmocka_unit_test(what_graphs_know_is_not_given_up),
+      cmocka_unit_test(windows_of_graphs_stay),
       cmocka_unit_test(streams_wait_for_each_other),
       cmocka_unit_test(who_may_not_wait_gets_other_memory),
       cmocka_unit_test(a_borrower_keeps_it_lent),
