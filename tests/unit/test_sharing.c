@@ -62,12 +62,15 @@ static void a_block_is_shared(void **state) {
   gmlake_allocation_info info;
   gmlake_stats none;
   char *block, *other;
+  size_t i;
   (void)state;
   start_sharing(16);
+  memset(handles, 0x5A, sizeof(handles));
   block = (char *)take_flags(3 * C - 100, GMLAKE_EXCLUSIVE);
   write_to(block, 3 * C, 1);
   export_now(block, 3);
   assert_int_equal(handles[0].bytes, C);
+  for (i = 0; i < sizeof(handles[0].fabric); i++) assert_int_equal(handles[0].fabric[i], 0);
   other = (char *)import_now();
   assert_true(other != block);
   assert_written(other, 3 * C, 1);
@@ -303,6 +306,24 @@ static void wrong_arguments_are_refused(void **state) {
   close_handles();
   finish();
   assert_int_equal(open_descriptors(), before);
+}
+
+static void too_many_handles_are_refused(void **state) {
+  const size_t most = GMLK_GRAINS_MAX / (GMLK_CHUNK_BYTES_MAX / GMLK_GRAIN);
+  gmlake_handle *many = (gmlake_handle *)calloc(most + 1, sizeof(*many));
+  void *ptr = &ptr;
+  size_t i;
+  (void)state;
+  assert_non_null(many);
+  start_sharing(4);
+  for (i = 0; i <= most; i++) {
+    many[i].type = FD;
+    many[i].bytes = GMLK_CHUNK_BYTES_MAX;
+  }
+  refused(gmlake_import(lake, many, most + 1, &ptr), "so many handles");
+  assert_null(ptr);
+  free(many);
+  finish();
 }
 
 static void what_a_graph_knows_is_not_shared(void **state) {
@@ -608,6 +629,7 @@ int main(void) {
       cmocka_unit_test(a_buffer_is_shared),
       cmocka_unit_test(what_sleeps_is_not_shared),
       cmocka_unit_test(wrong_arguments_are_refused),
+      cmocka_unit_test(too_many_handles_are_refused),
       cmocka_unit_test(what_a_graph_knows_is_not_shared),
       cmocka_unit_test(a_lake_without_handle_types_exports_nothing),
       cmocka_unit_test(imports_count_against_the_limit),
