@@ -152,8 +152,11 @@ static void walk_pools(void) {
   wanted.flags = GMLAKE_TRANSIENT;
   OK(gmlake_alloc_with(lake, &wanted, second, &captured));
   HOLDS(gmlake_pool_recall(lake, pool, first) == GMLAKE_ERROR_BUSY);
+  HOLDS(gmlake_mock_launch(mock, pool, 1, first) == GMLAKE_ERROR_BUSY);
   OK(gmlake_free(lake, captured, second));
   OK(gmlake_pool_recall(lake, pool, first));
+  OK(gmlake_mock_launch(mock, pool, 1, first));
+  gmlake_mock_stream_finish(mock, first);
   OK(gmlake_free(lake, block, first));
   OK(gmlake_pool_destroy(lake, pool));
 }
