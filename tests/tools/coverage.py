@@ -3,14 +3,16 @@
     python3 -B tests/tools/coverage.py [--dir build/coverage] [PROGRAM...]
 
 Prints lines % and branches % of each header and writes what nothing reached to DIR/HEADER.txt.
-Branches of assertions are left out, and so is what GMLK_NEVER asserts not to happen. With PROGRAMs
-named only those run; the others count as they ran last. The programs are those of tests/, the fuzz
+Branches of assertions are left out, and so is what GMLK_NEVER asserts not to happen. What has run
+with the same sources counts as it ran, so that a run that was stopped goes on: remove DIR to run all
+again. With PROGRAMs named only those run; the others count as they ran last. The programs are those of tests/, the fuzz
 targets on their corpus, and the test of the GPU over the driver without a device.
 """
 import argparse
 import bisect
 import glob
 import gzip
+import hashlib
 import json
 import os
 import re
@@ -107,6 +109,29 @@ def measure(program, directory, limit=600):
     return gcov(directory), done.returncode
 
 
+class Done:
+    """Which programs have run with these sources: each leaves a file in its directory."""
+
+    def __init__(self):
+        total = hashlib.sha256(PRELUDE.encode())
+        patterns = ("*.h", "bench/*.h", "bench/*.c", "examples/*.h", "tests/**/*.[ch]")
+        for path in sorted(p for g in patterns for p in glob.glob(g, recursive=True)):
+            with open(path, "rb") as stream:
+                total.update(path.encode() + b"\0" + stream.read())
+        self.stamp = total.hexdigest()
+
+    def has(self, directory):
+        try:
+            with open(directory + "/done") as stream:
+                return stream.read() == self.stamp
+        except FileNotFoundError:
+            return False
+
+    def note(self, directory):
+        with open(directory + "/done", "w") as stream:
+            stream.write(self.stamp)
+
+
 class Counts:
     """Lines of one header: how often each ran, and each of its branches."""
 
@@ -183,15 +208,18 @@ def main():
     options = parser.parse_args()
     counts = {h: Counts() for h in HEADERS}
     failed = 0
-    shown = Progress(len(list(programs())))
+    shown, done = Progress(len(list(programs()))), Done()
     for program in programs():
-        if options.programs and program.name not in options.programs:
-            reached, status = gcov(f"{options.dir}/{program.name}"), 0
+        directory = f"{options.dir}/{program.name}"
+        if program.name not in options.programs if options.programs else done.has(directory):
+            reached, status = gcov(directory), 0
         else:
-            reached, status = measure(program, f"{options.dir}/{program.name}")
-        if status:
-            print(f"{program.name}: exit status {status}")
-            failed = 1
+            reached, status = measure(program, directory)
+            if status:
+                print(f"{program.name}: exit status {status}")
+                failed = 1
+            else:
+                done.note(directory)
         shown.step(program.name)
         for header in HEADERS:
             counts[header].add(reached[header])

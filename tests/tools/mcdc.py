@@ -3,8 +3,8 @@
     python3 -B tests/tools/mcdc.py [--dir build/mcdc] [PROGRAM...]
 
 MC/DC: each condition of each decision was seen to change the outcome by itself. Prints the figures
-of each header and writes the conditions that were not to DIR/HEADER.txt. With PROGRAMs named only
-those run again. Each program is compiled as one file of the same name, so that counts of the
+of each header and writes the conditions that were not to DIR/HEADER.txt. What has run with the same
+sources counts as it ran; remove DIR to run all again. With PROGRAMs named only those run again. Each program is compiled as one file of the same name, so that counts of the
 headers' static functions add up. Assertions and what they rule out are left out; decisions that
 hold another inside an operator are none to clang.
 """
@@ -101,14 +101,19 @@ def main():
         return 0
     failed = 0
     shown = Progress(len(options.programs) or len(list(coverage.programs())))
+    done = coverage.Done()
     for program in coverage.programs():
         if options.programs and program.name not in options.programs:
             continue
-        status = measure(program, f"{options.dir}/{program.name}", suffix)
+        directory = f"{options.dir}/{program.name}"
+        if options.programs or not done.has(directory):
+            status = measure(program, directory, suffix)
+            if status:
+                print(f"{program.name}: exit status {status}")
+                failed = 1
+            else:
+                done.note(directory)
         shown.step(program.name)
-        if status:
-            print(f"{program.name}: exit status {status}")
-            failed = 1
     parts = export(options.dir, suffix)
     for header in coverage.HEADERS:
         report(header, parts[header], options.dir)
