@@ -21,6 +21,7 @@
 #include "bench_run.h"
 #include "bench_scale.h"
 #include "options.h"
+#include "progress.h"
 
 #if !defined(BUILD)
 #define BUILD "build" /* the folder that the Makefile builds into */
@@ -141,23 +142,14 @@ typedef struct bench {
   double log_ratios[2][ALLOCATORS_MAX]; /* sums; [0] of the lake, [1] of that without locks */
   size_t ratio_count;
   int status; /* the exit status */
+  progress shown;
 } bench;
-
-static void show_progress(const char *what, size_t number, size_t count) {
-  if (isatty(STDERR_FILENO))
-    fprintf(stderr, "\r\033[K%s: %lu of %lu ...", what, (unsigned long)number,
-            (unsigned long)count);
-}
-
-static void clear_progress(void) {
-  if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K");
-}
 
 /* Only a failure of the lake or of bfc is an error of the run. If another allocator fails, for
    example because the host has too little memory, its figures are missing. */
 static void report_error(bench *b, const char *name, const allocator *with, const result *r) {
   if (!r->error[0]) return;
-  clear_progress();
+  progress_clear();
   fprintf(stderr, "%s: %s: %s\n", name, with->name, r->error);
   if (with < &allocators[MALLOC]) b->status = 1;
 }
@@ -301,14 +293,14 @@ static void run_workload(bench *b, const workload *w) {
   size_t i, k, a;
   memset(results, 0, RESULTS_BYTES);
   for (i = 0; i < b->o.repeat; i++) {
-    show_progress(w->name, i + 1, b->o.repeat);
     for (k = 0; k < allocator_count; k++) {
       a = (i + k) % allocator_count;
       measure_apart(measure_one, w, &allocators[a], NULL, &results[a]);
     }
+    progress_step(&b->shown, w->name);
   }
   for (a = 0; a < allocator_count; a++) report_error(b, w->name, &allocators[a], &results[a]);
-  clear_progress();
+  progress_clear();
   print_rows(b, w);
   json_begin(j, NULL, '{');
   json_text(j, "name", w->name);
@@ -436,7 +428,6 @@ static void measure_crowds(bench *b, const workload *w, size_t crowd_count,
                            result (*shared)[THREAD_COUNTS]) {
   size_t i, k, n;
   for (i = 0; i < b->o.repeat; i++) {
-    show_progress("threads", i + 1, b->o.repeat);
     for (k = 0; k < crowd_count; k++) {
       for (n = 0; n < THREAD_COUNTS; n++) {
         const size_t row = (i + k) % crowd_count;
@@ -444,8 +435,9 @@ static void measure_crowds(bench *b, const workload *w, size_t crowd_count,
         measure_apart(measure_crowd, w, &allocators[crowds[row].allocator], &c, &shared[row][n]);
       }
     }
+    progress_step(&b->shown, "threads");
   }
-  clear_progress();
+  progress_clear();
 }
 
 /* How many times as much the largest number of threads does in the same time as one thread. */
@@ -550,17 +542,17 @@ static void run_scale(bench *b) {
   scale_result *of = (scale_result *)share(2 * sizeof(scale_result));
   size_t i, size;
   for (i = 0; i < b->o.repeat; i++) {
-    show_progress("scale", i + 1, b->o.repeat);
     for (size = 0; size < 2; size++)
       scale_measure_apart(b->o.scale_blocks / (size ? 1 : 100), b->o.op_count, &of[size]);
+    progress_step(&b->shown, "scale");
   }
   for (size = 0; size < 2; size++) {
     if (!of[size].error[0]) continue;
-    clear_progress();
+    progress_clear();
     fprintf(stderr, "scale: %s\n", of[size].error);
     b->status = 1;
   }
-  clear_progress();
+  progress_clear();
   print_scale(b, of);
   write_scale(&b->document, of);
 }
@@ -701,12 +693,29 @@ static int run_once(bench *b) {
   return 0;
 }
 
+/* Rounds of all that is to be measured. */
+static size_t count_rounds(const bench *b) {
+  const options *o = &b->o;
+  size_t i, count = (size_t)(is_named(o, "threads") + is_named(o, "scale"));
+  char path[512];
+  glob_t found;
+  snprintf(path, sizeof path, TRACE_FORMAT, "*");
+  if (is_named(o, "traces") && !glob(path, 0, NULL, &found)) {
+    count += found.gl_pathc;
+    globfree(&found);
+  }
+  for (i = 0; i < LOAD_COUNT; i++) count += is_named(o, "loads") || is_named(o, loads[i].name);
+  for (i = 0; i < o->word_count; i++) count += !is_section_or_load(o->words[i]);
+  return count * o->repeat;
+}
+
 static void run_sections(bench *b) {
   const options *o = &b->o;
   int has_traces = is_named(o, "traces"), has_loads = is_named(o, "loads");
   size_t i;
   for (i = 0; i < o->word_count; i++) has_traces |= !is_section_or_load(o->words[i]);
   for (i = 0; i < LOAD_COUNT; i++) has_loads |= is_named(o, loads[i].name);
+  progress_open(&b->shown, count_rounds(b));
   json_begin(&b->document, NULL, '{');
   print_head(b);
   if (has_traces) run_traces(b);

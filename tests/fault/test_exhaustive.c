@@ -12,6 +12,7 @@
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,6 +25,7 @@
 
 #include "judge_map.h"
 #include "options.h"
+#include "progress.h"
 #include "scenarios.h"
 
 #define UNIT ((size_t)4096) /* a chunk, where a scenario does not say otherwise */
@@ -2214,6 +2216,8 @@ static struct {
   const char *scenario, *fault;
 } wanted = {0, 0, 1, NULL, NULL};
 
+static progress shown; /* of all faults, which take long */
+
 static void test_scenario(void **state) {
   const scenario *s = (const scenario *)*state;
   fault f;
@@ -2224,6 +2228,7 @@ static void test_scenario(void **state) {
     if (!f.first) expect_reached();
   } else if (wanted.is_full || wanted.scenario) {
     run_all(s);
+    if (wanted.is_full) progress_step(&shown, s->name);
   } else {
     run_sample(s);
   }
@@ -2284,6 +2289,23 @@ static void parse_arguments(int argc, char **argv) {
     options_wrong(&reader, "shard", "I/N with I below N", shard);
 }
 
+/* Without cmocka's lines of what passes: the progress says more. What fails it tells on standard
+   error. */
+static int run_quietly(const struct CMUnitTest *tests, size_t count) {
+  const int nowhere = open("/dev/null", O_WRONLY), kept = dup(STDOUT_FILENO);
+  int failed;
+  (void)fflush(stdout);
+  (void)dup2(nowhere, STDOUT_FILENO);
+  failed = _cmocka_run_group_tests("exhaustive", tests, count, NULL, NULL);
+  progress_clear();
+  (void)fflush(stdout);
+  (void)dup2(kept, STDOUT_FILENO);
+  (void)close(nowhere);
+  (void)close(kept);
+  printf("%lu scenarios passed, %d failed\n", (unsigned long)(count - (size_t)failed), failed);
+  return failed;
+}
+
 int main(int argc, char **argv) {
   struct CMUnitTest *tests;
   scenario *all;
@@ -2298,7 +2320,9 @@ int main(int argc, char **argv) {
     tests[i].test_func = test_scenario;
     tests[i].initial_state = &all[i];
   }
-  failed = _cmocka_run_group_tests("exhaustive", tests, count, NULL, NULL);
+  progress_open(&shown, count);
+  failed = wanted.is_full ? run_quietly(tests, count)
+                          : _cmocka_run_group_tests("exhaustive", tests, count, NULL, NULL);
   print_counts(count);
   free(tests);
   free(all);
