@@ -974,6 +974,14 @@ class LakeAllocator final : public cca::CUDAAllocator {
     TORCH_CHECK_WITH(OutOfMemoryError, false, text);
   }
 
+  /* torch 2.9 and later: NCCL registers the segments of a pool in this order, the same in every
+     process. */
+  template <class Info>
+  static auto set_order(Info &out, uint64_t order) -> decltype(out.registration_counter, void()) {
+    out.registration_counter = static_cast<decltype(out.registration_counter)>(order);
+  }
+  static void set_order(...) {}
+
   cca::SegmentInfo segment_info(DeviceIndex index, const gmlake_torch::Segment &segment) {
     cca::SegmentInfo out;
     out.device = index;
@@ -983,6 +991,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
     out.is_large = true;
     out.is_expandable = true;
     out.owner_private_pool_id = segment.pool;
+    set_order(out, segment.order);
     for (const auto &piece : segment.pieces) {
       cca::BlockInfo block;
       block.size = piece.bytes;

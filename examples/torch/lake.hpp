@@ -282,14 +282,24 @@ class Memory {
     return true;
   }
 
+  /* The segment that the address lies in was the so-manieth of the process, from 1 on. Processes
+     that ask for the same have the same orders, not the same addresses. */
+  uint64_t order_of(uint64_t address) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = orders_.upper_bound(address);
+    return it == orders_.begin() ? 0 : std::prev(it)->second;
+  }
+
   /* Memory that is not the lake's came, or will go. */
   void count(bool is_made, uint64_t address, size_t bytes, PoolId pool) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       if (is_made) {
+        orders_[address] = next_order();
         chunks_.up(1);
         bytes_.up(bytes);
       } else {
+        orders_.erase(address);
         chunks_.down(1);
         bytes_.down(bytes);
       }
@@ -327,6 +337,11 @@ class Memory {
     uint64_t serial = 0;  /* of that descriptor: no other ever has it */
     PoolId pool{0, 0};    /* that it was created for */
   };
+
+  static uint64_t next_order() {
+    static std::atomic<uint64_t> count{0};
+    return ++count;
+  }
 
   static PoolId &asking() {
     static thread_local PoolId pool{0, 0};
@@ -415,7 +430,10 @@ class Memory {
       is_first = !chunk.is_home;
       chunk.is_home = true;
       pool = chunk.pool;
-      if (is_first) m->homes_[address] = handle;
+      if (is_first) {
+        m->homes_[address] = handle;
+        m->orders_[address] = next_order();
+      }
     }
     if (m->on_segment_ && is_first) m->on_segment_(true, address, bytes, pool);
     return GMLAKE_OK;
@@ -453,6 +471,7 @@ class Memory {
     std::lock_guard<std::mutex> lock(mutex_);
     for (auto it = homes_.lower_bound(from); it != homes_.end() && it->first < to;) {
       out.emplace_back(it->first, handles_[it->second]);
+      orders_.erase(it->first);
       it = homes_.erase(it);
     }
     return out;
@@ -497,6 +516,7 @@ class Memory {
   std::unordered_map<uint64_t, Chunk> handles_;
   std::map<uint64_t, size_t> accessible_; /* bytes by address: what set_access was called for */
   std::map<uint64_t, uint64_t> homes_;    /* handles by the address of their first mapping */
+  std::map<uint64_t, uint64_t> orders_;   /* by the addresses that on_segment_ was told of */
   std::vector<int> peers_;
   uint64_t serial_ = 0;
   Counter chunks_, bytes_;
@@ -698,6 +718,7 @@ struct Segment {
   size_t bytes = 0;
   PoolId pool{0, 0};
   void *stream = nullptr; /* of its first block */
+  uint64_t order = 0;     /* Memory::order_of its address */
   std::vector<Piece> pieces;
 };
 
@@ -1052,7 +1073,7 @@ class Device {
       is_open = !is_stitched;
     }
     for (const auto &pool : pools_) add_source(*pool.second, out);
-    return out;
+    return ordered(std::move(out));
   }
 
   /* The same memory, a segment for each chunk: what Hooks::on_segment was told of. A block is cut
@@ -1083,7 +1104,7 @@ class Device {
     std::vector<Segment> out;
     for (auto &chunk : chunks) out.push_back(std::move(chunk.second.second));
     for (const auto &pool : pools_) add_source(*pool.second, out);
-    return out;
+    return ordered(std::move(out));
   }
 
   Context context_of(const void *ptr) {
@@ -1512,6 +1533,10 @@ class Device {
     for (const auto &pool : pools_)
       if (pool.second->pool == entry.pool) segment.pool = pool.first;
     return segment;
+  }
+  std::vector<Segment> ordered(std::vector<Segment> segments) {
+    for (Segment &segment : segments) segment.order = memory_.order_of(segment.address);
+    return segments;
   }
   /* owner: address of the block that the entry is, or is a part of. */
   void add_piece(Segment &segment, const gmlake_map_entry &entry, uint64_t owner,

@@ -327,6 +327,7 @@ static void case_trackers() {
       const auto known = registered.find(segment.address);
       check(known != registered.end() && known->second.first == segment.total_size);
       bytes += segment.total_size;
+      check(segment.registration_counter > 0);
 #if !defined(TORCH_STUB_OLD) /* there events do not tell the pool */
       check(known->second.second == segment.owner_private_pool_id);
 #endif

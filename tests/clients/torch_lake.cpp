@@ -32,6 +32,7 @@ struct Scene {
   int made = 0, released = 0, room = 0, waits = 0;
   std::set<void *> capturing;
   std::map<uint64_t, std::pair<size_t, PoolId>> told; /* segments: bytes and pool */
+  std::vector<uint64_t> order;                        /* their addresses, as they were told of */
 
   explicit Scene(size_t capacity = size_t(1) << 30) {
     gmlake_mock_desc mock_desc;
@@ -66,10 +67,13 @@ struct Scene {
     Device::Hooks hooks;
     hooks.on_segment = [this](bool is_made, uint64_t address, size_t bytes, PoolId pool) {
       ++(is_made ? made : released);
-      if (is_made)
+      if (is_made) {
         told[address] = {bytes, pool};
-      else
+        order.push_back(address);
+      } else {
         told.erase(address);
+        order.erase(std::find(order.begin(), order.end(), address));
+      }
     };
     hooks.make_room = [this] { return room-- > 0; };
     hooks.wait_device = [this] { waits++; };
@@ -455,8 +459,11 @@ static void test_checkpoint() {
 /* By chunk: the segments are those that were told of, and what is live is cut at their ends. */
 static void check_chunks(Scene &scene, size_t live) {
   size_t seen = 0;
-  const auto segments = scene.device->chunk_segments();
+  auto segments = scene.device->chunk_segments();
   check(segments.size() == scene.told.size());
+  std::sort(segments.begin(), segments.end(),
+            [](const Segment &a, const Segment &b) { return a.order < b.order; });
+  for (size_t i = 0; i < segments.size(); i++) check(segments[i].address == scene.order[i]);
   for (const Segment &segment : segments) {
     const auto told = scene.told.find(segment.address);
     check(told != scene.told.end() && told->second.first == segment.bytes);

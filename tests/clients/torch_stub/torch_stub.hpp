@@ -285,6 +285,7 @@ struct SegmentInfo {
   cudaStream_t stream = nullptr;
   bool is_large = false, is_expandable = false;
   MempoolId_t owner_private_pool_id = {0, 0};
+  int64_t registration_counter = -1;
   std::vector<BlockInfo> blocks;
   std::shared_ptr<GatheredContext> context_when_allocated;
 };
