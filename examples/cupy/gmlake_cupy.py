@@ -104,12 +104,14 @@ def _device():
     return cupy.cuda.device.get_device_id()
 
 
+def _fail(size):
+    device = _device()
+    raise cupy.cuda.memory.OutOfMemoryError(size, _usage(device)[1], _limits.get(device, 0))
+
+
 def _serve(lake, size):
     memory = lake.malloc(size)
-    if size and not memory.ptr:
-        device = _device()
-        raise cupy.cuda.memory.OutOfMemoryError(size, _usage(device)[1], _limits.get(device, 0))
-    return memory
+    return memory if memory.ptr or not size else _fail(size)
 
 
 def allocator(stream=cupy.cuda.Stream.null):
@@ -132,7 +134,7 @@ class _Hooked(cupy.cuda.memory.BaseMemory):
     def __del__(self):
         if sys.is_finalizing():
             return
-        hooks = list(cupy.cuda.memory_hook.get_memory_hooks().values())
+        hooks = list(_memory_hooks().values())
         told = {
             "device_id": self.device_id,
             "mem_size": self.size,
@@ -146,25 +148,38 @@ class _Hooked(cupy.cuda.memory.BaseMemory):
             hook.free_postprocess(**told)
 
 
+_current_stream = cupy.cuda.get_current_stream  # found once: these run for each allocation
+_memory_hooks = cupy.cuda.memory_hook.get_memory_hooks
+
+
+class _Thread(threading.local):
+    last = None, None  # the stream that was current last, and its allocator
+
+    def __init__(self):
+        # Without a context in the thread, CUDA's runtime takes a microsecond to name the device.
+        cupy.cuda.runtime.setDevice(_device())
+
+
 class Pool:
     """What a cupy.cuda.MemoryPool offers, on the lakes: of the current device, on the current
     stream. Blocks of all streams share the memory. Hooks of allocations from the device are called
     when the lake has grown, with the bytes by which it grew."""
 
     def __init__(self):
-        self._thread = threading.local()
+        self._thread = _Thread()
 
     def malloc(self, size):
-        stream = cupy.cuda.get_current_stream()
+        stream = _current_stream()
         if _captures:
             _join_capture(stream)
-        last = getattr(self._thread, "last", None)
-        if last is None or last[0] is not stream:
+        last = self._thread.last
+        if last[0] is not stream:
             last = self._thread.last = stream, _allocator_on(stream)
-        hooks = cupy.cuda.memory_hook.get_memory_hooks()
+        hooks = _memory_hooks()
         if hooks:
             return self._malloc_with(list(hooks.values()), last[1], size)
-        return _serve(last[1], size)
+        memory = last[1].malloc(size)
+        return memory if memory.ptr or not size else _fail(size)
 
     def _malloc_with(self, hooks, lake, size):
         where = {"device_id": _device()}

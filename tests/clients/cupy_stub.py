@@ -130,7 +130,7 @@ def module():
             get_current_stream=lambda: BaseStream.current,
             memory=space(OutOfMemoryError=OutOfMemoryError, BaseMemory=BaseMemory),
             memory_hook=space(get_memory_hooks=lambda: hooks),
-            runtime=space(memGetInfo=lambda: (0, 1 << 30)),
+            runtime=space(memGetInfo=lambda: (0, 1 << 30), setDevice=lambda device: None),
             set_allocator=allocators.append,
         )
     )
