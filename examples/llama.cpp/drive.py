@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 SECONDS = 180  # for all of test-backend-ops
@@ -59,8 +60,11 @@ def ask(port, request):
     data = json.dumps(request).encode()
     http = urllib.request.Request("http://127.0.0.1:%d/completion" % port, data,
                                   {"Content-Type": "application/json"})
-    with urllib.request.urlopen(http, timeout=60) as answer:
-        return json.load(answer)
+    try:
+        with urllib.request.urlopen(http, timeout=60) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise OSError("llama-server answers %d: %s" % (error.code, error.read(500))) from None
 
 
 def request_of(number, length, tokens):

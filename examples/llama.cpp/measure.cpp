@@ -297,17 +297,18 @@ static int lanes(llama_model *model, int max) {
 static void open_driver(double leave_gib) {
   void *const lib = dlopen("libcuda.so.1", RTLD_NOW);
   ggml_backend_dev_t dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU);
-  ggml_backend_t backend = dev ? ggml_backend_dev_init(dev, nullptr) : nullptr;
   unsigned long long ballast;
+  size_t free_bytes = 0, total = 0;
   double more;
-  if (backend) ggml_backend_free(backend); /* the device's context stays */
-  if (!lib || !backend) return;
+  if (!lib || !dev) return;
+  ggml_backend_dev_memory(dev, &free_bytes, &total); /* makes the device's context current */
   *(void **)&mem_get_info = dlsym(lib, "cuMemGetInfo_v2");
   *(void **)&mem_alloc = dlsym(lib, "cuMemAlloc_v2");
   more = free_mib() - leave_gib * 1024;
   if (leave_gib > 0 && more > 0 && mem_alloc(&ballast, (size_t)(more * 1048576)))
     fprintf(stderr, "the driver does not give %.0f MiB as ballast\n", more);
   first_free_mib = free_mib();
+  if (first_free_mib == 0) fprintf(stderr, "the driver does not say how much memory is free\n");
 }
 
 int main(int argc, char **argv) {
