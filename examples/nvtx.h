@@ -15,17 +15,22 @@
    name and bytes, and a mark for each step of the lake that takes driver work or a wait, with the
    reason.
 
-   compute-sanitizer sees each live block as an allocation of its own, so that it finds an access
-   behind a block's end, or to a block that was freed, though the memory is mapped:
+   It also tells the tools each live block, as a region of a heap, so that compute-sanitizer could
+   find an access behind a block's end, or to a block that was freed, though the memory is mapped:
 
-     compute-sanitizer --tool memcheck --nvtx yes --force-blocking-launches yes PROGRAM
+     compute-sanitizer --tool memcheck --nvtx yes --force-blocking-launches --report-api-errors no \
+       PROGRAM
+
+   The sanitizer of CUDA 13.0 does not take them, and finds nothing: it answers nvtxMemHeapRegister
+   for mapped memory with "One or more of the parameters is invalid" (H200, driver 580). `sh
+   tests/gpu/sanitizer.sh` says whether yours takes them.
 
    Launches have to block: a free on the host comes before the kernels that are still queued, and
    the sanitizer takes the block for gone at once, also one that gmlake_record_stream named streams
-   for. Each mapping of a chunk is a heap, each part of a block or of a buffer's memory that lies in
-   one is a region of that heap. A region is as long as was asked for: an access to what rounding
-   added is found too. Sleeping pools, and memory of other processes, were not tried.
-   `sh tests/gpu/sanitizer.sh` is to show it on a GPU; none has run it yet.
+   for. The lake's backend tries what the device refuses when it is created, so errors of the
+   driver's calls are not to be reported. Each mapping of a chunk is a heap, each part of a block or
+   of a buffer's memory that lies in one is a region of that heap. A region is as long as was asked
+   for. Sleeping pools, and memory of other processes, were not tried.
 
    It is called with locks of the lake held and costs, with a tool, what the tool takes. Use one for
    each lake. Its functions may be called from any thread. */
