@@ -4,9 +4,10 @@
 
 Prints lines % and branches % of each header and writes what nothing reached to DIR/HEADER.txt.
 Branches of assertions are left out, and so is what GMLK_NEVER asserts not to happen. What has run
-with the same sources counts as it ran, so that a run that was stopped goes on: remove DIR to run all
-again. With PROGRAMs named only those run; the others count as they ran last. The programs are those of tests/, the fuzz
-targets on their corpus, and the test of the GPU over the driver without a device.
+with the same sources counts as it ran, so that a stopped run goes on: remove DIR to run all
+again. With PROGRAMs named only those run; the others count as they ran last. The programs are those
+of tests/, the fuzz targets on their corpus, and the test of the GPU over the driver without a
+device.
 """
 import argparse
 import bisect

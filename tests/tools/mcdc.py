@@ -4,9 +4,10 @@
 
 MC/DC: each condition of each decision was seen to change the outcome by itself. Prints the figures
 of each header and writes the conditions that were not to DIR/HEADER.txt. What has run with the same
-sources counts as it ran; remove DIR to run all again. With PROGRAMs named only those run again. Each program is compiled as one file of the same name, so that counts of the
-headers' static functions add up. Assertions and what they rule out are left out; decisions that
-hold another inside an operator are none to clang.
+sources counts as it ran; remove DIR to run all again. With PROGRAMs named only those run again.
+Each program is compiled as one file of the same name, so that counts of the headers' static
+functions add up. Assertions and what they rule out are left out; decisions that hold another inside
+an operator are none to clang.
 """
 import argparse
 import glob
