@@ -71,8 +71,7 @@ def convolutions(batch, side):
         layers += [Residual(wide)]
         channels = wide
     layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1000)]
-    with torch.device("cuda"):
-        model = nn.Sequential(*layers).to(torch.bfloat16)
+    model = nn.Sequential(*layers).to("cuda", torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     for _ in range(STEPS):
         yield
@@ -125,10 +124,10 @@ def work(program, way, options):
 
     import torch
 
-    torch.cuda.init()
     torch.manual_seed(0)
     try:
         with session_for(way, options) as session:
+            torch.cuda.init()
             steps = training(program)
             next(steps)
             torch.cuda.synchronize()
@@ -157,7 +156,6 @@ class Worker:
         arguments = [sys.executable, os.path.abspath(__file__), "--work", program, way]
         self.process = subprocess.Popen(
             [*arguments, json.dumps(options)],
-            env={"GMLAKE_TORCH_CHUNK_BYTES": str(4 << 20), **os.environ},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
