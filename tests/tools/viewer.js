@@ -90,6 +90,7 @@ async function checkSnapshots(browser) {
   same('pending', new Map(causes).get('pending'), end.stats.pending_bytes);
   same('the largest hole', await data('#holes', 'bytes'), largestHole(end));
   ok('whose it is', (await text('#holes')).includes('alone may take it'));
+  await checkShort(end);
   await checkLabels(full, end);
   await checkSearch(end);
   await checkMap(end);
@@ -104,7 +105,56 @@ async function checkSnapshots(browser) {
   same('it is compared with nothing', await page.locator('#grew').count(), 0);
   await page.keyboard.press('t');
   same('light', await page.evaluate('document.documentElement.dataset.theme'), 'light');
+  await page.fill('#asked', '1 MiB');
+  await page.click('#details a:has-text("be served now")');
+  same('what was asked for', await page.inputValue('#asked'), '1 GiB');
   await picture('snapshot-light');
+  await checkGrowth();
+}
+
+const MIB = 1 << 20;
+const inMib = (told) => +told.replace(/ GiB/, '') * (/GiB/.test(told) ? 1024 : 1) || parseFloat(told);
+
+/* The card on top answers three questions. What it says of a hole is found in the snapshot. */
+async function checkShort(end) {
+  const largest = largestHole(end) / MIB;
+  ok('in short: the hole', (await text('#short-hole')).startsWith('The largest hole has ' + largest + ' MiB. It lies between “'));
+  ok('in short: what grew', (await text('#short-grew')).startsWith('Most grew since snapshot 1: '), await text('#short-grew'));
+  ok('in short: a request', /^A request of 1 GiB would fail: \d+ MiB are missing/.test(await text('#short-why')));
+  await page.click('#short-why a');
+  const rows = new Map((await page.locator('#why tr').evaluateAll((all) => all.map((r) => [...r.cells].map((c) => c.innerText)))));
+  const sums = [...rows].filter(([name]) => name.startsWith('+') || name.startsWith('free pieces')).map((r) => inMib(r[1]));
+  ok('what can be had adds up', Math.abs(sum(sums) - inMib(rows.get('= the largest block that can be had'))) < 2, [...rows]);
+  ok('what is missing, too', Math.abs(1024 - inMib(rows.get('= the largest block that can be had')) - inMib(rows.get('missing'))) < 2, [...rows]);
+  const sides = await page.locator('#holes li').evaluateAll((all) => all.map((x) => /would have ([\d.]+) MiB/.exec(x.innerText)[1]));
+  const items = [...fields(end, 'blocks').filter((b) => !fields(end, 'pieces').some((p) => p.owner === b.address)), ...fields(end, 'pieces')];
+  const gap = await page.evaluate('(({ a, n }) => ({ a, n }))(largestGap(view.moment))');
+  const before = items.find((b) => b.address + b.bytes === gap.a), behind = items.find((b) => b.address === gap.a + gap.n);
+  ok('without its sides it would be larger', +sides[0] >= (gap.n + before.bytes) / MIB && +sides[1] >= (gap.n + behind.bytes) / MIB, sides);
+}
+
+/* What grows a little from each snapshot to the next is told, whatever else comes and goes. */
+async function checkGrowth() {
+  where = 'three snapshots in a row';
+  const files = [1, 2, 3].map((k) => {
+    const d = JSON.parse(fs.readFileSync(path.join(folder, 'snapshot.end.json'), 'utf8')), at = d.fields.blocks.indexOf('label');
+    d.blocks.filter((r) => r[at] === 'tokens').slice(0, 20 * k).forEach((r) => { r[at] = 'sessions'; });
+    if (k === 2) d.blocks.filter((r) => r[at] === 'weights').forEach((r) => { r[at] = 'prompts'; });
+    fs.writeFileSync(path.join(folder, 'hour' + k + '.json'), JSON.stringify(d));
+    return path.join(folder, 'hour' + k + '.json');
+  });
+  await page.setInputFiles('#file', files);
+  await page.waitForFunction('view.docs.length === 5');
+  await page.evaluate('view.docs.splice(0, 2), setDoc(2)');
+  ok('what grew each time', (await text('#ever')).startsWith('Grew from each snapshot to the next: sessions, by '), await text('#ever'));
+  ok('nothing else', !(await text('#ever')).includes(';'), await text('#ever'));
+  await page.selectOption('#colour', 'state');
+  const drawn = await pixels('stack');
+  await page.selectOption('#colour', 'label');
+  ok('the columns show labels', await pixels('stack') !== drawn);
+  same('a colour for each', await page.locator('#labels .swatch').count(), await page.locator('#labels tr[data-label]').count());
+  await page.evaluate('setDoc(1)');
+  same('two are not enough', await page.locator('#ever').count(), 0);
 }
 
 async function checkLabels(full, end) {
@@ -122,6 +172,13 @@ async function checkLabels(full, end) {
 }
 
 async function checkSearch(end) {
+  const caches = fields(end, 'buffers').filter((b) => b.label === 'kv cache');
+  await page.click('#labels tr[data-label="kv cache"]');
+  ok('a row finds growing buffers', (await text('#found')).startsWith('1 of ' + caches.length + ' '), await text('#found'));
+  ok('and shows one', (await text('#details')).includes('Growing buffer “kv cache”'), await text('#details'));
+  await page.click('#labels tr[data-label="prompts"]');
+  ok('a row finds its label alone', (await text('#found')).startsWith('1 of 2 '), await text('#found'));
+  await page.keyboard.press('Escape');
   const optimizer = fields(end, 'blocks').filter((b) => b.label === 'optimizer');
   await page.keyboard.press('/');
   await page.keyboard.type('optimizer');
