@@ -3456,6 +3456,9 @@ typedef struct gmlk_arena {
   size_t vault_bytes;
 } gmlk_arena;
 
+/* The pool that a caller knows an arena by: what was imported is in none. */
+static gmlake_pool *gmlk_pool_told(const gmlk_arena *a) { return a->is_import ? NULL : a->owner; }
+
 /* Best fit looks at this many holes that may not serve, for want of alignment or as parts of a run,
    before it takes what is sure to serve: a search stays O(1). */
 #define GMLK_HOLE_TRIES 16u
@@ -5009,7 +5012,7 @@ GMLK_INLINE void gmlk_step_begin(const gmlake *l, const gmlk_attempt *r, gmlake_
   out->request = r ? r->number : 0;
   out->stream = r ? gmlk_stream_shown(l, r->stream) : GMLAKE_STREAM_NONE;
   out->label = r && r->desc ? r->desc->label : NULL;
-  out->pool = r ? r->arena->owner : NULL;
+  out->pool = r ? gmlk_pool_told(r->arena) : NULL;
   out->state = 0;
   out->address = out->driver_ns = 0;
   out->bytes = out->asked_bytes = 0;
@@ -5839,6 +5842,7 @@ static void gmlk_attempt_spent(gmlk_attempt *r, uint64_t ns) { r->driver_ns = ns
 static void gmlk_attempt_fit(gmlk_attempt *r, uint32_t grains) { r->grains = grains; }
 static void gmlk_attempt_ask(gmlk_attempt *r, size_t bytes) { r->bytes = bytes; }
 static void gmlk_attempt_grew(gmlk_attempt *r) { r->has_grown = 1; }
+static void gmlk_attempt_be_whole(gmlk_attempt *r) { r->flags |= GMLAKE_EXCLUSIVE; }
 
 /* any free pieces will do for a window; memory with this tag serves it, not that of its stream. */
 static void gmlk_attempt_be_thorough(gmlk_attempt *r) { r->is_thorough = 1; }
@@ -10148,14 +10152,17 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
     return is_full ? gmlk_refuse_descriptor(l, result, "gmlake_import") : result;
   }
   gmlk_growth_commit(l, a, &slots);
-  gmlk_tell(l, NULL, GMLAKE_STEP_GROW, a->base, r.bytes, drive.ns,
-            "another process's memory was mapped");
+  gmlk_attempt_count(l, &r);
+  gmlk_because(&r, "another process's memory was mapped");
+  gmlk_tell(l, &r, GMLAKE_STEP_GROW, a->base, r.bytes, drive.ns, r.reason);
   gmlk_attempt_fit(&r, gmlk_slot_at(a, count));
-  b = gmlk_take(a, a->firsts[0], 0, r.grains);
-  gmlk_give_user(b, 0, GMLAKE_EXCLUSIVE, 0);
-  gmlk_count_live(a, 1);
+  gmlk_attempt_spent(&r, drive.ns);
+  gmlk_attempt_be_whole(&r);
+  gmlk_attempt_grew(&r);
+  b = gmlk_grant(l, &r, gmlk_take(a, a->firsts[0], 0, r.grains), GMLK_S4);
   note->is_shared = 1;
   *out_ptr = gmlk_hand_over(l, &r, b, note);
+  if (l->is_observed) gmlk_tell_attempt(l, &r, *out_ptr);
   return GMLAKE_OK;
 }
 
@@ -11096,9 +11103,6 @@ static void gmlk_stats_out(gmlake_stats *from, gmlake_stats *to) {
   from->struct_bytes = gmlk_min(bytes, sizeof(*from));
   memcpy(to, from, from->struct_bytes);
 }
-
-/* The pool that a caller knows an arena by: what was imported is in none. */
-static gmlake_pool *gmlk_pool_told(const gmlk_arena *a) { return a->is_import ? NULL : a->owner; }
 
 static void gmlk_pool_count(const gmlake *l, const gmlake_pool *pool, gmlake_stats *out) {
   gmlake_stats stats;
