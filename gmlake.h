@@ -15162,13 +15162,23 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
       (unsigned long long)gmlk_min(d->arena_bytes, d->window_bytes), (unsigned long long)chunk);
 }
 
+/* Frees the notes of live blocks, and of chunks of live buffers that were exported. */
+static void gmlk_notes_free(gmlake *l) {
+  const gmlk_block *b;
+  size_t i;
+  for (i = 0; i < l->index.row_count * GMLK_ROW; i++)
+    if (gmlk_index_at(&l->index, i)) gmlk_note_free(l, gmlk_index_at(&l->index, i)->as.live.note);
+  for (i = 0; i < l->arena_count; i++)
+    for (b = l->arenas[i] ? l->arenas[i]->head.next : NULL; b; b = b->next)
+      if (b->state == GMLK_COMMITTED) gmlk_note_free(l, b->as.live.note);
+}
+
 /* Frees a lake's host memory. pre: gmlk_lake_drain has given the driver everything back, or the
    driver cannot be called any more. */
 static void gmlk_lake_free(gmlake *l) {
   gmlk_host host;
   size_t i;
-  for (i = 0; i < l->index.row_count * GMLK_ROW; i++)
-    if (gmlk_index_at(&l->index, i)) gmlk_note_free(l, gmlk_index_at(&l->index, i)->as.live.note);
+  gmlk_notes_free(l);
   gmlk_pending_drop(l);
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];

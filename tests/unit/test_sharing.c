@@ -231,6 +231,26 @@ static void a_buffer_is_shared(void **state) {
   }
 }
 
+/* The lake that ends has them all: blocks, buffers, imports. */
+static void what_was_shared_may_be_live_at_the_end(void **state) {
+  const size_t before = open_descriptors();
+  gmlake_buffer_info info;
+  gmlake_buffer *buffer;
+  (void)state;
+  start_sharing(16);
+  buffer = open_buffer(4);
+  step(gmlake_buffer_resize(lake, buffer, 2 * C, LEGACY));
+  assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
+  export_now(info.ptr, 2 * C / info.chunk_bytes);
+  (void)import_now();
+  close_handles();
+  export_now(take_flags(C, GMLAKE_EXCLUSIVE), 1);
+  close_handles();
+  assert_ok(gmlake_destroy(lake));
+  close_mock(); /* which finds what is left */
+  assert_int_equal(open_descriptors(), before);
+}
+
 static void what_sleeps_is_not_shared(void **state) {
   gmlake_alloc_desc wanted;
   gmlake_pool *pool;
@@ -674,6 +694,7 @@ int main(void) {
       cmocka_unit_test(what_was_exported_never_serves_again),
       cmocka_unit_test(memory_comes_back_where_it_is_short),
       cmocka_unit_test(a_buffer_is_shared),
+      cmocka_unit_test(what_was_shared_may_be_live_at_the_end),
       cmocka_unit_test(what_sleeps_is_not_shared),
       cmocka_unit_test(wrong_arguments_are_refused),
       cmocka_unit_test(too_many_handles_are_refused),
