@@ -273,6 +273,7 @@ static struct model {
   int is_clean, is_stuck; /* no fault yet; giving something back has failed */
   int is_denied;          /* a stream was said to be gone; no wait for the device since */
   int is_pinned;          /* a pool was recalled without host memory: it keeps more than graphs */
+  unsigned gone;          /* bits: which were said to be so in this operation */
   gmlake_result lost;
   uint64_t handler_calls;
   size_t host_bytes;
@@ -671,6 +672,7 @@ static gmlake_result watch_event_destroy(void *user, void *value, int *code) {
 static void end_uses(int on) {
   size_t i;
   m.is_denied = 1;
+  m.gone |= 1u << on;
   for (i = 0; i < m.block_count; i++) m.blocks[i].recorded &= ~(1u << on);
 }
 
@@ -968,6 +970,7 @@ static void check_pieces(const block *b) {
 static void check_info(const block *b, size_t alignment) {
   gmlake_allocation_info info;
   size_t unit = b->flags & GMLAKE_EXCLUSIVE ? m.pools[b->pool].chunk_bytes : GRAIN;
+  const int is_known = b->stream >= 0 && !(m.gone >> b->stream & 1u);
   expect_result(gmlake_get_allocation(m.lake, b->ptr, &info), GMLAKE_OK, "gmlake_get_allocation");
   expect(info.ptr == (void *)b->ptr && info.requested_bytes == b->requested, "wrong information");
   expect(info.bytes == b->bytes &&
@@ -977,7 +980,7 @@ static void check_info(const block *b, size_t alignment) {
   expect((uintptr_t)b->ptr % alignment == 0, "wrongly aligned");
   expect(info.user_data == b->id && info.flags == b->flags, "wrong user data or flags");
   expect(info.pool == m.pools[b->pool].value, "wrong pool");
-  expect(info.stream == (b->stream < 0 ? GMLAKE_STREAM_NONE : m.streams[b->stream].value),
+  expect(info.stream == (is_known ? m.streams[b->stream].value : GMLAKE_STREAM_NONE),
          "wrong stream");
 }
 
@@ -2174,6 +2177,7 @@ static void perform(const op *o) {
   m.host_call = o->host_call;
   m.fault_hits = m.host_hits = m.fatal_hits = m.handler_calls = 0;
   m.has_lied = 0;
+  m.gone = 0;
   dispatch();
   m.fault_call = m.host_call = 0;
   shared->sum.operations++;
@@ -3238,6 +3242,28 @@ static void test_list(void **state) {
   assert_int_equal(shared->count, 6);
 }
 
+/* A seed has found it: a stream that the driver says to be gone while a request on it is served. The
+   block is of no stream then. */
+static void test_stream_gone_meanwhile(void **state) {
+  static const config with = {.granule_bytes = 65536, .capacity = 4, .chunk = 1, .streams = 3};
+  static const op list[] = {
+      {.kind = ALLOC, .id = 22, .bytes = 1},
+      {.kind = FREE, .id = 22},
+      {.kind = ALLOC, .id = 24, .stream = 1, .bytes = 1},
+      {.kind = FREE, .id = 24, .stream = 2},
+      {.kind = ALLOC,
+       .id = 26,
+       .stream = 2,
+       .bytes = 70000,
+       .fault_call = 3,
+       .fault_result = GMLAKE_ERROR_INVALID_ARGUMENT},
+      {.kind = FREE, .id = 26, .stream = 2},
+  };
+  (void)state;
+  replay(&with, list, sizeof(list) / sizeof(list[0]));
+  assert_int_equal(shared->count, 6);
+}
+
 /* Two operations matter: the free of block 7, behind its allocation of 5,000 bytes or more. */
 static int breaks_by_example(const config *with, const op *list, size_t count) {
   size_t i, large = 0;
@@ -3305,6 +3331,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_policy_and_liar),
       cmocka_unit_test(test_policy_and_faults),
       cmocka_unit_test(test_list),
+      cmocka_unit_test(test_stream_gone_meanwhile),
       cmocka_unit_test(test_many_lakes),
       cmocka_unit_test(test_many_policies),
       cmocka_unit_test(test_cutting_down),
