@@ -2,7 +2,7 @@
 the test programs, those first that most often notice for the time they take, until one fails.
 
     python3 -B tests/tools/mutate.py [--mutants 500] [--seed 1] [--jobs 2] [--dir build/mutate]
-                               [--header gmlake.h] [--section NAME] [--since COMMIT]
+                               [--header gmlake.h] [--section NAME,...] [--since COMMIT]
                                [--quick] [--retry] [--summary]
 
 A seeded sample of all mutants, defects that a compiler cannot tell from the original left out. A
@@ -490,7 +490,7 @@ def parse():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--dir", default="build/mutate")
     parser.add_argument("--header", choices=HEADERS)
-    parser.add_argument("--section")
+    parser.add_argument("--section", metavar="NAME,...", type=lambda names: names.split(","))
     parser.add_argument("--since", metavar="COMMIT")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--retry", action="store_true")
@@ -515,7 +515,7 @@ def main():
     order = [m for name in HEADERS for m in headers[name].mutants]
     random.Random(options.seed).shuffle(order)
     order = [m for m in order if not m.is_dull and options.header in (None, m.header) and
-             options.section in (None, m.section)]
+             (not options.section or m.section in options.section)]
     if options.since:
         lines = {name: lines_since(options.since, name) for name in HEADERS}
         order = [m for m in order if m.line in lines[m.header]]
