@@ -1541,6 +1541,7 @@ typedef struct gmlk_host {
   /* The thread that runs the host allocator, or the observer, with the books locked; 0: none. */
   uintptr_t guest;
   size_t bytes, bytes_peak; /* [Z1]; the peak since create, or since gmlake_reset_peaks */
+  size_t refused_bytes;     /* what it did not have last; 0: nothing since that was told */
 } gmlk_host;
 
 /* Threads without the lock read guest, so it is written atomically where the compiler can. */
@@ -1574,6 +1575,7 @@ static void *gmlk_host_ask(gmlk_host *host, size_t bytes) {
 /* Zeroed memory; NULL: the host has none. */
 static void *gmlk_host_alloc(gmlk_host *host, size_t bytes) {
   void *ptr = gmlk_host_ask(host, bytes);
+  if (!ptr) host->refused_bytes = bytes;
   if (!ptr) return NULL;
   memset(ptr, 0, bytes);
   host->bytes += bytes;
@@ -4829,8 +4831,13 @@ GMLK_INLINE gmlake_result gmlk_forbid_in_callback(gmlake *l, const char *call) {
 }
 
 /* The answer to a call that wants memory of an arena that sleeps. */
-static gmlake_result gmlk_refuse_asleep(gmlake *l, const char *call) {
-  return gmlk_fail(l, GMLAKE_ERROR_ASLEEP, call, "the pool sleeps: call gmlake_pool_wake first");
+static gmlake_result gmlk_refuse_asleep(gmlake *l, const gmlk_arena *a, const char *call) {
+  if (!a->owner)
+    return gmlk_fail(l, GMLAKE_ERROR_ASLEEP, call,
+                     "what is in no pool sleeps: call gmlake_pool_wake with pool NULL first");
+  return gmlk_fail(l, GMLAKE_ERROR_ASLEEP, call,
+                   "the pool at %p sleeps: call gmlake_pool_wake with it first",
+                   (const void *)a->owner);
 }
 
 /* Warns of what the driver answered. The call that found it may succeed all the same. */
@@ -5740,7 +5747,7 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
       if (result) return result;
     }
   }
-  if (r->arena->sleep) return gmlk_refuse_asleep(l, "gmlake_alloc");
+  if (r->arena->sleep) return gmlk_refuse_asleep(l, r->arena, "gmlake_alloc");
   r->may_stitch = !(desc->flags & GMLAKE_NO_STITCH) && r->arena->window_space.holes &&
                   desc->bytes >= l->desc.stitch_bytes_min;
   if (!desc->flags && !desc->alignment && desc->bytes <= r->arena->chunk_bytes) { /* quick */
@@ -8149,15 +8156,17 @@ typedef gmlake_result (*gmlk_rung)(gmlake *l, gmlk_attempt *r, gmlk_block **out_
 
 /* Why a request could not be served, and what the caller can do. */
 static void gmlk_oom_write(const gmlk_attempt *r, gmlake_error_info *info) {
-  const char *why =
-      "the device or its address space has no room for more: free blocks, or ask for "
-      "less";
-  if (info->result == GMLAKE_ERROR_LIMIT_REACHED)
-    why = "limit_bytes or driver_free_bytes_min forbids to create more: free blocks, or change it";
-  else if (r->flags & GMLAKE_NO_GROW)
-    why = "GMLAKE_NO_GROW forbids to create more: free blocks, or allow growth";
-  (void)snprintf(info->text, sizeof(info->text), "no free memory fits %llu bytes, and %s",
-                 (unsigned long long)r->bytes, why);
+  const char *why = "the device or its address space has no room for more: free blocks, or ";
+  const char *advice = r->arena->sleep ? "let another pool sleep" : "ask for less";
+  if (info->result == GMLAKE_ERROR_LIMIT_REACHED) {
+    why = "limit_bytes or driver_free_bytes_min forbids to create more: free blocks, or ";
+    advice = "change it";
+  } else if (r->flags & GMLAKE_NO_GROW) {
+    why = "GMLAKE_NO_GROW forbids to create more: free blocks, or ";
+    advice = "allow growth";
+  }
+  (void)snprintf(info->text, sizeof(info->text), "no free memory fits %llu bytes, and %s%s",
+                 (unsigned long long)r->bytes, why, advice);
 }
 
 /* S5: makes the report of a request that could not be served the last error. Returns `result`, or a
@@ -8726,12 +8735,22 @@ static uint64_t gmlk_copies_list(gmlk_arena *a) {
 
 /* Makes ready to keep what an arena has: lists it and gets a vault for it. */
 static gmlake_result gmlk_copies_plan(gmlake *l, gmlk_arena *a) {
+  gmlake_result result;
+  uint64_t bytes;
   (void)gmlk_copies_list(a);
   if (!a->copy_count) return GMLAKE_OK;
   a->copies = (gmlk_copy *)gmlk_host_alloc(&l->host, a->copy_count * sizeof(gmlk_copy));
   a->copy_capacity = a->copies ? a->copy_count : 0;
   if (!a->copies) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  return gmlk_vault_resize(l, a, (size_t)gmlk_copies_list(a));
+  bytes = gmlk_copies_list(a);
+  result = gmlk_vault_resize(l, a, (size_t)bytes);
+  if (result != GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
+  l->host.refused_bytes = 0; /* it is not the records' memory that lacks */
+  return gmlk_fail(l, result, "gmlake_pool_sleep",
+                   "mode is GMLAKE_SLEEP_KEEP: %s has no %llu bytes for the contents: free host "
+                   "memory, or use GMLAKE_SLEEP_DROP",
+                   l->desc.sleep_host.malloc_fn ? "desc.sleep_host" : "the backend",
+                   (unsigned long long)bytes);
 }
 
 /* Says that no copy is started, or, with is_over, that none is left to do. */
@@ -8862,7 +8881,7 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   unsigned number;
   if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (pool->loan.number) return gmlk_refuse_lent(l, pool, call);
-  if (pool->arena.sleep) return gmlk_refuse_asleep(l, call);
+  if (pool->arena.sleep) return gmlk_refuse_asleep(l, &pool->arena, call);
   if (pool->capture_count || s->capture)
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call,
                      "the stream is captured, or a stream into the pool: end the capture first");
@@ -9415,7 +9434,7 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_capture_begin",
                      "stream is %p, which is being captured already: end that capture first",
                      (void *)value);
-  if (pool->arena.sleep) return gmlk_refuse_asleep(l, "gmlake_capture_begin");
+  if (pool->arena.sleep) return gmlk_refuse_asleep(l, &pool->arena, "gmlake_capture_begin");
   if (pool->loan.number) return gmlk_refuse_lent(l, pool, "gmlake_capture_begin");
   if (pool->arena.live_count) { /* the stream may have used blocks that the capture then frees */
     gmlk_stream_dirty(s, 0);
@@ -9887,7 +9906,7 @@ static gmlake_result gmlk_change_admit(gmlake *l, const gmlake_buffer *b, gmlake
   gmlk_change_plan(b, change);
   if (change->is_commit && l->is_barred && gmlk_forbid_in_callback(l, change->call))
     return l->error.result;
-  if (change->is_commit && b->arena->sleep) return gmlk_refuse_asleep(l, change->call);
+  if (change->is_commit && b->arena->sleep) return gmlk_refuse_asleep(l, b->arena, change->call);
   if (value == GMLAKE_STREAM_NONE) return GMLAKE_OK;
   *out_stream = gmlk_stream_number(l, value);
   if (!*out_stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -9995,7 +10014,7 @@ static gmlake_result gmlk_export_check(gmlake *l, const gmlk_block *b, const gml
     return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, call,
                      "ptr is 0x%llx: no live block and no buffer starts there",
                      (unsigned long long)address);
-  if (a->sleep) return gmlk_refuse_asleep(l, call);
+  if (a->sleep) return gmlk_refuse_asleep(l, a, call);
   if (!(l->driver.handle_types & type) || !l->driver.export_handle)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                      "handle_type is %u: the lake was created with desc.handle_types 0x%x", type,
@@ -10608,8 +10627,11 @@ static gmlake_result gmlk_residents_tell(gmlake *l, const gmlk_arena *a,
     if (refuses) *end = at;
   }
   if (refuses)
-    return gmlk_fail(l, GMLAKE_ERROR_BUSY, "gmlake_pool_sleep",
-                     "desc.residency refused for the block at %p", info.ptr);
+    return gmlk_fail(
+        l, GMLAKE_ERROR_BUSY, "gmlake_pool_sleep",
+        "desc.residency refused to let go of the block at %p: nothing has changed; call "
+        "again once it may go",
+        info.ptr);
   return l->lost;
 }
 
@@ -11233,7 +11255,7 @@ static gmlake_result gmlk_prewarm(gmlake *l, const gmlake_profile *p, gmlake_str
   gmlk_slots slots;
   gmlake_result result;
   if (!stream && value != GMLAKE_STREAM_NONE) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (a->sleep) return gmlk_refuse_asleep(l, "gmlake_prewarm");
+  if (a->sleep) return gmlk_refuse_asleep(l, a, "gmlake_prewarm");
   if (want <= held) return GMLAKE_OK;
   result = gmlk_ask_memory(l, &room.free_bytes, &total);
   if (result) return result;
@@ -11401,25 +11423,24 @@ static gmlake_result gmlk_get_chunks(gmlake *l, uint64_t address, gmlk_chunk_lis
   const gmlake_buffer *buffer;
   const gmlk_block *b = gmlk_find_at(l, address, &buffer);
   const gmlk_span *spans;
+  const gmlk_arena *a;
   gmlk_span whole;
   size_t count, i;
   if (!buffer && !(b && b->state == GMLK_LIVE))
     return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, "gmlake_get_chunks",
                      "ptr is 0x%llx: it lies in no live block and in no buffer",
                      (unsigned long long)address);
-  if ((buffer ? buffer->arena : gmlk_arena_of(l, b))->sleep)
-    return gmlk_refuse_asleep(l, "gmlake_get_chunks");
+  a = buffer ? buffer->arena : gmlk_arena_of(l, b);
+  if (a->sleep) return gmlk_refuse_asleep(l, a, "gmlake_get_chunks");
   for (i = 0; buffer && i < buffer->place_count; i++) {
     if (!gmlk_is_committed(buffer, (uint32_t)i)) continue;
     list->address = buffer->places[i].address;
-    gmlk_list_chunks(list, buffer->arena, gmlk_slot_at(buffer->arena, buffer->places[i].slot),
-                     gmlk_chunk_grains(buffer->arena));
+    gmlk_list_chunks(list, a, gmlk_slot_at(a, buffer->places[i].slot), gmlk_chunk_grains(a));
   }
   if (buffer) return GMLAKE_OK;
   spans = gmlk_spans_of(b, &whole, &count);
-  list->address = gmlk_address_of(gmlk_arena_of(l, b), b);
-  for (i = 0; i < count; i++)
-    gmlk_list_chunks(list, gmlk_arena_of(l, b), spans[i].at, spans[i].grains);
+  list->address = gmlk_address_of(a, b);
+  for (i = 0; i < count; i++) gmlk_list_chunks(list, a, spans[i].at, spans[i].grains);
   return GMLAKE_OK;
 }
 
@@ -14806,15 +14827,27 @@ static inline gmlake_result gmlk_enter(gmlake *l) {
   return !result && l->is_barred ? gmlk_enter_barred(l, l->lost) : result;
 }
 
+/* Says what lacks on the host, unless the last error tells already what lacked there. */
+static void gmlk_tell_refused(gmlake *l) {
+  const gmlake_result result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (l->host.refused_bytes)
+    (void)gmlk_fail(l, result, "malloc",
+                    "the host has no %llu bytes for the lake's records: free host memory",
+                    (unsigned long long)l->host.refused_bytes);
+  else if (l->error.result != result)
+    (void)gmlk_fail(l, result, "malloc",
+                    "no number is left for another stream: call gmlake_forget_stream for those "
+                    "that are gone");
+  l->host.refused_bytes = 0;
+}
+
 /* Unlocks the books, then hands the queued messages to the logger. If the device was lost during
    the call, a DRIVER error becomes that loss. */
 static gmlake_result gmlk_leave_with_news(gmlake *l, gmlake_result result) {
   gmlk_message messages[GMLK_LOG_QUEUE];
   unsigned count = gmlk_log_take(l, messages), i;
   if (result == GMLAKE_ERROR_DRIVER && l->lost) result = l->lost;
-  if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
-    (void)gmlk_fail(l, result, "malloc",
-                    "the host has no memory for the lake's records, or for what sleeps");
+  if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) gmlk_tell_refused(l);
   gmlk_books_unlock(l);
   for (i = 0; i < count; i++)
     l->desc.logger.fn(l->desc.logger.user, messages[i].level, &messages[i].info);

@@ -3242,8 +3242,8 @@ static void test_list(void **state) {
   assert_int_equal(shared->count, 6);
 }
 
-/* A seed has found it: a stream that the driver says to be gone while a request on it is served. The
-   block is of no stream then. */
+/* A seed has found it: a stream that the driver says to be gone while a request on it is served.
+   The block is of no stream then. */
 static void test_stream_gone_meanwhile(void **state) {
   static const config with = {.granule_bytes = 65536, .capacity = 4, .chunk = 1, .streams = 3};
   static const op list[] = {

@@ -1287,6 +1287,21 @@ static void the_last_error_is_that_of_the_last_call_that_failed(void **state) {
   assert_error(gmlake_pool_create(lake, NULL, (gmlake_pool **)&ptr), OUT_OF_HOST_MEMORY);
   host_fail_in = host_fails_on = 0;
   assert_error(last_error().result, OUT_OF_HOST_MEMORY);
+  assert_string_equal(last_error().call, "malloc");
+  assert_non_null(strstr(last_error().text, " bytes for the lake's records"));
+  finish();
+}
+
+/* What no size explains are the numbers of streams: they end. */
+static void numbers_of_streams_lack_like_memory(void **state) {
+  void *p = NULL;
+  (void)state;
+  start(4);
+  assert_error(gmlake_free(lake, &p, LEGACY), UNKNOWN_POINTER);
+  gmlk_books_lock(lake);
+  assert_error(gmlk_leave(lake, GMLAKE_ERROR_OUT_OF_HOST_MEMORY), OUT_OF_HOST_MEMORY);
+  assert_error(last_error().result, OUT_OF_HOST_MEMORY);
+  assert_non_null(strstr(last_error().text, "gmlake_forget_stream"));
   finish();
 }
 
@@ -1734,6 +1749,7 @@ int main(void) {
       cmocka_unit_test(driver_calls_are_counted_and_timed),
       cmocka_unit_test(metadata_is_counted_to_the_byte),
       cmocka_unit_test(the_last_error_is_that_of_the_last_call_that_failed),
+      cmocka_unit_test(numbers_of_streams_lack_like_memory),
       cmocka_unit_test(growing_survives_lack_of_host_memory),
       cmocka_unit_test(a_full_index_gives_the_block_back),
       cmocka_unit_test(stitching_survives_lack_of_host_memory),

@@ -818,6 +818,8 @@ static void host_memory_comes_from_the_hook(void **state) {
   make_scene(3);
   vaults_fail_in = 1;
   step_error(gmlake_pool_sleep(lake, scene.pool, KEEP, NULL), OUT_OF_HOST_MEMORY);
+  assert_string_equal(last_error().call, "gmlake_pool_sleep");
+  assert_non_null(strstr(last_error().text, "desc.sleep_host has no "));
   assert_scene(3);
   (void)sleep_now(scene.pool, KEEP);
   assert_int_equal(vaults, page == C ? 1 : 2);
