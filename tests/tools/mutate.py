@@ -3,7 +3,7 @@ the test programs, those first that most often notice for the time they take, un
 
     python3 -B tests/tools/mutate.py [--mutants 500] [--seed 1] [--jobs 2] [--dir build/mutate]
                                [--header gmlake.h] [--section NAME,...] [--since COMMIT]
-                               [--quick] [--retry] [--summary]
+                               [--quick] [--without PROGRAM,...] [--retry] [--summary]
 
 A seeded sample of all mutants, defects that a compiler cannot tell from the original left out. A
 program is left out for a line that it never reaches. Where a function locks or has atomics,
@@ -12,7 +12,8 @@ takes several times as long as usual kills the mutant. The log, DIR/seed-N.tsv, 
 what became of it, by which program, after how many seconds, where, which kind, before, after. A
 sample that was interrupted goes on where it was; --retry runs the survivors again, after tests were
 added. --since takes mutants only of lines that are not as they were in a commit. --quick leaves the
-programs out that take long, but where few others reach the line; --retry then runs those too. The
+programs out that take long, but where few others reach the line; --retry then runs those too.
+--without leaves programs out altogether: they are not measured either, which takes minutes. The
 tests and headers are copied first, so that they may be edited meanwhile; headers that have changed
 need another DIR.
 """
@@ -135,10 +136,10 @@ class Watched:
 class Suite:
     """The programs as they are without a defect: what they reach and how long they take."""
 
-    def __init__(self, directory, headers):
+    def __init__(self, directory, headers, without):
         self.headers = headers
         self.tree = directory + "/tree"
-        self.programs = coverage.programs()
+        self.programs = [p for p in coverage.programs() if p.name not in without]
         self.directory = directory
         self.copy_tree(digest(sources()))
         for header in HEADERS:
@@ -493,6 +494,8 @@ def parse():
     parser.add_argument("--section", metavar="NAME,...", type=lambda names: names.split(","))
     parser.add_argument("--since", metavar="COMMIT")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--without", metavar="PROGRAM,...", type=lambda names: names.split(","),
+                        default=[])
     parser.add_argument("--retry", action="store_true")
     parser.add_argument("--summary", action="store_true")
     return parser.parse_args()
@@ -528,7 +531,7 @@ def main():
 
 
 def run_sample(options, sample, headers):
-    suite = Suite(options.dir, headers)
+    suite = Suite(options.dir, headers, options.without)
     history = History()
     for record in sample.log.records.values():
         if record["result"] == "killed":
