@@ -1148,6 +1148,7 @@ static int on_oom(void *user, gmlake *lake, const gmlake_error_info *info) {
   expect(ptr == NULL, "gmlake_alloc in the handler left a pointer");
   is_freed = do_free(m.now->victim, live_stream(m.now->stream), 0);
   m.is_moving = moving;
+  m.gone = 0; /* who tries again names the stream again */
   return is_freed;
 }
 
