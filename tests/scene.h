@@ -19,17 +19,23 @@
      P0  P0:4  D0    create pool 0, with a limit of 4 chunks; destroy it
      BA:0  EA        begin a capture on A into pool 0, for the lake and the driver; end it
      N0:8  z0:3@A  K0@A   create buffer 0 of at most 8 chunks; resize it to 3; destroy it
+     N0:8/1^2        in pool 1, with chunks of 2 chunks
      c0:2,3@A d0:2,3@A   commit, discard 3 chunks of buffer 0 from its chunk 2 on
+     put:0,2,3=7  page:0,2,3=7   write 7, 8 and 9 to those chunks; they hold that
+     S0:k=5 Sn:d  W0 pool 0 falls asleep and keeps its contents, 5 chunks are given back; what is in
+                     no pool does and drops them; pool 0 wakes
      T:1=2  Q        trim to 1 chunk, which returns 2; ask for the budget
      [9 steps ]      nine times
      X               the lake is destroyed; else it is at the end, with the blocks that it has
      !O              behind a step: it fails. O out of memory, L limit, I invalid argument,
-                     C capturing, U unknown pointer, D double free, R driver, G device lost
+                     C capturing, U unknown pointer, D double free, R driver, G device lost,
+                     A asleep, B busy
      fail:record=2R  the second call from here of that kind fails so; R* and all behind it; 0 none
 
    A word with = compares: waits=1 (scene_figure has the names), behind:A=1 (new work on A has to
    wait), pieces:w=2, home:w1=p (piece 1 of w lies where p does), size:w1=1, pool:p=0 or n,
-   map:0=m..m (of buffer 0's chunks two are memory), end:0=4 (of buffer 0).
+   holds:p=1 (all of p is as `+` wrote it), map:0=m..m (of buffer 0's chunks two are memory),
+   end:0=4 (of buffer 0), inside:0=4 (what pool 0 holds).
 
    `mark` notes the figures: state, splits, stitches, reuses, evictions, calls and grown are those
    since. told- is the last error.
@@ -37,7 +43,7 @@
    The options of a row: wait-first (desc.cross_stream), may-end (GMLAKE_STREAMS_MAY_END), no-ids (a
    backend without stream_id), limit:SIZE (limit_bytes), smax:SIZE (stitched_bytes_max), smin:SIZE
    (stitch_bytes_min), window:SIZE, arena:SIZE, keep:SIZE (driver_free_bytes_min), handle:SIZE
-   (handle_bytes). */
+   (handle_bytes), chunk:SIZE (chunk_bytes; a chunk of the steps stays what it is). */
 #if !defined(SCENE_H)
 #define SCENE_H
 
@@ -111,7 +117,7 @@ static gmlake_stream scene_stream(void) {
 static gmlake_stream scene_at_stream(void) { return scene_reads('@') ? scene_stream() : LEGACY; }
 
 static gmlake_result scene_result(void) {
-  static const char letters[] = "OLICUDRG";
+  static const char letters[] = "OLICUDRGAB";
   static const gmlake_result results[] = {
       GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY,
       GMLAKE_ERROR_LIMIT_REACHED,
@@ -121,6 +127,8 @@ static gmlake_result scene_result(void) {
       GMLAKE_ERROR_DOUBLE_FREE,
       GMLAKE_ERROR_DRIVER,
       GMLAKE_ERROR_DEVICE_LOST,
+      GMLAKE_ERROR_ASLEEP,
+      GMLAKE_ERROR_BUSY,
   };
   const char *letter = strchr(letters, *played.at);
   assert_true(*played.at && letter);
@@ -196,9 +204,11 @@ static void scene_free(void) {
 static void scene_capture(int begins) {
   gmlake_stream stream = scene_stream();
   if (begins) {
+    gmlake_result result;
     scene_needs(':');
-    scene_gave(gmlake_capture_begin(lake, stream, played.pools[scene_digit()]));
-    assert_ok(gmlake_mock_capture_begin(mock, stream));
+    result = gmlake_capture_begin(lake, stream, played.pools[scene_digit()]);
+    scene_gave(result);
+    if (!result) assert_ok(gmlake_mock_capture_begin(mock, stream));
   } else {
     assert_ok(gmlake_mock_capture_end(mock, stream)); /* nothing has spoilt it */
     scene_gave(gmlake_capture_end(lake, stream));
@@ -213,6 +223,16 @@ static void scene_pool(int is_opened) {
     scene_gave(gmlake_pool_destroy(lake, *pool));
 }
 
+static void scene_buffer_opens(void) {
+  gmlake_buffer **buffer = &played.buffers[scene_digit()];
+  gmlake_buffer_desc wanted;
+  scene_needs(':');
+  wanted = buffer_desc(scene_size());
+  if (scene_reads('/')) wanted.pool = played.pools[scene_digit()];
+  if (scene_reads('^')) wanted.chunk_bytes = scene_size();
+  scene_gave(gmlake_buffer_create(lake, &wanted, buffer));
+}
+
 static void scene_buffer(char what) {
   gmlake_buffer **buffer = &played.buffers[scene_digit()];
   size_t bytes = scene_reads(':') ? scene_size() : 0;
@@ -220,7 +240,6 @@ static void scene_buffer(char what) {
   gmlake_stream stream = scene_at_stream();
   if (what == 'c') scene_gave(gmlake_buffer_commit(lake, *buffer, bytes, count, stream));
   if (what == 'd') scene_gave(gmlake_buffer_discard(lake, *buffer, bytes, count, stream));
-  if (what == 'N') *buffer = open_buffer(bytes / C);
   if (what == 'z') scene_gave(gmlake_buffer_resize(lake, *buffer, bytes, stream));
   if (what == 'K') scene_gave(gmlake_buffer_destroy(lake, *buffer, stream));
 }
@@ -241,6 +260,24 @@ static void scene_of_stream(char step) {
   if (step == 'g') gmlake_mock_stream_set_lag(mock, stream, (scene_needs(':'), scene_number()));
   if (step == 'k' || step == 'v') gmlake_mock_stream_destroy(mock, stream);
   if (step == 'v') assert_ptr_equal(open_stream(), stream);
+}
+
+static void scene_sleep(void) {
+  gmlake_pool *pool = scene_reads('n') ? NULL : played.pools[scene_digit()];
+  gmlake_result result;
+  size_t released = 1;
+  int keeps;
+  scene_needs(':');
+  keeps = scene_reads('k');
+  if (!keeps) scene_needs('d');
+  result = gmlake_pool_sleep(lake, pool, keeps ? GMLAKE_SLEEP_KEEP : GMLAKE_SLEEP_DROP, &released);
+  if (scene_reads('=')) assert_int_equal(released, scene_size());
+  scene_gave(result);
+}
+
+static void scene_wake(void) {
+  gmlake_pool *pool = scene_reads('n') ? NULL : played.pools[scene_digit()];
+  scene_gave(gmlake_pool_wake(lake, pool));
 }
 
 static void scene_record(void) {
@@ -316,6 +353,7 @@ static uint64_t scene_figure(const char *name, size_t length, int *is_size) {
       {"buffers", now.buffer_count, 0},
       {"buffer-bytes", now.buffer_bytes, 1},
       {"buffer-bytes-peak", now.buffer_bytes_peak, 1},
+      {"sleeping", now.sleeping_bytes, 1},
       {"state", scene_state(&now), 0},
       {"splits", now.split_count - mark->split_count, 0},
       {"stitches", now.stitch_count - mark->stitch_count, 0},
@@ -329,6 +367,7 @@ static uint64_t scene_figure(const char *name, size_t length, int *is_size) {
       {"idle", played.budget.idle_bytes, 1},
       {"at-work", played.budget.pending_bytes, 1},
       {"allocatable", played.budget.allocatable_bytes, 1},
+      {"told-asked", error.asked_bytes, 1},
       {"told-limit", error.limit_bytes, 1},
       {"told-free", error.free_bytes, 1},
       {"told-pending", error.pending_bytes, 1},
@@ -340,6 +379,7 @@ static uint64_t scene_figure(const char *name, size_t length, int *is_size) {
       {"mappings", driver.mapping_count, 0},
       {"mapped", mapped_count(), 0}, /* but at home */
       {"reservations", driver.reservation_count, 0},
+      {"host-ranges", driver.host_count, 0}, /* that the driver gave on the host */
   };
   size_t i;
   for (i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
@@ -373,16 +413,53 @@ static void scene_fault(void) {
   fail_call(kind, (long)in, result, scene_reads('*'));
 }
 
+/* Whether a block is as it was written when it was allocated. */
+static uint64_t scene_holds(const char *block) {
+  gmlake_allocation_info info;
+  size_t i = 0;
+  assert_ok(gmlake_get_allocation(lake, block, &info));
+  while (i < info.requested_bytes && (unsigned char)block[i] == 0xA5) i++;
+  return i == info.requested_bytes;
+}
+
+/* Writes a byte to chunks of a buffer, or compares. */
+static void scene_pages(int is_written) {
+  gmlake_buffer *buffer = played.buffers[scene_digit()];
+  gmlake_buffer_info info;
+  unsigned char *at;
+  size_t bytes, i;
+  int byte;
+  assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
+  scene_needs(',');
+  at = (unsigned char *)info.ptr + scene_size();
+  scene_needs(',');
+  bytes = scene_size();
+  scene_needs('=');
+  byte = (int)scene_number();
+  for (i = 0; i < bytes && !is_written; i++) assert_int_equal(at[i], byte + (int)(i / C));
+  for (i = 0; i < bytes && is_written; i += C) memset(at + i, byte++, C);
+}
+
+static uint64_t scene_pool_holds(const gmlake_pool *pool) {
+  gmlake_stats now;
+  now.struct_bytes = 0;
+  assert_ok(gmlake_pool_get_stats(lake, (gmlake_pool *)(uintptr_t)pool, &now));
+  return now.reserved_bytes;
+}
+
 /* A word about a buffer. */
 static void scene_compare_buffer(int is_map) {
   gmlake_buffer *buffer = played.buffers[scene_digit()];
   gmlake_buffer_info info;
-  uint32_t i = 0;
+  uint32_t i = 0, count = 0;
   scene_needs('=');
   assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
   if (!is_map) assert_int_equal(info.bytes, scene_size());
-  for (; is_map && strchr("m.", *played.at) && *played.at; i++)
+  for (; is_map && strchr("m.", *played.at) && *played.at; i++) {
+    count += *played.at == 'm';
     assert_int_equal(*played.at++ == 'm', gmlk_is_committed(buffer, i));
+  }
+  if (is_map) assert_int_equal(info.committed_bytes, count * info.chunk_bytes);
   for (; is_map && i < buffer->place_count; i++) assert_false(gmlk_is_committed(buffer, i));
 }
 
@@ -390,6 +467,12 @@ static void scene_compare_buffer(int is_map) {
 static void scene_compare_one(const char *name, size_t length) {
   if (scene_is("map", name, length) || scene_is("end", name, length)) {
     scene_compare_buffer(*name == 'm');
+  } else if (scene_is("put", name, length) || scene_is("page", name, length)) {
+    scene_pages(length == 3);
+  } else if (scene_is("inside", name, length)) {
+    const gmlake_pool *pool = played.pools[scene_digit()];
+    scene_needs('=');
+    assert_int_equal(scene_pool_holds(pool), scene_size());
   } else if (scene_is("behind", name, length)) {
     gmlake_stream stream = scene_stream();
     scene_needs('=');
@@ -405,6 +488,8 @@ static void scene_compare_one(const char *name, size_t length) {
       assert_ptr_equal(piece(block, number).home, scene_reads('+') ? home + scene_size() : home);
     } else if (scene_is("size", name, length)) {
       assert_int_equal(piece(block, number).bytes, scene_size());
+    } else if (scene_is("holds", name, length)) {
+      assert_int_equal(scene_holds(block), scene_number());
     } else {
       gmlake_allocation_info info;
       assert_true(scene_is("pool", name, length));
@@ -449,14 +534,17 @@ static void scene_step(void) {
     scene_compare(letters);
     return;
   }
-  assert_non_null(strchr("+~-rBEPDNzcdKTtQXfhegkv", what));
+  assert_non_null(strchr("+~-rBEPDNzcdKSWTtQXfhegkv", what));
   played.at++;
   if (what == '+' || what == '~') scene_alloc(what == '~');
   if (what == '-') scene_free();
   if (what == 'r') scene_record();
   if (what == 'B' || what == 'E') scene_capture(what == 'B');
   if (what == 'P' || what == 'D') scene_pool(what == 'P');
-  if (strchr("NzcdK", what)) scene_buffer(what);
+  if (what == 'N') scene_buffer_opens();
+  if (strchr("zcdK", what)) scene_buffer(what);
+  if (what == 'S') scene_sleep();
+  if (what == 'W') scene_wake();
   if (what == 'T') scene_trim();
   if (what == 't') scene_clock();
   if (what == 'Q') step(gmlake_get_budget(lake, &played.budget));
@@ -493,7 +581,7 @@ static void scene_open(const scene *s) {
       {"handle:", &desc.handle_bytes},        {"limit:", &desc.limit_bytes},
       {"smax:", &desc.stitched_bytes_max},    {"smin:", &desc.stitch_bytes_min},
       {"window:", &desc.window_bytes},        {"arena:", &desc.arena_bytes},
-      {"keep:", &desc.driver_free_bytes_min},
+      {"keep:", &desc.driver_free_bytes_min}, {"chunk:", &desc.chunk_bytes},
   };
   size_t i;
   memset(&played, 0, sizeof(played));
@@ -518,13 +606,35 @@ static void scene_open(const scene *s) {
   played.at = s->steps;
 }
 
-static void play_scene(void **state) {
-  scene_open((const scene *)*state);
+static void play_one(const scene *s) {
+  scene_open(s);
   scene_steps();
   assert_true(!*played.at);
   if (lake) assert_ok(gmlake_destroy(lake));
   close_mock();
   played.word = NULL;
+}
+
+static void play_scene(void **state) { play_one((const scene *)*state); }
+
+/* How many calls of the driver a change takes, behind what was done before: where buffers have
+   chunks of their own, and where blocks may have them, too. */
+typedef struct scene_cost {
+  const char *before, *change;
+  unsigned calls[2];
+} scene_cost;
+
+static inline void play_costs(const scene_cost *costs, size_t count, int column) {
+  scene s = {"costs", 32, "", NULL};
+  char steps[256];
+  size_t i;
+  for (i = 0; i < count; i++) {
+    (void)snprintf(steps, sizeof(steps), "%s mark %s calls=%u", costs[i].before, costs[i].change,
+                   costs[i].calls[column]);
+    s.steps = steps;
+    print_message("%s | %s\n", costs[i].before, costs[i].change);
+    play_one(&s);
+  }
 }
 
 /* After each scene: where it failed. */

@@ -96,54 +96,6 @@ static void a_range_becomes_memory_and_the_rest_does_not(void **state) {
   finish();
 }
 
-static void both_may_be_repeated(void **state) {
-  gmlake_buffer *buffer;
-  uint64_t calls;
-  size_t reserved;
-  (void)state;
-  start(16);
-  buffer = open_buffer(8);
-  discard(buffer, 0, 8); /* nothing was ever memory */
-  assert_int_equal(info_of(buffer).bytes, 0);
-  commit(buffer, 1, 4);
-  stamp(buffer, 2, 7);
-  calls = calls_now();
-  reserved = stats().reserved_bytes;
-  commit(buffer, 1, 4);
-  commit(buffer, 2, 2);
-  commit(buffer, 3, 0);
-  discard(buffer, 3, 0);
-  discard(buffer, 5, 3); /* behind the end */
-  assert_int_equal(calls_now(), calls);
-  assert_int_equal(stats().reserved_bytes, reserved);
-  assert_map(buffer, ".mmmm");
-  assert_stamp(buffer, 2, 7);
-  discard(buffer, 2, 1);
-  calls = calls_now();
-  discard(buffer, 2, 1);
-  discard(buffer, 0, 1);
-  assert_int_equal(calls_now(), calls);
-  assert_map(buffer, ".m.mm");
-  finish();
-}
-
-static void one_row_is_given_access_by_one_call(void **state) {
-  gmlake_buffer *buffer;
-  uint64_t calls;
-  (void)state;
-  start(16);
-  buffer = open_buffer(8);
-  calls = calls_now();
-  commit(buffer, 2, 2);
-  /* Two chunks, two mappings, one access; where blocks may take them, each is mapped at home,
-     too. */
-  assert_int_equal(calls_now(), calls + (is_apart ? 5 : 9));
-  calls = calls_now();
-  commit(buffer, 0, 8);
-  assert_int_equal(calls_now(), calls + (is_apart ? 14 : 26)); /* six, six, one on each side */
-  finish();
-}
-
 /* On the modelled H200, among other calls: a new chunk, another buffer's, one that takes the place
    of a mapping. */
 static void a_commit_of_2_mib_costs_what_is_promised(void **state) {
@@ -286,51 +238,6 @@ static void questions_know_the_holes(void **state) {
 
 /* ---- Discarded memory ------------------------------------------------------------------------ */
 
-/* A hole takes nothing from what lies around it, and serves the next buffer. */
-static void a_hole_serves_other_buffers(void **state) {
-  gmlake_buffer *a, *b;
-  size_t i;
-  (void)state;
-  start(16);
-  a = open_buffer(8);
-  b = open_buffer(8);
-  commit(a, 0, 8);
-  for (i = 0; i < 8; i++) stamp(a, i, (int)i + 1);
-  discard(a, 2, 3);
-  commit(b, 5, 3);
-  assert_int_equal(stats().reserved_bytes, 8 * C);
-  for (i = 5; i < 8; i++) stamp(b, i, 99);
-  for (i = 0; i < 8; i++)
-    if (i < 2 || i >= 5) assert_stamp(a, i, (int)i + 1);
-  commit(a, 2, 3); /* its chunks are b's now: others take their place */
-  for (i = 2; i < 5; i++) stamp(a, i, (int)i + 1);
-  for (i = 5; i < 8; i++) assert_stamp(b, i, 99);
-  for (i = 0; i < 8; i++) assert_stamp(a, i, (int)i + 1);
-  assert_int_equal(stats().reserved_bytes, 11 * C);
-  finish();
-}
-
-static void a_hole_serves_blocks(void **state) {
-  gmlake_buffer *buffer;
-  void *block;
-  (void)state;
-  start(16);
-  buffer = open_buffer(8);
-  commit(buffer, 0, 8);
-  stamp(buffer, 0, 1);
-  stamp(buffer, 7, 2);
-  discard(buffer, 1, 6);
-  block = take(6 * C);
-  memset(block, 77, 6 * C);
-  assert_int_equal(stats().reserved_bytes, 8 * C);
-  assert_stamp(buffer, 0, 1);
-  assert_stamp(buffer, 7, 2);
-  drop(block);
-  commit(buffer, 1, 6); /* the blocks give them back */
-  assert_int_equal(stats().reserved_bytes, 8 * C);
-  finish();
-}
-
 /* ---- Blocks and buffers of one chunk size ---------------------------------------------------- */
 
 /* What blocks freed is mapped in the buffer, and what that gives up is mapped at home all the time:
@@ -366,58 +273,6 @@ static void chunks_of_one_size_go_to_and_fro_by_mappings(void **state) {
   }
   assert_int_equal(census().handle_count, 8);
   assert_int_equal(stats().reserved_bytes_peak, 8 * C);
-  finish();
-}
-
-/* A place takes back the chunk that it maps only if all of it is free: a block may have a part. */
-static void a_part_of_a_chunk_is_not_taken_back(void **state) {
-  static const gmlake_stream streams[] = {LEGACY, NONE};
-  gmlake_buffer *buffer;
-  unsigned char *halves[2];
-  size_t i;
-  (void)state;
-  start(2);
-  buffer = open_buffer(4);
-  commit(buffer, 0, 2);
-  discard(buffer, 1, 1);
-  halves[0] = (unsigned char *)take(C / 2);
-  halves[1] = (unsigned char *)take(C / 2);
-  for (i = 0; i < 2; i++) {
-    drop(halves[i]);
-    memset(halves[!i], 9, C / 2);
-    step_error(gmlake_buffer_commit(lake, buffer, C, C, streams[i]), OUT_OF_DEVICE_MEMORY);
-    assert_map(buffer, "m.");
-    assert_int_equal(halves[!i][0] + halves[!i][C / 2 - 1], 18);
-    if (!i) halves[0] = (unsigned char *)take(C / 2);
-  }
-  drop(halves[0]);
-  commit(buffer, 1, 1);
-  assert_int_equal(census().handle_count, 2);
-  finish();
-}
-
-static void a_buffer_takes_chunks_from_under_an_idle_window(void **state) {
-  gmlake_buffer *buffer;
-  void *b[8], *window;
-  (void)state;
-  start(8);
-  buffer = open_buffer(8);
-  lay(b, 8);
-  drop(b[1]);
-  drop(b[3]);
-  window = take(2 * C);
-  assert_int_equal(piece_count(window), 2);
-  drop(window);
-  commit(buffer, 0, 2);
-  stamp(buffer, 0, 3);
-  stamp(buffer, 1, 4);
-  assert_error(try_on(2 * C, LEGACY), OUT_OF_DEVICE_MEMORY); /* the window is not free */
-  assert_stamp(buffer, 0, 3);
-  assert_stamp(buffer, 1, 4);
-  assert_int_equal(census().handle_count, 8);
-  discard(buffer, 0, 2);
-  window = take(2 * C);
-  assert_int_equal(piece_count(window), 2);
   finish();
 }
 
@@ -491,30 +346,6 @@ static void larger_handles_and_buffers_share_no_chunk(void **state) {
   finish();
 }
 
-/* Trim returns a hole's chunks and leaves what lies around it. */
-static void trim_returns_holes(void **state) {
-  gmlake_buffer *buffer;
-  size_t released;
-  (void)state;
-  start(16);
-  buffer = open_buffer(8);
-  commit(buffer, 0, 8);
-  stamp(buffer, 0, 1);
-  stamp(buffer, 5, 2);
-  discard(buffer, 1, 4);
-  discard(buffer, 6, 1);
-  step(gmlake_trim(lake, 0, &released));
-  assert_int_equal(released, 5 * C);
-  assert_int_equal(census().handle_count, 3);
-  assert_int_equal(mapped_count(), 3);
-  assert_stamp(buffer, 0, 1);
-  assert_stamp(buffer, 5, 2);
-  commit(buffer, 0, 8);
-  assert_map(buffer, "mmmmmmmm");
-  assert_stamp(buffer, 5, 2);
-  finish();
-}
-
 /* ---- Buffers of a pool ----------------------------------------------------------------------- */
 
 static gmlake_buffer *open_buffer_in(gmlake_pool *pool, size_t chunk_bytes) {
@@ -565,27 +396,6 @@ static void a_pool_is_limited_with_its_buffers(void **state) {
   step(gmlake_buffer_destroy(lake, small, LEGACY));
   step(gmlake_buffer_destroy(lake, large, LEGACY));
   step(gmlake_pool_destroy(lake, pool));
-  finish();
-}
-
-static void what_is_a_pools_serves_nobody_else(void **state) {
-  gmlake_buffer *mine, *other;
-  gmlake_pool *pool;
-  (void)state;
-  start(32);
-  pool = open_pool(0);
-  mine = open_buffer_in(pool, C);
-  other = open_buffer(8);
-  commit(mine, 0, 4);
-  discard(mine, 0, 4);
-  commit(other, 0, 2);
-  drop(take(3 * C));
-  assert_int_equal(figures_of(pool).reserved_bytes, 4 * C);
-  assert_int_equal(stats().reserved_bytes, 9 * C);
-  discard(other, 0, 2);
-  drop(take_from(pool, 6 * C, LEGACY)); /* its own four, and the two that buffers left */
-  assert_int_equal(figures_of(pool).reserved_bytes, 6 * C);
-  assert_int_equal(stats().reserved_bytes, 9 * C);
   finish();
 }
 
@@ -764,29 +574,6 @@ static void host_memory_may_lack_anywhere(void **state) {
   }
   host_fail_in = 0;
   assert_true(in > 3);
-  finish();
-}
-
-static void a_captured_stream_commits_and_does_not_discard(void **state) {
-  gmlake_pool *pool;
-  gmlake_buffer *buffer;
-  gmlake_stream stream;
-  (void)state;
-  start(32);
-  stream = open_stream();
-  pool = open_pool(0);
-  buffer = open_buffer(8);
-  commit_on(buffer, 0, 2, stream);
-  step(gmlake_capture_begin(lake, stream, pool));
-  assert_ok(gmlake_mock_capture_begin(mock, stream));
-  commit_on(buffer, 4, 2, stream);
-  step_error(gmlake_buffer_discard(lake, buffer, 0, C, stream), CAPTURING);
-  discard_on(buffer, 2, 2, stream); /* a hole already */
-  assert_map(buffer, "mm..mm");
-  assert_ok(gmlake_mock_capture_end(mock, stream));
-  step(gmlake_capture_end(lake, stream));
-  discard_on(buffer, 0, 1, stream);
-  assert_map(buffer, ".m..mm");
   finish();
 }
 
@@ -1041,13 +828,51 @@ static void every_sequence_keeps_contents(void **state) {
   }
 }
 
+/* A row of neighbours is given access by one call. Where blocks may have a chunk it is mapped at
+   home, too. */
+static const scene_cost costs[] = {
+    {"N0:8", "c0:2,1", {3, 5}},
+    {"N0:8", "c0:2,2", {5, 9}},
+    {"N0:8 c0:2,2", "c0:0,8", {14, 26}}, /* six, six, one on each side */
+    {"N0:8 c0:0,8", "d0:2,4", {2, 2}},   /* an event is made and recorded */
+    {"N0:8 c0:0,8 d0:0,1", "d0:2,4", {2, 2}},
+    {"N0:8 c0:0,8 d0:2,4", "c0:5,1 c0:4,1 c0:3,1 c0:2,1", {0, 0}},
+    {"N0:8 c0:0,8 d0:2,4", "d0:2,4 d0:3,1", {0, 0}},
+    {"N0:8 c0:0,8 d0:2,4", "z0:0", {2, 2}},
+    {"N0:8 N1:8 c0:0,4 d0:0,4", "c1:0,4", {6, 6}}, /* what the other one left: asked, mapped */
+    {"N0:8 N1:8 c0:0,4 d0:0,4 c1:0,4 d1:0,4", "c0:0,4", {0, 0}},
+    {"N0:8 c0:0,4 d0:0,4", "+p=4", {14, 0}}, /* returned and created, or taken as they are */
+    {"N0:8 ~*=4", "c0:0,4", {16, 5}},
+};
+
+static void changes_cost_so_many_calls(void **state) {
+  (void)state;
+  play_costs(costs, sizeof(costs) / sizeof(costs[0]), !is_apart);
+}
+
 static const scene scenes[] = {
     /* a stream that was never used gets its number; nothing else happens */
     {"nothing_at_all_is_fine", 16, "", "N0:8 c0:0,0 c0:8,0 d0:8,0@A end:0=0 reserved=0"},
-    /* an event is made and recorded */
-    {"what_is_still_mapped_is_taken_back_without_a_call", 16, "",
-     "N0:8 c0:0,8 mark d0:2,4 calls=2 mark c0:5,1 c0:4,1 c0:3,1 c0:2,1 calls=0 "
-     "map:0=mmmmmmmm handles=8"},
+    {"what_is_still_mapped_is_taken_back", 16, "",
+     "N0:8 c0:0,8 put:0,0,8=1 d0:2,4 c0:5,1 c0:4,1 c0:3,1 c0:2,1 map:0=mmmmmmmm handles=8 "
+     "page:0,0,2=1 page:0,6,2=7"},
+    {"both_may_be_repeated", 16, "",
+     "N0:8 d0:0,8 end:0=0 c0:1,4 put:0,2,1=7 mark c0:1,4 c0:2,2 c0:3,0 d0:3,0 d0:5,3 calls=0 "
+     "grown=0 map:0=.mmmm page:0,2,1=7 d0:2,1 mark d0:2,1 d0:0,1 calls=0 map:0=.m.mm"},
+    /* a hole takes nothing from what lies around it; at the end its chunks are the other one's */
+    {"a_hole_serves_other_buffers", 16, "",
+     "N0:8 N1:8 c0:0,8 put:0,0,8=1 d0:2,3 c1:5,3 reserved=8 put:1,5,3=90 page:0,0,2=1 "
+     "page:0,5,3=6 c0:2,3 put:0,2,3=3 page:1,5,3=90 page:0,0,8=1 reserved=11"},
+    {"a_hole_serves_blocks", 16, "",
+     "N0:8 c0:0,8 put:0,0,8=1 d0:1,6 +p=6 reserved=8 page:0,0,1=1 page:0,7,1=8 -p c0:1,6 "
+     "reserved=8"},
+    {"trim_returns_holes", 16, "",
+     "N0:8 c0:0,8 put:0,0,8=1 d0:1,4 d0:6,1 T:0=5 handles=3 mapped=3 page:0,0,1=1 page:0,5,1=6 "
+     "c0:0,8 map:0=mmmmmmmm page:0,0,1=1 page:0,5,1=6 page:0,7,1=8"},
+    /* what is a hole already may be discarded there, too */
+    {"a_captured_stream_commits_and_does_not_discard", 32, "",
+     "P0 N0:8 c0:0,2@A BA:0 c0:4,2@A d0:0,1@A!C d0:2,2@A map:0=mm..mm EA d0:0,1@A "
+     "map:0=.m..mm"},
     /* a commit behind the end moves it; only a resize moves it back. Holes stay, but for one that a
        resize begins in */
     {"a_resize_works_from_the_end", 32, "",
@@ -1069,6 +894,17 @@ static const scene scenes[] = {
 };
 
 static const scene scenes_with_blocks[] = {
+    /* a place takes back the chunk that it maps only if all of it is free */
+    {"a_part_of_a_chunk_is_not_taken_back", 2, "",
+     "N0:4 c0:0,2 d0:1,1 +a=32k +b=32k -a c0:1,1!O map:0=m. holds:b=1 +a=32k -b c0:1,1@n!O "
+     "map:0=m. holds:a=1 -a c0:1,1 handles=2"},
+    {"a_buffer_takes_chunks_from_under_an_idle_window", 8, "",
+     "N0:8 +a-h=1 -bd +w=2 pieces:w=2 -w c0:0,2 put:0,0,2=3 +x=2!O page:0,0,2=3 handles=8 "
+     "d0:0,2 +w=2 pieces:w=2"},
+    /* at the end its own four, and the two that buffers left */
+    {"what_is_a_pools_serves_nobody_else", 32, "",
+     "P0 N0:8/0 N1:8 c0:0,4 d0:0,4 c1:0,2 ~*=3 inside:0=4 reserved=9 d1:0,2 ~*=6/0 inside:0=6 "
+     "reserved=9"},
     /* a program of one stream, which is always ahead of the device; at the end not the two chunks
        that it used before */
     {"a_stream_shares_with_itself_without_a_wait", 32, "",
@@ -1085,15 +921,11 @@ static const scene scenes_with_blocks[] = {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_range_becomes_memory_and_the_rest_does_not),
-      cmocka_unit_test(both_may_be_repeated),
-      cmocka_unit_test(one_row_is_given_access_by_one_call),
+      cmocka_unit_test(changes_cost_so_many_calls),
       cmocka_unit_test(a_commit_of_2_mib_costs_what_is_promised),
       cmocka_unit_test(the_last_chunk_may_end_at_max_bytes),
       cmocka_unit_test(other_ranges_are_refused),
       cmocka_unit_test(questions_know_the_holes),
-      cmocka_unit_test(a_hole_serves_other_buffers),
-      cmocka_unit_test(a_hole_serves_blocks),
-      cmocka_unit_test(trim_returns_holes),
       cmocka_unit_test(a_pool_is_limited_with_its_buffers),
       cmocka_unit_test(a_pools_buffers_may_stay_mapped),
       cmocka_unit_test(a_blind_place_goes_with_its_pool),
@@ -1101,7 +933,6 @@ int main(void) {
       cmocka_unit_test(a_commit_that_fails_leaves_the_buffer_as_it_was),
       cmocka_unit_test(a_commit_is_undone_whatever_call_fails),
       cmocka_unit_test(host_memory_may_lack_anywhere),
-      cmocka_unit_test(a_captured_stream_commits_and_does_not_discard),
       cmocka_unit_test(the_handler_may_discard_and_not_commit),
       cmocka_unit_test(fresh_memory_is_filled),
       cmocka_unit_test(a_lost_device_answers_so),
@@ -1112,12 +943,9 @@ int main(void) {
   const struct CMUnitTest with_blocks[] = {
       /* of a chunk */
       cmocka_unit_test(chunks_of_one_size_go_to_and_fro_by_mappings),
-      cmocka_unit_test(a_part_of_a_chunk_is_not_taken_back),
-      cmocka_unit_test(a_buffer_takes_chunks_from_under_an_idle_window),
       cmocka_unit_test(a_chunk_of_a_buffer_is_no_block_at_home),
       cmocka_unit_test(a_policy_decides_about_no_chunk_of_a_buffer),
       cmocka_unit_test(larger_handles_and_buffers_share_no_chunk),
-      cmocka_unit_test(what_is_a_pools_serves_nobody_else),
       cmocka_unit_test(a_pool_with_buffers_is_not_destroyed),
   };
   int failed;
