@@ -1835,8 +1835,8 @@ static void do_sleep(void) {
     return;
   }
   (void)succeeded(result, "gmlake_pool_sleep");
-  if (m.fatal_hits) return;
   p->is_asleep = sleep_of(i) == GMLK_ASLEEP;
+  if (m.fatal_hits) return;
   p->is_kept = m.now->flags != 0;
   expect(result || p->is_asleep, "a pool does not sleep");
   if (!p->is_asleep) each_of_pool(i, take_kept); /* as it was */
@@ -3280,6 +3280,32 @@ static void test_stream_gone_meanwhile(void **state) {
   assert_int_equal(shared->count, 6);
 }
 
+/* Seeds have found it: the device is lost while a pool falls asleep, which cannot be undone then.
+   What lies in the pool is not looked at any more. */
+static void test_lost_while_falling_asleep(void **state) {
+  static const config with = {.granule_bytes = 65536, .capacity = 1, .chunk = 1};
+  static const config other = {.granule_bytes = 4096, .capacity = 19, .chunk = 1};
+  static const op block[] = {
+      {.kind = ALLOC, .id = 28, .bytes = 1},
+      {.kind = SLEEP,
+       .flags = 1,
+       .fault_call = 12,
+       .fault_result = GMLAKE_ERROR_SHUTTING_DOWN,
+       .fault_stays = 1},
+  };
+  static const op buffers[] = {
+      {.kind = RESIZE, .bytes = 49152},
+      {.kind = RESIZE, .id = 2, .bytes = 8192},
+      {.kind = ALLOC, .id = 7, .bytes = 20480},
+      {.kind = SLEEP, .flags = 1, .fault_call = 64, .fault_result = GMLAKE_ERROR_SHUTTING_DOWN},
+  };
+  (void)state;
+  replay(&with, block, sizeof(block) / sizeof(block[0]));
+  assert_int_equal(shared->count, 2);
+  replay(&other, buffers, sizeof(buffers) / sizeof(buffers[0]));
+  assert_int_equal(shared->count, 4);
+}
+
 /* Two operations matter: the free of block 7, behind its allocation of 5,000 bytes or more. */
 static int breaks_by_example(const config *with, const op *list, size_t count) {
   size_t i, large = 0;
@@ -3348,6 +3374,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_policy_and_faults),
       cmocka_unit_test(test_list),
       cmocka_unit_test(test_stream_gone_meanwhile),
+      cmocka_unit_test(test_lost_while_falling_asleep),
       cmocka_unit_test(test_many_lakes),
       cmocka_unit_test(test_many_policies),
       cmocka_unit_test(test_cutting_down),
