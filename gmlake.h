@@ -4611,6 +4611,7 @@ typedef struct gmlk_attempt { /* see >>request */
   unsigned flags;
   int may_stitch; /* a window may serve it */
   int is_capture; /* the stream is being captured */
+  int is_reuse;   /* an idle window was taken for it */
   /* What one rung of >>serve leaves to the next: */
   size_t limit_bytes;     /* the limit that forbade growth; 0: none did */
   uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
@@ -6189,6 +6190,7 @@ static gmlk_block *gmlk_window_take(gmlake *l, gmlk_attempt *r, gmlk_taker taker
     return NULL;
   gmlk_window_unset_idle(&a->windows, w);
   w->is_known |= r->is_capture;
+  r->is_reuse = 1;
   l->stats.stitch_reuse_count++;
   if (!r->reason) gmlk_because(r, "an idle window has exactly the size");
   gmlk_tell(l, r, GMLAKE_STEP_REUSE, w->address, gmlk_to_bytes(w->self.grains), 0, r->reason);
@@ -8292,11 +8294,21 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_blo
   return r->error;
 }
 
+/* Takes a granted block back, as if the user had freed it. */
+static void gmlk_ungrant(gmlake *l, const gmlk_attempt *r, gmlk_block *b) {
+  unsigned tag;
+  uint64_t ticket;
+  l->stats.state_count[r->state - 1]--;
+  l->stats.stitch_reuse_count -= (uint64_t)r->is_reuse;
+  gmlk_tag_for(l, b, r->stream, &tag, &ticket);
+  gmlk_release_block(l, b, tag, ticket);
+  if (r->stream) gmlk_stream_dirty(l->streams.items[r->stream], 0);
+}
+
 /* Serves a request that the fast path could not: takes `driving` and tries the rungs. */
 static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_attempt *r, gmlake_stream stream,
                                        gmlk_block **out_block) {
-  unsigned tag;
-  uint64_t ticket, before;
+  uint64_t before;
   gmlake_result result;
   gmlk_driving_lock(l);
   result = l->lost;
@@ -8313,12 +8325,9 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_attempt *r, gmlake_stream
     return result;
   }
   GMLAKE_ASSERT(*out_block);
-  if (gmlk_index_reserve(&l->index, &l->host)) return GMLAKE_OK; /* else the block goes back */
-  l->stats.state_count[r->state - 1]--;
+  if (gmlk_index_reserve(&l->index, &l->host)) return GMLAKE_OK;
   l->stats.state_count[GMLK_S5 - 1]++;
-  gmlk_tag_for(l, *out_block, r->stream, &tag, &ticket); /* as if freed by the user */
-  gmlk_release_block(l, *out_block, tag, ticket);
-  if (r->stream) gmlk_stream_dirty(l->streams.items[r->stream], 0);
+  gmlk_ungrant(l, r, *out_block);
   return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
@@ -9060,14 +9069,7 @@ static gmlake_result gmlk_serve_lent(gmlake *l, const gmlake_alloc_desc *desc, g
     return GMLAKE_OK;
   }
   gmlk_note_free(l, note);
-  if (b) {
-    unsigned tag;
-    uint64_t ticket;
-    gmlk_tag_for(l, b, r.stream, &tag, &ticket);
-    l->stats.state_count[r.state - 1]--;
-    gmlk_release_block(l, b, tag, ticket);
-    if (r.stream) gmlk_stream_dirty(l->streams.items[r.stream], 0);
-  }
+  if (b) gmlk_ungrant(l, &r, b);
   return result;
 }
 
