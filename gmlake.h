@@ -4394,7 +4394,8 @@ static int gmlk_may_take(const gmlk_streams *streams, gmlk_taker taker, const gm
   if (taker.may_wait == GMLAKE_HOST_WAIT &&
       gmlk_user_state(b) == GMLK_PENDING) /* a captured stream may be recorded on it */
     return !streams->capture_count &&
-           !((b->state == GMLK_PIECE ? b->as.live.window->self.flags : b->flags) & GMLK_IN_GRAPH);
+           !((b->state == GMLK_PIECE ? b->as.live.window->self.flags : b->flags) &
+             (GMLK_IN_GRAPH | GMLAKE_TRANSIENT));
   return taker.may_wait && b->state == GMLK_FREE &&
          gmlk_may_await(streams, taker, b->stream, b->ticket);
 }
