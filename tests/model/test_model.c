@@ -1418,7 +1418,7 @@ static void enter_change(buffer *b, const change *c, int on) {
 /* Free chunks, wherever they are, and what may be created would do. */
 static int is_growable(size_t bytes) {
   size_t physical = physical_bytes(), room = m.capacity - physical;
-  if (!m.is_clean || captures_active()) return 0;
+  if (!m.is_clean || m.is_pinned || captures_active()) return 0;
   room = room_below(m.capacity - (size_t)m.with.driver_free_min * m.granule, physical, room);
   room = room_below(m.limit, physical, room);
   return bytes <= room + free_chunk_bytes(-1, 1) + free_chunk_bytes(-1, 0);
