@@ -1026,7 +1026,7 @@ static int is_servable(const block *b) {
   const pool *p = &m.pools[b->pool];
   size_t physical = physical_bytes(), bytes = round_up(b->requested, p->chunk_bytes), room;
   size_t free_bytes = free_chunk_bytes(p->range, 0);
-  if (!m.is_clean || captures_active() || (b->flags & GMLAKE_NO_STITCH)) return 0;
+  if (!m.is_clean || m.is_pinned || captures_active() || (b->flags & GMLAKE_NO_STITCH)) return 0;
   if (b->requested < (size_t)m.with.stitch_min_bytes || m.with.windows) return 0;
   if (m.with.policy & CHOOSES) return 0;                                    /* if it wants to */
   if ((m.with.policy & COALESCES) && (b->flags & GMLAKE_NO_GROW)) return 0; /* chunks in parts */
@@ -1694,7 +1694,9 @@ static void keep_borrowed(int pool_number) {
       is_free &= !m.frames[home->cells[first + i / grains].frame].owner[i % grains];
     for (i = 0; i < frames * grains && home->cells[first].frame >= 0; i++) {
       frame *f = &m.frames[home->cells[first + i / grains].frame];
-      if (f->is_lent[i % grains] && !is_free && !f->graph[i % grains])
+      if (is_free)
+        f->graph[i % grains] = 0; /* what an earlier recall has kept there */
+      else if (f->is_lent[i % grains] && !f->graph[i % grains])
         f->graph[i % grains] = m.capture_count;
       f->is_lent[i % grains] = 0;
     }
