@@ -4613,6 +4613,7 @@ typedef struct gmlk_attempt { /* see >>request */
   int may_stitch; /* a window may serve it */
   int is_capture; /* the stream is being captured */
   int is_reuse;   /* an idle window was taken for it */
+  int is_split;   /* a part of a free range was taken for it */
   /* What one rung of >>serve leaves to the next: */
   size_t limit_bytes;     /* the limit that forbade growth; 0: none did */
   uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
@@ -5836,6 +5837,12 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
   else
     *out_stream = s && s->capture && s->arena == b->arena ? s->capture : (unsigned)GMLK_PINNED;
   *out_ticket = GMLK_ENDLESS;
+}
+
+/* A part of a free range is taken for it. */
+static inline void gmlk_attempt_splits(gmlake *l, gmlk_attempt *r) {
+  r->is_split = 1;
+  l->stats.split_count++;
 }
 
 /* What other sections ask for. It gets a number, for policy and observer; */
@@ -7825,7 +7832,7 @@ static gmlake_result gmlk_take_piece(gmlake *l, gmlk_attempt *r, const gmlk_ques
   gmlk_block *b = gmlk_locate(a, at), *last = gmlk_locate(a, end - 1);
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (b->at < at || gmlk_block_end(last) > end) {
-    l->stats.split_count++;
+    gmlk_attempt_splits(l, r);
     gmlk_tell_split(l, r, at, gmlk_block_end(last) - b->at);
   }
   b = gmlk_own(a, gmlk_reserve_range(a, b, at, r->grains), r->grains, GMLK_LIVE);
@@ -7931,7 +7938,7 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_attempt *r, int is_watched)
   if (!b) return NULL;
   b = gmlk_take(a, b, at, r->grains);
   if (hole != r->grains) {
-    l->stats.split_count++;
+    gmlk_attempt_splits(l, r);
     if (is_watched) gmlk_tell_split(l, r, at, hole);
   }
   return gmlk_grant(l, r, b, hole == r->grains ? GMLK_S1 : GMLK_S2);
@@ -8015,7 +8022,7 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_attempt *r, gmlk_taker taker
   uint32_t best_hole = gmlk_foreign_hole(l, r, taker, &span);
   if (!best_hole || gmlk_spans_borrow(l, a, taker, &span, 1)) return NULL;
   if (best_hole != r->grains) {
-    l->stats.split_count++;
+    gmlk_attempt_splits(l, r);
     gmlk_tell_split(l, r, span.at, best_hole);
   }
   return gmlk_grant(l, r, gmlk_span_own(a, &span, GMLK_LIVE),
@@ -8031,7 +8038,7 @@ static gmlk_block *gmlk_search_aligned(gmlake *l, gmlk_attempt *r) {
     const uint32_t at = b->at + ((0 - b->at) & (r->align - 1));
     while (gmlk_is_open(b, r->taker.stream)) b = b->next;
     if (b->at >= at && b->at - at >= r->grains) {
-      l->stats.split_count++;
+      gmlk_attempt_splits(l, r);
       gmlk_tell_split(l, r, at, b->at - at);
       return gmlk_grant(l, r, gmlk_take(a, gmlk_locate(a, at), at, r->grains), GMLK_S2);
     }
@@ -8301,6 +8308,7 @@ static void gmlk_ungrant(gmlake *l, const gmlk_attempt *r, gmlk_block *b) {
   uint64_t ticket;
   l->stats.state_count[r->state - 1]--;
   l->stats.stitch_reuse_count -= (uint64_t)r->is_reuse;
+  l->stats.split_count -= (uint64_t)r->is_split;
   gmlk_tag_for(l, b, r->stream, &tag, &ticket);
   gmlk_release_block(l, b, tag, ticket);
   if (r->stream) gmlk_stream_dirty(l->streams.items[r->stream], 0);
@@ -9615,7 +9623,7 @@ static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_attempt *r) {
     if (!gmlk_may_take_range(&l->streams, r->taker, b, end)) return NULL;
     if (gmlk_is_in_place(a, gmlk_slot_of(a, at))) continue;
     if (hole != r->grains) {
-      l->stats.split_count++;
+      gmlk_attempt_splits(l, r);
       gmlk_tell_split(l, r, at, hole);
     }
     return gmlk_grant(l, r, gmlk_take(a, b, at, r->grains), hole == r->grains ? GMLK_S1 : GMLK_S2);
