@@ -10961,6 +10961,18 @@ static int gmlk_query_addresses(const gmlake *l, const gmlk_space *space, uint32
   return run >= slots;
 }
 
+/* Whether an idle window serves the request once the host has waited: also one that a pending block
+   is in the way of. O(windows). */
+static int gmlk_query_window(const gmlake *l, const gmlk_attempt *r, gmlk_taker taker) {
+  const gmlk_arena *a = r->arena;
+  const gmlk_window *w = a->windows.oldest;
+  while (w &&
+         (w->self.grains != r->grains || !gmlk_window_suits(a, w, r->align, gmlk_is_whole(r)) ||
+          gmlk_window_blocker(a, &l->streams, taker, w)))
+    w = w->newer;
+  return w != NULL;
+}
+
 /* As gmlk_rung_wait would end. */
 static gmlake_result gmlk_query_patient(gmlake *l, gmlk_attempt *r, size_t free_bytes,
                                         gmlake_query_info *out) {
@@ -10972,9 +10984,7 @@ static gmlake_result gmlk_query_patient(gmlake *l, gmlk_attempt *r, size_t free_
   if (waits) out->wait = gmlk_query_waits_for_all(l);
   gmlk_attempt_be_thorough(r);
   if (gmlk_range_most(l, a, taker, r->align) >= r->grains) return GMLAKE_OK;
-  if (r->may_stitch &&
-      gmlk_window_find(a, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r)))
-    return GMLAKE_OK;
+  if (waits && r->may_stitch && gmlk_query_window(l, r, taker)) return GMLAKE_OK;
   if (gmlk_plan_stitch(l, r, taker, &plan)) return GMLAKE_OK;
   return waits ? gmlk_query_grow(l, r, taker, free_bytes, &plan, out)
                : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
