@@ -8875,20 +8875,24 @@ static gmlake_result gmlk_refuse_lent(gmlake *l, const gmlake_pool *pool, const 
 }
 
 /* Gives free memory another tag in chunks that no graph knows: what the pool grew by for borrowers.
-   It is lent again, but is not the graphs': trim may return it. Chunks for which there are no
-   records are left out. */
+   It is lent again, but is not the graphs': trim may return it. Memory for which there are no
+   records is left out. */
 static void gmlk_loan_shift(gmlake *l, gmlk_arena *a, unsigned from, unsigned to, uint64_t ticket) {
-  uint32_t slot;
+  uint32_t slot, at, stop;
   for (slot = 0; slot < a->slot_count; slot++) {
-    const uint32_t at = gmlk_slot_at(a, slot), end = gmlk_slot_at(a, slot + 1);
-    gmlk_block *b = a->firsts[slot];
-    int is_free = !gmlk_chunk_is_known(&a->chunks, slot);
-    for (; is_free && b->at < end; b = b->next) is_free = b->state == GMLK_FREE;
-    if (!is_free || !gmlk_records_reserve(&l->records, &l->host, 2)) continue;
-    b = gmlk_reserve_range(a, a->firsts[slot], at, end - at);
-    for (; b->at < end; b = b->next)
-      if (b->stream == from) gmlk_set_tag(b, to, ticket);
-    gmlk_unreserve_range(a, gmlk_locate(a, at), end - at);
+    const uint32_t end = gmlk_slot_at(a, slot + 1);
+    gmlk_block *b = a->firsts[slot], *first;
+    if (gmlk_chunk_is_known(&a->chunks, slot)) continue;
+    for (at = gmlk_slot_at(a, slot); at < end; at = stop) { /* a run of free blocks, or one other */
+      const int is_free = b->state == GMLK_FREE;
+      for (first = b, b = b->next; is_free && b->at < end && b->state == GMLK_FREE;) b = b->next;
+      stop = (uint32_t)gmlk_min(b->at, end);
+      if (!is_free || !gmlk_records_reserve(&l->records, &l->host, 2)) continue;
+      first = gmlk_reserve_range(a, first, at, stop - at);
+      for (b = first; b->at < stop; b = b->next)
+        if (b->stream == from) gmlk_set_tag(b, to, ticket);
+      gmlk_unreserve_range(a, first, stop - at); /* b is not free, or in the next chunk */
+    }
   }
 }
 

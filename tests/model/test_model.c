@@ -1681,20 +1681,17 @@ static void do_lend(void) {
   p->is_lent = 1;
 }
 
-/* Of what was borrowed, whole free chunks that no graph can know are as any free memory; the rest
-   is for captures and borrowers from now on, as if of a graph. */
+/* Of what was borrowed, chunks that no graph can know are as any free memory; the rest is for
+   captures and borrowers from now on, as if of a graph. */
 static void keep_borrowed(int pool_number) {
   const range *home = &m.ranges[m.pools[pool_number].range];
   const size_t frames = m.pools[pool_number].chunk_bytes / m.granule, grains = m.granule / GRAIN;
   size_t first, i;
   m.captures[++m.capture_count].pool = pool_number;
   for (first = 0; first + frames <= home->count; first += frames) {
-    int is_free = !home->cells[first].is_known;
-    for (i = 0; i < frames * grains && home->cells[first].frame >= 0; i++)
-      is_free &= !m.frames[home->cells[first + i / grains].frame].owner[i % grains];
     for (i = 0; i < frames * grains && home->cells[first].frame >= 0; i++) {
       frame *f = &m.frames[home->cells[first + i / grains].frame];
-      if (is_free)
+      if (!home->cells[first].is_known)
         f->graph[i % grains] = 0; /* what an earlier recall has kept there */
       else if (f->is_lent[i % grains] && !f->graph[i % grains])
         f->graph[i % grains] = m.capture_count;
