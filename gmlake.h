@@ -9013,12 +9013,14 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
    allowed to make. */
 static int gmlk_loan_suits(const gmlake *l, const gmlk_attempt *r, const gmlk_loan *loan) {
   const gmlk_stream *s = r->stream ? l->streams.items[r->stream] : NULL;
+  const gmlk_taker taker = gmlk_taker_of(r->stream, GMLAKE_DEVICE_WAIT);
+  const int may_wait = s && s->kind != GMLAKE_STREAM_COMMUNICATION &&
+                       (s->value || !l->streams.capture_count); /* the legacy stream */
   size_t i;
   for (i = 0; i < loan->count; i++) {
-    if (!gmlk_loan_has_to_wait(l, &loan->users[i], r->stream)) continue;
-    if (!s || s->kind == GMLAKE_STREAM_COMMUNICATION) return 0;
-    if (s->kind == GMLAKE_STREAM_URGENT &&
-        l->streams.items[loan->users[i].stream]->kind != GMLAKE_STREAM_URGENT)
+    const gmlk_borrower *user = &loan->users[i];
+    if (gmlk_loan_has_to_wait(l, user, r->stream) &&
+        !(may_wait && gmlk_may_await(&l->streams, taker, user->stream, user->epoch)))
       return 0;
   }
   return 1;

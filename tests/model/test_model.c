@@ -178,6 +178,7 @@ typedef struct cell { /* a granule of address space */
   int in_graph, is_accessible;
   int is_known;    /* [at home] its pool had it when a capture ended */
   stamp used;      /* through this mapping */
+  uint64_t stitch; /* number of the window mapped here last, in the order of stitches */
   uint32_t *graph; /* [asleep, at home] of the frame that was there */
 } cell;
 
@@ -573,6 +574,7 @@ static gmlake_result watch_access(void *user, uint64_t address, size_t bytes, co
   for (i = 0; i < bytes / m.granule; i++) cell_at(address + i * m.granule)->is_accessible = 1;
   if (!is_for_windows(address) || m.is_moving) return result;
   m.sum.stitches++; /* one call a window */
+  for (i = 0; i < bytes / m.granule; i++) cell_at(address + i * m.granule)->stitch = m.sum.stitches;
   m.sum.windows++;
   return result;
 }
@@ -1311,8 +1313,8 @@ static void do_alloc(void) {
     check_refusal(&b, result);
     return;
   }
-  m.sum.reuses +=
-      m.sum.stitches == stitches && !m.ranges[range_of((uint64_t)(uintptr_t)ptr)].is_home;
+  m.sum.reuses += !m.ranges[range_of((uint64_t)(uintptr_t)ptr)].is_home &&
+                  cell_at((uint64_t)(uintptr_t)ptr)->stitch <= stitches;
   expect(!m.has_lied, "an illegal plan was carried out");
   b.bytes = round_up(b.requested, b.flags & GMLAKE_EXCLUSIVE ? m.pools[b.pool].chunk_bytes : GRAIN);
   if (m.with.policy & CHOOSES) b.bytes = bytes_of(ptr);
