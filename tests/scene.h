@@ -327,13 +327,16 @@ typedef struct scene_row {
 } scene_row;
 
 /* The figure of that name; *is_size where it is in bytes. */
+static gmlake_error_info scene_error(void) {
+  static const gmlake_error_info none;
+  return lake ? last_error() : none;
+}
+
 static uint64_t scene_figure(const char *name, size_t length, int *is_size) {
   static const gmlake_stats none;
   const gmlake_stats now = lake ? stats() : none;
-  const gmlake_stats *mark = &played.mark;
   const gmlake_mock_census driver = census();
-  static const gmlake_error_info no_error;
-  const gmlake_error_info error = lake ? last_error() : no_error;
+  const gmlake_error_info error = scene_error();
   const scene_row figures[] = {
       {"reserved", now.reserved_bytes, 1},
       {"reserved-peak", now.reserved_bytes_peak, 1},
@@ -345,7 +348,7 @@ static uint64_t scene_figure(const char *name, size_t length, int *is_size) {
       {"stitched", now.stitched_bytes, 1},
       {"stitched-peak", now.stitched_bytes_peak, 1},
       {"quarantined", now.quarantined_bytes, 1},
-      {"grown", now.reserved_bytes - mark->reserved_bytes, 1},
+      {"grown", now.reserved_bytes - played.mark.reserved_bytes, 1},
       {"live", now.live_count, 0},
       {"failures", now.oom_count, 0},
       {"chunks", now.chunk_count, 0},
@@ -355,11 +358,11 @@ static uint64_t scene_figure(const char *name, size_t length, int *is_size) {
       {"buffer-bytes-peak", now.buffer_bytes_peak, 1},
       {"sleeping", now.sleeping_bytes, 1},
       {"state", scene_state(&now), 0},
-      {"splits", now.split_count - mark->split_count, 0},
-      {"stitches", now.stitch_count - mark->stitch_count, 0},
-      {"reuses", now.stitch_reuse_count - mark->stitch_reuse_count, 0},
-      {"evictions", now.stitch_evict_count - mark->stitch_evict_count, 0},
-      {"calls", now.driver_call_count - mark->driver_call_count, 0},
+      {"splits", now.split_count - played.mark.split_count, 0},
+      {"stitches", now.stitch_count - played.mark.stitch_count, 0},
+      {"reuses", now.stitch_reuse_count - played.mark.stitch_reuse_count, 0},
+      {"evictions", now.stitch_evict_count - played.mark.stitch_evict_count, 0},
+      {"calls", now.driver_call_count - played.mark.driver_call_count, 0},
       {"events", now.event_count, 0},
       {"waits", now.stream_wait_count, 0},
       {"host-waits", now.host_wait_count, 0},
