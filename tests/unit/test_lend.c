@@ -239,6 +239,42 @@ static void who_may_not_wait_gets_other_memory(void **state) {
   finish();
 }
 
+/* No event may be recorded on the legacy stream during a capture, so nobody can be told to wait for
+   it, and nothing is made ready for who would have to. */
+static void what_cannot_be_waited_for_is_not_stitched(void **state) {
+  gmlake_pool *other;
+  void *between, *ptr;
+  gmlake_alloc_desc live;
+  (void)state;
+  start_lending(32);
+  step(gmlake_capture_begin(lake, A, pool));
+  known[0] = (char *)take_on(3 * C, A);
+  live = request(C, 0, pool);
+  between = take_with(&live, A);
+  known[1] = (char *)take_on(3 * C, A);
+  drop_on(known[0], A);
+  drop_on(known[1], A);
+  step(gmlake_capture_end(lake, A));
+  gmlake_mock_stream_hold(mock, LEGACY);
+  other = open_pool(0);
+  step(gmlake_capture_begin(lake, A, other));
+  lend(LEGACY);
+  ptr = borrow_on(6 * C, B);
+  assert_false(is_lent(ptr));
+  assert_int_equal(stats().stitch_count, 0);
+  drop_on(ptr, B);
+  step(gmlake_capture_end(lake, A));
+  ptr = borrow_on(6 * C, B); /* behind a wait on the device */
+  assert_true(is_lent(ptr));
+  assert_int_equal(stats().stitch_count, 1);
+  drop_on(ptr, B);
+  recall(B);
+  drop_on(between, B);
+  step(gmlake_pool_destroy(lake, pool));
+  step(gmlake_pool_destroy(lake, other));
+  finish();
+}
+
 static void a_borrower_keeps_it_lent(void **state) {
   char text[64];
   void *ptr;
@@ -392,6 +428,25 @@ static void a_pool_grows_by_what_is_missing(void **state) {
     assert_error(try_with(&wanted, A), OUT_OF_DEVICE_MEMORY);
   }
   recall(A);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
+/* What was lent in a chunk that no graph knows is as any free memory again, also beside a block. */
+static void beside_live_blocks_all_is_returned(void **state) {
+  gmlake_alloc_desc live;
+  void *ptr;
+  (void)state;
+  start_lending(16);
+  live = request(C / 4, 0, pool);
+  drop_on(take_with(&live, A), A);
+  lend(A);
+  ptr = take_with(&live, A); /* no borrower: of what nobody has used */
+  drop_on(borrow_on(C / 4, A), A);
+  recall(A);
+  assert_int_equal(trim_to(0), 0);
+  drop_on(ptr, A);
+  assert_int_equal(trim_to(0), C);
   step(gmlake_pool_destroy(lake, pool));
   finish();
 }
@@ -766,11 +821,13 @@ int main(void) {
       cmocka_unit_test(windows_of_graphs_stay),
       cmocka_unit_test(streams_wait_for_each_other),
       cmocka_unit_test(who_may_not_wait_gets_other_memory),
+      cmocka_unit_test(what_cannot_be_waited_for_is_not_stitched),
       cmocka_unit_test(a_borrower_keeps_it_lent),
       cmocka_unit_test(captures_and_loans_exclude_each_other),
       cmocka_unit_test(pending_borrowers_do_not_keep_it),
       cmocka_unit_test(others_do_not_get_it),
       cmocka_unit_test(a_pool_grows_by_what_is_missing),
+      cmocka_unit_test(beside_live_blocks_all_is_returned),
       cmocka_unit_test(every_call_may_fail),
       cmocka_unit_test(rounds_leave_nothing_behind),
       cmocka_unit_test(streams_may_end),
