@@ -3186,7 +3186,7 @@ static int gmlk_chunk_is_home(const gmlk_chunks *all, uint32_t slot) {
 }
 
 /* A slot that is asleep becomes an empty one. pre: all slots of its handle do. */
-static void gmlk_chunk_rouse(gmlk_chunks *all, uint32_t slot) {
+static void gmlk_chunk_end_sleep(gmlk_chunks *all, uint32_t slot) {
   all->asleep_count -= all->items[slot].is_asleep;
   all->items[slot].is_asleep = 0;
   all->items[slot].before = all->items[slot].behind = 0;
@@ -3199,7 +3199,7 @@ static gmlake_result gmlk_chunk_create(gmlk_chunks *all, gmlk_drive *drive, uint
   gmlake_result result = gmlk_drive_create(drive, count * bytes, &handle);
   uint32_t i;
   for (i = 0; i < count && !result; i++) {
-    gmlk_chunk_rouse(all, slot + i);
+    gmlk_chunk_end_sleep(all, slot + i);
     all->items[slot + i].handle = handle;
     all->items[slot + i].before = i;
     all->items[slot + i].behind = count - 1 - i;
@@ -3264,7 +3264,7 @@ static void gmlk_chunk_release(gmlk_chunks *all, gmlk_drive *drive, uint32_t slo
 
 /* Gives a chunk's handle back, and its slots are asleep. If the driver refuses, they stay. pre: it
    is not in quarantine and mapped nowhere. */
-static void gmlk_chunk_lull(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot) {
+static void gmlk_chunk_sleep(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot) {
   uint32_t i = gmlk_handle_first(all, slot), end = gmlk_handle_end(all, slot);
   if (GMLK_CALL(drive, release, all->items[slot].handle)) return;
   all->backed_count -= end - i;
@@ -5470,7 +5470,7 @@ static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char
 }
 
 /* The number of a value that is not the last one found, or that may have ended untold. */
-static unsigned gmlk_stream_asked(gmlake *l, gmlake_stream value) {
+static unsigned gmlk_stream_find_slowly(gmlake *l, gmlake_stream value) {
   unsigned stream = gmlk_stream_find(&l->streams, value);
   uint64_t id = 0;
   if (l->streams.ends == GMLK_ENDS_SEEN)
@@ -5481,11 +5481,11 @@ static unsigned gmlk_stream_asked(gmlake *l, gmlake_stream value) {
 }
 
 /* The stream's number, which it gets on first use; 0: no host memory, or too many streams. */
-static inline unsigned gmlk_stream_number(gmlake *l, gmlake_stream value) {
+static inline unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value) {
   unsigned stream;
   value = gmlk_stream_canonical(value);
   stream = gmlk_stream_last(&l->streams, value);
-  return stream ? stream : gmlk_stream_asked(l, value);
+  return stream ? stream : gmlk_stream_find_slowly(l, value);
 }
 
 /* Refuses a stream that is known to be gone. [GMLK_ENDS_HIDDEN] Makes the stream that has the value
@@ -5733,7 +5733,7 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
                      (void *)desc->pool->lake);
   if (stream != GMLAKE_STREAM_NONE) {
     gmlk_stream *s;
-    r->stream = gmlk_stream_number(l, stream);
+    r->stream = gmlk_stream_find_or_add(l, stream);
     if (!r->stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     s = l->streams.items[r->stream];
     r->is_capture = s->capture != 0;
@@ -7113,8 +7113,8 @@ static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
 /* S4's Alloc: creates one contiguous range, if it needs at most `spare` chunks more than the
    shortfall of a window does; else the shortfall, wherever there are slots. shortfall 0: no window
    can be made. *out_count: the chunks that it tried to create. */
-static gmlake_result gmlk_grow_by(gmlake *l, gmlk_attempt *r, uint32_t shortfall, uint32_t spare,
-                                  uint32_t *out_count) {
+static gmlake_result gmlk_grow_once(gmlake *l, gmlk_attempt *r, uint32_t shortfall, uint32_t spare,
+                                    uint32_t *out_count) {
   gmlk_arena *a = r->arena;
   uint32_t missing = gmlk_chunks_for(a, shortfall);
   gmlk_slots slots;
@@ -7134,10 +7134,10 @@ static gmlake_result gmlk_grow_by(gmlake *l, gmlk_attempt *r, uint32_t shortfall
    shortfall alone is created. */
 static gmlake_result gmlk_grow(gmlake *l, gmlk_attempt *r, uint32_t shortfall) {
   uint32_t count = 0;
-  gmlake_result result = gmlk_grow_by(l, r, shortfall, 1, &count);
+  gmlake_result result = gmlk_grow_once(l, r, shortfall, 1, &count);
   if (!gmlk_is_shortage(result) || !shortfall || count <= gmlk_chunks_for(r->arena, shortfall))
     return result;
-  return gmlk_grow_by(l, r, shortfall, 0, &count);
+  return gmlk_grow_once(l, r, shortfall, 0, &count);
 }
 
 /* ---- trim ---- */
@@ -8048,8 +8048,8 @@ static gmlk_block *gmlk_search_aligned(gmlake *l, gmlk_attempt *r) {
 }
 
 /* Creates a contiguous range, or the shortfall of a window, and takes it. */
-static gmlake_result gmlk_grow_for(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
-                                   gmlk_block **out_block) {
+static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
+                                         gmlk_block **out_block) {
   unsigned tries;
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_OK;
   if (r->desc && !r->has_grown) { /* else gmlk_buffer_share has run */
@@ -8072,7 +8072,7 @@ static gmlake_result gmlk_grow_for(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
 /* New chunks: only as many as other streams' memory leaves missing, where the lake waits first. */
 static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   gmlk_because(r, "the lake created chunks");
-  return gmlk_grow_for(l, r, gmlk_early_taker(l, r), out_block);
+  return gmlk_grow_and_serve(l, r, gmlk_early_taker(l, r), out_block);
 }
 
 /* Other streams' memory behind a wait on the device: a window, a range, or a new window. */
@@ -8101,7 +8101,7 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_attempt *r, gmlk_block **o
   result = gmlk_borrow(l, r, taker, out_block);
   if (*out_block || l->lost || !r->shortfall || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
     return result;
-  return gmlk_grow_for(l, r, taker, out_block);
+  return gmlk_grow_and_serve(l, r, taker, out_block);
 }
 
 /* Makes the host wait for all streams but those that a capture forbids to wait for. */
@@ -8129,7 +8129,7 @@ static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_attempt *r, gmlk_block **out
   if (!result && !*out_block && r->align > 1) *out_block = gmlk_search_aligned(l, r);
   if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
   if (!waits || result || *out_block) return result;
-  return gmlk_grow_for(l, r, r->taker, out_block); /* the shortfall is smaller now */
+  return gmlk_grow_and_serve(l, r, r->taker, out_block); /* the shortfall is smaller now */
 }
 
 /* Whether returning chunks and creating them elsewhere could help: other arenas have free memory,
@@ -8159,7 +8159,7 @@ static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_attempt *r, gmlk_block **
   if (!result && !*out_block) result = gmlk_trim(l, 0, &released);
   if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
   if (result || *out_block) return result;
-  return gmlk_grow_for(l, r, r->taker, out_block);
+  return gmlk_grow_and_serve(l, r, r->taker, out_block);
 }
 
 typedef gmlake_result (*gmlk_rung)(gmlake *l, gmlk_attempt *r, gmlk_block **out_block);
@@ -8498,7 +8498,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   if (!b) return gmlk_explain(l, address, "gmlake_free");
   a = gmlk_arena_of(l, b);
   if (value != GMLAKE_STREAM_NONE) {
-    stream = gmlk_stream_number(l, value);
+    stream = gmlk_stream_find_or_add(l, value);
     if (!stream || !gmlk_arena_admit(a, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     if (l->streams.ends && gmlk_is_of_former(l, b, stream) && !gmlk_note_use(l, b, b->stream))
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -8591,7 +8591,7 @@ static gmlake_result gmlk_record_stream(gmlake *l, void *ptr, gmlake_stream valu
   unsigned stream;
   size_t bytes;
   if (!b) return result;
-  stream = gmlk_stream_number(l, value);
+  stream = gmlk_stream_find_or_add(l, value);
   if (!stream || !gmlk_note_use(l, b, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   bytes = gmlk_to_bytes(b->grains);
   gmlk_tell_call(l, GMLAKE_STEP_USE, value, (uint64_t)(uintptr_t)ptr, bytes, bytes - b->slack,
@@ -8600,7 +8600,7 @@ static gmlake_result gmlk_record_stream(gmlake *l, void *ptr, gmlake_stream valu
 }
 
 static gmlake_result gmlk_mark_stream(gmlake *l, gmlake_stream value, gmlake_stream_kind kind) {
-  unsigned stream = gmlk_stream_number(l, value);
+  unsigned stream = gmlk_stream_find_or_add(l, value);
   if (!stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (kind == GMLAKE_STREAM_STAYS)
     l->streams.items[stream]->stays = 1;
@@ -8898,7 +8898,7 @@ static void gmlk_loan_shift(gmlake *l, gmlk_arena *a, unsigned from, unsigned to
 
 static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream value) {
   const char *call = "gmlake_pool_lend";
-  const unsigned stream = gmlk_stream_number(l, value);
+  const unsigned stream = gmlk_stream_find_or_add(l, value);
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   unsigned number;
   if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -8970,7 +8970,7 @@ static gmlake_result gmlk_loan_follow_pending(gmlake *l, const gmlk_loan *loan, 
 
 static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_stream value) {
   const char *call = "gmlake_pool_recall";
-  const unsigned stream = gmlk_stream_number(l, value), number = pool->loan.number;
+  const unsigned stream = gmlk_stream_find_or_add(l, value), number = pool->loan.number;
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   gmlake_result result;
   gmlk_window *w;
@@ -9051,7 +9051,7 @@ static gmlake_result gmlk_lent_find(gmlake *l, gmlk_attempt *r, gmlake_stream st
       gmlk_because(r, "the lake stitched free pieces of a pool that is lent");
       result = gmlk_try_stitch(l, r, r->taker, out_block);
     }
-    if (!result && !*out_block && grows) result = gmlk_grow_for(l, r, r->taker, out_block);
+    if (!result && !*out_block && grows) result = gmlk_grow_and_serve(l, r, r->taker, out_block);
   }
   gmlk_driving_unlock(l);
   return *out_block ? GMLAKE_OK : result;
@@ -9108,7 +9108,7 @@ static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc
    else with chunks for what a pool that is lent lacks, as that takes fewest; else as any other. */
 static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *desc,
                                           gmlake_stream stream, void **out_ptr) {
-  const unsigned number = stream == GMLAKE_STREAM_NONE ? 0 : gmlk_stream_number(l, stream);
+  const unsigned number = stream == GMLAKE_STREAM_NONE ? 0 : gmlk_stream_find_or_add(l, stream);
   const int is_capture = number && l->streams.items[number]->capture;
   gmlake_alloc_desc plain = *desc;
   gmlake_result result = GMLAKE_OK;
@@ -9443,7 +9443,7 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
 }
 
 static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_pool *pool) {
-  unsigned stream = gmlk_stream_number(l, value), capture;
+  unsigned stream = gmlk_stream_find_or_add(l, value), capture;
   unsigned legacy = gmlk_stream_find(&l->streams, NULL);
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -9604,14 +9604,14 @@ static int gmlk_change_try(gmlake *l, gmlake_buffer *b, const gmlk_change *chang
    after trim returned one. OK with *out NULL: there is none. */
 static gmlake_result gmlk_place_grow(gmlake *l, gmlk_attempt *r, gmlk_block **out) {
   size_t held, released = 0;
-  gmlake_result result = gmlk_grow_for(l, r, r->taker, out);
+  gmlake_result result = gmlk_grow_and_serve(l, r, r->taker, out);
   if (!gmlk_is_shortage(result)) return result;
   result = gmlk_refresh(l, 1);
   if (!result) result = gmlk_try_fast(l, r, out);
   if (result || *out) return result;
   held = l->stats.reserved_bytes;
   result = gmlk_trim(l, held - gmlk_min(held, r->arena->chunk_bytes), &released);
-  if (!result && released) result = gmlk_grow_for(l, r, r->taker, out);
+  if (!result && released) result = gmlk_grow_and_serve(l, r, r->taker, out);
   return gmlk_is_shortage(result) ? GMLAKE_OK : result;
 }
 
@@ -9925,7 +9925,7 @@ static gmlake_result gmlk_change_admit(gmlake *l, const gmlake_buffer *b, gmlake
     return l->error.result;
   if (change->is_commit && b->arena->sleep) return gmlk_refuse_asleep(l, b->arena, change->call);
   if (value == GMLAKE_STREAM_NONE) return GMLAKE_OK;
-  *out_stream = gmlk_stream_number(l, value);
+  *out_stream = gmlk_stream_find_or_add(l, value);
   if (!*out_stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!change->is_commit && l->streams.items[*out_stream]->capture &&
       gmlk_places_committed(b, change->from, change->to))
@@ -10289,7 +10289,7 @@ static void gmlk_kin_book(gmlake *l, const gmlake_pool *pool, const gmlake_stats
 }
 
 /* Makes clean what is free, but for what captures know: the caller has waited for all work. */
-static void gmlk_arena_calm(gmlk_arena *a) {
+static void gmlk_arena_clean(gmlk_arena *a) {
   gmlake_buffer *buffer;
   gmlk_block *b;
   uint32_t i;
@@ -10324,7 +10324,7 @@ static void gmlk_marks_set(gmlk_arena *a, int begins) {
 
 /* Unmaps all that is mapped: windows, places, chunks at home; each once its copies are complete.
    Stops at the first error. */
-static gmlake_result gmlk_sink(gmlk_drive *drive, gmlk_arena *a) {
+static gmlake_result gmlk_unmap_all(gmlk_drive *drive, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
   gmlk_block *va = a->window_space.head.next;
   gmlake_buffer *b;
@@ -10354,7 +10354,7 @@ static gmlake_result gmlk_sink(gmlk_drive *drive, gmlk_arena *a) {
 }
 
 /* Gives a slot of the arena memory, mapped at home. A chunk that it creates gets a mark. */
-static gmlake_result gmlk_chunk_rise(gmlk_drive *drive, gmlk_arena *a, uint32_t slot) {
+static gmlake_result gmlk_chunk_wake(gmlk_drive *drive, gmlk_arena *a, uint32_t slot) {
   const uint64_t home = gmlk_slot_home(a, slot);
   const uint32_t end = gmlk_handle_end(&a->chunks, slot);
   gmlake_result result = GMLAKE_OK;
@@ -10370,7 +10370,7 @@ static gmlake_result gmlk_chunk_rise(gmlk_drive *drive, gmlk_arena *a, uint32_t 
   return result ? result : gmlk_drive_set_access(drive, home, (end - slot) * a->chunk_bytes);
 }
 
-static gmlake_result gmlk_place_rise(gmlk_drive *drive, const gmlk_arena *a, gmlk_place *place) {
+static gmlake_result gmlk_place_wake(gmlk_drive *drive, const gmlk_arena *a, gmlk_place *place) {
   gmlake_result result = GMLK_CALL(drive, map, place->address, a->chunk_bytes,
                                    gmlk_chunk_handle(&a->chunks, place->slot));
   if (result) return result;
@@ -10381,14 +10381,14 @@ static gmlake_result gmlk_place_rise(gmlk_drive *drive, const gmlk_arena *a, gml
 /* Maps all that is not mapped, creates the chunks that are missing, and copies back to what is
    mapped while the rest is. Stops at the first error; then copies may run. Of a window that is then
    mapped in part, slack says how many chunks are. */
-static gmlake_result gmlk_rise(gmlk_drive *drive, gmlk_arena *a) {
+static gmlake_result gmlk_map_all(gmlk_drive *drive, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
   gmlk_block *va = a->window_space.head.next;
   const gmlk_window *w;
   gmlake_buffer *b;
   uint32_t i, stuck = 0;
   for (i = 0; i < a->slot_count && !result; i++) {
-    result = gmlk_chunk_rise(drive, a, i);
+    result = gmlk_chunk_wake(drive, a, i);
     if (!result && !a->is_bare) result = gmlk_copies_in(drive, a, gmlk_slot_home(a, i));
   }
   for (; va != &a->window_space.tail && !result; va = va->next) {
@@ -10400,7 +10400,7 @@ static gmlake_result gmlk_rise(gmlk_drive *drive, gmlk_arena *a) {
   for (b = a->buffers; b; b = b->next) {
     for (i = 0; i < b->place_count && !result; i++) {
       if (b->places[i].mark != GMLK_MARK_UNMAPPED) continue;
-      result = gmlk_place_rise(drive, a, &b->places[i]);
+      result = gmlk_place_wake(drive, a, &b->places[i]);
       if (!result) result = gmlk_copies_in(drive, a, b->places[i].address);
     }
   }
@@ -10414,27 +10414,27 @@ static void gmlk_chunks_drop(gmlk_drive *drive, gmlk_arena *a, int only_new) {
   for (slot = 0; slot < a->slot_count; slot = gmlk_handle_end(&a->chunks, slot))
     if (gmlk_chunk_is_backed(&a->chunks, slot) &&
         (!only_new || gmlk_chunk_is_marked(&a->chunks, slot)))
-      gmlk_chunk_lull(&a->chunks, drive, slot);
+      gmlk_chunk_sleep(&a->chunks, drive, slot);
 }
 
 /* Copies what is to be kept and unmaps everything; on an error maps it again. Returns whether it is
    unmapped, or could not be mapped again. */
-static int gmlk_kin_sink(gmlake *l, const gmlake_pool *pool, gmlk_drive *drive) {
+static int gmlk_kin_unmap(gmlake *l, const gmlake_pool *pool, gmlk_drive *drive) {
   gmlake_result result = GMLAKE_OK, undone = GMLAKE_OK;
   gmlk_arena *a;
   GMLK_FOR_KIN(l, pool, a) gmlk_copies_begin(a, 0);
-  GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_sink(drive, a);
+  GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_unmap_all(drive, a);
   if (!result) return 1;
   GMLK_FOR_KIN(l, pool, a) {
     (void)gmlk_copies_wait(drive, a, 1);
     gmlk_copies_begin(a, 1);
-    if (!undone) undone = gmlk_rise(drive, a);
+    if (!undone) undone = gmlk_map_all(drive, a);
   }
   return undone != GMLAKE_OK;
 }
 
 /* Windows that could not be unmapped before are unmapped now. */
-static void gmlk_windows_absolve(gmlake *l, gmlk_arena *a) {
+static void gmlk_windows_end_quarantine(gmlake *l, gmlk_arena *a) {
   gmlk_window *w;
   while ((w = gmlk_window_unstick(&a->windows)) != NULL) {
     l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
@@ -10447,7 +10447,7 @@ static void gmlk_windows_absolve(gmlake *l, gmlk_arena *a) {
 static gmlake_result gmlk_kin_release(gmlake *l, const gmlake_pool *pool) {
   gmlk_drive drive;
   gmlk_arena *a;
-  GMLK_FOR_KIN(l, pool, a) gmlk_windows_absolve(l, a);
+  GMLK_FOR_KIN(l, pool, a) gmlk_windows_end_quarantine(l, a);
   (void)gmlk_drive_open(l, &drive);
   GMLK_FOR_KIN(l, pool, a) gmlk_chunks_drop(&drive, a, 0);
   (void)gmlk_drive_close(l, &drive);
@@ -10462,7 +10462,7 @@ static gmlake_result gmlk_kin_settle(gmlake *l, const gmlake_pool *pool, int kee
   gmlk_arena *a;
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK; /* the caller has waited for its work */
   GMLK_FOR_KIN(l, pool, a) {
-    gmlk_arena_calm(a);
+    gmlk_arena_clean(a);
     if (!result) result = gmlk_caches_drop(l, a, released);
   }
   GMLK_FOR_KIN(l, pool, a) if (keeps && !result) result = gmlk_copies_plan(l, a);
@@ -10483,7 +10483,7 @@ static gmlake_result gmlk_kin_sleep(gmlake *l, const gmlake_pool *pool, int keep
   if (!result) {
     GMLK_FOR_KIN(l, pool, a) gmlk_marks_set(a, 1);
     gmlk_kin_set(l, pool, GMLK_ASLEEP);
-    if (!gmlk_drive_open(l, &drive)) is_asleep = gmlk_kin_sink(l, pool, &drive);
+    if (!gmlk_drive_open(l, &drive)) is_asleep = gmlk_kin_unmap(l, pool, &drive);
     result = gmlk_drive_close(l, &drive);
     GMLK_FOR_KIN(l, pool, a) gmlk_marks_set(a, 0);
     if (!is_asleep) gmlk_kin_set(l, pool, GMLK_DROWSY);
@@ -10525,7 +10525,7 @@ static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
     at = gmlk_slot_at(a, slot);
     grains = gmlk_slot_at(a, end) - at;
     first = gmlk_reserve_range(a, a->firsts[slot], at, grains);
-    for (i = slot; i < end; i++) gmlk_chunk_rouse(&a->chunks, i);
+    for (i = slot; i < end; i++) gmlk_chunk_end_sleep(&a->chunks, i);
     gmlk_arena_unback(a, gmlk_own(a, first, grains, GMLK_RESERVED));
     l->stats.sleeping_bytes -= gmlk_to_bytes(grains);
   }
@@ -10536,7 +10536,7 @@ static void gmlk_arena_forget(gmlake *l, gmlk_arena *a) {
   gmlk_window *w = a->windows.oldest, *newer;
   gmlake_buffer *b;
   uint32_t i;
-  gmlk_arena_calm(a);
+  gmlk_arena_clean(a);
   for (; w; w = newer) {
     newer = w->newer;
     if (w->self.stream != GMLK_PINNED && w->va->state == GMLK_UNBACKED) gmlk_window_forget(l, a, w);
@@ -10550,18 +10550,19 @@ static void gmlk_arena_forget(gmlake *l, gmlk_arena *a) {
 
 /* Maps everything and copies back what was kept; on an error unmaps it and releases the chunks that
    it has created. */
-static gmlake_result gmlk_kin_rise(gmlake *l, const gmlake_pool *pool, gmlk_drive *drive) {
+static gmlake_result gmlk_kin_map(gmlake *l, const gmlake_pool *pool, gmlk_drive *drive) {
   gmlake_result result = GMLAKE_OK, undone;
   gmlk_arena *a;
   GMLK_FOR_KIN(l, pool, a) gmlk_copies_begin(a, 1);
-  GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_sink(drive, a); /* what is still mapped */
+  GMLK_FOR_KIN(l, pool, a)
+  if (!result) result = gmlk_unmap_all(drive, a); /* what is still mapped */
   GMLK_FOR_KIN(l, pool, a) gmlk_copies_begin(a, 0);
-  GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_rise(drive, a);
+  GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_map_all(drive, a);
   if (!result) return GMLAKE_OK;
   GMLK_FOR_KIN(l, pool, a) {
     (void)gmlk_copies_wait(drive, a, 0);
     gmlk_copies_begin(a, 1);
-    undone = gmlk_sink(drive, a);
+    undone = gmlk_unmap_all(drive, a);
     if (!undone) gmlk_chunks_drop(drive, a, 1);
   }
   return result;
@@ -10569,13 +10570,13 @@ static gmlake_result gmlk_kin_rise(gmlake *l, const gmlake_pool *pool, gmlk_driv
 
 /* The stretch of driver calls that wakes a pool's arenas; then they are drowsy. After an error they
    are asleep. */
-static gmlake_result gmlk_kin_raise(gmlake *l, const gmlake_pool *pool) {
+static gmlake_result gmlk_kin_drive_awake(gmlake *l, const gmlake_pool *pool) {
   gmlake_stats was = gmlk_kin_sum(l, pool);
   gmlake_result result;
   gmlk_drive drive;
   gmlk_arena *a;
   GMLK_FOR_KIN(l, pool, a) gmlk_marks_set(a, 1);
-  if (!gmlk_drive_open(l, &drive)) (void)gmlk_kin_rise(l, pool, &drive);
+  if (!gmlk_drive_open(l, &drive)) (void)gmlk_kin_map(l, pool, &drive);
   result = gmlk_drive_close(l, &drive);
   GMLK_FOR_KIN(l, pool, a) gmlk_marks_set(a, 0);
   if (!result) gmlk_kin_set(l, pool, GMLK_DROWSY);
@@ -10598,7 +10599,7 @@ static gmlake_result gmlk_kin_wake(gmlake *l, gmlake_pool *pool) {
   r = gmlk_attempt_of(gmlk_kin_lead(l, pool), 0, bytes);
   for (;; tries++) {
     result = gmlk_growth_allowed(l, &r, bytes);
-    if (!result) result = gmlk_kin_raise(l, pool);
+    if (!result) result = gmlk_kin_drive_awake(l, pool);
     if (!gmlk_is_shortage(result) || tries == 2) break;
     if (tries) made = gmlk_wait_for_streams(l, 0);
     if (made == GMLAKE_ERROR_CAPTURING) made = GMLAKE_OK; /* other streams were waited for */
@@ -10876,7 +10877,7 @@ static gmlake_wait gmlk_query_wait(const gmlake *l, const gmlk_arena *a, gmlk_ta
   return GMLAKE_NO_WAIT;
 }
 
-/* Growth for what a window of the taker lacks, or for a range, as gmlk_grow_for plans it. */
+/* Growth for what a window of the taker lacks, or for a range, as gmlk_grow_and_serve plans it. */
 static gmlake_result gmlk_query_grow(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
                                      size_t free_bytes, const gmlk_window_plan *plan,
                                      gmlake_query_info *out) {
@@ -11277,7 +11278,7 @@ static gmlake_result gmlk_prewarm(gmlake *l, const gmlake_profile *p, gmlake_str
   size_t large =
       p->peak_bytes / 100 * p->large_percent + p->peak_bytes % 100 * p->large_percent / 100;
   gmlk_room room = {0, 0, 0};
-  const unsigned stream = value == GMLAKE_STREAM_NONE ? 0 : gmlk_stream_number(l, value);
+  const unsigned stream = value == GMLAKE_STREAM_NONE ? 0 : gmlk_stream_find_or_add(l, value);
   gmlk_attempt r = gmlk_attempt_of(a, stream, a->chunk_bytes);
   gmlk_slots slots;
   gmlake_result result;
