@@ -248,7 +248,7 @@ SHARING
 POLICIES
   desc.policy is for research. It is a table of decisions; the lake asks for each one that is set.
   A policy reads a view of the pools and returns a plan. The lake checks the plan before it changes
-  anything, carries it out and keeps the books: a wrong policy cannot break the heap.
+  anything, and carries it out by itself: a wrong policy cannot break the heap.
   bench/policy_paper.h is the GMLake paper's own strategy. desc.observer is told of every step that
   the lake takes, whoever decides; examples/record.h records a program's allocations with it.
   Neither may be left by longjmp or by a C++ exception: a lock would stay held. Policies are not
@@ -256,8 +256,9 @@ POLICIES
 
 THREADS
   Every function but gmlake_destroy may be called from any thread. There are two locks. The driving
-  lock is for the one thread that plans and calls the driver. The books' lock is short: frees, and
-  allocations that need no driver, take it alone and never wait for the driver.
+  lock is for the one thread that plans and calls the driver. The books are what the lake has
+  written down of its memory. Their lock is held for a short time only: frees, and allocations that
+  need no driver, take it alone and never wait for the driver.
   gmlake_forget_stream and gmlake_capture_end take the driving lock too: what is under way on that
   stream ends before. So do gmlake_get_chunks, gmlake_get_map and gmlake_pool_get_stats: they wait
   while memory is created or unmapped. GMLAKE_SINGLE_THREADED: no locks. The books' lock spins, then
@@ -2559,9 +2560,9 @@ static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
    [F6] What a stream waited for is of closed epochs.
    [F7] uses counts the live blocks that the stream is recorded on and, under
         GMLAKE_STREAMS_MAY_END, those that were allocated on it.
-   [T1] Times are by the backend's clock, and 0 in a lake that is not timed.
    [F8] Under that flag, only a call that names a stream records on it, as only that call says that
         the stream is still there. The legacy stream is always there.
+   [F9] Times are by the backend's clock, and 0 in a lake that is not timed.
 
    Event calls do not block and take about 0.3 us, so they are made with the books locked. Finding a
    stream is O(1) for the last one found, else O(streams); under GMLAKE_STREAMS_MAY_END always
@@ -2597,7 +2598,7 @@ typedef struct gmlk_used gmlk_used; /* see >>pending */
 typedef struct gmlk_fence {
   void *event;
   uint64_t epoch; /* this epoch, and all before, are complete when the event is */
-  uint64_t at_ns; /* [T1] when it was recorded */
+  uint64_t at_ns; /* [F9] when it was recorded */
 } gmlk_fence;
 
 typedef struct gmlk_stream {
@@ -2626,7 +2627,7 @@ typedef struct gmlk_stream {
   unsigned next;    /* [forgotten, unused] the next number in queue or stack; 0: none */
   unsigned kind;    /* GMLAKE_STREAM_*, but not the last one */
   uint8_t stays;    /* it was marked GMLAKE_STREAM_STAYS */
-  uint64_t lag_ns;  /* [T1] from a fence's record until it was seen complete; 0: not measured */
+  uint64_t lag_ns;  /* [F9] from a fence's record until it was seen complete; 0: not measured */
 } gmlk_stream;
 
 typedef struct gmlk_streams {
@@ -2637,7 +2638,7 @@ typedef struct gmlk_streams {
   size_t used_count;    /* the same, and forgotten ones until their work is complete */
   size_t lost_count;    /* streams forgotten and dirty */
   unsigned ends;        /* GMLK_ENDS_* */
-  int is_timed;         /* [T1] 1: desc.cross_stream needs times */
+  int is_timed;         /* [F9] 1: desc.cross_stream needs times */
   unsigned has_none;    /* 1: GMLAKE_STREAM_NONE once asked for memory that had a stream's tag */
   gmlake_stream last_value; /* the last stream found, */
   unsigned last;            /* and its number; 0: none */
@@ -2860,14 +2861,15 @@ static void gmlk_streams_dirty(gmlk_streams *streams, int can_wait) {
   }
 }
 
-/* The host begins to wait for the whole device: notes which open epochs only this completes. */
+/* Before the host waits for the whole device: notes which open epochs only that completes. */
 static void gmlk_streams_await(gmlk_streams *streams) {
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++)
     if (gmlk_stream_is_out(streams, streams->items[i])) streams->items[i]->is_dirty = GMLK_AWAITED;
 }
 
-/* It has waited, or failed to. A lost stream's number will serve again. */
+/* After that wait: these epochs are complete, unless it failed. A lost stream's number will serve
+   again. */
 static void gmlk_streams_awaited(gmlk_streams *streams, int is_done) {
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
@@ -3185,7 +3187,7 @@ static int gmlk_chunk_is_home(const gmlk_chunks *all, uint32_t slot) {
   return all->items[slot].is_home;
 }
 
-/* A slot that is asleep becomes an empty one. pre: all slots of its handle do. */
+/* Makes a slot that is asleep an empty one. pre: the caller does so for all slots of its handle. */
 static void gmlk_chunk_end_sleep(gmlk_chunks *all, uint32_t slot) {
   all->asleep_count -= all->items[slot].is_asleep;
   all->items[slot].is_asleep = 0;
@@ -4558,7 +4560,8 @@ static const gmlk_span *gmlk_spans_of(const gmlk_block *b, gmlk_span *whole, siz
    holder of `driving` unlocks the books before driver calls and locks them again behind; event and
    stream calls do not block, so they are made with the books locked. Owns the locks, the functions
    that lock and unlock, the records of callbacks, the last error and the messages for the logger.
-   [N3] A pool's late_uses is at least the number of the uses that it bounds.
+   [N3] A pool's late_uses is never less than the number of frees of graphs' memory by work outside
+        of captures that no wait of the host has covered.
    [K1] A callback that is running has a record in callbacks. The record is not on the stack,
         since longjmp or an exception may leave the callback without returning from it. The record
         is dead when its thread runs in the stack frame that called it, or in a caller of that; the
@@ -5367,7 +5370,7 @@ static size_t gmlk_fence_bytes(const gmlake *l, const gmlk_arena *a) {
   return gmlk_max(a->chunk_bytes, l->stats.reserved_bytes / GMLK_FENCE_SHARE);
 }
 
-/* Closes the open epochs of all streams that the caller need not name for that [F8]. */
+/* Closes the open epochs of all streams on which a call may record that does not name them [F8]. */
 static void gmlk_fence_all(gmlake *l) {
   unsigned i;
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
@@ -5421,8 +5424,8 @@ static unsigned gmlk_stream_enter(gmlake *l, gmlake_stream value, uint64_t id) {
   return stream;
 }
 
-/* The number for frees on a value that no stream has any more. It is lost from the start: its
-   memory serves again after a wait for the whole device. */
+/* The number for frees on a value that no stream has any more: that of a stream which is lost from
+   the start. What is freed on it serves again after a wait for the whole device. */
 static unsigned gmlk_stream_gone(gmlake *l, gmlake_stream value) {
   unsigned stream = GMLK_FIRST_STREAM;
   for (; stream < l->streams.count; stream++) {
@@ -5469,7 +5472,8 @@ static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char
                    (void *)value);
 }
 
-/* The number of a value that is not the last one found, or that may have ended untold. */
+/* The same where the stream was not the last one found, or may have ended without the lake being
+   told. */
 static unsigned gmlk_stream_find_slowly(gmlake *l, gmlake_stream value) {
   unsigned stream = gmlk_stream_find(&l->streams, value);
   uint64_t id = 0;
@@ -5480,7 +5484,8 @@ static unsigned gmlk_stream_find_slowly(gmlake *l, gmlake_stream value) {
   return stream ? stream : gmlk_stream_enter(l, value, id);
 }
 
-/* The stream's number, which it gets on first use; 0: no host memory, or too many streams. */
+/* The stream's number. A stream that has none yet gets one. 0: no host memory, or too many
+   streams. */
 static inline unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value) {
   unsigned stream;
   value = gmlk_stream_canonical(value);
@@ -5799,7 +5804,7 @@ static gmlake_result gmlk_attempt_renew(gmlake *l, gmlk_attempt *r, gmlake_strea
   return result;
 }
 
-/* The attempt's taker, allowed to wait on the device for other streams if that is possible. */
+/* The attempt's taker, which may wait on the device for other streams if the stream can. */
 static gmlk_taker gmlk_waiting_taker(const gmlake *l, const gmlk_attempt *r) {
   gmlk_taker taker = r->taker;
   if (!r->stream || r->is_capture || l->streams.used_count < 2) return taker;
@@ -7110,7 +7115,7 @@ static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
   return gmlk_arena_reserve_slots(a, slots) && gmlk_scratch_reserve(a, slots);
 }
 
-/* S4's Alloc: creates one contiguous range, if it needs at most `spare` chunks more than the
+/* S4's Alloc, once: creates one contiguous range, if it needs at most `spare` chunks more than the
    shortfall of a window does; else the shortfall, wherever there are slots. shortfall 0: no window
    can be made. *out_count: the chunks that it tried to create. */
 static gmlake_result gmlk_grow_once(gmlake *l, gmlk_attempt *r, uint32_t shortfall, uint32_t spare,
@@ -7129,9 +7134,9 @@ static gmlake_result gmlk_grow_once(gmlake *l, gmlk_attempt *r, uint32_t shortfa
                          gmlk_handles_of(l, a, l->desc.handle_bytes, slots.count - 1));
 }
 
-/* Grows for a request. One chunk more than a window needs is created if that gives a range that
-   needs no window: what is left of it serves later requests. If memory is too short for that, the
-   shortfall alone is created. */
+/* Creates what a request lacks. One chunk more than a window needs is created if that gives a range
+   that needs no window: what is left of it serves later requests. If memory is too short for that,
+   the shortfall alone is created. */
 static gmlake_result gmlk_grow(gmlake *l, gmlk_attempt *r, uint32_t shortfall) {
   uint32_t count = 0;
   gmlake_result result = gmlk_grow_once(l, r, shortfall, 1, &count);
@@ -7915,11 +7920,11 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_bl
 /* ---- >>serve -----------------------------------------------------------------------------------
    Serves a request: first the states S1 and S2, which need no driver; then the steps of the
    manual's "how an allocation is served", each a rung, until one of them finds a block. A rung that
-   finds none returns OK with *out_block NULL, or the reason. A fatal error ends the climb, and so
-   does an illegal answer of a policy, the only INVALID_ARGUMENT here. pre, for gmlk_climb and
-   everything it calls: the caller holds `driving`.
-   Costs: O(1) expected for S1 and S2, plus the spans of a window; a rung what the sections above
-   say. Can fail: host memory, the driver, limits. */
+   finds none returns OK with *out_block NULL, or the error that it met. A fatal error ends the
+   climb, and so does an illegal answer of a policy, the only INVALID_ARGUMENT here. pre, for
+   gmlk_climb and everything it calls: the caller holds `driving`.
+   Costs: O(1) expected for S1 and S2, plus the spans of a window; a rung costs what the functions
+   cost that it calls. Can fail: host memory, the driver, limits. */
 
 #define GMLK_GROW_TRIES 8u /* growths for one request; a second one is rare */
 
@@ -8047,7 +8052,7 @@ static gmlk_block *gmlk_search_aligned(gmlake *l, gmlk_attempt *r) {
   return NULL;
 }
 
-/* Creates a contiguous range, or the shortfall of a window, and takes it. */
+/* Grows (gmlk_grow), then serves the request from what is free: a range, or a new window. */
 static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
                                          gmlk_block **out_block) {
   unsigned tries;
@@ -8069,7 +8074,8 @@ static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_attempt *r, gmlk_taker 
   return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
-/* New chunks: only as many as other streams' memory leaves missing, where the lake waits first. */
+/* New chunks. Where the lake may wait before it grows: only those that are missing although other
+   streams' memory is used, too. */
 static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   gmlk_because(r, "the lake created chunks");
   return gmlk_grow_and_serve(l, r, gmlk_early_taker(l, r), out_block);
@@ -8088,12 +8094,12 @@ static gmlake_result gmlk_borrow(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
   return gmlk_try_stitch(l, r, taker, out_block);
 }
 
-/* Before the lake grows. */
+/* The same before the lake grows. */
 static gmlake_result gmlk_rung_borrow_early(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   return gmlk_borrow(l, r, gmlk_early_taker(l, r), out_block);
 }
 
-/* After growth has failed: new chunks may fill what is missing for the new window. */
+/* The same after growth has failed: new chunks may fill what the new window lacks. */
 static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   const gmlk_taker taker = gmlk_waiting_taker(l, r);
   gmlake_result result;
@@ -8771,7 +8777,7 @@ static gmlake_result gmlk_copies_plan(gmlake *l, gmlk_arena *a) {
                    (unsigned long long)bytes);
 }
 
-/* Says that no copy is started, or, with is_over, that none is left to do. */
+/* Notes that no copy is started yet, or, with is_over, that all are complete. */
 static void gmlk_copies_begin(gmlk_arena *a, int is_over) {
   a->copy_next = a->copy_done = is_over ? a->copy_count : 0;
 }
@@ -8830,7 +8836,7 @@ static gmlake_result gmlk_copies_in(gmlk_drive *drive, gmlk_arena *a, uint64_t a
   return result;
 }
 
-/* Does all copies that are left. */
+/* Makes all copies that are left to make, and waits for them. */
 static gmlake_result gmlk_copies_finish(gmlk_drive *drive, gmlk_arena *a, int to_host) {
   gmlake_result result = GMLAKE_OK;
   while (!result && a->copy_next < a->copy_count)
@@ -8839,11 +8845,11 @@ static gmlake_result gmlk_copies_finish(gmlk_drive *drive, gmlk_arena *a, int to
 }
 
 /* ---- >>lend ------------------------------------------------------------------------------------
-   Lends what a graph's pool has free, and takes it back. A loan has a number as a capture has: what
-   the graphs know gets that tag, so nothing returns or drops it, and only requests with
-   GMLAKE_TRANSIENT, which ask as if they were that capture, may have it. Which streams have used it
-   so far stands in the loan: whoever takes some waits on the device for all the others. Owns
-   gmlk_loan.
+   Lends what a graph's pool has free, and takes it back. A loan has a number of the same kind as a
+   capture's. While the pool is lent, its free memory that graphs know has this number as its tag:
+   so trim does not return it, and no other request gets it. Requests with GMLAKE_TRANSIENT ask with
+   this number, and get it. The loan lists the streams that have used the memory so far: a stream
+   that takes some waits on the device for all the others. Owns gmlk_loan.
 
    [G1] A loan's number is that of no other loan and of no capture. The pool has no capture.
    [G2] Blocks that were borrowed are in pools that are lent.
@@ -8874,9 +8880,9 @@ static gmlake_result gmlk_refuse_lent(gmlake *l, const gmlake_pool *pool, const 
                    (unsigned long long)(gmlk_to_bytes(b->grains) - b->slack));
 }
 
-/* Gives free memory another tag in chunks that no graph knows: what the pool grew by for borrowers.
-   It is lent again, but is not the graphs': trim may return it. Memory for which there are no
-   records is left out. */
+/* Gives the free memory of chunks that no graph knows another tag. The pool grew by them for those
+   who borrowed, so they can be lent again, but trim may return them. Where host memory is short it
+   leaves memory out. */
 static void gmlk_loan_shift(gmlake *l, gmlk_arena *a, unsigned from, unsigned to, uint64_t ticket) {
   uint32_t slot, at, stop;
   for (slot = 0; slot < a->slot_count; slot++) {
@@ -9365,7 +9371,7 @@ static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
   return 1;
 }
 
-/* The same of all of a pool; counts its live blocks, and buffers that are not destroyed. */
+/* The same for all arenas of a pool. Counts its live blocks, and its buffers but destroyed ones. */
 static int gmlk_pool_is_quiet(const gmlake *l, const gmlake_pool *pool, size_t *out_blocks,
                               size_t *out_buffers) {
   const gmlake_buffer *b;
@@ -9492,10 +9498,10 @@ static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
 }
 
 /* ---- >>buffer ----------------------------------------------------------------------------------
-   Creates buffers; commits and discards ranges of their places; a resize is one of the two. To
-   discard, and to commit places whose chunks the stream may have, changes only the books. Else to
-   commit takes a chunk for each place and then maps them all; an error gives the chunks back. pre,
-   for that: the caller holds `driving`.
+   Creates buffers; commits and discards ranges of their places; a resize is one of the two. A
+   discard needs no driver call, nor does a commit of places that still map chunks which the stream
+   may have. Any other commit takes a chunk for each place and then maps them all; an error gives
+   the chunks back. pre, for that: the caller holds `driving`.
    Costs and failures: those of >>places and >>serve. */
 
 #define GMLK_REAP_MAX 2u /* destroyed buffers that one gmlake_buffer_create unmaps */
@@ -9506,13 +9512,14 @@ typedef struct gmlk_change { /* what a call asks of a buffer */
   const char *call;
   gmlk_verb verb;
   size_t offset, bytes; /* [RESIZE] the new end, and 0 */
-  /* What that means as the buffer is now: */
+  /* What has to be done for it, as the buffer is now: */
   int is_commit;
   uint32_t from, to; /* the places to commit or to discard */
   size_t end;        /* the buffer's, when that is done */
 } gmlk_change;
 
-/* A commit behind the end moves it. What is discarded before it is a hole, and it stays. */
+/* A commit behind the end moves the end. A discard before the end leaves a hole there, and the end
+   stays where it is. */
 static void gmlk_change_plan(const gmlake_buffer *b, gmlk_change *change) {
   size_t first = change->offset, last = change->offset + change->bytes, chunk;
   chunk = b->arena->chunk_bytes;
@@ -10224,14 +10231,16 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
 /* ---- >>sleep -----------------------------------------------------------------------------------
    Puts arenas to sleep and wakes them: those of a pool, or all that are of no pool. To sleep, a
    stretch of driver calls copies what is to be kept and unmaps everything; a second one releases
-   the chunks. To wake, one stretch does the reverse. Either is undone by what the other one does,
-   and each begins where things stand: so what could not be undone is done by a later call. Other
-   threads may free meanwhile, but find no memory. Owns gmlk_arena.sleep.
+   the chunks. To wake, one stretch does the reverse. After an error the steps of the one undo those
+   of the other. Each looks at what is mapped now and does only what is left to do: so a later call
+   can finish what an earlier one could not undo. Meanwhile other threads may free, but a request
+   for memory of these arenas is refused. Owns gmlk_arena.sleep. Arenas that sleep together are kin
+   here.
    pre: the caller holds `driving`.
 
-   [E1] All arenas of a pool, and all of none, are in one state.
-   [E2] Of an arena that is not asleep no chunk is asleep, no window's address space is unbacked,
-        and no place has a mark. Of one that is, whatever is so is not mapped.
+   [E1] All arenas of a pool are in the same state, and so are all arenas that are of no pool.
+   [E2] An arena that is not asleep has no chunk that is asleep, no window whose address space is
+        unbacked and no place with a mark. In one that is asleep, these are not mapped.
    [E3] Only arenas that are asleep have copies.
 
    Costs: the driver's for each chunk and each mapping, O(blocks + chunks + windows). Can fail: host
@@ -10242,7 +10251,7 @@ enum {                         /* gmlk_place.mark, during a stretch */
        GMLK_MARK_MAPPED = 2    /* of every other place that is not empty */
 };
 
-/* The next arena behind `a` that sleeps with the pool; a NULL: the first. pool NULL: of no pool. */
+/* The next arena of the pool behind `a`; a NULL: the first. pool NULL: of those of no pool. */
 static gmlk_arena *gmlk_kin_next(const gmlake *l, const gmlake_pool *pool, const gmlk_arena *a) {
   size_t i = a ? (size_t)a->number + 1 : 0;
   for (; i < l->arena_count; i++)
@@ -10417,8 +10426,8 @@ static void gmlk_chunks_drop(gmlk_drive *drive, gmlk_arena *a, int only_new) {
       gmlk_chunk_sleep(&a->chunks, drive, slot);
 }
 
-/* Copies what is to be kept and unmaps everything; on an error maps it again. Returns whether it is
-   unmapped, or could not be mapped again. */
+/* Copies what is to be kept and unmaps everything; on an error maps it again. Returns whether the
+   arenas are asleep now: all is unmapped, or not all could be mapped again. */
 static int gmlk_kin_unmap(gmlake *l, const gmlake_pool *pool, gmlk_drive *drive) {
   gmlake_result result = GMLAKE_OK, undone = GMLAKE_OK;
   gmlk_arena *a;
@@ -10653,7 +10662,7 @@ static gmlake_result gmlk_residents_tell(gmlake *l, const gmlk_arena *a,
   return l->lost;
 }
 
-/* It sleeps already: DROP gives up what KEEP kept, and the host memory for it. */
+/* For a pool that sleeps already: DROP gives up what KEEP kept, and the host memory for it. */
 static gmlake_result gmlk_sleep_again(gmlake *l, const gmlake_pool *pool, int keeps) {
   gmlake_result result = GMLAKE_OK, freed;
   gmlk_arena *a;
@@ -10723,14 +10732,15 @@ static gmlk_taker gmlk_patient_taker(unsigned stream) {
   return gmlk_taker_of(stream, GMLAKE_HOST_WAIT);
 }
 
-/* What an arena offers to a window, then. pre: scratch is reserved. */
+/* The grains that a window in an arena may have once the host has waited. pre: scratch is
+   reserved. */
 static uint64_t gmlk_patient_supply(const gmlake *l, gmlk_arena *a, gmlk_supply *supply) {
   const gmlk_taker taker = gmlk_patient_taker(GMLK_CLEAN);
   gmlk_supply_scan(a, &l->streams, taker, GMLK_GRAINS_MAX, 1, supply);
   return gmlk_supply_sum(a, 0, supply);
 }
 
-/* Counts what all other arenas would return then. 0: no host memory. */
+/* Counts what all other arenas would return once the host has waited. 0: no host memory. */
 static int gmlk_room_reclaim(const gmlake *l, const gmlk_arena *a, gmlk_room *room) {
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
@@ -10745,7 +10755,7 @@ static int gmlk_room_reclaim(const gmlake *l, const gmlk_arena *a, gmlk_room *ro
   return 1;
 }
 
-/* The grains of the largest aligned range that is free then for the taker. */
+/* The grains of the largest aligned range that the taker may have. */
 static uint64_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, gmlk_taker taker,
                                 uint32_t align) {
   const gmlk_block *b = a->head.next;
@@ -10758,8 +10768,8 @@ static uint64_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, gmlk_taker
   }
 }
 
-/* Where slots begin that are a gap, or, with is_gap, where they end, from `slot` on: no chunk is
-   there once the marked ones are returned. */
+/* A gap is a row of slots that have no chunk once the marked chunks are returned. Returns the first
+   slot of the next gap, from `slot` on; with is_gap, the slot behind the gap that begins there. */
 static uint32_t gmlk_gap_edge(const gmlk_arena *a, uint32_t slot, uint32_t last, int is_gap) {
   const uint32_t end = last < a->slot_count ? last : a->slot_count;
   while (slot < end && (gmlk_chunk_is_marked(&a->chunks, slot) ||
@@ -10768,8 +10778,8 @@ static uint32_t gmlk_gap_edge(const gmlk_arena *a, uint32_t slot, uint32_t last,
   return slot == end && is_gap ? last : slot;
 }
 
-/* The same once the arena's own chunks are returned, and so many more can be created: in one gap,
-   from its front on. pre: scratch is reserved for all slots. */
+/* The same after the arena's free chunks are returned and so many more than these are created, all
+   in one gap, from its front on. pre: scratch is reserved for all slots. */
 static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_taker taker, uint32_t align,
                                  uint64_t chunks) {
   const gmlk_block *b = a->head.next;
@@ -11196,7 +11206,7 @@ static void gmlk_reset_peaks(gmlake *l) {
   "gmlake profile 1\nresident_bytes %llu\npeak_bytes %llu\nhandle_bytes %llu\nlarge_percent " \
   "%u\nsum %llu\n"
 
-/* What the profile says, as this header knows it. 0: its size or its share is not legal. */
+/* Copies the fields of a profile that this header knows. 0: its size or its share is not legal. */
 static int gmlk_profile_in(const gmlake_profile *from, gmlake_profile *to) {
   const size_t bytes = from->struct_bytes ? from->struct_bytes : sizeof(*to);
   memset(to, 0, sizeof(*to));
@@ -11224,7 +11234,7 @@ static void gmlk_profile_write(const gmlake_profile *p, char *text) {
                  (unsigned long long)p->handle_bytes, p->large_percent, (unsigned long long)sum);
 }
 
-/* The next number in [*at, end), which ends with a line; others than digits are passed over. */
+/* The next number in [*at, end); it skips what is not a digit. */
 static size_t gmlk_profile_number(const char **at, const char *end) {
   size_t number = 0;
   while (*at < end && (**at < '0' || **at > '9')) (*at)++;
@@ -11233,8 +11243,7 @@ static size_t gmlk_profile_number(const char **at, const char *end) {
   return number;
 }
 
-/* Reads the numbers of a text, and compares it with what they would be written as: any other text
-   is not a profile. */
+/* Reads the numbers of a text, writes them again, and compares: what differs is no profile. */
 static gmlake_result gmlk_profile_read(const char *text, size_t bytes, gmlake_profile *out) {
   static const char head[] = "gmlake profile ";
   const char *at = text + sizeof(head) - 1, *end = text + bytes;
@@ -11329,7 +11338,7 @@ static void gmlk_show_tag(const gmlake *l, unsigned stream, uint64_t ticket, gml
     e->stream = gmlk_stream_known(l, stream);
 }
 
-/* A block of a home arena, or a window's own. */
+/* What a block of a home arena is, or a window, whose own record b is. */
 static gmlake_map_entry gmlk_show_block(const gmlake *l, const gmlk_block *b) {
   const gmlk_arena *a = gmlk_arena_of(l, b);
   const gmlk_note *note;
@@ -11513,7 +11522,7 @@ static void gmlk_map_buffer(const gmlake_buffer *b, gmlk_map *map) {
   }
 }
 
-/* A window's own entry, which is the block's if it is live, and what it joins if it is idle. */
+/* A window's entry: of the user's block if it is live. If it is idle, its pieces' entries, too. */
 static void gmlk_map_window(const gmlake *l, const gmlk_window *w, gmlk_map *map) {
   gmlake_map_entry e = gmlk_show_block(l, &w->self);
   const gmlk_arena *a = gmlk_arena_of(l, &w->self);
@@ -11543,7 +11552,8 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
   for (b = a->buffer_space.head.next; b != &a->buffer_space.tail; b = b->next)
     if (b->state != GMLK_FREE) gmlk_map_buffer((const gmlake_buffer *)(uintptr_t)b->ticket, map);
   for (b = a->window_space.head.next; b != &a->window_space.tail; b = b->next) {
-    if (b->state != GMLK_LIVE && b->state != GMLK_UNBACKED) continue; /* the last: asleep */
+    if (b->state != GMLK_LIVE && b->state != GMLK_UNBACKED)
+      continue; /* UNBACKED: its arena sleeps */
     gmlk_map_window(l, gmlk_va_window(b), map);
   }
 }
@@ -11695,7 +11705,7 @@ static void gmlk_check_fences(gmlk_checker *c, const gmlk_stream *s) {
   uint64_t last = s->done;
   unsigned i;
   gmlk_expect(c, s->done < s->epoch && s->epoch < GMLK_ENDLESS, "F1: epochs are out of order");
-  gmlk_expect(c, c->l->streams.is_timed || !s->lag_ns, "T1: a stream was measured");
+  gmlk_expect(c, c->l->streams.is_timed || !s->lag_ns, "F9: a stream was measured");
   gmlk_expect(c, s->kind <= GMLAKE_STREAM_URGENT, "F5: a stream is of no kind");
   if (!gmlk_expect(c, s->fence_head < GMLK_FENCES && s->fence_count <= GMLK_FENCES,
                    "F2: a fence lies outside its ring"))
@@ -11703,7 +11713,7 @@ static void gmlk_check_fences(gmlk_checker *c, const gmlk_stream *s) {
   for (i = 0; i < s->fence_count; i++) {
     const gmlk_fence *fence = &s->fences[(s->fence_head + i) % GMLK_FENCES];
     gmlk_expect(c, fence->epoch < s->epoch && fence->epoch > last, "F2: fences out of order");
-    gmlk_expect(c, c->l->streams.is_timed || !fence->at_ns, "T1: an event has a time");
+    gmlk_expect(c, c->l->streams.is_timed || !fence->at_ns, "F9: an event has a time");
     if (gmlk_expect(c, fence->event != NULL, "F2: a fence has no event"))
       gmlk_check_once(c, (uintptr_t)fence->event, "L3: one event is in two places");
     last = fence->epoch;
@@ -11772,7 +11782,7 @@ static void gmlk_check_streams(gmlk_checker *c) {
   gmlk_check_table(c, all->items, all->capacity * sizeof(gmlk_stream *));
   gmlk_check_table(c, all->events, all->event_capacity * sizeof(void *));
   gmlk_expect(c, all->is_timed == (c->l->desc.cross_stream == GMLAKE_WAIT_IF_SOON),
-              "T1: the streams are timed, or not");
+              "F9: the streams are timed, or not");
   gmlk_expect(
       c, all->count <= gmlk_min(all->capacity, rooms) && all->event_count <= all->event_capacity,
       "F5: more streams or events than there is room for");
@@ -14821,8 +14831,8 @@ static inline int gmlk_is_stream(gmlake_stream stream) {
   return (uintptr_t)stream != GMLK_VALUE_PER_THREAD;
 }
 
-/* Locked, while the lake is barred: the device is lost, or a callback of the user's runs. `lost` is
-   what the caller answers if the device is. */
+/* Goes on entering while the lake is barred: the device is lost, or a callback of the user's runs.
+   `lost`: what the call answers if the device is lost. pre: the books are locked. */
 static gmlake_result gmlk_enter_barred(gmlake *l, gmlake_result lost) {
   gmlake_result result = lost;
   if (!result && gmlk_in_callback(l, 1))
@@ -14974,7 +14984,7 @@ typedef struct gmlk_array { /* an array that the caller wants filled */
   size_t *out_count;
 } gmlk_array;
 
-/* Refuses an array that is not there, and no place for the count. */
+/* Refuses NULL for out_count, and for an array that has a capacity. */
 static gmlake_result gmlk_need_array(gmlake *l, const gmlk_array *array) {
   gmlake_result result = gmlk_need(l, array->call, array->out_count, "out_count");
   if (result || array->out || !array->capacity) return result;
