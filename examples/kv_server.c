@@ -13,9 +13,9 @@
    gives its memory to the others and comes again later. A sequence that does not fit even alone is
    refused.
 
-   The model is Llama 3.2 1B in bfloat16. No kernel runs: fills take their place. The mock has memory
-   on Linux alone. Elsewhere it keeps the books alone, and the figures are the same. Compile it in
-   the directory of gmlake.h. On the mock:
+   The model is Llama 3.2 1B in bfloat16. No kernel runs: fills take their place. The mock has
+   memory on Linux alone. Elsewhere it keeps the books alone, and the figures are the same. Compile
+   it in the directory of gmlake.h. On the mock:
      cc -I. examples/kv_server.c -o kv_server -lpthread -ldl
    On a GPU:
      cc -I. -I/usr/local/cuda/include -DKV_SERVER_CUDA examples/kv_server.c -o kv_server \
