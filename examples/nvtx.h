@@ -23,7 +23,19 @@
 
    The sanitizer of CUDA 13.0 does not take them, and finds nothing: it answers nvtxMemHeapRegister
    for mapped memory with "One or more of the parameters is invalid" (H200, driver 580). `sh
-   tests/gpu/sanitizer.sh` says whether yours takes them.
+   tests/gpu/sanitizer.sh` says whether yours takes them. If it does not, let the lake run in memory
+   that is not mapped, to look for such accesses:
+
+     static uint64_t take(void *user, size_t bytes) {  give calls cuMemFree; bytes: 4 GiB, say
+       CUdeviceptr address;
+       return cuMemAlloc(&address, bytes) ? 0 : (uint64_t)address;
+     }
+     gmlake_nvtx_memory memory = {take, give, NULL, bytes};
+     gmlake_nvtx *nvtx = gmlake_nvtx_attach_plain("gmlake", &desc, &memory);
+
+   The program runs as before, but nothing is stitched, nothing can be exported, and `bytes` are all
+   the memory that there is. The lake, the first growing buffer and each pool take so much at once.
+   That was tried without a GPU alone.
 
    Launches have to block: a free on the host comes before the kernels that are still queued, and
    the sanitizer takes the block for gone at once, also one that gmlake_record_stream named streams
@@ -54,6 +66,21 @@ typedef struct gmlake_nvtx_heap { /* a mapping */
   nvtxMemHeapHandle_t handle;
 } gmlake_nvtx_heap;
 
+/* Memory that is not mapped: see gmlake_nvtx_attach_plain. */
+typedef struct gmlake_nvtx_memory {
+  uint64_t (*take)(void *user, size_t bytes); /* as cuMemAlloc, aligned to 256; 0: there is none */
+  void (*give)(void *user, uint64_t address); /* what take returned: as cuMemFree */
+  void *user;
+  size_t bytes; /* what the lake may hold */
+} gmlake_nvtx_memory;
+
+typedef struct gmlake_nvtx_space { /* what `take` returned: a heap */
+  uint64_t taken, address;         /* of it, and of what the lake has of it */
+  nvtxMemHeapHandle_t handle;
+} gmlake_nvtx_space;
+
+#define GMLAKE_NVTX_SPACES 64 /* lakes, buffers' and pools': more are refused */
+
 typedef struct gmlake_nvtx {
   gmlake_backend table; /* counts nothing: it puts ranges around the inner one's calls */
   const gmlake_backend *inner;
@@ -62,7 +89,10 @@ typedef struct gmlake_nvtx {
   pthread_mutex_t mutex;   /* the lake maps with its books unlocked: it guards what follows */
   gmlake_nvtx_heap *heaps; /* by address */
   size_t count, capacity;
-  size_t missed; /* mappings that are no heap, because host memory ran out */
+  size_t missed;             /* mappings that are no heap, because host memory ran out */
+  gmlake_nvtx_memory memory; /* take NULL: memory is mapped */
+  gmlake_nvtx_space spaces[GMLAKE_NVTX_SPACES]; /* by the order of reservations; taken 0: none */
+  size_t created_bytes, create_count, reserve_count;
 } gmlake_nvtx;
 
 /* ---- Private -------------------------------------------------------------------------------- */
@@ -99,20 +129,10 @@ static inline size_t gmlake_nvtx_find(const gmlake_nvtx *n, uint64_t address) {
   return low;
 }
 
-static inline void gmlake_nvtx_heap_begin(gmlake_nvtx *n, uint64_t address, size_t bytes) {
-  const size_t capacity = n->capacity ? 2 * n->capacity : 64, at = gmlake_nvtx_find(n, address);
+static inline nvtxMemHeapHandle_t gmlake_nvtx_register(const gmlake_nvtx *n, uint64_t address,
+                                                       size_t bytes) {
   nvtxMemVirtualRangeDesc_t range;
   nvtxMemHeapDesc_t heap;
-  if (n->count == n->capacity) {
-    gmlake_nvtx_heap *grown =
-        (gmlake_nvtx_heap *)realloc(n->heaps, capacity * sizeof(gmlake_nvtx_heap));
-    if (!grown) {
-      n->missed++;
-      return;
-    }
-    n->heaps = grown;
-    n->capacity = capacity;
-  }
   memset(&range, 0, sizeof range);
   memset(&heap, 0, sizeof heap);
   range.size = bytes;
@@ -123,11 +143,28 @@ static inline void gmlake_nvtx_heap_begin(gmlake_nvtx *n, uint64_t address, size
   heap.type = NVTX_MEM_TYPE_VIRTUAL_ADDRESS;
   heap.typeSpecificDescSize = sizeof range;
   heap.typeSpecificDesc = &range;
+  return nvtxMemHeapRegister(n->domain, &heap);
+}
+
+/* `space` NULL: the mapping is a heap; else it lies in that one. */
+static inline void gmlake_nvtx_heap_begin(gmlake_nvtx *n, uint64_t address, size_t bytes,
+                                          const gmlake_nvtx_space *space) {
+  const size_t capacity = n->capacity ? 2 * n->capacity : 64, at = gmlake_nvtx_find(n, address);
+  if (n->count == n->capacity) {
+    gmlake_nvtx_heap *grown =
+        (gmlake_nvtx_heap *)realloc(n->heaps, capacity * sizeof(gmlake_nvtx_heap));
+    if (!grown) {
+      n->missed++;
+      return;
+    }
+    n->heaps = grown;
+    n->capacity = capacity;
+  }
   memmove(n->heaps + at + 1, n->heaps + at, (n->count - at) * sizeof *n->heaps);
   n->heaps[at].address = address;
   n->heaps[at].bytes = bytes;
   n->heaps[at].is_whole = 0;
-  n->heaps[at].handle = nvtxMemHeapRegister(n->domain, &heap);
+  n->heaps[at].handle = space ? space->handle : gmlake_nvtx_register(n, address, bytes);
   n->count++;
 }
 
@@ -136,7 +173,7 @@ static inline void gmlake_nvtx_heaps_end(gmlake_nvtx *n, uint64_t address, size_
   const size_t first = gmlake_nvtx_find(n, address);
   size_t i = first;
   for (; i < n->count && n->heaps[i].address < address + bytes; i++)
-    nvtxMemHeapUnregister(n->domain, n->heaps[i].handle);
+    if (!n->memory.take) nvtxMemHeapUnregister(n->domain, n->heaps[i].handle);
   memmove(n->heaps + first, n->heaps + i, (n->count - i) * sizeof *n->heaps);
   n->count -= i - first;
 }
@@ -309,7 +346,7 @@ static inline gmlake_result gmlake_nvtx_map(void *user, uint64_t address, size_t
   (void)nvtxDomainRangePop(n->domain);
   if (result) return result;
   (void)pthread_mutex_lock(&n->mutex);
-  gmlake_nvtx_heap_begin(n, address, bytes);
+  gmlake_nvtx_heap_begin(n, address, bytes, NULL);
   (void)pthread_mutex_unlock(&n->mutex);
   return result;
 }
@@ -363,6 +400,121 @@ static inline void gmlake_nvtx_fill(gmlake_nvtx *n) {
 
 #undef GMLAKE_NVTX_HAS
 
+/* ---- Memory that is not mapped ----
+
+   A reservation is memory from `take`. Handles only count: what is "mapped" lies where it is. So a
+   handle cannot be mapped twice, and the lake's windows get no addresses. */
+
+static inline gmlake_result gmlake_nvtx_plain_properties(void *user, gmlake_device_properties *out,
+                                                         int *code) {
+  const gmlake_nvtx *const n = (const gmlake_nvtx *)user;
+  const gmlake_result result = n->inner->get_properties(n->inner->user, out, code);
+  out->device_bytes = n->memory.bytes;
+  out->handle_types = 0;
+  return result;
+}
+
+static inline gmlake_result gmlake_nvtx_plain_info(void *user, size_t *out_free, size_t *out_total,
+                                                   int *code) {
+  gmlake_nvtx *const n = (gmlake_nvtx *)user;
+  *code = 0;
+  (void)pthread_mutex_lock(&n->mutex);
+  *out_free = n->memory.bytes - n->created_bytes;
+  (void)pthread_mutex_unlock(&n->mutex);
+  *out_total = n->memory.bytes;
+  return GMLAKE_OK;
+}
+
+/* A lake reserves its arena first, then its windows. */
+static inline gmlake_result gmlake_nvtx_plain_reserve(void *user, size_t bytes, size_t alignment,
+                                                      uint64_t *out_address, int *code) {
+  gmlake_nvtx *const n = (gmlake_nvtx *)user;
+  size_t i = 0;
+  *code = 0;
+  while (i < GMLAKE_NVTX_SPACES && n->spaces[i].taken) i++;
+  if (i == GMLAKE_NVTX_SPACES || bytes > n->memory.bytes || ++n->reserve_count == 2)
+    return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  n->spaces[i].taken = n->memory.take(n->memory.user, bytes + alignment);
+  if (!n->spaces[i].taken) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  n->spaces[i].address = (n->spaces[i].taken + alignment - 1) & ~(uint64_t)(alignment - 1);
+  n->spaces[i].handle = gmlake_nvtx_register(n, n->spaces[i].taken, bytes + alignment);
+  *out_address = n->spaces[i].address;
+  return GMLAKE_OK;
+}
+
+static inline gmlake_result gmlake_nvtx_plain_unreserve(void *user, uint64_t address, size_t bytes,
+                                                        int *code) {
+  gmlake_nvtx *const n = (gmlake_nvtx *)user;
+  size_t i = 0;
+  (void)bytes;
+  *code = 0;
+  while (n->spaces[i].address != address) i++;
+  nvtxMemHeapUnregister(n->domain, n->spaces[i].handle);
+  n->memory.give(n->memory.user, n->spaces[i].taken);
+  memset(&n->spaces[i], 0, sizeof n->spaces[i]);
+  return GMLAKE_OK;
+}
+
+/* A handle is a number that no other has, and its bytes, in units of 4 KiB. */
+static inline gmlake_result gmlake_nvtx_plain_create(void *user, size_t bytes, unsigned types,
+                                                     uint64_t *out_handle, int *code) {
+  gmlake_nvtx *const n = (gmlake_nvtx *)user;
+  gmlake_result result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  (void)types;
+  *code = 0;
+  (void)pthread_mutex_lock(&n->mutex);
+  if (bytes <= n->memory.bytes - n->created_bytes) {
+    n->created_bytes += bytes;
+    *out_handle = (uint64_t)++n->create_count << 32 | bytes >> 12;
+    result = GMLAKE_OK;
+  }
+  (void)pthread_mutex_unlock(&n->mutex);
+  return result;
+}
+
+static inline gmlake_result gmlake_nvtx_plain_release(void *user, uint64_t handle, int *code) {
+  gmlake_nvtx *const n = (gmlake_nvtx *)user;
+  *code = 0;
+  (void)pthread_mutex_lock(&n->mutex);
+  n->created_bytes -= (size_t)(uint32_t)handle << 12;
+  (void)pthread_mutex_unlock(&n->mutex);
+  return GMLAKE_OK;
+}
+
+static inline gmlake_result gmlake_nvtx_plain_map(void *user, uint64_t address, size_t bytes,
+                                                  uint64_t handle, int *code) {
+  gmlake_nvtx *const n = (gmlake_nvtx *)user;
+  const gmlake_nvtx_space *space = NULL;
+  size_t i;
+  (void)handle;
+  *code = 0;
+  (void)pthread_mutex_lock(&n->mutex);
+  for (i = 0; i < GMLAKE_NVTX_SPACES; i++) /* the last one that begins before it */
+    if (n->spaces[i].taken && n->spaces[i].address <= address &&
+        (!space || n->spaces[i].address > space->address))
+      space = &n->spaces[i];
+  gmlake_nvtx_heap_begin(n, address, bytes, space);
+  (void)pthread_mutex_unlock(&n->mutex);
+  return GMLAKE_OK;
+}
+
+static inline gmlake_result gmlake_nvtx_plain_unmap(void *user, uint64_t address, size_t bytes,
+                                                    int *code) {
+  gmlake_nvtx *const n = (gmlake_nvtx *)user;
+  *code = 0;
+  (void)pthread_mutex_lock(&n->mutex);
+  gmlake_nvtx_heaps_end(n, address, bytes);
+  (void)pthread_mutex_unlock(&n->mutex);
+  return GMLAKE_OK;
+}
+
+static inline gmlake_result gmlake_nvtx_plain_access(void *user, uint64_t address, size_t bytes,
+                                                     const int *peers, size_t count, int *code) {
+  (void)user, (void)address, (void)bytes, (void)peers, (void)count;
+  *code = 0;
+  return GMLAKE_OK;
+}
+
 /* ---- The observer --------------------------------------------------------------------------- */
 
 /* Makes the lake that this describes show itself, in a domain of that name: replaces desc->backend,
@@ -379,6 +531,29 @@ static inline gmlake_nvtx *gmlake_nvtx_attach(const char *domain, gmlake_desc *d
   desc->backend = &n->table;
   desc->observer.fn = gmlake_nvtx_observe;
   desc->observer.user = n;
+  return n;
+}
+
+/* The same for a lake in memory that is not mapped. `take` is called in gmlake_create, and when the
+   lake's first buffer or a pool is created; `give` when lake or pool is destroyed. Sets the sizes of
+   chunks, arena and windows too. pre: memory->bytes is 4 MiB at least. */
+static inline gmlake_nvtx *gmlake_nvtx_attach_plain(const char *domain, gmlake_desc *desc,
+                                                    const gmlake_nvtx_memory *memory) {
+  gmlake_nvtx *const n = gmlake_nvtx_attach(domain, desc);
+  if (!n) return NULL;
+  n->memory = *memory;
+  n->table.get_properties = gmlake_nvtx_plain_properties;
+  n->table.get_memory_info = gmlake_nvtx_plain_info;
+  n->table.reserve = gmlake_nvtx_plain_reserve;
+  n->table.unreserve = gmlake_nvtx_plain_unreserve;
+  n->table.create = gmlake_nvtx_plain_create;
+  n->table.release = gmlake_nvtx_plain_release;
+  n->table.map = gmlake_nvtx_plain_map;
+  n->table.unmap = gmlake_nvtx_plain_unmap;
+  n->table.set_access = gmlake_nvtx_plain_access;
+  desc->chunk_bytes = desc->window_bytes = (size_t)2 << 20;
+  n->memory.bytes &= ~(desc->chunk_bytes - 1);
+  desc->arena_bytes = n->memory.bytes;
   return n;
 }
 

@@ -1,8 +1,9 @@
-/* usage: sanitizer CASE [bare]
+/* usage: sanitizer CASE [bare|plain]
    For tests/gpu/sanitizer.sh: kernels on blocks of a lake that examples/nvtx.h shows to NVIDIA's
    tools. CASE says what they touch: only what is live (fits, window, buffer), or also what is not
    (over: a block's neighbour; rounded: what rounding added; freed; window_over, buffer_over).
-   All of it is mapped, so that the device itself sees no error. bare: the lake without nvtx.h. */
+   All of it is mapped, so that the device itself sees no error. bare: the lake without nvtx.h.
+   plain: the lake in memory of cuMemAlloc, which is not mapped. */
 #define GMLAKE_IMPLEMENTATION
 #include "gmlake.h"
 
@@ -66,8 +67,20 @@ static void buffer(const char *name) {
   touch(info.ptr, strcmp(name, "buffer_over") == 0 ? 5 * MIB : 0, 64);
 }
 
+static uint64_t plain_take(void *user, size_t bytes) {
+  CUdeviceptr address = 0;
+  (void)user;
+  return gpu.cuMemAlloc(&address, bytes) ? 0 : (uint64_t)address;
+}
+
+static void plain_give(void *user, uint64_t address) {
+  (void)user;
+  need("cuMemFree", (int)gpu.cuMemFree((CUdeviceptr)address));
+}
+
 int main(int argc, char **argv) {
-  const char *name = argc > 1 ? argv[1] : "fits";
+  const char *name = argc > 1 ? argv[1] : "fits", *how = argc > 2 ? argv[2] : "";
+  const gmlake_nvtx_memory memory = {plain_take, plain_give, NULL, 256 * MIB};
   gmlake_backend *backend = NULL;
   gmlake_nvtx *shown = NULL;
   CUcontext context;
@@ -81,7 +94,10 @@ int main(int argc, char **argv) {
   need("gmlake_cuda_create", gmlake_cuda_create(0, &backend));
   desc.backend = backend;
   desc.chunk_bytes = 2 * MIB;
-  if (argc < 3) shown = gmlake_nvtx_attach("gmlake", &desc);
+  if (strcmp(how, "plain") == 0)
+    shown = gmlake_nvtx_attach_plain("gmlake", &desc, &memory);
+  else if (strcmp(how, "bare") != 0)
+    shown = gmlake_nvtx_attach("gmlake", &desc);
   need("gmlake_create", gmlake_create(&desc, &lake));
   if (strncmp(name, "window", 6) == 0)
     window(name);

@@ -19,11 +19,12 @@ run() {
 
 ends_with() { [ "$(tail -n 1 "$dir/out")" = "$1" ]; }
 
-# What tests/gpu/sanitizer.sh runs on a GPU touches mapped memory alone.
+# What tests/gpu/sanitizer.sh runs on a GPU touches memory of the lake alone.
 ok 'sanitizer: compiles' ${CC:-cc} -std=gnu99 -g -I. -Ibench -Itests/cuda_stub \
   tests/gpu/sanitizer.c -o "$dir/sanitizer" -lpthread -ldl
 for case in fits over rounded freed window window_over buffer buffer_over; do
   ok "sanitizer: $case" run 0 "$dir/sanitizer" "$case"
+  ok "sanitizer: $case, plain" run 0 "$dir/sanitizer" "$case" plain
 done
 
 small='--operations 3000 --replays 60 --recaptures 40'

@@ -35,8 +35,10 @@ static struct fixture {
   range heaps[MOST], regions[MOST];
   size_t heap_count, region_count;
   size_t depth, calls, marks;
-  size_t mapped;   /* bytes in ranges named map, less those in unmap */
-  size_t observed; /* steps that the former observer was told of */
+  size_t mapped;                  /* bytes in ranges named map, less those in unmap */
+  size_t observed;                /* steps that the former observer was told of */
+  uint64_t taken[8];              /* memory that is not mapped; 0: none */
+  size_t taken_count, taken_most; /* `take` refuses more */
 } f;
 
 static void forget(range *list, size_t *count, uintptr_t at) {
@@ -102,11 +104,40 @@ static void observed(void *user, const gmlake_step *step) {
   ++*(size_t *)user;
 }
 
-static int set_up(void **state) {
+/* Addresses alone, aligned no better than cuMemAlloc has to. */
+static uint64_t take_plain(void *user, size_t bytes) {
+  size_t i = 0;
+  assert_ptr_equal(user, &f);
+  assert_true(bytes > 16 * C);
+  if (f.taken_count == f.taken_most) return 0;
+  while (f.taken[i]) i++;
+  f.taken_count++;
+  return f.taken[i] = ((uint64_t)(i + 1) << 40) + 256;
+}
+
+static void give_plain(void *user, uint64_t address) {
+  size_t i = 0;
+  assert_ptr_equal(user, &f);
+  while (f.taken[i] != address) i++;
+  f.taken[i] = 0;
+  f.taken_count--;
+}
+
+static gmlake_nvtx *attach(gmlake_desc *desc, int is_plain) {
+  gmlake_nvtx_memory memory;
+  memory.take = take_plain;
+  memory.give = give_plain;
+  memory.user = &f;
+  memory.bytes = 48 * C + 5;
+  return is_plain ? gmlake_nvtx_attach_plain("memory", desc, &memory)
+                  : gmlake_nvtx_attach("memory", desc);
+}
+
+static int set_up_as(int is_plain) {
   gmlake_mock_desc mock;
   gmlake_desc desc;
-  (void)state;
   memset(&f, 0, sizeof f);
+  f.taken_most = 3;
   memset(&mock, 0, sizeof mock);
   memset(&desc, 0, sizeof desc);
   nvtx_told = told;
@@ -117,8 +148,18 @@ static int set_up(void **state) {
   desc.chunk_bytes = C;
   desc.observer.fn = observed;
   desc.observer.user = &f.observed;
-  f.nvtx = gmlake_nvtx_attach("memory", &desc);
+  f.nvtx = attach(&desc, is_plain);
   return !f.nvtx || gmlake_create(&desc, &f.lake);
+}
+
+static int set_up(void **state) {
+  (void)state;
+  return set_up_as(0);
+}
+
+static int set_up_plain(void **state) {
+  (void)state;
+  return set_up_as(1);
 }
 
 static int tear_down(void **state) {
@@ -126,7 +167,7 @@ static int tear_down(void **state) {
   (void)state;
   wrong = gmlake_destroy(f.lake) != GMLAKE_OK;
   gmlake_nvtx_detach(f.nvtx);
-  wrong |= f.heap_count || f.depth || f.mapped;
+  wrong |= f.heap_count || f.depth || f.mapped || f.taken_count;
   gmlake_mock_destroy(f.mock);
   return wrong ? -1 : 0;
 }
@@ -238,6 +279,96 @@ static void every_live_byte_is_in_a_region(void **state) {
     if (live[i]) assert_ok(gmlake_free(f.lake, live[i], NULL));
 }
 
+static gmlake_stats stats_now(void) {
+  gmlake_stats stats;
+  memset(&stats, 0, sizeof stats);
+  assert_ok(gmlake_get_stats(f.lake, &stats));
+  return stats;
+}
+
+static gmlake_mock_census census_now(void) {
+  gmlake_mock_census census;
+  gmlake_mock_get_census(f.mock, &census);
+  return census;
+}
+
+/* Blocks that would be stitched are not: the memory is one heap, and nothing of it is mapped. */
+static void plain_memory_is_one_heap(void **state) {
+  void *b[8], *p;
+  size_t i;
+  (void)state;
+  assert_int_equal(f.heap_count, 1);
+  assert_true(f.heaps[0].at == f.taken[0] && f.heaps[0].bytes >= 48 * C);
+  for (i = 0; i < 8; i++) b[i] = take(C);
+  for (i = 1; i < 8; i += 2) assert_ok(gmlake_free(f.lake, b[i], NULL));
+  p = take(3 * C + 1000);
+  assert_int_equal(live_bytes(), 7 * C + 1000);
+  assert_int_equal(stats_now().stitch_count, 0);
+  assert_int_equal(stats_now().reserved_bytes, 11 * C);
+  assert_int_equal(census_now().handle_count + census_now().reservation_count, 0);
+  assert_ok(gmlake_free(f.lake, p, NULL));
+  assert_ok(gmlake_trim(f.lake, 0, NULL));
+  assert_int_equal(stats_now().reserved_bytes, 4 * C);
+  assert_int_equal(f.heap_count, 1);
+  assert_ok(gmlake_check(f.lake));
+}
+
+static void plain_memory_ends(void **state) {
+  gmlake_budget budget;
+  void *p;
+  (void)state;
+  assert_int_equal(gmlake_alloc(f.lake, 49 * C, NULL, &p), GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
+  p = take(40 * C);
+  memset(&budget, 0, sizeof budget);
+  assert_ok(gmlake_get_budget(f.lake, &budget));
+  assert_int_equal(budget.total_bytes, 48 * C);
+  assert_int_equal(budget.driver_free_bytes, 8 * C);
+  (void)take(8 * C);
+  assert_int_equal(gmlake_alloc(f.lake, 1, NULL, &p), GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
+}
+
+/* Buffers have memory of their own, and so has each pool, until `take` refuses. */
+static void plain_pools_have_heaps_of_their_own(void **state) {
+  gmlake_pool_desc desc;
+  gmlake_pool *pool, *more;
+  gmlake_alloc_desc in;
+  void *p;
+  (void)state;
+  buffers_are_regions_where_they_have_memory(state);
+  assert_int_equal(f.heap_count, 2);
+  memset(&desc, 0, sizeof desc);
+  memset(&in, 0, sizeof in);
+  assert_ok(gmlake_pool_create(f.lake, &desc, &pool));
+  assert_int_equal(f.heap_count, 3);
+  assert_int_equal(gmlake_pool_create(f.lake, &desc, &more), GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
+  in.pool = pool;
+  in.bytes = 3 * MIB;
+  assert_ok(gmlake_alloc_with(f.lake, &in, NULL, &p));
+  assert_live(p, 3 * MIB);
+  assert_ok(gmlake_free(f.lake, p, NULL));
+  assert_ok(gmlake_pool_destroy(f.lake, pool));
+  assert_int_equal(f.heap_count, 2);
+  assert_int_equal(f.taken_count, 2);
+}
+
+static void no_plain_memory(void **state) {
+  gmlake_mock_desc mock;
+  gmlake_desc desc;
+  (void)state;
+  memset(&f, 0, sizeof f);
+  memset(&mock, 0, sizeof mock);
+  memset(&desc, 0, sizeof desc);
+  mock.bookkeeping_only = 1;
+  assert_ok(gmlake_mock_create(&mock, &f.mock));
+  desc.backend = f.mock;
+  nvtx_told = told;
+  f.nvtx = attach(&desc, 1);
+  assert_int_equal(gmlake_create(&desc, &f.lake), GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(f.heap_count, 0);
+  gmlake_nvtx_detach(f.nvtx);
+  gmlake_mock_destroy(f.mock);
+}
+
 static void nothing_is_attached_to_no_backend(void **state) {
   gmlake_desc desc;
   (void)state;
@@ -249,9 +380,16 @@ static void nothing_is_attached_to_no_backend(void **state) {
 
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-  const struct CMUnitTest tests[] = {
-      CASE(blocks_are_regions), CASE(windows_are_regions_where_they_are_mapped),
-      CASE(buffers_are_regions_where_they_have_memory), CASE(every_live_byte_is_in_a_region),
-      cmocka_unit_test(nothing_is_attached_to_no_backend)};
+#define PLAIN(name) cmocka_unit_test_setup_teardown(name, set_up_plain, tear_down)
+  const struct CMUnitTest tests[] = {CASE(blocks_are_regions),
+                                     CASE(windows_are_regions_where_they_are_mapped),
+                                     CASE(buffers_are_regions_where_they_have_memory),
+                                     CASE(every_live_byte_is_in_a_region),
+                                     PLAIN(plain_memory_is_one_heap),
+                                     PLAIN(plain_memory_ends),
+                                     PLAIN(plain_pools_have_heaps_of_their_own),
+                                     PLAIN(every_live_byte_is_in_a_region),
+                                     cmocka_unit_test(no_plain_memory),
+                                     cmocka_unit_test(nothing_is_attached_to_no_backend)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
