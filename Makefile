@@ -55,7 +55,7 @@ YARDSTICK = $(BUILD)/peer_bfc_set.so
 POLICY = $(BUILD)/policy_worst_fit.so
 CLIENTS = $(addprefix $(BUILD)/,gmlake_pluggable.so gmlake_cupy.so client_torch client_torch_lake \
   client_torch_allocator client_torch_allocator_old client_torch_offload client_torch_offload_cuda \
-  client_ggml client_adapters libgmlake_preload.so client_preload)
+  client_ggml client_ggml_cuda client_adapters libgmlake_preload.so client_preload)
 FAKE = $(BUILD)/fake/libcuda.so.1
 PROGRAMS = $(addprefix $(BUILD)/,replay streams lend lend_cuda offload offload_gpu offload_session \
   turnip bench gpu_test gpu_bench doctor) \
@@ -348,6 +348,10 @@ $(BUILD)/client_torch_allocator $(BUILD)/client_torch_allocator_old: \
 $(BUILD)/client_ggml: tests/clients/ggml.cpp Makefile | $(BUILD)
 	$(CXX) -std=c++11 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Itests/clients/ggml_stub \
 	  $(CPPFLAGS) $(CXXFLAGS) $< -o $@ $(LDFLAGS) -lcmocka $(LIBS) $(LDLIBS)
+
+$(BUILD)/client_ggml_cuda: tests/clients/ggml_cuda.cpp Makefile $(FAKE) | $(BUILD)
+	$(CXX) -std=c++17 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Itests -Itests/clients/ggml_stub \
+	  -Itests/cuda_stub $(CPPFLAGS) $(CXXFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
 
 # With CCCL's resources where the toolkit's headers are.
 CCCL_INCLUDE = $(patsubst %/cuda/memory_resource,%,$(firstword $(wildcard \

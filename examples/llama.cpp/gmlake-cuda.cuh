@@ -42,6 +42,8 @@ static void gmlake_ggml_zero(int device, void *base, const gmlake_ggml_range *ra
   CUDA_CHECK(cudaStreamSynchronize(cudaStreamPerThread));
 }
 
+// Only where the device cannot map memory there is no lake. Any other failure ends the program: who
+// asked for a lake does not run without one unawares.
 static bool gmlake_ggml_open(gmlake_ggml_device *out, int device, int physical_device) {
   gmlake_error_info why = gmlake_error_info();
   gmlake_desc desc = gmlake_desc();
@@ -49,7 +51,6 @@ static bool gmlake_ggml_open(gmlake_ggml_device *out, int device, int physical_d
   gmlake_result result;
   desc.device = physical_device;
   desc.out_error = &why;
-  desc.peer_devices = peers;
   if (getenv("GGML_CUDA_P2P") != nullptr)
     for (int other = 0; other < ggml_cuda_info().physical_device_count; other++) {
       int can_access = 0;
@@ -57,14 +58,16 @@ static bool gmlake_ggml_open(gmlake_ggml_device *out, int device, int physical_d
       CUDA_CHECK(cudaDeviceCanAccessPeer(&can_access, other, physical_device));
       if (can_access) peers[desc.peer_count++] = other;
     }
+  if (desc.peer_count) desc.peer_devices = peers;
   ggml_cuda_set_device(device);
   CUDA_CHECK(cudaFree(nullptr));  // makes the primary context
   result = gmlake_create(&desc, &out->lake);
-  if (result != GMLAKE_OK) {
-    GGML_LOG_WARN("gmlake: device %d: %s: %s; ggml's own memory is used\n", device,
-                  gmlake_result_name(result), why.text);
+  if (result == GMLAKE_ERROR_UNSUPPORTED) {
+    GGML_LOG_WARN("gmlake: device %d: %s; ggml's own memory is used\n", device, why.text);
     return false;
   }
+  if (result != GMLAKE_OK) GMLAKE_GGML_ABORT(why.text);
+  GGML_LOG_INFO("gmlake: device %d: a lake serves\n", device);
   out->device = device;
   out->wait = gmlake_ggml_wait;
   out->zero = gmlake_ggml_zero;

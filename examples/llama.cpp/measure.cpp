@@ -285,10 +285,11 @@ static int lanes(llama_model *model, int max) {
       break;
     }
   }
-  printf("{\"what\":\"lanes\",\"contexts\":%d,\"used_mib\":%.0f", (int)all.size(), used_mib());
+  printf("{\"what\":\"lanes\",\"contexts\":%d,\"tried\":%d,\"used_mib\":%.0f", (int)all.size(), max,
+         used_mib());
   for (llama_context *ctx : all) llama_free(ctx);
-  ggml_backend_dev_memory(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU), &ggml_free,
-                          &total);
+  if (ggml_backend_dev_t dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU))
+    ggml_backend_dev_memory(dev, &ggml_free, &total);
   printf(",\"freed_mib\":%.0f,\"ggml_says_free_mib\":%zu,\"driver_says_free_mib\":%.0f}\n",
          used_mib(), ggml_free >> 20, free_mib());
   return 0;
@@ -318,7 +319,7 @@ int main(int argc, char **argv) {
   int rc = 2;
   llama_log_set(
       [](ggml_log_level level, const char *text, void *) {
-        if (level >= GGML_LOG_LEVEL_WARN) fputs(text, stderr);
+        if (level >= GGML_LOG_LEVEL_WARN || !strncmp(text, "gmlake: ", 8)) fputs(text, stderr);
       },
       nullptr);
   ggml_backend_load_all();

@@ -5,18 +5,21 @@
 #   OUT=DIRECTORY    where the results go (default: LLAMA_DIRECTORY/gmlake-out)
 #   MODELS=DIRECTORY where the models of random weights are, or are written to (9 GB)
 #   LIMIT=SECONDS    stop after so long (default 560)
+#   LANES=NUMBER     how many contexts of 64K are tried (default 36)
 #   OPS_MATMUL, OPS_ATTENTION  regular expressions: which cases of test-backend-ops to run
-#   PARTS="check speed lanes server ops"
+#   PARTS="check lanes server speed ops"
+# A run with the lake in which no lake serves is a failure, and its results are left out.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 llama=$(cd "${1:?usage: measure.sh LLAMA_DIRECTORY}" && pwd)
 OUT=${OUT:-$llama/gmlake-out} MODELS=${MODELS:-$llama/gmlake-models} LIMIT=${LIMIT:-560}
-PARTS=${PARTS:-check speed lanes server ops}
+PARTS=${PARTS:-check lanes server speed ops}
 bin=$llama/build/bin
 mkdir -p "$OUT" "$MODELS"
 begin=$(date +%s)
 results=$OUT/llama_results.jsonl
 : > "$results"
+rm -f "$OUT/llama_errors.txt" "$OUT"/server-*.json
 left() { echo $((LIMIT - ($(date +%s) - begin))); }
 say() { echo "[$(($(date +%s) - begin)) s] $*"; }
 cuda=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
@@ -55,7 +58,12 @@ in_mode() {
   GGML_CUDA_GMLAKE=$value timeout -k 5 "$seconds" "$@" \
     > "$OUT/last.$mode.out" 2> "$OUT/last.$mode.err"
   rc=$?
-  sed -n "s/^{/{\"mode\":\"$mode\",/p" "$OUT/last.$mode.out" >> "$results"
+  if [ $mode != off ] && ! grep -qs 'gmlake: device 0: a lake serves' "$OUT/last.$mode.err"; then
+    echo 'no lake serves' >> "$OUT/last.$mode.err"
+    [ $rc -ne 0 ] || rc=99
+  else
+    sed -n "s/^{/{\"mode\":\"$mode\",/p" "$OUT/last.$mode.out" >> "$results"
+  fi
   if [ $rc -ne 0 ]; then
     printf '{"mode":"%s","what":"exit","rc":%d,"command":"%s"}\n' "$mode" $rc "${1##*/} ${2-}" \
       >> "$results"
@@ -71,7 +79,8 @@ for part in $PARTS; do
     check)
       for model in 1b-f16 7b-q4_0; do
         for mode in off lake kv; do
-          in_mode $mode 60 "$bin/measure" check "$MODELS/$model.gguf" "$MODELS/logits-$mode"
+          in_mode $mode 60 "$bin/measure" check "$MODELS/$model.gguf" "$MODELS/logits-$mode" ||
+            continue
           [ $mode = off ] || {
             same=false
             cmp -s "$MODELS/logits-off" "$MODELS/logits-$mode" && same=true
@@ -89,17 +98,17 @@ $(stat -c %s "$MODELS/logits-off") / 4)),\"identical\":$same}" >> "$results"
       done ;;
     lanes)
       for mode in off lake kv; do
-        in_mode $mode 60 "$bin/measure" lanes "$MODELS/3b-q8_0.gguf" 24 "${LANES:-48}"
+        in_mode $mode 60 "$bin/measure" lanes "$MODELS/3b-q8_0.gguf" 24 "${LANES:-36}"
       done ;;
     ops)
       for mode in off lake; do
-        in_mode $mode 200 python3 "$here/drive.py" ops "$bin/test-backend-ops" &
+        in_mode $mode 200 python3 "$here/drive.py" ops "$bin/test-backend-ops" $(($(left) - 20)) &
       done
       wait ;;
     server)
       for mode in off lake kv; do
         in_mode $mode 60 python3 "$here/drive.py" server "$bin/llama-server" \
-          "$MODELS/1b-f16.gguf" "$OUT/server-$mode.json"
+          "$MODELS/1b-f16.gguf" "$OUT/server-$mode.json" || continue
         [ $mode = off ] || {
           same=false
           cmp -s "$OUT/server-off.json" "$OUT/server-$mode.json" && same=true
@@ -109,5 +118,6 @@ $(stat -c %s "$MODELS/logits-off") / 4)),\"identical\":$same}" >> "$results"
   esac
 done
 rm -f "$OUT"/last.* "$OUT"/server-*.json
+[ ! -e "$OUT/llama_errors.txt" ] || cat "$OUT/llama_errors.txt"
 python3 "$here/drive.py" table "$results"
 say "done"

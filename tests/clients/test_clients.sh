@@ -336,5 +336,19 @@ ok 'adapters: silent' silent
 
 ggml() { "$build/client_ggml" >"$dir/out" 2>"$dir/err"; }
 ok 'ggml' ggml
+# lake_of_ggml CASE [VARIABLE=VALUE...]
+lake_of_ggml() {
+  case=$1
+  shift
+  ok "ggml: the lake: $case" fake "$@" "$build/client_ggml_cuda" "$case"
+}
+lake_of_ggml off
+lake_of_ggml off GGML_CUDA_GMLAKE=
+lake_of_ggml off GGML_CUDA_GMLAKE=1 GGML_CUDA_ENABLE_UNIFIED_MEMORY=1
+lake_of_ggml lake GGML_CUDA_GMLAKE=1
+lake_of_ggml kv GGML_CUDA_GMLAKE=kv
+lake_of_ggml peers GGML_CUDA_GMLAKE=1 GGML_CUDA_P2P=1
+lake_of_ggml unsupported GGML_CUDA_GMLAKE=1
+lake_of_ggml refused GGML_CUDA_GMLAKE=1
 
 report

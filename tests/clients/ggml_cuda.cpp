@@ -1,0 +1,101 @@
+/* examples/llama.cpp/gmlake-cuda.cuh on the fake driver, as the patched ggml-cuda.cu calls it.
+   test_clients.sh runs it with each value of the variables that the header reads.
+
+     client_ggml_cuda off | lake | kv | peers | unsupported | refused
+   It answers 0 if all is as it has to be. */
+#include <stdio.h>
+
+#include "examples/llama.cpp/gmlake-cuda.cuh"
+#include "examples/llama.cpp/gmlake.cu"
+#include "gpu/fake_cuda.h"
+
+#define MIB ((size_t)1 << 20)
+
+extern const fake_cuda_control control __asm__("fake_cuda_control");
+static int failures;
+
+#define IS(condition)                                                         \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
+      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+      failures++;                                                             \
+    }                                                                         \
+  } while (0)
+
+static bool has_logged(const char *text) { return logged.find(text) != std::string::npos; }
+
+static unsigned char byte_at(const void *base, size_t offset) {
+  unsigned char byte = 77;
+  IS(cuMemcpyDtoH(&byte, (CUdeviceptr)base + offset, 1) == CUDA_SUCCESS);
+  return byte;
+}
+
+/* A buffer, a pool, and what the lake then says is free. */
+static void use(const gmlake_ggml_device *d) {
+  void *weights = nullptr;
+  size_t actual = 0;
+  IS(gmlake_ggml_get(0) == d);
+  IS(gmlake_alloc(d->lake, 3 * MIB, GMLAKE_STREAM_NONE, &weights) == GMLAKE_OK);
+  {
+    gmlake_ggml_pool pool(d);
+    void *const part = pool.alloc(5000, &actual);
+    IS(part && actual == 5120);
+    pool.free(part, actual);
+  }
+  d->wait(0);
+  IS(gmlake_free(d->lake, weights, GMLAKE_STREAM_NONE) == GMLAKE_OK);
+  IS(gmlake_ggml_idle_bytes(0) >= 4 * MIB);
+}
+
+/* New memory is zero, also where another buffer wrote before. */
+static void grow(const gmlake_ggml_device *d) {
+  const gmlake_ggml_range part = {6 * MIB, 3 * MIB};
+  for (int i = 0; i < 2; i++) {
+    gmlake_ggml_growing *const cache = gmlake_ggml_growing::create(d, 64 * MIB);
+    IS(cache && cache->keep(&part, 1));
+    IS(byte_at(cache->base(), 6 * MIB) == 0 && byte_at(cache->base(), 9 * MIB - 1) == 0);
+    IS(cudaMemsetAsync((char *)cache->base() + 6 * MIB, 1, 3 * MIB, nullptr) == CUDA_SUCCESS);
+    delete cache;
+  }
+}
+
+static void start(int device_count, int no_vmm) {
+  fake_cuda_options options = fake_cuda_options();
+  options.device_count = device_count;
+  options.no_vmm = no_vmm;
+  options.seed = 1;
+  control.reset(&options);
+}
+
+int main(int argc, char **argv) {
+  const std::string what = argc == 2 ? argv[1] : "";
+  const gmlake_ggml_device *d = nullptr;
+  std::string end;
+  start(what == "peers" ? 2 : 1, what == "unsupported");
+  if (what == "refused") control.fail_function("cuMemAddressReserve", 1, CUDA_ERROR_UNKNOWN, 1);
+  try {
+    d = gmlake_ggml_get(0);
+  } catch (const std::runtime_error &error) {
+    end = error.what();
+  }
+  IS(gmlake_ggml_grows() == (what == "kv"));
+  if (what == "off") IS(!d && logged.empty() && gmlake_ggml_idle_bytes(0) == 0);
+  if (what == "lake" || what == "kv" || what == "peers") {
+    IS(d && has_logged("gmlake: device 0: a lake serves"));
+    if (d) use(d);
+    if (d && what == "kv") grow(d);
+  }
+  if (what == "peers" && d) {
+    gmlake_desc desc;
+    IS(gmlake_get_desc(d->lake, &desc) == GMLAKE_OK);
+    IS(desc.peer_count == 1 && desc.peer_devices[0] == 1);
+  }
+  if (what == "unsupported") {
+    IS(!d && end.empty() && has_logged("ggml's own memory is used"));
+    IS(!gmlake_ggml_get(0));
+  }
+  if (what == "refused") IS(!d && end.find("gmlake: ") == 0);
+  if (what.empty()) failures++;
+  if (failures) fprintf(stderr, "logged: %s\nended: %s\n", logged.c_str(), end.c_str());
+  return failures != 0;
+}
