@@ -534,9 +534,9 @@ static inline gmlake_nvtx *gmlake_nvtx_attach(const char *domain, gmlake_desc *d
   return n;
 }
 
-/* The same for a lake in memory that is not mapped. `take` is called in gmlake_create, and when the
-   lake's first buffer or a pool is created; `give` when lake or pool is destroyed. Sets the sizes of
-   chunks, arena and windows too. pre: memory->bytes is 4 MiB at least. */
+/* The same for a lake in memory that is not mapped. `take` is called in gmlake_create, and when
+   the lake's first buffer or a pool is created; `give` when lake or pool is destroyed. Sets the
+   sizes of chunks, arena and windows too. pre: memory->bytes is 4 MiB at least. */
 static inline gmlake_nvtx *gmlake_nvtx_attach_plain(const char *domain, gmlake_desc *desc,
                                                     const gmlake_nvtx_memory *memory) {
   gmlake_nvtx *const n = gmlake_nvtx_attach(domain, desc);

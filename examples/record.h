@@ -28,9 +28,9 @@
    that (stream_id).
 
    Without stacks it costs about 40 ns an allocation or free on x86-64, elsewhere also a call that
-   reads the clock (`record --cost`, the program of examples/record.c, compiled with -O2). That is at
-   most .2 % of a step of the programs of one stream in bench/torch. With several streams it also
-   makes calls of the driver, which may take more than 1 %: bench/torch/README.md has the figures.
+   reads the clock (`record --cost`, the program of examples/record.c, with -O2). That is at most
+   .2 % of a step of the programs of one stream in bench/torch. With several streams it also makes
+   calls of the driver, which may take more than 1 %: bench/torch/README.md has the figures.
 
    Use one recorder for each lake. A process that ends by exit() need not close it: what was
    recorded is written then. A child of fork records nothing, because what it frees is still live in

@@ -20,6 +20,8 @@ typedef struct cupy_lane {
   void *owner; /* the object that keeps the stream alive */
   void (*let_go)(void *owner);
   size_t users; /* how often it is open, and its blocks */
+  int stays;    /* nobody else destroys the stream: lakes need not ask whether it is still there */
+  char told[DEVICES_MAX]; /* the device's lake knows that */
 } cupy_lane;
 
 static cupy_lane *lanes;
@@ -28,7 +30,7 @@ static size_t limits[DEVICES_MAX]; /* bytes that a lake may hold; 0: no limit */
 API void *gmlake_cupy_malloc(void *stream, size_t bytes, int device);
 API void gmlake_cupy_free(void *stream, void *ptr, int device);
 API void *gmlake_cupy_lane_open(void *stream, void *owner, void (*keep)(void *owner),
-                                void (*let_go)(void *owner));
+                                void (*let_go)(void *owner), int stays);
 API void gmlake_cupy_lane_close(void *lane);
 API void *gmlake_cupy_lane_malloc(void *lane, size_t bytes, int device);
 API void gmlake_cupy_lane_free(void *lane, void *ptr, int device);
@@ -70,23 +72,24 @@ API void gmlake_cupy_free(void *stream, void *ptr, int device) {
   gmlake_torch_free(ptr, 0, device, stream);
 }
 
-/* The stream's lane. If it is new, `keep` is called, and `let_go` when the lane ends. Returns NULL
-   if host memory has run out. */
+/* The stream's lane. If it is new, `keep` is called, and `let_go` when the lane ends; `stays`: the
+   stream is destroyed no sooner. Returns NULL if host memory has run out. */
 API void *gmlake_cupy_lane_open(void *stream, void *owner, void (*keep)(void *owner),
-                                void (*let_go)(void *owner)) {
+                                void (*let_go)(void *owner), int stays) {
   cupy_lane *lane = lanes;
   while (lane && lane->stream != stream) lane = lane->next;
   if (lane) {
     lane->users++;
     return lane;
   }
-  lane = (cupy_lane *)malloc(sizeof(cupy_lane));
+  lane = (cupy_lane *)calloc(1, sizeof(cupy_lane));
   if (!lane) return NULL;
   lane->next = lanes;
   lane->stream = stream;
   lane->owner = owner;
   lane->let_go = let_go;
   lane->users = 1;
+  lane->stays = stays;
   lanes = lane;
   keep(owner);
   return lane;
@@ -106,7 +109,13 @@ API void gmlake_cupy_lane_close(void *user) {
 
 API void *gmlake_cupy_lane_malloc(void *user, size_t bytes, int device) {
   cupy_lane *const lane = (cupy_lane *)user;
-  void *const ptr = gmlake_cupy_malloc(lane->stream, bytes, device);
+  void *ptr;
+  if (lane->stays && bytes && lake_for(device) && !lane->told[device]) { /* lake_for knows it */
+    lane->told[device] = 1;
+    tell("gmlake_mark_stream", device,
+         gmlake_mark_stream(lake_of(device), lane->stream, GMLAKE_STREAM_STAYS));
+  }
+  ptr = gmlake_cupy_malloc(lane->stream, bytes, device);
   if (ptr) lane->users++;
   return ptr;
 }

@@ -13,7 +13,8 @@ stream alone there is
 
 Memory is freed on the stream that was current when it was taken. Its blocks, and what was current
 last, keep the stream object alive. When nothing does, the lakes forget the stream, before CuPy can
-destroy it. The stream of an ExternalStream is not CuPy's: whoever destroys it must wait that long.
+destroy it. The stream of an ExternalStream is not CuPy's: whoever destroys it must wait that long,
+and each allocation and free there asks the driver whether it is still the same stream.
 
 Without the package, the library is that of `make cupy`, or the file that GMLAKE_CUPY_LIBRARY names.
 Environment variables configure the lakes: see ../torch/adapter.h. Run as a program, this file
@@ -40,7 +41,7 @@ def _path():
 LIBRARY = ctypes.PyDLL(_path())
 _ADDRESS, _SIZE = ctypes.c_void_p, ctypes.c_size_t
 for _name, _result, *_arguments in (
-    ("lane_open", _ADDRESS, _ADDRESS, ctypes.py_object, _ADDRESS, _ADDRESS),
+    ("lane_open", _ADDRESS, _ADDRESS, ctypes.py_object, _ADDRESS, _ADDRESS, ctypes.c_int),
     ("lane_close", None, _ADDRESS),
     ("set_limit", None, ctypes.c_int, _SIZE),
     ("usage", ctypes.c_int, ctypes.c_int, ctypes.POINTER(_SIZE), ctypes.POINTER(_SIZE)),
@@ -70,7 +71,10 @@ class _Lane:
 
     def __init__(self, stream):
         keep, let_go = map(_address, (ctypes.pythonapi.Py_IncRef, ctypes.pythonapi.Py_DecRef))
-        self.address = LIBRARY.gmlake_cupy_lane_open(stream.ptr, stream, keep, let_go)
+        # CuPy destroys its own streams with their object. Those of others may end at any time.
+        stays = isinstance(stream, cupy.cuda.Stream)
+        stays = stays and getattr(stream, "_foreign_stream_ref", None) is None
+        self.address = LIBRARY.gmlake_cupy_lane_open(stream.ptr, stream, keep, let_go, stays)
         if not self.address:
             raise MemoryError
 

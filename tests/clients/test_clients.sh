@@ -162,7 +162,7 @@ ok 'torch: its library' fake "$build/client_torch" "$dir/gmlake_pluggable.so" me
 ok 'cupy: the command in the file' command_of examples/cupy/gmlake_cupy.c
 ok 'cupy: its library' fake "$build/client_torch" "$dir/gmlake_cupy.so" cupy
 ok 'cupy' fake "$build/client_torch" "$build/gmlake_cupy.so" cupy
-for case in cupy_lanes cupy_values cupy_limit cupy_graph; do
+for case in cupy_lanes cupy_values cupy_calls cupy_limit cupy_graph; do
   ok "cupy: $case" fake FAKE_CUDA_SEED=1 "$build/client_torch" "$build/gmlake_cupy.so" "$case"
   ok "cupy: $case: silent" silent
 done

@@ -446,7 +446,8 @@ static void case_cupy(void) { /* gmlake_cupy.so: the stream is what CuPy passes 
 }
 
 static struct {
-  void *(*open)(void *stream, void *owner, void (*keep)(void *owner), void (*let_go)(void *owner));
+  void *(*open)(void *stream, void *owner, void (*keep)(void *owner), void (*let_go)(void *owner),
+                int stays);
   void (*close)(void *lane);
   void *(*malloc)(void *lane, size_t bytes, int device);
   void (*free)(void *lane, void *ptr, int device);
@@ -458,10 +459,10 @@ static void keep(void *owner) { kept_count += owner != NULL; }
 /* CuPy lets go of a stream, and so destroys it. */
 static void let_go(void *owner) { cu(gpu.cuStreamDestroy((CUstream)owner)); }
 
-static void *new_lane(CUstream *stream) {
+static void *new_lane(CUstream *stream, int stays) {
   void *lane;
   cu(gpu.cuStreamCreate(stream, CU_STREAM_NON_BLOCKING));
-  lane = lanes.open(*stream, *stream, keep, let_go);
+  lane = lanes.open(*stream, *stream, keep, let_go, stays);
   check(lane);
   return lane;
 }
@@ -487,17 +488,17 @@ static void case_cupy_lanes(void) {
   size_t before;
   start_lanes();
   before = streams_alive();
-  lanes.close(new_lane(&stream));
+  lanes.close(new_lane(&stream, 1));
   check(streams_alive() == before);
-  lane = new_lane(&stream);
+  lane = new_lane(&stream, 1);
   a = lanes.malloc(lane, 4 * MIB, 0);
   b = lanes.malloc(lane, 4 * MIB, 0);
   check(a && b && !lanes.malloc(lane, 2048 * MIB, 0));
   lanes.free(lane, a, 0);
   check(streams_alive() == before + 1 && lanes.malloc(lane, 4 * MIB, 0) == a);
-  check(kept_count == 2 && lanes.open(stream, stream, keep, let_go) == lane && kept_count == 2);
+  check(kept_count == 2 && lanes.open(stream, stream, keep, let_go, 1) == lane && kept_count == 2);
   lanes.close(lane);
-  check(lanes.open(stream, stream, keep, let_go) == lane);
+  check(lanes.open(stream, stream, keep, let_go, 1) == lane);
   lanes.close(lane);
   lanes.close(lane);
   lanes.free(lane, a, 0);
@@ -513,13 +514,13 @@ static void case_cupy_values(void) {
   for (i = 0; i < 200; i++) {
     CUstream former, next;
     unsigned value = 0;
-    void *lane = new_lane(&former);
+    void *lane = new_lane(&former, (int)(i / 2 % 2));
     void *a = lanes.malloc(lane, MIB, 0), *b;
     for (j = 0; j < 20; j++) cu(gpu.cuMemsetD32Async((CUdeviceptr)a, 1, MIB / 4, former));
     if (i & 1) lanes.free(lane, a, 0);
     lanes.close(lane);
     if (!(i & 1)) lanes.free(lane, a, 0); /* an array that outlives its stream's object */
-    lane = new_lane(&next);
+    lane = new_lane(&next, (int)(i / 4 % 2));
     reused += former == next;
     b = lanes.malloc(lane, MIB, 0);
     cu(gpu.cuMemsetD32Async((CUdeviceptr)b, 2, MIB / 4, next));
@@ -530,6 +531,29 @@ static void case_cupy_values(void) {
     lanes.close(lane);
   }
   check(reused);
+}
+
+/* How often a lane's allocations and frees call the driver, once its memory is there. */
+static uint64_t calls_of_lane(int stays) {
+  CUstream stream;
+  void *const lane = new_lane(&stream, stays), *const kept = lanes.malloc(lane, MIB, 0);
+  uint64_t before;
+  int i;
+  before = fake->calls();
+  for (i = 0; i < 100; i++) lanes.free(lane, lanes.malloc(lane, MIB / 2, 0), 0);
+  before = fake->calls() - before;
+  lanes.free(lane, kept, 0);
+  lanes.close(lane);
+  return before;
+}
+
+/* A lake does not ask for streams that stay, also where it asks for others. */
+static void case_cupy_calls(void) {
+  start_lanes();
+  (void)calls_of_lane(0); /* creates the lake and its first chunk */
+  check(calls_of_lane(1) == 0);
+  check(calls_of_lane(0) >= 200);
+  check(calls_of_lane(1) == 0);
 }
 
 static void usage_is(size_t used, size_t held) {
@@ -587,7 +611,7 @@ static void case_cupy_graph(void) {
   find(library, "gmlake_cupy_capture_begin", (void *)&capture_begin);
   find(library, "gmlake_cupy_capture_end", (void *)&capture_end);
   check(pool_close(5, NULL) == 0);
-  lane = new_lane(&stream);
+  lane = new_lane(&stream, 1);
   pool = pool_open(0);
   check(pool && !capture_begin(0, stream, pool));
   cu(gpu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -634,6 +658,7 @@ static const struct {
              {"cupy", case_cupy},
              {"cupy_lanes", case_cupy_lanes},
              {"cupy_values", case_cupy_values},
+             {"cupy_calls", case_cupy_calls},
              {"cupy_limit", case_cupy_limit},
              {"cupy_graph", case_cupy_graph}};
 
