@@ -393,9 +393,10 @@ class Header:
     def with_mutant(self, mutant):
         return self.finder.apply(mutant.edits, self.text)
 
-    def opened(self, mutant):
-        """With the mutant and all private functions to be linked with."""
-        return self.finder.apply(sorted(list(mutant.edits) + self.opening), self.text)
+    def opened(self, mutant=None):
+        """With the mutant, if any, and all private functions to be linked with."""
+        edits = list(mutant.edits) if mutant else []
+        return self.finder.apply(sorted(edits + self.opening), self.text)
 
     def declarations(self):
         return self.finder.declarations(self.text)

@@ -7,8 +7,10 @@ the test programs, those first that most often notice for the time they take, un
 
 A seeded sample of all mutants, defects that a compiler cannot tell from the original left out. A
 program is left out for a line that it never reaches. Where a function locks or has atomics,
-test_threads runs under the thread sanitizer, too, as the last one. A program that fails, crashes or
-takes several times as long as usual kills the mutant. The log, DIR/seed-N.tsv, has a line a mutant:
+test_threads runs under the thread sanitizer, too, as the last one. A program that fails or crashes
+kills the mutant. So does one that hangs: one that twice takes several times the processor time that
+it takes without a defect ("time"), or twice takes none at all for a minute ("stands still"). How
+busy the machine is does not count. The log, DIR/seed-N.tsv, has a line a mutant:
 what became of it, by which program, after how many seconds, where, which kind, before, after. A
 sample that was interrupted goes on where it was; --retry runs the survivors again, after tests were
 added. --since takes mutants only of lines that are not as they were in a commit. --quick leaves the
@@ -50,6 +52,7 @@ CHEAP_SECONDS = 1.0  # programs that run longer are compiled with optimization,
 LONG_SECONDS = 3.0  # and those with --quick left out
 SANITIZED = ["-O1", "-g", "-fsanitize=thread"]
 SANITIZED_SECONDS = 120
+STILL_SECONDS = 60  # a program that takes no processor time for so long stands still
 
 
 def unit_of(header, defines):
@@ -78,11 +81,32 @@ def compile_quietly(command, cwd=None):
                           stderr=subprocess.DEVNULL).returncode == 0
 
 
-class Watched:
-    """Runs a command in a session of its own: within limits of time, output and memory. A sanitizer
-    needs more address space than that, and is to stop at its first report."""
+def processor_seconds():
+    """What the children that have ended took."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
-    def __init__(self, command, environment, cwd, cpu_seconds, wall_seconds, is_sanitized=False):
+
+def session_ticks(session):
+    """The processor time that the live processes of a session took, each with its children."""
+    total = 0
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(path) as stream:
+                fields = stream.read().rsplit(")", 1)[1].split()
+        except OSError:
+            continue  # it has ended
+        if int(fields[3]) == session:
+            total += sum(int(field) for field in fields[11:15])
+    return total
+
+
+class Watched:
+    """Runs a command in a session of its own: within limits of processor time, output and memory,
+    and as long as it does not stand still. A sanitizer needs more address space than that, and is
+    to stop at its first report."""
+
+    def __init__(self, command, environment, cwd, cpu_seconds, is_sanitized=False):
         def limit():
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
@@ -92,19 +116,32 @@ class Watched:
         if is_sanitized:
             environment = {**environment, "TSAN_OPTIONS": "halt_on_error=1"}
         self.failed_case = None
+        self.stopped = None  # why, if it was stopped
         self.process = subprocess.Popen(command, env=environment, cwd=cwd, preexec_fn=limit,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, start_new_session=True)
         reader = threading.Thread(target=self.read)
         reader.start()
-        try:
-            self.status = self.process.wait(timeout=wall_seconds)
-        except subprocess.TimeoutExpired:
-            self.status = None
+        self.status = self.wait()
         self.end_session()
-        if self.status is None:
-            self.process.wait()
         reader.join()
+        if self.status in (-signal.SIGXCPU, -signal.SIGKILL):
+            self.stopped = self.stopped or "time"
+
+    def wait(self):
+        """The exit status; a program that stands still is ended."""
+        ticks, since = None, 0
+        while True:
+            try:
+                return self.process.wait(timeout=STILL_SECONDS / 12)
+            except subprocess.TimeoutExpired:
+                pass
+            now = session_ticks(self.process.pid)
+            if now != ticks:
+                ticks, since = now, time.monotonic()
+            elif time.monotonic() - since >= STILL_SECONDS:
+                self.stopped = "stands still"
+                self.end_session()
 
     def end_session(self):
         try:
@@ -120,17 +157,54 @@ class Watched:
             if match and not self.failed_case:
                 self.failed_case = (match.group(1) or match.group(2)).decode(errors="replace")
             if total > OUTPUT_MAX:
+                self.stopped = "output"
                 self.end_session()
 
     def verdict(self):
         """None: it succeeded; else how it failed."""
         if self.status == 0:
             return None
-        if self.status is None or self.status in (-signal.SIGXCPU, -signal.SIGKILL):
-            return "time"
+        if self.stopped:
+            return self.stopped
         if self.failed_case:
             return self.failed_case.replace("\t", " ")
         return f"signal {-self.status}" if self.status < 0 else f"status {self.status}"
+
+
+def defined_before(program, header, tree):
+    """What a program and its own headers define before the header is included; None: unknown."""
+    with open(f"{tree}/{program.sources[0]}") as stream:
+        before = stream.read().split(f'"{header}"')[0].rsplit("#", 1)[0]
+    command = ["cc", "-E", "-dD", *coverage.INCLUDES, "-I" + os.path.dirname(program.sources[0]),
+               "-x", "c", "-"]
+    done = subprocess.run(command, cwd=tree, input=before, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True)
+    if done.returncode:
+        return None
+    names, is_own = set(), False
+    for line in done.stdout.split("\n"):
+        marker = re.match(r'# \d+ "([^"]*)"', line)
+        if marker:
+            is_own = not marker.group(1).startswith(("/", "<built-in>", "<command-line>"))
+        elif is_own:
+            names.update(re.findall(r"^#define (\w+)", line))
+    return names
+
+
+def build_unit(text, header, directory, output):
+    """The implementation with all its functions to be linked with; the mock alone."""
+    with open(f"{directory}/{header}", "w") as stream:
+        stream.write(text)
+    with open(f"{directory}/unit.c", "w") as stream:
+        stream.write(unit_of(header, [d for d in UNITS[header] if "CUDA" not in d]))
+    return compile_quietly(["cc", "-std=c99", "-w", "-O0", "-c", "unit.c", "-o",
+                            os.path.abspath(output)], directory)
+
+
+def linked(program, *objects):
+    """How a program is linked with an implementation compiled for all programs."""
+    return ["cc", "-w", "-std=c99", *coverage.INCLUDES, *objects, *program.sources[1:], "-o",
+            program.path, *coverage.LIBS]
 
 
 class Suite:
@@ -142,8 +216,10 @@ class Suite:
         self.programs = [p for p in coverage.programs() if p.name not in without]
         self.directory = directory
         self.copy_tree(digest(sources()))
+        self.units = {}
         for header in HEADERS:
             self.write_public(header)
+            self.units[header] = self.open_unit(header)
         self.facts = {p.name: self.facts_of(p) for p in self.programs}
         self.lines = {}  # header: (lines with code, {program: lines that it reaches})
         for header in HEADERS:
@@ -174,8 +250,15 @@ class Suite:
         with open(f"{public}/{header}", "w") as stream:
             stream.write(self.headers[header].declarations())
 
+    def open_unit(self, header):
+        """The implementation without a defect, as one with a defect is linked."""
+        unit = os.path.abspath(f"{self.tree}/build/unit-{header}.o")
+        if not build_unit(self.headers[header].opened(), header, f"{self.tree}/build", unit):
+            sys.exit(f"{header} cannot be built")
+        return unit
+
     def facts_of(self, program):
-        """Seconds of build and run, lines that it reaches, objects to be linked by header."""
+        """Processor seconds of build and run, lines that it reaches, objects by header."""
         shared = [s for s in sources() if s.endswith(".h")]
         stamp = digest(shared + program.sources)
         path = f"{self.directory}/facts-{program.name}-{stamp}.json"
@@ -200,15 +283,15 @@ class Suite:
                              "reached": sorted(n for n, c in counts.lines.items() if c)}
         fact = {"lines": lines}
         for level in ("-O0", "-O1"):
-            start = time.monotonic()
+            start = processor_seconds()
             if not compile_quietly(program.compile([level]), self.tree):
                 sys.exit(f"{program.name} cannot be built")
-            build = time.monotonic() - start
-            start = time.monotonic()
-            run = Watched(program.command, program.run_environment(), self.tree, 600, 600)
+            build = processor_seconds() - start
+            start = processor_seconds()
+            run = Watched(program.command, program.run_environment(), self.tree, 600)
             if run.status or status:
                 sys.exit(f"{program.name} fails without a defect: {run.verdict()}")
-            fact.update(build=build, run=time.monotonic() - start, level=level)
+            fact.update(build=build, run=processor_seconds() - start, level=level)
             if fact["run"] < CHEAP_SECONDS:
                 break
         return fact
@@ -218,15 +301,20 @@ class Suite:
         output = os.path.abspath(f"{self.directory}/{program.name}-{stamp}-{header}.o")
         if not fact["lines"][header]["reached"]:
             return None
-        with open(f"{self.tree}/{program.sources[0]}") as stream:
-            before = stream.read().split(f'"{header}"')[0]
-        defined = set(re.findall(r"# *define (\w+)", before)) - {"_GNU_SOURCE"}
-        if not defined <= set.union(*PLAIN.values()):
+        defined = defined_before(program, header, self.tree)
+        if defined is None or not defined - {"_GNU_SOURCE"} <= set.union(*PLAIN.values()):
             return None  # it replaces what the implementation calls, or configures it
         command = ["cc", "-std=c99", "-w", "-O1", "-Werror=implicit-function-declaration",
                    f"-Ibuild/public-{header}", *coverage.INCLUDES[1:], "-c", program.sources[0],
                    "-o", output]
-        return output if compile_quietly(command, self.tree) else None
+        if not compile_quietly(command, self.tree) or not compile_quietly(
+                linked(program, output, self.units[header]), self.tree):
+            return None
+        start = processor_seconds()
+        limit = int(60 + 20 * fact["run"])
+        run = Watched(program.command, program.run_environment(), self.tree, limit)
+        fact["run"] = max(fact["run"], processor_seconds() - start)
+        return None if run.verdict() else output  # without a defect it must not fail
 
     def reaches(self, program, mutant):
         known, reached = self.lines[mutant.header]
@@ -304,23 +392,13 @@ class Worker:
         link = self.suite.facts[program.name]["links"][mutant.header]
         if link:
             unit = f"{self.root}/build/unit.o"
-            if not os.path.exists(unit) and not self.build_unit(mutant):
+            text = self.suite.headers[mutant.header].opened(mutant)
+            if not os.path.exists(unit) and not build_unit(text, mutant.header,
+                                                           f"{self.root}/build", unit):
                 return False
-            return compile_quietly(["cc", "-w", "-std=c99", *coverage.INCLUDES, link, unit,
-                                    *program.sources[1:], "-o", program.path, *coverage.LIBS],
-                                   self.root)
+            return compile_quietly(linked(program, link, unit), self.root)
         level = self.suite.facts[program.name]["level"]
         return compile_quietly(program.compile([level]), self.root)
-
-    def build_unit(self, mutant):
-        """The implementation with all its functions to be linked with; the mock alone."""
-        with open(f"{self.root}/build/{mutant.header}", "w") as stream:
-            stream.write(self.suite.headers[mutant.header].opened(mutant))
-        with open(f"{self.root}/build/unit.c", "w") as stream:
-            defines = [d for d in UNITS[mutant.header] if "CUDA" not in d]
-            stream.write(unit_of(mutant.header, defines))
-        return compile_quietly(["cc", "-std=c99", "-w", "-O0", "-c", "build/unit.c", "-o",
-                                "build/unit.o"], self.root)
 
     def try_out(self, mutant):
         """(result, killer)"""
@@ -340,17 +418,15 @@ class Worker:
         is_compared = False
         ladder = self.ladder(mutant)
         for program in ladder:
-            fact = self.suite.facts[program.name]
-            if not is_compared and time.monotonic() - start + fact["run"] > 3:
+            run = self.suite.facts[program.name]["run"]
+            if not is_compared and time.monotonic() - start + run > 3:
                 is_compared = True
                 told = self.compare(mutant)
                 if told:
                     return told
             if not self.build(program, mutant):
                 return "invalid", "compiler"
-            cpu = int(5 + 5 * fact["run"])
-            run = Watched(program.command, program.run_environment(), self.root, cpu, 4 * cpu)
-            verdict = run.verdict()
+            verdict = self.run(program.command, program, int(5 + 5 * run))
             self.history.note(mutant.section, program.name, verdict is not None)
             if verdict:
                 return "killed", f"{program.name}: {verdict}"
@@ -364,6 +440,14 @@ class Worker:
                 return told
         return "survived", "" if ladder else "no program reaches it"
 
+    def run(self, command, program, cpu_seconds, is_sanitized=False):
+        """How the program fails, or None; one that was stopped runs again with twice the limit."""
+        for limit in (cpu_seconds, 2 * cpu_seconds):
+            run = Watched(command, program.run_environment(), self.root, limit, is_sanitized)
+            if not run.stopped:
+                break
+        return run.verdict()
+
     def sanitize(self, mutant):
         """The same of the threads' test under the sanitizer; None: it sees nothing."""
         program = next(p for p in self.suite.programs if p.name == "test_threads")
@@ -371,9 +455,8 @@ class Worker:
             return None
         if not compile_quietly(program.compile(SANITIZED, "build/test_threads.tsan"), self.root):
             return "invalid", "compiler"
-        run = Watched(["build/test_threads.tsan", *program.command[1:]], program.run_environment(),
-                      self.root, SANITIZED_SECONDS, 4 * SANITIZED_SECONDS, is_sanitized=True)
-        verdict = run.verdict()
+        verdict = self.run(["build/test_threads.tsan", *program.command[1:]], program,
+                           SANITIZED_SECONDS, is_sanitized=True)
         return ("killed", f"test_threads.tsan: {verdict}") if verdict else None
 
     def compare(self, mutant):
@@ -471,6 +554,9 @@ class Sample:
         killed = sum(1 for r in records if r["result"] == "killed")
         print(f"{killed} of {len(records)} killed, "
               f"{100 * killed / max(len(records), 1):.1f} %; seed {self.options.seed}")
+        hung = collections.Counter(r["killer"].split(": ")[-1] for r in records)
+        print(f"of them by a program that hangs: {hung['time']} time, "
+              f"{hung['stands still']} stands still")
         for name in ("kind", "section"):
             by = collections.defaultdict(lambda: [0, 0])
             for record in records:

@@ -94,7 +94,7 @@ class Trial:
         if done.returncode:
             raise RuntimeError(f"{name} cannot be built:\n{done.stderr}")
         run = mutate.Watched([output, *program.command[1:]], program.run_environment(), ".",
-                             LIMIT_SECONDS, 2 * LIMIT_SECONDS, name.endswith(".tsan"))
+                             LIMIT_SECONDS, name.endswith(".tsan"))
         return run.verdict()
 
     def killer(self):
