@@ -18,7 +18,7 @@
 # make planted   plants the defects of tests/tools/planted.txt, made up by hand, one at a time; names
 #                of some, or further options of tests/tools/planted.py, in PLANTED
 # make coverage  lines, branches and MC/DC of the headers that the tests reach: half an hour
-# make install   copies the headers, and a file for pkg-config, below DESTDIR and PREFIX
+# make install   copies the headers, and files for pkg-config and find_package, below DESTDIR PREFIX
 #                (/usr/local); make uninstall removes them. CMakeLists.txt does so for CMake
 # make manual    writes the headers' and examples' comments as one page, build/manual.html
 # make examples  builds the examples into build/examples
@@ -158,9 +158,19 @@ manual: deps-manual
 PREFIX ?= /usr/local
 INSTALL_INCLUDE = $(PREFIX)/include
 INSTALL_PKGCONFIG = $(PREFIX)/lib/pkgconfig
+INSTALL_CMAKE = $(PREFIX)/lib/cmake/gmlake
 VERSION = $(shell awk '$$1 ~ /define/ && $$2 == "GMLAKE_VERSION" { \
   printf "%d.%d.%d", $$3 / 10000, $$3 / 100 % 100, $$3 % 100 }' gmlake.h)
+# CMake writes what find_package reads. Without it the rest is installed all the same.
 install:
+	@if ! command -v cmake >/dev/null; then \
+	  echo 'there is no cmake here: find_package(gmlake) will not find what is installed'; \
+	else \
+	  work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && include="$(INSTALL_INCLUDE)" && \
+	  cmake -S . -B "$$work" "-DCMAKE_INSTALL_PREFIX=$(PREFIX)" -DCMAKE_INSTALL_LIBDIR=lib \
+	    "-DCMAKE_INSTALL_INCLUDEDIR=$${include#"$(PREFIX)"/}" >/dev/null && \
+	  DESTDIR="$(DESTDIR)" cmake --install "$$work" >/dev/null && echo "$(DESTDIR)$(INSTALL_CMAKE)"; \
+	fi
 	install -d "$(DESTDIR)$(INSTALL_INCLUDE)" "$(DESTDIR)$(INSTALL_PKGCONFIG)"
 	install -m 644 gmlake.h gmlake_bfc.h gmlake_offload.h "$(DESTDIR)$(INSTALL_INCLUDE)"
 	sed -e 's|@prefix@|$(PREFIX)|' -e 's|@includedir@|$(INSTALL_INCLUDE)|' \
@@ -169,6 +179,7 @@ install:
 uninstall:
 	cd "$(DESTDIR)$(INSTALL_INCLUDE)" && rm -f gmlake.h gmlake_bfc.h gmlake_offload.h
 	rm -f "$(DESTDIR)$(INSTALL_PKGCONFIG)/gmlake.pc"
+	rm -rf "$(DESTDIR)$(INSTALL_CMAKE)"
 
 examples: $(EXAMPLES)
 

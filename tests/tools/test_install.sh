@@ -116,6 +116,11 @@ ok 'cmake: configures' quietly cmake -S "$tree" -B "$mine/configured" \
 ok 'cmake: installs' quietly cmake --install "$mine/configured"
 project 'found' "find_package(gmlake $version REQUIRED)"
 ok 'find_package' builds 'found' "-DCMAKE_PREFIX_PATH=$mine/of cmake"
+project 'found of make' "find_package(gmlake $version REQUIRED)"
+ok 'find_package after make install' builds 'found of make' "-DCMAKE_PREFIX_PATH=$mine/of make"
+project 'moved' "find_package(gmlake $version REQUIRED)"
+ok 'find_package: of a stage that was moved' eval 'cp -r "$mine/of make" "$mine/moved there" &&
+  rm -r "$mine/of make" && builds moved "-DCMAKE_PREFIX_PATH=$mine/moved there"'
 project 'too new' 'find_package(gmlake 99.0 REQUIRED)'
 ok 'find_package: a later version is not there' eval \
   '! builds "too new" "-DCMAKE_PREFIX_PATH=$mine/of cmake"'
