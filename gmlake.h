@@ -97,7 +97,8 @@ GLOSSARY
 HOW AN ALLOCATION IS SERVED
   1. S1: a free range of exactly the size that the stream may use now. S2: the smallest larger
      range, if less than a chunk of it is left.
-  2. S1: the oldest idle window of exactly the size whose spans are all free again. No driver call.
+  2. S1: of the idle windows of exactly the size whose spans are all free again, the one that was
+     made first. No driver call.
   3. S2: the smallest larger range, split. No driver call. The later steps may call the driver.
   4. The lake asks what other streams have completed, then tries 1 to 3 again.
   5. S3: a window is stitched from free ranges; the smallest holes are used first.
@@ -3395,7 +3396,7 @@ typedef struct gmlk_windows {  /* written by >>windows, which says more */
   size_t count;
   uint64_t number;              /* of the newest window */
   uint32_t grains_min;          /* of the smallest window ever; no search for less is needed */
-  gmlk_window *oldest, *newest; /* list of the idle windows as they became idle */
+  gmlk_window *idle_first, *idle_last; /* list of the idle windows as they became idle */
   gmlk_window *quarantine;      /* list of the windows that could not be unmapped */
   size_t bytes;                 /* mapped by all windows */
 } gmlk_windows;
@@ -4138,8 +4139,8 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
    [W4] While a window is live each span is one block of state GMLK_PIECE that points to the
         window.
    [W5] Idle windows stand in the list as they became idle, and in one of two trees. In `open` they
-        are ordered by size, and those of one size by age, the oldest first; in `blocked` by the
-        serial of the block that is in the way.
+        are ordered by size, and those of one size by number, so the one that was made first stands
+        first; in `blocked` by the serial of the block that is in the way.
    [W6] The chunks' map_counts add up to the windows' chunk_counts.
    [W7] The block that is in the way of a blocked window is owned, has that serial, and its flags
         say so. When it is freed, the window goes back to `open`.
@@ -4150,8 +4151,9 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
         its address. Buffers have addresses of their own, to which [V1] to [V3] apply as well.
    [V3] The tree of used address space holds these blocks, and nothing else.
 
-   The oldest window of a size that is free is taken, so that a program that repeats itself gets
-   windows in the same order each time: those that it made since stand behind. A window found to be
+   Of the windows of a size that are free the one that was made first is taken, so that a program
+   that repeats itself gets windows in the same order each time: those that it made since stand
+   behind. A window found to be
    blocked is not looked at again before the block in its way is freed, so however many windows of a
    size take turns, the one that is free is found. There are at most desc.stitched_bytes_max divided
    by chunk_bytes windows, as each maps one chunk at least, and what one stitch adds to that.
@@ -4172,8 +4174,8 @@ struct gmlk_window {
   uint64_t number;                  /* the arena's windows are numbered from 1 as they are made */
   uint64_t key;             /* [idle] in `open` its grains, in `blocked` GMLK_BLOCKED + a serial */
   gmlk_window *less, *more; /* [idle] children in its tree */
-  gmlk_window *older, *newer; /* [idle] in the list as they became idle */
-  gmlk_window *next;          /* [to be unmapped or freed, in quarantine] in that list */
+  gmlk_window *idle_prev, *idle_next; /* [idle] in the list as they became idle */
+  gmlk_window *next;                  /* [to be unmapped or freed, in quarantine] in that list */
 };
 
 #define GMLK_BLOCKED ((uint64_t)1 << 32) /* more than any window's grains */
@@ -4309,31 +4311,31 @@ static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned
   gmlk_set_tag(&w->self, stream, ticket);
   gmlk_window_enter(windows, w, w->self.grains);
   gmlk_set_state(&w->self, GMLK_IDLE);
-  w->newer = NULL;
-  w->older = windows->newest;
-  if (windows->newest)
-    windows->newest->newer = w;
+  w->idle_next = NULL;
+  w->idle_prev = windows->idle_last;
+  if (windows->idle_last)
+    windows->idle_last->idle_next = w;
   else
-    windows->oldest = w;
-  windows->newest = w;
+    windows->idle_first = w;
+  windows->idle_last = w;
 }
 
 static void gmlk_window_unset_idle(gmlk_windows *windows, gmlk_window *w) {
   gmlk_window_leave(windows, w);
-  if (w->older)
-    w->older->newer = w->newer;
+  if (w->idle_prev)
+    w->idle_prev->idle_next = w->idle_next;
   else
-    windows->oldest = w->newer;
-  if (w->newer)
-    w->newer->older = w->older;
+    windows->idle_first = w->idle_next;
+  if (w->idle_next)
+    w->idle_next->idle_prev = w->idle_prev;
   else
-    windows->newest = w->older;
+    windows->idle_last = w->idle_prev;
 }
 
 /* Makes clean the idle windows whose tags are complete; streams NULL: all tags but captures'. */
 static void gmlk_windows_sweep(gmlk_windows *windows, const gmlk_streams *streams) {
   gmlk_window *w;
-  for (w = windows->oldest; w; w = w->newer)
+  for (w = windows->idle_first; w; w = w->idle_next)
     if (streams ? gmlk_tag_done(streams, w->self.stream, w->self.ticket)
                 : w->self.stream != GMLK_PINNED)
       gmlk_set_tag(&w->self, GMLK_CLEAN, w->self.ticket);
@@ -4457,7 +4459,7 @@ static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
   gmlk_window *w;
   for (; b != &a->tail; b = b->next)
     if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to);
-  for (w = a->windows.oldest; w; w = w->newer)
+  for (w = a->windows.idle_first; w; w = w->idle_next)
     if (w->self.stream == from) gmlk_set_tag(&w->self, to, w->self.ticket);
 }
 
@@ -4523,25 +4525,25 @@ static uint64_t gmlk_va_address(const gmlk_arena *a, const gmlk_space *space,
 /* Frees the records of an arena's windows. */
 static void gmlk_windows_destroy(gmlk_arena *a) {
   gmlk_windows *windows = &a->windows;
-  gmlk_window *list = windows->quarantine, *w, *newer; /* newer: the next of either list */
+  gmlk_window *list = windows->quarantine, *w, *next; /* next: of either list */
   gmlk_block *b;
   for (b = a->head.next; b && b != &a->tail; b = b->next) /* at its first span: once a window */
     if (b->state == GMLK_PIECE && b->as.live.window->spans[0].block == b)
       gmlk_window_push(&list, b->as.live.window);
-  for (w = windows->oldest; w; w = newer) {
-    newer = w->newer;
+  for (w = windows->idle_first; w; w = next) {
+    next = w->idle_next;
     gmlk_window_push(&list, w);
   }
-  for (w = list; w; w = newer) {
-    newer = w->next;
+  for (w = list; w; w = next) {
+    next = w->next;
     gmlk_host_free(a->host, w, gmlk_window_record_bytes(w->span_count));
   }
 }
 
 /* The idle window that has this number, or NULL. O(idle windows). */
 static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
-  gmlk_window *w = a->windows.oldest;
-  while (w && w->number != number) w = w->newer;
+  gmlk_window *w = a->windows.idle_first;
+  while (w && w->number != number) w = w->idle_next;
   return w;
 }
 
@@ -4622,7 +4624,8 @@ typedef struct gmlk_attempt { /* see >>request */
   uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
   int has_grown;          /* chunks were created for it */
   int lacks_window_space; /* no address space was left for its window; >>stitch writes it, too */
-  int is_thorough;        /* a window of any free pieces will do, however long they take to find */
+  int is_thorough;        /* a window of any free pieces will do, however long they take to find;
+                             once set it stays */
   gmlake_result error;    /* of the first rung that failed, but for want of memory */
   const gmlake_alloc_desc *desc;
   /* For policy and observer. They come last, so that a memset of the fields before is short: */
@@ -5850,23 +5853,33 @@ static inline void gmlk_attempt_splits(gmlake *l, gmlk_attempt *r) {
   l->stats.split_count++;
 }
 
-/* What other sections ask for. It gets a number, for policy and observer; */
+/* Gives it a number, for policy and observer. */
 static inline void gmlk_attempt_count(gmlake *l, gmlk_attempt *r) {
   r->number = ++l->request_count;
 }
 
-/* it is served for this reason, a static text for the observer; the driver took so long for it; */
+/* Notes why it is served as it is: a static text for the observer. */
 static void gmlk_because(gmlk_attempt *r, const char *reason) { r->reason = reason; }
+
+/* Notes how long the driver took for it. */
 static void gmlk_attempt_spent(gmlk_attempt *r, uint64_t ns) { r->driver_ns = ns; }
 
-/* it gets so many grains; so many bytes were asked for; chunks were created for it; */
+/* It gets so many grains. */
 static void gmlk_attempt_fit(gmlk_attempt *r, uint32_t grains) { r->grains = grains; }
+
+/* So many bytes were asked for. */
 static void gmlk_attempt_ask(gmlk_attempt *r, size_t bytes) { r->bytes = bytes; }
+
+/* Chunks were created for it. */
 static void gmlk_attempt_grew(gmlk_attempt *r) { r->has_grown = 1; }
+
+/* It gets whole chunks. */
 static void gmlk_attempt_be_whole(gmlk_attempt *r) { r->flags |= GMLAKE_EXCLUSIVE; }
 
-/* any free pieces will do for a window; memory with this tag serves it, not that of its stream. */
+/* From now on any free pieces will do for a window. */
 static void gmlk_attempt_be_thorough(gmlk_attempt *r) { r->is_thorough = 1; }
+
+/* From now on it is served from memory with this tag instead of that of its stream. */
 static void gmlk_attempt_take_as(gmlk_attempt *r, unsigned stream) {
   r->taker = gmlk_taker_of(stream, r->taker.may_wait);
 }
@@ -6166,9 +6179,12 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_tak
 }
 
 /* ---- >>stitch ----------------------------------------------------------------------------------
-   Makes, reuses and drops windows. Each operation plans with the books locked, marks its pieces
-   reserved, unlocks the books, calls the driver, locks the books again and commits. An error is
-   undone in reverse. pre, except to reuse: the caller holds `driving`.
+   Makes, reuses and drops windows. Idle windows are dropped by gmlk_evict here (the limit of
+   stitched bytes, want of memory), with the chunks under them by gmlk_trim_kill and
+   gmlk_return_block in >>grow, for a policy by gmlk_evict_asked in >>research, and in arenas that
+   sleep or close by >>sleep and >>pools. Each operation plans with the books locked, marks its
+   pieces reserved, unlocks the books, calls the driver, locks the books again and commits. An error
+   is undone in reverse. pre, except to reuse: the caller holds `driving`.
    Costs: one map for each chunk and one set_access for each window; to drop one, one unmap. Can
    fail: host memory, the driver. */
 
@@ -6291,15 +6307,15 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
 /* StitchFree, and for want of memory: drops the windows that are idle longest and whose work
    is complete, until `bytes` of mappings or `left` windows are dropped. Never waits. */
 static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t left) {
-  gmlk_window *w = a->sleep < GMLK_ASLEEP ? a->windows.oldest : NULL, *dying = NULL;
+  gmlk_window *w = a->sleep < GMLK_ASLEEP ? a->windows.idle_first : NULL, *dying = NULL;
   while (w && left && bytes) {
-    gmlk_window *newer = w->newer;
+    gmlk_window *next = w->idle_next;
     if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) {
       gmlk_window_kill(l, a, w, &dying);
       bytes -= gmlk_min(bytes, w->chunk_count * a->chunk_bytes);
       left--;
     }
-    w = newer;
+    w = next;
   }
   return gmlk_windows_unmap(l, a, dying);
 }
@@ -7147,7 +7163,7 @@ static gmlake_result gmlk_grow(gmlake *l, gmlk_attempt *r, uint32_t shortfall) {
 
 /* ---- trim ---- */
 
-/* Whether the taker may have all of a chunk's handle. That may be several blocks. */
+/* Whether the taker may have all chunks of this chunk's handle. */
 static int gmlk_is_handle_free(const gmlake *l, const gmlk_arena *a, gmlk_taker taker,
                                uint32_t slot) {
   return gmlk_may_take_range(&l->streams, taker, a->firsts[gmlk_handle_first(&a->chunks, slot)],
@@ -7165,7 +7181,7 @@ static gmlk_slots gmlk_trim_spare(const gmlake *l, gmlk_arena *a, gmlk_taker tri
   const gmlk_window *w;
   uint32_t i;
   for (w = a->windows.quarantine; w; w = w->next) (void)gmlk_window_marks(a, w, 1);
-  for (w = a->windows.oldest; w; w = w->newer)
+  for (w = a->windows.idle_first; w; w = w->idle_next)
     if (!gmlk_may_await(&l->streams, trimmer, w->self.stream, w->self.ticket))
       (void)gmlk_window_marks(a, w, 1);
   gmlk_places_spare(l, a, trimmer);
@@ -7217,9 +7233,9 @@ static void gmlk_tally_up(gmlake *l, const gmlk_arena *a, gmlk_tally before) {
 
 /* Moves the idle windows over marked chunks to *dying. */
 static void gmlk_trim_kill(gmlake *l, gmlk_arena *a, gmlk_window **dying) {
-  gmlk_window *w = a->windows.oldest, *newer;
-  for (; w; w = newer) {
-    newer = w->newer;
+  gmlk_window *w = a->windows.idle_first, *next;
+  for (; w; w = next) {
+    next = w->idle_next;
     if (gmlk_window_marks(a, w, 0)) gmlk_window_kill(l, a, w, dying);
   }
 }
@@ -7433,8 +7449,8 @@ static int gmlk_gives(const gmlk_arena *a, const gmlk_arena *taker, int is_for_b
 
 /* Returns up to `bytes` of other arenas' free chunks whose work is complete, before `taker` creates
    as many; its own pool's first, which may be limited. Errors that are not fatal do not count. */
-static gmlake_result gmlk_share(gmlake *l, const gmlk_arena *taker, int is_for_buffer,
-                                size_t bytes) {
+static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *taker, int is_for_buffer,
+                                        size_t bytes) {
   gmlake_result result = GMLAKE_OK;
   size_t released = 0, i;
   for (i = 0; i < 2 * l->arena_count && released < bytes && !gmlk_is_fatal(result); i++) {
@@ -7471,7 +7487,7 @@ static void gmlk_trim_forget(gmlk_arena *a) {
   for (slot = 0; slot < a->slot_count; slot++) gmlk_chunk_mark(&a->chunks, slot, 0);
 }
 
-/* What gmlk_share would return for an arena of blocks. 0: no host memory. */
+/* What gmlk_return_others would return for an arena of blocks. 0: no host memory. */
 static int gmlk_room_share(const gmlake *l, const gmlk_arena *taker, gmlake_wait wait, size_t bytes,
                            gmlk_room *room) {
   size_t i;
@@ -7527,7 +7543,7 @@ static void gmlk_view_fill(const gmlake *l, const gmlk_attempt *r, gmlake_piece 
     blocks->bytes = gmlk_to_bytes(b->grains);
     blocks++;
   }
-  for (w = a->windows.oldest; w; w = w->newer, windows++) {
+  for (w = a->windows.idle_first; w; w = w->idle_next, windows++) {
     windows->number = w->number;
     windows->bytes = gmlk_to_bytes(w->self.grains);
     windows->mapped_bytes = w->chunk_count * a->chunk_bytes;
@@ -7560,7 +7576,7 @@ static int gmlk_ask(gmlake *l, const gmlk_attempt *r, gmlk_question *q) {
   memset(q, 0, sizeof(*q));
   for (b = a->head.next; b != &a->tail; b = b->next)
     q->view.block_count += (size_t)gmlk_is_open(b, r->taker.stream);
-  for (w = a->windows.oldest; w; w = w->newer) q->window_count++;
+  for (w = a->windows.idle_first; w; w = w->idle_next) q->window_count++;
   q->piece_capacity = q->view.block_count + 1;
   bytes = (q->view.block_count + q->piece_capacity + 1) * sizeof(gmlake_piece) +
           q->window_count * (sizeof(gmlake_window_info) + sizeof(uint64_t));
@@ -7705,10 +7721,10 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_attempt *r, cons
    so the others are still in the view's order. */
 static void gmlk_view_refresh(gmlake *l, const gmlk_attempt *r, const gmlk_question *q) {
   gmlake_window_info *windows = (gmlake_window_info *)l->view_memory;
-  const gmlk_window *w = r->arena->windows.oldest;
+  const gmlk_window *w = r->arena->windows.idle_first;
   size_t i;
   if (q->window_count) (void)gmlk_refresh(l, 1);
-  for (i = 0; i < q->window_count; i++, w = w->newer)
+  for (i = 0; i < q->window_count; i++, w = w->idle_next)
     windows[i].is_complete = gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket);
 }
 
@@ -7918,8 +7934,9 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_bl
 }
 
 /* ---- >>serve -----------------------------------------------------------------------------------
-   Serves a request: first the states S1 and S2, which need no driver; then the steps of the
-   manual's "how an allocation is served", each a rung, until one of them finds a block. A rung that
+   Serves a request: first the states S1 and S2, which need no driver, steps 1 to 3 of the manual's
+   "how an allocation is served"; then the rungs, steps 4 to 12, until one of them finds a block.
+   gmlk_query_climb in >>figures foretells what the rungs do, so it changes with them. A rung that
    finds none returns OK with *out_block NULL, or the error that it met. A fatal error ends the
    climb, and so does an illegal answer of a policy, the only INVALID_ARGUMENT here. pre, for
    gmlk_climb and everything it calls: the caller holds `driving`.
@@ -8059,7 +8076,7 @@ static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_attempt *r, gmlk_taker 
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_OK;
   if (r->desc && !r->has_grown) { /* else gmlk_buffer_share has run */
     uint32_t chunks = gmlk_chunks_for(r->arena, r->shortfall ? r->shortfall : r->grains);
-    gmlake_result result = gmlk_share(l, r->arena, 0, chunks * r->arena->chunk_bytes);
+    gmlake_result result = gmlk_return_others(l, r->arena, 0, chunks * r->arena->chunk_bytes);
     if (result) return result;
   }
   for (tries = 0; tries < GMLK_GROW_TRIES; tries++) { /* a plan may need one more chunk after all */
@@ -8279,9 +8296,15 @@ static int gmlk_is_for_policy(const gmlake *l, const gmlk_attempt *r) {
 /* Tries the rungs in order. The last error is the report, or the first error of a rung that was not
    a shortage of device memory. */
 static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
-  static const gmlk_rung rungs[] = {gmlk_rung_completed, gmlk_rung_stitch, gmlk_rung_borrow_early,
-                                    gmlk_rung_grow,      gmlk_rung_borrow, gmlk_rung_wait,
-                                    gmlk_rung_reclaim};
+  static const gmlk_rung rungs[] = {
+      gmlk_rung_completed,    /* the manual's step 4 */
+      gmlk_rung_stitch,       /* 5 */
+      gmlk_rung_borrow_early, /* 6 */
+      gmlk_rung_grow,         /* 7 and 8 */
+      gmlk_rung_borrow,       /* 10 */
+      gmlk_rung_wait,         /* 11 */
+      gmlk_rung_reclaim,      /* 12 */
+  };
   gmlake_result result, memory = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   gmlake_error_info error;
   size_t i;
@@ -9002,7 +9025,8 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   gmlk_arena_retag(&pool->arena, number, GMLK_PINNED);
   gmlk_loan_shift(l, &pool->arena, GMLK_PINNED, stream, s->epoch);
   gmlk_stream_dirty(s, 0);
-  for (w = pool->arena.windows.oldest; w; w = w->newer) /* no graph knows those of borrowers */
+  for (w = pool->arena.windows.idle_first; w;
+       w = w->idle_next) /* no graph knows those of borrowers */
     if (w->self.stream == GMLK_PINNED && !w->is_known) gmlk_set_tag(&w->self, stream, s->epoch);
   for (note = l->pending; note; note = note->next) /* [G2] what is pending is the graphs' */
     if (note->stream == number) gmlk_give_back(note->block);
@@ -9361,7 +9385,7 @@ static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
   if (a->pool->late_uses) return 0;
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (gmlk_is_tagged(b)) return 0;
-  for (w = a->windows.oldest; w; w = w->newer)
+  for (w = a->windows.idle_first; w; w = w->idle_next)
     if (w->self.stream != GMLK_PINNED &&
         !gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket))
       return 0;
@@ -9741,7 +9765,7 @@ static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32
   if (other->free_grains >= gmlk_chunk_grains(other) &&
       other->free_grains > other->bins[GMLK_CLEAN]->grains)
     (void)gmlk_refresh(l, 1);
-  return l->lost ? l->lost : gmlk_share(l, a, 1, (chunks - free_chunks) * a->chunk_bytes);
+  return l->lost ? l->lost : gmlk_return_others(l, a, 1, (chunks - free_chunks) * a->chunk_bytes);
 }
 
 /* Commits `chunks` more chunks with the driver's help; after an error the buffer is as it was. */
@@ -10542,12 +10566,12 @@ static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
 
 /* Gives up what was freed while the arena was asleep: windows, places, whole chunks. */
 static void gmlk_arena_forget(gmlake *l, gmlk_arena *a) {
-  gmlk_window *w = a->windows.oldest, *newer;
+  gmlk_window *w = a->windows.idle_first, *next;
   gmlake_buffer *b;
   uint32_t i;
   gmlk_arena_clean(a);
-  for (; w; w = newer) {
-    newer = w->newer;
+  for (; w; w = next) {
+    next = w->idle_next;
     if (w->self.stream != GMLK_PINNED && w->va->state == GMLK_UNBACKED) gmlk_window_forget(l, a, w);
   }
   for (b = a->buffers; b; b = b->next)
@@ -10982,11 +11006,11 @@ static int gmlk_query_addresses(const gmlake *l, const gmlk_space *space, uint32
    is in the way of. O(windows). */
 static int gmlk_query_window(const gmlake *l, const gmlk_attempt *r, gmlk_taker taker) {
   const gmlk_arena *a = r->arena;
-  const gmlk_window *w = a->windows.oldest;
+  const gmlk_window *w = a->windows.idle_first;
   while (w &&
          (w->self.grains != r->grains || !gmlk_window_suits(a, w, r->align, gmlk_is_whole(r)) ||
           gmlk_window_blocker(a, &l->streams, taker, w)))
-    w = w->newer;
+    w = w->idle_next;
   return w != NULL;
 }
 
@@ -12132,8 +12156,8 @@ static void gmlk_check_idle(gmlk_checker *c) {
   const gmlk_windows *windows = &c->a->windows;
   const gmlk_window *w, *before = NULL;
   int i;
-  for (w = windows->oldest; w; before = w, w = w->newer) {
-    if (!gmlk_expect(c, w->self.state == GMLK_IDLE && w->older == before, place)) return;
+  for (w = windows->idle_first; w; before = w, w = w->idle_next) {
+    if (!gmlk_expect(c, w->self.state == GMLK_IDLE && w->idle_prev == before, place)) return;
     gmlk_check_window(c, w, 0);
     if (c->broken) return;
     gmlk_expect(c,
@@ -12142,7 +12166,7 @@ static void gmlk_check_idle(gmlk_checker *c) {
     gmlk_check_tag(c, w->self.stream, w->self.ticket, "F1: a window's tag is of an epoch to come");
     c->idle += gmlk_check_print((uintptr_t)w);
   }
-  gmlk_expect(c, windows->newest == before, "W5: the list by age has a wrong end");
+  gmlk_expect(c, windows->idle_last == before, "W5: the list of idle windows has a wrong end");
   for (i = 0; i < 2; i++) {
     before = NULL;
     gmlk_check_window_tree(c, i ? windows->blocked : windows->open, NULL, &before);
@@ -14081,6 +14105,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_launch(gmlake_backend *backend, gmlake_pool
    [C3] A process other than the one that called create makes no driver call.
    [C4] *out_code is the number of the driver call that failed, or 0. Other outputs are written on
         GMLAKE_OK only.
+   [C5] At most one copy runs while none is being started: on copiers[turn].
 
    Costs: each function makes one driver call and asks for the current context; two more calls if
    another context is current, three more after an unknown error. stream_id asks one call more.
@@ -14109,7 +14134,8 @@ enum {
 
 /* The driver functions used: name without cu, the driver version that introduced this form, what
    the exported name has behind the other, parameters. A driver with virtual memory management has
-   all but those of CUDA 12, which are NULL where it lacks them. */
+   all but those of CUDA 12.0, which are NULL where it lacks them. Functions of later versions need
+   a list of their own: this one is asked for where cuda.h is of 12.0 or later. */
 #define GMLK_CUDA_FUNCTIONS_12(X) \
   X(StreamGetId, 12000, "", (CUstream stream, unsigned long long *id))
 #define GMLK_CUDA_FUNCTIONS(X)                                                                 \
@@ -14602,8 +14628,8 @@ static gmlake_result gmlk_cuda_device_wait(void *user, int *out_code) {
   return gmlk_cuda_leave(&call, out_code);
 }
 
-/* On a stream of its own that does not wait for the legacy stream: so no capture forbids it. */
-/* [C5] At most one copy runs when it returns: on copiers[turn]. */
+/* Starts a copy on a stream of its own. That does not wait for the legacy stream, so no capture
+   forbids it. [C5] At most one copy runs when it returns: on copiers[turn]. */
 static CUresult gmlk_cuda_start_copy(gmlk_cuda *cuda, CUdeviceptr device, void *host, size_t bytes,
                                      int to_host) {
   CUstream *copier = &cuda->copiers[cuda->turn ^ 1u];

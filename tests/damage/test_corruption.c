@@ -694,7 +694,7 @@ static void find_windows(const gmlk_arena *a) {
                 w->self.state == GMLK_LIVE ? SHAPE_LIVE_SELF : SHAPE_PENDING_SELF, SHAPE_LIVE_SPAN);
     find_note(w->self.as.live.note, w->self.state == GMLK_PENDING);
   }
-  for (w = a->windows.oldest; w; w = w->newer)
+  for (w = a->windows.idle_first; w; w = w->idle_next)
     find_window(w, SHAPE_IDLE_WINDOW, SHAPE_IDLE_SELF, SHAPE_IDLE_SPAN);
   for (w = a->windows.quarantine; w; w = w->next)
     find_window(w, SHAPE_LOST_WINDOW, SHAPE_LOST_SELF, SHAPE_LOST_SPAN);

@@ -900,7 +900,7 @@ static void a_chunk_twice_in_a_window(void **state) {
   (void)state;
   start(16);
   drop(take_window(b));
-  w = lake->home.windows.oldest;
+  w = lake->home.windows.idle_first;
   breaks(uint32_t, w->spans[1].at, w->spans[0].at, "W2");
   finish();
 }
@@ -928,7 +928,7 @@ static void idle_windows(void **state) {
   drop(b[0]);
   drop(b[2]);
   drop(take(2 * C));
-  w = lake->home.windows.oldest;
+  w = lake->home.windows.idle_first;
   assert_true(w && w->span_count == 2);
   memcpy(kept, w->spans, sizeof(kept));
   breaks(uint32_t, w->spans[0].at, half, "W1: a piece ends inside a chunk");
@@ -950,8 +950,8 @@ static void idle_windows(void **state) {
   breaks(uint64_t, w->key, w->key + 1, "W7: nothing is in a window's way");
   breaks(uint64_t, w->key, GMLK_BLOCKED, "W7: nothing is in a window's way");
   breaks(size_t, lake->home.windows.bytes, 3 * C, "L4: the windows' count or bytes are wrong");
-  breaks(gmlk_window *, lake->home.windows.newest, NULL, "W5: the list by age has a wrong end");
-  breaks(gmlk_window *, w->older, w, "W5: an idle window is not where it should be");
+  breaks(gmlk_window *, lake->home.windows.idle_last, NULL, "W5: the list by age has a wrong end");
+  breaks(gmlk_window *, w->idle_prev, w, "W5: an idle window is not where it should be");
   breaks(uint32_t, w->self.arena, 1, "A1: a block names another arena");
   drop(b[1]);
   abandon();

@@ -877,7 +877,7 @@ static void visit_arena(const gmlk_arena *a, visitor visit) {
   const gmlk_window *window;
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (b->state == GMLK_FREE) visit(b->stream, b->ticket);
-  for (window = a->windows.oldest; window; window = window->newer)
+  for (window = a->windows.idle_first; window; window = window->idle_next)
     visit(window->self.stream, window->self.ticket);
 }
 
@@ -934,10 +934,10 @@ static void put_windows(const gmlk_arena *a) {
   const gmlk_windows *spool = &a->windows;
   const gmlk_space *space = &a->window_space;
   const gmlk_window *window;
-  for (window = spool->oldest; window; window = window->newer) {
+  for (window = spool->idle_first; window; window = window->idle_next) {
     const gmlk_window *other;
     unsigned age = 0;
-    for (other = spool->oldest; other; other = other->newer) age += other->number < window->number;
+    for (other = spool->idle_first; other; other = other->idle_next) age += other->number < window->number;
     put(age);
     put(window->key < GMLK_BLOCKED);
     put_window(window);
