@@ -3,7 +3,8 @@
 Do this in ONE file, before any other header:
    #define GMLAKE_IMPLEMENTATION
    #include "gmlake.h"
-All other files include the header alone. C99 or C++11 and later; -lpthread -ldl on old systems.
+Every other file only includes it, without that macro.
+C99 or C++11 and later; -lpthread -ldl on old systems.
 
 CONTENTS
   The manual, the declarations, the implementation in sections. A section calls only sections above
@@ -53,10 +54,11 @@ EXAMPLE
 WHAT IT DOES NOT DO
   - It does not zero memory, does not move live blocks and does not manage host memory.
   - It does not find out which streams use a block: name them by gmlake_record_stream.
-  - It does not hand memory over inside a kernel. One chunk may have two addresses; they are
-    coherent only across stream or event order. A flag that a kernel polls is not enough.
-  - It does not join what is smaller than a chunk: a hole inside a chunk serves requests that fit
-    into it, and the ends of windows.
+  - It does not order two uses of memory inside a kernel. A chunk that is freed may serve again at
+    another address. Writes through one address are seen through the other only behind stream or
+    event order; a flag that a kernel polls is not such an order.
+  - It does not join pieces smaller than a chunk. A hole inside a chunk serves a request that fits
+    into it, or it is the first or last piece of a window.
   - Legacy IPC (cuIpcGetMemHandle) does not work: the driver gives such handles for cuMemAlloc
     only.
   - The per-thread default stream (value 2) is refused: one value stands for many streams.
@@ -87,26 +89,31 @@ GLOSSARY
               last end where a handle ends
   tag         says which pending work may still use a free range: none (clean), or that of a stream
               up to one of its epochs
-  epoch       what a stream frees between two events that the lake records on it
+  epoch       a stream's work between two events that the lake records on it; what is freed there
+              has the epoch in its tag
   fence       the event that ends a stream's epoch
-  pool        a further arena, and one for its buffers: for the memory of a graph, or of one tenant
-  buffer      a range of addresses, parts of which are memory, up to an end that moves. Chunks of
-              another size than the arena's are mapped in buffers alone and have no home address
+  pool        a further arena for blocks, and further ones where its buffers' chunks have another
+              size. It holds the memory of a graph, or of one tenant
+  buffer      a range of addresses. Parts of it have memory, up to an end that the program moves.
+              Chunks of another size than the arena's are mapped in buffers alone and have no home
+              address
   grain       512 bytes; every size is rounded up to it
 
 HOW AN ALLOCATION IS SERVED
-  1. S1: a free range of exactly the size that the stream may use now. S2: the smallest larger
-     range, if less than a chunk of it is left.
+  1. S1: a free range that the stream may use now and that has exactly the size. S2: the smallest
+     larger range, if less than a chunk of it is left.
   2. S1: of the idle windows of exactly the size whose spans are all free again, the one that was
      made first. No driver call.
   3. S2: the smallest larger range, split. No driver call. The later steps may call the driver.
   4. The lake asks what other streams have completed, then tries 1 to 3 again.
   5. S3: a window is stitched from free ranges; the smallest holes are used first.
-  6. With GMLAKE_WAIT_FIRST step 10 comes here; with GMLAKE_WAIT_IF_SOON for what completes soon.
-  7. S4: chunks are created for one contiguous range, if step 8 would save at most one of them.
+  6. With GMLAKE_WAIT_FIRST step 10 is done here; with GMLAKE_WAIT_IF_SOON too, but only for memory
+     whose work completes soon.
+  7. S4: chunks are created for one contiguous range, if step 8 would need at most one chunk less.
   8. S4: chunks are created for what a window lacks, and the window is stitched.
-  9. S5 begins where the limits or the driver refuse new chunks:
- 10. memory that other streams freed: the asking stream waits for them on the device;
+  9. The limits or the driver refuse new chunks. Before the call fails (S5):
+ 10. the request takes memory that other streams freed, and its stream waits for these on the
+     device;
  11. the host waits for pending work. Then the lake looks at all free ranges; the steps above look
      at the first few of many;
  12. idle windows are dropped, free chunks are returned and created again where they are needed;
@@ -114,47 +121,51 @@ HOW AN ALLOCATION IS SERVED
      report in gmlake_get_last_error.
 
 STREAMS
-  Streams are those of the device's primary context, which the CUDA runtime and the frameworks
-  use. The lake does not wait for work in a context of cuCtxCreate, nor for that context's NULL
-  stream. A block may be used on its own stream, and on another stream in work that is ordered
-  after the allocating call. gmlake_free(ptr, stream) promises this: every use of the block
-  precedes the call on that stream, or is on a stream that gmlake_record_stream named.
-  - One stream: it reuses at once what it freed, without an event. The lake records events for
-    captures and buffers only, and after a request on GMLAKE_STREAM_NONE found memory that the
-    stream had freed.
-  - Several streams: the lake records an event for each 128th of what it holds that a stream freed,
-    or chunk, if that is more, and before it would grow. Another stream gets the memory when the
-    event has completed, or behind a wait on the device.
+  Streams are those of the device's primary context, which the CUDA runtime and the frameworks use.
+  The lake does not wait for work in a context of cuCtxCreate, nor for that context's NULL stream. A
+  block's own stream is the one that it was allocated on. It may be used there, and on another
+  stream in work that is ordered behind that point of the own stream. gmlake_free(ptr, stream)
+  promises this: every use of the block precedes the call on that stream, or is on a stream that
+  gmlake_record_stream named.
+  - One stream: what was freed on it is reused on it at once, without an event. The lake records
+    events for captures and buffers only, and from the first request on GMLAKE_STREAM_NONE on that
+    meets memory which the stream may still use.
+  - Several streams: the lake records an event on a stream each time that 1/128 of all memory it
+    holds was freed on that stream, but at least a chunk; and before it would grow. Another stream
+    gets the memory when the event has completed, or behind a wait on the device.
   - Waits on the device are queued where desc.cross_stream allows them, and where memory is short.
-    Within a process they make no cycle: each is for an event that was recorded before, so behind
-    work that was queued before, and by that order of the host no work waits for later work. Two
-    processes can wait for each other, through the kernels of NCCL: rank 0's waits for rank 1's,
-    which stands behind a wait of the lake there. gmlake_mark_stream names streams that
-    communicate: the lake never makes them wait; their requests grow, or the host waits.
+    Within a process they make no cycle. Each waits for an event that the host recorded earlier, so
+    for work that it queued earlier, and never for work that is queued later. Two processes can wait
+    for each other, through the kernels of NCCL: a kernel of rank 0 waits for one of rank 1, which
+    is queued behind a wait of rank 1's lake. gmlake_mark_stream names streams that communicate: the
+    lake never makes them wait; their requests grow, or the host waits.
   - Streams that end: call gmlake_forget_stream before you destroy a stream. The driver hands the
     value out again at once, and the new stream would get memory that the old stream's work still
-    uses. A live block of a forgotten stream is freed on another stream or on GMLAKE_STREAM_NONE.
-    A stream that was destroyed and not forgotten is an error that may end the process: driver 580
-    dies by SIGSEGV in cuEventRecord, or answers 709. If the driver answers, the lake tells the
-    logger once and leaves the stream out. What was freed on it since its last event stays pending
-    until the host waits for the whole device: in the last steps of the ladder, or at the end.
+    uses. Free a live block of a forgotten stream on another stream or on GMLAKE_STREAM_NONE. A
+    stream that was destroyed and not forgotten is an error that may end the process: driver 580
+    dies by SIGSEGV in cuEventRecord, or answers 709. If it answers an error, the lake tells the
+    logger once and does not use that stream again. What was freed on it since its last event stays
+    pending until the host waits for the whole device: in steps 11 and 12, or when a pool or the
+    lake is destroyed.
   - GMLAKE_STREAMS_MAY_END in desc.flags is for programs in which nobody can call
     gmlake_forget_stream. The lake then touches a stream only in calls that name it; by naming it
     the caller says that it exists. Each free is fenced at once. Each call asks the driver for the
     stream's id (cuStreamGetId, CUDA 12; not during a capture): a known value with another id is
     another stream. A block that outlives its stream, or a stream that it is recorded on, may be
-    freed on the value; its memory serves again after a wait for the whole device. Under drivers
-    without ids, an allocation waits on the device for what was freed on its stream's value, and a
-    stream must outlive its blocks. The legacy stream pays nothing for the flag, nor does a stream
-    that gmlake_mark_stream said to stay: the program never destroys it.
+    freed with that stream's old value as the stream; its memory serves again after a wait for the
+    whole device. Under drivers without ids, an allocation waits on the device for what was freed on
+    its stream's value, and a stream must outlive its blocks. The flag costs nothing on the legacy
+    stream, nor on a stream that gmlake_mark_stream marked GMLAKE_STREAM_STAYS: the program never
+    destroys it.
 
 CAPTURES
   Call gmlake_capture_begin before cuStreamBeginCapture, and gmlake_capture_end after
   cuStreamEndCapture. In between, allocations on the stream come from the pool, and the lake does
-  not record, wait or ask on the stream. A graph knows its addresses. So what a capture used stays
-  with the pool until the pool is destroyed: it is reused inside the capture, and by later captures
-  into the pool. Graphs that share a pool must not run at the same time. While any stream is
-  captured the lake leaves the legacy stream alone too: an event there would spoil the capture.
+  not record, wait or ask on the stream. The addresses that a capture used are part of the graph:
+  the graph knows them. So what a capture used stays with the pool until the pool is destroyed: it
+  is reused inside the capture, and by later captures into the pool. Graphs that share a pool must
+  not run at the same time. While any stream is captured the lake leaves the legacy stream alone
+  too: an event there would spoil the capture.
 
 LENDING
   I want one pool for many graphs. Capture them into it one after the other: each takes what the
@@ -177,73 +188,83 @@ LENDING
     answer GMLAKE_ERROR_BUSY and name the block.
   - Before new memory is created other free memory serves. Then the pool grows by what is missing.
     Such chunks are lent again, and gmlake_trim returns them: no graph knows them. What was borrowed
-    of the pool's other memory is for its captures and borrowers from then on.
+    from chunks that a graph may know serves only the pool's captures and borrowers from then on, no
+    plain allocation.
 
 GROWING BUFFERS
   A buffer is for what may not move while its memory changes: the keys and values of a sequence, a
   log, an arena of the program's own. Its memory is chunks (2 MiB by default) that nothing else
-  shares. I want memory that grows at its end: gmlake_buffer_resize. I want to give memory back in
-  the middle, or to have memory in parts of it only: gmlake_buffer_discard and
-  gmlake_buffer_commit. What lies around serves on. To touch a hole is an error on the device. The
-  address stays: a graph that was captured before reads what is committed later. I want weights that
-  give way when memory is short: let the out-of-memory handler discard them, and commit and load
-  them again before they are used (examples/weights.c). What a buffer gives up stays mapped. If
-  nobody took the chunk meanwhile, a commit on the same stream takes it back without a driver call.
-  So keep a buffer, at 0 bytes, for the next sequence instead of destroying it. A commit takes for
-  each chunk, in this order: the one that is still mapped there; a free chunk whose work is
-  complete; one that a block of the same stream left; a new chunk; a new chunk in the place of what
-  gmlake_trim would return; what steps 10 to 13 above find (with GMLAKE_WAIT_FIRST before new
-  chunks). Several buffers may map one chunk; it is memory of one of them, or of blocks. Blocks and
-  buffers share free memory. I want that to cost least: give the buffer chunks of the size that the
-  blocks' arena has. Then both take them from one place, in the order of streams or behind a wait on
-  the device. A block takes what a buffer gave up without a driver call; the buffer maps what blocks
-  freed. For that each chunk is mapped at home, too, which about doubles the cost of a new one.
-  Chunks of other sizes are returned, and created anew: before blocks create chunks, such buffers
-  return as many bytes; before a buffer creates chunks, all others do. Each returns whole free
-  chunks whose work is complete. To return a chunk costs about 20 us, to create one what COSTS says
-  of grow. To keep a buffer's chunks for it, do not discard them. To discard never waits for the
-  device, only for a commit of the same buffer that another thread makes. To commit, the host waits
-  in the last steps, and before it unmaps: if somebody else has the chunk that is still mapped
-  there, and the work of its last use here is not complete. While its stream is captured a buffer
-  may commit, not discard. What a graph uses has to stay committed as long as the graph may run.
-  Launch the graph behind what its stream did before the capture: a commit may take chunks back that
-  the stream still used.
+  shares.
+  - I want memory that grows at its end: gmlake_buffer_resize.
+  - I want to give memory back in the middle, or to have memory in parts of it only:
+    gmlake_buffer_discard and gmlake_buffer_commit. The parts around it keep their memory. To touch
+    a hole is an error on the device. The address stays: a graph that was captured before reads what
+    is committed later.
+  - I want weights that give way when memory is short: let the out-of-memory handler discard them,
+    and commit and load them again before they are used (examples/weights.c).
+  - What a buffer gives up stays mapped. If nobody took the chunk meanwhile, a commit on the same
+    stream takes it back without a driver call. So keep a buffer, at 0 bytes, for the next sequence
+    instead of destroying it.
+  - A commit needs a chunk for each hole, and takes the first of these: the one that is still mapped
+    there; a free chunk whose work is complete; one that a block of the same stream left; a new
+    chunk; a new chunk in the place of what gmlake_trim would return; what steps 10 to 13 above find
+    (with GMLAKE_WAIT_FIRST before new chunks). Several buffers may have one chunk mapped, but only
+    one of them, or blocks, has it as memory.
+  - Blocks and buffers share free memory. I want this sharing to cost least: give the buffer chunks
+    of the size that the blocks' arena has. Then both take them from one place, in the order of
+    streams or behind a wait on the device. A block takes what a buffer gave up without a driver
+    call; the buffer maps what blocks freed. For that each chunk is mapped at home, too, which about
+    doubles the cost of a new one.
+  - Chunks of other sizes are returned, and created anew: before the lake creates chunks for blocks,
+    it returns as many bytes of such buffers' chunks; before it creates chunks for a buffer, as many
+    bytes of all other chunks. Each returns whole free chunks whose work is complete. To return a
+    chunk costs about 20 us, to create one what COSTS says of grow. To keep a buffer's chunks for
+    it, do not discard them.
+  - To discard never waits for the device, only for a commit of the same buffer that another thread
+    makes. A commit makes the host wait in steps 11 and 12, and in one more case: another owner has
+    the chunk that is still mapped at the place, and the work that used it at this place is not
+    complete, so that it cannot be unmapped yet.
+  - On a stream that is being captured a commit is legal, a discard is not. What a graph uses has to
+    stay committed as long as the graph may run. Launch the graph behind what its stream did before
+    the capture: a commit may take chunks back that the stream still used.
 
 SLEEP
   I want to give a model's memory to another model for a while. Give each model a pool. Wait for all
   work on the pool, also of its graphs. gmlake_pool_sleep(pool, KEEP) copies what is live to the
   host and gives the pool's memory back. Every address stays taken. Later gmlake_pool_wake gives
   each address memory again, with its contents, and graphs that were captured before run as before.
-  DROP copies nothing, for what the program can load again. NULL in the place of the pool is all
-  that is in no pool, with the buffers. A server that sleeps one of two models is
-  examples/two_models.c. An out-of-memory handler may put a pool to sleep, too.
-  - What returns: blocks, buffers, live windows, and what captures know; KEEP keeps their contents.
-    Other idle windows and free chunks are given up.
+  DROP copies nothing, for what the program can load again. With NULL instead of a pool, all that is
+  in no pool sleeps, buffers too. A server that sleeps one of two models is examples/two_models.c.
+  An out-of-memory handler may put a pool to sleep, too.
+  - At waking these get memory again: blocks, buffers, live windows, and what graphs know. KEEP
+    keeps their contents. Other idle windows and free chunks are given up.
   - Meanwhile: to launch a graph of the pool, or to touch its memory, is an error on the device that
     ends the context. To free, to shrink, to destroy and to ask is legal. What was freed gets no
     memory at waking. To allocate, commit, capture or list chunks answers GMLAKE_ERROR_ASLEEP.
   - KEEP needs as much memory on the host: pinned memory of the backend, or desc.sleep_host. The
-    first time pins it, which takes .3 to .5 s for each GiB; the lake keeps it for the next time.
-    gmlake_trim, DROP while it sleeps, and to destroy the pool give it back.
+    first time pins it, which takes .3 to .5 s for each GiB; the lake keeps it for the next time. It
+    is given back by gmlake_trim, by gmlake_pool_sleep with DROP while the pool sleeps, and by
+    gmlake_pool_destroy.
   - Addresses that are registered elsewhere (NCCL, RDMA): allocate with GMLAKE_TELL_RESIDENCY, and
     desc.residency is told before the memory leaves and after it is back.
   - It costs what creating, mapping, unmapping and releasing each chunk costs, or the copies where
     these take longer: both go on at once.
 
 SHARING
-  I want another process to have a tensor. Give both lakes desc.handle_types
-  GMLAKE_HANDLE_POSIX_FD. Allocate with GMLAKE_EXCLUSIVE, or use a buffer. gmlake_export writes the
-  handles: send them through a local socket, the descriptors beside them by SCM_RIGHTS, and close
-  yours. gmlake_import maps them in the other process, at one address; nothing is copied. Let its
-  first use come behind your work: wait for your stream before you send. gmlake_free gives it back
-  there. I want one descriptor, however large the tensor: a buffer whose chunk_bytes is its size.
-  Processes of several hosts share GMLAKE_HANDLE_FABRIC, where the device offers it.
+  I want another process to have a tensor. Give both lakes desc.handle_types GMLAKE_HANDLE_POSIX_FD.
+  Allocate with GMLAKE_EXCLUSIVE, or use a buffer. gmlake_export writes the handles: send them
+  through a local socket, the descriptors beside them by SCM_RIGHTS, and close yours. gmlake_import
+  maps them in the other process, at one address; nothing is copied. Let its first use come behind
+  your work: wait for your stream before you send. In that process gmlake_free gives it back.
+  I want one descriptor, however large the tensor: a buffer whose chunk_bytes is its size. Processes
+  of several hosts share GMLAKE_HANDLE_FABRIC, where the device offers it.
   - The memory lives until no process has it. Either may free first, or die.
   - What was exported is never reused, as the other process may still use it. Freed, it is pending
-    until its work is complete; then its chunks are released. The next free of such memory,
-    gmlake_trim and a shortage look again. So a free of it may call the driver, as a free of what
-    was imported does. stats.exported_bytes and imported_bytes count it.
-  - Meanwhile its pool does not sleep: GMLAKE_ERROR_BUSY.
+    until its work is complete; then its chunks are released. Whether it is complete is asked again
+    at the next free of such memory, in gmlake_trim, and when memory is short. So a free of it may
+    call the driver, as a free of what was imported does. stats.exported_bytes and imported_bytes
+    count it.
+  - As long as memory of a pool is exported, gmlake_pool_sleep answers GMLAKE_ERROR_BUSY for it.
   - Who has a handle may read and write all of that memory, for ever.
 
 POLICIES
@@ -279,8 +300,9 @@ QUESTIONS
   - what a program has live, and how much of it: gmlake_get_map, as the input of a viewer;
     gmlake_get_stats and gmlake_pool_get_stats, as figures.
   - how large a block can be had, now or later: gmlake_get_budget.
-  - why memory ran out: gmlake_get_last_error. What is not live is free_bytes, too small or in
-    holes; pending_bytes, for whose streams somebody has to wait; or elsewhere_bytes.
+  - why memory ran out: gmlake_get_last_error. What is not live is in free_bytes (its pieces are too
+    small), in pending_bytes (somebody has to wait for streams first), or in elsewhere_bytes (other
+    arenas hold it).
   - which handles to register with a network card: gmlake_get_chunks, of a block with
     GMLAKE_EXCLUSIVE or of a buffer.
 
@@ -294,32 +316,35 @@ ERRORS
   GMLAKE_FILL, on the mock, makes reads of freed memory visible.
 
 FIRST STEP
-  The first step of a program creates the memory that later steps reuse. What creating costs counts
-  by the driver's handles, 28 us each, whatever their size. Two things make it less.
+  The first step of a program creates the memory that later steps reuse. The cost of creating
+  depends on the number of driver handles, 28 us each, not on their size. Two things make it less.
   - A profile. gmlake_profile_take tells what a run needed; gmlake_profile_save and _load make it a
     text of some lines, which you keep where you like. In the next run gmlake_prewarm creates that
-    memory before step one: what stays in handles of 128 MiB, the rest one chunk a handle. A profile
-    of another program, model or device is safe: gmlake_prewarm creates less or more than the
-    program needs, and the lake goes on as ever. More is returned by gmlake_trim, and where memory
-    is short; but a handle stays as long as one block lives in it. large_percent bounds that.
+    memory before step one: memory that stays live in handles of 128 MiB, the rest with a handle for
+    each chunk. A profile of another program, model or device is safe: gmlake_prewarm creates less
+    or more than the program needs, and the lake goes on as ever. What is created in vain is
+    returned by gmlake_trim, and where memory is short; but a handle stays as long as a block lives
+    in it. large_percent limits how much memory lies in such large handles.
   - desc.handle_bytes. Growth for one request then creates up to so many bytes side by side with one
     handle; but the last chunk has its own, as its end serves other requests. Windows map handles
     whole: a piece that is no window's end is one or more whole handles. So larger handles cost less
     time and fit less well: bench/RESULTS.md has figures.
   A lake with a policy, or with handle_types, whose handles others may see, has a handle for each
   chunk, and so have buffers, and blocks that share their chunks (GROWING BUFFERS). Buffers do not
-  share chunks with blocks if desc.handle_bytes is set, or when larger handles are there before
-  them. With other handles, EXCLUSIVE blocks own whole chunks, not handles.
+  share chunks with blocks if desc.handle_bytes is set, or when larger handles were created before
+  the first such buffer. Where a handle has several chunks, EXCLUSIVE blocks own whole chunks, but
+  not whole handles.
 
 COSTS (measured; see bench/RESULTS.md)
   alloc and free   35 to 70 ns without the driver, 130 to 350 ns beyond 100,000 live blocks (the
                    processor's caches). A free range or an exact window is O(1), plus the spans of a
                    window, plus one entry for each chunk whose first block changes. Where clean
-                   memory lies beside a stream's it is O(log of the number of such places).
+                   memory and a stream's lie side by side, a search is O(log of how often they do).
   stitch           20 to 30 us for each chunk mapped (cuMemSetAccess). To plan it: O(chunks
                    mapped), or O(slots) if the request may wait for other streams
   grow             28 us for each handle, of a buffer too, or twice as much for a buffer that shares
-                   chunks with blocks; nothing if it is still mapped next
+                   chunks with blocks; nothing for a buffer's chunk that is still mapped where it is
+                   committed again
   trim, budget     O(free ranges + chunks + windows + buffers' chunks)
   check, map, a pool's statistics, and the report of a request that is refused   O(blocks)
   query            what planning the allocation costs, O(blocks) only if the host would have to wait
@@ -369,7 +394,7 @@ typedef enum gmlake_result {
   GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, /* after the whole out-of-memory ladder */
   GMLAKE_ERROR_LIMIT_REACHED,        /* the same, because of limit_bytes or driver_free_bytes_min */
   GMLAKE_ERROR_UNKNOWN_POINTER,      /* not the start of a live block */
-  GMLAKE_ERROR_DOUBLE_FREE,          /* the byte is free memory or an idle window */
+  GMLAKE_ERROR_DOUBLE_FREE,          /* ptr lies in free memory or in an idle window */
   GMLAKE_ERROR_UNSUPPORTED,          /* the device or the driver cannot do it */
   GMLAKE_ERROR_NO_DRIVER,
   GMLAKE_ERROR_NO_DEVICE,
@@ -402,15 +427,15 @@ typedef struct gmlake_device_properties {
   int is_host_memory;       /* the host may read and write what is mapped: GMLAKE_FILL */
   char name[64];
   int device;       /* its number, from 0 on, */
-  int device_count; /* among so many devices; 0: the backend does not say */
+  int device_count; /* how many devices there are; 0: the backend does not say */
 } gmlake_device_properties;
 
 #define GMLAKE_HANDLE_POSIX_FD 1u
 #define GMLAKE_HANDLE_WIN32 2u
 #define GMLAKE_HANDLE_FABRIC 8u
 
-/* Memory that processes share: what one driver handle has. It is plain bytes, but for fd, which
-   belongs to one process: send it by SCM_RIGHTS beside the rest. */
+/* The memory of one driver handle, described for another process. The struct is sent as plain
+   bytes, but fd belongs to one process: send it by SCM_RIGHTS beside the rest. */
 typedef struct gmlake_handle {
   unsigned type;            /* GMLAKE_HANDLE_POSIX_FD or GMLAKE_HANDLE_FABRIC */
   int fd;                   /* [POSIX_FD] an open file descriptor; else -1 */
@@ -425,7 +450,8 @@ typedef struct gmlake_handle {
    FORKED, NO_DRIVER, NO_DEVICE, OUT_OF_HOST_MEMORY, DRIVER. Addresses are device addresses. */
 typedef struct gmlake_backend {
   size_t struct_bytes;  /* sizeof(gmlake_backend) */
-  unsigned abi_version; /* GMLAKE_BACKEND_ABI; tables of 1 end behind device_wait, or before */
+  unsigned abi_version; /* GMLAKE_BACKEND_ABI; a table of version 1 has no entry behind
+                           device_wait */
   void *user;
 
   gmlake_result (*get_properties)(void *user, gmlake_device_properties *out, int *out_code);
@@ -490,10 +516,12 @@ typedef struct gmlake_backend {
   /* Host memory that the device reads and writes at the link's full speed: pinned. */
   gmlake_result (*host_alloc)(void *user, size_t bytes, void **out_host, int *out_code);
   gmlake_result (*host_free)(void *user, void *host, int *out_code);
-  /* Writes out->fd or out->fabric, by which processes can have the handle's memory. Its type and
-     bytes are set. pre: the handle was created with this type, and is not another process's. */
+  /* Writes out->fd or out->fabric, by which processes can have the handle's memory. The caller has
+     set out->type and out->bytes. pre: the handle was created with this type, and is not another
+     process's. */
   gmlake_result (*export_handle)(void *user, uint64_t handle, gmlake_handle *out, int *out_code);
-  /* A handle for such memory, of this size. The descriptor stays the caller's. */
+  /* Creates a handle for memory that was exported, of in->bytes. The descriptor stays the
+     caller's. */
   gmlake_result (*import_handle)(void *user, const gmlake_handle *in, uint64_t *out_handle,
                                  int *out_code);
 } gmlake_backend;
@@ -568,7 +596,8 @@ GMLAKE_DEF void gmlake_mock_stream_finish(gmlake_backend *backend, gmlake_stream
    clock (UINT64_MAX: never). */
 GMLAKE_DEF void gmlake_mock_stream_set_lag(gmlake_backend *backend, gmlake_stream stream,
                                            uint64_t lag_ns);
-/* Moves the stream clock (it stands at 0 and never goes back). Not the modelled cost. */
+/* Sets the stream clock, which begins at 0 and never goes back. The clock of modelled costs does
+   not change. */
 GMLAKE_DEF void gmlake_mock_set_clock(gmlake_backend *backend, uint64_t now_ns);
 /* Between begin and end the stream is being captured. These calls then fail with CAPTURING and
    spoil the capture: to record or to wait on the stream, to record on the legacy stream, and event
@@ -577,11 +606,11 @@ GMLAKE_DEF void gmlake_mock_set_clock(gmlake_backend *backend, uint64_t now_ns);
 GMLAKE_DEF gmlake_result gmlake_mock_capture_begin(gmlake_backend *backend, gmlake_stream stream);
 GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake_stream stream);
 /* Queues a launch of one of the graphs that were captured into the pool; `graph` is any number that
-   tells it from the others. It runs behind its own earlier launches, and until the host waits for
-   what stands behind it or the stream is finished. Refuses what CAPTURES, LENDING and SLEEP forbid,
-   which a driver lets pass: BUSY (the pool is lent), ASLEEP, INVALID_ARGUMENT (no event orders it
-   behind another graph of the pool that may still run; or no such stream), CAPTURING (the stream,
-   or the legacy stream meanwhile). Else OUT_OF_HOST_MEMORY. */
+   tells it from the others. It runs after the earlier launches of the same graph. It is complete
+   when the host waits for work queued behind it, or when the stream is finished. Refuses what
+   CAPTURES, LENDING and SLEEP forbid, which a driver lets pass: BUSY (the pool is lent), ASLEEP,
+   INVALID_ARGUMENT (no event orders it behind another graph of the pool that may still run; or no
+   such stream), CAPTURING (the stream, or the legacy stream meanwhile). Else OUT_OF_HOST_MEMORY. */
 GMLAKE_DEF gmlake_result gmlake_mock_launch(gmlake_backend *backend, gmlake_pool *pool,
                                             uint64_t graph, gmlake_stream stream);
 #endif
@@ -591,20 +620,21 @@ GMLAKE_DEF gmlake_result gmlake_mock_launch(gmlake_backend *backend, gmlake_pool
 typedef enum gmlake_cross_stream {
   GMLAKE_GROW_FIRST = 0, /* create memory before making one stream wait for another */
   GMLAKE_WAIT_FIRST,     /* wait on the device for another stream's memory before creating more */
-  GMLAKE_WAIT_IF_SOON /* the same, but only for what by earlier measures completes before new work
-                         of the asking stream would begin, or .2 ms from now; else create more */
+  GMLAKE_WAIT_IF_SOON /* the same, but only for memory whose work is expected (from measured times)
+                         to complete before new work of the asking stream would begin, or within .2
+                         ms; else create more */
 } gmlake_cross_stream;
 
 typedef enum gmlake_stream_kind {
   GMLAKE_STREAM_PLAIN = 0,
   GMLAKE_STREAM_COMMUNICATION, /* other processes wait for its work: the lake never makes it wait */
   GMLAKE_STREAM_URGENT, /* of high priority: the lake makes it wait for other such streams alone */
-  GMLAKE_STREAM_STAYS   /* it ends no sooner than the lake, or is forgotten before; it is also what
-                           it was said to be */
+  GMLAKE_STREAM_STAYS   /* it is not destroyed before the lake, unless it was forgotten. Its kind
+                           stays the one that it was marked with before */
 } gmlake_stream_kind;
 
-/* Both functions, or neither: malloc and free. Memory is aligned as malloc's. They are called with
-   a lock held: if they call the lake they get INVALID_ARGUMENT. */
+/* Set both functions, or neither: then malloc and free are used. Memory is aligned as malloc's.
+   They are called with a lock held: if they call the lake they get INVALID_ARGUMENT. */
 typedef struct gmlake_host_allocator {
   void *(*malloc_fn)(void *user, size_t bytes);
   void (*free_fn)(void *user, void *ptr);
@@ -623,15 +653,16 @@ typedef struct gmlake_error_info {
   size_t stitchable_bytes; /* the part of it that a window without flags could be made of */
   size_t pending_bytes;    /* free memory of the arena that other streams' work, or a graph, uses */
   size_t reserved_bytes;   /* physical memory the lake holds */
-  size_t limit_bytes;      /* the limit in force, the pool's where the request alone exceeds it;
-                              0: none, but for driver_free_bytes_min */
+  size_t limit_bytes;      /* the limit that applied; the pool's limit if the request alone exceeds
+                              that one. 0: no limit, or only driver_free_bytes_min */
   size_t driver_free_bytes;
   gmlake_pool *pool; /* that was asked; NULL: the default one */
   /* Whose the rest is. reserved_bytes is live_here_bytes + free_bytes + pending_bytes +
      elsewhere_bytes: */
   size_t live_here_bytes; /* live blocks and buffers in the arena */
   size_t elsewhere_bytes; /* all that other arenas hold, of pools and buffers, and quarantine */
-  size_t hole_bytes;      /* free_bytes in holes below a chunk that no window can be made of */
+  size_t hole_bytes;      /* the part of free_bytes in holes smaller than a chunk, of which no
+                             window can be made */
   size_t largest_bytes;   /* the longest run in free_bytes */
   size_t sleeping_bytes;  /* that pools gave back and need to wake; not in reserved_bytes */
 } gmlake_error_info;
@@ -644,7 +675,8 @@ typedef struct gmlake_error_info {
    mode stays relaxed, because the driver refused to set it back; at destroy every live block and
    buffer (a warning with size, address and label). It is called with no lock held at the end of a
    call: the call that caused the message, or another thread's that ends meanwhile. It may call the
-   lake. In gmlake_create it has to return; elsewhere it may be left as the handler below may be. */
+   lake. In gmlake_create it has to return; elsewhere longjmp or an exception may leave it, as
+   gmlake_oom_handler says. */
 typedef struct gmlake_logger {
   void (*fn)(void *user, int level, const gmlake_error_info *info);
   void *user;
@@ -654,9 +686,10 @@ typedef struct gmlake_logger {
    (compare asked_bytes with limit_bytes and with the device). It may free, shrink and trim on this
    lake; it may not allocate or grow. If it answers non-zero the lake tries again, eight times at
    most. It may be left by longjmp, or by a C++ exception if this file is compiled as C++ or with
-   -fexceptions. Then the call ends there with *out_ptr NULL, and the lake goes on serving. But the
-   lake takes allocations of that thread from deeper in the stack for the handler's, and refuses
-   them, until the thread calls the lake from higher up. */
+   -fexceptions. Then the call ends there with *out_ptr NULL, and the lake goes on serving. But if
+   that thread then allocates in a call deeper on the stack than the one that was left, the lake
+   believes that the handler allocates, and refuses; this ends once the thread calls the lake from
+   higher up. */
 typedef struct gmlake_oom_handler {
   int (*fn)(void *user, gmlake *lake, const gmlake_error_info *info);
   void *user;
@@ -679,8 +712,9 @@ typedef struct gmlake_residency_info {
 
 /* Told of blocks with GMLAKE_TELL_RESIDENCY when their pool falls asleep and after it has woken:
    for what is registered elsewhere (NCCL, RDMA). Called in gmlake_pool_sleep and gmlake_pool_wake,
-   with no lock held; it has to return. An answer other than 0 to LEAVES refuses: blocks that were
-   told are told BACK, and the call answers BUSY. The memory is unmapped inside that same call. */
+   with no lock held; it has to return. An answer other than 0 to LEAVES refuses: for the blocks of
+   which it was told LEAVES it is told BACK, and the call answers BUSY. The memory is unmapped
+   inside that same call. */
 typedef struct gmlake_residency {
   int (*fn)(void *user, gmlake *lake, const gmlake_residency_info *info);
   void *user;
@@ -733,7 +767,8 @@ typedef struct gmlake_plan {
   size_t piece_count, piece_capacity; /* capacity: one more than the view has blocks */
   size_t grow_bytes;  /* memory to be created: whole chunks side by side, the last piece. All of it
                          becomes the block's; to use a part of new memory, leave state 0 */
-  int keeps_former;   /* the piece is the front of a block: also stitch front and rest, idle */
+  int keeps_former;   /* 1: the piece is the front of a free block. The lake also makes an idle
+                         window of that front and the rest of the block */
   const char *reason; /* for the observer; not copied */
 } gmlake_plan;
 
@@ -835,16 +870,17 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
                                    / 8192, rounded down to a power of two, 2 to 32 MiB */
   size_t stitch_bytes_min;      /* smaller requests are never stitched (the paper's fragmentation
                                 limit); 0: no such limit */
-  size_t stitched_bytes_max;    /* StitchFree's threshold on all windows, and so, by chunk_bytes, on
-                                   their number; 0: 4 x device memory */
+  size_t stitched_bytes_max;    /* StitchFree's threshold: bytes of all windows together. Divided by
+                                   chunk_bytes it limits their number, too; 0: 4 x device memory */
   size_t limit_bytes;           /* physical memory this lake may hold; 0: no limit */
-  size_t driver_free_bytes_min; /* the lake does not grow below this much driver-free memory */
+  size_t driver_free_bytes_min; /* the lake does not grow if the driver would then have less free
+                                   memory */
   size_t arena_bytes;           /* address space of the home arena; 0: 8 x device memory, less than
                                 2 TiB. A pool's is the device's memory */
   size_t window_bytes;          /* address space of windows; 0: 32 x device memory */
   const int *peer_devices;      /* other devices that get access to every mapping, each once, 64 at
-                                   most; one that cannot have it shows in the first allocation's
-                                   error */
+                                   most; if one cannot have access, the first allocation fails and
+                                   names the error */
   size_t peer_count;
   unsigned handle_types; /* GMLAKE_HANDLE_*: chunks can be exported as these */
   gmlake_host_allocator host;
@@ -866,7 +902,8 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
 #define GMLAKE_NO_STITCH 2u /* one piece of the home arena, as pinned DMA wants it */
 #define GMLAKE_NO_GROW 4u   /* only from memory that the lake holds, else OUT_OF_DEVICE_MEMORY */
 #define GMLAKE_TELL_RESIDENCY 8u /* desc.residency is told when its memory leaves and is back */
-#define GMLAKE_TRANSIENT 16u /* may lie in a pool that is lent, see LENDING. Of a block: it does */
+#define GMLAKE_TRANSIENT \
+  16u /* may be served from a pool that is lent, see LENDING; of a block: was */
 
 typedef struct gmlake_alloc_desc {
   size_t bytes;
@@ -880,7 +917,7 @@ typedef struct gmlake_alloc_desc {
 typedef struct gmlake_pool_desc { /* all zero: sensible defaults */
   size_t chunk_bytes;             /* 0: the lake's */
   size_t limit_bytes;             /* physical memory this pool may hold; 0: only the lake's limit */
-  const char *label;              /* not copied; of leaked blocks that have none of their own */
+  const char *label;              /* not copied; shown for leaked blocks that have no label */
 } gmlake_pool_desc;
 
 typedef struct gmlake_buffer_desc {
@@ -908,7 +945,7 @@ typedef enum gmlake_kind {
   GMLAKE_KIND_BLOCK = 1, /* what an allocation got */
   GMLAKE_KIND_HOLE,      /* a free range of a home arena */
   GMLAKE_KIND_WINDOW,    /* an idle window */
-  GMLAKE_KIND_BUFFER,    /* its committed front */
+  GMLAKE_KIND_BUFFER,    /* a buffer, up to its end */
   GMLAKE_KIND_PIECE,     /* a range of a home arena that is mapped in a block's window, or a chunk
                             of a buffer where that maps it */
   GMLAKE_KIND_CHUNK,     /* physical memory */
@@ -978,8 +1015,9 @@ typedef struct gmlake_stats {
   uint64_t chunk_count;       /* chunks held now; several with one handle count as one */
   uint64_t driver_call_count; /* calls of the backend since creation, clock and capture exchange
                                  excluded */
-  uint64_t driver_ns;         /* time in them and in exchanges, by the backend's clock, without the
-                                 events that are recorded with the books locked (0.2 us each) */
+  uint64_t driver_ns;         /* time in them and in capture exchanges, by the backend's clock; not
+                                 counted: frees' event records, which are made with the books locked
+                                 (0.2 us each) */
   uint64_t stream_wait_count; /* waits queued on a stream for another stream's memory */
   uint64_t host_wait_count;   /* waits of the host: last steps before an error, growing buffers,
                                  destroying a pool or a lake */
@@ -995,7 +1033,8 @@ typedef struct gmlake_stats {
   size_t
       sleeping_bytes; /* given back by what sleeps, and needed to wake it; not in reserved_bytes */
   size_t exported_bytes; /* chunks that other processes may have: a part of reserved_bytes */
-  size_t imported_bytes; /* other processes' chunks that are mapped here: a part of it, too */
+  size_t imported_bytes; /* other processes' chunks that are mapped here: a part of reserved_bytes,
+                            too */
 } gmlake_stats;
 
 /* What a run learnt of the memory that it needs, for the next run: see FIRST STEP. */
@@ -1028,8 +1067,8 @@ typedef struct gmlake_budget {
 typedef enum gmlake_wait { GMLAKE_NO_WAIT = 0, GMLAKE_DEVICE_WAIT, GMLAKE_HOST_WAIT } gmlake_wait;
 
 typedef struct gmlake_query_info { /* how an allocation would end */
-  /* OK; or OUT_OF_DEVICE_MEMORY or LIMIT_REACHED, then the rest is 0. Of these two the allocation
-     may tell the other one. */
+  /* OK; or OUT_OF_DEVICE_MEMORY or LIMIT_REACHED, then the rest is 0. The allocation may then
+     answer the other of these two. */
   gmlake_result result;
   /* The stream is made to wait for other streams' work, or the host waits. Where new memory joins
      other streams', the wait may turn out not to be needed. */
@@ -1045,11 +1084,12 @@ typedef struct gmlake_query_info { /* how an allocation would end */
    change memory, gmlake_get_budget and gmlake_query may answer DEVICE_LOST and SHUTTING_DOWN. The
    other errors stand beside each function. */
 
-/* Address space that the driver refuses is halved, down to the device's memory. Without address
-   space for windows the lake does not stitch, and tells the logger. As there is no lake yet,
-   desc->out_error and desc->logger say why it failed: which field is wrong, its value and what is
-   legal, or which call of the driver failed. Errors: NO_DRIVER, NO_DEVICE, UNSUPPORTED,
-   OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (address space), DRIVER. */
+/* If the driver refuses so much address space, the lake asks for half of it, and so on, down to the
+   size of the device's memory. Without address space for windows the lake does not stitch, and
+   tells the logger. As there is no lake yet, desc->out_error and desc->logger say why it failed:
+   which field is wrong, its value and what is legal, or which call of the driver failed. Errors:
+   NO_DRIVER, NO_DEVICE, UNSUPPORTED, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (address space),
+   DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake);
 /* Waits for pending work, tells the logger of live blocks and buffers, and frees everything,
    whatever fails; returns the first driver error. It cannot wait for a stream that is being
@@ -1068,17 +1108,18 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
                                            gmlake_stream stream, void **out_ptr);
 /* How gmlake_alloc_with would end now: is it served, what has to wait, is memory created? True for
    a caller who is alone with the device until its next call, without out-of-memory handler and
-   policy. Asks the driver what asking needs: what has completed, and its free memory, if the lake
-   has no free range that fits. Changes no memory; as by an allocation, the lake learns of the
-   stream. It is a forecast: for a lake that is very short of memory it may be wrong.
-   Errors: CAPTURING, ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
+   policy. If the lake has no free range that fits, it asks the driver what has completed, and how
+   much memory is free. Changes no memory; as by an allocation, the lake learns of the stream. It is
+   a forecast: for a lake that is very short of memory it may be wrong. Errors: CAPTURING, ASLEEP,
+   OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_query(gmlake *lake, const gmlake_alloc_desc *desc,
                                       gmlake_stream stream, gmlake_query_info *out_info);
 /* Every use of the block must precede this call on the stream, or be on a stream that
-   gmlake_record_stream named. Also for a block that was never used: on another stream than the
-   block's, the call is ordered behind the allocating call. NULL is fine. Errors, after which
-   nothing has changed: UNKNOWN_POINTER, DOUBLE_FREE, OUT_OF_HOST_MEMORY (first use of a stream, or
-   in a pool). In a child of fork: OK, and nothing is done. */
+   gmlake_record_stream named. That also holds for a block that was never used: if it is freed on
+   another stream, that stream has to be ordered behind the point at which the block's own stream
+   got it. NULL is fine. Errors, after which nothing has changed: UNKNOWN_POINTER, DOUBLE_FREE,
+   OUT_OF_HOST_MEMORY (first use of a stream, or in a pool). In a child of fork: OK, and nothing is
+   done. */
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *lake, void *ptr, gmlake_stream stream);
 /* The block is also used on this stream, until it is freed. Errors: UNKNOWN_POINTER,
    OUT_OF_HOST_MEMORY. */
@@ -1097,8 +1138,9 @@ GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *lake, const void *ptr,
 GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *lake, const void *ptr, gmlake_piece *out_pieces,
                                            size_t capacity, size_t *out_count);
 /* The block, hole, idle window or buffer that an address lies in: any address, as a fault reports
-   it. Of the home address of a window's piece that is the window's block; of all that a buffer may
-   grow to, the buffer: compare ptr and bytes. UNKNOWN_POINTER: no memory of the lake lies there. */
+   it. For the home address of a window's piece it answers the window's block; for an address that a
+   buffer may still grow to, the buffer: compare ptr and bytes. UNKNOWN_POINTER: no memory of the
+   lake lies there. */
 GMLAKE_DEF gmlake_result gmlake_find(gmlake *lake, const void *address,
                                      gmlake_allocation_info *out_info);
 /* What backs the live block or the buffer that ptr lies in, in order of address: at most capacity
@@ -2552,13 +2594,13 @@ static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
         stream while any stream is being captured: that would spoil the capture.
    [F4] Every closed epoch, and every tag, is complete, or covered by a fence, or its stream is
         dirty.
-   [F5] A number in use belongs to a stream, forgotten or not, or to a capture. A capture's number
-        is `capture` of exactly one stream, and its pool counts it. A forgotten stream's number
-        serves again once its work is complete. Its epochs and its queue then go on, so a tag,
-        place, wait or pending block that still names it reads as complete; a live block tells the
-        former stream by `born`.
-        events has room for every event that there is.
-   [F6] What a stream waited for is of closed epochs.
+   [F5] A number in use belongs to a stream, forgotten or not, to a capture, or to a loan (>>lend).
+        A capture's number is `capture` of exactly one stream, and its pool counts it. A forgotten
+        stream's number is given to a new stream once its work is complete. The number's epochs and
+        queue go on from there, so a tag, place, wait or pending block of the former stream reads as
+        complete; `born` shows that a live block is of the former stream. events has room for every
+        event that there is.
+   [F6] The waits that a stream remembers name closed epochs only.
    [F7] uses counts the live blocks that the stream is recorded on and, under
         GMLAKE_STREAMS_MAY_END, those that were allocated on it.
    [F8] Under that flag, only a call that names a stream records on it, as only that call says that
@@ -2573,8 +2615,8 @@ static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
 #define GMLK_VALUE_LEGACY ((uintptr_t)1)
 #define GMLK_VALUE_PER_THREAD ((uintptr_t)2)
 
-#define GMLK_FENCES 64u /* of a stream; every second one is given up where it needs more */
-#define GMLK_WAITS 8u   /* that a stream remembers; a forgotten one is only made again */
+#define GMLK_FENCES 64u /* the most of a stream; for one more, every second one is given up */
+#define GMLK_WAITS 8u   /* that a stream remembers; others are only made a second time */
 
 enum {                     /* gmlk_streams.ends: how the lake learns that a stream is gone */
        GMLK_ENDS_TOLD = 0, /* gmlake_forget_stream tells */
@@ -2603,12 +2645,13 @@ typedef struct gmlk_fence {
 } gmlk_fence;
 
 typedef struct gmlk_stream {
-  /* Up to is_news they go on when the number serves another stream [F5]: */
+  /* The fields up to is_news keep their values when the number serves another stream [F5]: */
   uint64_t epoch, done;              /* [F1] the open epoch; the last one known to be complete */
   gmlk_used *uses_first, *uses_last; /* [N4] pending blocks that wait for it; of >>pending */
-  uint8_t is_news;      /* an epoch completed since its pending blocks and tags were looked at */
+  uint8_t is_news;      /* 1: an epoch has completed since this stream's pending blocks and tags
+                           were last looked at */
   uint8_t is_dirty;     /* GMLK_DIRTY, GMLK_AWAITED, or 0: all work on freed memory has a fence */
-  uint8_t is_capture;   /* stands for a capture, not for a stream */
+  uint8_t is_capture;   /* stands for a capture or a loan, not for a stream */
   uint8_t is_used;      /* the number is taken */
   uint8_t is_forgotten; /* with is_dirty: it is lost */
   gmlake_stream value;  /* the user's; NULL: the legacy stream */
@@ -2839,7 +2882,7 @@ static void gmlk_stream_end(gmlk_streams *streams, unsigned stream, int is_dirty
   gmlk_stream_forget(streams, stream);
 }
 
-/* Whether the host waits for it where it waits for all streams. */
+/* Whether a wait of the host for all streams includes this one. */
 static int gmlk_stream_has_work(const gmlk_stream *s) {
   return s->is_used && !s->is_capture && (s->fence_count || s->is_dirty);
 }
@@ -2852,7 +2895,8 @@ static int gmlk_stream_is_out(const gmlk_streams *streams, const gmlk_stream *s)
 }
 
 /* Marks all streams that may be recorded on, so that a wait covers all that is queued on them, not
-   only work on freed memory. can_wait: the backend can wait for the device, for the others. */
+   only work on freed memory. can_wait: the backend can wait for the whole device; without that,
+   streams that may end are left out. */
 static void gmlk_streams_dirty(gmlk_streams *streams, int can_wait) {
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
@@ -2862,7 +2906,8 @@ static void gmlk_streams_dirty(gmlk_streams *streams, int can_wait) {
   }
 }
 
-/* Before the host waits for the whole device: notes which open epochs only that completes. */
+/* Before the host waits for the whole device: marks the open epochs that only such a wait
+   completes. */
 static void gmlk_streams_await(gmlk_streams *streams) {
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++)
@@ -2917,7 +2962,8 @@ static uint64_t gmlk_drive_clock(const gmlk_drive *drive) {
 
 #define GMLK_IDLE_NS 10000u /* a fence that is complete so soon tells that the stream was idle */
 
-/* Notes how long the last fence took that is complete. It may have been complete for a while. */
+/* Notes how long the newest complete fence took. That is an upper bound: nobody looked in
+   between. */
 static void gmlk_stream_time(const gmlk_streams *streams, const gmlk_drive *drive, gmlk_stream *s,
                              uint64_t at_ns) {
   const uint64_t now = streams->is_timed ? gmlk_drive_clock(drive) : 0;
@@ -2930,7 +2976,7 @@ static uint64_t gmlk_stream_expects(const gmlk_stream *s, const gmlk_fence *fenc
   return s->lag_ns ? (fence ? fence->at_ns : now) + s->lag_ns : UINT64_MAX;
 }
 
-/* Whether the fence at a place of the ring is complete. That nobody can tell counts as no. */
+/* Whether the fence at a place of the ring is complete. An error counts as no. */
 static int gmlk_stream_ask(gmlk_stream *s, gmlk_drive *drive, unsigned place) {
   void *const event = gmlk_stream_fence_at(s, place)->event;
   int done = 0;
@@ -3394,11 +3440,11 @@ static gmlk_span gmlk_span_of(uint32_t at, uint32_t grains) {
 typedef struct gmlk_windows {  /* written by >>windows, which says more */
   gmlk_window *open, *blocked; /* [W5] trees of the idle windows */
   size_t count;
-  uint64_t number;              /* of the newest window */
-  uint32_t grains_min;          /* of the smallest window ever; no search for less is needed */
+  uint64_t number;     /* of the newest window */
+  uint32_t grains_min; /* of the smallest window ever; no search for less is needed */
   gmlk_window *idle_first, *idle_last; /* list of the idle windows as they became idle */
-  gmlk_window *quarantine;      /* list of the windows that could not be unmapped */
-  size_t bytes;                 /* mapped by all windows */
+  gmlk_window *quarantine;             /* list of the windows that could not be unmapped */
+  size_t bytes;                        /* mapped by all windows */
 } gmlk_windows;
 
 typedef struct gmlk_space { /* addresses for windows or for buffers; written by >>windows */
@@ -6821,8 +6867,9 @@ static void gmlk_buffers_free(gmlake *l, gmlake_buffer *b) {
 }
 
 /* ---- >>grow ------------------------------------------------------------------------------------
-   The paper's Alloc, which creates chunks, and trim, which returns them to the driver. Nothing
-   else does, except that >>pools returns all chunks of an arena that it closes. Owns nothing.
+   Creates chunks (the paper's Alloc) and returns them to the driver (trim). Only three other
+   sections do that: >>pools returns all chunks of an arena that it closes, >>sleep releases and
+   creates those of arenas that sleep and wake, >>sharing imports some. Owns nothing.
    pre: the caller holds `driving`.
    Costs: the driver's, for each chunk. Can fail: host memory, the driver, limits. */
 
@@ -6832,7 +6879,8 @@ static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
   return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
 }
 
-typedef struct gmlk_grower { /* who has new chunks, beside what is free for it */
+typedef struct gmlk_grower { /* for whom chunks are created; free memory that this taker may have
+                                counts as part of the run */
   const gmlk_streams *streams;
   gmlk_taker taker; /* NO_WAIT; or, for a forecast, HOST_WAIT */
 } gmlk_grower;
@@ -6957,7 +7005,7 @@ static gmlk_slots gmlk_growth_anywhere(const gmlk_arena *a, uint32_t count) {
   return list.count == count ? list : gmlk_slots_in(a->scratch);
 }
 
-typedef struct gmlk_handles { /* how chunks are created: */
+typedef struct gmlk_handles { /* how many chunks one handle gets */
   uint32_t most;              /* chunks of one handle, at most, */
   uint32_t until;             /* before this place in the list; from there on one each */
 } gmlk_handles;
@@ -7024,7 +7072,7 @@ static size_t gmlk_growth_records(const gmlk_slots *slots) {
   return records;
 }
 
-/* Makes clean free memory of new chunks. */
+/* Turns new chunks into clean free memory. */
 static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots) {
   uint32_t i, end;
   gmlk_arena_extend(a, slots->items[slots->count - 1] + 1);
@@ -7035,7 +7083,9 @@ static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots
   }
 }
 
-#define GMLK_GROWTH_ASKED 64u /* for so many chunks the driver is asked: creating them costs more */
+/* Before it creates so many chunks the lake asks the driver for its free memory, which costs less
+   than creating them in vain. */
+#define GMLK_GROWTH_ASKED 64u
 
 /* The bytes that a pool holds: for its blocks, and for its buffers of each chunk size. */
 static size_t gmlk_pool_bytes(const gmlake *l, const gmlake_pool *pool) {
@@ -7082,8 +7132,9 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_attempt *r, size_t byte
   return result ? result : gmlk_growth_fits(l, r, bytes, &room);
 }
 
-/* Handles of up to so many bytes, before a place in the list. Buffers map their chunks one by one,
-   a policy plans by chunks, and an exported handle shows all of it. */
+/* How to create chunks with handles of up to `bytes`; from the place `until` of the list on, each
+   chunk gets a handle of its own. Buffers map their chunks one by one, a policy plans by chunks,
+   and an exported handle shows all of it. */
 static gmlk_handles gmlk_handles_of(const gmlake *l, const gmlk_arena *a, size_t bytes,
                                     uint32_t until) {
   gmlk_handles handles;
@@ -7170,11 +7221,12 @@ static int gmlk_is_handle_free(const gmlake *l, const gmlk_arena *a, gmlk_taker 
                              gmlk_slot_at(a, gmlk_handle_end(&a->chunks, slot)));
 }
 
-/* Who returns chunks: what is clean; with HOST_WAIT: what is so once the host has waited. */
+/* The taker for which trim looks for free chunks: it may have what is clean; with HOST_WAIT also
+   what is clean once the host has waited. */
 static gmlk_taker gmlk_trimmer(gmlake_wait wait) { return gmlk_taker_of(GMLK_CLEAN, wait); }
 
-/* Of marked chunks, those that no quarantined window maps, nor a window or place whose last use is
-   not complete for the trimmer. The others lose their marks. */
+/* Returns those of the marked chunks that no quarantined window maps, and no window or place whose
+   last use is not complete for the trimmer. The others lose their marks. */
 static gmlk_slots gmlk_trim_spare(const gmlake *l, gmlk_arena *a, gmlk_taker trimmer,
                                   const gmlk_slots *chosen) {
   gmlk_slots kept = gmlk_slots_in(chosen->items);
@@ -7440,15 +7492,16 @@ static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
   return result;
 }
 
-/* Whether an arena's free chunks are for the taker: those of arenas that have buffers and, for a
-   buffer, those of all. A pool keeps its own. */
+/* Whether an arena's free chunks are returned for the taker: if the arena has buffers, or the taker
+   is a buffer. A pool's chunks are returned only for the same pool. */
 static int gmlk_gives(const gmlk_arena *a, const gmlk_arena *taker, int is_for_buffer) {
   return a && a != taker && (a->buffer_space.holes || is_for_buffer) &&
          (!a->owner || a->owner == taker->owner);
 }
 
 /* Returns up to `bytes` of other arenas' free chunks whose work is complete, before `taker` creates
-   as many; its own pool's first, which may be limited. Errors that are not fatal do not count. */
+   as many; those of the taker's pool first, as the pool may have a limit. Errors that are not fatal
+   are ignored. */
 static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *taker, int is_for_buffer,
                                         size_t bytes) {
   gmlake_result result = GMLAKE_OK;
@@ -8880,7 +8933,7 @@ static gmlake_result gmlk_copies_finish(gmlk_drive *drive, gmlk_arena *a, int to
    Costs: to lend and to recall O(the pool's blocks + idle windows); to serve those of >>serve, and
    O(streams that borrowed). Can fail: host memory, the driver. */
 
-/* The first borrowed block of a pool that is live; NULL: none. O(blocks). */
+/* The first live block of a pool that is borrowed; NULL: none. O(blocks). */
 static const gmlk_block *gmlk_borrowed(const gmlk_arena *a) {
   const gmlk_block *b = a->head.next, *self;
   for (; b != &a->tail; b = b->next) {
@@ -8890,7 +8943,7 @@ static const gmlk_block *gmlk_borrowed(const gmlk_arena *a) {
   return NULL;
 }
 
-/* The answer to a call that cannot be while the pool is lent. */
+/* The answer to a call that is not legal while the pool is lent. */
 static gmlake_result gmlk_refuse_lent(gmlake *l, const gmlake_pool *pool, const char *call) {
   const gmlk_block *b = gmlk_borrowed(&pool->arena);
   const char *label = b && b->as.live.note ? b->as.live.note->label : NULL;
@@ -8903,9 +8956,9 @@ static gmlake_result gmlk_refuse_lent(gmlake *l, const gmlake_pool *pool, const 
                    (unsigned long long)(gmlk_to_bytes(b->grains) - b->slack));
 }
 
-/* Gives the free memory of chunks that no graph knows another tag. The pool grew by them for those
-   who borrowed, so they can be lent again, but trim may return them. Where host memory is short it
-   leaves memory out. */
+/* Changes the tag of free memory, in chunks that no graph knows, from `from` to `to`. The pool grew
+   by these chunks for borrowers, so they can be lent again, but trim may return them. Where host
+   memory is short, some of it keeps its tag. */
 static void gmlk_loan_shift(gmlake *l, gmlk_arena *a, unsigned from, unsigned to, uint64_t ticket) {
   uint32_t slot, at, stop;
   for (slot = 0; slot < a->slot_count; slot++) {
@@ -8935,7 +8988,7 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   if (pool->arena.sleep) return gmlk_refuse_asleep(l, &pool->arena, call);
   if (pool->capture_count || s->capture)
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call,
-                     "the stream is captured, or a stream into the pool: end the capture first");
+                     "a capture of the stream, or one into the pool, is under way: end it first");
   if (s->is_forgotten) return gmlk_refuse_gone(l, value, call);
   number = gmlk_stream_add(&l->streams, &l->host, value, 1, gmlk_serial(&l->records));
   if (!number) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -8954,8 +9007,8 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   return l->lost;
 }
 
-/* Whether the stream has to wait on the device before it uses what was lent. 0: GMLAKE_STREAM_NONE,
-   for which the host would have to. */
+/* Whether the stream has to wait on the device before it uses what was lent. stream 0 is
+   GMLAKE_STREAM_NONE: then it means that the host would have to wait. */
 static int gmlk_loan_has_to_wait(const gmlake *l, const gmlk_borrower *user, unsigned stream) {
   const gmlk_stream *s = l->streams.items[user->stream];
   return user->stream != stream && s->born == user->born && s->done < user->epoch &&
@@ -8963,7 +9016,7 @@ static int gmlk_loan_has_to_wait(const gmlake *l, const gmlk_borrower *user, uns
 }
 
 /* Makes the stream wait on the device for all others that have used what was lent. CAPTURING: a
-   capture forbids that, or one of them was destroyed untold. */
+   capture forbids that, or one of these streams was destroyed before gmlake_forget_stream. */
 static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, size_t count,
                                       unsigned stream) {
   gmlake_result result = GMLAKE_OK;
@@ -9134,8 +9187,9 @@ static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
 }
 
-/* Serves a request with GMLAKE_TRANSIENT: from a pool that is lent, else from other free memory,
-   else with chunks for what a pool that is lent lacks, as that takes fewest; else as any other. */
+/* Serves a request with GMLAKE_TRANSIENT from a pool that is lent; else from other free memory;
+   else from a pool that is lent together with new chunks for what it lacks, which needs the fewest
+   new chunks; else like any other request. */
 static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *desc,
                                           gmlake_stream stream, void **out_ptr) {
   const unsigned number = stream == GMLAKE_STREAM_NONE ? 0 : gmlk_stream_find_or_add(l, stream);
@@ -10014,16 +10068,16 @@ static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_
 }
 
 /* ---- >>sharing ---------------------------------------------------------------------------------
-   Memory of several processes. To export marks the chunks under a block or buffer as shared [P5],
-   and notes of their blocks [N5] that they are returned once they are freed: >>grow does that. What
-   is imported is an arena of its own, with the handles as its chunks and one block over all of
-   them; it is buried when that block is freed and complete. Owns nothing.
+   Memory of several processes. An export marks the chunks under a block or buffer as shared [P5],
+   and marks the notes of their blocks [N5]: once such a block is freed, >>grow returns its chunks.
+   Imported memory is an arena of its own, with the handles as its chunks and one block over all of
+   them. The arena is closed when that block was freed and its work is complete. Owns nothing.
    pre: the caller holds `driving`.
    Costs: the driver's for each handle. Can fail: host memory, limits, the driver, and for wrong
    arguments. */
 
 /* Whether the process may open no more descriptors: drivers have no number of their own for that.
-   0 may be closed; then there is room. */
+   If dup fails because descriptor 0 is closed, there is room. */
 static int gmlk_has_no_descriptor(void) {
 #if !defined(_WIN32)
   int fd = dup(0);
@@ -10156,7 +10210,8 @@ static gmlake_result gmlk_returns_end(gmlake *l) {
   return gmlk_is_fatal(result) ? result : l->lost;
 }
 
-/* Refuses handles that gmlake_export cannot have written, or that are too much. */
+/* Refuses handles that gmlake_export cannot have written, too many of them, and more bytes than
+   limit_bytes allows. */
 static gmlake_result gmlk_import_check(gmlake *l, const gmlake_handle *handles, size_t count) {
   const char *call = "gmlake_import";
   const size_t chunk = handles->bytes, granularity = l->device.granularity_bytes;
@@ -10255,16 +10310,17 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
 /* ---- >>sleep -----------------------------------------------------------------------------------
    Puts arenas to sleep and wakes them: those of a pool, or all that are of no pool. To sleep, a
    stretch of driver calls copies what is to be kept and unmaps everything; a second one releases
-   the chunks. To wake, one stretch does the reverse. After an error the steps of the one undo those
-   of the other. Each looks at what is mapped now and does only what is left to do: so a later call
-   can finish what an earlier one could not undo. Meanwhile other threads may free, but a request
-   for memory of these arenas is refused. Owns gmlk_arena.sleep. Arenas that sleep together are kin
-   here.
+   the chunks. To wake, one stretch does the reverse. After an error in one direction the steps of
+   the other direction undo it. Each step looks at what is mapped now and does only what is left to
+   do, so a later call can finish what an earlier one could not undo. Meanwhile other threads may
+   free, but a request for memory of these arenas is refused. Owns gmlk_arena.sleep. Arenas that
+   sleep together are kin here.
    pre: the caller holds `driving`.
 
    [E1] All arenas of a pool are in the same state, and so are all arenas that are of no pool.
    [E2] An arena that is not asleep has no chunk that is asleep, no window whose address space is
-        unbacked and no place with a mark. In one that is asleep, these are not mapped.
+        unbacked and no place with a mark. In an arena that is asleep, such chunks, windows and
+        places are those that are not mapped.
    [E3] Only arenas that are asleep have copies.
 
    Costs: the driver's for each chunk and each mapping, O(blocks + chunks + windows). Can fail: host
@@ -10272,7 +10328,7 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
 
 enum {                         /* gmlk_place.mark, during a stretch */
        GMLK_MARK_UNMAPPED = 1, /* also as long as the arena is asleep */
-       GMLK_MARK_MAPPED = 2    /* of every other place that is not empty */
+       GMLK_MARK_MAPPED = 2    /* the place is not empty, and mapped */
 };
 
 /* The next arena of the pool behind `a`; a NULL: the first. pool NULL: of those of no pool. */
@@ -10315,10 +10371,10 @@ static void gmlk_kin_book(gmlake *l, const gmlake_pool *pool, const gmlake_stats
   gmlk_peak(&s->reserved_bytes_peak, s->reserved_bytes);
   if (now.reserved_bytes < was->reserved_bytes)
     gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, was->reserved_bytes - now.reserved_bytes, driver_ns,
-              "their pool sleeps");
+              "the pool of these chunks sleeps");
   if (now.reserved_bytes > was->reserved_bytes)
     gmlk_tell(l, NULL, GMLAKE_STEP_GROW, 0, now.reserved_bytes - was->reserved_bytes, driver_ns,
-              "their pool wakes");
+              "the pool of these chunks wakes");
 }
 
 /* Makes clean what is free, but for what captures know: the caller has waited for all work. */
@@ -10335,8 +10391,8 @@ static void gmlk_arena_clean(gmlk_arena *a) {
       if (!gmlk_is_committed(buffer, i)) gmlk_place_tag(&buffer->places[i], GMLK_CLEAN, 0);
 }
 
-/* Gives up what need not come back: idle windows that captures do not know, free chunks, mappings
-   of places that are not committed. */
+/* Gives up what needs no memory after waking: idle windows that captures do not know, free chunks,
+   mappings of places that are not committed. */
 static gmlake_result gmlk_caches_drop(gmlake *l, gmlk_arena *a, size_t *released) {
   gmlake_result result = gmlk_buffers_reap(l, a, SIZE_MAX);
   if (!result) result = gmlk_evict_all(l, a);
@@ -10411,9 +10467,9 @@ static gmlake_result gmlk_place_wake(gmlk_drive *drive, const gmlk_arena *a, gml
   return gmlk_drive_set_access(drive, place->address, a->chunk_bytes);
 }
 
-/* Maps all that is not mapped, creates the chunks that are missing, and copies back to what is
-   mapped while the rest is. Stops at the first error; then copies may run. Of a window that is then
-   mapped in part, slack says how many chunks are. */
+/* Maps all that is not mapped and creates the chunks that are missing. Contents are copied back to
+   what is already mapped while the rest is being mapped. Stops at the first error; then copies may
+   run. If a window is then mapped in part, its slack says how many of its chunks are mapped. */
 static gmlake_result gmlk_map_all(gmlk_drive *drive, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
   gmlk_block *va = a->window_space.head.next;
@@ -10476,7 +10532,8 @@ static void gmlk_windows_end_quarantine(gmlake *l, gmlk_arena *a) {
   }
 }
 
-/* Releases the chunks of what is unmapped. What the driver refuses is told, and kept. */
+/* Releases the chunks of what is unmapped. What the driver refuses to release is kept, and the
+   logger is told. */
 static gmlake_result gmlk_kin_release(gmlake *l, const gmlake_pool *pool) {
   gmlk_drive drive;
   gmlk_arena *a;
@@ -10540,12 +10597,12 @@ static void gmlk_window_forget(gmlake *l, gmlk_arena *a, gmlk_window *w) {
   gmlk_window_count(a, w, -1);
   l->stats.stitch_evict_count++;
   gmlk_tell(l, NULL, GMLAKE_STEP_EVICT, w->address, gmlk_to_bytes(w->self.grains), 0,
-            "free since its pool sleeps");
+            "it was freed while its pool slept");
   gmlk_window_discard(l, a, w);
 }
 
-/* Makes slots without memory unbacked that are wholly free. Those for which there are no records
-   get memory again. */
+/* Slots that have no memory now and are wholly free become unbacked. Where host memory for the
+   block records is short, they get memory again instead. */
 static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
   uint32_t slot = a->slot_count, end, i, at, grains;
   while ((end = slot) != 0) {
@@ -10650,8 +10707,9 @@ static gmlake_result gmlk_kin_wake(gmlake *l, gmlake_pool *pool) {
 
 /* ---- residency, and the calls ---- */
 
-/* Tells desc.residency, with no lock held, of the blocks below *end of an arena, in order. A
-   refusal of LEAVES ends it: then it answers BUSY, and *end is where that block begins. */
+/* Tells desc.residency, with no lock held, of the blocks below *end of an arena, in order. If the
+   program refuses a LEAVES, this answers BUSY, and *end becomes the place where the refused block
+   begins. */
 static gmlake_result gmlk_residents_tell(gmlake *l, const gmlk_arena *a,
                                          gmlake_residency_event event, uint32_t *end) {
   const gmlake_residency *hook = &l->desc.residency;
@@ -10711,7 +10769,7 @@ static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, si
   if (pool && pool->loan.number) return gmlk_refuse_lent(l, pool, call);
   if (gmlk_kin_sum(l, pool).exported_bytes)
     return gmlk_fail(l, GMLAKE_ERROR_BUSY, call,
-                     "%llu bytes of it are exported: other processes may use them; free them first",
+                     "%llu of its bytes are exported: free these blocks and buffers first",
                      (unsigned long long)gmlk_kin_sum(l, pool).exported_bytes);
   if (keeps && !gmlk_can_copy(l))
     return gmlk_fail(

@@ -950,7 +950,8 @@ static void idle_windows(void **state) {
   breaks(uint64_t, w->key, w->key + 1, "W7: nothing is in a window's way");
   breaks(uint64_t, w->key, GMLK_BLOCKED, "W7: nothing is in a window's way");
   breaks(size_t, lake->home.windows.bytes, 3 * C, "L4: the windows' count or bytes are wrong");
-  breaks(gmlk_window *, lake->home.windows.idle_last, NULL, "W5: the list by age has a wrong end");
+  breaks(gmlk_window *, lake->home.windows.idle_last, NULL,
+         "W5: the list of idle windows has a wrong end");
   breaks(gmlk_window *, w->idle_prev, w, "W5: an idle window is not where it should be");
   breaks(uint32_t, w->self.arena, 1, "A1: a block names another arena");
   drop(b[1]);
