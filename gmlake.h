@@ -902,8 +902,7 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
 #define GMLAKE_NO_STITCH 2u /* one piece of the home arena, as pinned DMA wants it */
 #define GMLAKE_NO_GROW 4u   /* only from memory that the lake holds, else OUT_OF_DEVICE_MEMORY */
 #define GMLAKE_TELL_RESIDENCY 8u /* desc.residency is told when its memory leaves and is back */
-#define GMLAKE_TRANSIENT \
-  16u /* may be served from a pool that is lent, see LENDING; of a block: was */
+#define GMLAKE_TRANSIENT 16u     /* may be served from a pool that is lent, see LENDING */
 
 typedef struct gmlake_alloc_desc {
   size_t bytes;
@@ -1013,8 +1012,8 @@ typedef struct gmlake_stats {
                               that failed */
   uint64_t split_count, stitch_count, stitch_reuse_count, stitch_evict_count;
   uint64_t chunk_count;       /* chunks held now; several with one handle count as one */
-  uint64_t driver_call_count; /* calls of the backend since creation, clock and capture exchange
-                                 excluded */
+  uint64_t driver_call_count; /* calls of the backend since creation, but clock_ns, capture_exchange
+                                 and stream_id */
   uint64_t driver_ns;         /* time in them and in capture exchanges, by the backend's clock; not
                                  counted: frees' event records, which are made with the books locked
                                  (0.2 us each) */
