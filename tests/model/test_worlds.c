@@ -937,7 +937,8 @@ static void put_windows(const gmlk_arena *a) {
   for (window = spool->idle_first; window; window = window->idle_next) {
     const gmlk_window *other;
     unsigned age = 0;
-    for (other = spool->idle_first; other; other = other->idle_next) age += other->number < window->number;
+    for (other = spool->idle_first; other; other = other->idle_next)
+      age += other->number < window->number;
     put(age);
     put(window->key < GMLK_BLOCKED);
     put_window(window);
