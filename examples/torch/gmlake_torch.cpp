@@ -135,9 +135,12 @@ Entry make_entry(typename Entry::Action action, DeviceIndex device, size_t addre
                                              PoolId, Time, ContextPtr, S>)
     return Entry(action, device, address, bytes, stream, pool, Time{}, std::move(context),
                  std::move(compile));
-  else
+  else if constexpr (std::is_constructible_v<Entry, A, DeviceIndex, size_t, size_t, cudaStream_t,
+                                             Time, ContextPtr, S>)
     return Entry(action, device, address, bytes, stream, Time{}, std::move(context),
                  std::move(compile));
+  else
+    return Entry(action, device, address, bytes, stream, Time{}, std::move(context));
 }
 
 /* The last entries, up to a number. */
@@ -465,6 +468,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
 
   /* ---- History ---- */
 
+  cca::SnapshotInfo snapshot() { return snapshot({0, 0}, true); }
   cca::SnapshotInfo snapshot(PoolId pool) { return snapshot(pool, true); }
   cca::SnapshotInfo snapshot(PoolId pool, bool has_traces) {
     cca::SnapshotInfo out{};
@@ -518,10 +522,10 @@ class LakeAllocator final : public cca::CUDAAllocator {
     std::lock_guard<std::mutex> lock(notes_mutex_);
     notes_.add(note);
   }
-  void pushCompileContext(std::string &text) override {
+  void pushCompileContext(std::string &text) {
     if (does_note_) place(current_device()).history.push_compile(text);
   }
-  void popCompileContext() override {
+  void popCompileContext() {
     if (does_note_) place(current_device()).history.pop_compile();
   }
   void setUserMetadata(const std::string &text) {

@@ -243,12 +243,29 @@ static size_t count_of(const cca::SnapshotInfo &snapshot, TraceEntry::Action act
   return count;
 }
 
+/* The form between the oldest and the newest. */
+struct EntryBetween {
+  using Action = TraceEntry::Action;
+  EntryBetween(Action, DeviceIndex, size_t, size_t bytes, cudaStream_t, c10::approx_time_t,
+               ContextPtr, std::string text)
+      : size(bytes), compile(std::move(text)) {}
+  size_t size;
+  std::string compile;
+};
+
 static void case_history() {
+  const auto between = make_entry<EntryBetween>(TraceEntry::ALLOC, 0, 4096, 512, nullptr, {0, 0},
+                                                nullptr, "1/0", "metadata");
+  check(between.size == 512 && between.compile == "1/0");
   start();
   record(true, cca::RecordContext::ALL);
   check(torch_allocator().isHistoryEnabled());
   std::string compile = "0/0";
+#if defined(TORCH_STUB_OLD)
+  compile = "";
+#else
   torch_allocator().pushCompileContext(compile);
+#endif
   torch_allocator().recordAnnotation({{"name", "step"}});
   void *const a = take(5 * MIB), *const b = take(1000);
   give(b);
@@ -259,7 +276,7 @@ static void case_history() {
   check(count_of(shown, TraceEntry::FREE_COMPLETED) == 1);
   check(count_of(shown, TraceEntry::SEGMENT_ALLOC) > 0);
   for (const TraceEntry &entry : trace) {
-    check(entry.compile_context_ == "0/0" && entry.time_.t_ > 0);
+    check(entry.compile_context_ == compile && entry.time_.t_ > 0);
     check(entry.context_ || entry.action_ == TraceEntry::SNAPSHOT);
   }
   check(shown.external_annotations.size() == 1);
@@ -271,10 +288,15 @@ static void case_history() {
       check(!block.allocated || block.context_when_allocated);
     }
   check(total == static_cast<size_t>(stats().reserved_bytes[0].current) && live == 5 * MIB);
+  give(take(48)); /* beside a, in its last chunk */
+  empty_cache();
+  check(count_of(torch_allocator().snapshot(), TraceEntry::SEGMENT_FREE) == 0);
   give(a);
   empty_cache();
   check(count_of(torch_allocator().snapshot(), TraceEntry::SEGMENT_FREE) > 0);
+#if !defined(TORCH_STUB_OLD)
   torch_allocator().popCompileContext();
+#endif
 #if !defined(TORCH_STUB_OLD)
   record(true, cca::RecordContext::ALL, {"free_completed"});
   torch_allocator().setUserMetadata("mine");
@@ -290,7 +312,9 @@ static void case_history() {
   check(made == Stack::count() && !torch_allocator().isHistoryEnabled());
 }
 
-static cca::SnapshotInfo snapshot_of(PoolId pool) { return torch_allocator().snapshot(pool); }
+static cca::SnapshotInfo snapshot_of(PoolId pool) {
+  return static_cast<LakeAllocator &>(torch_allocator()).snapshot(pool);
+}
 
 /* Requests on every stream go to the pool. */
 static void begin_pool(PoolId pool) {

@@ -311,15 +311,13 @@ struct TraceEntry {
   };
 #if defined(TORCH_STUB_OLD)
   TraceEntry(Action action, DeviceIndex device, size_t address, size_t size, cudaStream_t stream,
-             approx_time_t time, std::shared_ptr<GatheredContext> context = nullptr,
-             std::string compile = "")
+             approx_time_t time, std::shared_ptr<GatheredContext> context = nullptr)
       : action_(action),
         device_(device),
         addr_(address),
         context_(std::move(context)),
         stream_(stream),
-        size_(size),
-        compile_context_(std::move(compile)) {
+        size_(size) {
     time_.approx_t_ = time;
   }
 #else
@@ -417,8 +415,6 @@ class CUDAAllocator : public Allocator {
   virtual std::shared_ptr<void> getIpcDevPtr(std::string handle) = 0;
   virtual bool isHistoryEnabled() = 0;
   virtual void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &) = 0;
-  virtual void pushCompileContext(std::string &text) = 0;
-  virtual void popCompileContext() = 0;
   virtual void attachOutOfMemoryObserver(OutOfMemoryObserver observer) = 0;
   virtual void attachAllocatorTraceTracker(AllocatorTraceTracker tracker) = 0;
   virtual void enablePeerAccess(DeviceIndex from, DeviceIndex to) = 0;
@@ -431,7 +427,7 @@ class CUDAAllocator : public Allocator {
   virtual std::string name() = 0;
 #if defined(TORCH_STUB_OLD)
   virtual void emptyCache() = 0;
-  virtual SnapshotInfo snapshot(MempoolId_t pool = {0, 0}) = 0;
+  virtual SnapshotInfo snapshot() = 0;
   virtual void recordHistory(bool is_enabled, CreateContextFn recorder, size_t entry_count,
                              RecordContext when) = 0;
   virtual void ensureExistsAndIncrefPool(DeviceIndex device, MempoolId_t pool) = 0;
@@ -445,6 +441,8 @@ class CUDAAllocator : public Allocator {
   virtual void recordHistory(bool is_enabled, CreateContextFn recorder, size_t entry_count,
                              RecordContext when, bool does_clear,
                              const std::vector<std::string> &skipped) = 0;
+  virtual void pushCompileContext(std::string &text) = 0;
+  virtual void popCompileContext() = 0;
   virtual void setUserMetadata(const std::string &text) = 0;
   virtual std::string getUserMetadata() = 0;
   virtual void createOrIncrefPool(DeviceIndex device, MempoolId_t pool,
