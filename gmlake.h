@@ -1427,7 +1427,7 @@ static void gmlk_latch_wait(gmlk_latch *latch) {
   } while (__atomic_exchange_n(latch, 1, __ATOMIC_ACQUIRE));
 }
 
-static void gmlk_latch_lock(gmlk_latch *latch) {
+static inline void gmlk_latch_lock(gmlk_latch *latch) {
   if (__atomic_exchange_n(latch, 1, __ATOMIC_ACQUIRE)) gmlk_latch_wait(latch);
 }
 static void gmlk_latch_unlock(gmlk_latch *latch) { __atomic_store_n(latch, 0, __ATOMIC_RELEASE); }
@@ -1999,7 +1999,7 @@ static inline void gmlk_bins_remove(gmlk_bins *bins, gmlk_block *block) {
   uint64_t is_last = link->prev == link->next; /* the ring itself */
   gmlk_link_remove(link);
   bins->bits[word] &= ~(is_last << (bin % 64u)); /* a branch would often be predicted wrongly */
-  bins->words &= ~((uint64_t)!bins->bits[word] << word);
+  if (!bins->bits[word]) bins->words &= ~((uint64_t)1 << word);
   bins->grains -= block->hole;
   bins->count--;
   block->hole = 0;
@@ -2289,16 +2289,13 @@ static inline size_t gmlk_index_home(const gmlk_index *index, uint64_t address) 
   return (size_t)(gmlk_mix(address / GMLK_GRAIN) >> index->shift);
 }
 
-/* 1: the entry has this address, whatever its lowest bits count; else 0. The subtraction borrows
-   exactly then; a compiler may turn == into a branch. */
-static inline unsigned gmlk_row_has(const gmlk_row *r, unsigned i, uint64_t address) {
-  return (unsigned)(((r->address[i] ^ address) / GMLK_GRAIN - 1) >> 63);
-}
-
-/* A bit for each entry of the row with that address. Empty entries have address 0. */
+/* A bit for each entry of the row with that address, whatever its lowest bits count. Empty entries
+   have address 0. A sum of comparisons needs no branch. */
 static inline unsigned gmlk_row_find(const gmlk_row *r, uint64_t address) {
-  return gmlk_row_has(r, 0, address) | gmlk_row_has(r, 1, address) << 1 |
-         gmlk_row_has(r, 2, address) << 2 | gmlk_row_has(r, 3, address) << 3;
+  unsigned found = (r->address[3] ^ address) < GMLK_GRAIN;
+  found = 2 * found + ((r->address[2] ^ address) < GMLK_GRAIN);
+  found = 2 * found + ((r->address[1] ^ address) < GMLK_GRAIN);
+  return 2 * found + ((r->address[0] ^ address) < GMLK_GRAIN);
 }
 
 /* The number (row * GMLK_ROW + place in the row) of the address's entry, or GMLK_NO_ENTRY. `row` is
@@ -3520,7 +3517,7 @@ static uint32_t gmlk_block_end(const gmlk_block *b) { return b->at + b->grains; 
 
 /* The first slot that begins at this grain or behind it. */
 static uint32_t gmlk_slot_from(const gmlk_arena *a, uint32_t at) {
-  return (at >> a->chunk_log) + ((at & (gmlk_chunk_grains(a) - 1)) != 0);
+  return (uint32_t)(((uint64_t)at + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
 }
 
 /* The slot that begins where a handle begins or the arena ends: the first one at this grain or
@@ -3612,7 +3609,9 @@ typedef struct gmlk_reach { /* a run: its lead, its first grain, the grain behin
 } gmlk_reach;
 
 /* The first block of a run. */
-static gmlk_block *gmlk_run_start(const gmlk_block *lead) { return gmlk_before_clean(lead)->next; }
+static gmlk_block *gmlk_run_start(gmlk_block *lead) {
+  return lead->hole == lead->grains ? lead : gmlk_before_clean(lead)->next;
+}
 
 /* The run that a tagged block is in. The lead, which alone has a hole, stands before the second
    tagged block, which the tree finds. */
@@ -4017,33 +4016,39 @@ static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned tag, unsign
   return NULL;
 }
 
-/* The paper's BestFit: the smaller of the stream's best run and the best clean hole. Returns the
-   block that holds the range's first grain, *out_at; *out_hole is the hole's size. NULL: none. */
-static inline gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint32_t grains,
-                                        uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
+/* gmlk_best_fit with alignment. */
+static gmlk_block *gmlk_best_aligned(const gmlk_arena *a, unsigned stream, uint32_t grains,
+                                     uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
   uint32_t own_at = 0, clean_at = 0;
-  gmlk_block *own = NULL, *clean, *start = NULL;
-  if (align > 1) {
-    if (stream) own = gmlk_best_in(a, stream, stream, grains, align, &own_at);
-    clean = gmlk_best_in(a, GMLK_CLEAN, stream, grains, align, &clean_at);
-  } else {
-    if (stream) own = gmlk_bins_best(a->bins[stream], grains);
-    if (own) own_at = (start = gmlk_run_start(own))->at;
-    clean = own && own->hole == grains ? NULL : gmlk_best_clean(a, stream, grains);
-    if (clean) clean_at = clean->at;
-  }
-  if (!own && !clean) return NULL;
-  if (!own || (clean && gmlk_hole_less(clean, own))) {
+  gmlk_block *own = stream ? gmlk_best_in(a, stream, stream, grains, align, &own_at) : NULL, *start;
+  gmlk_block *clean = gmlk_best_in(a, GMLK_CLEAN, stream, grains, align, &clean_at);
+  if (clean && (!own || gmlk_hole_less(clean, own))) {
     *out_at = clean_at;
     *out_hole = clean->hole;
     return clean;
   }
+  if (!own) return NULL;
   *out_at = own_at;
   *out_hole = own->hole;
-  if (start) return start;
   start = gmlk_run_start(own);
   while (gmlk_block_end(start) <= own_at) start = start->next;
   return start;
+}
+
+/* The paper's BestFit: the smaller of the stream's best run and the best clean hole. Returns the
+   block that holds the range's first grain, *out_at; *out_hole is the hole's size. NULL: none. */
+GMLK_INLINE gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint32_t grains,
+                                      uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
+  gmlk_block *own, *clean, *best;
+  if (align > 1) return gmlk_best_aligned(a, stream, grains, align, out_at, out_hole);
+  own = stream ? gmlk_bins_best(a->bins[stream], grains) : NULL;
+  clean = own && own->hole == grains ? NULL : gmlk_best_clean(a, stream, grains);
+  if (clean && (!own || gmlk_hole_less(clean, own))) own = NULL;
+  best = own ? gmlk_run_start(own) : clean;
+  if (!best) return NULL;
+  *out_at = best->at;
+  *out_hole = own ? own->hole : clean->hole;
+  return best;
 }
 
 /* Makes both tables of slots so large. 0: no host memory. */
@@ -4655,6 +4660,7 @@ typedef struct gmlk_callback { /* a running oom handler or function of a policy 
 
 typedef struct gmlk_attempt { /* see >>request */
   gmlk_arena *arena;
+  const gmlake_alloc_desc *desc;
   gmlk_taker taker;       /* its stream is the capture's number if the stream is captured */
   unsigned stream;        /* the stream's own number; 0: none */
   size_t bytes;           /* as asked for */
@@ -4662,18 +4668,18 @@ typedef struct gmlk_attempt { /* see >>request */
   unsigned flags;
   int may_stitch; /* a window may serve it */
   int is_capture; /* the stream is being captured */
-  int is_reuse;   /* an idle window was taken for it */
-  int is_split;   /* a part of a free range was taken for it */
+  /* What follows is 0 when it is opened. */
+  int is_reuse; /* an idle window was taken for it */
+  int is_split; /* a part of a free range was taken for it */
   /* What one rung of >>serve leaves to the next: */
-  size_t limit_bytes;     /* the limit that forbade growth; 0: none did */
   uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
+  size_t limit_bytes;     /* the limit that forbade growth; 0: none did */
   int has_grown;          /* chunks were created for it */
   int lacks_window_space; /* no address space was left for its window; >>stitch writes it, too */
   int is_thorough;        /* a window of any free pieces will do, however long they take to find;
                              once set it stays */
   gmlake_result error;    /* of the first rung that failed, but for want of memory */
-  const gmlake_alloc_desc *desc;
-  /* For policy and observer. They come last, so that a memset of the fields before is short: */
+  /* For policy and observer: */
   unsigned state;     /* GMLK_S1 to GMLK_S4, once it is granted */
   uint64_t number;    /* of the attempt; 0: for a buffer */
   uint64_t driver_ns; /* time spent in the driver */
@@ -5772,14 +5778,16 @@ static gmlake_result gmlk_attempt_size(gmlake *l, gmlk_attempt *r, const gmlake_
 /* Sets who asks, of which arena, and for how much. */
 GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
-  memset(r, 0, offsetof(gmlk_attempt, state));
-  r->state = 0;
-  r->number = r->driver_ns = 0;
-  r->reason = NULL;
-  r->desc = desc;
-  r->bytes = desc->bytes;
-  r->flags = desc->flags;
+  memset((char *)r + offsetof(gmlk_attempt, is_reuse), 0,
+         sizeof(*r) - offsetof(gmlk_attempt, is_reuse));
   r->arena = desc->pool ? &desc->pool->arena : &l->home;
+  r->desc = desc;
+  r->taker = gmlk_taker_of(0, GMLAKE_NO_WAIT);
+  r->stream = 0;
+  r->bytes = desc->bytes;
+  r->grains = r->align = 0;
+  r->flags = desc->flags;
+  r->may_stitch = r->is_capture = 0;
   if (desc->pool && !gmlk_is_of(l, desc->pool->lake))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
                      "the pool belongs to another lake, the one at %p: call that lake",
@@ -5797,7 +5805,7 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
                          "or to NULL");
       r->arena = l->arenas[s->arena];
     }
-    r->taker = gmlk_taker_of(r->is_capture ? s->capture : r->stream, GMLAKE_NO_WAIT);
+    r->taker.stream = r->is_capture ? s->capture : r->stream;
     if (l->streams.ends) {
       gmlake_result result = gmlk_follow_value(l, r->stream, "gmlake_alloc");
       if (result) return result;
@@ -6065,7 +6073,7 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned tag, unsigned stream, un
                                 unsigned tries, uint32_t grains, uint32_t align,
                                 gmlk_supply *supply) {
   const gmlk_bins *bins = a->bins[tag];
-  const gmlk_block *lead = gmlk_bin_first(bins, bin);
+  gmlk_block *lead = gmlk_bin_first(bins, bin);
   unsigned count = 0;
   for (; lead && count < tries; lead = gmlk_bin_next(bins, bin, lead), count++) {
     const gmlk_block *b = tag ? gmlk_run_start(lead) : lead;
@@ -8461,15 +8469,15 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
   return result;
 }
 
-/* gmlk_serve_as is compiled twice, so that lakes without policy and observer do not pay for
-   these. */
+/* gmlk_serve_as is compiled twice, so that lakes without policy and observer do not pay for these.
+   They need not: this one serves any lake. */
 static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc,
                                         gmlake_stream stream, void **out_ptr) {
   return gmlk_serve_as(l, desc, stream, out_ptr, 1);
 }
 
-static inline gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc,
-                                       gmlake_stream stream, void **out_ptr) {
+GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
+                                     void **out_ptr) {
   return l->is_watched ? gmlk_serve_watched(l, desc, stream, out_ptr)
                        : gmlk_serve_as(l, desc, stream, out_ptr, 0);
 }
@@ -9202,7 +9210,8 @@ static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *de
     if (!gmlk_is_fatal(result) && !*out_ptr && !(desc->flags & GMLAKE_NO_GROW))
       result = gmlk_serve_lenders(l, desc, stream, 1, out_ptr);
   }
-  return *out_ptr || gmlk_is_fatal(result) ? result : gmlk_serve(l, &plain, stream, out_ptr);
+  if (*out_ptr || gmlk_is_fatal(result)) return result;
+  return gmlk_serve_watched(l, &plain, stream, out_ptr);
 }
 
 /* ---- >>pools -----------------------------------------------------------------------------------
