@@ -2,13 +2,15 @@
 
     python3 -m pip install --no-build-isolation ./examples/cupy
 
-It needs a C compiler, setuptools, and cuda.h: of CUDA_HOME, /usr/local/cuda, or the nvidia packages
-that CuPy may have brought."""
+It needs a C compiler, setuptools (before 70.1 also wheel), and cuda.h: of CUDA_HOME,
+/usr/local/cuda, or the nvidia packages that CuPy may have brought."""
 import glob
+import importlib.util
 import os
 import sys
 import sysconfig
 
+import setuptools
 from setuptools import Extension, setup
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -25,6 +27,19 @@ def cuda_include():
     sys.exit("gmlake_cupy: no cuda.h: set CUDA_HOME to the directory of a CUDA toolkit")
 
 
+def check_wheel():
+    """pip asks for a wheel. setuptools before 70.1 leaves that to another package."""
+    if not {"dist_info", "bdist_wheel"} & set(sys.argv):
+        return
+    if any(map(importlib.util.find_spec, ("setuptools.command.bdist_wheel", "wheel"))):
+        return
+    sys.exit(
+        f"gmlake_cupy: setuptools {setuptools.__version__} needs the package wheel to make one: "
+        f"{sys.executable} -m pip install wheel"
+    )
+
+
+check_wheel()
 setup(
     name="gmlake-cupy",
     version="0.1.0",

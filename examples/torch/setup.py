@@ -2,12 +2,14 @@
 
     python3 -m pip install --no-build-isolation ./examples/torch
 
-It needs a C++ compiler, setuptools, and the headers of the CUDA toolkit: of CUDA_HOME,
-/usr/local/cuda, or the nvidia packages that torch depends on."""
+It needs a C++ compiler, setuptools (before 70.1 also wheel), and the headers of the CUDA toolkit:
+of CUDA_HOME, /usr/local/cuda, or the nvidia packages that torch depends on."""
 import glob
+import importlib.util
 import os
 import sys
 
+import setuptools
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
@@ -77,7 +79,20 @@ class BuildPy(build_py):
         self.copy_file("gmlake_torch.pth", os.path.join(self.build_lib, "gmlake_torch.pth"))
 
 
+def check_wheel():
+    """pip asks for a wheel. setuptools before 70.1 leaves that to another package."""
+    if not {"dist_info", "bdist_wheel"} & set(sys.argv):
+        return
+    if any(map(importlib.util.find_spec, ("setuptools.command.bdist_wheel", "wheel"))):
+        return
+    sys.exit(
+        f"gmlake_torch: setuptools {setuptools.__version__} needs the package wheel to make one: "
+        f"{sys.executable} -m pip install wheel"
+    )
+
+
 check_release()
+check_wheel()
 setup(
     name="gmlake-torch",
     version="0.1.0",

@@ -251,6 +251,17 @@ assert torch.x == $2, torch.x" >"$dir/out" 2>"$dir/err"
         fake FAKE_CUDA_SEED=1 python3 -B tests/clients/cupy_stub.py "$(echo "$dir"/cupy/lib*)"
     }
     ok 'python: the package of examples/cupy' cupy_package
+    if ! python3 -c 'import setuptools.command.bdist_wheel' 2>/dev/null; then
+      mkdir "$dir/bare" && python3 -c 'import os, setuptools
+print(os.path.dirname(os.path.dirname(setuptools.__file__)))' >"$dir/site"
+      for package in setuptools pkg_resources _distutils_hack; do
+        ln -s "$(cat "$dir/site")/$package" "$dir/bare"
+      done
+      # shellcheck disable=SC2016
+      ok 'python: a package without wheel' eval '! (cd examples/cupy && CUDA_HOME=$dir/cuda \
+        PYTHONPATH=$dir/bare python3 -B -S setup.py -q bdist_wheel -d "$dir" 2>"$dir/err")'
+      ok 'python: a package without wheel: says so' says 'needs the package wheel to make one'
+    fi
   fi
   ok 'python: rmm.py' fake GMLAKE_TORCH_LIMIT_BYTES=8388608 python3 -B tests/clients/rmm_stub.py \
     "$library"

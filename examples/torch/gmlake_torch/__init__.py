@@ -33,7 +33,9 @@ def _load():
         found = glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "_lake*.so"))
         if not found:
             raise ImportError(
-                "gmlake_torch has no library: python3 -m pip install --no-build-isolation it"
+                f"{os.path.dirname(os.path.abspath(__file__))} is gmlake_torch's source, which has "
+                "no library: run `python3 -m pip install --no-build-isolation ./examples/torch` in "
+                "gmlake's directory, and then your program in another one"
             )
         library = ctypes.CDLL(found[0])
         library.gmlake_torch_enable.restype = ctypes.c_char_p
