@@ -61,6 +61,11 @@
   X(CtxGetDevice, "cuCtxGetDevice", (CUdevice *))                                              \
   X(CtxSynchronize, "cuCtxSynchronize", (void))                                                \
   X(StreamGetCtx, "cuStreamGetCtx", (CUstream, CUcontext *))                                   \
+  X(StreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2",                                         \
+    (CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *, const void *, size_t *))      \
+  X(UserObjectCreate, "cuUserObjectCreate",                                                    \
+    (void **, void *, void(CUDAAPI *)(void *), unsigned, unsigned))                            \
+  X(GraphRetainUserObject, "cuGraphRetainUserObject", (CUgraph, void *, unsigned, unsigned))   \
   X(StreamIsCapturing, "cuStreamIsCapturing", (CUstream, CUstreamCaptureStatus *))             \
   X(StreamSynchronize, "cuStreamSynchronize", (CUstream))                                      \
   X(PrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext *, CUdevice))                     \
@@ -90,6 +95,15 @@ typedef struct pool {
   size_t used_bytes, used_bytes_high;
 } pool;
 
+/* A block that a captured free has given to a graph. The driver may hold the record's address until
+   the graph has ended, so it lives as long. */
+typedef struct held {
+  struct held *next;
+  gmlake *lake; /* NULL: its device was reset */
+  gmlake_allocation_info info;
+  int has_ended; /* no graph has it any more. Set by a thread of the driver, without the lock */
+} held;
+
 #define LAKE(d) __atomic_load_n(&(d)->lake, __ATOMIC_ACQUIRE)
 
 static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER; /* protects all that follows */
@@ -97,7 +111,9 @@ static device devices[DEVICES_MAX];
 static pool pools[POOLS_MAX];
 static CUmemoryPool current_pools[DEVICES_MAX]; /* by the device's number; NULL: its default one */
 static CUmemoryPool default_pools[DEVICES_MAX];
-static uint64_t native_count, held_count;
+static held *holds;
+static size_t capture_count; /* that go on */
+static uint64_t native_count, held_count, ended_count;
 
 /* ---- The driver ------------------------------------------------------------------------------ */
 
@@ -113,8 +129,9 @@ static void report(void) {
   }
   fprintf(stderr,
           "gmlake_preload: %llu allocations went to the driver, %llu blocks were kept for "
-          "graphs that free them\n",
-          (unsigned long long)native_count, (unsigned long long)held_count);
+          "graphs that free them, %llu of them until the graph ended\n",
+          (unsigned long long)native_count, (unsigned long long)held_count,
+          (unsigned long long)ended_count);
 }
 
 static void find_dlsym(void) {
@@ -267,6 +284,91 @@ static CUresult code_of(gmlake_result result) {
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
+static CUresult give_back(gmlake *lake, const gmlake_allocation_info *info, CUstream stream) {
+  const gmlake_result result = gmlake_free(lake, info->ptr, stream);
+  pool *p;
+  if (result) return code_of(result);
+  pthread_mutex_lock(&books);
+  p = pool_of((CUmemoryPool)(uintptr_t)info->user_data);
+  if (p) p->used_bytes -= info->requested_bytes;
+  pthread_mutex_unlock(&books);
+  return CUDA_SUCCESS;
+}
+
+/* What a captured free has freed is the graph's until it and all that was made of it are destroyed.
+   Then the driver lets go of an object that the graph keeps. */
+static void CUDAAPI graph_ended(void *record) {
+  __atomic_store_n(&((held *)record)->has_ended, 1, __ATOMIC_RELEASE);
+}
+
+static int is_held(CUdeviceptr address) {
+  const held *h;
+  pthread_mutex_lock(&books);
+  for (h = holds; h && !(h->lake && (uintptr_t)h->info.ptr == address); h = h->next) continue;
+  pthread_mutex_unlock(&books);
+  return h != NULL;
+}
+
+/* If the driver cannot tell of the graph's end, or does not, the block is kept for ever. */
+static CUresult hold(gmlake *lake, const gmlake_allocation_info *info, CUstream stream) {
+  held *const h = (held *)calloc(1, sizeof(*h));
+  CUstreamCaptureStatus status;
+  CUgraph graph = NULL;
+  void *object = NULL;
+  if (!h) return CUDA_ERROR_OUT_OF_MEMORY;
+  h->lake = lake;
+  h->info = *info;
+  pthread_mutex_lock(&books);
+  h->next = holds;
+  holds = h;
+  held_count++;
+  pthread_mutex_unlock(&books);
+  if (!CALL(StreamGetCaptureInfo, (stream, &status, NULL, &graph, NULL, NULL)) && graph &&
+      !CALL(UserObjectCreate, (&object, h, graph_ended, 1, 1 /* no synchronisation */)))
+    (void)CALL(GraphRetainUserObject, (graph, object, 1, 1 /* the only reference moves */));
+  return CUDA_SUCCESS;
+}
+
+/* Unlinks what belonged to graphs that have ended: blocks of the lake, and of devices that were
+   reset. */
+static held *ended_of(const gmlake *lake) {
+  held **link = &holds, *out = NULL, *h;
+  while ((h = *link) != NULL) {
+    if ((h->lake && h->lake != lake) || !__atomic_load_n(&h->has_ended, __ATOMIC_ACQUIRE)) {
+      link = &h->next;
+      continue;
+    }
+    *link = h->next;
+    h->next = out;
+    out = h;
+  }
+  return out;
+}
+
+/* Gives them back to the lake: 1 if there were any. Other work that uses them may still run, so the
+   host waits. That would spoil a capture, so there is none, and none begins meanwhile. */
+static int take_back(gmlake *lake) {
+  held *ended = NULL, *next;
+  CUcontext now = NULL;
+  const device *d;
+  int count = 0;
+  (void)CALL(CtxGetCurrent, (&now));
+  pthread_mutex_lock(&books);
+  d = now ? device_of(now) : NULL;
+  if (d && d->lake == lake && !capture_count) ended = ended_of(lake);
+  if (ended && CALL(CtxSynchronize, ())) lake = NULL; /* the context is lost, and all with it */
+  pthread_mutex_unlock(&books);
+  for (; ended; ended = next) {
+    next = ended->next;
+    if (lake && ended->lake) count += !give_back(lake, &ended->info, (CUstream)GMLAKE_STREAM_NONE);
+    free(ended);
+  }
+  pthread_mutex_lock(&books);
+  ended_count += (uint64_t)count;
+  pthread_mutex_unlock(&books);
+  return count > 0;
+}
+
 /* 1: *out_code is the answer; 0: the driver is to be asked. */
 static int take(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstream stream,
                 CUresult *out_code) {
@@ -287,6 +389,8 @@ static int take(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstream st
   desc.bytes = bytes;
   desc.user_data = (uint64_t)(uintptr_t)handle;
   result = gmlake_alloc_with(d->lake, &desc, stream, &ptr);
+  if (code_of(result) == CUDA_ERROR_OUT_OF_MEMORY && take_back(d->lake))
+    result = gmlake_alloc_with(d->lake, &desc, stream, &ptr);
   if (result == GMLAKE_ERROR_CAPTURING || result == GMLAKE_ERROR_FORKED) return 0;
   *out_code = code_of(result);
   if (result) return 1;
@@ -297,17 +401,6 @@ static int take(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstream st
   if (p && p->used_bytes > p->used_bytes_high) p->used_bytes_high = p->used_bytes;
   pthread_mutex_unlock(&books);
   return 1;
-}
-
-static CUresult give_back(device *d, const gmlake_allocation_info *info, CUstream stream) {
-  const gmlake_result result = gmlake_free(d->lake, info->ptr, stream);
-  pool *p;
-  if (result) return code_of(result);
-  pthread_mutex_lock(&books);
-  p = pool_of((CUmemoryPool)(uintptr_t)info->user_data);
-  if (p) p->used_bytes -= info->requested_bytes;
-  pthread_mutex_unlock(&books);
-  return CUDA_SUCCESS;
 }
 
 static void count_native(void) {
@@ -331,23 +424,20 @@ static CUresult CUDAAPI hook_MemAllocFromPoolAsync(CUdeviceptr *out, size_t byte
   return CALL(MemAllocFromPoolAsync, (out, bytes, handle, stream));
 }
 
-/* A free that is captured takes effect when the graph runs, as often as it runs. So the block stays
-   as it is: it is the graph's. */
+/* A free that is captured takes effect when the graph runs, as often as it runs. So the block is
+   the graph's until that ends. */
 static CUresult CUDAAPI hook_MemFreeAsync(CUdeviceptr address, CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   gmlake_allocation_info info;
   device *const d = device_with(address, &info);
   CUresult code;
   if (!d) return CALL(MemFreeAsync, (address, stream));
-  if (!CALL(StreamIsCapturing, (stream, &status)) && status != CU_STREAM_CAPTURE_STATUS_NONE) {
-    pthread_mutex_lock(&books);
-    held_count++;
-    pthread_mutex_unlock(&books);
-    return CUDA_SUCCESS;
-  }
-  if (device_for(stream) == d) return give_back(d, &info, stream);
+  if (is_held(address)) return CUDA_ERROR_INVALID_VALUE;
+  if (!CALL(StreamIsCapturing, (stream, &status)) && status != CU_STREAM_CAPTURE_STATUS_NONE)
+    return hold(d->lake, &info, stream);
+  if (device_for(stream) == d) return give_back(d->lake, &info, stream);
   code = CALL(StreamSynchronize, (stream)); /* a stream that the lake does not know */
-  return code ? code : give_back(d, &info, (CUstream)GMLAKE_STREAM_NONE);
+  return code ? code : give_back(d->lake, &info, (CUstream)GMLAKE_STREAM_NONE);
 }
 
 static CUresult CUDAAPI hook_MemFree(CUdeviceptr address) {
@@ -355,8 +445,9 @@ static CUresult CUDAAPI hook_MemFree(CUdeviceptr address) {
   device *const d = device_with(address, &info);
   CUresult code;
   if (!d) return CALL(MemFree, (address));
+  if (is_held(address)) return CUDA_ERROR_INVALID_VALUE;
   code = CALL(CtxSynchronize, ());
-  return code ? code : give_back(d, &info, (CUstream)GMLAKE_STREAM_NONE);
+  return code ? code : give_back(d->lake, &info, (CUstream)GMLAKE_STREAM_NONE);
 }
 
 /* The forms for programs whose NULL stream is the thread's own. */
@@ -385,6 +476,8 @@ static CUresult CUDAAPI hook_MemGetAddressRange(CUdeviceptr *base, size_t *bytes
 static void describe(void *out, int attribute, const gmlake_allocation_info *info) {
   const CUdeviceptr base = (CUdeviceptr)(uintptr_t)info->ptr;
   const CUmemoryPool handle = (CUmemoryPool)(uintptr_t)info->user_data;
+  const unsigned long long none = 0;
+  if (attribute == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES) memcpy(out, &none, sizeof(none));
   if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) memcpy(out, &base, sizeof(base));
   if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
     memcpy(out, &info->requested_bytes, sizeof(info->requested_bytes));
@@ -417,15 +510,28 @@ static CUresult CUDAAPI hook_StreamDestroy(CUstream stream) {
   return CALL(StreamDestroy, (stream));
 }
 
+static void count_captures(int more) {
+  pthread_mutex_lock(&books);
+  if (more > 0 || capture_count) capture_count += (size_t)more;
+  pthread_mutex_unlock(&books);
+}
+
 static device *tell_of_capture(CUstream stream) {
   device *const d = device_for(stream);
+  count_captures(1);
   return d && !gmlake_capture_begin(d->lake, stream, d->of_captures) ? d : NULL;
+}
+
+/* The driver did not begin it. */
+static void tell_of_refusal(device *d, CUstream stream) {
+  count_captures(-1);
+  if (d) (void)gmlake_capture_end(d->lake, stream);
 }
 
 static CUresult CUDAAPI hook_StreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
   device *const d = tell_of_capture(stream);
   const CUresult code = CALL(StreamBeginCapture, (stream, mode));
-  if (code && d) (void)gmlake_capture_end(d->lake, stream);
+  if (code) tell_of_refusal(d, stream);
   return code;
 }
 
@@ -434,7 +540,7 @@ static CUresult CUDAAPI hook_StreamBeginCaptureToGraph(CUstream stream, CUgraph 
                                                        size_t count, CUstreamCaptureMode mode) {
   device *const d = tell_of_capture(stream);
   const CUresult code = CALL(StreamBeginCaptureToGraph, (stream, graph, nodes, edges, count, mode));
-  if (code && d) (void)gmlake_capture_end(d->lake, stream);
+  if (code) tell_of_refusal(d, stream);
   return code;
 }
 
@@ -452,12 +558,14 @@ static CUresult CUDAAPI hook_StreamBeginCaptureToGraph_ptsz(CUstream stream, CUg
 
 /* A capture that was begun untold is not known: that is no error. */
 static CUresult CUDAAPI hook_StreamEndCapture(CUstream stream, CUgraph *graph) {
+  CUstreamCaptureStatus status, before = CU_STREAM_CAPTURE_STATUS_NONE;
+  const int is_unknown = CALL(StreamIsCapturing, (stream, &before)) != CUDA_SUCCESS;
   const CUresult code = CALL(StreamEndCapture, (stream, graph));
-  CUstreamCaptureStatus status;
   size_t i;
   if (code && !CALL(StreamIsCapturing, (stream, &status)) &&
       status != CU_STREAM_CAPTURE_STATUS_NONE)
     return code;
+  if (!is_unknown && before != CU_STREAM_CAPTURE_STATUS_NONE) count_captures(-1);
   for (i = 0; open_driver() && i < DEVICES_MAX; i++)
     if (LAKE(&devices[i])) (void)gmlake_capture_end(devices[i].lake, stream);
   return code;
@@ -475,6 +583,9 @@ static CUresult CUDAAPI hook_PrimaryCtxReset(CUdevice number) {
   for (i = 0; i < DEVICES_MAX; i++)
     if (devices[i].context && devices[i].number == number) {
       gmlake *const lake = devices[i].lake;
+      held *h;
+      for (h = holds; h; h = h->next)
+        if (h->lake == lake) h->lake = NULL;
       memset(&devices[i], 0, sizeof(devices[i]));
       (void)gmlake_destroy(lake);
       (void)CALL(PrimaryCtxRelease, (number));
@@ -591,6 +702,7 @@ static CUresult CUDAAPI hook_MemPoolTrimTo(CUmemoryPool handle, size_t keep_byte
   gmlake *lake;
   pool p;
   if (code || !look_up(handle, &p, &lake)) return code;
+  (void)take_back(lake);
   return code_of(gmlake_trim(lake, keep_bytes, NULL));
 }
 

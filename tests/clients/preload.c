@@ -3,7 +3,8 @@
 
      client_preload HOW WHOSE CASE
    HOW: linked, dlsym or proc: how it finds the driver's functions. WHOSE: lake or driver: whose
-   memory it has to get. CASE: memory, pools, streams, capture or nothing. It answers 0 if all is
+   memory it has to get. CASE: memory, pools, streams, capture, short (lake alone) or
+   nothing. It answers 0 if all is
    as it has to be. */
 #include "gpu/fake_cuda.h"
 
@@ -105,6 +106,7 @@ static CUdeviceptr take(size_t bytes) {
 
 static void case_memory(void) {
   CUdeviceptr base = 0, inside, ptr = take(3 * MIB + 5), other;
+  unsigned long long types = 77;
   size_t bytes = 0;
   holds(1);
   inside = of_lake ? ptr + MIB : ptr;
@@ -114,6 +116,8 @@ static void case_memory(void) {
   base = 0;
   OK(cu.cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, inside));
   IS(base == ptr);
+  OK(cu.cuPointerGetAttribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, inside));
+  IS(types == 0); /* nobody may export what other blocks lie in */
   OK(cu.cuMemFreeAsync(ptr, stream));
   other = take(3 * MIB);
   if (of_lake) IS(other == ptr); /* the stream's own memory, at once */
@@ -206,28 +210,69 @@ static void case_streams(void) {
   holds(0);
 }
 
-/* Calls under capture go to the driver, which here refuses to allocate; a captured free keeps the
-   block, and the capture is not spoilt. */
+/* Calls under capture go to the driver, which here refuses to allocate. A captured free gives the
+   block to the graph, and the capture is not spoilt. When all that was made of the graph is gone, a
+   trim gives the block back. */
 static void case_capture(void) {
   CUdeviceptr kept = take(MIB), ptr;
+  CUgraphExec exec;
+  CUmemoryPool pool;
   CUstream second;
   CUgraph graph;
+  OK(cuDeviceGetDefaultMemPool(&pool, 0));
   OK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
   OK(cuStreamSynchronize(stream));
   OK(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
   OK(cuMemsetD8Async(kept, 1, MIB, stream));
   if (of_lake) OK(cu.cuMemFreeAsync(kept, stream));
+  if (of_lake) IS(cu.cuMemFreeAsync(kept, stream) == CUDA_ERROR_INVALID_VALUE); /* twice */
   OK(cu.cuMemAllocAsync(&ptr, MIB, second));
   OK(cu.cuMemFreeAsync(ptr, second));
   OK(cu.cuStreamEndCapture(stream, &graph));
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  OK(cuGraphDestroy(graph));
   ptr = take(MIB);
   IS(ptr != kept);
   OK(cu.cuMemFreeAsync(ptr, stream));
+  OK(cuGraphLaunch(exec, stream));
+  if (of_lake) {
+    IS(cu.cuMemFree(kept) == CUDA_ERROR_INVALID_VALUE);
+    OK(cuStreamSynchronize(second));
+    OK(cu.cuMemPoolTrimTo(pool, 0));
+    IS(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == MIB);
+    OK(cuGraphLaunch(exec, stream)); /* its memory is still there */
+    OK(cuGraphExecDestroy(exec));
+    IS(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == MIB);
+    OK(cu.cuMemPoolTrimTo(pool, 0));
+    IS(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    IS(attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) == 0);
+  }
   OK(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   IS(cu.cuMemAllocAsync(&ptr, MIB, stream) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   IS(cu.cuStreamEndCapture(stream, &graph) != CUDA_SUCCESS); /* spoilt by the driver's answer */
   ptr = take(MIB);                                           /* and the lake serves on */
   OK(cu.cuMemFreeAsync(ptr, stream));
+  OK(cu.cuStreamDestroy(second));
+}
+
+/* Memory that a graph has had serves requests again where there is no other; and a capture that is
+   going on meanwhile is not spoilt. */
+static void case_short(void) {
+  CUdeviceptr kept = take(600 * MIB), ptr;
+  CUstream second;
+  CUgraph graph, other;
+  OK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+  OK(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  OK(cu.cuMemFreeAsync(kept, stream));
+  OK(cu.cuStreamEndCapture(stream, &graph));
+  IS(cu.cuMemAllocAsync(&ptr, 700 * MIB, second) == CUDA_ERROR_OUT_OF_MEMORY);
+  OK(cuGraphDestroy(graph));
+  OK(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  IS(cu.cuMemAllocAsync(&ptr, 700 * MIB, second) == CUDA_ERROR_OUT_OF_MEMORY);
+  OK(cu.cuStreamEndCapture(stream, &other));
+  OK(cuGraphDestroy(other));
+  OK(cu.cuMemAllocAsync(&ptr, 700 * MIB, second));
+  OK(cu.cuMemFreeAsync(ptr, second));
   OK(cu.cuStreamDestroy(second));
 }
 
@@ -246,5 +291,6 @@ int main(int argc, char **argv) {
   if (strcmp(argv[3], "pools") == 0) case_pools();
   if (strcmp(argv[3], "streams") == 0) case_streams();
   if (strcmp(argv[3], "capture") == 0) case_capture();
+  if (strcmp(argv[3], "short") == 0) case_short();
   return failures != 0;
 }

@@ -326,6 +326,8 @@ for case in memory pools streams capture; do
     ok "preload: $how: $case: off" preloaded driver "$how" "$case" GMLAKE_PRELOAD=0
   done
 done
+ok 'preload: short' preloaded lake proc short GMLAKE_PRELOAD_REPORT=1
+ok 'preload: short: report' says '1 blocks were kept for graphs that free them, 1 of them until'
 ok 'preload: report' preloaded lake proc memory GMLAKE_PRELOAD_REPORT=1
 ok 'preload: report: the lake' says 'device 0: 2 allocations, peak live 3 MiB, peak held 4 MiB'
 ok 'preload: report: the driver' says '0 allocations went to the driver, 0 blocks were kept'

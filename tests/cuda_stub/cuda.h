@@ -29,6 +29,9 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUuserObject_st *CUuserObject;
+typedef void(CUDAAPI *CUhostFn)(void *user);
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 
@@ -157,6 +160,7 @@ typedef enum CUmemPool_attribute_enum {
 typedef enum CUpointer_attribute_enum {
   CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
   CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
+  CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES = 14,
   CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17
 } CUpointer_attribute;
 
@@ -243,6 +247,14 @@ CUresult CUDAAPI cuStreamQuery(CUstream stream);
 CUresult CUDAAPI cuStreamGetId(CUstream stream, unsigned long long *id);
 CUresult CUDAAPI cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode);
 CUresult CUDAAPI cuStreamEndCapture(CUstream stream, CUgraph *graph);
+CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status,
+                                           cuuint64_t *id, CUgraph *graph,
+                                           const CUgraphNode **nodes, size_t *count);
+CUresult CUDAAPI cuUserObjectCreate(CUuserObject *object, void *user, CUhostFn destroy,
+                                    unsigned count, unsigned flags);
+CUresult CUDAAPI cuUserObjectRelease(CUuserObject object, unsigned count);
+CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned count,
+                                         unsigned flags);
 CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,
                                              unsigned long long flags);
 CUresult CUDAAPI cuGraphLaunch(CUgraphExec exec, CUstream stream);

@@ -26,6 +26,7 @@
 #define FAKE_DEVICES_MAX 8
 #define FAKE_STACK_MAX 64
 #define FAKE_MEMBERS_MAX 8 /* streams of one capture */
+#define FAKE_USERS_MAX 8   /* that one graph keeps */
 #define FAKE_BUCKETS 4096
 #define FAKE_VALUE_MIN ((uint64_t)1 << 40) /* above the values of the mock's streams */
 #define FAKE_STEP_NS 1000                  /* of the clock, at each call, on average */
@@ -94,8 +95,16 @@ typedef struct fake_pending {
   fake_work work;
 } fake_pending;
 
+typedef struct fake_user { /* what a graph keeps for its program */
+  CUhostFn destroy;
+  void *user;
+  unsigned references; /* of the program and of graphs */
+} fake_user;
+
 typedef struct fake_graph { /* a graph or an executable one */
   fake_object object;
+  fake_user *users[FAKE_USERS_MAX]; /* one reference each */
+  size_t user_count;
   fake_work *nodes;
   size_t count, capacity;
   void *last; /* [exec] the mock's event behind the last launch; NULL: none */
@@ -907,7 +916,17 @@ static int fake_is_joined(const fake_capture *capture) {
   return !memcmp(&capture->members[0]->seen, &capture->launched, sizeof(capture->launched));
 }
 
+static CUresult fake_user_release(fake_user *user, unsigned count) {
+  if (!user || !count || count > user->references) return CUDA_ERROR_INVALID_VALUE;
+  user->references -= count;
+  if (user->references) return CUDA_SUCCESS;
+  user->destroy(user->user);
+  free(user);
+  return CUDA_SUCCESS;
+}
+
 static void fake_free_graph(fake_graph *graph) {
+  while (graph->user_count) (void)fake_user_release(graph->users[--graph->user_count], 1);
   if (graph->last) (void)FAKE_MOCK(event_destroy, graph->last);
   free(graph->nodes);
   free(graph);
@@ -1729,6 +1748,8 @@ static CUresult fake_begin_capture(CUstream value, int mode) {
     free(capture);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  fake.next_value += 16;
+  capture->graph->object.value = FAKE_VALUE_MIN + fake.next_value;
   capture->number = ++fake.next_serial;
   capture->mode = mode;
   capture->thread = fake_self();
@@ -1760,11 +1781,50 @@ static CUresult fake_end_capture(CUstream value, CUgraph *out) {
     fake_free_graph(graph);
     return code;
   }
-  fake.next_value += 16;
-  graph->object.value = FAKE_VALUE_MIN + fake.next_value;
   graph->object.kind = FAKE_GRAPH;
   fake_insert(&graph->object);
   *out = (CUgraph)(uintptr_t)graph->object.value;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_capture_info(CUstream value, CUstreamCaptureStatus *out_status,
+                                  CUgraph *out_graph) {
+  fake_stream *stream;
+  CUresult code = fake_find_stream(value, &stream);
+  if (!code && !out_status) code = CUDA_ERROR_INVALID_VALUE;
+  if (code) return code;
+  *out_status = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (!stream->capture) return CUDA_SUCCESS;
+  *out_status = stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                         : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  if (out_graph) *out_graph = (CUgraph)(uintptr_t)stream->capture->graph->object.value;
+  return CUDA_SUCCESS;
+}
+
+/* Their values are addresses. */
+static CUresult fake_user_create(CUuserObject *out, void *user, CUhostFn destroy, unsigned count,
+                                 unsigned flags) {
+  fake_user *made;
+  if (!out || !destroy || !count || flags != 1) return CUDA_ERROR_INVALID_VALUE;
+  made = (fake_user *)calloc(1, sizeof(*made));
+  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  made->destroy = destroy;
+  made->user = user;
+  made->references = count;
+  *out = (CUuserObject)(void *)made;
+  return CUDA_SUCCESS;
+}
+
+/* Also of a graph that is being captured. Only moving one reference is served. */
+static CUresult fake_user_retain(CUgraph value, CUuserObject object, unsigned count,
+                                 unsigned flags) {
+  fake_graph *graph = (fake_graph *)fake_find(FAKE_GRAPH, (uintptr_t)value);
+  const fake_capture *capture;
+  for (capture = fake.captures; capture && !graph; capture = capture->next)
+    if (capture->graph->object.value == (uintptr_t)value) graph = capture->graph;
+  if (!graph || !object || count != 1 || flags != 1) return CUDA_ERROR_INVALID_VALUE;
+  if (graph->user_count == FAKE_USERS_MAX) return CUDA_ERROR_OUT_OF_MEMORY;
+  graph->users[graph->user_count++] = (fake_user *)(void *)object;
   return CUDA_SUCCESS;
 }
 
@@ -1789,6 +1849,10 @@ static CUresult fake_instantiate(CUgraphExec *out, CUgraph value) {
     fake_remove(&exec->object);
     fake_free_graph(exec);
     return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  for (i = 0; i < graph->user_count; i++) {
+    exec->users[exec->user_count++] = graph->users[i];
+    graph->users[i]->references++;
   }
   *out = (CUgraphExec)(uintptr_t)exec->object.value;
   return CUDA_SUCCESS;
@@ -1940,6 +2004,10 @@ static CUresult fake_pointer_attribute(void *value, int attribute, CUdeviceptr a
   (void)fake_address_range(&base, &bytes, address);
   if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) memcpy(value, &base, sizeof(base));
   if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) memcpy(value, &bytes, sizeof(bytes));
+  if (attribute == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES) {
+    const unsigned long long types = fake_find(FAKE_ALLOCATION, base) ? 0 : 1; /* descriptors */
+    memcpy(value, &types, sizeof(types));
+  }
   return CUDA_SUCCESS;
 }
 
@@ -2265,6 +2333,18 @@ static CUresult fake_handle_prop(CUmemAllocationProp *out, CUmemGenericAllocatio
     fake_begin_capture(stream, (int)mode)) \
   X(cuStreamEndCapture, 10000, (CUstream stream, CUgraph *graph), \
     fake_end_capture(stream, graph)) \
+  X(cuStreamGetCaptureInfo_v2, 11030, \
+    (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, \
+     const CUgraphNode **nodes, size_t *count), \
+    ((void)id, (void)nodes, (void)count, fake_capture_info(stream, status, graph))) \
+  X(cuUserObjectCreate, 11030, \
+    (CUuserObject *object, void *user, CUhostFn destroy, unsigned count, unsigned flags), \
+    fake_user_create(object, user, destroy, count, flags)) \
+  X(cuUserObjectRelease, 11030, (CUuserObject object, unsigned count), \
+    fake_user_release((fake_user *)(void *)object, count)) \
+  X(cuGraphRetainUserObject, 11030, \
+    (CUgraph graph, CUuserObject object, unsigned count, unsigned flags), \
+    fake_user_retain(graph, object, count, flags)) \
   X(cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode *mode), \
     fake_exchange_mode(mode)) \
   X(cuGraphInstantiateWithFlags, 11040, \
