@@ -11011,7 +11011,7 @@ static gmlake_result gmlk_query_grow(gmlake *l, gmlk_attempt *r, gmlk_taker take
     result = count ? gmlk_growth_fits(l, r, count * a->chunk_bytes, &room)
                    : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
     out->new_bytes = count * a->chunk_bytes;
-    if (!gmlk_is_shortage(result) || !spare || count <= missing || !missing) return result;
+    if (!gmlk_is_shortage(result) || !spare) return result;
   }
 }
 
@@ -11134,7 +11134,6 @@ static gmlake_result gmlk_query_reclaim(gmlake *l, gmlk_attempt *r, size_t free_
   uint64_t chunks, most = 0;
   gmlk_window_plan plan;
   uint32_t count;
-  memset(&plan, 0, sizeof(plan));
   if (may_grow && !gmlk_room_reclaim(l, a, &room)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (may_grow ? !gmlk_query_can_reclaim(l, r) : !r->lacks_window_space)
     return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;

@@ -678,6 +678,97 @@ static void a_window_is_foretold_with_what_it_lacks(void **state) {
   finish();
 }
 
+/* One chunk more than a window lacks makes a range. */
+static void a_range_is_foretold_that_takes_one_chunk_more(void **state) {
+  void *b[4];
+  (void)state;
+  start(10);
+  lay(b, 4);
+  drop(b[0]);
+  (void)foretold_of(2 * C, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 2 * C);
+  finish();
+}
+
+/* Where limits are no multiples of a chunk. */
+static void limits_between_chunks_are_foretold(void **state) {
+  gmlake_alloc_desc wanted = request(C, 0, NULL);
+  gmlake_budget budget;
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  prepare(32);
+  desc.limit_bytes = 8 * C - 1;
+  open_lake();
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.allocatable_bytes, 7 * C);
+  pool = open_pool(2 * C);
+  (void)take(3 * C);
+  p = take_from(pool, 2 * C, LEGACY);
+  drop_on(p, NONE); /* to be returned */
+  (void)foretold_of(5 * C, LEGACY, GMLAKE_ERROR_LIMIT_REACHED, GMLAKE_NO_WAIT, 0);
+  p = foretold_of(4 * C, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 4 * C);
+  assert_non_null(p);
+  drop_on(p, NONE); /* home has memory to return */
+  wanted.pool = open_pool(2 * C - 1);
+  (void)foretold(&wanted, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, C);
+  (void)foretold(&wanted, LEGACY, GMLAKE_ERROR_LIMIT_REACHED, GMLAKE_NO_WAIT, 0);
+  finish();
+}
+
+/* What is free begins inside a chunk, and the request is aligned to chunks. */
+static void alignment_is_foretold(void **state) {
+  gmlake_alloc_desc wanted = request(C + 512, GMLAKE_NO_STITCH, NULL);
+  void *rest;
+  (void)state;
+  start(3);
+  (void)take(C + 512);
+  rest = take(2 * C - 512);
+  drop(rest);
+  wanted.alignment = C;
+  (void)foretold(&wanted, LEGACY, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, GMLAKE_NO_WAIT, 0);
+  wanted.bytes = C; /* what was free has been returned */
+  (void)foretold(&wanted, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, C);
+  finish();
+}
+
+/* The legacy stream has work that nobody waits for: it can have no event in a capture. */
+static void a_capture_leaves_no_wait_to_be_foretold(void **state) {
+  gmlake_stream one;
+  gmlake_pool *pool;
+  void *p, *q;
+  (void)state;
+  start(10);
+  one = open_stream();
+  pool = open_pool(0);
+  p = take_from(pool, 4 * C, LEGACY);
+  drop_on(p, NONE); /* to be returned */
+  (void)take(4 * C);
+  q = take(512);
+  step(gmlake_capture_begin(lake, one, open_pool(0)));
+  drop(q);
+  (void)foretold_of(5 * C, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 4 * C);
+  step(gmlake_capture_end(lake, one));
+  finish();
+}
+
+/* A buffer's place that could neither be given access nor be unmapped again. */
+static void a_pools_figures_tell_what_is_quarantined(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  start_with_faults(16);
+  buffer = open_buffer_of(2 * C);
+  fail_call(ON_ACCESS, 2, GMLAKE_ERROR_DRIVER, 0); /* behind that at home, if there is one */
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 1);
+  if (!gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY))
+    step_error(gmlake_buffer_resize(lake, buffer, 8 * C, LEGACY), DRIVER);
+  fail_call(ON_ACCESS, 0, GMLAKE_OK, 0);
+  fail_call(ON_UNMAP, 0, GMLAKE_OK, 0);
+  assert_ok(gmlake_check(lake));
+  assert_true(stats().quarantined_bytes > 0);
+  assert_int_equal(of_pool(NULL).quarantined_bytes, stats().quarantined_bytes);
+  finish();
+}
+
 static void a_window_without_addresses_is_not_foretold(void **state) {
   void *b[8];
   (void)state;
@@ -732,6 +823,7 @@ static void a_chunk_that_a_buffer_may_still_use_is_not_counted_on(void **state) 
 
 /* The window is idle, but the legacy stream, which used it last, can have no event in a capture. */
 static void a_window_that_a_capture_keeps_is_not_counted_on(void **state) {
+  const gmlake_alloc_desc wanted = request(C + 512, GMLAKE_NO_GROW, NULL);
   gmlake_stream one;
   gmlake_pool *pool;
   void *b[6], *w;
@@ -751,7 +843,7 @@ static void a_window_that_a_capture_keeps_is_not_counted_on(void **state) {
   (void)foretold_of(C + 512, LEGACY, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, GMLAKE_NO_WAIT, 0);
   drop(foretold_of(2 * C, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 0));
   step(gmlake_capture_end(lake, one));
-  (void)foretold_of(C + 512, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 0);
+  (void)foretold(&wanted, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 0);
   finish();
 }
 
@@ -950,6 +1042,11 @@ int main(void) {
       cmocka_unit_test(a_question_needs_no_driver_where_the_answer_is_known),
       cmocka_unit_test(growth_is_foretold_to_the_chunk),
       cmocka_unit_test(a_window_is_foretold_with_what_it_lacks),
+      cmocka_unit_test(a_range_is_foretold_that_takes_one_chunk_more),
+      cmocka_unit_test(limits_between_chunks_are_foretold),
+      cmocka_unit_test(alignment_is_foretold),
+      cmocka_unit_test(a_capture_leaves_no_wait_to_be_foretold),
+      cmocka_unit_test(a_pools_figures_tell_what_is_quarantined),
       cmocka_unit_test(a_window_without_addresses_is_not_foretold),
       cmocka_unit_test(waits_are_foretold),
       cmocka_unit_test(a_chunk_that_a_buffer_may_still_use_is_not_counted_on),
