@@ -983,6 +983,27 @@ static void a_question_changes_no_memory(void **state) {
   finish();
 }
 
+/* A trim returns what it is asked for, and nothing else that a question had in mind: the places of
+   the chunks that stay are mapped still. */
+static void what_a_question_would_return_stays(void **state) {
+  const gmlake_alloc_desc wanted = request(12 * C, 0, NULL);
+  gmlake_buffer *buffer;
+  uint64_t mapped;
+  (void)state;
+  start(12);
+  (void)take(4 * C - 512);
+  (void)take_on(512, open_stream()); /* the host may wait for two streams */
+  buffer = open_buffer_of(2 * C);
+  step(gmlake_buffer_resize(lake, buffer, 8 * C, LEGACY));
+  step(gmlake_buffer_resize(lake, buffer, 0, LEGACY));
+  mapped = census().mapping_count;
+  (void)asked(&wanted, LEGACY);
+  assert_int_equal(census().mapping_count, mapped);
+  assert_int_equal(trim_to(10 * C), 2 * C);
+  assert_int_equal(census().mapping_count, mapped - 1);
+  finish();
+}
+
 static void a_driver_that_does_not_answer_is_an_error(void **state) {
   const gmlake_alloc_desc wanted = request(C, 0, NULL);
   gmlake_query_info info, untouched;
@@ -1057,6 +1078,7 @@ int main(void) {
       cmocka_unit_test(chunks_of_a_handle_in_use_are_counted_where_they_are),
       cmocka_unit_test(two_gaps_are_not_filled_at_once),
       cmocka_unit_test(a_question_changes_no_memory),
+      cmocka_unit_test(what_a_question_would_return_stays),
       cmocka_unit_test(a_driver_that_does_not_answer_is_an_error),
       cmocka_unit_test(the_budget_counts_new_memory_where_nothing_is_stitched),
       cmocka_unit_test(the_version_is_the_headers),
