@@ -1249,7 +1249,8 @@ GMLAKE_DEF gmlake_result gmlake_export(gmlake *lake, const void *ptr, unsigned h
                                        size_t *out_count);
 /* Maps what another process exported, all `count` handles in their order, at one address of this
    process. No stream may have used it: order the first use behind the exporter's work yourself.
-   gmlake_free gives it back. It counts against limit_bytes. The descriptors stay the caller's.
+   gmlake_free gives it back. It counts against limit_bytes: free chunks are returned if there is no
+   room. The descriptors stay the caller's.
    Errors: INVALID_ARGUMENT, LIMIT_REACHED, UNSUPPORTED, OUT_OF_DEVICE_MEMORY (addresses),
    OUT_OF_HOST_MEMORY, DRIVER (not what gmlake_export wrote, or too many descriptors). */
 GMLAKE_DEF gmlake_result gmlake_import(gmlake *lake, const gmlake_handle *handles, size_t count,
@@ -8950,17 +8951,25 @@ static const gmlk_block *gmlk_borrowed(const gmlk_arena *a) {
   return NULL;
 }
 
-/* The answer to a call that is not legal while the pool is lent. */
+/* The answers to a call that is not legal while streams are captured into the pool, */
+static gmlake_result gmlk_refuse_captured(gmlake *l, const gmlake_pool *pool, const char *call) {
+  return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call,
+                   "%llu captures into the pool are under way: end them first",
+                   (unsigned long long)pool->capture_count);
+}
+
+/* or while it is lent. */
 static gmlake_result gmlk_refuse_lent(gmlake *l, const gmlake_pool *pool, const char *call) {
   const gmlk_block *b = gmlk_borrowed(&pool->arena);
   const char *label = b && b->as.live.note ? b->as.live.note->label : NULL;
   if (!b)
     return gmlk_fail(l, GMLAKE_ERROR_BUSY, call, "the pool is lent: call gmlake_pool_recall first");
   return gmlk_fail(l, GMLAKE_ERROR_BUSY, call,
-                   "the pool is lent, and the block \"%.40s\" at 0x%llx of %llu bytes is borrowed: "
+                   "the pool is lent, and the block at 0x%llx of %llu bytes (%.40s) is borrowed: "
                    "free it first",
-                   label ? label : "", (unsigned long long)gmlk_address_of(&pool->arena, b),
-                   (unsigned long long)(gmlk_to_bytes(b->grains) - b->slack));
+                   (unsigned long long)gmlk_address_of(&pool->arena, b),
+                   (unsigned long long)(gmlk_to_bytes(b->grains) - b->slack),
+                   label ? label : "no label");
 }
 
 /* Changes the tag of free memory, in chunks that no graph knows, from `from` to `to`. The pool grew
@@ -8993,9 +9002,10 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (pool->loan.number) return gmlk_refuse_lent(l, pool, call);
   if (pool->arena.sleep) return gmlk_refuse_asleep(l, &pool->arena, call);
-  if (pool->capture_count || s->capture)
+  if (pool->capture_count) return gmlk_refuse_captured(l, pool, call);
+  if (s->capture)
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call,
-                     "a capture of the stream, or one into the pool, is under way: end it first");
+                     "the stream is being captured: end that capture, or pass another stream");
   if (s->is_forgotten) return gmlk_refuse_gone(l, value, call);
   number = gmlk_stream_add(&l->streams, &l->host, value, 1, gmlk_serial(&l->records));
   if (!number) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -9490,12 +9500,6 @@ static gmlake_result gmlk_pool_end(gmlake *l, gmlake_pool *pool) {
 static gmlake_result gmlk_refuse_busy(gmlake *l, const char *call) {
   return gmlk_fail(l, GMLAKE_ERROR_BUSY, call,
                    "another thread makes the pool sleep, or wakes it: wait for that call");
-}
-
-static gmlake_result gmlk_refuse_captured(gmlake *l, const gmlake_pool *pool, const char *call) {
-  return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call,
-                   "%llu captures into the pool are under way: end them first",
-                   (unsigned long long)pool->capture_count);
 }
 
 static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
@@ -10127,8 +10131,8 @@ static gmlake_result gmlk_export_check(gmlake *l, const gmlk_block *b, const gml
   if (a->sleep) return gmlk_refuse_asleep(l, a, call);
   if (!(l->driver.handle_types & type) || !l->driver.export_handle)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
-                     "handle_type is %u: the lake was created with desc.handle_types 0x%x", type,
-                     l->driver.handle_types);
+                     "handle_type is %u, and desc.handle_types was 0x%x: create the lake with it",
+                     type, l->driver.handle_types);
   if (a->is_import)
     why = "it is another process's memory: export it there";
   else if (buffer && (!buffer->count || buffer->count != gmlk_buffer_count(buffer, buffer->bytes)))
@@ -10218,12 +10222,10 @@ static gmlake_result gmlk_returns_end(gmlake *l) {
   return gmlk_is_fatal(result) ? result : l->lost;
 }
 
-/* Refuses handles that gmlake_export cannot have written, too many of them, and more bytes than
-   limit_bytes allows. */
+/* Refuses handles that gmlake_export cannot have written, and too many of them. */
 static gmlake_result gmlk_import_check(gmlake *l, const gmlake_handle *handles, size_t count) {
   const char *call = "gmlake_import";
   const size_t chunk = handles->bytes, granularity = l->device.granularity_bytes;
-  const size_t bytes = count * chunk;
   size_t i = 0;
   if (!l->driver.import_handle)
     return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call, "the backend cannot import");
@@ -10245,12 +10247,38 @@ static gmlake_result gmlk_import_check(gmlake *l, const gmlake_handle *handles, 
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                      "count is %llu: a block cannot have so many handles",
                      (unsigned long long)count);
-  if (gmlk_exceeds(l->stats.reserved_bytes, bytes, l->desc.limit_bytes))
-    return gmlk_fail(l, GMLAKE_ERROR_LIMIT_REACHED, call,
-                     "%llu bytes are held and %llu would come: that exceeds limit_bytes, %llu",
-                     (unsigned long long)l->stats.reserved_bytes, (unsigned long long)bytes,
-                     (unsigned long long)l->desc.limit_bytes);
   return GMLAKE_OK;
+}
+
+/* Makes room for so many bytes under the limit: free chunks go, as far as it takes. */
+static gmlake_result gmlk_import_room(gmlake *l, size_t bytes) {
+  const size_t limit = l->desc.limit_bytes;
+  gmlake_result result = gmlk_returns_end(l);
+  size_t released = 0;
+  if (!result && bytes <= limit && gmlk_exceeds(l->stats.reserved_bytes, bytes, limit))
+    result = gmlk_trim(l, limit - bytes, &released);
+  if (result || !gmlk_exceeds(l->stats.reserved_bytes, bytes, limit)) return result;
+  return gmlk_fail(
+      l, GMLAKE_ERROR_LIMIT_REACHED, "gmlake_import",
+      "%llu bytes are held and %llu would come, and limit_bytes is %llu: free some, or "
+      "raise it",
+      (unsigned long long)l->stats.reserved_bytes, (unsigned long long)bytes,
+      (unsigned long long)limit);
+}
+
+/* The answer when the driver does not take a handle: names it. */
+static gmlake_result gmlk_refuse_handle(gmlake *l, const gmlk_drive *drive,
+                                        const gmlake_handle *handles) {
+  const gmlake_handle *bad = drive->imports - 1;
+  if (l->lost || strcmp(drive->call, "import_handle") != 0) return drive->result;
+  (void)gmlk_fail(
+      l, drive->result, drive->call,
+      "handles[%llu] (type %u, descriptor %d) is no memory of %llu bytes, says the driver "
+      "(%d): pass what gmlake_export wrote, and the descriptor that came with it",
+      (unsigned long long)(bad - handles), bad->type, bad->fd, (unsigned long long)bad->bytes,
+      drive->code);
+  l->error.driver_code = drive->code;
+  return drive->result;
 }
 
 /* Maps the handles as the arena's chunks and makes one block of them. */
@@ -10279,7 +10307,8 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
   if (result) {
     gmlk_growth_quarantine(l, a, &slots);
     gmlk_note_free(l, note);
-    return is_full ? gmlk_refuse_descriptor(l, result, "gmlake_import") : result;
+    return is_full ? gmlk_refuse_descriptor(l, result, "gmlake_import")
+                   : gmlk_refuse_handle(l, &drive, handles);
   }
   gmlk_growth_commit(l, a, &slots);
   gmlk_attempt_count(l, &r);
@@ -10301,7 +10330,7 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
   gmlake_pool_desc desc;
   gmlake_pool *pool;
   gmlake_result result = gmlk_import_check(l, handles, count);
-  if (!result) result = gmlk_returns_end(l);
+  if (!result) result = gmlk_import_room(l, count * handles->bytes);
   if (result) return result;
   memset(&desc, 0, sizeof(desc));
   desc.chunk_bytes = handles->bytes;

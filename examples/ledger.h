@@ -19,10 +19,10 @@
    both.
 
    It is robust. All locks are the kernel's, on the file: they end with the process, however it
-   dies. A process writes its own entry only, but for `asked`; the entry of one that is gone is
-   cleared by the next who looks. There is nothing to repair. Processes with one file need not see
-   each other otherwise: not by number, and not in one container. A process of another user is kept
-   out by the file's mode.
+   dies, and with its children of fork that have not called exec. A process writes its own entry
+   only, but for `asked`; the entry of one that is gone is cleared by the next who looks. There is
+   nothing to repair. Processes with one file need not see each other otherwise: not by number, and
+   not in one container. A process of another user is kept out by the file's mode.
 
    ledger_step may be called by one thread at a time; the handler by any. Both cost some system
    calls, less than 10 us together, if nobody has to wait. */
@@ -156,6 +156,7 @@ static inline int ledger_open(ledger *l, const char *path, size_t device_bytes, 
   if (!error && l->slot == LEDGER_SLOTS) error = ENOSPC;
   if (!error) {
     ledger_entry *e = &l->page->entries[l->slot];
+    memset(e, 0, sizeof(*e)); /* who died while it was cleared has left a part of it */
     e->floor_bytes = e->wish_bytes = floor_bytes;
     e->weight = weight ? weight : 1;
     e->is_used = 1;

@@ -156,6 +156,25 @@ static void the_dead_are_struck_out(void **state) {
   close_books();
 }
 
+/* Killed between the first word of the entry and the others. */
+static void a_slot_that_was_half_cleared_begins_anew(void **state) {
+  (void)state;
+  open_books(10);
+  hold(0, 0, 60);
+  entry(2)->asked_bytes = 9;
+  ledger_lock(&books[2]);
+  entry(2)->is_used = 0;
+  ledger_unlock(&books[2]);
+  (void)close(books[2].fd);
+  assert_int_equal(munmap((void *)books[2].page, sizeof(ledger_page)), 0);
+  assert_int_equal(ledger_open(&books[2], book, 100, 10, 1, nobody), 0);
+  assert_int_equal(books[2].slot, 2);
+  assert_int_equal(entry(2)->held_bytes, 0);
+  assert_int_equal(entry(2)->asked_bytes, 0);
+  assert_int_equal(entry(2)->floor_bytes, 10);
+  close_books();
+}
+
 static void wrong_ledgers_are_refused(void **state) {
   ledger more[LEDGER_SLOTS], other;
   unsigned i;
@@ -178,6 +197,7 @@ int main(void) {
       cmocka_unit_test(those_above_their_shares_are_asked),
       cmocka_unit_test(a_request_reaches_the_handler),
       cmocka_unit_test(the_dead_are_struck_out),
+      cmocka_unit_test(a_slot_that_was_half_cleared_begins_anew),
       cmocka_unit_test(wrong_ledgers_are_refused),
   };
   (void)snprintf(book, sizeof(book), "/tmp/test_ledger.%ld", (long)getpid());

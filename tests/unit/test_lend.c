@@ -284,12 +284,12 @@ static void a_borrower_keeps_it_lent(void **state) {
   lend(A);
   ptr = borrow_on(C - 100, A);
   step_error(gmlake_pool_recall(lake, pool, A), BUSY);
-  assert_non_null(strstr(last_error().text, "\"borrowed\""));
+  assert_non_null(strstr(last_error().text, "(borrowed)"));
   (void)snprintf(text, sizeof(text), "0x%llx of %llu bytes", (unsigned long long)(uintptr_t)ptr,
                  (unsigned long long)(C - 100));
   assert_non_null(strstr(last_error().text, text));
   step_error(gmlake_pool_sleep(lake, pool, GMLAKE_SLEEP_DROP, NULL), BUSY);
-  assert_non_null(strstr(last_error().text, "\"borrowed\""));
+  assert_non_null(strstr(last_error().text, "(borrowed)"));
   step_error(gmlake_pool_destroy(lake, pool), BUSY);
   step_error(gmlake_capture_begin(lake, A, pool), BUSY);
   step_error(gmlake_pool_lend(lake, pool, A), BUSY);

@@ -320,6 +320,9 @@ static void wrong_arguments_are_refused(void **state) {
   wrong[1].type = FD;
   wrong[1].fd = -1;
   step_error(gmlake_import(lake, wrong, 2, &ptr), DRIVER);
+  assert_non_null(strstr(last_error().text, "handles[1] (type 1, descriptor -1)"));
+  assert_string_equal(last_error().call, "import_handle");
+  assert_int_not_equal(last_error().driver_code, 0);
   refused(gmlake_import(lake, wrong, 0, &ptr), "count is 0");
   assert_int_equal(stats().quarantined_bytes, 0);
   drop_these(small, block, other);
@@ -368,7 +371,7 @@ static void a_lake_without_handle_types_exports_nothing(void **state) {
   (void)state;
   start(8);
   refused(gmlake_export(lake, take_flags(C, GMLAKE_EXCLUSIVE), FD, handles, 8, &handle_count),
-          "handle_types 0x0");
+          "handle_types was 0x0");
   finish();
 }
 
@@ -384,9 +387,39 @@ static void imports_count_against_the_limit(void **state) {
   ptr = import_now();
   step_error(gmlake_import(lake, handles, 2, &ptr), LIMIT_REACHED);
   assert_null(ptr);
+  assert_non_null(strstr(last_error().text, "limit_bytes"));
   close_handles();
   assert_ok(gmlake_destroy(lake)); /* with what is live */
   close_mock();
+}
+
+/* Free chunks make room for it, as for an allocation, and no more of them than it takes. */
+static void an_import_returns_free_chunks_for_its_room(void **state) {
+  gmlake_stream a;
+  void *block, *other;
+  (void)state;
+  prepare(16);
+  desc.handle_types = FD;
+  desc.limit_bytes = 6 * C;
+  open_lake();
+  a = open_stream();
+  block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
+  export_now(block, 2);
+  drop(take(4 * C));
+  assert_int_equal(stats().reserved_bytes, 6 * C);
+  other = import_now();
+  assert_int_equal(stats().reserved_bytes, 6 * C);
+  assert_int_equal(census().physical_bytes, 4 * C);
+  drop(other);
+  drop(take_on(2 * C, a));
+  gmlake_mock_stream_hold(mock, a);
+  drop_on(take_on(4 * C, a), a); /* these may not go yet */
+  step_error(gmlake_import(lake, handles, 2, &other), LIMIT_REACHED);
+  gmlake_mock_stream_finish(mock, a);
+  drop(import_now());
+  close_handles();
+  drop(block);
+  finish();
 }
 
 /* The text names what is too much, and the number. */
@@ -701,6 +734,7 @@ int main(void) {
       cmocka_unit_test(what_a_graph_knows_is_not_shared),
       cmocka_unit_test(a_lake_without_handle_types_exports_nothing),
       cmocka_unit_test(imports_count_against_the_limit),
+      cmocka_unit_test(an_import_returns_free_chunks_for_its_room),
       cmocka_unit_test(the_limit_on_descriptors_is_named),
       cmocka_unit_test(every_call_may_fail),
       cmocka_unit_test(fills_keep_off_shared_memory),
