@@ -20,7 +20,9 @@ enum { /* kinds of calls, bits of a mask */
        ON_HOST_WAIT = 1 << 13,
        ON_STREAM_WAIT = 1 << 14,
        ON_EXCHANGE = 1 << 15,
-       ON_ALL = (1 << 16) - 1,
+       ON_EXPORT = 1 << 16,
+       ON_IMPORT = 1 << 17,
+       ON_ALL = (1 << 18) - 1,
        ON_GIVING_BACK = ON_UNRESERVE | ON_RELEASE | ON_UNMAP | ON_EVENT_DESTROY
 };
 
@@ -117,6 +119,17 @@ static inline gmlake_result gate_exchange(void *user, int *mode, int *code) {
   return result ? result : gate.mock->capture_exchange(user, mode, code);
 }
 
+static inline gmlake_result gate_export(void *user, uint64_t handle, gmlake_handle *out,
+                                        int *code) {
+  gmlake_result result = gate_at(ON_EXPORT, code);
+  return result ? result : gate.mock->export_handle(user, handle, out, code);
+}
+static inline gmlake_result gate_import(void *user, const gmlake_handle *in, uint64_t *out,
+                                        int *code) {
+  gmlake_result result = gate_at(ON_IMPORT, code);
+  return result ? result : gate.mock->import_handle(user, in, out, code);
+}
+
 static inline void gate_open(gmlake_backend *mock) {
   memset(&gate, 0, sizeof gate);
   gate.mock = mock;
@@ -137,6 +150,8 @@ static inline void gate_open(gmlake_backend *mock) {
   gate.table.event_wait = gate_host_wait;
   gate.table.stream_wait = gate_stream_wait;
   gate.table.capture_exchange = gate_exchange;
+  gate.table.export_handle = gate_export;
+  gate.table.import_handle = gate_import;
 }
 
 static inline gmlake_mock_census gate_census(void) {

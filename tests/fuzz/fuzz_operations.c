@@ -15,6 +15,8 @@
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
 
+#include <unistd.h>
+
 #include "fuzz.h"
 #include "../judge_map.h"
 #include "fuzz_backend.h"
@@ -29,6 +31,7 @@
 #define POOLS 3
 #define BUFFERS 6
 #define OPERATIONS_MAX 400
+#define SHARED_MAX 160
 #define OPERATIONS_PLAIN 32 /* of the table; the others are of the extended mode */
 
 #define BIT(name) (1u << GMLAKE_ERROR_##name)
@@ -41,7 +44,9 @@ typedef struct block {
   unsigned char *stale; /* freed last */
   size_t requested, bytes;
   uint64_t id;
-  int pool; /* -1: the default one */
+  int pool;           /* -1: the default one */
+  size_t chunk_bytes; /* 0, or of the buffer that this is another mapping of */
+  int is_exported, is_import;
 } block;
 
 typedef struct pool {
@@ -54,6 +59,7 @@ typedef struct buffer {
   unsigned char *ptr;
   size_t bytes, committed_bytes, max_bytes, chunk_bytes;
   uint64_t id, holes; /* a bit for each of the first chunks that is a hole before the end */
+  int is_exported;    /* as it is */
 } buffer;
 
 enum { /* bits of the byte that says what a lake has; 8 is not used */
@@ -78,6 +84,8 @@ static struct world {
   block blocks[SLOTS];
   pool pools[POOLS];
   buffer buffers[BUFFERS];
+  int has_shared;    /* exports or imports have been */
+  int has_lost_pool; /* when the lake was lost: it may show it, or sleeps for good */
   uint64_t next_id, tick, clock_ns;
   size_t hits_before, refused_before;
   unsigned fatal;     /* bits of fatal results that were injected */
@@ -152,12 +160,14 @@ static void fill(const block *b) {
   }
 }
 
+/* A stamp at either end of each grain; or of each chunk, of the offset where that ends. */
 static void verify(const block *b) {
+  const size_t unit = b->chunk_bytes ? b->chunk_bytes : GRAIN;
   size_t offset;
-  for (offset = 0; w.has_memory && b->ptr && offset < b->bytes; offset += GRAIN) {
-    uint64_t stamp = stamp_of(b->id, offset);
+  for (offset = 0; w.has_memory && b->ptr && offset < b->bytes; offset += unit) {
+    uint64_t stamp = stamp_of(b->id, b->chunk_bytes ? offset + unit : offset);
     REQUIRE(!memcmp(b->ptr + offset, &stamp, sizeof stamp));
-    REQUIRE(!memcmp(b->ptr + offset + GRAIN - sizeof stamp, &stamp, sizeof stamp));
+    REQUIRE(!memcmp(b->ptr + offset + unit - sizeof stamp, &stamp, sizeof stamp));
   }
 }
 
@@ -199,6 +209,7 @@ static void enter_change(buffer *b, size_t from, size_t to, int is_commit, size_
   for (i = from; is_commit && i < to; i++)
     if (!has_chunk(b, i)) fill_chunk(b, i);
   b->bytes = end;
+  b->is_exported &= !is_commit || from == to; /* what is new was not */
   for (i = 0; i < 64; i++) {
     const uint64_t bit = (uint64_t)1 << i;
     if (i >= before || (!is_commit && i >= from && i < to)) b->holes |= bit;
@@ -206,6 +217,21 @@ static void enter_change(buffer *b, size_t from, size_t to, int is_commit, size_
   }
   b->committed_bytes = 0;
   for (i = 0; i < after; i++) b->committed_bytes += has_chunk(b, i) ? b->chunk_bytes : 0;
+}
+
+/* What others have of it stays as it was; what it has is its own. */
+static void check_shares(const gmlake_stats *s) {
+  size_t exported = 0, imported = 0, i;
+  for (i = 0; i < SLOTS; i++) {
+    const block *b = &w.blocks[i];
+    exported += b->ptr && b->is_exported ? b->bytes : 0;
+    imported += b->ptr && b->is_import ? b->bytes : 0;
+  }
+  for (i = 0; i < BUFFERS; i++)
+    exported += w.buffers[i].is_exported ? w.buffers[i].committed_bytes : 0;
+  REQUIRE(s->exported_bytes >= exported && s->imported_bytes >= imported);
+  REQUIRE(s->exported_bytes + s->imported_bytes <= s->reserved_bytes);
+  REQUIRE(w.has_shared || s->exported_bytes + s->imported_bytes == 0);
 }
 
 /* What of it the user asked for: not what lies behind the end. */
@@ -264,8 +290,9 @@ static void check_figures(void) {
   REQUIRE(s.allocation_count - s.free_count == live);
   REQUIRE(s.buffer_count == buffers && s.buffer_bytes == committed_bytes());
   REQUIRE(s.buffer_bytes_peak >= s.buffer_bytes);
-  REQUIRE(s.reserved_bytes == gate_census().physical_bytes);
-  REQUIRE(s.reserved_bytes >= active && s.reserved_bytes <= w.capacity);
+  REQUIRE(s.reserved_bytes - s.imported_bytes == gate_census().physical_bytes);
+  REQUIRE(s.reserved_bytes >= active && s.reserved_bytes - s.imported_bytes <= w.capacity);
+  check_shares(&s);
   REQUIRE(!w.desc.limit_bytes || s.reserved_bytes <= w.desc.limit_bytes);
   REQUIRE(s.metadata_bytes == fuzz_host.bytes && s.metadata_bytes_peak >= s.metadata_bytes);
   REQUIRE(s.requested_bytes_peak >= requested && s.active_bytes_peak >= active);
@@ -338,6 +365,8 @@ static void note_block(block *b, unsigned char *ptr, size_t requested, const poo
   b->bytes = w.planned_bytes ? w.planned_bytes : (requested + unit - 1) / unit * unit;
   b->id = ++w.next_id;
   b->pool = from ? (int)(from - w.pools) : -1;
+  b->chunk_bytes = 0;
+  b->is_exported = b->is_import = 0;
   if (w.has_memory && w.desc.flags & GMLAKE_FILL) {
     REQUIRE(ptr[0] == GMLAKE_FILL_NEW && ptr[b->bytes - 1] == GMLAKE_FILL_NEW);
   }
@@ -520,6 +549,13 @@ static void do_trim(void) {
   REQUIRE(released == before - now);
 }
 
+static size_t imported_bytes(void) {
+  gmlake_stats s;
+  s.struct_bytes = 0;
+  judge_question(gmlake_get_stats(w.lake, &s));
+  return s.imported_bytes;
+}
+
 static void do_query(void) {
   const size_t before = gate_census().physical_bytes;
   gmlake_query_info info;
@@ -536,7 +572,7 @@ static void do_budget(void) {
   gmlake_budget budget;
   if (judge(gmlake_get_budget(w.lake, &budget), BIT_OK)) return;
   REQUIRE(budget.total_bytes == w.capacity);
-  REQUIRE(budget.driver_free_bytes + budget.reserved_bytes == w.capacity);
+  REQUIRE(budget.driver_free_bytes + budget.reserved_bytes == w.capacity + imported_bytes());
   REQUIRE(budget.idle_bytes + budget.pending_bytes <= budget.reserved_bytes);
   REQUIRE(budget.allocatable_bytes <= w.capacity);
   if (w.a & 1) do_query();
@@ -546,7 +582,7 @@ static void judge_map(void) {
   gmlake_pool *pools[POOLS];
   unsigned i;
   for (i = 0; i < POOLS; i++) pools[i] = w.pools[i].value;
-  REQUIRE(!map_wrong(w.lake, pools, POOLS));
+  if (!w.has_lost_pool) REQUIRE(!map_wrong(w.lake, pools, POOLS));
 }
 
 static void do_questions(void) {
@@ -598,8 +634,8 @@ static void do_pool_destroy(void) {
     if (w.blocks[i].ptr && w.blocks[i].pool == (int)(p - w.pools)) allowed = BIT(INVALID_ARGUMENT);
   if (is_capturing()) allowed |= BIT(CAPTURING);
   result = judge(gmlake_pool_destroy(w.lake, p->value), allowed);
-  if (!result || result == GMLAKE_ERROR_DEVICE_LOST || result == GMLAKE_ERROR_SHUTTING_DOWN)
-    p->value = NULL; /* on a lost lake it may be gone */
+  if (!result || w.lost) p->value = NULL; /* on a lost lake it may be gone */
+  w.has_lost_pool |= result && w.lost;
 }
 
 static void do_capture_begin(void) {
@@ -644,7 +680,7 @@ static void do_device_fault(void) {
                                             GMLAKE_ERROR_DRIVER,
                                             GMLAKE_ERROR_DEVICE_LOST,
                                             GMLAKE_ERROR_SHUTTING_DOWN};
-  gate.kinds = w.a & 1 ? ON_ALL : 1u << (w.a >> 1) % 16;
+  gate.kinds = w.a & 1 ? ON_ALL : 1u << (w.a >> 1) % (w.is_extended ? 18 : 16);
   gate.in = w.b % 64 + 1;
   gate.stays = (int)(w.d & 1);
   gate.result = results[w.c % 16];
@@ -716,6 +752,7 @@ static unsigned change_allowed(const buffer *b, size_t from, size_t to, int is_c
   if (!is_commit) return w.captured[at] ? BIT(CAPTURING) : BIT_OK;
   if (is_capturing()) allowed |= BIT(CAPTURING);
   if (w.desc.limit_bytes || w.desc.driver_free_bytes_min ||
+      (w.desc.arena_bytes && w.desc.arena_bytes < w.capacity) || /* addresses at home */
       missing * b->chunk_bytes > w.capacity - gate_census().physical_bytes)
     allowed |= BITS_MEMORY;
   return allowed;
@@ -811,7 +848,7 @@ static void do_buffer_destroy(void) {
 static void stamp_again(int pool) {
   size_t i, n, end;
   for (i = 0; i < SLOTS; i++)
-    if (w.blocks[i].ptr && w.blocks[i].pool == pool) fill(&w.blocks[i]);
+    if (w.blocks[i].ptr && w.blocks[i].pool == pool && !w.blocks[i].is_import) fill(&w.blocks[i]);
   for (i = 0; i < BUFFERS && pool < 0 && w.has_memory; i++) {
     const buffer *b = &w.buffers[i];
     for (n = 0; b->handle && n < chunks_for(b, b->bytes); n++) {
@@ -831,8 +868,12 @@ static void do_nap(void) {
   unsigned allowed = BIT_OK, i;
   size_t released = 0;
   gmlake_result result;
+  gmlake_stats s;
   if (at >= 0 && !pool) return;
   for (i = 0; i < STREAMS; i++) gmlake_mock_stream_finish(w.mock, w.streams[i]);
+  s.struct_bytes = 0;
+  judge_question(gmlake_pool_get_stats(w.lake, pool, &s));
+  if (s.exported_bytes) allowed = BIT(BUSY);
   for (i = 0; i < STREAMS; i++)
     if (w.captured[i] && w.captured[i] == at + 1) allowed = BIT(CAPTURING);
   result = judge(gmlake_pool_sleep(w.lake, pool, mode, &released), allowed);
@@ -841,6 +882,8 @@ static void do_nap(void) {
   do_mend();
   if (judge(gmlake_pool_wake(w.lake, pool), BIT_OK)) {
     REQUIRE(w.lost);
+    w.has_memory = 0;
+    w.has_lost_pool = 1;
     return;
   }
   if (!result && mode == GMLAKE_SLEEP_DROP) stamp_again(at);
@@ -868,7 +911,8 @@ static void do_prewarm(void) {
   if (judge(gmlake_prewarm(w.lake, &profile, stream_of(w.d % STREAMS)), allowed))
     REQUIRE(was_hit() || gate_census().physical_bytes == before);
   else
-    REQUIRE(gate_census().physical_bytes - before <= profile.peak_bytes + 2 * chunk);
+    REQUIRE(profile.peak_bytes > w.capacity ||
+            gate_census().physical_bytes - before <= profile.peak_bytes + 2 * chunk);
 }
 
 static void do_prepare(void) {
@@ -954,6 +998,122 @@ static void do_loan(void) {
   if (judge(gmlake_pool_recall(w.lake, pool, stream_of(by)), BIT_OK)) REQUIRE(w.lost);
 }
 
+static gmlake_handle handles[SHARED_MAX];
+
+static void close_handles(size_t count) {
+  while (count) REQUIRE(!close(handles[--count].fd));
+}
+
+/* What the export of a block or buffer may answer; b and f may both be NULL. */
+static unsigned export_allowed(const block *b, const buffer *f, unsigned type) {
+  gmlake_allocation_info info;
+  if (type == GMLAKE_HANDLE_WIN32) return BIT(UNSUPPORTED);
+  if (type != GMLAKE_HANDLE_POSIX_FD && type != GMLAKE_HANDLE_FABRIC) return BIT(INVALID_ARGUMENT);
+  if (!b && !f) return BIT(UNKNOWN_POINTER);
+  if (!(w.desc.handle_types & type) || (b && b->is_import)) return BIT(INVALID_ARGUMENT);
+  if (f && (!f->bytes || f->committed_bytes != chunks_for(f, f->bytes) * f->chunk_bytes))
+    return BIT(INVALID_ARGUMENT);
+  if (!b) return w.has_memory ? BIT_OK : BIT(UNSUPPORTED);
+  judge_question(gmlake_get_allocation(w.lake, b->ptr, &info));
+  if (!(info.flags & GMLAKE_EXCLUSIVE)) return BIT(INVALID_ARGUMENT);
+  if (b->pool >= 0 && !b->is_exported) /* a graph may know it */
+    return BIT(INVALID_ARGUMENT) | (w.has_memory ? BIT_OK : BIT(UNSUPPORTED));
+  return w.has_memory ? BIT_OK : BIT(UNSUPPORTED);
+}
+
+/* Exports it, after asking how many handles it has. Returns that; 0: it is not exported. */
+static size_t export_one(block *b, buffer *f, const void *ptr, unsigned type) {
+  const unsigned allowed = export_allowed(b, f, type);
+  size_t count = 0, asked = 0, before = w.has_shared ? 0 : 1;
+  gmlake_stats s;
+  s.struct_bytes = 0;
+  if (judge(gmlake_export(w.lake, ptr, type, NULL, 0, &asked),
+            allowed & BIT(UNSUPPORTED) ? allowed | BIT_OK : allowed))
+    return 0;
+  REQUIRE(asked && asked <= SHARED_MAX);
+  judge_question(gmlake_get_stats(w.lake, &s));
+  REQUIRE(!before || !s.exported_bytes); /* to ask changes nothing */
+  if (judge(gmlake_export(w.lake, ptr, type, handles, SHARED_MAX, &count), allowed)) return 0;
+  REQUIRE(count == asked && count * handles[0].bytes == (b ? b->bytes : f->committed_bytes));
+  w.has_shared = 1;
+  if (b) b->is_exported = 1;
+  if (f) f->is_exported = 1;
+  return count;
+}
+
+/* Changes a handle, or the count, so that the import has to answer what is returned. */
+static unsigned spoil_handles(size_t *count, unsigned how) {
+  gmlake_handle *one = &handles[w.c % *count];
+  switch (how) {
+  case 1:
+    one->bytes *= *count > 1 ? 2 : 3;
+    return BIT(INVALID_ARGUMENT);
+  case 2:
+    one->type = w.d;
+    return w.d == GMLAKE_HANDLE_POSIX_FD ? BIT_OK
+           : w.d == GMLAKE_HANDLE_FABRIC ? BIT(UNSUPPORTED)
+                                         : BIT(INVALID_ARGUMENT);
+  case 3:
+    *count = 0;
+    return BIT(INVALID_ARGUMENT);
+  default:
+    return BIT_OK;
+  }
+}
+
+/* Maps what was exported, as another process does. */
+static void import_all(const block *b, const buffer *f, size_t count, unsigned how) {
+  const size_t bytes = count * handles[0].bytes;
+  gmlake_allocation_info info;
+  gmlake_handle kept[SHARED_MAX];
+  block *to = free_slot(w.a);
+  unsigned allowed;
+  void *ptr = &ptr;
+  size_t all = count;
+  if (!to) return;
+  memcpy(kept, handles, sizeof kept);
+  allowed = spoil_handles(&all, how);
+  if (w.desc.limit_bytes && allowed != BIT(INVALID_ARGUMENT)) allowed |= BIT(LIMIT_REACHED);
+  if (judge(gmlake_import(w.lake, handles, all, &ptr), allowed)) {
+    REQUIRE(!ptr || !all);
+  } else {
+    REQUIRE(ptr && !block_at(ptr));
+    to->ptr = (unsigned char *)ptr;
+    to->requested = to->bytes = bytes;
+    to->id = b ? b->id : f->id;
+    to->pool = -1;
+    to->chunk_bytes = f ? f->chunk_bytes : 0;
+    to->is_import = 1;
+    to->is_exported = 0;
+    verify(to);
+    judge_question(gmlake_get_allocation(w.lake, ptr, &info));
+    REQUIRE(info.ptr == ptr && info.bytes == bytes && info.requested_bytes == bytes);
+    REQUIRE(info.flags == GMLAKE_EXCLUSIVE && !info.pool && info.piece_count == 1);
+  }
+  memcpy(handles, kept, sizeof kept);
+}
+
+/* A block or buffer, or what is neither, is exported, and imported by the same lake: memory with
+   two addresses. What was freed before it was let go stays as it was. */
+static void do_share(void) {
+  static const unsigned types[8] = {1, 1, 1, 1, 1, 2, 8, 3};
+  block *b = w.b & 1 ? NULL : &w.blocks[w.a % SLOTS];
+  buffer *f = w.b & 1 ? &w.buffers[w.a % BUFFERS] : NULL;
+  const void *ptr = b ? b->ptr : f->ptr;
+  const unsigned type = types[w.e % 8];
+  size_t count, at;
+  unsigned i, imports = 0;
+  if ((b && !b->ptr) || (f && !f->handle)) return;
+  for (i = 0; i < SLOTS; i++) imports += w.blocks[i].ptr && w.blocks[i].is_import;
+  if (w.b & 0x80) b = NULL, f = NULL, ptr = (const unsigned char *)ptr + 1 + w.c;
+  count = export_one(b, f, ptr, type);
+  check_lake();
+  at = count;
+  if (count && imports < 3) import_all(b, f, count, w.b >> 1 & 7);
+  if (count && imports < 2 && w.e & 0x80) import_all(b, f, count, 0);
+  close_handles(at);
+}
+
 /* Addresses that are no block's. */
 static void do_buffer_wrong(void) {
   const buffer *b = &w.buffers[w.a % BUFFERS];
@@ -969,7 +1129,8 @@ static void (*const operations[])(void) = {
     /* of the extended mode alone: */
     do_buffer_create, do_buffer_create, do_nap, do_buffer_resize, do_buffer_resize, do_buffer_range,
     do_buffer_resize, do_buffer_range, do_buffer_move, do_buffer_range, do_buffer_move,
-    do_buffer_range, do_buffer_destroy, do_buffer_destroy, do_buffer_wrong, do_prepare, do_loan};
+    do_buffer_range, do_buffer_destroy, do_buffer_destroy, do_buffer_wrong, do_prepare, do_loan,
+    do_share};
 
 static void run_operation(unsigned number) {
   unsigned count =
@@ -1356,6 +1517,7 @@ static void open_world(void) {
   if (flags & 32) w.desc.logger.fn = hear;
   read_sizes(&mock_desc);
   if (w.is_extended) w.has = fuzz_byte(&w.in);
+  if (w.is_extended && flags & 64) w.desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
   open_policy();
   if (w.has & HAS_OBSERVER) w.desc.observer.fn = observe;
   w.desc.observer.user = &told;
