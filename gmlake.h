@@ -10141,6 +10141,8 @@ static gmlake_result gmlk_export_check(gmlake *l, const gmlk_block *b, const gml
     why = "its chunks have other blocks, too: allocate it with GMLAKE_EXCLUSIVE, or use a buffer";
   else if (b && b->flags & GMLK_IN_GRAPH)
     why = "a graph knows its memory, which is not released when it is freed";
+  else if (b && b->flags & GMLAKE_TRANSIENT)
+    why = "it is borrowed, and a graph may know its memory: allocate it without GMLAKE_TRANSIENT";
   if (!why) return GMLAKE_OK;
   return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call, "ptr is 0x%llx: %s",
                    (unsigned long long)address, why);

@@ -363,6 +363,14 @@ static void what_a_graph_knows_is_not_shared(void **state) {
   step(gmlake_capture_end(lake, a));
   refused(gmlake_export(lake, block, FD, handles, 8, &handle_count), "a graph knows");
   drop_on(block, a);
+  step(gmlake_pool_lend(lake, pool, a)); /* who borrows it, knows it as little */
+  wanted.flags |= GMLAKE_TRANSIENT;
+  block = take_with(&wanted, a);
+  assert_int_equal(stats().reserved_bytes, C);
+  refused(gmlake_export(lake, block, FD, handles, 8, &handle_count), "it is borrowed");
+  drop_on(block, a);
+  step(gmlake_pool_recall(lake, pool, a));
+  assert_int_equal(stats().reserved_bytes, C);
   step(gmlake_pool_destroy(lake, pool));
   finish();
 }
