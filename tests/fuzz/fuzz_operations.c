@@ -84,6 +84,7 @@ static struct world {
   block blocks[SLOTS];
   pool pools[POOLS];
   buffer buffers[BUFFERS];
+  int is_napping;    /* the handler may be called while a pool sleeps */
   int has_shared;    /* exports or imports have been */
   int has_lost_pool; /* when the lake was lost: it may show it, or sleeps for good */
   uint64_t next_id, tick, clock_ns;
@@ -160,11 +161,13 @@ static void fill(const block *b) {
   }
 }
 
+static int can_read(void) { return w.has_memory && !w.is_napping; }
+
 /* A stamp at either end of each grain; or of each chunk, of the offset where that ends. */
 static void verify(const block *b) {
   const size_t unit = b->chunk_bytes ? b->chunk_bytes : GRAIN;
   size_t offset;
-  for (offset = 0; w.has_memory && b->ptr && offset < b->bytes; offset += unit) {
+  for (offset = 0; can_read() && b->ptr && offset < b->bytes; offset += unit) {
     uint64_t stamp = stamp_of(b->id, b->chunk_bytes ? offset + unit : offset);
     REQUIRE(!memcmp(b->ptr + offset, &stamp, sizeof stamp));
     REQUIRE(!memcmp(b->ptr + offset + unit - sizeof stamp, &stamp, sizeof stamp));
@@ -194,7 +197,7 @@ static void fill_chunk(const buffer *b, size_t i) {
 
 static void verify_chunks(const buffer *b) {
   size_t end, i;
-  for (i = 0; w.has_memory && b->handle && i < chunks_for(b, b->bytes); i++) {
+  for (i = 0; can_read() && b->handle && i < chunks_for(b, b->bytes); i++) {
     uint64_t stamp = stamp_of(b->id, end = (i + 1) * b->chunk_bytes);
     if (!has_chunk(b, i)) continue;
     REQUIRE(!memcmp(b->ptr + end - b->chunk_bytes, &stamp, sizeof stamp));
@@ -876,6 +879,7 @@ static void do_nap(void) {
   if (s.exported_bytes) allowed = BIT(BUSY);
   for (i = 0; i < STREAMS; i++)
     if (w.captured[i] && w.captured[i] == at + 1) allowed = BIT(CAPTURING);
+  w.is_napping = 1;
   result = judge(gmlake_pool_sleep(w.lake, pool, mode, &released), allowed);
   check_lake();
   if (w.b & 2) judge(gmlake_pool_wake(w.lake, pool), BIT_OK);
@@ -886,6 +890,7 @@ static void do_nap(void) {
     w.has_lost_pool = 1;
     return;
   }
+  w.is_napping = 0;
   if (!result && mode == GMLAKE_SLEEP_DROP) stamp_again(at);
   for (i = 0; i < SLOTS; i++) verify(&w.blocks[i]);
   for (i = 0; i < BUFFERS; i++) verify_chunks(&w.buffers[i]);
