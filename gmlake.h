@@ -1109,8 +1109,9 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
    a caller who is alone with the device until its next call, without out-of-memory handler and
    policy. If the lake has no free range that fits, it asks the driver what has completed, and how
    much memory is free. Changes no memory; as by an allocation, the lake learns of the stream. It is
-   a forecast: for a lake that is very short of memory it may be wrong. Errors: CAPTURING, ASLEEP,
-   OUT_OF_HOST_MEMORY, DRIVER. */
+   a forecast: it may be wrong for a lake that is very short of memory, and while exported or
+   imported memory that was freed is pending. Errors: CAPTURING, ASLEEP, OUT_OF_HOST_MEMORY,
+   DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_query(gmlake *lake, const gmlake_alloc_desc *desc,
                                       gmlake_stream stream, gmlake_query_info *out_info);
 /* Every use of the block must precede this call on the stream, or be on a stream that
@@ -10808,7 +10809,8 @@ static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, si
   if (pool && pool->loan.number) return gmlk_refuse_lent(l, pool, call);
   if (gmlk_kin_sum(l, pool).exported_bytes)
     return gmlk_fail(l, GMLAKE_ERROR_BUSY, call,
-                     "%llu of its bytes are exported: free these blocks and buffers first",
+                     "%llu of its bytes are exported: free these blocks and buffers, and call "
+                     "gmlake_trim behind their last work",
                      (unsigned long long)gmlk_kin_sum(l, pool).exported_bytes);
   if (keeps && !gmlk_can_copy(l))
     return gmlk_fail(
