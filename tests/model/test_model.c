@@ -50,6 +50,8 @@ static void assertion_failed(const char *condition);
 #define CAPTURES 512
 #define PIECES 512
 #define OPERATIONS 8192
+#define IMPORTS 3        /* live ones at a time; each is an arena of its own */
+#define IMPORT_FRAMES 64 /* the most of one */
 #define NO_STREAM (-1)
 
 /* ---- What is performed ----------------------------------------------------------------------- */
@@ -58,7 +60,7 @@ static void assertion_failed(const char *condition);
 #define ON_DEVICE(X) X(granule_bytes) X(capacity) X(chunk) X(streams) X(bookkeeping_only)
 #define ON_OFF(X) X(single_threaded) X(wait_first) X(has_handler) X(fills) X(guards)
 #define BOUNDS(X) X(limit) X(driver_free_min) X(arena) X(windows) X(stitched_max)
-#define SIZES(X) X(stitch_min_bytes) X(check_every) X(policy) X(handle_chunks)
+#define SIZES(X) X(stitch_min_bytes) X(check_every) X(policy) X(handle_chunks) X(shares)
 #define CONFIG_FIELDS(X) ON_DEVICE(X) ON_OFF(X) BOUNDS(X) SIZES(X)
 
 typedef struct config {    /* of a lake; all are numbers, so that they can be made smaller */
@@ -99,6 +101,7 @@ enum {
   LEND,
   RECALL,
   LAUNCH,
+  SHARE,
   CLOSE
 };
 
@@ -114,7 +117,8 @@ typedef struct op {
      RESIZE: id is of the buffer, made where there is none; other: it is destroyed first; flags: 1
      commits, 2 discards so many bytes' chunks from the alignment's on. SLEEP: flags 1 keeps. MARK:
      flags is the kind. PREWARM: bytes are held at most, and stay. LAUNCH: all the
-     pool's graphs.
+     pool's graphs. SHARE: flags: 1 for the id'th buffer, 2 to import it, too, 4 twice, 8 with room
+     for no handle.
      victim: freed by the handler. *_call: the how manieth call within the operation fails,
      0: none; *_stays: and those behind it. */
 } op;
@@ -162,6 +166,7 @@ typedef struct frame { /* a granule of physical memory */
   uint32_t owner[GRAINS_MAX]; /* id of the live block, 0: none */
   uint32_t graph[GRAINS_MAX]; /* the capture whose graph uses it, 0: none */
   int is_lent[GRAINS_MAX];    /* was borrowed since its pool was lent */
+  int is_shared;              /* was exported */
   stamp used[GRAINS_MAX];
 } frame;
 
@@ -169,7 +174,8 @@ typedef struct handle {
   uint64_t value; /* 0: free record */
   size_t frame_count;
   int released;
-  int range; /* where it was mapped first: its arena */
+  int is_foreign; /* imported: memory that is counted as another process's */
+  int range;      /* where it was mapped first: its arena */
   int frames[HANDLE_FRAMES];
 } handle;
 
@@ -213,6 +219,10 @@ typedef struct block {
   uint32_t capture; /* allocated in it, 0: none */
   int pool;
   unsigned flags;
+  int is_shared;               /* was exported, */
+  int is_import;               /* or imported; what it shows is of */
+  uint32_t content;            /* this block, */
+  uint32_t ids[BUFFER_CHUNKS]; /* or, if ids[0] is not 0, of these chunks */
 } block;
 
 typedef struct pending { /* freed with streams recorded on it */
@@ -265,6 +275,7 @@ static struct model {
   int destroying; /* a lake, or a pool whose graphs are gone */
   int next_is_home, next_is_buffers;
   int is_moving;             /* a pool is put to sleep, or wakes */
+  const void *freeing;       /* where what others have too is given up in this call */
   long unchecked;            /* operations since the last gmlake_check */
   size_t handle_frames_most; /* of a handle */
   int is_relaxed;            /* within a stretch of calls */
@@ -292,7 +303,7 @@ static struct model {
   uint32_t next_id;
   pending pendings[PENDING];
   size_t pending_count;
-  pool pools[POOLS];
+  pool pools[POOLS + IMPORTS];
   capture captures[CAPTURES];
   uint32_t capture_count;
   buffer buffers[BUFFERS];
@@ -300,6 +311,7 @@ static struct model {
   gmlake_policy policy;
   uint64_t policy_random;
   int has_lied;        /* the policy, in this operation */
+  int is_asked;        /* gmlake_query was, in it */
   size_t asked;        /* what the handler is told of */
   size_t mapped_bytes; /* in windows */
   figures sum;
@@ -452,6 +464,16 @@ static gmlake_mock_census census(void) {
 
 static size_t physical_bytes(void) { return census().physical_bytes; }
 
+/* What the lake holds of other processes. */
+static size_t imported_bytes(void) {
+  size_t i, frames = 0;
+  for (i = 0; i < FRAMES; i++)
+    if (m.handles[i].value && m.handles[i].is_foreign) frames += m.handles[i].frame_count;
+  return frames * m.granule;
+}
+
+static size_t held_now(void) { return physical_bytes() + imported_bytes(); }
+
 static gmlake_result watch_reserve(void *user, size_t bytes, size_t alignment, uint64_t *out,
                                    int *code) {
   gmlake_result result = watched(code, 0);
@@ -487,27 +509,45 @@ static gmlake_result watch_unreserve(void *user, uint64_t address, size_t bytes,
   return result;
 }
 
-static gmlake_result watch_create(void *user, size_t bytes, unsigned types, uint64_t *out,
-                                  int *code) {
-  gmlake_result result = watched(code, 0);
+static void handle_enter(uint64_t value, size_t bytes, int is_foreign) {
   handle *h = handle_find(0);
   size_t i, at = 0;
-  if (!result) result = m.mock->create(user, bytes, types, out, code);
-  if (result) return result;
   assert_non_null(h);
   memset(h, 0, sizeof(*h));
-  h->value = *out;
+  h->value = value;
+  h->is_foreign = is_foreign;
   h->range = -1;
   h->frame_count = bytes / m.granule;
   assert_true(h->frame_count <= HANDLE_FRAMES);
-  expect(h->frame_count <= m.handle_frames_most, "a handle is larger than it may be");
   for (i = 0; i < h->frame_count; i++) {
     while (m.frames[at].taken) at++;
+    assert_true(at < FRAMES);
     memset(&m.frames[at], 0, sizeof(m.frames[at]));
     m.frames[at].taken = 1;
     h->frames[i] = (int)at;
   }
-  m.sum.reserved_most = max_of(m.sum.reserved_most, physical_bytes());
+  m.sum.reserved_most = max_of(m.sum.reserved_most, held_now());
+}
+
+static gmlake_result watch_create(void *user, size_t bytes, unsigned types, uint64_t *out,
+                                  int *code) {
+  gmlake_result result = watched(code, 0);
+  if (!result) result = m.mock->create(user, bytes, types, out, code);
+  if (result) return result;
+  expect(bytes / m.granule <= m.handle_frames_most, "a handle is larger than it may be");
+  handle_enter(*out, bytes, 0);
+  return result;
+}
+
+static gmlake_result watch_export(void *user, uint64_t value, gmlake_handle *out, int *code) {
+  gmlake_result result = watched(code, 0);
+  return result ? result : m.mock->export_handle(user, value, out, code);
+}
+
+static gmlake_result watch_import(void *user, const gmlake_handle *in, uint64_t *out, int *code) {
+  gmlake_result result = watched(code, 0);
+  if (!result) result = m.mock->import_handle(user, in, out, code);
+  if (!result) handle_enter(*out, in->bytes, 1);
   return result;
 }
 
@@ -583,11 +623,13 @@ static int is_live_address(uint64_t address, size_t bytes) {
   size_t i;
   for (i = 0; i < m.block_count; i++) {
     uint64_t at = (uint64_t)(uintptr_t)m.blocks[i].ptr;
+    if (m.blocks[i].ptr == m.freeing) continue;
     if (at < address + bytes && address < at + m.blocks[i].bytes) return 1;
   }
   for (i = 0; i < BUFFERS * BUFFER_CHUNKS; i++) {
     const buffer *b = &m.buffers[i / BUFFER_CHUNKS];
     const uint64_t at = (uint64_t)(uintptr_t)b->front.ptr + i % BUFFER_CHUNKS * m.granule;
+    if (b->front.ptr == m.freeing) continue;
     if (b->value && b->ids[i % BUFFER_CHUNKS] && at < address + bytes && address < at + m.granule)
       return 1;
   }
@@ -757,6 +799,8 @@ static void watch(gmlake_backend *mock) {
   m.table.reserve = watch_reserve;
   m.table.unreserve = watch_unreserve;
   m.table.create = watch_create;
+  m.table.export_handle = watch_export;
+  m.table.import_handle = watch_import;
   m.table.release = watch_release;
   m.table.map = watch_map;
   m.table.unmap = watch_unmap;
@@ -829,7 +873,8 @@ static void caller_use(const block *b, int s) {
 }
 
 static uint64_t pattern(const block *b, size_t offset) {
-  return ((uint64_t)b->id << 32 | offset) * 0x9E3779B97F4A7C15u;
+  const uint64_t of = b->ids[0] ? b->ids[offset / m.granule] : b->content;
+  return (of << 32 | (b->ids[0] ? offset % m.granule : offset)) * 0x9E3779B97F4A7C15u;
 }
 
 static void fill(const block *b) {
@@ -873,6 +918,7 @@ static void verify(const block *b) {
 static void take_grain(const block *b, frame *f, size_t grain, const stamp *cover) {
   const capture *graph = f->graph[grain] ? &m.captures[f->graph[grain]] : NULL;
   expect(f->owner[grain] == 0, "two live blocks overlap");
+  expect(!f->is_shared, "what was exported serves again");
   expect((graph && b->capture) || stamp_covers(cover, &f->used[grain]),
          "handed over while work may still use it"); /* a capture itself uses nothing */
   f->owner[grain] = b->id;
@@ -902,11 +948,17 @@ static void take(const block *b) {
   }
 }
 
+/* Whether other processes may use it: then it is pending when it is freed, and released. */
+static int has_others(const block *b) { return b->is_shared || b->is_import; }
+
 static void give(const block *b) {
   uint64_t at = (uint64_t)(uintptr_t)b->ptr;
   size_t offset;
-  for (offset = 0; offset < b->bytes && !m.pools[b->pool].is_asleep; offset += GRAIN)
-    frame_at(at + offset)->owner[(at + offset) % m.granule / GRAIN] = 0;
+  for (offset = 0; offset < b->bytes && !m.pools[b->pool].is_asleep; offset += GRAIN) {
+    frame *f = frame_at(at + offset);
+    if (!f && has_others(b)) continue; /* it is released already */
+    f->owner[(at + offset) % m.granule / GRAIN] = 0;
+  }
 }
 
 static int is_of_handle(const handle *h, int number) {
@@ -991,7 +1043,7 @@ static void check_info(const block *b, size_t alignment) {
 /* What is lent is for borrowers alone. */
 static int handle_is_free(const handle *h) {
   size_t i, grain;
-  if (!h->value) return 0;
+  if (!h->value || h->is_foreign || m.frames[h->frames[0]].is_shared) return 0;
   for (i = 0; i < POOLS; i++)
     if (m.pools[i].is_lent && m.pools[i].range == h->range) return 0;
   for (i = 0; i < h->frame_count; i++)
@@ -1036,7 +1088,7 @@ static int is_servable(const block *b) {
   if (b->flags & GMLAKE_NO_GROW) return 0;
   room = m.capacity - physical;
   room = room_below(m.capacity - (size_t)m.with.driver_free_min * m.granule, physical, room);
-  room = room_below(m.limit, physical, room);
+  room = room_below(m.limit, held_now(), room);
   room = (room + free_chunk_bytes(p->range, 1)) / p->chunk_bytes * p->chunk_bytes;
   if (p->limit_bytes)
     room = room_below(p->limit_bytes, held_bytes(p->range), room) / p->chunk_bytes * p->chunk_bytes;
@@ -1094,7 +1146,8 @@ static void note_pending(const block *b, int on) {
   memset(p, 0, sizeof(*p));
   p->bytes = b->bytes;
   for (i = 0; i < DIMS; i++)
-    if ((b->recorded >> i & 1) && (int)i != on) p->need.at[i] = m.streams[i].after.at[i];
+    if (((b->recorded >> i & 1) && (int)i != on) || (has_others(b) && (int)i == on))
+      p->need.at[i] = m.streams[i].after.at[i];
 }
 
 /* GMLAKE_FILL: freed memory shows its byte where it lies, unless work recorded on it is pending. */
@@ -1109,23 +1162,27 @@ static void check_emptied(const gmlake_piece *pieces, size_t count) {
 static int do_free(long id, int on, int twice) {
   static gmlake_piece pieces[PIECES];
   block *place = block_find(id), b;
+  gmlake_result result;
   size_t count = 0;
   if (!place || m.pending_count == PENDING) return 0;
   verify(place);
   on = order_free(place, on);
-  if (m.with.fills && !m.with.bookkeeping_only && !place->was_recorded &&
+  if (m.with.fills && !m.with.bookkeeping_only && !place->was_recorded && !has_others(place) &&
       !m.pools[place->pool].is_asleep)
     (void)gmlake_get_pieces(m.lake, place->ptr, pieces, PIECES, &count);
   b = *place;
-  if (!succeeded(gmlake_free(m.lake, b.ptr, stream_value(on)), "gmlake_free")) return 0;
+  m.freeing = has_others(&b) ? b.ptr : NULL;
+  result = gmlake_free(m.lake, b.ptr, stream_value(on));
+  m.freeing = NULL;
+  if (!succeeded(result, "gmlake_free")) return 0;
   *place = m.blocks[--m.block_count];
   give(&b);
   check_emptied(pieces, count);
-  if (b.was_recorded) note_pending(&b, on);
+  if (b.was_recorded || has_others(&b)) note_pending(&b, on);
   m.sum.frees++;
   m.sum.requested -= b.requested;
   m.sum.active -= b.bytes;
-  if (twice && !m.fatal_hits)
+  if (twice && !m.fatal_hits && !has_others(&b))
     expect_result(gmlake_free(m.lake, b.ptr, stream_value(on)), GMLAKE_ERROR_DOUBLE_FREE,
                   "gmlake_free twice");
   return 1;
@@ -1143,7 +1200,7 @@ static int on_oom(void *user, gmlake *lake, const gmlake_error_info *info) {
              info->result == GMLAKE_ERROR_LIMIT_REACHED,
          "the handler was called for another error");
   expect((moving || info->asked_bytes == m.asked) && info->live_bytes == m.sum.active &&
-             info->reserved_bytes == physical_bytes(),
+             info->reserved_bytes == held_now(),
          "the handler was told wrong figures");
   expect_result(gmlake_alloc(lake, 1, NULL, &ptr), GMLAKE_ERROR_INVALID_ARGUMENT,
                 "gmlake_alloc in the handler");
@@ -1216,10 +1273,25 @@ static size_t bytes_of(const void *ptr) {
   return info.bytes;
 }
 
-/* Whether gmlake_query can tell how the allocation ends. */
+/* Whether what others have, too, is freed and not released yet. */
+static int is_any_share_pending(void) {
+  size_t i, grain;
+  for (i = 0; i < FRAMES; i++) {
+    const handle *h = &m.handles[i];
+    const frame *f = &m.frames[h->frames[0]];
+    if (!h->value || !(h->is_foreign || f->is_shared)) continue;
+    for (grain = 0; grain < m.granule / GRAIN && !f->owner[grain];) grain++;
+    if (grain == m.granule / GRAIN) return 1;
+  }
+  return 0;
+}
+
+/* Whether gmlake_query can tell how the allocation ends: it takes what was exported or imported,
+   and is pending, for memory that will serve. */
 static int is_foretold(void) {
-  return !m.now->fault_call && !m.now->host_call && !m.with.policy && !m.with.has_handler &&
-         !m.lost && !m.is_stuck && m.now->id % 2 && !(m.now->flags & GMLAKE_TRANSIENT);
+  return !(m.with.shares && is_any_share_pending()) && !m.now->fault_call && !m.now->host_call &&
+         !m.with.policy && !m.with.has_handler && !m.lost && !m.is_stuck && m.now->id % 2 &&
+         !(m.now->flags & GMLAKE_TRANSIENT);
 }
 
 static void foretell(const gmlake_alloc_desc *desc, int stream, gmlake_query_info *out,
@@ -1227,7 +1299,8 @@ static void foretell(const gmlake_alloc_desc *desc, int stream, gmlake_query_inf
   size_t physical = physical_bytes();
   gmlake_result result;
   memset(out, 0, sizeof(*out));
-  if (!is_foretold()) return;
+  m.is_asked = is_foretold();
+  if (!m.is_asked) return;
   result = gmlake_query(m.lake, desc, stream_value(stream), out);
   if (result) out->result = result;
   memset(before, 0, sizeof(*before));
@@ -1241,7 +1314,7 @@ static void check_foretold(gmlake_result result, const gmlake_query_info *said,
   gmlake_wait wait = GMLAKE_NO_WAIT;
   char rule[200];
   int is_wait;
-  if (!is_foretold()) return;
+  if (!m.is_asked) return;
   memset(&now, 0, sizeof(now));
   expect_result(gmlake_get_stats(m.lake, &now), GMLAKE_OK, "gmlake_get_stats");
   if (now.stream_wait_count > before->stream_wait_count) wait = GMLAKE_DEVICE_WAIT;
@@ -1286,7 +1359,7 @@ static void do_alloc(void) {
   void *ptr = &ptr;
   if (!o->bytes || block_find(o->id) || m.block_count == BLOCKS) return;
   memset(&b, 0, sizeof(b));
-  b.id = (uint32_t)o->id;
+  b.id = b.content = (uint32_t)o->id;
   b.requested = (size_t)o->bytes;
   b.flags = (unsigned)o->flags;
   b.stream = live_stream(o->stream);
@@ -1328,7 +1401,7 @@ static block part_of(const buffer *b, size_t i) {
   block part = b->front;
   if (part.ptr) part.ptr += i * m.granule;
   part.bytes = m.granule;
-  part.id = b->ids[i];
+  part.id = part.content = b->ids[i];
   return part;
 }
 
@@ -1398,9 +1471,14 @@ static void enter_change(buffer *b, const change *c, int on) {
     if (c->is_commit) b->ids[i] = 0x40000000u + ++m.buffer_serial;
     part = part_of(b, i);
     if (on == NO_STREAM) part.stream = NO_STREAM;
-    if (!c->is_commit) b->ids[i] = 0;
-    if (!c->is_commit) give(&part);
-    if (!c->is_commit) continue;
+    if (!c->is_commit) {
+      const frame *f = frame_at((uint64_t)(uintptr_t)part.ptr);
+      b->ids[i] = 0;
+      part.is_shared = !m.pools[0].is_asleep && (!f || f->is_shared);
+      give(&part);
+      if (part.is_shared) note_pending(&part, on);
+      continue;
+    }
     take(&part);
     check_filled(&part);
     fill(&part);
@@ -1422,7 +1500,7 @@ static int is_growable(size_t bytes) {
   size_t physical = physical_bytes(), room = m.capacity - physical;
   if (!m.is_clean || m.is_pinned || captures_active()) return 0;
   room = room_below(m.capacity - (size_t)m.with.driver_free_min * m.granule, physical, room);
-  room = room_below(m.limit, physical, room);
+  room = room_below(m.limit, held_now(), room);
   return bytes <= room + free_chunk_bytes(-1, 1) + free_chunk_bytes(-1, 0);
 }
 
@@ -1444,7 +1522,10 @@ static void check_resize_refusal(gmlake_result result, size_t grown, int is_capt
 
 static int do_buffer_destroy(buffer *b, int on) {
   change all;
-  gmlake_result result = gmlake_buffer_destroy(m.lake, b->value, stream_value(on));
+  gmlake_result result;
+  m.freeing = m.with.shares ? b->front.ptr : NULL;
+  result = gmlake_buffer_destroy(m.lake, b->value, stream_value(on));
+  m.freeing = NULL;
   if (result == GMLAKE_ERROR_CAPTURING && m.streams[b->front.stream].capture) return 0;
   if (!succeeded(result, "gmlake_buffer_destroy")) return 0;
   memset(&all, 0, sizeof(all));
@@ -1488,12 +1569,14 @@ static void do_resize(void) {
   offset = c.from * m.granule;
   bytes = c.to * m.granule - offset;
   for (i = c.from, m.asked = 0; i < c.to; i++) m.asked += b->ids[i] ? 0 : m.granule;
+  m.freeing = m.with.shares && !c.is_commit ? b->front.ptr : NULL;
   if (m.now->flags == 1)
     result = gmlake_buffer_commit(m.lake, b->value, offset, bytes, stream_value(on));
   else if (m.now->flags)
     result = gmlake_buffer_discard(m.lake, b->value, offset, bytes, stream_value(on));
   else
     result = gmlake_buffer_resize(m.lake, b->value, c.end, stream_value(on));
+  m.freeing = NULL;
   if (m.with.has_handler) m.sum.refused += m.handler_calls;
   if (result)
     check_resize_refusal(result, c.is_commit ? m.asked : 0, is_captured);
@@ -1757,6 +1840,120 @@ static void do_launch(void) {
   p->turn = s;
 }
 
+/* ---- Sharing: this process is the other one, too: memory with two addresses ------------------ */
+
+static gmlake_handle handles[IMPORT_FRAMES];
+
+static size_t frames_left(void) {
+  size_t i, left = 0;
+  for (i = 0; i < FRAMES; i++) left += !m.frames[i].taken;
+  return left;
+}
+
+static void mark_shared(const unsigned char *ptr, size_t bytes) {
+  size_t offset;
+  for (offset = 0; offset < bytes; offset += m.granule)
+    frame_at((uint64_t)(uintptr_t)ptr + offset)->is_shared = 1;
+}
+
+/* Maps what was exported of a block, or of a buffer's chunks. */
+static void do_import(const block *of, const uint32_t *ids, size_t bytes, size_t count) {
+  const size_t held = held_now(), live = captures_active() ? 0 : 1;
+  gmlake_result result;
+  void *ptr = &ptr;
+  block b;
+  int slot = POOLS;
+  size_t i;
+  memset(&b, 0, sizeof(b));
+  for (i = 0; i < m.block_count; i++)
+    if (m.blocks[i].pool == slot) slot++, i = (size_t)-1;
+  if (slot == POOLS + IMPORTS || m.block_count == BLOCKS) return;
+  if (frames_left() < bytes / m.granule + (m.capacity - physical_bytes()) / m.granule) return;
+  m.next_is_home = 1;
+  result = gmlake_import(m.lake, handles, count, &ptr);
+  m.next_is_home = 0;
+  expect((result == GMLAKE_OK) == (ptr != NULL), "the pointer and the result contradict");
+  if (result == GMLAKE_ERROR_LIMIT_REACHED && m.limit && held + bytes > m.limit) return;
+  if (!live && result == GMLAKE_ERROR_CAPTURING) return;
+  if (!succeeded(result, "gmlake_import") || m.fatal_hits) return;
+  b.id = (uint32_t)++m.next_id + 0x20000000u;
+  b.ptr = (unsigned char *)ptr;
+  b.requested = b.bytes = bytes;
+  b.flags = GMLAKE_EXCLUSIVE;
+  b.is_import = b.is_unseen = 1;
+  b.content = of->content;
+  if (ids) memcpy(b.ids, ids, sizeof(b.ids));
+  b.pool = slot;
+  m.pools[slot].range = range_of((uint64_t)(uintptr_t)ptr);
+  m.pools[slot].chunk_bytes = handles[0].bytes;
+  take(&b);
+  check_pieces(&b);
+  m.sum.allocations++;
+  m.sum.requested += bytes;
+  m.sum.active += bytes;
+  m.sum.requested_peak = max_of(m.sum.requested_peak, m.sum.requested);
+  m.sum.active_peak = max_of(m.sum.active_peak, m.sum.active);
+  b.stream = live_stream(m.now->other);
+  if (m.streams[b.stream].capture) b.stream = 0;
+  caller_use(&b, b.stream);
+  m.blocks[m.block_count++] = b;
+  verify(&m.blocks[m.block_count - 1]);
+}
+
+/* What an export has to answer. */
+static gmlake_result export_result(const block *b, const buffer *from) {
+  size_t i, chunks = from ? round_up(from->end, m.granule) / m.granule : 0;
+  if (m.pools[b->pool].is_asleep) return GMLAKE_ERROR_ASLEEP;
+  if (!m.with.shares) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  for (i = 0; i < chunks; i++)
+    if (!from->ids[i]) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (from ? !chunks
+           : b->is_import || b->capture || !(b->flags & GMLAKE_EXCLUSIVE) ||
+                 (b->flags & GMLAKE_TRANSIENT))
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
+  return m.with.bookkeeping_only && !(m.now->flags & 8) ? GMLAKE_ERROR_UNSUPPORTED : GMLAKE_OK;
+}
+
+static void do_share(void) {
+  buffer *from = m.now->flags & 1 ? &m.buffers[(size_t)m.now->id % BUFFERS] : NULL;
+  block *place = from ? NULL : block_find(m.now->id), b;
+  const size_t room = m.now->flags & 8 ? 0 : IMPORT_FRAMES;
+  gmlake_result result, wanted;
+  size_t count = 0;
+  if (from ? !from->value : !place) return;
+  b = from ? from->front : *place;
+  if (from) b.bytes = round_up(from->end, m.granule);
+  if (b.bytes / m.granule > IMPORT_FRAMES) return;
+  wanted = export_result(&b, from);
+  result =
+      gmlake_export(m.lake, b.ptr, GMLAKE_HANDLE_POSIX_FD, room ? handles : NULL, room, &count);
+  if (result != wanted && !is_excused(result)) expect_result(result, wanted, "gmlake_export");
+  if (result) return;
+  if (!room) return;
+  expect(count * handles[0].bytes == b.bytes, "the handles have another size");
+  mark_shared(b.ptr, b.bytes);
+  if (place) place->is_shared = 1;
+  if (m.now->flags & 2) do_import(&b, from ? from->ids : NULL, b.bytes, count);
+  if (m.now->flags & 4 && !m.fatal_hits) do_import(&b, from ? from->ids : NULL, b.bytes, count);
+  while (count) (void)close(handles[--count].fd);
+}
+
+/* Whether a chunk that a pool's block, or [0] a buffer, has or had was exported. live: has. */
+static int has_exports(int pool_number, int live) {
+  size_t i, n, grain;
+  for (i = 0; i < FRAMES; i++) {
+    const handle *h = &m.handles[i];
+    int of = 0, is_owned = 0;
+    if (!h->value || h->is_foreign || !m.frames[h->frames[0]].is_shared) continue;
+    for (n = 1; n < POOLS; n++)
+      if (m.pools[n].value && m.pools[n].range == h->range) of = (int)n;
+    for (grain = 0; grain < m.granule / GRAIN; grain++)
+      is_owned |= m.frames[h->frames[0]].owner[grain] != 0;
+    if (of == pool_number && (is_owned || !live)) return 1;
+  }
+  return 0;
+}
+
 /* ---- Sleep: what sleeps is in no memory, and has its addresses ------------------------------- */
 
 static unsigned sleep_of(int i) { return i ? m.pools[i].value->arena.sleep : m.lake->home.sleep; }
@@ -1821,6 +2018,11 @@ static void do_sleep(void) {
   if (p->is_lent) {
     result = gmlake_pool_sleep(m.lake, p->value, GMLAKE_SLEEP_DROP, &released);
     if (!is_excused(result)) expect_result(result, GMLAKE_ERROR_BUSY, "gmlake_pool_sleep, lent");
+    return;
+  }
+  if (has_exports(i, 0) && !p->is_asleep) {
+    result = gmlake_pool_sleep(m.lake, p->value, GMLAKE_SLEEP_DROP, &released);
+    if (!is_excused(result)) expect_result(result, GMLAKE_ERROR_BUSY, "gmlake_pool_sleep, shared");
     return;
   }
   if (!p->is_asleep) each_of_pool(i, expect_intact);
@@ -1908,9 +2110,9 @@ static void do_prewarm(void) {
 }
 
 static void do_trim(void) {
-  size_t released = 1, before = physical_bytes(), keep = (size_t)m.now->bytes;
+  size_t released = 1, before = held_now(), keep = (size_t)m.now->bytes;
   (void)succeeded(gmlake_trim(m.lake, keep, &released), "gmlake_trim");
-  expect(before - physical_bytes() == released, "trim tells another figure than it released");
+  expect(before - held_now() == released, "trim tells another figure than it released");
   expect(!released || before - released + m.handle_frames_most * m.granule > keep,
          "trim released more than asked");
 }
@@ -1921,6 +2123,7 @@ static void do_budget(void) {
   if (!succeeded(gmlake_get_budget(m.lake, &budget), "gmlake_get_budget")) return;
   expect(budget.total_bytes == m.capacity, "budget: total");
   expect(budget.driver_free_bytes == m.capacity - physical, "budget: driver-free");
+  physical = held_now();
   expect(budget.reserved_bytes == physical, "budget: reserved");
   if (is_any_asleep()) return;
   sum = budget.idle_bytes + budget.pending_bytes + m.sum.active;
@@ -1932,7 +2135,7 @@ static void do_peaks(void) {
   expect_result(gmlake_reset_peaks(m.lake), GMLAKE_OK, "gmlake_reset_peaks");
   m.sum.requested_peak = m.sum.requested;
   m.sum.active_peak = m.sum.active;
-  m.sum.reserved_peak = m.sum.reserved_most = physical_bytes();
+  m.sum.reserved_peak = m.sum.reserved_most = held_now();
   m.sum.stitched_peak = m.sum.stitched_most = m.mapped_bytes;
   m.sum.pending_peak = 0;
 }
@@ -1967,6 +2170,9 @@ static void do_quiesce(void) {
   memset(&stats, 0, sizeof(stats));
   expect_result(gmlake_get_stats(m.lake, &stats), GMLAKE_OK, "gmlake_get_stats");
   m.pending_count = 0;
+  for (i = 0; i < POOLS; i++)
+    expect(has_exports((int)i, 0) == has_exports((int)i, 1),
+           "trim left what was exported and freed");
   for (i = 0; i < FRAMES; i++) {
     const handle *h = &m.handles[i];
     int in_graph = 0;
@@ -2052,11 +2258,19 @@ static void check_live(const gmlake_stats *stats) {
   expect(stats->metadata_bytes_peak >= stats->metadata_bytes, "metadata_bytes_peak");
 }
 
+static size_t exported_bytes(void) {
+  size_t i, frames = 0;
+  for (i = 0; i < FRAMES; i++) frames += m.frames[i].taken && m.frames[i].is_shared;
+  return frames * m.granule;
+}
+
 /* Figures that agree with the mock's census and the calls that were watched. */
 static void check_device(const gmlake_stats *stats) {
   gmlake_mock_census now = census();
-  m.sum.reserved_peak = max_of(m.sum.reserved_peak, now.physical_bytes);
-  expect(stats->reserved_bytes == now.physical_bytes, "reserved_bytes");
+  m.sum.reserved_peak = max_of(m.sum.reserved_peak, stats->reserved_bytes);
+  expect(stats->reserved_bytes - stats->imported_bytes == now.physical_bytes, "reserved_bytes");
+  expect(m.is_stuck || stats->imported_bytes == imported_bytes(), "imported_bytes");
+  expect(m.is_stuck || stats->exported_bytes == exported_bytes(), "exported_bytes");
   expect(stats->chunk_count == now.handle_count, "chunk_count");
   expect(stats->reserved_bytes_peak >= m.sum.reserved_peak &&
              stats->reserved_bytes_peak <= m.sum.reserved_most,
@@ -2161,6 +2375,7 @@ static void dispatch(void) {
       [LEND] = do_lend,
       [RECALL] = do_recall,
       [LAUNCH] = do_launch,
+      [SHARE] = do_share,
       [CLOSE] = do_close,
   };
   const size_t kind = (size_t)m.now->kind;
@@ -2409,6 +2624,7 @@ static gmlake_desc description(const config *with) {
   desc.stitched_bytes_max = (size_t)with->stitched_max * m.granule;
   desc.stitch_bytes_min = (size_t)with->stitch_min_bytes;
   desc.handle_bytes = (size_t)with->handle_chunks * m.chunk;
+  desc.handle_types = with->shares ? GMLAKE_HANDLE_POSIX_FD : 0;
   desc.host.malloc_fn = host_malloc;
   desc.host.free_fn = host_free;
   if (with->has_handler) desc.oom.fn = on_oom;
@@ -2534,7 +2750,8 @@ static void replay(const config *with, const op *list, size_t count) {
 #if !defined(REPLAY)
 /* ---- Lists drawn at random ------------------------------------------------------------------- */
 
-static int has_policies; /* all lakes */
+static int has_policies;      /* all lakes */
+static uint64_t share_one_in; /* so many lakes one shares memory; 0: none does */
 
 static struct mix { /* what a lake's operations are drawn from */
   uint64_t random;
@@ -2664,6 +2881,22 @@ static void choose_capture(op *o) {
   o->kind = m.streams[o->stream].capture ? CAPTURE_END : CAPTURE_BEGIN;
 }
 
+/* Above all what may be exported. */
+static void choose_share(op *o) {
+  size_t tries = 8;
+  o->kind = SHARE;
+  o->other = any_stream();
+  o->flags = (chance(70) ? 2 : 0) | (chance(20) ? 4 : 0) | (chance(5) ? 8 : 0);
+  o->id = (long)below(BUFFERS);
+  if (mix.has_buffers && chance(30)) {
+    o->flags |= 1;
+    return;
+  }
+  do {
+    o->id = any_block();
+  } while (tries-- && o->id && !(block_find(o->id)->flags & GMLAKE_EXCLUSIVE));
+}
+
 static void choose_fault(op *o) {
   static const gmlake_result results[] = {GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY,
                                           GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY,
@@ -2736,8 +2969,10 @@ static void choose(op *o) {
   size_t dice = below(1000);
   int is_full = m.block_count == BLOCKS - 1;
   memset(o, 0, sizeof(*o));
-  if (m.pending_count > PENDING - 4)
+  if (m.pending_count > PENDING - (m.with.shares ? 2 * BUFFER_CHUNKS : 4))
     o->kind = QUIESCE;
+  else if (m.with.shares && chance(6))
+    choose_share(o);
   else if (mix.closing && chance(70))
     choose_closing(o);
   else if (mix.recalling && chance(70))
@@ -2818,6 +3053,7 @@ static void perform_seed(uint64_t seed) {
   shared->seed = mix.random = seed;
   shared->count = 0;
   draw_config(&shared->with);
+  shared->with.shares = share_one_in && seed % share_one_in == 0;
   open_lake(&shared->with);
   draw_mix();
   perform_mix();
@@ -2926,7 +3162,7 @@ static const char *const kind_names[] = {
     "ALLOC",  "FREE",      "RECORD",     "HOLD",          "FINISH",      "LAG",   "CLOCK",
     "FORGET", "POOL_OPEN", "POOL_CLOSE", "CAPTURE_BEGIN", "CAPTURE_END", "TRIM",  "BUDGET",
     "PEAKS",  "MISUSE",    "QUIESCE",    "VERIFY",        "RESIZE",      "SLEEP", "WAKE",
-    "MARK",   "PREWARM",   "LEND",       "RECALL",        "LAUNCH",      "CLOSE"};
+    "MARK",   "PREWARM",   "LEND",       "RECALL",        "LAUNCH",      "SHARE", "CLOSE"};
 
 static void print_numbers(const long *numbers, const char *const *names, size_t count) {
   const char *comma = "";
@@ -3018,6 +3254,7 @@ static int run_soak(long seconds, uint64_t seed) {
   soak.seed = seed;
   soak.begin = time(NULL);
   soak.end = soak.begin + seconds;
+  share_one_in = 3;
   do {
     if (!survives(perform_soak, patience())) {
       report();
@@ -3148,6 +3385,38 @@ static void test_few_windows(void **state) {
   scenario.with.windows = 384;
   scenario.with.single_threaded = 1;
   run(perform_scenario);
+}
+
+static void test_sharing(void **state) {
+  (void)state;
+  init_scenario(4);
+  scenario.has_buffers = scenario.has_pools = scenario.has_captures = scenario.has_sleep = 1;
+  scenario.with.shares = 1;
+  scenario.with.capacity = 96;
+  run(perform_scenario);
+}
+
+static void test_sharing_and_faults(void **state) {
+  (void)state;
+  init_scenario(4);
+  scenario.fault_permille = scenario.host_permille = 60;
+  scenario.has_buffers = scenario.has_pools = scenario.has_captures = 1;
+  scenario.with.shares = 1;
+  scenario.with.limit = 80;
+  scenario.with.capacity = 96;
+  run(perform_scenario);
+}
+
+/* Descriptions and operations of all kinds, with exports and imports. */
+static void test_many_lakes_share(void **state) {
+  (void)state;
+  soak.seed = 3000;
+  soak.lakes = 150;
+  soak.begin = time(NULL);
+  share_one_in = 1;
+  run(perform_soak);
+  share_one_in = 0;
+  print_figures();
 }
 
 static void test_handler(void **state) {
@@ -3366,6 +3635,9 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_sleep),
       cmocka_unit_test(test_sleep_and_faults),
       cmocka_unit_test(test_few_windows),
+      cmocka_unit_test(test_sharing),
+      cmocka_unit_test(test_sharing_and_faults),
+      cmocka_unit_test(test_many_lakes_share),
       cmocka_unit_test(test_handler),
       cmocka_unit_test(test_driver_fails),
       cmocka_unit_test(test_host_fails),
