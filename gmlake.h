@@ -1243,8 +1243,8 @@ GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *lake, gmlake_buffer *buf
    holes; see SHARING. ptr is its start; it stays live during the call. *out_count is the number of
    its handles; if capacity is less nothing else is done. Each descriptor is a new one: close it
    when it is sent. Errors, after which no descriptor is open that was not before:
-   INVALID_ARGUMENT, UNKNOWN_POINTER, ASLEEP, UNSUPPORTED (Windows handles), OUT_OF_HOST_MEMORY,
-   DRIVER (too many descriptors are open). */
+   INVALID_ARGUMENT, UNKNOWN_POINTER, ASLEEP, UNSUPPORTED (Windows handles, or the backend cannot
+   export), OUT_OF_HOST_MEMORY, DRIVER (too many descriptors are open). */
 GMLAKE_DEF gmlake_result gmlake_export(gmlake *lake, const void *ptr, unsigned handle_type,
                                        gmlake_handle *out_handles, size_t capacity,
                                        size_t *out_count);
@@ -10130,7 +10130,9 @@ static gmlake_result gmlk_export_check(gmlake *l, const gmlk_block *b, const gml
                      "ptr is 0x%llx: no live block and no buffer starts there",
                      (unsigned long long)address);
   if (a->sleep) return gmlk_refuse_asleep(l, a, call);
-  if (!(l->driver.handle_types & type) || !l->driver.export_handle)
+  if (!l->driver.export_handle)
+    return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call, "the backend cannot export");
+  if (!(l->driver.handle_types & type))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                      "handle_type is %u, and desc.handle_types was 0x%x: create the lake with it",
                      type, l->driver.handle_types);

@@ -617,6 +617,55 @@ static void streams_may_end(void **state) {
   finish();
 }
 
+/* A stream that ended untold, of which the driver says so. */
+static void no_loan_on_a_stream_that_is_gone(void **state) {
+  (void)state;
+  prepare(16);
+  use_faults();
+  desc.flags = GMLAKE_STREAMS_MAY_END;
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  pool = open_pool(0);
+  capture(1, 4 * C);
+  drop_on(take_on(C / 2, B), B);
+  gmlake_mock_stream_destroy(mock, B);
+  step_error(gmlake_pool_lend(lake, pool, B), DRIVER);
+  assert_non_null(strstr(last_error().text, "was it destroyed?"));
+  lend(A);
+  step_error(gmlake_pool_recall(lake, pool, B), DRIVER);
+  recall(A);
+  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DEVICE_LOST, 1);
+  assert_error(gmlake_pool_lend(lake, pool, A),
+               DEVICE_LOST); /* an event behind what is before it */
+  fail_call(ON_RECORD, 0, GMLAKE_OK, 0);
+  assert_error(gmlake_destroy(lake), DEVICE_LOST);
+  close_mock();
+}
+
+/* Pools that are gone, or not lent, have free memory, too. */
+static void only_pools_that_are_lent_serve(void **state) {
+  gmlake_pool *others[2];
+  void *ptr;
+  int i;
+  (void)state;
+  start_lending(24);
+  others[0] = pool;
+  others[1] = open_pool(0);
+  pool = open_pool(0);
+  for (i = 0; i < 2; i++) drop_on(take_from(others[i], 4 * C, A), A);
+  capture(1, 4 * C);
+  step(gmlake_pool_destroy(lake, others[0]));
+  lend(A);
+  ptr = borrow_on(3 * C, A);
+  assert_true(is_lent(ptr));
+  drop_on(ptr, A);
+  recall(A);
+  step(gmlake_pool_destroy(lake, pool));
+  step(gmlake_pool_destroy(lake, others[1]));
+  finish();
+}
+
 /* ---- Launches: what the mock refuses where a driver would let it pass ------------------------ */
 
 static void finish_launching(void) {
@@ -831,6 +880,8 @@ int main(void) {
       cmocka_unit_test(every_call_may_fail),
       cmocka_unit_test(rounds_leave_nothing_behind),
       cmocka_unit_test(streams_may_end),
+      cmocka_unit_test(no_loan_on_a_stream_that_is_gone),
+      cmocka_unit_test(only_pools_that_are_lent_serve),
       cmocka_unit_test(no_launch_while_lent),
       cmocka_unit_test(graphs_take_turns_on_a_stream),
       cmocka_unit_test(graphs_of_a_pool_need_an_order),

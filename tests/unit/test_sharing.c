@@ -383,6 +383,27 @@ static void a_lake_without_handle_types_exports_nothing(void **state) {
   finish();
 }
 
+/* A backend's table may end before the functions, or have none there. */
+static void a_backend_may_not_share(void **state) {
+  void *ptr = &ptr;
+  (void)state;
+  prepare(8);
+  use_faults();
+  faulty.import_handle = NULL;
+  faulty.export_handle = NULL;
+  desc.handle_types = FD;
+  open_lake();
+  memset(handles, 0, sizeof(handles));
+  handles[0].type = FD;
+  handles[0].bytes = C;
+  step_error(gmlake_import(lake, handles, 1, &ptr), UNSUPPORTED);
+  assert_null(ptr);
+  step_error(gmlake_export(lake, take_flags(C, GMLAKE_EXCLUSIVE), FD, handles, 8, &handle_count),
+             UNSUPPORTED);
+  assert_ok(gmlake_destroy(lake));
+  close_mock();
+}
+
 static void imports_count_against_the_limit(void **state) {
   void *block, *ptr;
   (void)state;
@@ -741,6 +762,7 @@ int main(void) {
       cmocka_unit_test(too_many_handles_are_refused),
       cmocka_unit_test(what_a_graph_knows_is_not_shared),
       cmocka_unit_test(a_lake_without_handle_types_exports_nothing),
+      cmocka_unit_test(a_backend_may_not_share),
       cmocka_unit_test(imports_count_against_the_limit),
       cmocka_unit_test(an_import_returns_free_chunks_for_its_room),
       cmocka_unit_test(the_limit_on_descriptors_is_named),
