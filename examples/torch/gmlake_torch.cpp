@@ -733,7 +733,8 @@ class LakeAllocator final : public cca::CUDAAllocator {
   /* Memory of a process whose torch is on lakes, too. */
   std::shared_ptr<void> import_range(const std::string &handle, DeviceIndex device) {
     gmlake_torch::ImportedRange *const range = shared([&] {
-      return new gmlake_torch::ImportedRange(gmlake_torch::SharedRange::read(handle), device);
+      return new gmlake_torch::ImportedRange(this->device(device),
+                                             gmlake_torch::SharedRange::read(handle));
     });
     return std::shared_ptr<void>(range->ptr(), [this, handle, range, device](void *) {
       c10::cuda::CUDAGuard guard(device);

@@ -220,6 +220,7 @@ class Memory {
         is_capturing_(std::move(is_capturing)) {
     table_.get_memory_info = get_memory_info;
     table_.create = create;
+    table_.import_handle = import_handle;
     table_.release = release;
     table_.map = map;
     table_.unmap = unmap;
@@ -264,22 +265,31 @@ class Memory {
     out.create_count = create_count_;
     out.release_count = release_count_;
   }
-  /* By which descriptor other processes take the chunk; the first time `make` makes it. It is
-     closed when the chunk is released. Returns whether there is such a chunk. */
-  bool share(uint64_t handle, int32_t &out_fd, uint64_t &out_serial, uint64_t &out_bytes,
-             const std::function<void(int *out_fd)> &make) {
+  /* By which descriptor other processes take the chunk; the first time it is made. It is closed
+     when the chunk is released. Returns 0, or the driver's code. pre: the lake has the chunk. */
+  int share(uint64_t handle, int32_t &out_fd, uint64_t &out_serial, uint64_t &out_bytes) {
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto it = handles_.find(handle);
-    if (it == handles_.end()) return false;
-    Chunk &chunk = it->second;
+    Chunk &chunk = handles_[handle];
     if (chunk.fd < 0) {
-      make(&chunk.fd);
+      gmlake_handle made{};
+      int code = 0;
+      made.type = GMLAKE_HANDLE_POSIX_FD;
+      made.bytes = chunk.bytes;
+      if (inner_->export_handle(inner_->user, handle, &made, &code) != GMLAKE_OK)
+        return code ? code : -1;
+      chunk.fd = made.fd;
       chunk.serial = ++serial_;
     }
     out_fd = chunk.fd;
     out_serial = chunk.serial;
     out_bytes = chunk.bytes;
-    return true;
+    return 0;
+  }
+  /* Whether the chunk is another process's. */
+  bool is_foreign(uint64_t handle) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = handles_.find(handle);
+    return it != handles_.end() && it->second.is_foreign;
   }
 
   /* The segment that the address lies in was the so-manieth of the process, from 1 on. Processes
@@ -332,10 +342,11 @@ class Memory {
  private:
   struct Chunk {
     size_t bytes = 0;
-    bool is_home = false; /* it was mapped: its first mapping is its home */
-    int fd = -1;          /* that other processes take it by; -1: it was not shared */
-    uint64_t serial = 0;  /* of that descriptor: no other ever has it */
-    PoolId pool{0, 0};    /* that it was created for */
+    bool is_home = false;    /* it was mapped: its first mapping is its home */
+    bool is_foreign = false; /* another process's: it counts nowhere */
+    int fd = -1;             /* that other processes take it by; -1: it was not shared */
+    uint64_t serial = 0;     /* of that descriptor: no other ever has it */
+    PoolId pool{0, 0};       /* that it was created for */
   };
 
   static uint64_t next_order() {
@@ -396,6 +407,16 @@ class Memory {
     return GMLAKE_OK;
   }
 
+  static gmlake_result import_handle(void *user, const gmlake_handle *in, uint64_t *out_handle,
+                                     int *out_code) {
+    Memory *const m = of(user);
+    const gmlake_result result = m->inner_->import_handle(user, in, out_handle, out_code);
+    if (result != GMLAKE_OK) return result;
+    std::lock_guard<std::mutex> lock(m->mutex_);
+    m->handles_[*out_handle].is_foreign = true;
+    return GMLAKE_OK;
+  }
+
   static gmlake_result release(void *user, uint64_t handle, int *out_code) {
     Memory *const m = of(user);
     const gmlake_result result = m->inner_->release(user, handle, out_code);
@@ -405,6 +426,7 @@ class Memory {
       std::lock_guard<std::mutex> lock(m->mutex_);
       chunk = m->handles_[handle];
       m->handles_.erase(handle);
+      if (chunk.is_foreign) return GMLAKE_OK;
       m->chunks_.down(1);
       m->bytes_.down(chunk.bytes);
       m->release_count_++;
@@ -427,7 +449,7 @@ class Memory {
     {
       std::lock_guard<std::mutex> lock(m->mutex_);
       Chunk &chunk = m->handles_[handle];
-      is_first = !chunk.is_home;
+      is_first = !chunk.is_home && !chunk.is_foreign;
       chunk.is_home = true;
       pool = chunk.pool;
       if (is_first) {
@@ -1523,6 +1545,13 @@ class Device {
       if (gmlake_get_map(lake_, map.data(), map.size(), &count) != GMLAKE_OK) return {};
     } while (count > map.size());
     map.resize(count);
+    std::unordered_set<unsigned> foreign; /* arenas: what was imported is no segment here */
+    for (const gmlake_map_entry &entry : map)
+      if (entry.kind == GMLAKE_KIND_CHUNK && memory_.is_foreign(entry.handle))
+        foreign.insert(entry.arena);
+    map.erase(std::remove_if(map.begin(), map.end(),
+                             [&](const gmlake_map_entry &e) { return foreign.count(e.arena); }),
+              map.end());
     return map;
   }
   /* pre: mutex_. */

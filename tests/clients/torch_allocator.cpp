@@ -430,6 +430,8 @@ static void case_sharing() {
   cu(cuCtxSynchronize());
   fake_cuda_census before{};
   size_t descriptors = 0;
+  const int64_t held = stats().reserved_bytes[0].current;
+  const size_t segments = torch_allocator().snapshot().segments.size();
   for (int i = 0; i < 10000; i++) {
     if (i == 30) before = census(), descriptors = descriptor_count();
     const size_t which = static_cast<size_t>(i) % blocks.size();
@@ -437,6 +439,8 @@ static void case_sharing() {
     const std::shared_ptr<void> base = torch_allocator().getIpcDevPtr(handle.handle);
     check(base && base.get() != blocks[which]);
     if (i % 500 == 0) {
+      check(stats().reserved_bytes[0].current == held); /* another process's memory is no segment */
+      check(torch_allocator().snapshot().segments.size() == segments);
       check(torch_allocator().getIpcDevPtr(handle.handle) == base); /* is open: the same */
       check(word_at(static_cast<char *>(base.get()) + handle.offset) == which + 5);
     }
