@@ -666,6 +666,28 @@ static void only_pools_that_are_lent_serve(void **state) {
   finish();
 }
 
+/* For its records and the index of many blocks, at whatever time they are full. */
+static void host_memory_may_lack_for_many_borrowers(void **state) {
+  const gmlake_alloc_desc wanted = request(512, GMLAKE_TRANSIENT, NULL);
+  void *blocks[150];
+  size_t i;
+  (void)state;
+  start_lending(16);
+  capture(1, 4 * C);
+  lend(A);
+  for (i = 0; i < 150; i++) { /* one attempt lacks it, and the next one serves */
+    host_fail_in = 1;
+    blocks[i] = take_with(&wanted, A);
+    host_fail_in = 0;
+    assert_ok(gmlake_check(lake));
+    assert_true(is_lent(blocks[i]));
+  }
+  while (i) drop_on(blocks[--i], A);
+  recall(A);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
 /* ---- Launches: what the mock refuses where a driver would let it pass ------------------------ */
 
 static void finish_launching(void) {
@@ -882,6 +904,7 @@ int main(void) {
       cmocka_unit_test(streams_may_end),
       cmocka_unit_test(no_loan_on_a_stream_that_is_gone),
       cmocka_unit_test(only_pools_that_are_lent_serve),
+      cmocka_unit_test(host_memory_may_lack_for_many_borrowers),
       cmocka_unit_test(no_launch_while_lent),
       cmocka_unit_test(graphs_take_turns_on_a_stream),
       cmocka_unit_test(graphs_of_a_pool_need_an_order),

@@ -545,6 +545,34 @@ static void every_call_may_fail(void **state) {
   assert_int_equal(open_descriptors(), before);
 }
 
+/* For the index and the records, at whatever number of blocks they are full. */
+static void host_memory_may_lack_for_an_import(void **state) {
+  size_t live, refused = 0;
+  (void)state;
+  start_sharing(16);
+  export_now(take_flags(C, GMLAKE_EXCLUSIVE), 1);
+  for (live = 0; live < 80; live++) {
+    long at, left = 0;
+    (void)take(512);
+    for (at = 1; !left; at++) {
+      void *ptr = NULL;
+      gmlake_result result;
+      host_fail_in = at;
+      result = gmlake_import(lake, handles, 1, &ptr);
+      left = host_fail_in;
+      host_fail_in = 0;
+      refused += result != GMLAKE_OK;
+      if (result) assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+      assert_ok(gmlake_check(lake));
+      if (!result) drop(ptr);
+    }
+  }
+  assert_true(refused > 80);
+  close_handles();
+  assert_ok(gmlake_destroy(lake));
+  close_mock();
+}
+
 static void fills_keep_off_shared_memory(void **state) {
   void *block, *other;
   (void)state;
@@ -767,6 +795,7 @@ int main(void) {
       cmocka_unit_test(an_import_returns_free_chunks_for_its_room),
       cmocka_unit_test(the_limit_on_descriptors_is_named),
       cmocka_unit_test(every_call_may_fail),
+      cmocka_unit_test(host_memory_may_lack_for_an_import),
       cmocka_unit_test(fills_keep_off_shared_memory),
       cmocka_unit_test(an_observer_is_told_of_an_import),
       cmocka_unit_test(importers_may_be_killed),
