@@ -562,6 +562,7 @@ static void host_memory_may_lack_for_an_import(void **state) {
       left = host_fail_in;
       host_fail_in = 0;
       refused += result != GMLAKE_OK;
+      assert_true(!result == (ptr != NULL));
       if (result) assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
       assert_ok(gmlake_check(lake));
       if (!result) drop(ptr);
@@ -625,6 +626,8 @@ static void an_observer_is_told_of_an_import(void **state) {
   assert_int_equal(told[1].driver_ns, told[0].driver_ns);
   assert_int_equal(told[1].request, 2);
   assert_int_equal(told[0].request, 2);
+  assert_string_equal(told[0].reason, "another process's memory was mapped");
+  assert_ptr_equal(told[1].reason, told[0].reason);
   assert_null(told[1].pool);
   assert_ptr_equal(told[1].stream, NONE);
   told_count = 0;
