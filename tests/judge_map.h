@@ -164,8 +164,8 @@ static const char *map_pools_wrong(gmlake *lake, gmlake_pool *const *pools, size
              : "the pools' chunks do not add up to the lake's";
 }
 
-/* NULL, or what is wrong. `pools`: all that there are; entries may be NULL. What a buffer gave up of
-   exported chunks is pending, and has no address where only buffers can use such chunks. */
+/* NULL, or what is wrong. `pools`: all that there are; entries may be NULL. What a buffer gave up
+   of exported chunks is pending, and has no address where only buffers can use such chunks. */
 static const char *map_wrong(gmlake *lake, gmlake_pool *const *pools, size_t pool_count) {
   size_t count = 0, again = 0, i;
   const char *wrong = NULL;
