@@ -10322,7 +10322,6 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
   gmlk_attempt_fit(&r, gmlk_slot_at(a, count));
   gmlk_attempt_spent(&r, drive.ns);
   gmlk_attempt_be_whole(&r);
-  gmlk_attempt_grew(&r);
   b = gmlk_grant(l, &r, gmlk_take(a, a->firsts[0], 0, r.grains), GMLK_S4);
   note->is_shared = 1;
   *out_ptr = gmlk_hand_over(l, &r, b, note);

@@ -666,6 +666,40 @@ static void only_pools_that_are_lent_serve(void **state) {
   finish();
 }
 
+static unsigned waits_told;
+
+static void hear_waits(void *user, const gmlake_step *told) {
+  (void)user;
+  waits_told += told->kind == GMLAKE_STEP_WAIT && told->stream == B && !told->driver_ns;
+}
+
+/* The observer hears of each wait; and without leave to stitch or to grow what lies there serves. */
+static void waits_for_borrowers_are_told(void **state) {
+  const gmlake_alloc_desc wanted =
+      request(C, GMLAKE_TRANSIENT | GMLAKE_NO_STITCH | GMLAKE_NO_GROW, NULL);
+  void *ptr;
+  (void)state;
+  prepare(16);
+  desc.observer.fn = hear_waits;
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  pool = open_pool(0);
+  capture(1, 4 * C);
+  gmlake_mock_stream_hold(mock, A);
+  lend(A);
+  waits_told = 0;
+  ptr = take_with(&wanted, B);
+  assert_true(is_lent(ptr));
+  assert_int_equal(waits_told, 1);
+  assert_int_equal(stats().stream_wait_count, 1);
+  drop_on(ptr, B);
+  gmlake_mock_stream_finish(mock, A);
+  recall(A);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
 /* For its records and the index of many blocks, at whatever time they are full. */
 static void host_memory_may_lack_for_many_borrowers(void **state) {
   const gmlake_alloc_desc wanted = request(512, GMLAKE_TRANSIENT, NULL);
@@ -904,6 +938,7 @@ int main(void) {
       cmocka_unit_test(streams_may_end),
       cmocka_unit_test(no_loan_on_a_stream_that_is_gone),
       cmocka_unit_test(only_pools_that_are_lent_serve),
+      cmocka_unit_test(waits_for_borrowers_are_told),
       cmocka_unit_test(host_memory_may_lack_for_many_borrowers),
       cmocka_unit_test(no_launch_while_lent),
       cmocka_unit_test(graphs_take_turns_on_a_stream),

@@ -574,6 +574,47 @@ static void host_memory_may_lack_for_an_import(void **state) {
   close_mock();
 }
 
+/* What else than descriptors lacked is told as it is, and what the array held is left alone. */
+static void failures_are_told_as_they_are(void **state) {
+  gmlake_handle first[2];
+  void *block, *ptr;
+  size_t count;
+  int spare;
+  (void)state;
+  prepare(16);
+  use_faults();
+  desc.handle_types = FD;
+  desc.limit_bytes = 6 * C;
+  open_lake();
+  block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
+  step(gmlake_export(lake, block, FD, handles, 2, &handle_count)); /* as many as it has */
+  assert_int_equal(stats().exported_bytes, 2 * C);
+  memcpy(first, handles, sizeof(first));
+  fail_call(ON_EXCHANGE, 1, GMLAKE_ERROR_DRIVER, 0);
+  step_error(gmlake_export(lake, block, FD, first, 2, &count), DRIVER);
+  assert_null(strstr(last_error().text, "descriptors"));
+  assert_true(fcntl(handles[0].fd, F_GETFD) >= 0 && fcntl(handles[1].fd, F_GETFD) >= 0);
+  fail_call(ON_MAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  step_error(gmlake_import(lake, handles, 2, &ptr), DRIVER);
+  assert_string_equal(last_error().call, "map");
+  assert_null(strstr(last_error().text, "handles["));
+  spare = dup(0);
+  assert_int_equal(close(0), 0); /* the process may run without it */
+  fail_call(ON_MAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  step_error(gmlake_import(lake, handles, 2, &ptr), DRIVER);
+  assert_int_equal(dup2(spare, 0), 0);
+  assert_int_equal(close(spare), 0);
+  assert_null(strstr(last_error().text, "descriptors"));
+  drop(take(4 * C));
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0); /* no room is made */
+  step_error(gmlake_import(lake, handles, 2, &ptr), DRIVER);
+  assert_null(ptr);
+  close_handles();
+  assert_ok(gmlake_destroy(lake));
+  gmlake_mock_destroy(mock);
+  mock = NULL;
+}
+
 static void fills_keep_off_shared_memory(void **state) {
   void *block, *other;
   (void)state;
@@ -799,6 +840,7 @@ int main(void) {
       cmocka_unit_test(the_limit_on_descriptors_is_named),
       cmocka_unit_test(every_call_may_fail),
       cmocka_unit_test(host_memory_may_lack_for_an_import),
+      cmocka_unit_test(failures_are_told_as_they_are),
       cmocka_unit_test(fills_keep_off_shared_memory),
       cmocka_unit_test(an_observer_is_told_of_an_import),
       cmocka_unit_test(importers_may_be_killed),
