@@ -666,6 +666,37 @@ static void only_pools_that_are_lent_serve(void **state) {
   finish();
 }
 
+/* What borrowers stitched is dropped for a newer window, as no graph knows it. */
+static void windows_of_borrowers_may_go(void **state) {
+  gmlake_alloc_desc live;
+  void *between;
+  (void)state;
+  prepare(16);
+  desc.stitched_bytes_max = 8 * C;
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  pool = open_pool(0);
+  live = request(C, 0, pool);
+  step(gmlake_capture_begin(lake, A, pool));
+  known[0] = (char *)take_on(3 * C, A);
+  between = take_with(&live, A);
+  known[1] = (char *)take_on(3 * C, A);
+  drop_on(known[0], A);
+  drop_on(known[1], A);
+  step(gmlake_capture_end(lake, A));
+  lend(A);
+  drop_on(borrow_on(6 * C, A), A);
+  recall(A);
+  assert_int_equal(stats().window_count, 1);
+  lend(A);
+  drop_on(borrow_on(5 * C, A), A);
+  assert_int_equal(stats().stitch_evict_count, 1);
+  recall(A);
+  step(gmlake_pool_destroy(lake, (drop_on(between, A), pool)));
+  finish();
+}
+
 static unsigned waits_told;
 
 static void hear_waits(void *user, const gmlake_step *told) {
@@ -938,6 +969,7 @@ int main(void) {
       cmocka_unit_test(streams_may_end),
       cmocka_unit_test(no_loan_on_a_stream_that_is_gone),
       cmocka_unit_test(only_pools_that_are_lent_serve),
+      cmocka_unit_test(windows_of_borrowers_may_go),
       cmocka_unit_test(waits_for_borrowers_are_told),
       cmocka_unit_test(host_memory_may_lack_for_many_borrowers),
       cmocka_unit_test(no_launch_while_lent),
