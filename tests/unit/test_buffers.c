@@ -1283,6 +1283,9 @@ static const scene scenes[] = {
     /* one free range is cut into chunks again, for which there are records whoever took those that
        were left over when the chunks became one */
     {"growing_again_has_its_records", 128, "", "N0:100 z0:100 z0:0 [140 +*=512b ] z0:100"},
+    /* the host does not wait as long as a pool has complete chunks to return */
+    {"what_pools_have_free_comes_before_a_wait", 8, "",
+     "P0 ~*=6@A/0 +r=1@B hB -r@B N0:8 z0:4@A host-waits=0 eB"},
     /* whoever comes second takes what the first gave up */
     {"blocks_and_buffers_share", 64, "", "N0:16 [3 z0:10 z0:0 ~*=10 reserved-peak=10 ] K0"},
     {"pending_chunks_stay_with_their_buffer_while_memory_can_be_had", 16, "",
