@@ -704,7 +704,7 @@ static void hear_waits(void *user, const gmlake_step *told) {
   waits_told += told->kind == GMLAKE_STEP_WAIT && told->stream == B && !told->driver_ns;
 }
 
-/* The observer hears of each wait; and without leave to stitch or to grow what lies there serves. */
+/* The observer hears of each wait; without leave to stitch or to grow what lies there serves. */
 static void waits_for_borrowers_are_told(void **state) {
   const gmlake_alloc_desc wanted =
       request(C, GMLAKE_TRANSIENT | GMLAKE_NO_STITCH | GMLAKE_NO_GROW, NULL);
