@@ -1283,6 +1283,8 @@ static const scene scenes[] = {
     /* one free range is cut into chunks again, for which there are records whoever took those that
        were left over when the chunks became one */
     {"growing_again_has_its_records", 128, "", "N0:100 z0:100 z0:0 [140 +*=512b ] z0:100"},
+    {"a_pools_buffers_take_what_is_free_outside", 16, "",
+     "P0 ~*=6@A N0:8/0 z0:6@A reserved-peak=6 inside:0=6 K0"},
     /* the host does not wait as long as a pool has complete chunks to return */
     {"what_pools_have_free_comes_before_a_wait", 8, "",
      "P0 ~*=6@A/0 +r=1@B hB -r@B N0:8 z0:4@A host-waits=0 eB"},
