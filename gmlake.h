@@ -929,6 +929,8 @@ typedef struct gmlake_buffer_desc {
       *pool; /* whose limit_bytes the buffer's chunks count against; NULL: the default one */
 } gmlake_buffer_desc;
 
+#define GMLAKE_ANY_CHUNK UINT32_MAX
+
 typedef struct gmlake_buffer_info {
   void *ptr;              /* of the first byte, whatever the size; a multiple of chunk_bytes */
   size_t bytes;           /* the end: as last resized to, or where a commit behind that ended */
@@ -1226,6 +1228,16 @@ GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *lake, gmlake_buffer *buff
    a captured stream. OUT_OF_DEVICE_MEMORY, LIMIT_REACHED, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_buffer_commit(gmlake *lake, gmlake_buffer *buffer, size_t offset,
                                               size_t bytes, gmlake_stream stream);
+/* Commits, and says which chunks it should be. Each of the range's chunks has a number in `chunks`:
+   in, of the one that is wanted, or GMLAKE_ANY_CHUNK; out, of the one that is there. Another one
+   than is wanted is there if the place has memory already, or that chunk is not free for the
+   stream, even behind a wait on the device. A number stays the same chunk's as long as that exists,
+   for all buffers of a pool and chunk_bytes. A program that repeats itself and wants the same
+   chunks at the same places again needs no driver call. Errors: those of gmlake_buffer_commit;
+   chunks is NULL. */
+GMLAKE_DEF gmlake_result gmlake_buffer_commit_chunks(gmlake *lake, gmlake_buffer *buffer,
+                                                     size_t offset, size_t bytes, uint32_t *chunks,
+                                                     gmlake_stream stream);
 /* Takes the range's memory away, where there is some: every use of it must precede this call on the
    stream. The only driver call is an event. INVALID_ARGUMENT: no such range. CAPTURING: the stream
    is being captured. OUT_OF_HOST_MEMORY (first use of a stream). */
@@ -6576,12 +6588,16 @@ static gmlk_block *gmlk_place_block(const gmlk_arena *a, const gmlk_place *place
   return gmlk_locate(a, gmlk_slot_at(a, place->slot));
 }
 
+/* Whether the taker may have the chunk in a slot. */
+static int gmlk_slot_suits(const gmlake *l, const gmlk_arena *a, uint32_t slot, gmlk_taker taker) {
+  return gmlk_may_take_range(&l->streams, taker, gmlk_locate(a, gmlk_slot_at(a, slot)),
+                             gmlk_slot_at(a, slot + 1));
+}
+
 /* Whether the taker may have the chunk that a place still maps. */
 static int gmlk_place_suits(const gmlake *l, const gmlk_arena *a, const gmlk_place *place,
                             gmlk_taker taker) {
-  return place->state == GMLK_PLACE_MAPPED &&
-         gmlk_may_take_range(&l->streams, taker, gmlk_place_block(a, place),
-                             gmlk_slot_at(a, place->slot + 1));
+  return place->state == GMLK_PLACE_MAPPED && gmlk_slot_suits(l, a, place->slot, taker);
 }
 
 /* Whether a place still maps a chunk that is free. O(places), unless it is mapped at home alone. */
@@ -9603,6 +9619,7 @@ typedef struct gmlk_change { /* what a call asks of a buffer */
   const char *call;
   gmlk_verb verb;
   size_t offset, bytes; /* [RESIZE] the new end, and 0 */
+  uint32_t *chunks;     /* [COMMIT] slots of the chunks that are wanted, and then there; or NULL */
   /* What has to be done for it, as the buffer is now: */
   int is_commit;
   uint32_t from, to; /* the places to commit or to discard */
@@ -9659,19 +9676,29 @@ static void gmlk_change_settle(gmlake *l, gmlake_buffer *b, const gmlk_change *c
     gmlk_place_free(l, b->arena, &b->places[i], stream);
     gmlk_place_tag(&b->places[i], stream, stream ? l->streams.items[stream]->epoch : 0);
   }
+  for (i = change->from; change->chunks && i < change->to; i++)
+    change->chunks[i - change->from] = b->places[i].slot;
   b->bytes = change->end;
   gmlk_buffer_recount(l, b);
   if (stream && b->count < before) gmlk_fence_now(l, stream);
 }
 
-/* Takes the chunks that the places of [from, to) map, if the stream may have all of them. */
-static int gmlk_places_retake(gmlake *l, gmlake_buffer *b, uint32_t from, uint32_t to,
+/* The slot of the chunk that is wanted at a place, or GMLAKE_ANY_CHUNK. */
+static uint32_t gmlk_change_wish(const gmlk_change *change, uint32_t i) {
+  return change->chunks ? change->chunks[i - change->from] : GMLAKE_ANY_CHUNK;
+}
+
+/* Takes the chunks that the places of the change map, if these are wanted and the stream may have
+   all of them. */
+static int gmlk_places_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
                               unsigned stream) {
   gmlk_arena *a = b->arena;
-  uint32_t i, missing = 0;
+  uint32_t i, missing = 0, from = change->from, to = change->to;
   int is_all;
   for (i = from; i < to; i++) {
+    uint32_t wish = gmlk_change_wish(change, i);
     if (i >= b->place_count || b->places[i].state == GMLK_PLACE_EMPTY) return 0;
+    if (wish != GMLAKE_ANY_CHUNK && wish != b->places[i].slot) return 0;
     missing += !gmlk_is_committed(b, i);
   }
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)missing)) return 0;
@@ -9693,7 +9720,7 @@ static int gmlk_places_retake(gmlake *l, gmlake_buffer *b, uint32_t from, uint32
 static int gmlk_change_try(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
                            unsigned stream) {
   if (b->is_busy) return 0;
-  if (change->is_commit && !gmlk_places_retake(l, b, change->from, change->to, stream)) return 0;
+  if (change->is_commit && !gmlk_places_retake(l, b, change, stream)) return 0;
   gmlk_change_settle(l, b, change, stream);
   return 1;
 }
@@ -9760,12 +9787,11 @@ static int gmlk_place_retake(gmlake *l, const gmlk_attempt *r, const gmlk_place 
   return b != NULL;
 }
 
-/* Takes the chunk that a place maps from the stream that used it last, behind a wait on the
-   device. */
-static int gmlk_place_borrow(gmlake *l, const gmlk_attempt *r, const gmlk_place *place) {
+/* Takes the chunk in a slot from the stream that used it last, behind a wait on the device. */
+static int gmlk_slot_borrow(gmlake *l, const gmlk_attempt *r, uint32_t slot) {
   gmlk_taker taker = gmlk_waiting_taker(l, r);
-  gmlk_span span = gmlk_span_of(gmlk_slot_at(r->arena, place->slot), r->grains);
-  if (!gmlk_place_suits(l, r->arena, place, taker) ||
+  gmlk_span span = gmlk_span_of(gmlk_slot_at(r->arena, slot), r->grains);
+  if (!gmlk_slot_suits(l, r->arena, slot, taker) ||
       !gmlk_records_reserve(&l->records, &l->host, 2) ||
       gmlk_spans_borrow(l, r->arena, taker, &span, 1))
     return 0;
@@ -9786,16 +9812,36 @@ static gmlake_result gmlk_place_wait(gmlake *l, const gmlk_place *place, const c
   return result ? result : gmlk_refresh(l, 0);
 }
 
-/* Takes a chunk for a place: the one mapped there if possible, else another; then the place becomes
-   empty, with the chunk's slot to be mapped. */
+/* Takes the chunk that is wanted for a place, which becomes empty, with that slot to be mapped. Not
+   *out_is_taken: it is not to be had, or the host would have to wait before it unmaps what the
+   place maps. */
+static gmlake_result gmlk_place_fulfil(gmlake *l, const gmlk_attempt *r, gmlk_place *place,
+                                       uint32_t wish, int *out_is_taken) {
+  gmlake_result result = GMLAKE_OK;
+  *out_is_taken = 0;
+  if (wish >= r->arena->slot_count || (place->state && place->slot == wish)) return GMLAKE_OK;
+  if (!gmlk_slot_suits(l, r->arena, wish, gmlk_waiting_taker(l, r))) return GMLAKE_OK;
+  if (place->state && !gmlk_place_is_done(l, place)) return GMLAKE_OK;
+  if (place->state) result = gmlk_place_unmap(l, r->arena, place);
+  if (result) return result;
+  if (!gmlk_slot_borrow(l, r, wish)) return l->lost;
+  place->slot = wish;
+  *out_is_taken = 1;
+  return GMLAKE_OK;
+}
+
+/* Takes a chunk for a place: the one that is wanted, else the one mapped there if possible, else
+   another; then the place becomes empty, with the chunk's slot to be mapped. */
 static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_attempt *r, gmlk_place *place,
-                                      const char *call) {
+                                      uint32_t wish, const char *call) {
   gmlk_arena *a = r->arena;
   gmlk_block *found = NULL;
-  gmlake_result result = GMLAKE_OK;
+  int is_taken;
+  gmlake_result result = gmlk_place_fulfil(l, r, place, wish, &is_taken);
+  if (result || is_taken) return result;
   if (gmlk_place_retake(l, r, place)) return GMLAKE_OK;
   if (place->state) {
-    if (gmlk_place_borrow(l, r, place)) return GMLAKE_OK;
+    if (place->state == GMLK_PLACE_MAPPED && gmlk_slot_borrow(l, r, place->slot)) return GMLAKE_OK;
     result = gmlk_place_wait(l, place, call);
     if (result) return result;
     if (gmlk_place_retake(l, r, place)) return GMLAKE_OK;
@@ -9846,7 +9892,8 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_attempt *r, gmlake_b
   result = l->lost;
   if (!result) result = gmlk_buffer_share(l, b, chunks);
   for (; i < change->to && !result; i += !result)
-    if (!gmlk_is_committed(b, i)) result = gmlk_place_serve(l, r, &b->places[i], change->call);
+    if (!gmlk_is_committed(b, i))
+      result = gmlk_place_serve(l, r, &b->places[i], gmlk_change_wish(change, i), change->call);
   if (!result) result = gmlk_places_map(l, b, change->from, change->to);
   if (!result) gmlk_change_settle(l, b, change, r->stream);
   while (result && i-- > change->from)
@@ -10056,7 +10103,7 @@ static gmlake_result gmlk_buffer_change(gmlake *l, gmlake_buffer *b, gmlk_change
 }
 
 static gmlake_result gmlk_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_stream stream) {
-  gmlk_change change = {"gmlake_buffer_destroy", GMLK_RESIZE, 0, 0, 0, 0, 0, 0};
+  gmlk_change change = {"gmlake_buffer_destroy", GMLK_RESIZE, 0, 0, NULL, 0, 0, 0, 0};
   gmlake_result result = gmlk_buffer_change(l, b, &change, stream);
   if (result) return result;
   b->lake = NULL;
@@ -15978,19 +16025,28 @@ static gmlake_result gmlk_buffer_call(gmlake *l, gmlake_buffer *b, gmlk_change *
 
 GMLAKE_DEF gmlake_result gmlake_buffer_resize(gmlake *l, gmlake_buffer *b, size_t bytes,
                                               gmlake_stream stream) {
-  gmlk_change change = {"gmlake_buffer_resize", GMLK_RESIZE, bytes, 0, 0, 0, 0, 0};
+  gmlk_change change = {"gmlake_buffer_resize", GMLK_RESIZE, bytes, 0, NULL, 0, 0, 0, 0};
   return gmlk_buffer_call(l, b, &change, stream);
 }
 
 GMLAKE_DEF gmlake_result gmlake_buffer_commit(gmlake *l, gmlake_buffer *b, size_t offset,
                                               size_t bytes, gmlake_stream stream) {
-  gmlk_change change = {"gmlake_buffer_commit", GMLK_COMMIT, offset, bytes, 0, 0, 0, 0};
+  gmlk_change change = {"gmlake_buffer_commit", GMLK_COMMIT, offset, bytes, NULL, 0, 0, 0, 0};
   return gmlk_buffer_call(l, b, &change, stream);
+}
+
+GMLAKE_DEF gmlake_result gmlake_buffer_commit_chunks(gmlake *l, gmlake_buffer *b, size_t offset,
+                                                     size_t bytes, uint32_t *chunks,
+                                                     gmlake_stream stream) {
+  gmlk_change change = {
+      "gmlake_buffer_commit_chunks", GMLK_COMMIT, offset, bytes, chunks, 0, 0, 0, 0};
+  gmlake_result result = gmlk_need(l, change.call, chunks, "chunks");
+  return result ? result : gmlk_buffer_call(l, b, &change, stream);
 }
 
 GMLAKE_DEF gmlake_result gmlake_buffer_discard(gmlake *l, gmlake_buffer *b, size_t offset,
                                                size_t bytes, gmlake_stream stream) {
-  gmlk_change change = {"gmlake_buffer_discard", GMLK_DISCARD, offset, bytes, 0, 0, 0, 0};
+  gmlk_change change = {"gmlake_buffer_discard", GMLK_DISCARD, offset, bytes, NULL, 0, 0, 0, 0};
   return gmlk_buffer_call(l, b, &change, stream);
 }
 

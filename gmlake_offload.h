@@ -272,6 +272,10 @@ HOW A SESSION WORKS
      else those that were not used for longest. Without a schedule, what the next 32 steps are
      expected to use comes back ahead, into room that is free. What the host has already is dropped
      without a copy.
+  6. Chunks. Memory that says which chunks a range gets (`commit_chunks`, as a lake's does) is
+     planned, too: a tensor sits in the same chunks at the same addresses whenever it is there, and
+     chunks go from one tensor to the next as planned. What is mapped stays mapped, so an iteration
+     that goes as planned calls the driver for few chunks, and one that moves nothing for none.
   The plan's link bound is the time that its copies take at least: an iteration takes no less than
   that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both,
   and a third bound, of all plans (`least_ns`): a program whose memory is highest soon after it
@@ -967,6 +971,10 @@ typedef struct gmlake_offload_memory {
   /* May be NULL; for checking. Makes every access to a range without memory an error. pre: no work
      is under way on the stream that the last discard named. */
   int (*expel)(void *user);
+  /* May be NULL: then the chunks of a range are any. As commit, with a number for each chunk of the
+     range: in, of the one that is wanted, or UINT32_MAX; out, of the one that is there. To want
+     what the range had last costs nothing, if nobody else has it. */
+  int (*commit_chunks)(void *user, void *range, size_t bytes, uint32_t *chunks, void *stream);
 } gmlake_offload_memory;
 
 /* Streams, events and copies of one device. All functions but stream_sync return at once. They
@@ -6497,6 +6505,16 @@ typedef struct gmlo_move {
   int is_copy; /* SWAP_OUT: 0: the host has its bytes already */
 } gmlo_move;
 
+typedef struct gmlo_call { /* a tensor comes to a seat */
+  uint32_t seat;
+  uint32_t when; /* in half steps, see below */
+} gmlo_call;
+
+typedef struct gmlo_row { /* of seats */
+  size_t first;
+  uint32_t count;
+} gmlo_row;
+
 typedef struct gmlo_schedule {
   gmlo_move *moves; /* by step, those that leave first */
   size_t *begin;    /* of each step's moves, and their end */
@@ -6504,9 +6522,32 @@ typedef struct gmlo_schedule {
   size_t unplanned_bytes, planned_bytes, out_bytes, in_bytes;
   uint64_t step_ns, added_ns;
   uint64_t least_ns; /* no schedule for these bytes is faster */
+  /* Which chunks are whose; NULL: nothing is said of that. */
+  uint32_t *row_of; /* by slot: the row in which it sits, or NONE */
+  gmlo_row *rows;
+  uint32_t *seats;    /* of the rows, one after the other */
+  gmlo_call *calls;   /* when each seat is wanted, ascending, */
+  size_t *call_begin; /* by seat */
+  size_t row_count, seat_count, call_count;
+  uint32_t turn;      /* that they count from */
+  size_t clash_count; /* seats that somebody else will want before their tensor leaves them */
 } gmlo_schedule;
 
+static void gmlo_schedule_unseat(const gmlake_offload_host *host, gmlo_schedule *schedule) {
+  gmlo_free(host, schedule->row_of);
+  gmlo_free(host, schedule->rows);
+  gmlo_free(host, schedule->seats);
+  gmlo_free(host, schedule->calls);
+  gmlo_free(host, schedule->call_begin);
+  schedule->row_of = schedule->seats = NULL;
+  schedule->rows = NULL;
+  schedule->calls = NULL;
+  schedule->call_begin = NULL;
+  schedule->row_count = schedule->seat_count = schedule->call_count = schedule->clash_count = 0;
+}
+
 static void gmlo_schedule_free(const gmlake_offload_host *host, gmlo_schedule *schedule) {
+  gmlo_schedule_unseat(host, schedule);
   gmlo_free(host, schedule->moves);
   gmlo_free(host, schedule->begin);
   memset(schedule, 0, sizeof *schedule);
@@ -6654,7 +6695,7 @@ typedef struct gmlo_weave {
   uint32_t *of;                                    /* by slot: its strand */
   uint32_t *by_id;                                 /* by tensor of the graph: its strand */
   uint32_t *first, *next_first, *last, *next_last; /* by step: lists of strands that begin, end */
-  uint32_t *ids;                                   /* what a step reads and writes */
+  uint32_t *ids; /* the strands of a step; from slot_count on, what it reads and then writes */
   size_t id_count;
 } gmlo_weave;
 
@@ -6745,7 +6786,7 @@ static int gmlo_weave_begin(gmlo_weave *w) {
   w->strands = (gmlo_strand *)gmlo_take(&w->scope, l->slot_count, sizeof *w->strands);
   w->of = (uint32_t *)gmlo_take(&w->scope, l->slot_count, sizeof *w->of);
   w->by_id = (uint32_t *)gmlo_take(&w->scope, l->slot_count, sizeof *w->by_id);
-  w->ids = (uint32_t *)gmlo_take(&w->scope, l->slot_count, 2 * sizeof *w->ids);
+  w->ids = (uint32_t *)gmlo_take(&w->scope, l->slot_count, 3 * sizeof *w->ids);
   w->first = (uint32_t *)gmlo_take(&w->scope, n, 2 * sizeof *w->first);
   w->next_first = (uint32_t *)gmlo_take(&w->scope, l->slot_count, 2 * sizeof *w->next_first);
   if (w->strands == NULL || w->of == NULL || w->by_id == NULL || w->ids == NULL ||
@@ -7363,9 +7404,408 @@ static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule) {
   return 1;
 }
 
-/* Plans the lesson for so many bytes, and makes a schedule. */
+/* ---- Seats: which chunks a tensor has ---- */
+
+/* A seat stands for a chunk, whichever that is. A tensor that sits in the same seats whenever it is
+   there, at the same addresses, needs no mapping after the first time. So each strand that comes
+   and goes gets a row of seats that nobody else has while it is there. Time is counted in half
+   steps from the turn on: 2 * step is the step, 2 * step + 1 the moves behind it. Strands are
+   seated in the order in which they come. Of the seats that suit, those are taken that are needed
+   again soonest behind the strand's end: what leaves first comes back last, in most programs. Where
+   no seat suits all the time those are taken that suit longest: who needs them next then moves.
+   Cost: O(strands * seats), and less where tensors of one size follow each other. */
+
+#define GMLO_ROWS_TRIED 8u
+
+typedef struct gmlo_stay { /* when a strand is there */
+  struct gmlo_stay *next;
+  size_t begin, end;
+  size_t soft; /* when the copy to the host has ended, or `end` */
+} gmlo_stay;
+
+typedef struct gmlo_seat {
+  gmlo_stay *stays; /* that have not ended, ascending */
+  size_t since;     /* when the last one that has ended did so */
+} gmlo_seat;
+
+typedef struct gmlo_choice { /* of a seat: the smaller, the better, and then the older */
+  size_t cost, since;
+  uint32_t seat;
+} gmlo_choice;
+
+typedef struct gmlo_sitter { /* a strand that comes and goes */
+  uint32_t strand, count;    /* seats */
+  size_t birth, death;       /* half steps; death may lie beyond the end */
+  gmlo_stay *stays;
+  size_t stay_count, at; /* at: the begin of the first one */
+} gmlo_sitter;
+
+typedef struct gmlo_usher {
+  gmlo_scope scope;
+  const gmlo_scheduler *c;
+  gmlo_schedule *schedule;
+  size_t *soft; /* by move */
+  gmlo_sitter *sitters;
+  size_t sitter_count;
+  gmlo_seat *seats;
+  size_t seat_max;
+  gmlo_choice *choices;         /* the best ones for a sitter, ascending */
+  size_t *row_until, *row_from; /* by row: its addresses are free between these */
+} gmlo_usher;
+
+/* When the bytes of each move's copy out are on the host, if none has to wait for memory. */
+static int gmlo_usher_soften(gmlo_usher *u) {
+  const gmlo_scheduler *c = u->c;
+  const gmlo_lesson *l = c->weave.l;
+  const gmlo_schedule *schedule = u->schedule;
+  size_t i, k, position, n = l->step_count, at = 0;
+  uint64_t free_ns = 0;
+  u->soft = (size_t *)gmlo_take(&u->scope, schedule->begin[n] + 1, sizeof *u->soft);
+  if (u->soft == NULL) return 0;
+  for (position = 0; position < n; position++) {
+    i = (l->turn + position) % n;
+    for (k = schedule->begin[i]; k < schedule->begin[i + 1]; k++) {
+      const gmlo_move *move = &schedule->moves[k];
+      u->soft[k] = 2 * position + 1;
+      if (move->is_in || !move->is_copy) continue;
+      if (free_ns < c->time_ns[position + 1]) free_ns = c->time_ns[position + 1];
+      free_ns += gmlo_scheduler_copy_ns(c, c->weave.of[move->slot], 0);
+      if (at < position + 1) at = position + 1;
+      while (at < 2 * n && c->time_ns[at] < free_ns) at++;
+      u->soft[k] = 2 * at;
+    }
+  }
+  return 1;
+}
+
+/* Adds a stay, which may lie beyond the end or across it, to a list. */
+static int gmlo_usher_stay(gmlo_usher *u, gmlo_sitter *sitter, size_t begin, size_t end,
+                           size_t soft) {
+  size_t round = 2 * u->c->weave.l->step_count;
+  gmlo_stay *stay, **link = &sitter->stays;
+  if (begin >= round) begin -= round, end -= round, soft -= round;
+  if (end > round) {
+    if (!gmlo_usher_stay(u, sitter, 0, end - round, soft - round)) return 0;
+    end = soft = round;
+  }
+  if (soft > round) soft = round;
+  stay = (gmlo_stay *)gmlo_take(&u->scope, 1, sizeof *stay);
+  if (stay == NULL) return 0;
+  stay->begin = begin;
+  stay->end = end;
+  stay->soft = soft < end ? end : soft;
+  while (*link != NULL && (*link)->begin < begin) link = &(*link)->next;
+  stay->next = *link;
+  *link = stay;
+  sitter->stay_count++;
+  return 1;
+}
+
+/* The moves of one strand, from its birth on; of one that exists all the time from a move on that
+   brings it back. */
+typedef struct gmlo_trip {
+  uint32_t strand;
+  size_t when, soft;
+  int is_in;
+} gmlo_trip;
+
+static int gmlo_trip_before(const void *a, const void *b) {
+  const gmlo_trip *x = (const gmlo_trip *)a, *y = (const gmlo_trip *)b;
+  return x->strand != y->strand ? x->strand < y->strand : x->when < y->when;
+}
+
+/* Lists when a strand is there, by its moves. A strand that never comes is left out. */
+static int gmlo_usher_sit(gmlo_usher *u, uint32_t id, gmlo_trip *trips, size_t count) {
+  const gmlo_lesson *l = u->c->weave.l;
+  const gmlo_strand *strand = &u->c->weave.strands[id];
+  gmlo_sitter *sitter = &u->sitters[u->sitter_count];
+  size_t i, round = 2 * l->step_count, first = 0, begin;
+  int is_whole = gmlo_strand_is_whole(l, strand), is_there = 1, ok = 1;
+  memset(sitter, 0, sizeof *sitter);
+  sitter->strand = id;
+  if (is_whole) {
+    while (first < count && !trips[first].is_in) first++;
+    if (first == count || strand->heir != GMLAKE_OFFLOAD_NONE) return 1;
+    sitter->birth = begin = trips[first++].when;
+    sitter->death = begin + round;
+  } else {
+    sitter->birth = begin = 2 * gmlo_lesson_way(l, l->turn, strand->from);
+    sitter->death = begin + 2 * (size_t)strand->length;
+    while (first < count && trips[first].when < begin) first++;
+  }
+  for (i = 0; i + (size_t)is_whole < count && ok; i++) {
+    const gmlo_trip *trip = &trips[(first + i) % count];
+    size_t far = trip->when < sitter->birth ? round : 0;
+    if (trip->is_in == is_there || trip->when + far >= sitter->death) continue;
+    if (!trip->is_in) ok = gmlo_usher_stay(u, sitter, begin, trip->when + far, trip->soft + far);
+    begin = trip->when + far;
+    is_there = trip->is_in;
+  }
+  if (is_there && begin < sitter->death)
+    ok = ok && gmlo_usher_stay(u, sitter, begin, sitter->death, sitter->death);
+  if (sitter->stays == NULL) return ok;
+  sitter->at = sitter->stays->begin;
+  u->sitter_count++;
+  return ok;
+}
+
+static int gmlo_sitter_before(const void *a, const void *b) {
+  const gmlo_sitter *x = (const gmlo_sitter *)a, *y = (const gmlo_sitter *)b;
+  if (x->at != y->at) return x->at < y->at;
+  return x->stay_count > y->stay_count;
+}
+
+/* Lists who comes and goes, in the order of their coming, and how many chunks the rest leaves. */
+static int gmlo_usher_invite(gmlo_usher *u, size_t chunk_bytes) {
+  const gmlo_scheduler *c = u->c;
+  const gmlo_lesson *l = c->weave.l;
+  const gmlo_schedule *schedule = u->schedule;
+  size_t i, k, count = schedule->begin[l->step_count], strands = c->weave.strand_count, at = 0;
+  size_t stay_bytes = 0;
+  gmlo_trip *trips = (gmlo_trip *)gmlo_take(&u->scope, count + 1, 2 * sizeof *trips);
+  u->sitters = (gmlo_sitter *)gmlo_take(&u->scope, strands + 1, 2 * sizeof *u->sitters);
+  if (trips == NULL || u->sitters == NULL || !gmlo_usher_soften(u)) return 0;
+  for (k = 0; k < count; k++) {
+    trips[k].strand = c->weave.of[schedule->moves[k].slot];
+    trips[k].when = 2 * gmlo_lesson_way(l, l->turn, schedule->moves[k].step) + 1;
+    trips[k].soft = u->soft[k];
+    trips[k].is_in = schedule->moves[k].is_in;
+  }
+  gmlo_sort(trips, trips + count + 1, count, sizeof *trips, gmlo_trip_before);
+  for (i = 0; i < strands; i++) {
+    size_t before = u->sitter_count, first = at;
+    while (at < count && trips[at].strand == i) at++;
+    if (c->weave.strands[i].id == GMLAKE_OFFLOAD_NONE) continue;
+    if (!gmlo_usher_sit(u, (uint32_t)i, trips + first, at - first)) return 0;
+    if (u->sitter_count == before) {
+      stay_bytes += gmlo_scheduler_bytes(c, (uint32_t)i);
+    } else {
+      u->sitters[before].count = (uint32_t)(gmlo_scheduler_bytes(c, (uint32_t)i) / chunk_bytes);
+    }
+  }
+  u->seat_max =
+      c->desc->target_bytes > stay_bytes ? (c->desc->target_bytes - stay_bytes) / chunk_bytes : 0;
+  gmlo_sort(u->sitters, u->sitters + strands + 1, u->sitter_count, sizeof *u->sitters,
+            gmlo_sitter_before);
+  return 1;
+}
+
+/* Forgets the stays of a seat that have ended. */
+static void gmlo_seat_clear(gmlo_seat *seat, size_t now) {
+  while (seat->stays != NULL && seat->stays->soft <= now) {
+    seat->since = seat->stays->soft;
+    seat->stays = seat->stays->next;
+  }
+}
+
+/* When the sitter and somebody else first want the seat at once. SIZE_MAX: they never do, and
+   *out_gap is how long the seat is free behind it. */
+static size_t gmlo_seat_clash(const gmlo_seat *seat, const gmlo_sitter *sitter, int is_soft,
+                              size_t *out_gap) {
+  const gmlo_stay *mine = sitter->stays, *other = seat->stays;
+  size_t end = 0;
+  while (mine != NULL && other != NULL) {
+    if (mine->begin < (is_soft ? other->soft : other->end) &&
+        other->begin < (is_soft ? mine->soft : mine->end)) {
+      return mine->begin > other->begin ? mine->begin : other->begin;
+    }
+    if (mine->begin < other->begin) {
+      end = mine->soft;
+      mine = mine->next;
+    } else {
+      other = other->next;
+    }
+  }
+  for (; mine != NULL; mine = mine->next) end = mine->soft;
+  *out_gap = other != NULL ? other->begin - end : SIZE_MAX / 2;
+  return SIZE_MAX;
+}
+
+/* Puts a sitter into a seat. */
+static int gmlo_usher_fill(gmlo_usher *u, uint32_t id, const gmlo_sitter *sitter) {
+  const gmlo_stay *mine;
+  gmlo_seat *seat = &u->seats[id];
+  for (mine = sitter->stays; mine != NULL; mine = mine->next) {
+    gmlo_stay *stay = (gmlo_stay *)gmlo_take(&u->scope, 1, sizeof *stay), **link = &seat->stays;
+    if (stay == NULL) return 0;
+    while (*link != NULL && (*link)->begin < mine->begin) link = &(*link)->next;
+    *stay = *mine;
+    stay->next = *link;
+    *link = stay;
+    u->schedule->calls[u->schedule->call_count].seat = id;
+    u->schedule->calls[u->schedule->call_count++].when = (uint32_t)mine->begin;
+  }
+  return 1;
+}
+
+/* Whether the addresses of a row are free while the sitter lives. */
+static int gmlo_row_is_free(const gmlo_usher *u, size_t row, const gmlo_sitter *sitter) {
+  return sitter->death <= u->row_from[row] && sitter->birth >= u->row_until[row];
+}
+
+/* A row of the sitter's size whose seats suit; NONE: there is none among the last few. */
+static uint32_t gmlo_usher_reuse(gmlo_usher *u, const gmlo_sitter *sitter) {
+  const gmlo_schedule *schedule = u->schedule;
+  size_t row, k, gap;
+  unsigned tried = 0;
+  for (row = schedule->row_count; row-- != 0 && tried < GMLO_ROWS_TRIED;) {
+    const gmlo_row *r = &schedule->rows[row];
+    if (r->count != sitter->count || !gmlo_row_is_free(u, row, sitter)) continue;
+    tried++;
+    for (k = 0; k < r->count; k++) {
+      gmlo_seat *seat = &u->seats[schedule->seats[r->first + k]];
+      gmlo_seat_clear(seat, sitter->at);
+      if (gmlo_seat_clash(seat, sitter, 1, &gap) != SIZE_MAX) break;
+    }
+    if (k == r->count) return (uint32_t)row;
+  }
+  return GMLAKE_OFFLOAD_NONE;
+}
+
+/* Adds a choice to a list of the `most` best ones, ascending. */
+static void gmlo_choices_add(gmlo_choice *choices, size_t *count, size_t most, gmlo_choice choice) {
+  size_t at;
+  for (at = *count; at != 0; at--) {
+    const gmlo_choice *other = &choices[at - 1];
+    if (other->cost < choice.cost || (other->cost == choice.cost && other->since <= choice.since))
+      break;
+    if (at < most) choices[at] = *other;
+  }
+  if (at < most) choices[at] = choice;
+  *count += *count < most;
+}
+
+/* Chooses seats for a new row, and opens new ones while there may be more. */
+static void gmlo_usher_choose(gmlo_usher *u, const gmlo_sitter *sitter) {
+  gmlo_schedule *schedule = u->schedule;
+  size_t i, count = 0, good = 0, most = u->seat_max > sitter->count ? u->seat_max : sitter->count;
+  gmlo_choice choice;
+  for (i = 0; i < schedule->seat_count; i++) {
+    size_t clash;
+    gmlo_seat_clear(&u->seats[i], sitter->at);
+    choice.seat = (uint32_t)i;
+    choice.since = u->seats[i].since;
+    if (gmlo_seat_clash(&u->seats[i], sitter, 1, &choice.cost) == SIZE_MAX) {
+      good++;
+    } else {
+      clash = gmlo_seat_clash(&u->seats[i], sitter, 0, &choice.cost);
+      choice.cost = SIZE_MAX - 1 - (clash == SIZE_MAX ? SIZE_MAX / 4 : clash);
+    }
+    gmlo_choices_add(u->choices, &count, sitter->count, choice);
+  }
+  choice.cost = SIZE_MAX / 2;
+  choice.since = 0;
+  for (; good < sitter->count && schedule->seat_count < most; good++) {
+    choice.seat = (uint32_t)schedule->seat_count++;
+    gmlo_choices_add(u->choices, &count, sitter->count, choice);
+  }
+  for (i = 0; i < sitter->count; i++)
+    schedule->clash_count += u->choices[i].cost > SIZE_MAX - 1 - SIZE_MAX / 4;
+}
+
+/* Gives a sitter a row. 0 if host memory is refused. */
+static int gmlo_usher_seat(gmlo_usher *u, const gmlo_sitter *sitter) {
+  const gmlo_lesson *l = u->c->weave.l;
+  const gmlo_strand *strand = &u->c->weave.strands[sitter->strand];
+  gmlo_schedule *schedule = u->schedule;
+  size_t i, round = 2 * l->step_count;
+  uint32_t row = gmlo_usher_reuse(u, sitter);
+  if (row == GMLAKE_OFFLOAD_NONE) {
+    gmlo_row *r = &schedule->rows[schedule->row_count];
+    row = (uint32_t)schedule->row_count++;
+    r->first = row != 0 ? r[-1].first + r[-1].count : 0;
+    r->count = sitter->count;
+    u->row_until[row] = 0;
+    u->row_from[row] = SIZE_MAX;
+    gmlo_usher_choose(u, sitter);
+    for (i = 0; i < r->count; i++) schedule->seats[r->first + i] = u->choices[i].seat;
+  }
+  if (sitter->death > round) u->row_from[row] = sitter->birth;
+  u->row_until[row] = sitter->death - (sitter->death > round ? round : 0);
+  if (gmlo_strand_is_whole(l, strand)) u->row_from[row] = 0;
+  for (i = 0; i < sitter->count; i++) {
+    if (!gmlo_usher_fill(u, schedule->seats[schedule->rows[row].first + i], sitter)) return 0;
+  }
+  schedule->row_of[strand->slot] = row;
+  if (strand->heir != GMLAKE_OFFLOAD_NONE) schedule->row_of[strand->heir] = row;
+  return 1;
+}
+
+static int gmlo_call_before(const void *a, const void *b) {
+  const gmlo_call *x = (const gmlo_call *)a, *y = (const gmlo_call *)b;
+  return x->seat != y->seat ? x->seat < y->seat : x->when < y->when;
+}
+
+/* Makes room for all rows, seats and calls. 0 if host memory is refused. */
+static int gmlo_usher_furnish(gmlo_usher *u) {
+  const gmlo_lesson *l = u->c->weave.l;
+  const gmlake_offload_host *host = &l->host;
+  gmlo_schedule *plan = u->schedule;
+  size_t i, total = 0, calls = 0, widest = 0, rows = u->sitter_count + 1;
+  for (i = 0; i < u->sitter_count; i++) {
+    const gmlo_sitter *sitter = &u->sitters[i];
+    total += sitter->count;
+    calls += sitter->count * sitter->stay_count;
+    if (sitter->count > widest) widest = sitter->count;
+  }
+  u->seats = (gmlo_seat *)gmlo_take(&u->scope, total + 1, sizeof *u->seats);
+  u->choices = (gmlo_choice *)gmlo_take(&u->scope, widest + 1, sizeof *u->choices);
+  u->row_until = (size_t *)gmlo_take(&u->scope, rows, sizeof *u->row_until);
+  u->row_from = (size_t *)gmlo_take(&u->scope, rows, sizeof *u->row_from);
+  plan->row_of = (uint32_t *)gmlo_zeroed(host, l->slot_count, sizeof *plan->row_of);
+  plan->rows = (gmlo_row *)gmlo_zeroed(host, rows, sizeof *plan->rows);
+  plan->seats = (uint32_t *)gmlo_zeroed(host, total + 1, sizeof *plan->seats);
+  plan->calls = (gmlo_call *)gmlo_zeroed(host, calls + 1, 2 * sizeof *plan->calls);
+  plan->call_begin = (size_t *)gmlo_zeroed(host, total + 2, sizeof *plan->call_begin);
+  return u->seats != NULL && u->choices != NULL && u->row_until != NULL && u->row_from != NULL &&
+         plan->row_of != NULL && plan->rows != NULL && plan->seats != NULL && plan->calls != NULL &&
+         plan->call_begin != NULL;
+}
+
+/* Seats all strands that come and go. Without host memory for that nobody has a seat. */
+static void gmlo_scheduler_seat(const gmlo_scheduler *c, gmlo_schedule *plan, size_t chunk_bytes) {
+  const gmlo_lesson *l = c->weave.l;
+  gmlo_usher u;
+  size_t i;
+  int ok;
+  memset(&u, 0, sizeof u);
+  u.scope = gmlo_scope_of(&l->host);
+  u.c = c;
+  u.schedule = plan;
+  plan->turn = l->turn;
+  ok = l->step_count < UINT32_MAX / 8 && gmlo_usher_invite(&u, chunk_bytes) &&
+       gmlo_usher_furnish(&u);
+  for (i = 0; ok && i < l->slot_count; i++) plan->row_of[i] = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; ok && i < u.sitter_count; i++) ok = gmlo_usher_seat(&u, &u.sitters[i]);
+  if (ok) {
+    gmlo_sort(plan->calls, plan->calls + plan->call_count, plan->call_count, sizeof *plan->calls,
+              gmlo_call_before);
+    for (i = 0; i < plan->call_count; i++) plan->call_begin[plan->calls[i].seat + 1]++;
+    for (i = 0; i < plan->seat_count; i++) plan->call_begin[i + 1] += plan->call_begin[i];
+  }
+  gmlo_leave(&u.scope);
+  if (!ok) gmlo_schedule_unseat(&l->host, plan);
+}
+
+/* How long nobody wants the seat from a half step on, which counts around the end. */
+static size_t gmlo_schedule_rest(const gmlo_schedule *plan, uint32_t seat, size_t now) {
+  size_t first = plan->call_begin[seat], low = first, high = plan->call_begin[seat + 1];
+  size_t round = 2 * plan->step_count, end = high;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (plan->calls[middle].when < now) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  if (low != end) return plan->calls[low].when - now;
+  return first != end ? plan->calls[first].when + round - now : round;
+}
+
+/* Plans the lesson for so many bytes, and makes a schedule; with seats, unless chunk_bytes is 0. */
 static gmlake_offload_result gmlo_lesson_plan(gmlo_lesson *l, gmlake_offload_planner_desc *desc,
-                                              gmlo_schedule *out_schedule) {
+                                              size_t chunk_bytes, gmlo_schedule *out_schedule) {
   gmlake_offload_graph *graph = NULL;
   gmlake_offload_planner *planner = NULL;
   gmlake_offload_plan *plan = NULL;
@@ -7386,6 +7826,8 @@ static gmlake_offload_result gmlo_lesson_plan(gmlo_lesson *l, gmlake_offload_pla
     c.plan = &plan->info;
     c.desc = desc;
     if (!gmlo_scheduler_choose(&c, out_schedule)) result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+    if (result == GMLAKE_OFFLOAD_OK && chunk_bytes != 0)
+      gmlo_scheduler_seat(&c, out_schedule, chunk_bytes);
   }
   gmlo_weave_leave(&c.weave);
   gmlo_plan_destroy(plan);
@@ -7432,9 +7874,22 @@ typedef struct gmlo_range {
   void *range;
   char *ptr;
   size_t bytes;
-  uint32_t tensor; /* NONE: it is idle */
-  uint64_t since;  /* when it became idle, in tensors that died */
+  uint32_t tensor;  /* NONE: it is idle */
+  uint64_t since;   /* when it became idle, in tensors that died */
+  uint32_t row;     /* of the schedule, whose tensors have it; or NONE */
+  uint32_t *chunks; /* that it was last given, by number; NULL where memory does not say that */
 } gmlo_range;
+
+typedef struct gmlo_chair { /* what a seat stands for */
+  uint32_t chunk;           /* its number; NONE: none yet */
+  uint32_t misses;          /* how often in a row the seat's tensor got another one */
+} gmlo_chair;
+
+typedef struct gmlo_chunk { /* of memory that has numbers for them */
+  uint32_t seat;            /* that stands for it; NONE */
+  uint32_t holder;          /* the range with memory that has it; NONE */
+  int is_known;
+} gmlo_chunk;
 
 typedef struct gmlo_pin { /* pinned memory */
   void *ptr;
@@ -7478,8 +7933,13 @@ struct gmlake_offload_session {
   int is_confirmed; /* two iterations in a row were alike */
   int is_drifted, is_timed, has_schedule;
   gmlo_schedule schedule;
-  size_t at, birth_at; /* [S5]; births of the known lesson so far */
-  uint32_t *late;      /* tensors that may come back as soon as there is room */
+  size_t at, birth_at;  /* [S5]; births of the known lesson so far */
+  uint32_t *row_ranges; /* by row of the schedule; NONE: none yet */
+  gmlo_chair *chairs;   /* by seat of the schedule */
+  gmlo_chunk *chunks;   /* by number */
+  gmlo_choice *choices; /* of chunks, for a range */
+  size_t chunk_count, chunk_capacity, choice_capacity;
+  uint32_t *late; /* tensors that may come back as soon as there is room */
   size_t late_count, late_capacity;
   uint64_t step;                /* the number of the present or last one, from 1 on */
   uint64_t first_step;          /* of this iteration */
@@ -7781,6 +8241,16 @@ static void gmlo_session_follow(gmlake_offload_session *s, const gmlake_offload_
   }
 }
 
+/* The slot of the tensor that is born next, if it is born now; or NONE. */
+static uint32_t gmlo_session_next_birth(gmlake_offload_session *s) {
+  const gmlo_lesson *l = gmlo_session_known(s);
+  if (l == NULL || s->birth_at == l->birth_count ||
+      l->slots[l->births[s->birth_at]].birth != gmlo_session_now(s, s->at)) {
+    return GMLAKE_OFFLOAD_NONE;
+  }
+  return l->births[s->birth_at];
+}
+
 /* A tensor is born. */
 static void gmlo_session_follow_birth(gmlake_offload_session *s, uint32_t tensor) {
   gmlo_lesson *l = gmlo_session_known(s);
@@ -7880,6 +8350,185 @@ static gmlake_offload_result gmlo_session_stage(gmlake_offload_session *s, uint3
   return GMLAKE_OFFLOAD_OK;
 }
 
+/* ---- Seats ---- */
+
+#define GMLO_MISSES 8u /* in a row, before a seat stands for another chunk */
+
+/* The row of a slot, or NONE. */
+static uint32_t gmlo_session_row(const gmlake_offload_session *s, uint32_t slot) {
+  if (!s->has_schedule || s->is_drifted || slot == GMLAKE_OFFLOAD_NONE ||
+      s->schedule.row_of == NULL) {
+    return GMLAKE_OFFLOAD_NONE;
+  }
+  return s->schedule.row_of[slot];
+}
+
+/* From now on the seat stands for the chunk. The seat that did gets the former chunk. */
+static void gmlo_session_sit(gmlake_offload_session *s, uint32_t seat, uint32_t chunk) {
+  uint32_t former = s->chairs[seat].chunk, other = s->chunks[chunk].seat;
+  s->chairs[seat].chunk = chunk;
+  s->chunks[chunk].seat = seat;
+  if (other != GMLAKE_OFFLOAD_NONE) s->chairs[other].chunk = former;
+  if (former != GMLAKE_OFFLOAD_NONE) s->chunks[former].seat = other;
+}
+
+/* Notes a chunk's number. 0 if host memory is refused: then it is no chunk of a seat. */
+static int gmlo_session_see(gmlake_offload_session *s, uint32_t number) {
+  gmlo_chunk *chunks;
+  if (number >= s->chunk_count) {
+    chunks = (gmlo_chunk *)gmlo_grow(&s->desc.host, s->chunks, s->chunk_count,
+                                     (size_t)number + 1 - s->chunk_count, &s->chunk_capacity,
+                                     sizeof *chunks);
+    if (chunks == NULL) return 0;
+    s->chunks = chunks;
+    for (; s->chunk_count <= number; s->chunk_count++) {
+      chunks[s->chunk_count].seat = chunks[s->chunk_count].holder = GMLAKE_OFFLOAD_NONE;
+      chunks[s->chunk_count].is_known = 0;
+    }
+  }
+  s->chunks[number].is_known = 1;
+  return 1;
+}
+
+/* A range has memory now, or has none any more. */
+static void gmlo_session_hold_chunks(gmlake_offload_session *s, uint32_t id, int is_held) {
+  const gmlo_range *range = &s->ranges[id];
+  size_t i, count = range->chunks != NULL ? range->bytes / s->memory.chunk_bytes : 0;
+  for (i = 0; i < count; i++) {
+    uint32_t chunk = range->chunks[i];
+    if (is_held && !gmlo_session_see(s, chunk)) continue;
+    if (chunk >= s->chunk_count) continue;
+    if (is_held) {
+      s->chunks[chunk].holder = id;
+    } else if (s->chunks[chunk].holder == id) {
+      s->chunks[chunk].holder = GMLAKE_OFFLOAD_NONE;
+    }
+  }
+}
+
+/* Lists the `count` free chunks that nobody will want for longest, or fewer. 0 if host memory is
+   refused. */
+static size_t gmlo_session_spare(gmlake_offload_session *s, size_t count) {
+  const gmlo_schedule *plan = &s->schedule;
+  size_t i, found = 0;
+  size_t now = 2 * ((s->at + plan->step_count - plan->turn) % plan->step_count);
+  void *choices =
+      gmlo_grow(&s->desc.host, s->choices, 0, count, &s->choice_capacity, sizeof *s->choices);
+  if (choices == NULL) return 0;
+  s->choices = (gmlo_choice *)choices;
+  for (i = 0; i < s->chunk_count; i++) {
+    const gmlo_chunk *chunk = &s->chunks[i];
+    gmlo_choice choice;
+    if (!chunk->is_known || chunk->holder != GMLAKE_OFFLOAD_NONE) continue;
+    choice.seat = (uint32_t)i;
+    choice.since = 0;
+    choice.cost = 0;
+    if (chunk->seat != GMLAKE_OFFLOAD_NONE)
+      choice.cost = 4 * plan->step_count - gmlo_schedule_rest(plan, chunk->seat, now);
+    gmlo_choices_add(s->choices, &found, count, choice);
+  }
+  return found;
+}
+
+/* Writes down which chunks a range wants: those of its row; where these are not there, others that
+   are free for long. What is wanted is held from here on. */
+static void gmlo_session_wish(gmlake_offload_session *s, uint32_t id, uint32_t row) {
+  gmlo_range *range = &s->ranges[id];
+  size_t i, count = range->bytes / s->memory.chunk_bytes, missing = 0, at = 0;
+  for (i = 0; i < count; i++) {
+    range->chunks[i] = GMLAKE_OFFLOAD_NONE;
+    if (row != GMLAKE_OFFLOAD_NONE)
+      range->chunks[i] = s->chairs[s->schedule.seats[s->schedule.rows[row].first + i]].chunk;
+    if (range->chunks[i] != GMLAKE_OFFLOAD_NONE &&
+        s->chunks[range->chunks[i]].holder == GMLAKE_OFFLOAD_NONE) {
+      s->chunks[range->chunks[i]].holder = id;
+    } else {
+      range->chunks[i] = GMLAKE_OFFLOAD_NONE;
+      missing++;
+    }
+  }
+  if (missing == 0 || row == GMLAKE_OFFLOAD_NONE) return;
+  missing = gmlo_session_spare(s, missing);
+  for (i = 0; i < count && at < missing; i++) {
+    if (range->chunks[i] != GMLAKE_OFFLOAD_NONE) continue;
+    range->chunks[i] = s->choices[at++].seat;
+    s->chunks[range->chunks[i]].holder = id;
+  }
+}
+
+/* Writes down which chunks a range of the row has. A seat whose chunk was not to be had stands for
+   it for a while: that the other one has it may be an exception. */
+static void gmlo_session_take_seats(gmlake_offload_session *s, const gmlo_range *range,
+                                    uint32_t row) {
+  size_t i, count = range->bytes / s->memory.chunk_bytes;
+  for (i = 0; i < count; i++) {
+    uint32_t seat = s->schedule.seats[s->schedule.rows[row].first + i], chunk = range->chunks[i];
+    gmlo_chair *chair = &s->chairs[seat];
+    if (chunk >= s->chunk_count) continue;
+    chair->misses = chair->chunk == chunk ? 0 : chair->misses + 1;
+    if (chair->chunk != GMLAKE_OFFLOAD_NONE && chair->misses <= GMLO_MISSES) continue;
+    chair->misses = 0;
+    gmlo_session_sit(s, seat, chunk);
+  }
+}
+
+/* Whether a row has as many seats as the range has chunks. */
+static int gmlo_session_is_wide(const gmlake_offload_session *s, uint32_t row, size_t bytes) {
+  return s->schedule.rows[row].count == bytes / s->memory.chunk_bytes;
+}
+
+/* A new schedule has seats: its rows get the ranges and chunks of the tensors that sit there.
+   Without host memory for that nobody has a seat. */
+static void gmlo_session_seat(gmlake_offload_session *s) {
+  const gmlake_offload_host *host = &s->desc.host;
+  const gmlo_schedule *plan = &s->schedule;
+  size_t i;
+  gmlo_free(host, s->row_ranges);
+  gmlo_free(host, s->chairs);
+  s->row_ranges = NULL;
+  s->chairs = NULL;
+  for (i = 0; i < s->range_count; i++) s->ranges[i].row = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < s->chunk_count; i++) s->chunks[i].seat = GMLAKE_OFFLOAD_NONE;
+  if (plan->row_of != NULL) {
+    s->chairs = (gmlo_chair *)gmlo_zeroed(host, plan->seat_count + 1, sizeof *s->chairs);
+    s->row_ranges = (uint32_t *)gmlo_zeroed(host, plan->row_count + 1, sizeof *s->row_ranges);
+  }
+  if (s->chairs == NULL || s->row_ranges == NULL) {
+    gmlo_schedule_unseat(host, &s->schedule);
+    return;
+  }
+  for (i = 0; i < plan->seat_count; i++) s->chairs[i].chunk = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < plan->row_count; i++) s->row_ranges[i] = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < s->guest_count; i++) {
+    const gmlo_guest *g = &s->guests[i];
+    uint32_t row = g->lives ? gmlo_session_row(s, g->slot) : GMLAKE_OFFLOAD_NONE;
+    if (row == GMLAKE_OFFLOAD_NONE || s->row_ranges[row] != GMLAKE_OFFLOAD_NONE ||
+        !gmlo_session_is_wide(s, row, g->bytes)) {
+      continue;
+    }
+    s->row_ranges[row] = g->range;
+    s->ranges[g->range].row = row;
+    if (g->has_memory) gmlo_session_take_seats(s, &s->ranges[g->range], row);
+  }
+}
+
+/* Gives a tensor's range memory: the chunks of its row, if it has one. */
+static int gmlo_session_supply(gmlake_offload_session *s, uint32_t tensor, uint32_t course) {
+  uint32_t id = s->guests[tensor].range, row = s->ranges[id].row;
+  gmlo_range *range = &s->ranges[id];
+  void *stream = s->courses[course]->stream;
+  int code;
+  if (range->chunks == NULL)
+    return s->memory.commit(s->memory.user, range->range, range->bytes, stream);
+  if (!s->has_schedule || s->is_drifted) row = GMLAKE_OFFLOAD_NONE;
+  gmlo_session_wish(s, id, row);
+  gmlo_session_hold_chunks(s, id, 0); /* it may get others */
+  code = s->memory.commit_chunks(s->memory.user, range->range, range->bytes, range->chunks, stream);
+  if (code == 0) gmlo_session_hold_chunks(s, id, 1);
+  if (code == 0 && row != GMLAKE_OFFLOAD_NONE) gmlo_session_take_seats(s, range, row);
+  return code;
+}
+
 /* ---- Leaving ---- */
 
 /* Notes a copy whose begin was stamped. */
@@ -7950,6 +8599,7 @@ static gmlake_offload_result gmlo_session_discard(gmlake_offload_session *s, uin
       s->memory.discard(s->memory.user, range->range, range->bytes, s->courses[course]->stream)) {
     return gmlo_session_refused(s, tensor, "a tensor's memory could not be given up; it stays");
   }
+  gmlo_session_hold_chunks(s, g->range, 0);
   g->has_memory = g->has_bytes = 0;
   g->use_count = 0;
   g->back = 0;
@@ -8031,8 +8681,7 @@ static gmlake_offload_result gmlo_session_commit(gmlake_offload_session *s, uint
   *out_full = 0;
   while (result == GMLAKE_OFFLOAD_OK) {
     if (gmlo_session_fits(s, range->bytes)) {
-      code =
-          s->memory.commit(s->memory.user, range->range, range->bytes, s->courses[course]->stream);
+      code = gmlo_session_supply(s, tensor, course);
       if (code == 0) break;
       if (code != 1) return gmlo_session_refused(s, tensor, "memory could not be had: a failure");
     }
@@ -8238,10 +8887,14 @@ static void gmlo_session_plan(gmlake_offload_session *s) {
   desc.tensor_bytes_min = s->desc.tensor_bytes_min;
   desc.host = s->desc.host;
   gmlo_session_link(s, &desc.out_bytes_per_s, &desc.in_bytes_per_s, &desc.both_bytes_per_s);
-  if (gmlo_lesson_plan(l, &desc, &schedule) != GMLAKE_OFFLOAD_OK) return;
+  if (gmlo_lesson_plan(l, &desc, s->memory.commit_chunks != NULL ? s->memory.chunk_bytes : 0,
+                       &schedule) != GMLAKE_OFFLOAD_OK) {
+    return;
+  }
   gmlo_schedule_free(&s->desc.host, &s->schedule);
   s->schedule = schedule;
   s->has_schedule = 1;
+  gmlo_session_seat(s);
   s->stats.plan_count++;
 }
 
@@ -8265,6 +8918,7 @@ static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike) {
   if (!is_alike) {
     s->has_schedule = 0;
     gmlo_schedule_free(&s->desc.host, &s->schedule);
+    gmlo_session_seat(s);
   }
   s->is_confirmed = is_alike;
   s->is_timed = 0;
@@ -8314,18 +8968,30 @@ static void gmlo_session_turn(gmlake_offload_session *s) {
 
 /* ---- Tensors ---- */
 
-/* A range of so many bytes: of idle ones the one that the slot's last tensor had, or the one that
-   became idle last. NONE if there is none, or one is not to be had. */
-static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes) {
-  uint32_t i, best = GMLAKE_OFFLOAD_NONE, *by_address;
+/* An idle range of so many bytes: the one of that row, or the one of no row that became idle last.
+   NONE: there is none. */
+static uint32_t gmlo_session_idle_range(const gmlake_offload_session *s, size_t bytes,
+                                        uint32_t row) {
+  uint32_t i, best = GMLAKE_OFFLOAD_NONE;
+  if (row != GMLAKE_OFFLOAD_NONE && s->row_ranges[row] != GMLAKE_OFFLOAD_NONE) {
+    const gmlo_range *range = &s->ranges[s->row_ranges[row]];
+    if (range->tensor == GMLAKE_OFFLOAD_NONE && range->bytes == bytes) return s->row_ranges[row];
+  }
+  for (i = 0; i < s->range_count; i++) {
+    const gmlo_range *range = &s->ranges[i];
+    if (range->tensor != GMLAKE_OFFLOAD_NONE || range->bytes != bytes) continue;
+    if (row != GMLAKE_OFFLOAD_NONE && range->row != GMLAKE_OFFLOAD_NONE) continue;
+    if (best == GMLAKE_OFFLOAD_NONE || range->since > s->ranges[best].since) best = i;
+  }
+  return best;
+}
+
+/* A range of so many bytes for a tensor of the row. NONE if one is not to be had. */
+static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint32_t row) {
+  uint32_t best = gmlo_session_idle_range(s, bytes, row), *by_address, *chunks = NULL;
   gmlo_range *ranges, *range;
   void *ptr = NULL;
   size_t at;
-  for (i = 0; i < s->range_count; i++) {
-    range = &s->ranges[i];
-    if (range->tensor != GMLAKE_OFFLOAD_NONE || range->bytes != bytes) continue;
-    if (best == GMLAKE_OFFLOAD_NONE || range->since > s->ranges[best].since) best = i;
-  }
   if (best != GMLAKE_OFFLOAD_NONE) return best;
   ranges = (gmlo_range *)gmlo_grow(&s->desc.host, s->ranges, s->range_count, 1, &s->range_capacity,
                                    sizeof *ranges);
@@ -8338,10 +9004,20 @@ static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes) {
     return best;
   }
   range = &ranges[s->range_count];
+  if (s->memory.commit_chunks != NULL) {
+    chunks = (uint32_t *)gmlo_zeroed(&s->desc.host, bytes / s->memory.chunk_bytes, sizeof *chunks);
+    if (chunks == NULL) {
+      (void)gmlo_session_no_memory(s);
+      return best;
+    }
+  }
   if (s->memory.reserve(s->memory.user, bytes, &range->range, &ptr) != 0) {
     (void)gmlo_session_refused(s, GMLAKE_OFFLOAD_NONE, "addresses for a tensor could not be had");
+    gmlo_free(&s->desc.host, chunks);
     return best;
   }
+  range->chunks = chunks;
+  range->row = GMLAKE_OFFLOAD_NONE;
   range->ptr = (char *)ptr;
   range->bytes = bytes;
   range->tensor = GMLAKE_OFFLOAD_NONE;
@@ -8371,11 +9047,18 @@ static uint32_t gmlo_session_guest(gmlake_offload_session *s) {
 /* A tensor without memory. NONE: the error says why. */
 static uint32_t gmlo_session_new(gmlake_offload_session *s, size_t bytes) {
   size_t chunk = s->memory.chunk_bytes, whole = (bytes + chunk - 1) / chunk * chunk;
-  uint32_t tensor = gmlo_session_guest(s), range;
+  uint32_t tensor = gmlo_session_guest(s), range, row;
   gmlo_guest *g;
   if (tensor == GMLAKE_OFFLOAD_NONE) return tensor;
-  range = gmlo_session_range(s, whole != 0 ? whole : chunk);
+  if (whole == 0) whole = chunk;
+  row = gmlo_session_row(s, gmlo_session_next_birth(s));
+  if (row != GMLAKE_OFFLOAD_NONE && !gmlo_session_is_wide(s, row, whole)) row = GMLAKE_OFFLOAD_NONE;
+  range = gmlo_session_range(s, whole, row);
   if (range == GMLAKE_OFFLOAD_NONE) return range;
+  if (row != GMLAKE_OFFLOAD_NONE && s->row_ranges[row] == GMLAKE_OFFLOAD_NONE) {
+    s->row_ranges[row] = range;
+    s->ranges[range].row = row;
+  }
   g = &s->guests[tensor];
   memset(g, 0, sizeof *g);
   g->bytes = s->ranges[range].bytes;
@@ -8491,13 +9174,19 @@ static gmlake_offload_result gmlo_session_begin(gmlake_offload_session *s,
   return result;
 }
 
+/* Whether tensors may have to leave soon: else nobody asks for the end of a single step. */
+static int gmlo_session_is_moving(const gmlake_offload_session *s) {
+  return !s->has_schedule || s->is_drifted || s->schedule.begin[s->schedule.step_count] != 0;
+}
+
 /* Ends the step, whether what follows succeeds or not. */
 static gmlake_offload_result gmlo_session_end(gmlake_offload_session *s) {
   gmlo_lesson *l = gmlo_session_recorded(s);
   uint32_t ended;
   s->is_open = 0;
   if (s->is_held) return GMLAKE_OFFLOAD_OK;
-  (void)gmlo_session_mark(s, s->open_course); /* if it fails, a later mark is as good */
+  if (gmlo_session_is_moving(s))
+    (void)gmlo_session_mark(s, s->open_course); /* if it fails, a later mark is as good */
   ended = gmlo_session_stamp(s, s->open_course);
   if (l != NULL && l->step_count != 0) l->steps[l->step_count - 1].ended = ended;
   s->has_begun = 0;
@@ -8521,8 +9210,14 @@ static void gmlo_session_free(gmlake_offload_session *s) {
     if (!s->guests[i].has_memory) continue;
     (void)s->memory.discard(s->memory.user, range->range, range->bytes, s->queues.out_stream);
   }
-  for (i = 0; i < s->range_count; i++)
+  for (i = 0; i < s->range_count; i++) {
     s->memory.release(s->memory.user, s->ranges[i].range, s->queues.out_stream);
+    gmlo_free(&host, s->ranges[i].chunks);
+  }
+  gmlo_free(&host, s->row_ranges);
+  gmlo_free(&host, s->chairs);
+  gmlo_free(&host, s->chunks);
+  gmlo_free(&host, s->choices);
   for (i = 0; i < s->pin_count; i++)
     if (s->pins[i].ptr != NULL)
       s->queues.host_free(s->queues.user, s->pins[i].ptr, s->pins[i].bytes);
@@ -8543,10 +9238,12 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   gmlo_free(&host, s);
 }
 
+#define GMLO_MEMORY_BYTES offsetof(gmlake_offload_memory, commit_chunks) /* of the first form */
+
 static int gmlo_memory_valid(const gmlake_offload_memory *m) {
-  return m != NULL && m->struct_bytes >= sizeof *m && m->abi_version == 1 && m->chunk_bytes != 0 &&
-         (m->chunk_bytes & (m->chunk_bytes - 1)) == 0 && m->reserve != NULL && m->release != NULL &&
-         m->commit != NULL && m->discard != NULL;
+  return m != NULL && m->struct_bytes >= GMLO_MEMORY_BYTES && m->abi_version == 1 &&
+         m->chunk_bytes != 0 && (m->chunk_bytes & (m->chunk_bytes - 1)) == 0 &&
+         m->reserve != NULL && m->release != NULL && m->commit != NULL && m->discard != NULL;
 }
 
 static int gmlo_queues_valid(const gmlake_offload_queues *q) {
@@ -8576,7 +9273,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_create(
   if (s == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   s->desc = *desc;
   s->queues = *desc->queues;
-  s->memory = *desc->memory;
+  memcpy(&s->memory, desc->memory,
+         desc->memory->struct_bytes < sizeof s->memory ? GMLO_MEMORY_BYTES : sizeof s->memory);
   s->known = -1;
   s->lessons[0].host = s->lessons[1].host = desc->host;
   if (s->desc.tensor_bytes_min == 0) s->desc.tensor_bytes_min = GMLO_TENSOR_BYTES_MIN;
@@ -8623,6 +9321,8 @@ gmlake_offload_session_alloc(gmlake_offload_session *session, size_t bytes, void
   gmlake_offload_result result = gmlo_session_enter(session);
   uint32_t tensor, course;
   if (result != GMLAKE_OFFLOAD_OK) return result;
+  if (out_tensor != NULL) *out_tensor = GMLAKE_OFFLOAD_NONE;
+  if (out_ptr != NULL) *out_ptr = NULL;
   course = gmlo_session_course(session, stream);
   if (out_tensor == NULL || out_ptr == NULL || bytes > GMLO_BYTES_MAX) {
     result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
@@ -8633,8 +9333,7 @@ gmlake_offload_session_alloc(gmlake_offload_session *session, size_t bytes, void
     tensor = gmlo_session_new(session, bytes);
     result = tensor == GMLAKE_OFFLOAD_NONE ? session->error.result
                                            : gmlo_session_born(session, tensor, course);
-    *out_tensor = result == GMLAKE_OFFLOAD_OK ? tensor : GMLAKE_OFFLOAD_NONE;
-    *out_ptr = NULL;
+    if (result == GMLAKE_OFFLOAD_OK) *out_tensor = tensor;
     if (result == GMLAKE_OFFLOAD_OK) *out_ptr = session->ranges[session->guests[tensor].range].ptr;
   }
   return gmlo_session_exit(session, result);
@@ -13476,6 +14175,12 @@ static int gmlo_lake_commit(void *user, void *range, size_t bytes, void *stream)
                                              (gmlake_buffer *)range, 0, bytes, stream));
 }
 
+static int gmlo_lake_commit_chunks(void *user, void *range, size_t bytes, uint32_t *chunks,
+                                   void *stream) {
+  return gmlo_lake_code(gmlake_buffer_commit_chunks(
+      ((const gmlake_offload_lake *)user)->lake, (gmlake_buffer *)range, 0, bytes, chunks, stream));
+}
+
 static int gmlo_lake_discard(void *user, void *range, size_t bytes, void *stream) {
   return gmlo_lake_code(gmlake_buffer_discard(((const gmlake_offload_lake *)user)->lake,
                                               (gmlake_buffer *)range, 0, bytes, stream));
@@ -13499,6 +14204,7 @@ gmlake_offload_lake_memory(const gmlake_offload_lake *lake, gmlake_offload_memor
   out_memory->commit = gmlo_lake_commit;
   out_memory->discard = gmlo_lake_discard;
   out_memory->expel = gmlo_lake_expel;
+  out_memory->commit_chunks = gmlo_lake_commit_chunks;
   return GMLAKE_OFFLOAD_OK;
 }
 

@@ -34,13 +34,14 @@ static const char columns[] =
     "  bound ms   what the plan's copies take at least: `out GB` and `in GB`\n"
     "  least ms   no plan for that memory is faster that recomputes nothing\n"
     "  demand     tensors that were fetched, and that left, on demand, in an iteration\n"
+    "  maps       chunks that the lake mapped in an iteration; on the mock only\n"
     "  calls      of the lake to the driver in an iteration, and their time\n"
     "  waits      of the host in the lake, in all measured iterations; on the mock only\n"
     "  same       whether each iteration's operators read what they read in `none`\n";
 
 typedef struct settings {
-  int json, mock, gpu;
-  uint64_t iterations, settle, chunk_mib, small_mib, divide, launch_ns, tries;
+  int json, mock, gpu, busy;
+  uint64_t iterations, settle, chunk_mib, small_mib, divide, launch_ns, ahead, tries;
   double part;
 } settings;
 
@@ -50,7 +51,7 @@ typedef struct world {
   const gmlake_offload_graph *graph;
   gmlake_offload_graph_info info;
   gmlake_offload_backend *backend;
-  gmlake_offload_queues queues;
+  gmlake_offload_queues queues, free_queues; /* [mock] the same, and their calls take no time */
   gmlake_backend *lake_mock;
   gmlake_backend table; /* of lake_mock, with the events of queues */
   gmlake *lake;
@@ -62,7 +63,9 @@ typedef struct world {
   uint32_t *ids; /* of the session's tensors; NONE: a block of the lake */
   void **ptrs;
   uint32_t *first, *last; /* operators by tensor, in their order; NONE: never used */
-  uint64_t iteration, charged_ns, host_waits;
+  void **launched;        /* [mock] events behind the last operators */
+  uint64_t launch_count;
+  uint64_t iteration, charged_ns, host_waits, maps;
   int failed;
 } world;
 
@@ -70,7 +73,7 @@ typedef struct outcome {
   double ms, round;
   size_t peak; /* of the lake */
   gmlake_offload_session_stats before, after;
-  double calls, driver_ms; /* of the lake, in an iteration */
+  double calls, driver_ms, maps; /* of the lake, in an iteration */
   uint64_t host_waits, count, wrong;
   uint64_t totals[256];
 } outcome;
@@ -118,16 +121,42 @@ static gmlake_result lake_event_wait(void *user, void *event, int *out_code) {
   int done = 0, code = 0;
   (void)user;
   while (!code && !done) {
-    code = lake_world->queues.event_done(lake_world->queues.user, event, &done);
+    code = lake_world->free_queues.event_done(lake_world->queues.user, event, &done);
     if (!done) gmlake_offload_mock_spend(lake_world->backend, 1000);
   }
   lake_world->host_waits++;
   return answer(code, out_code);
 }
+static gmlake_result lake_map(void *user, uint64_t address, size_t bytes, uint64_t handle,
+                              int *out_code) {
+  lake_world->maps++;
+  return lake_world->lake_mock->map(user, address, bytes, handle, out_code);
+}
 static gmlake_result lake_stream_wait(void *user, gmlake_stream stream, void *event,
                                       int *out_code) {
   (void)user;
   return answer(lake_world->queues.stream_wait(lake_world->queues.user, stream, event), out_code);
+}
+
+/* What the calls of queues cost the host. To queue a copy takes what a launch takes. */
+static const gmlk_mock_costs *costs_of(const world *w) {
+  return &gmlk_mock_cost_table[w->opts->busy ? GMLAKE_MOCK_COSTS_BUSY : GMLAKE_MOCK_COSTS_REPLAYED];
+}
+static int paid_copy(void *user, const gmlake_offload_copy *copy, void *stream) {
+  gmlake_offload_mock_spend(lake_world->backend, lake_world->opts->launch_ns);
+  return lake_world->free_queues.copy(user, copy, stream);
+}
+static int paid_record(void *user, void *event, void *stream) {
+  gmlake_offload_mock_spend(lake_world->backend, costs_of(lake_world)->event_record);
+  return lake_world->free_queues.event_record(user, event, stream);
+}
+static int paid_wait(void *user, void *stream, void *event) {
+  gmlake_offload_mock_spend(lake_world->backend, costs_of(lake_world)->stream_wait);
+  return lake_world->free_queues.stream_wait(user, stream, event);
+}
+static int paid_query(void *user, void *event, int *out_done) {
+  gmlake_offload_mock_spend(lake_world->backend, costs_of(lake_world)->event_query);
+  return lake_world->free_queues.event_done(user, event, out_done);
 }
 
 static int open_mock(world *w) {
@@ -140,7 +169,7 @@ static int open_mock(world *w) {
   desc.copy_ns = 10000;
   lake_desc.capacity_bytes = (size_t)141 << 30;
   lake_desc.bookkeeping_only = 1;
-  lake_desc.costs = GMLAKE_MOCK_COSTS_REPLAYED;
+  lake_desc.costs = w->opts->busy ? GMLAKE_MOCK_COSTS_BUSY : GMLAKE_MOCK_COSTS_REPLAYED;
   if (gmlake_offload_mock_create(&desc, &w->backend) ||
       gmlake_mock_create(&lake_desc, &w->lake_mock))
     return 0;
@@ -151,9 +180,16 @@ static int open_mock(world *w) {
   w->table.event_query = lake_event_query;
   w->table.event_wait = lake_event_wait;
   w->table.stream_wait = lake_stream_wait;
+  w->table.map = lake_map;
   w->stream = &mock_stream;
   lake_world = w;
-  return !gmlake_offload_mock_get_queues(w->backend, &w->queues);
+  if (gmlake_offload_mock_get_queues(w->backend, &w->queues)) return 0;
+  w->free_queues = w->queues;
+  w->queues.copy = paid_copy;
+  w->queues.event_record = paid_record;
+  w->queues.stream_wait = paid_wait;
+  w->queues.event_done = paid_query;
+  return 1;
 }
 
 static int open_gpu(world *w) {
@@ -191,7 +227,10 @@ static int open_world(world *w, const settings *opts, const gmlake_offload_graph
   w->ids = (uint32_t *)malloc(n * sizeof *w->ids);
   w->ptrs = (void **)calloc(n, sizeof *w->ptrs);
   w->first = (uint32_t *)malloc(2 * n * sizeof *w->first);
-  if (!w->ids || !w->ptrs || !w->first || !(opts->mock ? open_mock(w) : open_gpu(w))) return 0;
+  w->launched = (void **)calloc(opts->ahead, sizeof *w->launched);
+  if (!w->ids || !w->ptrs || !w->first || !w->launched ||
+      !(opts->mock ? open_mock(w) : open_gpu(w)))
+    return 0;
   w->last = w->first + n;
   memset(&lake_desc, 0, sizeof lake_desc);
   lake_desc.backend = opts->mock ? &w->table : NULL;
@@ -218,9 +257,13 @@ static void finish(world *w) {
 }
 
 static void close_world(world *w) {
+  size_t i;
   if (w->backend && w->stream) finish(w);
   gmlake_offload_session_destroy(w->session);
   if (w->lake) (void)gmlake_destroy(w->lake);
+  for (i = 0; w->launched && i < w->opts->ahead; i++)
+    if (w->launched[i]) w->queues.event_destroy(w->queues.user, w->launched[i]);
+  free(w->launched);
   if (w->opts->mock) {
     gmlake_mock_destroy(w->lake_mock);
     gmlake_offload_mock_destroy(w->backend);
@@ -318,12 +361,25 @@ static void setup(world *w) {
   }
 }
 
+/* A driver's queue holds so many launches: then the host waits for the first one of them. */
+static void wait_for_the_queue(world *w) {
+  void **event = &w->launched[w->launch_count++ % w->opts->ahead];
+  int done = *event == NULL;
+  if (done) w->failed |= w->queues.event_create(w->queues.user, 0, event);
+  while (!done && !w->failed) {
+    w->failed |= w->free_queues.event_done(w->queues.user, *event, &done);
+    if (!done) gmlake_offload_mock_spend(w->backend, 1000);
+  }
+  w->failed |= w->free_queues.event_record(w->queues.user, *event, w->stream);
+}
+
 static void launch(world *w, size_t position, const gmlake_offload_op_desc *op, void **ptrs) {
   gmlake_offload_launch what;
   size_t i;
   if (w->opts->mock) {
     charge(w);
     gmlake_offload_mock_spend(w->backend, w->opts->launch_ns);
+    wait_for_the_queue(w);
     w->failed |= gmlake_offload_mock_work(w->backend, w->stream, op->time_ns, NULL, NULL) !=
                  GMLAKE_OFFLOAD_OK;
     return;
@@ -409,7 +465,7 @@ static void complain(const world *w) {
 /* Runs the iterations. Host waits are counted from the end of the settling ones on. */
 static int measure(world *w, outcome *o) {
   gmlake_stats before, after;
-  uint64_t i, waits;
+  uint64_t i, waits, maps;
   double begin_ms;
   memset(&before, 0, sizeof before);
   memset(&after, 0, sizeof after);
@@ -421,6 +477,7 @@ static int measure(world *w, outcome *o) {
   finish(w);
   o->before = stats_of(w);
   waits = w->host_waits;
+  maps = w->maps;
   (void)gmlake_get_stats(w->lake, &before);
   begin_ms = now_ms(w);
   for (i = 0; i < w->opts->iterations && !w->failed; i++) iterate(w);
@@ -428,6 +485,7 @@ static int measure(world *w, outcome *o) {
   o->ms = (now_ms(w) - begin_ms) / (double)w->opts->iterations;
   o->after = stats_of(w);
   o->host_waits = w->host_waits - waits;
+  o->maps = (double)(w->maps - maps) / (double)w->opts->iterations;
   (void)gmlake_get_stats(w->lake, &after);
   o->peak = after.reserved_bytes_peak;
   o->calls =
@@ -451,17 +509,18 @@ static void print_row(const settings *opts, const char *name, const char *way, c
   double bound = (double)s->link_bound_ns / 1e6, n = (double)opts->iterations;
   double least = none->ms > bound ? none->ms : bound;
   printf(
-      opts->json ? "{\"graph\":\"%s\",\"way\":\"%s\",\"chunk_mib\":%llu,\"lake_gb\":%.3f,"
-                   "\"round\":%.4f,\"ms\":%.3f,\"ratio\":%.4f,\"bound_ms\":%.3f,\"least_ms\":%.3f,"
-                   "\"out_gb\":%.3f,\"in_gb\":%.3f,\"demand_in\":%.2f,\"demand_out\":%.2f,"
-                   "\"calls\":%.1f,\"driver_ms\":%.3f,\"host_waits\":%llu,\"same\":\"%s\"}\n"
-                 : "%-20s %-6s %3llu %8.3f %6.4f %9.3f %6.3f %8.3f %8.3f %7.3f %7.3f %6.1f %6.1f "
-                   "%7.1f %7.3f %5llu  %s\n",
+      opts->json
+          ? "{\"graph\":\"%s\",\"way\":\"%s\",\"chunk_mib\":%llu,\"lake_gb\":%.3f,"
+            "\"round\":%.4f,\"ms\":%.3f,\"ratio\":%.4f,\"bound_ms\":%.3f,\"least_ms\":%.3f,"
+            "\"out_gb\":%.3f,\"in_gb\":%.3f,\"demand_in\":%.2f,\"demand_out\":%.2f,"
+            "\"maps\":%.1f,\"calls\":%.1f,\"driver_ms\":%.3f,\"host_waits\":%llu,\"same\":\"%s\"}\n"
+          : "%-20s %-6s %3llu %8.3f %6.4f %9.3f %6.3f %8.3f %8.3f %7.3f %7.3f %6.1f %6.1f "
+            "%7.1f %7.1f %7.3f %5llu  %s\n",
       name, way, (unsigned long long)opts->chunk_mib, (double)o->peak / 1e9, o->round, o->ms,
       o->ms / least, bound, (double)s->least_ns / 1e6, (double)s->plan_out_bytes / 1e9,
       (double)s->plan_in_bytes / 1e9, (double)(s->demand_in_count - o->before.demand_in_count) / n,
-      (double)(s->demand_out_count - o->before.demand_out_count) / n, o->calls, o->driver_ms,
-      (unsigned long long)o->host_waits,
+      (double)(s->demand_out_count - o->before.demand_out_count) / n, o->maps, o->calls,
+      o->driver_ms, (unsigned long long)o->host_waits,
       opts->mock         ? "-"
       : is_same(none, o) ? "yes"
                          : "NO");
@@ -536,11 +595,13 @@ static int run_graph(const settings *opts, const char *path) {
 int main(int argc, char **argv) {
   static const char *const names[] = {"bench/graphs/resnet50-b64.gmgraph.gz",
                                       "bench/graphs/llama-7b-lora-b8-1k.gmgraph.gz"};
-  settings opts = {0, 0, 0, 10, 6, 16, 16, 1, 5000, 0, .6};
+  settings opts = {0, 0, 0, 0, 10, 6, 16, 16, 1, 5000, 1024, 0, .6};
   const option_row rows[] = {
       {"json", OPTION_FLAG, &opts.json, 0, 0, NULL, "print one JSON object a row"},
       {"mock", OPTION_FLAG, &opts.mock, 0, 0, NULL, "on a mock's clock, also where there is a GPU"},
       {"gpu", OPTION_FLAG, &opts.gpu, 0, 0, NULL, "without a GPU only say so"},
+      {"busy", OPTION_FLAG, &opts.busy, 0, 0, NULL,
+       "the mock's calls take what they took in torch's programs, among others"},
       {"iterations", OPTION_COUNT, &opts.iterations, 1, 200, "N",
        "measure N iterations; default 10"},
       {"settle", OPTION_COUNT, &opts.settle, 2, 50, "N", "run N before these; default 6"},
@@ -551,6 +612,8 @@ int main(int argc, char **argv) {
        "divide the sizes and times of graphs by N; default 1"},
       {"launch-ns", OPTION_COUNT, &opts.launch_ns, 0, 1e9, "N",
        "the mock's host takes N ns for each operator; default 5000"},
+      {"ahead", OPTION_COUNT, &opts.ahead, 1, 1 << 20, "N",
+       "the mock's host is at most N operators ahead; default 1024"},
       {"tries", OPTION_COUNT, &opts.tries, 0, 1e6, "N", "plans to try; default: the planner's"},
       {"part", OPTION_NUMBER, &opts.part, .01, 1, "PART",
        "run in PART of the memory that the lake holds without a limit; default .6"}};
@@ -574,7 +637,7 @@ int main(int argc, char **argv) {
     printf(
         "on %s\ngraph                way    MiB  lake GB  round        ms  ratio bound ms least ms "
         " out "
-        "GB   in GB  demand in, out   calls  calls ms waits same\n",
+        "GB   in GB  demand in, out    maps   calls calls ms waits same\n",
         opts.mock ? "the mock" : "the GPU");
   }
   for (i = first; i < argc; i++) ok &= run_graph(&opts, argv[i]);

@@ -13,6 +13,7 @@
      B1:0  E1            begin a capture on stream 1 into pool 0; end it
      N0:8/p z0:3-1b@1    create buffer 0 of at most 8 chunks; resize it, on stream 1 (default 0)
      c0:2:3@1  d0:2:1@1  commit its chunks 2, 3 and 4; discard chunk 2
+     C0:2:3@1            the same, and the lake's first chunks are wanted, the eighth first
      K0@1                destroy it
      l0@1  L0@1          lend pool 0, on stream 1; recall it
      k0  o0  w0          pool 0 (2: what is in no pool) sleeps, KEEP or DROP, and wakes
@@ -369,6 +370,8 @@ static const program programs[] = {
     {"pages-and-resize", ".a", "4gF", "", "N0:8 | z0:2 c0:5:1 z0:7+1b d0:6:2 z0:7+2b z0:4+1b z0:1"},
     {"pages-up-to-max", ".", "4", "", "N0:3+5b | c0:2:1+5b d0:3:5b c0:3:5b z0:0"},
     {"pages-refused", ".1", "", "", "N0:4+1b c0:1:1 | c0:1b:1!I d0:1:1b!I c0:3:2!I d0:6:0!I K0"},
+    {"pages-wanted", ".1wfgkoa", "4g", "",
+     "N0:8 N1:8 c0:0:6 d0:1:3 | C1:0:4 C0:1:2 d1:0:4 d0:0:6 C0:0:8 d0:2:3 C1:5:3@1"},
     {"pages-peers", ".", "4", "peers", "N0:8 c0:4:1 | c0:2:5"},
     {"pages-alias", ".wfga", "AF", "", "N0:8 N1:8 c0:0:4 d0:1:2 | c1:5:2 d1:5:1 c0:1:1 c1:5:2"},
     {"pages-replace", ".wfga", "AY", "", "N0:8 N1:8 c0:0:4 d0:1:2 c1:4:4 d1:6:2 | c0:0:4 c1:0:8"},

@@ -964,13 +964,13 @@ typedef struct change {
 static change change_of(const action *a, const buffer *b) {
   const size_t chunk = w.page_bytes, end = b->bytes;
   const size_t first = a->sizes[0], last = first + a->sizes[1];
-  const int is_range = a->verb == 'c' || a->verb == 'd';
+  const int commits = a->verb == 'c' || a->verb == 'C', is_range = commits || a->verb == 'd';
   change to_do;
-  to_do.is_commit = is_range ? a->verb == 'c' : first > end;
+  to_do.is_commit = is_range ? commits : first > end;
   to_do.from = !is_range && to_do.is_commit ? end / chunk : (first + chunk - 1) / chunk;
   to_do.to = ((is_range ? last : first > end ? first : end) + chunk - 1) / chunk;
   to_do.end = is_range ? end : first;
-  if (a->verb == 'c' && first < last && last > end) to_do.end = last;
+  if (commits && first < last && last > end) to_do.end = last;
   return to_do;
 }
 
@@ -1018,6 +1018,7 @@ static gmlake_result do_buffer_change(const action *a, buffer *b, int number) {
   const change to_do = change_of(a, b);
   const gmlake_stream s = stream_of(number);
   gmlake_result result;
+  uint32_t chunks[PLACES];
   gmlake_piece piece;
   size_t i;
   use_pages(b, &to_do, number);
@@ -1027,6 +1028,10 @@ static gmlake_result do_buffer_change(const action *a, buffer *b, int number) {
     break;
   case 'c':
     result = gmlake_buffer_commit(w.lake, b->handle, a->sizes[0], a->sizes[1], s);
+    break;
+  case 'C': /* the first chunks, the last of them first */
+    for (i = 0; i < sizeof chunks / sizeof *chunks; i++) chunks[i] = (uint32_t)(7 - i % 8);
+    result = gmlake_buffer_commit_chunks(w.lake, b->handle, a->sizes[0], a->sizes[1], chunks, s);
     break;
   case 'd':
     result = gmlake_buffer_discard(w.lake, b->handle, a->sizes[0], a->sizes[1], s);
@@ -1345,6 +1350,7 @@ static int is_possible(const action *a, const block *b) {
     return !w.buffers[a->number].is_live && (a->pool < 0 || w.pools[a->pool]);
   case 'z':
   case 'c':
+  case 'C':
   case 'd':
   case 'K':
     return w.buffers[a->number].is_live;
@@ -1424,6 +1430,7 @@ static gmlake_result perform(const action *a, block *b) {
     return do_buffer_create(a, &w.buffers[a->number]);
   case 'z':
   case 'c':
+  case 'C':
   case 'd':
   case 'K':
     return do_buffer_change(a, &w.buffers[a->number], stream_for(a, 0));

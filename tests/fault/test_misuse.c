@@ -576,6 +576,11 @@ static gmlake_result commit_of(gmlake_buffer *buffer, size_t offset, size_t byte
   return gmlake_buffer_commit(lake, buffer, offset, bytes, stream);
 }
 
+static gmlake_result commit_chunks_of(gmlake_buffer *buffer, size_t offset, size_t bytes) {
+  uint32_t chunks[4] = {GMLAKE_ANY_CHUNK, 0, GMLAKE_ANY_CHUNK - 1, 7};
+  return gmlake_buffer_commit_chunks(lake, buffer, offset, bytes, chunks, LEGACY);
+}
+
 static gmlake_result discard_of(gmlake_buffer *buffer, size_t offset, size_t bytes,
                                 gmlake_stream stream) {
   return gmlake_buffer_discard(lake, buffer, offset, bytes, stream);
@@ -869,6 +874,12 @@ static gmlake_result chunks_at(const void *ptr) {
   X(buffer_commit_without_lake, INVALID, NOTHING,                                                  \
     gmlake_buffer_commit(NULL, w.buffer, 0, C, NULL))                                              \
   X(buffer_commit_without_buffer, INVALID, LAST_ERROR, commit_of(NULL, 0, C, LEGACY))              \
+  X(buffer_commit_of_no_chunks, INVALID, LAST_ERROR,                                               \
+    gmlake_buffer_commit_chunks(lake, w.buffer, 0, C, NULL, LEGACY))                               \
+  X(buffer_commit_chunks_without_buffer, INVALID, LAST_ERROR, commit_chunks_of(NULL, 0, C))        \
+  X(buffer_commit_chunks_beyond_its_end, INVALID, LAST_ERROR,                                      \
+    commit_chunks_of(w.buffer, 0, 4 * C))                                                          \
+  X(buffer_commit_of_chunks_of_its_own, GMLAKE_OK, NOTHING, commit_chunks_of(w.buffer, 0, 0))      \
   X(buffer_commit_of_another_lakes, INVALID, LAST_ERROR,                                           \
     commit_of(w.foreign_buffer, 0, C, LEGACY))                                                     \
   X(buffer_commit_on_stream_2, INVALID, LAST_ERROR, commit_of(w.buffer, 0, C, TWO))                \

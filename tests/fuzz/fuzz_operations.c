@@ -789,7 +789,8 @@ static void do_buffer_range(void) {
   const unsigned at = w.d % STREAMS;
   const int is_commit = w.e & 1;
   size_t offset = b->chunk_bytes * (w.b % 24), bytes = b->chunk_bytes * (w.c % 12);
-  unsigned allowed = BIT(INVALID_ARGUMENT);
+  unsigned allowed = BIT(INVALID_ARGUMENT), i;
+  uint32_t chunks[12];
   gmlake_result result;
   if (!b->handle) return;
   if (offset > b->max_bytes) offset = 0;
@@ -801,10 +802,14 @@ static void do_buffer_range(void) {
       (bytes % b->chunk_bytes == 0 || bytes == b->max_bytes - offset))
     allowed =
         change_allowed(b, offset / b->chunk_bytes, chunks_for(b, offset + bytes), is_commit, at);
-  if (is_commit)
+  if (is_commit && w.c % 2 && w.e < 0xF0) { /* it wants some chunks, also such as are not there */
+    for (i = 0; i < 12; i++) chunks[i] = w.c * (i + 1) % 37;
+    result = gmlake_buffer_commit_chunks(w.lake, b->handle, offset, bytes, chunks, stream_of(at));
+  } else if (is_commit) {
     result = gmlake_buffer_commit(w.lake, b->handle, offset, bytes, stream_of(at));
-  else
+  } else {
     result = gmlake_buffer_discard(w.lake, b->handle, offset, bytes, stream_of(at));
+  }
   if (!judge(result, allowed))
     enter_change(b, offset / b->chunk_bytes, chunks_for(b, offset + bytes), is_commit,
                  is_commit && bytes && offset + bytes > b->bytes ? offset + bytes : b->bytes);

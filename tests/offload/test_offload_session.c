@@ -71,6 +71,14 @@ static gmlake_result lake_stream_wait(void *user, gmlake_stream stream, void *ev
   return answer(lake_rig->queues.stream_wait(lake_rig->queues.user, stream, event), out_code);
 }
 
+static size_t map_count; /* chunks that the lake mapped so far */
+
+static gmlake_result lake_map(void *user, uint64_t address, size_t bytes, uint64_t handle,
+                              int *out_code) {
+  map_count++;
+  return lake_rig->lake_mock->map(user, address, bytes, handle, out_code);
+}
+
 static void lake_open(rig *r, size_t limit) {
   gmlake_mock_desc mock_desc;
   gmlake_desc desc;
@@ -86,6 +94,7 @@ static void lake_open(rig *r, size_t limit) {
   r->table.event_query = lake_event_query;
   r->table.event_wait = lake_event_wait;
   r->table.stream_wait = lake_stream_wait;
+  r->table.map = lake_map;
   r->table.struct_bytes = offsetof(gmlake_backend, device_wait);
   desc.backend = &r->table;
   desc.chunk_bytes = CHUNK;
@@ -322,6 +331,36 @@ static void addresses_stay(void **state) {
   assert_int_equal(play_stats(&r.play).mode, GMLAKE_OFFLOAD_PLANNED);
   rig_settle(&r, limit);
   rig_close(&r);
+}
+
+/* What goes as planned maps each chunk once at each place. In less memory some are mapped anew in
+   each iteration, far fewer than come back or are born. */
+static void what_repeats_stays_mapped(void **state) {
+  size_t peak = native_peak(8, 512 * KIB), before, moved;
+  int is_limited, i;
+  (void)state;
+  for (is_limited = 0; is_limited < 2; is_limited++) {
+    size_t limit = is_limited ? peak * 7 / 10 / CHUNK * CHUNK : 0;
+    rig r;
+    with_lake = 1;
+    rig_open(&r, limit, limit, 2e10, 0);
+    with_lake = 0;
+    play_setup(&r.play, 8, 512 * KIB);
+    for (i = 0; i < 12; i++) {
+      play_train(&r.play, 8, 512 * KIB, 0);
+      assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+    }
+    before = map_count;
+    moved = play_stats(&r.play).in_bytes;
+    for (i = 0; i < 4; i++) play_train(&r.play, 8, 512 * KIB, 0);
+    moved = (play_stats(&r.play).in_bytes - moved) / CHUNK;
+    assert_int_equal(is_limited, moved != 0);
+    assert_int_equal(play_stats(&r.play).drift_count, 0);
+    print_message("%zu chunks back, %zu mapped\n", moved, map_count - before);
+    assert_true(map_count - before <= moved / 4);
+    rig_settle(&r, limit ? limit : 2 * peak);
+    rig_close(&r);
+  }
 }
 
 /* One step more at any place of one iteration: bytes are right, the limit holds, and three
@@ -715,6 +754,7 @@ int main(void) {
       cmocka_unit_test(slow_links_are_planned_for),
       cmocka_unit_test(only_the_last_use_is_waited_for),
       cmocka_unit_test(addresses_stay),
+      cmocka_unit_test(what_repeats_stays_mapped),
       cmocka_unit_test(drift_at_any_step),
       cmocka_unit_test(another_order_is_learnt),
       cmocka_unit_test(sizes_vary),

@@ -165,6 +165,7 @@ static void walk_buffers(void) {
   gmlake_buffer *buffer = NULL;
   gmlake_buffer_desc wanted;
   gmlake_buffer_info info;
+  uint32_t chunk = GMLAKE_ANY_CHUNK;
   memset(&wanted, 0, sizeof(wanted));
   wanted.max_bytes = 16 * MIB;
   OK(gmlake_buffer_create(lake, &wanted, &buffer));
@@ -172,6 +173,7 @@ static void walk_buffers(void) {
   OK(gmlake_buffer_get_info(lake, buffer, &info));
   OK(gmlake_buffer_commit(lake, buffer, 4 * MIB, info.chunk_bytes, first));
   OK(gmlake_buffer_discard(lake, buffer, 0, info.chunk_bytes, first));
+  OK(gmlake_buffer_commit_chunks(lake, buffer, 0, info.chunk_bytes, &chunk, first));
   OK(gmlake_buffer_destroy(lake, buffer, first));
 }
 

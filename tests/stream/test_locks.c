@@ -160,6 +160,10 @@ static gmlake_result alloc_with(size_t bytes, unsigned flags) {
   return gmlake_alloc_with(lake, &wanted, LEGACY, &ptr);
 }
 
+static gmlake_result commit_any(size_t offset) {
+  uint32_t chunk = GMLAKE_ANY_CHUNK;
+  return gmlake_buffer_commit_chunks(lake, buffer, offset, C, &chunk, LEGACY);
+}
 static gmlake_result resize(size_t bytes) {
   return gmlake_buffer_resize(lake, buffer, bytes, LEGACY);
 }
@@ -217,6 +221,7 @@ static gmlake_result ask(int which) {
   X(BOOKS, buffer_commit_of_what_is_mapped, OK,                                           \
     gmlake_buffer_commit(lake, buffer, 0, 2 * C, LEGACY))                                 \
   X(PLANNER, buffer_commit, OK, gmlake_buffer_commit(lake, buffer, 4 * C, C, LEGACY))     \
+  X(PLANNER, buffer_commit_chunks, OK, commit_any(5 * C))                                 \
   X(PLANNER, buffer_create, OK, create_buffer(&third_buffer))                             \
   X(BOOKS, buffer_destroy, OK, gmlake_buffer_destroy(lake, other_buffer, LEGACY))         \
   X(BOOKS, capture_begin, OK, gmlake_capture_begin(lake, A, pool))                        \

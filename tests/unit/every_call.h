@@ -101,6 +101,10 @@ static gmlake_result every_buffer_resize(void) {
 static gmlake_result every_buffer_commit(void) {
   return gmlake_buffer_commit(lake, every.buffer, C, C, LEGACY);
 }
+static gmlake_result every_buffer_commit_chunks(void) {
+  uint32_t chunk = GMLAKE_ANY_CHUNK;
+  return gmlake_buffer_commit_chunks(lake, every.buffer, C, C, &chunk, LEGACY);
+}
 static gmlake_result every_buffer_discard(void) {
   return gmlake_buffer_discard(lake, every.buffer, C, C, LEGACY);
 }
@@ -147,6 +151,7 @@ static const struct every_row {
                   {"buffer_destroy", every_buffer_destroy},
                   {"buffer_resize", every_buffer_resize},
                   {"buffer_commit", every_buffer_commit},
+                  {"buffer_commit_chunks", every_buffer_commit_chunks},
                   {"buffer_discard", every_buffer_discard},
                   {"buffer_get_info", every_buffer_get_info},
                   {"trim", every_trim},

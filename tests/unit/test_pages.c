@@ -640,6 +640,72 @@ static void a_lost_device_answers_so(void **state) {
   close_mock();
 }
 
+static void commit_chunks(gmlake_buffer *buffer, size_t at, size_t count, uint32_t *chunks) {
+  step(gmlake_buffer_commit_chunks(lake, buffer, at * C, count * C, chunks, LEGACY));
+}
+
+/* A program that takes turns with chunks maps each of them once at each place. */
+static void a_chunk_that_is_wanted_comes(void **state) {
+  uint32_t one[3] = {GMLAKE_ANY_CHUNK, GMLAKE_ANY_CHUNK, GMLAKE_ANY_CHUNK}, two[3], again[3];
+  gmlake_buffer *a, *b;
+  uint64_t calls;
+  size_t i;
+  (void)state;
+  start(3);
+  a = open_buffer(4);
+  b = open_buffer(4);
+  commit_chunks(a, 1, 3, one);
+  for (i = 0; i < 3; i++) stamp(a, 1 + i, 10 + (int)i);
+  discard(a, 1, 3);
+  for (i = 0; i < 3; i++) two[i] = again[i] = one[2 - i];
+  commit_chunks(b, 0, 3, two);
+  assert_memory_equal(two, again, sizeof two);
+  for (i = 0; i < 3; i++) assert_stamp(b, i, 12 - (int)i);
+  discard(b, 0, 3);
+  calls = census().call_count;
+  for (i = 0; i < 5; i++) {
+    commit_chunks(a, 1, 3, one);
+    discard(a, 1, 3);
+    commit_chunks(b, 0, 3, two);
+    discard(b, 0, 3);
+  }
+  assert_int_equal(mapped_count(), 6);
+  assert_true(census().call_count - calls <= 5 * 4); /* events */
+  finish();
+}
+
+static void what_is_not_free_is_not_given(void **state) {
+  uint32_t chunks[2] = {GMLAKE_ANY_CHUNK, GMLAKE_ANY_CHUNK}, wanted[2];
+  gmlake_buffer *a, *b;
+  (void)state;
+  start(3);
+  a = open_buffer(4);
+  b = open_buffer(4);
+  commit_chunks(a, 0, 2, chunks);
+  stamp(a, 0, 7);
+  stamp(a, 1, 8);
+  wanted[0] = chunks[1]; /* it is A's */
+  commit_chunks(b, 0, 1, wanted);
+  assert_int_not_equal(wanted[0], chunks[0]);
+  assert_int_not_equal(wanted[0], chunks[1]);
+  stamp(b, 0, 9);
+  wanted[0] = 1000; /* there is none */
+  wanted[1] = chunks[0];
+  discard(a, 1, 1);
+  commit_chunks(b, 0, 2, wanted); /* the first has memory already */
+  assert_int_equal(wanted[1], chunks[1]);
+  assert_stamp(a, 0, 7);
+  assert_stamp(b, 0, 9);
+  assert_stamp(b, 1, 8);
+  wanted[0] = wanted[1];
+  discard(b, 0, 2);
+  wanted[1] = wanted[0]; /* wanted twice: one gets it */
+  commit_chunks(b, 0, 2, wanted);
+  assert_int_equal(wanted[0], chunks[1]);
+  assert_int_not_equal(wanted[1], chunks[1]);
+  finish();
+}
+
 static void holes_of_a_destroyed_buffer_give_way(void **state) {
   gmlake_buffer *buffer;
   (void)state;
@@ -688,6 +754,21 @@ static void assert_model(const struct model *m) {
   assert_int_equal(info_of(m->buffer).committed_bytes, count * C);
 }
 
+/* Wants chunks that are there or not, also one of them twice. */
+static gmlake_result commit_at_random(const struct model *m, size_t at, size_t count,
+                                      gmlake_stream stream) {
+  uint32_t chunks[PAGES];
+  gmlake_result result;
+  size_t i;
+  if (random_below(2)) return gmlake_buffer_commit(lake, m->buffer, at * C, count * C, stream);
+  for (i = 0; i < count; i++)
+    chunks[i] = random_below(4) ? (uint32_t)random_below(2 * PAGES) : GMLAKE_ANY_CHUNK;
+  result = gmlake_buffer_commit_chunks(lake, m->buffer, at * C, count * C, chunks, stream);
+  for (i = 0; i < count && !result; i++)
+    assert_int_equal(chunks[i], m->buffer->places[at + i].slot);
+  return result;
+}
+
 static void change_at_random(struct model *m, gmlake_stream stream) {
   size_t at = random_below(PAGES), count = random_below(PAGES - at + 1), i, first = at, last;
   size_t verb = random_below(5), bytes = random_below(PAGES * C + 1);
@@ -699,7 +780,7 @@ static void change_at_random(struct model *m, gmlake_stream stream) {
     first = gives ? m->bytes / C : (bytes + C - 1) / C;
     last = gives ? (bytes + C - 1) / C : PAGES;
   } else if (gives) {
-    result = gmlake_buffer_commit(lake, m->buffer, at * C, count * C, stream);
+    result = commit_at_random(m, at, count, stream);
   } else {
     result = gmlake_buffer_discard(lake, m->buffer, at * C, count * C, stream);
   }
@@ -936,6 +1017,8 @@ int main(void) {
       cmocka_unit_test(the_handler_may_discard_and_not_commit),
       cmocka_unit_test(fresh_memory_is_filled),
       cmocka_unit_test(a_lost_device_answers_so),
+      cmocka_unit_test(a_chunk_that_is_wanted_comes),
+      cmocka_unit_test(what_is_not_free_is_not_given),
       cmocka_unit_test(holes_of_a_destroyed_buffer_give_way),
       cmocka_unit_test(random_ranges_keep_their_contents),
       cmocka_unit_test(every_sequence_keeps_contents),
