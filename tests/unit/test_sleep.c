@@ -1023,7 +1023,7 @@ static const scene scenes[] = {
     {"what_fails_while_waking_makes_room_is_told", 8, "",
      "P0 +p=6/0 S0:k +q=7@A hA -q@A fail:wait=1R W0!R W0 holds:p=1"},
     {"a_device_that_is_lost_while_waking_fails_is_told", 8, "",
-     "P0 +p=6/0 S0:d +q=7 fail:memory-info=1G W0!G W0!G X!G"},
+     "P0 +p=6/0 S0:d +q=7 fail:memory-info=1G W0!G failures=0 W0!G X!G"},
     {"sleep_waits_for_what_was_freed_alone", 64, "", "P0 +p=1/0 +q=1@A hA S0:k=1 host-waits=0 W0"},
     {"a_wait_that_fails_leaves_a_pool_awake", 64, "",
      "P0 +p=2@A/0 +q=1@A/0 hA -q@A fail:wait=1R S0:k!R holds:p=1 +r=1/0 S0:k W0 holds:p=1"},
