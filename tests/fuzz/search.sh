@@ -1,9 +1,9 @@
 #!/bin/sh
 # usage: search.sh TARGET [SECONDS]
 # Lets clang's fuzzer look for inputs that break a target (fuzz_operations, fuzz_trace, fuzz_desc,
-# fuzz_profile or fuzz_bfc), from its corpus on. What it finds new goes to build/fuzz/TARGET.found;
-# what breaks it to build/fuzz/TARGET-*. To see what an input of fuzz_operations does, build it with
-# -DFUZZ_TRACE. Debian: the fuzzer is in libclang-rt-14-dev.
+# fuzz_profile, fuzz_session or fuzz_bfc), from its corpus on. What it finds new goes to
+# build/fuzz/TARGET.found; what breaks it to build/fuzz/TARGET-*. To see what an input of
+# fuzz_operations does, build it with -DFUZZ_TRACE. Debian: the fuzzer is in libclang-rt-14-dev.
 set -eu
 
 target=${1:?usage: search.sh TARGET [SECONDS]}
