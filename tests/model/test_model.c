@@ -118,7 +118,7 @@ typedef struct op {
      commits, 2 discards so many bytes' chunks from the alignment's on. SLEEP: flags 1 keeps. MARK:
      flags is the kind. PREWARM: bytes are held at most, and stay. LAUNCH: all the
      pool's graphs. SHARE: flags: 1 for the id'th buffer, 2 to import it, too, 4 twice, 8 with room
-     for no handle.
+     for no handle; bytes: number of what is imported.
      victim: freed by the handler. *_call: the how manieth call within the operation fails,
      0: none; *_stays: and those behind it. */
 } op;
@@ -1857,7 +1857,8 @@ static void mark_shared(const unsigned char *ptr, size_t bytes) {
 }
 
 /* Maps what was exported of a block, or of a buffer's chunks. */
-static void do_import(const block *of, const uint32_t *ids, size_t bytes, size_t count) {
+static void do_import(const block *of, const uint32_t *ids, size_t bytes, size_t count,
+                      uint32_t id) {
   const size_t held = held_now(), live = captures_active() ? 0 : 1;
   gmlake_result result;
   void *ptr = &ptr;
@@ -1876,7 +1877,7 @@ static void do_import(const block *of, const uint32_t *ids, size_t bytes, size_t
   if (result == GMLAKE_ERROR_LIMIT_REACHED && m.limit && held + bytes > m.limit) return;
   if (!live && result == GMLAKE_ERROR_CAPTURING) return;
   if (!succeeded(result, "gmlake_import") || m.fatal_hits) return;
-  b.id = (uint32_t)++m.next_id + 0x20000000u;
+  b.id = id;
   b.ptr = (unsigned char *)ptr;
   b.requested = b.bytes = bytes;
   b.flags = GMLAKE_EXCLUSIVE;
@@ -1918,6 +1919,7 @@ static void do_share(void) {
   buffer *from = m.now->flags & 1 ? &m.buffers[(size_t)m.now->id % BUFFERS] : NULL;
   block *place = from ? NULL : block_find(m.now->id), b;
   const size_t room = m.now->flags & 8 ? 0 : IMPORT_FRAMES;
+  const uint32_t id = 0x20000000u + (uint32_t)m.now->bytes;
   gmlake_result result, wanted;
   size_t count = 0;
   if (from ? !from->value : !place) return;
@@ -1933,8 +1935,9 @@ static void do_share(void) {
   expect(count * handles[0].bytes == b.bytes, "the handles have another size");
   mark_shared(b.ptr, b.bytes);
   if (place) place->is_shared = 1;
-  if (m.now->flags & 2) do_import(&b, from ? from->ids : NULL, b.bytes, count);
-  if (m.now->flags & 4 && !m.fatal_hits) do_import(&b, from ? from->ids : NULL, b.bytes, count);
+  if (m.now->flags & 2) do_import(&b, from ? from->ids : NULL, b.bytes, count, id);
+  if (m.now->flags & 4 && !m.fatal_hits)
+    do_import(&b, from ? from->ids : NULL, b.bytes, count, id + 0x10000000u);
   while (count) (void)close(handles[--count].fd);
 }
 
@@ -2885,6 +2888,7 @@ static void choose_capture(op *o) {
 static void choose_share(op *o) {
   size_t tries = 8;
   o->kind = SHARE;
+  o->bytes = (long)++m.next_id;
   o->other = any_stream();
   o->flags = (chance(70) ? 2 : 0) | (chance(20) ? 4 : 0) | (chance(5) ? 8 : 0);
   o->id = (long)below(BUFFERS);
