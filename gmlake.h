@@ -10254,8 +10254,10 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
   return result;
 }
 
-/* Buries the arenas of imported memory that was freed. */
-static void gmlk_imports_end(gmlake *l) {
+/* Buries the arenas of imported memory that was freed. Returns the bytes that this released: what
+   could not be unmapped before. */
+static size_t gmlk_imports_end(gmlake *l) {
+  const size_t held = l->stats.reserved_bytes;
   size_t i;
   for (i = 0; i < l->arena_count && !l->lost; i++) {
     gmlk_arena *a = l->arenas[i];
@@ -10263,6 +10265,7 @@ static void gmlk_imports_end(gmlake *l) {
     gmlk_arena_delist(l, a);
     (void)gmlk_pool_bury(l, a->pool);
   }
+  return held - l->stats.reserved_bytes;
 }
 
 /* Gives up shared blocks that were freed, as far as their work is complete. */
@@ -10270,7 +10273,7 @@ static gmlake_result gmlk_returns_end(gmlake *l) {
   size_t released = 0;
   gmlake_result result = gmlk_refresh(l, 0);
   if (!result) result = gmlk_return_blocks(l, &released);
-  gmlk_imports_end(l);
+  (void)gmlk_imports_end(l);
   return gmlk_is_fatal(result) ? result : l->lost;
 }
 
@@ -15822,7 +15825,7 @@ GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_r
   gmlake_result result = gmlk_enter_driving(l);
   if (!result) {
     result = gmlk_trim_lake(l, keep_bytes, &released);
-    gmlk_imports_end(l);
+    released += gmlk_imports_end(l);
     result = gmlk_leave_driving(l, result);
   }
   if (out_released_bytes) *out_released_bytes = released;
