@@ -645,6 +645,22 @@ static void forget_cell(cell *c) {
   c->frame = -1;
 }
 
+/* A pool that exists, or the default one. */
+static int live_pool(long named) {
+  return named > 0 && named < POOLS && m.pools[named].value ? (int)named : 0;
+}
+
+/* Whether it is of the pool that is being closed: such windows are not counted as dropped. */
+static int is_of_closing_pool(int frame_number) {
+  size_t i, n;
+  if (m.now->kind != POOL_CLOSE) return 0;
+  for (i = 0; i < FRAMES; i++)
+    for (n = 0; n < m.handles[i].frame_count && m.handles[i].value; n++)
+      if (m.handles[i].frames[n] == frame_number)
+        return m.handles[i].range == m.pools[live_pool(m.now->pool)].range;
+  return 0;
+}
+
 static gmlake_result watch_unmap(void *user, uint64_t address, size_t bytes, int *code) {
   gmlake_result result = watched(code, 1);
   size_t i;
@@ -657,7 +673,8 @@ static gmlake_result watch_unmap(void *user, uint64_t address, size_t bytes, int
   if (is_for_windows(address) && !m.is_moving) {
     m.mapped_bytes -= bytes;
     m.sum.windows -= (uint64_t)cell_at(address)->is_accessible;
-    m.sum.evictions += cell_at(address)->is_accessible && m.now->kind != POOL_CLOSE;
+    m.sum.evictions +=
+        cell_at(address)->is_accessible && !is_of_closing_pool(cell_at(address)->frame);
   }
   for (i = 0; i < bytes / m.granule; i++) forget_cell(cell_at(address + i * m.granule));
   for (i = 0; i < FRAMES; i++)
@@ -1112,11 +1129,6 @@ static int live_stream(long named) {
 }
 
 static gmlake_stream stream_value(int s) { return s < 0 ? GMLAKE_STREAM_NONE : m.streams[s].value; }
-
-/* A pool that exists, or the default one. */
-static int live_pool(long named) {
-  return named > 0 && named < POOLS && m.pools[named].value ? (int)named : 0;
-}
 
 static block *block_find(long id) {
   size_t i;
