@@ -253,9 +253,9 @@ assert torch.x == $2, torch.x" >"$dir/out" 2>"$dir/err"
     ok 'python: the package of examples/cupy' cupy_package
     if ! python3 -c 'import setuptools.command.bdist_wheel' 2>/dev/null; then
       mkdir "$dir/bare" && python3 -c 'import os, setuptools
-print(os.path.dirname(os.path.dirname(setuptools.__file__)))' >"$dir/site"
+print(os.path.dirname(os.path.dirname(setuptools.__file__)))' >"$dir/setuptools"
       for package in setuptools pkg_resources _distutils_hack; do
-        ln -s "$(cat "$dir/site")/$package" "$dir/bare"
+        ln -s "$(cat "$dir/setuptools")/$package" "$dir/bare"
       done
       # shellcheck disable=SC2016
       ok 'python: a package without wheel' eval '! (cd examples/cupy && CUDA_HOME=$dir/cuda \

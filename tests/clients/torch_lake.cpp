@@ -36,9 +36,8 @@ struct Scene {
   std::vector<uint64_t> order;                        /* their addresses, as they were told of */
 
   explicit Scene(size_t capacity = size_t(1) << 30) {
-    gmlake_mock_desc mock_desc;
+    gmlake_mock_desc mock_desc{};
     gmlake_desc desc{};
-    std::memset(&mock_desc, 0, sizeof mock_desc);
     mock_desc.capacity_bytes = capacity;
     check(gmlake_mock_create(&mock_desc, &mock) == GMLAKE_OK);
     check(gmlake_mock_stream_create(mock, &a) == GMLAKE_OK);

@@ -28,7 +28,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
   as_user='setpriv --reuid=65534 --regid=65534 --clear-groups env HOME=/nonexistent'
 fi
 # shellcheck disable=SC2086
-quietly() { $as_user "$@" >"$dir/out" 2>"$dir/err"; }
+quietly() { TMPDIR=$mine $as_user "$@" >"$dir/out" 2>"$dir/err"; }
 
 cat >"$dir/engine.c" <<'END'
 #define GMLAKE_IMPLEMENTATION
