@@ -115,7 +115,8 @@ typedef struct op {
      stream's blocks; 1: FREE is called twice. pool: 0 is the default one. bytes: also of the pool's
      limit, kept by TRIM, of LAG and CLOCK in ns. flags: POOL_OPEN's chunk in granules.
      RESIZE: id is of the buffer, made where there is none; other: it is destroyed first; flags: 1
-     commits, 2 discards so many bytes' chunks from the alignment's on. SLEEP: flags 1 keeps. MARK:
+     commits, 2 discards so many bytes' chunks from the alignment's on; an odd number of chunks is
+     committed with wishes. SLEEP: flags 1 keeps. MARK:
      flags is the kind. PREWARM: bytes are held at most, and stay. LAUNCH: all the
      pool's graphs. SHARE: flags: 1 for the id'th buffer, 2 to import it, too, 4 twice, 8 with room
      for no handle; bytes: number of what is imported.
@@ -243,7 +244,8 @@ typedef struct buffer {
   gmlake_buffer *value; /* NULL: none */
   block front;          /* its address, and the one stream that uses it */
   size_t end;
-  uint32_t ids[BUFFER_CHUNKS]; /* of what its chunks hold; 0: no memory */
+  uint32_t ids[BUFFER_CHUNKS];     /* of what its chunks hold; 0: no memory */
+  uint32_t numbers[BUFFER_CHUNKS]; /* of its chunks, less 1, as a commit told last; 0: none did */
 } buffer;
 
 typedef struct change { /* chunks that become memory, or are given up */
@@ -1565,6 +1567,25 @@ static change change_of(const buffer *b) {
   return c;
 }
 
+/* Commits, and wants the chunks that a buffer had at these places when it was asked last, of which
+   others may have some now. */
+static gmlake_result commit_wanted(buffer *b, const change *c, int on) {
+  const buffer *like = m.now->bytes / (long)m.granule % 4 == 1 ? b : &m.buffers[0];
+  const size_t offset = c->from * m.granule, bytes = c->to * m.granule - offset;
+  uint32_t chunks[BUFFER_CHUNKS] = {0};
+  gmlake_result result;
+  size_t i, n;
+  for (i = c->from; i < c->to; i++) /* 0: never asked */
+    chunks[i - c->from] = like->numbers[i] ? like->numbers[i] - 1 : GMLAKE_ANY_CHUNK;
+  result = gmlake_buffer_commit_chunks(m.lake, b->value, offset, bytes, chunks, stream_value(on));
+  for (i = c->from; i < c->to && !result; i++) {
+    for (n = c->from; n < i; n++)
+      expect(chunks[i - c->from] != chunks[n - c->from], "two places of a buffer have one chunk");
+    b->numbers[i] = chunks[i - c->from] + 1;
+  }
+  return result;
+}
+
 static void do_resize(void) {
   buffer *b = &m.buffers[(size_t)m.now->id % BUFFERS];
   int on = live_stream(m.now->stream), is_captured;
@@ -1582,7 +1603,9 @@ static void do_resize(void) {
   bytes = c.to * m.granule - offset;
   for (i = c.from, m.asked = 0; i < c.to; i++) m.asked += b->ids[i] ? 0 : m.granule;
   m.freeing = m.with.shares && !c.is_commit ? b->front.ptr : NULL;
-  if (m.now->flags == 1)
+  if (m.now->flags == 1 && m.now->bytes / (long)m.granule % 2)
+    result = commit_wanted(b, &c, on);
+  else if (m.now->flags == 1)
     result = gmlake_buffer_commit(m.lake, b->value, offset, bytes, stream_value(on));
   else if (m.now->flags)
     result = gmlake_buffer_discard(m.lake, b->value, offset, bytes, stream_value(on));
