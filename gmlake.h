@@ -9698,8 +9698,9 @@ static int gmlk_places_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *ch
   for (i = from; i < to; i++) {
     uint32_t wish = gmlk_change_wish(change, i);
     if (i >= b->place_count || b->places[i].state == GMLK_PLACE_EMPTY) return 0;
+    if (gmlk_is_committed(b, i)) continue; /* whatever was wanted there */
     if (wish != GMLAKE_ANY_CHUNK && wish != b->places[i].slot) return 0;
-    missing += !gmlk_is_committed(b, i);
+    missing++;
   }
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)missing)) return 0;
   for (i = from; i < to; i++) /* two may map one chunk */

@@ -674,6 +674,31 @@ static void a_chunk_that_is_wanted_comes(void **state) {
   finish();
 }
 
+static unsigned called;
+static void count_call(int kind) {
+  (void)kind;
+  called++;
+}
+
+/* What is memory already needs no driver, whatever is wanted there. */
+static void wishes_for_what_is_there_cost_nothing(void **state) {
+  uint32_t chunks[2] = {GMLAKE_ANY_CHUNK, GMLAKE_ANY_CHUNK}, wanted[2];
+  gmlake_buffer *a;
+  (void)state;
+  start_with_faults(2);
+  a = open_buffer(4);
+  commit_chunks(a, 0, 2, chunks);
+  wanted[0] = chunks[1];
+  wanted[1] = 1000;
+  called = 0;
+  before_driver_call = count_call;
+  commit_chunks(a, 0, 2, wanted);
+  before_driver_call = NULL;
+  assert_memory_equal(wanted, chunks, sizeof(chunks));
+  assert_int_equal(called, 0);
+  finish();
+}
+
 static void what_is_not_free_is_not_given(void **state) {
   uint32_t chunks[2] = {GMLAKE_ANY_CHUNK, GMLAKE_ANY_CHUNK}, wanted[2];
   gmlake_buffer *a, *b;
@@ -1018,6 +1043,7 @@ int main(void) {
       cmocka_unit_test(fresh_memory_is_filled),
       cmocka_unit_test(a_lost_device_answers_so),
       cmocka_unit_test(a_chunk_that_is_wanted_comes),
+      cmocka_unit_test(wishes_for_what_is_there_cost_nothing),
       cmocka_unit_test(what_is_not_free_is_not_given),
       cmocka_unit_test(holes_of_a_destroyed_buffer_give_way),
       cmocka_unit_test(random_ranges_keep_their_contents),
