@@ -365,6 +365,8 @@ THE MOCK
   overwrites with other bytes what it writes but does not read; so does freed memory. A digest of
   all that operators wrote therefore shows every wrong order, missing copy and overlap.
   census.race_count counts operators and copies whose input changed while they ran.
+  With launch_fn the operators are the caller's own: it computes what they write from what they read
+  (the operator's `user` says what it is), and the same checks hold.
 
 CUDA
   The caller's functions launch the operators, on one stream for each job. They may also allocate
@@ -502,6 +504,7 @@ typedef struct gmlake_offload_op_desc {
   uint64_t time_ns; /* how long it runs if it is alone on its device */
   const uint32_t *reads, *writes;
   size_t read_count, write_count;
+  void *user; /* the caller's own, which a launch finds in its desc: what to run, for instance */
 } gmlake_offload_op_desc;
 
 typedef struct gmlake_offload_graph_info {
@@ -777,7 +780,7 @@ typedef struct gmlake_offload_backend {
 /* All zero: an H200's link, tensors of their full size. */
 typedef struct gmlake_offload_mock_desc {
   size_t device_bytes;      /* allocations on devices are refused above this sum; 0: never */
-  size_t divisor;           /* a tensor has bytes / divisor real bytes, at least 16; 0: 1 */
+  size_t divisor;           /* above 1: a tensor has bytes / divisor real bytes, at least 16 */
   double out_bytes_per_s;   /* 0: 55e9 */
   double in_bytes_per_s;    /* 0: 55e9 */
   double both_bytes_per_s;  /* 0: 101e9 */
@@ -787,6 +790,14 @@ typedef struct gmlake_offload_mock_desc {
   uint64_t seed;            /* of the random numbers for both */
   int bookkeeping_only;     /* sessions: copies take their time and touch no memory */
   gmlake_offload_host host; /* for the tensors, too */
+  /* The caller's own operators and first contents, as in gmlake_offload_cuda_desc. They read and
+     write host memory (with a divisor, that much less of it), and `stream` is NULL. launch_fn is
+     called when an operator ends, and does its work at once. If it fails, the run or the engine
+     does. The mock itself copies transfers. NULL: the mock makes up the bytes. */
+  int (*launch_fn)(void *user, const gmlake_offload_launch *launch, void *stream);
+  int (*fill_fn)(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes, int on_host,
+                 void *stream);
+  void *user; /* the first argument of both */
 } gmlake_offload_mock_desc;
 
 typedef struct gmlake_offload_mock_census {
@@ -1388,7 +1399,7 @@ GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result 
 #define GMLO_COPY_NS 10000u                     /* what a copy takes besides its bytes */
 #define GMLO_TENSOR_BYTES_MIN ((size_t)1 << 20) /* smaller tensors are worth no copy */
 #define GMLO_WORD_BYTES 8                       /* of a word that the mock fills and reads */
-#define GMLO_REAL_MIN 16u /* real bytes of a tensor in the mock, at least, whatever its divisor */
+#define GMLO_REAL_MIN 16u     /* real bytes of a tensor in the mock with a divisor, at least */
 #define GMLO_ALIGN_BYTES 512u /* of places in a memgraph */
 
 static void *gmlo_malloc(const gmlake_offload_host *host, size_t bytes) {
@@ -1634,6 +1645,7 @@ typedef struct gmlo_op {
   size_t first_ref, read_count, write_count; /* refs: reads, then writes */
   uint32_t device;
   unsigned flags;
+  void *user; /* the caller's own */
   char name[GMLO_NAME_BYTES];
 } gmlo_op;
 
@@ -1789,6 +1801,7 @@ static gmlake_offload_result gmlo_graph_add_op(gmlake_offload_graph *graph,
   op->time_ns = desc->time_ns;
   op->device = desc->device;
   op->flags = desc->flags;
+  op->user = desc->user;
   op->first_ref = graph->ref_count;
   op->read_count = desc->read_count;
   op->write_count = desc->write_count;
@@ -2319,6 +2332,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_get_op(const gmlake_offl
   out_desc->writes = graph->refs + o->first_ref + o->read_count;
   out_desc->read_count = o->read_count;
   out_desc->write_count = o->write_count;
+  out_desc->user = o->user;
   return GMLAKE_OFFLOAD_OK;
 }
 
@@ -12275,8 +12289,9 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_get_stats(
         direction, or half of both_bytes_per_s if that is less and copies of both directions are
         under way; n copies of one direction share that evenly. A timer has the speed 1.
    [K2] An allocation of b bytes has at least b / divisor real bytes. A tensor whose place in it is
-        at `offset` begins at offset / divisor. It has bytes / divisor real bytes, or GMLO_REAL_MIN
-        if that is less; gmlake_offload_engine_create checks that every place has room for so many.
+        at `offset` begins at offset / divisor. With a divisor it has bytes / divisor real bytes, or
+        GMLO_REAL_MIN if that is less; gmlake_offload_engine_create checks that every place has room
+        for so many.
    Cost: a call O(tasks under way), and linear in the bytes that it touches. Fails: where
    device_bytes would be passed, where host memory is refused, and at the call that was asked to
    fail. */
@@ -12294,15 +12309,15 @@ typedef enum gmlo_mock_task_kind {
 
 typedef struct gmlo_mock_task {
   gmlo_mock_task_kind kind;
-  uint32_t device, job, stream, op;
+  uint32_t device;
   int begun;              /* 0: an operator waits for others on its stream */
   uint64_t token, number; /* of tasks that end at one time the lower number is first */
   double left_ns;         /* of work */
   double speed;
   gmlake_offload_copy copy;
-  uint64_t iteration, source; /* digest of what it read when it began */
-  void **pointers;            /* of an operator: copied from its launch */
-  const gmlake_offload_graph *graph;
+  uint64_t source;              /* digest of what it read when it began */
+  gmlake_offload_launch launch; /* of an operator; its pointers are in `pointers` */
+  void **pointers;              /* what it reads, then what it writes */
 } gmlo_mock_task;
 
 /* The digest of an operator, to compare when it runs again. */
@@ -12346,9 +12361,10 @@ static uint64_t gmlo_mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/* The real bytes of a tensor, in whole words. */
+/* The real bytes of a tensor: all of them, or with a divisor whole words. */
 static size_t gmlo_mock_bytes(const gmlo_mock *mock, size_t bytes) {
   size_t real = bytes / mock->desc.divisor;
+  if (mock->desc.divisor == 1) return bytes;
   return real < GMLO_REAL_MIN ? GMLO_REAL_MIN : real / GMLO_WORD_BYTES * GMLO_WORD_BYTES;
 }
 
@@ -12368,7 +12384,8 @@ static uint64_t gmlo_mock_digest(const gmlo_mock *mock, const void *ptr, size_t 
   uint64_t word, digest = gmlo_mix(seed + 0x9E3779B9u);
   if (bytes == 0) return digest;
   for (i = 0; i < real; i += GMLO_WORD_BYTES) {
-    memcpy(&word, at + i, GMLO_WORD_BYTES);
+    word = 0;
+    memcpy(&word, at + i, real - i < GMLO_WORD_BYTES ? real - i : GMLO_WORD_BYTES);
     digest = (digest ^ word) * UINT64_C(0x9E3779B97F4A7C15) + (digest >> 29);
   }
   return gmlo_mix(digest);
@@ -12380,7 +12397,7 @@ static void gmlo_mock_fill_words(void *ptr, size_t real, uint64_t seed) {
   size_t i;
   for (i = 0; i < real; i += GMLO_WORD_BYTES) {
     uint64_t word = gmlo_mix(seed + i);
-    memcpy(at + i, &word, GMLO_WORD_BYTES);
+    memcpy(at + i, &word, real - i < GMLO_WORD_BYTES ? real - i : GMLO_WORD_BYTES);
   }
 }
 
@@ -12443,8 +12460,9 @@ static void gmlo_mock_host_free(void *user, void *ptr, size_t bytes) {
 static int gmlo_mock_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes,
                           int on_host) {
   gmlo_mock *mock = (gmlo_mock *)user;
-  (void)on_host;
   if (gmlo_mock_fails(mock)) return 1;
+  if (mock->desc.fill_fn != NULL)
+    return mock->desc.fill_fn(mock->desc.user, job, tensor, ptr, bytes, on_host, NULL);
   gmlo_mock_fill_tensor(mock, ptr, bytes, gmlo_mix(tensor + 1) ^ job);
   return 0;
 }
@@ -12505,13 +12523,13 @@ static int gmlo_mock_copy(void *user, const gmlake_offload_copy *copy, uint64_t 
 
 /* Digest of everything that the operator reads. */
 static uint64_t gmlo_mock_op_source(const gmlo_mock *mock, const gmlo_mock_task *task) {
-  const gmlo_op *op = &task->graph->ops[task->op];
-  uint64_t digest = gmlo_mix(task->op + UINT64_C(77)) ^ task->job;
+  const gmlake_offload_launch *launch = &task->launch;
+  uint64_t digest = gmlo_mix(launch->op + UINT64_C(77)) ^ launch->job;
   size_t i;
-  if ((op->flags & GMLAKE_OFFLOAD_IMPURE) != 0) digest ^= gmlo_mix(task->iteration);
-  for (i = 0; i < op->read_count; i++) {
-    size_t bytes = task->graph->tensors[task->graph->refs[op->first_ref + i]].bytes;
-    digest = gmlo_mock_digest(mock, task->pointers[i], bytes, digest + i);
+  if ((launch->desc.flags & GMLAKE_OFFLOAD_IMPURE) != 0) digest ^= gmlo_mix(launch->iteration);
+  for (i = 0; i < launch->desc.read_count; i++) {
+    size_t bytes = launch->graph->tensors[launch->desc.reads[i]].bytes;
+    digest = gmlo_mock_digest(mock, launch->reads[i], bytes, digest + i);
   }
   return digest;
 }
@@ -12548,15 +12566,15 @@ static int gmlo_mock_remember(gmlo_mock *mock, const gmlake_offload_launch *laun
 
 /* Begins an operator: notes what it reads, and overwrites what it writes but does not read. */
 static void gmlo_mock_op_begin(gmlo_mock *mock, gmlo_mock_task *task) {
-  const gmlo_op *op = &task->graph->ops[task->op];
+  const gmlake_offload_launch *launch = &task->launch;
   size_t i, n;
   task->begun = 1;
   task->source = gmlo_mock_op_source(mock, task);
-  for (i = op->read_count; i < op->read_count + op->write_count; i++) {
-    uint32_t tensor = task->graph->refs[op->first_ref + i];
-    for (n = 0; n < op->read_count && task->graph->refs[op->first_ref + n] != tensor; n++) continue;
-    if (n != op->read_count) continue;
-    gmlo_mock_fill_tensor(mock, task->pointers[i], task->graph->tensors[tensor].bytes,
+  for (i = 0; i < launch->desc.write_count; i++) {
+    uint32_t tensor = launch->desc.writes[i];
+    for (n = 0; n < launch->desc.read_count && launch->desc.reads[n] != tensor; n++) continue;
+    if (n != launch->desc.read_count) continue;
+    gmlo_mock_fill_tensor(mock, launch->writes[i], launch->graph->tensors[tensor].bytes,
                           ++mock->random);
   }
 }
@@ -12568,8 +12586,8 @@ static gmlo_mock_task *gmlo_mock_first_op(gmlo_mock *mock, const gmlo_mock_task 
   size_t i;
   for (i = 0; i < mock->task_count; i++) {
     gmlo_mock_task *task = &mock->tasks[i];
-    if (task->kind != other->kind || task->job != other->job || task->device != other->device ||
-        task->stream != other->stream) {
+    if (task->kind != other->kind || task->launch.job != other->launch.job ||
+        task->device != other->device || task->launch.stream != other->launch.stream) {
       continue;
     }
     if (first == NULL || task->number < first->number) first = task;
@@ -12595,17 +12613,14 @@ static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uin
     gmlo_free(&mock->desc.host, pointers);
     return 1;
   }
-  task->graph = launch->graph;
-  task->device = launch->desc.device;
-  task->job = launch->job;
-  task->stream = launch->stream;
-  task->op = launch->op;
-  task->iteration = launch->iteration;
-  task->pointers = pointers;
   for (i = 0; i < count; i++) {
     pointers[i] = i < launch->desc.read_count ? launch->reads[i]
                                               : launch->writes[i - launch->desc.read_count];
   }
+  task->device = launch->desc.device;
+  task->launch = *launch;
+  task->launch.reads = task->pointers = pointers;
+  task->launch.writes = pointers + launch->desc.read_count;
   if (gmlo_mock_first_op(mock, task) == task) gmlo_mock_op_begin(mock, task);
   mock->census.launch_count++;
   return 0;
@@ -12666,36 +12681,53 @@ static void gmlo_mock_advance(gmlo_mock *mock, double ns) {
   if (busy[GMLO_TASK_IN]) mock->census.in_busy_ns += (uint64_t)ns;
 }
 
-/* Ends an operator: writes its outputs, and adds its digest once for each iteration. */
-static void gmlo_mock_op_done(gmlo_mock *mock, gmlo_mock_task *task) {
-  const gmlo_op *op = &task->graph->ops[task->op];
-  gmlo_mock_result *memory = &mock->pasts[task->job].ops[task->op];
-  uint64_t digest = gmlo_mock_op_source(mock, task);
+/* Writes what the operator writes: the caller's function does, or the bytes follow from the digest
+   of what it read. Returns 0 if that function failed. */
+static int gmlo_mock_op_write(gmlo_mock *mock, const gmlo_mock_task *task, uint64_t *digest) {
+  const gmlake_offload_launch *launch = &task->launch;
+  int is_own = mock->desc.launch_fn != NULL, is_transfer = task->kind == GMLO_TASK_PEER;
   size_t i;
-  if (digest != task->source) mock->census.race_count++;
-  for (i = 0; i < op->write_count; i++) {
-    uint32_t tensor = task->graph->refs[op->first_ref + op->read_count + i];
-    gmlo_mock_fill_tensor(mock, task->pointers[op->read_count + i],
-                          task->graph->tensors[tensor].bytes, gmlo_mix(digest + i));
+  if (is_own && !is_transfer && mock->desc.launch_fn(mock->desc.user, launch, NULL) != 0) return 0;
+  for (i = 0; i < launch->desc.write_count; i++) {
+    size_t bytes = launch->graph->tensors[launch->desc.writes[i]].bytes;
+    if (!is_own) {
+      gmlo_mock_fill_tensor(mock, launch->writes[i], bytes, gmlo_mix(*digest + i));
+      continue;
+    }
+    if (is_transfer && bytes != 0)
+      memcpy(launch->writes[i], launch->reads[i], gmlo_mock_bytes(mock, bytes));
+    *digest = gmlo_mock_digest(mock, launch->writes[i], bytes, *digest);
   }
-  if (memory->iteration != task->iteration + 1) {
-    mock->census.digest += gmlo_mix(digest + task->iteration);
-    memory->iteration = task->iteration + 1;
+  return 1;
+}
+
+/* Ends an operator, and adds its digest once for each iteration. Returns 0 if it failed. */
+static int gmlo_mock_op_done(gmlo_mock *mock, gmlo_mock_task *task) {
+  gmlo_mock_result *memory = &mock->pasts[task->launch.job].ops[task->launch.op];
+  uint64_t digest = gmlo_mock_op_source(mock, task);
+  int ok;
+  if (digest != task->source) mock->census.race_count++;
+  ok = gmlo_mock_op_write(mock, task, &digest);
+  if (memory->iteration != task->launch.iteration + 1) {
+    mock->census.digest += gmlo_mix(digest + task->launch.iteration);
+    memory->iteration = task->launch.iteration + 1;
     memory->digest = digest;
   } else {
     mock->census.rerun_count++;
     if (memory->digest != digest) mock->census.digest += gmlo_mix(digest ^ 1);
   }
   gmlo_free(&mock->desc.host, task->pointers);
+  return ok;
 }
 
-static void gmlo_mock_done(gmlo_mock *mock, gmlo_mock_task *task) {
+static int gmlo_mock_done(gmlo_mock *mock, gmlo_mock_task *task) {
   if (task->kind == GMLO_TASK_OP || task->kind == GMLO_TASK_PEER) {
-    gmlo_mock_op_done(mock, task);
-  } else if (task->kind != GMLO_TASK_TIMER) {
-    if (gmlo_mock_copy_source(mock, &task->copy) != task->source) mock->census.race_count++;
-    gmlo_mock_move(mock, &task->copy, 1);
+    return gmlo_mock_op_done(mock, task);
   }
+  if (task->kind == GMLO_TASK_TIMER) return 1;
+  if (gmlo_mock_copy_source(mock, &task->copy) != task->source) mock->census.race_count++;
+  gmlo_mock_move(mock, &task->copy, 1);
+  return 1;
 }
 
 /* The task that ends first, and after how long. pre: there is one. */
@@ -12717,17 +12749,18 @@ static int gmlo_mock_wait(void *user, uint64_t *out_token) {
   gmlo_mock_task done, *next;
   double ns = 0;
   size_t first;
+  int ok;
   if (gmlo_mock_fails(mock) || mock->task_count == 0) return 1;
   gmlo_mock_speeds(mock);
   first = gmlo_mock_first(mock, &ns);
   gmlo_mock_advance(mock, ns > 0 ? ns : 0);
-  gmlo_mock_done(mock, &mock->tasks[first]);
+  ok = gmlo_mock_done(mock, &mock->tasks[first]);
   done = mock->tasks[first];
   mock->tasks[first] = mock->tasks[--mock->task_count];
   *out_token = done.token;
-  next = done.graph != NULL ? gmlo_mock_first_op(mock, &done) : NULL;
+  next = done.launch.graph != NULL ? gmlo_mock_first_op(mock, &done) : NULL;
   if (next != NULL) gmlo_mock_op_begin(mock, next);
-  return 0;
+  return !ok;
 }
 
 /* ---- Queues and memory for sessions ----

@@ -1590,6 +1590,134 @@ static void operators_are_launched_ahead(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
+/* ---- Operators of the caller ----------------------------------------------------------------- */
+
+#define OWN_BYTES 1001 /* no whole words */
+
+typedef struct own {
+  int launches, fills, fail_launch, fail_fill; /* the call of that number fails; 0: none does */
+} own;
+
+/* The sum, byte by byte, of what it reads and of the number that `user` points to. */
+static void own_sum(const void *user, void *const *reads, size_t read_count, unsigned char *out) {
+  size_t i, n;
+  for (i = 0; i < OWN_BYTES; i++) {
+    unsigned sum = *(const unsigned char *)user;
+    for (n = 0; n < read_count; n++) sum += (unsigned)(n + 3) * ((unsigned char *)reads[n])[i];
+    out[i] = (unsigned char)sum;
+  }
+}
+
+static int own_launch(void *user, const gmlake_offload_launch *launch, void *stream) {
+  own *o = (own *)user;
+  assert_null(stream);
+  if (++o->launches == o->fail_launch) return 1;
+  own_sum(launch->desc.user, launch->reads, launch->desc.read_count,
+          (unsigned char *)launch->writes[0]);
+  return 0;
+}
+
+static int own_fill(void *user, uint32_t job, uint32_t id, void *ptr, size_t bytes, int on_host,
+                    void *stream) {
+  own *o = (own *)user;
+  assert_null(stream);
+  assert_true(job == 0 && (on_host == 0 || on_host == 1));
+  if (++o->fills == o->fail_fill) return 1;
+  memset(ptr, (int)id + 5, bytes);
+  return 0;
+}
+
+/* w leads to a, b and c, and these and w to the next w. */
+static gmlake_offload_graph *own_graph(unsigned char numbers[4]) {
+  gmlake_offload_graph *graph = new_graph(0);
+  gmlake_offload_op_desc desc, got;
+  uint32_t w = tensor(graph, OWN_BYTES, GMLAKE_OFFLOAD_PERSISTENT), made_ids[3], reads[3], i, id;
+  for (i = 0; i < 3; i++) made_ids[i] = made(graph, OWN_BYTES);
+  memset(&desc, 0, sizeof desc);
+  desc.time_ns = US;
+  desc.reads = reads;
+  desc.write_count = 1;
+  for (i = 0; i < 4; i++) {
+    desc.user = &numbers[i];
+    desc.read_count = i < 3 ? 1 : 3;
+    reads[0] = i == 0 ? w : made_ids[i - 1];
+    if (i == 3) reads[0] = made_ids[0], reads[1] = w, reads[2] = made_ids[2];
+    desc.writes = i < 3 ? &made_ids[i] : &w;
+    assert_ok(gmlake_offload_add_op(graph, &desc, &id));
+    assert_ok(gmlake_offload_get_op(graph, id, &got));
+    assert_ptr_equal(got.user, &numbers[i]);
+  }
+  assert_ok(gmlake_offload_graph_seal(graph));
+  return graph;
+}
+
+/* Three iterations under a limit; `bytes` gets the last w. */
+static gmlake_offload_result own_run(const gmlake_offload_graph *graph, own *o, size_t limit,
+                                     uint64_t *out_digest, unsigned char *bytes) {
+  gmlake_offload_mock_desc desc;
+  gmlake_offload_run_desc run_desc;
+  gmlake_offload_result result;
+  void *device, *host;
+  machine m;
+  uint32_t job;
+  memset(&desc, 0, sizeof desc);
+  memset(&run_desc, 0, sizeof run_desc);
+  desc.launch_fn = own_launch;
+  desc.fill_fn = own_fill;
+  desc.user = o;
+  desc.host = run_desc.host = counted;
+  assert_ok(gmlake_offload_mock_create(&desc, &m.mock));
+  run_desc.backend = m.mock;
+  run_desc.limit_bytes = limit;
+  assert_ok(gmlake_offload_run_create(&run_desc, &m.run));
+  result = gmlake_offload_run_add_job(m.run, graph, NULL, &job);
+  if (!result) result = gmlake_offload_run_iterations(m.run, 3);
+  if (!result) {
+    assert_true(limit == 0 || stats_of(&m).out_count != 0);
+    assert_ok(gmlake_offload_run_locate(m.run, job, 0, &device, &host));
+    memcpy(bytes, device ? device : host, OWN_BYTES);
+  }
+  *out_digest = end_machine(&m);
+  return result;
+}
+
+static void operators_of_the_caller(void **state) {
+  unsigned char numbers[4] = {11, 22, 33, 44}, w[OWN_BYTES], a[OWN_BYTES], b[OWN_BYTES],
+                c[OWN_BYTES], bytes[OWN_BYTES];
+  gmlake_offload_graph *graph = own_graph(numbers);
+  void *reads[4] = {w, a, b, NULL}, *last[3] = {a, w, c};
+  uint64_t digest, other;
+  own o = {0, 0, 0, 0};
+  size_t i;
+  (void)state;
+  memset(w, 5, sizeof w);
+  for (i = 0; i < 3; i++) { /* as it should be */
+    own_sum(&numbers[0], &reads[0], 1, a);
+    own_sum(&numbers[1], &reads[1], 1, b);
+    own_sum(&numbers[2], &reads[2], 1, c);
+    own_sum(&numbers[3], last, 3, bytes);
+    memcpy(w, bytes, sizeof w);
+  }
+  assert_ok(own_run(graph, &o, 0, &digest, bytes));
+  assert_memory_equal(bytes, w, sizeof w);
+  assert_ok(own_run(graph, &o, 3 * OWN_BYTES, &other, bytes)); /* one of four is away */
+  assert_memory_equal(bytes, w, sizeof w);
+  assert_true(other == digest && o.launches == 24 && o.fills == 2);
+  numbers[2]++; /* the digest shows what they write */
+  assert_ok(own_run(graph, &o, 0, &other, bytes));
+  assert_true(other != digest);
+  memset(&o, 0, sizeof o);
+  o.fail_launch = 7;
+  assert_error(own_run(graph, &o, 0, &other, bytes), BACKEND);
+  assert_int_equal(o.launches, 7);
+  memset(&o, 0, sizeof o);
+  o.fail_fill = 1;
+  assert_error(own_run(graph, &o, 0, &other, bytes), BACKEND);
+  assert_int_equal(o.launches, 0);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(graph_errors_have_names),
@@ -1635,6 +1763,7 @@ int main(void) {
       cmocka_unit_test(calls_of_the_backend_fail),
       cmocka_unit_test(graphs_survive_refused_memory),
       cmocka_unit_test(operators_are_launched_ahead),
+      cmocka_unit_test(operators_of_the_caller),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1419,6 +1419,58 @@ static void test_streams_of_transfers(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
+static int add_one(void *user, const gmlake_offload_launch *launch, void *stream) {
+  size_t i, bytes = *(const size_t *)user;
+  assert_null(stream);
+  assert_true((launch->desc.flags & GMLAKE_OFFLOAD_TRANSFER) == 0);
+  for (i = 0; i < bytes; i++)
+    ((unsigned char *)launch->writes[0])[i] = (unsigned char)(((char *)launch->reads[0])[i] + 1);
+  return 0;
+}
+
+static int fill_fives(void *user, uint32_t job, uint32_t id, void *ptr, size_t bytes, int on_host,
+                      void *stream) {
+  (void)user, (void)job, (void)id, (void)on_host, (void)stream;
+  memset(ptr, 5, bytes);
+  return 0;
+}
+
+/* The caller's operators on two devices; the mock itself copies what goes from one to the other. */
+static void test_operators_of_the_caller(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  gmlake_offload_mock_desc desc;
+  gmlake_offload_engine *engine;
+  gmlake_offload_memgraph *m;
+  gmlake_offload_backend *mock;
+  uint32_t from = tensor(graph, 61, GMLAKE_OFFLOAD_PERSISTENT), to, copy, id;
+  size_t bytes = 61, i;
+  void *device, *host;
+  (void)state;
+  assert_ok(try_tensor(graph, 61, GMLAKE_OFFLOAD_PERSISTENT, 1, &to));
+  op(graph, 100, from, NONE, from);
+  assert_ok(gmlake_offload_add_transfer(graph, from, to, 100, &copy));
+  assert_ok(try_tensor(graph, 0, GMLAKE_OFFLOAD_INTERMEDIATE, 1, &id)); /* of no bytes, too */
+  assert_ok(gmlake_offload_add_transfer(graph, tensor(graph, 0, GMLAKE_OFFLOAD_INPUT), id, 1, &id));
+  assert_ok(gmlake_offload_graph_seal(graph));
+  m = compile(graph, 0);
+  memset(&desc, 0, sizeof desc);
+  desc.host = counted;
+  desc.launch_fn = add_one;
+  desc.fill_fn = fill_fives;
+  desc.user = &bytes;
+  assert_ok(gmlake_offload_mock_create(&desc, &mock));
+  engine = new_engine(mock, m, 0, 1, 0, 0);
+  assert_ok(gmlake_offload_engine_run(engine, 3));
+  assert_ok(gmlake_offload_engine_locate(engine, to, &device, &host));
+  for (i = 0; i < bytes; i++) assert_int_equal(((char *)(device ? device : host))[i], 8);
+  assert_int_equal(census_of(mock).race_count, 0);
+  gmlake_offload_engine_destroy(engine);
+  gmlake_offload_mock_destroy(mock);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
+}
+
 /* A backend that tells of what is not under way fails, whatever it tells. */
 static void test_odd_tokens(void **state) {
   gmlake_offload_graph *graph = there_and_back();
@@ -1503,6 +1555,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_simulated_order),
       cmocka_unit_test(test_defect_of_an_update),
       cmocka_unit_test(test_streams_of_transfers),
+      cmocka_unit_test(test_operators_of_the_caller),
       cmocka_unit_test(test_odd_tokens),
       cmocka_unit_test(test_years),
       cmocka_unit_test(test_launched_ahead),
