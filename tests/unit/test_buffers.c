@@ -976,6 +976,42 @@ static void host_memory_may_lack_anywhere(void **state) {
   assert_true(failed >= 8);
 }
 
+/* A change makes the records that it needs, however many are unused. */
+static void records_are_made_before_they_are_taken(void **state) {
+  gmlk_records held;
+  gmlake_buffer *buffer, *other = NULL;
+  gmlake_buffer_desc wanted = buffer_desc(2 * C);
+  (void)state;
+  start(16);
+  buffer = open_buffer(3);
+  resize(buffer, 3 * C);
+  resize(buffer, 0);
+  gmlk_records_hold(&lake->records, &held, lake->records.unused_count);
+  assert_ok(gmlake_buffer_commit(lake, buffer, C, C, LEGACY)); /* amidst a hole */
+  gmlk_records_return(&lake->records, &held);
+  assert_ok(gmlake_check(lake));
+  gmlk_records_hold(&lake->records, &held, lake->records.unused_count);
+  assert_ok(gmlake_buffer_create(lake, &wanted, &other));
+  gmlk_records_return(&lake->records, &held);
+  resize(other, 2 * C);
+  finish();
+}
+
+/* The only addresses are those of a destroyed buffer, and they cannot be had. */
+static void what_keeps_addresses_is_told(void **state) {
+  gmlake_buffer *buffer;
+  gmlake_buffer_desc wanted = buffer_desc(2 * C);
+  (void)state;
+  buffer = one_chunk_of(32 * 16);
+  step(gmlake_buffer_destroy(lake, buffer, LEGACY));
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_UNSUPPORTED, 1);
+  step_error(gmlake_buffer_create(lake, &wanted, &buffer), UNSUPPORTED);
+  fail_call(ON_UNMAP, 0, GMLAKE_OK, 0);
+  buffer = open_buffer(2);
+  resize(buffer, 2 * C);
+  finish();
+}
+
 static void addresses_may_lack(void **state) {
   gmlake_buffer_desc wanted;
   gmlake_buffer *buffer = NULL;
@@ -1378,6 +1414,8 @@ int main(void) {
       cmocka_unit_test(a_stream_that_cannot_be_made_to_wait_leaves_the_host_to),
       cmocka_unit_test(a_growing_buffer_is_not_shrunk_meanwhile),
       cmocka_unit_test(host_memory_may_lack_anywhere),
+      cmocka_unit_test(records_are_made_before_they_are_taken),
+      cmocka_unit_test(what_keeps_addresses_is_told),
       cmocka_unit_test(addresses_may_lack),
       cmocka_unit_test(a_lost_device_answers_questions_only),
       cmocka_unit_test(memory_is_filled_and_guarded),

@@ -715,6 +715,23 @@ static void limits_between_chunks_are_foretold(void **state) {
   finish();
 }
 
+/* A pool may replace what it can return, and no more. */
+static void a_pools_limit_holds_for_what_replaces_its_memory(void **state) {
+  gmlake_alloc_desc wanted = request(3 * C, GMLAKE_NO_STITCH, NULL);
+  void *b[4];
+  size_t i;
+  (void)state;
+  start(32);
+  wanted.pool = open_pool(4 * C);
+  for (i = 0; i < 4; i++) b[i] = take_from(wanted.pool, C, LEGACY);
+  drop(b[0]);
+  drop(b[2]);
+  (void)foretold(&wanted, LEGACY, GMLAKE_ERROR_LIMIT_REACHED, GMLAKE_NO_WAIT, 0);
+  wanted.bytes = 2 * C;
+  (void)foretold(&wanted, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 2 * C);
+  finish();
+}
+
 /* What is free begins inside a chunk, and the request is aligned to chunks. */
 static void alignment_is_foretold(void **state) {
   gmlake_alloc_desc wanted = request(C + 512, GMLAKE_NO_STITCH, NULL);
@@ -887,6 +904,22 @@ static void pending_memory_of_pools_is_counted_on(void **state) {
   finish();
 }
 
+/* | live | live | in use | in use |: what another stream uses and a new chunk serve. */
+static void what_others_use_and_a_new_chunk_are_foretold(void **state) {
+  gmlake_stream one, two;
+  void *p;
+  (void)state;
+  start(5);
+  one = open_stream();
+  two = open_stream();
+  (void)take_on(2 * C, two);
+  p = take_on(2 * C, one);
+  gmlake_mock_stream_hold(mock, one);
+  drop_on(p, one);
+  (void)foretold_of(3 * C, two, GMLAKE_OK, GMLAKE_DEVICE_WAIT, C);
+  finish();
+}
+
 /* No addresses for a window, so chunks are created behind what the host has waited for. */
 static void growth_behind_what_others_use_is_foretold(void **state) {
   gmlake_stream one, two;
@@ -1036,6 +1069,24 @@ static void the_budget_counts_new_memory_where_nothing_is_stitched(void **state)
   finish();
 }
 
+/* | live, free | live | free, live |: the free halves make a window, if it is not too small. */
+static void the_budget_counts_the_smallest_window(void **state) {
+  gmlake_budget budget;
+  void *b[5];
+  size_t i;
+  (void)state;
+  prepare(3);
+  desc.stitch_bytes_min = C;
+  open_lake();
+  for (i = 0; i < 5; i++) b[i] = take(i == 2 ? C : C / 2);
+  drop(b[1]);
+  drop(b[3]);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.allocatable_bytes, C);
+  (void)take(C);
+  finish();
+}
+
 static void the_version_is_the_headers(void **state) {
   (void)state;
   assert_int_equal(gmlake_version(), GMLAKE_VERSION);
@@ -1065,6 +1116,7 @@ int main(void) {
       cmocka_unit_test(a_window_is_foretold_with_what_it_lacks),
       cmocka_unit_test(a_range_is_foretold_that_takes_one_chunk_more),
       cmocka_unit_test(limits_between_chunks_are_foretold),
+      cmocka_unit_test(a_pools_limit_holds_for_what_replaces_its_memory),
       cmocka_unit_test(alignment_is_foretold),
       cmocka_unit_test(a_capture_leaves_no_wait_to_be_foretold),
       cmocka_unit_test(a_pools_figures_tell_what_is_quarantined),
@@ -1074,6 +1126,7 @@ int main(void) {
       cmocka_unit_test(a_window_that_a_capture_keeps_is_not_counted_on),
       cmocka_unit_test(pending_windows_are_counted_on),
       cmocka_unit_test(pending_memory_of_pools_is_counted_on),
+      cmocka_unit_test(what_others_use_and_a_new_chunk_are_foretold),
       cmocka_unit_test(growth_behind_what_others_use_is_foretold),
       cmocka_unit_test(chunks_of_a_handle_in_use_are_counted_where_they_are),
       cmocka_unit_test(two_gaps_are_not_filled_at_once),
@@ -1081,6 +1134,7 @@ int main(void) {
       cmocka_unit_test(what_a_question_would_return_stays),
       cmocka_unit_test(a_driver_that_does_not_answer_is_an_error),
       cmocka_unit_test(the_budget_counts_new_memory_where_nothing_is_stitched),
+      cmocka_unit_test(the_budget_counts_the_smallest_window),
       cmocka_unit_test(the_version_is_the_headers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

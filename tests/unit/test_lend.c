@@ -643,6 +643,40 @@ static void no_loan_on_a_stream_that_is_gone(void **state) {
   close_mock();
 }
 
+static void *borrowed_meanwhile;
+
+static gmlake_result wait_while_another_borrows(void *user, int *out_code) {
+  gmlake_alloc_desc wanted = request(C, GMLAKE_TRANSIENT, NULL);
+  if (!borrowed_meanwhile) assert_ok(gmlake_alloc_with(lake, &wanted, B, &borrowed_meanwhile));
+  return mock->device_wait(user, out_code);
+}
+
+/* A borrower has no event, and may have ended: recall waits for the device, and meanwhile another
+   thread borrows. */
+static void a_loan_while_recall_waits_is_not_recalled(void **state) {
+  (void)state;
+  prepare(16);
+  use_faults();
+  faulty.device_wait = wait_while_another_borrows;
+  desc.flags = GMLAKE_STREAMS_MAY_END;
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  pool = open_pool(0);
+  capture(1, 4 * C);
+  lend(A);
+  borrowed_meanwhile = borrow_on(2 * C, B);
+  fail_call(ON_RECORD, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
+  drop_on(borrowed_meanwhile, B);
+  borrowed_meanwhile = NULL;
+  step_error(gmlake_pool_recall(lake, pool, A), BUSY);
+  assert_true(is_lent(borrowed_meanwhile));
+  drop_on(borrowed_meanwhile, B);
+  recall(A);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
 /* Pools that are gone, or not lent, have free memory, too. */
 static void only_pools_that_are_lent_serve(void **state) {
   gmlake_pool *others[2];
@@ -968,6 +1002,7 @@ int main(void) {
       cmocka_unit_test(rounds_leave_nothing_behind),
       cmocka_unit_test(streams_may_end),
       cmocka_unit_test(no_loan_on_a_stream_that_is_gone),
+      cmocka_unit_test(a_loan_while_recall_waits_is_not_recalled),
       cmocka_unit_test(only_pools_that_are_lent_serve),
       cmocka_unit_test(windows_of_borrowers_may_go),
       cmocka_unit_test(waits_for_borrowers_are_told),
