@@ -11,6 +11,7 @@
 #include "gpu_traffic.h"
 #include "gpu_capture.h"
 #include "gpu_sleep.h"
+#include "gpu_costs.h"
 #include "gpu_misuse.h"
 #include "options.h"
 
@@ -358,49 +359,6 @@ static void case_pages(void) {
   tell("%zu commits and discards, %zu refused by the limit", steps, refused);
   close_lake(lake);
   for (i = 0; i < 3; i++) cu(rig.gpu.cuStreamDestroy(streams[i]));
-}
-
-static double commit_us(gmlake *lake, const growing *g, size_t pages) {
-  const uint64_t start = now_ns();
-  size_t i;
-  for (i = 0; i < pages; i++)
-    ok(gmlake_buffer_commit(lake, g->handle, i * CHUNK, CHUNK, g->stream));
-  return (double)(now_ns() - start) / 1e3 / (double)pages;
-}
-
-static void discard_all(gmlake *lake, const growing *g, size_t pages) {
-  ok(gmlake_buffer_discard(lake, g->handle, 0, pages * CHUNK, g->stream));
-  await_stream(g->stream);
-}
-
-/* What a commit of 2 MiB takes, by where the chunk comes from. */
-static void case_commit_costs(void) {
-  const size_t pages = scale(256, 8);
-  const gmlake_desc desc = small_chunks(0);
-  growing first, second, third;
-  CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-  gmlake *lake = new_lake(&desc);
-  double fresh, mapped, free_chunk, replaced;
-  growing_open(lake, &first, pages, stream);
-  growing_open(lake, &second, pages, stream);
-  growing_open(lake, &third, pages, stream);
-  fresh = commit_us(lake, &first, pages);
-  discard_all(lake, &first, pages);
-  mapped = commit_us(lake, &first, pages);
-  discard_all(lake, &first, pages);
-  free_chunk = commit_us(lake, &second, pages); /* what the first one had, and still maps */
-  (void)commit_us(lake, &third, pages);
-  discard_all(lake, &third, pages);
-  replaced = commit_us(lake, &first, pages); /* what the third one had; its own mappings go */
-  ok(gmlake_buffer_destroy(lake, first.handle, stream));
-  ok(gmlake_buffer_destroy(lake, second.handle, stream));
-  ok(gmlake_buffer_destroy(lake, third.handle, stream));
-  tell(
-      "a commit of 2 MiB takes %.1f us with a new chunk; remapped %.1f, or %.1f where another "
-      "mapping goes first; %.2f where it is still mapped",
-      fresh, free_chunk, replaced, mapped);
-  close_lake(lake);
-  cu(rig.gpu.cuStreamDestroy(stream));
 }
 
 static void count_warning(void *user, int level, const gmlake_error_info *info) {

@@ -1,0 +1,292 @@
+/* What commits, sleep and waking cost, beside what the driver alone takes for the same chunks in
+   the same run. Include after gpu_sleep.h. */
+#if !defined(GPU_COSTS_H)
+#define GPU_COSTS_H
+
+#define ROUNDS 5
+
+/* The driver's own calls for chunks of 2 MiB, without a lake. */
+typedef struct driver_chunks {
+  CUdeviceptr base;
+  CUmemGenericAllocationHandle *handles;
+  size_t count;
+} driver_chunks;
+
+static void driver_reserve(driver_chunks *d, size_t count) {
+  d->count = count;
+  d->handles = (CUmemGenericAllocationHandle *)calloc(count, sizeof(d->handles[0]));
+  require(d->handles != NULL, "no host memory for %zu handles", count);
+  cu(rig.gpu.cuMemAddressReserve(&d->base, 2 * count * CHUNK, 0, 0, 0)); /* two for each */
+}
+
+static void driver_create(driver_chunks *d, size_t i) {
+  CUmemAllocationProp prop;
+  memset(&prop, 0, sizeof(prop));
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  cu(rig.gpu.cuMemCreate(&d->handles[i], CHUNK, &prop, 0));
+}
+
+static void driver_map(const driver_chunks *d, size_t at, size_t i) {
+  CUmemAccessDesc access;
+  memset(&access, 0, sizeof(access));
+  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  cu(rig.gpu.cuMemMap(d->base + at * CHUNK, CHUNK, 0, d->handles[i], 0));
+  cu(rig.gpu.cuMemSetAccess(d->base + at * CHUNK, CHUNK, &access, 1));
+}
+
+static void driver_unmap(const driver_chunks *d, size_t at) {
+  cu(rig.gpu.cuMemUnmap(d->base + at * CHUNK, CHUNK));
+}
+
+static void driver_finish(driver_chunks *d) {
+  size_t i;
+  for (i = 0; i < d->count; i++) cu(rig.gpu.cuMemRelease(d->handles[i]));
+  cu(rig.gpu.cuMemAddressFree(d->base, 2 * d->count * CHUNK));
+  free(d->handles);
+}
+
+static double us_each(uint64_t start, size_t count) {
+  return (double)(now_ns() - start) / 1e3 / (double)count;
+}
+
+static double seconds_since(uint64_t start) { return (double)(now_ns() - start) / 1e9; }
+
+enum { FRESH, REMAPPED, REPLACED, STILL_MAPPED, COMMITS };
+
+/* us of the calls that a commit of each kind needs at least. */
+static void driver_commits(size_t count, double us[COMMITS]) {
+  driver_chunks d;
+  uint64_t start;
+  size_t i;
+  driver_reserve(&d, count);
+  start = now_ns();
+  for (i = 0; i < count; i++) {
+    driver_create(&d, i);
+    driver_map(&d, i, i);
+  }
+  us[FRESH] = us_each(start, count);
+  start = now_ns();
+  for (i = 0; i < count; i++) driver_map(&d, count + i, i);
+  us[REMAPPED] = us_each(start, count);
+  start = now_ns();
+  for (i = 0; i < count; i++) {
+    driver_unmap(&d, i);
+    driver_map(&d, i, count - 1 - i);
+  }
+  us[REPLACED] = us_each(start, count);
+  us[STILL_MAPPED] = 0;
+  for (i = 0; i < 2 * count; i++) driver_unmap(&d, i);
+  driver_finish(&d);
+}
+
+static gmlake_buffer *buffer_of(gmlake *lake, size_t chunks) {
+  gmlake_buffer_desc wanted;
+  gmlake_buffer *buffer = NULL;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = chunks * CHUNK;
+  wanted.chunk_bytes = CHUNK;
+  ok(gmlake_buffer_create(lake, &wanted, &buffer));
+  return buffer;
+}
+
+static double commit_us(gmlake *lake, gmlake_buffer *buffer, size_t count, CUstream stream) {
+  const uint64_t start = now_ns();
+  size_t i;
+  for (i = 0; i < count; i++) ok(gmlake_buffer_commit(lake, buffer, i * CHUNK, CHUNK, stream));
+  return us_each(start, count);
+}
+
+static void discard_all(gmlake *lake, gmlake_buffer *buffer, size_t count, CUstream stream) {
+  ok(gmlake_buffer_discard(lake, buffer, 0, count * CHUNK, stream));
+  await_stream(stream);
+}
+
+/* us of a commit of 2 MiB, by where the chunk comes from. */
+static void lake_commits(size_t chunk_bytes, size_t count, double us[COMMITS]) {
+  gmlake_desc desc = small_chunks(0);
+  gmlake_buffer *first, *second, *third;
+  CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+  gmlake *lake;
+  desc.chunk_bytes = chunk_bytes;
+  lake = new_lake(&desc);
+  first = buffer_of(lake, count);
+  second = buffer_of(lake, count);
+  third = buffer_of(lake, count);
+  us[FRESH] = commit_us(lake, first, count, stream);
+  discard_all(lake, first, count, stream);
+  us[STILL_MAPPED] = commit_us(lake, first, count, stream);
+  discard_all(lake, first, count, stream);
+  us[REMAPPED] =
+      commit_us(lake, second, count, stream); /* what the first one had, and maps still */
+  (void)commit_us(lake, third, count, stream);
+  discard_all(lake, third, count, stream);
+  us[REPLACED] = commit_us(lake, first, count, stream); /* what the third one had; its own go */
+  ok(gmlake_buffer_destroy(lake, first, stream));
+  ok(gmlake_buffer_destroy(lake, second, stream));
+  ok(gmlake_buffer_destroy(lake, third, stream));
+  close_lake(lake);
+  cu(rig.gpu.cuStreamDestroy(stream));
+}
+
+static int by_value(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double middle(double values[ROUNDS]) {
+  qsort(values, ROUNDS, sizeof(values[0]), by_value);
+  return values[ROUNDS / 2];
+}
+
+/* Medians of five rounds that take turns: the driver alone, a lake whose blocks have chunks of
+   16 MiB, and one in which blocks and buffers share chunks. */
+static void case_commit_costs(void) {
+  static const char *const names[] = {"the driver alone", "chunks of its own",
+                                      "shared with blocks"};
+  const size_t count = scale(256, 8);
+  double us[3][COMMITS][ROUNDS], one[COMMITS];
+  size_t who, kind, round;
+  for (round = 0; round < ROUNDS; round++)
+    for (who = 0; who < count_of(names); who++) {
+      if (who == 0)
+        driver_commits(count, one);
+      else
+        lake_commits(who == 1 ? 16 * MIB : CHUNK, count, one);
+      for (kind = 0; kind < COMMITS; kind++) us[who][kind][round] = one[kind];
+    }
+  tell("us for a commit of 2 MiB (new, remapped, another mapping goes first, still mapped):");
+  for (who = 0; who < count_of(names); who++)
+    tell(" %s %.1f %.1f %.1f %.2f;", names[who], middle(us[who][FRESH]), middle(us[who][REMAPPED]),
+         middle(us[who][REPLACED]), middle(us[who][STILL_MAPPED]));
+}
+
+/* ---- Sleep ----------------------------------------------------------------------------------- */
+
+/* Seconds for one sleep and one wake. */
+static void time_round(gmlake *lake, gmlake_pool *pool, gmlake_sleep_mode mode, double seconds[2]) {
+  uint64_t start = now_ns();
+  ok(gmlake_pool_sleep(lake, pool, mode, NULL));
+  seconds[0] = seconds_since(start);
+  start = now_ns();
+  ok(gmlake_pool_wake(lake, pool));
+  seconds[1] = seconds_since(start);
+}
+
+/* Bytes a second between the device and pinned memory, by the driver alone: from it, to it. */
+static void time_link(double rates[2]) {
+  const size_t bytes = scale(GIB, 8 * MIB), times = 8;
+  void *host = NULL;
+  CUdeviceptr device;
+  CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+  size_t way, i;
+  cu(rig.gpu.cuMemAlloc(&device, bytes));
+  cu(rig.gpu.cuMemHostAlloc(&host, bytes, 0));
+  for (way = 0; way < 2; way++) {
+    const uint64_t start = now_ns();
+    for (i = 0; i < times; i++) {
+      if (way)
+        cu(rig.gpu.cuMemcpyHtoDAsync(device, host, bytes, stream));
+      else
+        cu(rig.gpu.cuMemcpyDtoHAsync(host, device, bytes, stream));
+    }
+    await_stream(stream);
+    rates[way] = (double)bytes * (double)times / ((double)(now_ns() - start) / 1e9);
+  }
+  cu(rig.gpu.cuMemFreeHost(host));
+  cu(rig.gpu.cuMemFree(device));
+  cu(rig.gpu.cuStreamDestroy(stream));
+}
+
+/* Blocks of so many bytes in all, in chunks of 16 MiB, two rounds. */
+static void time_blocks(size_t bytes, gmlake_sleep_mode mode, double first[2], double second[2]) {
+  const size_t each = scale(GIB, 32 * MIB);
+  gmlake_desc desc = small_chunks(0);
+  gmlake_pool *pool;
+  gmlake *lake;
+  void *blocks[128];
+  size_t count = 0, i;
+  desc.chunk_bytes = 16 * MIB;
+  lake = new_lake(&desc);
+  pool = new_pool(lake);
+  while (count < count_of(blocks) && (count + 1) * each <= bytes) {
+    blocks[count] = take_from_pool(lake, pool, each, NULL);
+    fill_on(NULL, blocks[count], each, (uint32_t)count);
+    count++;
+  }
+  cu(rig.gpu.cuCtxSynchronize());
+  time_round(lake, pool, mode, first);
+  time_round(lake, pool, mode, second);
+  for (i = 0; i < count && mode == GMLAKE_SLEEP_KEEP; i++)
+    verify_on(NULL, blocks[i], each, (uint32_t)i);
+  require_no_wrong_words("blocks that were kept");
+  for (i = 0; i < count; i++) ok(gmlake_free(lake, blocks[i], NULL));
+  cu(rig.gpu.cuCtxSynchronize());
+  ok(gmlake_pool_destroy(lake, pool));
+  close_lake(lake);
+}
+
+/* A buffer of so many bytes, in chunks of 2 MiB; blocks have chunks of chunk_bytes. */
+static void time_buffer(size_t bytes, size_t chunk_bytes, double seconds[2]) {
+  gmlake_desc desc = small_chunks(0);
+  gmlake_buffer_desc wanted;
+  gmlake *lake;
+  gmlake_pool *pool;
+  gmlake_buffer *buffer = NULL;
+  desc.chunk_bytes = chunk_bytes;
+  lake = new_lake(&desc);
+  pool = new_pool(lake);
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = bytes;
+  wanted.chunk_bytes = CHUNK;
+  wanted.pool = pool;
+  ok(gmlake_buffer_create(lake, &wanted, &buffer));
+  ok(gmlake_buffer_resize(lake, buffer, bytes, NULL));
+  time_round(lake, pool, GMLAKE_SLEEP_DROP, seconds);
+  ok(gmlake_buffer_destroy(lake, buffer, NULL));
+  cu(rig.gpu.cuCtxSynchronize());
+  ok(gmlake_pool_destroy(lake, pool));
+  close_lake(lake);
+}
+
+/* The driver's own calls for a buffer of so many bytes: unmapped and released, then created and
+   mapped. */
+static void time_driver(size_t bytes, double seconds[2]) {
+  const size_t count = bytes / CHUNK;
+  driver_chunks d;
+  uint64_t start;
+  size_t i;
+  driver_reserve(&d, count);
+  start = now_ns();
+  for (i = 0; i < count; i++) driver_create(&d, i);
+  for (i = 0; i < count; i++) driver_map(&d, i, i);
+  seconds[1] = seconds_since(start);
+  start = now_ns();
+  for (i = 0; i < count; i++) driver_unmap(&d, i);
+  driver_finish(&d);
+  seconds[0] = seconds_since(start);
+}
+
+/* As much as 100 GiB dropped, 40 GiB kept: the second time, which need not pin memory. */
+static void case_sleep_costs(void) {
+  const size_t room = free_memory() / 10 * 9 / GIB * GIB;
+  const size_t dropped = scale(room < 100 * GIB ? room : 100 * GIB, 128 * MIB);
+  const size_t kept = scale(room < 40 * GIB ? room : 40 * GIB, 128 * MIB);
+  double blocks[2][2], own[2], shared[2], driver[2], first[2], again[2], link[2];
+  time_link(link);
+  time_blocks(dropped, GMLAKE_SLEEP_DROP, blocks[0], blocks[1]);
+  time_driver(dropped, driver);
+  time_buffer(dropped, 16 * MIB, own);
+  time_buffer(dropped, CHUNK, shared);
+  time_blocks(kept, GMLAKE_SLEEP_KEEP, first, again);
+  tell(
+      "seconds to sleep and wake, %zu MiB dropped: %.3f %.3f and %.3f %.3f; a buffer's %.3f %.3f, "
+      "by the driver alone %.3f %.3f, where blocks share its chunks %.3f %.3f; %zu MiB kept: %.3f "
+      "%.3f, again %.3f %.3f, %.0f %% and %.0f %% of the link",
+      dropped / MIB, blocks[0][0], blocks[0][1], blocks[1][0], blocks[1][1], own[0], own[1],
+      driver[0], driver[1], shared[0], shared[1], kept / MIB, first[0], first[1], again[0],
+      again[1], 100 * (double)kept / again[0] / link[0], 100 * (double)kept / again[1] / link[1]);
+}
+
+#endif
