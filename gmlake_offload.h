@@ -8750,6 +8750,22 @@ static gmlake_offload_result gmlo_session_bring(gmlake_offload_session *s, uint3
   return GMLAKE_OFFLOAD_OK;
 }
 
+/* Work on a stream may write the tensor from here on: the host's copy of it is none any more. One
+   that is still read on its way there, since its memory could not be given up, is waited for. */
+static gmlake_offload_result gmlo_session_change(gmlake_offload_session *s, uint32_t tensor,
+                                                 uint32_t course) {
+  gmlo_guest *g = &s->guests[tensor];
+  size_t i;
+  for (i = 0; i < g->use_count; i++) {
+    if (g->uses[i].course != GMLO_OUT) continue;
+    s->has_begun = 1;
+    if (!gmlo_session_order(s, course, g->uses[i]))
+      return gmlo_session_refused(s, tensor, "a stream could not be made to wait");
+  }
+  gmlo_session_unpin(s, g);
+  return GMLAKE_OFFLOAD_OK;
+}
+
 /* Brings tensors back as long as there is room: those that the schedule asked for. */
 static gmlake_offload_result gmlo_session_bring_late(gmlake_offload_session *s) {
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
@@ -9184,7 +9200,7 @@ static gmlake_offload_result gmlo_session_begin(gmlake_offload_session *s,
     result = gmlo_session_bring(s, id, s->open_course);
   }
   for (i = 0; i < step->write_count && result == GMLAKE_OFFLOAD_OK; i++)
-    gmlo_session_unpin(s, &s->guests[step->writes[i]]);
+    result = gmlo_session_change(s, step->writes[i], s->open_course);
   return result;
 }
 
@@ -9470,11 +9486,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_pin(gmlake_offlo
   } else {
     session->guests[tensor].keep_count++;
     result = gmlo_session_bring(session, tensor, course);
-    if (result != GMLAKE_OFFLOAD_OK) {
-      session->guests[tensor].keep_count--;
-    } else {
-      gmlo_session_unpin(session, &session->guests[tensor]); /* it may be written */
-    }
+    if (result == GMLAKE_OFFLOAD_OK) result = gmlo_session_change(session, tensor, course);
+    if (result != GMLAKE_OFFLOAD_OK) session->guests[tensor].keep_count--;
   }
   return gmlo_session_exit(session, result);
 }

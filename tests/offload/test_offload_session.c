@@ -560,6 +560,47 @@ static void every_host_allocation_fails_once(void **state) {
   assert_true(n > 20);
 }
 
+/* A tensor that was copied to the host, but whose memory could not be given up, stays. What writes it
+   next does so behind the copy. Whether the failure came. */
+static int written_after_a_failure(uint64_t fail_at, long host_fail, int pins) {
+  size_t out;
+  int writes[] = {0, -1}, failed;
+  play_work *work;
+  uint64_t calls;
+  rig r;
+  rig_open(&r, 4 * CHUNK, 4 * CHUNK, 1e8, 0);
+  assert_ok(play_step(&r.play, 1, NULL, NULL, 0, 2 * CHUNK));
+  calls = rig_census(&r).call_count + fail_at;
+  gmlake_offload_mock_fail_at(r.mock, fail_at != 0 ? calls : 0);
+  host_fail_in = host_fail;
+  (void)gmlake_offload_session_make_room(r.play.session, 1, &out);
+  failed = host_fail != 0 ? host_fail_in == 0 : rig_census(&r).call_count >= calls;
+  gmlake_offload_mock_fail_at(r.mock, 0);
+  host_fail_in = 0;
+  if (pins) {
+    assert_ok(gmlake_offload_session_pin(r.play.session, r.play.tensors[0].id, r.play.stream));
+    r.play.tensors[0].value = 77;
+    work = (play_work *)calloc(1, sizeof *work);
+    assert_non_null(work);
+    work->writes[work->write_count++] = r.play.tensors[0];
+    play_launch(&r.play, work);
+    assert_ok(gmlake_offload_session_unpin(r.play.session, r.play.tensors[0].id, r.play.stream));
+  }
+  assert_ok(play_step(&r.play, 2, NULL, writes, -1, 0));
+  rig_settle(&r, 4 * CHUNK);
+  rig_close(&r);
+  return failed;
+}
+
+static void writes_wait_for_copies_in_vain(void **state) {
+  long n;
+  (void)state;
+  for (n = 1; written_after_a_failure((uint64_t)n, 0, 0); n++) continue;
+  assert_true(n > 3);
+  for (n = 1; written_after_a_failure(0, n, n % 2); n++) continue;
+  assert_true(n > 6);
+}
+
 /* ---- Particular cases ---- */
 
 static void too_large_a_step(void **state) {
@@ -761,6 +802,7 @@ int main(void) {
       cmocka_unit_test(random_programs),
       cmocka_unit_test(every_call_fails_once),
       cmocka_unit_test(every_host_allocation_fails_once),
+      cmocka_unit_test(writes_wait_for_copies_in_vain),
       cmocka_unit_test(too_large_a_step),
       cmocka_unit_test(dead_tensors),
       cmocka_unit_test(held_and_pinned),
