@@ -13074,24 +13074,32 @@ static void gmlo_mock_release(void *user, void *range, void *stream) {
   (void)stream;
 }
 
-/* Makes the stream wait for pieces of so many bytes, the oldest first, and takes them. */
-static int gmlo_mock_take_pieces(gmlo_mock *mock, size_t bytes, void *stream) {
-  size_t i;
-  for (i = 0; i < mock->piece_count && bytes != 0; i++) {
-    gmlo_mock_piece *piece = &mock->pieces[i];
-    size_t part = piece->bytes < bytes ? piece->bytes : bytes;
+/* Makes the stream wait for pieces of so many bytes, the oldest first. */
+static int gmlo_mock_wait_pieces(gmlo_mock *mock, size_t bytes, void *stream) {
+  size_t i, part;
+  for (i = 0; i < mock->piece_count && bytes != 0; i++, bytes -= part) {
+    const gmlo_mock_piece *piece = &mock->pieces[i];
     gmlo_mock_entry *entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_WAIT);
     if (entry == NULL) return 0;
     entry->event = piece->event;
     entry->count = piece->count;
+    part = piece->bytes < bytes ? piece->bytes : bytes;
+  }
+  return 1;
+}
+
+/* Takes those. */
+static void gmlo_mock_take_pieces(gmlo_mock *mock, size_t bytes) {
+  size_t i, part;
+  for (i = 0; i < mock->piece_count && bytes != 0; i++, bytes -= part) {
+    gmlo_mock_piece *piece = &mock->pieces[i];
+    part = piece->bytes < bytes ? piece->bytes : bytes;
     piece->bytes -= part;
-    bytes -= part;
     if (piece->bytes == 0) piece->event->is_spare = 1;
   }
   for (i = 0; i < mock->piece_count && mock->pieces[i].bytes == 0; i++) continue;
   mock->piece_count -= i;
   if (i != 0) memmove(mock->pieces, mock->pieces + i, mock->piece_count * sizeof *mock->pieces);
-  return 1;
 }
 
 static int gmlo_mock_commit(void *user, void *of, size_t bytes, void *stream) {
@@ -13109,7 +13117,7 @@ static int gmlo_mock_commit(void *user, void *of, size_t bytes, void *stream) {
     fresh = pieces != 0 ? 0 : SIZE_MAX;
     if (bytes > pieces) fresh = bytes - pieces;
   }
-  if (bytes > fresh && !gmlo_mock_take_pieces(mock, bytes - fresh, stream)) return 2;
+  if (bytes > fresh && !gmlo_mock_wait_pieces(mock, bytes - fresh, stream)) return 2;
   if (range->left != NULL) {
     entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_WAIT);
     if (entry == NULL) return 2;
@@ -13120,6 +13128,7 @@ static int gmlo_mock_commit(void *user, void *of, size_t bytes, void *stream) {
   if (entry == NULL) return 2;
   entry->range = range;
   range->has_memory = 1;
+  if (bytes > fresh) gmlo_mock_take_pieces(mock, bytes - fresh);
   mock->committed += bytes;
   return 0;
 }

@@ -1,6 +1,7 @@
-/* Fuzz target: the input is a program that a session of gmlake_offload.h serves. Every step's work
-   checks each word that it reads against what the order of the calls says; the device keeps the
-   limit; what fails says why; addresses stay. At the end nothing is left.
+/* Fuzz target: the input is a program that a session of gmlake_offload.h serves, while calls of the
+   device and host memory fail. Every step's work checks each word that it reads against what the
+   order of the calls says; the device keeps the limit; what fails says why; addresses stay. At the
+   end nothing is left.
 
    Input: three bytes of description, then records of five bytes: operation and arguments a to d.
    What is short is filled up with zeros. The program so read is run four times, so that the session
@@ -214,6 +215,11 @@ static void operate(const uint8_t *r) {
   case 5:
     if (r[1] % 8 == 0) do_hold(r[2]);
     break;
+  case 6:
+    if (r[1] % 8 != 0) break;
+    fuzz_host.fail_in = 1 + r[2];
+    w.may_fail = 1;
+    break;
   default:
     do_step(r[1], r[2], r[3], r[4]);
   }
@@ -264,10 +270,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   gmlake_offload_mock_census census;
   memset(&fuzz_host, 0, sizeof fuzz_host);
   open_world(how, chunks, flags);
+  if (how & 16) gmlake_offload_mock_fail_at(w.mock, 1 + (uint64_t)flags * 4);
+  w.may_fail |= (how & 16) != 0;
   for (i = 0; i < 4; i++) { /* what is complete when the next run begins is planned */
     run(in.at, in.left, i == 3 ? flags / 4 : 0);
-    if (how & 8) REQUIRE(w.queues.stream_sync(w.queues.user, &stream) == 0);
+    if (how & 8) REQUIRE(w.queues.stream_sync(w.queues.user, &stream) == 0 || w.may_fail);
   }
+  fuzz_host.fail_in = 0;
+  gmlake_offload_mock_fail_at(w.mock, 0);
   REQUIRE(w.queues.stream_sync(w.queues.user, &stream) == 0);
   check();
   gmlake_offload_session_destroy(w.session);

@@ -560,8 +560,8 @@ static void every_host_allocation_fails_once(void **state) {
   assert_true(n > 20);
 }
 
-/* A tensor that was copied to the host, but whose memory could not be given up, stays. What writes it
-   next does so behind the copy. Whether the failure came. */
+/* A tensor that was copied to the host, but whose memory could not be given up, stays. What writes
+   it next does so behind the copy. Whether the failure came. */
 static int written_after_a_failure(uint64_t fail_at, long host_fail, int pins) {
   size_t out;
   int writes[] = {0, -1}, failed;
@@ -599,6 +599,42 @@ static void writes_wait_for_copies_in_vain(void **state) {
   assert_true(n > 3);
   for (n = 1; written_after_a_failure(0, n, n % 2); n++) continue;
   assert_true(n > 6);
+}
+
+/* A commit of the mock's memory that fails has taken nothing: the next one, on another stream,
+   waits for what left. It fails where the stream's row of `queued` entries has to grow. */
+static int commit_fails(int queued) {
+  void *ranges[3], *ptr, *streams[3];
+  int code, i;
+  rig r;
+  rig_open(&r, 2 * CHUNK, 2 * CHUNK, 1e9, 0);
+  for (i = 0; i < 3; i++) {
+    streams[i] = &ranges[i];
+    assert_int_equal(r.memory.reserve(r.memory.user, CHUNK, &ranges[i], &ptr), 0);
+  }
+  for (i = 0; i < 2; i++)
+    assert_int_equal(r.memory.commit(r.memory.user, ranges[i], CHUNK, streams[0]), 0);
+  assert_ok(gmlake_offload_mock_work(r.mock, streams[0], MS, NULL, NULL));
+  assert_int_equal(r.memory.discard(r.memory.user, ranges[0], CHUNK, streams[0]), 0);
+  for (i = 0; i < queued; i++)
+    assert_ok(gmlake_offload_mock_work(r.mock, streams[1], 0, NULL, NULL));
+  host_fail_in = 1;
+  code = r.memory.commit(r.memory.user, ranges[2], CHUNK, streams[1]);
+  host_fail_in = 0;
+  if (code != 0) assert_int_equal(r.memory.commit(r.memory.user, ranges[2], CHUNK, streams[2]), 0);
+  for (i = 0; i < 3; i++) assert_int_equal(r.queues.stream_sync(r.queues.user, streams[i]), 0);
+  assert_int_equal(rig_census(&r).device_bytes_peak, 2 * CHUNK);
+  assert_int_equal(r.memory.discard(r.memory.user, ranges[1], CHUNK, streams[0]), 0);
+  assert_int_equal(r.memory.discard(r.memory.user, ranges[2], CHUNK, streams[0]), 0);
+  rig_close(&r);
+  return code != 0;
+}
+
+static void commits_that_fail_take_nothing(void **state) {
+  int queued, failures = 0;
+  (void)state;
+  for (queued = 0; queued < 40; queued++) failures += commit_fails(queued);
+  assert_true(failures > 3 && failures < 40);
 }
 
 /* ---- Particular cases ---- */
@@ -803,6 +839,7 @@ int main(void) {
       cmocka_unit_test(every_call_fails_once),
       cmocka_unit_test(every_host_allocation_fails_once),
       cmocka_unit_test(writes_wait_for_copies_in_vain),
+      cmocka_unit_test(commits_that_fail_take_nothing),
       cmocka_unit_test(too_large_a_step),
       cmocka_unit_test(dead_tensors),
       cmocka_unit_test(held_and_pinned),
