@@ -19,7 +19,9 @@
    first appear. If the program uses several streams, or buffers, the trace also says when the
    device had completed what was queued on each: the recorder records an event behind each free, and
    behind other calls now and then, and asks for them every 50 us. It asks in the calls that it is
-   told of, so it learns of what completed when the program next calls the lake.
+   told of, so it learns of what completed when the program next calls the lake. All that takes at
+   most 1/200 of the time: where the driver's calls take long, there are fewer samples.
+   gmlake_recorder_set_sampling sets another share, for a recording that is to tell this well.
 
    It also tells labels, pools and, if you ask for them, stacks, in remarks: bench/viewer.html and
    `build/replay --html` show labels; replay does not model pools. A label's address stands for its
@@ -29,8 +31,8 @@
 
    Without stacks it costs about 40 ns an allocation or free on x86-64, elsewhere also a call that
    reads the clock (`record --cost`, the program of examples/record.c, with -O2). That is at most
-   .2 % of a step of the programs of one stream in bench/torch. With several streams it also makes
-   calls of the driver, which may take more than 1 %: bench/torch/README.md has the figures.
+   .2 % of a step of the programs of bench/torch. With several streams, or buffers, the samples take
+   their share besides.
 
    Use one recorder for each lake. A process that ends by exit() need not close it: what was
    recorded is written then. A child of fork records nothing, because what it frees is still live in
@@ -58,6 +60,7 @@
 #define GMLAKE_RECORDER_LINE 256     /* every line is shorter */
 #define GMLAKE_RECORDER_SAMPLES 256u /* of a stream; every second one is given up for more */
 #define GMLAKE_RECORDER_POLL_US 50u  /* so often it asks what is complete */
+#define GMLAKE_RECORDER_SHARE 200u   /* sampling takes at most 1/200 of the time */
 #define GMLAKE_RECORDER_NAMES 4096u  /* labels, pools and stacks: fewer than half of it */
 #define GMLAKE_RECORDER_STACK 3000u  /* a longer stack is cut */
 #define GMLAKE_RECORDER_TICKS (UINT64_C(1) << 20) /* so long ticks stand for the clock: .3 ms */
@@ -103,6 +106,8 @@ typedef struct gmlake_recorder {
   int error;                           /* the first one; after it nothing is written */
   uint64_t time_us;                    /* of the last record; 0: there is none yet */
   uint64_t now_us, polled_us, poll_us; /* poll_us: GMLAKE_RECORDER_POLL_US */
+  unsigned share;                      /* as gmlake_recorder_set_sampling says */
+  uint64_t may_poll_ns, may_sample_ns; /* not before, because of the share */
   uint64_t clock_ns, clock_ticks;      /* of the same moment: the clock was read */
   double ns_per_tick;                  /* 0: not known */
   uint64_t next_id;
@@ -164,16 +169,16 @@ static inline uint64_t gmlake_recorder_ticks(void) { return 0; }
    were GMLAKE_RECORDER_TICKS of them; then the clock tells how long one is. A rate that differs
    much from the one before is of a counter that stood still or jumped: it is not used, and so is
    what was read while the thread did not run. */
-static inline uint64_t gmlake_recorder_now_us(gmlake_recorder *r) {
+static inline uint64_t gmlake_recorder_now_ns(gmlake_recorder *r) {
   const uint64_t ticks = gmlake_recorder_ticks(), since = ticks - r->clock_ticks;
   const double former = r->ns_per_tick;
   uint64_t now;
   if (former > 0 && since < GMLAKE_RECORDER_TICKS)
-    return (r->clock_ns + (uint64_t)((double)since * former)) / 1000;
+    return r->clock_ns + (uint64_t)((double)since * former);
   now = gmlake_recorder_clock_ns();
   if (!GMLAKE_RECORDER_HAS_TICKS || since < GMLAKE_RECORDER_TICKS ||
       gmlake_recorder_ticks() - ticks > GMLAKE_RECORDER_TICKS / 256)
-    return now / 1000;
+    return now;
   r->ns_per_tick = 0;
   if (r->clock_ticks && now > r->clock_ns)
     r->ns_per_tick = (double)(now - r->clock_ns) / (double)since;
@@ -181,7 +186,7 @@ static inline uint64_t gmlake_recorder_now_us(gmlake_recorder *r) {
     r->ns_per_tick = 0;
   r->clock_ns = now;
   r->clock_ticks = ticks;
-  return now / 1000;
+  return now;
 }
 
 /* The time of a record that is written now: since the record before it. */
@@ -371,6 +376,12 @@ static inline void gmlake_recorder_thin(gmlake_recorder *r, gmlake_recorded_stre
   s->sample_count = kept;
 }
 
+/* When calls that began then, and end now, may be made again: half of the share is theirs. */
+static inline uint64_t gmlake_recorder_next_ns(gmlake_recorder *r, uint64_t begun_ns) {
+  const uint64_t now = gmlake_recorder_now_ns(r);
+  return now > begun_ns ? now + 2 * r->share * (now - begun_ns) : now;
+}
+
 /* Records an event on the stream now. */
 static inline void gmlake_recorder_sample(gmlake_recorder *r, gmlake_recorded_stream *s) {
   const gmlake_backend *const b = r->backend;
@@ -413,8 +424,13 @@ static inline void gmlake_recorder_forget_samples(gmlake_recorder *r, gmlake_rec
 static inline void gmlake_recorder_sample_if_due(gmlake_recorder *r, size_t stream,
                                                  uint64_t gap_us) {
   gmlake_recorded_stream *const s = &r->streams[stream];
-  if (r->is_sampling && (r->named > 1 || r->buffers) && r->time_us - s->sampled_us >= gap_us)
-    gmlake_recorder_sample(r, s);
+  uint64_t now;
+  if (!r->is_sampling || (r->named < 2 && !r->buffers) || r->time_us - s->sampled_us < gap_us)
+    return;
+  now = gmlake_recorder_now_ns(r);
+  if (now < r->may_sample_ns) return;
+  gmlake_recorder_sample(r, s);
+  r->may_sample_ns = gmlake_recorder_next_ns(r, now);
 }
 
 /* How many of the stream's samples are complete, from the oldest on. */
@@ -435,7 +451,10 @@ static inline size_t gmlake_recorder_complete(gmlake_recorder *r, gmlake_recorde
 /* Writes what has completed since it was asked last. */
 static inline void gmlake_recorder_poll(gmlake_recorder *r) {
   size_t i, j, count;
+  uint64_t now;
   if (!r->is_sampling || r->now_us - r->polled_us < r->poll_us) return;
+  now = gmlake_recorder_now_ns(r);
+  if (now < r->may_poll_ns) return;
   r->polled_us = r->now_us;
   for (i = 0; i < r->stream_count && r->is_sampling; i++) {
     gmlake_recorded_stream *const s = &r->streams[i];
@@ -449,6 +468,7 @@ static inline void gmlake_recorder_poll(gmlake_recorder *r) {
     s->sample_count -= count;
     memmove(s->samples, s->samples + count, s->sample_count * sizeof *s->samples);
   }
+  r->may_poll_ns = gmlake_recorder_next_ns(r, now);
 }
 
 /* ---- Events ---- */
@@ -715,7 +735,7 @@ static inline void gmlake_recorder_observe(void *user, const gmlake_step *event)
   if (!is_alloc && !is_free && !is_use && !is_buffer && !is_grow) return;
   (void)pthread_mutex_lock(&r->mutex);
   gmlake_recorder_figures(r, event);
-  r->now_us = gmlake_recorder_now_us(r);
+  r->now_us = gmlake_recorder_now_ns(r) / 1000;
   if (r->now_us < r->time_us) r->now_us = r->time_us; /* a clock that was set */
   if (!r->error) gmlake_recorder_poll(r);
   if (!r->error && is_alloc) gmlake_recorder_alloc(r, event);
@@ -773,6 +793,7 @@ static inline gmlake_recorder *gmlake_recorder_open(const char *path) {
   if (!r) return NULL;
   r->stream_count = 1;
   r->poll_us = GMLAKE_RECORDER_POLL_US;
+  r->share = GMLAKE_RECORDER_SHARE;
   r->process = getpid();
   r->file = gmlake_recorder_create(path);
   if (r->file < 0) {
@@ -807,6 +828,11 @@ static inline void gmlake_recorder_attach(gmlake_recorder *r, gmlake_desc *desc)
   if (!desc->backend)
     gmlake_recorder_put(r, "# left out: when work was complete (desc.backend is NULL)\n");
   if (desc->flags & GMLAKE_STREAMS_MAY_END) gmlake_recorder_put(r, "# streams_may_end: 1\n");
+}
+
+/* Samples take at most 1/share of the time; 0: what they take. Call it before the lake is created. */
+static inline void gmlake_recorder_set_sampling(gmlake_recorder *r, unsigned share) {
+  if (r) r->share = share;
 }
 
 /* Also records where each allocation comes from: fn is asked in the thread that allocates. A stack

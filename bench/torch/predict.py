@@ -1,7 +1,7 @@
 """Compares what build/replay predicts from recordings with what happened while they were recorded.
 
-    python3 bench/torch/run.py --out streams.json --streams --record traces \\
-        --allocators gmlake-record,gmlake-wait-record
+    GMLAKE_TORCH_RECORD_SHARE=25 python3 bench/torch/run.py --out streams.json --streams \\
+        --record traces --allocators gmlake-record,gmlake-wait-record
     make && python3 bench/torch/predict.py streams.json traces
 
 A row is one recorded run: peak reserved GiB, driver calls and milliseconds of the lake, in life and

@@ -19,6 +19,9 @@
                                      NAME.rankRANK.0.gmtrace. No file is overwritten: if it exists,
                                      from another process or an earlier run, the new name also has
                                      the process's number, and standard error says so
+     GMLAKE_TORCH_RECORD_SHARE       to learn what the device has completed takes at most 1/200 of
+                                     the time, or of this share; 0: as long as it takes. Where
+                                     several streams share memory, 25 makes better recordings
      GMLAKE_TORCH_PROFILE            NAME: the lake begins with the memory that the profile
                                      NAME.0.profile tells of (device 0). If there is none, what this
                                      run learns is written there when it ends. What lives when the
@@ -57,7 +60,7 @@ static pid_t own_pid; /* of the process that created the lakes; 0: none yet */
 /* ---- The environment ------------------------------------------------------------------------ */
 
 /* Does not change *out if the variable is not set. Returns 0 if its value is wrong. */
-static int read_bytes(const char *name, size_t *out) {
+static int read_number(const char *name, size_t *out) {
   const char *const text = getenv(name);
   char *end;
   unsigned long long value;
@@ -96,19 +99,22 @@ static int read_peers(const char *name, int device, int *out, size_t *out_count)
 
 /* Returns the name of the first variable whose value is wrong; NULL: none is. */
 static const char *read_environment(gmlake_desc *desc, int *peers) {
-  if (!read_bytes("GMLAKE_TORCH_LIMIT_BYTES", &desc->limit_bytes))
+  size_t share = 0;
+  if (!read_number("GMLAKE_TORCH_LIMIT_BYTES", &desc->limit_bytes))
     return "GMLAKE_TORCH_LIMIT_BYTES";
-  if (!read_bytes("GMLAKE_TORCH_DRIVER_FREE_BYTES", &desc->driver_free_bytes_min))
+  if (!read_number("GMLAKE_TORCH_DRIVER_FREE_BYTES", &desc->driver_free_bytes_min))
     return "GMLAKE_TORCH_DRIVER_FREE_BYTES";
-  if (!read_bytes("GMLAKE_TORCH_CHUNK_BYTES", &desc->chunk_bytes))
+  if (!read_number("GMLAKE_TORCH_CHUNK_BYTES", &desc->chunk_bytes))
     return "GMLAKE_TORCH_CHUNK_BYTES";
-  if (!read_bytes("GMLAKE_TORCH_HANDLE_BYTES", &desc->handle_bytes))
+  if (!read_number("GMLAKE_TORCH_HANDLE_BYTES", &desc->handle_bytes))
     return "GMLAKE_TORCH_HANDLE_BYTES";
   if (desc->handle_bytes) desc->handle_types = 0; /* else each chunk has a handle */
   if (!read_cross_stream("GMLAKE_TORCH_CROSS_STREAM", &desc->cross_stream))
     return "GMLAKE_TORCH_CROSS_STREAM";
   if (!read_peers("GMLAKE_TORCH_PEERS", desc->device, peers, &desc->peer_count))
     return "GMLAKE_TORCH_PEERS";
+  if (!read_number("GMLAKE_TORCH_RECORD_SHARE", &share) || share > 1000000)
+    return "GMLAKE_TORCH_RECORD_SHARE";
   if (desc->peer_count) desc->peer_devices = peers;
   return NULL;
 }
@@ -116,6 +122,7 @@ static const char *read_environment(gmlake_desc *desc, int *peers) {
 /* What the variable takes, for errors. */
 static const char *taken_by(const char *name) {
   if (strstr(name, "BYTES")) return "a number of bytes";
+  if (strstr(name, "SHARE")) return "a number up to 1000000";
   if (strstr(name, "PEERS")) return "numbers of devices, for example 0,1";
   return "grow, wait or soon";
 }
@@ -156,9 +163,12 @@ static const char *recording_name(void) {
    recorder samples. Returns 0 if the recording cannot be opened, and writes the reason to why. */
 static int start_recording(gmlake_desc *desc, char *why, size_t why_bytes) {
   const char *const name = recording_name();
+  size_t share = GMLAKE_RECORDER_SHARE;
   if (!name) return 1;
+  (void)read_number("GMLAKE_TORCH_RECORD_SHARE", &share); /* read_environment has checked it */
   recorders[desc->device] = open_recording(name, desc->device);
   if (recorders[desc->device]) {
+    gmlake_recorder_set_sampling(recorders[desc->device], (unsigned)share);
     gmlake_recorder_attach(recorders[desc->device], desc);
     return 1;
   }

@@ -42,7 +42,8 @@ ok 'torch: limit' fake GMLAKE_TORCH_LIMIT_BYTES=8388608 GMLAKE_TORCH_CHUNK_BYTES
 ok 'torch: empty variables' fake GMLAKE_TORCH_LIMIT_BYTES= GMLAKE_TORCH_CROSS_STREAM= \
   GMLAKE_TORCH_PEERS= "$build/client_torch" "$library" grow
 for variable in LIMIT_BYTES=8G LIMIT_BYTES=-1 LIMIT_BYTES=99999999999999999999 CHUNK_BYTES=0x10 \
-  DRIVER_FREE_BYTES=1.5 HANDLE_BYTES=x CROSS_STREAM=yes 'PEERS=0,' PEERS=0,x PEERS=64 PEERS=-1; do
+  DRIVER_FREE_BYTES=1.5 HANDLE_BYTES=x CROSS_STREAM=yes 'PEERS=0,' PEERS=0,x PEERS=64 PEERS=-1 \
+  RECORD_SHARE=x RECORD_SHARE=1000001; do
   ok "torch: $variable" fake "GMLAKE_TORCH_$variable" "$build/client_torch" "$library" refused
   ok "torch: $variable: says so" says "GMLAKE_TORCH_${variable%%=*} cannot be read: ${variable#*=}"
 done

@@ -65,7 +65,8 @@ static void open_lake(const char *path, size_t capacity_bytes) {
   assert_ok(gmlake_mock_create(&mock, &f.mock));
   f.recorder = gmlake_recorder_open(path);
   assert_non_null(f.recorder);
-  f.recorder->poll_us = 0; /* else what is recorded would depend on the clock */
+  f.recorder->poll_us = 0;                     /* else what is recorded would depend on the clock */
+  gmlake_recorder_set_sampling(f.recorder, 0); /* and on how long calls take */
   desc.backend = f.mock;
   desc.flags = f.flags;
   gmlake_recorder_attach(f.recorder, &desc);
@@ -308,7 +309,7 @@ static void ticks_follow_the_clock(void **state) {
   assert_non_null(r);
   for (i = 0; i < 300000; i++) {
     before = gmlake_recorder_clock_ns() / 1000;
-    told = gmlake_recorder_now_us(r);
+    told = gmlake_recorder_now_ns(r) / 1000;
     after = gmlake_recorder_clock_ns() / 1000;
     assert_in_range(told, before - 20, after + 20);
   }
@@ -316,7 +317,7 @@ static void ticks_follow_the_clock(void **state) {
     r->clock_ns -= 1000000000; /* the counter has stood still for a second */
     r->clock_ticks = gmlake_recorder_ticks() - GMLAKE_RECORDER_TICKS;
     before = gmlake_recorder_clock_ns() / 1000;
-    assert_true(gmlake_recorder_now_us(r) >= before);
+    assert_true(gmlake_recorder_now_ns(r) / 1000 >= before);
   }
   assert_int_equal(gmlake_recorder_close(r), 0);
 }
@@ -493,6 +494,68 @@ static void stream_ends(void **state) {
   t = load(f.path);
   assert_true(t.may_streams_end);
   trace_free(&t);
+}
+
+static gmlake_backend slow; /* the mock, whose events take 50 us */
+static struct pace {        /* of one kind of call */
+  uint64_t begun_ns, ended_ns;
+  double shortest_gap; /* before a call, divided by what the call before it took */
+  size_t count;
+} pace_of_record, pace_of_query;
+
+static void keep_pace(struct pace *p) {
+  const uint64_t begun = gmlake_recorder_clock_ns();
+  const double gap = (double)(begun - p->ended_ns) / (double)(p->ended_ns - p->begun_ns);
+  if (p->count++ && (p->shortest_gap <= 0 || gap < p->shortest_gap)) p->shortest_gap = gap;
+  while (gmlake_recorder_clock_ns() - begun < 50000) continue;
+  p->begun_ns = begun;
+  p->ended_ns = gmlake_recorder_clock_ns();
+}
+
+static gmlake_result slow_record(void *user, void *event, gmlake_stream stream, int *out_code) {
+  keep_pace(&pace_of_record);
+  return f.mock->event_record(user, event, stream, out_code);
+}
+
+static gmlake_result slow_query(void *user, void *event, int *out_done, int *out_code) {
+  keep_pace(&pace_of_query);
+  return f.mock->event_query(user, event, out_done, out_code);
+}
+
+/* However slow the driver is, samples take their share of the time: a fortieth for each kind. */
+static void samples_take_their_share(void **state) {
+  gmlake_mock_desc mock;
+  gmlake_desc desc;
+  gmlake_stream stream;
+  uint64_t begun;
+  (void)state;
+  memset(&mock, 0, sizeof mock);
+  memset(&desc, 0, sizeof desc);
+  mock.capacity_bytes = 64 * MIB;
+  mock.bookkeeping_only = 1;
+  assert_ok(gmlake_mock_create(&mock, &f.mock));
+  assert_ok(gmlake_mock_stream_create(f.mock, &stream));
+  slow = *f.mock;
+  slow.event_record = slow_record;
+  slow.event_query = slow_query;
+  f.recorder = gmlake_recorder_open(f.path);
+  gmlake_recorder_set_sampling(f.recorder, 20);
+  desc.backend = &slow;
+  desc.flags = GMLAKE_SINGLE_THREADED;
+  gmlake_recorder_attach(f.recorder, &desc);
+  desc.backend = f.mock; /* what the lake itself records is not slow */
+  assert_ok(gmlake_create(&desc, &f.lake));
+  assert_ok(gmlake_free(f.lake, take(1, NULL), NULL));
+  memset(&pace_of_record, 0, sizeof pace_of_record);
+  memset(&pace_of_query, 0, sizeof pace_of_query);
+  begun = gmlake_recorder_clock_ns();
+  while (pace_of_query.count < 8 && gmlake_recorder_clock_ns() - begun < 20000000000u)
+    assert_ok(gmlake_free(f.lake, take(1, stream), stream));
+  assert_true(pace_of_record.count >= 4);
+  assert_true(pace_of_query.count >= 8);
+  assert_true(pace_of_record.shortest_gap > 38);
+  assert_true(f.recorder->may_poll_ns > pace_of_query.ended_ns + 38 * 50000);
+  assert_int_equal(close_lake(), 0);
 }
 
 static void long_label(void **state) {
@@ -785,6 +848,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(completion, set_up, tear_down),
       cmocka_unit_test_setup_teardown(many_samples, set_up, tear_down),
       cmocka_unit_test_setup_teardown(not_sampled, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(samples_take_their_share, set_up, tear_down),
       cmocka_unit_test_setup_teardown(stream_ends, set_up, tear_down),
       cmocka_unit_test_setup_teardown(long_label, set_up, tear_down),
       cmocka_unit_test_setup_teardown(threads, set_up, tear_down),
