@@ -162,11 +162,19 @@ def event_of(action, place, size, shown, number):
 
 
 def history_of(snapshot, segments):
-    """The segments; an allocation for each block, by age; the error, if memory has run out."""
+    """The segments; an allocation for each part of a buffer, and for each block, by age; the error,
+    if memory has run out. The viewer goes back from the end: it takes each block away again before
+    the segment that the block is in, so each one needs an event."""
     out = []
     for entry in segments:
         size = entry["total_size"]
         out.append(event_of("segment_alloc", entry["address"], size, entry, len(out)))
+    told = {of_block(entry)["address"] for entry in rows(snapshot, "blocks")}
+    for entry in segments:
+        for part in entry["blocks"]:
+            if part["state"] != "inactive" and part["address"] not in told:
+                shown = dict(part, stream=entry["stream"])
+                out.append(event_of("alloc", part["address"], part["size"], shown, len(out)))
     for entry in sorted(rows(snapshot, "blocks"), key=lambda b: -b["age"]):
         shown = of_block(entry)
         out.append(event_of("alloc", shown["address"], shown["size"], shown, len(out)))
