@@ -35,7 +35,8 @@
 
    The program runs as before, but nothing is stitched, nothing can be exported, and `bytes` are all
    the memory that there is. The lake, the first growing buffer and each pool take so much at once.
-   That was tried without a GPU alone.
+   On an H200 the sanitizer then found a kernel that wrote behind a block's end, into its neighbour,
+   and into a block that was freed.
 
    Launches have to block: a free on the host comes before the kernels that are still queued, and
    the sanitizer takes the block for gone at once, also one that gmlake_record_stream named streams
