@@ -9110,13 +9110,11 @@ static size_t gmlo_session_locked(const gmlake_offload_session *s) {
   return bytes;
 }
 
-/* Memory that others have left may have to be waited for: the step's time counts from there on. */
+/* Memory may have to be mapped, or waited for, which a later iteration does not repeat: the step's
+   time counts from there on. */
 static void gmlo_session_restamp(gmlake_offload_session *s, uint32_t course) {
   gmlo_lesson *l = gmlo_session_recorded(s);
-  if (l == NULL || !s->is_open || s->is_held || l->step_count == 0 ||
-      s->stats.out_count + s->stats.drop_count == 0) {
-    return;
-  }
+  if (l == NULL || !s->is_open || s->is_held || l->step_count == 0) return;
   l->steps[l->step_count - 1].begun = gmlo_session_stamp(s, course);
 }
 

@@ -138,23 +138,28 @@ static gmlake_result lake_stream_wait(void *user, gmlake_stream stream, void *ev
   return answer(lake_world->queues.stream_wait(lake_world->queues.user, stream, event), out_code);
 }
 
-/* What the calls of queues cost the host. To queue a copy takes what a launch takes. */
+/* What the calls of queues cost the host, after what the lake did before. To queue a copy takes what
+   a launch takes. */
 static const gmlk_mock_costs *costs_of(const world *w) {
   return &gmlk_mock_cost_table[w->opts->busy ? GMLAKE_MOCK_COSTS_BUSY : GMLAKE_MOCK_COSTS_REPLAYED];
 }
 static int paid_copy(void *user, const gmlake_offload_copy *copy, void *stream) {
+  charge(lake_world);
   gmlake_offload_mock_spend(lake_world->backend, lake_world->opts->launch_ns);
   return lake_world->free_queues.copy(user, copy, stream);
 }
 static int paid_record(void *user, void *event, void *stream) {
+  charge(lake_world);
   gmlake_offload_mock_spend(lake_world->backend, costs_of(lake_world)->event_record);
   return lake_world->free_queues.event_record(user, event, stream);
 }
 static int paid_wait(void *user, void *stream, void *event) {
+  charge(lake_world);
   gmlake_offload_mock_spend(lake_world->backend, costs_of(lake_world)->stream_wait);
   return lake_world->free_queues.stream_wait(user, stream, event);
 }
 static int paid_query(void *user, void *event, int *out_done) {
+  charge(lake_world);
   gmlake_offload_mock_spend(lake_world->backend, costs_of(lake_world)->event_query);
   return lake_world->free_queues.event_done(user, event, out_done);
 }
