@@ -6524,9 +6524,15 @@ typedef struct gmlo_call { /* a tensor comes to a seat */
   uint32_t when; /* in half steps, see below */
 } gmlo_call;
 
-typedef struct gmlo_row { /* of seats */
-  size_t first;
-  uint32_t count;
+typedef struct gmlo_sitting { /* of a row */
+  size_t from;                /* half step from which on */
+  size_t seats;               /* the first one */
+} gmlo_sitting;
+
+typedef struct gmlo_row { /* of seats: addresses that tensors have one after the other */
+  size_t first;           /* sitting */
+  uint32_t sittings;
+  uint32_t count; /* of seats, in each sitting */
 } gmlo_row;
 
 typedef struct gmlo_schedule {
@@ -6539,25 +6545,28 @@ typedef struct gmlo_schedule {
   /* Which chunks are whose; NULL: nothing is said of that. */
   uint32_t *row_of; /* by slot: the row in which it sits, or NONE */
   gmlo_row *rows;
-  uint32_t *seats;    /* of the rows, one after the other */
+  gmlo_sitting *sittings; /* of the rows, one after the other; ascending in each row */
+  uint32_t *seats;        /* of the sittings */
   gmlo_call *calls;   /* when each seat is wanted, ascending, */
   size_t *call_begin; /* by seat */
   size_t row_count, seat_count, call_count;
   uint32_t turn;      /* that they count from */
-  size_t clash_count; /* seats that somebody else will want before their tensor leaves them */
+  size_t remap_count; /* chunks that an iteration maps, because a row's seats change */
 } gmlo_schedule;
 
 static void gmlo_schedule_unseat(const gmlake_offload_host *host, gmlo_schedule *schedule) {
   gmlo_free(host, schedule->row_of);
   gmlo_free(host, schedule->rows);
+  gmlo_free(host, schedule->sittings);
   gmlo_free(host, schedule->seats);
   gmlo_free(host, schedule->calls);
   gmlo_free(host, schedule->call_begin);
   schedule->row_of = schedule->seats = NULL;
   schedule->rows = NULL;
+  schedule->sittings = NULL;
   schedule->calls = NULL;
   schedule->call_begin = NULL;
-  schedule->row_count = schedule->seat_count = schedule->call_count = schedule->clash_count = 0;
+  schedule->row_count = schedule->seat_count = schedule->call_count = schedule->remap_count = 0;
 }
 
 static void gmlo_schedule_free(const gmlake_offload_host *host, gmlo_schedule *schedule) {
@@ -7220,13 +7229,602 @@ static int gmlo_scheduler_begin(gmlo_scheduler *c) {
   return 1;
 }
 
-/* ---- A rehearsal: two iterations of a schedule ---- */
-
 static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t strand, int is_in) {
   double speed = is_in ? c->desc->in_bytes_per_s : c->desc->out_bytes_per_s;
   return gmlo_copy_time(c->weave.l->slots[c->weave.strands[strand].slot].real_bytes, speed) +
          GMLO_COPY_NS;
 }
+
+/* ---- Seats: which chunks a tensor has ---- */
+
+/* A seat stands for a chunk, whichever that is. A tensor that sits in the same seats whenever it is
+   there, at the same addresses, needs no mapping after the first time. So each strand that comes
+   and goes has a row of seats that nobody else has while it is there. Time is counted in half
+   steps from the turn on: what is born in a step or comes back before it comes at 2 * step, what
+   leaves behind it leaves at 2 * step + 1, what dies in it is gone at 2 * step + 2. Stays are seated
+   in the order in which they begin; the strand's later ones reserve the same seats. Of the seats
+   that suit, those are taken that are needed again soonest behind the strand's end: what leaves
+   first comes back last, in most programs. Where no seat suits all the time, a seat is taken whose
+   reservation begins last; that one is gone, and its strand is mapped to another seat when it comes
+   back. Nobody is moved while he sits: what sits across the turn has its seat at both ends.
+   Cost: O(stays * seats), and less where tensors of one size follow each other. */
+
+#define GMLO_ROWS_TRIED 8u
+
+typedef struct gmlo_stay { /* when a strand is there; also in the list of a seat */
+  struct gmlo_stay *next;
+  size_t begin, end;
+  size_t soft;                        /* when the copy to the host has ended, or `end` */
+  uint32_t sitter, number, position;  /* of a seat's: whose, which one of his, his which chunk */
+} gmlo_stay;
+
+typedef struct gmlo_seat {
+  gmlo_stay *stays; /* that have not ended, ascending */
+  size_t since;     /* when the last one that has ended did so */
+} gmlo_seat;
+
+typedef struct gmlo_choice { /* of a seat: the smaller, the better, and then the older */
+  size_t cost, since;
+  uint32_t seat;
+} gmlo_choice;
+
+typedef struct gmlo_sitter { /* a strand that comes and goes */
+  uint32_t strand, count;    /* seats */
+  uint32_t row;
+  size_t birth, death; /* half steps; death may lie beyond the end */
+  gmlo_stay *stays;
+  size_t stay_count, at; /* at: the begin of the first one */
+  uint32_t *seats;       /* by stay and chunk; NONE: not yet */
+  int is_around;         /* the last stay goes on as the first one */
+} gmlo_sitter;
+
+typedef struct gmlo_arrival { /* a stay begins */
+  size_t begin;
+  const gmlo_stay *stay;
+  uint32_t sitter, number;
+  int is_around;
+} gmlo_arrival;
+
+typedef struct gmlo_usher {
+  gmlo_scope scope;
+  const gmlo_scheduler *c;
+  gmlo_schedule *schedule;
+  size_t *soft; /* by move */
+  gmlo_sitter *sitters;
+  gmlo_arrival *arrivals;
+  size_t sitter_count, arrival_count;
+  gmlo_seat *seats;
+  size_t seat_max, call_max; /* call_max: the seats of all stays */
+  gmlo_choice *choices;         /* the best ones for a stay, ascending */
+  size_t choice_count;
+  size_t *row_until, *row_from; /* by row: its addresses are free between these */
+  uint32_t *row_last;           /* the sitter that had the row last */
+} gmlo_usher;
+
+/* When the bytes of each move's copy out are on the host, if none has to wait for memory. */
+static int gmlo_usher_soften(gmlo_usher *u) {
+  const gmlo_scheduler *c = u->c;
+  const gmlo_lesson *l = c->weave.l;
+  const gmlo_schedule *schedule = u->schedule;
+  size_t i, k, position, n = l->step_count, at = 0;
+  uint64_t free_ns = 0;
+  u->soft = (size_t *)gmlo_take(&u->scope, schedule->begin[n] + 1, sizeof *u->soft);
+  if (u->soft == NULL) return 0;
+  for (position = 0; position < n; position++) {
+    i = (l->turn + position) % n;
+    for (k = schedule->begin[i]; k < schedule->begin[i + 1]; k++) {
+      const gmlo_move *move = &schedule->moves[k];
+      u->soft[k] = 2 * position + 1;
+      if (move->is_in || !move->is_copy) continue;
+      if (free_ns < c->time_ns[position + 1]) free_ns = c->time_ns[position + 1];
+      free_ns += gmlo_scheduler_copy_ns(c, c->weave.of[move->slot], 0);
+      if (at < position + 1) at = position + 1;
+      while (at < 2 * n && c->time_ns[at] < free_ns) at++;
+      u->soft[k] = 2 * at;
+    }
+  }
+  return 1;
+}
+
+/* Adds a stay, which may lie beyond the end or across it, to a list. */
+static int gmlo_usher_stay(gmlo_usher *u, gmlo_sitter *sitter, size_t begin, size_t end,
+                           size_t soft) {
+  size_t round = 2 * u->c->weave.l->step_count;
+  gmlo_stay *stay, **link = &sitter->stays;
+  if (begin >= round) begin -= round, end -= round, soft -= round;
+  if (end > round) {
+    if (!gmlo_usher_stay(u, sitter, 0, end - round, soft - round)) return 0;
+    end = soft = round;
+  }
+  if (soft > round) soft = round;
+  stay = (gmlo_stay *)gmlo_take(&u->scope, 1, sizeof *stay);
+  if (stay == NULL) return 0;
+  stay->begin = begin;
+  stay->end = end;
+  stay->soft = soft < end ? end : soft;
+  while (*link != NULL && (*link)->begin < begin) link = &(*link)->next;
+  stay->next = *link;
+  *link = stay;
+  sitter->stay_count++;
+  return 1;
+}
+
+/* The moves of one strand, from its birth on; of one that exists all the time from a move on that
+   brings it back. */
+typedef struct gmlo_trip {
+  uint32_t strand;
+  size_t when, soft;
+  int is_in;
+} gmlo_trip;
+
+static int gmlo_trip_before(const void *a, const void *b) {
+  const gmlo_trip *x = (const gmlo_trip *)a, *y = (const gmlo_trip *)b;
+  return x->strand != y->strand ? x->strand < y->strand : x->when < y->when;
+}
+
+/* Lists when a strand is there, by its moves. A strand that never comes is left out. */
+static int gmlo_usher_sit(gmlo_usher *u, uint32_t id, gmlo_trip *trips, size_t count) {
+  const gmlo_lesson *l = u->c->weave.l;
+  const gmlo_strand *strand = &u->c->weave.strands[id];
+  gmlo_sitter *sitter = &u->sitters[u->sitter_count];
+  size_t i, round = 2 * l->step_count, first = 0, begin;
+  int is_whole = gmlo_strand_is_whole(l, strand), is_there = 1, ok = 1;
+  memset(sitter, 0, sizeof *sitter);
+  sitter->strand = id;
+  if (is_whole) {
+    while (first < count && !trips[first].is_in) first++;
+    if (first == count || strand->heir != GMLAKE_OFFLOAD_NONE) return 1;
+    sitter->birth = begin = trips[first++].when;
+    sitter->death = begin + round;
+  } else {
+    sitter->birth = begin = 2 * gmlo_lesson_way(l, l->turn, strand->from);
+    sitter->death = begin + 2 * (size_t)strand->length;
+    while (first < count && trips[first].when < begin) first++;
+  }
+  for (i = 0; i + (size_t)is_whole < count && ok; i++) {
+    const gmlo_trip *trip = &trips[(first + i) % count];
+    size_t far = trip->when < sitter->birth ? round : 0;
+    if (trip->is_in == is_there || trip->when + far >= sitter->death) continue;
+    if (!trip->is_in) ok = gmlo_usher_stay(u, sitter, begin, trip->when + far, trip->soft + far);
+    begin = trip->when + far;
+    is_there = trip->is_in;
+  }
+  if (is_there && begin < sitter->death)
+    ok = ok && gmlo_usher_stay(u, sitter, begin, sitter->death, sitter->death);
+  if (sitter->stays == NULL) return ok;
+  sitter->at = sitter->stays->begin;
+  sitter->row = GMLAKE_OFFLOAD_NONE;
+  u->sitter_count++;
+  return ok;
+}
+
+/* Lists who comes and goes, and how many chunks the rest leaves. */
+static int gmlo_usher_invite(gmlo_usher *u, size_t chunk_bytes) {
+  const gmlo_scheduler *c = u->c;
+  const gmlo_lesson *l = c->weave.l;
+  const gmlo_schedule *schedule = u->schedule;
+  size_t i, k, count = schedule->begin[l->step_count], strands = c->weave.strand_count, at = 0;
+  size_t stay_bytes = 0;
+  gmlo_trip *trips = (gmlo_trip *)gmlo_take(&u->scope, count + 1, 2 * sizeof *trips);
+  u->sitters = (gmlo_sitter *)gmlo_take(&u->scope, strands + 1, sizeof *u->sitters);
+  if (trips == NULL || u->sitters == NULL || !gmlo_usher_soften(u)) return 0;
+  for (k = 0; k < count; k++) {
+    trips[k].strand = c->weave.of[schedule->moves[k].slot];
+    trips[k].is_in = schedule->moves[k].is_in;
+    trips[k].when = 2 * gmlo_lesson_way(l, l->turn, schedule->moves[k].step) + 1;
+    trips[k].when += (size_t)trips[k].is_in;
+    trips[k].soft = u->soft[k];
+  }
+  gmlo_sort(trips, trips + count + 1, count, sizeof *trips, gmlo_trip_before);
+  for (i = 0; i < strands; i++) {
+    size_t before = u->sitter_count, first = at;
+    while (at < count && trips[at].strand == i) at++;
+    if (c->weave.strands[i].id == GMLAKE_OFFLOAD_NONE) continue;
+    if (!gmlo_usher_sit(u, (uint32_t)i, trips + first, at - first)) return 0;
+    if (u->sitter_count == before) {
+      stay_bytes += gmlo_scheduler_bytes(c, (uint32_t)i);
+    } else {
+      u->sitters[before].count = (uint32_t)(gmlo_scheduler_bytes(c, (uint32_t)i) / chunk_bytes);
+    }
+  }
+  u->seat_max =
+      c->desc->target_bytes > stay_bytes ? (c->desc->target_bytes - stay_bytes) / chunk_bytes : 0;
+  return 1;
+}
+
+static int gmlo_arrival_before(const void *a, const void *b) {
+  const gmlo_arrival *x = (const gmlo_arrival *)a, *y = (const gmlo_arrival *)b;
+  if (x->begin != y->begin) return x->begin < y->begin;
+  return x->is_around > y->is_around;
+}
+
+/* Lists all stays in the order of their begins. 0 if host memory is refused. */
+static int gmlo_usher_line_up(gmlo_usher *u) {
+  size_t i, n, round = 2 * u->c->weave.l->step_count;
+  for (i = 0; i < u->sitter_count; i++) u->arrival_count += u->sitters[i].stay_count;
+  u->arrivals = (gmlo_arrival *)gmlo_take(&u->scope, u->arrival_count + 1, 2 * sizeof *u->arrivals);
+  if (u->arrivals == NULL) return 0;
+  u->arrival_count = 0;
+  for (i = 0; i < u->sitter_count; i++) {
+    gmlo_sitter *sitter = &u->sitters[i];
+    const gmlo_stay *stay = sitter->stays;
+    for (n = 0; stay != NULL; stay = stay->next, n++) {
+      gmlo_arrival *arrival = &u->arrivals[u->arrival_count++];
+      arrival->begin = stay->begin;
+      arrival->stay = stay;
+      arrival->sitter = (uint32_t)i;
+      arrival->number = (uint32_t)n;
+      if (stay->next == NULL) sitter->is_around = sitter->at == 0 && stay->end == round;
+    }
+    u->call_max += n * sitter->count;
+    for (; n != 0; n--) u->arrivals[u->arrival_count - n].is_around = sitter->is_around;
+  }
+  gmlo_sort(u->arrivals, u->arrivals + u->arrival_count, u->arrival_count, sizeof *u->arrivals,
+            gmlo_arrival_before);
+  return 1;
+}
+
+/* When a stay, or a later one of its sitter, and somebody else first want the seat at once. SIZE_MAX:
+   they never do, and *out_gap is how long the seat is free behind them. */
+static size_t gmlo_seat_clash(const gmlo_seat *seat, const gmlo_stay *mine, int is_soft,
+                              size_t *out_gap) {
+  const gmlo_stay *other = seat->stays;
+  size_t end = 0;
+  while (mine != NULL && other != NULL) {
+    if (mine->begin < (is_soft ? other->soft : other->end) &&
+        other->begin < (is_soft ? mine->soft : mine->end)) {
+      return mine->begin > other->begin ? mine->begin : other->begin;
+    }
+    if (mine->begin < other->begin) {
+      end = mine->soft;
+      mine = mine->next;
+    } else {
+      other = other->next;
+    }
+  }
+  for (; mine != NULL; mine = mine->next) end = mine->soft;
+  *out_gap = other != NULL ? other->begin - end : SIZE_MAX / 2;
+  return SIZE_MAX;
+}
+
+static int gmlo_stay_meets(const gmlo_stay *a, const gmlo_stay *b) {
+  return a->begin < b->end && b->begin < a->end;
+}
+
+/* Whether a stay of a seat's list is there across the turn, so that it cannot be moved. */
+static int gmlo_usher_is_firm(const gmlo_usher *u, const gmlo_stay *stay) {
+  const gmlo_sitter *sitter = &u->sitters[stay->sitter];
+  return sitter->is_around && stay->number + 1 == sitter->stay_count;
+}
+
+/* Whether somebody is in the seat who cannot be moved while the stay lasts. */
+static int gmlo_seat_is_taken(const gmlo_usher *u, const gmlo_seat *seat, const gmlo_stay *stay) {
+  const gmlo_stay *other;
+  for (other = seat->stays; other != NULL && other->begin < stay->end; other = other->next)
+    if (gmlo_stay_meets(other, stay) &&
+        (other->begin <= stay->begin || gmlo_usher_is_firm(u, other))) {
+      return 1;
+    }
+  return 0;
+}
+
+/* When all that has begun in the seat has left it. */
+static size_t gmlo_seat_ready(const gmlo_seat *seat, size_t now) {
+  const gmlo_stay *stay;
+  size_t ready = 0;
+  for (stay = seat->stays; stay != NULL && stay->begin <= now; stay = stay->next)
+    if (stay->soft > ready) ready = stay->soft;
+  return ready;
+}
+
+/* Forgets the stays of a seat that have ended. */
+static void gmlo_seat_clear(gmlo_seat *seat, size_t now) {
+  while (seat->stays != NULL && seat->stays->soft <= now) {
+    seat->since = seat->stays->soft;
+    seat->stays = seat->stays->next;
+  }
+}
+
+/* Writes a stay of a sitter down for a seat. 0 if host memory is refused. */
+static int gmlo_usher_note(gmlo_usher *u, uint32_t id, const gmlo_stay *mine, uint32_t sitter,
+                           uint32_t number, uint32_t position) {
+  gmlo_stay *stay = (gmlo_stay *)gmlo_take(&u->scope, 1, sizeof *stay);
+  gmlo_stay **link = &u->seats[id].stays;
+  if (stay == NULL) return 0;
+  while (*link != NULL && (*link)->begin < mine->begin) link = &(*link)->next;
+  *stay = *mine;
+  stay->sitter = sitter;
+  stay->number = number;
+  stay->position = position;
+  stay->next = *link;
+  *link = stay;
+  u->sitters[sitter].seats[number * u->sitters[sitter].count + position] = id;
+  return 1;
+}
+
+/* A stay takes a seat: reservations that it meets are gone. Later stays of the sitter reserve the
+   seat where nobody else has. */
+static int gmlo_usher_fill(gmlo_usher *u, uint32_t id, const gmlo_arrival *arrival,
+                           uint32_t position) {
+  gmlo_sitter *sitter = &u->sitters[arrival->sitter];
+  uint32_t number = arrival->number;
+  const gmlo_stay *mine;
+  for (mine = arrival->stay; mine != NULL; mine = mine->next, number++) {
+    gmlo_stay **link = &u->seats[id].stays;
+    int must = number == arrival->number || (sitter->is_around && mine->next == NULL), meets = 0;
+    if (sitter->seats[number * sitter->count + position] != GMLAKE_OFFLOAD_NONE) continue;
+    while (*link != NULL) {
+      gmlo_stay *other = *link;
+      if (gmlo_stay_meets(other, mine) && must) {
+        gmlo_sitter *loser = &u->sitters[other->sitter];
+        loser->seats[other->number * loser->count + other->position] = GMLAKE_OFFLOAD_NONE;
+        *link = other->next;
+        continue;
+      }
+      meets |= gmlo_stay_meets(other, mine);
+      link = &other->next;
+    }
+    if (!meets && !gmlo_usher_note(u, id, mine, arrival->sitter, number, position)) return 0;
+  }
+  return 1;
+}
+
+/* Whether the addresses of a row are free while the sitter lives. */
+static int gmlo_row_is_free(const gmlo_usher *u, size_t row, const gmlo_sitter *sitter) {
+  return sitter->death <= u->row_from[row] && sitter->birth >= u->row_until[row];
+}
+
+/* The seats that the row had last. */
+static const uint32_t *gmlo_usher_seats(const gmlo_usher *u, size_t row) {
+  const gmlo_sitter *last = &u->sitters[u->row_last[row]];
+  return last->seats + (last->stay_count - 1) * last->count;
+}
+
+/* A row of the sitter's size whose seats suit; NONE: there is none among the last few. */
+static uint32_t gmlo_usher_reuse(gmlo_usher *u, const gmlo_sitter *sitter) {
+  const gmlo_schedule *schedule = u->schedule;
+  size_t row, k, gap;
+  unsigned tried = 0;
+  for (row = schedule->row_count; row-- != 0 && tried < GMLO_ROWS_TRIED;) {
+    const uint32_t *seats = gmlo_usher_seats(u, row);
+    if (schedule->rows[row].count != sitter->count || !gmlo_row_is_free(u, row, sitter)) continue;
+    tried++;
+    for (k = 0; k < sitter->count && seats[k] != GMLAKE_OFFLOAD_NONE; k++) {
+      gmlo_seat *seat = &u->seats[seats[k]];
+      gmlo_seat_clear(seat, sitter->at);
+      if (gmlo_seat_clash(seat, sitter->stays, 1, &gap) != SIZE_MAX) break;
+    }
+    if (k == sitter->count) return (uint32_t)row;
+  }
+  return GMLAKE_OFFLOAD_NONE;
+}
+
+/* Adds a choice to a list of the `most` best ones, ascending. */
+static void gmlo_choices_add(gmlo_choice *choices, size_t *count, size_t most, gmlo_choice choice) {
+  size_t at;
+  for (at = *count; at != 0; at--) {
+    const gmlo_choice *other = &choices[at - 1];
+    if (other->cost < choice.cost || (other->cost == choice.cost && other->since <= choice.since))
+      break;
+    if (at < most) choices[at] = *other;
+  }
+  if (at < most) choices[at] = choice;
+  *count += *count < most;
+}
+
+/* Chooses so many seats for a stay, and opens new ones while there may be more, or where all others
+   are taken. */
+static void gmlo_usher_choose(gmlo_usher *u, const gmlo_stay *stay, size_t needed) {
+  gmlo_schedule *schedule = u->schedule;
+  size_t i, good = 0, most = u->seat_max > needed ? u->seat_max : needed;
+  gmlo_choice choice;
+  u->choice_count = 0;
+  for (i = 0; i < schedule->seat_count; i++) {
+    gmlo_seat *seat = &u->seats[i];
+    size_t clash;
+    gmlo_seat_clear(seat, stay->begin);
+    choice.seat = (uint32_t)i;
+    choice.since = seat->since;
+    if (gmlo_seat_clash(seat, stay, 1, &choice.cost) == SIZE_MAX) {
+      good++;
+    } else {
+      if (gmlo_seat_is_taken(u, seat, stay)) continue;
+      clash = gmlo_seat_clash(seat, stay, 0, &choice.cost);
+      choice.cost = clash == SIZE_MAX ? SIZE_MAX / 2 + 1 + gmlo_seat_ready(seat, stay->begin)
+                                      : SIZE_MAX - clash;
+    }
+    gmlo_choices_add(u->choices, &u->choice_count, needed, choice);
+  }
+  choice.cost = SIZE_MAX / 2;
+  choice.since = 0;
+  for (; (good < needed && schedule->seat_count < most) || u->choice_count < needed; good++) {
+    choice.seat = (uint32_t)schedule->seat_count++;
+    gmlo_choices_add(u->choices, &u->choice_count, needed, choice);
+  }
+}
+
+/* A strand comes for the first time: it gets a row, and *out_seats if it is one that was there. */
+static void gmlo_usher_welcome(gmlo_usher *u, uint32_t id, const uint32_t **out_seats) {
+  const gmlo_lesson *l = u->c->weave.l;
+  gmlo_sitter *sitter = &u->sitters[id];
+  const gmlo_strand *strand = &u->c->weave.strands[sitter->strand];
+  gmlo_schedule *schedule = u->schedule;
+  size_t round = 2 * l->step_count;
+  uint32_t row = gmlo_usher_reuse(u, sitter);
+  *out_seats = row != GMLAKE_OFFLOAD_NONE ? gmlo_usher_seats(u, row) : NULL;
+  if (row == GMLAKE_OFFLOAD_NONE) {
+    row = (uint32_t)schedule->row_count++;
+    schedule->rows[row].count = sitter->count;
+    u->row_until[row] = 0;
+    u->row_from[row] = SIZE_MAX;
+  }
+  if (sitter->death > round) u->row_from[row] = sitter->birth;
+  u->row_until[row] = sitter->death - (sitter->death > round ? round : 0);
+  if (gmlo_strand_is_whole(l, strand)) u->row_from[row] = 0;
+  u->row_last[row] = id;
+  sitter->row = row;
+  schedule->row_of[strand->slot] = row;
+  if (strand->heir != GMLAKE_OFFLOAD_NONE) schedule->row_of[strand->heir] = row;
+}
+
+/* Seats a stay. 0 if host memory is refused. */
+static int gmlo_usher_seat(gmlo_usher *u, const gmlo_arrival *arrival) {
+  gmlo_sitter *sitter = &u->sitters[arrival->sitter];
+  uint32_t *mine = sitter->seats + arrival->number * sitter->count, i, at = 0;
+  const uint32_t *had = NULL;
+  size_t missing = 0;
+  if (sitter->row == GMLAKE_OFFLOAD_NONE) gmlo_usher_welcome(u, arrival->sitter, &had);
+  for (i = 0; i < sitter->count; i++) missing += mine[i] == GMLAKE_OFFLOAD_NONE;
+  if (missing != 0 && had == NULL) gmlo_usher_choose(u, arrival->stay, missing);
+  for (i = 0; i < sitter->count; i++) {
+    if (mine[i] != GMLAKE_OFFLOAD_NONE) continue;
+    if (!gmlo_usher_fill(u, had != NULL ? had[i] : u->choices[at++].seat, arrival, i)) return 0;
+  }
+  return 1;
+}
+
+static int gmlo_call_before(const void *a, const void *b) {
+  const gmlo_call *x = (const gmlo_call *)a, *y = (const gmlo_call *)b;
+  return x->seat != y->seat ? x->seat < y->seat : x->when < y->when;
+}
+
+/* Makes room for all rows, seats and calls. 0 if host memory is refused. */
+static int gmlo_usher_furnish(gmlo_usher *u) {
+  const gmlo_lesson *l = u->c->weave.l;
+  const gmlake_offload_host *host = &l->host;
+  gmlo_schedule *plan = u->schedule;
+  size_t i, widest = 0, rows = u->sitter_count + 1, calls = u->call_max + 1;
+  uint32_t *seats = (uint32_t *)gmlo_take(&u->scope, calls, sizeof *seats);
+  for (i = 0; seats != NULL && i < calls; i++) seats[i] = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; seats != NULL && i < u->sitter_count; i++) {
+    gmlo_sitter *sitter = &u->sitters[i];
+    sitter->seats = seats;
+    seats += sitter->count * sitter->stay_count;
+    if (sitter->count > widest) widest = sitter->count;
+  }
+  u->seats = (gmlo_seat *)gmlo_take(&u->scope, calls, sizeof *u->seats);
+  u->choices = (gmlo_choice *)gmlo_take(&u->scope, widest + 1, sizeof *u->choices);
+  u->row_until = (size_t *)gmlo_take(&u->scope, rows, sizeof *u->row_until);
+  u->row_from = (size_t *)gmlo_take(&u->scope, rows, sizeof *u->row_from);
+  u->row_last = (uint32_t *)gmlo_take(&u->scope, rows, sizeof *u->row_last);
+  plan->row_of = (uint32_t *)gmlo_zeroed(host, l->slot_count, sizeof *plan->row_of);
+  plan->rows = (gmlo_row *)gmlo_zeroed(host, rows, sizeof *plan->rows);
+  plan->sittings =
+      (gmlo_sitting *)gmlo_zeroed(host, u->arrival_count + 1, sizeof *plan->sittings);
+  plan->seats = (uint32_t *)gmlo_zeroed(host, calls, sizeof *plan->seats);
+  plan->calls = (gmlo_call *)gmlo_zeroed(host, calls, 2 * sizeof *plan->calls);
+  plan->call_begin = (size_t *)gmlo_zeroed(host, calls + 1, sizeof *plan->call_begin);
+  return seats != NULL && u->seats != NULL && u->choices != NULL && u->row_until != NULL &&
+         u->row_from != NULL && u->row_last != NULL && plan->row_of != NULL &&
+         plan->rows != NULL && plan->sittings != NULL && plan->seats != NULL &&
+         plan->calls != NULL && plan->call_begin != NULL;
+}
+
+static size_t gmlo_schedule_moved(const uint32_t *from, const uint32_t *to, size_t count) {
+  size_t i, moved = 0;
+  for (i = 0; i < count; i++) moved += from[i] != to[i];
+  return moved;
+}
+
+/* The row of the arrival gets a sitting, unless it sits as before. *seat_count: seats so far. */
+static void gmlo_usher_write(gmlo_usher *u, const gmlo_arrival *arrival, size_t *seat_count) {
+  const gmlo_sitter *sitter = &u->sitters[arrival->sitter];
+  const uint32_t *seats = sitter->seats + arrival->number * sitter->count;
+  gmlo_schedule *plan = u->schedule;
+  gmlo_row *row = &plan->rows[sitter->row];
+  gmlo_sitting *sitting = &plan->sittings[row->first + row->sittings];
+  if (row->sittings != 0 &&
+      gmlo_schedule_moved(plan->seats + sitting[-1].seats, seats, row->count) == 0) {
+    return;
+  }
+  row->sittings++;
+  sitting->from = arrival->begin;
+  sitting->seats = *seat_count;
+  memcpy(plan->seats + *seat_count, seats, row->count * sizeof *seats);
+  *seat_count += row->count;
+}
+
+/* Writes down how the rows sit, and when each seat is wanted. */
+static void gmlo_usher_close(gmlo_usher *u) {
+  gmlo_schedule *plan = u->schedule;
+  size_t i, n, at = 0;
+  for (i = 0; i < u->arrival_count; i++) plan->rows[u->sitters[u->arrivals[i].sitter].row].first++;
+  for (i = 0; i < plan->row_count; i++) {
+    n = plan->rows[i].first;
+    plan->rows[i].first = at;
+    at += n;
+  }
+  for (i = 0, at = 0; i < u->arrival_count; i++) {
+    const gmlo_arrival *arrival = &u->arrivals[i];
+    const gmlo_sitter *sitter = &u->sitters[arrival->sitter];
+    gmlo_usher_write(u, arrival, &at);
+    for (n = 0; n < sitter->count; n++) {
+      gmlo_call *call = &plan->calls[plan->call_count++];
+      call->seat = sitter->seats[arrival->number * sitter->count + n];
+      call->when = (uint32_t)arrival->begin;
+    }
+  }
+  gmlo_sort(plan->calls, plan->calls + plan->call_count, plan->call_count, sizeof *plan->calls,
+            gmlo_call_before);
+  for (i = 0; i < plan->call_count; i++) plan->call_begin[plan->calls[i].seat + 1]++;
+  for (i = 0; i < plan->seat_count; i++) plan->call_begin[i + 1] += plan->call_begin[i];
+  for (i = 0; i < plan->row_count; i++) {
+    const gmlo_row *row = &plan->rows[i];
+    for (n = 0; row->sittings > 1 && n < row->sittings; n++) {
+      const gmlo_sitting *from = &plan->sittings[row->first + n];
+      const gmlo_sitting *to = &plan->sittings[row->first + (n + 1) % row->sittings];
+      plan->remap_count +=
+          gmlo_schedule_moved(plan->seats + from->seats, plan->seats + to->seats, row->count);
+    }
+  }
+}
+
+/* Seats all strands that come and go. Without host memory for that nobody has a seat. */
+static void gmlo_scheduler_seat(const gmlo_scheduler *c, gmlo_schedule *plan, size_t chunk_bytes) {
+  const gmlo_lesson *l = c->weave.l;
+  gmlo_usher u;
+  size_t i;
+  int ok;
+  memset(&u, 0, sizeof u);
+  u.scope = gmlo_scope_of(&l->host);
+  u.c = c;
+  u.schedule = plan;
+  plan->turn = l->turn;
+  ok = l->step_count < UINT32_MAX / 8 && gmlo_usher_invite(&u, chunk_bytes) &&
+       gmlo_usher_line_up(&u) && gmlo_usher_furnish(&u);
+  for (i = 0; ok && i < l->slot_count; i++) plan->row_of[i] = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; ok && i < u.arrival_count; i++) ok = gmlo_usher_seat(&u, &u.arrivals[i]);
+  if (ok) gmlo_usher_close(&u);
+  gmlo_leave(&u.scope);
+  if (!ok) gmlo_schedule_unseat(&l->host, plan);
+}
+
+/* The seats of a row at a half step. */
+static const uint32_t *gmlo_schedule_seats(const gmlo_schedule *plan, uint32_t row, size_t now) {
+  const gmlo_row *r = &plan->rows[row];
+  const gmlo_sitting *sittings = plan->sittings + r->first;
+  size_t i = r->sittings;
+  while (i != 0 && sittings[i - 1].from > now) i--;
+  return plan->seats + sittings[i != 0 ? i - 1 : r->sittings - 1].seats;
+}
+
+/* How long nobody wants the seat from a half step on, which counts around the end. */
+static size_t gmlo_schedule_rest(const gmlo_schedule *plan, uint32_t seat, size_t now) {
+  size_t first = plan->call_begin[seat], low = first, high = plan->call_begin[seat + 1];
+  size_t round = 2 * plan->step_count, end = high;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (plan->calls[middle].when < now) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  if (low != end) return plan->calls[low].when - now;
+  return first != end ? plan->calls[first].when + round - now : round;
+}
+
+/* ---- A rehearsal: two iterations of a schedule ---- */
 
 /* Takes memory at `now` or later: when it is there. */
 static uint64_t gmlo_trial_take(gmlo_trial *r, uint64_t now, size_t bytes) {
@@ -7416,405 +8014,6 @@ static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule) {
     }
   }
   return 1;
-}
-
-/* ---- Seats: which chunks a tensor has ---- */
-
-/* A seat stands for a chunk, whichever that is. A tensor that sits in the same seats whenever it is
-   there, at the same addresses, needs no mapping after the first time. So each strand that comes
-   and goes gets a row of seats that nobody else has while it is there. Time is counted in half
-   steps from the turn on: 2 * step is the step, 2 * step + 1 the moves behind it. Strands are
-   seated in the order in which they come. Of the seats that suit, those are taken that are needed
-   again soonest behind the strand's end: what leaves first comes back last, in most programs. Where
-   no seat suits all the time those are taken that suit longest: who needs them next then moves.
-   Cost: O(strands * seats), and less where tensors of one size follow each other. */
-
-#define GMLO_ROWS_TRIED 8u
-
-typedef struct gmlo_stay { /* when a strand is there */
-  struct gmlo_stay *next;
-  size_t begin, end;
-  size_t soft; /* when the copy to the host has ended, or `end` */
-} gmlo_stay;
-
-typedef struct gmlo_seat {
-  gmlo_stay *stays; /* that have not ended, ascending */
-  size_t since;     /* when the last one that has ended did so */
-} gmlo_seat;
-
-typedef struct gmlo_choice { /* of a seat: the smaller, the better, and then the older */
-  size_t cost, since;
-  uint32_t seat;
-} gmlo_choice;
-
-typedef struct gmlo_sitter { /* a strand that comes and goes */
-  uint32_t strand, count;    /* seats */
-  size_t birth, death;       /* half steps; death may lie beyond the end */
-  gmlo_stay *stays;
-  size_t stay_count, at; /* at: the begin of the first one */
-} gmlo_sitter;
-
-typedef struct gmlo_usher {
-  gmlo_scope scope;
-  const gmlo_scheduler *c;
-  gmlo_schedule *schedule;
-  size_t *soft; /* by move */
-  gmlo_sitter *sitters;
-  size_t sitter_count;
-  gmlo_seat *seats;
-  size_t seat_max;
-  gmlo_choice *choices;         /* the best ones for a sitter, ascending */
-  size_t *row_until, *row_from; /* by row: its addresses are free between these */
-} gmlo_usher;
-
-/* When the bytes of each move's copy out are on the host, if none has to wait for memory. */
-static int gmlo_usher_soften(gmlo_usher *u) {
-  const gmlo_scheduler *c = u->c;
-  const gmlo_lesson *l = c->weave.l;
-  const gmlo_schedule *schedule = u->schedule;
-  size_t i, k, position, n = l->step_count, at = 0;
-  uint64_t free_ns = 0;
-  u->soft = (size_t *)gmlo_take(&u->scope, schedule->begin[n] + 1, sizeof *u->soft);
-  if (u->soft == NULL) return 0;
-  for (position = 0; position < n; position++) {
-    i = (l->turn + position) % n;
-    for (k = schedule->begin[i]; k < schedule->begin[i + 1]; k++) {
-      const gmlo_move *move = &schedule->moves[k];
-      u->soft[k] = 2 * position + 1;
-      if (move->is_in || !move->is_copy) continue;
-      if (free_ns < c->time_ns[position + 1]) free_ns = c->time_ns[position + 1];
-      free_ns += gmlo_scheduler_copy_ns(c, c->weave.of[move->slot], 0);
-      if (at < position + 1) at = position + 1;
-      while (at < 2 * n && c->time_ns[at] < free_ns) at++;
-      u->soft[k] = 2 * at;
-    }
-  }
-  return 1;
-}
-
-/* Adds a stay, which may lie beyond the end or across it, to a list. */
-static int gmlo_usher_stay(gmlo_usher *u, gmlo_sitter *sitter, size_t begin, size_t end,
-                           size_t soft) {
-  size_t round = 2 * u->c->weave.l->step_count;
-  gmlo_stay *stay, **link = &sitter->stays;
-  if (begin >= round) begin -= round, end -= round, soft -= round;
-  if (end > round) {
-    if (!gmlo_usher_stay(u, sitter, 0, end - round, soft - round)) return 0;
-    end = soft = round;
-  }
-  if (soft > round) soft = round;
-  stay = (gmlo_stay *)gmlo_take(&u->scope, 1, sizeof *stay);
-  if (stay == NULL) return 0;
-  stay->begin = begin;
-  stay->end = end;
-  stay->soft = soft < end ? end : soft;
-  while (*link != NULL && (*link)->begin < begin) link = &(*link)->next;
-  stay->next = *link;
-  *link = stay;
-  sitter->stay_count++;
-  return 1;
-}
-
-/* The moves of one strand, from its birth on; of one that exists all the time from a move on that
-   brings it back. */
-typedef struct gmlo_trip {
-  uint32_t strand;
-  size_t when, soft;
-  int is_in;
-} gmlo_trip;
-
-static int gmlo_trip_before(const void *a, const void *b) {
-  const gmlo_trip *x = (const gmlo_trip *)a, *y = (const gmlo_trip *)b;
-  return x->strand != y->strand ? x->strand < y->strand : x->when < y->when;
-}
-
-/* Lists when a strand is there, by its moves. A strand that never comes is left out. */
-static int gmlo_usher_sit(gmlo_usher *u, uint32_t id, gmlo_trip *trips, size_t count) {
-  const gmlo_lesson *l = u->c->weave.l;
-  const gmlo_strand *strand = &u->c->weave.strands[id];
-  gmlo_sitter *sitter = &u->sitters[u->sitter_count];
-  size_t i, round = 2 * l->step_count, first = 0, begin;
-  int is_whole = gmlo_strand_is_whole(l, strand), is_there = 1, ok = 1;
-  memset(sitter, 0, sizeof *sitter);
-  sitter->strand = id;
-  if (is_whole) {
-    while (first < count && !trips[first].is_in) first++;
-    if (first == count || strand->heir != GMLAKE_OFFLOAD_NONE) return 1;
-    sitter->birth = begin = trips[first++].when;
-    sitter->death = begin + round;
-  } else {
-    sitter->birth = begin = 2 * gmlo_lesson_way(l, l->turn, strand->from);
-    sitter->death = begin + 2 * (size_t)strand->length;
-    while (first < count && trips[first].when < begin) first++;
-  }
-  for (i = 0; i + (size_t)is_whole < count && ok; i++) {
-    const gmlo_trip *trip = &trips[(first + i) % count];
-    size_t far = trip->when < sitter->birth ? round : 0;
-    if (trip->is_in == is_there || trip->when + far >= sitter->death) continue;
-    if (!trip->is_in) ok = gmlo_usher_stay(u, sitter, begin, trip->when + far, trip->soft + far);
-    begin = trip->when + far;
-    is_there = trip->is_in;
-  }
-  if (is_there && begin < sitter->death)
-    ok = ok && gmlo_usher_stay(u, sitter, begin, sitter->death, sitter->death);
-  if (sitter->stays == NULL) return ok;
-  sitter->at = sitter->stays->begin;
-  u->sitter_count++;
-  return ok;
-}
-
-static int gmlo_sitter_before(const void *a, const void *b) {
-  const gmlo_sitter *x = (const gmlo_sitter *)a, *y = (const gmlo_sitter *)b;
-  if (x->at != y->at) return x->at < y->at;
-  return x->stay_count > y->stay_count;
-}
-
-/* Lists who comes and goes, in the order of their coming, and how many chunks the rest leaves. */
-static int gmlo_usher_invite(gmlo_usher *u, size_t chunk_bytes) {
-  const gmlo_scheduler *c = u->c;
-  const gmlo_lesson *l = c->weave.l;
-  const gmlo_schedule *schedule = u->schedule;
-  size_t i, k, count = schedule->begin[l->step_count], strands = c->weave.strand_count, at = 0;
-  size_t stay_bytes = 0;
-  gmlo_trip *trips = (gmlo_trip *)gmlo_take(&u->scope, count + 1, 2 * sizeof *trips);
-  u->sitters = (gmlo_sitter *)gmlo_take(&u->scope, strands + 1, 2 * sizeof *u->sitters);
-  if (trips == NULL || u->sitters == NULL || !gmlo_usher_soften(u)) return 0;
-  for (k = 0; k < count; k++) {
-    trips[k].strand = c->weave.of[schedule->moves[k].slot];
-    trips[k].when = 2 * gmlo_lesson_way(l, l->turn, schedule->moves[k].step) + 1;
-    trips[k].soft = u->soft[k];
-    trips[k].is_in = schedule->moves[k].is_in;
-  }
-  gmlo_sort(trips, trips + count + 1, count, sizeof *trips, gmlo_trip_before);
-  for (i = 0; i < strands; i++) {
-    size_t before = u->sitter_count, first = at;
-    while (at < count && trips[at].strand == i) at++;
-    if (c->weave.strands[i].id == GMLAKE_OFFLOAD_NONE) continue;
-    if (!gmlo_usher_sit(u, (uint32_t)i, trips + first, at - first)) return 0;
-    if (u->sitter_count == before) {
-      stay_bytes += gmlo_scheduler_bytes(c, (uint32_t)i);
-    } else {
-      u->sitters[before].count = (uint32_t)(gmlo_scheduler_bytes(c, (uint32_t)i) / chunk_bytes);
-    }
-  }
-  u->seat_max =
-      c->desc->target_bytes > stay_bytes ? (c->desc->target_bytes - stay_bytes) / chunk_bytes : 0;
-  gmlo_sort(u->sitters, u->sitters + strands + 1, u->sitter_count, sizeof *u->sitters,
-            gmlo_sitter_before);
-  return 1;
-}
-
-/* Forgets the stays of a seat that have ended. */
-static void gmlo_seat_clear(gmlo_seat *seat, size_t now) {
-  while (seat->stays != NULL && seat->stays->soft <= now) {
-    seat->since = seat->stays->soft;
-    seat->stays = seat->stays->next;
-  }
-}
-
-/* When the sitter and somebody else first want the seat at once. SIZE_MAX: they never do, and
-   *out_gap is how long the seat is free behind it. */
-static size_t gmlo_seat_clash(const gmlo_seat *seat, const gmlo_sitter *sitter, int is_soft,
-                              size_t *out_gap) {
-  const gmlo_stay *mine = sitter->stays, *other = seat->stays;
-  size_t end = 0;
-  while (mine != NULL && other != NULL) {
-    if (mine->begin < (is_soft ? other->soft : other->end) &&
-        other->begin < (is_soft ? mine->soft : mine->end)) {
-      return mine->begin > other->begin ? mine->begin : other->begin;
-    }
-    if (mine->begin < other->begin) {
-      end = mine->soft;
-      mine = mine->next;
-    } else {
-      other = other->next;
-    }
-  }
-  for (; mine != NULL; mine = mine->next) end = mine->soft;
-  *out_gap = other != NULL ? other->begin - end : SIZE_MAX / 2;
-  return SIZE_MAX;
-}
-
-/* Puts a sitter into a seat. */
-static int gmlo_usher_fill(gmlo_usher *u, uint32_t id, const gmlo_sitter *sitter) {
-  const gmlo_stay *mine;
-  gmlo_seat *seat = &u->seats[id];
-  for (mine = sitter->stays; mine != NULL; mine = mine->next) {
-    gmlo_stay *stay = (gmlo_stay *)gmlo_take(&u->scope, 1, sizeof *stay), **link = &seat->stays;
-    if (stay == NULL) return 0;
-    while (*link != NULL && (*link)->begin < mine->begin) link = &(*link)->next;
-    *stay = *mine;
-    stay->next = *link;
-    *link = stay;
-    u->schedule->calls[u->schedule->call_count].seat = id;
-    u->schedule->calls[u->schedule->call_count++].when = (uint32_t)mine->begin;
-  }
-  return 1;
-}
-
-/* Whether the addresses of a row are free while the sitter lives. */
-static int gmlo_row_is_free(const gmlo_usher *u, size_t row, const gmlo_sitter *sitter) {
-  return sitter->death <= u->row_from[row] && sitter->birth >= u->row_until[row];
-}
-
-/* A row of the sitter's size whose seats suit; NONE: there is none among the last few. */
-static uint32_t gmlo_usher_reuse(gmlo_usher *u, const gmlo_sitter *sitter) {
-  const gmlo_schedule *schedule = u->schedule;
-  size_t row, k, gap;
-  unsigned tried = 0;
-  for (row = schedule->row_count; row-- != 0 && tried < GMLO_ROWS_TRIED;) {
-    const gmlo_row *r = &schedule->rows[row];
-    if (r->count != sitter->count || !gmlo_row_is_free(u, row, sitter)) continue;
-    tried++;
-    for (k = 0; k < r->count; k++) {
-      gmlo_seat *seat = &u->seats[schedule->seats[r->first + k]];
-      gmlo_seat_clear(seat, sitter->at);
-      if (gmlo_seat_clash(seat, sitter, 1, &gap) != SIZE_MAX) break;
-    }
-    if (k == r->count) return (uint32_t)row;
-  }
-  return GMLAKE_OFFLOAD_NONE;
-}
-
-/* Adds a choice to a list of the `most` best ones, ascending. */
-static void gmlo_choices_add(gmlo_choice *choices, size_t *count, size_t most, gmlo_choice choice) {
-  size_t at;
-  for (at = *count; at != 0; at--) {
-    const gmlo_choice *other = &choices[at - 1];
-    if (other->cost < choice.cost || (other->cost == choice.cost && other->since <= choice.since))
-      break;
-    if (at < most) choices[at] = *other;
-  }
-  if (at < most) choices[at] = choice;
-  *count += *count < most;
-}
-
-/* Chooses seats for a new row, and opens new ones while there may be more. */
-static void gmlo_usher_choose(gmlo_usher *u, const gmlo_sitter *sitter) {
-  gmlo_schedule *schedule = u->schedule;
-  size_t i, count = 0, good = 0, most = u->seat_max > sitter->count ? u->seat_max : sitter->count;
-  gmlo_choice choice;
-  for (i = 0; i < schedule->seat_count; i++) {
-    size_t clash;
-    gmlo_seat_clear(&u->seats[i], sitter->at);
-    choice.seat = (uint32_t)i;
-    choice.since = u->seats[i].since;
-    if (gmlo_seat_clash(&u->seats[i], sitter, 1, &choice.cost) == SIZE_MAX) {
-      good++;
-    } else {
-      clash = gmlo_seat_clash(&u->seats[i], sitter, 0, &choice.cost);
-      choice.cost = SIZE_MAX - 1 - (clash == SIZE_MAX ? SIZE_MAX / 4 : clash);
-    }
-    gmlo_choices_add(u->choices, &count, sitter->count, choice);
-  }
-  choice.cost = SIZE_MAX / 2;
-  choice.since = 0;
-  for (; good < sitter->count && schedule->seat_count < most; good++) {
-    choice.seat = (uint32_t)schedule->seat_count++;
-    gmlo_choices_add(u->choices, &count, sitter->count, choice);
-  }
-  for (i = 0; i < sitter->count; i++)
-    schedule->clash_count += u->choices[i].cost > SIZE_MAX - 1 - SIZE_MAX / 4;
-}
-
-/* Gives a sitter a row. 0 if host memory is refused. */
-static int gmlo_usher_seat(gmlo_usher *u, const gmlo_sitter *sitter) {
-  const gmlo_lesson *l = u->c->weave.l;
-  const gmlo_strand *strand = &u->c->weave.strands[sitter->strand];
-  gmlo_schedule *schedule = u->schedule;
-  size_t i, round = 2 * l->step_count;
-  uint32_t row = gmlo_usher_reuse(u, sitter);
-  if (row == GMLAKE_OFFLOAD_NONE) {
-    gmlo_row *r = &schedule->rows[schedule->row_count];
-    row = (uint32_t)schedule->row_count++;
-    r->first = row != 0 ? r[-1].first + r[-1].count : 0;
-    r->count = sitter->count;
-    u->row_until[row] = 0;
-    u->row_from[row] = SIZE_MAX;
-    gmlo_usher_choose(u, sitter);
-    for (i = 0; i < r->count; i++) schedule->seats[r->first + i] = u->choices[i].seat;
-  }
-  if (sitter->death > round) u->row_from[row] = sitter->birth;
-  u->row_until[row] = sitter->death - (sitter->death > round ? round : 0);
-  if (gmlo_strand_is_whole(l, strand)) u->row_from[row] = 0;
-  for (i = 0; i < sitter->count; i++) {
-    if (!gmlo_usher_fill(u, schedule->seats[schedule->rows[row].first + i], sitter)) return 0;
-  }
-  schedule->row_of[strand->slot] = row;
-  if (strand->heir != GMLAKE_OFFLOAD_NONE) schedule->row_of[strand->heir] = row;
-  return 1;
-}
-
-static int gmlo_call_before(const void *a, const void *b) {
-  const gmlo_call *x = (const gmlo_call *)a, *y = (const gmlo_call *)b;
-  return x->seat != y->seat ? x->seat < y->seat : x->when < y->when;
-}
-
-/* Makes room for all rows, seats and calls. 0 if host memory is refused. */
-static int gmlo_usher_furnish(gmlo_usher *u) {
-  const gmlo_lesson *l = u->c->weave.l;
-  const gmlake_offload_host *host = &l->host;
-  gmlo_schedule *plan = u->schedule;
-  size_t i, total = 0, calls = 0, widest = 0, rows = u->sitter_count + 1;
-  for (i = 0; i < u->sitter_count; i++) {
-    const gmlo_sitter *sitter = &u->sitters[i];
-    total += sitter->count;
-    calls += sitter->count * sitter->stay_count;
-    if (sitter->count > widest) widest = sitter->count;
-  }
-  u->seats = (gmlo_seat *)gmlo_take(&u->scope, total + 1, sizeof *u->seats);
-  u->choices = (gmlo_choice *)gmlo_take(&u->scope, widest + 1, sizeof *u->choices);
-  u->row_until = (size_t *)gmlo_take(&u->scope, rows, sizeof *u->row_until);
-  u->row_from = (size_t *)gmlo_take(&u->scope, rows, sizeof *u->row_from);
-  plan->row_of = (uint32_t *)gmlo_zeroed(host, l->slot_count, sizeof *plan->row_of);
-  plan->rows = (gmlo_row *)gmlo_zeroed(host, rows, sizeof *plan->rows);
-  plan->seats = (uint32_t *)gmlo_zeroed(host, total + 1, sizeof *plan->seats);
-  plan->calls = (gmlo_call *)gmlo_zeroed(host, calls + 1, 2 * sizeof *plan->calls);
-  plan->call_begin = (size_t *)gmlo_zeroed(host, total + 2, sizeof *plan->call_begin);
-  return u->seats != NULL && u->choices != NULL && u->row_until != NULL && u->row_from != NULL &&
-         plan->row_of != NULL && plan->rows != NULL && plan->seats != NULL && plan->calls != NULL &&
-         plan->call_begin != NULL;
-}
-
-/* Seats all strands that come and go. Without host memory for that nobody has a seat. */
-static void gmlo_scheduler_seat(const gmlo_scheduler *c, gmlo_schedule *plan, size_t chunk_bytes) {
-  const gmlo_lesson *l = c->weave.l;
-  gmlo_usher u;
-  size_t i;
-  int ok;
-  memset(&u, 0, sizeof u);
-  u.scope = gmlo_scope_of(&l->host);
-  u.c = c;
-  u.schedule = plan;
-  plan->turn = l->turn;
-  ok = l->step_count < UINT32_MAX / 8 && gmlo_usher_invite(&u, chunk_bytes) &&
-       gmlo_usher_furnish(&u);
-  for (i = 0; ok && i < l->slot_count; i++) plan->row_of[i] = GMLAKE_OFFLOAD_NONE;
-  for (i = 0; ok && i < u.sitter_count; i++) ok = gmlo_usher_seat(&u, &u.sitters[i]);
-  if (ok) {
-    gmlo_sort(plan->calls, plan->calls + plan->call_count, plan->call_count, sizeof *plan->calls,
-              gmlo_call_before);
-    for (i = 0; i < plan->call_count; i++) plan->call_begin[plan->calls[i].seat + 1]++;
-    for (i = 0; i < plan->seat_count; i++) plan->call_begin[i + 1] += plan->call_begin[i];
-  }
-  gmlo_leave(&u.scope);
-  if (!ok) gmlo_schedule_unseat(&l->host, plan);
-}
-
-/* How long nobody wants the seat from a half step on, which counts around the end. */
-static size_t gmlo_schedule_rest(const gmlo_schedule *plan, uint32_t seat, size_t now) {
-  size_t first = plan->call_begin[seat], low = first, high = plan->call_begin[seat + 1];
-  size_t round = 2 * plan->step_count, end = high;
-  while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (plan->calls[middle].when < now) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  if (low != end) return plan->calls[low].when - now;
-  return first != end ? plan->calls[first].when + round - now : round;
 }
 
 /* Plans the lesson for so many bytes, and makes a schedule; with seats, unless chunk_bytes is 0. */
@@ -8377,6 +8576,16 @@ static uint32_t gmlo_session_row(const gmlake_offload_session *s, uint32_t slot)
   return s->schedule.row_of[slot];
 }
 
+/* The half step that the session is at. */
+static size_t gmlo_session_half(const gmlake_offload_session *s) {
+  const gmlo_schedule *plan = &s->schedule;
+  return 2 * ((s->at + plan->step_count - plan->turn) % plan->step_count);
+}
+
+static const uint32_t *gmlo_session_seats(const gmlake_offload_session *s, uint32_t row) {
+  return gmlo_schedule_seats(&s->schedule, row, gmlo_session_half(s));
+}
+
 /* From now on the seat stands for the chunk. The seat that did gets the former chunk. */
 static void gmlo_session_sit(gmlake_offload_session *s, uint32_t seat, uint32_t chunk) {
   uint32_t former = s->chairs[seat].chunk, other = s->chunks[chunk].seat;
@@ -8424,8 +8633,7 @@ static void gmlo_session_hold_chunks(gmlake_offload_session *s, uint32_t id, int
    refused. */
 static size_t gmlo_session_spare(gmlake_offload_session *s, size_t count) {
   const gmlo_schedule *plan = &s->schedule;
-  size_t i, found = 0;
-  size_t now = 2 * ((s->at + plan->step_count - plan->turn) % plan->step_count);
+  size_t i, found = 0, now = gmlo_session_half(s);
   void *choices =
       gmlo_grow(&s->desc.host, s->choices, 0, count, &s->choice_capacity, sizeof *s->choices);
   if (choices == NULL) return 0;
@@ -8449,10 +8657,10 @@ static size_t gmlo_session_spare(gmlake_offload_session *s, size_t count) {
 static void gmlo_session_wish(gmlake_offload_session *s, uint32_t id, uint32_t row) {
   gmlo_range *range = &s->ranges[id];
   size_t i, count = range->bytes / s->memory.chunk_bytes, missing = 0, at = 0;
+  const uint32_t *seats = row != GMLAKE_OFFLOAD_NONE ? gmlo_session_seats(s, row) : NULL;
   for (i = 0; i < count; i++) {
     range->chunks[i] = GMLAKE_OFFLOAD_NONE;
-    if (row != GMLAKE_OFFLOAD_NONE)
-      range->chunks[i] = s->chairs[s->schedule.seats[s->schedule.rows[row].first + i]].chunk;
+    if (row != GMLAKE_OFFLOAD_NONE) range->chunks[i] = s->chairs[seats[i]].chunk;
     if (range->chunks[i] != GMLAKE_OFFLOAD_NONE &&
         s->chunks[range->chunks[i]].holder == GMLAKE_OFFLOAD_NONE) {
       s->chunks[range->chunks[i]].holder = id;
@@ -8475,8 +8683,9 @@ static void gmlo_session_wish(gmlake_offload_session *s, uint32_t id, uint32_t r
 static void gmlo_session_take_seats(gmlake_offload_session *s, const gmlo_range *range,
                                     uint32_t row) {
   size_t i, count = range->bytes / s->memory.chunk_bytes;
+  const uint32_t *seats = gmlo_session_seats(s, row);
   for (i = 0; i < count; i++) {
-    uint32_t seat = s->schedule.seats[s->schedule.rows[row].first + i], chunk = range->chunks[i];
+    uint32_t seat = seats[i], chunk = range->chunks[i];
     gmlo_chair *chair = &s->chairs[seat];
     if (chunk >= s->chunk_count) continue;
     chair->misses = chair->chunk == chunk ? 0 : chair->misses + 1;
@@ -8784,7 +8993,8 @@ static gmlake_offload_result gmlo_session_bring_late(gmlake_offload_session *s) 
   return result;
 }
 
-/* Carries out what the schedule says behind the step that has ended. */
+/* Carries out what the schedule says behind the step that has ended. What comes back does so before
+   the next step, when the program has freed what died in this one. */
 static gmlake_offload_result gmlo_session_move(gmlake_offload_session *s) {
   gmlo_lesson *l = gmlo_session_known(s);
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
@@ -8808,7 +9018,7 @@ static gmlake_offload_result gmlo_session_move(gmlake_offload_session *s) {
     s->late = late;
     s->late[s->late_count++] = tensor;
   }
-  return result == GMLAKE_OFFLOAD_OK ? gmlo_session_bring_late(s) : result;
+  return result;
 }
 
 /* While no schedule holds: brings back what the next steps are expected to use, into free room. */
@@ -8988,7 +9198,7 @@ static void gmlo_session_turn(gmlake_offload_session *s) {
   gmlo_session_rebind(s);
   s->is_recording = !s->is_confirmed;
   s->is_drifted = s->has_begun = 0;
-  s->at = s->birth_at = s->late_count = 0;
+  s->at = s->birth_at = 0;
   s->first_step = s->step + 1;
   l = gmlo_session_recorded(s);
   if (l == NULL) return;
@@ -9188,6 +9398,8 @@ static gmlake_offload_result gmlo_session_begin(gmlake_offload_session *s,
                                "the tensor is away while the session is held; name it in a step "
                                "on this stream before that");
   }
+  if (s->late_count != 0 && !s->is_held) result = gmlo_session_bring_late(s);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
   locked = gmlo_session_locked(s);
   if (s->desc.limit_bytes != 0 && locked > s->desc.limit_bytes && !s->is_held)
     return gmlo_session_too_large(s, GMLAKE_OFFLOAD_NONE, locked);
