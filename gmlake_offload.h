@@ -1397,6 +1397,8 @@ GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result 
 #define GMLO_LINK_BYTES_PER_S 55e9              /* of an H200's link, one direction alone */
 #define GMLO_BOTH_BYTES_PER_S 101e9             /* of both directions together */
 #define GMLO_COPY_NS 10000u                     /* what a copy takes besides its bytes */
+#define GMLO_REMAP_NS 100000u /* of the host, for a chunk that is mapped elsewhere among others */
+#define GMLO_HOST_NS 20000u   /* of the host, for a step, in Python */
 #define GMLO_TENSOR_BYTES_MIN ((size_t)1 << 20) /* smaller tensors are worth no copy */
 #define GMLO_WORD_BYTES 8                       /* of a word that the mock fills and reads */
 #define GMLO_REAL_MIN 16u     /* real bytes of a tensor in the mock with a divisor, at least */
@@ -6940,6 +6942,12 @@ typedef struct gmlo_trial {
   uint64_t *left_ns;    /* when memory that copies leave is free: a row, */
   size_t *left_bytes;   /* and how much of it, */
   size_t left_at, left; /* from the one on, up to the other */
+  uint64_t host_ns;     /* until when the host is busy */
+  /* With seats, which then say when memory is free: */
+  uint64_t *seat_ns;          /* by seat: when it is free */
+  uint64_t *row_ns;           /* by row: when the last use through it has ended */
+  const uint32_t **row_seats; /* by row: in which it sat last; NULL: never */
+  size_t half;                /* the half step */
 } gmlo_trial;
 
 typedef struct gmlo_scheduler {
@@ -7246,10 +7254,13 @@ static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t strand,
    that suit, those are taken that are needed again soonest behind the strand's end: what leaves
    first comes back last, in most programs. Where no seat suits all the time, a seat is taken whose
    reservation begins last; that one is gone, and its strand is mapped to another seat when it comes
-   back. Nobody is moved while he sits: what sits across the turn has its seat at both ends.
+   back. Nobody is moved while he sits: what sits across the turn should have its seat at both ends.
+   Where it lost that one all are seated again, and it begins where it ended before.
    Cost: O(stays * seats), and less where tensors of one size follow each other. */
 
 #define GMLO_ROWS_TRIED 8u
+#define GMLO_WAY_GAIN 50
+#define GMLO_SEATINGS 4u /* at most */
 
 typedef struct gmlo_stay { /* when a strand is there; also in the list of a seat */
   struct gmlo_stay *next;
@@ -7275,7 +7286,8 @@ typedef struct gmlo_sitter { /* a strand that comes and goes */
   gmlo_stay *stays;
   size_t stay_count, at; /* at: the begin of the first one */
   uint32_t *seats;       /* by stay and chunk; NONE: not yet */
-  int is_around;         /* the last stay goes on as the first one */
+  int is_around;         /* the last stay goes on as the first one, */
+  uint32_t *around;      /* which is to be here; NULL: anywhere */
 } gmlo_sitter;
 
 typedef struct gmlo_arrival { /* a stay begins */
@@ -7497,14 +7509,17 @@ static int gmlo_usher_is_firm(const gmlo_usher *u, const gmlo_stay *stay) {
   return sitter->is_around && stay->number + 1 == sitter->stay_count;
 }
 
-/* Whether somebody is in the seat who cannot be moved while the stay lasts. */
-static int gmlo_seat_is_taken(const gmlo_usher *u, const gmlo_seat *seat, const gmlo_stay *stay) {
+/* Whether somebody is in the seat when the stay begins; *out_is_firm: or will sit across the turn
+   before it ends. */
+static int gmlo_seat_is_taken(const gmlo_usher *u, const gmlo_seat *seat, const gmlo_stay *stay,
+                              int *out_is_firm) {
   const gmlo_stay *other;
-  for (other = seat->stays; other != NULL && other->begin < stay->end; other = other->next)
-    if (gmlo_stay_meets(other, stay) &&
-        (other->begin <= stay->begin || gmlo_usher_is_firm(u, other))) {
-      return 1;
-    }
+  *out_is_firm = 0;
+  for (other = seat->stays; other != NULL && other->begin < stay->end; other = other->next) {
+    if (!gmlo_stay_meets(other, stay)) continue;
+    if (other->begin <= stay->begin) return 1;
+    *out_is_firm |= gmlo_usher_is_firm(u, other);
+  }
   return 0;
 }
 
@@ -7551,7 +7566,8 @@ static int gmlo_usher_fill(gmlo_usher *u, uint32_t id, const gmlo_arrival *arriv
   const gmlo_stay *mine;
   for (mine = arrival->stay; mine != NULL; mine = mine->next, number++) {
     gmlo_stay **link = &u->seats[id].stays;
-    int must = number == arrival->number || (sitter->is_around && mine->next == NULL), meets = 0;
+    int must = number == arrival->number, meets = 0;
+    must |= arrival->number == 0 && sitter->is_around && mine->next == NULL;
     if (sitter->seats[number * sitter->count + position] != GMLAKE_OFFLOAD_NONE) continue;
     while (*link != NULL) {
       gmlo_stay *other = *link;
@@ -7622,16 +7638,18 @@ static void gmlo_usher_choose(gmlo_usher *u, const gmlo_stay *stay, size_t neede
   for (i = 0; i < schedule->seat_count; i++) {
     gmlo_seat *seat = &u->seats[i];
     size_t clash;
+    int is_firm;
     gmlo_seat_clear(seat, stay->begin);
     choice.seat = (uint32_t)i;
     choice.since = seat->since;
     if (gmlo_seat_clash(seat, stay, 1, &choice.cost) == SIZE_MAX) {
       good++;
     } else {
-      if (gmlo_seat_is_taken(u, seat, stay)) continue;
+      if (gmlo_seat_is_taken(u, seat, stay, &is_firm)) continue;
       clash = gmlo_seat_clash(seat, stay, 0, &choice.cost);
       choice.cost = clash == SIZE_MAX ? SIZE_MAX / 2 + 1 + gmlo_seat_ready(seat, stay->begin)
-                                      : SIZE_MAX - clash;
+                                      : SIZE_MAX - 1 - clash;
+      if (is_firm) choice.cost = SIZE_MAX;
     }
     gmlo_choices_add(u->choices, &u->choice_count, needed, choice);
   }
@@ -7650,8 +7668,8 @@ static void gmlo_usher_welcome(gmlo_usher *u, uint32_t id, const uint32_t **out_
   const gmlo_strand *strand = &u->c->weave.strands[sitter->strand];
   gmlo_schedule *schedule = u->schedule;
   size_t round = 2 * l->step_count;
-  uint32_t row = gmlo_usher_reuse(u, sitter);
-  *out_seats = row != GMLAKE_OFFLOAD_NONE ? gmlo_usher_seats(u, row) : NULL;
+  uint32_t row = sitter->around == NULL ? gmlo_usher_reuse(u, sitter) : GMLAKE_OFFLOAD_NONE;
+  *out_seats = row != GMLAKE_OFFLOAD_NONE ? gmlo_usher_seats(u, row) : sitter->around;
   if (row == GMLAKE_OFFLOAD_NONE) {
     row = (uint32_t)schedule->row_count++;
     schedule->rows[row].count = sitter->count;
@@ -7695,7 +7713,6 @@ static int gmlo_usher_furnish(gmlo_usher *u) {
   gmlo_schedule *plan = u->schedule;
   size_t i, widest = 0, rows = u->sitter_count + 1, calls = u->call_max + 1;
   uint32_t *seats = (uint32_t *)gmlo_take(&u->scope, calls, sizeof *seats);
-  for (i = 0; seats != NULL && i < calls; i++) seats[i] = GMLAKE_OFFLOAD_NONE;
   for (i = 0; seats != NULL && i < u->sitter_count; i++) {
     gmlo_sitter *sitter = &u->sitters[i];
     sitter->seats = seats;
@@ -7779,6 +7796,47 @@ static void gmlo_usher_close(gmlo_usher *u) {
   }
 }
 
+/* Seats all stays. 0 if host memory is refused. */
+static int gmlo_usher_seat_all(gmlo_usher *u) {
+  gmlo_schedule *plan = u->schedule;
+  size_t i;
+  memset(u->seats, 0, (u->call_max + 1) * sizeof *u->seats);
+  memset(plan->rows, 0, (u->sitter_count + 1) * sizeof *plan->rows);
+  plan->row_count = plan->seat_count = 0;
+  for (i = 0; i < u->sitter_count; i++) {
+    gmlo_sitter *sitter = &u->sitters[i];
+    size_t n, count = sitter->count * sitter->stay_count;
+    sitter->row = GMLAKE_OFFLOAD_NONE;
+    for (n = 0; n < count; n++) sitter->seats[n] = GMLAKE_OFFLOAD_NONE;
+    for (n = 0; sitter->around != NULL && n < sitter->count; n++)
+      if (sitter->around[n] >= plan->seat_count) plan->seat_count = sitter->around[n] + (size_t)1;
+  }
+  for (i = 0; i < u->arrival_count; i++)
+    if (!gmlo_usher_seat(u, &u->arrivals[i])) return 0;
+  return 1;
+}
+
+/* Whether something that sits across the turn would have to be moved there. Then all that does is
+   to begin where it ended. */
+static int gmlo_usher_has_to_turn(gmlo_usher *u) {
+  size_t i, moved = 0;
+  for (i = 0; i < u->sitter_count; i++) {
+    const gmlo_sitter *sitter = &u->sitters[i];
+    const uint32_t *last = sitter->seats + (sitter->stay_count - 1) * sitter->count;
+    if (sitter->is_around) moved += gmlo_schedule_moved(sitter->seats, last, sitter->count);
+  }
+  for (i = 0; i < u->sitter_count && moved != 0; i++) {
+    gmlo_sitter *sitter = &u->sitters[i];
+    const uint32_t *last = sitter->seats + (sitter->stay_count - 1) * sitter->count;
+    if (!sitter->is_around) continue;
+    if (sitter->around == NULL)
+      sitter->around = (uint32_t *)gmlo_take(&u->scope, sitter->count + 1, sizeof *last);
+    if (sitter->around == NULL) return 0;
+    memcpy(sitter->around, last, sitter->count * sizeof *last);
+  }
+  return moved != 0;
+}
+
 /* Seats all strands that come and go. Without host memory for that nobody has a seat. */
 static void gmlo_scheduler_seat(const gmlo_scheduler *c, gmlo_schedule *plan, size_t chunk_bytes) {
   const gmlo_lesson *l = c->weave.l;
@@ -7793,7 +7851,9 @@ static void gmlo_scheduler_seat(const gmlo_scheduler *c, gmlo_schedule *plan, si
   ok = l->step_count < UINT32_MAX / 8 && gmlo_usher_invite(&u, chunk_bytes) &&
        gmlo_usher_line_up(&u) && gmlo_usher_furnish(&u);
   for (i = 0; ok && i < l->slot_count; i++) plan->row_of[i] = GMLAKE_OFFLOAD_NONE;
-  for (i = 0; ok && i < u.arrival_count; i++) ok = gmlo_usher_seat(&u, &u.arrivals[i]);
+  ok = ok && gmlo_usher_seat_all(&u);
+  for (i = 1; ok && i < GMLO_SEATINGS && gmlo_usher_has_to_turn(&u); i++)
+    ok = gmlo_usher_seat_all(&u);
   if (ok) gmlo_usher_close(&u);
   gmlo_leave(&u.scope);
   if (!ok) gmlo_schedule_unseat(&l->host, plan);
@@ -7836,60 +7896,126 @@ static uint64_t gmlo_trial_take(gmlo_trial *r, uint64_t now, size_t bytes) {
   return now;
 }
 
-static void gmlo_trial_move(const gmlo_scheduler *c, gmlo_trial *r, const gmlo_move *move) {
-  uint32_t strand = c->weave.of[move->slot];
+/* The row of a strand, or NONE. */
+static uint32_t gmlo_trial_row(const gmlo_scheduler *c, const gmlo_schedule *plan,
+                               uint32_t strand) {
+  if (plan->row_of == NULL) return GMLAKE_OFFLOAD_NONE;
+  return plan->row_of[c->weave.strands[strand].slot];
+}
+
+/* A strand gets the memory of its seats at `now` or later: when they are free. Chunks that its
+   addresses do not have yet are mapped there by the host, when the last use there has ended. */
+static uint64_t gmlo_trial_sit(gmlo_trial *r, const gmlo_schedule *plan, uint32_t row,
+                               uint64_t now) {
+  const uint32_t *seats = gmlo_schedule_seats(plan, row, r->half), *had = r->row_seats[row];
+  size_t i, count = plan->rows[row].count, moved = 0;
+  for (i = 0; i < count; i++)
+    if (r->seat_ns[seats[i]] > now) now = r->seat_ns[seats[i]];
+  if (had != NULL && had != seats) moved = gmlo_schedule_moved(had, seats, count);
+  r->row_seats[row] = seats;
+  if (moved == 0) return now;
+  if (r->host_ns < r->row_ns[row]) r->host_ns = r->row_ns[row];
+  r->host_ns += moved * GMLO_REMAP_NS;
+  return now > r->host_ns ? now : r->host_ns;
+}
+
+/* A strand's memory is free from `when` on, bytes at once if it has no seats. */
+static void gmlo_trial_rise(gmlo_trial *r, const gmlo_schedule *plan, uint32_t row,
+                            uint64_t when) {
+  const uint32_t *seats = gmlo_schedule_seats(plan, row, r->half);
+  size_t i;
+  for (i = 0; i < plan->rows[row].count; i++) r->seat_ns[seats[i]] = when;
+  r->row_ns[row] = when;
+}
+
+static void gmlo_trial_move(const gmlo_scheduler *c, gmlo_trial *r, const gmlo_schedule *plan,
+                            const gmlo_move *move) {
+  uint32_t strand = c->weave.of[move->slot], row = gmlo_trial_row(c, plan, strand);
   size_t bytes = gmlo_scheduler_bytes(c, strand);
+  r->host_ns += GMLO_HOST_NS;
   if (move->is_in) {
-    uint64_t at = gmlo_trial_take(r, r->in_ns > r->now_ns ? r->in_ns : r->now_ns, bytes);
+    uint64_t at = r->in_ns > r->now_ns ? r->in_ns : r->now_ns;
+    at = row != GMLAKE_OFFLOAD_NONE ? gmlo_trial_sit(r, plan, row, at)
+                                    : gmlo_trial_take(r, at, bytes);
     if (at < r->gone_ns[strand]) at = r->gone_ns[strand];
+    if (at < r->host_ns) at = r->host_ns;
     r->in_ns = r->ready_ns[strand] = at + gmlo_scheduler_copy_ns(c, strand, 1);
     r->is_away[strand] = 0;
     return;
   }
   r->is_away[strand] = 1;
   r->gone_ns[strand] = r->now_ns;
-  if (!move->is_copy) {
-    r->free_bytes += (double)bytes;
-    return;
+  if (move->is_copy) {
+    if (r->out_ns < r->now_ns) r->out_ns = r->now_ns;
+    if (r->out_ns < r->host_ns) r->out_ns = r->host_ns;
+    r->gone_ns[strand] = r->out_ns += gmlo_scheduler_copy_ns(c, strand, 0);
   }
-  if (r->out_ns < r->now_ns) r->out_ns = r->now_ns;
-  r->out_ns += gmlo_scheduler_copy_ns(c, strand, 0);
-  r->gone_ns[strand] = r->left_ns[r->left] = r->out_ns;
-  r->left_bytes[r->left++] = bytes;
+  if (row != GMLAKE_OFFLOAD_NONE) {
+    gmlo_trial_rise(r, plan, row, r->gone_ns[strand]);
+  } else if (!move->is_copy) {
+    r->free_bytes += (double)bytes;
+  } else {
+    r->left_ns[r->left] = r->out_ns;
+    r->left_bytes[r->left++] = bytes;
+  }
 }
 
 /* A step: waits for the memory of what is born in it, and for what it names. */
-static void gmlo_trial_step(const gmlo_scheduler *c, gmlo_trial *r, size_t index) {
+static void gmlo_trial_step(const gmlo_scheduler *c, gmlo_trial *r, const gmlo_schedule *plan,
+                            size_t index) {
   const gmlo_lesson_step *step = &c->weave.l->steps[index];
   size_t i, bytes = 0;
-  uint32_t strand;
+  uint32_t strand, row;
+  r->host_ns += step->time_ns < GMLO_HOST_NS ? step->time_ns : GMLO_HOST_NS;
   for (strand = c->weave.first[index]; strand != GMLAKE_OFFLOAD_NONE;
        strand = c->weave.next_first[strand]) {
-    bytes += gmlo_scheduler_bytes(c, strand);
+    row = gmlo_trial_row(c, plan, strand);
     r->is_away[strand] = 0;
+    if (row != GMLAKE_OFFLOAD_NONE) {
+      r->now_ns = gmlo_trial_sit(r, plan, row, r->now_ns);
+    } else {
+      bytes += gmlo_scheduler_bytes(c, strand);
+    }
   }
-  r->now_ns = gmlo_trial_take(r, r->now_ns, bytes);
+  r->now_ns = gmlo_trial_take(r, r->now_ns, plan->row_of == NULL ? bytes : 0);
   for (i = step->named_begin; i < step->named_end; i++) {
     uint64_t ready = r->ready_ns[c->weave.of[c->weave.l->named[i].slot]];
     if (ready > r->now_ns) r->now_ns = ready;
   }
+  if (r->now_ns < r->host_ns) r->now_ns = r->host_ns;
   r->now_ns += step->time_ns;
   for (strand = c->weave.last[index]; strand != GMLAKE_OFFLOAD_NONE;
        strand = c->weave.next_last[strand]) {
-    if (!r->is_away[strand]) r->free_bytes += (double)gmlo_scheduler_bytes(c, strand);
+    if (r->is_away[strand]) continue;
+    row = gmlo_trial_row(c, plan, strand);
+    if (row != GMLAKE_OFFLOAD_NONE) {
+      gmlo_trial_rise(r, plan, row, r->now_ns);
+    } else {
+      r->free_bytes += (double)gmlo_scheduler_bytes(c, strand);
+    }
   }
 }
 
-/* How long an iteration by the schedule takes, by the times of the steps and the link's speed. */
+/* How long an iteration by the schedule takes, by the times of the steps, the link's speed and what
+   the host has to do. UINT64_MAX if host memory is refused. */
 static uint64_t gmlo_scheduler_rehearse(gmlo_scheduler *c, const gmlo_schedule *schedule) {
   const gmlo_lesson *l = c->weave.l;
   gmlo_trial *r = &c->trial;
+  gmlo_scope scope = gmlo_scope_of(&l->host);
   size_t i, n = l->step_count;
   uint64_t first_ns = 0;
   uint32_t strand;
+  r->seat_ns = (uint64_t *)gmlo_take(&scope, schedule->seat_count + 1, sizeof *r->seat_ns);
+  r->row_ns = (uint64_t *)gmlo_take(&scope, schedule->row_count + 1, sizeof *r->row_ns);
+  r->row_seats =
+      (const uint32_t **)gmlo_take(&scope, schedule->row_count + 1, sizeof *r->row_seats);
+  if (r->seat_ns == NULL || r->row_ns == NULL || r->row_seats == NULL) {
+    gmlo_leave(&scope);
+    return UINT64_MAX / 2;
+  }
   memset(r->ready_ns, 0, 2 * c->weave.strand_count * sizeof *r->ready_ns);
   memset(r->is_away, 0, c->weave.strand_count);
-  r->now_ns = r->out_ns = r->in_ns = 0;
+  r->now_ns = r->out_ns = r->in_ns = r->host_ns = 0;
   r->left_at = r->left = 0;
   r->free_bytes = (double)c->desc->target_bytes - (double)c->level[0];
   for (strand = c->weave.first[l->turn]; strand != GMLAKE_OFFLOAD_NONE;
@@ -7899,10 +8025,15 @@ static uint64_t gmlo_scheduler_rehearse(gmlo_scheduler *c, const gmlo_schedule *
   for (i = 0; i < 2 * n; i++) {
     size_t k, index = (l->turn + i) % n;
     if (i == n) first_ns = r->now_ns;
-    gmlo_trial_step(c, r, index);
-    for (k = schedule->begin[index]; k < schedule->begin[index + 1]; k++)
-      gmlo_trial_move(c, r, &schedule->moves[k]);
+    if (index == 0 && r->host_ns < r->now_ns) r->host_ns = r->now_ns; /* it reads a result */
+    r->half = 2 * (i % n);
+    gmlo_trial_step(c, r, schedule, index);
+    for (k = schedule->begin[index]; k < schedule->begin[index + 1]; k++) {
+      r->half = 2 * (i % n) + 1 + (size_t)schedule->moves[k].is_in;
+      gmlo_trial_move(c, r, schedule, &schedule->moves[k]);
+    }
   }
+  gmlo_leave(&scope);
   return r->now_ns - first_ns;
 }
 
@@ -7990,7 +8121,8 @@ static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule, gmlo_
 /* Makes several schedules and rehearses them. Another one than the first is taken if it is faster
    by a twentieth: a rehearsal knows nothing of the memory's own order, and tensors that come back
    early cost it calls. To the letter there is only the first. 0 if host memory is refused. */
-static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule) {
+static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule,
+                                 size_t chunk_bytes) {
   uint64_t best_ns = 0, ns;
   gmlo_schedule other;
   unsigned i, most = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 ? 1 : 16;
@@ -8002,10 +8134,13 @@ static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule) {
     way.is_pruned = (i >> 2) == 1;
     way.spare = i >= 8 ? c->desc->target_bytes / (i < 12 ? 32 : 16) : 0;
     if (!gmlo_scheduler_make(c, i == 0 ? schedule : &other, way)) return i != 0;
+    if (chunk_bytes != 0) gmlo_scheduler_seat(c, i == 0 ? schedule : &other, chunk_bytes);
     ns = gmlo_scheduler_rehearse(c, i == 0 ? schedule : &other);
     if (i == 0) {
       best_ns = ns;
-    } else if (other.planned_bytes <= schedule->planned_bytes && ns + ns / 20 < best_ns) {
+    } else if ((other.planned_bytes <= c->desc->target_bytes ||
+                other.planned_bytes <= schedule->planned_bytes) &&
+               ns + ns / GMLO_WAY_GAIN < best_ns) {
       gmlo_schedule_free(&c->weave.l->host, schedule);
       *schedule = other;
       best_ns = ns;
@@ -8038,9 +8173,8 @@ static gmlake_offload_result gmlo_lesson_plan(gmlo_lesson *l, gmlake_offload_pla
     c.graph = graph;
     c.plan = &plan->info;
     c.desc = desc;
-    if (!gmlo_scheduler_choose(&c, out_schedule)) result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-    if (result == GMLAKE_OFFLOAD_OK && chunk_bytes != 0)
-      gmlo_scheduler_seat(&c, out_schedule, chunk_bytes);
+    if (!gmlo_scheduler_choose(&c, out_schedule, chunk_bytes))
+      result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   }
   gmlo_weave_leave(&c.weave);
   gmlo_plan_destroy(plan);
