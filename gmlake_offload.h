@@ -7668,7 +7668,8 @@ static void gmlo_usher_welcome(gmlo_usher *u, uint32_t id, const uint32_t **out_
   const gmlo_strand *strand = &u->c->weave.strands[sitter->strand];
   gmlo_schedule *schedule = u->schedule;
   size_t round = 2 * l->step_count;
-  uint32_t row = sitter->around == NULL ? gmlo_usher_reuse(u, sitter) : GMLAKE_OFFLOAD_NONE;
+  uint32_t row = GMLAKE_OFFLOAD_NONE;
+  if (sitter->around == NULL && sitter->death <= round) row = gmlo_usher_reuse(u, sitter);
   *out_seats = row != GMLAKE_OFFLOAD_NONE ? gmlo_usher_seats(u, row) : sitter->around;
   if (row == GMLAKE_OFFLOAD_NONE) {
     row = (uint32_t)schedule->row_count++;
