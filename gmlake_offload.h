@@ -1148,8 +1148,10 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_graph(
 /* Where a session's memory comes from: a lake. All fields but lake and chunk_bytes may be 0. */
 typedef struct gmlake_offload_lake {
   gmlake *lake;       /* outlives the memory */
-  size_t chunk_bytes; /* of the ranges: that of the lake's blocks, so that both share chunks */
-  gmlake_pool *pool;  /* whose limit counts; NULL: the default one */
+  size_t chunk_bytes; /* of the ranges */
+  gmlake_pool *pool;  /* whose chunks they have, and whose limit counts; NULL: the default one. With
+                         the default one, and its chunk_bytes, blocks share the chunks. In a pool of
+                         its own no block takes a chunk that a session's plan counts on. */
 } gmlake_offload_lake;
 
 /* Fills in the table. *lake outlives it. Create the lake with GMLAKE_WAIT_FIRST or _WAIT_IF_SOON:
@@ -1391,12 +1393,12 @@ GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result 
 #endif
 
 #define GMLO_NAME_BYTES 32
-#define GMLO_BYTES_MAX (SIZE_MAX / 4)           /* of all tensors of a graph */
-#define GMLO_TIME_MAX (UINT64_MAX / 64)         /* of all operators of a graph */
-#define GMLO_DEVICE_MAX 65535u                  /* the largest number of a device */
-#define GMLO_LINK_BYTES_PER_S 55e9              /* of an H200's link, one direction alone */
-#define GMLO_BOTH_BYTES_PER_S 101e9             /* of both directions together */
-#define GMLO_COPY_NS 10000u                     /* what a copy takes besides its bytes */
+#define GMLO_BYTES_MAX (SIZE_MAX / 4)   /* of all tensors of a graph */
+#define GMLO_TIME_MAX (UINT64_MAX / 64) /* of all operators of a graph */
+#define GMLO_DEVICE_MAX 65535u          /* the largest number of a device */
+#define GMLO_LINK_BYTES_PER_S 55e9      /* of an H200's link, one direction alone */
+#define GMLO_BOTH_BYTES_PER_S 101e9     /* of both directions together */
+#define GMLO_COPY_NS 10000u             /* what a copy takes besides its bytes */
 #define GMLO_REMAP_NS 100000u /* of the host, for a chunk that is mapped elsewhere among others */
 #define GMLO_HOST_NS 20000u   /* of the host, for a step, in Python */
 #define GMLO_TENSOR_BYTES_MIN ((size_t)1 << 20) /* smaller tensors are worth no copy */
@@ -6549,8 +6551,8 @@ typedef struct gmlo_schedule {
   gmlo_row *rows;
   gmlo_sitting *sittings; /* of the rows, one after the other; ascending in each row */
   uint32_t *seats;        /* of the sittings */
-  gmlo_call *calls;   /* when each seat is wanted, ascending, */
-  size_t *call_begin; /* by seat */
+  gmlo_call *calls;       /* when each seat is wanted, ascending, */
+  size_t *call_begin;     /* by seat */
   size_t row_count, seat_count, call_count;
   uint32_t turn;      /* that they count from */
   size_t remap_count; /* chunks that an iteration maps, because a row's seats change */
@@ -7265,8 +7267,8 @@ static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t strand,
 typedef struct gmlo_stay { /* when a strand is there; also in the list of a seat */
   struct gmlo_stay *next;
   size_t begin, end;
-  size_t soft;                        /* when the copy to the host has ended, or `end` */
-  uint32_t sitter, number, position;  /* of a seat's: whose, which one of his, his which chunk */
+  size_t soft;                       /* when the copy to the host has ended, or `end` */
+  uint32_t sitter, number, position; /* of a seat's: whose, which one of his, his which chunk */
 } gmlo_stay;
 
 typedef struct gmlo_seat {
@@ -7307,7 +7309,7 @@ typedef struct gmlo_usher {
   size_t sitter_count, arrival_count;
   gmlo_seat *seats;
   size_t seat_max, call_max; /* call_max: the seats of all stays */
-  gmlo_choice *choices;         /* the best ones for a stay, ascending */
+  gmlo_choice *choices;      /* the best ones for a stay, ascending */
   size_t choice_count;
   size_t *row_until, *row_from; /* by row: its addresses are free between these */
   uint32_t *row_last;           /* the sitter that had the row last */
@@ -7727,15 +7729,14 @@ static int gmlo_usher_furnish(gmlo_usher *u) {
   u->row_last = (uint32_t *)gmlo_take(&u->scope, rows, sizeof *u->row_last);
   plan->row_of = (uint32_t *)gmlo_zeroed(host, l->slot_count, sizeof *plan->row_of);
   plan->rows = (gmlo_row *)gmlo_zeroed(host, rows, sizeof *plan->rows);
-  plan->sittings =
-      (gmlo_sitting *)gmlo_zeroed(host, u->arrival_count + 1, sizeof *plan->sittings);
+  plan->sittings = (gmlo_sitting *)gmlo_zeroed(host, u->arrival_count + 1, sizeof *plan->sittings);
   plan->seats = (uint32_t *)gmlo_zeroed(host, calls, sizeof *plan->seats);
   plan->calls = (gmlo_call *)gmlo_zeroed(host, calls, 2 * sizeof *plan->calls);
   plan->call_begin = (size_t *)gmlo_zeroed(host, calls + 1, sizeof *plan->call_begin);
   return seats != NULL && u->seats != NULL && u->choices != NULL && u->row_until != NULL &&
-         u->row_from != NULL && u->row_last != NULL && plan->row_of != NULL &&
-         plan->rows != NULL && plan->sittings != NULL && plan->seats != NULL &&
-         plan->calls != NULL && plan->call_begin != NULL;
+         u->row_from != NULL && u->row_last != NULL && plan->row_of != NULL && plan->rows != NULL &&
+         plan->sittings != NULL && plan->seats != NULL && plan->calls != NULL &&
+         plan->call_begin != NULL;
 }
 
 static size_t gmlo_schedule_moved(const uint32_t *from, const uint32_t *to, size_t count) {
@@ -7921,8 +7922,7 @@ static uint64_t gmlo_trial_sit(gmlo_trial *r, const gmlo_schedule *plan, uint32_
 }
 
 /* A strand's memory is free from `when` on, bytes at once if it has no seats. */
-static void gmlo_trial_rise(gmlo_trial *r, const gmlo_schedule *plan, uint32_t row,
-                            uint64_t when) {
+static void gmlo_trial_rise(gmlo_trial *r, const gmlo_schedule *plan, uint32_t row, uint64_t when) {
   const uint32_t *seats = gmlo_schedule_seats(plan, row, r->half);
   size_t i;
   for (i = 0; i < plan->rows[row].count; i++) r->seat_ns[seats[i]] = when;
@@ -8122,8 +8122,7 @@ static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule, gmlo_
 /* Makes several schedules and rehearses them. Another one than the first is taken if it is faster
    by a twentieth: a rehearsal knows nothing of the memory's own order, and tensors that come back
    early cost it calls. To the letter there is only the first. 0 if host memory is refused. */
-static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule,
-                                 size_t chunk_bytes) {
+static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule, size_t chunk_bytes) {
   uint64_t best_ns = 0, ns;
   gmlo_schedule other;
   unsigned i, most = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 ? 1 : 16;

@@ -223,6 +223,7 @@ static int open_world(world *w, const settings *opts, const gmlake_offload_graph
                       size_t lake_bytes, size_t session_bytes) {
   gmlake_offload_session_desc desc;
   gmlake_desc lake_desc;
+  gmlake_pool_desc pool_desc;
   size_t n;
   memset(w, 0, sizeof *w);
   w->opts = opts;
@@ -245,8 +246,10 @@ static int open_world(world *w, const settings *opts, const gmlake_offload_graph
   lake_desc.oom.fn = make_room;
   lake_desc.oom.user = w;
   if (gmlake_create(&lake_desc, &w->lake)) return 0;
+  memset(&pool_desc, 0, sizeof pool_desc);
+  pool_desc.chunk_bytes = w->of.chunk_bytes = opts->chunk_mib * MIB;
+  if (gmlake_pool_create(w->lake, &pool_desc, &w->of.pool)) return 0;
   w->of.lake = w->lake;
-  w->of.chunk_bytes = opts->chunk_mib * MIB;
   if (gmlake_offload_lake_memory(&w->of, &w->memory)) return 0;
   memset(&desc, 0, sizeof desc);
   desc.queues = &w->queues;
@@ -265,6 +268,7 @@ static void close_world(world *w) {
   size_t i;
   if (w->backend && w->stream) finish(w);
   gmlake_offload_session_destroy(w->session);
+  if (w->of.pool) (void)gmlake_pool_destroy(w->lake, w->of.pool);
   if (w->lake) (void)gmlake_destroy(w->lake);
   for (i = 0; w->launched && i < w->opts->ahead; i++)
     if (w->launched[i]) w->queues.event_destroy(w->queues.user, w->launched[i]);

@@ -1095,6 +1095,13 @@ std::unique_ptr<gmlake_torch::Offload> make_session(int device, size_t chunk_byt
   gmlake_offload_lake &source = lakes[device];
   source.lake = place->lake();
   source.chunk_bytes = chunk_bytes ? chunk_bytes : lake.chunk_bytes;
+  if (!source.pool) { /* chunks of its own: else small blocks take those that a plan counts on */
+    gmlake_pool_desc own{};
+    own.chunk_bytes = source.chunk_bytes;
+    own.label = "offload";
+    *out_why = "a pool for the session's memory could not be made";
+    if (gmlake_pool_create(source.lake, &own, &source.pool) != GMLAKE_OK) return nullptr;
+  }
   *out_why = "chunk_bytes is no size that a buffer of the lake can have";
   if (gmlake_offload_lake_memory(&source, &memory) != GMLAKE_OFFLOAD_OK) return nullptr;
   auto made = std::make_unique<gmlake_torch::Offload>(
