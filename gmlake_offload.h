@@ -7251,9 +7251,9 @@ static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t strand,
    there, at the same addresses, needs no mapping after the first time. So each strand that comes
    and goes has a row of seats that nobody else has while it is there. Time is counted in half
    steps from the turn on: what is born in a step or comes back before it comes at 2 * step, what
-   leaves behind it leaves at 2 * step + 1, what dies in it is gone at 2 * step + 2. Stays are seated
-   in the order in which they begin; the strand's later ones reserve the same seats. Of the seats
-   that suit, those are taken that are needed again soonest behind the strand's end: what leaves
+   leaves behind it leaves at 2 * step + 1, what dies in it is gone at 2 * step + 2. Stays are
+   seated in the order in which they begin; the strand's later ones reserve the same seats. Of the
+   seats that suit, those are taken that are needed again soonest behind the strand's end: what leaves
    first comes back last, in most programs. Where no seat suits all the time, a seat is taken whose
    reservation begins last; that one is gone, and its strand is mapped to another seat when it comes
    back. Nobody is moved while he sits: what sits across the turn should have its seat at both ends.
@@ -7261,7 +7261,6 @@ static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t strand,
    Cost: O(stays * seats), and less where tensors of one size follow each other. */
 
 #define GMLO_ROWS_TRIED 8u
-#define GMLO_WAY_GAIN 50
 #define GMLO_SEATINGS 4u /* at most */
 
 typedef struct gmlo_stay { /* when a strand is there; also in the list of a seat */
@@ -7478,8 +7477,8 @@ static int gmlo_usher_line_up(gmlo_usher *u) {
   return 1;
 }
 
-/* When a stay, or a later one of its sitter, and somebody else first want the seat at once. SIZE_MAX:
-   they never do, and *out_gap is how long the seat is free behind them. */
+/* When a stay, or a later one of its sitter, and somebody else first want the seat at once.
+   SIZE_MAX: they never do, and *out_gap is how long the seat is free behind them. */
 static size_t gmlo_seat_clash(const gmlo_seat *seat, const gmlo_stay *mine, int is_soft,
                               size_t *out_gap) {
   const gmlo_stay *other = seat->stays;
@@ -8082,6 +8081,8 @@ static uint64_t gmlo_scheduler_least(const gmlo_scheduler *c) {
 
 /* ---- The choice ---- */
 
+#define GMLO_WAY_GAIN 50u
+
 typedef struct gmlo_way { /* to make a schedule */
   int by_plan;            /* what the plan moves leaves first, and others only where more has to */
   int is_pruned;          /* nothing leaves in vain */
@@ -8119,9 +8120,9 @@ static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule, gmlo_
   return gmlo_scheduler_list(c, schedule);
 }
 
-/* Makes several schedules and rehearses them. Another one than the first is taken if it is faster
-   by a twentieth: a rehearsal knows nothing of the memory's own order, and tensors that come back
-   early cost it calls. To the letter there is only the first. 0 if host memory is refused. */
+/* Makes several schedules, seats them and rehearses them. Another one than the first is taken if it
+   is faster by one part in GMLO_WAY_GAIN. To the letter there is only the first. 0 if host memory
+   is refused. */
 static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule, size_t chunk_bytes) {
   uint64_t best_ns = 0, ns;
   gmlo_schedule other;

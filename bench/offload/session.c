@@ -138,8 +138,8 @@ static gmlake_result lake_stream_wait(void *user, gmlake_stream stream, void *ev
   return answer(lake_world->queues.stream_wait(lake_world->queues.user, stream, event), out_code);
 }
 
-/* What the calls of queues cost the host, after what the lake did before. To queue a copy takes what
-   a launch takes. */
+/* What the calls of queues cost the host, after what the lake did before. To queue a copy takes as
+   long as to launch. */
 static const gmlk_mock_costs *costs_of(const world *w) {
   return &gmlk_mock_cost_table[w->opts->busy ? GMLAKE_MOCK_COSTS_BUSY : GMLAKE_MOCK_COSTS_REPLAYED];
 }
