@@ -7253,10 +7253,10 @@ static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t strand,
    steps from the turn on: what is born in a step or comes back before it comes at 2 * step, what
    leaves behind it leaves at 2 * step + 1, what dies in it is gone at 2 * step + 2. Stays are
    seated in the order in which they begin; the strand's later ones reserve the same seats. Of the
-   seats that suit, those are taken that are needed again soonest behind the strand's end: what leaves
-   first comes back last, in most programs. Where no seat suits all the time, a seat is taken whose
-   reservation begins last; that one is gone, and its strand is mapped to another seat when it comes
-   back. Nobody is moved while he sits: what sits across the turn should have its seat at both ends.
+   seats that suit, those are taken that are needed again soonest behind the strand's end: what
+   leaves first comes back last, in most programs. Where no seat suits all the time, a seat is taken
+   whose reservation begins last; that one is gone, and its strand is mapped to another seat when it
+   comes back. Nobody is moved while he sits: what sits across the turn should have its seat at both ends.
    Where it lost that one all are seated again, and it begins where it ended before.
    Cost: O(stays * seats), and less where tensors of one size follow each other. */
 
