@@ -7256,8 +7256,8 @@ static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t strand,
    seats that suit, those are taken that are needed again soonest behind the strand's end: what
    leaves first comes back last, in most programs. Where no seat suits all the time, a seat is taken
    whose reservation begins last; that one is gone, and its strand is mapped to another seat when it
-   comes back. Nobody is moved while he sits: what sits across the turn should have its seat at both ends.
-   Where it lost that one all are seated again, and it begins where it ended before.
+   comes back. Nobody is moved while he sits: what sits across the turn should have its seat at both
+   ends. Where it lost that one all are seated again, and it begins where it ended before.
    Cost: O(stays * seats), and less where tensors of one size follow each other. */
 
 #define GMLO_ROWS_TRIED 8u
