@@ -6728,7 +6728,6 @@ static gmlake_result gmlk_places_drive(gmlk_drive *drive, gmlake_buffer *b, uint
     if (!places[i].mark) first = i + 1;
     if (!places[i].mark || (i + 1 < to && places[i + 1].mark)) continue;
     result = gmlk_drive_set_access(drive, places[first].address, (i + 1 - first) * a->chunk_bytes);
-    first = i + 1;
   }
   for (i = to; result && i-- > from;)
     if (places[i].mark && !GMLK_CALL(drive, unmap, places[i].address, a->chunk_bytes))
@@ -9805,7 +9804,6 @@ static gmlake_result gmlk_place_wait(gmlake *l, const gmlk_place *place, const c
   gmlake_result result = l->lost;
   if (result || gmlk_place_is_done(l, place)) return result;
   result = gmlk_wait_for_ticket(l, place->stream, place->ticket);
-  if (result == GMLAKE_ERROR_CAPTURING && gmlk_place_is_done(l, place)) result = GMLAKE_OK;
   if (result == GMLAKE_ERROR_CAPTURING)
     return gmlk_fail(l, result, call,
                      "the host has to wait for a stream that used the memory, which a capture "

@@ -372,6 +372,51 @@ static void a_map_tells_arenas_and_pools(void **state) {
   finish();
 }
 
+static void a_map_tells_each_chunk_of_a_buffer(void **state) {
+  const gmlake_map_entry *whole;
+  gmlake_map_entry map[64];
+  gmlake_buffer_info info;
+  gmlake_buffer *buffer;
+  size_t count, i, pieces = 0;
+  (void)state;
+  start(8);
+  buffer = open_buffer(4);
+  step(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY));
+  step(gmlake_buffer_discard(lake, buffer, 2 * C, C, LEGACY));
+  assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
+  assert_ok(gmlake_get_map(lake, map, 64, &count));
+  whole = entry_at(map, count, GMLAKE_KIND_BUFFER, info.ptr);
+  for (i = 0; i < 4; i++) {
+    const gmlake_map_entry *e;
+    if (i == 2) continue;
+    e = entry_at(map, count, GMLAKE_KIND_PIECE, (char *)info.ptr + i * C);
+    assert_int_equal(e->owner, whole->address);
+    assert_int_equal(e->bytes, C);
+    assert_true(e->handle != 0);
+  }
+  for (i = 0; i < count; i++) pieces += map[i].kind == GMLAKE_KIND_PIECE;
+  assert_int_equal(pieces, 3);
+  finish();
+}
+
+/* A chunk with an address of its own is nobody's: the hole there says who may have it. */
+static void a_map_tells_streams_of_holes(void **state) {
+  gmlake_map_entry map[64];
+  gmlake_stream one;
+  size_t count;
+  void *p;
+  (void)state;
+  start(8);
+  one = open_stream();
+  p = take_on(2 * C, one);
+  drop_on(p, one);
+  assert_ok(gmlake_get_map(lake, map, 64, &count));
+  assert_ptr_equal(entry_at(map, count, GMLAKE_KIND_HOLE, p)->stream, one);
+  assert_ptr_equal(entry_at(map, count, GMLAKE_KIND_CHUNK, p)->stream, NONE);
+  assert_int_equal(entry_at(map, count, GMLAKE_KIND_CHUNK, p)->state, GMLAKE_STATE_LIVE);
+  finish();
+}
+
 static void a_map_that_does_not_fit_tells_the_count(void **state) {
   gmlake_map_entry map[8], untouched;
   size_t count, capacity;
@@ -732,6 +777,50 @@ static void a_pools_limit_holds_for_what_replaces_its_memory(void **state) {
   finish();
 }
 
+/* A home that has no buffers gives its chunks to a pool's blocks only where all is returned. What
+   cannot be counted, for want of host memory, is not taken for nothing. */
+static void what_home_returns_is_counted_on_by_a_pool(void **state) {
+  gmlake_alloc_desc wanted = request(4 * C, 0, NULL);
+  gmlake_query_info info;
+  long left = 0;
+  int failed = 0;
+  (void)state;
+  start(8);
+  wanted.pool = open_pool(0);
+  drop(take(6 * C));
+  while (!left) { /* what could be had stays for the next time */
+    gmlake_result result;
+    host_fail_in = 1;
+    assert_false(gmlk_scratch_reserve(&lake->home, 1000)); /* as where a growth failed */
+    host_fail_in = 2;
+    result = gmlake_query(lake, &wanted, LEGACY, &info);
+    left = host_fail_in;
+    host_fail_in = 0;
+    failed += result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    assert_true(result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY || (!result && !info.result));
+  }
+  assert_true(failed >= 2);
+  (void)foretold(&wanted, LEGACY, GMLAKE_OK, GMLAKE_HOST_WAIT, 4 * C);
+  finish();
+}
+
+/* After the host's wait it would be what has to be left to others that forbids to grow. */
+static void a_limit_that_only_waiting_meets_is_told(void **state) {
+  gmlake_stream one;
+  void *p;
+  (void)state;
+  prepare(8);
+  desc.driver_free_bytes_min = 2 * C;
+  open_lake();
+  one = open_stream();
+  p = take_on(3 * C, one);
+  (void)take_on(2 * C, one);
+  gmlake_mock_stream_hold(mock, one);
+  drop_on(p, one);
+  (void)foretold_of(6 * C, NONE, GMLAKE_ERROR_LIMIT_REACHED, GMLAKE_NO_WAIT, 0);
+  finish();
+}
+
 /* What is free begins inside a chunk, and the request is aligned to chunks. */
 static void alignment_is_foretold(void **state) {
   gmlake_alloc_desc wanted = request(C + 512, GMLAKE_NO_STITCH, NULL);
@@ -920,6 +1009,28 @@ static void what_others_use_and_a_new_chunk_are_foretold(void **state) {
   finish();
 }
 
+/* An idle window is all that fits, and there are no addresses for another one. */
+static void a_window_that_another_stream_used_is_foretold(void **state) {
+  const gmlake_alloc_desc wanted = request(2 * C, 0, NULL);
+  gmlake_stream one, two;
+  void *b[4], *window;
+  (void)state;
+  prepare(4);
+  desc.window_bytes = 2 * C;
+  open_lake();
+  one = open_stream();
+  two = open_stream();
+  lay(b, 4);
+  drop(b[0]);
+  drop(b[2]);
+  window = take_on(2 * C, one);
+  assert_int_equal(piece_count(window), 2);
+  gmlake_mock_stream_hold(mock, one);
+  drop_on(window, one);
+  (void)foretold(&wanted, two, GMLAKE_OK, GMLAKE_DEVICE_WAIT, 0);
+  finish();
+}
+
 /* No addresses for a window, so chunks are created behind what the host has waited for. */
 static void growth_behind_what_others_use_is_foretold(void **state) {
   gmlake_stream one, two;
@@ -1104,6 +1215,8 @@ int main(void) {
       cmocka_unit_test(a_map_tells_every_kind),
       cmocka_unit_test(a_map_tells_ages_and_what_windows_join),
       cmocka_unit_test(a_map_tells_arenas_and_pools),
+      cmocka_unit_test(a_map_tells_each_chunk_of_a_buffer),
+      cmocka_unit_test(a_map_tells_streams_of_holes),
       cmocka_unit_test(a_map_that_does_not_fit_tells_the_count),
       cmocka_unit_test(a_map_tells_what_is_quarantined),
       cmocka_unit_test(a_pools_figures_are_its_own),
@@ -1117,6 +1230,8 @@ int main(void) {
       cmocka_unit_test(a_range_is_foretold_that_takes_one_chunk_more),
       cmocka_unit_test(limits_between_chunks_are_foretold),
       cmocka_unit_test(a_pools_limit_holds_for_what_replaces_its_memory),
+      cmocka_unit_test(what_home_returns_is_counted_on_by_a_pool),
+      cmocka_unit_test(a_limit_that_only_waiting_meets_is_told),
       cmocka_unit_test(alignment_is_foretold),
       cmocka_unit_test(a_capture_leaves_no_wait_to_be_foretold),
       cmocka_unit_test(a_pools_figures_tell_what_is_quarantined),
@@ -1127,6 +1242,7 @@ int main(void) {
       cmocka_unit_test(pending_windows_are_counted_on),
       cmocka_unit_test(pending_memory_of_pools_is_counted_on),
       cmocka_unit_test(what_others_use_and_a_new_chunk_are_foretold),
+      cmocka_unit_test(a_window_that_another_stream_used_is_foretold),
       cmocka_unit_test(growth_behind_what_others_use_is_foretold),
       cmocka_unit_test(chunks_of_a_handle_in_use_are_counted_where_they_are),
       cmocka_unit_test(two_gaps_are_not_filled_at_once),

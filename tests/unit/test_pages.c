@@ -640,6 +640,27 @@ static void a_lost_device_answers_so(void **state) {
   close_mock();
 }
 
+/* | in a place | left by a block |: the stream may have both, and the second maps at once. */
+static void a_chunk_behind_one_in_a_place_is_found(void **state) {
+  gmlake_buffer *a, *b;
+  gmlake_stream one;
+  void *block;
+  (void)state;
+  if (is_apart) return; /* blocks leave nothing to buffers */
+  start(8);
+  one = open_stream();
+  a = open_buffer(1);
+  b = open_buffer(1);
+  step(gmlake_buffer_commit(lake, a, 0, C, one));
+  block = take_on(C, one);
+  gmlake_mock_stream_hold(mock, one);
+  step(gmlake_buffer_discard(lake, a, 0, C, one));
+  drop_on(block, one);
+  step(gmlake_buffer_commit(lake, b, 0, C, one));
+  assert_int_equal(stats().reserved_bytes, 2 * C);
+  finish();
+}
+
 static void commit_chunks(gmlake_buffer *buffer, size_t at, size_t count, uint32_t *chunks) {
   step(gmlake_buffer_commit_chunks(lake, buffer, at * C, count * C, chunks, LEGACY));
 }
@@ -678,6 +699,20 @@ static unsigned called;
 static void count_call(int kind) {
   (void)kind;
   called++;
+}
+
+/* The number behind the last chunk's is none. */
+static void a_chunk_that_is_not_there_yet_does_not_come(void **state) {
+  uint32_t chunks[2] = {GMLAKE_ANY_CHUNK, GMLAKE_ANY_CHUNK}, wanted;
+  gmlake_buffer *a;
+  (void)state;
+  start(4);
+  a = open_buffer(4);
+  commit_chunks(a, 0, 2, chunks);
+  wanted = 1 + (chunks[0] > chunks[1] ? chunks[0] : chunks[1]);
+  commit_chunks(a, 2, 1, &wanted);
+  assert_true(wanted != chunks[0] && wanted != chunks[1]);
+  finish();
 }
 
 /* What is memory already needs no driver, whatever is wanted there. */
@@ -1042,7 +1077,9 @@ int main(void) {
       cmocka_unit_test(the_handler_may_discard_and_not_commit),
       cmocka_unit_test(fresh_memory_is_filled),
       cmocka_unit_test(a_lost_device_answers_so),
+      cmocka_unit_test(a_chunk_behind_one_in_a_place_is_found),
       cmocka_unit_test(a_chunk_that_is_wanted_comes),
+      cmocka_unit_test(a_chunk_that_is_not_there_yet_does_not_come),
       cmocka_unit_test(wishes_for_what_is_there_cost_nothing),
       cmocka_unit_test(what_is_not_free_is_not_given),
       cmocka_unit_test(holes_of_a_destroyed_buffer_give_way),

@@ -555,6 +555,28 @@ static int put_to_sleep(void *user, gmlake *l, const gmlake_error_info *info) {
   return pool && !gmlake_pool_sleep(l, pool, KEEP, NULL);
 }
 
+static unsigned creations;
+static void count_creations(int kind) { creations += kind == ON_CREATE; }
+
+static void waking_stops_at_the_first_chunk_that_cannot_be_created(void **state) {
+  gmlake_pool *pool;
+  (void)state;
+  start_with_faults(8);
+  pool = open_pool(0);
+  (void)take_from(pool, 4 * C, LEGACY);
+  (void)sleep_now(pool, DROP);
+  fail_call(ON_CREATE, 2, GMLAKE_ERROR_DRIVER, 1);
+  creations = 0;
+  before_driver_call = count_creations;
+  step_error(gmlake_pool_wake(lake, pool), DRIVER);
+  before_driver_call = NULL;
+  fail_call(ON_CREATE, 0, GMLAKE_OK, 0);
+  assert_int_equal(creations, 2);
+  assert_int_equal(census().handle_count, 0);
+  wake_now(pool);
+  finish();
+}
+
 /* A shortage of the calls that make room is a shortage as any other: it is told, and counted. */
 static void a_shortage_while_making_room_is_told(void **state) {
   gmlake_pool *pool;
@@ -1027,6 +1049,7 @@ static const scene scenes[] = {
     {"sleep_waits_for_what_was_freed_alone", 64, "", "P0 +p=1/0 +q=1@A hA S0:k=1 host-waits=0 W0"},
     {"a_wait_that_fails_leaves_a_pool_awake", 64, "",
      "P0 +p=2@A/0 +q=1@A/0 hA -q@A fail:wait=1R S0:k!R holds:p=1 +r=1/0 S0:k W0 holds:p=1"},
+    {"nothing_can_be_allocated_asleep", 8, "", "+p=2 Sn:d Q allocatable=0 Wn Q allocatable=6"},
     {"the_lakes_limit_holds_for_waking", 64, "limit:8",
      "P0:6 +p=6/0 S0:k +q=8 W0!L told-limit=8 -q W0 holds:p=1"},
     {"the_pools_limit_holds_for_waking", 64, "", "P0:6 +p=6/0 S0:k +q=8 W0 holds:p=1 +r=1/0!L"},
@@ -1079,6 +1102,7 @@ int main(void) {
       cmocka_unit_test(host_memory_may_lack),
       cmocka_unit_test(a_handle_that_stays_is_kept_and_told),
       cmocka_unit_test(a_window_in_quarantine_goes_before_its_chunks),
+      cmocka_unit_test(waking_stops_at_the_first_chunk_that_cannot_be_created),
       cmocka_unit_test(a_shortage_while_making_room_is_told),
       cmocka_unit_test(the_handler_may_put_a_pool_to_sleep),
       cmocka_unit_test(a_capture_into_the_pool_refuses_and_others_do_not),
