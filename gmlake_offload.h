@@ -18,7 +18,7 @@ CONTENTS
     TENSILE   >>plan >>jobs >>circle >>link >>profile >>cover >>swap >>pay >>draft
     a run     >>run >>rehearse
     the best  >>search
-    sessions  >>lesson >>session
+    sessions  >>lesson >>rhythm >>session
     TURNIP    >>paths >>memgraph >>blocks >>compile >>queues >>horizons >>memcheck >>engine
     backends  >>backend_mock >>backend_cuda >>memory_lake
 
@@ -241,17 +241,21 @@ HOW A PLAN IS RUN
 
 HOW A SESSION WORKS
   A session is for a program that executes itself: nobody has written down what it does. The program
-  gets its tensors from the session, names before each operator (a step) what the operator reads and
-  writes, and marks where its iterations begin. It launches its operators itself, on its own
-  streams, and their tensors never change their addresses.
+  gets its tensors from the session, and names before each operator (a step) what the operator reads
+  and writes. It marks where its iterations begin, or lets the session find that. It launches its
+  operators itself, on its own streams, and their tensors never change their addresses.
   1. Order. The session does everything in the order of the calls. A step's begin queues the copies
      and waits that the step needs; then it returns, and the host runs ahead of the device. Memory
      is given up behind the copy of what was in it, and taken behind a wait on the device. So
      limit_bytes holds at every moment, and the host need not wait.
-  2. Learning. The session notes which tensors each step names, and which are born and die where. A
+  2. Iterations. In a program that marks none the session finds them. Steps are alike if they have
+     the same key and name the same tensors, by number. When as many steps as lie between two that
+     are alike have repeated those before them, at least 32, that many are an iteration from then
+     on. So the third iteration is learnt, and not the first.
+  3. Learning. The session notes which tensors each step names, and which are born and die where. A
      tensor that is born in each iteration anew is the same one to it. Events on the device tell how
      long the steps take, and how fast the link is.
-  3. Planning. When the events of one iteration are complete, the session makes a graph of it: in
+  4. Planning. When the events of one iteration are complete, the session makes a graph of it: in
      whole chunks, from the tensor's birth to its death, beginning where the fewest bytes of tensors
      that come and go are there. TENSILE plans that graph for limit_bytes, without recomputation and
      without added time. Where that plan is still above the limit, the tensors whose next use is
@@ -263,16 +267,16 @@ HOW A SESSION WORKS
      Each is rehearsed on a clock. Another one is taken if it is faster by a twentieth. To the
      letter there is only the first.
      When the next iteration is the same, the session plans once more, with its times.
-  4. Drift. A step that is not the one expected, by its key, the number of its tensors or which they
+  5. Drift. A step that is not the one expected, by its key, the number of its tensors or which they
      are, ends the schedule until the next iteration begins. The next one is learnt anew. Other
      sizes in the same order are no drift: the schedule goes on as far as there is room, and a new
      one is made when two iterations in a row have the same sizes.
-  5. On demand. What a step names is fetched if it is away, whatever was planned. Where memory is
+  6. On demand. What a step names is fetched if it is away, whatever was planned. Where memory is
      short those tensors leave whose next use is farthest away: by what is known of the iteration,
      else those that were not used for longest. Without a schedule, what the next 32 steps are
      expected to use comes back ahead, into room that is free. What the host has already is dropped
      without a copy.
-  6. Chunks. Memory that says which chunks a range gets (`commit_chunks`, as a lake's does) is
+  7. Chunks. Memory that says which chunks a range gets (`commit_chunks`, as a lake's does) is
      planned, too: a tensor sits in the same chunks at the same addresses whenever it is there, and
      chunks go from one tensor to the next as planned. What is mapped stays mapped, so an iteration
      that goes as planned calls the driver for few chunks, and one that moves nothing for none.
@@ -1048,7 +1052,8 @@ typedef struct gmlake_offload_session_stats {
   size_t out_bytes, in_bytes;                 /* copied so far */
   uint64_t out_count, in_count, drop_count;   /* copies; tensors that left without one */
   uint64_t demand_out_count, demand_in_count; /* that no plan asked for */
-  uint64_t iteration_count, step_count, drift_count, plan_count;
+  uint64_t iteration_count;                   /* marked or found */
+  uint64_t step_count, drift_count, plan_count;
   uint64_t sync_count; /* waits of the host in calls other than destroy */
   /* The present plan, for an iteration; 0 as long as there is none. */
   size_t unplanned_bytes, planned_bytes; /* the most at once, if nothing moves, and by the plan */
@@ -1105,7 +1110,8 @@ gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offlo
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_end(gmlake_offload_session *session);
 
-/* An iteration begins. pre: no step is open. Cost: now and then, of a plan. */
+/* An iteration begins. pre: no step is open. A program that never calls it has its iterations found
+   by the session, which then plans in a call of begin. Cost: now and then, of a plan. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_mark(gmlake_offload_session *session);
 
@@ -8184,6 +8190,85 @@ static gmlake_offload_result gmlo_lesson_plan(gmlo_lesson *l, gmlake_offload_pla
   return result;
 }
 
+/* ---- >>rhythm: after how many steps a program repeats itself ------------------------------------
+   Owns the prints of a program's last steps: numbers that are the same for like steps. Invariants:
+   [Y1] The print of step n is that of beat n % capacity, for each of the last `capacity` steps.
+        Those of a place (print % capacity) are listed, the last one first, by their number + 1.
+   [Y2] The last `run` steps have the prints of those `period` steps before them, and name `named`
+        tensors together. A step that breaks that asks for the period since the last one like it.
+        A step that an iteration has once is never like one that is less than an iteration before
+        it. So the period is right from that step on, whatever is repeated within an iteration.
+   Cost: constant for a step; 24 bytes for each step, up to GMLO_BEATS_MAX. Fails: where host memory
+   is refused; then the step is not noted. */
+
+#define GMLO_BEATS_MAX ((uint64_t)1 << 20)
+#define GMLO_BEATS_SEEN 64u /* of a place */
+#define GMLO_RUN_MIN 32u    /* steps: less may be a short loop within an iteration */
+
+typedef struct gmlo_beat {
+  uint64_t print;        /* [Y1] of step n; */
+  uint64_t before, last; /* the one before it of its place; the last one of place n. 0: none */
+} gmlo_beat;
+
+typedef struct gmlo_rhythm {
+  gmlo_beat *beats;
+  uint64_t capacity, count; /* count: steps noted so far */
+  uint64_t period, run;     /* [Y2] period 0: none */
+  size_t named;
+} gmlo_rhythm;
+
+static gmlo_beat *gmlo_rhythm_at(const gmlo_rhythm *r, uint64_t n) {
+  return &r->beats[n & (r->capacity - 1)];
+}
+
+static void gmlo_rhythm_put(const gmlo_rhythm *r, uint64_t n, uint64_t print) {
+  gmlo_beat *beat = gmlo_rhythm_at(r, n), *place = gmlo_rhythm_at(r, print);
+  beat->print = print;
+  beat->before = place->last;
+  place->last = n + 1;
+}
+
+/* Makes room for one more step: the oldest one goes only at GMLO_BEATS_MAX. 0 if host memory is
+   refused. */
+static int gmlo_rhythm_room(gmlo_rhythm *r, const gmlake_offload_host *host) {
+  gmlo_rhythm grown = *r;
+  uint64_t n;
+  if (r->count < r->capacity || r->capacity == GMLO_BEATS_MAX) return 1;
+  grown.capacity = r->capacity != 0 ? 2 * r->capacity : 256;
+  grown.beats = (gmlo_beat *)gmlo_zeroed(host, (size_t)grown.capacity, sizeof *grown.beats);
+  if (grown.beats == NULL) return 0;
+  for (n = 0; n < r->count; n++) gmlo_rhythm_put(&grown, n, r->beats[n].print);
+  gmlo_free(host, r->beats);
+  *r = grown;
+  return 1;
+}
+
+/* How far back the last step with that print is; 0: there is none. */
+static uint64_t gmlo_rhythm_back(const gmlo_rhythm *r, uint64_t print) {
+  uint64_t last = gmlo_rhythm_at(r, print)->last;
+  unsigned i;
+  for (i = 0; i < GMLO_BEATS_SEEN && last != 0 && r->count - last < r->capacity - 1; i++) {
+    const gmlo_beat *beat = gmlo_rhythm_at(r, last - 1);
+    if (beat->print == print) return r->count + 1 - last;
+    last = beat->before;
+  }
+  return 0;
+}
+
+/* Notes a step that names so many tensors. The period, if a whole one was repeated; else 0. */
+static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host, uint64_t print,
+                                 size_t named) {
+  if (!gmlo_rhythm_room(r, host)) return 0;
+  if (r->period == 0 || gmlo_rhythm_at(r, r->count - r->period)->print != print) {
+    r->period = gmlo_rhythm_back(r, print);
+    r->run = r->named = 0;
+  }
+  r->run += r->period != 0;
+  r->named += named;
+  gmlo_rhythm_put(r, r->count++, print);
+  return r->run >= r->period && r->run >= GMLO_RUN_MIN && r->named != 0 ? r->period : 0;
+}
+
 /* ---- >>session: tensors of a program that runs itself -------------------------------------------
    Owns the tensors, the ranges of addresses that they have, pinned memory, and for each stream the
    events behind its steps. Everything is queued in the order of the calls: who may use what is
@@ -8196,6 +8281,9 @@ static gmlake_offload_result gmlo_lesson_plan(gmlo_lesson *l, gmlake_offload_pla
    [S4] A tensor's bytes are on the device (has_bytes), or in its pinned memory, or in both
         (is_clean). Neither is given up before the copy to the other one is queued.
    [S5] `at` steps of the known lesson have begun. A tensor whose slot is s is `tensor` of slot s.
+   [S6] In a program that marks no iteration one begins when `period` steps have been repeated, and
+        `period` steps later the next one. After a drift it begins later than that, when the first
+        step of the last one comes again, or when another `period` steps have been repeated.
    Cost: a step is linear in what it names; one that makes tensors leave is linear in the session's
    tensors for each of them. Fails: where memory, queues or host memory refuse. */
 
@@ -8280,6 +8368,9 @@ struct gmlake_offload_session {
   int is_recording; /* the other lesson */
   int is_confirmed; /* two iterations in a row were alike */
   int is_drifted, is_timed, has_schedule;
+  int is_marked;                       /* the program marks its iterations */
+  gmlo_rhythm rhythm;                  /* [S6] as long as it does not */
+  uint64_t period, since, first_print; /* 0: none yet; steps since; print of the first step */
   gmlo_schedule schedule;
   size_t at, birth_at;  /* [S5]; births of the known lesson so far */
   uint32_t *row_ranges; /* by row of the schedule; NONE: none yet */
@@ -9334,11 +9425,40 @@ static void gmlo_session_turn(gmlake_offload_session *s) {
   s->is_recording = !s->is_confirmed;
   s->is_drifted = s->has_begun = 0;
   s->at = s->birth_at = 0;
-  s->first_step = s->step + 1;
+  s->first_step = s->step + (s->is_open ? 0 : 1);
   l = gmlo_session_recorded(s);
-  if (l == NULL) return;
-  gmlo_lesson_clear(l);
-  for (i = 0; i < s->guest_count; i++) s->guests[i].learnt = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; l != NULL && i < s->guest_count; i++) s->guests[i].learnt = GMLAKE_OFFLOAD_NONE;
+  if (l != NULL) gmlo_lesson_clear(l);
+  s->stats.iteration_count++;
+  gmlo_session_plan(s);
+}
+
+static uint64_t gmlo_session_print(const gmlake_offload_step *step) {
+  uint64_t print = step->key ^ step->read_count << 32 ^ step->write_count << 48;
+  size_t i;
+  for (i = 0; i < step->read_count + step->write_count; i++) {
+    uint32_t id = i < step->read_count ? step->reads[i] : step->writes[i - step->read_count];
+    print = (print ^ print >> 29 ^ id) * UINT64_C(0x9E3779B97F4A7C15);
+  }
+  return print ^ print >> 32;
+}
+
+/* Whether an iteration begins with this step. [S6] */
+static int gmlo_session_is_first(gmlake_offload_session *s, const gmlake_offload_step *step) {
+  uint64_t print = gmlo_session_print(step);
+  uint64_t period =
+      gmlo_rhythm_note(&s->rhythm, &s->desc.host, print, step->read_count + step->write_count);
+  int is_new = period != 0 && period != s->period;
+  s->since++;
+  if (s->is_held) return 0;
+  if (!is_new) {
+    if (s->period == 0 || s->since < s->period) return 0;
+    if (s->is_drifted && period == 0 && print != s->first_print) return 0;
+  }
+  if (is_new) s->period = period;
+  s->since = 0;
+  s->first_print = print;
+  return 1;
 }
 
 /* ---- Tensors ---- */
@@ -9610,6 +9730,7 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   gmlo_free(&host, s->by_address);
   gmlo_free(&host, s->pins);
   gmlo_free(&host, s->late);
+  gmlo_free(&host, s->rhythm.beats);
   gmlo_free(&host, s);
 }
 
@@ -9781,6 +9902,7 @@ gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offlo
     return gmlo_session_exit(session, result);
   }
   session->stats.step_count++;
+  if (!session->is_marked && gmlo_session_is_first(session, step)) gmlo_session_turn(session);
   l = gmlo_session_recorded(session);
   if (l != NULL && session->is_held) l->is_broken = 1;
   if (l != NULL && (session->has_begun || l->step_count == 0))
@@ -9808,9 +9930,10 @@ gmlake_offload_session_mark(gmlake_offload_session *session) {
     result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
                                "an iteration cannot begin in a step, or while the session is held");
   } else {
+    gmlo_free(&session->desc.host, session->rhythm.beats);
+    memset(&session->rhythm, 0, sizeof session->rhythm);
+    session->is_marked = 1;
     gmlo_session_turn(session);
-    session->stats.iteration_count++;
-    gmlo_session_plan(session);
   }
   return gmlo_session_exit(session, result);
 }

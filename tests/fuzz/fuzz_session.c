@@ -5,7 +5,8 @@
 
    Input: three bytes of description, then records of five bytes: operation and arguments a to d.
    What is short is filled up with zeros. The program so read is run four times, so that the session
-   learns it, plans it, and notices that the last run leaves an operation out. Memory has numbers
+   learns it, plans it, and notices that the last run leaves an operation out; or seven times, if it
+   has to find the iterations, too. Memory has numbers
    for its chunks, or none. */
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
@@ -45,7 +46,7 @@ static struct world {
   tensor tensors[TENSORS];
   size_t limit;
   uint64_t serial, wrong;
-  int may_fail, is_held;
+  int may_fail, is_held, is_marked;
 } w;
 
 static char stream;
@@ -228,7 +229,7 @@ static void operate(const uint8_t *r) {
 static void run(const uint8_t *data, size_t size, unsigned skip) {
   uint8_t record[5];
   size_t i, n;
-  if (!w.is_held) (void)judge(gmlake_offload_session_mark(w.session), 0);
+  if (w.is_marked && !w.is_held) (void)judge(gmlake_offload_session_mark(w.session), 0);
   for (i = 0; i < OPERATIONS_MAX && i * 5 < size; i++) {
     for (n = 0; n < 5; n++) record[n] = i * 5 + n < size ? data[i * 5 + n] : 0;
     if (i + 1 != skip) operate(record);
@@ -266,14 +267,16 @@ static void open_world(unsigned how, unsigned chunks, unsigned flags) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz_input in = {data, size};
-  unsigned how = fuzz_byte(&in), chunks = fuzz_byte(&in), flags = fuzz_byte(&in), i;
+  unsigned how = fuzz_byte(&in), chunks = fuzz_byte(&in), flags = fuzz_byte(&in), i, last;
   gmlake_offload_mock_census census;
   memset(&fuzz_host, 0, sizeof fuzz_host);
   open_world(how, chunks, flags);
   if (how & 16) gmlake_offload_mock_fail_at(w.mock, 1 + (uint64_t)flags * 4);
   w.may_fail |= (how & 16) != 0;
-  for (i = 0; i < 4; i++) { /* what is complete when the next run begins is planned */
-    run(in.at, in.left, i == 3 ? flags / 4 : 0);
+  w.is_marked = (how & 32) == 0;
+  last = w.is_marked ? 3 : 6;
+  for (i = 0; i <= last; i++) { /* what is complete when the next run begins is planned */
+    run(in.at, in.left, i == last ? flags / 4 : 0);
     if (how & 8) REQUIRE(w.queues.stream_sync(w.queues.user, &stream) == 0 || w.may_fail);
   }
   fuzz_host.fail_in = 0;

@@ -26,6 +26,7 @@ typedef struct play {
   size_t native_bytes, native_peak; /* if nothing moved, in whole chunks */
   size_t chunk;
   int tolerant; /* calls of the session may fail */
+  int unmarked; /* it does not say where its iterations begin */
 } play;
 
 /* What a step's work is to find, and to write. */
@@ -169,11 +170,15 @@ static inline gmlake_offload_session_stats play_stats(const play *p) {
 #define PLAY_G 48 /* gradients, by layer */
 #define PLAY_X 64 /* a gradient on its way, twice */
 
+static inline void play_mark(const play *p) {
+  if (!p->unmarked) assert_ok(gmlake_offload_session_mark(p->session));
+}
+
 /* An iteration of training; layers whose bit is set in `odd` do one step more. pre: PLAY_W and
    PLAY_M live. */
 static inline void play_train(play *p, int layers, size_t bytes, unsigned odd) {
   int i;
-  assert_ok(gmlake_offload_session_mark(p->session));
+  play_mark(p);
   for (i = 0; i < layers; i++) {
     int reads[] = {PLAY_W + i, i != 0 ? PLAY_A + i - 1 : -1, -1}, again[] = {PLAY_A + i, -1};
     assert_ok(play_step(p, 100, reads, NULL, PLAY_A + i, bytes + (size_t)i * 64));

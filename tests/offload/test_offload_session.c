@@ -496,7 +496,9 @@ static void random_event(play *p, uint64_t seed, size_t limit) {
   }
 }
 
-static void random_program(uint64_t seed, int lake) {
+/* Without marks its iterations are alike but for the thirteenth. The statistics at the end. */
+static gmlake_offload_session_stats random_program(uint64_t seed, int lake, int unmarked) {
+  gmlake_offload_session_stats stats;
   size_t limit = (size_t)(4 + seed % 5) * MIB, length = 40 + seed % 60, i, n;
   rig r;
   with_lake = lake;
@@ -505,11 +507,13 @@ static void random_program(uint64_t seed, int lake) {
   with_lake = 0;
   host_max = 0;
   r.play.tolerant = 1; /* a step may be too large, or pinned memory at its bound */
-  for (n = 0; n < 10; n++) {
-    assert_ok(gmlake_offload_session_mark(r.play.session));
+  r.play.unmarked = unmarked;
+  for (n = 0; n < (unmarked ? 16 : 10); n++) {
+    play_mark(&r.play);
     for (i = 0; i < length; i++) {
       random_step(&r.play, seed, i);
-      if (play_mix(seed ^ (n << 20) ^ i) % 97 == 0) random_step(&r.play, seed + 1, i);
+      if (play_mix(seed ^ (n << 20) ^ i) % 97 == 0 && (n == 12 || !unmarked))
+        random_step(&r.play, seed + 1, i);
       if (play_mix(seed ^ (n << 21) ^ i) % 53 == 0) random_event(&r.play, seed + n * 99 + i, limit);
       if (seed % 3 == 0) gmlake_offload_mock_spend(r.mock, 50 * US);
     }
@@ -517,13 +521,142 @@ static void random_program(uint64_t seed, int lake) {
     if (seed % 2 == 0) (void)r.queues.stream_sync(r.queues.user, r.play.stream);
   }
   rig_settle(&r, limit);
+  stats = play_stats(&r.play);
   rig_close(&r);
+  return stats;
 }
 
 static void random_programs(void **state) {
   uint64_t seed;
   (void)state;
-  for (seed = 1; seed <= part_of(120); seed++) random_program(seed, seed % 4 == 0);
+  for (seed = 1; seed <= part_of(120); seed++) (void)random_program(seed, seed % 4 == 0, 0);
+}
+
+static void random_programs_without_marks(void **state) {
+  uint64_t seed, found = 0, planned = 0, drifted = 0, count = part_of(60);
+  (void)state;
+  for (seed = 1; seed <= count; seed++) {
+    gmlake_offload_session_stats stats = random_program(seed, seed % 4 == 0, 1);
+    found += stats.iteration_count != 0;
+    planned += stats.plan_count != 0;
+    drifted += stats.drift_count != 0;
+  }
+  print_message("%u found, %u planned, %u drifted of %u\n", (unsigned)found, (unsigned)planned,
+                (unsigned)drifted, (unsigned)count);
+  assert_true(found >= count * 4 / 5 && planned >= count * 2 / 5 && drifted >= count / 4);
+}
+
+/* ---- Iterations that nobody marks ---- */
+
+/* Training is found, learnt and planned. An iteration of another order is noticed, and three later
+   nothing is fetched on demand any more. */
+static void iterations_are_found(void **state) {
+  size_t limit = native_peak(6, 128 * KIB) * 6 / 10;
+  gmlake_offload_session_stats stats, then;
+  rig r;
+  int i, odd;
+  (void)state;
+  for (odd = 0; odd < 6; odd++) {
+    rig_open(&r, limit, limit, 8e9, .3);
+    r.play.unmarked = 1;
+    play_setup(&r.play, 6, 128 * KIB);
+    for (i = 0; i < 24; i++) {
+      play_train(&r.play, 6, 128 * KIB, i == 12 ? 1u << odd : 0);
+      assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+      stats = play_stats(&r.play);
+      if (i < 12) assert_int_equal(stats.drift_count, 0);
+      if (i == 1) assert_int_equal(stats.iteration_count, 0);
+      if (i == 8) then = stats;
+      if (i == 11) assert_int_equal(stats.mode, GMLAKE_OFFLOAD_PLANNED);
+      if (i == 11) assert_int_equal(stats.demand_in_count, then.demand_in_count);
+      if (i == 18) then = stats;
+    }
+    assert_int_equal(stats.mode, GMLAKE_OFFLOAD_PLANNED);
+    assert_int_equal(stats.demand_in_count, then.demand_in_count);
+    assert_true(stats.drift_count == 1 || stats.drift_count == 2); /* 2: it was the first step */
+    assert_true(stats.iteration_count >= 18 && stats.iteration_count <= 24);
+    assert_true(stats.in_count != 0);
+    rig_settle(&r, limit);
+    rig_close(&r);
+  }
+}
+
+/* What is repeated within an iteration is no iteration, however long: a program that adds up the
+   gradients of some batches drifts no more when that is known. */
+static void repeats_within_an_iteration(void **state) {
+  gmlake_offload_session_stats stats;
+  uint64_t drifts = 0, iterations = 0;
+  int i, n, batch, w[] = {0, 1, -1}, last[] = {3, -1};
+  rig r;
+  (void)state;
+  rig_open(&r, 16 * CHUNK, 16 * CHUNK, 8e9, 0);
+  r.play.unmarked = 1;
+  for (i = 0; i < 4; i++) assert_ok(play_step(&r.play, 9, NULL, NULL, i, 2 * CHUNK));
+  for (i = 0; i < 12; i++) {
+    for (batch = 0; batch < 4; batch++) {
+      for (n = 0; n < 20; n++) {
+        int reads[] = {n % 3, 4 + (n + 1) % 2, -1};
+        if (n == 0) reads[1] = -1;
+        assert_ok(play_step(&r.play, (uint64_t)n, reads, NULL, 4 + n % 2, 2 * CHUNK));
+        if (n != 0) play_free(&r.play, (size_t)(4 + (n + 1) % 2));
+      }
+      play_free(&r.play, 5);
+    }
+    assert_ok(play_step(&r.play, 77, w, last, -1, 0));
+    assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+    stats = play_stats(&r.play);
+    if (i == 7) drifts = stats.drift_count, iterations = stats.iteration_count;
+  }
+  assert_int_equal(stats.drift_count, drifts);
+  assert_int_equal(stats.iteration_count, iterations + 4);
+  assert_true(drifts != 0); /* a batch was taken for an iteration */
+  assert_int_equal(stats.mode, GMLAKE_OFFLOAD_PLANNED);
+  rig_settle(&r, 16 * CHUNK);
+  rig_close(&r);
+}
+
+/* Steps that name nothing are no iterations, however they repeat; a mark ends the search. */
+static void what_is_not_searched(void **state) {
+  int i, n, read[] = {0, -1};
+  rig r;
+  (void)state;
+  rig_open(&r, 0, 0, 8e9, 0);
+  for (i = 0; i < 90; i++) assert_ok(play_step(&r.play, 9, NULL, NULL, i, CHUNK));
+  assert_int_equal(play_stats(&r.play).iteration_count, 0);
+  for (i = 0; i < 70; i++) assert_ok(play_step(&r.play, (uint64_t)i % 7, read, NULL, -1, 0));
+  assert_true(play_stats(&r.play).iteration_count > 3);
+  n = (int)play_stats(&r.play).iteration_count;
+  assert_ok(gmlake_offload_session_mark(r.play.session));
+  for (i = 0; i < 70; i++) assert_ok(play_step(&r.play, (uint64_t)i % 7, read, NULL, -1, 0));
+  assert_int_equal(play_stats(&r.play).iteration_count, n + 1);
+  rig_close(&r);
+}
+
+/* An iteration may have many steps: the row of their prints grows, and in the end goes around. */
+static void rhythms(void **state) {
+  gmlo_rhythm r;
+  uint64_t i, period;
+  (void)state;
+  memset(&r, 0, sizeof r);
+  for (i = 0; i < 3000; i++) { /* 1,000 steps, of which each but the last is there three times */
+    period = gmlo_rhythm_note(&r, &counted, i % 1000 == 999 ? 7 : play_mix(i % 1000 % 333), 1);
+    if (i < 665) assert_int_equal(period, 0);
+    if (i >= 665 && i < 999) assert_int_equal(period, 333);
+    if (i == 999 || i == 1999) assert_int_equal(period, 0);
+    if (i >= 2998) assert_int_equal(period, 1000);
+  }
+  for (; i < 3100; i++) assert_int_equal(gmlo_rhythm_note(&r, &counted, play_mix(~i), 1), 0);
+  host_fail_in = 1;
+  for (; i < 2 * GMLO_BEATS_MAX; i++) (void)gmlo_rhythm_note(&r, &counted, play_mix(~i), 1);
+  assert_int_equal(r.capacity, GMLO_BEATS_MAX);
+  for (i = 0; i < 40; i++) period = gmlo_rhythm_note(&r, &counted, i % 2, 1);
+  assert_int_equal(period, 2);
+  for (i = 0; i < 40; i++) period = gmlo_rhythm_note(&r, &counted, i % 2, 0);
+  assert_int_equal(period, 2);
+  for (i = 0; i < 40; i++) period = gmlo_rhythm_note(&r, &counted, 5 + i % 2, 0);
+  assert_int_equal(period, 0); /* they name nothing */
+  gmlo_free(&counted, r.beats);
+  assert_int_equal(host_bytes, 0);
 }
 
 /* ---- Failures ---- */
@@ -860,6 +993,11 @@ int main(void) {
       cmocka_unit_test(another_order_is_learnt),
       cmocka_unit_test(sizes_vary),
       cmocka_unit_test(random_programs),
+      cmocka_unit_test(random_programs_without_marks),
+      cmocka_unit_test(iterations_are_found),
+      cmocka_unit_test(repeats_within_an_iteration),
+      cmocka_unit_test(what_is_not_searched),
+      cmocka_unit_test(rhythms),
       cmocka_unit_test(every_call_fails_once),
       cmocka_unit_test(every_host_allocation_fails_once),
       cmocka_unit_test(writes_wait_for_copies_in_vain),
