@@ -4,7 +4,7 @@
      static char text[16384];
      gmlake_metrics_pool pools[2] = {{tenant_a, "a"}, {tenant_b, "b"}};
      size_t bytes = gmlake_metrics_write(lake, "gpu0", pools, 2, text, sizeof text);
-     if (bytes && bytes <= sizeof text) ... answer /metrics with those bytes ...
+     if (bytes && bytes <= sizeof text) ... answer /metrics with text, which has bytes - 1 ...
 
    Memory is told by pool, and for pool="" of all that is in no pool; the lake's is their sum. All
    names begin with gmlake_ and have the label `lake`. Sizes are bytes, times seconds. What ends in
