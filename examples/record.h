@@ -830,7 +830,8 @@ static inline void gmlake_recorder_attach(gmlake_recorder *r, gmlake_desc *desc)
   if (desc->flags & GMLAKE_STREAMS_MAY_END) gmlake_recorder_put(r, "# streams_may_end: 1\n");
 }
 
-/* Samples take at most 1/share of the time; 0: what they take. Call it before the lake is created. */
+/* Samples take at most 1/share of the time; 0: what they take. To be called before the lake is
+   created. */
 static inline void gmlake_recorder_set_sampling(gmlake_recorder *r, unsigned share) {
   if (r) r->share = share;
 }
