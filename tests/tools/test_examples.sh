@@ -242,7 +242,7 @@ for source in examples/*.c examples/*_*.cpp; do
   if [ "$name" = kv_server ]; then longest=360; fi # a program, not one idea
   if [ "$name" = offload_quarter ]; then longest=90; fi # makes a graph first
   if [ "$name" = offload_optimizer ]; then longest=155; fi # for two devices
-  if [ "$name" = offload_session ]; then longest=136; fi # the same, with a kernel
+  if [ "$name" = offload_session ]; then longest=120; fi # the same, with a kernel
   if [ "$name" = two_models ]; then longest=170; fi # the same
   if [ "$name" = weights ]; then longest=150; fi # the same
   if [ "$name" = share ]; then longest=240; fi # the same, and two processes
