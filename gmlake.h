@@ -11552,7 +11552,6 @@ static gmlake_map_entry gmlk_show_buffer(const gmlake_buffer *b) {
 static void gmlk_tell_entry(const gmlake_map_entry *e, const gmlk_block *b,
                             gmlake_allocation_info *out) {
   const int is_user = e->kind == GMLAKE_KIND_BLOCK;
-  memset(out, 0, sizeof(*out));
   out->ptr = (void *)(uintptr_t)e->address;
   out->bytes = e->bytes;
   out->requested_bytes = e->requested_bytes;

@@ -1049,6 +1049,8 @@ static const scene scenes[] = {
     {"sleep_waits_for_what_was_freed_alone", 64, "", "P0 +p=1/0 +q=1@A hA S0:k=1 host-waits=0 W0"},
     {"a_wait_that_fails_leaves_a_pool_awake", 64, "",
      "P0 +p=2@A/0 +q=1@A/0 hA -q@A fail:wait=1R S0:k!R holds:p=1 +r=1/0 S0:k W0 holds:p=1"},
+    {"a_device_that_is_lost_while_chunks_are_released_is_told", 8, "",
+     "P0 +p=4/0 fail:release=2G S0:d!G X!G"},
     {"nothing_can_be_allocated_asleep", 8, "", "+p=2 Sn:d Q allocatable=0 Wn Q allocatable=6"},
     {"the_lakes_limit_holds_for_waking", 64, "limit:8",
      "P0:6 +p=6/0 S0:k +q=8 W0!L told-limit=8 -q W0 holds:p=1"},
