@@ -29,6 +29,20 @@ class IGpuAsyncAllocator {
 
 #define GMLAKE_RUNTIME_DECLARED
 #include "examples/adapters/device_mem_handler.h"
+
+#define GMLAKE_ONNXRUNTIME_DECLARED
+#define ORT_API_VERSION 23
+#define ORT_API_CALL
+struct OrtMemoryInfo;
+struct OrtAllocator { // as in onnxruntime_c_api.h of ONNX Runtime 1.23
+  uint32_t version;
+  void *(*Alloc)(struct OrtAllocator *self, size_t size);
+  void (*Free)(struct OrtAllocator *self, void *ptr);
+  const struct OrtMemoryInfo *(*Info)(const struct OrtAllocator *self);
+  void *(*Reserve)(struct OrtAllocator *self, size_t size);
+  void *(*GetStats)(const struct OrtAllocator *self, void **out);
+  void *(*AllocOnStream)(struct OrtAllocator *self, size_t size, void *stream);
+};
 #include "examples/adapters/onnxruntime.h"
 #include "examples/gmlake.hpp"
 
@@ -46,7 +60,7 @@ const size_t MIB = size_t(1) << 20;
 cudaStream_t const FIRST = reinterpret_cast<cudaStream_t>(uintptr_t(0x1000));
 
 size_t live(gmlake *lake) {
-  gmlake_stats stats;
+  gmlake_stats stats = gmlake_stats();
   CHECK(gmlake_get_stats(lake, &stats) == GMLAKE_OK);
   return stats.live_count;
 }
@@ -143,10 +157,28 @@ void test_mem_handler() {
 
 void test_onnxruntime() {
   gmlake_unique lake = gmlake_make(small());
+  const OrtMemoryInfo *const info = reinterpret_cast<const OrtMemoryInfo *>(&lake);
+  gmlake_onnxruntime adapter;
+  gmlake_stats stats = gmlake_stats();
+  std::memset(&adapter, 0x5A, sizeof adapter);
+  gmlake_onnxruntime_init(&adapter, lake.get(), FIRST, info);
+  OrtAllocator *const allocator = &adapter.base;
+  CHECK(allocator->version == 23 && allocator->Info(allocator) == info);
+  CHECK(!allocator->Reserve && !allocator->GetStats && !allocator->AllocOnStream); // optional
+  void *ptr = allocator->Alloc(allocator, 3 * MIB);
+  CHECK(ptr && !allocator->Alloc(allocator, 100 * MIB));
+  allocator->Free(allocator, ptr);
+  CHECK(live(lake.get()) == 0 && allocator->Alloc(allocator, 3 * MIB) == ptr);
+  allocator->Free(allocator, ptr); // behind its own work, without a wait
+  CHECK(gmlake_get_stats(lake.get(), &stats) == GMLAKE_OK && stats.host_wait_count == 0);
+}
+
+void test_onnxruntime_options() {
+  gmlake_unique lake = gmlake_make(small());
   char alloc[24], release[24], empty[24];
   void *ptr;
-  gmlake_stats stats;
-  gmlake_onnxruntime_set(lake.get(), FIRST);
+  gmlake_stats stats = gmlake_stats();
+  gmlake_onnxruntime_set(lake.get());
   gmlake_onnxruntime_options(alloc, release, empty);
   void *(*take)(size_t) = reinterpret_cast<void *(*)(size_t)>(std::strtoull(alloc, nullptr, 10));
   void (*give)(void *) = reinterpret_cast<void (*)(void *)>(std::strtoull(release, nullptr, 10));
@@ -193,6 +225,7 @@ int main() {
   test_tensorrt();
   test_mem_handler();
   test_onnxruntime();
+  test_onnxruntime_options();
 #if defined(WITH_CCCL)
   test_cccl();
 #endif
