@@ -5,18 +5,19 @@
 
 #define ROUNDS 5
 
-/* The driver's own calls for chunks of 2 MiB, without a lake. */
+/* The driver's own calls for chunks of one size, without a lake. */
 typedef struct driver_chunks {
   CUdeviceptr base;
   CUmemGenericAllocationHandle *handles;
-  size_t count;
+  size_t count, bytes;
 } driver_chunks;
 
-static void driver_reserve(driver_chunks *d, size_t count) {
+static void driver_reserve(driver_chunks *d, size_t count, size_t bytes) {
   d->count = count;
+  d->bytes = bytes;
   d->handles = (CUmemGenericAllocationHandle *)calloc(count, sizeof(d->handles[0]));
   require(d->handles != NULL, "no host memory for %zu handles", count);
-  cu(rig.gpu.cuMemAddressReserve(&d->base, 2 * count * CHUNK, 0, 0, 0)); /* two for each */
+  cu(rig.gpu.cuMemAddressReserve(&d->base, 2 * count * bytes, 0, 0, 0)); /* two for each */
 }
 
 static void driver_create(driver_chunks *d, size_t i) {
@@ -24,7 +25,7 @@ static void driver_create(driver_chunks *d, size_t i) {
   memset(&prop, 0, sizeof(prop));
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  cu(rig.gpu.cuMemCreate(&d->handles[i], CHUNK, &prop, 0));
+  cu(rig.gpu.cuMemCreate(&d->handles[i], d->bytes, &prop, 0));
 }
 
 static void driver_map(const driver_chunks *d, size_t at, size_t i) {
@@ -32,18 +33,18 @@ static void driver_map(const driver_chunks *d, size_t at, size_t i) {
   memset(&access, 0, sizeof(access));
   access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  cu(rig.gpu.cuMemMap(d->base + at * CHUNK, CHUNK, 0, d->handles[i], 0));
-  cu(rig.gpu.cuMemSetAccess(d->base + at * CHUNK, CHUNK, &access, 1));
+  cu(rig.gpu.cuMemMap(d->base + at * d->bytes, d->bytes, 0, d->handles[i], 0));
+  cu(rig.gpu.cuMemSetAccess(d->base + at * d->bytes, d->bytes, &access, 1));
 }
 
 static void driver_unmap(const driver_chunks *d, size_t at) {
-  cu(rig.gpu.cuMemUnmap(d->base + at * CHUNK, CHUNK));
+  cu(rig.gpu.cuMemUnmap(d->base + at * d->bytes, d->bytes));
 }
 
 static void driver_finish(driver_chunks *d) {
   size_t i;
   for (i = 0; i < d->count; i++) cu(rig.gpu.cuMemRelease(d->handles[i]));
-  cu(rig.gpu.cuMemAddressFree(d->base, 2 * d->count * CHUNK));
+  cu(rig.gpu.cuMemAddressFree(d->base, 2 * d->count * d->bytes));
   free(d->handles);
 }
 
@@ -60,7 +61,7 @@ static void driver_commits(size_t count, double us[COMMITS]) {
   driver_chunks d;
   uint64_t start;
   size_t i;
-  driver_reserve(&d, count);
+  driver_reserve(&d, count, CHUNK);
   start = now_ns();
   for (i = 0; i < count; i++) {
     driver_create(&d, i);
@@ -250,14 +251,14 @@ static void time_buffer(size_t bytes, size_t chunk_bytes, double seconds[2]) {
   close_lake(lake);
 }
 
-/* The driver's own calls for a buffer of so many bytes: unmapped and released, then created and
+/* The driver's own calls for so many bytes: chunks are unmapped and released, and created and
    mapped. */
-static void time_driver(size_t bytes, double seconds[2]) {
-  const size_t count = bytes / CHUNK;
+static void time_driver(size_t bytes, size_t chunk_bytes, double seconds[2]) {
+  const size_t count = bytes / chunk_bytes;
   driver_chunks d;
   uint64_t start;
   size_t i;
-  driver_reserve(&d, count);
+  driver_reserve(&d, count, chunk_bytes);
   start = now_ns();
   for (i = 0; i < count; i++) driver_create(&d, i);
   for (i = 0; i < count; i++) driver_map(&d, i, i);
@@ -273,20 +274,24 @@ static void case_sleep_costs(void) {
   const size_t room = free_memory() / 10 * 9 / GIB * GIB;
   const size_t dropped = scale(room < 100 * GIB ? room : 100 * GIB, 128 * MIB);
   const size_t kept = scale(room < 40 * GIB ? room : 40 * GIB, 128 * MIB);
-  double blocks[2][2], own[2], shared[2], driver[2], first[2], again[2], link[2];
+  double blocks[2][2], own[2], shared[2], small[2], large[2], first[2], again[2], link[2];
   time_link(link);
   time_blocks(dropped, GMLAKE_SLEEP_DROP, blocks[0], blocks[1]);
-  time_driver(dropped, driver);
+  time_driver(dropped, CHUNK, small);
+  time_driver(dropped, 16 * MIB, large);
   time_buffer(dropped, 16 * MIB, own);
   time_buffer(dropped, CHUNK, shared);
   time_blocks(kept, GMLAKE_SLEEP_KEEP, first, again);
   tell(
-      "seconds to sleep and wake, %zu MiB dropped: %.3f %.3f and %.3f %.3f; a buffer's %.3f %.3f, "
-      "by the driver alone %.3f %.3f, where blocks share its chunks %.3f %.3f; %zu MiB kept: %.3f "
-      "%.3f, again %.3f %.3f, %.0f %% and %.0f %% of the link",
-      dropped / MIB, blocks[0][0], blocks[0][1], blocks[1][0], blocks[1][1], own[0], own[1],
-      driver[0], driver[1], shared[0], shared[1], kept / MIB, first[0], first[1], again[0],
-      again[1], 100 * (double)kept / again[0] / link[0], 100 * (double)kept / again[1] / link[1]);
+      "seconds to sleep and wake, %zu MiB dropped: %.3f %.3f and %.3f %.3f, by the driver alone "
+      "%.3f "
+      "%.3f; a buffer's %.3f %.3f, by the driver alone %.3f %.3f, where blocks share its chunks "
+      "%.3f "
+      "%.3f; %zu MiB kept: %.3f %.3f, again %.3f %.3f, %.0f %% and %.0f %% of the link",
+      dropped / MIB, blocks[0][0], blocks[0][1], blocks[1][0], blocks[1][1], large[0], large[1],
+      own[0], own[1], small[0], small[1], shared[0], shared[1], kept / MIB, first[0], first[1],
+      again[0], again[1], 100 * (double)kept / again[0] / link[0],
+      100 * (double)kept / again[1] / link[1]);
 }
 
 #endif
