@@ -229,6 +229,8 @@ HOW A PLAN IS RUN
   is on the device and what they make has room. The device then need not wait for the host between
   two operators. Memory is still freed, and tensors still leave, only when the operator before has
   ended.
+  With desc.memory, which is a session's (a lake's, or a table of the caller's), each tensor has one
+  address as long as its job is there: its memory leaves it and comes back, in whole chunks.
   An event is ignored if it comes too late or too early: a swap out of a tensor that was used since,
   a swap in of a tensor that is there. A tensor that an operator needs while it is copied out stays
   on the device until a later event. So the results are right with every plan; a bad plan only costs
@@ -885,6 +887,12 @@ typedef struct gmlake_offload_run_desc {
   /* Called after each iteration, while its OUTPUTs still exist; may be NULL. */
   void (*iteration_fn)(void *user, uint32_t job, uint64_t iteration);
   void *user;
+  /* Device memory at addresses that stay: a tensor has the same address whenever it is on the
+     device, as long as its job is there. limit_bytes then counts whole chunks of each tensor. The
+     memory outlives the run. NULL: the backend's memory, at another address each time. */
+  const struct gmlake_offload_memory *memory;
+  void *memory_stream; /* that commits and discards name; nothing else is queued on it, and what is
+                          given up is used no more. With a lake: GMLAKE_STREAM_NONE */
 } gmlake_offload_run_desc;
 
 typedef struct gmlake_offload_run_stats {
@@ -1544,6 +1552,14 @@ static gmlake_offload_result gmlo_fill_info(void *out, const void *info, size_t 
   memcpy(out, info, bytes);
   memcpy(out, &bytes, sizeof bytes);
   return GMLAKE_OFFLOAD_OK;
+}
+
+#define GMLO_MEMORY_BYTES offsetof(gmlake_offload_memory, commit_chunks) /* of the first form */
+
+static int gmlo_memory_valid(const gmlake_offload_memory *m) {
+  return m != NULL && m->struct_bytes >= GMLO_MEMORY_BYTES && m->abi_version == 1 &&
+         m->chunk_bytes != 0 && (m->chunk_bytes & (m->chunk_bytes - 1)) == 0 &&
+         m->reserve != NULL && m->release != NULL && m->commit != NULL && m->discard != NULL;
 }
 
 static int gmlo_backend_valid(const gmlake_offload_backend *b) {
@@ -4534,8 +4550,8 @@ static gmlake_offload_plan *gmlo_draft_plan(const gmlo_circle *c, uint32_t job,
 /* ---- >>run: the operators of jobs in order, and the events of plans -----------------------------
    Owns for each job where its tensors are (gmlo_run_tensor), and the two queues of copies.
    Invariants:
-   [N1] used_bytes is the sum of the bytes of all tensors that are `there`; those that are coming or
-        going are.
+   [N1] used_bytes is the sum of the room of all tensors that are `there`; those that are coming or
+        going are. A tensor's room is its bytes, or with desc.memory whole chunks.
    [N2] A tensor that is `there` and not `coming` has its bytes on the device. One with host_valid
         has its bytes on the host. A tensor that exists has one or the other.
    [N3] A tensor with pins stays where it is: an operator that runs uses it.
@@ -4559,10 +4575,12 @@ static gmlake_offload_plan *gmlo_draft_plan(const gmlo_circle *c, uint32_t job,
 
 typedef struct gmlo_run_tensor {
   void *device, *host;
-  int there;  /* it has device memory */
-  int coming; /* it is being copied from the host */
-  int going;  /* it is being copied to the host */
-  int keep;   /* it is going, but stays on the device: it is used again */
+  void *range, *address; /* of run->memory; NULL: none yet */
+  int stuck;             /* the range's memory could not be given up */
+  int there;             /* it has device memory */
+  int coming;            /* it is being copied from the host */
+  int going;             /* it is being copied to the host */
+  int keep;              /* it is going, but stays on the device: it is used again */
   int host_valid;
   int remaking;     /* operators run again to make it */
   int dead;         /* it is being copied, but no longer needed */
@@ -4621,6 +4639,7 @@ typedef struct gmlo_copy_queue {
 struct gmlake_offload_run {
   gmlake_offload_run_desc desc;
   const gmlake_offload_backend *backend;
+  const gmlake_offload_memory *memory; /* NULL: the backend's */
   gmlo_run_job *jobs;
   size_t job_count, job_capacity;
   uint32_t device;
@@ -4651,33 +4670,61 @@ static size_t gmlo_run_bytes(const gmlo_run_job *job, uint32_t tensor) {
   return job->graph->tensors[tensor].bytes;
 }
 
+/* What so many bytes of one tensor take of the limit. [N1] */
+static size_t gmlo_run_room(const gmlake_offload_run *run, size_t bytes) {
+  size_t chunk = run->memory != NULL ? run->memory->chunk_bytes : 1;
+  return (bytes + chunk - 1) / chunk * chunk;
+}
+
 static int gmlo_run_fits(const gmlake_offload_run *run, size_t bytes) {
   size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX;
   if (run->refused_bytes != 0 && bytes >= run->refused_bytes) return 0;
   return run->used_bytes <= limit && bytes <= limit - run->used_bytes;
 }
 
+/* Memory for a tensor of that room, at the address that it has. */
+static int gmlo_run_tensor_commit(gmlake_offload_run *run, gmlo_run_tensor *state, size_t room) {
+  const gmlake_offload_memory *m = run->memory;
+  if (state->range == NULL && m->reserve(m->user, room, &state->range, &state->address) != 0) {
+    state->range = NULL;
+    return 0;
+  }
+  if (m->commit(m->user, state->range, room, run->desc.memory_stream) != 0) return 0;
+  state->device = state->address;
+  return 1;
+}
+
 /* Allocates device memory for a tensor. 0 if the backend refuses. */
 static int gmlo_run_tensor_alloc(gmlake_offload_run *run, gmlo_run_tensor *state, size_t bytes) {
   state->device = NULL;
   if (bytes != 0 &&
-      run->backend->device_alloc(run->backend->user, run->device, bytes, &state->device) != 0) {
-    run->refused_bytes = bytes;
+      (run->memory != NULL ? !gmlo_run_tensor_commit(run, state, gmlo_run_room(run, bytes))
+                           : run->backend->device_alloc(run->backend->user, run->device, bytes,
+                                                        &state->device) != 0)) {
+    run->refused_bytes = gmlo_run_room(run, bytes);
     return 0;
   }
   state->there = 1;
+  bytes = gmlo_run_room(run, bytes);
   run->used_bytes += bytes;
   gmlo_count_up(&run->stats.device_bytes, &run->stats.device_bytes_peak, bytes);
   return 1;
 }
 
 static void gmlo_run_tensor_free(gmlake_offload_run *run, gmlo_run_tensor *state, size_t bytes) {
+  const gmlake_offload_memory *m = run->memory;
+  size_t room = gmlo_run_room(run, bytes);
   if (!state->there) return;
-  if (bytes != 0) run->backend->device_free(run->backend->user, run->device, state->device, bytes);
+  if (bytes != 0 && m == NULL) {
+    run->backend->device_free(run->backend->user, run->device, state->device, bytes);
+  } else if (bytes != 0 && m->discard(m->user, state->range, room, run->desc.memory_stream) != 0) {
+    state->stuck = 1;
+    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+  }
   state->device = NULL;
   state->there = 0;
-  run->used_bytes -= bytes;
-  run->stats.device_bytes -= bytes;
+  run->used_bytes -= room;
+  run->stats.device_bytes -= room;
   run->refused_bytes = 0;
 }
 
@@ -4701,6 +4748,18 @@ static void gmlo_run_tensor_free_host(gmlake_offload_run *run, gmlo_run_tensor *
   run->backend->host_free(run->backend->user, state->host, bytes);
   state->host = NULL;
   run->stats.host_bytes -= bytes;
+}
+
+/* Its job is gone, and it is not being copied. */
+static void gmlo_run_tensor_end(gmlake_offload_run *run, gmlo_run_tensor *state, size_t bytes) {
+  const gmlake_offload_memory *m = run->memory;
+  void *stream = run->desc.memory_stream;
+  gmlo_run_tensor_free(run, state, bytes);
+  gmlo_run_tensor_free_host(run, state, bytes);
+  if (state->range == NULL) return;
+  if (state->stuck) (void)m->discard(m->user, state->range, gmlo_run_room(run, bytes), stream);
+  m->release(m->user, state->range, stream);
+  state->range = NULL;
 }
 
 /* ---- Steps of an iteration ---- */
@@ -4956,6 +5015,7 @@ static void gmlo_copy_done(gmlake_offload_run *run, int lane) {
     state->dead = 0;
     gmlo_run_tensor_free(run, state, bytes);
     gmlo_run_tensor_free_host(run, state, bytes);
+    if (state == &run->queues[lane].orphan) gmlo_run_tensor_end(run, state, bytes);
   }
 }
 
@@ -5058,7 +5118,7 @@ static size_t gmlo_run_leaving_soon_bytes(gmlake_offload_run *run) {
     }
     if (!gmlo_run_out_is_valid(run, &request)) continue;
     if (gmlo_copy_queue_has(&run->queues[GMLO_OUT], request.job, request.tensor)) continue;
-    bytes += gmlo_run_bytes(&run->jobs[request.job], request.tensor);
+    bytes += gmlo_run_room(run, gmlo_run_bytes(&run->jobs[request.job], request.tensor));
   }
   return bytes;
 }
@@ -5068,11 +5128,12 @@ static size_t gmlo_run_leaving_soon_bytes(gmlake_offload_run *run) {
 static size_t gmlo_run_leaving_bytes(gmlake_offload_run *run) {
   gmlo_copy_queue *queue = &run->queues[GMLO_OUT];
   size_t i, bytes = 0;
-  if (queue->busy && !gmlo_copy_queue_tensor(run, GMLO_OUT)->keep) bytes += queue->now_bytes;
+  if (queue->busy && !gmlo_copy_queue_tensor(run, GMLO_OUT)->keep)
+    bytes += gmlo_run_room(run, queue->now_bytes);
   for (i = 0; i < queue->count; i++) {
     const gmlo_copy_request *request = &queue->requests[i];
     if (!gmlo_run_out_is_valid(run, request)) continue;
-    bytes += gmlo_run_bytes(&run->jobs[request->job], request->tensor);
+    bytes += gmlo_run_room(run, gmlo_run_bytes(&run->jobs[request->job], request->tensor));
   }
   return bytes + gmlo_run_leaving_soon_bytes(run);
 }
@@ -5095,7 +5156,7 @@ static int gmlo_run_reclaim(gmlake_offload_run *run, size_t bytes) {
     }
     gmlo_copy_queue_push(run, GMLO_OUT, job, tensor, 1);
     if (run->failed != GMLAKE_OFFLOAD_OK) return 0;
-    leaving += gmlo_run_bytes(&run->jobs[job], tensor);
+    leaving += gmlo_run_room(run, gmlo_run_bytes(&run->jobs[job], tensor));
     changed = 1;
   }
   return changed;
@@ -5115,13 +5176,14 @@ static int gmlo_run_next_in(gmlake_offload_run *run) {
   gmlo_copy_queue *queue = &run->queues[GMLO_IN];
   gmlo_copy_request *next;
   gmlo_run_tensor *state;
-  size_t bytes;
+  size_t bytes, room;
   if (queue->busy || queue->count == 0) return 0;
   if (run->acquirer != GMLAKE_OFFLOAD_NONE) gmlo_copy_queue_prefer(queue, run->acquirer);
   next = &queue->requests[queue->count - 1];
   bytes = gmlo_run_bytes(&run->jobs[next->job], next->tensor);
+  room = gmlo_run_room(run, bytes);
   if (run->hungry && !(next->passive && next->job == run->acquirer) &&
-      (next->passive || !gmlo_run_spares(run, bytes))) {
+      (next->passive || !gmlo_run_spares(run, room))) {
     return 0;
   }
   state = gmlo_copy_request_tensor(run, next);
@@ -5130,8 +5192,8 @@ static int gmlo_run_next_in(gmlake_offload_run *run) {
     gmlo_copy_queue_pop(queue);
     return 1;
   }
-  if (!gmlo_run_fits(run, bytes) || !gmlo_run_tensor_alloc(run, state, bytes)) {
-    return next->passive && run->acquirer == next->job ? gmlo_run_reclaim(run, bytes) : 0;
+  if (!gmlo_run_fits(run, room) || !gmlo_run_tensor_alloc(run, state, bytes)) {
+    return next->passive && run->acquirer == next->job ? gmlo_run_reclaim(run, room) : 0;
   }
   gmlo_copy_queue_pop(queue);
   if (bytes != 0) gmlo_copy_start(run, GMLO_IN, state, bytes);
@@ -5160,7 +5222,7 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
     if (state->there || (i < read_count && state->coming)) continue;
     if (i >= read_count && (gmlo_op_uses(job->graph, op, tensor) & GMLO_READS) != 0) continue;
     if (i >= read_count) {
-      *out_bytes += gmlo_run_bytes(job, tensor);
+      *out_bytes += gmlo_run_room(run, gmlo_run_bytes(job, tensor));
       continue;
     }
     ready = 0;
@@ -5255,7 +5317,8 @@ static int gmlo_step_is_void(const gmlo_run_job *job) {
 
 /* Whether the step can be launched behind those that run: all that it reads is on the device.
    *out_bytes is what it has to allocate. */
-static int gmlo_step_is_ready_ahead(const gmlo_run_job *job, size_t *out_bytes) {
+static int gmlo_step_is_ready_ahead(const gmlake_offload_run *run, const gmlo_run_job *job,
+                                    size_t *out_bytes) {
   uint32_t op = job->steps[job->at + job->running].op;
   size_t i;
   *out_bytes = 0;
@@ -5265,7 +5328,7 @@ static int gmlo_step_is_ready_ahead(const gmlo_run_job *job, size_t *out_bytes) 
     if (state->coming || state->going) return 0;
     if (state->there) continue;
     if (i < job->graph->ops[op].read_count) return 0;
-    *out_bytes += gmlo_run_bytes(job, tensor);
+    *out_bytes += gmlo_run_room(run, gmlo_run_bytes(job, tensor));
   }
   return 1;
 }
@@ -5276,7 +5339,7 @@ static int gmlo_step_next_ahead(gmlake_offload_run *run, uint32_t id) {
   size_t bytes;
   if (job->running > run->desc.launch_ahead_max || job->at + job->running >= job->step_count ||
       run->acquirer != GMLAKE_OFFLOAD_NONE || gmlo_step_is_void(job) ||
-      !gmlo_step_is_ready_ahead(job, &bytes) || !gmlo_run_fits(run, bytes) ||
+      !gmlo_step_is_ready_ahead(run, job, &bytes) || !gmlo_run_fits(run, bytes) ||
       !gmlo_step_alloc(run, id, bytes)) {
     return 0;
   }
@@ -5439,8 +5502,7 @@ static void gmlo_run_job_stop(gmlake_offload_run *run, uint32_t id) {
   size_t t;
   gmlo_run_job_disown(run, id);
   for (t = 0; t < job->graph->tensor_count; t++) {
-    gmlo_run_tensor_free(run, &job->tensors[t], gmlo_run_bytes(job, (uint32_t)t));
-    gmlo_run_tensor_free_host(run, &job->tensors[t], gmlo_run_bytes(job, (uint32_t)t));
+    gmlo_run_tensor_end(run, &job->tensors[t], gmlo_run_bytes(job, (uint32_t)t));
   }
   gmlo_leave(&job->scope);
   gmlo_free(&run->desc.host, job->tensors);
@@ -5618,7 +5680,7 @@ static gmlake_offload_result gmlo_run_fill(gmlake_offload_run *run, uint32_t id)
   for (t = 0; t < job->graph->tensor_count; t++) {
     gmlo_run_tensor *state = &job->tensors[t];
     size_t bytes = job->graph->tensors[t].bytes;
-    int on_host = state->host_valid || !gmlo_run_fits(run, bytes);
+    int on_host = state->host_valid || !gmlo_run_fits(run, gmlo_run_room(run, bytes));
     if (gmlo_kind_is_made(job->graph->tensors[t].kind)) continue;
     if (!on_host && !gmlo_run_tensor_alloc(run, state, bytes)) on_host = 1;
     if (on_host && !gmlo_run_tensor_alloc_host(run, state, bytes)) {
@@ -5679,6 +5741,7 @@ gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_ru
   if (out_run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_run = NULL;
   if (desc == NULL || !gmlo_backend_valid(desc->backend) || !gmlo_host_valid(&desc->host) ||
+      (desc->memory != NULL && !gmlo_memory_valid(desc->memory)) ||
       (desc->flags & ~(GMLAKE_OFFLOAD_STRICT | GMLAKE_OFFLOAD_LRU)) != 0) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   }
@@ -5686,6 +5749,7 @@ gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_ru
   if (run == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   run->desc = *desc;
   run->backend = desc->backend;
+  run->memory = desc->memory;
   run->acquirer = GMLAKE_OFFLOAD_NONE;
   *out_run = run;
   return GMLAKE_OFFLOAD_OK;
@@ -9734,14 +9798,6 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   gmlo_free(&host, s);
 }
 
-#define GMLO_MEMORY_BYTES offsetof(gmlake_offload_memory, commit_chunks) /* of the first form */
-
-static int gmlo_memory_valid(const gmlake_offload_memory *m) {
-  return m != NULL && m->struct_bytes >= GMLO_MEMORY_BYTES && m->abi_version == 1 &&
-         m->chunk_bytes != 0 && (m->chunk_bytes & (m->chunk_bytes - 1)) == 0 &&
-         m->reserve != NULL && m->release != NULL && m->commit != NULL && m->discard != NULL;
-}
-
 static int gmlo_queues_valid(const gmlake_offload_queues *q) {
   return q != NULL && q->struct_bytes >= sizeof *q && q->abi_version == 1 &&
          q->host_alloc != NULL && q->host_free != NULL && q->copy != NULL &&
@@ -12831,6 +12887,11 @@ typedef struct gmlo_mock {
   size_t piece_count, piece_capacity, committed;
 } gmlo_mock;
 
+static double gmlo_mock_run_some(gmlo_mock *mock, double most_ns);
+
+/* What a run commits and discards happens before its next work begins. */
+static void gmlo_mock_settle(gmlo_mock *mock) { (void)gmlo_mock_run_some(mock, 0); }
+
 static int gmlo_mock_fails(gmlo_mock *mock) {
   mock->census.call_count++;
   return mock->fail_at != 0 && mock->census.call_count == mock->fail_at;
@@ -12942,6 +13003,7 @@ static int gmlo_mock_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, 
                           int on_host) {
   gmlo_mock *mock = (gmlo_mock *)user;
   if (gmlo_mock_fails(mock)) return 1;
+  gmlo_mock_settle(mock);
   if (mock->desc.fill_fn != NULL)
     return mock->desc.fill_fn(mock->desc.user, job, tensor, ptr, bytes, on_host, NULL);
   gmlo_mock_fill_tensor(mock, ptr, bytes, gmlo_mix(tensor + 1) ^ job);
@@ -12991,6 +13053,7 @@ static int gmlo_mock_copy(void *user, const gmlake_offload_copy *copy, uint64_t 
   double work = (double)copy->bytes * 1e9 / speed + (double)mock->desc.copy_ns;
   gmlo_mock_task *task;
   if (gmlo_mock_fails(mock)) return 1;
+  gmlo_mock_settle(mock);
   if (mock->desc.copy_jitter > 0) work *= gmlo_mock_jitter(mock, mock->desc.copy_jitter);
   task = gmlo_mock_add_task(mock, copy->to_host ? GMLO_TASK_OUT : GMLO_TASK_IN, work, token);
   if (task == NULL) return 1;
@@ -13088,6 +13151,7 @@ static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uin
   }
   pointers = (void **)gmlo_zeroed(&mock->desc.host, count, sizeof *pointers);
   if (pointers == NULL) return 1;
+  gmlo_mock_settle(mock);
   work = (double)launch->desc.time_ns * gmlo_mock_jitter(mock, mock->desc.jitter);
   task = gmlo_mock_add_task(mock, transfer ? GMLO_TASK_PEER : GMLO_TASK_OP, work, token);
   if (task == NULL) {
