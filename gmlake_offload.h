@@ -7760,7 +7760,7 @@ static void gmlo_usher_welcome(gmlo_usher *u, uint32_t id, const uint32_t **out_
 /* Seats a stay. 0 if host memory is refused. */
 static int gmlo_usher_seat(gmlo_usher *u, const gmlo_arrival *arrival) {
   gmlo_sitter *sitter = &u->sitters[arrival->sitter];
-  uint32_t *mine = sitter->seats + arrival->number * sitter->count, i, at = 0;
+  uint32_t *mine = sitter->seats + (size_t)arrival->number * sitter->count, i, at = 0;
   const uint32_t *had = NULL;
   size_t missing = 0;
   if (sitter->row == GMLAKE_OFFLOAD_NONE) gmlo_usher_welcome(u, arrival->sitter, &had);
@@ -7817,7 +7817,7 @@ static size_t gmlo_schedule_moved(const uint32_t *from, const uint32_t *to, size
 /* The row of the arrival gets a sitting, unless it sits as before. *seat_count: seats so far. */
 static void gmlo_usher_write(gmlo_usher *u, const gmlo_arrival *arrival, size_t *seat_count) {
   const gmlo_sitter *sitter = &u->sitters[arrival->sitter];
-  const uint32_t *seats = sitter->seats + arrival->number * sitter->count;
+  const uint32_t *seats = sitter->seats + (size_t)arrival->number * sitter->count;
   gmlo_schedule *plan = u->schedule;
   gmlo_row *row = &plan->rows[sitter->row];
   gmlo_sitting *sitting = &plan->sittings[row->first + row->sittings];
@@ -7848,7 +7848,7 @@ static void gmlo_usher_close(gmlo_usher *u) {
     gmlo_usher_write(u, arrival, &at);
     for (n = 0; n < sitter->count; n++) {
       gmlo_call *call = &plan->calls[plan->call_count++];
-      call->seat = sitter->seats[arrival->number * sitter->count + n];
+      call->seat = sitter->seats[(size_t)arrival->number * sitter->count + n];
       call->when = (uint32_t)arrival->begin;
     }
   }
