@@ -10,8 +10,9 @@
 Tensors leave for pinned host memory and come back before they are used, at the same address, while
 operators run. For an iteration or two the session learns what the program does; then it plans. An
 iteration ends where a step of the first optimizer has ended; other programs call mark() of what
-offload returns. The limit is that of the lake: everything on the device is below it. When the block
-ends all tensors come back, which takes as much memory as the program would have taken.
+offload returns, or leave it to the session to find what they repeat. The limit is that of the lake:
+everything on the device is below it. When the block ends all tensors come back, which takes as much
+memory as the program would have taken.
 
 Only what was made inside the block may leave, so make the model there. What also stays: what an
 operator never names (a workspace), what record_stream, data_ptr(), DLPack or a Triton kernel got
@@ -79,7 +80,7 @@ class Session(Dispatch):
         host_bytes_max=0,  # of pinned memory; 0: no limit
         chunk_bytes=0,  # in which tensors get memory; 0: that of the lake's chunks
         is_checked=False,  # what is away has no memory, so that a stray access is an error; slow
-        marks_steps=True,  # a step of an optimizer ends an iteration; else the program calls mark()
+        marks_steps=True,  # a step of an optimizer ends an iteration; else the program may mark()
     ):
         super().__init__()
         self._calls, self.device, self._marks_steps = calls, device, marks_steps
