@@ -233,6 +233,24 @@ async function checkHostile(browser) {
   same('no element of it', await page.locator('img').count(), 0);
 }
 
+/* What is no snapshot is named, and the others are shown. */
+async function checkStrange(browser) {
+  where = 'strange files';
+  const end = path.join(folder, 'snapshot.end.json'), cut = path.join(folder, 'cut.json');
+  const strange = path.join(folder, 'strange.json');
+  fs.writeFileSync(cut, fs.readFileSync(end, 'utf8').slice(0, 5000));
+  fs.writeFileSync(strange, '[null, {}]');
+  await open(browser, 'bench/viewer.html', 'light');
+  let told = '';
+  page.on('dialog', async (d) => { told = d.message(); await d.dismiss(); });
+  await page.setInputFiles('#file', [cut, end, strange]);
+  await page.waitForSelector('#main:not([hidden])');
+  for (let i = 0; i < 100 && !told; i++) await page.waitForTimeout(50);
+  const lines = told.split('\n').map((line) => line.split(':')[0]);
+  same('they are named', lines.join(), 'cut.json cannot be read,strange.json cannot be read');
+  same('the good one is shown', await page.evaluate('view.docs.length'), 1);
+}
+
 /* A trace without a replay has live memory alone. */
 async function checkTrace(browser, trace) {
   where = trace + ', the trace';
@@ -280,6 +298,7 @@ async function checkLarge(browser) {
   try {
     await checkSnapshots(browser);
     await checkHostile(browser);
+    await checkStrange(browser);
     for (const trace of traces) await checkReplay(browser, trace);
     await checkTrace(browser, traces[0]);
     await checkRecording(browser);
