@@ -6550,7 +6550,7 @@ typedef struct gmlo_named { /* a step's use of a slot */
 typedef struct gmlo_lesson_step {
   uint64_t key, time_ns;
   size_t named_begin, named_end; /* in `named` */
-  uint32_t begun, ended;         /* events; begun NONE: it began when the step before had ended */
+  uint32_t begun, ended;         /* events */
 } gmlo_lesson_step;
 
 typedef struct gmlo_slot {
@@ -8190,11 +8190,11 @@ static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule, gmlo_
   return gmlo_scheduler_list(c, schedule);
 }
 
-/* Makes several schedules, seats them and rehearses them. Another one than the first is taken if it
-   is faster by one part in GMLO_WAY_GAIN. To the letter there is only the first. 0 if host memory
-   is refused. */
+/* Makes several schedules, seats them and rehearses them. Another one is taken if it is faster by
+   one part in GMLO_WAY_GAIN; or if it maps fewer chunks, and none is faster by that. To the letter
+   there is only the first. 0 if host memory is refused. */
 static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule, size_t chunk_bytes) {
-  uint64_t best_ns = 0, ns;
+  uint64_t best_ns = UINT64_MAX, least_ns = UINT64_MAX, ns;
   gmlo_schedule other;
   unsigned i, most = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 ? 1 : 16;
   if (!gmlo_scheduler_begin(c)) return 0;
@@ -8207,17 +8207,20 @@ static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule, siz
     if (!gmlo_scheduler_make(c, i == 0 ? schedule : &other, way)) return i != 0;
     if (chunk_bytes != 0) gmlo_scheduler_seat(c, i == 0 ? schedule : &other, chunk_bytes);
     ns = gmlo_scheduler_rehearse(c, i == 0 ? schedule : &other);
-    if (i == 0) {
-      best_ns = ns;
-    } else if ((other.planned_bytes <= c->desc->target_bytes ||
-                other.planned_bytes <= schedule->planned_bytes) &&
-               ns + ns / GMLO_WAY_GAIN < best_ns) {
+    if (i != 0 &&
+        ((other.planned_bytes > c->desc->target_bytes &&
+          other.planned_bytes > schedule->planned_bytes) ||
+         (ns + ns / GMLO_WAY_GAIN >= best_ns && (other.remap_count >= schedule->remap_count ||
+                                                 ns > least_ns + least_ns / GMLO_WAY_GAIN)))) {
+      gmlo_schedule_free(&c->weave.l->host, &other);
+      continue;
+    }
+    if (i != 0) {
       gmlo_schedule_free(&c->weave.l->host, schedule);
       *schedule = other;
-      best_ns = ns;
-    } else {
-      gmlo_schedule_free(&c->weave.l->host, &other);
     }
+    best_ns = ns;
+    if (ns < least_ns) least_ns = ns;
   }
   return 1;
 }
@@ -8447,7 +8450,7 @@ struct gmlake_offload_session {
   uint64_t step;                /* the number of the present or last one, from 1 on */
   uint64_t first_step;          /* of this iteration */
   uint64_t digest, last_digest; /* of the bytes of what was born in this iteration, in the last */
-  int is_open, is_held, is_busy, has_begun;
+  int is_open, is_held, is_busy;
   uint32_t open_course;
   uint64_t deaths;
   double measured[2]; /* bytes/s of the directions; 0: not yet */
@@ -9227,7 +9230,6 @@ static gmlake_offload_result gmlo_session_fetch(gmlake_offload_session *s, uint3
   }
   g->has_bytes = g->is_clean = 1;
   g->back = s->pins[g->pin].mark.number;
-  s->has_begun = 1; /* the step waits, so its time has to be taken from its begin */
   s->stats.demand_in_count += (uint64_t)is_demand;
   return GMLAKE_OFFLOAD_OK;
 }
@@ -9243,7 +9245,6 @@ static gmlake_offload_result gmlo_session_bring(gmlake_offload_session *s, uint3
   if (result != GMLAKE_OFFLOAD_OK) return result;
   back.course = GMLO_IN;
   back.number = g->back;
-  s->has_begun |= s->courses[course]->seen[GMLO_IN] < back.number;
   if (!gmlo_session_order(s, course, back) || !gmlo_session_use(s, g, course))
     return gmlo_session_refused(s, tensor, "a stream could not be made to wait");
   return GMLAKE_OFFLOAD_OK;
@@ -9257,7 +9258,6 @@ static gmlake_offload_result gmlo_session_change(gmlake_offload_session *s, uint
   size_t i;
   for (i = 0; i < g->use_count; i++) {
     if (g->uses[i].course != GMLO_OUT) continue;
-    s->has_begun = 1;
     if (!gmlo_session_order(s, course, g->uses[i]))
       return gmlo_session_refused(s, tensor, "a stream could not be made to wait");
   }
@@ -9487,7 +9487,7 @@ static void gmlo_session_turn(gmlake_offload_session *s) {
   s->digest = 0;
   gmlo_session_rebind(s);
   s->is_recording = !s->is_confirmed;
-  s->is_drifted = s->has_begun = 0;
+  s->is_drifted = 0;
   s->at = s->birth_at = 0;
   s->first_step = s->step + (s->is_open ? 0 : 1);
   l = gmlo_session_recorded(s);
@@ -9748,7 +9748,6 @@ static gmlake_offload_result gmlo_session_end(gmlake_offload_session *s) {
     (void)gmlo_session_mark(s, s->open_course); /* if it fails, a later mark is as good */
   ended = gmlo_session_stamp(s, s->open_course);
   if (l != NULL && l->step_count != 0) l->steps[l->step_count - 1].ended = ended;
-  s->has_begun = 0;
   if (s->has_schedule && !s->is_drifted) return gmlo_session_move(s);
   return s->known >= 0 ? gmlo_session_look_ahead(s) : GMLAKE_OFFLOAD_OK;
 }
@@ -9961,7 +9960,7 @@ gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offlo
   if (!session->is_marked && gmlo_session_is_first(session, step)) gmlo_session_turn(session);
   l = gmlo_session_recorded(session);
   if (l != NULL && session->is_held) l->is_broken = 1;
-  if (l != NULL && (session->has_begun || l->step_count == 0))
+  if (l != NULL) /* what the host did since the last step is no part of this one's time */
     begun = gmlo_session_stamp(session, session->open_course);
   gmlo_session_learn_step(session, step, begun);
   gmlo_session_follow(session, step);
@@ -10060,6 +10059,7 @@ gmlake_offload_session_make_room(gmlake_offload_session *session, size_t bytes, 
     result = gmlo_session_evict(session, GMLAKE_OFFLOAD_NONE, 0);
   }
   *out_bytes = before - session->stats.device_bytes;
+  if (session->is_open) gmlo_session_restamp(session, session->open_course);
   return gmlo_session_exit(session, result);
 }
 

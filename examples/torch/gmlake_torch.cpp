@@ -1109,6 +1109,11 @@ std::unique_ptr<gmlake_torch::Offload> make_session(int device, size_t chunk_byt
       [place, former = size_t(0)](size_t bytes) mutable {
         if (bytes) former = place->memory().limit();
         place->memory().set_limit(bytes ? bytes : former);
+      },
+      [&source] {
+        gmlake_stats stats{};
+        (void)gmlake_pool_get_stats(source.lake, source.pool, &stats);
+        return size_t(stats.reserved_bytes);
       });
   place->set_guest(made.get());
   return made;

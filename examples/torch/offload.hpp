@@ -29,10 +29,15 @@ class Offload final : public Guest {
   using HeldFn = std::function<size_t()>;            /* bytes that the lake holds */
   using LimitFn = std::function<void(size_t bytes)>; /* sets what it may hold; 0: no limit */
 
-  /* pre: the tables and what is behind them live as long as the session. */
+  /* pre: the tables and what is behind them live as long as the session. own: bytes that the lake
+     holds for the session alone; {}: it shares chunks with others. */
   Offload(const gmlake_offload_queues &queues, const gmlake_offload_memory &memory, HeldFn held,
-          LimitFn limit)
-      : queues_(queues), memory_(memory), held_(std::move(held)), limit_(std::move(limit)) {}
+          LimitFn limit, HeldFn own = {})
+      : queues_(queues),
+        memory_(memory),
+        held_(std::move(held)),
+        limit_(std::move(limit)),
+        own_(std::move(own)) {}
   ~Offload() override { gmlake_offload_session_destroy(session_); }
   Offload(const Offload &) = delete;
   Offload &operator=(const Offload &) = delete;
@@ -99,7 +104,9 @@ class Offload final : public Guest {
     const Lock lock(mutex_);
     if (!is_open_ || is_held_) return GMLAKE_OFFLOAD_OK;
     const Result result = end_step();
-    return result != GMLAKE_OFFLOAD_OK ? result : note(gmlake_offload_session_mark(session_));
+    if (result != GMLAKE_OFFLOAD_OK) return result;
+    leave_to_others();
+    return note(gmlake_offload_session_mark(session_));
   }
   /* The storage stays from now on, and is on the device for work on the stream. */
   Result keep(uint64_t address, void *stream) {
@@ -247,6 +254,14 @@ class Offload final : public Guest {
     if (!options_.limit_bytes) return 0;
     return options_.limit_bytes > others_bytes_ ? options_.limit_bytes - others_bytes_ : 1;
   }
+  /* What others have come to hold they keep: the session plans without it, and no chunk goes to and
+     fro in each iteration. */
+  void leave_to_others() {
+    const size_t held = own_ ? held_() : 0, own = own_ ? own_() : 0;
+    if (!options_.limit_bytes || held <= own || held - own <= others_bytes_) return;
+    others_bytes_ = held - own;
+    (void)gmlake_offload_session_set_limit(session_, session_limit());
+  }
   /* Not what would waste more than an eighth of its chunks. */
   bool wants(size_t bytes) const {
     const size_t chunk = memory_.chunk_bytes, last = bytes % chunk;
@@ -334,6 +349,7 @@ class Offload final : public Guest {
   const gmlake_offload_memory memory_;
   const HeldFn held_;
   const LimitFn limit_;
+  const HeldFn own_;
   std::recursive_mutex mutex_; /* protects what follows; an allocation inside may ask make_room */
   OffloadOptions options_;
   gmlake_offload_session *session_ = nullptr;

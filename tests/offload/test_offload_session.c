@@ -364,6 +364,37 @@ static void what_repeats_stays_mapped(void **state) {
   }
 }
 
+/* The same where weights that live for ever leave and come back among tensors that are soon dead:
+   these never get a weight's addresses. */
+static void weights_keep_their_addresses(void **state) {
+  enum { LAYERS = 12 };
+  size_t bytes = 512 * KIB, limit, before = 0;
+  (void)state;
+  for (limit = 6 * bytes; limit <= 9 * bytes; limit += bytes) {
+    rig r;
+    int i, n;
+    with_lake = 1;
+    rig_open(&r, limit, limit, 2e10, 0);
+    with_lake = 0;
+    for (i = 0; i < LAYERS; i++) assert_ok(play_step(&r.play, 106, NULL, NULL, PLAY_W + i, bytes));
+    for (n = 0; n < 16; n++) {
+      if (n == 12) before = map_count;
+      assert_ok(gmlake_offload_session_mark(r.play.session));
+      for (i = 0; i < LAYERS; i++) {
+        int reads[] = {PLAY_W + i, i != 0 ? PLAY_A + i - 1 : -1, -1};
+        assert_ok(play_step(&r.play, 100, reads, NULL, PLAY_A + i, bytes));
+        if (i != 0) play_free(&r.play, (size_t)(PLAY_A + i - 1));
+      }
+      play_free(&r.play, (size_t)(PLAY_A + LAYERS - 1));
+      if (n < 12) assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+    }
+    print_message("%zu mapped\n", map_count - before);
+    assert_int_equal(map_count, before);
+    rig_settle(&r, limit);
+    rig_close(&r);
+  }
+}
+
 /* What the host takes to map memory, while it learns, is no part of a step's time. */
 static void mapping_takes_no_step_longer(void **state) {
   rig r;
@@ -1062,6 +1093,7 @@ int main(void) {
       cmocka_unit_test(only_the_last_use_is_waited_for),
       cmocka_unit_test(addresses_stay),
       cmocka_unit_test(what_repeats_stays_mapped),
+      cmocka_unit_test(weights_keep_their_addresses),
       cmocka_unit_test(mapping_takes_no_step_longer),
       cmocka_unit_test(drift_at_any_step),
       cmocka_unit_test(another_order_is_learnt),
