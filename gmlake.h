@@ -1291,7 +1291,8 @@ GMLAKE_DEF gmlake_result gmlake_prewarm(gmlake *lake, const gmlake_profile *prof
                                         gmlake_stream stream);
 
 /* Returns free chunks whose work is complete, also those of buffers, to the driver until the lake
-   holds at most keep_bytes. Never waits. What a capture used stays with its pool.
+   holds at most keep_bytes. Never waits. What a capture used stays with its pool. What was exported
+   and freed is returned however much is to be kept: nothing here can use it again.
    *out_released_bytes (may be NULL) is written in any case. Also gives host memory back, if most of
    the records of blocks and chunks are empty. */
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *lake, size_t keep_bytes, size_t *out_released_bytes);
