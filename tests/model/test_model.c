@@ -1701,8 +1701,20 @@ static void do_pool_open(void) {
   m.next_is_home = 0;
 }
 
+static int has_exports(int pool_number, int live);
+
+/* A window whose memory was exported is dropped before its pool closes, which is counted, or with
+   it. */
+static void follow_evictions(void) {
+  gmlake_stats stats;
+  memset(&stats, 0, sizeof(stats));
+  expect_result(gmlake_get_stats(m.lake, &stats), GMLAKE_OK, "gmlake_get_stats");
+  expect(stats.stitch_evict_count >= m.sum.evictions, "evictions are taken back");
+  m.sum.evictions = stats.stitch_evict_count;
+}
+
 static void do_pool_close(void) {
-  int i = live_pool(m.now->pool);
+  int i = live_pool(m.now->pool), exports;
   size_t n, live = 0;
   gmlake_result result;
   if (!i) return;
@@ -1716,9 +1728,11 @@ static void do_pool_close(void) {
   if (m.pools[i].turn >= 0 && captures_active()) return;
   if (m.pools[i].turn >= 0) caller_wait(m.pools[i].turn); /* its graphs have run */
   for (n = 0; n < m.block_count; n++) live += m.blocks[n].pool == i;
+  exports = has_exports(i, 0);
   m.destroying = !live; /* graphs are gone by the caller's promise, which covers their work only */
   result = gmlake_pool_destroy(m.lake, m.pools[i].value);
   m.destroying = 0;
+  if (exports) follow_evictions();
   if (result == GMLAKE_ERROR_CAPTURING && captures_active()) return; /* there is no waiting */
   if (live && !is_excused(result))
     expect_result(result, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy with live blocks");
