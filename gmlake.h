@@ -9805,6 +9805,7 @@ static gmlake_result gmlk_place_wait(gmlake *l, const gmlk_place *place, const c
   gmlake_result result = l->lost;
   if (result || gmlk_place_is_done(l, place)) return result;
   result = gmlk_wait_for_ticket(l, place->stream, place->ticket);
+  if (result == GMLAKE_ERROR_CAPTURING && gmlk_place_is_done(l, place)) result = GMLAKE_OK;
   if (result == GMLAKE_ERROR_CAPTURING)
     return gmlk_fail(l, result, call,
                      "the host has to wait for a stream that used the memory, which a capture "

@@ -249,7 +249,8 @@ HOW A SESSION WORKS
   1. Order. The session does everything in the order of the calls. A step's begin queues the copies
      and waits that the step needs; then it returns, and the host runs ahead of the device. Memory
      is given up behind the copy of what was in it, and taken behind a wait on the device. So
-     limit_bytes holds at every moment, and the host need not wait.
+     limit_bytes holds at every moment, and the host waits only where an address that is still in
+     use has to get another chunk.
   2. Iterations. In a program that marks none the session finds them. Steps are alike if they have
      the same key and name the same tensors, by number. When as many steps as lie between two that
      are alike have repeated those before them, at least 32, that many are an iteration from then
@@ -7337,7 +7338,7 @@ typedef struct gmlo_stay { /* when a strand is there; also in the list of a seat
   struct gmlo_stay *next;
   size_t begin, end;
   size_t soft;                       /* when the copy to the host has ended, or `end` */
-  uint32_t sitter, number, position; /* of a seat's: whose, which one of his, his which chunk */
+  uint32_t sitter, number, position; /* [in a seat's list] the sitter, its stay, its chunk */
 } gmlo_stay;
 
 typedef struct gmlo_seat {
