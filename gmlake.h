@@ -3408,7 +3408,8 @@ static uint32_t gmlk_slots_row(const gmlk_slots *list, uint32_t first) {
    carries the size of the whole run. Clean blocks also stand in the clean bins, each by itself.
 
    [A1] The blocks tile the arena from its base to its end without gap or overlap.
-   [A2] No two neighbours are both unbacked, or both free with the same tag and neither apart.
+   [A2] No two neighbours are both unbacked, or both free with the same tag and neither apart; in a
+        bare arena: with the same ticket, too.
    [A3] A clean free block stands in bins[GMLK_CLEAN] with its own size. A run's lead stands in its
         stream's bins with the run's size, and the run's second tagged block, if it has one, in
         the tree bins->seconds. No other block stands in either.
@@ -3763,16 +3764,19 @@ static inline gmlk_block *gmlk_join(gmlk_arena *a, gmlk_block *b) {
   return kept;
 }
 
-static int gmlk_same_tag(const gmlk_block *a, const gmlk_block *b) {
+/* Whether two neighbours are one range [A2]. A bare arena's chunks are taken one by one: what was
+   freed earlier does not wait there for what was freed later. */
+static int gmlk_same_tag(const gmlk_arena *arena, const gmlk_block *a, const gmlk_block *b) {
   if (a->state != b->state) return 0;
-  return a->state == GMLK_UNBACKED ||
-         (a->state == GMLK_FREE && a->stream == b->stream && !((a->flags | b->flags) & GMLK_APART));
+  if (a->state == GMLK_UNBACKED) return 1;
+  return a->state == GMLK_FREE && a->stream == b->stream && !((a->flags | b->flags) & GMLK_APART) &&
+         (!arena->is_bare || a->ticket == b->ticket);
 }
 
 /* Joins a block with the neighbours that have its tag, and enters the result. pre: it stands in no
    bin; its state is the one that it is to have. */
 static gmlk_block *gmlk_coalesce(gmlk_arena *a, gmlk_block *b) {
-  int joins_prev = gmlk_same_tag(b, b->prev), joins_next = gmlk_same_tag(b, b->next);
+  int joins_prev = gmlk_same_tag(a, b, b->prev), joins_next = gmlk_same_tag(a, b, b->next);
   unsigned state = b->state;
   gmlk_set_state(b, GMLK_RESERVED);
   if (joins_prev) {
@@ -3802,14 +3806,14 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
   gmlk_set_tag(b, stream, ticket);
   b->hole = 0;
   a->free_grains += b->grains;
-  if (b->prev->state != GMLK_FREE && b->next->hole && !a->keeps_apart &&
+  if (b->prev->state != GMLK_FREE && b->next->hole && !a->keeps_apart && !a->is_bare &&
       stream >= GMLK_FIRST_STREAM && gmlk_has_tag(b->next, stream)) { /* the lead of a run */
     const uint32_t hole = b->next->hole + b->grains;
     gmlk_bins_remove(a->bins[stream], b->next);
     gmlk_bins_insert(a->bins[stream], gmlk_join(a, b), hole);
     return;
   }
-  if (stream == GMLK_PINNED || a->keeps_apart || !gmlk_is_plain(b->prev, stream) ||
+  if (stream == GMLK_PINNED || a->keeps_apart || a->is_bare || !gmlk_is_plain(b->prev, stream) ||
       !gmlk_is_plain(b->next, stream)) {
     (void)gmlk_coalesce(a, b);
     return;
@@ -4096,7 +4100,7 @@ static size_t gmlk_scratch_bytes(size_t slots) {
 }
 
 static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host memory */
-  if (a->keeps_apart) slots *= 2;                              /* as two runs may then touch */
+  if (a->keeps_apart || a->is_bare) slots *= 2;                /* as two runs may then touch */
   if (a->scratch && slots <= a->scratch_slots) return 1;
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
   a->scratch_slots = slots + slots / 4 + 16;
@@ -8244,6 +8248,27 @@ static int gmlk_can_reclaim(const gmlake *l, const gmlk_attempt *r) {
   return 0;
 }
 
+/* The request after other arenas have returned as many chunks as it lacks. *out_block stays NULL if
+   that is not enough, or if its own arena would have to return some: then all are returned. */
+static gmlake_result gmlk_trade(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
+  gmlk_arena *a = r->arena;
+  size_t missing = gmlk_chunks_for(a, r->shortfall ? r->shortfall : r->grains) * a->chunk_bytes;
+  size_t released = 0, i;
+  gmlake_result result = gmlk_refresh(l, 1);
+  uint32_t own;
+  if (result) return result;
+  if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  own = gmlk_trim_foresee(l, a, gmlk_trimmer(GMLAKE_HOST_WAIT), a->slot_count);
+  gmlk_trim_forget(a);
+  if (own) return GMLAKE_OK;
+  for (i = l->arena_count; i-- && !result && released < missing;)
+    if (l->arenas[i] && l->arenas[i] != a)
+      result = gmlk_trim_arena(l, l->arenas[i], missing - released, &released);
+  if (result || released < missing) return result;
+  result = gmlk_grow_and_serve(l, r, r->taker, out_block);
+  return gmlk_is_shortage(result) ? GMLAKE_OK : result;
+}
+
 /* Memory after idle windows were dropped, free chunks were returned to the driver, and new ones
    were created. */
 static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
@@ -8257,6 +8282,7 @@ static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_attempt *r, gmlk_block **
   r->lacks_window_space = 0;
   if (!result) result = gmlk_try_stitch(l, r, r->taker, out_block);
   if (!may_grow) return result;
+  if (!result && !*out_block) result = gmlk_trade(l, r, out_block);
   if (!result && !*out_block) result = gmlk_trim(l, 0, &released);
   if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
   if (result || *out_block) return result;
@@ -12465,7 +12491,7 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
 static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
   const gmlk_arena *a = c->a;
   gmlk_expect(c, b->arena == a->number, "A1: a block names another arena");
-  gmlk_expect(c, !gmlk_same_tag(b, b->next), "A2: neighbours of one tag are apart");
+  gmlk_expect(c, !gmlk_same_tag(a, b, b->next), "A2: neighbours of one tag are apart");
   gmlk_expect(c, !b->hole || b->state == GMLK_FREE || b->state == GMLK_UNBACKED,
               "A3: an owned block has a hole");
   if (c->broken) return;
