@@ -1164,9 +1164,10 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_graph(
 typedef struct gmlake_offload_lake {
   gmlake *lake;       /* outlives the memory */
   size_t chunk_bytes; /* of the ranges */
-  gmlake_pool *pool;  /* whose chunks they have, and whose limit counts; NULL: the default one. With
-                         the default one, and its chunk_bytes, blocks share the chunks. In a pool of
-                         its own no block takes a chunk that a session's plan counts on. */
+  gmlake_pool *pool;  /* whose chunks they have, and whose limit counts; NULL: the default one. Best
+                         is one that serves no blocks, with another chunk_bytes than this: no block
+                         takes a chunk that a session's plan counts on, and what leaves late keeps
+                         nobody from what left before. */
 } gmlake_offload_lake;
 
 /* Fills in the table. *lake outlives it. Create the lake with GMLAKE_WAIT_FIRST or _WAIT_IF_SOON:
@@ -6550,6 +6551,7 @@ typedef struct gmlo_named { /* a step's use of a slot */
 
 typedef struct gmlo_lesson_step {
   uint64_t key, time_ns;
+  uint64_t least_ns;             /* in lessons before that were alike; 0: none */
   size_t named_begin, named_end; /* in `named` */
   uint32_t begun, ended;         /* events */
 } gmlo_lesson_step;
@@ -6997,6 +6999,8 @@ static gmlake_offload_result gmlo_weave_graph(gmlo_weave *w, gmlo_lesson *l,
 
 /* ---- The schedule ---- */
 
+#define GMLO_CLEAN_GAIN 3u
+
 /* A tensor's absence: it leaves behind step `out`, is back before step `in`, and is used in step
    `use`; all counted from the turn on, `use` maybe in the next iteration. */
 typedef struct gmlo_absence {
@@ -7033,6 +7037,7 @@ typedef struct gmlo_scheduler {
   unsigned char *is_written; /* by strand */
   gmlo_absence *absences;
   size_t absence_count, absence_capacity;
+  int spares_out; /* what needs no copy out leaves first */
   gmlo_trial trial;
 } gmlo_scheduler;
 
@@ -7134,11 +7139,21 @@ static size_t gmlo_scheduler_last(const gmlo_scheduler *c, uint32_t tensor, size
   return i > graph->access_begin[tensor] ? graph->accesses[i - 1].position : last;
 }
 
+/* How long the strand is not used behind the step. Where copies out are spared, one that needs none
+   counts as if it were longer. */
+static uint64_t gmlo_scheduler_way(const gmlo_scheduler *c, uint32_t strand, size_t step,
+                                   size_t use) {
+  size_t n = c->weave.l->step_count;
+  uint64_t ns = c->time_ns[use < 2 * n ? use : 2 * n] - c->time_ns[step] + 1;
+  return c->spares_out && !c->is_written[strand] ? GMLO_CLEAN_GAIN * ns : ns;
+}
+
 /* What the plan leaves above the limit in a step: the tensors whose next use is farthest away leave
    too, each right behind its last use. 0 if none is left that would help. */
 static int gmlo_scheduler_lower(gmlo_scheduler *c, size_t step) {
   const gmlo_lesson *l = c->weave.l;
-  size_t i, far = 0, n = l->step_count;
+  size_t i, n = l->step_count;
+  uint64_t far = 0, way;
   uint32_t best = GMLAKE_OFFLOAD_NONE;
   for (i = 0; i < c->weave.strand_count; i++) {
     const gmlo_strand *strand = &c->weave.strands[i];
@@ -7154,9 +7169,10 @@ static int gmlo_scheduler_lower(gmlo_scheduler *c, size_t step) {
     }
     if (gmlo_scheduler_last(c, strand->id, step) == step) continue;
     use = gmlo_scheduler_use(c, strand->id, step);
-    if (use <= far || gmlo_scheduler_is_away(c, (uint32_t)i, step)) continue;
+    way = gmlo_scheduler_way(c, (uint32_t)i, step, use);
+    if (way <= far || gmlo_scheduler_is_away(c, (uint32_t)i, step)) continue;
     best = (uint32_t)i;
-    far = use;
+    far = way;
   }
   if (best == GMLAKE_OFFLOAD_NONE) return 0;
   i = gmlo_scheduler_last(c, c->weave.strands[best].id, step);
@@ -7344,6 +7360,7 @@ typedef struct gmlo_stay { /* when a strand is there; also in the list of a seat
 typedef struct gmlo_seat {
   gmlo_stay *stays; /* that have not ended, ascending */
   size_t since;     /* when the last one that has ended did so */
+  size_t first;     /* 1 + the begin of the first stay; 0: none */
 } gmlo_seat;
 
 typedef struct gmlo_choice { /* of a seat: the smaller, the better, and then the older */
@@ -7385,26 +7402,30 @@ typedef struct gmlo_usher {
   uint32_t *row_last;           /* the sitter that had the row last */
 } gmlo_usher;
 
-/* When the bytes of each move's copy out are on the host, if none has to wait for memory. */
+/* When the bytes of each move's copy out are on the host, if none has to wait for memory. Copies
+   that are queued at the end go on behind the turn, which the second round sees. */
 static int gmlo_usher_soften(gmlo_usher *u) {
   const gmlo_scheduler *c = u->c;
   const gmlo_lesson *l = c->weave.l;
   const gmlo_schedule *schedule = u->schedule;
-  size_t i, k, position, n = l->step_count, at = 0;
+  size_t round, i, k, position, at, n = l->step_count;
   uint64_t free_ns = 0;
   u->soft = (size_t *)gmlo_take(&u->scope, schedule->begin[n] + 1, sizeof *u->soft);
   if (u->soft == NULL) return 0;
-  for (position = 0; position < n; position++) {
-    i = (l->turn + position) % n;
-    for (k = schedule->begin[i]; k < schedule->begin[i + 1]; k++) {
-      const gmlo_move *move = &schedule->moves[k];
-      u->soft[k] = 2 * position + 1;
-      if (move->is_in || !move->is_copy) continue;
-      if (free_ns < c->time_ns[position + 1]) free_ns = c->time_ns[position + 1];
-      free_ns += gmlo_scheduler_copy_ns(c, c->weave.of[move->slot], 0);
-      if (at < position + 1) at = position + 1;
-      while (at < 2 * n && c->time_ns[at] < free_ns) at++;
-      u->soft[k] = 2 * at;
+  for (round = 0; round < 2; round++) {
+    free_ns = free_ns > c->time_ns[n] ? free_ns - c->time_ns[n] : 0;
+    for (position = at = 0; position < n; position++) {
+      i = (l->turn + position) % n;
+      for (k = schedule->begin[i]; k < schedule->begin[i + 1]; k++) {
+        const gmlo_move *move = &schedule->moves[k];
+        u->soft[k] = 2 * position + 1;
+        if (move->is_in || !move->is_copy) continue;
+        if (free_ns < c->time_ns[position + 1]) free_ns = c->time_ns[position + 1];
+        free_ns += gmlo_scheduler_copy_ns(c, c->weave.of[move->slot], 0);
+        if (at < position + 1) at = position + 1;
+        while (at < 2 * n && c->time_ns[at] < free_ns) at++;
+        u->soft[k] = 2 * at;
+      }
     }
   }
   return 1;
@@ -7420,7 +7441,6 @@ static int gmlo_usher_stay(gmlo_usher *u, gmlo_sitter *sitter, size_t begin, siz
     if (!gmlo_usher_stay(u, sitter, 0, end - round, soft - round)) return 0;
     end = soft = round;
   }
-  if (soft > round) soft = round;
   stay = (gmlo_stay *)gmlo_take(&u->scope, 1, sizeof *stay);
   if (stay == NULL) return 0;
   stay->begin = begin;
@@ -7571,6 +7591,14 @@ static size_t gmlo_seat_clash(const gmlo_seat *seat, const gmlo_stay *mine, int 
   return SIZE_MAX;
 }
 
+/* How long a copy out that goes on behind the turn holds the seat back then. */
+static size_t gmlo_seat_late(const gmlo_seat *seat, const gmlo_stay *mine, size_t round) {
+  size_t late = 0;
+  for (; mine != NULL; mine = mine->next)
+    if (mine->soft > round + late) late = mine->soft - round;
+  return seat->first != 0 && late >= seat->first ? late - seat->first + 1 : 0;
+}
+
 static int gmlo_stay_meets(const gmlo_stay *a, const gmlo_stay *b) {
   return a->begin < b->end && b->begin < a->end;
 }
@@ -7625,6 +7653,8 @@ static int gmlo_usher_note(gmlo_usher *u, uint32_t id, const gmlo_stay *mine, ui
   stay->position = position;
   stay->next = *link;
   *link = stay;
+  if (u->seats[id].first == 0 || u->seats[id].first > mine->begin + 1)
+    u->seats[id].first = mine->begin + 1;
   u->sitters[sitter].seats[number * u->sitters[sitter].count + position] = id;
   return 1;
 }
@@ -7671,7 +7701,7 @@ static const uint32_t *gmlo_usher_seats(const gmlo_usher *u, size_t row) {
 /* A row of the sitter's size whose seats suit; NONE: there is none among the last few. */
 static uint32_t gmlo_usher_reuse(gmlo_usher *u, const gmlo_sitter *sitter) {
   const gmlo_schedule *schedule = u->schedule;
-  size_t row, k, gap;
+  size_t row, k, gap, round = 2 * u->c->weave.l->step_count;
   unsigned tried = 0;
   for (row = schedule->row_count; row-- != 0 && tried < GMLO_ROWS_TRIED;) {
     const uint32_t *seats = gmlo_usher_seats(u, row);
@@ -7680,7 +7710,9 @@ static uint32_t gmlo_usher_reuse(gmlo_usher *u, const gmlo_sitter *sitter) {
     for (k = 0; k < sitter->count && seats[k] != GMLAKE_OFFLOAD_NONE; k++) {
       gmlo_seat *seat = &u->seats[seats[k]];
       gmlo_seat_clear(seat, sitter->at);
-      if (gmlo_seat_clash(seat, sitter->stays, 1, &gap) != SIZE_MAX) break;
+      if (gmlo_seat_clash(seat, sitter->stays, 1, &gap) != SIZE_MAX ||
+          gmlo_seat_late(seat, sitter->stays, round) != 0)
+        break;
     }
     if (k == sitter->count) return (uint32_t)row;
   }
@@ -7715,7 +7747,9 @@ static void gmlo_usher_choose(gmlo_usher *u, const gmlo_stay *stay, size_t neede
     choice.seat = (uint32_t)i;
     choice.since = seat->since;
     if (gmlo_seat_clash(seat, stay, 1, &choice.cost) == SIZE_MAX) {
-      good++;
+      size_t late = gmlo_seat_late(seat, stay, 2 * u->c->weave.l->step_count);
+      good += late == 0;
+      if (late != 0) choice.cost = SIZE_MAX / 2 + 1 + late;
     } else {
       if (gmlo_seat_is_taken(u, seat, stay, &is_firm)) continue;
       clash = gmlo_seat_clash(seat, stay, 0, &choice.cost);
@@ -8152,12 +8186,13 @@ static uint64_t gmlo_scheduler_least(const gmlo_scheduler *c) {
 
 /* ---- The choice ---- */
 
-#define GMLO_WAY_GAIN 50u
+#define GMLO_WAY_GAIN 25u
 
 typedef struct gmlo_way { /* to make a schedule */
   int by_plan;            /* what the plan moves leaves first, and others only where more has to */
   int is_pruned;          /* nothing leaves in vain */
   int is_early;           /* tensors come back as early as there is room */
+  int spares_out;         /* what needs no copy out leaves first */
   size_t spare;           /* so much more leaves than has to: room for what comes back */
 } gmlo_way;
 
@@ -8166,6 +8201,7 @@ static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule, gmlo_
   const gmlo_lesson *l = c->weave.l;
   size_t i, target = c->desc->target_bytes - way.spare;
   memset(schedule, 0, sizeof *schedule);
+  c->spares_out = way.spares_out;
   gmlo_scheduler_levels(c, schedule);
   schedule->least_ns = gmlo_scheduler_least(c);
   for (i = 0; way.by_plan && i < c->plan->event_count; i++) {
@@ -8187,7 +8223,6 @@ static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule, gmlo_
   }
   for (i = 0; i < l->step_count; i++)
     if (c->level[i] > schedule->planned_bytes) schedule->planned_bytes = c->level[i];
-  schedule->added_ns = c->plan->added_ns;
   return gmlo_scheduler_list(c, schedule);
 }
 
@@ -8197,14 +8232,15 @@ static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule, gmlo_
 static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule, size_t chunk_bytes) {
   uint64_t best_ns = UINT64_MAX, least_ns = UINT64_MAX, ns;
   gmlo_schedule other;
-  unsigned i, most = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 ? 1 : 16;
+  unsigned i, most = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 ? 1 : 32;
   if (!gmlo_scheduler_begin(c)) return 0;
   for (i = 0; i < most; i++) {
     gmlo_way way;
     way.is_early = (i >> 1 & 1) != 0;
     way.by_plan = (i & 1) == 0;
-    way.is_pruned = (i >> 2) == 1;
-    way.spare = i >= 8 ? c->desc->target_bytes / (i < 12 ? 32 : 16) : 0;
+    way.is_pruned = (i >> 2 & 3) == 1;
+    way.spare = (i & 8) != 0 ? c->desc->target_bytes / ((i & 4) == 0 ? 32 : 16) : 0;
+    way.spares_out = (i & 16) != 0;
     if (!gmlo_scheduler_make(c, i == 0 ? schedule : &other, way)) return i != 0;
     if (chunk_bytes != 0) gmlo_scheduler_seat(c, i == 0 ? schedule : &other, chunk_bytes);
     ns = gmlo_scheduler_rehearse(c, i == 0 ? schedule : &other);
@@ -8222,6 +8258,7 @@ static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule, siz
     }
     best_ns = ns;
     if (ns < least_ns) least_ns = ns;
+    schedule->added_ns = ns > schedule->step_ns ? ns - schedule->step_ns : 0;
   }
   return 1;
 }
@@ -8358,8 +8395,9 @@ static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host
 #define GMLO_MARKS 1024u /* steps of a stream whose end can be told from later ones */
 #define GMLO_STREAMS_MAX 64u
 #define GMLO_USES 4u
-#define GMLO_AHEAD 32u   /* steps whose tensors are fetched ahead while no plan holds */
-#define GMLO_RESYNC 256u /* steps that are searched for one that was expected later */
+#define GMLO_AHEAD 32u       /* steps whose tensors are fetched ahead while no plan holds */
+#define GMLO_RESYNC 256u     /* steps that are searched for one that was expected later */
+#define GMLO_REVIEW_GAIN 16u /* a part of the steps' time that is worth a new schedule */
 #define GMLO_MEASURED_BYTES ((size_t)4 << 20) /* smaller copies do not tell the link's speed */
 
 typedef struct gmlo_course { /* a stream */
@@ -8436,8 +8474,10 @@ struct gmlake_offload_session {
   int is_recording; /* the other lesson */
   int is_confirmed; /* two iterations in a row were alike */
   int is_drifted, is_timed, has_schedule;
-  int is_marked;                       /* the program marks its iterations */
-  gmlo_rhythm rhythm;                  /* [S6] as long as it does not */
+  int is_review;        /* the present schedule stays unless the steps turn out to be faster */
+  uint64_t alike_count; /* iterations in a row that were as expected */
+  int is_marked;        /* the program marks its iterations */
+  gmlo_rhythm rhythm;   /* [S6] as long as it does not */
   uint64_t period, since, first_print; /* 0: none yet; steps since; print of the first step */
   gmlo_schedule schedule;
   size_t at, birth_at;  /* [S5]; births of the known lesson so far */
@@ -8571,18 +8611,22 @@ static gmlake_offload_result gmlo_session_refused(gmlake_offload_session *s, uin
   return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_BACKEND, tensor, text);
 }
 
-/* Adds a use up to the next mark of the stream. 0 if an older one had to be waited for and that was
-   refused. [S2] */
+/* Adds a use up to the next mark of the stream, in the place of those that the stream has waited
+   for. 0 if an older one had to be waited for and that was refused. [S2] */
 static int gmlo_session_use(gmlake_offload_session *s, gmlo_guest *g, uint32_t course) {
-  size_t i;
-  for (i = 0; i < g->use_count && g->uses[i].course != course; i++) continue;
-  if (i == GMLO_USES) {
-    if (!gmlo_session_order(s, course, g->uses[0])) return 0;
-    i = 0;
+  const uint64_t *seen = s->courses[course]->seen;
+  size_t i, kept = 0;
+  for (i = 0; i < g->use_count; i++) {
+    if (g->uses[i].course != course && g->uses[i].number > seen[g->uses[i].course])
+      g->uses[kept++] = g->uses[i];
   }
-  g->use_count += i == g->use_count;
-  g->uses[i].course = course;
-  g->uses[i].number = s->courses[course]->marks + 1;
+  if (kept == GMLO_USES) {
+    if (!gmlo_session_order(s, course, g->uses[0])) return 0;
+    g->uses[0] = g->uses[--kept];
+  }
+  g->use_count = kept + 1;
+  g->uses[kept].course = course;
+  g->uses[kept].number = s->courses[course]->marks + 1;
   return 1;
 }
 
@@ -9352,15 +9396,20 @@ static uint64_t gmlo_session_between(gmlake_offload_session *s, uint32_t from, u
   return ns < GMLO_TIME_MAX / 1000000 ? ns : 0;
 }
 
-/* Reads the events: the time of each step, and the link's speed by the fastest copies. */
-static void gmlo_session_read_times(gmlake_offload_session *s) {
+/* Reads the events: the time of each step, and the link's speed by the fastest copies. A step that
+   was faster in a lesson before takes that time: in the other one the device waited for the host,
+   or for memory. Returns how long all steps take. */
+static uint64_t gmlo_session_read_times(gmlake_offload_session *s) {
   gmlo_lesson *l = gmlo_session_known(s);
   uint32_t before = 0; /* the iteration's begin */
+  uint64_t total = 0;
   size_t i;
   for (i = 0; i < l->step_count; i++) {
     gmlo_lesson_step *step = &l->steps[i];
     uint32_t from = step->begun != GMLAKE_OFFLOAD_NONE ? step->begun : before;
     step->time_ns = gmlo_session_between(s, from, step->ended);
+    if (step->least_ns != 0 && step->least_ns < step->time_ns) step->time_ns = step->least_ns;
+    total += step->time_ns;
     if (step->ended != GMLAKE_OFFLOAD_NONE) before = step->ended;
   }
   for (i = 0; i < l->copy_count; i++) {
@@ -9370,6 +9419,7 @@ static void gmlo_session_read_times(gmlake_offload_session *s) {
     if (speed > s->measured[copy->direction]) s->measured[copy->direction] = speed;
   }
   s->is_timed = 1;
+  return total;
 }
 
 /* The link as given, as measured, or an H200's. */
@@ -9407,8 +9457,13 @@ static void gmlo_session_plan(gmlake_offload_session *s) {
   gmlake_offload_planner_desc desc;
   gmlo_schedule schedule;
   size_t stays;
+  uint64_t total;
   if (l == NULL || s->is_timed || !gmlo_session_is_over(s)) return;
-  gmlo_session_read_times(s);
+  total = gmlo_session_read_times(s);
+  if (s->is_review) {
+    s->is_review = 0;
+    if (total + total / GMLO_REVIEW_GAIN >= s->schedule.step_ns) return;
+  }
   memset(&desc, 0, sizeof desc);
   stays = gmlo_session_stays(s);
   desc.flags = GMLAKE_OFFLOAD_NO_RECOMPUTE | (s->desc.flags & GMLAKE_OFFLOAD_LETTER);
@@ -9442,6 +9497,10 @@ static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike) {
   l = gmlo_session_known(s);
   is_alike = is_alike && before->slot_count == l->slot_count;
   for (i = 0; i < l->slot_count && is_alike; i++) l->slots[i].pair = before->slots[i].pair;
+  for (i = 0; i < l->step_count && is_alike; i++) {
+    const gmlo_lesson_step *old = &before->steps[i];
+    l->steps[i].least_ns = s->is_timed ? old->time_ns : old->least_ns;
+  }
   for (i = 0; i < s->guest_count; i++) {
     if (s->guests[i].lives && s->guests[i].slot != GMLAKE_OFFLOAD_NONE)
       l->slots[s->guests[i].slot].tensor = (uint32_t)i;
@@ -9471,14 +9530,22 @@ static void gmlo_session_rebind(gmlake_offload_session *s) {
   }
 }
 
+/* Whether an iteration is timed once more, after so many that were alike: in the first ones the
+   host pins and maps memory, and the device waits for it. */
+static int gmlo_session_is_reviewed(uint64_t alike_count) {
+  return alike_count == 4 || alike_count == 9;
+}
+
 /* An iteration has ended: compares, learns and begins the next one. Sizes that changed are learnt
    again when two iterations in a row have the same ones. */
 static void gmlo_session_turn(gmlake_offload_session *s) {
   gmlo_lesson *known = gmlo_session_known(s), *l = gmlo_session_recorded(s);
+  int is_review = gmlo_session_is_reviewed(s->alike_count);
   size_t i;
   if (known != NULL && s->at != known->step_count) gmlo_session_drift(s);
-  if (l != NULL && gmlo_lesson_close(l)) {
+  if (l != NULL && !(is_review && s->is_drifted) && gmlo_lesson_close(l)) {
     gmlo_session_adopt(s, known != NULL && !s->is_drifted);
+    s->is_review = is_review && s->has_schedule;
   } else {
     s->is_confirmed = known != NULL && !s->is_drifted &&
                       (s->digest == known->digest || s->digest != s->last_digest);
@@ -9487,7 +9554,8 @@ static void gmlo_session_turn(gmlake_offload_session *s) {
   s->last_digest = s->digest;
   s->digest = 0;
   gmlo_session_rebind(s);
-  s->is_recording = !s->is_confirmed;
+  s->alike_count = s->is_confirmed ? s->alike_count + 1 : 0;
+  s->is_recording = !s->is_confirmed || gmlo_session_is_reviewed(s->alike_count);
   s->is_drifted = 0;
   s->at = s->birth_at = 0;
   s->first_step = s->step + (s->is_open ? 0 : 1);
@@ -10068,7 +10136,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_set_limit(gmlake_offload_session *session, size_t limit_bytes) {
   gmlake_offload_result result = gmlo_session_enter(session);
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  if (session->desc.limit_bytes != limit_bytes) session->is_timed = 0; /* plans again */
+  if (session->desc.limit_bytes != limit_bytes) session->is_timed = session->is_review = 0;
   session->desc.limit_bytes = limit_bytes;
   return gmlo_session_exit(session, result);
 }

@@ -247,7 +247,8 @@ static int open_world(world *w, const settings *opts, const gmlake_offload_graph
   lake_desc.oom.user = w;
   if (gmlake_create(&lake_desc, &w->lake)) return 0;
   memset(&pool_desc, 0, sizeof pool_desc);
-  pool_desc.chunk_bytes = w->of.chunk_bytes = opts->chunk_mib * MIB;
+  w->of.chunk_bytes = opts->chunk_mib * MIB;
+  pool_desc.chunk_bytes = 2 * w->of.chunk_bytes; /* so that no block shares the session's chunks */
   if (gmlake_pool_create(w->lake, &pool_desc, &w->of.pool)) return 0;
   w->of.lake = w->lake;
   if (gmlake_offload_lake_memory(&w->of, &w->memory)) return 0;

@@ -242,7 +242,7 @@ def print_result(result, warm):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", default="offload.json")
-    parser.add_argument("--warm", type=int, default=5, help="steps before it is measured")
+    parser.add_argument("--warm", type=int, default=12, help="steps before it is measured")
     parser.add_argument("--steps", type=int, default=3, help="steps in a turn")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--ways", default="native2,lake", help="beside native and offload")

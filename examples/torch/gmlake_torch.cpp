@@ -1097,7 +1097,7 @@ std::unique_ptr<gmlake_torch::Offload> make_session(int device, size_t chunk_byt
   source.chunk_bytes = chunk_bytes ? chunk_bytes : lake.chunk_bytes;
   if (!source.pool) { /* chunks of its own: else small blocks take those that a plan counts on */
     gmlake_pool_desc own{};
-    own.chunk_bytes = source.chunk_bytes;
+    own.chunk_bytes = 2 * source.chunk_bytes; /* of its blocks: there are none */
     own.label = "offload";
     *out_why = "a pool for the session's memory could not be made";
     if (gmlake_pool_create(source.lake, &own, &source.pool) != GMLAKE_OK) return nullptr;
