@@ -8144,44 +8144,145 @@ static uint64_t gmlo_scheduler_rehearse(gmlo_scheduler *c, const gmlo_schedule *
 
 /* ---- The least time ---- */
 
-/* In the step that needs the most memory some of what was born before it and is used behind it is
-   away. It leaves before that and comes back behind it, whatever the schedule is. What exists all
-   the time may be away without a copy then. pre: the levels of an iteration in which nothing
-   moves. */
+/* In the step that needs the most memory, the top, so many bytes have to be away. What is away then
+   has left behind its last write and comes back before its next use. So the link limits every
+   schedule: what is written late before the top leaves late, what is used early behind it comes
+   back early. */
+
+typedef struct gmlo_exile { /* a strand that may be away in the top */
+  int64_t when;             /* the end of its last write, or the begin of its next use */
+  size_t bytes;             /* that a copy moves */
+} gmlo_exile;
+
+typedef struct gmlo_bound {
+  gmlo_exile *out, *in; /* each with room for as many again; out: without those that need no copy */
+  size_t out_count, in_count;
+  size_t free_bytes;  /* away without any copy */
+  size_t clean_bytes; /* without one to the host */
+} gmlo_bound;
+
+static int gmlo_exile_before(const void *a, const void *b) {
+  return ((const gmlo_exile *)a)->when < ((const gmlo_exile *)b)->when;
+}
+
+/* When the strand's last write up to the top has ended, from the turn on; maybe before it. */
+static int64_t gmlo_scheduler_written(const gmlo_scheduler *c, uint32_t tensor, size_t top) {
+  const gmlake_offload_graph *graph = c->graph;
+  size_t i, first = graph->access_begin[tensor], end = graph->access_begin[tensor + 1];
+  int64_t round = (int64_t)c->time_ns[c->weave.l->step_count], before = -round;
+  for (i = first; i < end; i++) {
+    const gmlo_access *access = &graph->accesses[i];
+    int64_t when = (int64_t)c->time_ns[access->position + 1];
+    if (!(access->how & GMLO_WRITES)) continue;
+    if (access->position > top) when -= round;
+    if (when > before) before = when;
+  }
+  return before;
+}
+
+/* Adds a strand to what may be away in the top. */
+static void gmlo_bound_add(const gmlo_scheduler *c, gmlo_bound *bound, uint32_t id, size_t top) {
+  const gmlo_lesson *l = c->weave.l;
+  const gmlo_strand *strand = &c->weave.strands[id];
+  const gmlo_slot *slot = &l->slots[strand->slot];
+  size_t n = l->step_count, from = gmlo_lesson_way(l, l->turn, strand->from), end, use;
+  int is_whole = gmlo_strand_is_whole(l, strand);
+  gmlo_exile *exile;
+  if (strand->id == GMLAKE_OFFLOAD_NONE || slot->bytes < c->desc->tensor_bytes_min ||
+      c->graph->access_begin[strand->id] == c->graph->access_begin[strand->id + 1] ||
+      gmlo_scheduler_last(c, strand->id, top) == top) {
+    return;
+  }
+  end = from + strand->length;
+  if (!is_whole && (top < from || top >= end)) {
+    if (top + n < from || top + n >= end) return; /* it does not exist then */
+    end -= n;
+  }
+  use = gmlo_scheduler_use(c, strand->id, top);
+  if ((!is_whole && use >= end) || !gmlo_scheduler_is_named(c, strand, use % n)) {
+    bound->free_bytes += slot->bytes;
+    return;
+  }
+  bound->free_bytes += slot->bytes - slot->real_bytes;
+  exile = &bound->in[bound->in_count++];
+  exile->when = (int64_t)c->time_ns[use];
+  exile->bytes = slot->real_bytes;
+  if (!c->is_written[id]) {
+    bound->clean_bytes += slot->real_bytes;
+    return;
+  }
+  exile = &bound->out[bound->out_count++];
+  exile->when = gmlo_scheduler_written(c, strand->id, top);
+  exile->bytes = slot->real_bytes;
+}
+
+/* How long the top waits for copies to the host. *out_from: since when they fill the link. */
+static int64_t gmlo_bound_out(const gmlo_bound *bound, size_t bytes, int64_t top_ns, double speed,
+                              int64_t *out_from) {
+  int64_t most = 0, stall;
+  size_t i, left = bytes > bound->clean_bytes ? bytes - bound->clean_bytes : 0;
+  *out_from = top_ns;
+  for (i = 0; i < bound->out_count && left != 0; i++) {
+    const gmlo_exile *exile = &bound->out[i];
+    stall = (int64_t)gmlo_copy_time(left, speed) - (top_ns - exile->when);
+    if (stall > most) {
+      most = stall;
+      *out_from = exile->when;
+    }
+    left = left > exile->bytes ? left - exile->bytes : 0;
+  }
+  return most;
+}
+
+/* How long what follows the top waits for copies from the host. *out_until: until when they fill
+   the link. */
+static int64_t gmlo_bound_in(const gmlo_bound *bound, size_t bytes, int64_t top_ns, double speed,
+                             int64_t *out_until) {
+  int64_t most = 0, stall;
+  size_t i, left = bytes;
+  *out_until = top_ns;
+  for (i = bound->in_count; i-- != 0 && left != 0;) {
+    const gmlo_exile *exile = &bound->in[i];
+    stall = (int64_t)gmlo_copy_time(left, speed) - (exile->when - top_ns);
+    if (stall > most) {
+      most = stall;
+      *out_until = exile->when;
+    }
+    left = left > exile->bytes ? left - exile->bytes : 0;
+  }
+  return most;
+}
+
+/* No schedule is faster. pre: the levels of an iteration in which nothing moves. */
 static uint64_t gmlo_scheduler_least(const gmlo_scheduler *c) {
   const gmlo_lesson *l = c->weave.l;
-  size_t i, n = l->step_count, top = 0, excess, last = 0, born = 0, slack = 0;
-  uint64_t before, behind, out, in;
+  gmlo_scope scope = gmlo_scope_of(&l->host);
+  size_t i, n = l->step_count, top = 0, bytes, strands = c->weave.strand_count;
+  int64_t out_ns, in_ns, from, until;
+  gmlo_bound bound;
   for (i = 0; i < n; i++)
     if (c->level[i] > c->level[top]) top = i;
   if (c->level[top] <= c->desc->target_bytes) return c->time_ns[n];
-  excess = c->level[top] - c->desc->target_bytes;
-  for (i = 0; i < c->weave.strand_count; i++) {
-    const gmlo_strand *strand = &c->weave.strands[i];
-    const gmlo_slot *slot = &l->slots[strand->slot];
-    size_t use;
-    if (strand->id == GMLAKE_OFFLOAD_NONE ||
-        c->graph->access_begin[strand->id] == c->graph->access_begin[strand->id + 1]) {
-      continue;
-    }
-    if (gmlo_strand_crosses(l, strand)) {
-      slack += slot->bytes;
-      continue;
-    }
-    use = gmlo_scheduler_use(c, strand->id, top);
-    if (use >= n || gmlo_lesson_way(l, l->turn, strand->from) >= top) continue;
-    born += slot->bytes;
-    slack += slot->bytes - slot->real_bytes;
-    if (use > last) last = use;
+  memset(&bound, 0, sizeof bound);
+  bound.out = (gmlo_exile *)gmlo_take(&scope, strands + 1, 4 * sizeof *bound.out);
+  if (bound.out == NULL) {
+    gmlo_leave(&scope);
+    return c->time_ns[n];
   }
-  excess = excess > slack ? excess - slack : 0;
-  if (excess > born) excess = born;
-  out = gmlo_copy_time(excess, c->desc->out_bytes_per_s);
-  in = gmlo_copy_time(excess, c->desc->in_bytes_per_s) + c->time_ns[n] - c->time_ns[last];
-  before = c->time_ns[top];
-  behind = c->time_ns[n] - c->time_ns[top];
-  if (excess == 0) return c->time_ns[n];
-  return (before > out ? before : out) + (behind > in ? behind : in);
+  bound.in = bound.out + 2 * (strands + 1);
+  for (i = 0; i < strands; i++) gmlo_bound_add(c, &bound, (uint32_t)i, top);
+  gmlo_sort(bound.out, bound.out + strands + 1, bound.out_count, sizeof *bound.out,
+            gmlo_exile_before);
+  gmlo_sort(bound.in, bound.in + strands + 1, bound.in_count, sizeof *bound.in, gmlo_exile_before);
+  bytes = c->level[top] - c->desc->target_bytes;
+  bytes = bytes > bound.free_bytes ? bytes - bound.free_bytes : 0;
+  out_ns = gmlo_bound_out(&bound, bytes, (int64_t)c->time_ns[top], c->desc->out_bytes_per_s, &from);
+  in_ns =
+      gmlo_bound_in(&bound, bytes, (int64_t)c->time_ns[top + 1], c->desc->in_bytes_per_s, &until);
+  gmlo_leave(&scope);
+  if (until - from > (int64_t)c->time_ns[n]) /* both waits may be the same */
+    return c->time_ns[n] + (uint64_t)(out_ns > in_ns ? out_ns : in_ns);
+  return c->time_ns[n] + (uint64_t)(out_ns + in_ns);
 }
 
 /* ---- The choice ---- */
