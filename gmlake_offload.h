@@ -266,10 +266,14 @@ HOW A SESSION WORKS
      schedule: after which step what leaves, and what comes back. The copies back follow each other
      as late as they can, or later where there is no room before. That is one schedule of several:
      in others only the farthest next use counts, tensors come back as early as there is room,
-     nothing leaves in vain, or somewhat more leaves than has to, which is room for what comes back.
-     Each is rehearsed on a clock. Another one is taken if it is faster by a twentieth. To the
-     letter there is only the first.
-     When the next iteration is the same, the session plans once more, with its times.
+     nothing leaves in vain, what the host has already leaves first, or somewhat more leaves than
+     has to, which is room for what comes back. Each is rehearsed on a clock. Another one is taken if
+     it is faster by one part in 25, or if it maps less and is not slower by that. To the letter
+     there is only the first.
+     When the next iteration is the same, the session plans once more, with its times. In the first
+     iterations the host pins and maps memory, and the device waits for it. So after four that were
+     the same, and after nine, one more is timed: where a step was faster, that time counts. If all
+     steps together are faster by one part in 16, the session plans again.
   5. Drift. A step that is not the one expected, by its key, the number of its tensors or which they
      are, ends the schedule until the next iteration begins. The next one is learnt anew. Other
      sizes in the same order are no drift: the schedule goes on as far as there is room, and a new
@@ -285,8 +289,8 @@ HOW A SESSION WORKS
      that goes as planned calls the driver for few chunks, and one that moves nothing for none.
   The plan's link bound is the time that its copies take at least: an iteration takes no less than
   that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both,
-  and a third bound, of all plans (`least_ns`): a program whose memory is highest soon after it
-  began has only that time to let tensors leave.
+  and a third bound, of all plans (`least_ns`): what is not on the device in the step that needs the
+  most memory has to leave between its last write and that step, and to come back before it is used.
   A program may use memory only in a step that names it, or after pin. To find the places where it
   does not, GMLAKE_OFFLOAD_CHECKED unmaps what is away. The host then waits for each copy.
 

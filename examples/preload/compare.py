@@ -5,6 +5,7 @@
 
 The results are the exit status, the standard output and, where an argument contains {junit}, the
 outcome of every test in the JUnit file that the program writes there (pytest --junitxml={junit}).
+Where the outputs differ the program runs without the lake once more: it may differ from itself.
 The peak of the GPU's memory is asked of nvidia-smi, for all programs together."""
 
 import argparse
@@ -56,6 +57,16 @@ def run(command, variables, compares_output):
         return got.returncode, got.stdout, outcomes(junit), peak[0]
 
 
+def first_difference(without, lake):
+    """The first line that is not the same, its number from 1 on, or the one behind the last."""
+    ours, theirs = without.decode().splitlines(), lake.decode().splitlines()
+    for i, pair in enumerate(zip(ours, theirs)):
+        if pair[0] != pair[1]:
+            return (i + 1, *pair)
+    shorter = min(len(ours), len(theirs))
+    return shorter + 1, *("".join(lines[shorter:shorter + 1]) for lines in (ours, theirs))
+
+
 def main():
     build = os.path.join(os.path.dirname(__file__), "..", "..", "build")
     parser = argparse.ArgumentParser(usage=__doc__)
@@ -72,7 +83,11 @@ def main():
     if without[0] != lake[0]:
         differences.append("exit status %d without, %d with" % (without[0], lake[0]))
     if without[1] != lake[1]:
-        differences.append("the outputs differ")
+        line, ours, theirs = first_difference(without[1], lake[1])
+        differences.append("the outputs differ, first in line %d: %r without, %r with" % (
+            line, ours, theirs))
+        if run(given.command, {}, True)[1] != without[1]:
+            differences.append("two runs without the library differ, too")
     for test in sorted(set(without[2]) | set(lake[2])):
         if without[2].get(test) != lake[2].get(test):
             differences.append("%s: %s without, %s with" % (
