@@ -8255,7 +8255,7 @@ static gmlake_result gmlk_trade(gmlake *l, gmlk_attempt *r, gmlk_block **out_blo
   size_t missing = gmlk_chunks_for(a, r->shortfall ? r->shortfall : r->grains) * a->chunk_bytes;
   size_t released = 0, i;
   gmlake_result result = gmlk_refresh(l, 1);
-  uint32_t own;
+  uint64_t own;
   if (result) return result;
   if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   own = gmlk_trim_foresee(l, a, gmlk_trimmer(GMLAKE_HOST_WAIT), a->slot_count);
