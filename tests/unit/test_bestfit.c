@@ -850,6 +850,14 @@ static const scene scenes[] = {
     {"trim_leaves_chunks_under_windows_of_pending_work", 3, "",
      "~*=3@n +a-c=1 -ac +w=2 h0 -w T:0=0 windows=1 e0 T:0=2 windows=0 -b"},
     {"the_lakes_limit_holds_for_all_pools", 16, "limit:4", "P0 +a=3 +*=2/0!L +b=1/0 -ab"},
+    /* Only so many chunks of another arena go; the request's own has none to return. */
+    {"other_arenas_return_what_a_request_lacks", 16, "limit:7",
+     "P0 +a=2 ~*=5/0 inside:0=5 mark +b=2 inside:0=3 reserved=7 chunks=7 pieces:b=1 -ab"},
+    {"what_others_return_may_not_be_enough", 16, "limit:7",
+     "P0 +a=2 ~*=2/0 +b=3/0 +*=3!L inside:0=3 X"},
+    /* | A | b | C |: these would go, too, and then all that is free does. */
+    {"all_is_returned_where_the_own_arena_returns_some", 16, "limit:8",
+     "P0 ~*=3@n +a-c=1 -ac ~*=5/0 inside:0=5 +p=2/s inside:0=0 reserved=3 -bp"},
     {"memory_is_left_to_others", 6, "keep:2", "+*=4+1b!L +a=4 +*=512b!L told-driver-free=2 -a"},
     {"budget_ends_with_the_addresses", 16, "arena:3",
      "~*=1@n Q allocatable=3 +*=3 Q allocatable=0 +*=512b!O"},

@@ -1057,6 +1057,16 @@ static const scene scenes_with_blocks[] = {
      "handles=4 eA eB -p@A"},
 };
 
+static const scene scenes_apart[] = {
+    /* the first chunk's work is done; its neighbour was discarded behind more of it */
+    {"a_chunk_does_not_wait_for_its_neighbours_work", 8, "limit:2",
+     "N0:8 c0:0,2@A hA d0:0,1@A eA hA d0:1,1@A c0:4,1@B waits=0 c0:5,1@B waits=1 eA"},
+    {"nor_if_the_neighbour_was_first", 8, "limit:2",
+     "N0:8 c0:0,2@A hA d0:1,1@A eA hA d0:0,1@A c0:4,1@B waits=0 c0:5,1@B waits=1 eA"},
+    {"nor_between_two", 8, "limit:3",
+     "N0:8 c0:0,3@A hA d0:0,1@A d0:2,1@A eA hA d0:1,1@A c0:4,2@B waits=0 c0:6,1@B waits=1 eA"},
+};
+
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 int main(void) {
@@ -1097,6 +1107,7 @@ int main(void) {
   int failed;
   is_apart = 1;
   failed = run_with_scenes(tests, COUNT_OF(tests), scenes, COUNT_OF(scenes));
+  failed += run_with_scenes(tests, 0, scenes_apart, COUNT_OF(scenes_apart));
   is_apart = 0;
   failed += run_with_scenes(with_blocks, COUNT_OF(with_blocks), scenes_with_blocks,
                             COUNT_OF(scenes_with_blocks));
