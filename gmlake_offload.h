@@ -267,8 +267,8 @@ HOW A SESSION WORKS
      as late as they can, or later where there is no room before. That is one schedule of several:
      in others only the farthest next use counts, tensors come back as early as there is room,
      nothing leaves in vain, what the host has already leaves first, or somewhat more leaves than
-     has to, which is room for what comes back. Each is rehearsed on a clock. Another one is taken if
-     it is faster by one part in 25, or if it maps less and is not slower by that. To the letter
+     has to, which is room for what comes back. Each is rehearsed on a clock. Another one is taken
+     if it is faster by one part in 25, or if it maps less and is not slower by that. To the letter
      there is only the first.
      When the next iteration is the same, the session plans once more, with its times. In the first
      iterations the host pins and maps memory, and the device waits for it. So after four that were
