@@ -1703,6 +1703,7 @@ enum { /* gmlk_block.stream: the tag of free memory; from GMLK_FIRST_STREAM on, 
 
 typedef struct gmlk_window gmlk_window;
 typedef struct gmlk_note gmlk_note;
+typedef struct gmlk_used gmlk_used;
 
 typedef struct gmlk_link gmlk_link;
 struct gmlk_link {
@@ -1736,6 +1737,28 @@ struct gmlk_block {
   uint16_t stream; /* [free, reserved] its tag; [live] the stream that it was allocated on;
                       [idle] the tag of the window's last use, written by >>windows */
   uint8_t state, flags;
+};
+
+/* Both are written by >>pending, which has [N4] and [N5]. */
+struct gmlk_used { /* a stream that gmlake_record_stream named for a block */
+  unsigned stream;
+  uint64_t ticket; /* [live] the stream's `born`: another value there means that the number has a
+                      new owner by now. [pending] the epoch that has to complete */
+  gmlk_note *note; /* [in a queue] whose use it is; else NULL */
+  gmlk_used *next; /* [in a queue] */
+};
+
+struct gmlk_note { /* what few live blocks have */
+  uint64_t user_data;
+  const char *label;
+  gmlk_used *used; /* used_count of them, room for used_capacity */
+  size_t used_count, used_capacity;
+  size_t uses_left;  /* [pending] [N4] */
+  int is_shared;     /* [N5] */
+  gmlk_block *block; /* [pending] the block, for which the index has no entry any more */
+  unsigned stream;   /* [pending] with ticket: the tag that its memory gets in the end */
+  uint64_t ticket;
+  gmlk_note *next, *prev; /* [pending] in lake->pending */
 };
 
 #define GMLK_PAGE_BLOCKS ((size_t)63) /* about 4 KiB */
@@ -2646,8 +2669,6 @@ enum {                 /* gmlk_stream.is_dirty */
        GMLK_AWAITED /* the same, and the host waits for the whole device, which completes it; work
                           that comes meanwhile makes it GMLK_DIRTY */
 };
-
-typedef struct gmlk_used gmlk_used; /* see >>pending */
 
 typedef struct gmlk_fence {
   void *event;
@@ -4461,14 +4482,25 @@ static int gmlk_may_await(const gmlk_streams *streams, gmlk_taker taker, unsigne
   return gmlk_stream_covering(s, ticket) != NULL;
 }
 
+/* Whether the taker may have a pending block once the host has waited. A use that has its event is
+   waited for even while its stream is being captured. A graph's memory stays the graph's. */
+static int gmlk_may_await_uses(const gmlk_streams *streams, gmlk_taker taker, const gmlk_block *b) {
+  const gmlk_note *note = b->as.live.note;
+  size_t i;
+  if (b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT)) return 0;
+  if (note->stream != taker.stream && !gmlk_may_await(streams, taker, note->stream, note->ticket))
+    return 0;
+  for (i = 0; i < note->used_count; i++)
+    if (!gmlk_may_await(streams, taker, note->used[i].stream, note->used[i].ticket)) return 0;
+  return 1;
+}
+
 /* Whether the taker may have a block: at once, or behind the wait that it allows. */
 static int gmlk_may_take(const gmlk_streams *streams, gmlk_taker taker, const gmlk_block *b) {
   if (gmlk_is_open(b, taker.stream)) return 1;
-  if (taker.may_wait == GMLAKE_HOST_WAIT &&
-      gmlk_user_state(b) == GMLK_PENDING) /* a captured stream may be recorded on it */
-    return !streams->capture_count &&
-           !((b->state == GMLK_PIECE ? b->as.live.window->self.flags : b->flags) &
-             (GMLK_IN_GRAPH | GMLAKE_TRANSIENT));
+  if (taker.may_wait == GMLAKE_HOST_WAIT && gmlk_user_state(b) == GMLK_PENDING)
+    return gmlk_may_await_uses(streams, taker,
+                               b->state == GMLK_PIECE ? &b->as.live.window->self : b);
   return taker.may_wait && b->state == GMLK_FREE &&
          gmlk_may_await(streams, taker, b->stream, b->ticket);
 }
@@ -5170,27 +5202,6 @@ static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint3
         chunks. Their use by the stream that freed them is waited for, too, and then they stay
         pending until their chunks are returned: >>grow.
    O(recorded streams). Can fail: host memory, for a note or for one more stream in it. */
-
-struct gmlk_used { /* a stream that gmlake_record_stream named for a block */
-  unsigned stream;
-  uint64_t ticket; /* [live] the stream's `born`: another value there means that the number has a
-                      new owner by now. [pending] the epoch that has to complete */
-  gmlk_note *note; /* [in a queue] whose use it is; else NULL */
-  gmlk_used *next; /* [in a queue] */
-};
-
-struct gmlk_note { /* what few live blocks have */
-  uint64_t user_data;
-  const char *label;
-  gmlk_used *used; /* used_count of them, room for used_capacity */
-  size_t used_count, used_capacity;
-  size_t uses_left;  /* [pending] [N4] */
-  int is_shared;     /* [N5] */
-  gmlk_block *block; /* [pending] the block, for which the index has no entry any more */
-  unsigned stream;   /* [pending] with ticket: the tag that its memory gets in the end */
-  uint64_t ticket;
-  gmlk_note *next, *prev; /* [pending] in lake->pending */
-};
 
 /* GMLAKE_FILL: the host writes the byte to all of the block at once. That is right on the mock,
    where the host does the streams' work. What sleeps has no memory to be written,

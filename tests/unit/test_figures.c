@@ -857,6 +857,36 @@ static void a_capture_leaves_no_wait_to_be_foretold(void **state) {
   finish();
 }
 
+/* The window's use has an event from before the capture; the last block's can have none. */
+static void what_has_its_event_is_counted_on_in_a_capture(void **state) {
+  gmlake_stream one, two;
+  gmlake_pool *pool;
+  void *b[6], *w;
+  (void)state;
+  start(6);
+  one = open_stream();
+  two = open_stream();
+  pool = open_pool(0);
+  lay(b, 6);
+  drop_on(b[1], NONE);
+  drop_on(b[3], NONE);
+  w = take_on(2 * C, one);
+  assert_int_equal(piece_count(w), 2);
+  gmlake_mock_stream_hold(mock, two);
+  step(gmlake_record_stream(lake, w, two));
+  drop_on(w, one);
+  step(gmlake_record_stream(lake, b[5], two));
+  step(gmlake_capture_begin(lake, two, pool));
+  drop_on(b[5], one);
+  w = foretold_of(2 * C, one, GMLAKE_OK, GMLAKE_HOST_WAIT, 0);
+  drop_on(w, one);
+  (void)foretold_of(3 * C, one, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, GMLAKE_NO_WAIT, 0);
+  gmlake_mock_stream_finish(mock, two);
+  step(gmlake_capture_end(lake, two));
+  (void)foretold_of(3 * C, one, GMLAKE_OK, GMLAKE_NO_WAIT, 0);
+  finish();
+}
+
 /* A buffer's place that could neither be given access nor be unmapped again. */
 static void a_pools_figures_tell_what_is_quarantined(void **state) {
   gmlake_buffer *buffer;
@@ -1234,6 +1264,7 @@ int main(void) {
       cmocka_unit_test(a_limit_that_only_waiting_meets_is_told),
       cmocka_unit_test(alignment_is_foretold),
       cmocka_unit_test(a_capture_leaves_no_wait_to_be_foretold),
+      cmocka_unit_test(what_has_its_event_is_counted_on_in_a_capture),
       cmocka_unit_test(a_pools_figures_tell_what_is_quarantined),
       cmocka_unit_test(a_window_without_addresses_is_not_foretold),
       cmocka_unit_test(waits_are_foretold),
