@@ -1072,7 +1072,8 @@ typedef struct gmlake_offload_session_stats {
   size_t unplanned_bytes, planned_bytes; /* the most at once, if nothing moves, and by the plan */
   size_t plan_out_bytes, plan_in_bytes;  /* what it copies */
   uint64_t step_ns;                      /* an iteration as learnt, without waits for copies */
-  uint64_t plan_added_ns;                /* what the plan thinks that it adds */
+  uint64_t plan_added_ns; /* what it adds to step_ns, as rehearsed with the link's speed and a time
+                             for each call of the host; 0 as well if nothing was added */
   uint64_t link_bound_ns; /* what its copies take at least. No iteration is shorter than this */
   double out_bytes_per_s, in_bytes_per_s; /* the link, as measured or as given */
   /* By the times of the steps as learnt, no plan for this limit is faster that recomputes nothing:
@@ -9646,11 +9647,12 @@ static int gmlo_session_is_reviewed(uint64_t alike_count) {
 static void gmlo_session_turn(gmlake_offload_session *s) {
   gmlo_lesson *known = gmlo_session_known(s), *l = gmlo_session_recorded(s);
   int is_review = gmlo_session_is_reviewed(s->alike_count);
+  int was_timed = s->is_timed; /* else a plan is due already, as for another limit */
   size_t i;
   if (known != NULL && s->at != known->step_count) gmlo_session_drift(s);
   if (l != NULL && !(is_review && s->is_drifted) && gmlo_lesson_close(l)) {
     gmlo_session_adopt(s, known != NULL && !s->is_drifted);
-    s->is_review = is_review && s->has_schedule;
+    s->is_review = is_review && was_timed && s->has_schedule;
   } else {
     s->is_confirmed = known != NULL && !s->is_drifted &&
                       (s->digest == known->digest || s->digest != s->last_digest);

@@ -489,6 +489,130 @@ static void sizes_vary(void **state) {
   rig_close(&r);
 }
 
+/* A tensor that the host has, and that was fetched and used, leaves on the program's stream: what
+   is made next takes its memory, and its step runs beside the copies out that are queued. */
+static void what_the_host_has_leaves_before_copies(void **state) {
+  int read[] = {0, -1};
+  uint64_t begin;
+  size_t out;
+  rig r;
+  (void)state;
+  with_lake = 1;
+  rig_open(&r, 3 * CHUNK, 3 * CHUNK, 1e8, 0);
+  with_lake = 0;
+  assert_ok(play_step(&r.play, 0, NULL, NULL, 0, CHUNK));
+  assert_ok(gmlake_offload_session_make_room(r.play.session, SIZE_MAX, &out));
+  assert_ok(play_step(&r.play, 1, read, NULL, -1, 0));
+  assert_ok(play_step(&r.play, 2, NULL, NULL, 1, 2 * CHUNK));
+  assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+  begin = rig_now(&r);
+  assert_ok(gmlake_offload_session_make_room(r.play.session, SIZE_MAX, &out)); /* 1, then 0 */
+  assert_int_equal(play_stats(&r.play).drop_count, 1);
+  assert_ok(play_step(&r.play, 3, NULL, NULL, 2, CHUNK));
+  assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+  assert_in_range(rig_now(&r) - begin, 100 * US, 1400 * US); /* the copy takes 1,311 */
+  rig_close(&r);
+}
+
+/* The plan's count after 16 iterations of training, of which the first ones have longer steps.
+   *out_ns: an iteration, as learnt then. */
+static uint64_t plans_after_slow_steps(int slow, uint64_t slow_ns, uint64_t *out_ns) {
+  size_t limit = native_peak(6, 128 * KIB) * 6 / 10;
+  gmlake_offload_session_stats stats;
+  rig r;
+  int i;
+  rig_open(&r, limit, limit, 8e9, 0);
+  r.play.time_ns = slow_ns;
+  play_setup(&r.play, 6, 128 * KIB);
+  for (i = 0; i < 16; i++) {
+    if (i == slow) r.play.time_ns = 100 * US;
+    play_train(&r.play, 6, 128 * KIB, 0);
+    assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+    stats = play_stats(&r.play);
+    if (i == 3) assert_int_equal(stats.plan_count, 2);
+    if (i == 3) assert_int_equal(stats.step_ns / slow_ns, 25);
+  }
+  assert_int_equal(stats.drift_count, 0);
+  assert_int_equal(stats.mode, GMLAKE_OFFLOAD_PLANNED);
+  *out_ns = stats.step_ns;
+  rig_settle(&r, limit);
+  rig_close(&r);
+  return stats.plan_count;
+}
+
+/* After four and nine iterations that were alike the steps are timed again. The plan changes if
+   they are faster by a sixteenth. */
+static void slow_steps_are_timed_again(void **state) {
+  uint64_t ns;
+  (void)state;
+  assert_int_equal(plans_after_slow_steps(4, 400 * US, &ns), 3);
+  assert_in_range(ns, 2500 * US, 2600 * US);
+  assert_int_equal(plans_after_slow_steps(9, 400 * US, &ns), 3);
+  assert_in_range(ns, 2500 * US, 2600 * US);
+  assert_int_equal(plans_after_slow_steps(14, 400 * US, &ns), 2);
+  assert_int_equal(plans_after_slow_steps(4, 105 * US, &ns), 2);
+  assert_int_equal(plans_after_slow_steps(4, 50 * US, &ns), 2);
+  assert_in_range(ns, 1250 * US, 1300 * US);
+}
+
+/* Another limit is planned for from the next iteration on, also where that would only have looked
+   at the times again. */
+static void a_limit_set_in_any_iteration_is_planned_for(void **state) {
+  size_t limit = native_peak(6, 128 * KIB) * 8 / 10;
+  int at, i;
+  (void)state;
+  for (at = 3; at < 14; at++) {
+    gmlake_offload_session_stats stats;
+    rig r;
+    rig_open(&r, limit, limit, 8e9, 0);
+    play_setup(&r.play, 6, 128 * KIB);
+    for (i = 0; i < 16; i++) {
+      play_train(&r.play, 6, 128 * KIB, 0);
+      assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+      if (i == at) assert_ok(gmlake_offload_session_set_limit(r.play.session, limit - 4 * CHUNK));
+      stats = play_stats(&r.play);
+      assert_int_equal(stats.plan_count, i == 0 ? 0 : i == 1 ? 1 : i <= at ? 2 : 3);
+      if (i > at) assert_true(stats.planned_bytes <= limit - 4 * CHUNK);
+    }
+    rig_settle(&r, limit);
+    rig_close(&r);
+  }
+}
+
+/* What the statistics say that a plan adds is what iterations then take, where calls of the host
+   take no time. */
+static void what_a_plan_adds_is_told(void **state) {
+  size_t peak = native_peak(8, 256 * KIB), tenths, added = 0;
+  (void)state;
+  for (tenths = 3; tenths < 9; tenths++) {
+    size_t limit = peak * tenths / 10 / CHUNK * CHUNK;
+    gmlake_offload_session_stats stats;
+    uint64_t begin = 0, ns;
+    rig r;
+    int n;
+    with_lake = 1;
+    rig_open(&r, limit, limit, 1e9, 0);
+    with_lake = 0;
+    r.play.session->desc.out_bytes_per_s = r.play.session->desc.in_bytes_per_s = 1e9;
+    r.play.session->desc.both_bytes_per_s = 1.8e9;
+    play_setup(&r.play, 8, 256 * KIB);
+    for (n = 0; n < 14; n++) {
+      if (n == 13) begin = rig_now(&r);
+      play_train(&r.play, 8, 256 * KIB, 0);
+      assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+    }
+    ns = rig_now(&r) - begin;
+    stats = play_stats(&r.play);
+    print_message("%u us, told %u + %u\n", (unsigned)(ns / US), (unsigned)(stats.step_ns / US),
+                  (unsigned)(stats.plan_added_ns / US));
+    added += stats.plan_added_ns != 0;
+    assert_in_range(stats.step_ns + stats.plan_added_ns, ns - ns / 10, ns + ns / 10);
+    rig_settle(&r, limit);
+    rig_close(&r);
+  }
+  assert_true(added >= 3);
+}
+
 /* ---- Random programs ---- */
 
 #define RANDOM_LIVE 24
@@ -1098,6 +1222,10 @@ int main(void) {
       cmocka_unit_test(drift_at_any_step),
       cmocka_unit_test(another_order_is_learnt),
       cmocka_unit_test(sizes_vary),
+      cmocka_unit_test(what_the_host_has_leaves_before_copies),
+      cmocka_unit_test(slow_steps_are_timed_again),
+      cmocka_unit_test(a_limit_set_in_any_iteration_is_planned_for),
+      cmocka_unit_test(what_a_plan_adds_is_told),
       cmocka_unit_test(random_programs),
       cmocka_unit_test(random_programs_without_marks),
       cmocka_unit_test(iterations_are_found),
