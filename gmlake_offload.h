@@ -268,7 +268,7 @@ HOW A SESSION WORKS
      in others only the farthest next use counts, tensors come back as early as there is room,
      nothing leaves in vain, what the host has already leaves first, or somewhat more leaves than
      has to, which is room for what comes back. Each is rehearsed on a clock. Another one is taken
-     if it is faster by one part in 25, or if it maps less and is not slower by that. To the letter
+     if it is faster by one part in 33, or if it maps less and is not slower by that. To the letter
      there is only the first.
      When the next iteration is the same, the session plans once more, with its times. In the first
      iterations the host pins and maps memory, and the device waits for it. So after four that were
@@ -8292,7 +8292,7 @@ static uint64_t gmlo_scheduler_least(const gmlo_scheduler *c) {
 
 /* ---- The choice ---- */
 
-#define GMLO_WAY_GAIN 25u
+#define GMLO_WAY_GAIN 33u
 
 typedef struct gmlo_way { /* to make a schedule */
   int by_plan;            /* what the plan moves leaves first, and others only where more has to */
