@@ -9662,7 +9662,7 @@ static void gmlo_session_turn(gmlake_offload_session *s) {
   s->digest = 0;
   gmlo_session_rebind(s);
   s->alike_count = s->is_confirmed ? s->alike_count + 1 : 0;
-  s->is_recording = !s->is_confirmed || gmlo_session_is_reviewed(s->alike_count);
+  s->is_recording = !s->is_confirmed || (s->is_timed && gmlo_session_is_reviewed(s->alike_count));
   s->is_drifted = 0;
   s->at = s->birth_at = 0;
   s->first_step = s->step + (s->is_open ? 0 : 1);
