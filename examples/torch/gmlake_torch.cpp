@@ -975,7 +975,9 @@ class LakeAllocator final : public cca::CUDAAllocator {
     if (in_pools)
       text += "with " + size_text(in_pools) + " held by private pools (e.g., CUDA Graphs), ";
     text += "and " + size_text(held - std::min(held, live)) +
-            " is reserved by PyTorch but unallocated." + causes_text(failure.info);
+            " is reserved by PyTorch but unallocated.";
+    text += failure.reason.empty() ? causes_text(failure.info)
+                                   : " The session that offloads says: " + failure.reason + ".";
     TORCH_CHECK_WITH(OutOfMemoryError, false, text);
   }
 
@@ -1114,6 +1116,11 @@ std::unique_ptr<gmlake_torch::Offload> make_session(int device, size_t chunk_byt
         gmlake_stats stats{};
         (void)gmlake_pool_get_stats(source.lake, source.pool, &stats);
         return size_t(stats.reserved_bytes);
+      },
+      [place] {
+        gmlake_stats stats{};
+        (void)gmlake_get_stats(place->lake(), &stats);
+        return size_t(stats.active_bytes);
       });
   place->set_guest(made.get());
   return made;

@@ -30,6 +30,7 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <string>
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>
@@ -50,6 +51,7 @@ using Context = std::shared_ptr<void>; /* what the framework wants to remember o
 struct Failure {
   gmlake_result result;
   gmlake_error_info info;
+  std::string reason{}; /* the guest's, if it refused */
 };
 
 /* ---- Latch ---------------------------------------------------------------------------------- */
@@ -755,6 +757,7 @@ class Guest {
   virtual void record_stream(void *ptr, void *stream) = 0;
   /* Memory of the lake has run out: whether the guest gave up some. */
   virtual bool make_room(size_t bytes) = 0;
+  virtual std::string error() = 0; /* why the last call failed */
 };
 
 /* ---- Device --------------------------------------------------------------------------------- */
@@ -1179,6 +1182,7 @@ class Device {
     if (guest && !pool) {
       Failure failure{GMLAKE_OK, {}};
       failure.result = guest->alloc(bytes, stream, &ptr, &failure.info);
+      if (failure.result != GMLAKE_OK) failure.reason = guest->error();
       if (failure.result != GMLAKE_OK) throw failure;
       if (ptr) return remember(ptr, bytes, stream, nullptr, context, true);
     }

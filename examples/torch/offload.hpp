@@ -30,14 +30,16 @@ class Offload final : public Guest {
   using LimitFn = std::function<void(size_t bytes)>; /* sets what it may hold; 0: no limit */
 
   /* pre: the tables and what is behind them live as long as the session. own: bytes that the lake
-     holds for the session alone; {}: it shares chunks with others. */
+     holds for the session alone; {}: it shares chunks with others. used: bytes that are in use, the
+     session's too, at the cost of a look; {}: all that the lake holds. */
   Offload(const gmlake_offload_queues &queues, const gmlake_offload_memory &memory, HeldFn held,
-          LimitFn limit, HeldFn own = {})
+          LimitFn limit, HeldFn own = {}, HeldFn used = {})
       : queues_(queues),
         memory_(memory),
         held_(std::move(held)),
         limit_(std::move(limit)),
-        own_(std::move(own)) {}
+        own_(std::move(own)),
+        used_(std::move(used)) {}
   ~Offload() override { gmlake_offload_session_destroy(session_); }
   Offload(const Offload &) = delete;
   Offload &operator=(const Offload &) = delete;
@@ -48,12 +50,10 @@ class Offload final : public Guest {
     if (is_open_) return refuse("a session is open already");
     options_ = options;
     if (!options_.tensor_bytes_min) options_.tensor_bytes_min = memory_.chunk_bytes;
-    gmlake_offload_session_stats stats{};
-    if (session_) (void)gmlake_offload_session_get_stats(session_, &stats);
-    const size_t held = held_(), own = stats.device_bytes;
-    others_bytes_ = (held > own ? held - own : 0) + 2 * memory_.chunk_bytes;
-    Result result =
-        session_ ? gmlake_offload_session_set_limit(session_, session_limit()) : create();
+    others_held_ = others_hold();
+    others_bytes_ = former_ = others_held_ + slack();
+    most_ = mark_count_ = 0;
+    const Result result = session_ ? set_limit(session_limit()) : create();
     if (result != GMLAKE_OFFLOAD_OK) return note(result);
     limit_(options_.limit_bytes);
     for (uint32_t id = 0; id < tensors_.size(); id++)
@@ -69,7 +69,7 @@ class Offload final : public Guest {
     Result first = end_step();
     is_open_ = false;
     limit_(0);
-    (void)gmlake_offload_session_set_limit(session_, 0);
+    (void)set_limit(0);
     for (uint32_t id = 0; id < tensors_.size(); id++) {
       if (!tensors_[id].is_live) continue;
       const Result result = gmlake_offload_session_pin(session_, id, stream);
@@ -105,7 +105,7 @@ class Offload final : public Guest {
     if (!is_open_ || is_held_) return GMLAKE_OFFLOAD_OK;
     const Result result = end_step();
     if (result != GMLAKE_OFFLOAD_OK) return result;
-    leave_to_others();
+    share();
     return note(gmlake_offload_session_mark(session_));
   }
   /* The storage stays from now on, and is on the device for work on the stream. */
@@ -115,8 +115,9 @@ class Offload final : public Guest {
     if (!find(address, id) || tensors_[id].is_kept) return GMLAKE_OFFLOAD_OK;
     if (is_held_) captured(address);
     if (!is_held_) {
-      const Result result = gmlake_offload_session_pin(session_, id, stream);
-      if (result != GMLAKE_OFFLOAD_OK) return note(result);
+      const Result result =
+          attempt([&] { return gmlake_offload_session_pin(session_, id, stream); });
+      if (result != GMLAKE_OFFLOAD_OK) return result;
     }
     tensors_[id].is_kept = !is_held_;
     return GMLAKE_OFFLOAD_OK;
@@ -173,9 +174,14 @@ class Offload final : public Guest {
     *out_ptr = nullptr;
     if (!is_open_) return GMLAKE_OK;
     const Lock lock(mutex_);
-    if (!is_open_ || !wants(bytes)) return GMLAKE_OK;
-    const Result result = gmlake_offload_session_alloc(session_, bytes, stream, &id, out_ptr);
-    if (result != GMLAKE_OFFLOAD_OK) return explain(note(result), bytes, out_info);
+    if (!is_open_) return GMLAKE_OK;
+    if (!wants(bytes)) {
+      most_ = std::max(most_, others_use() + bytes + slack());
+      return GMLAKE_OK;
+    }
+    const Result result = attempt(
+        [&] { return gmlake_offload_session_alloc(session_, bytes, stream, &id, out_ptr); });
+    if (result != GMLAKE_OFFLOAD_OK) return explain(result, bytes, out_info);
     if (tensors_.size() <= id) tensors_.resize(id + 1);
     tensors_[id] = Tensor();
     tensors_[id].is_live = true;
@@ -209,8 +215,9 @@ class Offload final : public Guest {
     if (!is_open_ || is_held_) return false;
     (void)gmlake_offload_session_make_room(session_, bytes, &given);
     if (!given) return false;
-    others_bytes_ += given;
-    (void)gmlake_offload_session_set_limit(session_, session_limit());
+    most_ = std::max(most_, others_use() + bytes + slack());
+    if (most_ > others_bytes_) leave_to_others(most_);
+    (void)set_limit(session_limit());
     return true;
   }
 
@@ -222,13 +229,15 @@ class Offload final : public Guest {
     if (session_) (void)gmlake_offload_session_get_stats(session_, &stats);
     return stats;
   }
-  std::string error() {
+  std::string error() override {
     const Lock lock(mutex_);
     return error_;
   }
 
  private:
   using Lock = std::lock_guard<std::recursive_mutex>;
+  static constexpr size_t kSpanMin = 8, kSpanMax = 64; /* iterations */
+  static constexpr size_t kGain = 16; /* what part of the limit is worth another plan */
   struct Tensor {
     uint64_t serial = 0;    /* no other tensor ever has it */
     void *stream = nullptr; /* that it was born on */
@@ -248,20 +257,69 @@ class Offload final : public Guest {
     desc.limit_bytes = session_limit();
     desc.tensor_bytes_min = options_.tensor_bytes_min;
     desc.host_bytes_max = options_.host_bytes_max;
+    limit_now_ = desc.limit_bytes;
     return gmlake_offload_session_create(&desc, &session_);
   }
   size_t session_limit() const {
     if (!options_.limit_bytes) return 0;
     return options_.limit_bytes > others_bytes_ ? options_.limit_bytes - others_bytes_ : 1;
   }
-  /* What others have come to hold they keep: the session plans without it, and no chunk goes to and
-     fro in each iteration. */
-  void leave_to_others() {
-    const size_t held = own_ ? held_() : 0, own = own_ ? own_() : 0;
-    if (!options_.limit_bytes || held <= own || held - own <= others_bytes_) return;
-    others_bytes_ = held - own;
-    (void)gmlake_offload_session_set_limit(session_, session_limit());
+  Result set_limit(size_t bytes) {
+    const Result result = gmlake_offload_session_set_limit(session_, bytes);
+    if (result == GMLAKE_OFFLOAD_OK) limit_now_ = bytes;
+    return result;
   }
+
+  /* ---- What others get ---- */
+
+  size_t slack() const { return 2 * memory_.chunk_bytes; }
+  size_t without_own(size_t bytes, size_t own) const { return bytes > own ? bytes - own : 0; }
+  size_t others_hold() { return without_own(held_(), own_ ? own_() : stats().device_bytes); }
+  size_t others_use() { return used_ ? without_own(used_(), stats().device_bytes) : others_hold(); }
+  /* An iteration has ended. Others get the most that they needed in this span of iterations and the
+     one before: what they had in use at once, and what they came to hold where that was more. So no
+     chunk goes to and fro in each iteration, and the session plans again only now and then. */
+  void share() {
+    const size_t held = own_ ? others_hold() : 0;
+    if (!options_.limit_bytes) return;
+    if (held > others_held_) most_ = std::max(most_, held);
+    others_held_ = held;
+    const size_t need = std::max({former_, most_, slack()});
+    if (need > others_bytes_) {
+      leave_to_others(need);
+    } else if (others_bytes_ - need > options_.limit_bytes / kGain) {
+      others_bytes_ = need;
+      has_taken_back_ = true;
+    }
+    if (++mark_count_ >= span_) {
+      former_ = most_;
+      most_ = mark_count_ = 0;
+    }
+    (void)set_limit(session_limit());
+  }
+  /* Where the session took back what they do need, it tries that only half as often from now on. */
+  void leave_to_others(size_t bytes) {
+    others_bytes_ = bytes;
+    if (has_taken_back_) span_ = std::min(2 * span_, kSpanMax);
+    has_taken_back_ = false;
+  }
+  /* The session may have all that others do not use, until the next mark. Whether that is more. */
+  bool raise() {
+    const size_t all = options_.limit_bytes, use = others_use();
+    return all > use && all - use > limit_now_ && set_limit(all - use) == GMLAKE_OFFLOAD_OK;
+  }
+  template <class Call>
+  Result attempt(const Call &call) {
+    Result result = call();
+    if (result != GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY || !options_.limit_bytes)
+      return note(result);
+    if (raise()) result = call();
+    if (note(result) == GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY)
+      error_ += ", as others use " + std::to_string(others_use()) + " of the " +
+                std::to_string(options_.limit_bytes) + " bytes; raise limit_bytes";
+    return result;
+  }
+
   /* Not what would waste more than an eighth of its chunks. */
   bool wants(size_t bytes) const {
     const size_t chunk = memory_.chunk_bytes, last = bytes % chunk;
@@ -291,8 +349,8 @@ class Offload final : public Guest {
     step.read_count = reads_.size();
     step.writes = writes_.data();
     step.write_count = writes_.size();
-    const Result result = gmlake_offload_session_begin(session_, &step);
-    if (result != GMLAKE_OFFLOAD_OK) return note(result);
+    const Result result = attempt([&] { return gmlake_offload_session_begin(session_, &step); });
+    if (result != GMLAKE_OFFLOAD_OK) return result;
     is_stepping_ = true;
     for (uint32_t id : reads_) name(id);
     for (uint32_t id : writes_) name(id);
@@ -349,13 +407,18 @@ class Offload final : public Guest {
   const gmlake_offload_memory memory_;
   const HeldFn held_;
   const LimitFn limit_;
-  const HeldFn own_;
+  const HeldFn own_, used_;
   std::recursive_mutex mutex_; /* protects what follows; an allocation inside may ask make_room */
   OffloadOptions options_;
   gmlake_offload_session *session_ = nullptr;
   std::atomic<bool> is_open_{false}; /* is asked without the lock, too */
   bool is_held_ = false, is_stepping_ = false;
-  size_t others_bytes_ = 0;     /* of the limit, for memory that is not the session's */
+  size_t limit_now_ = 0;         /* the session's */
+  size_t others_bytes_ = 0;      /* of the limit, for memory that is not the session's */
+  size_t others_held_ = 0;       /* at the last mark */
+  size_t most_ = 0, former_ = 0; /* that others needed at once in this span, and in the last one */
+  size_t span_ = kSpanMin, mark_count_ = 0;
+  bool has_taken_back_ = false;
   void *stream_ = nullptr;      /* that close named */
   std::vector<Tensor> tensors_; /* by the session's numbers */
   std::vector<uint32_t> reads_, writes_;

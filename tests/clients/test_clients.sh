@@ -149,6 +149,8 @@ for limit in '64 2' '96 4' '48 2' '64 2 checked'; do # of 192 MiB
   ok "torch: offload by the driver: $limit" fake FAKE_CUDA_SEED=3 \
     "$build/client_torch_offload_cuda" $limit
 done
+ok 'torch: offload by the driver: others need more and less' fake FAKE_CUDA_SEED=3 \
+  "$build/client_torch_offload_cuda" varying
 ok 'torch: exports nothing else' [ "$(nm -D --defined-only "$library" |
   grep -cv ' T gmlake_torch_')" = 0 ]
 

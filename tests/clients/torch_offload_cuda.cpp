@@ -2,7 +2,10 @@
    guest, and the driver's streams and copies. Words that are wrong, memory above the limit or
    addresses that change fail. On the driver without a device, or a real one.
 
-     client_torch_offload_cuda LIMIT_MIB CHUNK_MIB [checked] */
+     client_torch_offload_cuda LIMIT_MIB CHUNK_MIB [checked]
+     client_torch_offload_cuda varying
+
+   The second has a limit of 64 MiB, and memory beside the session that comes and goes. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_STATIC
 #define GMLAKE_BFC_IMPLEMENTATION
@@ -34,7 +37,7 @@ using namespace gmlake_torch;
 }
 
 static const size_t MIB = size_t(1) << 20, WEIGHT = 8 * MIB, LITTLE = 300000;
-static const size_t LAYERS = 12;
+static const size_t LAYERS = 12, VARYING_LIMIT = 64 * MIB, OTHERS = 2560 * 1024;
 static const uint32_t ITERATIONS = 12;
 
 struct Scene {
@@ -46,11 +49,18 @@ struct Scene {
   std::unique_ptr<Device> device;
   std::unique_ptr<Offload> offload;
   uint64_t made = 0; /* what the last operator has made */
+  const bool has_pool;
 
-  Scene(size_t limit_bytes, size_t chunk_bytes, bool is_checked);
+  Scene(size_t limit_bytes, size_t chunk_bytes, bool is_checked, bool has_own_pool);
 
   void make_device(size_t chunk_bytes);
   void make_session(size_t limit_bytes, size_t chunk_bytes, bool is_checked);
+  gmlake_stats stats(bool of_pool) {
+    gmlake_stats out{};
+    check(!(of_pool ? gmlake_pool_get_stats(source.lake, source.pool, &out)
+                    : gmlake_get_stats(source.lake, &out)));
+    return out;
+  }
 
   uint64_t alloc(size_t bytes);
   void free(uint64_t address) {
@@ -73,9 +83,12 @@ struct Scene {
   std::vector<uint64_t> make_weights();
   /* Forward and backward; small memory beside it is the lake's own. */
   void iterate(const std::vector<uint64_t> &weights, uint32_t iteration);
+  /* Work on some weights while others have so much memory, and then on six. */
+  void vary(const std::vector<uint64_t> &weights, uint32_t first, size_t others_bytes);
 };
 
-Scene::Scene(size_t limit_bytes, size_t chunk_bytes, bool is_checked) {
+Scene::Scene(size_t limit_bytes, size_t chunk_bytes, bool is_checked, bool has_own_pool)
+    : has_pool(has_own_pool) {
   CUcontext context = nullptr;
   const uint64_t zero = 0;
   check(gpu_open(&gpu, "libcuda.so.1") && !gpu.cuInit(0));
@@ -105,12 +118,19 @@ void Scene::make_session(size_t limit_bytes, size_t chunk_bytes, bool is_checked
   OffloadOptions options;
   source.lake = device->lake();
   source.chunk_bytes = chunk_bytes;
+  if (has_pool) {
+    gmlake_pool_desc own{};
+    own.chunk_bytes = 2 * chunk_bytes;
+    check(!gmlake_pool_create(source.lake, &own, &source.pool));
+  }
   check(!gmlake_offload_cuda_create(&desc, &backend));
   check(!gmlake_offload_cuda_get_queues(backend, &queues));
   check(!gmlake_offload_lake_memory(&source, &memory));
   offload.reset(new Offload(
       queues, memory, [this] { return device->memory().reserved(); },
-      [this](size_t bytes) { device->memory().set_limit(bytes); }));
+      [this](size_t bytes) { device->memory().set_limit(bytes); },
+      has_pool ? Offload::HeldFn([this] { return stats(true).reserved_bytes; }) : nullptr,
+      [this] { return stats(false).active_bytes; }));
   device->set_guest(offload.get());
   options.limit_bytes = limit_bytes;
   options.flags = is_checked ? GMLAKE_OFFLOAD_CHECKED : 0;
@@ -163,12 +183,53 @@ void Scene::iterate(const std::vector<uint64_t> &weights, uint32_t iteration) {
   }
   check(!offload->mark());
 }
+void Scene::vary(const std::vector<uint64_t> &weights, uint32_t first, size_t others_bytes) {
+  const size_t at_once = (VARYING_LIMIT - others_bytes - 8 * MIB) / WEIGHT;
+  std::vector<uint64_t> others, named;
+  for (size_t bytes = 0; bytes + OTHERS <= others_bytes; bytes += OTHERS) {
+    step(5, {}, {});
+    others.push_back(alloc(OTHERS));
+    fill(others.back(), OTHERS, 7);
+  }
+  for (size_t i = 0; i < at_once && i < 6; i++) named.push_back(weights[(first + i) % LAYERS]);
+  step(6, named, {});
+  for (uint64_t other : others) free(other);
+  for (size_t i = 0; i < 2; i++) {
+    named.clear();
+    for (size_t k = 0; k < 6; k++) named.push_back(weights[6 * i + k]);
+    step(7 + i, named, {});
+    for (size_t k = 0; k < 6; k++) verify(named[k], static_cast<uint32_t>(6 * i + k));
+  }
+  check(!offload->mark() && device->memory().reserved() <= VARYING_LIMIT);
+}
+
+/* Others need more and less, at random and for some time; then always the same. */
+static int varying() {
+  Scene scene(VARYING_LIMIT, 2 * MIB, false, true);
+  const std::vector<uint64_t> weights = scene.make_weights();
+  uint32_t seed = 1;
+  for (uint32_t i = 0; i < 400; i++) {
+    const size_t least = i / 50 % 2 ? 0 : 20 * MIB;
+    seed = seed * 1664525u + 1013904223u;
+    scene.vary(weights, seed >> 8, least + (seed >> 12) % (25 * MIB));
+  }
+  for (uint32_t i = 0; i < 200; i++) scene.vary(weights, 0, 10 * MIB);
+  const uint64_t plan_count = scene.offload->stats().plan_count;
+  const size_t own_bytes = scene.stats(true).reserved_bytes;
+  for (uint32_t i = 0; i < 100; i++) {
+    scene.vary(weights, 0, 10 * MIB);
+    check(scene.stats(true).reserved_bytes == own_bytes); /* nothing goes to and fro */
+  }
+  check(scene.offload->stats().plan_count == plan_count && scene.wrong_count() == 0);
+  return 0;
+}
 
 int main(int argc, char **argv) {
+  if (argc == 2 && !std::strcmp(argv[1], "varying")) std::_Exit(varying());
   const size_t limit = argc > 2 ? size_t(std::atoi(argv[1])) * MIB : 64 * MIB;
   const size_t chunk = argc > 2 ? size_t(std::atoi(argv[2])) * MIB : 2 * MIB;
   const bool is_checked = argc > 3 && !std::strcmp(argv[3], "checked");
-  Scene scene(limit, chunk, is_checked);
+  Scene scene(limit, chunk, is_checked, false);
   const std::vector<uint64_t> weights = scene.make_weights();
   for (uint32_t i = 0; i < ITERATIONS; i++) {
     scene.iterate(weights, i);
