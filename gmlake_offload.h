@@ -284,7 +284,7 @@ HOW A SESSION WORKS
      expected to use comes back ahead, into room that is free. What the host has already is dropped
      without a copy.
   7. Chunks. Memory that says which chunks a range gets (`commit_chunks`, as a lake's does) is
-     planned, too: a tensor sits in the same chunks at the same addresses whenever it is there, and
+     planned, too: a tensor has the same chunks at the same addresses whenever it is there, and
      chunks go from one tensor to the next as planned. What is mapped stays mapped, so an iteration
      that goes as planned calls the driver for few chunks, and one that moves nothing for none.
   The plan's link bound is the time that its copies take at least: an iteration takes no less than
@@ -6601,21 +6601,21 @@ typedef struct gmlo_move {
   int is_copy; /* SWAP_OUT: 0: the host has its bytes already */
 } gmlo_move;
 
-typedef struct gmlo_call { /* a tensor comes to a seat */
-  uint32_t seat;
+typedef struct gmlo_call { /* a tensor comes to a vchunk */
+  uint32_t vchunk;
   uint32_t when; /* in half steps, see below */
 } gmlo_call;
 
-typedef struct gmlo_sitting { /* of a row */
+typedef struct gmlo_backing { /* of a vblock */
   size_t from;                /* half step from which on */
-  size_t seats;               /* the first one */
-} gmlo_sitting;
+  size_t vchunks;             /* the first one */
+} gmlo_backing;
 
-typedef struct gmlo_row { /* of seats: addresses that tensors have one after the other */
-  size_t first;           /* sitting */
-  uint32_t sittings;
-  uint32_t count; /* of seats, in each sitting */
-} gmlo_row;
+typedef struct gmlo_vblock { /* of vchunks: addresses that tensors have one after the other */
+  size_t first;              /* backing */
+  uint32_t backings;
+  uint32_t count; /* of vchunks, in each backing */
+} gmlo_vblock;
 
 typedef struct gmlo_schedule {
   gmlo_move *moves; /* by step, those that leave first */
@@ -6625,34 +6625,35 @@ typedef struct gmlo_schedule {
   uint64_t step_ns, added_ns;
   uint64_t least_ns; /* no schedule for these bytes is faster */
   /* Which chunks are whose; NULL: nothing is said of that. */
-  uint32_t *row_of; /* by slot: the row in which it sits, or NONE */
-  gmlo_row *rows;
-  gmlo_sitting *sittings; /* of the rows, one after the other; ascending in each row */
-  uint32_t *seats;        /* of the sittings */
-  gmlo_call *calls;       /* when each seat is wanted, ascending, */
-  size_t *call_begin;     /* by seat */
-  size_t row_count, seat_count, call_count;
+  uint32_t *vblock_of; /* by slot: its vblock, or NONE */
+  gmlo_vblock *vblocks;
+  gmlo_backing *backings; /* of the vblocks, one after the other; ascending in each vblock */
+  uint32_t *vchunks;      /* of the backings */
+  gmlo_call *calls;       /* when each vchunk is wanted, ascending, */
+  size_t *call_begin;     /* by vchunk */
+  size_t vblock_count, vchunk_count, call_count;
   uint32_t turn;      /* that they count from */
-  size_t remap_count; /* chunks that an iteration maps, because a row's seats change */
+  size_t remap_count; /* chunks that an iteration maps, because a vblock's vchunks change */
 } gmlo_schedule;
 
-static void gmlo_schedule_unseat(const gmlake_offload_host *host, gmlo_schedule *schedule) {
-  gmlo_free(host, schedule->row_of);
-  gmlo_free(host, schedule->rows);
-  gmlo_free(host, schedule->sittings);
-  gmlo_free(host, schedule->seats);
+static void gmlo_schedule_unassign(const gmlake_offload_host *host, gmlo_schedule *schedule) {
+  gmlo_free(host, schedule->vblock_of);
+  gmlo_free(host, schedule->vblocks);
+  gmlo_free(host, schedule->backings);
+  gmlo_free(host, schedule->vchunks);
   gmlo_free(host, schedule->calls);
   gmlo_free(host, schedule->call_begin);
-  schedule->row_of = schedule->seats = NULL;
-  schedule->rows = NULL;
-  schedule->sittings = NULL;
+  schedule->vblock_of = schedule->vchunks = NULL;
+  schedule->vblocks = NULL;
+  schedule->backings = NULL;
   schedule->calls = NULL;
   schedule->call_begin = NULL;
-  schedule->row_count = schedule->seat_count = schedule->call_count = schedule->remap_count = 0;
+  schedule->vblock_count = schedule->vchunk_count = schedule->call_count = schedule->remap_count =
+      0;
 }
 
 static void gmlo_schedule_free(const gmlake_offload_host *host, gmlo_schedule *schedule) {
-  gmlo_schedule_unseat(host, schedule);
+  gmlo_schedule_unassign(host, schedule);
   gmlo_free(host, schedule->moves);
   gmlo_free(host, schedule->begin);
   memset(schedule, 0, sizeof *schedule);
@@ -7021,15 +7022,15 @@ typedef struct gmlo_trial {
   unsigned char *is_away;       /* by strand */
   uint64_t now_ns, out_ns, in_ns;
   double free_bytes;    /* that the operators may take at once */
-  uint64_t *left_ns;    /* when memory that copies leave is free: a row, */
+  uint64_t *left_ns;    /* when memory that copies leave is free: a list, */
   size_t *left_bytes;   /* and how much of it, */
   size_t left_at, left; /* from the one on, up to the other */
   uint64_t host_ns;     /* until when the host is busy */
-  /* With seats, which then say when memory is free: */
-  uint64_t *seat_ns;          /* by seat: when it is free */
-  uint64_t *row_ns;           /* by row: when the last use through it has ended */
-  const uint32_t **row_seats; /* by row: in which it sat last; NULL: never */
-  size_t half;                /* the half step */
+  /* With vchunks, which then say when memory is free: */
+  uint64_t *vchunk_ns;            /* by vchunk: when it is free */
+  uint64_t *vblock_ns;            /* by vblock: when the last use through it has ended */
+  const uint32_t **vblock_chunks; /* by vblock: what it had last; NULL: nothing yet */
+  size_t half;                    /* the half step */
 } gmlo_trial;
 
 typedef struct gmlo_scheduler {
@@ -7337,79 +7338,81 @@ static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t strand,
          GMLO_COPY_NS;
 }
 
-/* ---- Seats: which chunks a tensor has ---- */
+/* ---- Virtual chunks: which chunks a tensor has ---- */
 
-/* A seat stands for a chunk, whichever that is. A tensor that sits in the same seats whenever it is
-   there, at the same addresses, needs no mapping after the first time. So each strand that comes
-   and goes has a row of seats that nobody else has while it is there. Time is counted in half
-   steps from the turn on: what is born in a step or comes back before it comes at 2 * step, what
-   leaves behind it leaves at 2 * step + 1, what dies in it is gone at 2 * step + 2. Stays are
-   seated in the order in which they begin; the strand's later ones reserve the same seats. Of the
-   seats that suit, those are taken that are needed again soonest behind the strand's end: what
-   leaves first comes back last, in most programs. Where no seat suits all the time, a seat is taken
-   whose reservation begins last; that one is gone, and its strand is mapped to another seat when it
-   comes back. Nobody is moved while he sits: what sits across the turn should have its seat at both
-   ends. Where it lost that one all are seated again, and it begins where it ended before.
-   Cost: O(stays * seats), and less where tensors of one size follow each other. */
+/* A virtual chunk (vchunk) stands for a chunk, whichever that is. A tensor that has the same
+   vchunks whenever it is there, at the same addresses, needs no mapping after the first time. So
+   each strand that comes and goes, a value, has a virtual block (vblock): addresses, and vchunks
+   that no other value has while it is there. This is register allocation: values have live
+   intervals, and those of one vchunk do not overlap. Time is counted in half steps from the turn
+   on: what is born in a step or comes back before it comes at 2 * step, what leaves behind it
+   leaves at 2 * step + 1, what dies in it is gone at 2 * step + 2. Intervals get their vchunks in
+   the order in which they begin (linear scan); the value's later ones reserve the same. Of the
+   vchunks that suit, those are taken that are needed again soonest behind the value's end: what
+   leaves first comes back last, in most programs. Where none suits all the time, one is taken whose
+   reservation begins last; that one is gone, and its value is mapped to another when it comes back.
+   No value is moved while it is there: what is there across the turn should have its vchunks at
+   both ends. Where it lost one, all begin anew, and it begins where it ended before. Cost:
+   O(intervals * vchunks), and less where tensors of one size follow each other. */
 
-#define GMLO_ROWS_TRIED 8u
-#define GMLO_SEATINGS 4u /* at most */
+#define GMLO_VBLOCKS_TRIED 8u
+#define GMLO_ASSIGNS 4u /* at most */
 
-typedef struct gmlo_stay { /* when a strand is there; also in the list of a seat */
-  struct gmlo_stay *next;
+typedef struct gmlo_interval { /* when a strand is there; also in the list of a vchunk */
+  struct gmlo_interval *next;
   size_t begin, end;
-  size_t soft;                       /* when the copy to the host has ended, or `end` */
-  uint32_t sitter, number, position; /* [in a seat's list] the sitter, its stay, its chunk */
-} gmlo_stay;
+  size_t soft;                      /* when the copy to the host has ended, or `end` */
+  uint32_t value, number, position; /* [in a vchunk's list] the value, its interval, its chunk */
+} gmlo_interval;
 
-typedef struct gmlo_seat {
-  gmlo_stay *stays; /* that have not ended, ascending */
-  size_t since;     /* when the last one that has ended did so */
-  size_t first;     /* 1 + the begin of the first stay; 0: none */
-} gmlo_seat;
+typedef struct gmlo_vchunk {
+  gmlo_interval *intervals; /* that have not ended, ascending */
+  size_t since;             /* when the last one that has ended did so */
+  size_t first;             /* 1 + the begin of the first interval; 0: none */
+} gmlo_vchunk;
 
-typedef struct gmlo_choice { /* of a seat: the smaller, the better, and then the older */
+typedef struct gmlo_choice { /* of a vchunk: the smaller, the better, and then the older */
   size_t cost, since;
-  uint32_t seat;
+  uint32_t vchunk;
 } gmlo_choice;
 
-typedef struct gmlo_sitter { /* a strand that comes and goes */
-  uint32_t strand, count;    /* seats */
-  uint32_t row;
+typedef struct gmlo_value { /* a strand that comes and goes */
+  uint32_t strand, count;   /* vchunks */
+  uint32_t vblock;
   size_t birth, death; /* half steps; death may lie beyond the end */
-  gmlo_stay *stays;
-  size_t stay_count, at; /* at: the begin of the first one */
-  uint32_t *seats;       /* by stay and chunk; NONE: not yet */
-  int is_around;         /* the last stay goes on as the first one, */
-  uint32_t *around;      /* which is to be here; NULL: anywhere */
-} gmlo_sitter;
+  gmlo_interval *intervals;
+  size_t interval_count, at; /* at: the begin of the first one */
+  uint32_t *vchunks;         /* by interval and chunk; NONE: not yet */
+  int is_around;             /* the last interval goes on as the first one, */
+  uint32_t *around;          /* which is to be here; NULL: anywhere */
+} gmlo_value;
 
-typedef struct gmlo_arrival { /* a stay begins */
+typedef struct gmlo_arrival { /* an interval begins */
   size_t begin;
-  const gmlo_stay *stay;
-  uint32_t sitter, number;
+  const gmlo_interval *interval;
+  uint32_t value, number;
   int is_around;
 } gmlo_arrival;
 
-typedef struct gmlo_usher {
+typedef struct gmlo_assign {
   gmlo_scope scope;
   const gmlo_scheduler *c;
   gmlo_schedule *schedule;
   size_t *soft; /* by move */
-  gmlo_sitter *sitters;
+  gmlo_value *values;
   gmlo_arrival *arrivals;
-  size_t sitter_count, arrival_count;
-  gmlo_seat *seats;
-  size_t seat_max, call_max; /* call_max: the seats of all stays */
-  gmlo_choice *choices;      /* the best ones for a stay, ascending */
+  size_t value_count, arrival_count;
+  gmlo_vchunk *vchunks;
+  size_t vchunk_max, call_max; /* call_max: the vchunks of all intervals */
+  gmlo_choice *choices;        /* the best ones for an interval, ascending */
   size_t choice_count;
-  size_t *row_until, *row_from; /* by row: its addresses are free between these */
-  uint32_t *row_last;           /* the sitter that had the row last */
-} gmlo_usher;
+  size_t *free_until, *free_from; /* by vblock: its addresses are free between these */
+  uint32_t *vblock_last;          /* the value that had the vblock last */
+} gmlo_assign;
 
 /* When the bytes of each move's copy out are on the host, if none has to wait for memory. Copies
    that are queued at the end go on behind the turn, which the second round sees. */
-static int gmlo_usher_soften(gmlo_usher *u) {
+static int gmlo_assign_copies(gmlo_assign *u) {
   const gmlo_scheduler *c = u->c;
   const gmlo_lesson *l = c->weave.l;
   const gmlo_schedule *schedule = u->schedule;
@@ -7436,25 +7439,25 @@ static int gmlo_usher_soften(gmlo_usher *u) {
   return 1;
 }
 
-/* Adds a stay, which may lie beyond the end or across it, to a list. */
-static int gmlo_usher_stay(gmlo_usher *u, gmlo_sitter *sitter, size_t begin, size_t end,
-                           size_t soft) {
+/* Adds an interval, which may lie beyond the end or across it, to a list. */
+static int gmlo_assign_interval(gmlo_assign *u, gmlo_value *value, size_t begin, size_t end,
+                                size_t soft) {
   size_t round = 2 * u->c->weave.l->step_count;
-  gmlo_stay *stay, **link = &sitter->stays;
+  gmlo_interval *interval, **link = &value->intervals;
   if (begin >= round) begin -= round, end -= round, soft -= round;
   if (end > round) {
-    if (!gmlo_usher_stay(u, sitter, 0, end - round, soft - round)) return 0;
+    if (!gmlo_assign_interval(u, value, 0, end - round, soft - round)) return 0;
     end = soft = round;
   }
-  stay = (gmlo_stay *)gmlo_take(&u->scope, 1, sizeof *stay);
-  if (stay == NULL) return 0;
-  stay->begin = begin;
-  stay->end = end;
-  stay->soft = soft < end ? end : soft;
+  interval = (gmlo_interval *)gmlo_take(&u->scope, 1, sizeof *interval);
+  if (interval == NULL) return 0;
+  interval->begin = begin;
+  interval->end = end;
+  interval->soft = soft < end ? end : soft;
   while (*link != NULL && (*link)->begin < begin) link = &(*link)->next;
-  stay->next = *link;
-  *link = stay;
-  sitter->stay_count++;
+  interval->next = *link;
+  *link = interval;
+  value->interval_count++;
   return 1;
 }
 
@@ -7472,51 +7475,52 @@ static int gmlo_trip_before(const void *a, const void *b) {
 }
 
 /* Lists when a strand is there, by its moves. A strand that never comes is left out. */
-static int gmlo_usher_sit(gmlo_usher *u, uint32_t id, gmlo_trip *trips, size_t count) {
+static int gmlo_assign_value(gmlo_assign *u, uint32_t id, gmlo_trip *trips, size_t count) {
   const gmlo_lesson *l = u->c->weave.l;
   const gmlo_strand *strand = &u->c->weave.strands[id];
-  gmlo_sitter *sitter = &u->sitters[u->sitter_count];
+  gmlo_value *value = &u->values[u->value_count];
   size_t i, round = 2 * l->step_count, first = 0, begin;
   int is_whole = gmlo_strand_is_whole(l, strand), is_there = 1, ok = 1;
-  memset(sitter, 0, sizeof *sitter);
-  sitter->strand = id;
+  memset(value, 0, sizeof *value);
+  value->strand = id;
   if (is_whole) {
     while (first < count && !trips[first].is_in) first++;
     if (first == count || strand->heir != GMLAKE_OFFLOAD_NONE) return 1;
-    sitter->birth = begin = trips[first++].when;
-    sitter->death = begin + round;
+    value->birth = begin = trips[first++].when;
+    value->death = begin + round;
   } else {
-    sitter->birth = begin = 2 * gmlo_lesson_way(l, l->turn, strand->from);
-    sitter->death = begin + 2 * (size_t)strand->length;
+    value->birth = begin = 2 * gmlo_lesson_way(l, l->turn, strand->from);
+    value->death = begin + 2 * (size_t)strand->length;
     while (first < count && trips[first].when < begin) first++;
   }
   for (i = 0; i + (size_t)is_whole < count && ok; i++) {
     const gmlo_trip *trip = &trips[(first + i) % count];
-    size_t far = trip->when < sitter->birth ? round : 0;
-    if (trip->is_in == is_there || trip->when + far >= sitter->death) continue;
-    if (!trip->is_in) ok = gmlo_usher_stay(u, sitter, begin, trip->when + far, trip->soft + far);
+    size_t far = trip->when < value->birth ? round : 0;
+    if (trip->is_in == is_there || trip->when + far >= value->death) continue;
+    if (!trip->is_in)
+      ok = gmlo_assign_interval(u, value, begin, trip->when + far, trip->soft + far);
     begin = trip->when + far;
     is_there = trip->is_in;
   }
-  if (is_there && begin < sitter->death)
-    ok = ok && gmlo_usher_stay(u, sitter, begin, sitter->death, sitter->death);
-  if (sitter->stays == NULL) return ok;
-  sitter->at = sitter->stays->begin;
-  sitter->row = GMLAKE_OFFLOAD_NONE;
-  u->sitter_count++;
+  if (is_there && begin < value->death)
+    ok = ok && gmlo_assign_interval(u, value, begin, value->death, value->death);
+  if (value->intervals == NULL) return ok;
+  value->at = value->intervals->begin;
+  value->vblock = GMLAKE_OFFLOAD_NONE;
+  u->value_count++;
   return ok;
 }
 
 /* Lists who comes and goes, and how many chunks the rest leaves. */
-static int gmlo_usher_invite(gmlo_usher *u, size_t chunk_bytes) {
+static int gmlo_assign_collect(gmlo_assign *u, size_t chunk_bytes) {
   const gmlo_scheduler *c = u->c;
   const gmlo_lesson *l = c->weave.l;
   const gmlo_schedule *schedule = u->schedule;
   size_t i, k, count = schedule->begin[l->step_count], strands = c->weave.strand_count, at = 0;
-  size_t stay_bytes = 0;
+  size_t fixed_bytes = 0;
   gmlo_trip *trips = (gmlo_trip *)gmlo_take(&u->scope, count + 1, 2 * sizeof *trips);
-  u->sitters = (gmlo_sitter *)gmlo_take(&u->scope, strands + 1, sizeof *u->sitters);
-  if (trips == NULL || u->sitters == NULL || !gmlo_usher_soften(u)) return 0;
+  u->values = (gmlo_value *)gmlo_take(&u->scope, strands + 1, sizeof *u->values);
+  if (trips == NULL || u->values == NULL || !gmlo_assign_copies(u)) return 0;
   for (k = 0; k < count; k++) {
     trips[k].strand = c->weave.of[schedule->moves[k].slot];
     trips[k].is_in = schedule->moves[k].is_in;
@@ -7526,18 +7530,18 @@ static int gmlo_usher_invite(gmlo_usher *u, size_t chunk_bytes) {
   }
   gmlo_sort(trips, trips + count + 1, count, sizeof *trips, gmlo_trip_before);
   for (i = 0; i < strands; i++) {
-    size_t before = u->sitter_count, first = at;
+    size_t before = u->value_count, first = at;
     while (at < count && trips[at].strand == i) at++;
     if (c->weave.strands[i].id == GMLAKE_OFFLOAD_NONE) continue;
-    if (!gmlo_usher_sit(u, (uint32_t)i, trips + first, at - first)) return 0;
-    if (u->sitter_count == before) {
-      stay_bytes += gmlo_scheduler_bytes(c, (uint32_t)i);
+    if (!gmlo_assign_value(u, (uint32_t)i, trips + first, at - first)) return 0;
+    if (u->value_count == before) {
+      fixed_bytes += gmlo_scheduler_bytes(c, (uint32_t)i);
     } else {
-      u->sitters[before].count = (uint32_t)(gmlo_scheduler_bytes(c, (uint32_t)i) / chunk_bytes);
+      u->values[before].count = (uint32_t)(gmlo_scheduler_bytes(c, (uint32_t)i) / chunk_bytes);
     }
   }
-  u->seat_max =
-      c->desc->target_bytes > stay_bytes ? (c->desc->target_bytes - stay_bytes) / chunk_bytes : 0;
+  u->vchunk_max =
+      c->desc->target_bytes > fixed_bytes ? (c->desc->target_bytes - fixed_bytes) / chunk_bytes : 0;
   return 1;
 }
 
@@ -7547,37 +7551,37 @@ static int gmlo_arrival_before(const void *a, const void *b) {
   return x->is_around > y->is_around;
 }
 
-/* Lists all stays in the order of their begins. 0 if host memory is refused. */
-static int gmlo_usher_line_up(gmlo_usher *u) {
+/* Lists all intervals in the order of their begins. 0 if host memory is refused. */
+static int gmlo_assign_list(gmlo_assign *u) {
   size_t i, n, round = 2 * u->c->weave.l->step_count;
-  for (i = 0; i < u->sitter_count; i++) u->arrival_count += u->sitters[i].stay_count;
+  for (i = 0; i < u->value_count; i++) u->arrival_count += u->values[i].interval_count;
   u->arrivals = (gmlo_arrival *)gmlo_take(&u->scope, u->arrival_count + 1, 2 * sizeof *u->arrivals);
   if (u->arrivals == NULL) return 0;
   u->arrival_count = 0;
-  for (i = 0; i < u->sitter_count; i++) {
-    gmlo_sitter *sitter = &u->sitters[i];
-    const gmlo_stay *stay = sitter->stays;
-    for (n = 0; stay != NULL; stay = stay->next, n++) {
+  for (i = 0; i < u->value_count; i++) {
+    gmlo_value *value = &u->values[i];
+    const gmlo_interval *interval = value->intervals;
+    for (n = 0; interval != NULL; interval = interval->next, n++) {
       gmlo_arrival *arrival = &u->arrivals[u->arrival_count++];
-      arrival->begin = stay->begin;
-      arrival->stay = stay;
-      arrival->sitter = (uint32_t)i;
+      arrival->begin = interval->begin;
+      arrival->interval = interval;
+      arrival->value = (uint32_t)i;
       arrival->number = (uint32_t)n;
-      if (stay->next == NULL) sitter->is_around = sitter->at == 0 && stay->end == round;
+      if (interval->next == NULL) value->is_around = value->at == 0 && interval->end == round;
     }
-    u->call_max += n * sitter->count;
-    for (; n != 0; n--) u->arrivals[u->arrival_count - n].is_around = sitter->is_around;
+    u->call_max += n * value->count;
+    for (; n != 0; n--) u->arrivals[u->arrival_count - n].is_around = value->is_around;
   }
   gmlo_sort(u->arrivals, u->arrivals + u->arrival_count, u->arrival_count, sizeof *u->arrivals,
             gmlo_arrival_before);
   return 1;
 }
 
-/* When a stay, or a later one of its sitter, and somebody else first want the seat at once.
-   SIZE_MAX: they never do, and *out_gap is how long the seat is free behind them. */
-static size_t gmlo_seat_clash(const gmlo_seat *seat, const gmlo_stay *mine, int is_soft,
-                              size_t *out_gap) {
-  const gmlo_stay *other = seat->stays;
+/* When an interval, or a later one of its value, and somebody else first want the vchunk at once.
+   SIZE_MAX: they never do, and *out_gap is how long the vchunk is free behind them. */
+static size_t gmlo_vchunk_clash(const gmlo_vchunk *vchunk, const gmlo_interval *mine, int is_soft,
+                                size_t *out_gap) {
+  const gmlo_interval *other = vchunk->intervals;
   size_t end = 0;
   while (mine != NULL && other != NULL) {
     if (mine->begin < (is_soft ? other->soft : other->end) &&
@@ -7596,130 +7600,133 @@ static size_t gmlo_seat_clash(const gmlo_seat *seat, const gmlo_stay *mine, int 
   return SIZE_MAX;
 }
 
-/* How long a copy out that goes on behind the turn holds the seat back then. */
-static size_t gmlo_seat_late(const gmlo_seat *seat, const gmlo_stay *mine, size_t round) {
+/* How long a copy out that goes on behind the turn holds the vchunk back then. */
+static size_t gmlo_vchunk_late(const gmlo_vchunk *vchunk, const gmlo_interval *mine, size_t round) {
   size_t late = 0;
   for (; mine != NULL; mine = mine->next)
     if (mine->soft > round + late) late = mine->soft - round;
-  return seat->first != 0 && late >= seat->first ? late - seat->first + 1 : 0;
+  return vchunk->first != 0 && late >= vchunk->first ? late - vchunk->first + 1 : 0;
 }
 
-static int gmlo_stay_meets(const gmlo_stay *a, const gmlo_stay *b) {
+static int gmlo_interval_meets(const gmlo_interval *a, const gmlo_interval *b) {
   return a->begin < b->end && b->begin < a->end;
 }
 
-/* Whether a stay of a seat's list is there across the turn, so that it cannot be moved. */
-static int gmlo_usher_is_firm(const gmlo_usher *u, const gmlo_stay *stay) {
-  const gmlo_sitter *sitter = &u->sitters[stay->sitter];
-  return sitter->is_around && stay->number + 1 == sitter->stay_count;
+/* Whether an interval of a vchunk's list is there across the turn, so that it cannot be moved. */
+static int gmlo_assign_is_firm(const gmlo_assign *u, const gmlo_interval *interval) {
+  const gmlo_value *value = &u->values[interval->value];
+  return value->is_around && interval->number + 1 == value->interval_count;
 }
 
-/* Whether somebody is in the seat when the stay begins; *out_is_firm: or will sit across the turn
-   before it ends. */
-static int gmlo_seat_is_taken(const gmlo_usher *u, const gmlo_seat *seat, const gmlo_stay *stay,
-                              int *out_is_firm) {
-  const gmlo_stay *other;
+/* Whether somebody is in the vchunk when the interval begins; *out_is_firm: or will be there across
+   the turn before it ends. */
+static int gmlo_vchunk_is_taken(const gmlo_assign *u, const gmlo_vchunk *vchunk,
+                                const gmlo_interval *interval, int *out_is_firm) {
+  const gmlo_interval *other;
   *out_is_firm = 0;
-  for (other = seat->stays; other != NULL && other->begin < stay->end; other = other->next) {
-    if (!gmlo_stay_meets(other, stay)) continue;
-    if (other->begin <= stay->begin) return 1;
-    *out_is_firm |= gmlo_usher_is_firm(u, other);
+  for (other = vchunk->intervals; other != NULL && other->begin < interval->end;
+       other = other->next) {
+    if (!gmlo_interval_meets(other, interval)) continue;
+    if (other->begin <= interval->begin) return 1;
+    *out_is_firm |= gmlo_assign_is_firm(u, other);
   }
   return 0;
 }
 
-/* When all that has begun in the seat has left it. */
-static size_t gmlo_seat_ready(const gmlo_seat *seat, size_t now) {
-  const gmlo_stay *stay;
+/* When all that has begun in the vchunk has left it. */
+static size_t gmlo_vchunk_ready(const gmlo_vchunk *vchunk, size_t now) {
+  const gmlo_interval *interval;
   size_t ready = 0;
-  for (stay = seat->stays; stay != NULL && stay->begin <= now; stay = stay->next)
-    if (stay->soft > ready) ready = stay->soft;
+  for (interval = vchunk->intervals; interval != NULL && interval->begin <= now;
+       interval = interval->next)
+    if (interval->soft > ready) ready = interval->soft;
   return ready;
 }
 
-/* Forgets the stays of a seat that have ended. */
-static void gmlo_seat_clear(gmlo_seat *seat, size_t now) {
-  while (seat->stays != NULL && seat->stays->soft <= now) {
-    seat->since = seat->stays->soft;
-    seat->stays = seat->stays->next;
+/* Forgets the intervals of a vchunk that have ended. */
+static void gmlo_vchunk_clear(gmlo_vchunk *vchunk, size_t now) {
+  while (vchunk->intervals != NULL && vchunk->intervals->soft <= now) {
+    vchunk->since = vchunk->intervals->soft;
+    vchunk->intervals = vchunk->intervals->next;
   }
 }
 
-/* Writes a stay of a sitter down for a seat. 0 if host memory is refused. */
-static int gmlo_usher_note(gmlo_usher *u, uint32_t id, const gmlo_stay *mine, uint32_t sitter,
-                           uint32_t number, uint32_t position) {
-  gmlo_stay *stay = (gmlo_stay *)gmlo_take(&u->scope, 1, sizeof *stay);
-  gmlo_stay **link = &u->seats[id].stays;
-  if (stay == NULL) return 0;
+/* Writes an interval of a value down for a vchunk. 0 if host memory is refused. */
+static int gmlo_assign_note(gmlo_assign *u, uint32_t id, const gmlo_interval *mine, uint32_t value,
+                            uint32_t number, uint32_t position) {
+  gmlo_interval *interval = (gmlo_interval *)gmlo_take(&u->scope, 1, sizeof *interval);
+  gmlo_interval **link = &u->vchunks[id].intervals;
+  if (interval == NULL) return 0;
   while (*link != NULL && (*link)->begin < mine->begin) link = &(*link)->next;
-  *stay = *mine;
-  stay->sitter = sitter;
-  stay->number = number;
-  stay->position = position;
-  stay->next = *link;
-  *link = stay;
-  if (u->seats[id].first == 0 || u->seats[id].first > mine->begin + 1)
-    u->seats[id].first = mine->begin + 1;
-  u->sitters[sitter].seats[number * u->sitters[sitter].count + position] = id;
+  *interval = *mine;
+  interval->value = value;
+  interval->number = number;
+  interval->position = position;
+  interval->next = *link;
+  *link = interval;
+  if (u->vchunks[id].first == 0 || u->vchunks[id].first > mine->begin + 1)
+    u->vchunks[id].first = mine->begin + 1;
+  u->values[value].vchunks[number * u->values[value].count + position] = id;
   return 1;
 }
 
-/* A stay takes a seat: reservations that it meets are gone. Later stays of the sitter reserve the
-   seat where nobody else has. */
-static int gmlo_usher_fill(gmlo_usher *u, uint32_t id, const gmlo_arrival *arrival,
-                           uint32_t position) {
-  gmlo_sitter *sitter = &u->sitters[arrival->sitter];
+/* An interval takes a vchunk: reservations that it meets are gone. Later intervals of the value
+   reserve the vchunk where nobody else has. */
+static int gmlo_assign_fill(gmlo_assign *u, uint32_t id, const gmlo_arrival *arrival,
+                            uint32_t position) {
+  gmlo_value *value = &u->values[arrival->value];
   uint32_t number = arrival->number;
-  const gmlo_stay *mine;
-  for (mine = arrival->stay; mine != NULL; mine = mine->next, number++) {
-    gmlo_stay **link = &u->seats[id].stays;
+  const gmlo_interval *mine;
+  for (mine = arrival->interval; mine != NULL; mine = mine->next, number++) {
+    gmlo_interval **link = &u->vchunks[id].intervals;
     int must = number == arrival->number, meets = 0;
-    must |= arrival->number == 0 && sitter->is_around && mine->next == NULL;
-    if (sitter->seats[number * sitter->count + position] != GMLAKE_OFFLOAD_NONE) continue;
+    must |= arrival->number == 0 && value->is_around && mine->next == NULL;
+    if (value->vchunks[number * value->count + position] != GMLAKE_OFFLOAD_NONE) continue;
     while (*link != NULL) {
-      gmlo_stay *other = *link;
-      if (gmlo_stay_meets(other, mine) && must) {
-        gmlo_sitter *loser = &u->sitters[other->sitter];
-        loser->seats[other->number * loser->count + other->position] = GMLAKE_OFFLOAD_NONE;
+      gmlo_interval *other = *link;
+      if (gmlo_interval_meets(other, mine) && must) {
+        gmlo_value *loser = &u->values[other->value];
+        loser->vchunks[other->number * loser->count + other->position] = GMLAKE_OFFLOAD_NONE;
         *link = other->next;
         continue;
       }
-      meets |= gmlo_stay_meets(other, mine);
+      meets |= gmlo_interval_meets(other, mine);
       link = &other->next;
     }
-    if (!meets && !gmlo_usher_note(u, id, mine, arrival->sitter, number, position)) return 0;
+    if (!meets && !gmlo_assign_note(u, id, mine, arrival->value, number, position)) return 0;
   }
   return 1;
 }
 
-/* Whether the addresses of a row are free while the sitter lives. */
-static int gmlo_row_is_free(const gmlo_usher *u, size_t row, const gmlo_sitter *sitter) {
-  return sitter->death <= u->row_from[row] && sitter->birth >= u->row_until[row];
+/* Whether the addresses of a vblock are free while the value lives. */
+static int gmlo_vblock_is_free(const gmlo_assign *u, size_t vblock, const gmlo_value *value) {
+  return value->death <= u->free_from[vblock] && value->birth >= u->free_until[vblock];
 }
 
-/* The seats that the row had last. */
-static const uint32_t *gmlo_usher_seats(const gmlo_usher *u, size_t row) {
-  const gmlo_sitter *last = &u->sitters[u->row_last[row]];
-  return last->seats + (last->stay_count - 1) * last->count;
+/* The vchunks that the vblock had last. */
+static const uint32_t *gmlo_assign_last(const gmlo_assign *u, size_t vblock) {
+  const gmlo_value *last = &u->values[u->vblock_last[vblock]];
+  return last->vchunks + (last->interval_count - 1) * last->count;
 }
 
-/* A row of the sitter's size whose seats suit; NONE: there is none among the last few. */
-static uint32_t gmlo_usher_reuse(gmlo_usher *u, const gmlo_sitter *sitter) {
+/* A vblock of the value's size whose vchunks suit; NONE: there is none among the last few. */
+static uint32_t gmlo_assign_reuse(gmlo_assign *u, const gmlo_value *value) {
   const gmlo_schedule *schedule = u->schedule;
-  size_t row, k, gap, round = 2 * u->c->weave.l->step_count;
+  size_t vblock, k, gap, round = 2 * u->c->weave.l->step_count;
   unsigned tried = 0;
-  for (row = schedule->row_count; row-- != 0 && tried < GMLO_ROWS_TRIED;) {
-    const uint32_t *seats = gmlo_usher_seats(u, row);
-    if (schedule->rows[row].count != sitter->count || !gmlo_row_is_free(u, row, sitter)) continue;
+  for (vblock = schedule->vblock_count; vblock-- != 0 && tried < GMLO_VBLOCKS_TRIED;) {
+    const uint32_t *vchunks = gmlo_assign_last(u, vblock);
+    if (schedule->vblocks[vblock].count != value->count || !gmlo_vblock_is_free(u, vblock, value))
+      continue;
     tried++;
-    for (k = 0; k < sitter->count && seats[k] != GMLAKE_OFFLOAD_NONE; k++) {
-      gmlo_seat *seat = &u->seats[seats[k]];
-      gmlo_seat_clear(seat, sitter->at);
-      if (gmlo_seat_clash(seat, sitter->stays, 1, &gap) != SIZE_MAX ||
-          gmlo_seat_late(seat, sitter->stays, round) != 0)
+    for (k = 0; k < value->count && vchunks[k] != GMLAKE_OFFLOAD_NONE; k++) {
+      gmlo_vchunk *vchunk = &u->vchunks[vchunks[k]];
+      gmlo_vchunk_clear(vchunk, value->at);
+      if (gmlo_vchunk_clash(vchunk, value->intervals, 1, &gap) != SIZE_MAX ||
+          gmlo_vchunk_late(vchunk, value->intervals, round) != 0)
         break;
     }
-    if (k == sitter->count) return (uint32_t)row;
+    if (k == value->count) return (uint32_t)vblock;
   }
   return GMLAKE_OFFLOAD_NONE;
 }
@@ -7737,115 +7744,117 @@ static void gmlo_choices_add(gmlo_choice *choices, size_t *count, size_t most, g
   *count += *count < most;
 }
 
-/* Chooses so many seats for a stay, and opens new ones while there may be more, or where all others
-   are taken. */
-static void gmlo_usher_choose(gmlo_usher *u, const gmlo_stay *stay, size_t needed) {
+/* Chooses so many vchunks for an interval, and opens new ones while there may be more, or where all
+   others are taken. */
+static void gmlo_assign_choose(gmlo_assign *u, const gmlo_interval *interval, size_t needed) {
   gmlo_schedule *schedule = u->schedule;
-  size_t i, good = 0, most = u->seat_max > needed ? u->seat_max : needed;
+  size_t i, good = 0, most = u->vchunk_max > needed ? u->vchunk_max : needed;
   gmlo_choice choice;
   u->choice_count = 0;
-  for (i = 0; i < schedule->seat_count; i++) {
-    gmlo_seat *seat = &u->seats[i];
+  for (i = 0; i < schedule->vchunk_count; i++) {
+    gmlo_vchunk *vchunk = &u->vchunks[i];
     size_t clash;
     int is_firm;
-    gmlo_seat_clear(seat, stay->begin);
-    choice.seat = (uint32_t)i;
-    choice.since = seat->since;
-    if (gmlo_seat_clash(seat, stay, 1, &choice.cost) == SIZE_MAX) {
-      size_t late = gmlo_seat_late(seat, stay, 2 * u->c->weave.l->step_count);
+    gmlo_vchunk_clear(vchunk, interval->begin);
+    choice.vchunk = (uint32_t)i;
+    choice.since = vchunk->since;
+    if (gmlo_vchunk_clash(vchunk, interval, 1, &choice.cost) == SIZE_MAX) {
+      size_t late = gmlo_vchunk_late(vchunk, interval, 2 * u->c->weave.l->step_count);
       good += late == 0;
       if (late != 0) choice.cost = SIZE_MAX / 2 + 1 + late;
     } else {
-      if (gmlo_seat_is_taken(u, seat, stay, &is_firm)) continue;
-      clash = gmlo_seat_clash(seat, stay, 0, &choice.cost);
-      choice.cost = clash == SIZE_MAX ? SIZE_MAX / 2 + 1 + gmlo_seat_ready(seat, stay->begin)
-                                      : SIZE_MAX - 1 - clash;
+      if (gmlo_vchunk_is_taken(u, vchunk, interval, &is_firm)) continue;
+      clash = gmlo_vchunk_clash(vchunk, interval, 0, &choice.cost);
+      choice.cost = clash == SIZE_MAX
+                        ? SIZE_MAX / 2 + 1 + gmlo_vchunk_ready(vchunk, interval->begin)
+                        : SIZE_MAX - 1 - clash;
       if (is_firm) choice.cost = SIZE_MAX;
     }
     gmlo_choices_add(u->choices, &u->choice_count, needed, choice);
   }
   choice.cost = SIZE_MAX / 2;
   choice.since = 0;
-  for (; (good < needed && schedule->seat_count < most) || u->choice_count < needed; good++) {
-    choice.seat = (uint32_t)schedule->seat_count++;
+  for (; (good < needed && schedule->vchunk_count < most) || u->choice_count < needed; good++) {
+    choice.vchunk = (uint32_t)schedule->vchunk_count++;
     gmlo_choices_add(u->choices, &u->choice_count, needed, choice);
   }
 }
 
-/* A strand comes for the first time: it gets a row, and *out_seats if it is one that was there. */
-static void gmlo_usher_welcome(gmlo_usher *u, uint32_t id, const uint32_t **out_seats) {
+/* A strand comes for the first time: it gets a vblock, and *out_vchunks if it is one that was
+   there. */
+static void gmlo_assign_open(gmlo_assign *u, uint32_t id, const uint32_t **out_vchunks) {
   const gmlo_lesson *l = u->c->weave.l;
-  gmlo_sitter *sitter = &u->sitters[id];
-  const gmlo_strand *strand = &u->c->weave.strands[sitter->strand];
+  gmlo_value *value = &u->values[id];
+  const gmlo_strand *strand = &u->c->weave.strands[value->strand];
   gmlo_schedule *schedule = u->schedule;
   size_t round = 2 * l->step_count;
-  uint32_t row = GMLAKE_OFFLOAD_NONE;
-  if (sitter->around == NULL && sitter->death <= round) row = gmlo_usher_reuse(u, sitter);
-  *out_seats = row != GMLAKE_OFFLOAD_NONE ? gmlo_usher_seats(u, row) : sitter->around;
-  if (row == GMLAKE_OFFLOAD_NONE) {
-    row = (uint32_t)schedule->row_count++;
-    schedule->rows[row].count = sitter->count;
-    u->row_until[row] = 0;
-    u->row_from[row] = SIZE_MAX;
+  uint32_t vblock = GMLAKE_OFFLOAD_NONE;
+  if (value->around == NULL && value->death <= round) vblock = gmlo_assign_reuse(u, value);
+  *out_vchunks = vblock != GMLAKE_OFFLOAD_NONE ? gmlo_assign_last(u, vblock) : value->around;
+  if (vblock == GMLAKE_OFFLOAD_NONE) {
+    vblock = (uint32_t)schedule->vblock_count++;
+    schedule->vblocks[vblock].count = value->count;
+    u->free_until[vblock] = 0;
+    u->free_from[vblock] = SIZE_MAX;
   }
-  if (sitter->death > round) u->row_from[row] = sitter->birth;
-  u->row_until[row] = sitter->death - (sitter->death > round ? round : 0);
-  if (gmlo_strand_is_whole(l, strand)) u->row_from[row] = 0;
-  u->row_last[row] = id;
-  sitter->row = row;
-  schedule->row_of[strand->slot] = row;
-  if (strand->heir != GMLAKE_OFFLOAD_NONE) schedule->row_of[strand->heir] = row;
+  if (value->death > round) u->free_from[vblock] = value->birth;
+  u->free_until[vblock] = value->death - (value->death > round ? round : 0);
+  if (gmlo_strand_is_whole(l, strand)) u->free_from[vblock] = 0;
+  u->vblock_last[vblock] = id;
+  value->vblock = vblock;
+  schedule->vblock_of[strand->slot] = vblock;
+  if (strand->heir != GMLAKE_OFFLOAD_NONE) schedule->vblock_of[strand->heir] = vblock;
 }
 
-/* Seats a stay. 0 if host memory is refused. */
-static int gmlo_usher_seat(gmlo_usher *u, const gmlo_arrival *arrival) {
-  gmlo_sitter *sitter = &u->sitters[arrival->sitter];
-  uint32_t *mine = sitter->seats + (size_t)arrival->number * sitter->count, i, at = 0;
+/* Assigns an interval its vchunks. 0 if host memory is refused. */
+static int gmlo_assign_one(gmlo_assign *u, const gmlo_arrival *arrival) {
+  gmlo_value *value = &u->values[arrival->value];
+  uint32_t *mine = value->vchunks + (size_t)arrival->number * value->count, i, at = 0;
   const uint32_t *had = NULL;
   size_t missing = 0;
-  if (sitter->row == GMLAKE_OFFLOAD_NONE) gmlo_usher_welcome(u, arrival->sitter, &had);
-  for (i = 0; i < sitter->count; i++) missing += mine[i] == GMLAKE_OFFLOAD_NONE;
-  if (missing != 0 && had == NULL) gmlo_usher_choose(u, arrival->stay, missing);
-  for (i = 0; i < sitter->count; i++) {
+  if (value->vblock == GMLAKE_OFFLOAD_NONE) gmlo_assign_open(u, arrival->value, &had);
+  for (i = 0; i < value->count; i++) missing += mine[i] == GMLAKE_OFFLOAD_NONE;
+  if (missing != 0 && had == NULL) gmlo_assign_choose(u, arrival->interval, missing);
+  for (i = 0; i < value->count; i++) {
     if (mine[i] != GMLAKE_OFFLOAD_NONE) continue;
-    if (!gmlo_usher_fill(u, had != NULL ? had[i] : u->choices[at++].seat, arrival, i)) return 0;
+    if (!gmlo_assign_fill(u, had != NULL ? had[i] : u->choices[at++].vchunk, arrival, i)) return 0;
   }
   return 1;
 }
 
 static int gmlo_call_before(const void *a, const void *b) {
   const gmlo_call *x = (const gmlo_call *)a, *y = (const gmlo_call *)b;
-  return x->seat != y->seat ? x->seat < y->seat : x->when < y->when;
+  return x->vchunk != y->vchunk ? x->vchunk < y->vchunk : x->when < y->when;
 }
 
-/* Makes room for all rows, seats and calls. 0 if host memory is refused. */
-static int gmlo_usher_furnish(gmlo_usher *u) {
+/* Makes room for all vblocks, vchunks and calls. 0 if host memory is refused. */
+static int gmlo_assign_reserve(gmlo_assign *u) {
   const gmlo_lesson *l = u->c->weave.l;
   const gmlake_offload_host *host = &l->host;
   gmlo_schedule *plan = u->schedule;
-  size_t i, widest = 0, rows = u->sitter_count + 1, calls = u->call_max + 1;
-  uint32_t *seats = (uint32_t *)gmlo_take(&u->scope, calls, sizeof *seats);
-  for (i = 0; seats != NULL && i < u->sitter_count; i++) {
-    gmlo_sitter *sitter = &u->sitters[i];
-    sitter->seats = seats;
-    seats += sitter->count * sitter->stay_count;
-    if (sitter->count > widest) widest = sitter->count;
+  size_t i, widest = 0, vblocks = u->value_count + 1, calls = u->call_max + 1;
+  uint32_t *vchunks = (uint32_t *)gmlo_take(&u->scope, calls, sizeof *vchunks);
+  for (i = 0; vchunks != NULL && i < u->value_count; i++) {
+    gmlo_value *value = &u->values[i];
+    value->vchunks = vchunks;
+    vchunks += value->count * value->interval_count;
+    if (value->count > widest) widest = value->count;
   }
-  u->seats = (gmlo_seat *)gmlo_take(&u->scope, calls, sizeof *u->seats);
+  u->vchunks = (gmlo_vchunk *)gmlo_take(&u->scope, calls, sizeof *u->vchunks);
   u->choices = (gmlo_choice *)gmlo_take(&u->scope, widest + 1, sizeof *u->choices);
-  u->row_until = (size_t *)gmlo_take(&u->scope, rows, sizeof *u->row_until);
-  u->row_from = (size_t *)gmlo_take(&u->scope, rows, sizeof *u->row_from);
-  u->row_last = (uint32_t *)gmlo_take(&u->scope, rows, sizeof *u->row_last);
-  plan->row_of = (uint32_t *)gmlo_zeroed(host, l->slot_count, sizeof *plan->row_of);
-  plan->rows = (gmlo_row *)gmlo_zeroed(host, rows, sizeof *plan->rows);
-  plan->sittings = (gmlo_sitting *)gmlo_zeroed(host, u->arrival_count + 1, sizeof *plan->sittings);
-  plan->seats = (uint32_t *)gmlo_zeroed(host, calls, sizeof *plan->seats);
+  u->free_until = (size_t *)gmlo_take(&u->scope, vblocks, sizeof *u->free_until);
+  u->free_from = (size_t *)gmlo_take(&u->scope, vblocks, sizeof *u->free_from);
+  u->vblock_last = (uint32_t *)gmlo_take(&u->scope, vblocks, sizeof *u->vblock_last);
+  plan->vblock_of = (uint32_t *)gmlo_zeroed(host, l->slot_count, sizeof *plan->vblock_of);
+  plan->vblocks = (gmlo_vblock *)gmlo_zeroed(host, vblocks, sizeof *plan->vblocks);
+  plan->backings = (gmlo_backing *)gmlo_zeroed(host, u->arrival_count + 1, sizeof *plan->backings);
+  plan->vchunks = (uint32_t *)gmlo_zeroed(host, calls, sizeof *plan->vchunks);
   plan->calls = (gmlo_call *)gmlo_zeroed(host, calls, 2 * sizeof *plan->calls);
   plan->call_begin = (size_t *)gmlo_zeroed(host, calls + 1, sizeof *plan->call_begin);
-  return seats != NULL && u->seats != NULL && u->choices != NULL && u->row_until != NULL &&
-         u->row_from != NULL && u->row_last != NULL && plan->row_of != NULL && plan->rows != NULL &&
-         plan->sittings != NULL && plan->seats != NULL && plan->calls != NULL &&
-         plan->call_begin != NULL;
+  return vchunks != NULL && u->vchunks != NULL && u->choices != NULL && u->free_until != NULL &&
+         u->free_from != NULL && u->vblock_last != NULL && plan->vblock_of != NULL &&
+         plan->vblocks != NULL && plan->backings != NULL && plan->vchunks != NULL &&
+         plan->calls != NULL && plan->call_begin != NULL;
 }
 
 static size_t gmlo_schedule_moved(const uint32_t *from, const uint32_t *to, size_t count) {
@@ -7854,104 +7863,107 @@ static size_t gmlo_schedule_moved(const uint32_t *from, const uint32_t *to, size
   return moved;
 }
 
-/* The row of the arrival gets a sitting, unless it sits as before. *seat_count: seats so far. */
-static void gmlo_usher_write(gmlo_usher *u, const gmlo_arrival *arrival, size_t *seat_count) {
-  const gmlo_sitter *sitter = &u->sitters[arrival->sitter];
-  const uint32_t *seats = sitter->seats + (size_t)arrival->number * sitter->count;
+/* The vblock of the arrival gets a backing, unless its vchunks are as before. *vchunk_count: so
+   far. */
+static void gmlo_assign_write(gmlo_assign *u, const gmlo_arrival *arrival, size_t *vchunk_count) {
+  const gmlo_value *value = &u->values[arrival->value];
+  const uint32_t *vchunks = value->vchunks + (size_t)arrival->number * value->count;
   gmlo_schedule *plan = u->schedule;
-  gmlo_row *row = &plan->rows[sitter->row];
-  gmlo_sitting *sitting = &plan->sittings[row->first + row->sittings];
-  if (row->sittings != 0 &&
-      gmlo_schedule_moved(plan->seats + sitting[-1].seats, seats, row->count) == 0) {
+  gmlo_vblock *vblock = &plan->vblocks[value->vblock];
+  gmlo_backing *backing = &plan->backings[vblock->first + vblock->backings];
+  if (vblock->backings != 0 &&
+      gmlo_schedule_moved(plan->vchunks + backing[-1].vchunks, vchunks, vblock->count) == 0) {
     return;
   }
-  row->sittings++;
-  sitting->from = arrival->begin;
-  sitting->seats = *seat_count;
-  memcpy(plan->seats + *seat_count, seats, row->count * sizeof *seats);
-  *seat_count += row->count;
+  vblock->backings++;
+  backing->from = arrival->begin;
+  backing->vchunks = *vchunk_count;
+  memcpy(plan->vchunks + *vchunk_count, vchunks, vblock->count * sizeof *vchunks);
+  *vchunk_count += vblock->count;
 }
 
-/* Writes down how the rows sit, and when each seat is wanted. */
-static void gmlo_usher_close(gmlo_usher *u) {
+/* Writes down which vchunks the vblocks have, and when each is wanted. */
+static void gmlo_assign_close(gmlo_assign *u) {
   gmlo_schedule *plan = u->schedule;
   size_t i, n, at = 0;
-  for (i = 0; i < u->arrival_count; i++) plan->rows[u->sitters[u->arrivals[i].sitter].row].first++;
-  for (i = 0; i < plan->row_count; i++) {
-    n = plan->rows[i].first;
-    plan->rows[i].first = at;
+  for (i = 0; i < u->arrival_count; i++)
+    plan->vblocks[u->values[u->arrivals[i].value].vblock].first++;
+  for (i = 0; i < plan->vblock_count; i++) {
+    n = plan->vblocks[i].first;
+    plan->vblocks[i].first = at;
     at += n;
   }
   for (i = 0, at = 0; i < u->arrival_count; i++) {
     const gmlo_arrival *arrival = &u->arrivals[i];
-    const gmlo_sitter *sitter = &u->sitters[arrival->sitter];
-    gmlo_usher_write(u, arrival, &at);
-    for (n = 0; n < sitter->count; n++) {
+    const gmlo_value *value = &u->values[arrival->value];
+    gmlo_assign_write(u, arrival, &at);
+    for (n = 0; n < value->count; n++) {
       gmlo_call *call = &plan->calls[plan->call_count++];
-      call->seat = sitter->seats[(size_t)arrival->number * sitter->count + n];
+      call->vchunk = value->vchunks[(size_t)arrival->number * value->count + n];
       call->when = (uint32_t)arrival->begin;
     }
   }
   gmlo_sort(plan->calls, plan->calls + plan->call_count, plan->call_count, sizeof *plan->calls,
             gmlo_call_before);
-  for (i = 0; i < plan->call_count; i++) plan->call_begin[plan->calls[i].seat + 1]++;
-  for (i = 0; i < plan->seat_count; i++) plan->call_begin[i + 1] += plan->call_begin[i];
-  for (i = 0; i < plan->row_count; i++) {
-    const gmlo_row *row = &plan->rows[i];
-    for (n = 0; row->sittings > 1 && n < row->sittings; n++) {
-      const gmlo_sitting *from = &plan->sittings[row->first + n];
-      const gmlo_sitting *to = &plan->sittings[row->first + (n + 1) % row->sittings];
-      plan->remap_count +=
-          gmlo_schedule_moved(plan->seats + from->seats, plan->seats + to->seats, row->count);
+  for (i = 0; i < plan->call_count; i++) plan->call_begin[plan->calls[i].vchunk + 1]++;
+  for (i = 0; i < plan->vchunk_count; i++) plan->call_begin[i + 1] += plan->call_begin[i];
+  for (i = 0; i < plan->vblock_count; i++) {
+    const gmlo_vblock *vblock = &plan->vblocks[i];
+    for (n = 0; vblock->backings > 1 && n < vblock->backings; n++) {
+      const gmlo_backing *from = &plan->backings[vblock->first + n];
+      const gmlo_backing *to = &plan->backings[vblock->first + (n + 1) % vblock->backings];
+      plan->remap_count += gmlo_schedule_moved(plan->vchunks + from->vchunks,
+                                               plan->vchunks + to->vchunks, vblock->count);
     }
   }
 }
 
-/* Seats all stays. 0 if host memory is refused. */
-static int gmlo_usher_seat_all(gmlo_usher *u) {
+/* Assigns all intervals theirs. 0 if host memory is refused. */
+static int gmlo_assign_all(gmlo_assign *u) {
   gmlo_schedule *plan = u->schedule;
   size_t i;
-  memset(u->seats, 0, (u->call_max + 1) * sizeof *u->seats);
-  memset(plan->rows, 0, (u->sitter_count + 1) * sizeof *plan->rows);
-  plan->row_count = plan->seat_count = 0;
-  for (i = 0; i < u->sitter_count; i++) {
-    gmlo_sitter *sitter = &u->sitters[i];
-    size_t n, count = sitter->count * sitter->stay_count;
-    sitter->row = GMLAKE_OFFLOAD_NONE;
-    for (n = 0; n < count; n++) sitter->seats[n] = GMLAKE_OFFLOAD_NONE;
-    for (n = 0; sitter->around != NULL && n < sitter->count; n++)
-      if (sitter->around[n] >= plan->seat_count) plan->seat_count = sitter->around[n] + (size_t)1;
+  memset(u->vchunks, 0, (u->call_max + 1) * sizeof *u->vchunks);
+  memset(plan->vblocks, 0, (u->value_count + 1) * sizeof *plan->vblocks);
+  plan->vblock_count = plan->vchunk_count = 0;
+  for (i = 0; i < u->value_count; i++) {
+    gmlo_value *value = &u->values[i];
+    size_t n, count = value->count * value->interval_count;
+    value->vblock = GMLAKE_OFFLOAD_NONE;
+    for (n = 0; n < count; n++) value->vchunks[n] = GMLAKE_OFFLOAD_NONE;
+    for (n = 0; value->around != NULL && n < value->count; n++)
+      if (value->around[n] >= plan->vchunk_count) plan->vchunk_count = value->around[n] + (size_t)1;
   }
   for (i = 0; i < u->arrival_count; i++)
-    if (!gmlo_usher_seat(u, &u->arrivals[i])) return 0;
+    if (!gmlo_assign_one(u, &u->arrivals[i])) return 0;
   return 1;
 }
 
-/* Whether something that sits across the turn would have to be moved there. Then all that does is
+/* Whether something that is there across the turn would have to be moved. Then all that does is
    to begin where it ended. */
-static int gmlo_usher_has_to_turn(gmlo_usher *u) {
+static int gmlo_assign_has_to_turn(gmlo_assign *u) {
   size_t i, moved = 0;
-  for (i = 0; i < u->sitter_count; i++) {
-    const gmlo_sitter *sitter = &u->sitters[i];
-    const uint32_t *last = sitter->seats + (sitter->stay_count - 1) * sitter->count;
-    if (sitter->is_around) moved += gmlo_schedule_moved(sitter->seats, last, sitter->count);
+  for (i = 0; i < u->value_count; i++) {
+    const gmlo_value *value = &u->values[i];
+    const uint32_t *last = value->vchunks + (value->interval_count - 1) * value->count;
+    if (value->is_around) moved += gmlo_schedule_moved(value->vchunks, last, value->count);
   }
-  for (i = 0; i < u->sitter_count && moved != 0; i++) {
-    gmlo_sitter *sitter = &u->sitters[i];
-    const uint32_t *last = sitter->seats + (sitter->stay_count - 1) * sitter->count;
-    if (!sitter->is_around) continue;
-    if (sitter->around == NULL)
-      sitter->around = (uint32_t *)gmlo_take(&u->scope, sitter->count + 1, sizeof *last);
-    if (sitter->around == NULL) return 0;
-    memcpy(sitter->around, last, sitter->count * sizeof *last);
+  for (i = 0; i < u->value_count && moved != 0; i++) {
+    gmlo_value *value = &u->values[i];
+    const uint32_t *last = value->vchunks + (value->interval_count - 1) * value->count;
+    if (!value->is_around) continue;
+    if (value->around == NULL)
+      value->around = (uint32_t *)gmlo_take(&u->scope, value->count + 1, sizeof *last);
+    if (value->around == NULL) return 0;
+    memcpy(value->around, last, value->count * sizeof *last);
   }
   return moved != 0;
 }
 
-/* Seats all strands that come and go. Without host memory for that nobody has a seat. */
-static void gmlo_scheduler_seat(const gmlo_scheduler *c, gmlo_schedule *plan, size_t chunk_bytes) {
+/* Assigns chunks to all strands that come and go. Without host memory for that none has any. */
+static void gmlo_scheduler_assign(const gmlo_scheduler *c, gmlo_schedule *plan,
+                                  size_t chunk_bytes) {
   const gmlo_lesson *l = c->weave.l;
-  gmlo_usher u;
+  gmlo_assign u;
   size_t i;
   int ok;
   memset(&u, 0, sizeof u);
@@ -7959,29 +7971,29 @@ static void gmlo_scheduler_seat(const gmlo_scheduler *c, gmlo_schedule *plan, si
   u.c = c;
   u.schedule = plan;
   plan->turn = l->turn;
-  ok = l->step_count < UINT32_MAX / 8 && gmlo_usher_invite(&u, chunk_bytes) &&
-       gmlo_usher_line_up(&u) && gmlo_usher_furnish(&u);
-  for (i = 0; ok && i < l->slot_count; i++) plan->row_of[i] = GMLAKE_OFFLOAD_NONE;
-  ok = ok && gmlo_usher_seat_all(&u);
-  for (i = 1; ok && i < GMLO_SEATINGS && gmlo_usher_has_to_turn(&u); i++)
-    ok = gmlo_usher_seat_all(&u);
-  if (ok) gmlo_usher_close(&u);
+  ok = l->step_count < UINT32_MAX / 8 && gmlo_assign_collect(&u, chunk_bytes) &&
+       gmlo_assign_list(&u) && gmlo_assign_reserve(&u);
+  for (i = 0; ok && i < l->slot_count; i++) plan->vblock_of[i] = GMLAKE_OFFLOAD_NONE;
+  ok = ok && gmlo_assign_all(&u);
+  for (i = 1; ok && i < GMLO_ASSIGNS && gmlo_assign_has_to_turn(&u); i++) ok = gmlo_assign_all(&u);
+  if (ok) gmlo_assign_close(&u);
   gmlo_leave(&u.scope);
-  if (!ok) gmlo_schedule_unseat(&l->host, plan);
+  if (!ok) gmlo_schedule_unassign(&l->host, plan);
 }
 
-/* The seats of a row at a half step. */
-static const uint32_t *gmlo_schedule_seats(const gmlo_schedule *plan, uint32_t row, size_t now) {
-  const gmlo_row *r = &plan->rows[row];
-  const gmlo_sitting *sittings = plan->sittings + r->first;
-  size_t i = r->sittings;
-  while (i != 0 && sittings[i - 1].from > now) i--;
-  return plan->seats + sittings[i != 0 ? i - 1 : r->sittings - 1].seats;
+/* The vchunks of a vblock at a half step. */
+static const uint32_t *gmlo_schedule_vchunks(const gmlo_schedule *plan, uint32_t vblock,
+                                             size_t now) {
+  const gmlo_vblock *r = &plan->vblocks[vblock];
+  const gmlo_backing *backings = plan->backings + r->first;
+  size_t i = r->backings;
+  while (i != 0 && backings[i - 1].from > now) i--;
+  return plan->vchunks + backings[i != 0 ? i - 1 : r->backings - 1].vchunks;
 }
 
-/* How long nobody wants the seat from a half step on, which counts around the end. */
-static size_t gmlo_schedule_rest(const gmlo_schedule *plan, uint32_t seat, size_t now) {
-  size_t first = plan->call_begin[seat], low = first, high = plan->call_begin[seat + 1];
+/* How long nobody wants the vchunk from a half step on, which counts around the end. */
+static size_t gmlo_schedule_rest(const gmlo_schedule *plan, uint32_t vchunk, size_t now) {
+  size_t first = plan->call_begin[vchunk], low = first, high = plan->call_begin[vchunk + 1];
   size_t round = 2 * plan->step_count, end = high;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
@@ -8007,46 +8019,48 @@ static uint64_t gmlo_trial_take(gmlo_trial *r, uint64_t now, size_t bytes) {
   return now;
 }
 
-/* The row of a strand, or NONE. */
-static uint32_t gmlo_trial_row(const gmlo_scheduler *c, const gmlo_schedule *plan,
-                               uint32_t strand) {
-  if (plan->row_of == NULL) return GMLAKE_OFFLOAD_NONE;
-  return plan->row_of[c->weave.strands[strand].slot];
+/* The vblock of a strand, or NONE. */
+static uint32_t gmlo_trial_vblock(const gmlo_scheduler *c, const gmlo_schedule *plan,
+                                  uint32_t strand) {
+  if (plan->vblock_of == NULL) return GMLAKE_OFFLOAD_NONE;
+  return plan->vblock_of[c->weave.strands[strand].slot];
 }
 
-/* A strand gets the memory of its seats at `now` or later: when they are free. Chunks that its
+/* A strand gets the memory of its vchunks at `now` or later: when they are free. Chunks that its
    addresses do not have yet are mapped there by the host, when the last use there has ended. */
-static uint64_t gmlo_trial_sit(gmlo_trial *r, const gmlo_schedule *plan, uint32_t row,
-                               uint64_t now) {
-  const uint32_t *seats = gmlo_schedule_seats(plan, row, r->half), *had = r->row_seats[row];
-  size_t i, count = plan->rows[row].count, moved = 0;
+static uint64_t gmlo_trial_back(gmlo_trial *r, const gmlo_schedule *plan, uint32_t vblock,
+                                uint64_t now) {
+  const uint32_t *vchunks = gmlo_schedule_vchunks(plan, vblock, r->half),
+                 *had = r->vblock_chunks[vblock];
+  size_t i, count = plan->vblocks[vblock].count, moved = 0;
   for (i = 0; i < count; i++)
-    if (r->seat_ns[seats[i]] > now) now = r->seat_ns[seats[i]];
-  if (had != NULL && had != seats) moved = gmlo_schedule_moved(had, seats, count);
-  r->row_seats[row] = seats;
+    if (r->vchunk_ns[vchunks[i]] > now) now = r->vchunk_ns[vchunks[i]];
+  if (had != NULL && had != vchunks) moved = gmlo_schedule_moved(had, vchunks, count);
+  r->vblock_chunks[vblock] = vchunks;
   if (moved == 0) return now;
-  if (r->host_ns < r->row_ns[row]) r->host_ns = r->row_ns[row];
+  if (r->host_ns < r->vblock_ns[vblock]) r->host_ns = r->vblock_ns[vblock];
   r->host_ns += moved * GMLO_REMAP_NS;
   return now > r->host_ns ? now : r->host_ns;
 }
 
-/* A strand's memory is free from `when` on, bytes at once if it has no seats. */
-static void gmlo_trial_rise(gmlo_trial *r, const gmlo_schedule *plan, uint32_t row, uint64_t when) {
-  const uint32_t *seats = gmlo_schedule_seats(plan, row, r->half);
+/* A strand's memory is free from `when` on, bytes at once if it has no vchunks. */
+static void gmlo_trial_leave(gmlo_trial *r, const gmlo_schedule *plan, uint32_t vblock,
+                             uint64_t when) {
+  const uint32_t *vchunks = gmlo_schedule_vchunks(plan, vblock, r->half);
   size_t i;
-  for (i = 0; i < plan->rows[row].count; i++) r->seat_ns[seats[i]] = when;
-  r->row_ns[row] = when;
+  for (i = 0; i < plan->vblocks[vblock].count; i++) r->vchunk_ns[vchunks[i]] = when;
+  r->vblock_ns[vblock] = when;
 }
 
 static void gmlo_trial_move(const gmlo_scheduler *c, gmlo_trial *r, const gmlo_schedule *plan,
                             const gmlo_move *move) {
-  uint32_t strand = c->weave.of[move->slot], row = gmlo_trial_row(c, plan, strand);
+  uint32_t strand = c->weave.of[move->slot], vblock = gmlo_trial_vblock(c, plan, strand);
   size_t bytes = gmlo_scheduler_bytes(c, strand);
   r->host_ns += GMLO_HOST_NS;
   if (move->is_in) {
     uint64_t at = r->in_ns > r->now_ns ? r->in_ns : r->now_ns;
-    at = row != GMLAKE_OFFLOAD_NONE ? gmlo_trial_sit(r, plan, row, at)
-                                    : gmlo_trial_take(r, at, bytes);
+    at = vblock != GMLAKE_OFFLOAD_NONE ? gmlo_trial_back(r, plan, vblock, at)
+                                       : gmlo_trial_take(r, at, bytes);
     if (at < r->gone_ns[strand]) at = r->gone_ns[strand];
     if (at < r->host_ns) at = r->host_ns;
     r->in_ns = r->ready_ns[strand] = at + gmlo_scheduler_copy_ns(c, strand, 1);
@@ -8060,8 +8074,8 @@ static void gmlo_trial_move(const gmlo_scheduler *c, gmlo_trial *r, const gmlo_s
     if (r->out_ns < r->host_ns) r->out_ns = r->host_ns;
     r->gone_ns[strand] = r->out_ns += gmlo_scheduler_copy_ns(c, strand, 0);
   }
-  if (row != GMLAKE_OFFLOAD_NONE) {
-    gmlo_trial_rise(r, plan, row, r->gone_ns[strand]);
+  if (vblock != GMLAKE_OFFLOAD_NONE) {
+    gmlo_trial_leave(r, plan, vblock, r->gone_ns[strand]);
   } else if (!move->is_copy) {
     r->free_bytes += (double)bytes;
   } else {
@@ -8075,19 +8089,19 @@ static void gmlo_trial_step(const gmlo_scheduler *c, gmlo_trial *r, const gmlo_s
                             size_t index) {
   const gmlo_lesson_step *step = &c->weave.l->steps[index];
   size_t i, bytes = 0;
-  uint32_t strand, row;
+  uint32_t strand, vblock;
   r->host_ns += step->time_ns < GMLO_HOST_NS ? step->time_ns : GMLO_HOST_NS;
   for (strand = c->weave.first[index]; strand != GMLAKE_OFFLOAD_NONE;
        strand = c->weave.next_first[strand]) {
-    row = gmlo_trial_row(c, plan, strand);
+    vblock = gmlo_trial_vblock(c, plan, strand);
     r->is_away[strand] = 0;
-    if (row != GMLAKE_OFFLOAD_NONE) {
-      r->now_ns = gmlo_trial_sit(r, plan, row, r->now_ns);
+    if (vblock != GMLAKE_OFFLOAD_NONE) {
+      r->now_ns = gmlo_trial_back(r, plan, vblock, r->now_ns);
     } else {
       bytes += gmlo_scheduler_bytes(c, strand);
     }
   }
-  r->now_ns = gmlo_trial_take(r, r->now_ns, plan->row_of == NULL ? bytes : 0);
+  r->now_ns = gmlo_trial_take(r, r->now_ns, plan->vblock_of == NULL ? bytes : 0);
   for (i = step->named_begin; i < step->named_end; i++) {
     uint64_t ready = r->ready_ns[c->weave.of[c->weave.l->named[i].slot]];
     if (ready > r->now_ns) r->now_ns = ready;
@@ -8097,9 +8111,9 @@ static void gmlo_trial_step(const gmlo_scheduler *c, gmlo_trial *r, const gmlo_s
   for (strand = c->weave.last[index]; strand != GMLAKE_OFFLOAD_NONE;
        strand = c->weave.next_last[strand]) {
     if (r->is_away[strand]) continue;
-    row = gmlo_trial_row(c, plan, strand);
-    if (row != GMLAKE_OFFLOAD_NONE) {
-      gmlo_trial_rise(r, plan, row, r->now_ns);
+    vblock = gmlo_trial_vblock(c, plan, strand);
+    if (vblock != GMLAKE_OFFLOAD_NONE) {
+      gmlo_trial_leave(r, plan, vblock, r->now_ns);
     } else {
       r->free_bytes += (double)gmlo_scheduler_bytes(c, strand);
     }
@@ -8115,11 +8129,11 @@ static uint64_t gmlo_scheduler_rehearse(gmlo_scheduler *c, const gmlo_schedule *
   size_t i, n = l->step_count;
   uint64_t first_ns = 0;
   uint32_t strand;
-  r->seat_ns = (uint64_t *)gmlo_take(&scope, schedule->seat_count + 1, sizeof *r->seat_ns);
-  r->row_ns = (uint64_t *)gmlo_take(&scope, schedule->row_count + 1, sizeof *r->row_ns);
-  r->row_seats =
-      (const uint32_t **)gmlo_take(&scope, schedule->row_count + 1, sizeof *r->row_seats);
-  if (r->seat_ns == NULL || r->row_ns == NULL || r->row_seats == NULL) {
+  r->vchunk_ns = (uint64_t *)gmlo_take(&scope, schedule->vchunk_count + 1, sizeof *r->vchunk_ns);
+  r->vblock_ns = (uint64_t *)gmlo_take(&scope, schedule->vblock_count + 1, sizeof *r->vblock_ns);
+  r->vblock_chunks =
+      (const uint32_t **)gmlo_take(&scope, schedule->vblock_count + 1, sizeof *r->vblock_chunks);
+  if (r->vchunk_ns == NULL || r->vblock_ns == NULL || r->vblock_chunks == NULL) {
     gmlo_leave(&scope);
     return UINT64_MAX / 2;
   }
@@ -8332,9 +8346,9 @@ static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule, gmlo_
   return gmlo_scheduler_list(c, schedule);
 }
 
-/* Makes several schedules, seats them and rehearses them. Another one is taken if it is faster by
-   one part in GMLO_WAY_GAIN; or if it maps fewer chunks, and none is faster by that. To the letter
-   there is only the first. 0 if host memory is refused. */
+/* Makes several schedules, assigns chunks and rehearses them. Another one is taken if it is faster
+   by one part in GMLO_WAY_GAIN; or if it maps fewer chunks, and none is faster by that. To the
+   letter there is only the first. 0 if host memory is refused. */
 static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule, size_t chunk_bytes) {
   uint64_t best_ns = UINT64_MAX, least_ns = UINT64_MAX, ns;
   gmlo_schedule other;
@@ -8348,7 +8362,7 @@ static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule, siz
     way.spare = (i & 8) != 0 ? c->desc->target_bytes / ((i & 4) == 0 ? 32 : 16) : 0;
     way.spares_out = (i & 16) != 0;
     if (!gmlo_scheduler_make(c, i == 0 ? schedule : &other, way)) return i != 0;
-    if (chunk_bytes != 0) gmlo_scheduler_seat(c, i == 0 ? schedule : &other, chunk_bytes);
+    if (chunk_bytes != 0) gmlo_scheduler_assign(c, i == 0 ? schedule : &other, chunk_bytes);
     ns = gmlo_scheduler_rehearse(c, i == 0 ? schedule : &other);
     if (i != 0 &&
         ((other.planned_bytes > c->desc->target_bytes &&
@@ -8364,12 +8378,13 @@ static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule, siz
     }
     best_ns = ns;
     if (ns < least_ns) least_ns = ns;
-    schedule->added_ns = ns > schedule->step_ns ? ns - schedule->step_ns : 0;
+    schedule->added_ns = ns > schedule->step_ns && ns < UINT64_MAX / 2 ? ns - schedule->step_ns : 0;
   }
   return 1;
 }
 
-/* Plans the lesson for so many bytes, and makes a schedule; with seats, unless chunk_bytes is 0. */
+/* Plans the lesson for so many bytes, and makes a schedule; with vchunks, unless chunk_bytes is 0.
+   */
 static gmlake_offload_result gmlo_lesson_plan(gmlo_lesson *l, gmlake_offload_planner_desc *desc,
                                               size_t chunk_bytes, gmlo_schedule *out_schedule) {
   gmlake_offload_graph *graph = NULL;
@@ -8524,17 +8539,17 @@ typedef struct gmlo_range {
   size_t bytes;
   uint32_t tensor;  /* NONE: it is idle */
   uint64_t since;   /* when it became idle, in tensors that died */
-  uint32_t row;     /* of the schedule, whose tensors have it; or NONE */
+  uint32_t vblock;  /* of the schedule, whose tensors have it; or NONE */
   uint32_t *chunks; /* that it was last given, by number; NULL where memory does not say that */
 } gmlo_range;
 
-typedef struct gmlo_chair { /* what a seat stands for */
-  uint32_t chunk;           /* its number; NONE: none yet */
-  uint32_t misses;          /* how often in a row the seat's tensor got another one */
-} gmlo_chair;
+typedef struct gmlo_binding { /* what a vchunk stands for */
+  uint32_t chunk;             /* its number; NONE: none yet */
+  uint32_t misses;            /* how often in a row the vchunk's tensor got another one */
+} gmlo_binding;
 
 typedef struct gmlo_chunk { /* of memory that has numbers for them */
-  uint32_t seat;            /* that stands for it; NONE */
+  uint32_t vchunk;          /* that stands for it; NONE */
   uint32_t holder;          /* the range with memory that has it; NONE */
   int is_known;
 } gmlo_chunk;
@@ -8586,11 +8601,11 @@ struct gmlake_offload_session {
   gmlo_rhythm rhythm;   /* [S6] as long as it does not */
   uint64_t period, since, first_print; /* 0: none yet; steps since; print of the first step */
   gmlo_schedule schedule;
-  size_t at, birth_at;  /* [S5]; births of the known lesson so far */
-  uint32_t *row_ranges; /* by row of the schedule; NONE: none yet */
-  gmlo_chair *chairs;   /* by seat of the schedule */
-  gmlo_chunk *chunks;   /* by number */
-  gmlo_choice *choices; /* of chunks, for a range */
+  size_t at, birth_at;     /* [S5]; births of the known lesson so far */
+  uint32_t *vblock_ranges; /* by vblock of the schedule; NONE: none yet */
+  gmlo_binding *bindings;  /* by vchunk of the schedule */
+  gmlo_chunk *chunks;      /* by number */
+  gmlo_choice *choices;    /* of chunks, for a range */
   size_t chunk_count, chunk_capacity, choice_capacity;
   uint32_t *late; /* tensors that may come back as soon as there is room */
   size_t late_count, late_capacity;
@@ -9007,17 +9022,17 @@ static gmlake_offload_result gmlo_session_stage(gmlake_offload_session *s, uint3
   return GMLAKE_OFFLOAD_OK;
 }
 
-/* ---- Seats ---- */
+/* ---- Virtual chunks ---- */
 
-#define GMLO_MISSES 8u /* in a row, before a seat stands for another chunk */
+#define GMLO_MISSES 8u /* in a row, before a vchunk stands for another chunk */
 
-/* The row of a slot, or NONE. */
-static uint32_t gmlo_session_row(const gmlake_offload_session *s, uint32_t slot) {
+/* The vblock of a slot, or NONE. */
+static uint32_t gmlo_session_vblock(const gmlake_offload_session *s, uint32_t slot) {
   if (!s->has_schedule || s->is_drifted || slot == GMLAKE_OFFLOAD_NONE ||
-      s->schedule.row_of == NULL) {
+      s->schedule.vblock_of == NULL) {
     return GMLAKE_OFFLOAD_NONE;
   }
-  return s->schedule.row_of[slot];
+  return s->schedule.vblock_of[slot];
 }
 
 /* The half step that the session is at. */
@@ -9026,20 +9041,20 @@ static size_t gmlo_session_half(const gmlake_offload_session *s) {
   return 2 * ((s->at + plan->step_count - plan->turn) % plan->step_count);
 }
 
-static const uint32_t *gmlo_session_seats(const gmlake_offload_session *s, uint32_t row) {
-  return gmlo_schedule_seats(&s->schedule, row, gmlo_session_half(s));
+static const uint32_t *gmlo_session_vchunks(const gmlake_offload_session *s, uint32_t vblock) {
+  return gmlo_schedule_vchunks(&s->schedule, vblock, gmlo_session_half(s));
 }
 
-/* From now on the seat stands for the chunk. The seat that did gets the former chunk. */
-static void gmlo_session_sit(gmlake_offload_session *s, uint32_t seat, uint32_t chunk) {
-  uint32_t former = s->chairs[seat].chunk, other = s->chunks[chunk].seat;
-  s->chairs[seat].chunk = chunk;
-  s->chunks[chunk].seat = seat;
-  if (other != GMLAKE_OFFLOAD_NONE) s->chairs[other].chunk = former;
-  if (former != GMLAKE_OFFLOAD_NONE) s->chunks[former].seat = other;
+/* From now on the vchunk stands for the chunk. The vchunk that did gets the former chunk. */
+static void gmlo_session_bind_chunk(gmlake_offload_session *s, uint32_t vchunk, uint32_t chunk) {
+  uint32_t former = s->bindings[vchunk].chunk, other = s->chunks[chunk].vchunk;
+  s->bindings[vchunk].chunk = chunk;
+  s->chunks[chunk].vchunk = vchunk;
+  if (other != GMLAKE_OFFLOAD_NONE) s->bindings[other].chunk = former;
+  if (former != GMLAKE_OFFLOAD_NONE) s->chunks[former].vchunk = other;
 }
 
-/* Notes a chunk's number. 0 if host memory is refused: then it is no chunk of a seat. */
+/* Notes a chunk's number. 0 if host memory is refused: then it is no chunk of a vchunk. */
 static int gmlo_session_see(gmlake_offload_session *s, uint32_t number) {
   gmlo_chunk *chunks;
   if (number >= s->chunk_count) {
@@ -9049,7 +9064,7 @@ static int gmlo_session_see(gmlake_offload_session *s, uint32_t number) {
     if (chunks == NULL) return 0;
     s->chunks = chunks;
     for (; s->chunk_count <= number; s->chunk_count++) {
-      chunks[s->chunk_count].seat = chunks[s->chunk_count].holder = GMLAKE_OFFLOAD_NONE;
+      chunks[s->chunk_count].vchunk = chunks[s->chunk_count].holder = GMLAKE_OFFLOAD_NONE;
       chunks[s->chunk_count].is_known = 0;
     }
   }
@@ -9086,25 +9101,25 @@ static size_t gmlo_session_spare(gmlake_offload_session *s, size_t count) {
     const gmlo_chunk *chunk = &s->chunks[i];
     gmlo_choice choice;
     if (!chunk->is_known || chunk->holder != GMLAKE_OFFLOAD_NONE) continue;
-    choice.seat = (uint32_t)i;
+    choice.vchunk = (uint32_t)i;
     choice.since = 0;
     choice.cost = 0;
-    if (chunk->seat != GMLAKE_OFFLOAD_NONE)
-      choice.cost = 4 * plan->step_count - gmlo_schedule_rest(plan, chunk->seat, now);
+    if (chunk->vchunk != GMLAKE_OFFLOAD_NONE)
+      choice.cost = 4 * plan->step_count - gmlo_schedule_rest(plan, chunk->vchunk, now);
     gmlo_choices_add(s->choices, &found, count, choice);
   }
   return found;
 }
 
-/* Writes down which chunks a range wants: those of its row; where these are not there, others that
-   are free for long. What is wanted is held from here on. */
-static void gmlo_session_wish(gmlake_offload_session *s, uint32_t id, uint32_t row) {
+/* Writes down which chunks a range wants: those of its vblock; where these are not there, others
+   that are free for long. What is wanted is held from here on. */
+static void gmlo_session_wish(gmlake_offload_session *s, uint32_t id, uint32_t vblock) {
   gmlo_range *range = &s->ranges[id];
   size_t i, count = range->bytes / s->memory.chunk_bytes, missing = 0, at = 0;
-  const uint32_t *seats = row != GMLAKE_OFFLOAD_NONE ? gmlo_session_seats(s, row) : NULL;
+  const uint32_t *vchunks = vblock != GMLAKE_OFFLOAD_NONE ? gmlo_session_vchunks(s, vblock) : NULL;
   for (i = 0; i < count; i++) {
     range->chunks[i] = GMLAKE_OFFLOAD_NONE;
-    if (row != GMLAKE_OFFLOAD_NONE) range->chunks[i] = s->chairs[seats[i]].chunk;
+    if (vblock != GMLAKE_OFFLOAD_NONE) range->chunks[i] = s->bindings[vchunks[i]].chunk;
     if (range->chunks[i] != GMLAKE_OFFLOAD_NONE &&
         s->chunks[range->chunks[i]].holder == GMLAKE_OFFLOAD_NONE) {
       s->chunks[range->chunks[i]].holder = id;
@@ -9113,86 +9128,87 @@ static void gmlo_session_wish(gmlake_offload_session *s, uint32_t id, uint32_t r
       missing++;
     }
   }
-  if (missing == 0 || row == GMLAKE_OFFLOAD_NONE) return;
+  if (missing == 0 || vblock == GMLAKE_OFFLOAD_NONE) return;
   missing = gmlo_session_spare(s, missing);
   for (i = 0; i < count && at < missing; i++) {
     if (range->chunks[i] != GMLAKE_OFFLOAD_NONE) continue;
-    range->chunks[i] = s->choices[at++].seat;
+    range->chunks[i] = s->choices[at++].vchunk;
     s->chunks[range->chunks[i]].holder = id;
   }
 }
 
-/* Writes down which chunks a range of the row has. A seat whose chunk was not to be had stands for
-   it for a while: that the other one has it may be an exception. */
-static void gmlo_session_take_seats(gmlake_offload_session *s, const gmlo_range *range,
-                                    uint32_t row) {
+/* Writes down which chunks a range of the vblock has. A vchunk whose chunk was not to be had stands
+   for it for a while: that the other one has it may be an exception. */
+static void gmlo_session_note_chunks(gmlake_offload_session *s, const gmlo_range *range,
+                                     uint32_t vblock) {
   size_t i, count = range->bytes / s->memory.chunk_bytes;
-  const uint32_t *seats = gmlo_session_seats(s, row);
+  const uint32_t *vchunks = gmlo_session_vchunks(s, vblock);
   for (i = 0; i < count; i++) {
-    uint32_t seat = seats[i], chunk = range->chunks[i];
-    gmlo_chair *chair = &s->chairs[seat];
+    uint32_t vchunk = vchunks[i], chunk = range->chunks[i];
+    gmlo_binding *binding = &s->bindings[vchunk];
     if (chunk >= s->chunk_count) continue;
-    chair->misses = chair->chunk == chunk ? 0 : chair->misses + 1;
-    if (chair->chunk != GMLAKE_OFFLOAD_NONE && chair->misses <= GMLO_MISSES) continue;
-    chair->misses = 0;
-    gmlo_session_sit(s, seat, chunk);
+    binding->misses = binding->chunk == chunk ? 0 : binding->misses + 1;
+    if (binding->chunk != GMLAKE_OFFLOAD_NONE && binding->misses <= GMLO_MISSES) continue;
+    binding->misses = 0;
+    gmlo_session_bind_chunk(s, vchunk, chunk);
   }
 }
 
-/* Whether a row has as many seats as the range has chunks. */
-static int gmlo_session_is_wide(const gmlake_offload_session *s, uint32_t row, size_t bytes) {
-  return s->schedule.rows[row].count == bytes / s->memory.chunk_bytes;
+/* Whether a vblock has as many vchunks as the range has chunks. */
+static int gmlo_session_is_wide(const gmlake_offload_session *s, uint32_t vblock, size_t bytes) {
+  return s->schedule.vblocks[vblock].count == bytes / s->memory.chunk_bytes;
 }
 
-/* A new schedule has seats: its rows get the ranges and chunks of the tensors that sit there.
-   Without host memory for that nobody has a seat. */
-static void gmlo_session_seat(gmlake_offload_session *s) {
+/* A new schedule has vchunks: its vblocks get the ranges and chunks of the tensors that are there.
+   Without host memory for that no tensor has a vchunk. */
+static void gmlo_session_assign(gmlake_offload_session *s) {
   const gmlake_offload_host *host = &s->desc.host;
   const gmlo_schedule *plan = &s->schedule;
   size_t i;
-  gmlo_free(host, s->row_ranges);
-  gmlo_free(host, s->chairs);
-  s->row_ranges = NULL;
-  s->chairs = NULL;
-  for (i = 0; i < s->range_count; i++) s->ranges[i].row = GMLAKE_OFFLOAD_NONE;
-  for (i = 0; i < s->chunk_count; i++) s->chunks[i].seat = GMLAKE_OFFLOAD_NONE;
-  if (plan->row_of != NULL) {
-    s->chairs = (gmlo_chair *)gmlo_zeroed(host, plan->seat_count + 1, sizeof *s->chairs);
-    s->row_ranges = (uint32_t *)gmlo_zeroed(host, plan->row_count + 1, sizeof *s->row_ranges);
+  gmlo_free(host, s->vblock_ranges);
+  gmlo_free(host, s->bindings);
+  s->vblock_ranges = NULL;
+  s->bindings = NULL;
+  for (i = 0; i < s->range_count; i++) s->ranges[i].vblock = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < s->chunk_count; i++) s->chunks[i].vchunk = GMLAKE_OFFLOAD_NONE;
+  if (plan->vblock_of != NULL) {
+    s->bindings = (gmlo_binding *)gmlo_zeroed(host, plan->vchunk_count + 1, sizeof *s->bindings);
+    s->vblock_ranges =
+        (uint32_t *)gmlo_zeroed(host, plan->vblock_count + 1, sizeof *s->vblock_ranges);
   }
-  if (s->chairs == NULL || s->row_ranges == NULL) {
-    gmlo_schedule_unseat(host, &s->schedule);
+  if (s->bindings == NULL || s->vblock_ranges == NULL) {
+    gmlo_schedule_unassign(host, &s->schedule);
     return;
   }
-  for (i = 0; i < plan->seat_count; i++) s->chairs[i].chunk = GMLAKE_OFFLOAD_NONE;
-  for (i = 0; i < plan->row_count; i++) s->row_ranges[i] = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < plan->vchunk_count; i++) s->bindings[i].chunk = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < plan->vblock_count; i++) s->vblock_ranges[i] = GMLAKE_OFFLOAD_NONE;
   for (i = 0; i < s->guest_count; i++) {
     const gmlo_guest *g = &s->guests[i];
-    uint32_t row = g->lives ? gmlo_session_row(s, g->slot) : GMLAKE_OFFLOAD_NONE;
-    if (row == GMLAKE_OFFLOAD_NONE || s->row_ranges[row] != GMLAKE_OFFLOAD_NONE ||
-        !gmlo_session_is_wide(s, row, g->bytes)) {
+    uint32_t vblock = g->lives ? gmlo_session_vblock(s, g->slot) : GMLAKE_OFFLOAD_NONE;
+    if (vblock == GMLAKE_OFFLOAD_NONE || s->vblock_ranges[vblock] != GMLAKE_OFFLOAD_NONE ||
+        !gmlo_session_is_wide(s, vblock, g->bytes)) {
       continue;
     }
-    s->row_ranges[row] = g->range;
-    s->ranges[g->range].row = row;
-    if (g->has_memory) gmlo_session_take_seats(s, &s->ranges[g->range], row);
+    s->vblock_ranges[vblock] = g->range;
+    s->ranges[g->range].vblock = vblock;
+    if (g->has_memory) gmlo_session_note_chunks(s, &s->ranges[g->range], vblock);
   }
 }
 
-/* Gives a tensor's range memory: the chunks of its row, if it has one. */
+/* Gives a tensor's range memory: the chunks of its vblock, if it has one. */
 static int gmlo_session_supply(gmlake_offload_session *s, uint32_t tensor, uint32_t course) {
-  uint32_t id = s->guests[tensor].range, row = s->ranges[id].row;
+  uint32_t id = s->guests[tensor].range, vblock = s->ranges[id].vblock;
   gmlo_range *range = &s->ranges[id];
   void *stream = s->courses[course]->stream;
   int code;
   if (range->chunks == NULL)
     return s->memory.commit(s->memory.user, range->range, range->bytes, stream);
-  if (!s->has_schedule || s->is_drifted) row = GMLAKE_OFFLOAD_NONE;
-  gmlo_session_wish(s, id, row);
+  if (!s->has_schedule || s->is_drifted) vblock = GMLAKE_OFFLOAD_NONE;
+  gmlo_session_wish(s, id, vblock);
   gmlo_session_hold_chunks(s, id, 0); /* it may get others */
   code = s->memory.commit_chunks(s->memory.user, range->range, range->bytes, range->chunks, stream);
   if (code == 0) gmlo_session_hold_chunks(s, id, 1);
-  if (code == 0 && row != GMLAKE_OFFLOAD_NONE) gmlo_session_take_seats(s, range, row);
+  if (code == 0 && vblock != GMLAKE_OFFLOAD_NONE) gmlo_session_note_chunks(s, range, vblock);
   return code;
 }
 
@@ -9586,7 +9602,7 @@ static void gmlo_session_plan(gmlake_offload_session *s) {
   gmlo_schedule_free(&s->desc.host, &s->schedule);
   s->schedule = schedule;
   s->has_schedule = 1;
-  gmlo_session_seat(s);
+  gmlo_session_assign(s);
   s->stats.plan_count++;
 }
 
@@ -9614,7 +9630,7 @@ static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike) {
   if (!is_alike) {
     s->has_schedule = 0;
     gmlo_schedule_free(&s->desc.host, &s->schedule);
-    gmlo_session_seat(s);
+    gmlo_session_assign(s);
   }
   s->is_confirmed = is_alike;
   s->is_timed = 0;
@@ -9703,27 +9719,28 @@ static int gmlo_session_is_first(gmlake_offload_session *s, const gmlake_offload
 
 /* ---- Tensors ---- */
 
-/* An idle range of so many bytes: the one of that row, or the one of no row that became idle last.
-   NONE: there is none. */
+/* An idle range of so many bytes: the one of that vblock, or the one of no vblock that became idle
+   last. NONE: there is none. */
 static uint32_t gmlo_session_idle_range(const gmlake_offload_session *s, size_t bytes,
-                                        uint32_t row) {
+                                        uint32_t vblock) {
   uint32_t i, best = GMLAKE_OFFLOAD_NONE;
-  if (row != GMLAKE_OFFLOAD_NONE && s->row_ranges[row] != GMLAKE_OFFLOAD_NONE) {
-    const gmlo_range *range = &s->ranges[s->row_ranges[row]];
-    if (range->tensor == GMLAKE_OFFLOAD_NONE && range->bytes == bytes) return s->row_ranges[row];
+  if (vblock != GMLAKE_OFFLOAD_NONE && s->vblock_ranges[vblock] != GMLAKE_OFFLOAD_NONE) {
+    const gmlo_range *range = &s->ranges[s->vblock_ranges[vblock]];
+    if (range->tensor == GMLAKE_OFFLOAD_NONE && range->bytes == bytes)
+      return s->vblock_ranges[vblock];
   }
   for (i = 0; i < s->range_count; i++) {
     const gmlo_range *range = &s->ranges[i];
     if (range->tensor != GMLAKE_OFFLOAD_NONE || range->bytes != bytes) continue;
-    if (row != GMLAKE_OFFLOAD_NONE && range->row != GMLAKE_OFFLOAD_NONE) continue;
+    if (vblock != GMLAKE_OFFLOAD_NONE && range->vblock != GMLAKE_OFFLOAD_NONE) continue;
     if (best == GMLAKE_OFFLOAD_NONE || range->since > s->ranges[best].since) best = i;
   }
   return best;
 }
 
-/* A range of so many bytes for a tensor of the row. NONE if one is not to be had. */
-static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint32_t row) {
-  uint32_t best = gmlo_session_idle_range(s, bytes, row), *by_address, *chunks = NULL;
+/* A range of so many bytes for a tensor of the vblock. NONE if one is not to be had. */
+static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint32_t vblock) {
+  uint32_t best = gmlo_session_idle_range(s, bytes, vblock), *by_address, *chunks = NULL;
   gmlo_range *ranges, *range;
   void *ptr = NULL;
   size_t at;
@@ -9752,7 +9769,7 @@ static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint
     return best;
   }
   range->chunks = chunks;
-  range->row = GMLAKE_OFFLOAD_NONE;
+  range->vblock = GMLAKE_OFFLOAD_NONE;
   range->ptr = (char *)ptr;
   range->bytes = bytes;
   range->tensor = GMLAKE_OFFLOAD_NONE;
@@ -9782,17 +9799,18 @@ static uint32_t gmlo_session_guest(gmlake_offload_session *s) {
 /* A tensor without memory. NONE: the error says why. */
 static uint32_t gmlo_session_new(gmlake_offload_session *s, size_t bytes) {
   size_t chunk = s->memory.chunk_bytes, whole = (bytes + chunk - 1) / chunk * chunk;
-  uint32_t tensor = gmlo_session_guest(s), range, row;
+  uint32_t tensor = gmlo_session_guest(s), range, vblock;
   gmlo_guest *g;
   if (tensor == GMLAKE_OFFLOAD_NONE) return tensor;
   if (whole == 0) whole = chunk;
-  row = gmlo_session_row(s, gmlo_session_next_birth(s));
-  if (row != GMLAKE_OFFLOAD_NONE && !gmlo_session_is_wide(s, row, whole)) row = GMLAKE_OFFLOAD_NONE;
-  range = gmlo_session_range(s, whole, row);
+  vblock = gmlo_session_vblock(s, gmlo_session_next_birth(s));
+  if (vblock != GMLAKE_OFFLOAD_NONE && !gmlo_session_is_wide(s, vblock, whole))
+    vblock = GMLAKE_OFFLOAD_NONE;
+  range = gmlo_session_range(s, whole, vblock);
   if (range == GMLAKE_OFFLOAD_NONE) return range;
-  if (row != GMLAKE_OFFLOAD_NONE && s->row_ranges[row] == GMLAKE_OFFLOAD_NONE) {
-    s->row_ranges[row] = range;
-    s->ranges[range].row = row;
+  if (vblock != GMLAKE_OFFLOAD_NONE && s->vblock_ranges[vblock] == GMLAKE_OFFLOAD_NONE) {
+    s->vblock_ranges[vblock] = range;
+    s->ranges[range].vblock = vblock;
   }
   g = &s->guests[tensor];
   memset(g, 0, sizeof *g);
@@ -9948,8 +9966,8 @@ static void gmlo_session_free(gmlake_offload_session *s) {
     s->memory.release(s->memory.user, s->ranges[i].range, s->queues.out_stream);
     gmlo_free(&host, s->ranges[i].chunks);
   }
-  gmlo_free(&host, s->row_ranges);
-  gmlo_free(&host, s->chairs);
+  gmlo_free(&host, s->vblock_ranges);
+  gmlo_free(&host, s->bindings);
   gmlo_free(&host, s->chunks);
   gmlo_free(&host, s->choices);
   for (i = 0; i < s->pin_count; i++)
