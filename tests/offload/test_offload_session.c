@@ -514,6 +514,41 @@ static void what_the_host_has_leaves_before_copies(void **state) {
   rig_close(&r);
 }
 
+/* A network whose weights never change: five tensors have to be away, and the host has the bytes of
+   four of them already. */
+static void frozen_weights_leave_without_copies(void **state) {
+  enum { LAYERS = 8, BYTES = 4 * CHUNK };
+  size_t limit = (2 * LAYERS - 5) * BYTES;
+  gmlake_offload_session_stats stats;
+  rig r;
+  int n, i;
+  (void)state;
+  rig_open(&r, limit, limit, 4e9, 0);
+  for (i = 0; i < LAYERS; i++) assert_ok(play_step(&r.play, 1, NULL, NULL, PLAY_W + i, BYTES));
+  for (n = 0; n < 12; n++) {
+    play_mark(&r.play);
+    r.play.time_ns = 20 * US;
+    for (i = 0; i < LAYERS; i++) {
+      int reads[] = {PLAY_W + i, i != 0 ? PLAY_A + i - 1 : -1, -1};
+      assert_ok(play_step(&r.play, 2, reads, NULL, PLAY_A + i, BYTES));
+    }
+    r.play.time_ns = 200 * US;
+    for (i = LAYERS; i-- > 0;) {
+      int first[] = {PLAY_W + i, -1}, then[] = {PLAY_A + i, -1};
+      assert_ok(play_step(&r.play, 3, first, NULL, -1, 0));
+      assert_ok(play_step(&r.play, 4, then, NULL, -1, 0)); /* its next use is farther away */
+      play_free(&r.play, (size_t)(PLAY_A + i));
+    }
+    assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+  }
+  stats = play_stats(&r.play);
+  assert_int_equal(stats.plan_out_bytes, BYTES);
+  assert_int_equal(stats.plan_in_bytes, 5 * BYTES);
+  assert_true(stats.drop_count >= 4 * 8); /* after the first iterations */
+  rig_settle(&r, limit);
+  rig_close(&r);
+}
+
 /* The plan's count after 16 iterations of training, of which the first ones have longer steps.
    *out_ns: an iteration, as learnt then. */
 static uint64_t plans_after_slow_steps(int slow, uint64_t slow_ns, uint64_t *out_ns) {
@@ -1223,6 +1258,7 @@ int main(void) {
       cmocka_unit_test(another_order_is_learnt),
       cmocka_unit_test(sizes_vary),
       cmocka_unit_test(what_the_host_has_leaves_before_copies),
+      cmocka_unit_test(frozen_weights_leave_without_copies),
       cmocka_unit_test(slow_steps_are_timed_again),
       cmocka_unit_test(a_limit_set_in_any_iteration_is_planned_for),
       cmocka_unit_test(what_a_plan_adds_is_told),
