@@ -116,7 +116,8 @@ HOW AN ALLOCATION IS SERVED
      device;
  11. the host waits for pending work. Then the lake looks at all free ranges; the steps above look
      at the first few of many;
- 12. idle windows are dropped, free chunks are returned and created again where they are needed;
+ 12. idle windows are dropped, free chunks are returned and created again where they are needed:
+     other pools' as many as are missing, or all;
  13. the caller's handler is asked to make room, eight times at most. Then the call fails with a
      report in gmlake_get_last_error.
 
