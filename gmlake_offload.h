@@ -1171,8 +1171,8 @@ typedef struct gmlake_offload_lake {
   size_t chunk_bytes; /* of the ranges */
   gmlake_pool *pool;  /* whose chunks they have, and whose limit counts; NULL: the default one. Best
                          is one that serves no blocks, with another chunk_bytes than this: no block
-                         takes a chunk that a session's plan counts on, and what leaves late keeps
-                         nobody from what left before. */
+                         takes a chunk that a session's plan counts on, and chunks that are free do
+                         not wait for neighbours that are still copied. */
 } gmlake_offload_lake;
 
 /* Fills in the table. *lake outlives it. Create the lake with GMLAKE_WAIT_FIRST or _WAIT_IF_SOON:
@@ -6556,7 +6556,7 @@ typedef struct gmlo_named { /* a step's use of a slot */
 
 typedef struct gmlo_lesson_step {
   uint64_t key, time_ns;
-  uint64_t least_ns;             /* in lessons before that were alike; 0: none */
+  uint64_t fastest_ns;           /* in lessons before that were alike; 0: none */
   size_t named_begin, named_end; /* in `named` */
   uint32_t begun, ended;         /* events */
 } gmlo_lesson_step;
@@ -7005,7 +7005,7 @@ static gmlake_offload_result gmlo_weave_graph(gmlo_weave *w, gmlo_lesson *l,
 
 /* ---- The schedule ---- */
 
-#define GMLO_CLEAN_GAIN 3u
+#define GMLO_CLEAN_GAIN 3u /* what needs no copy out counts as unused for so many times as long */
 
 /* A tensor's absence: it leaves behind step `out`, is back before step `in`, and is used in step
    `use`; all counted from the turn on, `use` maybe in the next iteration. */
@@ -7147,8 +7147,8 @@ static size_t gmlo_scheduler_last(const gmlo_scheduler *c, uint32_t tensor, size
 
 /* How long the strand is not used behind the step. Where copies out are spared, one that needs none
    counts as if it were longer. */
-static uint64_t gmlo_scheduler_way(const gmlo_scheduler *c, uint32_t strand, size_t step,
-                                   size_t use) {
+static uint64_t gmlo_scheduler_unused_ns(const gmlo_scheduler *c, uint32_t strand, size_t step,
+                                         size_t use) {
   size_t n = c->weave.l->step_count;
   uint64_t ns = c->time_ns[use < 2 * n ? use : 2 * n] - c->time_ns[step] + 1;
   return c->spares_out && !c->is_written[strand] ? GMLO_CLEAN_GAIN * ns : ns;
@@ -7175,7 +7175,7 @@ static int gmlo_scheduler_lower(gmlo_scheduler *c, size_t step) {
     }
     if (gmlo_scheduler_last(c, strand->id, step) == step) continue;
     use = gmlo_scheduler_use(c, strand->id, step);
-    way = gmlo_scheduler_way(c, (uint32_t)i, step, use);
+    way = gmlo_scheduler_unused_ns(c, (uint32_t)i, step, use);
     if (way <= far || gmlo_scheduler_is_away(c, (uint32_t)i, step)) continue;
     best = (uint32_t)i;
     far = way;
@@ -8168,20 +8168,21 @@ static uint64_t gmlo_scheduler_rehearse(gmlo_scheduler *c, const gmlo_schedule *
    schedule: what is written late before the top leaves late, what is used early behind it comes
    back early. */
 
-typedef struct gmlo_exile { /* a strand that may be away in the top */
-  int64_t when;             /* the end of its last write, or the begin of its next use */
-  size_t bytes;             /* that a copy moves */
-} gmlo_exile;
+typedef struct gmlo_transfer { /* a strand that may be away in the top */
+  int64_t when;                /* the end of its last write, or the begin of its next use */
+  size_t bytes;                /* that a copy moves */
+} gmlo_transfer;
 
 typedef struct gmlo_bound {
-  gmlo_exile *out, *in; /* each with room for as many again; out: without those that need no copy */
+  gmlo_transfer *out,
+      *in; /* each with room for as many again; out: without those that need no copy */
   size_t out_count, in_count;
   size_t free_bytes;  /* away without any copy */
   size_t clean_bytes; /* without one to the host */
 } gmlo_bound;
 
-static int gmlo_exile_before(const void *a, const void *b) {
-  return ((const gmlo_exile *)a)->when < ((const gmlo_exile *)b)->when;
+static int gmlo_transfer_before(const void *a, const void *b) {
+  return ((const gmlo_transfer *)a)->when < ((const gmlo_transfer *)b)->when;
 }
 
 /* When the strand's last write up to the top has ended, from the turn on; maybe before it. */
@@ -8206,7 +8207,7 @@ static void gmlo_bound_add(const gmlo_scheduler *c, gmlo_bound *bound, uint32_t 
   const gmlo_slot *slot = &l->slots[strand->slot];
   size_t n = l->step_count, from = gmlo_lesson_way(l, l->turn, strand->from), end, use;
   int is_whole = gmlo_strand_is_whole(l, strand);
-  gmlo_exile *exile;
+  gmlo_transfer *transfer;
   if (strand->id == GMLAKE_OFFLOAD_NONE || slot->bytes < c->desc->tensor_bytes_min ||
       c->graph->access_begin[strand->id] == c->graph->access_begin[strand->id + 1] ||
       gmlo_scheduler_last(c, strand->id, top) == top) {
@@ -8223,16 +8224,16 @@ static void gmlo_bound_add(const gmlo_scheduler *c, gmlo_bound *bound, uint32_t 
     return;
   }
   bound->free_bytes += slot->bytes - slot->real_bytes;
-  exile = &bound->in[bound->in_count++];
-  exile->when = (int64_t)c->time_ns[use];
-  exile->bytes = slot->real_bytes;
+  transfer = &bound->in[bound->in_count++];
+  transfer->when = (int64_t)c->time_ns[use];
+  transfer->bytes = slot->real_bytes;
   if (!c->is_written[id]) {
     bound->clean_bytes += slot->real_bytes;
     return;
   }
-  exile = &bound->out[bound->out_count++];
-  exile->when = gmlo_scheduler_written(c, strand->id, top);
-  exile->bytes = slot->real_bytes;
+  transfer = &bound->out[bound->out_count++];
+  transfer->when = gmlo_scheduler_written(c, strand->id, top);
+  transfer->bytes = slot->real_bytes;
 }
 
 /* How long the top waits for copies to the host. *out_from: since when they fill the link. */
@@ -8242,13 +8243,13 @@ static int64_t gmlo_bound_out(const gmlo_bound *bound, size_t bytes, int64_t top
   size_t i, left = bytes > bound->clean_bytes ? bytes - bound->clean_bytes : 0;
   *out_from = top_ns;
   for (i = 0; i < bound->out_count && left != 0; i++) {
-    const gmlo_exile *exile = &bound->out[i];
-    stall = (int64_t)gmlo_copy_time(left, speed) - (top_ns - exile->when);
+    const gmlo_transfer *transfer = &bound->out[i];
+    stall = (int64_t)gmlo_copy_time(left, speed) - (top_ns - transfer->when);
     if (stall > most) {
       most = stall;
-      *out_from = exile->when;
+      *out_from = transfer->when;
     }
-    left = left > exile->bytes ? left - exile->bytes : 0;
+    left = left > transfer->bytes ? left - transfer->bytes : 0;
   }
   return most;
 }
@@ -8261,13 +8262,13 @@ static int64_t gmlo_bound_in(const gmlo_bound *bound, size_t bytes, int64_t top_
   size_t i, left = bytes;
   *out_until = top_ns;
   for (i = bound->in_count; i-- != 0 && left != 0;) {
-    const gmlo_exile *exile = &bound->in[i];
-    stall = (int64_t)gmlo_copy_time(left, speed) - (exile->when - top_ns);
+    const gmlo_transfer *transfer = &bound->in[i];
+    stall = (int64_t)gmlo_copy_time(left, speed) - (transfer->when - top_ns);
     if (stall > most) {
       most = stall;
-      *out_until = exile->when;
+      *out_until = transfer->when;
     }
-    left = left > exile->bytes ? left - exile->bytes : 0;
+    left = left > transfer->bytes ? left - transfer->bytes : 0;
   }
   return most;
 }
@@ -8283,7 +8284,7 @@ static uint64_t gmlo_scheduler_least(const gmlo_scheduler *c) {
     if (c->level[i] > c->level[top]) top = i;
   if (c->level[top] <= c->desc->target_bytes) return c->time_ns[n];
   memset(&bound, 0, sizeof bound);
-  bound.out = (gmlo_exile *)gmlo_take(&scope, strands + 1, 4 * sizeof *bound.out);
+  bound.out = (gmlo_transfer *)gmlo_take(&scope, strands + 1, 4 * sizeof *bound.out);
   if (bound.out == NULL) {
     gmlo_leave(&scope);
     return c->time_ns[n];
@@ -8291,8 +8292,9 @@ static uint64_t gmlo_scheduler_least(const gmlo_scheduler *c) {
   bound.in = bound.out + 2 * (strands + 1);
   for (i = 0; i < strands; i++) gmlo_bound_add(c, &bound, (uint32_t)i, top);
   gmlo_sort(bound.out, bound.out + strands + 1, bound.out_count, sizeof *bound.out,
-            gmlo_exile_before);
-  gmlo_sort(bound.in, bound.in + strands + 1, bound.in_count, sizeof *bound.in, gmlo_exile_before);
+            gmlo_transfer_before);
+  gmlo_sort(bound.in, bound.in + strands + 1, bound.in_count, sizeof *bound.in,
+            gmlo_transfer_before);
   bytes = c->level[top] - c->desc->target_bytes;
   bytes = bytes > bound.free_bytes ? bytes - bound.free_bytes : 0;
   out_ns = gmlo_bound_out(&bound, bytes, (int64_t)c->time_ns[top], c->desc->out_bytes_per_s, &from);
@@ -9530,7 +9532,7 @@ static uint64_t gmlo_session_read_times(gmlake_offload_session *s) {
     gmlo_lesson_step *step = &l->steps[i];
     uint32_t from = step->begun != GMLAKE_OFFLOAD_NONE ? step->begun : before;
     step->time_ns = gmlo_session_between(s, from, step->ended);
-    if (step->least_ns != 0 && step->least_ns < step->time_ns) step->time_ns = step->least_ns;
+    if (step->fastest_ns != 0 && step->fastest_ns < step->time_ns) step->time_ns = step->fastest_ns;
     total += step->time_ns;
     if (step->ended != GMLAKE_OFFLOAD_NONE) before = step->ended;
   }
@@ -9621,7 +9623,7 @@ static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike) {
   for (i = 0; i < l->slot_count && is_alike; i++) l->slots[i].pair = before->slots[i].pair;
   for (i = 0; i < l->step_count && is_alike; i++) {
     const gmlo_lesson_step *old = &before->steps[i];
-    l->steps[i].least_ns = s->is_timed ? old->time_ns : old->least_ns;
+    l->steps[i].fastest_ns = s->is_timed ? old->time_ns : old->fastest_ns;
   }
   for (i = 0; i < s->guest_count; i++) {
     if (s->guests[i].lives && s->guests[i].slot != GMLAKE_OFFLOAD_NONE)

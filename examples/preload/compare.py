@@ -59,7 +59,7 @@ def run(command, variables, compares_output):
 
 def first_difference(without, lake):
     """The first line that is not the same, its number from 1 on, or the one behind the last."""
-    ours, theirs = without.decode().splitlines(), lake.decode().splitlines()
+    ours, theirs = (out.decode(errors="replace").splitlines() for out in (without, lake))
     for i, pair in enumerate(zip(ours, theirs)):
         if pair[0] != pair[1]:
             return (i + 1, *pair)
