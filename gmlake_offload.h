@@ -18,7 +18,7 @@ CONTENTS
     TENSILE   >>plan >>jobs >>circle >>link >>profile >>cover >>swap >>pay >>draft
     a run     >>run >>rehearse
     the best  >>search
-    sessions  >>lesson >>rhythm >>session
+    sessions  >>lesson >>regions >>rhythm >>session
     TURNIP    >>paths >>memgraph >>blocks >>compile >>queues >>horizons >>memcheck >>engine
     backends  >>backend_mock >>backend_cuda >>memory_lake
 
@@ -287,6 +287,19 @@ HOW A SESSION WORKS
      planned, too: a tensor has the same chunks at the same addresses whenever it is there, and
      chunks go from one tensor to the next as planned. What is mapped stays mapped, so an iteration
      that goes as planned calls the driver for few chunks, and one that moves nothing for none.
+  8. Regions. A program may execute some steps twice, to keep less in between, as activation
+     checkpointing does; it tells the session which (gmlake_offload_session_region). Where its
+     iterations are marked and limit_bytes is not 0, the session decides after some that were alike
+     which of these regions are kept: executed once. Each iteration as learnt is changed on paper:
+     the second steps of the kept ones are gone, and what they made lives from the first steps on.
+     The regions of the smallest MSPS (bytes kept for longer, by the time saved) are kept first, of
+     equal ones the last. How many: the session plans and rehearses several such iterations, and
+     takes the shortest if it saves one part in 50. A region can be kept if its second steps are its
+     first ones, write only what they make, and nothing of that outlives the iteration. The new
+     iteration is measured: if it takes no less time than before, all regions are executed again.
+     That stands until the limit, or the bytes of an iteration, change by an eighth, or the number
+     of its steps changes; what is kept changes at most 8 times in a session. Where memory runs out,
+     nothing is kept from then on.
   The plan's link bound is the time that its copies take at least: an iteration takes no less than
   that, and no less than it takes without a session. gmlake_offload_session_get_stats tells both,
   and a third bound, of all plans (`least_ns`): what is not on the device in the step that needs the
@@ -1079,6 +1092,7 @@ typedef struct gmlake_offload_session_stats {
   /* By the times of the steps as learnt, no plan for this limit is faster that recomputes nothing:
      so much has to leave before the step that needs the most memory, and to come back behind it. */
   uint64_t least_ns;
+  uint64_t region_count, kept_region_count; /* of the last iteration; 0: none yet */
 } gmlake_offload_session_stats;
 
 /* Only one thread at a time may use a session. All calls return without waiting for the device,
@@ -1128,6 +1142,26 @@ gmlake_offload_session_end(gmlake_offload_session *session);
    by the session, which then plans in a call of begin. Cost: now and then, of a plan. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_mark(gmlake_offload_session *session);
+
+/* A region begins: steps that the program may execute twice, to keep less meanwhile. They are those
+   that begin before region_end. *out_is_kept 0: the program does so as ever: it gives up what these
+   steps make, and later executes them again, between recompute and region_end. 1: it keeps what it
+   needs of it, and executes them once. *out_region is a number that no other region ever has. The
+   results have to be the same either way. pre: no region is open: of nested ones only the outermost
+   is told. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_region(
+    gmlake_offload_session *session, uint64_t *out_region, int *out_is_kept);
+
+/* The steps of a region are executed again, or the first of them. pre: no region is open. Errors:
+   UNKNOWN_ID (there was no such region). */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_recompute(gmlake_offload_session *session, uint64_t region);
+
+/* What region or recompute began has ended. unseen_bytes: behind recompute, what the steps made in
+   memory that the session does not know and that is still needed; else 0. Errors: INVALID_ARGUMENT
+   (no region is open). */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_region_end(gmlake_offload_session *session, size_t unseen_bytes);
 
 /* Brings a tensor to the device, for work on the stream, and keeps it there until as many calls of
    unpin, which names the stream of its last use outside of steps. */
@@ -6576,6 +6610,13 @@ typedef struct gmlo_lesson_copy {
   uint32_t begun, ended; /* events */
 } gmlo_lesson_copy;
 
+typedef struct gmlo_region { /* steps that the program may execute twice */
+  uint32_t begin, end;       /* end NONE: not in this iteration */
+  uint32_t again, again_end; /* the same again; NONE: not in this iteration */
+  size_t unseen_bytes;       /* see gmlake_offload_session_region_end */
+  int is_odd;                /* they were executed more than twice */
+} gmlo_region;
+
 typedef struct gmlo_lesson {
   gmlake_offload_host host;
   gmlo_lesson_step *steps;
@@ -6583,11 +6624,13 @@ typedef struct gmlo_lesson {
   gmlo_slot *slots;
   uint32_t *births; /* slots, in the order of their births */
   gmlo_lesson_copy *copies;
-  void **events;  /* timed; `made` of them exist */
-  uint32_t *uses; /* steps by slot, ascending */
-  size_t step_count, named_count, slot_count, birth_count, copy_count, event_count, made;
+  gmlo_region *regions; /* by number in the iteration */
+  void **events;        /* timed; `made` of them exist */
+  uint32_t *uses;       /* steps by slot, ascending */
+  size_t step_count, named_count, slot_count, birth_count, copy_count, region_count, event_count,
+      made;
   size_t step_capacity, named_capacity, slot_capacity, birth_capacity, copy_capacity,
-      event_capacity;
+      region_capacity, event_capacity;
   int is_broken;   /* something is missing in it */
   uint32_t turn;   /* [L3] */
   uint64_t digest; /* of the bytes of all slots */
@@ -6662,7 +6705,7 @@ static void gmlo_schedule_free(const gmlake_offload_host *host, gmlo_schedule *s
 /* Forgets all but the events. */
 static void gmlo_lesson_clear(gmlo_lesson *l) {
   l->step_count = l->named_count = l->slot_count = l->birth_count = l->copy_count = 0;
-  l->event_count = 0;
+  l->region_count = l->event_count = 0;
   l->is_broken = 0;
   l->turn = 0;
   l->digest = 0;
@@ -6678,6 +6721,7 @@ static void gmlo_lesson_free(gmlo_lesson *l) {
   gmlo_free(&l->host, l->slots);
   gmlo_free(&l->host, l->births);
   gmlo_free(&l->host, l->copies);
+  gmlo_free(&l->host, l->regions);
   gmlo_free(&l->host, l->events);
 }
 
@@ -6733,6 +6777,21 @@ static void gmlo_lesson_name(gmlo_lesson *l, uint32_t slot, unsigned how) {
   l->named[l->named_count].slot = slot;
   l->named[l->named_count].how = how;
   l->steps[l->step_count - 1].named_end = ++l->named_count;
+}
+
+/* The region of that number begins with the next step. */
+static void gmlo_lesson_add_region(gmlo_lesson *l, uint64_t number) {
+  void *regions = l->regions;
+  gmlo_region *region;
+  if (number != l->region_count) l->is_broken = 1; /* one before was not noted */
+  if (l->is_broken) return;
+  (void)gmlo_lesson_room(l, &regions, l->region_count, &l->region_capacity, sizeof *l->regions);
+  l->regions = (gmlo_region *)regions;
+  if (l->is_broken) return;
+  region = &l->regions[l->region_count++];
+  memset(region, 0, sizeof *region);
+  region->begin = (uint32_t)l->step_count;
+  region->end = region->again = region->again_end = GMLAKE_OFFLOAD_NONE;
 }
 
 /* Lists the steps that use each slot. 0 if host memory is refused. */
@@ -8418,6 +8477,240 @@ static gmlake_offload_result gmlo_lesson_plan(gmlo_lesson *l, gmlake_offload_pla
   return result;
 }
 
+/* The time that no schedule of the lesson goes below. *out_fits: nothing has to move. UINT64_MAX if
+   host memory is refused. */
+static uint64_t gmlo_lesson_least(gmlo_lesson *l, const gmlake_offload_planner_desc *desc,
+                                  int *out_fits) {
+  gmlake_offload_graph *graph = NULL;
+  gmlake_offload_plan_info nothing;
+  gmlo_schedule schedule;
+  gmlo_scheduler c;
+  uint64_t least_ns = UINT64_MAX;
+  memset(&c, 0, sizeof c);
+  memset(&nothing, 0, sizeof nothing);
+  memset(&schedule, 0, sizeof schedule);
+  c.plan = &nothing;
+  c.desc = desc;
+  *out_fits = 0;
+  if (gmlo_weave_graph(&c.weave, l, &graph) == GMLAKE_OFFLOAD_OK && gmlo_scheduler_begin(&c)) {
+    c.graph = graph;
+    gmlo_scheduler_levels(&c, &schedule);
+    *out_fits = schedule.unplanned_bytes <= desc->target_bytes;
+    least_ns = gmlo_scheduler_least(&c);
+  }
+  gmlo_weave_leave(&c.weave);
+  gmlake_offload_graph_destroy(graph);
+  return least_ns;
+}
+
+/* ---- >>regions: what a program need not execute twice -------------------------------------------
+   Owns nothing of a lesson. Says what an iteration would be if some of its regions were kept: their
+   second steps are gone, and what these make was made by the first steps already. Invariants:
+   [K1] A region can be kept if its second steps are its first ones, from the begin on, by key, by
+        what they name and by what they make; if they write only that, and nothing of it outlives
+        the iteration. A tensor that is made again and the one that was made first are mates.
+   [K2] No step is in two regions.
+   Cost: linear in the lesson, but for sorting regions. Fails: where host memory is refused. */
+
+typedef struct gmlo_keep { /* a region that can be kept */
+  uint32_t region;
+  unsigned msps; /* bytes that are there for longer, by the time saved: equal within an eighth */
+  size_t unseen_bytes;
+} gmlo_keep;
+
+typedef struct gmlo_keeping {
+  gmlo_scope scope;
+  const gmlo_lesson *l;
+  uint32_t *mate; /* by slot that is made again; else NONE */
+  gmlo_keep *keeps;
+  size_t count;
+} gmlo_keeping;
+
+/* The first birth in the step, or behind it. */
+static size_t gmlo_lesson_birth(const gmlo_lesson *l, uint32_t step) {
+  size_t low = 0, high = l->birth_count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (l->slots[l->births[middle]].birth < step) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+/* Finds the mates of what the region's second steps make. 0 if there are none for all. */
+static int gmlo_keeping_match_births(gmlo_keeping *k, const gmlo_region *region) {
+  const gmlo_lesson *l = k->l;
+  size_t first = gmlo_lesson_birth(l, region->begin), again = gmlo_lesson_birth(l, region->again);
+  size_t end = gmlo_lesson_birth(l, region->again_end);
+  for (; again < end; again++, first++) {
+    const gmlo_slot *slot = &l->slots[l->births[again]], *mate = &l->slots[l->births[first]];
+    if (mate->birth - region->begin != slot->birth - region->again || mate->bytes != slot->bytes ||
+        mate->real_bytes != slot->real_bytes || slot->death == GMLAKE_OFFLOAD_NONE) {
+      return 0;
+    }
+    k->mate[l->births[again]] = l->births[first];
+  }
+  return 1;
+}
+
+/* Whether the second steps are the first ones. [K1] */
+static int gmlo_keeping_match_steps(const gmlo_keeping *k, const gmlo_region *region) {
+  const gmlo_lesson *l = k->l;
+  uint32_t i;
+  size_t n;
+  for (i = region->again; i < region->again_end; i++) {
+    const gmlo_lesson_step *step = &l->steps[i], *mate = step - region->again + region->begin;
+    if (step->key != mate->key ||
+        step->named_end - step->named_begin != mate->named_end - mate->named_begin) {
+      return 0;
+    }
+    for (n = 0; n < step->named_end - step->named_begin; n++) {
+      const gmlo_named *named = &l->named[step->named_begin + n];
+      const gmlo_named *other = &l->named[mate->named_begin + n];
+      uint32_t slot = k->mate[named->slot];
+      if (slot == GMLAKE_OFFLOAD_NONE && named->how == GMLO_WRITES) return 0;
+      if (slot == GMLAKE_OFFLOAD_NONE) slot = named->slot;
+      if (other->slot != slot || other->how != named->how) return 0;
+    }
+  }
+  return 1;
+}
+
+/* What keeping the region costs: its MSPS, as a power of 9/8. */
+static unsigned gmlo_keeping_msps(const gmlo_keeping *k, const gmlo_region *region) {
+  const gmlo_lesson *l = k->l;
+  double bytes = (double)region->unseen_bytes, ns = 1, power = 1e-6;
+  size_t i = gmlo_lesson_birth(l, region->again), end = gmlo_lesson_birth(l, region->again_end);
+  unsigned msps = 0;
+  for (; i < end; i++) {
+    const gmlo_slot *slot = &l->slots[l->births[i]], *mate = &l->slots[k->mate[l->births[i]]];
+    if (slot->death > region->again_end && slot->death > mate->death) bytes += (double)slot->bytes;
+  }
+  for (i = region->again; i < region->again_end; i++) ns += (double)l->steps[i].time_ns;
+  for (; power < bytes / ns && msps < 1000; power *= 1.125) msps++;
+  return msps;
+}
+
+static void gmlo_keeping_add(gmlo_keeping *k, uint32_t number) {
+  const gmlo_region *region = &k->l->regions[number];
+  gmlo_keep *keep = &k->keeps[k->count];
+  size_t i, end;
+  if (region->end == GMLAKE_OFFLOAD_NONE || region->again == GMLAKE_OFFLOAD_NONE ||
+      region->again_end == GMLAKE_OFFLOAD_NONE || region->is_odd ||
+      region->again_end - region->again > region->end - region->begin) {
+    return;
+  }
+  if (gmlo_keeping_match_births(k, region) && gmlo_keeping_match_steps(k, region)) {
+    keep->region = number;
+    keep->msps = gmlo_keeping_msps(k, region);
+    keep->unseen_bytes = region->unseen_bytes;
+    k->count++;
+    return;
+  }
+  end = gmlo_lesson_birth(k->l, region->again_end);
+  for (i = gmlo_lesson_birth(k->l, region->again); i < end; i++)
+    k->mate[k->l->births[i]] = GMLAKE_OFFLOAD_NONE;
+}
+
+static int gmlo_keep_before(const void *a, const void *b) {
+  const gmlo_keep *first = (const gmlo_keep *)a, *second = (const gmlo_keep *)b;
+  if (first->msps != second->msps) return first->msps < second->msps;
+  return first->region > second->region;
+}
+
+/* Lists the regions that can be kept: the smallest MSPS first, of equal ones the last. 0 if host
+   memory is refused. It is to be left in any case. */
+static int gmlo_keeping_begin(gmlo_keeping *k, const gmlo_lesson *l) {
+  uint32_t i;
+  size_t n;
+  memset(k, 0, sizeof *k);
+  k->scope = gmlo_scope_of(&l->host);
+  k->l = l;
+  k->mate = (uint32_t *)gmlo_take(&k->scope, l->slot_count, sizeof *k->mate);
+  k->keeps = (gmlo_keep *)gmlo_take(&k->scope, l->region_count, 2 * sizeof *k->keeps);
+  if (k->mate == NULL || k->keeps == NULL) return 0;
+  for (n = 0; n < l->slot_count; n++) k->mate[n] = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < l->region_count; i++) gmlo_keeping_add(k, i);
+  gmlo_sort(k->keeps, k->keeps + k->count, k->count, sizeof *k->keeps, gmlo_keep_before);
+  return 1;
+}
+
+/* Fills in how many steps are left before each step if the first `count` regions are kept: a step
+   is gone if there are as many before the next one. */
+static void gmlo_keeping_left(const gmlo_keeping *k, size_t count, uint32_t *left) {
+  uint32_t now = 0, is_gone;
+  size_t i, n;
+  for (i = 0; i < count; i++) {
+    const gmlo_region *region = &k->l->regions[k->keeps[i].region];
+    for (n = region->again; n < region->again_end; n++) left[n] = 1;
+  }
+  for (i = 0; i < k->l->step_count; i++) {
+    is_gone = left[i];
+    left[i] = now;
+    now += !is_gone;
+  }
+  left[i] = now;
+  left[i + 1] = now + 1; /* of what was born behind the last step */
+}
+
+/* Adds the slots that are left, and writes down which one each slot is then. */
+static void gmlo_keeping_slots(const gmlo_keeping *k, const uint32_t *left, gmlo_lesson *out,
+                               uint32_t *slot_of) {
+  const gmlo_lesson *l = k->l;
+  size_t i;
+  for (i = 0; i < l->slot_count && !out->is_broken; i++) {
+    const gmlo_slot *slot = &l->slots[i];
+    uint32_t birth = slot->birth, death = slot->death, at;
+    if (birth != GMLAKE_OFFLOAD_NONE) birth = left[birth];
+    if (death != GMLAKE_OFFLOAD_NONE) death = left[death];
+    if (birth == GMLAKE_OFFLOAD_NONE || left[slot->birth + 1] != birth) {
+      slot_of[i] = gmlo_lesson_add_slot(out, slot->bytes, slot->real_bytes, birth);
+      if (!out->is_broken) out->slots[slot_of[i]].death = death;
+      continue;
+    }
+    at = slot_of[i] = slot_of[k->mate[i]];
+    if (death != birth && death > out->slots[at].death) out->slots[at].death = death;
+  }
+  for (i = 0; i < l->slot_count && !out->is_broken; i++)
+    if (l->slots[i].pair != GMLAKE_OFFLOAD_NONE)
+      out->slots[slot_of[i]].pair = slot_of[l->slots[i].pair];
+}
+
+/* The iteration if the first `count` regions are kept; slot_of: by slot, with room for all. 0 if
+   host memory is refused. *out is to be freed in any case. */
+static int gmlo_keeping_lesson(const gmlo_keeping *k, size_t count, gmlo_lesson *out,
+                               uint32_t *slot_of) {
+  const gmlo_lesson *l = k->l;
+  gmlo_scope scope = gmlo_scope_of(&l->host);
+  uint32_t *left = (uint32_t *)gmlo_take(&scope, l->step_count + 2, sizeof *left);
+  size_t i, n, known;
+  memset(out, 0, sizeof *out);
+  out->host = l->host;
+  out->is_broken = left == NULL;
+  if (left != NULL) gmlo_keeping_left(k, count, left);
+  if (left != NULL) gmlo_keeping_slots(k, left, out, slot_of);
+  for (i = 0; i < l->step_count && !out->is_broken; i++) {
+    const gmlo_lesson_step *step = &l->steps[i];
+    if (left[i + 1] == left[i]) continue;
+    gmlo_lesson_add_step(out, step->key);
+    for (n = step->named_begin; n < step->named_end && !out->is_broken; n++) {
+      const gmlo_named *named = &l->named[n];
+      for (known = out->steps[left[i]].named_begin; known < out->named_count; known++)
+        if (out->named[known].slot == slot_of[named->slot] && out->named[known].how == named->how)
+          break; /* it names a mate, too */
+      if (known == out->named_count) gmlo_lesson_name(out, slot_of[named->slot], named->how);
+    }
+    if (!out->is_broken) out->steps[left[i]].time_ns = step->time_ns;
+  }
+  gmlo_leave(&scope);
+  return gmlo_lesson_close(out);
+}
+
+static void gmlo_keeping_leave(gmlo_keeping *k) { gmlo_leave(&k->scope); }
+
 /* ---- >>rhythm: after how many steps a program repeats itself ------------------------------------
    Owns the prints of a program's last steps: numbers that are the same for like steps. Invariants:
    [Y1] The print of step n is that of beat n % capacity, for each of the last `capacity` steps.
@@ -8521,6 +8814,10 @@ static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host
 #define GMLO_AHEAD 32u       /* steps whose tensors are fetched ahead while no plan holds */
 #define GMLO_RESYNC 256u     /* steps that are searched for one that was expected later */
 #define GMLO_REVIEW_GAIN 16u /* a part of the steps' time that is worth a new schedule */
+#define GMLO_KEEP_GAIN 50u   /* a part of the time that is worth keeping regions */
+#define GMLO_KEEP_PROBES 5u  /* numbers of kept regions that are planned for */
+#define GMLO_KEEP_CHANGES 8u /* how often a session changes what is kept */
+#define GMLO_KEEP_ALIKE 4u   /* iterations in a row that were alike, before it decides */
 #define GMLO_MEASURED_BYTES ((size_t)4 << 20) /* smaller copies do not tell the link's speed */
 
 typedef struct gmlo_course { /* a stream */
@@ -8577,6 +8874,25 @@ typedef struct gmlo_guest { /* a tensor */
   uint32_t heir;         /* the slot in which it outlived the last iteration, or NONE [L2] */
 } gmlo_guest;
 
+typedef struct gmlo_proposal { /* an iteration in which other regions are kept */
+  gmlo_lesson lesson;
+  gmlo_schedule schedule;
+  uint32_t *slot_of; /* by slot of the lesson that it was made of; NULL: there is no proposal */
+  unsigned char *is_kept; /* by region of an iteration, */
+  size_t region_count;    /* and how many there are */
+  size_t limit_bytes;     /* that it was planned for */
+} gmlo_proposal;
+
+typedef struct gmlo_kept { /* which regions are kept, and why */
+  unsigned char *is_kept;  /* by region of an iteration; NULL: none is */
+  size_t region_count;
+  unsigned changes; /* so far */
+  int is_settled;   /* that stays so for about this limit and an iteration like this: */
+  size_t limit_bytes;
+  size_t step_count, peak_bytes; /* [is_settled] 0: such an iteration was not seen yet */
+  uint64_t before_ns;            /* what one took in which none was kept */
+} gmlo_kept;
+
 struct gmlake_offload_session {
   gmlake_offload_session_desc desc;
   gmlake_offload_queues queues; /* copies of desc's */
@@ -8617,7 +8933,14 @@ struct gmlake_offload_session {
   int is_open, is_held, is_busy;
   uint32_t open_course;
   uint64_t deaths;
-  double measured[2]; /* bytes/s of the directions; 0: not yet */
+  double measured[2];            /* bytes/s of the directions; 0: not yet */
+  uint64_t region, first_region; /* the last region's number, from 1 on; this iteration's first */
+  uint64_t open_region;          /* 0: none is open */
+  int is_again;                  /* the open one is executed again */
+  uint64_t kept_now;             /* regions of this iteration that are kept */
+  uint64_t span_ns; /* of the known lesson, with its waits for copies; 0: not by this limit */
+  gmlo_kept kept;
+  gmlo_proposal proposal; /* for the next iteration */
 };
 
 static gmlake_offload_result gmlo_session_fail(gmlake_offload_session *s,
@@ -8649,8 +8972,36 @@ static void gmlo_session_say(gmlake_offload_session *s, const char *text, size_t
             text != NULL ? text : digits + i);
 }
 
+/* ---- What is kept ---- */
+
+static void gmlo_proposal_free(const gmlake_offload_host *host, gmlo_proposal *proposal) {
+  gmlo_lesson_free(&proposal->lesson);
+  gmlo_schedule_free(host, &proposal->schedule);
+  gmlo_free(host, proposal->slot_of);
+  gmlo_free(host, proposal->is_kept);
+  memset(proposal, 0, sizeof *proposal);
+  proposal->lesson.host = *host;
+}
+
+/* From now on each region is executed again. */
+static void gmlo_session_keep_none(gmlake_offload_session *s) {
+  gmlo_free(&s->desc.host, s->kept.is_kept);
+  s->kept.is_kept = NULL;
+  gmlo_proposal_free(&s->desc.host, &s->proposal);
+}
+
+/* What is kept takes too much: none is, until the limit or the program changes. */
+static void gmlo_session_regret(gmlake_offload_session *s) {
+  if (s->kept.is_kept == NULL) return;
+  gmlo_session_keep_none(s);
+  s->kept.step_count = 0;
+}
+
+/* ---- Errors ---- */
+
 static gmlake_offload_result gmlo_session_too_large(gmlake_offload_session *s, uint32_t tensor,
                                                     size_t bytes) {
+  gmlo_session_regret(s);
   (void)gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY, tensor, "this step needs ");
   gmlo_session_say(s, NULL, bytes);
   gmlo_session_say(s, " bytes at once, in whole chunks, with what may not leave; the limit is ", 0);
@@ -8777,6 +9128,16 @@ static gmlo_lesson *gmlo_session_known(gmlake_offload_session *s) {
 
 static gmlo_lesson *gmlo_session_recorded(gmlake_offload_session *s) {
   return s->is_recording ? &s->lessons[s->known == 0] : NULL;
+}
+
+/* The open region in the recorded lesson; NULL: it began before that. */
+static gmlo_region *gmlo_session_region(gmlake_offload_session *s) {
+  gmlo_lesson *l = gmlo_session_recorded(s);
+  if (l == NULL || l->is_broken || s->open_region < s->first_region ||
+      s->open_region - s->first_region >= l->region_count) {
+    return NULL;
+  }
+  return &l->regions[s->open_region - s->first_region];
 }
 
 /* Records a timed event for the recorded lesson. Its number; NONE if that is refused: the lesson is
@@ -9531,7 +9892,8 @@ static uint64_t gmlo_session_read_times(gmlake_offload_session *s) {
   for (i = 0; i < l->step_count; i++) {
     gmlo_lesson_step *step = &l->steps[i];
     uint32_t from = step->begun != GMLAKE_OFFLOAD_NONE ? step->begun : before;
-    step->time_ns = gmlo_session_between(s, from, step->ended);
+    if (step->ended != GMLAKE_OFFLOAD_NONE) /* else it was made of another one, with its time */
+      step->time_ns = gmlo_session_between(s, from, step->ended);
     if (step->fastest_ns != 0 && step->fastest_ns < step->time_ns) step->time_ns = step->fastest_ns;
     total += step->time_ns;
     if (step->ended != GMLAKE_OFFLOAD_NONE) before = step->ended;
@@ -9574,22 +9936,11 @@ static size_t gmlo_session_stays(gmlake_offload_session *s) {
   return bytes;
 }
 
-/* Plans the known lesson when its times are there. Without host memory for that, the session goes
-   on without a plan. */
-static void gmlo_session_plan(gmlake_offload_session *s) {
-  gmlo_lesson *l = gmlo_session_known(s);
+/* What a lesson is planned for, if so many bytes of the limit are for others. */
+static gmlake_offload_planner_desc gmlo_session_planner(gmlake_offload_session *s, size_t others) {
   gmlake_offload_planner_desc desc;
-  gmlo_schedule schedule;
-  size_t stays;
-  uint64_t total;
-  if (l == NULL || s->is_timed || !gmlo_session_is_over(s)) return;
-  total = gmlo_session_read_times(s);
-  if (s->is_review) {
-    s->is_review = 0;
-    if (total + total / GMLO_REVIEW_GAIN >= s->schedule.step_ns) return;
-  }
+  size_t stays = gmlo_session_stays(s) + others;
   memset(&desc, 0, sizeof desc);
-  stays = gmlo_session_stays(s);
   desc.flags = GMLAKE_OFFLOAD_NO_RECOMPUTE | (s->desc.flags & GMLAKE_OFFLOAD_LETTER);
   desc.target_bytes = s->desc.limit_bytes > stays ? s->desc.limit_bytes - stays : SIZE_MAX / 8;
   desc.overhead_max = 0;
@@ -9597,15 +9948,230 @@ static void gmlo_session_plan(gmlake_offload_session *s) {
   desc.tensor_bytes_min = s->desc.tensor_bytes_min;
   desc.host = s->desc.host;
   gmlo_session_link(s, &desc.out_bytes_per_s, &desc.in_bytes_per_s, &desc.both_bytes_per_s);
-  if (gmlo_lesson_plan(l, &desc, s->memory.commit_chunks != NULL ? s->memory.chunk_bytes : 0,
-                       &schedule) != GMLAKE_OFFLOAD_OK) {
-    return;
-  }
+  return desc;
+}
+
+static gmlake_offload_result gmlo_session_schedule(gmlake_offload_session *s, gmlo_lesson *l,
+                                                   gmlake_offload_planner_desc *desc,
+                                                   gmlo_schedule *out_schedule) {
+  size_t chunk_bytes = s->memory.commit_chunks != NULL ? s->memory.chunk_bytes : 0;
+  return gmlo_lesson_plan(l, desc, chunk_bytes, out_schedule);
+}
+
+/* From now on that is the schedule. */
+static void gmlo_session_follow_schedule(gmlake_offload_session *s, const gmlo_schedule *schedule) {
   gmlo_schedule_free(&s->desc.host, &s->schedule);
-  s->schedule = schedule;
+  s->schedule = *schedule;
   s->has_schedule = 1;
   gmlo_session_assign(s);
   s->stats.plan_count++;
+}
+
+/* ---- Regions ---- */
+
+static int gmlo_is_near(size_t bytes, size_t former) {
+  return bytes <= former + former / 8 && bytes >= former - former / 8;
+}
+
+/* The numbers of kept regions that an proposal is looked for among. */
+typedef struct gmlo_probes {
+  gmlo_keeping keeping;
+  uint64_t *least_ns; /* by number: no iteration is shorter */
+  uint64_t *ns;       /* by number: an iteration as planned; 0: not planned yet */
+  int fits;           /* if none is kept, nothing has to leave */
+  size_t fit, low;    /* the most with which nothing has to; the one of the lowest bound */
+  size_t best;        /* of those planned */
+} gmlo_probes;
+
+static size_t gmlo_probes_unseen(const gmlo_probes *p, size_t count) {
+  size_t i, bytes = 0;
+  for (i = 0; i < count; i++) bytes += p->keeping.keeps[i].unseen_bytes;
+  return bytes;
+}
+
+/* Makes the iteration in which so many regions are kept. 0 if host memory is refused. */
+static int gmlo_session_draft(gmlake_offload_session *s, const gmlo_probes *p, size_t count,
+                              gmlo_proposal *proposal) {
+  const gmlake_offload_host *host = &s->desc.host;
+  const gmlo_lesson *l = p->keeping.l;
+  size_t i;
+  memset(proposal, 0, sizeof *proposal);
+  proposal->lesson.host = *host;
+  proposal->slot_of = (uint32_t *)gmlo_zeroed(host, l->slot_count + 1, sizeof *proposal->slot_of);
+  proposal->is_kept = (unsigned char *)gmlo_zeroed(host, l->region_count, 1);
+  proposal->region_count = l->region_count;
+  proposal->limit_bytes = s->desc.limit_bytes;
+  if (proposal->slot_of == NULL || proposal->is_kept == NULL) return 0;
+  for (i = 0; i < count; i++) proposal->is_kept[p->keeping.keeps[i].region] = 1;
+  return gmlo_keeping_lesson(&p->keeping, count, &proposal->lesson, proposal->slot_of);
+}
+
+/* Asks for the lower bounds of all numbers. 0 if host memory is refused. */
+static int gmlo_session_bounds(gmlake_offload_session *s, gmlo_probes *p) {
+  size_t i, count = p->keeping.count;
+  int ok = 1;
+  p->ns = (uint64_t *)gmlo_take(&p->keeping.scope, count + 1, 2 * sizeof *p->ns);
+  if (p->ns == NULL) return 0;
+  p->least_ns = p->ns + count + 1;
+  for (i = 0; i <= count && ok; i++) {
+    gmlake_offload_planner_desc desc = gmlo_session_planner(s, gmlo_probes_unseen(p, i));
+    gmlo_proposal proposal;
+    int fits = 0;
+    ok = gmlo_session_draft(s, p, i, &proposal);
+    if (ok) p->least_ns[i] = gmlo_lesson_least(&proposal.lesson, &desc, &fits);
+    gmlo_proposal_free(&s->desc.host, &proposal);
+    if (fits) p->fit = i;
+    if (i == 0) p->fits = fits;
+    if (p->least_ns[i] < p->least_ns[p->low]) p->low = i;
+  }
+  return ok;
+}
+
+/* Plans for a number, and takes that as the proposal if it is the fastest so far. 0 if host memory
+   is refused. */
+static int gmlo_session_probe(gmlake_offload_session *s, gmlo_probes *p, size_t count) {
+  gmlake_offload_planner_desc desc = gmlo_session_planner(s, gmlo_probes_unseen(p, count));
+  gmlo_proposal proposal, former = s->proposal;
+  int ok =
+      gmlo_session_draft(s, p, count, &proposal) &&
+      gmlo_session_schedule(s, &proposal.lesson, &desc, &proposal.schedule) == GMLAKE_OFFLOAD_OK;
+  p->ns[count] = proposal.schedule.step_ns + proposal.schedule.added_ns;
+  if (!ok || proposal.schedule.planned_bytes > desc.target_bytes) p->ns[count] = UINT64_MAX;
+  if (p->ns[count] < p->ns[p->best]) {
+    p->best = count;
+    s->proposal = proposal;
+    proposal = former;
+  }
+  gmlo_proposal_free(&s->desc.host, &proposal);
+  return ok;
+}
+
+/* The number to plan for next: in the middle between the best one and the next that was planned
+   for, on that side of it where the bound is lower. SIZE_MAX: none is worth it. */
+static size_t gmlo_probes_next(const gmlo_probes *p) {
+  size_t below = p->best, above = p->best, next = SIZE_MAX, i;
+  uint64_t most = p->ns[p->best] - p->ns[p->best] / GMLO_KEEP_GAIN;
+  while (below > 0 && (below == p->best || p->ns[below] == 0)) below--;
+  while (above < p->keeping.count && (above == p->best || p->ns[above] == 0)) above++;
+  for (i = 0; i < 2; i++) {
+    size_t middle = i == 0 ? below + (p->best - below) / 2 : above - (above - p->best) / 2;
+    if (p->ns[middle] != 0 || p->least_ns[middle] >= most) continue;
+    most = p->least_ns[middle];
+    next = middle;
+  }
+  return next;
+}
+
+/* Looks for the number of kept regions whose iteration is the shortest. With fewer than fit none is
+   shorter; with more than `low` the link has no time. What is found is the proposal for the next
+   iteration, if it is worth it. */
+static void gmlo_session_search(gmlake_offload_session *s, gmlo_probes *p) {
+  size_t next = 0;
+  unsigned i;
+  uint64_t before_ns;
+  int ok = gmlo_session_bounds(s, p);
+  if (!ok || p->low == 0) return;
+  p->ns[0] = p->least_ns[0]; /* if nothing has to leave */
+  if (!p->fits) ok = gmlo_session_probe(s, p, 0);
+  before_ns = p->ns[0];
+  if (ok && p->fit != 0) ok = gmlo_session_probe(s, p, p->fit);
+  if (ok && p->low > p->fit) ok = gmlo_session_probe(s, p, p->low);
+  for (i = 0; ok && i < GMLO_KEEP_PROBES; i++) {
+    next = gmlo_probes_next(p);
+    if (next == SIZE_MAX) break;
+    ok = gmlo_session_probe(s, p, next);
+  }
+  s->kept.before_ns = s->span_ns != 0 ? s->span_ns : before_ns;
+  if (p->best == 0 || p->ns[p->best] + before_ns / GMLO_KEEP_GAIN > before_ns)
+    gmlo_proposal_free(&s->desc.host, &s->proposal);
+}
+
+/* That stays so as long as iterations are like the known one. */
+static void gmlo_session_settle(gmlake_offload_session *s) {
+  s->kept.is_settled = 1;
+  s->kept.step_count = gmlo_session_known(s)->step_count;
+  s->kept.peak_bytes = s->schedule.unplanned_bytes;
+}
+
+/* The known lesson was planned: decides which regions are kept, or judges that. `is_review`: it was
+   timed under its schedule. */
+static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
+  const gmlo_lesson *l = gmlo_session_known(s);
+  gmlo_kept *kept = &s->kept;
+  gmlo_probes probes;
+  if (!s->has_schedule || !s->is_marked || s->alike_count <= GMLO_KEEP_ALIKE ||
+      l->region_count == 0 || s->desc.limit_bytes == 0) {
+    return;
+  }
+  if (kept->is_settled && kept->step_count == 0) {
+    gmlo_session_settle(s);
+  } else if (kept->is_settled && (kept->step_count != l->step_count ||
+                                  !gmlo_is_near(s->schedule.unplanned_bytes, kept->peak_bytes))) {
+    kept->is_settled = 0; /* the program is another one */
+    gmlo_session_keep_none(s);
+  }
+  if (is_review && s->span_ns >= kept->before_ns) gmlo_session_regret(s); /* it does not pay */
+  if (kept->is_settled || kept->changes == GMLO_KEEP_CHANGES || s->proposal.slot_of != NULL) return;
+  kept->limit_bytes = s->desc.limit_bytes;
+  memset(&probes, 0, sizeof probes);
+  if (gmlo_keeping_begin(&probes.keeping, l)) gmlo_session_search(s, &probes);
+  gmlo_keeping_leave(&probes.keeping);
+  if (s->proposal.slot_of == NULL) gmlo_session_settle(s);
+}
+
+/* An iteration begins: the one that was proposed is the known one. */
+static void gmlo_session_take_proposal(gmlake_offload_session *s) {
+  gmlo_lesson *l = &s->lessons[s->known == 0];
+  gmlo_proposal proposal = s->proposal;
+  size_t i;
+  proposal.lesson.events = l->events;
+  proposal.lesson.made = l->made;
+  proposal.lesson.event_capacity = l->event_capacity;
+  l->events = NULL;
+  gmlo_lesson_free(l);
+  *l = proposal.lesson;
+  s->known = s->known == 0;
+  for (i = 0; i < s->guest_count; i++) {
+    gmlo_guest *g = &s->guests[i];
+    if (g->slot != GMLAKE_OFFLOAD_NONE) g->slot = proposal.slot_of[g->slot];
+    if (g->heir != GMLAKE_OFFLOAD_NONE) g->heir = proposal.slot_of[g->heir];
+    if (g->lives && g->slot != GMLAKE_OFFLOAD_NONE) l->slots[g->slot].tensor = (uint32_t)i;
+  }
+  gmlo_free(&s->desc.host, s->kept.is_kept);
+  s->kept.is_kept = proposal.is_kept;
+  s->kept.region_count = proposal.region_count;
+  s->kept.is_settled = 1;
+  s->kept.step_count = 0;
+  s->kept.changes++;
+  gmlo_free(&s->desc.host, proposal.slot_of);
+  memset(&s->proposal, 0, sizeof s->proposal);
+  s->proposal.lesson.host = s->desc.host;
+  s->is_confirmed = s->is_review = 0;
+  s->is_timed = proposal.limit_bytes == s->desc.limit_bytes; /* else it is planned once more */
+  gmlo_session_follow_schedule(s, &proposal.schedule);
+}
+
+/* ---- Iterations ---- */
+
+/* Plans the known lesson when its times are there. Without host memory for that, the session goes
+   on without a plan. */
+static void gmlo_session_plan(gmlake_offload_session *s) {
+  gmlo_lesson *l = gmlo_session_known(s);
+  gmlake_offload_planner_desc desc;
+  gmlo_schedule schedule;
+  uint64_t total;
+  int is_review = s->is_review;
+  if (l == NULL || s->is_timed || !gmlo_session_is_over(s)) return;
+  total = gmlo_session_read_times(s);
+  s->is_review = 0;
+  if (is_review)
+    s->span_ns = gmlo_session_between(s, l->steps[0].begun, l->steps[l->step_count - 1].ended);
+  if (!is_review || total + total / GMLO_REVIEW_GAIN < s->schedule.step_ns) {
+    desc = gmlo_session_planner(s, 0);
+    if (gmlo_session_schedule(s, l, &desc, &schedule) != GMLAKE_OFFLOAD_OK) return;
+    gmlo_session_follow_schedule(s, &schedule);
+  }
+  gmlo_session_consider(s, is_review);
 }
 
 /* The recorded lesson becomes the known one. `is_alike`: it is the same iteration again, so that
@@ -9679,15 +10245,24 @@ static void gmlo_session_turn(gmlake_offload_session *s) {
   s->last_digest = s->digest;
   s->digest = 0;
   gmlo_session_rebind(s);
+  s->at = s->birth_at = 0;
+  if (s->proposal.slot_of != NULL && s->is_confirmed && !s->is_drifted) {
+    gmlo_session_take_proposal(s);
+  } else {
+    gmlo_proposal_free(&s->desc.host, &s->proposal);
+  }
   s->alike_count = s->is_confirmed ? s->alike_count + 1 : 0;
   s->is_recording = !s->is_confirmed || (s->is_timed && gmlo_session_is_reviewed(s->alike_count));
   s->is_drifted = 0;
-  s->at = s->birth_at = 0;
   s->first_step = s->step + (s->is_open ? 0 : 1);
   l = gmlo_session_recorded(s);
   for (i = 0; l != NULL && i < s->guest_count; i++) s->guests[i].learnt = GMLAKE_OFFLOAD_NONE;
   if (l != NULL) gmlo_lesson_clear(l);
   s->stats.iteration_count++;
+  s->stats.region_count = s->region + 1 - s->first_region;
+  s->stats.kept_region_count = s->kept_now;
+  s->first_region = s->region + 1;
+  s->kept_now = 0;
   gmlo_session_plan(s);
 }
 
@@ -9984,6 +10559,7 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   gmlo_session_free_lesson(s, &s->lessons[0]);
   gmlo_session_free_lesson(s, &s->lessons[1]);
   gmlo_schedule_free(&host, &s->schedule);
+  gmlo_session_keep_none(s);
   gmlo_free(&host, s->guests);
   gmlo_free(&host, s->ranges);
   gmlo_free(&host, s->by_address);
@@ -10023,7 +10599,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_create(
   memcpy(&s->memory, desc->memory,
          desc->memory->struct_bytes < sizeof s->memory ? GMLO_MEMORY_BYTES : sizeof s->memory);
   s->known = -1;
-  s->lessons[0].host = s->lessons[1].host = desc->host;
+  s->lessons[0].host = s->lessons[1].host = s->proposal.lesson.host = desc->host;
+  s->first_region = 1;
   if (s->desc.tensor_bytes_min == 0) s->desc.tensor_bytes_min = GMLO_TENSOR_BYTES_MIN;
   if (gmlo_session_course(s, s->queues.out_stream) != GMLO_OUT ||
       gmlo_session_course(s, s->queues.in_stream) != GMLO_IN) {
@@ -10189,6 +10766,72 @@ gmlake_offload_session_mark(gmlake_offload_session *session) {
   return gmlo_session_exit(session, result);
 }
 
+static gmlake_offload_result gmlo_session_region_open(gmlake_offload_session *s) {
+  return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
+                           "a region is open; tell only the outermost of nested ones");
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_region(
+    gmlake_offload_session *session, uint64_t *out_region, int *out_is_kept) {
+  gmlake_offload_result result = gmlo_session_enter(session);
+  uint64_t number;
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  if (out_region == NULL || out_is_kept == NULL) {
+    result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
+                               "out_region or out_is_kept is NULL");
+  } else if (session->open_region != 0) {
+    result = gmlo_session_region_open(session);
+  } else {
+    *out_region = session->open_region = ++session->region;
+    number = session->region - session->first_region;
+    *out_is_kept = session->kept.is_kept != NULL && number < session->kept.region_count &&
+                   session->kept.is_kept[number];
+    session->kept_now += (uint64_t)*out_is_kept;
+    session->is_again = 0;
+    if (session->is_recording) gmlo_lesson_add_region(gmlo_session_recorded(session), number);
+  }
+  return gmlo_session_exit(session, result);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_recompute(gmlake_offload_session *session, uint64_t region) {
+  gmlake_offload_result result = gmlo_session_enter(session);
+  gmlo_region *record;
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  if (session->open_region != 0) {
+    result = gmlo_session_region_open(session);
+  } else if (region == 0 || region > session->region) {
+    result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, GMLAKE_OFFLOAD_NONE,
+                               "there was no region of that number");
+  } else {
+    session->open_region = region;
+    session->is_again = 1;
+    record = gmlo_session_region(session);
+    if (record != NULL && record->again != GMLAKE_OFFLOAD_NONE) record->is_odd = 1;
+    if (record != NULL) record->again = (uint32_t)gmlo_session_recorded(session)->step_count;
+  }
+  return gmlo_session_exit(session, result);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_session_region_end(gmlake_offload_session *session, size_t unseen_bytes) {
+  gmlake_offload_result result = gmlo_session_enter(session);
+  gmlo_region *record;
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  if (session->open_region == 0) {
+    result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
+                               "no region is open");
+  } else {
+    record = gmlo_session_region(session);
+    if (record != NULL)
+      *(session->is_again ? &record->again_end : &record->end) =
+          (uint32_t)gmlo_session_recorded(session)->step_count;
+    if (record != NULL && session->is_again) record->unseen_bytes = unseen_bytes;
+    session->open_region = 0;
+  }
+  return gmlo_session_exit(session, result);
+}
+
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_pin(gmlake_offload_session *session,
                                                                     uint32_t tensor, void *stream) {
   gmlake_offload_result result = gmlo_session_enter(session);
@@ -10255,6 +10898,7 @@ gmlake_offload_session_make_room(gmlake_offload_session *session, size_t bytes, 
     result = gmlo_session_evict(session, GMLAKE_OFFLOAD_NONE, 0);
   }
   *out_bytes = before - session->stats.device_bytes;
+  if (*out_bytes < bytes) gmlo_session_regret(session);
   if (session->is_open) gmlo_session_restamp(session, session->open_course);
   return gmlo_session_exit(session, result);
 }
@@ -10264,6 +10908,11 @@ gmlake_offload_session_set_limit(gmlake_offload_session *session, size_t limit_b
   gmlake_offload_result result = gmlo_session_enter(session);
   if (result != GMLAKE_OFFLOAD_OK) return result;
   if (session->desc.limit_bytes != limit_bytes) session->is_timed = session->is_review = 0;
+  if (session->desc.limit_bytes != limit_bytes) session->span_ns = 0;
+  if (!gmlo_is_near(limit_bytes, session->kept.limit_bytes)) { /* it is decided anew */
+    session->kept.is_settled = 0;
+    gmlo_session_keep_none(session);
+  }
   session->desc.limit_bytes = limit_bytes;
   return gmlo_session_exit(session, result);
 }

@@ -6,8 +6,8 @@
    Input: three bytes of description, then records of five bytes: operation and arguments a to d.
    What is short is filled up with zeros. The program so read is run four times, so that the session
    learns it, plans it, and notices that the last run leaves an operation out; or seven times, if it
-   has to find the iterations, too. Memory has numbers
-   for its chunks, or none. */
+   has to find the iterations, too; or ten times, so that it decides which regions are kept. Memory
+   has numbers for its chunks, or none. */
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif
@@ -32,6 +32,12 @@ typedef struct tensor {
   uint64_t value; /* of its words; 0: undefined */
 } tensor;
 
+typedef struct region { /* that makes a tensor, and its arguments */
+  uint64_t number;      /* 0: there is none */
+  int is_kept;
+  unsigned b, c, d;
+} region;
+
 typedef struct work { /* what a step is to find, and to write */
   size_t read_count, write_count;
   tensor reads[2 * NAMED], writes[NAMED + 1];
@@ -44,6 +50,7 @@ static struct world {
   gmlake_offload_session *session;
   numbered chunks;
   tensor tensors[TENSORS];
+  region regions[TENSORS];
   size_t limit;
   uint64_t serial, wrong;
   int may_fail, is_held, is_marked;
@@ -185,6 +192,36 @@ static void do_pin(unsigned a, unsigned b) {
   }
 }
 
+/* Makes a tensor and writes it. */
+static void make(unsigned which, const region *how) {
+  do_alloc(which, how->b, how->c);
+  do_step(0, which < 8 ? 0 : 16u << (which - 8), which < 8 ? 1u << which : 0, how->d);
+}
+
+/* A region makes a tensor, which is given up unless it is kept. The next time it is made again. */
+static void do_region(unsigned a, unsigned b, unsigned c, unsigned d) {
+  unsigned which = a % TENSORS;
+  region *r = &w.regions[which];
+  if (r->number != 0) {
+    if (!r->is_kept && w.tensors[which].id == NONE) {
+      (void)judge(gmlake_offload_session_recompute(w.session, r->number), 0);
+      r->d += d == 31; /* seldom it does something else */
+      make(which, r);
+      (void)judge(gmlake_offload_session_region_end(w.session, b), 0);
+    }
+    r->number = 0;
+    return;
+  }
+  if (w.tensors[which].id != NONE) return;
+  r->b = b;
+  r->c = c;
+  r->d = d;
+  REQUIRE(judge(gmlake_offload_session_region(w.session, &r->number, &r->is_kept), 0));
+  make(which, r);
+  REQUIRE(judge(gmlake_offload_session_region_end(w.session, 0), 0));
+  if (!r->is_kept && w.tensors[which].id != NONE) do_free(which, 0);
+}
+
 static void do_limit(unsigned a) {
   size_t bytes;
   if (a % 4) {
@@ -217,6 +254,7 @@ static void operate(const uint8_t *r) {
     if (r[1] % 8 == 0) do_hold(r[2]);
     break;
   case 6:
+    if (r[1] % 8 > 3) do_region(r[2], r[3], r[4], r[1] / 8);
     if (r[1] % 8 != 0) break;
     fuzz_host.fail_in = 1 + r[2];
     w.may_fail = 1;
@@ -274,7 +312,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (how & 16) gmlake_offload_mock_fail_at(w.mock, 1 + (uint64_t)flags * 4);
   w.may_fail |= (how & 16) != 0;
   w.is_marked = (how & 32) == 0;
-  last = w.is_marked ? 3 : 6;
+  last = how & 64 ? 9 : w.is_marked ? 3 : 6;
   for (i = 0; i <= last; i++) { /* what is complete when the next run begins is planned */
     run(in.at, in.left, i == last ? flags / 4 : 0);
     if (how & 8) REQUIRE(w.queues.stream_sync(w.queues.user, &stream) == 0 || w.may_fail);

@@ -201,6 +201,66 @@ static inline void play_train(play *p, int layers, size_t bytes, unsigned odd) {
   }
 }
 
+#define PLAY_Y 16 /* [regions] what a layer hands on, */
+#define PLAY_H 32 /* what it makes on the way, */
+#define PLAY_U 48
+#define PLAY_D 72 /* and the gradients of its weights */
+
+/* The first steps of a layer, which make what its backward steps need, too. */
+static inline void play_layer(play *p, int i, uint64_t key, size_t bytes) {
+  int reads[] = {PLAY_W + i, i != 0 ? PLAY_Y + i - 1 : -1, -1}, middle[] = {PLAY_H + i, -1};
+  assert_ok(play_step(p, key, reads, NULL, PLAY_H + i, bytes));
+  assert_ok(play_step(p, 201, middle, NULL, PLAY_U + i, 2 * bytes));
+}
+
+/* An iteration of training in which each layer is a region: unless the session says that it is kept
+   its first steps are executed again in the backward pass. Layers whose bit is set in `odd` do
+   something else then; those in `more` make one step more if they are kept. Returns how many were
+   kept. pre: PLAY_W live. */
+static inline int play_train_regions(play *p, int layers, size_t bytes, unsigned odd,
+                                     unsigned more) {
+  uint64_t regions[16];
+  int i, kept[16], count = 0;
+  play_mark(p);
+  for (i = 0; i < layers; i++) {
+    int out[] = {PLAY_U + i, -1};
+    assert_ok(gmlake_offload_session_region(p->session, &regions[i], &kept[i]));
+    play_layer(p, i, 200, bytes);
+    assert_ok(play_step(p, 202, out, NULL, PLAY_Y + i, bytes));
+    assert_ok(gmlake_offload_session_region_end(p->session, 0));
+    count += kept[i];
+    if (kept[i]) continue;
+    play_free(p, (size_t)(PLAY_H + i));
+    play_free(p, (size_t)(PLAY_U + i));
+  }
+  assert_ok(play_step(p, 203, NULL, NULL, PLAY_X + layers % 2, bytes));
+  for (i = layers; i-- > 0;) {
+    int now = PLAY_X + (i + 1) % 2, next = PLAY_X + i % 2;
+    int reads[] = {PLAY_U + i, now, -1}, writes[] = {next, -1};
+    int last[] = {PLAY_H + i, PLAY_W + i, next, -1};
+    if (!kept[i]) {
+      assert_ok(gmlake_offload_session_recompute(p->session, regions[i]));
+      play_layer(p, i, (odd >> i & 1) != 0 ? 208 : 200, bytes);
+      assert_ok(gmlake_offload_session_region_end(p->session, 0));
+    } else if ((more >> i & 1) != 0) {
+      assert_ok(play_step(p, 207, NULL, NULL, -1, 0));
+    }
+    assert_ok(play_step(p, 204, reads, NULL, next, bytes));
+    play_free(p, (size_t)now);
+    play_free(p, (size_t)(PLAY_U + i));
+    assert_ok(play_step(p, 205, last, writes, PLAY_D + i, bytes));
+    play_free(p, (size_t)(PLAY_H + i));
+    play_free(p, (size_t)(PLAY_Y + i));
+  }
+  play_free(p, PLAY_X);
+  for (i = 0; i < layers; i++) {
+    int reads[] = {PLAY_D + i, -1}, writes[] = {PLAY_W + i, -1};
+    assert_ok(play_step(p, 206, reads, writes, -1, 0));
+    play_free(p, (size_t)(PLAY_D + i));
+  }
+  return count;
+}
+
 /* Makes the weights and states, before the first iteration. */
 static inline void play_setup(play *p, int layers, size_t bytes) {
   int i;

@@ -849,6 +849,254 @@ static void rhythms(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
+/* ---- Regions ---- */
+
+#define DEPTH 8
+#define ALL ((1u << DEPTH) - 1)
+#define REGION_BYTES (256 * KIB)
+
+typedef struct regions_scene {
+  size_t limit, bytes;
+  double link;
+  int is_told;        /* the session knows how fast the link is */
+  unsigned odd, more; /* see play_train_regions */
+  int layers, iterations;
+} regions_scene;
+
+typedef struct regions_outcome {
+  uint64_t ns; /* of the last iteration */
+  int kept;
+  uint64_t weights; /* their values at the end */
+  size_t peak;
+  gmlake_offload_session_stats stats;
+} regions_outcome;
+
+static void regions_open(rig *r, const regions_scene *scene) {
+  int i;
+  rig_open(r, scene->limit, scene->limit, scene->link, 0);
+  if (scene->is_told) {
+    r->play.session->desc.out_bytes_per_s = r->play.session->desc.in_bytes_per_s = scene->link;
+    r->play.session->desc.both_bytes_per_s = scene->link * 1.8;
+  }
+  for (i = 0; i < scene->layers; i++)
+    assert_ok(play_step(&r->play, 106, NULL, NULL, PLAY_W + i, scene->bytes));
+}
+
+/* How many regions the last of so many iterations keeps. */
+static int regions_iterate(rig *r, const regions_scene *scene, int count, uint64_t *out_ns) {
+  int i, kept = 0;
+  for (i = 0; i < count; i++) {
+    uint64_t begin = rig_now(r);
+    kept = play_train_regions(&r->play, scene->layers, scene->bytes, scene->odd, scene->more);
+    assert_int_equal(r->queues.stream_sync(r->queues.user, r->play.stream), 0);
+    if (out_ns != NULL) *out_ns = rig_now(r) - begin;
+  }
+  return kept;
+}
+
+static regions_outcome regions_run(regions_scene scene) {
+  regions_outcome out;
+  rig r;
+  int i;
+  memset(&out, 0, sizeof out);
+  regions_open(&r, &scene);
+  out.kept = regions_iterate(&r, &scene, scene.iterations, &out.ns);
+  assert_ok(gmlake_offload_session_mark(r.play.session));
+  out.stats = play_stats(&r.play);
+  out.peak = r.play.native_peak;
+  for (i = 0; i < scene.layers; i++)
+    out.weights = play_mix(out.weights ^ r.play.tensors[PLAY_W + i].value);
+  assert_int_equal(out.stats.region_count, scene.layers);
+  assert_int_equal(out.stats.kept_region_count, out.kept);
+  if (scene.limit != 0) rig_settle(&r, scene.limit);
+  rig_close(&r);
+  return out;
+}
+
+static regions_scene regions_of(size_t limit, double link) {
+  regions_scene scene;
+  memset(&scene, 0, sizeof scene);
+  scene.limit = limit;
+  scene.link = link;
+  scene.bytes = REGION_BYTES;
+  scene.layers = DEPTH;
+  scene.is_told = 1;
+  scene.iterations = 24;
+  return scene;
+}
+
+/* Where there is memory for all that a program gives up and makes again, it does that no more. The
+   first such iteration is planned already, so nothing drifts, and takes as long as was foretold. */
+static void regions_are_kept_where_memory_allows(void **state) {
+  regions_outcome before = regions_run(regions_of(0, 8e9)), after;
+  size_t limit = before.peak + 3 * DEPTH * REGION_BYTES;
+  regions_scene scene;
+  (void)state;
+  assert_int_equal(before.kept, 0); /* nobody says how much there is */
+  after = regions_run(regions_of(limit, 8e9));
+  assert_int_equal(after.kept, DEPTH);
+  assert_int_equal(after.stats.drift_count, 0);
+  assert_int_equal(after.stats.out_count, 0);
+  assert_true(after.weights == before.weights);
+  assert_in_range(before.ns - after.ns, DEPTH * 200 * US - 5 * US, DEPTH * 200 * US + 50 * US);
+  assert_in_range(after.ns, after.stats.step_ns, after.stats.step_ns + 20 * US);
+  scene = regions_of(limit, 8e9); /* one step more than was foretold: that is learnt */
+  scene.more = ALL;
+  after = regions_run(scene);
+  assert_int_equal(after.kept, DEPTH);
+  assert_in_range(after.stats.drift_count, 1, 2);
+  assert_true(after.stats.mode == GMLAKE_OFFLOAD_PLANNED && after.weights == before.weights);
+}
+
+/* With less memory as many are kept as make an iteration shorter. None is longer than if all were
+   executed again, as those are whose second steps are others. */
+static void regions_are_kept_as_far_as_it_pays(void **state) {
+  static const double links[] = {2e9, 1e9};
+  regions_outcome none = regions_run(regions_of(0, 8e9)), odd, some;
+  size_t i, n;
+  (void)state;
+  for (i = 0; i < 2; i++) {
+    for (n = 8; n < 13; n += 2) {
+      regions_scene scene = regions_of(none.peak * n / 8 / CHUNK * CHUNK, links[i]);
+      some = regions_run(scene);
+      scene.odd = ALL;
+      odd = regions_run(scene);
+      print_message("%u of %u kept, %u us, told %u + %u; none: %u us\n", (unsigned)some.kept,
+                    (unsigned)DEPTH, (unsigned)(some.ns / US), (unsigned)(some.stats.step_ns / US),
+                    (unsigned)(some.stats.plan_added_ns / US), (unsigned)(odd.ns / US));
+      assert_int_equal(odd.kept, 0);
+      assert_int_equal(some.stats.drift_count, 0);
+      assert_true(some.kept > 0 && (some.kept < DEPTH || n > 8));
+      assert_true(some.ns < odd.ns - odd.ns / 20);
+      assert_in_range(some.stats.step_ns + some.stats.plan_added_ns, some.ns - some.ns / 20,
+                      some.ns + some.ns / 20);
+      assert_true(some.weights == none.weights);
+    }
+  }
+}
+
+/* A session that takes the link to be fast keeps too many. It measures that the iterations became
+   longer, and goes back for good. */
+static void what_does_not_pay_is_taken_back(void **state) {
+  regions_outcome none = regions_run(regions_of(0, 1e9)), odd, some;
+  regions_scene scene = regions_of(none.peak * 3 / 4 / CHUNK * CHUNK, 1e9);
+  (void)state;
+  scene.is_told = 0;
+  scene.iterations = 9;
+  assert_true(regions_run(scene).kept > 0);
+  scene.iterations = 24;
+  some = regions_run(scene);
+  scene.odd = ALL;
+  odd = regions_run(scene);
+  assert_int_equal(some.kept, 0);
+  assert_in_range(some.stats.drift_count, 1, 2);
+  assert_true(some.ns <= odd.ns && some.weights == none.weights);
+}
+
+/* Another limit, or other sizes, and it is decided anew; in between, nothing is kept that would not
+   fit. */
+static void regions_are_decided_anew(void **state) {
+  size_t most = regions_run(regions_of(0, 1e9)).peak + 3 * DEPTH * REGION_BYTES;
+  size_t less = (most - 2 * DEPTH * REGION_BYTES) / CHUNK * CHUNK;
+  regions_scene scene = regions_of(most, 1e9);
+  int kept;
+  rig r;
+  (void)state;
+  regions_open(&r, &scene);
+  assert_int_equal(regions_iterate(&r, &scene, 12, NULL), DEPTH);
+  assert_ok(gmlake_offload_session_set_limit(r.play.session, less));
+  assert_int_equal(regions_iterate(&r, &scene, 1, NULL), 0);
+  kept = regions_iterate(&r, &scene, 16, NULL);
+  assert_in_range(kept, 1, DEPTH - 1);
+  assert_ok(gmlake_offload_session_set_limit(r.play.session, less + CHUNK));
+  assert_int_equal(regions_iterate(&r, &scene, 12, NULL), kept);
+  assert_ok(gmlake_offload_session_set_limit(r.play.session, most));
+  assert_int_equal(regions_iterate(&r, &scene, 20, NULL), DEPTH);
+  scene.bytes = REGION_BYTES * 3 / 2;
+  kept = regions_iterate(&r, &scene, 30, NULL);
+  assert_in_range(kept, 1, DEPTH - 1);
+  scene.bytes = REGION_BYTES;
+  assert_int_equal(regions_iterate(&r, &scene, 30, NULL), DEPTH);
+  rig_settle(&r, most);
+  rig_close(&r);
+}
+
+/* Memory that nobody can give up ends it, too. */
+static void regions_make_room(void **state) {
+  size_t most = regions_run(regions_of(0, 1e9)).peak + 3 * DEPTH * REGION_BYTES, out;
+  regions_scene scene = regions_of(most, 1e9);
+  rig r;
+  (void)state;
+  regions_open(&r, &scene);
+  assert_int_equal(regions_iterate(&r, &scene, 12, NULL), DEPTH);
+  assert_ok(gmlake_offload_session_make_room(r.play.session, CHUNK, &out));
+  assert_int_equal(out, REGION_BYTES);
+  assert_int_equal(regions_iterate(&r, &scene, 1, NULL), DEPTH);
+  assert_ok(gmlake_offload_session_make_room(r.play.session, most, &out));
+  assert_int_equal(regions_iterate(&r, &scene, 12, NULL), 0);
+  rig_close(&r);
+}
+
+/* Without host memory for the decision the session goes on without it. Whether the n-th request in
+   the call that decides was the last one. */
+static int undecided(long n) {
+  regions_scene scene = regions_of(40 * CHUNK, 1e9);
+  int last;
+  rig r;
+  scene.layers = 3;
+  regions_open(&r, &scene);
+  (void)regions_iterate(&r, &scene, 6, NULL);
+  r.play.unmarked = 1;
+  host_fail_in = n;
+  assert_ok(gmlake_offload_session_mark(r.play.session));
+  last = host_fail_in != 0;
+  host_fail_in = 0;
+  if (last) assert_non_null(r.play.session->proposal.slot_of);
+  (void)regions_iterate(&r, &scene, 1, NULL);
+  r.play.unmarked = 0;
+  (void)regions_iterate(&r, &scene, 3, NULL);
+  rig_settle(&r, scene.limit);
+  rig_close(&r);
+  return last;
+}
+
+static void deciding_without_host_memory(void **state) {
+  long n = 1;
+  (void)state;
+  while (!undecided(n)) n += n < 100 ? test_part() : 251;
+  assert_true(n > 100);
+}
+
+/* Programs whose regions match or not, whose sizes, depths and limits change at any time. */
+static void regions_at_random(void **state) {
+  uint64_t seed;
+  size_t kept = 0;
+  (void)state;
+  for (seed = 1; seed <= 16; seed += (uint64_t)test_part()) {
+    uint64_t random = play_mix(seed);
+    size_t most = CHUNK * (60 + random % 100);
+    regions_scene scene = regions_of(most, 5e8 * (double)(1 + random / 128 % 8));
+    int phase;
+    rig r;
+    scene.is_told = (int)(random >> 12 & 1);
+    regions_open(&r, &scene);
+    for (phase = 0; phase < 6; phase++) {
+      random = play_mix(random);
+      scene.layers = 2 + (int)(random % (DEPTH - 1));
+      scene.odd = (unsigned)(random >> 8 & random >> 24) & ALL;
+      scene.more = (unsigned)(random >> 40 & random >> 50) & ALL;
+      if ((random >> 16 & 3) == 0) scene.bytes = CHUNK * (1 + random % 5);
+      if ((random >> 18 & 3) == 0) {
+        assert_ok(gmlake_offload_session_set_limit(r.play.session, most - CHUNK * (random % 20)));
+      }
+      kept += (size_t)regions_iterate(&r, &scene, 1 + (int)(random >> 20 & 15), NULL);
+    }
+    rig_settle(&r, most);
+    rig_close(&r);
+  }
+  assert_true(test_part() > 1 || kept > 5);
+}
+
 /* ---- Failures ---- */
 
 /* A program that repeats what fails. Whether all of it went through without a failure. */
@@ -1245,6 +1493,29 @@ static void wrong_arguments(void **state) {
   rig_close(&r);
 }
 
+static void wrong_regions(void **state) {
+  gmlake_offload_session *session;
+  uint64_t region;
+  int is_kept;
+  rig r;
+  (void)state;
+  rig_open(&r, 0, 0, 8e9, 0);
+  session = r.play.session;
+  assert_error(gmlake_offload_session_region_end(session, 0), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_session_region(session, NULL, &is_kept), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_session_region(session, &region, NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_session_recompute(session, 0), UNKNOWN_ID);
+  assert_error(gmlake_offload_session_recompute(session, 1), UNKNOWN_ID);
+  assert_ok(gmlake_offload_session_region(session, &region, &is_kept));
+  assert_error(gmlake_offload_session_region(session, &region, &is_kept), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_session_recompute(session, region), INVALID_ARGUMENT);
+  assert_ok(gmlake_offload_session_region_end(session, 0));
+  assert_ok(gmlake_offload_session_recompute(session, region));
+  assert_ok(gmlake_offload_session_region_end(session, 0));
+  assert_error(gmlake_offload_session_region(NULL, &region, &is_kept), INVALID_ARGUMENT);
+  rig_close(&r);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(training_in_less_memory),
@@ -1268,6 +1539,13 @@ int main(void) {
       cmocka_unit_test(repeats_within_an_iteration),
       cmocka_unit_test(what_is_not_searched),
       cmocka_unit_test(rhythms),
+      cmocka_unit_test(regions_are_kept_where_memory_allows),
+      cmocka_unit_test(regions_are_kept_as_far_as_it_pays),
+      cmocka_unit_test(what_does_not_pay_is_taken_back),
+      cmocka_unit_test(regions_are_decided_anew),
+      cmocka_unit_test(regions_make_room),
+      cmocka_unit_test(deciding_without_host_memory),
+      cmocka_unit_test(regions_at_random),
       cmocka_unit_test(every_call_fails_once),
       cmocka_unit_test(every_host_allocation_fails_once),
       cmocka_unit_test(writes_wait_for_copies_in_vain),
@@ -1279,6 +1557,7 @@ int main(void) {
       cmocka_unit_test(what_is_away_is_unmapped),
       cmocka_unit_test(the_graph_that_was_learnt),
       cmocka_unit_test(wrong_arguments),
+      cmocka_unit_test(wrong_regions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
