@@ -2730,6 +2730,11 @@ static gmlake_stream gmlk_stream_canonical(gmlake_stream stream) {
   return (uintptr_t)stream == GMLK_VALUE_LEGACY ? NULL : stream;
 }
 
+/* Whether the number stands for a stream that is not forgotten. */
+static int gmlk_stream_is_named(const gmlk_stream *s) {
+  return s->is_used && !s->is_capture && !s->is_forgotten;
+}
+
 /* [F8] Whether the stream may be destroyed without the lake being told. */
 static int gmlk_stream_may_end(const gmlk_streams *streams, const gmlk_stream *s) {
   return streams->ends && s->value && !s->stays;
@@ -2740,7 +2745,7 @@ static unsigned gmlk_stream_find(gmlk_streams *streams, gmlake_stream value) {
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     gmlk_stream *s = streams->items[i];
-    if (!s->is_used || s->is_forgotten || s->is_capture || s->value != value) continue;
+    if (!gmlk_stream_is_named(s) || s->value != value) continue;
     if (gmlk_stream_may_end(streams, s)) return (unsigned)i; /* its id is asked for each time */
     streams->last_value = value;
     return streams->last = (unsigned)i;
@@ -2935,7 +2940,7 @@ static void gmlk_streams_dirty(gmlk_streams *streams, int can_wait) {
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     gmlk_stream *s = streams->items[i];
     if (gmlk_stream_may_end(streams, s) && !can_wait) continue;
-    if (s->is_used && !s->is_capture && !s->is_forgotten) gmlk_stream_dirty(s, 0);
+    if (gmlk_stream_is_named(s)) gmlk_stream_dirty(s, 0);
   }
 }
 
@@ -3556,6 +3561,11 @@ static uint32_t gmlk_block_end(const gmlk_block *b) { return b->at + b->grains; 
 /* The first slot that begins at this grain or behind it. */
 static uint32_t gmlk_slot_from(const gmlk_arena *a, uint32_t at) {
   return (uint32_t)(((uint64_t)at + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
+}
+
+/* Whether a range is one of whole slots. */
+static int gmlk_is_chunks(const gmlk_arena *a, uint32_t at, uint32_t grains) {
+  return !((at | grains) & (gmlk_chunk_grains(a) - 1));
 }
 
 /* The slot that begins where a handle begins or the arena ends: the first one at this grain or
@@ -4529,8 +4539,8 @@ static gmlk_block *gmlk_window_blocker(const gmlk_arena *a, const gmlk_streams *
 /* Whether a window is aligned as a request wants it and, where it has to, covers whole chunks. */
 static int gmlk_window_suits(const gmlk_arena *a, const gmlk_window *w, uint32_t align,
                              int whole_only) {
-  uint32_t at = w->spans[0].at, edge = gmlk_chunk_grains(a) - 1;
-  return !(at & (align - 1)) && !(whole_only && ((at | w->self.grains) & edge));
+  const uint32_t at = w->spans[0].at;
+  return !(at & (align - 1)) && (!whole_only || gmlk_is_chunks(a, at, w->self.grains));
 }
 
 /* The oldest idle window of exactly this size that the taker may have, or NULL. One that an owned
@@ -10211,6 +10221,12 @@ static gmlake_result gmlk_export_check(gmlake *l, const gmlk_block *b, const gml
   const char *call = "gmlake_export";
   const gmlk_arena *a = buffer ? buffer->arena : b ? gmlk_arena_of(l, b) : NULL;
   const char *why = NULL;
+  if (type == GMLAKE_HANDLE_WIN32)
+    return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call,
+                     "handle_type is GMLAKE_HANDLE_WIN32: the lake shares no Windows handles");
+  if (type != GMLAKE_HANDLE_POSIX_FD && type != GMLAKE_HANDLE_FABRIC)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+                     "handle_type is %u: pass GMLAKE_HANDLE_POSIX_FD (1) or _FABRIC (8)", type);
   if (!a || address != (buffer ? gmlk_buffer_address(buffer) : gmlk_address_of(a, b)))
     return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, call,
                      "ptr is 0x%llx: no live block and no buffer starts there",
@@ -11476,6 +11492,20 @@ static gmlake_result gmlk_profile_read(const char *text, size_t bytes, gmlake_pr
              : GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
+static gmlake_result gmlk_profile_save(const gmlake_profile *profile, char *out_text) {
+  gmlake_profile known;
+  if (!gmlk_profile_in(profile, &known)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlk_profile_write(&known, out_text);
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_profile_load(const char *text, size_t bytes, gmlake_profile *out) {
+  gmlake_profile profile;
+  gmlake_result result = gmlk_profile_read(text, bytes, &profile);
+  if (result || gmlk_profile_out(profile, out)) return result;
+  return GMLAKE_ERROR_INVALID_ARGUMENT;
+}
+
 static gmlake_result gmlk_profile_take(gmlake *l, gmlake_profile *out) {
   const gmlk_arena *a = &l->home;
   const size_t held = a->chunks.backed_count * a->chunk_bytes;
@@ -11799,21 +11829,19 @@ typedef struct gmlk_checker { /* what the walk has reached */
   const gmlake *l;
   const char *broken; /* the first invariant found broken */
   uint32_t guard;     /* slots of address space behind each window and buffer */
-  size_t host_bytes, records, requested, active, live, pending, pending_count, queued;
-  size_t returns, committed, buffers, chunks, reserved, quarantined, windows, stitched, sleeping;
-  size_t exported, imported;
-  uint64_t uses; /* prints of the streams that live blocks are recorded on, less those counted */
-  /* In the arena that is looked at: */
-  const gmlk_arena *a;
-  size_t pieces;    /* less those that windows count */
-  uint64_t gaps;    /* prints of the gaps, less those in the tree */
-  uint64_t seconds; /* prints of runs' second blocks, less those in the trees */
-  uint64_t order;   /* of the tree that is looked at: where its next block may begin */
-  uint64_t mapped;  /* prints of the chunks that are mapped, less those that the chunks count */
-  uint64_t spaces;  /* prints of address space in use, less that of windows and buffers */
-  uint64_t owned;   /* prints of the chunks committed, less those of committed places */
-  uint64_t idle;    /* prints of idle windows, less those in the trees */
-  uint64_t seen[(1u << GMLK_SEEN_LOG) + GMLK_SEEN_STEPS];
+  gmlake_stats found; /* [L4] what a walk can count of it */
+  size_t host_bytes, records, pending_count, queued, returns;
+  uint64_t seen[(1u << GMLK_SEEN_LOG) + GMLK_SEEN_STEPS]; /* [L3] */
+  const gmlk_arena *a; /* the one that is looked at, and in it: */
+  size_t pieces;       /* less those that windows count */
+  uint64_t order;      /* of a tree: where its next block may begin */
+  /* Prints of what is there, less those of what has to be the same: 0 in the end. */
+  uint64_t uses;           /* streams of live blocks [F7], less what the streams count */
+  uint64_t gaps, seconds;  /* blocks for the trees [A7], [A3], less those that stand there */
+  uint64_t mapped, spaces; /* mappings [W6] and address space [V2], less what chunks count and
+                               what windows and buffers have */
+  uint64_t owned, idle;    /* chunks committed [B1] and idle windows [W5], less those of places,
+                               and those in trees */
 } gmlk_checker;
 
 /* Returns whether everything has held so far. */
@@ -11833,8 +11861,7 @@ static void gmlk_check_once(gmlk_checker *c, uint64_t value, const char *invaria
 
 /* [L2] A table is there exactly where it has bytes. */
 static void gmlk_check_table(gmlk_checker *c, const void *table, size_t bytes) {
-  gmlk_expect(c, (table != NULL) == (bytes != 0),
-              "L2: a table is missing, or there without a size");
+  gmlk_expect(c, !table == !bytes, "L2: a table is missing, or has no size");
   c->host_bytes += bytes;
 }
 
@@ -11844,14 +11871,15 @@ static uint64_t gmlk_check_print(uint64_t value) {
   return (mixed ^ (mixed >> 29)) * 0xBF58476D1CE4E5B9u;
 }
 
+static uint64_t gmlk_check_name(const void *record) { return gmlk_check_print((uintptr_t)record); }
+
 static void gmlk_check_lake(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlk_callback *call;
   static const char list[] = "L1: an arena is not where the list has it";
   size_t i;
   gmlk_expect(c, l->seal == gmlk_desc_seal(&l->desc), "L5: a limit or a choice has changed");
-  gmlk_expect(c, l->is_barred == (l->lost || l->callbacks),
-              "L1: is_barred differs from lost and callbacks");
+  gmlk_expect(c, l->is_barred == (l->lost || l->callbacks), "L1: is_barred is wrong");
   gmlk_expect(c, !l->served, "L1: served names a request that is over");
   gmlk_expect(c, l->message_count <= (l->desc.logger.fn ? GMLK_LOG_QUEUE : 0),
               "L1: more messages wait than there is room for, or no logger reads them");
@@ -11861,7 +11889,7 @@ static void gmlk_check_lake(gmlk_checker *c) {
     const gmlk_arena *a = l->arenas[i];
     gmlk_expect(c, !a || (i < l->arena_count && a->number == i && a == &a->pool->arena), list);
   }
-  c->host_bytes += sizeof(gmlake);
+  gmlk_check_table(c, l, sizeof(gmlake));
   gmlk_check_table(c, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
   gmlk_check_table(c, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
   gmlk_check_table(c, l->driver.peers, l->driver.peer_count * sizeof(int));
@@ -11873,27 +11901,24 @@ static void gmlk_check_lake(gmlk_checker *c) {
 /* [I1], [I2]: what entries passed over is what the rows count. */
 static void gmlk_check_index(gmlk_checker *c) {
   const gmlk_index *index = &c->l->index;
+  const size_t rows = index->row_count;
   size_t i, row, count = 0, passed = 0, counted = 0, full = 0;
-  gmlk_check_table(c, index->memory, (index->row_count + 1) * sizeof(gmlk_row));
-  gmlk_expect(c,
-              gmlk_is_pow2(index->row_count) && index->row_count >= 16 &&
-                  index->shift == 64u - gmlk_log2(index->row_count),
+  gmlk_check_table(c, index->memory, (rows + 1) * sizeof(gmlk_row));
+  gmlk_expect(c, gmlk_is_pow2(rows) && rows >= 16 && index->shift == 64u - gmlk_log2(rows),
               "I2: the index is not of its size");
-  for (i = 0; i < index->row_count * GMLK_ROW && !c->broken; i++) {
+  for (i = 0; i < rows * GMLK_ROW && !c->broken; i++) {
     const gmlk_row *r = &index->rows[i / GMLK_ROW];
     uint64_t address = r->address[i % GMLK_ROW];
     size_t low = (size_t)(address % GMLK_GRAIN);
-    gmlk_expect(c, (address >= GMLK_GRAIN) == (r->block[i % GMLK_ROW] != NULL),
-                "I1: an address and its block differ");
+    const int is_entry = address >= GMLK_GRAIN;
+    gmlk_expect(c, is_entry == (r->block[i % GMLK_ROW] != NULL), "I1: an address has no block");
     counted += low;
     full += low == GMLK_PASSED_MAX;
-    if (address < GMLK_GRAIN) continue;
-    count++;
-    for (row = gmlk_index_home(index, address); row != i / GMLK_ROW && !c->broken; passed++) {
+    count += (size_t)is_entry;
+    row = is_entry ? gmlk_index_home(index, address) : i / GMLK_ROW;
+    for (; row != i / GMLK_ROW && !c->broken; passed++, row = (row + 1) & (rows - 1))
       gmlk_expect(c, index->rows[row].address[0] % GMLK_GRAIN != 0,
                   "I1: an entry passed over a row that does not count it");
-      row = (row + 1) & (index->row_count - 1);
-    }
   }
   gmlk_expect(c, full || passed == counted, "I1: a row counts what is not there");
   gmlk_expect(c, count == index->count, "I1: the index's count is wrong");
@@ -11905,34 +11930,22 @@ static const gmlk_stream *gmlk_check_named(const gmlk_checker *c, unsigned numbe
   return number >= GMLK_FIRST_STREAM && number < all->count ? all->items[number] : NULL;
 }
 
+/* A number in use: of a stream, forgotten or not, or, with is_capture, of a capture or loan. */
+static const gmlk_stream *gmlk_check_used(const gmlk_checker *c, unsigned number, int is_capture) {
+  const gmlk_stream *s = gmlk_check_named(c, number);
+  return s && s->is_used && s->is_capture == is_capture ? s : NULL;
+}
+
 /* Up to where the work of a stream is complete, or will be with an event that is recorded. */
 static uint64_t gmlk_check_fenced(const gmlk_stream *s) {
   unsigned newest = (s->fence_head + s->fence_count - 1) % GMLK_FENCES;
   return s->fence_count ? s->fences[newest].epoch : s->done;
 }
 
-/* [F1], [F2], [F4] of one stream. */
+/* [F1], [F2], [F4], [F6], [F9] of one number. */
 static void gmlk_check_fences(gmlk_checker *c, const gmlk_stream *s) {
+  const int is_timed = c->l->streams.is_timed;
   uint64_t last = s->done;
-  unsigned i;
-  gmlk_expect(c, s->done < s->epoch && s->epoch < GMLK_ENDLESS, "F1: epochs are out of order");
-  gmlk_expect(c, c->l->streams.is_timed || !s->lag_ns, "F9: a stream was measured");
-  gmlk_expect(c, s->kind <= GMLAKE_STREAM_URGENT, "F5: a stream is of no kind");
-  if (!gmlk_expect(c, s->fence_head < GMLK_FENCES && s->fence_count <= GMLK_FENCES,
-                   "F2: a fence lies outside its ring"))
-    return;
-  for (i = 0; i < s->fence_count; i++) {
-    const gmlk_fence *fence = &s->fences[(s->fence_head + i) % GMLK_FENCES];
-    gmlk_expect(c, fence->epoch < s->epoch && fence->epoch > last, "F2: fences out of order");
-    gmlk_expect(c, c->l->streams.is_timed || !fence->at_ns, "F9: an event has a time");
-    if (gmlk_expect(c, fence->event != NULL, "F2: a fence has no event"))
-      gmlk_check_once(c, (uintptr_t)fence->event, "L3: one event is in two places");
-    last = fence->epoch;
-  }
-  gmlk_expect(c, s->is_dirty || gmlk_check_fenced(s) + 1 == s->epoch, "F4: an epoch has no fence");
-}
-
-static void gmlk_check_waits(gmlk_checker *c, const gmlk_stream *s) {
   unsigned i;
   gmlk_expect(c, s->wait_next < GMLK_WAITS, "F6: a wait lies outside its ring");
   for (i = 0; i < GMLK_WAITS; i++) {
@@ -11940,29 +11953,41 @@ static void gmlk_check_waits(gmlk_checker *c, const gmlk_stream *s) {
     gmlk_expect(c, of || !s->waits[i].stream, "F6: a wait names no stream");
     gmlk_expect(c, s->waits[i].epoch < (of ? of->epoch : 1), "F6: a wait is for an epoch to come");
   }
+  gmlk_expect(c, s->done < s->epoch && s->epoch < GMLK_ENDLESS, "F1: epochs are out of order");
+  gmlk_expect(c, is_timed || !s->lag_ns, "F9: a stream was measured");
+  gmlk_expect(c, s->fence_head < GMLK_FENCES, "F2: a fence lies outside its ring");
+  if (!gmlk_expect(c, s->fence_count <= GMLK_FENCES, "F2: a fence lies outside its ring")) return;
+  for (i = 0; i < s->fence_count; i++) {
+    const gmlk_fence *fence = &s->fences[(s->fence_head + i) % GMLK_FENCES];
+    gmlk_expect(c, fence->epoch < s->epoch && fence->epoch > last, "F2: fences out of order");
+    gmlk_expect(c, is_timed || !fence->at_ns, "F9: an event has a time");
+    if (gmlk_expect(c, fence->event != NULL, "F2: a fence has no event"))
+      gmlk_check_once(c, (uintptr_t)fence->event, "L3: one event is in two places");
+    last = fence->epoch;
+  }
+  gmlk_expect(c, s->is_dirty || gmlk_check_fenced(s) + 1 == s->epoch, "F4: an epoch has no fence");
 }
 
+/* [F5], [F8] of one number. */
 static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
+  static const char state[] = "F5: a stream is in no known state";
   const uintptr_t value = (uintptr_t)s->value;
+  const int is_named = gmlk_stream_is_named(s), has_work = s->fence_count || s->is_dirty;
   gmlk_expect(c, !s->id || c->l->streams.ends == GMLK_ENDS_SEEN, "F8: a stream's id was not asked");
-  gmlk_expect(c,
-              (s->is_used | s->is_capture | s->is_forgotten | s->is_dirty) <= 1 &&
-                  !(s->is_capture && s->is_forgotten) && (s->is_used || s->is_capture),
-              "F5: a stream is in no known state");
-  gmlk_expect(c, (!s->fence_count && !s->is_dirty) || (s->is_used && !s->is_capture),
-              "F5: a number without a stream has a fence");
+  gmlk_expect(c, (s->is_used | s->is_capture | s->is_forgotten | s->is_dirty) <= 1, state);
+  gmlk_expect(c, s->is_capture ? !s->is_forgotten : s->is_used, state);
+  gmlk_expect(c, !has_work || (s->is_used && !s->is_capture), "F5: what is no stream has work");
+  gmlk_expect(c, s->kind <= GMLAKE_STREAM_URGENT, "F5: a stream is of no kind");
   gmlk_expect(c, s->born <= c->l->records.serial, "F5: a stream is of a time to come");
-  gmlk_expect(c, !s->next || !s->is_used || s->is_forgotten,
-              "F5: a number that serves waits to serve again");
+  gmlk_expect(c, !s->next || !s->is_used || s->is_forgotten, "F5: a number in use is in line");
   if (s->capture) {
-    const gmlk_stream *capture = gmlk_check_named(c, s->capture);
-    gmlk_expect(c, s->is_used && !s->is_capture && !s->is_forgotten, "F5: a capture has no stream");
-    gmlk_expect(c, capture && capture->is_used && capture->is_capture && capture->value == s->value,
-                "F5: a capture is another stream's");
+    const gmlk_stream *capture = gmlk_check_used(c, s->capture, 1);
+    gmlk_expect(c, is_named, "F5: a capture has no stream");
+    gmlk_expect(c, capture && capture->value == s->value, "F5: a capture is another stream's");
     gmlk_expect(c, s->arena && s->arena < c->l->arena_count && c->l->arenas[s->arena],
                 "F5: a capture has no pool");
   }
-  if (!s->is_used || s->is_forgotten || s->is_capture) return;
+  if (!is_named) return;
   gmlk_expect(c, (!value || value > 2) && s->value != GMLAKE_STREAM_NONE,
               "F5: a stream has a value that no stream can have");
   gmlk_check_once(c, gmlk_check_print(value), "L3: two numbers stand for one stream");
@@ -11973,9 +11998,8 @@ static unsigned gmlk_check_line(gmlk_checker *c, unsigned number, size_t count, 
   unsigned last = 0;
   for (; number && count; count--) {
     const gmlk_stream *s = gmlk_check_named(c, number);
-    if (!gmlk_expect(c, s && s->is_used == is_used && s->is_forgotten == is_used,
-                     "F5: a number waits to serve again, though it serves"))
-      break;
+    const int is_in_line = s && s->is_used == is_used && s->is_forgotten == is_used;
+    if (!gmlk_expect(c, is_in_line, "F5: a number waits to serve again, though it serves")) break;
     last = number;
     number = s->next;
   }
@@ -11986,7 +12010,7 @@ static unsigned gmlk_check_line(gmlk_checker *c, unsigned number, size_t count, 
 static void gmlk_check_streams(gmlk_checker *c) {
   const gmlk_streams *all = &c->l->streams;
   const size_t rooms = all->event_capacity / (GMLK_FENCES + 1) + GMLK_FIRST_STREAM;
-  size_t live = 0, used = 0, forgotten = 0, lost = 0, unused = 0, captures = 0, captured = 0;
+  size_t named = 0, used = 0, queued = 0, lost = 0, unused = 0, captures = 0, captured = 0;
   size_t events = all->event_count, i;
   const gmlk_stream *s;
   unsigned last;
@@ -11994,102 +12018,86 @@ static void gmlk_check_streams(gmlk_checker *c) {
   gmlk_check_table(c, all->events, all->event_capacity * sizeof(void *));
   gmlk_expect(c, all->is_timed == (c->l->desc.cross_stream == GMLAKE_WAIT_IF_SOON),
               "F9: the streams are timed, or not");
-  gmlk_expect(
-      c, all->count <= gmlk_min(all->capacity, rooms) && all->event_count <= all->event_capacity,
-      "F5: more streams or events than there is room for");
+  gmlk_expect(c, all->count <= gmlk_min(all->capacity, rooms), "F5: more streams than room");
+  gmlk_expect(c, all->event_count <= all->event_capacity, "F5: more events than room");
   for (i = 0; i < all->capacity && !c->broken; i++)
-    gmlk_expect(c, (all->items[i] != NULL) == (i >= GMLK_FIRST_STREAM && i < all->count),
+    gmlk_expect(c, !all->items[i] == (i < GMLK_FIRST_STREAM || i >= all->count),
                 "F5: a number has no record, or a record no number");
   if (c->broken) return;
   for (i = GMLK_FIRST_STREAM; i < all->count; i++) {
+    const int is_stream = gmlk_check_used(c, (unsigned)i, 0) != NULL;
     s = all->items[i];
     c->host_bytes += sizeof(gmlk_stream);
     gmlk_check_number(c, s);
-    gmlk_check_waits(c, s);
     gmlk_check_fences(c, s);
-    live += s->is_used && !s->is_capture && !s->is_forgotten;
-    used += s->is_used && !s->is_capture && !(s->is_forgotten && gmlk_stream_is_complete(s));
-    forgotten += s->is_used && s->is_forgotten && !s->is_dirty;
-    unused += !s->is_used;
+    named += (size_t)gmlk_stream_is_named(s);
+    used += is_stream && !(s->is_forgotten && gmlk_stream_is_complete(s));
+    queued += s->is_used && s->is_forgotten && !s->is_dirty;
     lost += s->is_used && s->is_forgotten && s->is_dirty;
+    unused += !s->is_used;
     captures += s->is_used && s->is_capture;
     captured += s->capture != 0;
     events += s->fence_count;
     c->uses -= s->uses * gmlk_check_print(i);
   }
-  gmlk_expect(c, live == all->live_count && used == all->used_count && lost == all->lost_count,
-              "F5: the counts of streams are wrong");
-  gmlk_expect(c, captures == captured + c->l->loan_count && captured == all->capture_count,
-              "F5: captures are wrong");
-  last = gmlk_check_line(c, all->queue_first, forgotten, 1);
+  gmlk_expect(c, named == all->live_count, "F5: the count of streams is wrong");
+  gmlk_expect(c, used == all->used_count, "F5: the count of streams in use is wrong");
+  gmlk_expect(c, lost == all->lost_count, "F5: the count of lost streams is wrong");
+  gmlk_expect(c, captured == all->capture_count, "F5: the count of captures is wrong");
+  gmlk_expect(c, captures == captured + c->l->loan_count, "F5: a capture's number is lost");
+  last = gmlk_check_line(c, all->queue_first, queued, 1);
   gmlk_expect(c, last == all->queue_last, "F5: queue_last is not the last number of the queue");
   (void)gmlk_check_line(c, all->unused, unused, 0);
   gmlk_expect(c, events <= all->event_capacity, "F5: no room to give all events back");
   for (i = 0; i < all->event_count; i++)
     if (gmlk_expect(c, all->events[i] != NULL, "F5: an idle event is NULL"))
       gmlk_check_once(c, (uintptr_t)all->events[i], "L3: one event is in two places");
-  s = gmlk_check_named(c, all->last);
-  if (all->last)
-    gmlk_expect(
-        c, s && s->is_used && !s->is_forgotten && !s->is_capture && s->value == all->last_value,
-        "F5: last is not the number of last_value");
+  s = gmlk_check_used(c, all->last, 0);
+  gmlk_expect(c, !all->last || (s && !s->is_forgotten && s->value == all->last_value),
+              "F5: last is not the number of last_value");
 }
 
 /* A tag of memory that is free, or will be: [F1], [F4]. */
 static void gmlk_check_tag(gmlk_checker *c, unsigned stream, uint64_t ticket, const char *text) {
-  const gmlk_stream *s = gmlk_check_named(c, stream);
+  const gmlk_stream *s = gmlk_check_used(c, stream, 0);
   if (stream == GMLK_CLEAN) return;
-  if (stream == GMLK_PINNED || (s && s->is_used && s->is_capture)) {
+  if (stream == GMLK_PINNED || gmlk_check_used(c, stream, 1)) {
     gmlk_expect(c, ticket == GMLK_ENDLESS, text);
-    return;
+  } else if (gmlk_expect(c, s != NULL, "F1: a tag names no stream")) {
+    gmlk_expect(c, ticket && ticket <= s->epoch, text);
+    gmlk_expect(c, s->is_dirty || ticket <= gmlk_check_fenced(s), "F4: no fence is to cover a tag");
   }
-  if (!gmlk_expect(c, s && s->is_used, "F1: a tag names no stream")) return;
-  gmlk_expect(c, ticket && ticket <= s->epoch, text);
-  gmlk_expect(c, s->is_dirty || ticket <= gmlk_check_fenced(s), "F4: no fence is to cover a tag");
 }
 
-/* One bin: what stands there is free memory of this tag and arena. Adds it to the sum; returns how
-   many blocks it is. */
-static size_t gmlk_check_ring(gmlk_checker *c, const gmlk_bins *bins, unsigned bin, unsigned stream,
-                              uint32_t arena, uint64_t *grains) {
-  const gmlk_link *ring = &bins->rings[bin], *link = ring->next;
-  size_t count = 0;
-  for (; link != ring; link = link->next, count++) {
-    const gmlk_block *b = gmlk_linked(link);
-    if (!gmlk_expect(c, link->prev->next == link && count < bins->count,
-                     "H3: a ring is not linked both ways"))
-      return count;
-    gmlk_expect(c, b->hole && (gmlk_bin_of(b->hole) & bins->bin_mask) == bin,
-                "H1: a block stands in a wrong bin");
-    gmlk_expect(c, b->hole - bins->none_from >= bins->none_count, "H5: a hole said to be absent");
-    gmlk_expect(c, b->state == GMLK_FREE && b->stream == stream && b->arena == arena,
-                "A3: a block in bins is not free memory with their tag");
-    *grains += b->hole;
-  }
-  gmlk_expect(c, ring->prev->next == ring, "H3: a ring is not linked both ways");
-  return count;
-}
-
-/* [H1] to [H6]. Returns how many blocks stand there. */
+/* [H1] to [H6]: what stands there is free memory of this tag and arena. Returns how many blocks. */
 static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *bins, unsigned stream,
                               uint32_t arena) {
+  static const char table[] = "H6: bins have another table", ends[] = "H3: a ring's links differ";
   const uint32_t mask = bins->bin_mask;
   uint64_t grains = 0, words = 0;
   size_t count = 0;
   unsigned bin;
   c->host_bytes += sizeof(gmlk_bins) + (mask ? GMLK_BINS_BYTES : 0);
-  if (!gmlk_expect(c,
-                   (!mask || mask == ~0u) && (mask != 0) == (bins->rings != &bins->few) &&
-                       bins->room == (mask ? mask : GMLK_HOLES_FEW) &&
-                       (!mask || bins->few.next == &bins->few),
-                   "H6: bins have another table"))
-    return 0;
+  gmlk_expect(c, bins->room == (mask ? ~0u : GMLK_HOLES_FEW), table);
+  gmlk_expect(c, !mask || (mask == ~0u && bins->few.next == &bins->few), table);
+  if (!gmlk_expect(c, !mask == (bins->rings == &bins->few), table)) return 0;
   for (bin = 0; bin < GMLK_BIN_WORDS * 64u; bin++) {
-    int is_empty = bin >= (mask ? GMLK_BINS : 1) || bins->rings[bin].next == &bins->rings[bin];
-    gmlk_expect(c, is_empty == !(bins->bits[bin / 64u] >> (bin % 64u) & 1u), "H2: a bit is wrong");
-    if (!is_empty) count += gmlk_check_ring(c, bins, bin, stream, arena, &grains);
+    const uint64_t bit = bins->bits[bin / 64u] >> (bin % 64u) & 1u;
+    const gmlk_link *ring = bin < (mask ? GMLK_BINS : 1) ? &bins->rings[bin] : NULL;
+    const gmlk_link *link = ring ? ring->next : NULL;
+    gmlk_expect(c, bit == (link != ring), "H2: a bit is wrong");
+    words |= bit << (bin / 64u);
+    for (; link != ring; link = link->next, count++) {
+      const gmlk_block *b = gmlk_linked(link);
+      if (!gmlk_expect(c, link->prev->next == link && count <= bins->count, ends)) return 0;
+      gmlk_expect(c, b->hole && (gmlk_bin_of(b->hole) & mask) == bin, "H1: a block in a wrong bin");
+      gmlk_expect(c, b->hole - bins->none_from >= bins->none_count, "H5: a hole said to be absent");
+      gmlk_expect(c, gmlk_has_tag(b, stream) && b->arena == arena,
+                  "A3: a block in bins is not free memory of theirs");
+      grains += b->hole;
+    }
+    gmlk_expect(c, !ring || ring->prev->next == ring, ends);
   }
-  for (bin = 0; bin < GMLK_BIN_WORDS; bin++) words |= (uint64_t)(bins->bits[bin] != 0) << bin;
   gmlk_expect(c, bins->words == words, "H2: a word of bits and its bit differ");
   gmlk_expect(c, grains == bins->grains, "H4: the grains of bins are wrong");
   gmlk_expect(c, count == bins->count, "H6: the count of bins is wrong");
@@ -12100,8 +12108,7 @@ static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *bins, unsigned s
    space; for a stream, of its pool. */
 static int gmlk_check_is_forked(const gmlk_block *b, unsigned stream) {
   const gmlk_block *before;
-  if (stream == GMLK_PINNED)
-    return b->state == GMLK_LIVE || b->state == GMLK_COMMITTED || b->state == GMLK_UNBACKED;
+  if (stream == GMLK_PINNED) return b->state != GMLK_FREE;
   if (!stream) return b->state == GMLK_UNBACKED && b->hole == b->grains;
   if (!gmlk_has_tag(b, stream) || b->hole) return 0;
   before = gmlk_before_clean(b);
@@ -12115,21 +12122,20 @@ static uint64_t gmlk_check_tree(gmlk_checker *c, const gmlk_block *b, const gmlk
   uint64_t sum;
   if (!b || !gmlk_expect(c, gmlk_check_is_forked(b, stream), invariant)) return 0;
   gmlk_expect(c, !above || gmlk_tree_above(above, b), "T2: a block stands above a higher rank");
-  sum = gmlk_check_tree(c, b->as.fork.less, b, stream, invariant);
+  sum = gmlk_check_name(b) + gmlk_check_tree(c, b->as.fork.less, b, stream, invariant);
   gmlk_expect(c, b->at >= c->order, "T1: a block stands on the wrong side");
   c->order = (uint64_t)b->at + 1;
-  return sum + gmlk_check_print((uintptr_t)b) +
-         gmlk_check_tree(c, b->as.fork.more, b, stream, invariant);
+  return sum + gmlk_check_tree(c, b->as.fork.more, b, stream, invariant);
 }
 
 /* A tiling: what begins where the one before ends, and is linked both ways. */
 static int gmlk_check_tiling(gmlk_checker *c, const gmlk_block *head, const gmlk_block *tail,
                              uint32_t end, const char *invariant) {
-  const gmlk_block *b;
+  const int has_edges = head->state == GMLK_EDGE && tail->state == GMLK_EDGE;
+  const gmlk_block *b = head->next;
   uint64_t at = 0;
-  gmlk_expect(c, head->state == GMLK_EDGE && !gmlk_block_end(head) && tail->state == GMLK_EDGE,
-              "A1: the first or the last record is no edge");
-  for (b = head->next; b != tail; b = b->next, c->records++) {
+  gmlk_expect(c, has_edges && !gmlk_block_end(head), "A1: the first or the last record is no edge");
+  for (; b != tail; b = b->next, c->records++) {
     if (!gmlk_expect(c, b && b->prev->next == b && b->at == at, invariant)) return 0;
     if (!gmlk_expect(c, b->grains && b->grains <= end - at, invariant)) return 0;
     at += b->grains;
@@ -12139,120 +12145,110 @@ static int gmlk_check_tiling(gmlk_checker *c, const gmlk_block *head, const gmlk
 
 /* The hole that a free block should stand in its pool with. */
 static uint32_t gmlk_check_hole(const gmlk_block *b) {
-  const gmlk_block *at;
-  uint32_t grains = 0;
+  const gmlk_block *before = gmlk_before_clean(b), *behind = b;
   if (b->stream == GMLK_CLEAN) return b->grains;
-  if (b->stream == GMLK_PINNED) return 0;
-  for (at = b->prev; gmlk_is_open(at, b->stream); at = at->prev) {
-    if (at->stream == b->stream) return 0;
-    grains += at->grains;
-  }
-  for (at = b; gmlk_is_open(at, b->stream); at = at->next) grains += at->grains;
-  return grains;
+  if (b->stream == GMLK_PINNED || gmlk_has_tag(before, b->stream)) return 0;
+  while (gmlk_is_open(behind, b->stream)) behind = behind->next;
+  return behind->at - gmlk_block_end(before);
 }
 
-static void gmlk_check_note(gmlk_checker *c, const gmlk_block *b, const gmlk_note *note) {
+static void gmlk_check_note(gmlk_checker *c, const gmlk_block *b) {
+  const gmlk_note *note = b->as.live.note;
   const int is_pending = b->state == GMLK_PENDING;
   size_t i, left = 0;
+  gmlk_expect(c, note || !is_pending, "N1: a pending block has no note");
+  if (!note) return;
   gmlk_expect(c, note->block == (is_pending ? b : NULL), "N1: a note names another block");
   c->host_bytes += sizeof(gmlk_note);
   gmlk_check_table(c, note->used, note->used_capacity * sizeof(gmlk_used));
   if (!gmlk_expect(c, note->used_count <= note->used_capacity, "N2: too many streams")) return;
   for (i = 0; i < note->used_count; i++) {
     const gmlk_used *use = &note->used[i];
-    const gmlk_stream *s = gmlk_check_named(c, use->stream);
-    if (!gmlk_expect(c, s && s->is_used && !s->is_capture, "N2: a block is used on no stream"))
-      return;
+    const gmlk_stream *s = gmlk_check_used(c, use->stream, 0);
+    if (!gmlk_expect(c, s != NULL, "N2: a block is used on no stream")) return;
     left += use->note == note;
     if (!is_pending && gmlk_use_is_known(c->l, use)) c->uses += gmlk_check_print(use->stream);
     if (!is_pending) continue;
     gmlk_check_tag(c, use->stream, use->ticket, "F1: a pending use is of an epoch to come");
-    gmlk_expect(c, use->note == note || use->ticket <= s->done,
-                "N4: a pending use is not complete and in no queue");
+    gmlk_expect(c, use->note == note || use->ticket <= s->done, "N4: a pending use is in no queue");
   }
   if (!is_pending) return;
   gmlk_check_tag(c, note->stream, note->ticket, "F1: a pending block's tag is of an epoch to come");
-  gmlk_expect(c, (left || note->is_shared) && left == note->uses_left,
-              "N4: a count of uses in queues is wrong");
+  gmlk_expect(c, left == note->uses_left, "N4: a count of uses in queues is wrong");
+  gmlk_expect(c, left || note->is_shared, "N4: a pending block waits for nothing");
   c->returns += (size_t)note->is_shared;
   c->queued += left;
 }
 
-/* What an owned block may have been asked for with: [A9]. */
-static void gmlk_check_flags(gmlk_checker *c, const gmlk_block *b, uint32_t first_at) {
-  const gmlk_arena *a = c->a;
-  unsigned known = GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW;
-  if (!b->as.live.window) known |= GMLK_IN_THE_WAY;
-  uint32_t edge = gmlk_chunk_grains(a) - 1;
-  if (a->pool) known |= GMLK_IN_GRAPH;
-  if (a->pool && a->pool->loan.number) known |= GMLAKE_TRANSIENT; /* [G2] */
-  if (c->l->desc.residency.fn) known |= GMLAKE_TELL_RESIDENCY;
-  if (a->keeps_apart && b->state == GMLK_PENDING) known |= GMLK_APART;
+/* [A9] The ticket and the flags of what has an owner. */
+static void gmlk_check_ticket(gmlk_checker *c, const gmlk_block *b, unsigned known) {
+  gmlk_expect(c, b->ticket && b->ticket <= c->l->records.serial, "A9: a ticket was never given");
   gmlk_expect(c, !(b->flags & ~known), "A9: a block was asked for in no such way");
-  gmlk_expect(c, !(b->flags & GMLAKE_EXCLUSIVE) || !((first_at | b->grains) & edge),
-              "A9: an exclusive block shares a chunk");
-  gmlk_expect(c, !(b->flags & GMLAKE_NO_STITCH) || !b->as.live.window, "A9: a window is forbidden");
 }
 
 /* A block of the user's, `first_at` being where its first byte lies at home. */
 static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t address,
                              uint32_t first_at) {
+  const gmlk_arena *a = c->a;
+  const int is_live = b->state == GMLK_LIVE, is_window = b->as.live.window != NULL;
+  const size_t bytes = gmlk_to_bytes(b->grains);
   const gmlk_stream *s = gmlk_check_named(c, b->stream);
-  const int is_live = b->state == GMLK_LIVE;
-  const gmlk_block *found = gmlk_index_get(&c->l->index, address);
-  size_t bytes = gmlk_to_bytes(b->grains);
-  gmlk_check_flags(c, b, first_at);
-  gmlk_expect(c, b->ticket && b->ticket <= c->l->records.serial, "A9: a ticket was never given");
-  gmlk_expect(c, is_live || b->as.live.note, "N1: a pending block has no note");
-  if (!gmlk_expect(c, found == (is_live ? b : NULL), "I1: the index is not of the live blocks"))
+  unsigned known = GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW;
+  if (!is_window) known |= GMLK_IN_THE_WAY;
+  if (a->pool) known |= GMLK_IN_GRAPH;
+  if (a->pool && a->pool->loan.number) known |= GMLAKE_TRANSIENT; /* [G2] */
+  if (c->l->desc.residency.fn) known |= GMLAKE_TELL_RESIDENCY;
+  if (a->keeps_apart && !is_live) known |= GMLK_APART;
+  gmlk_check_ticket(c, b, known);
+  gmlk_expect(c, !(b->flags & GMLAKE_EXCLUSIVE) || gmlk_is_chunks(a, first_at, b->grains),
+              "A9: an exclusive block shares a chunk");
+  gmlk_expect(c, !(b->flags & GMLAKE_NO_STITCH) || !is_window, "A9: a window is forbidden");
+  if (!gmlk_expect(c, gmlk_index_get(&c->l->index, address) == (is_live ? b : NULL),
+                   "I1: the index is not of the live blocks"))
     return;
-  if (b->as.live.note) gmlk_check_note(c, b, b->as.live.note);
-  c->pending_count += !is_live;
-  c->pending += is_live ? 0 : bytes;
-  if (!is_live) return;
-  c->live++;
-  c->active += bytes;
-  c->requested += bytes - b->slack;
+  gmlk_check_note(c, b);
+  if (!is_live) {
+    c->pending_count++;
+    c->found.pending_bytes += bytes;
+    return;
+  }
+  c->found.live_count++;
+  c->found.active_bytes += bytes;
+  c->found.requested_bytes += bytes - b->slack;
   gmlk_expect(c, b->slack < bytes, "A9: a block's rounding is as large as the block");
   gmlk_expect(c, !b->stream || (s && s->is_used), "A9: a block is of no stream");
   if (c->l->streams.ends && s && gmlk_own_stream(c->l, b)) c->uses += gmlk_check_print(b->stream);
 }
 
 static void gmlk_check_free(gmlk_checker *c, const gmlk_block *b) {
-  const gmlk_arena *a = c->a;
   gmlk_check_tag(c, b->stream, b->ticket, "F1: a tag is of an epoch to come");
-  gmlk_expect(c, !(b->flags & ~(a->keeps_apart ? GMLK_APART : 0)), "A9: free memory has flags");
+  gmlk_expect(c, !(b->flags & ~(c->a->keeps_apart ? GMLK_APART : 0)), "A9: free memory has flags");
   gmlk_expect(c, b->stream || !b->ticket, "F1: clean memory is of an epoch");
   gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is wrong");
-  if (gmlk_is_tagged(b) && gmlk_check_is_forked(b, b->stream))
-    c->seconds += gmlk_check_print((uintptr_t)b);
+  if (gmlk_is_tagged(b) && gmlk_check_is_forked(b, b->stream)) c->seconds += gmlk_check_name(b);
 }
 
 /* [W1], [W2]: pieces that lie in the arena, of as many chunks as are mapped. Returns the grains. */
 static uint32_t gmlk_check_spans(gmlk_checker *c, const gmlk_window *w) {
   const gmlk_arena *a = c->a;
-  uint32_t i, n, grains = 0, chunks = 0;
+  uint32_t i, n, grains = 0, chunks = 0, last = 0;
   for (i = 0; i < w->span_count && chunks < w->chunk_count; i++) {
     const gmlk_span *s = &w->spans[i];
     const uint32_t end = s->at + s->grains;
-    if (!gmlk_expect(c, s->grains && s->at < a->tail.at && s->grains <= a->tail.at - s->at,
-                     "W2: a window's piece lies outside the arena"))
-      return 0;
-    gmlk_expect(c, i == 0 || s->at == gmlk_slot_at(a, gmlk_edge_upto(a, s->at)),
-                "W1: a piece begins inside a chunk");
+    const int is_inside = s->at < a->tail.at && s->grains && s->grains <= a->tail.at - s->at;
+    if (!gmlk_expect(c, is_inside, "W2: a window's piece lies outside the arena")) return 0;
+    n = last = gmlk_span_slot(a, s);
+    gmlk_expect(c, !i || s->at == gmlk_slot_at(a, n), "W1: a piece begins inside a chunk");
     gmlk_expect(c, i + 1 == w->span_count || end == gmlk_slot_at(a, gmlk_edge_upto(a, end)),
                 "W1: a piece ends inside a chunk");
     grains += s->grains;
     chunks += gmlk_span_chunks(a, s);
-    for (n = 0; n < gmlk_span_chunks(a, s); n++)
-      c->mapped += gmlk_check_print(gmlk_span_slot(a, s) + n);
+    for (; n < last + gmlk_span_chunks(a, s); n++) c->mapped += gmlk_check_print(n);
   }
   if (!gmlk_expect(c, i && i == w->span_count && chunks == w->chunk_count,
                    "W2: a window's chunks do not match its address space"))
     return 0;
-  gmlk_expect(c,
-              i == 1 || gmlk_edge_upto(a, w->spans[0].at + w->spans[0].grains - 1) !=
-                            gmlk_span_slot(a, &w->spans[i - 1]),
+  gmlk_expect(c, i == 1 || gmlk_edge_upto(a, w->spans->at + w->spans->grains - 1) != last,
               "W2: a window's ends share a chunk");
   return grains;
 }
@@ -12262,28 +12258,31 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost
   const gmlk_arena *a = c->a;
   const gmlk_block *va = w->va;
   const uint32_t chunks = w->chunk_count;
-  const int is_partial = (is_lost || a->sleep == GMLK_ASLEEP) && va->slack && va->slack < chunks;
-  uint32_t grains, begin;
+  const int may_be_partial = is_lost || a->sleep == GMLK_ASLEEP;
+  const uint64_t at = gmlk_va_address(a, &a->window_space, va);
+  uint32_t grains, first;
   c->host_bytes += gmlk_window_record_bytes(w->span_count);
-  if (!gmlk_expect(c, w->span_count && w->span_count <= chunks, "W2: too many pieces")) return;
-  gmlk_expect(c, va->grains == chunks + c->guard && (is_partial || va->slack == chunks),
+  gmlk_expect(c, w->span_count && w->span_count <= chunks, "W2: too many pieces");
+  gmlk_expect(c, va->grains == chunks + c->guard,
+              "W2: a window's chunks do not match its address space");
+  gmlk_expect(c, va->slack == chunks || (may_be_partial && va->slack && va->slack < chunks),
               "W2: a window's chunks do not match its address space");
   gmlk_expect(c, va->ticket == (uintptr_t)w, "V2: address space is another window's");
-  c->spaces -= gmlk_check_print((uintptr_t)va);
+  c->spaces -= gmlk_check_name(va);
   grains = gmlk_check_spans(c, w);
   if (c->broken) return;
-  begin = w->spans[0].at - gmlk_slot_at(a, gmlk_span_slot(a, w->spans));
-  if (is_lost) c->quarantined += chunks * a->chunk_bytes;
+  first = gmlk_span_slot(a, w->spans);
+  if (is_lost) c->found.quarantined_bytes += chunks * a->chunk_bytes;
   if (is_lost && !w->number) return;
-  c->windows += !is_lost;
-  c->stitched += is_lost ? 0 : chunks * a->chunk_bytes;
+  c->found.window_count += !is_lost;
+  c->found.stitched_bytes += is_lost ? 0 : chunks * a->chunk_bytes;
   gmlk_expect(c, w->self.arena == a->number, "A1: a block names another arena");
   gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
-  gmlk_expect(c, w->number && w->number <= a->windows.number && grains >= a->windows.grains_min,
-              "W8: a window is newer or smaller than any");
+  gmlk_expect(c, grains >= a->windows.grains_min, "W8: a window is smaller than any");
+  gmlk_expect(c, w->number && w->number <= a->windows.number, "W8: a window is newer than any");
   gmlk_check_once(c, gmlk_check_print(~(w->number << 16 | a->number)),
                   "L3: two windows have one number");
-  gmlk_expect(c, w->address == gmlk_va_address(a, &a->window_space, va) + gmlk_to_bytes(begin),
+  gmlk_expect(c, w->address - at == gmlk_home(a, w->spans->at) - gmlk_slot_home(a, first),
               "W2: a window is not where its address space is");
 }
 
@@ -12295,30 +12294,31 @@ static void gmlk_check_piece(gmlk_checker *c, const gmlk_block *b) {
                    "W4: a piece without a live window"))
     return;
   c->pieces++;
-  if (w->spans[0].block != b) return;
+  if (w->spans->block != b) return;
   c->pieces -= w->span_count;
   gmlk_expect(c, w->self.as.live.window == w, "W4: a live window's record names another window");
   gmlk_check_window(c, w, 0);
   for (i = 0; i < w->span_count && !c->broken; i++) {
-    const gmlk_span *s = &w->spans[i];
-    gmlk_expect(c,
-                s->block && s->block->state == GMLK_PIECE && s->block->as.live.window == w &&
-                    s->block->at == s->at && s->block->grains == s->grains &&
-                    s->block->arena == c->a->number,
+    const gmlk_block *piece = w->spans[i].block;
+    gmlk_expect(c, piece && piece->state == GMLK_PIECE && piece->as.live.window == w,
                 "W4: a live window's piece is not its own");
+    if (c->broken) return;
+    gmlk_expect(c,
+                piece->arena == c->a->number && piece->at == w->spans[i].at &&
+                    piece->grains == w->spans[i].grains,
+                "W4: a live window's piece lies elsewhere");
   }
-  gmlk_check_owned(c, &w->self, w->address, w->spans[0].at);
+  gmlk_check_owned(c, &w->self, w->address, w->spans->at);
 }
 
 /* Whether the block with the serial that an idle window waits for is under it, and knows it. */
 static int gmlk_check_is_blocked(const gmlk_arena *a, const gmlk_window *w) {
+  const uint64_t serial = w->key - GMLK_BLOCKED;
   uint32_t i;
   for (i = 0; i < w->span_count; i++) {
     const gmlk_block *b = gmlk_locate(a, w->spans[i].at);
     for (; b->at < w->spans[i].at + w->spans[i].grains; b = b->next)
-      if (b->state != GMLK_FREE && (b->flags & GMLK_IN_THE_WAY) &&
-          b->ticket == w->key - GMLK_BLOCKED)
-        return 1;
+      if (b->state != GMLK_FREE && b->flags & GMLK_IN_THE_WAY && b->ticket == serial) return 1;
   }
   return 0;
 }
@@ -12327,12 +12327,11 @@ static int gmlk_check_is_blocked(const gmlk_arena *a, const gmlk_window *w) {
 static void gmlk_check_window_tree(gmlk_checker *c, const gmlk_window *w, const gmlk_window *above,
                                    const gmlk_window **before) {
   static const char place[] = "W5: an idle window's place in its tree is wrong";
-  if (!w ||
-      !gmlk_expect(c, w->self.state == GMLK_IDLE && (!above || gmlk_window_above(above, w)), place))
-    return;
+  const int is_below = w && (!above || gmlk_window_above(above, w));
+  if (!w || !gmlk_expect(c, w->self.state == GMLK_IDLE && is_below, place)) return;
   gmlk_check_window_tree(c, w->less, w, before);
   gmlk_expect(c, !*before || gmlk_window_precedes(*before, w->key, w->number), place);
-  c->idle -= gmlk_check_print((uintptr_t)w);
+  c->idle -= gmlk_check_name(w);
   *before = w;
   gmlk_check_window_tree(c, w->more, w, before);
 }
@@ -12344,14 +12343,13 @@ static void gmlk_check_idle(gmlk_checker *c) {
   const gmlk_window *w, *before = NULL;
   int i;
   for (w = windows->idle_first; w; before = w, w = w->idle_next) {
+    const int is_open = w->key < GMLK_BLOCKED && w->key == w->self.grains;
     if (!gmlk_expect(c, w->self.state == GMLK_IDLE && w->idle_prev == before, place)) return;
     gmlk_check_window(c, w, 0);
     if (c->broken) return;
-    gmlk_expect(c,
-                w->key < GMLK_BLOCKED ? w->key == w->self.grains : gmlk_check_is_blocked(c->a, w),
-                "W7: nothing is in a window's way");
+    gmlk_expect(c, is_open || gmlk_check_is_blocked(c->a, w), "W7: nothing is in a window's way");
     gmlk_check_tag(c, w->self.stream, w->self.ticket, "F1: a window's tag is of an epoch to come");
-    c->idle += gmlk_check_print((uintptr_t)w);
+    c->idle += gmlk_check_name(w);
   }
   gmlk_expect(c, windows->idle_last == before, "W5: the list of idle windows has a wrong end");
   for (i = 0; i < 2; i++) {
@@ -12365,157 +12363,147 @@ static void gmlk_check_idle(gmlk_checker *c) {
 /* [V1], [V3]: addresses for windows or for buffers; those in use are in one of two states. */
 static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned used,
                              unsigned unmapped) {
-  const gmlk_block *va = space->head.next;
+  const size_t bytes = space->reserved_bytes, chunk = c->a->chunk_bytes;
+  const uint32_t slots = (uint32_t)(space->holes ? bytes / chunk : 0);
+  const gmlk_block *va;
   size_t holes = 0;
   uint64_t tree;
+  gmlk_expect(c, (space->base | bytes) % chunk == 0 && (bytes || !space->holes),
+              "V1: addresses are not in a range that is reserved");
+  if (!gmlk_check_tiling(c, &space->head, &space->tail, slots, "V1: blocks do not tile the space"))
+    return;
   c->order = 0;
   tree = gmlk_check_tree(c, space->used, NULL, GMLK_PINNED,
                          "V3: the tree of used addresses holds another block");
-  for (; va != &space->tail; va = va->next) {
-    int is_free = va->state == GMLK_FREE;
-    gmlk_expect(
-        c, (is_free || va->state == used || va->state == unmapped) && !va->arena && !va->stream,
-        "V1: address space is in a state that it is never in");
-    gmlk_expect(c, va->hole == (is_free ? va->grains : 0) && (!is_free || !va->ticket),
-                "V1: a hole's size is wrong");
+  for (va = space->head.next; va != &space->tail; va = va->next) {
+    const int is_free = va->state == GMLK_FREE,
+              is_used = va->state == used || va->state == unmapped;
+    gmlk_expect(c, (is_free || is_used) && !va->arena && !va->stream,
+                "V1: address space is in a state that it is never in");
+    gmlk_expect(c, va->hole == (is_free ? va->grains : 0), "V1: a hole's size is wrong");
+    gmlk_expect(c, !is_free || !va->ticket, "V1: free address space is somebody's");
     gmlk_expect(c, !is_free || va->next->state != GMLK_FREE, "V1: free address space is apart");
     holes += (size_t)is_free;
     if (is_free) continue;
-    c->spaces += gmlk_check_print((uintptr_t)va);
-    tree -= gmlk_check_print((uintptr_t)va);
+    c->spaces += gmlk_check_name(va);
+    tree -= gmlk_check_name(va);
   }
   gmlk_expect(c, tree == 0, "V3: used address space is not in the tree");
-  if (!space->holes) return;
-  gmlk_expect(c, gmlk_check_bins(c, space->holes, GMLK_CLEAN, 0) == holes,
-              "V1: free space is in no bin");
+  if (!space->holes || c->broken) return;
+  holes -= gmlk_check_bins(c, space->holes, GMLK_CLEAN, 0);
+  gmlk_expect(c, !holes, "V1: free space is in no bin");
   gmlk_expect(c, !space->holes->seconds, "V1: address space makes no runs");
 }
 
 /* [B1], [B2], [B3], [B5] of one place. */
 static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i) {
-  const gmlk_arena *a = b->arena;
+  const gmlk_arena *a = c->a;
   const gmlk_place *place = &b->places[i];
+  const unsigned state = place->state;
   gmlk_expect(c, place->address == gmlk_buffer_address(b) + (uint64_t)i * a->chunk_bytes,
               "B5: a place is not where its buffer is");
-  gmlk_expect(c, place->state <= GMLK_PLACE_COMMITTED && place->mark <= (a->sleep == GMLK_ASLEEP),
+  gmlk_expect(c, state <= GMLK_PLACE_COMMITTED && place->mark <= (a->sleep == GMLK_ASLEEP),
               "B2: a place is in a state that does not last");
-  if (place->state == GMLK_PLACE_BLIND) c->quarantined += a->chunk_bytes;
-  if (place->state) c->mapped += gmlk_check_print(place->slot);
-  gmlk_expect(c, !place->state || place->slot < a->slot_count, "B3: a place maps no chunk");
-  gmlk_expect(c, place->stream < GMLK_FIRST_STREAM || place->stream < c->l->streams.count,
+  gmlk_expect(c, !state || place->slot < a->slot_count, "B3: a place maps no chunk");
+  gmlk_expect(c, place->stream < gmlk_max(c->l->streams.count, GMLK_FIRST_STREAM),
               "B2: a place's tag names no stream");
-  if (place->state == GMLK_PLACE_COMMITTED) {
+  if (state) c->mapped += gmlk_check_print(place->slot);
+  if (state == GMLK_PLACE_BLIND) c->found.quarantined_bytes += a->chunk_bytes;
+  if (state == GMLK_PLACE_COMMITTED) {
     c->owned -= gmlk_check_print(place->slot);
     gmlk_expect(c, i < gmlk_buffer_count(b, b->bytes), "B1: memory lies behind a buffer's end");
-  } else if (place->state) {
+  } else if (state) {
     gmlk_check_tag(c, place->stream, place->ticket, "B2: a place's tag is of an epoch to come");
     gmlk_expect(c, place->seal == gmlk_seal(place->stream, place->ticket), "B2: a tag has changed");
   }
 }
 
 static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
-  const size_t slots = gmlk_buffer_count(b, b->max_bytes);
+  const uint32_t slots = gmlk_buffer_count(b, b->max_bytes), end = gmlk_buffer_count(b, b->bytes);
+  const gmlk_block *va = b->va;
   uint32_t i;
-  gmlk_expect(c, (!b->lake || b->lake == c->l) && b->arena == c->a,
-              "B5: a buffer names another lake or arena");
-  gmlk_expect(c, b->va->grains == b->va->slack + c->guard && b->va->slack == slots,
+  gmlk_expect(c, (!b->lake || b->lake == c->l) && b->arena == c->a, "B5: a buffer is elsewhere");
+  gmlk_expect(c, va->slack == slots && va->grains == slots + c->guard,
               "B5: a buffer's addresses are not what it may grow to");
   gmlk_expect(c, b->bytes <= b->max_bytes, "B1: a buffer's end is behind its addresses");
   gmlk_expect(c, b->lake || (!b->count && !b->bytes), "B4: a destroyed buffer has memory");
   gmlk_expect(c, !b->is_busy, "B1: a buffer is in a state that does not last");
-  if (!gmlk_expect(c, gmlk_buffer_count(b, b->bytes) <= b->place_count && b->place_count <= slots,
-                   "B1: a buffer's end has no place"))
+  if (!gmlk_expect(c, end <= b->place_count && b->place_count <= slots, "B1: places are missing"))
     return;
   c->host_bytes += sizeof(gmlake_buffer);
   gmlk_check_table(c, b->places, b->place_count * sizeof(gmlk_place));
-  gmlk_expect(c, b->va->ticket == (uintptr_t)b, "V2: address space is another buffer's");
-  c->spaces -= gmlk_check_print((uintptr_t)b->va);
-  c->requested += gmlk_buffer_asked(b);
-  c->committed += b->count * c->a->chunk_bytes;
-  c->buffers += b->lake != NULL;
+  gmlk_expect(c, va->ticket == (uintptr_t)b, "V2: address space is another buffer's");
+  c->spaces -= gmlk_check_name(va);
+  c->found.requested_bytes += gmlk_buffer_asked(b);
+  c->found.active_bytes += b->count * c->a->chunk_bytes;
+  c->found.buffer_bytes += b->count * c->a->chunk_bytes;
+  c->found.buffer_count += b->lake != NULL;
   gmlk_expect(c, gmlk_places_committed(b, 0, b->place_count) == b->count,
               "B1: a buffer's committed places are wrong");
   for (i = 0; i < b->place_count && !c->broken; i++) gmlk_check_place(c, b, i);
 }
 
-static int gmlk_is_pool(const gmlake *l, const gmlake_pool *pool) {
-  size_t i = 0;
-  while (i < l->arena_count &&
-         !(l->arenas[i] && l->arenas[i]->pool == pool && !l->arenas[i]->is_bare))
-    i++;
-  return i < l->arena_count; /* NULL: that of the home arena */
-}
-
-/* [P4] Returns whether the slots can be walked by handles. */
-static int gmlk_check_handles(gmlk_checker *c, const gmlk_arena *a) {
-  const gmlk_chunk *chunk = a->chunks.items, *end = chunk + a->chunks.capacity;
-  for (; chunk < end && !c->broken; chunk++) {
-    gmlk_expect(
-        c,
-        chunk == a->chunks.items ? !chunk->before
-        : chunk->before
-            ? chunk[-1].behind == chunk->behind + 1 && chunk[-1].handle == chunk->handle &&
-                  chunk[-1].is_home == chunk->is_home && chunk[-1].is_stuck == chunk->is_stuck &&
-                  chunk[-1].is_asleep == chunk->is_asleep && chunk[-1].map_count == chunk->map_count
-            : !chunk[-1].behind,
-        "P4: the chunks of a handle differ");
+/* [P4] */
+static void gmlk_check_handles(gmlk_checker *c, const gmlk_chunks *all) {
+  static const char text[] = "P4: the chunks of a handle differ";
+  const gmlk_chunk *chunk = all->items, *before;
+  for (; chunk < all->items + all->capacity; chunk++) {
     gmlk_expect(c, chunk->before < GMLK_HANDLE_CHUNKS, "P4: a handle is larger than any");
+    before = chunk == all->items ? NULL : chunk - 1;
+    if (!chunk->before) {
+      gmlk_expect(c, !before || !before->behind, text);
+      continue;
+    }
+    if (!gmlk_expect(c, before && before->behind == chunk->behind + 1, text)) return;
+    gmlk_expect(c, before->handle == chunk->handle && before->map_count == chunk->map_count, text);
+    gmlk_expect(c, before->is_home == chunk->is_home && before->is_stuck == chunk->is_stuck, text);
+    gmlk_expect(c, before->is_asleep == chunk->is_asleep, text);
   }
-  return gmlk_expect(c, !end[-1].behind, "P4: a handle ends behind the last slot");
+  gmlk_expect(c, !chunk[-1].behind, "P4: a handle ends behind the last slot");
 }
 
+/* The sizes of an arena. Returns whether what they lead to can be looked at. */
 static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
-  const size_t chunk = a->chunk_bytes;
-  const gmlake_policy *policy = c->l->desc.policy;
+  const size_t chunk = a->chunk_bytes, limit = a->slot_limit, records = a->chunks.capacity;
+  const gmlake_policy *policy = a->is_bare ? NULL : c->l->desc.policy;
   gmlk_check_table(c, a->firsts, (a->slot_capacity + 1) * sizeof(gmlk_block *));
-  gmlk_check_table(c, a->chunks.items, a->chunks.capacity * sizeof(gmlk_chunk));
+  gmlk_check_table(c, a->chunks.items, records * sizeof(gmlk_chunk));
   gmlk_check_table(c, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
-  c->host_bytes +=
-      (a->pool ? sizeof(gmlake_pool) : 0) + (a->scratch ? gmlk_scratch_bytes(a->scratch_slots) : 0);
+  if (a->pool) c->host_bytes += sizeof(gmlake_pool);
+  if (a->scratch) c->host_bytes += gmlk_scratch_bytes(a->scratch_slots);
   gmlk_expect(c, a->seal == gmlk_seal(0, a->limit_bytes), "L5: a pool's limit has changed");
-  if (!gmlk_expect(c,
-                   gmlk_is_pow2(chunk) && chunk >= GMLK_GRAIN &&
-                       a->chunk_log == gmlk_log2(chunk / GMLK_GRAIN),
-                   "A8: a chunk is not of its size"))
-    return 0;
+  gmlk_expect(c, gmlk_is_pow2(chunk) && chunk >= GMLK_GRAIN, "A8: a chunk is not of its size");
+  if (c->broken) return 0;
+  gmlk_expect(c, a->chunk_log == gmlk_log2(chunk / GMLK_GRAIN), "A8: a chunk is not of its size");
   gmlk_expect(c,
-              a->slot_limit * chunk == a->reserved_bytes && a->slot_capacity <= a->slot_limit &&
-                  a->chunks.capacity <= a->slot_limit,
+              limit * chunk == a->reserved_bytes && a->slot_capacity <= limit && records <= limit,
               "A8: the slots are not those of the address space");
-  gmlk_expect(c,
-              a->slot_count <= a->slot_capacity && a->slot_capacity <= a->chunks.capacity &&
-                  a->chunks.stuck_end <= a->slot_capacity,
+  gmlk_expect(c, a->slot_count <= a->slot_capacity && a->slot_capacity <= records,
               "A8: more slots than there is room for");
-  gmlk_expect(c, a->keeps_apart == (!a->is_bare && policy && policy->coalesce),
-              "A8: no policy keeps blocks apart");
+  gmlk_expect(c, a->chunks.stuck_end <= a->slot_capacity, "A8: more slots than there is room for");
+  gmlk_expect(c, a->keeps_apart == (policy && policy->coalesce), "A8: keeps_apart is wrong");
   gmlk_expect(c, a->base % chunk == 0 && a->is_bare == (a->base == 0), "A8: the base is wrong");
-  gmlk_expect(c,
-              (a->window_space.base | a->window_space.reserved_bytes) % chunk == 0 &&
-                  !a->window_space.reserved_bytes == !a->window_space.holes,
+  gmlk_expect(c, !a->window_space.reserved_bytes == !a->window_space.holes,
               "V1: the windows have no range of addresses");
-  return gmlk_expect(c,
-                     (a->buffer_space.base | a->buffer_space.reserved_bytes) % chunk == 0 &&
-                         (a->buffer_space.reserved_bytes || !a->buffer_space.holes),
-                     "V1: the buffers have no range of addresses") &&
-         gmlk_check_handles(c, a);
+  if (!c->broken) gmlk_check_handles(c, &a->chunks);
+  return !c->broken;
 }
 
 static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
   const gmlk_arena *a = c->a;
+  const int has_hole = b->state == GMLK_FREE || b->state == GMLK_UNBACKED;
   gmlk_expect(c, b->arena == a->number, "A1: a block names another arena");
   gmlk_expect(c, !gmlk_same_tag(a, b, b->next), "A2: neighbours of one tag are apart");
-  gmlk_expect(c, !b->hole || b->state == GMLK_FREE || b->state == GMLK_UNBACKED,
-              "A3: an owned block has a hole");
+  gmlk_expect(c, !b->hole || has_hole, "A3: an owned block has a hole");
   if (c->broken) return;
   switch (b->state) {
   case GMLK_FREE:
     gmlk_check_free(c, b);
     return;
   case GMLK_UNBACKED:
-    gmlk_expect(c, !((b->at | b->grains) & (gmlk_chunk_grains(a) - 1)),
-                "A5: part of a chunk is unbacked");
+    gmlk_expect(c, gmlk_is_chunks(a, b->at, b->grains), "A5: part of a chunk is unbacked");
     gmlk_expect(c, b->hole == b->grains, "A7: a gap is not of its size");
-    c->gaps += gmlk_check_print((uintptr_t)b);
+    c->gaps += gmlk_check_name(b);
     return;
   case GMLK_LIVE:
   case GMLK_PENDING:
@@ -12523,14 +12511,14 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
     gmlk_check_owned(c, b, gmlk_home(a, b->at), b->at);
     return;
   case GMLK_PIECE:
+    gmlk_expect(c, !a->is_bare, "B1: a chunk is no buffer's");
+    gmlk_check_ticket(c, b, GMLK_IN_THE_WAY);
+    gmlk_check_piece(c, b);
+    return;
   case GMLK_COMMITTED:
-    gmlk_expect(c, b->ticket && b->ticket <= c->l->records.serial, "A9: a ticket was never given");
-    gmlk_expect(c, !(b->flags & ~(a->is_bare ? 0 : GMLK_IN_THE_WAY)),
-                "A9: a block was asked for in no such way");
-    gmlk_expect(c, b->state == GMLK_COMMITTED || !a->is_bare, "B1: a chunk is no buffer's");
-    if (b->state == GMLK_PIECE) gmlk_check_piece(c, b);
-    if (b->state == GMLK_COMMITTED) c->owned += gmlk_check_print(gmlk_slot_of(a, b->at));
-    if (b->state == GMLK_COMMITTED && b->as.live.note) gmlk_check_note(c, b, b->as.live.note);
+    gmlk_check_ticket(c, b, a->is_bare ? 0 : GMLK_IN_THE_WAY);
+    c->owned += gmlk_check_print(gmlk_slot_of(a, b->at));
+    gmlk_check_note(c, b);
     return;
   default:
     gmlk_expect(c, 0, "A1: a block is in a state that does not last");
@@ -12540,127 +12528,127 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
 /* [A3], [A7]: so many blocks stand in pools, and nothing in trees that is not looked for there. */
 static void gmlk_check_pools(gmlk_checker *c, size_t holes) {
   const gmlk_arena *a = c->a;
-  size_t i, count = 0;
+  unsigned i;
+  c->order = 0;
   c->gaps -= gmlk_check_tree(c, a->gaps, NULL, 0, "A7: the tree of gaps holds another block");
   gmlk_expect(c, !c->gaps, "A7: the tree of gaps is wrong");
   for (i = 0; i < a->bins_capacity; i++) {
     const gmlk_bins *bins = a->bins[i];
     if (!bins) continue;
     gmlk_expect(c, i < gmlk_max(c->l->streams.count, 1), "A8: bins are of no stream");
-    count += gmlk_check_bins(c, bins, (unsigned)i, a->number);
+    holes -= gmlk_check_bins(c, bins, i, a->number);
     gmlk_expect(c, i || !bins->seconds, "A3: clean memory makes no runs");
     c->order = 0;
-    c->seconds -= gmlk_check_tree(c, bins->seconds, NULL, (unsigned)i,
+    c->seconds -= gmlk_check_tree(c, bins->seconds, NULL, i,
                                   "A3: a tree of second blocks holds another block");
   }
-  gmlk_expect(c, holes == count, "A3: free memory is in no bins");
+  gmlk_expect(c, !holes, "A3: free memory is in no bins");
   gmlk_expect(c, !c->seconds, "A3: a tree of second blocks is wrong");
 }
 
+/* What an arena holds, by its own counts. is_dead: it is of a destroyed pool. */
+static void gmlk_check_held(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
+  const size_t held = gmlk_chunks_held(&a->chunks), chunk = a->chunk_bytes;
+  const int is_lost = is_dead || a->sleep == GMLK_ASLEEP;
+  c->found.chunk_count += a->chunks.handle_count;
+  c->found.reserved_bytes += held * chunk;
+  c->found.quarantined_bytes += (is_lost ? held : a->chunks.stuck_count) * chunk;
+  c->found.sleeping_bytes += is_dead ? 0 : a->chunks.asleep_count * chunk;
+  c->found.exported_bytes += a->chunks.shared_count * chunk;
+  c->found.imported_bytes += a->is_import ? held * chunk : 0;
+}
+
 static void gmlk_check_chunks(gmlk_checker *c) {
+  static const char totals[] = "P1: the chunks' totals are wrong";
   const gmlk_arena *a = c->a;
+  const gmlk_chunks *all = &a->chunks;
   const gmlk_block *b = a->head.next;
   const int is_asleep = a->sleep == GMLK_ASLEEP;
   size_t backed = 0, stuck = 0, asleep = 0, handles = 0, shared = 0;
   uint32_t slot, end = 0;
-  int is_backed;
-  for (slot = 0; slot < a->chunks.capacity; slot++) {
-    const gmlk_chunk *chunk = &a->chunks.items[slot];
+  for (slot = 0; slot < all->capacity; slot++) {
+    const gmlk_chunk *chunk = &all->items[slot];
+    const int is_first = chunk->handle && !chunk->before,
+              is_held = chunk->handle && !chunk->is_stuck;
+    int is_backed;
     while (b != &a->tail && gmlk_block_end(b) <= gmlk_slot_at(a, slot)) b = b->next;
     is_backed = b != &a->tail && b->state != GMLK_UNBACKED;
-    gmlk_expect(c, b == &a->tail || a->firsts[slot] == b,
-                "A4: firsts does not name the block of a slot's first grain");
-    gmlk_expect(c,
-                is_backed ? chunk->is_asleep ? !chunk->handle : chunk->handle && !chunk->is_stuck
-                          : !chunk->is_asleep && !chunk->handle == !chunk->is_stuck,
+    gmlk_expect(c, b == &a->tail || a->firsts[slot] == b, "A4: a slot's first block is wrong");
+    gmlk_expect(c, chunk->is_asleep ? is_backed && !chunk->handle : is_held == is_backed,
                 "A5: a handle and a state differ");
+    gmlk_expect(c, !chunk->is_stuck || chunk->handle, "A5: a chunk in quarantine has no handle");
     gmlk_expect(c, !chunk->is_asleep || is_asleep, "E2: a chunk of an awake arena is asleep");
     gmlk_expect(c, chunk->is_stuck || is_asleep || chunk->is_home == (is_backed && !a->is_bare),
                 "P3: a chunk is not mapped as it is said to be");
     gmlk_expect(c, !chunk->is_marked, "P2: a chunk is marked");
-    handles += chunk->handle && !chunk->before;
-    if (chunk->handle && !chunk->before)
-      gmlk_check_once(c, chunk->handle, "L3: two ranges have one handle");
-    backed += chunk->handle && !chunk->is_stuck;
+    gmlk_expect(c, !chunk->is_shared || chunk->is_stuck || (is_held && b->state != GMLK_FREE),
+                "P5: a chunk that other processes know is free");
+    if (is_first) gmlk_check_once(c, chunk->handle, "L3: two ranges have one handle");
+    handles += (size_t)is_first;
+    backed += (size_t)is_held;
     stuck += chunk->is_stuck;
     asleep += chunk->is_asleep;
     shared += chunk->is_shared;
-    gmlk_expect(c,
-                !chunk->is_shared || (chunk->handle && (chunk->is_stuck || b->state != GMLK_FREE)),
-                "P5: a chunk that other processes know is free");
     if (chunk->is_stuck) end = slot + 1;
     c->mapped -= chunk->map_count * gmlk_check_print(slot);
   }
   gmlk_expect(c, c->mapped == 0, "W6, B3: a chunk's mappings do not add up");
-  gmlk_expect(c,
-              backed == a->chunks.backed_count && stuck == a->chunks.stuck_count &&
-                  asleep == a->chunks.asleep_count && end == a->chunks.stuck_end &&
-                  handles == a->chunks.handle_count,
-              "P1: the chunks' totals are wrong");
-  gmlk_expect(c, shared == a->chunks.shared_count, "P5: the count of shared chunks is wrong");
-  c->exported += shared * a->chunk_bytes;
-  c->imported += a->is_import ? (backed + stuck) * a->chunk_bytes : 0;
+  gmlk_expect(c, backed == all->backed_count && asleep == all->asleep_count, totals);
+  gmlk_expect(c, stuck == all->stuck_count && end == all->stuck_end, totals);
+  gmlk_expect(c, handles == all->handle_count, totals);
+  gmlk_expect(c, shared == all->shared_count, "P5: the count of shared chunks is wrong");
   gmlk_expect(c, !a->limit_bytes || gmlk_pool_bytes(c->l, a->owner) <= a->limit_bytes || stuck,
               "L4: a pool's limit is exceeded");
-  c->chunks += handles;
-  c->reserved += (backed + stuck) * a->chunk_bytes;
-  c->quarantined += (stuck + (is_asleep ? backed : 0)) * a->chunk_bytes;
-  c->sleeping += asleep * a->chunk_bytes;
+  gmlk_check_held(c, a, 0);
 }
 
-/* [E1], [E3], [Q1]. */
+/* [E1], [E3], [Q1], [Q2]. */
 static void gmlk_check_sleep(gmlk_checker *c) {
-  const gmlk_arena *a = c->a;
+  const gmlk_arena *a = c->a, *lead = a->owner ? &a->owner->arena : &c->l->home;
   uint64_t end = 0;
   size_t i;
-  gmlk_expect(
-      c,
-      a->sleep <= GMLK_ASLEEP && a->sleep == (a->owner ? a->owner->arena.sleep : c->l->home.sleep),
-      "E1: a pool's arenas are not in one state");
+  gmlk_expect(c, a->sleep <= GMLK_ASLEEP, "E1: a pool's arenas are not in one state");
+  gmlk_expect(c, a->sleep == lead->sleep, "E1: a pool's arenas are not in one state");
   gmlk_check_table(c, a->copies, a->copy_capacity * sizeof(gmlk_copy));
   gmlk_expect(c, a->sleep == GMLK_ASLEEP || !a->copies, "E3: an arena that is awake has copies");
   if (!gmlk_expect(c, a->copy_count <= a->copy_capacity, "Q1: more copies than room for them"))
     return;
   for (i = 0; i < a->copy_count; i++) {
     const gmlk_copy *copy = &a->copies[i];
-    const uint64_t bytes = gmlk_to_bytes(copy->grains);
-    gmlk_expect(c, bytes && copy->offset >= end && copy->at < a->tail.at,
-                "Q1: copies are out of order");
-    gmlk_expect(c, gmlk_slot_of(a, copy->at) == gmlk_slot_of(a, copy->at + copy->grains - 1),
-                "Q1: a copy is of two chunks");
-    end = copy->offset + bytes;
+    const uint32_t last = copy->at + copy->grains - 1;
+    gmlk_expect(c, copy->grains && copy->at < a->tail.at, "Q1: a copy lies outside the arena");
+    gmlk_expect(c, copy->offset >= end, "Q1: copies are out of order");
+    gmlk_expect(c, gmlk_slot_of(a, copy->at) == gmlk_slot_of(a, last), "Q1: a copy is of 2 chunks");
+    end = copy->offset + gmlk_to_bytes(copy->grains);
   }
-  gmlk_expect(c, end <= a->vault_bytes && !a->vault == !a->vault_bytes,
-              "Q1: a copy lies outside the vault");
-  gmlk_expect(c, a->copy_done == a->copy_next && a->copy_next <= a->copy_count,
-              "Q2: a copy runs, or more are done than there are");
-}
-
-static int gmlk_check_tiling_of(gmlk_checker *c, const gmlk_space *space) {
-  const uint32_t slots = (uint32_t)(space->holes ? space->reserved_bytes / c->a->chunk_bytes : 0);
-  return gmlk_check_tiling(c, &space->head, &space->tail, slots,
-                           "V1: blocks do not tile the space");
+  gmlk_expect(c, end <= a->vault_bytes, "Q1: a copy lies outside the vault");
+  gmlk_expect(c, !a->vault == !a->vault_bytes, "Q1: the vault is not of its size");
+  gmlk_expect(c, a->copy_done == a->copy_next, "Q2: a copy runs");
+  gmlk_expect(c, a->copy_next <= a->copy_count, "Q2: more copies are done than there are");
 }
 
 static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   const gmlk_windows *windows = &a->windows;
+  const uint64_t windows_before = c->found.window_count, bytes_before = c->found.stitched_bytes;
+  const uint64_t owned = c->found.live_count + c->pending_count;
   const gmlk_block *b;
   const gmlk_window *w;
   const gmlake_buffer *buffer;
-  uint64_t free_grains = 0;
+  const gmlake_pool *owner = a->owner;
   uint32_t end;
-  size_t count_before = c->windows, bytes_before = c->stitched;
-  size_t owned = c->live + c->pending_count, holes = 0, destroyed = 0;
+  uint64_t free_grains = 0;
+  size_t holes = 0, destroyed = 0;
   c->a = a;
   c->pieces = 0;
-  c->gaps = c->seconds = c->order = c->mapped = c->spaces = c->owned = c->idle = 0;
+  c->gaps = c->seconds = c->mapped = c->spaces = c->owned = c->idle = 0;
   if (!gmlk_check_shape(c, a)) return;
   end = gmlk_slot_at(a, a->slot_count);
-  if (!gmlk_check_tiling(c, &a->head, &a->tail, end, "A1: blocks do not tile the arena") ||
-      !gmlk_check_tiling_of(c, &a->window_space) || !gmlk_check_tiling_of(c, &a->buffer_space))
-    return;
-  gmlk_expect(c, a->firsts[a->slot_count] == &a->tail && a->tail.at == end,
-              "A4: the arena's end is wrong");
+  gmlk_check_tiling(c, &a->head, &a->tail, end, "A1: blocks do not tile the arena");
+  gmlk_check_space(c, &a->window_space, GMLK_LIVE,
+                   a->sleep == GMLK_ASLEEP ? GMLK_UNBACKED : GMLK_LIVE);
+  gmlk_check_space(c, &a->buffer_space, GMLK_COMMITTED, GMLK_COMMITTED);
+  if (c->broken) return;
+  gmlk_expect(c, a->firsts[a->slot_count] == &a->tail && a->tail.at == end, "A4: the end is wrong");
   for (b = a->head.next; b != &a->tail; b = b->next) {
     gmlk_check_block(c, b);
     if (b->state == GMLK_FREE) free_grains += b->grains;
@@ -12670,8 +12658,9 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   if (c->broken) return;
   gmlk_check_pools(c, holes);
   gmlk_expect(c, c->pieces == 0, "W4: a piece is of no window");
-  gmlk_expect(c, a->is_bare ? gmlk_is_pool(c->l, a->owner) : a->owner == a->pool,
-              "L1: an arena is of no pool");
+  gmlk_expect(c, a->is_bare || owner == a->pool, "L1: an arena is of no pool");
+  gmlk_expect(c, !owner || (owner->lake == c->l && !owner->arena.is_bare),
+              "L1: an owner is no pool");
   for (buffer = a->buffers; buffer && !c->broken; buffer = buffer->next) {
     gmlk_check_buffer(c, buffer);
     destroyed += !buffer->lake;
@@ -12680,60 +12669,50 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_expect(c, destroyed == a->void_count, "B4: the count of destroyed buffers is wrong");
   gmlk_check_idle(c);
   for (w = windows->quarantine; w && !c->broken; w = w->next) gmlk_check_window(c, w, 1);
-  gmlk_check_space(c, &a->window_space, GMLK_LIVE,
-                   a->sleep == GMLK_ASLEEP ? GMLK_UNBACKED : GMLK_LIVE);
-  gmlk_check_space(c, &a->buffer_space, GMLK_COMMITTED, GMLK_COMMITTED);
   gmlk_expect(c, c->spaces == 0, "V2: address space is nobody's");
   gmlk_check_chunks(c);
   gmlk_check_sleep(c);
-  gmlk_expect(
-      c,
-      c->windows - count_before == windows->count && c->stitched - bytes_before == windows->bytes,
-      "L4: the windows' count or bytes are wrong");
-  gmlk_expect(c, c->live + c->pending_count - owned == a->live_count, "L4: a live count is wrong");
+  gmlk_expect(c, c->found.window_count == windows->count + windows_before,
+              "L4: an arena's windows are wrong");
+  gmlk_expect(c, c->found.stitched_bytes == windows->bytes + bytes_before,
+              "L4: the windows' bytes are wrong");
+  gmlk_expect(c, c->found.live_count + c->pending_count == a->live_count + owned,
+              "L4: a live count is wrong");
 }
 
-/* [G1] Returns whether the pool is lent. */
-static size_t gmlk_check_loan(gmlk_checker *c, const gmlake_pool *pool) {
-  const gmlk_loan *loan = &pool->loan;
-  const gmlk_stream *s = gmlk_check_named(c, loan->number);
+/* [G1] */
+static void gmlk_check_loan(gmlk_checker *c, const gmlk_loan *loan) {
+  const unsigned number = loan->number;
   gmlk_check_table(c, loan->users, loan->capacity * sizeof(gmlk_borrower));
-  gmlk_expect(c, loan->count <= loan->capacity && (loan->number || !loan->count),
-              "G1: more streams borrow than there is room for");
-  if (!loan->number) return 0;
-  gmlk_expect(c, s && s->is_used && s->is_capture && !pool->capture_count,
-              "G1: a loan's number is none");
-  gmlk_check_once(c, gmlk_check_print(~(uint64_t)loan->number << 1), "L3: two loans are one");
-  return 1;
+  gmlk_expect(c, loan->count <= loan->capacity, "G1: more streams borrow than there is room for");
+  gmlk_expect(c, number || !loan->count, "G1: streams borrow what is not lent");
+  gmlk_expect(c, !number || gmlk_check_used(c, number, 1), "G1: a loan's number is none");
+  if (number) gmlk_check_once(c, gmlk_check_print(~(uint64_t)number << 1), "L3: two loans are one");
 }
 
 static void gmlk_check_arenas(gmlk_checker *c) {
   const gmlake *l = c->l;
-  const gmlake_pool *dead;
+  const gmlake_pool *pool;
   uint64_t captures = 0;
   size_t i, loans = 0;
-  memset(c->seen, 0, sizeof(c->seen));
   for (i = 0; i < l->arena_count && !c->broken; i++) {
     if (!l->arenas[i]) continue;
     gmlk_check_arena(c, l->arenas[i]);
-    if (i) loans += gmlk_check_loan(c, l->arenas[i]->pool);
-    if (i) captures += l->arenas[i]->pool->capture_count * gmlk_check_print(i);
+    pool = l->arenas[i]->pool;
+    if (!pool) continue;
+    gmlk_check_loan(c, &pool->loan);
+    gmlk_expect(c, !pool->loan.number || !pool->capture_count, "G1: what is lent has a capture");
+    loans += pool->loan.number != 0;
+    captures += pool->capture_count * gmlk_check_print(i);
   }
-  for (dead = l->dead; dead; dead = dead->next_dead) {
-    const size_t held = gmlk_chunks_held(&dead->arena.chunks);
-    const size_t bytes = held * dead->arena.chunk_bytes;
-    gmlk_expect(c, !dead->lake && !dead->capture_count,
-                "L1: a destroyed pool still has a lake or a capture");
-    c->chunks += dead->arena.chunks.handle_count;
-    c->exported += dead->arena.chunks.shared_count * dead->arena.chunk_bytes;
-    c->imported += dead->arena.is_import ? bytes : 0;
-    c->reserved += bytes;
-    c->quarantined += bytes;
+  gmlk_expect(c, loans == l->loan_count, "G1: the count of loans is wrong");
+  for (pool = l->dead; pool; pool = pool->next_dead) {
+    gmlk_expect(c, !pool->lake && !pool->capture_count, "L1: a destroyed pool is in use");
+    gmlk_check_held(c, &pool->arena, 1);
   }
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
     if (l->streams.items[i]->capture) captures -= gmlk_check_print(l->streams.items[i]->arena);
   gmlk_expect(c, captures == 0, "F5: captures into a pool are wrong");
-  gmlk_expect(c, loans == l->loan_count, "G1: the count of loans is wrong");
 }
 
 /* [N4] Each queue is of its stream's uses, in order, and all have as many as the notes say. */
@@ -12743,8 +12722,8 @@ static void gmlk_check_queues(gmlk_checker *c) {
     const gmlk_stream *s = c->l->streams.items[i];
     const gmlk_used *use = s->uses_first, *last = NULL;
     for (; use && left; left--) {
-      gmlk_expect(c, use->note && use->stream == i && (!last || last->ticket <= use->ticket),
-                  "N4: a use stands in another stream's queue, or out of order");
+      gmlk_expect(c, use->note && use->stream == i, "N4: a use stands in another stream's queue");
+      gmlk_expect(c, !last || last->ticket <= use->ticket, "N4: a queue is out of order");
       last = use;
       use = use->next;
     }
@@ -12755,15 +12734,14 @@ static void gmlk_check_queues(gmlk_checker *c) {
 
 static void gmlk_check_lists(gmlk_checker *c) {
   const gmlake *l = c->l;
-  const gmlk_note *note = l->pending;
+  const gmlk_note *note = l->pending, *before = NULL;
   const gmlk_page *page = l->records.pages;
   const gmlk_block *b = l->records.unused;
   size_t notes = 0, pages = 0, unused = 0, extra;
   gmlk_check_queues(c);
-  for (; note && note->block && note->block->as.live.note == note; note = note->next) {
-    gmlk_expect(c, !note->next || note->next->prev == note,
-                "N1: a pending block's neighbour is wrong");
-    notes++;
+  for (; note && note->block && note->block->as.live.note == note; note = note->next, notes++) {
+    gmlk_expect(c, !before || note->prev == before, "N1: a pending block's neighbour is wrong");
+    before = note;
   }
   gmlk_expect(c, !note && notes == c->pending_count, "N1: the list of pending blocks is wrong");
   gmlk_expect(c, l->return_count == c->returns, "N5: the count of blocks to return is wrong");
@@ -12772,47 +12750,52 @@ static void gmlk_check_lists(gmlk_checker *c) {
   gmlk_expect(c, !b && unused == l->records.unused_count, "R1: the unused records are wrong");
   gmlk_expect(c, pages == l->records.page_count, "R1: the pages are wrong");
   gmlk_expect(c, l->records.serial < GMLK_ENDLESS, "A9: the serial numbers are used up");
-  gmlk_expect(c, l->host.bytes >= c->host_bytes + pages * GMLK_PAGE_BYTES,
-              "L2: the host's bytes are fewer than those of the records");
+  c->host_bytes += pages * GMLK_PAGE_BYTES;
+  gmlk_expect(c, l->host.bytes >= c->host_bytes, "L2: the host's bytes are too few");
   if (l->dead) return;
-  gmlk_expect(c, pages * GMLK_PAGE_BLOCKS == c->records + unused,
-              "R1: a record is neither in a tiling nor unused");
-  extra = l->host.bytes - c->host_bytes - pages * GMLK_PAGE_BYTES;
-  gmlk_expect(c,
-              !extra || (l->has_locks && extra < l->host.bytes && extra % sizeof(gmlk_note) == 0),
+  gmlk_expect(c, pages * GMLK_PAGE_BLOCKS == c->records + unused, "R1: a record is lost");
+  extra = l->host.bytes - c->host_bytes;
+  gmlk_expect(c, !extra || (l->has_locks && extra % sizeof(gmlk_note) == 0),
               "L2: the host's bytes are not those of the records");
 }
+
+#define GMLK_CHECK_FIGURE(name) \
+  gmlk_expect(c, c->found.name == s->name, "L4: " #name " is not what a walk counts")
+
+#define GMLK_CHECK_PEAK(name) \
+  gmlk_expect(c, s->name <= s->name##_peak, "L4: a peak is below " #name)
 
 static void gmlk_check_figures(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlake_stats *s = &l->stats;
-  gmlk_expect(c, c->live == l->index.count, "L4: the index and the live blocks differ");
-  gmlk_expect(c, c->live == s->live_count && c->live == s->allocation_count - s->free_count,
+  const size_t limit = l->desc.limit_bytes;
+  GMLK_CHECK_FIGURE(live_count);
+  GMLK_CHECK_FIGURE(requested_bytes);
+  GMLK_CHECK_FIGURE(active_bytes);
+  GMLK_CHECK_FIGURE(pending_bytes);
+  GMLK_CHECK_FIGURE(window_count);
+  GMLK_CHECK_FIGURE(stitched_bytes);
+  GMLK_CHECK_FIGURE(buffer_count);
+  GMLK_CHECK_FIGURE(buffer_bytes);
+  GMLK_CHECK_FIGURE(chunk_count);
+  GMLK_CHECK_FIGURE(reserved_bytes);
+  GMLK_CHECK_FIGURE(quarantined_bytes);
+  GMLK_CHECK_FIGURE(sleeping_bytes);
+  GMLK_CHECK_FIGURE(exported_bytes);
+  GMLK_CHECK_FIGURE(imported_bytes);
+  GMLK_CHECK_PEAK(requested_bytes);
+  GMLK_CHECK_PEAK(active_bytes);
+  GMLK_CHECK_PEAK(reserved_bytes);
+  GMLK_CHECK_PEAK(stitched_bytes);
+  GMLK_CHECK_PEAK(pending_bytes);
+  GMLK_CHECK_PEAK(buffer_bytes);
+  gmlk_expect(c, l->host.bytes <= l->host.bytes_peak, "L4: a peak is below the host's bytes");
+  gmlk_expect(c, s->live_count == l->index.count, "L4: the index and the live blocks differ");
+  gmlk_expect(c, s->live_count == s->allocation_count - s->free_count,
               "L4: what was allocated is neither live nor freed");
-  gmlk_expect(c, c->requested == s->requested_bytes, "L4: the requested bytes are wrong");
-  gmlk_expect(c, c->active + c->committed == s->active_bytes, "L4: the active bytes are wrong");
-  gmlk_expect(c, c->pending == s->pending_bytes, "L4: the pending bytes are wrong");
-  gmlk_expect(c, !c->uses, "F7: a stream's count of the blocks recorded on it is wrong");
-  gmlk_expect(c, c->committed == s->buffer_bytes && c->buffers == s->buffer_count,
-              "L4: the buffers' count or bytes are wrong");
-  gmlk_expect(c, c->windows == s->window_count && c->stitched == s->stitched_bytes,
-              "L4: the windows' count or bytes are wrong");
-  gmlk_expect(c, c->reserved == s->reserved_bytes && c->chunks == s->chunk_count,
-              "L4: the reserved bytes are wrong");
-  gmlk_expect(c, c->quarantined == s->quarantined_bytes, "L4: the quarantined bytes are wrong");
-  gmlk_expect(c, c->sleeping == s->sleeping_bytes, "L4: the sleeping bytes are wrong");
-  gmlk_expect(c, c->exported == s->exported_bytes && c->imported == s->imported_bytes,
-              "L4: the exported or the imported bytes are wrong");
-  gmlk_expect(c, !l->desc.limit_bytes || c->reserved <= l->desc.limit_bytes || c->quarantined,
+  gmlk_expect(c, !limit || s->reserved_bytes <= limit || s->quarantined_bytes,
               "L4: the limit is exceeded");
-  gmlk_expect(c,
-              s->requested_bytes <= s->requested_bytes_peak &&
-                  s->active_bytes <= s->active_bytes_peak &&
-                  s->reserved_bytes <= s->reserved_bytes_peak &&
-                  s->stitched_bytes <= s->stitched_bytes_peak &&
-                  s->pending_bytes <= s->pending_bytes_peak &&
-                  s->buffer_bytes <= s->buffer_bytes_peak && l->host.bytes <= l->host.bytes_peak,
-              "L4: a peak is below its figure");
+  gmlk_expect(c, !c->uses, "F7: a stream's count of the blocks recorded on it is wrong");
 }
 
 /* NULL, or what is broken. pre: both locks are held. */
@@ -12824,6 +12807,7 @@ static const char *gmlk_check(const gmlake *l) {
   gmlk_check_lake(&c);
   if (!c.broken) gmlk_check_index(&c);
   if (!c.broken) gmlk_check_streams(&c);
+  memset(c.seen, 0, sizeof(c.seen)); /* values of another kind follow */
   if (!c.broken) gmlk_check_arenas(&c);
   if (!c.broken) gmlk_check_lists(&c);
   if (!c.broken) gmlk_check_figures(&c);
@@ -15116,6 +15100,14 @@ static gmlake_result gmlk_leave_driving(gmlake *l, gmlake_result result) {
   return gmlk_leave(l, result);
 }
 
+/* The same for a lake whose records are broken: the queue of messages may be, too. */
+static gmlake_result gmlk_leave_broken(gmlake *l, const char *broken) {
+  gmlake_result result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", "%s", broken);
+  gmlk_driving_unlock(l);
+  gmlk_books_unlock(l);
+  return result;
+}
+
 /* Takes both locks, for a call that drives the device. While it waits for its turn, the call before
    it may lose the device. */
 static gmlake_result gmlk_enter_driving(gmlake *l) {
@@ -15188,6 +15180,15 @@ static inline gmlake_result gmlk_need_stream(gmlake *l, const char *call, gmlake
                                              int takes_none) {
   if (l && gmlk_is_stream(stream) && (takes_none || stream != GMLAKE_STREAM_NONE)) return GMLAKE_OK;
   return gmlk_refuse_stream(l, call, stream);
+}
+
+/* Enters a call of a pool and a stream, which both have to be named. */
+static gmlake_result gmlk_enter_loan(gmlake *l, const char *call, const gmlake_pool *pool,
+                                     gmlake_stream stream) {
+  gmlake_result result = gmlk_need(l, call, pool, "pool");
+  if (!result) result = gmlk_need_pool(l, call, pool);
+  if (!result) result = gmlk_need_stream(l, call, stream, 0);
+  return result ? result : gmlk_enter_driving(l);
 }
 
 typedef struct gmlk_array { /* an array that the caller wants filled */
@@ -15785,10 +15786,9 @@ GMLAKE_DEF gmlake_result gmlake_get_chunks(gmlake *l, const void *ptr,
   gmlake_result result = gmlk_need(l, array.call, ptr, "ptr");
   if (!result) result = gmlk_need_array(l, &array);
   if (!result) result = gmlk_enter_to_ask(l);
-  if (result) return result;
-  result = gmlk_get_chunks(l, (uint64_t)(uintptr_t)ptr, &list);
+  if (!result) result = gmlk_leave_driving(l, gmlk_get_chunks(l, (uint64_t)(uintptr_t)ptr, &list));
   if (!result) *out_count = list.count;
-  return gmlk_leave_driving(l, result);
+  return result;
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_map(gmlake *l, gmlake_map_entry *out_entries, size_t capacity,
@@ -15851,11 +15851,7 @@ GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
   gmlake_result result = gmlk_enter_to_ask(l);
   if (result) return result;
   broken = gmlk_check(l);
-  if (!broken) return gmlk_leave_driving(l, GMLAKE_OK);
-  result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", "%s", broken);
-  gmlk_driving_unlock(l); /* gmlk_leave would trust the queue of messages, which may be broken */
-  gmlk_books_unlock(l);
-  return result;
+  return broken ? gmlk_leave_broken(l, broken) : gmlk_leave_driving(l, GMLAKE_OK);
 }
 
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_released_bytes) {
@@ -15884,16 +15880,7 @@ GMLAKE_DEF gmlake_result gmlake_export(gmlake *l, const void *ptr, unsigned hand
   if (!result) result = gmlk_need_array(l, &array);
   if (!result) result = gmlk_enter_driving(l);
   if (result) return result;
-  if (handle_type == GMLAKE_HANDLE_WIN32)
-    result = gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, array.call,
-                       "handle_type is GMLAKE_HANDLE_WIN32: the lake shares no Windows handles");
-  else if (handle_type != GMLAKE_HANDLE_POSIX_FD && handle_type != GMLAKE_HANDLE_FABRIC)
-    result =
-        gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, array.call,
-                  "handle_type is %u: pass GMLAKE_HANDLE_POSIX_FD (1) or _FABRIC (8)", handle_type);
-  if (!result)
-    result =
-        gmlk_export(l, (uint64_t)(uintptr_t)ptr, handle_type, out_handles, capacity, out_count);
+  result = gmlk_export(l, (uint64_t)(uintptr_t)ptr, handle_type, out_handles, capacity, out_count);
   return gmlk_leave_driving(l, result);
 }
 
@@ -15920,21 +15907,14 @@ GMLAKE_DEF gmlake_result gmlake_profile_take(gmlake *l, gmlake_profile *out_prof
 
 GMLAKE_DEF gmlake_result gmlake_profile_save(const gmlake_profile *profile, char *out_text,
                                              size_t capacity) {
-  gmlake_profile known;
-  if (!profile || !out_text || capacity < GMLAKE_PROFILE_TEXT_BYTES ||
-      !gmlk_profile_in(profile, &known))
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
-  gmlk_profile_write(&known, out_text);
-  return GMLAKE_OK;
+  const int is_room = out_text && capacity >= GMLAKE_PROFILE_TEXT_BYTES;
+  return profile && is_room ? gmlk_profile_save(profile, out_text) : GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
 GMLAKE_DEF gmlake_result gmlake_profile_load(const char *text, size_t bytes,
                                              gmlake_profile *out_profile) {
-  gmlake_profile profile;
-  gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (text && out_profile) result = gmlk_profile_read(text, bytes, &profile);
-  if (!result && !gmlk_profile_out(profile, out_profile)) result = GMLAKE_ERROR_INVALID_ARGUMENT;
-  return result;
+  return text && out_profile ? gmlk_profile_load(text, bytes, out_profile)
+                             : GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
 GMLAKE_DEF gmlake_result gmlake_prewarm(gmlake *l, const gmlake_profile *profile,
@@ -15998,15 +15978,6 @@ GMLAKE_DEF gmlake_result gmlake_pool_wake(gmlake *l, gmlake_pool *pool) {
     gmlk_driving_unlock(l);
   } while (gmlk_leave_short(l, &result, tries++));
   return result;
-}
-
-/* Enters a call of a pool and a stream, which both have to be named. */
-static gmlake_result gmlk_enter_loan(gmlake *l, const char *call, const gmlake_pool *pool,
-                                     gmlake_stream stream) {
-  gmlake_result result = gmlk_need(l, call, pool, "pool");
-  if (!result) result = gmlk_need_pool(l, call, pool);
-  if (!result) result = gmlk_need_stream(l, call, stream, 0);
-  return result ? result : gmlk_enter_driving(l);
 }
 
 GMLAKE_DEF gmlake_result gmlake_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream stream) {
@@ -16120,7 +16091,8 @@ GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
 
 #endif /* GMLAKE_IMPLEMENTATION */
 
-/* Copyright (c) 2026 gmlake contributors. MIT licence:
+/* ---- >>licence ---------------------------------------------------------------------------------
+   Copyright (c) 2026 gmlake contributors. MIT licence:
 
    Permission is hereby granted, free of charge, to any person obtaining a copy of this software
    and associated documentation files (the "Software"), to deal in the Software without

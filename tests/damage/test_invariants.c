@@ -81,7 +81,7 @@ static void sizes_of_tables(void **state) {
   open_faulty(8, 0);
   breaks(size_t, lake->index.row_count, 8, "I2: the index is not of its size");
   breaks(unsigned, lake->index.shift, 63, "I2: the index is not of its size");
-  breaks(size_t, lake->view_bytes, 1, "L2: a table is missing, or there without a size");
+  breaks(size_t, lake->view_bytes, 1, "L2: a table is missing, or has no size");
   breaks(size_t, lake->host.bytes, lake->host.bytes + 1, "L2: the host's bytes");
   breaks(size_t, lake->records.page_count, 7, "R1: the pages are wrong");
   breaks(size_t, lake->records.unused_count, 1, "R1: the unused records are wrong");
@@ -94,18 +94,18 @@ static void the_lake_between_calls(void **state) {
   (void)state;
   open_faulty(8, 0);
   memset(&none, 0, sizeof(none));
-  breaks(int, lake->is_barred, 1, "L1: is_barred differs from lost and callbacks");
+  breaks(int, lake->is_barred, 1, "L1: is_barred is wrong");
   breaks(const gmlk_attempt *, lake->served, &none, "L1: served names a request that is over");
   breaks(unsigned, lake->message_count, GMLK_LOG_QUEUE + 1,
          "L1: more messages wait than there is room for, or no logger reads them");
   breaks(size_t, lake->arena_count, lake->arena_capacity + 1,
          "L1: an arena is not where the list has it");
   breaks(size_t, lake->home.limit_bytes, C, "L5: a pool's limit has changed");
-  breaks(size_t, lake->streams.count, lake->streams.capacity + 1, "F5: more streams or events");
+  breaks(size_t, lake->streams.count, lake->streams.capacity + 1, "F5: more streams than room");
   drop_on(take_on(512, A), A);
   breaks(size_t, lake->streams.event_capacity, GMLK_FENCES, "F5: more streams");
-  breaks(size_t, lake->streams.event_count, 1000000, "F5: more streams or events");
-  breaks(uint32_t, lake->home.tail.at, 1, "A4: the arena's end is wrong");
+  breaks(size_t, lake->streams.event_count, 1000000, "F5: more events than room");
+  breaks(uint32_t, lake->home.tail.at, 1, "A4: the end is wrong");
   breaks(uint8_t, lake->home.head.state, GMLK_FREE, "A1: the first or the last record is no edge");
   abandon();
 }
@@ -134,12 +134,12 @@ static void the_shape_of_an_arena(void **state) {
   breaks(uint64_t, a->base, a->base + 512, "A8: the base is wrong");
   breaks(uint64_t, a->base, 0, "A8: the base is wrong");
   breaks(uint64_t, a->window_space.base, a->window_space.base + 512,
-         "V1: the windows have no range");
+         "V1: addresses are not in a range that is reserved");
   breaks(size_t, a->window_space.reserved_bytes, 0, "V1: the windows have no range of addresses");
   breaks(int, a->is_bare, 1, "A8: the base is wrong");
   breaks(size_t, a->void_count, 1, "B4: the count of destroyed buffers is wrong");
-  breaks(gmlk_chunk *, a->chunks.items, NULL, "L2: a table is missing, or there without a size");
-  breaks(gmlk_block **, a->firsts, NULL, "L2: a table is missing, or there without a size");
+  breaks(gmlk_chunk *, a->chunks.items, NULL, "L2: a table is missing, or has no size");
+  breaks(gmlk_block **, a->firsts, NULL, "L2: a table is missing, or has no size");
   abandon();
 }
 
@@ -188,9 +188,10 @@ static void dead_pools(void **state) {
   step(gmlake_pool_destroy(lake, pool));
   dead = lake->dead;
   assert_non_null(dead);
-  breaks(size_t, dead->capture_count, 1, "L1: a destroyed pool still has a lake or a capture");
-  breaks(gmlake *, dead->lake, lake, "L1: a destroyed pool still has a lake or a capture");
-  breaks(size_t, lake->stats.quarantined_bytes, 1, "L4: the quarantined bytes are wrong");
+  breaks(size_t, dead->capture_count, 1, "L1: a destroyed pool is in use");
+  breaks(gmlake *, dead->lake, lake, "L1: a destroyed pool is in use");
+  breaks(size_t, lake->stats.quarantined_bytes, 1,
+         "L4: quarantined_bytes is not what a walk counts");
   abandon();
 }
 
@@ -301,9 +302,9 @@ static void numbers(void **state) {
   breaks(uint8_t, captured->is_forgotten, 1, "F5: a capture has no stream");
   breaks(uint8_t, captured->is_used, 0, "F5: a stream is in no known state");
   breaks(uint8_t, captured->is_capture, 1, "F5: a capture has no stream");
-  breaks(size_t, all->live_count, all->live_count + 1, "F5: the counts of streams are wrong");
-  breaks(size_t, all->used_count, all->used_count - 1, "F5: the counts of streams are wrong");
-  breaks(size_t, all->capture_count, 0, "F5: captures are wrong");
+  breaks(size_t, all->live_count, all->live_count + 1, "F5: the count of streams is wrong");
+  breaks(size_t, all->used_count, all->used_count - 1, "F5: the count of streams in use is wrong");
+  breaks(size_t, all->capture_count, 0, "F5: the count of captures is wrong");
   breaks(uint32_t, captured->arena, 0, "F5: a capture has no pool");
   breaks(uint32_t, captured->arena, 1, "F5: a capture has no pool");
   breaks(uint32_t, captured->arena, 99, "F5: a capture has no pool");
@@ -444,8 +445,7 @@ static void uses_of_blocks(void **state) {
   }
   note = b->as.live.note;
   breaks(size_t, note->uses_left, 2, "N4: a count of uses in queues is wrong");
-  breaks(gmlk_note *, note->used[0].note, NULL,
-         "N4: a pending use is not complete and in no queue");
+  breaks(gmlk_note *, note->used[0].note, NULL, "N4: a pending use is in no queue");
   abandon();
 }
 
@@ -537,8 +537,7 @@ static void live_blocks(void **state) {
   chunk = &lake->home.chunks.items[slot];
   assert_ptr_equal(lake->home.firsts[slot], b);
   breaks(uint64_t, chunk->handle, 0, "A5: a handle and a state differ");
-  breaks(gmlk_block *, lake->home.firsts[slot], b->next,
-         "A4: firsts does not name the block of a slot's first grain");
+  breaks(gmlk_block *, lake->home.firsts[slot], b->next, "A4: a slot's first block is wrong");
   breaks(uint32_t, chunk->map_count, chunk->map_count + 1,
          "W6, B3: a chunk's mappings do not add up");
   breaks(uint8_t, chunk->is_marked, 1, "P2: a chunk is marked");
@@ -583,13 +582,17 @@ static void peaks_and_pieces(void **state) {
   assert_broken("L4: the limit is exceeded");
   lake->desc.limit_bytes = 0;
   lake->seal = gmlk_desc_seal(&lake->desc);
-  breaks(size_t, s->requested_bytes_peak, s->requested_bytes - 1, "L4: a peak is below");
-  breaks(size_t, s->active_bytes_peak, s->active_bytes - 1, "L4: a peak is below its figure");
-  breaks(size_t, s->reserved_bytes_peak, s->reserved_bytes - 1, "L4: a peak is below its figure");
-  breaks(size_t, s->stitched_bytes_peak, s->stitched_bytes - 1, "L4: a peak is below its figure");
-  breaks(size_t, s->pending_bytes_peak, s->pending_bytes - 1, "L4: a peak is below its figure");
-  breaks(size_t, s->buffer_bytes_peak, s->buffer_bytes - 1, "L4: a peak is below its figure");
-  breaks(size_t, lake->host.bytes_peak, lake->host.bytes - 1, "L4: a peak is below its figure");
+  breaks(size_t, s->requested_bytes_peak, s->requested_bytes - 1,
+         "L4: a peak is below requested_bytes");
+  breaks(size_t, s->active_bytes_peak, s->active_bytes - 1, "L4: a peak is below active_bytes");
+  breaks(size_t, s->reserved_bytes_peak, s->reserved_bytes - 1,
+         "L4: a peak is below reserved_bytes");
+  breaks(size_t, s->stitched_bytes_peak, s->stitched_bytes - 1,
+         "L4: a peak is below stitched_bytes");
+  breaks(size_t, s->pending_bytes_peak, s->pending_bytes - 1, "L4: a peak is below pending_bytes");
+  breaks(size_t, s->buffer_bytes_peak, s->buffer_bytes - 1, "L4: a peak is below buffer_bytes");
+  breaks(size_t, lake->host.bytes_peak, lake->host.bytes - 1,
+         "L4: a peak is below the host's bytes");
   step(gmlake_reset_peaks(lake)); /* as low as they may be */
   tile = gmlk_index_get(&lake->index, (uint64_t)(uintptr_t)window)->as.live.window->spans[0].block;
   breaks(uint64_t, tile->ticket, 0, "A9: a ticket was never given");
@@ -686,7 +689,7 @@ static void sorted_pools(void **state) {
   }
   gmlk_link_remove(&fake.as.link);
   assert_ok(gmlake_check(lake));
-  breaks(gmlk_link *, b->as.link.prev, &b->as.link, "H3: a ring is not linked both ways");
+  breaks(gmlk_link *, b->as.link.prev, &b->as.link, "H3: a ring's links differ");
   breaks(uint64_t, clean->bits[0], clean->bits[0] ^ 8, "H2: a bit is wrong");
   breaks(uint64_t, clean->words, clean->words ^ 8, "H2: a word of bits and its bit differ");
   breaks(uint32_t, clean->none_count, UINT32_MAX, "H5: a hole said to be absent");
@@ -810,7 +813,7 @@ static void free_addresses(void **state) {
   va = space->tail.prev;
   assert_int_equal(va->state, GMLK_FREE);
   breaks(gmlk_block *, space->used, va, "V3: the tree of used addresses holds another block");
-  breaks(uint64_t, va->ticket, 1, "V1: a hole's size is wrong");
+  breaks(uint64_t, va->ticket, 1, "V1: free address space is somebody's");
   gmlk_bins_remove(space->holes, va);
   va->hole = va->grains;
   assert_broken("V1: free space is in no bin");
@@ -942,14 +945,14 @@ static void idle_windows(void **state) {
   w->spans[1].at = kept[0].at; /* before the first, in the same chunk */
   assert_broken("W2: a window's ends share a chunk");
   memcpy(w->spans, kept, sizeof(kept));
-  breaks(uint64_t, w->number, 0, "W8: a window is newer or smaller than any");
-  breaks(uint64_t, lake->home.windows.number, w->number - 1, "W8: a window is newer or smaller");
-  breaks(uint32_t, lake->home.windows.grains_min, 4 * half + 1, "W8: a window is newer or smaller");
+  breaks(uint64_t, w->number, 0, "W8: a window is newer than any");
+  breaks(uint64_t, lake->home.windows.number, w->number - 1, "W8: a window is newer than any");
+  breaks(uint32_t, lake->home.windows.grains_min, 4 * half + 1, "W8: a window is smaller than any");
   breaks(uint64_t, w->address, w->address + C, "W2: a window is not where its address space is");
   breaks(gmlk_window *, lake->home.windows.open, NULL, "W5: an idle window is not where it should");
   breaks(uint64_t, w->key, w->key + 1, "W7: nothing is in a window's way");
   breaks(uint64_t, w->key, GMLK_BLOCKED, "W7: nothing is in a window's way");
-  breaks(size_t, lake->home.windows.bytes, 3 * C, "L4: the windows' count or bytes are wrong");
+  breaks(size_t, lake->home.windows.bytes, 3 * C, "L4: the windows' bytes are wrong");
   breaks(gmlk_window *, lake->home.windows.idle_last, NULL,
          "W5: the list of idle windows has a wrong end");
   breaks(gmlk_window *, w->idle_prev, w, "W5: an idle window is not where it should be");
@@ -995,17 +998,18 @@ static void ends(void **state) {
   breaks(gmlake *, buffer->lake, NULL, "B4: a destroyed buffer has memory");
   lake->host.bytes += sizeof(gmlk_place);
   buffer->place_count++; /* more than the addresses that it has */
-  assert_broken("B1: a buffer's end has no place");
+  assert_broken("B1: places are missing");
   buffer->place_count--;
   lake->host.bytes -= sizeof(gmlk_place);
   step(gmlake_buffer_discard(lake, buffer, 0, C, LEGACY)); /* a hole, and memory behind it */
-  breaks(uint8_t, buffer->places[0].state, GMLK_PLACE_COMMITTED, "B1: a buffer's committed places");
+  breaks(uint8_t, buffer->places[0].state, GMLK_PLACE_COMMITTED,
+         "B1: a buffer's committed places are wrong");
   breaks(size_t, buffer->bytes, C, "B1: memory lies behind a buffer's end");
   other = open_buffer(2);
   breaks(gmlk_block *, other->va, buffer->va, "V2: address space is another buffer's");
   breaks(gmlk_block *, buffer->arena->buffer_space.used, NULL, "V3: used address space is not in");
   breaks(gmlake_buffer *, buffer->arena->buffers, buffer, "V2: address space is nobody's");
-  breaks(gmlake_pool *, buffer->arena->owner, buffer->arena->pool, "L1: an arena is of no pool");
+  breaks(gmlake_pool *, buffer->arena->owner, buffer->arena->pool, "L1: an owner is no pool");
   breaks(gmlake_pool *, lake->home.owner, buffer->arena->pool, "L1: an arena is of no pool");
   abandon();
 }
@@ -1039,7 +1043,7 @@ static void sleepers(void **state) {
   breaks(unsigned, a->sleep, GMLK_ASLEEP + 1, "E1: a pool's arenas are not in one state");
   breaks(unsigned, buffer->arena->sleep, GMLK_DROWSY, "E1: a pool's arenas are not in one state");
   breaks(size_t, a->copy_count, 1, "Q1: more copies than room for them");
-  breaks(size_t, a->vault_bytes, 1, "Q1: a copy lies outside the vault");
+  breaks(size_t, a->vault_bytes, 1, "Q1: the vault is not of its size");
   lake->host.bytes += sizeof(copy);
   a->copy_capacity = 1;
   a->copies = &copy;
@@ -1056,13 +1060,13 @@ static void sleepers(void **state) {
   breaks(size_t, a->chunks.asleep_count, 0, "P1: the chunks' totals are wrong");
   breaks(unsigned, a->sleep, GMLK_AWAKE, "V1: address space is in a state");
   breaks(unsigned, buffer->arena->sleep, GMLK_AWAKE, "B2: a place is in a state");
-  breaks(size_t, lake->stats.sleeping_bytes, 0, "L4: the sleeping bytes are wrong");
+  breaks(size_t, lake->stats.sleeping_bytes, 0, "L4: sleeping_bytes is not what a walk counts");
   breaks(uint64_t, a->copies[1].offset, 0, "Q1: copies are out of order");
-  breaks(uint32_t, a->copies[0].grains, 0, "Q1: copies are out of order");
-  breaks(uint32_t, a->copies[0].at, a->tail.at, "Q1: copies are out of order");
-  breaks(uint32_t, a->copies[0].at, 1, "Q1: a copy is of two chunks");
+  breaks(uint32_t, a->copies[0].grains, 0, "Q1: a copy lies outside the arena");
+  breaks(uint32_t, a->copies[0].at, a->tail.at, "Q1: a copy lies outside the arena");
+  breaks(uint32_t, a->copies[0].at, 1, "Q1: a copy is of 2 chunks");
   breaks(size_t, a->vault_bytes, C, "Q1: a copy lies outside the vault");
-  breaks(size_t, a->copy_count, 1, "Q2: a copy runs, or more are done than there are");
+  breaks(size_t, a->copy_count, 1, "Q2: more copies are done than there are");
   breaks(size_t, a->copy_count, a->copy_capacity + 1, "Q1: more copies than room for them");
   step(gmlake_pool_wake(lake, pool));
   a->chunks.items[0].is_asleep = 1;
@@ -1147,7 +1151,7 @@ static void loans(void **state) {
   step(gmlake_capture_end(lake, A));
   step(gmlake_pool_lend(lake, pool, A));
   block = take_with(&wanted, A);
-  breaks(size_t, lake->loan_count, 0, "F5: captures are wrong");
+  breaks(size_t, lake->loan_count, 0, "F5: a capture's number is lost");
   breaks(size_t, pool->loan.count, 9, "G1: more streams borrow than there is room for");
   breaks(unsigned, pool->loan.number, GMLK_FIRST_STREAM, "G1: a loan's number is none");
   breaks(unsigned, pool->loan.number, 0, "A9: a block was asked for in no such way");
