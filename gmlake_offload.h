@@ -1025,8 +1025,9 @@ typedef struct gmlake_offload_queues {
   unsigned abi_version;         /* 1 */
   void *user;                   /* the first argument of every function */
   void *out_stream, *in_stream; /* for copies to the host, and back; nothing else uses them */
-  int (*host_alloc)(void *user, size_t bytes, void **out_ptr); /* pinned */
-  void (*host_free)(void *user, void *ptr, size_t bytes);      /* pre: no copy uses it */
+  /* Pinned memory. A session whose sizes change gives back and asks again: keep what was pinned. */
+  int (*host_alloc)(void *user, size_t bytes, void **out_ptr);
+  void (*host_free)(void *user, void *ptr, size_t bytes); /* pre: no copy uses it */
   int (*copy)(void *user, const gmlake_offload_copy *copy, void *stream);
   int (*event_create)(void *user, int is_timed, void **out_event);
   void (*event_destroy)(void *user, void *event);
@@ -8813,6 +8814,8 @@ static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host
 #define GMLO_USES 4u
 #define GMLO_AHEAD 32u       /* steps whose tensors are fetched ahead while no plan holds */
 #define GMLO_RESYNC 256u     /* steps that are searched for one that was expected later */
+#define GMLO_VAIN 1u         /* schedules in vain that do not count: a first iteration is special */
+#define GMLO_VAIN_MAX 8u     /* iterations that have to be alike at most */
 #define GMLO_REVIEW_GAIN 16u /* a part of the steps' time that is worth a new schedule */
 #define GMLO_KEEP_GAIN 50u   /* a part of the time that is worth keeping regions */
 #define GMLO_KEEP_PROBES 5u  /* numbers of kept regions that are planned for */
@@ -8915,6 +8918,8 @@ struct gmlake_offload_session {
   int is_drifted, is_timed, has_schedule;
   int is_review;        /* the present schedule stays unless the steps turn out to be faster */
   uint64_t alike_count; /* iterations in a row that were as expected */
+  uint64_t followed;    /* iterations that followed the present schedule to their end */
+  uint64_t vain_count;  /* schedules in a row that no iteration followed */
   int is_marked;        /* the program marks its iterations */
   gmlo_rhythm rhythm;   /* [S6] as long as it does not */
   uint64_t period, since, first_print; /* 0: none yet; steps since; print of the first step */
@@ -9072,6 +9077,17 @@ static int gmlo_session_order(gmlake_offload_session *s, uint32_t to, gmlo_mark 
   }
   c->seen[mark.course] = mark.number;
   return 1;
+}
+
+/* Whether the device is known to have passed a mark. */
+static int gmlo_session_is_past(gmlake_offload_session *s, gmlo_mark mark) {
+  const gmlo_course *c = s->courses[mark.course];
+  int done = 0;
+  if (mark.number == 0) return 1;
+  if (c->marks < mark.number) return 0;
+  if (mark.number + GMLO_MARKS <= c->marks) mark.number = c->marks - GMLO_MARKS + 1;
+  return s->queues.event_done(s->queues.user, c->events[mark.number % GMLO_MARKS], &done) == 0 &&
+         done;
 }
 
 /* Makes the host wait for a stream. */
@@ -9319,6 +9335,13 @@ static void gmlo_session_unpin(gmlake_offload_session *s, gmlo_guest *g) {
   g->is_clean = 0;
 }
 
+static void gmlo_session_give_pin(gmlake_offload_session *s, gmlo_pin *pin) {
+  s->queues.host_free(s->queues.user, pin->ptr, pin->bytes);
+  s->stats.host_bytes -= pin->bytes;
+  pin->ptr = NULL;
+  pin->bytes = 0;
+}
+
 /* Gives idle pinned memory back, until there is room for so many bytes under the bound. What has
    copies of tensors that are also on the device becomes idle if nothing else is. */
 static int gmlo_session_reclaim(gmlake_offload_session *s, size_t bytes) {
@@ -9331,10 +9354,7 @@ static int gmlo_session_reclaim(gmlake_offload_session *s, size_t bytes) {
       if (g != NULL && (pass == 0 || !g->has_bytes)) continue;
       if (pin->mark.number != 0 && !gmlo_session_sync(s, pin->mark.course)) return 0;
       if (g != NULL) gmlo_session_unpin(s, g);
-      s->queues.host_free(s->queues.user, pin->ptr, pin->bytes);
-      s->stats.host_bytes -= pin->bytes;
-      pin->ptr = NULL;
-      pin->bytes = 0;
+      gmlo_session_give_pin(s, pin);
     }
   }
   return most == 0 || s->stats.host_bytes + bytes <= most;
@@ -9345,7 +9365,18 @@ static int gmlo_session_may_pin(const gmlake_offload_session *s, size_t bytes) {
   return most == 0 || (bytes <= most && s->stats.host_bytes <= most - bytes);
 }
 
-/* Pinned memory for a tensor: idle memory of about its size, or new memory. */
+/* Gives idle pinned memory back whose last copy has ended, so that queues can join it. */
+static void gmlo_session_give_idle(gmlake_offload_session *s) {
+  size_t i;
+  for (i = 0; i < s->pin_count; i++) {
+    gmlo_pin *pin = &s->pins[i];
+    if (pin->ptr == NULL || pin->tensor != GMLAKE_OFFLOAD_NONE) continue;
+    if (!gmlo_session_is_past(s, pin->mark)) continue;
+    gmlo_session_give_pin(s, pin);
+  }
+}
+
+/* Pinned memory for a tensor: idle memory of about its size, or what queues have for it. */
 static gmlake_offload_result gmlo_session_stage(gmlake_offload_session *s, uint32_t tensor) {
   gmlo_guest *g = &s->guests[tensor];
   gmlo_pin *pins;
@@ -9366,6 +9397,7 @@ static gmlake_offload_result gmlo_session_stage(gmlake_offload_session *s, uint3
                                  sizeof *pins);
     if (pins == NULL) return gmlo_session_no_memory(s);
     s->pins = pins;
+    gmlo_session_give_idle(s);
     if (!gmlo_session_may_pin(s, g->real_bytes)) (void)gmlo_session_reclaim(s, g->real_bytes);
     if (!gmlo_session_may_pin(s, g->real_bytes) ||
         s->queues.host_alloc(s->queues.user, g->real_bytes, &ptr) != 0) {
@@ -9963,6 +9995,7 @@ static void gmlo_session_follow_schedule(gmlake_offload_session *s, const gmlo_s
   gmlo_schedule_free(&s->desc.host, &s->schedule);
   s->schedule = *schedule;
   s->has_schedule = 1;
+  s->followed = 0;
   gmlo_session_assign(s);
   s->stats.plan_count++;
 }
@@ -10154,14 +10187,16 @@ static void gmlo_session_take_proposal(gmlake_offload_session *s) {
 /* ---- Iterations ---- */
 
 /* Plans the known lesson when its times are there. Without host memory for that, the session goes
-   on without a plan. */
+   on without a plan. After schedules in vain as many iterations have to be alike first: where all
+   differ a schedule costs time and helps nobody. */
 static void gmlo_session_plan(gmlake_offload_session *s) {
   gmlo_lesson *l = gmlo_session_known(s);
   gmlake_offload_planner_desc desc;
   gmlo_schedule schedule;
   uint64_t total;
   int is_review = s->is_review;
-  if (l == NULL || s->is_timed || !gmlo_session_is_over(s)) return;
+  if (l == NULL || s->is_timed || s->alike_count + GMLO_VAIN < s->vain_count) return;
+  if (!gmlo_session_is_over(s)) return;
   total = gmlo_session_read_times(s);
   s->is_review = 0;
   if (is_review)
@@ -10196,6 +10231,9 @@ static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike) {
       l->slots[s->guests[i].slot].tensor = (uint32_t)i;
   }
   if (!is_alike) {
+    if (s->has_schedule && s->followed != 0) s->vain_count = 0;
+    if (s->has_schedule && s->followed == 0 && s->vain_count < GMLO_VAIN + GMLO_VAIN_MAX)
+      s->vain_count++;
     s->has_schedule = 0;
     gmlo_schedule_free(&s->desc.host, &s->schedule);
     gmlo_session_assign(s);
@@ -10234,6 +10272,7 @@ static void gmlo_session_turn(gmlake_offload_session *s) {
   int was_timed = s->is_timed; /* else a plan is due already, as for another limit */
   size_t i;
   if (known != NULL && s->at != known->step_count) gmlo_session_drift(s);
+  s->followed += s->has_schedule && !s->is_drifted;
   if (l != NULL && !(is_review && s->is_drifted) && gmlo_lesson_close(l)) {
     gmlo_session_adopt(s, known != NULL && !s->is_drifted);
     s->is_review = is_review && was_timed && s->has_schedule;

@@ -489,6 +489,56 @@ static void sizes_vary(void **state) {
   rig_close(&r);
 }
 
+/* Where each iteration has another order, schedules are soon given up. Once iterations are alike
+   again, there is one that is followed. */
+static void schedules_in_vain_are_given_up(void **state) {
+  size_t limit = native_peak(8, 128 * KIB) * 6 / 10;
+  gmlake_offload_session_stats stats;
+  uint64_t plans = 0;
+  rig r;
+  int i;
+  (void)state;
+  rig_open(&r, limit, limit, 8e9, 0);
+  play_setup(&r.play, 8, 128 * KIB);
+  for (i = 0; i < 60; i++) {
+    play_train(&r.play, 8, 128 * KIB, i < 40 ? (unsigned)i * 37 : 0x55);
+    assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+    stats = play_stats(&r.play);
+    if (i == 3) plans = stats.plan_count;
+    if (i > 3 && i < 40) assert_int_equal(stats.plan_count, plans);
+  }
+  assert_int_equal(stats.mode, GMLAKE_OFFLOAD_PLANNED);
+  assert_true(plans <= 2 && stats.plan_count > plans);
+  rig_settle(&r, limit);
+  rig_close(&r);
+}
+
+/* Idle pinned memory of another size is used again, too: sizes that change take no more of it than
+   what is away at once. */
+static void pinned_memory_of_other_sizes_is_used_again(void **state) {
+  enum { TENSORS = 16 };
+  size_t most = 0;
+  rig r;
+  int i, n;
+  (void)state;
+  rig_open(&r, 16 * CHUNK, 16 * CHUNK, 8e9, 0);
+  for (n = 0; n < 60; n++) {
+    assert_ok(gmlake_offload_session_mark(r.play.session));
+    for (i = 0; i < TENSORS; i++)
+      assert_ok(play_step(&r.play, 1, NULL, NULL, i, (1 + play_random(&r.play) % 256) * KIB));
+    for (i = TENSORS; i-- > 0;) {
+      int reads[] = {i, -1};
+      assert_ok(play_step(&r.play, 2, reads, NULL, -1, 0));
+      play_free(&r.play, (size_t)i);
+    }
+    assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+  }
+  most = rig_census(&r).host_bytes_peak;
+  print_message("%zu pinned, %zu lived at once\n", most, r.play.native_peak);
+  assert_true(most != 0 && most <= r.play.native_peak);
+  rig_close(&r);
+}
+
 /* A tensor that the host has, and that was fetched and used, leaves on the program's stream: what
    is made next takes its memory, and its step runs beside the copies out that are queued. */
 static void what_the_host_has_leaves_before_copies(void **state) {
@@ -1528,6 +1578,8 @@ int main(void) {
       cmocka_unit_test(drift_at_any_step),
       cmocka_unit_test(another_order_is_learnt),
       cmocka_unit_test(sizes_vary),
+      cmocka_unit_test(schedules_in_vain_are_given_up),
+      cmocka_unit_test(pinned_memory_of_other_sizes_is_used_again),
       cmocka_unit_test(what_the_host_has_leaves_before_copies),
       cmocka_unit_test(frozen_weights_leave_without_copies),
       cmocka_unit_test(slow_steps_are_timed_again),
