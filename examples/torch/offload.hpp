@@ -175,7 +175,7 @@ class Offload final : public Guest {
     if (!is_open_) return GMLAKE_OK;
     const Lock lock(mutex_);
     if (!is_open_) return GMLAKE_OK;
-    if (!wants(bytes)) {
+    if (bytes < options_.tensor_bytes_min) {
       most_ = std::max(most_, others_use() + bytes + slack());
       return GMLAKE_OK;
     }
@@ -318,12 +318,6 @@ class Offload final : public Guest {
       error_ += ", as others use " + std::to_string(others_use()) + " of the " +
                 std::to_string(options_.limit_bytes) + " bytes; raise limit_bytes";
     return result;
-  }
-
-  /* Not what would waste more than an eighth of its chunks. */
-  bool wants(size_t bytes) const {
-    const size_t chunk = memory_.chunk_bytes, last = bytes % chunk;
-    return bytes >= options_.tensor_bytes_min && (!last || (chunk - last) * 8 <= bytes);
   }
 
   bool find(uint64_t address, uint32_t &out_id) const {
