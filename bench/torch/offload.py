@@ -209,7 +209,9 @@ def measure(program, arguments):
     limits = limits_of(program, first.get("allocated_bytes_peak", 1 << 34))
     if arguments.idle:
         limits.append(4 * first.get("allocated_bytes_peak", 1 << 34))
-    others += [Worker(program, "offload", limit_bytes=limit) for limit in limits]
+    for chunk in arguments.chunk_mib.split(","):
+        more = {"chunk_bytes": int(chunk) << 20} if chunk else {}
+        others += [Worker(program, "offload", limit_bytes=limit, **more) for limit in limits]
     for worker in others:
         worker.read()
         worker.run(arguments.warm)
@@ -228,9 +230,10 @@ def print_result(result, warm):
     native = median(result["runs"][0]["seconds"][warm:])
     for run in result["runs"]:
         step, session = median(run["seconds"][warm:]), run.get("session", {})
-        bound = session.get("link_bound_ns", 0) / 1e9
+        bound, chunk = session.get("link_bound_ns", 0) / 1e9, run.get("chunk_bytes", 0) >> 20
         print(
-            f"  {run['way']:8s} {run.get('limit_bytes', 0) / 2**30:6.2f} GiB: {step:.4f} s,"
+            f"  {run['way']:8s} {run.get('limit_bytes', 0) / 2**30:6.2f} GiB"
+            f"{' by %d MiB' % chunk if chunk else ''}: {step:.4f} s,"
             f" {step / max(native, bound):.3f} of max({native:.4f}, {bound:.4f});"
             f" device {run['device_mib'] / 1024:.2f}, lake"
             f" {run.get('lake', {}).get('reserved_bytes_peak', 0) / 2**30:.2f} GiB;"
@@ -246,6 +249,7 @@ def main():
     parser.add_argument("--steps", type=int, default=3, help="steps in a turn")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--ways", default="native2,lake", help="beside native and offload")
+    parser.add_argument("--chunk-mib", default="", help="sizes to compare; none: the lake's")
     parser.add_argument("--idle", action="store_true", help="also a limit that is never reached")
     parser.add_argument("programs", nargs="*", default=list(PROGRAMS))
     arguments = parser.parse_args()

@@ -28,7 +28,8 @@ def recording_of(run, folder):
 
 
 def predicted(path, order):
-    command = [REPLAY, "--json", "--once", "--costs", "busy", "--cross-stream", order, path]
+    command = [REPLAY, "--json", "--once", "--costs", "busy", "--streams-stay"]
+    command += ["--cross-stream", order, path]
     return json.loads(subprocess.check_output(command, text=True))
 
 

@@ -309,6 +309,22 @@ print(*report.paired(json.load(open(sys.argv[1]))), sep=chr(10))' '$dir/runs.jso
   ok 'report.py: first steps' sh -c \
     "python3 -B bench/torch/report.py '$dir/first.json' >'$dir/out'"
   ok 'report.py: first steps: both' grep -qxF '| w | 1.00 | 1.050 | 4.00 | 1.013 |' "$dir/out"
+  # Every largest batch from any guess, to within a sixteenth.
+  ok 'batches.py: search' sh -c "cd bench/torch && python3 -B -c 'import batches
+for most in (0, 1, 2, 17, 100, 513):
+    for guess in (1, 16, 1000):
+        found, _ = batches.search(lambda n: {} if n <= most else {\"error\": 1}, guess)
+        assert found <= most <= found + max(1, found // 16) - (not most), (most, guess, found)'"
+  printf '[{"program": "conv", "ways": {%s}, "managed": [%s]}]' \
+    '"native": {"batch": 4, "step": 2}, "offload": {"batch": 9, "step": 3}' \
+    '{"batch": 4, "step": 8}, {"batch": 9, "error": "too slow"}' >"$dir/batches.json"
+  ok 'batches.py: table' sh -c \
+    "python3 -B bench/torch/batches.py --table '$dir/batches.json' >'$dir/out'"
+  ok 'batches.py: table: by native' grep -qxF \
+    '| conv | gmlake_torch.offload | 9 | 3.0 | 1.50 |' "$dir/out"
+  ok 'batches.py: table: managed' grep -qxF '| conv | managed memory | 4 | 0.5 | 0.25 |' "$dir/out"
+  ok 'batches.py: plot' sh -c "python3 -B bench/torch/batches.py --plot '$dir/batches.png' \
+    '$dir/batches.json' | grep -qx '2.2500 1.5000 \"gmlake_torch.offload\" \"conv\" 3'"
 fi
 
 # ---- Preload ----

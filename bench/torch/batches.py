@@ -1,0 +1,416 @@
+"""The largest batch that trains under a limit, and how fast it trains there:
+
+    python3 -m pip install --no-build-isolation ./examples/torch
+    python3 bench/torch/batches.py --out batches.json
+    python3 bench/torch/batches.py --plot batches.png batches.json | gnuplot
+    python3 bench/torch/batches.py --table batches.json
+
+Ways to train: torch as it is; its saved tensors on the host (torch.autograd.graph.save_on_cpu, with
+pinned memory); activation checkpointing; gmlake_torch.offload, alone and with checkpointing; and
+managed memory behind torch's pluggable allocator, while another process holds what is beyond the
+limit. Each but the last is bisected: a batch fits if it trains for --steps steps. The processes of
+a program search at the same time and are timed one after the other. Managed memory has no largest
+batch: it is timed at the largest of native and of offload.
+"""
+import argparse
+import concurrent.futures
+import contextlib
+import functools
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+GIB = 1 << 30
+
+# Model, tokens of a row or side of an image, LoRA; the first batch that each way tries.
+PROGRAMS = {
+    "opt-1.3b": ("opt-1.3b", 1024, "", (9, 12, 24, 16, 24)),
+    "llama-7b-L": ("llama-7b", 1024, "lora", (4, 8, 24, 10, 24)),
+    "conv": (None, 384, "", (300, 500, 500, 600, 700)),
+}
+WAYS = {  # and what they are called in tables
+    "native": "native",
+    "host": "save_on_cpu",
+    "recompute": "checkpointing",
+    "offload": "gmlake_torch.offload",
+    "offload-recompute": "offload, checkpointing",
+    "managed": "managed memory",
+}
+MANAGED = """
+#include <cuda_runtime.h>
+#include <map>
+static std::multimap<size_t, void *> unused; /* torch has one stream here */
+static std::map<void *, size_t> sizes;
+extern "C" void *take(size_t bytes, int, cudaStream_t) {
+  const auto found = unused.lower_bound(bytes);
+  void *ptr = nullptr;
+  if (found != unused.end() && found->first <= bytes + bytes / 4) {
+    ptr = found->second;
+    unused.erase(found);
+  } else if (cudaMallocManaged(&ptr, bytes, cudaMemAttachGlobal) == cudaSuccess) {
+    sizes[ptr] = bytes;
+  }
+  return ptr;
+}
+extern "C" void give(void *ptr, size_t, int, cudaStream_t) { unused.emplace(sizes[ptr], ptr); }
+"""
+
+
+# ---- A process that trains ----------------------------------------------------------------------
+
+
+def language_model(name, length, how):
+    """Returns a function that trains with a batch and returns the loss."""
+    import torch
+    import workloads
+
+    model, vocabulary = workloads.build(name)
+    if "lora" in how:
+        workloads.add_lora(model)
+    if "recompute" in how:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if "recompute" in how and "lora" in how:
+        embeddings = model.get_input_embeddings()
+        embeddings.register_forward_hook(lambda _, __, out: out.requires_grad_(True))
+    model.config.use_cache = False
+    model.train()
+    parameters = [p for p in model.parameters() if p.requires_grad]
+
+    def loss_of(batch):
+        x = torch.randint(0, vocabulary, (batch, length), device="cuda")
+        return model(input_ids=x, labels=x, use_cache=False).loss
+
+    return parameters, loss_of
+
+
+def convolutions(side, how):
+    import torch
+    from torch import nn
+    from torch.utils.checkpoint import checkpoint
+    from workloads import Residual
+
+    layers, channels = [], 3
+    for wide in (64, 128, 256, 512):
+        layers += [nn.Conv2d(channels, wide, 3, stride=2, padding=1), Residual(wide)]
+        layers += [Residual(wide)]
+        channels = wide
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 1000)]
+    model = nn.Sequential(*layers).to("cuda", torch.bfloat16)
+
+    def loss_of(batch):
+        x = torch.rand(batch, 3, side, side, device="cuda", dtype=torch.bfloat16)
+        labels = torch.randint(0, 1000, (batch,), device="cuda")
+        for layer in model:
+            if "recompute" in how and isinstance(layer, Residual):
+                x = checkpoint(layer, x, use_reentrant=False)
+            else:
+                x = layer(x)
+        return nn.functional.cross_entropy(x.float(), labels)
+
+    return list(model.parameters()), loss_of
+
+
+def prepare(way, limit_bytes):
+    """What the program runs in, and what its forward passes run in."""
+    import torch
+
+    nothing = contextlib.nullcontext
+    if way == "managed":
+        folder = tempfile.mkdtemp()
+        source, library = os.path.join(folder, "managed.cu"), os.path.join(folder, "managed.so")
+        with open(source, "w") as file:
+            file.write(MANAGED)
+        subprocess.check_call(
+            ["nvcc", "-shared", "-Xcompiler", "-fPIC", "-o", library, source], stdout=2
+        )
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(library, "take", "give")
+        torch.cuda.memory.change_current_allocator(allocator)
+        return nothing(), nothing
+    if way.startswith("offload"):
+        import gmlake_torch
+
+        gmlake_torch.enable()
+        return gmlake_torch.offload(limit_bytes=limit_bytes), nothing
+    torch.cuda.set_per_process_memory_fraction(
+        limit_bytes / torch.cuda.get_device_properties(0).total_memory
+    )
+    if way == "host":
+        return nothing(), functools.partial(torch.autograd.graph.save_on_cpu, pin_memory=True)
+    return nothing(), nothing
+
+
+def work(program, way, limit_bytes):
+    """Reads a batch and a number of steps a line, and answers with their times, or with what went
+    wrong."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    import torch
+
+    def train(optimizer, loss_of, forward, batch, count):
+        seconds = []
+        for _ in range(count):
+            start = time.perf_counter()
+            with forward():
+                loss = loss_of(batch)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            torch.cuda.synchronize()
+            seconds.append(round(time.perf_counter() - start, 5))
+        return {"seconds": seconds, "loss": float(loss.detach())}
+
+    torch.manual_seed(0)
+    session, forward = prepare(way, limit_bytes)
+    with session:
+        name, size, how, _ = PROGRAMS[program]
+        how += " recompute" if "recompute" in way else ""
+        made = language_model(name, size, how) if name else convolutions(size, how)
+        optimizer = torch.optim.AdamW(made[0], lr=1e-5)
+        print("{}", file=answers, flush=True)
+        for line in sys.stdin:
+            try:
+                answer = train(optimizer, made[1], forward, *json.loads(line))
+            except torch.cuda.OutOfMemoryError as error:
+                answer = {"error": str(error)[:300]}
+            if "error" in answer:
+                optimizer.zero_grad(set_to_none=True)
+                gc.collect()
+                torch.cuda.empty_cache()
+            print(json.dumps(answer), file=answers, flush=True)
+        os._exit(0)  # tensors that are away would all come back
+
+
+class Worker:
+    """A process of work(), which is started anew where it has died."""
+
+    def __init__(self, program, way, limit_bytes):
+        self.arguments = [sys.executable, os.path.abspath(__file__), "--work"]
+        self.arguments += [program, way, str(limit_bytes)]
+        self.process = None
+
+    def start(self):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(self.arguments, **pipes)
+        return self.process.stdout.readline()
+
+    def run(self, batch, steps, seconds):
+        """Trains; ends the process if that takes longer."""
+        if not self.process and not self.start():
+            self.end()
+            return {"batch": batch, "error": "the process does not start"}
+        timer = threading.Timer(seconds, self.process.kill)
+        timer.start()
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps([batch, steps]), file=self.process.stdin, flush=True)
+        line = self.process.stdout.readline()
+        timer.cancel()
+        if not line:
+            self.end()
+            return {"batch": batch, "error": f"died, or took over {seconds} s"}
+        return {"batch": batch, **json.loads(line)}
+
+    def end(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+# ---- The process that searches ------------------------------------------------------------------
+
+
+def search(run, guess):
+    """Bisects by run(batch), whose answer has an `error` where the batch does not fit, to within a
+    sixteenth. Returns the largest that fits, 0 if none, and all answers."""
+    good, bad, batch, answers = 0, None, guess, []
+    while bad is None or bad - good > max(1, good // 16):
+        answers.append(run(batch))
+        if "error" in answers[-1]:
+            bad = batch
+        else:
+            good = batch
+        batch = good + max(1, good // 4) if bad is None else (good + bad) // 2
+    return good, answers
+
+
+def tell(what, worker, run):
+    """Progress, for somebody who waits."""
+    text = run.get("error") or f"{run['seconds'][-1]} s a step"
+    print(what, worker.arguments[-2], run["batch"], text[:100], file=sys.stderr, flush=True)
+
+
+def time_of(worker, batch, arguments):
+    """The median step of a run behind the first ones, and the batch; smaller ones where it does not
+    fit after all."""
+    while batch:
+        run = worker.run(batch, arguments.warm + arguments.timed, 2 * arguments.seconds)
+        tell("timed", worker, run)
+        if "error" not in run:
+            return {**run, "step": sorted(run["seconds"][arguments.warm :])[arguments.timed // 2]}
+        batch -= max(1, batch // 16)
+    return {"batch": 0, "step": float("inf")}
+
+
+def hold_all_but(left_bytes):
+    """Starts a process that takes all memory of the device but that."""
+    text = f"""import torch
+free = torch.cuda.mem_get_info()[0] - {left_bytes}
+x = torch.empty(free, dtype=torch.uint8, device="cuda")
+print("held", flush=True)
+input()"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    process = subprocess.Popen([sys.executable, "-c", text], **pipes)
+    process.stdout.readline()
+    return process
+
+
+def measure_managed(program, batches, arguments):
+    """Managed memory at those batches, a process each."""
+    holder = hold_all_but(arguments.limit_bytes + arguments.context_bytes)
+    runs = []
+    for batch in sorted(set(batches) - {0}):
+        worker = Worker(program, "managed", arguments.limit_bytes)
+        runs.append(worker.run(batch, arguments.managed_steps, arguments.seconds))
+        tell(program, worker, runs[-1])
+        worker.end()
+        if "error" not in runs[-1]:
+            runs[-1]["step"] = min(runs[-1]["seconds"])
+    holder.kill()
+    holder.wait()
+    return runs
+
+
+def measure_ways(program, ways, arguments):
+    """Searches in all of them at once, and then times one after the other."""
+
+    def tries(worker, batch):
+        answer = worker.run(batch, arguments.steps, arguments.seconds)
+        tell(program, worker, answer)
+        return answer
+
+    workers = {way: Worker(program, way, arguments.limit_bytes) for way in ways}
+    guesses = dict(zip(WAYS, PROGRAMS[program][-1]))
+    with concurrent.futures.ThreadPoolExecutor(len(ways)) as pool:
+        futures = {
+            way: pool.submit(search, functools.partial(tries, worker), guesses[way])
+            for way, worker in workers.items()
+        }
+        found = {way: future.result() for way, future in futures.items()}
+    for way, (largest, answers) in found.items():
+        yield way, {**time_of(workers[way], largest, arguments), "tried": answers}
+        workers[way].end()
+
+
+def measure(program, arguments):
+    ways = arguments.ways.split(",")
+    result = {"program": program, "limit_bytes": arguments.limit_bytes, "ways": {}}
+    for takes_host in (False, True):  # apart: together their pinned memory might be too much
+        group = [way for way in ways if way != "managed" and way.startswith("off") == takes_host]
+        if group:
+            result["ways"].update(measure_ways(program, group, arguments))
+    if "managed" in ways:
+        at = [result["ways"][way]["batch"] for way in ("native", "offload")]
+        result["managed"] = measure_managed(program, at, arguments)
+    return result
+
+
+# ---- Tables and the plot ------------------------------------------------------------------------
+
+
+def rate(run, size):
+    """Tokens, or images, a second."""
+    return run["batch"] * size / run["step"] if run.get("step") else 0
+
+
+def rows_of(result):
+    """Way, batch and rate of each run."""
+    name, length, _, _ = PROGRAMS[result["program"]]
+    size = length if name else 1
+    for way, run in result["ways"].items():
+        yield way, run["batch"], rate(run, size)
+    for run in result.get("managed", ()):
+        yield "managed", run["batch"], rate(run, size)
+
+
+def table(results):
+    yield "| program | way | largest batch | tokens or images a second | by native's |"
+    yield "|---|---|---|---|---|"
+    for result in results:
+        rows = list(rows_of(result))
+        native = rows[0][2]
+        for way, batch, value in rows:
+            head = f"| {result['program']} | {WAYS[way]} | {batch} | "
+            yield head + (f"{value:.1f} | {value / native:.2f} |" if value else "none in time | |")
+
+
+def plot(results, path):
+    """A point a run: its batch and its rate, by native's."""
+    yield "$data << END"
+    for result in results:
+        rows = list(rows_of(result))
+        for way, batch, value in rows:
+            if value:
+                x, y = batch / rows[0][1], value / rows[0][2]
+                yield f'{x:.4f} {y:.4f} "{WAYS[way]}" "{result["program"]}" {list(WAYS).index(way)}'
+    yield "END"
+    yield f"""load "bench/style.gp"
+set terminal pngcairo size 1400,760 noenhanced font "DejaVu Sans,15" background "#ffffff"
+set output "{path}"
+set lmargin 9
+set logscale x
+set xlabel "largest batch, by native's"
+set ylabel "tokens or images a second, by native's"
+set yrange [0:*]
+set xrange [.8:*]
+set offsets graph 0, graph .2, graph .05, 0
+set key outside right"""
+    draws = [
+        f"$data using (strcol(3) eq '{text}' ? $1 : NaN):2 with points pt {i + 4} ps 2 lw 2"
+        f" title '{text}', $data using (strcol(3) eq '{text}' ? $1 : NaN):2:4 with labels left"
+        f" offset 1,0 font ',11' notitle"
+        for i, text in enumerate(WAYS.values())
+    ]
+    yield "plot " + ", ".join(draws)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", default="batches.json")
+    parser.add_argument("--table", metavar="FILE", help="prints the table of an earlier run")
+    parser.add_argument("--plot", metavar="PNG", help="prints gnuplot's commands; needs a file")
+    parser.add_argument("--limit-bytes", type=int, default=24 * GIB)
+    parser.add_argument("--context-bytes", type=int, default=600 << 20, help="of CUDA in a process")
+    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--steps", type=int, default=3, help="that a batch has to train to fit")
+    parser.add_argument("--warm", type=int, default=12, help="steps before it is timed")
+    parser.add_argument("--timed", type=int, default=5)
+    parser.add_argument("--managed-steps", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=60, help="that a batch may take to fit")
+    parser.add_argument("programs", nargs="*", default=list(PROGRAMS))
+    arguments = parser.parse_args()
+    if arguments.table or arguments.plot:
+        with open(arguments.table or arguments.programs[0]) as file:
+            results = json.load(file)
+        print("\n".join(plot(results, arguments.plot) if arguments.plot else table(results)))
+        return
+    results = []
+    for program in arguments.programs:
+        results.append(measure(program, arguments))
+        with open(arguments.out, "w") as file:
+            json.dump(results, file, indent=1)
+    print("\n".join(table(results)))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--work"]:
+        work(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    else:
+        main()
