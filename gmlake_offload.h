@@ -8591,29 +8591,38 @@ static unsigned gmlo_keeping_msps(const gmlo_keeping *k, const gmlo_region *regi
     if (slot->death > region->again_end && slot->death > mate->death) bytes += (double)slot->bytes;
   }
   for (i = region->again; i < region->again_end; i++) ns += (double)l->steps[i].time_ns;
-  for (; power < bytes / ns && msps < 1000; power *= 1.125) msps++;
+  while (power < bytes / ns && msps < 1000) {
+    power *= 1.125;
+    msps++;
+  }
   return msps;
 }
 
 static void gmlo_keeping_add(gmlo_keeping *k, uint32_t number) {
-  const gmlo_region *region = &k->l->regions[number];
+  const gmlo_lesson *l = k->l;
+  gmlo_region region = l->regions[number];
   gmlo_keep *keep = &k->keeps[k->count];
   size_t i, end;
-  if (region->end == GMLAKE_OFFLOAD_NONE || region->again == GMLAKE_OFFLOAD_NONE ||
-      region->again_end == GMLAKE_OFFLOAD_NONE || region->is_odd ||
-      region->again_end - region->again > region->end - region->begin) {
+  if (region.end == GMLAKE_OFFLOAD_NONE || region.again == GMLAKE_OFFLOAD_NONE ||
+      region.again_end == GMLAKE_OFFLOAD_NONE || region.is_odd) {
     return;
   }
-  if (gmlo_keeping_match_births(k, region) && gmlo_keeping_match_steps(k, region)) {
+  while (region.begin < region.end && region.again < region.again_end &&
+         l->steps[region.begin].key != l->steps[region.again].key &&
+         l->steps[region.begin].named_begin == l->steps[region.begin].named_end) {
+    region.begin++; /* it saves what is no tensor, as of random numbers */
+  }
+  if (region.again_end - region.again > region.end - region.begin) return;
+  if (gmlo_keeping_match_births(k, &region) && gmlo_keeping_match_steps(k, &region)) {
     keep->region = number;
-    keep->msps = gmlo_keeping_msps(k, region);
-    keep->unseen_bytes = region->unseen_bytes;
+    keep->msps = gmlo_keeping_msps(k, &region);
+    keep->unseen_bytes = region.unseen_bytes;
     k->count++;
     return;
   }
-  end = gmlo_lesson_birth(k->l, region->again_end);
-  for (i = gmlo_lesson_birth(k->l, region->again); i < end; i++)
-    k->mate[k->l->births[i]] = GMLAKE_OFFLOAD_NONE;
+  end = gmlo_lesson_birth(l, region.again_end);
+  for (i = gmlo_lesson_birth(l, region.again); i < end; i++)
+    k->mate[l->births[i]] = GMLAKE_OFFLOAD_NONE;
 }
 
 static int gmlo_keep_before(const void *a, const void *b) {
@@ -9974,7 +9983,8 @@ static gmlake_offload_planner_desc gmlo_session_planner(gmlake_offload_session *
   size_t stays = gmlo_session_stays(s) + others;
   memset(&desc, 0, sizeof desc);
   desc.flags = GMLAKE_OFFLOAD_NO_RECOMPUTE | (s->desc.flags & GMLAKE_OFFLOAD_LETTER);
-  desc.target_bytes = s->desc.limit_bytes > stays ? s->desc.limit_bytes - stays : SIZE_MAX / 8;
+  desc.target_bytes = others != 0 ? 1 : SIZE_MAX / 8; /* no plan can keep to that limit */
+  if (s->desc.limit_bytes > stays) desc.target_bytes = s->desc.limit_bytes - stays;
   desc.overhead_max = 0;
   desc.try_count_max = s->desc.try_count_max;
   desc.tensor_bytes_min = s->desc.tensor_bytes_min;

@@ -24,6 +24,7 @@ sys.path.insert(0, HERE)
 PROGRAMS = {
     "llama-7b-LR": ("llama-7b", 8, 1024, "lora recompute", {"gib": (9, 6)}),
     "opt-1.3b-L": ("opt-1.3b", 16, 1024, "lora", {"gib": (22,)}),
+    "opt-1.3b-LR": ("opt-1.3b", 16, 1024, "lora recompute", {"gib": (22, 14)}),
     "opt-1.3b-N": ("opt-1.3b", 8, 1024, "", {"parts": (0.75,)}),
     "opt-1.3b-N-dyn": ("opt-1.3b", 8, 1024, "dyn", {"parts": (0.6,)}),
     "conv": (None, 64, 384, "", {"parts": (0.6,)}),
@@ -195,8 +196,8 @@ def result_of(worker):
     return joined
 
 
-def limits_of(program, native_bytes):
-    limits = PROGRAMS[program][-1]
+def limits_of(program, native_bytes, gib):
+    limits = {"gib": gib} if gib else PROGRAMS[program][-1]
     found = [int(gib * 2**30) for gib in limits.get("gib", ())]
     return found + [int(part * native_bytes) for part in limits.get("parts", ())]
 
@@ -206,7 +207,8 @@ def measure(program, arguments):
     others = [Worker(program, way) for way in arguments.ways.split(",") if way]
     native.read()
     first = native.run(arguments.warm)
-    limits = limits_of(program, first.get("allocated_bytes_peak", 1 << 34))
+    gib = [float(gib) for gib in arguments.gib.split(",") if gib]
+    limits = limits_of(program, first.get("allocated_bytes_peak", 1 << 34), gib)
     if arguments.idle:
         limits.append(4 * first.get("allocated_bytes_peak", 1 << 34))
     for chunk in arguments.chunk_mib.split(","):
@@ -237,6 +239,8 @@ def print_result(result, warm):
             f" {step / max(native, bound):.3f} of max({native:.4f}, {bound:.4f});"
             f" device {run['device_mib'] / 1024:.2f}, lake"
             f" {run.get('lake', {}).get('reserved_bytes_peak', 0) / 2**30:.2f} GiB;"
+            f" regions kept {session.get('kept_region_count', 0)} of"
+            f" {session.get('region_count', 0)};"
             f" loss {run['losses'][-1:]} {run.get('error', '')}",
             flush=True,
         )
@@ -245,11 +249,12 @@ def print_result(result, warm):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", default="offload.json")
-    parser.add_argument("--warm", type=int, default=12, help="steps before it is measured")
+    parser.add_argument("--warm", type=int, default=16, help="steps before it is measured")
     parser.add_argument("--steps", type=int, default=3, help="steps in a turn")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--ways", default="native2,lake", help="beside native and offload")
     parser.add_argument("--chunk-mib", default="", help="sizes to compare; none: the lake's")
+    parser.add_argument("--gib", default="", help="limits in place of the program's")
     parser.add_argument("--idle", action="store_true", help="also a limit that is never reached")
     parser.add_argument("programs", nargs="*", default=list(PROGRAMS))
     arguments = parser.parse_args()

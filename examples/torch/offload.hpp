@@ -67,6 +67,7 @@ class Offload final : public Guest {
     const Lock lock(mutex_);
     if (!is_open_) return GMLAKE_OFFLOAD_OK;
     Result first = end_step();
+    (void)region_end();
     is_open_ = false;
     limit_(0);
     (void)set_limit(0);
@@ -121,6 +122,39 @@ class Offload final : public Guest {
     }
     tensors_[id].is_kept = !is_held_;
     return GMLAKE_OFFLOAD_OK;
+  }
+
+  /* ---- Regions ---- */
+
+  /* A region begins that the program would execute twice, and which it keeps if the session says
+     so; see gmlake_offload_session_region. Operators that come from now on are in it.
+     pre: of these three also: no other region is open. *out_region 0: the session is not asked. */
+  Result region(uint64_t *out_region, int *out_is_kept) {
+    const Lock lock(mutex_);
+    *out_region = 0;
+    *out_is_kept = 0;
+    if (!is_open_ || is_held_) return GMLAKE_OFFLOAD_OK;
+    const Result result = note(gmlake_offload_session_region(session_, out_region, out_is_kept));
+    is_region_ = result == GMLAKE_OFFLOAD_OK;
+    is_again_ = false;
+    return result;
+  }
+  /* It is executed again. */
+  Result recompute(uint64_t region) {
+    const Lock lock(mutex_);
+    if (!is_open_ || is_held_ || !region) return GMLAKE_OFFLOAD_OK;
+    const Result result = note(gmlake_offload_session_recompute(session_, region));
+    is_region_ = is_again_ = result == GMLAKE_OFFLOAD_OK;
+    before_ = is_again_ ? others_use() : 0;
+    return result;
+  }
+  /* What others have got meanwhile is what they need if the region is kept. */
+  Result region_end() {
+    const Lock lock(mutex_);
+    if (!is_region_) return GMLAKE_OFFLOAD_OK;
+    is_region_ = false;
+    const size_t unseen = is_again_ ? without_own(others_use(), before_) : 0;
+    return note(gmlake_offload_session_region_end(session_, unseen));
   }
 
   /* ---- Graphs ---- */
@@ -407,6 +441,8 @@ class Offload final : public Guest {
   gmlake_offload_session *session_ = nullptr;
   std::atomic<bool> is_open_{false}; /* is asked without the lock, too */
   bool is_held_ = false, is_stepping_ = false;
+  bool is_region_ = false, is_again_ = false;
+  size_t before_ = 0;            /* [is_again_] what others used when the region began */
   size_t limit_now_ = 0;         /* the session's */
   size_t others_bytes_ = 0;      /* of the limit, for memory that is not the session's */
   size_t others_held_ = 0;       /* at the last mark */

@@ -79,6 +79,23 @@ API const char *gmlake_torch_offload_mark(void) {
   return own ? text_of(*own, own->mark()) : nullptr;
 }
 
+API const char *gmlake_torch_offload_region(uint64_t *out_region, int *out_is_kept) {
+  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
+  *out_region = 0;
+  *out_is_kept = 0;
+  return own ? text_of(*own, own->region(out_region, out_is_kept)) : nullptr;
+}
+
+API const char *gmlake_torch_offload_recompute(uint64_t region) {
+  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
+  return own ? text_of(*own, own->recompute(region)) : nullptr;
+}
+
+API const char *gmlake_torch_offload_region_end(void) {
+  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
+  return own ? text_of(*own, own->region_end()) : nullptr;
+}
+
 API const char *gmlake_torch_offload_keep(uint64_t address) {
   gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
   return own ? text_of(*own, own->keep(address, session_stream(sessions().device))) : nullptr;
@@ -119,6 +136,7 @@ API int gmlake_torch_offload_stats_json(int device, char *buffer, size_t size) {
   PUT(iteration_count), PUT(step_count), PUT(drift_count), PUT(plan_count), PUT(sync_count);
   PUT(unplanned_bytes), PUT(planned_bytes), PUT(plan_out_bytes), PUT(plan_in_bytes);
   PUT(step_ns), PUT(plan_added_ns), PUT(link_bound_ns), PUT(least_ns);
+  PUT(region_count), PUT(kept_region_count);
   PUT(out_bytes_per_s), PUT(in_bytes_per_s);
 #undef PUT
   put(&json, "}");

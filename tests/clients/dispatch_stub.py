@@ -1,5 +1,5 @@
-"""Runs dispatch.py and record.py of gmlake_torch where torch is not: as much of torch as they
-touch, and operators that are called as a dispatch mode is called.
+"""Runs dispatch.py, record.py and parts of session.py of gmlake_torch where torch is not: as much
+of torch as they touch, and operators that are called as a dispatch mode is called.
 
     dispatch_stub.py FILE         what the operators of a small program read and write; records FILE
 """
@@ -21,6 +21,9 @@ class Tensor:
     def __init__(self, count, storage=None, device="meta"):
         self.count, self.storage = count, storage or Storage(4 * count)
         self.device = types.SimpleNamespace(type=device)
+
+    def data_ptr(self):
+        return id(self.storage)
 
     def untyped_storage(self):
         return self.storage
@@ -110,6 +113,28 @@ class Function:
         return self.kernel(*args, **kwargs) if self.kernel else None
 
 
+checkpoint = types.ModuleType("torch.utils.checkpoint")
+checkpoint.noop_context_fn = lambda: None
+recomputed = []  # what torch would execute in the backward pass
+
+
+def generator(function, preserve, context, *args):
+    """As torch's: it runs before the function, and after it."""
+    recomputed.append(lambda: function(*args))
+    yield
+
+
+checkpoint._checkpoint_without_reentrant_generator = generator
+
+
+def checkpointed(function, *args, context=checkpoint.noop_context_fn):
+    around = checkpoint._checkpoint_without_reentrant_generator(function, True, context, *args)
+    next(around)
+    result = function(*args)
+    assert next(around, None) is None
+    return result
+
+
 def module(steps_before, steps_after):
     torch = types.ModuleType("torch")
     torch.__version__, torch.Tensor, torch.channels_last = "stub", Tensor, None
@@ -119,11 +144,14 @@ def module(steps_before, steps_after):
         register_optimizer_step_pre_hook=lambda function: Hook(steps_before, function),
         register_optimizer_step_post_hook=lambda function: Hook(steps_after, function),
     )
+    torch.is_grad_enabled = lambda: True
+    torch.utils = types.SimpleNamespace(checkpoint=checkpoint)
     parts = {
         "torch": torch,
         "torch.optim": types.ModuleType("torch.optim"),
         "torch.optim.optimizer": optimizer,
         "torch.utils": types.ModuleType("torch.utils"),
+        "torch.utils.checkpoint": checkpoint,
         "torch.utils._python_dispatch": types.SimpleNamespace(TorchDispatchMode=Mode),
         "torch.utils.flop_counter": types.SimpleNamespace(flop_registry={}),
         "torch._subclasses.fake_tensor": types.SimpleNamespace(FakeTensor=Fake),
@@ -251,11 +279,65 @@ def check_record(record, path, steps_after):
         assert text == GRAPH, text
 
 
+class Calls:
+    """In place of session.Calls. The second region is kept."""
+
+    def __init__(self):
+        self.told, self.count = [], 0
+
+    def region(self):
+        self.count += 1
+        self.told.append(f"region {self.count}")
+        return self.count, self.count == 2
+
+    def recompute(self, region):
+        self.told.append(f"again {region}")
+
+    def region_end(self):
+        self.told.append("end")
+
+
+def check_regions(session):
+    """What of checkpoints the session is told, and when."""
+    calls = Calls()
+    own = session.Session(calls, None, 1 << 30)
+    own._patch_checkpoints()
+    told, add = calls.told, lambda a, b: told.append("add") or a + b
+    nested = lambda a, b: checkpointed(add, a, b)  # noqa: E731
+    assert checkpointed(add, 1, 2) == 3 and told == ["region 1", "add", "end"], told
+    told.clear()
+    assert checkpointed(add, 1, 2) == 3 and told == ["region 2", "add", "end"], told
+    assert len(recomputed) == 1  # the second one saves nothing
+    told.clear()
+    recomputed.pop()()
+    assert told == ["again 1", "add", "end"], told
+    told.clear()
+    checkpointed(nested, 1, 2)
+    assert told == ["region 3", "add", "end"] and len(recomputed) == 2, told
+    told.clear()
+    recomputed[0]()  # the outer one's, which makes the inner one's again
+    assert told == ["again 3", "add", "end"] and len(recomputed) == 3, told
+    told.clear()
+    recomputed.pop()()
+    assert told == ["add"], told
+    told.clear()
+    checkpointed(add, 1, 2, context=lambda: None)  # it says itself what is kept
+    try:
+        checkpointed(lambda: 1 / 0)
+    except ZeroDivisionError:
+        told.append("error")
+    assert told == ["add", "region 4", "error", "end"], told  # when nobody has the error any more
+    for owner, name, former in own._undo:
+        setattr(owner, name, former)
+    assert checkpoint._checkpoint_without_reentrant_generator is generator
+
+
 if __name__ == "__main__":
     before, after = [], []
     module(before, after)
     package()
-    from gmlake_torch import dispatch, record
+    from gmlake_torch import dispatch, record, session
 
+    check_regions(session)
     check_operators(dispatch)
     check_record(record, sys.argv[1], after)

@@ -48,6 +48,7 @@ struct Scene {
   std::unique_ptr<Offload> offload;
   std::deque<Work> works;
   size_t limit = 0;         /* as the lake was told */
+  size_t others = 0;        /* bytes that others use */
   char a = 0, b = 0, c = 0; /* their addresses are streams */
 
   explicit Scene(size_t limit_bytes);
@@ -93,7 +94,8 @@ Scene::Scene(size_t limit_bytes) {
   check(!gmlake_offload_mock_get_queues(mock, &queues));
   check(!gmlake_offload_mock_get_memory(mock, MIB, &memory));
   offload.reset(new Offload(
-      queues, memory, [] { return size_t(0); }, [this](size_t bytes) { limit = bytes; }));
+      queues, memory, [] { return size_t(0); }, [this](size_t bytes) { limit = bytes; }, {},
+      [this] { return others + offload->stats().device_bytes; }));
   open(limit_bytes);
 }
 void Scene::step(char *ptr, int before, int after, void *stream) {
@@ -271,6 +273,67 @@ static void too_much() {
   check(!ptr && info.asked_bytes == 11 * MIB && info.limit_bytes == 10 * MIB && info.text[0]);
 }
 
+/* Training of six layers whose activations are made again in the backward pass, unless the session
+   says that they are kept. Returns how many are. */
+static int train_regions(Scene &scene, const std::vector<char *> &weights, int others) {
+  uint64_t regions[6];
+  int kept[6], count = 0;
+  char *made[6];
+  const auto compute = [&](size_t i) {
+    const uint64_t weight = reinterpret_cast<uint64_t>(weights[i]);
+    check(!scene.offload->step(11, &weight, 0, 1, 0, &scene.a));
+    made[i] = scene.alloc();
+    scene.use(&scene.a, made[i], -1, 50 + static_cast<int>(i));
+  };
+  for (size_t i = 0; i < 6; i++) {
+    check(!scene.offload->region(&regions[i], &kept[i]) && regions[i]);
+    compute(i);
+    check(!scene.offload->region_end());
+    count += kept[i];
+    if (!kept[i]) scene.offload->free(made[i], &scene.a);
+  }
+  for (size_t i = 6; i-- != 0;) {
+    if (!kept[i]) {
+      check(!scene.offload->recompute(regions[i]));
+      compute(i);
+      scene.others += static_cast<size_t>(others); /* what it makes elsewhere */
+      check(!scene.offload->region_end());
+      scene.others -= static_cast<size_t>(others);
+    }
+    const uint64_t address = reinterpret_cast<uint64_t>(made[i]);
+    check(!scene.offload->step(12, &address, 0, 1, 0, &scene.a));
+    scene.use(&scene.a, made[i], 50 + static_cast<int>(i), 0);
+    scene.offload->free(made[i], &scene.a);
+  }
+  gmlake_offload_mock_spend(scene.mock, 100000000);
+  check(!scene.offload->mark());
+  return count;
+}
+
+/* All are kept where there is room, fewer if each takes others' memory, too. */
+static void regions() {
+  const size_t limit = 12 * TENSOR + 2 * MIB;
+  uint64_t region;
+  int kept = 0, fewer = 0, is_kept;
+  {
+    Scene scene(limit);
+    const std::vector<char *> weights = scene.make(6);
+    for (int i = 0; i < 12; i++) kept = train_regions(scene, weights, 0);
+    check(kept == 6 && scene.offload->stats().kept_region_count == 6);
+    check(!scene.offload->region(&region, &is_kept) && is_kept);
+    check(!scene.offload->close(&scene.a)); /* in a region */
+    check(!scene.offload->region(&region, &is_kept) && !region && !is_kept);
+    check(!scene.offload->recompute(1) && !scene.offload->region_end());
+    scene.open(limit);
+    check(!scene.offload->region(&region, &is_kept) && region);
+    check(!scene.offload->region_end());
+  }
+  Scene scene(limit);
+  const std::vector<char *> weights = scene.make(6);
+  for (int i = 0; i < 12; i++) fewer = train_regions(scene, weights, 12 * MIB);
+  check(fewer < kept);
+}
+
 int main() {
   program();
   stays();
@@ -282,5 +345,6 @@ int main() {
   graphs();
   makes_room();
   too_much();
+  regions();
   return 0;
 }

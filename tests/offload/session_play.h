@@ -215,8 +215,8 @@ static inline void play_layer(play *p, int i, uint64_t key, size_t bytes) {
 
 /* An iteration of training in which each layer is a region: unless the session says that it is kept
    its first steps are executed again in the backward pass. Layers whose bit is set in `odd` do
-   something else then; those in `more` make one step more if they are kept. Returns how many were
-   kept. pre: PLAY_W live. */
+   something else then; those in `more` begin with a step more, and make another one if they are
+   kept. Returns how many were kept. pre: PLAY_W live. */
 static inline int play_train_regions(play *p, int layers, size_t bytes, unsigned odd,
                                      unsigned more) {
   uint64_t regions[16];
@@ -225,6 +225,7 @@ static inline int play_train_regions(play *p, int layers, size_t bytes, unsigned
   for (i = 0; i < layers; i++) {
     int out[] = {PLAY_U + i, -1};
     assert_ok(gmlake_offload_session_region(p->session, &regions[i], &kept[i]));
+    if ((more >> i & 1) != 0) assert_ok(play_step(p, 209, NULL, NULL, -1, 0));
     play_layer(p, i, 200, bytes);
     assert_ok(play_step(p, 202, out, NULL, PLAY_Y + i, bytes));
     assert_ok(gmlake_offload_session_region_end(p->session, 0));

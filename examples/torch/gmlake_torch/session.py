@@ -20,13 +20,19 @@ at, and what a collective operation has used. A C++ extension that is no operato
 dispatcher is not noticed: run it once with is_checked=True. Then what is away has no memory, and a
 stray access is an error.
 
+Regions under torch.utils.checkpoint (use_reentrant=False, no context_fn) are recomputed as far as
+that pays: the others are kept, as if they were not checkpointed. The session decides that after
+some iterations, and keeps none where it is told keeps_regions=False.
+
 A replay of a CUDA graph and a region of torch.compile are one operator each. Before a capture all
 tensors come back, and until it has ended none leaves.
 """
+import contextlib
 import ctypes
 import json
 
 import torch
+import torch.utils.checkpoint
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .dispatch import OVERWRITE, READ, Dispatch, covers, on_step, storage_of, tensors_in
@@ -40,7 +46,8 @@ class Calls:
 
     def __init__(self, path):
         library = ctypes.PyDLL(path)  # they are short: the interpreter stays locked
-        for name in ("open", "close", "step", "mark", "keep", "replay"):
+        names = ("open", "close", "step", "mark", "keep", "replay", "recompute", "region_end")
+        for name in names:
             function = getattr(library, f"gmlake_torch_offload_{name}")
             function.restype = ctypes.c_char_p
             setattr(self, name, function)
@@ -48,6 +55,9 @@ class Calls:
         self.open.argtypes = [ctypes.c_int, size, size, size, size, ctypes.c_int]
         self.step.argtypes = [ctypes.c_uint64, ctypes.c_void_p, size, size, size]
         self.keep.argtypes = self.replay.argtypes = [ctypes.c_uint64]
+        self.recompute.argtypes = [ctypes.c_uint64]
+        self._region = library.gmlake_torch_offload_region
+        self._region.restype = ctypes.c_char_p
         self.begin_capture = library.gmlake_torch_offload_begin_capture
         self.begin_capture.restype = ctypes.c_char_p
         self._end_capture = library.gmlake_torch_offload_end_capture
@@ -59,6 +69,11 @@ class Calls:
         graph = ctypes.c_uint64()
         check(self._end_capture(ctypes.byref(graph)))
         return graph.value
+
+    def region(self):
+        region, is_kept = ctypes.c_uint64(), ctypes.c_int()
+        check(self._region(ctypes.byref(region), ctypes.byref(is_kept)))
+        return region.value, bool(is_kept.value)
 
 
 def check(text):
@@ -81,6 +96,7 @@ class Session(Dispatch):
         chunk_bytes=0,  # in which tensors get memory; 0: that of the lake's chunks
         is_checked=False,  # what is away has no memory, so that a stray access is an error; slow
         marks_steps=True,  # a step of an optimizer ends an iteration; else the program may mark()
+        keeps_regions=True,  # what torch.utils.checkpoint would recompute is kept where that pays
     ):
         super().__init__()
         self._calls, self.device, self._marks_steps = calls, device, marks_steps
@@ -90,6 +106,7 @@ class Session(Dispatch):
         self._addresses = (ctypes.c_uint64 * 1024)()
         self._made = 0  # storages that the last operator has made, the first of _addresses
         self._depth = 0  # of regions inside which no operator is seen
+        self._keeps_regions, self._is_in_region = keeps_regions, False
         self._marker = None  # the optimizer whose steps end iterations
         self._split, self._undo, self._hooks = {}, [], None
         self._data_ptr = torch.Tensor.data_ptr
@@ -297,6 +314,8 @@ class Session(Dispatch):
         self._replace(torch.UntypedStorage, "data_ptr", storage_data_ptr)
         self._patch_graphs()
         self._patch_regions()
+        if self._keeps_regions:
+            self._patch_checkpoints()
 
     def _patch_graphs(self):
         def capture_begin(former):
@@ -344,6 +363,54 @@ class Session(Dispatch):
             return call
 
         self._replace(CompiledFxGraph, "__call__", call)
+
+
+    def _patch_checkpoints(self):
+        """Non-reentrant checkpoints: torch runs such a generator up to its only yield, then the
+        function, then the rest; and the function that the generator was given once more when a
+        saved tensor is needed. Of nested ones only the outermost is a region."""
+        own = torch.utils.checkpoint
+        name, no_context = "_checkpoint_without_reentrant_generator", "noop_context_fn"
+        if not hasattr(own, name) or not hasattr(own, no_context):  # torch 2.0 or older
+            return
+
+        @contextlib.contextmanager
+        def inside():
+            self._is_in_region = True
+            try:
+                yield
+            finally:
+                self._is_in_region = False
+                check(self._calls.region_end())
+
+        def again(function, region):
+            def again(*args, **kwargs):
+                if self._is_in_region:
+                    return function(*args, **kwargs)
+                check(self._calls.recompute(region))
+                with inside():
+                    return function(*args, **kwargs)
+
+            return again
+
+        def generator(former):
+            def generator(function, *args, **kwargs):
+                has_context = not any(
+                    value is own.noop_context_fn for value in (*args, *kwargs.values())
+                )
+                if self._depth or self._is_in_region or has_context or not torch.is_grad_enabled():
+                    yield from former(function, *args, **kwargs)
+                    return
+                region, is_kept = self._calls.region()
+                with inside():
+                    if is_kept:
+                        yield
+                    else:
+                        yield from former(again(function, region), *args, **kwargs)
+
+            return generator
+
+        self._replace(own, name, generator)
 
 
 def ends_of(sizes, bytes_max):
