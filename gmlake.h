@@ -11,7 +11,7 @@ CONTENTS
   it. Their tags:
     >>base >>block >>bins      sizes, host memory, locks; records of blocks; free lists by size
     >>tree >>index             runs of free memory; live blocks by address
-    >>driver >>streams         calls of the backend; streams and their fences
+    >>driver >>streams         calls of the backend; streams, their fences, who may wait for them
     >>chunks >>arena >>windows chunks and their handles; how blocks tile them; stitched blocks
     >>lake >>observe           the lake and its locks; what the observer is told
     >>pending >>fences         frees that wait; when the lake records events, asks and waits
@@ -2615,7 +2615,8 @@ static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
 
 /* ---- >>streams ------------------------------------------------------------------------------
    gmlk_streams: the streams that the lake has seen, numbered from GMLK_FIRST_STREAM on, and their
-   fences. Owns the numbers and the events.
+   fences; and for which work who asks for memory (gmlk_taker) may wait. Owns the numbers and the
+   events.
    Memory freed on a stream is tagged with the stream's number and its open epoch. A fence is an
    event recorded on the stream; recording it closes the open epoch. When it has completed, memory
    freed in that epoch, or before, is clean. A stream is dirty while its open epoch has work that
@@ -3154,6 +3155,52 @@ static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_drive *drive, 
   w->waits[w->wait_next].epoch = fence->epoch;
   w->wait_next = (w->wait_next + 1) % GMLK_WAITS;
   return GMLAKE_OK;
+}
+
+/* Who asks for memory. */
+typedef struct gmlk_taker {
+  unsigned stream;      /* the stream's number, or its capture's; 0: GMLAKE_STREAM_NONE */
+  gmlake_wait may_wait; /* DEVICE: the stream may be made to wait on the device for other streams.
+                           HOST: what would be free once the host has waited is asked for, too */
+  uint64_t now_ns, soon_ns; /* [DEVICE] it waits for no later time, as expected now; 0: for any */
+} gmlk_taker;
+
+static inline gmlk_taker gmlk_taker_of(unsigned stream, gmlake_wait may_wait) {
+  gmlk_taker taker;
+  taker.stream = stream;
+  taker.may_wait = may_wait;
+  taker.now_ns = taker.soon_ns = 0;
+  return taker;
+}
+
+/* Lets it wait only for work that is expected to be complete at soon_ns. */
+static void gmlk_taker_until(gmlk_taker *taker, uint64_t now_ns, uint64_t soon_ns) {
+  taker->now_ns = now_ns;
+  taker->soon_ns = soon_ns;
+}
+
+/* Whether the taker's stream may be made to wait on the device for this work. */
+static int gmlk_may_follow(const gmlk_streams *streams, gmlk_taker taker, const gmlk_stream *s,
+                           const gmlk_fence *fence) {
+  if (streams->items[taker.stream]->kind == GMLAKE_STREAM_URGENT && s->kind != GMLAKE_STREAM_URGENT)
+    return 0;
+  return !taker.soon_ns || gmlk_stream_expects(s, fence, taker.now_ns) <= taker.soon_ns;
+}
+
+/* Whether the work that a tag stands for is complete, or the taker may wait for it. */
+static int gmlk_may_await(const gmlk_streams *streams, gmlk_taker taker, unsigned stream,
+                          uint64_t ticket) {
+  const int is_host = taker.may_wait == GMLAKE_HOST_WAIT;
+  gmlk_stream *s;
+  if (gmlk_tag_done(streams, stream, ticket)) return 1;
+  if (!taker.may_wait || stream == GMLK_PINNED) return 0;
+  s = streams->items[stream];
+  if (s->is_capture) return 0;
+  if (!is_host && !gmlk_may_follow(streams, taker, s, gmlk_stream_covering(s, ticket))) return 0;
+  if (!s->capture && (s->value || !streams->capture_count) &&
+      (!gmlk_stream_is_out(streams, s) || (is_host && !streams->capture_count)))
+    return 1;
+  return gmlk_stream_covering(s, ticket) != NULL;
 }
 
 /* Frees everything. Events are destroyed only if has_driver: a child of fork has no driver. */
@@ -4445,52 +4492,6 @@ static void gmlk_windows_sweep(gmlk_windows *windows, const gmlk_streams *stream
 /* The state of the user's block that this is, or is a piece of. */
 static unsigned gmlk_user_state(const gmlk_block *b) {
   return b->state == GMLK_PIECE ? b->as.live.window->self.state : b->state;
-}
-
-/* Who asks for memory. */
-typedef struct gmlk_taker {
-  unsigned stream;      /* the stream's number, or its capture's; 0: GMLAKE_STREAM_NONE */
-  gmlake_wait may_wait; /* DEVICE: the stream may be made to wait on the device for other streams.
-                           HOST: what would be free once the host has waited is asked for, too */
-  uint64_t now_ns, soon_ns; /* [DEVICE] it waits for no later time, as expected now; 0: for any */
-} gmlk_taker;
-
-static inline gmlk_taker gmlk_taker_of(unsigned stream, gmlake_wait may_wait) {
-  gmlk_taker taker;
-  taker.stream = stream;
-  taker.may_wait = may_wait;
-  taker.now_ns = taker.soon_ns = 0;
-  return taker;
-}
-
-/* Lets it wait only for work that is expected to be complete at soon_ns. */
-static void gmlk_taker_until(gmlk_taker *taker, uint64_t now_ns, uint64_t soon_ns) {
-  taker->now_ns = now_ns;
-  taker->soon_ns = soon_ns;
-}
-
-/* Whether the taker's stream may be made to wait on the device for this work. */
-static int gmlk_may_follow(const gmlk_streams *streams, gmlk_taker taker, const gmlk_stream *s,
-                           const gmlk_fence *fence) {
-  if (streams->items[taker.stream]->kind == GMLAKE_STREAM_URGENT && s->kind != GMLAKE_STREAM_URGENT)
-    return 0;
-  return !taker.soon_ns || gmlk_stream_expects(s, fence, taker.now_ns) <= taker.soon_ns;
-}
-
-/* Whether the work that a tag stands for is complete, or the taker may wait for it. */
-static int gmlk_may_await(const gmlk_streams *streams, gmlk_taker taker, unsigned stream,
-                          uint64_t ticket) {
-  const int is_host = taker.may_wait == GMLAKE_HOST_WAIT;
-  gmlk_stream *s;
-  if (gmlk_tag_done(streams, stream, ticket)) return 1;
-  if (!taker.may_wait || stream == GMLK_PINNED) return 0;
-  s = streams->items[stream];
-  if (s->is_capture) return 0;
-  if (!is_host && !gmlk_may_follow(streams, taker, s, gmlk_stream_covering(s, ticket))) return 0;
-  if (!s->capture && (s->value || !streams->capture_count) &&
-      (!gmlk_stream_is_out(streams, s) || (is_host && !streams->capture_count)))
-    return 1;
-  return gmlk_stream_covering(s, ticket) != NULL;
 }
 
 /* Whether the taker may have a pending block once the host has waited. A use that has its event is
