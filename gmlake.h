@@ -11835,7 +11835,9 @@ typedef struct gmlk_checker { /* what the walk has reached */
   uint64_t seen[(1u << GMLK_SEEN_LOG) + GMLK_SEEN_STEPS]; /* [L3] */
   const gmlk_arena *a; /* the one that is looked at, and in it: */
   size_t pieces;       /* less those that windows count */
-  uint64_t order;      /* of a tree: where its next block may begin */
+  size_t windows, stitched,
+      users;      /* windows, their bytes; blocks of the user's, pending ones too */
+  uint64_t order; /* of a tree: where its next block may begin */
   /* Prints of what is there, less those of what has to be the same: 0 in the end. */
   uint64_t uses;           /* streams of live blocks [F7], less what the streams count */
   uint64_t gaps, seconds;  /* blocks for the trees [A7], [A3], less those that stand there */
@@ -12192,7 +12194,6 @@ static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t addr
                              uint32_t first_at) {
   const gmlk_arena *a = c->a;
   const int is_live = b->state == GMLK_LIVE, is_window = b->as.live.window != NULL;
-  const size_t bytes = gmlk_to_bytes(b->grains);
   const gmlk_stream *s = gmlk_check_named(c, b->stream);
   unsigned known = GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW;
   if (!is_window) known |= GMLK_IN_THE_WAY;
@@ -12208,15 +12209,10 @@ static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t addr
                    "I1: the index is not of the live blocks"))
     return;
   gmlk_check_note(c, b);
-  if (!is_live) {
-    c->pending_count++;
-    c->found.pending_bytes += bytes;
-    return;
-  }
-  c->found.live_count++;
-  c->found.active_bytes += bytes;
-  c->found.requested_bytes += bytes - b->slack;
-  gmlk_expect(c, b->slack < bytes, "A9: a block's rounding is as large as the block");
+  c->users++;
+  c->pending_count += !is_live;
+  if (!is_live) return;
+  gmlk_expect(c, b->slack < gmlk_to_bytes(b->grains), "A9: a block's rounding is as large as it");
   gmlk_expect(c, !b->stream || (s && s->is_used), "A9: a block is of no stream");
   if (c->l->streams.ends && s && gmlk_own_stream(c->l, b)) c->uses += gmlk_check_print(b->stream);
 }
@@ -12259,36 +12255,34 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost
   const gmlk_arena *a = c->a;
   const gmlk_block *va = w->va;
   const uint32_t chunks = w->chunk_count;
-  const int may_be_partial = is_lost || a->sleep == GMLK_ASLEEP;
-  const uint64_t at = gmlk_va_address(a, &a->window_space, va);
-  uint32_t grains, first;
+  static const char space[] = "W2: a window's chunks do not match its address space";
+  const int is_partial = is_lost || a->sleep == GMLK_ASLEEP; /* it may be */
+  uint64_t at = gmlk_va_address(a, &a->window_space, va);
+  uint32_t grains;
   c->host_bytes += gmlk_window_record_bytes(w->span_count);
   gmlk_expect(c, w->span_count && w->span_count <= chunks, "W2: too many pieces");
-  gmlk_expect(c, va->grains == chunks + c->guard,
-              "W2: a window's chunks do not match its address space");
-  gmlk_expect(c, va->slack == chunks || (may_be_partial && va->slack && va->slack < chunks),
-              "W2: a window's chunks do not match its address space");
+  gmlk_expect(c, va->grains == chunks + c->guard, space);
+  gmlk_expect(c, va->slack == chunks || (is_partial && va->slack && va->slack < chunks), space);
   gmlk_expect(c, va->ticket == (uintptr_t)w, "V2: address space is another window's");
   c->spaces -= gmlk_check_name(va);
   grains = gmlk_check_spans(c, w);
   if (c->broken) return;
-  first = gmlk_span_slot(a, w->spans);
-  if (is_lost) c->found.quarantined_bytes += chunks * a->chunk_bytes;
   if (is_lost && !w->number) return;
-  c->found.window_count += !is_lost;
-  c->found.stitched_bytes += is_lost ? 0 : chunks * a->chunk_bytes;
+  c->windows += !is_lost;
+  c->stitched += is_lost ? 0 : chunks * a->chunk_bytes;
   gmlk_expect(c, w->self.arena == a->number, "A1: a block names another arena");
   gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
   gmlk_expect(c, grains >= a->windows.grains_min, "W8: a window is smaller than any");
   gmlk_expect(c, w->number && w->number <= a->windows.number, "W8: a window is newer than any");
   gmlk_check_once(c, gmlk_check_print(~(w->number << 16 | a->number)),
                   "L3: two windows have one number");
-  gmlk_expect(c, w->address - at == gmlk_home(a, w->spans->at) - gmlk_slot_home(a, first),
-              "W2: a window is not where its address space is");
+  at += gmlk_home(a, w->spans->at) - gmlk_slot_home(a, gmlk_span_slot(a, w->spans));
+  gmlk_expect(c, w->address == at, "W2: a window is not where its address space is");
 }
 
 /* A piece; the window with the first one. */
 static void gmlk_check_piece(gmlk_checker *c, const gmlk_block *b) {
+  static const char own[] = "W4: a live window's piece is not its own";
   const gmlk_window *w = b->as.live.window;
   uint32_t i;
   if (!gmlk_expect(c, w && (w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING),
@@ -12300,14 +12294,11 @@ static void gmlk_check_piece(gmlk_checker *c, const gmlk_block *b) {
   gmlk_expect(c, w->self.as.live.window == w, "W4: a live window's record names another window");
   gmlk_check_window(c, w, 0);
   for (i = 0; i < w->span_count && !c->broken; i++) {
-    const gmlk_block *piece = w->spans[i].block;
-    gmlk_expect(c, piece && piece->state == GMLK_PIECE && piece->as.live.window == w,
-                "W4: a live window's piece is not its own");
-    if (c->broken) return;
-    gmlk_expect(c,
-                piece->arena == c->a->number && piece->at == w->spans[i].at &&
-                    piece->grains == w->spans[i].grains,
-                "W4: a live window's piece lies elsewhere");
+    const gmlk_span *s = &w->spans[i];
+    const gmlk_block *piece = s->block;
+    if (!gmlk_expect(c, piece && piece->as.live.window == w, own)) return;
+    gmlk_expect(c, piece->state == GMLK_PIECE && piece->arena == c->a->number, own);
+    gmlk_expect(c, piece->at == s->at && piece->grains == s->grains, own);
   }
   gmlk_check_owned(c, &w->self, w->address, w->spans->at);
 }
@@ -12361,11 +12352,13 @@ static void gmlk_check_idle(gmlk_checker *c) {
   gmlk_expect(c, c->idle == 0, place);
 }
 
-/* [V1], [V3]: addresses for windows or for buffers; those in use are in one of two states. */
-static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned used,
-                             unsigned unmapped) {
+/* [V1], [V3]: addresses for windows or for buffers; `used` is the state of those in use, but for
+   windows that are not mapped while the arena sleeps. */
+static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned used) {
   const size_t bytes = space->reserved_bytes, chunk = c->a->chunk_bytes;
   const uint32_t slots = (uint32_t)(space->holes ? bytes / chunk : 0);
+  const unsigned asleep =
+      used == GMLK_LIVE && c->a->sleep == GMLK_ASLEEP ? (unsigned)GMLK_UNBACKED : used;
   const gmlk_block *va;
   size_t holes = 0;
   uint64_t tree;
@@ -12377,8 +12370,8 @@ static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned 
   tree = gmlk_check_tree(c, space->used, NULL, GMLK_PINNED,
                          "V3: the tree of used addresses holds another block");
   for (va = space->head.next; va != &space->tail; va = va->next) {
-    const int is_free = va->state == GMLK_FREE,
-              is_used = va->state == used || va->state == unmapped;
+    const int is_free = va->state == GMLK_FREE;
+    const int is_used = va->state == used || va->state == asleep;
     gmlk_expect(c, (is_free || is_used) && !va->arena && !va->stream,
                 "V1: address space is in a state that it is never in");
     gmlk_expect(c, va->hole == (is_free ? va->grains : 0), "V1: a hole's size is wrong");
@@ -12390,10 +12383,9 @@ static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned 
     tree -= gmlk_check_name(va);
   }
   gmlk_expect(c, tree == 0, "V3: used address space is not in the tree");
-  if (!space->holes || c->broken) return;
+  if (!space->holes) return;
   holes -= gmlk_check_bins(c, space->holes, GMLK_CLEAN, 0);
-  gmlk_expect(c, !holes, "V1: free space is in no bin");
-  gmlk_expect(c, !space->holes->seconds, "V1: address space makes no runs");
+  gmlk_expect(c, !holes && !space->holes->seconds, "V1: free space is in no bin");
 }
 
 /* [B1], [B2], [B3], [B5] of one place. */
@@ -12409,7 +12401,6 @@ static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i
   gmlk_expect(c, place->stream < gmlk_max(c->l->streams.count, GMLK_FIRST_STREAM),
               "B2: a place's tag names no stream");
   if (state) c->mapped += gmlk_check_print(place->slot);
-  if (state == GMLK_PLACE_BLIND) c->found.quarantined_bytes += a->chunk_bytes;
   if (state == GMLK_PLACE_COMMITTED) {
     c->owned -= gmlk_check_print(place->slot);
     gmlk_expect(c, i < gmlk_buffer_count(b, b->bytes), "B1: memory lies behind a buffer's end");
@@ -12435,10 +12426,6 @@ static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
   gmlk_check_table(c, b->places, b->place_count * sizeof(gmlk_place));
   gmlk_expect(c, va->ticket == (uintptr_t)b, "V2: address space is another buffer's");
   c->spaces -= gmlk_check_name(va);
-  c->found.requested_bytes += gmlk_buffer_asked(b);
-  c->found.active_bytes += b->count * c->a->chunk_bytes;
-  c->found.buffer_bytes += b->count * c->a->chunk_bytes;
-  c->found.buffer_count += b->lake != NULL;
   gmlk_expect(c, gmlk_places_committed(b, 0, b->place_count) == b->count,
               "B1: a buffer's committed places are wrong");
   for (i = 0; i < b->place_count && !c->broken; i++) gmlk_check_place(c, b, i);
@@ -12547,18 +12534,6 @@ static void gmlk_check_pools(gmlk_checker *c, size_t holes) {
   gmlk_expect(c, !c->seconds, "A3: a tree of second blocks is wrong");
 }
 
-/* What an arena holds, by its own counts. is_dead: it is of a destroyed pool. */
-static void gmlk_check_held(gmlk_checker *c, const gmlk_arena *a, int is_dead) {
-  const size_t held = gmlk_chunks_held(&a->chunks), chunk = a->chunk_bytes;
-  const int is_lost = is_dead || a->sleep == GMLK_ASLEEP;
-  c->found.chunk_count += a->chunks.handle_count;
-  c->found.reserved_bytes += held * chunk;
-  c->found.quarantined_bytes += (is_lost ? held : a->chunks.stuck_count) * chunk;
-  c->found.sleeping_bytes += is_dead ? 0 : a->chunks.asleep_count * chunk;
-  c->found.exported_bytes += a->chunks.shared_count * chunk;
-  c->found.imported_bytes += a->is_import ? held * chunk : 0;
-}
-
 static void gmlk_check_chunks(gmlk_checker *c) {
   static const char totals[] = "P1: the chunks' totals are wrong";
   const gmlk_arena *a = c->a;
@@ -12600,7 +12575,6 @@ static void gmlk_check_chunks(gmlk_checker *c) {
   gmlk_expect(c, shared == all->shared_count, "P5: the count of shared chunks is wrong");
   gmlk_expect(c, !a->limit_bytes || gmlk_pool_bytes(c->l, a->owner) <= a->limit_bytes || stuck,
               "L4: a pool's limit is exceeded");
-  gmlk_check_held(c, a, 0);
 }
 
 /* [E1], [E3], [Q1], [Q2]. */
@@ -12630,8 +12604,6 @@ static void gmlk_check_sleep(gmlk_checker *c) {
 
 static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   const gmlk_windows *windows = &a->windows;
-  const uint64_t windows_before = c->found.window_count, bytes_before = c->found.stitched_bytes;
-  const uint64_t owned = c->found.live_count + c->pending_count;
   const gmlk_block *b;
   const gmlk_window *w;
   const gmlake_buffer *buffer;
@@ -12640,14 +12612,13 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   uint64_t free_grains = 0;
   size_t holes = 0, destroyed = 0;
   c->a = a;
-  c->pieces = 0;
+  c->pieces = c->windows = c->stitched = c->users = 0;
   c->gaps = c->seconds = c->mapped = c->spaces = c->owned = c->idle = 0;
   if (!gmlk_check_shape(c, a)) return;
   end = gmlk_slot_at(a, a->slot_count);
   gmlk_check_tiling(c, &a->head, &a->tail, end, "A1: blocks do not tile the arena");
-  gmlk_check_space(c, &a->window_space, GMLK_LIVE,
-                   a->sleep == GMLK_ASLEEP ? GMLK_UNBACKED : GMLK_LIVE);
-  gmlk_check_space(c, &a->buffer_space, GMLK_COMMITTED, GMLK_COMMITTED);
+  gmlk_check_space(c, &a->window_space, GMLK_LIVE);
+  gmlk_check_space(c, &a->buffer_space, GMLK_COMMITTED);
   if (c->broken) return;
   gmlk_expect(c, a->firsts[a->slot_count] == &a->tail && a->tail.at == end, "A4: the end is wrong");
   for (b = a->head.next; b != &a->tail; b = b->next) {
@@ -12673,12 +12644,10 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_expect(c, c->spaces == 0, "V2: address space is nobody's");
   gmlk_check_chunks(c);
   gmlk_check_sleep(c);
-  gmlk_expect(c, c->found.window_count == windows->count + windows_before,
-              "L4: an arena's windows are wrong");
-  gmlk_expect(c, c->found.stitched_bytes == windows->bytes + bytes_before,
-              "L4: the windows' bytes are wrong");
-  gmlk_expect(c, c->found.live_count + c->pending_count == a->live_count + owned,
-              "L4: a live count is wrong");
+  gmlk_expect(c, c->windows == windows->count, "L4: the count of an arena's windows is wrong");
+  gmlk_expect(c, c->stitched == windows->bytes, "L4: the bytes of an arena's windows are wrong");
+  gmlk_expect(c, c->users == a->live_count, "L4: a live count is wrong");
+  if (!c->broken) gmlk_count_arena(a, &c->found);
 }
 
 /* [G1] */
@@ -12693,6 +12662,7 @@ static void gmlk_check_loan(gmlk_checker *c, const gmlk_loan *loan) {
 
 static void gmlk_check_arenas(gmlk_checker *c) {
   const gmlake *l = c->l;
+  const gmlk_arena *a;
   const gmlake_pool *pool;
   uint64_t captures = 0;
   size_t i, loans = 0;
@@ -12709,7 +12679,10 @@ static void gmlk_check_arenas(gmlk_checker *c) {
   gmlk_expect(c, loans == l->loan_count, "G1: the count of loans is wrong");
   for (pool = l->dead; pool; pool = pool->next_dead) {
     gmlk_expect(c, !pool->lake && !pool->capture_count, "L1: a destroyed pool is in use");
-    gmlk_check_held(c, &pool->arena, 1);
+    a = &pool->arena;
+    gmlk_count_chunks(a, &c->found); /* all of it is quarantined, and nothing will wake */
+    c->found.quarantined_bytes += (a->chunks.backed_count - gmlk_chunks_kept(a)) * a->chunk_bytes;
+    c->found.sleeping_bytes -= a->chunks.asleep_count * a->chunk_bytes;
   }
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
     if (l->streams.items[i]->capture) captures -= gmlk_check_print(l->streams.items[i]->arena);

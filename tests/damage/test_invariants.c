@@ -529,7 +529,7 @@ static void live_blocks(void **state) {
   breaks(uint8_t, self->flags, GMLAKE_NO_STITCH, "A9: a window is forbidden");
   breaks(uint64_t, b->ticket, 0, "A9: a ticket was never given");
   breaks(uint64_t, b->ticket, lake->records.serial + 1, "A9: a ticket was never given");
-  breaks(uint32_t, b->slack, 3072, "A9: a block's rounding is as large as the block");
+  breaks(uint32_t, b->slack, 3072, "A9: a block's rounding is as large as it");
   breaks(uint16_t, b->stream, GMLK_PINNED, "A9: a block is of no stream");
   breaks(uint32_t, b->hole, 6, "A3: an owned block has a hole");
   breaks(uint32_t, b->arena, 1, "A1: a block names another arena");
@@ -766,7 +766,7 @@ static void seconds(void **state) {
          "A3: a tree of second blocks holds another block");
   breaks(gmlk_block *, lake->home.bins[GMLK_CLEAN]->seconds, second, "A3: clean memory makes no");
   breaks(gmlk_block *, lake->home.window_space.holes->seconds, second,
-         "V1: address space makes no runs");
+         "V1: free space is in no bin");
   drop(b[6]);
   drop(b[7]);
   for (i = 0; i < 4; i++) b[i] = take_on(C, stream);
@@ -952,7 +952,7 @@ static void idle_windows(void **state) {
   breaks(gmlk_window *, lake->home.windows.open, NULL, "W5: an idle window is not where it should");
   breaks(uint64_t, w->key, w->key + 1, "W7: nothing is in a window's way");
   breaks(uint64_t, w->key, GMLK_BLOCKED, "W7: nothing is in a window's way");
-  breaks(size_t, lake->home.windows.bytes, 3 * C, "L4: the windows' bytes are wrong");
+  breaks(size_t, lake->home.windows.bytes, 3 * C, "L4: the bytes of an arena's windows are wrong");
   breaks(gmlk_window *, lake->home.windows.idle_last, NULL,
          "W5: the list of idle windows has a wrong end");
   breaks(gmlk_window *, w->idle_prev, w, "W5: an idle window is not where it should be");
