@@ -295,6 +295,8 @@ static void numbers(void **state) {
   breaks(unsigned, b->waits[0].stream, 99, "F6: a wait names no stream");
   breaks(gmlake_stream, b->value, A, "L3: two numbers stand for one stream");
   breaks(uint8_t, b->is_used, 2, "F5: a stream is in no known state");
+  breaks(unsigned, b->kind, GMLAKE_STREAM_URGENT + 1, "F5: a stream is of no kind");
+  breaks(uint64_t, b->born, lake->records.serial + 1, "F5: a stream is of a time to come");
   breaks(uint8_t, b->is_used, 0, "F5: a stream is in no known state");
   breaks(unsigned, b->capture, 1, "F5: a capture is another stream's");
   breaks(unsigned, b->capture, (unsigned)all->count, "F5: a capture is another");
@@ -643,6 +645,8 @@ static void the_index(void **state) {
   index->rows[row].address[0] = GMLK_PASSED_MAX; /* it may stay so: nobody knows how many passed */
   assert_ok(gmlake_check(lake));
   index->rows[row].address[0] = 0;
+  breaks(gmlk_block *, index->rows[row].block[0], lake->home.head.next,
+         "I1: an address has no block");
   gmlk_index_put(index, (uint64_t)(uintptr_t)ptr + 512, lake->home.head.next);
   assert_broken("L4: the index and the live blocks differ");
   gmlk_index_remove_from(index, gmlk_index_find(index, (uint64_t)(uintptr_t)ptr + 512),
@@ -1155,8 +1159,10 @@ static void loans(void **state) {
   breaks(size_t, pool->loan.count, 9, "G1: more streams borrow than there is room for");
   breaks(unsigned, pool->loan.number, GMLK_FIRST_STREAM, "G1: a loan's number is none");
   breaks(unsigned, pool->loan.number, 0, "A9: a block was asked for in no such way");
+  breaks(size_t, pool->capture_count, 1, "G1: what is lent has a capture");
   drop_on(block, A);
   step(gmlake_pool_recall(lake, pool, A));
+  breaks(size_t, pool->loan.count, 1, "G1: streams borrow what is not lent");
   abandon();
 }
 
