@@ -254,6 +254,8 @@ static void makes_room() {
   std::vector<char *> tensors = scene.make(8);
   check(!scene.offload->mark());
   check(scene.offload->make_room(6 * MIB));
+  for (size_t i = 0; i < tensors.size(); i++) scene.step(tensors[i], int(i), int(i)); /* at once */
+  check(scene.offload->stats().device_bytes <= 26 * MIB);
   for (int i = 0; i < 3; i++) scene.iterate(tensors, i, i + 1);
   check(scene.offload->stats().device_bytes <= 26 * MIB);
 }
