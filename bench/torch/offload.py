@@ -214,6 +214,9 @@ def measure(program, arguments):
     for chunk in arguments.chunk_mib.split(","):
         more = {"chunk_bytes": int(chunk) << 20} if chunk else {}
         others += [Worker(program, "offload", limit_bytes=limit, **more) for limit in limits]
+        if arguments.keeps_regions and "recompute" in PROGRAMS[program][3]:
+            more["keeps_regions"] = True
+            others += [Worker(program, "offload", limit_bytes=limit, **more) for limit in limits]
     for worker in others:
         worker.read()
         worker.run(arguments.warm)
@@ -255,6 +258,9 @@ def main():
     parser.add_argument("--ways", default="native2,lake", help="beside native and offload")
     parser.add_argument("--chunk-mib", default="", help="sizes to compare; none: the lake's")
     parser.add_argument("--gib", default="", help="limits in place of the program's")
+    parser.add_argument(
+        "--keeps-regions", action="store_true", help="also sessions that recompute less"
+    )
     parser.add_argument("--idle", action="store_true", help="also a limit that is never reached")
     parser.add_argument("programs", nargs="*", default=list(PROGRAMS))
     arguments = parser.parse_args()

@@ -300,7 +300,7 @@ class Calls:
 def check_regions(session):
     """What of checkpoints the session is told, and when."""
     calls = Calls()
-    own = session.Session(calls, None, 1 << 30)
+    own = session.Session(calls, None, 1 << 30, keeps_regions=True)
     own._patch_checkpoints()
     told, add = calls.told, lambda a, b: told.append("add") or a + b
     nested = lambda a, b: checkpointed(add, a, b)  # noqa: E731

@@ -20,9 +20,9 @@ at, and what a collective operation has used. A C++ extension that is no operato
 dispatcher is not noticed: run it once with is_checked=True. Then what is away has no memory, and a
 stray access is an error.
 
-Regions under torch.utils.checkpoint (use_reentrant=False, no context_fn) are recomputed as far as
-that pays: the others are kept, as if they were not checkpointed. The session decides that after
-some iterations, and keeps none where it is told keeps_regions=False.
+With keeps_regions=True regions under torch.utils.checkpoint (use_reentrant=False, no context_fn)
+are recomputed only as far as that pays: the others are kept, as if they were not checkpointed. The
+session decides that after some iterations.
 
 A replay of a CUDA graph and a region of torch.compile are one operator each. Before a capture all
 tensors come back, and until it has ended none leaves.
@@ -96,7 +96,7 @@ class Session(Dispatch):
         chunk_bytes=0,  # in which tensors get memory; 0: that of the lake's chunks
         is_checked=False,  # what is away has no memory, so that a stray access is an error; slow
         marks_steps=True,  # a step of an optimizer ends an iteration; else the program may mark()
-        keeps_regions=True,  # what torch.utils.checkpoint would recompute is kept where that pays
+        keeps_regions=False,  # what torch.utils.checkpoint would recompute is kept where that pays
     ):
         super().__init__()
         self._calls, self.device, self._marks_steps = calls, device, marks_steps
