@@ -277,7 +277,9 @@ HOW A SESSION WORKS
   5. Drift. A step that is not the one expected, by its key, the number of its tensors or which they
      are, ends the schedule until the next iteration begins. The next one is learnt anew. Other
      sizes in the same order are no drift: the schedule goes on as far as there is room, and a new
-     one is made when two iterations in a row have the same sizes.
+     one is made when two iterations in a row have the same sizes. Where two or more schedules in a
+     row were in vain, as no iteration followed them, the next one is made only after as many
+     iterations that were alike, less one; after 8 at most.
   6. On demand. What a step names is fetched if it is away, whatever was planned. Where memory is
      short those tensors leave whose next use is farthest away: by what is known of the iteration,
      else those that were not used for longest. Without a schedule, what the next 32 steps are
