@@ -10018,7 +10018,7 @@ static int gmlo_is_near(size_t bytes, size_t former) {
   return bytes <= former + former / 8 && bytes >= former - former / 8;
 }
 
-/* The numbers of kept regions that an proposal is looked for among. */
+/* How many regions are kept in each of the iterations that are compared. */
 typedef struct gmlo_probes {
   gmlo_keeping keeping;
   uint64_t *least_ns; /* by number: no iteration is shorter */
