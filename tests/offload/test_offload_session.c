@@ -1083,10 +1083,10 @@ static void regions_are_kept_where_memory_allows(void **state) {
 static void regions_are_kept_as_far_as_it_pays(void **state) {
   static const double links[] = {2e9, 1e9};
   regions_outcome none = regions_run(regions_of(0, 8e9)), odd, some;
-  size_t i, n;
+  size_t i, n, by = test_part() > 1 ? 4 : 2;
   (void)state;
   for (i = 0; i < 2; i++) {
-    for (n = 8; n < 13; n += 2) {
+    for (n = 8; n < 13; n += by) {
       regions_scene scene = regions_of(none.peak * n / 8 / CHUNK * CHUNK, links[i]);
       some = regions_run(scene);
       scene.odd = ALL;
@@ -1193,7 +1193,7 @@ static int undecided(long n) {
 static void deciding_without_host_memory(void **state) {
   long n = 1;
   (void)state;
-  while (!undecided(n)) n += n < 100 ? test_part() : 251;
+  while (!undecided(n)) n += test_part() * (n < 60 ? 1 : 499);
   assert_true(n > 100);
 }
 
@@ -1202,7 +1202,7 @@ static void regions_at_random(void **state) {
   uint64_t seed;
   size_t kept = 0;
   (void)state;
-  for (seed = 1; seed <= 16; seed += (uint64_t)test_part()) {
+  for (seed = 1; seed <= 10; seed += (uint64_t)test_part()) {
     uint64_t random = play_mix(seed);
     size_t most = CHUNK * (60 + random % 100);
     regions_scene scene = regions_of(most, 5e8 * (double)(1 + random / 128 % 8));
