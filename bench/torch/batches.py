@@ -11,6 +11,10 @@ managed memory behind torch's pluggable allocator, while another process holds w
 limit. Each but the last is bisected: a batch fits if it trains for --steps steps. The processes of
 a program search at the same time and are timed one after the other. Managed memory has no largest
 batch: it is timed at the largest of native and of offload.
+
+The file is written after each search and each way that was timed, so a run that is cut off loses
+only what it was at. A later run with the same --out adds to it: what is timed there is kept, unless
+--ways names it, and what is only searched is only timed.
 """
 import argparse
 import concurrent.futures
@@ -29,11 +33,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 GIB = 1 << 30
 
-# Model, tokens of a row or side of an image, LoRA; the first batch that each way tries.
+# Model, tokens of a row or side of an image, LoRA; the first batch that each way tries: what fits
+# on an H200 under 24 GiB, where that was found.
 PROGRAMS = {
-    "opt-1.3b": ("opt-1.3b", 1024, "", (9, 12, 24, 16, 24)),
+    "opt-1.3b": ("opt-1.3b", 1024, "", (8, 22, 18, 36, 37)),
     "llama-7b-L": ("llama-7b", 1024, "lora", (4, 8, 24, 10, 24)),
-    "conv": (None, 384, "", (300, 500, 500, 600, 700)),
+    "conv": (None, 384, "", (300, 484, 562, 600, 700)),
 }
 WAYS = {  # and what they are called in tables
     "native": "native",
@@ -272,83 +277,131 @@ input()"""
     return process
 
 
-def measure_managed(program, batches, arguments):
-    """Managed memory at those batches, a process each."""
+def measure_managed(result, is_named, arguments):
+    """Managed memory at the largest batches of native and of offload, a process each. Yields
+    whenever the result has more."""
+    runs = {run["batch"]: run for run in result.get("managed", ())}
+    ways = [result["ways"][way] for way in ("native", "offload") if way in result["ways"]]
+    batches = {way["batch"] for way in ways} - {0}
+    if not is_named:
+        batches -= set(runs)
+    if not batches:
+        print("managed: nothing to time", file=sys.stderr)
+        return
     holder = hold_all_but(arguments.limit_bytes + arguments.context_bytes)
-    runs = []
-    for batch in sorted(set(batches) - {0}):
-        worker = Worker(program, "managed", arguments.limit_bytes)
-        runs.append(worker.run(batch, arguments.managed_steps, arguments.seconds))
-        tell(program, worker, runs[-1])
+    for batch in sorted(batches):
+        worker = Worker(result["program"], "managed", arguments.limit_bytes)
+        run = worker.run(batch, arguments.managed_steps, arguments.seconds)
+        tell(result["program"], worker, run)
         worker.end()
-        if "error" not in runs[-1]:
-            runs[-1]["step"] = min(runs[-1]["seconds"])
+        if "error" not in run:
+            run["step"] = min(run["seconds"])
+        runs[batch] = run
+        result["managed"] = [runs[key] for key in sorted(runs)]
+        yield
     holder.kill()
     holder.wait()
-    return runs
 
 
-def measure_ways(program, ways, arguments):
-    """Searches in all of them at once, and then times one after the other."""
+def measure_ways(result, ways, arguments):
+    """Searches in all of them at once, and then times one after the other. Yields whenever the
+    result has more."""
 
     def tries(worker, batch):
         answer = worker.run(batch, arguments.steps, arguments.seconds)
         tell(program, worker, answer)
         return answer
 
+    program, found = result["program"], result["ways"]
     workers = {way: Worker(program, way, arguments.limit_bytes) for way in ways}
     guesses = dict(zip(WAYS, PROGRAMS[program][-1]))
     with concurrent.futures.ThreadPoolExecutor(len(ways)) as pool:
         futures = {
-            way: pool.submit(search, functools.partial(tries, worker), guesses[way])
-            for way, worker in workers.items()
+            pool.submit(search, functools.partial(tries, workers[way]), guesses[way]): way
+            for way in ways
+            if way not in found or "step" in found[way]
         }
-        found = {way: future.result() for way, future in futures.items()}
-    for way, (largest, answers) in found.items():
-        yield way, {**time_of(workers[way], largest, arguments), "tried": answers}
+        for future in concurrent.futures.as_completed(futures):
+            largest, answers = future.result()
+            found[futures[future]] = {"batch": largest, "tried": answers}
+            yield
+    for way in ways:
+        found[way].update(time_of(workers[way], found[way]["batch"], arguments))
         workers[way].end()
+        yield
 
 
-def measure(program, arguments):
-    ways = arguments.ways.split(",")
-    result = {"program": program, "limit_bytes": arguments.limit_bytes, "ways": {}}
+def measure(result, arguments):
+    """Measures what the result lacks, and what --ways names. Yields whenever it has more."""
+    ways = arguments.ways or [way for way in WAYS if "step" not in result["ways"].get(way, {})]
     for takes_host in (False, True):  # apart: together their pinned memory might be too much
         group = [way for way in ways if way != "managed" and way.startswith("off") == takes_host]
         if group:
-            result["ways"].update(measure_ways(program, group, arguments))
+            yield from measure_ways(result, group, arguments)
     if "managed" in ways:
-        at = [result["ways"][way]["batch"] for way in ("native", "offload")]
-        result["managed"] = measure_managed(program, at, arguments)
-    return result
+        yield from measure_managed(result, bool(arguments.ways), arguments)
+
+
+# ---- The file -----------------------------------------------------------------------------------
+
+
+def load(path):
+    with open(path) as file:
+        return json.load(file)
+
+
+def save(results, path):
+    """The old file stays until the new one is whole."""
+    with open(path + ".new", "w") as file:
+        json.dump(results, file, indent=1)
+    os.replace(path + ".new", path)
+
+
+def result_of(program, results, arguments):
+    """The program's part of the results."""
+    for result in results:
+        if result["program"] == program:
+            if result["limit_bytes"] != arguments.limit_bytes:
+                sys.exit(
+                    f"{arguments.out} has {program} under {result['limit_bytes']} bytes, not"
+                    f" {arguments.limit_bytes}: name another file with --out"
+                )
+            return result
+    results.append({"program": program, "limit_bytes": arguments.limit_bytes, "ways": {}})
+    return results[-1]
 
 
 # ---- Tables and the plot ------------------------------------------------------------------------
 
 
-def rate(run, size):
-    """Tokens, or images, a second."""
-    return run["batch"] * size / run["step"] if run.get("step") else 0
-
-
 def rows_of(result):
-    """Way, batch and rate of each run."""
+    """Way, batch, step and rate of each run. Without a figure the step says why, the rate is 0."""
     name, length, _, _ = PROGRAMS[result["program"]]
-    size = length if name else 1
-    for way, run in result["ways"].items():
-        yield way, run["batch"], rate(run, size)
-    for run in result.get("managed", ()):
-        yield "managed", run["batch"], rate(run, size)
+    ways = [(way, result["ways"][way]) for way in WAYS if way in result["ways"]]
+    for way, run in ways + [("managed", run) for run in result.get("managed", ())]:
+        if "step" in run and run["batch"]:
+            rate = run["batch"] * (length if name else 1) / run["step"]
+            yield way, run["batch"], f"{run['step']:.4g}", rate
+        else:
+            is_done = "step" in run or "error" in run
+            yield way, run["batch"], "none in time" if is_done else "not timed", 0
+
+
+def native_of(rows):
+    """Native's batch and rate; 0 where it has none."""
+    return next(((batch, rate) for way, batch, _, rate in rows if way == "native"), (0, 0))
 
 
 def table(results):
-    yield "| program | way | largest batch | tokens or images a second | by native's |"
-    yield "|---|---|---|---|---|"
+    yield "| program | way | largest batch | s a step | tokens or images a second | by native's |"
+    yield "|---|---|---|---|---|---|"
     for result in results:
         rows = list(rows_of(result))
-        native = rows[0][2]
-        for way, batch, value in rows:
-            head = f"| {result['program']} | {WAYS[way]} | {batch} | "
-            yield head + (f"{value:.1f} | {value / native:.2f} |" if value else "none in time | |")
+        native = native_of(rows)[1]
+        for way, batch, step, rate in rows:
+            by = f"{rate / native:.2f}" if rate and native else ""
+            head = f"| {result['program']} | {WAYS[way]} | {batch} | {step} | "
+            yield head + (f"{rate:.1f} | {by} |" if rate else "| |")
 
 
 def plot(results, path):
@@ -356,10 +409,12 @@ def plot(results, path):
     yield "$data << END"
     for result in results:
         rows = list(rows_of(result))
-        for way, batch, value in rows:
-            if value:
-                x, y = batch / rows[0][1], value / rows[0][2]
-                yield f'{x:.4f} {y:.4f} "{WAYS[way]}" "{result["program"]}" {list(WAYS).index(way)}'
+        batch, rate = native_of(rows)
+        for way, x, _, y in rows:
+            if y and rate:
+                yield f'{x / batch:.4f} {y / rate:.4f} "{WAYS[way]}" "{result["program"]}"' + (
+                    f" {list(WAYS).index(way)}"
+                )
     yield "END"
     yield f"""load "bench/style.gp"
 set terminal pngcairo size 1400,760 noenhanced font "DejaVu Sans,15" background "#ffffff"
@@ -383,12 +438,17 @@ set key outside right"""
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", default="batches.json")
+    parser.add_argument("--out", default="batches.json", help="is added to if it is there")
     parser.add_argument("--table", metavar="FILE", help="prints the table of an earlier run")
     parser.add_argument("--plot", metavar="PNG", help="prints gnuplot's commands; needs a file")
     parser.add_argument("--limit-bytes", type=int, default=24 * GIB)
     parser.add_argument("--context-bytes", type=int, default=600 << 20, help="of CUDA in a process")
-    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument(
+        "--ways",
+        type=lambda text: text.split(","),
+        help=f"of {','.join(WAYS)}: measured, and again where the file has a figure; none: all that"
+        " the file has no figure of",
+    )
     parser.add_argument("--steps", type=int, default=3, help="that a batch has to train to fit")
     parser.add_argument("--warm", type=int, default=12, help="steps before it is timed")
     parser.add_argument("--timed", type=int, default=5)
@@ -397,15 +457,16 @@ def main():
     parser.add_argument("programs", nargs="*", default=list(PROGRAMS))
     arguments = parser.parse_args()
     if arguments.table or arguments.plot:
-        with open(arguments.table or arguments.programs[0]) as file:
-            results = json.load(file)
+        results = load(arguments.table or arguments.programs[0])
         print("\n".join(plot(results, arguments.plot) if arguments.plot else table(results)))
         return
-    results = []
+    unknown = set(arguments.ways or ()) - set(WAYS)
+    if unknown:
+        parser.error(f"--ways {','.join(sorted(unknown))}: there are {', '.join(WAYS)}")
+    results = load(arguments.out) if os.path.exists(arguments.out) else []
     for program in arguments.programs:
-        results.append(measure(program, arguments))
-        with open(arguments.out, "w") as file:
-            json.dump(results, file, indent=1)
+        for _ in measure(result_of(program, results, arguments), arguments):
+            save(results, arguments.out)
     print("\n".join(table(results)))
 
 

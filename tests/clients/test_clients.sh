@@ -321,10 +321,52 @@ for most in (0, 1, 2, 17, 100, 513):
   ok 'batches.py: table' sh -c \
     "python3 -B bench/torch/batches.py --table '$dir/batches.json' >'$dir/out'"
   ok 'batches.py: table: by native' grep -qxF \
-    '| conv | gmlake_torch.offload | 9 | 3.0 | 1.50 |' "$dir/out"
-  ok 'batches.py: table: managed' grep -qxF '| conv | managed memory | 4 | 0.5 | 0.25 |' "$dir/out"
+    '| conv | gmlake_torch.offload | 9 | 3 | 3.0 | 1.50 |' "$dir/out"
+  ok 'batches.py: table: managed' grep -qxF '| conv | managed memory | 4 | 8 | 0.5 | 0.25 |' "$dir/out"
   ok 'batches.py: plot' sh -c "python3 -B bench/torch/batches.py --plot '$dir/batches.png' \
     '$dir/batches.json' | grep -qx '2.2500 1.5000 \"gmlake_torch.offload\" \"conv\" 3'"
+
+  # batches STATUS WHERE ARGUMENT...: runs batches.py with workers made up, on $dir/cut.json.
+  batches() {
+    expected=$1
+    shift
+    python3 -B tests/clients/batches_stub.py "$dir/cut.json" "$@" >"$dir/runs" 2>"$dir/err"
+    [ $? = "$expected" ] &&
+      python3 -B bench/torch/batches.py --table "$dir/cut.json" >"$dir/out"
+  }
+  # row TEXT: a row of that table; runs N TEXT: what the workers did so often.
+  row() { grep -qxF "| conv | $1 |" "$dir/out"; }
+  runs() { [ "$(grep -cxF "$2" "$dir/runs")" = "$1" ]; }
+  native='native | 100 | 1 | 100.0 | 1.00'
+  ok 'batches.py: cut off in a search' batches 9 search-host --ways native,host
+  ok 'batches.py: cut off in a search: the other' row 'native | 100 | not timed | |'
+  ok 'batches.py: searched: no plot' sh -c "python3 -B bench/torch/batches.py --plot x.png \
+    '$dir/cut.json' >'$dir/out' && ! grep -q conv '$dir/out'"
+  ok 'batches.py: cut off in timing' batches 9 time-recompute
+  ok 'batches.py: cut off in timing: the first' row "$native"
+  ok 'batches.py: cut off in timing: the second' row 'save_on_cpu | 200 | 2 | 100.0 | 1.00'
+  ok 'batches.py: cut off in timing: the third' row 'checkpointing | 300 | not timed | |'
+  ok 'batches.py: searched once' runs 0 'tried native'
+  ok 'batches.py: cut off behind the first ways' batches 9 search-offload
+  ok 'batches.py: cut off behind the first ways: them' row 'checkpointing | 300 | 3 | 100.0 | 1.00'
+  ok 'batches.py: searched and not timed: timed' runs 1 'timed recompute'
+  ok 'batches.py: searched and not timed: no search' runs 0 'tried recompute'
+  ok 'batches.py: another way' batches 0 no --ways offload
+  ok 'batches.py: another way: added' row 'gmlake_torch.offload | 400 | 4 | 100.0 | 1.00'
+  ok 'batches.py: another way: the others stay' row "$native"
+  ok 'batches.py: another way: none else runs' sh -c "! grep '^t' '$dir/runs' | grep -v ' offload$'"
+  ok 'batches.py: the rest' batches 0 no
+  ok 'batches.py: the rest: managed' row 'managed memory | 100 | 9 | 11.1 | 0.11'
+  ok 'batches.py: the rest: a right guess needs four' runs 4 'tried offload-recompute'
+  ok 'batches.py: the rest: no more' sh -c "! grep '^t' '$dir/runs' | grep -v 'recompute$\|managed$'"
+  ok 'batches.py: all is there' batches 0 no
+  ok 'batches.py: all is there: nothing runs' sh -c "! grep '^t' '$dir/runs'"
+  ok 'batches.py: named again' batches 0 no --ways native
+  ok 'batches.py: named again: runs' runs 1 'timed native'
+  ok 'batches.py: another limit' batches 1 no --limit-bytes 1
+  ok 'batches.py: another limit: reason' says 'has conv under 25769803776 bytes, not 1: name'
+  ok 'batches.py: another limit: all stays' row "$native"
+  ok 'batches.py: no such way' batches 2 no --ways natives
 fi
 
 # ---- Preload ----
