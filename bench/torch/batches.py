@@ -381,7 +381,7 @@ def rows_of(result):
     for way, run in ways + [("managed", run) for run in result.get("managed", ())]:
         if "step" in run and run["batch"]:
             rate = run["batch"] * (length if name else 1) / run["step"]
-            yield way, run["batch"], f"{run['step']:.4g}", rate
+            yield way, run["batch"], f"{run['step']:.5g}", rate
         else:
             is_done = "step" in run or "error" in run
             yield way, run["batch"], "none in time" if is_done else "not timed", 0
