@@ -13,7 +13,6 @@
 #define LARGE ((size_t)1 << 16)
 #define PAGE ((size_t)4096)
 #define REGIONS_MAX 4096
-#define STEPS_MAX 4096
 
 typedef struct region {
   char *ptr; /* NULL: unused */
@@ -23,7 +22,7 @@ typedef struct region {
 } region;
 
 static region regions[REGIONS_MAX];
-static int is_on, live_count, moved_count, kept_count, step_count, step_log[STEPS_MAX][2];
+static int is_on, live_count, moved_count;
 extern void __libc_free(void *ptr);
 extern void *__libc_memalign(size_t alignment, size_t bytes);
 
@@ -74,7 +73,7 @@ API void free(void *ptr) {
   live_count--;
 }
 
-/* ---- What the test, and operators.cpp, call instead of the library --------------------------- */
+/* ---- What the test calls instead of the library ---------------------------------------------- */
 
 API void judge_switch(int on) {
   size_t i;
@@ -83,36 +82,21 @@ API void judge_switch(int on) {
     if (regions[i].ptr && !on) set_open(&regions[i], 1);
 }
 
-API const char *gmlake_torch_offload_keep(uint64_t address) {
+API void judge_keep(uint64_t address) {
   region *const r = find((void *)(uintptr_t)address);
-  if (!r) return NULL;
+  if (!r) return;
   r->is_kept = 1;
-  kept_count++;
   set_open(r, 1);
-  return NULL;
 }
 
-API const char *gmlake_torch_offload_made(const uint64_t *addresses, size_t count) {
+API void judge_step(const uint64_t *addresses, size_t made, size_t reads, size_t writes) {
   region *r;
   size_t i;
-  for (i = 0; i < count; i++)
-    if ((r = find((void *)(uintptr_t)addresses[i])) != NULL) r->is_named = 1;
-  return NULL;
-}
-
-API const char *gmlake_torch_offload_step(uint64_t key, const uint64_t *addresses, size_t reads,
-                                          size_t writes) {
-  region *r;
-  size_t i;
-  (void)key;
-  step_log[step_count % STEPS_MAX][0] = (int)reads;
-  step_log[step_count % STEPS_MAX][1] = (int)writes;
-  step_count++;
   for (i = 0; i < REGIONS_MAX; i++) regions[i].use = 0;
-  for (i = 0; i < reads + writes; i++) {
+  for (i = 0; i < made + reads + writes; i++) {
     if ((r = find((void *)(uintptr_t)addresses[i])) == NULL) continue;
     r->is_named = 1;
-    r->use |= i < reads ? 1 : 2;
+    if (i >= made) r->use |= i < made + reads ? 1 : 2;
   }
   for (i = 0; i < REGIONS_MAX; i++) {
     r = &regions[i];
@@ -120,17 +104,7 @@ API const char *gmlake_torch_offload_step(uint64_t key, const uint64_t *addresse
     set_open(r, r->is_kept || r->use);
     if (r->use == 2) memset(r->ptr, 0xa5, r->bytes);
   }
-  return NULL;
 }
 
-API int judge_kept(void) { return kept_count; }
-API int judge_steps(void) { return step_count; }
-/* Reads and writes of the last STEPS_MAX steps. */
-API int (*judge_log(void))[2] { return step_log; }
 API int judge_moved(void) { return moved_count; }
-API int judge_closed(void) {
-  int count = 0;
-  size_t i;
-  for (i = 0; i < REGIONS_MAX; i++) count += regions[i].ptr && !regions[i].is_open;
-  return count;
-}
+API int judge_live(void) { return live_count; }
