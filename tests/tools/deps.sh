@@ -1,8 +1,9 @@
 #!/bin/sh
-# usage: deps.sh replay|bench|test|mutate|plots|manual|ci|lint|viewer
+# usage: deps.sh replay|bench|test|mutate|plots|manual|ci|lint|torch|viewer
 # Installs what that target of the Makefile, or .ci/run, needs and the machine lacks (Debian and
-# Ubuntu), once it has said what that is; INSTALL_PACKAGES=no: says so, and fails. viewer: a browser,
-# and below build/viewer what drives it, for tests/tools/test_viewer.sh.
+# Ubuntu), once it has said what that is; INSTALL_PACKAGES=no: says so, and fails. torch: one for the
+# CPU, on which tests/clients/test_clients.sh tries sessions. viewer: a browser, and below build/viewer
+# what drives it, for tests/tools/test_viewer.sh.
 set -eu
 
 cc=${CC:-cc}
@@ -17,11 +18,12 @@ need() {
 
 has_header() { echo "#include <$1>" | $cc -E -x c -; }
 has_cxx_library() { echo '#include <cstddef>' | "$1" -E -x c++ -; }
+has_torch() { python3 -c 'import torch' || /usr/bin/python3 -c 'import torch'; }
 
 case $1 in
-replay | bench | test | mutate | plots | manual | ci | lint | viewer) ;;
+replay | bench | test | mutate | plots | manual | ci | lint | torch | viewer) ;;
 *)
-  echo "usage: deps.sh replay|bench|test|mutate|plots|manual|ci|lint|viewer" >&2
+  echo "usage: deps.sh replay|bench|test|mutate|plots|manual|ci|lint|torch|viewer" >&2
   exit 2
   ;;
 esac
@@ -50,6 +52,9 @@ if [ "$1" = test ] || [ "$1" = ci ]; then
   need pkgconf command -v pkg-config
 fi
 if [ "$1" = ci ]; then need clang-format command -v clang-format; fi
+if [ "$1" = torch ]; then
+  need python3-torch has_torch
+fi
 if [ "$1" = lint ]; then
   need cppcheck command -v cppcheck
   need clang-tidy command -v clang-tidy
