@@ -66,6 +66,8 @@ class Operator:
         name = schema.name
         self.namespace = name.split("::")[0]
         self.is_foreach = name.startswith(FOREACH) and "[" in str(schema.arguments[0].type)
+        if "scalars" in (a.name for a in schema.arguments if str(a.type) == "Tensor"):
+            self.is_foreach = False  # has a number of each item in one tensor
         for index, argument in enumerate(schema.arguments):
             if "Tensor" not in str(argument.type):
                 continue
@@ -83,7 +85,8 @@ class Operator:
     @staticmethod
     def _how(name, argument):
         if argument.alias_info is not None and argument.alias_info.is_write:
-            if argument.kwarg_only or (name in OVERWRITES and argument.name == "self"):
+            is_out = argument.kwarg_only and name.startswith("aten::")
+            if is_out or (name in OVERWRITES and argument.name == "self"):
                 return OVERWRITE
             return WRITE
         return WRITE if argument.name in UNMARKED.get(name, ()) else READ
