@@ -182,7 +182,8 @@ class Worker:
 
 
 def device_mib():
-    query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i"]
+    query.append(os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0])
     return int(subprocess.check_output(query, text=True).split()[0])
 
 

@@ -84,22 +84,28 @@ class Offload final : public Guest {
   /* ---- What the program does ---- */
 
   /* An operator comes, on the stream, and the one before has ended. Addresses are of any byte of a
-     storage, first those that the one before has made, then those that it reads, then those that it
-     writes; what is not the session's is left out. */
-  Result step(uint64_t key, const uint64_t *addresses, size_t made_count, size_t read_count,
-              size_t write_count, void *stream) {
+     storage, first those that it reads, then those that it writes; what is not the session's is
+     left out. */
+  Result step(uint64_t key, const uint64_t *addresses, size_t read_count, size_t write_count,
+              void *stream) {
     const Lock lock(mutex_);
     if (!is_open_) return GMLAKE_OFFLOAD_OK;
     if (is_held_) {
-      for (size_t i = 0; i < made_count + read_count + write_count; i++) captured(addresses[i]);
+      for (size_t i = 0; i < read_count + write_count; i++) captured(addresses[i]);
       return GMLAKE_OFFLOAD_OK;
     }
-    for (size_t i = 0; i < made_count; i++) name(addresses[i]);
-    Result result = end_step();
+    const Result result = end_step();
     if (result != GMLAKE_OFFLOAD_OK) return result;
-    collect(addresses + made_count, read_count, reads_);
-    collect(addresses + made_count + read_count, write_count, writes_);
+    collect(addresses, read_count, reads_);
+    collect(addresses + read_count, write_count, writes_);
     return begin_step(key, stream);
+  }
+  /* The last operator has made these. */
+  Result made(const uint64_t *addresses, size_t count) {
+    const Lock lock(mutex_);
+    if (!is_open_) return GMLAKE_OFFLOAD_OK;
+    for (size_t i = 0; i < count; i++) is_held_ ? captured(addresses[i]) : name(addresses[i]);
+    return GMLAKE_OFFLOAD_OK;
   }
   Result mark() {
     const Lock lock(mutex_);

@@ -1,4 +1,4 @@
-/* What gmlake_torch/session.py calls. Functions that return a text return NULL if they did what
+/* What gmlake_torch/session.py and operators.cpp call. Functions that return a text return NULL if they did what
    they say; else the text says why not. It is valid until the thread's next call. Who includes this
    has included adapter.h and offload.hpp, and defines what is declared first. */
 
@@ -66,12 +66,16 @@ API const char *gmlake_torch_offload_close(void) {
 }
 
 API const char *gmlake_torch_offload_step(uint64_t key, const uint64_t *addresses,
-                                          size_t made_count, size_t read_count,
-                                          size_t write_count) {
+                                          size_t read_count, size_t write_count) {
   gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
   if (!own) return nullptr;
-  return text_of(*own, own->step(key, addresses, made_count, read_count, write_count,
-                                 session_stream(sessions().device)));
+  return text_of(
+      *own, own->step(key, addresses, read_count, write_count, session_stream(sessions().device)));
+}
+
+API const char *gmlake_torch_offload_made(const uint64_t *addresses, size_t count) {
+  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
+  return own ? text_of(*own, own->made(addresses, count)) : nullptr;
 }
 
 API const char *gmlake_torch_offload_mark(void) {

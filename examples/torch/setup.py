@@ -104,7 +104,7 @@ setup(
     ext_modules=[
         CppExtension(
             "gmlake_torch._lake",
-            ["gmlake_torch.cpp"],
+            ["gmlake_torch.cpp", "operators.cpp"],
             depends=[path for folder in (HERE, ROOT) for path in glob.glob(f"{folder}/*.h*")],
             include_dirs=[ROOT] + cuda_includes(),
             define_macros=macros(),

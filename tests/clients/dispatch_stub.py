@@ -172,8 +172,6 @@ def same(count):
 
 
 ADD = Function("aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha) -> Tensor", same(8))
-FOREACH_LIST = Function("aten::_foreach_mul_.ScalarList(Tensor[] self, Scalar[] scalars) -> ()")
-FOREACH_TENSOR = Function("aten::_foreach_mul_.Tensor(Tensor[] self, Tensor scalars) -> ()")
 CACHE = Function("mine::cache(Tensor x, *, Tensor(a!) cache) -> ()")
 ADD_OUT = Function(
     "aten::add.out(Tensor self, Tensor other, *, Scalar alpha, Tensor(a!) out) -> Tensor(a!)"
@@ -208,8 +206,6 @@ def check_operators(dispatch):
     assert seen(dispatch, ADD, (a, b)) == [(a, read), (b, read)]
     assert seen(dispatch, ADD, (a,), {"other": b}) == [(a, read), (b, read)]
     assert seen(dispatch, ADD_OUT, (a, b), {"out": c})[2] == (c, overwrite)
-    for foreach, is_cut in ((FOREACH_LIST, True), (FOREACH_TENSOR, False)):
-        assert dispatch.Operator(foreach).is_foreach == is_cut
     assert seen(dispatch, CACHE, (a,), {"cache": b}) == [(a, read), (b, write)]  # no `out`
     assert seen(dispatch, ADD_IN_PLACE, (a, b)) == [(a, write), (b, read)]
     assert seen(dispatch, ZERO, (a,)) == [(a, overwrite)]

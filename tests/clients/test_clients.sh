@@ -232,14 +232,25 @@ assert torch.x == $2, torch.x" >"$dir/out" 2>"$dir/err"
     if "$python" -c 'import torch' 2>/dev/null; then
       ok "python: $python: real operators" "$python" -B tests/clients/torch_dispatch.py "$dir"
       ok "python: $python: their graph" "$build/offload" "$dir/meta.gmgraph"
-      ok 'python: a judge of accesses' "${CC:-cc}" -O1 -shared -fPIC -fvisibility=hidden \
-        tests/clients/torch_judge.c -o "$dir/judge.so"
-      ok "python: $python: every access is seen" env LD_PRELOAD="$dir/judge.so" \
-        "$python" -B tests/clients/torch_dispatch.py "$dir" "$dir/judge.so"
-      ok "python: the CPU's memory as a session's" "${CXX:-c++}" -std=c++17 -O1 -shared -fPIC \
-        -fvisibility=hidden -I. tests/clients/torch_session.cpp -o "$dir/session.so"
-      ok "python: $python: half of the memory" env LD_PRELOAD="$dir/session.so" \
-        "$python" -B tests/clients/torch_dispatch.py "$dir" "$dir/session.so"
+      flags=$("$python" -c 'from torch.utils.cpp_extension import include_paths, library_paths
+print(*["-I" + path for path in include_paths()], *["-L" + path for path in library_paths()])')
+      # operators FLAG...: operators.cpp for this torch; its headers may be in a package of their own.
+      operators() {
+        "${CXX:-c++}" -std=c++17 -O1 -shared -fPIC -fvisibility=hidden "$@" \
+          examples/torch/operators.cpp -o "$dir/operators.so" $flags -ltorch_cpu -lc10
+      }
+      if echo '#include <torch/library.h>' |
+        "${CXX:-c++}" -std=c++17 $flags -fsyntax-only -x c++ - 2>/dev/null; then
+        ok 'python: operators.cpp' operators
+        ok 'python: a judge of accesses' "${CC:-cc}" -O1 -shared -fPIC -fvisibility=hidden \
+          tests/clients/torch_judge.c -o "$dir/judge.so"
+        ok "python: $python: every access is seen" env LD_PRELOAD="$dir/judge.so" \
+          "$python" -B tests/clients/torch_dispatch.py "$dir" "$dir/judge.so" "$dir/operators.so"
+        ok "python: the CPU's memory as a session's" "${CXX:-c++}" -std=c++17 -O1 -shared -fPIC \
+          -fvisibility=hidden -I. tests/clients/torch_session.cpp -o "$dir/session.so"
+        ok "python: $python: half of the memory" env LD_PRELOAD="$dir/session.so" \
+          "$python" -B tests/clients/torch_dispatch.py "$dir" "$dir/session.so" "$dir/operators.so"
+      fi
       break
     fi
   done

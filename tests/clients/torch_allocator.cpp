@@ -555,7 +555,7 @@ static const char *open_session(size_t limit_bytes) {
 }
 static const char *name_tensor(const void *ptr, size_t reads, size_t writes) {
   const uint64_t both[2] = {at(ptr, 100), at(ptr, 100)};
-  return gmlake_torch_offload_step(1, both, 0, reads, writes);
+  return gmlake_torch_offload_step(1, both, reads, writes);
 }
 
 /* Twelve tensors of 8 MiB in a session with 64. */

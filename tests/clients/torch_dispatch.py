@@ -1,24 +1,26 @@
 """Checks what gmlake_torch sees of real programs, with torch and without a GPU:
 
     python3 tests/clients/torch_dispatch.py FOLDER
-    LD_PRELOAD=judge.so python3 tests/clients/torch_dispatch.py FOLDER judge.so
-    LD_PRELOAD=session.so python3 tests/clients/torch_dispatch.py FOLDER session.so
+    LD_PRELOAD=judge.so python3 tests/clients/torch_dispatch.py FOLDER judge.so operators.so
+    LD_PRELOAD=session.so python3 tests/clients/torch_dispatch.py FOLDER session.so operators.so
 
 The first records a small training on the CPU, on meta and with fake tensors. All three have to
 execute the same operators on the same storages. The second trains in a session in which each
 storage can be accessed only by operators that name it (torch_judge.c): losses have to be the same
 as without it. The third trains in half of the memory, with the CPU's memory in place of a GPU's
-(torch_session.cpp).
+(torch_session.cpp). operators.so is built from examples/torch/operators.cpp.
 """
 import ctypes
 import os
 import sys
+import warnings
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 from dispatch_stub import package
+from torch_programs import PROGRAMS
 
 
 class Model(torch.nn.Module):
@@ -80,25 +82,28 @@ def check_graphs(record, folder):
 class Judge:
     """In place of session.Calls."""
 
-    def __init__(self, path):
+    def __init__(self, path, path_of_operators):
         self.library = ctypes.CDLL(path)
-        self.library.judge_step.argtypes = [ctypes.c_void_p] + [ctypes.c_size_t] * 3
-        self.library.judge_keep.argtypes = [ctypes.c_uint64]
-        self.marks, self.steps, self.kept = 0, 0, 0
+        self.step = self.library.gmlake_torch_offload_step
+        self.made = self.library.gmlake_torch_offload_made
+        self.keep = self.library.gmlake_torch_offload_keep
+        self.step.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t]
+        self.made.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        self.keep.argtypes = [ctypes.c_uint64]
+        for function in (self.step, self.made, self.keep):
+            function.restype = ctypes.c_char_p
+        operators = ctypes.PyDLL(path_of_operators)
+        self.watch = operators.gmlake_torch_offload_watch
+        self.watch.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_size_t]
+        self.watch.restype = None
+        self.pause = operators.gmlake_torch_offload_pause
+        self.marks = 0
 
     def open(self, *_):
         self.library.judge_switch(1)
 
     def close(self):
         self.library.judge_switch(0)
-
-    def step(self, key, addresses, made, reads, writes):
-        self.steps += 1
-        self.library.judge_step(addresses, made, reads, writes)
-
-    def keep(self, address):
-        self.kept += 1
-        self.library.judge_keep(address)
 
     def mark(self):
         self.marks += 1
@@ -187,8 +192,81 @@ def check_session(session, judge):
             before = judge.library.judge_moved()
             torch.ones(1 << 16).add_(1)
             assert kept.data_ptr() and kept.numpy()[5] == 1  # a raw pointer was taken
+            closed = judge.library.judge_closed()
+            unused = torch.ones(1 << 16)
+            torch.ones(8).add_(1)
+            assert judge.library.judge_closed() > closed  # what an operator made is named
+            del unused
         assert got == expected, (got, expected)
         assert before > 500, before
+
+
+def check_names(dispatch, judge):
+    """dispatch.py and operators.cpp see the same in the same programs. The second sees what composite
+    operators are made of, and what fills or copies into a tensor that another operator has made."""
+    library, log = judge.library, []
+    library.judge_log.restype = ctypes.POINTER(ctypes.c_int * 2)
+
+    class Names(dispatch.Dispatch):
+        def operate(self, func, operator, args, kwargs):
+            if dispatch.is_composite(func._schema):
+                with self:
+                    return func.decompose(*args, **kwargs)
+            counts = [0, 0]
+            for tensor, how in operator.tensors(args, kwargs):
+                counts[1] += how != dispatch.READ
+                counts[0] += how != dispatch.OVERWRITE or not dispatch.covers(tensor)
+            log.append((1, 1) if operator.name == "aten._to_copy.default" else tuple(counts))
+            return func(*args, **kwargs)
+
+    for make in OPTIMIZERS:
+        log.clear()
+        with Names():
+            expected = losses(lambda: None, make)
+        before = library.judge_steps()
+        judge.watch(1, 1, 1 << 40)
+        assert losses(lambda: None, make) == expected
+        judge.watch(0, 1, 0)
+        after, steps = library.judge_steps(), library.judge_log()
+        seen = [tuple(steps[i % 4096]) for i in range(before, after)]
+        expected_names = [counts for counts in log if counts not in ((0, 0), (0, 1))]
+        assert after - before < 4096 and len(expected_names) > 500, (after - before, len(log))
+        got = [counts for counts in seen if counts not in ((0, 0), (0, 1))]
+        assert got == expected_names
+
+
+def check_foreach(session, judge):
+    """Long lists are worked on in parts, with the same results."""
+    names = ["a", "b", "c", "d", "e"]
+    tensors = {name: [torch.rand(1 << 15) for _ in range(5)] for name in names}
+    scalars = [1.0, 2.0, 3.0, 4.0, 5.0]
+
+    def work(a, b, c, d, e):
+        sums = torch._foreach_add(a, b)
+        torch._foreach_mul_(c, scalars)
+        torch._foreach_addcmul_(d, sums, e, value=0.5)
+        return [*sums, *c, *d, *torch._foreach_sqrt(torch._foreach_abs(d))]
+
+    copies = {name: [x.clone() for x in tensors[name]] for name in names}
+    expected = [x.sum().item() for x in work(**tensors)]
+    with session.Session(judge, torch.device("cpu"), 1 << 22):  # 512 KiB at once
+        own = {name: [x.clone() for x in copies[name]] for name in names}
+        before = judge.library.judge_steps()
+        results = work(**own)
+        steps = judge.library.judge_steps() - before
+        assert [x.sum().item() for x in results] == expected
+    assert steps == 3 + 2 + 5 + 2 + 2, steps
+
+
+def check_region(session, judge):
+    """One operator, whatever it does inside."""
+    with session.Session(judge, torch.device("cpu"), 1 << 22) as own:
+        x = torch.ones(1 << 16)
+        before = judge.library.judge_steps()
+        y = own._region(5, [x], lambda: x.mul(2).add(1))
+        assert judge.library.judge_steps() - before == 1
+        assert y.sum().item() == 3 << 16
+        assert judge.library.judge_steps() - before == 3
 
 
 def check_collectives(session, judge, folder):
@@ -213,21 +291,21 @@ def check_collectives(session, judge, folder):
             found.append(loss.item())
         return found
 
-    expected = train()
+    expected, before = train(), judge.library.judge_kept()
     with session.Session(judge, torch.device("cpu"), 1 << 22):
         assert train() == expected
-    assert judge.kept >= 3, judge.kept
+    assert judge.library.judge_kept() - before >= 3
     distributed.destroy_process_group()
 
 
-def check_offload(session, path):
+def check_offload(session, path, path_of_operators):
     """Half of the memory, then all of it again."""
     library, peaks = ctypes.CDLL(path), []
     library.host_peak.restype = ctypes.c_size_t
 
     def train(limit, make, lengths):
         library.host_reset_peak()
-        own = session.Session(session.Calls(path), torch.device("cpu"), limit)
+        own = session.Session(session.Calls(path, path_of_operators), torch.device("cpu"), limit)
         with own:
             found = losses(own.mark, make, 8, lengths)
             stats = own.stats()
@@ -239,6 +317,30 @@ def check_offload(session, path):
         assert expected == got == losses(lambda: None, make, 8, lengths), (expected, got)
         assert whole // 4 < peak <= whole // 2, (peak, whole)
         assert stats["in_count"] > 50 and stats["plan_count"] > 0, stats
+
+
+def check_programs(session, make_calls, limit):
+    """The same numbers inside a session as outside."""
+    for program in PROGRAMS:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected = program()
+            with session.Session(make_calls(), torch.device("cpu"), limit):
+                assert program() == expected, program.__name__
+
+
+def check_error(session, path, path_of_operators):
+    """An operator whose tensors exceed the limit."""
+    own = session.Session(session.Calls(path, path_of_operators), torch.device("cpu"), 1 << 20)
+    with own:
+        a, b, c = (torch.ones(1 << 17) for _ in range(3))
+        try:
+            a.addcmul_(b, c)
+        except torch.cuda.OutOfMemoryError as error:
+            assert str(error).startswith("gmlake_torch.offload: "), error
+        else:
+            raise AssertionError("no error")
+        del a, b, c
 
 
 def check_groups(session, judge):
@@ -261,13 +363,20 @@ def check_groups(session, judge):
 
 if __name__ == "__main__":
     package()
-    from gmlake_torch import record, session
+    from gmlake_torch import dispatch, record, session
 
     if len(sys.argv) == 2:
         check_graphs(record, sys.argv[1])
-    elif hasattr(ctypes.CDLL(sys.argv[2]), "judge_step"):
-        check_session(session, Judge(sys.argv[2]))
-        check_groups(session, Judge(sys.argv[2]))
-        check_collectives(session, Judge(sys.argv[2]), sys.argv[1])
+    elif hasattr(ctypes.CDLL(sys.argv[2]), "judge_switch"):
+        judge = Judge(*sys.argv[2:])
+        check_session(session, judge)
+        check_groups(session, judge)
+        check_names(dispatch, judge)
+        check_foreach(session, judge)
+        check_region(session, judge)
+        check_programs(session, lambda: judge, 1 << 22)
+        check_collectives(session, judge, sys.argv[1])
     else:
-        check_offload(session, sys.argv[2])
+        check_offload(session, *sys.argv[2:])
+        check_programs(session, lambda: session.Calls(*sys.argv[2:]), 5 << 20)
+        check_error(session, *sys.argv[2:])

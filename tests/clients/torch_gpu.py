@@ -877,6 +877,25 @@ def case_offload_compile(torch, note):
     return found
 
 
+def case_offload_higher_order(torch, note):
+    """Operators that take functions: torch's dispatcher does not know them."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    found = []
+    with offload(torch, note, 4096):
+        torch.manual_seed(1)
+        shape = (2, 4, 256, 64)
+        q, k, v = (torch.randn(shape, device="cuda", requires_grad=True) for _ in range(3))
+        net = blocks(torch, 10)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+        for _ in range(3):
+            y = flex_attention(q, k, v, score_mod=lambda score, b, h, i, j: score + (i - j) * 0.01)
+            y.square().sum().backward()
+            found += train_blocks(torch, net, optimizer, 4)
+            found.append(f"{q.grad.double().square().sum().item():.4g}")
+    return found
+
+
 def case_offload_streams(torch, note):
     """Tensors that another stream uses."""
     found, side = [], torch.cuda.Stream()

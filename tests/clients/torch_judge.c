@@ -4,6 +4,7 @@
    filled before it runs. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #define LARGE ((size_t)1 << 16)
 #define PAGE ((size_t)4096)
 #define REGIONS_MAX 4096
+#define STEPS_MAX 4096
 
 typedef struct region {
   char *ptr; /* NULL: unused */
@@ -22,7 +24,8 @@ typedef struct region {
 } region;
 
 static region regions[REGIONS_MAX];
-static int is_on, live_count, moved_count;
+static int is_on, live_count, moved_count, kept_count, step_count, step_log[STEPS_MAX][2];
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* protects all of that */
 extern void __libc_free(void *ptr);
 extern void *__libc_memalign(size_t alignment, size_t bytes);
 
@@ -46,6 +49,7 @@ static void set_open(region *r, int is_open) {
 API int posix_memalign(void **out_ptr, size_t alignment, size_t bytes) {
   size_t i;
   if (is_on && bytes >= LARGE && alignment <= PAGE) {
+    pthread_mutex_lock(&mutex);
     for (i = 0; i < REGIONS_MAX && regions[i].ptr; i++) continue;
     if (i == REGIONS_MAX) abort();
     memset(&regions[i], 0, sizeof regions[i]);
@@ -56,6 +60,7 @@ API int posix_memalign(void **out_ptr, size_t alignment, size_t bytes) {
     regions[i].is_open = 1;
     live_count++;
     *out_ptr = regions[i].ptr;
+    pthread_mutex_unlock(&mutex);
     return 0;
   }
   *out_ptr = __libc_memalign(alignment, bytes);
@@ -63,40 +68,66 @@ API int posix_memalign(void **out_ptr, size_t alignment, size_t bytes) {
 }
 
 API void free(void *ptr) {
-  region *const r = ptr && live_count ? find(ptr) : NULL;
-  if (!r) {
-    __libc_free(ptr);
-    return;
+  region *r = NULL;
+  if (ptr && live_count) {
+    pthread_mutex_lock(&mutex);
+    if ((r = find(ptr)) != NULL) {
+      munmap(r->ptr, r->bytes);
+      r->ptr = NULL;
+      live_count--;
+    }
+    pthread_mutex_unlock(&mutex);
   }
-  munmap(r->ptr, r->bytes);
-  r->ptr = NULL;
-  live_count--;
+  if (!r) __libc_free(ptr);
 }
 
-/* ---- What the test calls instead of the library ---------------------------------------------- */
+/* ---- What the test, and operators.cpp, call instead of the library --------------------------- */
 
 API void judge_switch(int on) {
   size_t i;
+  pthread_mutex_lock(&mutex);
   is_on = on;
   for (i = 0; i < REGIONS_MAX; i++)
     if (regions[i].ptr && !on) set_open(&regions[i], 1);
+  pthread_mutex_unlock(&mutex);
 }
 
-API void judge_keep(uint64_t address) {
-  region *const r = find((void *)(uintptr_t)address);
-  if (!r) return;
-  r->is_kept = 1;
-  set_open(r, 1);
+API const char *gmlake_torch_offload_keep(uint64_t address) {
+  region *r;
+  pthread_mutex_lock(&mutex);
+  if ((r = find((void *)(uintptr_t)address)) != NULL) {
+    r->is_kept = 1;
+    kept_count++;
+    set_open(r, 1);
+  }
+  pthread_mutex_unlock(&mutex);
+  return NULL;
 }
 
-API void judge_step(const uint64_t *addresses, size_t made, size_t reads, size_t writes) {
+API const char *gmlake_torch_offload_made(const uint64_t *addresses, size_t count) {
   region *r;
   size_t i;
+  pthread_mutex_lock(&mutex);
+  for (i = 0; i < count; i++)
+    if ((r = find((void *)(uintptr_t)addresses[i])) != NULL) r->is_named = 1;
+  pthread_mutex_unlock(&mutex);
+  return NULL;
+}
+
+API const char *gmlake_torch_offload_step(uint64_t key, const uint64_t *addresses, size_t reads,
+                                          size_t writes) {
+  region *r;
+  size_t i;
+  (void)key;
+  pthread_mutex_lock(&mutex);
+  step_log[step_count % STEPS_MAX][0] = (int)reads;
+  step_log[step_count % STEPS_MAX][1] = (int)writes;
+  step_count++;
   for (i = 0; i < REGIONS_MAX; i++) regions[i].use = 0;
-  for (i = 0; i < made + reads + writes; i++) {
+  for (i = 0; i < reads + writes; i++) {
     if ((r = find((void *)(uintptr_t)addresses[i])) == NULL) continue;
     r->is_named = 1;
-    if (i >= made) r->use |= i < made + reads ? 1 : 2;
+    r->use |= i < reads ? 1 : 2;
   }
   for (i = 0; i < REGIONS_MAX; i++) {
     r = &regions[i];
@@ -104,7 +135,18 @@ API void judge_step(const uint64_t *addresses, size_t made, size_t reads, size_t
     set_open(r, r->is_kept || r->use);
     if (r->use == 2) memset(r->ptr, 0xa5, r->bytes);
   }
+  pthread_mutex_unlock(&mutex);
+  return NULL;
 }
 
+API int judge_kept(void) { return kept_count; }
+API int judge_steps(void) { return step_count; }
+/* Reads and writes of the last STEPS_MAX steps. */
+API int (*judge_log(void))[2] { return step_log; }
 API int judge_moved(void) { return moved_count; }
-API int judge_live(void) { return live_count; }
+API int judge_closed(void) {
+  int count = 0;
+  size_t i;
+  for (i = 0; i < REGIONS_MAX; i++) count += regions[i].ptr && !regions[i].is_open;
+  return count;
+}

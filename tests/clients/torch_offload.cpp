@@ -102,7 +102,7 @@ void Scene::step(char *ptr, int before, int after, void *stream) {
   const uint64_t address = reinterpret_cast<uint64_t>(ptr) + 5; /* of any byte */
   const uint64_t both[2] = {address, address};
   stream = stream ? stream : &a;
-  check(!offload->step(7, both, 0, 1, 1, stream));
+  check(!offload->step(7, both, 1, 1, stream));
   use(stream, ptr, before, after);
 }
 std::vector<char *> Scene::make(int count) {
@@ -156,11 +156,12 @@ static void made() {
   const uint64_t none = 0;
   std::vector<char *> tensors;
   for (int i = 0; i < 8; i++) {
-    uint64_t last = tensors.empty() ? 0 : reinterpret_cast<uint64_t>(tensors.back());
-    check(!scene.offload->step(1, last ? &last : &none, last != 0, 0, 0, &scene.a));
+    check(!scene.offload->step(1, &none, 0, 0, &scene.a));
     tensors.push_back(scene.alloc());
     check(tensors.back() != nullptr);
     scene.use(&scene.a, tensors.back(), -1, i);
+    const uint64_t last = reinterpret_cast<uint64_t>(tensors.back());
+    check(!scene.offload->made(&last, 1));
   }
   scene.iterate(tensors, 0, 1);
 }
@@ -174,7 +175,7 @@ static void reads() {
     check(tensors.back() != nullptr);
     scene.use(&scene.a, tensors.back(), -1, i);
     const uint64_t address = reinterpret_cast<uint64_t>(tensors.back());
-    check(!scene.offload->step(1, &address, 0, 1, 0, &scene.a));
+    check(!scene.offload->step(1, &address, 1, 0, &scene.a));
   }
   scene.iterate(tensors, 0, 1);
 }
@@ -227,7 +228,7 @@ static void graphs() {
   check(!scene.offload->begin_capture(&scene.b));
   const uint64_t used[2] = {reinterpret_cast<uint64_t>(tensors[2]),
                             reinterpret_cast<uint64_t>(tensors[3])};
-  check(!scene.offload->step(1, used, 0, 1, 1, &scene.b));
+  check(!scene.offload->step(1, used, 1, 1, &scene.b));
   check(!scene.offload->make_room(MIB)); /* nothing moves */
   check(!scene.offload->mark());
   check(!scene.offload->end_capture(&graph) && graph);
@@ -265,8 +266,7 @@ static void too_much() {
   std::vector<char *> tensors = scene.make(4);
   uint64_t all[4];
   for (size_t i = 0; i < 4; i++) all[i] = reinterpret_cast<uint64_t>(tensors[i]);
-  check(scene.offload->step(1, all, 0, 4, 0, &scene.a) ==
-        GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
+  check(scene.offload->step(1, all, 4, 0, &scene.a) == GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
   check(scene.offload->error().find("OUT_OF_DEVICE_MEMORY: ") != std::string::npos);
   scene.iterate(tensors, 0, 1);
   gmlake_error_info info{};
@@ -283,7 +283,7 @@ static int train_regions(Scene &scene, const std::vector<char *> &weights, int o
   char *made[6];
   const auto compute = [&](size_t i) {
     const uint64_t weight = reinterpret_cast<uint64_t>(weights[i]);
-    check(!scene.offload->step(11, &weight, 0, 1, 0, &scene.a));
+    check(!scene.offload->step(11, &weight, 1, 0, &scene.a));
     made[i] = scene.alloc();
     scene.use(&scene.a, made[i], -1, 50 + static_cast<int>(i));
   };
@@ -303,7 +303,7 @@ static int train_regions(Scene &scene, const std::vector<char *> &weights, int o
       scene.others -= static_cast<size_t>(others);
     }
     const uint64_t address = reinterpret_cast<uint64_t>(made[i]);
-    check(!scene.offload->step(12, &address, 0, 1, 0, &scene.a));
+    check(!scene.offload->step(12, &address, 1, 0, &scene.a));
     scene.use(&scene.a, made[i], 50 + static_cast<int>(i), 0);
     scene.offload->free(made[i], &scene.a);
   }

@@ -145,12 +145,11 @@ uint64_t Scene::alloc(size_t bytes) {
 }
 void Scene::step(uint64_t key, const std::vector<uint64_t> &reads,
                  const std::vector<uint64_t> &writes) {
-  std::vector<uint64_t> all(made != 0, made);
-  const size_t made_count = all.size();
-  all.insert(all.end(), reads.begin(), reads.end());
+  std::vector<uint64_t> all(reads);
   all.insert(all.end(), writes.begin(), writes.end());
+  if (made && offload->made(&made, 1)) broken(offload->error().c_str(), __LINE__);
   made = 0;
-  if (offload->step(key, all.data(), made_count, reads.size(), writes.size(), stream))
+  if (offload->step(key, all.data(), reads.size(), writes.size(), stream))
     broken(offload->error().c_str(), __LINE__);
 }
 std::vector<uint64_t> Scene::make_weights() {

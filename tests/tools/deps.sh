@@ -19,6 +19,9 @@ need() {
 has_header() { echo "#include <$1>" | $cc -E -x c -; }
 has_cxx_library() { echo '#include <cstddef>' | "$1" -E -x c++ -; }
 has_torch() { python3 -c 'import torch' || /usr/bin/python3 -c 'import torch'; }
+has_torch_headers() { python3 -c "$torch_header" || /usr/bin/python3 -c "$torch_header"; }
+torch_header='from os.path import exists, join; from torch.utils.cpp_extension import include_paths
+assert any(exists(join(path, "torch", "library.h")) for path in include_paths())'
 
 case $1 in
 replay | bench | test | mutate | plots | manual | ci | lint | torch | viewer) ;;
@@ -54,6 +57,7 @@ fi
 if [ "$1" = ci ]; then need clang-format command -v clang-format; fi
 if [ "$1" = torch ]; then
   need python3-torch has_torch
+  need libtorch-dev has_torch_headers
 fi
 if [ "$1" = lint ]; then
   need cppcheck command -v cppcheck

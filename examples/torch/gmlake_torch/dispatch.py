@@ -2,6 +2,7 @@
 
 A view is no access. An operator that writes all of a storage does not read it. What an operator
 allocates itself is not named here. Wrapped tensors (DTensor) are seen by what they are made of.
+record.py uses this; operators.cpp does the same for sessions, at less cost.
 """
 import importlib
 
@@ -40,8 +41,6 @@ UNMARKED = {
     "aten::miopen_batch_norm": ("running_mean", "running_var"),
     "aten::_native_batch_norm_legit": ("running_mean", "running_var"),
 }
-# Take lists of tensors, and do the same to one of each after another.
-FOREACH = ("aten::_foreach_", "aten::_fused_ad", "aten::_fused_sgd", "aten::_amp_foreach_")
 READ, WRITE, OVERWRITE = range(3)
 
 
@@ -57,17 +56,12 @@ class Operator:
     def __init__(self, func):
         schema = getattr(func, "_schema", None)
         self.name = str(func)
-        self.key = hash(self.name) & 0xFFFFFFFF
         self.is_opaque = schema is None  # of higher order: takes tensors anywhere, writes any
         self.positions, self.names = [], []
         if self.is_opaque:
-            self.is_quiet, self.is_foreach, self.namespace = False, False, ""
+            self.is_quiet = False
             return
         name = schema.name
-        self.namespace = name.split("::")[0]
-        self.is_foreach = name.startswith(FOREACH) and "[" in str(schema.arguments[0].type)
-        if "scalars" in (a.name for a in schema.arguments if str(a.type) == "Tensor"):
-            self.is_foreach = False  # has a number of each item in one tensor
         for index, argument in enumerate(schema.arguments):
             if "Tensor" not in str(argument.type):
                 continue

@@ -16,10 +16,10 @@ memory as the program would have taken.
 
 Only what was made inside the block may leave, so make the model there. What also stays: what an
 operator never names (a workspace), what record_stream, data_ptr(), DLPack or a Triton kernel got
-at, and what a collective operation has used. Not noticed is what uses tensors without torch's
-dispatcher: a C++ extension that is no operator of it, a custom operator with tensors that it was
-not given, a thread that the program starts in the block. Run the program once with is_checked=True:
-then what is away has no memory, and a stray access is an error.
+at, what a collective operation has used, and what another thread than the one that entered the
+block, or autograd's for it, has used. Not noticed is what uses tensors without torch's dispatcher: a
+C++ extension that is no operator of it, a custom operator with tensors that it was not given. Run the
+program once with is_checked=True: then what is away has no memory, and a stray access is an error.
 
 With keeps_regions=True regions under torch.utils.checkpoint (use_reentrant=False, no context_fn)
 are recomputed only as far as that pays: the others are kept, as if they were not checkpointed. The
@@ -36,25 +36,26 @@ import torch
 import torch.utils.checkpoint
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .dispatch import OVERWRITE, READ, Dispatch, covers, on_step, storage_of, tensors_in
+from .dispatch import on_step, tensors_in
 
 GROUP_BYTES = 256 << 20  # of parameters that a step of an optimizer updates at once
-COLLECTIVE = ("c10d", "_c10d_functional", "c10d_functional", "symm_mem")
 
 
 class Calls:
-    """The functions of the library that a session calls. A test has others."""
+    """The functions of the libraries that a session calls: of sessions, and operators.cpp's, which
+    are in one library but in tests."""
 
-    def __init__(self, path):
+    def __init__(self, path, path_of_operators=None):
         library = ctypes.PyDLL(path)  # they are short: the interpreter stays locked
-        names = ("open", "close", "step", "mark", "keep", "replay", "recompute", "region_end")
-        for name in names:
+        names = ("open", "close", "step", "made", "mark", "keep", "replay", "recompute")
+        for name in (*names, "region_end"):
             function = getattr(library, f"gmlake_torch_offload_{name}")
             function.restype = ctypes.c_char_p
             setattr(self, name, function)
         size = ctypes.c_size_t
         self.open.argtypes = [ctypes.c_int, size, size, size, size, ctypes.c_int]
-        self.step.argtypes = [ctypes.c_uint64, ctypes.c_void_p, size, size, size]
+        self.step.argtypes = [ctypes.c_uint64, ctypes.c_void_p, size, size]
+        self.made.argtypes = [ctypes.c_void_p, size]
         self.keep.argtypes = self.replay.argtypes = [ctypes.c_uint64]
         self.recompute.argtypes = [ctypes.c_uint64]
         self._region = library.gmlake_torch_offload_region
@@ -65,6 +66,10 @@ class Calls:
         self._end_capture.restype = ctypes.c_char_p
         self.stats_json = library.gmlake_torch_offload_stats_json
         self.stats_json.argtypes = [ctypes.c_int, ctypes.c_char_p, size]
+        operators = ctypes.PyDLL(path_of_operators) if path_of_operators else library
+        self.watch = operators.gmlake_torch_offload_watch
+        self.watch.argtypes, self.watch.restype = [ctypes.c_int, ctypes.c_int, size], None
+        self.pause = operators.gmlake_torch_offload_pause
 
     def end_capture(self):
         graph = ctypes.c_uint64()
@@ -84,7 +89,7 @@ def check(text):
         raise kind(f"gmlake_torch.offload: {text}")
 
 
-class Session(Dispatch):
+class Session:
     """What offload returns."""
 
     def __init__(
@@ -99,13 +104,10 @@ class Session(Dispatch):
         marks_steps=True,  # a step of an optimizer ends an iteration; else the program may mark()
         keeps_regions=False,  # what torch.utils.checkpoint would recompute is kept where that pays
     ):
-        super().__init__()
         self._calls, self.device, self._marks_steps = calls, device, marks_steps
         self._open = limit_bytes, tensor_bytes_min, host_bytes_max, chunk_bytes, is_checked
         self._foreach_bytes = max(1, limit_bytes // 8)
         self._group_bytes = min(GROUP_BYTES, max(1, limit_bytes // 32))
-        self._addresses = (ctypes.c_uint64 * 1024)()
-        self._made = 0  # storages that the last operator has made, the first of _addresses
         self._depth = 0  # of regions inside which no operator is seen
         self._keeps_regions, self._is_in_region = keeps_regions, False
         self._marker = None  # the optimizer whose steps end iterations
@@ -129,10 +131,11 @@ class Session(Dispatch):
         check(self._calls.open(self.device.index or 0, *self._open))
         self._hooks = on_step(self._before_step, self._after_step)
         self._patch()
-        return super().__enter__()
+        self._watch(True)
+        return self
 
     def __exit__(self, kind, error, trace):
-        super().__exit__(kind, error, trace)
+        self._watch(False)
         for owner, name, former in reversed(self._undo):
             setattr(owner, name, former)
         self._undo.clear()
@@ -146,80 +149,30 @@ class Session(Dispatch):
 
     # ---- Operators ----
 
-    def operate(self, func, operator, args, kwargs):
-        if self._depth:
-            return func(*args, **kwargs)
-        if operator.is_foreach and (parts := self._parts(args, kwargs)):
-            results = [self._run(func, operator, *part) for part in parts]
-            return [item for result in results for item in result] if results[0] else None
-        return self._run(func, operator, args, kwargs)
-
-    def _run(self, func, operator, args, kwargs):
-        if operator.namespace in COLLECTIVE:
-            for tensor, _ in operator.tensors(args, kwargs):
-                self._keep(tensor)
-        data_ptr, addresses = self._data_ptr, self._addresses
-        made, read, written = self._made, [], []
-        for tensor, how in operator.tensors(args, kwargs):
-            if type(tensor) is FakeTensor:
-                return func(*args, **kwargs)
-            if tensor.layout is not torch.strided:
-                continue  # its parts are small, or have operators of their own
-            address = data_ptr(tensor)
-            if how == READ:
-                read.append(address)
-            else:
-                written.append(address)
-                if how != OVERWRITE or not covers(tensor):
-                    read.append(address)
-        count = made + len(read) + len(written)
-        if count > len(addresses):
-            addresses = self._grow(count)
-        addresses[made:count] = read + written
-        text = self._calls.step(operator.key, addresses, made, len(read), len(written))
-        self._made = 0
-        if text:
-            check(text)
-        result = func(*args, **kwargs)
-        self._name(result)
-        return result
-
-    def _name(self, result):
-        """Notes what an operator has made: the next call says it."""
-        if isinstance(result, torch.Tensor):
-            if type(result) is not FakeTensor:
-                self._addresses[0] = self._data_ptr(result)
-                self._made = 1
-        elif result is not None:
-            made = [self._data_ptr(t) for t in tensors_in(result) if type(t) is not FakeTensor]
-            if len(made) > len(self._addresses):
-                self._grow(len(made))
-            self._addresses[: len(made)] = made
-            self._made = len(made)
-
-    def _grow(self, count):
-        former, self._addresses = self._addresses, (ctypes.c_uint64 * (2 * count))()
-        self._addresses[: self._made] = former[: self._made]
-        return self._addresses
+    def _watch(self, is_on):
+        """Whether this thread's operators are seen."""
+        self._calls.watch(is_on, self.device.type == "cpu", self._foreach_bytes)
 
     def _region(self, key, tensors, function, *args, **kwargs):
         """Runs what is one operator, whatever it does inside."""
         if self._depth:
             return function(*args, **kwargs)
-        seen = [self._data_ptr(tensor) for tensor in tensors]
-        made, count = self._made, len(seen)
-        if made + 2 * count > len(self._addresses):
-            self._grow(made + 2 * count)
-        self._addresses[made : made + 2 * count] = seen + seen
-        check(self._calls.step(key, self._addresses, made, count, count))
-        self._made = 0
+        seen = self._addresses(tensors)
+        both = (ctypes.c_uint64 * (2 * len(seen)))(*seen, *seen)
+        check(self._calls.step(key, both, len(seen), len(seen)))
         self._depth += 1
+        self._calls.pause(True)
         try:
             result = function(*args, **kwargs)
         finally:
+            self._calls.pause(False)
             self._depth -= 1
-        self._name(result)
+        made = self._addresses(tensors_in(result))
+        check(self._calls.made((ctypes.c_uint64 * len(made))(*made), len(made)))
         return result
+
+    def _addresses(self, tensors):
+        return [self._data_ptr(tensor) for tensor in tensors if self._is_here(tensor)]
 
     def _is_here(self, tensor):
         return tensor.device.type == self.device.type and type(tensor) is not FakeTensor
@@ -227,31 +180,6 @@ class Session(Dispatch):
     def _keep(self, tensor):
         if not self._depth and self._is_here(tensor):
             check(self._calls.keep(self._data_ptr(tensor)))
-
-    def _parts(self, args, kwargs):
-        """The lists of a foreach operator in parts; None: they are small."""
-        lists = [value for value in (*args, *kwargs.values()) if isinstance(value, (list, tuple))]
-        count = len(lists[0])
-        sizes = [0] * count
-        for values in lists:
-            if len(values) == count and isinstance(values[0], torch.Tensor):
-                for i, tensor in enumerate(values):
-                    sizes[i] += tensor.numel() * tensor.element_size()
-        if sum(sizes) <= self._foreach_bytes:
-            return None
-        ends = ends_of(sizes, self._foreach_bytes)
-
-        def cut(value, first, end):
-            is_list = isinstance(value, (list, tuple)) and len(value) == count
-            return value[first:end] if is_list else value
-
-        return [
-            (
-                tuple(cut(value, first, end) for value in args),
-                {name: cut(value, first, end) for name, value in kwargs.items()},
-            )
-            for first, end in zip([0, *ends], ends)
-        ]
 
     # ---- Optimizers ----
 
@@ -322,7 +250,6 @@ class Session(Dispatch):
         def capture_begin(former):
             def capture_begin(graph, *args, **kwargs):
                 check(self._calls.begin_capture())
-                self._made = 0
                 return former(graph, *args, **kwargs)
 
             return capture_begin
@@ -340,7 +267,6 @@ class Session(Dispatch):
             def replay(graph, *args, **kwargs):
                 if not self._depth:
                     check(self._calls.replay(getattr(graph, "_gmlake_number", 0)))
-                    self._made = 0
                 return former(graph, *args, **kwargs)
 
             return replay
@@ -358,8 +284,7 @@ class Session(Dispatch):
         def call(former):
             def call(graph, inputs):
                 key = hash(graph.cache_key) & 0xFFFFFFFF
-                tensors = [t for t in tensors_in(inputs) if self._is_here(t)]
-                return self._region(key, tensors, former, graph, inputs)
+                return self._region(key, list(tensors_in(inputs)), former, graph, inputs)
 
             return call
 

@@ -1,0 +1,300 @@
+"""Small programs that reach torch's operators in many ways: what torch_dispatch.py compares inside a
+session and outside. Each takes nothing and returns numbers."""
+import threading
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+vmap = getattr(torch, "vmap", None) or torch._vmap_internals.vmap  # torch 1.13
+
+N = 160  # a square matrix of so many floats is large enough to leave
+
+
+def matrix(seed=1, grad=False):
+    torch.manual_seed(seed)
+    return torch.randn(N, N).requires_grad_(grad)
+
+
+def total(*tensors):
+    return [tensor.detach().double().abs().sum().item() for tensor in tensors]
+
+
+# ---- What dispatches in Python ----
+
+
+class Mode(TorchDispatchMode):
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def modes():
+    with Mode() as mode:
+        x = matrix()
+        with Mode():
+            y = x @ x + x
+        found = total(y)
+    assert mode.count > 3
+    return found + total(x.mul_(2))
+
+
+class Wrapper(torch.Tensor):
+    """Has no memory: another tensor has."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        inner = [a.inner if isinstance(a, cls) else a for a in args]
+        result = func(*inner, **(kwargs or {}))
+        return cls(result) if isinstance(result, torch.Tensor) else result
+
+
+def wrappers():
+    x = Wrapper(matrix())
+    y = torch.relu(x @ x).add_(x)
+    return total(y.inner, x.inner)
+
+
+class Own(torch.Tensor):
+    """Has its own memory, and sees operators."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_dispatch__(func, types, args, kwargs or {})
+
+
+def subclasses():
+    x = torch.Tensor._make_subclass(Own, matrix())
+    y = torch.relu(x @ x).add_(x)
+    return total(y, x)
+
+
+class Function(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        context.save_for_backward(x)
+        return x.exp()
+
+    @staticmethod
+    def backward(context, grad):
+        (x,) = context.saved_tensors
+        with torch.enable_grad():
+            y = x.detach().requires_grad_()
+            y.exp().backward(grad)
+        return y.grad
+
+
+def functions():
+    x = matrix(grad=True)
+    x.register_hook(lambda grad: grad.clamp(-1, 1))
+    Function.apply(x).tanh().sum().backward()
+    (second,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+    second.square().sum().backward()
+    return total(x.grad)
+
+
+def transforms():
+    x = matrix()
+    jacobian = torch.autograd.functional.vjp(lambda x: (x @ x).tanh(), x, torch.ones_like(x))[1]
+    return total(jacobian, vmap(lambda row: row.softmax(0) * 2)(x))
+
+
+def scripts():
+    @torch.jit.script
+    def run(x, count: int):
+        for i in range(count):
+            x = torch.sigmoid(x @ x) + i
+        return x
+
+    return total(run(matrix(), 3))
+
+
+# ---- Operators that programs define ----
+
+libraries = []
+
+
+def define(space, key):
+    """An operator that reaches memory without torch's operators, and one that writes beside a
+    result."""
+    library = torch.library.Library(space, "DEF")
+    libraries.append(library)
+    library.define("twice(Tensor x) -> Tensor")
+    library.define("add_to(Tensor x, Tensor(a!) sum) -> Tensor")
+
+    def twice(x):
+        return torch.from_numpy(x.numpy() * 2)
+
+    def add_to(x, sum):
+        sum.numpy()[...] += x.numpy()
+        return x + 1
+
+    library.impl("twice", twice, key)
+    library.impl("add_to", add_to, key)
+    return getattr(torch.ops, space)
+
+
+def customs():
+    """Defined when the session is open already."""
+    found = []
+    for key in ("CPU", "CompositeExplicitAutograd"):
+        space = f"gmlake_test_{key.lower()}_{len(libraries)}"
+        ops, x, total_of = define(space, key), matrix(), torch.zeros(N, N)
+        x.add_(1)
+        y = ops.twice(x)
+        z = ops.add_to(y, total_of)
+        found += total(y, z, total_of)
+    return found
+
+
+# ---- Layouts and kinds of tensors ----
+
+
+def sparse():
+    dense = matrix() * (matrix(2) > 0)
+    coo, csr = dense.to_sparse(), dense.to_sparse_csr()
+    other = matrix(3)
+    found = total(torch.sparse.mm(coo, other), csr @ other, coo.to_dense(), (coo * 2).to_dense())
+    made = torch.sparse_coo_tensor(coo.coalesce().indices(), coo.coalesce().values() + 1, (N, N))
+    net = torch.nn.Embedding(N, N, sparse=True)
+    net.weight.data.copy_(other)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net(torch.arange(0, N, 2)).square().sum().backward()
+    optimizer.step()
+    return found + total(made.coalesce().values(), net.weight, torch.sparse.sum(made, 0).to_dense())
+
+
+def lazies():
+    x = torch.complex(matrix(), matrix(2))
+    y = x.conj() @ x.mT
+    found = total(y.real, y.imag, torch.view_as_real(x), x.conj().imag.neg())
+    return found + total(torch.fft.irfft2(torch.fft.rfft2(matrix())))
+
+
+def shapes():
+    x = matrix()
+    y = torch.empty(0)
+    y.resize_(N, N).copy_(x)
+    y.set_(x.clone())
+    z = x.as_strided((N // 2, N), (2 * N, 1)).clone()
+    w = x.t().contiguous()
+    w[w > 0] = 0
+    w.index_put_((torch.arange(4),), torch.ones(4, N), accumulate=True)
+    u = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()
+    return total(y, z, w, u, x.to(torch.bfloat16).float(), x.double(), x.unfold(0, 4, 2).sum(-1))
+
+
+# ---- Networks ----
+
+
+def recurrent():
+    torch.manual_seed(4)
+    net = torch.nn.LSTM(N, N, 2, batch_first=True)
+    y, _ = net(matrix().view(4, -1, N))
+    y.square().sum().backward()
+    return total(y, *[p.grad for p in net.parameters()])
+
+
+def attention():
+    torch.manual_seed(5)
+    net = torch.nn.TransformerEncoderLayer(N, 4, 2 * N, batch_first=True)
+    x = matrix().view(4, -1, N)
+    y = net(x)
+    y.square().sum().backward()
+    net.eval()
+    with torch.inference_mode():
+        fast = net(x)
+    return total(y, fast, *[p.grad for p in net.parameters()])
+
+
+def images():
+    torch.manual_seed(6)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 32, 3, padding=1),
+        torch.nn.BatchNorm2d(32),
+        torch.nn.ReLU(inplace=True),
+        torch.nn.MaxPool2d(2),
+        torch.nn.ConvTranspose2d(32, 8, 2, 2),
+        torch.nn.Upsample(scale_factor=2, mode="bilinear"),
+        torch.nn.GroupNorm(2, 8),
+    ).to(memory_format=torch.channels_last)
+    y = net(torch.randn(2, 3, 64, 64).to(memory_format=torch.channels_last))
+    y.square().mean().backward()
+    return total(y, *[p.grad for p in net.parameters()], net[1].running_var)
+
+
+def searches():
+    x = matrix()
+    values, order = x.flatten().sort()
+    top = x.topk(8, -1)
+    unique = (x * 4).round().unique(return_counts=True)
+    solved = torch.linalg.solve(x + 20 * torch.eye(N), matrix(2))
+    found = total(values, order, *top, *unique, solved, x.cumsum(0), x.median(0).values)
+    buckets = torch.bucketize(x, torch.linspace(-2, 2, 9))
+    scattered = torch.zeros(10, N).scatter_add_(0, buckets, x)
+    return found + total(buckets, scattered, x.gather(1, order.view(N, N) % N), x.histc(16))
+
+
+# ---- Threads ----
+
+
+def threads():
+    """Others work on tensors of this one, while it goes on."""
+    x, found = matrix(), [None] * 3
+
+    def work(i):
+        y = x
+        for _ in range(20):
+            y = torch.sigmoid(y @ x) - 0.5
+        found[i] = total(y)[0]
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for worker in workers:
+        worker.start()
+    y = matrix(7)
+    for _ in range(50):
+        y = (y @ y).tanh()
+    for worker in workers:
+        worker.join()
+    return found + total(y, x + 1)
+
+
+def backward_thread():
+    """A thread's own backward pass."""
+    x, found = matrix(grad=True), []
+
+    def work():
+        (x @ x).tanh().sum().backward()
+        found.extend(total(x.grad))
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    worker.join()
+    return found + total(x.grad * 2)
+
+
+PROGRAMS = [
+    modes,
+    wrappers,
+    subclasses,
+    functions,
+    transforms,
+    scripts,
+    customs,
+    sparse,
+    lazies,
+    shapes,
+    recurrent,
+    attention,
+    images,
+    searches,
+    threads,
+    backward_thread,
+]
