@@ -41,7 +41,7 @@ static const char columns[] =
 
 typedef struct settings {
   int json, mock, gpu, busy;
-  uint64_t iterations, settle, chunk_mib, small_mib, divide, launch_ns, ahead, tries;
+  uint64_t iterations, settle, chunk_mib, small_mib, divide, launch_ns, ahead, tries, vary;
   double part;
 } settings;
 
@@ -307,13 +307,20 @@ static int is_made(gmlake_offload_kind kind) {
   return kind == GMLAKE_OFFLOAD_INTERMEDIATE || kind == GMLAKE_OFFLOAD_OUTPUT;
 }
 
+/* As large as in the graph, or smaller where iterations vary. */
+static uint64_t varied(const world *w, uint64_t size) {
+  uint64_t percent = w->iteration * 37 % 101 * w->opts->vary / 100; /* 37: neighbours differ */
+  return w->opts->mock ? size - size / 100 * percent : size;
+}
+
 static void note_use(world *w, uint32_t tensor, size_t position) {
   if (w->first[tensor] == GMLAKE_OFFLOAD_NONE) w->first[tensor] = (uint32_t)position;
   w->last[tensor] = (uint32_t)position;
 }
 
 static void make(world *w, uint32_t tensor) {
-  size_t bytes = tensor_of(w, tensor).bytes;
+  gmlake_offload_tensor_desc desc = tensor_of(w, tensor);
+  size_t bytes = is_made(desc.kind) ? (size_t)varied(w, desc.bytes) : desc.bytes;
   if (bytes < SMALL_BYTES) {
     w->ids[tensor] = GMLAKE_OFFLOAD_NONE;
     w->failed |= gmlake_alloc(w->lake, bytes ? bytes : 1, w->stream, &w->ptrs[tensor]) != GMLAKE_OK;
@@ -390,8 +397,8 @@ static void launch(world *w, size_t position, const gmlake_offload_op_desc *op, 
     charge(w);
     gmlake_offload_mock_spend(w->backend, w->opts->launch_ns);
     wait_for_the_queue(w);
-    w->failed |= gmlake_offload_mock_work(w->backend, w->stream, op->time_ns, NULL, NULL) !=
-                 GMLAKE_OFFLOAD_OK;
+    w->failed |= gmlake_offload_mock_work(w->backend, w->stream, varied(w, op->time_ns), NULL,
+                                          NULL) != GMLAKE_OFFLOAD_OK;
     return;
   }
   memset(&what, 0, sizeof what);
@@ -605,7 +612,7 @@ static int run_graph(const settings *opts, const char *path) {
 int main(int argc, char **argv) {
   static const char *const names[] = {"bench/graphs/resnet50-b64.gmgraph.gz",
                                       "bench/graphs/llama-7b-lora-b8-1k.gmgraph.gz"};
-  settings opts = {0, 0, 0, 0, 10, 6, 16, 16, 1, 5000, 1024, 0, .6};
+  settings opts = {0, 0, 0, 0, 10, 6, 16, 16, 1, 5000, 1024, 0, 0, .6};
   const option_row rows[] = {
       {"json", OPTION_FLAG, &opts.json, 0, 0, NULL, "print one JSON object a row"},
       {"mock", OPTION_FLAG, &opts.mock, 0, 0, NULL, "on a mock's clock, also where there is a GPU"},
@@ -625,6 +632,9 @@ int main(int argc, char **argv) {
       {"ahead", OPTION_COUNT, &opts.ahead, 1, 1 << 20, "N",
        "the mock's host is at most N operators ahead; default 1024"},
       {"tries", OPTION_COUNT, &opts.tries, 0, 1e6, "N", "plans to try; default: the planner's"},
+      {"vary", OPTION_COUNT, &opts.vary, 0, 90, "PERCENT",
+       "the mock's operators, and what they make, are up to PERCENT smaller, all of an iteration "
+       "by the same"},
       {"part", OPTION_NUMBER, &opts.part, .01, 1, "PART",
        "run in PART of the memory that the lake holds without a limit; default .6"}};
   const option_reader reader = {
