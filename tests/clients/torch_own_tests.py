@@ -4,23 +4,27 @@
         [--devices 0:1] test_cuda.py...
 
 The files are of torch's sources, at the release that is installed or close to it; they and
-expecttest have to be there already. Needs pytest, pytest-timeout and pytest-xdist. DIRECTORY gets a
-table of what each test came to (own.txt) and both logs. With --devices both run at the same time,
-torch's allocator on the devices before the colon. The exit status is 0 if no test that passes with
-torch's allocator fails with the lakes.
+expecttest have to be there already. Needs pytest, pytest-timeout and pytest-xdist. With --devices
+both run at the same time, torch's allocator on the devices before the colon; else one after the
+other, on all devices. Tests that end differently run again, one after the other, and count as they
+end then. DIRECTORY gets the counts and what each test came to (own.txt), and the logs. The exit
+status is 0 if no test that passes with torch's allocator fails with the lakes.
 
 The file is a plugin of pytest too: in a newer torch, names that the tests import may be gone. It
-puts something in their place, so that the other tests run."""
+puts something in their place, so that the other tests run, also in processes that they spawn. Those
+have the lakes by GMLAKE_TORCH=1, for which gmlake_torch has to be installed by pip."""
 import argparse
 import ast
 import concurrent.futures
 import importlib
+import multiprocessing.spawn
 import os
 import re
+import signal
 import subprocess
 import sys
 
-VERDICT = re.compile(r"(PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)\s+\S*?::(\S+)")
+VERDICT = re.compile(r"(PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)\s+(?:\S*/)?(\S+?::\S+)")
 
 
 class Nothing:
@@ -55,43 +59,71 @@ def add_missing_names(path):
                 setattr(module, name.name, Nothing())
 
 
-def pytest_configure(config):
+def add_all_missing_names():
     for path in os.environ["TORCH_OWN_TESTS"].split(os.pathsep):
         add_missing_names(path)
 
 
-def run(allocator, options):
+def pytest_configure(config):
+    add_all_missing_names()
+    prepare = multiprocessing.spawn.get_preparation_data
+
+    def prepare_with_names(name):  # a spawned process executes this file as __mp_main__
+        data = prepare(name)
+        data.pop("init_main_from_name", None)
+        return dict(data, init_main_from_path=os.path.abspath(__file__))
+
+    multiprocessing.spawn.get_preparation_data = prepare_with_names
+
+
+def run(allocator, options, tests, jobs, suffix):
     """Returns the verdicts by test."""
     here = os.path.dirname(os.path.abspath(__file__))
     command = [sys.executable, "-m", "pytest", "-v", "-p", "torch_own_tests"]
     command += ["-p", "no:cacheprovider", "--tb=short", "--no-header", "-rN"]
-    command += [f"--timeout={options.seconds}", "-n", str(options.jobs)]
+    command += [f"--timeout={options.seconds}", "-n", str(jobs)]
     if options.words:
         command += ["-k", options.words]
-    tests = [os.path.abspath(path) for path in options.paths]
-    environment = dict(os.environ, TORCH_OWN_TESTS=os.pathsep.join(tests))
+    files = [os.path.abspath(path) for path in options.paths]
+    environment = dict(os.environ, TORCH_OWN_TESTS=os.pathsep.join(files))
     if options.devices:
         devices = options.devices.split(":")
         environment["CUDA_VISIBLE_DEVICES"] = devices[-1 if allocator == "lake" else 0]
     if allocator == "lake":
         command += ["-p", "gmlake_torch"]
         environment["GMLAKE_TORCH"] = "1"
-    paths = [here, os.path.dirname(tests[0]), environment.get("PYTHONPATH", "")]
+    paths = [here, os.path.dirname(files[0]), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(p for p in paths if p)
-    log = os.path.join(options.out, f"own.{allocator}.log")
+    log = os.path.join(options.out, f"own.{allocator}.{suffix}")
     with open(log, "w") as file:
+        process = subprocess.Popen(
+            command + tests,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
         try:
-            subprocess.run(
-                command + tests,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                timeout=options.limit,
-            )
+            process.wait(options.limit)
         except subprocess.TimeoutExpired:
             print(f"torch_own_tests: {allocator}: stopped after {options.limit} s")
+            os.killpg(process.pid, signal.SIGKILL)  # with what the tests started
+            process.wait()
     with open(log, errors="replace") as file:
         return {name: verdict for verdict, name in VERDICT.findall(file.read())}
+
+
+def count(rows):
+    """The counts of each file, as lines."""
+    lines = [f"{'file':40} {'':6} {'passed':>6} {'failed':>6} {'skipped':>7} {'none':>6}"]
+    for path in sorted({name.split("::")[0] for name in rows}):
+        mine = [verdicts for name, verdicts in rows.items() if name.split("::")[0] == path]
+        for i, who in enumerate(("native", "lake")):
+            got = [verdicts[i] for verdicts in mine]
+            passed, skipped, none = (got.count(word) for word in ("PASSED", "SKIPPED", "-"))
+            failed = len(got) - passed - skipped - none
+            lines.append(f"{path:40} {who:6} {passed:6} {failed:6} {skipped:7} {none:6}")
+    return lines
 
 
 def main():
@@ -105,24 +137,34 @@ def main():
     parser.add_argument("paths", nargs="+")
     options = parser.parse_args()
     os.makedirs(options.out, exist_ok=True)
+    paths = {os.path.basename(path): os.path.abspath(path) for path in options.paths}
+    everything = list(paths.values())
     with concurrent.futures.ThreadPoolExecutor(2 if options.devices else 1) as pool:
-        native, lake = pool.map(lambda allocator: run(allocator, options), ("native", "lake"))
-    rows, counts = [], {"native": {}, "lake": {}}
-    for name in sorted(set(native) | set(lake)):
-        verdicts = native.get(name, "-"), lake.get(name, "-")
-        rows.append(f"{verdicts[0]:8} {verdicts[1]:8} {name}")
-        for who, verdict in zip(counts, verdicts):
-            counts[who][verdict] = counts[who].get(verdict, 0) + 1
-    different = [row for row in rows if row.split()[0] != row.split()[1]]
-    worse = [row for row in different if row.startswith("PASSED")]
+
+        def run_both(*arguments):
+            return pool.map(lambda who: run(who, options, *arguments), ("native", "lake"))
+
+        native, lake = run_both(everything, options.jobs, "log")
+        again = {name for name in native if native[name] != lake.get(name, native[name])}
+        if again:
+            split = [name.partition("::") for name in sorted(again)]
+            tests = [paths[file] + colons + test for file, colons, test in split]
+            for known, new in zip((native, lake), run_both(tests, 1, "again.log")):
+                known.update(new)
+    rows = {
+        name: (native.get(name, "-"), lake.get(name, "-"), "again" * (name in again))
+        for name in sorted(set(native) | set(lake))
+    }
+    lines = count(rows) + ["", f"{'native':8} {'lake':8} differently, or run again"]
+    table = [(v, f"{v[0]:8} {v[1]:8} {v[2]:5} {name}") for name, v in rows.items()]
+    lines += [line for v, line in table if v[0] != v[1] or v[2]]
+    print(*lines, sep="\n")
     with open(os.path.join(options.out, "own.txt"), "w") as file:
-        for who in counts:
-            print(who, counts[who], file=file)
-            print(who, counts[who])
-        print("native   lake", *different, "", *rows, sep="\n", file=file)
-    print("native   lake", *different, sep="\n")
-    return len(worse) > 0
+        print(*lines, "", *[line for _, line in table], sep="\n", file=file)
+    return any(v[0] == "PASSED" != v[1] for v in rows.values())
 
 
+if __name__ == "__mp_main__":
+    add_all_missing_names()
 if __name__ == "__main__":
     sys.exit(main())
