@@ -39,14 +39,15 @@ class Nothing:
         return False
 
 
-def add_missing_names(path):
+def missing_names(path):
+    """Those that the file imports of torch, as (module, name)."""
     with open(path) as file:
         tree = ast.parse(file.read())
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and str(node.value).endswith(".py"):
             other = os.path.join(os.path.dirname(path), node.value)  # the file may execute it
             if os.path.exists(other) and not os.path.samefile(other, path):
-                add_missing_names(other)
+                yield from missing_names(other)
         if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("torch."):
             continue
         try:
@@ -54,18 +55,24 @@ def add_missing_names(path):
         except ImportError:
             continue
         for name in node.names:
-            if not hasattr(module, name.name):
-                print(f"torch_own_tests: {node.module} has no {name.name}", file=sys.stderr)
-                setattr(module, name.name, Nothing())
+            try:
+                hasattr(module, name.name) or importlib.import_module(f"{node.module}.{name.name}")
+            except ImportError:
+                yield node.module, name.name
 
 
-def add_all_missing_names():
-    for path in os.environ["TORCH_OWN_TESTS"].split(os.pathsep):
-        add_missing_names(path)
+def add_missing_names():
+    for entry in os.environ["TORCH_OWN_MISSING"].split():
+        module, name = entry.split(":")
+        setattr(importlib.import_module(module), name, Nothing())
 
 
 def pytest_configure(config):
-    add_all_missing_names()
+    files = os.environ["TORCH_OWN_TESTS"].split(os.pathsep)
+    missing = sorted({f"{module}:{name}" for path in files for module, name in missing_names(path)})
+    print("torch_own_tests: torch does not have:", *missing, file=sys.stderr)
+    os.environ["TORCH_OWN_MISSING"] = " ".join(missing)
+    add_missing_names()
     prepare = multiprocessing.spawn.get_preparation_data
 
     def prepare_with_names(name):  # a spawned process executes this file as __mp_main__
@@ -165,6 +172,6 @@ def main():
 
 
 if __name__ == "__mp_main__":
-    add_all_missing_names()
+    add_missing_names()
 if __name__ == "__main__":
     sys.exit(main())
