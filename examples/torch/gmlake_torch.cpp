@@ -60,6 +60,11 @@ using gmlake_torch::Figures;
 using PoolId = std::decay_t<decltype(cca::SegmentInfo().owner_private_pool_id)>;
 using GatheredContext = std::decay_t<decltype(*cca::BlockInfo().context_when_allocated)>;
 using ContextPtr = std::shared_ptr<GatheredContext>;
+template <class Base>
+auto segment_sizes(int) -> decltype(std::declval<Base &>().getExpandableSegmentSizes(0));
+template <class Base>
+std::vector<int> segment_sizes(...); /* torch 2.9 and before do not ask */
+using SegmentSizes = decltype(segment_sizes<cca::CUDAAllocator>(0));
 
 void delete_block(void *ptr);
 void delete_uncached(void *ptr) {
@@ -434,7 +439,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
     });
     *largest = std::max(*largest, budget.allocatable_bytes);
   }
-  std::vector<cca::StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex) { return {}; }
+  SegmentSizes getExpandableSegmentSizes(DeviceIndex) { return {}; }
 
   /* ---- Statistics ---- */
 
