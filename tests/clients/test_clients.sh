@@ -144,6 +144,11 @@ for case in enable memory streams out_of_memory history trackers pools sharing p
     "$build/client_torch_allocator$old" "${case%_old}"
   ok "torch: its own allocator: $case: silent" silent
 done
+for minor in 8 10; do
+  ok "torch: its own allocator: compiles for torch 2.$minor" "${CXX:-c++}" -std=c++17 -fsyntax-only \
+    "-DTORCH_STUB_MINOR=$minor" -I. -Itests/clients/torch_stub -Itests/cuda_stub -Itests \
+    tests/clients/torch_allocator.cpp
+done
 ok 'torch: sessions that offload' "$build/client_torch_offload"
 for limit in '64 2' '96 4' '48 2' '64 2 checked'; do # of 192 MiB
   ok "torch: offload by the driver: $limit" fake FAKE_CUDA_SEED=3 \

@@ -1,6 +1,6 @@
 /* examples/torch/gmlake_torch.cpp through torch's interface, over a driver without a device: see
    torch_stub/torch_stub.hpp. Compiled with the newest forms of that interface, and with
-   TORCH_STUB_OLD. usage: client_torch_allocator CASE, with the fake driver on the library path */
+   the oldest. usage: client_torch_allocator CASE, with the fake driver on the library path */
 #include "../../examples/torch/gmlake_torch.cpp"
 
 #include <dirent.h>
@@ -21,7 +21,7 @@ static cca::CUDAAllocator &torch_allocator() { return *cca::allocator.load(); }
 static void *take(size_t bytes) { return torch_allocator().raw_alloc(bytes); }
 static void give(void *ptr) { torch_allocator().raw_delete(ptr); }
 static void empty_cache() {
-#if defined(TORCH_STUB_OLD)
+#if TORCH_STUB_MINOR < 8
   torch_allocator().emptyCache();
 #else
   torch_allocator().emptyCache({0, 0});
@@ -229,9 +229,12 @@ static std::shared_ptr<c10::GatheredContext> gather() { return std::make_shared<
 
 static void record(bool is_enabled, cca::RecordContext when,
                    const std::vector<std::string> &skipped = {}) {
-#if defined(TORCH_STUB_OLD)
+#if TORCH_STUB_MINOR < 8
   (void)skipped;
   torch_allocator().recordHistory(is_enabled, gather, 100, when);
+#elif TORCH_STUB_MINOR < 10
+  (void)skipped;
+  torch_allocator().recordHistory(is_enabled, gather, 100, when, true);
 #else
   torch_allocator().recordHistory(is_enabled, gather, 100, when, true, skipped);
 #endif
@@ -261,7 +264,7 @@ static void case_history() {
   record(true, cca::RecordContext::ALL);
   check(torch_allocator().isHistoryEnabled());
   std::string compile = "0/0";
-#if defined(TORCH_STUB_OLD)
+#if TORCH_STUB_MINOR < 8
   compile = "";
 #else
   torch_allocator().pushCompileContext(compile);
@@ -294,10 +297,10 @@ static void case_history() {
   give(a);
   empty_cache();
   check(count_of(torch_allocator().snapshot(), TraceEntry::SEGMENT_FREE) > 0);
-#if !defined(TORCH_STUB_OLD)
+#if TORCH_STUB_MINOR >= 8
   torch_allocator().popCompileContext();
 #endif
-#if !defined(TORCH_STUB_OLD)
+#if TORCH_STUB_MINOR >= 10
   record(true, cca::RecordContext::ALL, {"free_completed"});
   torch_allocator().setUserMetadata("mine");
   give(take(1000));
@@ -352,7 +355,7 @@ static void case_trackers() {
       check(known != registered.end() && known->second.first == segment.total_size);
       bytes += segment.total_size;
       check(segment.registration_counter > 0);
-#if !defined(TORCH_STUB_OLD) /* there events do not tell the pool */
+#if TORCH_STUB_MINOR >= 8 /* before, events do not tell the pool */
       check(known->second.second == segment.owner_private_pool_id);
 #endif
     }

@@ -1,7 +1,12 @@
 /* As much of torch's headers as examples/torch/gmlake_torch.cpp needs, to compile and run it where
    no torch is, over a driver without a device (tests/gpu/fake_cuda.c). Names and signatures are
-   torch's. TORCH_STUB_OLD: the oldest form of each that gmlake_torch.cpp knows, else the newest. */
+   torch's, in the form of release 2.TORCH_STUB_MINOR: 8 is 2.9, too; 7 is the oldest form of each
+   that gmlake_torch.cpp knows, as 2.6 had it. */
 #pragma once
+
+#if !defined(TORCH_STUB_MINOR)
+#define TORCH_STUB_MINOR 11
+#endif
 
 #include "gpu/fake_cuda.h"
 
@@ -309,9 +314,20 @@ struct TraceEntry {
     SNAPSHOT,
     OOM
   };
-#if defined(TORCH_STUB_OLD)
   TraceEntry(Action action, DeviceIndex device, size_t address, size_t size, cudaStream_t stream,
-             approx_time_t time, std::shared_ptr<GatheredContext> context = nullptr)
+#if TORCH_STUB_MINOR >= 8
+             MempoolId_t pool,
+#endif
+             approx_time_t time, std::shared_ptr<GatheredContext> context = nullptr
+#if TORCH_STUB_MINOR >= 8
+             ,
+             std::string compile = ""
+#endif
+#if TORCH_STUB_MINOR >= 10
+             ,
+             std::string metadata = ""
+#endif
+             )
       : action_(action),
         device_(device),
         addr_(address),
@@ -319,24 +335,14 @@ struct TraceEntry {
         stream_(stream),
         size_(size) {
     time_.approx_t_ = time;
-  }
-#else
-  TraceEntry(Action action, DeviceIndex device, size_t address, size_t size, cudaStream_t stream,
-             MempoolId_t pool, approx_time_t time,
-             std::shared_ptr<GatheredContext> context = nullptr, std::string compile = "",
-             std::string metadata = "")
-      : action_(action),
-        device_(device),
-        addr_(address),
-        context_(std::move(context)),
-        stream_(stream),
-        size_(size),
-        mempool_(pool),
-        compile_context_(std::move(compile)),
-        user_metadata_(std::move(metadata)) {
-    time_.approx_t_ = time;
-  }
+#if TORCH_STUB_MINOR >= 8
+    mempool_ = pool;
+    compile_context_ = std::move(compile);
 #endif
+#if TORCH_STUB_MINOR >= 10
+    user_metadata_ = std::move(metadata);
+#endif
+  }
   Action action_;
   DeviceIndex device_;
   size_t addr_;
@@ -381,11 +387,13 @@ struct ShareableHandle {
   ptrdiff_t offset;
   std::string handle;
 };
+#if TORCH_STUB_MINOR >= 10
 struct StreamSegmentSize {
   cudaStream_t stream;
   bool is_small_pool;
   size_t total_size;
 };
+#endif
 
 /* What torch's interface has under one name, in the form of the release. */
 class CUDAAllocator : public Allocator {
@@ -425,30 +433,43 @@ class CUDAAllocator : public Allocator {
   virtual CheckpointDelta setCheckpointPoolState(DeviceIndex device,
                                                  std::shared_ptr<AllocatorState> state) = 0;
   virtual std::string name() = 0;
-#if defined(TORCH_STUB_OLD)
+#if TORCH_STUB_MINOR < 8
   virtual void emptyCache() = 0;
   virtual SnapshotInfo snapshot() = 0;
   virtual void recordHistory(bool is_enabled, CreateContextFn recorder, size_t entry_count,
                              RecordContext when) = 0;
   virtual void ensureExistsAndIncrefPool(DeviceIndex device, MempoolId_t pool) = 0;
-  virtual void createOrIncrefPool(DeviceIndex device, MempoolId_t pool, CUDAAllocator *source) = 0;
-  virtual void setUseOnOOM(DeviceIndex device, MempoolId_t pool) = 0;
 #else
   virtual double getMemoryFraction(DeviceIndex device) = 0;
-  virtual std::vector<StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex device) = 0;
   virtual void emptyCache(MempoolId_t pool = {0, 0}) = 0;
-  virtual SnapshotInfo snapshot(MempoolId_t pool = {0, 0}, bool has_traces = true) = 0;
+  virtual void pushCompileContext(std::string &text) = 0;
+  virtual void popCompileContext() = 0;
+#endif
+#if TORCH_STUB_MINOR == 8
+  virtual void recordHistory(bool is_enabled, CreateContextFn recorder, size_t entry_count,
+                             RecordContext when, bool does_clear) = 0;
+#endif
+#if TORCH_STUB_MINOR == 8 || TORCH_STUB_MINOR == 10
+  virtual SnapshotInfo snapshot(MempoolId_t pool = {0, 0}) = 0;
+#endif
+#if TORCH_STUB_MINOR < 10
+  virtual void setUseOnOOM(DeviceIndex device, MempoolId_t pool) = 0;
+#else
+  virtual std::vector<StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex device) = 0;
   virtual void recordHistory(bool is_enabled, CreateContextFn recorder, size_t entry_count,
                              RecordContext when, bool does_clear,
                              const std::vector<std::string> &skipped) = 0;
-  virtual void pushCompileContext(std::string &text) = 0;
-  virtual void popCompileContext() = 0;
   virtual void setUserMetadata(const std::string &text) = 0;
   virtual std::string getUserMetadata() = 0;
-  virtual void createOrIncrefPool(DeviceIndex device, MempoolId_t pool,
-                                  std::shared_ptr<CUDAAllocator> source) = 0;
   virtual void setUseOnOOM(DeviceIndex device, MempoolId_t pool, bool value) = 0;
   virtual void setNoSplit(DeviceIndex device, MempoolId_t pool) = 0;
+#endif
+#if TORCH_STUB_MINOR < 11
+  virtual void createOrIncrefPool(DeviceIndex device, MempoolId_t pool, CUDAAllocator *source) = 0;
+#else
+  virtual SnapshotInfo snapshot(MempoolId_t pool = {0, 0}, bool has_traces = true) = 0;
+  virtual void createOrIncrefPool(DeviceIndex device, MempoolId_t pool,
+                                  std::shared_ptr<CUDAAllocator> source) = 0;
   virtual void attachOomRejectionObserver(OomRejectionObserver observer) = 0;
 #endif
 };
