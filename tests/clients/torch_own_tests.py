@@ -120,10 +120,10 @@ def run(allocator, options, tests, jobs, suffix):
         return {name: verdict for verdict, name in VERDICT.findall(file.read())}
 
 
-def count(rows):
-    """The counts of each file, as lines."""
+def count(rows, paths):
+    """The counts of each file, as lines. A file without any could not be imported."""
     lines = [f"{'file':40} {'':6} {'passed':>6} {'failed':>6} {'skipped':>7} {'none':>6}"]
-    for path in sorted({name.split("::")[0] for name in rows}):
+    for path in sorted(paths):
         mine = [verdicts for name, verdicts in rows.items() if name.split("::")[0] == path]
         for i, who in enumerate(("native", "lake")):
             got = [verdicts[i] for verdicts in mine]
@@ -162,7 +162,7 @@ def main():
         name: (native.get(name, "-"), lake.get(name, "-"), "again" * (name in again))
         for name in sorted(set(native) | set(lake))
     }
-    lines = count(rows) + ["", f"{'native':8} {'lake':8} differently, or run again"]
+    lines = count(rows, paths) + ["", f"{'native':8} {'lake':8} differently, or run again"]
     table = [(v, f"{v[0]:8} {v[1]:8} {v[2]:5} {name}") for name, v in rows.items()]
     lines += [line for v, line in table if v[0] != v[1] or v[2]]
     print(*lines, sep="\n")
