@@ -8824,6 +8824,7 @@ static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host
 #define GMLO_STREAMS_MAX 64u
 #define GMLO_USES 4u
 #define GMLO_AHEAD 32u       /* steps whose tensors are fetched ahead while no plan holds */
+#define GMLO_ROOM 16u        /* a part of the limit, that what comes back earlier leaves free */
 #define GMLO_RESYNC 256u     /* steps that are searched for one that was expected later */
 #define GMLO_VAIN 1u         /* schedules in vain that do not count: a first iteration is special */
 #define GMLO_VAIN_MAX 8u     /* iterations that have to be alike at most */
@@ -8927,6 +8928,7 @@ struct gmlake_offload_session {
   int is_recording; /* the other lesson */
   int is_confirmed; /* two iterations in a row were alike */
   int is_drifted, is_timed, has_schedule;
+  int is_unlike;        /* a tensor of this iteration has another size than the schedule is for */
   int is_review;        /* the present schedule stays unless the steps turn out to be faster */
   uint64_t alike_count; /* iterations in a row that were as expected */
   uint64_t followed;    /* iterations that followed the present schedule to their end */
@@ -9279,6 +9281,11 @@ static int gmlo_session_is_step(gmlake_offload_session *s, const gmlake_offload_
   return 1;
 }
 
+/* Whether the schedule is carried out. */
+static int gmlo_session_is_planned(const gmlake_offload_session *s) {
+  return s->has_schedule && !s->is_drifted && !s->is_unlike;
+}
+
 static void gmlo_session_drift(gmlake_offload_session *s) {
   if (!s->is_drifted) s->stats.drift_count++;
   s->is_drifted = 1;
@@ -9313,6 +9320,11 @@ static uint32_t gmlo_session_next_birth(gmlake_offload_session *s) {
   return l->births[s->birth_at];
 }
 
+/* Whether a schedule for a tensor of the one size may serve one of the other. */
+static int gmlo_is_alike(size_t bytes, size_t known) {
+  return bytes / 4 <= known / 3 && known / 4 <= bytes / 3;
+}
+
 /* A tensor is born. */
 static void gmlo_session_follow_birth(gmlake_offload_session *s, uint32_t tensor) {
   gmlo_lesson *l = gmlo_session_known(s);
@@ -9324,6 +9336,10 @@ static void gmlo_session_follow_birth(gmlake_offload_session *s, uint32_t tensor
       s->birth_at++;
   }
   if (s->birth_at < l->birth_count && l->slots[l->births[s->birth_at]].birth == now) {
+    if (!gmlo_is_alike(s->guests[tensor].bytes, l->slots[l->births[s->birth_at]].bytes)) {
+      s->is_unlike = 1;
+      s->late_count = 0;
+    }
     gmlo_session_bind(s, tensor, l->births[s->birth_at++]);
   } else {
     gmlo_session_drift(s);
@@ -9434,8 +9450,7 @@ static gmlake_offload_result gmlo_session_stage(gmlake_offload_session *s, uint3
 
 /* The vblock of a slot, or NONE. */
 static uint32_t gmlo_session_vblock(const gmlake_offload_session *s, uint32_t slot) {
-  if (!s->has_schedule || s->is_drifted || slot == GMLAKE_OFFLOAD_NONE ||
-      s->schedule.vblock_of == NULL) {
+  if (!gmlo_session_is_planned(s) || slot == GMLAKE_OFFLOAD_NONE || s->schedule.vblock_of == NULL) {
     return GMLAKE_OFFLOAD_NONE;
   }
   return s->schedule.vblock_of[slot];
@@ -9609,7 +9624,7 @@ static int gmlo_session_supply(gmlake_offload_session *s, uint32_t tensor, uint3
   int code;
   if (range->chunks == NULL)
     return s->memory.commit(s->memory.user, range->range, range->bytes, stream);
-  if (!s->has_schedule || s->is_drifted) vblock = GMLAKE_OFFLOAD_NONE;
+  if (!gmlo_session_is_planned(s)) vblock = GMLAKE_OFFLOAD_NONE;
   gmlo_session_wish(s, id, vblock);
   gmlo_session_hold_chunks(s, id, 0); /* it may get others */
   code = s->memory.commit_chunks(s->memory.user, range->range, range->bytes, range->chunks, stream);
@@ -9884,11 +9899,30 @@ static gmlake_offload_result gmlo_session_move(gmlake_offload_session *s) {
   return result;
 }
 
-/* While no schedule holds: brings back what the next steps are expected to use, into free room. */
+/* The tensor that is away and is expected to be used first in this iteration; NONE: there is none. */
+static uint32_t gmlo_session_next_back(gmlake_offload_session *s) {
+  const gmlo_lesson *l = gmlo_session_known(s);
+  size_t near = l->step_count - s->at;
+  uint32_t i, best = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < s->guest_count; i++) {
+    const gmlo_guest *g = &s->guests[i];
+    size_t way;
+    if (!g->lives || g->has_bytes || g->slot == GMLAKE_OFFLOAD_NONE) continue;
+    way = gmlo_session_expect(s, g);
+    if (way >= near) continue;
+    best = i;
+    near = way;
+  }
+  return best;
+}
+
+/* While no schedule holds: brings back what the next steps are expected to use, into free room; and
+   what later ones use, where there is much of it: when the backward pass frees memory. */
 static gmlake_offload_result gmlo_session_look_ahead(gmlake_offload_session *s) {
   gmlo_lesson *l = gmlo_session_known(s);
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
-  size_t i, n;
+  size_t i, n, part = s->desc.limit_bytes / GMLO_ROOM;
+  uint32_t later;
   int full = 0;
   for (i = s->at; i < l->step_count && i < s->at + GMLO_AHEAD && !full; i++) {
     for (n = l->steps[i].named_begin; n < l->steps[i].named_end && !full; n++) {
@@ -9897,6 +9931,12 @@ static gmlake_offload_result gmlo_session_look_ahead(gmlake_offload_session *s) 
       result = gmlo_session_fetch(s, tensor, 0, &full);
       if (result != GMLAKE_OFFLOAD_OK) return result;
     }
+  }
+  if (s->desc.limit_bytes == 0 || s->at > l->step_count) return result;
+  while (result == GMLAKE_OFFLOAD_OK && !full && gmlo_session_fits(s, part)) {
+    later = gmlo_session_next_back(s);
+    if (later == GMLAKE_OFFLOAD_NONE || !gmlo_session_fits(s, s->guests[later].bytes + part)) break;
+    result = gmlo_session_fetch(s, later, 0, &full);
   }
   return result;
 }
@@ -10285,7 +10325,7 @@ static void gmlo_session_turn(gmlake_offload_session *s) {
   size_t i;
   if (known != NULL && s->at != known->step_count) gmlo_session_drift(s);
   s->followed += s->has_schedule && !s->is_drifted;
-  if (l != NULL && !(is_review && s->is_drifted) && gmlo_lesson_close(l)) {
+  if (l != NULL && !(is_review && (s->is_drifted || s->is_unlike)) && gmlo_lesson_close(l)) {
     gmlo_session_adopt(s, known != NULL && !s->is_drifted);
     s->is_review = is_review && was_timed && s->has_schedule;
   } else {
@@ -10304,7 +10344,7 @@ static void gmlo_session_turn(gmlake_offload_session *s) {
   }
   s->alike_count = s->is_confirmed ? s->alike_count + 1 : 0;
   s->is_recording = !s->is_confirmed || (s->is_timed && gmlo_session_is_reviewed(s->alike_count));
-  s->is_drifted = 0;
+  s->is_drifted = s->is_unlike = 0;
   s->first_step = s->step + (s->is_open ? 0 : 1);
   l = gmlo_session_recorded(s);
   for (i = 0; l != NULL && i < s->guest_count; i++) s->guests[i].learnt = GMLAKE_OFFLOAD_NONE;
@@ -10557,7 +10597,7 @@ static gmlake_offload_result gmlo_session_begin(gmlake_offload_session *s,
 
 /* Whether tensors may have to leave soon: else nobody asks for the end of a single step. */
 static int gmlo_session_is_moving(const gmlake_offload_session *s) {
-  return !s->has_schedule || s->is_drifted || s->schedule.begin[s->schedule.step_count] != 0;
+  return !gmlo_session_is_planned(s) || s->schedule.begin[s->schedule.step_count] != 0;
 }
 
 /* Ends the step, whether what follows succeeds or not. */
@@ -10570,7 +10610,7 @@ static gmlake_offload_result gmlo_session_end(gmlake_offload_session *s) {
     (void)gmlo_session_mark(s, s->open_course); /* if it fails, a later mark is as good */
   ended = gmlo_session_stamp(s, s->open_course);
   if (l != NULL && l->step_count != 0) l->steps[l->step_count - 1].ended = ended;
-  if (s->has_schedule && !s->is_drifted) return gmlo_session_move(s);
+  if (gmlo_session_is_planned(s)) return gmlo_session_move(s);
   return s->known >= 0 ? gmlo_session_look_ahead(s) : GMLAKE_OFFLOAD_OK;
 }
 

@@ -5,7 +5,9 @@
    is the lowest one above all backends and layouts, and every call has it. So operators come here
    behind autograd, autocast and whatever dispatches in Python, as they will run, and before the
    device's kernel. Operators that have a kernel there already choose a backend by it, and then call
-   others. The kernels stay until the process ends; without a session they only pass calls on. */
+   others. Of torch's own operators those that are made of others are left out. Other libraries' are
+   not, as they may reach memory themselves: what they are given stays. The kernels stay until the
+   process ends; without a session they only pass calls on. */
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/core/Tensor.h>
@@ -45,11 +47,10 @@ using torch::jit::Stack;
 /* Keys that no tensor of such a machine has. A thread excludes them as a mark, and autograd's threads
    that work for it have its marks. */
 constexpr DispatchKey WATCHED = DispatchKey::Vulkan; /* the thread that opened the session */
-constexpr DispatchKey INSIDE = DispatchKey::Metal;   /* an operator that is seen already */
+constexpr DispatchKey INSIDE = DispatchKey::Metal;   /* what is one operator, and seen already */
 
 struct Settings {
   std::atomic<bool> is_on{false};
-  std::atomic<int> pause_count{0}; /* regions inside which no operator is seen */
   std::atomic<c10::DeviceType> device{c10::DeviceType::CUDA};
   std::atomic<size_t> foreach_bytes{SIZE_MAX};
 };
@@ -70,7 +71,9 @@ struct Operator {
   size_t argument_count, return_count;
   uint64_t key;
   std::vector<Argument> tensors; /* the arguments that are, or have, tensors */
-  bool is_quiet, is_foreach, is_collective, is_composite; /* torch's own, made of others */
+  bool is_quiet, is_foreach, is_collective;
+  bool is_composite; /* made of others */
+  bool is_own;       /* of torch's, and reaches memory by its dispatcher alone */
 
   explicit Operator(const c10::OperatorHandle &handle) {
     const c10::FunctionSchema &schema = handle.schema();
@@ -94,15 +97,21 @@ struct Operator {
     static const std::unordered_set<std::string> gives_memory = {
         "aten::empty",          "aten::empty_like", "aten::empty_strided",
         "aten::empty_permuted", "aten::new_empty",  "aten::new_empty_strided"};
-    const bool has_others = handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
-    const bool is_view = name == "aten::_unsafe_view" || name == "aten::_reshape_alias" ||
-                         (returns_alias && !does_write && !has_others);
-    is_composite = has_others && starts_with(name, "aten::");
-    is_quiet = is_view || !has_tensors || (gives_memory.count(name) && !does_write);
+    static const std::unordered_set<std::string> views = {
+        "aten::_unsafe_view", "aten::_reshape_alias", "aten::as_strided_",
+        "aten::detach_",      "aten::squeeze_",       "aten::t_",
+        "aten::transpose_",   "aten::unsqueeze_"};
+    is_composite = handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
+    is_own =
+        starts_with(name, "aten::") && name != "aten::nanmean" && name != "aten::linalg_eigvals";
+    const bool is_view = views.count(name) || (returns_alias && !does_write && !is_composite);
+    is_quiet = is_view || starts_with(name, "prim::") || !has_tensors ||
+               (gives_memory.count(name) && !does_write);
     is_foreach =
         (starts_with(name, "aten::_foreach_") || starts_with(name, "aten::_fused_ad") ||
          starts_with(name, "aten::_fused_sgd") || starts_with(name, "aten::_amp_foreach_")) &&
-        !has_scalars && argument_count && schema.arguments()[0].type()->str().find('[') != std::string::npos;
+        !has_scalars && argument_count &&
+        schema.arguments()[0].type()->str().find('[') != std::string::npos;
     is_collective = starts_with(name, "c10d::") || starts_with(name, "_c10d_functional::") ||
                     starts_with(name, "c10d_functional::") || starts_with(name, "symm_mem::");
   }
@@ -117,26 +126,37 @@ struct Operator {
         "aten::fill_",      "aten::geometric_", "aten::normal_", "aten::log_normal_",
         "aten::random_",    "aten::uniform_",   "aten::zero_"};
     static const std::unordered_set<std::string> hides_writes = {
-        "aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm",
-        "aten::_native_batch_norm_legit"};
+        "aten::native_batch_norm",
+        "aten::cudnn_batch_norm",
+        "aten::miopen_batch_norm",
+        "aten::_native_batch_norm_legit",
+        "aten::batch_norm_update_stats",
+        "aten::batch_norm_gather_stats",
+        "aten::_cudnn_rnn",
+        "aten::batch_norm_gather_stats_with_counts",
+        "aten::miopen_rnn",
+        "aten::rrelu_with_noise"};
+    static const std::unordered_set<std::string> hidden = {"running_mean", "running_var",
+                                                           "dropout_state", "noise"};
     if (argument.alias_info() && argument.alias_info()->isWrite())
       return (argument.kwarg_only() && starts_with(name, "aten::")) ||
                      (overwrites.count(name) && argument.name() == "self")
                  ? OVERWRITE
                  : WRITE;
-    return hides_writes.count(name) &&
-                   (argument.name() == "running_mean" || argument.name() == "running_var")
-               ? WRITE
-               : READ;
+    return hides_writes.count(name) && hidden.count(argument.name()) ? WRITE : READ;
   }
 };
 
+/* Grows whenever an operator is defined, or is no more. */
+std::atomic<uint64_t> generation{0};
+
 const Operator &operator_of(const c10::OperatorHandle &handle) {
   static thread_local std::unordered_map<const void *, std::unique_ptr<Operator>> known;
-  const c10::FunctionSchema &schema = handle.schema();
-  std::unique_ptr<Operator> &own = known[&schema];
-  if (!own || own->argument_count != schema.arguments().size() || own->name != schema.name())
-    own = std::make_unique<Operator>(handle); /* or the name was registered anew */
+  static thread_local uint64_t known_generation = 0;
+  if (known_generation != generation) known.clear();
+  known_generation = generation;
+  std::unique_ptr<Operator> &own = known[&handle.schema()];
+  if (!own) own = std::make_unique<Operator>(handle);
   return *own;
 }
 
@@ -175,6 +195,10 @@ void for_each_tensor(const IValue &value, const Visit &visit) {
       visit(tensor);
   } else if (value.isList()) {
     for (const IValue &item : value.toListRef()) for_each_tensor(item, visit);
+  } else if (value.isTuple()) {
+    for (const IValue &item : value.toTupleRef().elements()) for_each_tensor(item, visit);
+  } else if (value.isGenericDict()) {
+    for (const auto &entry : value.toGenericDict()) for_each_tensor(entry.value(), visit);
   }
 }
 
@@ -227,14 +251,12 @@ void run(const Operator &op, const c10::OperatorHandle &handle, DispatchKeySet b
   if (!read.empty()) check(gmlake_torch_offload_made(read.data(), read.size()));
 }
 
-/* Another thread works beside the session: what it uses stays from now on. */
-void run_beside(const Operator &op, const c10::OperatorHandle &handle, DispatchKeySet below,
-                Stack &stack) {
+/* What it uses stays from now on. */
+void keep_all(const Operator &op, const Stack &stack) {
   for (size_t i = stack.size() - op.argument_count; i < stack.size(); i++)
     for_each_tensor(stack[i], [](const at::Tensor &tensor) {
       check(gmlake_torch_offload_keep(address_of(tensor)));
     });
-  handle.redispatchBoxed(below, &stack);
 }
 
 /* Where to cut the lists of a foreach operator, so that no part has more than foreach_bytes or one
@@ -292,22 +314,32 @@ void run_parts(const Operator &op, const c10::OperatorHandle &handle, DispatchKe
 
 void register_new();
 
+/* Whether nobody asks for what the thread executes. */
+bool is_unseen() { return !settings.is_on || c10::impl::tls_is_dispatch_key_excluded(INSIDE); }
+
 void see(const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *stack) {
   const DispatchKeySet below =
       keys & DispatchKeySet(DispatchKeySet::FULL_AFTER, DispatchKey::BackendSelect);
-  if (!settings.is_on || settings.pause_count > 0 ||
-      c10::impl::tls_is_dispatch_key_excluded(INSIDE))
-    return handle.redispatchBoxed(below, stack);
+  if (is_unseen()) return handle.redispatchBoxed(below, stack);
   register_new();
   const Operator &op = operator_of(handle);
-  if (!c10::impl::tls_is_dispatch_key_excluded(WATCHED))
-    return run_beside(op, handle, below, *stack);
+  /* Another thread's work goes on beside the session's steps; a composite has steps of its own. */
+  if (op.is_composite || !c10::impl::tls_is_dispatch_key_excluded(WATCHED)) {
+    keep_all(op, *stack);
+    return handle.redispatchBoxed(below, stack);
+  }
   if (op.is_foreach) {
     const std::vector<size_t> ends =
         cuts(Args(stack->data() + stack->size() - op.argument_count, op.argument_count));
     if (!ends.empty()) return run_parts(op, handle, below, *stack, ends);
   }
   run(op, handle, below, *stack);
+}
+
+/* Where autograd would execute what the operator is made of. */
+void see_composite(const c10::OperatorHandle &handle, DispatchKeySet, Stack *stack) {
+  if (!is_unseen()) keep_all(operator_of(handle), *stack);
+  handle.callBoxedForDispatchKey(DispatchKey::CompositeImplicitAutograd, *stack);
 }
 
 /* ---- Registration ----------------------------------------------------------------------------- */
@@ -323,8 +355,9 @@ struct Listener final : c10::OpRegistrationListener {
     const std::lock_guard<std::mutex> lock(mutex);
     names.push_back(handle.operator_name());
     has_names = true;
+    generation++;
   }
-  void onOperatorDeregistered(const c10::OperatorHandle &) override {}
+  void onOperatorDeregistered(const c10::OperatorHandle &) override { generation++; }
 };
 
 Listener &listener() {
@@ -339,9 +372,35 @@ Listener &listener() {
   return *own;
 }
 
+/* Gives an operator a kernel for the key. */
+void give_kernel(const c10::OperatorName &name, DispatchKey key, torch::CppFunction kernel) {
+  static auto &libraries =
+      *new std::map<std::pair<std::string, DispatchKey>, std::unique_ptr<torch::Library>>;
+  const std::string space = name.name.substr(0, name.name.find(':'));
+  std::unique_ptr<torch::Library> &library = libraries[{space, key}];
+  if (!library)
+    library =
+        std::make_unique<torch::Library>(torch::Library::IMPL, space, key, __FILE__, __LINE__);
+  library->impl(
+      (name.overload_name.empty() ? name.name : name.name + "." + name.overload_name).c_str(),
+      std::move(kernel));
+}
+
+void register_operator(const c10::OperatorHandle &handle) {
+  const Operator op(handle);
+  if (op.is_quiet || (op.is_composite && op.is_own)) return;
+  if (!handle.hasKernelForDispatchKey(DispatchKey::BackendSelect))
+    give_kernel(handle.operator_name(), DispatchKey::BackendSelect,
+                torch::CppFunction::makeFromBoxedFunction<&see>());
+  const DispatchKey autograd = settings.device == c10::DeviceType::CPU ? DispatchKey::AutogradCPU
+                                                                       : DispatchKey::AutogradCUDA;
+  if (op.is_composite && !handle.hasKernelForDispatchKey(autograd))
+    give_kernel(handle.operator_name(), autograd,
+                torch::CppFunction::makeFromBoxedFunction<&see_composite>());
+}
+
 void register_new() {
   static std::mutex mutex;
-  static auto &libraries = *new std::map<std::string, std::unique_ptr<torch::Library>>;
   Listener &own = listener();
   if (!own.has_names) return;
   const std::lock_guard<std::mutex> lock(mutex);
@@ -353,17 +412,7 @@ void register_new() {
   }
   for (const c10::OperatorName &name : names) {
     const auto handle = c10::Dispatcher::singleton().findSchema(name);
-    if (!handle || handle->hasKernelForDispatchKey(DispatchKey::BackendSelect)) continue;
-    const Operator op(*handle);
-    if (op.is_quiet || op.is_composite) continue;
-    const std::string space = handle->schema().name().substr(0, handle->schema().name().find(':'));
-    std::unique_ptr<torch::Library> &library = libraries[space];
-    if (!library)
-      library = std::make_unique<torch::Library>(torch::Library::IMPL, space,
-                                                 DispatchKey::BackendSelect, __FILE__, __LINE__);
-    const std::string full =
-        name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-    library->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&see>());
+    if (handle) register_operator(*handle);
   }
 }
 
@@ -373,12 +422,19 @@ void register_new() {
    what other threads use stays; else no longer. Lists of more than foreach_bytes are worked on in
    parts. */
 API void gmlake_torch_offload_watch(int is_on, int is_cpu, size_t foreach_bytes) {
-  if (is_on) register_new();
   settings.device = is_cpu ? c10::DeviceType::CPU : c10::DeviceType::CUDA;
   settings.foreach_bytes = foreach_bytes;
+  if (is_on) register_new();
   c10::impl::tls_set_dispatch_key_excluded(WATCHED, is_on != 0);
   settings.is_on = is_on != 0;
 }
 
-/* is_on: operators of all threads run unseen until this was called as often with 0. */
-API void gmlake_torch_offload_pause(int is_on) { settings.pause_count += is_on ? 1 : -1; }
+/* Operators may have been defined. */
+API void gmlake_torch_offload_look(void) { register_new(); }
+
+/* is_on: what the thread executes is one operator, until this is called with what it returned. */
+API int gmlake_torch_offload_pause(int is_on) {
+  const int was_on = c10::impl::tls_is_dispatch_key_excluded(INSIDE);
+  c10::impl::tls_set_dispatch_key_excluded(INSIDE, is_on != 0);
+  return was_on;
+}

@@ -1,6 +1,6 @@
 /* Loaded before torch on a CPU, it takes the place of the lake in gmlake_torch's sessions: large
-   host memory has no access but for the operator that names it. So a storage that an operator uses
-   and that the session did not see is a fault (SIGSEGV). What an operator is said to overwrite is
+   host memory has no access but for the operator that names it, and no writes but where it is said to
+   write. So a storage that an operator uses and that the session did not see is a fault (SIGSEGV). What an operator is said to overwrite is
    filled before it runs. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,8 +19,9 @@
 typedef struct region {
   char *ptr; /* NULL: unused */
   size_t bytes;
-  int is_named, is_kept, is_open; /* is_open: it may be accessed now */
-  int use;                        /* in the present step: 1 read, 2 written */
+  int is_named, is_kept;
+  int is_open; /* it may be read now, and if this is 2, written */
+  int use;     /* in the present step: 1 read, 2 written, 3 both */
 } region;
 
 static region regions[REGIONS_MAX];
@@ -40,8 +41,9 @@ static region *find(const void *ptr) {
 }
 
 static void set_open(region *r, int is_open) {
+  const int access = (is_open > 0 ? PROT_READ : PROT_NONE) | (is_open > 1 ? PROT_WRITE : 0);
   if (r->is_open == is_open) return;
-  if (mprotect(r->ptr, r->bytes, is_open ? PROT_READ | PROT_WRITE : PROT_NONE)) abort();
+  if (mprotect(r->ptr, r->bytes, access)) abort();
   r->is_open = is_open;
   moved_count++;
 }
@@ -57,7 +59,7 @@ API int posix_memalign(void **out_ptr, size_t alignment, size_t bytes) {
     regions[i].ptr = (char *)mmap(NULL, regions[i].bytes, PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (regions[i].ptr == MAP_FAILED) abort();
-    regions[i].is_open = 1;
+    regions[i].is_open = 2;
     live_count++;
     *out_ptr = regions[i].ptr;
     pthread_mutex_unlock(&mutex);
@@ -88,7 +90,7 @@ API void judge_switch(int on) {
   pthread_mutex_lock(&mutex);
   is_on = on;
   for (i = 0; i < REGIONS_MAX; i++)
-    if (regions[i].ptr && !on) set_open(&regions[i], 1);
+    if (regions[i].ptr && !on) set_open(&regions[i], 2);
   pthread_mutex_unlock(&mutex);
 }
 
@@ -98,7 +100,7 @@ API const char *gmlake_torch_offload_keep(uint64_t address) {
   if ((r = find((void *)(uintptr_t)address)) != NULL) {
     r->is_kept = 1;
     kept_count++;
-    set_open(r, 1);
+    set_open(r, 2);
   }
   pthread_mutex_unlock(&mutex);
   return NULL;
@@ -132,7 +134,7 @@ API const char *gmlake_torch_offload_step(uint64_t key, const uint64_t *addresse
   for (i = 0; i < REGIONS_MAX; i++) {
     r = &regions[i];
     if (!r->ptr || !r->is_named) continue;
-    set_open(r, r->is_kept || r->use);
+    set_open(r, r->is_kept || r->use > 1 ? 2 : r->use);
     if (r->use == 2) memset(r->ptr, 0xa5, r->bytes);
   }
   pthread_mutex_unlock(&mutex);

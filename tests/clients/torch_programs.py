@@ -141,17 +141,102 @@ def define(space, key):
     return getattr(torch.ops, space)
 
 
+KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
+
+
+def away(x):
+    """What an operator names is there until the next one."""
+    x.add_(1)
+    torch.ones(8).add_(1)
+    return x
+
+
 def customs():
-    """Defined when the session is open already."""
+    """Defined when the session is open already, and called at once."""
     found = []
-    for key in ("CPU", "CompositeExplicitAutograd"):
-        space = f"gmlake_test_{key.lower()}_{len(libraries)}"
-        ops, x, total_of = define(space, key), matrix(), torch.zeros(N, N)
-        x.add_(1)
+    for key in KEYS:
+        x, total_of = away(matrix()), torch.zeros(N, N)
+        ops = define(f"gmlake_test_{len(libraries)}", key)
         y = ops.twice(x)
         z = ops.add_to(y, total_of)
         found += total(y, z, total_of)
+        with torch.inference_mode():
+            found += total(ops.twice(away(matrix())))
     return found
+
+
+def collections():
+    """Tensors in arguments and results of other kinds."""
+    library = torch.library.Library(f"gmlake_test_{len(libraries)}", "DEF")
+    libraries.append(library)
+    library.define("pair((Tensor, Tensor) both) -> Tensor")
+    library.define("named(Dict(str, Tensor) all) -> Tensor")
+    library.define("maybe(Tensor?[] some, *, Tensor(a!) sum) -> ()")
+    pair = lambda both: torch.from_numpy(both[0].numpy() + both[1].numpy())  # noqa: E731
+    named = lambda all: torch.from_numpy(all["a"].numpy() - all["b"].numpy())  # noqa: E731
+    library.impl("pair", pair, "CompositeExplicitAutograd")
+    library.impl("named", named, "CompositeExplicitAutograd")
+
+    def maybe(some, *, sum):
+        for x in some:
+            if x is not None:
+                sum.numpy()[...] += x.numpy()
+
+    library.impl("maybe", maybe, "CPU")
+    ops = getattr(torch.ops, library.ns)
+    a, b, sum = matrix(), matrix(2), torch.zeros(N, N)
+    found = total(ops.pair((away(a), b)), ops.named({"a": away(a), "b": b}))
+    ops.maybe([None, away(a), b], sum=sum)
+    return found + total(sum)
+
+
+def closures():
+    """An operator made of others, with a tensor that it is not given."""
+    library = torch.library.Library(f"gmlake_test_{len(libraries)}", "DEF")
+    libraries.append(library)
+    held = matrix(3)
+    library.define("f(Tensor x) -> Tensor")
+    library.impl("f", lambda x: (x @ held).tanh(), "CompositeImplicitAutograd")
+    ops, x = getattr(torch.ops, library.ns), matrix(grad=True)
+    away(held)
+    y = ops.f(x)
+    y.sum().backward()
+    with torch.inference_mode():
+        away(held)
+        return total(y, x.grad, ops.f(x))
+
+
+def definitions():
+    """A name that means something else later."""
+    found = []
+    for schema, argument in (("Tensor x, Tensor y", 1), ("Tensor x, Tensor(a!) y", 2)):
+        library = torch.library.Library("gmlake_test_again", "DEF")
+        library.define(f"f({schema}) -> ()")
+
+        def f(x, y, argument=argument):
+            if argument == 2:
+                y.numpy()[...] = x.numpy() * 2
+
+        library.impl("f", f, "CPU")
+        x, y = away(matrix()), away(matrix(2))
+        torch._C._jit_get_operation("gmlake_test_again::f")[0](x, away(y))
+        found += total(y)
+        del library
+    return found
+
+
+def unmarked():
+    """Operators that write what their schemas do not mark."""
+    x = torch.randn(64, 512, generator=torch.Generator().manual_seed(1))
+    mean, variance = torch.zeros(512), torch.ones(512)
+    wide = torch.zeros(1 << 15), torch.ones(1 << 15)
+    images = matrix()[:2].repeat(1, 103)[:, : 1 << 14].repeat(1, 2)
+    torch.batch_norm_update_stats(images, *(away(w) for w in wide), 0.1)
+    torch.batch_norm(x, None, None, mean, variance, True, 0.1, 1e-5, False)
+    noise = away(torch.zeros(N, N))
+    torch.manual_seed(3)
+    y = torch._C._nn.rrelu_with_noise(matrix(), noise, 0.1, 0.3, True)
+    return total(*wide, mean, variance, noise, y)
 
 
 # ---- Layouts and kinds of tensors ----
@@ -197,8 +282,9 @@ def shapes():
 def recurrent():
     torch.manual_seed(4)
     net = torch.nn.LSTM(N, N, 2, batch_first=True)
-    y, _ = net(matrix().view(4, -1, N))
-    y.square().sum().backward()
+    with torch.backends.mkldnn.flags(enabled=False):  # it writes what its schema does not mark
+        y, _ = net(matrix().view(4, -1, N))
+        y.square().sum().backward()
     return total(y, *[p.grad for p in net.parameters()])
 
 
@@ -288,6 +374,10 @@ PROGRAMS = [
     transforms,
     scripts,
     customs,
+    collections,
+    closures,
+    definitions,
+    unmarked,
     sparse,
     lazies,
     shapes,

@@ -492,6 +492,62 @@ static void sizes_vary(void **state) {
   rig_close(&r);
 }
 
+/* A schedule is not carried out in an iteration whose tensors are much smaller than those that it is
+   for: there they fit, and nothing has to leave. In the next one it holds again. */
+static void a_schedule_is_for_its_sizes(void **state) {
+  size_t limit = native_peak(6, 256 * KIB) * 8 / 10;
+  gmlake_offload_session_stats stats, then;
+  rig r;
+  int i;
+  (void)state;
+  rig_open(&r, limit, limit, 8e9, 0);
+  play_setup(&r.play, 6, 256 * KIB);
+  for (i = 0; i < 12; i++) {
+    then = play_stats(&r.play);
+    play_train(&r.play, 6, i % 2 && i > 4 ? 32 * KIB : 256 * KIB, 0);
+    assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+    stats = play_stats(&r.play);
+    if (i <= 4) continue;
+    assert_int_equal(stats.mode, GMLAKE_OFFLOAD_PLANNED);
+    assert_true((stats.out_count + stats.drop_count > then.out_count + then.drop_count) ==
+                (i % 2 == 0));
+  }
+  assert_int_equal(stats.drift_count, 0);
+  rig_settle(&r, limit);
+  rig_close(&r);
+}
+
+/* While no plan holds: what is used at the end of an iteration comes back as soon as there is room,
+   though that is a hundred steps before. */
+static void what_is_used_late_comes_back_early(void **state) {
+  enum { STATES = 8, STEPS = 100 };
+  const size_t bytes = 4 * CHUNK;
+  uint64_t begun = 0, taken;
+  rig r;
+  int i, n;
+  (void)state;
+  rig_open(&r, 10 * bytes, 10 * bytes, 2e8, 0); /* a copy takes 13 steps */
+  for (i = 0; i < STATES; i++) assert_ok(play_step(&r.play, 1, NULL, NULL, i, bytes));
+  for (n = 0; n < 2; n++) {
+    assert_ok(gmlake_offload_session_mark(r.play.session));
+    for (i = 0; i < STATES; i++) assert_ok(play_step(&r.play, 2, NULL, NULL, STATES + i, bytes));
+    assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+    begun = rig_now(&r);
+    for (i = 0; i < STATES; i++) play_free(&r.play, (size_t)(STATES + i));
+    for (i = 0; i < STEPS; i++) assert_ok(play_step(&r.play, 3, NULL, NULL, -1, 0));
+    for (i = 0; i < STATES; i++) {
+      int reads[] = {i, -1};
+      assert_ok(play_step(&r.play, 4, reads, NULL, -1, 0));
+    }
+    assert_int_equal(r.queues.stream_sync(r.queues.user, r.play.stream), 0);
+  }
+  taken = rig_now(&r) - begun;
+  print_message("%llu us, of which the steps %d\n", (unsigned long long)taken / US,
+                100 * (STEPS + STATES));
+  assert_true(taken < 100 * US * (STEPS + STATES) * 11 / 10);
+  rig_close(&r);
+}
+
 /* Where each iteration has another order, schedules are soon given up. Once iterations are alike
    again, there is one that is followed. */
 static void schedules_in_vain_are_given_up(void **state) {
@@ -1658,6 +1714,8 @@ int main(void) {
       cmocka_unit_test(drift_at_any_step),
       cmocka_unit_test(another_order_is_learnt),
       cmocka_unit_test(sizes_vary),
+      cmocka_unit_test(a_schedule_is_for_its_sizes),
+      cmocka_unit_test(what_is_used_late_comes_back_early),
       cmocka_unit_test(schedules_in_vain_are_given_up),
       cmocka_unit_test(pinned_memory_of_other_sizes_is_used_again),
       cmocka_unit_test(what_the_host_has_leaves_before_copies),

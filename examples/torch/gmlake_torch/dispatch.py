@@ -9,8 +9,17 @@ import importlib
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# Share a storage, which their schemas do not say.
-VIEWS = {"aten::_unsafe_view", "aten::_reshape_alias"}
+# Share a storage, which their schemas do not say, or change how a tensor looks at it.
+VIEWS = {
+    "aten::_unsafe_view",
+    "aten::_reshape_alias",
+    "aten::as_strided_",
+    "aten::detach_",
+    "aten::squeeze_",
+    "aten::t_",
+    "aten::transpose_",
+    "aten::unsqueeze_",
+}
 # Give memory and no contents.
 ALLOCATIONS = {
     "aten::empty",
@@ -40,6 +49,12 @@ UNMARKED = {
     "aten::cudnn_batch_norm": ("running_mean", "running_var"),
     "aten::miopen_batch_norm": ("running_mean", "running_var"),
     "aten::_native_batch_norm_legit": ("running_mean", "running_var"),
+    "aten::batch_norm_update_stats": ("running_mean", "running_var"),
+    "aten::batch_norm_gather_stats": ("running_mean", "running_var"),
+    "aten::batch_norm_gather_stats_with_counts": ("running_mean", "running_var"),
+    "aten::_cudnn_rnn": ("dropout_state",),
+    "aten::miopen_rnn": ("dropout_state",),
+    "aten::rrelu_with_noise": ("noise",),
 }
 READ, WRITE, OVERWRITE = range(3)
 
@@ -74,7 +89,8 @@ class Operator:
         returns_alias = any(r.alias_info is not None for r in schema.returns)
         is_view = returns_alias and not does_write and not is_composite(schema)
         is_allocation = name in ALLOCATIONS and not does_write
-        self.is_quiet = is_view or is_allocation or name in VIEWS or not has_tensors
+        asks = name.startswith("prim::")  # for a tensor's device, and the like
+        self.is_quiet = is_view or is_allocation or name in VIEWS or asks or not has_tensors
 
     @staticmethod
     def _how(name, argument):

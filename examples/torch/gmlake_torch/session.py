@@ -31,6 +31,7 @@ tensors come back, and until it has ended none leaves.
 import contextlib
 import ctypes
 import json
+import threading
 
 import torch
 import torch.utils.checkpoint
@@ -70,6 +71,8 @@ class Calls:
         self.watch = operators.gmlake_torch_offload_watch
         self.watch.argtypes, self.watch.restype = [ctypes.c_int, ctypes.c_int, size], None
         self.pause = operators.gmlake_torch_offload_pause
+        self.look = operators.gmlake_torch_offload_look
+        self.look.restype = None
 
     def end_capture(self):
         graph = ctypes.c_uint64()
@@ -108,7 +111,7 @@ class Session:
         self._open = limit_bytes, tensor_bytes_min, host_bytes_max, chunk_bytes, is_checked
         self._foreach_bytes = max(1, limit_bytes // 8)
         self._group_bytes = min(GROUP_BYTES, max(1, limit_bytes // 32))
-        self._depth = 0  # of regions inside which no operator is seen
+        self._thread = threading.local()  # depth: of regions inside which no operator is seen
         self._keeps_regions, self._is_in_region = keeps_regions, False
         self._marker = None  # the optimizer whose steps end iterations
         self._split, self._undo, self._hooks = {}, [], None
@@ -160,19 +163,23 @@ class Session:
         seen = self._addresses(tensors)
         both = (ctypes.c_uint64 * (2 * len(seen)))(*seen, *seen)
         check(self._calls.step(key, both, len(seen), len(seen)))
-        self._depth += 1
-        self._calls.pause(True)
+        self._thread.depth = 1
+        was_paused = self._calls.pause(True)
         try:
             result = function(*args, **kwargs)
         finally:
-            self._calls.pause(False)
-            self._depth -= 1
+            self._calls.pause(was_paused)
+            self._thread.depth = 0
         made = self._addresses(tensors_in(result))
         check(self._calls.made((ctypes.c_uint64 * len(made))(*made), len(made)))
         return result
 
     def _addresses(self, tensors):
         return [self._data_ptr(tensor) for tensor in tensors if self._is_here(tensor)]
+
+    @property
+    def _depth(self):
+        return getattr(self._thread, "depth", 0)
 
     def _is_here(self, tensor):
         return tensor.device.type == self.device.type and type(tensor) is not FakeTensor
@@ -240,11 +247,23 @@ class Session:
         self._replace(torch.Tensor, "data_ptr", data_ptr)
         self._replace(torch.Tensor, "__dlpack__", dlpack)
         self._replace(torch.utils.dlpack, "to_dlpack", dlpack)
+        self._replace(torch, "to_dlpack", dlpack)
         self._replace(torch.UntypedStorage, "data_ptr", storage_data_ptr)
+        self._replace(torch._ops._OpNamespace, "__getattr__", self._looking)
         self._patch_graphs()
         self._patch_regions()
         if self._keeps_regions:
             self._patch_checkpoints()
+
+    def _looking(self, former):
+        """An operator is looked up for the first time: it may have been defined just now."""
+
+        def getattr(namespace, name):
+            found = former(namespace, name)
+            self._calls.look()
+            return found
+
+        return getattr
 
     def _patch_graphs(self):
         def capture_begin(former):
