@@ -11411,14 +11411,14 @@ static void gmlk_lake_count(const gmlake *l, gmlake_stats *out) {
   gmlk_stats_out(&stats, out);
 }
 
+/* The figures that have a peak. */
+#define GMLK_PEAKS(X)                                                                           \
+  (X(requested_bytes), X(active_bytes), X(reserved_bytes), X(stitched_bytes), X(pending_bytes), \
+   X(buffer_bytes))
+#define GMLK_RESET_PEAK(name) (l->stats.name##_peak = l->stats.name)
+
 static void gmlk_reset_peaks(gmlake *l) {
-  gmlake_stats *s = &l->stats;
-  s->requested_bytes_peak = s->requested_bytes;
-  s->active_bytes_peak = s->active_bytes;
-  s->reserved_bytes_peak = s->reserved_bytes;
-  s->stitched_bytes_peak = s->stitched_bytes;
-  s->pending_bytes_peak = s->pending_bytes;
-  s->buffer_bytes_peak = s->buffer_bytes;
+  (void)GMLK_PEAKS(GMLK_RESET_PEAK);
   gmlk_host_reset_peak(&l->host);
 }
 
@@ -11833,18 +11833,16 @@ typedef struct gmlk_checker { /* what the walk has reached */
   gmlake_stats found; /* [L4] what a walk can count of it */
   size_t host_bytes, records, pending_count, queued, returns;
   uint64_t seen[(1u << GMLK_SEEN_LOG) + GMLK_SEEN_STEPS]; /* [L3] */
-  const gmlk_arena *a; /* the one that is looked at, and in it: */
-  size_t pieces;       /* less those that windows count */
-  size_t windows, stitched,
-      users;      /* windows, their bytes; blocks of the user's, pending ones too */
-  uint64_t order; /* of a tree: where its next block may begin */
+  const gmlk_arena *a;             /* the one that is looked at, and in it: */
+  size_t pieces;                   /* less those that windows count */
+  size_t windows, stitched, users; /* windows, their bytes; the user's blocks, pending ones too */
+  uint64_t order;                  /* of a tree: where its next block may begin */
   /* Prints of what is there, less those of what has to be the same: 0 in the end. */
   uint64_t uses;           /* streams of live blocks [F7], less what the streams count */
   uint64_t gaps, seconds;  /* blocks for the trees [A7], [A3], less those that stand there */
-  uint64_t mapped, spaces; /* mappings [W6] and address space [V2], less what chunks count and
-                               what windows and buffers have */
-  uint64_t owned, idle;    /* chunks committed [B1] and idle windows [W5], less those of places,
-                               and those in trees */
+  uint64_t mapped, spaces; /* mappings [W6], less what chunks count; address space [V2], less what
+                              windows and buffers have */
+  uint64_t owned, idle;    /* chunks committed [B1], less places; idle windows [W5], less trees */
 } gmlk_checker;
 
 /* Returns whether everything has held so far. */
@@ -11886,8 +11884,7 @@ static void gmlk_check_lake(gmlk_checker *c) {
   gmlk_expect(c, !l->served, "L1: served names a request that is over");
   gmlk_expect(c, l->message_count <= (l->desc.logger.fn ? GMLK_LOG_QUEUE : 0),
               "L1: more messages wait than there is room for, or no logger reads them");
-  if (!gmlk_expect(c, l->arena_count <= l->arena_capacity && l->arenas[0] == &l->home, list))
-    return;
+  gmlk_expect(c, l->arena_count <= l->arena_capacity && l->arenas[0] == &l->home, list);
   for (i = 1; i < l->arena_capacity; i++) {
     const gmlk_arena *a = l->arenas[i];
     gmlk_expect(c, !a || (i < l->arena_count && a->number == i && a == &a->pool->arena), list);
@@ -11920,33 +11917,31 @@ static void gmlk_check_index(gmlk_checker *c) {
     count += (size_t)is_entry;
     row = is_entry ? gmlk_index_home(index, address) : i / GMLK_ROW;
     for (; row != i / GMLK_ROW && !c->broken; passed++, row = (row + 1) & (rows - 1))
-      gmlk_expect(c, index->rows[row].address[0] % GMLK_GRAIN != 0,
-                  "I1: an entry passed over a row that does not count it");
+      gmlk_expect(c, index->rows[row].address[0] % GMLK_GRAIN != 0, "I1: a row counts too few");
   }
   gmlk_expect(c, full || passed == counted, "I1: a row counts what is not there");
   gmlk_expect(c, count == index->count, "I1: the index's count is wrong");
 }
 
 /* What has a number, in use or not; NULL: there is no such number. */
-static const gmlk_stream *gmlk_check_named(const gmlk_checker *c, unsigned number) {
+static gmlk_stream *gmlk_check_named(const gmlk_checker *c, unsigned number) {
   const gmlk_streams *all = &c->l->streams;
   return number >= GMLK_FIRST_STREAM && number < all->count ? all->items[number] : NULL;
 }
 
 /* A number in use: of a stream, forgotten or not, or, with is_capture, of a capture or loan. */
-static const gmlk_stream *gmlk_check_used(const gmlk_checker *c, unsigned number, int is_capture) {
-  const gmlk_stream *s = gmlk_check_named(c, number);
+static gmlk_stream *gmlk_check_used(const gmlk_checker *c, unsigned number, int is_capture) {
+  gmlk_stream *s = gmlk_check_named(c, number);
   return s && s->is_used && s->is_capture == is_capture ? s : NULL;
 }
 
 /* Up to where the work of a stream is complete, or will be with an event that is recorded. */
-static uint64_t gmlk_check_fenced(const gmlk_stream *s) {
-  unsigned newest = (s->fence_head + s->fence_count - 1) % GMLK_FENCES;
-  return s->fence_count ? s->fences[newest].epoch : s->done;
+static uint64_t gmlk_check_fenced(gmlk_stream *s) {
+  return s->fence_count ? gmlk_stream_newest(s)->epoch : s->done;
 }
 
 /* [F1], [F2], [F4], [F6], [F9] of one number. */
-static void gmlk_check_fences(gmlk_checker *c, const gmlk_stream *s) {
+static void gmlk_check_fences(gmlk_checker *c, gmlk_stream *s) {
   const int is_timed = c->l->streams.is_timed;
   uint64_t last = s->done;
   unsigned i;
@@ -11961,7 +11956,7 @@ static void gmlk_check_fences(gmlk_checker *c, const gmlk_stream *s) {
   gmlk_expect(c, s->fence_head < GMLK_FENCES, "F2: a fence lies outside its ring");
   if (!gmlk_expect(c, s->fence_count <= GMLK_FENCES, "F2: a fence lies outside its ring")) return;
   for (i = 0; i < s->fence_count; i++) {
-    const gmlk_fence *fence = &s->fences[(s->fence_head + i) % GMLK_FENCES];
+    const gmlk_fence *fence = gmlk_stream_fence_at(s, i);
     gmlk_expect(c, fence->epoch < s->epoch && fence->epoch > last, "F2: fences out of order");
     gmlk_expect(c, is_timed || !fence->at_ns, "F9: an event has a time");
     if (gmlk_expect(c, fence->event != NULL, "F2: a fence has no event"))
@@ -12013,10 +12008,9 @@ static unsigned gmlk_check_line(gmlk_checker *c, unsigned number, size_t count, 
 static void gmlk_check_streams(gmlk_checker *c) {
   const gmlk_streams *all = &c->l->streams;
   const size_t rooms = all->event_capacity / (GMLK_FENCES + 1) + GMLK_FIRST_STREAM;
-  size_t named = 0, used = 0, queued = 0, lost = 0, unused = 0, captures = 0, captured = 0;
-  size_t events = all->event_count, i;
-  const gmlk_stream *s;
-  unsigned last;
+  gmlk_streams left = *all; /* its counts, less what is there */
+  size_t queued = 0, unused = 0, captures = all->capture_count + c->l->loan_count, i;
+  gmlk_stream *s;
   gmlk_check_table(c, all->items, all->capacity * sizeof(gmlk_stream *));
   gmlk_check_table(c, all->events, all->event_capacity * sizeof(void *));
   gmlk_expect(c, all->is_timed == (c->l->desc.cross_stream == GMLAKE_WAIT_IF_SOON),
@@ -12033,25 +12027,23 @@ static void gmlk_check_streams(gmlk_checker *c) {
     c->host_bytes += sizeof(gmlk_stream);
     gmlk_check_number(c, s);
     gmlk_check_fences(c, s);
-    named += (size_t)gmlk_stream_is_named(s);
-    used += is_stream && !(s->is_forgotten && gmlk_stream_is_complete(s));
-    queued += s->is_used && s->is_forgotten && !s->is_dirty;
-    lost += s->is_used && s->is_forgotten && s->is_dirty;
+    left.live_count -= (size_t)gmlk_stream_is_named(s);
+    left.used_count -= is_stream && !(s->is_forgotten && gmlk_stream_is_complete(s));
+    left.lost_count -= is_stream && gmlk_stream_is_lost(s);
+    left.capture_count -= s->capture != 0;
+    left.event_count += s->fence_count;
+    queued += is_stream && s->is_forgotten && !s->is_dirty;
     unused += !s->is_used;
-    captures += s->is_used && s->is_capture;
-    captured += s->capture != 0;
-    events += s->fence_count;
+    captures -= s->is_used && s->is_capture;
     c->uses -= s->uses * gmlk_check_print(i);
   }
-  gmlk_expect(c, named == all->live_count, "F5: the count of streams is wrong");
-  gmlk_expect(c, used == all->used_count, "F5: the count of streams in use is wrong");
-  gmlk_expect(c, lost == all->lost_count, "F5: the count of lost streams is wrong");
-  gmlk_expect(c, captured == all->capture_count, "F5: the count of captures is wrong");
-  gmlk_expect(c, captures == captured + c->l->loan_count, "F5: a capture's number is lost");
-  last = gmlk_check_line(c, all->queue_first, queued, 1);
-  gmlk_expect(c, last == all->queue_last, "F5: queue_last is not the last number of the queue");
+  gmlk_expect(c, !(left.live_count | left.used_count | left.lost_count | left.capture_count),
+              "F5: live_count, used_count, lost_count or capture_count is wrong");
+  gmlk_expect(c, !captures, "F5: a capture's number is lost");
+  gmlk_expect(c, gmlk_check_line(c, all->queue_first, queued, 1) == all->queue_last,
+              "F5: queue_last is not the last number of the queue");
   (void)gmlk_check_line(c, all->unused, unused, 0);
-  gmlk_expect(c, events <= all->event_capacity, "F5: no room to give all events back");
+  gmlk_expect(c, left.event_count <= all->event_capacity, "F5: no room to give all events back");
   for (i = 0; i < all->event_count; i++)
     if (gmlk_expect(c, all->events[i] != NULL, "F5: an idle event is NULL"))
       gmlk_check_once(c, (uintptr_t)all->events[i], "L3: one event is in two places");
@@ -12062,7 +12054,7 @@ static void gmlk_check_streams(gmlk_checker *c) {
 
 /* A tag of memory that is free, or will be: [F1], [F4]. */
 static void gmlk_check_tag(gmlk_checker *c, unsigned stream, uint64_t ticket, const char *text) {
-  const gmlk_stream *s = gmlk_check_used(c, stream, 0);
+  gmlk_stream *s = gmlk_check_used(c, stream, 0);
   if (stream == GMLK_CLEAN) return;
   if (stream == GMLK_PINNED || gmlk_check_used(c, stream, 1)) {
     gmlk_expect(c, ticket == GMLK_ENDLESS, text);
@@ -12205,9 +12197,8 @@ static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t addr
   gmlk_expect(c, !(b->flags & GMLAKE_EXCLUSIVE) || gmlk_is_chunks(a, first_at, b->grains),
               "A9: an exclusive block shares a chunk");
   gmlk_expect(c, !(b->flags & GMLAKE_NO_STITCH) || !is_window, "A9: a window is forbidden");
-  if (!gmlk_expect(c, gmlk_index_get(&c->l->index, address) == (is_live ? b : NULL),
-                   "I1: the index is not of the live blocks"))
-    return;
+  gmlk_expect(c, gmlk_index_get(&c->l->index, address) == (is_live ? b : NULL),
+              "I1: the index is not of the live blocks");
   gmlk_check_note(c, b);
   c->users++;
   c->pending_count += !is_live;
@@ -12217,20 +12208,15 @@ static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t addr
   if (c->l->streams.ends && s && gmlk_own_stream(c->l, b)) c->uses += gmlk_check_print(b->stream);
 }
 
-static void gmlk_check_free(gmlk_checker *c, const gmlk_block *b) {
-  gmlk_check_tag(c, b->stream, b->ticket, "F1: a tag is of an epoch to come");
-  gmlk_expect(c, !(b->flags & ~(c->a->keeps_apart ? GMLK_APART : 0)), "A9: free memory has flags");
-  gmlk_expect(c, b->stream || !b->ticket, "F1: clean memory is of an epoch");
-  gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is wrong");
-  if (gmlk_is_tagged(b) && gmlk_check_is_forked(b, b->stream)) c->seconds += gmlk_check_name(b);
-}
-
-/* [W1], [W2]: pieces that lie in the arena, of as many chunks as are mapped. Returns the grains. */
+/* [W1], [W2]: pieces that lie in the arena, of as many chunks as are mapped; [W4] those of a live
+   window are its own. Returns the grains. */
 static uint32_t gmlk_check_spans(gmlk_checker *c, const gmlk_window *w) {
+  const int is_live = w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING;
   const gmlk_arena *a = c->a;
   uint32_t i, n, grains = 0, chunks = 0, last = 0;
   for (i = 0; i < w->span_count && chunks < w->chunk_count; i++) {
     const gmlk_span *s = &w->spans[i];
+    const gmlk_block *b = s->block;
     const uint32_t end = s->at + s->grains;
     const int is_inside = s->at < a->tail.at && s->grains && s->grains <= a->tail.at - s->at;
     if (!gmlk_expect(c, is_inside, "W2: a window's piece lies outside the arena")) return 0;
@@ -12238,6 +12224,10 @@ static uint32_t gmlk_check_spans(gmlk_checker *c, const gmlk_window *w) {
     gmlk_expect(c, !i || s->at == gmlk_slot_at(a, n), "W1: a piece begins inside a chunk");
     gmlk_expect(c, i + 1 == w->span_count || end == gmlk_slot_at(a, gmlk_edge_upto(a, end)),
                 "W1: a piece ends inside a chunk");
+    gmlk_expect(c,
+                !is_live || (b && b->state == GMLK_PIECE && b->as.live.window == w &&
+                             b->arena == a->number && b->at == s->at && b->grains == s->grains),
+                "W4: a live window's piece is not its own");
     grains += s->grains;
     chunks += gmlk_span_chunks(a, s);
     for (; n < last + gmlk_span_chunks(a, s); n++) c->mapped += gmlk_check_print(n);
@@ -12266,8 +12256,7 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost
   gmlk_expect(c, va->ticket == (uintptr_t)w, "V2: address space is another window's");
   c->spaces -= gmlk_check_name(va);
   grains = gmlk_check_spans(c, w);
-  if (c->broken) return;
-  if (is_lost && !w->number) return;
+  if (c->broken || (is_lost && !w->number)) return;
   c->windows += !is_lost;
   c->stitched += is_lost ? 0 : chunks * a->chunk_bytes;
   gmlk_expect(c, w->self.arena == a->number, "A1: a block names another arena");
@@ -12278,29 +12267,6 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost
                   "L3: two windows have one number");
   at += gmlk_home(a, w->spans->at) - gmlk_slot_home(a, gmlk_span_slot(a, w->spans));
   gmlk_expect(c, w->address == at, "W2: a window is not where its address space is");
-}
-
-/* A piece; the window with the first one. */
-static void gmlk_check_piece(gmlk_checker *c, const gmlk_block *b) {
-  static const char own[] = "W4: a live window's piece is not its own";
-  const gmlk_window *w = b->as.live.window;
-  uint32_t i;
-  if (!gmlk_expect(c, w && (w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING),
-                   "W4: a piece without a live window"))
-    return;
-  c->pieces++;
-  if (w->spans->block != b) return;
-  c->pieces -= w->span_count;
-  gmlk_expect(c, w->self.as.live.window == w, "W4: a live window's record names another window");
-  gmlk_check_window(c, w, 0);
-  for (i = 0; i < w->span_count && !c->broken; i++) {
-    const gmlk_span *s = &w->spans[i];
-    const gmlk_block *piece = s->block;
-    if (!gmlk_expect(c, piece && piece->as.live.window == w, own)) return;
-    gmlk_expect(c, piece->state == GMLK_PIECE && piece->arena == c->a->number, own);
-    gmlk_expect(c, piece->at == s->at && piece->grains == s->grains, own);
-  }
-  gmlk_check_owned(c, &w->self, w->address, w->spans->at);
 }
 
 /* Whether the block with the serial that an idle window waits for is under it, and knows it. */
@@ -12336,7 +12302,7 @@ static void gmlk_check_idle(gmlk_checker *c) {
   int i;
   for (w = windows->idle_first; w; before = w, w = w->idle_next) {
     const int is_open = w->key < GMLK_BLOCKED && w->key == w->self.grains;
-    if (!gmlk_expect(c, w->self.state == GMLK_IDLE && w->idle_prev == before, place)) return;
+    gmlk_expect(c, w->self.state == GMLK_IDLE && w->idle_prev == before, place);
     gmlk_check_window(c, w, 0);
     if (c->broken) return;
     gmlk_expect(c, is_open || gmlk_check_is_blocked(c->a, w), "W7: nothing is in a window's way");
@@ -12357,8 +12323,7 @@ static void gmlk_check_idle(gmlk_checker *c) {
 static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned used) {
   const size_t bytes = space->reserved_bytes, chunk = c->a->chunk_bytes;
   const uint32_t slots = (uint32_t)(space->holes ? bytes / chunk : 0);
-  const unsigned asleep =
-      used == GMLK_LIVE && c->a->sleep == GMLK_ASLEEP ? (unsigned)GMLK_UNBACKED : used;
+  const int is_asleep = used == GMLK_LIVE && c->a->sleep == GMLK_ASLEEP;
   const gmlk_block *va;
   size_t holes = 0;
   uint64_t tree;
@@ -12367,11 +12332,10 @@ static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned 
   if (!gmlk_check_tiling(c, &space->head, &space->tail, slots, "V1: blocks do not tile the space"))
     return;
   c->order = 0;
-  tree = gmlk_check_tree(c, space->used, NULL, GMLK_PINNED,
-                         "V3: the tree of used addresses holds another block");
+  tree = gmlk_check_tree(c, space->used, NULL, GMLK_PINNED, "V3: the tree holds free addresses");
   for (va = space->head.next; va != &space->tail; va = va->next) {
     const int is_free = va->state == GMLK_FREE;
-    const int is_used = va->state == used || va->state == asleep;
+    const int is_used = va->state == used || (is_asleep && va->state == GMLK_UNBACKED);
     gmlk_expect(c, (is_free || is_used) && !va->arena && !va->stream,
                 "V1: address space is in a state that it is never in");
     gmlk_expect(c, va->hole == (is_free ? va->grains : 0), "V1: a hole's size is wrong");
@@ -12393,8 +12357,8 @@ static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i
   const gmlk_arena *a = c->a;
   const gmlk_place *place = &b->places[i];
   const unsigned state = place->state;
-  gmlk_expect(c, place->address == gmlk_buffer_address(b) + (uint64_t)i * a->chunk_bytes,
-              "B5: a place is not where its buffer is");
+  const uint64_t address = gmlk_buffer_address(b) + (uint64_t)i * a->chunk_bytes;
+  gmlk_expect(c, place->address == address, "B5: a place is not where its buffer is");
   gmlk_expect(c, state <= GMLK_PLACE_COMMITTED && place->mark <= (a->sleep == GMLK_ASLEEP),
               "B2: a place is in a state that does not last");
   gmlk_expect(c, !state || place->slot < a->slot_count, "B3: a place maps no chunk");
@@ -12434,20 +12398,17 @@ static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
 /* [P4] */
 static void gmlk_check_handles(gmlk_checker *c, const gmlk_chunks *all) {
   static const char text[] = "P4: the chunks of a handle differ";
-  const gmlk_chunk *chunk = all->items, *before;
-  for (; chunk < all->items + all->capacity; chunk++) {
+  const gmlk_chunk *chunk = all->items, *before = NULL;
+  for (; chunk < all->items + all->capacity; before = chunk++) {
+    const uint32_t left = before ? before->behind : 0;
     gmlk_expect(c, chunk->before < GMLK_HANDLE_CHUNKS, "P4: a handle is larger than any");
-    before = chunk == all->items ? NULL : chunk - 1;
-    if (!chunk->before) {
-      gmlk_expect(c, !before || !before->behind, text);
-      continue;
-    }
-    if (!gmlk_expect(c, before && before->behind == chunk->behind + 1, text)) return;
+    gmlk_expect(c, left == (chunk->before ? chunk->behind + 1 : 0), text);
+    if (!before || !chunk->before) continue;
     gmlk_expect(c, before->handle == chunk->handle && before->map_count == chunk->map_count, text);
     gmlk_expect(c, before->is_home == chunk->is_home && before->is_stuck == chunk->is_stuck, text);
     gmlk_expect(c, before->is_asleep == chunk->is_asleep, text);
   }
-  gmlk_expect(c, !chunk[-1].behind, "P4: a handle ends behind the last slot");
+  gmlk_expect(c, !before->behind, "P4: a handle ends behind the last slot");
 }
 
 /* The sizes of an arena. Returns whether what they lead to can be looked at. */
@@ -12463,8 +12424,7 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_expect(c, gmlk_is_pow2(chunk) && chunk >= GMLK_GRAIN, "A8: a chunk is not of its size");
   if (c->broken) return 0;
   gmlk_expect(c, a->chunk_log == gmlk_log2(chunk / GMLK_GRAIN), "A8: a chunk is not of its size");
-  gmlk_expect(c,
-              limit * chunk == a->reserved_bytes && a->slot_capacity <= limit && records <= limit,
+  gmlk_expect(c, limit * chunk == a->reserved_bytes && records <= limit,
               "A8: the slots are not those of the address space");
   gmlk_expect(c, a->slot_count <= a->slot_capacity && a->slot_capacity <= records,
               "A8: more slots than there is room for");
@@ -12479,6 +12439,7 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
 
 static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
   const gmlk_arena *a = c->a;
+  const gmlk_window *w = b->as.live.window; /* [live, pending, piece] */
   const int has_hole = b->state == GMLK_FREE || b->state == GMLK_UNBACKED;
   gmlk_expect(c, b->arena == a->number, "A1: a block names another arena");
   gmlk_expect(c, !gmlk_same_tag(a, b, b->next), "A2: neighbours of one tag are apart");
@@ -12486,7 +12447,11 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
   if (c->broken) return;
   switch (b->state) {
   case GMLK_FREE:
-    gmlk_check_free(c, b);
+    gmlk_check_tag(c, b->stream, b->ticket, "F1: a tag is of an epoch to come");
+    gmlk_expect(c, !(b->flags & ~(a->keeps_apart ? GMLK_APART : 0)), "A9: free memory has flags");
+    gmlk_expect(c, b->stream || !b->ticket, "F1: clean memory is of an epoch");
+    gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is wrong");
+    if (gmlk_is_tagged(b) && gmlk_check_is_forked(b, b->stream)) c->seconds += gmlk_check_name(b);
     return;
   case GMLK_UNBACKED:
     gmlk_expect(c, gmlk_is_chunks(a, b->at, b->grains), "A5: part of a chunk is unbacked");
@@ -12495,13 +12460,21 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
     return;
   case GMLK_LIVE:
   case GMLK_PENDING:
-    gmlk_expect(c, !b->as.live.window, "W4: a window owns a block of the user's");
+    gmlk_expect(c, !w, "W4: a window owns a block of the user's");
     gmlk_check_owned(c, b, gmlk_home(a, b->at), b->at);
     return;
   case GMLK_PIECE:
     gmlk_expect(c, !a->is_bare, "B1: a chunk is no buffer's");
     gmlk_check_ticket(c, b, GMLK_IN_THE_WAY);
-    gmlk_check_piece(c, b);
+    if (!gmlk_expect(c, w && (w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING),
+                     "W4: a piece without a live window"))
+      return;
+    c->pieces++;
+    if (w->spans->block != b) return; /* with the first piece comes the window */
+    c->pieces -= w->span_count;
+    gmlk_expect(c, w->self.as.live.window == w, "W4: a live window's record names another window");
+    gmlk_check_window(c, w, 0);
+    gmlk_check_owned(c, &w->self, w->address, w->spans->at);
     return;
   case GMLK_COMMITTED:
     gmlk_check_ticket(c, b, a->is_bare ? 0 : GMLK_IN_THE_WAY);
@@ -12527,53 +12500,50 @@ static void gmlk_check_pools(gmlk_checker *c, size_t holes) {
     holes -= gmlk_check_bins(c, bins, i, a->number);
     gmlk_expect(c, i || !bins->seconds, "A3: clean memory makes no runs");
     c->order = 0;
-    c->seconds -= gmlk_check_tree(c, bins->seconds, NULL, i,
-                                  "A3: a tree of second blocks holds another block");
+    c->seconds -=
+        gmlk_check_tree(c, bins->seconds, NULL, i, "A3: a tree of seconds has another one");
   }
   gmlk_expect(c, !holes, "A3: free memory is in no bins");
   gmlk_expect(c, !c->seconds, "A3: a tree of second blocks is wrong");
 }
 
 static void gmlk_check_chunks(gmlk_checker *c) {
-  static const char totals[] = "P1: the chunks' totals are wrong";
   const gmlk_arena *a = c->a;
-  const gmlk_chunks *all = &a->chunks;
   const gmlk_block *b = a->head.next;
   const int is_asleep = a->sleep == GMLK_ASLEEP;
-  size_t backed = 0, stuck = 0, asleep = 0, handles = 0, shared = 0;
+  gmlk_chunks left = a->chunks; /* its counts, less what is there */
   uint32_t slot, end = 0;
-  for (slot = 0; slot < all->capacity; slot++) {
-    const gmlk_chunk *chunk = &all->items[slot];
-    const int is_first = chunk->handle && !chunk->before,
-              is_held = chunk->handle && !chunk->is_stuck;
+  for (slot = 0; slot < left.capacity; slot++) {
+    const gmlk_chunk *chunk = &left.items[slot];
+    const int has_handle = chunk->handle != 0, is_held = has_handle && !chunk->is_stuck;
     int is_backed;
     while (b != &a->tail && gmlk_block_end(b) <= gmlk_slot_at(a, slot)) b = b->next;
     is_backed = b != &a->tail && b->state != GMLK_UNBACKED;
     gmlk_expect(c, b == &a->tail || a->firsts[slot] == b, "A4: a slot's first block is wrong");
-    gmlk_expect(c, chunk->is_asleep ? is_backed && !chunk->handle : is_held == is_backed,
+    gmlk_expect(c, chunk->is_asleep ? is_backed && !has_handle : is_held == is_backed,
                 "A5: a handle and a state differ");
-    gmlk_expect(c, !chunk->is_stuck || chunk->handle, "A5: a chunk in quarantine has no handle");
+    gmlk_expect(c, !chunk->is_stuck || has_handle, "A5: a chunk in quarantine has no handle");
     gmlk_expect(c, !chunk->is_asleep || is_asleep, "E2: a chunk of an awake arena is asleep");
     gmlk_expect(c, chunk->is_stuck || is_asleep || chunk->is_home == (is_backed && !a->is_bare),
                 "P3: a chunk is not mapped as it is said to be");
     gmlk_expect(c, !chunk->is_marked, "P2: a chunk is marked");
     gmlk_expect(c, !chunk->is_shared || chunk->is_stuck || (is_held && b->state != GMLK_FREE),
                 "P5: a chunk that other processes know is free");
-    if (is_first) gmlk_check_once(c, chunk->handle, "L3: two ranges have one handle");
-    handles += (size_t)is_first;
-    backed += (size_t)is_held;
-    stuck += chunk->is_stuck;
-    asleep += chunk->is_asleep;
-    shared += chunk->is_shared;
+    left.backed_count -= (size_t)is_held;
+    left.stuck_count -= chunk->is_stuck;
+    left.asleep_count -= chunk->is_asleep;
+    left.shared_count -= chunk->is_shared;
     if (chunk->is_stuck) end = slot + 1;
+    if (has_handle && !chunk->before && left.handle_count--)
+      gmlk_check_once(c, chunk->handle, "L3: two ranges have one handle");
     c->mapped -= chunk->map_count * gmlk_check_print(slot);
   }
   gmlk_expect(c, c->mapped == 0, "W6, B3: a chunk's mappings do not add up");
-  gmlk_expect(c, backed == all->backed_count && asleep == all->asleep_count, totals);
-  gmlk_expect(c, stuck == all->stuck_count && end == all->stuck_end, totals);
-  gmlk_expect(c, handles == all->handle_count, totals);
-  gmlk_expect(c, shared == all->shared_count, "P5: the count of shared chunks is wrong");
-  gmlk_expect(c, !a->limit_bytes || gmlk_pool_bytes(c->l, a->owner) <= a->limit_bytes || stuck,
+  gmlk_expect(c, !(left.backed_count | left.stuck_count | left.asleep_count | left.handle_count),
+              "P1: backed_count, stuck_count, asleep_count or handle_count is wrong");
+  gmlk_expect(c, end == left.stuck_end, "P1: stuck_end is not behind the last quarantined slot");
+  gmlk_expect(c, !left.shared_count, "P5: the count of shared chunks is wrong");
+  gmlk_expect(c, !a->limit_bytes || gmlk_pool_bytes(c->l, a->owner) <= a->limit_bytes || end,
               "L4: a pool's limit is exceeded");
 }
 
@@ -12651,13 +12621,15 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
 }
 
 /* [G1] */
-static void gmlk_check_loan(gmlk_checker *c, const gmlk_loan *loan) {
-  const unsigned number = loan->number;
+static void gmlk_check_loan(gmlk_checker *c, const gmlake_pool *pool) {
+  const gmlk_loan *loan = &pool->loan;
   gmlk_check_table(c, loan->users, loan->capacity * sizeof(gmlk_borrower));
   gmlk_expect(c, loan->count <= loan->capacity, "G1: more streams borrow than there is room for");
-  gmlk_expect(c, number || !loan->count, "G1: streams borrow what is not lent");
-  gmlk_expect(c, !number || gmlk_check_used(c, number, 1), "G1: a loan's number is none");
-  if (number) gmlk_check_once(c, gmlk_check_print(~(uint64_t)number << 1), "L3: two loans are one");
+  gmlk_expect(c, loan->number || !loan->count, "G1: streams borrow what is not lent");
+  if (!loan->number) return;
+  gmlk_expect(c, gmlk_check_used(c, loan->number, 1) != NULL, "G1: a loan's number is none");
+  gmlk_check_once(c, gmlk_check_print(~(uint64_t)loan->number << 1), "L3: two loans are one");
+  gmlk_expect(c, !pool->capture_count, "G1: what is lent has a capture");
 }
 
 static void gmlk_check_arenas(gmlk_checker *c) {
@@ -12671,8 +12643,7 @@ static void gmlk_check_arenas(gmlk_checker *c) {
     gmlk_check_arena(c, l->arenas[i]);
     pool = l->arenas[i]->pool;
     if (!pool) continue;
-    gmlk_check_loan(c, &pool->loan);
-    gmlk_expect(c, !pool->loan.number || !pool->capture_count, "G1: what is lent has a capture");
+    gmlk_check_loan(c, pool);
     loans += pool->loan.number != 0;
     captures += pool->capture_count * gmlk_check_print(i);
   }
@@ -12691,19 +12662,17 @@ static void gmlk_check_arenas(gmlk_checker *c) {
 
 /* [N4] Each queue is of its stream's uses, in order, and all have as many as the notes say. */
 static void gmlk_check_queues(gmlk_checker *c) {
-  size_t left = c->queued, i;
+  size_t i;
   for (i = GMLK_FIRST_STREAM; i < c->l->streams.count; i++) {
     const gmlk_stream *s = c->l->streams.items[i];
     const gmlk_used *use = s->uses_first, *last = NULL;
-    for (; use && left; left--) {
+    for (; use && c->queued; last = use, use = use->next, c->queued--) {
       gmlk_expect(c, use->note && use->stream == i, "N4: a use stands in another stream's queue");
       gmlk_expect(c, !last || last->ticket <= use->ticket, "N4: a queue is out of order");
-      last = use;
-      use = use->next;
     }
     gmlk_expect(c, !use && (!last || last == s->uses_last), "N4: a queue's end is wrong");
   }
-  gmlk_expect(c, !left, "N4: a pending use is in no queue");
+  gmlk_expect(c, !c->queued, "N4: a pending use is in no queue");
 }
 
 static void gmlk_check_lists(gmlk_checker *c) {
@@ -12733,9 +12702,12 @@ static void gmlk_check_lists(gmlk_checker *c) {
               "L2: the host's bytes are not those of the records");
 }
 
+#define GMLK_CHECK_FIGURES(X)                                                              \
+  (X(live_count), X(requested_bytes), X(active_bytes), X(pending_bytes), X(window_count),  \
+   X(stitched_bytes), X(buffer_count), X(buffer_bytes), X(chunk_count), X(reserved_bytes), \
+   X(quarantined_bytes), X(sleeping_bytes), X(exported_bytes), X(imported_bytes))
 #define GMLK_CHECK_FIGURE(name) \
   gmlk_expect(c, c->found.name == s->name, "L4: " #name " is not what a walk counts")
-
 #define GMLK_CHECK_PEAK(name) \
   gmlk_expect(c, s->name <= s->name##_peak, "L4: a peak is below " #name)
 
@@ -12743,26 +12715,8 @@ static void gmlk_check_figures(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlake_stats *s = &l->stats;
   const size_t limit = l->desc.limit_bytes;
-  GMLK_CHECK_FIGURE(live_count);
-  GMLK_CHECK_FIGURE(requested_bytes);
-  GMLK_CHECK_FIGURE(active_bytes);
-  GMLK_CHECK_FIGURE(pending_bytes);
-  GMLK_CHECK_FIGURE(window_count);
-  GMLK_CHECK_FIGURE(stitched_bytes);
-  GMLK_CHECK_FIGURE(buffer_count);
-  GMLK_CHECK_FIGURE(buffer_bytes);
-  GMLK_CHECK_FIGURE(chunk_count);
-  GMLK_CHECK_FIGURE(reserved_bytes);
-  GMLK_CHECK_FIGURE(quarantined_bytes);
-  GMLK_CHECK_FIGURE(sleeping_bytes);
-  GMLK_CHECK_FIGURE(exported_bytes);
-  GMLK_CHECK_FIGURE(imported_bytes);
-  GMLK_CHECK_PEAK(requested_bytes);
-  GMLK_CHECK_PEAK(active_bytes);
-  GMLK_CHECK_PEAK(reserved_bytes);
-  GMLK_CHECK_PEAK(stitched_bytes);
-  GMLK_CHECK_PEAK(pending_bytes);
-  GMLK_CHECK_PEAK(buffer_bytes);
+  (void)GMLK_CHECK_FIGURES(GMLK_CHECK_FIGURE);
+  (void)GMLK_PEAKS(GMLK_CHECK_PEAK);
   gmlk_expect(c, l->host.bytes <= l->host.bytes_peak, "L4: a peak is below the host's bytes");
   gmlk_expect(c, s->live_count == l->index.count, "L4: the index and the live blocks differ");
   gmlk_expect(c, s->live_count == s->allocation_count - s->free_count,

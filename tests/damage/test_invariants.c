@@ -129,7 +129,8 @@ static void the_shape_of_an_arena(void **state) {
          "A8: more slots than there is room for");
   breaks(size_t, a->chunks.capacity, a->slot_capacity - 1, "A8: more slots than there is room for");
   breaks(size_t, a->chunks.capacity, (size_t)a->slot_limit + 1, "A8: the slots are not those");
-  breaks(size_t, a->slot_capacity, (size_t)a->slot_limit + 1, "A8: the slots are not those");
+  breaks(size_t, a->slot_capacity, (size_t)a->slot_limit + 1,
+         "A8: more slots than there is room for");
   breaks(uint64_t, lake->records.serial, GMLK_ENDLESS, "A9: the serial numbers are used up");
   breaks(uint64_t, a->base, a->base + 512, "A8: the base is wrong");
   breaks(uint64_t, a->base, 0, "A8: the base is wrong");
@@ -304,9 +305,9 @@ static void numbers(void **state) {
   breaks(uint8_t, captured->is_forgotten, 1, "F5: a capture has no stream");
   breaks(uint8_t, captured->is_used, 0, "F5: a stream is in no known state");
   breaks(uint8_t, captured->is_capture, 1, "F5: a capture has no stream");
-  breaks(size_t, all->live_count, all->live_count + 1, "F5: the count of streams is wrong");
-  breaks(size_t, all->used_count, all->used_count - 1, "F5: the count of streams in use is wrong");
-  breaks(size_t, all->capture_count, 0, "F5: the count of captures is wrong");
+  breaks(size_t, all->live_count, all->live_count + 1, "F5: live_count, used_count, lost_count or");
+  breaks(size_t, all->used_count, all->used_count - 1, "F5: live_count, used_count, lost_count or");
+  breaks(size_t, all->capture_count, 0, "F5: live_count, used_count, lost_count or");
   breaks(uint32_t, captured->arena, 0, "F5: a capture has no pool");
   breaks(uint32_t, captured->arena, 1, "F5: a capture has no pool");
   breaks(uint32_t, captured->arena, 99, "F5: a capture has no pool");
@@ -546,10 +547,10 @@ static void live_blocks(void **state) {
   breaks(uint8_t, chunk->is_home, 0, "P3: a chunk is not mapped as it is said to be");
   breaks(uint32_t, chunk->behind, 1, "P4: the chunks of a handle differ");
   breaks(uint32_t, chunk->before, 1, "P4: the chunks of a handle differ");
-  breaks(size_t, lake->home.chunks.handle_count, 0, "P1: the chunks' totals are wrong");
-  breaks(size_t, lake->home.chunks.backed_count, 0, "P1: the chunks' totals are wrong");
-  breaks(size_t, lake->home.chunks.stuck_count, 1, "P1: the chunks' totals are wrong");
-  breaks(uint32_t, lake->home.chunks.stuck_end, 1, "P1: the chunks' totals are wrong");
+  breaks(size_t, lake->home.chunks.handle_count, 0, "P1: backed_count, stuck_count");
+  breaks(size_t, lake->home.chunks.backed_count, 0, "P1: backed_count, stuck_count");
+  breaks(size_t, lake->home.chunks.stuck_count, 1, "P1: backed_count, stuck_count");
+  breaks(uint32_t, lake->home.chunks.stuck_end, 1, "P1: stuck_end is not");
   breaks(uint64_t, lake->home.free_grains, lake->home.free_grains + 1, "A6: the arena's totals");
   breaks(size_t, lake->index.count, lake->index.count + 1, "I1: the index's count is wrong");
   drop(parts[1]);
@@ -625,7 +626,7 @@ static void a_full_row(void **state) {
     first = row_passed_over();
   }
   assert_non_null(first);
-  breaks(uint64_t, *first, *first - *first % GMLK_GRAIN, "I1: an entry passed over a row");
+  breaks(uint64_t, *first, *first - *first % GMLK_GRAIN, "I1: a row counts too few");
   breaks(uint64_t, *first, *first + 1, "I1: a row counts what is not there");
   abandon();
 }
@@ -766,8 +767,7 @@ static void seconds(void **state) {
   root = &lake->home.bins[lead->stream]->seconds;
   assert_ptr_equal(*root, second);
   breaks(gmlk_block *, *root, NULL, "A3: a tree of second blocks is wrong");
-  breaks(gmlk_block *, second->as.fork.less, third,
-         "A3: a tree of second blocks holds another block");
+  breaks(gmlk_block *, second->as.fork.less, third, "A3: a tree of seconds has another");
   breaks(gmlk_block *, lake->home.bins[GMLK_CLEAN]->seconds, second, "A3: clean memory makes no");
   breaks(gmlk_block *, lake->home.window_space.holes->seconds, second,
          "V1: free space is in no bin");
@@ -775,8 +775,7 @@ static void seconds(void **state) {
   drop(b[7]);
   for (i = 0; i < 4; i++) b[i] = take_on(C, stream);
   assert_null(*root); /* one block is left, and clean memory */
-  breaks(gmlk_block *, *root, lake->home.tail.prev,
-         "A3: a tree of second blocks holds another block");
+  breaks(gmlk_block *, *root, lake->home.tail.prev, "A3: a tree of seconds has another");
   for (i = 0; i < 4; i++) drop_on(b[i], stream);
   abandon();
 }
@@ -816,7 +815,7 @@ static void free_addresses(void **state) {
   space = &lake->home.window_space;
   va = space->tail.prev;
   assert_int_equal(va->state, GMLK_FREE);
-  breaks(gmlk_block *, space->used, va, "V3: the tree of used addresses holds another block");
+  breaks(gmlk_block *, space->used, va, "V3: the tree holds free addresses");
   breaks(uint64_t, va->ticket, 1, "V1: free address space is somebody's");
   gmlk_bins_remove(space->holes, va);
   va->hole = va->grains;
@@ -1061,7 +1060,7 @@ static void sleepers(void **state) {
   assert_int_equal(a->chunks.items[0].handle, 0);
   breaks(uint64_t, a->chunks.items[0].handle, 77, "A5: a handle and a state differ");
   breaks(uint8_t, a->chunks.items[0].is_asleep, 0, "A5: a handle and a state differ");
-  breaks(size_t, a->chunks.asleep_count, 0, "P1: the chunks' totals are wrong");
+  breaks(size_t, a->chunks.asleep_count, 0, "P1: backed_count, stuck_count");
   breaks(unsigned, a->sleep, GMLK_AWAKE, "V1: address space is in a state");
   breaks(unsigned, buffer->arena->sleep, GMLK_AWAKE, "B2: a place is in a state");
   breaks(size_t, lake->stats.sleeping_bytes, 0, "L4: sleeping_bytes is not what a walk counts");
