@@ -9484,12 +9484,15 @@ static gmlake_result gmlk_pool_open(gmlake *l, const gmlake_pool_desc *desc, int
   return l->lost ? l->lost : result;
 }
 
-/* Creates a pool, or, if is_bare, the arena that the owner's buffers of one chunk size share. */
+/* Creates a pool, or, if is_bare, the arena that the owner's buffers of one chunk size share.
+   desc NULL: all of it is 0. */
 static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, int is_bare,
                                       gmlake_pool *owner, gmlake_pool **out_pool) {
-  size_t chunk = desc->chunk_bytes ? desc->chunk_bytes : l->home.chunk_bytes;
+  size_t chunk = desc && desc->chunk_bytes ? desc->chunk_bytes : l->home.chunk_bytes;
   size_t device = l->device.device_bytes, arena, window = 0;
-  gmlake_pool_desc full = *desc;
+  gmlake_pool_desc full;
+  memset(&full, 0, sizeof(full));
+  if (desc) full = *desc;
   if (!gmlk_is_pow2(chunk) || chunk % l->device.granularity_bytes || chunk > device ||
       chunk > GMLK_CHUNK_BYTES_MAX || !gmlk_size_round_up(device, chunk, &arena))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT,
@@ -11387,28 +11390,30 @@ static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
 }
 
 /* Writes as many of the figures as the caller's struct has. pre: its struct_bytes is legal. */
-static void gmlk_stats_out(gmlake_stats *from, gmlake_stats *to) {
+static gmlake_result gmlk_stats_out(gmlake_stats *from, gmlake_stats *to) {
   const size_t bytes = to->struct_bytes ? to->struct_bytes : sizeof(*from);
   from->struct_bytes = gmlk_min(bytes, sizeof(*from));
   memcpy(to, from, from->struct_bytes);
+  return GMLAKE_OK;
 }
 
-static void gmlk_pool_count(const gmlake *l, const gmlake_pool *pool, gmlake_stats *out) {
+static gmlake_result gmlk_pool_get_stats(const gmlake *l, const gmlake_pool *pool,
+                                         gmlake_stats *out) {
   gmlake_stats stats;
   size_t i;
   memset(&stats, 0, sizeof(stats));
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i] && gmlk_pool_told(l->arenas[i]) == pool)
       gmlk_count_arena(l->arenas[i], &stats);
-  gmlk_stats_out(&stats, out);
+  return gmlk_stats_out(&stats, out);
 }
 
-static void gmlk_lake_count(const gmlake *l, gmlake_stats *out) {
+static gmlake_result gmlk_get_stats(const gmlake *l, gmlake_stats *out) {
   gmlake_stats stats = l->stats;
   stats.event_count = l->streams.record_count;
   stats.metadata_bytes = l->host.bytes;
   stats.metadata_bytes_peak = l->host.bytes_peak;
-  gmlk_stats_out(&stats, out);
+  return gmlk_stats_out(&stats, out);
 }
 
 /* The figures that have a peak. */
@@ -11417,9 +11422,10 @@ static void gmlk_lake_count(const gmlake *l, gmlake_stats *out) {
    X(buffer_bytes))
 #define GMLK_RESET_PEAK(name) (l->stats.name##_peak = l->stats.name)
 
-static void gmlk_reset_peaks(gmlake *l) {
+static gmlake_result gmlk_reset_peaks(gmlake *l) {
   (void)GMLK_PEAKS(GMLK_RESET_PEAK);
   gmlk_host_reset_peak(&l->host);
+  return GMLAKE_OK;
 }
 
 /* ---- >>profile ---------------------------------------------------------------------------------
@@ -11493,18 +11499,21 @@ static gmlake_result gmlk_profile_read(const char *text, size_t bytes, gmlake_pr
              : GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
-static gmlake_result gmlk_profile_save(const gmlake_profile *profile, char *out_text) {
+static gmlake_result gmlk_profile_save(const gmlake_profile *profile, char *out_text,
+                                       size_t capacity) {
+  const int is_room = out_text && capacity >= GMLAKE_PROFILE_TEXT_BYTES;
   gmlake_profile known;
-  if (!gmlk_profile_in(profile, &known)) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (!profile || !is_room || !gmlk_profile_in(profile, &known))
+    return GMLAKE_ERROR_INVALID_ARGUMENT;
   gmlk_profile_write(&known, out_text);
   return GMLAKE_OK;
 }
 
 static gmlake_result gmlk_profile_load(const char *text, size_t bytes, gmlake_profile *out) {
   gmlake_profile profile;
-  gmlake_result result = gmlk_profile_read(text, bytes, &profile);
-  if (result || gmlk_profile_out(profile, out)) return result;
-  return GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
+  if (text && out) result = gmlk_profile_read(text, bytes, &profile);
+  return result || gmlk_profile_out(profile, out) ? result : GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
 static gmlake_result gmlk_profile_take(gmlake *l, gmlake_profile *out) {
@@ -11698,13 +11707,15 @@ static void gmlk_list_chunks(gmlk_chunk_list *list, const gmlk_arena *a, uint32_
   }
 }
 
-static gmlake_result gmlk_get_chunks(gmlake *l, uint64_t address, gmlk_chunk_list *list) {
+static gmlake_result gmlk_get_chunks(gmlake *l, uint64_t address, gmlake_chunk_info *out,
+                                     size_t capacity, size_t *out_count) {
+  gmlk_chunk_list list = {out, capacity, 0, 0};
   const gmlake_buffer *buffer;
   const gmlk_block *b = gmlk_find_at(l, address, &buffer);
-  const gmlk_span *spans;
+  const gmlk_span *spans = NULL;
   const gmlk_arena *a;
   gmlk_span whole;
-  size_t count, i;
+  size_t count = 0, i;
   if (!buffer && !(b && b->state == GMLK_LIVE))
     return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, "gmlake_get_chunks",
                      "ptr is 0x%llx: it lies in no live block and in no buffer",
@@ -11713,13 +11724,13 @@ static gmlake_result gmlk_get_chunks(gmlake *l, uint64_t address, gmlk_chunk_lis
   if (a->sleep) return gmlk_refuse_asleep(l, a, "gmlake_get_chunks");
   for (i = 0; buffer && i < buffer->place_count; i++) {
     if (!gmlk_is_committed(buffer, (uint32_t)i)) continue;
-    list->address = buffer->places[i].address;
-    gmlk_list_chunks(list, a, gmlk_slot_at(a, buffer->places[i].slot), gmlk_chunk_grains(a));
+    list.address = buffer->places[i].address;
+    gmlk_list_chunks(&list, a, gmlk_slot_at(a, buffer->places[i].slot), gmlk_chunk_grains(a));
   }
-  if (buffer) return GMLAKE_OK;
-  spans = gmlk_spans_of(b, &whole, &count);
-  list->address = gmlk_address_of(a, b);
-  for (i = 0; i < count; i++) gmlk_list_chunks(list, a, spans[i].at, spans[i].grains);
+  if (!buffer) spans = gmlk_spans_of(b, &whole, &count);
+  if (!buffer) list.address = gmlk_address_of(a, b);
+  for (i = 0; i < count; i++) gmlk_list_chunks(&list, a, spans[i].at, spans[i].grains);
+  *out_count = list.count;
   return GMLAKE_OK;
 }
 
@@ -11800,10 +11811,13 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
   }
 }
 
-static void gmlk_get_map(const gmlake *l, gmlk_map *map) {
+/* Returns how many entries there are. */
+static size_t gmlk_get_map(const gmlake *l, gmlake_map_entry *out, size_t capacity) {
+  gmlk_map map = {out, capacity, 0};
   size_t i;
   for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i]) gmlk_map_arena(l, l->arenas[i], map);
+    if (l->arenas[i]) gmlk_map_arena(l, l->arenas[i], &map);
+  return map.count;
 }
 
 /* ---- >>check --------------------------------------------------------------------------------
@@ -15028,9 +15042,11 @@ static gmlake_result gmlk_leave_driving(gmlake *l, gmlake_result result) {
   return gmlk_leave(l, result);
 }
 
-/* The same for a lake whose records are broken: the queue of messages may be, too. */
-static gmlake_result gmlk_leave_broken(gmlake *l, const char *broken) {
-  gmlake_result result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", "%s", broken);
+/* The same after gmlake_check. broken: what is; then the queue of messages may be, too. */
+static gmlake_result gmlk_leave_checked(gmlake *l, const char *broken) {
+  gmlake_result result;
+  if (!broken) return gmlk_leave_driving(l, GMLAKE_OK);
+  result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", "%s", broken);
   gmlk_driving_unlock(l);
   gmlk_books_unlock(l);
   return result;
@@ -15043,6 +15059,14 @@ static gmlake_result gmlk_enter_driving(gmlake *l) {
   if (result) return result;
   gmlk_driving_lock(l);
   return l->lost ? gmlk_leave_driving(l, l->lost) : GMLAKE_OK;
+}
+
+/* The same for a call that may take memory, which no callback may make. */
+static gmlake_result gmlk_enter_taking(gmlake *l, const char *call) {
+  gmlake_result result = gmlk_enter_driving(l);
+  if (result || !l->is_barred) return result;
+  result = gmlk_forbid_in_callback(l, call);
+  return result ? gmlk_leave_driving(l, result) : GMLAKE_OK;
 }
 
 /* Takes both locks for a call that only asks. A policy's functions may not ask: their caller has
@@ -15110,13 +15134,12 @@ static inline gmlake_result gmlk_need_stream(gmlake *l, const char *call, gmlake
   return gmlk_refuse_stream(l, call, stream);
 }
 
-/* Enters a call of a pool and a stream, which both have to be named. */
-static gmlake_result gmlk_enter_loan(gmlake *l, const char *call, const gmlake_pool *pool,
-                                     gmlake_stream stream) {
+/* For calls that mean a pool and a stream. */
+static gmlake_result gmlk_need_both(gmlake *l, const char *call, const gmlake_pool *pool,
+                                    gmlake_stream stream) {
   gmlake_result result = gmlk_need(l, call, pool, "pool");
   if (!result) result = gmlk_need_pool(l, call, pool);
-  if (!result) result = gmlk_need_stream(l, call, stream, 0);
-  return result ? result : gmlk_enter_driving(l);
+  return result ? result : gmlk_need_stream(l, call, stream, 0);
 }
 
 typedef struct gmlk_array { /* an array that the caller wants filled */
@@ -15142,6 +15165,15 @@ static gmlake_result gmlk_need_stats(gmlake *l, const char *call, const gmlake_s
   return gmlk_refuse(l, call,
                      "struct_bytes is %llu: set it to 0 or sizeof(gmlake_stats) before the call",
                      (unsigned long long)out_stats->struct_bytes);
+}
+
+/* *out_known: what this header knows of the profile. */
+static gmlake_result gmlk_need_profile(gmlake *l, const char *call, const gmlake_profile *profile,
+                                       gmlake_profile *out_known) {
+  gmlake_result result = gmlk_need(l, call, profile, "profile");
+  if (result || gmlk_profile_in(profile, out_known)) return result;
+  return gmlk_refuse(l, call, GMLK_PROFILE_WRONG, (unsigned long long)profile->struct_bytes,
+                     profile->large_percent);
 }
 
 /* Asks the user's handler to make room. Returns its answer: try again. pre: no lock is held. */
@@ -15710,33 +15742,28 @@ GMLAKE_DEF gmlake_result gmlake_get_chunks(gmlake *l, const void *ptr,
                                            gmlake_chunk_info *out_chunks, size_t capacity,
                                            size_t *out_count) {
   const gmlk_array array = {"gmlake_get_chunks", "out_chunks", out_chunks, capacity, out_count};
-  gmlk_chunk_list list = {out_chunks, capacity, 0, 0};
   gmlake_result result = gmlk_need(l, array.call, ptr, "ptr");
   if (!result) result = gmlk_need_array(l, &array);
   if (!result) result = gmlk_enter_to_ask(l);
-  if (!result) result = gmlk_leave_driving(l, gmlk_get_chunks(l, (uint64_t)(uintptr_t)ptr, &list));
-  if (!result) *out_count = list.count;
-  return result;
+  if (result) return result;
+  result = gmlk_get_chunks(l, (uint64_t)(uintptr_t)ptr, out_chunks, capacity, out_count);
+  return gmlk_leave_driving(l, result);
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_map(gmlake *l, gmlake_map_entry *out_entries, size_t capacity,
                                         size_t *out_count) {
   const gmlk_array array = {"gmlake_get_map", "out_entries", out_entries, capacity, out_count};
-  gmlk_map map = {out_entries, capacity, 0};
   gmlake_result result = gmlk_need_array(l, &array);
   if (!result) result = gmlk_enter_to_ask(l);
   if (result) return result;
-  gmlk_get_map(l, &map);
-  *out_count = map.count;
+  *out_count = gmlk_get_map(l, out_entries, capacity);
   return gmlk_leave_driving(l, GMLAKE_OK);
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *l, gmlake_stats *out_stats) {
   gmlake_result result = gmlk_need_stats(l, "gmlake_get_stats", out_stats);
   if (!result) result = gmlk_enter_asking(l);
-  if (result) return result;
-  gmlk_lake_count(l, out_stats);
-  return gmlk_leave(l, GMLAKE_OK);
+  return result ? result : gmlk_leave(l, gmlk_get_stats(l, out_stats));
 }
 
 GMLAKE_DEF gmlake_result gmlake_pool_get_stats(gmlake *l, gmlake_pool *pool,
@@ -15744,16 +15771,12 @@ GMLAKE_DEF gmlake_result gmlake_pool_get_stats(gmlake *l, gmlake_pool *pool,
   gmlake_result result = gmlk_need_pool(l, "gmlake_pool_get_stats", pool);
   if (!result) result = gmlk_need_stats(l, "gmlake_pool_get_stats", out_stats);
   if (!result) result = gmlk_enter_to_ask(l);
-  if (result) return result;
-  gmlk_pool_count(l, pool, out_stats);
-  return gmlk_leave_driving(l, GMLAKE_OK);
+  return result ? result : gmlk_leave_driving(l, gmlk_pool_get_stats(l, pool, out_stats));
 }
 
 GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *l) {
   gmlake_result result = gmlk_enter_asking(l);
-  if (result) return result;
-  gmlk_reset_peaks(l);
-  return gmlk_leave(l, GMLAKE_OK);
+  return result ? result : gmlk_leave(l, gmlk_reset_peaks(l));
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *l, gmlake_budget *out_budget) {
@@ -15775,11 +15798,8 @@ GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *l, gmlake_desc *out_desc) {
 }
 
 GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
-  const char *broken;
   gmlake_result result = gmlk_enter_to_ask(l);
-  if (result) return result;
-  broken = gmlk_check(l);
-  return broken ? gmlk_leave_broken(l, broken) : gmlk_leave_driving(l, GMLAKE_OK);
+  return result ? result : gmlk_leave_checked(l, gmlk_check(l));
 }
 
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_released_bytes) {
@@ -15819,10 +15839,8 @@ GMLAKE_DEF gmlake_result gmlake_import(gmlake *l, const gmlake_handle *handles, 
   if (!result) result = gmlk_need(l, call, out_ptr, "out_ptr");
   if (!result && !count) result = gmlk_refuse(l, call, "count is 0: pass one handle or more");
   if (!result) *out_ptr = NULL;
-  if (!result) result = gmlk_enter_driving(l);
-  if (result) return result;
-  if (l->is_barred) result = gmlk_forbid_in_callback(l, call);
-  return gmlk_leave_driving(l, result ? result : gmlk_import(l, handles, count, out_ptr));
+  if (!result) result = gmlk_enter_taking(l, call);
+  return result ? result : gmlk_leave_driving(l, gmlk_import(l, handles, count, out_ptr));
 }
 
 /* ---- the first step ---- */
@@ -15835,41 +15853,31 @@ GMLAKE_DEF gmlake_result gmlake_profile_take(gmlake *l, gmlake_profile *out_prof
 
 GMLAKE_DEF gmlake_result gmlake_profile_save(const gmlake_profile *profile, char *out_text,
                                              size_t capacity) {
-  const int is_room = out_text && capacity >= GMLAKE_PROFILE_TEXT_BYTES;
-  return profile && is_room ? gmlk_profile_save(profile, out_text) : GMLAKE_ERROR_INVALID_ARGUMENT;
+  return gmlk_profile_save(profile, out_text, capacity);
 }
 
 GMLAKE_DEF gmlake_result gmlake_profile_load(const char *text, size_t bytes,
                                              gmlake_profile *out_profile) {
-  return text && out_profile ? gmlk_profile_load(text, bytes, out_profile)
-                             : GMLAKE_ERROR_INVALID_ARGUMENT;
+  return gmlk_profile_load(text, bytes, out_profile);
 }
 
 GMLAKE_DEF gmlake_result gmlake_prewarm(gmlake *l, const gmlake_profile *profile,
                                         gmlake_stream stream) {
   const char *call = "gmlake_prewarm";
   gmlake_profile known;
-  gmlake_result result = gmlk_need(l, call, profile, "profile");
+  gmlake_result result = gmlk_need_profile(l, call, profile, &known);
   if (!result) result = gmlk_need_stream(l, call, stream, 1);
-  if (!result && !gmlk_profile_in(profile, &known))
-    result = gmlk_refuse(l, call, GMLK_PROFILE_WRONG, (unsigned long long)profile->struct_bytes,
-                         profile->large_percent);
-  if (!result) result = gmlk_enter_driving(l);
-  if (result) return result;
-  if (l->is_barred) result = gmlk_forbid_in_callback(l, call);
-  return gmlk_leave_driving(l, result ? result : gmlk_prewarm(l, &known, stream));
+  if (!result) result = gmlk_enter_taking(l, call);
+  return result ? result : gmlk_leave_driving(l, gmlk_prewarm(l, &known, stream));
 }
 
 /* ---- pools and captures ---- */
 
 GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *l, const gmlake_pool_desc *desc,
                                             gmlake_pool **out_pool) {
-  gmlake_pool_desc zero;
   gmlake_result result = gmlk_need(l, "gmlake_pool_create", out_pool, "out_pool");
   if (!result) result = gmlk_enter_driving(l);
-  if (result) return result;
-  memset(&zero, 0, sizeof(zero));
-  return gmlk_leave_driving(l, gmlk_pool_create(l, desc ? desc : &zero, 0, NULL, out_pool));
+  return result ? result : gmlk_leave_driving(l, gmlk_pool_create(l, desc, 0, NULL, out_pool));
 }
 
 GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *l, gmlake_pool *pool) {
@@ -15899,30 +15907,29 @@ GMLAKE_DEF gmlake_result gmlake_pool_wake(gmlake *l, gmlake_pool *pool) {
   gmlake_result result = gmlk_need_pool(l, "gmlake_pool_wake", pool);
   if (result) return result;
   do {
-    result = gmlk_enter_driving(l);
+    result = gmlk_enter_taking(l, "gmlake_pool_wake");
     if (result) return result;
-    if (l->is_barred) result = gmlk_forbid_in_callback(l, "gmlake_pool_wake");
-    if (!result) result = gmlk_pool_wake(l, pool);
+    result = gmlk_pool_wake(l, pool);
     gmlk_driving_unlock(l);
   } while (gmlk_leave_short(l, &result, tries++));
   return result;
 }
 
 GMLAKE_DEF gmlake_result gmlake_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream stream) {
-  gmlake_result result = gmlk_enter_loan(l, "gmlake_pool_lend", pool, stream);
+  gmlake_result result = gmlk_need_both(l, "gmlake_pool_lend", pool, stream);
+  if (!result) result = gmlk_enter_driving(l);
   return result ? result : gmlk_leave_driving(l, gmlk_pool_lend(l, pool, stream));
 }
 
 GMLAKE_DEF gmlake_result gmlake_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_stream stream) {
-  gmlake_result result = gmlk_enter_loan(l, "gmlake_pool_recall", pool, stream);
+  gmlake_result result = gmlk_need_both(l, "gmlake_pool_recall", pool, stream);
+  if (!result) result = gmlk_enter_driving(l);
   return result ? result : gmlk_leave_driving(l, gmlk_pool_recall(l, pool, stream));
 }
 
 GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *l, gmlake_stream stream, gmlake_pool *pool) {
   const char *call = "gmlake_capture_begin";
-  gmlake_result result = gmlk_need(l, call, pool, "pool");
-  if (!result) result = gmlk_need_pool(l, call, pool);
-  if (!result) result = gmlk_need_stream(l, call, stream, 0);
+  gmlake_result result = gmlk_need_both(l, call, pool, stream);
   if (!result && !gmlk_stream_canonical(stream)) result = gmlk_refuse_stream(l, call, stream);
   if (!result) result = gmlk_enter(l);
   return result ? result : gmlk_leave(l, gmlk_capture_begin(l, stream, pool));
@@ -15942,8 +15949,7 @@ GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *l, const gmlake_buffer_des
   gmlake_result result = gmlk_need(l, call, desc, "desc");
   if (!result) result = gmlk_need(l, call, out_buffer, "out_buffer");
   if (!result && !desc->max_bytes)
-    result =
-        gmlk_refuse(l, call, "max_bytes is 0: set it to the most bytes that the buffer may have");
+    result = gmlk_refuse(l, call, "max_bytes is 0: set it to the most bytes that it may have");
   if (!result) result = gmlk_need_pool(l, call, desc->pool);
   if (!result) result = gmlk_enter_driving(l);
   return result ? result : gmlk_leave_driving(l, gmlk_buffer_create(l, desc, out_buffer));
