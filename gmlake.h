@@ -1936,6 +1936,20 @@ static void gmlk_tiling_shrink(gmlk_records *records, gmlk_block *tail) {
   gmlk_records_give(records, b);
 }
 
+/* For >>check: whether blocks tile [0, end) between the edges, and are linked both ways. Adds their
+   number to *count. */
+static int gmlk_tiling_is_whole(const gmlk_block *head, const gmlk_block *tail, uint32_t end,
+                                size_t *count) {
+  const gmlk_block *b = head->next;
+  uint32_t at = 0;
+  for (; b != tail; b = b->next, *count += 1) {
+    if (!b || b->prev->next != b || b->at != at || !b->grains || b->grains > end - at) return 0;
+    at += b->grains;
+  }
+  return at == end && tail->prev->next == tail && head->state == GMLK_EDGE &&
+         tail->state == GMLK_EDGE && !head->at && !head->grains;
+}
+
 static void gmlk_tiling_destroy(gmlk_records *records, gmlk_block *head, gmlk_block *tail) {
   while (head->next && head->next != tail) gmlk_tiling_shrink(records, tail);
 }
@@ -2221,6 +2235,35 @@ static gmlk_block *gmlk_bins_next(const gmlk_bins *bins, const gmlk_block *block
   return next ? next : gmlk_bins_above(bins, bin + 1, bins->bin_mask);
 }
 
+/* For >>check: which of [H1] to [H6] does not hold, and how; NULL: all do. */
+static const char *gmlk_bins_wrong(const gmlk_bins *bins) {
+  const uint32_t mask = bins->bin_mask;
+  uint64_t grains = 0, words = 0;
+  uint32_t count = 0;
+  unsigned bin;
+  if (bins->room != (mask ? ~0u : GMLK_HOLES_FEW) || !mask != (bins->rings == &bins->few) ||
+      (mask && (mask != ~0u || bins->few.next != &bins->few)))
+    return "H6: bins have another table";
+  for (bin = 0; bin < GMLK_BIN_WORDS * 64u; bin++) {
+    const uint64_t bit = bins->bits[bin / 64u] >> (bin % 64u) & 1u;
+    const gmlk_link *ring = bin < (mask ? GMLK_BINS : 1) ? &bins->rings[bin] : NULL;
+    const gmlk_link *link = ring ? ring->next : NULL;
+    if (bit != (link != ring)) return "H2: a bit is wrong";
+    words |= bit << (bin / 64u);
+    for (; link != ring; link = link->next, count++) {
+      const uint32_t hole = gmlk_linked(link)->hole;
+      if (link->prev->next != link || count > bins->count) return "H3: a ring's links differ";
+      if (!hole || (gmlk_bin_of(hole) & mask) != bin) return "H1: a block in a wrong bin";
+      if (hole - bins->none_from < bins->none_count) return "H5: a hole said to be absent";
+      grains += hole;
+    }
+    if (ring && ring->prev->next != ring) return "H3: a ring's links differ";
+  }
+  if (bins->words != words) return "H2: a word of bits and its bit differ";
+  if (bins->grains != grains) return "H4: the grains of bins are wrong";
+  return bins->count == count ? NULL : "H6: the count of bins is wrong";
+}
+
 /* ---- >>tree ---------------------------------------------------------------------------------
    Blocks by address: a treap, that is a binary tree in which a block's rank decides how high it
    stands. The rank is a hash of the address, so the tree is as flat as one built in random order.
@@ -2416,6 +2459,28 @@ static void gmlk_index_trim(gmlk_index *index, gmlk_host *host) {
   size_t row_count = index->row_count;
   while (row_count > GMLK_ROWS_MIN && index->count <= row_count / 2) row_count /= 2;
   if (row_count < index->row_count / 2) (void)gmlk_index_resize(index, host, row_count);
+}
+
+/* For >>check: which of [I1] and [I2] does not hold, and how; NULL: both do. */
+static const char *gmlk_index_wrong(const gmlk_index *index) {
+  const size_t rows = index->row_count;
+  size_t i, row, count = 0, passed = 0, counted = 0, full = 0;
+  if (!gmlk_is_pow2(rows) || rows < GMLK_ROWS_MIN || index->shift != 64u - gmlk_log2(rows))
+    return "I2: the index is not of its size";
+  for (i = 0; i < rows * GMLK_ROW; i++) {
+    const uint64_t address = index->rows[i / GMLK_ROW].address[i % GMLK_ROW];
+    const size_t low = (size_t)(address % GMLK_GRAIN);
+    const int is_entry = address >= GMLK_GRAIN;
+    if (is_entry != (gmlk_index_at(index, i) != NULL)) return "I1: an address has no block";
+    counted += low;
+    full += low == GMLK_PASSED_MAX;
+    count += (size_t)is_entry;
+    row = is_entry ? gmlk_index_home(index, address) : i / GMLK_ROW;
+    for (; row != i / GMLK_ROW; passed++, row = (row + 1) & (rows - 1))
+      if (!(index->rows[row].address[0] % GMLK_GRAIN)) return "I1: a row counts too few";
+  }
+  if (!full && passed != counted) return "I1: a row counts what is not there";
+  return count == index->count ? NULL : "I1: the index's count is wrong";
 }
 
 /* pre: the entry is in use; `row` is its home. */
@@ -3301,6 +3366,22 @@ static uint32_t gmlk_handle_end(const gmlk_chunks *all, uint32_t slot) {
 }
 
 static int gmlk_is_first(const gmlk_chunks *all, uint32_t slot) { return !all->items[slot].before; }
+
+/* For >>check: whether [P4] holds. */
+static int gmlk_handles_are_alike(const gmlk_chunks *all) {
+  const gmlk_chunk *chunk = all->items, *before = NULL;
+  uint32_t left = 0; /* chunks that the handle of the one before still has */
+  for (; chunk < all->items + all->capacity; before = chunk++, left = before->behind) {
+    if (chunk->before >= GMLK_HANDLE_CHUNKS) return 0;
+    if (left != (chunk->before ? chunk->behind + 1 : 0)) return 0;
+    if (before && chunk->before &&
+        (before->handle != chunk->handle || before->map_count != chunk->map_count ||
+         before->is_home != chunk->is_home || before->is_stuck != chunk->is_stuck ||
+         before->is_asleep != chunk->is_asleep))
+      return 0;
+  }
+  return !left;
+}
 
 static int gmlk_chunk_is_stuck(const gmlk_chunks *all, uint32_t slot) {
   return slot < all->stuck_end && all->items[slot].is_stuck;
@@ -11821,8 +11902,8 @@ static size_t gmlk_get_map(const gmlake *l, gmlake_map_entry *out, size_t capaci
 }
 
 /* ---- >>check --------------------------------------------------------------------------------
-   Recomputes what the other sections keep, and names the first invariant that does not hold, theirs
-   or one of these:
+   Recomputes what the other sections keep, or asks functions of theirs (gmlk_index_wrong and the
+   like), and names the first invariant that does not hold, one of those sections or of these:
 
    [L1] each pool stands in the list of arenas under its number; between calls no request is
         served, and the bar is up exactly where the lake is lost or a callback runs;
@@ -11854,8 +11935,7 @@ typedef struct gmlk_checker { /* what the walk has reached */
   /* Prints of what is there, less those of what has to be the same: 0 in the end. */
   uint64_t uses;           /* streams of live blocks [F7], less what the streams count */
   uint64_t gaps, seconds;  /* blocks for the trees [A7], [A3], less those that stand there */
-  uint64_t mapped, spaces; /* mappings [W6], less what chunks count; address space [V2], less what
-                              windows and buffers have */
+  uint64_t mapped, spaces; /* mappings [W6], less what chunks count; addresses [V2], less owners' */
   uint64_t owned, idle;    /* chunks committed [B1], less places; idle windows [W5], less trees */
 } gmlk_checker;
 
@@ -11891,6 +11971,7 @@ static uint64_t gmlk_check_name(const void *record) { return gmlk_check_print((u
 static void gmlk_check_lake(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlk_callback *call;
+  const char *wrong;
   static const char list[] = "L1: an arena is not where the list has it";
   size_t i;
   gmlk_expect(c, l->seal == gmlk_desc_seal(&l->desc), "L5: a limit or a choice has changed");
@@ -11908,33 +11989,11 @@ static void gmlk_check_lake(gmlk_checker *c) {
   gmlk_check_table(c, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
   gmlk_check_table(c, l->driver.peers, l->driver.peer_count * sizeof(int));
   gmlk_check_table(c, l->view_memory, l->view_bytes);
+  gmlk_check_table(c, l->index.memory, (l->index.row_count + 1) * sizeof(gmlk_row));
+  wrong = gmlk_index_wrong(&l->index);
+  gmlk_expect(c, !wrong, wrong);
   for (call = l->callbacks; call; call = call->next) c->host_bytes += sizeof(gmlk_callback);
   for (call = l->spare_callbacks; call; call = call->next) c->host_bytes += sizeof(gmlk_callback);
-}
-
-/* [I1], [I2]: what entries passed over is what the rows count. */
-static void gmlk_check_index(gmlk_checker *c) {
-  const gmlk_index *index = &c->l->index;
-  const size_t rows = index->row_count;
-  size_t i, row, count = 0, passed = 0, counted = 0, full = 0;
-  gmlk_check_table(c, index->memory, (rows + 1) * sizeof(gmlk_row));
-  gmlk_expect(c, gmlk_is_pow2(rows) && rows >= 16 && index->shift == 64u - gmlk_log2(rows),
-              "I2: the index is not of its size");
-  for (i = 0; i < rows * GMLK_ROW && !c->broken; i++) {
-    const gmlk_row *r = &index->rows[i / GMLK_ROW];
-    uint64_t address = r->address[i % GMLK_ROW];
-    size_t low = (size_t)(address % GMLK_GRAIN);
-    const int is_entry = address >= GMLK_GRAIN;
-    gmlk_expect(c, is_entry == (r->block[i % GMLK_ROW] != NULL), "I1: an address has no block");
-    counted += low;
-    full += low == GMLK_PASSED_MAX;
-    count += (size_t)is_entry;
-    row = is_entry ? gmlk_index_home(index, address) : i / GMLK_ROW;
-    for (; row != i / GMLK_ROW && !c->broken; passed++, row = (row + 1) & (rows - 1))
-      gmlk_expect(c, index->rows[row].address[0] % GMLK_GRAIN != 0, "I1: a row counts too few");
-  }
-  gmlk_expect(c, full || passed == counted, "I1: a row counts what is not there");
-  gmlk_expect(c, count == index->count, "I1: the index's count is wrong");
 }
 
 /* What has a number, in use or not; NULL: there is no such number. */
@@ -12078,39 +12137,18 @@ static void gmlk_check_tag(gmlk_checker *c, unsigned stream, uint64_t ticket, co
   }
 }
 
-/* [H1] to [H6]: what stands there is free memory of this tag and arena. Returns how many blocks. */
+/* What stands in bins is free memory of this tag and arena. Returns how many blocks. */
 static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *bins, unsigned stream,
                               uint32_t arena) {
-  static const char table[] = "H6: bins have another table", ends[] = "H3: a ring's links differ";
-  const uint32_t mask = bins->bin_mask;
-  uint64_t grains = 0, words = 0;
-  size_t count = 0;
+  const char *wrong = gmlk_bins_wrong(bins);
+  const gmlk_block *b;
   unsigned bin;
-  c->host_bytes += sizeof(gmlk_bins) + (mask ? GMLK_BINS_BYTES : 0);
-  gmlk_expect(c, bins->room == (mask ? ~0u : GMLK_HOLES_FEW), table);
-  gmlk_expect(c, !mask || (mask == ~0u && bins->few.next == &bins->few), table);
-  if (!gmlk_expect(c, !mask == (bins->rings == &bins->few), table)) return 0;
-  for (bin = 0; bin < GMLK_BIN_WORDS * 64u; bin++) {
-    const uint64_t bit = bins->bits[bin / 64u] >> (bin % 64u) & 1u;
-    const gmlk_link *ring = bin < (mask ? GMLK_BINS : 1) ? &bins->rings[bin] : NULL;
-    const gmlk_link *link = ring ? ring->next : NULL;
-    gmlk_expect(c, bit == (link != ring), "H2: a bit is wrong");
-    words |= bit << (bin / 64u);
-    for (; link != ring; link = link->next, count++) {
-      const gmlk_block *b = gmlk_linked(link);
-      if (!gmlk_expect(c, link->prev->next == link && count <= bins->count, ends)) return 0;
-      gmlk_expect(c, b->hole && (gmlk_bin_of(b->hole) & mask) == bin, "H1: a block in a wrong bin");
-      gmlk_expect(c, b->hole - bins->none_from >= bins->none_count, "H5: a hole said to be absent");
-      gmlk_expect(c, gmlk_has_tag(b, stream) && b->arena == arena,
-                  "A3: a block in bins is not free memory of theirs");
-      grains += b->hole;
-    }
-    gmlk_expect(c, !ring || ring->prev->next == ring, ends);
-  }
-  gmlk_expect(c, bins->words == words, "H2: a word of bits and its bit differ");
-  gmlk_expect(c, grains == bins->grains, "H4: the grains of bins are wrong");
-  gmlk_expect(c, count == bins->count, "H6: the count of bins is wrong");
-  return count;
+  c->host_bytes += sizeof(gmlk_bins) + (bins->bin_mask ? GMLK_BINS_BYTES : 0);
+  if (!gmlk_expect(c, !wrong, wrong)) return 0;
+  for (bin = gmlk_bin_from(bins, 1); bin < GMLK_BINS; bin = gmlk_bin_from(bins, bin + 1))
+    for (b = gmlk_bin_first(bins, bin); b; b = gmlk_bin_next(bins, bin, b))
+      gmlk_expect(c, gmlk_has_tag(b, stream) && b->arena == arena, "A3: bins have another's block");
+  return bins->count;
 }
 
 /* Whether a block stands in a tree: that of the arena's gaps; for GMLK_PINNED that of used address
@@ -12137,21 +12175,6 @@ static uint64_t gmlk_check_tree(gmlk_checker *c, const gmlk_block *b, const gmlk
   return sum + gmlk_check_tree(c, b->as.fork.more, b, stream, invariant);
 }
 
-/* A tiling: what begins where the one before ends, and is linked both ways. */
-static int gmlk_check_tiling(gmlk_checker *c, const gmlk_block *head, const gmlk_block *tail,
-                             uint32_t end, const char *invariant) {
-  const int has_edges = head->state == GMLK_EDGE && tail->state == GMLK_EDGE;
-  const gmlk_block *b = head->next;
-  uint64_t at = 0;
-  gmlk_expect(c, has_edges && !gmlk_block_end(head), "A1: the first or the last record is no edge");
-  for (; b != tail; b = b->next, c->records++) {
-    if (!gmlk_expect(c, b && b->prev->next == b && b->at == at, invariant)) return 0;
-    if (!gmlk_expect(c, b->grains && b->grains <= end - at, invariant)) return 0;
-    at += b->grains;
-  }
-  return gmlk_expect(c, at == end && tail->prev->next == tail, invariant);
-}
-
 /* The hole that a free block should stand in its pool with. */
 static uint32_t gmlk_check_hole(const gmlk_block *b) {
   const gmlk_block *before = gmlk_before_clean(b), *behind = b;
@@ -12165,8 +12188,7 @@ static void gmlk_check_note(gmlk_checker *c, const gmlk_block *b) {
   const gmlk_note *note = b->as.live.note;
   const int is_pending = b->state == GMLK_PENDING;
   size_t i, left = 0;
-  gmlk_expect(c, note || !is_pending, "N1: a pending block has no note");
-  if (!note) return;
+  if (!gmlk_expect(c, note || !is_pending, "N1: a pending block has no note") || !note) return;
   gmlk_expect(c, note->block == (is_pending ? b : NULL), "N1: a note names another block");
   c->host_bytes += sizeof(gmlk_note);
   gmlk_check_table(c, note->used, note->used_capacity * sizeof(gmlk_used));
@@ -12246,10 +12268,9 @@ static uint32_t gmlk_check_spans(gmlk_checker *c, const gmlk_window *w) {
     chunks += gmlk_span_chunks(a, s);
     for (; n < last + gmlk_span_chunks(a, s); n++) c->mapped += gmlk_check_print(n);
   }
-  if (!gmlk_expect(c, i && i == w->span_count && chunks == w->chunk_count,
-                   "W2: a window's chunks do not match its address space"))
-    return 0;
-  gmlk_expect(c, i == 1 || gmlk_edge_upto(a, w->spans->at + w->spans->grains - 1) != last,
+  gmlk_expect(c, i && i == w->span_count && chunks == w->chunk_count,
+              "W2: a window's chunks do not match its address space");
+  gmlk_expect(c, i < 2 || gmlk_edge_upto(a, w->spans->at + w->spans->grains - 1) != last,
               "W2: a window's ends share a chunk");
   return grains;
 }
@@ -12343,7 +12364,8 @@ static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned 
   uint64_t tree;
   gmlk_expect(c, (space->base | bytes) % chunk == 0 && (bytes || !space->holes),
               "V1: addresses are not in a range that is reserved");
-  if (!gmlk_check_tiling(c, &space->head, &space->tail, slots, "V1: blocks do not tile the space"))
+  if (!gmlk_expect(c, gmlk_tiling_is_whole(&space->head, &space->tail, slots, &c->records),
+                   "V1: blocks do not tile the space"))
     return;
   c->order = 0;
   tree = gmlk_check_tree(c, space->used, NULL, GMLK_PINNED, "V3: the tree holds free addresses");
@@ -12409,22 +12431,6 @@ static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
   for (i = 0; i < b->place_count && !c->broken; i++) gmlk_check_place(c, b, i);
 }
 
-/* [P4] */
-static void gmlk_check_handles(gmlk_checker *c, const gmlk_chunks *all) {
-  static const char text[] = "P4: the chunks of a handle differ";
-  const gmlk_chunk *chunk = all->items, *before = NULL;
-  for (; chunk < all->items + all->capacity; before = chunk++) {
-    const uint32_t left = before ? before->behind : 0;
-    gmlk_expect(c, chunk->before < GMLK_HANDLE_CHUNKS, "P4: a handle is larger than any");
-    gmlk_expect(c, left == (chunk->before ? chunk->behind + 1 : 0), text);
-    if (!before || !chunk->before) continue;
-    gmlk_expect(c, before->handle == chunk->handle && before->map_count == chunk->map_count, text);
-    gmlk_expect(c, before->is_home == chunk->is_home && before->is_stuck == chunk->is_stuck, text);
-    gmlk_expect(c, before->is_asleep == chunk->is_asleep, text);
-  }
-  gmlk_expect(c, !before->behind, "P4: a handle ends behind the last slot");
-}
-
 /* The sizes of an arena. Returns whether what they lead to can be looked at. */
 static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
   const size_t chunk = a->chunk_bytes, limit = a->slot_limit, records = a->chunks.capacity;
@@ -12447,8 +12453,7 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_expect(c, a->base % chunk == 0 && a->is_bare == (a->base == 0), "A8: the base is wrong");
   gmlk_expect(c, !a->window_space.reserved_bytes == !a->window_space.holes,
               "V1: the windows have no range of addresses");
-  if (!c->broken) gmlk_check_handles(c, &a->chunks);
-  return !c->broken;
+  return gmlk_expect(c, gmlk_handles_are_alike(&a->chunks), "P4: the chunks of a handle differ");
 }
 
 static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
@@ -12514,8 +12519,7 @@ static void gmlk_check_pools(gmlk_checker *c, size_t holes) {
     holes -= gmlk_check_bins(c, bins, i, a->number);
     gmlk_expect(c, i || !bins->seconds, "A3: clean memory makes no runs");
     c->order = 0;
-    c->seconds -=
-        gmlk_check_tree(c, bins->seconds, NULL, i, "A3: a tree of seconds has another one");
+    c->seconds -= gmlk_check_tree(c, bins->seconds, NULL, i, "A3: a tree of seconds holds another");
   }
   gmlk_expect(c, !holes, "A3: free memory is in no bins");
   gmlk_expect(c, !c->seconds, "A3: a tree of second blocks is wrong");
@@ -12587,7 +12591,6 @@ static void gmlk_check_sleep(gmlk_checker *c) {
 }
 
 static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
-  const gmlk_windows *windows = &a->windows;
   const gmlk_block *b;
   const gmlk_window *w;
   const gmlake_buffer *buffer;
@@ -12600,7 +12603,8 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   c->gaps = c->seconds = c->mapped = c->spaces = c->owned = c->idle = 0;
   if (!gmlk_check_shape(c, a)) return;
   end = gmlk_slot_at(a, a->slot_count);
-  gmlk_check_tiling(c, &a->head, &a->tail, end, "A1: blocks do not tile the arena");
+  gmlk_expect(c, gmlk_tiling_is_whole(&a->head, &a->tail, end, &c->records),
+              "A1: blocks do not tile the arena");
   gmlk_check_space(c, &a->window_space, GMLK_LIVE);
   gmlk_check_space(c, &a->buffer_space, GMLK_COMMITTED);
   if (c->broken) return;
@@ -12624,32 +12628,22 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_expect(c, c->owned == 0, "B1: the committed places are not the chunks committed");
   gmlk_expect(c, destroyed == a->void_count, "B4: the count of destroyed buffers is wrong");
   gmlk_check_idle(c);
-  for (w = windows->quarantine; w && !c->broken; w = w->next) gmlk_check_window(c, w, 1);
+  for (w = a->windows.quarantine; w && !c->broken; w = w->next) gmlk_check_window(c, w, 1);
   gmlk_expect(c, c->spaces == 0, "V2: address space is nobody's");
   gmlk_check_chunks(c);
   gmlk_check_sleep(c);
-  gmlk_expect(c, c->windows == windows->count, "L4: the count of an arena's windows is wrong");
-  gmlk_expect(c, c->stitched == windows->bytes, "L4: the bytes of an arena's windows are wrong");
+  gmlk_expect(c, c->windows == a->windows.count, "L4: the count of an arena's windows is wrong");
+  gmlk_expect(c, c->stitched == a->windows.bytes, "L4: the bytes of an arena's windows are wrong");
   gmlk_expect(c, c->users == a->live_count, "L4: a live count is wrong");
   if (!c->broken) gmlk_count_arena(a, &c->found);
 }
 
-/* [G1] */
-static void gmlk_check_loan(gmlk_checker *c, const gmlake_pool *pool) {
-  const gmlk_loan *loan = &pool->loan;
-  gmlk_check_table(c, loan->users, loan->capacity * sizeof(gmlk_borrower));
-  gmlk_expect(c, loan->count <= loan->capacity, "G1: more streams borrow than there is room for");
-  gmlk_expect(c, loan->number || !loan->count, "G1: streams borrow what is not lent");
-  if (!loan->number) return;
-  gmlk_expect(c, gmlk_check_used(c, loan->number, 1) != NULL, "G1: a loan's number is none");
-  gmlk_check_once(c, gmlk_check_print(~(uint64_t)loan->number << 1), "L3: two loans are one");
-  gmlk_expect(c, !pool->capture_count, "G1: what is lent has a capture");
-}
-
+/* [G1] of each pool that is lent, too. */
 static void gmlk_check_arenas(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlk_arena *a;
   const gmlake_pool *pool;
+  const gmlk_loan *loan;
   uint64_t captures = 0;
   size_t i, loans = 0;
   for (i = 0; i < l->arena_count && !c->broken; i++) {
@@ -12657,9 +12651,16 @@ static void gmlk_check_arenas(gmlk_checker *c) {
     gmlk_check_arena(c, l->arenas[i]);
     pool = l->arenas[i]->pool;
     if (!pool) continue;
-    gmlk_check_loan(c, pool);
-    loans += pool->loan.number != 0;
     captures += pool->capture_count * gmlk_check_print(i);
+    loan = &pool->loan;
+    gmlk_check_table(c, loan->users, loan->capacity * sizeof(gmlk_borrower));
+    gmlk_expect(c, loan->count <= loan->capacity, "G1: more streams borrow than there is room for");
+    gmlk_expect(c, loan->number || !loan->count, "G1: streams borrow what is not lent");
+    if (!loan->number) continue;
+    loans++;
+    gmlk_expect(c, gmlk_check_used(c, loan->number, 1) != NULL, "G1: a loan's number is none");
+    gmlk_check_once(c, gmlk_check_print(~(uint64_t)loan->number << 1), "L3: two loans are one");
+    gmlk_expect(c, !pool->capture_count, "G1: what is lent has a capture");
   }
   gmlk_expect(c, loans == l->loan_count, "G1: the count of loans is wrong");
   for (pool = l->dead; pool; pool = pool->next_dead) {
@@ -12674,11 +12675,15 @@ static void gmlk_check_arenas(gmlk_checker *c) {
   gmlk_expect(c, captures == 0, "F5: captures into a pool are wrong");
 }
 
-/* [N4] Each queue is of its stream's uses, in order, and all have as many as the notes say. */
-static void gmlk_check_queues(gmlk_checker *c) {
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < c->l->streams.count; i++) {
-    const gmlk_stream *s = c->l->streams.items[i];
+/* [N4] Queues: each is of its stream's uses, in order. Then pending blocks, and records. */
+static void gmlk_check_lists(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  const gmlk_note *note = l->pending, *before = NULL;
+  const gmlk_page *page = l->records.pages;
+  const gmlk_block *b = l->records.unused;
+  size_t notes = 0, pages = 0, unused = 0, extra, i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
+    const gmlk_stream *s = l->streams.items[i];
     const gmlk_used *use = s->uses_first, *last = NULL;
     for (; use && c->queued; last = use, use = use->next, c->queued--) {
       gmlk_expect(c, use->note && use->stream == i, "N4: a use stands in another stream's queue");
@@ -12687,15 +12692,6 @@ static void gmlk_check_queues(gmlk_checker *c) {
     gmlk_expect(c, !use && (!last || last == s->uses_last), "N4: a queue's end is wrong");
   }
   gmlk_expect(c, !c->queued, "N4: a pending use is in no queue");
-}
-
-static void gmlk_check_lists(gmlk_checker *c) {
-  const gmlake *l = c->l;
-  const gmlk_note *note = l->pending, *before = NULL;
-  const gmlk_page *page = l->records.pages;
-  const gmlk_block *b = l->records.unused;
-  size_t notes = 0, pages = 0, unused = 0, extra;
-  gmlk_check_queues(c);
   for (; note && note->block && note->block->as.live.note == note; note = note->next, notes++) {
     gmlk_expect(c, !before || note->prev == before, "N1: a pending block's neighbour is wrong");
     before = note;
@@ -12728,14 +12724,13 @@ static void gmlk_check_lists(gmlk_checker *c) {
 static void gmlk_check_figures(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlake_stats *s = &l->stats;
-  const size_t limit = l->desc.limit_bytes;
   (void)GMLK_CHECK_FIGURES(GMLK_CHECK_FIGURE);
   (void)GMLK_PEAKS(GMLK_CHECK_PEAK);
   gmlk_expect(c, l->host.bytes <= l->host.bytes_peak, "L4: a peak is below the host's bytes");
   gmlk_expect(c, s->live_count == l->index.count, "L4: the index and the live blocks differ");
   gmlk_expect(c, s->live_count == s->allocation_count - s->free_count,
               "L4: what was allocated is neither live nor freed");
-  gmlk_expect(c, !limit || s->reserved_bytes <= limit || s->quarantined_bytes,
+  gmlk_expect(c, s->quarantined_bytes || !gmlk_exceeds(0, s->reserved_bytes, l->desc.limit_bytes),
               "L4: the limit is exceeded");
   gmlk_expect(c, !c->uses, "F7: a stream's count of the blocks recorded on it is wrong");
 }
@@ -12747,7 +12742,6 @@ static const char *gmlk_check(const gmlake *l) {
   c.l = l;
   c.guard = (l->desc.flags & GMLAKE_GUARD) != 0;
   gmlk_check_lake(&c);
-  if (!c.broken) gmlk_check_index(&c);
   if (!c.broken) gmlk_check_streams(&c);
   memset(c.seen, 0, sizeof(c.seen)); /* values of another kind follow */
   if (!c.broken) gmlk_check_arenas(&c);
