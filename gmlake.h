@@ -1654,13 +1654,18 @@ static void gmlk_host_free(gmlk_host *host, void *ptr, size_t bytes) {
   gmlk_guest_set(host, 0);
 }
 
-/* Replaces an array by a longer or shorter copy. NULL: no host memory, and the old array stays. */
-static void *gmlk_host_resize(gmlk_host *host, void *old, size_t old_bytes, size_t new_bytes) {
-  void *copy = gmlk_host_alloc(host, new_bytes);
-  if (!copy) return NULL;
-  if (old) memcpy(copy, old, gmlk_min(old_bytes, new_bytes));
-  gmlk_host_free(host, old, old_bytes);
-  return copy;
+/* Replaces an array of *capacity items by a longer or shorter copy. `array` is the address of the
+   pointer to the first item. 0: no host memory, and nothing has changed. */
+static int gmlk_host_resize(gmlk_host *host, void *array, size_t *capacity, size_t count,
+                            size_t item_bytes) {
+  void *copy = gmlk_host_alloc(host, count * item_bytes), *old;
+  if (!copy) return 0;
+  memcpy(&old, array, sizeof(old)); /* the pointer's type is not known here */
+  if (old) memcpy(copy, old, gmlk_min(*capacity, count) * item_bytes);
+  gmlk_host_free(host, old, *capacity * item_bytes);
+  memcpy(array, &copy, sizeof(copy));
+  *capacity = count;
+  return 1;
 }
 
 /* ---- >>block -----------------------------------------------------------------------------------
@@ -2827,15 +2832,9 @@ static inline unsigned gmlk_stream_last(const gmlk_streams *streams, gmlake_stre
 /* Makes room for the idle events of so many streams, so that no fence and no wait needs host memory
    later. 0: no host memory. */
 static int gmlk_events_reserve(gmlk_streams *streams, gmlk_host *host, size_t number_count) {
-  size_t capacity = number_count * (GMLK_FENCES + 1), old = streams->event_capacity;
-  void *grown;
-  if (capacity <= old) return 1;
-  capacity = gmlk_max(capacity, old * 2);
-  grown = gmlk_host_resize(host, streams->events, old * sizeof(void *), capacity * sizeof(void *));
-  if (!grown) return 0;
-  streams->events = (void **)grown;
-  streams->event_capacity = capacity;
-  return 1;
+  const size_t needed = number_count * (GMLK_FENCES + 1), old = streams->event_capacity;
+  return needed <= old || gmlk_host_resize(host, &streams->events, &streams->event_capacity,
+                                           gmlk_max(needed, old * 2), sizeof(void *));
 }
 
 /* Notes work of the open epoch: it needs a fence. freed_bytes: that a free gave back, else 0. */
@@ -2858,14 +2857,10 @@ static int gmlk_stream_is_complete(const gmlk_stream *s) {
 static unsigned gmlk_stream_extend(gmlk_streams *streams, gmlk_host *host) {
   size_t i = gmlk_max(streams->count, GMLK_FIRST_STREAM);
   if (i == GMLK_STREAMS_MAX) return 0;
-  if (i >= streams->capacity) {
-    size_t capacity = streams->capacity ? streams->capacity * 2 : 8;
-    void *grown = gmlk_host_resize(host, streams->items, streams->capacity * sizeof(gmlk_stream *),
-                                   capacity * sizeof(gmlk_stream *));
-    if (!grown) return 0;
-    streams->items = (gmlk_stream **)grown;
-    streams->capacity = capacity;
-  }
+  if (i >= streams->capacity &&
+      !gmlk_host_resize(host, &streams->items, &streams->capacity,
+                        streams->capacity ? streams->capacity * 2 : 8, sizeof(gmlk_stream *)))
+    return 0;
   if (!gmlk_events_reserve(streams, host, i + 1 - GMLK_FIRST_STREAM)) return 0;
   streams->items[i] = (gmlk_stream *)gmlk_host_alloc(host, sizeof(gmlk_stream));
   if (!streams->items[i]) return 0;
@@ -3308,7 +3303,7 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
 
 typedef struct gmlk_chunk { /* of one slot */
   uint64_t handle;          /* the driver's; 0: no memory */
-  uint32_t map_count;       /* [W6] [B3] its mappings, but for the one at home */
+  uint32_t map_count;       /* [W6] [B3] its mappings by windows and buffers: not the one at home */
   uint8_t is_home;          /* it is mapped at home */
   uint8_t is_stuck;         /* it is in quarantine */
   uint8_t is_marked;        /* [P2] the operation that is under way chose it */
@@ -3335,16 +3330,7 @@ typedef struct gmlk_slots { /* a list of slots, in an arena's scratch */
 
 /* Makes records for slots [0, count), or for fewer than before. 0: no host memory. */
 static int gmlk_chunks_resize(gmlk_chunks *all, gmlk_host *host, size_t count) {
-  void *items = gmlk_host_resize(host, all->items, all->capacity * sizeof(gmlk_chunk),
-                                 count * sizeof(gmlk_chunk));
-  if (!items) return 0;
-  all->items = (gmlk_chunk *)items;
-  all->capacity = count;
-  return 1;
-}
-
-static void gmlk_chunks_destroy(gmlk_chunks *all, gmlk_host *host) {
-  gmlk_host_free(host, all->items, all->capacity * sizeof(gmlk_chunk));
+  return gmlk_host_resize(host, &all->items, &all->capacity, count, sizeof(gmlk_chunk));
 }
 
 /* The number of slots that have a handle. */
@@ -3352,8 +3338,8 @@ static size_t gmlk_chunks_held(const gmlk_chunks *all) {
   return all->backed_count + all->stuck_count;
 }
 
-static uint64_t gmlk_chunk_handle(const gmlk_chunks *all, uint32_t slot) {
-  return all->items[slot].handle;
+static const gmlk_chunk *gmlk_chunk_at(const gmlk_chunks *all, uint32_t slot) {
+  return &all->items[slot];
 }
 
 /* The first slot of the handle that this slot is of, and the slot behind its last one. A slot that
@@ -3364,8 +3350,6 @@ static uint32_t gmlk_handle_first(const gmlk_chunks *all, uint32_t slot) {
 static uint32_t gmlk_handle_end(const gmlk_chunks *all, uint32_t slot) {
   return slot + all->items[slot].behind + 1;
 }
-
-static int gmlk_is_first(const gmlk_chunks *all, uint32_t slot) { return !all->items[slot].before; }
 
 /* For >>check: whether [P4] holds. */
 static int gmlk_handles_are_alike(const gmlk_chunks *all) {
@@ -3390,14 +3374,6 @@ static int gmlk_chunk_is_stuck(const gmlk_chunks *all, uint32_t slot) {
 /* Whether the slot has memory that is not in quarantine. */
 static int gmlk_chunk_is_backed(const gmlk_chunks *all, uint32_t slot) {
   return all->items[slot].handle && !all->items[slot].is_stuck;
-}
-
-static int gmlk_chunk_is_asleep(const gmlk_chunks *all, uint32_t slot) {
-  return all->items[slot].is_asleep;
-}
-
-static int gmlk_chunk_is_home(const gmlk_chunks *all, uint32_t slot) {
-  return all->items[slot].is_home;
 }
 
 /* Makes a slot that is asleep an empty one. pre: the caller does so for all slots of its handle. */
@@ -3496,33 +3472,16 @@ static void gmlk_chunk_count(gmlk_chunks *all, uint32_t slot, int by) {
   all->items[slot].map_count += (uint32_t)by;
 }
 
-/* Whether windows or buffers map the chunk. */
-static int gmlk_chunk_is_mapped(const gmlk_chunks *all, uint32_t slot) {
-  return all->items[slot].map_count != 0;
-}
-
-static int gmlk_chunk_is_shared(const gmlk_chunks *all, uint32_t slot) {
-  return all->items[slot].is_shared;
-}
-
 /* Notes that other processes may map the chunk from now on. pre: its handle is its own. */
 static void gmlk_chunk_share(gmlk_chunks *all, uint32_t slot) {
   all->shared_count += !all->items[slot].is_shared;
   all->items[slot].is_shared = 1;
 }
 
-static int gmlk_chunk_is_known(const gmlk_chunks *all, uint32_t slot) {
-  return all->items[slot].is_known;
-}
-
 /* Notes that graphs may know all chunks there are. */
 static void gmlk_chunks_know(gmlk_chunks *all) {
   size_t i;
   for (i = 0; i < all->capacity; i++) all->items[i].is_known = all->items[i].handle != 0;
-}
-
-static int gmlk_chunk_is_marked(const gmlk_chunks *all, uint32_t slot) {
-  return all->items[slot].is_marked;
 }
 
 static void gmlk_chunk_mark(gmlk_chunks *all, uint32_t slot, int is_marked) {
@@ -3741,14 +3700,10 @@ static inline void gmlk_cover(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_
 }
 
 static int gmlk_arena_admit_new(gmlk_arena *a, unsigned stream) {
-  if (stream >= a->bins_capacity) {
-    size_t capacity = gmlk_max(8, (size_t)stream * 2), old = a->bins_capacity;
-    void *grown = gmlk_host_resize(a->host, a->bins, old * sizeof(gmlk_bins *),
-                                   capacity * sizeof(gmlk_bins *));
-    if (!grown) return 0;
-    a->bins = (gmlk_bins **)grown;
-    a->bins_capacity = capacity;
-  }
+  if (stream >= a->bins_capacity &&
+      !gmlk_host_resize(a->host, &a->bins, &a->bins_capacity, gmlk_max(8, (size_t)stream * 2),
+                        sizeof(gmlk_bins *)))
+    return 0;
   if (!a->bins[stream]) a->bins[stream] = gmlk_bins_new(a->host);
   if (a->bins[stream]) gmlk_bins_reserve(a->bins[stream], a->host);
   return a->bins[stream] != NULL;
@@ -4232,12 +4187,9 @@ GMLK_INLINE gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint
 
 /* Makes both tables of slots so large. 0: no host memory. */
 static int gmlk_arena_resize_slots(gmlk_arena *a, size_t capacity) {
-  size_t bytes = a->firsts ? (a->slot_capacity + 1) * sizeof(gmlk_block *) : 0;
-  void *firsts;
+  size_t firsts = a->firsts ? a->slot_capacity + 1 : 0;
   if (a->chunks.capacity < capacity && !gmlk_chunks_resize(&a->chunks, a->host, capacity)) return 0;
-  firsts = gmlk_host_resize(a->host, a->firsts, bytes, (capacity + 1) * sizeof(gmlk_block *));
-  if (!firsts) return 0;
-  a->firsts = (gmlk_block **)firsts;
+  if (!gmlk_host_resize(a->host, &a->firsts, &firsts, capacity + 1, sizeof(gmlk_block *))) return 0;
   a->slot_capacity = capacity;
   a->firsts[a->slot_count] = &a->tail;
   return a->chunks.capacity == capacity || gmlk_chunks_resize(&a->chunks, a->host, capacity);
@@ -4348,7 +4300,7 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
   for (i = 0; i < a->bins_capacity; i++) gmlk_bins_destroy(a->bins[i], a->host);
   gmlk_host_free(a->host, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
   gmlk_host_free(a->host, a->firsts, (a->slot_capacity + 1) * sizeof(gmlk_block *));
-  gmlk_chunks_destroy(&a->chunks, a->host);
+  gmlk_host_free(a->host, a->chunks.items, a->chunks.capacity * sizeof(gmlk_chunk));
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
   gmlk_tiling_destroy(a->records, &a->head, &a->tail);
   gmlk_bins_destroy(a->window_space.holes, a->host);
@@ -4664,7 +4616,7 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
     uint32_t first = gmlk_span_slot(a, &w->spans[i]);
     for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]); slot++) {
       if (clear) gmlk_chunk_mark(&a->chunks, slot, 0);
-      if (gmlk_chunk_is_marked(&a->chunks, slot)) return 1;
+      if (gmlk_chunk_at(&a->chunks, slot)->is_marked) return 1;
     }
   }
   return 0;
@@ -5121,15 +5073,11 @@ static gmlk_borrower gmlk_borrower_of(const gmlake *l, unsigned stream, uint64_t
 
 /* Notes that the stream's open epoch uses what a pool lends. 0: no host memory. */
 static int gmlk_loan_use(gmlake *l, gmlk_loan *loan, unsigned stream) {
-  size_t i = 0, old = loan->capacity;
+  size_t i = 0;
   while (i < loan->count && loan->users[i].stream != stream) i++;
-  if (i == old) {
-    void *grown = gmlk_host_resize(&l->host, loan->users, old * sizeof(gmlk_borrower),
-                                   (old * 2 + 2) * sizeof(gmlk_borrower));
-    if (!grown) return 0;
-    loan->users = (gmlk_borrower *)grown;
-    loan->capacity = old * 2 + 2;
-  }
+  if (i == loan->capacity &&
+      !gmlk_host_resize(&l->host, &loan->users, &loan->capacity, i * 2 + 2, sizeof(gmlk_borrower)))
+    return 0;
   loan->count = gmlk_max(loan->count, i + 1);
   loan->users[i] = gmlk_borrower_of(l, stream, l->streams.items[stream]->epoch);
   return 1;
@@ -5162,17 +5110,11 @@ static int gmlk_is_shortage(gmlake_result result) {
 
 /* Gives an arena a number and enters it into the lake's list; 0: no host memory. */
 static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
-  size_t i = 0, capacity;
-  void *grown;
+  size_t i = 0;
   while (i < l->arena_count && l->arenas[i]) i++;
-  if (i == l->arena_capacity) {
-    capacity = i ? i * 2 : 4;
-    grown = gmlk_host_resize(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *),
-                             capacity * sizeof(gmlk_arena *));
-    if (!grown) return 0;
-    l->arenas = (gmlk_arena **)grown;
-    l->arena_capacity = capacity;
-  }
+  if (i == l->arena_capacity && !gmlk_host_resize(&l->host, &l->arenas, &l->arena_capacity,
+                                                  i ? i * 2 : 4, sizeof(gmlk_arena *)))
+    return 0;
   a->number = (uint32_t)i;
   l->arenas[i] = a;
   if (i == l->arena_count) l->arena_count++;
@@ -5336,21 +5278,16 @@ static void gmlk_uses_prune(const gmlake *l, gmlk_note *note) {
 /* Enters a stream into a live block's note; 0: no host memory. */
 static int gmlk_note_use(gmlake *l, gmlk_block *b, unsigned stream) {
   gmlk_note *note = b->as.live.note ? b->as.live.note : gmlk_note_new(l, 0, NULL);
-  size_t i, capacity;
-  void *grown;
+  size_t i;
   if (!note) return 0;
   gmlk_give_note(b, note);
   for (i = 0; i < note->used_count; i++)
     if (note->used[i].stream == stream && gmlk_use_is_known(l, &note->used[i])) return 1;
   if (note->used_count == note->used_capacity) gmlk_uses_prune(l, note);
-  if (note->used_count == note->used_capacity) {
-    capacity = note->used_capacity ? note->used_capacity * 2 : 2;
-    grown = gmlk_host_resize(&l->host, note->used, note->used_capacity * sizeof(gmlk_used),
-                             capacity * sizeof(gmlk_used));
-    if (!grown) return 0;
-    note->used = (gmlk_used *)grown;
-    note->used_capacity = capacity;
-  }
+  i = note->used_capacity;
+  if (note->used_count == i && !gmlk_host_resize(&l->host, &note->used, &note->used_capacity,
+                                                 i ? i * 2 : 2, sizeof(gmlk_used)))
+    return 0;
   note->used[note->used_count].ticket = l->streams.items[stream]->born;
   note->used[note->used_count++].stream = stream;
   gmlk_stream_use(&l->streams, stream, 1);
@@ -6522,7 +6459,7 @@ static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, con
     const uint32_t end = first + gmlk_span_chunks(a, &w->spans[i]);
     for (slot = first; slot < end && !result; slot = gmlk_handle_end(&a->chunks, slot)) {
       const size_t bytes = (gmlk_handle_end(&a->chunks, slot) - slot) * a->chunk_bytes;
-      result = GMLK_CALL(drive, map, at + mapped, bytes, gmlk_chunk_handle(&a->chunks, slot));
+      result = GMLK_CALL(drive, map, at + mapped, bytes, gmlk_chunk_at(&a->chunks, slot)->handle);
       if (!result) mapped += bytes;
     }
   }
@@ -6711,7 +6648,7 @@ static int gmlk_place_suits(const gmlake *l, const gmlk_arena *a, const gmlk_pla
 
 /* Whether a place still maps a chunk that is free. O(places), unless it is mapped at home alone. */
 static int gmlk_is_in_place(const gmlk_arena *a, uint32_t slot) {
-  const gmlake_buffer *b = gmlk_chunk_is_mapped(&a->chunks, slot) ? a->buffers : NULL;
+  const gmlake_buffer *b = gmlk_chunk_at(&a->chunks, slot)->map_count ? a->buffers : NULL;
   uint32_t i;
   for (; b; b = b->next)
     for (i = 0; i < b->place_count; i++)
@@ -6802,7 +6739,7 @@ static gmlk_place *gmlk_places_idle(gmlk_arena *a, int only_marked) {
   for (b = a->buffers; b; b = b->next) {
     for (i = 0; i < b->place_count; i++) {
       if (!b->places[i].state || gmlk_is_committed(b, i)) continue;
-      if (only_marked && !gmlk_chunk_is_marked(&a->chunks, b->places[i].slot)) continue;
+      if (only_marked && !gmlk_chunk_at(&a->chunks, b->places[i].slot)->is_marked) continue;
       b->places[i].next = list;
       list = &b->places[i];
     }
@@ -6830,7 +6767,7 @@ static gmlake_result gmlk_places_drive(gmlk_drive *drive, gmlake_buffer *b, uint
   for (i = from; i < to && !result; i++) {
     if (places[i].state) continue;
     result = GMLK_CALL(drive, map, places[i].address, a->chunk_bytes,
-                       gmlk_chunk_handle(&a->chunks, places[i].slot));
+                       gmlk_chunk_at(&a->chunks, places[i].slot)->handle);
     places[i].mark = !result;
   }
   for (i = first = from; i < to && !result; i++) { /* one call for each row of neighbours */
@@ -6866,18 +6803,15 @@ static gmlake_result gmlk_places_map(gmlake *l, gmlake_buffer *b, uint32_t from,
 
 /* Makes records for the places of [0, count), and for as many again; 0: no host memory. */
 static int gmlk_places_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
-  uint32_t most = b->va->slack, i, capacity;
-  void *grown;
-  if (count <= b->place_count) return 1;
-  capacity = most - b->place_count < b->place_count ? most : 2 * b->place_count;
-  if (capacity < count) capacity = count;
-  grown = gmlk_host_resize(&l->host, b->places, b->place_count * sizeof(gmlk_place),
-                           capacity * sizeof(gmlk_place));
-  if (!grown) return 0;
-  b->places = (gmlk_place *)grown;
-  for (i = b->place_count; i < capacity; i++)
+  uint32_t most = b->va->slack, i = b->place_count;
+  size_t capacity = i;
+  if (count <= i) return 1;
+  most = most - i < i ? most : 2 * i;
+  if (!gmlk_host_resize(&l->host, &b->places, &capacity, gmlk_max(most, count), sizeof(gmlk_place)))
+    return 0;
+  b->place_count = (uint32_t)capacity;
+  for (; i < b->place_count; i++)
     b->places[i].address = gmlk_buffer_address(b) + (uint64_t)i * b->arena->chunk_bytes;
-  b->place_count = capacity;
   return 1;
 }
 
@@ -7171,7 +7105,8 @@ static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, const gmlk_slot
   uint32_t i = slots->count;
   while (i--) {
     uint32_t slot = slots->items[i];
-    if (!gmlk_chunk_handle(&a->chunks, slot) || !gmlk_is_first(&a->chunks, slot)) continue;
+    if (!gmlk_chunk_at(&a->chunks, slot)->handle || gmlk_chunk_at(&a->chunks, slot)->before)
+      continue;
     if (gmlk_chunk_unmap(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
       gmlk_chunk_release(&a->chunks, drive, slot);
     else
@@ -7189,7 +7124,7 @@ static void gmlk_reserved_add(gmlake *l, size_t bytes) {
 static void gmlk_growth_quarantine(gmlake *l, gmlk_arena *a, const gmlk_slots *slots) {
   uint32_t i;
   for (i = 0; i < slots->count; i++) {
-    if (!gmlk_chunk_handle(&a->chunks, slots->items[i])) continue;
+    if (!gmlk_chunk_at(&a->chunks, slots->items[i])->handle) continue;
     gmlk_reserved_add(l, a->chunk_bytes);
     l->stats.quarantined_bytes += a->chunk_bytes;
     gmlk_tell(l, NULL, GMLAKE_STEP_GROW, 0, a->chunk_bytes, 0,
@@ -7371,7 +7306,8 @@ static gmlk_slots gmlk_trim_spare(const gmlake *l, gmlk_arena *a, gmlk_taker tri
       (void)gmlk_window_marks(a, w, 1);
   gmlk_places_spare(l, a, trimmer);
   for (i = 0; i < chosen->count; i++)
-    if (gmlk_chunk_is_marked(&a->chunks, chosen->items[i])) gmlk_slots_add(&kept, chosen->items[i]);
+    if (gmlk_chunk_at(&a->chunks, chosen->items[i])->is_marked)
+      gmlk_slots_add(&kept, chosen->items[i]);
   return kept;
 }
 
@@ -7390,7 +7326,7 @@ static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_taker tr
     while (slot-- > first) {
       gmlk_chunk_mark(&a->chunks, slot, 1);
       gmlk_slots_add(&chosen, slot);
-      is_mapped |= gmlk_chunk_is_mapped(&a->chunks, slot);
+      is_mapped |= gmlk_chunk_at(&a->chunks, slot)->map_count != 0;
     }
   }
   return is_mapped ? gmlk_trim_spare(l, a, trimmer, &chosen) : chosen;
@@ -7439,8 +7375,8 @@ static void gmlk_trim_drive(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *
   uint32_t i;
   for (i = 0; i < slots->count && drive->is_relaxed; i++) {
     uint32_t slot = slots->items[i];
-    if (GMLK_NEVER(gmlk_chunk_is_mapped(&a->chunks, slot))) continue; /* [W6] [B3] */
-    if (!gmlk_is_first(&a->chunks, slot)) continue;
+    if (GMLK_NEVER(gmlk_chunk_at(&a->chunks, slot)->map_count)) continue; /* [W6] [B3] */
+    if (gmlk_chunk_at(&a->chunks, slot)->before) continue;
     if (gmlk_chunk_unmap(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
       gmlk_chunk_release(&a->chunks, drive, slot);
   }
@@ -7454,10 +7390,11 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots
     uint32_t slot = slots->items[i];
     gmlk_block *first = a->firsts[slot];
     int is_stuck;
-    if (gmlk_chunk_is_shared(&a->chunks, slot)) gmlk_chunk_quarantine(&a->chunks, slot); /* [P5] */
+    if (gmlk_chunk_at(&a->chunks, slot)->is_shared)
+      gmlk_chunk_quarantine(&a->chunks, slot); /* [P5] */
     is_stuck = gmlk_chunk_is_stuck(&a->chunks, slot);
     gmlk_chunk_mark(&a->chunks, slot, 0);
-    if (gmlk_chunk_handle(&a->chunks, slot) && !is_stuck) { /* the driver has not unmapped it */
+    if (gmlk_chunk_at(&a->chunks, slot)->handle && !is_stuck) { /* the driver has not unmapped it */
       gmlk_unreserve_range(a, first, gmlk_chunk_grains(a));
       continue;
     }
@@ -7829,7 +7766,7 @@ static int gmlk_pieces_collide(gmlk_arena *a, const gmlake_piece *pieces, size_t
     gmlk_span span = gmlk_piece_span(a, &pieces[i % count]);
     uint32_t slot = gmlk_slot_of(a, span.at), end = slot + gmlk_span_chunks(a, &span);
     for (; slot < end; slot++) {
-      collide |= i < count && gmlk_chunk_is_marked(&a->chunks, slot);
+      collide |= i < count && gmlk_chunk_at(&a->chunks, slot)->is_marked;
       gmlk_chunk_mark(&a->chunks, slot, i < count);
     }
   }
@@ -9127,7 +9064,7 @@ static void gmlk_loan_shift(gmlake *l, gmlk_arena *a, unsigned from, unsigned to
   for (slot = 0; slot < a->slot_count; slot++) {
     const uint32_t end = gmlk_slot_at(a, slot + 1);
     gmlk_block *b = a->firsts[slot], *first;
-    if (gmlk_chunk_is_known(&a->chunks, slot)) continue;
+    if (gmlk_chunk_at(&a->chunks, slot)->is_known) continue;
     for (at = gmlk_slot_at(a, slot); at < end; at = stop) { /* a run of free blocks, or one other */
       const int is_free = b->state == GMLK_FREE;
       for (first = b, b = b->next; is_free && b->at < end && b->state == GMLK_FREE;) b = b->next;
@@ -9460,11 +9397,11 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
   }
   for (slot = 0; slot < a->chunks.capacity; slot = end) {
     end = gmlk_handle_end(&a->chunks, slot); /* the handle may be gone when it is asked again */
-    if (!gmlk_chunk_handle(&a->chunks, slot)) continue;
+    if (!gmlk_chunk_at(&a->chunks, slot)->handle) continue;
     is_home = !gmlk_chunk_unmap(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes);
     is_backed |= is_home;
     if (is_last || /* a mapping would keep its memory */
-        !(is_home || ((is_mapped || is_placed) && gmlk_chunk_is_mapped(&a->chunks, slot))))
+        !(is_home || ((is_mapped || is_placed) && gmlk_chunk_at(&a->chunks, slot)->map_count)))
       gmlk_chunk_release(&a->chunks, drive, slot);
   }
   if (!is_mapped) gmlk_space_close(&a->window_space, drive);
@@ -10350,7 +10287,8 @@ static gmlake_result gmlk_handles_export(gmlake *l, const gmlk_arena *a, const g
       out[i].type = type;
       out[i].fd = -1;
       out[i].bytes = a->chunk_bytes;
-      done += !gmlk_drive_export(&drive, gmlk_chunk_handle(&a->chunks, slots->items[i]), &out[i]);
+      done +=
+          !gmlk_drive_export(&drive, gmlk_chunk_at(&a->chunks, slots->items[i])->handle, &out[i]);
     }
   is_full = drive.result && gmlk_has_no_descriptor();
   while (drive.result && done) gmlk_handle_close(&out[--done]);
@@ -10664,7 +10602,7 @@ static gmlake_result gmlk_unmap_all(gmlk_drive *drive, gmlk_arena *a) {
     }
   }
   for (i = 0; i < a->slot_count && !result && !a->is_bare; i++) {
-    if (!gmlk_chunk_is_home(&a->chunks, i) || gmlk_chunk_is_stuck(&a->chunks, i)) continue;
+    if (!gmlk_chunk_at(&a->chunks, i)->is_home || gmlk_chunk_is_stuck(&a->chunks, i)) continue;
     result = gmlk_copies_out(drive, a, gmlk_slot_home(a, i),
                              (gmlk_handle_end(&a->chunks, i) - i) * a->chunk_bytes);
     if (!result && !gmlk_chunk_unmap(&a->chunks, drive, i, gmlk_slot_home(a, i), a->chunk_bytes))
@@ -10679,12 +10617,13 @@ static gmlake_result gmlk_chunk_wake(gmlk_drive *drive, gmlk_arena *a, uint32_t 
   const uint32_t end = gmlk_handle_end(&a->chunks, slot);
   gmlake_result result = GMLAKE_OK;
   uint32_t i;
-  if (gmlk_chunk_is_asleep(&a->chunks, slot)) {
+  if (gmlk_chunk_at(&a->chunks, slot)->is_asleep) {
     result = gmlk_chunk_create(&a->chunks, drive, slot, end - slot, a->chunk_bytes);
     if (result) return result;
     for (i = slot; i < end; i++) gmlk_chunk_mark(&a->chunks, i, 1);
   }
-  if (a->is_bare || !gmlk_chunk_is_backed(&a->chunks, slot) || gmlk_chunk_is_home(&a->chunks, slot))
+  if (a->is_bare || !gmlk_chunk_is_backed(&a->chunks, slot) ||
+      gmlk_chunk_at(&a->chunks, slot)->is_home)
     return GMLAKE_OK;
   result = gmlk_chunk_map(&a->chunks, drive, slot, home, a->chunk_bytes);
   return result ? result : gmlk_drive_set_access(drive, home, (end - slot) * a->chunk_bytes);
@@ -10692,7 +10631,7 @@ static gmlake_result gmlk_chunk_wake(gmlk_drive *drive, gmlk_arena *a, uint32_t 
 
 static gmlake_result gmlk_place_wake(gmlk_drive *drive, const gmlk_arena *a, gmlk_place *place) {
   gmlake_result result = GMLK_CALL(drive, map, place->address, a->chunk_bytes,
-                                   gmlk_chunk_handle(&a->chunks, place->slot));
+                                   gmlk_chunk_at(&a->chunks, place->slot)->handle);
   if (result) return result;
   gmlk_place_mark(place, GMLK_MARK_MAPPED);
   return gmlk_drive_set_access(drive, place->address, a->chunk_bytes);
@@ -10733,7 +10672,7 @@ static void gmlk_chunks_drop(gmlk_drive *drive, gmlk_arena *a, int only_new) {
   uint32_t slot;
   for (slot = 0; slot < a->slot_count; slot = gmlk_handle_end(&a->chunks, slot))
     if (gmlk_chunk_is_backed(&a->chunks, slot) &&
-        (!only_new || gmlk_chunk_is_marked(&a->chunks, slot)))
+        (!only_new || gmlk_chunk_at(&a->chunks, slot)->is_marked))
       gmlk_chunk_sleep(&a->chunks, drive, slot);
 }
 
@@ -10839,7 +10778,7 @@ static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
   while ((end = slot) != 0) {
     gmlk_block *first;
     slot = gmlk_handle_first(&a->chunks, end - 1);
-    if (!gmlk_chunk_is_asleep(&a->chunks, slot) ||
+    if (!gmlk_chunk_at(&a->chunks, slot)->is_asleep ||
         !gmlk_is_handle_free(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), slot) ||
         !gmlk_records_reserve(&l->records, &l->host, 2))
       continue;
@@ -11086,7 +11025,7 @@ static uint64_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, gmlk_taker
    slot of the next gap, from `slot` on; with is_gap, the slot behind the gap that begins there. */
 static uint32_t gmlk_gap_edge(const gmlk_arena *a, uint32_t slot, uint32_t last, int is_gap) {
   const uint32_t end = last < a->slot_count ? last : a->slot_count;
-  while (slot < end && (gmlk_chunk_is_marked(&a->chunks, slot) ||
+  while (slot < end && (gmlk_chunk_at(&a->chunks, slot)->is_marked ||
                         !gmlk_chunk_is_backed(&a->chunks, slot)) == is_gap)
     slot++;
   return slot == end && is_gap ? last : slot;
@@ -11779,7 +11718,7 @@ static void gmlk_list_chunks(gmlk_chunk_list *list, const gmlk_arena *a, uint32_
   for (; at < end; at += (uint32_t)(part.bytes / GMLK_GRAIN), list->address += part.bytes) {
     const uint32_t first = gmlk_edge_upto(a, at);
     const uint32_t behind = gmlk_slot_at(a, gmlk_handle_end(&a->chunks, first));
-    part.handle = gmlk_chunk_handle(&a->chunks, first);
+    part.handle = gmlk_chunk_at(&a->chunks, first)->handle;
     part.address = list->address;
     part.offset_bytes = gmlk_to_bytes(at - gmlk_slot_at(a, first));
     part.bytes = gmlk_to_bytes((end < behind ? end : behind) - at);
@@ -11830,7 +11769,7 @@ static void gmlk_map_chunk(const gmlake *l, const gmlk_arena *a, uint32_t slot, 
   gmlake_map_entry e =
       gmlk_entry(GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, slot)),
                  (gmlk_handle_end(&a->chunks, slot) - slot) * a->chunk_bytes);
-  e.handle = gmlk_chunk_handle(&a->chunks, slot);
+  e.handle = gmlk_chunk_at(&a->chunks, slot)->handle;
   if (gmlk_chunk_is_stuck(&a->chunks, slot) || a->sleep == GMLK_ASLEEP)
     e.state = GMLAKE_STATE_QUARANTINED;
   else if (a->is_bare && b->state == GMLK_FREE)
@@ -11851,7 +11790,7 @@ static void gmlk_map_buffer(const gmlake_buffer *b, gmlk_map *map) {
   for (i = 0; i < b->place_count; i++) {
     if (!gmlk_is_committed(b, i)) continue;
     e.address = b->places[i].address;
-    e.handle = gmlk_chunk_handle(&b->arena->chunks, b->places[i].slot);
+    e.handle = gmlk_chunk_at(&b->arena->chunks, b->places[i].slot)->handle;
     gmlk_map_add(map, &e);
   }
 }

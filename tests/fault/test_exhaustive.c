@@ -989,7 +989,7 @@ static gmlake_piece chunk_of(const buffer *b, size_t i) {
   const gmlk_arena *a = b->handle->arena;
   const uint32_t slot = b->handle->places[i].slot;
   gmlake_piece piece;
-  piece.home = (void *)(uintptr_t)gmlk_chunk_handle(&a->chunks, slot);
+  piece.home = (void *)(uintptr_t)gmlk_chunk_at(&a->chunks, slot)->handle;
   piece.bytes = 1;
   if (a->is_bare) return piece;
   piece.home = (void *)(uintptr_t)gmlk_slot_home(a, slot);

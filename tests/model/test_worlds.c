@@ -951,11 +951,11 @@ static void put_arena(const gmlk_arena *a) {
   size_t i;
   put((unsigned)a->sleep | (unsigned)(a->copy_count != 0) << 2);
   for (i = 0; i < a->slot_count && a->sleep; i++)
-    put((unsigned)gmlk_chunk_is_asleep(&a->chunks, (uint32_t)i));
+    put((unsigned)gmlk_chunk_at(&a->chunks, (uint32_t)i)->is_asleep);
   for (i = 0; i < a->slot_count && with->shares; i++)
-    put((unsigned)gmlk_chunk_is_shared(&a->chunks, (uint32_t)i));
+    put((unsigned)gmlk_chunk_at(&a->chunks, (uint32_t)i)->is_shared);
   for (i = 0; i < a->slot_count && with->lends; i++)
-    put((unsigned)gmlk_chunk_is_known(&a->chunks, (uint32_t)i));
+    put((unsigned)gmlk_chunk_at(&a->chunks, (uint32_t)i)->is_known);
   put_tiles(a->head.next, &a->tail, 1);
   for (i = 0; i < a->bins_capacity; i++) put_list(a->bins[i]);
   put_windows(a);

@@ -117,29 +117,33 @@ static void test_bits(void **state) {
 
 static void test_host_resize(void **state) {
   gmlk_host host;
-  unsigned char *p, *grown;
+  uint16_t *p = NULL, *kept;
+  size_t capacity = 0;
   (void)state;
   host_open(&host, 1);
-  p = (unsigned char *)gmlk_host_resize(&host, NULL, 0, 8);
-  assert_non_null(p);
-  assert_int_equal(p[0] | p[7], 0);
+  assert_true(gmlk_host_resize(&host, &p, &capacity, 4, sizeof(*p)));
+  assert_int_equal(capacity, 4);
+  assert_int_equal(p[0] | p[3], 0);
   memset(p, 3, 8);
+  kept = p;
   hook_left = 0;
-  assert_null(gmlk_host_resize(&host, p, 8, 16));
-  assert_int_equal(p[7], 3);
+  assert_false(gmlk_host_resize(&host, &p, &capacity, 8, sizeof(*p)));
+  assert_ptr_equal(p, kept);
+  assert_int_equal(capacity, 4);
+  assert_int_equal(p[3], 0x303);
   assert_int_equal(host.bytes, 8);
   hook_left = -1;
-  grown = (unsigned char *)gmlk_host_resize(&host, p, 8, 16);
-  assert_non_null(grown);
-  assert_int_equal(grown[7], 3);
-  assert_int_equal(grown[8], 0);
+  assert_true(gmlk_host_resize(&host, &p, &capacity, 8, sizeof(*p)));
+  assert_int_equal(capacity, 8);
+  assert_int_equal(p[3], 0x303);
+  assert_int_equal(p[4], 0);
   assert_int_equal(host.bytes, 16);
   assert_int_equal(host.bytes_peak, 24);
-  grown = (unsigned char *)gmlk_host_resize(&host, grown, 16, 4);
-  assert_non_null(grown);
-  assert_int_equal(grown[3], 3);
+  assert_true(gmlk_host_resize(&host, &p, &capacity, 2, sizeof(*p)));
+  assert_int_equal(capacity, 2);
+  assert_int_equal(p[1], 0x303);
   assert_int_equal(host.bytes, 4);
-  gmlk_host_free(&host, grown, 4);
+  gmlk_host_free(&host, p, 4);
   host_close(&host);
 }
 
