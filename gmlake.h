@@ -2310,15 +2310,10 @@ static void gmlk_tree_remove(gmlk_block **link, const gmlk_block *b) {
   gmlk_block *less = b->as.fork.less, *more = b->as.fork.more;
   while (*link != b) link = gmlk_tree_side(*link, b->at);
   while (less && more) {
-    if (gmlk_tree_above(less, more)) {
-      *link = less;
-      link = &less->as.fork.more;
-      less = *link;
-    } else {
-      *link = more;
-      link = &more->as.fork.less;
-      more = *link;
-    }
+    gmlk_block **above = gmlk_tree_above(less, more) ? &less : &more;
+    *link = *above;
+    link = above == &less ? &less->as.fork.more : &more->as.fork.less;
+    *above = *link;
   }
   *link = less ? less : more;
 }
@@ -2654,26 +2649,13 @@ static void gmlk_drive_import(gmlk_drive *drive, const gmlake_handle *handles) {
 
 /* A chunk's memory: a new handle, or the next that is imported. */
 static gmlake_result gmlk_drive_create(gmlk_drive *drive, size_t bytes, uint64_t *out_handle) {
-  const gmlk_driver *d = drive->driver;
-  drive->answer = 0;
-  if (drive->imports)
-    return gmlk_drive_called(
-        drive, d->import_handle(d->backend->user, drive->imports++, out_handle, &drive->answer),
-        "import_handle");
+  if (drive->imports) return GMLK_CALL(drive, import_handle, drive->imports++, out_handle);
   return GMLK_CALL(drive, create, bytes, drive->driver->handle_types, out_handle);
 }
 
 static gmlake_result gmlk_drive_set_access(gmlk_drive *drive, uint64_t address, size_t bytes) {
   const gmlk_driver *d = drive->driver;
   return GMLK_CALL(drive, set_access, address, bytes, d->peers, d->peer_count);
-}
-
-/* pre: the backend can. */
-static gmlake_result gmlk_drive_export(gmlk_drive *drive, uint64_t handle, gmlake_handle *out) {
-  const gmlk_driver *d = drive->driver;
-  drive->answer = 0;
-  return gmlk_drive_called(drive, d->export_handle(d->backend->user, handle, out, &drive->answer),
-                           "export_handle");
 }
 
 /* Waits for the whole device. pre: the backend can. */
@@ -2730,11 +2712,6 @@ enum {                     /* gmlk_streams.ends: how the lake learns that a stre
        GMLK_ENDS_HIDDEN    /* the same, but the driver has no ids: one number may stand for several
                               streams in turn, so fences and allocations wait for the last fence */
 };
-
-static unsigned gmlk_ends_of(const gmlake_desc *desc, const gmlk_driver *driver) {
-  if (!(desc->flags & GMLAKE_STREAMS_MAY_END)) return GMLK_ENDS_TOLD;
-  return driver->stream_id ? GMLK_ENDS_SEEN : GMLK_ENDS_HIDDEN;
-}
 
 enum {                 /* gmlk_stream.is_dirty */
        GMLK_DIRTY = 1, /* the open epoch has work that needs a fence */
@@ -2822,11 +2799,6 @@ static unsigned gmlk_stream_find(gmlk_streams *streams, gmlake_stream value) {
     return streams->last = (unsigned)i;
   }
   return 0;
-}
-
-/* The same if it was the last one found, else 0. */
-static inline unsigned gmlk_stream_last(const gmlk_streams *streams, gmlake_stream value) {
-  return streams->last_value == value ? streams->last : 0;
 }
 
 /* Makes room for the idle events of so many streams, so that no fence and no wait needs host memory
@@ -3070,11 +3042,6 @@ static void gmlk_stream_time(const gmlk_streams *streams, const gmlk_drive *driv
   s->lag_ns = s->lag_ns ? (s->lag_ns + (now - at_ns)) / 2 : now - at_ns;
 }
 
-/* When the work of a ticket will be complete, by what was measured; UINT64_MAX: nothing was. */
-static uint64_t gmlk_stream_expects(const gmlk_stream *s, const gmlk_fence *fence, uint64_t now) {
-  return s->lag_ns ? (fence ? fence->at_ns : now) + s->lag_ns : UINT64_MAX;
-}
-
 /* Whether the fence at a place of the ring is complete. An error counts as no. */
 static int gmlk_stream_ask(gmlk_stream *s, gmlk_drive *drive, unsigned place) {
   void *const event = gmlk_stream_fence_at(s, place)->event;
@@ -3089,7 +3056,7 @@ static int gmlk_stream_ask(gmlk_stream *s, gmlk_drive *drive, unsigned place) {
 static void gmlk_stream_poll(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
   gmlk_stream *s = streams->items[stream];
   unsigned done = 0, end = s->fence_count,
-           step = 1; /* places below done are, from end on are not */
+           step = 1; /* complete: below done, and none from end on */
   while (done < end && !gmlk_is_fatal(drive->result)) {
     const unsigned place = step < end - done ? done + step - 1 : end - 1;
     if (gmlk_stream_ask(s, drive, place))
@@ -3244,7 +3211,8 @@ static int gmlk_may_follow(const gmlk_streams *streams, gmlk_taker taker, const 
                            const gmlk_fence *fence) {
   if (streams->items[taker.stream]->kind == GMLAKE_STREAM_URGENT && s->kind != GMLAKE_STREAM_URGENT)
     return 0;
-  return !taker.soon_ns || gmlk_stream_expects(s, fence, taker.now_ns) <= taker.soon_ns;
+  if (!taker.soon_ns) return 1; /* else by what was measured, if anything was */
+  return s->lag_ns && (fence ? fence->at_ns : taker.now_ns) + s->lag_ns <= taker.soon_ns;
 }
 
 /* Whether the work that a tag stands for is complete, or the taker may wait for it. */
@@ -3498,9 +3466,8 @@ static gmlk_slots gmlk_slots_in(void *memory) {
 
 static void gmlk_slots_add(gmlk_slots *list, uint32_t slot) { list->items[list->count++] = slot; }
 
-static uint32_t gmlk_slots_drop(gmlk_slots *list) {
-  return list->items[--list->count];
-} /* the last */
+/* Takes the last one off a list. */
+static uint32_t gmlk_slots_drop(gmlk_slots *list) { return list->items[--list->count]; }
 
 /* The place in a list behind the row of neighbours that begins at place `first`. */
 static uint32_t gmlk_slots_row(const gmlk_slots *list, uint32_t first) {
@@ -3958,12 +3925,6 @@ static gmlk_block *gmlk_set_clean(gmlk_arena *a, gmlk_block *b) {
   return gmlk_retag(a, b, GMLK_CLEAN);
 }
 
-/* Makes clean what is complete in a run of the stream's, from b on. */
-static void gmlk_run_sweep(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t done) {
-  for (; gmlk_is_open(b, stream); b = b->next)
-    if (b->stream == stream && b->ticket <= done) b = gmlk_set_clean(a, b);
-}
-
 /* Makes clean the free blocks whose tags are complete. It looks only at the runs of streams of
    which something has completed. O(blocks in these runs). */
 static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
@@ -3977,7 +3938,8 @@ static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
       gmlk_block *b = gmlk_bin_first(bins, bin), *next;
       for (; b; b = next) { /* the rest of a run may enter the bin again: before b, so not seen */
         next = gmlk_bin_next(bins, bin, b);
-        gmlk_run_sweep(a, b, stream, s->done);
+        for (; gmlk_is_open(b, stream); b = b->next)
+          if (b->stream == stream && b->ticket <= s->done) b = gmlk_set_clean(a, b);
       }
     }
   }
@@ -5601,10 +5563,9 @@ static unsigned gmlk_stream_find_slowly(gmlake *l, gmlake_stream value) {
 /* The stream's number. A stream that has none yet gets one. 0: no host memory, or too many
    streams. */
 static inline unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value) {
-  unsigned stream;
   value = gmlk_stream_canonical(value);
-  stream = gmlk_stream_last(&l->streams, value);
-  return stream ? stream : gmlk_stream_find_slowly(l, value);
+  if (l->streams.last && l->streams.last_value == value) return l->streams.last;
+  return gmlk_stream_find_slowly(l, value);
 }
 
 /* Refuses a stream that is known to be gone. [GMLK_ENDS_HIDDEN] Makes the stream that has the value
@@ -5735,11 +5696,6 @@ static gmlake_result gmlk_wait_for_ticket(gmlake *l, unsigned stream, uint64_t t
   return result || fenced != GMLAKE_ERROR_CAPTURING ? result : fenced;
 }
 
-/* Makes the host wait for all that was freed on one stream. CAPTURING: as above. */
-static gmlake_result gmlk_wait_for_stream(gmlake *l, unsigned stream) {
-  return gmlk_wait_for_ticket(l, stream, UINT64_MAX);
-}
-
 /* Makes the host wait for what was freed on every stream, or, with `all`, for all that is queued on
    it. Returns the first error, after all streams have been tried; CAPTURING only if there is no
    other. */
@@ -5748,7 +5704,7 @@ static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
   size_t i;
   if (all) gmlk_streams_dirty(&l->streams, l->driver.device_wait != NULL);
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(result); i++) {
-    result = gmlk_wait_for_stream(l, (unsigned)i);
+    result = gmlk_wait_for_ticket(l, (unsigned)i, UINT64_MAX);
     if (!first || (result && first == GMLAKE_ERROR_CAPTURING) || gmlk_is_fatal(result))
       first = result;
   }
@@ -5894,19 +5850,17 @@ static gmlk_attempt gmlk_attempt_of(gmlk_arena *a, unsigned stream, size_t bytes
   return r;
 }
 
-/* Reserves the host memory that serving needs at its end: to split a block, for the index, for the
-   stream's bins. */
-static inline int gmlk_serve_reserve(gmlake *l, const gmlk_attempt *r) {
-  return gmlk_records_reserve(&l->records, &l->host, 2) &&
-         gmlk_index_reserve(&l->index, &l->host) && gmlk_arena_admit(r->arena, r->taker.stream);
-}
-
-/* Opens an attempt; then serving can begin. */
+/* Opens an attempt, and reserves the host memory that serving needs at its end: to split a block,
+   for the index, for the stream's bins. Then serving can begin. */
 GMLK_INLINE gmlake_result gmlk_attempt_open(gmlake *l, gmlk_attempt *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
   gmlake_result result = gmlk_attempt_init(l, r, desc, stream);
   if (result) return result;
-  return gmlk_serve_reserve(l, r) ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  return gmlk_records_reserve(&l->records, &l->host, 2) &&
+                 gmlk_index_reserve(&l->index, &l->host) &&
+                 gmlk_arena_admit(r->arena, r->taker.stream)
+             ? GMLAKE_OK
+             : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 /* Opens the attempt again once the caller holds `driving`: the books were unlocked, so the stream
@@ -6362,6 +6316,15 @@ static void gmlk_window_discard(gmlake *l, gmlk_arena *a, gmlk_window *w) {
   gmlk_host_free(&l->host, w, gmlk_window_record_bytes(w->span_count));
 }
 
+/* The same, for a window that was idle until now; tells why it goes. */
+static void gmlk_window_drop(gmlake *l, gmlk_arena *a, gmlk_window *w, uint64_t driver_ns,
+                             const char *reason) {
+  l->stats.stitch_evict_count++;
+  gmlk_tell(l, NULL, GMLAKE_STEP_EVICT, w->address, gmlk_to_bytes(w->self.grains), driver_ns,
+            reason);
+  gmlk_window_discard(l, a, w);
+}
+
 /* Adds `by`, 1 or -1, to the map counts of the chunks under a window. */
 static void gmlk_window_count(gmlk_arena *a, const gmlk_window *w, int by) {
   uint32_t i, slot;
@@ -6408,11 +6371,8 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
       gmlk_window_stick(&a->windows, w, w->chunk_count);
       continue;
     }
-    l->stats.stitch_evict_count++;
     gmlk_window_count(a, w, -1);
-    gmlk_tell(l, NULL, GMLAKE_STEP_EVICT, w->address, gmlk_to_bytes(w->self.grains),
-              drive.ns / count, "the lake dropped an idle window");
-    gmlk_window_discard(l, a, w);
+    gmlk_window_drop(l, a, w, drive.ns / count, "the lake dropped an idle window");
   }
   return drive.result;
 }
@@ -6606,9 +6566,8 @@ struct gmlk_place {
   uint32_t slot;   /* of its chunk; [empty, while it is committed] of the one to map */
   uint16_t stream;
   uint8_t state;
-  uint8_t
-      mark; /* scratch of who holds `driving`: the driver has done what was asked. [asleep] it is
-                   not mapped, whatever its state */
+  uint8_t mark; /* scratch of who holds `driving`: the driver has done what was asked. [asleep]
+                      it is not mapped, whatever its state */
 };
 
 struct gmlake_buffer {
@@ -6638,12 +6597,6 @@ static gmlk_block *gmlk_place_block(const gmlk_arena *a, const gmlk_place *place
 static int gmlk_slot_suits(const gmlake *l, const gmlk_arena *a, uint32_t slot, gmlk_taker taker) {
   return gmlk_may_take_range(&l->streams, taker, gmlk_locate(a, gmlk_slot_at(a, slot)),
                              gmlk_slot_at(a, slot + 1));
-}
-
-/* Whether the taker may have the chunk that a place still maps. */
-static int gmlk_place_suits(const gmlake *l, const gmlk_arena *a, const gmlk_place *place,
-                            gmlk_taker taker) {
-  return place->state == GMLK_PLACE_MAPPED && gmlk_slot_suits(l, a, place->slot, taker);
 }
 
 /* Whether a place still maps a chunk that is free. O(places), unless it is mapped at home alone. */
@@ -6895,7 +6848,9 @@ static void gmlk_place_commit(gmlk_arena *a, gmlk_block *block) {
    pre: two records reserved. */
 static gmlk_block *gmlk_place_reserve(const gmlake *l, gmlk_arena *a, const gmlk_place *place,
                                       unsigned stream) {
-  if (!gmlk_place_suits(l, a, place, gmlk_taker_of(stream, GMLAKE_NO_WAIT))) return NULL;
+  if (place->state != GMLK_PLACE_MAPPED ||
+      !gmlk_slot_suits(l, a, place->slot, gmlk_taker_of(stream, GMLAKE_NO_WAIT)))
+    return NULL;
   return gmlk_reserve_range(a, gmlk_place_block(a, place), gmlk_slot_at(a, place->slot),
                             gmlk_chunk_grains(a));
 }
@@ -6946,8 +6901,7 @@ static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
   return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
 }
 
-typedef struct gmlk_grower { /* for whom chunks are created; free memory that this taker may have
-                                counts as part of the run */
+typedef struct gmlk_grower { /* for whom chunks are created; its free memory counts, too */
   const gmlk_streams *streams;
   gmlk_taker taker; /* NO_WAIT; or, for a forecast, HOST_WAIT */
 } gmlk_grower;
@@ -7513,10 +7467,7 @@ static gmlake_result gmlk_return_block(gmlake *l, gmlk_note *note, size_t *relea
   if (w) {
     gmlk_window_unset_idle(&a->windows, w);
     gmlk_window_add(l, a, w, -1);
-    l->stats.stitch_evict_count++;
-    gmlk_tell(l, NULL, GMLAKE_STEP_EVICT, w->address, gmlk_to_bytes(w->self.grains), 0,
-              "other processes know its memory");
-    gmlk_window_discard(l, a, w);
+    gmlk_window_drop(l, a, w, 0, "other processes know its memory");
   }
   gmlk_trim_reserve(a, &slots);
   bytes = gmlk_trim_commit(l, a, &slots);
@@ -8621,25 +8572,19 @@ static gmlk_block *gmlk_find_live(gmlake *l, uint64_t address, gmlake_buffer **o
   return b && b->state == GMLK_LIVE ? (gmlk_block *)(uintptr_t)b : NULL;
 }
 
-/* Why no live block starts at an address. */
-static gmlake_result gmlk_reason(const gmlake *l, uint64_t address) {
+/* Says why no live block starts at an address. Calls other than gmlake_free do not know double
+   frees. */
+static gmlake_result gmlk_explain(gmlake *l, uint64_t address, const char *call) {
   const gmlake_buffer *buffer;
   const gmlk_block *b = gmlk_find_at(l, address, &buffer);
-  unsigned state = GMLK_UNUSED;
-  if (b) state = b->state;
-  return state == GMLK_FREE || state == GMLK_RESERVED || state == GMLK_PENDING || state == GMLK_IDLE
-             ? GMLAKE_ERROR_DOUBLE_FREE
-             : GMLAKE_ERROR_UNKNOWN_POINTER;
-}
-
-/* Makes that the last error; calls other than gmlake_free do not know double frees. */
-static gmlake_result gmlk_explain(gmlake *l, uint64_t address, const char *call) {
-  gmlake_result result = gmlk_reason(l, address);
-  if (strcmp(call, "gmlake_free") != 0) result = GMLAKE_ERROR_UNKNOWN_POINTER;
-  return gmlk_fail(l, result, call,
-                   result == GMLAKE_ERROR_DOUBLE_FREE ? "ptr is 0x%llx: this memory is free already"
-                                                      : "ptr is 0x%llx: no live block starts there",
-                   (unsigned long long)address);
+  const unsigned state = b ? b->state : (unsigned)GMLK_UNUSED;
+  const int is_free =
+      state == GMLK_FREE || state == GMLK_RESERVED || state == GMLK_PENDING || state == GMLK_IDLE;
+  if (is_free && strcmp(call, "gmlake_free") == 0)
+    return gmlk_fail(l, GMLAKE_ERROR_DOUBLE_FREE, call,
+                     "ptr is 0x%llx: this memory is free already", (unsigned long long)address);
+  return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, call,
+                   "ptr is 0x%llx: no live block starts there", (unsigned long long)address);
 }
 
 /* The live block that starts at ptr; NULL: *out_result says why there is none. */
@@ -8828,10 +8773,6 @@ struct gmlk_copy {
   uint64_t offset;  /* in the vault */
   uint32_t at, grains;
 };
-
-static int gmlk_can_copy(const gmlake *l) {
-  return l->driver.copy && (l->desc.sleep_host.malloc_fn || l->driver.host_alloc);
-}
 
 /* Gives the arena a vault of so many bytes at least, or, with 0, none. One that the driver does not
    take back stays, and is offered to it again. */
@@ -9179,8 +9120,7 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   gmlk_arena_retag(&pool->arena, number, GMLK_PINNED);
   gmlk_loan_shift(l, &pool->arena, GMLK_PINNED, stream, s->epoch);
   gmlk_stream_dirty(s, 0);
-  for (w = pool->arena.windows.idle_first; w;
-       w = w->idle_next) /* no graph knows those of borrowers */
+  for (w = pool->arena.windows.idle_first; w; w = w->idle_next) /* borrowers' are no graph's */
     if (w->self.stream == GMLK_PINNED && !w->is_known) gmlk_set_tag(&w->self, stream, s->epoch);
   for (note = l->pending; note; note = note->next) /* [G2] what is pending is the graphs' */
     if (note->stream == number) gmlk_give_back(note->block);
@@ -10287,8 +10227,8 @@ static gmlake_result gmlk_handles_export(gmlake *l, const gmlk_arena *a, const g
       out[i].type = type;
       out[i].fd = -1;
       out[i].bytes = a->chunk_bytes;
-      done +=
-          !gmlk_drive_export(&drive, gmlk_chunk_at(&a->chunks, slots->items[i])->handle, &out[i]);
+      done += !GMLK_CALL(&drive, export_handle, gmlk_chunk_at(&a->chunks, slots->items[i])->handle,
+                         &out[i]);
     }
   is_full = drive.result && gmlk_has_no_descriptor();
   while (drive.result && done) gmlk_handle_close(&out[--done]);
@@ -10760,17 +10700,6 @@ static gmlake_result gmlk_kin_sleep(gmlake *l, const gmlake_pool *pool, int keep
 
 /* ---- waking ---- */
 
-/* Gives up an idle window that is not mapped. */
-static void gmlk_window_forget(gmlake *l, gmlk_arena *a, gmlk_window *w) {
-  gmlk_window_unset_idle(&a->windows, w);
-  gmlk_window_add(l, a, w, -1);
-  gmlk_window_count(a, w, -1);
-  l->stats.stitch_evict_count++;
-  gmlk_tell(l, NULL, GMLAKE_STEP_EVICT, w->address, gmlk_to_bytes(w->self.grains), 0,
-            "it was freed while its pool slept");
-  gmlk_window_discard(l, a, w);
-}
-
 /* Slots that have no memory now and are wholly free become unbacked. Where host memory for the
    block records is short, they get memory again instead. */
 static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
@@ -10799,7 +10728,11 @@ static void gmlk_arena_forget(gmlake *l, gmlk_arena *a) {
   gmlk_arena_clean(a);
   for (; w; w = next) {
     next = w->idle_next;
-    if (w->self.stream != GMLK_PINNED && w->va->state == GMLK_UNBACKED) gmlk_window_forget(l, a, w);
+    if (w->self.stream == GMLK_PINNED || w->va->state != GMLK_UNBACKED) continue;
+    gmlk_window_unset_idle(&a->windows, w);
+    gmlk_window_add(l, a, w, -1);
+    gmlk_window_count(a, w, -1);
+    gmlk_window_drop(l, a, w, 0, "it was freed while its pool slept");
   }
   for (b = a->buffers; b; b = b->next)
     for (i = 0; i < b->place_count; i++)
@@ -10942,7 +10875,7 @@ static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, si
                      "%llu of its bytes are exported: free these blocks and buffers, and call "
                      "gmlake_trim behind their last work",
                      (unsigned long long)gmlk_kin_sum(l, pool).exported_bytes);
-  if (keeps && !gmlk_can_copy(l))
+  if (keeps && !(l->driver.copy && (l->desc.sleep_host.malloc_fn || l->driver.host_alloc)))
     return gmlk_fail(
         l, GMLAKE_ERROR_UNSUPPORTED, call,
         "mode is GMLAKE_SLEEP_KEEP: the backend has no function to copy, or neither it "
@@ -10983,14 +10916,6 @@ static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
 /* Who may have all that is free once the host has waited. */
 static gmlk_taker gmlk_patient_taker(unsigned stream) {
   return gmlk_taker_of(stream, GMLAKE_HOST_WAIT);
-}
-
-/* The grains that a window in an arena may have once the host has waited. pre: scratch is
-   reserved. */
-static uint64_t gmlk_patient_supply(const gmlake *l, gmlk_arena *a, gmlk_supply *supply) {
-  const gmlk_taker taker = gmlk_patient_taker(GMLK_CLEAN);
-  gmlk_supply_scan(a, &l->streams, taker, GMLK_GRAINS_MAX, 1, supply);
-  return gmlk_supply_sum(a, 0, supply);
 }
 
 /* Counts what all other arenas would return once the host has waited. 0: no host memory. */
@@ -11082,9 +11007,9 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_
   if (home->sleep) return GMLAKE_OK;
   if (!gmlk_room_reclaim(l, home, &room) || !gmlk_scratch_reserve(home, home->slot_count))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  window = gmlk_patient_supply(l, home, &supply);
+  gmlk_supply_scan(home, &l->streams, taker, GMLK_GRAINS_MAX, 1, &supply);
   chunks = gmlk_creatable(l, home, &room);
-  window += chunks << home->chunk_log;
+  window = gmlk_supply_sum(home, 0, &supply) + (chunks << home->chunk_log);
   most = home->chunks.stuck_count ? gmlk_range_most(l, home, taker, 1)
                                   : gmlk_range_grown(l, home, taker, 1, chunks);
   if (home->window_space.holes && window > most &&
@@ -12949,20 +12874,23 @@ static gmlake_result gmlk_mock_leave(gmlk_mock *mock, uint64_t cost_ns, int *out
   return result;
 }
 
-/* Makes room for one more item. Returns the array, which has moved if it was full; new items are
-   zero. NULL: no host memory, and nothing has changed. */
-static void *gmlk_mock_grow(void *items, size_t count, size_t *capacity, size_t item_bytes) {
-  size_t wanted = *capacity ? *capacity * 2 : 16;
+/* Makes room for one more item, which is zero. `array` is the address of the pointer to the first.
+   0: no host memory, and nothing has changed. */
+static int gmlk_mock_grow(void *array, size_t count, size_t *capacity, size_t item_bytes) {
+  const size_t wanted = *capacity ? *capacity * 2 : 16;
+  void *items;
   char *grown;
-  if (count < *capacity) return items;
-  if (wanted > SIZE_MAX / 2 / item_bytes) return NULL;
+  if (count < *capacity) return 1;
+  if (wanted > SIZE_MAX / 2 / item_bytes) return 0;
   grown = (char *)GMLAKE_MALLOC(wanted * item_bytes);
-  if (!grown) return NULL;
+  if (!grown) return 0;
+  memcpy(&items, array, sizeof(items)); /* the pointer's type is not known here */
   if (count) memcpy(grown, items, count * item_bytes);
   memset(grown + count * item_bytes, 0, (wanted - count) * item_bytes);
   GMLAKE_FREE(items);
+  memcpy(array, &grown, sizeof(grown));
   *capacity = wanted;
-  return grown;
+  return 1;
 }
 
 static void *gmlk_mock_at(const gmlk_mock_table *table, size_t index) {
@@ -12976,13 +12904,11 @@ static uint64_t gmlk_mock_value(const gmlk_mock_slot *slot) {
 /* A live slot; what follows its head is zero. NULL: no host memory. */
 static void *gmlk_mock_take(gmlk_mock_table *table) {
   size_t index = table->free_slot ? table->free_slot - 1 : table->count;
-  void *items;
   gmlk_mock_slot *slot;
   uint32_t generation;
-  if (index == GMLK_MOCK_SLOT_MASK) return NULL;
-  items = gmlk_mock_grow(table->items, index, &table->capacity, table->item_bytes);
-  if (!items) return NULL;
-  table->items = items;
+  if (index == GMLK_MOCK_SLOT_MASK ||
+      !gmlk_mock_grow(&table->items, index, &table->capacity, table->item_bytes))
+    return NULL;
   slot = (gmlk_mock_slot *)gmlk_mock_at(table, index);
   if (table->free_slot)
     table->free_slot = slot->next_free;
@@ -13240,13 +13166,12 @@ static gmlake_result gmlk_mock_reserve(void *user, size_t bytes, size_t alignmen
   gmlk_mock_reservation added = {0, 0, 0, 0, NULL};
   added.bytes = bytes;
   if (gmlk_mock_need(mock, is_legal, GMLAKE_ERROR_INVALID_ARGUMENT) &&
-      gmlk_mock_need(mock, bytes <= room, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY)) {
-    void *grown = gmlk_mock_grow(mock->reservations, mock->reservation_count,
-                                 &mock->reservation_capacity, sizeof(added));
-    if (grown) mock->reservations = (gmlk_mock_reservation *)grown;
-    (void)gmlk_mock_need(mock, grown != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
-  }
-  if (!mock->result && gmlk_mock_place(mock, alignment, &added)) {
+      gmlk_mock_need(mock, bytes <= room, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) &&
+      gmlk_mock_need(mock,
+                     gmlk_mock_grow(&mock->reservations, mock->reservation_count,
+                                    &mock->reservation_capacity, sizeof(added)),
+                     GMLAKE_ERROR_OUT_OF_HOST_MEMORY) &&
+      gmlk_mock_place(mock, alignment, &added)) {
     const size_t at = gmlk_mock_above(mock, added.address);
     memmove(&mock->reservations[at + 1], &mock->reservations[at],
             (mock->reservation_count++ - at) * sizeof(added));
@@ -13506,14 +13431,12 @@ static gmlk_mock_queue *gmlk_mock_find_queue(const gmlk_mock *mock, gmlake_strea
 static gmlake_result gmlk_mock_add_stream(gmlk_mock *mock, gmlake_stream *out_stream) {
   gmlk_mock_stream *stream;
   gmlk_mock_queue *queue;
-  void *grown;
   size_t i = 0;
   while (i < mock->queue_count &&
          (mock->queues[i].owned || mock->queues[i].done != mock->queues[i].last))
     i++;
-  grown = gmlk_mock_grow(mock->queues, i, &mock->queue_capacity, sizeof(*queue));
-  if (!grown) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  mock->queues = (gmlk_mock_queue *)grown;
+  if (!gmlk_mock_grow(&mock->queues, i, &mock->queue_capacity, sizeof(*queue)))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   stream = (gmlk_mock_stream *)gmlk_mock_take(&mock->streams);
   if (!stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (i == mock->queue_count) mock->queue_count++;
@@ -14079,7 +14002,6 @@ static int gmlk_mock_is_ordered(const gmlk_mock *mock, const gmlk_mock_queue *qu
 static gmlk_mock_launch *gmlk_mock_launch_of(gmlk_mock *mock, const gmlake_pool *pool,
                                              uint64_t graph) {
   gmlk_mock_launch *found = NULL;
-  void *grown;
   size_t i;
   for (i = 0; i < mock->launch_count; i++) {
     gmlk_mock_launch *entry = &mock->launches[i];
@@ -14089,9 +14011,7 @@ static gmlk_mock_launch *gmlk_mock_launch_of(gmlk_mock *mock, const gmlake_pool 
       return entry;
   }
   if (found) return found;
-  grown = gmlk_mock_grow(mock->launches, i, &mock->launch_capacity, sizeof(*found));
-  if (!grown) return NULL;
-  mock->launches = (gmlk_mock_launch *)grown;
+  if (!gmlk_mock_grow(&mock->launches, i, &mock->launch_capacity, sizeof(*found))) return NULL;
   found = &mock->launches[mock->launch_count++];
   memset(found, 0, sizeof(*found));
   return found;
@@ -15418,7 +15338,8 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   if (result) return result;
   l->desc.backend = b;
   l->driver.handle_types = desc->handle_types;
-  l->streams.ends = gmlk_ends_of(&l->desc, &l->driver);
+  if (desc->flags & GMLAKE_STREAMS_MAY_END) /* else GMLK_ENDS_TOLD, which is 0 */
+    l->streams.ends = l->driver.stream_id ? GMLK_ENDS_SEEN : GMLK_ENDS_HIDDEN;
   l->streams.is_timed = desc->cross_stream == GMLAKE_WAIT_IF_SOON;
   l->messages = (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
   if ((desc->oom.fn || desc->policy) && !gmlk_callback_reserve(l))
