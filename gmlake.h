@@ -2552,6 +2552,19 @@ static void gmlk_driver_extend(gmlk_driver *driver) {
   driver->import_handle = GMLK_ENTRY(b, import_handle);
 }
 
+/* The table of a backend whose functions have the names of its entries behind a prefix. */
+#define GMLK_BACKEND_TABLE(prefix)                                                              \
+  {                                                                                             \
+    sizeof(gmlake_backend), GMLAKE_BACKEND_ABI, NULL, prefix##_get_properties,                  \
+        prefix##_get_memory_info, prefix##_reserve, prefix##_unreserve, prefix##_create,        \
+        prefix##_release, prefix##_map, prefix##_unmap, prefix##_set_access,                    \
+        prefix##_event_create, prefix##_event_destroy, prefix##_event_record,                   \
+        prefix##_event_query, prefix##_event_wait, prefix##_stream_wait,                        \
+        prefix##_capture_exchange, prefix##_clock_ns, prefix##_stream_id, prefix##_device_wait, \
+        prefix##_copy, prefix##_host_alloc, prefix##_host_free, prefix##_export_handle,         \
+        prefix##_import_handle                                                                  \
+  }
+
 typedef struct gmlk_drive {
   const gmlk_driver *driver;
   const gmlake_handle *imports; /* the handle that create takes next; NULL: it creates one */
@@ -13757,33 +13770,7 @@ static uint64_t gmlk_mock_clock_ns(void *user) {
   return ns;
 }
 
-static const gmlake_backend gmlk_mock_backend = {sizeof(gmlake_backend),
-                                                 GMLAKE_BACKEND_ABI,
-                                                 NULL,
-                                                 gmlk_mock_get_properties,
-                                                 gmlk_mock_get_memory_info,
-                                                 gmlk_mock_reserve,
-                                                 gmlk_mock_unreserve,
-                                                 gmlk_mock_create,
-                                                 gmlk_mock_release,
-                                                 gmlk_mock_map,
-                                                 gmlk_mock_unmap,
-                                                 gmlk_mock_set_access,
-                                                 gmlk_mock_event_create,
-                                                 gmlk_mock_event_destroy,
-                                                 gmlk_mock_event_record,
-                                                 gmlk_mock_event_query,
-                                                 gmlk_mock_event_wait,
-                                                 gmlk_mock_stream_wait,
-                                                 gmlk_mock_capture_exchange,
-                                                 gmlk_mock_clock_ns,
-                                                 gmlk_mock_stream_id,
-                                                 gmlk_mock_device_wait,
-                                                 gmlk_mock_copy,
-                                                 gmlk_mock_host_alloc,
-                                                 gmlk_mock_host_free,
-                                                 gmlk_mock_export_handle,
-                                                 gmlk_mock_import_handle};
+static const gmlake_backend gmlk_mock_backend = GMLK_BACKEND_TABLE(gmlk_mock);
 
 /* What tests call. Functions without a result ignore a stream that does not exist. */
 
@@ -14673,33 +14660,7 @@ static uint64_t gmlk_cuda_clock_ns(void *user) {
 #endif
 }
 
-static const gmlake_backend gmlk_cuda_backend = {sizeof(gmlake_backend),
-                                                 GMLAKE_BACKEND_ABI,
-                                                 NULL,
-                                                 gmlk_cuda_get_properties,
-                                                 gmlk_cuda_get_memory_info,
-                                                 gmlk_cuda_reserve,
-                                                 gmlk_cuda_unreserve,
-                                                 gmlk_cuda_create,
-                                                 gmlk_cuda_release,
-                                                 gmlk_cuda_map,
-                                                 gmlk_cuda_unmap,
-                                                 gmlk_cuda_set_access,
-                                                 gmlk_cuda_event_create,
-                                                 gmlk_cuda_event_destroy,
-                                                 gmlk_cuda_event_record,
-                                                 gmlk_cuda_event_query,
-                                                 gmlk_cuda_event_wait,
-                                                 gmlk_cuda_stream_wait,
-                                                 gmlk_cuda_capture_exchange,
-                                                 gmlk_cuda_clock_ns,
-                                                 gmlk_cuda_stream_id,
-                                                 gmlk_cuda_device_wait,
-                                                 gmlk_cuda_copy,
-                                                 gmlk_cuda_host_alloc,
-                                                 gmlk_cuda_host_free,
-                                                 gmlk_cuda_export_handle,
-                                                 gmlk_cuda_import_handle};
+static const gmlake_backend gmlk_cuda_backend = GMLK_BACKEND_TABLE(gmlk_cuda);
 
 /* ---- Create and destroy ---- */
 
