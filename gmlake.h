@@ -1529,6 +1529,8 @@ static int gmlk_process_is_forked(const gmlk_process *process) {
   return process->page ? !*process->page : process->id != gmlk_process_id();
 }
 
+#define GMLK_ULL(value) ((unsigned long long)(value)) /* for the formats %llu and %llx */
+
 static int gmlk_is_pow2(size_t value) { return value && (value & (value - 1)) == 0; }
 
 /* Sizes are added and rounded by these functions alone. 0: the sum overflows. */
@@ -5789,7 +5791,7 @@ static gmlake_result gmlk_attempt_size(gmlake *l, gmlk_attempt *r, const gmlake_
   if (!gmlk_is_pow2(alignment) || alignment > r->arena->chunk_bytes)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
                      "alignment is %llu: it has to be a power of two, at most %llu, a chunk's size",
-                     (unsigned long long)alignment, (unsigned long long)r->arena->chunk_bytes);
+                     GMLK_ULL(alignment), GMLK_ULL(r->arena->chunk_bytes));
   if (desc->flags & ~GMLK_ALLOC_FLAGS)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
                      "flags is 0x%x: use only bits of 0x%x", desc->flags, GMLK_ALLOC_FLAGS);
@@ -6835,17 +6837,12 @@ static void gmlk_place_set(const gmlake *l, gmlake_buffer *b, uint32_t i, int is
            is_committed ? GMLAKE_FILL_NEW : GMLAKE_FILL_FREE, chunk);
 }
 
-/* Takes a buffer out of the lake's figures while it changes, and puts it back. */
-static void gmlk_buffer_uncount(gmlake *l, const gmlake_buffer *b) {
-  l->stats.buffer_bytes -= b->count * b->arena->chunk_bytes;
-  l->stats.active_bytes -= b->count * b->arena->chunk_bytes;
-  l->stats.requested_bytes -= gmlk_buffer_asked(b);
-}
-
-static void gmlk_buffer_recount(gmlake *l, const gmlake_buffer *b) {
-  l->stats.buffer_bytes += b->count * b->arena->chunk_bytes;
-  l->stats.active_bytes += b->count * b->arena->chunk_bytes;
-  l->stats.requested_bytes += gmlk_buffer_asked(b);
+/* Takes a buffer out of the lake's figures, by -1, while it changes, and puts it back, by 1. */
+static void gmlk_buffer_figure(gmlake *l, const gmlake_buffer *b, int by) {
+  const size_t bytes = b->count * b->arena->chunk_bytes * (size_t)by;
+  l->stats.buffer_bytes += bytes;
+  l->stats.active_bytes += bytes;
+  l->stats.requested_bytes += gmlk_buffer_asked(b) * (size_t)by;
   gmlk_peak(&l->stats.buffer_bytes_peak, l->stats.buffer_bytes);
   gmlk_peak(&l->stats.active_bytes_peak, l->stats.active_bytes);
   gmlk_peak(&l->stats.requested_bytes_peak, l->stats.requested_bytes);
@@ -7841,7 +7838,7 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_attempt *r, const gm
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy.evict",
                      "out_windows[%llu]: name idle windows whose work is complete, each once, and "
                      "not more than window_count",
-                     (unsigned long long)i);
+                     GMLK_ULL(i));
   for (i = 0; i < count; i++)
     gmlk_window_kill(l, r->arena, gmlk_window_numbered(r->arena, q->numbers[i]), &dying);
   return gmlk_windows_unmap(l, r->arena, dying);
@@ -8308,7 +8305,7 @@ static void gmlk_oom_write(const gmlk_attempt *r, gmlake_error_info *info) {
     advice = "allow growth";
   }
   (void)snprintf(info->text, sizeof(info->text), "no free memory fits %llu bytes, and %s%s",
-                 (unsigned long long)r->bytes, why, advice);
+                 GMLK_ULL(r->bytes), why, advice);
 }
 
 /* S5: makes the report of a request that could not be served the last error. Returns `result`, or a
@@ -8595,9 +8592,9 @@ static gmlake_result gmlk_explain(gmlake *l, uint64_t address, const char *call)
       state == GMLK_FREE || state == GMLK_RESERVED || state == GMLK_PENDING || state == GMLK_IDLE;
   if (is_free && strcmp(call, "gmlake_free") == 0)
     return gmlk_fail(l, GMLAKE_ERROR_DOUBLE_FREE, call,
-                     "ptr is 0x%llx: this memory is free already", (unsigned long long)address);
+                     "ptr is 0x%llx: this memory is free already", GMLK_ULL(address));
   return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, call,
-                   "ptr is 0x%llx: no live block starts there", (unsigned long long)address);
+                   "ptr is 0x%llx: no live block starts there", GMLK_ULL(address));
 }
 
 /* The live block that starts at ptr; NULL: *out_result says why there is none. */
@@ -8896,7 +8893,7 @@ static gmlake_result gmlk_copies_plan(gmlake *l, gmlk_arena *a) {
                    "mode is GMLAKE_SLEEP_KEEP: %s has no %llu bytes for the contents: free host "
                    "memory, or use GMLAKE_SLEEP_DROP",
                    l->desc.sleep_host.malloc_fn ? "desc.sleep_host" : "the backend",
-                   (unsigned long long)bytes);
+                   GMLK_ULL(bytes));
 }
 
 /* Notes that no copy is started yet, or, with is_over, that all are complete. */
@@ -8993,7 +8990,7 @@ static const gmlk_block *gmlk_borrowed(const gmlk_arena *a) {
 static gmlake_result gmlk_refuse_captured(gmlake *l, const gmlake_pool *pool, const char *call) {
   return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call,
                    "%llu captures into the pool are under way: end them first",
-                   (unsigned long long)pool->capture_count);
+                   GMLK_ULL(pool->capture_count));
 }
 
 /* or while it is lent. */
@@ -9005,7 +9002,7 @@ static gmlake_result gmlk_refuse_lent(gmlake *l, const gmlake_pool *pool, const 
   return gmlk_fail(l, GMLAKE_ERROR_BUSY, call,
                    "the pool is lent, and the block at 0x%llx of %llu bytes (%.40s) is borrowed: "
                    "free it first",
-                   (unsigned long long)gmlk_address_of(&pool->arena, b),
+                   GMLK_ULL(gmlk_address_of(&pool->arena, b)),
                    (unsigned long long)(gmlk_to_bytes(b->grains) - b->slack),
                    label ? label : "no label");
 }
@@ -9468,8 +9465,8 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, i
       chunk > GMLK_CHUNK_BYTES_MAX || !gmlk_size_round_up(device, chunk, &arena))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT,
                      is_bare ? "gmlake_buffer_create" : "gmlake_pool_create", GMLK_CHUNK_WRONG,
-                     (unsigned long long)chunk, (unsigned long long)l->device.granularity_bytes,
-                     (unsigned long long)gmlk_min(device, GMLK_CHUNK_BYTES_MAX));
+                     GMLK_ULL(chunk), GMLK_ULL(l->device.granularity_bytes),
+                     GMLK_ULL(gmlk_min(device, GMLK_CHUNK_BYTES_MAX)));
   if (l->home.window_space.holes && !is_bare)
     window = gmlk_min(arena, SIZE_MAX / 8) * GMLK_POOL_WINDOW_SPACE;
   full.chunk_bytes = chunk;
@@ -9566,12 +9563,10 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
                      "event behind it: end the capture first");
   if (blocks)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
-                     "%llu blocks of the pool are live: free them first",
-                     (unsigned long long)blocks);
+                     "%llu blocks of the pool are live: free them first", GMLK_ULL(blocks));
   if (buffers)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
-                     "%llu buffers of the pool are left: destroy them first",
-                     (unsigned long long)buffers);
+                     "%llu buffers of the pool are left: destroy them first", GMLK_ULL(buffers));
   if (!is_quiet)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
                      "other threads free the pool's blocks while it is destroyed: stop them first");
@@ -9691,7 +9686,7 @@ static void gmlk_place_free(gmlake *l, gmlk_arena *a, const gmlk_place *place, u
 static void gmlk_change_settle(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
                                unsigned stream) {
   uint32_t i = change->to, before = b->count;
-  gmlk_buffer_uncount(l, b);
+  gmlk_buffer_figure(l, b, -1);
   while (i-- > change->from) {
     if (gmlk_is_committed(b, i) == change->is_commit) continue;
     gmlk_place_set(l, b, i, change->is_commit);
@@ -9702,7 +9697,7 @@ static void gmlk_change_settle(gmlake *l, gmlake_buffer *b, const gmlk_change *c
   for (i = change->from; change->chunks && i < change->to; i++)
     change->chunks[i - change->from] = b->places[i].slot;
   b->bytes = change->end;
-  gmlk_buffer_recount(l, b);
+  gmlk_buffer_figure(l, b, 1);
   if (stream && b->count < before) gmlk_fence_now(l, stream);
 }
 
@@ -9969,7 +9964,7 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
     return gmlk_fail(l, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, "gmlake_buffer_create",
                      "max_bytes is %llu: no address space is left for it; destroy other buffers, "
                      "or ask for less",
-                     (unsigned long long)max_bytes);
+                     GMLK_ULL(max_bytes));
   gmlk_set_state(*out_va, GMLK_COMMITTED);
   return GMLAKE_OK;
 }
@@ -10068,20 +10063,18 @@ static gmlake_result gmlk_change_check(gmlake *l, const gmlake_buffer *b, const 
   size_t chunk = b->arena->chunk_bytes, left = b->max_bytes - gmlk_min(of->offset, b->max_bytes);
   if (of->offset > b->max_bytes && of->verb == GMLK_RESIZE)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, of->call,
-                     "bytes is %llu, more than the buffer's max_bytes, %llu",
-                     (unsigned long long)of->offset, (unsigned long long)b->max_bytes);
+                     "bytes is %llu, more than the buffer's max_bytes, %llu", GMLK_ULL(of->offset),
+                     GMLK_ULL(b->max_bytes));
   if (of->offset > b->max_bytes || (of->offset % chunk && of->verb != GMLK_RESIZE))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, of->call,
                      "offset is %llu: pass a multiple of the buffer's chunk_bytes, %llu, up to its "
                      "max_bytes, %llu",
-                     (unsigned long long)of->offset, (unsigned long long)chunk,
-                     (unsigned long long)b->max_bytes);
+                     GMLK_ULL(of->offset), GMLK_ULL(chunk), GMLK_ULL(b->max_bytes));
   if (of->bytes > left || (of->bytes % chunk && of->bytes != left))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, of->call,
                      "bytes is %llu: %llu are left up to max_bytes; pass all of them, or less, in "
                      "multiples of the buffer's chunk_bytes, %llu",
-                     (unsigned long long)of->bytes, (unsigned long long)left,
-                     (unsigned long long)chunk);
+                     GMLK_ULL(of->bytes), GMLK_ULL(left), GMLK_ULL(chunk));
   return GMLAKE_OK;
 }
 
@@ -10204,8 +10197,7 @@ static gmlake_result gmlk_export_check(gmlake *l, const gmlk_block *b, const gml
                      "handle_type is %u: pass GMLAKE_HANDLE_POSIX_FD (1) or _FABRIC (8)", type);
   if (!a || address != (buffer ? gmlk_buffer_address(buffer) : gmlk_address_of(a, b)))
     return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, call,
-                     "ptr is 0x%llx: no live block and no buffer starts there",
-                     (unsigned long long)address);
+                     "ptr is 0x%llx: no live block and no buffer starts there", GMLK_ULL(address));
   if (a->sleep) return gmlk_refuse_asleep(l, a, call);
   if (!l->driver.export_handle)
     return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call, "the backend cannot export");
@@ -10224,8 +10216,8 @@ static gmlake_result gmlk_export_check(gmlake *l, const gmlk_block *b, const gml
   else if (b && b->flags & GMLAKE_TRANSIENT)
     why = "it is borrowed, and a graph may know its memory: allocate it without GMLAKE_TRANSIENT";
   if (!why) return GMLAKE_OK;
-  return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call, "ptr is 0x%llx: %s",
-                   (unsigned long long)address, why);
+  return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call, "ptr is 0x%llx: %s", GMLK_ULL(address),
+                   why);
 }
 
 /* Makes the driver's handles sharable; on an error closes the descriptors that it opened. */
@@ -10318,8 +10310,7 @@ static gmlake_result gmlk_import_check(gmlake *l, const gmlake_handle *handles, 
   if (!gmlk_is_pow2(chunk) || chunk % granularity || chunk > GMLK_CHUNK_BYTES_MAX)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                      "handles[0].bytes is %llu: it has to be a power of two from %llu to %llu",
-                     (unsigned long long)chunk, (unsigned long long)granularity,
-                     (unsigned long long)GMLK_CHUNK_BYTES_MAX);
+                     GMLK_ULL(chunk), GMLK_ULL(granularity), GMLK_ULL(GMLK_CHUNK_BYTES_MAX));
   while (i < count && handles[i].bytes == chunk &&
          (handles[i].type == GMLAKE_HANDLE_POSIX_FD || handles[i].type == GMLAKE_HANDLE_FABRIC))
     i++;
@@ -10327,12 +10318,10 @@ static gmlake_result gmlk_import_check(gmlake *l, const gmlake_handle *handles, 
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                      "handles[%llu] has type %u and %llu bytes: the type has to be 1 (POSIX_FD) or "
                      "8 (FABRIC), and all have to have as many bytes as the first, %llu",
-                     (unsigned long long)i, handles[i].type, (unsigned long long)handles[i].bytes,
-                     (unsigned long long)chunk);
+                     GMLK_ULL(i), handles[i].type, GMLK_ULL(handles[i].bytes), GMLK_ULL(chunk));
   if (count > GMLK_GRAINS_MAX / (chunk / GMLK_GRAIN))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
-                     "count is %llu: a block cannot have so many handles",
-                     (unsigned long long)count);
+                     "count is %llu: a block cannot have so many handles", GMLK_ULL(count));
   return GMLAKE_OK;
 }
 
@@ -10348,8 +10337,7 @@ static gmlake_result gmlk_import_room(gmlake *l, size_t bytes) {
       l, GMLAKE_ERROR_LIMIT_REACHED, "gmlake_import",
       "%llu bytes are held and %llu would come, and limit_bytes is %llu: free some, or "
       "raise it",
-      (unsigned long long)l->stats.reserved_bytes, (unsigned long long)bytes,
-      (unsigned long long)limit);
+      GMLK_ULL(l->stats.reserved_bytes), GMLK_ULL(bytes), GMLK_ULL(limit));
 }
 
 /* The answer when the driver does not take a handle: names it. */
@@ -10361,8 +10349,7 @@ static gmlake_result gmlk_refuse_handle(gmlake *l, const gmlk_drive *drive,
       l, drive->result, drive->call,
       "handles[%llu] (type %u, descriptor %d) is no memory of %llu bytes, says the driver "
       "(%d): pass what gmlake_export wrote, and the descriptor that came with it",
-      (unsigned long long)(bad - handles), bad->type, bad->fd, (unsigned long long)bad->bytes,
-      drive->code);
+      GMLK_ULL(bad - handles), bad->type, bad->fd, GMLK_ULL(bad->bytes), drive->code);
   l->error.driver_code = drive->code;
   return drive->result;
 }
@@ -10887,7 +10874,7 @@ static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, si
     return gmlk_fail(l, GMLAKE_ERROR_BUSY, call,
                      "%llu of its bytes are exported: free these blocks and buffers, and call "
                      "gmlake_trim behind their last work",
-                     (unsigned long long)gmlk_kin_sum(l, pool).exported_bytes);
+                     GMLK_ULL(gmlk_kin_sum(l, pool).exported_bytes));
   if (keeps && !(l->driver.copy && (l->desc.sleep_host.malloc_fn || l->driver.host_alloc)))
     return gmlk_fail(
         l, GMLAKE_ERROR_UNSUPPORTED, call,
@@ -11422,9 +11409,9 @@ static int gmlk_profile_out(gmlake_profile from, gmlake_profile *to) {
 static void gmlk_profile_write(const gmlake_profile *p, char *text) {
   uint64_t sum = gmlk_seal(gmlk_seal(p->resident_bytes, p->peak_bytes), p->handle_bytes);
   sum = gmlk_seal(sum, p->large_percent);
-  (void)snprintf(text, GMLAKE_PROFILE_TEXT_BYTES, GMLK_PROFILE_FORMAT,
-                 (unsigned long long)p->resident_bytes, (unsigned long long)p->peak_bytes,
-                 (unsigned long long)p->handle_bytes, p->large_percent, (unsigned long long)sum);
+  (void)snprintf(text, GMLAKE_PROFILE_TEXT_BYTES, GMLK_PROFILE_FORMAT, GMLK_ULL(p->resident_bytes),
+                 GMLK_ULL(p->peak_bytes), GMLK_ULL(p->handle_bytes), p->large_percent,
+                 GMLK_ULL(sum));
 }
 
 /* The next number in [*at, end); it skips what is not a digit. */
@@ -11485,7 +11472,7 @@ static gmlake_result gmlk_profile_take(gmlake *l, gmlake_profile *out) {
   p.large_percent = 50;
   if (gmlk_profile_out(p, out)) return GMLAKE_OK;
   return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_profile_take", GMLK_PROFILE_WRONG,
-                   (unsigned long long)out->struct_bytes, p.large_percent);
+                   GMLK_ULL(out->struct_bytes), p.large_percent);
 }
 
 /* Creates what the default pool's blocks lack of a profile: first memory that stays, at the lowest
@@ -11619,8 +11606,7 @@ static gmlake_result gmlk_find(gmlake *l, uint64_t address, gmlake_allocation_in
   gmlake_map_entry e;
   if (!b && !buffer)
     return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, "gmlake_find",
-                     "address is 0x%llx: no memory of this lake lies there",
-                     (unsigned long long)address);
+                     "address is 0x%llx: no memory of this lake lies there", GMLK_ULL(address));
   e = b ? gmlk_show_block(l, b) : gmlk_show_buffer(buffer);
   gmlk_tell_entry(&e, b, out);
   return GMLAKE_OK;
@@ -11676,8 +11662,7 @@ static gmlake_result gmlk_get_chunks(gmlake *l, uint64_t address, gmlake_chunk_i
   size_t count = 0, i;
   if (!buffer && !(b && b->state == GMLK_LIVE))
     return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, "gmlake_get_chunks",
-                     "ptr is 0x%llx: it lies in no live block and in no buffer",
-                     (unsigned long long)address);
+                     "ptr is 0x%llx: it lies in no live block and in no buffer", GMLK_ULL(address));
   a = buffer ? buffer->arena : gmlk_arena_of(l, b);
   if (a->sleep) return gmlk_refuse_asleep(l, a, "gmlake_get_chunks");
   for (i = 0; buffer && i < buffer->place_count; i++) {
@@ -14824,7 +14809,7 @@ static void gmlk_tell_refused(gmlake *l) {
   if (l->host.refused_bytes)
     (void)gmlk_fail(l, result, "malloc",
                     "the host has no %llu bytes for the lake's records: free host memory",
-                    (unsigned long long)l->host.refused_bytes);
+                    GMLK_ULL(l->host.refused_bytes));
   else if (l->error.result != result)
     (void)gmlk_fail(l, result, "malloc",
                     "no number is left for another stream: call gmlake_forget_stream for those "
@@ -14969,7 +14954,7 @@ static gmlake_result gmlk_need_array(gmlake *l, const gmlk_array *array) {
   if (result || array->out || !array->capacity) return result;
   return gmlk_refuse(l, array->call,
                      "%s is NULL and capacity is %llu: pass an array, or capacity 0", array->name,
-                     (unsigned long long)array->capacity);
+                     GMLK_ULL(array->capacity));
 }
 
 static gmlake_result gmlk_need_stats(gmlake *l, const char *call, const gmlake_stats *out_stats) {
@@ -14978,7 +14963,7 @@ static gmlake_result gmlk_need_stats(gmlake *l, const char *call, const gmlake_s
     return result;
   return gmlk_refuse(l, call,
                      "struct_bytes is %llu: set it to 0 or sizeof(gmlake_stats) before the call",
-                     (unsigned long long)out_stats->struct_bytes);
+                     GMLK_ULL(out_stats->struct_bytes));
 }
 
 /* *out_known: what this header knows of the profile. */
@@ -14986,7 +14971,7 @@ static gmlake_result gmlk_need_profile(gmlake *l, const char *call, const gmlake
                                        gmlake_profile *out_known) {
   gmlake_result result = gmlk_need(l, call, profile, "profile");
   if (result || gmlk_profile_in(profile, out_known)) return result;
-  return gmlk_refuse(l, call, GMLK_PROFILE_WRONG, (unsigned long long)profile->struct_bytes,
+  return gmlk_refuse(l, call, GMLK_PROFILE_WRONG, GMLK_ULL(profile->struct_bytes),
                      profile->large_percent);
 }
 
@@ -15110,14 +15095,14 @@ static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *wh
                             "GMLAKE_WAIT_IF_SOON (2)",
                             (int)d->cross_stream);
   if (d->policy && d->policy->struct_bytes != sizeof(gmlake_policy))
-    return gmlk_refuse_desc(
-        why, wrong, "policy->struct_bytes", " is %llu: it has to be sizeof(gmlake_policy), %llu",
-        (unsigned long long)d->policy->struct_bytes, (unsigned long long)sizeof(gmlake_policy));
+    return gmlk_refuse_desc(why, wrong, "policy->struct_bytes",
+                            " is %llu: it has to be sizeof(gmlake_policy), %llu",
+                            GMLK_ULL(d->policy->struct_bytes), GMLK_ULL(sizeof(gmlake_policy)));
   if ((d->peer_count == 0) != (d->peer_devices == NULL) || d->peer_count > GMLK_PEERS_MAX)
     return gmlk_refuse_desc(why, wrong, "peer_count",
                             " is %llu and peer_devices %s: set both or neither; %u peers at most",
-                            (unsigned long long)d->peer_count,
-                            d->peer_devices ? "is not NULL" : "is NULL", GMLK_PEERS_MAX);
+                            GMLK_ULL(d->peer_count), d->peer_devices ? "is not NULL" : "is NULL",
+                            GMLK_PEERS_MAX);
   if ((d->host.malloc_fn == NULL) != (d->host.free_fn == NULL))
     return gmlk_refuse_desc(why, wrong, "host", ".%s is NULL: set both functions, or neither",
                             d->host.malloc_fn ? "free_fn" : "malloc_fn");
@@ -15128,9 +15113,9 @@ static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *wh
     return gmlk_refuse_desc(why, wrong, "backend",
                             ": struct_bytes is %llu and has to be at least %llu; abi_version is %u "
                             "and has to be from 1 to %u; no function may be NULL",
-                            (unsigned long long)d->backend->struct_bytes,
-                            (unsigned long long)offsetof(gmlake_backend, stream_id),
-                            d->backend->abi_version, GMLAKE_BACKEND_ABI);
+                            GMLK_ULL(d->backend->struct_bytes),
+                            GMLK_ULL(offsetof(gmlake_backend, stream_id)), d->backend->abi_version,
+                            GMLAKE_BACKEND_ABI);
   return GMLAKE_OK;
 }
 
@@ -15190,9 +15175,8 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
   if (!gmlk_is_pow2(chunk) || chunk % device->granularity_bytes || chunk > total ||
       chunk > GMLK_CHUNK_BYTES_MAX)
     return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "", GMLK_CHUNK_WRONG,
-                            (unsigned long long)chunk,
-                            (unsigned long long)device->granularity_bytes,
-                            (unsigned long long)gmlk_min(total, GMLK_CHUNK_BYTES_MAX));
+                            GMLK_ULL(chunk), GMLK_ULL(device->granularity_bytes),
+                            GMLK_ULL(gmlk_min(total, GMLK_CHUNK_BYTES_MAX)));
   if (d->handle_types & ~device->handle_types)
     return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED, "handle_types",
                             " is 0x%x: this device exports 0x%x", d->handle_types,
@@ -15204,12 +15188,11 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
   if (!d->handle_bytes) d->handle_bytes = chunk;
   if (d->handle_bytes % chunk ||
       d->handle_bytes > gmlk_min(GMLK_CHUNK_BYTES_MAX, GMLK_HANDLE_CHUNKS * chunk))
-    return gmlk_refuse_desc(
-        why, GMLAKE_ERROR_INVALID_ARGUMENT, "handle_bytes",
-        " is %llu: it has to be a multiple of chunk_bytes, %llu, at most %llu; "
-        "or 0",
-        (unsigned long long)d->handle_bytes, (unsigned long long)chunk,
-        (unsigned long long)gmlk_min(GMLK_CHUNK_BYTES_MAX, GMLK_HANDLE_CHUNKS * chunk));
+    return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "handle_bytes",
+                            " is %llu: it has to be a multiple of chunk_bytes, %llu, at most %llu; "
+                            "or 0",
+                            GMLK_ULL(d->handle_bytes), GMLK_ULL(chunk),
+                            GMLK_ULL(gmlk_min(GMLK_CHUNK_BYTES_MAX, GMLK_HANDLE_CHUNKS * chunk)));
   if (!d->stitched_bytes_max) d->stitched_bytes_max = gmlk_min(total, SIZE_MAX / 4) * 4;
   if (!d->arena_bytes) d->arena_bytes = gmlk_min(total, SIZE_MAX / 8) * 8;
   if (!d->window_bytes) d->window_bytes = gmlk_min(total, SIZE_MAX / 32) * 32;
@@ -15218,7 +15201,7 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
   return gmlk_refuse_desc(
       why, GMLAKE_ERROR_INVALID_ARGUMENT, d->arena_bytes < chunk ? "arena_bytes" : "window_bytes",
       " is %llu: it has to hold a chunk at least, %llu, or be 0 for the default",
-      (unsigned long long)gmlk_min(d->arena_bytes, d->window_bytes), (unsigned long long)chunk);
+      GMLK_ULL(gmlk_min(d->arena_bytes, d->window_bytes)), GMLK_ULL(chunk));
 }
 
 /* Frees the notes of live blocks, and of chunks of live buffers that were exported. */
@@ -15294,7 +15277,7 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
     return gmlk_refuse_desc(&l->error, GMLAKE_ERROR_INVALID_ARGUMENT, "backend",
                             ": its device's granularity is %llu: it has to be a power of two, at "
                             "least 512",
-                            (unsigned long long)l->device.granularity_bytes);
+                            GMLK_ULL(l->device.granularity_bytes));
   result = gmlk_desc_default(&l->desc, &l->device, &l->error);
   if (result) return result;
   l->desc.backend = b;
@@ -15361,8 +15344,7 @@ static void gmlk_report_leak(gmlake *l, size_t live_bytes, size_t bytes, const c
   info.call = "gmlake_destroy";
   info.live_bytes = live_bytes;
   (void)snprintf(info.text, sizeof(info.text), "%llu bytes%s at 0x%llx were never freed (%s)",
-                 (unsigned long long)bytes, what, (unsigned long long)address,
-                 label ? label : "no label");
+                 GMLK_ULL(bytes), what, GMLK_ULL(address), label ? label : "no label");
   l->desc.logger.fn(l->desc.logger.user, GMLAKE_LOG_WARNING, &info);
 }
 
