@@ -11943,8 +11943,9 @@ static unsigned gmlk_check_line(gmlk_checker *c, unsigned number, size_t count, 
 static void gmlk_check_streams(gmlk_checker *c) {
   const gmlk_streams *all = &c->l->streams;
   const size_t rooms = all->event_capacity / (GMLK_FENCES + 1) + GMLK_FIRST_STREAM;
-  gmlk_streams left = *all; /* its counts, less what is there */
-  size_t queued = 0, unused = 0, captures = all->capture_count + c->l->loan_count, i;
+  size_t live = all->live_count, used = all->used_count, lost = all->lost_count, i;
+  size_t captured = all->capture_count, captures = captured + c->l->loan_count;
+  size_t events = all->event_count, queued = 0, unused = 0;
   gmlk_stream *s;
   gmlk_check_table(c, all->items, all->capacity * sizeof(gmlk_stream *));
   gmlk_check_table(c, all->events, all->event_capacity * sizeof(void *));
@@ -11962,23 +11963,22 @@ static void gmlk_check_streams(gmlk_checker *c) {
     c->host_bytes += sizeof(gmlk_stream);
     gmlk_check_number(c, s);
     gmlk_check_fences(c, s);
-    left.live_count -= (size_t)gmlk_stream_is_named(s);
-    left.used_count -= is_stream && !(s->is_forgotten && gmlk_stream_is_complete(s));
-    left.lost_count -= is_stream && gmlk_stream_is_lost(s);
-    left.capture_count -= s->capture != 0;
-    left.event_count += s->fence_count;
+    live -= (size_t)gmlk_stream_is_named(s);
+    used -= is_stream && !(s->is_forgotten && gmlk_stream_is_complete(s));
+    lost -= is_stream && gmlk_stream_is_lost(s);
+    captured -= s->capture != 0;
+    events += s->fence_count;
     queued += is_stream && s->is_forgotten && !s->is_dirty;
     unused += !s->is_used;
     captures -= s->is_used && s->is_capture;
     c->uses -= s->uses * gmlk_check_print(i);
   }
-  gmlk_expect(c, !(left.live_count | left.used_count | left.lost_count | left.capture_count),
-              "F5: live_count, used_count, lost_count or capture_count is wrong");
+  gmlk_expect(c, !(live | used | lost | captured), "F5: a count of streams or captures is wrong");
   gmlk_expect(c, !captures, "F5: a capture's number is lost");
   gmlk_expect(c, gmlk_check_line(c, all->queue_first, queued, 1) == all->queue_last,
               "F5: queue_last is not the last number of the queue");
   (void)gmlk_check_line(c, all->unused, unused, 0);
-  gmlk_expect(c, left.event_count <= all->event_capacity, "F5: no room to give all events back");
+  gmlk_expect(c, events <= all->event_capacity, "F5: no room to give all events back");
   for (i = 0; i < all->event_count; i++)
     if (gmlk_expect(c, all->events[i] != NULL, "F5: an idle event is NULL"))
       gmlk_check_once(c, (uintptr_t)all->events[i], "L3: one event is in two places");
@@ -12252,14 +12252,13 @@ static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned 
 
 /* [B1], [B2], [B3], [B5] of one place. */
 static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i) {
-  const gmlk_arena *a = c->a;
   const gmlk_place *place = &b->places[i];
   const unsigned state = place->state;
-  const uint64_t address = gmlk_buffer_address(b) + (uint64_t)i * a->chunk_bytes;
+  const uint64_t address = gmlk_buffer_address(b) + (uint64_t)i * c->a->chunk_bytes;
   gmlk_expect(c, place->address == address, "B5: a place is not where its buffer is");
-  gmlk_expect(c, state <= GMLK_PLACE_COMMITTED && place->mark <= (a->sleep == GMLK_ASLEEP),
+  gmlk_expect(c, state <= GMLK_PLACE_COMMITTED && place->mark <= (c->a->sleep == GMLK_ASLEEP),
               "B2: a place is in a state that does not last");
-  gmlk_expect(c, !state || place->slot < a->slot_count, "B3: a place maps no chunk");
+  gmlk_expect(c, !state || place->slot < c->a->slot_count, "B3: a place maps no chunk");
   gmlk_expect(c, place->stream < gmlk_max(c->l->streams.count, GMLK_FIRST_STREAM),
               "B2: a place's tag names no stream");
   if (state) c->mapped += gmlk_check_print(place->slot);
@@ -12391,10 +12390,12 @@ static void gmlk_check_chunks(gmlk_checker *c) {
   const gmlk_arena *a = c->a;
   const gmlk_block *b = a->head.next;
   const int is_asleep = a->sleep == GMLK_ASLEEP;
-  gmlk_chunks left = a->chunks; /* its counts, less what is there */
+  const gmlk_chunks *all = &a->chunks;
+  size_t backed = all->backed_count, stuck = all->stuck_count, asleep = all->asleep_count;
+  size_t handles = all->handle_count, shared = all->shared_count;
   uint32_t slot, end = 0;
-  for (slot = 0; slot < left.capacity; slot++) {
-    const gmlk_chunk *chunk = &left.items[slot];
+  for (slot = 0; slot < all->capacity; slot++) {
+    const gmlk_chunk *chunk = &all->items[slot];
     const int has_handle = chunk->handle != 0, is_held = has_handle && !chunk->is_stuck;
     int is_backed;
     while (b != &a->tail && gmlk_block_end(b) <= gmlk_slot_at(a, slot)) b = b->next;
@@ -12409,20 +12410,19 @@ static void gmlk_check_chunks(gmlk_checker *c) {
     gmlk_expect(c, !chunk->is_marked, "P2: a chunk is marked");
     gmlk_expect(c, !chunk->is_shared || chunk->is_stuck || (is_held && b->state != GMLK_FREE),
                 "P5: a chunk that other processes know is free");
-    left.backed_count -= (size_t)is_held;
-    left.stuck_count -= chunk->is_stuck;
-    left.asleep_count -= chunk->is_asleep;
-    left.shared_count -= chunk->is_shared;
+    backed -= (size_t)is_held;
+    stuck -= chunk->is_stuck;
+    asleep -= chunk->is_asleep;
+    shared -= chunk->is_shared;
     if (chunk->is_stuck) end = slot + 1;
-    if (has_handle && !chunk->before && left.handle_count--)
+    if (has_handle && !chunk->before && handles--)
       gmlk_check_once(c, chunk->handle, "L3: two ranges have one handle");
     c->mapped -= chunk->map_count * gmlk_check_print(slot);
   }
   gmlk_expect(c, c->mapped == 0, "W6, B3: a chunk's mappings do not add up");
-  gmlk_expect(c, !(left.backed_count | left.stuck_count | left.asleep_count | left.handle_count),
-              "P1: backed_count, stuck_count, asleep_count or handle_count is wrong");
-  gmlk_expect(c, end == left.stuck_end, "P1: stuck_end is not behind the last quarantined slot");
-  gmlk_expect(c, !left.shared_count, "P5: the count of shared chunks is wrong");
+  gmlk_expect(c, !(backed | stuck | asleep | handles), "P1: the chunks' totals are wrong");
+  gmlk_expect(c, end == all->stuck_end, "P1: stuck_end is not behind the last quarantined slot");
+  gmlk_expect(c, !shared, "P5: the count of shared chunks is wrong");
   gmlk_expect(c, !a->limit_bytes || gmlk_pool_bytes(c->l, a->owner) <= a->limit_bytes || end,
               "L4: a pool's limit is exceeded");
 }

@@ -305,9 +305,9 @@ static void numbers(void **state) {
   breaks(uint8_t, captured->is_forgotten, 1, "F5: a capture has no stream");
   breaks(uint8_t, captured->is_used, 0, "F5: a stream is in no known state");
   breaks(uint8_t, captured->is_capture, 1, "F5: a capture has no stream");
-  breaks(size_t, all->live_count, all->live_count + 1, "F5: live_count, used_count, lost_count or");
-  breaks(size_t, all->used_count, all->used_count - 1, "F5: live_count, used_count, lost_count or");
-  breaks(size_t, all->capture_count, 0, "F5: live_count, used_count, lost_count or");
+  breaks(size_t, all->live_count, all->live_count + 1, "F5: a count of streams or captures");
+  breaks(size_t, all->used_count, all->used_count - 1, "F5: a count of streams or captures");
+  breaks(size_t, all->capture_count, 0, "F5: a count of streams or captures");
   breaks(uint32_t, captured->arena, 0, "F5: a capture has no pool");
   breaks(uint32_t, captured->arena, 1, "F5: a capture has no pool");
   breaks(uint32_t, captured->arena, 99, "F5: a capture has no pool");
@@ -547,9 +547,9 @@ static void live_blocks(void **state) {
   breaks(uint8_t, chunk->is_home, 0, "P3: a chunk is not mapped as it is said to be");
   breaks(uint32_t, chunk->behind, 1, "P4: the chunks of a handle differ");
   breaks(uint32_t, chunk->before, 1, "P4: the chunks of a handle differ");
-  breaks(size_t, lake->home.chunks.handle_count, 0, "P1: backed_count, stuck_count");
-  breaks(size_t, lake->home.chunks.backed_count, 0, "P1: backed_count, stuck_count");
-  breaks(size_t, lake->home.chunks.stuck_count, 1, "P1: backed_count, stuck_count");
+  breaks(size_t, lake->home.chunks.handle_count, 0, "P1: the chunks' totals are wrong");
+  breaks(size_t, lake->home.chunks.backed_count, 0, "P1: the chunks' totals are wrong");
+  breaks(size_t, lake->home.chunks.stuck_count, 1, "P1: the chunks' totals are wrong");
   breaks(uint32_t, lake->home.chunks.stuck_end, 1, "P1: stuck_end is not");
   breaks(uint64_t, lake->home.free_grains, lake->home.free_grains + 1, "A6: the arena's totals");
   breaks(size_t, lake->index.count, lake->index.count + 1, "I1: the index's count is wrong");
@@ -1064,7 +1064,7 @@ static void sleepers(void **state) {
   assert_int_equal(a->chunks.items[0].handle, 0);
   breaks(uint64_t, a->chunks.items[0].handle, 77, "A5: a handle and a state differ");
   breaks(uint8_t, a->chunks.items[0].is_asleep, 0, "A5: a handle and a state differ");
-  breaks(size_t, a->chunks.asleep_count, 0, "P1: backed_count, stuck_count");
+  breaks(size_t, a->chunks.asleep_count, 0, "P1: the chunks' totals are wrong");
   breaks(unsigned, a->sleep, GMLK_AWAKE, "V1: address space is in a state");
   breaks(unsigned, buffer->arena->sleep, GMLK_AWAKE, "B2: a place is in a state");
   breaks(size_t, lake->stats.sleeping_bytes, 0, "L4: sleeping_bytes is not what a walk counts");
