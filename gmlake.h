@@ -833,8 +833,7 @@ typedef struct gmlake_step {
   uint64_t driver_ns;   /* in calls of the backend: of this step, ALLOC: of the whole attempt */
   size_t reserved_bytes, active_bytes; /* of the lake, after it */
   const char *label; /* of the request that it serves; BUFFER: the buffer's; NULL: it has none */
-  gmlake_pool
-      *pool; /* that was asked; BUFFER: whose the buffer is; NULL: the default one, or none */
+  gmlake_pool *pool; /* that was asked; BUFFER: the buffer's; NULL: the default one, or none */
 } gmlake_step;
 
 /* The observer is told of every step, in order, with the books locked. It must be quick and may not
@@ -926,8 +925,7 @@ typedef struct gmlake_buffer_desc {
                          a multiple of the granularity, at most 1 GiB */
   uint64_t user_data;
   const char *label; /* not copied */
-  gmlake_pool
-      *pool; /* whose limit_bytes the buffer's chunks count against; NULL: the default one */
+  gmlake_pool *pool; /* whose limit_bytes counts the buffer's chunks, too; NULL: the default one */
 } gmlake_buffer_desc;
 
 #define GMLAKE_ANY_CHUNK UINT32_MAX
@@ -1032,22 +1030,19 @@ typedef struct gmlake_stats {
   size_t metadata_bytes, metadata_bytes_peak; /* host memory of the lake */
   uint64_t buffer_count;                      /* buffers now */
   size_t buffer_bytes, buffer_bytes_peak;     /* committed in them: a part of active_bytes */
-  size_t
-      sleeping_bytes; /* given back by what sleeps, and needed to wake it; not in reserved_bytes */
+  size_t sleeping_bytes; /* that what sleeps gave back and needs to wake; not in reserved_bytes */
   size_t exported_bytes; /* chunks that other processes may have: a part of reserved_bytes */
-  size_t imported_bytes; /* other processes' chunks that are mapped here: a part of reserved_bytes,
-                            too */
+  size_t imported_bytes; /* other processes' chunks that are mapped here: in reserved_bytes, too */
 } gmlake_stats;
 
 /* What a run learnt of the memory that it needs, for the next run: see FIRST STEP. */
 typedef struct gmlake_profile {
-  size_t struct_bytes;   /* set by the caller; 0: this header's size */
-  size_t resident_bytes; /* live between two steps: memory that stays */
-  size_t peak_bytes;     /* the most that was held */
-  size_t handle_bytes;   /* of a handle for memory that stays; gmlake_profile_take: 128 MiB */
-  unsigned
-      large_percent; /* of peak_bytes: the most that lies in such handles, which is what a wrong
-                             profile can cost; up to 100. gmlake_profile_take: 50 */
+  size_t struct_bytes;    /* set by the caller; 0: this header's size */
+  size_t resident_bytes;  /* live between two steps: memory that stays */
+  size_t peak_bytes;      /* the most that was held */
+  size_t handle_bytes;    /* of a handle for memory that stays; gmlake_profile_take: 128 MiB */
+  unsigned large_percent; /* of peak_bytes: the most that lies in such handles, which is what a
+                             wrong profile can cost; up to 100. gmlake_profile_take: 50 */
 } gmlake_profile;
 
 #define GMLAKE_PROFILE_TEXT_BYTES 256 /* no text of a profile is longer */
@@ -9121,10 +9116,9 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   if (result == GMLAKE_ERROR_CAPTURING && !l->streams.capture_count)
     result = gmlk_wait_for_streams(l, 0); /* one of them is gone */
   if (result == GMLAKE_ERROR_CAPTURING)
-    return gmlk_fail(
-        l, result, call,
-        "a capture of the stream, or of one that borrowed, forbids to wait for it: end "
-        "that capture first");
+    return gmlk_fail(l, result, call,
+                     "a capture of the stream, or of one that borrowed, forbids to wait for it: "
+                     "end that capture first");
   if (result) return result;
   if (gmlk_borrowed(&pool->arena)) return gmlk_refuse_lent(l, pool, call); /* meanwhile */
   gmlk_arena_retag(&pool->arena, number, GMLK_PINNED);
@@ -10335,8 +10329,7 @@ static gmlake_result gmlk_import_room(gmlake *l, size_t bytes) {
   if (result || !gmlk_exceeds(l->stats.reserved_bytes, bytes, limit)) return result;
   return gmlk_fail(
       l, GMLAKE_ERROR_LIMIT_REACHED, "gmlake_import",
-      "%llu bytes are held and %llu would come, and limit_bytes is %llu: free some, or "
-      "raise it",
+      "%llu bytes are held and %llu would come, and limit_bytes is %llu: free some, or raise it",
       GMLK_ULL(l->stats.reserved_bytes), GMLK_ULL(bytes), GMLK_ULL(limit));
 }
 
@@ -10347,8 +10340,8 @@ static gmlake_result gmlk_refuse_handle(gmlake *l, const gmlk_drive *drive,
   if (l->lost || strcmp(drive->call, "import_handle") != 0) return drive->result;
   (void)gmlk_fail(
       l, drive->result, drive->call,
-      "handles[%llu] (type %u, descriptor %d) is no memory of %llu bytes, says the driver "
-      "(%d): pass what gmlake_export wrote, and the descriptor that came with it",
+      "handles[%llu] (type %u, descriptor %d) is no memory of %llu bytes, says the "
+      "driver (%d): pass what gmlake_export wrote, and the descriptor that came with it",
       GMLK_ULL(bad - handles), bad->type, bad->fd, GMLK_ULL(bad->bytes), drive->code);
   l->error.driver_code = drive->code;
   return drive->result;
@@ -10839,11 +10832,10 @@ static gmlake_result gmlk_residents_tell(gmlake *l, const gmlk_arena *a,
     if (refuses) *end = at;
   }
   if (refuses)
-    return gmlk_fail(
-        l, GMLAKE_ERROR_BUSY, "gmlake_pool_sleep",
-        "desc.residency refused to let go of the block at %p: nothing has changed; call "
-        "again once it may go",
-        info.ptr);
+    return gmlk_fail(l, GMLAKE_ERROR_BUSY, "gmlake_pool_sleep",
+                     "desc.residency refused to let go of the block at %p: nothing has changed; "
+                     "call again once it may go",
+                     info.ptr);
   return l->lost;
 }
 
@@ -10876,10 +10868,9 @@ static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, si
                      "gmlake_trim behind their last work",
                      GMLK_ULL(gmlk_kin_sum(l, pool).exported_bytes));
   if (keeps && !(l->driver.copy && (l->desc.sleep_host.malloc_fn || l->driver.host_alloc)))
-    return gmlk_fail(
-        l, GMLAKE_ERROR_UNSUPPORTED, call,
-        "mode is GMLAKE_SLEEP_KEEP: the backend has no function to copy, or neither it "
-        "nor desc.sleep_host has host memory; use GMLAKE_SLEEP_DROP");
+    return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call,
+                     "mode is GMLAKE_SLEEP_KEEP: the backend has no function to copy, or neither "
+                     "it nor desc.sleep_host has host memory; use GMLAKE_SLEEP_DROP");
   gmlk_kin_set(l, pool, GMLK_DROWSY);
   result = gmlk_residents_tell(l, lead, GMLAKE_RESIDENCY_LEAVES, &end);
   if (!result) result = gmlk_kin_sleep(l, pool, keeps, released);
