@@ -5935,25 +5935,16 @@ static inline void gmlk_attempt_count(gmlake *l, gmlk_attempt *r) {
   r->number = ++l->request_count;
 }
 
-/* Notes why it is served as it is: a static text for the observer. */
+/* What other sections note of it: why it is served as it is, a static text for the observer; how
+   long the driver took; how many grains it gets; how many bytes were asked for; that chunks were
+   created for it; that it gets whole chunks; that from now on any free pieces will do for a
+   window. */
 static void gmlk_because(gmlk_attempt *r, const char *reason) { r->reason = reason; }
-
-/* Notes how long the driver took for it. */
 static void gmlk_attempt_spent(gmlk_attempt *r, uint64_t ns) { r->driver_ns = ns; }
-
-/* It gets so many grains. */
 static void gmlk_attempt_fit(gmlk_attempt *r, uint32_t grains) { r->grains = grains; }
-
-/* So many bytes were asked for. */
 static void gmlk_attempt_ask(gmlk_attempt *r, size_t bytes) { r->bytes = bytes; }
-
-/* Chunks were created for it. */
 static void gmlk_attempt_grew(gmlk_attempt *r) { r->has_grown = 1; }
-
-/* It gets whole chunks. */
 static void gmlk_attempt_be_whole(gmlk_attempt *r) { r->flags |= GMLAKE_EXCLUSIVE; }
-
-/* From now on any free pieces will do for a window. */
 static void gmlk_attempt_be_thorough(gmlk_attempt *r) { r->is_thorough = 1; }
 
 /* From now on it is served from memory with this tag instead of that of its stream. */
@@ -6683,14 +6674,13 @@ static gmlake_result gmlk_places_unmap(gmlake *l, gmlk_arena *a, gmlk_place *lis
 static void gmlk_places_spare(const gmlake *l, gmlk_arena *a, gmlk_taker taker) {
   const gmlake_buffer *b;
   uint32_t i;
-  for (b = a->buffers; b; b = b->next) {
+  for (b = a->buffers; b; b = b->next)
     for (i = 0; i < b->place_count; i++) {
       const gmlk_place *place = &b->places[i];
       if (place->state && !gmlk_is_committed(b, i) &&
           !gmlk_may_await(&l->streams, taker, place->stream, place->ticket))
         gmlk_chunk_mark(&a->chunks, place->slot, 0);
     }
-  }
 }
 
 /* Lists the places that are still mapped and not committed; with only_marked those that map marked
@@ -6699,14 +6689,13 @@ static gmlk_place *gmlk_places_idle(gmlk_arena *a, int only_marked) {
   gmlk_place *list = NULL;
   gmlake_buffer *b;
   uint32_t i;
-  for (b = a->buffers; b; b = b->next) {
+  for (b = a->buffers; b; b = b->next)
     for (i = 0; i < b->place_count; i++) {
       if (!b->places[i].state || gmlk_is_committed(b, i)) continue;
       if (only_marked && !gmlk_chunk_at(&a->chunks, b->places[i].slot)->is_marked) continue;
       b->places[i].next = list;
       list = &b->places[i];
     }
-  }
   return list;
 }
 
@@ -10526,14 +10515,13 @@ static gmlake_result gmlk_unmap_all(gmlk_drive *drive, gmlk_arena *a) {
                        va->slack * a->chunk_bytes);
     if (!result) gmlk_va_set(va, 0, va->slack);
   }
-  for (b = a->buffers; b; b = b->next) {
+  for (b = a->buffers; b; b = b->next)
     for (i = 0; i < b->place_count && !result; i++) {
       if (b->places[i].mark != GMLK_MARK_MAPPED) continue;
       result = gmlk_copies_out(drive, a, b->places[i].address, a->chunk_bytes);
       if (!result) result = GMLK_CALL(drive, unmap, b->places[i].address, a->chunk_bytes);
       if (!result) gmlk_place_mark(&b->places[i], GMLK_MARK_UNMAPPED);
     }
-  }
   for (i = 0; i < a->slot_count && !result && !a->is_bare; i++) {
     if (!gmlk_chunk_at(&a->chunks, i)->is_home || gmlk_chunk_is_stuck(&a->chunks, i)) continue;
     result = gmlk_copies_out(drive, a, gmlk_slot_home(a, i),
@@ -10589,13 +10577,12 @@ static gmlake_result gmlk_map_all(gmlk_drive *drive, gmlk_arena *a) {
     result = gmlk_window_map(drive, a, w, &stuck);
     gmlk_va_set(va, !result || stuck, stuck ? stuck : w->chunk_count);
   }
-  for (b = a->buffers; b; b = b->next) {
+  for (b = a->buffers; b; b = b->next)
     for (i = 0; i < b->place_count && !result; i++) {
       if (b->places[i].mark != GMLK_MARK_UNMAPPED) continue;
       result = gmlk_place_wake(drive, a, &b->places[i]);
       if (!result) result = gmlk_copies_in(drive, a, b->places[i].address);
     }
-  }
   return result ? result : gmlk_copies_finish(drive, a, 0);
 }
 
