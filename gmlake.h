@@ -11773,10 +11773,12 @@ typedef struct gmlk_checker { /* what the walk has reached */
   size_t windows, stitched, users; /* windows, their bytes; the user's blocks, pending ones too */
   uint64_t order;                  /* of a tree: where its next block may begin */
   /* Prints of what is there, less those of what has to be the same: 0 in the end. */
-  uint64_t uses;           /* streams of live blocks [F7], less what the streams count */
-  uint64_t gaps, seconds;  /* blocks for the trees [A7], [A3], less those that stand there */
-  uint64_t mapped, spaces; /* mappings [W6], less what chunks count; addresses [V2], less owners' */
-  uint64_t owned, idle;    /* chunks committed [B1], less places; idle windows [W5], less trees */
+  uint64_t uses;          /* streams of live blocks [F7], less what the streams count */
+  uint64_t gaps, seconds; /* blocks for the trees [A7], [A3], less those that stand there */
+  uint64_t mapped;        /* mappings [W6], less what chunks count */
+  uint64_t spaces;        /* address space in use [V2], less what windows and buffers have */
+  uint64_t owned;         /* chunks committed [B1], less those of places */
+  uint64_t idle;          /* idle windows [W5], less those in trees */
 } gmlk_checker;
 
 /* Returns whether everything has held so far. */
@@ -11811,7 +11813,7 @@ static uint64_t gmlk_check_name(const void *record) { return gmlk_check_print((u
 static void gmlk_check_lake(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlk_callback *call;
-  const char *wrong;
+  const char *wrong = gmlk_index_wrong(&l->index);
   static const char list[] = "L1: an arena is not where the list has it";
   size_t i;
   gmlk_expect(c, l->seal == gmlk_desc_seal(&l->desc), "L5: a limit or a choice has changed");
@@ -11830,7 +11832,6 @@ static void gmlk_check_lake(gmlk_checker *c) {
   gmlk_check_table(c, l->driver.peers, l->driver.peer_count * sizeof(int));
   gmlk_check_table(c, l->view_memory, l->view_bytes);
   gmlk_check_table(c, l->index.memory, (l->index.row_count + 1) * sizeof(gmlk_row));
-  wrong = gmlk_index_wrong(&l->index);
   gmlk_expect(c, !wrong, wrong);
   for (call = l->callbacks; call; call = call->next) c->host_bytes += sizeof(gmlk_callback);
   for (call = l->spare_callbacks; call; call = call->next) c->host_bytes += sizeof(gmlk_callback);
@@ -12434,7 +12435,6 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   const gmlk_block *b;
   const gmlk_window *w;
   const gmlake_buffer *buffer;
-  const gmlake_pool *owner = a->owner;
   uint32_t end;
   uint64_t free_grains = 0;
   size_t holes = 0, destroyed = 0;
@@ -12458,8 +12458,8 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   if (c->broken) return;
   gmlk_check_pools(c, holes);
   gmlk_expect(c, c->pieces == 0, "W4: a piece is of no window");
-  gmlk_expect(c, a->is_bare || owner == a->pool, "L1: an arena is of no pool");
-  gmlk_expect(c, !owner || (owner->lake == c->l && !owner->arena.is_bare),
+  gmlk_expect(c, a->is_bare || a->owner == a->pool, "L1: an arena is of no pool");
+  gmlk_expect(c, !a->owner || (a->owner->lake == c->l && !a->owner->arena.is_bare),
               "L1: an owner is no pool");
   for (buffer = a->buffers; buffer && !c->broken; buffer = buffer->next) {
     gmlk_check_buffer(c, buffer);
