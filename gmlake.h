@@ -1938,8 +1938,7 @@ static void gmlk_tiling_shrink(gmlk_records *records, gmlk_block *tail) {
   gmlk_records_give(records, b);
 }
 
-/* For >>check: whether blocks tile [0, end) between the edges, and are linked both ways. Adds their
-   number to *count. */
+/* For >>check: whether linked blocks tile [0, end) between the edges. Adds them up in *count. */
 static int gmlk_tiling_is_whole(const gmlk_block *head, const gmlk_block *tail, uint32_t end,
                                 size_t *count) {
   const gmlk_block *b = head->next;
@@ -2987,16 +2986,14 @@ static void gmlk_streams_dirty(gmlk_streams *streams, int can_wait) {
   }
 }
 
-/* Before the host waits for the whole device: marks the open epochs that only such a wait
-   completes. */
+/* Before a wait of the host for the whole device: marks the open epochs that need such a wait. */
 static void gmlk_streams_await(gmlk_streams *streams) {
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++)
     if (gmlk_stream_is_out(streams, streams->items[i])) streams->items[i]->is_dirty = GMLK_AWAITED;
 }
 
-/* After that wait: these epochs are complete, unless it failed. A lost stream's number will serve
-   again. */
+/* After it: these epochs are complete, unless it failed. Lost streams' numbers will serve again. */
 static void gmlk_streams_awaited(gmlk_streams *streams, int is_done) {
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
@@ -3043,8 +3040,7 @@ static uint64_t gmlk_drive_clock(const gmlk_drive *drive) {
 
 #define GMLK_IDLE_NS 10000u /* a fence that is complete so soon tells that the stream was idle */
 
-/* Notes how long the newest complete fence took. That is an upper bound: nobody looked in
-   between. */
+/* Notes how long the newest complete fence took, at most: nobody looked in between. */
 static void gmlk_stream_time(const gmlk_streams *streams, const gmlk_drive *drive, gmlk_stream *s,
                              uint64_t at_ns) {
   const uint64_t now = streams->is_timed ? gmlk_drive_clock(drive) : 0;
@@ -3393,8 +3389,7 @@ static gmlake_result gmlk_chunk_map(gmlk_chunks *all, gmlk_drive *drive, uint32_
   return result;
 }
 
-/* Unmaps a chunk's handle at home, where `home` is the chunk's address. Returns whether it is not
-   mapped there now. */
+/* Unmaps a chunk's handle at home; `home` is the chunk's address there. 0: it is still mapped. */
 static int gmlk_chunk_unmap(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot, uint64_t home,
                             size_t bytes) {
   const size_t before = all->items[slot].before, count = before + all->items[slot].behind + 1;
@@ -3686,8 +3681,7 @@ static int gmlk_arena_admit_new(gmlk_arena *a, unsigned stream) {
   return a->bins[stream] != NULL;
 }
 
-/* Makes sure that the stream has bins here, so that no later step has to make them. 0: no host
-   memory. */
+/* Makes sure that the stream has bins here: no later step has to make them. 0: no host memory. */
 GMLK_INLINE int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
   const gmlk_bins *bins = stream < a->bins_capacity ? a->bins[stream] : NULL;
   return (bins && bins->count <= bins->room) || gmlk_arena_admit_new(a, stream);
@@ -4196,8 +4190,7 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
   return 1;
 }
 
-/* Makes the arena's tables smaller where they have more than four times what they need, and more
-   than 128 entries. */
+/* Makes tables smaller that have more than 128 entries, and more than four times what they need. */
 static void gmlk_arena_tidy(gmlk_arena *a) {
   size_t slots = gmlk_max(a->slot_count, a->chunks.stuck_end), i;
   for (i = 0; i < a->bins_capacity; i++)
@@ -4210,8 +4203,7 @@ static void gmlk_arena_tidy(gmlk_arena *a) {
   if (a->slot_capacity > 4 * slots + 128) (void)gmlk_arena_resize_slots(a, 2 * slots + 32);
 }
 
-/* Moves the arena's end up to `count` slots; the new ones are unbacked. pre: slots and one record
-   are reserved. */
+/* Moves the end to `count` slots; new ones are unbacked. pre: slots and one record are reserved. */
 static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
   uint32_t grains = gmlk_slot_at(a, count - a->slot_count);
   gmlk_block *b;
@@ -4599,8 +4591,7 @@ static gmlk_window *gmlk_va_window(const gmlk_block *va) {
   return (gmlk_window *)(uintptr_t)va->ticket;
 }
 
-/* Says whether a window is mapped, and how many of its chunks are, or would be. It is not while its
-   arena sleeps. */
+/* Says whether a window is mapped (not in a sleeping arena), and how many chunks it maps then. */
 static void gmlk_va_set(gmlk_block *va, int is_mapped, uint32_t chunks) {
   gmlk_set_state(va, is_mapped ? GMLK_LIVE : GMLK_UNBACKED);
   va->slack = chunks;
@@ -4613,8 +4604,7 @@ static gmlk_window *gmlk_window_unstick(gmlk_windows *windows) {
   return w;
 }
 
-/* Quarantines a window of which so many chunks cannot be unmapped: they and its address space stay
-   in use. */
+/* Quarantines a window: so many of its chunks cannot be unmapped, so its addresses stay in use. */
 static void gmlk_window_stick(gmlk_windows *windows, gmlk_window *w, uint32_t chunks) {
   w->va->slack = chunks;
   gmlk_set_state(&w->self, GMLK_UNBACKED);
@@ -4768,8 +4758,7 @@ struct gmlake {
   gmlk_process process; /* that created the lake */
   GMLK_MUTEX driving;
   const unsigned char *gate; /* a byte that is 1 while every caller may lock the books, and 0 in a
-                                child of fork. Where it is 0 or gate is NULL, gmlk_turn_away
-                                decides */
+                                child of fork. If it is 0 or gate NULL, gmlk_turn_away decides */
   gmlk_latch books;
   int has_locks;      /* 0: GMLAKE_SINGLE_THREADED */
   int is_barred;      /* lost is set or callbacks is not empty: calls have to look at both */
@@ -4867,8 +4856,7 @@ static void gmlk_callbacks_free(gmlake *l) {
   }
 }
 
-/* Whether this thread is inside a callback, or inside one of the policy's. Drops the thread's dead
-   records [K1]. */
+/* Whether this thread is inside a callback, or one of the policy's. Drops its dead records [K1]. */
 GMLK_INLINE int gmlk_in_callback(gmlake *l, int of_policy) {
   const uintptr_t thread = gmlk_thread_id(), frame = GMLK_FRAME();
   gmlk_callback **link = &l->callbacks;
@@ -5233,8 +5221,7 @@ static gmlk_note *gmlk_note_new(gmlake *l, uint64_t user_data, const char *label
   return note;
 }
 
-/* Whether the stream that a live block's note names still has its number; else its work is
-   complete. */
+/* Whether a stream in a live block's note still has its number; else its work is complete. */
 static int gmlk_use_is_known(const gmlake *l, const gmlk_used *used) {
   return used->ticket == l->streams.items[used->stream]->born;
 }
@@ -5352,8 +5339,7 @@ static void gmlk_use_queue(gmlake *l, gmlk_note *note, gmlk_used *use) {
   s->uses_last = use;
 }
 
-/* Makes a freed block pending. pre: gmlk_is_used_elsewhere, or it is shared; the caller then fences
-   the streams. */
+/* Makes a freed block pending. pre: it is used elsewhere, or shared; the caller then fences. */
 static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
   gmlk_note *note = b->as.live.note;
   size_t i;
@@ -5440,8 +5426,7 @@ static void gmlk_fence_now(gmlake *l, unsigned stream) {
   (void)gmlk_drive_finish(l, &drive);
 }
 
-/* The same, if somebody else asks for memory too, and the stream freed so many bytes or more since
-   its last event. */
+/* The same if somebody else asks for memory, and the stream freed so much since its last event. */
 static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t bytes) {
   if (l->streams.live_count + l->streams.has_none >= 2 &&
       l->streams.items[stream]->freed_bytes >= bytes)
@@ -5558,8 +5543,7 @@ static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char
                    (void *)value);
 }
 
-/* The same where the stream was not the last one found, or may have ended without the lake being
-   told. */
+/* The same for a stream that was not the last one found, or that may have ended untold. */
 static unsigned gmlk_stream_find_slowly(gmlake *l, gmlake_stream value) {
   unsigned stream = gmlk_stream_find(&l->streams, value);
   uint64_t id = 0;
@@ -5570,8 +5554,7 @@ static unsigned gmlk_stream_find_slowly(gmlake *l, gmlake_stream value) {
   return stream ? stream : gmlk_stream_enter(l, value, id);
 }
 
-/* The stream's number. A stream that has none yet gets one. 0: no host memory, or too many
-   streams. */
+/* The stream's number; it gets one if it has none. 0: no host memory, or too many streams. */
 static inline unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value) {
   value = gmlk_stream_canonical(value);
   if (l->streams.last && l->streams.last_value == value) return l->streams.last;
@@ -5619,8 +5602,7 @@ static int gmlk_has_buffers(const gmlake *l) {
 }
 
 /* Asks all streams what has completed, frees what was pending for it and makes memory clean. With
-   `close`, open epochs get an event first, so that a later call can see them complete. Never
-   waits. */
+   `close`, open epochs get an event first, for a later call to see them complete. Never waits. */
 static gmlake_result gmlk_refresh(gmlake *l, int close) {
   gmlk_drive drive;
   size_t i;
@@ -5663,8 +5645,7 @@ static gmlake_result gmlk_wait_for_device(gmlake *l) {
   return drive.result;
 }
 
-/* Makes the host wait for the stream's oldest fence that covers the ticket, or for its newest. pre:
-   it has one. */
+/* Makes the host wait for the first fence that covers the ticket, or the last. pre: it has one. */
 static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream, uint64_t ticket) {
   gmlk_stream *s = l->streams.items[stream];
   gmlk_fence fence = gmlk_stream_take_fence(s, ticket);
@@ -5707,8 +5688,7 @@ static gmlake_result gmlk_wait_for_ticket(gmlake *l, unsigned stream, uint64_t t
 }
 
 /* Makes the host wait for what was freed on every stream, or, with `all`, for all that is queued on
-   it. Returns the first error, after all streams have been tried; CAPTURING only if there is no
-   other. */
+   it. Returns the first error, once all streams have been tried; CAPTURING if there is no other. */
 static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
   gmlake_result first = GMLAKE_OK, result = GMLAKE_OK;
   size_t i;
@@ -5778,8 +5758,7 @@ static gmlake_result gmlk_wait_for_spans(gmlake *l, gmlk_taker taker, const gmlk
 /* Whether it gets whole chunks. */
 static int gmlk_is_whole(const gmlk_attempt *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
 
-/* Checks alignment and flags, and sets size and alignment in grains; EXCLUSIVE rounds both to
-   chunks. */
+/* Checks alignment and flags; sets size and alignment in grains, with EXCLUSIVE in chunks. */
 static gmlake_result gmlk_attempt_size(gmlake *l, gmlk_attempt *r, const gmlake_alloc_desc *desc) {
   size_t alignment = desc->alignment ? desc->alignment : GMLK_GRAIN;
   size_t unit = gmlk_is_whole(r) ? r->arena->chunk_bytes : GMLK_GRAIN;
@@ -5936,9 +5915,8 @@ static inline void gmlk_attempt_count(gmlake *l, gmlk_attempt *r) {
 }
 
 /* What other sections note of it: why it is served as it is, a static text for the observer; how
-   long the driver took; how many grains it gets; how many bytes were asked for; that chunks were
-   created for it; that it gets whole chunks; that from now on any free pieces will do for a
-   window. */
+   long the driver took; the grains that it gets; the bytes that were asked for; that chunks were
+   created for it; that it gets whole chunks; that any free pieces will do for a window by now. */
 static void gmlk_because(gmlk_attempt *r, const char *reason) { r->reason = reason; }
 static void gmlk_attempt_spent(gmlk_attempt *r, uint64_t ns) { r->driver_ns = ns; }
 static void gmlk_attempt_fit(gmlk_attempt *r, uint32_t grains) { r->grains = grains; }
@@ -6277,8 +6255,7 @@ static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
   return &w->self;
 }
 
-/* Makes an idle window live whose spans are free; NULL on an error. The only driver calls are
-   stream waits. */
+/* Makes an idle window live whose spans are free; NULL: an error. Driver calls: waits only. */
 static gmlk_block *gmlk_window_take(gmlake *l, gmlk_attempt *r, gmlk_taker taker, gmlk_window *w,
                                     unsigned state) {
   gmlk_arena *a = r->arena;
@@ -6683,8 +6660,7 @@ static void gmlk_places_spare(const gmlake *l, gmlk_arena *a, gmlk_taker taker) 
     }
 }
 
-/* Lists the places that are still mapped and not committed; with only_marked those that map marked
-   chunks. */
+/* Lists the places that are mapped but not committed; with only_marked, those of marked chunks. */
 static gmlk_place *gmlk_places_idle(gmlk_arena *a, int only_marked) {
   gmlk_place *list = NULL;
   gmlake_buffer *b;
@@ -6907,9 +6883,8 @@ static gmlk_grower gmlk_grower_of(const gmlake *l, gmlk_taker taker) {
   return by;
 }
 
-/* The size in grains of the usable free run that ends where b begins, from its first aligned grain
-   on; 0: there is none, or a policy keeps blocks apart. New chunks at the front of b make one run
-   with it. */
+/* The grains of the usable free run that ends where b begins, from its first aligned one on. New
+   chunks at the front of b make one run with it. 0: none, or a policy keeps blocks apart. */
 static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, gmlk_grower by,
                                  uint32_t align) {
   gmlk_block *before = gmlk_before_clean(b);
@@ -7259,9 +7234,8 @@ static gmlk_slots gmlk_trim_spare(const gmlake *l, gmlk_arena *a, gmlk_taker tri
   return kept;
 }
 
-/* Chooses chunks to return, from the highest below *from_slot on: all free for the trimmer, and
-   mapped by no quarantined window, nor by a window or place whose last use is not complete. Marks
-   and lists them. */
+/* Chooses, marks and lists chunks to return, from the highest below *from_slot on: free for the
+   trimmer, and mapped by no quarantined window, nor by a window or place that is still in use. */
 static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_taker trimmer,
                                    uint32_t *from_slot, size_t max_bytes) {
   size_t limit = gmlk_min(gmlk_batch(a->slot_count), (max_bytes - 1) / a->chunk_bytes + 1);
@@ -7317,8 +7291,7 @@ static void gmlk_trim_reserve(gmlk_arena *a, const gmlk_slots *slots) {
                              gmlk_chunk_grains(a));
 }
 
-/* Gives the chosen chunks back to the driver, if it still takes calls. pre: no window or place maps
-   them any more. */
+/* Gives the chosen chunks back, if the driver takes calls. pre: no window or place maps them. */
 static void gmlk_trim_drive(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *slots) {
   uint32_t i;
   for (i = 0; i < slots->count && drive->is_relaxed; i++) {
@@ -7515,8 +7488,7 @@ static int gmlk_gives(const gmlk_arena *a, const gmlk_arena *taker, int is_for_b
 }
 
 /* Returns up to `bytes` of other arenas' free chunks whose work is complete, before `taker` creates
-   as many; those of the taker's pool first, as the pool may have a limit. Errors that are not fatal
-   are ignored. */
+   as many; those of its pool first, as that may have a limit. Only a fatal error counts. */
 static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *taker, int is_for_buffer,
                                         size_t bytes) {
   gmlake_result result = GMLAKE_OK;
@@ -7571,8 +7543,7 @@ static int gmlk_room_share(const gmlake *l, const gmlk_arena *taker, gmlake_wait
   return 1;
 }
 
-/* Frees host memory of the lake's tables and records that is mostly unused. O(what is freed +
-   chunks). */
+/* Frees host memory of tables and records that is mostly unused. O(what is freed + chunks). */
 static void gmlk_tidy(gmlake *l) {
   size_t i;
   for (i = 0; i < l->arena_count; i++)
@@ -7718,8 +7689,7 @@ static int gmlk_pieces_collide(gmlk_arena *a, const gmlake_piece *pieces, size_t
   return collide;
 }
 
-/* The block of the view whose front the plan's piece is, or NULL. By now the block itself may be
-   larger. */
+/* The block of the view whose front the plan's piece is, or NULL. By now it may be larger. */
 static const gmlake_piece *gmlk_former_of(const gmlk_question *q) {
   const gmlake_piece *p = &q->pieces[0], *b = q->view.blocks, *end = b + q->view.block_count;
   while (b != end && b->home != p->home) b++;
@@ -7854,8 +7824,7 @@ static int gmlk_ask_coalesce(gmlake *l, const gmlk_block *b, uint64_t address) {
 
 /* ---- carrying out ---- */
 
-/* Finds slots side by side for new chunks: the lowest gap that holds them, else the end. 0: there
-   is no room. */
+/* Finds slots side by side for new chunks: the lowest gap with room, or the end. 0: no room. */
 static int gmlk_growth_fresh(const gmlk_arena *a, uint32_t count, uint32_t *out_slot) {
   const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
   for (; b; b = gmlk_tree_from(a->gaps, gmlk_block_end(b))) {
@@ -7950,8 +7919,7 @@ static size_t gmlk_plan_mappings(const gmlk_arena *a, const gmlk_question *q) {
   return count;
 }
 
-/* Carries out a plan that has been checked; w is its window, or NULL. r->grains becomes the plan's
-   size. */
+/* Carries out a checked plan; w is its window, or NULL. r->grains becomes the plan's size. */
 static gmlake_result gmlk_carry_out(gmlake *l, gmlk_attempt *r, gmlk_question *q, gmlk_window *w,
                                     gmlk_block **out_block) {
   size_t parts = q->plan.piece_count + (q->plan.grow_bytes != 0);
@@ -7975,8 +7943,7 @@ static gmlake_result gmlk_carry_out(gmlake *l, gmlk_attempt *r, gmlk_question *q
   return result || *out_block ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no addresses */
 }
 
-/* BestFit by the policy: asks it, checks the plan and carries it out. OK with *out_block NULL: the
-   lake is to decide. */
+/* BestFit by the policy: asks, checks, carries out. OK with *out_block NULL: the lake decides. */
 static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   const gmlake_policy *policy = l->desc.policy;
   uint32_t grains = r->grains;
@@ -8014,8 +7981,7 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_bl
 #define GMLK_GROW_TRIES 8u /* growths for one request; a second one is rare */
 
 /* S1 and S2, without the driver: the best free range, if less than a chunk of it would be left; a
-   window of exactly the size; a part of that range. NULL: there is none. pre: two records
-   reserved. */
+   window of exactly the size; a part of that range. NULL: none. pre: two records reserved. */
 GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_attempt *r, int is_watched) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
@@ -8084,8 +8050,7 @@ static gmlake_result gmlk_rung_stitch(gmlake *l, gmlk_attempt *r, gmlk_block **o
   return gmlk_try_stitch(l, r, r->taker, out_block);
 }
 
-/* Finds the best range in another stream's free memory. Returns the size of its hole; 0: there is
-   none. */
+/* Finds the best range in another stream's free memory. Returns the size of its hole; 0: none. */
 static uint32_t gmlk_foreign_hole(const gmlake *l, const gmlk_attempt *r, gmlk_taker taker,
                                   gmlk_span *out) {
   const gmlk_arena *a = r->arena;
@@ -8255,8 +8220,7 @@ static gmlake_result gmlk_trade(gmlake *l, gmlk_attempt *r, gmlk_block **out_blo
   return gmlk_is_shortage(result) ? GMLAKE_OK : result;
 }
 
-/* Memory after idle windows were dropped, free chunks were returned to the driver, and new ones
-   were created. */
+/* Memory after idle windows were dropped, free chunks were returned, and new ones were created. */
 static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   int may_grow = !(r->flags & GMLAKE_NO_GROW);
   gmlake_result result;
@@ -8292,8 +8256,7 @@ static void gmlk_oom_write(const gmlk_attempt *r, gmlake_error_info *info) {
                  GMLK_ULL(r->bytes), why, advice);
 }
 
-/* S5: makes the report of a request that could not be served the last error. Returns `result`, or a
-   fatal error. */
+/* S5: makes a failed request's report the last error. Returns `result`, or a fatal error. */
 static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_attempt *r, gmlake_result result) {
   gmlk_arena *a = r->arena;
   gmlake_error_info info;
@@ -8566,8 +8529,7 @@ static gmlk_block *gmlk_find_live(gmlake *l, uint64_t address, gmlake_buffer **o
   return b && b->state == GMLK_LIVE ? (gmlk_block *)(uintptr_t)b : NULL;
 }
 
-/* Says why no live block starts at an address. Calls other than gmlake_free do not know double
-   frees. */
+/* Says why no live block starts at an address. Only gmlake_free knows double frees. */
 static gmlake_result gmlk_explain(gmlake *l, uint64_t address, const char *call) {
   const gmlake_buffer *buffer;
   const gmlk_block *b = gmlk_find_at(l, address, &buffer);
@@ -8787,8 +8749,7 @@ static gmlake_result gmlk_vault_resize(gmlake *l, gmlk_arena *a, size_t bytes) {
   return gmlk_drive_close(l, &drive);
 }
 
-/* Gives back the vaults of arenas that are awake, or of all, and those that destroyed pools
-   left. */
+/* Gives back the vaults of arenas that are awake, or of all, and those of destroyed pools. */
 static gmlake_result gmlk_vaults_free(gmlake *l, int of_all) {
   gmlake_result first = GMLAKE_OK;
   gmlake_pool *dead = l->dead;
@@ -9126,8 +9087,7 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   return l->lost;
 }
 
-/* Whether the attempt's stream may have what the pool lends: at once, or behind waits that it is
-   allowed to make. */
+/* Whether the attempt's stream may have what a pool lends: at once, or behind waits it may make. */
 static int gmlk_loan_suits(const gmlake *l, const gmlk_attempt *r, const gmlk_loan *loan) {
   const gmlk_stream *s = r->stream ? l->streams.items[r->stream] : NULL;
   const gmlk_taker taker = gmlk_taker_of(r->stream, GMLAKE_DEVICE_WAIT);
@@ -9205,8 +9165,7 @@ static gmlake_result gmlk_serve_lent(gmlake *l, const gmlake_alloc_desc *desc, g
   return result;
 }
 
-/* Serves a request from the pools that are lent, with new memory only if `grows`. OK with *out_ptr
-   NULL: none can. */
+/* Serves a request from lent pools, with new memory only if `grows`. *out_ptr NULL: none can. */
 static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc,
                                         gmlake_stream stream, int grows, void **out_ptr) {
   gmlake_alloc_desc wanted = *desc;
@@ -9252,8 +9211,7 @@ static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *de
 #define GMLK_POOL_WINDOW_SPACE 4u /* addresses for a pool's windows: so many times its arena's */
 #define GMLK_BUFFER_SPACE 32u     /* addresses for buffers: so many times the device's memory */
 
-/* Reserves address space; halves *bytes while the driver refuses, but not below the device's
-   memory. */
+/* Reserves address space; halves *bytes while the driver refuses, down to the device's memory. */
 static gmlake_result gmlk_reserve_halving(gmlake *l, size_t *bytes, size_t chunk_bytes,
                                           uint64_t *out_base) {
   gmlake_result result;
@@ -9627,8 +9585,7 @@ typedef struct gmlk_change { /* what a call asks of a buffer */
   size_t end;        /* the buffer's, when that is done */
 } gmlk_change;
 
-/* A commit behind the end moves the end. A discard before the end leaves a hole there, and the end
-   stays where it is. */
+/* A commit behind the end moves the end. A discard before it leaves a hole; the end stays. */
 static void gmlk_change_plan(const gmlake_buffer *b, gmlk_change *change) {
   size_t first = change->offset, last = change->offset + change->bytes, chunk;
   chunk = b->arena->chunk_bytes;
@@ -9646,8 +9603,7 @@ static void gmlk_change_plan(const gmlake_buffer *b, gmlk_change *change) {
   change->to = gmlk_buffer_count(b, last);
 }
 
-/* Frees a place's chunk; work queued on the stream so far may still use it. [N5] A chunk that has a
-   note is shared. */
+/* Frees a place's chunk, which queued work of the stream may use. With a note it is shared [N5]. */
 static void gmlk_place_free(gmlake *l, gmlk_arena *a, const gmlk_place *place, unsigned stream) {
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   gmlk_block *b = gmlk_place_block(a, place);
@@ -9689,8 +9645,7 @@ static uint32_t gmlk_change_wish(const gmlk_change *change, uint32_t i) {
   return change->chunks ? change->chunks[i - change->from] : GMLAKE_ANY_CHUNK;
 }
 
-/* Takes the chunks that the places of the change map, if these are wanted and the stream may have
-   all of them. */
+/* Takes the chunks that the change's places map, if they are wanted and the stream may have all. */
 static int gmlk_places_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
                               unsigned stream) {
   gmlk_arena *a = b->arena;
@@ -9766,8 +9721,7 @@ static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_attempt *r) {
 
 /* Finds a chunk for an empty place. Clean memory comes first, then what blocks of this stream left,
    then new memory, then what only this stream may use and buffers left: such a chunk is still
-   mapped in the place where it was used, and that mapping cannot be removed before the use is
-   complete. */
+   mapped where it was used, and that mapping cannot be removed before the use is complete. */
 static gmlake_result gmlk_place_find(gmlake *l, const gmlk_attempt *wanted, gmlk_block **out) {
   gmlk_attempt r = *wanted, clean = *wanted;
   gmlake_result result;
@@ -9815,8 +9769,7 @@ static gmlake_result gmlk_place_wait(gmlake *l, const gmlk_place *place, const c
 }
 
 /* Takes the chunk that is wanted for a place, which becomes empty, with that slot to be mapped. Not
-   *out_is_taken: it is not to be had, or the host would have to wait before it unmaps what the
-   place maps. */
+   *out_is_taken: it cannot be had, or the host would have to wait to unmap what the place maps. */
 static gmlake_result gmlk_place_fulfil(gmlake *l, const gmlk_attempt *r, gmlk_place *place,
                                        uint32_t wish, int *out_is_taken) {
   gmlake_result result = GMLAKE_OK;
@@ -9992,8 +9945,7 @@ static gmlake_result gmlk_buffers_arena(gmlake *l, size_t chunk_bytes, gmlake_po
                                : gmlk_space_open(l, a, &a->buffer_space, bytes * GMLK_BUFFER_SPACE);
 }
 
-/* Unmaps up to GMLK_REAP_MAX destroyed buffers. An error that is not fatal does not count: a later
-   call tries again. */
+/* Unmaps up to GMLK_REAP_MAX destroyed buffers. Later calls try again, but for a fatal error. */
 static gmlake_result gmlk_buffers_tidy(gmlake *l, gmlk_arena *a) {
   gmlake_result result;
   if (!a->void_count) return GMLAKE_OK;
@@ -10586,8 +10538,7 @@ static gmlake_result gmlk_map_all(gmlk_drive *drive, gmlk_arena *a) {
   return result ? result : gmlk_copies_finish(drive, a, 0);
 }
 
-/* Releases the chunks of an arena, with only_new those that have a mark. pre: they are mapped
-   nowhere. */
+/* Releases an arena's chunks, with only_new those with a mark. pre: they are mapped nowhere. */
 static void gmlk_chunks_drop(gmlk_drive *drive, gmlk_arena *a, int only_new) {
   uint32_t slot;
   for (slot = 0; slot < a->slot_count; slot = gmlk_handle_end(&a->chunks, slot))
@@ -10622,8 +10573,7 @@ static void gmlk_windows_end_quarantine(gmlake *l, gmlk_arena *a) {
   }
 }
 
-/* Releases the chunks of what is unmapped. What the driver refuses to release is kept, and the
-   logger is told. */
+/* Releases the chunks of what is unmapped. What the driver refuses stays; the logger is told. */
 static gmlake_result gmlk_kin_release(gmlake *l, const gmlake_pool *pool) {
   gmlk_drive drive;
   gmlk_arena *a;
@@ -10721,8 +10671,7 @@ static void gmlk_arena_forget(gmlake *l, gmlk_arena *a) {
   gmlk_copies_prune(a);
 }
 
-/* Maps everything and copies back what was kept; on an error unmaps it and releases the chunks that
-   it has created. */
+/* Maps everything and copies back what was kept; on an error unmaps it and releases new chunks. */
 static gmlake_result gmlk_kin_map(gmlake *l, const gmlake_pool *pool, gmlk_drive *drive) {
   gmlake_result result = GMLAKE_OK, undone;
   gmlk_arena *a;
@@ -10741,8 +10690,7 @@ static gmlake_result gmlk_kin_map(gmlake *l, const gmlake_pool *pool, gmlk_drive
   return result;
 }
 
-/* The stretch of driver calls that wakes a pool's arenas; then they are drowsy. After an error they
-   are asleep. */
+/* The driver calls that wake a pool's arenas. Then they are drowsy; after an error, asleep. */
 static gmlake_result gmlk_kin_drive_awake(gmlake *l, const gmlake_pool *pool) {
   gmlake_stats was = gmlk_kin_sum(l, pool);
   gmlake_result result;
@@ -10791,8 +10739,7 @@ static gmlake_result gmlk_kin_wake(gmlake *l, gmlake_pool *pool) {
 /* ---- residency, and the calls ---- */
 
 /* Tells desc.residency, with no lock held, of the blocks below *end of an arena, in order. If the
-   program refuses a LEAVES, this answers BUSY, and *end becomes the place where the refused block
-   begins. */
+   program refuses a LEAVES, this answers BUSY, and *end is then where the refused block begins. */
 static gmlake_result gmlk_residents_tell(gmlake *l, const gmlk_arena *a,
                                          gmlake_residency_event event, uint32_t *end) {
   const gmlake_residency *hook = &l->desc.residency;
@@ -11081,8 +11028,7 @@ static gmlake_result gmlk_query_grow(gmlake *l, gmlk_attempt *r, gmlk_taker take
   }
 }
 
-/* Other streams' memory behind a wait on the device. 0: there is none; *plan is what a window of it
-   lacks. */
+/* Other streams' memory behind a wait on the device. 0: none; *plan: what a window of it lacks. */
 static int gmlk_query_borrow(const gmlake *l, gmlk_attempt *r, gmlk_taker taker,
                              gmlk_window_plan *plan, gmlake_query_info *out) {
   gmlk_arena *a = r->arena;
@@ -11116,8 +11062,7 @@ static gmlake_wait gmlk_query_waits_for_all(const gmlake *l) {
   return GMLAKE_NO_WAIT;
 }
 
-/* Whether there are addresses for a window once the host has waited and idle windows are
-   dropped. */
+/* Whether a window has addresses once the host has waited and idle windows are dropped. */
 static int gmlk_query_addresses(const gmlake *l, const gmlk_space *space, uint32_t slots) {
   const gmlk_taker trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
   const gmlk_block *va = space->head.next;
@@ -12826,8 +12771,7 @@ static gmlk_mock *gmlk_mock_enter(void *user) {
   return mock;
 }
 
-/* Returns whether nothing has been missing so far; `otherwise` is the result if this is the first
-   thing that is. */
+/* Whether nothing has been missing so far. `otherwise`: the result if this is the first that is. */
 static int gmlk_mock_need(gmlk_mock *mock, int holds, gmlake_result otherwise) {
   if (!mock->result && !holds) mock->result = otherwise;
   return !mock->result;
@@ -14846,8 +14790,7 @@ static gmlake_result gmlk_enter_taking(gmlake *l, const char *call) {
   return result ? gmlk_leave_driving(l, result) : GMLAKE_OK;
 }
 
-/* Takes both locks for a call that only asks. A policy's functions may not ask: their caller has
-   `driving`. */
+/* Takes both locks for a call that only asks. A policy may not: its caller has `driving`. */
 static gmlake_result gmlk_enter_to_ask(gmlake *l) {
   gmlake_result result = gmlk_enter_asking(l);
   if (!result && l->is_barred) result = gmlk_enter_barred(l, GMLAKE_OK);
