@@ -4298,10 +4298,10 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
 
    Of the windows of a size that are free the one that was made first is taken, so that a program
    that repeats itself gets windows in the same order each time: those that it made since stand
-   behind. A window found to be
-   blocked is not looked at again before the block in its way is freed, so however many windows of a
-   size take turns, the one that is free is found. There are at most desc.stitched_bytes_max divided
-   by chunk_bytes windows, as each maps one chunk at least, and what one stitch adds to that.
+   behind. A window found to be blocked is not looked at again before the block in its way is
+   freed, so however many windows of a size take turns, the one that is free is found. There are at
+   most desc.stitched_bytes_max divided by chunk_bytes windows, as each maps one chunk at least,
+   and what one stitch adds to that.
    Costs: to look up a size is O(log(idle windows)) expected, plus the spans of at most
    GMLK_WINDOW_TRIES windows; a free is that for each window that it unblocks, each of which a
    search has blocked. Cannot fail. */
@@ -5198,9 +5198,8 @@ static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint3
         pending until their chunks are returned: >>grow.
    O(recorded streams). Can fail: host memory, for a note or for one more stream in it. */
 
-/* GMLAKE_FILL: the host writes the byte to all of the block at once. That is right on the mock,
-   where the host does the streams' work. What sleeps has no memory to be written,
-   and other processes may use what is shared. */
+/* GMLAKE_FILL: the host writes the byte to all of the block at once, as it does the streams' work
+   on the mock. What sleeps has no memory to write to; others may use what is shared. */
 static void gmlk_fill_now(const gmlake *l, const gmlk_block *b, unsigned byte) {
   const gmlk_arena *a = gmlk_arena_of(l, b);
   if (b->as.live.note && b->as.live.note->is_shared) return;
