@@ -1720,8 +1720,7 @@ struct gmlk_block {
     gmlk_link link; /* [free] place in a bin */
     struct {
       gmlk_block *less, *more;
-    } fork; /* [unbacked; free, and second of its run, see >>arena; address space in use] children
-               in a tree */
+    } fork; /* [unbacked; free, and second of its run; address space in use] children in a tree */
     struct {
       gmlk_window *window; /* [live, piece, idle] the window that it is or belongs to, or NULL */
       gmlk_note *note;     /* [live, pending] label, recorded streams; NULL: it has none */
@@ -2738,8 +2737,7 @@ typedef struct gmlk_stream {
   /* The fields up to is_news keep their values when the number serves another stream [F5]: */
   uint64_t epoch, done;              /* [F1] the open epoch; the last one known to be complete */
   gmlk_used *uses_first, *uses_last; /* [N4] pending blocks that wait for it; of >>pending */
-  uint8_t is_news;      /* 1: an epoch has completed since this stream's pending blocks and tags
-                           were last looked at */
+  uint8_t is_news;      /* 1: an epoch completed since its pending blocks and tags were looked at */
   uint8_t is_dirty;     /* GMLK_DIRTY, GMLK_AWAITED, or 0: all work on freed memory has a fence */
   uint8_t is_capture;   /* stands for a capture or a loan, not for a stream */
   uint8_t is_used;      /* the number is taken */
@@ -3585,9 +3583,9 @@ typedef struct gmlk_arena {
   gmlk_bins **bins;      /* [A3] by stream number; NULL: no memory had that tag yet */
   size_t bins_capacity;
   uint64_t free_grains; /* [A6] in free blocks of any tag */
-  size_t live_count;    /* blocks of the user's, pending ones too; written by >>request, >>pending,
-                        >>buffer */
-  int keeps_apart;      /* 1: a policy decides which free blocks are joined */
+  size_t
+      live_count; /* the user's blocks, pending ones too; >>request, >>pending, >>buffer write it */
+  int keeps_apart; /* 1: a policy decides which free blocks are joined */
   gmlk_windows windows;
   gmlk_space window_space, buffer_space;
   gmlake_pool *pool;      /* that it belongs to; NULL: the lake's own arena */
@@ -4697,8 +4695,7 @@ struct gmlake_pool {
   gmlake *lake; /* NULL: destroyed */
   const char *label;
   size_t capture_count;   /* captures into it that have begun and not ended */
-  size_t late_uses;       /* frees of graphs' memory by work outside of captures that no wait has
-                             covered: an upper bound */
+  size_t late_uses;       /* [N3] frees of graphs' memory outside of captures, not yet waited for */
   gmlake_pool *next_dead; /* [destroyed, but the driver refused to take all back] in lake->dead */
 };
 
@@ -4734,9 +4731,8 @@ typedef struct gmlk_attempt { /* see >>request */
   size_t limit_bytes;     /* the limit that forbade growth; 0: none did */
   int has_grown;          /* chunks were created for it */
   int lacks_window_space; /* no address space was left for its window; >>stitch writes it, too */
-  int is_thorough;        /* a window of any free pieces will do, however long they take to find;
-                             once set it stays */
-  gmlake_result error;    /* of the first rung that failed, but for want of memory */
+  int is_thorough;     /* a window of any free pieces will do, however long it takes; stays set */
+  gmlake_result error; /* of the first rung that failed, but for want of memory */
   /* For policy and observer: */
   unsigned state;     /* GMLK_S1 to GMLK_S4, once it is granted */
   uint64_t number;    /* of the attempt; 0: for a buffer */
@@ -5052,8 +5048,7 @@ static unsigned gmlk_own_stream(const gmlake *l, const gmlk_block *b) {
   return b->stream && b->ticket > l->streams.items[b->stream]->born ? b->stream : 0;
 }
 
-/* Asks the driver for the device's free and total memory, with the books unlocked. On an error
-   nothing is written. */
+/* Asks for the device's free and total memory, the books unlocked. An error writes nothing. */
 static gmlake_result gmlk_ask_memory(gmlake *l, size_t *out_free, size_t *out_total) {
   gmlk_drive drive;
   if (!gmlk_drive_open(l, &drive)) (void)GMLK_CALL(&drive, get_memory_info, out_free, out_total);
@@ -7455,8 +7450,7 @@ static gmlake_result gmlk_return_blocks(gmlake *l, size_t *released) {
   return result;
 }
 
-/* Returns chunks of one arena that are free and whose work is complete, until `bytes` are returned
-   or there are no more. */
+/* Returns free chunks of one arena whose work is complete, up to `bytes`, or little more. */
 static gmlake_result gmlk_trim_arena(gmlake *l, gmlk_arena *a, size_t bytes, size_t *released) {
   gmlake_result result = GMLAKE_OK;
   uint32_t slot = a->sleep < GMLK_ASLEEP ? a->slot_count : 0;
@@ -7765,8 +7759,7 @@ static void gmlk_view_refresh(gmlake *l, const gmlk_attempt *r, const gmlk_quest
     windows[i].is_complete = gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket);
 }
 
-/* StitchFree by the policy, before so many chunks more are mapped: asks it, checks the answer and
-   drops those windows. */
+/* StitchFree by the policy, before so many chunks more are mapped: asks, checks, drops windows. */
 static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_attempt *r, const gmlk_question *q,
                                       size_t chunk_count) {
   const gmlake_policy *policy = l->desc.policy;
@@ -7862,8 +7855,7 @@ static gmlake_result gmlk_pieces_list(gmlk_arena *a, const gmlake_piece *pieces,
   return GMLAKE_OK;
 }
 
-/* Makes an idle window over both parts of a block that was split. It may save a stitch later, so
-   errors do not count. */
+/* Makes an idle window over both parts of a split block, to save a stitch later. Ignores errors. */
 static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair) {
   gmlk_window *w = NULL;
   gmlake_result result;
@@ -9855,8 +9847,7 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_attempt *r, gmlake_b
   return result;
 }
 
-/* The same, with the attempt for one chunk at a time that the rungs of >>serve need, and with the
-   report of a shortage. */
+/* The same, with the attempt for one chunk that the rungs need, and the report of a shortage. */
 static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
                                        unsigned stream) {
   uint32_t chunks = change->to - change->from;
@@ -10453,8 +10444,7 @@ static void gmlk_marks_set(gmlk_arena *a, int begins) {
   for (i = 0; i < a->slot_count; i++) gmlk_chunk_mark(&a->chunks, i, 0);
 }
 
-/* Unmaps all that is mapped: windows, places, chunks at home; each once its copies are complete.
-   Stops at the first error. */
+/* Unmaps windows, places, chunks at home; each once its copies are complete. Stops at an error. */
 static gmlake_result gmlk_unmap_all(gmlk_drive *drive, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
   gmlk_block *va = a->window_space.head.next;
@@ -14772,8 +14762,7 @@ static gmlake_result gmlk_leave_checked(gmlake *l, const char *broken) {
   return result;
 }
 
-/* Takes both locks, for a call that drives the device. While it waits for its turn, the call before
-   it may lose the device. */
+/* Takes both locks, for a call that drives the device, which the call before it may have lost. */
 static gmlake_result gmlk_enter_driving(gmlake *l) {
   gmlake_result result = gmlk_enter(l);
   if (result) return result;
