@@ -58,7 +58,9 @@ WHAT IT DOES NOT DO
     another address. Writes through one address are seen through the other only behind stream or
     event order; a flag that a kernel polls is not such an order.
   - It does not join pieces smaller than a chunk. A hole inside a chunk serves a request that fits
-    into it, or it is the first or last piece of a window.
+    into it, or it is the first or last piece of a window. Small blocks, up to a 32nd of a chunk,
+    are kept together where they would else lie at the arena's end: a large block beside each of
+    them would leave a hole of nearly a chunk.
   - Legacy IPC (cuIpcGetMemHandle) does not work: the driver gives such handles for cuMemAlloc
     only.
   - The per-thread default stream (value 2) is refused: one value stands for many streams.
@@ -104,14 +106,17 @@ HOW AN ALLOCATION IS SERVED
      larger range, if less than a chunk of it is left.
   2. S1: of the idle windows of exactly the size whose spans are all free again, the one that was
      made first. No driver call.
-  3. S2: the smallest larger range, split. No driver call. The later steps may call the driver.
+  3. S2: the smallest larger range, split. No driver call. If it is at the end of an arena of 32
+     chunks or more, half a chunk or less of it is set aside for small blocks. The later steps may
+     call the driver.
   4. The lake asks what other streams have completed, then tries 1 to 3 again.
   5. S3: a window is stitched from free ranges; the smallest holes are used first.
   6. With GMLAKE_WAIT_FIRST step 10 is done here; with GMLAKE_WAIT_IF_SOON too, but only for memory
      whose work completes soon.
   7. S4: chunks are created for one contiguous range, if step 8 would need at most one chunk less.
   8. S4: chunks are created for what a window lacks, and the window is stitched.
-  9. The limits or the driver refuse new chunks. Before the call fails (S5):
+  9. The limits or the driver refuse new chunks. If memory is set aside for small blocks, it is so
+     no longer, and the lake begins again with step 4. Before the call fails (S5):
  10. the request takes memory that other streams freed, and its stream waits for these on the
      device;
  11. the host waits for pending work. Then the lake looks at all free ranges; the steps above look
@@ -3507,6 +3512,15 @@ static uint32_t gmlk_slots_row(const gmlk_slots *list, uint32_t first) {
    [A9] An owned block has a ticket that was given out, and flags that a caller may ask for. Free
         memory has no flag but GMLK_APART.
 
+   Best fit gives a large block the rest of a small block's chunk. When the large blocks go, each
+   small one still holds a chunk. So small blocks for which best fit finds only the arena's end, or
+   nothing, are kept together. A part of the end is set aside as *crumbs*, and they are cut from its
+   front. Crumbs stand in no bin. They become free memory again when the block before them is freed,
+   when memory is short, and when chunks are returned.
+   [U1] Crumbs are the arena's one reserved block between calls. They keep their tag. The block
+        before them is not free.
+   [U2] crumb_most is a 32nd of a chunk in the lake's own arena, if there is no policy; else 0.
+
    gmlk_locate is O(blocks of one chunk). Putting and taking a block are O(1), or O(log(runs of the
    stream)) beside clean memory, plus the chunks whose first block changes. Can fail: what reserves
    host memory (admit, reserve_slots, scratch_reserve, init), and nothing else. */
@@ -3583,6 +3597,8 @@ typedef struct gmlk_arena {
   gmlk_bins **bins;      /* [A3] by stream number; NULL: no memory had that tag yet */
   size_t bins_capacity;
   uint64_t free_grains; /* [A6] in free blocks of any tag */
+  gmlk_block *crumbs;   /* [U1] what is set aside for small blocks; NULL: nothing */
+  uint32_t crumb_most;  /* [U2] a small block's grains at most; 0: nothing is set aside here */
   size_t
       live_count; /* the user's blocks, pending ones too; >>request, >>pending, >>buffer write it */
   int keeps_apart; /* 1: a policy decides which free blocks are joined */
@@ -3609,6 +3625,12 @@ static gmlake_pool *gmlk_pool_told(const gmlk_arena *a) { return a->is_import ? 
 /* Best fit looks at this many holes that may not serve, for want of alignment or as parts of a run,
    before it takes what is sure to serve: a search stays O(1). */
 #define GMLK_HOLE_TRIES 16u
+
+#if !defined(GMLK_CRUMB_PART) /* tests have larger crumbs */
+#define GMLK_CRUMB_PART 32u   /* the part of a chunk that a small block has at most */
+#define GMLK_CRUMBS_PART 128u /* the part of an arena that is set aside at most */
+#define GMLK_CRUMBS_FROM 32u  /* slots that an arena has before */
+#endif
 
 static uint32_t gmlk_chunk_grains(const gmlk_arena *a) { return (uint32_t)1 << a->chunk_log; }
 static uint32_t gmlk_slot_at(const gmlk_arena *a, uint32_t slot) { return slot << a->chunk_log; }
@@ -3875,6 +3897,16 @@ static gmlk_block *gmlk_coalesce(gmlk_arena *a, gmlk_block *b) {
   return b;
 }
 
+/* Crumbs become free memory like any other. */
+static void gmlk_crumbs_end(gmlk_arena *a) {
+  gmlk_block *crumbs = a->crumbs;
+  if (!crumbs) return;
+  a->crumbs = NULL;
+  a->free_grains += crumbs->grains;
+  gmlk_set_state(crumbs, GMLK_FREE);
+  (void)gmlk_coalesce(a, crumbs);
+}
+
 /* Whether a block with this tag, next to `beside`, would be in a run with no block but `beside`.
    Most blocks that are freed have such neighbours on both sides: gmlk_put then needs no search. */
 static int gmlk_is_plain(const gmlk_block *beside, unsigned stream) {
@@ -3885,6 +3917,7 @@ static int gmlk_is_plain(const gmlk_block *beside, unsigned stream) {
 
 /* The paper's Update: an owned block becomes free memory with this tag. */
 static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t ticket) {
+  if (b->next == a->crumbs) gmlk_crumbs_end(a);
   gmlk_set_state(b, GMLK_FREE);
   b->flags &= GMLK_APART;
   gmlk_set_tag(b, stream, ticket);
@@ -3945,6 +3978,8 @@ static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
       }
     }
   }
+  if (a->crumbs && gmlk_tag_done(streams, a->crumbs->stream, a->crumbs->ticket))
+    gmlk_set_tag(a->crumbs, GMLK_CLEAN, 0);
   gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
 }
 
@@ -4147,6 +4182,51 @@ GMLK_INLINE gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint
   *out_at = best->at;
   *out_hole = own ? own->hole : clean->hole;
   return best;
+}
+
+/* Whether the crumbs hold a small block of the stream. */
+static int gmlk_crumbs_hold(const gmlk_arena *a, unsigned stream, uint32_t grains) {
+  const gmlk_block *crumbs = a->crumbs;
+  return crumbs && grains <= a->crumb_most && grains <= crumbs->grains &&
+         (crumbs->stream == GMLK_CLEAN || crumbs->stream == stream);
+}
+
+/* Sets the first grains of a hole aside, which begins with b. pre: one record is reserved. */
+static void gmlk_crumbs_begin(gmlk_arena *a, unsigned stream, gmlk_block *b, uint32_t grains) {
+  if (b->grains >= grains) stream = b->stream; /* else b's run is the stream's */
+  b = gmlk_reserve_range(a, b, b->at, grains);
+  while (b->grains < grains) b = gmlk_join(a, b);
+  gmlk_set_tag(b, stream, b->ticket);
+  a->crumbs = b;
+}
+
+/* Cuts a live block from the crumbs' front. pre: they hold it; one record is reserved. */
+static gmlk_block *gmlk_crumbs_cut(gmlk_arena *a, uint32_t grains) {
+  gmlk_block *b = a->crumbs;
+  a->crumbs = NULL;
+  if (b->grains > grains) {
+    b = gmlk_split(a, b, grains);
+    a->crumbs = b->next;
+  }
+  return gmlk_give_owner(a, b, GMLK_LIVE);
+}
+
+/* The crumbs that a small block of the stream is cut from, where best fit has found nothing or a
+   hole at the arena's end. NULL: there are none, and none can be set aside. pre: two records are
+   reserved. */
+static gmlk_block *gmlk_crumbs_for(gmlk_arena *a, unsigned stream, uint32_t grains) {
+  const size_t most =
+      gmlk_min(gmlk_slot_at(a, a->slot_count) / GMLK_CRUMBS_PART, gmlk_chunk_grains(a) / 2);
+  uint32_t at = 0, hole = 0;
+  gmlk_block *b;
+  if (gmlk_crumbs_hold(a, stream, grains)) return a->crumbs;
+  for (;; gmlk_crumbs_end(a)) {
+    b = gmlk_best_fit(a, stream, grains, 1, &at, &hole);
+    if (!b || at + hole != a->tail.at || gmlk_min(most, hole) < 2 * grains) return NULL;
+    if (!a->crumbs) break;
+  }
+  gmlk_crumbs_begin(a, stream, b, (uint32_t)gmlk_min(most, hole));
+  return a->crumbs;
 }
 
 /* Makes both tables of slots so large. 0: no host memory. */
@@ -7235,6 +7315,7 @@ static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_taker tr
   size_t limit = gmlk_min(gmlk_batch(a->slot_count), (max_bytes - 1) / a->chunk_bytes + 1);
   gmlk_slots chosen = gmlk_slots_in(a->scratch);
   int is_mapped = 0;
+  gmlk_crumbs_end(a);
   while (*from_slot && chosen.count < limit) {
     uint32_t slot = *from_slot, first = gmlk_handle_first(&a->chunks, slot - 1);
     *from_slot = first;
@@ -7971,8 +8052,37 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_bl
 
 #define GMLK_GROW_TRIES 8u /* growths for one request; a second one is rare */
 
+/* Grants a block that was taken from a range of `hole` grains, which begins at `at`. */
+static inline gmlk_block *gmlk_grant_part(gmlake *l, gmlk_attempt *r, gmlk_block *b, uint32_t at,
+                                          uint32_t hole, int is_watched) {
+  if (hole != r->grains) {
+    gmlk_attempt_splits(l, r);
+    if (is_watched) gmlk_tell_split(l, r, at, hole);
+  }
+  return gmlk_grant(l, r, b, hole == r->grains ? GMLK_S1 : GMLK_S2);
+}
+
+/* Serves a small block for which best fit has found nothing, or a hole at the arena's end: from
+   crumbs, if that can be. NULL: there is no free range. pre: two records reserved. */
+static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_attempt *r, int is_watched) {
+  gmlk_arena *a = r->arena;
+  gmlk_block *b = gmlk_crumbs_for(a, r->taker.stream, r->grains);
+  uint32_t at = 0, hole = 0;
+  if (b) {
+    at = b->at;
+    hole = b->grains;
+    b = gmlk_crumbs_cut(a, r->grains);
+  } else {
+    b = gmlk_best_fit(a, r->taker.stream, r->grains, 1, &at, &hole);
+    if (!b) return NULL;
+    b = gmlk_take(a, b, at, r->grains);
+  }
+  return gmlk_grant_part(l, r, b, at, hole, is_watched);
+}
+
 /* S1 and S2, without the driver: the best free range, if less than a chunk of it would be left; a
-   window of exactly the size; a part of that range. NULL: none. pre: two records reserved. */
+   window of exactly the size; crumbs; a part of that range. NULL: there is none. pre: two records
+   reserved. */
 GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_attempt *r, int is_watched) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
@@ -7982,13 +8092,11 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_attempt *r, int is_watched)
     gmlk_block *window = gmlk_reuse(l, r, r->taker);
     if (window) return window;
   }
+  if ((!b || at + hole == a->tail.at) && r->grains <= a->crumb_most && r->align == 1 &&
+      a->slot_count >= GMLK_CRUMBS_FROM)
+    return gmlk_fast_small(l, r, is_watched);
   if (!b) return NULL;
-  b = gmlk_take(a, b, at, r->grains);
-  if (hole != r->grains) {
-    gmlk_attempt_splits(l, r);
-    if (is_watched) gmlk_tell_split(l, r, at, hole);
-  }
-  return gmlk_grant(l, r, b, hole == r->grains ? GMLK_S1 : GMLK_S2);
+  return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, is_watched);
 }
 
 /* Plans a window for a request. 0: there are too few pieces, then r->shortfall is set; or no window
@@ -8255,6 +8363,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_attempt *r, gmlake_re
   gmlk_block *b;
   size_t total = 0, run = 0;
   gmlake_result asked;
+  gmlk_crumbs_end(a);
   memset(&info, 0, sizeof(info));
   asked = gmlk_ask_memory(l, &info.driver_free_bytes, &total);
   if (gmlk_is_fatal(asked)) return asked;
@@ -8337,6 +8446,8 @@ static int gmlk_is_for_policy(const gmlake *l, const gmlk_attempt *r) {
          r->grains < GMLK_GRAINS_MAX / 2 && r->bytes <= r->arena->reserved_bytes;
 }
 
+#define GMLK_EARLY_RUNGS 4u /* those up to growth */
+
 /* Tries the rungs in order. The last error is the report, or the first error of a rung that was not
    a shortage of device memory. */
 static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
@@ -8351,6 +8462,7 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_blo
   };
   gmlake_result result, memory = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   gmlake_error_info error;
+  int is_again = 0;
   size_t i;
   memset(&error, 0, sizeof(error));
   if (!r->stream) gmlk_serve_none(l, r->arena);
@@ -8360,6 +8472,10 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_blo
     if (result || *out_block) return result;
   }
   for (i = 0; r->grains && i < sizeof(rungs) / sizeof(rungs[0]); i++) {
+    if (i >= GMLK_EARLY_RUNGS && l->home.crumbs) { /* memory is short: begin again with them */
+      gmlk_crumbs_end(&l->home);
+      if (r->arena == &l->home && !is_again++) i = 0;
+    }
     result = rungs[i](l, r, out_block);
     if (*out_block) return GMLAKE_OK;
     if (gmlk_is_fatal(result) || result == GMLAKE_ERROR_INVALID_ARGUMENT) return result;
@@ -9248,6 +9364,7 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   if (result) return result;
   a->slot_limit = (uint32_t)(a->reserved_bytes / chunk_bytes);
   a->keeps_apart = !a->is_bare && l->desc.policy && l->desc.policy->coalesce;
+  if (a == &l->home && !l->desc.policy) a->crumb_most = gmlk_chunk_grains(a) / GMLK_CRUMB_PART;
   if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (window_bytes < chunk_bytes) return GMLAKE_OK; /* a pool of a lake without stitching */
   result = gmlk_space_open(l, a, &a->window_space, window_bytes);
@@ -10416,6 +10533,7 @@ static void gmlk_arena_clean(gmlk_arena *a) {
   gmlk_block *b;
   uint32_t i;
   gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
+  gmlk_crumbs_end(a);
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (gmlk_is_tagged(b)) b = gmlk_set_clean(a, b);
   gmlk_windows_sweep(&a->windows, NULL);
@@ -10939,6 +11057,7 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   uint64_t idle = 0, all = 0;
   size_t i;
   if (result) return result;
+  gmlk_crumbs_end(&l->home);
   memset(&budget, 0, sizeof(budget));
   result = gmlk_ask_memory(l, &budget.driver_free_bytes, &budget.total_bytes);
   if (result) return result;
@@ -10962,6 +11081,7 @@ static int gmlk_query_fast(const gmlake *l, const gmlk_attempt *r) {
   gmlk_arena *a = r->arena;
   uint32_t at, hole;
   return gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole) ||
+         (r->align == 1 && gmlk_crumbs_hold(a, r->taker.stream, r->grains)) ||
          (r->may_stitch &&
           gmlk_window_find(a, &l->streams, r->taker, r->grains, r->align, gmlk_is_whole(r)));
 }
@@ -11153,7 +11273,7 @@ static gmlake_result gmlk_query_reclaim(gmlake *l, gmlk_attempt *r, size_t free_
   return most >= r->grains ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
-/* Climbs as gmlk_climb does, without taking anything. */
+/* Climbs as gmlk_climb does, without taking anything. Where memory is short crumbs end, too. */
 static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_info *out) {
   const int waits_first = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
   gmlk_taker taker = gmlk_waiting_taker(l, r), early;
@@ -11176,6 +11296,10 @@ static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_i
   grown = gmlk_query_grow(l, r, early, free_bytes, &plan, out);
   if (!gmlk_is_shortage(grown)) return grown;
   memset(out, 0, sizeof(*out));
+  if (l->home.crumbs) {
+    gmlk_crumbs_end(&l->home);
+    if (r->arena == &l->home) return gmlk_query_climb(l, r, out);
+  }
   if (!waits_first && taker.may_wait && gmlk_query_borrow(l, r, taker, &plan, out))
     return GMLAKE_OK;
   if (!waits_first && taker.may_wait && r->shortfall) {
@@ -12224,10 +12348,22 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
               "A8: more slots than there is room for");
   gmlk_expect(c, a->chunks.stuck_end <= a->slot_capacity, "A8: more slots than there is room for");
   gmlk_expect(c, a->keeps_apart == (policy && policy->coalesce), "A8: keeps_apart is wrong");
+  gmlk_expect(
+      c,
+      a->crumb_most == (a == &c->l->home && !policy ? gmlk_chunk_grains(a) / GMLK_CRUMB_PART : 0),
+      "U2: crumb_most is wrong");
   gmlk_expect(c, a->base % chunk == 0 && a->is_bare == (a->base == 0), "A8: the base is wrong");
   gmlk_expect(c, !a->window_space.reserved_bytes == !a->window_space.holes,
               "V1: the windows have no range of addresses");
   return gmlk_expect(c, gmlk_handles_are_alike(&a->chunks), "P4: the chunks of a handle differ");
+}
+
+/* [U1] of the reserved block that the arena names. */
+static void gmlk_check_crumbs(gmlk_checker *c, const gmlk_block *b) {
+  gmlk_expect(c, b->prev->state != GMLK_FREE, "U1: crumbs are out of place");
+  gmlk_expect(c, b->stream || !b->ticket, "U1: clean crumbs are of an epoch");
+  gmlk_check_tag(c, b->stream, b->ticket, "U1: crumbs are of an epoch to come");
+  gmlk_expect(c, !b->flags, "U1: crumbs have flags");
 }
 
 static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
@@ -12275,7 +12411,9 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
     gmlk_check_note(c, b);
     return;
   default:
-    gmlk_expect(c, 0, "A1: a block is in a state that does not last");
+    if (gmlk_expect(c, b->state == GMLK_RESERVED && b == a->crumbs,
+                    "A1: a block is in a state that does not last"))
+      gmlk_check_crumbs(c, b);
   }
 }
 
@@ -12371,7 +12509,7 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   const gmlake_buffer *buffer;
   uint32_t end;
   uint64_t free_grains = 0;
-  size_t holes = 0, destroyed = 0;
+  size_t holes = 0, destroyed = 0, crumbs = 0;
   c->a = a;
   c->pieces = c->windows = c->stitched = c->users = 0;
   c->gaps = c->seconds = c->mapped = c->spaces = c->owned = c->idle = 0;
@@ -12387,7 +12525,9 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
     gmlk_check_block(c, b);
     if (b->state == GMLK_FREE) free_grains += b->grains;
     holes += b->state == GMLK_FREE && b->hole;
+    crumbs += b->state == GMLK_RESERVED;
   }
+  gmlk_expect(c, crumbs == (a->crumbs != NULL), "U1: the crumbs are not there");
   gmlk_expect(c, free_grains == a->free_grains, "A6: the arena's totals are wrong");
   if (c->broken) return;
   gmlk_check_pools(c, holes);

@@ -504,7 +504,7 @@ static const field arena_fields[] = {
     ONE(T, seal),       ONE(T, chunk_log),      ONE(T, number),      ONE(T, slot_count),
     ONE(T, slot_limit), ONE(T, free_grains),    ONE(T, live_count),  ONE(T, keeps_apart),
     ONE(T, is_bare),    ONE(T, void_count),     ONE(T, sleep),       ONE(T, sleep_count),
-    ONE(T, copy_count), ONE(T, copy_capacity),  ONE(T, vault_bytes)};
+    ONE(T, copy_count), ONE(T, copy_capacity),  ONE(T, vault_bytes), ONE(T, crumb_most)};
 #undef T
 #define T gmlk_window
 static const field window_fields[] = {ONE(T, address), ONE(T, span_count), ONE(T, chunk_count),

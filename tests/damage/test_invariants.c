@@ -656,6 +656,40 @@ static void the_index(void **state) {
   abandon();
 }
 
+/* What is set aside for small blocks. */
+static void crumbs(void **state) {
+  gmlk_block *c, *before;
+  gmlk_arena *a;
+  void *ptr;
+  (void)state;
+  open_faulty(40, 0);
+  a = &lake->home;
+  (void)take_on((GMLK_CRUMBS_FROM - 1) * C, A);
+  ptr = take_on(512, A);
+  c = a->crumbs;
+  assert_non_null(c);
+  breaks(uint32_t, a->crumb_most, 0, "U2: crumb_most is wrong");
+  breaks(gmlk_block *, a->crumbs, NULL, "A1: a block is in a state that does not last");
+  breaks(gmlk_block *, a->crumbs, c->next, "A1: a block is in a state that does not last");
+  breaks(uint64_t, c->ticket, 1, "U1: clean crumbs are of an epoch");
+  breaks(uint8_t, c->flags, GMLK_APART, "U1: crumbs have flags");
+  drop_on(take_on(512, A), A);
+  assert_null(a->crumbs);
+  breaks(gmlk_block *, a->crumbs, c, "U1: the crumbs are not there");
+  (void)take_on(512, A);
+  c = a->crumbs;
+  assert_int_equal(c->stream, gmlk_stream_find(&lake->streams, A));
+  breaks(uint64_t, c->ticket, GMLK_ENDLESS, "U1: crumbs are of an epoch to come");
+  before = c->prev;
+  assert_int_equal(before->state, GMLK_LIVE);
+  a->crumbs = NULL;
+  assert_ok(gmlake_free(lake, (char *)ptr + 512, A));
+  a->crumbs = c;
+  assert_broken("U1: crumbs are out of place");
+  gmlk_crumbs_end(a);
+  abandon();
+}
+
 static void sorted_pools(void **state) {
   gmlk_bins *clean;
   gmlk_block *b, fake;
@@ -1107,7 +1141,7 @@ static void places(void **state) {
 static int is_of_the_books(const char *name) {
   if (!strncmp(name, "S3", 2)) return 0; /* which calls are made, and when */
   if (!strncmp(name, "N3", 2)) return 0; /* what streams still do */
-  return strchr("ABEHILNQRSTVW", name[0]) != NULL;
+  return strchr("ABEHILNQRSTUVW", name[0]) != NULL;
 }
 
 /* What other processes know: a block, live and freed. */
@@ -1209,6 +1243,7 @@ int main(void) {
       cmocka_unit_test(peaks_and_pieces),
       cmocka_unit_test(the_index),
       cmocka_unit_test(a_full_row),
+      cmocka_unit_test(crumbs),
       cmocka_unit_test(sorted_pools),
       cmocka_unit_test(gaps),
       cmocka_unit_test(seconds),

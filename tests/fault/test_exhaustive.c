@@ -10,6 +10,9 @@
    allocation 3), none. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
+#define GMLK_CRUMB_PART 2u /* small lakes have crumbs, too */
+#define GMLK_CRUMBS_PART 2u
+#define GMLK_CRUMBS_FROM 1u
 #include "gmlake.h"
 
 #include <fcntl.h>

@@ -13,6 +13,9 @@
    what it is told and compares it with the accounts. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
+#define GMLK_CRUMB_PART 2u /* small lakes have crumbs, too */
+#define GMLK_CRUMBS_PART 2u
+#define GMLK_CRUMBS_FROM 1u
 #include "gmlake.h"
 
 #include <unistd.h>

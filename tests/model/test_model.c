@@ -13,6 +13,9 @@
 #define GMLAKE_BACKEND_MOCK
 static void assertion_failed(const char *condition);
 #define GMLAKE_ASSERT(condition) ((condition) ? (void)0 : assertion_failed(#condition))
+#define GMLK_CRUMB_PART 2u /* small lakes have crumbs, too */
+#define GMLK_CRUMBS_PART 2u
+#define GMLK_CRUMBS_FROM 1u
 #include "gmlake.h"
 
 #include <setjmp.h>

@@ -8,7 +8,7 @@
 
 #include "fixture.h"
 
-#define SLOTS_MAX 4096
+#define SLOTS_MAX HARD_COMB_SLOTS(2000)
 #define CHUNK ((size_t)2 << 20)
 
 static void *blocks[SLOTS_MAX];
@@ -74,8 +74,39 @@ static void random_programs_converge(void **state) {
   }
 }
 
+/* Small blocks that stay lie together, so large ones in between leave whole chunks behind. */
+static void combs_hold_little_more_than_is_live(void **state) {
+  static const struct {
+    size_t chunk, small, pairs;
+    double least; /* of live by reserved memory */
+  } rows[] = {
+      {CHUNK, 64 * K, 2000, .95},
+      {8 * CHUNK, 64 * K, 1000, .965},
+      {8 * CHUNK, 512, 1000, .965},
+      {16 * CHUNK, 4 * K, 500, .94},
+  };
+  size_t i, n;
+  (void)state;
+  for (i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+    const size_t row = i / 2, pairs = rows[row].pairs;
+    const int is_kept = i % 2 != 0;
+    uint64_t calls = 0;
+    open_hard(rows[row].chunk);
+    for (n = 0; n < 10; n++) {
+      if (n == 5) calls = stats().driver_call_count;
+      hard_comb(pairs, rows[row].chunk, rows[row].small, !is_kept || !n, !is_kept || n == 9, run,
+                NULL);
+    }
+    assert_int_equal(stats().driver_call_count, calls);
+    assert_true((double)stats().active_bytes_peak >=
+                rows[row].least * (double)stats().reserved_bytes_peak);
+    finish();
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(phases_converge),
-                                     cmocka_unit_test(random_programs_converge)};
+                                     cmocka_unit_test(random_programs_converge),
+                                     cmocka_unit_test(combs_hold_little_more_than_is_live)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

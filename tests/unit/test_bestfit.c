@@ -55,6 +55,70 @@ static void s2_splits_the_best_larger_pblock(void **state) {
   finish();
 }
 
+/* A lake of 32 chunks, with one small block in the last one. */
+static void *start_with_crumbs(size_t chunks) {
+  void *small;
+  start(chunks);
+  (void)take(31 * C);
+  small = take_marked(512);
+  assert_state(4, 1, 0, 0);
+  assert_int_equal(stats().reserved_bytes, 32 * C);
+  return small;
+}
+
+/* S2, small blocks that know only the arena's end lie side by side: a large one in between does not
+   get the rest of their chunk, until the last of them is freed. */
+static void s2_keeps_small_blocks_together(void **state) {
+  char *small = (char *)start_with_crumbs(40), *large = (char *)take(C - 512);
+  (void)state;
+  assert_true(large > small + 512);
+  assert_ptr_equal(take_marked(2048), small + 512);
+  assert_state(2, 1, 0, 0);
+  assert_true(take(2560) != small + 2560);
+  drop(small);
+  assert_ptr_equal(take(512), small);
+  assert_ptr_equal(take(512), small + 2560);
+  drop(small + 2560);
+  assert_true(take_on(C / 8, LEGACY) == small + 2560);
+  finish();
+}
+
+/* What is set aside is free memory where memory is short, for trim, and for the budget. */
+static void s2_sets_nothing_aside_for_good(void **state) {
+  char *small = (char *)start_with_crumbs(32), *large;
+  gmlake_query_info info;
+  gmlake_alloc_desc wanted = request(C - 512, 0, NULL);
+  gmlake_budget budget;
+  size_t released = 0;
+  (void)state;
+  step(gmlake_query(lake, &wanted, LEGACY, &info));
+  assert_int_equal(info.result, GMLAKE_OK);
+  assert_int_equal(info.wait, GMLAKE_NO_WAIT);
+  assert_int_equal(info.new_bytes, 0);
+  assert_ptr_equal(take(C - 512), small + 512);
+  finish();
+  small = (char *)start_with_crumbs(32);
+  assert_ptr_equal(take(C - 512), small + 512);
+  finish();
+  small = (char *)start_with_crumbs(32);
+  wanted = request(C - 512, GMLAKE_NO_GROW, NULL);
+  assert_ptr_equal(take_with(&wanted, LEGACY), small + 512);
+  finish();
+  (void)start_with_crumbs(40);
+  step(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.idle_bytes, C - 512);
+  assert_int_equal(budget.pending_bytes, 0);
+  finish();
+  start(40);
+  (void)take(32 * C - 1024);
+  large = (char *)take(2 * C);
+  drop(large);
+  assert_ptr_equal(take(512), large);
+  step(gmlake_trim(lake, 0, &released));
+  assert_int_equal(released, 2 * C);
+  finish();
+}
+
 /* S3, several and Split of the last: ask 3
      before  | a | B | c | D | e   e | F |      pPool {a 1, c 1, e 2}
      after   | W | B | W | D | W | e | F |      pPool {e 1}   sPool {w = a c e} */
@@ -872,6 +936,8 @@ static const scene scenes[] = {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(s2_splits_the_best_larger_pblock),
+      cmocka_unit_test(s2_keeps_small_blocks_together),
+      cmocka_unit_test(s2_sets_nothing_aside_for_good),
       cmocka_unit_test(s3_stitches_and_splits_the_last),
       cmocka_unit_test(s3_window_aliases_its_pieces),
       cmocka_unit_test(s3_begins_in_a_tail_and_ends_in_a_head),
