@@ -4184,6 +4184,18 @@ GMLK_INLINE gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint
   return best;
 }
 
+/* [U2] has_crumbs: it is an arena in which something may be set aside. */
+static uint32_t gmlk_crumb_limit(const gmlk_arena *a, int has_crumbs) {
+  return has_crumbs ? gmlk_chunk_grains(a) / GMLK_CRUMB_PART : 0;
+}
+
+/* What is wrong with crumbs but their tag [U1]; NULL: nothing is. */
+static const char *gmlk_crumbs_wrong(const gmlk_block *crumbs) {
+  if (crumbs->prev->state == GMLK_FREE) return "U1: crumbs are out of place";
+  if (!crumbs->stream && crumbs->ticket) return "U1: clean crumbs are of an epoch";
+  return crumbs->flags ? "U1: crumbs have flags" : NULL;
+}
+
 /* Whether the crumbs hold a small block of the stream. */
 static int gmlk_crumbs_hold(const gmlk_arena *a, unsigned stream, uint32_t grains) {
   const gmlk_block *crumbs = a->crumbs;
@@ -9015,6 +9027,25 @@ static gmlake_result gmlk_copies_finish(gmlk_drive *drive, gmlk_arena *a, int to
   return result ? result : gmlk_copies_wait(drive, a, to_host);
 }
 
+/* What is wrong with an arena's copies and its vault [Q1], [Q2]; NULL: nothing is. */
+static const char *gmlk_copies_wrong(const gmlk_arena *a) {
+  uint64_t end = 0;
+  size_t i;
+  if (a->copy_count > a->copy_capacity) return "Q1: more copies than room for them";
+  for (i = 0; i < a->copy_count; i++) {
+    const gmlk_copy *copy = &a->copies[i];
+    const uint32_t last = copy->at + copy->grains - 1;
+    if (!copy->grains || copy->at >= a->tail.at) return "Q1: a copy lies outside the arena";
+    if (copy->offset < end) return "Q1: copies are out of order";
+    if (gmlk_slot_of(a, copy->at) != gmlk_slot_of(a, last)) return "Q1: a copy is of 2 chunks";
+    end = copy->offset + gmlk_to_bytes(copy->grains);
+  }
+  if (end > a->vault_bytes) return "Q1: a copy lies outside the vault";
+  if (!a->vault != !a->vault_bytes) return "Q1: the vault is not of its size";
+  if (a->copy_done != a->copy_next) return "Q2: a copy runs";
+  return a->copy_next > a->copy_count ? "Q2: more copies are done than there are" : NULL;
+}
+
 /* ---- >>lend ------------------------------------------------------------------------------------
    Lends what a graph's pool has free, and takes it back. A loan has a number of the same kind as a
    capture's. While the pool is lent, its free memory that graphs know has this number as its tag:
@@ -9364,7 +9395,7 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   if (result) return result;
   a->slot_limit = (uint32_t)(a->reserved_bytes / chunk_bytes);
   a->keeps_apart = !a->is_bare && l->desc.policy && l->desc.policy->coalesce;
-  if (a == &l->home && !l->desc.policy) a->crumb_most = gmlk_chunk_grains(a) / GMLK_CRUMB_PART;
+  a->crumb_most = gmlk_crumb_limit(a, a == &l->home && !l->desc.policy);
   if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (window_bytes < chunk_bytes) return GMLAKE_OK; /* a pool of a lake without stitching */
   result = gmlk_space_open(l, a, &a->window_space, window_bytes);
@@ -12348,22 +12379,12 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
               "A8: more slots than there is room for");
   gmlk_expect(c, a->chunks.stuck_end <= a->slot_capacity, "A8: more slots than there is room for");
   gmlk_expect(c, a->keeps_apart == (policy && policy->coalesce), "A8: keeps_apart is wrong");
-  gmlk_expect(
-      c,
-      a->crumb_most == (a == &c->l->home && !policy ? gmlk_chunk_grains(a) / GMLK_CRUMB_PART : 0),
-      "U2: crumb_most is wrong");
+  gmlk_expect(c, a->crumb_most == gmlk_crumb_limit(a, a == &c->l->home && !policy),
+              "U2: crumb_most is wrong");
   gmlk_expect(c, a->base % chunk == 0 && a->is_bare == (a->base == 0), "A8: the base is wrong");
   gmlk_expect(c, !a->window_space.reserved_bytes == !a->window_space.holes,
               "V1: the windows have no range of addresses");
   return gmlk_expect(c, gmlk_handles_are_alike(&a->chunks), "P4: the chunks of a handle differ");
-}
-
-/* [U1] of the reserved block that the arena names. */
-static void gmlk_check_crumbs(gmlk_checker *c, const gmlk_block *b) {
-  gmlk_expect(c, b->prev->state != GMLK_FREE, "U1: crumbs are out of place");
-  gmlk_expect(c, b->stream || !b->ticket, "U1: clean crumbs are of an epoch");
-  gmlk_check_tag(c, b->stream, b->ticket, "U1: crumbs are of an epoch to come");
-  gmlk_expect(c, !b->flags, "U1: crumbs have flags");
 }
 
 static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
@@ -12411,9 +12432,10 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
     gmlk_check_note(c, b);
     return;
   default:
-    if (gmlk_expect(c, b->state == GMLK_RESERVED && b == a->crumbs,
-                    "A1: a block is in a state that does not last"))
-      gmlk_check_crumbs(c, b);
+    gmlk_expect(c, b->state == GMLK_RESERVED && b == a->crumbs,
+                "A1: a block is in a state that does not last");
+    gmlk_expect(c, !gmlk_crumbs_wrong(b), gmlk_crumbs_wrong(b));
+    gmlk_check_tag(c, b->stream, b->ticket, "U1: crumbs are of an epoch to come");
   }
 }
 
@@ -12481,26 +12503,12 @@ static void gmlk_check_chunks(gmlk_checker *c) {
 /* [E1], [E3], [Q1], [Q2]. */
 static void gmlk_check_sleep(gmlk_checker *c) {
   const gmlk_arena *a = c->a, *lead = a->owner ? &a->owner->arena : &c->l->home;
-  uint64_t end = 0;
-  size_t i;
+  const char *wrong = gmlk_copies_wrong(a);
   gmlk_expect(c, a->sleep <= GMLK_ASLEEP, "E1: a pool's arenas are not in one state");
   gmlk_expect(c, a->sleep == lead->sleep, "E1: a pool's arenas are not in one state");
   gmlk_check_table(c, a->copies, a->copy_capacity * sizeof(gmlk_copy));
   gmlk_expect(c, a->sleep == GMLK_ASLEEP || !a->copies, "E3: an arena that is awake has copies");
-  if (!gmlk_expect(c, a->copy_count <= a->copy_capacity, "Q1: more copies than room for them"))
-    return;
-  for (i = 0; i < a->copy_count; i++) {
-    const gmlk_copy *copy = &a->copies[i];
-    const uint32_t last = copy->at + copy->grains - 1;
-    gmlk_expect(c, copy->grains && copy->at < a->tail.at, "Q1: a copy lies outside the arena");
-    gmlk_expect(c, copy->offset >= end, "Q1: copies are out of order");
-    gmlk_expect(c, gmlk_slot_of(a, copy->at) == gmlk_slot_of(a, last), "Q1: a copy is of 2 chunks");
-    end = copy->offset + gmlk_to_bytes(copy->grains);
-  }
-  gmlk_expect(c, end <= a->vault_bytes, "Q1: a copy lies outside the vault");
-  gmlk_expect(c, !a->vault == !a->vault_bytes, "Q1: the vault is not of its size");
-  gmlk_expect(c, a->copy_done == a->copy_next, "Q2: a copy runs");
-  gmlk_expect(c, a->copy_next <= a->copy_count, "Q2: more copies are done than there are");
+  gmlk_expect(c, !wrong, wrong);
 }
 
 static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
