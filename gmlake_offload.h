@@ -9899,7 +9899,7 @@ static gmlake_offload_result gmlo_session_move(gmlake_offload_session *s) {
   return result;
 }
 
-/* The tensor that is away and is expected to be used first in this iteration; NONE: there is none. */
+/* The tensor that is away and is expected to be used first in this iteration; or NONE. */
 static uint32_t gmlo_session_next_back(gmlake_offload_session *s) {
   const gmlo_lesson *l = gmlo_session_known(s);
   size_t near = l->step_count - s->at;

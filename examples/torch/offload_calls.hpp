@@ -1,6 +1,6 @@
-/* What gmlake_torch/session.py and operators.cpp call. Functions that return a text return NULL if they did what
-   they say; else the text says why not. It is valid until the thread's next call. Who includes this
-   has included adapter.h and offload.hpp, and defines what is declared first. */
+/* What gmlake_torch/session.py and operators.cpp call. Functions that return a text return NULL if
+   they did what they say; else the text says why not. It is valid until the thread's next call. Who
+   includes this has included adapter.h and offload.hpp, and defines what is declared first. */
 
 namespace {
 

@@ -1,13 +1,13 @@
 /* Sees what torch dispatches, as dispatch.py does in Python, and tells the session which storages
    an operator reads and which it writes before it runs, and afterwards what it has made.
 
-   Each operator that may read or write memory gets a kernel for DispatchKey::BackendSelect. That key
-   is the lowest one above all backends and layouts, and every call has it. So operators come here
-   behind autograd, autocast and whatever dispatches in Python, as they will run, and before the
-   device's kernel. Operators that have a kernel there already choose a backend by it, and then call
-   others. Of torch's own operators those that are made of others are left out. Other libraries' are
-   not, as they may reach memory themselves: what they are given stays. The kernels stay until the
-   process ends; without a session they only pass calls on. */
+   Each operator that may read or write memory gets a kernel for DispatchKey::BackendSelect. That
+   key is the lowest one above all backends and layouts, and every call has it. So operators come
+   here behind autograd, autocast and whatever dispatches in Python, as they will run, and before
+   the device's kernel. Operators that have a kernel there already choose a backend by it, and then
+   call others. Of torch's own operators those that are made of others are left out. Other
+   libraries' are not, as they may reach memory themselves: what they are given stays. The kernels
+   stay until the process ends; without a session they only pass calls on. */
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/core/Tensor.h>
@@ -44,8 +44,8 @@ using c10::IValue;
 using Args = c10::ArrayRef<IValue>;
 using torch::jit::Stack;
 
-/* Keys that no tensor of such a machine has. A thread excludes them as a mark, and autograd's threads
-   that work for it have its marks. */
+/* Keys that no tensor of such a machine has. A thread excludes them as a mark, and autograd's
+   threads that work for it have its marks. */
 constexpr DispatchKey WATCHED = DispatchKey::Vulkan; /* the thread that opened the session */
 constexpr DispatchKey INSIDE = DispatchKey::Metal;   /* what is one operator, and seen already */
 
@@ -58,7 +58,7 @@ Settings settings;
 
 bool starts_with(const std::string &text, const char *begin) { return text.rfind(begin, 0) == 0; }
 
-/* ---- What a schema says of an operator; see dispatch.py, whose lists these are ---------------- */
+/* ---- What a schema says of an operator; see dispatch.py, whose lists these are --------------- */
 
 enum How { READ, WRITE, OVERWRITE };
 
@@ -160,7 +160,7 @@ const Operator &operator_of(const c10::OperatorHandle &handle) {
   return *own;
 }
 
-/* ---- What it is called with ------------------------------------------------------------------- */
+/* ---- What it is called with ------------------------------------------------------------------ */
 
 /* Numbers come as tensors, and tensors that are made of others have no storage. */
 bool is_here(const at::Tensor &tensor) {
@@ -219,7 +219,7 @@ void check(const char *text) {
   TORCH_CHECK(false, what);
 }
 
-/* ---- Operators -------------------------------------------------------------------------------- */
+/* ---- Operators ------------------------------------------------------------------------------- */
 
 /* Runs it, and says what it uses before and what it has made after that. The last values of the
    stack are its arguments, and then its results. */
@@ -342,7 +342,7 @@ void see_composite(const c10::OperatorHandle &handle, DispatchKeySet, Stack *sta
   handle.callBoxedForDispatchKey(DispatchKey::CompositeImplicitAutograd, *stack);
 }
 
-/* ---- Registration ----------------------------------------------------------------------------- */
+/* ---- Registration ---------------------------------------------------------------------------- */
 
 /* Is told of each operator, those that are there already first. It cannot register kernels then, as
    the dispatcher is locked. */
@@ -418,9 +418,9 @@ void register_new() {
 
 } // namespace
 
-/* is_on: operators of the calling thread are seen from now on, on a GPU or, in tests, on the CPU, and
-   what other threads use stays; else no longer. Lists of more than foreach_bytes are worked on in
-   parts. */
+/* is_on: operators of the calling thread are seen from now on, on a GPU or, in tests, on the CPU,
+   and what other threads use stays; else no longer. Lists of more than foreach_bytes are worked on
+   in parts. */
 API void gmlake_torch_offload_watch(int is_on, int is_cpu, size_t foreach_bytes) {
   settings.device = is_cpu ? c10::DeviceType::CPU : c10::DeviceType::CUDA;
   settings.foreach_bytes = foreach_bytes;

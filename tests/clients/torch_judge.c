@@ -1,7 +1,7 @@
 /* Loaded before torch on a CPU, it takes the place of the lake in gmlake_torch's sessions: large
-   host memory has no access but for the operator that names it, and no writes but where it is said to
-   write. So a storage that an operator uses and that the session did not see is a fault (SIGSEGV). What an operator is said to overwrite is
-   filled before it runs. */
+   host memory has no access but for the operator that names it, and no writes but where it is said
+   to write. So a storage that an operator uses and that the session did not see is a fault
+   (SIGSEGV). What an operator is said to overwrite is filled before it runs. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

@@ -492,8 +492,8 @@ static void sizes_vary(void **state) {
   rig_close(&r);
 }
 
-/* A schedule is not carried out in an iteration whose tensors are much smaller than those that it is
-   for: there they fit, and nothing has to leave. In the next one it holds again. */
+/* A schedule is not carried out in an iteration whose tensors are much smaller than those that it
+   is for: there they fit, and nothing has to leave. In the next one it holds again. */
 static void a_schedule_is_for_its_sizes(void **state) {
   size_t limit = native_peak(6, 256 * KIB) * 8 / 10;
   gmlake_offload_session_stats stats, then;
