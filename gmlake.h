@@ -4186,7 +4186,7 @@ GMLK_INLINE gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint
 
 /* [U2] has_crumbs: it is an arena in which something may be set aside. */
 static uint32_t gmlk_crumb_limit(const gmlk_arena *a, int has_crumbs) {
-  return has_crumbs ? gmlk_chunk_grains(a) / GMLK_CRUMB_PART : 0;
+  return has_crumbs ? (uint32_t)(a->chunk_bytes / GMLK_GRAIN / GMLK_CRUMB_PART) : 0;
 }
 
 /* What is wrong with crumbs but their tag [U1]; NULL: nothing is. */
@@ -4234,7 +4234,7 @@ static gmlk_block *gmlk_crumbs_for(gmlk_arena *a, unsigned stream, uint32_t grai
   if (gmlk_crumbs_hold(a, stream, grains)) return a->crumbs;
   for (;; gmlk_crumbs_end(a)) {
     b = gmlk_best_fit(a, stream, grains, 1, &at, &hole);
-    if (!b || at + hole != a->tail.at || gmlk_min(most, hole) < 2 * grains) return NULL;
+    if (!b || at + hole != a->tail.at || gmlk_min(most, hole) / 2 < grains) return NULL;
     if (!a->crumbs) break;
   }
   gmlk_crumbs_begin(a, stream, b, (uint32_t)gmlk_min(most, hole));
@@ -11523,9 +11523,11 @@ static gmlake_result gmlk_profile_save(const gmlake_profile *profile, char *out_
 
 static gmlake_result gmlk_profile_load(const char *text, size_t bytes, gmlake_profile *out) {
   gmlake_profile profile;
-  gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (text && out) result = gmlk_profile_read(text, bytes, &profile);
-  return result || gmlk_profile_out(profile, out) ? result : GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlake_result result;
+  if (!text || !out) return GMLAKE_ERROR_INVALID_ARGUMENT;
+  result = gmlk_profile_read(text, bytes, &profile);
+  if (result) return result;
+  return gmlk_profile_out(profile, out) ? GMLAKE_OK : GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
 static gmlake_result gmlk_profile_take(gmlake *l, gmlake_profile *out) {
@@ -11720,7 +11722,7 @@ static void gmlk_list_chunks(gmlk_chunk_list *list, const gmlk_arena *a, uint32_
 
 static gmlake_result gmlk_get_chunks(gmlake *l, uint64_t address, gmlake_chunk_info *out,
                                      size_t capacity, size_t *out_count) {
-  gmlk_chunk_list list = {out, capacity, 0, 0};
+  gmlk_chunk_list list = {out, out ? capacity : 0, 0, 0};
   const gmlake_buffer *buffer;
   const gmlk_block *b = gmlk_find_at(l, address, &buffer);
   const gmlk_span *spans = NULL;
@@ -11823,7 +11825,7 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
 
 /* Returns how many entries there are. */
 static size_t gmlk_get_map(const gmlake *l, gmlake_map_entry *out, size_t capacity) {
-  gmlk_map map = {out, capacity, 0};
+  gmlk_map map = {out, out ? capacity : 0, 0};
   size_t i;
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i]) gmlk_map_arena(l, l->arenas[i], &map);
@@ -12945,7 +12947,8 @@ static int gmlk_mock_grow(void *array, size_t count, size_t *capacity, size_t it
   if (count) memcpy(grown, items, count * item_bytes);
   memset(grown + count * item_bytes, 0, (wanted - count) * item_bytes);
   GMLAKE_FREE(items);
-  memcpy(array, &grown, sizeof(grown));
+  items = grown;
+  memcpy(array, &items, sizeof(items));
   *capacity = wanted;
   return 1;
 }

@@ -208,8 +208,9 @@ def check_session(session, judge):
 
 
 def check_names(dispatch, judge):
-    """dispatch.py and operators.cpp see the same in the same programs. The second sees what composite
-    operators are made of, and what fills or copies into a tensor that another operator has made."""
+    """dispatch.py and operators.cpp see the same in the same programs. The second sees what
+    composite operators are made of, and what fills or copies into a tensor that another operator has
+    made."""
     library, log = judge.library, []
     library.judge_log.restype = ctypes.POINTER(ctypes.c_int * 2)
 

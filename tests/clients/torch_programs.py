@@ -1,5 +1,5 @@
-"""Small programs that reach torch's operators in many ways: what torch_dispatch.py compares inside a
-session and outside. Each takes nothing and returns numbers."""
+"""Small programs that reach torch's operators in many ways: what torch_dispatch.py compares inside
+a session and outside. Each takes nothing and returns numbers."""
 import threading
 
 import torch
