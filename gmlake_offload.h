@@ -277,14 +277,17 @@ HOW A SESSION WORKS
   5. Drift. A step that is not the one expected, by its key, the number of its tensors or which they
      are, ends the schedule until the next iteration begins. The next one is learnt anew. Other
      sizes in the same order are no drift: the schedule goes on as far as there is room, and a new
-     one is made when two iterations in a row have the same sizes. Where two or more schedules in a
-     row were in vain, as no iteration followed them, the next one is made only after as many
-     iterations that were alike, less one; after 8 at most.
+     one is made when two iterations in a row have the same sizes. But from a tensor on that is more
+     than a third larger than the expected one, or the other way round, the schedule rests until the
+     next iteration begins. Where two or more schedules in a row were in vain, as no iteration
+     followed them, the next one is made only after as many iterations that were alike, less one;
+     after 8 at most.
   6. On demand. What a step names is fetched if it is away, whatever was planned. Where memory is
      short those tensors leave whose next use is farthest away: by what is known of the iteration,
      else those that were not used for longest. Without a schedule, what the next 32 steps are
-     expected to use comes back ahead, into room that is free. What the host has already is dropped
-     without a copy.
+     expected to use comes back ahead, into room that is free. What later steps of the iteration use
+     comes back, too, if more than a 16th of the limit stays free: in training, while the backward
+     pass frees memory. What the host has already is dropped without a copy.
   7. Chunks. Memory that says which chunks a range gets (`commit_chunks`, as a lake's does) is
      planned, too: a tensor has the same chunks at the same addresses whenever it is there, and
      chunks go from one tensor to the next as planned. What is mapped stays mapped, so an iteration
