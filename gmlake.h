@@ -3599,9 +3599,8 @@ typedef struct gmlk_arena {
   uint64_t free_grains; /* [A6] in free blocks of any tag */
   gmlk_block *crumbs;   /* [U1] what is set aside for small blocks; NULL: nothing */
   uint32_t crumb_most;  /* [U2] a small block's grains at most; 0: nothing is set aside here */
-  size_t
-      live_count; /* the user's blocks, pending ones too; >>request, >>pending, >>buffer write it */
-  int keeps_apart; /* 1: a policy decides which free blocks are joined */
+  size_t live_count;    /* live and pending blocks; >>request, >>pending, >>buffer write it */
+  int keeps_apart;      /* 1: a policy decides which free blocks are joined */
   gmlk_windows windows;
   gmlk_space window_space, buffer_space;
   gmlake_pool *pool;      /* that it belongs to; NULL: the lake's own arena */
