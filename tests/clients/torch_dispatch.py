@@ -209,8 +209,8 @@ def check_session(session, judge):
 
 def check_names(dispatch, judge):
     """dispatch.py and operators.cpp see the same in the same programs. The second sees what
-    composite operators are made of, and what fills or copies into a tensor that another operator has
-    made."""
+    composite operators are made of, and what fills or copies into a tensor that another operator
+    has made."""
     library, log = judge.library, []
     library.judge_log.restype = ctypes.POINTER(ctypes.c_int * 2)
 
