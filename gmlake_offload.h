@@ -8821,7 +8821,8 @@ static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host
         `period` steps later the next one. After a drift it begins later than that, when the first
         step of the last one comes again, or when another `period` steps have been repeated.
    Cost: a step is linear in what it names; one that makes tensors leave is linear in the session's
-   tensors for each of them. Fails: where memory, queues or host memory refuse. */
+   tensors for each of them. So is a step without a schedule, for each that it brings back early and
+   once more. Fails: where memory, queues or host memory refuse. */
 
 #define GMLO_MARKS 1024u /* steps of a stream whose end can be told from later ones */
 #define GMLO_STREAMS_MAX 64u
