@@ -185,12 +185,13 @@ def compare(arguments, allocators, document):
                 allocator.run(job_of(arguments, workload, steps=[0, 3], requests=3))
     for repeat in range(arguments.repeats):
         for workload in arguments.workloads:
-            if repeat >= (2 if workload in LONG else arguments.repeats):
+            is_long = workload in LONG and not arguments.steps
+            if repeat >= (2 if is_long else arguments.repeats):
                 continue
             for i in range(len(allocators)):
                 allocator = allocators[(i + repeat) % len(allocators)]
                 # Of the long ones a second run of the native allocator tells the noise.
-                if repeat and workload in LONG and allocator.name != "native":
+                if repeat and is_long and allocator.name != "native":
                     continue
                 document.add(allocator.run(job_of(arguments, workload, repeat=repeat)))
 
