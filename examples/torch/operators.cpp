@@ -5,9 +5,10 @@
    key is the lowest one above all backends and layouts, and every call has it. So operators come
    here behind autograd, autocast and whatever dispatches in Python, as they will run, and before
    the device's kernel. Operators that have a kernel there already choose a backend by it, and then
-   call others. Of torch's own operators those that are made of others are left out. Other
-   libraries' are not, as they may reach memory themselves: what they are given stays. The kernels
-   stay until the process ends; without a session they only pass calls on. */
+   call others. Of torch's own operators those that are made of others are left out, unless the
+   device has a kernel of its own for them. Other libraries' are not, as they may reach memory
+   themselves: what they are given stays. The kernels stay until the process ends; without a session
+   they only pass calls on. */
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/core/Tensor.h>
@@ -58,6 +59,15 @@ Settings settings;
 
 bool starts_with(const std::string &text, const char *begin) { return text.rfind(begin, 0) == 0; }
 
+/* Those of dense, sparse and nested tensors there; the first is that of dense ones. */
+std::vector<DispatchKey> device_keys() {
+  if (settings.device == c10::DeviceType::CPU)
+    return {DispatchKey::CPU, DispatchKey::SparseCPU, DispatchKey::SparseCsrCPU,
+            DispatchKey::NestedTensorCPU};
+  return {DispatchKey::CUDA, DispatchKey::SparseCUDA, DispatchKey::SparseCsrCUDA,
+          DispatchKey::NestedTensorCUDA};
+}
+
 /* ---- What a schema says of an operator; see dispatch.py, whose lists these are --------------- */
 
 enum How { READ, WRITE, OVERWRITE };
@@ -71,8 +81,9 @@ struct Operator {
   size_t argument_count, return_count;
   uint64_t key;
   std::vector<Argument> tensors; /* the arguments that are, or have, tensors */
+  DispatchKeySet own_kernels;    /* of the device's keys, those with a kernel of its own */
   bool is_quiet, is_foreach, is_collective;
-  bool is_composite; /* made of others */
+  bool is_composite; /* made of others, but for tensors that `own_kernels` has */
   bool is_own;       /* of torch's, and reaches memory by its dispatcher alone */
 
   explicit Operator(const c10::OperatorHandle &handle) {
@@ -102,6 +113,8 @@ struct Operator {
         "aten::detach_",      "aten::squeeze_",       "aten::t_",
         "aten::transpose_",   "aten::unsqueeze_"};
     is_composite = handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
+    for (const DispatchKey device_key : device_keys())
+      if (handle.hasKernelForDispatchKey(device_key)) own_kernels = own_kernels.add(device_key);
     is_own =
         starts_with(name, "aten::") && name != "aten::nanmean" && name != "aten::linalg_eigvals";
     const bool is_view = views.count(name) || (returns_alias && !does_write && !is_composite);
@@ -323,9 +336,11 @@ void see(const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *stack) {
   if (is_unseen()) return handle.redispatchBoxed(below, stack);
   register_new();
   const Operator &op = operator_of(handle);
+  const bool is_composite =
+      op.is_composite && (below.empty() || !op.own_kernels.has(below.highestPriorityTypeId()));
   /* Another thread's work goes on beside the session's steps; a composite has steps of its own. */
-  if (op.is_composite || !c10::impl::tls_is_dispatch_key_excluded(WATCHED)) {
-    keep_all(op, *stack);
+  if (is_composite || !c10::impl::tls_is_dispatch_key_excluded(WATCHED)) {
+    if (!is_composite || !op.is_own) keep_all(op, *stack);
     return handle.redispatchBoxed(below, stack);
   }
   if (op.is_foreach) {
@@ -388,13 +403,14 @@ void give_kernel(const c10::OperatorName &name, DispatchKey key, torch::CppFunct
 
 void register_operator(const c10::OperatorHandle &handle) {
   const Operator op(handle);
-  if (op.is_quiet || (op.is_composite && op.is_own)) return;
+  if (op.is_quiet || (op.is_composite && op.is_own && op.own_kernels.empty())) return;
   if (!handle.hasKernelForDispatchKey(DispatchKey::BackendSelect))
     give_kernel(handle.operator_name(), DispatchKey::BackendSelect,
                 torch::CppFunction::makeFromBoxedFunction<&see>());
   const DispatchKey autograd = settings.device == c10::DeviceType::CPU ? DispatchKey::AutogradCPU
                                                                        : DispatchKey::AutogradCUDA;
-  if (op.is_composite && !handle.hasKernelForDispatchKey(autograd))
+  if (op.is_composite && !op.is_own && !op.own_kernels.has(device_keys()[0]) &&
+      !handle.hasKernelForDispatchKey(autograd))
     give_kernel(handle.operator_name(), autograd,
                 torch::CppFunction::makeFromBoxedFunction<&see_composite>());
 }

@@ -25,6 +25,7 @@ from torch_programs import PROGRAMS
 
 
 IS_OLD = int(torch.__version__.split(".")[0]) < 2
+KEYS = ("CPU", "SparseCPU", "SparseCsrCPU", "NestedTensorCPU")
 
 
 class Model(torch.nn.Module):
@@ -244,6 +245,25 @@ def check_names(dispatch, judge):
         assert got == expected_names
 
 
+def check_kernels(dispatch, session, judge):
+    """Every operator of torch that has a kernel for the CPU's tensors, and may reach memory, is
+    seen. Those that are made of others may have one, too."""
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    with session.Session(judge, torch.device("cpu"), 1 << 22):
+        pass
+    count = 0
+    for schema in torch._C._jit_get_all_schemas():
+        name = schema.name + ("." + schema.overload_name if schema.overload_name else "")
+        if not name.startswith("aten::") or not torch._C._dispatch_has_kernel(name):
+            continue
+        if any(has_kernel(name, key) for key in KEYS):
+            packet = getattr(torch.ops.aten, schema.name[len("aten::") :])
+            operator = dispatch.Operator(getattr(packet, schema.overload_name or "default"))
+            assert operator.is_quiet or has_kernel(name, "BackendSelect"), name
+            count += not operator.is_quiet
+    assert count > 500, count
+
+
 def check_foreach(session, judge):
     """Long lists are worked on in parts, with the same results."""
     names = ["a", "b", "c", "d", "e"]
@@ -393,6 +413,7 @@ if __name__ == "__main__":
         check_groups(session, judge)
         if IS_OLD:  # a newer one executes other operators where a mode is on
             check_names(dispatch, judge)
+        check_kernels(dispatch, session, judge)
         check_foreach(session, judge)
         check_region(session, judge)
         check_programs(session, lambda: judge, 1 << 22)

@@ -100,6 +100,18 @@ def functions():
     return total(x.grad)
 
 
+def activations():
+    """Some have a kernel though they are made of other operators, too."""
+    kinds = torch.nn.SiLU, torch.nn.Mish, torch.nn.GELU, torch.nn.Softplus, torch.nn.Hardswish
+    found = []
+    for kind in kinds:
+        x = matrix(grad=True)
+        y = kind()(x @ x)
+        (y * y.detach().roll(1, 0)).sum().backward()
+        found += total(y, x.grad)
+    return found + total(torch.native_channel_shuffle(matrix().view(1, 4, -1, N), 2))
+
+
 def transforms():
     x = matrix()
     jacobian = torch.autograd.functional.vjp(lambda x: (x @ x).tanh(), x, torch.ones_like(x))[1]
@@ -371,6 +383,7 @@ PROGRAMS = [
     wrappers,
     subclasses,
     functions,
+    activations,
     transforms,
     scripts,
     customs,
