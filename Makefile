@@ -197,8 +197,10 @@ plots: deps-plots
 	@sh bench/plots.sh bench/traces/*.gmtrace.gz
 	@python3 bench/torch/report.py --plot $(BUILD)/plots/torch.png bench/torch/h200.json \
 	  bench/torch/h200x2.json | gnuplot
+	@python3 bench/torch/batches.py --plot $(BUILD)/plots/batches.png bench/torch/batches.json | gnuplot
 	@[ '$(PUBLISH)' != yes ] || { cp $(BUILD)/plots/gpt2-xl-R-dyn.png bench/figure.png && \
-	  cp $(BUILD)/plots/torch.png bench/torch/figure.png; }
+	  cp $(BUILD)/plots/torch.png bench/torch/figure.png && \
+	  cp $(BUILD)/plots/batches.png bench/torch/batches.png; }
 
 sweep: deps-plots
 	$(SUBMAKE) $(BUILD)/replay $(POLICY)

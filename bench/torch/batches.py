@@ -10,7 +10,8 @@ pinned memory); activation checkpointing; gmlake_torch.offload, alone and with c
 managed memory behind torch's pluggable allocator, while another process holds what is beyond the
 limit. Each but the last is bisected: a batch fits if it trains for --steps steps. The processes of
 a program search at the same time and are timed one after the other. Managed memory has no largest
-batch: it is timed at the largest of native and of offload.
+batch: it is timed at the largest of native and of offload. More managed memory than is free can
+hang the GPU for all its users: leave it out with --ways where others use the machine.
 
 The file is written after each search and each way that was timed, so a run that is cut off loses
 only what it was at. A later run with the same --out adds to it: what is timed there is kept, unless
@@ -22,6 +23,7 @@ import contextlib
 import functools
 import gc
 import json
+import math
 import os
 import subprocess
 import sys
@@ -34,11 +36,11 @@ sys.path.insert(0, HERE)
 GIB = 1 << 30
 
 # Model, tokens of a row or side of an image, LoRA; the first batch that each way tries: what fits
-# on an H200 under 24 GiB, where that was found.
+# on an H200 under 24 GiB.
 PROGRAMS = {
     "opt-1.3b": ("opt-1.3b", 1024, "", (8, 22, 18, 36, 37)),
-    "llama-7b-L": ("llama-7b", 1024, "lora", (4, 8, 24, 10, 24)),
-    "conv": (None, 384, "", (300, 484, 562, 600, 700)),
+    "llama-7b-L": ("llama-7b", 1024, "lora", (1, 7, 13, 11, 44)),
+    "conv": (None, 384, "", (300, 484, 562, 796, 1297)),
 }
 WAYS = {  # and what they are called in tables
     "native": "native",
@@ -170,7 +172,10 @@ def work(program, way, limit_bytes):
             optimizer.zero_grad(set_to_none=True)
             torch.cuda.synchronize()
             seconds.append(round(time.perf_counter() - start, 5))
-        return {"seconds": seconds, "loss": float(loss.detach())}
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            return {"seconds": seconds, "error": f"the loss is {value}"}
+        return {"seconds": seconds, "loss": value}
 
     torch.manual_seed(0)
     session, forward = prepare(way, limit_bytes)
@@ -404,35 +409,53 @@ def table(results):
             yield head + (f"{rate:.1f} | {by} |" if rate else "| |")
 
 
+COLOURS = {  # of bench/style.gp
+    "native": "native",
+    "host": "async",
+    "recompute": "expandable",
+    "offload": "lake",
+    "offload-recompute": "lake_more",
+    "managed": "live",
+}
+
+
 def plot(results, path):
-    """A point a run: its batch and its rate, by native's."""
-    yield "$data << END"
+    """A point a run: its batch and its rate, by native's. A colour a way, a form a program."""
+    points, forms = [], {}
     for result in results:
         rows = list(rows_of(result))
         batch, rate = native_of(rows)
-        for way, x, _, y in rows:
-            if y and rate:
-                yield f'{x / batch:.4f} {y / rate:.4f} "{WAYS[way]}" "{result["program"]}"' + (
-                    f" {list(WAYS).index(way)}"
-                )
-    yield "END"
+        if not rate:
+            continue
+        form = forms.setdefault(result["program"], (7, 5, 9)[len(forms)])
+        points += [(way, x / batch, y / rate, form) for way, x, _, y in rows if y]
+    for way in WAYS:
+        yield f"${way.replace('-', '_')} << END"
+        for name, x, y, form in points:
+            if name == way:
+                yield f"{x:.4f} {y:.4f} {form}"
+        yield "END"
     yield f"""load "bench/style.gp"
-set terminal pngcairo size 1400,760 noenhanced font "DejaVu Sans,15" background "#ffffff"
+set terminal pngcairo size 1400,760 noenhanced font "DejaVu Sans,17" background "#ffffff"
 set output "{path}"
-set lmargin 9
+set lmargin 11
+set tmargin 5
 set logscale x
+set xtics (1, 2, 4, 8, 16, 32)
+set xrange [.9:56]
+set yrange [0:*]
 set xlabel "largest batch, by native's"
 set ylabel "tokens or images a second, by native's"
-set yrange [0:*]
-set xrange [.8:*]
-set offsets graph 0, graph .2, graph .05, 0
-set key outside right"""
+set key outside right top Left reverse samplen 1 spacing 1.3
+set label 1 "Largest batches under 24 GiB: right and high is better" at screen .02, .95"""
+    used = [way for way in WAYS if any(point[0] == way for point in points)]
     draws = [
-        f"$data using (strcol(3) eq '{text}' ? $1 : NaN):2 with points pt {i + 4} ps 2 lw 2"
-        f" title '{text}', $data using (strcol(3) eq '{text}' ? $1 : NaN):2:4 with labels left"
-        f" offset 1,0 font ',11' notitle"
-        for i, text in enumerate(WAYS.values())
+        f"${way.replace('-', '_')} using 1:2:3 with points pt variable ps 2.2 lc rgb {COLOURS[way]}"
+        f" notitle, NaN with lines lw 9 lc rgb {COLOURS[way]} title '{WAYS[way]}'"
+        for way in used
     ]
+    for name, form in forms.items():
+        draws.append(f"NaN with points pt {form} ps 2 lc rgb ink title '{name}'")
     yield "plot " + ", ".join(draws)
 
 
