@@ -999,7 +999,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_o
 
 /* Memory at addresses that stay. commit, discard and release return at once: they take effect where
    they are queued. They return 0; 1: there is no memory now, and others may leave for it; another
-   value: they failed. What fails has changed nothing. gmlake_offload_lake_memory fills one in. */
+   value: they failed, and it comes with the error. What fails has changed nothing.
+   gmlake_offload_lake_memory fills one in, whose values above 2 are the driver's. */
 typedef struct gmlake_offload_memory {
   size_t struct_bytes;  /* sizeof(gmlake_offload_memory) */
   unsigned abi_version; /* 1 */
@@ -9779,6 +9780,15 @@ static int gmlo_session_fits(const gmlake_offload_session *s, size_t bytes) {
   return limit == 0 || (bytes <= limit && s->stats.device_bytes <= limit - bytes);
 }
 
+/* Memory could not be had, and not for want of room. */
+static gmlake_offload_result gmlo_session_broken(gmlake_offload_session *s, uint32_t tensor,
+                                                 int code) {
+  (void)gmlo_session_refused(s, tensor, "memory could not be had: its functions said ");
+  gmlo_session_say(s, NULL, (size_t)code);
+  gmlo_session_say(s, "; a lake's say the driver's error, or 2", 0);
+  return s->error.result;
+}
+
 /* Gives a tensor memory for a stream; others leave for it, if `is_demand`. *out_full: there was no
    room, which is no error without `is_demand`. */
 static gmlake_offload_result gmlo_session_commit(gmlake_offload_session *s, uint32_t tensor,
@@ -9791,7 +9801,7 @@ static gmlake_offload_result gmlo_session_commit(gmlake_offload_session *s, uint
     if (gmlo_session_fits(s, range->bytes)) {
       code = gmlo_session_supply(s, tensor, course);
       if (code == 0) break;
-      if (code != 1) return gmlo_session_refused(s, tensor, "memory could not be had: a failure");
+      if (code != 1) return gmlo_session_broken(s, tensor, code);
     }
     *out_full = !is_demand;
     if (*out_full) return GMLAKE_OFFLOAD_OK;
@@ -15666,10 +15676,13 @@ gmlake_offload_cuda_get_queues(gmlake_offload_backend *backend, gmlake_offload_q
 
 #if defined(GMLAKE_OFFLOAD_LAKE)
 
-static int gmlo_lake_code(gmlake_result result) {
-  return result == GMLAKE_OK                                                                   ? 0
-         : result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED ? 1
-                                                                                               : 2;
+/* 0; 1: there is no memory; the driver's number of the failure, if that is above 2; else 2. */
+static int gmlo_lake_code(gmlake *lake, gmlake_result result) {
+  gmlake_error_info info;
+  if (result == GMLAKE_OK) return 0;
+  if (result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED) return 1;
+  if (gmlake_get_last_error(lake, &info) != GMLAKE_OK || info.driver_code <= 2) return 2;
+  return info.driver_code;
 }
 
 static int gmlo_lake_reserve(void *user, size_t bytes, void **out_range, void **out_ptr) {
@@ -15685,7 +15698,7 @@ static int gmlo_lake_reserve(void *user, size_t bytes, void **out_range, void **
   desc.label = "offload";
   result = gmlake_buffer_create(lake, &desc, &buffer);
   if (result == GMLAKE_OK) result = gmlake_buffer_get_info(lake, buffer, &info);
-  if (result != GMLAKE_OK) return gmlo_lake_code(result);
+  if (result != GMLAKE_OK) return gmlo_lake_code(lake, result);
   *out_range = buffer;
   *out_ptr = info.ptr;
   return 0;
@@ -15698,23 +15711,26 @@ static void gmlo_lake_release(void *user, void *range, void *stream) {
 }
 
 static int gmlo_lake_commit(void *user, void *range, size_t bytes, void *stream) {
-  return gmlo_lake_code(gmlake_buffer_commit(((const gmlake_offload_lake *)user)->lake,
-                                             (gmlake_buffer *)range, 0, bytes, stream));
+  gmlake *lake = ((const gmlake_offload_lake *)user)->lake;
+  return gmlo_lake_code(lake, gmlake_buffer_commit(lake, (gmlake_buffer *)range, 0, bytes, stream));
 }
 
 static int gmlo_lake_commit_chunks(void *user, void *range, size_t bytes, uint32_t *chunks,
                                    void *stream) {
-  return gmlo_lake_code(gmlake_buffer_commit_chunks(
-      ((const gmlake_offload_lake *)user)->lake, (gmlake_buffer *)range, 0, bytes, chunks, stream));
+  gmlake *lake = ((const gmlake_offload_lake *)user)->lake;
+  return gmlo_lake_code(
+      lake, gmlake_buffer_commit_chunks(lake, (gmlake_buffer *)range, 0, bytes, chunks, stream));
 }
 
 static int gmlo_lake_discard(void *user, void *range, size_t bytes, void *stream) {
-  return gmlo_lake_code(gmlake_buffer_discard(((const gmlake_offload_lake *)user)->lake,
-                                              (gmlake_buffer *)range, 0, bytes, stream));
+  gmlake *lake = ((const gmlake_offload_lake *)user)->lake;
+  return gmlo_lake_code(lake,
+                        gmlake_buffer_discard(lake, (gmlake_buffer *)range, 0, bytes, stream));
 }
 
 static int gmlo_lake_expel(void *user) {
-  return gmlo_lake_code(gmlake_trim(((const gmlake_offload_lake *)user)->lake, 0, NULL));
+  gmlake *lake = ((const gmlake_offload_lake *)user)->lake;
+  return gmlo_lake_code(lake, gmlake_trim(lake, 0, NULL));
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result

@@ -74,9 +74,11 @@ static gmlake_result lake_stream_wait(void *user, gmlake_stream stream, void *ev
 
 static size_t map_count; /* chunks that the lake mapped so far */
 static uint64_t map_ns;  /* that each of them takes the host */
+static int map_code;     /* with which it fails, or 0 */
 
 static gmlake_result lake_map(void *user, uint64_t address, size_t bytes, uint64_t handle,
                               int *out_code) {
+  if (map_code != 0) return answer(map_code, out_code);
   map_count++;
   gmlake_offload_mock_spend(lake_rig->mock, map_ns);
   return lake_rig->lake_mock->map(user, address, bytes, handle, out_code);
@@ -1493,6 +1495,30 @@ static void runs_keep_addresses_in_a_lake(void **state) {
 
 /* ---- Particular cases ---- */
 
+static void a_drivers_error(void **state) {
+  static const int codes[] = {700, 1};
+  static const char *const said[] = {"said 700;", "said 2;"};
+  size_t i;
+  (void)state;
+  for (i = 0; i < 2; i++) {
+    rig r;
+    gmlake_offload_error_info info;
+    uint32_t id;
+    void *ptr;
+    with_lake = 1;
+    rig_open(&r, 4 * CHUNK, 4 * CHUNK, 8e9, 0);
+    with_lake = 0;
+    map_code = codes[i];
+    assert_error(gmlake_offload_session_alloc(r.play.session, CHUNK, r.play.stream, &id, &ptr),
+                 BACKEND);
+    map_code = 0;
+    assert_ok(gmlake_offload_session_get_error(r.play.session, &info));
+    assert_non_null(strstr(info.text, said[i]));
+    assert_ok(gmlake_offload_session_alloc(r.play.session, CHUNK, r.play.stream, &id, &ptr));
+    rig_close(&r);
+  }
+}
+
 static void too_large_a_step(void **state) {
   rig r;
   gmlake_offload_error_info info;
@@ -1743,6 +1769,7 @@ int main(void) {
       cmocka_unit_test(writes_wait_for_copies_in_vain),
       cmocka_unit_test(commits_that_fail_take_nothing),
       cmocka_unit_test(runs_keep_addresses_in_a_lake),
+      cmocka_unit_test(a_drivers_error),
       cmocka_unit_test(too_large_a_step),
       cmocka_unit_test(dead_tensors),
       cmocka_unit_test(held_and_pinned),
