@@ -251,6 +251,10 @@ print(*["-I" + path for path in include_paths()], *["-L" + path for path in libr
           tests/clients/torch_judge.c -o "$dir/judge.so"
         ok "python: $python: every access is seen" env LD_PRELOAD="$dir/judge.so" \
           "$python" -B tests/clients/torch_dispatch.py "$dir" "$dir/judge.so" "$dir/operators.so"
+        ok 'python: a judge of all of them' "${CC:-cc}" -O1 -shared -fPIC -fvisibility=hidden \
+          -DLARGE=1 tests/clients/torch_judge.c -o "$dir/judge_all.so"
+        ok "python: $python: every access of torch's operators" env LD_PRELOAD="$dir/judge_all.so" \
+          "$python" -B tests/clients/torch_operators.py "$dir/judge_all.so" "$dir/operators.so"
         ok "python: the CPU's memory as a session's" "${CXX:-c++}" -std=c++17 -O1 -shared -fPIC \
           -fvisibility=hidden -I. tests/clients/torch_session.cpp -o "$dir/session.so"
         ok "python: $python: half of the memory" env LD_PRELOAD="$dir/session.so" \

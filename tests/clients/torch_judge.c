@@ -11,7 +11,9 @@
 #include <sys/mman.h>
 
 #define API __attribute__((visibility("default")))
+#if !defined(LARGE)
 #define LARGE ((size_t)1 << 16)
+#endif
 #define PAGE ((size_t)4096)
 #define REGIONS_MAX 4096
 #define STEPS_MAX 4096
