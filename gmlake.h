@@ -1351,6 +1351,10 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 #error "define all of GMLAKE_MUTEX, GMLAKE_MUTEX_INIT, _DESTROY, _LOCK and _UNLOCK, or none"
 #endif
 
+#if SIZE_MAX < 0xFFFFFFFFFFFFFFFFu
+#error "gmlake.h needs a size_t of 64 bits, as sizes of GPU memory do: build for a 64-bit target"
+#endif
+
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>

@@ -309,6 +309,14 @@ macros() {
   job 'a cuda.h that is too old' \
     "gcc -std=c99 -I. -I$dir/old_cuda -DGMLAKE_BACKEND_CUDA -fsyntax-only $dir/lake.c 2>&1 |
  grep -qF '#error \"cuda.h is too old: gmlake.h needs that of CUDA 10.2, or a later one\"'"
+  mkdir "$dir/narrow"
+  printf '#include_next <stdint.h>\n#undef SIZE_MAX\n#define SIZE_MAX 4294967295u\n' \
+    >"$dir/narrow/stdint.h"
+  for header in lake offload; do
+    job "$header: a size_t of 32 bits" \
+      "gcc -std=c99 -I. -I$dir/narrow $both -Itests/cuda_stub -fsyntax-only $dir/$header.c 2>&1 |
+ grep -qF 'needs a size_t of 64 bits'"
+  done
   text='define both GMLAKE_BFC_MALLOC and GMLAKE_BFC_FREE, or neither'
   refused 'bfc: MALLOC without FREE' bfc "$text" 'GMLAKE_BFC_MALLOC(bytes)=malloc(bytes)'
   refused 'bfc: FREE without MALLOC' bfc "$text" 'GMLAKE_BFC_FREE(ptr)=free(ptr)'
