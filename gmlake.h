@@ -3276,6 +3276,7 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
    [P4] The chunks of one handle lie side by side and are alike, but for before, behind and marks.
    [P5] shared_count is the number of slots that other processes may have mapped. Such a slot's
         handle is its own, and its memory is never free: it is released, or quarantined.
+   [P6] A graph knows no slot that is empty.
 
    O(chunks of the handle). Can fail: gmlk_chunks_resize, for want of host memory; to release: the
    driver. */
@@ -3290,7 +3291,7 @@ typedef struct gmlk_chunk { /* of one slot */
   uint8_t is_marked;        /* [P2] the operation that is under way chose it */
   uint8_t is_asleep;        /* it gave its memory back and gets new memory when its arena wakes */
   uint8_t is_shared;        /* [P5] it was exported */
-  uint8_t is_known;         /* a graph may know it: its pool had it when a capture ended */
+  uint8_t is_known;         /* [P6] a graph may know it: its pool had it when a capture ended */
   uint32_t before, behind;  /* [P4] chunks of the same handle on both sides of this one */
 } gmlk_chunk;
 
@@ -9352,9 +9353,9 @@ static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *de
 #define GMLK_POOL_WINDOW_SPACE 4u /* addresses for a pool's windows: so many times its arena's */
 #define GMLK_BUFFER_SPACE 32u     /* addresses for buffers: so many times the device's memory */
 
-/* Reserves address space; halves *bytes while the driver refuses, down to the device's memory. */
-static gmlake_result gmlk_reserve_halving(gmlake *l, size_t *bytes, size_t chunk_bytes,
-                                          uint64_t *out_base) {
+/* Reserves address space; halves *bytes while the driver refuses, down to `least`. */
+static gmlake_result gmlk_reserve_halving(gmlake *l, size_t *bytes, size_t least,
+                                          size_t chunk_bytes, uint64_t *out_base) {
   gmlake_result result;
   for (;;) {
     gmlk_drive drive;
@@ -9362,7 +9363,7 @@ static gmlake_result gmlk_reserve_halving(gmlake *l, size_t *bytes, size_t chunk
     result = gmlk_drive_open(l, &drive);
     if (!result) result = GMLK_CALL(&drive, reserve, *bytes, chunk_bytes, out_base);
     (void)gmlk_drive_close(l, &drive);
-    if (result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || half < l->device.device_bytes) return result;
+    if (result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || half < least) return result;
     *bytes = half;
   }
 }
@@ -9374,7 +9375,8 @@ static gmlake_result gmlk_space_open(gmlake *l, const gmlk_arena *a, gmlk_space 
   gmlake_result result = GMLAKE_OK;
   if (!space->reserved_bytes) {
     space->reserved_bytes = gmlk_min(bytes, GMLK_SLOTS_MAX * chunk) & ~(chunk - 1);
-    result = gmlk_reserve_halving(l, &space->reserved_bytes, chunk, &space->base);
+    result = gmlk_reserve_halving(l, &space->reserved_bytes, l->device.device_bytes, chunk,
+                                  &space->base);
     if (result) space->reserved_bytes = 0;
   }
   if (result) return result;
@@ -9388,13 +9390,15 @@ static gmlake_result gmlk_space_open(gmlake *l, const gmlk_arena *a, gmlk_space 
 static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_bytes,
                                      size_t arena_bytes, size_t window_bytes) {
   const size_t max = gmlk_to_bytes(GMLK_GRAINS_MAX) & ~(chunk_bytes - 1);
-  gmlake_result result;
+  gmlake_result result = GMLAKE_OK;
+  size_t least;
   a->chunk_bytes = chunk_bytes;
   a->seal = gmlk_seal(0, a->limit_bytes);
   a->chunk_log = gmlk_log2(chunk_bytes / GMLK_GRAIN);
   a->reserved_bytes = gmlk_min(arena_bytes & ~(chunk_bytes - 1), max);
-  result =
-      a->is_bare ? GMLAKE_OK : gmlk_reserve_halving(l, &a->reserved_bytes, chunk_bytes, &a->base);
+  least = a == &l->home ? l->device.device_bytes : a->reserved_bytes; /* an import needs it all */
+  if (!a->is_bare)
+    result = gmlk_reserve_halving(l, &a->reserved_bytes, least, chunk_bytes, &a->base);
   if (result) return result;
   a->slot_limit = (uint32_t)(a->reserved_bytes / chunk_bytes);
   a->keeps_apart = !a->is_bare && l->desc.policy && l->desc.policy->coalesce;
@@ -10785,7 +10789,10 @@ static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
     at = gmlk_slot_at(a, slot);
     grains = gmlk_slot_at(a, end) - at;
     first = gmlk_reserve_range(a, a->firsts[slot], at, grains);
-    for (i = slot; i < end; i++) gmlk_chunk_end_sleep(&a->chunks, i);
+    for (i = slot; i < end; i++) {
+      gmlk_chunk_end_sleep(&a->chunks, i);
+      a->chunks.items[i].is_known = 0;
+    }
     gmlk_arena_unback(a, gmlk_own(a, first, grains, GMLK_RESERVED));
     l->stats.sleeping_bytes -= gmlk_to_bytes(grains);
   }
@@ -12487,6 +12494,8 @@ static void gmlk_check_chunks(gmlk_checker *c) {
     gmlk_expect(c, chunk->is_stuck || is_asleep || chunk->is_home == (is_backed && !a->is_bare),
                 "P3: a chunk is not mapped as it is said to be");
     gmlk_expect(c, !chunk->is_marked, "P2: a chunk is marked");
+    gmlk_expect(c, has_handle || chunk->is_asleep || !chunk->is_known,
+                "P6: a graph knows an empty slot");
     gmlk_expect(c, !chunk->is_shared || chunk->is_stuck || (is_held && b->state != GMLK_FREE),
                 "P5: a chunk that other processes know is free");
     backed -= (size_t)is_held;
@@ -14081,6 +14090,7 @@ GMLAKE_DEF gmlake_result gmlake_mock_launch(gmlake_backend *backend, gmlake_pool
   gmlk_mock *mock;
   gmlk_mock_queue *queue;
   gmlake_result result = GMLAKE_OK;
+  if (!pool) return GMLAKE_ERROR_INVALID_ARGUMENT;
   gmlk_books_lock(pool->lake);
   if (pool->arena.sleep) result = GMLAKE_ERROR_ASLEEP;
   if (pool->loan.number) result = GMLAKE_ERROR_BUSY;

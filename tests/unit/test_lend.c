@@ -366,6 +366,33 @@ static void pending_borrowers_do_not_keep_it(void **state) {
 }
 
 /* A loan's memory is not for requests without the flag, nor for others' pools. */
+/* The slot of a chunk that is freed while its pool sleeps is nobody's: a graph does not know what
+   borrowers are given there later. */
+static void what_slept_and_went_is_no_graphs(void **state) {
+  void *block, *borrowed;
+  (void)state;
+  start_lending(16);
+  block = take_from(pool, C, A);
+  capture(1, C);
+  step(gmlake_pool_sleep(lake, pool, GMLAKE_SLEEP_DROP, NULL));
+  assert_true(((gmlk_arena *)(void *)pool)->chunks.items[0].is_known);
+  drop_on(block, NONE);
+  step(gmlake_pool_wake(lake, pool));
+  ((gmlk_arena *)(void *)pool)->chunks.items[0].is_known ^= 1; /* [P6] */
+  assert_error(gmlake_check(lake), CORRUPT);
+  ((gmlk_arena *)(void *)pool)->chunks.items[0].is_known ^= 1;
+  assert_int_equal(stats().reserved_bytes, C);
+  lend(A);
+  borrowed = borrow_on(2 * C, A);
+  assert_true(is_lent(borrowed));
+  drop_on(borrowed, A);
+  recall(A);
+  flood(1);
+  (void)trim_to(0);
+  assert_int_equal(stats().reserved_bytes, C); /* what the graph knows */
+  finish();
+}
+
 static void others_do_not_get_it(void **state) {
   gmlake_alloc_desc wanted;
   gmlake_pool *other;
@@ -814,6 +841,13 @@ static void no_launch_while_lent(void **state) {
 }
 
 /* A plain allocation between two launches is none of what the graphs know. */
+static void no_launch_of_no_pool(void **state) {
+  (void)state;
+  start_lending(4);
+  assert_error(gmlake_mock_launch(mock, NULL, 1, A), INVALID_ARGUMENT);
+  finish();
+}
+
 static void graphs_take_turns_on_a_stream(void **state) {
   gmlake_alloc_desc plain;
   unsigned graph, round;
@@ -995,6 +1029,7 @@ int main(void) {
       cmocka_unit_test(a_borrower_keeps_it_lent),
       cmocka_unit_test(captures_and_loans_exclude_each_other),
       cmocka_unit_test(pending_borrowers_do_not_keep_it),
+      cmocka_unit_test(what_slept_and_went_is_no_graphs),
       cmocka_unit_test(others_do_not_get_it),
       cmocka_unit_test(a_pool_grows_by_what_is_missing),
       cmocka_unit_test(beside_live_blocks_all_is_returned),
@@ -1008,6 +1043,7 @@ int main(void) {
       cmocka_unit_test(waits_for_borrowers_are_told),
       cmocka_unit_test(host_memory_may_lack_for_many_borrowers),
       cmocka_unit_test(no_launch_while_lent),
+      cmocka_unit_test(no_launch_of_no_pool),
       cmocka_unit_test(graphs_take_turns_on_a_stream),
       cmocka_unit_test(graphs_of_a_pool_need_an_order),
       cmocka_unit_test(what_the_host_waited_for_is_before),

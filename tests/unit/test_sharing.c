@@ -119,6 +119,31 @@ static void an_import_reserves_its_own_size(void **state) {
   finish();
 }
 
+/* No less than it needs: what maps chunks writes behind its tables else. */
+static void no_import_has_half_of_its_addresses(void **state) {
+  size_t before;
+  void *block, *other = NULL;
+  (void)state;
+  prepare(16);
+  desc.handle_types = FD;
+  use_faults();
+  open_lake();
+  block = take_flags(8 * C, GMLAKE_EXCLUSIVE);
+  export_now(block, 8);
+  lake->device.device_bytes = C; /* the importer's device is smaller */
+  before = census().reserved_address_bytes;
+  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 0);
+  assert_error(gmlake_import(lake, handles, handle_count, &other), OUT_OF_DEVICE_MEMORY);
+  assert_null(other);
+  assert_int_equal(census().reserved_address_bytes, before);
+  assert_ok(gmlake_import(lake, handles, handle_count, &other));
+  lake->device.device_bytes = 16 * C;
+  drop(other);
+  close_handles();
+  drop(block);
+  finish();
+}
+
 static void a_window_is_shared(void **state) {
   void *blocks[6], *window, *other;
   (void)state;
@@ -816,6 +841,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_block_is_shared),
       cmocka_unit_test(an_import_reserves_its_own_size),
+      cmocka_unit_test(no_import_has_half_of_its_addresses),
       cmocka_unit_test(a_window_is_shared),
       cmocka_unit_test(what_was_exported_never_serves_again),
       cmocka_unit_test(memory_comes_back_where_it_is_short),
