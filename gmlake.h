@@ -896,8 +896,9 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   gmlake_error_info *out_error; /* if not NULL: gmlake_create writes here why it failed. The logger
                                    is told too. Not used after that call */
   gmlake_host_allocator sleep_host; /* where GMLAKE_SLEEP_KEEP keeps contents, in one piece for each
-                                       pool and chunk size; both NULL: the backend's (CUDA: pinned).
-                                       Called with a lock held: it may not call the lake */
+                                       pool and chunk size, or, where one is refused, in smaller
+                                       ones down to a chunk; both NULL: the backend's (CUDA:
+                                       pinned). Called with a lock held: it may not call the lake */
   gmlake_residency residency;
   size_t handle_bytes; /* growth creates up to so many bytes side by side with one driver handle,
                           which costs as much as one chunk; 0: chunk_bytes. See FIRST STEP */
@@ -3570,7 +3571,8 @@ typedef struct gmlk_space { /* addresses for windows or for buffers; written by 
   size_t reserved_bytes;
 } gmlk_space;
 
-typedef struct gmlk_copy gmlk_copy; /* see >>copies */
+typedef struct gmlk_copy gmlk_copy;   /* see >>copies */
+typedef struct gmlk_vault gmlk_vault; /* see >>copies */
 
 enum { /* gmlk_arena.sleep */
        GMLK_AWAKE = 0,
@@ -3619,8 +3621,9 @@ typedef struct gmlk_arena {
   gmlk_copy *copies;      /* [Q1] copy_count of them, room for copy_capacity; written by >>copies */
   size_t copy_count, copy_capacity;
   size_t copy_next, copy_done; /* [Q2] those before are started, or complete, in this stretch */
-  void *vault;                 /* [Q1] vault_bytes on the host; NULL: none */
-  size_t vault_bytes;
+  gmlk_vault *vaults;          /* [Q1] vault_count of them, room for vault_capacity */
+  size_t vault_count, vault_capacity;
+  size_t vault_bytes; /* of all together */
 } gmlk_arena;
 
 /* The pool that a caller knows an arena by: what was imported is in none. */
@@ -8833,11 +8836,12 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
 
 /* ---- >>copies ----------------------------------------------------------------------------------
    What sleeping arenas' contents are kept in: a vault of host memory for each arena, from
-   desc.sleep_host or from the backend, and copies, which say what lies where in it. A vault stays
-   for the next time, so that memory is pinned once. Owns both.
+   desc.sleep_host or from the backend, in as few pieces as these give, and copies, which say what
+   lies where in it. A vault stays for the next time, so that memory is pinned once. Owns both.
    pre: the caller holds `driving`.
 
-   [Q1] Copies lie in the vault in order of their offsets, without overlap. Each is of one chunk.
+   [Q1] Copies lie in the vault in order of their offsets, without overlap. Each is of one chunk and
+        in one piece. The pieces are as large together as the vault.
    [Q2] copy_done <= copy_next <= copy_count. Copies between the first two are running: none is
         outside of a stretch of driver calls. A bare arena's are of places, in the order of their
         buffers; another's of chunks at home, in order of their slots.
@@ -8853,41 +8857,102 @@ struct gmlk_copy {
   uint32_t at, grains;
 };
 
-/* Gives the arena a vault of so many bytes at least, or, with 0, none. One that the driver does not
-   take back stays, and is offered to it again. */
-static gmlake_result gmlk_vault_resize(gmlake *l, gmlk_arena *a, size_t bytes) {
+struct gmlk_vault { /* a piece of it */
+  void *memory;
+  uint64_t offset; /* of its first byte */
+  size_t bytes;
+};
+
+/* Gives the arena's vault back, the last piece first. What the driver does not take back stays, and
+   is offered to it again. */
+static gmlake_result gmlk_vault_free(gmlake *l, gmlk_arena *a) {
   const gmlake_host_allocator *hook = &l->desc.sleep_host;
   gmlk_drive drive;
-  if (bytes ? bytes <= a->vault_bytes : !a->vault) return GMLAKE_OK;
+  if (!a->vault_count) return GMLAKE_OK;
   (void)gmlk_drive_open(l, &drive);
-  if (a->vault && hook->free_fn) hook->free_fn(hook->user, a->vault);
-  if (!a->vault || hook->free_fn || !GMLK_CALL(&drive, host_free, a->vault)) {
-    a->vault = NULL;
-    if (bytes && !hook->malloc_fn)
-      (void)GMLK_CALL(&drive, host_alloc, bytes, &a->vault);
-    else if (bytes && (a->vault = hook->malloc_fn(hook->user, bytes)) == NULL)
-      gmlk_drive_note(&drive, GMLAKE_ERROR_OUT_OF_HOST_MEMORY, "desc.sleep_host");
-    a->vault_bytes = a->vault ? bytes : 0;
+  for (; a->vault_count && (hook->free_fn || drive.is_relaxed); a->vault_count--) {
+    const gmlk_vault *last = &a->vaults[a->vault_count - 1];
+    if (hook->free_fn)
+      hook->free_fn(hook->user, last->memory);
+    else if (GMLK_CALL(&drive, host_free, last->memory))
+      break;
+    a->vault_bytes -= last->bytes;
   }
   return gmlk_drive_close(l, &drive);
 }
 
-/* Gives back the vaults of arenas that are awake, or of all, and those of destroyed pools. */
+/* Adds a piece to it. */
+static gmlake_result gmlk_vault_add(gmlake *l, gmlk_arena *a, size_t bytes) {
+  const gmlake_host_allocator *hook = &l->desc.sleep_host;
+  gmlk_vault piece;
+  gmlk_drive drive;
+  if (a->vault_count == a->vault_capacity &&
+      !gmlk_host_resize(&l->host, &a->vaults, &a->vault_capacity, a->vault_count * 2 + 1,
+                        sizeof(gmlk_vault)))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  piece.memory = NULL;
+  piece.offset = a->vault_bytes;
+  piece.bytes = bytes;
+  if (!gmlk_drive_open(l, &drive)) {
+    if (!hook->malloc_fn)
+      (void)GMLK_CALL(&drive, host_alloc, bytes, &piece.memory);
+    else if ((piece.memory = hook->malloc_fn(hook->user, bytes)) == NULL)
+      gmlk_drive_note(&drive, GMLAKE_ERROR_OUT_OF_HOST_MEMORY, "desc.sleep_host");
+  }
+  if (piece.memory) {
+    a->vaults[a->vault_count++] = piece;
+    a->vault_bytes += bytes;
+  }
+  return gmlk_drive_close(l, &drive);
+}
+
+/* Gives the arena a vault of so many bytes at least. A piece that is refused is halved, down to a
+   chunk. */
+static gmlake_result gmlk_vault_reserve(gmlake *l, gmlk_arena *a, size_t bytes) {
+  gmlake_result result = GMLAKE_OK;
+  size_t piece = bytes;
+  if (bytes <= a->vault_bytes) return GMLAKE_OK;
+  result = gmlk_vault_free(l, a);
+  while (!result && a->vault_bytes < bytes) {
+    piece = gmlk_min(piece, bytes - a->vault_bytes);
+    result = gmlk_vault_add(l, a, piece);
+    if (result != GMLAKE_ERROR_OUT_OF_HOST_MEMORY || piece <= a->chunk_bytes) continue;
+    piece = gmlk_max(piece / 2 & ~(a->chunk_bytes - 1), a->chunk_bytes);
+    result = GMLAKE_OK;
+  }
+  if (result) (void)gmlk_vault_free(l, a);
+  return result;
+}
+
+/* The piece of an arena's vault that this offset lies in. pre: there is one. */
+static const gmlk_vault *gmlk_vault_at(const gmlk_arena *a, uint64_t offset) {
+  size_t from = 0, to = a->vault_count;
+  while (to - from > 1) {
+    const size_t middle = from + (to - from) / 2;
+    if (a->vaults[middle].offset <= offset)
+      from = middle;
+    else
+      to = middle;
+  }
+  return &a->vaults[from];
+}
+
+/* Gives back the vaults that keep nothing, or all, and those of destroyed pools. */
 static gmlake_result gmlk_vaults_free(gmlake *l, int of_all) {
   gmlake_result first = GMLAKE_OK;
   gmlake_pool *dead = l->dead;
   for (; dead; dead = dead->next_dead)
-    if (!first) first = gmlk_vault_resize(l, &dead->arena, 0);
+    if (!first) first = gmlk_vault_free(l, &dead->arena);
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];
-    gmlake_result result = a && (of_all || !a->sleep) ? gmlk_vault_resize(l, a, 0) : GMLAKE_OK;
+    gmlake_result result = a && (of_all || !a->copies) ? gmlk_vault_free(l, a) : GMLAKE_OK;
     if (!first) first = result;
   }
   return first;
 }
 
-/* gmlk_trim; also gives back host memory that is mostly unused, and vaults of awake arenas. */
+/* gmlk_trim; also gives back host memory that is mostly unused, and vaults that keep nothing. */
 static gmlake_result gmlk_trim_lake(gmlake *l, size_t keep_bytes, size_t *released) {
   gmlake_result result = gmlk_trim(l, keep_bytes, released);
   gmlk_tidy(l);
@@ -8901,7 +8966,8 @@ static void gmlk_copies_drop(gmlake *l, gmlk_arena *a) {
   a->copy_next = a->copy_done = 0;
 }
 
-/* Adds a range of the arena, mapped at an address. While copies is NULL only counts. */
+/* Adds a range of the arena, mapped at an address. While copies is NULL only counts; a piece of the
+   vault that ends in a chunk makes one copy more. */
 static void gmlk_copies_add(gmlk_arena *a, uint64_t *offset, uint64_t address, uint32_t at,
                             uint32_t grains) {
   while (grains) {
@@ -8911,6 +8977,11 @@ static void gmlk_copies_add(gmlk_arena *a, uint64_t *offset, uint64_t address, u
     copy.offset = *offset;
     copy.at = at;
     copy.grains = (uint32_t)gmlk_min(left, grains);
+    if (a->copies) {
+      const gmlk_vault *piece = gmlk_vault_at(a, *offset);
+      copy.grains =
+          (uint32_t)gmlk_min(copy.grains, (piece->offset + piece->bytes - *offset) / GMLK_GRAIN);
+    }
     if (a->copies) a->copies[a->copy_count] = copy;
     a->copy_count++;
     *offset += gmlk_to_bytes(copy.grains);
@@ -8944,24 +9015,25 @@ static uint64_t gmlk_copies_list(gmlk_arena *a) {
   return offset;
 }
 
-/* Makes ready to keep what an arena has: lists it and gets a vault for it. */
+/* Makes ready to keep what an arena has: gets a vault for it and lists it. */
 static gmlake_result gmlk_copies_plan(gmlake *l, gmlk_arena *a) {
-  gmlake_result result;
-  uint64_t bytes;
-  (void)gmlk_copies_list(a);
-  if (!a->copy_count) return GMLAKE_OK;
-  a->copies = (gmlk_copy *)gmlk_host_alloc(&l->host, a->copy_count * sizeof(gmlk_copy));
-  a->copy_capacity = a->copies ? a->copy_count : 0;
+  const uint64_t bytes = gmlk_copies_list(a);
+  gmlake_result result = gmlk_vault_reserve(l, a, (size_t)bytes);
+  size_t most = a->copy_count + a->vault_count;
+  if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) {
+    l->host.refused_bytes = 0; /* it is not the records' memory that lacks */
+    return gmlk_fail(l, result, "gmlake_pool_sleep",
+                     "mode is GMLAKE_SLEEP_KEEP: %s has no %llu bytes for the contents: free host "
+                     "memory, or use GMLAKE_SLEEP_DROP",
+                     l->desc.sleep_host.malloc_fn ? "desc.sleep_host" : "the backend",
+                     GMLK_ULL(bytes));
+  }
+  if (result || !a->copy_count) return result;
+  a->copies = (gmlk_copy *)gmlk_host_alloc(&l->host, most * sizeof(gmlk_copy));
   if (!a->copies) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  bytes = gmlk_copies_list(a);
-  result = gmlk_vault_resize(l, a, (size_t)bytes);
-  if (result != GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
-  l->host.refused_bytes = 0; /* it is not the records' memory that lacks */
-  return gmlk_fail(l, result, "gmlake_pool_sleep",
-                   "mode is GMLAKE_SLEEP_KEEP: %s has no %llu bytes for the contents: free host "
-                   "memory, or use GMLAKE_SLEEP_DROP",
-                   l->desc.sleep_host.malloc_fn ? "desc.sleep_host" : "the backend",
-                   GMLK_ULL(bytes));
+  a->copy_capacity = most;
+  (void)gmlk_copies_list(a);
+  return GMLAKE_OK;
 }
 
 /* Notes that no copy is started yet, or, with is_over, that all are complete. */
@@ -8985,22 +9057,26 @@ static void gmlk_copies_prune(gmlk_arena *a) {
 /* Waits until all that were started are complete. */
 static gmlake_result gmlk_copies_wait(gmlk_drive *drive, gmlk_arena *a, int to_host) {
   gmlake_result result = GMLAKE_OK;
-  if (a->copy_done < a->copy_next) result = GMLK_CALL(drive, copy, 0, a->vault, (size_t)0, to_host);
+  if (a->copy_done < a->copy_next)
+    result = GMLK_CALL(drive, copy, 0, a->vaults->memory, (size_t)0, to_host);
   a->copy_done = a->copy_next;
   return result;
 }
 
-/* Starts one copy to the vault, or back, of what lies side by side at both ends and before the
-   address `end`. Those before it are complete then. */
+/* Starts one copy to a piece of the vault, or back, of what lies side by side at both ends and
+   before the address `end`. Those before it are complete then. */
 static gmlake_result gmlk_copies_step(gmlk_drive *drive, gmlk_arena *a, uint64_t end, int to_host) {
   const gmlk_copy *first = a->copies + a->copy_next, *c = first;
+  const gmlk_vault *piece = gmlk_vault_at(a, first->offset);
+  const size_t at = (size_t)(first->offset - piece->offset);
   size_t bytes = 0;
   a->copy_done = a->copy_next;
-  for (; a->copy_next < a->copy_count && bytes < GMLK_COPY_BYTES && c->address < end &&
-         c->address == first->address + bytes && c->offset == first->offset + bytes;
+  for (; a->copy_next < a->copy_count && bytes < gmlk_min(GMLK_COPY_BYTES, piece->bytes - at) &&
+         c->address < end && c->address == first->address + bytes &&
+         c->offset == first->offset + bytes;
        c++, a->copy_next++)
     bytes += gmlk_to_bytes(c->grains);
-  return GMLK_CALL(drive, copy, first->address, (char *)a->vault + first->offset, bytes, to_host);
+  return GMLK_CALL(drive, copy, first->address, (char *)piece->memory + at, bytes, to_host);
 }
 
 /* Completes the copies of a range that is about to be unmapped. */
@@ -9033,9 +9109,16 @@ static gmlake_result gmlk_copies_finish(gmlk_drive *drive, gmlk_arena *a, int to
 
 /* What is wrong with an arena's copies and its vault [Q1], [Q2]; NULL: nothing is. */
 static const char *gmlk_copies_wrong(const gmlk_arena *a) {
+  const gmlk_vault *piece;
   uint64_t end = 0;
   size_t i;
   if (a->copy_count > a->copy_capacity) return "Q1: more copies than room for them";
+  if (a->vault_count > a->vault_capacity) return "Q1: more pieces of a vault than room for them";
+  for (i = 0; i < a->vault_count; end += a->vaults[i++].bytes)
+    if (!a->vaults[i].memory || a->vaults[i].offset != end)
+      return "Q1: a piece of the vault is not in its place";
+  if (end != a->vault_bytes) return "Q1: the vault is not of its size";
+  end = 0;
   for (i = 0; i < a->copy_count; i++) {
     const gmlk_copy *copy = &a->copies[i];
     const uint32_t last = copy->at + copy->grains - 1;
@@ -9043,9 +9126,10 @@ static const char *gmlk_copies_wrong(const gmlk_arena *a) {
     if (copy->offset < end) return "Q1: copies are out of order";
     if (gmlk_slot_of(a, copy->at) != gmlk_slot_of(a, last)) return "Q1: a copy is of 2 chunks";
     end = copy->offset + gmlk_to_bytes(copy->grains);
+    if (end > a->vault_bytes) return "Q1: a copy lies outside the vault";
+    piece = gmlk_vault_at(a, copy->offset);
+    if (end > piece->offset + piece->bytes) return "Q1: a copy lies in 2 pieces of the vault";
   }
-  if (end > a->vault_bytes) return "Q1: a copy lies outside the vault";
-  if (!a->vault != !a->vault_bytes) return "Q1: the vault is not of its size";
   if (a->copy_done != a->copy_next) return "Q2: a copy runs";
   return a->copy_next > a->copy_count ? "Q2: more copies are done than there are" : NULL;
 }
@@ -9450,6 +9534,7 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
 /* Frees an arena's host memory: windows, buffers, blocks, tables. */
 static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
   gmlk_copies_drop(l, a);
+  gmlk_host_free(&l->host, a->vaults, a->vault_capacity * sizeof(gmlk_vault));
   gmlk_windows_destroy(a);
   gmlk_buffers_free(l, a->buffers);
   gmlk_arena_destroy(a);
@@ -9480,7 +9565,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
       (gmlk_chunks_kept(a) + a->chunks.stuck_count + gmlk_places_blind(a)) * a->chunk_bytes;
   l->stats.sleeping_bytes -= a->chunks.asleep_count * a->chunk_bytes;
   gmlk_copies_drop(l, a);
-  (void)gmlk_vault_resize(l, a, 0);
+  (void)gmlk_vault_free(l, a);
   for (w = a->windows.quarantine; w; w = w->next)
     l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
   l->stats.stitched_bytes -= a->windows.bytes;
@@ -9495,7 +9580,7 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
     gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, held * a->chunk_bytes, ns,
               "the chunks' pool was destroyed");
   l->stats.quarantined_bytes += gmlk_chunks_held(&a->chunks) * a->chunk_bytes;
-  if (!gmlk_is_fatal(result) && !a->vault && !a->base && !a->window_space.reserved_bytes &&
+  if (!gmlk_is_fatal(result) && !a->vault_count && !a->base && !a->window_space.reserved_bytes &&
       !a->buffer_space.reserved_bytes && !gmlk_chunks_held(&a->chunks)) {
     gmlk_pool_free(l, pool);
     return result;
@@ -10723,8 +10808,7 @@ static gmlake_result gmlk_kin_release(gmlake *l, const gmlake_pool *pool) {
   gmlk_drive drive;
   gmlk_arena *a;
   GMLK_FOR_KIN(l, pool, a) gmlk_windows_end_quarantine(l, a);
-  (void)gmlk_drive_open(l, &drive);
-  GMLK_FOR_KIN(l, pool, a) gmlk_chunks_drop(&drive, a, 0);
+  if (!gmlk_drive_open(l, &drive)) GMLK_FOR_KIN(l, pool, a) gmlk_chunks_drop(&drive, a, 0);
   (void)gmlk_drive_close(l, &drive);
   if (drive.result && !gmlk_is_fatal(drive.result)) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
   return gmlk_is_fatal(drive.result) ? drive.result : GMLAKE_OK;
@@ -10921,17 +11005,23 @@ static gmlake_result gmlk_residents_tell(gmlake *l, const gmlk_arena *a,
   return l->lost;
 }
 
-/* For a pool that sleeps already: DROP gives up what KEEP kept, and the host memory for it. */
+/* For a pool that sleeps already: DROP gives up what KEEP kept, and the host memory for it. If the
+   driver takes none of that back, all is kept. If it takes a part, the rest is offered to it again,
+   and the logger is told. */
 static gmlake_result gmlk_sleep_again(gmlake *l, const gmlake_pool *pool, int keeps) {
-  gmlake_result result = GMLAKE_OK, freed;
+  gmlake_result result = GMLAKE_OK;
+  int is_given = 0;
   gmlk_arena *a;
   if (keeps) return GMLAKE_OK;
   GMLK_FOR_KIN(l, pool, a) {
-    gmlk_copies_drop(l, a);
-    freed = gmlk_vault_resize(l, a, 0);
-    if (!result) result = freed;
+    const size_t before = a->vault_bytes;
+    if (!result) result = gmlk_vault_free(l, a);
+    is_given |= a->vault_bytes < before;
   }
-  return result;
+  if (result && (!is_given || gmlk_is_fatal(result))) return result;
+  if (result) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
+  GMLK_FOR_KIN(l, pool, a) gmlk_copies_drop(l, a);
+  return GMLAKE_OK;
 }
 
 static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, size_t *released) {
@@ -12522,6 +12612,7 @@ static void gmlk_check_sleep(gmlk_checker *c) {
   gmlk_expect(c, a->sleep <= GMLK_ASLEEP, "E1: a pool's arenas are not in one state");
   gmlk_expect(c, a->sleep == lead->sleep, "E1: a pool's arenas are not in one state");
   gmlk_check_table(c, a->copies, a->copy_capacity * sizeof(gmlk_copy));
+  gmlk_check_table(c, a->vaults, a->vault_capacity * sizeof(gmlk_vault));
   gmlk_expect(c, a->sleep == GMLK_ASLEEP || !a->copies, "E3: an arena that is awake has copies");
   if (c->broken) return;
   wrong = gmlk_copies_wrong(a);

@@ -1106,7 +1106,11 @@ static void sleepers(void **state) {
   breaks(uint32_t, a->copies[0].grains, 0, "Q1: a copy lies outside the arena");
   breaks(uint32_t, a->copies[0].at, a->tail.at, "Q1: a copy lies outside the arena");
   breaks(uint32_t, a->copies[0].at, 1, "Q1: a copy is of 2 chunks");
-  breaks(size_t, a->vault_bytes, C, "Q1: a copy lies outside the vault");
+  breaks(size_t, a->vault_bytes, C, "Q1: the vault is not of its size");
+  breaks(uint64_t, a->copies[1].offset, 1 << 30, "Q1: a copy lies outside the vault");
+  breaks(size_t, a->vault_count, 2, "Q1: more pieces of a vault than room for them");
+  breaks(uint64_t, a->vaults[0].offset, 512, "Q1: a piece of the vault is not in its place");
+  breaks(void *, a->vaults[0].memory, NULL, "Q1: a piece of the vault is not in its place");
   breaks(size_t, a->copy_count, 1, "Q2: more copies are done than there are");
   breaks(size_t, a->copy_count, a->copy_capacity + 1, "Q1: more copies than room for them");
   step(gmlake_pool_wake(lake, pool));

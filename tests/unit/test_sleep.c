@@ -709,11 +709,142 @@ static void pinned_memory_that_stays_is_offered_again(void **state) {
   }
 }
 
-static long vaults, vaults_fail_in;
+/* Gives pinned memory up for a pool that sleeps: all or, once a part is gone, what the driver takes.
+   After an error the contents are as they were. */
+static void contents_are_kept_where_giving_them_up_fails(void **state) {
+  (void)state;
+  prepare(64);
+  use_faults();
+  faulty.host_free = staying_host_free;
+  open_lake();
+  make_pool(3);
+  (void)sleep_now(full.pool, KEEP);
+  stays = 1;
+  step_error(gmlake_pool_sleep(lake, full.pool, DROP, NULL), DRIVER);
+  wake_now(full.pool);
+  assert_pool(3);
+  stays = 0;
+  (void)sleep_now(full.pool, KEEP);
+  (void)sleep_now(full.pool, DROP);
+  assert_int_equal(census().host_count, 0);
+  wake_now(full.pool);
+  fill_pool(4);
+  end_pool();
+  finish();
+}
+
+static int is_strict, free_count; /* no call may be made without the relaxed capture mode */
+static gmlake_result strict_exchange(void *user, int *mode, int *code) {
+  gmlake_result result = faulty_exchange(user, mode, code);
+  is_strict = result != GMLAKE_OK;
+  return result;
+}
+static gmlake_result strict_host_alloc(void *user, size_t bytes, void **out, int *code) {
+  assert_false(is_strict);
+  return mock->host_alloc(user, bytes, out, code);
+}
+static gmlake_result strict_host_free(void *user, void *ptr, int *code) {
+  assert_false(is_strict);
+  if (++free_count == 2 && stays) return GMLAKE_ERROR_DRIVER;
+  return mock->host_free(user, ptr, code);
+}
+static gmlake_result strict_release(void *user, uint64_t handle, int *code) {
+  assert_false(is_strict);
+  return mock->release(user, handle, code);
+}
+
+static void no_call_follows_an_exchange_that_failed(void **state) {
+  int k, is_done = 0;
+  (void)state;
+  for (k = 1; !is_done; k++) {
+    prepare(64);
+    use_faults();
+    faulty.capture_exchange = strict_exchange;
+    faulty.host_alloc = strict_host_alloc;
+    faulty.host_free = strict_host_free;
+    faulty.release = strict_release;
+    open_lake();
+    make_pool(3);
+    fail_call(ON_EXCHANGE, k, GMLAKE_ERROR_DRIVER, 0);
+    if (!gmlake_pool_sleep(lake, full.pool, KEEP, NULL)) {
+      if (!is_asleep(full.pool)) (void)sleep_now(full.pool, KEEP);
+      if (gmlake_pool_wake(lake, full.pool)) wake_now(full.pool);
+    }
+    assert_pool(3);
+    (void)gmlake_trim(lake, 0, NULL);
+    is_done = faults[ON_EXCHANGE].in > 0;
+    fail_call(ON_EXCHANGE, 0, GMLAKE_OK, 0);
+    is_strict = 0;
+    step(gmlake_trim(lake, 0, NULL));
+    assert_pool(3);
+    end_pool();
+    finish();
+  }
+  assert_true(k > 10);
+}
+
+static size_t host_most; /* the backend gives no larger piece */
+static gmlake_result scant_host_alloc(void *user, size_t bytes, void **out, int *code) {
+  if (bytes > host_most) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  return strict_host_alloc(user, bytes, out, code);
+}
+
+/* A piece that is refused is halved, down to a chunk; each serves the next time, too. What the
+   driver does not take back of several is offered to it again. */
+static void contents_are_kept_in_pieces(void **state) {
+  const size_t most[] = {9 * C, 4 * C, 5 * C / 2, C, 512};
+  size_t i, pieces;
+  (void)state;
+  is_strict = 0;
+  for (i = 0; i < 5; i++) {
+    prepare(64);
+    use_faults();
+    faulty.host_alloc = scant_host_alloc;
+    faulty.host_free = strict_host_free;
+    host_most = most[i];
+    open_lake();
+    make_pool(3);
+    if (most[i] < page) {
+      step_error(gmlake_pool_sleep(lake, full.pool, KEEP, NULL), OUT_OF_HOST_MEMORY);
+      assert_non_null(strstr(last_error().text, "the backend has no "));
+      (void)trim_to(SIZE_MAX); /* what another chunk size got */
+      assert_int_equal(census().host_count, 0);
+      assert_pool(3);
+      end_pool();
+      finish();
+      continue;
+    }
+    (void)sleep_now(full.pool, KEEP);
+    pieces = census().host_count;
+    assert_true(pieces >= (page == C ? 10 * C / most[i] : 1));
+    wake_now(full.pool);
+    assert_pool(3);
+    fill_pool(5);
+    (void)sleep_now(full.pool, KEEP);
+    assert_int_equal(census().host_count, pieces);
+    wake_now(full.pool);
+    assert_pool(5);
+    (void)sleep_now(full.pool, KEEP);
+    stays = pieces > 1;
+    free_count = 0;
+    (void)sleep_now(full.pool, DROP); /* a part is gone: so are the contents */
+    assert_int_equal(census().host_count == 0, !stays);
+    stays = 0;
+    (void)trim_to(SIZE_MAX);
+    assert_int_equal(census().host_count, 0);
+    wake_now(full.pool);
+    fill_pool(6);
+    end_pool();
+    finish();
+  }
+}
+
+static long vaults;
+static size_t vault_most; /* larger pieces are refused */
 static void *vault_malloc(void *user, size_t bytes) {
   assert_ptr_equal(user, &vaults);
   assert_true(bytes > 0 && bytes % 512 == 0); /* whole blocks */
-  if (vaults_fail_in && !--vaults_fail_in) return NULL;
+  if (bytes > vault_most) return NULL;
   vaults++;
   return malloc(bytes);
 }
@@ -732,11 +863,13 @@ static void host_memory_comes_from_the_hook(void **state) {
   desc.sleep_host.user = &vaults;
   open_lake();
   make_pool(3);
-  vaults_fail_in = 1;
+  vault_most = 256;
   step_error(gmlake_pool_sleep(lake, full.pool, KEEP, NULL), OUT_OF_HOST_MEMORY);
   assert_string_equal(last_error().call, "gmlake_pool_sleep");
   assert_non_null(strstr(last_error().text, "desc.sleep_host has no "));
+  assert_int_equal(vaults, 0);
   assert_pool(3);
+  vault_most = SIZE_MAX;
   (void)sleep_now(full.pool, KEEP);
   assert_int_equal(vaults, page == C ? 1 : 2);
   assert_int_equal(census().host_count, 0);
@@ -1110,6 +1243,9 @@ int main(void) {
       cmocka_unit_test(a_capture_into_the_pool_refuses_and_others_do_not),
       cmocka_unit_test(tables_of_version_1_drop_and_do_not_keep),
       cmocka_unit_test(pinned_memory_that_stays_is_offered_again),
+      cmocka_unit_test(contents_are_kept_where_giving_them_up_fails),
+      cmocka_unit_test(no_call_follows_an_exchange_that_failed),
+      cmocka_unit_test(contents_are_kept_in_pieces),
       cmocka_unit_test(host_memory_comes_from_the_hook),
       cmocka_unit_test(large_contents_are_kept),
       cmocka_unit_test(a_hundred_gib_sleep_and_wake_in_time),
