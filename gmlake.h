@@ -159,10 +159,11 @@ STREAMS
     stream's id (cuStreamGetId, CUDA 12; not during a capture): a known value with another id is
     another stream. A block that outlives its stream, or a stream that it is recorded on, may be
     freed with that stream's old value as the stream; its memory serves again after a wait for the
-    whole device. Under drivers without ids, an allocation waits on the device for what was freed on
-    its stream's value, and a stream must outlive its blocks. The flag costs nothing on the legacy
+    whole device. Where a free names another stream than a block is recorded on, the next call that
+    names the recorded one records the event; before that, only a wait for the whole device gives
+    the memory back, and only a request that finds none waits. The flag costs nothing on the legacy
     stream, nor on a stream that gmlake_mark_stream marked GMLAKE_STREAM_STAYS: the program never
-    destroys it.
+    destroys it. Drivers before CUDA 12 have no ids: gmlake_create answers UNSUPPORTED.
 
 CAPTURES
   Call gmlake_capture_begin before cuStreamBeginCapture, and gmlake_capture_end after
@@ -860,7 +861,8 @@ typedef struct gmlake_observer {
    of each window and behind the addresses of each buffer. */
 #define GMLAKE_GUARD 4u
 /* Streams may be destroyed without gmlake_forget_stream: for an owner of the lake who does not see
-   the program's streams. The manual says under STREAMS what it costs. */
+   the program's streams. The manual says under STREAMS what it costs. UNSUPPORTED where the backend
+   has no stream_id: drivers before CUDA 12. */
 #define GMLAKE_STREAMS_MAY_END 8u
 
 #define GMLAKE_FILL_NEW 0xA5u
@@ -2724,13 +2726,6 @@ static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
 #define GMLK_FENCES 64u /* the most of a stream; for one more, every second one is given up */
 #define GMLK_WAITS 8u   /* that a stream remembers; others are only made a second time */
 
-enum {                     /* gmlk_streams.ends: how the lake learns that a stream is gone */
-       GMLK_ENDS_TOLD = 0, /* gmlake_forget_stream tells */
-       GMLK_ENDS_SEEN,     /* GMLAKE_STREAMS_MAY_END: its value has another id */
-       GMLK_ENDS_HIDDEN    /* the same, but the driver has no ids: one number may stand for several
-                              streams in turn, so fences and allocations wait for the last fence */
-};
-
 enum {                 /* gmlk_stream.is_dirty */
        GMLK_DIRTY = 1, /* the open epoch has work that needs a fence */
        GMLK_AWAITED /* the same, and the host waits for the whole device, which completes it; work
@@ -2753,7 +2748,7 @@ typedef struct gmlk_stream {
   uint8_t is_used;      /* the number is taken */
   uint8_t is_forgotten; /* with is_dirty: it is lost */
   gmlake_stream value;  /* the user's; NULL: the legacy stream */
-  uint64_t id;          /* [GMLK_ENDS_SEEN] the driver's, which no other stream has */
+  uint64_t id;          /* [GMLAKE_STREAMS_MAY_END] the driver's, which no other stream has */
   uint64_t born;        /* its serial number, of the same series as blocks' tickets */
   size_t freed_bytes;   /* in the open epoch */
   gmlk_fence fences[GMLK_FENCES]; /* [F2] a ring: fence_count from fence_head on */
@@ -2779,9 +2774,9 @@ typedef struct gmlk_streams {
   size_t live_count;    /* streams neither forgotten nor captures */
   size_t used_count;    /* the same, and forgotten ones until their work is complete */
   size_t lost_count;    /* streams forgotten and dirty */
-  unsigned ends;        /* GMLK_ENDS_* */
-  int is_timed;         /* [F9] 1: desc.cross_stream needs times */
-  unsigned has_none;    /* 1: GMLAKE_STREAM_NONE once asked for memory that had a stream's tag */
+  int may_end;       /* 1: GMLAKE_STREAMS_MAY_END; a stream is gone if its value has another id */
+  int is_timed;      /* [F9] 1: desc.cross_stream needs times */
+  unsigned has_none; /* 1: GMLAKE_STREAM_NONE once asked for memory that had a stream's tag */
   gmlake_stream last_value; /* the last stream found, */
   unsigned last;            /* and its number; 0: none */
   void **events;            /* [F5] idle ones: a stack */
@@ -2802,7 +2797,7 @@ static int gmlk_stream_is_named(const gmlk_stream *s) {
 
 /* [F8] Whether the stream may be destroyed without the lake being told. */
 static int gmlk_stream_may_end(const gmlk_streams *streams, const gmlk_stream *s) {
-  return streams->ends && s->value && !s->stays;
+  return streams->may_end && s->value && !s->stays;
 }
 
 /* The stream's number; 0: the lake has not seen it. */
@@ -3021,11 +3016,6 @@ static gmlk_fence *gmlk_stream_fence_at(gmlk_stream *s, unsigned place) {
   return &s->fences[(s->fence_head + place) % GMLK_FENCES];
 }
 
-/* The newest fence. pre: there is one. */
-static gmlk_fence *gmlk_stream_newest(gmlk_stream *s) {
-  return gmlk_stream_fence_at(s, s->fence_count - 1);
-}
-
 static void gmlk_stream_add_fence(gmlk_stream *s, gmlk_fence fence) {
   *gmlk_stream_fence_at(s, s->fence_count++) = fence;
 }
@@ -3097,12 +3087,6 @@ static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
   s->fence_count = GMLK_FENCES / 2;
 }
 
-/* Makes work queued on the stream's value from now on start after its newest fence. */
-static gmlake_result gmlk_stream_follow(gmlk_drive *drive, gmlk_stream *s) {
-  if (!s->fence_count || !s->value) return GMLAKE_OK; /* the legacy stream never ends */
-  return GMLK_CALL(drive, stream_wait, s->value, gmlk_stream_newest(s)->event);
-}
-
 /* Closes the open epoch with a fence, if the stream is dirty and not forgotten. On an error the
    epoch stays open, and a later fence will cover it; only where the driver says that the stream is
    gone, there will be none: DRIVER, and drive->has_lost is set. CAPTURING: a capture forbids it,
@@ -3119,12 +3103,9 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive,
   if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
   result = gmlk_event_take(streams, drive, &event);
   if (result) return result;
-  if (streams->ends == GMLK_ENDS_HIDDEN) result = gmlk_stream_follow(drive, s);
-  if (!result) {
-    result = GMLK_ANSWER(drive, event_record, event, s->value);
-    result = gmlk_drive_recorded(drive, result, s->value != NULL);
-    if (drive->has_lost) gmlk_stream_end(streams, stream, 1);
-  }
+  result = GMLK_ANSWER(drive, event_record, event, s->value);
+  result = gmlk_drive_recorded(drive, result, s->value != NULL);
+  if (drive->has_lost) gmlk_stream_end(streams, stream, 1);
   if (result) {
     gmlk_event_give(streams, event);
     return result;
@@ -3172,7 +3153,6 @@ static int gmlk_stream_has_waited(const gmlk_streams *streams, unsigned waiter, 
                                   uint64_t ticket) {
   const gmlk_stream *s = streams->items[waiter];
   unsigned i;
-  if (streams->ends == GMLK_ENDS_HIDDEN) return 0; /* the one that waited may be gone */
   for (i = 0; i < GMLK_WAITS; i++)
     if (s->waits[i].stream == stream && s->waits[i].epoch >= ticket) return 1;
   return 0;
@@ -5397,7 +5377,7 @@ static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
   gmlk_note *note = b->as.live.note;
   unsigned own = gmlk_own_stream(l, b);
   size_t i;
-  if (own && l->streams.ends) gmlk_stream_use(&l->streams, own, -1);
+  if (own && l->streams.may_end) gmlk_stream_use(&l->streams, own, -1);
   if (!note) return own;
   gmlk_uses_prune(l, note);
   for (i = 0; i < note->used_count; i++) gmlk_stream_use(&l->streams, note->used[i].stream, -1);
@@ -5547,7 +5527,7 @@ static inline int gmlk_is_of(const gmlake *l, const gmlake *owner) {
   return owner == l;
 }
 
-/* [GMLK_ENDS_SEEN] Whether a block is freed on the value that its own stream had, while another
+/* [GMLAKE_STREAMS_MAY_END] Whether a block is freed on the value that its own stream had, while another
    stream has that value now. The stream that is gone used the block too, so it is waited for. */
 static int gmlk_is_of_former(const gmlake *l, const gmlk_block *b, unsigned stream) {
   unsigned own = gmlk_own_stream(l, b);
@@ -5601,10 +5581,11 @@ static unsigned gmlk_stream_gone(gmlake *l, gmlake_stream value) {
   return stream;
 }
 
-/* [GMLK_ENDS_SEEN] Asks the driver which stream has the value now. Returns `stream` if it is the
+/* [GMLAKE_STREAMS_MAY_END] Asks the driver which stream has the value now. Returns `stream` if it is the
    one that has this number, or if the driver does not answer, as in a capture that the lake was not
    told of; 0 if it is a new stream, whose id is in *out_id; the number of a lost stream if no
-   stream has the value. pre: stream is 0 or the number that the value had last. */
+   stream has the value. If it is the one, its open epoch gets an event [F8]: what frees of blocks
+   that it is recorded on have left open. pre: stream is 0 or the number that the value had last. */
 static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned stream,
                                      uint64_t *out_id) {
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
@@ -5613,20 +5594,13 @@ static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned st
   if (!value || (s && (s->capture || s->stays))) return stream;
   result = l->driver.stream_id(l->driver.backend->user, value, out_id, &code);
   if (result && result != GMLAKE_ERROR_INVALID_ARGUMENT) return stream;
-  if (s && !result && s->id == *out_id) return stream;
+  if (s && !result && s->id == *out_id) {
+    if (s->is_dirty) gmlk_fence_now(l, stream);
+    return stream;
+  }
   if (s) gmlk_stream_end(&l->streams, stream, result != GMLAKE_OK);
   if (!result) return 0;
   return s ? stream : gmlk_stream_gone(l, value);
-}
-
-/* [GMLK_ENDS_HIDDEN] Returns the stream's number if the value can still mean the same stream, else
-   0. A free fences its epoch at once; if the epoch is open nonetheless, that failed, and the stream
-   may be gone, unless a live block uses it. Then it counts as lost. */
-static unsigned gmlk_stream_unfenced(gmlake *l, unsigned stream) {
-  gmlk_stream *s = l->streams.items[stream];
-  if (!gmlk_stream_may_end(&l->streams, s) || !s->is_dirty || s->capture || s->uses) return stream;
-  gmlk_stream_end(&l->streams, stream, 1);
-  return 0;
 }
 
 /* The answer to a call that names a stream which is gone. */
@@ -5640,10 +5614,7 @@ static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char
 static unsigned gmlk_stream_find_slowly(gmlake *l, gmlake_stream value) {
   unsigned stream = gmlk_stream_find(&l->streams, value);
   uint64_t id = 0;
-  if (l->streams.ends == GMLK_ENDS_SEEN)
-    stream = gmlk_stream_identify(l, value, stream, &id);
-  else if (l->streams.ends && stream)
-    stream = gmlk_stream_unfenced(l, stream);
+  if (l->streams.may_end) stream = gmlk_stream_identify(l, value, stream, &id);
   return stream ? stream : gmlk_stream_enter(l, value, id);
 }
 
@@ -5652,21 +5623,6 @@ static inline unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value) {
   value = gmlk_stream_canonical(value);
   if (l->streams.last && l->streams.last_value == value) return l->streams.last;
   return gmlk_stream_find_slowly(l, value);
-}
-
-/* Refuses a stream that is known to be gone. [GMLK_ENDS_HIDDEN] Makes the stream that has the value
-   now wait on the device for what was freed on the value before. */
-static gmlake_result gmlk_follow_value(gmlake *l, unsigned stream, const char *call) {
-  gmlk_stream *s = l->streams.items[stream];
-  gmlk_drive drive;
-  if (s->is_forgotten) return gmlk_refuse_gone(l, s->value, call);
-  if (l->streams.ends != GMLK_ENDS_HIDDEN || !s->fence_count || s->capture || s->stays)
-    return GMLAKE_OK;
-  if (!gmlk_drive_begin(&drive, &l->driver)) {
-    gmlk_stream_poll(&l->streams, &drive, stream);
-    if (!drive.result) (void)gmlk_stream_follow(&drive, s);
-  }
-  return gmlk_drive_finish(l, &drive);
 }
 
 /* Frees what was pending for work that has completed, and makes memory clean. */
@@ -5904,10 +5860,7 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
       r->arena = l->arenas[s->arena];
     }
     r->taker.stream = r->is_capture ? s->capture : r->stream;
-    if (l->streams.ends) {
-      gmlake_result result = gmlk_follow_value(l, r->stream, "gmlake_alloc");
-      if (result) return result;
-    }
+    if (s->is_forgotten) return gmlk_refuse_gone(l, s->value, "gmlake_alloc");
   }
   if (r->arena->sleep) return gmlk_refuse_asleep(l, r->arena, "gmlake_alloc");
   r->may_stitch = !(desc->flags & GMLAKE_NO_STITCH) && r->arena->window_space.holes &&
@@ -8555,7 +8508,7 @@ GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_attempt *r, gmlk_block *b
   gmlk_give_note(b, note);
   gmlk_fill(l, b, GMLAKE_FILL_NEW);
   gmlk_index_put(&l->index, address, b);
-  if (l->streams.ends && b->stream) gmlk_stream_use(&l->streams, b->stream, 1);
+  if (l->streams.may_end && b->stream) gmlk_stream_use(&l->streams, b->stream, 1);
   stats->allocation_count++;
   stats->live_count++;
   stats->requested_bytes += r->bytes;
@@ -8678,10 +8631,15 @@ static gmlk_block *gmlk_live_block(gmlake *l, const void *ptr, const char *call,
   return b;
 }
 
-/* Closes the epochs of the streams recorded on a pending block, so that it can become free. */
-static void gmlk_fence_uses(gmlake *l, const gmlk_note *note) {
+/* Closes the epochs of the streams recorded on a pending block, so that it can become free. One that
+   may have ended is left to the next call that names it [F8]; this call names `stream`. */
+static void gmlk_fence_uses(gmlake *l, const gmlk_note *note, unsigned stream) {
   size_t i;
-  for (i = 0; i < note->used_count; i++) gmlk_fence_now(l, note->used[i].stream);
+  for (i = 0; i < note->used_count; i++) {
+    const unsigned used = note->used[i].stream;
+    if (used == stream || !gmlk_stream_may_end(&l->streams, l->streams.items[used]))
+      gmlk_fence_now(l, used);
+  }
 }
 
 /* Frees the block at an address. entry: its place in the index, or GMLK_NO_ENTRY; home: where the
@@ -8701,7 +8659,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   if (value != GMLAKE_STREAM_NONE) {
     stream = gmlk_stream_find_or_add(l, value);
     if (!stream || !gmlk_arena_admit(a, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    if (l->streams.ends && gmlk_is_of_former(l, b, stream) && !gmlk_note_use(l, b, b->stream))
+    if (l->streams.may_end && gmlk_is_of_former(l, b, stream) && !gmlk_note_use(l, b, b->stream))
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   } else {
     gmlk_bins_reserve(a->bins[GMLK_CLEAN], &l->host);
@@ -8714,7 +8672,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   is_lent = tag != stream && (b->flags & GMLAKE_TRANSIENT);
   if (is_lent && stream && !gmlk_loan_use(l, &a->pool->loan, stream))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (note || l->streams.ends) own = gmlk_uses_end(l, b);
+  if (note || l->streams.may_end) own = gmlk_uses_end(l, b);
   gmlk_index_remove_from(&l->index, entry, home);
   l->stats.free_count++;
   l->stats.live_count--;
@@ -8726,7 +8684,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
                                                 : own) ||
                is_shared)) {
     gmlk_pend(l, b, tag, ticket);
-    gmlk_fence_uses(l, note);
+    gmlk_fence_uses(l, note, stream);
   } else {
     gmlk_release_block(l, b, tag, ticket);
     gmlk_note_free(l, note);
@@ -8816,10 +8774,8 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
   gmlake_result result;
   gmlk_drive drive;
   uint64_t id;
-  if (stream && l->streams.ends == GMLK_ENDS_SEEN)
+  if (stream && l->streams.may_end)
     stream = gmlk_stream_identify(l, gmlk_stream_canonical(value), stream, &id);
-  else if (stream && l->streams.ends)
-    stream = gmlk_stream_unfenced(l, stream);
   s = stream ? l->streams.items[stream] : NULL;
   if (!s || s->is_forgotten) return GMLAKE_OK;
   gmlk_stream_dirty(s, 0); /* so that the event covers its uses of live blocks, too */
@@ -10259,7 +10215,9 @@ static gmlake_result gmlk_change_admit(gmlake *l, const gmlake_buffer *b, gmlake
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, change->call,
                      "a buffer cannot shrink on a captured stream: end the capture first");
   if (!gmlk_arena_admit(b->arena, *out_stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  return change->is_commit ? gmlk_follow_value(l, *out_stream, change->call) : GMLAKE_OK;
+  return change->is_commit && l->streams.items[*out_stream]->is_forgotten
+             ? gmlk_refuse_gone(l, value, change->call)
+             : GMLAKE_OK;
 }
 
 /* pre: the books are locked; they are so again at the end. */
@@ -12042,7 +12000,7 @@ static gmlk_stream *gmlk_check_used(const gmlk_checker *c, unsigned number, int 
 
 /* Up to where the work of a stream is complete, or will be with an event that is recorded. */
 static uint64_t gmlk_check_fenced(gmlk_stream *s) {
-  return s->fence_count ? gmlk_stream_newest(s)->epoch : s->done;
+  return s->fence_count ? gmlk_stream_fence_at(s, s->fence_count - 1)->epoch : s->done;
 }
 
 /* [F1], [F2], [F4], [F6], [F9] of one number. */
@@ -12076,7 +12034,7 @@ static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
   static const char state[] = "F5: a stream is in no known state";
   const uintptr_t value = (uintptr_t)s->value;
   const int is_named = gmlk_stream_is_named(s), has_work = s->fence_count || s->is_dirty;
-  gmlk_expect(c, !s->id || c->l->streams.ends == GMLK_ENDS_SEEN, "F8: a stream's id was not asked");
+  gmlk_expect(c, !s->id || c->l->streams.may_end, "F8: a stream's id was not asked");
   gmlk_expect(c, (s->is_used | s->is_capture | s->is_forgotten | s->is_dirty) <= 1, state);
   gmlk_expect(c, s->is_capture ? !s->is_forgotten : s->is_used, state);
   gmlk_expect(c, !has_work || (s->is_used && !s->is_capture), "F5: what is no stream has work");
@@ -12273,7 +12231,8 @@ static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t addr
   if (!is_live) return;
   gmlk_expect(c, b->slack < gmlk_to_bytes(b->grains), "A9: a block's rounding is as large as it");
   gmlk_expect(c, !b->stream || (s && s->is_used), "A9: a block is of no stream");
-  if (c->l->streams.ends && s && gmlk_own_stream(c->l, b)) c->uses += gmlk_check_print(b->stream);
+  if (c->l->streams.may_end && s && gmlk_own_stream(c->l, b))
+    c->uses += gmlk_check_print(b->stream);
 }
 
 /* [W1], [W2]: pieces that lie in the arena, of as many chunks as are mapped; [W4] those of a live
@@ -15449,8 +15408,11 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   if (result) return result;
   l->desc.backend = b;
   l->driver.handle_types = desc->handle_types;
-  if (desc->flags & GMLAKE_STREAMS_MAY_END) /* else GMLK_ENDS_TOLD, which is 0 */
-    l->streams.ends = l->driver.stream_id ? GMLK_ENDS_SEEN : GMLK_ENDS_HIDDEN;
+  l->streams.may_end = (desc->flags & GMLAKE_STREAMS_MAY_END) != 0;
+  if (l->streams.may_end && !l->driver.stream_id)
+    return gmlk_refuse_desc(&l->error, GMLAKE_ERROR_UNSUPPORTED, "flags",
+                            " has GMLAKE_STREAMS_MAY_END: the driver has no ids of streams (CUDA "
+                            "12 has); leave it out, and forget streams before they end");
   l->streams.is_timed = desc->cross_stream == GMLAKE_WAIT_IF_SOON;
   l->messages = (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
   if ((desc->oom.fn || desc->policy) && !gmlk_callback_reserve(l))

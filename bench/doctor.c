@@ -232,7 +232,7 @@ static void examine_device(int device, int count) {
   }
   judge("GMLAKE_STREAMS_MAY_END", NULL,
         doctor.backend->stream_id ? GMLAKE_OK : GMLAKE_ERROR_UNSUPPORTED,
-        "the driver has no cuStreamGetId: it is older than 12.0");
+        "the driver has no cuStreamGetId: it is older than 12.0, and gmlake_create refuses it");
   examine_handles();
   examine_peers(device, count);
   gmlake_cuda_destroy(doctor.backend);

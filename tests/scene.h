@@ -40,10 +40,9 @@
    `mark` notes the figures: state, splits, stitches, reuses, evictions, calls and grown are those
    since. told- is the last error.
 
-   The options of a row: wait-first (desc.cross_stream), may-end (GMLAKE_STREAMS_MAY_END), no-ids (a
-   backend without stream_id), limit:SIZE (limit_bytes), smax:SIZE (stitched_bytes_max), smin:SIZE
-   (stitch_bytes_min), window:SIZE, arena:SIZE, keep:SIZE (driver_free_bytes_min), handle:SIZE
-   (handle_bytes), chunk:SIZE (chunk_bytes; a chunk of the steps stays what it is). */
+   The options of a row: wait-first (desc.cross_stream), may-end (GMLAKE_STREAMS_MAY_END),
+   limit:SIZE (limit_bytes), smax:SIZE (stitched_bytes_max), smin:SIZE (stitch_bytes_min),
+   window:SIZE, arena:SIZE, keep:SIZE (driver_free_bytes_min), handle:SIZE (handle_bytes), chunk:SIZE (chunk_bytes; a chunk of the steps stays what it is). */
 #if !defined(SCENE_H)
 #define SCENE_H
 
@@ -576,7 +575,6 @@ static void scene_steps(void) {
 
 /* The lake of a scene, and its streams. */
 static void scene_open(const scene *s) {
-  static gmlake_backend no_ids;
   const struct {
     const char *name;
     size_t *bytes;
@@ -598,11 +596,6 @@ static void scene_open(const scene *s) {
   if (strstr(s->options, "wait-first")) desc.cross_stream = GMLAKE_WAIT_FIRST;
   if (strstr(s->options, "may-end")) desc.flags = GMLAKE_STREAMS_MAY_END;
   use_faults();
-  if (strstr(s->options, "no-ids")) {
-    no_ids = *desc.backend;
-    no_ids.stream_id = NULL;
-    desc.backend = &no_ids;
-  }
   open_lake();
   for (i = 0; i < sizeof(played.streams) / sizeof(played.streams[0]); i++)
     played.streams[i] = open_stream();

@@ -200,6 +200,7 @@ static device *device_of(CUcontext context) {
 /* A lake for this context, if it is the primary one of its device and current. */
 static device *device_open(CUcontext context) {
   gmlake_desc desc = {0};
+  gmlake_result result;
   CUcontext primary, now;
   CUdevice number;
   gmlake *lake = NULL;
@@ -215,8 +216,16 @@ static device *device_open(CUcontext context) {
   d->number = number;
   desc.device = number;
   desc.flags = GMLAKE_STREAMS_MAY_END;
-  if (gmlake_create(&desc, &lake) == GMLAKE_OK &&
-      gmlake_pool_create(lake, NULL, &d->of_captures) != GMLAKE_OK) {
+  result = gmlake_create(&desc, &lake);
+  if (result == GMLAKE_ERROR_UNSUPPORTED) { /* cuStreamDestroy is seen, but not within libraries */
+    fputs(
+        "gmlake: the driver is older than CUDA 12 and gives streams no ids, so every stream has "
+        "to be destroyed by a call that the preloaded library sees\n",
+        stderr);
+    desc.flags = 0;
+    result = gmlake_create(&desc, &lake);
+  }
+  if (result == GMLAKE_OK && gmlake_pool_create(lake, NULL, &d->of_captures) != GMLAKE_OK) {
     (void)gmlake_destroy(lake);
     lake = NULL;
   }

@@ -75,6 +75,14 @@ static void create_lake(int device, gmlake **out, char *why, size_t why_bytes) {
   }
   desc.backend = samplers[device];
   result = configure(&desc, peers, why, why_bytes) ? gmlake_create(&desc, out) : GMLAKE_OK;
+  if (result == GMLAKE_ERROR_UNSUPPORTED && desc.flags) {
+    fprintf(stderr,
+            "gmlake_torch: the driver of device %d is older than CUDA 12 and gives streams no ids: "
+            "call forget_stream before a stream is destroyed\n",
+            device);
+    desc.flags = 0;
+    result = gmlake_create(&desc, out);
+  }
   if (result != GMLAKE_OK)
     snprintf(why, why_bytes, "device %d: gmlake_create: %s", device, gmlake_result_name(result));
   if (*out) begin_profile(*out, device);

@@ -21,9 +21,9 @@ torch's statistics and graphs work. Memory that torch loses inside its segments 
 
 torch never destroys its own streams. An external stream must live longer than the tensors that were
 allocated on it, because their memory is freed on it. After that you may destroy it, even if it has
-work to do: the lake notices. In two cases call gmlake_pluggable.forget_stream(stream) before: if a
-tensor that lives on was recorded on the stream (Tensor.record_stream), and always with pool().
-Without that call the lake may use the destroyed stream, which ends the process.
+work to do: the lake notices. With pool(), and with a driver before CUDA 12, call
+gmlake_pluggable.forget_stream(stream) before: without that call the lake may use the destroyed
+stream, which ends the process.
 
 Environment variables configure the lakes: see gmlake_pluggable.c.
 """

@@ -788,12 +788,17 @@ class LakeAllocator final : public cca::CUDAAllocator {
     gmlake_backend *backend = nullptr;
     c10::cuda::CUDAGuard guard(place.index);
     desc.device = place.index;
-    desc.flags = GMLAKE_STREAMS_MAY_END; /* nobody says when an external stream is destroyed */
     const gmlake_result result = gmlake_cuda_create(place.index, &backend);
     if (result != GMLAKE_OK)
       throw_error("gmlake: device " + std::to_string(place.index) +
                   ": gmlake_cuda_create: " + gmlake_result_name(result));
     desc.backend = backend;
+    if (backend->stream_id)
+      desc.flags = GMLAKE_STREAMS_MAY_END; /* nobody says when an external stream is destroyed */
+    else
+      TORCH_WARN("gmlake: the driver of device ", place.index, " is older than CUDA 12 and gives ",
+                 "streams no ids: call gmlake_torch.forget_stream before an external stream is ",
+                 "destroyed");
     gmlake_device_properties properties{};
     int code = 0;
     if (backend->get_properties(backend->user, &properties, &code) == GMLAKE_OK)

@@ -23,6 +23,9 @@ for case in untold told streams_end streams_stay captures; do
   ok "torch: $case" fake FAKE_CUDA_SEED=1 "$build/client_torch" "$library" "$case"
   ok "torch: $case: silent" silent
 done
+ok 'torch: a driver without ids' fake FAKE_CUDA_SEED=1 FAKE_CUDA_NO_STREAM_ID=1 \
+  "$build/client_torch" "$library" memory
+ok 'torch: a driver without ids: says so' says 'older than CUDA 12 and gives streams no ids'
 ok 'torch: empty_cache fails' fake FAKE_CUDA_DEVICES=2 "$build/client_torch" "$library" \
   empty_cache_fails
 ok 'torch: empty_cache fails: says so' says 'gmlake_torch: device 0: gmlake_trim: GMLAKE_ERROR_'
@@ -409,6 +412,8 @@ for case in memory pools streams capture; do
     ok "preload: $how: $case: off" preloaded driver "$how" "$case" GMLAKE_PRELOAD=0
   done
 done
+ok 'preload: a driver without ids' preloaded lake linked streams FAKE_CUDA_NO_STREAM_ID=1
+ok 'preload: a driver without ids: says so' says 'older than CUDA 12 and gives streams no ids'
 ok 'preload: short' preloaded lake proc short GMLAKE_PRELOAD_REPORT=1
 ok 'preload: short: report' says '1 blocks were kept for graphs that free them, 1 of them until'
 ok 'preload: report' preloaded lake proc memory GMLAKE_PRELOAD_REPORT=1

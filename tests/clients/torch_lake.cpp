@@ -253,6 +253,9 @@ static void test_recorded() {
   const auto segments = scene.device->segments();
   check(segments.size() == 1 && segments[0].pieces[0].is_active && !segments[0].pieces[0].is_live);
   gmlake_mock_stream_finish(scene.mock, scene.b);
+  f = scene.device->figures(); /* the stream may be gone: it is not asked */
+  check(f.active_bytes[ALL].current == int64_t(2 * MIB));
+  scene.device->free(scene.alloc(512, scene.b)); /* it is still there */
   f = scene.device->figures();
   check(f.active_bytes[ALL].current == 0 && f.active[LARGE].current == 0);
   check(f.requested_bytes[ALL].current == 0);

@@ -1311,6 +1311,9 @@ static int *peers_with(int at, int value) {
     (altered.struct_bytes = offsetof(gmlake_backend, stream_id) - 1, desc.backend = &altered))     \
   X(backend_without_ids, GMLAKE_OK,                                                                \
     (altered.struct_bytes = offsetof(gmlake_backend, stream_id), desc.backend = &altered))         \
+  X(streams_may_end, GMLAKE_OK, desc.flags = GMLAKE_STREAMS_MAY_END)                               \
+  X(streams_may_end_without_ids, UNSUPPORTED,                                                      \
+    (altered.stream_id = NULL, desc.backend = &altered, desc.flags = GMLAKE_STREAMS_MAY_END))      \
   X(backend_larger, GMLAKE_OK, (altered.struct_bytes += 8, desc.backend = &altered))               \
   X(backend_of_abi_0, INVALID, (altered.abi_version = 0, desc.backend = &altered))                 \
   X(backend_of_a_later_abi, INVALID, (altered.abi_version++, desc.backend = &altered))             \

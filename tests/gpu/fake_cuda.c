@@ -1037,6 +1037,7 @@ static void fake_lock(void) {
   options.seed = (unsigned)fake_variable("FAKE_CUDA_SEED");
   options.device_count = (int)fake_variable("FAKE_CUDA_DEVICES");
   options.device_bytes = (size_t)fake_variable("FAKE_CUDA_GIB") << 30;
+  options.no_stream_id = fake_variable("FAKE_CUDA_NO_STREAM_ID") != 0;
   fake_start(&options);
 }
 

@@ -454,7 +454,6 @@ static void watch(void) {
 
 /* Whether streams may end untold, and whether the lake can see by their ids that they have. */
 static int may_end(void) { return (desc.flags & GMLAKE_STREAMS_MAY_END) != 0; }
-static int has_ids(void) { return may_end() && faulty.stream_id; }
 
 /* ---- Chance ---------------------------------------------------------------------------------- */
 
@@ -681,7 +680,7 @@ static moment need_of(const block *b) {
    line that is gone, GMLAKE_STREAMS_MAY_END sees to that. */
 static int is_heir(const block *b, int on) {
   return on > 0 && b->on > 0 && on != b->on && !w.lines[b->on].is_alive &&
-         !w.lines[b->on].is_told && w.lines[on].value == w.lines[b->on].value && has_ids();
+         !w.lines[b->on].is_told && w.lines[on].value == w.lines[b->on].value && may_end();
 }
 
 /* Makes it true that all uses precede a free on the line, as the contract says; 0: it cannot. */
@@ -923,27 +922,12 @@ static void add_line(void) {
   if (w.line_count++) assert_ok(gmlake_mock_stream_create(mock, &l->value));
 }
 
-/* Whether a block is recorded on the line, or, where the lake is not to see that it ends, a block
-   or buffer lives on that it used: then it ends only once the lake was told. */
-static int is_named(int on) {
-  size_t i;
-  for (i = 0; i < w.block_count; i++)
-    if (w.blocks[i].recorded >> on & 1) return 1;
-  if (has_ids()) return 0;
-  for (i = 0; i < w.block_count; i++)
-    if (w.blocks[i].on == on || w.blocks[i].used.at[on]) return 1;
-  for (i = 0; i < BUFFERS; i++)
-    if (w.buffers[i].value && (w.buffers[i].front.born.at[on] || w.buffers[i].front.used.at[on]))
-      return 1;
-  return 0;
-}
-
 /* Ends a stream, with work pending on it; its value serves again at once, for another one. */
 static void do_forget(void) {
   int on = any_line(), code = 0, is_told;
   line *l = &w.lines[on];
   if (!on || w.line_count == LINES || !is_quiet(on)) return;
-  is_told = !may_end() || chance(30) || is_named(on);
+  is_told = !may_end() || chance(30);
   trace("%s %d\n", is_told ? "forget" : "end", on);
   arm();
   if (is_told && !is_done(gmlake_forget_stream(lake, l->value), 0, "gmlake_forget_stream")) return;
@@ -1139,7 +1123,6 @@ static void draw_desc(size_t capacity) {
   if (chance(40)) desc.flags |= GMLAKE_SINGLE_THREADED;
   if (chance(20)) desc.flags |= GMLAKE_GUARD;
   if (chance(25)) desc.flags |= GMLAKE_STREAMS_MAY_END;
-  if (chance(30)) faulty.stream_id = NULL;
   if (chance(30)) desc.limit_bytes = capacity / 2 + below(capacity / 2);
   if (chance(15)) desc.driver_free_bytes_min = below(capacity / 4);
   if (chance(40)) desc.arena_bytes = capacity + w.chunk;
@@ -1192,9 +1175,9 @@ static void open_world(uint64_t seed) {
   lake = NULL;
   assert_ok(gmlake_create(&desc, &lake));
   w.pools[0].serial = ++w.next_pool;
-  trace("seed %llu: flags %u, %s ids, %s first, chunks of %zu, %zu on the device\n",
-        (unsigned long long)seed, desc.flags, faulty.stream_id ? "with" : "without",
-        desc.cross_stream ? "wait" : "grow", w.chunk, device.capacity_bytes / w.chunk);
+  trace("seed %llu: flags %u, %s first, chunks of %zu, %zu on the device\n",
+        (unsigned long long)seed, desc.flags, desc.cross_stream ? "wait" : "grow", w.chunk,
+        device.capacity_bytes / w.chunk);
   lines = 1 + below(6);
   for (i = 0; i < lines; i++) add_line();
   assert_ok(see_event_create(mock->user, &w.event, &code));

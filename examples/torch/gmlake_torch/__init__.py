@@ -13,8 +13,8 @@ OutOfMemoryError, snapshots and what is built on them work as ever. The allocato
 (torch.cuda.get_allocator_backend()) is gmlake.
 
 Environment variables configure the lakes: see adapter.h. torch never destroys its own streams; the
-lake never touches an external one that may be gone. Call forget_stream(stream) before an external
-stream is destroyed if a tensor that lives on was recorded on it (Tensor.record_stream).
+lake never touches an external one that may be gone. Only with a driver before CUDA 12, which gives
+streams no ids, call forget_stream(stream) before an external stream is destroyed.
 """
 import ctypes
 import glob
