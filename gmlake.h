@@ -357,7 +357,9 @@ COSTS (measured; see bench/RESULTS.md)
   query            what planning the allocation costs, O(blocks) only if the host would have to wait
   find, and the reason for a wrong pointer   O(blocks of a chunk + log(windows and buffers))
   lend, recall     O(the pool's blocks + idle windows), without the driver if one stream borrows
-  export, import   a driver call a handle; an import also maps it, and reserves addresses
+  export, import   a driver call a handle; an import also maps it, and reserves addresses;
+                   to free or to return exported memory O(its chunks), and O(idle windows + buffers'
+                   chunks) where others map them, beside the driver's; no other free waits for it
   other questions  O(1), pieces and chunks O(their number)
   host memory      64 bytes a block, 16 to 50 for its index, about 60 a chunk, 40 for each chunk of
                    a buffer's addresses up to its end, 2 KB a stream, and 14 KB for a stream with
@@ -1772,7 +1774,7 @@ struct gmlk_note { /* what few live blocks have */
   gmlk_block *block; /* [pending] the block, for which the index has no entry any more */
   unsigned stream;   /* [pending] with ticket: the tag that its memory gets in the end */
   uint64_t ticket;
-  gmlk_note *next, *prev; /* [pending] in lake->pending */
+  gmlk_note *next, *prev; /* [pending] in the arena's list, or in lake->returns [N5] */
 };
 
 #define GMLK_PAGE_BLOCKS ((size_t)63) /* about 4 KiB */
@@ -3596,6 +3598,7 @@ typedef struct gmlk_arena {
   int is_import;          /* 1: another process's memory, for one block: see >>sharing */
   gmlake_buffer *buffers; /* list; a destroyed buffer stays until it is unmapped */
   size_t void_count;      /* destroyed buffers in it: up in >>buffer, down in >>places */
+  gmlk_note *pending;     /* [N1] list of freed blocks that recorded streams may still use */
   unsigned sleep;         /* GMLK_AWAKE...; written by >>sleep, and for a new arena by >>buffer */
   uint64_t sleep_count;   /* times that it fell asleep */
   gmlk_copy *copies;      /* [Q1] copy_count of them, room for copy_capacity; written by >>copies */
@@ -4844,10 +4847,10 @@ struct gmlake {
   gmlk_arena **arenas; /* by number; NULL: a pool that was destroyed */
   size_t arena_count, arena_capacity;
   gmlk_arena home;     /* the default pool's */
-  gmlk_note *pending;  /* list of freed blocks that recorded streams may still use */
+  gmlk_note *returns;  /* [N5] list of shared blocks whose chunks may be returned */
   size_t return_count; /* [N5] */
   size_t loan_count;   /* pools that are lent */
-  int has_returns;     /* such a block was freed since their chunks were last looked at */
+  int has_returns;     /* the free under way was of such a block */
   gmlake_pool *dead;   /* destroyed pools of which the driver refused to take something back */
   gmlake_stats stats;
   gmlake_error_info error; /* what gmlake_get_last_error answers */
@@ -5258,18 +5261,18 @@ static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint3
 /* ---- >>pending ---------------------------------------------------------------------------------
    Notes, and blocks whose free waits. A note holds what few blocks have: user data, a label, and
    the streams that gmlake_record_stream named. A freed block is pending until those streams have
-   passed the free. Owns the notes and the list of pending blocks.
+   passed the free. Owns the notes and the lists of pending blocks.
    Each stream has a queue of the uses that pending blocks wait for, so that what completes on one
    stream costs nothing for the blocks that wait for others.
-   [N1] A note belongs to one block. A pending block has a note, in the list, that names the
-        block.
+   [N1] A note belongs to one block. A pending block has a note, in its arena's list or in
+        lake->returns, that names the block.
    [N2] A note has room for the streams that it lists, and their numbers are in use.
    [N4] Each use of a pending block is complete, or in its stream's queue. A queue is in order of
         tickets. uses_left of a note is how many of its uses are in queues, one at least, unless it
         is shared.
    [N5] return_count is the number of pending blocks that are shared: other processes know their
-        chunks. Their use by the stream that freed them is waited for, too, and then they stay
-        pending until their chunks are returned: >>grow.
+        chunks. Their use by the stream that freed them is waited for, too. Then they stand in
+        lake->returns, and stay pending until their chunks are returned: >>grow.
    O(recorded streams). Can fail: host memory, for a note or for one more stream in it. */
 
 /* GMLAKE_FILL: the host writes the byte to all of the block at once, as it does the streams' work
@@ -5412,6 +5415,28 @@ static void gmlk_use_queue(gmlake *l, gmlk_note *note, gmlk_used *use) {
   s->uses_last = use;
 }
 
+/* The list that a pending block's note is in [N5]. */
+static gmlk_note **gmlk_pending_list(gmlake *l, const gmlk_note *note) {
+  return note->is_shared && !note->uses_left ? &l->returns
+                                             : &gmlk_arena_of(l, note->block)->pending;
+}
+
+static void gmlk_pending_enter(gmlake *l, gmlk_note *note) {
+  gmlk_note **list = gmlk_pending_list(l, note);
+  note->prev = NULL;
+  note->next = *list;
+  if (note->next) note->next->prev = note;
+  *list = note;
+}
+
+static void gmlk_pending_leave(gmlake *l, gmlk_note *note) {
+  if (note->next) note->next->prev = note->prev;
+  if (note->prev)
+    note->prev->next = note->next;
+  else
+    *gmlk_pending_list(l, note) = note->next;
+}
+
 /* Makes a freed block pending. pre: it is used elsewhere, or shared; the caller then fences. */
 static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
   gmlk_note *note = b->as.live.note;
@@ -5420,24 +5445,17 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket
   note->block = b;
   note->stream = stream;
   note->ticket = ticket;
-  note->next = l->pending;
-  if (note->next) note->next->prev = note;
-  l->pending = note;
+  note->uses_left = note->used_count;
+  gmlk_pending_enter(l, note);
   l->return_count += (size_t)note->is_shared;
-  l->has_returns |= note->is_shared;
   l->stats.pending_bytes += gmlk_to_bytes(b->grains);
   gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
-  note->uses_left = note->used_count;
   for (i = 0; i < note->used_count; i++) gmlk_use_queue(l, note, &note->used[i]);
 }
 
 /* Makes free memory of a pending block. Its tag may be complete by now. */
 static void gmlk_pending_end(gmlake *l, gmlk_note *note) {
-  if (note->next) note->next->prev = note->prev;
-  if (note->prev)
-    note->prev->next = note->next;
-  else
-    l->pending = note->next;
+  gmlk_pending_leave(l, note);
   l->return_count -= (size_t)note->is_shared;
   l->stats.pending_bytes -= gmlk_to_bytes(note->block->grains);
   if (gmlk_tag_done(&l->streams, note->stream, note->ticket))
@@ -5453,26 +5471,37 @@ static void gmlk_pending_settle(gmlake *l, gmlk_stream *s) {
     gmlk_note *note = s->uses_first->note;
     s->uses_first->note = NULL;
     s->uses_first = s->uses_first->next;
-    if (!--note->uses_left && !note->is_shared) gmlk_pending_end(l, note);
+    if (note->uses_left == 1 && note->is_shared) gmlk_pending_leave(l, note);
+    if (--note->uses_left) continue;
+    if (note->is_shared)
+      gmlk_pending_enter(l, note);
+    else
+      gmlk_pending_end(l, note);
   }
 }
 
-/* Notes that all blocks to be returned are being looked at. */
-static void gmlk_returns_read(gmlake *l) { l->has_returns = 0; }
+/* The arena's pending block behind this note; NULL: the first. Those to be returned come last. */
+static gmlk_note *gmlk_pending_next(const gmlake *l, const gmlk_arena *a, const gmlk_note *note) {
+  const int is_return = note && note->is_shared && !note->uses_left;
+  gmlk_note *next = note ? note->next : a->pending;
+  if (!next && !is_return) next = l->returns;
+  while (next && next->block->arena != a->number) next = next->next;
+  return next;
+}
 
-/* Gives the pending blocks that have one tag another one, as gmlk_arena_retag does. */
-static void gmlk_pending_retag(gmlake *l, unsigned from, unsigned to) {
-  gmlk_note *note;
-  for (note = l->pending; note; note = note->next)
+/* Gives an arena's pending blocks that have one tag another one, as gmlk_arena_retag does. */
+static void gmlk_pending_retag(gmlake *l, const gmlk_arena *a, unsigned from, unsigned to) {
+  gmlk_note *note = NULL;
+  while ((note = gmlk_pending_next(l, a, note)) != NULL)
     if (note->stream == from) note->stream = to;
 }
 
-/* Frees the notes of pending blocks, when the lake ends. */
-static void gmlk_pending_drop(gmlake *l) {
-  while (l->pending) {
-    gmlk_note *next = l->pending->next;
-    gmlk_note_free(l, l->pending);
-    l->pending = next;
+/* Frees the notes of a list of pending blocks, when the lake ends. */
+static void gmlk_pending_drop(gmlake *l, gmlk_note *note) {
+  while (note) {
+    gmlk_note *next = note->next;
+    gmlk_note_free(l, note);
+    note = next;
   }
 }
 
@@ -5656,7 +5685,7 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
   gmlk_drive drive;
   size_t i;
   if (!close && l->streams.used_count + l->streams.has_none < 2 && !l->streams.capture_count &&
-      !l->pending && !gmlk_has_buffers(l))
+      !l->stats.pending_bytes && !gmlk_has_buffers(l))
     return GMLAKE_OK;
   if (!gmlk_drive_begin(&drive, &l->driver)) {
     for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(drive.result); i++) {
@@ -7421,6 +7450,15 @@ static gmlk_slots gmlk_block_slots(gmlk_arena *a, const gmlk_block *b) {
   return slots;
 }
 
+/* Whether one of these chunks has more mappings than its home's and so many. */
+static int gmlk_slots_are_mapped(const gmlk_arena *a, const gmlk_slots *slots, int beside) {
+  uint32_t i = 0;
+  while (i < slots->count &&
+         gmlk_chunk_at(&a->chunks, slots->items[i])->map_count <= (uint32_t)beside)
+    i++;
+  return i < slots->count;
+}
+
 /* Lists and marks the chunks of a pending block that is shared. It lists none if a window or place
    that maps one may still be in use. pre: scratch is reserved. */
 static gmlk_slots gmlk_return_choose(const gmlake *l, gmlk_arena *a, const gmlk_block *b) {
@@ -7428,6 +7466,7 @@ static gmlk_slots gmlk_return_choose(const gmlake *l, gmlk_arena *a, const gmlk_
   const uint32_t count = all.count;
   uint32_t i;
   for (i = 0; i < count; i++) gmlk_chunk_mark(&a->chunks, all.items[i], 1);
+  if (!gmlk_slots_are_mapped(a, &all, b->as.live.window != NULL)) return all;
   kept = gmlk_trim_spare(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), &all);
   while (kept.count && kept.count < count) gmlk_chunk_mark(&a->chunks, gmlk_slots_drop(&kept), 0);
   return kept.count < count ? gmlk_slots_in(a->scratch) : kept;
@@ -7449,10 +7488,9 @@ static gmlake_result gmlk_return_drive(gmlake *l, gmlk_arena *a, const gmlk_wind
 }
 
 /* Returns the chunks of a pending block that is shared. Until they are gone it stays pending, so
-   nobody takes them; what the driver then keeps is quarantined. *out_is_gone: the block is no more,
-   and the list of pending ones may have changed. */
-static gmlake_result gmlk_return_block(gmlake *l, gmlk_note *note, size_t *released,
-                                       int *out_is_gone) {
+   nobody takes them; what the driver then keeps is quarantined. O(chunks), plus O(idle windows +
+   places) where another window, or a place, maps one of them. */
+static gmlake_result gmlk_return_block(gmlake *l, gmlk_note *note, size_t *released) {
   gmlk_arena *a = gmlk_arena_of(l, note->block);
   gmlk_window *w = note->block->as.live.window, *dying = NULL;
   const gmlk_tally before = gmlk_tally_of(a);
@@ -7462,20 +7500,24 @@ static gmlake_result gmlk_return_block(gmlake *l, gmlk_note *note, size_t *relea
   gmlk_slots slots;
   size_t bytes;
   uint32_t i;
+  int is_gone = 0;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)count) ||
       !gmlk_scratch_reserve(a, count))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_return_choose(l, a, note->block);
   if (!slots.count) return GMLAKE_OK;
   gmlk_records_hold(&l->records, &held, 2 * (size_t)count);
-  gmlk_trim_kill(l, a, &dying);
-  result = gmlk_windows_unmap(l, a, dying);
-  if (!result) result = gmlk_places_unmap(l, a, gmlk_places_idle(a, 1));
-  if (!result) result = gmlk_return_drive(l, a, w, &slots, out_is_gone);
+  result = GMLAKE_OK;
+  if (gmlk_slots_are_mapped(a, &slots, w != NULL)) {
+    gmlk_trim_kill(l, a, &dying);
+    result = gmlk_windows_unmap(l, a, dying);
+    if (!result) result = gmlk_places_unmap(l, a, gmlk_places_idle(a, 1));
+  }
+  if (!result) result = gmlk_return_drive(l, a, w, &slots, &is_gone);
   gmlk_records_return(&l->records, &held);
   gmlk_tally_up(l, a, before);
-  for (i = 0; i < slots.count && !*out_is_gone; i++) gmlk_chunk_mark(&a->chunks, slots.items[i], 0);
-  if (!*out_is_gone) return result;
+  for (i = 0; i < slots.count && !is_gone; i++) gmlk_chunk_mark(&a->chunks, slots.items[i], 0);
+  if (!is_gone) return result;
   gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
   gmlk_pending_end(l, note);
   if (w) {
@@ -7493,13 +7535,12 @@ static gmlake_result gmlk_return_block(gmlake *l, gmlk_note *note, size_t *relea
 
 /* The same for all shared blocks that are freed and whose uses are known to be complete. */
 static gmlake_result gmlk_return_blocks(gmlake *l, size_t *released) {
-  gmlk_note *note = l->return_count ? l->pending : NULL;
+  gmlk_note *note = l->returns, *next;
   gmlake_result result = GMLAKE_OK;
-  int is_gone = 0;
-  gmlk_returns_read(l);
-  for (; note && !result; note = is_gone ? l->pending : note->next, is_gone = 0)
-    if (note->is_shared && !note->uses_left)
-      result = gmlk_return_block(l, note, released, &is_gone);
+  for (; note && !result; note = next) {
+    next = note->next; /* stays: only the holder of `driving` takes notes off this list */
+    result = gmlk_return_block(l, note, released);
+  }
   return result;
 }
 
@@ -8239,7 +8280,7 @@ static gmlake_result gmlk_wait_for_others(gmlake *l) {
 
 /* Whether there is something that the host can wait for. */
 static int gmlk_may_wait(const gmlake *l, const gmlk_attempt *r) {
-  return l->streams.used_count > 1 || !r->stream || r->is_capture || l->pending;
+  return l->streams.used_count > 1 || !r->stream || r->is_capture || l->stats.pending_bytes;
 }
 
 /* Memory that other streams' work or pending frees hold back, after a wait of the host; and pieces,
@@ -8684,6 +8725,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
                                                 : own) ||
                is_shared)) {
     gmlk_pend(l, b, tag, ticket);
+    l->has_returns = is_shared;
     gmlk_fence_uses(l, note, stream);
   } else {
     gmlk_release_block(l, b, tag, ticket);
@@ -8714,7 +8756,7 @@ static gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream value)
 static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_stream value) {
   size_t entry = gmlk_index_find(&l->index, address);
   gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
-  const gmlk_note *pending;
+  size_t pending;
   gmlake_step step;
   gmlake_result result;
   int is_apart = 0;
@@ -8731,11 +8773,11 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
     step.bytes = gmlk_to_bytes(b->grains);
     step.asked_bytes = step.bytes - b->slack;
   }
-  pending = l->pending;
+  pending = l->stats.pending_bytes;
   result = gmlk_free_found(l, address, entry, gmlk_index_home(&l->index, address), value);
   if (result && b) gmlk_keep_apart(b, 0);
   if (result || !l->is_observed) return result;
-  if (l->pending != pending)
+  if (l->stats.pending_bytes != pending)
     step.reason = "pending: other streams may still use it";
   else if (value == GMLAKE_STREAM_NONE)
     step.reason = "free for every stream";
@@ -9217,12 +9259,12 @@ static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, siz
 }
 
 /* The same for frees of borrowed blocks that wait for recorded streams. */
-static gmlake_result gmlk_loan_follow_pending(gmlake *l, const gmlk_loan *loan, unsigned stream) {
-  const gmlk_note *note;
+static gmlake_result gmlk_loan_follow_pending(gmlake *l, const gmlake_pool *pool, unsigned stream) {
+  const gmlk_note *note = NULL;
   gmlake_result result = GMLAKE_OK;
   size_t i;
-  for (note = l->pending; note; note = note->next)
-    for (i = 0; i < note->used_count && note->stream == loan->number && !result; i++) {
+  while ((note = gmlk_pending_next(l, &pool->arena, note)) != NULL)
+    for (i = 0; i < note->used_count && note->stream == pool->loan.number && !result; i++) {
       const gmlk_borrower user = gmlk_borrower_of(l, note->used[i].stream, note->used[i].ticket);
       result = gmlk_loan_follow(l, &user, 1, stream);
     }
@@ -9235,7 +9277,7 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   gmlake_result result;
   gmlk_window *w;
-  gmlk_note *note;
+  gmlk_note *note = NULL;
   if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!number)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
@@ -9244,7 +9286,7 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   if (s->is_forgotten) return gmlk_refuse_gone(l, value, call);
   if (!gmlk_arena_admit(&pool->arena, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   result = gmlk_loan_follow(l, pool->loan.users, pool->loan.count, stream);
-  if (!result) result = gmlk_loan_follow_pending(l, &pool->loan, stream);
+  if (!result) result = gmlk_loan_follow_pending(l, pool, stream);
   if (result == GMLAKE_ERROR_CAPTURING && !l->streams.capture_count)
     result = gmlk_wait_for_streams(l, 0); /* one of them is gone */
   if (result == GMLAKE_ERROR_CAPTURING)
@@ -9258,9 +9300,9 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   gmlk_stream_dirty(s, 0);
   for (w = pool->arena.windows.idle_first; w; w = w->idle_next) /* borrowers' are no graph's */
     if (w->self.stream == GMLK_PINNED && !w->is_known) gmlk_set_tag(&w->self, stream, s->epoch);
-  for (note = l->pending; note; note = note->next) /* [G2] what is pending is the graphs' */
+  while ((note = gmlk_pending_next(l, &pool->arena, note)) != NULL) /* [G2] it is the graphs' */
     if (note->stream == number) gmlk_give_back(note->block);
-  gmlk_pending_retag(l, number, GMLK_PINNED);
+  gmlk_pending_retag(l, &pool->arena, number, GMLK_PINNED);
   gmlk_stream_drop(&l->streams, number);
   pool->loan.number = 0;
   gmlk_loan_forget(&pool->loan);
@@ -9740,7 +9782,7 @@ static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_capture_end",
                      "stream is %p, which is not being captured: see gmlake_capture_begin", value);
   gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_PINNED);
-  gmlk_pending_retag(l, s->capture, GMLK_PINNED);
+  gmlk_pending_retag(l, l->arenas[s->arena], s->capture, GMLK_PINNED);
   gmlk_chunks_know(&l->arenas[s->arena]->chunks);
   l->arenas[s->arena]->pool->capture_count--;
   gmlk_stream_drop(&l->streams, s->capture);
@@ -12664,10 +12706,24 @@ static void gmlk_check_arenas(gmlk_checker *c) {
   gmlk_expect(c, captures == 0, "F5: captures into a pool are wrong");
 }
 
+/* Checks a list of pending blocks, that of those to be returned or an arena's. Returns how many. */
+static size_t gmlk_check_pending(gmlk_checker *c, const gmlk_note *note, int is_returns) {
+  const gmlk_note *before = NULL;
+  size_t notes = 0;
+  for (; note && note->block && note->block->as.live.note == note; note = note->next, notes++) {
+    gmlk_expect(c, note->prev == before, "N1: a pending block's neighbour is wrong");
+    gmlk_expect(c, (note->is_shared && !note->uses_left) == is_returns,
+                "N5: a pending block is in another list");
+    before = note;
+    if (!gmlk_expect(c, notes < c->pending_count, "N1: a list of pending blocks is wrong")) break;
+  }
+  gmlk_expect(c, !note, "N1: a list of pending blocks is wrong");
+  return notes;
+}
+
 /* [N4] Queues: each is of its stream's uses, in order. Then pending blocks, and records. */
 static void gmlk_check_lists(gmlk_checker *c) {
   const gmlake *l = c->l;
-  const gmlk_note *note = l->pending, *before = NULL;
   const gmlk_page *page = l->records.pages;
   const gmlk_block *b = l->records.unused;
   size_t notes = 0, pages = 0, unused = 0, extra, i;
@@ -12681,11 +12737,10 @@ static void gmlk_check_lists(gmlk_checker *c) {
     gmlk_expect(c, !use && (!last || last == s->uses_last), "N4: a queue's end is wrong");
   }
   gmlk_expect(c, !c->queued, "N4: a pending use is in no queue");
-  for (; note && note->block && note->block->as.live.note == note; note = note->next, notes++) {
-    gmlk_expect(c, !before || note->prev == before, "N1: a pending block's neighbour is wrong");
-    before = note;
-  }
-  gmlk_expect(c, !note && notes == c->pending_count, "N1: the list of pending blocks is wrong");
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i]) notes += gmlk_check_pending(c, l->arenas[i]->pending, 0);
+  notes += gmlk_check_pending(c, l->returns, 1);
+  gmlk_expect(c, notes == c->pending_count, "N1: a list of pending blocks is wrong");
   gmlk_expect(c, l->return_count == c->returns, "N5: the count of blocks to return is wrong");
   for (; page; page = page->next) pages++;
   for (; b && b->state == GMLK_UNUSED; b = b->next) unused++;
@@ -15347,7 +15402,9 @@ static void gmlk_lake_free(gmlake *l) {
   gmlk_host host;
   size_t i;
   gmlk_notes_free(l);
-  gmlk_pending_drop(l);
+  gmlk_pending_drop(l, l->returns);
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i]) gmlk_pending_drop(l, l->arenas[i]->pending);
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];
     if (a && a->pool)
@@ -15608,6 +15665,7 @@ GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream)
   if (result) return result == GMLAKE_ERROR_FORKED ? GMLAKE_OK : result;
   result = l->is_watched ? gmlk_free_watched(l, address, stream) : gmlk_free(l, address, stream);
   if (!l->has_returns) return gmlk_leave(l, result);
+  l->has_returns = 0; /* before any other thread sees it */
   gmlk_driving_lock(l);
   if (!l->lost) (void)gmlk_returns_end(l);
   return gmlk_leave_driving(l, result);

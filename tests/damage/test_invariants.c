@@ -466,7 +466,7 @@ static void queues_of_uses(void **state) {
   for (i = 0; i < 2; i++) drop_on(ptr[i], A);
   s = number_of(B);
   first = s->uses_first;
-  newest = lake->pending;
+  newest = lake->home.pending;
   assert_true(first->next == s->uses_last && first->ticket < s->uses_last->ticket);
   breaks(gmlk_used *, s->uses_first, first->next, "N4: a pending use is in no queue");
   breaks(gmlk_used *, s->uses_last, first, "N4: a queue's end is wrong");
@@ -1170,6 +1170,8 @@ static void shared_memory(void **state) {
   drop_on(block, A);
   breaks(size_t, lake->return_count, 0, "N5: the count of blocks to return is wrong");
   breaks(int, b->as.live.note->is_shared, 0, "N5: the count of blocks to return is wrong");
+  breaks(gmlk_note *, lake->returns, lake->home.pending, "N5: a pending block is in another list");
+  breaks(gmlk_note *, lake->home.pending, NULL, "N1: a list of pending blocks is wrong");
   gmlake_mock_stream_finish(mock, A);
   (void)trim_to(SIZE_MAX);
   drop_on(rest, A);

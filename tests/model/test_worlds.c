@@ -891,9 +891,14 @@ static void visit_tags(visitor visit) {
   for (i = 0; w.buffer && i < w.buffer->place_count; i++)
     if (w.buffer->places[i].state == GMLK_PLACE_MAPPED)
       visit(w.buffer->places[i].stream, w.buffer->places[i].ticket);
-  for (note = w.lake->pending; note; note = note->next) {
-    visit(note->stream, note->ticket);
-    for (i = 0; i < note->used_count; i++) visit(note->used[i].stream, note->used[i].ticket);
+  for (i = 0; i < w.lake->arena_count; i++) {
+    note = NULL;
+    while (arena_at(i) && (note = gmlk_pending_next(w.lake, arena_at(i), note)) != NULL) {
+      size_t use;
+      visit(note->stream, note->ticket);
+      for (use = 0; use < note->used_count; use++)
+        visit(note->used[use].stream, note->used[use].ticket);
+    }
   }
 }
 
@@ -985,7 +990,9 @@ static void put_streams(void) {
         (unsigned)s->is_forgotten << 2 | (unsigned)s->is_dirty << 3 | (unsigned)s->is_news << 5);
     put((unsigned)(s->freed_bytes > CHUNK ? CHUNK : s->freed_bytes));
   }
-  for (note = w.lake->pending; note; note = note->next) put(note->block->at);
+  for (i = 0; i < w.lake->arena_count; i++)
+    for (note = NULL; arena_at(i) && (note = gmlk_pending_next(w.lake, arena_at(i), note)) != NULL;)
+      put(note->block->at);
 }
 
 #define QUEUES 8

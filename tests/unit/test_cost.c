@@ -8,6 +8,8 @@
 #include "fixture.h"
 #include "steps.h"
 
+#include <unistd.h>
+
 #define FEW ((size_t)1000)
 #define MANY ((size_t)16000)
 
@@ -289,6 +291,98 @@ static void measure_held(size_t count, costs *out) {
   finish();
 }
 
+/* Captures and loans of an empty pool, beside frees of other pools' blocks that wait. */
+static void measure_captures(size_t count, costs *out) {
+  gmlake_stream stream, held;
+  gmlake_pool *pool;
+  uint64_t before;
+  void **blocks;
+  size_t i;
+  open_large();
+  stream = open_stream();
+  held = open_stream();
+  pool = open_pool(0);
+  gmlake_mock_stream_hold(mock, held);
+  blocks = get_many(count, 512, stream);
+  for (i = 0; i < count; i++) assert_ok(gmlake_record_stream(lake, blocks[i], held));
+  for (i = 0; i < count; i++) put(blocks[i], stream);
+  before = step_count;
+  for (i = 0; i < 16; i++) {
+    assert_ok(gmlake_capture_begin(lake, stream, pool));
+    assert_ok(gmlake_capture_end(lake, stream));
+  }
+  out->steps[0] = steps_since(before);
+  before = step_count;
+  for (i = 0; i < 16; i++) {
+    assert_ok(gmlake_pool_lend(lake, pool, stream));
+    assert_ok(gmlake_pool_recall(lake, pool, stream));
+  }
+  out->steps[1] = steps_since(before);
+  gmlake_mock_stream_finish(mock, held);
+  free(blocks);
+  finish();
+}
+
+static void captures_beside_pending_frees(void **state) {
+  (void)state;
+  compare(measure_captures);
+}
+
+static void *get_exported(gmlake_stream stream) {
+  const gmlake_alloc_desc whole = request(C, GMLAKE_EXCLUSIVE, NULL);
+  gmlake_handle handle;
+  size_t parts;
+  void *ptr;
+  assert_ok(gmlake_alloc_with(lake, &whole, stream, &ptr));
+  assert_ok(gmlake_export(lake, ptr, GMLAKE_HANDLE_POSIX_FD, &handle, 1, &parts));
+  assert_int_equal(close(handle.fd), 0);
+  return ptr;
+}
+
+/* Frees of exported memory, and trims that return it, beside frees that wait. */
+static void measure_returns(size_t count, costs *out) {
+  gmlake_stream stream, held, later;
+  void **blocks, *exported[32];
+  gmlake_budget budget;
+  uint64_t before;
+  size_t i;
+  prepare(2 * count);
+  desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
+  open_lake();
+  stream = open_stream();
+  held = open_stream();
+  later = open_stream();
+  gmlake_mock_stream_hold(mock, held);
+  for (i = 0; i < 32; i++) exported[i] = get_exported(i < 16 ? stream : later);
+  blocks = get_many(count, 512, stream);
+  for (i = 0; i < count; i++) assert_ok(gmlake_record_stream(lake, blocks[i], held));
+  for (i = 0; i < count; i++) put(blocks[i], stream);
+  before = step_count;
+  for (i = 0; i < 16; i++) put(exported[i], stream);
+  out->steps[0] = steps_since(before);
+  assert_ok(gmlake_trim(lake, stats().reserved_bytes, NULL)); /* makes the index smaller */
+  gmlake_mock_stream_hold(mock, later);
+  for (i = 16; i < 32; i++) put(exported[i], later);
+  gmlake_mock_stream_finish(mock, later);
+  assert_int_equal(stats().exported_bytes, 16 * C);
+  assert_ok(gmlake_get_budget(lake, &budget)); /* sees what has completed */
+  before = step_count;
+  assert_ok(gmlake_trim(lake, stats().reserved_bytes, NULL));
+  out->steps[1] = steps_since(before);
+  assert_int_equal(stats().exported_bytes, 0);
+  before = step_count;
+  assert_ok(gmlake_trim(lake, stats().reserved_bytes, NULL));
+  out->steps[1] -= steps_since(before); /* a trim that returns nothing */
+  gmlake_mock_stream_finish(mock, held);
+  free(blocks);
+  finish();
+}
+
+static void returns_beside_pending_frees(void **state) {
+  (void)state;
+  compare(measure_returns);
+}
+
 static void growth_beside_a_held_streams_memory(void **state) {
   (void)state;
   compare(measure_held);
@@ -532,6 +626,8 @@ int main(void) {
       cmocka_unit_test(growth_beside_gaps),
       cmocka_unit_test(growth_beside_pending_frees),
       cmocka_unit_test(growth_beside_a_held_streams_memory),
+      cmocka_unit_test(captures_beside_pending_frees),
+      cmocka_unit_test(returns_beside_pending_frees),
       cmocka_unit_test(best_fit_beside_short_holes),
       cmocka_unit_test(trim_beside_buffers),
       cmocka_unit_test(trim_gives_host_memory_back),

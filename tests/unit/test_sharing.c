@@ -256,6 +256,33 @@ static void a_buffer_is_shared(void **state) {
   }
 }
 
+/* What a buffer gave up is returned by frees of such memory, and by trim. The free of any block
+   that came next did it, and waited for the driver. */
+static void only_frees_of_shared_memory_return_it(void **state) {
+  gmlake_buffer_desc wanted = buffer_desc(C);
+  gmlake_buffer *buffer;
+  gmlake_buffer_info info;
+  void *block, *whole;
+  (void)state;
+  start_sharing(8);
+  block = take(C);
+  whole = take_flags(C, GMLAKE_EXCLUSIVE);
+  export_now(whole, 1);
+  close_handles();
+  step(gmlake_buffer_create(lake, &wanted, &buffer));
+  step(gmlake_buffer_resize(lake, buffer, C, LEGACY));
+  step(gmlake_buffer_get_info(lake, buffer, &info));
+  export_now(info.ptr, 1);
+  close_handles();
+  step(gmlake_buffer_resize(lake, buffer, 0, LEGACY));
+  assert_int_equal(stats().exported_bytes, 2 * C);
+  drop(block);
+  assert_int_equal(stats().exported_bytes, 2 * C);
+  drop(whole);
+  assert_int_equal(stats().exported_bytes, 0);
+  finish();
+}
+
 /* The lake that ends has them all: blocks, buffers, imports. */
 static void what_was_shared_may_be_live_at_the_end(void **state) {
   const size_t before = open_descriptors();
@@ -846,6 +873,7 @@ int main(void) {
       cmocka_unit_test(what_was_exported_never_serves_again),
       cmocka_unit_test(memory_comes_back_where_it_is_short),
       cmocka_unit_test(a_buffer_is_shared),
+      cmocka_unit_test(only_frees_of_shared_memory_return_it),
       cmocka_unit_test(what_was_shared_may_be_live_at_the_end),
       cmocka_unit_test(what_sleeps_is_not_shared),
       cmocka_unit_test(wrong_arguments_are_refused),
