@@ -3282,6 +3282,7 @@ typedef struct gmlk_chunks {
   gmlk_chunk *items;
   size_t capacity;                  /* records in items */
   size_t backed_count, stuck_count; /* [P1] */
+  size_t backed_peak;               /* of backed_count after a growth; for profiles */
   size_t asleep_count;              /* [P1] */
   uint32_t stuck_end;               /* [P1] */
   size_t handle_count;              /* [P1] */
@@ -4179,6 +4180,11 @@ static uint32_t gmlk_crumb_limit(const gmlk_arena *a, int has_crumbs) {
   return has_crumbs ? (uint32_t)(a->chunk_bytes / GMLK_GRAIN / GMLK_CRUMB_PART) : 0;
 }
 
+/* Where the crumbs lie; without any: no grains. */
+static gmlk_span gmlk_crumbs_span(const gmlk_arena *a) {
+  return gmlk_span_of(a->crumbs ? a->crumbs->at : 0, a->crumbs ? a->crumbs->grains : 0);
+}
+
 /* What is wrong with crumbs but their tag [U1]; NULL: nothing is. */
 static const char *gmlk_crumbs_wrong(const gmlk_block *crumbs) {
   if (crumbs->prev->state == GMLK_FREE) return "U1: crumbs are out of place";
@@ -4193,13 +4199,21 @@ static int gmlk_crumbs_hold(const gmlk_arena *a, unsigned stream, uint32_t grain
          (crumbs->stream == GMLK_CLEAN || crumbs->stream == stream);
 }
 
-/* Sets the first grains of a hole aside, which begins with b. pre: one record is reserved. */
-static void gmlk_crumbs_begin(gmlk_arena *a, unsigned stream, gmlk_block *b, uint32_t grains) {
-  if (b->grains >= grains) stream = b->stream; /* else b's run is the stream's */
-  b = gmlk_reserve_range(a, b, b->at, grains);
+/* Sets so many grains of a hole aside, from `at` on, which b holds. pre: two records reserved. */
+static void gmlk_crumbs_begin(gmlk_arena *a, unsigned stream, gmlk_block *b, uint32_t at,
+                              uint32_t grains) {
+  if (gmlk_block_end(b) - at >= grains) stream = b->stream; /* else b's run is the stream's */
+  b = gmlk_reserve_range(a, b, at, grains);
   while (b->grains < grains) b = gmlk_join(a, b);
   gmlk_set_tag(b, stream, b->ticket);
   a->crumbs = b;
+}
+
+/* Sets aside again what a question made free, crumbs that were there before. pre: the books have
+   been locked since; two records are reserved. */
+static void gmlk_crumbs_again(gmlk_arena *a, gmlk_span was) {
+  gmlk_block *b = was.grains && !a->crumbs ? gmlk_locate(a, was.at) : NULL;
+  if (b) gmlk_crumbs_begin(a, b->stream, b, was.at, was.grains);
 }
 
 /* Cuts a live block from the crumbs' front. pre: they hold it; one record is reserved. */
@@ -4227,7 +4241,7 @@ static gmlk_block *gmlk_crumbs_for(gmlk_arena *a, unsigned stream, uint32_t grai
     if (!b || at + hole != a->tail.at || gmlk_min(most, hole) / 2 < grains) return NULL;
     if (!a->crumbs) break;
   }
-  gmlk_crumbs_begin(a, stream, b, (uint32_t)gmlk_min(most, hole));
+  gmlk_crumbs_begin(a, stream, b, at, (uint32_t)gmlk_min(most, hole));
   return a->crumbs;
 }
 
@@ -4364,8 +4378,9 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
    [W4] While a window is live each span is one block of state GMLK_PIECE that points to the
         window.
    [W5] Idle windows stand in the list as they became idle, and in one of two trees. In `open` they
-        are ordered by size, and those of one size by number, so the one that was made first stands
-        first; in `blocked` by the serial of the block that is in the way.
+        are ordered by size, those of one size by the stream of their tag, and those of one stream
+        by number, so the one that was made first stands first; in `blocked` by the serial of the
+        block that is in the way.
    [W6] The chunks' map_counts add up to the windows' chunk_counts.
    [W7] The block that is in the way of a blocked window is owned, has that serial, and its flags
         say so. When it is freed, the window goes back to `open`.
@@ -4378,7 +4393,8 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
 
    Of the windows of a size that are free the one that was made first is taken, so that a program
    that repeats itself gets windows in the same order each time: those that it made since stand
-   behind. A window found to be blocked is not looked at again before the block in its way is
+   behind. Those that the taker's stream used last, and clean ones, come before all others: they
+   are found however many windows of the size other streams hold back. A window found to be blocked is not looked at again before the block in its way is
    freed, so however many windows of a size take turns, the one that is free is found. There are at
    most desc.stitched_bytes_max divided by chunk_bytes windows, as each maps one chunk at least,
    and what one stitch adds to that.
@@ -4397,13 +4413,19 @@ struct gmlk_window {
   uint32_t span_count, chunk_count; /* chunk_count: one mapping for each chunk under it */
   int is_known;                     /* a capture had it, so a graph knows its addresses */
   uint64_t number;                  /* the arena's windows are numbered from 1 as they are made */
-  uint64_t key;             /* [idle] in `open` its grains, in `blocked` GMLK_BLOCKED + a serial */
+  uint64_t key;             /* [idle] in `open` its gmlk_open_key, in `blocked` GMLK_BLOCKED + a
+                               serial */
   gmlk_window *less, *more; /* [idle] children in its tree */
   gmlk_window *idle_prev, *idle_next; /* [idle] in the list as they became idle */
   gmlk_window *next;                  /* [to be unmapped or freed, in quarantine] in that list */
 };
 
-#define GMLK_BLOCKED ((uint64_t)1 << 32) /* more than any window's grains */
+#define GMLK_BLOCKED ((uint64_t)1 << 48) /* more than any gmlk_open_key */
+
+/* Where windows of so many grains stand whose tag is of this stream [W5]. */
+static uint64_t gmlk_open_key(uint32_t grains, unsigned stream) {
+  return ((uint64_t)grains << 16) + stream;
+}
 
 static size_t gmlk_window_record_bytes(size_t span_count) {
   return sizeof(gmlk_window) + span_count * sizeof(gmlk_span);
@@ -4503,7 +4525,7 @@ static void gmlk_window_leave(gmlk_windows *windows, const gmlk_window *w) {
   *link = less ? less : more;
 }
 
-/* The first window of a tree that has this key and this number or a larger one, or NULL. */
+/* The first window of a tree that stands at this key and number or behind it, or NULL. */
 static gmlk_window *gmlk_window_from(gmlk_window *w, uint64_t key, uint64_t number) {
   gmlk_window *found = NULL;
   while (w) {
@@ -4511,7 +4533,13 @@ static gmlk_window *gmlk_window_from(gmlk_window *w, uint64_t key, uint64_t numb
     if (!is_before) found = w;
     w = is_before ? w->more : w->less;
   }
-  return found && found->key == key ? found : NULL;
+  return found;
+}
+
+/* The first one that has this key and this number or a larger one, or NULL. */
+static gmlk_window *gmlk_window_of(gmlk_window *w, uint64_t key, uint64_t number) {
+  w = gmlk_window_from(w, key, number);
+  return w && w->key == key ? w : NULL;
 }
 
 /* An idle window waits for the block in its way; pre: the block is owned. */
@@ -4524,17 +4552,26 @@ static void gmlk_window_block(gmlk_windows *windows, gmlk_window *w, gmlk_block 
 /* Ends the waits of windows for a block that is about to be free. */
 static void gmlk_windows_unblock(gmlk_windows *windows, const gmlk_block *b) {
   gmlk_window *w;
-  while ((w = gmlk_window_from(windows->blocked, GMLK_BLOCKED + b->ticket, 0)) != NULL) {
+  while ((w = gmlk_window_of(windows->blocked, GMLK_BLOCKED + b->ticket, 0)) != NULL) {
     gmlk_window_leave(windows, w);
-    gmlk_window_enter(windows, w, w->self.grains);
+    gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, w->self.stream));
   }
+}
+
+/* Gives an idle window another tag, and its place among the others [W5]. */
+static void gmlk_window_set_tag(gmlk_windows *windows, gmlk_window *w, unsigned stream,
+                                uint64_t ticket) {
+  const int is_open = w->key < GMLK_BLOCKED && w->self.stream != stream;
+  if (is_open) gmlk_window_leave(windows, w);
+  gmlk_set_tag(&w->self, stream, ticket);
+  if (is_open) gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, stream));
 }
 
 /* Makes a window idle. Its tag is that of its last use. */
 static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned stream,
                                  uint64_t ticket) {
   gmlk_set_tag(&w->self, stream, ticket);
-  gmlk_window_enter(windows, w, w->self.grains);
+  gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, stream));
   gmlk_set_state(&w->self, GMLK_IDLE);
   w->idle_next = NULL;
   w->idle_prev = windows->idle_last;
@@ -4563,7 +4600,7 @@ static void gmlk_windows_sweep(gmlk_windows *windows, const gmlk_streams *stream
   for (w = windows->idle_first; w; w = w->idle_next)
     if (streams ? gmlk_tag_done(streams, w->self.stream, w->self.ticket)
                 : w->self.stream != GMLK_PINNED)
-      gmlk_set_tag(&w->self, GMLK_CLEAN, w->self.ticket);
+      gmlk_window_set_tag(windows, w, GMLK_CLEAN, w->self.ticket);
 }
 
 /* The state of the user's block that this is, or is a piece of. */
@@ -4621,18 +4658,38 @@ static int gmlk_window_suits(const gmlk_arena *a, const gmlk_window *w, uint32_t
   return !(at & (align - 1)) && (!whole_only || gmlk_is_chunks(a, at, w->self.grains));
 }
 
-/* The oldest idle window of exactly this size that the taker may have, or NULL. One that an owned
-   block is in the way of waits for it; free memory that others hold back opens without a free. */
+/* Whether the taker may have an idle window, and it suits. One that an owned block is in the way of
+   waits for it; free memory that others hold back opens without a free. */
+static int gmlk_window_may_serve(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
+                                 gmlk_window *w, uint32_t align, int whole_only) {
+  gmlk_block *b;
+  if (!gmlk_window_suits(a, w, align, whole_only)) return 0;
+  b = gmlk_window_blocker(a, streams, taker, w);
+  if (b && b->state != GMLK_FREE && b->state != GMLK_RESERVED) gmlk_window_block(&a->windows, w, b);
+  return !b;
+}
+
+/* An idle window of exactly this size that the taker may have, or NULL: the oldest of those that
+   its stream used last and clean ones; else the first of the others. */
 static gmlk_window *gmlk_window_find(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
                                      uint32_t grains, uint32_t align, int whole_only) {
-  gmlk_window *w = gmlk_window_from(a->windows.open, grains, 0);
+  const uint64_t clean = gmlk_open_key(grains, GMLK_CLEAN), own = clean + taker.stream;
+  gmlk_window *w = gmlk_window_of(a->windows.open, clean, 0), *other;
   unsigned tries = GMLK_WINDOW_TRIES;
-  for (; w && tries--; w = gmlk_window_from(a->windows.open, grains, w->number + 1)) {
-    gmlk_block *b;
-    if (!gmlk_window_suits(a, w, align, whole_only)) continue;
-    b = gmlk_window_blocker(a, streams, taker, w);
-    if (!b) return w;
-    if (b->state != GMLK_FREE && b->state != GMLK_RESERVED) gmlk_window_block(&a->windows, w, b);
+  other = own > clean ? gmlk_window_of(a->windows.open, own, 0) : NULL;
+  while ((w || other) && tries--) {
+    gmlk_window **next = !w || (other && other->number < w->number) ? &other : &w, *tried = *next;
+    const uint64_t key = tried->key, number = tried->number;
+    if (gmlk_window_may_serve(a, streams, taker, tried, align, whole_only)) return tried;
+    *next = gmlk_window_of(a->windows.open, key, number + 1);
+  }
+  w = gmlk_window_from(a->windows.open, clean + 1, 0);
+  for (tries = GMLK_WINDOW_TRIES; w && w->key >> 16 == grains && tries;) {
+    const uint64_t key = w->key, number = w->number;
+    const int is_tried = key == own;
+    if (!is_tried && tries-- && gmlk_window_may_serve(a, streams, taker, w, align, whole_only))
+      return w;
+    w = gmlk_window_from(a->windows.open, key + (uint64_t)is_tried, is_tried ? 0 : number + 1);
   }
   return NULL;
 }
@@ -4650,7 +4707,7 @@ static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
   for (; b != &a->tail; b = b->next)
     if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to);
   for (w = a->windows.idle_first; w; w = w->idle_next)
-    if (w->self.stream == from) gmlk_set_tag(&w->self, to, w->self.ticket);
+    if (w->self.stream == from) gmlk_window_set_tag(&a->windows, w, to, w->self.ticket);
 }
 
 /* For trim: clears the marks of the chunks under a window, or tells whether one has a mark. */
@@ -4812,7 +4869,8 @@ typedef struct gmlk_attempt { /* see >>request */
   uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
   size_t limit_bytes;     /* the limit that forbade growth; 0: none did */
   int has_grown;          /* chunks were created for it */
-  int lacks_window_space; /* no address space was left for its window; >>stitch writes it, too */
+  int lacks_window_space; /* 1: no address space was left for its window; 2: its window needs more
+                             than there is */
   int is_thorough;     /* a window of any free pieces will do, however long it takes; stays set */
   gmlake_result error; /* of the first rung that failed, but for want of memory */
   /* For policy and observer: */
@@ -7143,6 +7201,7 @@ static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots
   uint32_t i, end;
   gmlk_arena_extend(a, slots->items[slots->count - 1] + 1);
   for (i = 0; i < slots->count; i++) gmlk_reserved_add(l, a->chunk_bytes);
+  a->chunks.backed_peak = gmlk_max(a->chunks.backed_peak, a->chunks.backed_count);
   for (i = 0; i < slots->count; i = end) {
     end = gmlk_slots_row(slots, i);
     gmlk_arena_back(a, slots->items[i], end - i);
@@ -8119,12 +8178,12 @@ static int gmlk_plan_stitch(const gmlake *l, gmlk_attempt *r, gmlk_taker taker,
   gmlk_arena *a = r->arena;
   uint32_t slots;
   r->shortfall = 0;
-  if (!r->may_stitch || r->lacks_window_space) return 0;
+  if (!r->may_stitch || r->lacks_window_space == 1) return 0;
   (void)gmlk_plan_window(a, &l->streams, taker, r->is_thorough, r->grains, r->align,
                          gmlk_is_whole(r), plan);
   slots = plan->chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0);
   if (!gmlk_bins_best(a->window_space.holes, slots)) { /* would be left if windows were dropped? */
-    r->lacks_window_space = slots <= a->window_space.reserved_bytes / a->chunk_bytes;
+    r->lacks_window_space = slots <= a->window_space.reserved_bytes / a->chunk_bytes ? 1 : 2;
     return 0;
   }
   r->shortfall = plan->shortfall;
@@ -8337,7 +8396,7 @@ static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_attempt *r, gmlk_block **
   int may_grow = !(r->flags & GMLAKE_NO_GROW);
   gmlake_result result;
   size_t released = 0;
-  if (may_grow ? !gmlk_can_reclaim(l, r) : !r->lacks_window_space) return GMLAKE_OK;
+  if (may_grow ? !gmlk_can_reclaim(l, r) : r->lacks_window_space != 1) return GMLAKE_OK;
   gmlk_because(r, "the lake dropped windows and returned chunks first");
   result = gmlk_wait_for_others(l);
   if (!result) result = gmlk_evict_all(l, r->arena);
@@ -9299,7 +9358,8 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   gmlk_loan_shift(l, &pool->arena, GMLK_PINNED, stream, s->epoch);
   gmlk_stream_dirty(s, 0);
   for (w = pool->arena.windows.idle_first; w; w = w->idle_next) /* borrowers' are no graph's */
-    if (w->self.stream == GMLK_PINNED && !w->is_known) gmlk_set_tag(&w->self, stream, s->epoch);
+    if (w->self.stream == GMLK_PINNED && !w->is_known)
+      gmlk_window_set_tag(&pool->arena.windows, w, stream, s->epoch);
   while ((note = gmlk_pending_next(l, &pool->arena, note)) != NULL) /* [G2] it is the graphs' */
     if (note->stream == number) gmlk_give_back(note->block);
   gmlk_pending_retag(l, &pool->arena, number, GMLK_PINNED);
@@ -9336,6 +9396,7 @@ static gmlake_result gmlk_lent_find(gmlake *l, gmlk_attempt *r, gmlake_stream st
   const uint32_t number = a->number;
   const int is_lent = (r->flags & GMLAKE_TRANSIENT) != 0;
   gmlake_result result;
+  uint64_t before;
   if (!r->grains || (is_lent && !gmlk_loan_suits(l, r, &a->pool->loan))) return GMLAKE_OK;
   if (is_lent) gmlk_attempt_take_as(r, a->pool->loan.number);
   if (!gmlk_arena_admit(a, r->taker.stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -9343,6 +9404,8 @@ static gmlake_result gmlk_lent_find(gmlake *l, gmlk_attempt *r, gmlake_stream st
   if (*out_block || !(r->may_stitch || grows)) return GMLAKE_OK;
   gmlk_driving_lock(l);
   result = l->lost;
+  l->served = r;
+  before = l->stats.driver_ns;
   if (!result && l->arenas[number] == a && (!is_lent || a->pool->loan.number)) {
     result = gmlk_attempt_renew(l, r, stream);
     if (is_lent) gmlk_attempt_take_as(r, a->pool->loan.number);
@@ -9354,6 +9417,8 @@ static gmlake_result gmlk_lent_find(gmlake *l, gmlk_attempt *r, gmlake_stream st
     }
     if (!result && !*out_block && grows) result = gmlk_grow_and_serve(l, r, r->taker, out_block);
   }
+  gmlk_attempt_spent(r, l->stats.driver_ns - before);
+  l->served = NULL;
   gmlk_driving_unlock(l);
   return *out_block ? GMLAKE_OK : result;
 }
@@ -11159,6 +11224,40 @@ static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a, const gmlk_
   return gmlk_min(slots, bytes / a->chunk_bytes);
 }
 
+/* The longest row of slots that windows get once the host has waited and idle ones are dropped. */
+static uint64_t gmlk_addresses_most(const gmlake *l, const gmlk_space *space) {
+  const gmlk_taker trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
+  const gmlk_block *va = space->head.next;
+  uint64_t run = 0, most = 0;
+  for (; va != &space->tail; va = va->next) {
+    const gmlk_window *w = (const gmlk_window *)(uintptr_t)va->ticket;
+    int is_free = !w;
+    if (w && w->self.state == GMLK_IDLE)
+      is_free = gmlk_may_await(&l->streams, trimmer, w->self.stream, w->self.ticket);
+    else if (w) /* is it pending? */
+      is_free = gmlk_may_take(&l->streams, trimmer, &w->self);
+    run = is_free ? run + va->grains : 0;
+    most = gmlk_later(most, run);
+  }
+  return most;
+}
+
+/* The grains of the largest window that there are addresses for, of `window` at most, with so many
+   new chunks. A window may map two chunks more than it has room for, those at its ends. */
+static uint64_t gmlk_window_most(const gmlake *l, gmlk_arena *a, gmlk_taker taker, uint64_t window,
+                                 uint64_t chunks) {
+  const uint32_t guard = (l->desc.flags & GMLAKE_GUARD) != 0;
+  const uint64_t slots = gmlk_addresses_most(l, &a->window_space);
+  uint64_t spare;
+  for (spare = guard; spare < guard + 3 && spare < slots; spare++) {
+    const uint64_t most = gmlk_min(window, (slots - spare) << a->chunk_log);
+    gmlk_window_plan plan;
+    (void)gmlk_plan_window(a, &l->streams, taker, 1, (uint32_t)most, 1, 0, &plan);
+    if (plan.chunk_count + guard <= slots && plan.shortfall <= chunks << a->chunk_log) return most;
+  }
+  return 0;
+}
+
 /* The bytes of the largest block that gmlake_alloc would serve, see gmlake_get_budget. */
 static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_t *out) {
   gmlk_arena *home = &l->home;
@@ -11175,23 +11274,30 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_
   window = gmlk_supply_sum(home, 0, &supply) + (chunks << home->chunk_log);
   most = home->chunks.stuck_count ? gmlk_range_most(l, home, taker, 1)
                                   : gmlk_range_grown(l, home, taker, 1, chunks);
+  if (most > limit) most = limit;
+  if (window > limit) window = limit;
+  if (home->window_space.holes && window > most)
+    window = gmlk_window_most(l, home, taker, window, chunks);
   if (home->window_space.holes && window > most &&
       gmlk_to_bytes(window) >= l->desc.stitch_bytes_min)
     most = window;
-  *out = gmlk_to_bytes(most < limit ? most : limit);
+  *out = gmlk_to_bytes(most);
   return GMLAKE_OK;
 }
 
 static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   gmlake_result result = gmlk_refresh(l, 1);
   gmlake_budget budget;
+  gmlk_span crumbs;
   uint64_t idle = 0, all = 0;
   size_t i;
   if (result) return result;
-  gmlk_crumbs_end(&l->home);
   memset(&budget, 0, sizeof(budget));
   result = gmlk_ask_memory(l, &budget.driver_free_bytes, &budget.total_bytes);
   if (result) return result;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  crumbs = gmlk_crumbs_span(&l->home);
+  gmlk_crumbs_end(&l->home);
   for (i = 0; i < l->arena_count; i++) {
     if (!l->arenas[i] || l->arenas[i]->sleep) continue;
     idle += l->arenas[i]->bins[GMLK_CLEAN]->grains;
@@ -11201,6 +11307,7 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   budget.idle_bytes = gmlk_to_bytes(idle);
   budget.pending_bytes = gmlk_to_bytes(all - idle) + l->stats.pending_bytes;
   result = gmlk_allocatable(l, budget.driver_free_bytes, &budget.allocatable_bytes);
+  gmlk_crumbs_again(&l->home, crumbs);
   if (!result) *out = budget;
   return result;
 }
@@ -11302,23 +11409,6 @@ static gmlake_wait gmlk_query_waits_for_all(const gmlake *l) {
   return GMLAKE_NO_WAIT;
 }
 
-/* Whether a window has addresses once the host has waited and idle windows are dropped. */
-static int gmlk_query_addresses(const gmlake *l, const gmlk_space *space, uint32_t slots) {
-  const gmlk_taker trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
-  const gmlk_block *va = space->head.next;
-  uint32_t run = 0;
-  for (; va != &space->tail && run < slots; va = va->next) {
-    const gmlk_window *w = (const gmlk_window *)(uintptr_t)va->ticket;
-    int is_free = !w;
-    if (w && w->self.state == GMLK_IDLE)
-      is_free = gmlk_may_await(&l->streams, trimmer, w->self.stream, w->self.ticket);
-    else if (w) /* is it pending? */
-      is_free = gmlk_may_take(&l->streams, trimmer, &w->self);
-    run = is_free ? run + va->grains : 0;
-  }
-  return run >= slots;
-}
-
 /* Whether an idle window serves the request once the host has waited: also one that a pending block
    is in the way of. O(windows). */
 static int gmlk_query_window(const gmlake *l, const gmlk_attempt *r, gmlk_taker taker) {
@@ -11386,13 +11476,13 @@ static gmlake_result gmlk_query_reclaim(gmlake *l, gmlk_attempt *r, size_t free_
   gmlk_window_plan plan;
   uint32_t count;
   if (may_grow && !gmlk_room_reclaim(l, a, &room)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (may_grow ? !gmlk_query_can_reclaim(l, r) : !r->lacks_window_space)
+  if (may_grow ? !gmlk_query_can_reclaim(l, r) : r->lacks_window_space != 1)
     return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   out->wait = gmlk_query_waits_for_all(l);
   if (may_stitch) {
     (void)gmlk_plan_window(a, &l->streams, taker, 1, r->grains, r->align, gmlk_is_whole(r), &plan);
-    may_stitch = gmlk_query_addresses(l, &a->window_space,
-                                      plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
+    may_stitch = plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0) <=
+                 gmlk_addresses_most(l, &a->window_space);
   }
   if (may_stitch && !plan.shortfall) return GMLAKE_OK;
   if (!may_grow) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -11404,32 +11494,25 @@ static gmlake_result gmlk_query_reclaim(gmlake *l, gmlk_attempt *r, size_t free_
   return most >= r->grains ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
-/* Climbs as gmlk_climb does, without taking anything. Where memory is short crumbs end, too. */
-static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_info *out) {
+/* Climbs as gmlk_climb does, without taking anything, while the books stay locked. Where memory is
+   short crumbs end, too: the caller sets them aside again. */
+static gmlake_result gmlk_query_rungs(gmlake *l, gmlk_attempt *r, size_t free_bytes,
+                                      gmlake_query_info *out) {
   const int waits_first = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
-  gmlk_taker taker = gmlk_waiting_taker(l, r), early;
-  size_t free_bytes = 0, total = 0;
+  const gmlk_taker taker = gmlk_waiting_taker(l, r), early = gmlk_early_taker(l, r);
   gmlake_result grown = GMLAKE_OK, result;
   gmlk_window_plan plan;
-  unsigned tries;
   memset(&plan, 0, sizeof(plan));
-  for (tries = r->stream ? 1 : 2; tries; tries--) { /* what is free by now may need an event, too */
-    if (!r->stream) gmlk_serve_none(l, r->arena);
-    result = l->lost ? l->lost : gmlk_look(l);
-    if (result || gmlk_query_fast(l, r)) return result;
-  }
-  result = gmlk_ask_memory(l, &free_bytes, &total);
-  if (result) return result;
+  if (gmlk_query_fast(l, r)) return GMLAKE_OK;
   if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (gmlk_plan_stitch(l, r, r->taker, &plan)) return GMLAKE_OK;
-  early = gmlk_early_taker(l, r);
   if (early.may_wait && gmlk_query_borrow(l, r, early, &plan, out)) return GMLAKE_OK;
   grown = gmlk_query_grow(l, r, early, free_bytes, &plan, out);
   if (!gmlk_is_shortage(grown)) return grown;
   memset(out, 0, sizeof(*out));
   if (l->home.crumbs) {
     gmlk_crumbs_end(&l->home);
-    if (r->arena == &l->home) return gmlk_query_climb(l, r, out);
+    if (r->arena == &l->home) return gmlk_query_rungs(l, r, free_bytes, out);
   }
   if (!waits_first && taker.may_wait && gmlk_query_borrow(l, r, taker, &plan, out))
     return GMLAKE_OK;
@@ -11448,8 +11531,30 @@ static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_i
   return gmlk_is_shortage(result) && grown == GMLAKE_ERROR_LIMIT_REACHED ? grown : result;
 }
 
+/* What the lake finds out before it climbs, and the climb. For a request on GMLAKE_STREAM_NONE it
+   records events; that it would go on doing so is the caller's to take back. */
+static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_info *out) {
+  size_t free_bytes = 0, total = 0;
+  gmlake_result result;
+  gmlk_span crumbs;
+  unsigned tries;
+  for (tries = r->stream ? 1 : 2; tries; tries--) { /* what is free by now may need an event, too */
+    if (!r->stream) gmlk_serve_none(l, r->arena);
+    result = l->lost ? l->lost : gmlk_look(l);
+    if (result || gmlk_query_fast(l, r)) return result;
+  }
+  result = gmlk_ask_memory(l, &free_bytes, &total);
+  if (result) return result;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  crumbs = gmlk_crumbs_span(&l->home);
+  result = gmlk_query_rungs(l, r, free_bytes, out);
+  gmlk_crumbs_again(&l->home, crumbs);
+  return result;
+}
+
 static gmlake_result gmlk_query(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
                                 gmlake_query_info *out) {
+  const unsigned has_none = l->streams.has_none;
   gmlake_query_info answer;
   gmlk_attempt r;
   gmlake_result result = gmlk_attempt_open(l, &r, desc, stream);
@@ -11462,6 +11567,7 @@ static gmlake_result gmlk_query(gmlake *l, const gmlake_alloc_desc *desc, gmlake
     result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   else if (desc->bytes && !gmlk_query_fast(l, &r))
     result = gmlk_query_climb(l, &r, &answer);
+  l->streams.has_none = has_none;
   if (result && !gmlk_is_shortage(result)) return result;
   if (result) memset(&answer, 0, sizeof(answer));
   answer.result = result;
@@ -11536,6 +11642,7 @@ static gmlake_result gmlk_get_stats(const gmlake *l, gmlake_stats *out) {
 
 static gmlake_result gmlk_reset_peaks(gmlake *l) {
   (void)GMLK_PEAKS(GMLK_RESET_PEAK);
+  l->home.chunks.backed_peak = l->home.chunks.backed_count;
   gmlk_host_reset_peak(&l->host);
   return GMLAKE_OK;
 }
@@ -11636,7 +11743,7 @@ static gmlake_result gmlk_profile_take(gmlake *l, gmlake_profile *out) {
   gmlake_profile p;
   memset(&p, 0, sizeof(p));
   p.resident_bytes = held - gmlk_to_bytes(a->free_grains);
-  p.peak_bytes = gmlk_max(held, l->stats.reserved_bytes_peak - (l->stats.reserved_bytes - held));
+  p.peak_bytes = a->chunks.backed_peak * a->chunk_bytes;
   p.handle_bytes = 128 * GMLK_MIB;
   p.large_percent = 50;
   if (gmlk_profile_out(p, out)) return GMLAKE_OK;
@@ -12369,7 +12476,7 @@ static void gmlk_check_idle(gmlk_checker *c) {
   const gmlk_window *w, *before = NULL;
   int i;
   for (w = windows->idle_first; w; before = w, w = w->idle_next) {
-    const int is_open = w->key < GMLK_BLOCKED && w->key == w->self.grains;
+    const int is_open = w->key == gmlk_open_key(w->self.grains, w->self.stream);
     gmlk_expect(c, w->self.state == GMLK_IDLE && w->idle_prev == before, place);
     gmlk_check_window(c, w, 0);
     if (c->broken) return;

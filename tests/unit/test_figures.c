@@ -906,6 +906,7 @@ static void a_pools_figures_tell_what_is_quarantined(void **state) {
 }
 
 static void a_window_without_addresses_is_not_foretold(void **state) {
+  const gmlake_alloc_desc wanted = request(2 * C, GMLAKE_NO_GROW, NULL);
   void *b[8];
   (void)state;
   prepare(8);
@@ -914,7 +915,10 @@ static void a_window_without_addresses_is_not_foretold(void **state) {
   lay(b, 8);
   drop(b[0]);
   drop(b[2]);
-  (void)foretold_of(2 * C, LEGACY, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, GMLAKE_NO_WAIT, 0);
+  (void)foretold(&wanted, LEGACY, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, GMLAKE_NO_WAIT, 0);
+  /* New chunks side by side, for those that are returned once the host has waited. */
+  (void)foretold_of(2 * C, LEGACY, GMLAKE_OK, GMLAKE_HOST_WAIT, 2 * C);
+  drop(b[1]);
   (void)foretold_of(C, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 0);
   finish();
 }
@@ -1228,6 +1232,82 @@ static void the_budget_counts_the_smallest_window(void **state) {
   finish();
 }
 
+/* What is set aside for small blocks ended at a question: the next large block lay behind each. */
+static void a_question_leaves_what_is_set_aside(void **state) {
+  int asks;
+  (void)state;
+  for (asks = 0; asks < 4; asks++) {
+    gmlake_alloc_desc wanted = request(10000 * C, 0, NULL);
+    gmlake_query_info answer;
+    gmlake_budget budget;
+    char *small, *large;
+    start(128);
+    (void)take(40 * C);
+    small = (char *)take(512);
+    if (asks == 1) step(gmlake_get_budget(lake, &budget));
+    if (asks == 2) step(gmlake_query(lake, &wanted, LEGACY, &answer));
+    if (asks == 3) step(gmlake_query(lake, &wanted, NONE, &answer));
+    large = (char *)take(C / 4);
+    assert_ptr_equal(take(512), small + 512);
+    assert_true(large > small + 512);
+    finish();
+  }
+}
+
+/* Whoever asked for memory on GMLAKE_STREAM_NONE once made an only stream record events for good. */
+static void a_question_on_no_stream_ends_with_it(void **state) {
+  gmlake_alloc_desc wanted = request(C, 0, NULL);
+  gmlake_query_info answer;
+  uint64_t events;
+  int i;
+  (void)state;
+  start(16);
+  (void)take(C);
+  drop(take(4 * C));
+  step(gmlake_query(lake, &wanted, NONE, &answer));
+  assert_int_equal(answer.result, GMLAKE_OK);
+  events = stats().event_count;
+  for (i = 0; i < 20; i++) drop(take(2 * C));
+  assert_int_equal(stats().event_count, events);
+  finish();
+}
+
+/* The budget told the sum of all free pieces, also where no window of them has addresses; and a
+   request that no window has addresses for was refused although new chunks in place of free ones
+   hold it. */
+static void the_budget_is_served(void **state) {
+  static const struct {
+    size_t windows, limit, free_chunks, told;
+  } rows[] = {
+      {4, 16, 8, 8}, /* no window is as long, but chunks created side by side are */
+      {4, 0, 8, 8},  /* the device has 16 */
+      {8, 16, 8, 8}, /* a window */
+      {3, 16, 4, 4}, /* one chunk more than windows have */
+      {1, 16, 2, 2},
+  };
+  size_t row, i;
+  (void)state;
+  for (row = 0; row < sizeof(rows) / sizeof(rows[0]); row++) {
+    gmlake_alloc_desc wanted;
+    gmlake_query_info answer;
+    gmlake_budget budget;
+    void *blocks[16];
+    prepare(16);
+    desc.window_bytes = rows[row].windows * C;
+    desc.limit_bytes = rows[row].limit * C;
+    open_lake();
+    lay(blocks, 16);
+    for (i = 0; i < rows[row].free_chunks; i++) drop(blocks[2 * i]);
+    step(gmlake_get_budget(lake, &budget));
+    assert_int_equal(budget.allocatable_bytes, rows[row].told * C);
+    wanted = request(budget.allocatable_bytes, 0, NULL);
+    step(gmlake_query(lake, &wanted, LEGACY, &answer));
+    assert_int_equal(answer.result, GMLAKE_OK);
+    (void)take(budget.allocatable_bytes);
+    finish();
+  }
+}
+
 static void the_version_is_the_headers(void **state) {
   (void)state;
   assert_int_equal(gmlake_version(), GMLAKE_VERSION);
@@ -1282,6 +1362,9 @@ int main(void) {
       cmocka_unit_test(a_driver_that_does_not_answer_is_an_error),
       cmocka_unit_test(the_budget_counts_new_memory_where_nothing_is_stitched),
       cmocka_unit_test(the_budget_counts_the_smallest_window),
+      cmocka_unit_test(a_question_leaves_what_is_set_aside),
+      cmocka_unit_test(a_question_on_no_stream_ends_with_it),
+      cmocka_unit_test(the_budget_is_served),
       cmocka_unit_test(the_version_is_the_headers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

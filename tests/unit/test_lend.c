@@ -792,6 +792,52 @@ static void waits_for_borrowers_are_told(void **state) {
   finish();
 }
 
+static struct {
+  uint64_t request, driver_ns;
+  int stitches, is_labelled;
+} heard;
+
+static void hear_stitches(void *user, const gmlake_step *s) {
+  (void)user;
+  if (s->kind == GMLAKE_STEP_STITCH) {
+    heard.stitches++;
+    heard.request = s->request;
+    heard.is_labelled = s->label && !strcmp(s->label, "borrower");
+  }
+  if (s->kind == GMLAKE_STEP_ALLOC && heard.request == s->request) heard.driver_ns = s->driver_ns;
+}
+
+/* What is done for a borrower is told with its request, label and time. */
+static void steps_of_borrowers_are_told(void **state) {
+  gmlake_alloc_desc wanted = request(4 * C, GMLAKE_TRANSIENT | GMLAKE_NO_GROW, NULL);
+  void *blocks[4], *ptr;
+  int i;
+  (void)state;
+  prepare(16);
+  desc.observer.fn = hear_stitches;
+  open_lake();
+  A = open_stream();
+  pool = open_pool(0);
+  step(gmlake_capture_begin(lake, A, pool));
+  for (i = 0; i < 4; i++) blocks[i] = take_on(2 * C, A);
+  for (i = 0; i < 4; i += 2) drop_on(blocks[i], A);
+  step(gmlake_capture_end(lake, A));
+  lend(A);
+  memset(&heard, 0, sizeof(heard));
+  wanted.label = "borrower";
+  ptr = take_with(&wanted, A);
+  assert_true(is_lent(ptr));
+  assert_int_equal(heard.stitches, 1);
+  assert_true(heard.is_labelled);
+  assert_true(heard.request);
+  assert_true(heard.driver_ns);
+  drop_on(ptr, A);
+  for (i = 1; i < 4; i += 2) drop_on(blocks[i], A);
+  recall(A);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
 /* For its records and the index of many blocks, at whatever time they are full. */
 static void host_memory_may_lack_for_many_borrowers(void **state) {
   const gmlake_alloc_desc wanted = request(512, GMLAKE_TRANSIENT, NULL);
@@ -1041,6 +1087,7 @@ int main(void) {
       cmocka_unit_test(only_pools_that_are_lent_serve),
       cmocka_unit_test(windows_of_borrowers_may_go),
       cmocka_unit_test(waits_for_borrowers_are_told),
+      cmocka_unit_test(steps_of_borrowers_are_told),
       cmocka_unit_test(host_memory_may_lack_for_many_borrowers),
       cmocka_unit_test(no_launch_while_lent),
       cmocka_unit_test(no_launch_of_no_pool),

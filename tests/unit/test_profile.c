@@ -308,6 +308,29 @@ static const scene scenes[] = {
      "+a=5 +b=512b -a T:0=5 +c=5 +d=1-512b -c +e=512b T:0=1 -bde T:0=5"},
 };
 
+/* What a pool held once counted as the default pool's. */
+static void the_past_of_a_pool_does_not_count(void **state) {
+  gmlake_profile profile;
+  gmlake_pool *pool;
+  (void)state;
+  start(16);
+  (void)take(2 * C);
+  pool = open_pool(0);
+  drop(take_from(pool, 10 * C, LEGACY));
+  step(gmlake_pool_destroy(lake, pool));
+  memset(&profile, 0, sizeof(profile));
+  step(gmlake_profile_take(lake, &profile));
+  assert_int_equal(profile.peak_bytes, 2 * C);
+  drop(take(3 * C));
+  assert_true(trim_to(0) > 0);
+  step(gmlake_profile_take(lake, &profile));
+  assert_int_equal(profile.peak_bytes, 5 * C);
+  step(gmlake_reset_peaks(lake));
+  step(gmlake_profile_take(lake, &profile));
+  assert_int_equal(profile.peak_bytes, 2 * C);
+  finish();
+}
+
 static void chunks_of_a_block_are_listed_by_handle(void **state) {
   gmlake_chunk_info list[4];
   gmlake_map_entry map[16];
@@ -353,6 +376,7 @@ int main(void) {
       cmocka_unit_test(memory_for_others_is_left),
       cmocka_unit_test(exported_handles_are_of_one_chunk),
       cmocka_unit_test(a_failure_leaves_nothing),
+      cmocka_unit_test(the_past_of_a_pool_does_not_count),
       cmocka_unit_test(chunks_of_a_block_are_listed_by_handle),
   };
   return run_with_scenes(tests, sizeof(tests) / sizeof(tests[0]), scenes,

@@ -453,6 +453,39 @@ static void a_pools_block_is_in_no_home_windows_way(void **state) {
   }
 }
 
+static void *take_flags_on(size_t bytes, gmlake_stream stream) {
+  const gmlake_alloc_desc wanted = request(bytes, GMLAKE_NO_GROW, NULL);
+  return take_with(&wanted, stream);
+}
+
+/* A search looked at 32 windows of a size that other streams hold back, and not behind them. */
+static void a_free_window_is_found_behind_any_number(void **state) {
+  gmlake_stream a, b;
+  void *blocks[82], *windows[41];
+  int i;
+  (void)state;
+  start(170);
+  assert_ok(gmlake_mock_stream_create(mock, &a));
+  assert_ok(gmlake_mock_stream_create(mock, &b));
+  for (i = 0; i < 82; i++) {
+    blocks[i] = take_on(C, a);
+    (void)take_on(C, a);
+  }
+  for (i = 0; i < 82; i++) drop_on(blocks[i], a);
+  for (i = 0; i < 41; i++) windows[i] = take_flags_on(2 * C, a);
+  gmlake_mock_stream_hold(mock, b);
+  for (i = 0; i < 40; i++) drop_on(windows[i], b);
+  drop_on(windows[40], a);
+  for (i = 0; i < 3; i++) {
+    void *ptr = take_flags_on(2 * C, a);
+    assert_ptr_equal(ptr, windows[40]);
+    drop_on(ptr, a);
+  }
+  assert_int_equal(stats().stitch_count, 41);
+  gmlake_mock_stream_finish(mock, b);
+  finish();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failed_exchange_gives_up_no_window),
@@ -478,6 +511,7 @@ int main(void) {
       cmocka_unit_test(a_pool_that_never_became_one_is_checked),
       cmocka_unit_test(a_dead_pool_may_have_released_its_quarantine),
       cmocka_unit_test(a_pools_block_is_in_no_home_windows_way),
+      cmocka_unit_test(a_free_window_is_found_behind_any_number),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
