@@ -291,9 +291,11 @@ THREADS
   gmlake_forget_stream and gmlake_capture_end take the driving lock too: what is under way on that
   stream ends before. So do gmlake_get_chunks, gmlake_get_map and gmlake_pool_get_stats: they wait
   while memory is created or unmapped. GMLAKE_SINGLE_THREADED: no locks. The books' lock spins, then
-  yields, then sleeps. With GMLAKE_MUTEX defined, and under compilers other than GCC and Clang, it
-  is a mutex like the driving lock. A child of fork has no lake: the device is its parent's, and the
-  books were copied while another thread may have been changing them. In a child gmlake_free does
+  sleeps. A thread that has held it for long, as gmlake_check and gmlake_get_map do, or again and
+  again, lets those in that have waited: such a call takes up to twice as long while others wait.
+  With GMLAKE_MUTEX defined, and under compilers other than GCC and Clang, it is a mutex like the
+  driving lock, and as fair as that is. A child of fork has no lake: the device is its parent's, and
+  the books were copied while another thread may have been changing them. In a child gmlake_free does
   nothing and answers OK, so that destructors may run; gmlake_get_last_error and gmlake_get_desc
   answer; every other call answers GMLAKE_ERROR_FORKED. None of them takes a lock. To find out costs
   a load from a page that the system clears in children, or a getpid where there is no
@@ -1370,7 +1372,6 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 #include <windows.h>
 #else
 #include <pthread.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -1430,32 +1431,67 @@ static void gmlk_mutex_lock(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_LOCK(mutex);
 static void gmlk_mutex_unlock(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_UNLOCK(mutex); }
 
 /* The books' lock. Its holder never waits for anything, so a spin lock is enough: it costs one
-   locked instruction where a mutex costs two. A thread that finds it taken reads it 128 times, then
-   yields 128 times, then sleeps for 50 us at a time. */
+   locked instruction where a mutex costs two. A thread that finds it taken reads it 1,024 times,
+   then sleeps for 50 us at a time. Meanwhile the others may take it again and again, which is cheap,
+   since what it guards is in their cache; but not for ever: halfway through its reads, and before
+   each sleep, the waiter counts `wanted`. Who unlocks then stands back: it waits a moment for
+   another thread to get in, and sleeps as often as that one has slept, 39 times at most. Nobody
+   yields: where other programs are busy, too, a yield takes milliseconds. */
 #if defined(__GNUC__) && !defined(_WIN32) && !defined(GMLAKE_MUTEX)
-typedef unsigned char gmlk_latch;
+typedef struct gmlk_latch {
+  unsigned char taken, wanted;
+} gmlk_latch;
 
-static void gmlk_latch_init(gmlk_latch *latch) { *latch = 0; }
+static void gmlk_latch_init(gmlk_latch *latch) { latch->taken = latch->wanted = 0; }
 static void gmlk_latch_destroy(gmlk_latch *latch) { (void)latch; }
 
+static unsigned char gmlk_latch_read(const unsigned char *at) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+  return __atomic_load_n(at, __ATOMIC_RELAXED);
+}
+static void gmlk_latch_want(gmlk_latch *latch, unsigned wanted) {
+  __atomic_store_n(&latch->wanted, (unsigned char)(wanted < 40 ? wanted : 40), __ATOMIC_RELAXED);
+}
+
+static void gmlk_latch_nap(unsigned count) {
+  const struct timespec nap = {0, 50000 * (long)count};
+  (void)nanosleep(&nap, NULL);
+}
+
 static void gmlk_latch_wait(gmlk_latch *latch) {
-  const struct timespec nap = {0, 50000};
   unsigned tries = 0;
   do {
-    while (__atomic_load_n(latch, __ATOMIC_RELAXED)) {
-      if (++tries < 128) continue;
-      if (tries < 256)
-        (void)sched_yield();
-      else
-        (void)nanosleep(&nap, NULL);
+    while (gmlk_latch_read(&latch->taken)) {
+      tries++;
+      if (tries == 512 || tries >= 1024)
+        gmlk_latch_want(latch, gmlk_latch_read(&latch->wanted) + 1u);
+      if (tries >= 1024) gmlk_latch_nap(1);
     }
-  } while (__atomic_exchange_n(latch, 1, __ATOMIC_ACQUIRE));
+  } while (__atomic_exchange_n(&latch->taken, 1, __ATOMIC_ACQUIRE));
+  gmlk_latch_want(latch, 0);
+}
+
+/* Unlocks, and lets another thread in. */
+static void gmlk_latch_pass(gmlk_latch *latch) {
+  const unsigned wanted = gmlk_latch_read(&latch->wanted);
+  unsigned tries = 0;
+  gmlk_latch_want(latch, 0);
+  __atomic_store_n(&latch->taken, 0, __ATOMIC_RELEASE);
+  while (++tries < 256 && !gmlk_latch_read(&latch->taken)) continue;
+  if (wanted > 1) gmlk_latch_nap(wanted - 1);
 }
 
 static inline void gmlk_latch_lock(gmlk_latch *latch) {
-  if (__atomic_exchange_n(latch, 1, __ATOMIC_ACQUIRE)) gmlk_latch_wait(latch);
+  if (__atomic_exchange_n(&latch->taken, 1, __ATOMIC_ACQUIRE)) gmlk_latch_wait(latch);
 }
-static void gmlk_latch_unlock(gmlk_latch *latch) { __atomic_store_n(latch, 0, __ATOMIC_RELEASE); }
+static inline void gmlk_latch_unlock(gmlk_latch *latch) {
+  if (__atomic_load_n(&latch->wanted, __ATOMIC_RELAXED))
+    gmlk_latch_pass(latch);
+  else
+    __atomic_store_n(&latch->taken, 0, __ATOMIC_RELEASE);
+}
 #else
 typedef GMLK_MUTEX gmlk_latch;
 #define gmlk_latch_init(latch) gmlk_mutex_init(latch)
@@ -4893,6 +4929,7 @@ struct gmlake {
   uint64_t seal;        /* of the description, see gmlk_desc_seal */
   gmlk_process process; /* that created the lake */
   GMLK_MUTEX driving;
+  GMLK_MUTEX turn;           /* its holder gets `driving` next, before who gives that back */
   const unsigned char *gate; /* a byte that is 1 while every caller may lock the books, and 0 in a
                                 child of fork. If it is 0 or gate NULL, gmlk_turn_away decides */
   gmlk_latch books;
@@ -4936,7 +4973,9 @@ static void gmlk_books_unlock(gmlake *l) {
 static void gmlk_driving_lock(gmlake *l) {
   if (!l->has_locks) return;
   gmlk_latch_unlock(&l->books);
+  gmlk_mutex_lock(&l->turn);
   gmlk_mutex_lock(&l->driving);
+  gmlk_mutex_unlock(&l->turn);
   gmlk_latch_lock(&l->books);
 }
 static void gmlk_driving_unlock(gmlake *l) {
@@ -15531,6 +15570,7 @@ static void gmlk_lake_free(gmlake *l) {
   gmlk_process_destroy(&l->process);
   if (l->has_locks) gmlk_latch_destroy(&l->books);
   if (l->has_locks) gmlk_mutex_destroy(&l->driving);
+  if (l->has_locks) gmlk_mutex_destroy(&l->turn);
   host = l->host; /* it lies in what it frees */
   gmlk_host_free(&host, l, sizeof(gmlake));
 }
@@ -15625,6 +15665,7 @@ static gmlake *gmlk_lake_new(const gmlake_desc *desc) {
   gmlk_process_init(&l->process);
   if (!l->is_observed && !desc->host.malloc_fn) l->gate = l->process.page;
   if (l->has_locks) gmlk_mutex_init(&l->driving);
+  if (l->has_locks) gmlk_mutex_init(&l->turn);
   if (l->has_locks) gmlk_latch_init(&l->books);
   return l;
 }

@@ -1,4 +1,4 @@
-/* The lake's two locks, in the place of which stand ones that know what is done with them: who
+/* The lake's locks, in the place of which stand ones that know what is done with them: who
    takes them, in which order, that they are given back on every way out, what runs meanwhile. On
    one thread, since a lock that it holds and takes again would be a deadlock. */
 #define GMLAKE_MUTEX own_lock
@@ -49,7 +49,7 @@ static void (*before_planning)(void); /* what others do while a planner waits fo
 
 static void own_take(own_lock *lock) {
   void (*meanwhile)(void) = before_planning;
-  if (meanwhile && lake && lock == &lake->driving) {
+  if (meanwhile && lake && lock == &lake->turn) {
     before_planning = NULL;
     meanwhile();
   }
@@ -265,13 +265,13 @@ static void every_call_gives_back_what_it_takes(void **state) {
 }
 
 /* The mock has one of its own. */
-static void two_locks_are_made_or_none(void **state) {
+static void all_locks_are_made_or_none(void **state) {
   size_t i;
   (void)state;
   prepare_watched(16);
   assert_int_equal(made, 1);
   open_lake();
-  assert_int_equal(made, 3);
+  assert_int_equal(made, 4);
   end();
   prepare_watched(16);
   desc.flags = GMLAKE_SINGLE_THREADED;
@@ -279,7 +279,7 @@ static void two_locks_are_made_or_none(void **state) {
   assert_int_equal(made, 1);
   furnish();
   for (i = 0; i < CALL_COUNT; i++) assert_int_equal(calls[i].call(), calls[i].result);
-  assert_int_equal(lake->driving.taken + lake->books.taken, 0);
+  assert_int_equal(lake->turn.taken + lake->driving.taken + lake->books.taken, 0);
   end();
 }
 
@@ -293,7 +293,7 @@ static void a_create_that_fails_leaves_no_lock(void **state) {
     result = gmlake_create(&desc, &lake);
     host_fail_in = 0;
     assert_well("gmlake_create");
-    assert_int_equal(made, result ? 1 : 3);
+    assert_int_equal(made, result ? 1 : 4);
     if (result) close_mock();
   }
   assert_true(n > 5);
@@ -744,7 +744,7 @@ static void policies_do_not_have_the_books(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_call_gives_back_what_it_takes),
-      cmocka_unit_test(two_locks_are_made_or_none),
+      cmocka_unit_test(all_locks_are_made_or_none),
       cmocka_unit_test(a_create_that_fails_leaves_no_lock),
       cmocka_unit_test(whatever_the_driver_refuses),
       cmocka_unit_test(whenever_the_device_is_lost),

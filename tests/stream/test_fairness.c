@@ -1,0 +1,99 @@
+/* Who waits for one of the lake's locks gets it, also where another thread gives it back and takes
+   it again at once. The waits are told by waiters.h, and by sleeps that stand in for nanosleep's:
+   no case depends on how long anything takes. */
+#define nanosleep own_sleep
+#include "waiters.h"
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#include "gmlake.h"
+
+#include "fixture.h"
+
+static pthread_t main_thread;
+static int sleeps_of_waiter, sleeps_of_main, is_served; /* read and written atomically */
+
+static int read_of(const int *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+
+/* Who lets others in sleeps; here until the waiter is served. */
+int own_sleep(const struct timespec *wanted, struct timespec *left) {
+  (void)left;
+  if (!pthread_equal(pthread_self(), main_thread)) {
+    (void)__atomic_add_fetch(&sleeps_of_waiter, 1, __ATOMIC_RELEASE);
+    (void)sched_yield();
+    return 0;
+  }
+  sleeps_of_main += wanted->tv_nsec > 0;
+  while (!read_of(&is_served)) (void)sched_yield();
+  return 0;
+}
+
+static void *alloc_one(void *out_ptr) {
+  gmlake_result result = gmlake_alloc(lake, 512, LEGACY, (void **)out_ptr);
+  __atomic_store_n(&is_served, 1, __ATOMIC_RELEASE);
+  return result ? NULL : out_ptr;
+}
+
+/* A thread that has waited for the books for so long that it sleeps is let in before the holder
+   goes on. */
+static void test_books_are_passed_on(void **state) {
+  pthread_t thread;
+  void *ptr = NULL, *served = NULL;
+  (void)state;
+  main_thread = pthread_self();
+  sleeps_of_waiter = sleeps_of_main = is_served = 0;
+  start(4);
+  drop(take(512));
+  gmlk_books_lock(lake);
+  assert_int_equal(pthread_create(&thread, NULL, alloc_one, &ptr), 0);
+  while (read_of(&sleeps_of_waiter) < 3) (void)sched_yield();
+  gmlk_books_unlock(lake);
+  assert_int_equal(sleeps_of_main, 1);
+  assert_true(is_served);
+  gmlk_books_lock(lake); /* nobody waits now: nothing is waited for */
+  gmlk_books_unlock(lake);
+  assert_int_equal(sleeps_of_main, 1);
+  assert_int_equal(pthread_join(thread, &served), 0);
+  assert_ptr_equal(served, &ptr);
+  drop(ptr);
+  finish();
+}
+
+static int place; /* of the last planner; guarded by the driving lock */
+
+static void *plan_one(void *out_place) {
+  gmlk_books_lock(lake);
+  gmlk_driving_lock(lake);
+  *(int *)out_place = ++place;
+  gmlk_driving_unlock(lake);
+  gmlk_books_unlock(lake);
+  return NULL;
+}
+
+/* The planner who gives the driving lock back and wants it again comes behind the one who waits. */
+static void test_planners_take_turns(void **state) {
+  pthread_t thread;
+  int round, others, own;
+  (void)state;
+  start(4);
+  for (round = 0; round < 100; round++) {
+    place = 0;
+    gmlk_books_lock(lake);
+    gmlk_driving_lock(lake);
+    gmlk_books_unlock(lake); /* as while the driver is at work */
+    assert_int_equal(start_waiter(&thread, plan_one, &others), 0);
+    gmlk_driving_unlock(lake);
+    (void)plan_one(&own);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(others, 1);
+    assert_int_equal(own, 2);
+  }
+  finish();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_books_are_passed_on),
+      cmocka_unit_test(test_planners_take_turns),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
