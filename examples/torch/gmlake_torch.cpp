@@ -380,8 +380,9 @@ class LakeAllocator final : public cca::CUDAAllocator {
     Place *place = nullptr;
     Block *const block = find(ptr.get(), &place);
     if (!block) raise_invalid(ptr.get());
-    guarded("gmlake_record_stream", place->index,
-            [&] { place->device.load()->record_stream(block, handle_of(stream)); });
+    guarded("gmlake_record_stream", place->index, [&] {
+      place->device.load()->record_stream(block, handle_of(stream), is_foreign(stream));
+    });
   }
   void *getBaseAllocation(void *ptr, size_t *out_bytes) override {
     Block *const block = find_for_others(ptr, nullptr);
@@ -901,8 +902,11 @@ class LakeAllocator final : public cca::CUDAAllocator {
   }
 
   /* torch never destroys its own streams: their ids are 0 and odd numbers. */
+  static bool is_foreign(const c10::cuda::CUDAStream &stream) {
+    return stream.id() != 0 && !(stream.id() & 1);
+  }
   void *take(DeviceIndex index, size_t bytes, const c10::cuda::CUDAStream &stream) {
-    return take(index, bytes, handle_of(stream), stream.id() != 0 && !(stream.id() & 1));
+    return take(index, bytes, handle_of(stream), is_foreign(stream));
   }
   void *take(DeviceIndex index, size_t bytes, cudaStream_t stream, bool is_foreign) {
     gmlake_torch::Device &device = this->device(index);

@@ -783,9 +783,10 @@ class Device {
     (void)free_at(block->ptr, &bytes);
   }
 
-  /* The block is used on the stream, too. */
-  void record_stream(Block *block, void *stream) {
+  /* The block is used on the stream, too. is_foreign: as of alloc. */
+  void record_stream(Block *block, void *stream, bool is_foreign = false) {
     if (is_child() || stream == block->stream) return;
+    if (!is_foreign) stay(stream);
     if (route_count_.load(std::memory_order_acquire)) learn(stream);
     if (block->is_guest) return guest_.load()->record_stream(block->ptr, stream);
     const gmlake_result result = gmlake_record_stream(lake_, block->ptr, stream);
