@@ -578,8 +578,9 @@ typedef struct gmlake_mock_census {
 } gmlake_mock_census;
 
 #if !defined(GMLAKE_STATIC) || defined(GMLAKE_BACKEND_MOCK)
-/* Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY, UNSUPPORTED (real memory off Linux). NULL is a
-   description that is all zero. */
+/* Errors: INVALID_ARGUMENT; UNSUPPORTED (real memory off Linux); OUT_OF_HOST_MEMORY, also where the
+   process may open no more files, or has a limit on their size (ulimit -n, -f). NULL is a
+   description that is all zero. With desc.handle_types each chunk takes a descriptor. */
 GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
                                             gmlake_backend **out_backend);
 /* pre: its lakes are destroyed. */
@@ -1175,7 +1176,8 @@ GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *lake, const gmlake_pool_desc
    After an error the pool is as it was, but after DEVICE_LOST and SHUTTING_DOWN it may be gone;
    what the driver refuses to take back is quarantined. INVALID_ARGUMENT: the pool has live blocks
    or buffers. CAPTURING: a capture into it is under way, or another capture keeps the lake from
-   recording an event behind pending work. */
+   recording an event behind pending work. BUSY: it is lent, or the out-of-memory handler runs for a
+   call that asks this pool. */
 GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *lake, gmlake_pool *pool);
 /* Call it before the driver's own begin. Until capture_end, allocations on the stream come from the
    pool, which keeps them for its captures. CAPTURING: the stream is being captured already.
@@ -4899,6 +4901,7 @@ typedef struct gmlk_callback { /* a running oom handler or function of a policy 
   uintptr_t thread;            /* that it runs on */
   uintptr_t frame;             /* address of the stack frame that called it */
   int is_policy;
+  const gmlake_pool *pool; /* that the request is of which an oom handler is asked about; or NULL */
   struct gmlk_callback *next;
 } gmlk_callback;
 
@@ -5012,13 +5015,14 @@ static int gmlk_callback_reserve(gmlake *l) {
 
 /* Enters a callback that is about to run and unlocks the books. NULL, and the books stay locked:
    there is no host memory for its record. One record is allocated when the lake is created. */
-GMLK_INLINE gmlk_callback *gmlk_callback_begin(gmlake *l, int is_policy) {
+GMLK_INLINE gmlk_callback *gmlk_callback_begin(gmlake *l, int is_policy, const gmlake_pool *pool) {
   gmlk_callback *callback = gmlk_callback_reserve(l) ? l->spare_callbacks : NULL;
   if (!callback) return NULL;
   l->spare_callbacks = callback->next;
   callback->thread = gmlk_thread_id();
   callback->frame = GMLK_FRAME();
   callback->is_policy = is_policy;
+  callback->pool = pool;
   callback->next = l->callbacks;
   l->callbacks = callback;
   l->is_barred = 1;
@@ -5161,6 +5165,17 @@ static void gmlk_warn(gmlake *l, gmlake_result result, const char *call, int cod
   gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
 }
 
+#define GMLK_CODE_OPERATING_SYSTEM 304 /* CUDA_ERROR_OPERATING_SYSTEM; the mock answers it, too */
+
+/* What may be the cause of a call's failure. */
+static const char *gmlk_drive_hint(const gmlk_drive *drive) {
+  if (drive->code == GMLK_CODE_OPERATING_SYSTEM)
+    return ": the system refused; is a limit reached (ulimit -n, ulimit -v, vm.max_map_count)?";
+  if (drive->result == GMLAKE_ERROR_DRIVER && !strcmp(drive->call, "event_record"))
+    return ": was the stream destroyed before gmlake_forget_stream?";
+  return "";
+}
+
 /* Enters a finished stretch of backend calls into statistics and last error. Returns the stretch's
    result; a fatal one makes the lake lost. pre: the books are locked. */
 static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
@@ -5177,9 +5192,7 @@ static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
   if (!result || l->lost) return result;
   (void)gmlk_fail(l, result, drive->call,
                   "the backend's function failed, its driver's code is %d%s", drive->code,
-                  result == GMLAKE_ERROR_DRIVER && !strcmp(drive->call, "event_record")
-                      ? ": was the stream destroyed before gmlake_forget_stream?"
-                      : "");
+                  gmlk_drive_hint(drive));
   l->error.driver_code = drive->code;
   if (!gmlk_is_fatal(result)) return result;
   gmlk_log(l, GMLAKE_LOG_ERROR, &l->error);
@@ -7982,7 +7995,7 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_attempt *r, const gm
   if (!policy->evict) return GMLAKE_OK;
   gmlk_view_refresh(l, r, q);
   if (l->lost) return l->lost;
-  callback = gmlk_callback_begin(l, 1);
+  callback = gmlk_callback_begin(l, 1, NULL);
   if (!callback) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   count = policy->evict(policy->user, &q->view, chunk_count * r->arena->chunk_bytes, q->numbers);
   gmlk_callback_end(l, callback);
@@ -8020,7 +8033,7 @@ static int gmlk_ask_coalesce(gmlake *l, const gmlk_block *b, uint64_t address) {
   int joins;
   piece.home = (void *)(uintptr_t)address;
   piece.bytes = gmlk_to_bytes(b->grains);
-  callback = gmlk_callback_begin(l, 1);
+  callback = gmlk_callback_begin(l, 1, NULL);
   if (!callback) return 1;
   joins = policy->coalesce(policy->user, &piece);
   gmlk_callback_end(l, callback);
@@ -8157,7 +8170,7 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_bl
   gmlake_result result;
   const char *wrong;
   if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  callback = gmlk_callback_begin(l, 1);
+  callback = gmlk_callback_begin(l, 1, NULL);
   if (!callback) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   policy->choose(policy->user, &q.view, &q.request, &q.plan);
   gmlk_callback_end(l, callback);
@@ -9834,6 +9847,17 @@ static gmlake_result gmlk_refuse_busy(gmlake *l, const char *call) {
                    "another thread makes the pool sleep, or wakes it: wait for that call");
 }
 
+/* Refuses a pool that a call goes on to use once its out-of-memory handler has returned. */
+static gmlake_result gmlk_refuse_asking(gmlake *l, const gmlake_pool *pool) {
+  const gmlk_callback *callback = l->callbacks;
+  while (callback && callback->pool != pool) callback = callback->next;
+  if (!callback) return GMLAKE_OK;
+  return gmlk_fail(l, GMLAKE_ERROR_BUSY, "gmlake_pool_destroy",
+                   "the out-of-memory handler runs for a call that asks the pool at %p for memory: "
+                   "destroy the pool once that call has returned",
+                   (const void *)pool);
+}
+
 static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   size_t blocks, buffers, released = 0;
   unsigned tries = 0;
@@ -9842,6 +9866,8 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   if (pool->capture_count) return gmlk_refuse_captured(l, pool, "gmlake_pool_destroy");
   if (pool->loan.number) return gmlk_refuse_lent(l, pool, "gmlake_pool_destroy");
   if (pool->arena.sleep == GMLK_DROWSY) return gmlk_refuse_busy(l, "gmlake_pool_destroy");
+  result = gmlk_refuse_asking(l, pool);
+  if (result) return result;
   do { /* also ends pending frees; other threads may free the pool's blocks meanwhile */
     size_t before = pool->late_uses;
     result = gmlk_wait_for_streams(l, 0);
@@ -13000,6 +13026,7 @@ static const char *gmlk_check(const gmlake *l) {
 #if defined(__linux__)
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #endif
@@ -13204,6 +13231,12 @@ static int gmlk_mock_need(gmlk_mock *mock, int holds, gmlake_result otherwise) {
   return !mock->result;
 }
 
+/* The same for what the host's system does. */
+static int gmlk_mock_need_host(gmlk_mock *mock, int holds) {
+  if (!mock->result && !holds) mock->code = GMLK_CODE_OPERATING_SYSTEM;
+  return gmlk_mock_need(mock, holds, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+}
+
 /* The same for a call that must name an event, or a stream, that exists. */
 static int gmlk_mock_need_named(gmlk_mock *mock, int exists) {
   if (!mock->result && !exists) mock->code = GMLK_MOCK_CODE_INVALID_HANDLE;
@@ -13289,13 +13322,27 @@ static void *gmlk_mock_find(const gmlk_mock_table *table, uint64_t value) {
    they do nothing for a mock that is bookkeeping only. */
 
 #if defined(__linux__)
+#define GMLK_MOCK_NO_FILE \
+  GMLAKE_ERROR_OUT_OF_HOST_MEMORY /* what it means that none can be opened */
+
 static void *gmlk_mock_ptr(uint64_t address) { return (void *)(uintptr_t)address; }
 
 static size_t gmlk_mock_page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
 
+/* A file of so many bytes. -1: the host refuses. A file beyond the process's limit would end it. */
+static int gmlk_mock_host_file(uint64_t bytes) {
+  struct rlimit most;
+  int file;
+  if (!getrlimit(RLIMIT_FSIZE, &most) && bytes > most.rlim_cur) return -1;
+  file = memfd_create("gmlake_mock", MFD_CLOEXEC);
+  if (file < 0 || !ftruncate(file, (off_t)bytes)) return file;
+  (void)close(file);
+  return -1;
+}
+
 static int gmlk_mock_host_open(gmlk_mock *mock) {
-  mock->file = memfd_create("gmlake_mock", MFD_CLOEXEC);
-  return mock->file >= 0 && ftruncate(mock->file, (off_t)GMLK_MOCK_FILE_MAX) == 0;
+  mock->file = gmlk_mock_host_file(GMLK_MOCK_FILE_MAX);
+  return mock->file >= 0;
 }
 
 /* Reserves more than is asked for, and gives back what lies on both sides of the aligned range. */
@@ -13347,14 +13394,6 @@ static void gmlk_mock_host_discard(const gmlk_mock *mock, const gmlk_mock_handle
                     (off_t)handle->bytes);
 }
 
-/* A file of a handle's own. -1: the host refuses. */
-static int gmlk_mock_host_file(size_t bytes) {
-  const int file = memfd_create("gmlake_mock_handle", MFD_CLOEXEC);
-  if (file < 0 || !ftruncate(file, (off_t)bytes)) return file;
-  (void)close(file);
-  return -1;
-}
-
 /* Another descriptor of a file, which has as many bytes. -1: the host refuses; -2: it has not. */
 static int gmlk_mock_host_share(int file, size_t bytes) {
   struct stat stat;
@@ -13363,6 +13402,7 @@ static int gmlk_mock_host_share(int file, size_t bytes) {
 }
 #else /* every mock is bookkeeping only: no file can be opened */
 #define gmlk_mock_page_bytes() ((size_t)4096)
+#define GMLK_MOCK_NO_FILE GMLAKE_ERROR_UNSUPPORTED
 #define gmlk_mock_host_open(mock) 0
 #define gmlk_mock_host_reserve(bytes, alignment, out_address) 0
 #define gmlk_mock_host_close(file) ((void)0)
@@ -13539,8 +13579,7 @@ static gmlake_result gmlk_mock_unreserve(void *user, uint64_t address, size_t by
   const int is_whole =
       found && found->address == address && found->bytes == bytes && !found->mapping_count;
   if (gmlk_mock_need(mock, is_whole, GMLAKE_ERROR_INVALID_ARGUMENT) &&
-      gmlk_mock_need(mock, gmlk_mock_host_unreserve(mock, address, bytes),
-                     GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
+      gmlk_mock_need_host(mock, gmlk_mock_host_unreserve(mock, address, bytes))) {
     gmlk_mock_free_leaves(found);
     memmove(found, found + 1, (mock->reservation_count-- - above) * sizeof(*found));
     mock->census.reservation_count--;
@@ -13573,7 +13612,7 @@ static gmlake_result gmlk_mock_create(void *user, size_t bytes, unsigned handle_
     }
     if (handle_types && mock->file >= 0 && !handle->file)
       gmlk_mock_put(&mock->handles, &handle->slot);
-    (void)gmlk_mock_need(mock, handle->slot.live, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+    (void)gmlk_mock_need_host(mock, handle->slot.live);
   }
   if (!mock->result) {
     mock->census.handle_count++;
@@ -13650,9 +13689,8 @@ static gmlake_result gmlk_mock_map(void *user, uint64_t address, size_t bytes, u
   if (gmlk_mock_need(mock, is_found, GMLAKE_ERROR_INVALID_ARGUMENT) &&
       gmlk_mock_need(mock, bytes == handle->bytes, GMLAKE_ERROR_UNSUPPORTED) &&
       gmlk_mock_need(mock, gmlk_mock_is_empty(&span), GMLAKE_ERROR_INVALID_ARGUMENT) &&
-      gmlk_mock_need(mock,
-                     gmlk_mock_ensure_leaves(&span) && gmlk_mock_host_map(mock, address, handle),
-                     GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
+      gmlk_mock_need(mock, gmlk_mock_ensure_leaves(&span), GMLAKE_ERROR_OUT_OF_HOST_MEMORY) &&
+      gmlk_mock_need_host(mock, gmlk_mock_host_map(mock, address, handle))) {
     gmlk_mock_set_cells(&span, handle->slot.index + 1);
     handle->mapping_count++;
     span.reservation->mapping_count++;
@@ -13667,8 +13705,7 @@ static gmlake_result gmlk_mock_unmap(void *user, uint64_t address, size_t bytes,
   const size_t count = gmlk_mock_count_mappings(mock, address, bytes, &span);
   size_t i;
   if (gmlk_mock_need(mock, count > 0, GMLAKE_ERROR_INVALID_ARGUMENT) &&
-      gmlk_mock_need(mock, gmlk_mock_host_unmap(mock, address, bytes),
-                     GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
+      gmlk_mock_need_host(mock, gmlk_mock_host_unmap(mock, address, bytes))) {
     for (i = span.first; i < span.end;) {
       gmlk_mock_handle *handle = gmlk_mock_mapped(mock, &span, i);
       i += handle->bytes / mock->desc.granularity_bytes;
@@ -13702,8 +13739,7 @@ static gmlake_result gmlk_mock_set_access(void *user, uint64_t address, size_t b
   const size_t count = gmlk_mock_count_mappings(mock, address, bytes, &span);
   size_t i;
   if (gmlk_mock_need(mock, count && devices, GMLAKE_ERROR_INVALID_ARGUMENT) &&
-      gmlk_mock_need(mock, gmlk_mock_host_access(mock, address, bytes),
-                     GMLAKE_ERROR_OUT_OF_HOST_MEMORY))
+      gmlk_mock_need_host(mock, gmlk_mock_host_access(mock, address, bytes)))
     for (i = span.first; i < span.end; i++)
       gmlk_mock_cell_of(span.reservation, i)->devices |= devices;
   return gmlk_mock_leave(mock, (uint64_t)count * mock->costs->set_access, out_code);
@@ -14111,7 +14147,7 @@ static const gmlake_backend gmlk_mock_backend = GMLK_BACKEND_TABLE(gmlk_mock);
 
 static gmlake_result gmlk_mock_open(gmlk_mock *mock) {
   gmlake_stream legacy;
-  if (!mock->desc.bookkeeping_only && !gmlk_mock_host_open(mock)) return GMLAKE_ERROR_UNSUPPORTED;
+  if (!mock->desc.bookkeeping_only && !gmlk_mock_host_open(mock)) return GMLK_MOCK_NO_FILE;
   return gmlk_mock_add_stream(mock, &legacy);
 }
 
@@ -15325,11 +15361,11 @@ static gmlake_result gmlk_need_profile(gmlake *l, const char *call, const gmlake
 }
 
 /* Asks the user's handler to make room. Returns its answer: try again. pre: no lock is held. */
-static int gmlk_handle_oom(gmlake *l, const gmlake_error_info *info) {
+static int gmlk_handle_oom(gmlake *l, const gmlake_pool *pool, const gmlake_error_info *info) {
   gmlk_callback *callback;
   int again = 0;
   gmlk_books_lock(l);
-  callback = gmlk_callback_begin(l, 0);
+  callback = gmlk_callback_begin(l, 0, pool);
   if (callback) {
     again = l->desc.oom.fn(l->desc.oom.user, l, info);
     gmlk_callback_end(l, callback);
@@ -15340,8 +15376,10 @@ static int gmlk_handle_oom(gmlake *l, const gmlake_error_info *info) {
 
 #define GMLK_OOM_TRIES 8u /* times that a call asks the handler, see gmlake_oom_handler */
 
-/* Leaves the call. After a shortage it asks the handler. Returns whether to try again. */
-static int gmlk_leave_short(gmlake *l, gmlake_result *result, unsigned tries) {
+/* Leaves the call. After a shortage it asks the handler. Returns whether to try again. pool: that
+   the call goes on to use. */
+static int gmlk_leave_short(gmlake *l, const gmlake_pool *pool, gmlake_result *result,
+                            unsigned tries) {
   gmlake_error_info info;
   if (!l->desc.oom.fn || !gmlk_is_shortage(*result)) {
     *result = gmlk_leave(l, *result);
@@ -15349,7 +15387,7 @@ static int gmlk_leave_short(gmlake *l, gmlake_result *result, unsigned tries) {
   }
   info = l->error;
   *result = gmlk_leave(l, *result);
-  if (tries < GMLK_OOM_TRIES && gmlk_handle_oom(l, &info)) return 1;
+  if (tries < GMLK_OOM_TRIES && gmlk_handle_oom(l, pool, &info)) return 1;
   gmlk_books_lock(l);
   gmlk_error_set(l, &info); /* calls of the handler may have left another error */
   gmlk_books_unlock(l);
@@ -15479,6 +15517,8 @@ static const char *gmlk_backend_unopened(gmlake_result result) {
     return "the device or its driver has no virtual memory management";
   case GMLAKE_ERROR_FORKED:
     return "cuInit says: not initialised, as in a child of fork after its parent's first CUDA call";
+  case GMLAKE_ERROR_OUT_OF_HOST_MEMORY:
+    return "no host memory, or a mock whose file a limit forbids: raise it (ulimit -n, ulimit -f)";
   default:
     return "the device cannot be opened";
   }
@@ -15663,7 +15703,7 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
 /* Tells desc->out_error and the logger why no lake was created. */
 static void gmlk_tell_create(const gmlake_desc *desc, gmlake_error_info *why,
                              gmlake_result result) {
-  if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
+  if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY && why->result != result)
     (void)gmlk_refuse_desc(why, result, "", "the host has no memory for the lake's records");
   if (desc->out_error) *desc->out_error = *why;
   if (desc->logger.fn) desc->logger.fn(desc->logger.user, GMLAKE_LOG_ERROR, why);
@@ -15799,7 +15839,7 @@ static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, g
       result = desc->flags & GMLAKE_TRANSIENT ? gmlk_serve_transient(l, desc, stream, out_ptr)
                                               : gmlk_serve(l, desc, stream, out_ptr);
     if (!result) return gmlk_leave(l, GMLAKE_OK);
-  } while (gmlk_leave_short(l, &result, tries++));
+  } while (gmlk_leave_short(l, desc->pool, &result, tries++));
   return result;
 }
 
@@ -16065,7 +16105,7 @@ GMLAKE_DEF gmlake_result gmlake_pool_wake(gmlake *l, gmlake_pool *pool) {
     if (result) return result;
     result = gmlk_pool_wake(l, pool);
     gmlk_driving_unlock(l);
-  } while (gmlk_leave_short(l, &result, tries++));
+  } while (gmlk_leave_short(l, pool, &result, tries++));
   return result;
 }
 
@@ -16119,7 +16159,7 @@ static gmlake_result gmlk_buffer_call(gmlake *l, gmlake_buffer *b, gmlk_change *
     result = gmlk_enter(l);
     if (result) return result;
     result = gmlk_buffer_change(l, b, change, stream);
-  } while (gmlk_leave_short(l, &result, tries++));
+  } while (gmlk_leave_short(l, NULL, &result, tries++));
   return result;
 }
 

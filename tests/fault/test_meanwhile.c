@@ -749,9 +749,9 @@ static void callbacks_end_in_any_order(void **state) {
   (void)state;
   start(4);
   gmlk_books_lock(lake);
-  first = gmlk_callback_begin(lake, 0);
+  first = gmlk_callback_begin(lake, 0, NULL);
   gmlk_books_lock(lake);
-  second = gmlk_callback_begin(lake, 0);
+  second = gmlk_callback_begin(lake, 0, NULL);
   gmlk_callback_end(lake, first);
   assert_true(lake->is_barred);
   assert_ptr_equal(lake->callbacks, second);

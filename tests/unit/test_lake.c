@@ -834,6 +834,43 @@ static void the_handler_is_not_asked_about_other_errors(void **state) {
   finish();
 }
 
+static gmlake_pool *asking, *bystander;
+
+/* Gives up the pool that asks, which is refused, and another one, which makes room. */
+static int destroy_pools(void *user, gmlake *from, const gmlake_error_info *info) {
+  (void)user, (void)info;
+  oom.calls++;
+  assert_error(gmlake_pool_destroy(from, asking), BUSY);
+  assert_non_null(strstr(last_error().text, "asks the pool at"));
+  if (bystander) assert_ok(gmlake_pool_destroy(from, bystander));
+  bystander = NULL;
+  return oom.calls < 3;
+}
+
+static void the_asking_pool_outlives_the_handler(void **state) {
+  gmlake_alloc_desc wanted;
+  void *p, *asleep;
+  (void)state;
+  prepare(4);
+  use_handler(destroy_pools, 0);
+  open_lake();
+  assert_ok(gmlake_pool_create(lake, NULL, &asking));
+  assert_ok(gmlake_pool_create(lake, NULL, &bystander));
+  wanted = request(5 * C, 0, asking);
+  assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(oom.calls, 3);
+  wanted.bytes = 4 * C;
+  asleep = take_with(&wanted, LEGACY);
+  assert_ok(gmlake_pool_sleep(lake, asking, GMLAKE_SLEEP_DROP, NULL));
+  oom.calls = 0;
+  p = take(4 * C);
+  assert_error(gmlake_pool_wake(lake, asking), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(oom.calls, 3);
+  drop_these(p, asleep);
+  assert_ok(gmlake_pool_destroy(lake, asking));
+  finish();
+}
+
 /* ---- A handler, and a logger, that do not return ---- */
 
 static jmp_buf way_out;
@@ -943,7 +980,7 @@ static void a_handler_needs_no_host_memory(void **state) {
   assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
   assert_int_equal(oom.calls, 2);
   gmlk_books_lock(lake);
-  other = gmlk_callback_begin(lake, 0);
+  other = gmlk_callback_begin(lake, 0, NULL);
   assert_non_null(other);
   other->thread++; /* another one's */
   assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
@@ -1731,6 +1768,7 @@ int main(void) {
       cmocka_unit_test(the_handler_gives_up),
       cmocka_unit_test(the_handler_serves_limits_too),
       cmocka_unit_test(the_handler_is_not_asked_about_other_errors),
+      cmocka_unit_test(the_asking_pool_outlives_the_handler),
       cmocka_unit_test(a_handler_may_be_left),
       cmocka_unit_test(a_buffers_growth_may_be_left),
       cmocka_unit_test(a_logger_may_be_left),

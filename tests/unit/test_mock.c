@@ -1123,24 +1123,28 @@ static void test_odd_ranges(void **state) {
   close_mock();
 }
 
-/* The host has no file for the memory. */
+/* The host has no file for the memory: the process may open no more, or none of that size. */
 static void test_no_file(void **state) {
-  struct rlimit limit, none;
-  gmlake_mock_desc desc;
-  gmlake_result result;
+  static const int limits[] = {RLIMIT_NOFILE, RLIMIT_FSIZE};
+  size_t i;
   (void)state;
-  memset(&desc, 0, sizeof(desc));
-  hook_live = hook_fail_in = 0;
-  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-  none = limit;
-  none.rlim_cur = 0;
-  assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-  result = gmlake_mock_create(&desc, &mock);
-  assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-  assert_int_equal(result, GMLAKE_ERROR_UNSUPPORTED);
-  assert_int_equal(hook_live, 0);
-  assert_ok(gmlake_mock_create(&desc, &mock));
-  close_mock();
+  for (i = 0; i < 2; i++) {
+    struct rlimit limit, none;
+    gmlake_mock_desc desc;
+    gmlake_result result;
+    memset(&desc, 0, sizeof(desc));
+    hook_live = hook_fail_in = 0;
+    assert_int_equal(getrlimit(limits[i], &limit), 0);
+    none = limit;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(limits[i], &none), 0);
+    result = gmlake_mock_create(&desc, &mock);
+    assert_int_equal(setrlimit(limits[i], &limit), 0);
+    assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+    assert_int_equal(hook_live, 0);
+    assert_ok(gmlake_mock_create(&desc, &mock));
+    close_mock();
+  }
 }
 
 /* ---- Streams -------------------------------------------------------------------------------- */
@@ -1155,7 +1159,7 @@ static void test_system_that_refuses(void **state) {
   (void)state;
   memset(&small, 0, sizeof(small));
   refused = 1; /* the file's size */
-  assert_error(gmlake_mock_create(&small, &none), UNSUPPORTED);
+  assert_error(gmlake_mock_create(&small, &none), OUT_OF_HOST_MEMORY);
   open_mock(8 * G, 0);
   refused = 1;
   assert_error(mock->reserve(mock->user, G, G, &address, &code), OUT_OF_DEVICE_MEMORY);

@@ -527,6 +527,30 @@ static void the_limit_on_descriptors_is_named(void **state) {
   finish();
 }
 
+/* The mock has a descriptor for each chunk that can be exported: where none is left, that is told,
+   and not taken for a lack of memory. */
+static void a_chunk_without_a_descriptor_is_told(void **state) {
+  struct rlimit limit, small;
+  gmlake_result result;
+  void *block, *ptr = NULL;
+  (void)state;
+  start_sharing(8);
+  block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
+  export_now(block, 2);
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  small = limit;
+  small.rlim_cur = (rlim_t)handles[1].fd + 2; /* one more fits */
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &small), 0);
+  result = gmlake_alloc(lake, 3 * C, LEGACY, &ptr);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+  assert_int_equal(last_error().driver_code, 304);
+  assert_non_null(strstr(last_error().text, "ulimit -n"));
+  close_handles();
+  drop(block);
+  finish();
+}
+
 /* What a program shares, with any call that may fail failing. */
 static void share_a_little(gmlake_pool *pool) {
   gmlake_alloc_desc wanted = request(3 * C, GMLAKE_EXCLUSIVE, pool);
@@ -884,6 +908,7 @@ int main(void) {
       cmocka_unit_test(imports_count_against_the_limit),
       cmocka_unit_test(an_import_returns_free_chunks_for_its_room),
       cmocka_unit_test(the_limit_on_descriptors_is_named),
+      cmocka_unit_test(a_chunk_without_a_descriptor_is_told),
       cmocka_unit_test(every_call_may_fail),
       cmocka_unit_test(host_memory_may_lack_for_an_import),
       cmocka_unit_test(failures_are_told_as_they_are),
