@@ -219,27 +219,118 @@ check-format:
 clean:
 	rm -rf $(BUILD)
 
-$(BUILD) $(BUILD)/examples $(BUILD)/fake $(BUILD)/fuzz:
+$(BUILD) $(BUILD)/examples $(BUILD)/fake $(BUILD)/fuzz $(BUILD)/impl:
 	mkdir -p $@
 
-$(BUILD)/replay: bench/replay.c Makefile | $(BUILD)
-	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
-	  $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
-
 # A header as a file of its own, with all that it implements.
+IMPLEMENTATIONS = $(addprefix -DGMLAKE_,IMPLEMENTATION BACKEND_MOCK BACKEND_CUDA \
+  BFC_IMPLEMENTATION OFFLOAD_IMPLEMENTATION OFFLOAD_BACKEND_MOCK OFFLOAD_BACKEND_CUDA)
 $(BUILD)/%.o: %.h Makefile | $(BUILD)
 	$(CC) -std=c99 -O1 $(WARNINGS) $(DEPENDENCIES) $(IMPLEMENTATIONS) -I. -Itests/cuda_stub \
 	  $(CPPFLAGS) $(CFLAGS) -x c -c $< -o $@
 
-IMPLEMENTATIONS = $(addprefix -DGMLAKE_,IMPLEMENTATION BACKEND_MOCK BACKEND_CUDA \
-  BFC_IMPLEMENTATION OFFLOAD_IMPLEMENTATION OFFLOAD_BACKEND_MOCK OFFLOAD_BACKEND_CUDA)
+# ---- Programs of the public interface: they link what is compiled once ----
+# A program says with DONE that the implementations which its source asks for are elsewhere. They
+# are: MOCK, the lake on the mock alone, where a description without a backend means the mock; BOTH,
+# with the CUDA backend, where it means CUDA; BFC; and OFFLOAD, with OFFLOAD_LAKE on BOTH's.
+DONE = -D_GNU_SOURCE -DGMLAKE_IMPLEMENTATION_DONE -DGMLAKE_BFC_IMPLEMENTATION_DONE \
+  -DGMLAKE_OFFLOAD_IMPLEMENTATION_DONE
+MOCK = $(BUILD)/impl/mock.o
+BOTH = $(BUILD)/impl/both.o
+BFC = $(BUILD)/impl/bfc.o
+OFFLOAD = $(BUILD)/impl/offload.o
+OFFLOAD_LAKE = $(BUILD)/impl/offload_lake.o
+# Of the programs that are measured, and of all that link the same implementations. The sanitizers'
+# builds say -O0: there clang takes six times as long otherwise.
+FAST = -O2
+
+$(MOCK) $(BOTH): private SOURCE = gmlake.h
+$(MOCK): private DEFINES = -DGMLAKE_IMPLEMENTATION -DGMLAKE_BACKEND_MOCK
+$(BOTH): private DEFINES = -DGMLAKE_IMPLEMENTATION -DGMLAKE_BACKEND_MOCK -DGMLAKE_BACKEND_CUDA
+$(BFC): private SOURCE = gmlake_bfc.h
+$(BFC): private DEFINES = -DGMLAKE_BFC_IMPLEMENTATION
+$(OFFLOAD) $(OFFLOAD_LAKE): private SOURCE = gmlake_offload.h
+$(OFFLOAD) $(OFFLOAD_LAKE): private DEFINES = $(addprefix -DGMLAKE_OFFLOAD_,IMPLEMENTATION \
+  BACKEND_MOCK BACKEND_CUDA $(if $(findstring lake,$@),LAKE))
+$(MOCK) $(BOTH) $(BFC) $(OFFLOAD) $(OFFLOAD_LAKE): gmlake.h gmlake_bfc.h gmlake_offload.h Makefile \
+  | $(BUILD)/impl
+	$(CC) -std=gnu99 $(FAST) -g $(WARNINGS) -I. -Itests/cuda_stub $(DEFINES) $(CPPFLAGS) $(CFLAGS) \
+	  -x c -c $(SOURCE) -o $@
+
+# What is linked from sources and objects among the prerequisites.
+LINK = $(if $(filter %.cpp,$^),$(CXX) -std=c++11,$(CC) -std=c99) $(LEVEL) -g $(WARNINGS) \
+  $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench -Itests $(CUDA_INCLUDE) $(DONE) $(DEFINES) $(CPPFLAGS) \
+  $(if $(filter %.cpp,$^),$(CXXFLAGS),$(CFLAGS)) $(filter %.c %.cpp %.o,$^) -o $@ $(LDFLAGS) -lz \
+  $(LIBS) -lm $(LDLIBS)
+
+$(BUILD)/replay: bench/replay.c $(MOCK) $(BFC)
+$(BUILD)/streams: bench/streams.c $(MOCK)
+$(BUILD)/lend: bench/lend.c $(MOCK)
+$(BUILD)/lend_cuda: bench/lend.c $(LATE) $(BOTH)
+$(BUILD)/lend_cuda: private DEFINES = -DLEND_CUDA
+$(BUILD)/offload: bench/offload/plan.c $(OFFLOAD)
+$(BUILD)/turnip: bench/offload/turnip.c $(OFFLOAD)
+$(BUILD)/offload_gpu: bench/offload/gpu.c $(BOTH) $(OFFLOAD)
+$(BUILD)/offload_session: bench/offload/session.c $(BOTH) $(OFFLOAD_LAKE)
+$(BUILD)/doctor: bench/doctor.c $(BOTH)
+$(addprefix $(BUILD)/,replay streams lend lend_cuda offload turnip offload_gpu offload_session \
+  doctor): private LEVEL = $(FAST)
+$(addprefix $(BUILD)/,replay streams lend lend_cuda offload turnip offload_gpu offload_session \
+  doctor): Makefile | $(BUILD)
+	$(LINK)
+
+$(BUILD)/fuzz/%: tests/fuzz/%.c tests/fuzz/replay_main.c $(MOCK) $(BFC) $(OFFLOAD) Makefile \
+  | $(BUILD)/fuzz
+	$(LINK)
+
+# The examples that have a device of their own to choose are built twice.
+CUDA_EXAMPLES = $(addprefix $(BUILD)/examples/,kv_server_cuda two_models_cuda weights_cuda share_cuda \
+  three_servers_cuda offload_optimizer_cuda)
+$(BUILD)/examples/three_servers_cuda: private DEFINES = -DSERVERS_CUDA
+$(BUILD)/examples/offload_optimizer_cuda: private DEFINES = -DOFFLOAD_CUDA
+$(BUILD)/examples/kv_server_cuda: private DEFINES = -DKV_SERVER_CUDA
+$(BUILD)/examples/two_models_cuda: private DEFINES = -DTWO_MODELS_CUDA
+$(BUILD)/examples/weights_cuda: private DEFINES = -DWEIGHTS_CUDA
+$(BUILD)/examples/share_cuda: private DEFINES = -DSHARE_CUDA
+$(CUDA_EXAMPLES): $(BUILD)/examples/%_cuda: examples/%.c $(LATE) $(BOTH) $(BFC) $(OFFLOAD) Makefile \
+  | $(BUILD)/examples
+	$(LINK)
+
+$(BUILD)/examples/fragmentation: examples/fragmentation.c $(LATE) $(BOTH) $(BFC) Makefile \
+  | $(BUILD)/examples
+	$(LINK)
+
+$(BUILD)/examples/offload_session: examples/offload_session.c $(MOCK) $(OFFLOAD_LAKE) Makefile \
+  | $(BUILD)/examples
+	$(LINK)
+
+$(BUILD)/examples/%: examples/%.c $(MOCK) $(BFC) $(OFFLOAD) Makefile | $(BUILD)/examples
+	$(LINK)
+
+$(BUILD)/examples/%: examples/%.cpp $(MOCK) $(BFC) Makefile | $(BUILD)/examples
+	$(LINK)
+
+# ---- Programs that have the implementation in their own file ----
+
+# What every test begins with.
+EACH = -include tests/every_test.h
+# Its programs have to end where an assertion fails.
+$(BUILD)/test_hardening: private EACH =
 
 # Compiling takes longer than running, but for these.
 LEVEL = -O0
-$(addprefix $(BUILD)/test_,model offload soak stress turnip worlds): LEVEL = -O1
+LONG = -O1
+$(addprefix $(BUILD)/test_,model offload offload_random offload_session soak stress turnip worlds): \
+  private LEVEL = $(LONG)
+
+# These know the public interface alone.
+LINKED_TESTS = $(addprefix $(BUILD)/test_,debug hard lend metrics nvtx paper record snapshot)
+$(LINKED_TESTS): private CUDA_INCLUDE = $(EACH) -Itests/cuda_stub
+$(LINKED_TESTS): $(BUILD)/test_%: test_%.c $(MOCK) Makefile | $(BUILD)
+	$(LINK) -lcmocka
 
 $(BUILD)/test_%: test_%.c Makefile | $(BUILD)
-	$(CC) -std=c99 $(LEVEL) -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench \
+	$(CC) -std=c99 $(LEVEL) -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) $(EACH) -I. -Ibench \
 	  -Itests -Itests/cuda_stub $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm \
 	  $(LDLIBS)
 
@@ -250,16 +341,12 @@ STEPS = -fsanitize-coverage=$(if $(findstring clang,$(CC)),bb$(comma))trace-pc
 $(BUILD)/test_cost $(BUILD)/test_steps: $(BUILD)/test_%: test_%.c tests/unit/step_count.c Makefile \
   | $(BUILD)
 	$(CC) -std=c99 -O1 -c tests/unit/step_count.c -o $@.count.o
-	$(CC) -std=c99 -O1 -g $(STEPS) $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests \
+	$(CC) -std=c99 -O1 -g $(STEPS) $(WARNINGS) $(DEPENDENCIES) $(EACH) -I. -Ibench -Itests \
 	  $(CPPFLAGS) $(CFLAGS) $< $@.count.o -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm $(LDLIBS)
 
 $(BUILD)/test_%.tsan: test_%.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O1 -g -fsanitize=thread $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests \
 	  $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka $(LIBS) $(LDLIBS)
-
-$(BUILD)/fuzz/%: tests/fuzz/%.c tests/fuzz/replay_main.c Makefile | $(BUILD)/fuzz
-	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) $(CFLAGS) $< \
-	  tests/fuzz/replay_main.c -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
 
 $(FAKE): tests/gpu/fake_cuda.c Makefile | $(BUILD)/fake
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -I. \
@@ -269,33 +356,9 @@ $(BUILD)/bench: bench/bench.c Makefile | $(BUILD)
 	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench $(CPPFLAGS) \
 	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lz $(LIBS) -lm $(LDLIBS)
 
-$(BUILD)/streams: bench/streams.c Makefile | $(BUILD)
-	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CPPFLAGS) $(CFLAGS) $< -o $@ \
-	  $(LDFLAGS) $(LIBS) $(LDLIBS)
-
-$(BUILD)/lend: bench/lend.c Makefile | $(BUILD)
-	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
-	  $(LDFLAGS) $(LIBS) $(LDLIBS)
-
-$(BUILD)/lend_cuda: bench/lend.c $(LATE) Makefile | $(BUILD)
-	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DLEND_CUDA $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(LATE) $(LIBS) $(LDLIBS)
-
-$(BUILD)/offload: bench/offload/plan.c Makefile | $(BUILD)
-	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
-	  $(LDFLAGS) -lz $(LDLIBS)
-
-$(BUILD)/offload_gpu: bench/offload/gpu.c Makefile | $(BUILD)
-	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< \
-	  -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
-
-$(BUILD)/offload_session: bench/offload/session.c Makefile | $(BUILD)
-	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< \
-	  -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
-
-$(BUILD)/turnip: bench/offload/turnip.c Makefile | $(BUILD)
-	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
-	  $(LDFLAGS) -lz $(LDLIBS)
+$(BUILD)/gpu_bench: bench/gpu_bench.c Makefile | $(BUILD)
+	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CUDA_INCLUDE) $(CPPFLAGS) \
+	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
 
 $(YARDSTICK): bench/bfc_set.cpp Makefile | $(BUILD)
 	$(CXX) -std=c++11 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC $(CPPFLAGS) $(CXXFLAGS) $< \
@@ -315,14 +378,6 @@ $(BUILD)/policy_%.so: bench/policy_%.c Makefile | $(BUILD)
 $(BUILD)/gpu_test: tests/gpu/gpu_test.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench -Itests \
 	  $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
-
-$(BUILD)/doctor: bench/doctor.c Makefile | $(BUILD)
-	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CUDA_INCLUDE) $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
-
-$(BUILD)/gpu_bench: bench/gpu_bench.c Makefile | $(BUILD)
-	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CUDA_INCLUDE) $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
 
 $(BUILD)/gmlake_%.so: Makefile | $(BUILD)
 	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -fexceptions \
@@ -373,43 +428,6 @@ $(BUILD)/client_adapters: tests/clients/adapters.cpp Makefile | $(BUILD)
 	$(CXX) $(if $(CCCL_INCLUDE),-std=c++17 -DWITH_CCCL -isystem $(CUDA_HOME)/include \
 	  -isystem $(CCCL_INCLUDE),-std=c++11) -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) \
 	  $(CXXFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
-
-$(BUILD)/examples/%: examples/%.c Makefile | $(BUILD)/examples
-	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CFLAGS) $< -o $@ \
-	  $(LDFLAGS) $(LIBS) $(LDLIBS)
-
-$(BUILD)/examples/fragmentation: examples/fragmentation.c $(LATE) Makefile | $(BUILD)/examples
-	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< \
-	  -o $@ $(LDFLAGS) $(LATE) $(LIBS) $(LDLIBS)
-
-$(BUILD)/examples/kv_server_cuda: examples/kv_server.c $(LATE) Makefile | $(BUILD)/examples
-	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DKV_SERVER_CUDA $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(LATE) $(LIBS) $(LDLIBS)
-
-$(BUILD)/examples/two_models_cuda: examples/two_models.c $(LATE) Makefile | $(BUILD)/examples
-	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DTWO_MODELS_CUDA $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(LATE) $(LIBS) $(LDLIBS)
-
-$(BUILD)/examples/weights_cuda: examples/weights.c $(LATE) Makefile | $(BUILD)/examples
-	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DWEIGHTS_CUDA $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(LATE) $(LIBS) $(LDLIBS)
-
-$(BUILD)/examples/share_cuda: examples/share.c $(LATE) Makefile | $(BUILD)/examples
-	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DSHARE_CUDA $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(LATE) $(LIBS) $(LDLIBS)
-
-$(BUILD)/examples/three_servers_cuda: examples/three_servers.c $(LATE) Makefile | $(BUILD)/examples
-	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DSERVERS_CUDA $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(LATE) $(LIBS) $(LDLIBS)
-
-$(BUILD)/examples/offload_optimizer_cuda: examples/offload_optimizer.c $(LATE) Makefile | \
-  $(BUILD)/examples
-	$(CC) -std=c99 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) -DOFFLOAD_CUDA $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(LATE) $(LIBS) $(LDLIBS)
-
-$(BUILD)/examples/%: examples/%.cpp Makefile | $(BUILD)/examples
-	$(CXX) -std=c++11 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \
-	  $(LDFLAGS) $(LIBS) $(LDLIBS)
 
 -include $(wildcard $(BUILD)/*.d $(BUILD)/examples/*.d $(BUILD)/fuzz/*.d)
 

@@ -1,9 +1,10 @@
 /* What the programs that need a GPU share: the driver's functions, which are found in its library
    at run time, and four kernels as PTX text. So neither a toolkit nor a compiler for the device is
-   needed. Include it after <cuda.h>. It needs __typeof__ (gcc, clang). */
+   needed. It needs __typeof__ (gcc, clang). */
 #if !defined(GPU_H)
 #define GPU_H
 
+#include <cuda.h>
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -20,6 +20,8 @@
 #include "gmlake.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 #if defined(LEND_CUDA)

@@ -27,6 +27,7 @@
 #include "gmlake.h"
 
 #include <stdio.h>
+#include <string.h>
 #if defined(KV_SERVER_CUDA)
 #include <cuda.h>
 #endif

@@ -35,6 +35,7 @@
 
 #include "gmlake.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>

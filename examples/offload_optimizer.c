@@ -20,6 +20,9 @@
 #include "gmlake_offload.h"
 
 #include <stdio.h>
+#if defined(OFFLOAD_CUDA)
+#include <cuda.h>
+#endif
 
 #define MIB ((size_t)1 << 20)
 #define LAYERS 12

@@ -20,6 +20,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #if defined(SERVERS_CUDA)
 #include <cuda.h>

@@ -16,6 +16,7 @@
 #include "gmlake.h"
 
 #include <stdio.h>
+#include <string.h>
 #if defined(TWO_MODELS_CUDA)
 #include <cuda.h>
 #endif

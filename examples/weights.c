@@ -18,6 +18,7 @@
 #include "gmlake.h"
 
 #include <stdio.h>
+#include <string.h>
 #if defined(WEIGHTS_CUDA)
 #include <cuda.h>
 #endif

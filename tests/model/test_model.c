@@ -12,6 +12,7 @@
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 static void assertion_failed(const char *condition);
+#undef GMLAKE_ASSERT
 #define GMLAKE_ASSERT(condition) ((condition) ? (void)0 : assertion_failed(#condition))
 #define GMLK_CRUMB_PART 2u /* small lakes have crumbs, too */
 #define GMLK_CRUMBS_PART 2u

@@ -16,6 +16,7 @@
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 static void assertion_failed(const char *condition);
+#undef GMLAKE_ASSERT
 #define GMLAKE_ASSERT(condition) ((condition) ? (void)0 : assertion_failed(#condition))
 #include "gmlake.h"
 

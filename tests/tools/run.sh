@@ -1,6 +1,7 @@
 #!/bin/sh
 # usage: run.sh TEST...
-# Runs cmocka programs and shell tests (*.sh, whose last line is `N passed, N failed`), TEST_JOBS
+# Runs cmocka programs and shell tests (*.sh, whose last line is `N passed, N failed`, and
+# `, N skipped` where that is so), TEST_JOBS
 # (as many as there are processors) at a time, and prints the sum in the same form. A test that
 # fails without saying so, or that counts nothing, counts as one failure; so does one that hangs:
 # that has not ended after TEST_TIMEOUT seconds (3600; 0: it is waited for). Each test has a TMPDIR
@@ -18,7 +19,8 @@ sum() {
 
 # last FIELD: that field of the last line of totals.
 last() {
-  awk -v field="$1" '/^[0-9]+ passed, [0-9]+ failed$/ { n = $field } END { print n + 0 }' "$log"
+  awk -v field="$1" '/^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$/ { n = $field }
+    END { print n + 0 }' "$log"
 }
 
 # limited COMMAND...: runs it within the limit. `stop` finds its process by the file.
@@ -54,12 +56,14 @@ run_one() {
     limited sh "$1"
     passed=$(last 1)
     failed=$(last 3)
+    skipped=$(last 5)
     ;;
   *)
     # shellcheck disable=SC2086
     limited ${TEST_UNDER:-} "$1"
     passed=$(sum PASSED)
     failed=$(sum FAILED)
+    skipped=$(sum SKIPPED)
     ;;
   esac
   rm -rf "$log.tmp"
@@ -71,11 +75,17 @@ run_one() {
 (TEST_TIMEOUT=SECONDS sets another, 0 none)" ;;
   esac
   if [ "$failed" = 0 ] && [ "$status$reason" != 0 ]; then failed=1; fi
+  if [ "$skipped" != 0 ]; then reason=", $skipped skipped$reason"; fi
   if [ "$failed" != 0 ]; then reason="$reason, exit status $status"; fi
   echo "$1: $passed passed, $failed failed$reason ($(($(date +%s) - start)) s)" >>"$log"
   if [ -t 2 ]; then printf '\r\033[K' >&2; fi
-  if [ "$failed" != 0 ]; then cat "$log"; else tail -n 1 "$log"; fi
-  echo "$passed $failed" >"$log.counts"
+  if [ "$failed" != 0 ]; then
+    cat "$log"
+    case $1 in *test_*) echo "to repeat it: sh tests/run.sh $(basename "${1%.*}" | sed 's/^test_//')" ;; esac
+  else
+    tail -n 1 "$log"
+  fi
+  echo "$passed $failed $skipped" >"$log.counts"
   show_progress
 }
 
@@ -113,9 +123,9 @@ xargs -d '\n' -n 1 -P "${TEST_JOBS:-$(nproc)}" sh "$0" --one <"$results/tests" &
 echo $! >"$results/runner"
 wait $!
 cat "$results"/*.counts | awk -v tests=$# '
-  { passed += $1; failed += $2; count++ }
+  { passed += $1; failed += $2; skipped += $3; count++ }
   END {
     failed += tests - count
-    print passed + 0 " passed, " failed + 0 " failed"
+    print passed + 0 " passed, " failed + 0 " failed" (skipped ? ", " skipped " skipped" : "")
     exit failed != 0 || passed == 0
   }'
