@@ -173,6 +173,9 @@ CAPTURES
   is reused inside the capture, and by later captures into the pool. Graphs that share a pool must
   not run at the same time. While any stream is captured the lake leaves the legacy stream alone
   too: an event there would spoil the capture.
+  If an error keeps gmlake_capture_end from being called, the lake asks the driver
+  (cuStreamIsCapturing) and ends the capture itself: in the next gmlake_capture_begin on the stream,
+  and in every call that takes the driving lock, if memory was allocated in the capture.
 
 LENDING
   I want one pool for many graphs. Capture them into it one after the other: each takes what the
@@ -288,11 +291,12 @@ THREADS
   lock is for the one thread that plans and calls the driver. The books are what the lake has
   written down of its memory. Their lock is held for a short time only: frees, and allocations that
   need no driver, take it alone and never wait for the driver.
-  gmlake_forget_stream and gmlake_capture_end take the driving lock too: what is under way on that
-  stream ends before. So do gmlake_get_chunks, gmlake_get_map and gmlake_pool_get_stats: they wait
-  while memory is created or unmapped. GMLAKE_SINGLE_THREADED: no locks. The books' lock spins, then
-  sleeps. A thread that has held it for long, as gmlake_check and gmlake_get_map do, or again and
-  again, lets those in that have waited: such a call takes up to twice as long while others wait.
+  gmlake_forget_stream and gmlake_capture_end take the driving lock too, and gmlake_capture_begin
+  where the stream is captured already: what is under way on that stream ends before. So do
+  gmlake_get_chunks, gmlake_get_map and gmlake_pool_get_stats: they wait while memory is created or
+  unmapped. GMLAKE_SINGLE_THREADED: no locks. The books' lock spins, then sleeps. A thread that has
+  held it for long, as gmlake_check and gmlake_get_map do, or again and again, lets those in that
+  have waited: such a call takes up to twice as long while others wait.
   With GMLAKE_MUTEX defined, and under compilers other than GCC and Clang, it is a mutex like the
   driving lock, and as fair as that is. A child of fork has no lake: the device is its parent's, and
   the books were copied while another thread may have been changing them. In a child gmlake_free does
@@ -535,6 +539,10 @@ typedef struct gmlake_backend {
      caller's. */
   gmlake_result (*import_handle)(void *user, const gmlake_handle *in, uint64_t *out_handle,
                                  int *out_code);
+  /* Whether the stream is being captured, also if the capture is spoilt; of the legacy stream,
+     whether captures of others forbid to use it. To ask is legal in every mode, and spoils nothing.
+     INVALID_ARGUMENT: there is no such stream. */
+  gmlake_result (*is_capturing)(void *user, gmlake_stream stream, int *out_is, int *out_code);
 } gmlake_backend;
 
 #if !defined(GMLAKE_STATIC) || defined(GMLAKE_BACKEND_CUDA) || !defined(GMLAKE_BACKEND_MOCK)
@@ -1026,8 +1034,8 @@ typedef struct gmlake_stats {
                               that failed */
   uint64_t split_count, stitch_count, stitch_reuse_count, stitch_evict_count;
   uint64_t chunk_count;       /* chunks held now; several with one handle count as one */
-  uint64_t driver_call_count; /* calls of the backend since creation, but clock_ns, capture_exchange
-                                 and stream_id */
+  uint64_t driver_call_count; /* calls of the backend since creation, but clock_ns, stream_id,
+                                 capture_exchange and is_capturing */
   uint64_t driver_ns;         /* time in them and in capture exchanges, by the backend's clock; not
                                  counted: frees' event records, which are made with the books locked
                                  (0.2 us each) */
@@ -1184,7 +1192,8 @@ GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *lake, gmlake_pool *pool);
    INVALID_ARGUMENT: the legacy stream, NONE, or no pool. */
 GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *lake, gmlake_stream stream,
                                               gmlake_pool *pool);
-/* Call it after the driver's own end. INVALID_ARGUMENT: the stream is not being captured. */
+/* Call it after the driver's own end. INVALID_ARGUMENT: the stream is not being captured. If the
+   lake has found out meanwhile that the driver ended the capture, it answers OK once. */
 GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *lake, gmlake_stream stream);
 
 /* Lets requests with GMLAKE_TRANSIENT have what a graph's pool has free; see LENDING. pre: every
@@ -2581,6 +2590,7 @@ typedef struct gmlk_driver {
   gmlake_result (*export_handle)(void *user, uint64_t handle, gmlake_handle *out, int *out_code);
   gmlake_result (*import_handle)(void *user, const gmlake_handle *in, uint64_t *out_handle,
                                  int *out_code);
+  gmlake_result (*is_capturing)(void *user, gmlake_stream stream, int *out_is, int *out_code);
 } gmlk_driver;
 
 /* An entry of a backend's table; NULL where the table, of an older header, ends before it. */
@@ -2597,6 +2607,7 @@ static void gmlk_driver_extend(gmlk_driver *driver) {
   driver->host_alloc = driver->host_free ? b->host_alloc : NULL;
   driver->export_handle = GMLK_ENTRY(b, export_handle);
   driver->import_handle = GMLK_ENTRY(b, import_handle);
+  driver->is_capturing = GMLK_ENTRY(b, is_capturing);
 }
 
 /* The table of a backend whose functions have the names of its entries behind a prefix. */
@@ -2609,7 +2620,7 @@ static void gmlk_driver_extend(gmlk_driver *driver) {
         prefix##_event_query, prefix##_event_wait, prefix##_stream_wait,                        \
         prefix##_capture_exchange, prefix##_clock_ns, prefix##_stream_id, prefix##_device_wait, \
         prefix##_copy, prefix##_host_alloc, prefix##_host_free, prefix##_export_handle,         \
-        prefix##_import_handle                                                                  \
+        prefix##_import_handle, prefix##_is_capturing                                           \
   }
 
 typedef struct gmlk_drive {
@@ -2764,6 +2775,7 @@ static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
 #define GMLK_VALUE_PER_THREAD ((uintptr_t)2)
 
 #define GMLK_FENCES 64u /* the most of a stream; for one more, every second one is given up */
+#define GMLK_WAITS 8u   /* that a stream remembers; others are only made a second time */
 
 enum {                 /* gmlk_stream.is_dirty */
        GMLK_DIRTY = 1, /* the open epoch has work that needs a fence */
@@ -2777,18 +2789,10 @@ typedef struct gmlk_fence {
   uint64_t at_ns; /* [F9] when it was recorded */
 } gmlk_fence;
 
-typedef struct gmlk_wait {
-  uint64_t epoch;
-  unsigned stream;
-} gmlk_wait;
-
 typedef struct gmlk_stream {
   /* The fields up to is_news keep their values when the number serves another stream [F5]: */
   uint64_t epoch, done;              /* [F1] the open epoch; the last one known to be complete */
   gmlk_used *uses_first, *uses_last; /* [N4] pending blocks that wait for it; of >>pending */
-  gmlk_wait *waits; /* [F6] wait_count of them, one a stream: the last epoch of it that this one was
-                       made to wait for. Where host memory is short, a wait is made again */
-  size_t wait_capacity;
   uint8_t is_news;      /* 1: an epoch completed since its pending blocks and tags were looked at */
   uint8_t is_dirty;     /* GMLK_DIRTY, GMLK_AWAITED, or 0: all work on freed memory has a fence */
   uint8_t is_capture;   /* stands for a capture or a loan, not for a stream */
@@ -2800,14 +2804,20 @@ typedef struct gmlk_stream {
   size_t freed_bytes;   /* in the open epoch */
   gmlk_fence fences[GMLK_FENCES]; /* [F2] a ring: fence_count from fence_head on */
   unsigned fence_head, fence_count;
-  size_t wait_count;
-  unsigned capture; /* [being captured] the number that stands for the capture, else 0 */
-  uint32_t arena;   /* [being captured] the arena that its allocations come from */
-  uint32_t uses;    /* [F7] */
-  unsigned next;    /* [forgotten, unused] the next number in queue or stack; 0: none */
-  unsigned kind;    /* GMLAKE_STREAM_*, but not the last one */
-  uint8_t stays;    /* it was marked GMLAKE_STREAM_STAYS */
-  uint64_t lag_ns;  /* [F9] from a fence's record until it was seen complete; 0: not measured */
+  struct {
+    uint64_t epoch;
+    unsigned stream;
+  } waits[GMLK_WAITS]; /* [F6] a ring of the last epochs that this stream was made to wait for */
+  unsigned wait_next;
+  unsigned capture;  /* [being captured] the number that stands for the capture, else 0 */
+  uint8_t is_seen;   /* [being captured] the driver said so, too */
+  uint8_t has_ended; /* the lake ended its last capture, as the driver had */
+  uint32_t arena;    /* [being captured] the arena that its allocations come from */
+  uint32_t uses;     /* [F7] */
+  unsigned next;     /* [forgotten, unused] the next number in queue or stack; 0: none */
+  unsigned kind;     /* GMLAKE_STREAM_*, but not the last one */
+  uint8_t stays;     /* it was marked GMLAKE_STREAM_STAYS */
+  uint64_t lag_ns;   /* [F9] from a fence's record until it was seen complete; 0: not measured */
 } gmlk_stream;
 
 typedef struct gmlk_streams {
@@ -3195,36 +3205,17 @@ static void gmlk_stream_return_fence(gmlk_streams *streams, gmlk_stream *s, gmlk
 static int gmlk_stream_has_waited(const gmlk_streams *streams, unsigned waiter, unsigned stream,
                                   uint64_t ticket) {
   const gmlk_stream *s = streams->items[waiter];
-  size_t i;
-  for (i = 0; i < s->wait_count; i++)
-    if (s->waits[i].stream == stream) return s->waits[i].epoch >= ticket;
+  unsigned i;
+  for (i = 0; i < GMLK_WAITS; i++)
+    if (s->waits[i].stream == stream && s->waits[i].epoch >= ticket) return 1;
   return 0;
-}
-
-/* Notes that `w` waits for a stream up to this epoch. Notes of what is complete make room first. */
-static void gmlk_stream_note_wait(const gmlk_streams *streams, gmlk_host *host, gmlk_stream *w,
-                                  unsigned stream, uint64_t epoch) {
-  size_t i = 0, kept = 0;
-  while (i < w->wait_count && w->waits[i].stream != stream) i++;
-  if (i == w->wait_count && i == w->wait_capacity) {
-    for (i = 0; i < w->wait_count; i++)
-      if (streams->items[w->waits[i].stream]->done < w->waits[i].epoch)
-        w->waits[kept++] = w->waits[i];
-    w->wait_count = i = kept;
-    if (kept == w->wait_capacity && !gmlk_host_resize(host, &w->waits, &w->wait_capacity,
-                                                      kept ? 2 * kept : 4, sizeof(gmlk_wait)))
-      return;
-  }
-  w->wait_count = gmlk_max(w->wait_count, i + 1);
-  w->waits[i].stream = stream;
-  w->waits[i].epoch = epoch;
 }
 
 /* Makes work queued on `waiter` from now on start after the work of `stream` up to this epoch.
    OUT_OF_DEVICE_MEMORY: the memory cannot be had, as the wait is forbidden or there is no fence to
    wait for. pre: the epoch is not known to be complete. */
-static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
-                                      unsigned waiter, unsigned stream, uint64_t ticket) {
+static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_drive *drive, unsigned waiter,
+                                      unsigned stream, uint64_t ticket) {
   gmlk_stream *w = streams->items[waiter], *s = streams->items[stream];
   gmlk_fence *fence;
   gmlake_result result;
@@ -3234,7 +3225,9 @@ static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gm
   if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   result = GMLK_CALL(drive, stream_wait, w->value, fence->event);
   if (result) return result;
-  gmlk_stream_note_wait(streams, host, w, stream, fence->epoch);
+  w->waits[w->wait_next].stream = stream;
+  w->waits[w->wait_next].epoch = fence->epoch;
+  w->wait_next = (w->wait_next + 1) % GMLK_WAITS;
   return GMLAKE_OK;
 }
 
@@ -3292,7 +3285,6 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     gmlk_stream *s = streams->items[i];
     while (s->fence_count) gmlk_event_give(streams, gmlk_stream_take_fence(s, 0).event);
-    gmlk_host_free(host, s->waits, s->wait_capacity * sizeof(gmlk_wait));
     gmlk_host_free(host, s, sizeof(*s));
   }
   while (has_driver && streams->event_count)
@@ -5659,7 +5651,46 @@ static void gmlk_fence_now(gmlake *l, unsigned stream) {
   (void)gmlk_drive_finish(l, &drive);
 }
 
-/* The same if somebody else asks for memory, and the stream freed so much since its last event. */
+/* Whether the driver captures the stream, as far as it can be known. */
+static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s) {
+  int is_capturing = 1, code = 0;
+  gmlake_result result = GMLAKE_OK;
+  if (l->driver.is_capturing)
+    result = l->driver.is_capturing(l->driver.backend->user, s->value, &is_capturing, &code);
+  if (l->driver.is_capturing && !result) s->is_seen |= is_capturing != 0;
+  return is_capturing && result != GMLAKE_ERROR_INVALID_ARGUMENT;
+}
+
+/* Ends a stream's capture. pre: the caller holds `driving`, and has no attempt open. */
+static void gmlk_capture_close(gmlake *l, unsigned stream) {
+  gmlk_stream *s = l->streams.items[stream];
+  gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_PINNED);
+  gmlk_pending_retag(l, l->arenas[s->arena], s->capture, GMLK_PINNED);
+  gmlk_chunks_know(&l->arenas[s->arena]->chunks);
+  l->arenas[s->arena]->pool->capture_count--;
+  gmlk_stream_drop(&l->streams, s->capture);
+  l->streams.capture_count--;
+  s->capture = 0;
+  if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream); /* it may have freed, too */
+}
+
+/* Ends the captures that the driver has ended without the lake being told, as by an exception: it
+   was seen to make them; or it makes none of `named` (0: no stream), for which a call came that
+   says so. Streams that may be gone are asked about only by such a call [F8]. pre: as above. */
+static void gmlk_captures_end(gmlake *l, unsigned named) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count && l->streams.capture_count; i++) {
+    gmlk_stream *s = l->streams.items[i];
+    const int is_named = i == named;
+    if (!s->capture || (!is_named && gmlk_stream_may_end(&l->streams, s))) continue;
+    if (gmlk_is_capturing(l, s) || !(is_named || s->is_seen)) continue;
+    gmlk_capture_close(l, (unsigned)i);
+    s->has_ended = 1;
+  }
+}
+
+/* gmlk_fence_now, if somebody else asks for memory, and the stream freed so much since its last
+   event. */
 static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t bytes) {
   if (l->streams.live_count + l->streams.has_none >= 2 &&
       l->streams.items[stream]->freed_bytes >= bytes)
@@ -5931,7 +5962,7 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_take
     for (other = b->next; other->at < end; other = other->next)
       if (other->stream == b->stream && other->ticket > ticket) ticket = other->ticket;
     before = gmlk_drive_elapsed(drive);
-    result = gmlk_stream_wait(&l->streams, &l->host, drive, taker.stream, b->stream, ticket);
+    result = gmlk_stream_wait(&l->streams, drive, taker.stream, b->stream, ticket);
     if (result) return result;
     l->stats.stream_wait_count++;
     gmlk_tell_wait(l, taker.stream, gmlk_drive_elapsed(drive) - before,
@@ -6018,6 +6049,7 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
                          "pool is not the one that the stream is captured into: set it to that one "
                          "or to NULL");
       r->arena = l->arenas[s->arena];
+      if (!s->is_seen) (void)gmlk_is_capturing(l, s);
     }
     r->taker.stream = r->is_capture ? s->capture : r->stream;
     if (s->is_forgotten) return gmlk_refuse_gone(l, s->value, "gmlake_alloc");
@@ -8655,6 +8687,7 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_attempt *r, gmlake_stream
   gmlake_result result;
   gmlk_driving_lock(l);
   result = l->lost;
+  gmlk_captures_end(l, 0);
   if (!result) result = gmlk_attempt_renew(l, r, stream);
   l->served = r;
   before = l->stats.driver_ns;
@@ -8952,6 +8985,7 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
     stream = gmlk_stream_identify(l, gmlk_stream_canonical(value), stream, &id);
   s = stream ? l->streams.items[stream] : NULL;
   if (!s || s->is_forgotten) return GMLAKE_OK;
+  gmlk_captures_end(l, stream);
   gmlk_stream_dirty(s, 0); /* so that the event covers its uses of live blocks, too */
   result = gmlk_drive_begin(&drive, &l->driver);
   if (!result) result = gmlk_stream_fence(&l->streams, &drive, stream);
@@ -9381,7 +9415,7 @@ static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, siz
   for (; i < count && !result; i++) {
     const gmlk_borrower *user = &users[i];
     if (!gmlk_loan_has_to_wait(l, user, stream)) continue;
-    result = gmlk_stream_wait(&l->streams, &l->host, &drive, stream, user->stream, user->epoch);
+    result = gmlk_stream_wait(&l->streams, &drive, stream, user->stream, user->epoch);
     if (result) break;
     l->stats.stream_wait_count++;
     gmlk_tell_wait(l, stream, 0, "this stream waits on the device for who used what a pool lends");
@@ -9898,6 +9932,13 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   unsigned stream = gmlk_stream_find_or_add(l, value), capture;
   unsigned legacy = gmlk_stream_find(&l->streams, NULL);
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  if (s && s->capture) {  /* the driver may have ended that one */
+    gmlk_driving_lock(l); /* what is under way on the stream ends before */
+    stream = gmlk_stream_find_or_add(l, value);
+    s = stream ? l->streams.items[stream] : NULL;
+    gmlk_captures_end(l, stream);
+    gmlk_driving_unlock(l);
+  }
   if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (s->capture)
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_capture_begin",
@@ -9921,6 +9962,7 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   }
   if (!pool->capture_count++) gmlk_arena_retag(&pool->arena, GMLK_PINNED, capture);
   s->capture = capture;
+  s->is_seen = s->has_ended = 0;
   l->streams.capture_count++;
   s->arena = pool->arena.number;
   return GMLAKE_OK;
@@ -9929,17 +9971,14 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
 static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
   unsigned stream = gmlk_stream_find(&l->streams, gmlk_stream_canonical(value));
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  if (s && s->has_ended) {
+    s->has_ended = 0;
+    return GMLAKE_OK;
+  }
   if (!s || !s->capture)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_capture_end",
                      "stream is %p, which is not being captured: see gmlake_capture_begin", value);
-  gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_PINNED);
-  gmlk_pending_retag(l, l->arenas[s->arena], s->capture, GMLK_PINNED);
-  gmlk_chunks_know(&l->arenas[s->arena]->chunks);
-  l->arenas[s->arena]->pool->capture_count--;
-  gmlk_stream_drop(&l->streams, s->capture);
-  l->streams.capture_count--;
-  s->capture = 0;
-  if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream); /* it may have freed, too */
+  gmlk_capture_close(l, stream);
   return l->lost;
 }
 
@@ -12243,11 +12282,10 @@ static void gmlk_check_fences(gmlk_checker *c, gmlk_stream *s) {
   const int is_timed = c->l->streams.is_timed;
   uint64_t last = s->done;
   unsigned i;
-  gmlk_check_table(c, s->waits, s->wait_capacity * sizeof(gmlk_wait));
-  if (!gmlk_expect(c, s->wait_count <= s->wait_capacity, "F6: more waits than room")) return;
-  for (i = 0; i < s->wait_count; i++) {
+  gmlk_expect(c, s->wait_next < GMLK_WAITS, "F6: a wait lies outside its ring");
+  for (i = 0; i < GMLK_WAITS; i++) {
     const gmlk_stream *of = gmlk_check_named(c, s->waits[i].stream);
-    gmlk_expect(c, of != NULL, "F6: a wait names no stream");
+    gmlk_expect(c, of || !s->waits[i].stream, "F6: a wait names no stream");
     gmlk_expect(c, s->waits[i].epoch < (of ? of->epoch : 1), "F6: a wait is for an epoch to come");
   }
   gmlk_expect(c, s->done < s->epoch && s->epoch < GMLK_ENDLESS, "F1: epochs are out of order");
@@ -14000,16 +14038,25 @@ static gmlake_result gmlk_mock_stream_wait(void *user, gmlake_stream stream, voi
   return gmlk_mock_leave(mock, mock->costs->stream_wait, out_code);
 }
 
-/* Refused while the stream is captured, though a driver might answer: the lake must not ask. */
+/* Refused while the stream is captured, as by the CUDA backend: that asks whether it is, which
+   spoils nothing. */
 static gmlake_result gmlk_mock_stream_id(void *user, gmlake_stream stream, uint64_t *out_id,
                                          int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
   const gmlk_mock_stream *found = gmlk_mock_find_stream(mock, stream);
   if (gmlk_mock_need_named(mock, found != NULL)) {
-    gmlk_mock_queue *queue = &mock->queues[found->queue];
-    queue->spoilt = queue->capturing;
-    if (gmlk_mock_need(mock, !queue->capturing, GMLAKE_ERROR_CAPTURING)) *out_id = found->id;
+    const int is_capturing = mock->queues[found->queue].capturing;
+    if (gmlk_mock_need(mock, !is_capturing, GMLAKE_ERROR_CAPTURING)) *out_id = found->id;
   }
+  return gmlk_mock_leave(mock, 0, out_code);
+}
+
+static gmlake_result gmlk_mock_is_capturing(void *user, gmlake_stream stream, int *out_is,
+                                            int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  const gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
+  if (gmlk_mock_need_named(mock, queue != NULL))
+    *out_is = queue == mock->queues ? mock->capture_count > 0 : queue->capturing;
   return gmlk_mock_leave(mock, 0, out_code);
 }
 
@@ -14947,6 +14994,21 @@ static gmlake_result gmlk_cuda_stream_id(void *user, gmlake_stream stream, uint6
   return gmlk_cuda_leave_stream(&call, out_code);
 }
 
+static gmlake_result gmlk_cuda_is_capturing(void *user, gmlake_stream stream, int *out_is,
+                                            int *out_code) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  gmlk_cuda_call call;
+  if (gmlk_cuda_enter(user, &call)) {
+    call.code = call.cuda->fn.StreamIsCapturing(gmlk_cuda_stream(stream), &status);
+    if (call.code == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) { /* the legacy stream may not be used */
+      status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+      call.code = CUDA_SUCCESS;
+    }
+    if (call.code == CUDA_SUCCESS) *out_is = status != CU_STREAM_CAPTURE_STATUS_NONE;
+  }
+  return gmlk_cuda_leave_stream(&call, out_code);
+}
+
 static gmlake_result gmlk_cuda_device_wait(void *user, int *out_code) {
   gmlk_cuda_call call;
   if (gmlk_cuda_enter(user, &call)) call.code = call.cuda->fn.CtxSynchronize();
@@ -15243,7 +15305,9 @@ static gmlake_result gmlk_enter_driving(gmlake *l) {
   gmlake_result result = gmlk_enter(l);
   if (result) return result;
   gmlk_driving_lock(l);
-  return l->lost ? gmlk_leave_driving(l, l->lost) : GMLAKE_OK;
+  if (l->lost) return gmlk_leave_driving(l, l->lost);
+  gmlk_captures_end(l, 0);
+  return GMLAKE_OK;
 }
 
 /* The same for a call that may take memory, which no callback may make. */

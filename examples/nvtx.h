@@ -323,6 +323,8 @@ GMLAKE_NVTX_CALL(stream_wait, 0, (void *user, gmlake_stream a, void *b, int *cod
 GMLAKE_NVTX_PASS(capture_exchange, (void *user, int *a, int *code), (n->inner->user, a, code))
 GMLAKE_NVTX_PASS(stream_id, (void *user, gmlake_stream a, uint64_t *b, int *code),
                  (n->inner->user, a, b, code))
+GMLAKE_NVTX_PASS(is_capturing, (void *user, gmlake_stream a, int *b, int *code),
+                 (n->inner->user, a, b, code))
 GMLAKE_NVTX_CALL(device_wait, 0, (void *user, int *code), (n->inner->user, code))
 GMLAKE_NVTX_CALL(copy, c, (void *user, uint64_t a, void *b, size_t c, int d, int *code),
                  (n->inner->user, a, b, c, d, code))
@@ -397,6 +399,7 @@ static inline void gmlake_nvtx_fill(gmlake_nvtx *n) {
   t->copy = GMLAKE_NVTX_HAS(b, copy) ? gmlake_nvtx_copy : NULL;
   t->host_alloc = GMLAKE_NVTX_HAS(b, host_alloc) ? gmlake_nvtx_host_alloc : NULL;
   t->host_free = GMLAKE_NVTX_HAS(b, host_free) ? gmlake_nvtx_host_free : NULL;
+  t->is_capturing = GMLAKE_NVTX_HAS(b, is_capturing) ? gmlake_nvtx_is_capturing : NULL;
 }
 
 #undef GMLAKE_NVTX_HAS

@@ -26,8 +26,8 @@
    It also tells labels, pools and, if you ask for them, stacks, in remarks: bench/viewer.html and
    `build/replay --html` show labels; replay does not model pools. A label's address stands for its
    text, which is read when the address first comes. The trace has no alignments and flags, and does
-   not tell what sleeps. A stream that is being captured is not sampled, where the backend knows
-   that (stream_id).
+   not tell what sleeps. A stream that is being captured is not sampled, nor the legacy stream
+   while captures forbid it, where the backend knows that (is_capturing).
 
    Without stacks it costs about 40 ns an allocation or free on x86-64, elsewhere also a call that
    reads the clock (`record --cost`, the program of examples/record.c, with -O2). That is at most
@@ -334,15 +334,26 @@ static inline void gmlake_recorder_end_samples(gmlake_recorder *r, const char *c
                       code);
 }
 
-/* Whether an event may be recorded on the stream: it is there, and not being captured. */
+#define GMLAKE_RECORDER_HAS(b, entry) \
+  ((b)->struct_bytes >= offsetof(gmlake_backend, entry) + sizeof(b)->entry && (b)->entry)
+
+/* Whether an event may be recorded on the stream: it is there, and no capture forbids it. */
 static inline int gmlake_recorder_may_sample(const gmlake_recorder *r, gmlake_stream stream) {
   const gmlake_backend *const b = r->backend;
-  const size_t end = offsetof(gmlake_backend, stream_id) + sizeof b->stream_id;
   uint64_t id;
-  int code = 0;
+  int is_capturing = 0, code = 0;
   if (stream == GMLAKE_STREAM_NONE) return 0;
-  if (!stream || b->struct_bytes < end || !b->stream_id) return 1;
+  if (GMLAKE_RECORDER_HAS(b, is_capturing))
+    return b->is_capturing(b->user, stream, &is_capturing, &code) == GMLAKE_OK && !is_capturing;
+  if (!stream || !GMLAKE_RECORDER_HAS(b, stream_id)) return 1;
   return b->stream_id(b->user, stream, &id, &code) == GMLAKE_OK;
+}
+
+/* Exchanges the thread's capture mode: in the relaxed one (2) no question about an event spoils a
+   capture. 0: the driver refused. */
+static inline int gmlake_recorder_exchange(const gmlake_recorder *r, int *mode) {
+  int code = 0;
+  return r->backend->capture_exchange(r->backend->user, mode, &code) == GMLAKE_OK;
 }
 
 /* Makes room for an event on the stack. 0: out of memory. */
@@ -425,11 +436,13 @@ static inline void gmlake_recorder_sample_if_due(gmlake_recorder *r, size_t stre
                                                  uint64_t gap_us) {
   gmlake_recorded_stream *const s = &r->streams[stream];
   uint64_t now;
+  int mode = 2;
   if (!r->is_sampling || (r->named < 2 && !r->buffers) || r->time_us - s->sampled_us < gap_us)
     return;
   now = gmlake_recorder_now_ns(r);
-  if (now < r->may_sample_ns) return;
+  if (now < r->may_sample_ns || !gmlake_recorder_exchange(r, &mode)) return;
   gmlake_recorder_sample(r, s);
+  (void)gmlake_recorder_exchange(r, &mode);
   r->may_sample_ns = gmlake_recorder_next_ns(r, now);
 }
 
@@ -452,9 +465,10 @@ static inline size_t gmlake_recorder_complete(gmlake_recorder *r, gmlake_recorde
 static inline void gmlake_recorder_poll(gmlake_recorder *r) {
   size_t i, j, count;
   uint64_t now;
+  int mode = 2;
   if (!r->is_sampling || r->now_us - r->polled_us < r->poll_us) return;
   now = gmlake_recorder_now_ns(r);
-  if (now < r->may_poll_ns) return;
+  if (now < r->may_poll_ns || !gmlake_recorder_exchange(r, &mode)) return;
   r->polled_us = r->now_us;
   for (i = 0; i < r->stream_count && r->is_sampling; i++) {
     gmlake_recorded_stream *const s = &r->streams[i];
@@ -468,6 +482,7 @@ static inline void gmlake_recorder_poll(gmlake_recorder *r) {
     s->sample_count -= count;
     memmove(s->samples, s->samples + count, s->sample_count * sizeof *s->samples);
   }
+  (void)gmlake_recorder_exchange(r, &mode);
   r->may_poll_ns = gmlake_recorder_next_ns(r, now);
 }
 

@@ -153,6 +153,7 @@ enum { /* calls of the backend */
        HOST_FREE,
        EXPORT,
        IMPORT,
+       CAPTURING,
        CALLS
 };
 
@@ -177,7 +178,8 @@ static const char *const call_names[CALLS] = {"get_properties",
                                               "host_alloc",
                                               "host_free",
                                               "export_handle",
-                                              "import_handle"};
+                                              "import_handle",
+                                              "is_capturing"};
 
 typedef struct use { /* of memory, by work that was queued on a stream before it was freed */
   uint64_t home;
@@ -399,7 +401,7 @@ static int is_giving_back(int call) {
 static int arm(int call) {
   int is_hit = is_due(++w.now.calls, 0);
   w.now.counted[call]++;
-  w.driver_calls += call != EXCHANGE && call != PROPERTIES;
+  w.driver_calls += call != EXCHANGE && call != PROPERTIES && call != CAPTURING;
   w.asked_in_vain += w.lake && w.lake->lost && !is_giving_back(call);
   if (!is_hit) return 0;
   gmlake_mock_fail_at(w.mock, w.now.calls, w.fault.result, 0);
@@ -499,6 +501,17 @@ static gmlake_result watch_device_wait(void *u, int *code) {
   return result;
 }
 
+/* A failure tells nothing; that there is no such stream would tell that the capture is over. */
+static gmlake_result watch_is_capturing(void *u, gmlake_stream s, int *out_is, int *code) {
+  int is_hit = arm(CAPTURING);
+  gmlake_result result;
+  if (is_hit && w.fault.result == GMLAKE_ERROR_INVALID_ARGUMENT)
+    gmlake_mock_fail_at(w.mock, 0, GMLAKE_OK, 0);
+  result = passed(CAPTURING, is_hit, w.mock->is_capturing(u, s, out_is, code));
+  w.now.silent_hits += (uint64_t)is_hit;
+  return result;
+}
+
 static void watch_mock(void) {
   gmlake_backend *t = &w.table;
   *t = *w.mock;
@@ -524,6 +537,7 @@ static void watch_mock(void) {
   t->host_free = watch_host_free;
   t->export_handle = watch_export_handle;
   t->import_handle = watch_import_handle;
+  t->is_capturing = watch_is_capturing;
 }
 
 static gmlake_mock_census census(void) {

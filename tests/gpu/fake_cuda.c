@@ -1364,11 +1364,16 @@ static CUresult fake_stream_get_id(CUstream value, unsigned long long *id) {
   return CUDA_SUCCESS;
 }
 
+/* Of the legacy stream it answers that a blocking one's capture forbids it, and spoils nothing. */
 static CUresult fake_stream_is_capturing(CUstream value, CUstreamCaptureStatus *status) {
+  const fake_stream *other;
   fake_stream *stream;
   const CUresult code = fake_find_stream(value, &stream);
   if (code) return code;
   *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  other = stream->is_legacy ? fake_device_of(stream)->streams : NULL;
+  for (; other; other = other->next)
+    if (other->is_blocking && other->capture) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   if (stream->capture)
     *status = stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                        : CU_STREAM_CAPTURE_STATUS_ACTIVE;

@@ -980,7 +980,7 @@ static struct outputs { /* what the entries write, and the next ones use */
   uint64_t address, handle, imported;
   void *event, *host;
   uint64_t id;
-  int done, mode;
+  int done, mode, is_capturing;
   gmlake_handle shared;
 } out;
 
@@ -1025,6 +1025,10 @@ static gmlake_result do_stream_wait(void) {
 }
 static gmlake_result do_stream_id(void) {
   return cuda->stream_id(cuda->user, (gmlake_stream)program.streams[0], &out.id, &code);
+}
+static gmlake_result do_is_capturing(void) {
+  return cuda->is_capturing(cuda->user, (gmlake_stream)program.streams[0], &out.is_capturing,
+                            &code);
 }
 static gmlake_result do_device_wait(void) { return cuda->device_wait(cuda->user, &code); }
 static gmlake_result do_host_alloc(void) {
@@ -1074,6 +1078,7 @@ static const entry entries[] = {
     {"cuStreamWaitEvent", do_stream_wait},
     {"cuStreamIsCapturing", do_stream_id},
     {"cuStreamGetId", do_stream_id},
+    {"cuStreamIsCapturing", do_is_capturing},
     {"cuCtxSynchronize", do_device_wait},
     {"cuMemHostAlloc", do_host_alloc},
     {"cuMemcpyDtoHAsync_v2", do_copy_out},
@@ -2247,6 +2252,46 @@ static void test_stream_gone(void **state) {
   close_backend();
 }
 
+/* Whether a stream is captured, its capture spoilt or not; and whether the legacy stream may be used
+   meanwhile. To ask spoils nothing. */
+static void test_is_capturing(void **state) {
+  static const unsigned kinds[] = {CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING};
+  CUcontext popped;
+  int is, spoils;
+  size_t i;
+  (void)state;
+  open_backend(NULL);
+  open_program();
+  run(gpu.cuCtxPushCurrent(program.context));
+  for (i = 0; i < count_of(kinds); i++)
+    for (spoils = 0; spoils < 2; spoils++) {
+      CUgraph graph = NULL;
+      CUstream stream;
+      CUevent event;
+      run(gpu.cuStreamCreate(&stream, kinds[i]));
+      run(gpu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+      run(gpu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+      if (spoils) assert_int_not_equal(gpu.cuEventQuery(event), CUDA_SUCCESS);
+      is = 7;
+      assert_ok(cuda->is_capturing(cuda->user, (gmlake_stream)stream, &is, &code));
+      assert_int_equal(is, 1);
+      assert_ok(cuda->is_capturing(cuda->user, NULL, &is, &code));
+      assert_int_equal(is, !i);
+      assert_ok(cuda->is_capturing(cuda->user, (gmlake_stream)program.streams[0], &is, &code));
+      assert_int_equal(is, 0);
+      assert_int_equal(gpu.cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS, !spoils);
+      is = 7;
+      assert_ok(cuda->is_capturing(cuda->user, (gmlake_stream)stream, &is, &code));
+      assert_int_equal(is, 0);
+      if (graph) run(gpu.cuGraphDestroy(graph));
+      run(gpu.cuEventDestroy(event));
+      run(gpu.cuStreamDestroy(stream));
+    }
+  run(gpu.cuCtxPopCurrent(&popped));
+  close_program();
+  close_backend();
+}
+
 /* One stream that is gone ends no lake: the other's memory comes and goes. */
 static void test_lake_outlives_stream(void **state) {
   gmlake_error_info info;
@@ -2339,6 +2384,7 @@ int main(void) {
       cmocka_unit_test(test_stream_gone),
       cmocka_unit_test(test_lake_outlives_stream),
       cmocka_unit_test(test_stream_ids),
+      cmocka_unit_test(test_is_capturing),
       cmocka_unit_test(test_contexts),
       cmocka_unit_test(test_copies),
       cmocka_unit_test(test_failing_pop),

@@ -412,6 +412,15 @@ static gmlake_result see_stream_id(void *user, gmlake_stream stream, uint64_t *o
   return result;
 }
 
+static gmlake_result see_is_capturing(void *user, gmlake_stream stream, int *out, int *code) {
+  gmlake_result result;
+  gmlake_mock_fail_at(mock, 0, GMLAKE_OK, 0);
+  result = mock->is_capturing(user, stream, out, code);
+  judge(!result, "a stream that is gone is asked whether it is captured");
+  arm_call();
+  return result;
+}
+
 static gmlake_result see_device_wait(void *user, int *code) {
   gmlake_result result = mock->device_wait(user, code);
   size_t i;
@@ -448,6 +457,7 @@ static void watch(void) {
   faulty.event_query = see_query;
   faulty.event_wait = see_host_wait;
   faulty.stream_id = see_stream_id;
+  faulty.is_capturing = see_is_capturing;
   faulty.device_wait = see_device_wait;
   faulty.stream_wait = see_stream_wait;
   faulty.capture_exchange = see_exchange;

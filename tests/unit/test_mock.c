@@ -1591,6 +1591,43 @@ static gmlake_result query_from_thread(void *event, int mode) {
   return v.result;
 }
 
+static int is_capturing(gmlake_stream stream) {
+  int is = 7;
+  assert_ok(mock->is_capturing(mock->user, stream, &is, &code));
+  return is;
+}
+
+/* Questions that the driver answers, or the CUDA backend refuses, without spoiling a capture. */
+static void test_questions_about_captures(void **state) {
+  gmlake_stream s, t, gone;
+  uint64_t id = 7;
+  int is = 7;
+  (void)state;
+  open_mock(0, 0);
+  s = new_stream();
+  t = new_stream();
+  gone = new_stream();
+  gmlake_mock_stream_destroy(mock, gone);
+  assert_int_equal(is_capturing(s) + is_capturing(NULL), 0);
+  assert_ok(gmlake_mock_capture_begin(mock, s));
+  assert_int_equal(is_capturing(s), 1);
+  assert_int_equal(is_capturing(NULL), 1); /* it may not be used */
+  assert_int_equal(is_capturing(t), 0);
+  assert_error(mock->is_capturing(mock->user, gone, &is, &code), INVALID_ARGUMENT);
+  assert_int_equal(is, 7);
+  assert_error(mock->stream_id(mock->user, s, &id, &code), CAPTURING);
+  assert_int_equal(id, 7);
+  assert_ok(mock->stream_id(mock->user, t, &id, &code));
+  assert_ok(gmlake_mock_capture_end(mock, s));
+  assert_int_equal(is_capturing(s) + is_capturing(NULL), 0);
+  assert_ok(gmlake_mock_capture_begin(mock, s));
+  assert_error(mock->device_wait(mock->user, &code), CAPTURING); /* which does spoil it */
+  assert_int_equal(is_capturing(s), 1);                          /* until it is ended */
+  assert_error(gmlake_mock_capture_end(mock, s), CAPTURING);
+  assert_int_equal(is_capturing(s), 0);
+  close_mock();
+}
+
 static void test_capture_legal(void **state) {
   gmlake_stream s, free_stream;
   void *event;
@@ -2052,6 +2089,7 @@ int main(void) {
       cmocka_unit_test(test_host_wait),
       cmocka_unit_test(test_long_chain),
       cmocka_unit_test(test_stream_values),
+      cmocka_unit_test(test_questions_about_captures),
       cmocka_unit_test(test_capture_legal),
       cmocka_unit_test(test_capture_spoilt),
       cmocka_unit_test(test_two_captures),

@@ -462,13 +462,44 @@ static void not_sampled(void **state) {
   x = take(7, a);
   (void)take(5, NULL);
   gmlake_mock_get_census(f.mock, &census);
-  gmlake_mock_fail_at(f.mock, census.call_count + 1, GMLAKE_ERROR_DRIVER, 0);
+  gmlake_mock_fail_at(f.mock, census.call_count + 2, GMLAKE_ERROR_DRIVER, 0);
   assert_ok(gmlake_free(f.lake, x, a));
   assert_int_equal(gmlake_recorder_flush(f.recorder), 0);
   assert_recorded(
       "a 0 7 1\na 1 5 0\n# left out from here on: when work was complete (event_query failed: "
       "999)\n"
       "f 0 1\n");
+  assert_int_equal(close_lake(), 0);
+}
+
+/* Events are asked about in the relaxed mode, and recorded on no stream that a capture forbids. */
+static void captures_are_not_spoilt(void **state) {
+  gmlake_stream a, b;
+  gmlake_pool *pool;
+  void *x, *y;
+  int i;
+  (void)state;
+  open_lake(f.path, 64 * MIB);
+  assert_ok(gmlake_mock_stream_create(f.mock, &a));
+  assert_ok(gmlake_mock_stream_create(f.mock, &b));
+  assert_ok(gmlake_pool_create(f.lake, NULL, &pool));
+  for (i = 0; i < 3; i++) { /* with work that is pending, and work that completes meanwhile */
+    gmlake_mock_stream_hold(f.mock, b);
+    x = take(5, a);
+    y = take(6, NULL);
+    assert_ok(gmlake_record_stream(f.lake, x, b));
+    assert_ok(gmlake_free(f.lake, x, a));
+    assert_ok(gmlake_capture_begin(f.lake, a, pool));
+    assert_ok(gmlake_mock_capture_begin(f.mock, a));
+    assert_ok(gmlake_free(f.lake, take(7, a), a));
+    assert_ok(gmlake_free(f.lake, y, NULL));
+    gmlake_mock_stream_finish(f.mock, b);
+    assert_ok(gmlake_free(f.lake, take(8, a), a));
+    assert_ok(gmlake_mock_capture_end(f.mock, a));
+    assert_ok(gmlake_capture_end(f.lake, a));
+    assert_true(f.recorder->is_sampling);
+  }
+  assert_ok(gmlake_pool_destroy(f.lake, pool));
   assert_int_equal(close_lake(), 0);
 }
 
@@ -849,6 +880,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(many_samples, set_up, tear_down),
       cmocka_unit_test_setup_teardown(not_sampled, set_up, tear_down),
       cmocka_unit_test_setup_teardown(samples_take_their_share, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(captures_are_not_spoilt, set_up, tear_down),
       cmocka_unit_test_setup_teardown(stream_ends, set_up, tear_down),
       cmocka_unit_test_setup_teardown(long_label, set_up, tear_down),
       cmocka_unit_test_setup_teardown(threads, set_up, tear_down),
