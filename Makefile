@@ -406,12 +406,12 @@ $(addprefix $(BUILD)/client_torch_,lake offload offload_cuda): $(BUILD)/client_t
 	$(CXX) -std=c++17 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Itests/cuda_stub $(CPPFLAGS) \
 	  $(CXXFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
 
-# The allocator through a stub of torch's interface, in the newest forms and in the oldest. The file
-# has both, so it cannot say `override`.
+# The allocator through a stub of torch's interface, in the newest form and in the oldest. What only
+# the newest has cannot say `override`.
 $(BUILD)/client_torch_allocator $(BUILD)/client_torch_allocator_old: \
   tests/clients/torch_allocator.cpp Makefile $(FAKE) | $(BUILD)
 	$(CXX) -std=c++17 -O0 -g $(WARNINGS) -Wno-inconsistent-missing-override $(DEPENDENCIES) \
-	  $(if $(filter %_old,$@),-DTORCH_STUB_MINOR=7,-DGMLAKE_TORCH_HAS_REJECTION) -I. \
+	  $(if $(filter %_old,$@),-DTORCH_STUB_MINOR=11) -DGMLAKE_TORCH_HAS_REJECTION -I. \
 	  -Itests/clients/torch_stub -Itests/cuda_stub -Itests $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \
 	  $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
 

@@ -2775,7 +2775,6 @@ static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
 #define GMLK_VALUE_PER_THREAD ((uintptr_t)2)
 
 #define GMLK_FENCES 64u /* the most of a stream; for one more, every second one is given up */
-#define GMLK_WAITS 8u   /* that a stream remembers; others are only made a second time */
 
 enum {                 /* gmlk_stream.is_dirty */
        GMLK_DIRTY = 1, /* the open epoch has work that needs a fence */
@@ -2789,10 +2788,18 @@ typedef struct gmlk_fence {
   uint64_t at_ns; /* [F9] when it was recorded */
 } gmlk_fence;
 
+typedef struct gmlk_wait {
+  uint64_t epoch;
+  unsigned stream;
+} gmlk_wait;
+
 typedef struct gmlk_stream {
   /* The fields up to is_news keep their values when the number serves another stream [F5]: */
   uint64_t epoch, done;              /* [F1] the open epoch; the last one known to be complete */
   gmlk_used *uses_first, *uses_last; /* [N4] pending blocks that wait for it; of >>pending */
+  gmlk_wait *waits; /* [F6] wait_count of them, one a stream: the last epoch of it that this one was
+                       made to wait for. Where host memory is short, a wait is made again */
+  size_t wait_capacity;
   uint8_t is_news;      /* 1: an epoch completed since its pending blocks and tags were looked at */
   uint8_t is_dirty;     /* GMLK_DIRTY, GMLK_AWAITED, or 0: all work on freed memory has a fence */
   uint8_t is_capture;   /* stands for a capture or a loan, not for a stream */
@@ -2804,11 +2811,7 @@ typedef struct gmlk_stream {
   size_t freed_bytes;   /* in the open epoch */
   gmlk_fence fences[GMLK_FENCES]; /* [F2] a ring: fence_count from fence_head on */
   unsigned fence_head, fence_count;
-  struct {
-    uint64_t epoch;
-    unsigned stream;
-  } waits[GMLK_WAITS]; /* [F6] a ring of the last epochs that this stream was made to wait for */
-  unsigned wait_next;
+  size_t wait_count;
   unsigned capture;  /* [being captured] the number that stands for the capture, else 0 */
   uint8_t is_seen;   /* [being captured] the driver said so, too */
   uint8_t has_ended; /* the lake ended its last capture, as the driver had */
@@ -3205,17 +3208,36 @@ static void gmlk_stream_return_fence(gmlk_streams *streams, gmlk_stream *s, gmlk
 static int gmlk_stream_has_waited(const gmlk_streams *streams, unsigned waiter, unsigned stream,
                                   uint64_t ticket) {
   const gmlk_stream *s = streams->items[waiter];
-  unsigned i;
-  for (i = 0; i < GMLK_WAITS; i++)
-    if (s->waits[i].stream == stream && s->waits[i].epoch >= ticket) return 1;
+  size_t i;
+  for (i = 0; i < s->wait_count; i++)
+    if (s->waits[i].stream == stream) return s->waits[i].epoch >= ticket;
   return 0;
+}
+
+/* Notes that `w` waits for a stream up to this epoch. Notes of what is complete make room first. */
+static void gmlk_stream_note_wait(const gmlk_streams *streams, gmlk_host *host, gmlk_stream *w,
+                                  unsigned stream, uint64_t epoch) {
+  size_t i = 0, kept = 0;
+  while (i < w->wait_count && w->waits[i].stream != stream) i++;
+  if (i == w->wait_count && i == w->wait_capacity) {
+    for (i = 0; i < w->wait_count; i++)
+      if (streams->items[w->waits[i].stream]->done < w->waits[i].epoch)
+        w->waits[kept++] = w->waits[i];
+    w->wait_count = i = kept;
+    if (kept == w->wait_capacity && !gmlk_host_resize(host, &w->waits, &w->wait_capacity,
+                                                      kept ? 2 * kept : 4, sizeof(gmlk_wait)))
+      return;
+  }
+  w->wait_count = gmlk_max(w->wait_count, i + 1);
+  w->waits[i].stream = stream;
+  w->waits[i].epoch = epoch;
 }
 
 /* Makes work queued on `waiter` from now on start after the work of `stream` up to this epoch.
    OUT_OF_DEVICE_MEMORY: the memory cannot be had, as the wait is forbidden or there is no fence to
    wait for. pre: the epoch is not known to be complete. */
-static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_drive *drive, unsigned waiter,
-                                      unsigned stream, uint64_t ticket) {
+static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
+                                      unsigned waiter, unsigned stream, uint64_t ticket) {
   gmlk_stream *w = streams->items[waiter], *s = streams->items[stream];
   gmlk_fence *fence;
   gmlake_result result;
@@ -3225,9 +3247,7 @@ static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_drive *drive, 
   if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   result = GMLK_CALL(drive, stream_wait, w->value, fence->event);
   if (result) return result;
-  w->waits[w->wait_next].stream = stream;
-  w->waits[w->wait_next].epoch = fence->epoch;
-  w->wait_next = (w->wait_next + 1) % GMLK_WAITS;
+  gmlk_stream_note_wait(streams, host, w, stream, fence->epoch);
   return GMLAKE_OK;
 }
 
@@ -3285,6 +3305,7 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     gmlk_stream *s = streams->items[i];
     while (s->fence_count) gmlk_event_give(streams, gmlk_stream_take_fence(s, 0).event);
+    gmlk_host_free(host, s->waits, s->wait_capacity * sizeof(gmlk_wait));
     gmlk_host_free(host, s, sizeof(*s));
   }
   while (has_driver && streams->event_count)
@@ -5962,7 +5983,7 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_take
     for (other = b->next; other->at < end; other = other->next)
       if (other->stream == b->stream && other->ticket > ticket) ticket = other->ticket;
     before = gmlk_drive_elapsed(drive);
-    result = gmlk_stream_wait(&l->streams, drive, taker.stream, b->stream, ticket);
+    result = gmlk_stream_wait(&l->streams, &l->host, drive, taker.stream, b->stream, ticket);
     if (result) return result;
     l->stats.stream_wait_count++;
     gmlk_tell_wait(l, taker.stream, gmlk_drive_elapsed(drive) - before,
@@ -9415,7 +9436,7 @@ static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, siz
   for (; i < count && !result; i++) {
     const gmlk_borrower *user = &users[i];
     if (!gmlk_loan_has_to_wait(l, user, stream)) continue;
-    result = gmlk_stream_wait(&l->streams, &drive, stream, user->stream, user->epoch);
+    result = gmlk_stream_wait(&l->streams, &l->host, &drive, stream, user->stream, user->epoch);
     if (result) break;
     l->stats.stream_wait_count++;
     gmlk_tell_wait(l, stream, 0, "this stream waits on the device for who used what a pool lends");
@@ -12282,10 +12303,11 @@ static void gmlk_check_fences(gmlk_checker *c, gmlk_stream *s) {
   const int is_timed = c->l->streams.is_timed;
   uint64_t last = s->done;
   unsigned i;
-  gmlk_expect(c, s->wait_next < GMLK_WAITS, "F6: a wait lies outside its ring");
-  for (i = 0; i < GMLK_WAITS; i++) {
+  gmlk_check_table(c, s->waits, s->wait_capacity * sizeof(gmlk_wait));
+  if (!gmlk_expect(c, s->wait_count <= s->wait_capacity, "F6: more waits than room")) return;
+  for (i = 0; i < s->wait_count; i++) {
     const gmlk_stream *of = gmlk_check_named(c, s->waits[i].stream);
-    gmlk_expect(c, of || !s->waits[i].stream, "F6: a wait names no stream");
+    gmlk_expect(c, of != NULL, "F6: a wait names no stream");
     gmlk_expect(c, s->waits[i].epoch < (of ? of->epoch : 1), "F6: a wait is for an epoch to come");
   }
   gmlk_expect(c, s->done < s->epoch && s->epoch < GMLK_ENDLESS, "F1: epochs are out of order");

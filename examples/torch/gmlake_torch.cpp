@@ -24,8 +24,6 @@
 
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_STATIC
-#define GMLAKE_BFC_IMPLEMENTATION
-#define GMLAKE_BFC_STATIC
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_STATIC
 #define GMLAKE_OFFLOAD_BACKEND_CUDA
@@ -44,8 +42,11 @@
 #include <string>
 #include <type_traits>
 
-#if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 7
-#error "gmlake_torch needs torch 2.7 or later: the interface of older allocators differs"
+#if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 11
+#error "gmlake_torch needs torch 2.11 or later: the interface of older allocators differs"
+#endif
+#if !defined(GMLAKE_TORCH_COMMIT)
+#define GMLAKE_TORCH_COMMIT "unknown" /* torch.version.git_version: see setup.py */
 #endif
 
 namespace {
@@ -60,12 +61,6 @@ using gmlake_torch::Figures;
 using PoolId = std::decay_t<decltype(cca::SegmentInfo().owner_private_pool_id)>;
 using GatheredContext = std::decay_t<decltype(*cca::BlockInfo().context_when_allocated)>;
 using ContextPtr = std::shared_ptr<GatheredContext>;
-template <class Base>
-auto segment_sizes(int) -> decltype(std::declval<Base &>().getExpandableSegmentSizes(0));
-template <class Base>
-std::vector<int> segment_sizes(...); /* torch 2.9 and before do not ask */
-using SegmentSizes = decltype(segment_sizes<cca::CUDAAllocator>(0));
-
 void delete_block(void *ptr);
 void delete_uncached(void *ptr) {
   if (ptr) C10_CUDA_CHECK(cudaFree(ptr));
@@ -78,6 +73,14 @@ void delete_uncached(void *ptr) {
   char text[64];
   std::snprintf(text, sizeof text, "invalid device pointer: %p", ptr);
   throw_error(text);
+}
+
+/* Where nothing may be raised. */
+void warn(const std::string &text) noexcept {
+  try {
+    TORCH_WARN("gmlake: ", text);
+  } catch (...) {
+  }
 }
 
 std::string size_text(size_t bytes) {
@@ -122,30 +125,6 @@ int64_t now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
              std::chrono::system_clock::now().time_since_epoch())
       .count();
-}
-
-/* The constructor grew from release to release. */
-template <class Entry>
-Entry make_entry(typename Entry::Action action, DeviceIndex device, size_t address, size_t bytes,
-                 cudaStream_t stream, PoolId pool, ContextPtr context, std::string compile,
-                 std::string metadata) {
-  using Time = c10::approx_time_t;
-  using A = typename Entry::Action;
-  using S = std::string;
-  if constexpr (std::is_constructible_v<Entry, A, DeviceIndex, size_t, size_t, cudaStream_t, PoolId,
-                                        Time, ContextPtr, S, S>)
-    return Entry(action, device, address, bytes, stream, pool, Time{}, std::move(context),
-                 std::move(compile), std::move(metadata));
-  else if constexpr (std::is_constructible_v<Entry, A, DeviceIndex, size_t, size_t, cudaStream_t,
-                                             PoolId, Time, ContextPtr, S>)
-    return Entry(action, device, address, bytes, stream, pool, Time{}, std::move(context),
-                 std::move(compile));
-  else if constexpr (std::is_constructible_v<Entry, A, DeviceIndex, size_t, size_t, cudaStream_t,
-                                             Time, ContextPtr, S>)
-    return Entry(action, device, address, bytes, stream, Time{}, std::move(context),
-                 std::move(compile));
-  else
-    return Entry(action, device, address, bytes, stream, Time{}, std::move(context));
 }
 
 /* The last entries, up to a number. */
@@ -243,11 +222,14 @@ class History {
     if (C10_LIKELY(!is_wanted())) return;
     std::lock_guard<std::mutex> lock(mutex_);
     const bool keeps = when_.load() >= cca::RecordContext::ALLOC;
-    TraceEntry entry = make_entry<TraceEntry>(
-        action, device_, address, bytes, stream, pool, keeps ? context : nullptr,
-        compile_.empty() ? "N/A" : compile_.back(), metadata_);
+    TraceEntry entry(action, device_, address, bytes, stream, pool, {}, keeps ? context : nullptr,
+                     notes().compile.empty() ? "N/A" : notes().compile.back(), notes().metadata);
     entry.time_.t_ = now_us();
-    for (const auto &tracker : trackers_) tracker(entry);
+    for (const auto &tracker : trackers_) try { /* NCCL's throws; nobody here can undo */
+        tracker(entry);
+      } catch (const std::exception &error) {
+        warn(std::string("who tracks memory failed: ") + error.what());
+      }
     if (is_enabled_ && !skipped_.count(name_of(action))) ring_.add(entry);
   }
 
@@ -260,21 +242,14 @@ class History {
     trackers_.push_back(std::move(tracker));
     update();
   }
-  void push_compile(const std::string &text) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    compile_.push_back(text);
-  }
-  void pop_compile() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!compile_.empty()) compile_.pop_back();
-  }
-  void set_metadata(const std::string &text) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    metadata_ = text;
-  }
-  std::string metadata() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return metadata_;
+  /* What the thread says of itself. */
+  struct Notes {
+    std::vector<std::string> compile;
+    std::string metadata;
+  };
+  static Notes &notes() {
+    static thread_local Notes notes;
+    return notes;
   }
 
  private:
@@ -312,25 +287,31 @@ class History {
   std::set<std::string> skipped_;
   Ring<TraceEntry> ring_;
   std::vector<cca::AllocatorTraceTracker> trackers_;
-  std::vector<std::string> compile_;
-  std::string metadata_;
 };
 
 /* ---- Statistics ------------------------------------------------------------------------------ */
 
-template <class Stat>
-void put_stat(Stat &out, const Counter &counter) {
-  out.current = counter.current;
-  out.peak = counter.peak;
-  out.allocated = counter.allocated;
-  out.freed = counter.freed;
-}
 template <class Stats>
 void put_stats(Stats &out, const Counter *counters) {
-  for (size_t kind = 0; kind < gmlake_torch::KINDS; kind++) put_stat(out[kind], counters[kind]);
+  for (size_t kind = 0; kind < gmlake_torch::KINDS; kind++) {
+    out[kind].current += counters[kind].current;
+    out[kind].peak += counters[kind].peak;
+    out[kind].allocated += counters[kind].allocated;
+    out[kind].freed += counters[kind].freed;
+  }
 }
 
 /* ---- The allocator -------------------------------------------------------------------------- */
+
+/* The fraction of PYTORCH_CUDA_ALLOC_CONF, where torch has it. */
+template <class Config>
+auto configured_fraction(int) -> decltype(Config::per_process_memory_fraction()) {
+  return Config::per_process_memory_fraction();
+}
+template <class Config>
+double configured_fraction(...) {
+  return 1;
+}
 
 /* One device. The lake is made when it is first needed. */
 struct Place {
@@ -339,13 +320,13 @@ struct Place {
   const DeviceIndex index;
   History history;
   std::atomic<gmlake_torch::Device *> device{nullptr};
-  std::atomic<double> fraction{1.0};
+  std::atomic<double> fraction{configured_fraction<cca::CUDAAllocatorConfig>(0)};
   std::mutex mutex; /* making the device; peers */
   std::set<int> peers;
 };
 
-/* Where a signature differs between releases of torch, both forms are here. None says `override`
-   there: the one that the headers at hand have overrides, the other one is not called. */
+/* A pool that has an allocator of its own (MemPool(allocator)) is that of torch's own allocator,
+   `former_`, with all that it allocates: torch knows when such memory may be used again. */
 class LakeAllocator final : public cca::CUDAAllocator {
  public:
   /* ---- Allocating ---- */
@@ -355,6 +336,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
                      "CUDA out of memory. Tried to allocate more than 1EB memory.");
     const DeviceIndex device = current_device();
     void *ptr = nullptr;
+    if (bytes && is_elsewhere(device)) return former_->allocate(bytes);
     if (bytes)
       ptr = is_enabled_ ? take(device, bytes, c10::cuda::getCurrentCUDAStream(device))
                         : take_uncached(bytes);
@@ -369,6 +351,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
   void *raw_alloc(size_t bytes) override {
     const DeviceIndex device = current_device();
     if (!bytes) return nullptr;
+    if (is_elsewhere(device)) return former_->raw_alloc(bytes);
     return is_enabled_ ? take(device, bytes, c10::cuda::getCurrentCUDAStream(device))
                        : take_uncached(bytes);
   }
@@ -377,6 +360,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
     if (!is_enabled_) return take_uncached(bytes);
     const DeviceIndex device = current_device();
     const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device);
+    if (is_elsewhere(device, stream)) return former_->raw_alloc_with_stream(bytes, stream);
     if (handle_of(current) == stream) return take(device, bytes, current);
     return take(device, bytes, stream, stream != nullptr);
   }
@@ -385,20 +369,24 @@ class LakeAllocator final : public cca::CUDAAllocator {
     const size_t count = place_count_.load(std::memory_order_acquire);
     for (size_t i = 0; i < count; i++)
       if (give(*places_[i], ptr)) return;
+    if (uses_former_) return former_->raw_delete(ptr);
     if (is_enabled_) raise_invalid(ptr);
     delete_uncached(ptr);
   }
   void recordStream(const c10::DataPtr &ptr, c10::cuda::CUDAStream stream) override {
+    if (uses_former_ && ptr.get_deleter() == former_->raw_deleter())
+      return former_->recordStream(ptr, stream);
     if (!ptr.get() || ptr.get_deleter() != &delete_block) return; /* another process's memory */
     Place *place = nullptr;
     Block *const block = find(ptr.get(), &place);
     if (!block) raise_invalid(ptr.get());
-    guarded("gmlake_record_stream", place->index,
-            [&] { place->device.load()->record_stream(block, handle_of(stream)); });
+    guarded("gmlake_record_stream", place->index, [&] {
+      place->device.load()->record_stream(block, handle_of(stream), is_foreign(stream));
+    });
   }
   void *getBaseAllocation(void *ptr, size_t *out_bytes) override {
-    Block *const block = find(ptr, nullptr);
-    if (!block) raise_invalid(ptr);
+    Block *const block = find_for_others(ptr, nullptr);
+    if (!block) return former_->getBaseAllocation(ptr, out_bytes);
     if (out_bytes) *out_bytes = block->bytes;
     return block->ptr;
   }
@@ -408,22 +396,25 @@ class LakeAllocator final : public cca::CUDAAllocator {
   void init(int device_count) override {
     for (int i = static_cast<int>(places_.size()); i < device_count; i++)
       places_.push_back(std::make_unique<Place>(static_cast<DeviceIndex>(i)));
+    if (former_) former_->init(device_count);
     place_count_.store(places_.size(), std::memory_order_release);
   }
+  /* pre: nothing is on a GPU yet. torch's own allocator, or NULL. */
+  void set_former(cca::CUDAAllocator *former) { former_ = former; }
   bool initialized() override { return place_count_.load() != 0; }
   std::string name() override { return "gmlake"; }
-  void enable(bool value) { is_enabled_ = value; }
-  bool isEnabled() const { return is_enabled_; }
+  void enable(bool value) override { is_enabled_ = value; }
+  bool isEnabled() const override { return is_enabled_; }
 
-  double getMemoryFraction(DeviceIndex device) { return place(device).fraction.load(); }
+  double getMemoryFraction(DeviceIndex device) override { return place(device).fraction.load(); }
   void setMemoryFraction(double fraction, DeviceIndex device) override {
     if (!(0 <= fraction && fraction <= 1))
       throw_error("invalid fraction:" + std::to_string(fraction) + ". Please set within [0, 1].");
     place(device).fraction.store(fraction);
-    limit(place(device));
+    if (gmlake_torch::Device *const lake = place(device).device.load()) limit(place(device), *lake);
   }
-  void emptyCache() { emptyCache({0, 0}); }
-  void emptyCache(PoolId pool) {
+  void emptyCache(PoolId pool = {0, 0}) override {
+    if (uses_former_) former_->emptyCache(pool);
     for (const auto &entry : places_)
       if (gmlake_torch::Device *const device = entry->device.load()) {
         const ContextPtr context = entry->history.gather(cca::RecordContext::ALL);
@@ -439,12 +430,12 @@ class LakeAllocator final : public cca::CUDAAllocator {
     });
     *largest = std::max(*largest, budget.allocatable_bytes);
   }
-  SegmentSizes getExpandableSegmentSizes(DeviceIndex) { return {}; }
+  std::vector<cca::StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex) override { return {}; }
 
   /* ---- Statistics ---- */
 
   cca::DeviceStats getDeviceStats(DeviceIndex index) override {
-    cca::DeviceStats out;
+    cca::DeviceStats out = uses_former_ ? former_->getDeviceStats(index) : cca::DeviceStats();
     gmlake_torch::Device *const device = place(index).device.load();
     out.max_split_size = -1;
     if (!device) return out;
@@ -456,27 +447,28 @@ class LakeAllocator final : public cca::CUDAAllocator {
     put_stats(out.reserved_bytes, figures.reserved_bytes);
     put_stats(out.active_bytes, figures.active_bytes);
     put_stats(out.requested_bytes, figures.requested_bytes);
-    out.num_alloc_retries = figures.retry_count;
-    out.num_ooms = figures.oom_count;
-    out.num_sync_all_streams = figures.host_wait_count;
-    out.num_device_alloc = figures.create_count;
-    out.num_device_free = figures.release_count;
+    out.num_alloc_retries += figures.retry_count;
+    out.num_ooms += figures.oom_count;
+    out.num_sync_all_streams += figures.host_wait_count;
+    out.num_device_alloc += figures.create_count;
+    out.num_device_free += figures.release_count;
     return out;
   }
   void resetAccumulatedStats(DeviceIndex index) override {
+    if (uses_former_) former_->resetAccumulatedStats(index);
     if (gmlake_torch::Device *const device = place(index).device.load())
       device->reset_accumulated();
   }
   void resetPeakStats(DeviceIndex index) override {
+    if (uses_former_) former_->resetPeakStats(index);
     if (gmlake_torch::Device *const device = place(index).device.load()) device->reset_peaks();
   }
 
   /* ---- History ---- */
 
-  cca::SnapshotInfo snapshot() { return snapshot({0, 0}, true); }
-  cca::SnapshotInfo snapshot(PoolId pool) { return snapshot(pool, true); }
-  cca::SnapshotInfo snapshot(PoolId pool, bool has_traces) {
+  cca::SnapshotInfo snapshot(PoolId pool = {0, 0}, bool has_traces = true) override {
     cca::SnapshotInfo out{};
+    if (uses_former_) out.segments = former_->snapshot(pool, false).segments;
     for (const auto &place : places_) {
       if (has_traces)
         out.device_traces.push_back(place->history.entries());
@@ -501,7 +493,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
   }
   void recordHistory(bool is_enabled, cca::CreateContextFn recorder, size_t entry_count,
                      cca::RecordContext when, bool does_clear,
-                     const std::vector<std::string> &skipped) {
+                     const std::vector<std::string> &skipped) override {
     {
       std::lock_guard<std::mutex> lock(notes_mutex_);
       does_note_ = is_enabled;
@@ -509,14 +501,6 @@ class LakeAllocator final : public cca::CUDAAllocator {
     }
     for (const auto &place : places_)
       place->history.start(is_enabled, recorder, entry_count, when, does_clear, skipped);
-  }
-  void recordHistory(bool is_enabled, cca::CreateContextFn recorder, size_t entry_count,
-                     cca::RecordContext when, bool does_clear) {
-    recordHistory(is_enabled, recorder, entry_count, when, does_clear, {});
-  }
-  void recordHistory(bool is_enabled, cca::CreateContextFn recorder, size_t entry_count,
-                     cca::RecordContext when) {
-    recordHistory(is_enabled, recorder, entry_count, when, false, {});
   }
   bool isHistoryEnabled() override { return place(current_device()).history.is_enabled(); }
   void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &pairs) override {
@@ -527,22 +511,29 @@ class LakeAllocator final : public cca::CUDAAllocator {
     std::lock_guard<std::mutex> lock(notes_mutex_);
     notes_.add(note);
   }
-  void pushCompileContext(std::string &text) {
-    if (does_note_) place(current_device()).history.push_compile(text);
+  void pushCompileContext(std::string &text) override {
+    if (does_note_) History::notes().compile.push_back(text);
   }
-  void popCompileContext() {
-    if (does_note_) place(current_device()).history.pop_compile();
+  void popCompileContext() override {
+    if (does_note_ && !History::notes().compile.empty()) History::notes().compile.pop_back();
   }
-  void setUserMetadata(const std::string &text) {
-    place(current_device()).history.set_metadata(text);
+  void setUserMetadata(const std::string &text) override { History::notes().metadata = text; }
+  std::string getUserMetadata() override { return History::notes().metadata; }
+  /* torch 2.12 and later ask. */
+  ContextPtr getContextForPointer(const void *ptr) {
+    Place *place = nullptr;
+    return find(ptr, &place)
+               ? std::static_pointer_cast<GatheredContext>(place->device.load()->context_of(ptr))
+               : nullptr;
   }
-  std::string getUserMetadata() { return place(current_device()).history.metadata(); }
   void attachOutOfMemoryObserver(cca::OutOfMemoryObserver observer) override {
+    if (former_) former_->attachOutOfMemoryObserver(observer);
     std::lock_guard<std::mutex> lock(notes_mutex_);
     observers_.push_back(std::move(observer));
   }
   void attachAllocatorTraceTracker(cca::AllocatorTraceTracker tracker) override {
     for (const auto &place : places_) place->history.add_tracker(tracker);
+    if (former_) former_->attachAllocatorTraceTracker(std::move(tracker));
   }
 #if defined(GMLAKE_TORCH_HAS_REJECTION)
   /* Nothing is rejected before the lake was asked. */
@@ -555,63 +546,54 @@ class LakeAllocator final : public cca::CUDAAllocator {
                            std::function<bool(cudaStream_t)> filter) override {
     const cudaStream_t current = c10::cuda::getCurrentCUDAStream(index).stream();
     guarded("gmlake_capture_begin", index, [&] {
-      TORCH_CHECK(device(index).begin_route(
-                      pool,
-                      [filter = std::move(filter)](void *stream) {
-                        return filter(static_cast<cudaStream_t>(stream));
-                      },
-                      current),
-                  "beginAllocateToPool: already recording to mempool_id");
+      TORCH_CHECK(
+          device(index).begin_route(
+              pool, [filter](void *stream) { return filter(static_cast<cudaStream_t>(stream)); },
+              current),
+          "beginAllocateToPool: already recording to mempool_id");
     });
+    if (is_elsewhere(index, pool)) former_->beginAllocateToPool(index, pool, std::move(filter));
   }
   void endAllocateToPool(DeviceIndex index, PoolId pool) override {
-    guarded("gmlake_capture_end", index, [&] {
-      TORCH_CHECK(device(index).end_route(pool),
-                  "endAllocatePool: not currently recording to mempool_id");
-    });
+    if (is_elsewhere(index, pool)) former_->endAllocateToPool(index, pool);
+    TORCH_CHECK(device(index).end_route(pool),
+                "endAllocatePool: not currently recording to mempool_id");
   }
   void releasePool(DeviceIndex index, PoolId pool) override {
-    guarded("gmlake_pool_destroy", index, [&] {
-      if (!device(index).release_pool(pool)) throw_error("releasePool: there is no such pool");
-    });
+    if (is_elsewhere(index, pool)) former_->releasePool(index, pool);
+    TORCH_CHECK(device(index).release_pool(pool), "releasePool: there is no such pool");
   }
-  int getPoolUseCount(DeviceIndex index, PoolId pool) { return device(index).pool_use_count(pool); }
-  void ensureExistsAndIncrefPool(DeviceIndex index, PoolId pool) {
-    retain(index, pool, static_cast<cca::CUDAAllocator *>(nullptr));
-  }
-  /* source: an allocator that the pool gets its memory from; NULL: the lake. */
-  template <class Source>
-  void retain(DeviceIndex index, PoolId pool, Source source) {
-    gmlake_torch::Source::TakeFn take;
-    gmlake_torch::Source::GiveFn give;
-    if (source) {
-      take = [source](size_t bytes) { return source->raw_alloc(bytes); };
-      give = [source](void *segment) { source->raw_delete(segment); };
-    }
-    guarded("gmlake_pool_create", index, [&] { device(index).retain_pool(pool, take, give); });
-  }
-  void createOrIncrefPool(DeviceIndex index, PoolId pool, cca::CUDAAllocator *source) {
-    retain(index, pool, source);
+  int getPoolUseCount(DeviceIndex index, PoolId pool) override {
+    return device(index).pool_use_count(pool);
   }
   void createOrIncrefPool(DeviceIndex index, PoolId pool,
-                          std::shared_ptr<cca::CUDAAllocator> source) {
-    retain(index, pool, source);
+                          std::shared_ptr<cca::CUDAAllocator> source) override {
+    TORCH_CHECK(!source || former_,
+                "gmlake: a pool with an allocator of its own needs torch's own "
+                "allocator, and there is none: call enable() later");
+    if (source) uses_former_ = true;
+    guarded("gmlake_pool_create", index,
+            [&] { device(index).retain_pool(pool, source != nullptr); });
+    if (is_elsewhere(index, pool)) former_->createOrIncrefPool(index, pool, std::move(source));
   }
-  void setUseOnOOM(DeviceIndex index, PoolId pool) { setUseOnOOM(index, pool, true); }
-  void setUseOnOOM(DeviceIndex index, PoolId pool, bool value) {
+  void setUseOnOOM(DeviceIndex index, PoolId pool, bool value) override {
+    if (is_elsewhere(index, pool)) return former_->setUseOnOOM(index, pool, value);
     guarded("gmlake_pool_create", index, [&] { device(index).set_serves_oom(pool, value); });
   }
-  void setNoSplit(DeviceIndex index, PoolId pool) {
+  void setNoSplit(DeviceIndex index, PoolId pool) override {
+    if (is_elsewhere(index, pool)) return former_->setNoSplit(index, pool);
     guarded("gmlake_pool_create", index, [&] { device(index).set_exclusive(pool); });
   }
   bool checkPoolLiveAllocations(DeviceIndex index, PoolId pool,
                                 const std::unordered_set<void *> &expected) override {
     std::unordered_set<void *> live;
+    if (is_elsewhere(index, pool)) return former_->checkPoolLiveAllocations(index, pool, expected);
     TORCH_CHECK(device(index).pool_live(pool, live), "Could not find pool of id");
     return live == expected;
   }
   std::shared_ptr<cca::AllocatorState> getCheckpointState(DeviceIndex index, PoolId pool) override {
     auto state = std::make_shared<State>();
+    if (is_elsewhere(index, pool)) return former_->getCheckpointState(index, pool);
     state->checkpoint = device(index).checkpoint(pool);
     TORCH_CHECK(state->checkpoint, "Could not find pool of id");
     return state;
@@ -619,6 +601,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
   cca::CheckpointDelta setCheckpointPoolState(DeviceIndex index,
                                               std::shared_ptr<cca::AllocatorState> any) override {
     const auto state = std::dynamic_pointer_cast<State>(any);
+    if (!state && uses_former_) return former_->setCheckpointPoolState(index, any);
     TORCH_CHECK(state, "gmlake: setCheckpointPoolState: the state is another allocator's");
     cca::CheckpointDelta out;
     std::vector<void *> live;
@@ -653,11 +636,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
   }
   cca::ShareableHandle shareIpcHandle(void *ptr) override {
     Place *place = nullptr;
-    Block *const block = find(ptr, &place);
-    if (!block) raise_invalid(ptr);
-    TORCH_CHECK(!block->pool || !block->pool->source,
-                "gmlake: a tensor of a memory pool with an allocator of its own cannot be sent to "
-                "another process");
+    if (!find_for_others(ptr, &place)) return former_->shareIpcHandle(ptr);
     return shared([&] {
       cca::ShareableHandle out{};
       out.handle = gmlake_torch::export_block(*place->device.load(), ptr, &out.offset).text();
@@ -666,13 +645,14 @@ class LakeAllocator final : public cca::CUDAAllocator {
   }
   std::shared_ptr<void> getIpcDevPtr(std::string handle) override {
     std::lock_guard<std::mutex> lock(imports_mutex_);
-    std::weak_ptr<void> &known = imports_[handle];
-    if (std::shared_ptr<void> found = known.lock()) return found;
+    const auto known = imports_.find(handle);
+    if (known != imports_.end())
+      if (std::shared_ptr<void> found = known->second.lock()) return found;
     const DeviceIndex device = current_device();
     std::shared_ptr<void> fresh = gmlake_torch::SharedRange::is_one(handle)
                                       ? import_range(handle, device)
                                       : import_segment(handle, device);
-    known = fresh;
+    imports_[handle] = fresh;
     return fresh;
   }
 
@@ -815,10 +795,17 @@ class LakeAllocator final : public cca::CUDAAllocator {
       gmlake_cuda_destroy(backend);
       throw_error(failure_text("gmlake_create", place.index, failure));
     }
+    try {
+      limit(place, *device);
+      for (int peer : place.peers) add_peer(place, *device, peer);
+    } catch (...) {
+      delete device;
+      unconfigure(place.index);
+      gmlake_cuda_destroy(backend);
+      throw;
+    }
+    begin_profile(device->lake(), place.index);
     place.device.store(device, std::memory_order_release);
-    begin_profile(lake_of(place.index), place.index);
-    limit(place);
-    for (int peer : place.peers) add_peer(place, *device, peer);
     return *device;
   }
 
@@ -826,17 +813,16 @@ class LakeAllocator final : public cca::CUDAAllocator {
     gmlake_torch::Device::Hooks hooks;
     const DeviceIndex index = place.index;
     hooks.on_segment = [&place](bool is_made, uint64_t address, size_t bytes, PoolId pool) {
-      try { /* a tracker may throw, as NCCL's does; the lake is in the middle of a call */
-        place.history.add(is_made ? TraceEntry::SEGMENT_ALLOC : TraceEntry::SEGMENT_FREE, address,
-                          bytes, Cause::stream(), pool, Cause::context());
-      } catch (const std::exception &error) {
-        TORCH_WARN("gmlake: who tracks segments failed: ", error.what());
-      }
+      place.history.add(is_made ? TraceEntry::SEGMENT_ALLOC : TraceEntry::SEGMENT_FREE, address,
+                        bytes, Cause::stream(), pool, Cause::context());
     };
     hooks.make_room = [] {
       bool did = false;
-      for (const auto &name : c10::FreeCudaMemoryCallbacksRegistry()->Keys())
-        did |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
+      for (const auto &name : c10::FreeCudaMemoryCallbacksRegistry()->Keys()) try {
+          did |= c10::FreeCudaMemoryCallbacksRegistry()->Create(name)->Execute();
+        } catch (const std::exception &error) { /* the lake is in the middle of a call */
+          warn("the callback " + name + " for free memory failed: " + error.what());
+        }
       return did;
     };
     hooks.wait_device = [index] {
@@ -845,21 +831,20 @@ class LakeAllocator final : public cca::CUDAAllocator {
     };
     hooks.is_capturing = [](void *stream) {
       cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-      C10_CUDA_CHECK(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status));
+      if (cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status) != cudaSuccess)
+        (void)cudaGetLastError(); /* of earlier work, perhaps: the next call says so, too */
       return status != cudaStreamCaptureStatusNone;
     };
     return hooks;
   }
 
   /* Tells the lake what setMemoryFraction said. */
-  void limit(Place &place) {
-    gmlake_torch::Device *const device = place.device.load();
+  static void limit(const Place &place, gmlake_torch::Device &device) {
     const double fraction = place.fraction.load();
     size_t free = 0, total = 0;
-    if (!device) return;
     c10::cuda::CUDAGuard guard(place.index);
     C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
-    device->memory().set_limit(
+    device.memory().set_limit(
         fraction < 1
             ? std::max<size_t>(1, static_cast<size_t>(fraction * static_cast<double>(total)))
             : 0);
@@ -884,14 +869,44 @@ class LakeAllocator final : public cca::CUDAAllocator {
     return nullptr;
   }
 
+  /* The same for who will keep the address: the block stays there. NULL: torch's own allocator may
+     have it. */
+  Block *find_for_others(const void *ptr, Place **out_place) {
+    Place *place = nullptr;
+    Block *const block = find(ptr, &place);
+    if (!block && !uses_former_) raise_invalid(ptr);
+    if (out_place) *out_place = place;
+    if (block) try {
+        place->device.load()->pin(block, c10::cuda::getCurrentCUDAStream(place->index).stream());
+      } catch (const Failure &failure) {
+        TORCH_CHECK_WITH(OutOfMemoryError, false,
+                         "gmlake: a tensor for others cannot stay on the device: ", failure.reason);
+      }
+    return block;
+  }
+
+  bool is_elsewhere(DeviceIndex index, PoolId pool) {
+    return uses_former_ && device(index).is_elsewhere(pool);
+  }
+  bool is_elsewhere(DeviceIndex index, cudaStream_t stream) {
+    return C10_UNLIKELY(uses_former_) && device(index).is_elsewhere(static_cast<void *>(stream));
+  }
+  bool is_elsewhere(DeviceIndex index) {
+    return C10_UNLIKELY(uses_former_) &&
+           is_elsewhere(index, handle_of(c10::cuda::getCurrentCUDAStream(index)));
+  }
+
   /* 0 is the id of every device's legacy stream, which most programs use alone. */
   static cudaStream_t handle_of(const c10::cuda::CUDAStream &stream) {
     return stream.id() ? stream.stream() : nullptr;
   }
 
   /* torch never destroys its own streams: their ids are 0 and odd numbers. */
+  static bool is_foreign(const c10::cuda::CUDAStream &stream) {
+    return stream.id() != 0 && !(stream.id() & 1);
+  }
   void *take(DeviceIndex index, size_t bytes, const c10::cuda::CUDAStream &stream) {
-    return take(index, bytes, handle_of(stream), stream.id() != 0 && !(stream.id() & 1));
+    return take(index, bytes, handle_of(stream), is_foreign(stream));
   }
   void *take(DeviceIndex index, size_t bytes, cudaStream_t stream, bool is_foreign) {
     gmlake_torch::Device &device = this->device(index);
@@ -919,12 +934,16 @@ class LakeAllocator final : public cca::CUDAAllocator {
   bool give(Place &place, void *ptr) {
     gmlake_torch::Device *const device = place.device.load(std::memory_order_acquire);
     size_t bytes = 0;
+    const auto *const interpreter = c10::impl::GPUTrace::get_trace();
     if (!device) return false;
     if (C10_UNLIKELY(place.history.is_wanted())) tell_history(place, *device, ptr);
-    if (!guarded("gmlake_free", place.index, [&] { return device->free_at(ptr, &bytes); }))
-      return false;
-    if (const auto *interpreter = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(interpreter))
+    if (C10_UNLIKELY(interpreter) && device->find(ptr))
       (*interpreter)->trace_gpu_memory_deallocation(c10::kCUDA, reinterpret_cast<uintptr_t>(ptr));
+    try {
+      if (!device->free_at(ptr, &bytes)) return false;
+    } catch (const Failure &failure) { /* a deleter may not raise */
+      warn(failure_text("gmlake_free", place.index, failure));
+    }
     tell_profiler(place, *device, ptr, -static_cast<int64_t>(bytes));
     return true;
   }
@@ -991,14 +1010,6 @@ class LakeAllocator final : public cca::CUDAAllocator {
     TORCH_CHECK_WITH(OutOfMemoryError, false, text);
   }
 
-  /* torch 2.9 and later: NCCL registers the segments of a pool in this order, the same in every
-     process. */
-  template <class Info>
-  static auto set_order(Info &out, uint64_t order) -> decltype(out.registration_counter, void()) {
-    out.registration_counter = static_cast<decltype(out.registration_counter)>(order);
-  }
-  static void set_order(...) {}
-
   cca::SegmentInfo segment_info(DeviceIndex index, const gmlake_torch::Segment &segment) {
     cca::SegmentInfo out;
     out.device = index;
@@ -1008,7 +1019,8 @@ class LakeAllocator final : public cca::CUDAAllocator {
     out.is_large = true;
     out.is_expandable = true;
     out.owner_private_pool_id = segment.pool;
-    set_order(out, segment.order);
+    /* NCCL registers the segments of a pool in this order, the same in every process. */
+    out.registration_counter = static_cast<decltype(out.registration_counter)>(segment.order);
     for (const auto &piece : segment.pieces) {
       cca::BlockInfo block;
       block.size = piece.bytes;
@@ -1026,8 +1038,9 @@ class LakeAllocator final : public cca::CUDAAllocator {
 
   std::vector<std::unique_ptr<Place>> places_; /* grows in init alone */
   std::atomic<size_t> place_count_{0};
-  std::atomic<bool> is_enabled_{true}, does_note_{false};
-  std::mutex imports_mutex_; /* protects what follows */
+  std::atomic<bool> is_enabled_{true}, does_note_{false}, uses_former_{false};
+  cca::CUDAAllocator *former_ = nullptr; /* torch's own */
+  std::mutex imports_mutex_;             /* protects what follows */
   std::map<std::string, std::weak_ptr<void>> imports_;
   std::mutex notes_mutex_; /* protects what follows */
   Ring<cca_annotation> notes_;
@@ -1048,32 +1061,35 @@ static gmlake *lake_of(int device) { return the_allocator().lake_of(device); }
 
 /* ---- What Python calls ---------------------------------------------------------------------- */
 
-/* The release of torch that this was built for. */
-API const char *gmlake_torch_built_for(void) { return TORCH_VERSION; }
+/* The torch that this was built for: release and commit. */
+API const char *gmlake_torch_built_for(void) noexcept {
+  return TORCH_VERSION " " GMLAKE_TORCH_COMMIT;
+}
 
 /* Makes the lakes torch's allocator. NULL: done, or done before; else why not. */
-API const char *gmlake_torch_enable(void) {
+API const char *gmlake_torch_enable(void) noexcept {
   LakeAllocator &own = the_allocator();
   cca::CUDAAllocator *const former = cca::allocator.load();
   if (former == &own) return nullptr;
   if (former && former->initialized())
     return "torch's own allocator is in use already: call enable() before anything is on a GPU";
+  own.set_former(former);
   cca::allocator.store(&own);
   c10::SetAllocator(c10::DeviceType::CUDA, &own, 0xff);
   return nullptr;
 }
 
 /* Call it before a stream is destroyed on which tensors that live on were recorded. */
-API void gmlake_torch_forget_stream(void *stream) {
+API void gmlake_torch_forget_stream(void *stream) noexcept {
   for (int device = 0; device < DEVICES_MAX; device++)
     if (gmlake *const lake = lake_of(device)) (void)gmlake_forget_stream(lake, stream);
 }
 
 /* As in adapter.h; -1: the device has no lake. */
-API int gmlake_torch_stats_json(int device, char *buffer, size_t size) {
+API int gmlake_torch_stats_json(int device, char *buffer, size_t size) noexcept {
   return write_stats(lake_of(device), buffer, size);
 }
-API int gmlake_torch_reset_peaks(int device) {
+API int gmlake_torch_reset_peaks(int device) noexcept {
   gmlake *const lake = lake_of(device);
   return lake && gmlake_reset_peaks(lake) == GMLAKE_OK ? 0 : -1;
 }
@@ -1096,7 +1112,7 @@ std::unique_ptr<gmlake_torch::Offload> make_session(int device, size_t chunk_byt
   gmlake_offload_queues queues{};
   gmlake_offload_memory memory{};
   gmlake_desc lake{};
-  static std::map<int, gmlake_offload_lake> lakes; /* the memory's, by device */
+  static auto &lakes = *new std::map<int, gmlake_offload_lake>; /* by device; used until the end */
   *out_why = "the device has no lake: call gmlake_torch.enable() before anything is on a GPU";
   if (!place) return nullptr;
   desc.device = device;
@@ -1118,10 +1134,7 @@ std::unique_ptr<gmlake_torch::Offload> make_session(int device, size_t chunk_byt
   if (gmlake_offload_lake_memory(&source, &memory) != GMLAKE_OFFLOAD_OK) return nullptr;
   auto made = std::make_unique<gmlake_torch::Offload>(
       queues, memory, [place] { return place->memory().reserved(); },
-      [place, former = size_t(0)](size_t bytes) mutable {
-        if (bytes) former = place->memory().limit();
-        place->memory().set_limit(bytes ? bytes : former);
-      },
+      [place](size_t bytes) { place->memory().set_session_limit(bytes); },
       [&source] {
         gmlake_stats stats{};
         (void)gmlake_pool_get_stats(source.lake, source.pool, &stats);

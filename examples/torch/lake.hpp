@@ -6,17 +6,17 @@
    Memory    the backend that the device's lake is given: the driver's, with a limit that may move,
              peers that may join, and counts of chunks
    Table     live blocks by address
-   Source    where a pool gets its memory that is not the lake's; gmlake_bfc.h divides it
 
    Locks: Device::mutex_ protects the table, the figures and the pools. It is never held while the
-   lake is called, except by gmlake_find, gmlake_get_stats, and for pools and captures, which call
-   nothing of this file. Memory::mutex_ is taken inside calls of the lake and holds nobody up.
+   lake is called, except for pools and captures, which call nothing of this file. Memory::mutex_ is
+   taken inside calls of the lake and holds nobody up.
+
+   What the lake calls is noexcept: an exception would leave the lake's lock taken for ever.
 
    A child of fork may hold copies of locked mutexes. So it takes none: see is_child. */
 #pragma once
 
 #include "gmlake.h"
-#include "gmlake_bfc.h"
 
 #include <algorithm>
 #include <array>
@@ -28,7 +28,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
+#include <random>
 #include <set>
 #include <string>
 #include <thread>
@@ -115,82 +115,87 @@ struct Figures {
   int64_t host_wait_count = 0; /* times that the host waited for the device */
 };
 
-/* Counts blocks. Every allocation and free changes it, so it holds no more than it has to: what was
-   allocated since a reset is what is live, and was freed since, less what was live at the reset. A
-   block that is freed while other streams use it is late: it counts as active, and as requested. */
+/* Counts live blocks. Every allocation and free changes it, so it holds no more than it has to: what
+   was allocated since a reset is what is live, and was freed since, less what was live at the reset.
+   Freed blocks that other streams still use count as active, and as requested. The lake knows their
+   bytes; to which size they belong nobody knows, so they count as large. */
 class Ledger {
  public:
+  struct Late {
+    int64_t count = 0, bytes = 0;
+  };
+
   void up(Kind kind, size_t bytes, size_t requested) {
     each(kind, bytes, requested, [](Line &line, int64_t amount) {
       line.live += amount;
       line.peak = std::max(line.peak, line.live);
     });
-    if (late_count_)
-      each(kind, bytes, requested, [](Line &line, int64_t) {
-        line.late_peak = std::max(line.late_peak, line.live + line.late);
-      });
   }
-  void down(Kind kind, size_t bytes, size_t requested, bool is_late) {
+  void down(Kind kind, size_t bytes, size_t requested) {
     each(kind, bytes, requested, [](Line &line, int64_t amount) {
       line.live -= amount;
       line.freed += amount;
     });
-    if (!is_late) return;
-    late_count_++;
-    each(kind, bytes, requested, [](Line &line, int64_t amount) { line.late += amount; });
   }
-  /* A late block is not used any more. */
-  void settle(Kind kind, size_t bytes, size_t requested) {
-    late_count_--;
-    each(kind, bytes, requested, [](Line &line, int64_t amount) { line.late -= amount; });
+  /* So many blocks are late now. */
+  void note(const Late &late) {
+    for (int kind : {ALL, LARGE})
+      for (int measure = 0; measure < MEASURES; measure++) {
+        Line &line = lines_[kind][measure];
+        line.active_peak = std::max(line.active_peak, line.live + amount_of(late, measure));
+      }
   }
 
   int64_t live_bytes() const { return lines_[ALL][BYTES].live; }
-  void read(Figures &out) const {
+  void read(Figures &out, const Late &late) const {
     for (int kind = 0; kind < KINDS; kind++) {
       const Line *const lines = lines_[kind];
-      out.allocation[kind] = lines[COUNT].counter(false);
-      out.allocated_bytes[kind] = lines[BYTES].counter(false);
-      out.active[kind] = lines[COUNT].counter(true);
-      out.active_bytes[kind] = lines[BYTES].counter(true);
-      out.requested_bytes[kind] = lines[REQUESTED].counter(true);
+      const Late own = kind == SMALL ? Late{} : late, then = kind == SMALL ? Late{} : late_then_;
+      const auto active = [&](int measure) {
+        return lines[measure].active(amount_of(own, measure), amount_of(then, measure));
+      };
+      out.allocation[kind] = lines[COUNT].counter();
+      out.allocated_bytes[kind] = lines[BYTES].counter();
+      out.active[kind] = active(COUNT);
+      out.active_bytes[kind] = active(BYTES);
+      out.requested_bytes[kind] = active(REQUESTED);
     }
   }
-  void reset_peaks() {
+  void reset_peaks(const Late &late) {
     for (auto &lines : lines_)
-      for (Line &line : lines) {
-        line.peak = line.live;
-        line.late_peak = line.live + line.late;
-      }
+      for (Line &line : lines) line.peak = line.live, line.active_peak = 0;
+    note(late);
   }
-  void reset_accumulated() {
+  void reset_accumulated(const Late &late) {
+    late_then_ = late;
     for (auto &lines : lines_)
-      for (Line &line : lines) {
-        line.freed = 0;
-        line.live_then = line.live;
-        line.late_then = line.late;
-      }
+      for (Line &line : lines) line.freed = 0, line.live_then = line.live;
   }
 
  private:
   enum Measure { COUNT = 0, BYTES = 1, REQUESTED = 2, MEASURES = 3 };
 
   struct Line {
-    int64_t live = 0, peak = 0;
-    int64_t freed = 0;                    /* since the reset */
-    int64_t late = 0, late_peak = 0;      /* the latter of live and late blocks together */
-    int64_t live_then = 0, late_then = 0; /* at the reset */
+    int64_t live = 0, peak = 0, active_peak = 0; /* the last of live and late blocks together */
+    int64_t freed = 0, live_then = 0;            /* since the reset, and at the reset */
 
-    Counter counter(bool has_late) const {
+    Counter counter() const {
       Counter out;
-      out.current = live + (has_late ? late : 0);
-      out.peak = has_late ? std::max(peak, late_peak) : peak;
-      out.allocated = live - live_then + freed;
-      out.freed = freed - (has_late ? late - late_then : 0);
+      out.current = live, out.peak = peak;
+      out.allocated = live - live_then + freed, out.freed = freed;
+      return out;
+    }
+    Counter active(int64_t late, int64_t late_then) const {
+      Counter out = counter();
+      out.current += late, out.freed -= late - late_then;
+      out.peak = std::max({peak, active_peak, out.current});
       return out;
     }
   };
 
+  static int64_t amount_of(const Late &late, int measure) {
+    return measure == COUNT ? late.count : late.bytes;
+  }
   template <class Function>
   void each(Kind kind, size_t bytes, size_t requested, Function function) {
     const int64_t amounts[MEASURES] = {1, static_cast<int64_t>(bytes),
@@ -202,15 +207,14 @@ class Ledger {
   }
 
   Line lines_[KINDS][MEASURES];
-  size_t late_count_ = 0;
+  Late late_then_;
 };
 
 /* ---- Memory: the driver as the lake sees it -------------------------------------------------- */
 
 class Memory {
  public:
-  /* is_made: a chunk of the pool has got its address, else it will lose it. Called inside calls of
-     the lake: it may not throw. */
+  /* is_made: a chunk of the pool has got its address, else it will lose it. */
   using SegmentFn = std::function<void(bool is_made, uint64_t address, size_t bytes, PoolId pool)>;
 
   using CapturingFn = std::function<bool(void *stream)>;
@@ -240,9 +244,14 @@ class Memory {
 
   const gmlake_backend *table() const { return &table_; }
   size_t reserved() const { return reserved_.load(std::memory_order_relaxed); }
-  /* 0: no limit. It may lie below what is held: then nothing more is created. */
+  /* 0: no limit. It may lie below what is held: then nothing more is created. A session has a limit
+     of its own; the smaller one counts. */
   void set_limit(size_t bytes) { limit_.store(bytes); }
-  size_t limit() const { return limit_.load(); }
+  void set_session_limit(size_t bytes) { session_limit_.store(bytes); }
+  size_t limit() const {
+    const size_t own = limit_.load(), session = session_limit_.load();
+    return own && session ? std::min(own, session) : own + session;
+  }
 
   /* From now on the device may access all that is mapped, and what will be. */
   gmlake_result add_peer(int device) {
@@ -302,24 +311,6 @@ class Memory {
     return it == orders_.begin() ? 0 : std::prev(it)->second;
   }
 
-  /* Memory that is not the lake's came, or will go. */
-  void count(bool is_made, uint64_t address, size_t bytes, PoolId pool) {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (is_made) {
-        orders_[address] = next_order();
-        chunks_.up(1);
-        bytes_.up(bytes);
-      } else {
-        orders_.erase(address);
-        chunks_.down(1);
-        bytes_.down(bytes);
-      }
-      (is_made ? create_count_ : release_count_)++;
-    }
-    if (on_segment_) on_segment_(is_made, address, bytes, pool);
-  }
-
   /* While it exists, chunks that this thread's calls create are the pool's. */
   class Asking {
    public:
@@ -364,7 +355,7 @@ class Memory {
   /* The table's functions get the driver's own `user`, so that those of the driver may stay in the
      table. A process has few devices. */
   static std::vector<Memory *> &all() {
-    static std::vector<Memory *> memories;
+    static auto &memories = *new std::vector<Memory *>; /* torch frees until the very end */
     return memories;
   }
   static std::mutex &all_mutex() {
@@ -381,7 +372,7 @@ class Memory {
   bool has_room(size_t bytes) const { return !limit() || reserved() + bytes <= limit(); }
 
   static gmlake_result get_memory_info(void *user, size_t *out_free, size_t *out_total,
-                                       int *out_code) {
+                                       int *out_code) noexcept {
     Memory *const m = of(user);
     const gmlake_result result = m->inner_->get_memory_info(user, out_free, out_total, out_code);
     if (result == GMLAKE_OK && m->limit())
@@ -390,7 +381,7 @@ class Memory {
   }
 
   static gmlake_result create(void *user, size_t bytes, unsigned handle_types, uint64_t *out_handle,
-                              int *out_code) {
+                              int *out_code) noexcept {
     Memory *const m = of(user);
     gmlake_result result;
     if (!m->has_room(bytes)) {
@@ -410,7 +401,7 @@ class Memory {
   }
 
   static gmlake_result import_handle(void *user, const gmlake_handle *in, uint64_t *out_handle,
-                                     int *out_code) {
+                                     int *out_code) noexcept {
     Memory *const m = of(user);
     const gmlake_result result = m->inner_->import_handle(user, in, out_handle, out_code);
     if (result != GMLAKE_OK) return result;
@@ -419,7 +410,7 @@ class Memory {
     return GMLAKE_OK;
   }
 
-  static gmlake_result release(void *user, uint64_t handle, int *out_code) {
+  static gmlake_result release(void *user, uint64_t handle, int *out_code) noexcept {
     Memory *const m = of(user);
     const gmlake_result result = m->inner_->release(user, handle, out_code);
     if (result != GMLAKE_OK) return result;
@@ -442,7 +433,7 @@ class Memory {
   }
 
   static gmlake_result map(void *user, uint64_t address, size_t bytes, uint64_t handle,
-                           int *out_code) {
+                           int *out_code) noexcept {
     Memory *const m = of(user);
     const gmlake_result result = m->inner_->map(user, address, bytes, handle, out_code);
     bool is_first = false;
@@ -463,19 +454,18 @@ class Memory {
     return GMLAKE_OK;
   }
 
-  static gmlake_result unmap(void *user, uint64_t address, size_t bytes, int *out_code) {
+  static gmlake_result unmap(void *user, uint64_t address, size_t bytes, int *out_code) noexcept {
     Memory *const m = of(user);
     for (const auto &home : m->take_homes(address, address + bytes))
       if (m->on_segment_) m->on_segment_(false, home.first, home.second.bytes, home.second.pool);
+    std::lock_guard<std::mutex> lock(m->mutex_); /* a peer that joins now sees it no more */
     const gmlake_result result = m->inner_->unmap(user, address, bytes, out_code);
-    if (result != GMLAKE_OK) return result;
-    std::lock_guard<std::mutex> lock(m->mutex_);
-    m->cut(address, bytes);
-    return GMLAKE_OK;
+    if (result == GMLAKE_OK) m->cut(address, bytes);
+    return result;
   }
 
   static gmlake_result set_access(void *user, uint64_t address, size_t bytes, const int *peers,
-                                  size_t peer_count, int *out_code) {
+                                  size_t peer_count, int *out_code) noexcept {
     Memory *const m = of(user);
     std::lock_guard<std::mutex> lock(m->mutex_); /* a peer that joins now sees it, or is in it */
     std::vector<int> all_peers(peers, peers + peer_count);
@@ -504,7 +494,8 @@ class Memory {
   /* A stream may join a capture by an event, and the lake learns of it by the first request on that
      stream. An event that is recorded on it then would become a part of the graph, and to ask for
      it would spoil the capture. */
-  static gmlake_result event_record(void *user, void *event, gmlake_stream stream, int *out_code) {
+  static gmlake_result event_record(void *user, void *event, gmlake_stream stream,
+                                    int *out_code) noexcept {
     Memory *const m = of(user);
     if (stream && m->is_capturing_ && m->is_capturing_(stream)) {
       *out_code = 900; /* as the driver says that a capture forbids something */
@@ -535,14 +526,14 @@ class Memory {
   const gmlake_backend *inner_;
   SegmentFn on_segment_;
   CapturingFn is_capturing_;
-  std::atomic<size_t> reserved_{0}, limit_{0};
+  std::atomic<size_t> reserved_{0}, limit_{0}, session_limit_{0};
   std::mutex mutex_; /* protects what follows */
   std::unordered_map<uint64_t, Chunk> handles_;
   std::map<uint64_t, size_t> accessible_; /* bytes by address: what set_access was called for */
   std::map<uint64_t, uint64_t> homes_;    /* handles by the address of their first mapping */
   std::map<uint64_t, uint64_t> orders_;   /* by the addresses that on_segment_ was told of */
   std::vector<int> peers_;
-  uint64_t serial_ = 0;
+  uint64_t serial_ = uint64_t(std::random_device()()) << 32; /* other processes have others */
   Counter chunks_, bytes_;
   int64_t create_count_ = 0, release_count_ = 0;
 };
@@ -557,10 +548,9 @@ struct Block {
   void *stream = nullptr;          /* that it was allocated on */
   Pool *pool = nullptr;            /* NULL: the default one */
   Context context;
-  unsigned pins = 0;      /* checkpoints in which it is live */
-  bool is_live = false;   /* else, if it has pins, its memory waits for a checkpoint to come back */
-  bool has_uses = false;  /* recorded on another stream, and the lake knows */
-  bool is_shared = false; /* the same of a source's block */
+  unsigned pins = 0;     /* checkpoints in which it is live */
+  bool is_live = false;  /* else, if it has pins, its memory waits for a checkpoint to come back */
+  bool has_uses = false; /* recorded on another stream, and the lake knows */
   bool is_foreign = false; /* its stream may be destroyed before it is freed */
   bool is_guest = false;   /* the guest served it */
   uint64_t stream_id = 0;  /* [is_foreign] of its stream, which no other ever has */
@@ -628,78 +618,6 @@ class Table {
 
 /* ---- Pools ---------------------------------------------------------------------------------- */
 
-/* Gives a pool segments in the lake's place: ncclMemAlloc, for example. gmlake_bfc.h makes blocks
-   of them, by the rules of torch's native allocator. */
-class Source {
- public:
-  using TakeFn = std::function<void *(size_t bytes)>; /* NULL: there is none */
-  using GiveFn = std::function<void(void *segment)>;
-
-  Source(TakeFn take, GiveFn give, Memory &memory, PoolId pool)
-      : take_(std::move(take)), give_(std::move(give)), memory_(memory), pool_(pool) {
-    gmlake_bfc_desc desc{};
-    desc.segment_alloc = take_segment;
-    desc.segment_free = give_segment;
-    desc.user = this;
-    if (gmlake_bfc_create(&desc, &bfc_) != GMLAKE_BFC_OK) throw std::bad_alloc();
-  }
-  ~Source() { (void)gmlake_bfc_destroy(bfc_); }
-  Source(const Source &) = delete;
-  Source &operator=(const Source &) = delete;
-
-  gmlake_result alloc(size_t bytes, void *stream, unsigned flags, void **out_ptr) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    may_grow_ = !(flags & GMLAKE_NO_GROW);
-    switch (gmlake_bfc_alloc(bfc_, bytes, stream, out_ptr)) {
-    case GMLAKE_BFC_OK:
-      return GMLAKE_OK;
-    case GMLAKE_BFC_ERROR_OUT_OF_HOST_MEMORY:
-      return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    default:
-      return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-    }
-  }
-  /* pre: no other stream's work uses it. */
-  gmlake_result free(void *ptr) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return gmlake_bfc_free(bfc_, ptr) == GMLAKE_BFC_OK ? GMLAKE_OK : GMLAKE_ERROR_UNKNOWN_POINTER;
-  }
-  /* pre: no work uses free memory. */
-  void trim() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    (void)gmlake_bfc_trim(bfc_, nullptr);
-  }
-  std::map<uint64_t, size_t> segments() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return segments_;
-  }
-
- private:
-  static void *take_segment(void *user, size_t bytes) {
-    Source *const s = static_cast<Source *>(user);
-    void *const segment = s->may_grow_ ? s->take_(bytes) : nullptr;
-    if (!segment) return nullptr;
-    s->segments_[reinterpret_cast<uint64_t>(segment)] = bytes;
-    s->memory_.count(true, reinterpret_cast<uint64_t>(segment), bytes, s->pool_);
-    return segment;
-  }
-  static void give_segment(void *user, void *segment, size_t bytes) {
-    Source *const s = static_cast<Source *>(user);
-    s->segments_.erase(reinterpret_cast<uint64_t>(segment));
-    s->memory_.count(false, reinterpret_cast<uint64_t>(segment), bytes, s->pool_);
-    s->give_(segment);
-  }
-
-  TakeFn take_;
-  GiveFn give_;
-  Memory &memory_;
-  const PoolId pool_;
-  gmlake_bfc *bfc_ = nullptr;
-  std::mutex mutex_; /* protects what follows */
-  bool may_grow_ = true;
-  std::map<uint64_t, size_t> segments_; /* bytes by address */
-};
-
 /* A memory pool of torch: a pool of the lake. It is destroyed when torch has released it and none
    of its blocks is live; not at once, since the graphs that were captured into it may still run. */
 struct Pool {
@@ -707,7 +625,7 @@ struct Pool {
   gmlake_pool *pool = nullptr;
   int use_count = 0;
   bool serves_oom = false, is_exclusive = false, had_capture = false;
-  std::unique_ptr<Source> source; /* NULL: the pool of the lake has its memory */
+  bool is_elsewhere = false; /* somebody else serves its requests: see Device::is_elsewhere */
   std::unordered_set<Block *> live;
   std::unordered_set<Block *> kept; /* freed, but live in a checkpoint: they keep their addresses */
 };
@@ -722,8 +640,8 @@ struct Checkpoint {
 struct Route {
   std::shared_ptr<Pool> pool;
   std::function<bool(void *stream)> filter;
-  bool is_capture = false;
-  std::vector<void *> streams; /* that the lake was told are captured */
+  bool is_capture = false, has_begun = false; /* the latter: the driver was seen to capture */
+  std::vector<void *> streams;                /* that the lake was told are captured */
 };
 
 /* ---- Snapshots ------------------------------------------------------------------------------ */
@@ -755,6 +673,8 @@ class Guest {
                               gmlake_error_info *out_info) = 0;
   virtual void free(void *ptr, void *stream) = 0;
   virtual void record_stream(void *ptr, void *stream) = 0;
+  /* The block stays where it is from now on. False: error() says why it does not. */
+  virtual bool pin(void *ptr, void *stream) = 0;
   /* Memory of the lake has run out: whether the guest gave up some. */
   virtual bool make_room(size_t bytes) = 0;
   virtual std::string error() = 0; /* why the last call failed */
@@ -780,8 +700,9 @@ class Device {
   struct Hooks {
     Memory::SegmentFn on_segment;
     std::function<bool()> make_room;   /* asked when memory has run out; whether it freed some */
-    std::function<void()> wait_device; /* waits for all work on the device */
-    std::function<bool(void *stream)> is_capturing; /* by the driver */
+    std::function<void()> wait_device; /* waits for all work on the device; may throw */
+    std::function<bool(void *stream)>
+        is_capturing; /* by the driver; may not throw, like the first two */
   };
 
   /* desc: of the lake; its backend is the driver's. Throws Failure. */
@@ -838,28 +759,14 @@ class Device {
     return block && block->is_live ? block : nullptr;
   }
 
-  /* Takes the block back. A checkpoint in which it is live keeps its address. */
-  void free(Block *block) {
-    Block freed;
-    if (is_child()) return;
-    if (!block->is_foreign && route_count_.load(std::memory_order_acquire))
-      (void)route(block->stream);
-    {
-      std::lock_guard<Latch> lock(mutex_);
-      if (!take_off(block, table_.slot(block->ptr), freed)) return;
-    }
-    hand_in(freed);
-  }
-  /* The same for the live block at the address: writes its bytes. Returns false if there is none. */
+  /* Takes the live block at the address back, and writes its bytes. A checkpoint in which it is live
+     keeps its address. Returns false if there is none. */
   bool free_at(const void *ptr, size_t *out_bytes) {
     Block freed;
     if (is_child()) return true;
-    if (route_count_.load(std::memory_order_acquire)) {
-      Block *const block = find(ptr);
-      if (block) *out_bytes = block->bytes;
-      if (block) free(block);
-      return block != nullptr;
-    }
+    if (route_count_.load(std::memory_order_acquire))
+      if (const Block *const block = find(ptr))
+        if (!block->is_foreign) learn(block->stream);
     {
       std::lock_guard<Latch> lock(mutex_);
       const Table::Slot slot = table_.slot(ptr);
@@ -871,27 +778,35 @@ class Device {
     hand_in(freed);
     return true;
   }
+  void free(Block *block) {
+    size_t bytes = 0;
+    (void)free_at(block->ptr, &bytes);
+  }
 
-  /* The block is used on the stream, too. */
-  void record_stream(Block *block, void *stream) {
+  /* The block is used on the stream, too. is_foreign: as of alloc. */
+  void record_stream(Block *block, void *stream, bool is_foreign = false) {
     if (is_child() || stream == block->stream) return;
-    if (route_count_.load(std::memory_order_acquire)) (void)route(stream);
-    if (block->pool && block->pool->source) { /* the host will wait: see give_back */
-      block->is_shared = true;
-      return;
-    }
+    if (!is_foreign) stay(stream);
+    if (route_count_.load(std::memory_order_acquire)) learn(stream);
     if (block->is_guest) return guest_.load()->record_stream(block->ptr, stream);
     const gmlake_result result = gmlake_record_stream(lake_, block->ptr, stream);
     if (result != GMLAKE_OK) fail(result);
     block->has_uses = true;
   }
 
-  /* Gives free memory to the driver: of all, or of one pool. Waits for work that still uses some, as
-     cudaFree does; during captures that memory stays. */
+  /* Others keep the block's address, and nobody will say until when. Throws Failure. */
+  void pin(Block *block, void *stream) {
+    Guest *const guest = block->is_guest ? guest_.load() : nullptr;
+    if (!guest || guest->pin(block->ptr, stream)) return;
+    throw Failure{GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, {}, guest->error()};
+  }
+
+  /* Gives free memory to the driver. Waits for work that still uses some, as cudaFree does; during
+     captures that memory stays. Of a pool: gives it all back, if it is unused; else nothing. */
   void trim(PoolId id) {
-    if (memory_.reserved() && !is_any_captured()) hooks_.wait_device();
-    if (id == PoolId{0, 0}) drop_pools();
-    trim_sources(id);
+    if (id == PoolId{0, 0} && memory_.reserved() && !is_any_captured()) hooks_.wait_device();
+    (void)drop_pools(id);
+    if (id != PoolId{0, 0}) return;
     (void)unpark();
     const gmlake_result result = gmlake_trim(lake_, 0, nullptr);
     if (result != GMLAKE_OK && !is_lost(result)) fail(result);
@@ -900,19 +815,15 @@ class Device {
   /* ---- Figures ---- */
 
   Figures figures() {
-    std::unique_lock<Latch> lock(mutex_);
-    if (!pending_.empty() && !route_count_) { /* asks the streams */
-      gmlake_budget budget;
-      lock.unlock();
-      (void)gmlake_get_budget(lake_, &budget);
-      lock.lock();
-    }
-    settle();
     Figures out;
     gmlake_stats stats{};
+    gmlake_budget budget;
+    if (has_late_ && !route_count_) (void)gmlake_get_budget(lake_, &budget); /* asks the streams */
+    const Ledger::Late late = late_now();
+    std::lock_guard<Latch> lock(mutex_);
     out.retry_count = retry_count_;
     out.oom_count = oom_count_;
-    ledger_.read(out);
+    ledger_.read(out, late);
     memory_.read(out);
     if (gmlake_get_stats(lake_, &stats) == GMLAKE_OK)
       out.host_wait_count = static_cast<int64_t>(stats.host_wait_count - host_waits_before_);
@@ -923,15 +834,17 @@ class Device {
     return ledger_.live_bytes();
   }
   void reset_peaks() {
+    const Ledger::Late late = late_now();
     std::lock_guard<Latch> lock(mutex_);
-    ledger_.reset_peaks();
+    ledger_.reset_peaks(late);
     memory_.reset_peaks();
     (void)gmlake_reset_peaks(lake_);
   }
   void reset_accumulated() {
+    const Ledger::Late late = late_now();
     std::lock_guard<Latch> lock(mutex_);
     gmlake_stats stats{};
-    ledger_.reset_accumulated();
+    ledger_.reset_accumulated(late);
     retry_count_ = oom_count_ = 0;
     memory_.reset_accumulated();
     if (gmlake_get_stats(lake_, &stats) == GMLAKE_OK) host_waits_before_ = stats.host_wait_count;
@@ -943,15 +856,24 @@ class Device {
 
   /* ---- Pools ---- */
 
-  /* take: NULL, or where a new pool gets its memory, and give, where that goes. */
-  void retain_pool(PoolId id, Source::TakeFn take = nullptr, Source::GiveFn give = nullptr) {
+  /* is_elsewhere: somebody else serves a new pool's requests. */
+  void retain_pool(PoolId id, bool is_elsewhere = false) {
     std::lock_guard<Latch> lock(mutex_);
     const bool is_new = !pools_.count(id);
     Pool &pool = *pool_for(id);
-    if (is_new && take) {
-      pool.source.reset(new Source(std::move(take), std::move(give), memory_, id));
-    }
+    if (is_new) pool.is_elsewhere = is_elsewhere;
     pool.use_count++;
+  }
+  /* Whether somebody else serves that pool, or requests on the stream. */
+  bool is_elsewhere(PoolId id) {
+    std::lock_guard<Latch> lock(mutex_);
+    const auto it = pools_.find(id);
+    return it != pools_.end() && it->second->is_elsewhere;
+  }
+  bool is_elsewhere(void *stream) {
+    if (!route_count_.load(std::memory_order_acquire)) return false;
+    const std::shared_ptr<Pool> pool = route(stream);
+    return pool && pool->is_elsewhere;
   }
   /* Returns whether there is such a pool in use. */
   bool release_pool(PoolId id) {
@@ -982,8 +904,6 @@ class Device {
       gmlake_stats stats{};
       if (gmlake_pool_get_stats(lake_, entry.second->pool, &stats) == GMLAKE_OK)
         sum += stats.reserved_bytes;
-      if (entry.second->source)
-        for (const auto &segment : entry.second->source->segments()) sum += segment.second;
     }
     return sum;
   }
@@ -1005,6 +925,7 @@ class Device {
     std::lock_guard<std::mutex> routes(routes_mutex_);
     for (const auto &route : routes_)
       if (route->pool->id == id) return false;
+    drop_failed(current);
     fresh->filter = std::move(filter);
     fresh->is_capture = !fresh->filter(current) || hooks_.is_capturing(current);
     {
@@ -1027,13 +948,8 @@ class Device {
   bool end_route(PoolId id) {
     std::lock_guard<std::mutex> routes(routes_mutex_);
     for (auto it = routes_.begin(); it != routes_.end(); ++it)
-      if ((*it)->pool->id == id) {
-        for (void *stream : (*it)->streams) (void)gmlake_capture_end(lake_, stream);
-        routes_.erase(it);
-        route_count_.fetch_sub(1, std::memory_order_release);
-        return true;
-      }
-    return false;
+      if ((*it)->pool->id == id) return erase_route(it), true;
+    return failed_.erase(id) != 0;
   }
 
   /* ---- Checkpoints ---- */
@@ -1097,7 +1013,6 @@ class Device {
       add_piece(out.back(), entry, entry.address, false);
       is_open = !is_stitched;
     }
-    for (const auto &pool : pools_) add_source(*pool.second, out);
     return ordered(std::move(out));
   }
 
@@ -1128,7 +1043,6 @@ class Device {
     }
     std::vector<Segment> out;
     for (auto &chunk : chunks) out.push_back(std::move(chunk.second.second));
-    for (const auto &pool : pools_) add_source(*pool.second, out);
     return ordered(std::move(out));
   }
 
@@ -1139,11 +1053,6 @@ class Device {
   }
 
  private:
-  struct Pending {
-    void *ptr;
-    size_t bytes, requested;
-  };
-
   static bool is_short(gmlake_result result) {
     return result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED;
   }
@@ -1159,7 +1068,7 @@ class Device {
     throw failure;
   }
 
-  static int on_oom(void *user, gmlake *lake, const gmlake_error_info *info) {
+  static int on_oom(void *user, gmlake *lake, const gmlake_error_info *info) noexcept {
     Device *const device = static_cast<Device *>(user);
     Guest *const guest = device->guest_.load(std::memory_order_acquire);
     (void)lake;
@@ -1194,7 +1103,6 @@ class Device {
 
   gmlake_result ask(Pool *pool, size_t bytes, void *stream, unsigned flags, void **out_ptr) {
     if (!pool) return gmlake_alloc(lake_, bytes, stream, out_ptr);
-    if (pool->source) return pool->source->alloc(bytes, stream, flags, out_ptr);
     const Memory::Asking asking(pool->id);
     gmlake_alloc_desc desc{};
     desc.bytes = bytes;
@@ -1220,13 +1128,13 @@ class Device {
         }
     }
     const bool has_room = unpark();
-    return drop_pools() || has_room ? ask(pool.get(), bytes, stream, 0, out_ptr) : result;
+    return drop_pools({0, 0}) || has_room ? ask(pool.get(), bytes, stream, 0, out_ptr) : result;
   }
 
   Block *remember(void *ptr, size_t bytes, void *stream, Pool *pool, Context &context,
                   bool is_guest = false) {
+    const Ledger::Late late = late_now();
     std::lock_guard<Latch> lock(mutex_);
-    if (!pending_.empty()) settle();
     Block *block;
     if (spare_.empty()) {
       blocks_.emplace_back();
@@ -1243,7 +1151,18 @@ class Device {
     block->is_guest = is_guest;
     table_.add(block);
     live_again(block, bytes, std::move(context));
+    if (late.bytes) ledger_.note(late);
     return block;
+  }
+
+  /* What was freed and other streams still use, by the lake. Costs nothing where there is none. */
+  Ledger::Late late_now() {
+    if (!has_late_.load(std::memory_order_relaxed)) return {};
+    gmlake_stats stats{};
+    (void)gmlake_get_stats(lake_, &stats);
+    std::lock_guard<Latch> lock(mutex_);
+    if (!stats.pending_bytes) late_count_ = 0, has_late_ = false;
+    return {late_count_, static_cast<int64_t>(stats.pending_bytes)};
   }
 
   /* pre: mutex_. */
@@ -1251,7 +1170,7 @@ class Device {
     block->requested = requested;
     block->context = std::move(context);
     block->is_live = true;
-    block->has_uses = block->is_shared = false;
+    block->has_uses = false;
     if (block->pool) block->pool->live.insert(block);
     ledger_.up(block->kind(), block->bytes, requested);
   }
@@ -1259,20 +1178,15 @@ class Device {
   /* pre: mutex_. What the block needs when it is freed is moved to out, and its record is taken
      away. Returns false if a checkpoint keeps it. */
   bool take_off(Block *block, Table::Slot slot, Block &out) {
-    const bool is_late = block->has_uses && !block->pins;
     block->is_live = false;
     if (block->pool) block->pool->live.erase(block);
-    ledger_.down(block->kind(), block->bytes, block->requested, is_late);
+    ledger_.down(block->kind(), block->bytes, block->requested);
     if (keep(block)) return false;
-    if (is_late) {
-      pending_.push_back({block->ptr, block->bytes, block->requested});
-      pending_bytes_ += block->bytes;
-    }
+    if (block->has_uses) late_count_++, has_late_ = true;
     out.ptr = block->ptr;
     out.bytes = block->bytes;
     out.stream = block->stream;
     out.pool = block->pool;
-    out.is_shared = block->is_shared;
     out.is_foreign = block->is_foreign;
     out.is_guest = block->is_guest;
     out.stream_id = block->stream_id;
@@ -1284,7 +1198,7 @@ class Device {
   void hand_in(const Block &freed) {
     if (freed.is_guest)
       guest_.load()->free(freed.ptr, freed.stream);
-    else if (freed.is_foreign && !(freed.pool && freed.pool->source))
+    else if (freed.is_foreign)
       park(freed);
     else
       give_back(freed);
@@ -1292,13 +1206,7 @@ class Device {
 
   /* Gives the memory of a block back that has no record any more. */
   void give_back(const Block &freed) {
-    gmlake_result result;
-    if (freed.pool && freed.pool->source) {
-      if (freed.is_shared && !route_count_) hooks_.wait_device();
-      result = freed.pool->source->free(freed.ptr);
-    } else {
-      result = gmlake_free(lake_, freed.ptr, freed.stream);
-    }
+    const gmlake_result result = gmlake_free(lake_, freed.ptr, freed.stream);
     if (result != GMLAKE_OK && !is_lost(result)) fail(result);
   }
 
@@ -1309,42 +1217,15 @@ class Device {
     spare_.push_back(block);
   }
 
-  /* pre: mutex_. Counts blocks as inactive that no recorded stream uses any more. */
-  void settle() {
-    gmlake_stats stats{};
-    if (gmlake_get_stats(lake_, &stats) != GMLAKE_OK || stats.pending_bytes == pending_bytes_)
-      return;
-    for (size_t i = 0; i < pending_.size();) {
-      gmlake_allocation_info info{};
-      const gmlake_result result =
-          stats.pending_bytes ? gmlake_find(lake_, pending_[i].ptr, &info) : GMLAKE_OK;
-      if (stats.pending_bytes && result == GMLAKE_OK && info.state == GMLAKE_STATE_PENDING &&
-          info.ptr == pending_[i].ptr) {
-        i++;
-        continue;
-      }
-      ledger_.settle(kind_of(pending_[i].bytes), pending_[i].bytes, pending_[i].requested);
-      pending_bytes_ -= pending_[i].bytes;
-      pending_[i] = pending_.back();
-      pending_.pop_back();
-    }
-  }
-
   /* ---- Streams that nobody tells the end of ---- */
 
   /* Such a stream may be gone when its block is freed, and to name it then ends the process. So the
      block is parked. When the stream is named again it exists: then it gets its blocks back, if it
      is the same one. The others wait until the host has waited for the device: when memory runs
-     out, when much is parked, or in trim. */
+     out, or in trim. A free does not wait, as that would break a capture of somebody else. */
   void park(const Block &block) {
-    bool is_much = false;
-    {
-      std::lock_guard<Latch> lock(mutex_);
-      parked_.push_back(block);
-      parked_bytes_ += block.bytes;
-      is_much = parked_bytes_ > kParkedMax;
-    }
-    if (is_much) (void)unpark();
+    std::lock_guard<Latch> lock(mutex_);
+    parked_.push_back(block);
   }
 
   /* The stream is never destroyed: the lake is told once, or again where two have one place. */
@@ -1370,30 +1251,38 @@ class Device {
                                             [&](const Block &b) { return !is_own(b); });
       own.assign(it, parked_.end());
       parked_.erase(it, parked_.end());
-      for (const Block &block : own) parked_bytes_ -= block.bytes;
     }
     for (const Block &block : own) give_back(block);
     return id;
   }
 
-  /* Waits for the device, and frees all that is parked. Returns whether there was some. Not during
-     captures. */
+  /* Waits for the device, and frees all that is parked. Returns whether it did. Not during captures. */
   bool unpark() {
     std::vector<Block> all;
+    if (is_any_captured()) return false;
     {
-      std::lock_guard<std::mutex> routes(routes_mutex_);
-      if (is_captured()) return false;
       std::lock_guard<Latch> lock(mutex_);
       all.swap(parked_);
-      parked_bytes_ = 0;
     }
     if (all.empty()) return false;
-    hooks_.wait_device();
+    if (!has_waited()) { /* they stay parked */
+      std::lock_guard<Latch> lock(mutex_);
+      parked_.insert(parked_.begin(), all.begin(), all.end());
+      return false;
+    }
     for (Block &block : all) {
       block.stream = GMLAKE_STREAM_NONE;
       give_back(block);
     }
     return true;
+  }
+  bool has_waited() {
+    try {
+      hooks_.wait_device();
+      return true;
+    } catch (...) {
+      return false;
+    }
   }
 
   /* ---- Checkpoints ---- */
@@ -1413,9 +1302,8 @@ class Device {
     Block *best = nullptr;
     std::lock_guard<Latch> lock(mutex_);
     for (Block *block : pool.kept)
-      if (block->stream == stream && !block->has_uses && !block->is_shared &&
-          block->bytes >= size && block->bytes - size <= size / 8 &&
-          (!best || block->bytes < best->bytes))
+      if (block->stream == stream && !block->has_uses && block->bytes >= size &&
+          block->bytes - size <= size / 8 && (!best || block->bytes < best->bytes))
         best = block;
     if (best) pool.kept.erase(best);
     return best;
@@ -1461,9 +1349,10 @@ class Device {
     return pool = fresh;
   }
 
-  /* Destroys the pools that torch has released and that have no block left. Returns whether there
-     was one. Not during captures: the host has to wait. */
-  bool drop_pools() {
+  /* Destroys the pools that torch has released and that have no block left: all, or those that were
+     never captured and that one. Returns whether there was one. Not during captures: the host has to
+     wait. */
+  bool drop_pools(PoolId id) {
     std::vector<std::shared_ptr<Pool>> gone;
     bool had_capture = false;
     {
@@ -1471,8 +1360,9 @@ class Device {
       if (is_captured()) return false;
       std::lock_guard<Latch> lock(mutex_);
       for (auto it = pools_.begin(); it != pools_.end();) {
-        Pool &pool = *it->second;
-        if (pool.use_count || !pool.live.empty() || !pool.kept.empty()) {
+        const Pool &pool = *it->second;
+        const bool is_meant = id == PoolId{0, 0} || id == pool.id || !pool.had_capture;
+        if (pool.use_count || !pool.live.empty() || !pool.kept.empty() || !is_meant) {
           ++it;
           continue;
         }
@@ -1481,32 +1371,13 @@ class Device {
         it = pools_.erase(it);
       }
     }
-    if (gone.empty()) return false;
-    if (had_capture) hooks_.wait_device(); /* its graphs may still run */
-    for (const auto &pool : gone) {
-      if (pool->source) hooks_.wait_device();
-      pool->source.reset();
-    }
+    const bool may_go = !had_capture || has_waited(); /* its graphs may still run */
     for (const auto &pool : gone)
-      if (gmlake_pool_destroy(lake_, pool->pool) != GMLAKE_OK) {
+      if (!may_go || gmlake_pool_destroy(lake_, pool->pool) != GMLAKE_OK) {
         std::lock_guard<Latch> lock(mutex_);
         pools_[pool->id] = pool; /* to be tried again */
       }
-    return true;
-  }
-
-  /* Gives back what sources have free: of all pools, or of one. */
-  void trim_sources(PoolId id) {
-    std::vector<std::shared_ptr<Pool>> found;
-    {
-      std::lock_guard<Latch> lock(mutex_);
-      for (const auto &entry : pools_)
-        if (entry.second->source && (id == PoolId{0, 0} || id == entry.first))
-          found.push_back(entry.second);
-    }
-    if (found.empty() || route_count_) return;
-    hooks_.wait_device();
-    for (const auto &pool : found) pool->source->trim();
+    return may_go && !gone.empty();
   }
 
   bool is_any_captured() {
@@ -1515,9 +1386,34 @@ class Device {
     return is_captured();
   }
   /* pre: routes_mutex_. */
-  bool is_captured() const {
+  bool is_captured() {
+    drop_failed(nullptr);
     return std::any_of(routes_.begin(), routes_.end(),
                        [](const std::shared_ptr<Route> &route) { return route->is_capture; });
+  }
+
+  using Routes = std::vector<std::shared_ptr<Route>>;
+
+  /* pre: routes_mutex_. */
+  void erase_route(Routes::iterator it) {
+    for (void *stream : (*it)->streams) (void)gmlake_capture_end(lake_, stream);
+    routes_.erase(it);
+    route_count_.fetch_sub(1, std::memory_order_release);
+  }
+  /* pre: routes_mutex_. torch up to 2.11 does not end the route of a capture that failed. It is over
+     where the driver has captured and does so no more, or where a capture is to begin on its stream,
+     `current`. */
+  void drop_failed(void *current) {
+    for (size_t i = routes_.size(); i-- > 0;) {
+      Route &route = *routes_[i];
+      const bool is_going =
+          !route.is_capture ||
+          std::any_of(route.streams.begin(), route.streams.end(), hooks_.is_capturing);
+      route.has_begun |= route.is_capture && is_going;
+      if (is_going || !(route.has_begun || (current && route.streams[0] == current))) continue;
+      failed_.insert(route.pool->id);
+      erase_route(routes_.begin() + static_cast<ptrdiff_t>(i));
+    }
   }
 
   /* The pool that a request on the stream goes to; NULL: the default one. Tells the lake that the
@@ -1527,9 +1423,25 @@ class Device {
     for (auto it = routes_.rbegin(); it != routes_.rend(); ++it) {
       if (!(*it)->filter(stream)) continue;
       if ((*it)->is_capture) tell_captured(**it, stream);
+      (*it)->has_begun = true;
       return (*it)->pool;
     }
     return nullptr;
+  }
+  /* Tells the lake that the stream is captured, if it is: it may have joined by an event. A filter
+     that fails, as for the legacy stream beside a capture, says no. */
+  void learn(void *stream) noexcept {
+    if (!stream) return;
+    std::lock_guard<std::mutex> routes(routes_mutex_);
+    for (const auto &route : routes_) try {
+        const auto &known = route->streams;
+        if (route->is_capture && std::find(known.begin(), known.end(), stream) == known.end() &&
+            route->filter(stream)) {
+          tell_captured(*route, stream);
+          route->has_begun = true;
+        }
+      } catch (...) {
+      }
   }
   void tell_captured(Route &route, void *stream) {
     if (std::find(route.streams.begin(), route.streams.end(), stream) != route.streams.end())
@@ -1592,40 +1504,6 @@ class Device {
       segment.pieces.push_back(std::move(piece));
   }
 
-  /* pre: mutex_. */
-  void add_source(const Pool &pool, std::vector<Segment> &out) const {
-    if (!pool.source) return;
-    std::map<uint64_t, const Block *> live;
-    for (const Block *block : pool.live) live[reinterpret_cast<uint64_t>(block->ptr)] = block;
-    for (const auto &entry : pool.source->segments()) {
-      const uint64_t end = entry.first + entry.second;
-      Segment segment;
-      segment.address = entry.first;
-      segment.pool = pool.id;
-      auto it = live.lower_bound(entry.first);
-      if (it != live.end() && it->first < end) segment.stream = it->second->stream;
-      while (segment.bytes < entry.second) {
-        Piece piece;
-        piece.address = segment.address + segment.bytes;
-        const bool is_live = it != live.end() && it->first == piece.address;
-        if (is_live) {
-          piece.bytes = it->second->bytes;
-          piece.requested = it->second->requested;
-          piece.context = it->second->context;
-          piece.is_live = piece.is_active = true;
-          ++it;
-        } else {
-          const bool has_next = it != live.end() && it->first < end;
-          piece.bytes = static_cast<size_t>((has_next ? it->first : end) - piece.address);
-        }
-        segment.bytes += piece.bytes;
-        segment.pieces.push_back(std::move(piece));
-      }
-      out.push_back(std::move(segment));
-    }
-  }
-
-  static constexpr size_t kParkedMax = size_t(256) << 20;
   static constexpr size_t kPoolChunkMax = size_t(2) << 20; /* graphs' pools are many and small */
 
   Hooks hooks_;
@@ -1639,7 +1517,8 @@ class Device {
   uint64_t host_waits_before_ = 0;
 
   std::mutex routes_mutex_; /* taken before mutex_ */
-  std::vector<std::shared_ptr<Route>> routes_;
+  Routes routes_;
+  std::set<PoolId> failed_; /* whose routes ended by drop_failed, and may be ended again */
   std::atomic<size_t> route_count_{0};
 
   Latch mutex_; /* protects what follows */
@@ -1649,9 +1528,8 @@ class Device {
   Ledger ledger_;
   int64_t retry_count_ = 0, oom_count_ = 0; /* see Figures */
   std::vector<Block> parked_;               /* freed, and the lake does not know yet; in order */
-  size_t parked_bytes_ = 0;
-  std::vector<Pending> pending_; /* freed, and used on recorded streams when last looked at */
-  size_t pending_bytes_ = 0;
+  std::atomic<bool> has_late_{false}; /* some may be late: see Ledger; is asked without lock */
+  int64_t late_count_ = 0;            /* blocks that were freed so since there was none */
   std::map<PoolId, std::shared_ptr<Pool>> pools_;
 };
 

@@ -248,6 +248,11 @@ class Offload final : public Guest {
     if (note(gmlake_offload_session_pin(session_, id, stream)) == GMLAKE_OFFLOAD_OK)
       streams.push_back(stream);
   }
+  bool pin(void *ptr, void *stream) override {
+    const Lock lock(mutex_);
+    if (is_held_) return (void)refuse("a graph is being captured"), false;
+    return keep(reinterpret_cast<uint64_t>(ptr), stream) == GMLAKE_OFFLOAD_OK;
+  }
   /* What others need once they will need again: the session's share gets smaller by it. */
   bool make_room(size_t bytes) override {
     const Lock lock(mutex_);

@@ -15,7 +15,7 @@ from setuptools.command.build_py import build_py
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")  # of gmlake.h
-OLDEST, NEWEST = (2, 7), (2, 11)  # releases of torch that it is written for
+OLDEST, NEWEST = (2, 11), (2, 13)  # releases of torch that it is written for
 
 os.environ.pop("GMLAKE_TORCH", None)  # the torch that is imported here needs no lake
 try:
@@ -34,10 +34,10 @@ def check_release():
     if torch.version.cuda is None:
         sys.exit(f"gmlake_torch needs a torch that is built for CUDA; this is {torch.__version__}")
     if release < OLDEST:
-        sys.exit(f"gmlake_torch needs torch 2.7 or later; this is {torch.__version__}")
+        sys.exit(f"gmlake_torch needs torch 2.11 or later; this is {torch.__version__}")
     if release > NEWEST:
         print(
-            f"gmlake_torch: torch {torch.__version__} is unknown: it was written for 2.7 to 2.11. "
+            f"gmlake_torch: torch {torch.__version__} is unknown: it was written for 2.11 to 2.13. "
             "If it does not compile, torch's interface has changed",
             file=sys.stderr,
         )
@@ -62,13 +62,17 @@ def cuda_includes():
 
 
 def macros():
-    """What differs between releases and cannot be found out in C++."""
+    """What differs between releases and cannot be found out in C++; and of which commit torch is, as
+    two builds of one release may have other tables of functions."""
     header = os.path.join(
         os.path.dirname(torch.__file__), "include", "c10", "cuda", "CUDACachingAllocator.h"
     )
     with open(header) as file:
         text = file.read()
-    return [("GMLAKE_TORCH_HAS_REJECTION", "1")] if "attachOomRejectionObserver" in text else []
+    found = [("GMLAKE_TORCH_COMMIT", f'"{torch.version.git_version}"')]
+    if "attachOomRejectionObserver" in text:
+        found.append(("GMLAKE_TORCH_HAS_REJECTION", "1"))
+    return found
 
 
 class BuildPy(build_py):

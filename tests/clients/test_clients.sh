@@ -140,17 +140,13 @@ ok 'torch: misuse' fake "$build/client_torch" "$library" misuse
 ok 'torch: misuse: says so' [ "$(grep -cE \
   '^gmlake_torch: .*(UNKNOWN_POINTER|DOUBLE_FREE|gmlake_pluggable.pool)' "$dir/err")" = 5 ]
 ok 'torch: what its own allocator needs of a lake' "$build/client_torch_lake"
-for case in enable memory streams out_of_memory history trackers pools sharing peers profiler \
-  fork threads offload enable_old memory_old history_old trackers_old pools_old; do
+for case in enable memory streams out_of_memory history trackers pools sharing peers profiler fork \
+  threads offload sources hooks failed_capture foreign_capture pools_end limits sharing_in_session \
+  exit enable_old memory_old history_old trackers_old pools_old sources_old; do
   old=${case#"${case%_old}"}
   ok "torch: its own allocator: $case" fake FAKE_CUDA_SEED=1 FAKE_CUDA_DEVICES=2 \
     "$build/client_torch_allocator$old" "${case%_old}"
   ok "torch: its own allocator: $case: silent" silent
-done
-for minor in 8 10; do
-  ok "torch: its own allocator: compiles for torch 2.$minor" "${CXX:-c++}" -std=c++17 -fsyntax-only \
-    "-DTORCH_STUB_MINOR=$minor" -I. -Itests/clients/torch_stub -Itests/cuda_stub -Itests \
-    tests/clients/torch_allocator.cpp
 done
 ok 'torch: sessions that offload' "$build/client_torch_offload"
 for limit in '64 2' '96 4' '48 2' '64 2 checked'; do # of 192 MiB
@@ -227,13 +223,22 @@ C
   hooked() {
     GMLAKE_TORCH=$1 PYTHONPATH=$dir/site:examples/torch python3 -B -c "
 exec(open('examples/torch/gmlake_torch.pth').read())
-import sys
+import importlib.util, sys
 assert 'torch' not in sys.modules and 'gmlake_torch' not in sys.modules
+for _ in range(2): assert importlib.util.find_spec('torch')  # as libraries do that can do without
+assert 'torch' not in sys.modules
 import torch
+assert not any(type(finder).__name__ == '_Finder' for finder in sys.meta_path) or $2 == 1
 assert torch.x == $2, torch.x" >"$dir/out" 2>"$dir/err"
   }
   ok 'python: GMLAKE_TORCH=1' hooked 1 2
   ok 'python: GMLAKE_TORCH=0' hooked 0 1
+  cp "$dir/site/gmlake_torch.py" "$dir/lakes.py"
+  echo 'raise ImportError("built for another torch")' >"$dir/site/gmlake_torch.py"
+  ok 'python: GMLAKE_TORCH=1: no lakes' hooked 1 1
+  ok 'python: GMLAKE_TORCH=1: no lakes: says so' says \
+    'GMLAKE_TORCH=1: torch runs without lakes: built for another torch'
+  cp "$dir/lakes.py" "$dir/site/gmlake_torch.py"
   ok 'python: dispatch.py, record.py' python3 -B tests/clients/dispatch_stub.py "$dir/stub.gmgraph"
   ok 'python: record.py: the graph' "$build/offload" "$dir/stub.gmgraph"
   for python in python3 /usr/bin/python3; do # where there is a torch

@@ -3,6 +3,9 @@
    the oldest. usage: client_torch_allocator CASE, with the fake driver on the library path */
 #include "../../examples/torch/gmlake_torch.cpp"
 
+#include "torch_stub/own_allocator.hpp"
+
+#include <csignal>
 #include <dirent.h>
 #include <sys/wait.h>
 #include <thread>
@@ -20,13 +23,7 @@ static void cu(CUresult code) { check(code == CUDA_SUCCESS); }
 static cca::CUDAAllocator &torch_allocator() { return *cca::allocator.load(); }
 static void *take(size_t bytes) { return torch_allocator().raw_alloc(bytes); }
 static void give(void *ptr) { torch_allocator().raw_delete(ptr); }
-static void empty_cache() {
-#if TORCH_STUB_MINOR < 8
-  torch_allocator().emptyCache();
-#else
-  torch_allocator().emptyCache({0, 0});
-#endif
-}
+static void empty_cache() { torch_allocator().emptyCache({0, 0}); }
 
 /* The text of the error that the function raises; "": it raised none. */
 template <class E, class Function>
@@ -68,10 +65,12 @@ static size_t descriptor_count() {
   return count;
 }
 
-/* torch is up, with as many devices. */
+/* torch is up, with as many devices. What hangs is ended. */
 static void start(int device_count = 1) {
+  (void)alarm(60);
   cu(cuInit(0));
   c10::cuda::SetDevice(0);
+  if (!cca::allocator.load()) cca::allocator.store(&torch_stub::own_allocator());
   check(!gmlake_torch_enable());
   torch_allocator().init(device_count);
 }
@@ -91,7 +90,7 @@ static void case_enable() {
   start(2);
   check(torch_allocator().initialized() && torch_allocator().isEnabled());
   check(!lake_of(0) && !lake_of(-1) && !lake_of(64) && stats().max_split_size == -1);
-  check(std::string(gmlake_torch_built_for()) == TORCH_VERSION);
+  check(std::string(gmlake_torch_built_for()) == TORCH_VERSION " unknown");
   void *const early = (torch_allocator().enable(false), take(MIB)); /* of cudaMalloc */
   check(early && !lake_of(0));
   torch_allocator().enable(true);
@@ -229,15 +228,7 @@ static std::shared_ptr<c10::GatheredContext> gather() { return std::make_shared<
 
 static void record(bool is_enabled, cca::RecordContext when,
                    const std::vector<std::string> &skipped = {}) {
-#if TORCH_STUB_MINOR < 8
-  (void)skipped;
-  torch_allocator().recordHistory(is_enabled, gather, 100, when);
-#elif TORCH_STUB_MINOR < 10
-  (void)skipped;
-  torch_allocator().recordHistory(is_enabled, gather, 100, when, true);
-#else
   torch_allocator().recordHistory(is_enabled, gather, 100, when, true, skipped);
-#endif
 }
 
 static size_t count_of(const cca::SnapshotInfo &snapshot, TraceEntry::Action action) {
@@ -246,29 +237,12 @@ static size_t count_of(const cca::SnapshotInfo &snapshot, TraceEntry::Action act
   return count;
 }
 
-/* The form between the oldest and the newest. */
-struct EntryBetween {
-  using Action = TraceEntry::Action;
-  EntryBetween(Action, DeviceIndex, size_t, size_t bytes, cudaStream_t, c10::approx_time_t,
-               ContextPtr, std::string text)
-      : size(bytes), compile(std::move(text)) {}
-  size_t size;
-  std::string compile;
-};
-
 static void case_history() {
-  const auto between = make_entry<EntryBetween>(TraceEntry::ALLOC, 0, 4096, 512, nullptr, {0, 0},
-                                                nullptr, "1/0", "metadata");
-  check(between.size == 512 && between.compile == "1/0");
   start();
   record(true, cca::RecordContext::ALL);
   check(torch_allocator().isHistoryEnabled());
   std::string compile = "0/0";
-#if TORCH_STUB_MINOR < 8
-  compile = "";
-#else
   torch_allocator().pushCompileContext(compile);
-#endif
   torch_allocator().recordAnnotation({{"name", "step"}});
   void *const a = take(5 * MIB), *const b = take(1000);
   give(b);
@@ -297,27 +271,28 @@ static void case_history() {
   give(a);
   empty_cache();
   check(count_of(torch_allocator().snapshot(), TraceEntry::SEGMENT_FREE) > 0);
-#if TORCH_STUB_MINOR >= 8
   torch_allocator().popCompileContext();
-#endif
-#if TORCH_STUB_MINOR >= 10
   record(true, cca::RecordContext::ALL, {"free_completed"});
   torch_allocator().setUserMetadata("mine");
+  std::thread([] { check(torch_allocator().getUserMetadata().empty()); }).join();
   give(take(1000));
   shown = torch_allocator().snapshot();
   check(!count_of(shown, TraceEntry::FREE_COMPLETED));
   check(count_of(shown, TraceEntry::FREE_REQUESTED) == 1);
   check(shown.device_traces[0][0].user_metadata_ == "mine");
+  void *const known = take(1000);
+#if TORCH_STUB_MINOR >= 12
+  check(torch_allocator().getContextForPointer(known));
+  check(!torch_allocator().getContextForPointer(&shown));
 #endif
+  give(known);
   record(false, cca::RecordContext::NEVER);
   const int made = Stack::count();
   give(take(1000));
   check(made == Stack::count() && !torch_allocator().isHistoryEnabled());
 }
 
-static cca::SnapshotInfo snapshot_of(PoolId pool) {
-  return static_cast<LakeAllocator &>(torch_allocator()).snapshot(pool);
-}
+static cca::SnapshotInfo snapshot_of(PoolId pool) { return torch_allocator().snapshot(pool); }
 
 /* Requests on every stream go to the pool. */
 static void begin_pool(PoolId pool) {
@@ -330,12 +305,13 @@ static void case_trackers() {
   std::vector<void *> blocks;
   bool does_throw = false;
   start();
+  give(take(1000));
+  empty_cache();
   for (int i = 0; i < 20; i++) blocks.push_back(take(10 * MIB));
   for (size_t i = 0; i < 20; i += 2) give(blocks[i]);
   void *const stitched = take(70 * MIB);
   torch_allocator().attachAllocatorTraceTracker([&](const TraceEntry &entry) {
-    if (entry.action_ == TraceEntry::SEGMENT_ALLOC || entry.action_ == TraceEntry::SEGMENT_FREE)
-      TORCH_CHECK(!does_throw, "no more registrations");
+    TORCH_CHECK(!does_throw, "no more registrations");
     if (entry.action_ == TraceEntry::SEGMENT_ALLOC)
       check(registered.emplace(entry.addr_, std::make_pair(entry.size_, entry.mempool_)).second);
     if (entry.action_ == TraceEntry::SEGMENT_FREE) {
@@ -355,9 +331,7 @@ static void case_trackers() {
       check(known != registered.end() && known->second.first == segment.total_size);
       bytes += segment.total_size;
       check(segment.registration_counter > 0);
-#if TORCH_STUB_MINOR >= 8 /* before, events do not tell the pool */
       check(known->second.second == segment.owner_private_pool_id);
-#endif
     }
     return bytes == static_cast<size_t>(stats().reserved_bytes[0].current) &&
            torch_allocator().snapshot().segments.size() == registered.size();
@@ -373,8 +347,9 @@ static void case_trackers() {
   for (size_t i = 1; i < 20; i += 2) give(blocks[i]);
   empty_cache();
   check(registered.empty() && c10::warnings().empty());
-  does_throw = true; /* in the middle of a call of the lake */
+  does_throw = true; /* in the middle of calls of the lake and of torch's */
   give(take(50 * MIB));
+  check(stats().allocated_bytes[0].current == 0);
   empty_cache();
   check(!c10::warnings().empty() && has(c10::warnings()[0], "no more registrations"));
   check(gmlake_check(lake_of(0)) == GMLAKE_OK && stats().reserved_bytes[0].current == 0);
@@ -601,16 +576,247 @@ static void case_offload() {
   check(stats().allocated_bytes[0].current == 0 && gmlake_check(lake_of(0)) == GMLAKE_OK);
 }
 
+/* ---- What went wrong once ---- */
+
+/* Gives memory of cudaMalloc, but the first so many times. */
+static std::shared_ptr<torch_stub::Source> source_of(int failures) {
+  auto source = std::make_shared<torch_stub::Source>();
+  source->failures = failures;
+  return source;
+}
+
+/* Pools with an allocator of their own are torch's own allocator's: what a side stream uses is not
+   given out again, be it freed inside use_mem_pool or not; and a source that raises does no harm. */
+static void case_sources() {
+  start();
+  auto source = source_of(1);
+  const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(0);
+  c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(0));
+  const cudaStream_t main = c10::cuda::getCurrentCUDAStream(0).stream();
+  std::map<size_t, size_t> registered;
+  torch_allocator().attachAllocatorTraceTracker([&](const TraceEntry &entry) {
+    if (entry.mempool_ != kPool) return;
+    if (entry.action_ == TraceEntry::SEGMENT_ALLOC) registered[entry.addr_] = entry.size_;
+    if (entry.action_ == TraceEntry::SEGMENT_FREE) registered.erase(entry.addr_);
+  });
+  torch_allocator().createOrIncrefPool(0, kPool, source);
+  begin_pool(kPool);
+  check(has(error_of<c10::Error>([] { (void)take(MIB); }), "the source fails"));
+  give(take(MIB));
+  torch_allocator().endAllocateToPool(0, kPool);
+  for (int inside = 0; inside < 2; inside++) {
+    begin_pool(kPool);
+    auto data = std::make_unique<c10::DataPtr>(torch_allocator().allocate(4 * MIB));
+    void *const ptr = data->get();
+    cu(cuMemsetD32Async(at(ptr), 0xAAAAAAAA, MIB, side.stream()));
+    torch_allocator().recordStream(*data, side);
+    if (!inside) torch_allocator().endAllocateToPool(0, kPool);
+    data = nullptr;
+    if (!inside) begin_pool(kPool);
+    void *const next = take(4 * MIB);
+    cu(cuMemsetD32Async(at(next), 0x11111111, MIB, main));
+    check(word_at(next) == 0x11111111);
+    give(next);
+    torch_allocator().endAllocateToPool(0, kPool);
+  }
+  check(source->count > 0 && registered.size() == source->count);
+  check(snapshot_of(kPool).segments.size() == source->count);
+  const int64_t held = stats().reserved_bytes[0].current;
+  void *const block = take(MIB); /* outside: the lake's */
+  check(stats().reserved_bytes[0].current > held && torch_allocator().getPoolUseCount(0, kPool));
+  give(block);
+  while (torch_allocator().getPoolUseCount(0, kPool)) torch_allocator().releasePool(0, kPool);
+  torch_allocator().emptyCache(kPool);
+  check(source->count == 0 && registered.empty());
+  empty_cache();
+  check(stats().reserved_bytes[0].current == 0);
+}
+
+/* Nothing that the lake calls leaves it locked: its hooks fail, and then it goes on. */
+struct Fails : c10::FreeMemoryCallback {
+  bool Execute() override { throw c10::Error("the callback fails"); }
+};
+static void case_hooks() {
+  start();
+  const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(0);
+  c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(0));
+  auto data = std::make_unique<c10::DataPtr>(torch_allocator().allocate(8 * MIB));
+  torch_allocator().recordStream(*data, side);
+  fake_control.fail_function("cuStreamIsCapturing", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 1);
+  data = nullptr; /* a deleter: it may not raise */
+  give(take(8 * MIB));
+  fake_control.fail_function("cuStreamIsCapturing", 0, CUDA_SUCCESS, 0);
+  c10::FreeCudaMemoryCallbacksRegistry()->makers["fails"] = [] {
+    return std::unique_ptr<c10::FreeMemoryCallback>(new Fails);
+  };
+  void *const most = take(900 * MIB);
+  check(is_refused(900 * MIB) && !c10::warnings().empty());
+  give(most);
+  give(take(900 * MIB));
+  check(gmlake_check(lake_of(0)) == GMLAKE_OK);
+  int asked = 0;
+  c10::cuda::setCurrentCUDAStream(c10::cuda::CUDAStream(0, 0));
+  void *const legacy = take(MIB);
+  c10::cuda::setCurrentCUDAStream(side);
+  torch_allocator().beginAllocateToPool(0, kPool, [&](cudaStream_t) -> bool {
+    if (asked++) throw c10::Error("the filter fails");
+    return false;
+  });
+  give(legacy); /* does not ask */
+  check(asked == 1);
+  torch_allocator().endAllocateToPool(0, kPool);
+}
+
+static void begin_graph(PoolId pool) {
+  torch_allocator().beginAllocateToPool(0, pool, [](cudaStream_t stream) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cu(cuStreamIsCapturing(stream, &status));
+    return status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  });
+}
+
+/* A capture that failed, whose pool nobody ends, keeps no other one from its stream. */
+static void case_failed_capture() {
+  CUgraph graph;
+  start();
+  const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(0);
+  c10::cuda::setCurrentCUDAStream(side);
+  begin_graph({0, 1}); /* the driver's begin fails */
+  give(take(MIB));
+  begin_graph({0, 2});
+  cu(cuStreamBeginCapture(side.stream(), CU_STREAM_CAPTURE_MODE_GLOBAL));
+  give(take(MIB));
+  cu(cuStreamEndCapture(side.stream(), &graph)); /* it fails: nobody ends the pool */
+  cu(cuGraphDestroy(graph));
+  give(take(64 * MIB));
+  begin_graph({0, 3});
+  cu(cuStreamBeginCapture(side.stream(), CU_STREAM_CAPTURE_MODE_GLOBAL));
+  void *const block = take(MIB);
+  cu(cuStreamEndCapture(side.stream(), &graph));
+  torch_allocator().endAllocateToPool(0, {0, 3});
+  torch_allocator().endAllocateToPool(0, {0, 2}); /* as torch 2.12 does */
+  give(block);
+  cu(cuGraphDestroy(graph));
+  check(gmlake_check(lake_of(0)) == GMLAKE_OK);
+}
+
+/* Frees of blocks of external streams while another library captures: its capture is not broken, and
+   nothing is lost. */
+static void case_foreign_capture() {
+  CUstream raw, theirs;
+  CUgraph graph;
+  std::vector<void *> all;
+  start();
+  cu(cuStreamCreate(&raw, CU_STREAM_NON_BLOCKING));
+  cu(cuStreamCreate(&theirs, CU_STREAM_NON_BLOCKING));
+  c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromExternal(raw, 0));
+  for (int i = 0; i < 5; i++) all.push_back(take(60 * MIB));
+  cu(cuStreamBeginCapture(theirs, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  for (void *ptr : all) give(ptr);
+  cu(cuStreamEndCapture(theirs, &graph));
+  cu(cuGraphDestroy(graph));
+  fake_control.fail_function("cuCtxSynchronize", 1, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 1);
+  c10::cuda::setCurrentCUDAStream(c10::cuda::CUDAStream(0, 0));
+  check(is_refused(900 * MIB)); /* what cannot be waited for stays parked */
+  fake_control.fail_function("cuCtxSynchronize", 0, CUDA_SUCCESS, 0);
+  give(take(900 * MIB));
+  empty_cache();
+  check(stats().reserved_bytes[0].current == 0);
+}
+
+/* A MemPool's end gives back its own memory and nobody else's. */
+static void case_pools_end() {
+  start();
+  give(take(256 * MIB));
+  for (unsigned i = 0; i < 100; i++) {
+    const PoolId pool{0, 100 + i};
+    torch_allocator().createOrIncrefPool(0, pool, nullptr);
+    begin_pool(pool);
+    void *const block = take(32 * MIB);
+    torch_allocator().endAllocateToPool(0, pool);
+    torch_allocator().releasePool(0, pool);
+    give(block);
+    torch_allocator().releasePool(0, pool);
+    torch_allocator().emptyCache(pool);
+    check(stats().reserved_bytes[0].current == int64_t(256 * MIB));
+  }
+}
+
+/* The fraction of torch's configuration, and a session's limit beside the program's. */
+static void case_limits() {
+  cca::CUDAAllocatorConfig::fraction() = .5;
+  start();
+  give(take(MIB));
+  check(torch_allocator().getMemoryFraction(0) == .5 && is_refused(600 * MIB));
+  const gmlake_torch::Memory &memory = the_allocator().device_of(0)->memory();
+  check(!gmlake_torch_offload_open(0, 64 * MIB, 0, 0, 2 * MIB, 0));
+  check(memory.limit() == 64 * MIB);
+  torch_allocator().setMemoryFraction(.25, 0);
+  check(memory.limit() == 64 * MIB);
+  check(!gmlake_torch_offload_close() && memory.limit() == 256 * MIB);
+}
+
+/* What other processes were told of, or a pointer to it, stays. */
+static void case_sharing_in_session() {
+  start();
+  give(take(MIB));
+  check(!gmlake_torch_offload_open(0, 64 * MIB, 0, 0, 2 * MIB, 0));
+  const auto named = [](size_t bytes) {
+    void *const ptr = take(bytes);
+    const uint64_t address = at(ptr);
+    check(!gmlake_torch_offload_step(1, &address, 0, 1));
+    return ptr;
+  };
+  void *const sent = named(16 * MIB), *const based = named(16 * MIB);
+  const std::string handle = torch_allocator().shareIpcHandle(sent).handle;
+  size_t bytes = 0;
+  check(torch_allocator().getBaseAllocation(based, &bytes) == based && bytes == 16 * MIB);
+  cu(cuMemsetD32Async(at(based), 77, 4 * MIB, nullptr));
+  for (int i = 0; i < 6; i++) (void)named(16 * MIB);
+  check(torch_allocator().shareIpcHandle(sent).handle == handle && word_at(based) == 77);
+}
+
+/* A static object frees when all others are gone. */
+struct Late {
+  void *ptr = nullptr;
+  ~Late() {
+    if (!ptr) return;
+    give(ptr);
+    empty_cache();
+  }
+};
+static Late late;
+static void case_exit() {
+  start();
+  c10::DataPtr *const data = new c10::DataPtr(torch_allocator().allocate(8 * MIB));
+  torch_allocator().recordStream(*data, c10::cuda::getStreamFromPool(0));
+  late.ptr = data->get();
+}
+
 static const struct {
   const char *name;
   void (*run)();
-} cases[] = {{"enable", case_enable},   {"memory", case_memory},
-             {"streams", case_streams}, {"out_of_memory", case_out_of_memory},
-             {"history", case_history}, {"trackers", case_trackers},
-             {"pools", case_pools},     {"sharing", case_sharing},
-             {"peers", case_peers},     {"profiler", case_profiler},
-             {"fork", case_fork},       {"threads", case_threads},
-             {"offload", case_offload}};
+} cases[] = {{"enable", case_enable},
+             {"memory", case_memory},
+             {"streams", case_streams},
+             {"out_of_memory", case_out_of_memory},
+             {"history", case_history},
+             {"trackers", case_trackers},
+             {"pools", case_pools},
+             {"sharing", case_sharing},
+             {"peers", case_peers},
+             {"profiler", case_profiler},
+             {"fork", case_fork},
+             {"threads", case_threads},
+             {"offload", case_offload},
+             {"sources", case_sources},
+             {"hooks", case_hooks},
+             {"failed_capture", case_failed_capture},
+             {"foreign_capture", case_foreign_capture},
+             {"pools_end", case_pools_end},
+             {"limits", case_limits},
+             {"sharing_in_session", case_sharing_in_session},
+             {"exit", case_exit}};
 
 int main(int argc, char **argv) {
   for (const auto &one : cases)

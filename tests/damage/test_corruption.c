@@ -436,12 +436,6 @@ typedef struct field {
 #member "[]", offsetof(type, member), SIZE(type, member[0]), SIZE(type, member[0]), \
         SIZE(type, member) / SIZE(type, member[0])                                      \
   }
-#define EACH(type, array, member)                                                       \
-  {                                                                                     \
-#array "[]." #member, offsetof(type, array[0].member), SIZE(type, array[0].member), \
-        SIZE(type, array[0]), SIZE(type, array) / SIZE(type, array[0])                  \
-  }
-
 #define T gmlk_block
 static const field block_fields[] = {ONE(T, ticket), ONE(T, at),    ONE(T, grains),
                                      ONE(T, hole),   ONE(T, slack), ONE(T, arena),
@@ -466,12 +460,11 @@ static const field fence_fields[] = {ONE(T, epoch), ONE(T, at_ns)};
 #undef T
 #define T gmlk_stream
 static const field stream_fields[] = {
-    ONE(T, id),           ONE(T, uses),          ONE(T, born),           ONE(T, next),
-    ONE(T, epoch),        ONE(T, done),          ONE(T, freed_bytes),    ONE(T, fence_head),
-    ONE(T, fence_count),  EACH(T, waits, epoch), EACH(T, waits, stream), ONE(T, wait_next),
-    ONE(T, capture),      ONE(T, arena),         ONE(T, is_capture),     ONE(T, is_used),
-    ONE(T, is_forgotten), ONE(T, is_dirty),      ONE(T, is_news),        ONE(T, kind),
-    ONE(T, stays),        ONE(T, lag_ns)};
+    ONE(T, id),          ONE(T, uses),       ONE(T, born),         ONE(T, next),
+    ONE(T, epoch),       ONE(T, done),       ONE(T, freed_bytes),  ONE(T, fence_head),
+    ONE(T, fence_count), ONE(T, wait_count), ONE(T, capture),      ONE(T, arena),
+    ONE(T, is_capture),  ONE(T, is_used),    ONE(T, is_forgotten), ONE(T, is_dirty),
+    ONE(T, is_news),     ONE(T, kind),       ONE(T, stays),        ONE(T, lag_ns)};
 #undef T
 #define T gmlk_streams
 static const field streams_fields[] = {
@@ -911,8 +904,6 @@ static const struct exception {
     {SHAPE_STREAM_USED, "fence_head", HARMLESS, "nothing begins where there is no fence"},
     {SHAPE_STREAM_USED, "fence_count", LEGAL,
      "of a stream on which something was freed the last epoch may have no fence"},
-    {SHAPE_STREAM_USED, "waits[].stream", LEGAL, "any stream may have been waited for"},
-    {SHAPE_STREAM_USED, "wait_next", HARMLESS, "at worst a wait is forgotten, and done again"},
     {SHAPE_STREAM_USED, "arena", HARMLESS, "not read but of a stream that is being captured"},
     {SHAPE_STREAM_USED, "is_dirty", HARMLESS, "at worst an event too many"},
     {SHAPE_STREAM_USED, "is_news", HARMLESS, "at worst a walk too many, or later"},
@@ -928,26 +919,18 @@ static const struct exception {
     {SHAPE_STREAM_UNUSED, "stays", HARMLESS, "not read of a number that is not in use"},
     {SHAPE_STREAM_CAPTURED, "freed_bytes", HARMLESS, "at worst an event too early or too late"},
     {SHAPE_STREAM_CAPTURED, "fence_head", HARMLESS, "nothing begins where there is no fence"},
-    {SHAPE_STREAM_CAPTURED, "waits[].stream", LEGAL, "any stream may have been waited for"},
-    {SHAPE_STREAM_CAPTURED, "wait_next", HARMLESS, "at worst a wait is forgotten, and done again"},
     {SHAPE_STREAM_CAPTURED, "is_dirty", HARMLESS, "at worst an event too many"},
     {SHAPE_STREAM_CAPTURED, "is_news", HARMLESS, "at worst a walk too many, or later"},
     {SHAPE_STREAM_FORGOTTEN, "freed_bytes", HARMLESS, "not read of a stream that is forgotten"},
     {SHAPE_STREAM_FORGOTTEN, "born", LEGAL, "before the blocks that it has"},
-    {SHAPE_STREAM_FORGOTTEN, "waits[].stream", HARMLESS, "not read of a stream that is forgotten"},
-    {SHAPE_STREAM_FORGOTTEN, "wait_next", HARMLESS, "not read of a stream that is forgotten"},
     {SHAPE_STREAM_FORGOTTEN, "arena", HARMLESS, "not read of a stream that is forgotten"},
     {SHAPE_STREAM_FORGOTTEN, "is_news", HARMLESS, "at worst a walk too many, or later"},
     {SHAPE_STREAM_CAPTURE, "freed_bytes", HARMLESS, "not read of a capture"},
     {SHAPE_STREAM_CAPTURE, "fence_head", HARMLESS, "not read of a capture"},
-    {SHAPE_STREAM_CAPTURE, "waits[].stream", HARMLESS, "not read of a capture"},
-    {SHAPE_STREAM_CAPTURE, "wait_next", HARMLESS, "not read of a capture"},
     {SHAPE_STREAM_CAPTURE, "arena", HARMLESS, "not read of a capture"},
     {SHAPE_STREAM_CAPTURE, "is_news", HARMLESS, "at worst a walk too many"},
     {SHAPE_STREAM_UNUSED, "freed_bytes", HARMLESS, "not read of a number that is not in use"},
     {SHAPE_STREAM_UNUSED, "fence_head", HARMLESS, "not read of a number that is not in use"},
-    {SHAPE_STREAM_UNUSED, "waits[].stream", HARMLESS, "not read of a number that is not in use"},
-    {SHAPE_STREAM_UNUSED, "wait_next", HARMLESS, "not read of a number that is not in use"},
     {SHAPE_STREAM_UNUSED, "arena", HARMLESS, "not read of a number that is not in use"},
     {SHAPE_STREAM_UNUSED, "is_news", HARMLESS, "at worst a walk too many"},
     {SHAPE_ALL_STREAMS, "last", HARMLESS, "at worst the stream is looked for"},

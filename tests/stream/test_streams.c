@@ -1742,14 +1742,54 @@ static void nothing_waits_on_the_legacy_stream_during_a_capture(void **state) {
   a = gmlk_stream_find(&lake->streams, A);
   assert_ok(gmlake_mock_capture_begin(mock, A));
   assert_ok(gmlk_drive_begin(&drive, &lake->driver));
-  assert_error(gmlk_stream_wait(&lake->streams, &drive, legacy, b, 1), OUT_OF_DEVICE_MEMORY);
-  assert_error(gmlk_stream_wait(&lake->streams, &drive, a, b, 1), OUT_OF_DEVICE_MEMORY);
+  assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, legacy, b, 1),
+               OUT_OF_DEVICE_MEMORY);
+  assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, a, b, 1),
+               OUT_OF_DEVICE_MEMORY);
   gmlk_drive_end(&drive);
   assert_int_equal(drive.calls, 0);
   assert_ok(gmlake_mock_capture_end(mock, A)); /* not spoilt */
   step(gmlake_capture_end(lake, A));
   step(gmlake_pool_destroy(lake, pool));
   finish();
+}
+
+#define MANY 40u /* streams that hold memory back */
+
+/* Each of them has two halves of chunks behind one event: what was waited for is not waited for
+   again, neither by one request nor by many. What completes makes room for other notes. */
+static void no_wait_on_the_device_is_queued_twice(void **state) {
+  gmlake_stream many[MANY];
+  void *blocks[2 * MANY];
+  size_t at_once, i;
+  const gmlk_stream *s;
+  (void)state;
+  for (at_once = 1; at_once <= 2 * MANY; at_once *= 2 * MANY) {
+    prepare(MANY);
+    open_lake();
+    A = open_stream();
+    for (i = 0; i < MANY; i++) many[i] = open_stream();
+    for (i = 0; i < 2 * MANY; i++) blocks[i] = take_on(C / 2, many[i % MANY]);
+    for (i = 0; i < MANY; i++) hold(many[i]);
+    for (i = 0; i < 2 * MANY; i++) drop_on(blocks[i], many[i % MANY]);
+    for (i = 0; i < 2 * MANY; i += at_once) blocks[i] = take_on(at_once * C / 2, A);
+    assert_int_equal(stats().stream_wait_count, MANY);
+    assert_int_equal(stats().host_wait_count, 0);
+    s = lake->streams.items[gmlk_stream_find(&lake->streams, A)];
+    assert_int_equal(s->wait_count, MANY);
+    for (i = 0; i < 2 * MANY; i += at_once) drop_on(blocks[i], A);
+    for (i = 0; i < MANY; i++) complete(many[i]);
+    for (i = 0; i < MANY; i++) {
+      gmlake_stream next = open_stream();
+      void *p = take_on(MANY * C, next);
+      hold(next);
+      drop_on(p, next);
+      drop_on(take_on(MANY * C, A), A);
+      complete(next);
+    }
+    assert_in_range(s->wait_capacity, MANY, 2 * MANY);
+    finish();
+  }
 }
 
 /* ---- Streams that are destroyed untold ------------------------------------------------------- */
@@ -2362,6 +2402,7 @@ int main(void) {
       cmocka_unit_test(pools_and_lakes_wait_without_host_memory),
       cmocka_unit_test(nothing_waits_on_the_legacy_stream_during_a_capture),
       cmocka_unit_test(no_capture_begins_on_a_stream_that_is_gone),
+      cmocka_unit_test(no_wait_on_the_device_is_queued_twice),
       cmocka_unit_test(each_free_is_fenced_but_on_the_legacy_stream),
       cmocka_unit_test(a_stream_that_stays_is_asked_and_fenced_as_others),
       cmocka_unit_test(a_stream_that_stays_is_fenced_by_others),

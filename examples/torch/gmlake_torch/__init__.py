@@ -20,6 +20,8 @@ import ctypes
 import glob
 import json
 import os
+import re
+import warnings
 
 import torch
 
@@ -43,10 +45,13 @@ def _load():
         library.gmlake_torch_stats_json.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
         library.gmlake_torch_forget_stream.argtypes = [ctypes.c_void_p]
         built_for = library.gmlake_torch_built_for().decode()
-        if torch.__version__.split("+")[0] != built_for.split("+")[0]:
+        release, commit = built_for.split(" ")
+        is_same = torch.__version__.split("+")[0] == release.split("+")[0]
+        if not is_same or commit != torch.version.git_version:
             raise ImportError(
-                f"gmlake_torch was built for torch {built_for}, and this is {torch.__version__}: "
-                "python3 -m pip install --no-build-isolation it again"
+                f"gmlake_torch was built for torch {built_for}, and this is {torch.__version__} "
+                f"{torch.version.git_version}: run `python3 -m pip install --no-build-isolation "
+                "./examples/torch` in gmlake's directory again"
             )
         _library = library
     return _library
@@ -57,6 +62,17 @@ def enable():
     error = _load().gmlake_torch_enable()
     if error:
         raise RuntimeError(f"gmlake_torch.enable(): {error.decode()}")
+    ignored = _ignored_settings()
+    if ignored:
+        warnings.warn(f"gmlake_torch: these settings of torch's allocator do nothing: {ignored}")
+
+
+def _ignored_settings():
+    """Those of PYTORCH_CUDA_ALLOC_CONF that are for another allocator."""
+    settings = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
+    names = re.findall(r"([a-z_0-9]+):", re.sub(r"\[[^]]*\]", "", settings))
+    own = ("per_process_memory_fraction", "pinned_", "use_cuda_host_register")
+    return ", ".join(name for name in names if not name.startswith(own))
 
 
 def is_enabled():

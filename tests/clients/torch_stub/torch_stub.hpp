@@ -1,11 +1,11 @@
 /* As much of torch's headers as examples/torch/gmlake_torch.cpp needs, to compile and run it where
    no torch is, over a driver without a device (tests/gpu/fake_cuda.c). Names and signatures are
-   torch's, in the form of release 2.TORCH_STUB_MINOR: 8 is 2.9, too; 7 is the oldest form of each
-   that gmlake_torch.cpp knows, as 2.6 had it. */
+   torch's, in the form of release 2.TORCH_STUB_MINOR, from 11 on. 12 and 13 are the form of a tree
+   between them, in what could be read of it. */
 #pragma once
 
 #if !defined(TORCH_STUB_MINOR)
-#define TORCH_STUB_MINOR 11
+#define TORCH_STUB_MINOR 13
 #endif
 
 #include "gpu/fake_cuda.h"
@@ -102,6 +102,10 @@ class DataPtr {
   Device device_;
 };
 
+struct Stream {
+  Device device;
+  StreamId id;
+};
 struct Allocator {
   virtual ~Allocator() = default;
   virtual DataPtr allocate(size_t bytes) = 0;
@@ -262,6 +266,11 @@ inline void setCurrentCUDAStream(CUDAStream stream) {
 
 namespace CUDACachingAllocator {
 
+#if TORCH_STUB_MINOR >= 12
+using StreamOfInfo = void *;
+#else
+using StreamOfInfo = cudaStream_t;
+#endif
 using MempoolId_t = std::pair<unsigned long long, unsigned long long>;
 
 struct Stat {
@@ -273,6 +282,9 @@ struct DeviceStats {
   StatArray allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;
   int64_t num_alloc_retries = 0, num_ooms = 0, num_sync_all_streams = 0;
   int64_t num_device_alloc = 0, num_device_free = 0, max_split_size = 0;
+#if TORCH_STUB_MINOR >= 12
+  int64_t num_oom_rejections = 0;
+#endif
   Stat oversize_allocations, oversize_segments;
 };
 
@@ -287,7 +299,7 @@ struct BlockInfo {
 struct SegmentInfo {
   DeviceIndex device = 0;
   size_t address = 0, total_size = 0, requested_size = 0, allocated_size = 0, active_size = 0;
-  cudaStream_t stream = nullptr;
+  StreamOfInfo stream = nullptr;
   bool is_large = false, is_expandable = false;
   MempoolId_t owner_private_pool_id = {0, 0};
   int64_t registration_counter = -1;
@@ -314,40 +326,26 @@ struct TraceEntry {
     SNAPSHOT,
     OOM
   };
-  TraceEntry(Action action, DeviceIndex device, size_t address, size_t size, cudaStream_t stream,
-#if TORCH_STUB_MINOR >= 8
-             MempoolId_t pool,
-#endif
-             approx_time_t time, std::shared_ptr<GatheredContext> context = nullptr
-#if TORCH_STUB_MINOR >= 8
-             ,
-             std::string compile = ""
-#endif
-#if TORCH_STUB_MINOR >= 10
-             ,
-             std::string metadata = ""
-#endif
-             )
+  TraceEntry(Action action, DeviceIndex device, size_t address, size_t size, StreamOfInfo stream,
+             MempoolId_t pool, approx_time_t time,
+             std::shared_ptr<GatheredContext> context = nullptr, std::string compile = "",
+             std::string metadata = "")
       : action_(action),
         device_(device),
         addr_(address),
         context_(std::move(context)),
         stream_(stream),
-        size_(size) {
+        size_(size),
+        mempool_(pool),
+        compile_context_(std::move(compile)),
+        user_metadata_(std::move(metadata)) {
     time_.approx_t_ = time;
-#if TORCH_STUB_MINOR >= 8
-    mempool_ = pool;
-    compile_context_ = std::move(compile);
-#endif
-#if TORCH_STUB_MINOR >= 10
-    user_metadata_ = std::move(metadata);
-#endif
   }
   Action action_;
   DeviceIndex device_;
   size_t addr_;
   std::shared_ptr<GatheredContext> context_;
-  cudaStream_t stream_;
+  StreamOfInfo stream_;
   size_t size_;
   MempoolId_t mempool_{0, 0};
   trace_time_ time_{};
@@ -381,23 +379,51 @@ struct CheckpointDelta {
 enum struct RecordContext { NEVER = 0, STATE = 1, ALLOC = 2, ALL = 3 };
 using OutOfMemoryObserver =
     std::function<void(int64_t device, size_t allocated, size_t total, size_t free)>;
+#if TORCH_STUB_MINOR >= 12
+using OomRejectionObserver =
+    std::function<void(int64_t device, size_t asked, size_t allocated, size_t total)>;
+#else
 using OomRejectionObserver = std::function<void(int64_t device)>;
+#endif
 using AllocatorTraceTracker = std::function<void(const TraceEntry &)>;
 struct ShareableHandle {
   ptrdiff_t offset;
   std::string handle;
 };
-#if TORCH_STUB_MINOR >= 10
 struct StreamSegmentSize {
   cudaStream_t stream;
   bool is_small_pool;
   size_t total_size;
 };
+
+/* Of PYTORCH_CUDA_ALLOC_CONF. */
+struct CUDAAllocatorConfig {
+  static double &fraction() {
+    static double value = 1;
+    return value;
+  }
+  static double per_process_memory_fraction() { return fraction(); }
+};
+
+#if TORCH_STUB_MINOR >= 12
+struct DeviceAllocator : Allocator {
+  virtual void recordStream(const DataPtr &ptr, Stream stream) = 0;
+  virtual std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) = 0;
+};
+#else
+using DeviceAllocator = Allocator;
 #endif
 
 /* What torch's interface has under one name, in the form of the release. */
-class CUDAAllocator : public Allocator {
+class CUDAAllocator : public DeviceAllocator {
  public:
+#if TORCH_STUB_MINOR >= 12
+  void recordStream(const DataPtr &ptr, Stream stream) override {
+    recordStream(ptr, CUDAStream(stream.device.index(), stream.id));
+  }
+  std::pair<size_t, size_t> getMemoryInfo(DeviceIndex) override { return {0, 0}; }
+  virtual std::shared_ptr<GatheredContext> getContextForPointer(const void *) { return nullptr; }
+#endif
   virtual void *raw_alloc(size_t bytes) = 0;
   virtual void *raw_alloc_with_stream(size_t bytes, cudaStream_t stream) = 0;
   virtual void raw_delete(void *ptr) = 0;
@@ -433,28 +459,10 @@ class CUDAAllocator : public Allocator {
   virtual CheckpointDelta setCheckpointPoolState(DeviceIndex device,
                                                  std::shared_ptr<AllocatorState> state) = 0;
   virtual std::string name() = 0;
-#if TORCH_STUB_MINOR < 8
-  virtual void emptyCache() = 0;
-  virtual SnapshotInfo snapshot() = 0;
-  virtual void recordHistory(bool is_enabled, CreateContextFn recorder, size_t entry_count,
-                             RecordContext when) = 0;
-  virtual void ensureExistsAndIncrefPool(DeviceIndex device, MempoolId_t pool) = 0;
-#else
   virtual double getMemoryFraction(DeviceIndex device) = 0;
   virtual void emptyCache(MempoolId_t pool = {0, 0}) = 0;
   virtual void pushCompileContext(std::string &text) = 0;
   virtual void popCompileContext() = 0;
-#endif
-#if TORCH_STUB_MINOR == 8
-  virtual void recordHistory(bool is_enabled, CreateContextFn recorder, size_t entry_count,
-                             RecordContext when, bool does_clear) = 0;
-#endif
-#if TORCH_STUB_MINOR == 8 || TORCH_STUB_MINOR == 10
-  virtual SnapshotInfo snapshot(MempoolId_t pool = {0, 0}) = 0;
-#endif
-#if TORCH_STUB_MINOR < 10
-  virtual void setUseOnOOM(DeviceIndex device, MempoolId_t pool) = 0;
-#else
   virtual std::vector<StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex device) = 0;
   virtual void recordHistory(bool is_enabled, CreateContextFn recorder, size_t entry_count,
                              RecordContext when, bool does_clear,
@@ -463,15 +471,10 @@ class CUDAAllocator : public Allocator {
   virtual std::string getUserMetadata() = 0;
   virtual void setUseOnOOM(DeviceIndex device, MempoolId_t pool, bool value) = 0;
   virtual void setNoSplit(DeviceIndex device, MempoolId_t pool) = 0;
-#endif
-#if TORCH_STUB_MINOR < 11
-  virtual void createOrIncrefPool(DeviceIndex device, MempoolId_t pool, CUDAAllocator *source) = 0;
-#else
   virtual SnapshotInfo snapshot(MempoolId_t pool = {0, 0}, bool has_traces = true) = 0;
   virtual void createOrIncrefPool(DeviceIndex device, MempoolId_t pool,
                                   std::shared_ptr<CUDAAllocator> source) = 0;
   virtual void attachOomRejectionObserver(OomRejectionObserver observer) = 0;
-#endif
 };
 
 inline std::atomic<CUDAAllocator *> allocator{nullptr};

@@ -1,4 +1,4 @@
 #pragma once
 #define TORCH_VERSION_MAJOR 2
 #define TORCH_VERSION_MINOR TORCH_STUB_MINOR
-#define TORCH_VERSION "2.11.0"
+#define TORCH_VERSION "2.x"
