@@ -4,6 +4,8 @@
 # make offload   plans and runs the graphs of bench/graphs in less memory, on a mock clock, by
 #                TENSILE, by TURNIP and under sessions
 # make offload-gpu  runs some of them on a GPU; without one it says so and succeeds
+# make help      prints this
+# make quick     the gate of a minute: the traces, and the tests that find most
 # make test      builds and runs all tests; TEST_JOBS at a time, each for TEST_TIMEOUT seconds at most
 #                (3600; 0: no limit)
 # make gpu-test  the tests that need a GPU; without one it says so and succeeds
@@ -101,6 +103,14 @@ offload-gpu: deps-replay
 test: deps-test
 	$(SUBMAKE) $(PROGRAMS) test-programs
 	@sh tests/tools/run.sh $(TEST_SCRIPTS) $(TEST_PROGRAMS)
+
+QUICK = $(addprefix $(BUILD)/test_,lake streams regressions misuse buffers bfc)
+quick: deps-test
+	$(SUBMAKE) $(BUILD)/replay $(QUICK)
+	@sh tests/tools/run.sh tests/tools/test_replay.sh $(QUICK)
+
+help:
+	@sed -n 's/^# \{0,1\}//; T; p; /BUILD=FOLDER/q' Makefile
 
 programs: $(PROGRAMS) $(EXAMPLES)
 test-programs: $(TEST_PROGRAMS) $(FUZZ) $(FAKE)
@@ -433,6 +443,6 @@ $(BUILD)/client_adapters: tests/clients/adapters.cpp Makefile | $(BUILD)
 
 -include $(wildcard $(BUILD)/*.d $(BUILD)/examples/*.d $(BUILD)/fuzz/*.d)
 
-.PHONY: all replay bench offload offload-gpu test programs test-programs headers soak exhaustive \
+.PHONY: all help quick replay bench offload offload-gpu test programs test-programs headers soak exhaustive \
   mutate planted coverage gpu-test doctor gpu-bench manual install uninstall examples torch cupy preload plots \
   sweep format check-format clean

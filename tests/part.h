@@ -11,6 +11,12 @@ static inline unsigned test_part(void) {
   return part > 1 && part < 1000 ? (unsigned)part : 1;
 }
 
+/* TEST_WHOLE=yes: what takes minutes, too. */
+static inline int test_whole(void) {
+  const char *text = getenv("TEST_WHOLE");
+  return text && *text;
+}
+
 static inline unsigned part_of(unsigned times) { return (times - 1) / test_part() + 1; }
 
 #endif

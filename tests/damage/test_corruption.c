@@ -11,6 +11,7 @@
 #include "gmlake.h"
 
 #include "fixture.h"
+#include "patience.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -1085,7 +1086,7 @@ static int ends_well(const struct exception *e) {
   child = fork();
   if (child < 0) return 0;
   if (!child) {
-    (void)alarm(10);
+    (void)alarm(patience());
     is_strict = e->is == HARMLESS;
     may_leave_notes = e->is == A_CALLS;
     enter_world(at_world);
@@ -1113,7 +1114,7 @@ static int do_damage(const damage *d, uint64_t value, const struct exception *e,
                  (unsigned long long)value, (unsigned long long)before);
   tally->damages++;
   write_value(d->at, d->bytes, value);
-  (void)alarm(10);
+  (void)alarm(patience());
   lake->error.text[0] = '\0';
   result = gmlake_check(lake);
   if (result == GMLAKE_ERROR_CORRUPT && (lake->lost || names_an_invariant(lake->error.text))) {

@@ -181,7 +181,7 @@ static answer answer_of(stage *s, const row *r) {
 
 static void answer_alone(const char *path, const row *r, answer *out) {
   static stage s;
-  (void)alarm(60);
+  (void)alarm(patience());
   out->code = NOT_RECORDED;
   if (!gpu_open(&s.gpu, path)) _exit(1);
   if (r->process != UNINITIALISED && (stage_start(&s) || stage_set(&s))) _exit(1);

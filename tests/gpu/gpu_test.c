@@ -482,7 +482,7 @@ static void case_fork(void) {
   fill_on(stream, ptr, MIB, 9);
   child = fork();
   if (child == 0) {
-    (void)alarm(20);
+    (void)alarm(patience());
     _exit(call_forked(lake));
   }
   require(child > 0 && waitpid(child, &status, 0) == child, "no child");

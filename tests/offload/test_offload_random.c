@@ -3,10 +3,11 @@
    nothing, whatever the plan, the limit and the jitter. */
 #include "offload_fixture.h"
 #include "graph.h"
+#include "part.h"
 
 #include <math.h>
 
-#define SEEDS 150
+#define SEEDS part_of(150)
 #define OPS 60
 
 /* ---- A plan without waits and recomputation, read against the operators' times --------------- */
@@ -620,7 +621,7 @@ static void lanes_are_right(void **state) {
   uint64_t seed;
   size_t i, stretches = 0;
   (void)state;
-  for (seed = 1; seed <= 60; seed++) {
+  for (seed = 1; seed <= part_of(60); seed++) {
     lane_world *w = (lane_world *)calloc(1, sizeof *w);
     assert_non_null(w);
     random_state = seed;
@@ -675,7 +676,7 @@ static void no_candidate_is_missed(void **state) {
   size_t swapped = 0;
   int64_t bytes;
   (void)state;
-  for (seed = 1; seed <= 150; seed++) {
+  for (seed = 1; seed <= SEEDS; seed++) {
     gmlake_offload_graph *graph = random_graph(seed, 20 + seed % 100);
     gmlake_offload_planner_desc desc;
     gmlake_offload_job_desc job;
@@ -779,7 +780,7 @@ static void more_allowed_is_never_worse(void **state) {
   uint64_t seed;
   size_t i, better = 0;
   (void)state;
-  for (seed = 1; seed <= 25; seed++) {
+  for (seed = 1; seed <= part_of(25); seed++) {
     gmlake_offload_graph *graph = random_graph(seed, 60);
     size_t least = SIZE_MAX, bytes;
     for (i = 0; i < sizeof allowed / sizeof *allowed; i++) {
@@ -839,7 +840,7 @@ static void the_letter_is_never_better(void **state) {
   uint64_t seed;
   size_t compared = 0;
   (void)state;
-  for (seed = 541; seed <= 690; seed++) {
+  for (seed = 541; seed < 541 + SEEDS; seed++) {
     gmlake_offload_graph *graph = random_graph(seed, 20 + (size_t)seed % 60);
     double overhead = seed % 3 == 2 ? .05 : 0, base_ns = (double)info_of(graph).time_ns;
     gmlake_offload_planner_desc desc = planner_desc(0, overhead);

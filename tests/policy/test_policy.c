@@ -11,6 +11,7 @@
 #include "gmlake.h"
 
 #include "fixture.h"
+#include "patience.h"
 
 #include <unistd.h>
 
@@ -102,7 +103,7 @@ static int on_coalesce(void *user, const gmlake_piece *block) {
 
 /* A mock and a description with a policy that has these functions. */
 static void prepare_policy(size_t chunks, unsigned functions) {
-  (void)alarm(60); /* for what should deadlock */
+  (void)alarm(patience()); /* for what should deadlock */
   prepare(chunks);
   memset(&p, 0, sizeof(p));
   p.policy.struct_bytes = sizeof(p.policy);

@@ -6,6 +6,7 @@
 #include "gmlake.h"
 
 #include "fixture.h"
+#include "patience.h"
 #include "scene.h"
 
 #include "every_call.h"
@@ -688,7 +689,7 @@ static void run_child(void) {
   gmlk_driving_lock(lake);
   child = fork();
   if (child == 0) {
-    (void)alarm(20);
+    (void)alarm(patience());
     _exit(in_child(calls));
   }
   gmlk_driving_unlock(lake);

@@ -10,6 +10,7 @@
 #include "gmlake.h"
 
 #include "fixture.h"
+#include "patience.h"
 
 #include "every_call.h"
 #include "policy_paper.h"
@@ -102,7 +103,7 @@ static void nothing_told(void) {
 static void forget(void) { event_count = 0; }
 
 static void prepare_told(size_t chunks) {
-  (void)alarm(120);
+  (void)alarm(patience());
   prepare(chunks);
   pool = NULL;
   A = B = NULL;
@@ -903,7 +904,7 @@ static void run_at_random(uint64_t seed) {
 static void random_programs_add_up(void **state) {
   uint64_t seed;
   (void)state;
-  (void)alarm(300);
+  (void)alarm(patience());
   for (seed = 1; seed <= 60; seed++) run_at_random(seed);
   (void)alarm(0);
 }
@@ -945,7 +946,7 @@ static void *trade_on_a_thread(void *argument) {
 
 static void threads_are_told_in_order(unsigned number) {
   size_t i;
-  (void)alarm(120);
+  (void)alarm(patience());
   memset(&t, 0, sizeof(t));
   prepare(64);
   memset(&desc.host, 0, sizeof(desc.host)); /* the fixture's own counts on one thread */

@@ -4,6 +4,7 @@
 #include "gmlake.h"
 
 #include "fixture.h"
+#include "part.h"
 #include "scene.h"
 
 static gmlake_buffer_info info_of(gmlake_buffer *buffer) {
@@ -892,7 +893,7 @@ static void random_ranges_keep_their_contents(void **state) {
 /* ---- Small worlds: every sequence of changes on two buffers and a block ---------------------- */
 
 #define WORLD_PAGES 3
-#define WORLD_STEPS 4
+#define WORLD_STEPS (test_whole() ? 4u : 3u)
 #define WORLD_OPS 14
 
 static struct world {

@@ -6,6 +6,7 @@
 #include "gmlake.h"
 
 #include "examples/record.h"
+#include "patience.h"
 #include "trace.h"
 
 #include <pthread.h>
@@ -768,7 +769,7 @@ static void fork_while_recording(void **state) {
   assert_int_equal(pthread_mutex_lock(&f.recorder->mutex), 0); /* as that thread would */
   child = fork();
   if (child == 0) {
-    (void)alarm(60);
+    (void)alarm(patience());
     exit(gmlake_free(f.lake, block, NULL) != GMLAKE_OK);
   }
   assert_int_equal(pthread_mutex_unlock(&f.recorder->mutex), 0);
