@@ -76,6 +76,7 @@ typedef void *dlsym_function(void *handle, const char *name);
 static struct {
   dlsym_function *find;
   int is_off, reports;
+  int is_open; /* the driver is loaded, and its functions stand below */
 #define FIELD(name, exported, params) CUresult(CUDAAPI *name) params;
   REAL_FUNCTIONS(FIELD)
 } real;
@@ -90,7 +91,8 @@ typedef struct device {
 
 typedef struct pool {
   CUmemoryPool handle; /* NULL: the place is free */
-  CUdevice number;
+  uint64_t number; /* that no other pool ever had: values of handles come back. Blocks carry it */
+  CUdevice device;
   int is_native;
   size_t used_bytes, used_bytes_high;
 } pool;
@@ -106,19 +108,21 @@ typedef struct held {
 
 #define LAKE(d) __atomic_load_n(&(d)->lake, __ATOMIC_ACQUIRE)
 
-static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER; /* protects all that follows */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* protects `real` */
+static pthread_mutex_t books = PTHREAD_MUTEX_INITIALIZER;   /* protects all that follows */
 static device devices[DEVICES_MAX];
 static pool pools[POOLS_MAX];
 static CUmemoryPool current_pools[DEVICES_MAX]; /* by the device's number; NULL: its default one */
 static CUmemoryPool default_pools[DEVICES_MAX];
 static held *holds;
 static size_t capture_count; /* that go on */
-static uint64_t native_count, held_count, ended_count;
+static uint64_t native_count, held_count, ended_count, pool_count;
 
 /* ---- The driver ------------------------------------------------------------------------------ */
 
 static void report(void) {
   size_t i;
+  if (real.is_off) return; /* a child of fork */
   for (i = 0; i < DEVICES_MAX; i++) {
     gmlake_stats stats = {0};
     if (!devices[i].lake || gmlake_get_stats(devices[i].lake, &stats)) continue;
@@ -134,6 +138,14 @@ static void report(void) {
           (unsigned long long)ended_count);
 }
 
+/* Another thread of the parent may have held a lock, and the lakes are the parent's: all goes to the
+   driver, which refuses. */
+static void in_child(void) {
+  real.is_off = 1;
+  (void)pthread_mutex_init(&opening, NULL);
+  (void)pthread_mutex_init(&books, NULL);
+}
+
 static void find_dlsym(void) {
   static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
   const char *const off = getenv("GMLAKE_PRELOAD");
@@ -145,28 +157,37 @@ static void find_dlsym(void) {
   }
   real.is_off = !real.find || (off && strcmp(off, "0") == 0);
   real.reports = reports && strcmp(reports, "1") == 0;
+  (void)pthread_atfork(NULL, NULL, in_child);
 }
 
+/* Again at each call until the program has loaded the driver. */
 static void find_driver(void) {
   void *const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   void *found;
-  if (!library || !real.find) return;
+  if (real.is_open || !library || !real.find) return;
 #define FIND(name, exported, params)    \
   found = real.find(library, exported); \
   memcpy(&real.name, &found, sizeof(found));
   REAL_FUNCTIONS(FIND)
   if (real.reports && !real.is_off) (void)atexit(report);
+  __atomic_store_n(&real.is_open, 1, __ATOMIC_RELEASE);
 }
 
-static pthread_once_t dlsym_once = PTHREAD_ONCE_INIT, driver_once = PTHREAD_ONCE_INIT;
+static pthread_once_t dlsym_once = PTHREAD_ONCE_INIT;
 
 /* The driver's function. One that is not there answers NOT_SUPPORTED. */
-#define CALL(name, arguments) \
-  ((void)open_driver(), real.name ? real.name arguments : CUDA_ERROR_NOT_SUPPORTED)
+#define CALL(name, arguments)                                      \
+  ((void)open_driver(), !real.is_open ? CUDA_ERROR_NOT_INITIALIZED \
+                        : real.name   ? real.name arguments        \
+                                      : CUDA_ERROR_NOT_SUPPORTED)
 
 static int open_driver(void) {
   pthread_once(&dlsym_once, find_dlsym);
-  pthread_once(&driver_once, find_driver);
+  if (!__atomic_load_n(&real.is_open, __ATOMIC_ACQUIRE)) {
+    pthread_mutex_lock(&opening);
+    find_driver();
+    pthread_mutex_unlock(&opening);
+  }
   return !real.is_off;
 }
 
@@ -180,13 +201,21 @@ static pool *pool_of(CUmemoryPool handle) {
   return NULL;
 }
 
+static pool *pool_with(uint64_t number) {
+  size_t i;
+  for (i = 0; i < POOLS_MAX; i++)
+    if (pools[i].handle && pools[i].number == number) return &pools[i];
+  return NULL;
+}
+
 static void pool_add(CUmemoryPool handle, CUdevice number, int is_native) {
   size_t i;
   for (i = 0; i < POOLS_MAX && pools[i].handle; i++) continue;
   if (i == POOLS_MAX) return; /* what is not known is native */
   memset(&pools[i], 0, sizeof(pools[i]));
   pools[i].handle = handle;
-  pools[i].number = number;
+  pools[i].number = ++pool_count;
+  pools[i].device = number;
   pools[i].is_native = is_native;
 }
 
@@ -298,7 +327,7 @@ static CUresult give_back(gmlake *lake, const gmlake_allocation_info *info, CUst
   pool *p;
   if (result) return code_of(result);
   pthread_mutex_lock(&books);
-  p = pool_of((CUmemoryPool)(uintptr_t)info->user_data);
+  p = pool_with(info->user_data); /* or it is destroyed */
   if (p) p->used_bytes -= info->requested_bytes;
   pthread_mutex_unlock(&books);
   return CUDA_SUCCESS;
@@ -392,11 +421,11 @@ static int take(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstream st
   if (!handle) handle = current_pools[d->number];
   if (!handle) handle = default_pools[d->number];
   p = pool_of(handle);
-  is_native = !p || p->is_native || p->number != d->number;
+  is_native = !p || p->is_native || p->device != d->number;
+  if (p) desc.user_data = p->number;
   pthread_mutex_unlock(&books);
   if (is_native) return 0;
   desc.bytes = bytes;
-  desc.user_data = (uint64_t)(uintptr_t)handle;
   result = gmlake_alloc_with(d->lake, &desc, stream, &ptr);
   if (code_of(result) == CUDA_ERROR_OUT_OF_MEMORY && take_back(d->lake))
     result = gmlake_alloc_with(d->lake, &desc, stream, &ptr);
@@ -405,7 +434,7 @@ static int take(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstream st
   if (result) return 1;
   *out = (CUdeviceptr)(uintptr_t)ptr;
   pthread_mutex_lock(&books);
-  p = pool_of(handle);
+  p = pool_with(desc.user_data);
   if (p) p->used_bytes += bytes;
   if (p && p->used_bytes > p->used_bytes_high) p->used_bytes_high = p->used_bytes;
   pthread_mutex_unlock(&books);
@@ -413,6 +442,7 @@ static int take(CUdeviceptr *out, size_t bytes, CUmemoryPool handle, CUstream st
 }
 
 static void count_native(void) {
+  if (real.is_off) return;
   pthread_mutex_lock(&books);
   native_count++;
   pthread_mutex_unlock(&books);
@@ -484,8 +514,13 @@ static CUresult CUDAAPI hook_MemGetAddressRange(CUdeviceptr *base, size_t *bytes
 
 static void describe(void *out, int attribute, const gmlake_allocation_info *info) {
   const CUdeviceptr base = (CUdeviceptr)(uintptr_t)info->ptr;
-  const CUmemoryPool handle = (CUmemoryPool)(uintptr_t)info->user_data;
   const unsigned long long none = 0;
+  CUmemoryPool handle = NULL;
+  const pool *p;
+  pthread_mutex_lock(&books);
+  p = pool_with(info->user_data);
+  if (p) handle = p->handle;
+  pthread_mutex_unlock(&books);
   if (attribute == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES) memcpy(out, &none, sizeof(none));
   if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) memcpy(out, &base, sizeof(base));
   if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
@@ -600,7 +635,7 @@ static CUresult CUDAAPI hook_PrimaryCtxReset(CUdevice number) {
       (void)CALL(PrimaryCtxRelease, (number));
     }
   for (i = 0; i < POOLS_MAX; i++)
-    if (pools[i].handle && pools[i].number == number) memset(&pools[i], 0, sizeof(pools[i]));
+    if (pools[i].handle && pools[i].device == number) memset(&pools[i], 0, sizeof(pools[i]));
   if (number >= 0 && number < DEVICES_MAX) current_pools[number] = NULL;
   pthread_mutex_unlock(&books);
   return CALL(PrimaryCtxReset, (number));
@@ -642,7 +677,7 @@ static CUresult CUDAAPI hook_MemPoolSetAccess(CUmemoryPool handle, const CUmemAc
   pthread_mutex_lock(&books);
   p = pool_of(handle);
   for (i = 0; p && !code && i < count; i++)
-    if (descs[i].location.id != p->number && descs[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+    if (descs[i].location.id != p->device && descs[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
       p->is_native = 1;
   pthread_mutex_unlock(&books);
   return code;
@@ -667,7 +702,7 @@ static int look_up(CUmemoryPool handle, pool *out, gmlake **out_lake) {
   p = pool_of(handle);
   if (p) *out = *p;
   for (i = 0; p && i < DEVICES_MAX; i++)
-    if (devices[i].context && devices[i].number == p->number) *out_lake = devices[i].lake;
+    if (devices[i].context && devices[i].number == p->device) *out_lake = devices[i].lake;
   pthread_mutex_unlock(&books);
   return p && *out_lake;
 }
@@ -802,20 +837,23 @@ static CUresult CUDAAPI hook_GetProcAddress_v2(const char *name, void **out, int
 }
 
 /* Other names are found as if this function were not there: the call in the last line is a jump, so
-   the linker sees the caller's own address, which RTLD_NEXT depends on. */
+   the linker sees the caller's own address, which RTLD_NEXT depends on. The names above are the
+   driver's: who asks all libraries for one finds nothing before the driver is there. */
 EXPORTED void *dlsym(void *handle, const char *name) {
   any_function *hook = NULL;
-  void *found;
+  void *found, *own, *library;
   size_t i;
   pthread_once(&dlsym_once, find_dlsym);
-  if (real.find && !real.is_off && handle != RTLD_NEXT && name[0] == 'c' && name[1] == 'u') {
+  if (real.find && handle != RTLD_NEXT && name[0] == 'c' && name[1] == 'u') {
     for (i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++)
       if (strcmp(hooks[i].exported, name) == 0) hook = hooks[i].function;
-    if (hook) { /* only the driver's own, if it has one */
-      void *const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-      void *const own = library ? real.find(library, name) : NULL;
+    if (hook) {
       found = real.find(handle, name);
-      if (found && found == own) memcpy(&found, &hook, sizeof(hook));
+      memcpy(&own, &hook, sizeof(own));
+      if (found == own) found = real.find(RTLD_NEXT, name);
+      library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+      own = library ? real.find(library, name) : NULL;
+      if (found && found == own && !real.is_off) memcpy(&found, &hook, sizeof(hook));
       return found;
     }
   }

@@ -3,14 +3,18 @@
 
      client_preload HOW WHOSE CASE
    HOW: linked, dlsym or proc: how it finds the driver's functions. WHOSE: lake or driver: whose
-   memory it has to get. CASE: memory, pools, streams, capture, short (lake alone) or
-   nothing. It answers 0 if all is
-   as it has to be. */
+   memory it has to get. CASE: memory, pools, streams, capture, fork, short (lake
+   alone) or nothing. It answers 0 if all is as it has to be. */
 #include "gpu/fake_cuda.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "patience.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -190,6 +194,52 @@ static void case_pools(void) {
   OK(cu.cuMemFreeAsync(a, stream));
   OK(cu.cuMemPoolDestroy(pool));
   OK(cu.cuMemPoolDestroy(shared));
+  props.handleTypes = CU_MEM_HANDLE_TYPE_NONE; /* the value of a pool with live memory comes back */
+  OK(cu.cuMemPoolCreate(&pool, &props));
+  OK(cu.cuMemAllocFromPoolAsync(&a, 4 * MIB, pool, stream));
+  OK(cu.cuMemPoolDestroy(pool));
+  OK(cu.cuMemPoolCreate(&shared, &props));
+  IS(shared == pool);
+  IS(attribute(shared, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+  OK(cu.cuMemFreeAsync(a, stream));
+  IS(attribute(shared, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+  OK(cu.cuMemPoolDestroy(shared));
+}
+
+static CUcontext shared_context;
+static int is_over;
+
+static void *take_and_give(void *unused) {
+  CUstream own;
+  (void)unused;
+  if (cuCtxSetCurrent(shared_context) || cuStreamCreate(&own, CU_STREAM_NON_BLOCKING)) return NULL;
+  while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
+    CUdeviceptr ptr = 0;
+    if (!cu.cuMemAllocAsync(&ptr, MIB, own)) (void)cu.cuMemFreeAsync(ptr, own);
+  }
+  (void)cu.cuStreamDestroy(own);
+  return NULL;
+}
+
+/* A child gets an error, whatever the parent's threads were in the middle of. */
+static void case_fork(void) {
+  pthread_t threads[4];
+  size_t i;
+  OK(cuCtxGetCurrent(&shared_context));
+  for (i = 0; i < 4; i++) IS(pthread_create(&threads[i], NULL, take_and_give, NULL) == 0);
+  for (i = 0; i < 200; i++) {
+    CUdeviceptr ptr = 0;
+    int status = 1;
+    const pid_t child = fork();
+    if (child == 0) {
+      (void)alarm(patience());
+      _exit(cu.cuMemAllocAsync(&ptr, MIB, stream) == CUDA_SUCCESS);
+    }
+    IS(waitpid(child, &status, 0) == child);
+    IS(status == 0);
+  }
+  __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
+  for (i = 0; i < 4; i++) IS(pthread_join(threads[i], NULL) == 0);
 }
 
 /* A stream is destroyed, and its value comes back, with work of the former one still to do. */
@@ -291,6 +341,7 @@ int main(int argc, char **argv) {
   if (strcmp(argv[3], "pools") == 0) case_pools();
   if (strcmp(argv[3], "streams") == 0) case_streams();
   if (strcmp(argv[3], "capture") == 0) case_capture();
+  if (strcmp(argv[3], "fork") == 0) case_fork();
   if (strcmp(argv[3], "short") == 0) case_short();
   return failures != 0;
 }

@@ -408,7 +408,7 @@ preloaded() {
   fake FAKE_CUDA_DEVICES=2 FAKE_CUDA_SEED=1 "LD_PRELOAD=$(cd "$build" && pwd)/libgmlake_preload.so" \
     "$@" "$build/client_preload" "$how" "$whose" "$case"
 }
-for case in memory pools streams capture; do
+for case in memory pools streams capture fork; do
   ok "preload: without: $case" fake FAKE_CUDA_DEVICES=2 FAKE_CUDA_SEED=1 "$build/client_preload" \
     linked driver "$case"
   for how in linked dlsym proc; do
@@ -416,6 +416,22 @@ for case in memory pools streams capture; do
     ok "preload: $how: $case: silent" silent
     ok "preload: $how: $case: off" preloaded driver "$how" "$case" GMLAKE_PRELOAD=0
   done
+done
+# Before the driver is loaded its names are not there; afterwards they are.
+cat >"$dir/before.py" <<'END'
+import ctypes
+assert not hasattr(ctypes.CDLL(None), "cuMemAllocAsync")
+driver = ctypes.CDLL("libcuda.so.1", ctypes.RTLD_LOCAL)
+context, address = ctypes.c_void_p(), ctypes.c_uint64()
+assert not driver.cuInit(0)
+assert not driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+assert not driver.cuCtxSetCurrent(context)
+assert not driver.cuMemAllocAsync(ctypes.byref(address), ctypes.c_size_t(1 << 20), None)
+END
+for value in 0 1; do
+  ok "preload: before the driver: GMLAKE_PRELOAD=$value" fake FAKE_CUDA_DEVICES=2 \
+    "LD_PRELOAD=$(cd "$build" && pwd)/libgmlake_preload.so" "GMLAKE_PRELOAD=$value" \
+    python3 -B "$dir/before.py"
 done
 ok 'preload: a driver without ids' preloaded lake linked streams FAKE_CUDA_NO_STREAM_ID=1
 ok 'preload: a driver without ids: says so' says 'older than CUDA 12 and gives streams no ids'

@@ -1974,11 +1974,20 @@ static CUresult fake_default_pool(CUmemoryPool *out, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
+static CUmemoryPool fake_ended_pool; /* the last one: the next one has its value */
+
 static CUresult fake_pool_create(CUmemoryPool *out, const CUmemPoolProps *props) {
   static uintptr_t made = FAKE_DEVICES_MAX;
   if (!out || !props) return CUDA_ERROR_INVALID_VALUE;
   if (!fake_device_exists(props->location.id)) return CUDA_ERROR_INVALID_DEVICE;
-  *out = (CUmemoryPool)++made;
+  *out = fake_ended_pool ? fake_ended_pool : (CUmemoryPool)++made;
+  fake_ended_pool = NULL;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_pool_destroy(CUmemoryPool pool) {
+  if (!pool) return CUDA_ERROR_INVALID_VALUE;
+  fake_ended_pool = pool;
   return CUDA_SUCCESS;
 }
 
@@ -2378,8 +2387,7 @@ static CUresult fake_handle_prop(CUmemAllocationProp *out, CUmemGenericAllocatio
     (pool ? fake_mem_alloc_async(address, bytes, stream) : CUDA_ERROR_INVALID_VALUE)) \
   X(cuMemPoolCreate, 11020, (CUmemoryPool *pool, const CUmemPoolProps *props), \
     fake_pool_create(pool, props)) \
-  X(cuMemPoolDestroy, 11020, (CUmemoryPool pool), \
-    (pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE)) \
+  X(cuMemPoolDestroy, 11020, (CUmemoryPool pool), fake_pool_destroy(pool)) \
   X(cuMemPoolSetAccess, 11020, (CUmemoryPool pool, const CUmemAccessDesc *descs, size_t count), \
     (pool && (descs || !count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE)) \
   X(cuMemPoolGetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value), \
