@@ -841,19 +841,19 @@ static CUresult CUDAAPI hook_GetProcAddress_v2(const char *name, void **out, int
    driver's: who asks all libraries for one finds nothing before the driver is there. */
 EXPORTED void *dlsym(void *handle, const char *name) {
   any_function *hook = NULL;
-  void *found, *own, *library;
+  void *found, *own, *ours, *library;
   size_t i;
   pthread_once(&dlsym_once, find_dlsym);
   if (real.find && handle != RTLD_NEXT && name[0] == 'c' && name[1] == 'u') {
     for (i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++)
       if (strcmp(hooks[i].exported, name) == 0) hook = hooks[i].function;
     if (hook) {
-      found = real.find(handle, name);
-      memcpy(&own, &hook, sizeof(own));
-      if (found == own) found = real.find(RTLD_NEXT, name);
       library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
       own = library ? real.find(library, name) : NULL;
-      if (found && found == own && !real.is_off) memcpy(&found, &hook, sizeof(hook));
+      memcpy(&ours, &hook, sizeof(ours));
+      found = real.find(handle, name); /* from here on dlerror is the caller's */
+      if (found == ours) found = real.find(RTLD_NEXT, name);
+      if (found && found == own && !real.is_off) found = ours;
       return found;
     }
   }
