@@ -216,10 +216,10 @@ GROWING BUFFERS
     stream takes it back without a driver call. So keep a buffer, at 0 bytes, for the next sequence
     instead of destroying it.
   - A commit needs a chunk for each hole, and takes the first of these: the one that is still mapped
-    there; a free chunk whose work is complete; one that a block of the same stream left; a new
-    chunk; a new chunk in the place of what gmlake_trim would return; what steps 10 to 13 above find
-    (with GMLAKE_WAIT_FIRST before new chunks). Several buffers may have one chunk mapped, but only
-    one of them, or blocks, has it as memory.
+    there; a free chunk whose work is complete; one that a block of the same stream left, or else
+    one that a buffer left there; a new chunk; a new chunk in the place of what gmlake_trim would
+    return; what steps 10 to 13 above find (with GMLAKE_WAIT_FIRST before new chunks). Several
+    buffers may have one chunk mapped, but only one of them, or blocks, has it as memory.
   - Blocks and buffers share free memory. I want this sharing to cost least: give the buffer chunks
     of the size that the blocks' arena has. Then both take them from one place, in the order of
     streams or behind a wait on the device. A block takes what a buffer gave up without a driver
@@ -10160,14 +10160,15 @@ static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_attempt *r) {
 }
 
 /* Finds a chunk for an empty place. Clean memory comes first, then what blocks of this stream left,
-   then new memory, then what only this stream may use and buffers left: such a chunk is still
-   mapped where it was used, and that mapping cannot be removed before the use is complete. */
+   then what buffers left on it: such a chunk is still mapped where it was used, and until the use is
+   complete the host has to wait if that place is committed again. Then new memory. */
 static gmlake_result gmlk_place_find(gmlake *l, const gmlk_attempt *wanted, gmlk_block **out) {
   gmlk_attempt r = *wanted, clean = *wanted;
   gmlake_result result;
   gmlk_attempt_take_as(&clean, GMLK_CLEAN);
   result = gmlk_try_fast(l, &clean, out);
   if (!result && !*out) *out = gmlk_take_loose(l, &r);
+  if (!result && !*out) result = gmlk_try_fast(l, &r, out);
   if (!result && !*out && l->desc.cross_stream != GMLAKE_WAIT_FIRST)
     result = gmlk_place_grow(l, &clean, out);
   if (*out || gmlk_is_fatal(result) || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;

@@ -1326,8 +1326,9 @@ static const scene scenes[] = {
      "P0 ~*=6@A/0 +r=1@B hB -r@B N0:8 z0:4@A host-waits=0 eB"},
     /* whoever comes second takes what the first gave up */
     {"blocks_and_buffers_share", 64, "", "N0:16 [3 z0:10 z0:0 ~*=10 reserved-peak=10 ] K0"},
-    {"pending_chunks_stay_with_their_buffer_while_memory_can_be_had", 16, "",
-     "N0:8 N1:8 z0:4@A hA z0:1@A z1:2@A handles=6 mark z0:4@A calls=0 eA"},
+    /* and takes it back without a call once the other one has given it up */
+    {"what_a_buffer_gave_up_serves_another_one_of_the_stream", 16, "",
+     "N0:8 N1:8 z0:4@A hA z0:1@A z1:2@A handles=4 host-waits=0 z1:0@A mark z0:4@A calls=0 eA"},
     /* pending as it is; who had it waits before the address can show anything else */
     {"at_the_limit_a_stream_takes_its_own_pending_chunks", 16, "limit:4",
      "N0:8 N1:8 z0:4@A hA z0:2@A z1:2@A handles=4 host-waits=0 z0:3@A!L z1:0@A z0:4@A "
@@ -1371,6 +1372,9 @@ static const scene scenes[] = {
 };
 
 static const scene scenes_with_blocks[] = {
+    /* what nobody has mapped comes first, so that the first one still has its memory */
+    {"what_blocks_left_comes_before_what_buffers_left", 16, "",
+     "N0:8 N1:8 z0:2@A hA ~*=2@A z0:0@A z1:2@A handles=4 mark z0:2@A calls=0 eA"},
     {"the_budget_sees_what_buffers_gave_up", 16, "",
      "N0:8 z0:4@A hA z0:1@A Q at-work=3 idle=0 eA Q at-work=0 idle=3 reserved=4 "
      "allocatable=15 ~*=15"},
