@@ -14,6 +14,7 @@ CONTENTS
     >>driver >>streams         calls of the backend; streams, their fences, who may wait for them
     >>chunks >>arena >>windows chunks and their handles; how blocks tile them; stitched blocks
     >>lake >>observe           the lake and its locks; what the observer is told
+    >>addresses                addresses, asked for where they are needed
     >>pending >>fences         frees that wait; when the lake records events, asks and waits
     >>request >>planner        an attempt to serve a request; what a window is to be made of
     >>stitch >>places >>grow   making windows; mappings of buffers; creating and returning chunks
@@ -83,7 +84,7 @@ MACROS                            where to define it
 GLOSSARY
   chunk       physical memory, desc.chunk_bytes large, with a driver handle of its own, or one for
               several side by side (FIRST STEP). A handle is mapped whole
-  home arena  a reserved range of addresses. Every chunk is mapped once in it, in a slot
+  home arena  reserved addresses, in one range or few. Every chunk is mapped once in it, in a slot
   pBlock      a range of the arena, free or live (paper). The free pBlocks are the paper's pPool
   window      a second, contiguous mapping of several ranges of the arena: the paper's sBlock. All
               windows, live and idle, are the paper's sPool
@@ -895,9 +896,9 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
   size_t limit_bytes;           /* physical memory this lake may hold; 0: no limit */
   size_t driver_free_bytes_min; /* the lake does not grow if the driver would then have less free
                                    memory */
-  size_t arena_bytes;           /* address space of the home arena; 0: 8 x device memory, less than
-                                2 TiB. A pool's is the device's memory */
-  size_t window_bytes;          /* address space of windows; 0: 32 x device memory */
+  size_t arena_bytes;           /* address space of the home arena, at most; 0: 8 x device memory,
+                                   less than 2 TiB */
+  size_t window_bytes;          /* the same of its windows; 0: 32 x device memory */
   const int *peer_devices;      /* other devices that get access to every mapping, each once, 64 at
                                    most; if one cannot have access, the first allocation fails and
                                    names the error */
@@ -1102,8 +1103,9 @@ typedef struct gmlake_query_info { /* how an allocation would end */
    change memory, gmlake_get_budget and gmlake_query may answer DEVICE_LOST and SHUTTING_DOWN. The
    other errors stand beside each function. */
 
-/* If the driver refuses so much address space, the lake asks for half of it, and so on, down to the
-   size of the device's memory. Without address space for windows the lake does not stitch, and
+/* Addresses are reserved where they are needed: for a little more than the device's memory here, for
+   windows, pools and buffers later. Where the driver refuses as much at once, the lake asks for
+   less. A request for which windows have no addresses is not stitched; the first time, the lake
    tells the logger. As there is no lake yet, desc->out_error and desc->logger say why it failed:
    which field is wrong, its value and what is legal, or which call of the driver failed. Errors:
    NO_DRIVER, NO_DEVICE, UNSUPPORTED, OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (address space),
@@ -1229,8 +1231,8 @@ GMLAKE_DEF gmlake_result gmlake_pool_sleep(gmlake *lake, gmlake_pool *pool, gmla
 GMLAKE_DEF gmlake_result gmlake_pool_wake(gmlake *lake, gmlake_pool *pool);
 
 /* Takes addresses for max_bytes and no memory; gmlake_buffer_get_info tells where they are. Unmaps
-   what up to two destroyed buffers left. Errors: OUT_OF_DEVICE_MEMORY (address space: 32 times the
-   device's memory for all buffers of one chunk_bytes), OUT_OF_HOST_MEMORY, DRIVER. */
+   what up to two destroyed buffers left. Errors: OUT_OF_DEVICE_MEMORY (address space:
+   16 million chunks for all buffers of one chunk_bytes), OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *lake, const gmlake_buffer_desc *desc,
                                               gmlake_buffer **out_buffer);
 /* Resizes the buffer to 0, with the errors of gmlake_buffer_resize; then the buffer is gone. Its
@@ -1747,7 +1749,8 @@ enum {                  /* gmlk_block.state */
        GMLK_UNBACKED,   /* addresses without a chunk; in a window's own record: quarantined */
        GMLK_COMMITTED,  /* a chunk that a buffer uses; in address space: a buffer's range */
        GMLK_IDLE,       /* only in a window's own record: the window is mapped and not live */
-       GMLK_EDGE        /* the records before the first block and behind the last one */
+       GMLK_EDGE        /* the records before the first block and behind the last one; and a slot
+                           between two extents, see >>arena */
 };
 
 enum {                        /* gmlk_block.flags, beside GMLAKE_EXCLUSIVE and the like */
@@ -3570,6 +3573,9 @@ static uint32_t gmlk_slots_row(const gmlk_slots *list, uint32_t first) {
    [A6] free_grains is what a walk would count.
    [A7] The tree of gaps holds each unbacked block, with its size, and nothing else.
    [A8] The sizes of an arena's tables are those that its slots and streams need.
+   [X1] The extents of an area stand in the order of their slots. Between two of them is one slot
+        that has no address and is in use for ever: a block of state GMLK_EDGE. So nothing is joined
+        across it. An arena's tiling reaches behind the last of these.
    [A9] An owned block has a ticket that was given out, and flags that a caller may ask for. Free
         memory has no flag but GMLK_APART.
 
@@ -3618,12 +3624,26 @@ typedef struct gmlk_windows {  /* written by >>windows, which says more */
   size_t bytes;                        /* mapped by all windows */
 } gmlk_windows;
 
+typedef struct gmlk_extent { /* addresses that the driver reserved in one call */
+  uint64_t base;             /* where slot 0 would be if they went on to there */
+  uint32_t first, end;       /* the slots that they are for */
+} gmlk_extent;
+
+typedef struct gmlk_area { /* the addresses of an arena, or those for its windows or its buffers */
+  gmlk_extent *extents;    /* [X1] count of them, room for `capacity` */
+  size_t count, capacity;
+  uint32_t limit; /* [X1] the slots of all extents */
+  uint32_t most;  /* that there may be */
+  uint32_t unit;  /* the fewest that are asked for at a time, unless the driver refuses */
+  int is_scarce;  /* the driver has refused some: less is asked for at a time */
+  int is_full;    /* it has refused all that was asked for last */
+} gmlk_area;
+
 typedef struct gmlk_space { /* addresses for windows or for buffers; written by >>windows */
   gmlk_block head, tail;    /* edges; it is tiled in slots of chunk_bytes */
-  gmlk_bins *holes;         /* its free ranges; NULL: it has no addresses yet */
+  gmlk_bins *holes;         /* its free ranges; NULL: there are no windows, or no buffers */
   gmlk_block *used;         /* [V3] tree of the others */
-  uint64_t base;
-  size_t reserved_bytes;
+  gmlk_area area;
 } gmlk_space;
 
 typedef struct gmlk_copy gmlk_copy;   /* see >>copies */
@@ -3638,19 +3658,18 @@ enum { /* gmlk_arena.sleep */
 typedef struct gmlk_arena {
   gmlk_host *host;
   gmlk_records *records;
-  uint64_t base;                   /* home address of grain 0 */
-  size_t reserved_bytes;           /* of address space */
-  size_t chunk_bytes;              /* a power of two */
-  size_t limit_bytes;              /* of its chunks together; 0: none but the lake's */
-  uint64_t seal;                   /* of limit_bytes, see >>check */
-  unsigned chunk_log;              /* log2 of a chunk's grains */
-  uint32_t number;                 /* its index in lake->arenas */
-  uint32_t slot_count, slot_limit; /* slots tiled; slots that the reservation has */
-  size_t slot_capacity;            /* of firsts, which has one entry more, for the edge */
-  gmlk_block **firsts;             /* [A4] by slot */
-  gmlk_chunks chunks;              /* [A5] by slot */
-  void *scratch;                   /* holds the three below, or a gmlk_slots, during one plan */
-  size_t scratch_slots;            /* that it is large enough for */
+  gmlk_area area;       /* its home addresses; a bare one has a limit without any */
+  size_t chunk_bytes;   /* a power of two */
+  size_t limit_bytes;   /* of its chunks together; 0: none but the lake's */
+  uint64_t seal;        /* of limit_bytes, see >>check */
+  unsigned chunk_log;   /* log2 of a chunk's grains */
+  uint32_t number;      /* its index in lake->arenas */
+  uint32_t slot_count;  /* slots tiled */
+  size_t slot_capacity; /* of firsts, which has one entry more, for the edge */
+  gmlk_block **firsts;  /* [A4] by slot */
+  gmlk_chunks chunks;   /* [A5] by slot */
+  void *scratch;        /* holds the three below, or a gmlk_slots, during one plan */
+  size_t scratch_slots; /* that it is large enough for */
   gmlk_run *runs;
   gmlk_tip *tips;
   gmlk_span *spans;
@@ -3723,7 +3742,38 @@ static uint32_t gmlk_edge_upto(const gmlk_arena *a, uint32_t at) {
   return slot == a->slot_count ? slot : gmlk_handle_first(&a->chunks, slot);
 }
 
-static uint64_t gmlk_home(const gmlk_arena *a, uint32_t at) { return a->base + gmlk_to_bytes(at); }
+/* The base of the extent that a slot lies in; 0: there is none. O(extents). */
+static inline uint64_t gmlk_area_base(const gmlk_area *area, uint32_t slot) {
+  size_t i = 0;
+  if (!area->count) return 0;
+  while (i + 1 < area->count && slot >= area->extents[i].end) i++;
+  return area->extents[i].base;
+}
+
+/* Where an extent begins. */
+static uint64_t gmlk_extent_address(const gmlk_extent *e, size_t chunk_bytes) {
+  return e->base + (uint64_t)e->first * chunk_bytes;
+}
+
+/* The extent that an address lies in, or NULL. */
+static const gmlk_extent *gmlk_area_find(const gmlk_area *area, size_t chunk_bytes,
+                                         uint64_t address) {
+  const gmlk_extent *e = area->extents, *end = e + area->count;
+  for (; e != end; e++)
+    if (address - gmlk_extent_address(e, chunk_bytes) < (uint64_t)(e->end - e->first) * chunk_bytes)
+      return e;
+  return NULL;
+}
+
+/* The first slot of an extent to come with so many slots; more than `most`: there may be none. */
+static uint32_t gmlk_area_next(const gmlk_area *area, uint32_t count) {
+  const uint32_t slot = area->limit + (area->limit != 0);
+  return !area->is_full && slot <= area->most && count <= area->most - slot ? slot : ~(uint32_t)0;
+}
+
+static uint64_t gmlk_home(const gmlk_arena *a, uint32_t at) {
+  return gmlk_area_base(&a->area, gmlk_slot_of(a, at)) + gmlk_to_bytes(at);
+}
 
 static uint64_t gmlk_slot_home(const gmlk_arena *a, uint32_t slot) {
   return gmlk_home(a, gmlk_slot_at(a, slot));
@@ -4331,8 +4381,8 @@ static int gmlk_arena_resize_slots(gmlk_arena *a, size_t capacity) {
 static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
   size_t capacity = a->slot_capacity;
   if (a->firsts && count <= capacity) return 1;
-  capacity = gmlk_max(count, capacity + capacity / 4 + 32); /* to spare */
-  return gmlk_arena_resize_slots(a, gmlk_min(capacity, a->slot_limit));
+  capacity = gmlk_min(capacity + capacity / 4 + 32, a->area.limit); /* to spare */
+  return gmlk_arena_resize_slots(a, gmlk_max(count, capacity));
 }
 
 /* Bytes of scratch for so many slots. Two runs have a chunk between them, so there are at most half
@@ -4381,6 +4431,16 @@ static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
   (void)gmlk_coalesce(a, b);
 }
 
+/* Moves the end behind the slots [0, limit) and the one without an address that follows them [X1].
+   pre: slots and two records are reserved. */
+static void gmlk_arena_end_extent(gmlk_arena *a, uint32_t limit) {
+  gmlk_block *b;
+  gmlk_arena_extend(a, limit);
+  b = gmlk_tiling_extend(a->records, &a->tail, a->number, gmlk_chunk_grains(a), GMLK_EDGE);
+  a->firsts[++a->slot_count] = &a->tail;
+  gmlk_cover(a, b, b->at, b->grains);
+}
+
 /* Makes unbacked slots clean free memory. pre: they have handles; two records are reserved. */
 static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
   uint32_t at = gmlk_slot_at(a, slot), grains = count << a->chunk_log;
@@ -4425,6 +4485,10 @@ static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records
   return gmlk_arena_admit(a, GMLK_CLEAN) && gmlk_arena_reserve_slots(a, 1);
 }
 
+static void gmlk_area_free(gmlk_area *area, gmlk_host *host) {
+  gmlk_host_free(host, area->extents, area->capacity * sizeof(gmlk_extent));
+}
+
 static void gmlk_arena_destroy(gmlk_arena *a) {
   size_t i;
   for (i = 0; i < a->bins_capacity; i++) gmlk_bins_destroy(a->bins[i], a->host);
@@ -4432,6 +4496,9 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
   gmlk_host_free(a->host, a->firsts, (a->slot_capacity + 1) * sizeof(gmlk_block *));
   gmlk_host_free(a->host, a->chunks.items, a->chunks.capacity * sizeof(gmlk_chunk));
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
+  gmlk_area_free(&a->area, a->host);
+  gmlk_area_free(&a->window_space.area, a->host);
+  gmlk_area_free(&a->buffer_space.area, a->host);
   gmlk_tiling_destroy(a->records, &a->head, &a->tail);
   gmlk_bins_destroy(a->window_space.holes, a->host);
   gmlk_tiling_destroy(a->records, &a->window_space.head, &a->window_space.tail);
@@ -4457,8 +4524,8 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
    [W7] The block that is in the way of a blocked window is owned, has that serial, and its flags
         say so. When it is freed, the window goes back to `open`.
    [W8] No window has a larger number than the newest, or is smaller than grains_min.
-   [V1] Blocks tile the address space as they tile an arena; its free blocks stand in bins of
-        their own.
+   [V1] Blocks tile the address space as they tile an arena, with an edge between two extents
+        [X1]; its free blocks stand in bins of their own.
    [V2] Each block of it that is in use belongs to one window, live, idle or quarantined, and has
         its address. Buffers have addresses of their own, to which [V1] to [V3] apply as well.
    [V3] The tree of used address space holds these blocks, and nothing else.
@@ -4820,23 +4887,19 @@ static void gmlk_window_stick(gmlk_windows *windows, gmlk_window *w, uint32_t ch
   gmlk_window_push(&windows->quarantine, w);
 }
 
-/* Makes all of the address space free. 0: no host memory. */
-static int gmlk_space_init(gmlk_space *space, gmlk_host *host, gmlk_records *records,
-                           uint32_t slots) {
-  gmlk_bins *holes = gmlk_bins_new(host);
-  if (!holes || !gmlk_records_reserve(records, host, 1)) {
-    gmlk_bins_destroy(holes, host);
-    return 0;
-  }
-  space->holes = holes;
-  gmlk_bins_insert(holes, gmlk_tiling_extend(records, &space->tail, 0, slots, GMLK_FREE), slots);
-  return 1;
+/* Enters the last extent, whose slots begin behind [0, limit) and an edge. pre: two records are
+   reserved. */
+static void gmlk_space_extend(gmlk_space *space, gmlk_records *records, uint32_t limit) {
+  const uint32_t slots = space->area.limit - limit - (limit != 0);
+  if (limit) (void)gmlk_tiling_extend(records, &space->tail, 0, 1, GMLK_EDGE);
+  gmlk_bins_insert(space->holes, gmlk_tiling_extend(records, &space->tail, 0, slots, GMLK_FREE),
+                   slots);
 }
 
 /* Where addresses in use begin. */
 static uint64_t gmlk_va_address(const gmlk_arena *a, const gmlk_space *space,
                                 const gmlk_block *va) {
-  return space->base + (uint64_t)va->at * a->chunk_bytes;
+  return gmlk_area_base(&space->area, va->at) + (uint64_t)va->at * a->chunk_bytes;
 }
 
 /* Frees the records of an arena's windows. */
@@ -5400,6 +5463,102 @@ static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint3
   if (l->is_observed)
     gmlk_tell(l, r, GMLAKE_STEP_SPLIT, r->desc ? gmlk_home(r->arena, at) : 0, gmlk_to_bytes(grains),
               0, "the request takes a part of this free range");
+}
+
+/* ---- >>addresses -------------------------------------------------------------------------------
+   Asks the driver for addresses where they are needed: an arena's first extent when it is opened, a
+   further one when it grows behind the last; for windows and buffers with the first of them.
+   An extent is as long as all before it together, and as the area's unit; where the driver refuses
+   that, a quarter of it, and so on down to what is needed. So an arena has few extents, and leaves
+   others their addresses. All of an arena's are given back with it. pre: the caller holds `driving`.
+   The books are unlocked meanwhile. Costs: the driver's. Can fail: host memory, the driver. */
+
+#define GMLK_UNIT_CHUNKS 64u              /* an extent has so many slots at least, */
+#define GMLK_UNIT_BYTES ((size_t)1 << 30) /* or so many bytes */
+
+/* Sets what an area may have, and asks for at a time: so many bytes, or little more if that is
+   little. */
+static void gmlk_area_init(gmlk_area *area, size_t most_bytes, size_t unit_bytes, size_t chunk) {
+  const size_t most = most_bytes / chunk;
+  const size_t least = gmlk_min(GMLK_UNIT_CHUNKS, GMLK_UNIT_BYTES / chunk);
+  area->most = (uint32_t)most;
+  area->unit = (uint32_t)gmlk_min(most, gmlk_max(unit_bytes / chunk + 1, least));
+}
+
+/* Reserves an extent of `need` slots or more. On success the caller enters its slots into the tiling
+   before it unlocks the books. OUT_OF_DEVICE_MEMORY: there are no addresses. */
+static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_bytes,
+                                       uint32_t need) {
+  const uint32_t first = gmlk_area_next(area, need);
+  const int was_scarce = area->is_scarce;
+  uint64_t address = 0, wish;
+  gmlake_result result;
+  gmlk_drive drive;
+  if (first > area->most) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  if (area->count == area->capacity && !gmlk_host_resize(&l->host, &area->extents, &area->capacity,
+                                                         2 * area->count + 1, sizeof(gmlk_extent)))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  wish = gmlk_later(area->unit, area->is_scarce ? 0 : area->limit);
+  for (;; wish /= 4) {
+    wish = gmlk_later(gmlk_min(wish, area->most - first), need);
+    result = gmlk_drive_open(l, &drive);
+    if (!result)
+      result = GMLK_CALL(&drive, reserve, (size_t)wish * chunk_bytes, chunk_bytes, &address);
+    (void)gmlk_drive_close(l, &drive);
+    if (result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) break;
+    area->is_scarce = 1;
+    area->is_full = wish == need;
+    if (area->is_full && !was_scarce) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
+    if (area->is_full) break;
+  }
+  if (result) return result;
+  if (area->is_scarce) area->unit = (uint32_t)gmlk_min(area->unit, wish);
+  area->extents[area->count].base = address - (uint64_t)first * chunk_bytes;
+  area->extents[area->count].first = first;
+  area->extents[area->count++].end = area->limit = first + (uint32_t)wish;
+  return GMLAKE_OK;
+}
+
+/* Reserves addresses for slots that growth has planned, up to `last`, if they have none yet. pre:
+   the arena's tables have room for these slots. */
+static gmlake_result gmlk_arena_reach(gmlake *l, gmlk_arena *a, uint32_t last) {
+  const uint32_t limit = a->area.limit;
+  gmlk_records held;
+  gmlake_result result;
+  if (last < limit) return GMLAKE_OK;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_records_hold(&l->records, &held, 2);
+  result = gmlk_area_reserve(l, &a->area, a->chunk_bytes, last - limit + !limit);
+  gmlk_records_return(&l->records, &held);
+  if (!result && limit) gmlk_arena_end_extent(a, limit);
+  return result;
+}
+
+/* Makes sure that a window or buffer of so many slots finds addresses, if there are any. */
+static gmlake_result gmlk_space_reach(gmlake *l, const gmlk_arena *a, gmlk_space *space,
+                                      uint32_t slots) {
+  const uint32_t limit = space->area.limit;
+  gmlk_records held;
+  gmlake_result result;
+  if (gmlk_bins_best(space->holes, slots)) return GMLAKE_OK;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_records_hold(&l->records, &held, 2);
+  result = gmlk_area_reserve(l, &space->area, a->chunk_bytes, slots);
+  gmlk_records_return(&l->records, &held);
+  if (!result) gmlk_space_extend(space, &l->records, limit);
+  return result;
+}
+
+/* Gives an area's addresses back; what the driver refuses to take stays. pre: nothing is mapped. */
+static void gmlk_area_close(gmlk_area *area, size_t chunk_bytes, gmlk_drive *drive) {
+  size_t i, count = area->count;
+  area->count = 0;
+  for (i = 0; i < count; i++) {
+    const gmlk_extent *e = &area->extents[i];
+    if (GMLK_CALL(drive, unreserve, gmlk_extent_address(e, chunk_bytes),
+                  (size_t)(e->end - e->first) * chunk_bytes))
+      area->extents[area->count++] = *e;
+  }
 }
 
 /* ---- >>pending ---------------------------------------------------------------------------------
@@ -7192,7 +7351,8 @@ static uint32_t gmlk_chunks_missing(const gmlk_arena *a, uint32_t grains, uint32
 static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t count) {
   for (;;) {
     uint32_t next;
-    if (slot >= a->slot_limit || count > a->slot_limit - slot) return GMLK_NOWHERE;
+    if (slot >= a->area.limit || count > a->area.limit - slot)
+      return gmlk_area_next(&a->area, count);
     next = gmlk_behind_stuck(a, slot, count);
     if (next == slot) return slot;
     slot = next;
@@ -7249,8 +7409,10 @@ static gmlk_slots gmlk_growth_anywhere(const gmlk_arena *a, uint32_t count) {
   for (; b && list.count < count; b = gmlk_tree_from(a->gaps, gmlk_block_end(b)))
     for (slot = gmlk_slot_of(a, b->at); slot < gmlk_slot_of(a, gmlk_block_end(b)); slot++)
       if (!gmlk_chunk_is_stuck(&a->chunks, slot) && list.count < count) gmlk_slots_add(&list, slot);
-  for (slot = a->slot_count; slot < a->slot_limit && list.count < count; slot++)
+  for (slot = a->slot_count; slot < a->area.limit && list.count < count; slot++)
     if (!gmlk_chunk_is_stuck(&a->chunks, slot)) gmlk_slots_add(&list, slot);
+  slot = gmlk_area_next(&a->area, count - list.count);
+  while (list.count < count && slot != GMLK_NOWHERE) gmlk_slots_add(&list, slot++);
   return list.count == count ? list : gmlk_slots_in(a->scratch);
 }
 
@@ -7406,6 +7568,7 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, const gmlk_slot
   gmlk_records held;
   gmlk_drive drive;
   gmlake_result result = gmlk_growth_allowed(l, r, slots->count * a->chunk_bytes);
+  if (!result) result = gmlk_arena_reach(l, a, slots->items[slots->count - 1]);
   if (result) return result;
   if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_records_hold(&l->records, &held, records);
@@ -7427,8 +7590,9 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, const gmlk_slot
 
 /* Reserves host memory to list and enter so many more slots. */
 static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
-  size_t slots = gmlk_max(a->slot_count, a->chunks.stuck_end);
-  slots = (size_t)gmlk_min(slots + more, a->slot_limit);
+  size_t slots = (size_t)(gmlk_max(a->slot_count, a->chunks.stuck_end) + more);
+  if (slots > a->area.limit) /* in another extent */
+    slots = (size_t)gmlk_min(a->area.limit + 1 + more, a->area.most);
   gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
   return gmlk_arena_reserve_slots(a, slots) && gmlk_scratch_reserve(a, slots);
 }
@@ -7921,20 +8085,22 @@ static int gmlk_ask(gmlake *l, const gmlk_attempt *r, gmlk_question *q) {
 
 /* The grains of the arena that a piece is. pre: it lies in the arena. */
 static gmlk_span gmlk_piece_span(const gmlk_arena *a, const gmlake_piece *p) {
-  return gmlk_span_of((uint32_t)(((uint64_t)(uintptr_t)p->home - a->base) / GMLK_GRAIN),
-                      (uint32_t)(p->bytes / GMLK_GRAIN));
+  const uint64_t home = (uint64_t)(uintptr_t)p->home;
+  const uint64_t base = gmlk_area_find(&a->area, a->chunk_bytes, home)->base;
+  return gmlk_span_of((uint32_t)((home - base) / GMLK_GRAIN), (uint32_t)(p->bytes / GMLK_GRAIN));
 }
 
 static const char *gmlk_piece_wrong(const gmlk_attempt *r, const gmlake_piece *p, int is_first,
                                     int is_last) {
   const gmlk_arena *a = r->arena;
-  uint64_t home = (uint64_t)(uintptr_t)p->home, end_bytes = gmlk_to_bytes(a->tail.at);
+  const uint64_t home = (uint64_t)(uintptr_t)p->home, end_bytes = gmlk_to_bytes(a->tail.at);
+  const gmlk_extent *e = gmlk_area_find(&a->area, a->chunk_bytes, home);
   uint32_t end, edge = gmlk_chunk_grains(a) - 1;
   const gmlk_block *b;
   gmlk_span span;
   if (!p->bytes || (home | p->bytes) % GMLK_GRAIN)
     return "a piece's home or bytes is no multiple of 512, or bytes is 0";
-  if (home < a->base || home - a->base >= end_bytes || p->bytes > end_bytes - (home - a->base))
+  if (!e || home - e->base >= end_bytes || p->bytes > end_bytes - (home - e->base))
     return "a piece lies outside the arena";
   span = gmlk_piece_span(a, p);
   end = span.at + span.grains;
@@ -7970,10 +8136,10 @@ static const gmlake_piece *gmlk_former_of(const gmlk_question *q) {
 
 /* Of a plan that takes a block's front and stitches both parts. */
 static const char *gmlk_former_wrong(const gmlk_attempt *r, const gmlk_question *q) {
-  gmlk_span span = gmlk_piece_span(r->arena, &q->pieces[0]);
+  const uint64_t end = (uint64_t)(uintptr_t)q->pieces->home + q->pieces->bytes;
   if (q->plan.piece_count != 1 || q->plan.grow_bytes || !gmlk_former_of(q))
     return "keeps_former is set, but the plan is not a part of one block";
-  return (span.at + span.grains) & (gmlk_chunk_grains(r->arena) - 1)
+  return end & (r->arena->chunk_bytes - 1)
              ? "keeps_former is set, but the piece ends inside a chunk"
              : NULL;
 }
@@ -7995,7 +8161,7 @@ static const char *gmlk_pieces_wrong(const gmlk_attempt *r, const gmlk_question 
   if (parts > 1 && !r->may_stitch) return "the request may not be stitched";
   if (plan->grow_bytes && (r->flags & GMLAKE_NO_GROW))
     return "grow_bytes is not 0, but the request has GMLAKE_NO_GROW";
-  if (plan->grow_bytes % a->chunk_bytes || plan->grow_bytes > a->reserved_bytes)
+  if (plan->grow_bytes % a->chunk_bytes || plan->grow_bytes > a->area.most * a->chunk_bytes)
     return "grow_bytes is no multiple of chunk_bytes, or more than the arena's address space";
   for (i = 0; i < plan->piece_count; i++) {
     const char *wrong = gmlk_piece_wrong(r, &plan->pieces[i], i == 0, i + 1 == parts);
@@ -8213,6 +8379,15 @@ static gmlake_result gmlk_carry_out(gmlake *l, gmlk_attempt *r, gmlk_question *q
   return result || *out_block ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no addresses */
 }
 
+/* Makes sure that a window that the policy may plan finds addresses, if there are any. */
+static void gmlk_ready_window(gmlake *l, const gmlk_attempt *r) {
+  gmlk_space *space = &r->arena->window_space;
+  const uint32_t next = gmlk_area_next(&space->area, 1);
+  uint64_t slots = gmlk_chunks_for(r->arena, r->grains) + 2 + ((l->desc.flags & GMLAKE_GUARD) != 0);
+  if (next > space->area.most) return;
+  (void)gmlk_space_reach(l, r->arena, space, (uint32_t)gmlk_min(slots, space->area.most - next));
+}
+
 /* BestFit by the policy: asks, checks, carries out. OK with *out_block NULL: the lake decides. */
 static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   const gmlake_policy *policy = l->desc.policy;
@@ -8222,6 +8397,7 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_bl
   gmlk_callback *callback;
   gmlake_result result;
   const char *wrong;
+  if (r->may_stitch) gmlk_ready_window(l, r);
   if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   callback = gmlk_callback_begin(l, 1, NULL);
   if (!callback) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -8308,8 +8484,9 @@ static int gmlk_plan_stitch(const gmlake *l, gmlk_attempt *r, gmlk_taker taker,
   (void)gmlk_plan_window(a, &l->streams, taker, r->is_thorough, r->grains, r->align,
                          gmlk_is_whole(r), plan);
   slots = plan->chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0);
-  if (!gmlk_bins_best(a->window_space.holes, slots)) { /* would be left if windows were dropped? */
-    r->lacks_window_space = slots <= a->window_space.reserved_bytes / a->chunk_bytes ? 1 : 2;
+  if (!gmlk_bins_best(a->window_space.holes, slots) &&
+      gmlk_area_next(&a->window_space.area, slots) == GMLK_NOWHERE) {
+    r->lacks_window_space = slots <= a->window_space.area.limit ? 1 : 2; /* 1: drop windows */
     return 0;
   }
   r->shortfall = plan->shortfall;
@@ -8319,10 +8496,18 @@ static int gmlk_plan_stitch(const gmlake *l, gmlk_attempt *r, gmlk_taker taker,
 /* S3: makes a window, if the planner finds pieces for it; else sets r->shortfall. */
 static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
                                      gmlk_block **out_block) {
+  gmlk_space *space = &r->arena->window_space;
   gmlk_window_plan plan;
   gmlake_result result;
+  size_t extents;
   if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_plan_stitch(l, r, taker, &plan)) return GMLAKE_OK;
+  extents = space->area.count;
+  result = gmlk_space_reach(l, r->arena, space,
+                            plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
+  if (result && !gmlk_is_shortage(result)) return result;
+  if ((result || extents != space->area.count) && !gmlk_plan_stitch(l, r, taker, &plan))
+    return GMLAKE_OK; /* the books were unlocked */
   result = gmlk_ask_evict(l, r, plan.chunk_count);
   return result ? result : gmlk_stitch(l, r, taker, &plan, out_block);
 }
@@ -8540,7 +8725,8 @@ typedef gmlake_result (*gmlk_rung)(gmlake *l, gmlk_attempt *r, gmlk_block **out_
 
 /* Why a request could not be served, and what the caller can do. */
 static void gmlk_oom_write(const gmlk_attempt *r, gmlake_error_info *info) {
-  const char *why = "the device or its address space has no room for more: free blocks, or ";
+  const gmlk_area *area = &r->arena->area;
+  const char *why = "the device has no room for more: free blocks, or ";
   const char *advice = r->arena->sleep ? "let another pool sleep" : "ask for less";
   if (info->result == GMLAKE_ERROR_LIMIT_REACHED) {
     why = "limit_bytes or driver_free_bytes_min forbids to create more: free blocks, or ";
@@ -8548,6 +8734,13 @@ static void gmlk_oom_write(const gmlk_attempt *r, gmlake_error_info *info) {
   } else if (r->flags & GMLAKE_NO_GROW) {
     why = "GMLAKE_NO_GROW forbids to create more: free blocks, or ";
     advice = "allow growth";
+  } else if (area->is_full) {
+    why = "the driver has no addresses for more: destroy pools or buffers, free blocks, or ";
+  } else if (gmlk_area_next(area, 1) == GMLK_NOWHERE &&
+             gmlk_chunks_held(&r->arena->chunks) + gmlk_chunks_for(r->arena, r->grains) >
+                 area->limit) {
+    why = "arena_bytes has no room for more: free blocks, or ";
+    advice = "set it higher";
   }
   (void)snprintf(info->text, sizeof(info->text), "no free memory fits %llu bytes, and %s%s",
                  GMLK_ULL(r->bytes), why, advice);
@@ -8568,7 +8761,8 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_attempt *r, gmlake_re
   for (b = a->head.next; b != &a->tail; b = b->next) {
     const int is_open = gmlk_is_open(b, r->taker.stream);
     const int is_freed = b->state == GMLK_FREE || gmlk_user_state(b) == GMLK_PENDING;
-    const size_t bytes = b->state == GMLK_UNBACKED ? 0 : gmlk_to_bytes(b->grains);
+    const int is_memory = b->state != GMLK_UNBACKED && b->state != GMLK_EDGE;
+    const size_t bytes = is_memory ? gmlk_to_bytes(b->grains) : 0;
     run = is_open ? run + bytes : 0;
     info.largest_bytes = gmlk_max(info.largest_bytes, run);
     *(is_open ? &info.free_bytes : is_freed ? &info.pending_bytes : &info.live_here_bytes) += bytes;
@@ -8641,7 +8835,7 @@ static void gmlk_serve_none(gmlake *l, const gmlk_arena *a) {
    pieces' grains might not fit 32 bits. */
 static int gmlk_is_for_policy(const gmlake *l, const gmlk_attempt *r) {
   return l->desc.policy && l->desc.policy->choose && r->desc && r->grains &&
-         r->grains < GMLK_GRAINS_MAX / 2 && r->bytes <= r->arena->reserved_bytes;
+         r->grains < GMLK_GRAINS_MAX / 2 && r->bytes <= r->arena->area.most * r->arena->chunk_bytes;
 }
 
 #define GMLK_EARLY_RUNGS 4u /* those up to growth */
@@ -8663,6 +8857,7 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_blo
   int is_again = 0;
   size_t i;
   memset(&error, 0, sizeof(error));
+  r->arena->area.is_full = r->arena->window_space.area.is_full = 0; /* others may have given some */
   if (!r->stream) gmlk_serve_none(l, r->arena);
   if (l->lost) return l->lost;
   if (gmlk_is_for_policy(l, r)) {
@@ -8796,10 +8991,9 @@ static int gmlk_is_within(uint64_t address, uint64_t start, size_t bytes) {
 /* The window or buffer, by its record, whose addresses hold this one; NULL: there is none. */
 static const void *gmlk_find_mapped(const gmlk_arena *a, const gmlk_space *space,
                                     uint64_t address) {
-  const uint32_t slot = (uint32_t)((address - space->base) / a->chunk_bytes);
-  const gmlk_block *va = NULL;
-  if (gmlk_is_within(address, space->base, space->reserved_bytes))
-    va = gmlk_tree_upto(space->used, slot);
+  const gmlk_extent *e = gmlk_area_find(&space->area, a->chunk_bytes, address);
+  const uint32_t slot = e ? (uint32_t)((address - e->base) / a->chunk_bytes) : 0;
+  const gmlk_block *va = e ? gmlk_tree_upto(space->used, slot) : NULL;
   if (!va || slot >= va->at + va->slack) return NULL; /* a guard begins behind the slack */
   return (const void *)(uintptr_t)va->ticket;
 }
@@ -8812,6 +9006,7 @@ static const gmlk_block *gmlk_find_at(const gmlake *l, uint64_t address,
   for (i = 0; i < l->arena_count; i++) {
     const gmlk_arena *a = l->arenas[i];
     const gmlake_buffer *buffer;
+    const gmlk_extent *e;
     const gmlk_window *w;
     const gmlk_block *b;
     if (!a) continue;
@@ -8819,8 +9014,9 @@ static const gmlk_block *gmlk_find_at(const gmlake *l, uint64_t address,
     if (w && gmlk_is_within(address, w->address, gmlk_to_bytes(w->self.grains))) return &w->self;
     buffer = (const gmlake_buffer *)gmlk_find_mapped(a, &a->buffer_space, address);
     if (buffer && buffer->lake) *out_buffer = buffer;
-    if (!gmlk_is_within(address, a->base, gmlk_to_bytes(a->tail.at))) continue;
-    b = gmlk_locate(a, (uint32_t)((address - a->base) / GMLK_GRAIN));
+    e = gmlk_area_find(&a->area, a->chunk_bytes, address);
+    if (!e || address - e->base >= gmlk_to_bytes(a->tail.at)) continue;
+    b = gmlk_locate(a, (uint32_t)((address - e->base) / GMLK_GRAIN));
     if (b->state == GMLK_PIECE) return &b->as.live.window->self;
     return b->state == GMLK_UNBACKED || b->state == GMLK_COMMITTED ? NULL : b;
   }
@@ -9248,6 +9444,21 @@ static gmlake_result gmlk_copies_wait(gmlk_drive *drive, gmlk_arena *a, int to_h
   return result;
 }
 
+/* Whether an extent of the arena begins at this address: what lies before it may be another one. */
+static int gmlk_begins_extent(const gmlk_arena *a, uint64_t address) {
+  const gmlk_area *areas[3];
+  const gmlk_extent *e;
+  int i;
+  areas[0] = &a->area;
+  areas[1] = &a->window_space.area;
+  areas[2] = &a->buffer_space.area;
+  for (i = 0; i < 3; i++) {
+    e = gmlk_area_find(areas[i], a->chunk_bytes, address);
+    if (e && gmlk_extent_address(e, a->chunk_bytes) == address) return 1;
+  }
+  return 0;
+}
+
 /* Starts one copy to a piece of the vault, or back, of what lies side by side at both ends and
    before the address `end`. Those before it are complete then. */
 static gmlake_result gmlk_copies_step(gmlk_drive *drive, gmlk_arena *a, uint64_t end, int to_host) {
@@ -9258,7 +9469,7 @@ static gmlake_result gmlk_copies_step(gmlk_drive *drive, gmlk_arena *a, uint64_t
   a->copy_done = a->copy_next;
   for (; a->copy_next < a->copy_count && bytes < gmlk_min(GMLK_COPY_BYTES, piece->bytes - at) &&
          c->address < end && c->address == first->address + bytes &&
-         c->offset == first->offset + bytes;
+         c->offset == first->offset + bytes && !(bytes && gmlk_begins_extent(a, c->address));
        c++, a->copy_next++)
     bytes += gmlk_to_bytes(c->grains);
   return GMLK_CALL(drive, copy, first->address, (char *)piece->memory + at, bytes, to_host);
@@ -9625,70 +9836,34 @@ static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *de
    blocks + idle windows), and the driver's. Can fail: host memory, the driver. */
 
 #define GMLK_POOL_TRIES 8u        /* waits of gmlake_pool_destroy while other threads free */
-#define GMLK_POOL_WINDOW_SPACE 4u /* addresses for a pool's windows: so many times its arena's */
-#define GMLK_BUFFER_SPACE 32u     /* addresses for buffers: so many times the device's memory */
+#define GMLK_POOL_WINDOW_SPACE 4u /* addresses for a pool's windows: so many times the device's */
+#define GMLK_EXTENT_PART 64u      /* pools ask for addresses for such a part of the device */
 
-/* Reserves address space; halves *bytes while the driver refuses, down to `least`. */
-static gmlake_result gmlk_reserve_halving(gmlake *l, size_t *bytes, size_t least,
-                                          size_t chunk_bytes, uint64_t *out_base) {
-  gmlake_result result;
-  for (;;) {
-    gmlk_drive drive;
-    size_t half = *bytes / 2 & ~(chunk_bytes - 1);
-    result = gmlk_drive_open(l, &drive);
-    if (!result) result = GMLK_CALL(&drive, reserve, *bytes, chunk_bytes, out_base);
-    (void)gmlk_drive_close(l, &drive);
-    if (result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || half < least) return result;
-    *bytes = half;
-  }
-}
-
-/* Reserves addresses for an arena's windows or buffers. */
-static gmlake_result gmlk_space_open(gmlake *l, const gmlk_arena *a, gmlk_space *space,
-                                     size_t bytes) {
-  const size_t chunk = a->chunk_bytes;
-  gmlake_result result = GMLAKE_OK;
-  if (!space->reserved_bytes) {
-    space->reserved_bytes = gmlk_min(bytes, GMLK_SLOTS_MAX * chunk) & ~(chunk - 1);
-    result = gmlk_reserve_halving(l, &space->reserved_bytes, l->device.device_bytes, chunk,
-                                  &space->base);
-    if (result) space->reserved_bytes = 0;
-  }
-  if (result) return result;
-  return gmlk_space_init(space, &l->host, &l->records, (uint32_t)(space->reserved_bytes / chunk))
-             ? GMLAKE_OK
-             : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-}
-
-/* Reserves address space for an arena and its windows. If there is none for windows, the arena
-   works without stitching, and the logger is told. */
+/* Reserves an arena's first addresses, and says what it and its windows may have. window_bytes less
+   than a chunk: it does not stitch. */
 static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_bytes,
                                      size_t arena_bytes, size_t window_bytes) {
-  const size_t max = gmlk_to_bytes(GMLK_GRAINS_MAX) & ~(chunk_bytes - 1);
+  const size_t device = l->device.device_bytes, part = device / GMLK_EXTENT_PART;
+  const int is_home = a == &l->home;
   gmlake_result result = GMLAKE_OK;
-  size_t least;
   a->chunk_bytes = chunk_bytes;
   a->seal = gmlk_seal(0, a->limit_bytes);
   a->chunk_log = gmlk_log2(chunk_bytes / GMLK_GRAIN);
-  a->reserved_bytes = gmlk_min(arena_bytes & ~(chunk_bytes - 1), max);
-  least = a == &l->home ? l->device.device_bytes : a->reserved_bytes; /* an import needs it all */
-  if (!a->is_bare)
-    result = gmlk_reserve_halving(l, &a->reserved_bytes, least, chunk_bytes, &a->base);
-  if (result) return result;
-  a->slot_limit = (uint32_t)(a->reserved_bytes / chunk_bytes);
+  gmlk_area_init(&a->area, gmlk_min(arena_bytes, gmlk_to_bytes(GMLK_GRAINS_MAX)),
+                 is_home ? device + device / 8 : part, chunk_bytes);
   a->keeps_apart = !a->is_bare && l->desc.policy && l->desc.policy->coalesce;
-  a->crumb_most = gmlk_crumb_limit(a, a == &l->home && !l->desc.policy);
+  a->crumb_most = gmlk_crumb_limit(a, is_home && !l->desc.policy);
   if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (window_bytes < chunk_bytes) return GMLAKE_OK; /* a pool of a lake without stitching */
-  result = gmlk_space_open(l, a, &a->window_space, window_bytes);
-  if (!result || a->window_space.reserved_bytes) return result;
-  gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
-  return l->lost;
-}
-
-static void gmlk_space_close(gmlk_space *space, gmlk_drive *drive) {
-  if (space->reserved_bytes && !GMLK_CALL(drive, unreserve, space->base, space->reserved_bytes))
-    space->reserved_bytes = 0;
+  if (a->is_bare)
+    a->area.limit = a->area.most;
+  else /* an import needs all */
+    result = gmlk_area_reserve(l, &a->area, chunk_bytes,
+                               is_home || arena_bytes == SIZE_MAX ? 1 : a->area.most);
+  if (result || window_bytes < chunk_bytes) return result;
+  gmlk_area_init(&a->window_space.area, gmlk_min(window_bytes, GMLK_SLOTS_MAX * chunk_bytes),
+                 is_home ? device : part, chunk_bytes);
+  a->window_space.holes = gmlk_bins_new(&l->host);
+  return a->window_space.holes ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 /* Unmaps, releases and unreserves all that an arena has, whatever fails. What is left can be
@@ -9716,10 +9891,9 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
         !(is_home || ((is_mapped || is_placed) && gmlk_chunk_at(&a->chunks, slot)->map_count)))
       gmlk_chunk_release(&a->chunks, drive, slot);
   }
-  if (!is_mapped) gmlk_space_close(&a->window_space, drive);
-  if (!is_placed) gmlk_space_close(&a->buffer_space, drive);
-  if (a->base && !is_backed && !GMLK_CALL(drive, unreserve, a->base, a->reserved_bytes))
-    a->base = 0;
+  if (!is_mapped) gmlk_area_close(&a->window_space.area, a->chunk_bytes, drive);
+  if (!is_placed) gmlk_area_close(&a->buffer_space.area, a->chunk_bytes, drive);
+  if (!is_backed) gmlk_area_close(&a->area, a->chunk_bytes, drive);
 }
 
 /* Frees an arena's host memory: windows, buffers, blocks, tables. */
@@ -9771,8 +9945,8 @@ static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
     gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, held * a->chunk_bytes, ns,
               "the chunks' pool was destroyed");
   l->stats.quarantined_bytes += gmlk_chunks_held(&a->chunks) * a->chunk_bytes;
-  if (!gmlk_is_fatal(result) && !a->vault_count && !a->base && !a->window_space.reserved_bytes &&
-      !a->buffer_space.reserved_bytes && !gmlk_chunks_held(&a->chunks)) {
+  if (!gmlk_is_fatal(result) && !a->vault_count && !a->area.count && !a->window_space.area.count &&
+      !a->buffer_space.area.count && !gmlk_chunks_held(&a->chunks)) {
     gmlk_pool_free(l, pool);
     return result;
   }
@@ -9791,8 +9965,7 @@ static void gmlk_dead_free(gmlake *l) {
   }
 }
 
-/* Makes the record of a pool, of an arena for buffers, or of another process's memory, and reserves
-   addresses for its arena and its windows. */
+/* Makes the record of a pool, of an arena for buffers, or of another process's memory. */
 static gmlake_result gmlk_pool_open(gmlake *l, const gmlake_pool_desc *desc, int is_bare,
                                     gmlake_pool *owner, size_t arena_bytes, size_t window_bytes,
                                     gmlake_pool **out_pool) {
@@ -9833,7 +10006,7 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, i
   if (l->home.window_space.holes && !is_bare)
     window = gmlk_min(arena, SIZE_MAX / 8) * GMLK_POOL_WINDOW_SPACE;
   full.chunk_bytes = chunk;
-  return gmlk_pool_open(l, &full, is_bare, owner, is_bare ? SIZE_MAX : arena, window, out_pool);
+  return gmlk_pool_open(l, &full, is_bare, owner, SIZE_MAX, window, out_pool);
 }
 
 /* Adds the chunks that an arena has. */
@@ -10317,8 +10490,9 @@ static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, const gmlk_c
   return result;
 }
 
-/* Takes address space for a buffer. If there is none, destroyed buffers' is freed: first of those
-   whose uses are complete, then of all, after a wait of the host. */
+/* Takes address space for a buffer. If there is none, destroyed buffers' is freed whose uses are
+   complete; then the driver is asked for more; then all of theirs is freed, after a wait of the
+   host. */
 static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_bytes,
                                            const gmlake_buffer *b, gmlk_block **out_va) {
   size_t slots = max_bytes / a->chunk_bytes + (max_bytes % a->chunk_bytes != 0);
@@ -10326,14 +10500,21 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
   gmlake_result result = GMLAKE_OK;
   unsigned tries;
   *out_va = NULL;
+  a->buffer_space.area.is_full = 0;
   for (tries = 0; slots <= GMLK_SLOTS_MAX; tries++) {
     if (!gmlk_records_reserve(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     gmlk_bins_reserve(a->buffer_space.holes, &l->host);
     *out_va = gmlk_va_take(&a->buffer_space, &l->records, (uint32_t)slots, guard, b);
-    if (*out_va || tries == 2 || !a->void_count) break;
-    result = tries ? gmlk_wait_for_others(l) : GMLAKE_OK;
-    if (!result) result = gmlk_buffers_reap(l, a, SIZE_MAX);
-    if (gmlk_is_fatal(result)) return result;
+    if (*out_va || tries == 3) break;
+    if (tries == 1) {
+      result = gmlk_space_reach(l, a, &a->buffer_space, (uint32_t)slots + guard);
+      if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY || gmlk_is_fatal(result)) return result;
+      if (result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) result = GMLAKE_OK;
+    } else if (a->void_count) {
+      result = tries ? gmlk_wait_for_others(l) : GMLAKE_OK;
+      if (!result) result = gmlk_buffers_reap(l, a, SIZE_MAX);
+      if (gmlk_is_fatal(result)) return result;
+    }
   }
   if (!*out_va && result) return result;
   if (!*out_va)
@@ -10359,7 +10540,6 @@ static int gmlk_may_have_buffers(const gmlake *l, const gmlk_arena *a) {
    are as large and buffers may have them; else a bare one, which is created on first use. */
 static gmlake_result gmlk_buffers_arena(gmlake *l, size_t chunk_bytes, gmlake_pool *owner,
                                         gmlk_arena **out_arena) {
-  const size_t bytes = gmlk_min(l->device.device_bytes, SIZE_MAX / GMLK_BUFFER_SPACE);
   gmlk_arena *lead = owner ? &owner->arena : &l->home, *a = NULL;
   gmlake_pool_desc desc;
   gmlake_pool *pool = NULL;
@@ -10381,8 +10561,12 @@ static gmlake_result gmlk_buffers_arena(gmlake *l, size_t chunk_bytes, gmlake_po
     a->sleep = lead->sleep; /* [E1] */
   }
   *out_arena = a;
-  return a->buffer_space.holes ? GMLAKE_OK
-                               : gmlk_space_open(l, a, &a->buffer_space, bytes * GMLK_BUFFER_SPACE);
+  if (!a->buffer_space.holes) {
+    gmlk_area_init(&a->buffer_space.area, GMLK_SLOTS_MAX * chunk_bytes,
+                   l->device.device_bytes / GMLK_EXTENT_PART, chunk_bytes);
+    a->buffer_space.holes = gmlk_bins_new(&l->host);
+  }
+  return a->buffer_space.holes ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 /* Unmaps up to GMLK_REAP_MAX destroyed buffers. Later calls try again, but for a fatal error. */
@@ -10762,7 +10946,7 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
   gmlk_growth_commit(l, a, &slots);
   gmlk_attempt_count(l, &r);
   gmlk_because(&r, "another process's memory was mapped");
-  gmlk_tell(l, &r, GMLAKE_STEP_GROW, a->base, r.bytes, drive.ns, r.reason);
+  gmlk_tell(l, &r, GMLAKE_STEP_GROW, gmlk_home(a, 0), r.bytes, drive.ns, r.reason);
   gmlk_attempt_fit(&r, gmlk_slot_at(a, count));
   gmlk_attempt_spent(&r, drive.ns);
   gmlk_attempt_be_whole(&r);
@@ -11335,13 +11519,14 @@ static uint32_t gmlk_gap_edge(const gmlk_arena *a, uint32_t slot, uint32_t last,
    in one gap, from its front on. pre: scratch is reserved for all slots. */
 static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_taker taker, uint32_t align,
                                  uint64_t chunks) {
+  const uint32_t fresh = gmlk_area_next(&a->area, 1);
   const gmlk_block *b = a->head.next;
   uint64_t most = 0;
   chunks += gmlk_trim_foresee(l, a, gmlk_trimmer(GMLAKE_HOST_WAIT), a->slot_count);
   for (;; b = b->next) {
     uint32_t at = b->at + ((0 - b->at) & (align - 1)), end, last, gap, behind, next, reach;
     while (b->state == GMLK_UNBACKED || gmlk_may_take(&l->streams, taker, b)) b = b->next;
-    end = b == &a->tail ? gmlk_slot_at(a, a->slot_limit) : b->at;
+    end = b == &a->tail ? gmlk_slot_at(a, (uint32_t)gmlk_max(a->area.limit, a->slot_count)) : b->at;
     last = gmlk_slot_of(a, end);
     gap = gmlk_gap_edge(a, gmlk_slot_from(a, at), last, 0);
     do {
@@ -11356,15 +11541,17 @@ static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_taker take
     if (b == &a->tail) break;
   }
   gmlk_trim_forget(a);
-  return most;
+  if (fresh > a->area.most) return most;
+  return gmlk_later(most, gmlk_min(chunks, a->area.most - fresh) << a->chunk_log);
 }
 
 /* The number of new chunks that the room, limits and address space allow an arena. */
 static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a, const gmlk_room *room) {
-  size_t slots = a->slot_limit - gmlk_chunks_held(&a->chunks);
+  size_t slots = a->area.is_full ? a->area.limit : a->area.most;
   size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes - room->returned_bytes;
   size_t bytes = room->free_bytes + room->returned_bytes, min = l->desc.driver_free_bytes_min;
   bytes = bytes > min ? bytes - min : 0;
+  slots -= gmlk_min(slots, gmlk_chunks_held(&a->chunks));
   if (limit) bytes = gmlk_min(bytes, limit > held ? limit - held : 0);
   held = a->limit_bytes ? gmlk_pool_bytes(l, a->owner) - room->own_bytes : 0;
   if (a->limit_bytes) bytes = gmlk_min(bytes, a->limit_bytes - gmlk_min(a->limit_bytes, held));
@@ -11374,11 +11561,12 @@ static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a, const gmlk_
 /* The longest row of slots that windows get once the host has waited and idle ones are dropped. */
 static uint64_t gmlk_addresses_most(const gmlake *l, const gmlk_space *space) {
   const gmlk_taker trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
+  const uint32_t next = gmlk_area_next(&space->area, 1);
   const gmlk_block *va = space->head.next;
   uint64_t run = 0, most = 0;
   for (; va != &space->tail; va = va->next) {
     const gmlk_window *w = (const gmlk_window *)(uintptr_t)va->ticket;
-    int is_free = !w;
+    int is_free = !w && va->state != GMLK_EDGE;
     if (w && w->self.state == GMLK_IDLE)
       is_free = gmlk_may_await(&l->streams, trimmer, w->self.stream, w->self.ticket);
     else if (w) /* is it pending? */
@@ -11386,7 +11574,7 @@ static uint64_t gmlk_addresses_most(const gmlake *l, const gmlk_space *space) {
     run = is_free ? run + va->grains : 0;
     most = gmlk_later(most, run);
   }
-  return most;
+  return next <= space->area.most ? gmlk_later(most, space->area.most - next) : most;
 }
 
 /* The grains of the largest window that there are addresses for, of `window` at most, with so many
@@ -12166,10 +12354,12 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
     gmlk_map_chunk(l, a, slot, map);
   for (b = a->head.next; b != &a->tail && !a->is_bare; b = b->next) {
     e = gmlk_show_block(l, b);
-    if (b->state != GMLK_UNBACKED && b->state != GMLK_COMMITTED) gmlk_map_add(map, &e);
+    if (b->state != GMLK_UNBACKED && b->state != GMLK_COMMITTED && b->state != GMLK_EDGE)
+      gmlk_map_add(map, &e);
   }
   for (b = a->buffer_space.head.next; b != &a->buffer_space.tail; b = b->next)
-    if (b->state != GMLK_FREE) gmlk_map_buffer((const gmlake_buffer *)(uintptr_t)b->ticket, map);
+    if (b->state == GMLK_COMMITTED)
+      gmlk_map_buffer((const gmlake_buffer *)(uintptr_t)b->ticket, map);
   for (b = a->window_space.head.next; b != &a->window_space.tail; b = b->next) {
     if (b->state != GMLK_LIVE && b->state != GMLK_UNBACKED)
       continue; /* UNBACKED: its arena sleeps */
@@ -12641,17 +12831,45 @@ static void gmlk_check_idle(gmlk_checker *c) {
   gmlk_expect(c, c->idle == 0, place);
 }
 
+/* [X1]. Returns whether the extents can be looked at. */
+static int gmlk_check_area(gmlk_checker *c, const gmlk_area *area, int is_bare) {
+  const size_t chunk = c->a->chunk_bytes;
+  uint32_t next = 0;
+  size_t i;
+  if (!gmlk_expect(c, area->count <= area->capacity && area->limit <= area->most,
+                   "X1: there are more addresses than there may be"))
+    return 0;
+  gmlk_check_table(c, area->extents, area->capacity * sizeof(gmlk_extent));
+  for (i = 0; i < area->count; i++, next = area->extents[i - 1].end + 1) {
+    const gmlk_extent *e = &area->extents[i];
+    if (!gmlk_expect(c, e->base % chunk == 0 && e->first == next && e->end > next,
+                     "X1: an extent is not of its slots"))
+      return 0;
+  }
+  return gmlk_expect(c,
+                     area->limit == (is_bare ? area->most
+                                     : next  ? next - 1
+                                             : 0),
+                     "X1: the slots are not those of the extents");
+}
+
+/* Whether a block of so many slots is the edge between two extents. */
+static int gmlk_check_is_edge(const gmlk_area *area, const gmlk_block *b, uint32_t slot,
+                              uint32_t slots) {
+  size_t i = 0;
+  while (i + 1 < area->count && area->extents[i].end != slot) i++;
+  return b->state == GMLK_EDGE && slots == 1 && i + 1 < area->count;
+}
+
 /* [V1], [V3]: addresses for windows or for buffers; `used` is the state of those in use, but for
    windows that are not mapped while the arena sleeps. */
 static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned used) {
-  const size_t bytes = space->reserved_bytes, chunk = c->a->chunk_bytes;
-  const uint32_t slots = (uint32_t)(space->holes ? bytes / chunk : 0);
+  const uint32_t slots = space->area.limit;
   const int is_asleep = used == GMLK_LIVE && c->a->sleep == GMLK_ASLEEP;
   const gmlk_block *va;
   size_t holes = 0;
   uint64_t tree;
-  gmlk_expect(c, (space->base | bytes) % chunk == 0 && (bytes || !space->holes),
-              "V1: addresses are not in a range that is reserved");
+  if (!gmlk_check_area(c, &space->area, 0)) return;
   if (!gmlk_expect(c, gmlk_tiling_is_whole(&space->head, &space->tail, slots, &c->records),
                    "V1: blocks do not tile the space"))
     return;
@@ -12659,14 +12877,15 @@ static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned 
   tree = gmlk_check_tree(c, space->used, NULL, GMLK_PINNED, "V3: the tree holds free addresses");
   for (va = space->head.next; va != &space->tail; va = va->next) {
     const int is_free = va->state == GMLK_FREE;
-    const int is_used = va->state == used || (is_asleep && va->state == GMLK_UNBACKED);
+    const int is_edge = gmlk_check_is_edge(&space->area, va, va->at, va->grains);
+    const int is_used = va->state == used || (is_asleep && va->state == GMLK_UNBACKED) || is_edge;
     gmlk_expect(c, (is_free || is_used) && !va->arena && !va->stream,
                 "V1: address space is in a state that it is never in");
     gmlk_expect(c, va->hole == (is_free ? va->grains : 0), "V1: a hole's size is wrong");
     gmlk_expect(c, !is_free || !va->ticket, "V1: free address space is somebody's");
     gmlk_expect(c, !is_free || va->next->state != GMLK_FREE, "V1: free address space is apart");
     holes += (size_t)is_free;
-    if (is_free) continue;
+    if (is_free || is_edge) continue;
     c->spaces += gmlk_check_name(va);
     tree -= gmlk_check_name(va);
   }
@@ -12720,7 +12939,7 @@ static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
 
 /* The sizes of an arena. Returns whether what they lead to can be looked at. */
 static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
-  const size_t chunk = a->chunk_bytes, limit = a->slot_limit, records = a->chunks.capacity;
+  const size_t chunk = a->chunk_bytes, records = a->chunks.capacity;
   const gmlake_policy *policy = a->is_bare ? NULL : c->l->desc.policy;
   gmlk_check_table(c, a->firsts, (a->slot_capacity + 1) * sizeof(gmlk_block *));
   gmlk_check_table(c, a->chunks.items, records * sizeof(gmlk_chunk));
@@ -12731,17 +12950,16 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_expect(c, gmlk_is_pow2(chunk) && chunk >= GMLK_GRAIN, "A8: a chunk is not of its size");
   if (c->broken) return 0;
   gmlk_expect(c, a->chunk_log == gmlk_log2(chunk / GMLK_GRAIN), "A8: a chunk is not of its size");
-  gmlk_expect(c, limit * chunk == a->reserved_bytes && records <= limit,
-              "A8: the slots are not those of the address space");
-  gmlk_expect(c, a->slot_count <= a->slot_capacity && a->slot_capacity <= records,
-              "A8: more slots than there is room for");
+  gmlk_expect(c, a->is_bare == !a->area.count, "A8: an arena has no addresses, or is bare");
+  if (!gmlk_check_area(c, &a->area, a->is_bare)) return 0;
+  gmlk_expect(
+      c,
+      a->slot_count <= a->slot_capacity && a->slot_capacity <= records && records <= a->area.most,
+      "A8: more slots than there is room for");
   gmlk_expect(c, a->chunks.stuck_end <= a->slot_capacity, "A8: more slots than there is room for");
   gmlk_expect(c, a->keeps_apart == (policy && policy->coalesce), "A8: keeps_apart is wrong");
   gmlk_expect(c, a->crumb_most == gmlk_crumb_limit(a, a == &c->l->home && !policy),
               "U2: crumb_most is wrong");
-  gmlk_expect(c, a->base % chunk == 0 && a->is_bare == (a->base == 0), "A8: the base is wrong");
-  gmlk_expect(c, !a->window_space.reserved_bytes == !a->window_space.holes,
-              "V1: the windows have no range of addresses");
   return !c->broken &&
          gmlk_expect(c, gmlk_handles_are_alike(&a->chunks), "P4: the chunks of a handle differ");
 }
@@ -12784,6 +13002,13 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
     gmlk_expect(c, w->self.as.live.window == w, "W4: a live window's record names another window");
     gmlk_check_window(c, w, 0);
     gmlk_check_owned(c, &w->self, w->address, w->spans->at);
+    return;
+  case GMLK_EDGE:
+    gmlk_expect(
+        c,
+        gmlk_is_chunks(a, b->at, b->grains) &&
+            gmlk_check_is_edge(&a->area, b, gmlk_slot_of(a, b->at), gmlk_slot_of(a, b->grains)),
+        "X1: an edge is not between two extents");
     return;
   case GMLK_COMMITTED:
     gmlk_check_ticket(c, b, a->is_bare ? 0 : GMLK_IN_THE_WAY);
@@ -12831,7 +13056,7 @@ static void gmlk_check_chunks(gmlk_checker *c) {
     const int has_handle = chunk->handle != 0, is_held = has_handle && !chunk->is_stuck;
     int is_backed;
     while (b != &a->tail && gmlk_block_end(b) <= gmlk_slot_at(a, slot)) b = b->next;
-    is_backed = b != &a->tail && b->state != GMLK_UNBACKED;
+    is_backed = b != &a->tail && b->state != GMLK_UNBACKED && b->state != GMLK_EDGE;
     gmlk_expect(c, b == &a->tail || a->firsts[slot] == b, "A4: a slot's first block is wrong");
     gmlk_expect(c, chunk->is_asleep ? is_backed && !has_handle : is_held == is_backed,
                 "A5: a handle and a state differ");
@@ -15639,7 +15864,7 @@ static void gmlk_backend_close(gmlk_driver *driver) {
 }
 
 /* Checks what depends on the device, and fills in defaults. A chunk is 1/8192 of the device's
-   memory, from 2 to 32 MiB. Address space costs nothing until it is mapped, so the arena gets 8
+   memory, from 2 to 32 MiB. Address space is reserved where it is needed, so the arena may have 8
    times the device's memory, and windows 32 times. */
 static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_properties *device,
                                        gmlake_error_info *why) {
@@ -15781,8 +16006,8 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   }
   result =
       gmlk_arena_open(l, &l->home, l->desc.chunk_bytes, l->desc.arena_bytes, l->desc.window_bytes);
-  l->desc.arena_bytes = l->home.reserved_bytes;
-  l->desc.window_bytes = l->home.window_space.reserved_bytes;
+  l->desc.arena_bytes = l->home.area.most * l->desc.chunk_bytes;
+  l->desc.window_bytes = l->home.window_space.area.most * l->desc.chunk_bytes;
   l->seal = gmlk_desc_seal(&l->desc);
   return result;
 }

@@ -485,8 +485,12 @@ static const field span_fields[] = {ONE(T, at), ONE(T, grains)};
 static const field spool_fields[] = {ONE(T, count), ONE(T, number), ONE(T, grains_min),
                                      ONE(T, bytes)};
 #undef T
-#define T gmlk_space
-static const field space_fields[] = {ONE(T, base), ONE(T, reserved_bytes)};
+#define T gmlk_area
+static const field area_fields[] = {ONE(T, count), ONE(T, limit),     ONE(T, most),
+                                    ONE(T, unit),  ONE(T, is_scarce), ONE(T, is_full)};
+#undef T
+#define T gmlk_extent
+static const field extent_fields[] = {ONE(T, base), ONE(T, first), ONE(T, end)};
 #undef T
 #define T gmlk_chunks
 static const field chunks_fields[] = {ONE(T, backed_count), ONE(T, stuck_count), ONE(T, stuck_end),
@@ -494,11 +498,11 @@ static const field chunks_fields[] = {ONE(T, backed_count), ONE(T, stuck_count),
 #undef T
 #define T gmlk_arena
 static const field arena_fields[] = {
-    ONE(T, base),       ONE(T, reserved_bytes), ONE(T, chunk_bytes), ONE(T, limit_bytes),
-    ONE(T, seal),       ONE(T, chunk_log),      ONE(T, number),      ONE(T, slot_count),
-    ONE(T, slot_limit), ONE(T, free_grains),    ONE(T, live_count),  ONE(T, keeps_apart),
-    ONE(T, is_bare),    ONE(T, void_count),     ONE(T, sleep),       ONE(T, sleep_count),
-    ONE(T, copy_count), ONE(T, copy_capacity),  ONE(T, vault_bytes), ONE(T, crumb_most)};
+    ONE(T, chunk_bytes), ONE(T, limit_bytes), ONE(T, seal),          ONE(T, chunk_log),
+    ONE(T, number),      ONE(T, slot_count),  ONE(T, free_grains),   ONE(T, live_count),
+    ONE(T, keeps_apart), ONE(T, is_bare),     ONE(T, void_count),    ONE(T, sleep),
+    ONE(T, sleep_count), ONE(T, copy_count),  ONE(T, copy_capacity), ONE(T, vault_bytes),
+    ONE(T, crumb_most)};
 #undef T
 #define T gmlk_window
 static const field window_fields[] = {ONE(T, address), ONE(T, span_count), ONE(T, chunk_count),
@@ -592,7 +596,8 @@ static const field lake_fields[] = {ONE(T, seal), ONE(T, is_barred), ONE(T, lost
   X(IDLE_SPAN, "idle window's span", span, gmlk_span)           \
   X(LOST_SPAN, "quarantined window's span", span, gmlk_span)    \
   X(SPOOL, "gmlk_windows", spool, gmlk_windows)                 \
-  X(SPACE, "gmlk_space", space, gmlk_space)                     \
+  X(AREA, "gmlk_area", area, gmlk_area)                         \
+  X(EXTENT, "gmlk_extent", extent, gmlk_extent)                 \
   X(HOME, "gmlk_arena", arena, gmlk_arena)                      \
   X(LIVE_WINDOW, "live window", window, gmlk_window)            \
   X(IDLE_WINDOW, "idle window", window, gmlk_window)            \
@@ -729,12 +734,19 @@ static void find_tables(const gmlk_arena *a) {
   }
 }
 
+static void find_area(const gmlk_area *area) {
+  size_t i;
+  if (area->most) found(SHAPE_AREA, area);
+  for (i = 0; i < area->count; i++) found(SHAPE_EXTENT, &area->extents[i]);
+}
+
 static void find_arena(const gmlk_arena *a) {
   const gmlk_block *b;
   found(SHAPE_HOME, a);
   found(SHAPE_SPOOL, &a->windows);
-  if (a->window_space.holes) found(SHAPE_SPACE, &a->window_space);
-  if (a->buffer_space.holes) found(SHAPE_SPACE, &a->buffer_space);
+  find_area(&a->area);
+  find_area(&a->window_space.area);
+  find_area(&a->buffer_space.area);
   found(SHAPE_EDGE, &a->head);
   found(SHAPE_EDGE, &a->tail);
   for (b = a->head.next; b != &a->tail; b = b->next) {
@@ -946,7 +958,10 @@ static const struct exception {
     {SHAPE_POOL_HOLES, "none_count", LEGAL, "there may be none of other sizes too"},
     {SHAPE_SPOOL, "number", HARMLESS, "any that is no window's, or larger"},
     {SHAPE_SPOOL, "grains_min", HARMLESS, "at worst a size is looked for in vain"},
-    {SHAPE_SPACE, "base", LEGAL, "the driver's address, where nothing is mapped yet"},
+    {SHAPE_AREA, "most", LEGAL, "the description may have allowed as much"},
+    {SHAPE_AREA, "unit", HARMLESS, "at worst more or less is asked for at a time"},
+    {SHAPE_AREA, "is_scarce", HARMLESS, "at worst more or less is asked for at a time"},
+    {SHAPE_AREA, "is_full", HARMLESS, "until the driver is asked again"},
     {SHAPE_RECORDS, "serial", HARMLESS, "any that is no block's, or larger"},
     {SHAPE_LIVE_WINDOW, "number", HARMLESS, "only names it to a policy"},
     {SHAPE_LIVE_WINDOW, "key", HARMLESS, "written when the window becomes idle"},

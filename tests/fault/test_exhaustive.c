@@ -623,9 +623,7 @@ static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
     h->blocks++;
   for (window = a->windows.quarantine; window && !is_dead; window = window->next)
     h->quarantined += window->chunk_count * a->chunk_bytes;
-  h->reservations += a->base != 0;
-  h->reservations += a->window_space.reserved_bytes != 0;
-  h->reservations += a->buffer_space.reserved_bytes != 0;
+  h->reservations += a->area.count + a->window_space.area.count + a->buffer_space.area.count;
 }
 
 static holdings count_holdings(void) {
@@ -764,13 +762,13 @@ static void verify(void) {
 /* Where a fault has cost memory or addresses, later requests may fail for it. */
 static int is_crippled(void) {
   size_t i;
-  if (w.now.stats.quarantined_bytes || !w.lake->home.window_space.holes) return 1;
-  for (i = 0; i < w.lake->arena_count; i++)
-    if (w.lake->arenas[i] && w.lake->arenas[i]->buffer_space.holes &&
-        w.lake->arenas[i]->buffer_space.reserved_bytes < 32 * w.lake->device.device_bytes)
+  if (w.now.stats.quarantined_bytes) return 1;
+  for (i = 0; i < w.lake->arena_count; i++) {
+    const gmlk_arena *a = w.lake->arenas[i];
+    if (a &&
+        (a->area.is_scarce || a->window_space.area.is_scarce || a->buffer_space.area.is_scarce))
       return 1;
-  for (i = 0; i < POOLS; i++)
-    if (w.pools[i] && !w.pools[i]->arena.window_space.holes) return 1;
+  }
   return 0;
 }
 

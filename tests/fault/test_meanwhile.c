@@ -132,7 +132,7 @@ static void steal(void *user, const gmlake_step *event) {
   gmlk_block *b;
   (void)user;
   if (event->kind != GMLAKE_STEP_GROW) return;
-  b = gmlk_locate(a, (uint32_t)((event->address - a->base) / GMLK_GRAIN));
+  b = gmlk_locate(a, (uint32_t)((event->address - gmlk_home(a, 0)) / GMLK_GRAIN));
   assert_true(stolen_count < 16);
   stolen[stolen_count++] = gmlk_reserve_range(a, b, b->at, b->grains);
 }
@@ -214,10 +214,11 @@ static void a_capture_begins_before_memory_is_borrowed(void **state) {
     on_event_wait = take_what_completes;
     step_error(try_on(7 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
     assert_int_equal(creates_left, 0);
-    (void)snprintf(text, sizeof(text),
-                   "no free memory fits %u bytes, and the device or its address space has no room "
-                   "for more: free blocks, or ask for less",
-                   (unsigned)(7 * C));
+    (void)snprintf(
+        text, sizeof(text),
+        "no free memory fits %u bytes, and the device has no room for more: free blocks, "
+        "or ask for less",
+        (unsigned)(7 * C));
     assert_string_equal(last_error().text, text);
     assert_int_equal(stats().oom_count, 1);
     assert_int_equal(stats().stream_wait_count, 0);
@@ -445,7 +446,7 @@ static void a_device_lost_in_the_report_of_a_growth_is_told(void **state) {
   }
 }
 
-/* Address space for buffers: 32 times the device's memory, of which a destroyed one holds all. */
+/* A destroyed buffer holds all the address space for buffers, and the driver has no more. */
 static void fill_addresses(void) {
   gmlake_buffer *buffer;
   open_faulty(2);
@@ -454,6 +455,7 @@ static void fill_addresses(void) {
   drop_on(take_on(512, B), B);
   hold(A);
   step(gmlake_buffer_destroy(lake, buffer, A));
+  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 1);
 }
 
 static void addresses_that_cannot_be_unmapped_are_not_had(void **state) {
@@ -482,7 +484,8 @@ static void addresses_are_had_although_a_capture_forbids_a_wait(void **state) {
   (void)state;
   open_faulty(4);
   pool = open_pool(0);
-  resize_on(open_buffer(127), C, A); /* nearly all of them */
+  resize_on(open_buffer(127), C, A); /* all of them */
+  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 1);
   hold(A);
   step(gmlake_buffer_destroy(lake, lake->home.buffers, A));
   p = take_on(512, B);

@@ -616,18 +616,15 @@ static void test_buffer_size(void **state) {
   }
 }
 
-/* Address space is 32 times the device. */
+/* A buffer has 16 million chunks at most. */
 static void test_buffer_max_bytes(void **state) {
   static const struct {
     size_t max_bytes;
     gmlake_result result;
-  } rows[] = {{32 * CHUNKS * C, GMLAKE_OK},
-              {32 * CHUNKS * C - C + 1, GMLAKE_OK},
-              {32 * CHUNKS * C + 1, NO_MEMORY},
-              {HUGE, NO_MEMORY},
-              {((size_t)C << 32) + C, NO_MEMORY},
-              {SIZE_MAX - C + 2, NO_MEMORY},
-              {SIZE_MAX, NO_MEMORY}};
+  } rows[] = {
+      {32 * CHUNKS * C, GMLAKE_OK},  {C << 24, GMLAKE_OK}, {(C << 24) - C + 1, GMLAKE_OK},
+      {(C << 24) + 1, NO_MEMORY},    {HUGE, NO_MEMORY},    {((size_t)C << 32) + C, NO_MEMORY},
+      {SIZE_MAX - C + 2, NO_MEMORY}, {SIZE_MAX, NO_MEMORY}};
   size_t i;
   (void)state;
   for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -182,10 +182,10 @@ static int frame_at(uint64_t address) {
 }
 
 static int slot_in(const gmlk_arena *a, uint64_t address) {
-  const gmlk_space *space = &a->window_space;
-  if (address < space->base || address - space->base >= space->reserved_bytes) return -1;
-  if (address - space->base >= SLOTS * CHUNK) fail_msg("too many windows");
-  return (int)((address - space->base) / CHUNK);
+  const gmlk_extent *e = gmlk_area_find(&a->window_space.area, CHUNK, address);
+  if (!e) return -1;
+  if (address - e->base >= SLOTS * CHUNK) fail_msg("too many windows");
+  return (int)((address - e->base) / CHUNK);
 }
 
 /* The slot of the windows' address space; -1: the address is none of it. */
@@ -469,7 +469,7 @@ static int is_servable(size_t bytes) {
   size_t slot, chunks = 0;
   if (with->window_slots < SLOTS) return 0;
   for (slot = 0; slot < a->slot_count; slot++) {
-    int frame = frame_at(a->base + slot * CHUNK);
+    int frame = frame_at(gmlk_slot_home(a, (uint32_t)slot));
     if (frame < 0) continue;
     chunks += !w.frames[frame].owner[0] && !w.frames[frame].owner[1];
   }
@@ -1098,7 +1098,7 @@ static void put_uses(void) {
   size_t i, n, slot;
   for (i = 0; i < w.lake->arena_count; i++)
     for (slot = 0; arena_at(i) && slot < arena_at(i)->slot_count; slot++) {
-      int frame = frame_at(arena_at(i)->base + slot * CHUNK);
+      int frame = frame_at(gmlk_slot_home(arena_at(i), (uint32_t)slot));
       for (n = 0; frame >= 0 && n < CELLS; n++) put_used(&w.frames[frame].used[n]);
     }
   for (i = 0; i < 2 * SLOTS; i++) put_used(&w.window_used[i]);

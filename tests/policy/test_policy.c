@@ -1690,9 +1690,8 @@ static void formers_need_addresses(void **state) {
   (void)state;
   prepare_policy(4, CHOOSE);
   use_faults();
-  fail_call(ON_RESERVE, 2, GMLAKE_ERROR_DRIVER, 1);
   assert_ok(gmlake_create(&desc, &lake));
-  memset(faults, 0, sizeof(faults));
+  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 1);
   lay(b, 2);
   drop_these(b[0], b[1]);
   plan_piece(2, b[0], C)->plan.keeps_former = 1;

@@ -519,14 +519,15 @@ static void addresses_of_destroyed_buffers_are_waited_for(void **state) {
   gmlake_buffer_desc wanted;
   size_t space;
   (void)state;
-  start(16);
+  start_with_faults(16);
   stream = open_stream();
   a = open_buffer(1);
-  space = 32 * 16; /* chunks of address space */
+  space = 32 * 16; /* chunks of address space, beside those for a */
   close_buffer(a);
   b = open_buffer(space);
   resize_on(b, C, stream);
-  wanted = buffer_desc(C);
+  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 1);
+  wanted = buffer_desc(space * C);
   step_error(gmlake_buffer_create(lake, &wanted, &a), OUT_OF_DEVICE_MEMORY);
   assert_string_equal(last_error().call, "gmlake_buffer_create");
   gmlake_mock_stream_hold(mock, stream);
@@ -1003,6 +1004,7 @@ static void what_keeps_addresses_is_told(void **state) {
   gmlake_buffer_desc wanted = buffer_desc(2 * C);
   (void)state;
   buffer = one_chunk_of(32 * 16);
+  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 1);
   step(gmlake_buffer_destroy(lake, buffer, LEGACY));
   fail_call(ON_UNMAP, 1, GMLAKE_ERROR_UNSUPPORTED, 1);
   step_error(gmlake_buffer_create(lake, &wanted, &buffer), UNSUPPORTED);
@@ -1023,7 +1025,7 @@ static void addresses_may_lack(void **state) {
   fail_call(ON_RESERVE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 1);
   step_error(gmlake_buffer_create(lake, &wanted, &buffer), OUT_OF_DEVICE_MEMORY);
   assert_null(buffer);
-  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 0); /* half of it will do */
+  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 0); /* a quarter of it will do */
   buffer = open_buffer(4);
   resize(buffer, 4 * C);
   finish();

@@ -199,26 +199,91 @@ static gmlake_result reserve_below_limit(void *user, size_t bytes, size_t alignm
   return mock->reserve(user, bytes, alignment, out_address, out_code);
 }
 
-static void refused_reservations_are_halved(void **state) {
-  gmlake_desc filled;
+/* Where the driver refuses as much at once, an arena gets its addresses in smaller pieces. */
+static void refused_addresses_are_had_in_pieces(void **state) {
+  static const size_t limits[] = {1000, 40, 16, 7, 1};
+  size_t i;
   (void)state;
+  for (i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+    char *blocks[16];
+    gmlake_pool *pool;
+    int n;
+    prepare(16);
+    use_faults();
+    faulty.reserve = reserve_below_limit;
+    reserve_limit = limits[i] * C;
+    open_lake();
+    for (n = 0; n < 16; n++) {
+      blocks[n] = (char *)take(C);
+      memset(blocks[n], n, C);
+    }
+    assert_error(try_on(C, LEGACY), OUT_OF_DEVICE_MEMORY);
+    for (n = 0; n < 16; n += 2) drop(blocks[n]);
+    if (limits[i] >= 3) drop(take(3 * C)); /* a window's are asked for, too */
+    for (n = 1; n < 16; n += 2) drop(blocks[n]);
+    if (limits[i] >= 16) drop(take(16 * C));
+    assert_int_equal(trim_to(0), 16 * C);
+    pool = open_pool(0);
+    for (n = 0; n < 16; n++) blocks[n] = (char *)take_from(pool, C, LEGACY);
+    while (n) drop(blocks[--n]);
+    step(gmlake_pool_destroy(lake, pool));
+    finish();
+  }
   prepare(16);
   use_faults();
   faulty.reserve = reserve_below_limit;
-  reserve_limit = 40 * C;
-  open_lake();
-  assert_ok(gmlake_get_desc(lake, &filled));
-  assert_int_equal(filled.arena_bytes, 32 * C);
-  assert_int_equal(filled.window_bytes, 32 * C);
-  assert_ok(gmlake_destroy(lake));
-  reserve_limit = 16 * C; /* what the device has is enough, less is not */
-  open_lake();
-  assert_ok(gmlake_get_desc(lake, &filled));
-  assert_int_equal(filled.arena_bytes, 16 * C);
-  assert_ok(gmlake_destroy(lake));
-  reserve_limit = 16 * C - 1;
+  reserve_limit = C - 1;
   assert_error(try_desc(), OUT_OF_DEVICE_MEMORY);
   close_mock();
+}
+
+/* What an arena takes of addresses follows what it has. */
+static void addresses_are_reserved_by_need(void **state) {
+  gmlake_pool *pool;
+  size_t before, after;
+  void *ptr;
+  (void)state;
+  prepare(4096);
+  open_lake();
+  assert_true(census().reserved_address_bytes <= 2 * 4096 * C);
+  before = census().reserved_address_bytes;
+  pool = open_pool(0);
+  ptr = take_from(pool, C, LEGACY);
+  after = census().reserved_address_bytes;
+  assert_true(after - before <= 128 * C);
+  drop(ptr);
+  ptr = take_from(pool, 2000 * C, LEGACY); /* in addresses of its own */
+  assert_true(census().reserved_address_bytes - after <= 2048 * C);
+  drop(ptr);
+  ptr = take_from(pool, 3000 * C, LEGACY);
+  drop(ptr);
+  step(gmlake_pool_destroy(lake, pool));
+  assert_int_equal(census().reserved_address_bytes, before);
+  finish();
+}
+
+/* The report says which limit was met. */
+static void a_lack_of_addresses_is_told(void **state) {
+  (void)state;
+  prepare(16);
+  desc.arena_bytes = 4 * C;
+  open_lake();
+  (void)take(3 * C);
+  assert_error(try_on(2 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_non_null(strstr(last_error().text, "arena_bytes has no room for more"));
+  finish();
+  prepare(16);
+  use_faults();
+  faulty.reserve = reserve_below_limit;
+  reserve_limit = 4 * C;
+  open_lake();
+  assert_error(try_on(8 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_non_null(strstr(last_error().text, "the driver has no addresses for more"));
+  finish();
+  start(4);
+  assert_error(try_on(8 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
+  assert_non_null(strstr(last_error().text, "the device has no room for more"));
+  finish();
 }
 
 /* ---- Logger ---------------------------------------------------------------------------------- */
@@ -253,7 +318,6 @@ static void use_logger(void) {
 
 static void without_window_space_the_lake_runs_unstitched(void **state) {
   void *b[3];
-  gmlake_desc filled;
   gmlake_stats before;
   (void)state;
   prepare(8);
@@ -261,10 +325,6 @@ static void without_window_space_the_lake_runs_unstitched(void **state) {
   use_logger();
   fail_call(ON_RESERVE, 2, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 1);
   open_lake();
-  assert_int_equal(said.count, 1);
-  assert_int_equal(said.level, GMLAKE_LOG_WARNING);
-  assert_ok(gmlake_get_desc(lake, &filled));
-  assert_int_equal(filled.window_bytes, 0);
   lay(b, 3);
   drop(b[0]);
   drop(b[2]); /* | a | B | c | */
@@ -272,8 +332,11 @@ static void without_window_space_the_lake_runs_unstitched(void **state) {
   drop(take(2 * C));
   assert_int_equal(stats().stitch_count, 0);
   assert_int_equal(stats().reserved_bytes, before.reserved_bytes + C);
+  assert_int_equal(said.count, 1);
+  assert_int_equal(said.level, GMLAKE_LOG_WARNING);
   drop(b[1]);
   finish();
+  assert_int_equal(said.count, 1); /* it is told once */
 }
 
 static void a_quiet_lake_says_nothing(void **state) {
@@ -487,18 +550,16 @@ static void of_errors_in_one_stretch_the_first_is_told(void **state) {
 
 /* Addresses for windows may lack, but not because the device is gone. */
 static void a_device_that_is_lost_with_the_windows_addresses(void **state) {
-  gmlake_pool *pool = NULL;
+  void *b[8];
   (void)state;
   prepare(8);
   use_faults();
-  fail_call(ON_RESERVE, 2, GMLAKE_ERROR_DEVICE_LOST, 0);
-  lake = NULL;
-  assert_error(gmlake_create(&desc, &lake), DEVICE_LOST);
-  assert_null(lake);
   open_lake();
-  fail_call(ON_RESERVE, 2, GMLAKE_ERROR_DEVICE_LOST, 0);
-  assert_error(gmlake_pool_create(lake, NULL, &pool), DEVICE_LOST);
-  assert_null(pool);
+  lay(b, 8);
+  drop(b[0]);
+  drop(b[2]);
+  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  assert_error(try_on(2 * C, LEGACY), DEVICE_LOST);
   assert_error(gmlake_destroy(lake), DEVICE_LOST);
   close_mock();
 }
@@ -1566,11 +1627,17 @@ static void window_space_fits_its_records(void **state) {
 }
 
 static void odd_address_space_is_rounded_down(void **state) {
+  void *b[7];
   (void)state;
   prepare(8);
   desc.arena_bytes = 9 * C - 1;
   desc.window_bytes = 5 * C - 1;
   open_lake();
+  assert_int_equal(census().reserved_address_bytes, 8 * C);
+  lay(b, 7);
+  drop(b[1]);
+  drop(b[3]);
+  (void)take_flags(2 * C, GMLAKE_NO_GROW);
   assert_int_equal(census().reserved_address_bytes, 8 * C + 4 * C);
   finish();
 }
@@ -1742,7 +1809,9 @@ int main(void) {
       cmocka_unit_test(create_survives_any_lack_of_host_memory),
       cmocka_unit_test(get_desc_fills_in_every_default),
       cmocka_unit_test(default_chunks_follow_the_device),
-      cmocka_unit_test(refused_reservations_are_halved),
+      cmocka_unit_test(refused_addresses_are_had_in_pieces),
+      cmocka_unit_test(addresses_are_reserved_by_need),
+      cmocka_unit_test(a_lack_of_addresses_is_told),
       cmocka_unit_test(without_window_space_the_lake_runs_unstitched),
       cmocka_unit_test(a_quiet_lake_says_nothing),
       cmocka_unit_test(destroy_lists_leaks_with_their_labels),

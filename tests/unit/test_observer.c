@@ -50,11 +50,13 @@ static void address_text(char *out, size_t bytes, uint64_t address) {
   (void)snprintf(out, bytes, "%s", address ? "elsewhere" : "0");
   for (i = 0; i < 2 && arenas[i]; i++) {
     const gmlk_arena *a = arenas[i];
-    if (gmlk_is_within(address, a->base, (size_t)a->slot_limit * a->chunk_bytes))
-      (void)snprintf(out, bytes, "%c%u", i ? 'p' : 'h', (unsigned)((address - a->base) / 512));
-    else if (gmlk_is_within(address, a->window_space.base, a->window_space.reserved_bytes))
+    const gmlk_extent *home = gmlk_area_find(&a->area, a->chunk_bytes, address);
+    const gmlk_extent *windows = gmlk_area_find(&a->window_space.area, a->chunk_bytes, address);
+    if (home)
+      (void)snprintf(out, bytes, "%c%u", i ? 'p' : 'h', (unsigned)((address - home->base) / 512));
+    else if (windows)
       (void)snprintf(out, bytes, "%s%u", i ? "pw" : "w",
-                     (unsigned)((address - a->window_space.base) / 512));
+                     (unsigned)((address - windows->base) / 512));
   }
 }
 

@@ -166,7 +166,7 @@ static void what_stays_has_large_handles_and_comes_first(void **state) {
   assert_int_equal(census().handle_count, 5);
   calls = stats().driver_call_count;
   block = take(11 * C);
-  assert_true((uint64_t)(uintptr_t)block == lake->home.base);
+  assert_true((uint64_t)(uintptr_t)block == gmlk_home(&lake->home, 0));
   assert_int_equal(stats().driver_call_count, calls);
   drop(block);
   finish();
