@@ -191,6 +191,10 @@ class Offload final : public Guest {
     graphs_[*out_graph] = std::move(captured_);
     return note(gmlake_offload_session_hold(session_, 0));
   }
+  void forget_graph(uint64_t graph) {
+    const Lock lock(mutex_);
+    graphs_.erase(graph);
+  }
   /* The graph will be launched on the stream: one operator, which may write all that it uses. */
   Result replay(uint64_t graph, void *stream) {
     const Lock lock(mutex_);

@@ -121,6 +121,12 @@ API const char *gmlake_torch_offload_replay(uint64_t graph) {
   return own ? text_of(*own, own->replay(graph, session_stream(sessions().device))) : nullptr;
 }
 
+/* The graph is no more. */
+API void gmlake_torch_offload_forget_graph(uint64_t graph) {
+  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
+  if (own) own->forget_graph(graph);
+}
+
 /* As gmlake_torch_stats_json, of the device's session. -1: it never had one. */
 API int gmlake_torch_offload_stats_json(int device, char *buffer, size_t size) {
   static const char *const modes[] = {"learning", "planned", "drifted"};

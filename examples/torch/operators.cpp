@@ -7,8 +7,7 @@
    the device's kernel. Operators that have a kernel there already choose a backend by it, and then
    call others. Of torch's own operators those that are made of others are left out, unless the
    device has a kernel of its own for them. Other libraries' are not, as they may reach memory
-   themselves: what they are given stays. The kernels stay until the process ends; without a session
-   they only pass calls on. */
+   themselves: what they are given stays. The kernels go when the session ends. */
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/core/Tensor.h>
@@ -24,9 +23,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #define API extern "C" __attribute__((visibility("default")))
@@ -68,9 +68,21 @@ std::vector<DispatchKey> device_keys() {
           DispatchKey::NestedTensorCUDA};
 }
 
-/* ---- What a schema says of an operator; see dispatch.py, whose lists these are --------------- */
+/* ---- What a schema says of an operator; dispatch.py does the same ---------------------------- */
 
 enum How { READ, WRITE, OVERWRITE };
+enum Kind { VIEW, ALLOCATION, OVERWRITES, UNMARKED };
+
+/* Whether operators.inc says so of the operator, or of its argument. */
+bool is_listed(Kind kind, const std::string &name, const std::string &argument = "") {
+  using Line = std::tuple<Kind, std::string, std::string>;
+#define OPERATOR(kind, name, argument) Line(kind, name, argument),
+  static const auto &lines = *new std::set<Line>{
+#include "gmlake_torch/operators.inc"
+  };
+#undef OPERATOR
+  return lines.count(Line(kind, name, argument)) != 0;
+}
 
 struct Operator {
   struct Argument {
@@ -105,21 +117,14 @@ struct Operator {
       has_tensors |= has_tensor(result);
       returns_alias |= result.alias_info() != nullptr;
     }
-    static const std::unordered_set<std::string> gives_memory = {
-        "aten::empty",          "aten::empty_like", "aten::empty_strided",
-        "aten::empty_permuted", "aten::new_empty",  "aten::new_empty_strided"};
-    static const std::unordered_set<std::string> views = {
-        "aten::_unsafe_view", "aten::_reshape_alias", "aten::as_strided_",
-        "aten::detach_",      "aten::squeeze_",       "aten::t_",
-        "aten::transpose_",   "aten::unsqueeze_"};
     is_composite = handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
     for (const DispatchKey device_key : device_keys())
       if (handle.hasKernelForDispatchKey(device_key)) own_kernels = own_kernels.add(device_key);
     is_own =
         starts_with(name, "aten::") && name != "aten::nanmean" && name != "aten::linalg_eigvals";
-    const bool is_view = views.count(name) || (returns_alias && !does_write && !is_composite);
+    const bool is_view = is_listed(VIEW, name) || (returns_alias && !does_write && !is_composite);
     is_quiet = is_view || starts_with(name, "prim::") || !has_tensors ||
-               (gives_memory.count(name) && !does_write);
+               (is_listed(ALLOCATION, name) && !does_write);
     is_foreach =
         (starts_with(name, "aten::_foreach_") || starts_with(name, "aten::_fused_ad") ||
          starts_with(name, "aten::_fused_sgd") || starts_with(name, "aten::_amp_foreach_")) &&
@@ -134,29 +139,12 @@ struct Operator {
     return argument.type()->str().find("Tensor") != std::string::npos;
   }
   How how_of(const c10::Argument &argument) const {
-    static const std::unordered_set<std::string> overwrites = {
-        "aten::bernoulli_", "aten::cauchy_",    "aten::copy_",   "aten::exponential_",
-        "aten::fill_",      "aten::geometric_", "aten::normal_", "aten::log_normal_",
-        "aten::random_",    "aten::uniform_",   "aten::zero_"};
-    static const std::unordered_set<std::string> hides_writes = {
-        "aten::native_batch_norm",
-        "aten::cudnn_batch_norm",
-        "aten::miopen_batch_norm",
-        "aten::_native_batch_norm_legit",
-        "aten::batch_norm_update_stats",
-        "aten::batch_norm_gather_stats",
-        "aten::_cudnn_rnn",
-        "aten::batch_norm_gather_stats_with_counts",
-        "aten::miopen_rnn",
-        "aten::rrelu_with_noise"};
-    static const std::unordered_set<std::string> hidden = {"running_mean", "running_var",
-                                                           "dropout_state", "noise"};
     if (argument.alias_info() && argument.alias_info()->isWrite())
       return (argument.kwarg_only() && starts_with(name, "aten::")) ||
-                     (overwrites.count(name) && argument.name() == "self")
+                     (is_listed(OVERWRITES, name) && argument.name() == "self")
                  ? OVERWRITE
                  : WRITE;
-    return hides_writes.count(name) && hidden.count(argument.name()) ? WRITE : READ;
+    return is_listed(UNMARKED, name, argument.name()) ? WRITE : READ;
   }
 };
 
@@ -267,8 +255,13 @@ void run(const Operator &op, const c10::OperatorHandle &handle, DispatchKeySet b
 /* What it uses stays from now on. */
 void keep_all(const Operator &op, const Stack &stack) {
   for (size_t i = stack.size() - op.argument_count; i < stack.size(); i++)
-    for_each_tensor(stack[i], [](const at::Tensor &tensor) {
-      check(gmlake_torch_offload_keep(address_of(tensor)));
+    for_each_tensor(stack[i], [&](const at::Tensor &tensor) {
+      const char *const why = gmlake_torch_offload_keep(address_of(tensor));
+      if (why)
+        check((std::string(why) + "; " + op.name +
+               " runs in another thread than the session's, or reaches memory itself, so what it "
+               "uses has to stay")
+                  .c_str());
     });
 }
 
@@ -387,12 +380,21 @@ Listener &listener() {
   return *own;
 }
 
-/* Gives an operator a kernel for the key. */
+/* The kernels that operators were given, by the namespace and the key; and whose they are. Protected
+   by the lock of register_new. */
+struct Kernels {
+  std::mutex mutex;
+  std::map<std::pair<std::string, DispatchKey>, std::unique_ptr<torch::Library>> libraries;
+  std::vector<c10::OperatorName> names;
+};
+Kernels &kernels() {
+  static Kernels *const own = new Kernels;
+  return *own;
+}
+
 void give_kernel(const c10::OperatorName &name, DispatchKey key, torch::CppFunction kernel) {
-  static auto &libraries =
-      *new std::map<std::pair<std::string, DispatchKey>, std::unique_ptr<torch::Library>>;
   const std::string space = name.name.substr(0, name.name.find(':'));
-  std::unique_ptr<torch::Library> &library = libraries[{space, key}];
+  std::unique_ptr<torch::Library> &library = kernels().libraries[{space, key}];
   if (!library)
     library =
         std::make_unique<torch::Library>(torch::Library::IMPL, space, key, __FILE__, __LINE__);
@@ -404,6 +406,7 @@ void give_kernel(const c10::OperatorName &name, DispatchKey key, torch::CppFunct
 void register_operator(const c10::OperatorHandle &handle) {
   const Operator op(handle);
   if (op.is_quiet || (op.is_composite && op.is_own && op.own_kernels.empty())) return;
+  kernels().names.push_back(handle.operator_name());
   if (!handle.hasKernelForDispatchKey(DispatchKey::BackendSelect))
     give_kernel(handle.operator_name(), DispatchKey::BackendSelect,
                 torch::CppFunction::makeFromBoxedFunction<&see>());
@@ -416,10 +419,9 @@ void register_operator(const c10::OperatorHandle &handle) {
 }
 
 void register_new() {
-  static std::mutex mutex;
   Listener &own = listener();
   if (!own.has_names) return;
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<std::mutex> lock(kernels().mutex);
   std::vector<c10::OperatorName> names;
   {
     const std::lock_guard<std::mutex> inner(own.mutex);
@@ -430,6 +432,18 @@ void register_new() {
     const auto handle = c10::Dispatcher::singleton().findSchema(name);
     if (handle) register_operator(*handle);
   }
+}
+
+/* Operators are as they were. Those that had kernels are new ones for the next session. A call that
+   is under way in another thread ends as it began. */
+void take_kernels() {
+  const std::lock_guard<std::mutex> lock(kernels().mutex);
+  kernels().libraries.clear();
+  const std::lock_guard<std::mutex> inner(listener().mutex);
+  std::vector<c10::OperatorName> &names = listener().names;
+  names.insert(names.end(), kernels().names.begin(), kernels().names.end());
+  kernels().names.clear();
+  listener().has_names = !names.empty();
 }
 
 } // namespace
@@ -443,10 +457,13 @@ API void gmlake_torch_offload_watch(int is_on, int is_cpu, size_t foreach_bytes)
   if (is_on) register_new();
   c10::impl::tls_set_dispatch_key_excluded(WATCHED, is_on != 0);
   settings.is_on = is_on != 0;
+  if (!is_on) take_kernels();
 }
 
 /* Operators may have been defined. */
-API void gmlake_torch_offload_look(void) { register_new(); }
+API void gmlake_torch_offload_look(void) {
+  if (settings.is_on) register_new();
+}
 
 /* is_on: what the thread executes is one operator, until this is called with what it returned. */
 API int gmlake_torch_offload_pause(int is_on) {

@@ -103,13 +103,15 @@ setup(
     description="torch's device memory from lakes: an allocator that stitches",
     license="MIT",
     packages=["gmlake_torch"],
+    package_data={"gmlake_torch": ["operators.inc"]},
     py_modules=["_gmlake_torch_hook"],
     python_requires=">=3.9",
     ext_modules=[
         CppExtension(
             "gmlake_torch._lake",
             ["gmlake_torch.cpp", "operators.cpp"],
-            depends=[path for folder in (HERE, ROOT) for path in glob.glob(f"{folder}/*.h*")],
+            depends=[path for folder in (HERE, ROOT) for path in glob.glob(f"{folder}/*.h*")]
+            + ["gmlake_torch/operators.inc"],
             include_dirs=[ROOT] + cuda_includes(),
             define_macros=macros(),
             libraries=["c10_cuda"],

@@ -139,7 +139,9 @@ def module(steps_before, steps_after):
     torch = types.ModuleType("torch")
     torch.__version__, torch.Tensor, torch.channels_last = "stub", Tensor, None
     has_kernel = lambda name, key: name in ("aten::reshape",)  # noqa: E731: that is composite
-    torch._C = types.SimpleNamespace(_dispatch_has_kernel_for_dispatch_key=has_kernel)
+    torch._C = types.SimpleNamespace(
+        _dispatch_has_kernel_for_dispatch_key=has_kernel, TensorBase=Tensor
+    )
     optimizer = types.SimpleNamespace(
         register_optimizer_step_pre_hook=lambda function: Hook(steps_before, function),
         register_optimizer_step_post_hook=lambda function: Hook(steps_after, function),

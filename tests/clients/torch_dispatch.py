@@ -11,10 +11,12 @@ as without it. The third trains in half of the memory, with the CPU's memory in 
 (torch_session.cpp). operators.so is built from examples/torch/operators.cpp.
 """
 import ctypes
+import io
 import os
 import sys
 import threading
 import warnings
+import weakref
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -249,19 +251,19 @@ def check_kernels(dispatch, session, judge):
     """Every operator of torch that has a kernel for the CPU's tensors, and may reach memory, is
     seen. Those that are made of others may have one, too."""
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    with session.Session(judge, torch.device("cpu"), 1 << 22):
-        pass
     count = 0
-    for schema in torch._C._jit_get_all_schemas():
-        name = schema.name + ("." + schema.overload_name if schema.overload_name else "")
-        if not name.startswith("aten::") or not torch._C._dispatch_has_kernel(name):
-            continue
-        if any(has_kernel(name, key) for key in KEYS):
-            packet = getattr(torch.ops.aten, schema.name[len("aten::") :])
-            operator = dispatch.Operator(getattr(packet, schema.overload_name or "default"))
-            assert operator.is_quiet or has_kernel(name, "BackendSelect"), name
-            count += not operator.is_quiet
+    with session.Session(judge, torch.device("cpu"), 1 << 22):
+        for schema in torch._C._jit_get_all_schemas():
+            name = schema.name + ("." + schema.overload_name if schema.overload_name else "")
+            if not name.startswith("aten::") or not torch._C._dispatch_has_kernel(name):
+                continue
+            if any(has_kernel(name, key) for key in KEYS):
+                packet = getattr(torch.ops.aten, schema.name[len("aten::") :])
+                operator = dispatch.Operator(getattr(packet, schema.overload_name or "default"))
+                assert operator.is_quiet or has_kernel(name, "BackendSelect"), name
+                count += not operator.is_quiet
     assert count > 500, count
+    assert not has_kernel("aten::add.Tensor", "BackendSelect")  # a call costs what it did
 
 
 def check_foreach(session, judge):
@@ -292,7 +294,7 @@ def check_region(session, judge):
     with session.Session(judge, torch.device("cpu"), 1 << 22) as own:
         x = torch.ones(1 << 16)
         before = judge.library.judge_steps()
-        y = own._region(5, [x], lambda: x.mul(2).add(1))
+        y = own._region(5, own._addresses([x]), lambda: x.mul(2).add(1))
         assert judge.library.judge_steps() - before == 1
         assert y.sum().item() == 3 << 16
         assert judge.library.judge_steps() - before == 3
@@ -305,7 +307,7 @@ def check_region(session, judge):
             return y.relu()
 
         torch.ones(8).add_(1)
-        own._region(6, [y], inside)  # another thread is not in it
+        own._region(6, own._addresses([y]), inside)  # another thread is not in it
         assert found == [2 << 16]
 
 
@@ -383,6 +385,121 @@ def check_error(session, path, path_of_operators):
         del a, b, c
 
 
+COUNT = 1 << 18  # of numbers in a MiB
+
+
+def make_calls(session, paths):
+    """Those of a session, and the addresses that it keeps."""
+    calls, kept = session.Calls(*paths), []
+    keep = calls.keep
+    calls.keep = lambda address: kept.append(address) or keep(address)
+    return calls, kept
+
+
+def some_tensors(count):
+    tensors = [torch.full((COUNT,), float(i)) for i in range(count)]
+    for tensor in tensors:
+        tensor.mul_(1)
+    return tensors
+
+
+def check_save(session, *paths):
+    """A checkpoint in the loop: more than the limit is saved, and leaves again."""
+    calls, kept = make_calls(session, paths)
+    with session.Session(calls, torch.device("cpu"), 5 << 20) as own:
+        tensors = some_tensors(12)
+        for step in range(6):
+            for tensor in tensors:
+                tensor.add_(1)
+            if step % 3 == 0:
+                file = io.BytesIO()
+                torch.save({"all": tensors}, file)
+                file.seek(0)
+                saved = torch.load(file)["all"]
+                assert [x[5].item() for x in saved] == [step + 1 + i for i in range(12)]
+                del saved
+        assert not kept, len(kept)
+        with own.compares_pointers():
+            assert len({tensor.data_ptr() for tensor in tensors}) == 12 and not kept
+        tensors[0].data_ptr()
+        assert len(kept) == 1
+
+
+def check_resize(session, *paths):
+    """A storage that is away, or becomes so, keeps its contents when it is resized."""
+    with session.Session(session.Calls(*paths), torch.device("cpu"), 5 << 20):
+        tensors = some_tensors(12)
+        for i, tensor in enumerate(tensors):
+            storage = tensor.storage()
+            storage = storage.untyped() if hasattr(storage, "untyped") else storage
+            storage.resize_(6 * COUNT)
+            assert storage.nbytes() == 6 * COUNT and tensor.set_(storage)[5] == i
+        for i, tensor in enumerate(tensors):
+            assert tensor[:COUNT].sum().item() == i * COUNT
+
+
+def check_ends(session, *paths):
+    """What raises when a session begins leaves none open; what has ended leaves nothing changed."""
+    names = ("data_ptr", "__dlpack__")
+    before = [torch.Tensor.__dict__.get(name) for name in names]
+    own = session.Session(session.Calls(*paths), torch.device("cpu"), 5 << 20)
+    watch = own._watch
+    own._watch = lambda is_on: 1 / 0 if is_on else watch(is_on)
+    try:
+        with own:
+            raise AssertionError("it began")
+    except ZeroDivisionError:
+        pass
+    with session.Session(session.Calls(*paths), torch.device("cpu"), 5 << 20):
+        inner = session.Session(session.Calls(*paths), torch.device("cpu"), 5 << 20)
+        kept = torch.ones(COUNT)
+        assert inner._addresses([kept]) and torch.Tensor.data_ptr not in before
+    for name, former in zip(names, before):
+        assert former is None or torch.Tensor.__dict__.get(name) is former
+
+
+def check_let_go(session, *paths):
+    """A region may let go of its inputs while it runs."""
+    with session.Session(session.Calls(*paths), torch.device("cpu"), 50 << 20) as own:
+        inputs = [torch.ones(COUNT) for _ in range(3)]
+        refs = [weakref.ref(tensor) for tensor in inputs]
+
+        def compiled(inputs):
+            inputs.clear()
+            return sum(ref() is not None for ref in refs)
+
+        assert own._region(1, own._addresses(session.tensors_in(inputs)), compiled, inputs) == 0
+
+
+def check_dlpack(session, *paths):
+    """C's way around the dispatcher is not there in a session."""
+    torch.Tensor.__dlpack_c_exchange_api__ = mark = object()
+    try:
+        with session.Session(session.Calls(*paths), torch.device("cpu"), 5 << 20):
+            assert not hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+        assert torch.Tensor.__dlpack_c_exchange_api__ is mark
+    finally:
+        del torch.Tensor.__dlpack_c_exchange_api__
+
+
+def check_thread(session, *paths):
+    """Another thread that needs more than the limit is told why it cannot have that."""
+    found = []
+    with session.Session(session.Calls(*paths), torch.device("cpu"), 5 << 20):
+        tensors = some_tensors(12)
+
+        def work():
+            try:
+                sum(tensor.sum().item() for tensor in tensors)
+            except torch.cuda.OutOfMemoryError as error:
+                found.append(str(error))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert len(found) == 1 and "another thread than the session's" in found[0], found
+
+
 def check_groups(session, judge):
     """An optimizer updates few parameters at a time, and has its groups back afterwards."""
     parameters = [torch.nn.Parameter(torch.ones(1 << 14)) for _ in range(8)]
@@ -422,3 +539,5 @@ if __name__ == "__main__":
         check_offload(session, *sys.argv[2:])
         check_programs(session, lambda: session.Calls(*sys.argv[2:]), 5 << 20)
         check_error(session, *sys.argv[2:])
+        for check in (check_save, check_resize, check_ends, check_let_go, check_dlpack, check_thread):
+            check(session, *sys.argv[2:])

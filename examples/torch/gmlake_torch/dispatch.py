@@ -5,57 +5,24 @@ allocates itself is not named here. Wrapped tensors (DTensor) are seen by what t
 record.py uses this; operators.cpp does the same for sessions, at less cost.
 """
 import importlib
+import os
+import re
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# Share a storage, which their schemas do not say, or change how a tensor looks at it.
-VIEWS = {
-    "aten::_unsafe_view",
-    "aten::_reshape_alias",
-    "aten::as_strided_",
-    "aten::detach_",
-    "aten::squeeze_",
-    "aten::t_",
-    "aten::transpose_",
-    "aten::unsqueeze_",
-}
-# Give memory and no contents.
-ALLOCATIONS = {
-    "aten::empty",
-    "aten::empty_like",
-    "aten::empty_strided",
-    "aten::empty_permuted",
-    "aten::new_empty",
-    "aten::new_empty_strided",
-}
-# Do not read what they overwrite.
-OVERWRITES = {
-    "aten::bernoulli_",
-    "aten::cauchy_",
-    "aten::copy_",
-    "aten::exponential_",
-    "aten::fill_",
-    "aten::geometric_",
-    "aten::log_normal_",
-    "aten::normal_",
-    "aten::random_",
-    "aten::uniform_",
-    "aten::zero_",
-}
-# Write arguments that their schemas do not mark.
-UNMARKED = {
-    "aten::native_batch_norm": ("running_mean", "running_var"),
-    "aten::cudnn_batch_norm": ("running_mean", "running_var"),
-    "aten::miopen_batch_norm": ("running_mean", "running_var"),
-    "aten::_native_batch_norm_legit": ("running_mean", "running_var"),
-    "aten::batch_norm_update_stats": ("running_mean", "running_var"),
-    "aten::batch_norm_gather_stats": ("running_mean", "running_var"),
-    "aten::batch_norm_gather_stats_with_counts": ("running_mean", "running_var"),
-    "aten::_cudnn_rnn": ("dropout_state",),
-    "aten::miopen_rnn": ("dropout_state",),
-    "aten::rrelu_with_noise": ("noise",),
-}
+
+
+def _listed():
+    """{kind: {(operator, argument)}} of operators.inc."""
+    found = {}
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "operators.inc")) as file:
+        for line in re.findall(r'^OPERATOR\((\w+), "(.+?)", "(\w*)"\)$', file.read(), re.M):
+            found.setdefault(line[0], set()).add(line[1:])
+    return found
+
+
+LISTED = _listed()
 READ, WRITE, OVERWRITE = range(3)
 
 
@@ -88,18 +55,18 @@ class Operator:
         has_tensors = bool(self.names) or any("Tensor" in str(r.type) for r in schema.returns)
         returns_alias = any(r.alias_info is not None for r in schema.returns)
         is_view = returns_alias and not does_write and not is_composite(schema)
-        is_allocation = name in ALLOCATIONS and not does_write
+        is_view |= (name, "") in LISTED["VIEW"]
+        is_allocation = (name, "") in LISTED["ALLOCATION"] and not does_write
         asks = name.startswith("prim::")  # for a tensor's device, and the like
-        self.is_quiet = is_view or is_allocation or name in VIEWS or asks or not has_tensors
+        self.is_quiet = is_view or is_allocation or asks or not has_tensors
 
     @staticmethod
     def _how(name, argument):
         if argument.alias_info is not None and argument.alias_info.is_write:
             is_out = argument.kwarg_only and name.startswith("aten::")
-            if is_out or (name in OVERWRITES and argument.name == "self"):
-                return OVERWRITE
-            return WRITE
-        return WRITE if argument.name in UNMARKED.get(name, ()) else READ
+            is_overwriting = (name, "") in LISTED["OVERWRITES"] and argument.name == "self"
+            return OVERWRITE if is_out or is_overwriting else WRITE
+        return WRITE if (name, argument.name) in LISTED["UNMARKED"] else READ
 
     def tensors(self, args, kwargs):
         """Yields (tensor, how) for each tensor among the arguments."""

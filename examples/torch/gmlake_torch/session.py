@@ -16,8 +16,10 @@ memory as the program would have taken.
 
 Only what was made inside the block may leave, so make the model there. What also stays: what an
 operator never names (a workspace), what record_stream, data_ptr(), DLPack or a Triton kernel got
-at, what a collective operation has used, and what another thread than the one that entered the
-block, or autograd's for it, has used. Not noticed is what uses tensors without torch's dispatcher:
+at, what was sent to another process, what a collective operation has used, and what another thread
+than the one that entered the block, or autograd's for it, has used. torch.save, safetensors and
+transformers only compare addresses: what they save may leave again. `with
+session.compares_pointers():` says so of other code. Not noticed is what uses tensors without torch's dispatcher:
 a C++ extension that is no operator of it, a custom operator with tensors that it was not given. Run
 the program once with is_checked=True: then what is away has no memory, and a stray access is an
 error.
@@ -32,7 +34,9 @@ tensors come back, and until it has ended none leaves.
 import contextlib
 import ctypes
 import json
+import sys
 import threading
+import weakref
 
 import torch
 import torch.utils.checkpoint
@@ -41,6 +45,16 @@ from torch._subclasses.fake_tensor import FakeTensor
 from .dispatch import on_step, tensors_in
 
 GROUP_BYTES = 256 << 20  # of parameters that a step of an optimizer updates at once
+# Modules that take addresses of tensors to tell them apart, and reach their memory by operators.
+COMPARERS = (
+    "torch.serialization",
+    "torch.nn.modules.rnn",
+    "torch.distributed.fsdp",
+    "safetensors.torch",
+    "transformers.modeling_utils",
+    "transformers.pytorch_utils",
+    "accelerate.utils",
+)
 
 
 class Calls:
@@ -58,6 +72,8 @@ class Calls:
         self.open.argtypes = [ctypes.c_int, size, size, size, size, ctypes.c_int]
         self.step.argtypes = [ctypes.c_uint64, ctypes.c_void_p, size, size]
         self.made.argtypes = [ctypes.c_void_p, size]
+        self.forget_graph = library.gmlake_torch_offload_forget_graph
+        self.forget_graph.argtypes, self.forget_graph.restype = [ctypes.c_uint64], None
         self.keep.argtypes = self.replay.argtypes = [ctypes.c_uint64]
         self.recompute.argtypes = [ctypes.c_uint64]
         self._region = library.gmlake_torch_offload_region
@@ -116,11 +132,23 @@ class Session:
         self._keeps_regions, self._is_in_region = keeps_regions, False
         self._marker = None  # the optimizer whose steps end iterations
         self._split, self._undo, self._hooks = {}, [], None
-        self._data_ptr = torch.Tensor.data_ptr
+        # Another session may have replaced that of torch.Tensor.
+        self._data_ptr = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
+        self._data_ptr = self._data_ptr.data_ptr
 
     def mark(self):
         """An iteration begins."""
         check(self._calls.mark())
+
+    @contextlib.contextmanager
+    def compares_pointers(self):
+        """For `with`: this thread takes addresses of tensors only to compare them."""
+        former = getattr(self._thread, "compares", False)
+        self._thread.compares = True
+        try:
+            yield
+        finally:
+            self._thread.compares = former
 
     def stats(self):
         """Returns gmlake_offload_session_stats as a dict."""
@@ -133,23 +161,31 @@ class Session:
 
     def __enter__(self):
         check(self._calls.open(self.device.index or 0, *self._open))
-        self._hooks = on_step(self._before_step, self._after_step)
-        self._patch()
-        self._watch(True)
+        try:
+            self._hooks = on_step(self._before_step, self._after_step)
+            self._patch()
+            self._watch(True)
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(self, kind, error, trace):
+        text = self._end()
+        if kind is None:
+            check(text)
+
+    def _end(self):
         self._watch(False)
         for owner, name, former in reversed(self._undo):
             setattr(owner, name, former)
         self._undo.clear()
-        self._hooks.remove()
+        if self._hooks:
+            self._hooks.remove()
         for optimizer, groups in self._split.values():
             optimizer.param_groups = groups
         self._split.clear()
-        text = self._calls.close()
-        if kind is None:
-            check(text)
+        return self._calls.close()
 
     # ---- Operators ----
 
@@ -157,11 +193,11 @@ class Session:
         """Whether this thread's operators are seen."""
         self._calls.watch(is_on, self.device.type == "cpu", self._foreach_bytes)
 
-    def _region(self, key, tensors, function, *args, **kwargs):
-        """Runs what is one operator, whatever it does inside."""
+    def _region(self, key, seen, function, *args, **kwargs):
+        """Runs what is one operator, whatever it does inside. seen: the addresses of its tensors,
+        which it may let go of while it runs."""
         if self._depth:
             return function(*args, **kwargs)
-        seen = self._addresses(tensors)
         both = (ctypes.c_uint64 * (2 * len(seen)))(*seen, *seen)
         check(self._calls.step(key, both, len(seen), len(seen)))
         self._thread.depth = 1
@@ -188,6 +224,16 @@ class Session:
     def _keep(self, tensor):
         if not self._depth and self._is_here(tensor):
             check(self._calls.keep(self._data_ptr(tensor)))
+
+    def _take(self, address):
+        """Somebody takes an address. Who only compares it reaches the memory by operators; but for a
+        CPU's, which is written from there before the next operator."""
+        if self._depth:
+            return
+        if not (getattr(self._thread, "compares", False) or is_comparer(sys._getframe(2))):
+            check(self._calls.keep(address))
+        elif self.device.type == "cpu":
+            check(self._calls.step(0, (ctypes.c_uint64 * 1)(address), 1, 0))
 
     # ---- Optimizers ----
 
@@ -224,7 +270,8 @@ class Session:
     def _patch(self):
         def data_ptr(former):
             def data_ptr(tensor):
-                self._keep(tensor)
+                if self._is_here(tensor):
+                    self._take(self._data_ptr(tensor))
                 return former(tensor)
 
             return data_ptr
@@ -232,11 +279,23 @@ class Session:
         def storage_data_ptr(former):
             def data_ptr(storage):
                 address = former(storage)
-                if not self._depth and storage.device.type == self.device.type:
-                    check(self._calls.keep(address))
+                if storage.device.type == self.device.type:
+                    self._take(address)
                 return address
 
             return data_ptr
+
+        def resize(former):
+            def resize_(storage, *args):  # copies without the dispatcher
+                is_here = storage.device.type == self.device.type
+                seen = [self._storage_ptr(storage)] if is_here else []
+                self._region(1, seen, former, storage, *args)
+                if is_here and not self._depth:
+                    address = self._storage_ptr(storage)
+                    check(self._calls.made((ctypes.c_uint64 * 1)(address), 1))
+                return storage
+
+            return resize_
 
         def dlpack(former):
             def dlpack(tensor, *args, **kwargs):
@@ -249,7 +308,15 @@ class Session:
         self._replace(torch.Tensor, "__dlpack__", dlpack)
         self._replace(torch.utils.dlpack, "to_dlpack", dlpack)
         self._replace(torch, "to_dlpack", dlpack)
+        # Consumers in C take addresses by it; without it they call __dlpack__.
+        if "__dlpack_c_exchange_api__" in torch.Tensor.__dict__:
+            self._undo.append(
+                (torch.Tensor, "__dlpack_c_exchange_api__", torch.Tensor.__dlpack_c_exchange_api__)
+            )
+            del torch.Tensor.__dlpack_c_exchange_api__
+        self._storage_ptr = torch.UntypedStorage.data_ptr
         self._replace(torch.UntypedStorage, "data_ptr", storage_data_ptr)
+        self._replace(torch.UntypedStorage, "resize_", resize)
         self._replace(torch._ops._OpNamespace, "__getattr__", self._looking)
         self._patch_graphs()
         self._patch_regions()
@@ -270,7 +337,11 @@ class Session:
         def capture_begin(former):
             def capture_begin(graph, *args, **kwargs):
                 check(self._calls.begin_capture())
-                return former(graph, *args, **kwargs)
+                try:
+                    return former(graph, *args, **kwargs)
+                except BaseException:
+                    self._calls.forget_graph(self._calls.end_capture())
+                    raise
 
             return capture_begin
 
@@ -279,7 +350,8 @@ class Session:
                 try:
                     return former(graph, *args, **kwargs)
                 finally:
-                    graph._gmlake_number = self._calls.end_capture()
+                    graph._gmlake_number = number = self._calls.end_capture()
+                    weakref.finalize(graph, self._calls.forget_graph, number).atexit = False
 
             return capture_end
 
@@ -304,12 +376,12 @@ class Session:
         def call(former):
             def call(graph, inputs):
                 key = hash(graph.cache_key) & 0xFFFFFFFF
-                return self._region(key, list(tensors_in(inputs)), former, graph, inputs)
+                seen = self._addresses(tensors_in(inputs))
+                return self._region(key, seen, former, graph, inputs)
 
             return call
 
         self._replace(CompiledFxGraph, "__call__", call)
-
 
     def _patch_checkpoints(self):
         """Non-reentrant checkpoints: torch runs such a generator up to its only yield, then the
@@ -357,6 +429,13 @@ class Session:
             return generator
 
         self._replace(own, name, generator)
+
+
+def is_comparer(frame):
+    """Whether the code that asks for an address, for torch's storages or for itself, only compares."""
+    while frame and frame.f_globals.get("__name__") in ("torch.storage", "torch._tensor"):
+        frame = frame.f_back
+    return frame is not None and frame.f_globals.get("__name__", "").startswith(COMPARERS)
 
 
 def ends_of(sizes, bytes_max):
