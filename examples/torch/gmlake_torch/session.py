@@ -19,10 +19,10 @@ operator never names (a workspace), what record_stream, data_ptr(), DLPack or a 
 at, what was sent to another process, what a collective operation has used, and what another thread
 than the one that entered the block, or autograd's for it, has used. torch.save, safetensors and
 transformers only compare addresses: what they save may leave again. `with
-session.compares_pointers():` says so of other code. Not noticed is what uses tensors without torch's dispatcher:
-a C++ extension that is no operator of it, a custom operator with tensors that it was not given. Run
-the program once with is_checked=True: then what is away has no memory, and a stray access is an
-error.
+session.compares_pointers():` says so of other code. Not noticed is what uses tensors without torch's
+dispatcher: a C++ extension that is no operator of it, a custom operator with tensors that it was not
+given. Run the program once with is_checked=True: then what is away has no memory, and a stray access
+is an error.
 
 With keeps_regions=True regions under torch.utils.checkpoint (use_reentrant=False, no context_fn)
 are recomputed only as far as that pays: the others are kept, as if they were not checkpointed. The
@@ -226,8 +226,8 @@ class Session:
             check(self._calls.keep(self._data_ptr(tensor)))
 
     def _take(self, address):
-        """Somebody takes an address. Who only compares it reaches the memory by operators; but for a
-        CPU's, which is written from there before the next operator."""
+        """Somebody takes an address. Who only compares it reaches the memory by operators; but a
+        CPU's, from where a file is written before the next operator."""
         if self._depth:
             return
         if not (getattr(self._thread, "compares", False) or is_comparer(sys._getframe(2))):
@@ -432,7 +432,7 @@ class Session:
 
 
 def is_comparer(frame):
-    """Whether the code that asks for an address, for torch's storages or for itself, only compares."""
+    """Whether the code that asks for an address, perhaps by torch's storages, only compares it."""
     while frame and frame.f_globals.get("__name__") in ("torch.storage", "torch._tensor"):
         frame = frame.f_back
     return frame is not None and frame.f_globals.get("__name__", "").startswith(COMPARERS)
