@@ -46,6 +46,7 @@
 
 #define LEDGER_SLOTS 32u
 #define LEDGER_VERSION 1u
+#define LEDGER_TRIES 8u   /* times that a step asks the handler */
 #define LEDGER_WAIT_MS 50 /* that a handler waits for others, each time that the lake asks it */
 
 typedef struct ledger_entry {
@@ -80,17 +81,24 @@ static inline int ledger_lock_byte(const ledger *l, unsigned byte, short type, i
   return fcntl(l->fd, waits ? F_OFD_SETLKW : F_OFD_SETLK, &lock) == 0;
 }
 
-/* Locks the page, and drops the entries of processes that are gone. */
-static inline void ledger_lock(ledger *l) {
+/* Locks the page, and drops the entries of processes that are gone. 0, or the errno of a file system
+   without locks (ENOLCK, EINVAL): then nothing is locked. */
+static inline int ledger_lock(ledger *l) {
   unsigned i;
   (void)pthread_mutex_lock(&l->mutex);
-  while (!ledger_lock_byte(l, 0, F_WRLCK, 1)) continue; /* a signal came */
+  while (!ledger_lock_byte(l, 0, F_WRLCK, 1)) {
+    const int error = errno;
+    if (error == EINTR) continue; /* a signal came */
+    (void)pthread_mutex_unlock(&l->mutex);
+    return error;
+  }
   for (i = 0; i < LEDGER_SLOTS; i++) {
     if (!l->page->entries[i].is_used || i == l->slot) continue;
     if (!ledger_lock_byte(l, 1 + i, F_WRLCK, 0)) continue;
     memset(&l->page->entries[i], 0, sizeof(ledger_entry));
     (void)ledger_lock_byte(l, 1 + i, F_UNLCK, 0);
   }
+  return 0;
 }
 
 static inline void ledger_unlock(ledger *l) {
@@ -126,8 +134,29 @@ static inline void ledger_shares(const ledger_page *page, uint64_t *out_shares) 
   }
 }
 
+/* Takes a slot. 0, or an errno. pre: the page is locked. */
+static inline int ledger_enter(ledger *l, size_t device_bytes, size_t floor_bytes,
+                               unsigned weight) {
+  ledger_entry *e;
+  if (!l->page->version) {
+    l->page->device_bytes = device_bytes;
+    l->page->version = LEDGER_VERSION;
+  }
+  if (l->page->version != LEDGER_VERSION || l->page->device_bytes != device_bytes) return EINVAL;
+  for (l->slot = 0; l->slot < LEDGER_SLOTS; l->slot++)
+    if (!l->page->entries[l->slot].is_used && ledger_lock_byte(l, 1 + l->slot, F_WRLCK, 0)) break;
+  if (l->slot == LEDGER_SLOTS) return ENOSPC;
+  e = &l->page->entries[l->slot];
+  memset(e, 0, sizeof(*e)); /* who died while it was cleared has left a part of it */
+  e->floor_bytes = e->wish_bytes = floor_bytes;
+  e->weight = weight ? weight : 1;
+  e->is_used = 1;
+  return 0;
+}
+
 /* Opens the ledger, or makes it, and takes a slot. 0, or an errno. ENOSPC: all slots are taken;
-   EINVAL: another version, or another device's. */
+   EINVAL: another version, or another device's; ENOLCK: the file system has no locks, take a file
+   of this machine's, as in /dev/shm. */
 static inline int ledger_open(ledger *l, const char *path, size_t device_bytes, size_t floor_bytes,
                               unsigned weight, gmlake_oom_handler own) {
   void *page;
@@ -146,23 +175,11 @@ static inline int ledger_open(ledger *l, const char *path, size_t device_bytes, 
   }
   l->page = (ledger_page *)page;
   (void)pthread_mutex_init(&l->mutex, NULL);
-  ledger_lock(l);
-  if (!l->page->version) {
-    l->page->device_bytes = device_bytes;
-    l->page->version = LEDGER_VERSION;
-  }
-  if (l->page->version != LEDGER_VERSION || l->page->device_bytes != device_bytes) error = EINVAL;
-  for (l->slot = 0; !error && l->slot < LEDGER_SLOTS; l->slot++)
-    if (!l->page->entries[l->slot].is_used && ledger_lock_byte(l, 1 + l->slot, F_WRLCK, 0)) break;
-  if (!error && l->slot == LEDGER_SLOTS) error = ENOSPC;
+  error = ledger_lock(l);
   if (!error) {
-    ledger_entry *e = &l->page->entries[l->slot];
-    memset(e, 0, sizeof(*e)); /* who died while it was cleared has left a part of it */
-    e->floor_bytes = e->wish_bytes = floor_bytes;
-    e->weight = weight ? weight : 1;
-    e->is_used = 1;
+    error = ledger_enter(l, device_bytes, floor_bytes, weight);
+    ledger_unlock(l);
   }
-  ledger_unlock(l);
   if (!error) return 0;
   (void)munmap(page, sizeof(ledger_page));
   (void)pthread_mutex_destroy(&l->mutex);
@@ -171,9 +188,10 @@ static inline int ledger_open(ledger *l, const char *path, size_t device_bytes, 
 }
 
 static inline void ledger_close(ledger *l) {
-  ledger_lock(l);
-  memset(&l->page->entries[l->slot], 0, sizeof(ledger_entry));
-  ledger_unlock(l);
+  if (!ledger_lock(l)) {
+    memset(&l->page->entries[l->slot], 0, sizeof(ledger_entry));
+    ledger_unlock(l);
+  }
   (void)munmap((void *)l->page, sizeof(ledger_page));
   (void)pthread_mutex_destroy(&l->mutex);
   (void)close(l->fd);
@@ -185,8 +203,7 @@ static inline uint64_t ledger_tell(ledger *l, gmlake *lake, size_t wish_bytes) {
   gmlake_stats stats;
   uint64_t asked;
   stats.struct_bytes = 0;
-  if (gmlake_get_stats(lake, &stats)) return 0;
-  ledger_lock(l);
+  if (gmlake_get_stats(lake, &stats) || ledger_lock(l)) return 0;
   if (e->held_bytes > stats.reserved_bytes) {
     const uint64_t given = e->held_bytes - stats.reserved_bytes;
     e->asked_bytes -= given < e->asked_bytes ? given : e->asked_bytes;
@@ -201,13 +218,14 @@ static inline uint64_t ledger_tell(ledger *l, gmlake *lake, size_t wish_bytes) {
 }
 
 /* Call it between steps: tells the others what this process holds and wishes, and gives back what
-   they asked for, by the process's own handler. */
+   they asked for, by the process's own handler, which is asked as often as a lake asks one. */
 static inline void ledger_step(ledger *l, gmlake *lake, size_t wish_bytes) {
   gmlake_error_info info;
   gmlake_stats stats;
   int goes_on = 1;
+  unsigned tries;
   uint64_t asked = ledger_tell(l, lake, wish_bytes);
-  while (asked && goes_on) {
+  for (tries = 0; asked && goes_on && tries < LEDGER_TRIES; tries++) {
     memset(&info, 0, sizeof(info));
     info.result = GMLAKE_ERROR_LIMIT_REACHED;
     info.call = "ledger";
@@ -222,8 +240,7 @@ static inline void ledger_step(ledger *l, gmlake *lake, size_t wish_bytes) {
                         NULL);
     asked = ledger_tell(l, lake, 0);
   }
-  if (asked) { /* it has nothing more to give */
-    ledger_lock(l);
+  if (asked && !ledger_lock(l)) { /* it has nothing more to give */
     l->page->entries[l->slot].asked_bytes = 0;
     ledger_unlock(l);
   }
@@ -234,7 +251,7 @@ static inline void ledger_step(ledger *l, gmlake *lake, size_t wish_bytes) {
 static inline uint64_t ledger_ask(ledger *l, uint64_t bytes) {
   uint64_t shares[LEDGER_SLOTS], asked = 0;
   unsigned i;
-  ledger_lock(l);
+  if (ledger_lock(l)) return 0;
   ledger_shares(l->page, shares);
   if (l->page->entries[l->slot].held_bytes <= shares[l->slot])
     for (i = 0; i < LEDGER_SLOTS && asked < bytes; i++) {
@@ -253,7 +270,7 @@ static inline uint64_t ledger_ask(ledger *l, uint64_t bytes) {
 static inline int ledger_is_waited_for(ledger *l) {
   int is = 0;
   unsigned i;
-  ledger_lock(l);
+  if (ledger_lock(l)) return 0;
   for (i = 0; i < LEDGER_SLOTS; i++)
     is |= i != l->slot && l->page->entries[i].is_used && l->page->entries[i].asked_bytes;
   ledger_unlock(l);

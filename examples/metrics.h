@@ -72,6 +72,20 @@ static inline void gmlake_metrics_head(gmlake_metrics *m, const char *name, cons
   gmlake_metrics_put(m, "# HELP gmlake_%s %s\n# TYPE gmlake_%s %s\n", name, help, name, type);
 }
 
+/* A number with a point, whatever the program's locale writes there, in one byte or more. */
+static inline void gmlake_metrics_number(gmlake_metrics *m, double number) {
+  char text[64];
+  const char *at = text;
+  (void)snprintf(text, sizeof text, "%.15g", number);
+  while (*at) {
+    const size_t digits = strspn(at, "0123456789+-e");
+    gmlake_metrics_put(m, "%.*s", (int)digits, at);
+    at += digits;
+    if (*at) gmlake_metrics_put(m, ".");
+    at += strcspn(at, "0123456789+-e");
+  }
+}
+
 /* A line; key NULL: without a second label. */
 static inline void gmlake_metrics_line(gmlake_metrics *m, const char *name, const char *key,
                                        const char *value, double number) {
@@ -79,7 +93,9 @@ static inline void gmlake_metrics_line(gmlake_metrics *m, const char *name, cons
   gmlake_metrics_label(m, "lake", m->lake);
   if (key) gmlake_metrics_put(m, ",");
   if (key) gmlake_metrics_label(m, key, value);
-  gmlake_metrics_put(m, "} %.15g\n", number);
+  gmlake_metrics_put(m, "} ");
+  gmlake_metrics_number(m, number);
+  gmlake_metrics_put(m, "\n");
 }
 
 static inline void gmlake_metrics_one(gmlake_metrics *m, const char *name, const char *type,
@@ -131,6 +147,7 @@ static inline int gmlake_metrics_ask(gmlake_metrics *m, gmlake *lake) {
 /* All lines of a figure stand together. */
 static inline void gmlake_metrics_pools(gmlake_metrics *m) {
   const char *name, *help;
+  char unnamed[32]; /* the label "" is of what is in no pool */
   unsigned figure = 0;
   double value;
   size_t i;
@@ -139,7 +156,8 @@ static inline void gmlake_metrics_pools(gmlake_metrics *m) {
     gmlake_metrics_line(m, name, "pool", "", value);
     for (i = 0; i < m->pool_count; i++) {
       (void)gmlake_metrics_of_pool(&m->pools[i].stats, figure, &help, &value);
-      gmlake_metrics_line(m, name, "pool", m->pools[i].name, value);
+      (void)snprintf(unnamed, sizeof unnamed, "pool %u", (unsigned)i + 1);
+      gmlake_metrics_line(m, name, "pool", *m->pools[i].name ? m->pools[i].name : unnamed, value);
     }
     figure++;
   }

@@ -4,7 +4,19 @@
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
 
+#include <errno.h>
+#include <fcntl.h>
+
+static int lock_error; /* that every lock answers; 0: the system's own answer */
+
+static int faulty_fcntl(int fd, int command, struct flock *lock) {
+  if (!lock_error) return fcntl(fd, command, lock);
+  errno = lock_error;
+  return -1;
+}
+#define fcntl(fd, command, lock) faulty_fcntl(fd, command, lock)
 #include "examples/ledger.h"
+#undef fcntl
 #include "fixture.h"
 
 #include <signal.h>
@@ -191,6 +203,53 @@ static void wrong_ledgers_are_refused(void **state) {
   close_books();
 }
 
+static int never_done(void *user, gmlake *from, const gmlake_error_info *info) {
+  (void)user, (void)from, (void)info;
+  assert_true(++handled <= 100);
+  return 1;
+}
+
+/* A handler that always wants another try gets as many as a lake gives it. */
+static void a_step_ends_whatever_the_handler_says(void **state) {
+  gmlake_oom_handler own;
+  (void)state;
+  open_books(0);
+  ledger_close(&books[2]);
+  own.fn = never_done;
+  own.user = NULL;
+  start(16);
+  assert_int_equal(ledger_open(&books[2], book, 100, C, 1, own), 0);
+  live[0] = take(4 * C);
+  ledger_step(&books[2], lake, 4 * C);
+  entry(2)->asked_bytes = 2 * C;
+  handled = 0;
+  ledger_step(&books[2], lake, 4 * C);
+  assert_int_equal(handled, 8);
+  assert_int_equal(entry(2)->asked_bytes, 0); /* it has nothing to give */
+  drop(live[0]);
+  finish();
+  close_books();
+}
+
+/* A file system without locks is told at the beginning, and later nobody waits for ever. */
+static void a_file_without_locks_is_refused(void **state) {
+  ledger other;
+  (void)state;
+  open_books(1);
+  start(4);
+  lock_error = ENOLCK;
+  assert_int_equal(ledger_open(&other, book, 100, 1, 1, nobody), ENOLCK);
+  ledger_step(&books[0], lake, 4 * C);
+  assert_int_equal(ledger_ask(&books[0], 5), 0);
+  assert_false(ledger_is_waited_for(&books[0]));
+  lock_error = 0;
+  assert_int_equal(entry(0)->wish_bytes, 1);
+  assert_int_equal(ledger_lock(&books[0]), 0);
+  ledger_unlock(&books[0]);
+  finish();
+  close_books();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shares_follow_floors_weights_and_wishes),
@@ -199,6 +258,8 @@ int main(void) {
       cmocka_unit_test(the_dead_are_struck_out),
       cmocka_unit_test(a_slot_that_was_half_cleared_begins_anew),
       cmocka_unit_test(wrong_ledgers_are_refused),
+      cmocka_unit_test(a_step_ends_whatever_the_handler_says),
+      cmocka_unit_test(a_file_without_locks_is_refused),
   };
   (void)snprintf(book, sizeof(book), "/tmp/test_ledger.%ld", (long)getpid());
   return cmocka_run_group_tests(tests, NULL, NULL);

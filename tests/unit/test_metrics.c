@@ -4,13 +4,39 @@
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
 
-#include "examples/metrics.h"
-
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+
+/* A locale whose decimal point is another text. The system may have none. */
+static const char *decimal_point = ".";
+
+static int local_vsnprintf(char *out, size_t capacity, const char *format, va_list values) {
+  const int bytes = vsnprintf(out, capacity, format, values);
+  char *point = strstr(format, "%.15g") ? strchr(out, '.') : NULL;
+  const size_t more = strlen(decimal_point) - 1;
+  if (!point) return bytes;
+  memmove(point + 1 + more, point + 1, strlen(point + 1) + 1);
+  memcpy(point, decimal_point, more + 1);
+  return bytes + (int)more;
+}
+static int local_snprintf(char *out, size_t capacity, const char *format, ...) {
+  va_list values;
+  int bytes;
+  va_start(values, format);
+  bytes = local_vsnprintf(out, capacity, format, values);
+  va_end(values);
+  return bytes;
+}
+#define snprintf local_snprintf
+#define vsnprintf local_vsnprintf
+#include "examples/metrics.h"
+#undef snprintf
+#undef vsnprintf
+
+#include <setjmp.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -151,10 +177,39 @@ static void a_child_of_fork_has_none(void **state) {
   assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
+/* Also one of two bytes, as some locales have. */
+static void a_number_has_a_point_in_every_locale(void **state) {
+  static const char *const points[] = {",", "\xd9\xab"};
+  size_t i;
+  (void)state;
+  for (i = 0; i < 2; i++) {
+    decimal_point = points[i];
+    write_all();
+    decimal_point = ".";
+    assert_true(value_of("gmlake_driver_seconds_total{lake=\"gpu0\"} ") > 0);
+    assert_true(value_of("gmlake_driver_seconds_total{lake=\"gpu0\"} ") < 1);
+  }
+}
+
+/* Its label is not that of what is in no pool. */
+static void a_pool_without_a_name_has_a_label(void **state) {
+  const char *at;
+  (void)state;
+  pools[0].name = "";
+  write_all();
+  at = strstr(text, "gmlake_live_bytes{lake=\"gpu0\",pool=\"\"} ");
+  assert_non_null(at);
+  assert_null(strstr(at + 1, "gmlake_live_bytes{lake=\"gpu0\",pool=\"\"} "));
+  assert_int_equal(value_of("gmlake_live_bytes{lake=\"gpu0\",pool=\"pool 1\"} "), 0);
+}
+
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-  const struct CMUnitTest tests[] = {CASE(figures_are_by_pool), CASE(every_line_is_well_formed),
+  const struct CMUnitTest tests[] = {CASE(figures_are_by_pool),
+                                     CASE(every_line_is_well_formed),
                                      CASE(a_buffer_that_is_too_small_is_told),
+                                     CASE(a_number_has_a_point_in_every_locale),
+                                     CASE(a_pool_without_a_name_has_a_label),
                                      CASE(a_child_of_fork_has_none)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
