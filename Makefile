@@ -183,7 +183,8 @@ install:
 	fi
 	install -d "$(DESTDIR)$(INSTALL_INCLUDE)" "$(DESTDIR)$(INSTALL_PKGCONFIG)"
 	install -m 644 gmlake.h gmlake_bfc.h gmlake_offload.h "$(DESTDIR)$(INSTALL_INCLUDE)"
-	sed -e 's|@prefix@|$(PREFIX)|' -e 's|@includedir@|$(INSTALL_INCLUDE)|' \
+	@plain() { printf '%s' "$$1" | sed 's/[\\&|]/\\&/g'; } && \
+	sed -e "s|@prefix@|$$(plain "$(PREFIX)")|" -e "s|@includedir@|$$(plain "$(INSTALL_INCLUDE)")|" \
 	  -e 's|@version@|$(VERSION)|' gmlake.pc.in >"$(DESTDIR)$(INSTALL_PKGCONFIG)/gmlake.pc"
 
 uninstall:

@@ -301,10 +301,17 @@ typedef struct graph_maker {
   int ok;
 } graph_maker;
 
+/* The number as a whole one; one that no graph can have ends the making. */
+static uint64_t graph_whole(graph_maker *m, double number) {
+  if (number >= 0 && number < (double)((uint64_t)1 << 58)) return (uint64_t)number;
+  m->ok = 0;
+  return 1;
+}
+
 static uint32_t graph_new(graph_maker *m, double bytes, gmlake_offload_kind kind, unsigned device) {
   gmlake_offload_tensor_desc desc;
   uint32_t id = GMLAKE_OFFLOAD_NONE;
-  desc.bytes = (size_t)bytes;
+  desc.bytes = (size_t)graph_whole(m, bytes);
   desc.kind = kind;
   desc.device = device;
   m->ok &= gmlake_offload_add_tensor(m->graph, &desc, &id) == GMLAKE_OFFLOAD_OK;
@@ -321,7 +328,7 @@ static uint32_t graph_apply(graph_maker *m, const char *name, double seconds, ui
   reads[1] = b;
   desc.name = name;
   desc.device = device;
-  desc.time_ns = (uint64_t)(seconds * 1e9) + 1000;
+  desc.time_ns = graph_whole(m, seconds * 1e9) + 1000;
   desc.reads = reads;
   desc.read_count = b == GMLAKE_OFFLOAD_NONE ? 1 : 2;
   desc.writes = &made;
@@ -340,9 +347,10 @@ static uint32_t graph_bring(graph_maker *m, uint32_t tensor, unsigned device) {
   }
   if (desc.device == device) return tensor;
   copy = graph_new(m, (double)desc.bytes, GMLAKE_OFFLOAD_INTERMEDIATE, device);
-  m->ok &= gmlake_offload_add_transfer(m->graph, tensor, copy,
-                                       (uint64_t)((double)desc.bytes / GRAPH_PEER_BYTES * 1e9) + 1,
-                                       &id) == GMLAKE_OFFLOAD_OK;
+  m->ok &=
+      gmlake_offload_add_transfer(m->graph, tensor, copy,
+                                  graph_whole(m, (double)desc.bytes / GRAPH_PEER_BYTES * 1e9) + 1,
+                                  &id) == GMLAKE_OFFLOAD_OK;
   return copy;
 }
 

@@ -190,8 +190,20 @@ def history_of(snapshot, segments):
 
 
 def convert(snapshot):
-    if snapshot.get("format") != "gmlake snapshot" or snapshot.get("version") != 1:
+    told = snapshot if isinstance(snapshot, dict) else {}
+    if told.get("format") != "gmlake snapshot" or told.get("version") != 1:
         raise ValueError("not a snapshot of examples/snapshot.h, version 1")
+    try:
+        return converted(snapshot)
+    except KeyError as error:
+        raise ValueError("a part of the snapshot is missing: %s" % error) from error
+    except (AttributeError, IndexError, OverflowError, RecursionError, TypeError) as error:
+        raise ValueError("a part of the snapshot is of another kind: %s" % error) from error
+
+
+def converted(snapshot):
+    if not isinstance(snapshot["device"], int) or not 0 <= snapshot["device"] < 1024:
+        raise ValueError("device is %r: it has to be a device's number" % snapshot["device"])
     segments = segments_of(snapshot)
     traces = [[] for _ in range(snapshot["device"])] + [history_of(snapshot, segments)]
     settings = {"gmlake": snapshot["gmlake"], "chunk_bytes": snapshot["chunk_bytes"]}
@@ -211,7 +223,7 @@ def main(arguments):
             out = convert(json.load(file))
         with open(arguments[1], "wb") as file:
             pickle.dump(out, file, protocol=4)
-    except (OSError, ValueError) as error:
+    except (OSError, RecursionError, ValueError) as error:
         print("memory_viz.py: %s: %s" % (arguments[0], error), file=sys.stderr)
         return 1
     return 0

@@ -139,6 +139,8 @@ at_most() { awk -v a="$(field "$1")" -v b="$2" 'BEGIN { exit !(a != "" && a <= b
 
 ok 'turnip: no such product' run 1 --json product:9:2:64
 ok 'turnip: no such product: reason' says 'product:9:2:64: no such graph'
+ok 'turnip: no such size' run 1 --json product:1:1:4294967295
+ok 'turnip: no such size: reason' says 'product:1:1:4294967295: no such graph'
 ok 'turnip: no such transformer' run 1 --json transformer:0:1:1:1
 ok 'turnip: no such random graph' run 1 --json random:1:10:4097:1
 ok 'turnip: no such random graph: reason' says 'random:1:10:4097:1: no such graph'

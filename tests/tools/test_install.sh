@@ -54,7 +54,7 @@ runs() { quietly "$1" && prints "gmlake $number"; }
 
 ok 'version: gmlake_bfc.h' [ "$(number_of gmlake_bfc.h)" = "$number" ]
 ok 'version: gmlake_offload.h' [ "$(number_of gmlake_offload.h)" = "$number" ]
-ok 'version: CHANGELOG' [ "$(sed -n 's/^## \([0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)" = \
+ok 'version: CHANGELOG' [ "$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)" = \
   "$version" ]
 
 # ---- make install ----
@@ -80,6 +80,18 @@ ok 'pkg-config: version' [ "$(pkg-config --modversion gmlake)" = "$version" ]
 ok 'pkg-config: compiles' quietly ${CC:-cc} "$mine/engine.c" -o "$mine/by pkg-config" \
   $(pkg-config --cflags --libs gmlake)
 ok 'pkg-config: runs' runs "$mine/by pkg-config"
+
+# A path with a space, and with what sed would replace. What pkg-config prints is for the shell.
+odd="$mine/R&D | x"
+ok 'an odd path: make install' quietly make -C "$tree" install "PREFIX=$odd"
+PKG_CONFIG_PATH="$odd/lib/pkgconfig"
+ok 'an odd path: told as it is' [ "$(pkg-config --variable=includedir gmlake)" = "$odd/include" ]
+ok 'an odd path: compiles' eval 'eval "quietly ${CC:-cc} \"$mine/engine.c\" -o \"$mine/odd\" \
+  $(pkg-config --cflags --libs gmlake)"'
+ok 'an odd path: runs' runs "$mine/odd"
+ok 'an odd path: make uninstall' quietly make -C "$tree" uninstall "PREFIX=$odd"
+ok 'an odd path: the headers are gone' [ ! -e "$odd/include/gmlake.h" ]
+PKG_CONFIG_PATH=$plain/usr/lib/pkgconfig
 
 # ---- CMake ----
 

@@ -67,4 +67,28 @@ python3 -B examples/memory_viz.py "$dir/other.json" "$dir/x.pickle" >"$dir/out" 
 ok 'another document: status' [ $? = 1 ]
 ok 'another document: reason' says "$dir/other.json: not a snapshot of examples/snapshot.h, version 1"
 ok 'another document: nothing is written' [ ! -e "$dir/x.pickle" ]
+cat >"$dir/wrong.py" <<'END'
+import copy, json, sys
+sys.path.insert(0, "examples")
+import memory_viz
+whole = json.load(open(sys.argv[1]))
+def tried(snapshot):
+    try:
+        memory_viz.convert(snapshot)
+    except ValueError:
+        pass
+for key in whole:
+    tried({k: v for k, v in whole.items() if k != key})
+    for value in (None, 7, -1, 1e99, float("nan"), "x", [], [7], {}, {"x": 1}, [[]], [["x"] * 20]):
+        tried(dict(whole, **{key: value}))
+for value in (None, 7, "x", [], [whole], {}):
+    tried(value)
+END
+ok 'any wrong part is refused in words' python3 -B "$dir/wrong.py" "$dir/s.full.json"
+for wrong in null '[1]' '{"format": "gmlake snapshot", "version": 1}'; do
+  echo "$wrong" >"$dir/other.json"
+  python3 -B examples/memory_viz.py "$dir/other.json" "$dir/x.pickle" >"$dir/out" 2>"$dir/err"
+  ok "$wrong: status" [ $? = 1 ]
+  ok "$wrong: reason" says "$dir/other.json: "
+done
 report
