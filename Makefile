@@ -119,8 +119,9 @@ headers: $(HEADERS)
 SOAK_SECONDS ?= 600
 SOAK_SEED ?= $(shell date +%s)
 soak: deps-test
-	$(SUBMAKE) $(addprefix $(BUILD)/test_,model stress soak threads.tsan)
+	$(SUBMAKE) $(addprefix $(BUILD)/test_,model random stress soak threads.tsan)
 	@$(BUILD)/test_model --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
+	@$(BUILD)/test_random --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 	@$(BUILD)/test_stress --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 	@$(BUILD)/test_soak --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 	@$(BUILD)/test_threads.tsan --seconds $(SOAK_SECONDS)
@@ -329,11 +330,11 @@ $(BUILD)/test_hardening: private EACH =
 # Compiling takes longer than running, but for these.
 LEVEL = -O0
 LONG = -O1
-$(addprefix $(BUILD)/test_,model offload offload_random offload_session soak stress turnip worlds): \
-  private LEVEL = $(LONG)
+$(addprefix $(BUILD)/test_,model offload offload_random offload_session random soak stress turnip \
+  worlds): private LEVEL = $(LONG)
 
 # These know the public interface alone.
-LINKED_TESTS = $(addprefix $(BUILD)/test_,debug hard lend metrics nvtx paper record snapshot)
+LINKED_TESTS = $(addprefix $(BUILD)/test_,debug hard metrics nvtx paper record snapshot)
 $(LINKED_TESTS): private CUDA_INCLUDE = $(EACH) -Itests/cuda_stub
 $(LINKED_TESTS): $(BUILD)/test_%: test_%.c $(MOCK) Makefile | $(BUILD)
 	$(LINK) -lcmocka

@@ -1,0 +1,828 @@
+/* The judge: one backend in front of the mock, which believes no book but its own. It counts the
+   calls of the driver and fails the ones it is told to. For each stream it keeps a clock: how much
+   work of every stream precedes its next work, by its own order and by waits on the device; for the
+   host one of what is seen to be complete. For each 512 bytes of physical memory, and for each
+   mapping, it notes how far every stream's use of it goes. Whoever gets memory must be ordered
+   behind every earlier use of it; what is unmapped must be known to be complete. Include after
+   gmlake.h, the implementation with the mock. */
+#if !defined(PLAY_JUDGE_H)
+#define PLAY_JUDGE_H
+
+#include <setjmp.h>
+
+#include "language.h"
+
+#define LINES 48 /* streams of one lake, those that are gone included */
+#define EVENTS 4096
+#define MAPS 8192
+#define HANDLES 1024
+#define RANGES 96 /* of a graph */
+#define HELD 8    /* blocks from outside that a graph uses */
+#define CELLS 16  /* chunks of a buffer */
+#define NOBODY (-1)
+#define ALL_CALLS 200000 /* of one operation: it does not end */
+
+typedef struct moment { /* how much work of each stream */
+  uint32_t at[LINES];
+} moment;
+
+typedef struct line { /* a stream from its creation to its end; its value may serve again */
+  gmlake_stream value;
+  int is_alive, kind;
+  int graph;   /* that it is being captured into, 0: none */
+  moment now;  /* what its next work is ordered behind; own entry: its work so far */
+  int is_told; /* [not alive] of its end the lake was told */
+  void *end;   /* [not alive] an event of the program's behind all its work */
+} line;
+
+typedef struct grain { /* of physical memory */
+  uint32_t owner;      /* id of a block or of a buffer's chunk, 0: free */
+  unsigned char graph; /* serial of the last graph that knows it, 0: none */
+  unsigned char is_borrowed, is_exported;
+  moment used;
+} grain;
+
+typedef struct handle {
+  uint64_t value; /* 0: free record */
+  size_t bytes, map_count;
+  int is_released, is_foreign; /* foreign: another process's */
+  uint32_t pool;               /* that it has served, 0: none yet */
+  grain *grains;
+} handle;
+
+typedef struct map {
+  uint64_t at;
+  handle *of;
+  int is_accessible, is_graphs;
+  moment used;
+} map;
+
+typedef struct seen_event {
+  void *value;
+  moment at;
+} seen_event;
+
+typedef struct range {
+  uint64_t at;
+  size_t bytes;
+  int pool; /* [of a graph] NOBODY: of a block that it only uses */
+} range;
+
+typedef struct block {
+  uint32_t id; /* 0: none */
+  uint64_t at;
+  size_t bytes, asked;
+  int on;    /* its line, NOBODY: allocated on no stream */
+  int graph; /* serial of the one it was allocated in, 0: none */
+  int pool, is_exclusive, is_borrowed, is_exported, is_imported;
+  int may_be_borrowed; /* [of the lent pool itself] the manual does not say */
+  int held;            /* graphs that use it though they have not allocated it */
+  uint64_t recorded;   /* lines */
+  moment born, used;
+  gmlake_handle *handles; /* exported */
+  size_t handle_count;
+} block;
+
+typedef struct buffer {
+  gmlake_buffer *value;
+  uint64_t at;
+  size_t chunk, max, end;
+  int pool;
+  block cells[CELLS]; /* id 0: a hole */
+} buffer;
+
+typedef struct pool {
+  gmlake_pool *value; /* NULL: none, and the default one */
+  uint32_t serial;
+  size_t chunk;
+  int asleep; /* 1: with its contents; 2: dropped */
+  int keeps;  /* perhaps: contents on the host, or room for them */
+  int is_lent;
+  moment launched;
+  moment recalled; /* graphs are launched behind the recalls */
+} pool;
+
+typedef struct graph {
+  int serial; /* 0: none */
+  int pool, is_active, is_alive;
+  moment base; /* its launches are ordered behind what its stream did before the capture */
+  range ranges[RANGES];
+  size_t range_count;
+  uint32_t held[HELD];
+  size_t held_count;
+} graph;
+
+#define SERIALS 200 /* graphs of a lake */
+
+static struct world {
+  program *program;
+  size_t at; /* the operation that is under way */
+  size_t granule, chunk;
+  int is_real, is_over, is_lost, is_trusted; /* trusted: no exchange failed, the mode is known */
+  int destroying, moving; /* a pool, or the lake: 2; moving: + 1 of the pool that sleeps or wakes */
+  const block *leaving;   /* is freed */
+  int was_refused;        /* the driver has not taken host memory back */
+  int is_recalled;        /* a pool is: the call asks for waits */
+  int named;              /* the line that the call names, NOBODY: none, or all may be touched */
+  int mode;               /* the program's capture mode */
+  int peers[3];
+  uint64_t clock_ns;
+  gmlake_result injected, fatal; /* in this operation; in any */
+  struct fault {
+    size_t in;
+    int kind, stays;
+    gmlake_result result;
+  } faults[4];
+  size_t fault_count, host_in, calls;
+  int host_stays, host_fails, handler_calls, is_handling;
+  moment known;
+  line lines[LINES];
+  int line_count;
+  int slots[SLOTS]; /* the line that has the slot's value now or had it last */
+  void *event;      /* the program's */
+  seen_event events[EVENTS];
+  size_t event_count;
+  handle handles[HANDLES];
+  map *maps[MAPS]; /* by address */
+  size_t map_count;
+  block blocks[NAMES];
+  buffer buffers[BUFFERS];
+  pool pools[POOLS + 1]; /* [0] is the default pool; pool n of the language is [n + 1] */
+  graph graphs[GRAPHS];
+  int dead_pool_of[SERIALS]; /* of each graph's serial its pool's serial */
+  graph *of_serial[SERIALS];
+  int serial;
+  uint32_t next_id, next_pool;
+} w;
+
+static gmlake_backend *mock, judged;
+static gmlake *lake;
+static gmlake_desc desc;
+static int is_traced;
+static struct counts {
+  uint64_t steps, stitches, waits, evictions, faults, launches, refusals, sleeps, lends, imports;
+} counts;
+
+/* ---- A finding ends the program that is played ----------------------------------------------- */
+
+static struct verdict {
+  sigjmp_buf end;
+  int is_open;
+  char rule[200];
+  size_t at;
+} verdict;
+
+static void judge(int holds, const char *rule) {
+  if (holds) return;
+  (void)snprintf(verdict.rule, sizeof(verdict.rule), "%s", rule);
+  verdict.at = w.at;
+  if (!verdict.is_open) abort();
+  siglongjmp(verdict.end, 1);
+}
+
+static void must(gmlake_result result, const char *what) { judge(!result, what); }
+
+#define trace(...)                            \
+  do {                                        \
+    if (is_traced) (void)printf(__VA_ARGS__); \
+  } while (0)
+
+/* ---- Clocks ---------------------------------------------------------------------------------- */
+
+static void join(moment *into, const moment *from) {
+  int i;
+  for (i = 0; i < w.line_count; i++)
+    if (into->at[i] < from->at[i]) into->at[i] = from->at[i];
+}
+
+/* Whether `need` is, entry by entry, behind `a` or `b`. */
+static int covers(const moment *a, const moment *b, const moment *need) {
+  int i;
+  for (i = 0; i < w.line_count; i++)
+    if (a->at[i] < need->at[i] && b->at[i] < need->at[i]) return 0;
+  return 1;
+}
+
+/* Which line's work is the one that a rule is broken for. */
+static void tell_lines(const moment *own, const moment *need) {
+  int i;
+  for (i = 0; i < w.line_count; i++)
+    if (own->at[i] < need->at[i] && w.known.at[i] < need->at[i])
+      trace("line %d, %s: work %u, ordered behind %u, known %u\n", i,
+            w.lines[i].is_alive  ? "alive"
+            : w.lines[i].is_told ? "forgotten"
+                                 : "ended",
+            need->at[i], own->at[i], w.known.at[i]);
+}
+
+static int is_known(const moment *need) { return covers(&w.known, &w.known, need); }
+
+static int is_fatal(gmlake_result result) {
+  return result == GMLAKE_ERROR_DEVICE_LOST || result == GMLAKE_ERROR_SHUTTING_DOWN;
+}
+
+/* Whether streams may end untold. */
+static int may_end(void) { return (desc.flags & GMLAKE_STREAMS_MAY_END) != 0; }
+
+static int captures(void) {
+  int i;
+  for (i = 0; i < w.line_count; i++)
+    if (w.lines[i].graph) return 1;
+  return 0;
+}
+
+/* Whether work may be queued on the line outside of graphs: not on the legacy stream while others
+   are captured. */
+static int is_quiet(int on) {
+  return on >= 0 && w.lines[on].is_alive && !w.lines[on].graph && (on || !captures());
+}
+
+/* ---- Handles and mappings -------------------------------------------------------------------- */
+
+static size_t map_above(uint64_t at) {
+  size_t low = 0, high = w.map_count;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (w.maps[middle]->at <= at)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static map *map_at(uint64_t at) {
+  size_t above = map_above(at);
+  map *m = above ? w.maps[above - 1] : NULL;
+  return m && at - m->at < m->of->bytes ? m : NULL;
+}
+
+static handle *handle_of(uint64_t value) {
+  size_t i;
+  for (i = 0; i < HANDLES; i++)
+    if (w.handles[i].value == value) return &w.handles[i];
+  judge(0, "a handle that does not exist, or too many");
+  return NULL;
+}
+
+static void handle_reap(handle *h) {
+  if (!h->is_released || h->map_count) return;
+  free(h->grains);
+  memset(h, 0, sizeof(*h));
+}
+
+/* The next 512 bytes of a range, NULL: none. */
+static grain *next_grain(range *r, map **out_map) {
+  map *m;
+  grain *g;
+  if (!r->bytes) return NULL;
+  m = *out_map;
+  if (!m || r->at - m->at >= m->of->bytes) m = map_at(r->at);
+  judge(m != NULL, "a block lies where nothing is mapped");
+  g = &m->of->grains[(r->at - m->at) / GRAIN];
+  r->at += GRAIN;
+  r->bytes -= GRAIN;
+  *out_map = m;
+  return g;
+}
+
+static range range_of(const block *b) {
+  range r;
+  r.at = b->at;
+  r.bytes = b->bytes;
+  r.pool = b->pool;
+  return r;
+}
+
+/* Every block and every committed chunk of a buffer: NULL behind the last. */
+static block *live_next(block *last) {
+  size_t i = 0;
+  if (last && last >= w.blocks && last < w.blocks + NAMES) i = (size_t)(last - w.blocks) + 1;
+  if (!last || (last >= w.blocks && last < w.blocks + NAMES)) {
+    for (; i < NAMES; i++)
+      if (w.blocks[i].id) return &w.blocks[i];
+    last = NULL;
+    i = 0;
+  } else {
+    size_t b;
+    for (b = 0; b < BUFFERS; b++)
+      if (last >= w.buffers[b].cells && last < w.buffers[b].cells + CELLS) break;
+    i = b * CELLS + (size_t)(last - w.buffers[b].cells) + 1;
+  }
+  for (; i < BUFFERS * CELLS; i++)
+    if (w.buffers[i / CELLS].value && w.buffers[i / CELLS].cells[i % CELLS].id)
+      return &w.buffers[i / CELLS].cells[i % CELLS];
+  return NULL;
+}
+
+/* ---- Calls of the driver --------------------------------------------------------------------- */
+
+static int host_refuses(void) {
+  if (!w.host_in || --w.host_in) return 0;
+  w.host_in = w.host_stays ? 1 : 0;
+  w.host_fails = 1;
+  return 1;
+}
+
+/* Whether this call fails, and how. */
+static gmlake_result gate(int kind, int *code) {
+  gmlake_result result = GMLAKE_OK;
+  size_t i;
+  judge(++w.calls < ALL_CALLS, "the operation does not end");
+  for (i = 0; i < w.fault_count; i++) {
+    struct fault *f = &w.faults[i];
+    if ((f->kind != kind && f->kind != ON_ANY) || !f->in || --f->in) continue;
+    if (f->stays) f->in = 1;
+    /* INVALID_ARGUMENT would say that the stream is gone, which is not so. An id that is refused
+       is taken to say that the stream is the same. */
+    if (kind == ON_ID || (kind == ON_RECORD && f->result == GMLAKE_ERROR_INVALID_ARGUMENT))
+      continue;
+    result = f->result;
+  }
+  if (!result) return result;
+  w.injected = result;
+  if (is_fatal(result)) w.fatal = result;
+  *code = 1234;
+  return result;
+}
+
+#define GATE(kind)                         \
+  gmlake_result result = gate(kind, code); \
+  if (result) return result
+
+static gmlake_result see_properties(void *user, gmlake_device_properties *out, int *code) {
+  GATE(ON_PROPERTIES);
+  return mock->get_properties(user, out, code);
+}
+static gmlake_result see_info(void *user, size_t *free_bytes, size_t *total_bytes, int *code) {
+  GATE(ON_INFO);
+  return mock->get_memory_info(user, free_bytes, total_bytes, code);
+}
+static gmlake_result see_reserve(void *user, size_t bytes, size_t alignment, uint64_t *out,
+                                 int *code) {
+  GATE(ON_RESERVE);
+  return mock->reserve(user, bytes, alignment, out, code);
+}
+static gmlake_result see_unreserve(void *user, uint64_t at, size_t bytes, int *code) {
+  GATE(ON_UNRESERVE);
+  return mock->unreserve(user, at, bytes, code);
+}
+
+static void handle_enter(uint64_t value, size_t bytes, int is_foreign) {
+  handle *h = handle_of(0);
+  h->value = value;
+  h->bytes = bytes;
+  h->is_foreign = is_foreign;
+  h->grains = (grain *)calloc(bytes / GRAIN, sizeof(grain));
+  if (!h->grains) abort();
+}
+
+static gmlake_result see_create(void *user, size_t bytes, unsigned types, uint64_t *out,
+                                int *code) {
+  GATE(ON_CREATE);
+  result = mock->create(user, bytes, types, out, code);
+  if (!result) handle_enter(*out, bytes, 0);
+  return result;
+}
+
+static gmlake_result see_import(void *user, const gmlake_handle *in, uint64_t *out, int *code) {
+  GATE(ON_IMPORT);
+  result = mock->import_handle(user, in, out, code);
+  if (!result) handle_enter(*out, in->bytes, 1);
+  return result;
+}
+
+static gmlake_result see_export(void *user, uint64_t value, gmlake_handle *out, int *code) {
+  GATE(ON_EXPORT);
+  return mock->export_handle(user, value, out, code);
+}
+
+static gmlake_result see_release(void *user, uint64_t value, int *code) {
+  GATE(ON_RELEASE);
+  result = mock->release(user, value, code);
+  if (result) return result;
+  handle_of(value)->is_released = 1;
+  handle_reap(handle_of(value));
+  return result;
+}
+
+static gmlake_result see_map(void *user, uint64_t at, size_t bytes, uint64_t value, int *code) {
+  size_t place = map_above(at);
+  map *m;
+  GATE(ON_MAP);
+  result = mock->map(user, at, bytes, value, code);
+  if (result) return result;
+  m = (map *)calloc(1, sizeof(*m));
+  if (!m || w.map_count == MAPS) abort();
+  m->at = at;
+  m->of = handle_of(value);
+  m->of->map_count++;
+  memmove(&w.maps[place + 1], &w.maps[place], (w.map_count++ - place) * sizeof(m));
+  w.maps[place] = m;
+  return result;
+}
+
+static gmlake_result see_access(void *user, uint64_t at, size_t bytes, const int *peers,
+                                size_t peer_count, int *code) {
+  const uint64_t end = at + bytes;
+  judge(peer_count == desc.peer_count &&
+            (!peer_count || !memcmp(peers, w.peers, peer_count * sizeof(int))),
+        "access for other devices than the description names");
+  {
+    GATE(ON_ACCESS);
+    result = mock->set_access(user, at, bytes, peers, peer_count, code);
+    while (!result && at < end) {
+      map *m = map_at(at);
+      m->is_accessible = 1;
+      at += m->of->bytes;
+    }
+    return result;
+  }
+}
+
+/* Whether a block lies there that its pool does not move. */
+static int is_live(uint64_t at, size_t bytes) {
+  const block *b = NULL;
+  while ((b = live_next((block *)(uintptr_t)b)))
+    if (b->at < at + bytes && at < b->at + b->bytes && w.moving != b->pool + 1 && b != w.leaving)
+      return 1;
+  return 0;
+}
+
+static gmlake_result see_unmap(void *user, uint64_t at, size_t bytes, int *code) {
+  const uint64_t end = at + bytes;
+  GATE(ON_UNMAP);
+  result = mock->unmap(user, at, bytes, code);
+  if (result) return result;
+  judge(w.destroying == 2 || !is_live(at, bytes), "a live block was unmapped");
+  while (at < end) {
+    size_t place = map_above(at) - 1;
+    map *m = w.maps[place];
+    if (!is_known(&m->used)) tell_lines(&w.known, &m->used);
+    judge(is_known(&m->used) || w.is_lost || w.fatal, "unmapped while work may still use it");
+    judge(!m->is_graphs || w.destroying || w.moving, "unmapped under a graph");
+    at += m->of->bytes;
+    memmove(&w.maps[place], &w.maps[place + 1], (--w.map_count - place) * sizeof(m));
+    m->of->map_count--;
+    handle_reap(m->of);
+    free(m);
+  }
+  return result;
+}
+
+static line *line_of(gmlake_stream value) {
+  int i;
+  if (value == (gmlake_stream)(uintptr_t)1) value = NULL;
+  for (i = 0; i < w.line_count; i++)
+    if (w.lines[i].is_alive && w.lines[i].value == value) return &w.lines[i];
+  judge(0, "a call for a stream that is gone");
+  return NULL;
+}
+
+/* Under GMLAKE_STREAMS_MAY_END only a call that names a stream says that it exists. */
+static void judge_named(const line *l) {
+  const int on = (int)(l - w.lines);
+  judge(!may_end() || !on || l->kind == GMLAKE_STREAM_STAYS || on == w.named,
+        "a stream is touched that the call does not name");
+}
+
+static moment *event_at(const void *value) {
+  size_t i;
+  for (i = w.event_count; i--;)
+    if (w.events[i].value == value) return &w.events[i].at;
+  judge(0, "an event that does not exist");
+  return NULL;
+}
+
+static gmlake_result see_event_create(void *user, void **out, int *code) {
+  GATE(ON_EVENT_CREATE);
+  result = mock->event_create(user, out, code);
+  if (result) return result;
+  judge(w.event_count < EVENTS, "too many events");
+  memset(&w.events[w.event_count], 0, sizeof(seen_event));
+  w.events[w.event_count++].value = *out;
+  return result;
+}
+
+static gmlake_result see_event_destroy(void *user, void *value, int *code) {
+  size_t i = 0;
+  GATE(ON_EVENT_DESTROY);
+  result = mock->event_destroy(user, value, code);
+  if (result) return result;
+  while (i < w.event_count && w.events[i].value != value) i++;
+  judge(i < w.event_count, "an event was destroyed that does not exist");
+  w.events[i] = w.events[--w.event_count];
+  return result;
+}
+
+static gmlake_result see_record(void *user, void *value, gmlake_stream on, int *code) {
+  line *l = line_of(on);
+  judge_named(l);
+  judge(is_quiet((int)(l - w.lines)), "an event is recorded where a capture forbids it");
+  {
+    GATE(ON_RECORD);
+    result = mock->event_record(user, value, on, code);
+    if (!result) *event_at(value) = l->now;
+    return result;
+  }
+}
+
+static gmlake_result see_query(void *user, void *value, int *done, int *code) {
+  GATE(ON_QUERY);
+  result = mock->event_query(user, value, done, code);
+  if (!result && *done) join(&w.known, event_at(value));
+  return result;
+}
+
+static gmlake_result see_host_wait(void *user, void *value, int *code) {
+  GATE(ON_HOST_WAIT);
+  result = mock->event_wait(user, value, code);
+  if (!result) join(&w.known, event_at(value));
+  return result;
+}
+
+static gmlake_result see_id(void *user, gmlake_stream stream, uint64_t *out, int *code) {
+  GATE(ON_ID);
+  return mock->stream_id(user, stream, out, code);
+}
+
+static gmlake_result see_device_wait(void *user, int *code) {
+  int i;
+  judge(!captures(), "the whole device is waited for though a capture forbids it");
+  {
+    GATE(ON_DEVICE_WAIT);
+    result = mock->device_wait(user, code);
+    for (i = 0; i < w.line_count && !result; i++)
+      if (w.known.at[i] < w.lines[i].now.at[i]) w.known.at[i] = w.lines[i].now.at[i];
+    return result;
+  }
+}
+
+static gmlake_result see_stream_wait(void *user, gmlake_stream on, void *value, int *code) {
+  line *l = line_of(on);
+  judge_named(l);
+  judge(l->kind != GMLAKE_STREAM_COMMUNICATION || w.is_recalled,
+        "a stream that communicates was made to wait");
+  judge(is_quiet((int)(l - w.lines)), "a stream was made to wait where a capture forbids it");
+  {
+    GATE(ON_STREAM_WAIT);
+    result = mock->stream_wait(user, on, value, code);
+    if (!result) join(&l->now, event_at(value));
+    return result;
+  }
+}
+
+static gmlake_result see_exchange(void *user, int *mode, int *code) {
+  gmlake_result result = gate(ON_EXCHANGE, code);
+  if (!result) result = mock->capture_exchange(user, mode, code);
+  if (result) w.is_trusted = 0;
+  return result;
+}
+
+/* What is copied is in use meanwhile: it is mapped, and no work is pending on it. */
+static gmlake_result see_copy(void *user, uint64_t at, void *host, size_t bytes, int to_host,
+                              int *code) {
+  uint64_t end = at + bytes;
+  GATE(ON_COPY);
+  for (; at < end;) {
+    const map *m = map_at(at);
+    judge(m && m->is_accessible, "what is copied is not mapped");
+    judge(is_known(&m->used) || w.is_lost, "copied while work may still use it");
+    at = m->at + m->of->bytes;
+  }
+  return mock->copy(user, end - bytes, host, bytes, to_host, code);
+}
+static gmlake_result see_host_alloc(void *user, size_t bytes, void **out, int *code) {
+  GATE(ON_HOST_ALLOC);
+  return mock->host_alloc(user, bytes, out, code);
+}
+static gmlake_result see_host_free(void *user, void *host, int *code) {
+  gmlake_result result = gate(ON_HOST_FREE, code);
+  if (result) w.was_refused = 1;
+  if (result) return result;
+  return mock->host_free(user, host, code);
+}
+
+static void watch(void) {
+  judged = *mock;
+  judged.get_properties = see_properties;
+  judged.get_memory_info = see_info;
+  judged.reserve = see_reserve;
+  judged.unreserve = see_unreserve;
+  judged.create = see_create;
+  judged.release = see_release;
+  judged.map = see_map;
+  judged.unmap = see_unmap;
+  judged.set_access = see_access;
+  judged.event_create = see_event_create;
+  judged.event_destroy = see_event_destroy;
+  judged.event_record = see_record;
+  judged.event_query = see_query;
+  judged.event_wait = see_host_wait;
+  judged.stream_wait = see_stream_wait;
+  judged.capture_exchange = see_exchange;
+  judged.stream_id = see_id;
+  judged.device_wait = see_device_wait;
+  judged.copy = see_copy;
+  judged.host_alloc = see_host_alloc;
+  judged.host_free = see_host_free;
+  judged.export_handle = see_export;
+  judged.import_handle = see_import;
+}
+
+/* ---- Host memory: counted, full of anything, with something behind its end ------------------- */
+
+#define BEHIND ((size_t)32)
+static size_t host_bytes;
+
+static void *host_malloc(void *user, size_t bytes) {
+  char *ptr;
+  (void)user;
+  if (host_refuses()) return NULL;
+  ptr = (char *)malloc(bytes + 16 + BEHIND);
+  if (!ptr) abort();
+  memcpy(ptr, &bytes, sizeof(bytes));
+  memset(ptr + 16, 0xA5, bytes);
+  memset(ptr + 16 + bytes, 0x7E, BEHIND);
+  host_bytes += bytes;
+  return ptr + 16;
+}
+
+static void host_free(void *user, void *ptr) {
+  const char *at = (const char *)ptr;
+  size_t bytes, i;
+  (void)user;
+  memcpy(&bytes, at - 16, sizeof(bytes));
+  for (i = 0; i < BEHIND; i++) judge(at[bytes + i] == 0x7E, "the lake wrote behind host memory");
+  memset(ptr, 0x5A, bytes);
+  host_bytes -= bytes;
+  free((char *)ptr - 16);
+}
+
+/* ---- Contents -------------------------------------------------------------------------------- */
+
+/* Every 512 bytes of a live block hold its number and their place in it. */
+static uint64_t stamp_of(const block *b, size_t at) { return (uint64_t)b->id << 32 | at / GRAIN; }
+
+static void write_stamps(const block *b) {
+  size_t at;
+  for (at = 0; w.is_real && !b->is_imported && at < b->bytes; at += GRAIN) {
+    const uint64_t stamp = stamp_of(b, at);
+    memcpy((char *)(uintptr_t)b->at + at, &stamp, sizeof(stamp));
+  }
+}
+
+static void judge_stamps(const block *b) {
+  size_t at;
+  uint64_t stamp;
+  if (!w.is_real || b->is_imported || w.pools[b->pool].asleep || w.is_lost || w.fatal) return;
+  for (at = 0; at < b->bytes; at += GRAIN) {
+    memcpy(&stamp, (const char *)(uintptr_t)b->at + at, sizeof(stamp));
+    judge(stamp == stamp_of(b, at), "a live block does not hold what was written to it");
+  }
+}
+
+/* ---- Handing over ---------------------------------------------------------------------------- */
+
+static void judge_grain(const grain *g, const moment *own, int number, int from, int is_transient) {
+  const graph *former = g->graph ? w.of_serial[g->graph] : NULL;
+  if (former && former->serial != g->graph) former = NULL;
+  judge(!g->owner, "two live blocks share memory");
+  judge(!g->is_exported, "exported memory was handed over");
+  if (!g->graph || is_transient) {
+    if (!covers(own, &w.known, &g->used)) tell_lines(own, &g->used);
+    judge(covers(own, &w.known, &g->used), "handed over while work may still use it");
+    if (!g->graph) return;
+  }
+  judge(!is_transient || !former || !former->is_active, "a capture's memory was borrowed");
+  if (is_transient) return;
+  judge(number != 0, "memory of a graph was handed over outside captures");
+  judge(w.dead_pool_of[g->graph] == (int)w.pools[from].serial,
+        "memory of a graph went to another pool");
+  judge(!former || !former->is_active || g->graph == number, "two captures share memory");
+}
+
+static int pool_of_serial(uint32_t serial) {
+  int i;
+  for (i = 0; i <= POOLS; i++)
+    if (w.pools[i].serial == serial) return i;
+  return NOBODY;
+}
+
+/* The block's range is its own; its stream is ordered behind `own`. New chunks are of pool `fresh`.
+ */
+static void hand_over(block *b, const moment *own, int number, int is_transient, int fresh) {
+  range r = range_of(b);
+  map *m = NULL;
+  grain *g;
+  const int from = b->pool;
+  while ((g = next_grain(&r, &m))) {
+    const int other = m->of->pool ? pool_of_serial(m->of->pool) : fresh;
+    const int borrows =
+        is_transient && other >= 0 && w.pools[other].is_lent && (other != from || g->graph);
+    judge(m->is_accessible, "a block lies in memory without access");
+    judge_grain(g, own, number, from, borrows);
+    judge(other == from || borrows, "a pool's memory serves another");
+    m->of->pool = w.pools[other < 0 ? from : other].serial;
+    g->owner = b->id;
+    g->is_borrowed = (unsigned char)borrows;
+    b->is_borrowed |= borrows;
+    b->may_be_borrowed |= is_transient && other >= 0 && w.pools[other].is_lent;
+    if (borrows) b->pool = other; /* whose memory it is */
+    if (!number) continue;
+    g->graph = (unsigned char)number;
+    m->is_graphs = 1;
+  }
+}
+
+static void give_back(const block *b) {
+  range r = range_of(b);
+  map *m = NULL;
+  grain *g;
+  if (!w.pools[b->pool].asleep)
+    while ((g = next_grain(&r, &m))) g->owner = 0;
+}
+
+/* Its chunks are nobody else's. A handle may be of several. */
+static void judge_exclusive(const block *b, size_t chunk_bytes) {
+  const size_t chunk = chunk_bytes / GRAIN;
+  range r = range_of(b);
+  map *m = NULL;
+  const grain *g;
+  size_t i, first;
+  while ((g = next_grain(&r, &m))) {
+    first = (size_t)(g - m->of->grains) / chunk * chunk;
+    for (i = first; i < first + chunk; i++)
+      judge(m->of->grains[i].owner == b->id, "EXCLUSIVE shares a chunk");
+  }
+}
+
+/* A pool's memory is new: whose it is, and what graphs know of it. */
+static void own_again(int number) {
+  block *b = NULL;
+  size_t i, n;
+  for (i = 0; i < HANDLES; i++) { /* that the driver did not take back */
+    handle *h = &w.handles[i];
+    if (!h->value || h->is_foreign || h->pool != w.pools[number].serial) continue;
+    for (n = 0; n < h->bytes / GRAIN; n++) h->grains[n].owner = 0;
+  }
+  while ((b = live_next(b))) {
+    range r = range_of(b);
+    map *m = NULL;
+    grain *g;
+    if (b->pool != number || b->is_imported) continue;
+    while ((g = next_grain(&r, &m))) {
+      judge(m->is_accessible, "a block lies in memory without access");
+      judge(!g->owner || g->owner == b->id, "two live blocks share memory");
+      g->owner = b->id;
+      m->of->pool = w.pools[number].serial;
+      if (b->graph) g->graph = (unsigned char)b->graph, m->is_graphs = 1;
+    }
+  }
+  for (i = 0; i < GRAPHS; i++) {
+    graph *of = &w.graphs[i];
+    for (n = 0; of->serial && n < of->range_count; n++) {
+      range r = of->ranges[n];
+      map *m = NULL;
+      grain *g;
+      if (r.pool != number) continue; /* of a block that it uses */
+      while ((g = next_grain(&r, &m))) {
+        if (g->graph < of->serial) g->graph = (unsigned char)of->serial;
+        m->is_graphs = 1;
+        m->of->pool = w.pools[number].serial;
+      }
+    }
+  }
+}
+
+/* How far all use of a pool's memory goes. */
+static moment uses_of_pool(int number) {
+  moment need = w.pools[number].launched;
+  size_t i, n;
+  for (i = 0; i < HANDLES; i++) {
+    const handle *h = &w.handles[i];
+    if (!h->value || h->pool != w.pools[number].serial) continue;
+    for (n = 0; n < h->bytes / GRAIN; n++) join(&need, &h->grains[n].used);
+  }
+  return need;
+}
+
+/* Whoever is behind the recall is behind all who borrowed. */
+static void judge_recall(int number, int on) {
+  size_t i, n;
+  for (i = 0; i < HANDLES; i++) {
+    const handle *h = &w.handles[i];
+    if (!h->value || h->pool != w.pools[number].serial) continue;
+    for (n = 0; n < h->bytes / GRAIN; n++) {
+      grain *g = &h->grains[n];
+      if (!g->is_borrowed) continue;
+      judge(!g->owner, "a pool was recalled from under a borrowed block");
+      if (!covers(&w.lines[on].now, &w.known, &g->used)) tell_lines(&w.lines[on].now, &g->used);
+      judge(covers(&w.lines[on].now, &w.known, &g->used),
+            "a pool is recalled while a borrower may still use it");
+      g->is_borrowed = 0;
+    }
+  }
+}
+
+#endif /* PLAY_JUDGE_H */

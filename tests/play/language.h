@@ -1,0 +1,594 @@
+/* What is done to a lake, in a line of words. An operation is one word, one row of a table, one
+   struct op and a few bytes; each becomes the others here. judge.h sees what the lake asks of the
+   driver, player.h performs operations, a chooser says which.
+
+   A line is the lake's options in braces and operations: `{cap:8 may-end} +a=2@A rb@B -a`. Blocks
+   are a to z, a.1 to z.1, ...; A to H are streams, 0 the legacy stream (also where none is named),
+   1 its other value, n STREAM_NONE; digits are pools, buffers, graphs. Sizes are in units of 4 KiB;
+   with k in KiB, with b in bytes; and may be sums: 2+512b.
+
+     +a=2@A/0xsgt^1k   allocate block a on A, from pool 0, EXCLUSIVE, NO_STITCH, NO_GROW,
+                       TRANSIENT, aligned to 1 KiB. +a-d=1 four blocks
+     q=2@A/0xsgt       asks how that would end
+     -ab@A             free blocks a and b; on the legacy stream where none is named
+     ua@A  U0@A        work on A uses block a; the memory of buffer 0
+     ra@A              record stream A on block a
+     xa  ib=a*3        export block a; import it as block b, three times behind one another
+     fA  kA  vA        forget stream A; destroy it, told or untold; the next one with its value
+     mA:1              mark it: 1 COMMUNICATION, 2 URGENT, 3 STAYS, 0 PLAIN
+     hA  eA  gA:9 t:9  work is pending on A; is done; takes 9 ns; the clock says 9 ns
+     P0:8^2  D0        create pool 0, limited to 8, of chunks of 2; destroy it
+     BA:0/3  EA        begin a capture on A into pool 0: graph 3; end it
+     j3@A  J3          launch graph 3 on A; it is destroyed
+     N0:8/1^2          create buffer 0 of at most 8, in pool 1, with chunks of 2
+     z0:3@A  K0@A      resize it; destroy it
+     c0:2,3@A d0:2,3@A C0:2,3@A   commit, discard 3 from 2 on; commit and say which chunks
+     S0:k  Sn:d  W0    pool 0 sleeps and keeps its contents; what is in no pool does and drops
+                       them; pool 0 wakes
+     l0@A  L0@A        lend pool 0; recall it
+     Y:4,8@A           prewarm: 4 that stay, 8 in all
+     T:3  Q  I         trim to 3; the budget; all questions, whose answers have to agree
+     fail:map=2R*      the second call of the kind from here fails so, and all behind it; `any` is
+                       any kind. Without the option `exact` it counts in the next operation alone
+     host:2*           the same of host memory
+     [3 words ]        three times
+     !O                behind a word: it fails. O out of memory, L limit, I invalid argument, C
+                       capturing, U unknown pointer, D double free, R driver, G device lost, A
+                       asleep, B busy, H host memory, N unsupported, W shutting down
+
+   Without the option `exact` a word without ! may have any result that a fault, a want of memory or
+   the manual explains, and a word that the manual does not allow at that place is passed over. */
+#if !defined(PLAY_LANGUAGE_H)
+#define PLAY_LANGUAGE_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNIT ((size_t)4096)
+#define GRAIN ((size_t)512)
+#define SLOTS 9 /* streams: the legacy one, A to H */
+#define ON_ONE 9
+#define ON_NONE 10
+#define NAMES 104 /* of blocks */
+#define POOLS 4
+#define BUFFERS 4
+#define GRAPHS 10
+#define OPS 4096 /* of a line */
+
+enum { FLAG_X = 1, FLAG_S = 2, FLAG_G = 4, FLAG_T = 8, FLAG_KEEP = 1, FLAG_STAYS = 1 };
+
+typedef struct op {
+  unsigned char verb;   /* its letter; F: a fault */
+  unsigned char one;    /* a block, a pool, a buffer, a graph; of S and W, and two below: + 1 */
+  unsigned char two;    /* another block; a pool + 1, 0: none; a graph; of F the kind */
+  unsigned char stream; /* a slot, ON_ONE, ON_NONE */
+  unsigned char flags;  /* FLAG_* */
+  unsigned char result; /* that it has to have, a letter; 0: none was said; of F: that it injects */
+  size_t bytes, more, align;
+} op;
+
+/* How the word goes on behind its letter. b c: block; S: stream; @: one, if not the legacy one; d
+   e: digit; p: digit or n; z y: size; m: k or d; n: number; /: flags and pool; ?X: what follows X,
+   if X stands there. All else stands for itself. */
+typedef struct word {
+  unsigned char verb;
+  const char *form;
+} word;
+
+static const word words[] = {
+    {'+', "b=z@/"},  {'q', "=z@/"},    {'-', "b@"},        {'u', "b@"},    {'U', "d@"},
+    {'r', "b@"},     {'x', "b"},       {'i', "b=c?*n"},    {'f', "S"},     {'k', "S"},
+    {'v', "S"},      {'m', "S:n"},     {'h', "S"},         {'e', "S"},     {'g', "S:n"},
+    {'t', ":n"},     {'P', "d?:z?^y"}, {'D', "d"},         {'B', "S:d/e"}, {'E', "S"},
+    {'j', "d@"},     {'J', "d"},       {'N', "d:z?/e?^y"}, {'z', "d:z@"},  {'K', "d@"},
+    {'c', "d:z,y@"}, {'d', "d:z,y@"},  {'C', "d:z,y@"},    {'S', "p:m"},   {'W', "p"},
+    {'l', "d@"},     {'L', "d@"},      {'Y', ":z,y@"},     {'T', ":z"},    {'Q', ""},
+    {'I', ""},
+};
+#define WORDS (sizeof(words) / sizeof(words[0]))
+
+/* Calls of the driver, in the order of the backend's table. */
+enum {
+  ON_PROPERTIES,
+  ON_INFO,
+  ON_RESERVE,
+  ON_UNRESERVE,
+  ON_CREATE,
+  ON_RELEASE,
+  ON_MAP,
+  ON_UNMAP,
+  ON_ACCESS,
+  ON_EVENT_CREATE,
+  ON_EVENT_DESTROY,
+  ON_RECORD,
+  ON_QUERY,
+  ON_HOST_WAIT,
+  ON_STREAM_WAIT,
+  ON_EXCHANGE,
+  ON_ID,
+  ON_DEVICE_WAIT,
+  ON_COPY,
+  ON_HOST_ALLOC,
+  ON_HOST_FREE,
+  ON_EXPORT,
+  ON_IMPORT,
+  ON_ANY,
+  ON_HOST,
+  ON_KINDS
+};
+static const char *const kinds[ON_KINDS] = {
+    "properties",  "info",     "reserve",      "unreserve",     "create", "release",    "map",
+    "unmap",       "access",   "event-create", "event-destroy", "record", "query",      "wait",
+    "stream-wait", "exchange", "id",           "device-wait",   "copy",   "host-alloc", "host-free",
+    "export",      "import",   "any",          "host"};
+
+static const char result_letters[] = "OLICUDRGABHNW";
+
+/* ---- Options --------------------------------------------------------------------------------- */
+
+enum {
+  OPT_CHUNK,
+  OPT_CAP,
+  OPT_LIMIT,
+  OPT_KEEP,
+  OPT_ARENA,
+  OPT_WINDOW,
+  OPT_SMAX,
+  OPT_SMIN,
+  OPT_HANDLE,
+  OPT_SIZES,
+  OPT_STREAMS = OPT_SIZES,
+  OPT_PEERS,
+  OPT_MODE,
+  OPT_OOM,
+  OPT_NUMBERS,
+  OPT_MAY_END = OPT_NUMBERS,
+  OPT_NO_IDS,
+  OPT_WAIT_FIRST,
+  OPT_WAIT_SOON,
+  OPT_SINGLE,
+  OPT_GUARD,
+  OPT_FILL,
+  OPT_BOOKS,
+  OPT_SHARE,
+  OPT_EXACT,
+  OPT_COUNT
+};
+static const char *const option_names[OPT_COUNT] = {
+    "chunk",     "cap",     "limit", "keep", "arena", "window",  "smax",   "smin",
+    "handle",    "streams", "peers", "mode", "oom",   "may-end", "no-ids", "wait-first",
+    "wait-soon", "single",  "guard", "fill", "books", "share",   "exact"};
+
+typedef struct program {
+  size_t options[OPT_COUNT]; /* sizes in bytes; words that stand alone are 1 */
+  op *ops;
+  size_t count, capacity;
+} program;
+
+static void program_add(program *p, const op *o) {
+  if (p->count == p->capacity) {
+    p->capacity = p->capacity ? 2 * p->capacity : 64;
+    p->ops = (op *)realloc(p->ops, p->capacity * sizeof(op));
+    if (!p->ops) abort();
+  }
+  p->ops[p->count++] = *o;
+}
+
+/* ---- From text ------------------------------------------------------------------------------- */
+
+static struct reader {
+  const char *at;
+  int is_wrong;
+} reader;
+
+static int reads(char c) {
+  if (*reader.at != c || !c) return 0;
+  reader.at++;
+  return 1;
+}
+
+static size_t read_number(void) {
+  size_t n = 0;
+  if (*reader.at < '0' || *reader.at > '9') reader.is_wrong = 1;
+  while (*reader.at >= '0' && *reader.at <= '9') n = 10 * n + (size_t)(*reader.at++ - '0');
+  return n;
+}
+
+static size_t read_size(void) {
+  size_t sum = 0;
+  int is_less = 0;
+  do {
+    size_t n = read_number();
+    n *= reads('b') ? 1 : reads('k') ? 1024 : UNIT;
+    sum = is_less ? sum - n : sum + n;
+    is_less = *reader.at == '-';
+  } while (reads('+') || reads('-'));
+  return sum;
+}
+
+static unsigned char read_one(const char *of, unsigned char base) {
+  const char *found = *reader.at ? strchr(of, *reader.at) : NULL;
+  if (!found) {
+    reader.is_wrong = 1;
+    return base;
+  }
+  reader.at++;
+  return (unsigned char)(found - of + base);
+}
+
+static unsigned char read_block(void) {
+  unsigned n = read_one("abcdefghijklmnopqrstuvwxyz", 0);
+  if (reads('.')) n += 26 * read_one("0123", 0);
+  return (unsigned char)n;
+}
+
+static unsigned char read_stream(void) { return read_one("0ABCDEFGH1n", 0); }
+static unsigned char read_digit(void) { return read_one("0123456789", 0); }
+
+static void read_flags(op *o) {
+  static const char letters[] = "xsgt";
+  if (!reads('/')) return;
+  if (*reader.at >= '0' && *reader.at <= '9') o->two = (unsigned char)(read_digit() + 1);
+  while (*reader.at && strchr(letters, *reader.at))
+    o->flags |= (unsigned char)(1 << read_one(letters, 0));
+  if (reads('^')) o->align = read_size();
+}
+
+/* The fields of a word by its form. */
+static void read_form(op *o, const char *form) {
+  for (; *form; form++) {
+    if (*form == '?') {
+      form++;
+      if (*reader.at != *form)
+        form++;
+      else
+        reader.at++;
+      continue;
+    }
+    switch (*form) {
+    case 'b':
+      o->one = read_block();
+      break;
+    case 'c':
+      o->two = read_block();
+      break;
+    case 'S':
+      o->stream = read_stream();
+      break;
+    case '@':
+      o->stream = reads('@') ? read_stream() : 0;
+      break;
+    case 'd':
+      o->one = read_digit();
+      break;
+    case 'e':
+      o->two = (unsigned char)(read_digit() + 1);
+      break;
+    case 'p':
+      o->one = reads('n') ? 0 : (unsigned char)(read_digit() + 1);
+      break;
+    case 'z':
+      o->bytes = read_size();
+      break;
+    case 'y':
+      o->more = read_size();
+      break;
+    case 'n':
+      o->bytes = read_number();
+      break;
+    case 'm':
+      o->flags = read_one("dk", 0);
+      break;
+    case '/':
+      if (form[1])
+        reader.is_wrong |= !reads('/');
+      else
+        read_flags(o);
+      break;
+    default:
+      reader.is_wrong |= !reads(*form);
+    }
+  }
+  if (reads('!')) o->result = (unsigned char)result_letters[read_one(result_letters, 0)];
+}
+
+static const word *word_of(unsigned char verb) {
+  size_t i;
+  for (i = 0; i < WORDS; i++)
+    if (words[i].verb == verb) return &words[i];
+  return NULL;
+}
+
+static void read_fault(op *o) {
+  size_t i, length;
+  o->verb = 'F';
+  o->two = ON_HOST;
+  if (reads('f')) {
+    reader.at += strlen("ail:");
+    for (i = 0; i < ON_HOST; i++) {
+      length = strlen(kinds[i]);
+      if (!strncmp(reader.at, kinds[i], length) && reader.at[length] == '=') break;
+    }
+    o->two = (unsigned char)i;
+    if (i == ON_HOST)
+      reader.is_wrong = 1;
+    else
+      reader.at += strlen(kinds[i]) + 1;
+  } else
+    reader.at += strlen("host:");
+  o->bytes = read_number();
+  if (o->two != ON_HOST) o->result = (unsigned char)result_letters[read_one(result_letters, 0)];
+  o->flags = (unsigned char)reads('*');
+}
+
+static void read_words(program *p) {
+  while (*reader.at && *reader.at != ']' && !reader.is_wrong) {
+    const word *form;
+    op o;
+    memset(&o, 0, sizeof(o));
+    if (reads(' ')) continue;
+    if (reads('[')) {
+      size_t times = read_number();
+      const char *first = reader.at;
+      for (; times && !reader.is_wrong; times--) {
+        reader.at = first;
+        read_words(p);
+      }
+      reader.is_wrong |= !reads(']');
+      continue;
+    }
+    if (!strncmp(reader.at, "fail:", 5) || !strncmp(reader.at, "host:", 5)) {
+      read_fault(&o);
+      program_add(p, &o);
+      continue;
+    }
+    form = word_of((unsigned char)*reader.at);
+    if (!form) {
+      reader.is_wrong = 1;
+      return;
+    }
+    o.verb = (unsigned char)*reader.at++;
+    if (o.verb == '+' || o.verb == '-') { /* of several blocks */
+      unsigned char names[NAMES];
+      size_t count = 0, i;
+      while (*reader.at >= 'a' && *reader.at <= 'z' && count < NAMES) names[count++] = read_block();
+      if (o.verb == '+' && count == 1 && reads('-')) {
+        const unsigned char last = read_block();
+        while (names[count - 1] < last && count < NAMES) {
+          names[count] = (unsigned char)(names[count - 1] + 1);
+          count++;
+        }
+      }
+      read_form(&o, form->form + 1);
+      for (i = 0; i < count; i++) {
+        o.one = names[i];
+        program_add(p, &o);
+      }
+      reader.is_wrong |= !count;
+    } else {
+      read_form(&o, form->form);
+      program_add(p, &o);
+    }
+    reader.is_wrong |= *reader.at && *reader.at != ' ';
+  }
+}
+
+static void read_options(program *p) {
+  while (*reader.at && *reader.at != '}' && !reader.is_wrong) {
+    size_t i, length = 0;
+    if (reads(' ')) continue;
+    for (i = 0; i < OPT_COUNT; i++) {
+      length = strlen(option_names[i]);
+      if (!strncmp(reader.at, option_names[i], length) && strchr(" :}", reader.at[length])) break;
+    }
+    if (i == OPT_COUNT) {
+      reader.is_wrong = 1;
+      return;
+    }
+    reader.at += length;
+    p->options[i] = 1;
+    if (i < OPT_NUMBERS) {
+      reader.is_wrong |= !reads(':');
+      p->options[i] = i < OPT_SIZES ? read_size() : read_number();
+    }
+  }
+  reader.is_wrong |= !reads('}');
+}
+
+/* Appends the line's words; NULL, or where it is wrong. */
+static const char *program_read(program *p, const char *line) {
+  reader.at = line;
+  reader.is_wrong = 0;
+  if (reads('{')) read_options(p);
+  read_words(p);
+  return reader.is_wrong || *reader.at ? reader.at : NULL;
+}
+
+/* ---- To text --------------------------------------------------------------------------------- */
+
+static void write_size(FILE *to, size_t bytes) {
+  if (bytes % UNIT == 0)
+    (void)fprintf(to, "%zu", bytes / UNIT);
+  else if (bytes % 1024 == 0)
+    (void)fprintf(to, "%zuk", bytes / 1024);
+  else
+    (void)fprintf(to, "%zub", bytes);
+}
+
+static void write_block(FILE *to, unsigned name) {
+  (void)fprintf(to, "%c", 'a' + name % 26);
+  if (name >= 26) (void)fprintf(to, ".%u", name / 26);
+}
+
+static void write_flags(FILE *to, const op *o) {
+  unsigned i;
+  if (!o->two && !o->flags && !o->align) return;
+  (void)fputc('/', to);
+  if (o->two) (void)fprintf(to, "%d", o->two - 1);
+  for (i = 0; i < 4; i++)
+    if (o->flags >> i & 1) (void)fputc("xsgt"[i], to);
+  if (o->align) (void)fputc('^', to), write_size(to, o->align);
+}
+
+static void write_form(FILE *to, const op *o, const char *form) {
+  for (; *form; form++) {
+    if (*form == '?') {
+      if (form[2] == 'z' || form[2] == 'n' ? o->bytes : form[2] == 'y' ? o->more : o->two)
+        (void)fputc(form[1], to);
+      else
+        form++;
+      form++;
+      continue;
+    }
+    switch (*form) {
+    case 'b':
+      write_block(to, o->one);
+      break;
+    case 'c':
+      write_block(to, o->two);
+      break;
+    case 'S':
+      (void)fputc("0ABCDEFGH1n"[o->stream], to);
+      break;
+    case '@':
+      if (o->stream) (void)fprintf(to, "@%c", "0ABCDEFGH1n"[o->stream]);
+      break;
+    case 'd':
+      (void)fprintf(to, "%d", o->one);
+      break;
+    case 'e':
+      (void)fprintf(to, "%d", o->two - 1);
+      break;
+    case 'p':
+      (void)fputc(o->one ? '0' + o->one - 1 : 'n', to);
+      break;
+    case 'z':
+      write_size(to, o->bytes);
+      break;
+    case 'y':
+      write_size(to, o->more);
+      break;
+    case 'n':
+      (void)fprintf(to, "%zu", o->bytes);
+      break;
+    case 'm':
+      (void)fputc("dk"[o->flags & 1], to);
+      break;
+    case '/':
+      if (form[1])
+        (void)fputc('/', to);
+      else
+        write_flags(to, o);
+      break;
+    default:
+      (void)fputc(*form, to);
+    }
+  }
+}
+
+static void op_write(FILE *to, const op *o) {
+  if (o->verb == 'F') {
+    if (o->two == ON_HOST)
+      (void)fprintf(to, "host:%zu", o->bytes);
+    else
+      (void)fprintf(to, "fail:%s=%zu%c", kinds[o->two], o->bytes, o->result);
+    if (o->flags) (void)fputc('*', to);
+    return;
+  }
+  (void)fputc(o->verb, to);
+  write_form(to, o, word_of(o->verb)->form);
+  if (o->result) (void)fprintf(to, "!%c", o->result);
+}
+
+static void program_write(FILE *to, const program *p) {
+  size_t i;
+  const char *space = "";
+  (void)fputc('{', to);
+  for (i = 0; i < OPT_COUNT; i++) {
+    if (!p->options[i]) continue;
+    (void)fprintf(to, "%s%s", space, option_names[i]);
+    space = " ";
+    if (i >= OPT_NUMBERS) continue;
+    (void)fputc(':', to);
+    if (i < OPT_SIZES)
+      write_size(to, p->options[i]);
+    else
+      (void)fprintf(to, "%zu", p->options[i]);
+  }
+  (void)fputc('}', to);
+  for (i = 0; i < p->count; i++) (void)fputc(' ', to), op_write(to, &p->ops[i]);
+}
+
+/* ---- From and to bytes ----------------------------------------------------------------------- */
+
+#define OP_BYTES 8
+
+/* Leaves what the word has, in its range. */
+static void op_fit(op *o) {
+  const op was = *o;
+  const char *form = word_of(was.verb)->form;
+  memset(o, 0, sizeof(*o));
+  o->verb = was.verb;
+  for (; *form; form++) {
+    if (strchr("bdp", *form)) o->one = was.one % (*form == 'b' ? NAMES : 10);
+    if (*form == 'c') o->two = was.two % NAMES;
+    if (*form == 'e') o->two = (unsigned char)(was.two % 11 + !(was.two % 11 || form[-2] == '?'));
+    if (*form == 'S' || *form == '@') o->stream = was.stream % (ON_NONE + 1);
+    if (*form == 'm') o->flags = was.flags % 2;
+    if (*form == 'z' || *form == 'n') o->bytes = was.bytes;
+    if (*form == 'y') o->more = was.more;
+    if (*form != '/' || form[1]) continue;
+    o->two = was.two % 11;
+    o->flags = was.flags % 16;
+    o->align = was.align;
+  }
+}
+
+/* Any bytes are an operation; those of op_to_bytes are the same one again, but for its result,
+   sizes that are no multiple of half a grain, and those of 65,536 of these and more. */
+static op op_from_bytes(const unsigned char *b) {
+  op o;
+  const size_t verbs = WORDS + 1;
+  memset(&o, 0, sizeof(o));
+  o.verb = b[0] % verbs < WORDS ? words[b[0] % verbs].verb : 'F';
+  o.stream = (b[1] & 15) % (ON_NONE + 1);
+  o.flags = b[1] >> 4;
+  o.one = b[2];
+  o.two = b[3];
+  o.bytes = (b[4] | (size_t)b[5] << 8) * (GRAIN / 2);
+  o.more = b[6] * UNIT;
+  o.align = b[7] % 8 ? GRAIN << b[7] % 8 : 0;
+  if (o.verb != 'F') {
+    op_fit(&o);
+  } else {
+    memset(&o, 0, sizeof(o));
+    o.verb = 'F';
+    o.flags = b[1] >> 4 & 1;
+    o.two = b[3] % ON_KINDS;
+    o.bytes = b[4] % 64 + 1u;
+    if (o.two != ON_HOST)
+      o.result = (unsigned char)result_letters[b[5] % (sizeof(result_letters) - 1)];
+  }
+  return o;
+}
+
+static void op_to_bytes(const op *o, unsigned char *b) {
+  size_t verb = 0, align = 0;
+  while (verb < WORDS && words[verb].verb != o->verb) verb++;
+  while (o->align > GRAIN << align) align++;
+  b[0] = (unsigned char)verb;
+  b[1] = (unsigned char)(o->stream | o->flags << 4);
+  b[2] = o->one;
+  b[3] = o->two;
+  b[4] = (unsigned char)(o->bytes / (GRAIN / 2));
+  b[5] = (unsigned char)(o->bytes / (GRAIN / 2) >> 8);
+  b[6] = (unsigned char)(o->more / UNIT);
+  b[7] = (unsigned char)align;
+  if (o->verb != 'F') return;
+  b[4] = (unsigned char)(o->bytes - 1);
+  b[5] = o->result ? (unsigned char)(strchr(result_letters, o->result) - result_letters) : 0;
+}
+
+#endif /* PLAY_LANGUAGE_H */

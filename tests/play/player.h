@@ -1,0 +1,1196 @@
+/* The player performs operations on a lake, over the judge. Its program does all that the manual
+   allows, as late and as little ordered as that allows: before a free, a discard, a launch or a
+   sleep it queues what waits the contract asks for, by events of its own, and no others. What is
+   not allowed at that place is passed over; with the option `exact` it is done all the same.
+   Include after judge.h. */
+#if !defined(PLAY_PLAYER_H)
+#define PLAY_PLAYER_H
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "judge.h"
+
+#include "../judge_map.h"
+
+#define BIT(result) (1u << (result))
+#define LACK (BIT(GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) | BIT(GMLAKE_ERROR_LIMIT_REACHED))
+#define MAY(condition, result) ((condition) ? BIT(GMLAKE_ERROR_##result) : 0)
+
+static const op *now; /* that is performed */
+
+static gmlake_result result_of(unsigned char letter) {
+  static const gmlake_result results[] = {GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY,
+                                          GMLAKE_ERROR_LIMIT_REACHED,
+                                          GMLAKE_ERROR_INVALID_ARGUMENT,
+                                          GMLAKE_ERROR_CAPTURING,
+                                          GMLAKE_ERROR_UNKNOWN_POINTER,
+                                          GMLAKE_ERROR_DOUBLE_FREE,
+                                          GMLAKE_ERROR_DRIVER,
+                                          GMLAKE_ERROR_DEVICE_LOST,
+                                          GMLAKE_ERROR_ASLEEP,
+                                          GMLAKE_ERROR_BUSY,
+                                          GMLAKE_ERROR_OUT_OF_HOST_MEMORY,
+                                          GMLAKE_ERROR_UNSUPPORTED,
+                                          GMLAKE_ERROR_SHUTTING_DOWN};
+  return letter ? results[strchr(result_letters, letter) - result_letters] : GMLAKE_OK;
+}
+
+static int is_exact(void) { return w.program->options[OPT_EXACT] != 0; }
+
+static gmlake_mock_census census(void) {
+  gmlake_mock_census now_there;
+  gmlake_mock_get_census(mock, &now_there);
+  return now_there;
+}
+
+static gmlake_stats stats(void) {
+  gmlake_stats all;
+  all.struct_bytes = 0;
+  must(gmlake_get_stats(lake, &all), "gmlake_get_stats");
+  return all;
+}
+
+static void disarm(void) {
+  w.fault_count = 0;
+  w.host_in = 0;
+}
+
+/* Whether the call succeeded. Of the other results `may` and the faults explain, else it is a
+   finding. Where the manual refuses, `plain` is not OK. */
+static int is_done(gmlake_result result, const char *call, unsigned may, gmlake_result plain) {
+  const gmlake_result excuse =
+      w.injected == GMLAKE_ERROR_INVALID_ARGUMENT ? GMLAKE_ERROR_DRIVER : w.injected;
+  const int is_excused = (excuse && (result == excuse || result == w.injected)) ||
+                         (w.fatal && is_fatal(result)) ||
+                         (w.host_fails && result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+  gmlake_error_info info;
+  char rule[200];
+  if (!is_exact()) disarm();
+  trace("  %s: %s\n", call, gmlake_result_name(result));
+  if (is_fatal(result)) w.is_lost = 1;
+  if (is_exact() && result == result_of(now->result)) return !result;
+  counts.faults += result && is_excused;
+  if (!is_exact() && (is_excused || (result == plain || (result && (may & BIT(result)))))) {
+    counts.refusals += result && !is_excused;
+    return !result;
+  }
+  memset(&info, 0, sizeof(info));
+  if (result) (void)gmlake_get_last_error(lake, &info);
+  (void)snprintf(rule, sizeof(rule), "%s: %s (%s: %.100s)", call, gmlake_result_name(result),
+                 info.call ? info.call : "", result ? info.text : "it should not");
+  judge(0, rule);
+  return 0;
+}
+
+/* ---- Streams --------------------------------------------------------------------------------- */
+
+/* The line of a slot, which may be gone; another one may have its value by then. */
+static int line_in(unsigned char slot) {
+  int on = slot == ON_NONE ? NOBODY : slot == ON_ONE ? 0 : w.slots[slot], i;
+  for (i = 0; i < w.line_count && on > 0 && !w.lines[on].is_alive; i++)
+    if (w.lines[i].is_alive && w.lines[i].value == w.lines[on].value) on = i;
+  return on;
+}
+
+static gmlake_stream value_in(unsigned char slot) {
+  if (slot == ON_NONE) return GMLAKE_STREAM_NONE;
+  return slot == ON_ONE ? (gmlake_stream)(uintptr_t)1 : w.lines[w.slots[slot]].value;
+}
+
+/* Whether a call may name it: the program has not told of its end. */
+static int may_name(int on) {
+  return on == NOBODY || (w.lines[on].is_alive && !w.lines[on].is_told);
+}
+
+static void program_record(void *event, int on) {
+  int code = 0;
+  must(mock->event_record(mock->user, event, w.lines[on].value, &code), "the program's record");
+  *event_at(event) = w.lines[on].now;
+}
+
+/* An event behind all work of a line so far, or NULL where a capture forbids it. */
+static void *event_behind(int on) {
+  if (!w.lines[on].is_alive) return w.lines[on].end;
+  if (!is_quiet(on)) return NULL;
+  program_record(w.event, on);
+  return w.event;
+}
+
+/* Work queued on `later` from now on is behind `need`; 0: a capture forbids it. */
+static int order(int later, const moment *need) {
+  int i, code = 0;
+  for (i = 0; i < w.line_count; i++) {
+    void *event;
+    if (w.lines[later].now.at[i] >= need->at[i] || w.known.at[i] >= need->at[i]) continue;
+    event = is_quiet(later) ? event_behind(i) : NULL;
+    if (!event) return 0;
+    trace("  line %d waits for line %d\n", later, i);
+    must(mock->stream_wait(mock->user, w.lines[later].value, event, &code), "the program's wait");
+    join(&w.lines[later].now, event_at(event));
+  }
+  return 1;
+}
+
+/* The host waits for `need`. Asking during a capture takes the relaxed mode. */
+static int await(const moment *need) {
+  int i, code = 0, mode = 2;
+  for (i = 0; i < w.line_count; i++) {
+    void *event;
+    if (w.known.at[i] >= need->at[i]) continue;
+    event = event_behind(i);
+    if (!event) return 0;
+    trace("  the host waits for line %d\n", i);
+    must(mock->capture_exchange(mock->user, &mode, &code), "the program's exchange");
+    must(mock->event_wait(mock->user, event, &code), "the program's host wait");
+    must(mock->capture_exchange(mock->user, &mode, &code), "the program's exchange");
+    join(&w.known, event_at(event));
+  }
+  return 1;
+}
+
+static int settle_on(int on, const moment *need) {
+  return on == NOBODY ? await(need) : order(on, need);
+}
+
+/* A kernel of the line's next work reads and writes the range. */
+static void touch(range r, int on) {
+  uint32_t work = w.lines[on].now.at[on];
+  map *m = NULL;
+  grain *g;
+  while ((g = next_grain(&r, &m))) {
+    g->used.at[on] = work;
+    m->used.at[on] = work;
+  }
+}
+
+static void line_add(unsigned char slot) {
+  line *l = &w.lines[w.line_count];
+  judge(w.line_count < LINES, "too many streams");
+  memset(l, 0, sizeof(*l));
+  l->is_alive = 1;
+  if (slot) must(gmlake_mock_stream_create(mock, &l->value), "gmlake_mock_stream_create");
+  w.slots[slot] = w.line_count++;
+}
+
+static void do_forget(int on) {
+  if (on <= 0 || !is_quiet(on) || !may_name(on)) return;
+  if (is_done(gmlake_forget_stream(lake, w.lines[on].value), "gmlake_forget_stream", 0, GMLAKE_OK))
+    w.lines[on].is_told = 1;
+}
+
+/* Ends a stream, with work pending on it. */
+static void do_kill(int on) {
+  line *l = &w.lines[on < 0 ? 0 : on];
+  int code = 0;
+  if (on <= 0 || !l->is_alive || l->graph) return;
+  if (!l->is_told && (!may_end() || l->kind == GMLAKE_STREAM_STAYS)) return;
+  must(see_event_create(mock->user, &l->end, &code), "the program's event");
+  program_record(l->end, on);
+  gmlake_mock_stream_destroy(mock, l->value);
+  l->is_alive = 0;
+}
+
+static void do_mark(int on) {
+  if (on < 0 || !may_name(on) || w.lines[on].graph || now->bytes > 3) return;
+  if (is_done(gmlake_mark_stream(lake, value_in(now->stream), (gmlake_stream_kind)now->bytes),
+              "gmlake_mark_stream", 0, GMLAKE_OK) &&
+      w.lines[on].kind != GMLAKE_STREAM_STAYS)
+    w.lines[on].kind = (int)now->bytes;
+}
+
+/* ---- Graphs ---------------------------------------------------------------------------------- */
+
+static graph *graph_of(int serial) {
+  graph *g = serial ? w.of_serial[serial] : NULL;
+  return g && g->serial == serial ? g : NULL;
+}
+
+static void end_graph(graph *g) {
+  block *b = NULL;
+  size_t i;
+  while ((b = live_next(b)))
+    for (i = 0; i < g->held_count; i++) b->held -= b->id == g->held[i];
+  g->is_alive = 0;
+}
+
+static void do_capture_begin(int on) {
+  graph *g = &w.graphs[now->two ? now->two - 1 : 0];
+  pool *from = &w.pools[1 + now->one % POOLS];
+  if (on <= 0 || !is_quiet(on) || !may_name(on) || !from->value || g->is_alive) return;
+  if (from->asleep || from->is_lent || w.serial + 1 == SERIALS) return;
+  if (!is_done(gmlake_capture_begin(lake, w.lines[on].value, from->value), "gmlake_capture_begin",
+               0, GMLAKE_OK))
+    return;
+  must(gmlake_mock_capture_begin(mock, w.lines[on].value), "gmlake_mock_capture_begin");
+  memset(g, 0, sizeof(*g));
+  g->serial = ++w.serial;
+  w.of_serial[g->serial] = g;
+  w.dead_pool_of[g->serial] = (int)from->serial;
+  g->pool = (int)(from - w.pools);
+  g->is_active = g->is_alive = 1;
+  g->base = w.lines[on].now;
+  w.lines[on].graph = g->serial;
+}
+
+static void do_capture_end(int on) {
+  graph *g = on > 0 && w.lines[on].is_alive ? graph_of(w.lines[on].graph) : NULL;
+  if (!g) return;
+  judge(!gmlake_mock_capture_end(mock, w.lines[on].value), "a capture was spoilt");
+  g->is_active = 0;
+  w.lines[on].graph = 0;
+  if (!w.is_lost && !w.fatal)
+    (void)is_done(gmlake_capture_end(lake, w.lines[on].value), "gmlake_capture_end", 0, GMLAKE_OK);
+}
+
+static block *held_block(uint32_t id) {
+  block *b = NULL;
+  while ((b = live_next(b)))
+    if (b->id == id) return b;
+  judge(0, "the program has lost a block");
+  return NULL;
+}
+
+/* A graph runs, behind all that used its memory before: the program sees to that. It runs after
+   what the stream of its capture did before it. */
+static void do_launch(int on) {
+  graph *g = &w.graphs[now->one % GRAPHS];
+  moment need;
+  size_t i;
+  if (!g->is_alive || g->is_active || !is_quiet(on) || w.lines[on].is_told) return;
+  if (w.pools[g->pool].asleep || w.pools[g->pool].is_lent) return;
+  for (i = 0; i < g->held_count; i++)
+    if (w.pools[held_block(g->held[i])->pool].asleep) return;
+  need = g->base;
+  join(&need, &w.pools[g->pool].recalled);
+  for (i = 0; i < g->range_count; i++) {
+    range r = g->ranges[i];
+    map *m = NULL;
+    const grain *at;
+    while ((at = next_grain(&r, &m))) join(&need, &at->used);
+  }
+  if (!order(on, &need)) return;
+  counts.launches++;
+  w.lines[on].now.at[on]++;
+  for (i = 0; i < g->range_count; i++) touch(g->ranges[i], on);
+  for (i = 0; i < g->held_count; i++) held_block(g->held[i])->used.at[on] = w.lines[on].now.at[on];
+  w.pools[g->pool].launched.at[on] = w.lines[on].now.at[on];
+}
+
+/* A kernel that is captured uses the block, which has to live as long as the graph may run. */
+static void capture_use(block *b, graph *g) {
+  size_t i;
+  if (b->graph == g->serial || b->is_borrowed) return;
+  for (i = 0; i < g->held_count; i++)
+    if (g->held[i] == b->id) return;
+  if (g->held_count == HELD || g->range_count == RANGES) return;
+  g->held[g->held_count++] = b->id;
+  g->ranges[g->range_count] = range_of(b);
+  g->ranges[g->range_count++].pool = NOBODY;
+  b->held++;
+}
+
+/* ---- Blocks ---------------------------------------------------------------------------------- */
+
+/* Uses a block on a line that is ordered behind its allocation, which a kernel of the program's
+   may be by events of its own. */
+static void use(block *b, int on) {
+  line *l = &w.lines[on < 0 ? 0 : on];
+  const graph *g = graph_of(b->graph);
+  if (!b->id || on < 0 || !may_name(on) || w.pools[b->pool].asleep) return;
+  if (l->graph) {
+    capture_use(b, graph_of(l->graph));
+    return;
+  }
+  if (g && g->is_active) return;
+  if (!is_quiet(on) || (on != b->on && !order(on, &b->born))) return;
+  b->used.at[on] = ++l->now.at[on];
+  trace("  line %d uses %u, work %u\n", on, b->id, b->used.at[on]);
+  touch(range_of(b), on);
+}
+
+/* What free does not hear of by gmlake_record_stream has to be ordered before the call. */
+static moment need_of(const block *b) {
+  moment need = b->used;
+  int i;
+  for (i = 0; i < w.line_count; i++)
+    if (b->recorded >> i & 1) need.at[i] = 0;
+  return need;
+}
+
+/* Whether the line has the value of the block's, which is gone untold: a free there is one on the
+   line that is gone, GMLAKE_STREAMS_MAY_END sees to that. */
+static int is_heir(const block *b, int on) {
+  return on > 0 && b->on > 0 && on != b->on && !w.lines[b->on].is_alive &&
+         !w.lines[b->on].is_told && w.lines[on].value == w.lines[b->on].value && may_end();
+}
+
+/* Makes it true that all uses precede a free on the line, as the contract says; 0: it cannot. The
+   value of a stream that is gone untold may be named for what was allocated or recorded there. */
+static int settle(const block *b, int on) {
+  moment need = need_of(b);
+  const graph *g = graph_of(b->graph);
+  if (b->held) return 0;
+  if (on >= 0 && !w.lines[on].is_alive) {
+    if (w.lines[on].is_told || !may_end() || (on != b->on && !(b->recorded >> on & 1))) return 0;
+    if (on != b->on) join(&need, &b->born);
+    return !g && covers(&w.lines[on].now, &w.known, &need);
+  }
+  if (!may_name(on)) return 0;
+  if (on == NOBODY && b->on >= 0) need.at[b->on] = b->used.at[b->on]; /* NONE speaks for it */
+  if (g && g->is_active) return on == b->on && covers(&w.known, &w.known, &need);
+  if (is_heir(b, on)) need.at[b->on] = 0;
+  if (on == NOBODY || (on != b->on && !is_heir(b, on))) join(&need, &b->born);
+  return settle_on(on, &need);
+}
+
+static void forget_block(block *b) {
+  while (b->handle_count) (void)close(b->handles[--b->handle_count].fd);
+  free(b->handles);
+  memset(b, 0, sizeof(*b));
+}
+
+static int do_free(block *b, int on, gmlake_stream value) {
+  gmlake_result result;
+  if (!b->id || !settle(b, on)) return 0;
+  judge_stamps(b);
+  w.named = on;
+  w.leaving = b;
+  result = gmlake_free(lake, (void *)(uintptr_t)b->at, value);
+  w.leaving = NULL;
+  if (!is_done(result, "gmlake_free", 0, GMLAKE_OK)) return 0;
+  if (!b->is_exported && !b->is_imported) give_back(b);
+  forget_block(b);
+  return 1;
+}
+
+/* Trims, or frees the first block that may be freed. */
+static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
+  const int named = w.named;
+  size_t i;
+  int is_freed = 0;
+  (void)user;
+  (void)info;
+  if (!is_exact()) disarm();
+  if (w.is_handling || ++w.handler_calls > 3) return 0;
+  w.is_handling = 1;
+  if (w.handler_calls == 2) (void)gmlake_trim(l, 0, NULL);
+  for (i = 0; i < NAMES && !is_freed && !w.is_lost; i++) {
+    block *b = &w.blocks[i];
+    if (b->id && b->on >= 0 && may_name(b->on)) is_freed = do_free(b, b->on, w.lines[b->on].value);
+  }
+  w.is_handling = 0;
+  w.named = named;
+  return 1;
+}
+
+static gmlake_alloc_desc wanted_of(const pool *from) {
+  gmlake_alloc_desc wanted;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.bytes = now->bytes;
+  wanted.alignment = now->align;
+  wanted.pool = from->value;
+  if (now->flags & FLAG_X) wanted.flags |= GMLAKE_EXCLUSIVE;
+  if (now->flags & FLAG_S) wanted.flags |= GMLAKE_NO_STITCH;
+  if (now->flags & FLAG_G) wanted.flags |= GMLAKE_NO_GROW;
+  if (now->flags & FLAG_T) wanted.flags |= GMLAKE_TRANSIENT;
+  return wanted;
+}
+
+/* The stream that is ordered behind nothing asks for what nobody uses. */
+static void enter_block(block *b, void *ptr, size_t before, unsigned flags) {
+  static const moment nothing;
+  const moment *own = b->graph     ? &w.pools[b->pool].recalled
+                      : b->on >= 0 ? &w.lines[b->on].now
+                                   : &nothing;
+  const int number = b->graph;
+  int fresh = POOLS;
+  gmlake_allocation_info info;
+  must(gmlake_get_allocation(lake, ptr, &info), "gmlake_get_allocation");
+  judge(info.requested_bytes == now->bytes || b->is_imported, "a block of another size");
+  while (fresh && (!info.pool || w.pools[fresh].value != info.pool)) fresh--;
+  judge(!info.pool == !fresh && (fresh == b->pool || flags & GMLAKE_TRANSIENT),
+        "a block of another pool");
+  b->id = ++w.next_id;
+  b->at = (uint64_t)(uintptr_t)ptr;
+  b->bytes = info.bytes;
+  b->is_exclusive = (flags & GMLAKE_EXCLUSIVE) != 0;
+  trace("  %u at %llx, %zu bytes\n", b->id, (unsigned long long)b->at, b->bytes);
+  judge(!now->align || b->at % now->align == 0, "a block is not aligned");
+  hand_over(b, own, number, (flags & GMLAKE_TRANSIENT) != 0, fresh);
+  if (b->is_exclusive) judge_exclusive(b, w.pools[b->pool].chunk);
+  judge(!(flags & GMLAKE_NO_GROW) || census().physical_bytes <= before, "NO_GROW has grown");
+  if (b->on >= 0 && !number) b->born = w.lines[b->on].now;
+  if (number) w.of_serial[number]->ranges[w.of_serial[number]->range_count++] = range_of(b);
+  write_stamps(b);
+}
+
+static void do_alloc(int on) {
+  block *b = &w.blocks[now->one % NAMES];
+  pool *from = &w.pools[now->two % (POOLS + 1)];
+  gmlake_alloc_desc wanted;
+  const size_t before = census().physical_bytes;
+  void *ptr = &ptr;
+  gmlake_result result;
+  int graph_number = 0;
+  if (b->id || !may_name(on)) return;
+  if (on >= 0 && w.lines[on].graph) {
+    graph *g = graph_of(w.lines[on].graph);
+    from = &w.pools[g->pool];
+    if (g->range_count == RANGES) return;
+    graph_number = g->serial;
+  }
+  if (!from->value) from = w.pools;
+  wanted = wanted_of(from);
+  if (graph_number) wanted.flags &= ~GMLAKE_TRANSIENT;
+  if (wanted.alignment > from->chunk) wanted.alignment = from->chunk;
+  result = gmlake_alloc_with(lake, &wanted, value_in(now->stream), &ptr);
+  judge(!result || !ptr, "a pointer though the allocation failed");
+  if (!is_done(result, "gmlake_alloc",
+               from->asleep && !(now->flags & FLAG_T) ? 0 : LACK | MAY(from->asleep, ASLEEP),
+               from->asleep && !(now->flags & FLAG_T) ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK))
+    return;
+  b->on = on;
+  b->graph = graph_number;
+  b->pool = (int)(from - w.pools);
+  enter_block(b, ptr, before, wanted.flags);
+}
+
+static void do_query(int on) {
+  pool *from = &w.pools[now->two % (POOLS + 1)];
+  gmlake_alloc_desc wanted;
+  gmlake_query_info info;
+  if (!may_name(on)) return;
+  if (!from->value) from = w.pools;
+  if (on >= 0 && w.lines[on].graph) from = &w.pools[graph_of(w.lines[on].graph)->pool];
+  wanted = wanted_of(from);
+  if (wanted.alignment > from->chunk) wanted.alignment = from->chunk;
+  (void)is_done(gmlake_query(lake, &wanted, value_in(now->stream), &info), "gmlake_query", 0,
+                from->asleep ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK);
+}
+
+static void do_record(int on) {
+  block *b = &w.blocks[now->one % NAMES];
+  if (!b->id || on < 0 || !may_name(on)) return;
+  if (is_done(gmlake_record_stream(lake, (void *)(uintptr_t)b->at, value_in(now->stream)),
+              "gmlake_record_stream", 0, GMLAKE_OK))
+    b->recorded |= (uint64_t)1 << on;
+}
+
+/* ---- Other processes: the lake has a block of its own twice ---------------------------------- */
+
+static void do_export(void) {
+  block *b = &w.blocks[now->one % NAMES];
+  size_t count = 0, i;
+  range r;
+  gmlake_result result;
+  map *m = NULL;
+  const grain *g;
+  if (!b->id || !b->is_exclusive || b->is_imported || b->handle_count || b->is_borrowed) return;
+  if (b->graph || w.pools[b->pool].asleep || !w.program->options[OPT_SHARE]) return;
+  b->handles = (gmlake_handle *)calloc(CELLS * 8, sizeof(gmlake_handle));
+  if (!b->handles) abort();
+  result = gmlake_export(lake, (void *)(uintptr_t)b->at, GMLAKE_HANDLE_POSIX_FD, b->handles,
+                         CELLS * 8, &count);
+  if (is_done(result, "gmlake_export", MAY(b->may_be_borrowed, INVALID_ARGUMENT), GMLAKE_OK))
+    b->handle_count = count;
+  if (result || count > CELLS * 8) {
+    free(b->handles);
+    b->handles = NULL;
+    b->handle_count = 0;
+    return;
+  }
+  b->is_exported = 1;
+  r = range_of(b);
+  while ((g = next_grain(&r, &m)))
+    for (i = 0; i < m->of->bytes / GRAIN; i++) m->of->grains[i].is_exported = 1;
+}
+
+static void do_import(void) {
+  block *b = &w.blocks[now->one % NAMES];
+  const block *of = &w.blocks[now->two % NAMES];
+  const size_t times = now->bytes ? now->bytes % 8 : 1, count = times * of->handle_count;
+  gmlake_handle *handles;
+  gmlake_result result;
+  void *ptr = NULL;
+  size_t i;
+  if (b->id || !count) return;
+  handles = (gmlake_handle *)malloc(count * sizeof(*handles));
+  if (!handles) abort();
+  for (i = 0; i < count; i++) handles[i] = of->handles[i % of->handle_count];
+  result = gmlake_import(lake, handles, count, &ptr);
+  free(handles);
+  if (!is_done(result, "gmlake_import", LACK, GMLAKE_OK)) return;
+  counts.imports++;
+  b->on = NOBODY;
+  b->is_imported = 1;
+  enter_block(b, ptr, 0, 0);
+}
+
+/* ---- Buffers --------------------------------------------------------------------------------- */
+
+static void do_buffer_open(void) {
+  buffer *b = &w.buffers[now->one % BUFFERS];
+  const int from = now->two % (POOLS + 1);
+  gmlake_buffer_desc wanted;
+  gmlake_buffer_info info;
+  if (b->value || (from && !w.pools[from].value)) return;
+  memset(&wanted, 0, sizeof(wanted));
+  memset(b, 0, sizeof(*b));
+  b->chunk = wanted.chunk_bytes = now->more ? now->more : w.chunk;
+  b->max = wanted.max_bytes =
+      now->bytes < b->chunk * CELLS ? now->bytes / b->chunk * b->chunk : b->chunk * CELLS;
+  b->pool = from;
+  wanted.pool = w.pools[from].value;
+  if (!b->max) return;
+  if (!is_done(gmlake_buffer_create(lake, &wanted, &b->value), "gmlake_buffer_create", LACK,
+               GMLAKE_OK)) {
+    b->value = NULL;
+    return;
+  }
+  must(gmlake_buffer_get_info(lake, b->value, &info), "gmlake_buffer_get_info");
+  b->at = (uint64_t)(uintptr_t)info.ptr;
+}
+
+/* Cells `first` to before `end` have memory now. In a capture, what is committed is behind what
+   the stream did before it: so is the graph's launch. */
+static void cells_enter(buffer *b, size_t first, size_t end, int on) {
+  static const moment nothing;
+  const moment *own = on >= 0 ? &w.lines[on].now : &nothing;
+  for (; first < end; first++) {
+    block *cell = &b->cells[first];
+    if (cell->id) continue;
+    cell->id = ++w.next_id;
+    cell->at = b->at + first * b->chunk;
+    cell->bytes = b->chunk;
+    cell->on = NOBODY;
+    cell->pool = b->pool;
+    hand_over(cell, own, 0, 0, b->pool);
+    cell->born = *own;
+    write_stamps(cell);
+  }
+}
+
+/* Makes all uses of the cells precede a discard; 0: it cannot, or a graph needs them. */
+static int cells_settle(buffer *b, size_t first, size_t end, int on) {
+  moment need;
+  memset(&need, 0, sizeof(need));
+  if (!may_name(on)) return 0;
+  for (; first < end; first++) {
+    const block *cell = &b->cells[first];
+    if (!cell->id) continue;
+    if (cell->held) return 0;
+    judge_stamps(cell);
+    join(&need, &cell->used);
+    join(&need, &cell->born);
+  }
+  return settle_on(on, &need);
+}
+
+static void cells_leave(buffer *b, size_t first, size_t end) {
+  for (; first < end; first++) {
+    if (!b->cells[first].id) continue;
+    give_back(&b->cells[first]);
+    memset(&b->cells[first], 0, sizeof(block));
+  }
+}
+
+static void do_resize(buffer *b, int on) {
+  const size_t bytes = (now->bytes < b->max ? now->bytes : b->max) / b->chunk * b->chunk;
+  const int shrinks = bytes < b->end;
+  gmlake_result result;
+  if (!may_name(on) || (shrinks && on >= 0 && w.lines[on].graph)) return;
+  if (shrinks && !cells_settle(b, bytes / b->chunk, CELLS, on)) return;
+  result = gmlake_buffer_resize(lake, b->value, bytes, value_in(now->stream));
+  if (!is_done(result, "gmlake_buffer_resize", LACK | MAY(captures(), CAPTURING),
+               bytes > b->end && w.pools[b->pool].asleep ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK))
+    return;
+  if (bytes > b->end)
+    cells_enter(b, b->end / b->chunk, bytes / b->chunk, on);
+  else
+    cells_leave(b, bytes / b->chunk, CELLS);
+  b->end = bytes;
+}
+
+static void do_commit(buffer *b, int on) {
+  const size_t first = now->bytes / b->chunk, end = first + now->more / b->chunk;
+  uint32_t chunks[CELLS];
+  gmlake_result result;
+  size_t i;
+  if (!may_name(on) || end * b->chunk > b->max) return;
+  for (i = 0; i < CELLS; i++) chunks[i] = i == 2 ? GMLAKE_ANY_CHUNK : (uint32_t)(i + 7) % 8;
+  result = now->verb == 'c' ? gmlake_buffer_commit(lake, b->value, first * b->chunk,
+                                                   (end - first) * b->chunk, value_in(now->stream))
+                            : gmlake_buffer_commit_chunks(lake, b->value, first * b->chunk,
+                                                          (end - first) * b->chunk, chunks,
+                                                          value_in(now->stream));
+  if (!is_done(result, "gmlake_buffer_commit",
+               LACK | MAY(captures(), CAPTURING) | MAY(w.pools[b->pool].asleep, ASLEEP), GMLAKE_OK))
+    return;
+  cells_enter(b, first, end, on);
+  if (end > first && b->end < end * b->chunk) b->end = end * b->chunk;
+}
+
+static void do_discard(buffer *b, int on) {
+  const size_t first = now->bytes / b->chunk, end = first + now->more / b->chunk;
+  if (!may_name(on) || end * b->chunk > b->max || (on >= 0 && w.lines[on].graph)) return;
+  if (!cells_settle(b, first, end, on)) return;
+  if (!is_done(gmlake_buffer_discard(lake, b->value, first * b->chunk, (end - first) * b->chunk,
+                                     value_in(now->stream)),
+               "gmlake_buffer_discard", 0, GMLAKE_OK))
+    return;
+  cells_leave(b, first, end);
+}
+
+static void do_buffer_end(buffer *b, int on) {
+  if (!may_name(on) || (on >= 0 && w.lines[on].graph) || !cells_settle(b, 0, CELLS, on)) return;
+  if (!is_done(gmlake_buffer_destroy(lake, b->value, value_in(now->stream)),
+               "gmlake_buffer_destroy", 0, GMLAKE_OK))
+    return;
+  cells_leave(b, 0, CELLS);
+  memset(b, 0, sizeof(*b));
+}
+
+static void do_buffer_use(buffer *b, int on) {
+  size_t i;
+  for (i = 0; i < CELLS; i++) use(&b->cells[i], on);
+}
+
+static void do_buffer(int on) {
+  buffer *b = &w.buffers[now->one % BUFFERS];
+  if (!b->value) return;
+  if (now->verb == 'z') do_resize(b, on);
+  if (now->verb == 'c' || now->verb == 'C') do_commit(b, on);
+  if (now->verb == 'd') do_discard(b, on);
+  if (now->verb == 'K') do_buffer_end(b, on);
+  if (now->verb == 'U') do_buffer_use(b, on);
+}
+
+/* ---- Pools ----------------------------------------------------------------------------------- */
+
+static void do_pool_open(void) {
+  pool *p = &w.pools[1 + now->one % POOLS];
+  gmlake_pool_desc wanted;
+  if (p->value) return;
+  memset(p, 0, sizeof(*p));
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.chunk_bytes = now->more;
+  wanted.limit_bytes = now->bytes;
+  if (!is_done(gmlake_pool_create(lake, &wanted, &p->value), "gmlake_pool_create", LACK,
+               GMLAKE_OK)) {
+    p->value = NULL;
+    return;
+  }
+  p->chunk = wanted.chunk_bytes ? wanted.chunk_bytes : w.chunk;
+  p->serial = ++w.next_pool;
+}
+
+typedef struct tenants { /* of a pool */
+  int live, borrowed, may_be_borrowed, exported, imported, captured;
+} tenants;
+
+static tenants tenants_of(int number) {
+  tenants all;
+  block *b = NULL;
+  size_t i;
+  memset(&all, 0, sizeof(all));
+  while ((b = live_next(b))) {
+    if (b->pool == number && !b->is_borrowed) {
+      all.live = 1;
+      all.exported |= b->is_exported;
+      all.imported |= b->is_imported;
+    }
+    all.borrowed |= b->is_borrowed && b->pool == number;
+    all.may_be_borrowed |= b->may_be_borrowed && b->pool == number;
+  }
+  for (i = 0; i < BUFFERS; i++) all.live |= w.buffers[i].value && w.buffers[i].pool == number;
+  for (i = 0; i < GRAPHS; i++)
+    all.captured |= w.graphs[i].serial && w.graphs[i].is_active && w.graphs[i].pool == number;
+  return all;
+}
+
+/* Its graphs have run and are gone; what else used its memory the lake knows of. */
+static void do_pool_close(void) {
+  const int number = 1 + now->one % POOLS;
+  pool *p = &w.pools[number];
+  const tenants all = tenants_of(number);
+  gmlake_result result;
+  int i;
+  if (!p->value || all.captured || !await(&p->launched)) return;
+  w.destroying = 1;
+  result = gmlake_pool_destroy(lake, p->value);
+  w.destroying = 0;
+  if (!is_done(result, "gmlake_pool_destroy",
+               MAY(captures(), CAPTURING) | MAY(captures(), OUT_OF_DEVICE_MEMORY) |
+                   MAY(p->is_lent, BUSY) | MAY(all.live, INVALID_ARGUMENT),
+               all.live && !p->is_lent ? GMLAKE_ERROR_INVALID_ARGUMENT : GMLAKE_OK))
+    return;
+  for (i = 0; i < GRAPHS; i++)
+    if (w.graphs[i].serial && w.graphs[i].pool == number && w.graphs[i].is_alive)
+      end_graph(&w.graphs[i]);
+  for (i = 0; i < GRAPHS; i++)
+    if (w.graphs[i].pool == number) w.graphs[i].range_count = 0;
+  memset(p, 0, sizeof(*p));
+}
+
+static void do_lend(int on) {
+  const int number = 1 + now->one % POOLS;
+  pool *p = &w.pools[number];
+  const tenants all = tenants_of(number);
+  if (!p->value || !is_quiet(on) || !may_name(on) || !order(on, &p->launched)) return;
+  if (!is_done(gmlake_pool_lend(lake, p->value, value_in(now->stream)), "gmlake_pool_lend", 0,
+               p->is_lent     ? GMLAKE_ERROR_BUSY
+               : p->asleep    ? GMLAKE_ERROR_ASLEEP
+               : all.captured ? GMLAKE_ERROR_CAPTURING
+                              : GMLAKE_OK))
+    return;
+  p->is_lent = 1;
+  counts.lends++;
+}
+
+static void do_recall(int on) {
+  const int number = 1 + now->one % POOLS;
+  pool *p = &w.pools[number];
+  const tenants all = tenants_of(number);
+  if (!p->value || !is_quiet(on) || !may_name(on)) return;
+  if (!is_done(gmlake_pool_recall(lake, p->value, value_in(now->stream)), "gmlake_pool_recall",
+               MAY(captures(), CAPTURING) | MAY(all.may_be_borrowed, BUSY),
+               !p->is_lent    ? GMLAKE_ERROR_INVALID_ARGUMENT
+               : all.borrowed ? GMLAKE_ERROR_BUSY
+                              : GMLAKE_OK))
+    return;
+  judge_recall(number, on);
+  join(&p->recalled, &w.lines[on].now);
+  p->is_lent = 0;
+}
+
+/* Whether the driver has the pool's memory: where the lake could not undo, the pool sleeps. */
+static int has_memory(int number) {
+  block *b = NULL;
+  gmlake_stats all;
+  all.struct_bytes = 0;
+  must(gmlake_pool_get_stats(lake, w.pools[number].value, &all), "gmlake_pool_get_stats");
+  if (all.sleeping_bytes) return 0;
+  while ((b = live_next(b)))
+    if (b->pool == number && !b->is_imported && b->bytes && !map_at(b->at)) return 0;
+  return 1;
+}
+
+static void do_sleep(void) {
+  const int number = now->one % (POOLS + 1), keeps = now->flags & FLAG_KEEP;
+  pool *p = &w.pools[number];
+  const tenants all = tenants_of(number);
+  const moment need = uses_of_pool(number);
+  gmlake_result result;
+  size_t released = 1;
+  block *b = NULL;
+  if ((number && !p->value) || !await(&need)) return;
+  while ((b = live_next(b)))
+    if (b->pool == number && (!await(&b->used) || !await(&b->born))) return;
+  b = NULL;
+  while ((b = live_next(b)))
+    if (b->pool == number) judge_stamps(b);
+  w.moving = number + 1;
+  result =
+      gmlake_pool_sleep(lake, p->value, keeps ? GMLAKE_SLEEP_KEEP : GMLAKE_SLEEP_DROP, &released);
+  w.moving = 0;
+  if (is_done(result, "gmlake_pool_sleep",
+              MAY(all.may_be_borrowed || all.exported || all.imported || p->is_lent ||
+                      (w.program->options[OPT_SHARE]),
+                  BUSY) |
+                  MAY(all.captured, CAPTURING),
+              GMLAKE_OK)) {
+    counts.sleeps++;
+    if (keeps)
+      p->keeps = 1;
+    else if (p->asleep)
+      p->keeps = 0;
+    if (!p->asleep)
+      p->asleep = keeps ? 1 : 2;
+    else if (!keeps)
+      p->asleep = 2;
+    return;
+  }
+  p->keeps |= keeps; /* the driver may not have taken it back */
+  if (w.is_lost || p->asleep) return;
+  if (!has_memory(number))
+    p->asleep = 1;
+  else
+    own_again(number);
+}
+
+static void do_wake(void) {
+  const int number = now->one % (POOLS + 1);
+  pool *p = &w.pools[number];
+  const int was = p->asleep;
+  gmlake_result result;
+  block *b = NULL;
+  if (number && !p->value) return;
+  w.moving = number + 1;
+  result = gmlake_pool_wake(lake, p->value);
+  w.moving = 0;
+  if (!is_done(result, "gmlake_pool_wake", was ? LACK : 0, GMLAKE_OK)) return;
+  p->asleep = 0;
+  own_again(number);
+  while ((b = live_next(b))) {
+    if (b->pool != number) continue;
+    if (was == 2) write_stamps(b);
+    judge_stamps(b);
+  }
+}
+
+static void do_prewarm(int on) {
+  gmlake_profile wanted;
+  if (!may_name(on)) return;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.resident_bytes = now->bytes < now->more ? now->bytes : now->more;
+  wanted.peak_bytes = now->more;
+  wanted.handle_bytes = 4 * w.chunk;
+  wanted.large_percent = 50;
+  (void)is_done(gmlake_prewarm(lake, &wanted, value_in(now->stream)), "gmlake_prewarm", LACK,
+                w.pools[0].asleep ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK);
+}
+
+/* ---- Questions ------------------------------------------------------------------------------- */
+
+static void do_trim(void) {
+  const uint64_t waits = census().host_wait_count;
+  (void)is_done(gmlake_trim(lake, now->bytes, NULL), "gmlake_trim", 0, GMLAKE_OK);
+  judge(waits == census().host_wait_count, "gmlake_trim waits");
+}
+
+static void do_budget(void) {
+  gmlake_budget budget;
+  const uint64_t waits = census().host_wait_count;
+  (void)is_done(gmlake_get_budget(lake, &budget), "gmlake_get_budget", 0, GMLAKE_OK);
+  judge(waits == census().host_wait_count, "gmlake_get_budget waits");
+}
+
+static void do_questions(void) {
+  gmlake_pool *pools[POOLS];
+  const char *wrong;
+  int i, is_plain = 1;
+  for (i = 0; i < POOLS; i++) pools[i] = w.pools[i + 1].value;
+  for (i = 0; i <= POOLS; i++) is_plain &= !w.pools[i].asleep;
+  if (!is_plain || w.program->options[OPT_SHARE] || w.is_lost) return;
+  wrong = map_wrong(lake, pools, POOLS);
+  if (wrong) judge(0, wrong);
+}
+
+/* The program's capture mode is what it was, and the figures are those of the device. */
+static void judge_step(void) {
+  int mode = w.mode, code = 0, i, keeps = 0;
+  size_t live = 0;
+  gmlake_stats all;
+  must(mock->capture_exchange(mock->user, &mode, &code), "the program's exchange");
+  judge(!w.is_trusted || mode == w.mode, "the thread's capture mode has changed");
+  w.is_trusted = 1;
+  if (w.is_lost || !lake) return;
+  all = stats();
+  for (i = 0; i < NAMES; i++) live += w.blocks[i].id != 0;
+  judge(all.live_count == live, "live_count");
+  if (!w.program->options[OPT_SHARE] && !all.quarantined_bytes)
+    judge(all.reserved_bytes == census().physical_bytes, "reserved_bytes");
+  judge(!desc.limit_bytes || all.quarantined_bytes || all.reserved_bytes <= desc.limit_bytes,
+        "more memory than the limit");
+  for (i = 0; i <= POOLS; i++) keeps |= w.pools[i].keeps;
+  judge(keeps || w.injected || w.was_refused || !census().host_count,
+        "contents are kept on the host for a pool that is gone");
+  if (gmlake_check(lake)) {
+    gmlake_error_info info;
+    (void)gmlake_get_last_error(lake, &info);
+    judge(0, info.text);
+  }
+}
+
+/* ---- One operation --------------------------------------------------------------------------- */
+
+static void do_fault(void) {
+  struct fault *f;
+  if (now->two == ON_HOST) {
+    w.host_in = now->bytes;
+    w.host_stays = now->flags & FLAG_STAYS;
+    return;
+  }
+  if (w.fault_count == sizeof(w.faults) / sizeof(w.faults[0])) return;
+  f = &w.faults[w.fault_count++];
+  f->kind = now->two;
+  f->in = now->bytes;
+  f->result = result_of(now->result);
+  f->stays = (now->flags & FLAG_STAYS) && !is_fatal(f->result); /* nothing is asked behind it */
+}
+
+static void do_progress(int on) {
+  const gmlake_stream value = on < 0 ? NULL : w.lines[on].value;
+  if (now->verb == 't') {
+    if (w.clock_ns < now->bytes) w.clock_ns = now->bytes;
+    gmlake_mock_set_clock(mock, w.clock_ns);
+    return;
+  }
+  if (on < 0 || !w.lines[on].is_alive) return;
+  if (now->verb == 'h') gmlake_mock_stream_hold(mock, value);
+  if (now->verb == 'e') gmlake_mock_stream_finish(mock, value);
+  if (now->verb == 'g') gmlake_mock_stream_set_lag(mock, value, now->bytes);
+}
+
+static void perform(const op *o) {
+  const int on = line_in(o->stream);
+  now = o;
+  if (o->verb == 'F') {
+    do_fault();
+    return;
+  }
+  w.injected = GMLAKE_OK;
+  w.host_fails = 0;
+  w.handler_calls = 0;
+  w.calls = 0;
+  w.named = on;
+  w.is_recalled = o->verb == 'L';
+  counts.steps++;
+  switch (o->verb) {
+  case '+':
+    do_alloc(on);
+    break;
+  case '-':
+    (void)do_free(&w.blocks[o->one % NAMES], on, value_in(o->stream));
+    break;
+  case 'q':
+    do_query(on);
+    break;
+  case 'u':
+    use(&w.blocks[o->one % NAMES], on);
+    break;
+  case 'r':
+    do_record(on);
+    break;
+  case 'x':
+    do_export();
+    break;
+  case 'i':
+    do_import();
+    break;
+  case 'f':
+    do_forget(on);
+    break;
+  case 'k':
+    do_kill(on);
+    break;
+  case 'v':
+    if (o->stream && o->stream < SLOTS && !w.lines[w.slots[o->stream]].is_alive &&
+        w.line_count < LINES)
+      line_add(o->stream);
+    break;
+  case 'm':
+    do_mark(on);
+    break;
+  case 'P':
+    do_pool_open();
+    break;
+  case 'D':
+    do_pool_close();
+    break;
+  case 'B':
+    do_capture_begin(on);
+    break;
+  case 'E':
+    do_capture_end(on);
+    break;
+  case 'j':
+    do_launch(on);
+    break;
+  case 'J':
+    if (!w.graphs[o->one % GRAPHS].is_active && w.graphs[o->one % GRAPHS].is_alive)
+      end_graph(&w.graphs[o->one % GRAPHS]);
+    break;
+  case 'N':
+    do_buffer_open();
+    break;
+  case 'S':
+    do_sleep();
+    break;
+  case 'W':
+    do_wake();
+    break;
+  case 'l':
+    do_lend(on);
+    break;
+  case 'L':
+    do_recall(on);
+    break;
+  case 'Y':
+    do_prewarm(on);
+    break;
+  case 'T':
+    do_trim();
+    break;
+  case 'Q':
+    do_budget();
+    break;
+  case 'I':
+    do_questions();
+    break;
+  case 'h':
+  case 'e':
+  case 'g':
+  case 't':
+    do_progress(on);
+    break;
+  default:
+    do_buffer(on);
+  }
+  if (!is_exact()) disarm();
+  judge_step();
+}
+
+/* ---- A lake ---------------------------------------------------------------------------------- */
+
+static void describe(const size_t *options) {
+  int i;
+  memset(&desc, 0, sizeof(desc));
+  watch();
+  desc.backend = &judged;
+  desc.chunk_bytes = w.chunk;
+  desc.host.malloc_fn = host_malloc;
+  desc.host.free_fn = host_free;
+  if (options[OPT_WAIT_FIRST]) desc.cross_stream = GMLAKE_WAIT_FIRST;
+  if (options[OPT_WAIT_SOON]) desc.cross_stream = GMLAKE_WAIT_IF_SOON;
+  if (options[OPT_SINGLE]) desc.flags |= GMLAKE_SINGLE_THREADED;
+  if (options[OPT_GUARD]) desc.flags |= GMLAKE_GUARD;
+  if (options[OPT_FILL]) desc.flags |= GMLAKE_FILL;
+  if (options[OPT_MAY_END]) desc.flags |= GMLAKE_STREAMS_MAY_END;
+  if (options[OPT_NO_IDS] && !may_end()) judged.stream_id = NULL;
+  if (options[OPT_SHARE]) desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
+  desc.limit_bytes = options[OPT_LIMIT];
+  desc.driver_free_bytes_min = options[OPT_KEEP];
+  desc.arena_bytes = options[OPT_ARENA];
+  desc.window_bytes = options[OPT_WINDOW];
+  desc.stitched_bytes_max = options[OPT_SMAX];
+  desc.stitch_bytes_min = options[OPT_SMIN];
+  desc.handle_bytes = options[OPT_HANDLE];
+  if (options[OPT_OOM]) desc.oom.fn = on_oom;
+  for (i = 0; i < 3; i++) w.peers[i] = i + 1;
+  desc.peer_count = options[OPT_PEERS] % 4;
+  desc.peer_devices = desc.peer_count ? w.peers : NULL;
+}
+
+static void open_world(program *p) {
+  gmlake_mock_desc device;
+  size_t i;
+  int code = 0, mode;
+  memset(&w, 0, sizeof(w));
+  memset(&device, 0, sizeof(device));
+  w.program = p;
+  w.is_trusted = 1;
+  w.named = NOBODY;
+  w.granule = device.granularity_bytes = (size_t)sysconf(_SC_PAGESIZE);
+  w.chunk = p->options[OPT_CHUNK] ? p->options[OPT_CHUNK] : w.granule;
+  device.capacity_bytes = p->options[OPT_CAP] ? p->options[OPT_CAP] : 64 * w.chunk;
+  device.bookkeeping_only = p->options[OPT_BOOKS] != 0;
+  w.is_real = !device.bookkeeping_only;
+  host_bytes = 0;
+  must(gmlake_mock_create(&device, &mock), "gmlake_mock_create");
+  describe(p->options);
+  lake = NULL;
+  must(gmlake_create(&desc, &lake), "gmlake_create");
+  w.pools[0].serial = ++w.next_pool;
+  w.pools[0].chunk = w.chunk;
+  for (i = 0; i <= (p->options[OPT_STREAMS] ? p->options[OPT_STREAMS] : SLOTS - 1) && i < SLOTS;
+       i++)
+    line_add((unsigned char)i);
+  must(see_event_create(mock->user, &w.event, &code), "the program's event");
+  mode = w.mode = (int)(p->options[OPT_MODE] % 3);
+  must(mock->capture_exchange(mock->user, &mode, &code), "the program's exchange");
+}
+
+/* With live blocks and pending work; nothing may be left. What was allocated on no stream, or
+   given to streams that the lake has not heard of, is waited for first. */
+static void close_world(void) {
+  static const op last = {'X', 0, 0, 0, 0, 0, 0, 0, 0};
+  moment all;
+  size_t i;
+  int n, code = 0;
+  block *b = NULL;
+  gmlake_mock_census left;
+  gmlake_stats final = stats();
+  now = &last;
+  w.injected = GMLAKE_OK;
+  w.host_fails = 0;
+  w.calls = 0;
+  disarm();
+  for (n = 0; n < w.line_count; n++)
+    if (w.lines[n].graph) w.named = n, do_capture_end(n);
+  memset(&all, 0, sizeof(all));
+  while ((b = live_next(b))) {
+    moment need = need_of(b);
+    judge_stamps(b);
+    if (b->on >= 0) need.at[b->on] = 0;
+    join(&all, &need);
+  }
+  for (i = 0; i <= POOLS; i++) join(&all, &w.pools[i].launched);
+  judge(await(&all), "the program cannot wait");
+  counts.stitches += final.stitch_count;
+  counts.waits += final.stream_wait_count;
+  counts.evictions += final.stitch_evict_count;
+  w.destroying = 2;
+  w.named = NOBODY;
+  if (gmlake_destroy(lake)) judge(w.is_lost || w.fatal, "gmlake_destroy");
+  lake = NULL;
+  for (n = 0; n < w.line_count; n++)
+    if (w.lines[n].end) (void)mock->event_destroy(mock->user, w.lines[n].end, &code);
+  (void)mock->event_destroy(mock->user, w.event, &code);
+  for (i = 0; i < NAMES; i++) forget_block(&w.blocks[i]);
+  left = census();
+  judge(!left.handle_count && !left.mapping_count && !left.reservation_count &&
+            !left.physical_bytes && !left.event_count && !left.host_count && !host_bytes,
+        "something is left when the lake is gone");
+  judge(!w.map_count, "something is still mapped");
+  gmlake_mock_destroy(mock);
+  mock = NULL;
+  w.is_over = 1;
+}
+
+static void on_signal(int number) {
+  (void)snprintf(verdict.rule, sizeof(verdict.rule), "signal %d", number);
+  verdict.at = w.at;
+  siglongjmp(verdict.end, 1);
+}
+
+static void catch_signals(void (*fn)(int)) {
+  static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGABRT};
+  size_t i;
+  for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) (void)signal(numbers[i], fn);
+}
+
+/* What is left of a world that a finding has ended; the lake's host memory is not given back. */
+static void leave_world(void) {
+  size_t i;
+  for (i = 0; i < NAMES; i++) forget_block(&w.blocks[i]);
+  for (i = 0; i < w.map_count; i++) free(w.maps[i]);
+  for (i = 0; i < HANDLES; i++) free(w.handles[i].grains);
+  if (mock) gmlake_mock_destroy(mock);
+  mock = NULL;
+  lake = NULL;
+}
+
+/* NULL, or the rule that was broken. `choose` gives the next operation, NULL: the line's. */
+static const char *play(program *p, int (*choose)(program *, size_t)) {
+  verdict.is_open = 1;
+  verdict.rule[0] = 0;
+  catch_signals(on_signal);
+  if (!sigsetjmp(verdict.end, 1)) {
+    open_world(p);
+    while (!w.is_lost && !w.fatal && (w.at < p->count || (choose && choose(p, w.at)))) {
+      if (is_traced)
+        op_write(stdout, &p->ops[w.at]), (void)fputc('\n', stdout), (void)fflush(stdout);
+      perform(&p->ops[w.at]);
+      w.at++;
+    }
+    close_world();
+  } else
+    leave_world();
+  catch_signals(SIG_DFL);
+  verdict.is_open = 0;
+  return verdict.rule[0] ? verdict.rule : NULL;
+}
+
+#endif /* PLAY_PLAYER_H */

@@ -1,0 +1,506 @@
+/* usage: test_random [--seconds N] [--seed S] [--trace 1] [--play LINE] [--shrink 0]
+   Random programs, judged by clocks (judge.h). Each seed is a lake of its own. With --seconds lakes
+   follow one another for so long, with seeds from S on. A finding is shrunk and printed as one line
+   of language.h; --play plays such a line, and so does a row of cases.h. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+static void assertion_failed(const char *condition);
+#undef GMLAKE_ASSERT
+#define GMLAKE_ASSERT(condition) ((condition) ? (void)0 : assertion_failed(#condition))
+#include "gmlake.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "player.h"
+#include "shrink.h"
+
+static void assertion_failed(const char *condition) { judge(0, condition); }
+
+#define LAKES 400 /* without --seconds */
+#define USUAL 5
+
+/* ---- Chance ---------------------------------------------------------------------------------- */
+
+static uint64_t chance_state;
+
+static uint64_t random64(void) {
+  uint64_t x = chance_state += 0x9E3779B97F4A7C15u;
+  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+  return x ^ x >> 31;
+}
+
+static size_t below(size_t count) { return (size_t)(random64() % count); }
+static int chance(size_t percent) { return below(100) < percent; }
+
+/* ---- The next operation ---------------------------------------------------------------------- */
+
+static const struct deed {
+  char verb;
+  size_t weight;
+} deeds[] = {{'+', 75}, {'-', 60}, {'u', 30}, {'U', 8},  {'r', 22}, {'h', 9}, {'e', 9},  {'g', 8},
+             {'t', 9},  {'c', 8},  {'d', 8},  {'z', 10}, {'C', 3},  {'N', 5}, {'K', 1},  {'T', 7},
+             {'Q', 5},  {'I', 4},  {'q', 8},  {'f', 3},  {'k', 6},  {'v', 9}, {'m', 3},  {'P', 6},
+             {'D', 3},  {'B', 8},  {'E', 16}, {'j', 22}, {'J', 3},  {'S', 4}, {'W', 10}, {'l', 6},
+             {'L', 8},  {'x', 12}, {'i', 12}, {'Y', 1}};
+#define DEEDS (sizeof(deeds) / sizeof(deeds[0]))
+
+static struct chooser {
+  uint64_t seed;
+  size_t steps, weights[DEEDS], frees, largest, usual[USUAL], streams;
+  size_t fault_percent, host_percent;
+  int never_ends;
+} chooser;
+
+static unsigned char any_slot(void) {
+  unsigned char slot = (unsigned char)below(chooser.streams + 1);
+  return slot ? slot : chance(20) ? ON_ONE : 0;
+}
+
+static unsigned char any_live(void) {
+  size_t n = below(NAMES), i;
+  for (i = 0; i < NAMES; i++, n = (n + 1) % NAMES)
+    if (w.blocks[n].id) return (unsigned char)n;
+  return 0;
+}
+
+static unsigned char any_free(void) {
+  size_t n = below(NAMES), i;
+  for (i = 0; i < NAMES && w.blocks[n].id; i++) n = (n + 1) % NAMES;
+  return (unsigned char)n;
+}
+
+/* One of those that a word is for: most other draws would be passed over. */
+static int is_for(char verb, size_t i) {
+  switch (verb) {
+  case 'v':
+    return i <= chooser.streams && !w.lines[w.slots[i]].is_alive;
+  case 'E':
+    return i <= chooser.streams && w.lines[w.slots[i]].graph;
+  case 'k':
+    return i <= chooser.streams && w.lines[w.slots[i]].is_told;
+  case 'W':
+    return w.pools[i].asleep;
+  case 'L':
+    return i < POOLS && w.pools[i + 1].is_lent;
+  case 'l':
+  case 'D':
+    return i < POOLS && w.pools[i + 1].value;
+  case 'j':
+  case 'J':
+    return w.graphs[i].is_alive;
+  case 'z':
+  case 'c':
+  case 'd':
+  case 'C':
+  case 'K':
+  case 'U':
+    return i < BUFFERS && w.buffers[i].value;
+  case 'N':
+    return i < BUFFERS && !w.buffers[i].value;
+  case 'x':
+    return w.blocks[i].id && w.blocks[i].is_exclusive;
+  case 'i':
+    return w.blocks[i].handle_count != 0;
+  default:
+    return 1;
+  }
+}
+
+static unsigned char any_for(char verb, size_t count) {
+  size_t n = below(count), i;
+  if (chance(10)) return (unsigned char)n;
+  for (i = 0; i < count && !is_for(verb, n); i++) n = (n + 1) % count;
+  return (unsigned char)n;
+}
+
+static unsigned char slot_of(int on) {
+  unsigned char i;
+  for (i = 0; i < SLOTS; i++)
+    if (on >= 0 && (w.slots[i] == on || w.lines[w.slots[i]].value == w.lines[on].value)) return i;
+  return any_slot();
+}
+
+static size_t any_size(void) {
+  const size_t largest = w.chunk * (1 + below(chance(20) ? chooser.largest : 6));
+  if (chance(25)) return 1 + below(8 * GRAIN);
+  if (chance(40)) return chooser.usual[below(USUAL)];
+  return chance(50) ? largest : 1 + below(largest);
+}
+
+static void draw_request(op *o) {
+  o->bytes = any_size();
+  o->stream = chance(8) ? ON_NONE : any_slot();
+  if (chance(30)) o->two = (unsigned char)(1 + below(POOLS));
+  if (chance(w.program->options[OPT_SHARE] ? 30 : 6)) o->flags |= FLAG_X;
+  if (chance(6)) o->flags |= FLAG_S;
+  if (chance(10)) o->flags |= FLAG_G;
+  if (chance(25)) o->flags |= FLAG_T;
+  if (chance(10)) o->align = GRAIN << below(3);
+}
+
+static void draw_range(op *o) {
+  const buffer *b = &w.buffers[o->one];
+  const size_t chunk = b->value ? b->chunk : w.chunk, count = b->value ? b->max / chunk : 1;
+  o->bytes = below(count) * chunk;
+  o->more = (1 + below(count - o->bytes / chunk)) * chunk;
+}
+
+static void draw_free(op *o) {
+  const block *b;
+  o->one = any_live();
+  b = &w.blocks[o->one];
+  o->stream = chance(12) || b->on < 0 ? any_slot() : slot_of(b->on);
+  if (chance(chooser.never_ends ? 1 : 10)) o->stream = ON_NONE;
+}
+
+static void draw_use(op *o) {
+  const block *b;
+  o->one = any_live();
+  b = &w.blocks[o->one];
+  o->stream = b->on >= 0 && chance(60) ? slot_of(b->on) : any_slot();
+}
+
+static op draw(char verb) {
+  op o;
+  memset(&o, 0, sizeof(o));
+  o.verb = (unsigned char)verb;
+  o.stream = any_slot();
+  o.one = any_for(verb, 4);
+  if (strchr("vEk", verb)) o.stream = any_for(verb, SLOTS);
+  switch (verb) {
+  case '+':
+    draw_request(&o);
+    o.one = any_free();
+    break;
+  case 'q':
+    draw_request(&o);
+    break;
+  case '-':
+    draw_free(&o);
+    break;
+  case 'u':
+  case 'r':
+    draw_use(&o);
+    break;
+  case 'x':
+    o.one = any_for(verb, NAMES);
+    break;
+  case 'i':
+    o.one = any_free();
+    o.two = any_for(verb, NAMES);
+    o.bytes = chance(50) ? below(8) : 0;
+    break;
+  case 'g':
+    o.bytes = below(1000) * below(2);
+    break;
+  case 't':
+    o.bytes = w.clock_ns + below(600);
+    break;
+  case 'm':
+    o.bytes = below(4);
+    break;
+  case 'c':
+  case 'd':
+  case 'C':
+    draw_range(&o);
+    break;
+  case 'z':
+    o.bytes = w.buffers[o.one].value ? below(1 + w.buffers[o.one].max / w.buffers[o.one].chunk) *
+                                           w.buffers[o.one].chunk
+                                     : 0;
+    break;
+  case 'N':
+    o.more = w.chunk << (chance(20) ? 1 : 0);
+    o.bytes = o.more * (1 + below(12));
+    o.two = (unsigned char)(chance(40) ? 1 + below(POOLS) : 0);
+    break;
+  case 'P':
+    o.more = chance(50) ? w.chunk << below(2) : 0;
+    o.bytes = chance(30) ? w.chunk * (2 + below(16)) : 0;
+    break;
+  case 'B':
+    o.two = (unsigned char)(1 + below(GRAPHS));
+    break;
+  case 'j':
+  case 'J':
+    o.one = any_for(verb, GRAPHS);
+    break;
+  case 'S':
+    o.flags = (unsigned char)below(2);
+    o.one = (unsigned char)below(POOLS + 1);
+    break;
+  case 'W':
+    o.one = any_for(verb, POOLS + 1);
+    break;
+  case 'T':
+    o.bytes = chance(20) ? 0 : below(census().physical_bytes + 1);
+    break;
+  case 'Y':
+    o.more = w.chunk * below(16);
+    o.bytes = w.chunk * below(16);
+    break;
+  default:
+    break;
+  }
+  if (strchr("cdCzK", verb) && chance(10)) o.stream = ON_NONE;
+  return o;
+}
+
+static void draw_fault(program *p) {
+  static const char results[] = "OORRHNCIGW";
+  op o;
+  memset(&o, 0, sizeof(o));
+  o.verb = 'F';
+  if (chance(chooser.fault_percent)) {
+    const int is_last = chance(4);
+    o.result = (unsigned char)results[is_last ? 8 + below(2) : below(8)];
+    o.two = (unsigned char)(chance(50) ? ON_ANY : below(ON_ANY));
+    o.bytes = 1 + below(o.two != ON_ANY ? 4 : chance(70) ? 5 : 40);
+    o.flags = !is_last && chance(20) ? FLAG_STAYS : 0;
+    program_add(p, &o);
+    if (chance(20)) o.bytes += 1 + below(4), program_add(p, &o);
+  }
+  if (chance(chooser.host_percent)) {
+    o.two = ON_HOST;
+    o.result = 0;
+    o.bytes = 1 + below(6);
+    o.flags = chance(30) ? FLAG_STAYS : 0;
+    program_add(p, &o);
+  }
+}
+
+static int choose(program *p, size_t at) {
+  size_t i, sum = 0, pick;
+  static uint64_t refusals;
+  op o;
+  if (at >= chooser.steps || p->count > 2 * chooser.steps) return 0;
+  if (!at) refusals = counts.refusals;
+  if (counts.refusals != refusals) chooser.frees = below(6);
+  refusals = counts.refusals;
+  for (i = 0; i < DEEDS; i++) sum += chooser.weights[i];
+  pick = below(sum);
+  for (i = 0; pick >= chooser.weights[i]; i++) pick -= chooser.weights[i];
+  if (chooser.frees && chooser.frees--) i = 1;
+  o = draw(deeds[i].verb);
+  if (!strchr("uUhegtvkIjJ", o.verb)) draw_fault(p);
+  program_add(p, &o);
+  return 1;
+}
+
+/* ---- A lake ---------------------------------------------------------------------------------- */
+
+static void draw_options(size_t *o) {
+  size_t chunk, cap;
+  memset(o, 0, OPT_COUNT * sizeof(*o));
+  chunk = o[OPT_CHUNK] = UNIT << (chance(15) ? 4 + below(2) : below(4));
+  cap = o[OPT_CAP] = chunk * (8 + below(100));
+  if (chance(30))
+    o[OPT_WAIT_FIRST] = 1;
+  else
+    o[OPT_WAIT_SOON] = (size_t)chance(30);
+  o[OPT_SINGLE] = (size_t)chance(40);
+  o[OPT_GUARD] = (size_t)chance(20);
+  o[OPT_MAY_END] = (size_t)(chance(35) && !getenv("NO_MAY_END"));
+  o[OPT_NO_IDS] = (size_t)chance(20);
+  o[OPT_SHARE] = (size_t)chance(25);
+  o[OPT_BOOKS] = (size_t)(!o[OPT_SHARE] && chance(60));
+  if (chance(30)) o[OPT_LIMIT] = (cap / 2 + below(cap / 2)) / UNIT * UNIT;
+  if (chance(15)) o[OPT_KEEP] = below(cap / 4) / UNIT * UNIT;
+  if (chance(40)) o[OPT_ARENA] = cap + chunk;
+  if (chance(30)) o[OPT_WINDOW] = cap + below(cap) / chunk * chunk;
+  if (chance(40)) o[OPT_SMAX] = chunk * (1 + below(24));
+  if (chance(20)) o[OPT_SMIN] = below(4 * chunk) / UNIT * UNIT;
+  if (chance(40) && !o[OPT_SHARE]) o[OPT_HANDLE] = chunk * (1 + below(8));
+  o[OPT_OOM] = (size_t)chance(30);
+  o[OPT_PEERS] = below(4);
+  o[OPT_MODE] = below(3);
+  o[OPT_STREAMS] = 1 + below(6);
+}
+
+/* Each lake does some things often and some never: rare meetings need that. */
+static void prepare(program *p, uint64_t seed) {
+  static const size_t times[] = {0, 1, 1, 1, 3};
+  size_t i;
+  memset(&chooser, 0, sizeof(chooser));
+  chooser.seed = chance_state = seed;
+  p->count = 0;
+  draw_options(p->options);
+  chooser.streams = p->options[OPT_STREAMS];
+  chooser.largest = 2 + p->options[OPT_CAP] / p->options[OPT_CHUNK] / (2 + below(4));
+  chooser.steps = 100 + below(1400);
+  for (i = 0; i < USUAL; i++) chooser.usual[i] = p->options[OPT_CHUNK] / 2 * (1 + below(12));
+  for (i = 0; i < DEEDS; i++) chooser.weights[i] = deeds[i].weight * (i < 3 ? 1 : times[below(5)]);
+  chooser.never_ends = chance(20);
+  for (i = 0; i < DEEDS && chooser.never_ends; i++)
+    if (strchr("et", deeds[i].verb)) chooser.weights[i] = 0;
+  if (chance(50)) chooser.fault_percent = 1 + below(40);
+  if (chance(30)) chooser.host_percent = 1 + below(20);
+}
+
+/* ---- Lines ----------------------------------------------------------------------------------- */
+
+/* What was found, as it was found: a line of language.h that has to break no rule. A comment says
+   what was wrong. To add one: copy what a chooser printed. */
+static const struct row {
+  const char *name, *line;
+} rows[] = {
+    /* A free recorded an event on a recorded stream that may be gone. */
+    {"a recorded stream is not touched", "{may-end} +a=1@A ra@B -a@A +b=1@A"},
+    {"a recorded stream that is gone is not touched", "{may-end} +a=1@A ra@B ua@B hB kB -a@A"},
+    /* Its value was another stream's by then, and the memory served at once. */
+    {"a recorded stream is another one by now",
+     "{may-end cap:2} +a=2@A ra@B hB ua@B kB vB -a@A +b=2@A"},
+    /* The reservation was halved below what was imported. */
+    {"an import needs all its addresses", "{share cap:30} +a=20@A/x xa fail:reserve=1O ib=a*4"},
+    /* What was freed of a graph's memory was lent without a wait for the stream of the free; what
+       was borrowed, lent again without one for the borrower. */
+    {"who borrows waits for frees", "{} P0 BA:0/0 +a=1@A/0 EA ua@A -a@A l0 +b=1@B/t"},
+    {"who borrows waits for former borrowers",
+     "{} P0 BA:0/0 +a=1@A -a@A EA l0 +b=1@B/t ub@B -b@B L0 l0@C +c=1@D/t"},
+    /* DROP gave up what KEEP had kept, and answered an error. */
+    {"contents stay where giving them up fails", "{} P0 +a=2/0 S0:k fail:host-free=1R S0:d W0 -a"},
+};
+
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+static void a_line_breaks_no_rule(void **state) {
+  static program p;
+  const struct row *r = (const struct row *)*state;
+  const char *wrong, *rule;
+  memset(p.options, 0, sizeof(p.options));
+  p.count = 0;
+  wrong = program_read(&p, r->line);
+  if (wrong) fail_msg("not of the language: %s", wrong);
+  rule = play(&p, NULL);
+  if (rule) fail_msg("%s", rule);
+}
+
+/* ---- Tests ----------------------------------------------------------------------------------- */
+
+/* What is written is read as the same; and any bytes are an operation, and that these bytes. */
+static void text_and_bytes_are_operations(void **state) {
+  unsigned char bytes[OP_BYTES], again[OP_BYTES];
+  program p;
+  size_t i, n;
+  (void)state;
+  memset(&p, 0, sizeof(p));
+  chance_state = 7;
+  for (i = 0; i < 20000; i++) {
+    char *text = NULL;
+    size_t length;
+    FILE *to = open_memstream(&text, &length);
+    op first, second;
+    for (n = 0; n < OP_BYTES; n++) bytes[n] = (unsigned char)random64();
+    first = op_from_bytes(bytes);
+    op_to_bytes(&first, again);
+    second = op_from_bytes(again);
+    assert_memory_equal(&first, &second, sizeof(op));
+    op_write(to, &first);
+    (void)fclose(to);
+    p.count = 0;
+    if (program_read(&p, text)) fail_msg("cannot be read: %s", text);
+    assert_int_equal(p.count, 1);
+    free(text);
+    text = NULL;
+    to = open_memstream(&text, &length);
+    op_write(to, &p.ops[0]);
+    (void)fclose(to);
+    n = p.count;
+    if (program_read(&p, text)) fail_msg("cannot be read again: %s", text);
+    assert_memory_equal(&p.ops[0], &p.ops[n], sizeof(op));
+    free(text);
+  }
+  free(p.ops);
+}
+
+static long seconds; /* 0: a few lakes */
+static uint64_t first_seed = 1;
+static int shrinks = 1;
+
+static void tell(program *p, const char *rule, uint64_t seed) {
+  (void)fprintf(stderr, "seed %llu, operation %zu: %s\n", (unsigned long long)seed, verdict.at,
+                rule);
+  p->count = verdict.at + 1 < p->count ? verdict.at + 1 : p->count;
+  if (shrinks) shrink(p);
+  program_write(stderr, p);
+  (void)fputc('\n', stderr);
+}
+
+static void memory_is_handed_over_in_order(void **state) {
+  const time_t begin = time(NULL);
+  static program p;
+  uint64_t seed = first_seed;
+  (void)state;
+  do {
+    const char *rule;
+    prepare(&p, seed++);
+    rule = play(&p, choose);
+    if (!rule) continue;
+    tell(&p, rule, seed - 1);
+    fail_msg("%s", verdict.rule);
+  } while (seconds ? time(NULL) < begin + seconds : seed < first_seed + LAKES);
+  printf(
+      "seeds %llu to %llu: %llu operations, %llu stitches, %llu evictions, %llu waits, %llu "
+      "launches, %llu sleeps, %llu loans, %llu imports, %llu faults, %llu refusals, %ld s\n",
+      (unsigned long long)first_seed, (unsigned long long)seed - 1,
+      (unsigned long long)counts.steps, (unsigned long long)counts.stitches,
+      (unsigned long long)counts.evictions, (unsigned long long)counts.waits,
+      (unsigned long long)counts.launches, (unsigned long long)counts.sleeps,
+      (unsigned long long)counts.lends, (unsigned long long)counts.imports,
+      (unsigned long long)counts.faults, (unsigned long long)counts.refusals,
+      (long)(time(NULL) - begin));
+  assert_true(counts.stitches && counts.evictions && counts.waits && counts.launches &&
+              counts.refusals && counts.sleeps && counts.lends && counts.imports);
+}
+
+static int play_line(const char *line) {
+  static program p;
+  const char *wrong = program_read(&p, line), *rule;
+  if (wrong) {
+    (void)fprintf(stderr, "not of the language: %s\n", wrong);
+    return 2;
+  }
+  rule = play(&p, NULL);
+  (void)printf("%s\n", rule ? rule : "nothing is found");
+  return rule != NULL;
+}
+
+int main(int argc, char **argv) {
+  static const struct CMUnitTest own[] = {cmocka_unit_test(text_and_bytes_are_operations),
+                                          cmocka_unit_test(memory_is_handed_over_in_order)};
+  struct CMUnitTest tests[ROWS + 2];
+  int i;
+  for (i = 1; i + 1 < argc; i += 2) {
+    if (strcmp(argv[i], "--seconds") == 0)
+      seconds = strtol(argv[i + 1], NULL, 10);
+    else if (strcmp(argv[i], "--seed") == 0)
+      first_seed = strtoull(argv[i + 1], NULL, 10);
+    else if (strcmp(argv[i], "--trace") == 0)
+      is_traced = strtol(argv[i + 1], NULL, 10) != 0;
+    else if (strcmp(argv[i], "--shrink") == 0)
+      shrinks = strtol(argv[i + 1], NULL, 10) != 0;
+    else if (strcmp(argv[i], "--play") == 0)
+      return play_line(argv[i + 1]);
+    else
+      break;
+  }
+  if (i < argc) {
+    fprintf(stderr, "usage: %s [--seconds N] [--seed S] [--trace 1] [--shrink 0] [--play LINE]\n",
+            argv[0]);
+    return 2;
+  }
+  memset(tests, 0, sizeof(tests));
+  memcpy(tests, own, sizeof(own));
+  for (i = 0; i < (int)ROWS; i++) {
+    tests[2 + i].name = rows[i].name;
+    tests[2 + i].test_func = a_line_breaks_no_rule;
+    tests[2 + i].initial_state = (void *)(uintptr_t)&rows[i];
+  }
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
