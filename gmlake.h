@@ -5316,13 +5316,18 @@ static gmlk_borrower gmlk_borrower_of(const gmlake *l, unsigned stream, uint64_t
   return user;
 }
 
+/* Makes room for one stream more among those that use what a pool lends. 0: no host memory. */
+static int gmlk_loan_reserve(gmlake *l, gmlk_loan *loan) {
+  return loan->count < loan->capacity ||
+         gmlk_host_resize(&l->host, &loan->users, &loan->capacity, loan->count * 2 + 2,
+                          sizeof(gmlk_borrower));
+}
+
 /* Notes that the stream's open epoch uses what a pool lends. 0: no host memory. */
 static int gmlk_loan_use(gmlake *l, gmlk_loan *loan, unsigned stream) {
   size_t i = 0;
   while (i < loan->count && loan->users[i].stream != stream) i++;
-  if (i == loan->capacity &&
-      !gmlk_host_resize(&l->host, &loan->users, &loan->capacity, i * 2 + 2, sizeof(gmlk_borrower)))
-    return 0;
+  if (i == loan->count && !gmlk_loan_reserve(l, loan)) return 0;
   loan->count = gmlk_max(loan->count, i + 1);
   loan->users[i] = gmlk_borrower_of(l, stream, l->streams.items[stream]->epoch);
   return 1;
@@ -9092,8 +9097,8 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   note = b->as.live.note;
   is_shared = note && note->is_shared; /* [N5] */
   if (is_shared && stream && !gmlk_note_use(l, b, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  is_lent = tag != stream && (b->flags & GMLAKE_TRANSIENT);
-  if (is_lent && stream && !gmlk_loan_use(l, &a->pool->loan, stream))
+  is_lent = tag == GMLK_PINNED || (tag != stream && (b->flags & GMLAKE_TRANSIENT));
+  if (is_lent && stream && !gmlk_loan_use(l, &a->pool->loan, stream)) /* who borrows it waits */
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (note || l->streams.may_end) own = gmlk_uses_end(l, b);
   gmlk_index_remove_from(&l->index, entry, home);
@@ -9115,7 +9120,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   }
   if (!stream) return GMLAKE_OK;
   s = l->streams.items[stream];
-  if (tag == GMLK_PINNED || is_lent) { /* memory of a graph that other work used, too */
+  if (is_lent) { /* memory of a graph that other work used, too */
     gmlk_stream_dirty(s, 0);
     gmlk_pool_used(a->pool);
   }
@@ -9534,8 +9539,9 @@ static const char *gmlk_copies_wrong(const gmlk_arena *a) {
    Lends what a graph's pool has free, and takes it back. A loan has a number of the same kind as a
    capture's. While the pool is lent, its free memory that graphs know has this number as its tag:
    so trim does not return it, and no other request gets it. Requests with GMLAKE_TRANSIENT ask with
-   this number, and get it. The loan lists the streams that have used the memory so far: a stream
-   that takes some waits on the device for all the others. Owns gmlk_loan.
+   this number, and get it. The loan lists the streams that have used the memory so far, those that
+   freed what graphs know before it too: a stream that takes some waits on the device for all the
+   others. Behind a recall only that one's stream is left, as it is behind all others.
 
    [G1] A loan's number is that of no other loan and of no capture. The pool has no capture.
    [G2] Blocks that were borrowed are in pools that are lent.
@@ -9705,6 +9711,7 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   gmlk_stream_drop(&l->streams, number);
   pool->loan.number = 0;
   gmlk_loan_forget(&pool->loan);
+  (void)gmlk_loan_use(l, &pool->loan, stream); /* it is behind them all. There is room: lend's */
   l->loan_count--;
   if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
   return l->lost;
@@ -10150,7 +10157,8 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   if (s->is_forgotten) return gmlk_refuse_gone(l, value, "gmlake_capture_begin");
   capture = gmlk_stream_add(&l->streams, &l->host, value, 1, gmlk_serial(&l->records));
   if (!capture) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!gmlk_arena_admit(&pool->arena, capture) || !gmlk_arena_admit(&pool->arena, stream)) {
+  if (!gmlk_arena_admit(&pool->arena, capture) || !gmlk_arena_admit(&pool->arena, stream) ||
+      !gmlk_loan_reserve(l, &pool->loan)) {
     gmlk_stream_drop(&l->streams, capture);
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
@@ -13166,7 +13174,6 @@ static void gmlk_check_arenas(gmlk_checker *c) {
     loan = &pool->loan;
     gmlk_check_table(c, loan->users, loan->capacity * sizeof(gmlk_borrower));
     gmlk_expect(c, loan->count <= loan->capacity, "G1: more streams borrow than there is room for");
-    gmlk_expect(c, loan->number || !loan->count, "G1: streams borrow what is not lent");
     if (!loan->number) continue;
     loans++;
     gmlk_expect(c, gmlk_check_used(c, loan->number, 1) != NULL, "G1: a loan's number is none");

@@ -2270,9 +2270,10 @@ static const scene scenes[] = {
     {"nothing_is_served_on_a_stream_that_is_gone", 4, "may-end",
      "+p=1@A N0:4 z0:2@B kA +*=1@A!R z0:4@A!R z0:1@B -p@A K0@B"},
     /* The tag of a graph's memory names no stream, but who destroys the pool has to wait for one
-       that used it and is gone. */
-    {"a_lost_stream_that_used_a_graphs_memory_is_waited_for", 32, "may-end",
-     "P0 BA:0 +p=1@A EA hB -p@B vB ~*=1@B lost-streams=1 host-waits=0 D0 lost-streams=0"},
+       that used it and is gone: by the fence of the free. */
+    {"a_gone_stream_that_used_a_graphs_memory_is_waited_for", 32, "may-end",
+     "P0 BA:0 +p=1@A EA hB -p@B vB ~*=1@B lost-streams=0 driver-host-waits=0 D0 "
+     "driver-host-waits=1"},
     /* The number of the stream that is gone serves no other, its fence completes as any. */
     {"what_a_stream_that_is_gone_freed_becomes_clean", 4, "may-end",
      "+p=1@A gA:10 -p@A vA +*=1@A<>p Q at-work=1 t:10 T:0=1"},
