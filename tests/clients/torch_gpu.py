@@ -350,6 +350,211 @@ def case_mempool(torch, note):
     return where, counts, value, torch.cuda.memory_reserved() < held
 
 
+ALLOCATOR = r"""
+#include <dlfcn.h>
+#include <stddef.h>
+static void *driver(const char *name) { return dlsym(dlopen("libcuda.so.1", RTLD_NOW), name); }
+void *take(size_t bytes, int device, void *stream) {
+  unsigned long long address = 0;
+  return ((int (*)(unsigned long long *, size_t))driver("cuMemAlloc_v2"))(&address, bytes)
+             ? NULL
+             : (void *)address;
+}
+void give(void *ptr, size_t bytes, int device, void *stream) {
+  (void)((int (*)(unsigned long long))driver("cuMemFree_v2"))((unsigned long long)ptr);
+}
+"""
+
+
+def side_stream_pool(torch, pool):
+    """What a side stream uses is not given out again, be it freed in use_mem_pool or outside."""
+    side, found = torch.cuda.Stream(), []
+    for i in range(40):
+        with torch.cuda.use_mem_pool(pool):
+            x = torch.empty(4 << 20, device="cuda")
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                torch.cuda._sleep(20_000_000)
+                x.fill_(-1.0)
+            x.record_stream(side)
+            if i % 2:
+                del x
+        if not i % 2:
+            del x
+        with torch.cuda.use_mem_pool(pool):
+            y = torch.full((4 << 20,), float(i), device="cuda")
+        torch.cuda.synchronize()
+        found.append((y.min().item(), y.max().item()))
+        del y
+    return found
+
+
+def case_mempool_allocator(torch, note):
+    """A pool with an allocator of its own, and a side stream."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = os.path.join(folder, "a.c"), os.path.join(folder, "a.so")
+        with open(source, "w") as file:
+            file.write(ALLOCATOR)
+        subprocess.run(
+            ["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True
+        )
+        allocator = torch.cuda.memory.CUDAPluggableAllocator(library, "take", "give")
+        pool = torch.cuda.MemPool(allocator.allocator())
+        found = side_stream_pool(torch, pool)
+        held = torch.cuda.memory_reserved()
+        del pool
+        torch.cuda.empty_cache()
+        return found, torch.cuda.memory_reserved() < held
+
+
+def case_nccl_pool(torch, note):
+    """NCCL's own pool, with a side stream, in a group of one."""
+    import torch.distributed as dist
+
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group(
+            "nccl",
+            init_method="file://" + os.path.join(folder, "store"),
+            rank=0,
+            world_size=1,
+            device_id=torch.device("cuda", 0),
+        )
+        backend = dist.group.WORLD._get_backend(torch.device("cuda"))
+        pool = torch.cuda.MemPool(backend.mem_allocator)
+        found = side_stream_pool(torch, pool)
+        with torch.cuda.use_mem_pool(pool):
+            x = torch.ones(5 << 20, device="cuda")
+        backend.register_mem_pool(pool)
+        dist.all_reduce(x)
+        found.append(x.sum().item())
+        backend.deregister_mem_pool(pool)
+        del x, pool
+        dist.destroy_process_group()
+    return found
+
+
+def case_many_mempools(torch, note):
+    """10,000 pools that come and go leave nothing behind, and the cache where it is."""
+    import time
+
+    cached = torch.empty(64 << 20, device="cuda")
+    del cached
+    held, times = [], []
+    lake = torch.cuda.get_allocator_backend() == "gmlake"
+    if lake:
+        import gmlake_torch
+    for part in range(4):
+        begin = time.perf_counter()
+        for _ in range(2500):
+            pool = torch.cuda.MemPool()
+            with torch.cuda.use_mem_pool(pool):
+                x = torch.zeros(MIB // 4, device="cuda")
+            del x, pool
+        times.append(round(time.perf_counter() - begin, 2))
+        held.append(torch.cuda.memory_reserved())
+        if lake:
+            note.setdefault("metadata", []).append(gmlake_torch.stats()["metadata_bytes"])
+    note["seconds_of_2500"] = times
+    if lake:
+        assert note["metadata"][3] <= note["metadata"][0] + 65536, note
+    return [bytes == held[0] for bytes in held], held[0] >= 256 * MIB
+
+
+def case_graph_after_failure(torch, note):
+    """A capture that failed keeps no other one from the same stream."""
+    x, out = torch.zeros(MIB, device="cuda"), []
+    for _ in range(3):
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                y = x + 1
+                y.sum().item()  # no capture allows that
+        except RuntimeError:
+            out.append("failed")
+        del graph
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = x * 2 + 1
+        junk = torch.full((4 * MIB,), 7.0, device="cuda")
+        for value in (1.0, 3.0):
+            replay(torch, graph, x, value)
+            out.append((y.min().item(), y.max().item(), junk.min().item()))
+        del junk, graph, y
+    return out
+
+
+def case_capture_of_others(torch, note):
+    """Frees of blocks of external streams while another library captures."""
+    import ctypes
+
+    runtime, tensors = ctypes.CDLL(None), []
+    raw, theirs, graph = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    for stream in (raw, theirs):
+        assert runtime.cudaStreamCreateWithFlags(ctypes.byref(stream), 1) == 0
+    with torch.cuda.stream(torch.cuda.ExternalStream(raw.value)):
+        tensors = [torch.zeros(60 * MIB // 4, device="cuda") for _ in range(8)]
+    torch.cuda.synchronize()
+    assert runtime.cudaStreamBeginCapture(theirs, 0) == 0
+    tensors.clear()
+    ended = runtime.cudaStreamEndCapture(theirs, ctypes.byref(graph))
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    return ended, torch.cuda.memory_reserved()
+
+
+ASSERT = """
+import torch, sys
+side = torch.cuda.Stream()
+x = torch.ones(1 << 20, device="cuda")
+y = torch.ones(1 << 20, device="cuda")
+y.record_stream(side)
+index = torch.full((8,), 1 << 30, device="cuda")
+raised = 0
+try:
+    x[index].sum().item()
+except RuntimeError:
+    raised += 1
+del y
+for _ in range(3):
+    try:
+        z = torch.ones(1 << 20, device="cuda")
+        z.record_stream(side)
+        del z
+        torch.cuda.synchronize()
+    except RuntimeError:
+        raised += 1
+try:
+    torch.cuda.empty_cache()
+except RuntimeError:
+    pass
+print("raised", raised, torch.cuda.get_allocator_backend(), flush=True)
+"""
+
+
+def case_device_assert(torch, note):
+    """After an assert in a kernel torch raises, again and again, and hangs nowhere."""
+    backend = torch.cuda.get_allocator_backend()
+    environment = {**os.environ, "GMLAKE_TORCH": "1" if backend == "gmlake" else "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", ASSERT], env=environment, capture_output=True, text=True, timeout=100
+    )
+    note["status"], note["last"] = done.returncode, done.stderr[-300:]
+    return done.stdout.replace(backend, "it").split()
+
+
+def case_find_spec(torch, note):
+    """GMLAKE_TORCH=1, where a library asks first whether there is a torch."""
+    code = "import importlib.util as u; u.find_spec('torch'); import torch; " + (
+        "print(torch.cuda.get_allocator_backend())"
+    )
+    found = []
+    for value in ("0", "1"):
+        environment = {**os.environ, "GMLAKE_TORCH": value}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+        found.append(done.stdout.decode().strip())
+    return found == ["native", "gmlake"]
+
+
 def case_pinned_loader(torch, note):
     class Numbers(torch.utils.data.Dataset):
         def __len__(self):
@@ -832,6 +1037,78 @@ def case_offload_checkpoint(torch, note):
         again = lambda x: checkpoint_sequential(net, 6, x, use_reentrant=False)  # noqa: E731
         again.parameters = net.parameters
         return train_blocks(torch, again, optimizer, 10)
+
+
+def case_offload_save(torch, note):
+    """A checkpoint saved every third step, under the limit."""
+    import io
+
+    with offload(torch, note, 4096) as session:
+        net, sums = blocks(torch), []
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+        losses = []
+        for step in range(9):
+            losses += train_blocks(torch, net, optimizer, 2)
+            if step % 3 == 2:
+                file = io.BytesIO()
+                torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, file)
+                file.seek(0)
+                saved = torch.load(file, map_location="cpu")["net"]
+                sums.append(f"{sum(x.double().sum().item() for x in saved.values()):.6g}")
+                if session:
+                    note.setdefault("out_after_save", []).append(session.stats()["out_count"])
+        return losses, sums
+
+
+def case_offload_resize(torch, note):
+    """Storages that are away, and are resized, keep their contents."""
+    count = 16 * MIB
+    with offload(torch, note, 1024):
+        tensors = [torch.full((count,), float(i), device="cuda") for i in range(24)]
+        for i, tensor in enumerate(tensors):
+            tensor.untyped_storage().resize_(4 * count + 4096)
+            assert tensor.untyped_storage().nbytes() == 4 * count + 4096
+        return [(x.min().item(), x.max().item()) for x in tensors]
+
+
+def case_offload_sent(torch, note):
+    """A tensor of a session that another process has stays where that process reads it."""
+    import torch.multiprocessing as mp
+
+    context = mp.get_context("spawn")
+    backend = torch.cuda.get_allocator_backend()
+    tasks, answers = context.Queue(), context.Queue()
+    worker = context.Process(target=reader, args=(backend == "gmlake", tasks, answers))
+    worker.start()
+    with offload(torch, note, 1024):
+        sent = torch.full((16 * MIB,), 5.0, device="cuda")
+        tasks.put(sent)
+        assert answers.get(timeout=60) == "open"
+        others = [torch.full((16 * MIB,), -1.0, device="cuda") for _ in range(24)]
+        for _ in range(2):
+            for other in others:
+                other.add_(1)
+        torch.cuda.synchronize()
+        tasks.put("read")
+        found = answers.get(timeout=60)
+        worker.join(60)
+        return found, sent.sum().item()
+
+
+def reader(is_lake, tasks, answers):
+    """Opens a tensor, and reads it when it is told to."""
+    import torch
+
+    if is_lake:
+        import gmlake_torch
+
+        gmlake_torch.enable()
+    tensor = tasks.get()
+    answers.put("open")
+    assert tasks.get() == "read"
+    answers.put((tensor.min().item(), tensor.max().item()))
+    torch.cuda.synchronize()
+    del tensor
 
 
 def case_offload_checked(torch, note):
