@@ -14,6 +14,7 @@
 # make soak      for SOAK_SECONDS each, from SOAK_SEED on: random lakes against the model, and under
 #                clocks of their own, the traces over and over through one lake, threads under the
 #                thread sanitizer
+# make nightly   looks for inputs that break a target of tests/fuzz, NIGHTLY_SECONDS in each
 # make exhaustive  every fault in every scenario: minutes
 # make mutate    plants MUTANTS small defects, drawn by SEED, and counts those that no test notices:
 #                hours; JOBS at a time, MUTATE has further options of tests/tools/mutate.py
@@ -32,7 +33,7 @@
 #                PUBLISH=yes: both also replace the pictures that git has
 # make format    formats the sources; make check-format says what it would change
 # make programs, make test-programs  build what make test runs, and the examples
-# replay, bench, offload, test, mutate, planted, coverage, torch, cupy, preload, plots and sweep
+# replay, bench, offload, test, nightly, mutate, planted, coverage, torch, cupy, preload, plots and sweep
 # first install what they need, on Debian and Ubuntu, and name it before; INSTALL_PACKAGES=no only
 # names it.
 # BUILD=FOLDER builds there in place of build, and writes nothing beside the sources.
@@ -125,6 +126,10 @@ soak: deps-test
 	@$(BUILD)/test_stress --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 	@$(BUILD)/test_soak --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 	@$(BUILD)/test_threads.tsan --seconds $(SOAK_SECONDS)
+
+NIGHTLY_SECONDS ?= 1800
+nightly: deps-nightly
+	@BUILD='$(BUILD)' sh tests/fuzz/search.sh all $(NIGHTLY_SECONDS)
 
 exhaustive: deps-test
 	$(SUBMAKE) $(BUILD)/test_exhaustive

@@ -990,7 +990,7 @@ typedef struct gmlake_allocation_info {
   size_t piece_count;   /* 1; more where the block is a window */
   gmlake_stream stream; /* of the allocation; NONE if that stream is forgotten */
   gmlake_pool *pool;    /* NULL: the default pool */
-  unsigned flags;
+  unsigned flags;       /* of the request; GMLAKE_TRANSIENT where the block is borrowed */
   uint64_t user_data;
   const char *label;
   gmlake_kind kind; /* BLOCK and LIVE, but for gmlake_find */

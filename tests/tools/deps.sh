@@ -1,5 +1,5 @@
 #!/bin/sh
-# usage: deps.sh replay|bench|test|mutate|plots|manual|ci|lint|torch|viewer
+# usage: deps.sh replay|bench|test|nightly|mutate|plots|manual|ci|lint|torch|viewer
 # Installs what that target of the Makefile, or .ci/run, needs and the machine lacks (Debian and
 # Ubuntu), once it has said what that is; INSTALL_PACKAGES=no: says so, and fails. torch: one for the
 # CPU, on which tests/clients/test_clients.sh tries sessions. viewer: a browser, and below build/viewer
@@ -18,15 +18,19 @@ need() {
 
 has_header() { echo "#include <$1>" | $cc -E -x c -; }
 has_cxx_library() { echo '#include <cstddef>' | "$1" -E -x c++ -; }
+has_fuzzer() {
+  echo 'int LLVMFuzzerTestOneInput(const char *data, unsigned long n) { return data && n > 9; }' |
+    clang -fsanitize=fuzzer -x c - -o /dev/null
+}
 has_torch() { python3 -c 'import torch' || /usr/bin/python3 -c 'import torch'; }
 has_torch_headers() { python3 -c "$torch_header" || /usr/bin/python3 -c "$torch_header"; }
 torch_header='from os.path import exists, join; from torch.utils.cpp_extension import include_paths
 assert any(exists(join(path, "torch", "library.h")) for path in include_paths())'
 
 case $1 in
-replay | bench | test | mutate | plots | manual | ci | lint | torch | viewer) ;;
+replay | bench | test | nightly | mutate | plots | manual | ci | lint | torch | viewer) ;;
 *)
-  echo "usage: deps.sh replay|bench|test|mutate|plots|manual|ci|lint|torch|viewer" >&2
+  echo "usage: deps.sh replay|bench|test|nightly|mutate|plots|manual|ci|lint|torch|viewer" >&2
   exit 2
   ;;
 esac
@@ -53,6 +57,10 @@ if [ "$1" = test ] || [ "$1" = ci ]; then
   need clang has_cxx_library clang++
   need cmake command -v cmake
   need pkgconf command -v pkg-config
+fi
+if [ "$1" = nightly ]; then
+  need clang command -v clang
+  need libclang-rt-14-dev has_fuzzer
 fi
 if [ "$1" = ci ]; then need clang-format command -v clang-format; fi
 if [ "$1" = torch ]; then
@@ -103,9 +111,29 @@ echo "missing:$missing" >&2
 echo "now installed by: ${as_root:+$as_root }apt-get install --no-install-recommends$missing" >&2
 echo '(INSTALL_PACKAGES=no only says what is missing)' >&2
 export DEBIAN_FRONTEND=noninteractive
+
+# apt_get ARGUMENT...: again as long as another process holds a lock of apt's or dpkg's, for ten
+# minutes at most.
+apt_get() {
+  left=60
+  said=$(mktemp)
+  until LC_ALL=C $as_root apt-get "$@" >"$said" 2>&1; do
+    cat "$said"
+    if ! grep -qE 'Could not get lock|Unable to (acquire|lock)' "$said" || [ "$left" = 0 ]; then
+      rm -f "$said"
+      return 1
+    fi
+    echo "another process installs packages: waiting for it, $left times 10 s at most"
+    left=$((left - 1))
+    sleep 10
+  done
+  cat "$said"
+  rm -f "$said"
+}
+
 {
-  $as_root apt-get update -q
+  apt_get update -q
   # shellcheck disable=SC2086
-  $as_root apt-get install -y -q --no-install-recommends $missing
+  apt_get install -y -q --no-install-recommends $missing
 } >&2
 install_driver "$1"

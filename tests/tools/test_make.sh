@@ -63,6 +63,32 @@ ok 'packages: named before they are installed' [ "$(sed 's/:.*//; s/ -.*//' "$di
 ok 'packages: by their names' says 'missing: zlib1g-dev'
 ok 'packages: with this command' says \
   'now installed by: apt-get install --no-install-recommends zlib1g-dev'
+# Another process holds a lock for the first two tries of each command, or for ever; sleeps are counted.
+cat >"$dir/bin/apt-get" <<'END2'
+#!/bin/sh
+folder=$(dirname "$0")
+echo "$1" >>"$folder/tries"
+if [ -e "$folder/stuck" ] || [ "$(grep -c "$1" "$folder/tries")" -le 2 ]; then
+  echo 'E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 7 (dpkg)' >&2
+  exit 100
+fi
+echo "apt-get $*" >&2
+END2
+printf '#!/bin/sh\necho slept >>"%s"\n' "$dir/sleeps" >"$dir/bin/sleep"
+chmod +x "$dir/bin/sleep"
+ok 'packages: a lock is waited for' deps
+ok 'packages: twice for each command' [ "$(wc -l <"$dir/sleeps")" = 4 ]
+ok 'packages: then they are installed' says 'apt-get install -y'
+touch "$dir/bin/stuck"
+ok 'packages: not for ever' eval '! deps'
+ok 'packages: not for ever: ten minutes' [ "$(wc -l <"$dir/sleeps")" = 64 ]
+cat >"$dir/bin/apt-get" <<'END2'
+#!/bin/sh
+echo 'E: Unable to locate package zlib1g-dev' >&2
+exit 100
+END2
+ok 'packages: another error ends it' eval '! deps'
+ok 'packages: another error ends it: at once' [ "$(wc -l <"$dir/sleeps")" = 64 ]
 export INSTALL_PACKAGES=no
 ok 'packages: not wanted' eval '! deps'
 ok 'packages: not wanted: says so' says 'missing, please install: zlib1g-dev'
