@@ -5867,7 +5867,7 @@ static void gmlk_captures_end(gmlake *l, unsigned named) {
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && l->streams.capture_count; i++) {
     gmlk_stream *s = l->streams.items[i];
     const int is_named = i == named;
-    if (!s->capture || (!is_named && gmlk_stream_may_end(&l->streams, s))) continue;
+    if (!s->capture || l->lost || (!is_named && gmlk_stream_may_end(&l->streams, s))) continue;
     if (gmlk_is_capturing(l, s) || !(is_named || s->is_seen)) continue;
     gmlk_capture_close(l, (unsigned)i);
     s->has_ended = 1;
@@ -8907,8 +8907,8 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_attempt *r, gmlake_stream
   uint64_t before;
   gmlake_result result;
   gmlk_driving_lock(l);
-  result = l->lost;
   gmlk_captures_end(l, 0);
+  result = l->lost;
   if (!result) result = gmlk_attempt_renew(l, r, stream);
   l->served = r;
   before = l->stats.driver_ns;
@@ -15560,9 +15560,8 @@ static gmlake_result gmlk_enter_driving(gmlake *l) {
   gmlake_result result = gmlk_enter(l);
   if (result) return result;
   gmlk_driving_lock(l);
-  if (l->lost) return gmlk_leave_driving(l, l->lost);
   gmlk_captures_end(l, 0);
-  return GMLAKE_OK;
+  return l->lost ? gmlk_leave_driving(l, l->lost) : GMLAKE_OK;
 }
 
 /* The same for a call that may take memory, which no callback may make. */

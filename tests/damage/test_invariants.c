@@ -563,6 +563,10 @@ static void live_blocks(void **state) {
   breaks(uint32_t, chunk->map_count, chunk->map_count + 1,
          "W6, B3: a chunk's mappings do not add up");
   breaks(uint8_t, chunk->is_marked, 1, "P2: a chunk is marked");
+  chunk = &lake->home.chunks.items[lake->home.chunks.capacity - 1];
+  assert_int_equal(chunk->handle, 0);
+  breaks(uint8_t, chunk->is_known, 1, "P6: a graph knows an empty slot");
+  chunk = &lake->home.chunks.items[slot];
   breaks(uint8_t, chunk->is_home, 0, "P3: a chunk is not mapped as it is said to be");
   breaks(uint32_t, chunk->behind, 1, "P4: the chunks of a handle differ");
   breaks(uint32_t, chunk->before, 1, "P4: the chunks of a handle differ");

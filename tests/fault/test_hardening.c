@@ -295,6 +295,7 @@ static void begins_a_capture_twice(void) {
   gmlake_pool *pool = pool_of_lake();
   gmlake_stream stream = stream_of_mock();
   must(gmlake_capture_begin(lake, stream, pool));
+  must(gmlake_mock_capture_begin(mock, stream));
   mistake();
   must(gmlake_capture_begin(lake, stream, pool));
 }
@@ -310,6 +311,7 @@ static void forgets_a_stream_in_a_capture(void) {
   void *ptr = NULL;
   must(gmlake_alloc(lake, C, stream, &ptr));
   must(gmlake_capture_begin(lake, stream, pool_of_lake()));
+  must(gmlake_mock_capture_begin(mock, stream));
   mistake();
   must(gmlake_forget_stream(lake, stream));
 }

@@ -610,6 +610,55 @@ static void join_rival(void) {
   assert_ok(gmlake_check(lake));
 }
 
+/* What another thread gives up while it is being exported goes behind the export, as shared memory
+   does: nobody gets it. */
+static int rival_is_done;
+static void *discard_it(void *argument) {
+  (void)argument;
+  rival.result = gmlake_buffer_discard(lake, rival.buffer, C, C, LEGACY);
+  __atomic_store_n(&rival_is_done, 1, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+/* Starts the rival, and returns when it waits for the driving lock, or has not needed to. */
+static void rival_meets(void *(*call)(void *)) {
+  const int before = __atomic_load_n(&waiter_count, __ATOMIC_ACQUIRE);
+  rival_is_done = 0;
+  assert_int_equal(pthread_create(&rival.thread, NULL, call, NULL), 0);
+  while (__atomic_load_n(&waiter_count, __ATOMIC_ACQUIRE) == before &&
+         !__atomic_load_n(&rival_is_done, __ATOMIC_ACQUIRE))
+    (void)sched_yield();
+}
+
+static gmlake_result export_then(void *user, uint64_t handle, gmlake_handle *out, int *code) {
+  if (!rival.thread) rival_meets(discard_it);
+  return mock->export_handle(user, handle, out, code);
+}
+
+static void a_discard_waits_for_an_export(void **state) {
+  gmlake_handle handles[2];
+  gmlake_buffer_info info;
+  size_t count = 0;
+  (void)state;
+  prepare(8);
+  desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
+  use_faults();
+  faulty.export_handle = export_then;
+  open_lake();
+  memset(&rival, 0, sizeof(rival));
+  rival.buffer = open_buffer(2);
+  step(gmlake_buffer_resize(lake, rival.buffer, 2 * C, LEGACY));
+  assert_ok(gmlake_buffer_get_info(lake, rival.buffer, &info));
+  assert_ok(gmlake_export(lake, info.ptr, GMLAKE_HANDLE_POSIX_FD, handles, 2, &count));
+  join_rival();
+  assert_int_equal(count, 2);
+  while (count) (void)close(handles[--count].fd);
+  step(gmlake_trim(lake, 0, NULL));
+  assert_int_equal(stats().exported_bytes, C);
+  assert_int_equal(census().handle_count, 1); /* the discarded chunk never serves again */
+  finish();
+}
+
 /* The number is given back with pieces that are tagged with it. */
 static void a_capture_ends_behind_a_stitch_that_fails(void **state) {
   gmlake_pool *pool;
@@ -872,6 +921,7 @@ int main(void) {
       cmocka_unit_test(addresses_that_are_mapped_are_not_given_back),
       cmocka_unit_test(a_device_lost_while_tidying_ends_the_create),
       cmocka_unit_test(a_device_is_lost_while_a_growth_waits),
+      cmocka_unit_test(a_discard_waits_for_an_export),
       cmocka_unit_test(a_capture_ends_behind_a_stitch_that_fails),
       cmocka_unit_test(a_stream_is_forgotten_behind_a_growth_that_fails),
       cmocka_unit_test(an_attempt_that_ends_without_host_memory_is_counted_once),

@@ -225,9 +225,11 @@ static gmlake_result ask(int which) {
   X(PLANNER, buffer_create, OK, create_buffer(&third_buffer))                             \
   X(BOOKS, buffer_destroy, OK, gmlake_buffer_destroy(lake, other_buffer, LEGACY))         \
   X(BOOKS, capture_begin, OK, gmlake_capture_begin(lake, A, pool))                        \
-  X(BOOKS, capture_begin_twice, ERROR_CAPTURING, gmlake_capture_begin(lake, A, pool))     \
+  X(PLANNER, capture_begin_twice, ERROR_CAPTURING,                                        \
+    ((void)gmlake_mock_capture_begin(mock, A), gmlake_capture_begin(lake, A, pool)))      \
   X(PLANNER, pool_destroy_in_a_capture, ERROR_CAPTURING, gmlake_pool_destroy(lake, pool)) \
-  X(PLANNER, capture_end, OK, gmlake_capture_end(lake, A))                                \
+  X(PLANNER, capture_end, OK,                                                             \
+    ((void)gmlake_mock_capture_end(mock, A), gmlake_capture_end(lake, A)))                \
   X(PLANNER, capture_end_twice, ERROR_INVALID_ARGUMENT, gmlake_capture_end(lake, A))      \
   X(PLANNER, pool_create, OK, gmlake_pool_create(lake, NULL, &pool))                      \
   X(PLANNER, pool_destroy, OK, gmlake_pool_destroy(lake, doomed))                         \

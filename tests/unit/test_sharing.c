@@ -166,6 +166,40 @@ static void a_window_is_shared(void **state) {
   finish();
 }
 
+/* What a window maps that the driver did not unmap stays pending with its chunks; the lake's end, or
+   the pool's, tries again. */
+static void what_a_stuck_window_maps_is_not_released(void **state) {
+  void *blocks[4], *window, *block;
+  size_t i;
+  (void)state;
+  prepare(4);
+  desc.handle_types = FD;
+  use_faults();
+  open_lake();
+  lay(blocks, 4);
+  drop_these(blocks[0], blocks[2]);
+  window = take(2 * C);
+  assert_int_equal(piece_count(window), 2);
+  drop(window);
+  block = take_flags(C, GMLAKE_EXCLUSIVE);
+  assert_int_equal(stats().window_count, 1); /* it is idle, and maps the chunk */
+  export_now(block, 1);
+  close_handles();
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
+  drop(block);
+  (void)gmlake_trim(lake, 0, NULL);
+  for (i = 0; i < 2; i++) {
+    assert_ok(gmlake_check(lake));
+    assert_int_equal(stats().quarantined_bytes, 2 * C); /* the window */
+    assert_int_equal(stats().exported_bytes, C);
+    assert_true(stats().pending_bytes >= C);
+    step(gmlake_trim(lake, 0, NULL));
+  }
+  drop_these(blocks[1], blocks[3]);
+  finish();
+  assert_int_equal(host_bytes, 0);
+}
+
 static void what_was_exported_never_serves_again(void **state) {
   gmlake_stream a, b;
   void *block, *other, *next;
@@ -894,6 +928,7 @@ int main(void) {
       cmocka_unit_test(an_import_reserves_its_own_size),
       cmocka_unit_test(no_import_has_half_of_its_addresses),
       cmocka_unit_test(a_window_is_shared),
+      cmocka_unit_test(what_a_stuck_window_maps_is_not_released),
       cmocka_unit_test(what_was_exported_never_serves_again),
       cmocka_unit_test(memory_comes_back_where_it_is_short),
       cmocka_unit_test(a_buffer_is_shared),

@@ -733,6 +733,22 @@ static void contents_are_kept_where_giving_them_up_fails(void **state) {
   finish();
 }
 
+/* A pool's pinned memory goes with the pool, asleep or awake. */
+static void pinned_memory_goes_with_its_pool(void **state) {
+  int is_asleep;
+  (void)state;
+  for (is_asleep = 0; is_asleep < 2; is_asleep++) {
+    start(64);
+    make_pool(3);
+    (void)sleep_now(full.pool, KEEP);
+    assert_true(census().host_count > 0);
+    if (!is_asleep) wake_now(full.pool);
+    end_pool();
+    assert_int_equal(census().host_count, 0);
+    finish();
+  }
+}
+
 static int is_strict, free_count; /* no call may be made without the relaxed capture mode */
 static gmlake_result strict_exchange(void *user, int *mode, int *code) {
   gmlake_result result = faulty_exchange(user, mode, code);
@@ -837,6 +853,45 @@ static void contents_are_kept_in_pieces(void **state) {
     end_pool();
     finish();
   }
+}
+
+static int pieces_left, copies_run;
+static gmlake_result few_host_alloc(void *user, size_t bytes, void **out, int *code) {
+  if (bytes > C || !pieces_left) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  pieces_left--;
+  return mock->host_alloc(user, bytes, out, code);
+}
+static gmlake_result note_copy(void *user, uint64_t address, void *host, size_t bytes, int to_host,
+                               int *code) {
+  copies_run = bytes != 0;
+  return mock->copy(user, address, host, bytes, to_host, code);
+}
+
+/* Of a vault that the host has not all of nothing stays, and no copy runs when a call has ended. */
+static void a_sleep_that_fails_leaves_nothing(void **state) {
+  int k, is_done = 0;
+  (void)state;
+  prepare(64);
+  use_faults();
+  faulty.host_alloc = few_host_alloc;
+  faulty.copy = note_copy;
+  open_lake();
+  make_pool(3);
+  pieces_left = 3; /* too few for one chunk size, or for the first */
+  step_error(gmlake_pool_sleep(lake, full.pool, KEEP, NULL), OUT_OF_HOST_MEMORY);
+  assert_int_equal(census().host_count, 0);
+  pieces_left = 1000;
+  for (k = 1; !is_done && page == C; k++) {
+    fail_call(ON_UNMAP, k, GMLAKE_ERROR_DRIVER, 0);
+    is_done = !gmlake_pool_sleep(lake, full.pool, KEEP, NULL) && faults[ON_UNMAP].in > 0;
+    fail_call(ON_UNMAP, 0, GMLAKE_OK, 0);
+    assert_false(copies_run);
+    if (is_asleep(full.pool)) wake_now(full.pool);
+    assert_false(copies_run);
+    assert_pool(3);
+  }
+  end_pool();
+  finish();
 }
 
 static long vaults;
@@ -1244,8 +1299,10 @@ int main(void) {
       cmocka_unit_test(tables_of_version_1_drop_and_do_not_keep),
       cmocka_unit_test(pinned_memory_that_stays_is_offered_again),
       cmocka_unit_test(contents_are_kept_where_giving_them_up_fails),
+      cmocka_unit_test(pinned_memory_goes_with_its_pool),
       cmocka_unit_test(no_call_follows_an_exchange_that_failed),
       cmocka_unit_test(contents_are_kept_in_pieces),
+      cmocka_unit_test(a_sleep_that_fails_leaves_nothing),
       cmocka_unit_test(host_memory_comes_from_the_hook),
       cmocka_unit_test(large_contents_are_kept),
       cmocka_unit_test(a_hundred_gib_sleep_and_wake_in_time),
