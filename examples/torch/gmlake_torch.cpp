@@ -37,6 +37,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <deque>
 #include <optional>
 #include <set>
 #include <string>
@@ -133,29 +134,17 @@ class Ring {
  public:
   void set_capacity(size_t count) {
     capacity_ = std::max<size_t>(count, 1);
-    clear();
-  }
-  void clear() {
     entries_.clear();
-    next_ = 0;
   }
   void add(const Entry &entry) {
-    if (entries_.size() < capacity_) {
-      entries_.push_back(entry);
-      return;
-    }
-    entries_[next_] = entry;
-    next_ = (next_ + 1) % capacity_;
+    if (entries_.size() == capacity_) entries_.pop_front();
+    entries_.push_back(entry);
   }
-  std::vector<Entry> get() const {
-    std::vector<Entry> out(entries_.begin() + static_cast<ptrdiff_t>(next_), entries_.end());
-    out.insert(out.end(), entries_.begin(), entries_.begin() + static_cast<ptrdiff_t>(next_));
-    return out;
-  }
+  std::vector<Entry> get() const { return {entries_.begin(), entries_.end()}; }
 
  private:
-  std::vector<Entry> entries_;
-  size_t capacity_ = 1, next_ = 0;
+  std::deque<Entry> entries_;
+  size_t capacity_ = 1;
 };
 
 /* On whose behalf this thread calls the lake, for chunks that it creates or releases. */
@@ -254,26 +243,17 @@ class History {
 
  private:
   static const char *name_of(TraceEntry::Action action) {
-    switch (action) {
-    case TraceEntry::ALLOC:
-      return "alloc";
-    case TraceEntry::FREE_REQUESTED:
-      return "free_requested";
-    case TraceEntry::FREE_COMPLETED:
-      return "free_completed";
-    case TraceEntry::SEGMENT_ALLOC:
-      return "segment_alloc";
-    case TraceEntry::SEGMENT_FREE:
-      return "segment_free";
-    case TraceEntry::SEGMENT_MAP:
-      return "segment_map";
-    case TraceEntry::SEGMENT_UNMAP:
-      return "segment_unmap";
-    case TraceEntry::SNAPSHOT:
-      return "snapshot";
-    case TraceEntry::OOM:
-      return "oom";
-    }
+    using T = TraceEntry;
+    static const std::pair<T::Action, const char *> names[] = {
+        {T::ALLOC, "alloc"},
+        {T::FREE_REQUESTED, "free_requested"},
+        {T::FREE_COMPLETED, "free_completed"},
+        {T::SEGMENT_ALLOC, "segment_alloc"},
+        {T::SEGMENT_FREE, "segment_free"},
+        {T::SNAPSHOT, "snapshot"},
+        {T::OOM, "oom"}};
+    for (const auto &name : names)
+      if (name.first == action) return name.second;
     return "";
   }
   void update() { is_wanted_.store(is_enabled_ || !trackers_.empty()); }
@@ -828,12 +808,6 @@ class LakeAllocator final : public cca::CUDAAllocator {
     hooks.wait_device = [index] {
       c10::cuda::CUDAGuard guard(index);
       C10_CUDA_CHECK(cudaDeviceSynchronize());
-    };
-    hooks.is_capturing = [](void *stream) {
-      cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-      if (cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status) != cudaSuccess)
-        (void)cudaGetLastError(); /* of earlier work, perhaps: the next call says so, too */
-      return status != cudaStreamCaptureStatusNone;
     };
     return hooks;
   }

@@ -217,13 +217,8 @@ class Memory {
   /* is_made: a chunk of the pool has got its address, else it will lose it. */
   using SegmentFn = std::function<void(bool is_made, uint64_t address, size_t bytes, PoolId pool)>;
 
-  using CapturingFn = std::function<bool(void *stream)>;
-
-  Memory(const gmlake_backend *inner, SegmentFn on_segment, CapturingFn is_capturing)
-      : table_(*inner),
-        inner_(inner),
-        on_segment_(std::move(on_segment)),
-        is_capturing_(std::move(is_capturing)) {
+  Memory(const gmlake_backend *inner, SegmentFn on_segment)
+      : table_(*inner), inner_(inner), on_segment_(std::move(on_segment)) {
     table_.get_memory_info = get_memory_info;
     table_.create = create;
     table_.import_handle = import_handle;
@@ -303,12 +298,18 @@ class Memory {
     return it != handles_.end() && it->second.is_foreign;
   }
 
-  /* The segment that the address lies in was the so-manieth of the process, from 1 on. Processes
-     that ask for the same have the same orders, not the same addresses. */
+  /* The chunk whose home the address lies in was the so-manieth of the process, from 1 on; 0: none.
+     Processes that ask for the same have the same orders, not the same addresses. */
   uint64_t order_of(uint64_t address) {
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto it = orders_.upper_bound(address);
-    return it == orders_.begin() ? 0 : std::prev(it)->second;
+    const auto it = homes_.upper_bound(address);
+    return it == homes_.begin() ? 0 : handles_[std::prev(it)->second].order;
+  }
+  /* By the driver. What it cannot say, for example as earlier work has failed, is no. */
+  bool is_capturing(void *stream) const noexcept {
+    int is = 0, code = 0;
+    return inner_->is_capturing &&
+           inner_->is_capturing(inner_->user, stream, &is, &code) == GMLAKE_OK && is;
   }
 
   /* While it exists, chunks that this thread's calls create are the pool's. */
@@ -335,11 +336,11 @@ class Memory {
  private:
   struct Chunk {
     size_t bytes = 0;
-    bool is_home = false;    /* it was mapped: its first mapping is its home */
     bool is_foreign = false; /* another process's: it counts nowhere */
     int fd = -1;             /* that other processes take it by; -1: it was not shared */
     uint64_t serial = 0;     /* of that descriptor: no other ever has it */
     PoolId pool{0, 0};       /* that it was created for */
+    uint64_t order = 0;      /* see order_of; 0: it has no home */
   };
 
   static uint64_t next_order() {
@@ -442,12 +443,11 @@ class Memory {
     {
       std::lock_guard<std::mutex> lock(m->mutex_);
       Chunk &chunk = m->handles_[handle];
-      is_first = !chunk.is_home && !chunk.is_foreign;
-      chunk.is_home = true;
+      is_first = !chunk.order && !chunk.is_foreign; /* its first mapping is its home */
       pool = chunk.pool;
       if (is_first) {
         m->homes_[address] = handle;
-        m->orders_[address] = next_order();
+        chunk.order = next_order();
       }
     }
     if (m->on_segment_ && is_first) m->on_segment_(true, address, bytes, pool);
@@ -485,7 +485,6 @@ class Memory {
     std::lock_guard<std::mutex> lock(mutex_);
     for (auto it = homes_.lower_bound(from); it != homes_.end() && it->first < to;) {
       out.emplace_back(it->first, handles_[it->second]);
-      orders_.erase(it->first);
       it = homes_.erase(it);
     }
     return out;
@@ -497,7 +496,7 @@ class Memory {
   static gmlake_result event_record(void *user, void *event, gmlake_stream stream,
                                     int *out_code) noexcept {
     Memory *const m = of(user);
-    if (stream && m->is_capturing_ && m->is_capturing_(stream)) {
+    if (stream && m->is_capturing(stream)) {
       *out_code = 900; /* as the driver says that a capture forbids something */
       return GMLAKE_ERROR_CAPTURING;
     }
@@ -525,13 +524,11 @@ class Memory {
   gmlake_backend table_;
   const gmlake_backend *inner_;
   SegmentFn on_segment_;
-  CapturingFn is_capturing_;
   std::atomic<size_t> reserved_{0}, limit_{0}, session_limit_{0};
   std::mutex mutex_; /* protects what follows */
   std::unordered_map<uint64_t, Chunk> handles_;
   std::map<uint64_t, size_t> accessible_; /* bytes by address: what set_access was called for */
-  std::map<uint64_t, uint64_t> homes_;    /* handles by the address of their first mapping */
-  std::map<uint64_t, uint64_t> orders_;   /* by the addresses that on_segment_ was told of */
+  std::map<uint64_t, uint64_t> homes_; /* handles by the addresses that on_segment_ was told of */
   std::vector<int> peers_;
   uint64_t serial_ = uint64_t(std::random_device()()) << 32; /* other processes have others */
   Counter chunks_, bytes_;
@@ -700,16 +697,12 @@ class Device {
   struct Hooks {
     Memory::SegmentFn on_segment;
     std::function<bool()> make_room;   /* asked when memory has run out; whether it freed some */
-    std::function<void()> wait_device; /* waits for all work on the device; may throw */
-    std::function<bool(void *stream)>
-        is_capturing; /* by the driver; may not throw, like the first two */
+    std::function<void()> wait_device; /* waits for all work on the device. It alone may throw */
   };
 
   /* desc: of the lake; its backend is the driver's. Throws Failure. */
   Device(const gmlake_desc &desc, Hooks hooks)
-      : hooks_(std::move(hooks)),
-        inner_(desc.backend),
-        memory_(desc.backend, hooks_.on_segment, hooks_.is_capturing) {
+      : hooks_(std::move(hooks)), inner_(desc.backend), memory_(desc.backend, hooks_.on_segment) {
     gmlake_desc own = desc;
     Failure failure{GMLAKE_OK, {}};
     watch_forks();
@@ -927,7 +920,7 @@ class Device {
       if (route->pool->id == id) return false;
     drop_failed(current);
     fresh->filter = std::move(filter);
-    fresh->is_capture = !fresh->filter(current) || hooks_.is_capturing(current);
+    fresh->is_capture = !fresh->filter(current) || memory_.is_capturing(current);
     {
       std::lock_guard<Latch> lock(mutex_);
       fresh->pool = pool_for(id);
@@ -1241,7 +1234,6 @@ class Device {
     uint64_t id = 0;
     int code = 0;
     std::vector<Block> own;
-    if (hooks_.is_capturing(stream)) return 0; /* to ask would spoil the capture */
     if (!inner_->stream_id || inner_->stream_id(inner_->user, stream, &id, &code) != GMLAKE_OK)
       return 0;
     {
@@ -1406,9 +1398,9 @@ class Device {
   void drop_failed(void *current) {
     for (size_t i = routes_.size(); i-- > 0;) {
       Route &route = *routes_[i];
+      const auto is_captured = [&](void *stream) { return memory_.is_capturing(stream); };
       const bool is_going =
-          !route.is_capture ||
-          std::any_of(route.streams.begin(), route.streams.end(), hooks_.is_capturing);
+          !route.is_capture || std::any_of(route.streams.begin(), route.streams.end(), is_captured);
       route.has_begun |= route.is_capture && is_going;
       if (is_going || !(route.has_begun || (current && route.streams[0] == current))) continue;
       failed_.insert(route.pool->id);

@@ -46,6 +46,10 @@ struct Scene {
                  ? GMLAKE_ERROR_CAPTURING
                  : now()->mock->stream_id(user, stream, out_id, out_code);
     };
+    table.is_capturing = [](void *, gmlake_stream stream, int *out_is, int *) {
+      *out_is = now()->capturing.count(stream) != 0;
+      return GMLAKE_OK;
+    };
     now() = this;
     desc.backend = &table;
     desc.chunk_bytes = 4 * MIB;
@@ -79,7 +83,6 @@ struct Scene {
       waits++;
       if (!can_wait) throw 1;
     };
-    hooks.is_capturing = [this](void *stream) { return capturing.count(stream) != 0; };
     return hooks;
   }
   Block *alloc(size_t bytes, gmlake_stream stream = nullptr) {
