@@ -57,6 +57,47 @@ sed '/id="data">/q' bench/viewer.html | sed '$s/id="data">.*/id="data">/' >"$out
 cat "$out/large.end.json" >>"$out/large.html"
 sed '1,/id="data">/d' bench/viewer.html | sed '1s/^/<\/script>/' >>"$out/large.html"
 
+# ---- What is refused ----
+
+# bad NAME LINE REASON TEXT: the page refuses that trace as build/replay does.
+count=0
+bad() {
+  count=$((count + 1))
+  # shellcheck disable=SC2059
+  printf "$4" >"$dir/$count.gmtrace"
+  printf '%s\n' "$dir/$count.gmtrace: line $2: $3" >>"$dir/wanted"
+}
+. tests/tools/wrong_traces.sh
+# wrong FIELD TEXT: a replay in which that field is something else.
+wrong() {
+  count=$((count + 1))
+  printf '{"format": "gmlake replay", "version": 1, "name": "x", "chunk_bytes": 2097152, %s}' "$2" \
+    >"$dir/$count.gmtrace.json"
+  printf '%s\n' "$dir/$count.gmtrace.json: $1 is " >>"$dir/wanted"
+}
+begin='"dt": [1, 1], "marks": [0], "streams": [0], "windows": [], "labels": ["x"]'
+wrong dt '"dt": "x"'
+wrong 'dt[0]' '"dt": [-1]'
+wrong blocks "$begin"
+wrong 'blocks.at[0]' "$begin, \"blocks\": {\"begin\": [0], \"until\": [1], \"bytes\": [8], \"stream\": [0],
+  \"at\": [-5]}"
+wrong 'blocks.begin[0]' "$begin, \"blocks\": {\"begin\": [1e9], \"until\": [1], \"bytes\": [8],
+  \"stream\": [0], \"at\": [0]}"
+wrong 'blocks.bytes[0]' "$begin, \"blocks\": {\"begin\": [0], \"until\": [1], \"bytes\": [1e18],
+  \"stream\": [0], \"at\": [0]}"
+if command -v node >/dev/null; then
+  # shellcheck disable=SC2046
+  node tests/tools/viewer_reading.js $(sed 's/: .*//' "$dir/wanted") "$out"/snapshot.*.json \
+    "$out/labels.gmtrace" >"$dir/refused" 2>&1
+  while read -r line; do
+    ok "refused: $line" eval 'cut -c "1-${#line}" "$dir/refused" | grep -qxF "$line"'
+  done <"$dir/wanted"
+  ok 'what is right is read' [ "$(grep -c ': read$' "$dir/refused")" = \
+    $(($(find "$out" -name 'snapshot.*.json' | wc -l) + 1)) ]
+else
+  echo 'skipped: what the page refuses: there is no node'
+fi
+
 # ---- The browser ----
 
 if [ -z "$chromium" ] || ! [ -d "$out/node_modules/playwright-core" ] ||
