@@ -9379,7 +9379,8 @@ static void gmlk_copies_add(gmlk_arena *a, uint64_t *offset, uint64_t address, u
 
 /* Whether a block's contents are kept: it has an owner, or captures know it. */
 static int gmlk_is_kept(const gmlk_block *b) {
-  return b->state != GMLK_UNBACKED && (b->state != GMLK_FREE || b->stream == GMLK_PINNED);
+  return b->state != GMLK_UNBACKED && b->state != GMLK_EDGE &&
+         (b->state != GMLK_FREE || b->stream == GMLK_PINNED);
 }
 
 /* Lists what an arena is to keep. Returns its bytes. */

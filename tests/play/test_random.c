@@ -4,6 +4,9 @@
    of language.h; --play plays such a line, and so does a row of cases.h. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
+#define GMLK_CRUMB_PART 4u /* small lakes have crumbs, too */
+#define GMLK_CRUMBS_PART 4u
+#define GMLK_CRUMBS_FROM 6u
 static void assertion_failed(const char *condition);
 #undef GMLAKE_ASSERT
 #define GMLAKE_ASSERT(condition) ((condition) ? (void)0 : assertion_failed(#condition))
@@ -356,6 +359,8 @@ static const struct row {
     /* Its value was another stream's by then, and the memory served at once. */
     {"a recorded stream is another one by now",
      "{may-end cap:2} +a=2@A ra@B hB ua@B kB vB -a@A +b=2@A"},
+    /* The slot between two extents of addresses was copied, as if it were memory. */
+    {"a sleep copies no edge", "{} +a=20 +b=30@A +c=36 Sn:k Wn"},
     /* The reservation was halved below what was imported. */
     {"an import needs all its addresses", "{share cap:30} +a=20@A/x xa fail:reserve=1O ib=a*4"},
     /* What was freed of a graph's memory was lent without a wait for the stream of the free; what
