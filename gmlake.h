@@ -4381,7 +4381,7 @@ static int gmlk_arena_resize_slots(gmlk_arena *a, size_t capacity) {
 static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
   size_t capacity = a->slot_capacity;
   if (a->firsts && count <= capacity) return 1;
-  capacity = gmlk_min(capacity + capacity / 4 + 32, a->area.limit); /* to spare */
+  capacity = gmlk_min(capacity + capacity / 4 + 32, a->area.most); /* to spare */
   return gmlk_arena_resize_slots(a, gmlk_max(count, capacity));
 }
 
@@ -11896,20 +11896,83 @@ static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_i
   return result;
 }
 
+/* Whether gmlk_serve_lent would serve a request, and how: from one pool, which is lent if the request
+   has GMLAKE_TRANSIENT. */
+static int gmlk_query_lent(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
+                           size_t free_bytes, int grows, gmlake_query_info *out) {
+  const gmlk_loan *loan = NULL;
+  gmlk_window_plan plan;
+  gmlk_attempt r;
+  size_t i;
+  if (gmlk_attempt_open(l, &r, desc, stream) || !r.grains) return 0;
+  if (r.flags & GMLAKE_TRANSIENT) loan = &r.arena->pool->loan;
+  if (loan && !gmlk_loan_suits(l, &r, loan)) return 0;
+  if (loan) gmlk_attempt_take_as(&r, loan->number);
+  if (!gmlk_arena_admit(r.arena, r.taker.stream)) return 0;
+  memset(&plan, 0, sizeof(plan));
+  if (!gmlk_query_fast(l, &r) &&
+      ((!r.may_stitch && !grows) || !gmlk_scratch_reserve(r.arena, r.arena->slot_count) ||
+       (!gmlk_plan_stitch(l, &r, r.taker, &plan) &&
+        (!grows || gmlk_query_grow(l, &r, r.taker, free_bytes, &plan, out))))) {
+    memset(out, 0, sizeof(*out));
+    return 0;
+  }
+  for (i = 0; loan && i < loan->count; i++)
+    if (gmlk_loan_has_to_wait(l, &loan->users[i], r.stream)) out->wait = GMLAKE_DEVICE_WAIT;
+  return 1;
+}
+
+/* The same of gmlk_serve_lenders. */
+static int gmlk_query_lenders(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
+                              size_t free_bytes, int grows, gmlake_query_info *out) {
+  gmlake_alloc_desc wanted = *desc;
+  uint32_t i;
+  for (i = 1; i < l->arena_count; i++) {
+    const gmlk_arena *a = l->arenas[i];
+    if (!a || !a->pool->loan.number || (desc->pool && desc->pool != a->pool)) continue;
+    wanted.pool = a->pool;
+    if (gmlk_query_lent(l, &wanted, stream, free_bytes, grows, out)) return 1;
+  }
+  return 0;
+}
+
+/* Whether a request with GMLAKE_TRANSIENT is served before it is like any other, as
+   gmlk_serve_transient would. First it looks what is complete: the question may find that out, so
+   that the request is served by it. pre: the stream is not captured. */
+static gmlake_result gmlk_query_transient(gmlake *l, const gmlake_alloc_desc *desc,
+                                          gmlake_stream stream, gmlake_query_info *out,
+                                          int *out_is_served) {
+  gmlake_alloc_desc plain = *desc;
+  size_t free_bytes = 0, total = 0;
+  gmlake_result result = stream == GMLAKE_STREAM_NONE ? gmlk_refresh(l, 1) : gmlk_look(l);
+  if (!result) result = gmlk_ask_memory(l, &free_bytes, &total);
+  plain.flags &= ~GMLAKE_TRANSIENT;
+  *out_is_served = !result && (gmlk_query_lenders(l, desc, stream, free_bytes, 0, out) ||
+                               gmlk_query_lent(l, &plain, stream, free_bytes, 0, out) ||
+                               (!(desc->flags & GMLAKE_NO_GROW) &&
+                                gmlk_query_lenders(l, desc, stream, free_bytes, 1, out)));
+  return result;
+}
+
 static gmlake_result gmlk_query(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
                                 gmlake_query_info *out) {
   const unsigned has_none = l->streams.has_none;
   gmlake_query_info answer;
+  int is_served = 0;
   gmlk_attempt r;
   gmlake_result result = gmlk_attempt_open(l, &r, desc, stream);
   memset(&answer, 0, sizeof(answer));
   if (result == GMLAKE_ERROR_INVALID_ARGUMENT || result == GMLAKE_ERROR_CAPTURING ||
       result == GMLAKE_ERROR_ASLEEP)
     l->error.call = "gmlake_query";
+  if (!result && (desc->flags & GMLAKE_TRANSIENT) && l->loan_count && r.grains && !r.is_capture) {
+    result = gmlk_query_transient(l, desc, stream, &answer, &is_served);
+    if (!result) result = gmlk_attempt_open(l, &r, desc, stream); /* the books were unlocked */
+  }
   if (result) return result;
   if (desc->bytes && !r.grains)
     result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  else if (desc->bytes && !gmlk_query_fast(l, &r))
+  else if (desc->bytes && !is_served && !gmlk_query_fast(l, &r))
     result = gmlk_query_climb(l, &r, &answer);
   l->streams.has_none = has_none;
   if (result && !gmlk_is_shortage(result)) return result;

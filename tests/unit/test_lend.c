@@ -833,6 +833,65 @@ static void waits_for_borrowers_are_told(void **state) {
   finish();
 }
 
+/* Asks, borrows and compares. Returns the block; NULL: it is refused. */
+static void *foretold_on(const gmlake_alloc_desc *wanted, gmlake_stream stream, gmlake_wait wait,
+                         size_t new_bytes) {
+  const gmlake_stats before = stats();
+  gmlake_query_info info;
+  gmlake_result result;
+  void *ptr = NULL;
+  step(gmlake_query(lake, wanted, stream, &info));
+  assert_int_equal(stats().reserved_bytes, before.reserved_bytes);
+  result = gmlake_alloc_with(lake, wanted, stream, &ptr);
+  assert_ok(gmlake_check(lake));
+  assert_int_equal(info.result, result);
+  assert_int_equal(info.wait, wait);
+  assert_int_equal(info.new_bytes, new_bytes);
+  if (result) return NULL;
+  assert_int_equal(stats().reserved_bytes - before.reserved_bytes, new_bytes);
+  assert_int_equal(stats().stream_wait_count > before.stream_wait_count,
+                   wait == GMLAKE_DEVICE_WAIT);
+  return ptr;
+}
+
+/* A question knew nothing of what is lent: it foretold a refusal, or new memory. */
+static void what_is_borrowed_is_foretold(void **state) {
+  gmlake_alloc_desc wanted = request(4 * C, GMLAKE_TRANSIENT, NULL);
+  void *ptr, *other;
+  (void)state;
+  start_lending(8);
+  capture(1, 4 * C);
+  gmlake_mock_stream_hold(mock, A);
+  lend(A);
+  ptr = foretold_on(&wanted, A, GMLAKE_NO_WAIT, 0);
+  assert_true(is_lent(ptr));
+  drop_on(ptr, A);
+  ptr = foretold_on(&wanted, B, GMLAKE_DEVICE_WAIT, 0); /* for what A did there */
+  assert_true(is_lent(ptr));
+  drop_on(ptr, B);
+  gmlake_mock_stream_finish(mock, A);
+  gmlake_mock_stream_finish(mock, B);
+  wanted.bytes = 6 * C;
+  ptr = foretold_on(&wanted, B, GMLAKE_NO_WAIT, 2 * C); /* the pool grows by what it lacks */
+  assert_true(is_lent(ptr));
+  wanted.bytes = 2 * C;
+  other = foretold_on(&wanted, B, GMLAKE_NO_WAIT, 2 * C);
+  drop_on(other, B);
+  other = foretold_on(&wanted, B, GMLAKE_NO_WAIT, 0);
+  assert_true(is_lent(other));
+  wanted.bytes = C;
+  assert_null(foretold_on(&wanted, A, GMLAKE_NO_WAIT, 0));
+  drop_on(other, B);
+  drop_on(ptr, B);
+  wanted.bytes = 6 * C;
+  wanted.flags |= GMLAKE_NO_GROW;
+  ptr = foretold_on(&wanted, B, GMLAKE_NO_WAIT, 0);
+  drop_on(ptr, B);
+  recall(B);
+  step(gmlake_pool_destroy(lake, pool));
+  finish();
+}
+
 static struct {
   uint64_t request, driver_ns;
   int stitches, is_labelled;
@@ -1129,6 +1188,7 @@ int main(void) {
       cmocka_unit_test(only_pools_that_are_lent_serve),
       cmocka_unit_test(windows_of_borrowers_may_go),
       cmocka_unit_test(waits_for_borrowers_are_told),
+      cmocka_unit_test(what_is_borrowed_is_foretold),
       cmocka_unit_test(steps_of_borrowers_are_told),
       cmocka_unit_test(host_memory_may_lack_for_many_borrowers),
       cmocka_unit_test(no_launch_while_lent),
