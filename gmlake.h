@@ -118,8 +118,8 @@ HOW AN ALLOCATION IS SERVED
   8. S4: chunks are created for what a window lacks, and the window is stitched.
   9. The limits or the driver refuse new chunks. If memory is set aside for small blocks, it is so
      no longer, and the lake begins again with step 4. Before the call fails (S5):
- 10. the request takes memory that other streams freed, and its stream waits for these on the
-     device;
+ 10. the request takes memory that other streams freed or were recorded on, and its stream waits
+     for these on the device;
  11. the host waits for pending work. Then the lake looks at all free ranges; the steps above look
      at the first few of many;
  12. idle windows are dropped, free chunks are returned and created again where they are needed:
@@ -1811,7 +1811,7 @@ struct gmlk_used { /* a stream that gmlake_record_stream named for a block */
   uint64_t ticket; /* [live] the stream's `born`: another value there means that the number has a
                       new owner by now. [pending] the epoch that has to complete */
   gmlk_note *note; /* [in a queue] whose use it is; else NULL */
-  gmlk_used *next; /* [in a queue] */
+  gmlk_used *next, *prev; /* [in a queue] */
 };
 
 struct gmlk_note { /* what few live blocks have */
@@ -4747,23 +4747,32 @@ static unsigned gmlk_user_state(const gmlk_block *b) {
   return b->state == GMLK_PIECE ? b->as.live.window->self.state : b->state;
 }
 
-/* Whether the taker may have a pending block once the host has waited. A use that has its event is
-   waited for even while its stream is being captured. A graph's memory stays the graph's. */
+/* Whether the taker may have a pending block behind the wait that it allows. A use that has its event
+   is waited for even while its stream is being captured. A graph's memory stays the graph's, and
+   what other processes know has to be returned first. */
 static int gmlk_may_await_uses(const gmlk_streams *streams, gmlk_taker taker, const gmlk_block *b) {
   const gmlk_note *note = b->as.live.note;
   size_t i;
-  if (b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT)) return 0;
+  const int is_device = taker.may_wait == GMLAKE_DEVICE_WAIT;
+  if ((b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT)) || (is_device && note->is_shared)) return 0;
   if (note->stream != taker.stream && !gmlk_may_await(streams, taker, note->stream, note->ticket))
     return 0;
   for (i = 0; i < note->used_count; i++)
-    if (!gmlk_may_await(streams, taker, note->used[i].stream, note->used[i].ticket)) return 0;
+    if (!(is_device && note->used[i].stream == taker.stream) &&
+        !gmlk_may_await(streams, taker, note->used[i].stream, note->used[i].ticket))
+      return 0;
   return 1;
+}
+
+/* The user's block that this is, or is a piece of. */
+static gmlk_block *gmlk_user_block(gmlk_block *b) {
+  return b->state == GMLK_PIECE ? &b->as.live.window->self : b;
 }
 
 /* Whether the taker may have a block: at once, or behind the wait that it allows. */
 static int gmlk_may_take(const gmlk_streams *streams, gmlk_taker taker, const gmlk_block *b) {
   if (gmlk_is_open(b, taker.stream)) return 1;
-  if (taker.may_wait == GMLAKE_HOST_WAIT && gmlk_user_state(b) == GMLK_PENDING)
+  if (taker.may_wait && gmlk_user_state(b) == GMLK_PENDING)
     return gmlk_may_await_uses(streams, taker,
                                b->state == GMLK_PIECE ? &b->as.live.window->self : b);
   return taker.may_wait && b->state == GMLK_FREE &&
@@ -5569,7 +5578,7 @@ static void gmlk_area_close(gmlk_area *area, size_t chunk_bytes, gmlk_drive *dri
 /* ---- >>pending ---------------------------------------------------------------------------------
    Notes, and blocks whose free waits. A note holds what few blocks have: user data, a label, and
    the streams that gmlake_record_stream named. A freed block is pending until those streams have
-   passed the free. Owns the notes and the lists of pending blocks.
+   passed the free, or a stream that takes its memory waits for them on the device. Owns the notes and the lists of pending blocks.
    Each stream has a queue of the uses that pending blocks wait for, so that what completes on one
    stream costs nothing for the blocks that wait for others.
    [N1] A note belongs to one block. A pending block has a note, in its arena's list or in
@@ -5716,11 +5725,20 @@ static void gmlk_use_queue(gmlake *l, gmlk_note *note, gmlk_used *use) {
   if (!s->is_forgotten) gmlk_stream_dirty(s, 0);
   use->note = note;
   use->next = NULL;
+  use->prev = s->uses_first ? s->uses_last : NULL;
   if (s->uses_first)
     s->uses_last->next = use;
   else
     s->uses_first = use;
   s->uses_last = use;
+}
+
+/* Takes a use out of its stream's queue. */
+static void gmlk_use_leave(gmlake *l, gmlk_used *use) {
+  gmlk_stream *s = l->streams.items[use->stream];
+  *(use->prev ? &use->prev->next : &s->uses_first) = use->next;
+  *(use->next ? &use->next->prev : &s->uses_last) = use->prev;
+  use->note = NULL;
 }
 
 /* The list that a pending block's note is in [N5]. */
@@ -5777,8 +5795,7 @@ static void gmlk_pending_end(gmlake *l, gmlk_note *note) {
 static void gmlk_pending_settle(gmlake *l, gmlk_stream *s) {
   while (s->uses_first && s->uses_first->ticket <= s->done) {
     gmlk_note *note = s->uses_first->note;
-    s->uses_first->note = NULL;
-    s->uses_first = s->uses_first->next;
+    gmlk_use_leave(l, s->uses_first);
     if (note->uses_left == 1 && note->is_shared) gmlk_pending_leave(l, note);
     if (--note->uses_left) continue;
     if (note->is_shared)
@@ -6127,11 +6144,73 @@ static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
   return result && (!first || first == GMLAKE_ERROR_CAPTURING) ? result : first;
 }
 
-/* Whether the taker's stream has to be made to wait before it uses free memory that it may take. */
-static int gmlk_has_to_wait(const gmlake *l, gmlk_taker taker, const gmlk_block *b) {
-  return b->stream != GMLK_CLEAN && b->stream != taker.stream &&
-         !gmlk_tag_done(&l->streams, b->stream, b->ticket) &&
-         !gmlk_stream_has_waited(&l->streams, taker.stream, b->stream, b->ticket);
+/* Whether the taker's stream has to be made to wait for work that it may wait for. */
+static int gmlk_has_to_wait_for(const gmlake *l, gmlk_taker taker, unsigned stream,
+                                uint64_t ticket) {
+  return stream != GMLK_CLEAN && stream != taker.stream &&
+         !gmlk_tag_done(&l->streams, stream, ticket) &&
+         !gmlk_stream_has_waited(&l->streams, taker.stream, stream, ticket);
+}
+
+/* The same for all work on a block that it may take: free, or pending, or a piece of such. */
+static int gmlk_has_to_wait(const gmlake *l, gmlk_taker taker, gmlk_block *b) {
+  const gmlk_note *note =
+      gmlk_user_state(b) == GMLK_PENDING ? gmlk_user_block(b)->as.live.note : NULL;
+  size_t i;
+  if (!note) return gmlk_has_to_wait_for(l, taker, b->stream, b->ticket);
+  for (i = 0; i < note->used_count; i++)
+    if (gmlk_has_to_wait_for(l, taker, note->used[i].stream, note->used[i].ticket)) return 1;
+  return gmlk_has_to_wait_for(l, taker, note->stream, note->ticket);
+}
+
+/* Makes the taker's stream wait on the device for this work, if it has to. */
+static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_drive *drive, gmlk_taker taker,
+                                        unsigned stream, uint64_t ticket) {
+  const uint64_t before = gmlk_drive_elapsed(drive);
+  gmlake_result result;
+  if (!gmlk_has_to_wait_for(l, taker, stream, ticket)) return GMLAKE_OK;
+  result = gmlk_stream_wait(&l->streams, &l->host, drive, taker.stream, stream, ticket);
+  if (result) return result;
+  l->stats.stream_wait_count++;
+  gmlk_tell_wait(l, taker.stream, gmlk_drive_elapsed(drive) - before,
+                 "this stream waits on the device for another one's work");
+  return GMLAKE_OK;
+}
+
+/* Makes free memory of a pending block before its uses are complete: the taker's stream waits for
+   them on the device, and the memory is its own. */
+static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_drive *drive, gmlk_taker taker,
+                                        gmlk_note *note) {
+  gmlk_stream *s = l->streams.items[taker.stream];
+  gmlake_result result = gmlk_wait_for_work(l, drive, taker, note->stream, note->ticket);
+  size_t i;
+  for (i = 0; i < note->used_count && !result; i++)
+    result = gmlk_wait_for_work(l, drive, taker, note->used[i].stream, note->used[i].ticket);
+  if (result) return result;
+  for (i = 0; i < note->used_count; i++)
+    if (note->used[i].note) gmlk_use_leave(l, &note->used[i]);
+  note->stream = taker.stream;
+  note->ticket = s->epoch;
+  gmlk_stream_dirty(s, 0);
+  gmlk_pending_end(l, note);
+  return GMLAKE_OK;
+}
+
+/* The same for all pending blocks that a range has a part of. */
+static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_drive *drive, gmlk_taker taker,
+                                           const gmlk_arena *a, const gmlk_span *span) {
+  gmlk_block *b = gmlk_locate(a, span->at);
+  gmlake_result result = GMLAKE_OK;
+  while (!result && b->at < span->at + span->grains) {
+    const uint32_t at = b->at;
+    if (gmlk_user_state(b) != GMLK_PENDING) {
+      b = b->next;
+      continue;
+    }
+    result = gmlk_wait_for_uses(l, drive, taker, gmlk_user_block(b)->as.live.note);
+    b = gmlk_locate(a, at); /* it may have merged with what is before it */
+  }
+  return result;
 }
 
 /* Makes the taker's stream wait on the device for the other streams whose tags these reserved
@@ -6140,33 +6219,38 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_take
                                          gmlk_block *first, uint32_t grains) {
   uint32_t end = first->at + grains;
   gmlk_block *b = first, *other;
-  for (; b->at < end; b = b->next) {
-    uint64_t ticket = b->ticket, before;
-    gmlake_result result;
+  gmlake_result result = GMLAKE_OK;
+  for (; b->at < end && !result; b = b->next) {
+    uint64_t ticket = b->ticket;
     if (!gmlk_has_to_wait(l, taker, b)) continue;
     for (other = b->next; other->at < end; other = other->next)
       if (other->stream == b->stream && other->ticket > ticket) ticket = other->ticket;
-    before = gmlk_drive_elapsed(drive);
-    result = gmlk_stream_wait(&l->streams, &l->host, drive, taker.stream, b->stream, ticket);
-    if (result) return result;
-    l->stats.stream_wait_count++;
-    gmlk_tell_wait(l, taker.stream, gmlk_drive_elapsed(drive) - before,
-                   "this stream waits on the device for another one's work");
+    result = gmlk_wait_for_work(l, drive, taker, b->stream, ticket);
   }
-  return GMLAKE_OK;
+  return result;
 }
 
-/* The same for several spans, if the taker may wait; else it does nothing. */
-static gmlake_result gmlk_wait_for_spans(gmlake *l, gmlk_taker taker, const gmlk_span *spans,
-                                         uint32_t count) {
+/* Reserves spans for the taker, and makes its stream wait on the device for the work that still uses
+   them. On an error they are not reserved. pre: two records are reserved for each span; the taker
+   may have them. */
+static gmlake_result gmlk_spans_borrow(gmlake *l, gmlk_arena *a, gmlk_taker taker, gmlk_span *spans,
+                                       uint32_t count) {
+  const gmlk_stream *s = taker.may_wait ? l->streams.items[taker.stream] : NULL;
+  gmlake_result result = GMLAKE_OK;
   gmlk_drive drive;
-  gmlake_result result;
   uint32_t i;
-  if (!taker.may_wait) return GMLAKE_OK;
-  result = gmlk_drive_begin(&drive, &l->driver);
-  for (i = 0; i < count && !result; i++)
-    result = gmlk_wait_for_range(l, &drive, taker, spans[i].block, spans[i].grains);
-  (void)gmlk_drive_finish(l, &drive);
+  if (s) result = gmlk_drive_begin(&drive, &l->driver);
+  for (i = 0; i < count && s && !result; i++)
+    result = gmlk_wait_for_pending(l, &drive, taker, a, &spans[i]);
+  if (s && !result && s->is_dirty && gmlk_stream_may_end(&l->streams, s))
+    result = gmlk_stream_fence(&l->streams, &drive, taker.stream);
+  for (i = 0; i < count && !result; i++) gmlk_span_reserve(a, &spans[i]);
+  if (s && !result) {
+    for (i = 0; i < count && !result; i++)
+      result = gmlk_wait_for_range(l, &drive, taker, spans[i].block, spans[i].grains);
+    if (result) gmlk_spans_unreserve(a, spans, count);
+  }
+  if (s) (void)gmlk_drive_finish(l, &drive);
   return result;
 }
 
@@ -6657,18 +6741,6 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_tak
    Costs: one map for each chunk and one set_access for each window; to drop one, one unmap. Can
    fail: host memory, the driver. */
 
-/* Reserves spans, and makes the taker's stream wait for the work that still uses them. On an error
-   they are free again. pre: two records are reserved for each span. */
-static gmlake_result gmlk_spans_borrow(gmlake *l, gmlk_arena *a, gmlk_taker taker, gmlk_span *spans,
-                                       uint32_t count) {
-  gmlake_result result;
-  uint32_t i;
-  for (i = 0; i < count; i++) gmlk_span_reserve(a, &spans[i]);
-  result = gmlk_wait_for_spans(l, taker, spans, count);
-  if (result) gmlk_spans_unreserve(a, spans, count);
-  return result;
-}
-
 /* Makes each reserved span of a window one block of its own [W4]. Returns the window's record. */
 static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
   uint32_t i;
@@ -6694,10 +6766,25 @@ static gmlk_block *gmlk_window_take(gmlake *l, gmlk_attempt *r, gmlk_taker taker
   return gmlk_grant(l, r, gmlk_window_own(a, w), state);
 }
 
-/* S1 for windows: takes an idle one of exactly the size, or returns NULL. */
+/* A window of exactly the size: an idle one, or, if the taker may wait on the device for its uses,
+   the oldest that is pending. NULL: there is none. */
+static gmlk_window *gmlk_window_for(const gmlake *l, const gmlk_attempt *r, gmlk_taker taker) {
+  gmlk_arena *a = r->arena;
+  gmlk_window *w = gmlk_window_find(a, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r));
+  const gmlk_note *note = taker.may_wait == GMLAKE_DEVICE_WAIT && !w ? a->pending : NULL;
+  for (; note; note = note->next) {
+    gmlk_window *pending = note->block->as.live.window;
+    if (pending && pending->self.grains == r->grains &&
+        gmlk_window_suits(a, pending, r->align, gmlk_is_whole(r)) &&
+        !gmlk_window_blocker(a, &l->streams, taker, pending))
+      w = pending;
+  }
+  return w;
+}
+
+/* S1 for windows: takes one of exactly the size, or returns NULL. */
 static gmlk_block *gmlk_reuse(gmlake *l, gmlk_attempt *r, gmlk_taker taker) {
-  gmlk_window *w =
-      gmlk_window_find(r->arena, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r));
+  gmlk_window *w = gmlk_window_for(l, r, taker);
   return w ? gmlk_window_take(l, r, taker, w, GMLK_S1) : NULL;
 }
 
@@ -8537,11 +8624,14 @@ static gmlake_result gmlk_rung_stitch(gmlake *l, gmlk_attempt *r, gmlk_block **o
   return gmlk_try_stitch(l, r, r->taker, out_block);
 }
 
-/* Finds the best range in another stream's free memory. Returns the size of its hole; 0: none. */
+/* Finds the best range in another stream's free memory, or in a block that is pending: of those of
+   one size the oldest. Returns the size of its hole; 0: none. */
 static uint32_t gmlk_foreign_hole(const gmlake *l, const gmlk_attempt *r, gmlk_taker taker,
                                   gmlk_span *out) {
   const gmlk_arena *a = r->arena;
   uint32_t best_hole = 0, hole, at;
+  int is_pending = 0;
+  const gmlk_note *note;
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < a->bins_capacity; i++) {
     gmlk_block *b = a->bins[i] && !l->streams.items[i]->is_capture
@@ -8550,6 +8640,18 @@ static uint32_t gmlk_foreign_hole(const gmlake *l, const gmlk_attempt *r, gmlk_t
     if (!b || (best_hole && hole >= best_hole) ||
         !gmlk_may_take_range(&l->streams, taker, b, at + r->grains))
       continue;
+    best_hole = hole;
+    *out = gmlk_span_of(at, r->grains);
+  }
+  for (note = a->pending; note; note = note->next) {
+    const gmlk_block *b = note->block;
+    at = b->at + ((0 - b->at) & (r->align - 1));
+    hole = b->grains;
+    if (b->as.live.window || at - b->at > hole || hole - (at - b->at) < r->grains ||
+        (best_hole && (is_pending ? hole > best_hole : hole >= best_hole)) ||
+        !gmlk_may_take(&l->streams, taker, b))
+      continue;
+    is_pending = 1;
     best_hole = hole;
     *out = gmlk_span_of(at, r->grains);
   }
@@ -11673,7 +11775,7 @@ static gmlake_wait gmlk_query_wait(const gmlake *l, const gmlk_arena *a, gmlk_ta
                                    const gmlk_span *spans, uint32_t count) {
   uint32_t i;
   for (i = 0; i < count; i++) {
-    const gmlk_block *b = gmlk_locate(a, spans[i].at);
+    gmlk_block *b = gmlk_locate(a, spans[i].at);
     for (; b->at < spans[i].at + spans[i].grains; b = b->next)
       if (gmlk_may_take(&l->streams, taker, b) && gmlk_has_to_wait(l, taker, b))
         return GMLAKE_DEVICE_WAIT;
@@ -11723,10 +11825,8 @@ static gmlake_result gmlk_query_grow(gmlake *l, gmlk_attempt *r, gmlk_taker take
 static int gmlk_query_borrow(const gmlake *l, gmlk_attempt *r, gmlk_taker taker,
                              gmlk_window_plan *plan, gmlake_query_info *out) {
   gmlk_arena *a = r->arena;
-  const gmlk_window *w = NULL;
+  const gmlk_window *w = r->may_stitch ? gmlk_window_for(l, r, taker) : NULL;
   gmlk_span span;
-  if (r->may_stitch)
-    w = gmlk_window_find(a, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r));
   if (w)
     out->wait = gmlk_query_wait(l, a, taker, w->spans, w->span_count);
   else if (gmlk_foreign_hole(l, r, taker, &span))

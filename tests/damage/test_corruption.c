@@ -196,6 +196,8 @@ static void add_pending(gmlake_stream first, gmlake_stream held) {
   size_t i;
   gmlake_mock_stream_hold(mock, first);
   gmlake_mock_stream_hold(mock, held);
+  step(
+      gmlake_mark_stream(lake, first, GMLAKE_STREAM_COMMUNICATION)); /* so that it waits for none */
   ptr = take_on(2 * C, first);
   step(gmlake_record_stream(lake, ptr, held));
   drop_on(ptr, first);

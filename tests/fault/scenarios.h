@@ -172,11 +172,16 @@ static const program programs[] = {
     {"borrow-from-legacy", ".w", "b", "cap:8", "+p=512b@2 +a=7 h0 | -a +b=5@2"},
 
     /* waiting on the host */
-    {"wait-for-pending", ".wplkq", "wP", "cap:8", "+p=512b@2 +a=7@1 ra@2 h2 | -a +b=7@1"},
+    {"borrow-pending", ".wplkq", "bP", "cap:8", "+p=512b@2 +a=7@1 ra@2 h2 | -a +b=7@1"},
+    {"borrow-pending-window", ".gp", "RbP", "cap:8 wait-first",
+     LAY8 "-aceg +x=4@1 rx@2 h2 | -x +y=4@1"},
+    {"borrow-pending-part", ".gp", "bP", "cap:8 wait-first",
+     "+p=512b@2 +a=3@1 +*=1 +b=2@1 ra@2 ra@3 h2 h3 | -a -b +x=4@1"},
+    {"wait-for-pending", ".wplkq", "wP", "cap:8", "+p=512b@2 +a=7@1 ra@2 h2 | -a +b=7@n"},
     {"wait-for-clean", ".wp", "w", "cap:8", "+p=512b@2 +a=7@1 h1 | -a +b=7@n"},
     {"wait-and-stitch", ".gp", "w3", "cap:8", HOLES8_ON_1 "| +x=3@n"},
     {"wait-and-grow", ".gp", "w4", "cap:10", HOLES8_ON_1 "| +x=6@n"},
-    {"wait-for-two", ".", "wP", "cap:8", "+p=512b@2 +a=7@1 ra@2 ra@3 h2 h3 | -a +b=7@1"},
+    {"wait-for-two", ".", "wP", "cap:8", "+p=512b@2 +a=7@1 ra@2 ra@3 h2 h3 | -a +b=7@n"},
     {"wait-in-vain", ".w", "5O", "cap:8", "+p=512b@2 +c=2@2 +a=5@1 h1 | -a +b=7@n!O +b=5@n"},
 
     /* giving memory back to create it where it is needed */

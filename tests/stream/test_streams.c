@@ -2153,9 +2153,41 @@ static const scene scenes[] = {
     /* B is idle when p is freed: its event is done. */
     {"work_before_the_free_counts_and_later_work_does_not", 8, "",
      "+p=1@A rp@B hA -p@A hB ~*=2@B +*=1@A==p eA eB -p@A"},
-    /* Nobody may have it yet, on no device: at the device's end the host waits. */
+    /* Nobody may have it yet, on no device: for who cannot wait there, the host waits. */
     {"pending_frees_are_waited_for_in_the_end", 2, "",
-     "+p=2@A rp@B hB -p@A +*=2@A==p host-waits=1 driver-host-waits=1 -p@A"},
+     "+p=2@A rp@B hB -p@A +*=2@n==p host-waits=1 driver-host-waits=1 -p@A"},
+    /* At the device's end the stream waits on the device: new work on A is behind B's. */
+    {"pending_frees_are_had_behind_a_wait_on_the_device", 2, "",
+     "+p=2@A rp@B hB -p@A +*=2@A==p host-waits=0 waits=1 behind:A=1 pending=0 eB -p@A"},
+    /* The host runs ahead of B: each layer has the memory of the one before. */
+    {"layers_have_the_memory_of_those_before", 64, "wait-first",
+     "hB [32 +p=2@A rp@B -p@A ] reserved=2 waits=31 host-waits=0 pending=2"},
+    /* The stream that is recorded waits for the one that freed. C waits for both. */
+    {"a_recorded_stream_has_the_memory_itself", 4, "wait-first",
+     "+p=2@A rp@B hA hB -p@A +q=2@B==p waits=1 behind:B=1 -q@B"},
+    {"who_takes_a_pending_block_waits_for_all_its_streams", 4, "wait-first",
+     "+p=2@A rp@B rp@D hA hB hD -p@A +q=2@C==p waits=3 eA eB behind:C=1 eD behind:C=0"},
+    /* A window that is pending serves again without a driver call but the wait. */
+    {"a_pending_window_is_reused_behind_a_wait", 4, "wait-first",
+     "+a-d=1@A -ac@n +w=2@A pieces:w=2 rw@B hB -w@A mark +*=2@A==w reuses=1 stitches=0 waits=1 "
+     "windows=1"},
+    /* | p p | | a | |: what is pending and what is free are the pieces of one window. */
+    {"a_part_of_a_pending_block_is_stitched", 5, "wait-first",
+     "+p=2@A +*=1@A +a=1@A +*=1@A rp@B hB -p@A -a@A mark +w=3@A pieces:w=2 holds:w=1 waits=1 "
+     "host-waits=0 pending=0"},
+    {"the_rest_of_a_pending_block_is_the_takers", 4, "wait-first",
+     "+p=3@A rp@B hB -p@A +q=1@A==p waits=1 +*=2@A==p+1 waits=1 reserved=3"},
+    /* Growth creates what is missing beside it. */
+    {"a_pending_block_and_new_chunks_serve_together", 8, "wait-first",
+     "+p=2@A +*=1@A rp@B hB -p@A +*=3@A reserved=4 waits=1 pending=0"},
+    /* Not before growth if that comes first; not what a stream that is lost may still use. */
+    {"growth_comes_first_if_the_description_says_so", 8, "",
+     "+p=2@A rp@B hB -p@A +*=2@A>p+2 waits=0 pending=2 reserved=4"},
+    {"a_lost_streams_use_is_not_waited_for_there", 8, "wait-first",
+     "+p=2@A rp@B hB kB T:0 -p@A +*=2@A>p+2 waits=0 pending=2"},
+    /* Its rest has an event at once: A may end, and C has it. */
+    {"the_rest_is_fenced_for_a_stream_that_may_end", 3, "may-end wait-first",
+     "+p=2@A rp@B hB -p@A ~*=512b@B +q=1@A==p waits=1 kA eB +*=1@C==p+1 host-waits=0"},
     /* NONE says that the block's own stream is synchronised, and speaks for no other. It is
        clean, though A is held. */
     {"none_speaks_for_the_blocks_own_stream_alone", 4, "",

@@ -878,7 +878,7 @@ static void what_has_its_event_is_counted_on_in_a_capture(void **state) {
   step(gmlake_record_stream(lake, b[5], two));
   step(gmlake_capture_begin(lake, two, pool));
   drop_on(b[5], one);
-  w = foretold_of(2 * C, one, GMLAKE_OK, GMLAKE_HOST_WAIT, 0);
+  w = foretold_of(2 * C, one, GMLAKE_OK, GMLAKE_DEVICE_WAIT, 0);
   drop_on(w, one);
   (void)foretold_of(3 * C, one, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, GMLAKE_NO_WAIT, 0);
   gmlake_mock_stream_finish(mock, two);
