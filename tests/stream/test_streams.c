@@ -1754,6 +1754,33 @@ static void nothing_waits_on_the_legacy_stream_during_a_capture(void **state) {
   finish();
 }
 
+/* More events than the ring has: 93 frees of a chunk on A complete one by one. Three of four chunks
+   are freed, joined, so clean with the third. What is idle is never more than what is complete. */
+static void a_thinned_ring_makes_nothing_clean_too_early(void **state) {
+  gmlake_budget budget;
+  void *p[124];
+  size_t i;
+  (void)state;
+  prepare(256);
+  open_lake();
+  A = open_stream();
+  B = open_stream();
+  drop_on(take_on(512, B), B);
+  trim_to(0);
+  for (i = 0; i < 124; i++) p[i] = take_on(C, A);
+  gmlake_mock_stream_set_lag(mock, A, 100000);
+  for (i = 0; i < 93; i++) {
+    gmlake_mock_set_clock(mock, i * 10);
+    drop_on(p[i / 3 * 4 + i % 3], A);
+  }
+  for (i = 0; i < 93; i++) {
+    gmlake_mock_set_clock(mock, 100000 + i * 10 + 5);
+    step(gmlake_get_budget(lake, &budget));
+    assert_true(budget.idle_bytes <= (i + 1) / 3 * 3 * C);
+  }
+  abandon();
+}
+
 #define MANY 40u /* streams that hold memory back */
 
 /* Each of them has two halves of chunks behind one event: what was waited for is not waited for
@@ -2177,6 +2204,17 @@ static const scene scenes[] = {
      "host-waits=0 pending=0"},
     {"the_rest_of_a_pending_block_is_the_takers", 4, "wait-first",
      "+p=3@A rp@B hB -p@A +q=1@A==p waits=1 +*=2@A==p+1 waits=1 reserved=3"},
+    /* It is not clean: who takes it from A waits for B's work, behind A's event. */
+    {"the_rest_of_a_pending_block_is_not_clean", 4, "wait-first",
+     "+p=3@A rp@B hB -p@A +q=1@A==p +*=1@A +*=1@C==p+2 behind:C=1 waits=2 eB behind:C=0"},
+    {"of_pending_blocks_the_oldest_is_taken", 4, "wait-first",
+     "+p-q=2@A rp@B rq@D hB hD -p@A -q@A +*=2@A==p waits=1 eB behind:A=0"},
+    /* What both streams are recorded on can be had once B is done, not before D's capture ends. */
+    {"every_recorded_stream_has_to_be_waited_for", 8, "",
+     "P0 +p=2@A +x=1@A rp@B rp@D BD:0 hB -p@A Q allocatable=5 +*=5@A host-waits=0 ED"},
+    /* A's crumbs are had from what its pending work uses: B's news do not make them clean. */
+    {"crumbs_of_pending_work_stay_its_streams", 256, "",
+     "+p=64@A hA -p@A +s=4k@A ~*=1@B ~*=3@B ~*=6@B +y=4k@B>p+64 waits=0"},
     /* Growth creates what is missing beside it. */
     {"a_pending_block_and_new_chunks_serve_together", 8, "wait-first",
      "+p=2@A +*=1@A rp@B hB -p@A +*=3@A reserved=4 waits=1 pending=0"},
@@ -2435,6 +2473,7 @@ int main(void) {
       cmocka_unit_test(pools_and_lakes_wait_without_host_memory),
       cmocka_unit_test(nothing_waits_on_the_legacy_stream_during_a_capture),
       cmocka_unit_test(no_capture_begins_on_a_stream_that_is_gone),
+      cmocka_unit_test(a_thinned_ring_makes_nothing_clean_too_early),
       cmocka_unit_test(no_wait_on_the_device_is_queued_twice),
       cmocka_unit_test(each_free_is_fenced_but_on_the_legacy_stream),
       cmocka_unit_test(a_stream_that_stays_is_asked_and_fenced_as_others),

@@ -711,6 +711,26 @@ static void no_loan_on_a_stream_that_is_gone(void **state) {
   close_mock();
 }
 
+/* Graphs were launched on the legacy stream before the loan. While another stream is captured no
+   event can be recorded behind them, so the pool cannot go. */
+static void a_pool_that_was_lent_stays_while_launches_may_run(void **state) {
+  gmlake_pool *other;
+  (void)state;
+  start_lending(16);
+  capture(1, 4 * C);
+  other = open_pool(0);
+  gmlake_mock_stream_hold(mock, LEGACY);
+  step(gmlake_capture_begin(lake, B, other));
+  lend(LEGACY);
+  recall(LEGACY);
+  step_error(gmlake_pool_destroy(lake, pool), CAPTURING);
+  step(gmlake_capture_end(lake, B));
+  gmlake_mock_stream_finish(mock, LEGACY);
+  step(gmlake_pool_destroy(lake, pool));
+  step(gmlake_pool_destroy(lake, other));
+  finish();
+}
+
 static void *borrowed_meanwhile;
 
 static gmlake_result wait_while_another_borrows(void *user, int *out_code) {
@@ -1182,6 +1202,7 @@ int main(void) {
       cmocka_unit_test(beside_live_blocks_all_is_returned),
       cmocka_unit_test(every_call_may_fail),
       cmocka_unit_test(rounds_leave_nothing_behind),
+      cmocka_unit_test(a_pool_that_was_lent_stays_while_launches_may_run),
       cmocka_unit_test(streams_may_end),
       cmocka_unit_test(no_loan_on_a_stream_that_is_gone),
       cmocka_unit_test(a_loan_while_recall_waits_is_not_recalled),
