@@ -110,7 +110,8 @@ HOW AN ALLOCATION IS SERVED
   3. S2: the smallest larger range, split. No driver call. If it is at the end of an arena of 32
      chunks or more, half a chunk or less of it is set aside for small blocks. The later steps may
      call the driver.
-  4. The lake asks what other streams have completed, then tries 1 to 3 again.
+  4. The lake asks what other streams have completed, then tries 1 to 3 again. After 32 windows in a
+     row that no growth interrupted, a request of a chunk or more asks before step 1, too.
   5. S3: a window is stitched from free ranges; the smallest holes are used first.
   6. With GMLAKE_WAIT_FIRST step 10 is done here; with GMLAKE_WAIT_IF_SOON too, but only for memory
      whose work completes soon.
@@ -5061,6 +5062,7 @@ struct gmlake {
   gmlk_message *messages;  /* for the logger, which is called when no lock is held */
   unsigned message_count;
   gmlk_callback *callbacks, *spare_callbacks; /* running ones; unused records */
+  unsigned stitches_in_row;                   /* since growth for a block; see gmlk_asks_early */
   int asks_first;         /* the policy chooses or evicts: every allocation takes the slow way */
   uint64_t request_count; /* attempts so far if is_watched; else 0 */
   int is_watched;         /* there is an observer or a policy */
@@ -6976,6 +6978,8 @@ static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w,
   return GMLAKE_OK;
 }
 
+#define GMLK_STITCHES_IN_ROW 32u /* so many without growth tell that a lake does not settle */
+
 /* Stitch: makes the window that arena->spans plans and grants it. *out_block stays NULL on an
    error, and where no address space is left: then the result is OK. */
 static gmlake_result gmlk_stitch(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
@@ -7001,6 +7005,7 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
   }
   w->is_known = r->is_capture;
   *out_block = gmlk_grant(l, r, gmlk_window_own(a, w), GMLK_S3);
+  l->stitches_in_row += l->stitches_in_row < GMLK_STITCHES_IN_ROW && !r->has_grown;
   gmlk_evict_if_due(l, a);
   return GMLAKE_OK;
 }
@@ -8705,6 +8710,7 @@ static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_attempt *r, gmlk_taker 
     gmlake_result result = gmlk_grow(l, r, r->shortfall);
     if (result) return result;
     gmlk_attempt_grew(r);
+    l->stitches_in_row = 0;
     result = gmlk_try_fast(l, r, out_block);
     if (!result && !*out_block && r->align > 1) *out_block = gmlk_search_aligned(l, r);
     if (!result && !*out_block) result = gmlk_try_stitch(l, r, taker, out_block);
@@ -9047,6 +9053,16 @@ GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_attempt *r, gmlk_block *b
   return (void *)(uintptr_t)address;
 }
 
+/* Whether a request asks what other streams have completed before it looks for memory. Else the lake
+   asks only where memory is short, and leaves freed memory to its stream till then. So what is open
+   to a request depends on when somebody asked last, and a program that repeats itself finds other
+   pieces each time. A lake that stitches on although it does not grow any more asks at each request
+   of a chunk or more: a call for each stream, where a stitch takes some for each chunk. */
+static inline int gmlk_asks_early(const gmlake *l, const gmlk_attempt *r) {
+  return l->stitches_in_row == GMLK_STITCHES_IN_ROW && r->grains >= gmlk_chunk_grains(r->arena) &&
+         l->streams.used_count >= 2;
+}
+
 /* Serves a request. pre: the books are locked; they are so again at the end. */
 GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
                                         gmlake_stream stream, void **out_ptr, int is_watched) {
@@ -9060,7 +9076,8 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
     if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   if (is_watched) gmlk_attempt_count(l, &r);
-  if (r.grains && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
+  if (gmlk_asks_early(l, &r)) result = gmlk_refresh(l, 0);
+  if (r.grains && !result && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
   if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
   if (result)
     gmlk_note_free(l, note);
