@@ -29,8 +29,26 @@ const char *kept_text(std::string text) {
   return kept.c_str();
 }
 
+/* Runs a function that returns a text. Nothing is raised: Python calls it as C. */
+template <class Function>
+const char *answer(Function function) noexcept {
+  try {
+    return function();
+  } catch (const std::exception &error) {
+    return kept_text(error.what());
+  }
+}
+
 const char *text_of(gmlake_torch::Offload &offload, gmlake_offload_result result) {
   return result == GMLAKE_OFFLOAD_OK ? nullptr : kept_text(offload.error());
+}
+
+/* Runs the function on the open session, on the stream of its device; without one does nothing. */
+template <class Function>
+const char *on_open(Function function) noexcept {
+  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
+  if (!own) return nullptr;
+  return answer([&] { return text_of(*own, function(*own, session_stream(sessions().device))); });
 }
 
 } // namespace
@@ -38,97 +56,87 @@ const char *text_of(gmlake_torch::Offload &offload, gmlake_offload_result result
 /* Opens a session on the device. chunk_bytes is that of the first time. */
 API const char *gmlake_torch_offload_open(int device, size_t limit_bytes, size_t tensor_bytes_min,
                                           size_t host_bytes_max, size_t chunk_bytes,
-                                          int is_checked) {
-  Sessions &all = sessions();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  if (all.open.load()) return "a session is open already";
-  std::unique_ptr<gmlake_torch::Offload> &own = all.by_device[device];
-  const char *why = nullptr;
-  if (!own) own = make_session(device, chunk_bytes, &why);
-  if (!own) return why;
-  gmlake_torch::OffloadOptions options;
-  options.limit_bytes = limit_bytes;
-  options.tensor_bytes_min = tensor_bytes_min;
-  options.host_bytes_max = host_bytes_max;
-  options.flags = is_checked ? GMLAKE_OFFLOAD_CHECKED : 0;
-  const gmlake_offload_result result = own->open(options);
-  if (result != GMLAKE_OFFLOAD_OK) return kept_text(own->error());
-  all.device = device;
-  all.open.store(own.get());
-  return nullptr;
+                                          int is_checked) noexcept {
+  return answer([&]() -> const char * {
+    Sessions &all = sessions();
+    std::lock_guard<std::mutex> lock(all.mutex);
+    if (all.open.load()) return "a session is open already";
+    std::unique_ptr<gmlake_torch::Offload> &own = all.by_device[device];
+    const char *why = nullptr;
+    if (!own) own = make_session(device, chunk_bytes, &why);
+    if (!own) return why;
+    gmlake_torch::OffloadOptions options;
+    options.limit_bytes = limit_bytes;
+    options.tensor_bytes_min = tensor_bytes_min;
+    options.host_bytes_max = host_bytes_max;
+    options.flags = is_checked ? GMLAKE_OFFLOAD_CHECKED : 0;
+    const gmlake_offload_result result = own->open(options);
+    if (result != GMLAKE_OFFLOAD_OK) return kept_text(own->error());
+    all.device = device;
+    all.open.store(own.get());
+    return nullptr;
+  });
 }
 
-API const char *gmlake_torch_offload_close(void) {
-  Sessions &all = sessions();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  gmlake_torch::Offload *const own = all.open.exchange(nullptr);
-  return own ? text_of(*own, own->close(session_stream(sessions().device))) : nullptr;
+API const char *gmlake_torch_offload_close(void) noexcept {
+  return answer([&]() -> const char * {
+    Sessions &all = sessions();
+    std::lock_guard<std::mutex> lock(all.mutex);
+    gmlake_torch::Offload *const own = all.open.exchange(nullptr);
+    return own ? text_of(*own, own->close(session_stream(all.device))) : nullptr;
+  });
 }
 
 API const char *gmlake_torch_offload_step(uint64_t key, const uint64_t *addresses,
-                                          size_t read_count, size_t write_count) {
-  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
-  if (!own) return nullptr;
-  return text_of(
-      *own, own->step(key, addresses, read_count, write_count, session_stream(sessions().device)));
+                                          size_t read_count, size_t write_count) noexcept {
+  return on_open([&](gmlake_torch::Offload &own, void *stream) {
+    return own.step(key, addresses, read_count, write_count, stream);
+  });
+}
+API const char *gmlake_torch_offload_made(const uint64_t *addresses, size_t count) noexcept {
+  return on_open([&](gmlake_torch::Offload &own, void *) { return own.made(addresses, count); });
+}
+API const char *gmlake_torch_offload_mark(void) noexcept {
+  return on_open([](gmlake_torch::Offload &own, void *) { return own.mark(); });
+}
+API const char *gmlake_torch_offload_keep(uint64_t address) noexcept {
+  return on_open(
+      [&](gmlake_torch::Offload &own, void *stream) { return own.keep(address, stream); });
 }
 
-API const char *gmlake_torch_offload_made(const uint64_t *addresses, size_t count) {
-  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
-  return own ? text_of(*own, own->made(addresses, count)) : nullptr;
-}
-
-API const char *gmlake_torch_offload_mark(void) {
-  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
-  return own ? text_of(*own, own->mark()) : nullptr;
-}
-
-API const char *gmlake_torch_offload_region(uint64_t *out_region, int *out_is_kept) {
-  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
+API const char *gmlake_torch_offload_region(uint64_t *out_region, int *out_is_kept) noexcept {
   *out_region = 0;
   *out_is_kept = 0;
-  return own ? text_of(*own, own->region(out_region, out_is_kept)) : nullptr;
+  return on_open(
+      [&](gmlake_torch::Offload &own, void *) { return own.region(out_region, out_is_kept); });
+}
+API const char *gmlake_torch_offload_recompute(uint64_t region) noexcept {
+  return on_open([&](gmlake_torch::Offload &own, void *) { return own.recompute(region); });
+}
+API const char *gmlake_torch_offload_region_end(void) noexcept {
+  return on_open([](gmlake_torch::Offload &own, void *) { return own.region_end(); });
 }
 
-API const char *gmlake_torch_offload_recompute(uint64_t region) {
-  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
-  return own ? text_of(*own, own->recompute(region)) : nullptr;
+API const char *gmlake_torch_offload_begin_capture(void) noexcept {
+  return on_open(
+      [](gmlake_torch::Offload &own, void *stream) { return own.begin_capture(stream); });
 }
-
-API const char *gmlake_torch_offload_region_end(void) {
-  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
-  return own ? text_of(*own, own->region_end()) : nullptr;
-}
-
-API const char *gmlake_torch_offload_keep(uint64_t address) {
-  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
-  return own ? text_of(*own, own->keep(address, session_stream(sessions().device))) : nullptr;
-}
-
-API const char *gmlake_torch_offload_begin_capture(void) {
-  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
-  return own ? text_of(*own, own->begin_capture(session_stream(sessions().device))) : nullptr;
-}
-
-API const char *gmlake_torch_offload_end_capture(uint64_t *out_graph) {
-  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
+API const char *gmlake_torch_offload_end_capture(uint64_t *out_graph) noexcept {
   *out_graph = 0;
-  return own ? text_of(*own, own->end_capture(out_graph)) : nullptr;
+  return on_open([&](gmlake_torch::Offload &own, void *) { return own.end_capture(out_graph); });
 }
-
-API const char *gmlake_torch_offload_replay(uint64_t graph) {
-  gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
-  return own ? text_of(*own, own->replay(graph, session_stream(sessions().device))) : nullptr;
+API const char *gmlake_torch_offload_replay(uint64_t graph) noexcept {
+  return on_open(
+      [&](gmlake_torch::Offload &own, void *stream) { return own.replay(graph, stream); });
 }
-
 /* The graph is no more. */
-API void gmlake_torch_offload_forget_graph(uint64_t graph) {
+API void gmlake_torch_offload_forget_graph(uint64_t graph) noexcept {
   gmlake_torch::Offload *const own = sessions().open.load(std::memory_order_acquire);
   if (own) own->forget_graph(graph);
 }
 
 /* As gmlake_torch_stats_json, of the device's session. -1: it never had one. */
-API int gmlake_torch_offload_stats_json(int device, char *buffer, size_t size) {
+API int gmlake_torch_offload_stats_json(int device, char *buffer, size_t size) noexcept {
   static const char *const modes[] = {"learning", "planned", "drifted"};
   Sessions &all = sessions();
   std::lock_guard<std::mutex> lock(all.mutex);

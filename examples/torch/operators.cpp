@@ -33,9 +33,9 @@
 
 /* Of the session; each returns NULL or why not. */
 API const char *gmlake_torch_offload_step(uint64_t key, const uint64_t *addresses,
-                                          size_t read_count, size_t write_count);
-API const char *gmlake_torch_offload_made(const uint64_t *addresses, size_t count);
-API const char *gmlake_torch_offload_keep(uint64_t address);
+                                          size_t read_count, size_t write_count) noexcept;
+API const char *gmlake_torch_offload_made(const uint64_t *addresses, size_t count) noexcept;
+API const char *gmlake_torch_offload_keep(uint64_t address) noexcept;
 
 namespace {
 
@@ -446,27 +446,38 @@ void take_kernels() {
   listener().has_names = !names.empty();
 }
 
+/* Runs the function. NULL, or what it raised: Python calls it as C. */
+const char *answer(void (*function)()) noexcept {
+  static thread_local std::string kept;
+  try {
+    function();
+    return nullptr;
+  } catch (const std::exception &error) {
+    kept = error.what();
+    return kept.c_str();
+  }
+}
+
 } // namespace
 
 /* is_on: operators of the calling thread are seen from now on, on a GPU or, in tests, on the CPU,
    and what other threads use stays; else no longer. Lists of more than foreach_bytes are worked on
-   in parts. */
-API void gmlake_torch_offload_watch(int is_on, int is_cpu, size_t foreach_bytes) {
+   in parts. Returns NULL, or why it cannot; the text is valid until the thread's next call. */
+API const char *gmlake_torch_offload_watch(int is_on, int is_cpu, size_t foreach_bytes) noexcept {
   settings.device = is_cpu ? c10::DeviceType::CPU : c10::DeviceType::CUDA;
   settings.foreach_bytes = foreach_bytes;
-  if (is_on) register_new();
   c10::impl::tls_set_dispatch_key_excluded(WATCHED, is_on != 0);
   settings.is_on = is_on != 0;
-  if (!is_on) take_kernels();
+  return answer(is_on ? register_new : take_kernels);
 }
 
-/* Operators may have been defined. */
-API void gmlake_torch_offload_look(void) {
-  if (settings.is_on) register_new();
+/* Operators may have been defined. Answers as the former. */
+API const char *gmlake_torch_offload_look(void) noexcept {
+  return settings.is_on ? answer(register_new) : nullptr;
 }
 
 /* is_on: what the thread executes is one operator, until this is called with what it returned. */
-API int gmlake_torch_offload_pause(int is_on) {
+API int gmlake_torch_offload_pause(int is_on) noexcept {
   const int was_on = c10::impl::tls_is_dispatch_key_excluded(INSIDE);
   c10::impl::tls_set_dispatch_key_excluded(INSIDE, is_on != 0);
   return was_on;

@@ -103,9 +103,9 @@ class Judge:
         operators = ctypes.PyDLL(path_of_operators)
         self.watch = operators.gmlake_torch_offload_watch
         self.watch.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_size_t]
-        self.watch.restype = None
         self.pause = operators.gmlake_torch_offload_pause
         self.look = operators.gmlake_torch_offload_look
+        self.watch.restype = self.look.restype = ctypes.c_char_p
         self.marks = 0
 
     def open(self, *_):

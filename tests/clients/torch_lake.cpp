@@ -561,6 +561,29 @@ static void test_chunk_segments() {
   check(scene.told.empty() && device.chunk_segments().empty());
 }
 
+/* torch 2.12 ends a capture's pool and begins it again while the stream is captured, and allocates on
+   the legacy stream meanwhile: for generators that register late. */
+static void test_pool_begins_again() {
+  Scene scene;
+  Device &device = *scene.device;
+  begin_capture(scene, kPool, scene.a);
+  Block *first = scene.alloc(MIB, scene.a);
+  check(device.end_route(kPool));
+  Block *state = scene.alloc(8);
+  check(device.begin_route(
+      kPool, [&](void *stream) { return scene.capturing.count(stream) != 0; }, scene.a));
+  Block *second = scene.alloc(MIB, scene.a);
+  check(second->ptr != first->ptr && pool_of(scene, second->ptr) == pool_of(scene, first->ptr));
+  check(!pool_of(scene, state->ptr));
+  device.free(first);
+  check(scene.alloc(MIB, scene.a)->ptr == first->ptr);
+  end_capture(scene, kPool, scene.a);
+  for (int replay = 0; replay < 3; replay++) device.record_stream(state, scene.a);
+  device.free(state);
+  device.free(second);
+  check(device.figures().allocation[ALL].current == 1);
+}
+
 /* A pool whose requests somebody else serves. */
 static void test_elsewhere() {
   Scene scene;
@@ -705,6 +728,7 @@ int main() {
   test_checkpoint();
   test_segments();
   test_chunk_segments();
+  test_pool_begins_again();
   test_elsewhere();
   test_failed_capture();
   test_pools_end();

@@ -86,10 +86,10 @@ class Calls:
         self.stats_json.argtypes = [ctypes.c_int, ctypes.c_char_p, size]
         operators = ctypes.PyDLL(path_of_operators) if path_of_operators else library
         self.watch = operators.gmlake_torch_offload_watch
-        self.watch.argtypes, self.watch.restype = [ctypes.c_int, ctypes.c_int, size], None
+        self.watch.argtypes = [ctypes.c_int, ctypes.c_int, size]
         self.pause = operators.gmlake_torch_offload_pause
         self.look = operators.gmlake_torch_offload_look
-        self.look.restype = None
+        self.watch.restype = self.look.restype = ctypes.c_char_p
 
     def end_capture(self):
         graph = ctypes.c_uint64()
@@ -164,7 +164,7 @@ class Session:
         try:
             self._hooks = on_step(self._before_step, self._after_step)
             self._patch()
-            self._watch(True)
+            check(self._watch(True))
         except BaseException:
             self._end()
             raise
@@ -176,7 +176,7 @@ class Session:
             check(text)
 
     def _end(self):
-        self._watch(False)
+        text = self._watch(False)
         for owner, name, former in reversed(self._undo):
             setattr(owner, name, former)
         self._undo.clear()
@@ -185,13 +185,13 @@ class Session:
         for optimizer, groups in self._split.values():
             optimizer.param_groups = groups
         self._split.clear()
-        return self._calls.close()
+        return self._calls.close() or text
 
     # ---- Operators ----
 
     def _watch(self, is_on):
-        """Whether this thread's operators are seen."""
-        self._calls.watch(is_on, self.device.type == "cpu", self._foreach_bytes)
+        """Whether this thread's operators are seen. Returns None, or why not."""
+        return self._calls.watch(is_on, self.device.type == "cpu", self._foreach_bytes)
 
     def _region(self, key, seen, function, *args, **kwargs):
         """Runs what is one operator, whatever it does inside. seen: the addresses of its tensors,
@@ -328,7 +328,7 @@ class Session:
 
         def getattr(namespace, name):
             found = former(namespace, name)
-            self._calls.look()
+            check(self._calls.look())
             return found
 
         return getattr
