@@ -12082,12 +12082,14 @@ static gmlake_result gmlk_query(gmlake *l, const gmlake_alloc_desc *desc, gmlake
   if (result == GMLAKE_ERROR_INVALID_ARGUMENT || result == GMLAKE_ERROR_CAPTURING ||
       result == GMLAKE_ERROR_ASLEEP)
     l->error.call = "gmlake_query";
-  if (!result && (desc->flags & GMLAKE_TRANSIENT) && l->loan_count && r.grains && !r.is_capture) {
+  if ((desc->flags & GMLAKE_TRANSIENT) && l->loan_count &&
+      (result == GMLAKE_ERROR_ASLEEP || (!result && r.grains && !r.is_capture))) {
     result = gmlk_query_transient(l, desc, stream, &answer, &is_served);
-    if (!result) result = gmlk_attempt_open(l, &r, desc, stream); /* the books were unlocked */
+    if (!result && !is_served)
+      result = gmlk_attempt_open(l, &r, desc, stream); /* the books were unlocked */
   }
   if (result) return result;
-  if (desc->bytes && !r.grains)
+  if (desc->bytes && !is_served && !r.grains)
     result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   else if (desc->bytes && !is_served && !gmlk_query_fast(l, &r))
     result = gmlk_query_climb(l, &r, &answer);

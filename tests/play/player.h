@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "judge.h"
+#include "model.h"
 
 #include "../judge_map.h"
 
@@ -42,13 +43,6 @@ static gmlake_mock_census census(void) {
   gmlake_mock_census now_there;
   gmlake_mock_get_census(mock, &now_there);
   return now_there;
-}
-
-static gmlake_stats stats(void) {
-  gmlake_stats all;
-  all.struct_bytes = 0;
-  must(gmlake_get_stats(lake, &all), "gmlake_get_stats");
-  return all;
 }
 
 static void disarm(void) {
@@ -431,6 +425,7 @@ static void do_alloc(int on) {
   gmlake_alloc_desc wanted;
   const size_t before = census().physical_bytes;
   void *ptr = &ptr;
+  forecast said;
   gmlake_result result;
   int graph_number = 0;
   if (b->id || !may_name(on)) return;
@@ -444,7 +439,9 @@ static void do_alloc(int on) {
   wanted = wanted_of(from);
   if (graph_number) wanted.flags &= ~GMLAKE_TRANSIENT;
   if (wanted.alignment > from->chunk) wanted.alignment = from->chunk;
+  foretell(&said, now, &wanted, value_in(now->stream));
   result = gmlake_alloc_with(lake, &wanted, value_in(now->stream), &ptr);
+  judge_forecast(&said, result);
   judge(!result || !ptr, "a pointer though the allocation failed");
   if (!is_done(result, "gmlake_alloc",
                from->asleep && !(now->flags & FLAG_T) ? 0 : LACK | MAY(from->asleep, ASLEEP),

@@ -53,10 +53,23 @@ static const struct deed {
              {'L', 8},  {'x', 12}, {'i', 12}, {'Y', 1}};
 #define DEEDS (sizeof(deeds) / sizeof(deeds[0]))
 
+/* A lake of a mood does those things alone, and often: rare meetings need that. */
+static const struct mood {
+  const char *verbs; /* each as often as it stands there; "": all, by their weights */
+  size_t percent, chunks, streams, transient, none, faults;
+} moods[] = {{"", 46, 100, 6, 25, 8, 1},
+             {"++++----uugt", 12, 500, 2, 0, 2, 0},          /* many events are pending */
+             {"++++----uurrhheQTq", 12, 24, 5, 0, 25, 0},    /* recorded blocks, host waits */
+             {"++++----uuuBEjjlLLPrh", 12, 60, 4, 60, 4, 0}, /* pools that are lent */
+             {"++++----uhheTIQ", 8, 60, 3, 0, 2, 0},         /* small blocks of several streams */
+             {"+++---uPDSSWWWNcdzxiTUEBj", 10, 60, 3, 5, 10, 1}}; /* sleep, with faults */
+#define MOODS (sizeof(moods) / sizeof(moods[0]))
+
 static struct chooser {
   uint64_t seed;
   size_t steps, weights[DEEDS], frees, largest, usual[USUAL], streams;
   size_t fault_percent, host_percent;
+  const struct mood *mood;
   int never_ends;
 } chooser;
 
@@ -131,6 +144,7 @@ static unsigned char slot_of(int on) {
 
 static size_t any_size(void) {
   const size_t largest = w.chunk * (1 + below(chance(20) ? chooser.largest : 6));
+  if (chooser.mood == moods + 1) return w.chunk;
   if (chance(25)) return 1 + below(8 * GRAIN);
   if (chance(40)) return chooser.usual[below(USUAL)];
   return chance(50) ? largest : 1 + below(largest);
@@ -138,12 +152,12 @@ static size_t any_size(void) {
 
 static void draw_request(op *o) {
   o->bytes = any_size();
-  o->stream = chance(8) ? ON_NONE : any_slot();
+  o->stream = chance(chooser.mood->none) ? ON_NONE : any_slot();
   if (chance(30)) o->two = (unsigned char)(1 + below(POOLS));
   if (chance(w.program->options[OPT_SHARE] ? 30 : 6)) o->flags |= FLAG_X;
   if (chance(6)) o->flags |= FLAG_S;
   if (chance(10)) o->flags |= FLAG_G;
-  if (chance(25)) o->flags |= FLAG_T;
+  if (chance(chooser.mood->transient)) o->flags |= FLAG_T;
   if (chance(10)) o->align = GRAIN << below(3);
 }
 
@@ -200,7 +214,7 @@ static op draw(char verb) {
     o.bytes = chance(50) ? below(8) : 0;
     break;
   case 'g':
-    o.bytes = below(1000) * below(2);
+    o.bytes = below(chooser.mood == moods ? 1000 : 20000) * below(2);
     break;
   case 't':
     o.bytes = w.clock_ns + below(600);
@@ -302,7 +316,7 @@ static void draw_options(size_t *o) {
   size_t chunk, cap;
   memset(o, 0, OPT_COUNT * sizeof(*o));
   chunk = o[OPT_CHUNK] = UNIT << (chance(15) ? 4 + below(2) : below(4));
-  cap = o[OPT_CAP] = chunk * (8 + below(100));
+  cap = o[OPT_CAP] = chunk * (8 + below(chooser.mood->chunks));
   if (chance(30))
     o[OPT_WAIT_FIRST] = 1;
   else
@@ -323,25 +337,33 @@ static void draw_options(size_t *o) {
   o[OPT_OOM] = (size_t)chance(30);
   o[OPT_PEERS] = below(4);
   o[OPT_MODE] = below(3);
-  o[OPT_STREAMS] = 1 + below(6);
+  o[OPT_STREAMS] = 1 + below(chooser.mood->streams);
 }
 
 /* Each lake does some things often and some never: rare meetings need that. */
 static void prepare(program *p, uint64_t seed) {
   static const size_t times[] = {0, 1, 1, 1, 3};
-  size_t i;
+  size_t i, pick;
   memset(&chooser, 0, sizeof(chooser));
   chooser.seed = chance_state = seed;
+  pick = below(100);
+  for (chooser.mood = moods; pick >= chooser.mood->percent; chooser.mood++)
+    pick -= chooser.mood->percent;
   p->count = 0;
   draw_options(p->options);
   chooser.streams = p->options[OPT_STREAMS];
   chooser.largest = 2 + p->options[OPT_CAP] / p->options[OPT_CHUNK] / (2 + below(4));
   chooser.steps = 100 + below(1400);
   for (i = 0; i < USUAL; i++) chooser.usual[i] = p->options[OPT_CHUNK] / 2 * (1 + below(12));
-  for (i = 0; i < DEEDS; i++) chooser.weights[i] = deeds[i].weight * (i < 3 ? 1 : times[below(5)]);
+  for (i = 0; i < DEEDS; i++) {
+    const char *verb = chooser.mood->verbs;
+    chooser.weights[i] = *verb ? 0 : deeds[i].weight * (i < 3 ? 1 : times[below(5)]);
+    for (; *verb; verb++) chooser.weights[i] += *verb == deeds[i].verb;
+  }
   chooser.never_ends = chance(20);
   for (i = 0; i < DEEDS && chooser.never_ends; i++)
-    if (strchr("et", deeds[i].verb)) chooser.weights[i] = 0;
+    if (strchr("et", deeds[i].verb) && chooser.mood == moods) chooser.weights[i] = 0;
+  if (!chooser.mood->faults) return;
   if (chance(50)) chooser.fault_percent = 1 + below(40);
   if (chance(30)) chooser.host_percent = 1 + below(20);
 }
@@ -359,6 +381,8 @@ static const struct row {
     /* Its value was another stream's by then, and the memory served at once. */
     {"a recorded stream is another one by now",
      "{may-end cap:2} +a=2@A ra@B hB ua@B kB vB -a@A +b=2@A"},
+    /* A question did not see that a pool is lent while the one that was asked sleeps. */
+    {"a borrower is foretold while others sleep", "{} Sn:d P3:20 l3@C +i=1/t"},
     /* The slot between two extents of addresses was copied, as if it were memory. */
     {"a sleep copies no edge", "{} +a=20 +b=30@A +c=36 Sn:k Wn"},
     /* The reservation was halved below what was imported. */

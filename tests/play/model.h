@@ -1,0 +1,58 @@
+/* What the lake has to answer: every second allocation that nothing disturbs ends as gmlake_query
+   said just before. Include after judge.h. */
+#if !defined(PLAY_MODEL_H)
+#define PLAY_MODEL_H
+
+#include "judge.h"
+
+typedef struct forecast {
+  int is_asked;
+  gmlake_query_info said;
+  gmlake_stats before;
+} forecast;
+
+static gmlake_stats stats(void) {
+  gmlake_stats all;
+  all.struct_bytes = 0;
+  must(gmlake_get_stats(lake, &all), "gmlake_get_stats");
+  return all;
+}
+
+/* A lake that has lost memory, a handler, and exported memory make it a guess. */
+static void foretell(forecast *f, const op *o, const gmlake_alloc_desc *wanted,
+                     gmlake_stream stream) {
+  const size_t *options = w.program->options;
+  memset(f, 0, sizeof(*f));
+  if (w.fault_count || w.host_in || options[OPT_OOM] || options[OPT_SHARE] || o->one % 2) return;
+  f->before = stats();
+  if (f->before.quarantined_bytes) return;
+  f->is_asked = 1;
+  f->said.result =
+      gmlake_query(lake, wanted, stream, &f->said) ? GMLAKE_ERROR_ASLEEP : f->said.result;
+  judge(f->before.reserved_bytes == stats().reserved_bytes, "a question has changed memory");
+  f->before = stats();
+}
+
+static void judge_forecast(const forecast *f, gmlake_result result) {
+  gmlake_wait wait = GMLAKE_NO_WAIT;
+  char rule[200];
+  gmlake_stats all;
+  int is_grown;
+  if (!f->is_asked) return;
+  all = stats();
+  if (all.stream_wait_count > f->before.stream_wait_count) wait = GMLAKE_DEVICE_WAIT;
+  if (all.host_wait_count > f->before.host_wait_count) wait = GMLAKE_HOST_WAIT;
+  if (f->said.result && captures() && wait == GMLAKE_HOST_WAIT) return; /* it fears the worst */
+  is_grown = all.state_count[3] > f->before.state_count[3];
+  if (!f->said.result == !result &&
+      (result ||
+       ((f->said.wait == wait || (is_grown && f->said.wait == GMLAKE_DEVICE_WAIT && !wait)) &&
+        !f->said.new_bytes == !is_grown)))
+    return;
+  (void)snprintf(rule, sizeof(rule), "foretold %s, wait %d, new %d, and it was %s, wait %d, new %d",
+                 gmlake_result_name(f->said.result), (int)f->said.wait, f->said.new_bytes != 0,
+                 gmlake_result_name(result), (int)wait, is_grown);
+  judge(0, rule);
+}
+
+#endif /* PLAY_MODEL_H */
