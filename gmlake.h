@@ -5855,44 +5855,6 @@ static void gmlk_fence_now(gmlake *l, unsigned stream) {
   (void)gmlk_drive_finish(l, &drive);
 }
 
-/* Whether the driver captures the stream, as far as it can be known. */
-static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s) {
-  int is_capturing = 1, code = 0;
-  gmlake_result result = GMLAKE_OK;
-  if (l->driver.is_capturing)
-    result = l->driver.is_capturing(l->driver.backend->user, s->value, &is_capturing, &code);
-  if (l->driver.is_capturing && !result) s->is_seen |= is_capturing != 0;
-  return is_capturing && result != GMLAKE_ERROR_INVALID_ARGUMENT;
-}
-
-/* Ends a stream's capture. pre: the caller holds `driving`, and has no attempt open. */
-static void gmlk_capture_close(gmlake *l, unsigned stream) {
-  gmlk_stream *s = l->streams.items[stream];
-  gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_PINNED);
-  gmlk_pending_retag(l, l->arenas[s->arena], s->capture, GMLK_PINNED);
-  gmlk_chunks_know(&l->arenas[s->arena]->chunks);
-  l->arenas[s->arena]->pool->capture_count--;
-  gmlk_stream_drop(&l->streams, s->capture);
-  l->streams.capture_count--;
-  s->capture = 0;
-  if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream); /* it may have freed, too */
-}
-
-/* Ends the captures that the driver has ended without the lake being told, as by an exception: it
-   was seen to make them; or it makes none of `named` (0: no stream), for which a call came that
-   says so. Streams that may be gone are asked about only by such a call [F8]. pre: as above. */
-static void gmlk_captures_end(gmlake *l, unsigned named) {
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count && l->streams.capture_count; i++) {
-    gmlk_stream *s = l->streams.items[i];
-    const int is_named = i == named;
-    if (!s->capture || l->lost || (!is_named && gmlk_stream_may_end(&l->streams, s))) continue;
-    if (gmlk_is_capturing(l, s) || !(is_named || s->is_seen)) continue;
-    gmlk_capture_close(l, (unsigned)i);
-    s->has_ended = 1;
-  }
-}
-
 /* gmlk_fence_now, if somebody else asks for memory, and the stream freed so much since its last
    event. */
 static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t bytes) {
@@ -5996,6 +5958,46 @@ static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned st
   if (s) gmlk_stream_end(&l->streams, stream, result != GMLAKE_OK);
   if (!result) return 0;
   return s ? stream : gmlk_stream_gone(l, value);
+}
+
+/* Whether the driver captures the stream, as far as it can be known. */
+static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s) {
+  int is_capturing = 1, code = 0;
+  gmlake_result result = GMLAKE_OK;
+  if (l->driver.is_capturing)
+    result = l->driver.is_capturing(l->driver.backend->user, s->value, &is_capturing, &code);
+  if (l->driver.is_capturing && !result) s->is_seen |= is_capturing != 0;
+  return is_capturing && result != GMLAKE_ERROR_INVALID_ARGUMENT;
+}
+
+/* Ends a stream's capture. pre: the caller holds `driving`, and has no attempt open. */
+static void gmlk_capture_close(gmlake *l, unsigned stream) {
+  gmlk_stream *s = l->streams.items[stream];
+  uint64_t id;
+  gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_PINNED);
+  gmlk_pending_retag(l, l->arenas[s->arena], s->capture, GMLK_PINNED);
+  gmlk_chunks_know(&l->arenas[s->arena]->chunks);
+  l->arenas[s->arena]->pool->capture_count--;
+  gmlk_stream_drop(&l->streams, s->capture);
+  l->streams.capture_count--;
+  s->capture = 0;
+  if (gmlk_stream_may_end(&l->streams, s)) /* it may have freed, too; or be another by now */
+    (void)gmlk_stream_identify(l, s->value, stream, &id);
+}
+
+/* Ends the captures that the driver has ended without the lake being told, as by an exception: it
+   was seen to make them; or it makes none of `named` (0: no stream), for which a call came that
+   says so. Streams that may be gone are asked about only by such a call [F8]. pre: as above. */
+static void gmlk_captures_end(gmlake *l, unsigned named) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count && l->streams.capture_count; i++) {
+    gmlk_stream *s = l->streams.items[i];
+    const int is_named = i == named;
+    if (!s->capture || l->lost || (!is_named && gmlk_stream_may_end(&l->streams, s))) continue;
+    if (gmlk_is_capturing(l, s) || !(is_named || s->is_seen)) continue;
+    gmlk_capture_close(l, (unsigned)i);
+    s->has_ended = 1;
+  }
 }
 
 /* The answer to a call that names a stream which is gone. */

@@ -1996,6 +1996,28 @@ static void a_captured_stream_is_not_asked(void **state) {
   finish();
 }
 
+/* It went while it was captured, and another has its value when the capture ends: what it freed
+   then waits for the device. */
+static void a_captured_stream_that_went_is_not_its_successor(void **state) {
+  gmlake_pool *pool;
+  void *p;
+  (void)state;
+  open_may_end(2);
+  pool = open_pool(0);
+  p = take_on(C, A);
+  step(gmlake_capture_begin(lake, A, pool));
+  drop_on(p, A);
+  hold(A);
+  replace(A);
+  step(gmlake_capture_end(lake, A));
+  assert_int_equal(lake->streams.lost_count, 1);
+  assert_ptr_not_equal(take_on(C, B), p);
+  assert_int_equal(stats().host_wait_count, 0);
+  assert_ptr_equal(take_on(C, B), p);
+  assert_int_equal(stats().host_wait_count, 1);
+  abandon();
+}
+
 /* An answer that tells nothing leaves the number as it is. */
 static void an_id_that_cannot_be_had_changes_nothing(void **state) {
   void *p;
@@ -2515,6 +2537,7 @@ int main(void) {
       cmocka_unit_test(a_free_on_a_stream_that_is_gone),
       cmocka_unit_test(a_stream_is_forgotten_under_a_former_ones_value),
       cmocka_unit_test(a_captured_stream_is_not_asked),
+      cmocka_unit_test(a_captured_stream_that_went_is_not_its_successor),
       cmocka_unit_test(an_id_that_cannot_be_had_changes_nothing),
       cmocka_unit_test(a_stream_found_destroyed_is_left_out),
       cmocka_unit_test(a_backend_that_cannot_wait_for_the_device),
