@@ -2268,8 +2268,8 @@ static const scene scenes[] = {
     {"every_recorded_stream_has_to_be_waited_for", 8, "",
      "P0 +p=2@A +x=1@A rp@B rp@D BD:0 hB -p@A Q allocatable=5 +*=5@A host-waits=0 ED"},
     /* A's crumbs are had from what its pending work uses: B's news do not make them clean. */
-    {"crumbs_of_pending_work_stay_its_streams", 256, "",
-     "+p=64@A hA -p@A +s=4k@A ~*=1@B ~*=3@B ~*=6@B +y=4k@B>p+64 waits=0"},
+    {"crumbs_of_pending_work_stay_its_streams", 4096, "chunk:32",
+     "+p=2048@A hA -p@A +s=4k@A ~*=32@B ~*=96@B ~*=192@B +y=4k@B>p+2048 waits=0"},
     /* Growth creates what is missing beside it. */
     {"a_pending_block_and_new_chunks_serve_together", 8, "wait-first",
      "+p=2@A +*=1@A rp@B hB -p@A +*=3@A reserved=4 waits=1 pending=0"},
