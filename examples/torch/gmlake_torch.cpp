@@ -236,9 +236,15 @@ class History {
     std::vector<std::string> compile;
     std::string metadata;
   };
-  static Notes &notes() {
-    static thread_local Notes notes;
-    return notes;
+  static Notes &notes() { /* also of a thread that has ended: torch frees until the very end */
+    static auto &none = *new Notes;
+    static thread_local bool has_ended = false;
+    struct Own : Notes {
+      ~Own() { has_ended = true; }
+    };
+    if (has_ended) return none;
+    static thread_local Own own;
+    return own;
   }
 
  private:
@@ -394,7 +400,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
     if (gmlake_torch::Device *const lake = place(device).device.load()) limit(place(device), *lake);
   }
   void emptyCache(PoolId pool = {0, 0}) override {
-    if (uses_former_) former_->emptyCache(pool);
+    if (concerns_former(pool)) former_->emptyCache(pool);
     for (const auto &entry : places_)
       if (gmlake_torch::Device *const device = entry->device.load()) {
         const ContextPtr context = entry->history.gather(cca::RecordContext::ALL);
@@ -448,7 +454,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
 
   cca::SnapshotInfo snapshot(PoolId pool = {0, 0}, bool has_traces = true) override {
     cca::SnapshotInfo out{};
-    if (uses_former_) out.segments = former_->snapshot(pool, false).segments;
+    if (concerns_former(pool)) out.segments = former_->snapshot(pool, false).segments;
     for (const auto &place : places_) {
       if (has_traces)
         out.device_traces.push_back(place->history.entries());
@@ -532,7 +538,12 @@ class LakeAllocator final : public cca::CUDAAllocator {
               current),
           "beginAllocateToPool: already recording to mempool_id");
     });
-    if (is_elsewhere(index, pool)) former_->beginAllocateToPool(index, pool, std::move(filter));
+    if (is_elsewhere(index, pool)) try {
+        former_->beginAllocateToPool(index, pool, std::move(filter));
+      } catch (...) {
+        (void)device(index).end_route(pool);
+        throw;
+      }
   }
   void endAllocateToPool(DeviceIndex index, PoolId pool) override {
     if (is_elsewhere(index, pool)) former_->endAllocateToPool(index, pool);
@@ -549,8 +560,8 @@ class LakeAllocator final : public cca::CUDAAllocator {
   void createOrIncrefPool(DeviceIndex index, PoolId pool,
                           std::shared_ptr<cca::CUDAAllocator> source) override {
     TORCH_CHECK(!source || former_,
-                "gmlake: a pool with an allocator of its own needs torch's own "
-                "allocator, and there is none: call enable() later");
+                "gmlake: a pool with an allocator of its own is torch's own allocator's, and there "
+                "was none when gmlake_torch.enable() was called");
     if (source) uses_former_ = true;
     guarded("gmlake_pool_create", index,
             [&] { device(index).retain_pool(pool, source != nullptr); });
@@ -688,6 +699,16 @@ class LakeAllocator final : public cca::CUDAAllocator {
     }
   }
 
+  /* For a deleter, which may not raise: at the process's end the driver may be gone already. */
+  template <class Function>
+  static void on_device(DeviceIndex device, Function function) noexcept {
+    try {
+      c10::cuda::CUDAGuard guard(device);
+      function();
+    } catch (...) {
+    }
+  }
+
   /* Forgets that the handle is open, if nobody opened it again meanwhile. */
   void forget_import(const std::string &handle) {
     std::lock_guard<std::mutex> lock(imports_mutex_);
@@ -702,10 +723,10 @@ class LakeAllocator final : public cca::CUDAAllocator {
                                              gmlake_torch::SharedRange::read(handle));
     });
     return std::shared_ptr<void>(range->ptr(), [this, handle, range, device](void *) {
-      c10::cuda::CUDAGuard guard(device);
-      /* Nothing may use what is unmapped. At the process's end the driver may be gone already. */
-      if (cudaDeviceSynchronize() == cudaSuccess) delete range;
-      forget_import(handle);
+      on_device(device, [&] { /* nothing may use what is unmapped */
+                              if (cudaDeviceSynchronize() == cudaSuccess) delete range;
+                              forget_import(handle);
+      });
     });
   }
 
@@ -721,9 +742,10 @@ class LakeAllocator final : public cca::CUDAAllocator {
     std::memcpy(&raw, handle.data() + skip, sizeof raw);
     C10_CUDA_CHECK(cudaIpcOpenMemHandle(&ptr, raw, cudaIpcMemLazyEnablePeerAccess));
     return std::shared_ptr<void>(ptr, [this, handle, device](void *opened) {
-      c10::cuda::CUDAGuard guard(device);
-      (void)cudaIpcCloseMemHandle(opened);
-      forget_import(handle);
+      on_device(device, [&] {
+        (void)cudaIpcCloseMemHandle(opened);
+        forget_import(handle);
+      });
     });
   }
 
@@ -859,6 +881,14 @@ class LakeAllocator final : public cca::CUDAAllocator {
     return block;
   }
 
+  /* Whether torch's own allocator has memory, and may have some of that pool; {0, 0}: of any. */
+  bool concerns_former(PoolId pool) {
+    return uses_former_ && (pool == PoolId{0, 0} ||
+                            std::any_of(places_.begin(), places_.end(), [&](const auto &place) {
+                              gmlake_torch::Device *const device = place->device.load();
+                              return device && device->is_elsewhere(pool);
+                            }));
+  }
   bool is_elsewhere(DeviceIndex index, PoolId pool) {
     return uses_former_ && device(index).is_elsewhere(pool);
   }

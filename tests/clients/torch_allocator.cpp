@@ -788,6 +788,8 @@ struct Late {
 static Late late;
 static void case_exit() {
   start();
+  record(true, cca::RecordContext::ALL);
+  torch_allocator().setUserMetadata("a text that is longer than what a string has room for itself");
   c10::DataPtr *const data = new c10::DataPtr(torch_allocator().allocate(8 * MIB));
   torch_allocator().recordStream(*data, c10::cuda::getStreamFromPool(0));
   late.ptr = data->get();
