@@ -300,10 +300,11 @@ THREADS
   held it for long, as gmlake_check and gmlake_get_map do, or again and again, lets those in that
   have waited: such a call takes up to twice as long while others wait.
   With GMLAKE_MUTEX defined, and under compilers other than GCC and Clang, it is a mutex like the
-  driving lock, and as fair as that is. A child of fork has no lake: the device is its parent's, and
-  the books were copied while another thread may have been changing them. In a child gmlake_free does
-  nothing and answers OK, so that destructors may run; gmlake_get_last_error and gmlake_get_desc
-  answer; every other call answers GMLAKE_ERROR_FORKED. None of them takes a lock. To find out costs
+  driving lock, and as fair as that is.
+  A child of fork has no lake: the device is its parent's, and the books were copied while another
+  thread may have been changing them. In a child gmlake_free does nothing and answers OK, so that
+  destructors may run; gmlake_get_last_error and gmlake_get_desc answer; every other call answers
+  GMLAKE_ERROR_FORKED. None of them takes a lock. To find out costs
   a load from a page that the system clears in children, or a getpid where there is no
   MADV_WIPEONFORK (Linux before 4.14).
 
@@ -1446,8 +1447,8 @@ static void gmlk_mutex_unlock(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_UNLOCK(mut
 
 /* The books' lock. Its holder never waits for anything, so a spin lock is enough: it costs one
    locked instruction where a mutex costs two. A thread that finds it taken reads it 1,024 times,
-   then sleeps for 50 us at a time. Meanwhile the others may take it again and again, which is cheap,
-   since what it guards is in their cache; but not for ever: halfway through its reads, and before
+   then sleeps for 50 us at a time. Meanwhile the others may take it again and again, as what it
+   guards is in their cache; but not for ever: halfway through its reads, and before
    each sleep, the waiter counts `wanted`. Who unlocks then stands back: it waits a moment for
    another thread to get in, and sleeps as often as that one has slept, 39 times at most. Nobody
    yields: where other programs are busy, too, a yield takes milliseconds. */

@@ -81,8 +81,8 @@ static inline int ledger_lock_byte(const ledger *l, unsigned byte, short type, i
   return fcntl(l->fd, waits ? F_OFD_SETLKW : F_OFD_SETLK, &lock) == 0;
 }
 
-/* Locks the page, and drops the entries of processes that are gone. 0, or the errno of a file system
-   without locks (ENOLCK, EINVAL): then nothing is locked. */
+/* Locks the page, and drops the entries of processes that are gone. 0, or the errno of a file
+   system without locks (ENOLCK, EINVAL): then nothing is locked. */
 static inline int ledger_lock(ledger *l) {
   unsigned i;
   (void)pthread_mutex_lock(&l->mutex);

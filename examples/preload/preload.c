@@ -138,8 +138,8 @@ static void report(void) {
           (unsigned long long)ended_count);
 }
 
-/* Another thread of the parent may have held a lock, and the lakes are the parent's: all goes to the
-   driver, which refuses. */
+/* Another thread of the parent may have held a lock, and the lakes are the parent's: all goes to
+   the driver, which refuses. */
 static void in_child(void) {
   real.is_off = 1;
   (void)pthread_mutex_init(&opening, NULL);

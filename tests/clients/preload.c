@@ -194,7 +194,16 @@ static void case_pools(void) {
   OK(cu.cuMemFreeAsync(a, stream));
   OK(cu.cuMemPoolDestroy(pool));
   OK(cu.cuMemPoolDestroy(shared));
-  props.handleTypes = CU_MEM_HANDLE_TYPE_NONE; /* the value of a pool with live memory comes back */
+}
+
+/* The value of a pool that was destroyed with live memory comes back. */
+static void case_reused_pool(void) {
+  CUmemPoolProps props;
+  CUmemoryPool pool, shared;
+  CUdeviceptr a;
+  memset(&props, 0, sizeof(props));
+  props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   OK(cu.cuMemPoolCreate(&pool, &props));
   OK(cu.cuMemAllocFromPoolAsync(&a, 4 * MIB, pool, stream));
   OK(cu.cuMemPoolDestroy(pool));
@@ -338,7 +347,7 @@ int main(int argc, char **argv) {
       cuCtxSetCurrent(context) || cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING))
     return 2;
   if (strcmp(argv[3], "memory") == 0) case_memory();
-  if (strcmp(argv[3], "pools") == 0) case_pools();
+  if (strcmp(argv[3], "pools") == 0) case_pools(), case_reused_pool();
   if (strcmp(argv[3], "streams") == 0) case_streams();
   if (strcmp(argv[3], "capture") == 0) case_capture();
   if (strcmp(argv[3], "fork") == 0) case_fork();

@@ -63,7 +63,7 @@ ok 'packages: named before they are installed' [ "$(sed 's/:.*//; s/ -.*//' "$di
 ok 'packages: by their names' says 'missing: zlib1g-dev'
 ok 'packages: with this command' says \
   'now installed by: apt-get install --no-install-recommends zlib1g-dev'
-# Another process holds a lock for the first two tries of each command, or for ever; sleeps are counted.
+# Another process holds a lock for the first two tries of each command, or for ever. Sleeps count.
 cat >"$dir/bin/apt-get" <<'END2'
 #!/bin/sh
 folder=$(dirname "$0")

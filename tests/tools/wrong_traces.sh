@@ -1,5 +1,5 @@
-# What both readers of traces refuse, bench/trace.h and bench/viewer.html, in the same words. The test
-# of each defines bad NAME LINE REASON TEXT (printf's escapes), and reads this file by the shell.
+# What both readers of traces refuse, bench/trace.h and bench/viewer.html, in the same words. The
+# test of each defines bad NAME LINE REASON TEXT (printf's escapes), and reads this file.
 # shellcheck shell=sh
 
 h='gmtrace 1\n'
