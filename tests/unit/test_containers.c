@@ -868,12 +868,12 @@ static size_t check_tree(const gmlk_window *root) {
   return check_windows(root, &before);
 }
 
-/* The oldest open window of a size that is numbered so or higher. */
-static const gmlk_window *oldest_of(const gmlk_window *windows, uint32_t grains, uint64_t number) {
+/* The oldest open window of a size and a stream that is numbered so or higher. */
+static const gmlk_window *oldest_of(const gmlk_window *windows, uint64_t key, uint64_t number) {
   const gmlk_window *best = NULL;
   size_t i;
   for (i = 0; i < WINDOWS; i++)
-    if (windows[i].self.state == GMLK_IDLE && windows[i].key == grains &&
+    if (windows[i].self.state == GMLK_IDLE && windows[i].key == key &&
         windows[i].number >= number && (!best || windows[i].number < best->number))
       best = &windows[i];
   return best;
@@ -885,11 +885,12 @@ static void test_window_trees(void **state) {
   static gmlk_block blocks[8];
   size_t open = 0, blocked = 0, i;
   unsigned round;
+  uint64_t key;
   (void)state;
   memset(&spool, 0, sizeof(spool));
   memset(windows, 0, sizeof(windows));
   memset(blocks, 0, sizeof(blocks));
-  for (i = 0; i < 8; i++) blocks[i].ticket = 1003 + i; /* as large as sizes */
+  for (i = 0; i < 8; i++) blocks[i].ticket = 1003 + i;
   for (i = 0; i < WINDOWS; i++) {
     windows[i].self.grains = 1000 + below(7);
     windows[i].number = i + 1;
@@ -898,7 +899,7 @@ static void test_window_trees(void **state) {
     gmlk_window *w = &windows[below(WINDOWS)];
     gmlk_block *b = &blocks[below(8)];
     if (w->self.state != GMLK_IDLE) {
-      gmlk_window_set_idle(&spool, w, GMLK_CLEAN, 0);
+      gmlk_window_set_idle(&spool, w, GMLK_CLEAN + below(2), 0);
       open++;
     } else if (below(20) == 0) {
       gmlk_windows_unblock(&spool, b);
@@ -920,8 +921,8 @@ static void test_window_trees(void **state) {
     assert_int_equal(check_tree(spool.open), open);
     assert_int_equal(check_tree(spool.blocked), blocked);
     i = below(WINDOWS);
-    assert_ptr_equal(gmlk_window_from(spool.open, 1000 + round % 7, i),
-                     oldest_of(windows, 1000 + round % 7, i));
+    key = gmlk_open_key((uint32_t)(1000 + round % 7), GMLK_CLEAN + round % 2);
+    assert_ptr_equal(gmlk_window_of(spool.open, key, i), oldest_of(windows, key, i));
   }
 }
 
@@ -950,7 +951,7 @@ static void arena_open(gmlk_host *host, uint32_t slot_limit) {
   memset(&no_streams, 0, sizeof(no_streams));
   arena.chunk_log = 3;
   arena.chunk_bytes = CHUNK * GMLK_GRAIN;
-  arena.slot_limit = slot_limit;
+  arena.area.limit = arena.area.most = slot_limit;
   assert_true(gmlk_arena_init(&arena, host, &arena_records));
   assert_true(gmlk_arena_reserve_slots(&arena, slot_limit));
   assert_true(gmlk_scratch_reserve(&arena, slot_limit));
