@@ -462,8 +462,9 @@ static void do_query(int on) {
   if (on >= 0 && w.lines[on].graph) from = &w.pools[graph_of(w.lines[on].graph)->pool];
   wanted = wanted_of(from);
   if (wanted.alignment > from->chunk) wanted.alignment = from->chunk;
-  (void)is_done(gmlake_query(lake, &wanted, value_in(now->stream), &info), "gmlake_query", 0,
-                from->asleep ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK);
+  (void)is_done(gmlake_query(lake, &wanted, value_in(now->stream), &info), "gmlake_query",
+                MAY(from->asleep, ASLEEP),
+                from->asleep && !(now->flags & FLAG_T) ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK);
 }
 
 static void do_record(int on) {

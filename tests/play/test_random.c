@@ -24,7 +24,7 @@ static void assertion_failed(const char *condition);
 
 static void assertion_failed(const char *condition) { judge(0, condition); }
 
-#define LAKES 400 /* without --seconds */
+#define LAKES 200 /* without --seconds */
 #define USUAL 5
 
 /* ---- Chance ---------------------------------------------------------------------------------- */
