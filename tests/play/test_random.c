@@ -57,13 +57,15 @@ static const struct deed {
 static const struct mood {
   const char *verbs; /* each as often as it stands there; "": all, by their weights */
   size_t percent, chunks, streams, transient, none, faults;
-} moods[] = {{"", 46, 100, 6, 25, 8, 1},
-             {"++++----uugt", 12, 500, 2, 0, 2, 0},          /* many events are pending */
-             {"++++----uurrhheQTq", 12, 24, 5, 0, 25, 0},    /* recorded blocks, host waits */
-             {"++++----uuuBEjjlLLPrh", 12, 60, 4, 60, 4, 0}, /* pools that are lent */
-             {"++++----uhheTIQ", 8, 60, 3, 0, 2, 0},         /* small blocks of several streams */
-             {"+++---uPDSSWWWNcdzxiTUEBj", 10, 60, 3, 5, 10, 1}}; /* sleep, with faults */
-#define MOODS (sizeof(moods) / sizeof(moods[0]))
+} moods[] = {
+    {"", 38, 100, 6, 25, 8, 1},
+    {"++++----uugt", 12, 500, 2, 0, 2, 0},              /* many events are pending */
+    {"++++----uurfkkvvhheT", 8, 40, 4, 0, 8, 0},        /* streams that end */
+    {"++++----uurrhheQTq", 12, 24, 5, 0, 25, 0},        /* recorded blocks, host waits */
+    {"++++----uuuBEjjlLLPrh", 12, 60, 4, 60, 4, 0},     /* pools that are lent */
+    {"++++----uhheTIQ", 8, 60, 3, 0, 2, 0},             /* small blocks of several streams */
+    {"+++---uPDSSWWWNcdzxiTUEBj", 10, 60, 3, 5, 10, 1}, /* sleep, with faults */
+};
 
 static struct chooser {
   uint64_t seed;
@@ -144,7 +146,7 @@ static unsigned char slot_of(int on) {
 
 static size_t any_size(void) {
   const size_t largest = w.chunk * (1 + below(chance(20) ? chooser.largest : 6));
-  if (chooser.mood == moods + 1) return w.chunk;
+  if (chooser.mood == moods + 2) return w.chunk;
   if (chance(25)) return 1 + below(8 * GRAIN);
   if (chance(40)) return chooser.usual[below(USUAL)];
   return chance(50) ? largest : 1 + below(largest);
