@@ -5490,7 +5490,9 @@ static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint3
    others their addresses. All of an arena's are given back with it. pre: the caller holds `driving`.
    The books are unlocked meanwhile. Costs: the driver's. Can fail: host memory, the driver. */
 
-#define GMLK_UNIT_CHUNKS 64u              /* an extent has so many slots at least, */
+#if !defined(GMLK_UNIT_CHUNKS)
+#define GMLK_UNIT_CHUNKS 64u /* an extent has so many slots at least; tests have other numbers, */
+#endif
 #define GMLK_UNIT_BYTES ((size_t)1 << 30) /* or so many bytes */
 
 /* Sets what an area may have, and asks for at a time: so many bytes, or little more if that is

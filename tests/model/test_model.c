@@ -9,6 +9,7 @@
    seed and performed in a child. A list that breaks a rule, or the child, is cut down to what
    still breaks the same rule, and printed as a test. With --seconds lakes follow each other for so
    long, with seeds from S on: `--seed S` of a lake's own seed repeats it first. */
+#define GMLK_UNIT_CHUNKS 1024u /* so that an arena has one extent: the model knows it by that */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 static void assertion_failed(const char *condition);

@@ -13,6 +13,7 @@
 
    Each seed is a lake of its own. With --seconds lakes follow one another for so long, with seeds
    from S on; --trace prints what the program does. */
+#define GMLK_UNIT_CHUNKS 2u /* so that pools and buffers have many extents */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 static void assertion_failed(const char *condition);
