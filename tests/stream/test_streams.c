@@ -2280,7 +2280,7 @@ static const scene scenes[] = {
      "+p=2@A rp@B hB kB T:0 -p@A +*=2@A>p+2 waits=0 pending=2"},
     /* Its rest has an event at once: A may end, and C has it. */
     {"the_rest_is_fenced_for_a_stream_that_may_end", 3, "may-end wait-first",
-     "+p=2@A rp@B hB -p@A ~*=512b@B +q=1@A==p waits=1 kA eB +*=1@C==p+1 host-waits=0"},
+     "+p=2@A +y=512b@D rp@B hB -p@A ry@B +q=1@A==p waits=1 kA eB +*=1@C==p+1 host-waits=0"},
     /* NONE says that the block's own stream is synchronised, and speaks for no other. It is
        clean, though A is held. */
     {"none_speaks_for_the_blocks_own_stream_alone", 4, "",
