@@ -65,7 +65,7 @@ PROGRAMS = $(addprefix $(BUILD)/,replay streams lend lend_cuda offload offload_g
   $(POLICY) $(FAKE) $(YARDSTICK) $(CLIENTS)
 # The GPU's programs need declarations only: the toolkit's where it is installed, else our own.
 CUDA_HOME ?= /usr/local/cuda
-CUDA_INCLUDE = $(firstword $(patsubst %/cuda.h,-I%,$(wildcard $(CUDA_HOME)/include/cuda.h)) \
+CUDA_INCLUDE = $(firstword $(patsubst %/cuda.h,-isystem%,$(wildcard $(CUDA_HOME)/include/cuda.h)) \
   -Itests/cuda_stub)
 # What calls the driver by its functions' names finds them late, and says so where there is no driver.
 LATE = bench/late_driver.c
