@@ -1105,8 +1105,8 @@ typedef struct gmlake_query_info { /* how an allocation would end */
    change memory, gmlake_get_budget and gmlake_query may answer DEVICE_LOST and SHUTTING_DOWN. The
    other errors stand beside each function. */
 
-/* Addresses are reserved where they are needed: for a little more than the device's memory here, for
-   windows, pools and buffers later. Where the driver refuses as much at once, the lake asks for
+/* Addresses are reserved where they are needed: for a little more than the device's memory here,
+   for windows, pools and buffers later. Where the driver refuses as much at once, the lake asks for
    less. A request for which windows have no addresses is not stitched; the first time, the lake
    tells the logger. As there is no lake yet, desc->out_error and desc->logger say why it failed:
    which field is wrong, its value and what is legal, or which call of the driver failed. Errors:
@@ -4535,13 +4535,13 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
    Of the windows of a size that are free the one that was made first is taken, so that a program
    that repeats itself gets windows in the same order each time: those that it made since stand
    behind. Those that the taker's stream used last, and clean ones, come before all others: they
-   are found however many windows of the size other streams hold back. A window found to be blocked is not looked at again before the block in its way is
-   freed, so however many windows of a size take turns, the one that is free is found. There are at
-   most desc.stitched_bytes_max divided by chunk_bytes windows, as each maps one chunk at least,
-   and what one stitch adds to that.
-   Costs: to look up a size is O(log(idle windows)) expected, plus the spans of at most
-   GMLK_WINDOW_TRIES windows; a free is that for each window that it unblocks, each of which a
-   search has blocked. Cannot fail. */
+   are found however many windows of the size other streams hold back. A window found to be blocked
+   is not looked at again before the block in its way is freed, so however many windows of a size
+   take turns, the one that is free is found. There are at most desc.stitched_bytes_max divided by
+   chunk_bytes windows, as each maps one chunk at least, and what one stitch adds to that. Costs: to
+   look up a size is O(log(idle windows)) expected, plus the spans of at most GMLK_WINDOW_TRIES
+   windows; a free is that for each window that it unblocks, each of which a search has blocked.
+   Cannot fail. */
 
 #define GMLK_WINDOW_TRIES 32u /* a search looks at the spans of so many windows of the size */
 
@@ -4749,9 +4749,9 @@ static unsigned gmlk_user_state(const gmlk_block *b) {
   return b->state == GMLK_PIECE ? b->as.live.window->self.state : b->state;
 }
 
-/* Whether the taker may have a pending block behind the wait that it allows. A use that has its event
-   is waited for even while its stream is being captured. A graph's memory stays the graph's, and
-   what other processes know has to be returned first. */
+/* Whether the taker may have a pending block behind the wait that it allows. A use that has its
+   event is waited for even while its stream is being captured. A graph's memory stays the graph's,
+   and what other processes know has to be returned first. */
 static int gmlk_may_await_uses(const gmlk_streams *streams, gmlk_taker taker, const gmlk_block *b) {
   const gmlk_note *note = b->as.live.note;
   size_t i;
@@ -5487,8 +5487,9 @@ static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint3
    further one when it grows behind the last; for windows and buffers with the first of them.
    An extent is as long as all before it together, and as the area's unit; where the driver refuses
    that, a quarter of it, and so on down to what is needed. So an arena has few extents, and leaves
-   others their addresses. All of an arena's are given back with it. pre: the caller holds `driving`.
-   The books are unlocked meanwhile. Costs: the driver's. Can fail: host memory, the driver. */
+   others their addresses. All of an arena's are given back with it. pre: the caller holds
+   `driving`. The books are unlocked meanwhile. Costs: the driver's. Can fail: host memory, the
+   driver. */
 
 #if !defined(GMLK_UNIT_CHUNKS)
 #define GMLK_UNIT_CHUNKS 64u /* an extent has so many slots at least; tests have other numbers, */
@@ -5504,8 +5505,8 @@ static void gmlk_area_init(gmlk_area *area, size_t most_bytes, size_t unit_bytes
   area->unit = (uint32_t)gmlk_min(most, gmlk_max(unit_bytes / chunk + 1, least));
 }
 
-/* Reserves an extent of `need` slots or more. On success the caller enters its slots into the tiling
-   before it unlocks the books. OUT_OF_DEVICE_MEMORY: there are no addresses. */
+/* Reserves an extent of `need` slots or more. On success the caller enters its slots into the
+   tiling before it unlocks the books. OUT_OF_DEVICE_MEMORY: there are no addresses. */
 static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_bytes,
                                        uint32_t need) {
   const uint32_t first = gmlk_area_next(area, need);
@@ -5583,9 +5584,9 @@ static void gmlk_area_close(gmlk_area *area, size_t chunk_bytes, gmlk_drive *dri
 /* ---- >>pending ---------------------------------------------------------------------------------
    Notes, and blocks whose free waits. A note holds what few blocks have: user data, a label, and
    the streams that gmlake_record_stream named. A freed block is pending until those streams have
-   passed the free, or a stream that takes its memory waits for them on the device. Owns the notes and the lists of pending blocks.
-   Each stream has a queue of the uses that pending blocks wait for, so that what completes on one
-   stream costs nothing for the blocks that wait for others.
+   passed the free, or a stream that takes its memory waits for them on the device. Owns the notes
+   and the lists of pending blocks. Each stream has a queue of the uses that pending blocks wait
+   for, so that what completes on one stream costs nothing for the blocks that wait for others.
    [N1] A note belongs to one block. A pending block has a note, in its arena's list or in
         lake->returns, that names the block.
    [N2] A note has room for the streams that it lists, and their numbers are in use.
@@ -5887,8 +5888,9 @@ static inline int gmlk_is_of(const gmlake *l, const gmlake *owner) {
   return owner == l;
 }
 
-/* [GMLAKE_STREAMS_MAY_END] Whether a block is freed on the value that its own stream had, while another
-   stream has that value now. The stream that is gone used the block too, so it is waited for. */
+/* [GMLAKE_STREAMS_MAY_END] Whether a block is freed on the value that its own stream had, while
+   another stream has that value now. The stream that is gone used the block too, so it is waited
+   for. */
 static int gmlk_is_of_former(const gmlake *l, const gmlk_block *b, unsigned stream) {
   unsigned own = gmlk_own_stream(l, b);
   return own && own != stream && l->streams.items[own]->value == l->streams.items[stream]->value;
@@ -5941,11 +5943,12 @@ static unsigned gmlk_stream_gone(gmlake *l, gmlake_stream value) {
   return stream;
 }
 
-/* [GMLAKE_STREAMS_MAY_END] Asks the driver which stream has the value now. Returns `stream` if it is the
-   one that has this number, or if the driver does not answer, as in a capture that the lake was not
-   told of; 0 if it is a new stream, whose id is in *out_id; the number of a lost stream if no
-   stream has the value. If it is the one, its open epoch gets an event [F8]: what frees of blocks
-   that it is recorded on have left open. pre: stream is 0 or the number that the value had last. */
+/* [GMLAKE_STREAMS_MAY_END] Asks the driver which stream has the value now. Returns `stream` if it
+   is the one that has this number, or if the driver does not answer, as in a capture that the lake
+   was not told of; 0 if it is a new stream, whose id is in *out_id; the number of a lost stream if
+   no stream has the value. If it is the one, its open epoch gets an event [F8]: what frees of
+   blocks that it is recorded on have left open. pre: stream is 0 or the number that the value had
+   last. */
 static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned stream,
                                      uint64_t *out_id) {
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
@@ -6237,9 +6240,9 @@ static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_take
   return result;
 }
 
-/* Reserves spans for the taker, and makes its stream wait on the device for the work that still uses
-   them. On an error they are not reserved. pre: two records are reserved for each span; the taker
-   may have them. */
+/* Reserves spans for the taker, and makes its stream wait on the device for the work that still
+   uses them. On an error they are not reserved. pre: two records are reserved for each span; the
+   taker may have them. */
 static gmlake_result gmlk_spans_borrow(gmlake *l, gmlk_arena *a, gmlk_taker taker, gmlk_span *spans,
                                        uint32_t count) {
   const gmlk_stream *s = taker.may_wait ? l->streams.items[taker.stream] : NULL;
@@ -9058,11 +9061,11 @@ GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_attempt *r, gmlk_block *b
   return (void *)(uintptr_t)address;
 }
 
-/* Whether a request asks what other streams have completed before it looks for memory. Else the lake
-   asks only where memory is short, and leaves freed memory to its stream till then. So what is open
-   to a request depends on when somebody asked last, and a program that repeats itself finds other
-   pieces each time. A lake that stitches on although it does not grow any more asks at each request
-   of a chunk or more: a call for each stream, where a stitch takes some for each chunk. */
+/* Whether a request asks what other streams have completed before it looks for memory. Else the
+   lake asks only where memory is short, and leaves freed memory to its stream till then. So what is
+   open to a request depends on when somebody asked last, and a program that repeats itself finds
+   other pieces each time. A lake that stitches on although it does not grow any more asks at each
+   request of a chunk or more: a call for each stream, where a stitch takes some for each chunk. */
 static inline int gmlk_asks_early(const gmlake *l, const gmlk_attempt *r) {
   return l->stitches_in_row == GMLK_STITCHES_IN_ROW && r->grains >= gmlk_chunk_grains(r->arena) &&
          l->streams.used_count >= 2;
@@ -9183,8 +9186,8 @@ static gmlk_block *gmlk_live_block(gmlake *l, const void *ptr, const char *call,
   return b;
 }
 
-/* Closes the epochs of the streams recorded on a pending block, so that it can become free. One that
-   may have ended is left to the next call that names it [F8]; this call names `stream`. */
+/* Closes the epochs of the streams recorded on a pending block, so that it can become free. One
+   that may have ended is left to the next call that names it [F8]; this call names `stream`. */
 static void gmlk_fence_uses(gmlake *l, const gmlk_note *note, unsigned stream) {
   size_t i;
   for (i = 0; i < note->used_count; i++) {
@@ -9230,11 +9233,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->slack;
-  if (note && (gmlk_is_used_elsewhere(l, note,
-                                      is_shared ? 0
-                                      : stream  ? stream
-                                                : own) ||
-               is_shared)) {
+  if (note && (is_shared || gmlk_is_used_elsewhere(l, note, stream ? stream : own))) {
     gmlk_pend(l, b, tag, ticket);
     l->has_returns = is_shared;
     gmlk_fence_uses(l, note, stream);
@@ -9247,8 +9246,8 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   if (is_lent) { /* memory of a graph that other work used, too */
     gmlk_stream_dirty(s, 0);
     gmlk_pool_used(a->pool);
+    if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
   }
-  if (is_lent && gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
   if (tag != stream) return GMLAKE_OK;
   gmlk_stream_dirty(s, bytes);
   if (gmlk_stream_may_end(&l->streams, s))
@@ -10466,8 +10465,8 @@ static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_attempt *r) {
 }
 
 /* Finds a chunk for an empty place. Clean memory comes first, then what blocks of this stream left,
-   then what buffers left on it: such a chunk is still mapped where it was used, and until the use is
-   complete the host has to wait if that place is committed again. Then new memory. */
+   then what buffers left on it: such a chunk is still mapped where it was used, and until the use
+   is complete the host has to wait if that place is committed again. Then new memory. */
 static gmlake_result gmlk_place_find(gmlake *l, const gmlk_attempt *wanted, gmlk_block **out) {
   gmlk_attempt r = *wanted, clean = *wanted;
   gmlake_result result;
@@ -12018,8 +12017,8 @@ static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_i
   return result;
 }
 
-/* Whether gmlk_serve_lent would serve a request, and how: from one pool, which is lent if the request
-   has GMLAKE_TRANSIENT. */
+/* Whether gmlk_serve_lent would serve a request, and how: from one pool, which is lent if the
+   request has GMLAKE_TRANSIENT. */
 static int gmlk_query_lent(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
                            size_t free_bytes, int grows, gmlake_query_info *out) {
   const gmlk_loan *loan = NULL;

@@ -42,7 +42,8 @@
 
    The options of a row: wait-first (desc.cross_stream), may-end (GMLAKE_STREAMS_MAY_END),
    limit:SIZE (limit_bytes), smax:SIZE (stitched_bytes_max), smin:SIZE (stitch_bytes_min),
-   window:SIZE, arena:SIZE, keep:SIZE (driver_free_bytes_min), handle:SIZE (handle_bytes), chunk:SIZE (chunk_bytes; a chunk of the steps stays what it is). */
+   window:SIZE, arena:SIZE, keep:SIZE (driver_free_bytes_min), handle:SIZE (handle_bytes),
+   chunk:SIZE (chunk_bytes; a chunk of the steps stays what it is). */
 #if !defined(SCENE_H)
 #define SCENE_H
 

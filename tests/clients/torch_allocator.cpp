@@ -586,7 +586,8 @@ static std::shared_ptr<torch_stub::Source> source_of(int failures) {
 }
 
 /* Pools with an allocator of their own are torch's own allocator's: what a side stream uses is not
-   given out again, be it freed inside use_mem_pool or not; and a source that raises does no harm. */
+   given out again, be it freed inside use_mem_pool or not; and a source that raises does no harm.
+   */
 static void case_sources() {
   start();
   auto source = source_of(1);
@@ -700,8 +701,8 @@ static void case_failed_capture() {
   check(gmlake_check(lake_of(0)) == GMLAKE_OK);
 }
 
-/* Frees of blocks of external streams while another library captures: its capture is not broken, and
-   nothing is lost. */
+/* Frees of blocks of external streams while another library captures: its capture is not broken,
+   and nothing is lost. */
 static void case_foreign_capture() {
   CUstream raw, theirs;
   CUgraph graph;

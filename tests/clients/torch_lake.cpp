@@ -21,17 +21,33 @@ static void broken(const char *what, int line) {
 static const size_t MIB = size_t(1) << 20;
 static const PoolId kPool{0, 1}, kOther{0, 2};
 
+/* What a device told of its segments. */
+struct Segments {
+  int made = 0, released = 0;
+  std::map<uint64_t, std::pair<size_t, PoolId>> told; /* segments: bytes and pool */
+  std::vector<uint64_t> order;                        /* their addresses, as they were told of */
+
+  void tell(bool is_made, uint64_t address, size_t bytes, PoolId pool) {
+    ++(is_made ? made : released);
+    if (is_made) {
+      told[address] = {bytes, pool};
+      order.push_back(address);
+    } else {
+      told.erase(address);
+      order.erase(std::find(order.begin(), order.end(), address));
+    }
+  }
+};
+
 /* A device on a mock of its own, with two streams. */
-struct Scene {
+struct Scene : Segments {
   gmlake_backend *mock = nullptr;
   gmlake_backend table; /* the mock's, which does not ask a captured stream's id: as the driver's */
   gmlake_stream a = nullptr, b = nullptr;
   std::unique_ptr<Device> device;
-  int made = 0, released = 0, room = 0, waits = 0;
+  int room = 0, waits = 0;
   bool can_wait = true;
   std::set<void *> capturing;
-  std::map<uint64_t, std::pair<size_t, PoolId>> told; /* segments: bytes and pool */
-  std::vector<uint64_t> order;                        /* their addresses, as they were told of */
 
   explicit Scene(size_t capacity = size_t(1) << 30) {
     gmlake_mock_desc mock_desc{};
@@ -69,14 +85,7 @@ struct Scene {
   Device::Hooks hooks() {
     Device::Hooks hooks;
     hooks.on_segment = [this](bool is_made, uint64_t address, size_t bytes, PoolId pool) {
-      ++(is_made ? made : released);
-      if (is_made) {
-        told[address] = {bytes, pool};
-        order.push_back(address);
-      } else {
-        told.erase(address);
-        order.erase(std::find(order.begin(), order.end(), address));
-      }
+      tell(is_made, address, bytes, pool);
     };
     hooks.make_room = [this] { return room-- > 0; };
     hooks.wait_device = [this] {
@@ -141,8 +150,21 @@ static void test_table() {
     check((table.find(blocks[i].ptr) != nullptr) == (in.count(i) != 0));
 }
 
-/* The ledger against counters that are kept as torch keeps them, one by one. What is late is told to
-   it, as the lake does, and counts as large. */
+static std::vector<Counter *> lists(Figures &f) {
+  return {f.allocation, f.allocated_bytes, f.active, f.active_bytes, f.requested_bytes};
+}
+
+static void check_same(Figures &seen, Figures &expected) {
+  for (size_t i = 0; i < lists(seen).size(); i++)
+    for (int kind = 0; kind < KINDS; kind++) {
+      const Counter &a = lists(seen)[i][kind], &b = lists(expected)[i][kind];
+      check(a.current == b.current && a.allocated == b.allocated && a.freed == b.freed);
+      check(i == 4 ? a.peak >= b.peak : a.peak == b.peak); /* what is late counts in whole */
+    }
+}
+
+/* The ledger against counters that are kept as torch keeps them, one by one. What is late is told
+   to it, as the lake does, and counts as large. */
 static void test_ledger() {
   struct Entry {
     size_t bytes, requested;
@@ -162,10 +184,6 @@ static void test_ledger() {
       if (is_active) (expected.active_bytes[kind].*change)(e.bytes);
       if (is_active) (expected.requested_bytes[kind].*change)(e.requested);
     }
-  };
-  const auto lists = [](Figures &f) {
-    return std::vector<Counter *>{f.allocation, f.allocated_bytes, f.active, f.active_bytes,
-                                  f.requested_bytes};
   };
   for (int step = 0; step < 20000; step++) {
     seed = seed * 1664525u + 1013904223u;
@@ -203,12 +221,7 @@ static void test_ledger() {
           act == 98 ? counters[kind].reset_peak() : counters[kind].reset_accumulated();
     }
     ledger.read(seen, now);
-    for (size_t i = 0; i < lists(seen).size(); i++)
-      for (int kind = 0; kind < KINDS; kind++) {
-        const Counter &a = lists(seen)[i][kind], &b = lists(expected)[i][kind];
-        check(a.current == b.current && a.allocated == b.allocated && a.freed == b.freed);
-        check(i == 4 ? a.peak >= b.peak : a.peak == b.peak); /* what is late counts in whole */
-      }
+    check_same(seen, expected);
     check(ledger.live_bytes() == expected.allocated_bytes[ALL].current);
   }
 }
@@ -561,8 +574,8 @@ static void test_chunk_segments() {
   check(scene.told.empty() && device.chunk_segments().empty());
 }
 
-/* torch 2.12 ends a capture's pool and begins it again while the stream is captured, and allocates on
-   the legacy stream meanwhile: for generators that register late. */
+/* torch 2.12 ends a capture's pool and begins it again while the stream is captured, and allocates
+   on the legacy stream meanwhile: for generators that register late. */
 static void test_pool_begins_again() {
   Scene scene;
   Device &device = *scene.device;

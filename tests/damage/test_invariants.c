@@ -1083,6 +1083,27 @@ static void ends(void **state) {
   abandon();
 }
 
+static void while_it_sleeps(gmlk_arena *a, gmlake_buffer *buffer) {
+  assert_int_equal(a->chunks.items[0].handle, 0);
+  breaks(uint64_t, a->chunks.items[0].handle, 77, "A5: a handle and a state differ");
+  breaks(uint8_t, a->chunks.items[0].is_asleep, 0, "A5: a handle and a state differ");
+  breaks(size_t, a->chunks.asleep_count, 0, "P1: the chunks' totals are wrong");
+  breaks(unsigned, a->sleep, GMLK_AWAKE, "V1: address space is in a state");
+  breaks(unsigned, buffer->arena->sleep, GMLK_AWAKE, "B2: a place is in a state");
+  breaks(size_t, lake->stats.sleeping_bytes, 0, "L4: sleeping_bytes is not what a walk counts");
+  breaks(uint64_t, a->copies[1].offset, 0, "Q1: copies are out of order");
+  breaks(uint32_t, a->copies[0].grains, 0, "Q1: a copy lies outside the arena");
+  breaks(uint32_t, a->copies[0].at, a->tail.at, "Q1: a copy lies outside the arena");
+  breaks(uint32_t, a->copies[0].at, 1, "Q1: a copy is of 2 chunks");
+  breaks(size_t, a->vault_bytes, C, "Q1: the vault is not of its size");
+  breaks(uint64_t, a->copies[1].offset, 1 << 30, "Q1: a copy lies outside the vault");
+  breaks(size_t, a->vault_count, 2, "Q1: more pieces of a vault than room for them");
+  breaks(uint64_t, a->vaults[0].offset, 512, "Q1: a piece of the vault is not in its place");
+  breaks(void *, a->vaults[0].memory, NULL, "Q1: a piece of the vault is not in its place");
+  breaks(size_t, a->copy_count, 1, "Q2: more copies are done than there are");
+  breaks(size_t, a->copy_count, a->copy_capacity + 1, "Q1: more copies than room for them");
+}
+
 /* A pool that sleeps with a block, a window and a buffer; one chunk could not be released. */
 static void sleepers(void **state) {
   gmlake_buffer_desc wanted = buffer_desc(4 * C);
@@ -1123,24 +1144,7 @@ static void sleepers(void **state) {
   fail_call(ON_RELEASE, 2, GMLAKE_ERROR_DRIVER, 0);
   step(gmlake_pool_sleep(lake, pool, GMLAKE_SLEEP_KEEP, NULL));
   assert_int_equal(a->chunks.backed_count + buffer->arena->chunks.backed_count, 1);
-  assert_int_equal(a->chunks.items[0].handle, 0);
-  breaks(uint64_t, a->chunks.items[0].handle, 77, "A5: a handle and a state differ");
-  breaks(uint8_t, a->chunks.items[0].is_asleep, 0, "A5: a handle and a state differ");
-  breaks(size_t, a->chunks.asleep_count, 0, "P1: the chunks' totals are wrong");
-  breaks(unsigned, a->sleep, GMLK_AWAKE, "V1: address space is in a state");
-  breaks(unsigned, buffer->arena->sleep, GMLK_AWAKE, "B2: a place is in a state");
-  breaks(size_t, lake->stats.sleeping_bytes, 0, "L4: sleeping_bytes is not what a walk counts");
-  breaks(uint64_t, a->copies[1].offset, 0, "Q1: copies are out of order");
-  breaks(uint32_t, a->copies[0].grains, 0, "Q1: a copy lies outside the arena");
-  breaks(uint32_t, a->copies[0].at, a->tail.at, "Q1: a copy lies outside the arena");
-  breaks(uint32_t, a->copies[0].at, 1, "Q1: a copy is of 2 chunks");
-  breaks(size_t, a->vault_bytes, C, "Q1: the vault is not of its size");
-  breaks(uint64_t, a->copies[1].offset, 1 << 30, "Q1: a copy lies outside the vault");
-  breaks(size_t, a->vault_count, 2, "Q1: more pieces of a vault than room for them");
-  breaks(uint64_t, a->vaults[0].offset, 512, "Q1: a piece of the vault is not in its place");
-  breaks(void *, a->vaults[0].memory, NULL, "Q1: a piece of the vault is not in its place");
-  breaks(size_t, a->copy_count, 1, "Q2: more copies are done than there are");
-  breaks(size_t, a->copy_count, a->copy_capacity + 1, "Q1: more copies than room for them");
+  while_it_sleeps(a, buffer);
   step(gmlake_pool_wake(lake, pool));
   a->chunks.items[0].is_asleep = 1;
   a->chunks.items[0].handle = 0;

@@ -2252,8 +2252,8 @@ static void test_stream_gone(void **state) {
   close_backend();
 }
 
-/* Whether a stream is captured, its capture spoilt or not; and whether the legacy stream may be used
-   meanwhile. To ask spoils nothing. */
+/* Whether a stream is captured, its capture spoilt or not; and whether the legacy stream may be
+   used meanwhile. To ask spoils nothing. */
 static void test_is_capturing(void **state) {
   static const unsigned kinds[] = {CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING};
   CUcontext popped;

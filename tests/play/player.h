@@ -931,56 +931,9 @@ static void do_progress(int on) {
   if (now->verb == 'g') gmlake_mock_stream_set_lag(mock, value, now->bytes);
 }
 
-static void perform(const op *o) {
-  const int on = line_in(o->stream);
-  now = o;
-  if (o->verb == 'F') {
-    do_fault();
-    return;
-  }
-  w.injected = GMLAKE_OK;
-  w.host_fails = 0;
-  w.handler_calls = 0;
-  w.calls = 0;
-  w.named = on;
-  w.is_recalled = o->verb == 'L';
-  counts.steps++;
+/* Pools, captures and buffers as wholes. */
+static void perform_on_pools(const op *o, int on) {
   switch (o->verb) {
-  case '+':
-    do_alloc(on);
-    break;
-  case '-':
-    (void)do_free(&w.blocks[o->one % NAMES], on, value_in(o->stream));
-    break;
-  case 'q':
-    do_query(on);
-    break;
-  case 'u':
-    use(&w.blocks[o->one % NAMES], on);
-    break;
-  case 'r':
-    do_record(on);
-    break;
-  case 'x':
-    do_export();
-    break;
-  case 'i':
-    do_import();
-    break;
-  case 'f':
-    do_forget(on);
-    break;
-  case 'k':
-    do_kill(on);
-    break;
-  case 'v':
-    if (o->stream && o->stream < SLOTS && !w.lines[w.slots[o->stream]].is_alive &&
-        w.line_count < LINES)
-      line_add(o->stream);
-    break;
-  case 'm':
-    do_mark(on);
-    break;
   case 'P':
     do_pool_open();
     break;
@@ -1018,6 +971,28 @@ static void perform(const op *o) {
   case 'Y':
     do_prewarm(on);
     break;
+  default:
+    do_buffer(on);
+  }
+}
+
+/* Streams, and what is asked of the whole lake. */
+static void perform_on_streams(const op *o, int on) {
+  switch (o->verb) {
+  case 'f':
+    do_forget(on);
+    break;
+  case 'k':
+    do_kill(on);
+    break;
+  case 'v':
+    if (o->stream && o->stream < SLOTS && !w.lines[w.slots[o->stream]].is_alive &&
+        w.line_count < LINES)
+      line_add(o->stream);
+    break;
+  case 'm':
+    do_mark(on);
+    break;
   case 'T':
     do_trim();
     break;
@@ -1034,7 +1009,48 @@ static void perform(const op *o) {
     do_progress(on);
     break;
   default:
-    do_buffer(on);
+    perform_on_pools(o, on);
+  }
+}
+
+static void perform(const op *o) {
+  const int on = line_in(o->stream);
+  now = o;
+  if (o->verb == 'F') {
+    do_fault();
+    return;
+  }
+  w.injected = GMLAKE_OK;
+  w.host_fails = 0;
+  w.handler_calls = 0;
+  w.calls = 0;
+  w.named = on;
+  w.is_recalled = o->verb == 'L';
+  counts.steps++;
+  switch (o->verb) {
+  case '+':
+    do_alloc(on);
+    break;
+  case '-':
+    (void)do_free(&w.blocks[o->one % NAMES], on, value_in(o->stream));
+    break;
+  case 'q':
+    do_query(on);
+    break;
+  case 'u':
+    use(&w.blocks[o->one % NAMES], on);
+    break;
+  case 'r':
+    do_record(on);
+    break;
+  case 'x':
+    do_export();
+    break;
+  case 'i':
+    do_import();
+    break;
+  default:
+    perform_on_streams(o, on);
   }
   if (!is_exact()) disarm();
   judge_step();

@@ -189,6 +189,43 @@ static void draw_use(op *o) {
   o->stream = b->on >= 0 && chance(60) ? slot_of(b->on) : any_slot();
 }
 
+static void draw_for_pools(op *o) {
+  switch (o->verb) {
+  case 'N':
+    o->more = w.chunk << (chance(20) ? 1 : 0);
+    o->bytes = o->more * (1 + below(12));
+    o->two = (unsigned char)(chance(40) ? 1 + below(POOLS) : 0);
+    break;
+  case 'P':
+    o->more = chance(50) ? w.chunk << below(2) : 0;
+    o->bytes = chance(30) ? w.chunk * (2 + below(16)) : 0;
+    break;
+  case 'B':
+    o->two = (unsigned char)(1 + below(GRAPHS));
+    break;
+  case 'j':
+  case 'J':
+    o->one = any_for((char)o->verb, GRAPHS);
+    break;
+  case 'S':
+    o->flags = (unsigned char)below(2);
+    o->one = (unsigned char)below(POOLS + 1);
+    break;
+  case 'W':
+    o->one = any_for((char)o->verb, POOLS + 1);
+    break;
+  case 'T':
+    o->bytes = chance(20) ? 0 : below(census().physical_bytes + 1);
+    break;
+  case 'Y':
+    o->more = w.chunk * below(16);
+    o->bytes = w.chunk * below(16);
+    break;
+  default:
+    break;
+  }
+}
+
 static op draw(char verb) {
   op o;
   memset(&o, 0, sizeof(o));
@@ -238,38 +275,8 @@ static op draw(char verb) {
                                            w.buffers[o.one].chunk
                                      : 0;
     break;
-  case 'N':
-    o.more = w.chunk << (chance(20) ? 1 : 0);
-    o.bytes = o.more * (1 + below(12));
-    o.two = (unsigned char)(chance(40) ? 1 + below(POOLS) : 0);
-    break;
-  case 'P':
-    o.more = chance(50) ? w.chunk << below(2) : 0;
-    o.bytes = chance(30) ? w.chunk * (2 + below(16)) : 0;
-    break;
-  case 'B':
-    o.two = (unsigned char)(1 + below(GRAPHS));
-    break;
-  case 'j':
-  case 'J':
-    o.one = any_for(verb, GRAPHS);
-    break;
-  case 'S':
-    o.flags = (unsigned char)below(2);
-    o.one = (unsigned char)below(POOLS + 1);
-    break;
-  case 'W':
-    o.one = any_for(verb, POOLS + 1);
-    break;
-  case 'T':
-    o.bytes = chance(20) ? 0 : below(census().physical_bytes + 1);
-    break;
-  case 'Y':
-    o.more = w.chunk * below(16);
-    o.bytes = w.chunk * below(16);
-    break;
   default:
-    break;
+    draw_for_pools(&o);
   }
   if (strchr("cdCzK", verb) && chance(10)) o.stream = ON_NONE;
   return o;

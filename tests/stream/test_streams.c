@@ -2412,13 +2412,13 @@ static const scene scenes[] = {
     {"a_use_by_a_stream_that_is_gone_is_waited_for", 2, "may-end",
      "+p=1@A rp@B hB behind:B=1 vB +*=1@B -p@A pending=1 Q pending=1 host-waits=0 +*=1@A==p "
      "host-waits=1 pending=0"},
-    /* Whether a stream that the block is recorded on is still there is known only in calls that name
-       it. This free does not: no event is recorded on what has the value by now. */
+    /* Only calls that name a recorded stream can tell whether it is still there. This free names
+       another one: it records no event on what has the value by now. */
     {"a_recorded_stream_whose_value_is_anothers_is_waited_for", 2, "may-end",
      "+p=2@A rp@B hB vB -p@A events=1 pending=2 host-waits=0 +*=2@A==p host-waits=1 pending=0"},
     {"a_recorded_stream_that_is_destroyed_is_not_touched", 2, "may-end",
      "+p=2@A rp@B hB kB -p@A lost-streams=0 events=1 pending=2 +*=2@A==p host-waits=1"},
-    /* The next call that names it closes what the free left open: by a request, a free, a record. */
+    /* The next call that names it closes what the free left open: a request, a free, a record. */
     {"a_recorded_stream_that_is_named_again_is_fenced", 4, "may-end",
      "+p=2@A rp@B +x=1@B -p@A events=1 pending=2 +*=512b@B events=2 Q pending=0 +y=512b@A +p=2@A "
      "rp@B -p@A events=3 ry@B events=4 Q pending=0 +p=2@A rp@B -p@A events=5 -x@B events=7 Q "

@@ -1254,7 +1254,8 @@ static void a_question_leaves_what_is_set_aside(void **state) {
   }
 }
 
-/* Whoever asked for memory on GMLAKE_STREAM_NONE once made an only stream record events for good. */
+/* Whoever asked for memory on GMLAKE_STREAM_NONE once made an only stream record events for good.
+   */
 static void a_question_on_no_stream_ends_with_it(void **state) {
   gmlake_alloc_desc wanted = request(C, 0, NULL);
   gmlake_query_info answer;

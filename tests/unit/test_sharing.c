@@ -166,8 +166,8 @@ static void a_window_is_shared(void **state) {
   finish();
 }
 
-/* What a window maps that the driver did not unmap stays pending with its chunks; the lake's end, or
-   the pool's, tries again. */
+/* What a window maps that the driver did not unmap stays pending with its chunks; the lake's end,
+   or the pool's, tries again. */
 static void what_a_stuck_window_maps_is_not_released(void **state) {
   void *blocks[4], *window, *block;
   size_t i;

@@ -709,8 +709,8 @@ static void pinned_memory_that_stays_is_offered_again(void **state) {
   }
 }
 
-/* Gives pinned memory up for a pool that sleeps: all or, once a part is gone, what the driver takes.
-   After an error the contents are as they were. */
+/* Gives pinned memory up for a pool that sleeps: all or, once a part is gone, what the driver
+   takes. After an error the contents are as they were. */
 static void contents_are_kept_where_giving_them_up_fails(void **state) {
   (void)state;
   prepare(64);
