@@ -1133,8 +1133,8 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
    policy. If the lake has no free range that fits, it asks the driver what has completed, and how
    much memory is free. Changes no memory; as by an allocation, the lake learns of the stream. It is
    a forecast: it may be wrong for a lake that is very short of memory, and while exported or
-   imported memory that was freed is pending. Errors: CAPTURING, ASLEEP, OUT_OF_HOST_MEMORY,
-   DRIVER. */
+   imported memory that was freed is pending; with GMLAKE_WAIT_IF_SOON the allocation may wait for
+   what has become soon by then. Errors: CAPTURING, ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_query(gmlake *lake, const gmlake_alloc_desc *desc,
                                       gmlake_stream stream, gmlake_query_info *out_info);
 /* Every use of the block must precede this call on the stream, or be on a stream that

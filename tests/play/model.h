@@ -18,7 +18,8 @@ static gmlake_stats stats(void) {
   return all;
 }
 
-/* A lake that has lost memory, a handler, and exported memory make it a guess. */
+/* A lake that has lost memory, a handler, and exported memory make it a guess. With WAIT_IF_SOON
+   memory may be had soon by the time of the allocation: the result alone is compared. */
 static void foretell(forecast *f, const op *o, const gmlake_alloc_desc *wanted,
                      gmlake_stream stream) {
   const size_t *options = w.program->options;
@@ -45,7 +46,7 @@ static void judge_forecast(const forecast *f, gmlake_result result) {
   if (f->said.result && captures() && wait == GMLAKE_HOST_WAIT) return; /* it fears the worst */
   is_grown = all.state_count[3] > f->before.state_count[3];
   if (!f->said.result == !result &&
-      (result ||
+      (result || desc.cross_stream == GMLAKE_WAIT_IF_SOON ||
        ((f->said.wait == wait || (is_grown && f->said.wait == GMLAKE_DEVICE_WAIT && !wait)) &&
         !f->said.new_bytes == !is_grown)))
     return;

@@ -802,7 +802,7 @@ static void do_sleep(void) {
     if (keeps)
       p->keeps = 1;
     else if (p->asleep)
-      p->keeps = 0;
+      p->keeps = w.injected != 0; /* the driver may have taken back a part */
     if (!p->asleep)
       p->asleep = keeps ? 1 : 2;
     else if (!keeps)
