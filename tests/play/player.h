@@ -762,6 +762,13 @@ static void do_recall(int on) {
   p->is_lent = 0;
 }
 
+static int is_usable(const block *b) {
+  range r = range_of(b);
+  map *m = NULL;
+  while (r.bytes && map_at(r.at) && next_grain(&r, &m) && m->is_accessible) continue;
+  return !r.bytes && m->is_accessible;
+}
+
 /* Whether the driver has the pool's memory: where the lake could not undo, the pool sleeps. */
 static int has_memory(int number) {
   block *b = NULL;
@@ -770,7 +777,7 @@ static int has_memory(int number) {
   must(gmlake_pool_get_stats(lake, w.pools[number].value, &all), "gmlake_pool_get_stats");
   if (all.sleeping_bytes) return 0;
   while ((b = live_next(b)))
-    if (b->pool == number && !b->is_imported && b->bytes && !map_at(b->at)) return 0;
+    if (b->pool == number && !b->is_imported && b->bytes && !is_usable(b)) return 0;
   return 1;
 }
 
