@@ -150,7 +150,7 @@ static unsigned char slot_of(int on) {
 
 static size_t any_size(void) {
   const size_t largest = w.chunk * (1 + below(chance(20) ? chooser.largest : 6));
-  if (chooser.mood == moods + 2) return w.chunk;
+  if (chooser.mood == moods + 1) return w.chunk;
   if (chance(25)) return 1 + below(8 * GRAIN);
   if (chance(40)) return chooser.usual[below(USUAL)];
   return chance(50) ? largest : 1 + below(largest);
@@ -257,7 +257,7 @@ static op draw(char verb) {
     o.bytes = chance(50) ? below(8) : 0;
     break;
   case 'g':
-    o.bytes = below(chooser.mood == moods ? 1000 : 20000) * below(2);
+    o.bytes = chooser.mood == moods + 1 ? 5000 + below(40000) : below(1000) * below(2);
     break;
   case 't':
     o.bytes = w.clock_ns + below(600);
