@@ -10629,7 +10629,7 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
                                            const gmlake_buffer *b, gmlk_block **out_va) {
   size_t slots = max_bytes / a->chunk_bytes + (max_bytes % a->chunk_bytes != 0);
   uint32_t guard = (l->desc.flags & GMLAKE_GUARD) != 0;
-  gmlake_result result = GMLAKE_OK;
+  gmlake_result result = GMLAKE_OK, refused = GMLAKE_OK;
   unsigned tries;
   *out_va = NULL;
   a->buffer_space.area.is_full = 0;
@@ -10639,9 +10639,8 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
     *out_va = gmlk_va_take(&a->buffer_space, &l->records, (uint32_t)slots, guard, b);
     if (*out_va || tries == 3) break;
     if (tries == 1) {
-      result = gmlk_space_reach(l, a, &a->buffer_space, (uint32_t)slots + guard);
-      if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY || gmlk_is_fatal(result)) return result;
-      if (result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) result = GMLAKE_OK;
+      refused = gmlk_space_reach(l, a, &a->buffer_space, (uint32_t)slots + guard);
+      if (refused == GMLAKE_ERROR_OUT_OF_HOST_MEMORY || gmlk_is_fatal(refused)) return refused;
     } else if (a->void_count) {
       result = tries ? gmlk_wait_for_others(l) : GMLAKE_OK;
       if (!result) result = gmlk_buffers_reap(l, a, SIZE_MAX);
@@ -10649,6 +10648,7 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
     }
   }
   if (!*out_va && result) return result;
+  if (!*out_va && refused != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY && refused) return refused;
   if (!*out_va)
     return gmlk_fail(l, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, "gmlake_buffer_create",
                      "max_bytes is %llu: no address space is left for it; destroy other buffers, "

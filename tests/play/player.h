@@ -541,7 +541,7 @@ static void do_buffer_open(void) {
   b->pool = from;
   wanted.pool = w.pools[from].value;
   if (!b->max) return;
-  if (!is_done(gmlake_buffer_create(lake, &wanted, &b->value), "gmlake_buffer_create", LACK,
+  if (!is_done(gmlake_buffer_create(lake, &wanted, &b->value), "gmlake_buffer_create", 0,
                GMLAKE_OK)) {
     b->value = NULL;
     return;
@@ -674,8 +674,7 @@ static void do_pool_open(void) {
   memset(&wanted, 0, sizeof(wanted));
   wanted.chunk_bytes = now->more;
   wanted.limit_bytes = now->bytes;
-  if (!is_done(gmlake_pool_create(lake, &wanted, &p->value), "gmlake_pool_create", LACK,
-               GMLAKE_OK)) {
+  if (!is_done(gmlake_pool_create(lake, &wanted, &p->value), "gmlake_pool_create", 0, GMLAKE_OK)) {
     p->value = NULL;
     return;
   }
@@ -762,23 +761,14 @@ static void do_recall(int on) {
   p->is_lent = 0;
 }
 
-static int is_usable(const block *b) {
-  range r = range_of(b);
-  map *m = NULL;
-  while (r.bytes && map_at(r.at) && next_grain(&r, &m) && m->is_accessible) continue;
-  return !r.bytes && m->is_accessible;
-}
-
-/* Whether the driver has the pool's memory: where the lake could not undo, the pool sleeps. */
-static int has_memory(int number) {
-  block *b = NULL;
-  gmlake_stats all;
-  all.struct_bytes = 0;
-  must(gmlake_pool_get_stats(lake, w.pools[number].value, &all), "gmlake_pool_get_stats");
-  if (all.sleeping_bytes) return 0;
-  while ((b = live_next(b)))
-    if (b->pool == number && !b->is_imported && b->bytes && !is_usable(b)) return 0;
-  return 1;
+/* Whether the pool is awake: where the lake could not undo a sleep, it is not. */
+static int is_awake(int number) {
+  gmlake_alloc_desc wanted;
+  gmlake_query_info info;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.bytes = 1;
+  wanted.pool = w.pools[number].value;
+  return gmlake_query(lake, &wanted, GMLAKE_STREAM_NONE, &info) != GMLAKE_ERROR_ASLEEP;
 }
 
 static void do_sleep(void) {
@@ -818,7 +808,7 @@ static void do_sleep(void) {
   }
   p->keeps |= keeps; /* the driver may not have taken it back */
   if (w.is_lost || p->asleep) return;
-  if (!has_memory(number))
+  if (!is_awake(number))
     p->asleep = 1;
   else
     own_again(number);
@@ -901,8 +891,9 @@ static void judge_step(void) {
   for (i = 0; i <= POOLS; i++) keeps |= w.pools[i].keeps;
   judge(keeps || w.injected || w.was_refused || !census().host_count,
         "contents are kept on the host for a pool that is gone");
-  if (gmlake_check(lake)) {
+  if (!w.is_chosen || w.at % 16 == 0) {
     gmlake_error_info info;
+    if (!gmlake_check(lake)) return;
     (void)gmlake_get_last_error(lake, &info);
     judge(0, info.text);
   }
@@ -1200,6 +1191,7 @@ static const char *play(program *p, int (*choose)(program *, size_t)) {
   catch_signals(on_signal);
   if (!sigsetjmp(verdict.end, 1)) {
     open_world(p);
+    w.is_chosen = choose != NULL;
     while (!w.is_lost && !w.fatal && (w.at < p->count || (choose && choose(p, w.at)))) {
       if (is_traced)
         op_write(stdout, &p->ops[w.at]), (void)fputc('\n', stdout), (void)fflush(stdout);
