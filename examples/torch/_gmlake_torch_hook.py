@@ -11,7 +11,8 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name != "torch":
             return None
-        specs = (other.find_spec(name, path, target) for other in sys.meta_path if other is not self)
+        others = (other for other in sys.meta_path if other is not self)
+        specs = (other.find_spec(name, path, target) for other in others)
         spec = next((found for found in specs if found), None)
         if spec is None or spec.loader is None:
             return spec

@@ -62,8 +62,8 @@ def cuda_includes():
 
 
 def macros():
-    """What differs between releases and cannot be found out in C++; and of which commit torch is, as
-    two builds of one release may have other tables of functions."""
+    """What differs between releases and cannot be found out in C++; and of which commit torch is,
+    as two builds of one release may have other tables of functions."""
     header = os.path.join(
         os.path.dirname(torch.__file__), "include", "c10", "cuda", "CUDACachingAllocator.h"
     )

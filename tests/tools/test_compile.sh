@@ -452,7 +452,7 @@ version() {
 }
 
 versions() {
-  newest=$(sed -n 's/^## \([0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)
+  newest=$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)
   job "the newest entry of CHANGELOG.md, $newest, is GMLAKE_VERSION" \
     "test '$newest' = '$(version gmlake.h GMLAKE_VERSION)'"
   job "the newest entry of CHANGELOG.md, $newest, is GMLAKE_BFC_VERSION" \
