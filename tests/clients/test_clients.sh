@@ -71,7 +71,7 @@ ok 'torch: record: uses' fake "GMLAKE_TORCH_RECORD=$dir/uses" "$build/client_tor
   record_stream
 ok 'torch: record: uses: silent' silent
 ok 'torch: record: uses: what' recorded uses.0.gmtrace 'a 0 4194304 0' 'u 0 1' 'f 0 0' \
-  'a 1 4194304 0' 'a 2 4194304 0'
+  'a 1 4194304 0' 'u 1 1' 'a 2 4194304 0'
 ok 'torch: record: uses: nothing is left out' [ "$(grep -c 'left out' "$dir/uses.0.gmtrace")" = 0 ]
 ok 'torch: record: devices' fake FAKE_CUDA_DEVICES=3 GMLAKE_TORCH_PEERS=0,1 \
   "GMLAKE_TORCH_RECORD=$dir/devices" "$build/client_torch" "$library" devices
