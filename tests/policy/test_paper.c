@@ -46,6 +46,7 @@ static void lay_out(char **blocks, const char *sizes) {
 
 static void *take_marked(size_t bytes) {
   mark = stats();
+  mark.driver_call_count -= census().reservation_count;
   return take(bytes);
 }
 
@@ -58,7 +59,8 @@ static void assert_state(int number, uint64_t stitches, uint64_t reuses, size_t 
   assert_int_equal(now.stitch_count - mark.stitch_count, stitches);
   assert_int_equal(now.stitch_reuse_count - mark.stitch_reuse_count, reuses);
   assert_int_equal(now.chunk_count - mark.chunk_count, new_chunks);
-  if (number == 1) assert_int_equal(now.driver_call_count, mark.driver_call_count);
+  if (number == 1) /* windows get their addresses when a policy is asked for the first one */
+    assert_int_equal(now.driver_call_count - census().reservation_count, mark.driver_call_count);
 }
 
 static void drop_all(char **blocks, size_t count) {

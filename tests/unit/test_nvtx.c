@@ -108,7 +108,7 @@ static void observed(void *user, const gmlake_step *step) {
 static uint64_t take_plain(void *user, size_t bytes) {
   size_t i = 0;
   assert_ptr_equal(user, &f);
-  assert_true(bytes > 16 * C);
+  assert_true(bytes > C);
   if (f.taken_count == f.taken_most) return 0;
   while (f.taken[i]) i++;
   f.taken_count++;
