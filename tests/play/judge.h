@@ -122,6 +122,7 @@ static struct world {
   int is_real, is_over, is_lost, is_trusted; /* trusted: no exchange failed, the mode is known */
   int destroying, moving; /* a pool, or the lake: 2; moving: + 1 of the pool that sleeps or wakes */
   const block *leaving;   /* is freed */
+  int lacks_addresses;    /* the driver has refused some, once */
   int was_refused;        /* the driver has not taken host memory back */
   int is_recalled;        /* a pool is: the call asks for waits */
   int named;              /* the line that the call names, NOBODY: none, or all may be touched */
@@ -361,8 +362,10 @@ static gmlake_result see_info(void *user, size_t *free_bytes, size_t *total_byte
 }
 static gmlake_result see_reserve(void *user, size_t bytes, size_t alignment, uint64_t *out,
                                  int *code) {
-  GATE(ON_RESERVE);
-  return mock->reserve(user, bytes, alignment, out, code);
+  gmlake_result result = gate(ON_RESERVE, code);
+  if (!result) result = mock->reserve(user, bytes, alignment, out, code);
+  w.lacks_addresses |= result != GMLAKE_OK;
+  return result;
 }
 static gmlake_result see_unreserve(void *user, uint64_t at, size_t bytes, int *code) {
   GATE(ON_UNRESERVE);
