@@ -29,7 +29,6 @@
 #include <memory>
 #include <mutex>
 #include <random>
-#include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -661,8 +660,30 @@ struct Route {
   std::shared_ptr<Pool> pool;
   std::function<bool(void *stream)> filter;
   bool is_capture = false, has_begun = false; /* the latter: the driver was seen to capture */
-  std::vector<void *> streams;                /* that the lake was told are captured */
+  bool was_released = false;   /* the pool, while this route was open: whose use that was is open */
+  std::vector<void *> streams; /* that the lake was told are captured */
+  std::weak_ptr<void> thread;  /* that began it: see this_thread */
 };
+
+/* A capture that the driver has ended, and torch has not. */
+struct Failed {
+  explicit Failed(const Route &route)
+      : pool(route.pool), thread(route.thread), was_released(route.was_released) {}
+  std::shared_ptr<Pool> pool;
+  std::weak_ptr<void> thread; /* that began it */
+  bool was_released;          /* see Route: then its use is torch's to drop */
+  bool has_use = true;        /* that use is still counted */
+};
+
+/* Exists as long as the calling thread. */
+inline const std::shared_ptr<void> &this_thread() {
+  struct Token {
+    std::shared_ptr<void> value = std::make_shared<char>();
+    ~Token() { value.reset(); } /* static objects may still ask */
+  };
+  static thread_local Token token;
+  return token.value;
+}
 
 /* ---- Snapshots ------------------------------------------------------------------------------ */
 
@@ -893,10 +914,13 @@ class Device {
   }
   /* Returns whether there is such a pool in use. */
   bool release_pool(PoolId id) {
+    std::lock_guard<std::mutex> routes(routes_mutex_);
+    for (const auto &route : routes_)
+      if (route->is_capture && route->pool->id == id) route->was_released = true;
     std::lock_guard<Latch> lock(mutex_);
     const auto it = pools_.find(id);
     if (it == pools_.end() || it->second->use_count == 0) return false;
-    if (--it->second->use_count == 0) it->second->serves_oom = false;
+    drop_use(*it->second);
     return true;
   }
   int pool_use_count(PoolId id) {
@@ -939,9 +963,10 @@ class Device {
   bool begin_route(PoolId id, std::function<bool(void *)> filter, void *current) {
     auto fresh = std::make_shared<Route>();
     std::lock_guard<std::mutex> routes(routes_mutex_);
-    for (const auto &route : routes_)
-      if (route->pool->id == id) return false;
+    drop_failed(nullptr);
+    if (find_route(id) != routes_.end()) return false;
     drop_failed(current);
+    fresh->thread = this_thread();
     fresh->filter = std::move(filter);
     fresh->is_capture = !fresh->filter(current) || memory_.is_capturing(current);
     {
@@ -953,19 +978,24 @@ class Device {
     if (fresh->is_capture) try {
         tell_captured(*fresh, current);
       } catch (const Failure &) {
-        release_pool(id);
+        std::lock_guard<Latch> lock(mutex_);
+        drop_use(*fresh->pool);
         throw;
       }
     routes_.push_back(std::move(fresh));
     route_count_.fetch_add(1, std::memory_order_release);
     return true;
   }
-  /* Returns false if there is no such route. */
+  /* Returns false if there is no such route. One that drop_failed has ended gets its use of the
+     pool back, unless the pool is gone: then a graph could not run, and must not seem to. */
   bool end_route(PoolId id) {
     std::lock_guard<std::mutex> routes(routes_mutex_);
-    for (auto it = routes_.begin(); it != routes_.end(); ++it)
-      if ((*it)->pool->id == id) return erase_route(it), true;
-    return failed_.erase(id) != 0;
+    const auto it = find_route(id);
+    const bool is_own = it != routes_.end() && (*it)->thread.lock() == this_thread();
+    if (!is_own && take_back(id, it == routes_.end())) return true;
+    if (it == routes_.end()) return false;
+    erase_route(it);
+    return true;
   }
 
   /* ---- Checkpoints ---- */
@@ -1385,6 +1415,7 @@ class Device {
         }
         had_capture |= pool.had_capture;
         gone.push_back(it->second);
+        forget_failed(it->second);
         it = pools_.erase(it);
       }
     }
@@ -1417,6 +1448,12 @@ class Device {
     routes_.erase(it);
     route_count_.fetch_sub(1, std::memory_order_release);
   }
+  /* pre: routes_mutex_. */
+  Routes::iterator find_route(PoolId id) {
+    return std::find_if(routes_.begin(), routes_.end(),
+                        [&](const std::shared_ptr<Route> &route) { return route->pool->id == id; });
+  }
+
   /* pre: routes_mutex_. torch up to 2.11 does not end the route of a capture that failed. It is over
      where the driver has captured and does so no more, or where a capture is to begin on its stream,
      `current`. */
@@ -1428,9 +1465,51 @@ class Device {
           !route.is_capture || std::any_of(route.streams.begin(), route.streams.end(), is_captured);
       route.has_begun |= route.is_capture && is_going;
       if (is_going || !(route.has_begun || (current && route.streams[0] == current))) continue;
-      failed_.insert(route.pool->id);
+      failed_.emplace_back(route);
       erase_route(routes_.begin() + static_cast<ptrdiff_t>(i));
     }
+    drop_uses_of_failed();
+  }
+  /* pre: routes_mutex_. Nor does torch release such a capture's pool. A capture that succeeded
+     looks the same between the driver's end and torch's, and its graph needs the memory. The thread that
+     began it makes both calls with none to the lake between them. So its use is dropped when that
+     thread asks, or has ended; as long as only others ask, it stays. */
+  void drop_uses_of_failed() {
+    for (Failed &failed : failed_) {
+      const std::shared_ptr<void> thread = failed.thread.lock();
+      const bool is_sure = !thread || thread == this_thread();
+      if (!is_sure || !failed.has_use || failed.was_released) continue;
+      std::lock_guard<Latch> lock(mutex_);
+      if (failed.pool->is_elsewhere || !failed.pool->use_count) continue;
+      drop_use(*failed.pool);
+      failed.has_use = false;
+    }
+  }
+  /* pre: routes_mutex_. torch ends a capture of the pool after all: one of this thread, or if there
+     is none and is_any is set, of another. Returns whether there is such a capture. */
+  bool take_back(PoolId id, bool is_any) {
+    const auto find = [&](bool is_own) {
+      return std::find_if(failed_.begin(), failed_.end(), [&](const Failed &failed) {
+        return failed.pool->id == id && (!is_own || failed.thread.lock() == this_thread());
+      });
+    };
+    auto it = find(true);
+    if (it == failed_.end() && is_any) it = find(false);
+    if (it == failed_.end()) return false;
+    std::lock_guard<Latch> lock(mutex_);
+    if (!it->has_use) it->pool->use_count++;
+    failed_.erase(it);
+    return true;
+  }
+  /* pre: routes_mutex_. The pool goes. */
+  void forget_failed(const std::shared_ptr<Pool> &pool) {
+    failed_.erase(std::remove_if(failed_.begin(), failed_.end(),
+                                 [&](const Failed &failed) { return failed.pool == pool; }),
+                  failed_.end());
+  }
+  /* pre: mutex_. */
+  static void drop_use(Pool &pool) {
+    if (--pool.use_count == 0) pool.serves_oom = false;
   }
 
   /* The pool that a request on the stream goes to; NULL: the default one. Tells the lake that the
@@ -1535,7 +1614,7 @@ class Device {
 
   std::mutex routes_mutex_; /* taken before mutex_ */
   Routes routes_;
-  std::set<PoolId> failed_; /* whose routes ended by drop_failed, and may be ended again */
+  std::vector<Failed> failed_; /* whose routes drop_failed ended, and torch may still end */
   std::atomic<size_t> route_count_{0};
 
   Latch mutex_; /* protects what follows */

@@ -141,8 +141,8 @@ ok 'torch: misuse: says so' [ "$(grep -cE \
   '^gmlake_torch: .*(UNKNOWN_POINTER|DOUBLE_FREE|gmlake_pluggable.pool)' "$dir/err")" = 5 ]
 ok 'torch: what its own allocator needs of a lake' "$build/client_torch_lake"
 for case in enable memory streams out_of_memory history trackers pools sharing peers profiler fork \
-  threads offload sources hooks failed_capture foreign_capture pools_end limits sharing_in_session \
-  exit enable_old memory_old history_old trackers_old pools_old sources_old; do
+  threads offload sources hooks failed_capture failed_give_back failed_shares late_end \
+  foreign_capture pools_end limits sharing_in_session exit enable_old memory_old history_old trackers_old pools_old sources_old; do
   old=${case#"${case%_old}"}
   ok "torch: its own allocator: $case" fake FAKE_CUDA_SEED=1 FAKE_CUDA_DEVICES=2 \
     "$build/client_torch_allocator$old" "${case%_old}"

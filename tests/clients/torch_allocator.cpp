@@ -701,6 +701,87 @@ static void case_failed_capture() {
   check(gmlake_check(lake_of(0)) == GMLAKE_OK);
 }
 
+/* A capture that the driver ends, and torch does not: as one of torch 2.11 that failed. Returns a
+   block of it that lives on, if it is to keep one. */
+static void *fail_capture(PoolId pool, bool keeps) {
+  const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(0);
+  CUgraph graph;
+  c10::cuda::setCurrentCUDAStream(side);
+  begin_graph(pool);
+  cu(cuStreamBeginCapture(side.stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
+  give(take(32 * MIB));
+  void *const block = keeps ? take(16 * MIB) : nullptr;
+  cu(cuStreamEndCapture(side.stream(), &graph));
+  cu(cuGraphDestroy(graph));
+  return block;
+}
+static int64_t reserved() { return stats().reserved_bytes[0].current; }
+static int64_t reserved_after_empty() {
+  empty_cache();
+  return reserved();
+}
+
+/* Failed captures give their memory back. */
+static void case_failed_give_back() {
+  start();
+  for (unsigned i = 0; i < 5; i++) (void)fail_capture({0, 10 + i}, false);
+  check(reserved() >= int64_t(32 * MIB) && reserved_after_empty() == 0);
+  check(torch_allocator().getPoolUseCount(0, {0, 10}) == 0 && census().handles == 0);
+  for (unsigned i = 0; i < 30; i++) (void)fail_capture({0, 20 + i}, false);
+  give(take(900 * MIB)); /* of 1 GiB: out of memory is enough */
+  void *const live = fail_capture({0, 50}, true);
+  check(reserved_after_empty() >= int64_t(16 * MIB));
+  give(live);
+  check(reserved_after_empty() == 0);
+  std::thread([] { (void)fail_capture({0, 51}, false); }).join();
+  check(reserved_after_empty() == 0); /* the thread is gone */
+  check(gmlake_check(lake_of(0)) == GMLAKE_OK);
+}
+
+/* Of two graphs that share a pool one fails, before the other one or after it. */
+static void case_failed_shares() {
+  const PoolId pool{0, 60};
+  start();
+  for (int fails_first = 0; fails_first < 2; fails_first++) {
+    if (fails_first) (void)fail_capture(pool, false);
+    (void)fail_capture(pool, false);
+    torch_allocator().endAllocateToPool(0, pool); /* it is a good one */
+    if (!fails_first) (void)fail_capture(pool, false);
+    check(reserved_after_empty() >= int64_t(32 * MIB)); /* the good one's */
+    check(torch_allocator().getPoolUseCount(0, pool) == 1);
+    torch_allocator().releasePool(0, pool);
+    check(reserved_after_empty() == 0 && torch_allocator().getPoolUseCount(0, pool) == 0);
+  }
+}
+
+/* Others ask between the driver's end of a good capture and torch's: its graph keeps its memory. */
+static void case_late_end() {
+  const PoolId pool{0, 70};
+  start();
+  (void)fail_capture(pool, false);
+  std::thread([] { empty_cache(); }).join();
+  std::thread([] { check(is_refused(1000 * MIB)); }).join();
+  check(reserved() >= int64_t(32 * MIB) && torch_allocator().getPoolUseCount(0, pool) == 1);
+  torch_allocator().endAllocateToPool(0, pool);
+  check(reserved_after_empty() >= int64_t(32 * MIB));
+  torch_allocator().releasePool(0, pool);
+  check(reserved_after_empty() == 0);
+  /* Torch ends a failed one late: the use comes back while the pool is there, and only then. */
+  void *const block = fail_capture(pool, true);
+  empty_cache();
+  check(torch_allocator().getPoolUseCount(0, pool) == 0);
+  torch_allocator().endAllocateToPool(0, pool);
+  check(torch_allocator().getPoolUseCount(0, pool) == 1);
+  give(block);
+  check(reserved_after_empty() >= int64_t(32 * MIB));
+  torch_allocator().releasePool(0, pool);
+  check(reserved_after_empty() == 0);
+  (void)fail_capture(pool, false);
+  empty_cache();
+  check(has(error_of<c10::Error>([&] { torch_allocator().endAllocateToPool(0, pool); }),
+            "not currently recording"));
+}
+
 /* Frees of blocks of external streams while another library captures: its capture is not broken,
    and nothing is lost. */
 static void case_foreign_capture() {
@@ -815,6 +896,9 @@ static const struct {
              {"sources", case_sources},
              {"hooks", case_hooks},
              {"failed_capture", case_failed_capture},
+             {"failed_give_back", case_failed_give_back},
+             {"failed_shares", case_failed_shares},
+             {"late_end", case_late_end},
              {"foreign_capture", case_foreign_capture},
              {"pools_end", case_pools_end},
              {"limits", case_limits},
