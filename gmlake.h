@@ -3584,11 +3584,12 @@ static uint32_t gmlk_slots_row(const gmlk_slots *list, uint32_t first) {
    Best fit gives a large block the rest of a small block's chunk. When the large blocks go, each
    small one still holds a chunk. So small blocks for which best fit finds only the arena's end, or
    nothing, are kept together. A part of the end is set aside as *crumbs*, and they are cut from its
-   front. Crumbs stand in no bin. They become free memory again when the block before them is freed,
-   when memory is short, and when chunks are returned.
+   front, as long as the arena may still grow by as much as it has to have before. Crumbs stand in no
+   bin. They become free memory again when the block before them is freed, when memory is short, when
+   chunks are returned, and when a capture or loan of the pool begins or ends.
    [U1] Crumbs are the arena's one reserved block between calls. They keep their tag. The block
         before them is not free.
-   [U2] crumb_most is a 32nd of a chunk in the lake's own arena, if there is no policy; else 0.
+   [U2] crumb_most is a 32nd of a chunk; 0 in a bare arena, and if there is a policy.
 
    gmlk_locate is O(blocks of one chunk). Putting and taking a block are O(1), or O(log(runs of the
    stream)) beside clean memory, plus the chunks whose first block changes. Can fail: what reserves
@@ -3679,11 +3680,12 @@ typedef struct gmlk_arena {
   gmlk_block *gaps;      /* [A7] tree of the unbacked blocks */
   gmlk_bins **bins;      /* [A3] by stream number; NULL: no memory had that tag yet */
   size_t bins_capacity;
-  uint64_t free_grains; /* [A6] in free blocks of any tag */
-  gmlk_block *crumbs;   /* [U1] what is set aside for small blocks; NULL: nothing */
-  uint32_t crumb_most;  /* [U2] a small block's grains at most; 0: nothing is set aside here */
-  size_t live_count;    /* live and pending blocks; >>request, >>pending, >>buffer write it */
-  int keeps_apart;      /* 1: a policy decides which free blocks are joined */
+  uint64_t free_grains;  /* [A6] in free blocks of any tag */
+  gmlk_block *crumbs;    /* [U1] what is set aside for small blocks; NULL: nothing */
+  gmlk_span crumbs_were; /* what a question sets aside again */
+  uint32_t crumb_most;   /* [U2] a small block's grains at most; 0: nothing is set aside here */
+  size_t live_count;     /* live and pending blocks; >>request, >>pending, >>buffer write it */
+  int keeps_apart;       /* 1: a policy decides which free blocks are joined */
   gmlk_windows windows;
   gmlk_space window_space, buffer_space;
   gmlake_pool *pool;      /* that it belongs to; NULL: the lake's own arena */
@@ -3713,7 +3715,7 @@ static gmlake_pool *gmlk_pool_told(const gmlk_arena *a) { return a->is_import ? 
 #if !defined(GMLK_CRUMB_PART) /* tests have larger crumbs */
 #define GMLK_CRUMB_PART 32u   /* the part of a chunk that a small block has at most */
 #define GMLK_CRUMBS_PART 128u /* the part of an arena that is set aside at most */
-#define GMLK_CRUMBS_FROM 32u  /* slots that an arena has before */
+#define GMLK_CRUMBS_FROM 32u  /* slots that an arena has before, and that it may still get */
 #endif
 
 static uint32_t gmlk_chunk_grains(const gmlk_arena *a) { return (uint32_t)1 << a->chunk_log; }
@@ -4299,14 +4301,9 @@ GMLK_INLINE gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint
   return best;
 }
 
-/* [U2] has_crumbs: it is an arena in which something may be set aside. */
-static uint32_t gmlk_crumb_limit(const gmlk_arena *a, int has_crumbs) {
-  return has_crumbs ? (uint32_t)(a->chunk_bytes / GMLK_GRAIN / GMLK_CRUMB_PART) : 0;
-}
-
-/* Where the crumbs lie; without any: no grains. */
-static gmlk_span gmlk_crumbs_span(const gmlk_arena *a) {
-  return gmlk_span_of(a->crumbs ? a->crumbs->at : 0, a->crumbs ? a->crumbs->grains : 0);
+/* [U2] has_policy: the lake has one. */
+static uint32_t gmlk_crumb_limit(const gmlk_arena *a, int has_policy) {
+  return has_policy || a->is_bare ? 0 : (uint32_t)(a->chunk_bytes / GMLK_GRAIN / GMLK_CRUMB_PART);
 }
 
 /* What is wrong with crumbs but their tag [U1]; NULL: nothing is. */
@@ -4333,13 +4330,6 @@ static void gmlk_crumbs_begin(gmlk_arena *a, unsigned stream, gmlk_block *b, uin
   a->crumbs = b;
 }
 
-/* Sets aside again what a question made free, crumbs that were there before. pre: the books have
-   been locked since; two records are reserved. */
-static void gmlk_crumbs_again(gmlk_arena *a, gmlk_span was) {
-  gmlk_block *b = was.grains && !a->crumbs ? gmlk_locate(a, was.at) : NULL;
-  if (b) gmlk_crumbs_begin(a, b->stream, b, was.at, was.grains);
-}
-
 /* Cuts a live block from the crumbs' front. pre: they hold it; one record is reserved. */
 static gmlk_block *gmlk_crumbs_cut(gmlk_arena *a, uint32_t grains) {
   gmlk_block *b = a->crumbs;
@@ -4352,14 +4342,15 @@ static gmlk_block *gmlk_crumbs_cut(gmlk_arena *a, uint32_t grains) {
 }
 
 /* The crumbs that a small block of the stream is cut from, where best fit has found nothing or a
-   hole at the arena's end. NULL: there are none, and none can be set aside. pre: two records are
-   reserved. */
-static gmlk_block *gmlk_crumbs_for(gmlk_arena *a, unsigned stream, uint32_t grains) {
+   hole at the arena's end. NULL: there are none, and none can be set aside, or may_begin is 0. pre:
+   two records are reserved. */
+static gmlk_block *gmlk_crumbs_for(gmlk_arena *a, unsigned stream, uint32_t grains, int may_begin) {
   const size_t most =
       gmlk_min(gmlk_slot_at(a, a->slot_count) / GMLK_CRUMBS_PART, gmlk_chunk_grains(a) / 2);
   uint32_t at = 0, hole = 0;
   gmlk_block *b;
   if (gmlk_crumbs_hold(a, stream, grains)) return a->crumbs;
+  if (!may_begin) return NULL;
   for (;; gmlk_crumbs_end(a)) {
     b = gmlk_best_fit(a, stream, grains, 1, &at, &hole);
     if (!b || at + hole != a->tail.at || gmlk_min(most, hole) / 2 < grains) return NULL;
@@ -4852,9 +4843,10 @@ static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
 /* Gives all free blocks and idle windows that have one tag another one, when a capture begins or
    ends: `from` and `to` are a capture's number and GMLK_PINNED. O(blocks + windows). */
 static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
-  gmlk_block *b = a->head.next;
+  gmlk_block *b;
   gmlk_window *w;
-  for (; b != &a->tail; b = b->next)
+  gmlk_crumbs_end(a);
+  for (b = a->head.next; b != &a->tail; b = b->next)
     if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to);
   for (w = a->windows.idle_first; w; w = w->idle_next)
     if (w->self.stream == from) gmlk_window_set_tag(&a->windows, w, to, w->self.ticket);
@@ -8541,11 +8533,23 @@ static inline gmlk_block *gmlk_grant_part(gmlake *l, gmlk_attempt *r, gmlk_block
   return gmlk_grant(l, r, b, hole == r->grains ? GMLK_S1 : GMLK_S2);
 }
 
+/* Whether an arena may grow by so many chunks that a part of its end is not missed. */
+static int gmlk_may_set_aside(const gmlake *l, gmlk_attempt *r) {
+  const gmlk_arena *a = r->arena;
+  const size_t device = l->device.device_bytes, bytes = GMLK_CRUMBS_FROM * a->chunk_bytes;
+  gmlk_room room = {0, 0, 0};
+  int may;
+  room.free_bytes = device - gmlk_min(device, l->stats.reserved_bytes);
+  may = a->area.most - a->slot_count >= GMLK_CRUMBS_FROM && !gmlk_growth_fits(l, r, bytes, &room);
+  r->limit_bytes = 0; /* nothing was refused */
+  return may;
+}
+
 /* Serves a small block for which best fit has found nothing, or a hole at the arena's end: from
    crumbs, if that can be. NULL: there is no free range. pre: two records reserved. */
 static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_attempt *r, int is_watched) {
   gmlk_arena *a = r->arena;
-  gmlk_block *b = gmlk_crumbs_for(a, r->taker.stream, r->grains);
+  gmlk_block *b = gmlk_crumbs_for(a, r->taker.stream, r->grains, gmlk_may_set_aside(l, r));
   uint32_t at = 0, hole = 0;
   if (b) {
     at = b->at;
@@ -8798,7 +8802,9 @@ static int gmlk_can_reclaim(const gmlake *l, const gmlk_attempt *r) {
   if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
   if (l->return_count) return 1;
   for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i] && l->arenas[i] != r->arena && l->arenas[i]->free_grains) return 1;
+    if (l->arenas[i] && l->arenas[i] != r->arena &&
+        (l->arenas[i]->free_grains || l->arenas[i]->crumbs))
+      return 1;
   return 0;
 }
 
@@ -8986,9 +8992,9 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_blo
     if (result || *out_block) return result;
   }
   for (i = 0; r->grains && i < sizeof(rungs) / sizeof(rungs[0]); i++) {
-    if (i >= GMLK_EARLY_RUNGS && l->home.crumbs) { /* memory is short: begin again with them */
-      gmlk_crumbs_end(&l->home);
-      if (r->arena == &l->home && !is_again++) i = 0;
+    if (i >= GMLK_EARLY_RUNGS && r->arena->crumbs) { /* memory is short: begin again with them */
+      gmlk_crumbs_end(r->arena);
+      if (!is_again++) i = 0;
     }
     result = rungs[i](l, r, out_block);
     if (*out_block) return GMLAKE_OK;
@@ -9983,7 +9989,7 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   gmlk_area_init(&a->area, gmlk_min(arena_bytes, gmlk_to_bytes(GMLK_GRAINS_MAX)),
                  is_home ? device + device / 8 : part, chunk_bytes);
   a->keeps_apart = !a->is_bare && l->desc.policy && l->desc.policy->coalesce;
-  a->crumb_most = gmlk_crumb_limit(a, is_home && !l->desc.policy);
+  a->crumb_most = gmlk_crumb_limit(a, l->desc.policy != NULL);
   if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (a->is_bare)
     a->area.limit = a->area.most;
@@ -11752,21 +11758,43 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_
   return GMLAKE_OK;
 }
 
+/* Notes what is set aside for small blocks: questions may end it. 0: no host memory for setting it
+   aside again. */
+static int gmlk_crumbs_note(gmlake *l) {
+  size_t i;
+  for (i = 0; i < l->arena_count; i++) {
+    gmlk_arena *a = l->arenas[i];
+    if (a)
+      a->crumbs_were =
+          gmlk_span_of(a->crumbs ? a->crumbs->at : 0, a->crumbs ? a->crumbs->grains : 0);
+  }
+  return gmlk_records_reserve(&l->records, &l->host, 2 * l->arena_count);
+}
+
+/* Sets it aside again. pre: the books have been locked since. */
+static void gmlk_crumbs_restore(gmlake *l) {
+  size_t i;
+  for (i = 0; i < l->arena_count; i++) {
+    gmlk_arena *a = l->arenas[i];
+    const gmlk_span was = a ? a->crumbs_were : gmlk_span_of(0, 0);
+    gmlk_block *b = was.grains && !a->crumbs ? gmlk_locate(a, was.at) : NULL;
+    if (b) gmlk_crumbs_begin(a, b->stream, b, was.at, was.grains);
+  }
+}
+
 static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   gmlake_result result = gmlk_refresh(l, 1);
   gmlake_budget budget;
-  gmlk_span crumbs;
   uint64_t idle = 0, all = 0;
   size_t i;
   if (result) return result;
   memset(&budget, 0, sizeof(budget));
   result = gmlk_ask_memory(l, &budget.driver_free_bytes, &budget.total_bytes);
   if (result) return result;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  crumbs = gmlk_crumbs_span(&l->home);
-  gmlk_crumbs_end(&l->home);
+  if (!gmlk_crumbs_note(l)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   for (i = 0; i < l->arena_count; i++) {
     if (!l->arenas[i] || l->arenas[i]->sleep) continue;
+    gmlk_crumbs_end(l->arenas[i]);
     idle += l->arenas[i]->bins[GMLK_CLEAN]->grains;
     all += l->arenas[i]->free_grains;
   }
@@ -11774,7 +11802,7 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   budget.idle_bytes = gmlk_to_bytes(idle);
   budget.pending_bytes = gmlk_to_bytes(all - idle) + l->stats.pending_bytes;
   result = gmlk_allocatable(l, budget.driver_free_bytes, &budget.allocatable_bytes);
-  gmlk_crumbs_again(&l->home, crumbs);
+  gmlk_crumbs_restore(l);
   if (!result) *out = budget;
   return result;
 }
@@ -11907,7 +11935,7 @@ static gmlake_result gmlk_query_patient(gmlake *l, gmlk_attempt *r, size_t free_
    have returned before. pre: scratch is reserved for all slots. */
 static int gmlk_query_is_idle(const gmlake *l, gmlk_arena *a, int is_shared) {
   const gmlk_taker trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
-  uint64_t left = a->free_grains;
+  uint64_t left = a->free_grains + (a->crumbs ? a->crumbs->grains : 0);
   const gmlk_block *b;
   for (b = a->head.next; !left && b != &a->tail; b = b->next)
     if (gmlk_may_take(&l->streams, trimmer, b)) left = b->grains;
@@ -11975,9 +12003,9 @@ static gmlake_result gmlk_query_rungs(gmlake *l, gmlk_attempt *r, size_t free_by
   grown = gmlk_query_grow(l, r, early, free_bytes, &plan, out);
   if (!gmlk_is_shortage(grown)) return grown;
   memset(out, 0, sizeof(*out));
-  if (l->home.crumbs) {
-    gmlk_crumbs_end(&l->home);
-    if (r->arena == &l->home) return gmlk_query_rungs(l, r, free_bytes, out);
+  if (r->arena->crumbs) {
+    gmlk_crumbs_end(r->arena);
+    return gmlk_query_rungs(l, r, free_bytes, out);
   }
   if (!waits_first && taker.may_wait && gmlk_query_borrow(l, r, taker, &plan, out))
     return GMLAKE_OK;
@@ -12001,7 +12029,6 @@ static gmlake_result gmlk_query_rungs(gmlake *l, gmlk_attempt *r, size_t free_by
 static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_info *out) {
   size_t free_bytes = 0, total = 0;
   gmlake_result result;
-  gmlk_span crumbs;
   unsigned tries;
   for (tries = r->stream ? 1 : 2; tries; tries--) { /* what is free by now may need an event, too */
     if (!r->stream) gmlk_serve_none(l, r->arena);
@@ -12010,10 +12037,9 @@ static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_i
   }
   result = gmlk_ask_memory(l, &free_bytes, &total);
   if (result) return result;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  crumbs = gmlk_crumbs_span(&l->home);
+  if (!gmlk_crumbs_note(l)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   result = gmlk_query_rungs(l, r, free_bytes, out);
-  gmlk_crumbs_again(&l->home, crumbs);
+  gmlk_crumbs_restore(l);
   return result;
 }
 
@@ -12068,10 +12094,12 @@ static gmlake_result gmlk_query_transient(gmlake *l, const gmlake_alloc_desc *de
   gmlake_result result = stream == GMLAKE_STREAM_NONE ? gmlk_refresh(l, 1) : gmlk_look(l);
   if (!result) result = gmlk_ask_memory(l, &free_bytes, &total);
   plain.flags &= ~GMLAKE_TRANSIENT;
+  if (!result && !gmlk_crumbs_note(l)) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   *out_is_served = !result && (gmlk_query_lenders(l, desc, stream, free_bytes, 0, out) ||
                                gmlk_query_lent(l, &plain, stream, free_bytes, 0, out) ||
                                (!(desc->flags & GMLAKE_NO_GROW) &&
                                 gmlk_query_lenders(l, desc, stream, free_bytes, 1, out)));
+  if (!result) gmlk_crumbs_restore(l);
   return result;
 }
 
@@ -13153,8 +13181,7 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
       "A8: more slots than there is room for");
   gmlk_expect(c, a->chunks.stuck_end <= a->slot_capacity, "A8: more slots than there is room for");
   gmlk_expect(c, a->keeps_apart == (policy && policy->coalesce), "A8: keeps_apart is wrong");
-  gmlk_expect(c, a->crumb_most == gmlk_crumb_limit(a, a == &c->l->home && !policy),
-              "U2: crumb_most is wrong");
+  gmlk_expect(c, a->crumb_most == gmlk_crumb_limit(a, policy != NULL), "U2: crumb_most is wrong");
   return !c->broken &&
          gmlk_expect(c, gmlk_handles_are_alike(&a->chunks), "P4: the chunks of a handle differ");
 }

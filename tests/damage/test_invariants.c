@@ -685,7 +685,7 @@ static void crumbs(void **state) {
   gmlk_arena *a;
   void *ptr;
   (void)state;
-  open_faulty(40, 0);
+  open_faulty(72, 0);
   a = &lake->home;
   (void)take_on((GMLK_CRUMBS_FROM - 1) * C, A);
   ptr = take_on(512, A);

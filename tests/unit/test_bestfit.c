@@ -55,21 +55,24 @@ static void s2_splits_the_best_larger_pblock(void **state) {
   finish();
 }
 
-/* A lake of 32 chunks, with one small block in the last one. */
-static void *start_with_crumbs(size_t chunks) {
+/* A lake of 32 chunks, with one small block in the last one, that may have so many more. Short: they
+   are taken, too. */
+static void *start_with_crumbs(size_t more, int is_short) {
+  const gmlake_alloc_desc others = request(more * C, GMLAKE_EXCLUSIVE, NULL);
   void *small;
-  start(chunks);
+  start(32 + more);
   (void)take(31 * C);
   small = take_marked(512);
   assert_state(4, 1, 0, 0);
   assert_int_equal(stats().reserved_bytes, 32 * C);
+  if (is_short) (void)take_with(&others, LEGACY);
   return small;
 }
 
 /* S2, small blocks that know only the arena's end lie side by side: a large one in between does not
    get the rest of their chunk, until the last of them is freed. */
 static void s2_keeps_small_blocks_together(void **state) {
-  char *small = (char *)start_with_crumbs(40), *large = (char *)take(C - 512);
+  char *small = (char *)start_with_crumbs(40, 0), *large = (char *)take(C - 512);
   (void)state;
   assert_true(large > small + 512);
   assert_ptr_equal(take_marked(2048), small + 512);
@@ -83,9 +86,67 @@ static void s2_keeps_small_blocks_together(void **state) {
   finish();
 }
 
+/* Where the arena can hardly grow, the last hole stays in one piece for a request of just its size. */
+static void s2_leaves_the_last_hole_whole(void **state) {
+  char *small = (char *)start_with_crumbs(31, 0), *rest;
+  (void)state;
+  rest = (char *)take(2 * C - 1024);
+  assert_ptr_equal(rest, small + 512);
+  assert_ptr_equal(take(512), rest + 2 * C - 1024);
+  (void)take(30 * C);
+  assert_int_equal(stats().reserved_bytes, 63 * C);
+  finish();
+}
+
+/* In a pool, too: after a peak small blocks keep few chunks. */
+static void s2_keeps_small_blocks_of_a_pool_together(void **state) {
+  gmlake_alloc_desc wanted;
+  gmlake_pool *pool = NULL;
+  void *large[64];
+  size_t i, released = 0;
+  (void)state;
+  start(1024);
+  step(gmlake_pool_create(lake, NULL, &pool));
+  for (i = 0; i < 96; i++) {
+    wanted = request(512, 0, pool);
+    (void)take_with(&wanted, LEGACY);
+    wanted = request(C, 0, pool);
+    if (i < 64) large[i] = take_with(&wanted, LEGACY);
+  }
+  for (i = 0; i < 64; i++) drop(large[i]);
+  step(gmlake_trim(lake, 0, &released));
+  assert_true(stats().reserved_bytes <= 40 * C);
+  finish();
+}
+
+/* What a capture set aside is its pool's free memory when it has ended. */
+static void s2_sets_nothing_aside_past_a_capture(void **state) {
+  gmlake_alloc_desc wanted;
+  gmlake_pool *pool = NULL;
+  gmlake_stream stream = NULL;
+  void *last;
+  (void)state;
+  start(1024);
+  step(gmlake_mock_stream_create(mock, &stream));
+  step(gmlake_pool_create(lake, NULL, &pool));
+  wanted = request(31 * C, 0, pool);
+  (void)take_with(&wanted, stream);
+  step(gmlake_capture_begin(lake, stream, pool));
+  wanted = request(C, 0, pool);
+  last = take_with(&wanted, stream);
+  step(gmlake_free(lake, last, stream));
+  wanted = request(512, 0, pool);
+  assert_ptr_equal(take_with(&wanted, stream), last);
+  assert_non_null(pool->arena.crumbs);
+  step(gmlake_capture_end(lake, stream));
+  assert_null(pool->arena.crumbs);
+  step(gmlake_check(lake));
+  finish();
+}
+
 /* What is set aside is free memory where memory is short, for trim, and for the budget. */
 static void s2_sets_nothing_aside_for_good(void **state) {
-  char *small = (char *)start_with_crumbs(32), *large;
+  char *small = (char *)start_with_crumbs(32, 1), *large;
   gmlake_query_info info;
   gmlake_alloc_desc wanted = request(C - 512, 0, NULL);
   gmlake_budget budget;
@@ -97,19 +158,19 @@ static void s2_sets_nothing_aside_for_good(void **state) {
   assert_int_equal(info.new_bytes, 0);
   assert_ptr_equal(take(C - 512), small + 512);
   finish();
-  small = (char *)start_with_crumbs(32);
+  small = (char *)start_with_crumbs(32, 1);
   assert_ptr_equal(take(C - 512), small + 512);
   finish();
-  small = (char *)start_with_crumbs(32);
+  small = (char *)start_with_crumbs(32, 1);
   wanted = request(C - 512, GMLAKE_NO_GROW, NULL);
   assert_ptr_equal(take_with(&wanted, LEGACY), small + 512);
   finish();
-  (void)start_with_crumbs(40);
+  (void)start_with_crumbs(40, 0);
   step(gmlake_get_budget(lake, &budget));
   assert_int_equal(budget.idle_bytes, C - 512);
   assert_int_equal(budget.pending_bytes, 0);
   finish();
-  start(40);
+  start(72);
   (void)take(32 * C - 1024);
   large = (char *)take(2 * C);
   drop(large);
@@ -937,6 +998,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(s2_splits_the_best_larger_pblock),
       cmocka_unit_test(s2_keeps_small_blocks_together),
+      cmocka_unit_test(s2_leaves_the_last_hole_whole),
+      cmocka_unit_test(s2_keeps_small_blocks_of_a_pool_together),
+      cmocka_unit_test(s2_sets_nothing_aside_past_a_capture),
       cmocka_unit_test(s2_sets_nothing_aside_for_good),
       cmocka_unit_test(s3_stitches_and_splits_the_last),
       cmocka_unit_test(s3_window_aliases_its_pieces),
