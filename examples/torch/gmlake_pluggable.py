@@ -42,6 +42,7 @@ _RAISE = "_ZN3c106detail14torchCheckFailEPKcS2_jS2_"
 # void std::__throw_runtime_error(const char *text)
 _RAISE_TEXT = "_ZSt21__throw_runtime_errorPKc"
 _loaded = None
+_allocators = []
 
 
 def load(path=None):
@@ -107,8 +108,11 @@ def enable(path=None):
 @contextlib.contextmanager
 def pool(device=None, path=None):
     """What this thread allocates inside, in backward passes too, comes from a MemPool of torch."""
-    library, allocator = load(path)
-    library.gmlake_torch_streams_stay()  # torch captures graphs without telling the lakes
+    load(path)
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(
+        os.path.abspath(path or _LIBRARY), "gmlake_torch_segment_malloc", "gmlake_torch_segment_free"
+    )
+    _allocators.append(allocator)  # torch may free segments until the very end
     mem_pool = torch.cuda.MemPool(allocator.allocator())
     backward_here = torch.autograd.set_multithreading_enabled(False)
     with torch.cuda.use_mem_pool(mem_pool, device), backward_here:

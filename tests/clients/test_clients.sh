@@ -23,6 +23,13 @@ for case in untold told streams_end streams_stay captures; do
   ok "torch: $case" fake FAKE_CUDA_SEED=1 "$build/client_torch" "$library" "$case"
   ok "torch: $case: silent" silent
 done
+for seed in 3 4 5 6; do # orders in which the fake device may run what is not ordered
+  ok "torch: segment_of_graph, $seed" fake "FAKE_CUDA_SEED=$seed" "$build/client_torch" "$library" \
+    segment_of_graph
+  ok "torch: segment_of_graph, $seed: silent" silent
+done
+ok 'torch: segment_late' fake FAKE_CUDA_SEED=1 GMLAKE_TORCH_LIMIT_BYTES=8388608 \
+  "$build/client_torch" "$library" segment_late
 ok 'torch: a driver without ids' fake FAKE_CUDA_SEED=1 FAKE_CUDA_NO_STREAM_ID=1 \
   "$build/client_torch" "$library" memory
 ok 'torch: a driver without ids: says so' says 'older than CUDA 12 and gives streams no ids'

@@ -77,10 +77,8 @@ if __name__ == "__main__":
 
     assert gmlake_pluggable.load(library)[1] is gmlake_pluggable.load()[1]
     assert gmlake_pluggable.stats() is None
-    told = []
-    gmlake_pluggable.load()[0].gmlake_torch_streams_stay = lambda: told.append(1)
-    with gmlake_pluggable.pool() as pool:
-        assert pool.allocator is gmlake_pluggable.load()[1].hooks and told
+    with gmlake_pluggable.pool(path=library) as pool:
+        assert pool.allocator is gmlake_pluggable._allocators[0].hooks
     out_of_memory(gmlake_pluggable, raiser)
     malloc, free = torch.current.malloc, torch.current.free
     block = malloc(3 << 20, 0, None)
