@@ -25,7 +25,7 @@
 #                (/usr/local); make uninstall removes them. CMakeLists.txt does so for CMake
 # make manual    writes the headers' and examples' comments as one page, build/manual.html
 # make examples  builds the examples into build/examples
-# make torch     builds build/gmlake_pluggable.so, for examples/torch/gmlake_pluggable.py
+# make torch     builds build/gmlake_pluggable.so, for examples/torch_pool and others
 # make cupy      builds build/gmlake_cupy.so, for examples/cupy/gmlake_cupy.py
 # make preload   builds build/libgmlake_preload.so: see examples/preload
 # make plots     draws memory over time into build/plots, with the figures of README.md and bench

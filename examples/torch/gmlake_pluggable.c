@@ -1,6 +1,7 @@
 /* Gives torch its memory from a lake for each device. torch loads this library with
-   torch.cuda.memory.CUDAPluggableAllocator; gmlake_pluggable.py beside this file does that. To
-   build it, run `make torch`, which needs no CUDA toolkit, or in the directory of gmlake.h:
+   torch.cuda.memory.CUDAPluggableAllocator; the package gmlake_pool (examples/torch_pool) does that.
+   To build the library alone, run `make torch`, which needs no CUDA toolkit, or in the directory of
+   gmlake.h:
 
    cc -std=c99 -O2 -shared -fPIC -fvisibility=hidden -fexceptions -I. -I/usr/local/cuda/include \
      examples/torch/gmlake_pluggable.c -o gmlake_pluggable.so -lpthread -ldl
@@ -311,8 +312,8 @@ API int gmlake_torch_mark_stream(int device, void *stream, int kind) {
    refused. */
 API void gmlake_torch_refuse_capture(void) {
   fail(
-      "CUDA graphs and memory pools do not work after gmlake_pluggable.enable(): use `with "
-      "gmlake_pluggable.pool():` in its place");
+      "CUDA graphs and memory pools do not work after gmlake_pool.enable(): use `with "
+      "gmlake_pool.pool():` in its place");
 }
 
 /* From now on failures reach torch as exceptions. With NULL, malloc returns NULL and standard error

@@ -145,7 +145,7 @@ ok 'torch: profile: no such folder' fake "GMLAKE_TORCH_PROFILE=$dir/none/p" "$bu
 ok 'torch: profile: no such folder: says so' says "$dir/none/p.0.profile cannot be written"
 ok 'torch: misuse' fake "$build/client_torch" "$library" misuse
 ok 'torch: misuse: says so' [ "$(grep -cE \
-  '^gmlake_torch: .*(UNKNOWN_POINTER|DOUBLE_FREE|gmlake_pluggable.pool)' "$dir/err")" = 5 ]
+  '^gmlake_torch: .*(UNKNOWN_POINTER|DOUBLE_FREE|gmlake_pool.pool)' "$dir/err")" = 5 ]
 ok 'torch: what its own allocator needs of a lake' "$build/client_torch_lake"
 for case in enable memory streams out_of_memory history trackers pools sharing peers profiler fork \
   threads offload sources hooks failed_capture failed_give_back failed_shares late_end \
@@ -216,13 +216,30 @@ C
   # torch_stub TORCH STD NAME: with those two; by which of them errors are raised.
   torch_stub() {
     fake "LD_LIBRARY_PATH=$build/fake:$dir/$2" python3 -B tests/clients/torch_stub.py "$library" \
-      "$dir/$1" "$3"
+      "$dir/$1" "$3" ${4:-}
   }
-  ok 'python: gmlake_pluggable.py' torch_stub torch none "$dir/torch/lib/libc10.so"
+  ok 'python: gmlake_pool' torch_stub torch none "$dir/torch/lib/libc10.so"
+  ok 'python: gmlake_pool: segments' torch_stub torch none "$dir/torch/lib/libc10.so" segments
   ok 'python: another torch' torch_stub other std "$dir/std/libstdc++.so.6"
   ok 'python: another torch and library' torch_stub other none ''
   ok 'python: another torch and library: says so' says \
     'gmlake_torch: CUDA out of memory. Tried to allocate'
+  for python in python3 /usr/bin/python3; do # where a wheel can be made
+    if "$python" -c 'import setuptools, wheel' 2>/dev/null; then
+      mkdir -p "$dir/tree/tests"
+      cp -r gmlake.h LICENSE examples "$dir/tree"
+      cp -r tests/cuda_stub "$dir/tree/tests"
+      ok "python: $python: gmlake_pool's source" sh -c "cd '$dir/tree/examples/torch_pool' && \
+        '$python' setup.py -q sdist"
+      ok "python: $python: gmlake_pool's wheel" "$python" -m pip -q wheel --no-build-isolation \
+        --no-deps --no-index -w "$dir/wheel" "$dir"/tree/examples/torch_pool/dist/*.tar.gz
+      ok "python: $python: its name" [ -e "$dir"/wheel/gmlake_pool-*-py3-none-*.whl ]
+      ok "python: $python: installed" "$python" -m zipfile -e "$dir"/wheel/*.whl "$dir/installed"
+      ok "python: $python: its library" fake "$build/client_torch" \
+        "$dir/installed/gmlake_pool/_lake.so" segment_of_graph
+      break
+    fi
+  done
   mkdir -p "$dir/site/torch"
   echo 'x = 1' >"$dir/site/torch/__init__.py"
   echo 'import torch; torch.x += 1' >"$dir/site/gmlake_torch.py"

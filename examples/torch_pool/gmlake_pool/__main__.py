@@ -1,0 +1,21 @@
+"""python3 -m gmlake_pool script.py arguments...    or    python3 -m gmlake_pool -m module ..."""
+import os
+import runpy
+import sys
+
+import gmlake_pool
+import torch
+
+if len(sys.argv) < 2 or (sys.argv[1] == "-m" and len(sys.argv) < 3):
+    sys.exit(__doc__)
+# torchrun says which of the host's devices this process is to use. The script may say it again.
+rank = int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count()
+torch.cuda.set_device(rank)
+gmlake_pool.use(device=rank)
+if sys.argv[1] == "-m":
+    del sys.argv[:2]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+else:
+    del sys.argv[0]
+    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+    runpy.run_path(sys.argv[0], run_name="__main__")
