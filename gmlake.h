@@ -3584,9 +3584,9 @@ static uint32_t gmlk_slots_row(const gmlk_slots *list, uint32_t first) {
    Best fit gives a large block the rest of a small block's chunk. When the large blocks go, each
    small one still holds a chunk. So small blocks for which best fit finds only the arena's end, or
    nothing, are kept together. A part of the end is set aside as *crumbs*, and they are cut from its
-   front, as long as the arena may still grow by as much as it has to have before. Crumbs stand in no
-   bin. They become free memory again when the block before them is freed, when memory is short, when
-   chunks are returned, and when a capture or loan of the pool begins or ends.
+   front, as long as the arena may still grow by as much as it has to have before. Crumbs stand in
+   no bin. They become free memory again when the block before them is freed, when memory is short,
+   when chunks are returned, and when a capture or loan of the pool begins or ends.
    [U1] Crumbs are the arena's one reserved block between calls. They keep their tag. The block
         before them is not free.
    [U2] crumb_most is a 32nd of a chunk; 0 in a bare arena, and if there is a policy.

@@ -1,7 +1,7 @@
 /* Gives torch its memory from a lake for each device. torch loads this library with
-   torch.cuda.memory.CUDAPluggableAllocator; the package gmlake_pool (examples/torch_pool) does that.
-   To build the library alone, run `make torch`, which needs no CUDA toolkit, or in the directory of
-   gmlake.h:
+   torch.cuda.memory.CUDAPluggableAllocator; the package gmlake_pool (examples/torch_pool) does
+   that. To build the library alone, run `make torch`, which needs no CUDA toolkit, or in the
+   directory of gmlake.h:
 
    cc -std=c99 -O2 -shared -fPIC -fvisibility=hidden -fexceptions -I. -I/usr/local/cuda/include \
      examples/torch/gmlake_pluggable.c -o gmlake_pluggable.so -lpthread -ldl
@@ -207,8 +207,8 @@ static int free_late(int device) {
   return 1;
 }
 
-/* A segment serves any stream: torch orders what uses it. Returns NULL on failure: torch then raises
-   its own error. The lake touches no stream, so graphs may be captured meanwhile. */
+/* A segment serves any stream: torch orders what uses it. Returns NULL on failure: torch then
+   raises its own error. The lake touches no stream, so graphs may be captured meanwhile. */
 API void *gmlake_torch_segment_malloc(size_t bytes, int device, void *stream) {
   void *ptr = NULL;
   gmlake *lake = lake_of(device);

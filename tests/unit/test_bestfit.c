@@ -55,8 +55,8 @@ static void s2_splits_the_best_larger_pblock(void **state) {
   finish();
 }
 
-/* A lake of 32 chunks, with one small block in the last one, that may have so many more. Short: they
-   are taken, too. */
+/* A lake of 32 chunks, with one small block in the last one, that may have so many more. Short:
+   they are taken, too. */
 static void *start_with_crumbs(size_t more, int is_short) {
   const gmlake_alloc_desc others = request(more * C, GMLAKE_EXCLUSIVE, NULL);
   void *small;
@@ -86,7 +86,7 @@ static void s2_keeps_small_blocks_together(void **state) {
   finish();
 }
 
-/* Where the arena can hardly grow, the last hole stays in one piece for a request of just its size. */
+/* Where the arena can hardly grow, the last hole stays whole for a request of just its size. */
 static void s2_leaves_the_last_hole_whole(void **state) {
   char *small = (char *)start_with_crumbs(31, 0), *rest;
   (void)state;
