@@ -3762,10 +3762,12 @@ static uint64_t gmlk_extent_address(const gmlk_extent *e, size_t chunk_bytes) {
 /* The extent that an address lies in, or NULL. */
 static const gmlk_extent *gmlk_area_find(const gmlk_area *area, size_t chunk_bytes,
                                          uint64_t address) {
-  const gmlk_extent *e = area->extents, *end = e + area->count;
-  for (; e != end; e++)
+  size_t i;
+  for (i = 0; i < area->count; i++) {
+    const gmlk_extent *e = &area->extents[i];
     if (address - gmlk_extent_address(e, chunk_bytes) < (uint64_t)(e->end - e->first) * chunk_bytes)
       return e;
+  }
   return NULL;
 }
 
