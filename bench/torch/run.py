@@ -10,12 +10,11 @@
 
 An allocator whose name ends in -record is the lake, which records into the folder that --record
 names; gmlake-wait and -soon have that order of gmlake_cross_stream, gmlake-48m handles of up to 48
-MiB, gmlake-profile the profile of an earlier run of three steps. pool is examples/torch_pool's,
-pool-once without renewals, pool-nosplit with no_split, pool-enable its enable(). --calls FOLDER
-writes what the driver calls of each lake took, by kind and step, for calls.py. --steps N runs the
-first N steps; what came before them took `before_seconds`. Each allocator has a process that has
-imported torch, and forks for every run; the order of the allocators turns from repeat to repeat.
-report.py makes tables and a figure of the files.
+MiB, gmlake-profile the profile of an earlier run of three steps. pluggable is the lake by
+examples/torch_pool. --calls FOLDER writes what the driver calls of each lake took, by kind and
+step, for calls.py. --steps N runs the first N steps; what came before them took `before_seconds`.
+Each allocator has a process that has imported torch, and forks for every run; the order of the
+allocators turns from repeat to repeat. report.py makes tables and a figure of the files.
 """
 import argparse
 import concurrent.futures
@@ -36,10 +35,7 @@ ENVIRONMENT = {
     "native": {},
     "expandable": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"},
     "async": {"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"},
-    "pool": {},
-    "pool-once": {},
-    "pool-nosplit": {},
-    "pool-enable": {},
+    "pluggable": {},
     "gmlake": {},
     "gmlake-wait": {"GMLAKE_TORCH_CROSS_STREAM": "wait"},
     "gmlake-record": {},

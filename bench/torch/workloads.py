@@ -379,7 +379,6 @@ class Record:
     def __init__(self):
         self.seconds, self.units, self.values = [], [], []
         self.mark = None  # is told of each step
-        self.pool = None  # of gmlake_pool
         self.begun = None  # when the first one began
 
     def value(self, value):
@@ -400,17 +399,11 @@ class Record:
 
 def use_allocator(job, record):
     limit = job.get("limit_bytes", 0)
-    if job["allocator"].startswith("pool"):
+    if job["allocator"] == "pluggable":
         import gmlake_pool
 
         os.environ["GMLAKE_TORCH_LIMIT_BYTES"] = str(limit)
-        if job["allocator"] == "pool-enable":
-            gmlake_pool.enable()
-        else:
-            record.pool = gmlake_pool.use(
-                no_split=job["allocator"] == "pool-nosplit",
-                renews=job["allocator"] != "pool-once",
-            )
+        gmlake_pool.enable()
     elif job["allocator"].startswith("gmlake"):
         import gmlake_torch
 
@@ -427,31 +420,23 @@ def use_allocator(job, record):
         torch.cuda.set_per_process_memory_fraction(limit / total)
 
 
-def memory(job, record):
+def memory(job):
     if job["allocator"].startswith("gmlake"):
         import gmlake_torch
 
         stats = gmlake_torch.stats()
         return stats["active_bytes_peak"], stats["reserved_bytes_peak"], stats
-    lake = None
-    if job["allocator"].startswith("pool"):
+    if job["allocator"] == "pluggable":
         import gmlake_pool
 
-        lake = gmlake_pool.stats()
-        if job["allocator"] == "pool-enable":
-            return lake["active_bytes_peak"], lake["reserved_bytes_peak"], lake
+        stats = gmlake_pool.stats()
+        return stats["active_bytes_peak"], stats["reserved_bytes_peak"], stats
     stats = torch.cuda.memory_stats()
     keep = ("num_alloc_retries", "num_device_alloc", "num_device_free", "num_sync_all_streams")
     kept = {name: stats[name] for name in keep if name in stats}
     kept["backend"] = torch.cuda.get_allocator_backend()
     live = stats.get("active_bytes.all.peak") or stats["allocated_bytes.all.peak"]
-    reserved = stats["reserved_bytes.all.peak"]
-    if lake:  # what the lake holds, and what torch has from elsewhere
-        kept.update(torch_reserved_bytes=reserved, lake=lake)
-        kept["renewals"] = record.pool.renewal_count
-        reserved = lake["reserved_bytes_peak"]
-        reserved += stats["reserved_bytes.all.current"] - lake["active_bytes"]
-    return live, reserved, kept
+    return live, stats["reserved_bytes.all.peak"], kept
 
 
 def program_of(workload):
@@ -486,7 +471,7 @@ def run(job):
     result["seconds"] = [round(x, 5) for x in record.seconds]
     result["units"], result["losses"] = record.units, record.values
     try:
-        live, reserved, stats = memory(job, record)
+        live, reserved, stats = memory(job)
         result.update(peak_live_bytes=live, peak_reserved_bytes=reserved, stats=stats)
         if job["allocator"].startswith("gmlake"):
             import gmlake_torch

@@ -22,8 +22,6 @@ typedef void raise_text_fn(const char *text);
 
 API void *gmlake_torch_malloc(size_t bytes, int device, void *stream);
 API void gmlake_torch_free(void *ptr, size_t bytes, int device, void *stream);
-API void *gmlake_torch_segment_malloc(size_t bytes, int device, void *stream);
-API void gmlake_torch_segment_free(void *ptr, size_t bytes, int device, void *stream);
 API void gmlake_torch_record_stream(void *ptr, void *stream);
 API void gmlake_torch_empty_cache(void);
 API void gmlake_torch_forget_stream(void *stream);
@@ -39,9 +37,7 @@ static gmlake *lakes[DEVICES_MAX]; /* each is set once, with the mutex held */
 static gmlake_backend
     *samplers[DEVICES_MAX]; /* by which the lakes run where something is measured */
 static pthread_mutex_t create_mutex = PTHREAD_MUTEX_INITIALIZER;
-static int streams_stay;                     /* protected by the mutex */
-static int serves_segments;                  /* the same. 1: the lakes see no stream */
-static gmlake_backend *waiters[DEVICES_MAX]; /* by which segments wait for the device */
+static int streams_stay; /* protected by the mutex */
 static raise_fn *raise_error;
 static raise_text_fn *raise_text; /* set before raise_error is */
 
@@ -69,11 +65,9 @@ static void create_lake(int device, gmlake **out, char *why, size_t why_bytes) {
   /* torch does not report that an external stream is destroyed. A call for a destroyed stream would
      end the process, so the lake must find out by itself. torch's own streams and the legacy stream
      are never destroyed. */
-  desc.flags = streams_stay || serves_segments ? 0 : GMLAKE_STREAMS_MAY_END;
+  desc.flags = streams_stay ? 0 : GMLAKE_STREAMS_MAY_END;
   *out = NULL;
-  if (serves_segments)
-    result = gmlake_cuda_create(device, &waiters[device]);
-  else if (!streams_stay && (recording_name() || named_by("GMLAKE_TORCH_CALLS")))
+  if (!streams_stay && (recording_name() || named_by("GMLAKE_TORCH_CALLS")))
     result = gmlake_cuda_create(device, &samplers[device]);
   if (result != GMLAKE_OK) {
     snprintf(why, why_bytes, "device %d: gmlake_cuda_create: %s", device,
@@ -96,8 +90,7 @@ static void create_lake(int device, gmlake **out, char *why, size_t why_bytes) {
   if (*out) return;
   unconfigure(device);
   gmlake_cuda_destroy(samplers[device]);
-  gmlake_cuda_destroy(waiters[device]);
-  samplers[device] = waiters[device] = NULL;
+  samplers[device] = NULL;
 }
 
 /* The lake of the device, which it creates if there is none. NULL: the failure is reported. */
@@ -175,76 +168,6 @@ API void gmlake_torch_free(void *ptr, size_t bytes, int device, void *stream) {
             gmlake_result_name(result));
 }
 
-/* ---- What torch's own allocator calls for a memory pool ------------------------------------- */
-
-/* A segment that torch gave back while the device could not be waited for, as during a capture. */
-typedef struct late_segment {
-  struct late_segment *next;
-  void *ptr;
-} late_segment;
-
-static late_segment *late[DEVICES_MAX]; /* protected by late_mutex */
-static pthread_mutex_t late_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-static void free_segment(int device, void *ptr) {
-  const gmlake_result result = gmlake_free(lake_of(device), ptr, GMLAKE_STREAM_NONE);
-  if (result != GMLAKE_OK && result != GMLAKE_ERROR_SHUTTING_DOWN)
-    fprintf(stderr, "gmlake_torch: device %d: gmlake_free of %p: %s\n", device, ptr,
-            gmlake_result_name(result));
-}
-
-/* Waits for the device, then frees what is late. Returns 0 if the wait failed. pre: late_mutex is
-   held, the device has a lake. */
-static int free_late(int device) {
-  int code = 0;
-  late_segment *segment;
-  if (!waiters[device] || waiters[device]->device_wait(waiters[device]->user, &code)) return 0;
-  while ((segment = late[device])) {
-    late[device] = segment->next;
-    free_segment(device, segment->ptr);
-    free(segment);
-  }
-  return 1;
-}
-
-/* A segment serves any stream: torch orders what uses it. Returns NULL on failure: torch then
-   raises its own error. The lake touches no stream, so graphs may be captured meanwhile. */
-API void *gmlake_torch_segment_malloc(size_t bytes, int device, void *stream) {
-  void *ptr = NULL;
-  gmlake *lake = lake_of(device);
-  (void)stream;
-  if (!bytes) return NULL;
-  if (!lake) {
-    pthread_mutex_lock(&create_mutex);
-    serves_segments = 1;
-    pthread_mutex_unlock(&create_mutex);
-    lake = lake_for(device);
-  }
-  if (!lake || gmlake_alloc(lake, bytes, GMLAKE_STREAM_NONE, &ptr) == GMLAKE_OK) return ptr;
-  pthread_mutex_lock(&late_mutex);
-  if (late[device] && free_late(device)) (void)gmlake_alloc(lake, bytes, GMLAKE_STREAM_NONE, &ptr);
-  pthread_mutex_unlock(&late_mutex);
-  return ptr;
-}
-
-/* torch names the stream of the allocation, but work on any stream may still use the segment: a
-   graph that was captured there may have been replayed elsewhere before it was destroyed. torch
-   counts on cudaFree, which waits for the device, so this waits, too. */
-API void gmlake_torch_segment_free(void *ptr, size_t bytes, int device, void *stream) {
-  late_segment *segment;
-  (void)bytes, (void)stream;
-  if (!ptr || !lake_of(device) || own_pid != getpid()) return; /* a child of fork frees nothing */
-  pthread_mutex_lock(&late_mutex);
-  if (free_late(device)) {
-    free_segment(device, ptr);
-  } else if ((segment = (late_segment *)malloc(sizeof *segment))) {
-    segment->ptr = ptr;
-    segment->next = late[device];
-    late[device] = segment;
-  } /* else it stays allocated: better than to be given out while it is used */
-  pthread_mutex_unlock(&late_mutex);
-}
-
 /* ---- Streams -------------------------------------------------------------------------------- */
 
 /* torch does not say on which device the block is, so each lake is asked. */
@@ -312,8 +235,8 @@ API int gmlake_torch_mark_stream(int device, void *stream, int kind) {
    refused. */
 API void gmlake_torch_refuse_capture(void) {
   fail(
-      "CUDA graphs and memory pools do not work after gmlake_pool.enable(): use `with "
-      "gmlake_pool.pool():` in its place");
+      "CUDA graphs and memory pools do not work after gmlake_pool.enable(): use gmlake_torch or "
+      "torch's own allocator");
 }
 
 /* From now on failures reach torch as exceptions. With NULL, malloc returns NULL and standard error

@@ -75,7 +75,7 @@ os.chdir(HERE)
 setup(
     name="gmlake-pool",
     version="0.1.0",
-    description="torch's segments from lakes, below torch's own allocator: a memory pool",
+    description="torch's memory from lakes, by CUDAPluggableAllocator",
     license="MIT",
     packages=["gmlake_pool"],
     python_requires=">=3.9",

@@ -23,13 +23,6 @@ for case in untold told streams_end streams_stay captures; do
   ok "torch: $case" fake FAKE_CUDA_SEED=1 "$build/client_torch" "$library" "$case"
   ok "torch: $case: silent" silent
 done
-for seed in 3 4 5 6; do # orders in which the fake device may run what is not ordered
-  ok "torch: segment_of_graph, $seed" fake "FAKE_CUDA_SEED=$seed" "$build/client_torch" "$library" \
-    segment_of_graph
-  ok "torch: segment_of_graph, $seed: silent" silent
-done
-ok 'torch: segment_late' fake FAKE_CUDA_SEED=1 GMLAKE_TORCH_LIMIT_BYTES=8388608 \
-  "$build/client_torch" "$library" segment_late
 ok 'torch: a driver without ids' fake FAKE_CUDA_SEED=1 FAKE_CUDA_NO_STREAM_ID=1 \
   "$build/client_torch" "$library" memory
 ok 'torch: a driver without ids: says so' says 'older than CUDA 12 and gives streams no ids'
@@ -145,7 +138,7 @@ ok 'torch: profile: no such folder' fake "GMLAKE_TORCH_PROFILE=$dir/none/p" "$bu
 ok 'torch: profile: no such folder: says so' says "$dir/none/p.0.profile cannot be written"
 ok 'torch: misuse' fake "$build/client_torch" "$library" misuse
 ok 'torch: misuse: says so' [ "$(grep -cE \
-  '^gmlake_torch: .*(UNKNOWN_POINTER|DOUBLE_FREE|gmlake_pool.pool)' "$dir/err")" = 5 ]
+  '^gmlake_torch: .*(UNKNOWN_POINTER|DOUBLE_FREE|use gmlake_torch or torch)' "$dir/err")" = 5 ]
 ok 'torch: what its own allocator needs of a lake' "$build/client_torch_lake"
 for case in enable memory streams out_of_memory history trackers pools sharing peers profiler fork \
   threads offload sources hooks failed_capture failed_give_back failed_shares late_end \
@@ -216,10 +209,9 @@ C
   # torch_stub TORCH STD NAME: with those two; by which of them errors are raised.
   torch_stub() {
     fake "LD_LIBRARY_PATH=$build/fake:$dir/$2" python3 -B tests/clients/torch_stub.py "$library" \
-      "$dir/$1" "$3" ${4:-}
+      "$dir/$1" "$3"
   }
   ok 'python: gmlake_pool' torch_stub torch none "$dir/torch/lib/libc10.so"
-  ok 'python: gmlake_pool: segments' torch_stub torch none "$dir/torch/lib/libc10.so" segments
   ok 'python: another torch' torch_stub other std "$dir/std/libstdc++.so.6"
   ok 'python: another torch and library' torch_stub other none ''
   ok 'python: another torch and library: says so' says \
@@ -236,7 +228,7 @@ C
       ok "python: $python: its name" [ -e "$dir"/wheel/gmlake_pool-*-py3-none-*.whl ]
       ok "python: $python: installed" "$python" -m zipfile -e "$dir"/wheel/*.whl "$dir/installed"
       ok "python: $python: its library" fake "$build/client_torch" \
-        "$dir/installed/gmlake_pool/_lake.so" segment_of_graph
+        "$dir/installed/gmlake_pool/_lake.so" memory
       break
     fi
   done

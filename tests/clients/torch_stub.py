@@ -1,9 +1,9 @@
 """As much of torch as gmlake_pool touches, to run it where torch is not: the allocator's
 functions are called by address, as torch calls them."""
-import contextlib
 import ctypes
+import runpy
 import sys
-import threading
+import tempfile
 import types
 import warnings
 
@@ -30,78 +30,13 @@ class CUDAPluggableAllocator:
         return self.hooks
 
 
-class MemPool:
-    """Notes what happens to it in `steps`."""
-
-    steps = []
-
-    def __init__(self, allocator=None, use_on_oom=False, no_split=False):
-        self.allocator, self.no_split = allocator, no_split
-        self.steps.append("made")
-
-    def __del__(self):
-        self.steps.append("gone")
-
-
-class OldMemPool(MemPool):  # before torch 2.10
-    def __init__(self, allocator=None):
-        super().__init__(allocator)
-
-
-@contextlib.contextmanager
-def use_mem_pool(pool, device):
-    assert device == 0
-    MemPool.steps.append("begins")
-    try:
-        yield
-    finally:
-        MemPool.steps.append("ends")
-
-
-class Handle:
-    def __init__(self, hooks, hook):
-        self.hooks, self.hook = hooks, hook
-        hooks.append(hook)
-
-    def remove(self):
-        self.hooks.remove(self.hook)
-
-
-class Optimizer:
-    before, after = [], []
-
-    def step(self):
-        for hook in (*self.before, *self.after):
-            hook(self, (), {})
-
-
-def optimizer_module():
-    found = types.ModuleType("torch.optim.optimizer")
-    found.register_optimizer_step_pre_hook = lambda hook: Handle(Optimizer.before, hook)
-    found.register_optimizer_step_post_hook = lambda hook: Handle(Optimizer.after, hook)
-    return found
-
-
 def module(path):
     torch = types.ModuleType("torch")
     torch.__file__ = path + "/__init__.py"
-    torch.__version__ = "2.11"
-    torch.current, torch.is_capturing = None, False
-    torch.optim = types.ModuleType("torch.optim")
-    torch.optim.optimizer = optimizer_module()
-    sys.modules.update({"torch.optim": torch.optim})
+    torch.current = None
     torch.device = lambda name: types.SimpleNamespace(index=int(name.split(":")[1]))
-    torch.autograd = types.SimpleNamespace(
-        set_multithreading_enabled=lambda on: contextlib.nullcontext(on)
-    )
     torch.cuda = types.SimpleNamespace(
         current_device=lambda: 0,
-        MemPool=MemPool,
-        use_mem_pool=use_mem_pool,
-        device=lambda index: contextlib.nullcontext(),
-        synchronize=lambda device: MemPool.steps.append("waits"),
-        empty_cache=lambda: MemPool.steps.append("empties"),
-        is_current_stream_capturing=lambda: torch.is_capturing,
         memory=types.SimpleNamespace(
             CUDAPluggableAllocator=CUDAPluggableAllocator,
             change_current_allocator=lambda allocator: setattr(torch, "current", allocator),
@@ -110,62 +45,20 @@ def module(path):
     return torch
 
 
-def pools(gmlake_pool):
-    """A pool is renewed before an optimizer's first step and after each; torch then has all work
-    complete before it ends a pool, and has none when it lets go of it."""
-    steps, optimizer = MemPool.steps, Optimizer()
-    renewal = ["waits", "ends", "gone", "empties", "made", "begins"]
-    with gmlake_pool.pool() as pool:
-        assert steps == ["made", "begins"], steps
-        assert not pool._mem_pool.no_split and pool._mem_pool.allocator is pool._allocator
-        for expected in (2, 1, 1):
-            steps.clear()
-            optimizer.step()
-            assert steps == renewal * expected, steps
-        steps.clear()
-        torch.is_capturing = True
-        pool.renew()
-        torch.is_capturing = False
-        thread = threading.Thread(target=pool.renew)
-        thread.start(), thread.join()
-        assert not steps and pool.renewal_count == 4
-    assert steps == renewal[:4] and not Optimizer.before and not Optimizer.after, steps
-    with gmlake_pool.pool(no_split=True, renews=False) as pool:
-        assert pool._mem_pool.no_split
-        steps.clear()
-        optimizer.step()
-        assert not steps
-        pool.renew()
-        assert steps == renewal
-    torch.cuda.MemPool = OldMemPool
-    with gmlake_pool.pool():
-        pass
-    try:
-        gmlake_pool.pool(no_split=True).__enter__()
-        assert False
-    except TypeError as error:
-        assert "does not take no_split" in str(error)
-    steps.clear()
-    gmlake_pool.use()
-    assert steps == ["made", "begins"] and len(Optimizer.after) == 1
-    gmlake_pool._end()
-    assert steps[2:] == renewal[:4] and not Optimizer.after
+def enable():
+    """By python3 -m gmlake_pool: the lakes are torch's allocator before the script begins."""
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
+        print("import sys, torch; torch.seen = torch.current, *sys.argv", file=script, flush=True)
+        sys.argv[:] = ["gmlake_pool", script.name, "argument"]
+        runpy.run_module("gmlake_pool", run_name="__main__")
+        assert torch.current and torch.seen == (torch.current, script.name, "argument")
 
 
-def segments(gmlake_pool):
-    """What torch calls for a pool."""
-    allocator = gmlake_pool._allocator("segment_")
-    block = allocator.malloc(3 << 20, 0, None)
-    assert block and gmlake_pool.stats("cuda:0")["active_bytes"] == 3 << 20
-    allocator.free(block, 3 << 20, 0, None)
-    assert gmlake_pool.stats(0)["active_bytes"] == 0
-
-
-def out_of_memory(gmlake_pool, raiser):
+def out_of_memory(raiser):
     """What a real function throws, that of the stub notes; NULL: standard error has it."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        gmlake_pool.enable()
+        enable()
     assert not torch.current.malloc(1 << 50, 0, None)
     texts = [str(warning.message) for warning in caught]
     if "libc10" in raiser:
@@ -178,22 +71,18 @@ def out_of_memory(gmlake_pool, raiser):
         raised.text.restype = ctypes.c_char_p
         assert raised.text().startswith(b"CUDA out of memory. Tried to allocate"), raised.text()
         ctypes.CFUNCTYPE(None)(torch.current.hooks.set["set_begin_allocate_to_pool"])()
-        assert b"gmlake_pool.pool()" in raised.text()
+        assert b"use gmlake_torch" in raised.text()
 
 
 if __name__ == "__main__":
-    library, directory, raiser = sys.argv[1:4]
+    library, directory, raiser = sys.argv[1:]
     torch = sys.modules["torch"] = module(directory)
     sys.path.insert(0, "examples/torch_pool")
     import gmlake_pool
 
     assert gmlake_pool.load(library) is gmlake_pool.load()
     assert gmlake_pool.stats() is None
-    pools(gmlake_pool)
-    if sys.argv[4:] == ["segments"]:  # a process uses its lakes in one way
-        segments(gmlake_pool)
-        sys.exit()
-    out_of_memory(gmlake_pool, raiser)
+    out_of_memory(raiser)
     malloc, free = torch.current.malloc, torch.current.free
     block = malloc(3 << 20, 0, None)
     assert block and gmlake_pool.stats("cuda:0")["active_bytes"] == 3 << 20

@@ -4,14 +4,10 @@ import runpy
 import sys
 
 import gmlake_pool
-import torch
 
 if len(sys.argv) < 2 or (sys.argv[1] == "-m" and len(sys.argv) < 3):
     sys.exit(__doc__)
-# torchrun says which of the host's devices this process is to use. The script may say it again.
-rank = int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count()
-torch.cuda.set_device(rank)
-gmlake_pool.use(device=rank)
+gmlake_pool.enable()
 if sys.argv[1] == "-m":
     del sys.argv[:2]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
