@@ -1373,7 +1373,7 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 #error "define all of GMLAKE_MUTEX, GMLAKE_MUTEX_INIT, _DESTROY, _LOCK and _UNLOCK, or none"
 #endif
 
-#if SIZE_MAX < 0xFFFFFFFFFFFFFFFFu
+#if defined(SIZE_MAX) && SIZE_MAX < 0xFFFFFFFFFFFFFFFFu
 #error "gmlake.h needs a size_t of 64 bits, as sizes of GPU memory do: build for a 64-bit target"
 #endif
 
@@ -5734,10 +5734,15 @@ static void gmlk_use_queue(gmlake *l, gmlk_note *note, gmlk_used *use) {
 }
 
 /* Takes a use out of its stream's queue. */
-static void gmlk_use_leave(gmlake *l, gmlk_used *use) {
-  gmlk_stream *s = l->streams.items[use->stream];
-  *(use->prev ? &use->prev->next : &s->uses_first) = use->next;
-  *(use->next ? &use->next->prev : &s->uses_last) = use->prev;
+static void gmlk_use_leave(gmlk_stream *s, gmlk_used *use) {
+  if (use->prev)
+    use->prev->next = use->next;
+  else
+    s->uses_first = use->next;
+  if (use->next)
+    use->next->prev = use->prev;
+  else
+    s->uses_last = use->prev;
   use->note = NULL;
 }
 
@@ -5793,9 +5798,11 @@ static void gmlk_pending_end(gmlake *l, gmlk_note *note) {
 
 /* Ends the waits of pending blocks for what has completed on this stream. O(these). */
 static void gmlk_pending_settle(gmlake *l, gmlk_stream *s) {
-  while (s->uses_first && s->uses_first->ticket <= s->done) {
-    gmlk_note *note = s->uses_first->note;
-    gmlk_use_leave(l, s->uses_first);
+  gmlk_used *use, *next; /* of another note: a note uses a stream once */
+  for (use = s->uses_first; use && use->ticket <= s->done; use = next) {
+    gmlk_note *note = use->note;
+    next = use->next;
+    gmlk_use_leave(s, use);
     if (note->uses_left == 1 && note->is_shared) gmlk_pending_leave(l, note);
     if (--note->uses_left) continue;
     if (note->is_shared)
@@ -6192,7 +6199,7 @@ static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_drive *drive, gmlk_taker
     result = gmlk_wait_for_work(l, drive, taker, note->used[i].stream, note->used[i].ticket);
   if (result) return result;
   for (i = 0; i < note->used_count; i++)
-    if (note->used[i].note) gmlk_use_leave(l, &note->used[i]);
+    if (note->used[i].note) gmlk_use_leave(l->streams.items[note->used[i].stream], &note->used[i]);
   note->stream = taker.stream;
   note->ticket = s->epoch;
   gmlk_stream_dirty(s, 0);
@@ -8211,18 +8218,24 @@ static const char *gmlk_piece_wrong(const gmlk_attempt *r, const gmlake_piece *p
   return NULL;
 }
 
+/* Marks the chunks of the piece, or unmarks them. Whether one was marked already. */
+static int gmlk_piece_mark(gmlk_arena *a, const gmlake_piece *p, int is_marked) {
+  gmlk_span span = gmlk_piece_span(a, p);
+  uint32_t slot = gmlk_slot_of(a, span.at), end = slot + gmlk_span_chunks(a, &span);
+  int was_marked = 0;
+  for (; slot < end; slot++) {
+    was_marked |= gmlk_chunk_at(&a->chunks, slot)->is_marked;
+    gmlk_chunk_mark(&a->chunks, slot, is_marked);
+  }
+  return was_marked;
+}
+
 /* Whether two of the pieces share a chunk. */
 static int gmlk_pieces_collide(gmlk_arena *a, const gmlake_piece *pieces, size_t count) {
   int collide = 0;
   size_t i;
-  for (i = 0; i < 2 * count; i++) { /* marks the chunks of all pieces, then unmarks them */
-    gmlk_span span = gmlk_piece_span(a, &pieces[i % count]);
-    uint32_t slot = gmlk_slot_of(a, span.at), end = slot + gmlk_span_chunks(a, &span);
-    for (; slot < end; slot++) {
-      collide |= i < count && gmlk_chunk_at(&a->chunks, slot)->is_marked;
-      gmlk_chunk_mark(&a->chunks, slot, i < count);
-    }
-  }
+  for (i = 0; i < count; i++) collide |= gmlk_piece_mark(a, &pieces[i], 1);
+  for (i = 0; i < count; i++) (void)gmlk_piece_mark(a, &pieces[i], 0);
   return collide;
 }
 
@@ -16310,6 +16323,7 @@ static gmlake_result gmlk_create(const gmlake_desc *desc, gmlake **out_lake) {
   gmlake *l;
   gmlake_result result;
   memset(&zero, 0, sizeof(zero));
+  memset(&why, 0, sizeof(why));
   if (!desc) desc = &zero;
   result = gmlk_desc_check(desc, &why);
   if (!result && !out_lake)

@@ -1439,7 +1439,7 @@ GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result 
    ends with its public functions.
    Cost: constant; growing is constant on average. Fails: where host memory is refused. */
 
-#if SIZE_MAX < 0xFFFFFFFFFFFFFFFFu
+#if defined(SIZE_MAX) && SIZE_MAX < 0xFFFFFFFFFFFFFFFFu
 #error "gmlake_offload.h needs a size_t of 64 bits, as sizes of GPU memory do: build for 64 bits"
 #endif
 
