@@ -121,8 +121,9 @@ HOW AN ALLOCATION IS SERVED
      no longer, and the lake begins again with step 4. Before the call fails (S5):
  10. the request takes memory that other streams freed or were recorded on, and its stream waits
      for these on the device;
- 11. the host waits for pending work. Then the lake looks at all free ranges; the steps above look
-     at the first few of many;
+ 11. the host waits for pending work: until some stream's oldest event completes. Then the lake looks
+     at all free ranges, where the steps above look at the first few of many, and waits again until
+     the request is served or nothing is pending;
  12. idle windows are dropped, free chunks are returned and created again where they are needed:
      other pools' as many as are missing, or all;
  13. the caller's handler is asked to make room, eight times at most. Then the call fails with a
@@ -546,6 +547,10 @@ typedef struct gmlake_backend {
      whether captures of others forbid to use it. To ask is legal in every mode, and spoils nothing.
      INVALID_ARGUMENT: there is no such stream. */
   gmlake_result (*is_capturing)(void *user, gmlake_stream stream, int *out_is, int *out_code);
+  /* Blocks the host until one of the events completes, and writes its place. Without this function
+     the lake waits for the first of them. pre: 1 <= count; the events were recorded. */
+  gmlake_result (*event_wait_any)(void *user, void *const *events, unsigned count,
+                                  unsigned *out_place, int *out_code);
 } gmlake_backend;
 
 #if !defined(GMLAKE_STATIC) || defined(GMLAKE_BACKEND_CUDA) || !defined(GMLAKE_BACKEND_MOCK)
@@ -1092,7 +1097,7 @@ typedef struct gmlake_query_info { /* how an allocation would end */
      answer the other of these two. */
   gmlake_result result;
   /* The stream is made to wait for other streams' work, or the host waits. Where new memory joins
-     other streams', the wait may turn out not to be needed. */
+     other streams', or enough work is complete by then, the wait turns out not to be needed. */
   gmlake_wait wait;
   size_t new_bytes; /* of new chunks, 0: none; where chunks are returned first about so many */
 } gmlake_query_info;
@@ -1445,6 +1450,16 @@ static void gmlk_mutex_destroy(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_DESTROY(m
 static void gmlk_mutex_lock(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_LOCK(mutex); }
 static void gmlk_mutex_unlock(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_UNLOCK(mutex); }
 
+/* The thread sleeps for so many times 50 us, at most 999 ms; on Windows for 1 ms at a time. */
+static inline void gmlk_nap(unsigned count) {
+#if defined(_WIN32)
+  Sleep((count + 19) / 20);
+#else
+  const struct timespec nap = {0, 50000 * (long)count};
+  (void)nanosleep(&nap, NULL);
+#endif
+}
+
 /* The books' lock. Its holder never waits for anything, so a spin lock is enough: it costs one
    locked instruction where a mutex costs two. A thread that finds it taken reads it 1,024 times,
    then sleeps for 50 us at a time. Meanwhile the others may take it again and again, as what it
@@ -1470,11 +1485,6 @@ static void gmlk_latch_want(gmlk_latch *latch, unsigned wanted) {
   __atomic_store_n(&latch->wanted, (unsigned char)(wanted < 40 ? wanted : 40), __ATOMIC_RELAXED);
 }
 
-static void gmlk_latch_nap(unsigned count) {
-  const struct timespec nap = {0, 50000 * (long)count};
-  (void)nanosleep(&nap, NULL);
-}
-
 static void gmlk_latch_wait(gmlk_latch *latch) {
   unsigned tries = 0;
   do {
@@ -1482,7 +1492,7 @@ static void gmlk_latch_wait(gmlk_latch *latch) {
       tries++;
       if (tries == 512 || tries >= 1024)
         gmlk_latch_want(latch, gmlk_latch_read(&latch->wanted) + 1u);
-      if (tries >= 1024) gmlk_latch_nap(1);
+      if (tries >= 1024) gmlk_nap(1);
     }
   } while (__atomic_exchange_n(&latch->taken, 1, __ATOMIC_ACQUIRE));
   gmlk_latch_want(latch, 0);
@@ -1495,7 +1505,7 @@ static void gmlk_latch_pass(gmlk_latch *latch) {
   gmlk_latch_want(latch, 0);
   __atomic_store_n(&latch->taken, 0, __ATOMIC_RELEASE);
   while (++tries < 256 && !gmlk_latch_read(&latch->taken)) continue;
-  if (wanted > 1) gmlk_latch_nap(wanted - 1);
+  if (wanted > 1) gmlk_nap(wanted - 1);
 }
 
 static inline void gmlk_latch_lock(gmlk_latch *latch) {
@@ -2596,6 +2606,8 @@ typedef struct gmlk_driver {
   gmlake_result (*import_handle)(void *user, const gmlake_handle *in, uint64_t *out_handle,
                                  int *out_code);
   gmlake_result (*is_capturing)(void *user, gmlake_stream stream, int *out_is, int *out_code);
+  gmlake_result (*event_wait_any)(void *user, void *const *events, unsigned count,
+                                  unsigned *out_place, int *out_code);
 } gmlk_driver;
 
 /* An entry of a backend's table; NULL where the table, of an older header, ends before it. */
@@ -2613,6 +2625,7 @@ static void gmlk_driver_extend(gmlk_driver *driver) {
   driver->export_handle = GMLK_ENTRY(b, export_handle);
   driver->import_handle = GMLK_ENTRY(b, import_handle);
   driver->is_capturing = GMLK_ENTRY(b, is_capturing);
+  driver->event_wait_any = GMLK_ENTRY(b, event_wait_any);
 }
 
 /* The table of a backend whose functions have the names of its entries behind a prefix. */
@@ -2625,7 +2638,7 @@ static void gmlk_driver_extend(gmlk_driver *driver) {
         prefix##_event_query, prefix##_event_wait, prefix##_stream_wait,                        \
         prefix##_capture_exchange, prefix##_clock_ns, prefix##_stream_id, prefix##_device_wait, \
         prefix##_copy, prefix##_host_alloc, prefix##_host_free, prefix##_export_handle,         \
-        prefix##_import_handle, prefix##_is_capturing                                           \
+        prefix##_import_handle, prefix##_is_capturing, prefix##_event_wait_any                  \
   }
 
 typedef struct gmlk_drive {
@@ -2639,7 +2652,7 @@ typedef struct gmlk_drive {
   gmlake_result result;         /* [D1] */
   int code;                     /* [D1] the driver's number; with has_lost, that of the answer */
   const char *call;             /* [D1] its name */
-  int has_lost; /* 1: the driver answered that a stream is gone, which is no error here */
+  unsigned has_lost;        /* so many streams are gone, as the driver answered: no error here */
   gmlake_result end_result; /* of restoring the mode; a failure undoes nothing of the series */
   int end_code;
 } gmlk_drive;
@@ -2703,8 +2716,9 @@ static gmlake_result gmlk_drive_asked(gmlk_drive *drive, gmlake_result result, c
 
 /* The same for event_record. That a stream which may be gone is gone is no error of the series. */
 static gmlake_result gmlk_drive_recorded(gmlk_drive *drive, gmlake_result result, int may_be_gone) {
-  drive->has_lost = may_be_gone && result == GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (!drive->has_lost) return gmlk_drive_asked(drive, result, "event_record");
+  if (!may_be_gone || result != GMLAKE_ERROR_INVALID_ARGUMENT)
+    return gmlk_drive_asked(drive, result, "event_record");
+  drive->has_lost++;
   drive->calls++;
   drive->code = drive->answer;
   return GMLAKE_ERROR_DRIVER;
@@ -2735,6 +2749,15 @@ static gmlake_result gmlk_drive_set_access(gmlk_drive *drive, uint64_t address, 
 }
 
 /* Waits for the whole device. pre: the backend can. */
+static gmlake_result gmlk_drive_event_wait_any(gmlk_drive *drive, void *const *events,
+                                               unsigned count, unsigned *out_place) {
+  const gmlk_driver *d = drive->driver;
+  drive->answer = 0;
+  return gmlk_drive_called(
+      drive, d->event_wait_any(d->backend->user, events, count, out_place, &drive->answer),
+      "event_wait_any");
+}
+
 static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
   const gmlk_driver *d = drive->driver;
   drive->answer = 0;
@@ -2789,8 +2812,9 @@ enum {                 /* gmlk_stream.is_dirty */
 
 typedef struct gmlk_fence {
   void *event;
-  uint64_t epoch; /* this epoch, and all before, are complete when the event is */
-  uint64_t at_ns; /* [F9] when it was recorded */
+  uint64_t epoch;  /* this epoch, and all before, are complete when the event is */
+  uint64_t at_ns;  /* [F9] when it was recorded */
+  uint64_t serial; /* record_count then; of the oldest one that it stands for */
 } gmlk_fence;
 
 typedef struct gmlk_wait {
@@ -3142,8 +3166,10 @@ static void gmlk_stream_poll(gmlk_streams *streams, gmlk_drive *drive, unsigned 
 static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
   unsigned i;
   for (i = 0; i < GMLK_FENCES / 2; i++) {
-    gmlk_event_give(streams, gmlk_stream_fence_at(s, 2 * i)->event);
+    const gmlk_fence given = *gmlk_stream_fence_at(s, 2 * i);
+    gmlk_event_give(streams, given.event);
     *gmlk_stream_fence_at(s, i) = *gmlk_stream_fence_at(s, 2 * i + 1);
+    gmlk_stream_fence_at(s, i)->serial = given.serial;
   }
   s->fence_count = GMLK_FENCES / 2;
 }
@@ -3155,6 +3181,7 @@ static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
 static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
   gmlk_stream *s = streams->items[stream];
   gmlk_fence fence;
+  const unsigned had_lost = drive->has_lost;
   gmlake_result result;
   void *event;
   if (!s->is_dirty || s->is_forgotten) return GMLAKE_OK;
@@ -3166,7 +3193,7 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive,
   if (result) return result;
   result = GMLK_ANSWER(drive, event_record, event, s->value);
   result = gmlk_drive_recorded(drive, result, s->value != NULL);
-  if (drive->has_lost) gmlk_stream_end(streams, stream, 1);
+  if (drive->has_lost > had_lost) gmlk_stream_end(streams, stream, 1);
   if (result) {
     gmlk_event_give(streams, event);
     return result;
@@ -3174,10 +3201,10 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive,
   fence.event = event;
   fence.epoch = s->epoch++;
   fence.at_ns = streams->is_timed ? gmlk_drive_clock(drive) : 0;
+  fence.serial = ++streams->record_count;
   gmlk_stream_add_fence(s, fence);
   s->freed_bytes = 0;
   s->is_dirty = 0;
-  streams->record_count++;
   return GMLAKE_OK;
 }
 
@@ -3198,15 +3225,19 @@ static gmlk_fence *gmlk_stream_covering(gmlk_stream *s, uint64_t ticket) {
   return NULL;
 }
 
-/* Ends a wait for a fence that gmlk_stream_take_fence took. If it failed, the fence is put back,
-   unless a newer one stands there [F2]. */
+/* Ends a wait for a fence that gmlk_stream_take_fence took. If it is not complete, it is put back
+   in its place [F2], unless the ring is full: a newer one covers it. */
 static void gmlk_stream_return_fence(gmlk_streams *streams, gmlk_stream *s, gmlk_fence fence,
                                      int is_done) {
+  unsigned place = s->fence_count;
   if (is_done) gmlk_stream_complete(streams, s, fence.epoch);
-  if (is_done || gmlk_stream_covering(s, fence.epoch))
+  if (s->done >= fence.epoch || s->fence_count == GMLK_FENCES) {
     gmlk_event_give(streams, fence.event);
-  else
-    gmlk_stream_add_fence(s, fence);
+    return;
+  }
+  for (s->fence_count++; place && gmlk_stream_fence_at(s, place - 1)->epoch > fence.epoch; place--)
+    *gmlk_stream_fence_at(s, place) = *gmlk_stream_fence_at(s, place - 1);
+  *gmlk_stream_fence_at(s, place) = fence;
 }
 
 /* Whether `waiter` is known to wait for `stream` up to this epoch. */
@@ -6140,12 +6171,93 @@ static gmlake_result gmlk_wait_for_ticket(gmlake *l, unsigned stream, uint64_t t
   return result || fenced != GMLAKE_ERROR_CAPTURING ? result : fenced;
 }
 
-/* Makes the host wait for what was freed on every stream, or, with `all`, for all that is queued on
-   it. Returns the first error, once all streams have been tried; CAPTURING if there is no other. */
-static gmlake_result gmlk_wait_for_streams(gmlake *l, int all) {
+/* A wait of the host that goes on until enough is complete: the caller looks again after each step.
+   Work that comes after it has begun is not waited for, so it ends. */
+typedef struct gmlk_patience {
+  uint64_t last;        /* the serial number of the newest fence that it may wait for */
+  int has_waited_whole; /* it has waited for the whole device */
+  int is_partial;       /* a capture forbids to wait for some stream */
+  int is_over;          /* all is complete, or a capture forbids to record an event behind it */
+} gmlk_patience;
+
+/* Begins such a wait: what streams freed since their last event gets one, where that is allowed. */
+static gmlake_result gmlk_wait_begin(gmlake *l, gmlk_patience *p) {
+  const gmlake_result result = gmlk_refresh(l, 1);
+  size_t i;
+  memset(p, 0, sizeof(*p));
+  p->last = l->streams.record_count;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count && l->streams.capture_count; i++)
+    if (gmlk_stream_has_work(l->streams.items[i]))
+      p->is_partial |= l->streams.items[i]->is_dirty != 0;
+  return result;
+}
+
+#define GMLK_WAIT_EVENTS 32u /* the most that the host waits for at once, each of another stream */
+
+/* Makes the host wait until one of these fences is complete, and takes back what that frees. */
+static gmlake_result gmlk_wait_for_any(gmlake *l, const unsigned *streams, unsigned count) {
+  void *events[GMLK_WAIT_EVENTS];
+  gmlk_fence fences[GMLK_WAIT_EVENTS];
+  unsigned i, first = 0;
+  gmlk_drive drive;
+  for (i = 0; i < count; i++) {
+    fences[i] = gmlk_stream_take_fence(l->streams.items[streams[i]], 0);
+    events[i] = fences[i].event;
+  }
+  l->stats.host_wait_count++;
+  if (!gmlk_drive_open(l, &drive)) {
+    if (l->driver.event_wait_any && count > 1)
+      (void)gmlk_drive_event_wait_any(&drive, events, count, &first);
+    else
+      (void)GMLK_CALL(&drive, event_wait, events[0]);
+  }
+  (void)gmlk_drive_close(l, &drive);
+  for (i = 0; i < count; i++)
+    gmlk_stream_return_fence(&l->streams, l->streams.items[streams[i]], fences[i],
+                             !drive.result && i == first);
+  gmlk_tell_wait(l, streams[first], drive.ns, "the host waits for this stream's work");
+  gmlk_take_back(l);
+  return drive.result;
+}
+
+/* Makes the host wait until more is complete than now: whichever stream's oldest work is first, or
+   else all that only a wait for the whole device completes. */
+static gmlake_result gmlk_wait_on(gmlake *l, gmlk_patience *p) {
+  unsigned streams[GMLK_WAIT_EVENTS], count = 0, out = 0;
+  const uint64_t ns = l->stats.driver_ns;
+  gmlake_result result;
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count && count < GMLK_WAIT_EVENTS; i++) {
+    gmlk_stream *s = l->streams.items[i];
+    if (gmlk_stream_is_out(&l->streams, s)) out = (unsigned)i;
+    if (s->fence_count && gmlk_stream_fence_at(s, 0)->serial <= p->last)
+      streams[count++] = (unsigned)i;
+  }
+  if (count) return gmlk_wait_for_any(l, streams, count);
+  p->is_over = !out || p->has_waited_whole || l->streams.capture_count;
+  if (p->is_over) return GMLAKE_OK;
+  p->has_waited_whole = 1;
+  result = gmlk_wait_for_device(l);
+  gmlk_tell_wait(l, out, l->stats.driver_ns - ns, "the host waits for all work on the device");
+  gmlk_take_back(l);
+  return result;
+}
+
+/* Makes the host wait for what was freed on all streams but those that a capture forbids to wait
+   for. */
+static gmlake_result gmlk_wait_for_others(gmlake *l) {
+  gmlk_patience p;
+  gmlake_result result = gmlk_wait_begin(l, &p);
+  while (!result && !p.is_over) result = gmlk_wait_on(l, &p);
+  return result;
+}
+
+/* Makes the host wait for all that is queued on every stream. Returns the first error, once all
+   streams have been tried; CAPTURING if there is no other. */
+static gmlake_result gmlk_wait_for_all(gmlake *l) {
   gmlake_result first = GMLAKE_OK, result = GMLAKE_OK;
   size_t i;
-  if (all) gmlk_streams_dirty(&l->streams, l->driver.device_wait != NULL);
+  gmlk_streams_dirty(&l->streams, l->driver.device_wait != NULL);
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(result); i++) {
     result = gmlk_wait_for_ticket(l, (unsigned)i, UINT64_MAX);
     if (!first || (result && first == GMLAKE_ERROR_CAPTURING) || gmlk_is_fatal(result))
@@ -8782,32 +8894,41 @@ static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_attempt *r, gmlk_block **o
   return gmlk_grow_and_serve(l, r, taker, out_block);
 }
 
-/* Makes the host wait for all streams but those that a capture forbids to wait for. */
-static gmlake_result gmlk_wait_for_others(gmlake *l) {
-  gmlake_result result = gmlk_wait_for_streams(l, 0);
-  return result == GMLAKE_ERROR_CAPTURING ? GMLAKE_OK : result;
-}
-
 /* Whether there is something that the host can wait for. */
 static int gmlk_may_wait(const gmlake *l, const gmlk_attempt *r) {
   return l->streams.used_count > 1 || !r->stream || r->is_capture || l->stats.pending_bytes;
 }
 
-/* Memory that other streams' work or pending frees hold back, after a wait of the host; and pieces,
-   or an aligned range, that the quick searches have overlooked. */
+/* One look at all free ranges: pieces, or an aligned range, that the quick searches overlooked. */
+static gmlake_result gmlk_try_all(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
+  gmlake_result result = gmlk_try_fast(l, r, out_block);
+  if (!result && !*out_block && r->align > 1) *out_block = gmlk_search_aligned(l, r);
+  if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
+  return result;
+}
+
+/* Memory that other streams' work or pending frees hold back: the host waits until enough of that
+   is complete. New chunks may fill what is missing. */
 static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   const int waits = gmlk_may_wait(l, r);
-  gmlake_result result = waits ? gmlk_wait_for_others(l) : GMLAKE_OK;
+  uint32_t shortfall = r->shortfall ? r->shortfall : r->grains;
+  gmlake_result result = GMLAKE_OK, grown = GMLAKE_OK;
+  gmlk_patience p;
   gmlk_because(r,
                waits ? "the host waited for streams first" : "the lake looked at all free ranges");
   gmlk_attempt_be_thorough(r);
-  if (waits && !result) result = gmlk_try_fast(l, r, out_block);
-  if (!result && !*out_block && !gmlk_records_reserve(&l->records, &l->host, 2))
-    result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!result && !*out_block && r->align > 1) *out_block = gmlk_search_aligned(l, r);
-  if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
-  if (!waits || result || *out_block) return result;
-  return gmlk_grow_and_serve(l, r, r->taker, out_block); /* the shortfall is smaller now */
+  if (!waits) return gmlk_try_all(l, r, out_block);
+  result = gmlk_wait_begin(l, &p);
+  while (!result && !p.is_over) {
+    result = gmlk_try_all(l, r, out_block);
+    if (!result && !*out_block && r->shortfall < shortfall) {
+      shortfall = r->shortfall;
+      result = grown = gmlk_grow_and_serve(l, r, r->taker, out_block);
+    }
+    if (*out_block || (result && !gmlk_is_shortage(result))) return result;
+    result = gmlk_wait_on(l, &p);
+  }
+  return result ? result : grown;
 }
 
 /* Whether returning chunks and creating them elsewhere could help: other arenas have free memory,
@@ -9837,7 +9958,7 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   result = gmlk_loan_follow(l, pool->loan.users, pool->loan.count, stream);
   if (!result) result = gmlk_loan_follow_pending(l, pool, stream);
   if (result == GMLAKE_ERROR_CAPTURING && !l->streams.capture_count)
-    result = gmlk_wait_for_streams(l, 0); /* one of them is gone */
+    result = gmlk_wait_for_others(l); /* one of them is gone */
   if (result == GMLAKE_ERROR_CAPTURING)
     return gmlk_fail(l, result, call,
                      "a capture of the stream, or of one that borrowed, forbids to wait for it: "
@@ -10172,6 +10293,21 @@ static void gmlk_count_chunks(const gmlk_arena *a, gmlake_stats *out) {
   if (a->is_import) out->imported_bytes += gmlk_chunks_held(all) * a->chunk_bytes;
 }
 
+/* The next arena of the pool behind `a`; a NULL: the first. pool NULL: of those of no pool. */
+static gmlk_arena *gmlk_kin_next(const gmlake *l, const gmlake_pool *pool, const gmlk_arena *a) {
+  size_t i = a ? (size_t)a->number + 1 : 0;
+  for (; i < l->arena_count; i++)
+    if (l->arenas[i] && l->arenas[i]->owner == pool) return l->arenas[i];
+  return NULL;
+}
+
+static gmlk_arena *gmlk_kin_lead(gmlake *l, gmlake_pool *pool) {
+  return pool ? &pool->arena : &l->home;
+}
+
+#define GMLK_FOR_KIN(l, pool, a) \
+  for ((a) = gmlk_kin_next(l, pool, NULL); a; (a) = gmlk_kin_next(l, pool, a))
+
 /* Whether all work on an arena's free memory, idle windows and places is known to be complete, but
    for work of graphs, which the caller has to wait for. pre: gmlk_refresh has just run. */
 static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
@@ -10179,7 +10315,7 @@ static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
   const gmlk_block *b;
   const gmlk_window *w;
   uint32_t i;
-  if (a->pool->late_uses) return 0;
+  if (a->pool && a->pool->late_uses) return 0;
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (gmlk_is_tagged(b)) return 0;
   for (w = a->windows.idle_first; w; w = w->idle_next)
@@ -10197,15 +10333,35 @@ static int gmlk_pool_is_quiet(const gmlake *l, const gmlake_pool *pool, size_t *
                               size_t *out_buffers) {
   const gmlake_buffer *b;
   int is_quiet = 1;
-  size_t i;
+  gmlk_arena *a;
   *out_blocks = pool->arena.live_count; /* pending ones too */
   *out_buffers = 0;
-  for (i = 0; i < l->arena_count; i++) {
-    if (!l->arenas[i] || l->arenas[i]->owner != pool) continue;
-    for (b = l->arenas[i]->buffers; b; b = b->next) *out_buffers += b->lake != NULL;
-    is_quiet = is_quiet && gmlk_arena_is_quiet(l, l->arenas[i]);
+  GMLK_FOR_KIN(l, pool, a) {
+    for (b = a->buffers; b; b = b->next) *out_buffers += b->lake != NULL;
+    is_quiet = is_quiet && gmlk_arena_is_quiet(l, a);
   }
   return is_quiet;
+}
+
+/* Makes the host wait until all work on the memory of a pool's arenas is complete, but for that of
+   graphs and of live blocks. CAPTURING: a capture forbids to record an event behind some of it. */
+static gmlake_result gmlk_wait_for_pool(gmlake *l, gmlake_pool *pool) {
+  const size_t before = pool ? pool->late_uses : 0;
+  int is_done = 0;
+  gmlk_patience p;
+  gmlake_result result = gmlk_wait_begin(l, &p);
+  gmlk_arena *a;
+  for (; !result; result = gmlk_wait_on(l, &p)) {
+    is_done = 1;
+    GMLK_FOR_KIN(l, pool, a) {
+      is_done = is_done && !gmlk_pending_next(l, a, NULL) && gmlk_arena_is_quiet(l, a);
+    }
+    if (is_done || p.is_over) break;
+  }
+  if (result || is_done) return result;
+  if (p.is_partial) return GMLAKE_ERROR_CAPTURING;
+  if (pool) gmlk_pool_waited(pool, before);
+  return GMLAKE_OK;
 }
 
 /* Buries a pool's arenas, that of its blocks last. Returns a fatal error, if there was one. */
@@ -10249,9 +10405,7 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   result = gmlk_refuse_asking(l, pool);
   if (result) return result;
   do { /* also ends pending frees; other threads may free the pool's blocks meanwhile */
-    size_t before = pool->late_uses;
-    result = gmlk_wait_for_streams(l, 0);
-    if (!result) gmlk_pool_waited(pool, before);
+    result = gmlk_wait_for_pool(l, pool);
     if (!result) result = gmlk_return_blocks(l, &released);
     is_quiet = gmlk_pool_is_quiet(l, pool, &blocks, &buffers);
   } while (!result && !is_quiet && ++tries < GMLK_POOL_TRIES);
@@ -10644,28 +10798,32 @@ static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, const gmlk_c
 }
 
 /* Takes address space for a buffer. If there is none, destroyed buffers' is freed whose uses are
-   complete; then the driver is asked for more; then all of theirs is freed, after a wait of the
-   host. */
+   complete; then the driver is asked for more; then more of theirs is freed after each step of a
+   wait of the host. */
 static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_bytes,
                                            const gmlake_buffer *b, gmlk_block **out_va) {
   size_t slots = max_bytes / a->chunk_bytes + (max_bytes % a->chunk_bytes != 0);
   uint32_t guard = (l->desc.flags & GMLAKE_GUARD) != 0;
   gmlake_result result = GMLAKE_OK, refused = GMLAKE_OK;
+  gmlk_patience p;
   unsigned tries;
   *out_va = NULL;
+  p.is_over = 0;
   a->buffer_space.area.is_full = 0;
   for (tries = 0; slots <= GMLK_SLOTS_MAX; tries++) {
     if (!gmlk_records_reserve(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     gmlk_bins_reserve(a->buffer_space.holes, &l->host);
     *out_va = gmlk_va_take(&a->buffer_space, &l->records, (uint32_t)slots, guard, b);
-    if (*out_va || tries == 3) break;
+    if (*out_va || p.is_over) break;
     if (tries == 1) {
       refused = gmlk_space_reach(l, a, &a->buffer_space, (uint32_t)slots + guard);
       if (refused == GMLAKE_ERROR_OUT_OF_HOST_MEMORY || gmlk_is_fatal(refused)) return refused;
-    } else if (a->void_count) {
-      result = tries ? gmlk_wait_for_others(l) : GMLAKE_OK;
+    } else {
+      if (tries == 2) result = gmlk_wait_begin(l, &p);
+      if (tries > 2) result = gmlk_wait_on(l, &p);
       if (!result) result = gmlk_buffers_reap(l, a, SIZE_MAX);
       if (gmlk_is_fatal(result)) return result;
+      p.is_over |= tries > 1 && (result || !a->void_count);
     }
   }
   if (!*out_va && result) return result;
@@ -11153,21 +11311,6 @@ enum {                         /* gmlk_place.mark, during a stretch */
        GMLK_MARK_MAPPED = 2    /* the place is not empty, and mapped */
 };
 
-/* The next arena of the pool behind `a`; a NULL: the first. pool NULL: of those of no pool. */
-static gmlk_arena *gmlk_kin_next(const gmlake *l, const gmlake_pool *pool, const gmlk_arena *a) {
-  size_t i = a ? (size_t)a->number + 1 : 0;
-  for (; i < l->arena_count; i++)
-    if (l->arenas[i] && l->arenas[i]->owner == pool) return l->arenas[i];
-  return NULL;
-}
-
-static gmlk_arena *gmlk_kin_lead(gmlake *l, gmlake_pool *pool) {
-  return pool ? &pool->arena : &l->home;
-}
-
-#define GMLK_FOR_KIN(l, pool, a) \
-  for ((a) = gmlk_kin_next(l, pool, NULL); a; (a) = gmlk_kin_next(l, pool, a))
-
 static void gmlk_kin_set(gmlake *l, const gmlake_pool *pool, unsigned sleep) {
   gmlk_arena *a;
   GMLK_FOR_KIN(l, pool, a) a->sleep = sleep;
@@ -11364,9 +11507,8 @@ static gmlake_result gmlk_kin_release(gmlake *l, const gmlake_pool *pool) {
 }
 
 /* Waits, gives up what need not come back, and gets host memory for what is kept. */
-static gmlake_result gmlk_kin_settle(gmlake *l, const gmlake_pool *pool, int keeps,
-                                     size_t *released) {
-  gmlake_result result = gmlk_wait_for_streams(l, 0);
+static gmlake_result gmlk_kin_settle(gmlake *l, gmlake_pool *pool, int keeps, size_t *released) {
+  gmlake_result result = gmlk_wait_for_pool(l, pool);
   gmlk_arena *a;
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK; /* the caller has waited for its work */
   GMLK_FOR_KIN(l, pool, a) {
@@ -11379,8 +11521,7 @@ static gmlake_result gmlk_kin_settle(gmlake *l, const gmlake_pool *pool, int kee
 
 /* Puts a pool's arenas to sleep. After an error they are mapped as before and drowsy, or asleep
    where that could not be undone. */
-static gmlake_result gmlk_kin_sleep(gmlake *l, const gmlake_pool *pool, int keeps,
-                                    size_t *released) {
+static gmlake_result gmlk_kin_sleep(gmlake *l, gmlake_pool *pool, int keeps, size_t *released) {
   gmlake_result result = gmlk_kin_settle(l, pool, keeps, released);
   gmlake_stats was = gmlk_kin_sum(l, pool);
   const size_t held = l->stats.reserved_bytes;
@@ -11489,25 +11630,28 @@ static gmlake_result gmlk_kin_drive_awake(gmlake *l, const gmlake_pool *pool) {
 }
 
 /* Wakes a pool's arenas. Where memory is short it returns free chunks of others: first those whose
-   work is complete, then all, after a wait of the host. */
+   work is complete, then more after each step of a wait of the host. */
 static gmlake_result gmlk_kin_wake(gmlake *l, gmlake_pool *pool) {
-  gmlake_result result, made = GMLAKE_OK;
+  gmlake_result result, made;
   size_t bytes, held, released = 0;
-  unsigned tries = 0;
+  unsigned looks = 0;
+  gmlk_patience p;
   gmlk_attempt r;
   gmlk_arena *a;
   GMLK_FOR_KIN(l, pool, a) gmlk_arena_forget(l, a);
+  p.is_over = 0;
   bytes = gmlk_kin_sum(l, pool).sleeping_bytes;
   r = gmlk_attempt_of(gmlk_kin_lead(l, pool), 0, bytes);
-  for (;; tries++) {
+  for (;;) {
     result = gmlk_growth_allowed(l, &r, bytes);
     if (!result) result = gmlk_kin_drive_awake(l, pool);
-    if (!gmlk_is_shortage(result) || tries == 2) break;
-    if (tries) made = gmlk_wait_for_streams(l, 0);
-    if (made == GMLAKE_ERROR_CAPTURING) made = GMLAKE_OK; /* other streams were waited for */
-    held = l->stats.reserved_bytes;
-    if (!made) made = gmlk_trim(l, held - gmlk_min(held, bytes), &released);
-    if (made && !gmlk_is_shortage(made)) return made;
+    if (!gmlk_is_shortage(result) || p.is_over) break;
+    for (released = 0; !released && !p.is_over; looks++) {
+      made = looks ? gmlk_wait_on(l, &p) : gmlk_wait_begin(l, &p);
+      held = l->stats.reserved_bytes;
+      if (!made) made = gmlk_trim(l, held - gmlk_min(held, bytes), &released);
+      if (made && !gmlk_is_shortage(made)) return made;
+    }
   }
   if (!gmlk_is_shortage(result)) return result;
   result = gmlk_report_oom(l, &r, result);
@@ -14506,6 +14650,39 @@ static gmlake_result gmlk_mock_event_wait(void *user, void *value, int *out_code
   return gmlk_mock_leave(mock, mock->costs->event_wait, out_code);
 }
 
+/* When the event completes by itself, by the modelled clock; UINT64_MAX: not before it is waited
+   for. Waits for other streams are left out. */
+static uint64_t gmlk_mock_event_due(const gmlk_mock *mock, const gmlk_mock_event *event) {
+  const gmlk_mock_queue *queue = &mock->queues[event->queue];
+  uint64_t at, due = 0;
+  for (at = queue->done + 1; at <= event->sequence; at++) {
+    const gmlk_mock_work *work = gmlk_mock_work_at(queue, at);
+    due = gmlk_later(due, work->held ? UINT64_MAX : work->due_ns);
+  }
+  return due;
+}
+
+static gmlake_result gmlk_mock_event_wait_any(void *user, void *const *events, unsigned count,
+                                              unsigned *out_place, int *out_code) {
+  gmlk_mock *mock = gmlk_mock_enter(user);
+  const gmlk_mock_event *event, *first = NULL;
+  unsigned i;
+  for (i = 0; i < count && !mock->result; i++) {
+    event = gmlk_mock_find_event(mock, events[i]);
+    if (!gmlk_mock_need_recorded(mock, event)) break;
+    if (first && gmlk_mock_event_due(mock, event) >= gmlk_mock_event_due(mock, first)) continue;
+    first = event;
+    *out_place = i;
+  }
+  if (gmlk_mock_need(mock, first != NULL, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+      gmlk_mock_may_look(mock) && !gmlk_mock_event_is_done(mock, first)) {
+    mock->census.host_wait_count++;
+    mock->queues[first->queue].wanted = first->sequence;
+    gmlk_mock_settle(mock);
+  }
+  return gmlk_mock_leave(mock, mock->costs->event_wait, out_code);
+}
+
 static gmlake_result gmlk_mock_stream_wait(void *user, gmlake_stream stream, void *value,
                                            int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
@@ -15448,6 +15625,24 @@ static gmlake_result gmlk_cuda_event_query(void *user, void *event, int *out_don
   return gmlk_cuda_leave(&call, out_code);
 }
 
+#define GMLK_CUDA_ASKS 1000u /* questions before the host naps between two rounds of them */
+
+/* The driver has no such call: it is asked again and again. */
+static gmlake_result gmlk_cuda_event_wait_any(void *user, void *const *events, unsigned count,
+                                              unsigned *out_place, int *out_code) {
+  CUresult code = CUDA_ERROR_NOT_READY;
+  unsigned asked;
+  gmlk_cuda_call call;
+  if (!gmlk_cuda_enter(user, &call)) return gmlk_cuda_leave(&call, out_code);
+  for (asked = 0; code == CUDA_ERROR_NOT_READY; asked++) {
+    *out_place = asked % count;
+    code = call.cuda->fn.EventQuery((CUevent)events[*out_place]);
+    if (asked > GMLK_CUDA_ASKS && *out_place + 1 == count) gmlk_nap(1);
+  }
+  call.code = code;
+  return gmlk_cuda_leave(&call, out_code);
+}
+
 static gmlake_result gmlk_cuda_event_wait(void *user, void *event, int *out_code) {
   gmlk_cuda_call call;
   if (gmlk_cuda_enter(user, &call)) call.code = call.cuda->fn.EventSynchronize((CUevent)event);
@@ -16354,7 +16549,7 @@ static gmlake_result gmlk_destroy(gmlake *l) {
   gmlake_result waited = GMLAKE_OK, freed, drained;
   gmlk_report_leaks(l);
   gmlk_books_lock(l);
-  if (!l->lost) waited = gmlk_wait_for_streams(l, 1);
+  if (!l->lost) waited = gmlk_wait_for_all(l);
   if (waited == GMLAKE_ERROR_CAPTURING) waited = GMLAKE_OK; /* a capture cannot be waited for */
   freed = gmlk_vaults_free(l, 1);
   if (!waited) waited = l->lost ? l->lost : freed;

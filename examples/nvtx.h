@@ -318,6 +318,9 @@ GMLAKE_NVTX_PASS(event_record, (void *user, void *a, gmlake_stream b, int *code)
 GMLAKE_NVTX_PASS(event_query, (void *user, void *a, int *b, int *code),
                  (n->inner->user, a, b, code))
 GMLAKE_NVTX_CALL(event_wait, 0, (void *user, void *a, int *code), (n->inner->user, a, code))
+GMLAKE_NVTX_CALL(event_wait_any, 0,
+                 (void *user, void *const *a, unsigned b, unsigned *c, int *code),
+                 (n->inner->user, a, b, c, code))
 GMLAKE_NVTX_CALL(stream_wait, 0, (void *user, gmlake_stream a, void *b, int *code),
                  (n->inner->user, a, b, code))
 GMLAKE_NVTX_PASS(capture_exchange, (void *user, int *a, int *code), (n->inner->user, a, code))
@@ -400,6 +403,7 @@ static inline void gmlake_nvtx_fill(gmlake_nvtx *n) {
   t->host_alloc = GMLAKE_NVTX_HAS(b, host_alloc) ? gmlake_nvtx_host_alloc : NULL;
   t->host_free = GMLAKE_NVTX_HAS(b, host_free) ? gmlake_nvtx_host_free : NULL;
   t->is_capturing = GMLAKE_NVTX_HAS(b, is_capturing) ? gmlake_nvtx_is_capturing : NULL;
+  t->event_wait_any = GMLAKE_NVTX_HAS(b, event_wait_any) ? gmlake_nvtx_event_wait_any : NULL;
 }
 
 #undef GMLAKE_NVTX_HAS

@@ -22,6 +22,8 @@
   X(event_record, (void *user, void *a, gmlake_stream b, int *code), (user, a, b, code))       \
   X(event_query, (void *user, void *a, int *b, int *code), (user, a, b, code))                 \
   X(event_wait, (void *user, void *a, int *code), (user, a, code))                             \
+  X(event_wait_any, (void *user, void *const *a, unsigned b, unsigned *c, int *code),          \
+    (user, a, b, c, code))                                                                     \
   X(stream_wait, (void *user, gmlake_stream a, void *b, int *code), (user, a, b, code))        \
   X(stream_id, (void *user, gmlake_stream a, uint64_t *b, int *code), (user, a, b, code))      \
   X(capture_exchange, (void *user, int *a, int *code), (user, a, code))

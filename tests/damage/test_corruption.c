@@ -171,6 +171,11 @@ static void add_pools(gmlake_stream captured) {
   drop(take_from(dead, 2 * C, LEGACY));
   fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 0);
   step(gmlake_pool_destroy(lake, dead));
+  gmlk_driving_lock(lake);
+  gmlk_books_lock(lake);
+  assert_ok(gmlk_wait_for_others(lake)); /* so that what was known to be under way is complete */
+  gmlk_books_unlock(lake);
+  gmlk_driving_unlock(lake);
 }
 
 /* Buffers: in use, destroyed with work pending; and a place that could not be mapped. */

@@ -30,6 +30,7 @@
 #define FAKE_BUCKETS 4096
 #define FAKE_VALUE_MIN ((uint64_t)1 << 40) /* above the values of the mock's streams */
 #define FAKE_STEP_NS 1000                  /* of the clock, at each call, on average */
+#define FAKE_QUERIES_MAX 500u              /* in a row that found work under way */
 #define FAKE_LAG_NS 64000                  /* of a piece of work, at most */
 
 /* ---- State ---------------------------------------------------------------------------------- */
@@ -223,6 +224,7 @@ static struct fake_state {
   const char *failed;
   CUmemAllocationProp last_create;
   uint64_t record_count; /* of events */
+  unsigned vain_queries; /* of events, in a row */
 } fake;
 
 static pthread_mutex_t fake_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -1482,11 +1484,16 @@ static CUresult fake_look_at_event(CUevent value, fake_event **out) {
   return code;
 }
 
+/* Work may have no end but for a wait of the host. Who asks again and again waits. */
 static CUresult fake_event_query(CUevent value) {
   fake_event *event;
   const CUresult code = fake_look_at_event(value, &event);
   if (code || !event->is_recorded) return code;
-  return fake_is_done(event->mock) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  if (!fake_is_done(event->mock) && ++fake.vain_queries < FAKE_QUERIES_MAX)
+    return CUDA_ERROR_NOT_READY;
+  if (fake.vain_queries == FAKE_QUERIES_MAX) fake_wait(event->mock);
+  fake.vain_queries = 0;
+  return CUDA_SUCCESS;
 }
 
 static CUresult fake_event_synchronize(CUevent value) {

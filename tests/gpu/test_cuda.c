@@ -1020,6 +1020,10 @@ static gmlake_result do_event_query(void) {
   return cuda->event_query(cuda->user, out.event, &out.done, &code);
 }
 static gmlake_result do_event_wait(void) { return cuda->event_wait(cuda->user, out.event, &code); }
+static gmlake_result do_event_wait_any(void) {
+  unsigned place;
+  return cuda->event_wait_any(cuda->user, &out.event, 1, &place, &code);
+}
 static gmlake_result do_stream_wait(void) {
   return cuda->stream_wait(cuda->user, (gmlake_stream)(uintptr_t)1, out.event, &code);
 }
@@ -1075,6 +1079,7 @@ static const entry entries[] = {
     {"cuEventRecord", do_event_record},
     {"cuEventQuery", do_event_query},
     {"cuEventSynchronize", do_event_wait},
+    {"cuEventQuery", do_event_wait_any},
     {"cuStreamWaitEvent", do_stream_wait},
     {"cuStreamIsCapturing", do_stream_id},
     {"cuStreamGetId", do_stream_id},
@@ -1244,6 +1249,34 @@ static void test_alignment(void **state) {
     assert_int_equal(spies.asked_alignment, alignment <= CHUNK ? 0 : alignment);
     assert_ok(cuda->unreserve(cuda->user, address, CHUNK, &code));
   }
+  close_backend();
+}
+
+/* Of two events one is complete when the wait for any ends: the one that is told. */
+static void test_wait_for_any(void **state) {
+  fake_cuda_options options = devices(1);
+  void *events[2];
+  unsigned place = 9, i;
+  int done = 0;
+  (void)state;
+  options.seed = 1;
+  open_backend(&options);
+  open_program();
+  prepare_outputs();
+  occupy(program.streams[0]);
+  for (i = 0; i < 2; i++) {
+    assert_ok(do_event_create());
+    events[i] = out.event;
+    assert_ok(cuda->event_record(cuda->user, events[i], program.streams[i], &code));
+  }
+  assert_ok(cuda->event_wait_any(cuda->user, events, 2, &place, &code));
+  assert_int_equal(place, 1); /* the other one's work has no end until it is waited for */
+  assert_ok(cuda->event_query(cuda->user, events[1], &done, &code));
+  assert_int_equal(done, 1);
+  assert_ok(cuda->event_query(cuda->user, events[0], &done, &code));
+  assert_int_equal(done, 0);
+  for (i = 0; i < 2; i++) assert_ok(cuda->event_destroy(cuda->user, events[i], &code));
+  close_program();
   close_backend();
 }
 
@@ -2389,6 +2422,7 @@ int main(void) {
       cmocka_unit_test(test_copies),
       cmocka_unit_test(test_failing_pop),
       cmocka_unit_test(test_alignment),
+      cmocka_unit_test(test_wait_for_any),
       cmocka_unit_test(test_event_pending),
       cmocka_unit_test(test_stream_values),
       cmocka_unit_test(test_captures),

@@ -835,6 +835,7 @@ static void watch(gmlake_backend *mock) {
   m.table.event_record = watch_event_record;
   m.table.event_query = watch_event_query;
   m.table.event_wait = watch_event_wait;
+  m.table.event_wait_any = NULL; /* each of its waits is one of event_wait */
   m.table.stream_wait = watch_stream_wait;
   m.table.capture_exchange = watch_exchange;
   m.table.device_wait = watch_device_wait;
@@ -1346,7 +1347,8 @@ static void check_foretold(gmlake_result result, const gmlake_query_info *said,
   if (now.host_wait_count > before->host_wait_count) wait = GMLAKE_HOST_WAIT;
   if (said->result && captures_active() && wait == GMLAKE_HOST_WAIT)
     return; /* it fears the worst */
-  is_wait = said->wait == wait || (said->new_bytes && said->wait == GMLAKE_DEVICE_WAIT && !wait);
+  is_wait = said->wait == wait || (said->new_bytes && said->wait == GMLAKE_DEVICE_WAIT && !wait) ||
+            (said->wait == GMLAKE_HOST_WAIT && !wait); /* enough is complete by now */
   if (!said->result == !result &&
       (result || (is_wait && !said->new_bytes == (now.state_count[3] == before->state_count[3]))))
     return;

@@ -457,6 +457,7 @@ static void watch(void) {
   faulty.event_record = see_record;
   faulty.event_query = see_query;
   faulty.event_wait = see_host_wait;
+  faulty.event_wait_any = NULL; /* each of its waits is one of event_wait */
   faulty.stream_id = see_stream_id;
   faulty.is_capturing = see_is_capturing;
   faulty.device_wait = see_device_wait;

@@ -626,6 +626,7 @@ static void watch(void) {
   judged.event_record = see_record;
   judged.event_query = see_query;
   judged.event_wait = see_host_wait;
+  judged.event_wait_any = NULL; /* each of its waits is one of event_wait */
   judged.stream_wait = see_stream_wait;
   judged.capture_exchange = see_exchange;
   judged.stream_id = see_id;

@@ -51,7 +51,8 @@ static void judge_forecast(const forecast *f, gmlake_result result) {
   is_grown = all.state_count[3] > f->before.state_count[3];
   if (!f->said.result == !result &&
       (result || f->is_loose ||
-       ((f->said.wait == wait || (is_grown && f->said.wait == GMLAKE_DEVICE_WAIT && !wait)) &&
+       ((f->said.wait == wait || (is_grown && f->said.wait == GMLAKE_DEVICE_WAIT && !wait) ||
+         (f->said.wait == GMLAKE_HOST_WAIT && !wait)) && /* enough is complete by now */
         (wait == GMLAKE_HOST_WAIT || !f->said.new_bytes == !is_grown))))
     return;
   (void)snprintf(rule, sizeof(rule), "foretold %s, wait %d, new %d, and it was %s, wait %d, new %d",

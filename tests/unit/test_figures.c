@@ -704,6 +704,7 @@ static void growth_is_foretold_to_the_chunk(void **state) {
   assert_null(foretold(&wanted, LEGACY, GMLAKE_ERROR_LIMIT_REACHED, GMLAKE_NO_WAIT, 0));
   (void)foretold_of(6 * C, LEGACY, GMLAKE_OK, GMLAKE_NO_WAIT, 6 * C);
   (void)foretold_of(C, LEGACY, GMLAKE_ERROR_LIMIT_REACHED, GMLAKE_NO_WAIT, 0);
+  gmlake_mock_stream_hold(mock, LEGACY);
   drop(b[0]); /* the pool's chunks serve the default pool once they are returned */
   (void)foretold_of(3 * C, LEGACY, GMLAKE_OK, GMLAKE_HOST_WAIT, 3 * C);
   finish();
@@ -800,6 +801,7 @@ static void what_home_returns_is_counted_on_by_a_pool(void **state) {
     assert_true(result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY || (!result && !info.result));
   }
   assert_true(failed >= 2);
+  gmlake_mock_stream_hold(mock, LEGACY);
   (void)foretold(&wanted, LEGACY, GMLAKE_OK, GMLAKE_HOST_WAIT, 4 * C);
   finish();
 }
@@ -916,6 +918,7 @@ static void a_window_without_addresses_is_not_foretold(void **state) {
   drop(b[0]);
   drop(b[2]);
   (void)foretold(&wanted, LEGACY, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, GMLAKE_NO_WAIT, 0);
+  gmlake_mock_stream_hold(mock, LEGACY);
   /* New chunks side by side, for those that are returned once the host has waited. */
   (void)foretold_of(2 * C, LEGACY, GMLAKE_OK, GMLAKE_HOST_WAIT, 2 * C);
   drop(b[1]);
@@ -1097,6 +1100,7 @@ static void chunks_of_a_handle_in_use_are_counted_where_they_are(void **state) {
   assert_int_equal(census().handle_count, 4);
   drop(large);
   (void)take(512);
+  gmlake_mock_stream_hold(mock, LEGACY);
   drop(first);
   (void)foretold(&wanted, LEGACY, GMLAKE_OK, GMLAKE_HOST_WAIT, 4 * C);
   finish();

@@ -1339,6 +1339,34 @@ static void test_wait_for_what_the_legacy_stream_waits_for(void **state) {
   close_mock();
 }
 
+static void test_wait_for_any(void **state) {
+  void *events[3];
+  gmlake_stream s[3];
+  unsigned place = 9, i;
+  (void)state;
+  open_mock(0, 1);
+  for (i = 0; i < 3; i++) s[i] = new_stream();
+  gmlake_mock_stream_hold(mock, s[0]);
+  gmlake_mock_stream_set_lag(mock, s[1], 2000000000);
+  gmlake_mock_stream_set_lag(mock, s[2], 1000000000);
+  for (i = 0; i < 3; i++) events[i] = recorded(s[i]);
+  assert_ok(mock->event_wait_any(mock->user, events, 3, &place, &code));
+  assert_int_equal(place, 2); /* the soonest */
+  assert_true(is_done(events[2]) && !is_done(events[1]) && !is_done(events[0]));
+  assert_ok(mock->event_wait_any(mock->user, events, 3, &place, &code));
+  assert_int_equal(place, 2); /* it is complete */
+  assert_false(is_done(events[1]));
+  assert_ok(mock->event_wait_any(mock->user, events, 2, &place, &code));
+  assert_int_equal(place, 1);
+  assert_ok(mock->event_wait_any(mock->user, events, 1, &place, &code));
+  assert_int_equal(place, 0);
+  assert_true(is_done(events[0]));
+  events[1] = new_event();
+  assert_error(mock->event_wait_any(mock->user, events, 2, &place, &code), INVALID_ARGUMENT);
+  assert_error(mock->event_wait_any(mock->user, events, 0, &place, &code), INVALID_ARGUMENT);
+  close_mock();
+}
+
 static void test_capture_of_no_stream(void **state) {
   gmlake_stream gone;
   (void)state;
@@ -2082,6 +2110,7 @@ int main(void) {
       cmocka_unit_test(test_no_host_memory_for_a_wait),
       cmocka_unit_test(test_no_host_memory_for_a_launch),
       cmocka_unit_test(test_wait_for_what_the_legacy_stream_waits_for),
+      cmocka_unit_test(test_wait_for_any),
       cmocka_unit_test(test_capture_of_no_stream),
       cmocka_unit_test(test_hold_and_finish),
       cmocka_unit_test(test_lag_and_clock),

@@ -79,7 +79,8 @@ static void destroying_a_pool_blames_the_driver(void **state) {
     open_faulty(8);
     pool = open_pool(0);
     stream = open_stream();
-    drop_on(take_on(C, stream), stream);
+    gmlake_mock_stream_hold(mock, stream);
+    drop_on(take_from(pool, C, stream), stream);
     fail_call(kinds[i], 1, GMLAKE_ERROR_INVALID_ARGUMENT, 0);
     if (i) step_error(gmlake_pool_destroy(lake, pool), DRIVER);
     step(gmlake_pool_destroy(lake, pool));
