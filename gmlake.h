@@ -3226,16 +3226,18 @@ static gmlk_fence *gmlk_stream_covering(gmlk_stream *s, uint64_t ticket) {
 }
 
 /* Ends a wait for a fence that gmlk_stream_take_fence took. If it is not complete, it is put back
-   in its place [F2], unless the ring is full: a newer one covers it. */
+   in its place [F2]. */
 static void gmlk_stream_return_fence(gmlk_streams *streams, gmlk_stream *s, gmlk_fence fence,
                                      int is_done) {
-  unsigned place = s->fence_count;
+  unsigned place;
   if (is_done) gmlk_stream_complete(streams, s, fence.epoch);
-  if (s->done >= fence.epoch || s->fence_count == GMLK_FENCES) {
+  if (s->done >= fence.epoch) {
     gmlk_event_give(streams, fence.event);
     return;
   }
-  for (s->fence_count++; place && gmlk_stream_fence_at(s, place - 1)->epoch > fence.epoch; place--)
+  if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
+  place = s->fence_count++;
+  for (; place && gmlk_stream_fence_at(s, place - 1)->epoch > fence.epoch; place--)
     *gmlk_stream_fence_at(s, place) = *gmlk_stream_fence_at(s, place - 1);
   *gmlk_stream_fence_at(s, place) = fence;
 }

@@ -158,11 +158,11 @@ static void growth_that_serves_nothing_ends(void **state) {
 
 /* ---- Other streams --------------------------------------------------------------------------- */
 
-static void *last_of_a;
+static void *last_block;
 
 static void complete_and_learn(void) {
   complete(A);
-  assert_ok(gmlake_free(lake, last_of_a, A));
+  assert_ok(gmlake_free(lake, last_block, A));
 }
 
 /* A's memory is borrowed although the wait for it has become needless. */
@@ -175,7 +175,7 @@ static void what_completes_meanwhile_is_not_waited_for(void **state) {
   (void)take_on(C, B);
   hold(A);
   for (i = 0; i < 64; i++) drop_on(x[i], A); /* an event each: there is room for no more */
-  last_of_a = x[65];
+  last_block = x[65];
   on_create = complete_and_learn;
   p = take_on(32 * C, B);
   assert_ptr_equal(p, x[0]);
@@ -227,7 +227,7 @@ static void a_capture_begins_before_memory_is_borrowed(void **state) {
   }
 }
 
-static void free_one_more(void) { assert_ok(gmlake_free(lake, last_of_a, A)); }
+static void free_one_more(void) { assert_ok(gmlake_free(lake, last_block, A)); }
 
 /* The event that was waited for in vain stands in its place, before a later one. */
 static void a_fence_that_failed_is_put_back(void **state) {
@@ -236,7 +236,7 @@ static void a_fence_that_failed_is_put_back(void **state) {
   open_meddled(8);
   pool = open_pool(0);
   (void)take_on(512, B);
-  last_of_a = take_from(pool, C, A);
+  last_block = take_from(pool, C, A);
   (void)take_from(pool, 512, NONE);
   hold(A);
   drop_on(take_from(pool, C, A), A);
@@ -245,6 +245,53 @@ static void a_fence_that_failed_is_put_back(void **state) {
   step_error(gmlake_pool_destroy(lake, pool), DRIVER);
   assert_int_equal(lake->streams.items[gmlk_stream_find(&lake->streams, A)]->fence_count, 2);
   complete(A);
+  abandon();
+}
+
+static void *many_of_b[2 * GMLK_FENCES];
+
+static void free_many(void) {
+  size_t i;
+  for (i = 0; i < 2 * GMLK_FENCES; i++) assert_ok(gmlake_free(lake, many_of_b[i], B));
+}
+
+/* While the host waits for A, B's ring runs over: the event that the request needs is given up, and
+   a later one stands for it. */
+static void what_was_given_up_is_waited_for(void **state) {
+  void *p, *q, *first;
+  size_t i;
+  (void)state;
+  open_meddled(2 * GMLK_FENCES + 10);
+  p = take_on(4 * C, A);
+  q = take_on(4 * C, B);
+  (void)take_on(C, B); /* between them, or they were one */
+  first = take_on(C, B);
+  for (i = 0; i < 2 * GMLK_FENCES; i++) many_of_b[i] = take_on(C, B);
+  hold(A);
+  hold(B);
+  drop_on(p, A);
+  drop_on(first, B);
+  assert_int_equal(trim_to(0), 0); /* gives it an event of its own */
+  drop_on(q, B);
+  on_event_wait = free_many;
+  (void)take_on(8 * C, NONE);
+  assert_null(on_event_wait);
+  abandon();
+}
+
+static void free_on_b(void) { assert_ok(gmlake_free(lake, last_block, B)); }
+
+/* A request that is refused waits for nothing that was freed once it had begun to wait. */
+static void what_comes_later_is_not_waited_for(void **state) {
+  (void)state;
+  open_meddled(4);
+  hold(A);
+  hold(B);
+  drop_on(take_on(C, A), A);
+  last_block = take_on(2 * C, B);
+  on_event_wait = free_on_b;
+  step_error(try_on(5 * C, NONE), OUT_OF_DEVICE_MEMORY);
+  assert_int_equal(gmlk_mock_find_queue((const gmlk_mock *)mock->user, B)->wanted, 0);
   abandon();
 }
 
@@ -905,6 +952,8 @@ int main(void) {
       cmocka_unit_test(what_completes_meanwhile_is_not_waited_for),
       cmocka_unit_test(a_capture_begins_before_memory_is_borrowed),
       cmocka_unit_test(a_fence_that_failed_is_put_back),
+      cmocka_unit_test(what_was_given_up_is_waited_for),
+      cmocka_unit_test(what_comes_later_is_not_waited_for),
       cmocka_unit_test(of_failed_waits_a_fatal_one_is_told),
       cmocka_unit_test(a_pool_stays_while_a_window_alone_is_in_use),
       cmocka_unit_test(a_free_survives_a_full_ring_and_a_failed_question),

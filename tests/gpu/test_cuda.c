@@ -2366,8 +2366,8 @@ static void test_stream_ids(void **state) {
     loader.hidden = with_ids ? NULL : &symbols[count_of(symbols) - 2];
     assert_string_equal(symbols[count_of(symbols) - 2].name, "cuStreamGetId");
     assert_ok(gmlake_cuda_create(0, &cuda));
+    may_end.backend = cuda;
     if (!with_ids) {
-      may_end.backend = cuda;
       assert_error(gmlake_create(&may_end, &lake), UNSUPPORTED);
       close_backend();
       continue;
