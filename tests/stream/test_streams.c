@@ -375,15 +375,11 @@ static void the_host_waits_for_whichever_is_enough(void **state) {
         own = open_stream();
         A = open_stream();
         B = open_stream();
-        if (is_later) {
-          const gmlake_stream first = A;
-          A = B;
-          B = first;
-        }
         asleep = open_pool(0);
         (void)take_from(asleep, 2 * C, own);
         if (way == WAKE) step(gmlake_pool_sleep(lake, asleep, GMLAKE_SLEEP_DROP, NULL));
         pool = open_pool(0);
+        step(gmlake_mark_stream(lake, is_later ? B : A, GMLAKE_STREAM_STAYS)); /* first */
         p = take_from(way < WAKE ? pool : NULL, 3 * C, is_recorded ? own : A);
         q = take_on(3 * C, is_recorded ? own : B);
         gmlake_mock_stream_set_lag(mock, A, 1000000);
@@ -2143,6 +2139,29 @@ static void a_stream_found_destroyed_is_left_out(void **state) {
   finish();
 }
 
+/* One look finds two of them, and a third that is there. */
+static void two_streams_are_found_destroyed(void **state) {
+  gmlake_stream other;
+  void *p, *q, *r;
+  (void)state;
+  open_faulty(4);
+  other = open_stream();
+  p = take_on(C / 2, A);
+  q = take_on(C / 2, B);
+  r = take_on(C / 2, other);
+  drop_on(p, A);
+  drop_on(q, B);
+  drop_on(r, other);
+  gmlake_mock_stream_destroy(mock, A);
+  gmlake_mock_stream_destroy(mock, B);
+  (void)trim_to(0);
+  assert_int_equal(lake->streams.lost_count, 2);
+  assert_error(last_error().result, DRIVER);
+  (void)take_on(4 * C, other);
+  assert_int_equal(lake->streams.lost_count, 0);
+  abandon();
+}
+
 /* A backend that cannot wait for the device: what is lost stays pending, and says so. */
 static void a_backend_that_cannot_wait_for_the_device(void **state) {
   void *p;
@@ -2629,6 +2648,7 @@ int main(void) {
       cmocka_unit_test(a_captured_stream_that_went_is_not_its_successor),
       cmocka_unit_test(an_id_that_cannot_be_had_changes_nothing),
       cmocka_unit_test(a_stream_found_destroyed_is_left_out),
+      cmocka_unit_test(two_streams_are_found_destroyed),
       cmocka_unit_test(a_backend_that_cannot_wait_for_the_device),
       cmocka_unit_test(the_device_is_not_waited_for_in_a_capture),
       cmocka_unit_test(a_wait_for_the_device_fails),
