@@ -11650,6 +11650,7 @@ static gmlake_result gmlk_kin_wake(gmlake *l, gmlake_pool *pool) {
     if (!gmlk_is_shortage(result) || p.is_over) break;
     for (released = 0; !released && !p.is_over; looks++) {
       made = looks ? gmlk_wait_on(l, &p) : gmlk_wait_begin(l, &p);
+      if (made && looks) p.is_over = 1; /* what it waits for is no nearer */
       held = l->stats.reserved_bytes;
       if (!made) made = gmlk_trim(l, held - gmlk_min(held, bytes), &released);
       if (made && !gmlk_is_shortage(made)) return made;

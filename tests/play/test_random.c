@@ -408,6 +408,8 @@ static const struct row {
      "{} P0 BA:0/0 +a=1@A -a@A EA l0 +b=1@B/t ub@B -b@B L0 l0@C +c=1@D/t"},
     /* DROP gave up what KEEP had kept, and answered an error. */
     {"contents stay where giving them up fails", "{} P0 +a=2/0 S0:k fail:host-free=1R S0:d W0 -a"},
+    /* A wait of the host that failed was begun again, and again. */
+    {"who wakes gives up where it cannot wait", "{} +a=1 +b=1 Sn:d +c=1@A -b fail:any=2O* Wn"},
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
