@@ -123,6 +123,7 @@ static struct world {
   int destroying, moving; /* a pool, or the lake: 2; moving: + 1 of the pool that sleeps or wakes */
   const block *leaving;   /* is freed */
   int lacks_addresses;    /* the driver has refused some, once */
+  int may_lack;           /* it has refused to begin for want of memory: perhaps of addresses */
   int was_refused;        /* the driver has not taken host memory back */
   int is_recalled;        /* a pool is: the call asks for waits */
   int named;              /* the line that the call names, NOBODY: none, or all may be touched */
@@ -550,6 +551,13 @@ static gmlake_result see_id(void *user, gmlake_stream stream, uint64_t *out, int
   return mock->stream_id(user, stream, out, code);
 }
 
+/* Never fails: no answer would be taken for yes. */
+static gmlake_result see_is_capturing(void *user, gmlake_stream stream, int *out, int *code) {
+  const gmlake_result result = mock->is_capturing(user, stream, out, code);
+  judge(!result, "a stream that is gone is asked whether it is captured");
+  return result;
+}
+
 static gmlake_result see_device_wait(void *user, int *code) {
   int i;
   judge(!captures(), "the whole device is waited for though a capture forbids it");
@@ -580,6 +588,7 @@ static gmlake_result see_exchange(void *user, int *mode, int *code) {
   gmlake_result result = gate(ON_EXCHANGE, code);
   if (!result) result = mock->capture_exchange(user, mode, code);
   if (result) w.is_trusted = 0;
+  w.may_lack |= result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   return result;
 }
 
@@ -630,6 +639,7 @@ static void watch(void) {
   judged.stream_wait = see_stream_wait;
   judged.capture_exchange = see_exchange;
   judged.stream_id = see_id;
+  judged.is_capturing = see_is_capturing;
   judged.device_wait = see_device_wait;
   judged.copy = see_copy;
   judged.host_alloc = see_host_alloc;

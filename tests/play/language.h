@@ -142,9 +142,10 @@ enum {
   OPT_STREAMS = OPT_SIZES,
   OPT_PEERS,
   OPT_MODE,
-  OPT_OOM,
+  OPT_EXTENT,
   OPT_NUMBERS,
-  OPT_MAY_END = OPT_NUMBERS,
+  OPT_OOM = OPT_NUMBERS,
+  OPT_MAY_END,
   OPT_NO_IDS,
   OPT_WAIT_FIRST,
   OPT_WAIT_SOON,
@@ -157,9 +158,9 @@ enum {
   OPT_COUNT
 };
 static const char *const option_names[OPT_COUNT] = {
-    "chunk",     "cap",     "limit", "keep", "arena", "window",  "smax",   "smin",
-    "handle",    "streams", "peers", "mode", "oom",   "may-end", "no-ids", "wait-first",
-    "wait-soon", "single",  "guard", "fill", "books", "share",   "exact"};
+    "chunk",      "cap",       "limit",  "keep",  "arena",  "window", "smax",    "smin",
+    "handle",     "streams",   "peers",  "mode",  "extent", "oom",    "may-end", "no-ids",
+    "wait-first", "wait-soon", "single", "guard", "fill",   "books",  "share",   "exact"};
 
 typedef struct program {
   size_t options[OPT_COUNT]; /* sizes in bytes; words that stand alone are 1 */

@@ -86,6 +86,13 @@ static int line_in(unsigned char slot) {
   return on;
 }
 
+/* A slot that names the line, or has its value. */
+static unsigned char slot_of(int on) {
+  unsigned char i = 0;
+  while (i < SLOTS - 1 && w.slots[i] != on && w.lines[w.slots[i]].value != w.lines[on].value) i++;
+  return i;
+}
+
 static gmlake_stream value_in(unsigned char slot) {
   if (slot == ON_NONE) return GMLAKE_STREAM_NONE;
   return slot == ON_ONE ? (gmlake_stream)(uintptr_t)1 : w.lines[w.slots[slot]].value;
@@ -357,24 +364,35 @@ static int do_free(block *b, int on, gmlake_stream value) {
   return 1;
 }
 
-/* Trims, or frees the first block that may be freed. */
+/* Who frees a block where memory has run out, by chance: its own stream, another, or none. */
+static unsigned char freed_on(const block *b, unsigned turn) {
+  if (turn % 8 == 0) return ON_NONE;
+  return turn % 4 && b->on >= 0 ? slot_of(b->on) : (unsigned char)(turn % SLOTS);
+}
+
+/* Trims, frees a block that may be freed, does both or neither, and may give up: by the number of
+   the block that is asked for, which a shrunk program keeps. */
 static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
   const int named = w.named;
+  unsigned turn;
   size_t i;
-  int is_freed = 0;
+  int is_freed;
   (void)user;
   (void)info;
   if (!is_exact()) disarm();
   if (w.is_handling || ++w.handler_calls > 3) return 0;
   w.is_handling = 1;
-  if (w.handler_calls == 2) (void)gmlake_trim(l, 0, NULL);
+  turn = now->one + 7u * (unsigned)w.handler_calls;
+  if (turn % 3 == 0) (void)gmlake_trim(l, 0, NULL);
+  is_freed = turn % 5 == 0;
   for (i = 0; i < NAMES && !is_freed && !w.is_lost; i++) {
-    block *b = &w.blocks[i];
-    if (b->id && b->on >= 0 && may_name(b->on)) is_freed = do_free(b, b->on, w.lines[b->on].value);
+    block *b = &w.blocks[(turn + i) % NAMES];
+    const unsigned char slot = freed_on(b, turn);
+    is_freed = b->id && do_free(b, line_in(slot), value_in(slot));
   }
   w.is_handling = 0;
   w.named = named;
-  return 1;
+  return turn % 5 != 4;
 }
 
 static gmlake_alloc_desc wanted_of(const pool *from) {
@@ -383,6 +401,7 @@ static gmlake_alloc_desc wanted_of(const pool *from) {
   wanted.bytes = now->bytes;
   wanted.alignment = now->align;
   wanted.pool = from->value;
+  if (now->one % 4 == 0) wanted.user_data = w.next_id + 1;
   if (now->flags & FLAG_X) wanted.flags |= GMLAKE_EXCLUSIVE;
   if (now->flags & FLAG_S) wanted.flags |= GMLAKE_NO_STITCH;
   if (now->flags & FLAG_G) wanted.flags |= GMLAKE_NO_GROW;
@@ -401,6 +420,8 @@ static void enter_block(block *b, void *ptr, size_t before, unsigned flags) {
   gmlake_allocation_info info;
   must(gmlake_get_allocation(lake, ptr, &info), "gmlake_get_allocation");
   judge(info.requested_bytes == now->bytes || b->is_imported, "a block of another size");
+  judge(info.user_data == (b->is_imported || now->one % 4 ? 0 : w.next_id + 1),
+        "a block of another user's");
   while (fresh && (!info.pool || w.pools[fresh].value != info.pool)) fresh--;
   judge(!info.pool == !fresh && (fresh == b->pool || flags & GMLAKE_TRANSIENT),
         "a block of another pool");
@@ -1099,6 +1120,7 @@ static void open_world(program *p) {
   device.bookkeeping_only = p->options[OPT_BOOKS] != 0;
   w.is_real = !device.bookkeeping_only;
   host_bytes = 0;
+  unit_chunks = p->options[OPT_EXTENT] ? (unsigned)p->options[OPT_EXTENT] : 64;
   must(gmlake_mock_create(&device, &mock), "gmlake_mock_create");
   describe(p->options);
   lake = NULL;

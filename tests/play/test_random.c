@@ -7,6 +7,8 @@
 #define GMLK_CRUMB_PART 4u /* small lakes have crumbs, too */
 #define GMLK_CRUMBS_PART 4u
 #define GMLK_CRUMBS_FROM 6u
+static unsigned unit_chunks; /* each lake has its own, which player.h sets */
+#define GMLK_UNIT_CHUNKS unit_chunks
 static void assertion_failed(const char *condition);
 #undef GMLAKE_ASSERT
 #define GMLAKE_ASSERT(condition) ((condition) ? (void)0 : assertion_failed(#condition))
@@ -24,7 +26,7 @@ static void assertion_failed(const char *condition);
 
 static void assertion_failed(const char *condition) { judge(0, condition); }
 
-#define LAKES 200 /* without --seconds */
+#define LAKES 400 /* without --seconds */
 #define USUAL 5
 
 /* ---- Chance ---------------------------------------------------------------------------------- */
@@ -105,7 +107,8 @@ static int is_for(char verb, size_t i) {
   case 'E':
     return i <= chooser.streams && w.lines[w.slots[i]].graph;
   case 'k':
-    return i <= chooser.streams && w.lines[w.slots[i]].is_told;
+    return i <= chooser.streams && w.lines[w.slots[i]].is_alive &&
+           (w.lines[w.slots[i]].is_told || may_end());
   case 'W':
     return w.pools[i].asleep;
   case 'L':
@@ -141,13 +144,6 @@ static unsigned char any_for(char verb, size_t count) {
   return (unsigned char)n;
 }
 
-static unsigned char slot_of(int on) {
-  unsigned char i;
-  for (i = 0; i < SLOTS; i++)
-    if (on >= 0 && (w.slots[i] == on || w.lines[w.slots[i]].value == w.lines[on].value)) return i;
-  return any_slot();
-}
-
 static size_t any_size(void) {
   const size_t largest = w.chunk * (1 + below(chance(20) ? chooser.largest : 6));
   if (chooser.mood == moods + 1) return w.chunk;
@@ -179,6 +175,7 @@ static void draw_free(op *o) {
   o->one = any_live();
   b = &w.blocks[o->one];
   o->stream = chance(12) || b->on < 0 ? any_slot() : slot_of(b->on);
+  if (!o->stream && chance(20)) o->stream = ON_ONE;
   if (chance(chooser.never_ends ? 1 : 10)) o->stream = ON_NONE;
 }
 
@@ -305,6 +302,29 @@ static void draw_fault(program *p) {
   }
 }
 
+static void add_use(program *p, const op *recorded) {
+  op o = *recorded;
+  o.verb = 'u';
+  program_add(p, &o);
+}
+
+/* A stream has used what is recorded there, more often than not; a pool is emptied, else it cannot
+   be destroyed. */
+static void add_before(program *p, const op *before) {
+  unsigned char i;
+  if (before->verb == 'r' && chance(50)) add_use(p, before);
+  if (before->verb != 'D' || chance(30)) return;
+  for (i = 0; i < NAMES; i++) {
+    op o;
+    if (!w.blocks[i].id || w.blocks[i].pool != 1 + before->one) continue;
+    memset(&o, 0, sizeof(o));
+    o.verb = '-';
+    o.one = i;
+    o.stream = any_slot();
+    program_add(p, &o);
+  }
+}
+
 static int choose(program *p, size_t at) {
   size_t i, sum = 0, pick;
   static uint64_t refusals;
@@ -318,8 +338,10 @@ static int choose(program *p, size_t at) {
   for (i = 0; pick >= chooser.weights[i]; i++) pick -= chooser.weights[i];
   if (chooser.frees && chooser.frees--) i = 1;
   o = draw(deeds[i].verb);
+  add_before(p, &o);
   if (!strchr("uUhegtvkIjJ", o.verb)) draw_fault(p);
   program_add(p, &o);
+  if (o.verb == 'r' && chance(50)) add_use(p, &o);
   return 1;
 }
 
@@ -347,6 +369,7 @@ static void draw_options(size_t *o) {
   if (chance(40)) o[OPT_SMAX] = chunk * (1 + below(24));
   if (chance(20)) o[OPT_SMIN] = below(4 * chunk) / UNIT * UNIT;
   if (chance(40) && !o[OPT_SHARE]) o[OPT_HANDLE] = chunk * (1 + below(8));
+  if (chance(50)) o[OPT_EXTENT] = 2;
   o[OPT_OOM] = (size_t)chance(30);
   o[OPT_PEERS] = below(4);
   o[OPT_MODE] = below(3);
