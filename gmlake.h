@@ -364,7 +364,10 @@ COSTS (measured; see bench/RESULTS.md)
                    committed again
   trim, budget     O(free ranges + chunks + windows + buffers' chunks)
   check, map, a pool's statistics, and the report of a request that is refused   O(blocks)
-  query            what planning the allocation costs, O(blocks) only if the host would have to wait
+  query            what planning the allocation costs; O(blocks + slots) if it would be refused, or
+                   the host would have to wait
+  commit           O(its chunks + arenas) beside the driver's; O(blocks) if other arenas have free
+                   chunks that could be returned for it
   find, and the reason for a wrong pointer   O(blocks of a chunk + log(windows and buffers))
   lend, recall     O(the pool's blocks + idle windows), without the driver if one stream borrows
   export, import   a driver call a handle; an import also maps it, and reserves addresses;
@@ -3379,6 +3382,7 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
 typedef struct gmlk_chunk { /* of one slot */
   uint64_t handle;          /* the driver's; 0: no memory */
   uint32_t map_count;       /* [W6] [B3] its mappings by windows and buffers: not the one at home */
+  uint32_t place_count;     /* [B3] those by buffers */
   uint8_t is_home;          /* it is mapped at home */
   uint8_t is_stuck;         /* it is in quarantine */
   uint8_t is_marked;        /* [P2] the operation that is under way chose it */
@@ -3545,6 +3549,12 @@ static void gmlk_chunk_sleep(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot)
 /* Counts a mapping that was made, by 1, or removed, by -1. */
 static void gmlk_chunk_count(gmlk_chunks *all, uint32_t slot, int by) {
   all->items[slot].map_count += (uint32_t)by;
+}
+
+/* The same for a mapping of a buffer. */
+static void gmlk_chunk_place(gmlk_chunks *all, uint32_t slot, int by) {
+  gmlk_chunk_count(all, slot, by);
+  all->items[slot].place_count += (uint32_t)by;
 }
 
 /* Notes that other processes may map the chunk from now on. pre: its handle is its own. */
@@ -7157,7 +7167,8 @@ static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
         Its chunk is one block of state GMLK_COMMITTED, and that of no other committed place.
    [B2] Another place is empty, or it is still mapped, with the tag of the last use through it;
         another place, or blocks, may own the chunk. It is unmapped only when that use is complete.
-   [B3] The chunks' map_counts add up to the places that map them and the windows' [W6].
+   [B3] The chunks' map_counts add up to the places that map them and the windows' [W6], their
+        place_counts to the places alone.
    [B4] A destroyed buffer has count 0 and its end at 0. It stays in the arena's list until all its
         places are empty.
    [B5] A buffer's address space has room for max_bytes; its places lie there in order.
@@ -7215,14 +7226,9 @@ static int gmlk_slot_suits(const gmlake *l, const gmlk_arena *a, uint32_t slot, 
                              gmlk_slot_at(a, slot + 1));
 }
 
-/* Whether a place still maps a chunk that is free. O(places), unless it is mapped at home alone. */
+/* Whether a place still maps a chunk that is free. */
 static int gmlk_is_in_place(const gmlk_arena *a, uint32_t slot) {
-  const gmlake_buffer *b = gmlk_chunk_at(&a->chunks, slot)->map_count ? a->buffers : NULL;
-  uint32_t i;
-  for (; b; b = b->next)
-    for (i = 0; i < b->place_count; i++)
-      if (b->places[i].state && b->places[i].slot == slot) return 1;
-  return 0;
+  return gmlk_chunk_at(&a->chunks, slot)->place_count != 0;
 }
 
 /* Sets the tag of the last use through a place. */
@@ -7264,7 +7270,7 @@ static size_t gmlk_buffer_asked(const gmlake_buffer *b) {
 /* Writes down that a place is not mapped any more. */
 static void gmlk_place_clear(gmlake *l, gmlk_arena *a, gmlk_place *place) {
   if (place->state == GMLK_PLACE_BLIND) l->stats.quarantined_bytes -= a->chunk_bytes;
-  gmlk_chunk_count(&a->chunks, place->slot, -1);
+  gmlk_chunk_place(&a->chunks, place->slot, -1);
   place->state = GMLK_PLACE_EMPTY;
   place->mark = 0;
 }
@@ -7361,7 +7367,7 @@ static gmlake_result gmlk_places_map(gmlake *l, gmlake_buffer *b, uint32_t from,
     place->mark = 0;
     place->state = drive.result ? GMLK_PLACE_BLIND : GMLK_PLACE_MAPPED;
     gmlk_place_tag(place, GMLK_CLEAN, 0);
-    gmlk_chunk_count(&a->chunks, place->slot, 1);
+    gmlk_chunk_place(&a->chunks, place->slot, 1);
     if (drive.result) l->stats.quarantined_bytes += a->chunk_bytes;
   }
   return drive.result;
@@ -10750,7 +10756,10 @@ static size_t gmlk_chunks_free(const gmlk_arena *a) {
 static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32_t chunks) {
   gmlk_arena *a = b->arena;
   const gmlk_arena *other = b->arena->owner ? &b->arena->owner->arena : &l->home;
-  size_t free_chunks = gmlk_chunks_free(a);
+  size_t free_chunks, i = 0;
+  while (i < l->arena_count && !(gmlk_gives(l->arenas[i], a, 1) && l->arenas[i]->free_grains)) i++;
+  if (i == l->arena_count) return GMLAKE_OK;
+  free_chunks = gmlk_chunks_free(a);
   if (chunks <= free_chunks) return GMLAKE_OK;
   if (other->free_grains < gmlk_chunk_grains(other)) other = &l->home;
   if (other->free_grains >= gmlk_chunk_grains(other) &&
@@ -12796,6 +12805,7 @@ typedef struct gmlk_checker { /* what the walk has reached */
   uint64_t uses;          /* streams of live blocks [F7], less what the streams count */
   uint64_t gaps, seconds; /* blocks for the trees [A7], [A3], less those that stand there */
   uint64_t mapped;        /* mappings [W6], less what chunks count */
+  uint64_t placed;        /* [B3] the same of buffers' mappings alone */
   uint64_t spaces;        /* address space in use [V2], less what windows and buffers have */
   uint64_t owned;         /* chunks committed [B1], less those of places */
   uint64_t idle;          /* idle windows [W5], less those in trees */
@@ -13292,6 +13302,7 @@ static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i
   gmlk_expect(c, place->stream < gmlk_max(c->l->streams.count, GMLK_FIRST_STREAM),
               "B2: a place's tag names no stream");
   if (state) c->mapped += gmlk_check_print(place->slot);
+  if (state) c->placed += gmlk_check_print(place->slot);
   if (state == GMLK_PLACE_COMMITTED) {
     c->owned -= gmlk_check_print(place->slot);
     gmlk_expect(c, i < gmlk_buffer_count(b, b->bytes), "B1: memory lies behind a buffer's end");
@@ -13461,8 +13472,10 @@ static void gmlk_check_chunks(gmlk_checker *c) {
     if (has_handle && !chunk->before && handles--)
       gmlk_check_once(c, chunk->handle, "L3: two ranges have one handle");
     c->mapped -= chunk->map_count * gmlk_check_print(slot);
+    c->placed -= chunk->place_count * gmlk_check_print(slot);
   }
   gmlk_expect(c, c->mapped == 0, "W6, B3: a chunk's mappings do not add up");
+  gmlk_expect(c, c->placed == 0, "B3: a chunk's mappings by buffers do not add up");
   gmlk_expect(c, !(backed | stuck | asleep | handles), "P1: the chunks' totals are wrong");
   gmlk_expect(c, end == all->stuck_end, "P1: stuck_end is not behind the last quarantined slot");
   gmlk_expect(c, !shared, "P5: the count of shared chunks is wrong");
@@ -13493,7 +13506,7 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   size_t holes = 0, destroyed = 0, crumbs = 0;
   c->a = a;
   c->pieces = c->windows = c->stitched = c->users = 0;
-  c->gaps = c->seconds = c->mapped = c->spaces = c->owned = c->idle = 0;
+  c->gaps = c->seconds = c->mapped = c->placed = c->spaces = c->owned = c->idle = 0;
   if (!gmlk_check_shape(c, a)) return;
   end = gmlk_slot_at(a, a->slot_count);
   gmlk_expect(c, gmlk_tiling_is_whole(&a->head, &a->tail, end, &c->records),

@@ -481,9 +481,9 @@ static const field streams_fields[] = {
     ONE(T, event_count), ONE(T, queue_first),   ONE(T, queue_last), ONE(T, unused)};
 #undef T
 #define T gmlk_chunk
-static const field chunk_fields[] = {ONE(T, handle),   ONE(T, map_count), ONE(T, is_home),
-                                     ONE(T, is_stuck), ONE(T, is_marked), ONE(T, is_asleep),
-                                     ONE(T, before),   ONE(T, behind)};
+static const field chunk_fields[] = {ONE(T, handle),    ONE(T, map_count), ONE(T, place_count),
+                                     ONE(T, is_home),   ONE(T, is_stuck),  ONE(T, is_marked),
+                                     ONE(T, is_asleep), ONE(T, before),    ONE(T, behind)};
 #undef T
 #define T gmlk_span
 static const field span_fields[] = {ONE(T, at), ONE(T, grains)};

@@ -562,6 +562,8 @@ static void live_blocks(void **state) {
   breaks(gmlk_block *, lake->home.firsts[slot], b->next, "A4: a slot's first block is wrong");
   breaks(uint32_t, chunk->map_count, chunk->map_count + 1,
          "W6, B3: a chunk's mappings do not add up");
+  breaks(uint32_t, chunk->place_count, chunk->place_count + 1,
+         "B3: a chunk's mappings by buffers do not add up");
   breaks(uint8_t, chunk->is_marked, 1, "P2: a chunk is marked");
   chunk = &lake->home.chunks.items[lake->home.chunks.capacity - 1];
   assert_int_equal(chunk->handle, 0);

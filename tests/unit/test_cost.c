@@ -486,6 +486,42 @@ static void trim_beside_buffers(void **state) {
   compare(measure_trim);
 }
 
+/* ---- Commits --------------------------------------------------------------------------------- */
+
+/* A chunk more and a chunk less, beside other buffers; then of memory that blocks left, beside what
+   buffers gave up. */
+static void measure_commits(size_t count, costs *out) {
+  gmlake_buffer *first = NULL, *last = NULL;
+  uint64_t before;
+  size_t i;
+  void *p;
+  open_large();
+  for (i = 0; i < count; i++) {
+    last = open_buffer(4);
+    if (!i) first = last;
+    assert_ok(gmlake_buffer_resize(lake, last, 2 * C, LEGACY));
+  }
+  before = step_count;
+  for (i = 0; i < 10; i++) {
+    assert_ok(gmlake_buffer_resize(lake, i % 2 ? first : last, 3 * C, LEGACY));
+    assert_ok(gmlake_buffer_resize(lake, i % 2 ? first : last, 2 * C, LEGACY));
+  }
+  out->steps[0] = steps_since(before);
+  p = get(C, LEGACY);
+  put(p, LEGACY);
+  assert_ok(gmlake_buffer_resize(lake, last, C, LEGACY));
+  before = step_count;
+  assert_ok(gmlake_buffer_resize(lake, first, 4 * C, LEGACY));
+  out->steps[1] = steps_since(before);
+  assert_ok(gmlake_destroy(lake));
+  gmlake_mock_destroy(mock);
+}
+
+static void commits_beside_buffers(void **state) {
+  (void)state;
+  compare(measure_commits);
+}
+
 /* ---- Host memory ----------------------------------------------------------------------------- */
 
 static size_t metadata(void) { return stats().metadata_bytes; }
@@ -630,6 +666,7 @@ int main(void) {
       cmocka_unit_test(returns_beside_pending_frees),
       cmocka_unit_test(best_fit_beside_short_holes),
       cmocka_unit_test(trim_beside_buffers),
+      cmocka_unit_test(commits_beside_buffers),
       cmocka_unit_test(trim_gives_host_memory_back),
       cmocka_unit_test(a_blockers_record_goes),
       cmocka_unit_test(trim_makes_no_storm),
