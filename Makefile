@@ -428,9 +428,9 @@ $(addprefix $(BUILD)/client_torch_,lake offload offload_cuda): $(BUILD)/client_t
 $(BUILD)/client_torch_allocator $(BUILD)/client_torch_allocator_old: \
   tests/clients/torch_allocator.cpp Makefile $(FAKE) | $(BUILD)
 	$(CXX) -std=c++17 -O0 -g $(WARNINGS) -Wno-inconsistent-missing-override $(DEPENDENCIES) \
-	  $(if $(filter %_old,$@),-DTORCH_STUB_MINOR=11) -DGMLAKE_TORCH_HAS_REJECTION -I. \
-	  -Itests/clients/torch_stub -Itests/cuda_stub -Itests $(CPPFLAGS) $(CXXFLAGS) $< -o $@ \
-	  $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
+	  $(if $(filter %_old,$@),-DTORCH_STUB_MINOR=11) -I. -Itests/clients/torch_stub \
+	  -Itests/cuda_stub -Itests $(CPPFLAGS) $(CXXFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) \
+	  $(LDLIBS)
 
 $(BUILD)/client_ggml: tests/clients/ggml.cpp Makefile | $(BUILD)
 	$(CXX) -std=c++11 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Itests/clients/ggml_stub \

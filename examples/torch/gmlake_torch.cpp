@@ -311,9 +311,33 @@ struct Place {
   std::set<int> peers;
 };
 
+/* torch's interface, and torch's own allocator, whose place the lakes take. */
+template <class Interface, class = void>
+class Successor : public Interface {
+ protected:
+  Interface *former_ = nullptr;
+};
+template <class Function>
+struct ArgumentOf;
+template <class Class, class Argument>
+struct ArgumentOf<void (Class::*)(Argument)> {
+  using type = Argument;
+};
+/* From torch 2.12 on an observer is told of requests that torch refuses before it asks the driver.
+   The lake refuses none so, but torch's own allocator may, in pools with allocators of their own. */
+template <class Interface>
+class Successor<Interface, std::void_t<decltype(&Interface::attachOomRejectionObserver)>>
+    : public Successor<Interface, int> {
+ public:
+  using Observer = typename ArgumentOf<decltype(&Interface::attachOomRejectionObserver)>::type;
+  void attachOomRejectionObserver(Observer observer) override {
+    if (this->former_) this->former_->attachOomRejectionObserver(std::move(observer));
+  }
+};
+
 /* A pool that has an allocator of its own (MemPool(allocator)) is that of torch's own allocator,
    `former_`, with all that it allocates: torch knows when such memory may be used again. */
-class LakeAllocator final : public cca::CUDAAllocator {
+class LakeAllocator final : public Successor<cca::CUDAAllocator> {
  public:
   /* ---- Allocating ---- */
 
@@ -521,10 +545,6 @@ class LakeAllocator final : public cca::CUDAAllocator {
     for (const auto &place : places_) place->history.add_tracker(tracker);
     if (former_) former_->attachAllocatorTraceTracker(std::move(tracker));
   }
-#if defined(GMLAKE_TORCH_HAS_REJECTION)
-  /* Nothing is rejected before the lake was asked. */
-  void attachOomRejectionObserver(cca::OomRejectionObserver) override {}
-#endif
 
   /* ---- Pools and graphs ---- */
 
@@ -1043,8 +1063,7 @@ class LakeAllocator final : public cca::CUDAAllocator {
   std::vector<std::unique_ptr<Place>> places_; /* grows in init alone */
   std::atomic<size_t> place_count_{0};
   std::atomic<bool> is_enabled_{true}, does_note_{false}, uses_former_{false};
-  cca::CUDAAllocator *former_ = nullptr; /* torch's own */
-  std::mutex imports_mutex_;             /* protects what follows */
+  std::mutex imports_mutex_; /* protects what follows */
   std::map<std::string, std::weak_ptr<void>> imports_;
   std::mutex notes_mutex_; /* protects what follows */
   Ring<cca_annotation> notes_;

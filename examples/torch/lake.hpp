@@ -1454,7 +1454,7 @@ class Device {
                         [&](const std::shared_ptr<Route> &route) { return route->pool->id == id; });
   }
 
-  /* pre: routes_mutex_. torch up to 2.11 does not end the route of a capture that failed. It is over
+  /* pre: routes_mutex_. torch up to 2.12 does not end the route of a capture that failed. It is over
      where the driver has captured and does so no more, or where a capture is to begin on its stream,
      `current`. */
   void drop_failed(void *current) {

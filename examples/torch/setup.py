@@ -61,20 +61,6 @@ def cuda_includes():
     )
 
 
-def macros():
-    """What differs between releases and cannot be found out in C++; and of which commit torch is,
-    as two builds of one release may have other tables of functions."""
-    header = os.path.join(
-        os.path.dirname(torch.__file__), "include", "c10", "cuda", "CUDACachingAllocator.h"
-    )
-    with open(header) as file:
-        text = file.read()
-    found = [("GMLAKE_TORCH_COMMIT", f'"{torch.version.git_version}"')]
-    if "attachOomRejectionObserver" in text:
-        found.append(("GMLAKE_TORCH_HAS_REJECTION", "1"))
-    return found
-
-
 class BuildPy(build_py):
     """Python reads a .pth file in site-packages when it starts: for GMLAKE_TORCH=1."""
 
@@ -113,7 +99,8 @@ setup(
             depends=[path for folder in (HERE, ROOT) for path in glob.glob(f"{folder}/*.h*")]
             + ["gmlake_torch/operators.inc"],
             include_dirs=[ROOT] + cuda_includes(),
-            define_macros=macros(),
+            # Two builds of one release may have other tables of functions.
+            define_macros=[("GMLAKE_TORCH_COMMIT", f'"{torch.version.git_version}"')],
             libraries=["c10_cuda"],
             extra_compile_args=["-O3", "-fvisibility=hidden"],
         )

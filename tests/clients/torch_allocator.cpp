@@ -1,5 +1,5 @@
 /* examples/torch/gmlake_torch.cpp through torch's interface, over a driver without a device: see
-   torch_stub/torch_stub.hpp. Compiled with the newest forms of that interface, and with
+   torch_stub/torch_stub.hpp. Compiled with the newest form of that interface, and with
    the oldest. usage: client_torch_allocator CASE, with the fake driver on the library path */
 #include "../../examples/torch/gmlake_torch.cpp"
 
@@ -600,6 +600,10 @@ static void case_sources() {
     if (entry.action_ == TraceEntry::SEGMENT_ALLOC) registered[entry.addr_] = entry.size_;
     if (entry.action_ == TraceEntry::SEGMENT_FREE) registered.erase(entry.addr_);
   });
+#if TORCH_STUB_MINOR >= 12
+  torch_allocator().attachOomRejectionObserver([](int64_t, size_t, size_t, size_t) {});
+  check(torch_stub::own_allocator().rejection_count == 1); /* it alone may refuse so */
+#endif
   torch_allocator().createOrIncrefPool(0, kPool, source);
   begin_pool(kPool);
   check(has(error_of<c10::Error>([] { (void)take(MIB); }), "the source fails"));
@@ -695,13 +699,13 @@ static void case_failed_capture() {
   void *const block = take(MIB);
   cu(cuStreamEndCapture(side.stream(), &graph));
   torch_allocator().endAllocateToPool(0, {0, 3});
-  torch_allocator().endAllocateToPool(0, {0, 2}); /* as torch 2.12 does */
+  torch_allocator().endAllocateToPool(0, {0, 2}); /* as torch 2.13 does */
   give(block);
   cu(cuGraphDestroy(graph));
   check(gmlake_check(lake_of(0)) == GMLAKE_OK);
 }
 
-/* A capture that the driver ends, and torch does not: as one of torch 2.11 that failed. Returns a
+/* A capture that the driver ends, and torch does not: as one of torch 2.12 that failed. Returns a
    block of it that lives on, if it is to keep one. */
 static void *fail_capture(PoolId pool, bool keeps) {
   const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(0);

@@ -614,7 +614,7 @@ static void test_elsewhere() {
   device.free(block);
 }
 
-/* torch up to 2.11 does not end the route of a capture that failed. */
+/* torch up to 2.12 does not end the route of a capture that failed. */
 static void test_failed_capture() {
   Scene scene;
   Device &device = *scene.device;

@@ -10,7 +10,7 @@ namespace torch_stub {
 
 namespace cca = c10::cuda::CUDACachingAllocator;
 using c10::DeviceIndex;
-using cca::MempoolId_t;
+using c10::MempoolId_t;
 
 /* An interface with nothing in it. */
 class Empty : public cca::CUDAAllocator {
@@ -49,7 +49,11 @@ class Empty : public cca::CUDAAllocator {
   void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &) override {}
   void attachOutOfMemoryObserver(cca::OutOfMemoryObserver) override {}
   void attachAllocatorTraceTracker(cca::AllocatorTraceTracker) override {}
-  void attachOomRejectionObserver(cca::OomRejectionObserver) override {}
+#if TORCH_STUB_MINOR >= 12
+  std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *) override { return {}; }
+  void attachOomRejectionObserver(cca::OomRejectionObserver) override { rejection_count++; }
+  int rejection_count = 0; /* observers that were attached */
+#endif
   void enablePeerAccess(DeviceIndex, DeviceIndex) override {}
   cudaError_t memcpyAsync(void *, int, const void *, int, size_t, cudaStream_t, bool) override {
     return cudaSuccess;

@@ -1,11 +1,11 @@
 /* As much of torch's headers as examples/torch/gmlake_torch.cpp needs, to compile and run it where
    no torch is, over a driver without a device (tests/gpu/fake_cuda.c). Names and signatures are
-   torch's, in the form of release 2.TORCH_STUB_MINOR, from 11 on. 12 and 13 are the form of a tree
-   between them, in what could be read of it. */
+   torch's, in the form of release 2.TORCH_STUB_MINOR: 11, or 12. The latter is that of a tree of
+   April 2026. What torch gives a default is pure here: so the allocator has to override it. */
 #pragma once
 
 #if !defined(TORCH_STUB_MINOR)
-#define TORCH_STUB_MINOR 13
+#define TORCH_STUB_MINOR 12
 #endif
 
 #include "gpu/fake_cuda.h"
@@ -187,6 +187,116 @@ struct GPUTrace {
 };
 } // namespace impl
 
+/* ---- What allocators of all devices have in common ------------------------------------------ */
+
+using MempoolId_t = std::pair<unsigned long long, unsigned long long>;
+
+namespace CachingDeviceAllocator {
+
+#if TORCH_STUB_MINOR >= 12
+using StreamOfInfo = void *;
+#else
+using StreamOfInfo = cudaStream_t;
+#endif
+
+struct Stat {
+  int64_t current = 0, peak = 0, allocated = 0, freed = 0;
+};
+using StatArray = std::array<Stat, 3>;
+struct DeviceStats {
+  StatArray allocation, segment, active, inactive_split;
+  StatArray allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;
+  int64_t num_alloc_retries = 0, num_ooms = 0, num_sync_all_streams = 0;
+  int64_t num_device_alloc = 0, num_device_free = 0, max_split_size = 0;
+#if TORCH_STUB_MINOR >= 12
+  int64_t num_oom_rejections = 0;
+#endif
+  Stat oversize_allocations, oversize_segments;
+};
+
+typedef std::shared_ptr<GatheredContext> (*CreateContextFn)();
+
+enum struct RecordContext { NEVER = 0, STATE = 1, ALLOC = 2, ALL = 3 };
+
+struct BlockInfo {
+  size_t size = 0, requested_size = 0;
+  int32_t gc_counter = 0;
+  bool allocated = false, active = false;
+  std::shared_ptr<GatheredContext> context_when_allocated;
+};
+struct SegmentInfo {
+  DeviceIndex device = 0;
+  int32_t registration_counter = -1;
+  size_t address = 0, total_size = 0, requested_size = 0, allocated_size = 0, active_size = 0;
+  StreamOfInfo stream = nullptr;
+  bool is_large = false, is_expandable = false;
+  MempoolId_t owner_private_pool_id = {0, 0};
+  std::vector<BlockInfo> blocks;
+  std::shared_ptr<GatheredContext> context_when_allocated;
+};
+union trace_time_ {
+  time_t t_;
+  approx_time_t approx_t_;
+};
+
+struct TraceEntry {
+  enum Action {
+    ALLOC,
+    FREE_REQUESTED,
+    FREE_COMPLETED,
+    SEGMENT_ALLOC,
+    SEGMENT_FREE,
+    SEGMENT_MAP,
+    SEGMENT_UNMAP,
+    SNAPSHOT,
+    OOM
+  };
+  TraceEntry(Action action, DeviceIndex device, size_t address, size_t size, StreamOfInfo stream,
+             MempoolId_t pool, approx_time_t time,
+             std::shared_ptr<GatheredContext> context = nullptr, std::string compile = "",
+             std::string metadata = "")
+      : action_(action),
+        device_(device),
+        addr_(address),
+        context_(std::move(context)),
+        stream_(stream),
+        size_(size),
+        mempool_(pool),
+        compile_context_(std::move(compile)),
+        user_metadata_(std::move(metadata)) {
+    time_.approx_t_ = time;
+  }
+  Action action_;
+  DeviceIndex device_;
+  size_t addr_;
+  std::shared_ptr<GatheredContext> context_;
+  StreamOfInfo stream_;
+  size_t size_;
+  MempoolId_t mempool_{0, 0};
+  trace_time_ time_{};
+  std::string compile_context_, user_metadata_;
+};
+
+struct AnnotationEntry {
+  AnnotationEntry(DeviceIndex device, approx_time_t time) : device_(device) {
+    time_.approx_t_ = time;
+  }
+  void recordUserMetadata(const std::string &name, std::string value) {
+    metadata_[name] = std::move(value);
+  }
+  DeviceIndex device_;
+  trace_time_ time_{};
+  std::unordered_map<std::string, std::string> metadata_;
+};
+using AllocatorTraceTracker = std::function<void(const TraceEntry &)>;
+
+} // namespace CachingDeviceAllocator
+
+struct DeviceAllocator : Allocator {
+  virtual void recordStream(const DataPtr &ptr, Stream stream) = 0;
+  virtual std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) = 0;
+};
+
 /* ---- c10::cuda ------------------------------------------------------------------------------ */
 
 namespace cuda {
@@ -266,102 +376,16 @@ inline void setCurrentCUDAStream(CUDAStream stream) {
 
 namespace CUDACachingAllocator {
 
-#if TORCH_STUB_MINOR >= 12
-using StreamOfInfo = void *;
-#else
-using StreamOfInfo = cudaStream_t;
-#endif
-using MempoolId_t = std::pair<unsigned long long, unsigned long long>;
+using c10::CachingDeviceAllocator::AllocatorTraceTracker;
+using c10::CachingDeviceAllocator::BlockInfo;
+using c10::CachingDeviceAllocator::CreateContextFn;
+using c10::CachingDeviceAllocator::DeviceStats;
+using c10::CachingDeviceAllocator::RecordContext;
+using c10::CachingDeviceAllocator::SegmentInfo;
+using c10::CachingDeviceAllocator::TraceEntry;
 
-struct Stat {
-  int64_t current = 0, peak = 0, allocated = 0, freed = 0;
-};
-using StatArray = std::array<Stat, 3>;
-struct DeviceStats {
-  StatArray allocation, segment, active, inactive_split;
-  StatArray allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;
-  int64_t num_alloc_retries = 0, num_ooms = 0, num_sync_all_streams = 0;
-  int64_t num_device_alloc = 0, num_device_free = 0, max_split_size = 0;
-#if TORCH_STUB_MINOR >= 12
-  int64_t num_oom_rejections = 0;
-#endif
-  Stat oversize_allocations, oversize_segments;
-};
-
-typedef std::shared_ptr<GatheredContext> (*CreateContextFn)();
-
-struct BlockInfo {
-  size_t size = 0, requested_size = 0;
-  int32_t gc_counter = 0;
-  bool allocated = false, active = false;
-  std::shared_ptr<GatheredContext> context_when_allocated;
-};
-struct SegmentInfo {
-  DeviceIndex device = 0;
-  size_t address = 0, total_size = 0, requested_size = 0, allocated_size = 0, active_size = 0;
-  StreamOfInfo stream = nullptr;
-  bool is_large = false, is_expandable = false;
-  MempoolId_t owner_private_pool_id = {0, 0};
-  int64_t registration_counter = -1;
-  std::vector<BlockInfo> blocks;
-  std::shared_ptr<GatheredContext> context_when_allocated;
-};
 struct AllocatorState {
   virtual ~AllocatorState() = default;
-};
-union trace_time_ {
-  time_t t_;
-  approx_time_t approx_t_;
-};
-
-struct TraceEntry {
-  enum Action {
-    ALLOC,
-    FREE_REQUESTED,
-    FREE_COMPLETED,
-    SEGMENT_ALLOC,
-    SEGMENT_FREE,
-    SEGMENT_MAP,
-    SEGMENT_UNMAP,
-    SNAPSHOT,
-    OOM
-  };
-  TraceEntry(Action action, DeviceIndex device, size_t address, size_t size, StreamOfInfo stream,
-             MempoolId_t pool, approx_time_t time,
-             std::shared_ptr<GatheredContext> context = nullptr, std::string compile = "",
-             std::string metadata = "")
-      : action_(action),
-        device_(device),
-        addr_(address),
-        context_(std::move(context)),
-        stream_(stream),
-        size_(size),
-        mempool_(pool),
-        compile_context_(std::move(compile)),
-        user_metadata_(std::move(metadata)) {
-    time_.approx_t_ = time;
-  }
-  Action action_;
-  DeviceIndex device_;
-  size_t addr_;
-  std::shared_ptr<GatheredContext> context_;
-  StreamOfInfo stream_;
-  size_t size_;
-  MempoolId_t mempool_{0, 0};
-  trace_time_ time_{};
-  std::string compile_context_, user_metadata_;
-};
-
-struct AnnotationEntry {
-  AnnotationEntry(DeviceIndex device, approx_time_t time) : device_(device) {
-    time_.approx_t_ = time;
-  }
-  void recordUserMetadata(const std::string &name, std::string value) {
-    metadata_[name] = std::move(value);
-  }
-  DeviceIndex device_;
-  trace_time_ time_{};
-  std::unordered_map<std::string, std::string> metadata_;
 };
 struct AllocatorConfigInfo {
   size_t max_split_size = 0;
@@ -369,23 +393,19 @@ struct AllocatorConfigInfo {
 struct SnapshotInfo {
   std::vector<SegmentInfo> segments;
   std::vector<std::vector<TraceEntry>> device_traces;
-  std::vector<AnnotationEntry> external_annotations;
+  std::vector<CachingDeviceAllocator::AnnotationEntry> external_annotations;
   AllocatorConfigInfo config_metadata;
 };
 struct CheckpointDelta {
   std::vector<void *> ptrs_freed;
   std::vector<DataPtr> dataptrs_allocd;
 };
-enum struct RecordContext { NEVER = 0, STATE = 1, ALLOC = 2, ALL = 3 };
 using OutOfMemoryObserver =
     std::function<void(int64_t device, size_t allocated, size_t total, size_t free)>;
 #if TORCH_STUB_MINOR >= 12
 using OomRejectionObserver =
     std::function<void(int64_t device, size_t asked, size_t allocated, size_t total)>;
-#else
-using OomRejectionObserver = std::function<void(int64_t device)>;
 #endif
-using AllocatorTraceTracker = std::function<void(const TraceEntry &)>;
 struct ShareableHandle {
   ptrdiff_t offset;
   std::string handle;
@@ -405,24 +425,16 @@ struct CUDAAllocatorConfig {
   static double per_process_memory_fraction() { return fraction(); }
 };
 
-#if TORCH_STUB_MINOR >= 12
-struct DeviceAllocator : Allocator {
-  virtual void recordStream(const DataPtr &ptr, Stream stream) = 0;
-  virtual std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) = 0;
-};
-#else
-using DeviceAllocator = Allocator;
-#endif
-
 /* What torch's interface has under one name, in the form of the release. */
 class CUDAAllocator : public DeviceAllocator {
  public:
-#if TORCH_STUB_MINOR >= 12
   void recordStream(const DataPtr &ptr, Stream stream) override {
     recordStream(ptr, CUDAStream(stream.device.index(), stream.id));
   }
   std::pair<size_t, size_t> getMemoryInfo(DeviceIndex) override { return {0, 0}; }
-  virtual std::shared_ptr<GatheredContext> getContextForPointer(const void *) { return nullptr; }
+#if TORCH_STUB_MINOR >= 12
+  virtual std::shared_ptr<GatheredContext> getContextForPointer(const void *ptr) = 0;
+  virtual void attachOomRejectionObserver(OomRejectionObserver observer) = 0;
 #endif
   virtual void *raw_alloc(size_t bytes) = 0;
   virtual void *raw_alloc_with_stream(size_t bytes, cudaStream_t stream) = 0;
@@ -474,7 +486,6 @@ class CUDAAllocator : public DeviceAllocator {
   virtual SnapshotInfo snapshot(MempoolId_t pool = {0, 0}, bool has_traces = true) = 0;
   virtual void createOrIncrefPool(DeviceIndex device, MempoolId_t pool,
                                   std::shared_ptr<CUDAAllocator> source) = 0;
-  virtual void attachOomRejectionObserver(OomRejectionObserver observer) = 0;
 };
 
 inline std::atomic<CUDAAllocator *> allocator{nullptr};
