@@ -21,7 +21,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -30,7 +29,6 @@
 #include <mutex>
 #include <random>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -51,56 +49,6 @@ struct Failure {
   gmlake_result result;
   gmlake_error_info info;
   std::string reason{}; /* the guest's, if it refused */
-};
-
-/* ---- Latch ---------------------------------------------------------------------------------- */
-
-/* A lock that is held for a moment, as the one of the lake's books in gmlake.h: it costs one locked
-   instruction where a mutex costs two, and who unlocks it stands back for a thread that has waited.
- */
-class Latch {
- public:
-  void lock() {
-    if (is_taken_.exchange(true, std::memory_order_acquire)) wait();
-  }
-  void unlock() {
-    if (wanted_.load(std::memory_order_relaxed))
-      pass();
-    else
-      is_taken_.store(false, std::memory_order_release);
-  }
-
- private:
-  static void nap(unsigned count) {
-    std::this_thread::sleep_for(std::chrono::microseconds(50 * count));
-  }
-  bool is_taken() const {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-    return is_taken_.load(std::memory_order_relaxed);
-  }
-  void wait() {
-    unsigned tries = 0;
-    do {
-      while (is_taken()) {
-        tries++;
-        if (tries == 512 || tries >= 1024)
-          wanted_.store(std::min(wanted_.load(std::memory_order_relaxed) + 1, 40u),
-                        std::memory_order_relaxed);
-        if (tries >= 1024) nap(1);
-      }
-    } while (is_taken_.exchange(true, std::memory_order_acquire));
-    wanted_.store(0, std::memory_order_relaxed);
-  }
-  void pass() {
-    const unsigned wanted = wanted_.exchange(0, std::memory_order_relaxed);
-    is_taken_.store(false, std::memory_order_release);
-    for (unsigned tries = 0; tries < 256 && !is_taken(); tries++) continue;
-    if (wanted > 1) nap(wanted - 1);
-  }
-  std::atomic<bool> is_taken_{false};
-  std::atomic<unsigned> wanted_{0}; /* how often threads have waited since it was let go */
 };
 
 /* ---- Figures -------------------------------------------------------------------------------- */
@@ -791,7 +739,7 @@ class Device {
      it. */
   Block *find(const void *ptr) {
     if (is_child()) return nullptr;
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     Block *const block = table_.find(ptr);
     return block && block->is_live ? block : nullptr;
   }
@@ -805,7 +753,7 @@ class Device {
       if (const Block *const block = find(ptr))
         if (!block->is_foreign) learn(block->stream);
     {
-      std::lock_guard<Latch> lock(mutex_);
+      std::lock_guard<std::mutex> lock(mutex_);
       const Table::Slot slot = table_.slot(ptr);
       Block *const block = table_.at(slot);
       if (!block || !block->is_live) return false;
@@ -857,7 +805,7 @@ class Device {
     gmlake_budget budget;
     if (has_late_ && !route_count_) (void)gmlake_get_budget(lake_, &budget); /* asks the streams */
     const Ledger::Late late = late_now();
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     out.retry_count = retry_count_;
     out.oom_count = oom_count_;
     ledger_.read(out, late);
@@ -867,19 +815,19 @@ class Device {
     return out;
   }
   int64_t allocated_bytes() {
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     return ledger_.live_bytes();
   }
   void reset_peaks() {
     const Ledger::Late late = late_now();
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     ledger_.reset_peaks(late);
     memory_.reset_peaks();
     (void)gmlake_reset_peaks(lake_);
   }
   void reset_accumulated() {
     const Ledger::Late late = late_now();
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     gmlake_stats stats{};
     ledger_.reset_accumulated(late);
     retry_count_ = oom_count_ = 0;
@@ -887,7 +835,7 @@ class Device {
     if (gmlake_get_stats(lake_, &stats) == GMLAKE_OK) host_waits_before_ = stats.host_wait_count;
   }
   void count_oom() {
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     oom_count_++;
   }
 
@@ -895,7 +843,7 @@ class Device {
 
   /* is_elsewhere: somebody else serves a new pool's requests. */
   void retain_pool(PoolId id, bool is_elsewhere = false) {
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     const bool is_new = !pools_.count(id);
     Pool &pool = *pool_for(id);
     if (is_new) pool.is_elsewhere = is_elsewhere;
@@ -903,7 +851,7 @@ class Device {
   }
   /* Whether somebody else serves that pool, or requests on the stream. */
   bool is_elsewhere(PoolId id) {
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     const auto it = pools_.find(id);
     return it != pools_.end() && it->second->is_elsewhere;
   }
@@ -917,28 +865,28 @@ class Device {
     std::lock_guard<std::mutex> routes(routes_mutex_);
     for (const auto &route : routes_)
       if (route->is_capture && route->pool->id == id) route->was_released = true;
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     const auto it = pools_.find(id);
     if (it == pools_.end() || it->second->use_count == 0) return false;
     drop_use(*it->second);
     return true;
   }
   int pool_use_count(PoolId id) {
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     const auto it = pools_.find(id);
     return it == pools_.end() ? 0 : it->second->use_count;
   }
   void set_serves_oom(PoolId id, bool value) {
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     pool_for(id)->serves_oom = value;
   }
   void set_exclusive(PoolId id) {
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     pool_for(id)->is_exclusive = true;
   }
   /* Bytes that pools of torch hold. */
   size_t pool_bytes() {
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     size_t sum = 0;
     for (const auto &entry : pools_) {
       gmlake_stats stats{};
@@ -949,7 +897,7 @@ class Device {
   }
   /* Addresses of the pool's live blocks. Returns whether there is such a pool. */
   bool pool_live(PoolId id, std::unordered_set<void *> &out) {
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     const auto it = pools_.find(id);
     if (it == pools_.end()) return false;
     for (const Block *block : it->second->live) out.insert(block->ptr);
@@ -970,7 +918,7 @@ class Device {
     fresh->filter = std::move(filter);
     fresh->is_capture = !fresh->filter(current) || memory_.is_capturing(current);
     {
-      std::lock_guard<Latch> lock(mutex_);
+      std::lock_guard<std::mutex> lock(mutex_);
       fresh->pool = pool_for(id);
       fresh->pool->use_count++;
       fresh->pool->had_capture |= fresh->is_capture;
@@ -978,7 +926,7 @@ class Device {
     if (fresh->is_capture) try {
         tell_captured(*fresh, current);
       } catch (const Failure &) {
-        std::lock_guard<Latch> lock(mutex_);
+        std::lock_guard<std::mutex> lock(mutex_);
         drop_use(*fresh->pool);
         throw;
       }
@@ -1002,7 +950,7 @@ class Device {
 
   /* NULL: there is no such pool. The device has to outlive it. */
   std::shared_ptr<Checkpoint> checkpoint(PoolId id) {
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     const auto it = pools_.find(id);
     if (it == pools_.end()) return nullptr;
     std::shared_ptr<Checkpoint> out(new Checkpoint, [this](Checkpoint *p) { discard(p); });
@@ -1020,7 +968,7 @@ class Device {
     std::vector<Block *> former;
     const std::unordered_set<Block *> wanted(point.live.begin(), point.live.end());
     {
-      std::lock_guard<Latch> lock(mutex_);
+      std::lock_guard<std::mutex> lock(mutex_);
       former.assign(point.pool->live.begin(), point.pool->live.end());
     }
     for (Block *block : former) {
@@ -1029,7 +977,7 @@ class Device {
     }
     for (Block *block : point.live) {
       if (!block->is_live) {
-        std::lock_guard<Latch> lock(mutex_);
+        std::lock_guard<std::mutex> lock(mutex_);
         point.pool->kept.erase(block);
         live_again(block, block->requested, Context(context));
       }
@@ -1047,7 +995,7 @@ class Device {
     std::vector<Segment> out;
     bool is_open = false; /* the last segment may go on */
     for (const auto &entry : map) {
-      std::lock_guard<Latch> lock(mutex_); /* by entry: a snapshot holds nobody up */
+      std::lock_guard<std::mutex> lock(mutex_); /* by entry: a snapshot holds nobody up */
       const bool is_block = entry.kind == GMLAKE_KIND_BLOCK;
       if (!is_block && entry.kind != GMLAKE_KIND_HOLE) {
         is_open = false;
@@ -1068,12 +1016,12 @@ class Device {
     std::map<uint64_t, std::pair<uint64_t, Segment>> chunks; /* end and segment by address */
     const std::vector<gmlake_map_entry> map = read_map();
     for (const auto &entry : map) {
-      std::lock_guard<Latch> lock(mutex_); /* by entry: a snapshot holds nobody up */
+      std::lock_guard<std::mutex> lock(mutex_); /* by entry: a snapshot holds nobody up */
       if (entry.kind == GMLAKE_KIND_CHUNK && entry.address)
         chunks[entry.address] = {entry.address + entry.bytes, segment_at(entry)};
     }
     for (const auto &entry : map) {
-      std::lock_guard<Latch> lock(mutex_);
+      std::lock_guard<std::mutex> lock(mutex_);
       if (entry.kind != GMLAKE_KIND_BLOCK && entry.kind != GMLAKE_KIND_HOLE &&
           entry.kind != GMLAKE_KIND_PIECE)
         continue;
@@ -1095,7 +1043,7 @@ class Device {
   }
 
   Context context_of(const void *ptr) {
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     const Block *const block = table_.find(ptr);
     return block ? block->context : nullptr;
   }
@@ -1121,7 +1069,7 @@ class Device {
     Guest *const guest = device->guest_.load(std::memory_order_acquire);
     (void)lake;
     {
-      std::lock_guard<Latch> lock(device->mutex_);
+      std::lock_guard<std::mutex> lock(device->mutex_);
       device->retry_count_++;
     }
     if (guest && guest->make_room(info->asked_bytes)) return 1;
@@ -1165,7 +1113,7 @@ class Device {
     if (!pool) {
       std::vector<std::shared_ptr<Pool>> willing;
       {
-        std::lock_guard<Latch> lock(mutex_);
+        std::lock_guard<std::mutex> lock(mutex_);
         for (const auto &entry : pools_)
           if (entry.second->serves_oom) willing.push_back(entry.second);
       }
@@ -1182,7 +1130,7 @@ class Device {
   Block *remember(void *ptr, size_t bytes, void *stream, Pool *pool, Context &context,
                   bool is_guest = false) {
     const Ledger::Late late = late_now();
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     Block *block;
     if (spare_.empty()) {
       blocks_.emplace_back();
@@ -1208,7 +1156,7 @@ class Device {
     if (!has_late_.load(std::memory_order_relaxed)) return {};
     gmlake_stats stats{};
     (void)gmlake_get_stats(lake_, &stats);
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     if (!stats.pending_bytes) late_count_ = 0, has_late_ = false;
     return {late_count_, static_cast<int64_t>(stats.pending_bytes)};
   }
@@ -1272,7 +1220,7 @@ class Device {
      is the same one. The others wait until the host has waited for the device: when memory runs
      out, or in trim. A free does not wait, as that would break a capture of somebody else. */
   void park(const Block &block) {
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     parked_.push_back(block);
   }
 
@@ -1292,7 +1240,7 @@ class Device {
     if (!inner_->stream_id || inner_->stream_id(inner_->user, stream, &id, &code) != GMLAKE_OK)
       return 0;
     {
-      std::lock_guard<Latch> lock(mutex_);
+      std::lock_guard<std::mutex> lock(mutex_);
       const auto is_own = [&](const Block &b) { return b.stream == stream && b.stream_id == id; };
       const auto it = std::stable_partition(parked_.begin(), parked_.end(),
                                             [&](const Block &b) { return !is_own(b); });
@@ -1308,12 +1256,12 @@ class Device {
     std::vector<Block> all;
     if (is_any_captured()) return false;
     {
-      std::lock_guard<Latch> lock(mutex_);
+      std::lock_guard<std::mutex> lock(mutex_);
       all.swap(parked_);
     }
     if (all.empty()) return false;
     if (!has_waited()) { /* they stay parked */
-      std::lock_guard<Latch> lock(mutex_);
+      std::lock_guard<std::mutex> lock(mutex_);
       parked_.insert(parked_.begin(), all.begin(), all.end());
       return false;
     }
@@ -1347,7 +1295,7 @@ class Device {
   Block *take_kept(Pool &pool, size_t bytes, void *stream) {
     const size_t size = rounded(bytes);
     Block *best = nullptr;
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     for (Block *block : pool.kept)
       if (block->stream == stream && !block->has_uses && block->bytes >= size &&
           block->bytes - size <= size / 8 && (!best || block->bytes < best->bytes))
@@ -1356,7 +1304,7 @@ class Device {
     return best;
   }
   Block *revive(Block *block, size_t bytes, Context &context) {
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     live_again(block, bytes, std::move(context));
     return block;
   }
@@ -1366,7 +1314,7 @@ class Device {
     std::vector<Block> freed;
     if (is_child()) return;
     {
-      std::lock_guard<Latch> lock(mutex_);
+      std::lock_guard<std::mutex> lock(mutex_);
       for (Block *block : point->live) {
         if (--block->pins || block->is_live) continue;
         point->pool->kept.erase(block);
@@ -1405,7 +1353,7 @@ class Device {
     {
       std::lock_guard<std::mutex> routes(routes_mutex_);
       if (is_captured()) return false;
-      std::lock_guard<Latch> lock(mutex_);
+      std::lock_guard<std::mutex> lock(mutex_);
       for (auto it = pools_.begin(); it != pools_.end();) {
         const Pool &pool = *it->second;
         const bool is_meant = id == PoolId{0, 0} || id == pool.id || !pool.had_capture;
@@ -1422,7 +1370,7 @@ class Device {
     const bool may_go = !had_capture || has_waited(); /* its graphs may still run */
     for (const auto &pool : gone)
       if (!may_go || gmlake_pool_destroy(lake_, pool->pool) != GMLAKE_OK) {
-        std::lock_guard<Latch> lock(mutex_);
+        std::lock_guard<std::mutex> lock(mutex_);
         pools_[pool->id] = pool; /* to be tried again */
       }
     return may_go && !gone.empty();
@@ -1479,7 +1427,7 @@ class Device {
       const std::shared_ptr<void> thread = failed.thread.lock();
       const bool is_sure = !thread || thread == this_thread();
       if (!is_sure || !failed.has_use || failed.was_released) continue;
-      std::lock_guard<Latch> lock(mutex_);
+      std::lock_guard<std::mutex> lock(mutex_);
       if (failed.pool->is_elsewhere || !failed.pool->use_count) continue;
       drop_use(*failed.pool);
       failed.has_use = false;
@@ -1496,7 +1444,7 @@ class Device {
     auto it = find(true);
     if (it == failed_.end() && is_any) it = find(false);
     if (it == failed_.end()) return false;
-    std::lock_guard<Latch> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex_);
     if (!it->has_use) it->pool->use_count++;
     failed_.erase(it);
     return true;
@@ -1617,7 +1565,7 @@ class Device {
   std::vector<Failed> failed_; /* whose routes drop_failed ended, and torch may still end */
   std::atomic<size_t> route_count_{0};
 
-  Latch mutex_; /* protects what follows */
+  std::mutex mutex_; /* protects what follows */
   Table table_;
   std::deque<Block> blocks_; /* records: their addresses stay */
   std::vector<Block *> spare_;

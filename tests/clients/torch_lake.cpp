@@ -227,21 +227,6 @@ static void test_ledger() {
   }
 }
 
-static void test_latch() {
-  Latch latch;
-  size_t count = 0;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; i++)
-    threads.emplace_back([&] {
-      for (int k = 0; k < 20000; k++) {
-        std::lock_guard<Latch> lock(latch);
-        count = count + 1;
-      }
-    });
-  for (std::thread &thread : threads) thread.join();
-  check(count == 80000);
-}
-
 static void test_figures() {
   Scene scene;
   Block *small = scene.alloc(100), *large = scene.alloc(3 * MIB);
@@ -729,7 +714,6 @@ int main() {
   test_table();
   test_staying();
   test_ledger();
-  test_latch();
   test_figures();
   test_recorded(false);
   test_recorded(true);
