@@ -85,10 +85,9 @@ struct Figures {
   int64_t host_wait_count = 0; /* times that the host waited for the device */
 };
 
-/* Counts live blocks. Every allocation and free changes it, so it holds no more than it has to: what
-   was allocated since a reset is what is live, and was freed since, less what was live at the reset.
-   Freed blocks that other streams still use count as active, and as requested. The lake knows their
-   bytes; to which size they belong nobody knows, so they count as large. */
+/* Counts live blocks. Freed blocks that other streams still use are late: they count as active, and
+   as requested. The lake knows their bytes; to which size they belong nobody knows, so they count as
+   large. */
 class Ledger {
  public:
   struct Late {
@@ -96,88 +95,70 @@ class Ledger {
   };
 
   void up(Kind kind, size_t bytes, size_t requested) {
-    each(kind, bytes, requested, [](Line &line, int64_t amount) {
-      line.live += amount;
-      line.peak = std::max(line.peak, line.live);
-    });
+    for (int k : {int(ALL), int(kind)}) {
+      live_[k][COUNT].up(1);
+      live_[k][BYTES].up(bytes);
+      live_[k][REQUESTED].up(requested);
+    }
   }
   void down(Kind kind, size_t bytes, size_t requested) {
-    each(kind, bytes, requested, [](Line &line, int64_t amount) {
-      line.live -= amount;
-      line.freed += amount;
-    });
+    for (int k : {int(ALL), int(kind)}) {
+      live_[k][COUNT].down(1);
+      live_[k][BYTES].down(bytes);
+      live_[k][REQUESTED].down(requested);
+    }
   }
   /* So many blocks are late now. */
   void note(const Late &late) {
     for (int kind : {ALL, LARGE})
       for (int measure = 0; measure < MEASURES; measure++) {
-        Line &line = lines_[kind][measure];
-        line.active_peak = std::max(line.active_peak, line.live + amount_of(late, measure));
+        int64_t &peak = active_peak_[kind][measure];
+        peak = std::max(peak, live_[kind][measure].current + amount_of(late, measure));
       }
   }
 
-  int64_t live_bytes() const { return lines_[ALL][BYTES].live; }
+  int64_t live_bytes() const { return live_[ALL][BYTES].current; }
   void read(Figures &out, const Late &late) const {
     for (int kind = 0; kind < KINDS; kind++) {
-      const Line *const lines = lines_[kind];
-      const Late own = kind == SMALL ? Late{} : late, then = kind == SMALL ? Late{} : late_then_;
-      const auto active = [&](int measure) {
-        return lines[measure].active(amount_of(own, measure), amount_of(then, measure));
-      };
-      out.allocation[kind] = lines[COUNT].counter();
-      out.allocated_bytes[kind] = lines[BYTES].counter();
-      out.active[kind] = active(COUNT);
-      out.active_bytes[kind] = active(BYTES);
-      out.requested_bytes[kind] = active(REQUESTED);
+      out.allocation[kind] = live_[kind][COUNT];
+      out.allocated_bytes[kind] = live_[kind][BYTES];
+      out.active[kind] = active(kind, COUNT, late);
+      out.active_bytes[kind] = active(kind, BYTES, late);
+      out.requested_bytes[kind] = active(kind, REQUESTED, late);
     }
   }
   void reset_peaks(const Late &late) {
-    for (auto &lines : lines_)
-      for (Line &line : lines) line.peak = line.live, line.active_peak = 0;
+    for (int kind = 0; kind < KINDS; kind++)
+      for (int measure = 0; measure < MEASURES; measure++) {
+        live_[kind][measure].reset_peak();
+        active_peak_[kind][measure] = 0;
+      }
     note(late);
   }
   void reset_accumulated(const Late &late) {
     late_then_ = late;
-    for (auto &lines : lines_)
-      for (Line &line : lines) line.freed = 0, line.live_then = line.live;
+    for (auto &counters : live_)
+      for (Counter &counter : counters) counter.reset_accumulated();
   }
 
  private:
   enum Measure { COUNT = 0, BYTES = 1, REQUESTED = 2, MEASURES = 3 };
 
-  struct Line {
-    int64_t live = 0, peak = 0, active_peak = 0; /* the last of live and late blocks together */
-    int64_t freed = 0, live_then = 0;            /* since the reset, and at the reset */
-
-    Counter counter() const {
-      Counter out;
-      out.current = live, out.peak = peak;
-      out.allocated = live - live_then + freed, out.freed = freed;
-      return out;
-    }
-    Counter active(int64_t late, int64_t late_then) const {
-      Counter out = counter();
-      out.current += late, out.freed -= late - late_then;
-      out.peak = std::max({peak, active_peak, out.current});
-      return out;
-    }
-  };
-
   static int64_t amount_of(const Late &late, int measure) {
     return measure == COUNT ? late.count : late.bytes;
   }
-  template <class Function>
-  void each(Kind kind, size_t bytes, size_t requested, Function function) {
-    const int64_t amounts[MEASURES] = {1, static_cast<int64_t>(bytes),
-                                       static_cast<int64_t>(requested)};
-    for (int measure = 0; measure < MEASURES; measure++) {
-      function(lines_[ALL][measure], amounts[measure]);
-      function(lines_[kind][measure], amounts[measure]);
-    }
+  Counter active(int kind, int measure, const Late &late) const {
+    Counter out = live_[kind][measure];
+    if (kind == SMALL) return out;
+    out.current += amount_of(late, measure);
+    out.freed -= amount_of(late, measure) - amount_of(late_then_, measure);
+    out.peak = std::max({out.peak, active_peak_[kind][measure], out.current});
+    return out;
   }
 
-  Line lines_[KINDS][MEASURES];
-  Late late_then_;
+  Counter live_[KINDS][MEASURES];
+  int64_t active_peak_[KINDS][MEASURES] = {}; /* of live and late blocks together */
+  Late late_then_;                            /* at the last reset of what accumulates */
 };
 
 /* ---- Memory: the driver as the lake sees it -------------------------------------------------- */
