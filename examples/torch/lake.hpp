@@ -590,18 +590,9 @@ struct Route {
   std::function<bool(void *stream)> filter;
   bool is_capture = false, has_begun = false; /* the latter: the driver was seen to capture */
   bool was_released = false;   /* the pool, while this route was open: whose use that was is open */
+  bool has_use = true;         /* its use of the pool is counted */
   std::vector<void *> streams; /* that the lake was told are captured */
   std::weak_ptr<void> thread;  /* that began it: see this_thread */
-};
-
-/* A capture that the driver has ended, and torch has not. */
-struct Failed {
-  explicit Failed(const Route &route)
-      : pool(route.pool), thread(route.thread), was_released(route.was_released) {}
-  std::shared_ptr<Pool> pool;
-  std::weak_ptr<void> thread; /* that began it */
-  bool was_released;          /* see Route: then its use is torch's to drop */
-  bool has_use = true;        /* that use is still counted */
 };
 
 /* Exists as long as the calling thread. */
@@ -1344,7 +1335,10 @@ class Device {
         }
         had_capture |= pool.had_capture;
         gone.push_back(it->second);
-        forget_failed(it->second);
+        failed_.erase(
+            std::remove_if(failed_.begin(), failed_.end(),
+                           [&](const auto &failed) { return failed->pool == it->second; }),
+            failed_.end());
         it = pools_.erase(it);
       }
     }
@@ -1366,7 +1360,7 @@ class Device {
   bool is_captured() {
     drop_failed(nullptr);
     return std::any_of(routes_.begin(), routes_.end(),
-                       [](const std::shared_ptr<Route> &route) { return route->is_capture; });
+                       [](const auto &route) { return route->is_capture; });
   }
 
   using Routes = std::vector<std::shared_ptr<Route>>;
@@ -1380,7 +1374,7 @@ class Device {
   /* pre: routes_mutex_. */
   Routes::iterator find_route(PoolId id) {
     return std::find_if(routes_.begin(), routes_.end(),
-                        [&](const std::shared_ptr<Route> &route) { return route->pool->id == id; });
+                        [&](const auto &route) { return route->pool->id == id; });
   }
 
   /* pre: routes_mutex_. torch up to 2.12 does not end the route of a capture that failed. It is over
@@ -1394,7 +1388,7 @@ class Device {
           !route.is_capture || std::any_of(route.streams.begin(), route.streams.end(), is_captured);
       route.has_begun |= route.is_capture && is_going;
       if (is_going || !(route.has_begun || (current && route.streams[0] == current))) continue;
-      failed_.emplace_back(route);
+      failed_.push_back(routes_[i]);
       erase_route(routes_.begin() + static_cast<ptrdiff_t>(i));
     }
     drop_uses_of_failed();
@@ -1404,37 +1398,31 @@ class Device {
      began it makes both calls with none to the lake between them. So its use is dropped when that
      thread asks, or has ended; as long as only others ask, it stays. */
   void drop_uses_of_failed() {
-    for (Failed &failed : failed_) {
-      const std::shared_ptr<void> thread = failed.thread.lock();
+    for (const auto &failed : failed_) {
+      const std::shared_ptr<void> thread = failed->thread.lock();
       const bool is_sure = !thread || thread == this_thread();
-      if (!is_sure || !failed.has_use || failed.was_released) continue;
+      if (!is_sure || !failed->has_use || failed->was_released) continue;
       std::lock_guard<std::mutex> lock(mutex_);
-      if (failed.pool->is_elsewhere || !failed.pool->use_count) continue;
-      drop_use(*failed.pool);
-      failed.has_use = false;
+      if (failed->pool->is_elsewhere || !failed->pool->use_count) continue;
+      drop_use(*failed->pool);
+      failed->has_use = false;
     }
   }
   /* pre: routes_mutex_. torch ends a capture of the pool after all: one of this thread, or if there
      is none and is_any is set, of another. Returns whether there is such a capture. */
   bool take_back(PoolId id, bool is_any) {
     const auto find = [&](bool is_own) {
-      return std::find_if(failed_.begin(), failed_.end(), [&](const Failed &failed) {
-        return failed.pool->id == id && (!is_own || failed.thread.lock() == this_thread());
+      return std::find_if(failed_.begin(), failed_.end(), [&](const auto &failed) {
+        return failed->pool->id == id && (!is_own || failed->thread.lock() == this_thread());
       });
     };
     auto it = find(true);
     if (it == failed_.end() && is_any) it = find(false);
     if (it == failed_.end()) return false;
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!it->has_use) it->pool->use_count++;
+    if (!(*it)->has_use) (*it)->pool->use_count++;
     failed_.erase(it);
     return true;
-  }
-  /* pre: routes_mutex_. The pool goes. */
-  void forget_failed(const std::shared_ptr<Pool> &pool) {
-    failed_.erase(std::remove_if(failed_.begin(), failed_.end(),
-                                 [&](const Failed &failed) { return failed.pool == pool; }),
-                  failed_.end());
   }
   /* pre: mutex_. */
   static void drop_use(Pool &pool) {
@@ -1543,7 +1531,7 @@ class Device {
 
   std::mutex routes_mutex_; /* taken before mutex_ */
   Routes routes_;
-  std::vector<Failed> failed_; /* whose routes drop_failed ended, and torch may still end */
+  Routes failed_; /* those that drop_failed ended, and torch may still end */
   std::atomic<size_t> route_count_{0};
 
   std::mutex mutex_; /* protects what follows */
