@@ -63,9 +63,6 @@ using PoolId = std::decay_t<decltype(cca::SegmentInfo().owner_private_pool_id)>;
 using GatheredContext = std::decay_t<decltype(*cca::BlockInfo().context_when_allocated)>;
 using ContextPtr = std::shared_ptr<GatheredContext>;
 void delete_block(void *ptr);
-void delete_uncached(void *ptr) {
-  if (ptr) C10_CUDA_CHECK(cudaFree(ptr));
-}
 
 /* ---- Texts ---------------------------------------------------------------------------------- */
 
@@ -331,7 +328,7 @@ class Successor<Interface, std::void_t<decltype(&Interface::attachOomRejectionOb
  public:
   using Observer = typename ArgumentOf<decltype(&Interface::attachOomRejectionObserver)>::type;
   void attachOomRejectionObserver(Observer observer) override {
-    if (this->former_) this->former_->attachOomRejectionObserver(std::move(observer));
+    this->former_->attachOomRejectionObserver(std::move(observer));
   }
 };
 
@@ -345,15 +342,13 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
     TORCH_CHECK_WITH(OutOfMemoryError, bytes < (size_t(1) << 60),
                      "CUDA out of memory. Tried to allocate more than 1EB memory.");
     const DeviceIndex device = current_device();
-    void *ptr = nullptr;
-    if (bytes && is_elsewhere(device)) return former_->allocate(bytes);
-    if (bytes)
-      ptr = is_enabled_ ? take(device, bytes, c10::cuda::getCurrentCUDAStream(device))
-                        : take_uncached(bytes);
-    return {ptr, ptr, raw_deleter(), c10::Device(c10::DeviceType::CUDA, device)};
+    if (is_elsewhere(device)) return former_->allocate(bytes);
+    void *const ptr =
+        bytes ? take(device, bytes, c10::cuda::getCurrentCUDAStream(device)) : nullptr;
+    return {ptr, ptr, &delete_block, c10::Device(c10::DeviceType::CUDA, device)};
   }
   c10::DeleterFnPtr raw_deleter() const override {
-    return is_enabled_ ? &delete_block : &delete_uncached;
+    return is_enabled_ ? &delete_block : former_->raw_deleter();
   }
   void copy_data(void *to, const void *from, size_t bytes) const override {
     C10_CUDA_CHECK(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice));
@@ -362,12 +357,10 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
     const DeviceIndex device = current_device();
     if (!bytes) return nullptr;
     if (is_elsewhere(device)) return former_->raw_alloc(bytes);
-    return is_enabled_ ? take(device, bytes, c10::cuda::getCurrentCUDAStream(device))
-                       : take_uncached(bytes);
+    return take(device, bytes, c10::cuda::getCurrentCUDAStream(device));
   }
   void *raw_alloc_with_stream(size_t bytes, cudaStream_t stream) override {
     if (!bytes) return nullptr;
-    if (!is_enabled_) return take_uncached(bytes);
     const DeviceIndex device = current_device();
     const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream(device);
     if (is_elsewhere(device, stream)) return former_->raw_alloc_with_stream(bytes, stream);
@@ -379,9 +372,8 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
     const size_t count = place_count_.load(std::memory_order_acquire);
     for (size_t i = 0; i < count; i++)
       if (give(*places_[i], ptr)) return;
-    if (uses_former_) return former_->raw_delete(ptr);
-    if (is_enabled_) raise_invalid(ptr);
-    delete_uncached(ptr);
+    if (!uses_former_) raise_invalid(ptr);
+    former_->raw_delete(ptr);
   }
   void recordStream(const c10::DataPtr &ptr, c10::cuda::CUDAStream stream) override {
     if (uses_former_ && ptr.get_deleter() == former_->raw_deleter())
@@ -406,14 +398,19 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
   void init(int device_count) override {
     for (int i = static_cast<int>(places_.size()); i < device_count; i++)
       places_.push_back(std::make_unique<Place>(static_cast<DeviceIndex>(i)));
-    if (former_) former_->init(device_count);
+    former_->init(device_count);
     place_count_.store(places_.size(), std::memory_order_release);
   }
-  /* pre: nothing is on a GPU yet. torch's own allocator, or NULL. */
+  /* pre: nothing is on a GPU yet. */
   void set_former(cca::CUDAAllocator *former) { former_ = former; }
   bool initialized() override { return place_count_.load() != 0; }
   std::string name() override { return "gmlake"; }
-  void enable(bool value) override { is_enabled_ = value; }
+  /* Not enabled: torch's own allocator serves all, without a cache. */
+  void enable(bool value) override {
+    if (!value) uses_former_ = true;
+    former_->enable(value);
+    is_enabled_ = value;
+  }
   bool isEnabled() const override { return is_enabled_; }
 
   double getMemoryFraction(DeviceIndex device) override { return place(device).fraction.load(); }
@@ -537,13 +534,13 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
                : nullptr;
   }
   void attachOutOfMemoryObserver(cca::OutOfMemoryObserver observer) override {
-    if (former_) former_->attachOutOfMemoryObserver(observer);
+    former_->attachOutOfMemoryObserver(observer);
     std::lock_guard<std::mutex> lock(notes_mutex_);
     observers_.push_back(std::move(observer));
   }
   void attachAllocatorTraceTracker(cca::AllocatorTraceTracker tracker) override {
     for (const auto &place : places_) place->history.add_tracker(tracker);
-    if (former_) former_->attachAllocatorTraceTracker(std::move(tracker));
+    former_->attachAllocatorTraceTracker(std::move(tracker));
   }
 
   /* ---- Pools and graphs ---- */
@@ -579,9 +576,6 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
   }
   void createOrIncrefPool(DeviceIndex index, PoolId pool,
                           std::shared_ptr<cca::CUDAAllocator> source) override {
-    TORCH_CHECK(!source || former_,
-                "gmlake: a pool with an allocator of its own is torch's own allocator's, and there "
-                "was none when gmlake_torch.enable() was called");
     if (source) uses_former_ = true;
     guarded("gmlake_pool_create", index,
             [&] { device(index).retain_pool(pool, source != nullptr); });
@@ -654,17 +648,10 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
       return out;
     });
   }
+  /* Of a process with torch's own allocator: that knows the handle. */
   std::shared_ptr<void> getIpcDevPtr(std::string handle) override {
-    std::lock_guard<std::mutex> lock(imports_mutex_);
-    const auto known = imports_.find(handle);
-    if (known != imports_.end())
-      if (std::shared_ptr<void> found = known->second.lock()) return found;
-    const DeviceIndex device = current_device();
-    std::shared_ptr<void> fresh = gmlake_torch::SharedRange::is_one(handle)
-                                      ? import_range(handle, device)
-                                      : import_segment(handle, device);
-    imports_[handle] = fresh;
-    return fresh;
+    return gmlake_torch::SharedRange::is_one(handle) ? import_range(handle, current_device())
+                                                     : former_->getIpcDevPtr(std::move(handle));
   }
 
   /* NULL if the device has no lake. */
@@ -719,53 +706,18 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
     }
   }
 
-  /* For a deleter, which may not raise: at the process's end the driver may be gone already. */
-  template <class Function>
-  static void on_device(DeviceIndex device, Function function) noexcept {
-    try {
-      c10::cuda::CUDAGuard guard(device);
-      function();
-    } catch (...) {
-    }
-  }
-
-  /* Forgets that the handle is open, if nobody opened it again meanwhile. */
-  void forget_import(const std::string &handle) {
-    std::lock_guard<std::mutex> lock(imports_mutex_);
-    const auto it = imports_.find(handle);
-    if (it != imports_.end() && it->second.expired()) imports_.erase(it);
-  }
-
   /* Memory of a process whose torch is on lakes, too. */
   std::shared_ptr<void> import_range(const std::string &handle, DeviceIndex device) {
     gmlake_torch::ImportedRange *const range = shared([&] {
       return new gmlake_torch::ImportedRange(this->device(device),
                                              gmlake_torch::SharedRange::read(handle));
     });
-    return std::shared_ptr<void>(range->ptr(), [this, handle, range, device](void *) {
-      on_device(device, [&] { /* nothing may use what is unmapped */
-                              if (cudaDeviceSynchronize() == cudaSuccess) delete range;
-                              forget_import(handle);
-      });
-    });
-  }
-
-  /* Memory of a process with torch's own allocator: of cudaMalloc, behind two bytes of torch's. */
-  std::shared_ptr<void> import_segment(const std::string &handle, DeviceIndex device) {
-    cudaIpcMemHandle_t raw;
-    void *ptr = nullptr;
-    const size_t skip = handle.size() - std::min(handle.size(), sizeof raw);
-    TORCH_CHECK(
-        handle.size() == sizeof raw || (handle.size() == sizeof raw + 2 && handle[1] == 'c'),
-        "gmlake: a tensor of another process: its handle is of a kind that is unknown here, "
-        "for example of torch's expandable segments");
-    std::memcpy(&raw, handle.data() + skip, sizeof raw);
-    C10_CUDA_CHECK(cudaIpcOpenMemHandle(&ptr, raw, cudaIpcMemLazyEnablePeerAccess));
-    return std::shared_ptr<void>(ptr, [this, handle, device](void *opened) {
-      on_device(device, [&] {
-        (void)cudaIpcCloseMemHandle(opened);
-        forget_import(handle);
-      });
+    return std::shared_ptr<void>(range->ptr(), [range, device](void *) {
+      try { /* a deleter may not raise: at the process's end the driver may be gone already */
+        c10::cuda::CUDAGuard guard(device);
+        if (cudaDeviceSynchronize() == cudaSuccess) delete range; /* nothing uses it any more */
+      } catch (...) {
+      }
     });
   }
 
@@ -913,7 +865,8 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
     return uses_former_ && device(index).is_elsewhere(pool);
   }
   bool is_elsewhere(DeviceIndex index, cudaStream_t stream) {
-    return C10_UNLIKELY(uses_former_) && device(index).is_elsewhere(static_cast<void *>(stream));
+    return C10_UNLIKELY(uses_former_) &&
+           (!is_enabled_ || device(index).is_elsewhere(static_cast<void *>(stream)));
   }
   bool is_elsewhere(DeviceIndex index) {
     return C10_UNLIKELY(uses_former_) &&
@@ -983,12 +936,6 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
   }
 
   static PoolId pool_of(const Block *block) { return block->pool ? block->pool->id : PoolId{0, 0}; }
-
-  static void *take_uncached(size_t bytes) {
-    void *ptr = nullptr;
-    C10_CUDA_CHECK(cudaMalloc(&ptr, bytes));
-    return ptr;
-  }
 
   void tell_profiler(Place &place, gmlake_torch::Device &device, void *ptr, int64_t bytes) {
     if (C10_LIKELY(!c10::memoryProfilingEnabled())) return;
@@ -1063,8 +1010,6 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
   std::vector<std::unique_ptr<Place>> places_; /* grows in init alone */
   std::atomic<size_t> place_count_{0};
   std::atomic<bool> is_enabled_{true}, does_note_{false}, uses_former_{false};
-  std::mutex imports_mutex_; /* protects what follows */
-  std::map<std::string, std::weak_ptr<void>> imports_;
   std::mutex notes_mutex_; /* protects what follows */
   Ring<cca_annotation> notes_;
   std::vector<cca::OutOfMemoryObserver> observers_;
@@ -1094,7 +1039,7 @@ API const char *gmlake_torch_enable(void) noexcept {
   LakeAllocator &own = the_allocator();
   cca::CUDAAllocator *const former = cca::allocator.load();
   if (former == &own) return nullptr;
-  if (former && former->initialized())
+  if (former->initialized())
     return "torch's own allocator is in use already: call enable() before anything is on a GPU";
   own.set_former(former);
   cca::allocator.store(&own);

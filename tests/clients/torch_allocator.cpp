@@ -79,11 +79,11 @@ static cca::DeviceStats stats(c10::DeviceIndex device = 0) {
 }
 
 static void case_enable() {
-  static LakeAllocator other; /* in the place of torch's own, in use */
+  static torch_stub::OwnAllocator other; /* in use */
   other.init(1);
   cca::allocator.store(&other);
   check(has(gmlake_torch_enable(), "in use already"));
-  cca::allocator.store(nullptr);
+  cca::allocator.store(&torch_stub::own_allocator());
   check(!gmlake_torch_enable() && !gmlake_torch_enable());
   check(torch_allocator().name() == "gmlake" && !torch_allocator().initialized());
   check(c10::allocator_of_cuda() == &torch_allocator());
@@ -91,13 +91,22 @@ static void case_enable() {
   check(torch_allocator().initialized() && torch_allocator().isEnabled());
   check(!lake_of(0) && !lake_of(-1) && !lake_of(64) && stats().max_split_size == -1);
   check(std::string(gmlake_torch_built_for()) == TORCH_VERSION " unknown");
-  void *const early = (torch_allocator().enable(false), take(MIB)); /* of cudaMalloc */
-  check(early && !lake_of(0));
+  check(has(error_of<c10::Error>([&] { give(&other); }), "invalid device pointer"));
+  torch_allocator().enable(false); /* all is torch's own allocator's */
+  {
+    const c10::DataPtr data = torch_allocator().allocate(MIB);
+    check(data.get() && data.get_deleter() == torch_allocator().raw_deleter());
+    check(data.get_deleter() == &torch_stub::delete_own);
+  }
+  void *const early = take(MIB);
+  check(early && !lake_of(0) && !torch_allocator().isEnabled());
   torch_allocator().enable(true);
-  check(has(error_of<c10::Error>([&] { give(early); }), "invalid device pointer"));
-  torch_allocator().enable(false);
-  give(early);
-  torch_allocator().enable(true);
+  void *const late = take(MIB);
+  check(lake_of(0) && stats().allocation[0].current == 1);
+  give(early); /* to whom it is */
+  give(late);
+  check(stats().allocation[0].current == 0);
+  check(has(error_of<c10::Error>([&] { give(late); }), "invalid device pointer: torch's own"));
   check(has(error_of<c10::Error>([] { (void)stats(5); }), "did you call init"));
 }
 
@@ -419,7 +428,9 @@ static void case_sharing() {
     if (i % 500 == 0) {
       check(stats().reserved_bytes[0].current == held); /* another process's memory is no segment */
       check(torch_allocator().snapshot().segments.size() == segments);
-      check(torch_allocator().getIpcDevPtr(handle.handle) == base); /* is open: the same */
+      const std::shared_ptr<void> again = torch_allocator().getIpcDevPtr(handle.handle);
+      check(again != base); /* another range of addresses, with the same memory */
+      check(word_at(static_cast<char *>(again.get()) + handle.offset) == which + 5);
       check(word_at(static_cast<char *>(base.get()) + handle.offset) == which + 5);
     }
   }
@@ -435,7 +446,7 @@ static void case_sharing() {
   };
   check(has(refuses("gmlake1"), "cannot be read") &&
         has(refuses("gmlake1 1 2 3"), "cannot be read"));
-  check(has(refuses("e"), "of a kind that is unknown here"));
+  check(has(refuses("e"), "torch's own allocator does not know e"));
   const std::string gone = "gmlake1 " + std::to_string(getpid()) + " 1000 1 2097152";
   check(has(refuses(gone.c_str()), "cannot be had"));
   check(has(error_of<c10::Error>([&] { (void)torch_allocator().shareIpcHandle(&blocks); }),

@@ -8,17 +8,11 @@ enum cudaError_t { cudaSuccess = 0, cudaErrorPeerAccessAlreadyEnabled = 704, cud
 using cudaStream_t = CUstream;
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1 };
 enum cudaMemcpyKind { cudaMemcpyDeviceToDevice = 3 };
-constexpr unsigned cudaIpcMemLazyEnablePeerAccess = 1;
-struct cudaIpcMemHandle_t {
-  char reserved[64];
-};
 
 inline cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
 inline cudaError_t cudaDeviceSynchronize();
 inline cudaError_t cudaFree(void *ptr);
 inline cudaError_t cudaGetLastError();
-inline cudaError_t cudaIpcCloseMemHandle(void *ptr);
-inline cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t handle, unsigned flags);
 inline cudaError_t cudaMalloc(void **out, size_t bytes);
 inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
 inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,

@@ -1,5 +1,6 @@
-/* A stand-in for torch's own allocator, as far as gmlake_torch.cpp gives it pools: each segment is one
-   block; what other streams were recorded on waits for events. And the allocator of such a pool. */
+/* A stand-in for torch's own allocator, as far as gmlake_torch.cpp needs it: for pools, each segment
+   of which is one block, and what other streams were recorded on waits for events; and for what is
+   not to be cached. And the allocator of such a pool. */
 #pragma once
 
 #include "torch_stub.hpp"
@@ -98,13 +99,19 @@ class Source final : public Empty {
   }
 };
 
-/* Serves pools alone. One thread at a time, one device. */
+/* Serves pools, and all when it is disabled. One thread at a time, one device. */
 class OwnAllocator final : public Empty {
  public:
   void *raw_alloc(size_t bytes) override {
     return raw_alloc_with_stream(bytes, c10::cuda::getCurrentCUDAStream(0).stream());
   }
   void *raw_alloc_with_stream(size_t bytes, cudaStream_t stream) override {
+    if (!is_enabled_) {
+      void *ptr = nullptr;
+      (void)cudaMalloc(&ptr, bytes);
+      uncached_.insert(ptr);
+      return ptr;
+    }
     for (const auto &route : routes_) {
       if (!route.second(stream)) continue;
       for (auto &entry : blocks_) {
@@ -123,7 +130,12 @@ class OwnAllocator final : public Empty {
     throw c10::Error("torch's own allocator is asked for what is in no pool");
   }
   c10::DeleterFnPtr raw_deleter() const override;
+  void enable(bool value) override { is_enabled_ = value; }
+  std::shared_ptr<void> getIpcDevPtr(std::string handle) override {
+    throw c10::Error("torch's own allocator does not know " + handle);
+  }
   void raw_delete(void *ptr) override {
+    if (uncached_.erase(ptr)) return (void)cudaFree(ptr);
     const auto it = blocks_.find(ptr);
     if (it == blocks_.end()) throw c10::Error("invalid device pointer: torch's own");
     it->second.is_free = true;
@@ -217,6 +229,8 @@ class OwnAllocator final : public Empty {
     for (const auto &tracker : trackers_) tracker(entry);
   }
 
+  bool is_enabled_ = true;
+  std::unordered_set<void *> uncached_;
   std::map<void *, Block> blocks_;
   std::map<MempoolId_t, Pool> pools_;
   std::map<MempoolId_t, std::function<bool(cudaStream_t)>> routes_;

@@ -519,10 +519,6 @@ inline cudaError_t cudaFree(void *ptr) {
   return torch_stub_error(cuMemFree(torch_stub_address(ptr)));
 }
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
-inline cudaError_t cudaIpcCloseMemHandle(void *) { return cudaErrorOther; }
-inline cudaError_t cudaIpcOpenMemHandle(void **, cudaIpcMemHandle_t, unsigned) {
-  return cudaErrorOther;
-}
 inline cudaError_t cudaMalloc(void **out, size_t bytes) {
   CUdeviceptr address = 0;
   const CUresult code = cuMemAlloc(&address, bytes);
