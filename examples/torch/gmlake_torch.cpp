@@ -38,7 +38,6 @@
 #include <chrono>
 #include <cstdio>
 #include <deque>
-#include <optional>
 #include <set>
 #include <string>
 #include <type_traits>
@@ -142,30 +141,6 @@ class Ring {
  private:
   std::deque<Entry> entries_;
   size_t capacity_ = 1;
-};
-
-/* On whose behalf this thread calls the lake, for chunks that it creates or releases. */
-class Cause {
- public:
-  Cause(const ContextPtr &context, cudaStream_t stream)
-      : context_(context), stream_(stream), outer_(now()) {
-    now() = this;
-  }
-  ~Cause() { now() = outer_; }
-  Cause(const Cause &) = delete;
-  Cause &operator=(const Cause &) = delete;
-
-  static ContextPtr context() { return now() ? now()->context_ : nullptr; }
-  static cudaStream_t stream() { return now() ? now()->stream_ : nullptr; }
-
- private:
-  static const Cause *&now() {
-    static thread_local const Cause *cause = nullptr;
-    return cause;
-  }
-  const ContextPtr &context_;
-  const cudaStream_t stream_;
-  const Cause *const outer_;
 };
 
 /* What torch records of one device's memory. */
@@ -425,8 +400,7 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
     for (const auto &entry : places_)
       if (gmlake_torch::Device *const device = entry->device.load()) {
         const ContextPtr context = entry->history.gather(cca::RecordContext::ALL);
-        const Cause cause(context, nullptr);
-        guarded("gmlake_trim", entry->index, [&] { device->trim(pool); });
+        guarded("gmlake_trim", entry->index, [&] { device->trim(pool, context); });
       }
   }
   void cacheInfo(DeviceIndex index, size_t *largest) override {
@@ -787,8 +761,11 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
     gmlake_torch::Device::Hooks hooks;
     const DeviceIndex index = place.index;
     hooks.on_segment = [&place](bool is_made, uint64_t address, size_t bytes, PoolId pool) {
-      place.history.add(is_made ? TraceEntry::SEGMENT_ALLOC : TraceEntry::SEGMENT_FREE, address,
-                        bytes, Cause::stream(), pool, Cause::context());
+      const gmlake_torch::Asker *const asker = gmlake_torch::Asker::now();
+      place.history.add(
+          is_made ? TraceEntry::SEGMENT_ALLOC : TraceEntry::SEGMENT_FREE, address, bytes,
+          static_cast<cudaStream_t>(asker ? asker->stream : nullptr), pool,
+          asker ? std::static_pointer_cast<GatheredContext>(asker->context) : nullptr);
     };
     hooks.make_room = [] {
       bool did = false;
@@ -890,8 +867,6 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
     Place &place = *places_[static_cast<size_t>(index)];
     ContextPtr context = place.history.gather(cca::RecordContext::STATE);
     Block *block = nullptr;
-    std::optional<Cause> cause;
-    if (C10_UNLIKELY(place.history.is_wanted())) cause.emplace(context, stream);
     try {
       block = device.alloc(bytes, stream, context, is_foreign);
     } catch (const Failure &failure) {

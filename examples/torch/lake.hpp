@@ -161,6 +161,28 @@ class Ledger {
   Late late_then_;                            /* at the last reset of what accumulates */
 };
 
+/* On whose behalf this thread calls the lake, while it exists: whose chunks it creates, and what is
+   told of them, and of those that it releases. */
+struct Asker {
+  Asker(PoolId id, void *own_stream, const Context &own_context)
+      : pool(id), stream(own_stream), context(own_context) {
+    now() = this;
+  }
+  ~Asker() { now() = outer; }
+  Asker(const Asker &) = delete;
+  Asker &operator=(const Asker &) = delete;
+
+  /* The innermost one; NULL: none. */
+  static const Asker *&now() {
+    static thread_local const Asker *asker = nullptr;
+    return asker;
+  }
+  const PoolId pool;
+  void *const stream;
+  const Context &context;
+  const Asker *const outer = now();
+};
+
 /* ---- Memory: the driver as the lake sees it -------------------------------------------------- */
 
 class Memory {
@@ -263,15 +285,6 @@ class Memory {
            inner_->is_capturing(inner_->user, stream, &is, &code) == GMLAKE_OK && is;
   }
 
-  /* While it exists, chunks that this thread's calls create are the pool's. */
-  class Asking {
-   public:
-    explicit Asking(PoolId pool) { asking() = pool; }
-    ~Asking() { asking() = PoolId{0, 0}; }
-    Asking(const Asking &) = delete;
-    Asking &operator=(const Asking &) = delete;
-  };
-
   void reset_peaks() {
     std::lock_guard<std::mutex> lock(mutex_);
     chunks_.reset_peak();
@@ -297,11 +310,6 @@ class Memory {
   static uint64_t next_order() {
     static std::atomic<uint64_t> count{0};
     return ++count;
-  }
-
-  static PoolId &asking() {
-    static thread_local PoolId pool{0, 0};
-    return pool;
   }
 
   /* The table's functions get the driver's own `user`, so that those of the driver may stay in the
@@ -344,7 +352,7 @@ class Memory {
     if (result != GMLAKE_OK) return result;
     std::lock_guard<std::mutex> lock(m->mutex_);
     m->handles_[*out_handle].bytes = bytes;
-    m->handles_[*out_handle].pool = asking();
+    m->handles_[*out_handle].pool = Asker::now() ? Asker::now()->pool : PoolId{0, 0};
     m->chunks_.up(1);
     m->bytes_.up(bytes);
     m->create_count_++;
@@ -760,7 +768,8 @@ class Device {
 
   /* Gives free memory to the driver. Waits for work that still uses some, as cudaFree does; during
      captures that memory stays. Of a pool: gives it all back, if it is unused; else nothing. */
-  void trim(PoolId id) {
+  void trim(PoolId id, const Context &context = nullptr) {
+    const Asker asker(id, nullptr, context);
     if (id == PoolId{0, 0} && memory_.reserved() && !is_any_captured()) hooks_.wait_device();
     (void)drop_pools(id);
     if (id != PoolId{0, 0}) return;
@@ -1054,6 +1063,7 @@ class Device {
     std::shared_ptr<Pool> pool;
     void *ptr = nullptr;
     if (route_count_.load(std::memory_order_acquire)) pool = route(stream);
+    const Asker asker(pool ? pool->id : PoolId{0, 0}, stream, context);
     if (pool)
       if (Block *kept = take_kept(*pool, bytes, stream)) return revive(kept, bytes, context);
     if (guest && !pool) {
@@ -1071,7 +1081,6 @@ class Device {
 
   gmlake_result ask(Pool *pool, size_t bytes, void *stream, unsigned flags, void **out_ptr) {
     if (!pool) return gmlake_alloc(lake_, bytes, stream, out_ptr);
-    const Memory::Asking asking(pool->id);
     gmlake_alloc_desc desc{};
     desc.bytes = bytes;
     desc.pool = pool->pool;
