@@ -124,7 +124,7 @@ static struct world {
   const block *leaving;   /* is freed */
   int lacks_addresses;    /* the driver has refused some, once */
   int may_lack;           /* it has refused to begin for want of memory: perhaps of addresses */
-  int was_refused;        /* the driver has not taken host memory back */
+  int was_refused;        /* the driver has not taken host memory back, or not been asked to */
   int is_recalled;        /* a pool is: the call asks for waits */
   int named;              /* the line that the call names, NOBODY: none, or all may be touched */
   int mode;               /* the program's capture mode */
@@ -588,6 +588,7 @@ static gmlake_result see_exchange(void *user, int *mode, int *code) {
   gmlake_result result = gate(ON_EXCHANGE, code);
   if (!result) result = mock->capture_exchange(user, mode, code);
   if (result) w.is_trusted = 0;
+  if (result) w.was_refused = 1;
   w.may_lack |= result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   return result;
 }

@@ -433,6 +433,9 @@ static const struct row {
     {"contents stay where giving them up fails", "{} P0 +a=2/0 S0:k fail:host-free=1R S0:d W0 -a"},
     /* A wait of the host that failed was begun again, and again. */
     {"who wakes gives up where it cannot wait", "{} +a=1 +b=1 Sn:d +c=1@A -b fail:any=2O* Wn"},
+    /* The judge's own mistake: a thread that cannot leave its capture mode gives no host memory back. */
+    {"contents stay where no call can be made",
+     "{} P3 BA:3/8 +o.3=1@A -o.3@A EA S3:k fail:any=3R D3 xc"},
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
