@@ -220,19 +220,12 @@ class History {
   }
 
  private:
+  /* By the order of the enumeration. */
   static const char *name_of(TraceEntry::Action action) {
-    using T = TraceEntry;
-    static const std::pair<T::Action, const char *> names[] = {
-        {T::ALLOC, "alloc"},
-        {T::FREE_REQUESTED, "free_requested"},
-        {T::FREE_COMPLETED, "free_completed"},
-        {T::SEGMENT_ALLOC, "segment_alloc"},
-        {T::SEGMENT_FREE, "segment_free"},
-        {T::SNAPSHOT, "snapshot"},
-        {T::OOM, "oom"}};
-    for (const auto &name : names)
-      if (name.first == action) return name.second;
-    return "";
+    static const char *const names[] = {"alloc",         "free_requested", "free_completed",
+                                        "segment_alloc", "segment_free",   "segment_map",
+                                        "segment_unmap", "snapshot",       "oom"};
+    return names[action];
   }
   void update() { is_wanted_.store(is_enabled_ || !trackers_.empty()); }
 
@@ -616,11 +609,9 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
   cca::ShareableHandle shareIpcHandle(void *ptr) override {
     Place *place = nullptr;
     if (!find_for_others(ptr, &place)) return former_->shareIpcHandle(ptr);
-    return shared([&] {
-      cca::ShareableHandle out{};
-      out.handle = gmlake_torch::export_block(*place->device.load(), ptr, &out.offset).text();
-      return out;
-    });
+    cca::ShareableHandle out{};
+    out.handle = gmlake_torch::export_block(*place->device.load(), ptr, &out.offset).text();
+    return out;
   }
   /* Of a process with torch's own allocator: that knows the handle. */
   std::shared_ptr<void> getIpcDevPtr(std::string handle) override {
@@ -670,22 +661,10 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
     return failure;
   }
 
-  /* Runs the function; its SharingError becomes torch's error. */
-  template <class Function>
-  auto shared(Function function) -> decltype(function()) {
-    try {
-      return function();
-    } catch (const gmlake_torch::SharingError &error) {
-      throw_error("gmlake: tensors of other processes: " + error.text);
-    }
-  }
-
   /* Memory of a process whose torch is on lakes, too. */
   std::shared_ptr<void> import_range(const std::string &handle, DeviceIndex device) {
-    gmlake_torch::ImportedRange *const range = shared([&] {
-      return new gmlake_torch::ImportedRange(this->device(device),
-                                             gmlake_torch::SharedRange::read(handle));
-    });
+    auto *const range = new gmlake_torch::ImportedRange(this->device(device),
+                                                        gmlake_torch::SharedRange::read(handle));
     return std::shared_ptr<void>(range->ptr(), [range, device](void *) {
       try { /* a deleter may not raise: at the process's end the driver may be gone already */
         c10::cuda::CUDAGuard guard(device);
@@ -735,26 +714,22 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
       gmlake_cuda_destroy(backend);
       throw_error(std::string("gmlake: ") + why);
     }
-    gmlake_torch::Device *device = nullptr;
+    std::unique_ptr<gmlake_torch::Device> device;
     try {
-      device = new gmlake_torch::Device(desc, hooks(place));
-    } catch (const Failure &failure) {
-      unconfigure(place.index);
-      gmlake_cuda_destroy(backend);
-      throw_error(failure_text("gmlake_create", place.index, failure));
-    }
-    try {
-      limit(place, *device);
-      for (int peer : place.peers) add_peer(place, *device, peer);
+      guarded("gmlake_create", place.index, [&] {
+        device = std::make_unique<gmlake_torch::Device>(desc, hooks(place));
+        limit(place, *device);
+        for (int peer : place.peers) add_peer(place, *device, peer);
+      });
     } catch (...) {
-      delete device;
+      device = nullptr;
       unconfigure(place.index);
       gmlake_cuda_destroy(backend);
       throw;
     }
     begin_profile(device->lake(), place.index);
-    place.device.store(device, std::memory_order_release);
-    return *device;
+    place.device.store(device.get(), std::memory_order_release);
+    return *device.release(); /* it lives as long as the process */
   }
 
   gmlake_torch::Device::Hooks hooks(Place &place) {

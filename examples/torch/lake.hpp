@@ -211,7 +211,10 @@ class Memory {
   Memory &operator=(const Memory &) = delete;
 
   const gmlake_backend *table() const { return &table_; }
-  size_t reserved() const { return reserved_.load(std::memory_order_relaxed); }
+  size_t reserved() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return static_cast<size_t>(bytes_.current);
+  }
   /* 0: no limit. It may lie below what is held: then nothing more is created. A session has a limit
      of its own; the smaller one counts. */
   void set_limit(size_t bytes) { limit_.store(bytes); }
@@ -241,8 +244,8 @@ class Memory {
       out.segment[kind] = chunks_;
       out.reserved_bytes[kind] = bytes_;
     }
-    out.create_count = create_count_;
-    out.release_count = release_count_;
+    out.create_count = chunks_.allocated;
+    out.release_count = chunks_.freed;
   }
   /* By which descriptor other processes take the chunk; the first time it is made. It is closed
      when the chunk is released. Returns 0, or the driver's code. pre: the lake has the chunk. */
@@ -294,7 +297,6 @@ class Memory {
     std::lock_guard<std::mutex> lock(mutex_);
     chunks_.reset_accumulated();
     bytes_.reset_accumulated();
-    create_count_ = release_count_ = 0;
   }
 
  private:
@@ -329,7 +331,7 @@ class Memory {
     return nullptr;
   }
 
-  bool has_room(size_t bytes) const { return !limit() || reserved() + bytes <= limit(); }
+  bool has_room(size_t bytes) { return !limit() || reserved() + bytes <= limit(); }
 
   static gmlake_result get_memory_info(void *user, size_t *out_free, size_t *out_total,
                                        int *out_code) noexcept {
@@ -355,8 +357,6 @@ class Memory {
     m->handles_[*out_handle].pool = Asker::now() ? Asker::now()->pool : PoolId{0, 0};
     m->chunks_.up(1);
     m->bytes_.up(bytes);
-    m->create_count_++;
-    m->reserved_ += bytes;
     return GMLAKE_OK;
   }
 
@@ -382,8 +382,6 @@ class Memory {
       if (chunk.is_foreign) return GMLAKE_OK;
       m->chunks_.down(1);
       m->bytes_.down(chunk.bytes);
-      m->release_count_++;
-      m->reserved_ -= chunk.bytes;
     }
 #if !defined(_WIN32)
     if (chunk.fd >= 0) (void)close(chunk.fd);
@@ -483,7 +481,7 @@ class Memory {
   gmlake_backend table_;
   const gmlake_backend *inner_;
   SegmentFn on_segment_;
-  std::atomic<size_t> reserved_{0}, limit_{0}, session_limit_{0};
+  std::atomic<size_t> limit_{0}, session_limit_{0};
   std::mutex mutex_; /* protects what follows */
   std::unordered_map<uint64_t, Chunk> handles_;
   std::map<uint64_t, size_t> accessible_; /* bytes by address: what set_access was called for */
@@ -491,7 +489,6 @@ class Memory {
   std::vector<int> peers_;
   uint64_t serial_ = uint64_t(std::random_device()()) << 32; /* other processes have others */
   Counter chunks_, bytes_;
-  int64_t create_count_ = 0, release_count_ = 0;
 };
 
 /* ---- Blocks --------------------------------------------------------------------------------- */
@@ -1160,14 +1157,7 @@ class Device {
     ledger_.down(block->kind(), block->bytes, block->requested);
     if (keep(block)) return false;
     if (block->has_uses) late_count_++, has_late_ = true;
-    out.ptr = block->ptr;
-    out.bytes = block->bytes;
-    out.stream = block->stream;
-    out.pool = block->pool;
-    out.is_foreign = block->is_foreign;
-    out.is_guest = block->is_guest;
-    out.stream_id = block->stream_id;
-    out.context = std::move(block->context); /* let go of without the lock */
+    out = std::move(*block); /* the context, too: it is let go of without the lock */
     table_.remove(slot);
     spare_.push_back(block);
     return true;
@@ -1453,15 +1443,8 @@ class Device {
   /* Tells the lake that the stream is captured, if it is: it may have joined by an event. A filter
      that fails, as for the legacy stream beside a capture, says no. */
   void learn(void *stream) noexcept {
-    if (!stream) return;
-    std::lock_guard<std::mutex> routes(routes_mutex_);
-    for (const auto &route : routes_) try {
-        const auto &known = route->streams;
-        if (route->is_capture && std::find(known.begin(), known.end(), stream) == known.end() &&
-            route->filter(stream)) {
-          tell_captured(*route, stream);
-          route->has_begun = true;
-        }
+    if (stream) try {
+        (void)route(stream);
       } catch (...) {
       }
   }

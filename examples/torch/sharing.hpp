@@ -13,15 +13,17 @@
 
 #include <cerrno>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 namespace gmlake_torch {
 
-/* What went wrong, for torch's error. */
-struct SharingError {
-  std::string text;
+/* What Python raises. */
+struct SharingError : std::runtime_error {
+  explicit SharingError(const std::string &text)
+      : std::runtime_error("gmlake: tensors of other processes: " + text) {}
 };
 
 /* What one process tells another: a process, and its descriptors of chunks in order of address. */
