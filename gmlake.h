@@ -6198,9 +6198,12 @@ static gmlake_result gmlk_wait_begin(gmlake *l, gmlk_patience *p) {
   size_t i;
   memset(p, 0, sizeof(*p));
   p->last = l->streams.record_count;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count && l->streams.capture_count; i++)
-    if (gmlk_stream_has_work(l->streams.items[i]))
-      p->is_partial |= l->streams.items[i]->is_dirty != 0;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count;
+       i++) { /* the driver may know of captures, too */
+    const gmlk_stream *s = l->streams.items[i];
+    if (gmlk_stream_has_work(s) && s->is_dirty)
+      p->is_partial |= l->streams.capture_count || !gmlk_stream_is_out(&l->streams, s);
+  }
   return result;
 }
 
@@ -8916,11 +8919,13 @@ static gmlake_result gmlk_try_all(gmlake *l, gmlk_attempt *r, gmlk_block **out_b
 }
 
 /* Memory that other streams' work or pending frees hold back: the host waits until enough of that
-   is complete. New chunks may fill what is missing. */
+   is complete. New chunks may fill what is missing: in the end that may be less although no window
+   could lack less. */
 static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   const int waits = gmlk_may_wait(l, r);
   uint32_t shortfall = r->shortfall ? r->shortfall : r->grains;
   gmlake_result result = GMLAKE_OK, grown = GMLAKE_OK;
+  int is_tried = 0; /* growth, since the last step */
   gmlk_patience p;
   gmlk_because(r,
                waits ? "the host waited for streams first" : "the lake looked at all free ranges");
@@ -8929,13 +8934,15 @@ static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_attempt *r, gmlk_block **out
   result = gmlk_wait_begin(l, &p);
   while (!result && !p.is_over) {
     result = gmlk_try_all(l, r, out_block);
-    if (!result && !*out_block && r->shortfall < shortfall) {
+    is_tried = !result && !*out_block && r->shortfall < shortfall;
+    if (is_tried) {
       shortfall = r->shortfall;
       result = grown = gmlk_grow_and_serve(l, r, r->taker, out_block);
     }
     if (*out_block || (result && !gmlk_is_shortage(result))) return result;
     result = gmlk_wait_on(l, &p);
   }
+  if (!result && !is_tried) return gmlk_grow_and_serve(l, r, r->taker, out_block);
   return result ? result : grown;
 }
 
