@@ -120,10 +120,9 @@ headers: $(HEADERS)
 SOAK_SECONDS ?= 600
 SOAK_SEED ?= $(shell date +%s)
 soak: deps-test
-	$(SUBMAKE) $(addprefix $(BUILD)/test_,model random stress soak threads.tsan)
+	$(SUBMAKE) $(addprefix $(BUILD)/test_,model random soak threads.tsan)
 	@$(BUILD)/test_model --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 	@$(BUILD)/test_random --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
-	@$(BUILD)/test_stress --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 	@$(BUILD)/test_soak --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 	@$(BUILD)/test_threads.tsan --seconds $(SOAK_SECONDS)
 
@@ -335,7 +334,7 @@ $(BUILD)/test_hardening: private EACH =
 # Compiling takes longer than running, but for these.
 LEVEL = -O0
 LONG = -O1
-$(addprefix $(BUILD)/test_,model offload offload_random offload_session random soak stress turnip \
+$(addprefix $(BUILD)/test_,model offload offload_random offload_session random soak turnip \
   worlds): private LEVEL = $(LONG)
 
 # These know the public interface alone.

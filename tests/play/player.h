@@ -904,7 +904,7 @@ static void judge_step(void) {
   all = stats();
   for (i = 0; i < NAMES; i++) live += w.blocks[i].id != 0;
   judge(all.live_count == live, "live_count");
-  if (!w.program->options[OPT_SHARE] && !all.quarantined_bytes)
+  if (!w.program->options[OPT_SHARE])
     judge(all.reserved_bytes == census().physical_bytes, "reserved_bytes");
   judge(!desc.limit_bytes || all.quarantined_bytes || all.reserved_bytes <= desc.limit_bytes,
         "more memory than the limit");

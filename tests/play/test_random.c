@@ -1,7 +1,7 @@
 /* usage: test_random [--seconds N] [--seed S] [--mood M] [--trace 1] [--shrink 0] [--play LINE]
    Random programs, judged by clocks (judge.h). Each seed is a lake of its own. With --seconds lakes
    follow one another for so long, with seeds from S on. A finding is shrunk and printed as one line
-   of language.h; --play plays such a line, and so does a row of cases.h. */
+   of language.h; --play plays such a line, and so does a row of the table below. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #define GMLK_CRUMB_PART 4u /* small lakes have crumbs, too */
@@ -49,9 +49,9 @@ static const struct deed {
   char verb;
   size_t weight;
 } deeds[] = {{'+', 75}, {'-', 60}, {'u', 30}, {'U', 8},  {'r', 22}, {'h', 9}, {'e', 9},  {'g', 8},
-             {'t', 9},  {'c', 8},  {'d', 8},  {'z', 10}, {'C', 3},  {'N', 5}, {'K', 1},  {'T', 7},
-             {'Q', 5},  {'I', 4},  {'q', 8},  {'f', 3},  {'k', 6},  {'v', 9}, {'m', 3},  {'P', 6},
-             {'D', 3},  {'B', 8},  {'E', 16}, {'j', 22}, {'J', 3},  {'S', 4}, {'W', 10}, {'l', 6},
+             {'t', 9},  {'c', 8},  {'d', 8},  {'z', 10}, {'C', 3},  {'N', 8}, {'K', 4},  {'T', 7},
+             {'Q', 5},  {'I', 4},  {'q', 8},  {'f', 3},  {'k', 6},  {'v', 9}, {'m', 3},  {'P', 8},
+             {'D', 6},  {'B', 12}, {'E', 22}, {'j', 22}, {'J', 6},  {'S', 4}, {'W', 10}, {'l', 6},
              {'L', 8},  {'x', 12}, {'i', 12}, {'Y', 1}};
 #define DEEDS (sizeof(deeds) / sizeof(deeds[0]))
 
@@ -60,13 +60,15 @@ static const struct mood {
   const char *verbs; /* each as often as it stands there; "": all, by their weights */
   size_t percent, chunks, streams, transient, none, faults;
 } moods[] = {
-    {"", 38, 100, 6, 25, 8, 1},
-    {"++++----uugt", 12, 500, 2, 0, 2, 0},              /* many events are pending */
+    {"", 32, 100, 6, 25, 8, 1},
+    {"++++----uugt", 8, 500, 2, 0, 2, 0},               /* many events are pending */
     {"++++----uurfkkvvhheT", 8, 40, 4, 0, 8, 0},        /* streams that end */
-    {"++++----uurrhheQTq", 12, 24, 5, 0, 25, 0},        /* recorded blocks, host waits */
+    {"++++----uurrhheQTq", 10, 24, 5, 0, 25, 0},        /* recorded blocks, host waits */
     {"++++----uuuBEjjlLLPrh", 12, 60, 4, 60, 4, 0},     /* pools that are lent */
-    {"++++----uhheTIQ", 8, 60, 3, 0, 2, 0},             /* small blocks of several streams */
+    {"++++----uhheTIQ", 6, 60, 3, 0, 2, 0},             /* small blocks of several streams */
     {"+++---uPDSSWWWNcdzxiTUEBj", 10, 60, 3, 5, 10, 1}, /* sleep, with faults */
+    {"+-NNNzzccdCUUUKKheT", 6, 60, 3, 0, 10, 1},        /* buffers that are used and end */
+    {"+++--uuPDBBEEjJh", 8, 60, 3, 0, 4, 1}, /* pools end behind other uses of graphs' memory */
 };
 
 #define MOODS (sizeof(moods) / sizeof(moods[0]))
@@ -116,6 +118,8 @@ static int is_for(char verb, size_t i) {
   case 'l':
   case 'D':
     return i < POOLS && w.pools[i + 1].value;
+  case 'B':
+    return !w.graphs[i].is_alive;
   case 'j':
   case 'J':
     return w.graphs[i].is_alive;
@@ -198,7 +202,8 @@ static void draw_for_pools(op *o) {
     o->bytes = chance(30) ? w.chunk * (2 + below(16)) : 0;
     break;
   case 'B':
-    o->two = (unsigned char)(1 + below(GRAPHS));
+    o->one = any_for('D', POOLS);
+    o->two = (unsigned char)(1 + any_for('B', GRAPHS));
     break;
   case 'j':
   case 'J':
@@ -302,14 +307,14 @@ static void draw_fault(program *p) {
   }
 }
 
-static void add_use(program *p, const op *recorded) {
-  op o = *recorded;
+static void add_use(program *p, const op *before) {
+  op o = *before;
   o.verb = 'u';
   program_add(p, &o);
 }
 
-/* A stream has used what is recorded there, more often than not; a pool is emptied, else it cannot
-   be destroyed. */
+/* A stream has used what is recorded there, more often than not; a pool is emptied, in a hurry, else
+   it cannot be destroyed. */
 static void add_before(program *p, const op *before) {
   unsigned char i;
   if (before->verb == 'r' && chance(50)) add_use(p, before);
@@ -321,6 +326,7 @@ static void add_before(program *p, const op *before) {
     o.verb = '-';
     o.one = i;
     o.stream = any_slot();
+    if (chance(50)) add_use(p, &o);
     program_add(p, &o);
   }
 }
