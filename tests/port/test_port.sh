@@ -34,10 +34,19 @@ windows=x86_64-w64-mingw32-gcc
 if command -v $windows >/dev/null; then
   # shellcheck disable=SC2086
   ok 'Windows: walk' $windows -std=c99 -O1 $strict -I. tests/port/walk.c -o "$dir/walk.exe"
+  # Each implementation once, for all examples.
+  # shellcheck disable=SC2086
+  ok 'Windows: gmlake.h' $windows -std=c99 -O1 $strict -DGMLAKE_IMPLEMENTATION \
+    -DGMLAKE_BACKEND_MOCK -x c -c gmlake.h -o "$dir/lake.o"
+  # shellcheck disable=SC2086
+  ok 'Windows: gmlake_offload.h' $windows -std=c99 -O1 $strict -I. \
+    -DGMLAKE_OFFLOAD_IMPLEMENTATION -DGMLAKE_OFFLOAD_BACKEND_MOCK -x c -c gmlake_offload.h \
+    -o "$dir/offload.o"
   for example in hello kv_server stitching two_streams two_models weights running_out \
     custom_backend offload_quarter; do
     # shellcheck disable=SC2086
-    ok "Windows: $example" $windows -std=c99 -O1 $strict -I. "examples/$example.c" \
+    ok "Windows: $example" $windows -std=c99 -O1 $strict -I. -DGMLAKE_IMPLEMENTATION_DONE \
+      -DGMLAKE_OFFLOAD_IMPLEMENTATION_DONE "examples/$example.c" "$dir/lake.o" "$dir/offload.o" \
       -o "$dir/$example.exe"
   done
   sed -n '/^EXAMPLE$/,/^WHAT/s/^      //p' gmlake.h >"$dir/header.c"
