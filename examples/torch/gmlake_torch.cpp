@@ -272,8 +272,7 @@ struct Place {
   History history;
   std::atomic<gmlake_torch::Device *> device{nullptr};
   std::atomic<double> fraction{configured_fraction<cca::CUDAAllocatorConfig>(0)};
-  std::mutex mutex; /* making the device; peers */
-  std::set<int> peers;
+  std::mutex mutex; /* making the device */
 };
 
 /* torch's interface, and torch's own allocator, whose place the lakes take. */
@@ -389,7 +388,7 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
     if (gmlake_torch::Device *const lake = place(device).device.load()) limit(place(device), *lake);
   }
   void emptyCache(PoolId pool = {0, 0}) override {
-    if (concerns_former(pool)) former_->emptyCache(pool);
+    if (uses_former_) former_->emptyCache(pool);
     for (const auto &entry : places_)
       if (gmlake_torch::Device *const device = entry->device.load()) {
         const ContextPtr context = entry->history.gather(cca::RecordContext::ALL);
@@ -442,7 +441,7 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
 
   cca::SnapshotInfo snapshot(PoolId pool = {0, 0}, bool has_traces = true) override {
     cca::SnapshotInfo out{};
-    if (concerns_former(pool)) out.segments = former_->snapshot(pool, false).segments;
+    if (uses_former_) out.segments = former_->snapshot(pool, false).segments;
     for (const auto &place : places_) {
       if (has_traces)
         out.device_traces.push_back(place->history.entries());
@@ -595,10 +594,11 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
       (void)cudaGetLastError();
     else
       C10_CUDA_CHECK(error);
-    Place &owner = place(to);
-    std::lock_guard<std::mutex> lock(owner.mutex);
-    owner.peers.insert(from);
-    if (gmlake_torch::Device *const device = owner.device.load()) add_peer(owner, *device, from);
+    const gmlake_result result = device(to).memory().add_peer(from);
+    if (result != GMLAKE_OK)
+      throw_error("gmlake: device " + std::to_string(from) +
+                  " cannot access the memory of device " + std::to_string(to) + ": " +
+                  gmlake_result_name(result));
   }
   cudaError_t memcpyAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
                           cudaStream_t stream, bool has_peer_access) override {
@@ -719,7 +719,6 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
       guarded("gmlake_create", place.index, [&] {
         device = std::make_unique<gmlake_torch::Device>(desc, hooks(place));
         limit(place, *device);
-        for (int peer : place.peers) add_peer(place, *device, peer);
       });
     } catch (...) {
       device = nullptr;
@@ -770,14 +769,6 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
             : 0);
   }
 
-  void add_peer(Place &owner, gmlake_torch::Device &device, int peer) {
-    const gmlake_result result = device.memory().add_peer(peer);
-    if (result != GMLAKE_OK)
-      throw_error("gmlake: device " + std::to_string(peer) +
-                  " cannot access the memory of device " + std::to_string(owner.index) + ": " +
-                  gmlake_result_name(result));
-  }
-
   Block *find(const void *ptr, Place **out_place) {
     const size_t count = place_count_.load(std::memory_order_acquire);
     for (size_t i = 0; i < count; i++) {
@@ -805,14 +796,6 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
     return block;
   }
 
-  /* Whether torch's own allocator has memory, and may have some of that pool; {0, 0}: of any. */
-  bool concerns_former(PoolId pool) {
-    return uses_former_ && (pool == PoolId{0, 0} ||
-                            std::any_of(places_.begin(), places_.end(), [&](const auto &place) {
-                              gmlake_torch::Device *const device = place->device.load();
-                              return device && device->is_elsewhere(pool);
-                            }));
-  }
   bool is_elsewhere(DeviceIndex index, PoolId pool) {
     return uses_former_ && device(index).is_elsewhere(pool);
   }

@@ -228,10 +228,10 @@ class Memory {
   gmlake_result add_peer(int device) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (std::find(peers_.begin(), peers_.end(), device) != peers_.end()) return GMLAKE_OK;
-    for (const auto &mapping : accessible_) {
+    for (const auto &mapping : mappings_) {
       int code = 0;
       const gmlake_result result =
-          inner_->set_access(inner_->user, mapping.first, mapping.second, &device, 1, &code);
+          inner_->set_access(inner_->user, mapping.first, mapping.second.bytes, &device, 1, &code);
       if (result != GMLAKE_OK) return result;
     }
     peers_.push_back(device);
@@ -278,8 +278,8 @@ class Memory {
      Processes that ask for the same have the same orders, not the same addresses. */
   uint64_t order_of(uint64_t address) {
     std::lock_guard<std::mutex> lock(mutex_);
-    const auto it = homes_.upper_bound(address);
-    return it == homes_.begin() ? 0 : handles_[std::prev(it)->second].order;
+    const auto it = mappings_.upper_bound(address);
+    return it == mappings_.begin() ? 0 : handles_[std::prev(it)->second.handle].order;
   }
   /* By the driver. What it cannot say, for example as earlier work has failed, is no. */
   bool is_capturing(void *stream) const noexcept {
@@ -307,6 +307,12 @@ class Memory {
     uint64_t serial = 0;     /* of that descriptor: no other ever has it */
     PoolId pool{0, 0};       /* that it was created for */
     uint64_t order = 0;      /* see order_of; 0: it has no home */
+  };
+
+  struct Mapping {
+    size_t bytes;
+    uint64_t handle;
+    bool is_home; /* on_segment_ was told of it, and not of its end */
   };
 
   static uint64_t next_order() {
@@ -394,20 +400,18 @@ class Memory {
                            int *out_code) noexcept {
     Memory *const m = of(user);
     const gmlake_result result = m->inner_->map(user, address, bytes, handle, out_code);
-    bool is_first = false;
+    bool is_home = false;
     PoolId pool;
     if (result != GMLAKE_OK) return result;
     {
       std::lock_guard<std::mutex> lock(m->mutex_);
       Chunk &chunk = m->handles_[handle];
-      is_first = !chunk.order && !chunk.is_foreign; /* its first mapping is its home */
+      is_home = !chunk.order && !chunk.is_foreign; /* its first mapping is its home */
       pool = chunk.pool;
-      if (is_first) {
-        m->homes_[address] = handle;
-        chunk.order = next_order();
-      }
+      if (is_home) chunk.order = next_order();
+      m->mappings_[address] = {bytes, handle, is_home};
     }
-    if (m->on_segment_ && is_first) m->on_segment_(true, address, bytes, pool);
+    if (m->on_segment_ && is_home) m->on_segment_(true, address, bytes, pool);
     return GMLAKE_OK;
   }
 
@@ -417,7 +421,9 @@ class Memory {
       if (m->on_segment_) m->on_segment_(false, home.first, home.second.bytes, home.second.pool);
     std::lock_guard<std::mutex> lock(m->mutex_); /* a peer that joins now sees it no more */
     const gmlake_result result = m->inner_->unmap(user, address, bytes, out_code);
-    if (result == GMLAKE_OK) m->cut(address, bytes);
+    if (result == GMLAKE_OK)
+      m->mappings_.erase(m->mappings_.lower_bound(address),
+                         m->mappings_.lower_bound(address + bytes));
     return result;
   }
 
@@ -429,10 +435,8 @@ class Memory {
     for (int peer : m->peers_)
       if (std::find(all_peers.begin(), all_peers.end(), peer) == all_peers.end())
         all_peers.push_back(peer);
-    const gmlake_result result =
-        m->inner_->set_access(user, address, bytes, all_peers.data(), all_peers.size(), out_code);
-    if (result == GMLAKE_OK) m->accessible_[address] = bytes;
-    return result;
+    return m->inner_->set_access(user, address, bytes, all_peers.data(), all_peers.size(),
+                                 out_code);
   }
 
   /* The chunks whose homes are in the range that will be unmapped, by address: who is told may have
@@ -440,10 +444,9 @@ class Memory {
   std::vector<std::pair<uint64_t, Chunk>> take_homes(uint64_t from, uint64_t to) {
     std::vector<std::pair<uint64_t, Chunk>> out;
     std::lock_guard<std::mutex> lock(mutex_);
-    for (auto it = homes_.lower_bound(from); it != homes_.end() && it->first < to;) {
-      out.emplace_back(it->first, handles_[it->second]);
-      it = homes_.erase(it);
-    }
+    for (auto it = mappings_.lower_bound(from); it != mappings_.end() && it->first < to; ++it)
+      if (std::exchange(it->second.is_home, false))
+        out.emplace_back(it->first, handles_[it->second.handle]);
     return out;
   }
 
@@ -460,32 +463,13 @@ class Memory {
     return m->inner_->event_record(user, event, stream, out_code);
   }
 
-  /* Takes [address, address + bytes) out of accessible_: what is mapped together may be unmapped in
-     parts. */
-  void cut(uint64_t address, size_t bytes) {
-    const uint64_t end = address + bytes;
-    auto it = accessible_.upper_bound(address);
-    if (it != accessible_.begin()) --it;
-    while (it != accessible_.end() && it->first < end) {
-      const uint64_t from = it->first, to = from + it->second;
-      if (to <= address) {
-        ++it;
-        continue;
-      }
-      it = accessible_.erase(it);
-      if (from < address) accessible_[from] = static_cast<size_t>(address - from);
-      if (to > end) accessible_[end] = static_cast<size_t>(to - end);
-    }
-  }
-
   gmlake_backend table_;
   const gmlake_backend *inner_;
   SegmentFn on_segment_;
   std::atomic<size_t> limit_{0}, session_limit_{0};
   std::mutex mutex_; /* protects what follows */
   std::unordered_map<uint64_t, Chunk> handles_;
-  std::map<uint64_t, size_t> accessible_; /* bytes by address: what set_access was called for */
-  std::map<uint64_t, uint64_t> homes_; /* handles by the addresses that on_segment_ was told of */
+  std::map<uint64_t, Mapping> mappings_; /* by address */
   std::vector<int> peers_;
   uint64_t serial_ = uint64_t(std::random_device()()) << 32; /* other processes have others */
   Counter chunks_, bytes_;
