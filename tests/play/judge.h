@@ -149,6 +149,7 @@ static struct world {
   map *maps[MAPS]; /* by address */
   size_t map_count;
   block blocks[NAMES];
+  uint64_t starts[NAMES]; /* of each name's block, or of its last one; 0: none yet */
   buffer buffers[BUFFERS];
   pool pools[POOLS + 1]; /* [0] is the default pool; pool n of the language is [n + 1] */
   graph graphs[GRAPHS];

@@ -13,6 +13,8 @@
      -ab@A             free blocks a and b; on the legacy stream where none is named
      ua@A  U0@A        work on A uses block a; the memory of buffer 0
      ra@A              record stream A on block a
+     wa:2+512b         the address so far behind the start of block a, or of what it was last, is
+                       refused where it is no block's start
      xa  ib=a*3        export block a; import it as block b, three times behind one another
      fA  kA  vA        forget stream A; destroy it, told or untold; the next one with its value
      mA:1              mark it: 1 COMMUNICATION, 2 URGENT, 3 STAYS, 0 PLAIN
@@ -78,14 +80,14 @@ typedef struct word {
 } word;
 
 static const word words[] = {
-    {'+', "b=z@/"},  {'q', "=z@/"},    {'-', "b@"},        {'u', "b@"},    {'U', "d@"},
-    {'r', "b@"},     {'x', "b"},       {'i', "b=c?*n"},    {'f', "S"},     {'k', "S"},
-    {'v', "S"},      {'m', "S:n"},     {'h', "S"},         {'e', "S"},     {'g', "S:n"},
-    {'t', ":n"},     {'P', "d?:z?^y"}, {'D', "d"},         {'B', "S:d/e"}, {'E', "S"},
-    {'j', "d@"},     {'J', "d"},       {'N', "d:z?/e?^y"}, {'z', "d:z@"},  {'K', "d@"},
-    {'c', "d:z,y@"}, {'d', "d:z,y@"},  {'C', "d:z,y@"},    {'S', "p:m"},   {'W', "p"},
-    {'l', "d@"},     {'L', "d@"},      {'Y', ":z,y@"},     {'T', ":z"},    {'Q', ""},
-    {'I', ""},
+    {'+', "b=z@/"}, {'q', "=z@/"},   {'-', "b@"},      {'u', "b@"},        {'U', "d@"},
+    {'r', "b@"},    {'w', "b:z"},    {'x', "b"},       {'i', "b=c?*n"},    {'f', "S"},
+    {'k', "S"},     {'v', "S"},      {'m', "S:n"},     {'h', "S"},         {'e', "S"},
+    {'g', "S:n"},   {'t', ":n"},     {'P', "d?:z?^y"}, {'D', "d"},         {'B', "S:d/e"},
+    {'E', "S"},     {'j', "d@"},     {'J', "d"},       {'N', "d:z?/e?^y"}, {'z', "d:z@"},
+    {'K', "d@"},    {'c', "d:z,y@"}, {'d', "d:z,y@"},  {'C', "d:z,y@"},    {'S', "p:m"},
+    {'W', "p"},     {'l', "d@"},     {'L', "d@"},      {'Y', ":z,y@"},     {'T', ":z"},
+    {'Q', ""},      {'I', ""},
 };
 #define WORDS (sizeof(words) / sizeof(words[0]))
 

@@ -435,6 +435,7 @@ static void enter_block(block *b, void *ptr, size_t before, unsigned flags) {
   if (b->is_exclusive) judge_exclusive(b, w.pools[b->pool].chunk);
   judge(!(flags & GMLAKE_NO_GROW) || census().physical_bytes <= before, "NO_GROW has grown");
   if (b->on >= 0 && !number) b->born = w.lines[b->on].now;
+  w.starts[b - w.blocks] = b->at;
   if (number) w.of_serial[number]->ranges[w.of_serial[number]->range_count++] = range_of(b);
   write_stamps(b);
 }
@@ -493,6 +494,30 @@ static void do_record(int on) {
   if (is_done(gmlake_record_stream(lake, (void *)(uintptr_t)b->at, value_in(now->stream)),
               "gmlake_record_stream", 0, GMLAKE_OK))
     b->recorded |= (uint64_t)1 << on;
+}
+
+/* Only the start of a live block is taken for one. Nothing has changed: the step is judged. */
+static void do_wrong(void) {
+  const uint64_t at = w.starts[now->one % NAMES] + now->bytes;
+  void *ptr = (void *)(uintptr_t)at;
+  gmlake_allocation_info info;
+  gmlake_result result;
+  size_t i, count;
+  for (i = 0; i < NAMES; i++)
+    if (w.blocks[i].id && w.blocks[i].at == at) return;
+  if (!w.starts[now->one % NAMES]) return;
+  result = gmlake_free(lake, ptr, NULL);
+  judge(result == GMLAKE_ERROR_UNKNOWN_POINTER || result == GMLAKE_ERROR_DOUBLE_FREE,
+        "what is no block was freed");
+  judge(gmlake_record_stream(lake, ptr, NULL) == GMLAKE_ERROR_UNKNOWN_POINTER,
+        "a stream was recorded on what is no block");
+  judge(gmlake_get_allocation(lake, ptr, &info) == GMLAKE_ERROR_UNKNOWN_POINTER,
+        "what is no block is described");
+  judge(gmlake_get_pieces(lake, ptr, NULL, 0, &count) == GMLAKE_ERROR_UNKNOWN_POINTER,
+        "what is no block has pieces");
+  if (gmlake_find(lake, ptr, &info)) return;
+  judge(info.ptr != ptr || info.state != GMLAKE_STATE_LIVE || info.kind == GMLAKE_KIND_BUFFER,
+        "what is no block was found as one");
 }
 
 /* ---- Other processes: the lake has a block of its own twice ---------------------------------- */
@@ -1060,6 +1085,9 @@ static void perform(const op *o) {
     break;
   case 'r':
     do_record(on);
+    break;
+  case 'w':
+    do_wrong();
     break;
   case 'x':
     do_export();

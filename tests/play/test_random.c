@@ -52,7 +52,7 @@ static const struct deed {
              {'t', 9},  {'c', 8},  {'d', 8},  {'z', 10}, {'C', 3},  {'N', 8}, {'K', 4},  {'T', 7},
              {'Q', 5},  {'I', 4},  {'q', 8},  {'f', 3},  {'k', 6},  {'v', 9}, {'m', 3},  {'P', 8},
              {'D', 6},  {'B', 12}, {'E', 22}, {'j', 22}, {'J', 6},  {'S', 4}, {'W', 10}, {'l', 6},
-             {'L', 8},  {'x', 12}, {'i', 12}, {'Y', 1}};
+             {'L', 8},  {'w', 6},  {'x', 12}, {'i', 12}, {'Y', 1}};
 #define DEEDS (sizeof(deeds) / sizeof(deeds[0]))
 
 /* A lake of a mood does those things alone, and often: rare meetings need that. */
@@ -250,6 +250,10 @@ static op draw(char verb) {
   case 'r':
     draw_use(&o);
     break;
+  case 'w':
+    o.one = chance(50) ? any_live() : (unsigned char)below(NAMES);
+    o.bytes = chance(40) ? w.blocks[o.one].bytes : chance(60) ? GRAIN * below(64) : below(70000);
+    break;
   case 'x':
     o.one = any_for(verb, NAMES);
     break;
@@ -345,7 +349,7 @@ static int choose(program *p, size_t at) {
   if (chooser.frees && chooser.frees--) i = 1;
   o = draw(deeds[i].verb);
   add_before(p, &o);
-  if (!strchr("uUhegtvkIjJ", o.verb)) draw_fault(p);
+  if (!strchr("uUhegtvkIjJw", o.verb)) draw_fault(p);
   program_add(p, &o);
   if (o.verb == 'r' && chance(50)) add_use(p, &o);
   return 1;
