@@ -10462,6 +10462,7 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   if (pool->arena.sleep) return gmlk_refuse_asleep(l, &pool->arena, "gmlake_capture_begin");
   if (pool->loan.number) return gmlk_refuse_lent(l, pool, "gmlake_capture_begin");
   if (pool->arena.live_count) { /* the stream may have used blocks that the capture then frees */
+    if (!gmlk_loan_use(l, &pool->loan, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     gmlk_stream_dirty(s, 0);
     gmlk_pool_used(pool);
   }

@@ -449,6 +449,9 @@ static const struct row {
      "{} P0 BC:0/1 +a=1@C EC ua -a fail:record=1C D0"},
     /* A wait of the host that failed was begun again, and again. */
     {"who wakes gives up where it cannot wait", "{} +a=1 +b=1 Sn:d +c=1@A -b fail:any=2O* Wn"},
+    /* A stream used a graph's block, and a capture freed it: who borrows it waits for that use. */
+    {"who borrows waits for uses before a capture",
+     "{oom} P2:120 BC:2/7 +x.2=1@C EC ux.2@C BC:2/3 -x.2@C EC l2@D +q.2=1686b@D/t"},
     /* The judge's own mistake: a thread that cannot leave its capture mode gives no host memory back. */
     {"contents stay where no call can be made",
      "{} P3 BA:3/8 +o.3=1@A -o.3@A EA S3:k fail:any=3R D3 xc"},
