@@ -969,7 +969,7 @@ class Device {
       add_piece(out.back(), entry, entry.address, false);
       is_open = !is_stitched;
     }
-    return ordered(std::move(out));
+    return out;
   }
 
   /* The same memory, a segment for each chunk: what Hooks::on_segment was told of. A block is cut
@@ -1001,7 +1001,7 @@ class Device {
     }
     std::vector<Segment> out;
     for (auto &chunk : chunks) out.push_back(std::move(chunk.second.second));
-    return ordered(std::move(out));
+    return out;
   }
 
   Context context_of(const void *ptr) {
@@ -1046,7 +1046,7 @@ class Device {
     if (route_count_.load(std::memory_order_acquire)) pool = route(stream);
     const Asker asker(pool ? pool->id : PoolId{0, 0}, stream, context);
     if (pool)
-      if (Block *kept = take_kept(*pool, bytes, stream)) return revive(kept, bytes, context);
+      if (Block *kept = take_kept(*pool, bytes, stream, context)) return kept;
     if (guest && !pool) {
       Failure failure{GMLAKE_OK, {}};
       failure.result = guest->alloc(bytes, stream, &ptr, &failure.info);
@@ -1247,7 +1247,7 @@ class Device {
 
   /* A block that only checkpoints keep may serve a request of about its size on its stream: it will
      be live at its address when they come back, whoever has it now. */
-  Block *take_kept(Pool &pool, size_t bytes, void *stream) {
+  Block *take_kept(Pool &pool, size_t bytes, void *stream, Context &context) {
     const size_t size = rounded(bytes);
     Block *best = nullptr;
     std::lock_guard<std::mutex> lock(mutex_);
@@ -1255,13 +1255,10 @@ class Device {
       if (block->stream == stream && !block->has_uses && block->bytes >= size &&
           block->bytes - size <= size / 8 && (!best || block->bytes < best->bytes))
         best = block;
-    if (best) pool.kept.erase(best);
+    if (!best) return nullptr;
+    pool.kept.erase(best);
+    live_again(best, bytes, std::move(context));
     return best;
-  }
-  Block *revive(Block *block, size_t bytes, Context &context) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    live_again(block, bytes, std::move(context));
-    return block;
   }
 
   void discard(Checkpoint *point) {
@@ -1460,17 +1457,14 @@ class Device {
     return map;
   }
   /* pre: mutex_. */
-  Segment segment_at(const gmlake_map_entry &entry) const {
+  Segment segment_at(const gmlake_map_entry &entry) {
     Segment segment;
     segment.address = entry.address;
+    segment.order = memory_.order_of(entry.address);
     segment.stream = entry.stream == GMLAKE_STREAM_NONE ? nullptr : entry.stream;
     for (const auto &pool : pools_)
       if (pool.second->pool == entry.pool) segment.pool = pool.first;
     return segment;
-  }
-  std::vector<Segment> ordered(std::vector<Segment> segments) {
-    for (Segment &segment : segments) segment.order = memory_.order_of(segment.address);
-    return segments;
   }
   /* owner: address of the block that the entry is, or is a part of. */
   void add_piece(Segment &segment, const gmlake_map_entry &entry, uint64_t owner,
