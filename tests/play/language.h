@@ -156,13 +156,14 @@ enum {
   OPT_FILL,
   OPT_BOOKS,
   OPT_SHARE,
+  OPT_OBSERVED,
   OPT_EXACT,
   OPT_COUNT
 };
 static const char *const option_names[OPT_COUNT] = {
-    "chunk",      "cap",       "limit",  "keep",  "arena",  "window", "smax",    "smin",
-    "handle",     "streams",   "peers",  "mode",  "extent", "oom",    "may-end", "no-ids",
-    "wait-first", "wait-soon", "single", "guard", "fill",   "books",  "share",   "exact"};
+    "chunk",   "cap",   "limit", "keep",   "arena", "window",   "smax",   "smin",       "handle",
+    "streams", "peers", "mode",  "extent", "oom",   "may-end",  "no-ids", "wait-first", "wait-soon",
+    "single",  "guard", "fill",  "books",  "share", "observed", "exact"};
 
 typedef struct program {
   size_t options[OPT_COUNT]; /* sizes in bytes; words that stand alone are 1 */

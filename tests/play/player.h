@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "judge.h"
-#include "model.h"
+#include "observe.h"
 
 #include "../judge_map.h"
 
@@ -929,6 +929,7 @@ static void judge_step(void) {
   all = stats();
   for (i = 0; i < NAMES; i++) live += w.blocks[i].id != 0;
   judge(all.live_count == live, "live_count");
+  judge_told(&all);
   if (!w.program->options[OPT_SHARE])
     judge(all.reserved_bytes == census().physical_bytes, "reserved_bytes");
   judge(!desc.limit_bytes || all.quarantined_bytes || all.reserved_bytes <= desc.limit_bytes,
@@ -1128,6 +1129,7 @@ static void describe(const size_t *options) {
   desc.stitch_bytes_min = options[OPT_SMIN];
   desc.handle_bytes = options[OPT_HANDLE];
   if (options[OPT_OOM]) desc.oom.fn = on_oom;
+  if (options[OPT_OBSERVED]) desc.observer.fn = observe;
   for (i = 0; i < 3; i++) w.peers[i] = i + 1;
   desc.peer_count = options[OPT_PEERS] % 4;
   desc.peer_devices = desc.peer_count ? w.peers : NULL;
@@ -1138,6 +1140,7 @@ static void open_world(program *p) {
   size_t i;
   int code = 0, mode;
   memset(&w, 0, sizeof(w));
+  memset(&told, 0, sizeof(told));
   memset(&device, 0, sizeof(device));
   w.program = p;
   w.is_trusted = 1;
