@@ -189,7 +189,10 @@ class Offload final : public Guest {
     if (!is_held_) return GMLAKE_OFFLOAD_OK;
     is_held_ = false;
     graphs_[*out_graph] = std::move(captured_);
-    return note(gmlake_offload_session_hold(session_, 0));
+    const Result result = note(gmlake_offload_session_hold(session_, 0));
+    for (const auto &freed : late_) give_up(freed.first, freed.second);
+    late_.clear();
+    return result;
   }
   void forget_graph(uint64_t graph) {
     const Lock lock(mutex_);
@@ -240,7 +243,10 @@ class Offload final : public Guest {
     uint32_t id;
     if (!find(reinterpret_cast<uint64_t>(ptr), id)) return;
     tensors_[id].is_live = false;
-    (void)note(gmlake_offload_session_free(session_, id, stream));
+    if (is_held_ && !tensors_[id].streams.empty())
+      late_.emplace_back(id, stream); /* nobody may wait for its streams in a capture */
+    else
+      give_up(id, stream);
   }
   void record_stream(void *ptr, void *stream) override {
     const Lock lock(mutex_);
@@ -418,6 +424,13 @@ class Offload final : public Guest {
     tensors_[id].is_parked = false;
     (void)gmlake_offload_session_unpin(session_, id, stream_);
   }
+  /* Who gets the memory waits for all that the recorded streams have by now. Where that cannot be had
+     the tensor stays. */
+  void give_up(uint32_t id, void *stream) {
+    for (void *other : tensors_[id].streams)
+      if (note(gmlake_offload_session_unpin(session_, id, other)) != GMLAKE_OFFLOAD_OK) return;
+    (void)note(gmlake_offload_session_free(session_, id, stream));
+  }
   void captured(uint64_t address) {
     uint32_t id;
     if (find(address, id)) captured_[id] = tensors_[id].serial;
@@ -467,6 +480,7 @@ class Offload final : public Guest {
   void *stream_ = nullptr;      /* that close named */
   std::vector<Tensor> tensors_; /* by the session's numbers */
   std::vector<uint32_t> reads_, writes_;
+  std::vector<std::pair<uint32_t, void *>> late_; /* [is_held_] freed, and on which stream */
   uint64_t serial_ = 0, list_ = 0, graph_count_ = 0;
   std::unordered_map<uint32_t, uint64_t> captured_; /* tensors and their serials */
   std::unordered_map<uint64_t, std::unordered_map<uint32_t, uint64_t>> graphs_;

@@ -188,6 +188,8 @@ static void streams() {
   scene.follow(&scene.c, &scene.a);
   scene.offload->record_stream(tensors[1], &scene.b);
   scene.offload->record_stream(tensors[1], &scene.c);
+  scene.offload->record_stream(tensors[2], &scene.c);
+  scene.offload->free(tensors[2], &scene.a); /* it follows what the stream has so far */
   for (int i = 0; i < 30; i++) scene.use(&scene.c, tensors[1], 1, 1); /* takes long */
   scene.offload->free(tensors[1], &scene.a); /* others get its memory behind that */
   std::vector<char *> others = scene.make(4);
@@ -247,6 +249,23 @@ static void graphs() {
   check(!scene.offload->replay(graph, &scene.a));
   scene.use(&scene.a, tensors[2], 5, 5);
   check(!scene.offload->replay(99, &scene.a)); /* captured before the session: nothing is its own */
+}
+
+/* What other streams used stays while a graph is captured: nobody may wait for them. */
+static void freed_in_capture() {
+  Scene scene(34 * MIB);
+  std::vector<char *> tensors = scene.make(2);
+  uint64_t graph = 0;
+  scene.follow(&scene.c, &scene.a);
+  scene.offload->record_stream(tensors[0], &scene.c);
+  for (int i = 0; i < 30; i++) scene.use(&scene.c, tensors[0], 0, 0);
+  check(!scene.offload->begin_capture(&scene.b));
+  const size_t held = scene.offload->stats().device_bytes;
+  scene.offload->free(tensors[0], &scene.a);
+  check(scene.offload->stats().device_bytes == held);
+  check(!scene.offload->end_capture(&graph));
+  check(scene.offload->stats().device_bytes == held - TENSOR);
+  scene.iterate(scene.make(4), 0, 1);
 }
 
 /* Memory that others need is the session's no longer. */
@@ -343,6 +362,7 @@ int main() {
   reads();
   streams();
   closes();
+  freed_in_capture();
   refuses();
   graphs();
   makes_room();
