@@ -750,6 +750,7 @@ class Device {
   /* Gives free memory to the driver. Waits for work that still uses some, as cudaFree does; during
      captures that memory stays. Of a pool: gives it all back, if it is unused; else nothing. */
   void trim(PoolId id, const Context &context = nullptr) {
+    if (is_child()) return;
     const Asker asker(id, nullptr, context);
     if (id == PoolId{0, 0} && memory_.reserved() && !is_any_captured()) hooks_.wait_device();
     (void)drop_pools(id);
@@ -813,6 +814,7 @@ class Device {
   }
   /* Whether somebody else serves that pool, or requests on the stream. */
   bool is_elsewhere(PoolId id) {
+    if (is_child()) return false;
     std::lock_guard<std::mutex> lock(mutex_);
     const auto it = pools_.find(id);
     return it != pools_.end() && it->second->is_elsewhere;
@@ -824,6 +826,7 @@ class Device {
   }
   /* Returns whether there is such a pool in use. */
   bool release_pool(PoolId id) {
+    if (is_child()) return true;
     std::lock_guard<std::mutex> routes(routes_mutex_);
     for (const auto &route : routes_)
       if (route->is_capture && route->pool->id == id) route->was_released = true;
@@ -834,6 +837,7 @@ class Device {
     return true;
   }
   int pool_use_count(PoolId id) {
+    if (is_child()) return 1; /* a MemPool that ends there wants to be the last user */
     std::lock_guard<std::mutex> lock(mutex_);
     const auto it = pools_.find(id);
     return it == pools_.end() ? 0 : it->second->use_count;
@@ -1107,6 +1111,7 @@ class Device {
     block->pool = pool;
     block->is_foreign = false;
     block->is_guest = is_guest;
+    block->has_uses = false;
     table_.add(block);
     live_again(block, bytes, std::move(context));
     if (late.bytes) ledger_.note(late);
@@ -1128,7 +1133,6 @@ class Device {
     block->requested = requested;
     block->context = std::move(context);
     block->is_live = true;
-    block->has_uses = false;
     if (block->pool) block->pool->live.insert(block);
     ledger_.up(block->kind(), block->bytes, requested);
   }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <set>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -435,6 +436,53 @@ static void test_foreign() {
   check(device.figures().active_bytes[ALL].current == 0);
 }
 
+/* A child of fork ends graphs and pools, of which it has copies, whoever held a lock meanwhile:
+   a filter is called with that of the routes. */
+static void test_child() {
+  Scene scene;
+  Device &device = *scene.device;
+  int status = -1;
+  device.retain_pool(kPool);
+  const auto forks = [&](void *) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(10);
+      const bool is_sole = device.pool_use_count(kPool) == 1; /* MemPool wants that */
+      const bool has_released = device.release_pool(kPool);
+      device.trim(kPool);
+      _exit(!is_sole || !has_released);
+    }
+    check(waitpid(child, &status, 0) == child);
+    return true;
+  };
+  check(device.begin_route(kPool, forks, scene.a) && device.end_route(kPool));
+  check(WIFEXITED(status) && !WEXITSTATUS(status));
+  check(device.pool_use_count(kPool) == 2);
+}
+
+/* A block of a checkpoint that another stream used serves nobody else, also after it came back. */
+static void test_checkpoint_recorded() {
+  Scene scene;
+  Device &device = *scene.device;
+  std::vector<void *> freed, live;
+  begin_capture(scene, kPool, scene.a);
+  Block *const x = scene.alloc(3 * MIB, scene.a);
+  void *const at_x = x->ptr;
+  end_capture(scene, kPool, scene.a);
+  const std::shared_ptr<Checkpoint> point = device.checkpoint(kPool);
+  device.record_stream(x, scene.b);
+  device.free(x);
+  for (int i = 0; i < 2; i++) {
+    begin_capture(scene, kPool, scene.a);
+    Block *const same = scene.alloc(3 * MIB, scene.a);
+    check(same->ptr != at_x);
+    device.free(same);
+    end_capture(scene, kPool, scene.a);
+    device.restore(*point, nullptr, freed, live);
+    device.free(x);
+  }
+}
+
 /* Graph trees: the state after a graph comes back at the same addresses. */
 static void test_checkpoint() {
   Scene scene;
@@ -723,6 +771,8 @@ int main() {
   test_pool_serves();
   test_capture();
   test_foreign();
+  test_child();
+  test_checkpoint_recorded();
   test_checkpoint();
   test_segments();
   test_chunk_segments();
