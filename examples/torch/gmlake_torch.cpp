@@ -109,7 +109,8 @@ std::string causes_text(const gmlake_error_info &info) {
 
 std::string failure_text(const char *call, int device, const Failure &failure) {
   std::string text = std::string("gmlake: device ") + std::to_string(device) + ": " + call + ": " +
-                     gmlake_result_name(failure.result) + ": " + failure.info.text;
+                     gmlake_result_name(failure.result) + ": " +
+                     (failure.reason.empty() ? failure.info.text : failure.reason);
   if (failure.info.call) text += std::string(" (") + failure.info.call;
   if (failure.info.call && failure.info.driver_code)
     text += ", driver's code " + std::to_string(failure.info.driver_code);
@@ -343,9 +344,11 @@ class LakeAllocator final : public Successor<cca::CUDAAllocator> {
     former_->raw_delete(ptr);
   }
   void recordStream(const c10::DataPtr &ptr, c10::cuda::CUDAStream stream) override {
-    if (uses_former_ && ptr.get_deleter() == former_->raw_deleter())
-      return former_->recordStream(ptr, stream);
-    if (!ptr.get() || ptr.get_deleter() != &delete_block) return; /* another process's memory */
+    if (ptr.get_deleter() != &delete_block) { /* which of them is its own torch's allocator knows */
+      if (uses_former_) former_->recordStream(ptr, stream);
+      return;
+    }
+    if (!ptr.get()) return;
     Place *place = nullptr;
     Block *const block = find(ptr.get(), &place);
     if (!block) raise_invalid(ptr.get());

@@ -622,7 +622,8 @@ class Guest {
   virtual gmlake_result alloc(size_t bytes, void *stream, void **out_ptr,
                               gmlake_error_info *out_info) = 0;
   virtual void free(void *ptr, void *stream) = 0;
-  virtual void record_stream(void *ptr, void *stream) = 0;
+  /* False: error() says why it cannot wait for the stream. */
+  virtual bool record_stream(void *ptr, void *stream) = 0;
   /* The block stays where it is from now on. False: error() says why it does not. */
   virtual bool pin(void *ptr, void *stream) = 0;
   /* Memory of the lake has run out: whether the guest gave up some. */
@@ -729,12 +730,16 @@ class Device {
     (void)free_at(block->ptr, &bytes);
   }
 
-  /* The block is used on the stream, too. is_foreign: as of alloc. */
+  /* The block is used on the stream, too. is_foreign: as of alloc. Throws Failure. */
   void record_stream(Block *block, void *stream, bool is_foreign = false) {
     if (is_child() || stream == block->stream) return;
     if (!is_foreign) stay(stream);
     if (route_count_.load(std::memory_order_acquire)) learn(stream);
-    if (block->is_guest) return guest_.load()->record_stream(block->ptr, stream);
+    if (block->is_guest) {
+      Guest *const guest = guest_.load();
+      if (guest->record_stream(block->ptr, stream)) return;
+      throw Failure{GMLAKE_ERROR_DRIVER, {}, guest->error()};
+    }
     const gmlake_result result = gmlake_record_stream(lake_, block->ptr, stream);
     if (result != GMLAKE_OK) fail(result);
     block->has_uses = true;

@@ -248,15 +248,16 @@ class Offload final : public Guest {
     else
       give_up(id, stream);
   }
-  void record_stream(void *ptr, void *stream) override {
+  bool record_stream(void *ptr, void *stream) override {
     const Lock lock(mutex_);
     uint32_t id;
-    if (!find(reinterpret_cast<uint64_t>(ptr), id)) return;
+    if (!find(reinterpret_cast<uint64_t>(ptr), id)) return true;
     std::vector<void *> &streams = tensors_[id].streams;
-    if (std::find(streams.begin(), streams.end(), stream) != streams.end()) return;
-    if (is_held_) return captured(reinterpret_cast<uint64_t>(ptr));
-    if (note(gmlake_offload_session_pin(session_, id, stream)) == GMLAKE_OFFLOAD_OK)
-      streams.push_back(stream);
+    if (std::find(streams.begin(), streams.end(), stream) != streams.end()) return true;
+    if (is_held_) return captured(reinterpret_cast<uint64_t>(ptr)), true;
+    if (note(gmlake_offload_session_pin(session_, id, stream)) != GMLAKE_OFFLOAD_OK) return false;
+    streams.push_back(stream);
+    return true;
   }
   bool pin(void *ptr, void *stream) override {
     const Lock lock(mutex_);

@@ -96,7 +96,7 @@ static void case_enable() {
   {
     const c10::DataPtr data = torch_allocator().allocate(MIB);
     check(data.get() && data.get_deleter() == torch_allocator().raw_deleter());
-    check(data.get_deleter() == &torch_stub::delete_own);
+    check(data.get_deleter() == &torch_stub::delete_uncached);
   }
   void *const early = take(MIB);
   check(early && !lake_of(0) && !torch_allocator().isEnabled());
@@ -579,6 +579,14 @@ static void case_offload() {
   const std::string refused = error_of<c10::OutOfMemoryError>([] { give(take(64 * MIB)); });
   check(has(refused.c_str(), "offloads says: ") && has(refused.c_str(), "; raise limit_bytes."));
   check(has(refused.c_str(), "this step needs ") && word_at(tensors[0]) == 0);
+  {
+    const c10::DataPtr data = torch_allocator().allocate(8 * MIB);
+    const std::string why = error_of<c10::Error>([&] {
+      for (int i = 0; i < 64; i++)
+        torch_allocator().recordStream(data, c10::cuda::getStreamFromPool(0));
+    });
+    check(has(why.c_str(), "more than 62 streams")); /* the session would not wait for it */
+  }
   check(!gmlake_torch_offload_close() && !name_tensor(tensors[1], 1, 0));
   for (unsigned i = 0; i < 12; i++) check(word_at(tensors[i]) == i);
   check(is_refused(600 * MIB)); /* half of the device is the limit again */
@@ -625,7 +633,9 @@ static void case_sources() {
     auto data = std::make_unique<c10::DataPtr>(torch_allocator().allocate(4 * MIB));
     void *const ptr = data->get();
     cu(cuMemsetD32Async(at(ptr), 0xAAAAAAAA, MIB, side.stream()));
+    torch_allocator().enable(!inside); /* what is there has its streams recorded either way */
     torch_allocator().recordStream(*data, side);
+    torch_allocator().enable(true);
     if (!inside) torch_allocator().endAllocateToPool(0, kPool);
     data = nullptr;
     if (!inside) begin_pool(kPool);
@@ -635,6 +645,7 @@ static void case_sources() {
     give(next);
     torch_allocator().endAllocateToPool(0, kPool);
   }
+  check(torch_stub::own_allocator().record_count == 2);
   check(source->count > 0 && registered.size() == source->count);
   check(snapshot_of(kPool).segments.size() == source->count);
   const int64_t held = stats().reserved_bytes[0].current;

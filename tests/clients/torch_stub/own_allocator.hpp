@@ -99,6 +99,7 @@ class Source final : public Empty {
   }
 };
 
+inline void delete_own(void *ptr);
 /* Serves pools, and all when it is disabled. One thread at a time, one device. */
 class OwnAllocator final : public Empty {
  public:
@@ -149,8 +150,11 @@ class OwnAllocator final : public Empty {
   }
   using cca::CUDAAllocator::recordStream;
   void recordStream(const c10::DataPtr &ptr, c10::cuda::CUDAStream stream) override {
+    if (ptr.get_deleter() != &delete_own) return;
     blocks_.at(ptr.get()).used.push_back(stream.stream());
+    record_count++;
   }
+  int record_count = 0; /* streams that blocks were recorded on */
   cca::DeviceStats getDeviceStats(DeviceIndex) override {
     cca::DeviceStats stats;
     for (const auto &entry : blocks_)
@@ -242,6 +246,9 @@ inline OwnAllocator &own_allocator() {
   return *own;
 }
 inline void delete_own(void *ptr) { own_allocator().raw_delete(ptr); }
-inline c10::DeleterFnPtr OwnAllocator::raw_deleter() const { return &delete_own; }
+inline void delete_uncached(void *ptr) { own_allocator().raw_delete(ptr); }
+inline c10::DeleterFnPtr OwnAllocator::raw_deleter() const {
+  return is_enabled_ ? &delete_own : &delete_uncached;
+}
 
 } // namespace torch_stub
