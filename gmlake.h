@@ -9390,7 +9390,8 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->slack;
-  if (note && (is_shared || gmlk_is_used_elsewhere(l, note, stream ? stream : own))) {
+  if (stream) own = stream;
+  if (note && (gmlk_is_used_elsewhere(l, note, is_shared ? 0 : own) || is_shared)) {
     gmlk_pend(l, b, tag, ticket);
     l->has_returns = is_shared;
     gmlk_fence_uses(l, note, stream);

@@ -450,6 +450,9 @@ static const struct row {
      "{} P0 BC:0/1 +a=1@C EC ua -a fail:record=1C D0"},
     /* A wait of the host that failed was begun again, and again. */
     {"who wakes gives up where it cannot wait", "{} +a=1 +b=1 Sn:d +c=1@A -b fail:any=2O* Wn"},
+    /* What a stream that is gone did with an exported block is complete: nothing tells of it again. */
+    {"an exported block outlives a stream that used it",
+     "{share} +m.2=1/3 P0 +a=653b@A/0xt ra@A fA +f.3=1/0 -f.3 xa -a@n D0"},
     /* A stream used a graph's block, and a capture freed it: who borrows it waits for that use. */
     {"who borrows waits for uses before a capture",
      "{oom} P2:120 BC:2/7 +x.2=1@C EC ux.2@C BC:2/3 -x.2@C EC l2@D +q.2=1686b@D/t"},
