@@ -121,9 +121,9 @@ HOW AN ALLOCATION IS SERVED
      no longer, and the lake begins again with step 4. Before the call fails (S5):
  10. the request takes memory that other streams freed or were recorded on, and its stream waits
      for these on the device;
- 11. the host waits for pending work: until some stream's oldest event completes. Then the lake looks
-     at all free ranges, where the steps above look at the first few of many, and waits again until
-     the request is served or nothing is pending;
+ 11. the host waits for pending work: until some stream's oldest event completes. Then the lake
+     looks at all free ranges, where the steps above look at the first few of many, and waits again
+     until the request is served or nothing is pending;
  12. idle windows are dropped, free chunks are returned and created again where they are needed:
      other pools' as many as are missing, or all;
  13. the caller's handler is asked to make room, eight times at most. Then the call fails with a

@@ -1,5 +1,5 @@
-/* TEST_PART=N: one part in N of what a test repeats with other numbers. Without it a quarter, or all
-   with TEST_WHOLE=yes, as each night. Each kind of step is still made. */
+/* TEST_PART=N: one part in N of what a test repeats with other numbers. Without it a quarter, or
+   all with TEST_WHOLE=yes, as each night. Each kind of step is still made. */
 #if !defined(PART_H_INCLUDED)
 #define PART_H_INCLUDED
 

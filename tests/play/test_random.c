@@ -317,8 +317,8 @@ static void add_use(program *p, const op *before) {
   program_add(p, &o);
 }
 
-/* A stream has used what is recorded there, more often than not; a pool is emptied, in a hurry, else
-   it cannot be destroyed. */
+/* A stream has used what is recorded there, more often than not; a pool is emptied, in a hurry,
+   else it cannot be destroyed. */
 static void add_before(program *p, const op *before) {
   unsigned char i;
   if (before->verb == 'r' && chance(50)) add_use(p, before);
@@ -450,13 +450,13 @@ static const struct row {
      "{} P0 BC:0/1 +a=1@C EC ua -a fail:record=1C D0"},
     /* A wait of the host that failed was begun again, and again. */
     {"who wakes gives up where it cannot wait", "{} +a=1 +b=1 Sn:d +c=1@A -b fail:any=2O* Wn"},
-    /* What a stream that is gone did with an exported block is complete: nothing tells of it again. */
+    /* What a stream that is gone did with an exported block is complete: no news ends it. */
     {"an exported block outlives a stream that used it",
      "{share} +m.2=1/3 P0 +a=653b@A/0xt ra@A fA +f.3=1/0 -f.3 xa -a@n D0"},
     /* A stream used a graph's block, and a capture freed it: who borrows it waits for that use. */
     {"who borrows waits for uses before a capture",
      "{oom} P2:120 BC:2/7 +x.2=1@C EC ux.2@C BC:2/3 -x.2@C EC l2@D +q.2=1686b@D/t"},
-    /* The judge's own mistake: a thread that cannot leave its capture mode gives no host memory back. */
+    /* The judge's own mistake: without a capture mode no host memory can be given back. */
     {"contents stay where no call can be made",
      "{} P3 BA:3/8 +o.3=1@A -o.3@A EA S3:k fail:any=3R D3 xc"},
     /* Of planted defects (tests/tools/planted.txt) that few random programs meet. */
