@@ -591,7 +591,7 @@ typedef struct gmlake_mock_census {
   size_t event_count;       /* created and not yet destroyed */
   uint64_t call_count;      /* calls of the backend's table, failed ones included, clock excluded */
   uint64_t failed_count;    /* calls that returned an error, injected or refused */
-  uint64_t host_wait_count; /* event_wait and device_wait calls with work that was not complete */
+  uint64_t host_wait_count; /* calls that waited for an event or the device, with work under way */
   uint64_t modelled_ns;     /* cost of all calls that succeeded, on the modelled device */
   size_t host_count;        /* ranges of host memory allocated and not yet freed */
 } gmlake_mock_census;
@@ -2751,7 +2751,7 @@ static gmlake_result gmlk_drive_set_access(gmlk_drive *drive, uint64_t address, 
   return GMLK_CALL(drive, set_access, address, bytes, d->peers, d->peer_count);
 }
 
-/* Waits for the whole device. pre: the backend can. */
+/* Waits until one of the events completes. pre: the backend can. */
 static gmlake_result gmlk_drive_event_wait_any(gmlk_drive *drive, void *const *events,
                                                unsigned count, unsigned *out_place) {
   const gmlk_driver *d = drive->driver;
@@ -2761,6 +2761,7 @@ static gmlake_result gmlk_drive_event_wait_any(gmlk_drive *drive, void *const *e
       "event_wait_any");
 }
 
+/* Waits for the whole device. pre: the backend can. */
 static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
   const gmlk_driver *d = drive->driver;
   drive->answer = 0;
@@ -6185,43 +6186,45 @@ static gmlake_result gmlk_wait_for_ticket(gmlake *l, unsigned stream, uint64_t t
 
 /* A wait of the host that goes on until enough is complete: the caller looks again after each step.
    Work that comes after it has begun is not waited for, so it ends. */
-typedef struct gmlk_patience {
+typedef struct gmlk_host_wait {
   uint64_t last;        /* the serial number of the newest fence that it may wait for */
   int has_waited_whole; /* it has waited for the whole device */
   int is_partial;       /* a capture forbids to wait for some stream */
   int is_over;          /* all is complete, or a capture forbids to record an event behind it */
-} gmlk_patience;
+} gmlk_host_wait;
 
 /* Begins such a wait: what streams freed since their last event gets one, where that is allowed. */
-static gmlake_result gmlk_wait_begin(gmlake *l, gmlk_patience *p) {
+static gmlake_result gmlk_wait_begin(gmlake *l, gmlk_host_wait *p) {
   const gmlake_result result = gmlk_refresh(l, 1);
   size_t i;
   memset(p, 0, sizeof(*p));
   p->last = l->streams.record_count;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count;
-       i++) { /* the driver may know of captures, too */
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
     const gmlk_stream *s = l->streams.items[i];
-    if (gmlk_stream_has_work(s) && s->is_dirty)
-      p->is_partial |= l->streams.capture_count || !gmlk_stream_is_out(&l->streams, s);
+    if (!gmlk_stream_has_work(s) || !s->is_dirty) continue;
+    /* It got no event: a capture forbids that, perhaps one that the driver alone knows of. */
+    p->is_partial |= l->streams.capture_count || !gmlk_stream_is_out(&l->streams, s);
   }
   return result;
 }
 
 #define GMLK_WAIT_EVENTS 32u /* the most that the host waits for at once, each of another stream */
 
-/* Makes the host wait until one of these fences is complete, and takes back what that frees. */
+/* Makes the host wait until the oldest fence of one of these streams is complete, and takes back
+   what that frees. While it waits, no other thread sees these fences. */
 static gmlake_result gmlk_wait_for_any(gmlake *l, const unsigned *streams, unsigned count) {
   void *events[GMLK_WAIT_EVENTS];
   gmlk_fence fences[GMLK_WAIT_EVENTS];
   unsigned i, first = 0;
   gmlk_drive drive;
+  if (!l->driver.event_wait_any) count = 1;
   for (i = 0; i < count; i++) {
     fences[i] = gmlk_stream_take_fence(l->streams.items[streams[i]], 0);
     events[i] = fences[i].event;
   }
   l->stats.host_wait_count++;
   if (!gmlk_drive_open(l, &drive)) {
-    if (l->driver.event_wait_any && count > 1)
+    if (count > 1)
       (void)gmlk_drive_event_wait_any(&drive, events, count, &first);
     else
       (void)GMLK_CALL(&drive, event_wait, events[0]);
@@ -6237,7 +6240,7 @@ static gmlake_result gmlk_wait_for_any(gmlake *l, const unsigned *streams, unsig
 
 /* Makes the host wait until more is complete than now: whichever stream's oldest work is first, or
    else all that only a wait for the whole device completes. */
-static gmlake_result gmlk_wait_on(gmlake *l, gmlk_patience *p) {
+static gmlake_result gmlk_wait_on(gmlake *l, gmlk_host_wait *p) {
   unsigned streams[GMLK_WAIT_EVENTS], count = 0, out = 0;
   const uint64_t ns = l->stats.driver_ns;
   gmlake_result result;
@@ -6261,7 +6264,7 @@ static gmlake_result gmlk_wait_on(gmlake *l, gmlk_patience *p) {
 /* Makes the host wait for what was freed on all streams but those that a capture forbids to wait
    for. */
 static gmlake_result gmlk_wait_for_others(gmlake *l) {
-  gmlk_patience p;
+  gmlk_host_wait p;
   gmlake_result result = gmlk_wait_begin(l, &p);
   while (!result && !p.is_over) result = gmlk_wait_on(l, &p);
   return result;
@@ -8846,6 +8849,15 @@ static gmlk_block *gmlk_search_aligned(gmlake *l, gmlk_attempt *r) {
   return NULL;
 }
 
+/* One look: a range or a window that is there, an aligned range, a window of free pieces. */
+static gmlake_result gmlk_try_all(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
+                                  gmlk_block **out_block) {
+  gmlake_result result = gmlk_try_fast(l, r, out_block);
+  if (!result && !*out_block && r->align > 1) *out_block = gmlk_search_aligned(l, r);
+  if (!result && !*out_block) result = gmlk_try_stitch(l, r, taker, out_block);
+  return result;
+}
+
 /* Grows (gmlk_grow), then serves the request from what is free: a range, or a new window. */
 static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
                                          gmlk_block **out_block) {
@@ -8861,9 +8873,7 @@ static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_attempt *r, gmlk_taker 
     if (result) return result;
     gmlk_attempt_grew(r);
     l->stitches_in_row = 0;
-    result = gmlk_try_fast(l, r, out_block);
-    if (!result && !*out_block && r->align > 1) *out_block = gmlk_search_aligned(l, r);
-    if (!result && !*out_block) result = gmlk_try_stitch(l, r, taker, out_block);
+    result = gmlk_try_all(l, r, taker, out_block);
     if (result || *out_block) return result;
   }
   return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -8910,30 +8920,22 @@ static int gmlk_may_wait(const gmlake *l, const gmlk_attempt *r) {
   return l->streams.used_count > 1 || !r->stream || r->is_capture || l->stats.pending_bytes;
 }
 
-/* One look at all free ranges: pieces, or an aligned range, that the quick searches overlooked. */
-static gmlake_result gmlk_try_all(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
-  gmlake_result result = gmlk_try_fast(l, r, out_block);
-  if (!result && !*out_block && r->align > 1) *out_block = gmlk_search_aligned(l, r);
-  if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
-  return result;
-}
-
 /* Memory that other streams' work or pending frees hold back: the host waits until enough of that
-   is complete. New chunks may fill what is missing: in the end that may be less although no window
-   could lack less. */
+   is complete. Where a window lacks less than before, new chunks may fill the rest. Behind the last
+   step they are tried in any case: a range beside free chunks may need fewer of them by then. */
 static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   const int waits = gmlk_may_wait(l, r);
   uint32_t shortfall = r->shortfall ? r->shortfall : r->grains;
   gmlake_result result = GMLAKE_OK, grown = GMLAKE_OK;
   int is_tried = 0; /* growth, since the last step */
-  gmlk_patience p;
+  gmlk_host_wait p;
   gmlk_because(r,
                waits ? "the host waited for streams first" : "the lake looked at all free ranges");
   gmlk_attempt_be_thorough(r);
-  if (!waits) return gmlk_try_all(l, r, out_block);
+  if (!waits) return gmlk_try_all(l, r, r->taker, out_block);
   result = gmlk_wait_begin(l, &p);
   while (!result && !p.is_over) {
-    result = gmlk_try_all(l, r, out_block);
+    result = gmlk_try_all(l, r, r->taker, out_block);
     is_tried = !result && !*out_block && r->shortfall < shortfall;
     if (is_tried) {
       shortfall = r->shortfall;
@@ -10364,7 +10366,7 @@ static int gmlk_pool_is_quiet(const gmlake *l, const gmlake_pool *pool, size_t *
 static gmlake_result gmlk_wait_for_pool(gmlake *l, gmlake_pool *pool) {
   const size_t before = pool ? pool->late_uses : 0;
   int is_done = 0;
-  gmlk_patience p;
+  gmlk_host_wait p;
   gmlake_result result = gmlk_wait_begin(l, &p);
   gmlk_arena *a;
   for (; !result; result = gmlk_wait_on(l, &p)) {
@@ -10825,7 +10827,7 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
   size_t slots = max_bytes / a->chunk_bytes + (max_bytes % a->chunk_bytes != 0);
   uint32_t guard = (l->desc.flags & GMLAKE_GUARD) != 0;
   gmlake_result result = GMLAKE_OK, refused = GMLAKE_OK;
-  gmlk_patience p;
+  gmlk_host_wait p;
   unsigned tries;
   *out_va = NULL;
   p.is_over = 0;
@@ -11655,7 +11657,7 @@ static gmlake_result gmlk_kin_wake(gmlake *l, gmlake_pool *pool) {
   gmlake_result result, made;
   size_t bytes, held, released = 0;
   unsigned looks = 0;
-  gmlk_patience p;
+  gmlk_host_wait p;
   gmlk_attempt r;
   gmlk_arena *a;
   GMLK_FOR_KIN(l, pool, a) gmlk_arena_forget(l, a);
@@ -13310,8 +13312,10 @@ static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i
   gmlk_expect(c, !state || place->slot < c->a->slot_count, "B3: a place maps no chunk");
   gmlk_expect(c, place->stream < gmlk_max(c->l->streams.count, GMLK_FIRST_STREAM),
               "B2: a place's tag names no stream");
-  if (state) c->mapped += gmlk_check_print(place->slot);
-  if (state) c->placed += gmlk_check_print(place->slot);
+  if (state) {
+    c->mapped += gmlk_check_print(place->slot);
+    c->placed += gmlk_check_print(place->slot);
+  }
   if (state == GMLK_PLACE_COMMITTED) {
     c->owned -= gmlk_check_print(place->slot);
     gmlk_expect(c, i < gmlk_buffer_count(b, b->bytes), "B1: memory lies behind a buffer's end");

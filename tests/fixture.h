@@ -191,7 +191,7 @@ static inline void use_faults(void) {
   faulty.event_record = faulty_record;
   faulty.event_query = faulty_query;
   faulty.event_wait = faulty_host_wait;
-  faulty.event_wait_any = NULL; /* each of its waits is one of event_wait */
+  faulty.event_wait_any = NULL; /* so the lake calls event_wait for every wait */
   faulty.stream_wait = faulty_stream_wait;
   faulty.capture_exchange = faulty_exchange;
   faulty.unreserve = faulty_unreserve;

@@ -25,8 +25,14 @@ from torch_dispatch import Judge  # noqa: E402
 # Of each operator; all four with TEST_WHOLE=yes.
 SAMPLES = 4 if os.environ.get("TEST_WHOLE") else 1
 # Some of what they return is not set; of as_strided_scatter it is the gradient, in torch 1.13.
-RANDOM = ("empty", "empty_like", "new_empty", "new_empty_strided", "linalg.lstsq")
-RANDOM += ("as_strided_scatter",)
+RANDOM = (
+    "empty",
+    "empty_like",
+    "new_empty",
+    "new_empty_strided",
+    "linalg.lstsq",
+    "as_strided_scatter",
+)
 # Reads the lengths, which on a GPU's machine are the host's, by their address.
 UNSEEN = ("nn.functional.ctc_loss",)
 

@@ -173,7 +173,7 @@ static void add_pools(gmlake_stream captured) {
   step(gmlake_pool_destroy(lake, dead));
   gmlk_driving_lock(lake);
   gmlk_books_lock(lake);
-  assert_ok(gmlk_wait_for_others(lake)); /* so that what was known to be under way is complete */
+  assert_ok(gmlk_wait_for_others(lake)); /* what was freed so far is complete, and known to be */
   gmlk_books_unlock(lake);
   gmlk_driving_unlock(lake);
 }

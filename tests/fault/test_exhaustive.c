@@ -529,7 +529,7 @@ static void watch_mock(void) {
   t->event_record = watch_event_record;
   t->event_query = watch_event_query;
   t->event_wait = watch_event_wait;
-  t->event_wait_any = NULL; /* each of its waits is one of event_wait */
+  t->event_wait_any = NULL; /* so the lake calls event_wait for every wait */
   t->stream_wait = watch_stream_wait;
   t->capture_exchange = watch_capture_exchange;
   t->device_wait = watch_device_wait;

@@ -83,7 +83,7 @@ static void open_meddled(size_t chunks) {
   faulty.create = create_then;
   faulty.map = map_then;
   faulty.event_wait = event_wait_then;
-  faulty.event_wait_any = NULL; /* each of its waits is one of event_wait */
+  faulty.event_wait_any = NULL; /* so the lake calls event_wait for every wait */
   on_create = on_map = on_event_wait = NULL;
   create_result = wait_result = GMLAKE_OK;
 }

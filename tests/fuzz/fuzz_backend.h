@@ -148,7 +148,7 @@ static inline void gate_open(gmlake_backend *mock) {
   gate.table.event_record = gate_record;
   gate.table.event_query = gate_query;
   gate.table.event_wait = gate_host_wait;
-  gate.table.event_wait_any = NULL; /* each of its waits is one of event_wait */
+  gate.table.event_wait_any = NULL; /* so the lake calls event_wait for every wait */
   gate.table.stream_wait = gate_stream_wait;
   gate.table.capture_exchange = gate_exchange;
   gate.table.export_handle = gate_export;

@@ -297,7 +297,7 @@ static void check_figures(void) {
   REQUIRE(s.buffer_count == buffers && s.buffer_bytes == committed_bytes());
   REQUIRE(s.buffer_bytes_peak >= s.buffer_bytes);
   REQUIRE(s.reserved_bytes - s.imported_bytes == gate_census().physical_bytes);
-  REQUIRE(s.reserved_bytes + s.sleeping_bytes >= active); /* also where a driver ended in a sleep */
+  REQUIRE(s.reserved_bytes + s.sleeping_bytes >= active);
   REQUIRE(s.reserved_bytes - s.imported_bytes <= w.capacity);
   check_shares(&s);
   REQUIRE(!w.desc.limit_bytes || s.reserved_bytes <= w.desc.limit_bytes);

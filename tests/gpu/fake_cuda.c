@@ -30,7 +30,7 @@
 #define FAKE_BUCKETS 4096
 #define FAKE_VALUE_MIN ((uint64_t)1 << 40) /* above the values of the mock's streams */
 #define FAKE_STEP_NS 1000                  /* of the clock, at each call, on average */
-#define FAKE_QUERIES_MAX 500u              /* in a row that found work under way */
+#define FAKE_QUERIES_MAX 500u              /* questions for events under way, then one completes */
 #define FAKE_LAG_NS 64000                  /* of a piece of work, at most */
 
 /* ---- State ---------------------------------------------------------------------------------- */
@@ -1484,7 +1484,7 @@ static CUresult fake_look_at_event(CUevent value, fake_event **out) {
   return code;
 }
 
-/* Work may have no end but for a wait of the host. Who asks again and again waits. */
+/* Some work ends only when the host waits for it. So many questions in a row are such a wait. */
 static CUresult fake_event_query(CUevent value) {
   fake_event *event;
   const CUresult code = fake_look_at_event(value, &event);

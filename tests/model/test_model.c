@@ -835,7 +835,7 @@ static void watch(gmlake_backend *mock) {
   m.table.event_record = watch_event_record;
   m.table.event_query = watch_event_query;
   m.table.event_wait = watch_event_wait;
-  m.table.event_wait_any = NULL; /* each of its waits is one of event_wait */
+  m.table.event_wait_any = NULL; /* so the lake calls event_wait for every wait */
   m.table.stream_wait = watch_stream_wait;
   m.table.capture_exchange = watch_exchange;
   m.table.device_wait = watch_device_wait;

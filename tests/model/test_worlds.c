@@ -294,7 +294,7 @@ static void watch(void) {
   table.event_record = watch_record;
   table.event_query = watch_query;
   table.event_wait = watch_host_wait;
-  table.event_wait_any = NULL; /* each of its waits is one of event_wait */
+  table.event_wait_any = NULL; /* so the lake calls event_wait for every wait */
   table.stream_wait = watch_stream_wait;
   table.unmap = watch_unmap;
   table.release = watch_release;

@@ -547,6 +547,14 @@ static gmlake_result see_host_wait(void *user, void *value, int *code) {
   return result;
 }
 
+static gmlake_result see_host_wait_any(void *user, void *const *values, unsigned count,
+                                       unsigned *place, int *code) {
+  GATE(ON_HOST_WAIT);
+  result = mock->event_wait_any(user, values, count, place, code);
+  if (!result) join(&w.known, event_at(values[*place]));
+  return result;
+}
+
 static gmlake_result see_id(void *user, gmlake_stream stream, uint64_t *out, int *code) {
   GATE(ON_ID);
   return mock->stream_id(user, stream, out, code);
@@ -637,7 +645,7 @@ static void watch(void) {
   judged.event_record = see_record;
   judged.event_query = see_query;
   judged.event_wait = see_host_wait;
-  judged.event_wait_any = NULL; /* each of its waits is one of event_wait */
+  judged.event_wait_any = see_host_wait_any;
   judged.stream_wait = see_stream_wait;
   judged.capture_exchange = see_exchange;
   judged.stream_id = see_id;
