@@ -782,7 +782,8 @@ typedef struct gmlake_view {
   size_t stitch_bytes_min, stitched_bytes_max; /* of the description */
   size_t reserved_bytes, stitched_bytes;       /* of the lake, now */
   const gmlake_piece *blocks;                  /* the free pBlocks that the request may have without
-                                                  waiting for anything, by address */
+                                                  waiting for anything; by address within each range
+                                                  of addresses that the arena has reserved */
   size_t block_count;
   const gmlake_window_info *windows; /* idle ones, the one longest unused first */
   size_t window_count;
@@ -813,7 +814,8 @@ typedef struct gmlake_policy {
   size_t struct_bytes; /* sizeof(gmlake_policy), unlike elsewhere never 0 */
   void *user;
   /* BestFit. The pieces have to be free, multiples of 512 bytes, without overlap, and together at
-     least as many bytes as asked for. Of several pieces all but the last end where a chunk ends,
+     least as many bytes as asked for. One may cover several blocks side by side, but where two
+     ranges of addresses that the arena has reserved touch, that is illegal. Of several pieces all but the last end where a chunk ends,
      all but the first begin where one begins, and no two share a chunk. After state 5, or if growth
      fails, the policy is asked again when the host has waited for other streams; then once more
      when all idle windows are dropped and, if the request may grow, all free chunks are returned.
@@ -8337,7 +8339,11 @@ static const char *gmlk_piece_wrong(const gmlk_attempt *r, const gmlake_piece *p
   span = gmlk_piece_span(a, p);
   end = span.at + span.grains;
   for (b = gmlk_locate(a, span.at); b->at < end; b = b->next)
-    if (!gmlk_is_open(b, r->taker.stream)) return "a piece is not free for the request";
+    if (!gmlk_is_open(b, r->taker.stream))
+      return b->state == GMLK_EDGE
+                 ? "a piece goes from one of the arena's ranges of addresses into "
+                   "the next: take one block a piece"
+                 : "a piece is not free for the request";
   if ((!is_first || gmlk_is_whole(r)) && (span.at & edge)) return "a piece begins inside a chunk";
   if ((!is_last || gmlk_is_whole(r)) && (end & edge)) return "a piece ends inside a chunk";
   if (is_first && (span.at & (r->align - 1))) return "the first piece is not aligned";

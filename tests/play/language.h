@@ -30,6 +30,10 @@
      l0@A  L0@A        lend pool 0; recall it
      Y:4,8@A           prewarm: 4 that stay, 8 in all
      T:3  Q  I         trim to 3; the budget; all questions, whose answers have to agree
+     a:psg/ce*7        the policy answers with the first plan of these that can be made: p a piece,
+                       k one whose former is kept, r a window, s a stitch, b one that grows, g
+                       growth, 4 state 5 once, 5 twice, 9 always, x a wrong plan. c: what is freed
+                       stays apart, e: windows are evicted, E: wrongly. *7: chosen by chance
      fail:map=2R*      the second call of the kind from here fails so, and all behind it; `any` is
                        any kind. Without the option `exact` it counts in the next operation alone
      host:2*           the same of host memory
@@ -59,12 +63,16 @@
 #define GRAPHS 10
 #define OPS 4096 /* of a line */
 
+#define ANSWERS 4 /* of a policy, at most */
+
 enum { FLAG_X = 1, FLAG_S = 2, FLAG_G = 4, FLAG_T = 8, FLAG_KEEP = 1, FLAG_STAYS = 1 };
+enum { ANSWER_APART = 1, ANSWER_EVICT = 2, ANSWER_EVICT_WRONGLY = 4 };
 
 typedef struct op {
   unsigned char verb;   /* its letter; F: a fault */
   unsigned char one;    /* a block, a pool, a buffer, a graph; of S and W, and two below: + 1 */
-  unsigned char two;    /* another block; a pool + 1, 0: none; a graph; of F the kind */
+  unsigned char two;    /* another block; a pool + 1, 0: none; a graph; of F the kind; of a, with
+                           one, four letters */
   unsigned char stream; /* a slot, ON_ONE, ON_NONE */
   unsigned char flags;  /* FLAG_* */
   unsigned char result; /* that it has to have, a letter; 0: none was said; of F: that it injects */
@@ -72,7 +80,7 @@ typedef struct op {
 } op;
 
 /* How the word goes on behind its letter. b c: block; S: stream; @: one, if not the legacy one; d
-   e: digit; p: digit or n; z y: size; m: k or d; n: number; /: flags and pool; ?X: what follows X,
+   e: digit; p: digit or n; z y: size; m: k or d; n: number; l: letters of answers; /: flags and pool; ?X: what follows X,
    if X stands there. All else stands for itself. */
 typedef struct word {
   unsigned char verb;
@@ -87,7 +95,7 @@ static const word words[] = {
     {'E', "S"},     {'j', "d@"},     {'J', "d"},       {'N', "d:z?/e?^y"}, {'z', "d:z@"},
     {'K', "d@"},    {'c', "d:z,y@"}, {'d', "d:z,y@"},  {'C', "d:z,y@"},    {'S', "p:m"},
     {'W', "p"},     {'l', "d@"},     {'L', "d@"},      {'Y', ":z,y@"},     {'T', ":z"},
-    {'Q', ""},      {'I', ""},
+    {'Q', ""},      {'I', ""},       {'a', ":l?*n"},
 };
 #define WORDS (sizeof(words) / sizeof(words[0]))
 
@@ -127,6 +135,20 @@ static const char *const kinds[ON_KINDS] = {
     "export",      "import",   "any",          "host"};
 
 static const char result_letters[] = "OLICUDRGABHNW";
+static const char answer_letters[] = "prskgb459x";
+
+/* The answer at a place, as its place in answer_letters + 1; 0: there are no more. */
+static unsigned char answer_of(const op *o, size_t place) {
+  return (unsigned char)((place < 2 ? o->one : o->two) >> 4 * (place % 2) & 15);
+}
+
+static void add_answer(op *o, size_t place, unsigned char answer) {
+  const unsigned char bits = (unsigned char)(answer << 4 * (place % 2));
+  if (place < 2)
+    o->one |= bits;
+  else
+    o->two |= bits;
+}
 
 /* ---- Options --------------------------------------------------------------------------------- */
 
@@ -145,6 +167,7 @@ enum {
   OPT_PEERS,
   OPT_MODE,
   OPT_EXTENT,
+  OPT_POLICY,
   OPT_NUMBERS,
   OPT_OOM = OPT_NUMBERS,
   OPT_MAY_END,
@@ -161,9 +184,10 @@ enum {
   OPT_COUNT
 };
 static const char *const option_names[OPT_COUNT] = {
-    "chunk",   "cap",   "limit", "keep",   "arena", "window",   "smax",   "smin",       "handle",
-    "streams", "peers", "mode",  "extent", "oom",   "may-end",  "no-ids", "wait-first", "wait-soon",
-    "single",  "guard", "fill",  "books",  "share", "observed", "exact"};
+    "chunk", "cap",     "limit",   "keep",       "arena",     "window", "smax",
+    "smin",  "handle",  "streams", "peers",      "mode",      "extent", "policy",
+    "oom",   "may-end", "no-ids",  "wait-first", "wait-soon", "single", "guard",
+    "fill",  "books",   "share",   "observed",   "exact"};
 
 typedef struct program {
   size_t options[OPT_COUNT]; /* sizes in bytes; words that stand alone are 1 */
@@ -240,6 +264,16 @@ static void read_flags(op *o) {
   if (reads('^')) o->align = read_size();
 }
 
+static void read_answers(op *o) {
+  static const char flags[] = "ceE";
+  size_t count = 0;
+  while (*reader.at && strchr(answer_letters, *reader.at) && count < ANSWERS)
+    add_answer(o, count++, read_one(answer_letters, 1));
+  if (!reads('/')) return;
+  while (*reader.at && strchr(flags, *reader.at))
+    o->flags |= (unsigned char)(1 << read_one(flags, 0));
+}
+
 /* The fields of a word by its form. */
 static void read_form(op *o, const char *form) {
   for (; *form; form++) {
@@ -284,6 +318,9 @@ static void read_form(op *o, const char *form) {
       break;
     case 'm':
       o->flags = read_one("dk", 0);
+      break;
+    case 'l':
+      read_answers(o);
       break;
     case '/':
       if (form[1])
@@ -436,6 +473,15 @@ static void write_flags(FILE *to, const op *o) {
   if (o->align) (void)fputc('^', to), write_size(to, o->align);
 }
 
+static void write_answers(FILE *to, const op *o) {
+  size_t i;
+  for (i = 0; i < ANSWERS && answer_of(o, i); i++)
+    (void)fputc(answer_letters[answer_of(o, i) - 1], to);
+  if (o->flags) (void)fputc('/', to);
+  for (i = 0; i < 3; i++)
+    if (o->flags >> i & 1) (void)fputc("ceE"[i], to);
+}
+
 static void write_form(FILE *to, const op *o, const char *form) {
   for (; *form; form++) {
     if (*form == '?') {
@@ -479,6 +525,9 @@ static void write_form(FILE *to, const op *o, const char *form) {
       break;
     case 'm':
       (void)fputc("dk"[o->flags & 1], to);
+      break;
+    case 'l':
+      write_answers(to, o);
       break;
     case '/':
       if (form[1])
@@ -529,6 +578,14 @@ static void program_write(FILE *to, const program *p) {
 
 #define OP_BYTES 8
 
+/* Leaves letters that there are, without gaps. */
+static void fit_answers(op *o, const op *was) {
+  size_t i, count = 0;
+  for (i = 0; i < ANSWERS; i++)
+    if (answer_of(was, i) % 11) add_answer(o, count++, answer_of(was, i) % 11);
+  o->flags = was->flags % 8;
+}
+
 /* Leaves what the word has, in its range. */
 static void op_fit(op *o) {
   const op was = *o;
@@ -541,6 +598,7 @@ static void op_fit(op *o) {
     if (*form == 'e') o->two = (unsigned char)(was.two % 11 + !(was.two % 11 || form[-2] == '?'));
     if (*form == 'S' || *form == '@') o->stream = was.stream % (ON_NONE + 1);
     if (*form == 'm') o->flags = was.flags % 2;
+    if (*form == 'l') fit_answers(o, &was);
     if (*form == 'z' || *form == 'n') o->bytes = was.bytes;
     if (*form == 'y') o->more = was.more;
     if (*form != '/' || form[1]) continue;

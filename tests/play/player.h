@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "judge.h"
-#include "observe.h"
+#include "policy.h"
 
 #include "../judge_map.h"
 
@@ -64,6 +64,10 @@ static int is_done(gmlake_result result, const char *call, unsigned may, gmlake_
   if (is_fatal(result)) w.is_lost = 1;
   if (is_exact() && result == result_of(now->result)) return !result;
   counts.faults += result && is_excused;
+  if ((asked.was_wrong || asked.may_be_wrong) && result == GMLAKE_ERROR_INVALID_ARGUMENT) {
+    counts.refusals++;
+    return 0;
+  }
   if (!is_exact() && (is_excused || (result == plain || (result && (may & BIT(result)))))) {
     counts.refusals += result && !is_excused;
     return !result;
@@ -464,6 +468,8 @@ static void do_alloc(int on) {
   result = gmlake_alloc_with(lake, &wanted, value_in(now->stream), &ptr);
   judge_forecast(&said, result);
   judge(!result || !ptr, "a pointer though the allocation failed");
+  judge(result || !asked.was_wrong || wanted.flags & GMLAKE_TRANSIENT,
+        "an illegal plan was carried out");
   if (!is_done(result, "gmlake_alloc",
                from->asleep && !(now->flags & FLAG_T) ? 0 : LACK | MAY(from->asleep, ASLEEP),
                from->asleep && !(now->flags & FLAG_T) ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK))
@@ -1037,6 +1043,9 @@ static void perform_on_streams(const op *o, int on) {
   case 'm':
     do_mark(on);
     break;
+  case 'a':
+    do_answer(o);
+    break;
   case 'T':
     do_trim();
     break;
@@ -1070,6 +1079,7 @@ static void perform(const op *o) {
   w.calls = 0;
   w.named = on;
   w.is_recalled = o->verb == 'L';
+  asked.was_wrong = asked.may_be_wrong = 0;
   counts.steps++;
   switch (o->verb) {
   case '+':
@@ -1130,6 +1140,7 @@ static void describe(const size_t *options) {
   desc.handle_bytes = options[OPT_HANDLE];
   if (options[OPT_OOM]) desc.oom.fn = on_oom;
   if (options[OPT_OBSERVED]) desc.observer.fn = observe;
+  desc.policy = policy_of(options[OPT_POLICY] % 8);
   for (i = 0; i < 3; i++) w.peers[i] = i + 1;
   desc.peer_count = options[OPT_PEERS] % 4;
   desc.peer_devices = desc.peer_count ? w.peers : NULL;
@@ -1147,7 +1158,8 @@ static void open_world(program *p) {
   w.named = NOBODY;
   w.granule = device.granularity_bytes = (size_t)sysconf(_SC_PAGESIZE);
   w.chunk = p->options[OPT_CHUNK] ? p->options[OPT_CHUNK] : w.granule;
-  device.capacity_bytes = p->options[OPT_CAP] ? p->options[OPT_CAP] : 64 * w.chunk;
+  w.capacity = p->options[OPT_CAP] ? p->options[OPT_CAP] : 64 * w.chunk;
+  device.capacity_bytes = w.capacity;
   device.bookkeeping_only = p->options[OPT_BOOKS] != 0;
   w.is_real = !device.bookkeeping_only;
   host_bytes = 0;

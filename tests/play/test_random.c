@@ -52,7 +52,7 @@ static const struct deed {
              {'t', 9},  {'c', 8},  {'d', 8},  {'z', 10}, {'C', 3},  {'N', 8}, {'K', 4},  {'T', 7},
              {'Q', 5},  {'I', 4},  {'q', 8},  {'f', 3},  {'k', 6},  {'v', 9}, {'m', 3},  {'P', 8},
              {'D', 6},  {'B', 12}, {'E', 22}, {'j', 22}, {'J', 6},  {'S', 4}, {'W', 10}, {'l', 6},
-             {'L', 8},  {'w', 6},  {'x', 12}, {'i', 12}, {'Y', 1}};
+             {'L', 8},  {'w', 6},  {'x', 12}, {'i', 12}, {'Y', 1},  {'a', 0}};
 #define DEEDS (sizeof(deeds) / sizeof(deeds[0]))
 
 /* A lake of a mood does those things alone, and often: rare meetings need that. */
@@ -228,6 +228,21 @@ static void draw_for_pools(op *o) {
   }
 }
 
+/* Mostly by chance, seldom wrongly. */
+static void draw_answers(op *o) {
+  static const char letters[] = "pppprrrsssskkggbb459";
+  size_t i;
+  o->one = 0;
+  o->two = 0;
+  for (i = 0; i < ANSWERS && !chance(20); i++) {
+    const char letter = chance(3) ? 'x' : letters[below(sizeof(letters) - 1)];
+    add_answer(o, i, (unsigned char)(strchr(answer_letters, letter) - answer_letters + 1));
+  }
+  o->flags = (unsigned char)((size_t)chance(40) * ANSWER_APART | (size_t)chance(40) * ANSWER_EVICT |
+                             (size_t)chance(3) * ANSWER_EVICT_WRONGLY);
+  o->bytes = chance(90) ? 1 + below(65535) : 0;
+}
+
 static op draw(char verb) {
   op o;
   memset(&o, 0, sizeof(o));
@@ -270,6 +285,9 @@ static op draw(char verb) {
     break;
   case 'm':
     o.bytes = below(4);
+    break;
+  case 'a':
+    draw_answers(&o);
     break;
   case 'c':
   case 'd':
@@ -381,6 +399,7 @@ static void draw_options(size_t *o) {
   if (chance(40) && !o[OPT_SHARE]) o[OPT_HANDLE] = chunk * (1 + below(8));
   if (chance(50)) o[OPT_EXTENT] = 2;
   o[OPT_OOM] = (size_t)chance(30);
+  if (chance(25)) o[OPT_POLICY] = 1 + below(7);
   o[OPT_OBSERVED] = (size_t)chance(30);
   o[OPT_PEERS] = below(4);
   o[OPT_MODE] = below(3);
@@ -408,6 +427,9 @@ static void prepare(program *p, uint64_t seed) {
     chooser.weights[i] = *verb ? 0 : deeds[i].weight * (i < 3 ? 1 : times[below(5)]);
     for (; *verb; verb++) chooser.weights[i] += *verb == deeds[i].verb;
   }
+  if (p->options[OPT_POLICY])
+    for (i = 0; i < DEEDS; i++)
+      if (deeds[i].verb == 'a') chooser.weights[i] = 25;
   chooser.never_ends = chance(20);
   for (i = 0; i < DEEDS && chooser.never_ends; i++)
     if (strchr("et", deeds[i].verb) && chooser.mood == moods) chooser.weights[i] = 0;

@@ -1,0 +1,355 @@
+/* With the option `policy` the lake asks a policy. The word `a` says what it answers from then on:
+   the first plan of its letters that can be made, else the built-in policy decides. All plans can
+   be carried out, but for those of x and E. Every view that the lake shows is judged: what is in it
+   has to be free, and served without a wait. Include after observe.h. */
+#if !defined(PLAY_POLICY_H)
+#define PLAY_POLICY_H
+
+#include "observe.h"
+
+enum { CHOOSES = 1, EVICTS = 2, COALESCES = 4 }; /* of the option: which functions there are */
+
+static struct asked {
+  unsigned char letters[ANSWERS]; /* places in answer_letters + 1, 0: no more */
+  unsigned flags;
+  uint64_t random;      /* 0: always the first choice */
+  uint64_t number;      /* the request that was asked about last, */
+  unsigned times;       /* and how many times */
+  int was_wrong;        /* an answer of this operation was, */
+  int may_be_wrong;     /* or may have been: where two ranges of addresses touch */
+  gmlake_policy policy; /* the table */
+} asked;
+
+typedef struct wish { /* what a plan is made from */
+  const gmlake_view *view;
+  const gmlake_request *request;
+  gmlake_plan *plan;
+  size_t bytes; /* rounded */
+  int may_stitch, may_grow;
+} wish;
+
+static size_t pick(size_t count) {
+  if (!asked.random || count < 2) return 0;
+  asked.random = asked.random * 6364136223846793005u + 1442695040888963407u;
+  return (size_t)(asked.random >> 33) % count;
+}
+
+static uint64_t up(uint64_t at, uint64_t unit) { return (at + unit - 1) / unit * unit; }
+static uint64_t home_of(const gmlake_piece *p) { return (uint64_t)(uintptr_t)p->home; }
+static uint64_t end_of(const gmlake_piece *p) { return home_of(p) + p->bytes; }
+
+static void add_piece(wish *x, uint64_t home, size_t bytes) {
+  gmlake_piece *p = &x->plan->pieces[x->plan->piece_count++];
+  p->home = (void *)(uintptr_t)home;
+  p->bytes = bytes;
+}
+
+/* ---- Plans ----------------------------------------------------------------------------------- */
+
+/* A part of a block, or of several side by side. */
+static int plan_piece(wish *x, int keeps_former) {
+  const gmlake_piece *b = x->view->blocks;
+  const size_t count = x->view->block_count, first = pick(count);
+  const size_t unit = x->request->flags & GMLAKE_EXCLUSIVE ? x->view->chunk_bytes : GRAIN;
+  const size_t align = x->request->alignment > unit ? x->request->alignment : unit;
+  size_t i, n;
+  for (n = 0; n < count; n++) {
+    const size_t at = (first + n) % count;
+    uint64_t home = up(home_of(&b[at]), align), end = end_of(&b[at]);
+    size_t bytes = x->bytes;
+    for (i = at + 1; !keeps_former && i < count && home_of(&b[i]) == end && !pick(4); i++) {
+      end = end_of(&b[i]);
+      asked.may_be_wrong = 1;
+    }
+    if (end < home || end - home < bytes) continue;
+    home += pick((size_t)(end - home - bytes) / align + 1) * (keeps_former ? 0 : align);
+    bytes += pick((size_t)(end - home - bytes) / unit + 1) / 2 * unit;
+    if (keeps_former && (home != home_of(&b[at]) || (home + bytes) % x->view->chunk_bytes ||
+                         home + bytes >= end_of(&b[at])))
+      continue;
+    add_piece(x, home, bytes);
+    x->plan->state = 1 + (unsigned)pick(2);
+    x->plan->keeps_former = keeps_former;
+    return 1;
+  }
+  return 0;
+}
+
+static int plan_window(wish *x) {
+  const size_t count = x->view->window_count, first = pick(count);
+  size_t n;
+  for (n = 0; n < count; n++) {
+    const gmlake_window_info *window = &x->view->windows[(first + n) % count];
+    if (!window->is_free || window->bytes < x->request->bytes) continue;
+    x->plan->window = window->number;
+    x->plan->state = 1 + (unsigned)pick(2);
+    return 1;
+  }
+  return 0;
+}
+
+static int plan_growth(wish *x, size_t bytes) {
+  if (!x->may_grow) return 0;
+  x->plan->grow_bytes =
+      (size_t)up(bytes, x->view->chunk_bytes) + pick(8) / 7 * x->view->chunk_bytes;
+  x->plan->state = 4;
+  return 1;
+}
+
+/* The last chunk's part of a block that begins inside it: what a window may begin with. */
+static size_t add_tail(wish *x) {
+  const gmlake_piece *b = &x->view->blocks[pick(x->view->block_count)];
+  const uint64_t home = up(home_of(b), x->request->alignment);
+  const uint64_t end = up(home_of(b), x->view->chunk_bytes);
+  if (home >= end || end > end_of(b) || end - home >= x->bytes) return 0;
+  add_piece(x, home, (size_t)(end - home));
+  return (size_t)(end - home);
+}
+
+/* Whether a range ends in the chunk that the first piece lies in. */
+static int collides(const wish *x, uint64_t end) {
+  const size_t chunk = x->view->chunk_bytes;
+  return x->plan->piece_count && (end - 1) / chunk == home_of(&x->plan->pieces[0]) / chunk;
+}
+
+/* Whole chunks of blocks, the last one first or any one, until there are enough; the last piece is
+   cut. With `grows` what is missing is new. */
+static int plan_stitch(wish *x, int grows) {
+  const size_t count = x->view->block_count, chunk = x->view->chunk_bytes;
+  const size_t first = asked.random ? pick(count) : count - 1, step = pick(2) ? 1 : count - 1;
+  size_t have, at, n;
+  if (!count || !x->may_stitch) return 0;
+  have = x->request->flags & GMLAKE_EXCLUSIVE || !pick(2) ? 0 : add_tail(x);
+  for (n = 0, at = first; n < count && have < x->bytes; n++, at = (at + step) % count) {
+    const gmlake_piece *b = &x->view->blocks[at];
+    const uint64_t home = up(home_of(b), chunk);
+    size_t bytes = end_of(b) > home ? (size_t)(end_of(b) - home) : 0;
+    if (bytes > x->bytes - have) bytes = x->bytes - have;
+    if (bytes < x->bytes - have || collides(x, home + bytes)) bytes = bytes / chunk * chunk;
+    if (!bytes) continue;
+    add_piece(x, home, bytes);
+    have += bytes;
+    if (grows && have < x->bytes && !pick(3)) break;
+  }
+  if (have < x->bytes && (!grows || !plan_growth(x, x->bytes - have))) return 0;
+  if (!x->plan->grow_bytes) x->plan->state = x->plan->piece_count > 1 ? 3 : 1;
+  return x->plan->piece_count != 0;
+}
+
+/* Breaks a rule that a piece has to keep; 0: there is none to break. */
+static int spoil_piece(wish *x, size_t how) {
+  gmlake_plan *plan = x->plan;
+  gmlake_piece *first = plan->pieces;
+  if (!plan->piece_count) return 0;
+  switch (how) {
+  case 0:
+    first->bytes++;
+    return 1;
+  case 1:
+    first->bytes = 0;
+    return 1;
+  case 2:
+    first->home = NULL;
+    return 1;
+  case 3: /* of a block that lives, or nowhere */
+    first->home = (void *)(uintptr_t)(w.blocks[0].id ? w.blocks[0].at : GRAIN);
+    return 1;
+  case 4:
+    first[plan->piece_count++] = *first;
+    plan->state = plan->grow_bytes ? 4 : 3;
+    return 1;
+  default:
+    if (plan->piece_count > 1 || plan->grow_bytes || x->request->bytes <= GRAIN) return 0;
+    first->bytes = GRAIN;
+    return 1;
+  }
+}
+
+/* A plan that no lake may carry out, whatever it was before. */
+static int plan_wrongly(wish *x) {
+  gmlake_plan *plan = x->plan;
+  const gmlake_piece *first = plan->pieces;
+  size_t how, parts;
+  if (!plan_piece(x, 0) && !plan_window(x)) (void)plan_growth(x, x->bytes);
+  how = pick(12);
+  parts = plan->piece_count + (plan->grow_bytes != 0);
+  asked.was_wrong = 1;
+  if (!plan->state) plan->state = 1;
+  if (how < 6 && spoil_piece(x, how)) return 1;
+  if (how == 6)
+    plan->state = 6;
+  else if (how == 7)
+    plan->piece_count = plan->piece_capacity + 1;
+  else if (how == 8)
+    plan->grow_bytes = x->view->chunk_bytes + GRAIN;
+  else if (how == 9)
+    plan->piece_count = plan->grow_bytes = plan->window = 0;
+  else if (how == 10 && (plan->window || plan->grow_bytes || parts > 1 || !parts ||
+                         end_of(first) % x->view->chunk_bytes))
+    plan->keeps_former = 1;
+  else if (how == 11 && !plan->window)
+    plan->pieces = (gmlake_piece *)(void *)plan;
+  else
+    plan->window = UINT64_MAX;
+  return 1;
+}
+
+static int plan_by(unsigned char letter, wish *x) {
+  switch (letter) {
+  case 'p':
+    return plan_piece(x, 0);
+  case 'k':
+    return plan_piece(x, 1);
+  case 'r':
+    return plan_window(x);
+  case 's':
+    return plan_stitch(x, 0) && x->plan->piece_count > 1;
+  case 'b':
+    return plan_stitch(x, 1) && x->plan->grow_bytes;
+  case 'g':
+    return plan_growth(x, x->bytes);
+  case 'x':
+    return plan_wrongly(x);
+  default: /* once, twice, always */
+    x->plan->state = 5;
+    return asked.times < (letter == '4' ? 2u : letter == '5' ? 3u : UINT32_MAX);
+  }
+}
+
+/* ---- What the lake shows --------------------------------------------------------------------- */
+
+/* Calls that a policy may not make. */
+static void try_barred(void) {
+  void *ptr = &ptr;
+  size_t released = 1;
+  block *b = NULL;
+  if (w.fatal || w.is_lost) return;
+  judge(gmlake_alloc(lake, GRAIN, NULL, &ptr) == GMLAKE_ERROR_INVALID_ARGUMENT && !ptr,
+        "gmlake_alloc in a policy");
+  judge(gmlake_trim(lake, 0, &released) == GMLAKE_ERROR_INVALID_ARGUMENT && !released,
+        "gmlake_trim in a policy");
+  judge(gmlake_check(lake) == GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_check in a policy");
+  b = live_next(NULL);
+  if (b && b < w.blocks + NAMES)
+    judge(gmlake_free(lake, (void *)(uintptr_t)b->at, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT,
+          "gmlake_free in a policy");
+}
+
+static int number_of(const gmlake_pool *value) {
+  int i = POOLS;
+  while (i && w.pools[i].value != value) i--;
+  return value ? i : 0;
+}
+
+static void judge_view(const gmlake_view *view, const gmlake_request *request) {
+  static const moment nothing;
+  const int from = number_of(request->pool), on = w.named;
+  const int number = on >= 0 ? w.lines[on].graph : 0;
+  const moment *own = number ? &w.pools[from].recalled : on >= 0 ? &w.lines[on].now : &nothing;
+  size_t i;
+  judge(view->chunk_bytes == w.pools[from].chunk, "a view's chunk_bytes");
+  judge(request->bytes && request->alignment >= GRAIN, "a request's figures");
+  judge(!desc.observer.fn || is_next(request->number), "a request's number");
+  for (i = 0; i < view->block_count; i++) {
+    range r;
+    map *m = NULL;
+    const grain *g;
+    r.at = home_of(&view->blocks[i]);
+    r.bytes = view->blocks[i].bytes;
+    judge(r.bytes && (r.at | r.bytes) % GRAIN == 0, "a view's block is no grains");
+    judge(!i || end_of(&view->blocks[i - 1]) <= r.at || w.capacity > unit_chunks * w.chunk / 2,
+          "a view's blocks are not in order");
+    while ((g = next_grain(&r, &m))) judge_grain(g, own, number, from, 0);
+  }
+  for (i = 0; i < view->window_count; i++) {
+    const gmlake_window_info *info = &view->windows[i];
+    judge(info->number && info->bytes && info->bytes <= info->mapped_bytes && info->piece_count,
+          "a view's window");
+  }
+  judge(view->window_count <= stats().window_count, "a view has more windows than there are");
+}
+
+/* ---- The policy ------------------------------------------------------------------------------ */
+
+static void on_choose(void *user, const gmlake_view *view, const gmlake_request *request,
+                      gmlake_plan *plan) {
+  const size_t most =
+      desc.arena_bytes && desc.arena_bytes < w.capacity ? desc.arena_bytes : w.capacity;
+  const gmlake_plan empty = *plan;
+  wish x;
+  size_t i;
+  judge(user == &asked && plan->piece_capacity == view->block_count + 1, "a plan's capacity");
+  judge_view(view, request);
+  if (w.at % 8 == 0) try_barred();
+  if (asked.number != request->number) asked.times = 0;
+  asked.number = request->number;
+  asked.times++;
+  x.view = view;
+  x.request = request;
+  x.plan = plan;
+  x.bytes =
+      (size_t)up(request->bytes, request->flags & GMLAKE_EXCLUSIVE ? view->chunk_bytes : GRAIN);
+  x.may_stitch = !(request->flags & GMLAKE_NO_STITCH) && request->bytes >= view->stitch_bytes_min;
+  x.may_grow = !(request->flags & GMLAKE_NO_GROW) && up(x.bytes, view->chunk_bytes) <= most;
+  for (i = 0; i < ANSWERS && asked.letters[i]; i++) {
+    if (plan_by((unsigned char)answer_letters[asked.letters[i] - 1], &x)) return;
+    *plan = empty;
+  }
+}
+
+/* Numbers that name no window whose work is complete, or one twice, or too many. */
+static size_t evict_wrongly(const gmlake_view *view, size_t count, uint64_t *out_windows) {
+  const size_t how = pick(4);
+  size_t i = 0;
+  asked.was_wrong = 1;
+  while (i < view->window_count && view->windows[i].is_complete) i++;
+  if (how == 1 && i < view->window_count) {
+    out_windows[0] = view->windows[i].number;
+    return count ? count : 1;
+  }
+  if (how == 2 && count > 1) {
+    out_windows[count - 1] = out_windows[0];
+    return count;
+  }
+  if (how == 3 && view->window_count) {
+    out_windows[0] = UINT64_MAX;
+    return count ? count : 1;
+  }
+  return view->window_count + 1;
+}
+
+static size_t on_evict(void *user, const gmlake_view *view, size_t mapped_bytes,
+                       uint64_t *out_windows) {
+  size_t i, count = 0;
+  judge(user == &asked && mapped_bytes && mapped_bytes % view->chunk_bytes == 0,
+        "a policy is asked to evict for nothing");
+  for (i = 0; i < view->window_count && asked.flags & ANSWER_EVICT; i++)
+    if (view->windows[i].is_complete && !pick(2)) out_windows[count++] = view->windows[i].number;
+  return asked.flags & ANSWER_EVICT_WRONGLY ? evict_wrongly(view, count, out_windows) : count;
+}
+
+static int on_coalesce(void *user, const gmlake_piece *block) {
+  judge(user == &asked && block->bytes && block->bytes % GRAIN == 0, "a policy is told of a block");
+  if (w.at % 8 == 0) try_barred();
+  return !(asked.flags & ANSWER_APART) || pick(2);
+}
+
+static const gmlake_policy *policy_of(size_t functions) {
+  memset(&asked, 0, sizeof(asked));
+  if (!functions) return NULL;
+  asked.policy.struct_bytes = sizeof(asked.policy);
+  asked.policy.user = &asked;
+  if (functions & CHOOSES) asked.policy.choose = on_choose;
+  if (functions & EVICTS) asked.policy.evict = on_evict;
+  if (functions & COALESCES) asked.policy.coalesce = on_coalesce;
+  return &asked.policy;
+}
+
+static void do_answer(const op *o) {
+  size_t i;
+  for (i = 0; i < ANSWERS; i++) asked.letters[i] = answer_of(o, i);
+  asked.flags = o->flags;
+  asked.random = o->bytes;
+}
+
+#endif /* PLAY_POLICY_H */
