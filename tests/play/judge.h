@@ -46,6 +46,7 @@ typedef struct handle {
   uint64_t value; /* 0: free record */
   size_t bytes, map_count;
   int is_released, is_foreign; /* foreign: another process's */
+  int is_odd;                  /* of a buffer whose chunks lie apart from its pool's */
   uint32_t pool;               /* that it has served, 0: none yet */
   grain *grains;
 } handle;
@@ -94,7 +95,7 @@ typedef struct buffer {
 typedef struct pool {
   gmlake_pool *value; /* NULL: none, and the default one */
   uint32_t serial;
-  size_t chunk;
+  size_t chunk, limit;
   int asleep; /* 1: with its contents; 2: dropped */
   int keeps;  /* perhaps: contents on the host, or room for them */
   int is_lent;
@@ -125,6 +126,8 @@ static struct world {
   int lacks_addresses;    /* the driver has refused some, once */
   int may_lack;           /* it has refused to begin for want of memory: perhaps of addresses */
   int was_refused;        /* the driver has not taken host memory back, or not been asked to */
+  int has_failed;         /* something was made to fail, once */
+  int has_recalled;       /* a pool was recalled, once */
   int is_recalled;        /* a pool is: the call asks for waits */
   int named;              /* the line that the call names, NOBODY: none, or all may be touched */
   int mode;               /* the program's capture mode */
@@ -137,6 +140,9 @@ static struct world {
     gmlake_result result;
   } faults[4];
   size_t fault_count, host_in, calls;
+  size_t reserved_most; /* at any time */
+  size_t foreign_bytes; /* all that was ever imported */
+  uint64_t driver_calls, records, stream_waits, host_waits;
   int host_stays, host_fails, handler_calls, is_handling;
   moment known;
   line lines[LINES];
@@ -324,7 +330,7 @@ static block *live_next(block *last) {
 static int host_refuses(void) {
   if (!w.host_in || --w.host_in) return 0;
   w.host_in = w.host_stays ? 1 : 0;
-  w.host_fails = 1;
+  w.host_fails = w.has_failed = 1;
   return 1;
 }
 
@@ -333,6 +339,7 @@ static gmlake_result gate(int kind, int *code) {
   gmlake_result result = GMLAKE_OK;
   size_t i;
   judge(++w.calls < ALL_CALLS, "the operation does not end");
+  w.driver_calls += kind != ON_PROPERTIES && kind != ON_ID && kind != ON_EXCHANGE;
   for (i = 0; i < w.fault_count; i++) {
     struct fault *f = &w.faults[i];
     if ((f->kind != kind && f->kind != ON_ANY) || !f->in || --f->in) continue;
@@ -345,6 +352,7 @@ static gmlake_result gate(int kind, int *code) {
   }
   if (!result) return result;
   w.injected = result;
+  w.has_failed = 1;
   if (is_fatal(result)) w.fatal = result;
   *code = 1234;
   return result;
@@ -376,11 +384,16 @@ static gmlake_result see_unreserve(void *user, uint64_t at, size_t bytes, int *c
 
 static void handle_enter(uint64_t value, size_t bytes, int is_foreign) {
   handle *h = handle_of(0);
+  gmlake_mock_census now_there;
   h->value = value;
   h->bytes = bytes;
   h->is_foreign = is_foreign;
   h->grains = (grain *)calloc(bytes / GRAIN, sizeof(grain));
   if (!h->grains) abort();
+  gmlake_mock_get_census(mock, &now_there);
+  w.foreign_bytes += is_foreign ? bytes : 0;
+  if (w.reserved_most < now_there.physical_bytes + w.foreign_bytes)
+    w.reserved_most = now_there.physical_bytes + w.foreign_bytes;
 }
 
 static gmlake_result see_create(void *user, size_t bytes, unsigned types, uint64_t *out,
@@ -529,6 +542,7 @@ static gmlake_result see_record(void *user, void *value, gmlake_stream on, int *
     GATE(ON_RECORD);
     result = mock->event_record(user, value, on, code);
     if (!result) *event_at(value) = l->now;
+    w.records += !result;
     return result;
   }
 }
@@ -543,6 +557,7 @@ static gmlake_result see_query(void *user, void *value, int *done, int *code) {
 static gmlake_result see_host_wait(void *user, void *value, int *code) {
   GATE(ON_HOST_WAIT);
   result = mock->event_wait(user, value, code);
+  w.host_waits++;
   if (!result) join(&w.known, event_at(value));
   return result;
 }
@@ -551,6 +566,7 @@ static gmlake_result see_host_wait_any(void *user, void *const *values, unsigned
                                        unsigned *place, int *code) {
   GATE(ON_HOST_WAIT);
   result = mock->event_wait_any(user, values, count, place, code);
+  w.host_waits++;
   if (!result) join(&w.known, event_at(values[*place]));
   return result;
 }
@@ -573,6 +589,7 @@ static gmlake_result see_device_wait(void *user, int *code) {
   {
     GATE(ON_DEVICE_WAIT);
     result = mock->device_wait(user, code);
+    w.host_waits++;
     for (i = 0; i < w.line_count && !result; i++)
       if (w.known.at[i] < w.lines[i].now.at[i]) w.known.at[i] = w.lines[i].now.at[i];
     return result;
@@ -588,6 +605,7 @@ static gmlake_result see_stream_wait(void *user, gmlake_stream on, void *value, 
   {
     GATE(ON_STREAM_WAIT);
     result = mock->stream_wait(user, on, value, code);
+    w.stream_waits += !result;
     if (!result) join(&l->now, event_at(value));
     return result;
   }

@@ -11,6 +11,12 @@ typedef struct forecast {
   gmlake_stats before;
 } forecast;
 
+static gmlake_mock_census census(void) {
+  gmlake_mock_census now_there;
+  gmlake_mock_get_census(mock, &now_there);
+  return now_there;
+}
+
 static gmlake_stats stats(void) {
   gmlake_stats all;
   all.struct_bytes = 0;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "judge.h"
-#include "policy.h"
+#include "figures.h"
 
 #include "../judge_map.h"
 
@@ -38,12 +38,6 @@ static gmlake_result result_of(unsigned char letter) {
 }
 
 static int is_exact(void) { return w.program->options[OPT_EXACT] != 0; }
-
-static gmlake_mock_census census(void) {
-  gmlake_mock_census now_there;
-  gmlake_mock_get_census(mock, &now_there);
-  return now_there;
-}
 
 static void disarm(void) {
   w.fault_count = 0;
@@ -190,6 +184,7 @@ static void do_kill(int on) {
   if (on <= 0 || !l->is_alive || l->graph) return;
   if (!l->is_told && (!may_end() || l->kind == GMLAKE_STREAM_STAYS)) return;
   must(see_event_create(mock->user, &l->end, &code), "the program's event");
+  w.driver_calls--;
   program_record(l->end, on);
   gmlake_mock_stream_destroy(mock, l->value);
   l->is_alive = 0;
@@ -354,6 +349,11 @@ static void forget_block(block *b) {
   memset(b, 0, sizeof(*b));
 }
 
+/* Whether its memory may wait for recorded streams, or for one that is gone. */
+static int may_be_pending(const block *b) {
+  return b->recorded || b->is_exported || b->is_imported || (b->on > 0 && !w.lines[b->on].is_alive);
+}
+
 static int do_free(block *b, int on, gmlake_stream value) {
   gmlake_result result;
   if (!b->id || !settle(b, on)) return 0;
@@ -364,6 +364,8 @@ static int do_free(block *b, int on, gmlake_stream value) {
   w.leaving = NULL;
   if (!is_done(result, "gmlake_free", 0, GMLAKE_OK)) return 0;
   if (!b->is_exported && !b->is_imported) give_back(b);
+  sums.frees++;
+  if (may_be_pending(b)) sums.pending_most += b->bytes;
   forget_block(b);
   return 1;
 }
@@ -432,11 +434,13 @@ static void enter_block(block *b, void *ptr, size_t before, unsigned flags) {
   b->id = ++w.next_id;
   b->at = (uint64_t)(uintptr_t)ptr;
   b->bytes = info.bytes;
+  b->asked = info.requested_bytes;
   b->is_exclusive = (flags & GMLAKE_EXCLUSIVE) != 0;
   trace("  %u at %llx, %zu bytes\n", b->id, (unsigned long long)b->at, b->bytes);
   judge(!now->align || b->at % now->align == 0, "a block is not aligned");
   hand_over(b, own, number, (flags & GMLAKE_TRANSIENT) != 0, fresh);
   if (b->is_exclusive) judge_exclusive(b, w.pools[b->pool].chunk);
+  if (!b->is_imported) judge_block(b, &info, flags);
   judge(!(flags & GMLAKE_NO_GROW) || census().physical_bytes <= before, "NO_GROW has grown");
   if (b->on >= 0 && !number) b->born = w.lines[b->on].now;
   w.starts[b - w.blocks] = b->at;
@@ -468,12 +472,16 @@ static void do_alloc(int on) {
   result = gmlake_alloc_with(lake, &wanted, value_in(now->stream), &ptr);
   judge_forecast(&said, result);
   judge(!result || !ptr, "a pointer though the allocation failed");
+  judge((result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY && result != GMLAKE_ERROR_LIMIT_REACHED) ||
+            !is_servable(&wanted, from),
+        "refused though whole free chunks would do");
   judge(result || !asked.was_wrong || wanted.flags & GMLAKE_TRANSIENT,
         "an illegal plan was carried out");
   if (!is_done(result, "gmlake_alloc",
                from->asleep && !(now->flags & FLAG_T) ? 0 : LACK | MAY(from->asleep, ASLEEP),
                from->asleep && !(now->flags & FLAG_T) ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK))
     return;
+  sums.allocations++;
   b->on = on;
   b->graph = graph_number;
   b->pool = (int)(from - w.pools);
@@ -571,6 +579,7 @@ static void do_import(void) {
   free(handles);
   if (!is_done(result, "gmlake_import", LACK, GMLAKE_OK)) return;
   counts.imports++;
+  sums.allocations++;
   b->on = NOBODY;
   b->is_imported = 1;
   enter_block(b, ptr, 0, 0);
@@ -611,10 +620,11 @@ static void cells_enter(buffer *b, size_t first, size_t end, int on) {
     if (cell->id) continue;
     cell->id = ++w.next_id;
     cell->at = b->at + first * b->chunk;
-    cell->bytes = b->chunk;
+    cell->bytes = cell->asked = b->chunk;
     cell->on = NOBODY;
     cell->pool = b->pool;
     hand_over(cell, own, 0, 0, b->pool);
+    map_at(cell->at)->of->is_odd |= b->chunk != w.pools[b->pool].chunk || desc.handle_bytes;
     cell->born = *own;
     write_stamps(cell);
   }
@@ -730,6 +740,7 @@ static void do_pool_open(void) {
     return;
   }
   p->chunk = wanted.chunk_bytes ? wanted.chunk_bytes : w.chunk;
+  p->limit = wanted.limit_bytes;
   p->serial = ++w.next_pool;
 }
 
@@ -808,6 +819,7 @@ static void do_recall(int on) {
                               : GMLAKE_OK))
     return;
   judge_recall(number, on);
+  w.has_recalled = 1;
   join(&p->recalled, &w.lines[on].now);
   p->is_lent = 0;
 }
@@ -936,8 +948,7 @@ static void judge_step(void) {
   for (i = 0; i < NAMES; i++) live += w.blocks[i].id != 0;
   judge(all.live_count == live, "live_count");
   judge_told(&all);
-  if (!w.program->options[OPT_SHARE])
-    judge(all.reserved_bytes == census().physical_bytes, "reserved_bytes");
+  judge_figures(&all);
   judge(!desc.limit_bytes || all.quarantined_bytes || all.reserved_bytes <= desc.limit_bytes,
         "more memory than the limit");
   for (i = 0; i <= POOLS; i++) keeps |= w.pools[i].keeps;
@@ -1152,6 +1163,7 @@ static void open_world(program *p) {
   int code = 0, mode;
   memset(&w, 0, sizeof(w));
   memset(&told, 0, sizeof(told));
+  memset(&sums, 0, sizeof(sums));
   memset(&device, 0, sizeof(device));
   w.program = p;
   w.is_trusted = 1;
@@ -1174,6 +1186,7 @@ static void open_world(program *p) {
        i++)
     line_add((unsigned char)i);
   must(see_event_create(mock->user, &w.event, &code), "the program's event");
+  w.driver_calls--;
   mode = w.mode = (int)(p->options[OPT_MODE] % 3);
   must(mock->capture_exchange(mock->user, &mode, &code), "the program's exchange");
 }

@@ -1,0 +1,196 @@
+/* What the lake says of itself: its statistics against the calls that the judge has seen and the
+   blocks of the program, and what it tells of a block. Include after policy.h. */
+#if !defined(PLAY_FIGURES_H)
+#define PLAY_FIGURES_H
+
+#include "policy.h"
+
+#define PIECES 512 /* of a block */
+
+static struct sums { /* of a lake, since it began */
+  size_t requested_peak, active_peak, pending_most;
+  uint64_t allocations, frees;
+} sums;
+
+/* ---- Statistics ------------------------------------------------------------------------------ */
+
+static void judge_live(const gmlake_stats *all) {
+  size_t requested = 0, active = 0, in_buffers = 0, buffers = 0, i;
+  const block *b = NULL;
+  while ((b = live_next((block *)(uintptr_t)b))) {
+    requested += b->asked;
+    active += b->bytes;
+    if (b < w.blocks || b >= w.blocks + NAMES) in_buffers += b->bytes;
+  }
+  for (i = 0; i < BUFFERS; i++) buffers += w.buffers[i].value != NULL;
+  if (sums.requested_peak < requested) sums.requested_peak = requested;
+  if (sums.active_peak < active) sums.active_peak = active;
+  judge(all->requested_bytes == requested, "requested_bytes");
+  judge(all->active_bytes == active, "active_bytes");
+  judge(all->requested_bytes_peak == sums.requested_peak, "requested_bytes_peak");
+  judge(all->active_bytes_peak == sums.active_peak, "active_bytes_peak");
+  judge(all->buffer_count == buffers && all->buffer_bytes == in_buffers, "buffer_bytes");
+  judge(all->allocation_count == sums.allocations, "allocation_count");
+  judge(all->free_count == sums.frees, "free_count");
+}
+
+/* Freed, and waiting for recorded streams alone: such frees there have been. */
+static void judge_pending(const gmlake_stats *all) {
+  judge(all->pending_bytes <= sums.pending_most, "pending_bytes");
+  judge(all->pending_bytes_peak >= all->pending_bytes, "pending_bytes_peak");
+  if (!all->pending_bytes) sums.pending_most = 0;
+}
+
+static void judge_device(const gmlake_stats *all) {
+  const gmlake_mock_census now_there = census();
+  judge(all->metadata_bytes == host_bytes, "metadata_bytes");
+  judge(all->metadata_bytes_peak >= all->metadata_bytes, "metadata_bytes_peak");
+  judge(all->reserved_bytes - all->imported_bytes == now_there.physical_bytes, "reserved_bytes");
+  judge(all->reserved_bytes_peak >= all->reserved_bytes &&
+            all->reserved_bytes_peak <= w.reserved_most,
+        "reserved_bytes_peak");
+  judge(all->stitched_bytes_peak >= all->stitched_bytes, "stitched_bytes_peak");
+  judge(all->stream_wait_count == w.stream_waits, "stream_wait_count");
+  judge(all->event_count == w.records, "event_count");
+  if (all->driver_call_count != w.driver_calls)
+    trace("calls %llu %llu\n", (unsigned long long)all->driver_call_count,
+          (unsigned long long)w.driver_calls);
+  judge(all->driver_call_count == w.driver_calls, "driver_call_count");
+}
+
+/* What failed half way is counted here and there. */
+static void judge_counts(const gmlake_stats *all) {
+  const uint64_t *states = all->state_count;
+  const uint64_t served = states[0] + states[1] + states[2] + states[3];
+  if (w.has_failed) return;
+  judge(all->chunk_count == census().handle_count, "chunk_count");
+  judge(!all->quarantined_bytes, "memory is given up though nothing has failed");
+  judge(all->host_wait_count == w.host_waits, "host_wait_count");
+  judge(served >= sums.allocations, "state_count");
+  judge(desc.policy || told.has_lent ||
+            (all->split_count >= states[1] && all->split_count <= states[1] + states[3]),
+        "split_count");
+}
+
+static void judge_figures(const gmlake_stats *all) {
+  judge_live(all);
+  judge_pending(all);
+  judge_device(all);
+  judge_counts(all);
+}
+
+/* ---- A block --------------------------------------------------------------------------------- */
+
+/* The homes of its pieces show the same memory, cut where a window may be cut. */
+static void judge_pieces(const block *b, unsigned flags, const pool *from) {
+  static gmlake_piece pieces[PIECES];
+  size_t count = 0, i, sum = 0, at;
+  must(gmlake_get_pieces(lake, (void *)(uintptr_t)b->at, pieces, PIECES, &count),
+       "gmlake_get_pieces");
+  judge(count >= 1 && count <= PIECES, "a block has no pieces, or too many");
+  judge(!(flags & GMLAKE_NO_STITCH) || (count == 1 && home_of(pieces) == b->at),
+        "NO_STITCH was stitched");
+  for (i = 0; i < count; i++) {
+    const uint64_t home = home_of(&pieces[i]);
+    judge(!i || home % from->chunk == 0, "a piece begins inside a chunk");
+    judge(i + 1 == count || end_of(&pieces[i]) % from->chunk == 0, "a piece ends inside a chunk");
+    for (at = 0; at < pieces[i].bytes; at += GRAIN) {
+      const map *m = map_at(home + at), *own = map_at(b->at + sum + at);
+      judge(m && own && m->of == own->of && home + at - m->at == b->at + sum + at - own->at,
+            "a piece shows other memory than the block");
+    }
+    sum += pieces[i].bytes;
+  }
+  judge(sum == b->bytes, "the pieces do not add up");
+}
+
+/* GMLAKE_GUARD: nothing is mapped behind a window and its last handle. */
+static void judge_guard(const block *b, const pool *from) {
+  const map *last = map_at(b->at + b->bytes - 1), *behind;
+  uint64_t end = up(b->at + b->bytes, from->chunk);
+  gmlake_piece home;
+  size_t count;
+  if (!(desc.flags & GMLAKE_GUARD)) return;
+  must(gmlake_get_pieces(lake, (void *)(uintptr_t)b->at, &home, 1, &count), "gmlake_get_pieces");
+  if (home_of(&home) == b->at) return;
+  while ((behind = map_at(end)) && behind->of == last->of) end += from->chunk;
+  judge(!behind, "a window has no guard behind it");
+}
+
+/* GMLAKE_FILL: new memory shows its byte. */
+static void judge_filled(const block *b) {
+  size_t i;
+  for (i = 0; w.is_real && desc.flags & GMLAKE_FILL && i < b->bytes; i += 32)
+    judge(((const unsigned char *)(uintptr_t)b->at)[i] == GMLAKE_FILL_NEW,
+          "new memory is not filled");
+}
+
+static void judge_block(const block *b, const gmlake_allocation_info *info, unsigned flags) {
+  const pool *from = &w.pools[b->pool];
+  const size_t unit = flags & GMLAKE_EXCLUSIVE ? from->chunk : GRAIN;
+  judge((uint64_t)(uintptr_t)info->ptr == b->at, "a block's ptr");
+  judge(desc.policy ? info->bytes >= b->asked && info->bytes % unit == 0
+                    : info->bytes == up(b->asked, unit),
+        "a block is rounded wrongly");
+  judge(info->stream == (b->on < 0 ? GMLAKE_STREAM_NONE : w.lines[b->on].value),
+        "a block's stream");
+  judge((info->flags | GMLAKE_TRANSIENT) == (flags | GMLAKE_TRANSIENT), "a block's flags");
+  judge(info->flags & GMLAKE_TRANSIENT ? b->may_be_borrowed : !b->is_borrowed,
+        "a block's flags do not say who lends");
+  judge_pieces(b, flags, from);
+  judge_guard(b, from);
+  judge_filled(b);
+}
+
+/* ---- Whether memory that is there, or can be made, would have served ------------------------- */
+
+/* What is lent is for borrowers alone. */
+static int is_lent(uint32_t serial) {
+  const int number = pool_of_serial(serial);
+  return number >= 0 && w.pools[number].is_lent;
+}
+
+static int handle_is_free(const handle *h) {
+  size_t i;
+  if (!h->value || h->is_foreign || h->is_odd || h->is_released || !h->pool || is_lent(h->pool))
+    return 0;
+  for (i = 0; i < h->bytes / GRAIN; i++)
+    if (h->grains[i].owner || h->grains[i].graph || h->grains[i].is_exported) return 0;
+  return 1;
+}
+
+/* Free bytes of the pool's handles, or of all others. */
+static size_t free_bytes_of(uint32_t serial, int others) {
+  size_t i, bytes = 0;
+  for (i = 0; i < HANDLES; i++)
+    if ((w.handles[i].pool == serial) != others && handle_is_free(&w.handles[i]))
+      bytes += w.handles[i].bytes;
+  return bytes;
+}
+
+static size_t room_below(size_t limit, size_t held, size_t room) {
+  if (!limit) return room;
+  limit = limit > held ? limit - held : 0;
+  return limit < room ? limit : room;
+}
+
+/* Whole chunks that nobody owns, of its pool, or returned to the driver and created again. */
+static int is_servable(const gmlake_alloc_desc *wanted, const pool *from) {
+  const size_t physical = census().physical_bytes, chunk = from->chunk;
+  const size_t bytes = (size_t)up(wanted->bytes, chunk), own = free_bytes_of(from->serial, 0);
+  size_t room = w.capacity - physical;
+  if (w.has_failed || w.has_recalled || w.lacks_addresses || w.may_lack || w.handler_calls ||
+      captures() || desc.window_bytes || desc.policy || w.program->options[OPT_SHARE])
+    return 0;
+  if (wanted->flags & (GMLAKE_NO_STITCH | GMLAKE_TRANSIENT) ||
+      wanted->bytes < desc.stitch_bytes_min)
+    return 0;
+  if (bytes <= own) return 1;
+  if (wanted->flags & GMLAKE_NO_GROW) return 0;
+  if (from->limit) return 0;
+  room = room_below(w.capacity - desc.driver_free_bytes_min, physical, room);
+  room = room_below(desc.limit_bytes, physical, room) + free_bytes_of(from->serial, 1);
+  return bytes <= own + room / chunk * chunk;
+}
+
+#endif /* PLAY_FIGURES_H */
