@@ -22,7 +22,12 @@ static void judge_live(const gmlake_stats *all) {
     active += b->bytes;
     if (b < w.blocks || b >= w.blocks + NAMES) in_buffers += b->bytes;
   }
-  for (i = 0; i < BUFFERS; i++) buffers += w.buffers[i].value != NULL;
+  for (i = 0; i < BUFFERS; i++) {
+    const buffer *of = &w.buffers[i];
+    const size_t tail = of->value ? of->end % of->chunk : 0;
+    buffers += of->value != NULL;
+    if (tail && of->cells[of->end / of->chunk].id) requested -= of->chunk - tail;
+  }
   if (sums.requested_peak < requested) sums.requested_peak = requested;
   if (sums.active_peak < active) sums.active_peak = active;
   judge(all->requested_bytes == requested, "requested_bytes");
@@ -175,18 +180,17 @@ static size_t room_below(size_t limit, size_t held, size_t room) {
 }
 
 /* Whole chunks that nobody owns, of its pool, or returned to the driver and created again. */
-static int is_servable(const gmlake_alloc_desc *wanted, const pool *from) {
+static int is_servable(size_t asked_bytes, unsigned flags, const pool *from) {
   const size_t physical = census().physical_bytes, chunk = from->chunk;
-  const size_t bytes = (size_t)up(wanted->bytes, chunk), own = free_bytes_of(from->serial, 0);
+  const size_t bytes = (size_t)up(asked_bytes, chunk), own = free_bytes_of(from->serial, 0);
   size_t room = w.capacity - physical;
   if (w.has_failed || w.has_recalled || w.lacks_addresses || w.may_lack || w.handler_calls ||
       captures() || desc.window_bytes || desc.policy || w.program->options[OPT_SHARE])
     return 0;
-  if (wanted->flags & (GMLAKE_NO_STITCH | GMLAKE_TRANSIENT) ||
-      wanted->bytes < desc.stitch_bytes_min)
+  if (flags & (GMLAKE_NO_STITCH | GMLAKE_TRANSIENT) || asked_bytes < desc.stitch_bytes_min)
     return 0;
   if (bytes <= own) return 1;
-  if (wanted->flags & GMLAKE_NO_GROW) return 0;
+  if (flags & GMLAKE_NO_GROW) return 0;
   if (from->limit) return 0;
   room = room_below(w.capacity - desc.driver_free_bytes_min, physical, room);
   room = room_below(desc.limit_bytes, physical, room) + free_bytes_of(from->serial, 1);

@@ -755,6 +755,16 @@ static int pool_of_serial(uint32_t serial) {
   return NOBODY;
 }
 
+/* Whether a buffer's chunk lies apart from its pool's blocks. */
+static int lies_apart(const block *b) {
+  size_t i;
+  for (i = 0; i < BUFFERS; i++)
+    if (b >= w.buffers[i].cells && b < w.buffers[i].cells + CELLS)
+      return w.buffers[i].chunk != w.pools[w.buffers[i].pool].chunk || desc.handle_bytes ||
+             desc.policy;
+  return 0;
+}
+
 /* The block's range is its own; its stream is ordered behind `own`. New chunks are of pool `fresh`.
  */
 static void hand_over(block *b, const moment *own, int number, int is_transient, int fresh) {
@@ -770,6 +780,7 @@ static void hand_over(block *b, const moment *own, int number, int is_transient,
     judge_grain(g, own, number, from, borrows);
     judge(other == from || borrows, "a pool's memory serves another");
     m->of->pool = w.pools[other < 0 ? from : other].serial;
+    m->of->is_odd |= lies_apart(b);
     g->owner = b->id;
     g->is_borrowed = (unsigned char)borrows;
     b->is_borrowed |= borrows;
@@ -822,6 +833,7 @@ static void own_again(int number) {
       judge(!g->owner || g->owner == b->id, "two live blocks share memory");
       g->owner = b->id;
       m->of->pool = w.pools[number].serial;
+      m->of->is_odd |= lies_apart(b);
       if (b->graph) g->graph = (unsigned char)b->graph, m->is_graphs = 1;
     }
   }

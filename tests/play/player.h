@@ -56,6 +56,11 @@ static int is_done(gmlake_result result, const char *call, unsigned may, gmlake_
   if (!is_exact()) disarm();
   trace("  %s: %s\n", call, gmlake_result_name(result));
   if (is_fatal(result)) w.is_lost = 1;
+  memset(&info, 0, sizeof(info));
+  if (result && lake) {
+    (void)gmlake_get_last_error(lake, &info);
+    judge(info.result == result && info.call && info.text[0], "the last error is another one");
+  }
   if (is_exact() && result == result_of(now->result)) return !result;
   counts.faults += result && is_excused;
   if ((asked.was_wrong || asked.may_be_wrong) && result == GMLAKE_ERROR_INVALID_ARGUMENT) {
@@ -66,8 +71,6 @@ static int is_done(gmlake_result result, const char *call, unsigned may, gmlake_
     counts.refusals += result && !is_excused;
     return !result;
   }
-  memset(&info, 0, sizeof(info));
-  if (result) (void)gmlake_get_last_error(lake, &info);
   (void)snprintf(rule, sizeof(rule), "%s: %s (%s: %.100s)", call, gmlake_result_name(result),
                  info.call ? info.call : "", result ? info.text : "it should not");
   judge(0, rule);
@@ -380,11 +383,18 @@ static unsigned char freed_on(const block *b, unsigned turn) {
    the block that is asked for, which a shrunk program keeps. */
 static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
   const int named = w.named;
+  const gmlake_stats all = stats();
   unsigned turn;
   size_t i;
   int is_freed;
+  void *ptr = &ptr;
   (void)user;
-  (void)info;
+  judge(BIT(info->result) & LACK, "the handler is called for another error");
+  judge(info->live_bytes == all.active_bytes && info->reserved_bytes == all.reserved_bytes &&
+            (!strchr("+", now->verb) || info->asked_bytes == now->bytes),
+        "the handler is told other figures");
+  judge(gmlake_alloc(l, 1, NULL, &ptr) == GMLAKE_ERROR_INVALID_ARGUMENT && !ptr,
+        "gmlake_alloc in the handler");
   if (!is_exact()) disarm();
   if (w.is_handling || ++w.handler_calls > 3) return 0;
   w.is_handling = 1;
@@ -416,7 +426,7 @@ static gmlake_alloc_desc wanted_of(const pool *from) {
 }
 
 /* The stream that is ordered behind nothing asks for what nobody uses. */
-static void enter_block(block *b, void *ptr, size_t before, unsigned flags) {
+static void enter_block(block *b, void *ptr, size_t before, unsigned flags, size_t align) {
   static const moment nothing;
   const moment *own = b->graph     ? &w.pools[b->pool].recalled
                       : b->on >= 0 ? &w.lines[b->on].now
@@ -437,7 +447,7 @@ static void enter_block(block *b, void *ptr, size_t before, unsigned flags) {
   b->asked = info.requested_bytes;
   b->is_exclusive = (flags & GMLAKE_EXCLUSIVE) != 0;
   trace("  %u at %llx, %zu bytes\n", b->id, (unsigned long long)b->at, b->bytes);
-  judge(!now->align || b->at % now->align == 0, "a block is not aligned");
+  judge(!align || b->at % align == 0, "a block is not aligned");
   hand_over(b, own, number, (flags & GMLAKE_TRANSIENT) != 0, fresh);
   if (b->is_exclusive) judge_exclusive(b, w.pools[b->pool].chunk);
   if (!b->is_imported) judge_block(b, &info, flags);
@@ -448,6 +458,11 @@ static void enter_block(block *b, void *ptr, size_t before, unsigned flags) {
   write_stamps(b);
 }
 
+/* A power of two, and at most the chunk. */
+static int is_alignment(size_t alignment, const pool *from) {
+  return (alignment & (alignment - 1)) == 0 && alignment <= from->chunk;
+}
+
 static void do_alloc(int on) {
   block *b = &w.blocks[now->one % NAMES];
   pool *from = &w.pools[now->two % (POOLS + 1)];
@@ -456,7 +471,7 @@ static void do_alloc(int on) {
   void *ptr = &ptr;
   forecast said;
   gmlake_result result;
-  int graph_number = 0;
+  int graph_number = 0, is_aligned;
   if (b->id || !may_name(on)) return;
   if (on >= 0 && w.lines[on].graph) {
     graph *g = graph_of(w.lines[on].graph);
@@ -467,25 +482,33 @@ static void do_alloc(int on) {
   if (!from->value) from = w.pools;
   wanted = wanted_of(from);
   if (graph_number) wanted.flags &= ~GMLAKE_TRANSIENT;
-  if (wanted.alignment > from->chunk) wanted.alignment = from->chunk;
+  is_aligned = is_alignment(wanted.alignment, from);
+  if (wanted.flags & GMLAKE_TRANSIENT && !is_aligned) { /* the lender's chunks may be larger */
+    wanted.alignment = 0;
+    is_aligned = 1;
+  }
   foretell(&said, now, &wanted, value_in(now->stream));
   result = gmlake_alloc_with(lake, &wanted, value_in(now->stream), &ptr);
   judge_forecast(&said, result);
   judge(!result || !ptr, "a pointer though the allocation failed");
   judge((result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY && result != GMLAKE_ERROR_LIMIT_REACHED) ||
-            !is_servable(&wanted, from),
+            !is_servable(wanted.bytes, wanted.flags, from),
         "refused though whole free chunks would do");
   judge(result || !asked.was_wrong || wanted.flags & GMLAKE_TRANSIENT,
         "an illegal plan was carried out");
   if (!is_done(result, "gmlake_alloc",
-               from->asleep && !(now->flags & FLAG_T) ? 0 : LACK | MAY(from->asleep, ASLEEP),
-               from->asleep && !(now->flags & FLAG_T) ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK))
+               is_aligned && (!from->asleep || now->flags & FLAG_T)
+                   ? LACK | MAY(from->asleep, ASLEEP)
+                   : MAY(from->asleep, INVALID_ARGUMENT) | MAY(from->asleep, ASLEEP),
+               from->asleep && !(now->flags & FLAG_T) ? GMLAKE_ERROR_ASLEEP
+               : is_aligned                           ? GMLAKE_OK
+                                                      : GMLAKE_ERROR_INVALID_ARGUMENT))
     return;
   sums.allocations++;
   b->on = on;
   b->graph = graph_number;
   b->pool = (int)(from - w.pools);
-  enter_block(b, ptr, before, wanted.flags);
+  enter_block(b, ptr, before, wanted.flags, wanted.alignment);
 }
 
 static void do_query(int on) {
@@ -496,7 +519,7 @@ static void do_query(int on) {
   if (!from->value) from = w.pools;
   if (on >= 0 && w.lines[on].graph) from = &w.pools[graph_of(w.lines[on].graph)->pool];
   wanted = wanted_of(from);
-  if (wanted.alignment > from->chunk) wanted.alignment = from->chunk;
+  if (!is_alignment(wanted.alignment, from)) return;
   (void)is_done(gmlake_query(lake, &wanted, value_in(now->stream), &info), "gmlake_query",
                 MAY(from->asleep, ASLEEP),
                 from->asleep && !(now->flags & FLAG_T) ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK);
@@ -582,7 +605,7 @@ static void do_import(void) {
   sums.allocations++;
   b->on = NOBODY;
   b->is_imported = 1;
-  enter_block(b, ptr, 0, 0);
+  enter_block(b, ptr, 0, 0, 0);
 }
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
@@ -624,8 +647,8 @@ static void cells_enter(buffer *b, size_t first, size_t end, int on) {
     cell->on = NOBODY;
     cell->pool = b->pool;
     hand_over(cell, own, 0, 0, b->pool);
-    map_at(cell->at)->of->is_odd |= b->chunk != w.pools[b->pool].chunk || desc.handle_bytes;
     cell->born = *own;
+    judge_filled(cell);
     write_stamps(cell);
   }
 }
@@ -654,21 +677,49 @@ static void cells_leave(buffer *b, size_t first, size_t end) {
   }
 }
 
+/* Cells before so many bytes. */
+static size_t cells_for(const buffer *b, size_t bytes) { return (bytes + b->chunk - 1) / b->chunk; }
+
+/* Whether the call has committed: a lack of memory that is there, or can be had, is a finding. */
+static int is_grown(const buffer *b, gmlake_result result, const char *call, size_t first,
+                    size_t end) {
+  const pool *from = &w.pools[b->pool];
+  size_t missing = 0;
+  for (; first < end; first++) missing += b->cells[first].id ? 0 : b->chunk;
+  judge(!(BIT(result) & LACK) || b->chunk != from->chunk || desc.handle_bytes || w.injected ||
+            w.host_fails || !is_servable(missing, 0, from),
+        "a buffer was refused though free chunks would do");
+  return is_done(result, call,
+                 (missing ? LACK : 0) | MAY(captures(), CAPTURING) | MAY(from->asleep, ASLEEP),
+                 missing && from->asleep ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK);
+}
+
 static void do_resize(buffer *b, int on) {
-  const size_t bytes = (now->bytes < b->max ? now->bytes : b->max) / b->chunk * b->chunk;
-  const int shrinks = bytes < b->end;
+  const size_t bytes = now->bytes, first = cells_for(b, b->end), end = cells_for(b, bytes);
   gmlake_result result;
-  if (!may_name(on) || (shrinks && on >= 0 && w.lines[on].graph)) return;
-  if (shrinks && !cells_settle(b, bytes / b->chunk, CELLS, on)) return;
+  if (!may_name(on)) return;
+  if (bytes > b->max) {
+    result = gmlake_buffer_resize(lake, b->value, bytes, value_in(now->stream));
+    (void)is_done(result, "gmlake_buffer_resize", 0, GMLAKE_ERROR_INVALID_ARGUMENT);
+    return;
+  }
+  if (bytes < b->end && ((on >= 0 && w.lines[on].graph) || !cells_settle(b, end, CELLS, on)))
+    return;
   result = gmlake_buffer_resize(lake, b->value, bytes, value_in(now->stream));
-  if (!is_done(result, "gmlake_buffer_resize", LACK | MAY(captures(), CAPTURING),
-               bytes > b->end && w.pools[b->pool].asleep ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK))
+  if (bytes > b->end ? !is_grown(b, result, "gmlake_buffer_resize", b->end / b->chunk, end)
+                     : !is_done(result, "gmlake_buffer_resize", 0, GMLAKE_OK))
     return;
   if (bytes > b->end)
-    cells_enter(b, b->end / b->chunk, bytes / b->chunk, on);
+    cells_enter(b, b->end / b->chunk, end, on);
   else
-    cells_leave(b, bytes / b->chunk, CELLS);
+    cells_leave(b, end, first);
   b->end = bytes;
+}
+
+/* Whether the word names whole chunks of the buffer's addresses. */
+static int is_range(const buffer *b) {
+  return !(now->bytes % b->chunk || now->more % b->chunk) && now->bytes <= b->max &&
+         now->more <= b->max - now->bytes;
 }
 
 static void do_commit(buffer *b, int on) {
@@ -676,23 +727,32 @@ static void do_commit(buffer *b, int on) {
   uint32_t chunks[CELLS];
   gmlake_result result;
   size_t i;
-  if (!may_name(on) || end * b->chunk > b->max) return;
+  if (!may_name(on)) return;
+  if (!is_range(b)) {
+    result = gmlake_buffer_commit(lake, b->value, now->bytes, now->more, value_in(now->stream));
+    (void)is_done(result, "gmlake_buffer_commit", 0, GMLAKE_ERROR_INVALID_ARGUMENT);
+    return;
+  }
   for (i = 0; i < CELLS; i++) chunks[i] = i == 2 ? GMLAKE_ANY_CHUNK : (uint32_t)(i + 7) % 8;
   result = now->verb == 'c' ? gmlake_buffer_commit(lake, b->value, first * b->chunk,
                                                    (end - first) * b->chunk, value_in(now->stream))
                             : gmlake_buffer_commit_chunks(lake, b->value, first * b->chunk,
                                                           (end - first) * b->chunk, chunks,
                                                           value_in(now->stream));
-  if (!is_done(result, "gmlake_buffer_commit",
-               LACK | MAY(captures(), CAPTURING) | MAY(w.pools[b->pool].asleep, ASLEEP), GMLAKE_OK))
-    return;
+  if (!is_grown(b, result, "gmlake_buffer_commit", first, end)) return;
   cells_enter(b, first, end, on);
   if (end > first && b->end < end * b->chunk) b->end = end * b->chunk;
 }
 
 static void do_discard(buffer *b, int on) {
   const size_t first = now->bytes / b->chunk, end = first + now->more / b->chunk;
-  if (!may_name(on) || end * b->chunk > b->max || (on >= 0 && w.lines[on].graph)) return;
+  if (!may_name(on) || (on >= 0 && w.lines[on].graph)) return;
+  if (!is_range(b)) {
+    (void)is_done(
+        gmlake_buffer_discard(lake, b->value, now->bytes, now->more, value_in(now->stream)),
+        "gmlake_buffer_discard", 0, GMLAKE_ERROR_INVALID_ARGUMENT);
+    return;
+  }
   if (!cells_settle(b, first, end, on)) return;
   if (!is_done(gmlake_buffer_discard(lake, b->value, first * b->chunk, (end - first) * b->chunk,
                                      value_in(now->stream)),
@@ -735,7 +795,10 @@ static void do_pool_open(void) {
   memset(&wanted, 0, sizeof(wanted));
   wanted.chunk_bytes = now->more;
   wanted.limit_bytes = now->bytes;
-  if (!is_done(gmlake_pool_create(lake, &wanted, &p->value), "gmlake_pool_create", 0, GMLAKE_OK)) {
+  if (!is_done(gmlake_pool_create(lake, &wanted, &p->value), "gmlake_pool_create", 0,
+               now->more & (now->more - 1) || (now->more && now->more < w.granule)
+                   ? GMLAKE_ERROR_INVALID_ARGUMENT
+                   : GMLAKE_OK)) {
     p->value = NULL;
     return;
   }
@@ -898,6 +961,7 @@ static void do_wake(void) {
 }
 
 static void do_prewarm(int on) {
+  const size_t before = census().physical_bytes;
   gmlake_profile wanted;
   if (!may_name(on)) return;
   memset(&wanted, 0, sizeof(wanted));
@@ -905,8 +969,13 @@ static void do_prewarm(int on) {
   wanted.peak_bytes = now->more;
   wanted.handle_bytes = 4 * w.chunk;
   wanted.large_percent = 50;
-  (void)is_done(gmlake_prewarm(lake, &wanted, value_in(now->stream)), "gmlake_prewarm", LACK,
-                w.pools[0].asleep ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK);
+  if (is_done(gmlake_prewarm(lake, &wanted, value_in(now->stream)), "gmlake_prewarm", LACK,
+              w.pools[0].asleep ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK))
+    judge(census().physical_bytes - before <= up(wanted.peak_bytes, w.chunk) + 2 * w.chunk,
+          "prewarm has created more than the profile tells of");
+  else
+    judge(census().physical_bytes == before || w.has_failed,
+          "prewarm has failed, and created memory");
 }
 
 /* ---- Questions ------------------------------------------------------------------------------- */
@@ -1138,7 +1207,7 @@ static void describe(const size_t *options) {
   if (options[OPT_WAIT_SOON]) desc.cross_stream = GMLAKE_WAIT_IF_SOON;
   if (options[OPT_SINGLE]) desc.flags |= GMLAKE_SINGLE_THREADED;
   if (options[OPT_GUARD]) desc.flags |= GMLAKE_GUARD;
-  if (options[OPT_FILL]) desc.flags |= GMLAKE_FILL;
+  if (options[OPT_FILL] && w.is_real) desc.flags |= GMLAKE_FILL;
   if (options[OPT_MAY_END]) desc.flags |= GMLAKE_STREAMS_MAY_END;
   if (options[OPT_NO_IDS] && !may_end()) judged.stream_id = NULL;
   if (options[OPT_SHARE]) desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
@@ -1189,6 +1258,15 @@ static void open_world(program *p) {
   w.driver_calls--;
   mode = w.mode = (int)(p->options[OPT_MODE] % 3);
   must(mock->capture_exchange(mock->user, &mode, &code), "the program's exchange");
+}
+
+/* After a fatal error every call that changes memory answers it, and changes nothing. */
+static void judge_lost(void) {
+  void *ptr = &ptr;
+  const gmlake_result result = gmlake_alloc(lake, 1, NULL, &ptr);
+  judge(is_fatal(result) && !ptr, "the device is lost, and an allocation does not say so");
+  judge(gmlake_free(lake, &ptr, NULL) == result && gmlake_trim(lake, 0, NULL) == result,
+        "the device is lost, and a call says something else");
 }
 
 /* With live blocks and pending work; nothing may be left. What was allocated on no stream, or
@@ -1275,6 +1353,7 @@ static const char *play(program *p, int (*choose)(program *, size_t)) {
       perform(&p->ops[w.at]);
       w.at++;
     }
+    if (w.is_lost) judge_lost();
     close_world();
   } else
     leave_world();

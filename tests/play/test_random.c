@@ -164,7 +164,7 @@ static void draw_request(op *o) {
   if (chance(6)) o->flags |= FLAG_S;
   if (chance(10)) o->flags |= FLAG_G;
   if (chance(chooser.mood->transient)) o->flags |= FLAG_T;
-  if (chance(10)) o->align = GRAIN << below(3);
+  if (chance(10)) o->align = chance(95) ? GRAIN << below(chance(70) ? 3 : 8) : 3 * GRAIN;
 }
 
 static void draw_range(op *o) {
@@ -172,6 +172,15 @@ static void draw_range(op *o) {
   const size_t chunk = b->value ? b->chunk : w.chunk, count = b->value ? b->max / chunk : 1;
   o->bytes = below(count) * chunk;
   o->more = (1 + below(count - o->bytes / chunk)) * chunk;
+  if (chance(2)) o->more += chance(50) ? UNIT / 2 : count * chunk;
+}
+
+/* Of a buffer: mostly whole chunks, seldom more than it may have. */
+static void draw_end(op *o) {
+  const buffer *b = &w.buffers[o->one];
+  if (!b->value) return;
+  o->bytes = below(1 + b->max / b->chunk) * b->chunk;
+  if (chance(15)) o->bytes += below(b->chunk / 256) * 256;
 }
 
 static void draw_free(op *o) {
@@ -199,6 +208,7 @@ static void draw_for_pools(op *o) {
     break;
   case 'P':
     o->more = chance(50) ? w.chunk << below(2) : 0;
+    if (chance(5)) o->more += UNIT / 2;
     o->bytes = chance(30) ? w.chunk * (2 + below(16)) : 0;
     break;
   case 'B':
@@ -295,9 +305,7 @@ static op draw(char verb) {
     draw_range(&o);
     break;
   case 'z':
-    o.bytes = w.buffers[o.one].value ? below(1 + w.buffers[o.one].max / w.buffers[o.one].chunk) *
-                                           w.buffers[o.one].chunk
-                                     : 0;
+    draw_end(&o);
     break;
   default:
     draw_for_pools(&o);
@@ -386,6 +394,7 @@ static void draw_options(size_t *o) {
     o[OPT_WAIT_SOON] = (size_t)chance(30);
   o[OPT_SINGLE] = (size_t)chance(40);
   o[OPT_GUARD] = (size_t)chance(20);
+  o[OPT_FILL] = (size_t)chance(15);
   o[OPT_MAY_END] = (size_t)(chance(35) && !getenv("NO_MAY_END"));
   o[OPT_NO_IDS] = (size_t)chance(20);
   o[OPT_SHARE] = (size_t)chance(25);
