@@ -293,6 +293,12 @@ $(LINKED): private LEVEL = $(FAST)
 $(LINKED): Makefile | $(BUILD)
 	$(LINK)
 
+# It has extents and crumbs of its own.
+$(BUILD)/fuzz/fuzz_play: private DONE =
+$(BUILD)/fuzz/fuzz_play: tests/fuzz/fuzz_play.c tests/fuzz/replay_main.c gmlake.h \
+  $(wildcard tests/play/*.h) Makefile | $(BUILD)/fuzz
+	$(LINK)
+
 $(BUILD)/fuzz/%: tests/fuzz/%.c tests/fuzz/replay_main.c $(MOCK) $(BFC) $(OFFLOAD) Makefile \
   | $(BUILD)/fuzz
 	$(LINK)

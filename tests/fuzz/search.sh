@@ -1,10 +1,10 @@
 #!/bin/sh
 # usage: search.sh TARGET|all [SECONDS]
-# Lets clang's fuzzer look for inputs that break a target (fuzz_operations, fuzz_trace, fuzz_desc,
+# Lets clang's fuzzer look for inputs that break a target (fuzz_play, fuzz_trace, fuzz_desc,
 # fuzz_profile, fuzz_session, fuzz_graph or fuzz_bfc), from its corpus on. What it finds new goes to
 # build/fuzz/TARGET.found; what breaks it to build/fuzz/TARGET-*. all: one target after the other,
-# each for so many seconds; fails if one was broken. To see what an input of fuzz_operations does,
-# build it with -DFUZZ_TRACE. Debian: the fuzzer is in libclang-rt-14-dev.
+# each for so many seconds; fails if one was broken. fuzz_play tells an input as a line that
+# `build/test_random --play` plays. Debian: the fuzzer is in libclang-rt-14-dev.
 set -eu
 
 target=${1:?usage: search.sh TARGET|all [SECONDS]}

@@ -192,6 +192,7 @@ static int is_servable(size_t asked_bytes, unsigned flags, const pool *from) {
   if (bytes <= own) return 1;
   if (flags & GMLAKE_NO_GROW) return 0;
   if (from->limit) return 0;
+  if (desc.driver_free_bytes_min >= w.capacity) return 0;
   room = room_below(w.capacity - desc.driver_free_bytes_min, physical, room);
   room = room_below(desc.limit_bytes, physical, room) + free_bytes_of(from->serial, 1);
   return bytes <= own + room / chunk * chunk;

@@ -439,7 +439,7 @@ static void read_options(program *p) {
 }
 
 /* Appends the line's words; NULL, or where it is wrong. */
-static const char *program_read(program *p, const char *line) {
+static inline const char *program_read(program *p, const char *line) {
   reader.at = line;
   reader.is_wrong = 0;
   if (reads('{')) read_options(p);
@@ -651,6 +651,51 @@ static void op_to_bytes(const op *o, unsigned char *b) {
   if (o->verb != 'F') return;
   b[4] = (unsigned char)(o->bytes - 1);
   b[5] = o->result ? (unsigned char)(strchr(result_letters, o->result) - result_letters) : 0;
+}
+
+/* Leaves options of a lake that can be made. */
+static void options_fit(size_t *o) {
+  const size_t least = 8;
+  size_t chunk = UNIT;
+  while (2 * chunk <= o[OPT_CHUNK] && chunk < 32 * UNIT) chunk *= 2;
+  o[OPT_CHUNK] = chunk;
+  if (o[OPT_CAP] < least * chunk) o[OPT_CAP] = least * chunk;
+  if (o[OPT_ARENA]) o[OPT_ARENA] = o[OPT_CAP] + chunk;
+  o[OPT_WINDOW] = o[OPT_WINDOW] / chunk * chunk;
+  if (o[OPT_WINDOW] && o[OPT_WINDOW] < o[OPT_CAP]) o[OPT_WINDOW] = o[OPT_CAP];
+  o[OPT_HANDLE] = o[OPT_SHARE] ? 0 : o[OPT_HANDLE] / chunk % 9 * chunk;
+  o[OPT_STREAMS] %= SLOTS;
+  o[OPT_PEERS] %= 4;
+  o[OPT_MODE] %= 3;
+  o[OPT_EXTENT] = o[OPT_EXTENT] ? 2 : 0;
+  o[OPT_POLICY] %= 8;
+  if (o[OPT_SHARE]) o[OPT_BOOKS] = 0;
+}
+
+/* A byte an option, then OP_BYTES an operation; what is left over says nothing. */
+static inline void program_from_bytes(program *p, const unsigned char *bytes, size_t count) {
+  size_t i;
+  for (i = 0; i < OPT_COUNT; i++) {
+    const unsigned char b = i < count ? bytes[i] : 0;
+    p->options[i] = i < OPT_SIZES ? b * UNIT : i < OPT_NUMBERS ? b : b & 1u;
+  }
+  p->options[OPT_EXACT] = 0;
+  options_fit(p->options);
+  for (p->count = 0; i + OP_BYTES <= count && p->count < OPS; i += OP_BYTES) {
+    const op o = op_from_bytes(bytes + i);
+    program_add(p, &o);
+  }
+}
+
+static inline void program_to_bytes(const program *p, FILE *to) {
+  unsigned char bytes[OP_BYTES];
+  size_t i;
+  for (i = 0; i < OPT_COUNT; i++)
+    (void)fputc((int)(i < OPT_SIZES ? p->options[i] / UNIT : p->options[i]), to);
+  for (i = 0; i < p->count; i++) {
+    op_to_bytes(&p->ops[i], bytes);
+    (void)fwrite(bytes, 1, OP_BYTES, to);
+  }
 }
 
 #endif /* PLAY_LANGUAGE_H */

@@ -487,6 +487,12 @@ static void do_alloc(int on) {
     wanted.alignment = 0;
     is_aligned = 1;
   }
+  if (!now->bytes) { /* nothing is asked for */
+    result = gmlake_alloc_with(lake, &wanted, value_in(now->stream), &ptr);
+    judge(!ptr, "a pointer to 0 bytes");
+    (void)is_done(result, "gmlake_alloc", 0, GMLAKE_OK);
+    return;
+  }
   foretell(&said, now, &wanted, value_in(now->stream));
   result = gmlake_alloc_with(lake, &wanted, value_in(now->stream), &ptr);
   judge_forecast(&said, result);
@@ -1322,10 +1328,16 @@ static void on_signal(int number) {
   siglongjmp(verdict.end, 1);
 }
 
-static void catch_signals(void (*fn)(int)) {
+/* From now on, or as it was before. */
+static void catch_signals(int is_on) {
   static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGABRT};
+  static void (*before[sizeof(numbers) / sizeof(numbers[0])])(int);
   size_t i;
-  for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) (void)signal(numbers[i], fn);
+  for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+    if (is_on)
+      before[i] = signal(numbers[i], on_signal);
+    else
+      (void)signal(numbers[i], before[i]);
 }
 
 /* What is left of a world that a finding has ended; the lake's host memory is not given back. */
@@ -1343,7 +1355,7 @@ static void leave_world(void) {
 static const char *play(program *p, int (*choose)(program *, size_t)) {
   verdict.is_open = 1;
   verdict.rule[0] = 0;
-  catch_signals(on_signal);
+  catch_signals(1);
   if (!sigsetjmp(verdict.end, 1)) {
     open_world(p);
     w.is_chosen = choose != NULL;
@@ -1357,7 +1369,7 @@ static const char *play(program *p, int (*choose)(program *, size_t)) {
     close_world();
   } else
     leave_world();
-  catch_signals(SIG_DFL);
+  catch_signals(0);
   verdict.is_open = 0;
   return verdict.rule[0] ? verdict.rule : NULL;
 }

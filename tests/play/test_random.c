@@ -1,7 +1,9 @@
-/* usage: test_random [--seconds N] [--seed S] [--mood M] [--trace 1] [--shrink 0] [--play LINE]
+/* usage: test_random [--seconds N] [--seed S] [--mood M] [--trace 1] [--shrink 0] [--bytes FILE]
+                      [--play LINE]
    Random programs, judged by clocks (judge.h). Each seed is a lake of its own. With --seconds lakes
    follow one another for so long, with seeds from S on. A finding is shrunk and printed as one line
-   of language.h; --play plays such a line, and so does a row of the table below. */
+   of language.h; --play plays such a line, and so does a row of the table below. --bytes writes the
+   program that was played last as an input of tests/fuzz/fuzz_play.c. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #define GMLK_CRUMB_PART 4u /* small lakes have crumbs, too */
@@ -151,7 +153,7 @@ static unsigned char any_for(char verb, size_t count) {
 static size_t any_size(void) {
   const size_t largest = w.chunk * (1 + below(chance(20) ? chooser.largest : 6));
   if (chooser.mood == moods + 1) return w.chunk;
-  if (chance(25)) return 1 + below(8 * GRAIN);
+  if (chance(25)) return chance(2) ? 0 : 1 + below(8 * GRAIN);
   if (chance(40)) return chooser.usual[below(USUAL)];
   return chance(50) ? largest : 1 + below(largest);
 }
@@ -563,6 +565,15 @@ static void tell(program *p, const char *rule, uint64_t seed) {
   (void)fputc('\n', stderr);
 }
 
+static const char *bytes_to; /* a file's name, or NULL */
+
+static void write_bytes(const program *p) {
+  FILE *to = bytes_to ? fopen(bytes_to, "wb") : NULL;
+  if (!to) return;
+  program_to_bytes(p, to);
+  (void)fclose(to);
+}
+
 static void memory_is_handed_over_in_order(void **state) {
   const time_t begin = time(NULL);
   static program p;
@@ -572,6 +583,7 @@ static void memory_is_handed_over_in_order(void **state) {
     const char *rule;
     prepare(&p, seed++);
     rule = play(&p, choose);
+    write_bytes(&p);
     if (!rule) continue;
     tell(&p, rule, seed - 1);
     fail_msg("%s", verdict.rule);
@@ -599,6 +611,7 @@ static int play_line(const char *line) {
     return 2;
   }
   rule = play(&p, NULL);
+  write_bytes(&p);
   (void)printf("%s\n", rule ? rule : "nothing is found");
   return rule != NULL;
 }
@@ -619,16 +632,18 @@ int main(int argc, char **argv) {
       shrinks = strtol(argv[i + 1], NULL, 10) != 0;
     else if (strcmp(argv[i], "--mood") == 0)
       only_mood = strtol(argv[i + 1], NULL, 10);
+    else if (strcmp(argv[i], "--bytes") == 0)
+      bytes_to = argv[i + 1];
     else if (strcmp(argv[i], "--play") == 0)
       return play_line(argv[i + 1]);
     else
       break;
   }
   if (i < argc) {
-    fprintf(
-        stderr,
-        "usage: %s [--seconds N] [--seed S] [--mood M] [--trace 1] [--shrink 0] [--play LINE]\n",
-        argv[0]);
+    fprintf(stderr,
+            "usage: %s [--seconds N] [--seed S] [--mood M] [--trace 1] [--shrink 0] [--bytes FILE] "
+            "[--play LINE]\n",
+            argv[0]);
     return 2;
   }
   memset(tests, 0, sizeof(tests));
