@@ -616,6 +616,11 @@ static void do_import(void) {
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
 
+/* A power of two, a granule at least, and no more than the device has. */
+static int is_chunk(size_t bytes) {
+  return (bytes & (bytes - 1)) == 0 && bytes >= w.granule && bytes <= w.capacity;
+}
+
 static void do_buffer_open(void) {
   buffer *b = &w.buffers[now->one % BUFFERS];
   const int from = now->two % (POOLS + 1);
@@ -631,7 +636,7 @@ static void do_buffer_open(void) {
   wanted.pool = w.pools[from].value;
   if (!b->max) return;
   if (!is_done(gmlake_buffer_create(lake, &wanted, &b->value), "gmlake_buffer_create", 0,
-               GMLAKE_OK)) {
+               is_chunk(b->chunk) ? GMLAKE_OK : GMLAKE_ERROR_INVALID_ARGUMENT)) {
     b->value = NULL;
     return;
   }
@@ -801,10 +806,9 @@ static void do_pool_open(void) {
   memset(&wanted, 0, sizeof(wanted));
   wanted.chunk_bytes = now->more;
   wanted.limit_bytes = now->bytes;
-  if (!is_done(gmlake_pool_create(lake, &wanted, &p->value), "gmlake_pool_create", 0,
-               now->more & (now->more - 1) || (now->more && now->more < w.granule)
-                   ? GMLAKE_ERROR_INVALID_ARGUMENT
-                   : GMLAKE_OK)) {
+  if (!is_done(
+          gmlake_pool_create(lake, &wanted, &p->value), "gmlake_pool_create", 0,
+          is_chunk(now->more ? now->more : w.chunk) ? GMLAKE_OK : GMLAKE_ERROR_INVALID_ARGUMENT)) {
     p->value = NULL;
     return;
   }

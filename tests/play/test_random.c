@@ -205,6 +205,7 @@ static void draw_for_pools(op *o) {
   switch (o->verb) {
   case 'N':
     o->more = w.chunk << (chance(20) ? 1 : 0);
+    if (chance(3)) o->more += UNIT * below(4);
     o->bytes = o->more * (1 + below(12));
     o->two = (unsigned char)(chance(40) ? 1 + below(POOLS) : 0);
     break;
