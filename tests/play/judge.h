@@ -73,6 +73,7 @@ typedef struct block {
   uint32_t id; /* 0: none */
   uint64_t at;
   size_t bytes, asked;
+  unsigned flags;
   int on;    /* its line, NOBODY: allocated on no stream */
   int graph; /* serial of the one it was allocated in, 0: none */
   int pool, is_exclusive, is_borrowed, is_exported, is_imported;
@@ -134,6 +135,16 @@ static struct world {
   int peers[3];
   uint64_t clock_ns;
   gmlake_result injected, fatal; /* in this operation; in any */
+  size_t hits, hits_before;      /* calls made to fail; before this operation */
+  int hit_kind;                  /* of the last one */
+  int is_lasting;                /* a fault that stays has hit */
+  gmlake_result lost, was_lost;  /* what the lake has to know of a fatal error; before this one */
+  size_t all_calls, all_mallocs; /* that could be made to fail */
+  size_t called[ON_KINDS], failed[ON_KINDS]; /* in this operation; since the lake ends */
+  int seems_gone; /* the driver has said of a stream that it is: it is forgotten */
+  int errors_told, leaks_told;
+  int is_relaxed;           /* between the lake's two exchanges of the capture mode */
+  int has_called, is_again; /* the operation has called the lake; has to be done again */
   struct fault {
     size_t in;
     int kind, stays;
@@ -149,7 +160,6 @@ static struct world {
   int line_count;
   int slots[SLOTS]; /* the line that has the slot's value now or had it last */
   void *event;      /* the program's */
-  seen_event events[EVENTS];
   size_t event_count;
   handle handles[HANDLES];
   map *maps[MAPS]; /* by address */
@@ -163,6 +173,7 @@ static struct world {
   graph *of_serial[SERIALS];
   int serial;
   uint32_t next_id, next_pool;
+  seen_event events[EVENTS]; /* not cleared for the next world */
 } w;
 
 static gmlake_backend *mock, judged;
@@ -327,11 +338,29 @@ static block *live_next(block *last) {
 
 /* ---- Calls of the driver --------------------------------------------------------------------- */
 
+static const char *const backend_names[] = {
+    "get_properties", "get_memory_info", "reserve",       "unreserve",
+    "create",         "release",         "map",           "unmap",
+    "set_access",     "event_create",    "event_destroy", "event_record",
+    "event_query",    "event_wait",      "stream_wait",   "capture_exchange",
+    "stream_id",      "device_wait",     "copy",          "host_alloc",
+    "host_free",      "export_handle",   "import_handle"};
+
 static int host_refuses(void) {
+  w.all_mallocs++;
   if (!w.host_in || --w.host_in) return 0;
   w.host_in = w.host_stays ? 1 : 0;
   w.host_fails = w.has_failed = 1;
+  w.hits++;
+  w.hit_kind = ON_HOST;
+  w.is_lasting |= w.host_stays;
   return 1;
+}
+
+/* What is called to give something back, of a device that is lost too. */
+static int gives_back(int kind) {
+  return kind == ON_UNMAP || kind == ON_RELEASE || kind == ON_UNRESERVE ||
+         kind == ON_EVENT_DESTROY || kind == ON_EXCHANGE || kind == ON_HOST_FREE;
 }
 
 /* Whether this call fails, and how. */
@@ -339,21 +368,32 @@ static gmlake_result gate(int kind, int *code) {
   gmlake_result result = GMLAKE_OK;
   size_t i;
   judge(++w.calls < ALL_CALLS, "the operation does not end");
+  judge(!lake || !lake->lost || gives_back(kind), "a device that is lost is asked for something");
+  w.called[kind]++;
+  w.all_calls++;
   w.driver_calls += kind != ON_PROPERTIES && kind != ON_ID && kind != ON_EXCHANGE;
   for (i = 0; i < w.fault_count; i++) {
     struct fault *f = &w.faults[i];
     if ((f->kind != kind && f->kind != ON_ANY) || !f->in || --f->in) continue;
     if (f->stays) f->in = 1;
-    /* INVALID_ARGUMENT would say that the stream is gone, which is not so. An id that is refused
-       is taken to say that the stream is the same. */
-    if (kind == ON_ID || (kind == ON_RECORD && f->result == GMLAKE_ERROR_INVALID_ARGUMENT))
-      continue;
+    /* An id that is refused is taken to say that the stream is the same. */
+    if (kind == ON_ID) continue;
+    if (kind == ON_RECORD && f->result == GMLAKE_ERROR_INVALID_ARGUMENT) {
+      if (!w.program->options[OPT_EXACT]) continue;
+      w.seems_gone = 1;
+    }
     result = f->result;
+    w.is_lasting |= f->stays;
   }
   if (!result) return result;
+  trace("  %s fails\n", kinds[kind]);
+  w.hits++;
+  w.hit_kind = kind;
+  w.failed[kind]++;
   w.injected = result;
   w.has_failed = 1;
   if (is_fatal(result)) w.fatal = result;
+  if (is_fatal(result) && !w.lost && !(kind == ON_EXCHANGE && w.is_relaxed)) w.lost = result;
   *code = 1234;
   return result;
 }
@@ -478,7 +518,8 @@ static gmlake_result see_unmap(void *user, uint64_t at, size_t bytes, int *code)
     size_t place = map_above(at) - 1;
     map *m = w.maps[place];
     if (!is_known(&m->used)) tell_lines(&w.known, &m->used);
-    judge(is_known(&m->used) || w.is_lost || w.fatal, "unmapped while work may still use it");
+    judge(is_known(&m->used) || w.is_lost || w.fatal || (w.destroying == 2 && w.injected),
+          "unmapped while work may still use it");
     judge(!m->is_graphs || w.destroying || w.moving, "unmapped under a graph");
     at += m->of->bytes;
     memmove(&w.maps[place], &w.maps[place + 1], (--w.map_count - place) * sizeof(m));
@@ -513,13 +554,16 @@ static moment *event_at(const void *value) {
   return NULL;
 }
 
+static void event_enter(void *value) {
+  judge(w.event_count < EVENTS, "too many events");
+  memset(&w.events[w.event_count], 0, sizeof(seen_event));
+  w.events[w.event_count++].value = value;
+}
+
 static gmlake_result see_event_create(void *user, void **out, int *code) {
   GATE(ON_EVENT_CREATE);
   result = mock->event_create(user, out, code);
-  if (result) return result;
-  judge(w.event_count < EVENTS, "too many events");
-  memset(&w.events[w.event_count], 0, sizeof(seen_event));
-  w.events[w.event_count++].value = *out;
+  if (!result) event_enter(*out);
   return result;
 }
 
@@ -580,6 +624,7 @@ static gmlake_result see_id(void *user, gmlake_stream stream, uint64_t *out, int
 static gmlake_result see_is_capturing(void *user, gmlake_stream stream, int *out, int *code) {
   const gmlake_result result = mock->is_capturing(user, stream, out, code);
   judge(!result, "a stream that is gone is asked whether it is captured");
+  judge(!lake || !lake->lost, "a device that is lost is asked whether a stream is captured");
   return result;
 }
 
@@ -613,6 +658,7 @@ static gmlake_result see_stream_wait(void *user, gmlake_stream on, void *value, 
 
 static gmlake_result see_exchange(void *user, int *mode, int *code) {
   gmlake_result result = gate(ON_EXCHANGE, code);
+  w.is_relaxed = !w.is_relaxed && !result;
   if (!result) result = mock->capture_exchange(user, mode, code);
   if (result) w.is_trusted = 0;
   if (result) w.was_refused = 1;

@@ -8,7 +8,8 @@
    with k in KiB, with b in bytes; and may be sums: 2+512b.
 
      +a=2@A/0xsgt^1k   allocate block a on A, from pool 0, EXCLUSIVE, NO_STITCH, NO_GROW,
-                       TRANSIENT, aligned to 1 KiB. +a-d=1 four blocks
+                       TRANSIENT, aligned to 1 KiB. +a-d=1 four blocks; * for a name is the
+                       next one from a.1 on
      q=2@A/0xsgt       asks how that would end
      -ab@A             free blocks a and b; on the legacy stream where none is named
      ua@A  U0@A        work on A uses block a; the memory of buffer 0
@@ -35,15 +36,19 @@
                        growth, 4 state 5 once, 5 twice, 9 always, x a wrong plan. c: what is freed
                        stays apart, e: windows are evicted, E: wrongly. *7: chosen by chance
      fail:map=2R*      the second call of the kind from here fails so, and all behind it; `any` is
-                       any kind. Without the option `exact` it counts in the next operation alone
+                       any kind; 0: no call fails any more. Without the option `exact` it counts in
+                       the next operation alone
      host:2*           the same of host memory
      [3 words ]        three times
+     |                 what is behind it is looked at more closely (test_faults.c)
      !O                behind a word: it fails. O out of memory, L limit, I invalid argument, C
                        capturing, U unknown pointer, D double free, R driver, G device lost, A
                        asleep, B busy, H host memory, N unsupported, W shutting down
 
    Without the option `exact` a word without ! may have any result that a fault, a want of memory or
-   the manual explains, and a word that the manual does not allow at that place is passed over. */
+   the manual explains, and a word that the manual does not allow at that place is passed over. With
+   it, as long as no call has been made to fail, each word is done and has the result that stands
+   behind it; it is done again where a call failed once; and words follow a device that is lost. */
 #if !defined(PLAY_LANGUAGE_H)
 #define PLAY_LANGUAGE_H
 
@@ -193,6 +198,7 @@ typedef struct program {
   size_t options[OPT_COUNT]; /* sizes in bytes; words that stand alone are 1 */
   op *ops;
   size_t count, capacity;
+  size_t mark; /* of the words, how many stand before `|` */
 } program;
 
 static void program_add(program *p, const op *o) {
@@ -206,9 +212,12 @@ static void program_add(program *p, const op *o) {
 
 /* ---- From text ------------------------------------------------------------------------------- */
 
+static size_t reading_unit = UNIT; /* that sizes are read in */
+
 static struct reader {
   const char *at;
   int is_wrong;
+  unsigned names; /* that stood as * */
 } reader;
 
 static int reads(char c) {
@@ -229,7 +238,7 @@ static size_t read_size(void) {
   int is_less = 0;
   do {
     size_t n = read_number();
-    n *= reads('b') ? 1 : reads('k') ? 1024 : UNIT;
+    n *= reads('b') ? 1 : reads('k') ? 1024 : reading_unit;
     sum = is_less ? sum - n : sum + n;
     is_less = *reader.at == '-';
   } while (reads('+') || reads('-'));
@@ -247,7 +256,9 @@ static unsigned char read_one(const char *of, unsigned char base) {
 }
 
 static unsigned char read_block(void) {
-  unsigned n = read_one("abcdefghijklmnopqrstuvwxyz", 0);
+  unsigned n;
+  if (reads('*')) return (unsigned char)(26 + reader.names++ % (NAMES - 26));
+  n = read_one("abcdefghijklmnopqrstuvwxyz", 0);
   if (reads('.')) n += 26 * read_one("0123", 0);
   return (unsigned char)n;
 }
@@ -370,6 +381,10 @@ static void read_words(program *p) {
     op o;
     memset(&o, 0, sizeof(o));
     if (reads(' ')) continue;
+    if (reads('|')) {
+      p->mark = p->count;
+      continue;
+    }
     if (reads('[')) {
       size_t times = read_number();
       const char *first = reader.at;
@@ -394,7 +409,8 @@ static void read_words(program *p) {
     if (o.verb == '+' || o.verb == '-') { /* of several blocks */
       unsigned char names[NAMES];
       size_t count = 0, i;
-      while (*reader.at >= 'a' && *reader.at <= 'z' && count < NAMES) names[count++] = read_block();
+      while (((*reader.at >= 'a' && *reader.at <= 'z') || *reader.at == '*') && count < NAMES)
+        names[count++] = read_block();
       if (o.verb == '+' && count == 1 && reads('-')) {
         const unsigned char last = read_block();
         while (names[count - 1] < last && count < NAMES) {
@@ -442,6 +458,8 @@ static void read_options(program *p) {
 static inline const char *program_read(program *p, const char *line) {
   reader.at = line;
   reader.is_wrong = 0;
+  reader.names = 0;
+  p->mark = p->count;
   if (reads('{')) read_options(p);
   read_words(p);
   return reader.is_wrong || *reader.at ? reader.at : NULL;

@@ -32,7 +32,7 @@ static void foretell(forecast *f, const op *o, const gmlake_alloc_desc *wanted,
   const size_t *options = w.program->options;
   memset(f, 0, sizeof(*f));
   if (w.lacks_addresses || w.fault_count || w.host_in || options[OPT_OOM] || options[OPT_SHARE] ||
-      options[OPT_POLICY] || o->one % 2)
+      options[OPT_POLICY] || options[OPT_EXACT] || o->one % 2)
     return;
   f->before = stats();
   if (f->before.quarantined_bytes) return;

@@ -11,6 +11,7 @@ static struct told {
   uint64_t driver_ns;
   size_t reserved_bytes, active_bytes; /* the latter without buffers */
   int has_lent;                        /* a pool has been lent */
+  const char *reason;                  /* of the last attempt */
 } told;
 
 static size_t committed_bytes(void) {
@@ -30,6 +31,7 @@ static void hear_of_attempt(const gmlake_step *e) {
         "an attempt in a state that there is not");
   judge(is_next(e->request) && e->asked_bytes, "an attempt that nobody made");
   told.newest = e->request;
+  told.reason = e->reason;
   if (!e->address) return;
   judge(e->asked_bytes <= e->bytes, "a block is told smaller than it was asked for");
   told.active_bytes += e->bytes;

@@ -44,12 +44,43 @@ static void disarm(void) {
   w.host_in = 0;
 }
 
+/* Whether the manual refuses the operation here: it is done all the same where that is to be seen. */
+static int is_passed_over(int is_allowed) { return !is_allowed && !(is_exact() && now->result); }
+
+static int is_lack(gmlake_result result) { return result && LACK & BIT(result); }
+
+/* Where a fault has cost memory or addresses, later requests may fail for it. */
+static int is_crippled(void) {
+  return w.lacks_addresses || w.may_lack || stats().quarantined_bytes;
+}
+
+/* What the lake answers where a call of the driver has failed. */
+static gmlake_result excuse(void) {
+  return w.injected == GMLAKE_ERROR_INVALID_ARGUMENT ? GMLAKE_ERROR_DRIVER : w.injected;
+}
+
+/* With the option `exact`. */
+static int is_fitting(gmlake_result result, int is_excused, unsigned may, gmlake_result plain) {
+  const gmlake_result wanted = w.is_handling ? GMLAKE_OK : result_of(now->result);
+  if (w.was_lost) return result == w.was_lost && !w.calls;
+  if (result == wanted || (is_lack(result) && is_lack(wanted))) return 1;
+  if (!w.hits) return 0;
+  if (is_lack(result) && may & BIT(result))
+    return is_lack(w.injected) || w.is_lasting || is_crippled();
+  return is_excused || result == plain || (result && may & BIT(result));
+}
+
+/* Whether an error that one failing call explains names that call. */
+static int names_call(const gmlake_error_info *info) {
+  const char *name = w.hit_kind == ON_HOST ? "" : backend_names[w.hit_kind];
+  return w.hits != w.hits_before + 1 || w.was_lost || is_lack(info->result) ||
+         !strncmp(info->call, name, strlen(name));
+}
+
 /* Whether the call succeeded. Of the other results `may` and the faults explain, else it is a
    finding. Where the manual refuses, `plain` is not OK. */
 static int is_done(gmlake_result result, const char *call, unsigned may, gmlake_result plain) {
-  const gmlake_result excuse =
-      w.injected == GMLAKE_ERROR_INVALID_ARGUMENT ? GMLAKE_ERROR_DRIVER : w.injected;
-  const int is_excused = (excuse && result == excuse) || (w.fatal && is_fatal(result)) ||
+  const int is_excused = (w.injected && result == excuse()) || (w.fatal && is_fatal(result)) ||
                          (w.host_fails && result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
   gmlake_error_info info;
   char rule[200];
@@ -59,16 +90,21 @@ static int is_done(gmlake_result result, const char *call, unsigned may, gmlake_
   memset(&info, 0, sizeof(info));
   if (result && lake) {
     (void)gmlake_get_last_error(lake, &info);
-    judge(info.result == result && info.call && info.text[0], "the last error is another one");
+    judge((info.result == result || (w.lost && info.result == w.lost)) && info.call && info.text[0],
+          "the last error is another one");
+    judge(!is_exact() || !is_excused || names_call(&info), "the last error names another call");
   }
-  if (is_exact() && result == result_of(now->result)) return !result;
+  w.has_called = 1;
   counts.faults += result && is_excused;
   if ((asked.was_wrong || asked.may_be_wrong) && result == GMLAKE_ERROR_INVALID_ARGUMENT) {
     counts.refusals++;
     return 0;
   }
-  if (!is_exact() && (is_excused || (result == plain || (result && (may & BIT(result)))))) {
+  if (is_exact() ? is_fitting(result, is_excused, may, plain)
+                 : is_excused || result == plain || (result && (may & BIT(result)))) {
     counts.refusals += result && !is_excused;
+    w.is_again = result && is_excused && !w.is_lasting && !w.lost && w.hits > w.hits_before &&
+                 result != result_of(now->result);
     return !result;
   }
   (void)snprintf(rule, sizeof(rule), "%s: %s (%s: %.100s)", call, gmlake_result_name(result),
@@ -102,6 +138,14 @@ static gmlake_stream value_in(unsigned char slot) {
 /* Whether a call may name it: the program has not told of its end. */
 static int may_name(int on) {
   return on == NOBODY || (w.lines[on].is_alive && !w.lines[on].is_told);
+}
+
+static void *program_event(void) {
+  void *event;
+  int code = 0;
+  must(mock->event_create(mock->user, &event, &code), "the program's event");
+  event_enter(event);
+  return event;
 }
 
 static void program_record(void *event, int on) {
@@ -175,7 +219,7 @@ static void line_add(unsigned char slot) {
 }
 
 static void do_forget(int on) {
-  if (on <= 0 || !is_quiet(on) || !may_name(on)) return;
+  if (on <= 0 || !may_name(on) || is_passed_over(is_quiet(on))) return;
   if (is_done(gmlake_forget_stream(lake, w.lines[on].value), "gmlake_forget_stream", 0, GMLAKE_OK))
     w.lines[on].is_told = 1;
 }
@@ -183,11 +227,9 @@ static void do_forget(int on) {
 /* Ends a stream, with work pending on it. */
 static void do_kill(int on) {
   line *l = &w.lines[on < 0 ? 0 : on];
-  int code = 0;
   if (on <= 0 || !l->is_alive || l->graph) return;
   if (!l->is_told && (!may_end() || l->kind == GMLAKE_STREAM_STAYS)) return;
-  must(see_event_create(mock->user, &l->end, &code), "the program's event");
-  w.driver_calls--;
+  l->end = program_event();
   program_record(l->end, on);
   gmlake_mock_stream_destroy(mock, l->value);
   l->is_alive = 0;
@@ -219,8 +261,8 @@ static void end_graph(graph *g) {
 static void do_capture_begin(int on) {
   graph *g = &w.graphs[now->two ? now->two - 1 : 0];
   pool *from = &w.pools[1 + now->one % POOLS];
-  if (on <= 0 || !is_quiet(on) || !may_name(on) || !from->value || g->is_alive) return;
-  if (from->asleep || from->is_lent || w.serial + 1 == SERIALS) return;
+  if (on <= 0 || !may_name(on) || !from->value || g->is_alive || w.serial + 1 == SERIALS) return;
+  if (is_passed_over(is_quiet(on) && !from->asleep && !from->is_lent)) return;
   if (!is_done(gmlake_capture_begin(lake, w.lines[on].value, from->value), "gmlake_capture_begin",
                0, GMLAKE_OK))
     return;
@@ -237,11 +279,16 @@ static void do_capture_begin(int on) {
 
 static void do_capture_end(int on) {
   graph *g = on > 0 && w.lines[on].is_alive ? graph_of(w.lines[on].graph) : NULL;
-  if (!g) return;
+  if (!g && (on < 0 || is_passed_over(0))) return;
+  if (!g) {
+    (void)is_done(gmlake_capture_end(lake, w.lines[on].value), "gmlake_capture_end", 0,
+                  GMLAKE_ERROR_INVALID_ARGUMENT);
+    return;
+  }
   judge(!gmlake_mock_capture_end(mock, w.lines[on].value), "a capture was spoilt");
   g->is_active = 0;
   w.lines[on].graph = 0;
-  if (!w.is_lost && !w.fatal)
+  if (is_exact() || (!w.is_lost && !w.fatal))
     (void)is_done(gmlake_capture_end(lake, w.lines[on].value), "gmlake_capture_end", 0, GMLAKE_OK);
 }
 
@@ -417,7 +464,10 @@ static gmlake_alloc_desc wanted_of(const pool *from) {
   wanted.bytes = now->bytes;
   wanted.alignment = now->align;
   wanted.pool = from->value;
-  if (now->one % 4 == 0) wanted.user_data = w.next_id + 1;
+  if (now->one % 4 == 0) {
+    wanted.user_data = w.next_id + 1;
+    wanted.label = "labelled";
+  }
   if (now->flags & FLAG_X) wanted.flags |= GMLAKE_EXCLUSIVE;
   if (now->flags & FLAG_S) wanted.flags |= GMLAKE_NO_STITCH;
   if (now->flags & FLAG_G) wanted.flags |= GMLAKE_NO_GROW;
@@ -438,6 +488,7 @@ static void enter_block(block *b, void *ptr, size_t before, unsigned flags, size
   judge(info.requested_bytes == now->bytes || b->is_imported, "a block of another size");
   judge(info.user_data == (b->is_imported || now->one % 4 ? 0 : w.next_id + 1),
         "a block of another user's");
+  judge(!info.label == !info.user_data, "a block with another label");
   while (fresh && (!info.pool || w.pools[fresh].value != info.pool)) fresh--;
   judge(!info.pool == !fresh && (fresh == b->pool || flags & GMLAKE_TRANSIENT),
         "a block of another pool");
@@ -445,6 +496,7 @@ static void enter_block(block *b, void *ptr, size_t before, unsigned flags, size
   b->at = (uint64_t)(uintptr_t)ptr;
   b->bytes = info.bytes;
   b->asked = info.requested_bytes;
+  b->flags = info.flags;
   b->is_exclusive = (flags & GMLAKE_EXCLUSIVE) != 0;
   trace("  %u at %llx, %zu bytes\n", b->id, (unsigned long long)b->at, b->bytes);
   judge(!align || b->at % align == 0, "a block is not aligned");
@@ -475,7 +527,7 @@ static void do_alloc(int on) {
   if (b->id || !may_name(on)) return;
   if (on >= 0 && w.lines[on].graph) {
     graph *g = graph_of(w.lines[on].graph);
-    from = &w.pools[g->pool];
+    if (!now->two || is_passed_over(0)) from = &w.pools[g->pool];
     if (g->range_count == RANGES) return;
     graph_number = g->serial;
   }
@@ -521,6 +573,7 @@ static void do_query(int on) {
   pool *from = &w.pools[now->two % (POOLS + 1)];
   gmlake_alloc_desc wanted;
   gmlake_query_info info;
+  const gmlake_mock_census before = census();
   if (!may_name(on)) return;
   if (!from->value) from = w.pools;
   if (on >= 0 && w.lines[on].graph) from = &w.pools[graph_of(w.lines[on].graph)->pool];
@@ -529,6 +582,9 @@ static void do_query(int on) {
   (void)is_done(gmlake_query(lake, &wanted, value_in(now->stream), &info), "gmlake_query",
                 MAY(from->asleep, ASLEEP),
                 from->asleep && !(now->flags & FLAG_T) ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK);
+  judge(before.handle_count == census().handle_count &&
+            before.mapping_count == census().mapping_count,
+        "a question has changed memory");
 }
 
 static void do_record(int on) {
@@ -707,6 +763,7 @@ static int is_grown(const buffer *b, gmlake_result result, const char *call, siz
 
 static void do_resize(buffer *b, int on) {
   const size_t bytes = now->bytes, first = cells_for(b, b->end), end = cells_for(b, bytes);
+  const int is_captured = on >= 0 && w.lines[on].graph;
   gmlake_result result;
   if (!may_name(on)) return;
   if (bytes > b->max) {
@@ -714,8 +771,8 @@ static void do_resize(buffer *b, int on) {
     (void)is_done(result, "gmlake_buffer_resize", 0, GMLAKE_ERROR_INVALID_ARGUMENT);
     return;
   }
-  if (bytes < b->end && ((on >= 0 && w.lines[on].graph) || !cells_settle(b, end, CELLS, on)))
-    return;
+  if (is_passed_over(bytes >= b->end || !is_captured)) return;
+  if (bytes < b->end && !is_captured && !cells_settle(b, end, CELLS, on)) return;
   result = gmlake_buffer_resize(lake, b->value, bytes, value_in(now->stream));
   if (bytes > b->end ? !is_grown(b, result, "gmlake_buffer_resize", b->end / b->chunk, end)
                      : !is_done(result, "gmlake_buffer_resize", 0, GMLAKE_OK))
@@ -757,14 +814,15 @@ static void do_commit(buffer *b, int on) {
 
 static void do_discard(buffer *b, int on) {
   const size_t first = now->bytes / b->chunk, end = first + now->more / b->chunk;
-  if (!may_name(on) || (on >= 0 && w.lines[on].graph)) return;
+  const int is_captured = on >= 0 && w.lines[on].graph;
+  if (!may_name(on) || is_passed_over(!is_captured)) return;
   if (!is_range(b)) {
     (void)is_done(
         gmlake_buffer_discard(lake, b->value, now->bytes, now->more, value_in(now->stream)),
         "gmlake_buffer_discard", 0, GMLAKE_ERROR_INVALID_ARGUMENT);
     return;
   }
-  if (!cells_settle(b, first, end, on)) return;
+  if (!is_captured && !cells_settle(b, first, end, on)) return;
   if (!is_done(gmlake_buffer_discard(lake, b->value, first * b->chunk, (end - first) * b->chunk,
                                      value_in(now->stream)),
                "gmlake_buffer_discard", 0, GMLAKE_OK))
@@ -848,15 +906,17 @@ static void do_pool_close(void) {
   const tenants all = tenants_of(number);
   gmlake_result result;
   int i;
-  if (!p->value || all.captured || !await(&p->launched)) return;
+  if (!p->value || is_passed_over(!all.captured) || !await(&p->launched)) return;
   w.destroying = 1;
   result = gmlake_pool_destroy(lake, p->value);
   w.destroying = 0;
   if (!is_done(result, "gmlake_pool_destroy",
                MAY(captures(), CAPTURING) | MAY(captures(), OUT_OF_DEVICE_MEMORY) |
                    MAY(p->is_lent, BUSY) | MAY(all.live, INVALID_ARGUMENT),
-               all.live && !p->is_lent ? GMLAKE_ERROR_INVALID_ARGUMENT : GMLAKE_OK))
+               all.live && !p->is_lent ? GMLAKE_ERROR_INVALID_ARGUMENT : GMLAKE_OK)) {
+    if (is_fatal(result) && !all.live && !all.borrowed) p->value = NULL; /* it may be gone */
     return;
+  }
   for (i = 0; i < GRAPHS; i++)
     if (w.graphs[i].serial && w.graphs[i].pool == number && w.graphs[i].is_alive)
       end_graph(&w.graphs[i]);
@@ -912,6 +972,7 @@ static void do_sleep(void) {
   pool *p = &w.pools[number];
   const tenants all = tenants_of(number);
   const moment need = uses_of_pool(number);
+  const size_t held = stats().reserved_bytes;
   gmlake_result result;
   size_t released = 1;
   block *b = NULL;
@@ -925,6 +986,7 @@ static void do_sleep(void) {
   result =
       gmlake_pool_sleep(lake, p->value, keeps ? GMLAKE_SLEEP_KEEP : GMLAKE_SLEEP_DROP, &released);
   w.moving = 0;
+  judge(result || held - released == stats().reserved_bytes, "a sleep has released something else");
   if (is_done(result, "gmlake_pool_sleep",
               MAY(all.may_be_borrowed || all.exported || all.imported || p->is_lent ||
                       (w.program->options[OPT_SHARE]),
@@ -992,14 +1054,24 @@ static void do_prewarm(int on) {
 
 static void do_trim(void) {
   const uint64_t waits = census().host_wait_count;
-  (void)is_done(gmlake_trim(lake, now->bytes, NULL), "gmlake_trim", 0, GMLAKE_OK);
+  const size_t before = stats().reserved_bytes;
+  size_t released = 1;
+  (void)is_done(gmlake_trim(lake, now->bytes, &released), "gmlake_trim", 0, GMLAKE_OK);
   judge(waits == census().host_wait_count, "gmlake_trim waits");
+  judge(before - released == stats().reserved_bytes, "gmlake_trim has released something else");
 }
 
+/* What is freed while its pool sleeps counts as pending though it is not held. */
 static void do_budget(void) {
   gmlake_budget budget;
+  int i, sleeps = 0;
   const uint64_t waits = census().host_wait_count;
-  (void)is_done(gmlake_get_budget(lake, &budget), "gmlake_get_budget", 0, GMLAKE_OK);
+  for (i = 0; i <= POOLS; i++) sleeps |= w.pools[i].asleep;
+  if (is_done(gmlake_get_budget(lake, &budget), "gmlake_get_budget", 0, GMLAKE_OK))
+    judge(budget.reserved_bytes == stats().reserved_bytes &&
+              budget.driver_free_bytes + census().physical_bytes == budget.total_bytes &&
+              (sleeps || budget.idle_bytes + budget.pending_bytes <= budget.reserved_bytes),
+          "a budget does not add up");
   judge(waits == census().host_wait_count, "gmlake_get_budget waits");
 }
 
@@ -1014,6 +1086,40 @@ static void do_questions(void) {
   if (wrong) judge(0, wrong);
 }
 
+/* A block is what it was, and holds what it did. */
+static void judge_kept(const block *b) {
+  gmlake_allocation_info info;
+  must(gmlake_get_allocation(lake, (void *)(uintptr_t)b->at, &info), "gmlake_get_allocation");
+  judge(info.ptr == (void *)(uintptr_t)b->at && info.bytes == b->bytes, "a block has moved");
+  judge(info.requested_bytes == b->asked && info.flags == b->flags, "a block has changed");
+  judge(info.pool == w.pools[b->pool].value, "a block's pool has changed");
+  judge(info.stream == (b->on >= 0 && !w.lines[b->on].is_told ? w.lines[b->on].value
+                                                              : GMLAKE_STREAM_NONE) ||
+            (w.seems_gone && info.stream == GMLAKE_STREAM_NONE),
+        "a block's stream has changed");
+}
+
+static void judge_buffer(const buffer *b) {
+  gmlake_buffer_info info;
+  size_t i, committed = 0;
+  must(gmlake_buffer_get_info(lake, b->value, &info), "gmlake_buffer_get_info");
+  for (i = 0; i < CELLS; i++) committed += b->cells[i].bytes;
+  judge(info.ptr == (void *)(uintptr_t)b->at && info.max_bytes == b->max && info.bytes == b->end &&
+            info.committed_bytes == committed && info.pool == w.pools[b->pool].value,
+        "a buffer has changed");
+}
+
+static void judge_all(void) {
+  block *b = NULL;
+  size_t i;
+  while ((b = live_next(b))) {
+    if (b >= w.blocks && b < w.blocks + NAMES) judge_kept(b);
+    if (!w.pools[b->pool].asleep) judge_stamps(b);
+  }
+  for (i = 0; i < BUFFERS; i++)
+    if (w.buffers[i].value) judge_buffer(&w.buffers[i]);
+}
+
 /* The program's capture mode is what it was, and the figures are those of the device. */
 static void judge_step(void) {
   int mode = w.mode, code = 0, i, keeps = 0;
@@ -1022,7 +1128,7 @@ static void judge_step(void) {
   must(mock->capture_exchange(mock->user, &mode, &code), "the program's exchange");
   judge(!w.is_trusted || mode == w.mode, "the thread's capture mode has changed");
   w.is_trusted = 1;
-  if (w.is_lost || !lake) return;
+  if ((w.is_lost && !is_exact()) || !lake) return;
   all = stats();
   for (i = 0; i < NAMES; i++) live += w.blocks[i].id != 0;
   judge(all.live_count == live, "live_count");
@@ -1033,7 +1139,9 @@ static void judge_step(void) {
   for (i = 0; i <= POOLS; i++) keeps |= w.pools[i].keeps;
   judge(keeps || w.injected || w.was_refused || !census().host_count,
         "contents are kept on the host for a pool that is gone");
-  if (!w.is_chosen || w.at % 16 == 0) {
+  if (is_exact() && w.hits && w.has_called) judge_all();
+  if (is_exact() ? w.hits > w.hits_before || (w.hits && w.at + 1 == w.program->count)
+                 : !w.is_chosen || w.at % 16 == 0) {
     gmlake_error_info info;
     if (!gmlake_check(lake)) return;
     (void)gmlake_get_last_error(lake, &info);
@@ -1045,6 +1153,7 @@ static void judge_step(void) {
 
 static void do_fault(void) {
   struct fault *f;
+  if (!now->bytes) w.fault_count = 0;
   if (now->two == ON_HOST) {
     w.host_in = now->bytes;
     w.host_stays = now->flags & FLAG_STAYS;
@@ -1055,7 +1164,8 @@ static void do_fault(void) {
   f->kind = now->two;
   f->in = now->bytes;
   f->result = result_of(now->result);
-  f->stays = (now->flags & FLAG_STAYS) && !is_fatal(f->result); /* nothing is asked behind it */
+  f->stays = now->flags & FLAG_STAYS;
+  if (!is_exact() && is_fatal(f->result)) f->stays = 0; /* nothing is asked behind it */
 }
 
 static void do_progress(int on) {
@@ -1167,10 +1277,15 @@ static void perform(const op *o) {
   w.host_fails = 0;
   w.handler_calls = 0;
   w.calls = 0;
+  w.hits_before = w.hits;
+  w.was_lost = w.lost;
+  w.has_called = w.is_again = 0;
+  memset(w.called, 0, sizeof(w.called));
   w.named = on;
   w.is_recalled = o->verb == 'L';
   asked.was_wrong = asked.may_be_wrong = 0;
   counts.steps++;
+  if (w.was_lost && strchr("wIuU", o->verb)) return;
   switch (o->verb) {
   case '+':
     do_alloc(on);
@@ -1200,7 +1315,16 @@ static void perform(const op *o) {
     perform_on_streams(o, on);
   }
   if (!is_exact()) disarm();
+  judge(!is_exact() || w.hits || w.has_called || strchr("uUkvhegtjJIwa", o->verb),
+        "a word is passed over");
   judge_step();
+}
+
+static void on_log(void *user, int level, const gmlake_error_info *info) {
+  (void)user;
+  judge(info->call && info->text[0], "a message without a call or a text");
+  w.errors_told += level == GMLAKE_LOG_ERROR;
+  w.leaks_told += level == GMLAKE_LOG_WARNING && !strcmp(info->call, "gmlake_destroy");
 }
 
 /* ---- A lake ---------------------------------------------------------------------------------- */
@@ -1211,6 +1335,7 @@ static void describe(const size_t *options) {
   watch();
   desc.backend = &judged;
   desc.chunk_bytes = w.chunk;
+  desc.logger.fn = on_log;
   desc.host.malloc_fn = host_malloc;
   desc.host.free_fn = host_free;
   if (options[OPT_WAIT_FIRST]) desc.cross_stream = GMLAKE_WAIT_FIRST;
@@ -1236,11 +1361,50 @@ static void describe(const size_t *options) {
   desc.peer_devices = desc.peer_count ? w.peers : NULL;
 }
 
+/* Nothing is left of the lake but what calls that failed meanwhile explain. */
+static void judge_left(void) {
+  const gmlake_mock_census left = census();
+  const size_t *failed = w.failed;
+  judge(left.handle_count == failed[ON_RELEASE] && left.event_count == failed[ON_EVENT_DESTROY] &&
+            left.host_count <= failed[ON_HOST_FREE] + failed[ON_EXCHANGE] && !host_bytes,
+        "something is left when the lake is gone");
+  judge((!left.mapping_count && !w.map_count) || failed[ON_UNMAP], "something is still mapped");
+  judge(left.reservation_count >= failed[ON_UNRESERVE] &&
+            (left.reservation_count == failed[ON_UNRESERVE] || failed[ON_UNMAP]),
+        "addresses are left when the lake is gone");
+  judge(!left.physical_bytes || left.handle_count || left.mapping_count, "memory is left");
+}
+
+/* With the option `exact` the faults in front of the line count from here on. What failed once works
+   the next time, but where something is left of it. */
+static void create_lake(void) {
+  gmlake_result result;
+  for (; is_exact() && w.at < w.program->count && w.program->ops[w.at].verb == 'F'; w.at++) {
+    now = &w.program->ops[w.at];
+    do_fault();
+  }
+  for (;;) {
+    const size_t hits = w.hits;
+    w.driver_calls = 0;
+    w.lost = GMLAKE_OK;
+    memset(w.failed, 0, sizeof(w.failed));
+    lake = NULL;
+    result = gmlake_create(&desc, &lake);
+    judge(!lake == (result != GMLAKE_OK), "gmlake_create");
+    if (!result) return;
+    judge(w.hits > hits, "gmlake_create fails");
+    judge_left();
+    if (w.failed[ON_RELEASE] || w.failed[ON_UNMAP] || w.failed[ON_UNRESERVE])
+      siglongjmp(verdict.end, 1);
+    if (w.is_lasting) disarm();
+  }
+}
+
 static void open_world(program *p) {
   gmlake_mock_desc device;
   size_t i;
   int code = 0, mode;
-  memset(&w, 0, sizeof(w));
+  memset(&w, 0, offsetof(struct world, events));
   memset(&told, 0, sizeof(told));
   memset(&sums, 0, sizeof(sums));
   memset(&device, 0, sizeof(device));
@@ -1257,15 +1421,13 @@ static void open_world(program *p) {
   unit_chunks = p->options[OPT_EXTENT] ? (unsigned)p->options[OPT_EXTENT] : 64;
   must(gmlake_mock_create(&device, &mock), "gmlake_mock_create");
   describe(p->options);
-  lake = NULL;
-  must(gmlake_create(&desc, &lake), "gmlake_create");
+  create_lake();
   w.pools[0].serial = ++w.next_pool;
   w.pools[0].chunk = w.chunk;
   for (i = 0; i <= (p->options[OPT_STREAMS] ? p->options[OPT_STREAMS] : SLOTS - 1) && i < SLOTS;
        i++)
     line_add((unsigned char)i);
-  must(see_event_create(mock->user, &w.event, &code), "the program's event");
-  w.driver_calls--;
+  w.event = program_event();
   mode = w.mode = (int)(p->options[OPT_MODE] % 3);
   must(mock->capture_exchange(mock->user, &mode, &code), "the program's exchange");
 }
@@ -1279,6 +1441,17 @@ static void judge_lost(void) {
         "the device is lost, and a call says something else");
 }
 
+/* What is left of a world; the lake's host memory is not given back where a finding has ended it. */
+static void leave_world(void) {
+  size_t i;
+  for (i = 0; i < NAMES; i++) forget_block(&w.blocks[i]);
+  for (i = 0; i < w.map_count; i++) free(w.maps[i]);
+  for (i = 0; i < HANDLES; i++) free(w.handles[i].grains);
+  if (mock) gmlake_mock_destroy(mock);
+  mock = NULL;
+  lake = NULL;
+}
+
 /* With live blocks and pending work; nothing may be left. What was allocated on no stream, or
    given to streams that the lake has not heard of, is waited for first. */
 static void close_world(void) {
@@ -1287,13 +1460,15 @@ static void close_world(void) {
   size_t i;
   int n, code = 0;
   block *b = NULL;
-  gmlake_mock_census left;
   gmlake_stats final = stats();
+  gmlake_result result;
   now = &last;
   w.injected = GMLAKE_OK;
   w.host_fails = 0;
   w.calls = 0;
-  disarm();
+  w.hits_before = w.hits;
+  w.was_lost = w.lost;
+  if (!is_exact()) disarm();
   for (n = 0; n < w.line_count; n++)
     if (w.lines[n].graph) w.named = n, do_capture_end(n);
   memset(&all, 0, sizeof(all));
@@ -1308,21 +1483,22 @@ static void close_world(void) {
   counts.stitches += final.stitch_count;
   counts.waits += final.stream_wait_count;
   counts.evictions += final.stitch_evict_count;
+  w.leaks_told = 0;
   w.destroying = 2;
   w.named = NOBODY;
-  if (gmlake_destroy(lake)) judge(w.is_lost || w.fatal, "gmlake_destroy");
+  memset(w.failed, 0, sizeof(w.failed));
+  result = gmlake_destroy(lake);
+  judge((size_t)w.leaks_told == final.live_count + final.buffer_count, "what is left is not told");
+  judge(w.was_lost ? result == w.was_lost
+                   : result == excuse() || (!result && (w.failed[ON_EXCHANGE] || w.seems_gone)),
+        "gmlake_destroy");
   lake = NULL;
   for (n = 0; n < w.line_count; n++)
     if (w.lines[n].end) (void)mock->event_destroy(mock->user, w.lines[n].end, &code);
   (void)mock->event_destroy(mock->user, w.event, &code);
   for (i = 0; i < NAMES; i++) forget_block(&w.blocks[i]);
-  left = census();
-  judge(!left.handle_count && !left.mapping_count && !left.reservation_count &&
-            !left.physical_bytes && !left.event_count && !left.host_count && !host_bytes,
-        "something is left when the lake is gone");
-  judge(!w.map_count, "something is still mapped");
-  gmlake_mock_destroy(mock);
-  mock = NULL;
+  judge_left();
+  leave_world();
   w.is_over = 1;
 }
 
@@ -1344,16 +1520,7 @@ static void catch_signals(int is_on) {
       (void)signal(numbers[i], before[i]);
 }
 
-/* What is left of a world that a finding has ended; the lake's host memory is not given back. */
-static void leave_world(void) {
-  size_t i;
-  for (i = 0; i < NAMES; i++) forget_block(&w.blocks[i]);
-  for (i = 0; i < w.map_count; i++) free(w.maps[i]);
-  for (i = 0; i < HANDLES; i++) free(w.handles[i].grains);
-  if (mock) gmlake_mock_destroy(mock);
-  mock = NULL;
-  lake = NULL;
-}
+static void (*beside)(void); /* looks on before the first operation and behind each */
 
 /* NULL, or the rule that was broken. `choose` gives the next operation, NULL: the line's. */
 static const char *play(program *p, int (*choose)(program *, size_t)) {
@@ -1363,11 +1530,15 @@ static const char *play(program *p, int (*choose)(program *, size_t)) {
   if (!sigsetjmp(verdict.end, 1)) {
     open_world(p);
     w.is_chosen = choose != NULL;
-    while (!w.is_lost && !w.fatal && (w.at < p->count || (choose && choose(p, w.at)))) {
+    if (beside) beside();
+    while ((is_exact() || (!w.is_lost && !w.fatal)) &&
+           (w.at < p->count || (choose && choose(p, w.at)))) {
       if (is_traced)
         op_write(stdout, &p->ops[w.at]), (void)fputc('\n', stdout), (void)fflush(stdout);
-      perform(&p->ops[w.at]);
+      do perform(&p->ops[w.at]);
+      while (w.is_again);
       w.at++;
+      if (beside) beside();
     }
     if (w.is_lost) judge_lost();
     close_world();
