@@ -41,9 +41,18 @@
      host:2*           the same of host memory
      [3 words ]        three times
      |                 what is behind it is looked at more closely (test_faults.c)
+     destroy           the lake, with the blocks that it has; else at the end of the line
      !O                behind a word: it fails. O out of memory, L limit, I invalid argument, C
                        capturing, U unknown pointer, D double free, R driver, G device lost, A
                        asleep, B busy, H host memory, N unsupported, W shutting down
+
+   A word with = compares: waits=1 (the table below has the names, expect.h what they are); at:q=p+1
+   (q lies so far behind the begin of p), off:q=p (elsewhere), from:q=p+1 (there or behind);
+   pieces:w=2, size:w1=1, home:w1=p+1 (piece 1 of w lies there); holds:p=1 (all of p is as it was
+   written); pool:p=0 or n; behind:A=1 (new work on A has to wait); inside:0=4 (what pool 0 holds);
+   end:0=4, map:0=m..m (of buffer 0's chunks two are memory). `mark` notes the figures: state,
+   splits, stitches, reuses, evictions, calls and grown are those since. released is what a trim or
+   a sleep told last, idle, at-work and allocatable are of the last Q, told- is of the last error.
 
    Without the option `exact` a word without ! may have any result that a fault, a want of memory or
    the manual explains, and a word that the manual does not allow at that place is passed over. With
@@ -86,7 +95,8 @@ typedef struct op {
 
 /* How the word goes on behind its letter. b c: block; S: stream; @: one, if not the legacy one; d
    e: digit; p: digit or n; z y: size; m: k or d; n: number; l: letters of answers; /: flags and pool; ?X: what follows X,
-   if X stands there. All else stands for itself. */
+   if X stands there; of words that compare i: number of a piece, if one stands there; w: pool or n;
+   M: a map. All else stands for itself. */
 typedef struct word {
   unsigned char verb;
   const char *form;
@@ -103,6 +113,73 @@ static const word words[] = {
     {'Q', ""},      {'I', ""},       {'a', ":l?*n"},
 };
 #define WORDS (sizeof(words) / sizeof(words[0]))
+
+/* Words that compare, and two that go with them: op.verb is =, op.align the place here + 1. */
+static const struct comparison {
+  const char *name, *form;
+} comparisons[] = {
+    {"mark", ""},
+    {"destroy", ""},
+    {"reserved", "=z"},
+    {"reserved-peak", "=z"},
+    {"active", "=z"},
+    {"requested", "=z"},
+    {"requested-peak", "=z"},
+    {"pending", "=z"},
+    {"pending-peak", "=z"},
+    {"stitched", "=z"},
+    {"stitched-peak", "=z"},
+    {"quarantined", "=z"},
+    {"sleeping", "=z"},
+    {"buffer-bytes", "=z"},
+    {"buffer-bytes-peak", "=z"},
+    {"grown", "=z"},
+    {"released", "=z"},
+    {"idle", "=z"},
+    {"at-work", "=z"},
+    {"allocatable", "=z"},
+    {"told-asked", "=z"},
+    {"told-limit", "=z"},
+    {"told-free", "=z"},
+    {"told-pending", "=z"},
+    {"told-driver-free", "=z"},
+    {"driver-bytes", "=z"},
+    {"live", "=n"},
+    {"failures", "=n"},
+    {"chunks", "=n"},
+    {"windows", "=n"},
+    {"buffers", "=n"},
+    {"events", "=n"},
+    {"waits", "=n"},
+    {"host-waits", "=n"},
+    {"lost-streams", "=n"},
+    {"state", "=n"},
+    {"splits", "=n"},
+    {"stitches", "=n"},
+    {"reuses", "=n"},
+    {"evictions", "=n"},
+    {"calls", "=n"},
+    {"driver-events", "=n"},
+    {"driver-host-waits", "=n"},
+    {"handles", "=n"},
+    {"mappings", "=n"},
+    {"mapped", "=n"},
+    {"reservations", "=n"},
+    {"host-ranges", "=n"},
+    {"at", ":b=c?+y"},
+    {"off", ":b=c"},
+    {"from", ":b=c?+y"},
+    {"pieces", ":b=n"},
+    {"home", ":bi=c?+y"},
+    {"size", ":bi=z"},
+    {"holds", ":b=n"},
+    {"pool", ":b=w"},
+    {"behind", ":S=n"},
+    {"inside", ":d=z"},
+    {"end", ":d=z"},
+    {"map", ":d=M"},
+};
+#define COMPARISONS (sizeof(comparisons) / sizeof(comparisons[0]))
 
 /* Calls of the driver, in the order of the backend's table. */
 enum {
@@ -167,6 +244,7 @@ enum {
   OPT_SMAX,
   OPT_SMIN,
   OPT_HANDLE,
+  OPT_GRANULE,
   OPT_SIZES,
   OPT_STREAMS = OPT_SIZES,
   OPT_PEERS,
@@ -189,10 +267,9 @@ enum {
   OPT_COUNT
 };
 static const char *const option_names[OPT_COUNT] = {
-    "chunk", "cap",     "limit",   "keep",       "arena",     "window", "smax",
-    "smin",  "handle",  "streams", "peers",      "mode",      "extent", "policy",
-    "oom",   "may-end", "no-ids",  "wait-first", "wait-soon", "single", "guard",
-    "fill",  "books",   "share",   "observed",   "exact"};
+    "chunk",      "cap",       "limit",  "keep",  "arena",  "window", "smax",  "smin",     "handle",
+    "granule",    "streams",   "peers",  "mode",  "extent", "policy", "oom",   "may-end",  "no-ids",
+    "wait-first", "wait-soon", "single", "guard", "fill",   "books",  "share", "observed", "exact"};
 
 typedef struct program {
   size_t options[OPT_COUNT]; /* sizes in bytes; words that stand alone are 1 */
@@ -212,7 +289,8 @@ static void program_add(program *p, const op *o) {
 
 /* ---- From text ------------------------------------------------------------------------------- */
 
-static size_t reading_unit = UNIT; /* that sizes are read in */
+static size_t reading_unit = UNIT; /* that sizes are read in, */
+static size_t writing_unit = UNIT; /* and written */
 
 static struct reader {
   const char *at;
@@ -339,6 +417,16 @@ static void read_form(op *o, const char *form) {
       else
         read_flags(o);
       break;
+    case 'i':
+      if (*reader.at >= '0' && *reader.at <= '9') o->flags = read_digit();
+      break;
+    case 'w':
+      o->two = reads('n') ? 0 : (unsigned char)(read_digit() + 1);
+      break;
+    case 'M':
+      for (o->more = 0; *reader.at == 'm' || *reader.at == '.'; o->more++)
+        o->bytes |= (size_t)(*reader.at++ == 'm') << o->more;
+      break;
     default:
       reader.is_wrong |= !reads(*form);
     }
@@ -375,6 +463,20 @@ static void read_fault(op *o) {
   o->flags = (unsigned char)reads('*');
 }
 
+/* A word that compares, if one stands there: its place + 1. */
+static size_t read_name(void) {
+  const size_t length = strspn(reader.at, "abcdefghijklmnopqrstuvwxyz-");
+  size_t i;
+  for (i = 0; i < COMPARISONS; i++) {
+    const char *name = comparisons[i].name;
+    if (strlen(name) != length || strncmp(name, reader.at, length)) continue;
+    if (reader.at[length] && !strchr(" ]:=!", reader.at[length])) continue;
+    reader.at += length;
+    return i + 1;
+  }
+  return 0;
+}
+
 static void read_words(program *p) {
   while (*reader.at && *reader.at != ']' && !reader.is_wrong) {
     const word *form;
@@ -397,6 +499,14 @@ static void read_words(program *p) {
     }
     if (!strncmp(reader.at, "fail:", 5) || !strncmp(reader.at, "host:", 5)) {
       read_fault(&o);
+      program_add(p, &o);
+      continue;
+    }
+    o.align = read_name();
+    if (o.align) {
+      o.verb = '=';
+      read_form(&o, comparisons[o.align - 1].form);
+      reader.is_wrong |= *reader.at && !strchr(" ]", *reader.at);
       program_add(p, &o);
       continue;
     }
@@ -449,6 +559,7 @@ static void read_options(program *p) {
     if (i < OPT_NUMBERS) {
       reader.is_wrong |= !reads(':');
       p->options[i] = i < OPT_SIZES ? read_size() : read_number();
+      if (i == OPT_GRANULE) reading_unit = p->options[i];
     }
   }
   reader.is_wrong |= !reads('}');
@@ -468,8 +579,8 @@ static inline const char *program_read(program *p, const char *line) {
 /* ---- To text --------------------------------------------------------------------------------- */
 
 static void write_size(FILE *to, size_t bytes) {
-  if (bytes % UNIT == 0)
-    (void)fprintf(to, "%zu", bytes / UNIT);
+  if (bytes % writing_unit == 0)
+    (void)fprintf(to, "%zu", bytes / writing_unit);
   else if (bytes % 1024 == 0)
     (void)fprintf(to, "%zuk", bytes / 1024);
   else
@@ -501,6 +612,7 @@ static void write_answers(FILE *to, const op *o) {
 }
 
 static void write_form(FILE *to, const op *o, const char *form) {
+  size_t i;
   for (; *form; form++) {
     if (*form == '?') {
       if (form[2] == 'z' || form[2] == 'n' ? o->bytes : form[2] == 'y' ? o->more : o->two)
@@ -553,6 +665,15 @@ static void write_form(FILE *to, const op *o, const char *form) {
       else
         write_flags(to, o);
       break;
+    case 'i':
+      if (o->flags) (void)fprintf(to, "%d", o->flags);
+      break;
+    case 'w':
+      (void)fputc(o->two ? '0' + o->two - 1 : 'n', to);
+      break;
+    case 'M':
+      for (i = 0; i < o->more; i++) (void)fputc(o->bytes >> i & 1 ? 'm' : '.', to);
+      break;
     default:
       (void)fputc(*form, to);
     }
@@ -568,8 +689,13 @@ static void op_write(FILE *to, const op *o) {
     if (o->flags) (void)fputc('*', to);
     return;
   }
-  (void)fputc(o->verb, to);
-  write_form(to, o, word_of(o->verb)->form);
+  if (o->verb == '=') {
+    (void)fputs(comparisons[o->align - 1].name, to);
+    write_form(to, o, comparisons[o->align - 1].form);
+  } else {
+    (void)fputc(o->verb, to);
+    write_form(to, o, word_of(o->verb)->form);
+  }
   if (o->result) (void)fprintf(to, "!%c", o->result);
 }
 
@@ -577,8 +703,14 @@ static void program_write(FILE *to, const program *p) {
   size_t i;
   const char *space = "";
   (void)fputc('{', to);
+  if (p->options[OPT_GRANULE]) {
+    (void)fputs("granule:", to);
+    write_size(to, p->options[OPT_GRANULE]);
+    space = " ";
+    writing_unit = p->options[OPT_GRANULE];
+  }
   for (i = 0; i < OPT_COUNT; i++) {
-    if (!p->options[i]) continue;
+    if (!p->options[i] || i == OPT_GRANULE) continue;
     (void)fprintf(to, "%s%s", space, option_names[i]);
     space = " ";
     if (i >= OPT_NUMBERS) continue;
@@ -590,6 +722,7 @@ static void program_write(FILE *to, const program *p) {
   }
   (void)fputc('}', to);
   for (i = 0; i < p->count; i++) (void)fputc(' ', to), op_write(to, &p->ops[i]);
+  writing_unit = UNIT;
 }
 
 /* ---- From and to bytes ----------------------------------------------------------------------- */
@@ -675,6 +808,7 @@ static void op_to_bytes(const op *o, unsigned char *b) {
 static void options_fit(size_t *o) {
   const size_t least = 8;
   size_t chunk = UNIT;
+  o[OPT_GRANULE] = 0;
   while (2 * chunk <= o[OPT_CHUNK] && chunk < 32 * UNIT) chunk *= 2;
   o[OPT_CHUNK] = chunk;
   if (o[OPT_CAP] < least * chunk) o[OPT_CAP] = least * chunk;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "judge.h"
-#include "figures.h"
+#include "expect.h"
 
 #include "../judge_map.h"
 
@@ -140,20 +140,6 @@ static int may_name(int on) {
   return on == NOBODY || (w.lines[on].is_alive && !w.lines[on].is_told);
 }
 
-static void *program_event(void) {
-  void *event;
-  int code = 0;
-  must(mock->event_create(mock->user, &event, &code), "the program's event");
-  event_enter(event);
-  return event;
-}
-
-static void program_record(void *event, int on) {
-  int code = 0;
-  must(mock->event_record(mock->user, event, w.lines[on].value, &code), "the program's record");
-  *event_at(event) = w.lines[on].now;
-}
-
 /* An event behind all work of a line so far, or NULL where a capture forbids it. */
 static void *event_behind(int on) {
   if (!w.lines[on].is_alive) return w.lines[on].end;
@@ -228,7 +214,7 @@ static void do_forget(int on) {
 static void do_kill(int on) {
   line *l = &w.lines[on < 0 ? 0 : on];
   if (on <= 0 || !l->is_alive || l->graph) return;
-  if (!l->is_told && (!may_end() || l->kind == GMLAKE_STREAM_STAYS)) return;
+  if (!l->is_told && (!may_end() || l->kind == GMLAKE_STREAM_STAYS) && !is_exact()) return;
   l->end = program_event();
   program_record(l->end, on);
   gmlake_mock_stream_destroy(mock, l->value);
@@ -404,8 +390,17 @@ static int may_be_pending(const block *b) {
   return b->recorded || b->is_exported || b->is_imported || (b->on > 0 && !w.lines[b->on].is_alive);
 }
 
+/* The address of a block that is gone is refused, as the line says. */
+static void judge_gone(gmlake_result result, const char *call) {
+  (void)is_done(result, call, BIT(GMLAKE_ERROR_DOUBLE_FREE), GMLAKE_ERROR_UNKNOWN_POINTER);
+}
+
+static int is_gone(const block *b) { return !b->id && is_exact() && now->result; }
+
 static int do_free(block *b, int on, gmlake_stream value) {
   gmlake_result result;
+  if (is_gone(b))
+    judge_gone(gmlake_free(lake, (void *)(uintptr_t)w.starts[b - w.blocks], value), "gmlake_free");
   if (!b->id || !settle(b, on)) return 0;
   judge_stamps(b);
   w.named = on;
@@ -524,7 +519,7 @@ static void do_alloc(int on) {
   forecast said;
   gmlake_result result;
   int graph_number = 0, is_aligned;
-  if (b->id || !may_name(on)) return;
+  if (b->id || is_passed_over(may_name(on))) return;
   if (on >= 0 && w.lines[on].graph) {
     graph *g = graph_of(w.lines[on].graph);
     if (!now->two || is_passed_over(0)) from = &w.pools[g->pool];
@@ -589,7 +584,11 @@ static void do_query(int on) {
 
 static void do_record(int on) {
   block *b = &w.blocks[now->one % NAMES];
-  if (!b->id || on < 0 || !may_name(on)) return;
+  void *gone = (void *)(uintptr_t)w.starts[now->one % NAMES];
+  if (on < 0 || !may_name(on)) return;
+  if (is_gone(b))
+    judge_gone(gmlake_record_stream(lake, gone, value_in(now->stream)), "gmlake_record_stream");
+  if (!b->id) return;
   if (is_done(gmlake_record_stream(lake, (void *)(uintptr_t)b->at, value_in(now->stream)),
               "gmlake_record_stream", 0, GMLAKE_OK))
     b->recorded |= (uint64_t)1 << on;
@@ -765,14 +764,14 @@ static void do_resize(buffer *b, int on) {
   const size_t bytes = now->bytes, first = cells_for(b, b->end), end = cells_for(b, bytes);
   const int is_captured = on >= 0 && w.lines[on].graph;
   gmlake_result result;
-  if (!may_name(on)) return;
+  if (is_passed_over(may_name(on))) return;
   if (bytes > b->max) {
     result = gmlake_buffer_resize(lake, b->value, bytes, value_in(now->stream));
     (void)is_done(result, "gmlake_buffer_resize", 0, GMLAKE_ERROR_INVALID_ARGUMENT);
     return;
   }
-  if (is_passed_over(bytes >= b->end || !is_captured)) return;
-  if (bytes < b->end && !is_captured && !cells_settle(b, end, CELLS, on)) return;
+  if (is_passed_over(end >= first || !is_captured)) return;
+  if (end < first && !is_captured && !cells_settle(b, end, CELLS, on)) return;
   result = gmlake_buffer_resize(lake, b->value, bytes, value_in(now->stream));
   if (bytes > b->end ? !is_grown(b, result, "gmlake_buffer_resize", b->end / b->chunk, end)
                      : !is_done(result, "gmlake_buffer_resize", 0, GMLAKE_OK))
@@ -815,13 +814,17 @@ static void do_commit(buffer *b, int on) {
 static void do_discard(buffer *b, int on) {
   const size_t first = now->bytes / b->chunk, end = first + now->more / b->chunk;
   const int is_captured = on >= 0 && w.lines[on].graph;
-  if (!may_name(on) || is_passed_over(!is_captured)) return;
+  size_t i = first;
+  if (!may_name(on)) return;
   if (!is_range(b)) {
+    if (is_captured) return;
     (void)is_done(
         gmlake_buffer_discard(lake, b->value, now->bytes, now->more, value_in(now->stream)),
         "gmlake_buffer_discard", 0, GMLAKE_ERROR_INVALID_ARGUMENT);
     return;
   }
+  while (i < end && !b->cells[i].id) i++;
+  if (is_passed_over(i == end || !is_captured)) return; /* holes go in captures, too */
   if (!is_captured && !cells_settle(b, first, end, on)) return;
   if (!is_done(gmlake_buffer_discard(lake, b->value, first * b->chunk, (end - first) * b->chunk,
                                      value_in(now->stream)),
@@ -831,7 +834,9 @@ static void do_discard(buffer *b, int on) {
 }
 
 static void do_buffer_end(buffer *b, int on) {
-  if (!may_name(on) || (on >= 0 && w.lines[on].graph) || !cells_settle(b, 0, CELLS, on)) return;
+  const int is_captured = on >= 0 && w.lines[on].graph;
+  if (!may_name(on) || is_passed_over(!is_captured)) return;
+  if (!is_captured && !cells_settle(b, 0, CELLS, on)) return;
   if (!is_done(gmlake_buffer_destroy(lake, b->value, value_in(now->stream)),
                "gmlake_buffer_destroy", 0, GMLAKE_OK))
     return;
@@ -974,7 +979,6 @@ static void do_sleep(void) {
   const moment need = uses_of_pool(number);
   const size_t held = stats().reserved_bytes;
   gmlake_result result;
-  size_t released = 1;
   block *b = NULL;
   if ((number && !p->value) || !await(&need)) return;
   while ((b = live_next(b)))
@@ -984,9 +988,10 @@ static void do_sleep(void) {
     if (b->pool == number) judge_stamps(b);
   w.moving = number + 1;
   result =
-      gmlake_pool_sleep(lake, p->value, keeps ? GMLAKE_SLEEP_KEEP : GMLAKE_SLEEP_DROP, &released);
+      gmlake_pool_sleep(lake, p->value, keeps ? GMLAKE_SLEEP_KEEP : GMLAKE_SLEEP_DROP, &w.released);
   w.moving = 0;
-  judge(result || held - released == stats().reserved_bytes, "a sleep has released something else");
+  judge(result || held - w.released == stats().reserved_bytes,
+        "a sleep has released something else");
   if (is_done(result, "gmlake_pool_sleep",
               MAY(all.may_be_borrowed || all.exported || all.imported || p->is_lent ||
                       (w.program->options[OPT_SHARE]),
@@ -1055,22 +1060,22 @@ static void do_prewarm(int on) {
 static void do_trim(void) {
   const uint64_t waits = census().host_wait_count;
   const size_t before = stats().reserved_bytes;
-  size_t released = 1;
-  (void)is_done(gmlake_trim(lake, now->bytes, &released), "gmlake_trim", 0, GMLAKE_OK);
+  w.released = 1;
+  (void)is_done(gmlake_trim(lake, now->bytes, &w.released), "gmlake_trim", 0, GMLAKE_OK);
   judge(waits == census().host_wait_count, "gmlake_trim waits");
-  judge(before - released == stats().reserved_bytes, "gmlake_trim has released something else");
+  judge(before - w.released == stats().reserved_bytes, "gmlake_trim has released something else");
 }
 
 /* What is freed while its pool sleeps counts as pending though it is not held. */
 static void do_budget(void) {
-  gmlake_budget budget;
+  gmlake_budget *budget = &w.budget;
   int i, sleeps = 0;
   const uint64_t waits = census().host_wait_count;
   for (i = 0; i <= POOLS; i++) sleeps |= w.pools[i].asleep;
-  if (is_done(gmlake_get_budget(lake, &budget), "gmlake_get_budget", 0, GMLAKE_OK))
-    judge(budget.reserved_bytes == stats().reserved_bytes &&
-              budget.driver_free_bytes + census().physical_bytes == budget.total_bytes &&
-              (sleeps || budget.idle_bytes + budget.pending_bytes <= budget.reserved_bytes),
+  if (is_done(gmlake_get_budget(lake, budget), "gmlake_get_budget", 0, GMLAKE_OK))
+    judge(budget->reserved_bytes == stats().reserved_bytes &&
+              budget->driver_free_bytes + census().physical_bytes == budget->total_bytes &&
+              (sleeps || budget->idle_bytes + budget->pending_bytes <= budget->reserved_bytes),
           "a budget does not add up");
   judge(waits == census().host_wait_count, "gmlake_get_budget waits");
 }
@@ -1266,6 +1271,59 @@ static void perform_on_streams(const op *o, int on) {
   }
 }
 
+/* With live blocks and pending work. What was allocated on no stream, or given to streams that the
+   lake has not heard of, is waited for first. */
+static gmlake_result end_lake(void) {
+  const gmlake_stats final = stats();
+  moment all;
+  size_t i;
+  int n;
+  block *b = NULL;
+  gmlake_result result;
+  w.injected = GMLAKE_OK;
+  w.host_fails = 0;
+  w.calls = 0;
+  w.hits_before = w.hits;
+  w.was_lost = w.lost;
+  if (!is_exact()) disarm();
+  for (n = 0; n < w.line_count; n++)
+    if (w.lines[n].graph) w.named = n, do_capture_end(n);
+  memset(&all, 0, sizeof(all));
+  while ((b = live_next(b))) {
+    moment need = need_of(b);
+    judge_stamps(b);
+    if (b->on >= 0) need.at[b->on] = 0;
+    join(&all, &need);
+  }
+  for (i = 0; i <= POOLS; i++) join(&all, &w.pools[i].launched);
+  judge(await(&all), "the program cannot wait");
+  counts.stitches += final.stitch_count;
+  counts.waits += final.stream_wait_count;
+  counts.evictions += final.stitch_evict_count;
+  w.leaks_told = 0;
+  w.destroying = 2;
+  w.named = NOBODY;
+  memset(w.failed, 0, sizeof(w.failed));
+  result = gmlake_destroy(lake);
+  judge((size_t)w.leaks_told == final.live_count + final.buffer_count, "what is left is not told");
+  judge(w.was_lost ? result == w.was_lost
+                   : result == excuse() || (!result && (w.failed[ON_EXCHANGE] || w.seems_gone)),
+        "gmlake_destroy");
+  lake = NULL;
+  return result;
+}
+
+static void do_compare(int on) {
+  char rule[120];
+  const char *name = comparisons[now->align - 1].name;
+  if (!strcmp(name, "mark"))
+    w.mark = stats();
+  else if (!strcmp(name, "destroy"))
+    judge(end_lake() == result_of(now->result), "gmlake_destroy");
+  else if (!is_as_said(now, name, on, rule, sizeof(rule)))
+    judge(0, rule);
+}
+
 static void perform(const op *o) {
   const int on = line_in(o->stream);
   now = o;
@@ -1311,11 +1369,14 @@ static void perform(const op *o) {
   case 'i':
     do_import();
     break;
+  case '=':
+    do_compare(on);
+    break;
   default:
     perform_on_streams(o, on);
   }
   if (!is_exact()) disarm();
-  judge(!is_exact() || w.hits || w.has_called || strchr("uUkvhegtjJIwa", o->verb),
+  judge(!is_exact() || w.hits || w.has_called || strchr("uUkvhegtjJIwa=", o->verb),
         "a word is passed over");
   judge_step();
 }
@@ -1411,7 +1472,8 @@ static void open_world(program *p) {
   w.program = p;
   w.is_trusted = 1;
   w.named = NOBODY;
-  w.granule = device.granularity_bytes = (size_t)sysconf(_SC_PAGESIZE);
+  w.granule = p->options[OPT_GRANULE] ? p->options[OPT_GRANULE] : (size_t)sysconf(_SC_PAGESIZE);
+  device.granularity_bytes = w.granule;
   w.chunk = p->options[OPT_CHUNK] ? p->options[OPT_CHUNK] : w.granule;
   w.capacity = p->options[OPT_CAP] ? p->options[OPT_CAP] : 64 * w.chunk;
   device.capacity_bytes = w.capacity;
@@ -1452,47 +1514,13 @@ static void leave_world(void) {
   lake = NULL;
 }
 
-/* With live blocks and pending work; nothing may be left. What was allocated on no stream, or
-   given to streams that the lake has not heard of, is waited for first. */
+/* Nothing may be left. */
 static void close_world(void) {
-  static const op last = {'X', 0, 0, 0, 0, 0, 0, 0, 0};
-  moment all;
+  static const op last = {'=', 0, 0, 0, 0, 0, 0, 0, 0};
   size_t i;
   int n, code = 0;
-  block *b = NULL;
-  gmlake_stats final = stats();
-  gmlake_result result;
   now = &last;
-  w.injected = GMLAKE_OK;
-  w.host_fails = 0;
-  w.calls = 0;
-  w.hits_before = w.hits;
-  w.was_lost = w.lost;
-  if (!is_exact()) disarm();
-  for (n = 0; n < w.line_count; n++)
-    if (w.lines[n].graph) w.named = n, do_capture_end(n);
-  memset(&all, 0, sizeof(all));
-  while ((b = live_next(b))) {
-    moment need = need_of(b);
-    judge_stamps(b);
-    if (b->on >= 0) need.at[b->on] = 0;
-    join(&all, &need);
-  }
-  for (i = 0; i <= POOLS; i++) join(&all, &w.pools[i].launched);
-  judge(await(&all), "the program cannot wait");
-  counts.stitches += final.stitch_count;
-  counts.waits += final.stream_wait_count;
-  counts.evictions += final.stitch_evict_count;
-  w.leaks_told = 0;
-  w.destroying = 2;
-  w.named = NOBODY;
-  memset(w.failed, 0, sizeof(w.failed));
-  result = gmlake_destroy(lake);
-  judge((size_t)w.leaks_told == final.live_count + final.buffer_count, "what is left is not told");
-  judge(w.was_lost ? result == w.was_lost
-                   : result == excuse() || (!result && (w.failed[ON_EXCHANGE] || w.seems_gone)),
-        "gmlake_destroy");
-  lake = NULL;
+  if (lake) (void)end_lake();
   for (n = 0; n < w.line_count; n++)
     if (w.lines[n].end) (void)mock->event_destroy(mock->user, w.lines[n].end, &code);
   (void)mock->event_destroy(mock->user, w.event, &code);
@@ -1540,7 +1568,7 @@ static const char *play(program *p, int (*choose)(program *, size_t)) {
       w.at++;
       if (beside) beside();
     }
-    if (w.is_lost) judge_lost();
+    if (w.is_lost && lake) judge_lost();
     close_world();
   } else
     leave_world();

@@ -8,7 +8,6 @@
 #include "gmlake.h"
 
 #include "fixture.h"
-#include "scene.h"
 #include "part.h"
 
 /* ---- BestFit, after the paper's Figure 9 ----------------------------------------------------- */
@@ -835,165 +834,6 @@ static void budget_leaves_the_thread_its_capture_mode(void **state) {
 
 /* ---- Scenes -------------------------------------------------------------------------------- */
 
-static const scene scenes[] = {
-    /* BestFit, after the paper's Figure 9 */
-    /* S1, exact pBlock: ask 2
-         before  | A | b   b | C | d   d   d |      pPool {b 2, d 3}
-         after   | A | B   B | C | d   d   d |      pPool {d 3} */
-    {"s1_takes_an_exact_pblock", 8, "",
-     "~*=7@n +a=1 +b=2 +c=1 +d=3 -db mark +*=2==b state=1 splits=0 stitches=0 reuses=0 calls=0 "
-     "-abc"},
-    /* S1, exact sBlock: ask 2 after w was freed
-         before  | a | B | c | D |                  pPool {a, c}   sPool {w = a c, idle}
-         after   | W | B | W | D |                  pPool {}       sPool {w live} */
-    {"s1_takes_an_exact_sblock", 4, "",
-     "~*=4@n +a-d=1 -ac +w=2 -w mark +*=2==w state=1 splits=0 stitches=0 reuses=1 calls=0 -wbd"},
-    /* S1 prefers a pBlock of the size to a window of it, and a window to a larger pBlock: ask 2, 2
-         before  | a | B | c | D | e   e | F | g   g   g |    sPool {w = a c}
-         first   | a | B | c | D | E   E | F | g   g   g |
-         second  | W | B | W | D | E   E | F | g   g   g |
-       (w is made while nothing else is free). */
-    {"s1_prefers_pblock_then_sblock_then_s2", 12, "",
-     "~*=10@n +a-d=1 +e=2 +f=1 +g=3 -ac +w=2 -wge mark +*=2==e state=1 splits=0 stitches=0 "
-     "reuses=0 mark +*=2==w state=1 splits=0 stitches=0 reuses=1 -webdf"},
-    /* A window of which one piece has been taken cannot serve; when the piece is free again it can.
-         | A | B | c | D |                          sPool {w = a c, blocked by A} */
-    {"s1_skips_a_blocked_sblock", 4, "",
-     "~*=4@n +a-d=1 -ac +w=2 -w +a=1 +*=2!O reuses=0 -a mark +*=2==w state=1 splits=0 stitches=0 "
-     "reuses=1 -wbd"},
-    /* S4 without a window, where one range takes a single new chunk more: ask 2
-         before  | a | B | . | .
-         after   | a | B | D   D | */
-    {"s4_spares_a_chunk_for_one_range", 4, "",
-     "~*=2@n +a-b=1 -a mark +d=2 state=4 splits=0 stitches=0 reuses=0 pieces:d=1 grown=2 -db"},
-    /* The same where the device has no chunk to spare
-         before  | a | B | .
-         after   | D | B | D | */
-    {"s4_stitches_where_there_is_none_to_spare", 3, "",
-     "~*=2@n +a-b=1 -a mark +d=2 state=4 splits=0 stitches=1 reuses=0 pieces:d=2 reserved=3 -db"},
-    /* Two chunks have free tails of one length, one of them also has the only free head: the window
-       takes the other one's tail, whichever chunk comes first. */
-    {"a_windows_ends_are_of_two_chunks", 4, "",
-     "+a=32k +b=32k-2560b +x=2560b +c=1-2560b +y=2560b +d=2 -ayx +w=32k+2560b pieces:w=2 -wbcd"},
-    {"a_windows_ends_are_of_two_chunks_in_any_order", 4, "",
-     "+c=1-2560b +y=2560b +d=1 +a=32k +b=32k-2560b +x=2560b +e=1 -axy +w=32k+2560b pieces:w=2 "
-     "-wbcde"},
-    /* S4 on an empty lake is plain growth, and costs one set_access. */
-    {"s4_of_an_empty_lake_is_growth", 6, "",
-     "mark +a=5-1000b state=4 splits=1 stitches=0 reuses=0 chunks=5 calls=11 -a"},
-
-    /* StitchFree */
-    /* Past 8 chunks the oldest go until 6 are left: of {2, 3} and the new 4 both go. */
-    {"stitch_free_evicts_down_to_the_low_water_mark", 8, "smax:8",
-     "~*=8@n +a-h=1 -aceg ~*=2 ~*=3 evictions=0 stitched=5 +w=4 evictions=2 stitched=4 windows=1 "
-     "stitched-peak=9 mappings=12 -w"},
-    /* The same, but 2 was used after 3: only 3 goes, and 2 still serves without a driver call. */
-    {"stitch_free_evicts_the_least_recently_used", 8, "smax:8",
-     "~*=8@n +a-h=1 -aceg ~*=2 ~*=3 ~*=2 ~*=4 evictions=1 stitched=6 mark ~*=2 state=1 splits=0 "
-     "stitches=0 reuses=1 calls=0"},
-    {"stitch_free_leaves_live_windows", 8, "smax:1",
-     "~*=8@n +a-h=1 -aceg +w=4 stitched=4 evictions=0 -w"},
-    /* "on all windows": a pool's count too. */
-    {"stitch_free_counts_every_pool", 16, "smax:3",
-     "P0 ~*=8@n +a-h=1 -aceg ~*=2 +i-l=1/0 -ik +w=2/0 stitches=2 stitched=2 -wjl D0"},
-    {"small_requests_are_not_stitched", 8, "smin:2+1b",
-     "~*=4@n +a-d=1 -ac +p=2 pieces:p=1 stitches=0 reserved=6 -p +a=2 +p=2+512b stitches=1 -pabd"},
-    /* Two chunks of window space: a third window has to grow, not stitch. */
-    {"without_window_space_left_the_lake_grows", 12, "window:2",
-     "~*=8@n +a-h=1 -aceg +v-w=2 pieces:v=2 pieces:w=1 reserved=10 -vw"},
-
-    /* Options of a request */
-    {"no_stitch_does_not_reuse_a_window", 8, "",
-     "~*=4@n +a-d=1 -ac +w=2 -w +p=2/s pieces:p=1 -pbd"},
-    /* Return and re-create: at the device's end, the two free chunks come back side by side. */
-    {"no_stitch_gets_memory_that_is_returned_and_made_anew", 4, "",
-     "~*=4@n +a-d=1 -ac +p=2/s pieces:p=1 reserved=4 -pbd"},
-    /* | s | b ... | t |: where b was, a hole of just the size that cannot be aligned; it neither
-       serves the request nor hides the chunk that is made for it. It is had by growth, not by
-       the last rungs. */
-    {"misaligned_holes_hide_nothing", 8, "",
-     "+s=512b +b=1 +t=1-512b -b +a=1/s^4k reserved=3 host-waits=0 -sta"},
-    /* | A 24K, b 40K | c | D | e | F |: an exclusive window is made of c and e alone, the one in
-       the smaller hole first. */
-    {"exclusive_windows_are_of_whole_chunks", 5, "",
-     "~*=5@n +a=24k +b=40k +c-f=1 -bce +x=1+1b/x pieces:x=2 home:x0=e size:x0=1 home:x1=c "
-     "size:x1=1 -xadf"},
-    /* A window for others of the same size begins inside a chunk: it is not for EXCLUSIVE. */
-    {"exclusive_does_not_reuse_a_partial_window", 6, "",
-     "~*=4@n +a=24k +b=40k +c=1 +d=24k +e=1+40k -bd +w=1 pieces:w=2 -w +x=1/x pieces:x=1 -xace"},
-    {"no_grow_takes_only_what_is_held", 8, "",
-     "+*=1/g!O reserved=0 ~*=1@n ~*=1/g +*=1+1b/g!O reserved=1"},
-    {"no_grow_may_stitch", 8, "", "~*=3@n +a-c=1 -ac +w=2/g pieces:w=2 -wb"},
-    /* All addresses for windows are an idle window's, whose memory would do. No window is
-       dropped for memory that is not there. In the end there are no addresses and nothing to
-       drop, nor anything to trim for. */
-    {"no_grow_drops_windows_for_their_addresses", 8, "window:3",
-     "~*=8@n +a-h=1 -bdf ~*=3 +*=4/g!O windows=1 +w=2/g pieces:w=2 windows=1 -h +*=2/g!O "
-     "reserved=8 -waceg"},
-    /* | A 24.5K, b 39.5K | C | d 16K, E 48K |: a window aligned to 4K begins at 28K. For a whole
-       chunk of alignment no window that begins in a tail will do. */
-    {"alignment_of_a_window_is_its_first_piece", 3, "",
-     "~*=3@n +a=25088b +b=40448b +c=1 +d=16k +e=48k -bd +w=50k/^4k pieces:w=2 home:w0=a+28k "
-     "size:w0=36k home:w1=d size:w1=14k -w +*=40k/^1!O -ace"},
-    /* A window that begins at 24K of its chunk is not for who asks for more than 8K of
-       alignment. */
-    {"alignment_is_kept_by_reused_windows", 5, "",
-     "~*=3@n +a=24k +b=40k +c=1 +d=16k +e=48k -bd +w=56k -w +*=56k/^8k==w -w +p=56k/^16k<>w "
-     "-pace"},
-
-    /* Growth, trim, limits, budget */
-    /* | A | . | C | after trim: the hole that it left is backed again, at the same address. */
-    {"growth_fills_the_holes_of_trim", 8, "",
-     "~*=3@n +a-c=1 -b T:0=1 chunks=2 +*=1==b chunks=3 -abc"},
-    /* | A | . | . | d | E |: a hole with free memory behind it takes fewer new chunks. */
-    {"growth_uses_what_lies_beside_a_hole", 8, "",
-     "~*=5@n +a-e=1 -bc T:0 -d chunks=3 +p=3==b pieces:p=1 chunks=5 -pae"},
-    /* A hole and what lies behind it are too short: ask 4, in one range
-         before  | A | . | b | D |
-         after   | A | . | b | D | E   E   E   E | */
-    {"growth_passes_holes_that_are_too_short", 16, "",
-     "~*=4@n +a-d=1 -b T:3 -c +*=4/s==a+4 reserved=7 X"},
-    {"trim_returns_exactly_enough", 8, "",
-     "~*=8@n T:999=0 T:8=0 T:5=3 reserved=5 driver-bytes=5 T:0=5 handles=0 T:0=0"},
-    /* "until at most keep_bytes are held" */
-    {"trim_rounds_what_it_keeps_down", 8, "", "~*=8@n T:4+32k=4 T:1b=4"},
-    {"trim_returns_more_than_one_batch", 300, "", "~*=300@n T:3=297 T:0=3"},
-    {"trim_leaves_partly_used_chunks", 8, "", "~*=4@n +a=512b +b=1 T:0=2 -ab"},
-    {"trim_ends_windows_over_what_goes", 3, "",
-     "~*=3@n +a-c=1 -ac +w=2 -w windows=1 T:2=1 windows=0 stitched=0 evictions=1 mappings=2 -b"},
-    /* | a | B | c | D | E | f |, w = a c; f alone goes, and w has nothing to do with it,
-       whatever became of these slots in former trims. */
-    {"trim_leaves_windows_over_what_stays", 6, "",
-     "~*=6@n T:0 ~*=6@n +a-f=1 -ac +w=2 -wf T:5=1 windows=1 mark +*=2==w state=1 splits=0 "
-     "stitches=0 reuses=1 -wbde"},
-    /* | A | W | C | W | E | v | G | v |: of two idle windows the one over live blocks stays. */
-    {"trim_tells_windows_apart", 8, "",
-     "~*=8@n +a-h=1 -bd +w=2 -fh +v=2 -w +*=1==b +*=1==d -v windows=2 T:0=2 windows=1 -bd "
-     "+*=2==w X"},
-    {"trim_takes_nothing_pending_and_never_waits", 4, "",
-     "h0 +p=4 -p T:0=0 driver-host-waits=0 host-waits=0 e0 T:0=4 driver-host-waits=0"},
-    {"trim_leaves_chunks_under_windows_of_pending_work", 3, "",
-     "~*=3@n +a-c=1 -ac +w=2 h0 -w T:0=0 windows=1 e0 T:0=2 windows=0 -b"},
-    {"the_lakes_limit_holds_for_all_pools", 16, "limit:4", "P0 +a=3 +*=2/0!L +b=1/0 -ab"},
-    /* Only so many chunks of another arena go; the request's own has none to return. */
-    {"other_arenas_return_what_a_request_lacks", 16, "limit:7",
-     "P0 +a=2 ~*=5/0 inside:0=5 mark +b=2 inside:0=3 reserved=7 chunks=7 pieces:b=1 -ab"},
-    {"what_others_return_may_not_be_enough", 16, "limit:7",
-     "P0 +a=2 ~*=2/0 +b=3/0 +*=3!L inside:0=3 X"},
-    /* | A | b | C |: these would go, too, and then all that is free does. */
-    {"all_is_returned_where_the_own_arena_returns_some", 16, "limit:8",
-     "P0 ~*=3@n +a-c=1 -ac ~*=5/0 inside:0=5 +p=2/s inside:0=0 reserved=3 -bp"},
-    {"memory_is_left_to_others", 6, "keep:2", "+*=4+1b!L +a=4 +*=512b!L told-driver-free=2 -a"},
-    {"budget_ends_with_the_addresses", 16, "arena:3",
-     "~*=1@n Q allocatable=3 +*=3 Q allocatable=0 +*=512b!O"},
-
-    /* What the budget promises */
-    /* A byte more than four chunks is no chunk. */
-    {"budget_leaves_to_others_what_is_theirs", 16, "keep:5-1b", "~*=4@n Q allocatable=11"},
-    {"budget_knows_what_is_quarantined", 16, "arena:4",
-     "fail:access=1R fail:unmap=1R +*=1!R quarantined=1 Q allocatable=3 ~*=3 reserved=4"},
-};
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(s2_splits_the_best_larger_pblock),
@@ -1028,6 +868,5 @@ int main(void) {
       cmocka_unit_test(budget_leaves_the_thread_its_capture_mode),
       cmocka_unit_test(a_shortage_names_the_limit_that_counts),
   };
-  return run_with_scenes(tests, sizeof(tests) / sizeof(tests[0]), scenes,
-                         sizeof(scenes) / sizeof(scenes[0]));
+  return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,6 @@
 #include "gmlake.h"
 
 #include "fixture.h"
-#include "scene.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -1314,81 +1313,27 @@ static void peers_reach_every_mapping(void **state) {
   finish();
 }
 
-static const scene scenes[] = {
-    /* though the stream has work that no event covers yet */
-    {"a_resize_within_a_chunk_calls_no_driver", 16, "",
-     "N0:8 z0:2@A ~*=1@A mark z0:2-1b@A z0:1+1b@A z0:2@A calls=0 K0"},
-    /* one free range is cut into chunks again, for which there are records whoever took those that
-       were left over when the chunks became one */
-    {"growing_again_has_its_records", 128, "", "N0:100 z0:100 z0:0 [140 +*=512b ] z0:100"},
-    {"a_pools_buffers_take_what_is_free_outside", 16, "",
-     "P0 ~*=6@A N0:8/0 z0:6@A reserved-peak=6 inside:0=6 K0"},
-    /* the host does not wait as long as a pool has complete chunks to return */
-    {"what_pools_have_free_comes_before_a_wait", 8, "",
-     "P0 ~*=6@A/0 +r=1@B hB -r@B N0:8 z0:4@A host-waits=0 eB"},
-    /* whoever comes second takes what the first gave up */
-    {"blocks_and_buffers_share", 64, "", "N0:16 [3 z0:10 z0:0 ~*=10 reserved-peak=10 ] K0"},
-    /* and takes it back without a call once the other one has given it up */
-    {"what_a_buffer_gave_up_serves_another_one_of_the_stream", 16, "",
-     "N0:8 N1:8 z0:4@A hA z0:1@A z1:2@A handles=4 host-waits=0 z1:0@A mark z0:4@A calls=0 eA"},
-    /* pending as it is; who had it waits before the address can show anything else */
-    {"at_the_limit_a_stream_takes_its_own_pending_chunks", 16, "limit:4",
-     "N0:8 N1:8 z0:4@A hA z0:2@A z1:2@A handles=4 host-waits=0 z0:3@A!L z1:0@A z0:4@A "
-     "host-waits=1"},
-    {"what_has_completed_is_taken_before_anything_is_returned", 2, "",
-     "N0:2 N1:2 z0:2@A hA z0:0@A eA mapped=2 z1:1 mapped=3 handles=2"},
-    /* its event could not be recorded */
-    {"what_nobody_knew_to_be_complete_is_found_before_anything_is_returned", 2, "",
-     "N0:2 N1:2 z0:2 fail:record=1R z0:0 mapped=2 z1:1 mapped=3 handles=2"},
-    {"another_stream_waits_on_the_device_for_the_next_chunk", 16, "",
-     "N0:8 z0:2@A hA z0:1@A mapped=2 handles=2 z0:2@B waits=1 host-waits=0 handles=2 "
-     "mapped=2 eA"},
-    {"no_stream_takes_complete_memory_and_waits_for_it", 16, "",
-     "N0:8 N1:8 z0:2@A hA z0:0@A z1:1@n handles=3 host-waits=0 mapped=3 z0:1@n "
-     "host-waits=1 mapped=3 z0:0@n z1:2@A handles=3"},
-    {"waiting_first_takes_what_is_pending_before_it_grows", 16, "wait-first",
-     "N0:8 N1:8 z0:2@A hA z0:0@A z1:1@A z1:2@B handles=2 waits=1 eA"},
-    {"trim_returns_what_is_complete", 16, "",
-     "N0:8 N1:8 z0:4 z1:2@A hA z0:1 z1:0@A T:5=1 T:0=2 handles=3 mapped=3 eA T:0=2 "
-     "mapped=1 host-waits=0 z0:3 handles=3"},
-    /* B waits for A; the chunk goes only when no buffer that maps it may still use it */
-    {"trim_spares_a_chunk_that_somebody_may_still_read", 16, "limit:1",
-     "N0:8 N1:8 z0:1@A hA z0:0@A z1:1@B waits=1 z1:0@n mapped=2 T:0=0 eA T:0=1 mapped=0"},
-    /* the last one unmaps what the destroyed one left */
-    {"destroyed_buffers_leave_chunks_and_then_addresses", 16, "",
-     "N0:4 z0:4@A hA K0@A buffers=0 N1:4 mapped=4 eA z1:4@A handles=4 mapped=8 N2:4 "
-     "mapped=4"},
-    {"create_learns_what_destroyed_buffers_wait_for", 16, "",
-     "N0:2 z0:2@A hA K0@A N1:1 mapped=2 eA N2:1 mapped=0"},
-    /* 3 chunks and a byte give up no chunk */
-    {"a_captured_stream_grows_and_does_not_shrink", 16, "",
-     "N0:8 z0:2@A z0:1@A P0 BA:0 z0:2@A z0:4@A z0:3@A!C K0@A!C buffer-bytes=4 z0:3+1b@A "
-     "z0:1@n z0:8@A EA K0"},
-    /* the mapping in the way was used on a stream that cannot be asked for the end of it */
-    {"a_capture_forbids_to_wait_for_a_use", 16, "limit:2",
-     "N0:8 N1:8 P0 z1:1@n z1:0@n z0:2@A BB:0 z0:1 z1:1 z0:2@A!C buffer-bytes=2 EB z1:0 "
-     "z0:2@A"},
-    /* though the stream has freed more since */
-    {"a_use_that_was_fenced_before_a_capture_is_waited_for", 16, "",
-     "N0:8 P0 +p=512b@A z0:1@A hA z0:0@A BA:0 -p@A z0:1@n host-waits=1 EA"},
-};
-
-static const scene scenes_with_blocks[] = {
-    /* what nobody has mapped comes first, so that the first one still has its memory */
-    {"what_blocks_left_comes_before_what_buffers_left", 16, "",
-     "N0:8 N1:8 z0:2@A hA ~*=2@A z0:0@A z1:2@A handles=4 mark z0:2@A calls=0 eA"},
-    {"the_budget_sees_what_buffers_gave_up", 16, "",
-     "N0:8 z0:4@A hA z0:1@A Q at-work=3 idle=0 eA Q at-work=0 idle=3 reserved=4 "
-     "allocatable=15 ~*=15"},
-    /* one chunk was enough */
-    {"blocks_get_what_buffers_gave_up", 16, "limit:8",
-     "N0:8 z0:8 +p=1!L z0:3 +p=5 handles=8 z0:4!L -p z0:4 handles=8 z0:8 handles=8"},
-};
-
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* One free range is cut into chunks again, for which there are records, whoever took those that
+   were left over when the chunks became one. */
+static void growing_again_has_its_records(void **state) {
+  gmlake_buffer *buffer;
+  int i;
+  (void)state;
+  start(128);
+  buffer = open_buffer(100);
+  step(gmlake_buffer_resize(lake, buffer, 100 * C, LEGACY));
+  step(gmlake_buffer_resize(lake, buffer, 0, LEGACY));
+  for (i = 0; i < 140; i++) (void)take(512);
+  step(gmlake_buffer_resize(lake, buffer, 100 * C, LEGACY));
+  assert_ok(gmlake_destroy(lake));
+  close_mock();
+}
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(growing_again_has_its_records),
       cmocka_unit_test(a_buffer_has_addresses_and_no_memory),
       cmocka_unit_test(it_grows_in_place_and_keeps_its_bytes),
       cmocka_unit_test(the_first_growth_makes_one_chunk_and_one_mapping),
@@ -1438,9 +1383,8 @@ int main(void) {
   };
   int failed;
   is_apart = 1;
-  failed = run_with_scenes(tests, COUNT_OF(tests), scenes, COUNT_OF(scenes));
+  failed = cmocka_run_group_tests(tests, NULL, NULL);
   is_apart = 0;
-  failed += run_with_scenes(with_blocks, COUNT_OF(with_blocks), scenes_with_blocks,
-                            COUNT_OF(scenes_with_blocks));
-  return failed + run_with_scenes(tests, COUNT_OF(tests), scenes, COUNT_OF(scenes));
+  failed += cmocka_run_group_tests(with_blocks, NULL, NULL);
+  return failed + cmocka_run_group_tests(tests, NULL, NULL);
 }

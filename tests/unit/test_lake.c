@@ -7,7 +7,6 @@
 
 #include "fixture.h"
 #include "patience.h"
-#include "scene.h"
 
 #include "every_call.h"
 
@@ -1778,27 +1777,6 @@ static void peers_and_handle_types_reach_the_driver(void **state) {
 
 /* ---- Scenes -------------------------------------------------------------------------------- */
 
-static const scene scenes[] = {
-    /* Pointers that are no live block's start */
-    /* The second free of b is of a part of one free block with a. */
-    {"double_frees_are_refused", 3, "", "~*=3@n +a-c=1 -b -b!D -a -b!D -a!D -c"},
-    /* a's home is not the window's start; the window is idle, then idle and blocked by a, then
-       gone. */
-    {"stale_windows_are_refused", 3, "",
-     "~*=3@n +a-c=1 -ac +w=2 -a!U -w -w!D +a=1 -w!D -ab T:0=3 -w!U -a!U"},
-    {"questions_about_dead_blocks_are_refused", 3, "", "+p=1 rp -p rp!U T:0=1 -p!U"},
-
-    /* Errors of the driver */
-    {"growth_that_cannot_be_undone_is_quarantined", 8, "",
-     "fail:access=1R fail:unmap=1R +*=2!R quarantined=1 reserved=1 driver-bytes=1 ~*=6"},
-
-    /* Lakes */
-    {"destroy_waits_for_freed_memory", 4, "", "h0 +p=1 -p X driver-host-waits=1"},
-    /* Work that uses a block that was never freed is pending too. */
-    {"destroy_waits_for_live_blocks", 4, "", "h0 +*=1 X driver-host-waits=1"},
-    {"destroy_of_an_idle_lake_does_not_wait", 4, "", "~*=1 X driver-host-waits=0"},
-};
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(create_with_an_own_mock),
@@ -1874,6 +1852,5 @@ int main(void) {
       cmocka_unit_test(a_single_threaded_lake_works),
       cmocka_unit_test(peers_and_handle_types_reach_the_driver),
   };
-  return run_with_scenes(tests, sizeof(tests) / sizeof(tests[0]), scenes,
-                         sizeof(scenes) / sizeof(scenes[0]));
+  return cmocka_run_group_tests(tests, NULL, NULL);
 }

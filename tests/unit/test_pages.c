@@ -5,7 +5,6 @@
 
 #include "fixture.h"
 #include "part.h"
-#include "scene.h"
 
 static gmlake_buffer_info info_of(gmlake_buffer *buffer) {
   gmlake_buffer_info info;
@@ -970,110 +969,11 @@ static void every_sequence_keeps_contents(void **state) {
   }
 }
 
-/* A row of neighbours is given access by one call. Where blocks may have a chunk it is mapped at
-   home, too. */
-static const scene_cost costs[] = {
-    {"N0:8", "c0:2,1", {3, 5}},
-    {"N0:8", "c0:2,2", {5, 9}},
-    {"N0:8 c0:2,2", "c0:0,8", {14, 26}}, /* six, six, one on each side */
-    {"N0:8 c0:0,8", "d0:2,4", {2, 2}},   /* an event is made and recorded */
-    {"N0:8 c0:0,8 d0:0,1", "d0:2,4", {2, 2}},
-    {"N0:8 c0:0,8 d0:2,4", "c0:5,1 c0:4,1 c0:3,1 c0:2,1", {0, 0}},
-    {"N0:8 c0:0,8 d0:2,4", "d0:2,4 d0:3,1", {0, 0}},
-    {"N0:8 c0:0,8 d0:2,4", "z0:0", {2, 2}},
-    {"N0:8 N1:8 c0:0,4 d0:0,4", "c1:0,4", {6, 6}}, /* what the other one left: asked, mapped */
-    {"N0:8 N1:8 c0:0,4 d0:0,4 c1:0,4 d1:0,4", "c0:0,4", {0, 0}},
-    {"N0:8 c0:0,4 d0:0,4", "+p=4", {14, 0}}, /* returned and created, or taken as they are */
-    {"N0:8 ~*=4", "c0:0,4", {16, 5}},
-};
-
-static void changes_cost_so_many_calls(void **state) {
-  (void)state;
-  play_costs(costs, sizeof(costs) / sizeof(costs[0]), !is_apart);
-}
-
-static const scene scenes[] = {
-    /* a stream that was never used gets its number; nothing else happens */
-    {"nothing_at_all_is_fine", 16, "", "N0:8 c0:0,0 c0:8,0 d0:8,0@A end:0=0 reserved=0"},
-    {"what_is_still_mapped_is_taken_back", 16, "",
-     "N0:8 c0:0,8 put:0,0,8=1 d0:2,4 c0:5,1 c0:4,1 c0:3,1 c0:2,1 map:0=mmmmmmmm handles=8 "
-     "page:0,0,2=1 page:0,6,2=7"},
-    {"both_may_be_repeated", 16, "",
-     "N0:8 d0:0,8 end:0=0 c0:1,4 put:0,2,1=7 mark c0:1,4 c0:2,2 c0:3,0 d0:3,0 d0:5,3 calls=0 "
-     "grown=0 map:0=.mmmm page:0,2,1=7 d0:2,1 mark d0:2,1 d0:0,1 calls=0 map:0=.m.mm"},
-    /* a hole takes nothing from what lies around it; at the end its chunks are the other one's */
-    {"a_hole_serves_other_buffers", 16, "",
-     "N0:8 N1:8 c0:0,8 put:0,0,8=1 d0:2,3 c1:5,3 reserved=8 put:1,5,3=90 page:0,0,2=1 "
-     "page:0,5,3=6 c0:2,3 put:0,2,3=3 page:1,5,3=90 page:0,0,8=1 reserved=11"},
-    {"a_hole_serves_blocks", 16, "",
-     "N0:8 c0:0,8 put:0,0,8=1 d0:1,6 +p=6 reserved=8 page:0,0,1=1 page:0,7,1=8 -p c0:1,6 "
-     "reserved=8"},
-    {"trim_returns_holes", 16, "",
-     "N0:8 c0:0,8 put:0,0,8=1 d0:1,4 d0:6,1 T:0=5 handles=3 mapped=3 page:0,0,1=1 page:0,5,1=6 "
-     "c0:0,8 map:0=mmmmmmmm page:0,0,1=1 page:0,5,1=6 page:0,7,1=8"},
-    /* what is a hole already may be discarded there, too */
-    {"a_captured_stream_commits_and_does_not_discard", 32, "",
-     "P0 N0:8 c0:0,2@A BA:0 c0:4,2@A d0:0,1@A!C d0:2,2@A map:0=mm..mm EA d0:0,1@A "
-     "map:0=.m..mm"},
-    /* a commit behind the end moves it; only a resize moves it back. Holes stay, but for one that a
-       resize begins in */
-    {"a_resize_works_from_the_end", 32, "",
-     "N0:12 z0:2 c0:5,1 end:0=6 z0:8 map:0=mm...mmm d0:6,2 end:0=8 z0:9 map:0=mm...m..m "
-     "z0:7 map:0=mm...m. z0:5+1b map:0=mm...m z0:5 map:0=mm... end:0=5 z0:5+10b d0:5,1 "
-     "z0:5+20b map:0=mm...m z0:1 z0:0 map:0= end:0=0"},
-    /* what is asked for is what is memory, but for what lies behind the end */
-    {"the_figures_count_what_is_memory", 16, "",
-     "N0:8 z0:3+100b requested=3+100b d0:1,1 requested=2+100b active=3 buffer-bytes=3 "
-     "d0:3,1 requested=2 buffer-bytes=2 c0:1,3 end:0=4 requested=4 buffer-bytes-peak=4 "
-     "requested-peak=4 K0 requested=0 active=0"},
-    /* the stream itself has it at once; nobody else before the work's end */
-    {"work_on_a_hole_is_not_waited_for", 16, "",
-     "N0:8 N1:8 c0:0,4@A hA d0:1,2@A c1:0,2 reserved=6 c0:1,1@A reserved=6 d0:1,1@A eA "
-     "c1:2,2 reserved=6 host-waits=0 waits=0 driver-host-waits=0"},
-    {"another_stream_waits_on_the_device_for_a_hole", 16, "limit:4",
-     "N0:8 c0:0,4@A hA d0:1,2@A c0:1,2@B map:0=mmmm waits=1 driver-host-waits=0"},
-    {"trim_spares_a_hole_that_work_still_uses", 16, "", "N0:8 c0:0,4@A hA d0:1,2@A T:0=0 eA T:0=2"},
-};
-
-static const scene scenes_with_blocks[] = {
-    /* a place takes back the chunk that it maps only if all of it is free */
-    {"a_part_of_a_chunk_is_not_taken_back", 2, "",
-     "N0:4 c0:0,2 d0:1,1 +a=32k +b=32k -a c0:1,1!O map:0=m. holds:b=1 +a=32k -b c0:1,1@n!O "
-     "map:0=m. holds:a=1 -a c0:1,1 handles=2"},
-    {"a_buffer_takes_chunks_from_under_an_idle_window", 8, "",
-     "N0:8 +a-h=1 -bd +w=2 pieces:w=2 -w c0:0,2 put:0,0,2=3 +x=2!O page:0,0,2=3 handles=8 "
-     "d0:0,2 +w=2 pieces:w=2"},
-    /* at the end its own four, and the two that buffers left */
-    {"what_is_a_pools_serves_nobody_else", 32, "",
-     "P0 N0:8/0 N1:8 c0:0,4 d0:0,4 c1:0,2 ~*=3 inside:0=4 reserved=9 d1:0,2 ~*=6/0 inside:0=6 "
-     "reserved=9"},
-    /* a program of one stream, which is always ahead of the device; at the end not the two chunks
-       that it used before */
-    {"a_stream_shares_with_itself_without_a_wait", 32, "",
-     "N0:16 h0 ~*=4 c0:0,2 [4 d0:0,2 ~*=4 c0:0,2 ~*=2 ] c0:4,2 reserved-peak=4 d0:0,6 ~*=4 "
-     "handles=4 host-waits=0 waits=0 e0"},
-    /* either way; the block has two chunks of its own stream and two behind B */
-    {"other_streams_share_behind_a_wait_on_the_device", 4, "",
-     "N0:8 +p=4@A hA -p@A c0:0,2@B waits=1 hB d0:0,2@B +p=4@A waits=2 host-waits=0 "
-     "handles=4 eA eB -p@A"},
-};
-
-static const scene scenes_apart[] = {
-    /* the first chunk's work is done; its neighbour was discarded behind more of it */
-    {"a_chunk_does_not_wait_for_its_neighbours_work", 8, "limit:2",
-     "N0:8 c0:0,2@A hA d0:0,1@A eA hA d0:1,1@A c0:4,1@B waits=0 c0:5,1@B waits=1 eA"},
-    {"nor_if_the_neighbour_was_first", 8, "limit:2",
-     "N0:8 c0:0,2@A hA d0:1,1@A eA hA d0:0,1@A c0:4,1@B waits=0 c0:5,1@B waits=1 eA"},
-    {"nor_between_two", 8, "limit:3",
-     "N0:8 c0:0,3@A hA d0:0,1@A d0:2,1@A eA hA d0:1,1@A c0:4,2@B waits=0 c0:6,1@B waits=1 eA"},
-};
-
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_range_becomes_memory_and_the_rest_does_not),
-      cmocka_unit_test(changes_cost_so_many_calls),
       cmocka_unit_test(a_commit_of_2_mib_costs_what_is_promised),
       cmocka_unit_test(the_last_chunk_may_end_at_max_bytes),
       cmocka_unit_test(other_ranges_are_refused),
@@ -1107,10 +1007,8 @@ int main(void) {
   };
   int failed;
   is_apart = 1;
-  failed = run_with_scenes(tests, COUNT_OF(tests), scenes, COUNT_OF(scenes));
-  failed += run_with_scenes(tests, 0, scenes_apart, COUNT_OF(scenes_apart));
+  failed = cmocka_run_group_tests(tests, NULL, NULL);
   is_apart = 0;
-  failed += run_with_scenes(with_blocks, COUNT_OF(with_blocks), scenes_with_blocks,
-                            COUNT_OF(scenes_with_blocks));
-  return failed + run_with_scenes(tests, COUNT_OF(tests), scenes, COUNT_OF(scenes));
+  failed += cmocka_run_group_tests(with_blocks, NULL, NULL);
+  return failed + cmocka_run_group_tests(tests, NULL, NULL);
 }

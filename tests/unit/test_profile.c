@@ -5,7 +5,6 @@
 #include "gmlake.h"
 
 #include "fixture.h"
-#include "scene.h"
 
 static gmlake_profile profile_of(size_t resident_chunks, size_t peak_chunks) {
   gmlake_profile profile;
@@ -295,19 +294,6 @@ static void a_failure_leaves_nothing(void **state) {
 
 /* ---- Handles of several chunks --------------------------------------------------------------- */
 
-/* What a block leaves of its last chunk serves others, so that chunk has a handle of its own. */
-static const scene scenes[] = {
-    {"growth_makes_large_handles", 16, "handle:4", "mark +a=9 chunks=3 grown=9 -a +b=4 +c=5"},
-    {"windows_are_of_whole_handles", 16, "handle:2",
-     "+a-d=3 -ac mark +x=5 stitches=1 pieces:x=2 -x +y=5 reuses=1 -y"},
-    {"a_window_begins_in_a_large_handle", 16, "handle:4",
-     "+a=6 +b=1 +c=6 +d=1 -ac +e=1 mark +x=8 stitches=1 pieces:x=3 -x +f=1 +y=8 reuses=0 -y"},
-    {"half_a_handle_in_use_is_no_piece", 16, "handle:4",
-     "+a=5 +b=1 +c=5 +d=1 -ac +e=1+512b +f=4-512b mark +x=5 stitches=0"},
-    {"a_handle_is_returned_whole", 16, "handle:4",
-     "+a=5 +b=512b -a T:0=5 +c=5 +d=1-512b -c +e=512b T:0=1 -bde T:0=5"},
-};
-
 /* What a pool held once counted as the default pool's. */
 static void the_past_of_a_pool_does_not_count(void **state) {
   gmlake_profile profile;
@@ -379,6 +365,5 @@ int main(void) {
       cmocka_unit_test(the_past_of_a_pool_does_not_count),
       cmocka_unit_test(chunks_of_a_block_are_listed_by_handle),
   };
-  return run_with_scenes(tests, sizeof(tests) / sizeof(tests[0]), scenes,
-                         sizeof(scenes) / sizeof(scenes[0]));
+  return cmocka_run_group_tests(tests, NULL, NULL);
 }

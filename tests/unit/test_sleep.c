@@ -7,7 +7,6 @@
 #include "gmlake.h"
 
 #include "fixture.h"
-#include "scene.h"
 
 #define DROP GMLAKE_SLEEP_DROP
 #define KEEP GMLAKE_SLEEP_KEEP
@@ -1212,73 +1211,8 @@ static void other_threads_work_on(void **state) {
 
 /* ---- In words -------------------------------------------------------------------------------- */
 
-static const scene scenes[] = {
-    /* others are awake; of what is in no pool a buffer of other chunks sleeps, too, that is made
-       meanwhile: it has addresses only */
-    {"what_sleeps_serves_no_memory", 64, "",
-     "P0 N0:8 z0:3 +a=1 +p=2/0 S0:k=2 +q=1/0!A +q=40/0x!A BA:0!A ~*=1 z0:4 Sn:d +q=1!A c0:5,1!A "
-     "z0:5!A N1:8^4 z1:1!A c1:0,4!A c1:0,0!A Wn z1:1 +q=1 c0:5,1 W0 holds:p=1 ~*=1/0"},
-    {"to_give_back_is_legal_asleep", 64, "",
-     "P0 N0:8/0 c0:0,4 +p=2/0 +q=2/0 put:0,0,4=5 S0:k=8 sleeping=8 -q d0:1,1 z0:3 T:0=0 W0 "
-     "sleeping=0 inside:0=4 holds:p=1 page:0,0,1=5 page:0,2,1=7 -p K0 D0 reserved=0"},
-    {"what_is_awake_wakes", 64, "", "P0 Wn W0 +p=1/0 S0:k=1 S0:k=0 S0:d=0 W0 W0 Sn:k=0 Wn"},
-    {"a_pool_that_is_captured_into_stays_awake", 64, "",
-     "P0 P1 +p=2/0 BA:0 S0:d=0!C Sn:d=0 Wn EA BB:1 S0:k=2 W0 EB holds:p=1"},
-    {"waking_takes_what_others_have_free", 8, "",
-     "P0 +p=6/0 S0:k +q=7@A W0!O told-asked=6 +r=1@B hA -q@A W0 holds:p=1 holds:r=1 host-waits=1"},
-    {"waking_takes_what_is_complete_before_it_waits", 8, "",
-     "P0 +p=6/0 S0:k +q=6@A +r=1@B hB -r@B -q@A W0 holds:p=1 host-waits=0"},
-    {"waking_during_a_capture_waits_for_others", 8, "",
-     "P0 P1 +p=6/0 S0:k +q=1 +r=6@A hA BC:1 -q -r@A W0 holds:p=1 host-waits=1 EC"},
-    {"what_fails_while_waking_makes_room_is_told", 8, "",
-     "P0 +p=6/0 S0:k +q=7@A hA -q@A fail:wait=1R W0!R W0 holds:p=1"},
-    {"a_device_that_is_lost_while_waking_fails_is_told", 8, "",
-     "P0 +p=6/0 S0:d +q=7 fail:memory-info=1G W0!G failures=0 W0!G X!G"},
-    {"sleep_waits_for_what_was_freed_alone", 64, "", "P0 +p=1/0 +q=1@A hA S0:k=1 host-waits=0 W0"},
-    {"a_wait_that_fails_leaves_a_pool_awake", 64, "",
-     "P0 +p=2@A/0 +q=1@A/0 hA -q@A fail:wait=1R S0:k!R holds:p=1 +r=1/0 S0:k W0 holds:p=1"},
-    {"a_device_that_is_lost_while_chunks_are_released_is_told", 8, "",
-     "P0 +p=4/0 fail:release=2G S0:d!G X!G"},
-    {"nothing_can_be_allocated_asleep", 8, "", "+p=2 Sn:d Q allocatable=0 Wn Q allocatable=6"},
-    {"the_lakes_limit_holds_for_waking", 64, "limit:8",
-     "P0:6 +p=6/0 S0:k +q=8 W0!L told-limit=8 -q W0 holds:p=1"},
-    {"the_pools_limit_holds_for_waking", 64, "", "P0:6 +p=6/0 S0:k +q=8 W0 holds:p=1 +r=1/0!L"},
-    {"what_is_left_to_others_is_so_for_waking", 16, "keep:4", "P0 +p=6/0 S0:d +q=7 W0!L -q W0"},
-    /* what sleeps is 1.5 chunks of blocks: a buffer's are half as large */
-    {"limits_hold_for_waking_smaller_chunks", 16, "chunk:2 limit:4",
-     "P0 N0:1 z0:1 +p=2 Sn:d=3 +q=2/0 Wn!L -q Wn"},
-};
-
-/* Where blocks have chunks of two, and of one as buffers have. Unmapped and released, or created,
-   mapped and given access is each chunk; each chunk of a buffer that is home too, and each window,
-   is mapped once more. Copies to the host are one call for each row of memory, copies back one for
-   each chunk, and one more call waits for them. The first time gets the host's memory. */
-static const scene_cost costs[] = {
-    {"P0", "S0:d", {0, 0}},
-    {"P0 S0:d", "W0", {0, 0}},
-    {"P0 +p=4/0", "S0:d", {4, 8}},
-    {"P0 +p=4/0 S0:d", "W0", {6, 12}},
-    {"P0 +p=4/0", "S0:k", {7, 11}},
-    {"P0 +p=4/0 S0:k W0", "S0:k", {6, 10}},
-    {"P0 +p=4/0 S0:k", "W0", {9, 17}},
-    {"P0 +p=4/0 S0:k", "S0:k", {0, 0}},
-    {"P0 +p=4/0 S0:k", "S0:d", {1, 1}},
-    {"P0 +a-d=2/0 -bd@n +w=4/0", "S0:d", {9, 17}},
-    {"P0 +a-d=2/0 -bd@n +w=4/0 S0:d", "W0", {15, 29}},
-    {"P0 N0:8/0 c0:0,4", "S0:d", {8, 12}},
-    {"P0 N0:8/0 c0:0,4 S0:d", "W0", {12, 20}},
-};
-
-static void sleep_costs_so_many_calls(void **state) {
-  (void)state;
-  for (is_apart = 0; is_apart < 2; is_apart++)
-    play_costs(costs, sizeof(costs) / sizeof(costs[0]), !is_apart);
-  is_apart = 0;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sleep_costs_so_many_calls),
       cmocka_unit_test(a_pool_keeps_its_contents),
       cmocka_unit_test(what_is_dropped_gets_new_memory),
       cmocka_unit_test(mappings_alias_as_before),
@@ -1311,10 +1245,8 @@ int main(void) {
       cmocka_unit_test(an_observer_is_told_of_windows_that_do_not_come_back),
       cmocka_unit_test(other_threads_work_on),
   };
-  const size_t count = sizeof(tests) / sizeof(tests[0]);
-  const size_t scene_count = sizeof(scenes) / sizeof(scenes[0]);
   int failed;
-  failed = run_with_scenes(tests, count, scenes, scene_count);
+  failed = cmocka_run_group_tests(tests, NULL, NULL);
   page = 2 * C; /* an arena of their own */
-  return failed + run_with_scenes(tests, count, scenes, scene_count);
+  return failed + cmocka_run_group_tests(tests, NULL, NULL);
 }

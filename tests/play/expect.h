@@ -1,0 +1,180 @@
+/* Words that compare: a figure of the lake or of the driver, where a block lies, what a buffer
+   shows. language.h says how they are written. Include after figures.h. */
+#if !defined(PLAY_EXPECT_H)
+#define PLAY_EXPECT_H
+
+#include "figures.h"
+
+typedef struct figure {
+  const char *name;
+  uint64_t value;
+} figure;
+
+/* The state that served the only attempt since the mark; else 0. */
+static uint64_t state_since(const gmlake_stats *all) {
+  uint64_t sum = 0, state = 0, i;
+  for (i = 0; i < 5; i++) {
+    const uint64_t count = all->state_count[i] - w.mark.state_count[i];
+    sum += count;
+    if (count) state = i + 1;
+  }
+  return sum == 1 ? state : 0;
+}
+
+/* Of the program. */
+static size_t own_events(void) {
+  size_t count = w.event != NULL;
+  int i;
+  for (i = 0; i < w.line_count; i++) count += w.lines[i].end != NULL;
+  return count;
+}
+
+static size_t handles_at_home(void) {
+  size_t count = 0, i;
+  for (i = 0; i < HANDLES; i++) count += w.handles[i].value && !w.handles[i].is_odd;
+  return count;
+}
+
+/* Where the lake is gone, its figures are 0. */
+static uint64_t figure_of(const char *name) {
+  static const gmlake_stats none;
+  static const gmlake_error_info nothing;
+  const gmlake_stats all = lake ? stats() : none;
+  const gmlake_mock_census driver = census();
+  gmlake_error_info error = nothing;
+  size_t i;
+  if (lake) (void)gmlake_get_last_error(lake, &error);
+  {
+    const figure figures[] = {
+        {"reserved", all.reserved_bytes},
+        {"reserved-peak", all.reserved_bytes_peak},
+        {"active", all.active_bytes},
+        {"requested", all.requested_bytes},
+        {"requested-peak", all.requested_bytes_peak},
+        {"pending", all.pending_bytes},
+        {"pending-peak", all.pending_bytes_peak},
+        {"stitched", all.stitched_bytes},
+        {"stitched-peak", all.stitched_bytes_peak},
+        {"quarantined", all.quarantined_bytes},
+        {"sleeping", all.sleeping_bytes},
+        {"buffer-bytes", all.buffer_bytes},
+        {"buffer-bytes-peak", all.buffer_bytes_peak},
+        {"grown", all.reserved_bytes - w.mark.reserved_bytes},
+        {"live", all.live_count},
+        {"failures", all.oom_count},
+        {"chunks", all.chunk_count},
+        {"windows", all.window_count},
+        {"buffers", all.buffer_count},
+        {"events", all.event_count},
+        {"waits", all.stream_wait_count},
+        {"host-waits", all.host_wait_count},
+        {"lost-streams", lake ? lake->streams.lost_count : 0},
+        {"state", state_since(&all)},
+        {"splits", all.split_count - w.mark.split_count},
+        {"stitches", all.stitch_count - w.mark.stitch_count},
+        {"reuses", all.stitch_reuse_count - w.mark.stitch_reuse_count},
+        {"evictions", all.stitch_evict_count - w.mark.stitch_evict_count},
+        {"calls", all.driver_call_count - w.mark.driver_call_count},
+        {"released", w.released},
+        {"idle", w.budget.idle_bytes},
+        {"at-work", w.budget.pending_bytes},
+        {"allocatable", w.budget.allocatable_bytes},
+        {"told-asked", error.asked_bytes},
+        {"told-limit", error.limit_bytes},
+        {"told-free", error.free_bytes},
+        {"told-pending", error.pending_bytes},
+        {"told-driver-free", error.driver_free_bytes},
+        {"driver-bytes", driver.physical_bytes},
+        {"driver-events", driver.event_count - own_events()},
+        {"driver-host-waits", driver.host_wait_count},
+        {"handles", driver.handle_count},
+        {"mappings", driver.mapping_count},
+        {"mapped", driver.mapping_count - handles_at_home()},
+        {"reservations", driver.reservation_count},
+        {"host-ranges", driver.host_count},
+    };
+    for (i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
+      if (!strcmp(figures[i].name, name)) return figures[i].value;
+  }
+  judge(0, "a figure that there is not");
+  return 0;
+}
+
+/* Whether work that is queued on the line now has to wait for something. */
+static int is_behind(int on) {
+  void *event = program_event();
+  int code = 0, done = 0;
+  program_record(event, on);
+  must(mock->event_query(mock->user, event, &done, &code), "the program's query");
+  (void)mock->event_destroy(mock->user, event, &code);
+  event_leave(event);
+  return !done;
+}
+
+/* A piece of a block; its count of pieces is told. */
+static gmlake_piece piece_of(const block *b, size_t number, size_t *count) {
+  static gmlake_piece pieces[PIECES];
+  must(gmlake_get_pieces(lake, (void *)(uintptr_t)b->at, pieces, PIECES, count),
+       "gmlake_get_pieces");
+  judge(number < *count, "a piece that there is not");
+  return pieces[number];
+}
+
+static uint64_t home_of_piece(const block *b, size_t number) {
+  size_t count;
+  const gmlake_piece found = piece_of(b, number, &count);
+  return home_of(&found);
+}
+
+static size_t held_in(gmlake_pool *pool) {
+  gmlake_stats inside;
+  inside.struct_bytes = 0;
+  must(gmlake_pool_get_stats(lake, pool, &inside), "gmlake_pool_get_stats");
+  return inside.reserved_bytes;
+}
+
+/* Of which of a buffer's chunks there is memory, a bit each. */
+static uint64_t map_of(const buffer *b) {
+  uint64_t bits = 0;
+  uint32_t i;
+  for (i = 0; i < b->value->place_count; i++)
+    if (gmlk_is_committed(b->value, i)) bits |= (uint64_t)1 << i;
+  return bits;
+}
+
+/* Whether a word about one block, stream, pool or buffer is right. */
+static int is_so(const op *o, const char *name, int on) {
+  const block *b = &w.blocks[o->one % NAMES];
+  const uint64_t place = w.starts[o->two % NAMES] + o->more;
+  const buffer *of = &w.buffers[o->one % BUFFERS];
+  size_t count = 0;
+  gmlake_buffer_info info;
+  if (!strcmp(name, "at")) return b->at == place;
+  if (!strcmp(name, "off")) return b->at != place;
+  if (!strcmp(name, "from")) return b->at >= place;
+  if (!strcmp(name, "pieces")) return (void)piece_of(b, 0, &count), count == o->bytes;
+  if (!strcmp(name, "home")) return home_of_piece(b, o->flags) == place;
+  if (!strcmp(name, "size")) return piece_of(b, o->flags, &count).bytes == o->bytes;
+  if (!strcmp(name, "holds")) return judge_stamps(b), o->bytes == 1;
+  if (!strcmp(name, "pool")) return b->pool == o->two;
+  if (!strcmp(name, "behind")) return is_behind(on) == (int)o->bytes;
+  if (!strcmp(name, "inside")) return held_in(w.pools[1 + o->one % POOLS].value) == o->bytes;
+  if (!strcmp(name, "map")) return map_of(of) == o->bytes;
+  must(gmlake_buffer_get_info(lake, of->value, &info), "gmlake_buffer_get_info");
+  return info.bytes == o->bytes; /* end */
+}
+
+/* What it compares is equal; else the rule says what it is. */
+static int is_as_said(const op *o, const char *name, int on, char *rule, size_t room) {
+  uint64_t value;
+  if (comparisons[o->align - 1].form[0] == ':') {
+    (void)snprintf(rule, room, "%s is not so", name);
+    return is_so(o, name, on);
+  }
+  value = figure_of(name);
+  (void)snprintf(rule, room, "%s is %llu, not %llu", name, (unsigned long long)value,
+                 (unsigned long long)o->bytes);
+  return value == o->bytes;
+}
+
+#endif /* PLAY_EXPECT_H */
