@@ -17,7 +17,8 @@
      wa:2+512b         the address so far behind the start of block a, or of what it was last, is
                        refused where it is no block's start
      xa  ib=a*3        export block a; import it as block b, three times behind one another
-     fA  kA  vA        forget stream A; destroy it, told or untold; the next one with its value
+     fA  kA  vA        forget stream A; destroy it, told or untold (kA!U: though the manual forbids
+                       that); the next one with its value
      mA:1              mark it: 1 COMMUNICATION, 2 URGENT, 3 STAYS, 0 PLAIN
      hA  eA  gA:9 t:9  work is pending on A; is done; takes 9 ns; the clock says 9 ns
      P0:8^2  D0        create pool 0, limited to 8, of chunks of 2; destroy it

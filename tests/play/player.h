@@ -214,7 +214,7 @@ static void do_forget(int on) {
 static void do_kill(int on) {
   line *l = &w.lines[on < 0 ? 0 : on];
   if (on <= 0 || !l->is_alive || l->graph) return;
-  if (!l->is_told && (!may_end() || l->kind == GMLAKE_STREAM_STAYS) && !is_exact()) return;
+  if (is_passed_over(l->is_told || (may_end() && l->kind != GMLAKE_STREAM_STAYS))) return;
   l->end = program_event();
   program_record(l->end, on);
   gmlake_mock_stream_destroy(mock, l->value);

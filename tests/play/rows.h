@@ -395,7 +395,7 @@ static const row rows[] = {
     {"growth comes first if the description says so", TOGETHER,
      "{granule:16 cap:8} +p=2@A rp@B hB -p@A +a.2=2@A from:a.2=p+2 waits=0 pending=2 reserved=4"},
     {"a lost streams use is not waited for there", TOGETHER,
-     "{granule:16 cap:8 wait-first} +p=2@A rp@B hB kB T:0 -p@A +a.2=2@A from:a.2=p+2 waits=0 "
+     "{granule:16 cap:8 wait-first} +p=2@A rp@B hB kB!U T:0 -p@A +a.2=2@A from:a.2=p+2 waits=0 "
      "pending=2"},
     /* Its rest has an event at once: A may end, and C has it. */
     {"the rest is fenced for a stream that may end", TOGETHER,
@@ -590,7 +590,7 @@ static const row rows[] = {
      "+*=1@A host-waits=0 +a.2=1@A at:a.2=p host-waits=1"},
     /* What is lost is no memory to wait for on the device: another stream's is. */
     {"what is lost bars no wait on the device", TOGETHER,
-     "{granule:16 cap:4} +p=32k@A +*=32k +q=3@B hB -p@A kA T:0 released=0 -q@B +a.2=32k@C "
+     "{granule:16 cap:4} +p=32k@A +*=32k +q=3@B hB -p@A kA!U T:0 released=0 -q@B +a.2=32k@C "
      "at:a.2=q waits=1 host-waits=0"},
     /* Nothing completes any more that would tell of such a free: the next request that needs
        memory finds it. Nobody had to wait for it. */
