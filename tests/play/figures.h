@@ -9,7 +9,7 @@
 
 static struct sums { /* of a lake, since it began */
   size_t requested_peak, active_peak, pending_most;
-  uint64_t allocations, frees;
+  uint64_t allocations, frees, lacks; /* lacks: the handler's retries, too */
 } sums;
 
 /* ---- Statistics ------------------------------------------------------------------------------ */
@@ -72,6 +72,7 @@ static void judge_counts(const gmlake_stats *all) {
   judge(!all->quarantined_bytes, "memory is given up though nothing has failed");
   judge(all->host_wait_count == w.host_waits, "host_wait_count");
   judge(served >= sums.allocations, "state_count");
+  judge(told.has_lent || all->oom_count == sums.lacks, "oom_count");
   judge(desc.policy || told.has_lent ||
             (all->split_count >= states[1] && all->split_count <= states[1] + states[3]),
         "split_count");

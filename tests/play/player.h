@@ -86,6 +86,7 @@ static int is_done(gmlake_result result, const char *call, unsigned may, gmlake_
   char rule[200];
   if (!is_exact()) disarm();
   trace("  %s: %s\n", call, gmlake_result_name(result));
+  if (!w.is_handling) sums.lacks += (unsigned)(w.handler_calls ? w.handler_calls : is_lack(result));
   if (is_fatal(result)) w.is_lost = 1;
   memset(&info, 0, sizeof(info));
   if (result && lake) {
@@ -661,6 +662,7 @@ static void do_import(void) {
   for (i = 0; i < count; i++) handles[i] = of->handles[i % of->handle_count];
   result = gmlake_import(lake, handles, count, &ptr);
   free(handles);
+  sums.lacks -= (unsigned)is_lack(result); /* it is no attempt to allocate */
   if (!is_done(result, "gmlake_import", LACK, GMLAKE_OK)) return;
   counts.imports++;
   sums.allocations++;
