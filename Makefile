@@ -120,8 +120,7 @@ headers: $(HEADERS)
 SOAK_SECONDS ?= 600
 SOAK_SEED ?= $(shell date +%s)
 soak: deps-test
-	$(SUBMAKE) $(addprefix $(BUILD)/test_,model random soak threads.tsan)
-	@$(BUILD)/test_model --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
+	$(SUBMAKE) $(addprefix $(BUILD)/test_,random soak threads.tsan)
 	@$(BUILD)/test_random --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 	@$(BUILD)/test_soak --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 	@$(BUILD)/test_threads.tsan --seconds $(SOAK_SECONDS)

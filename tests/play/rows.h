@@ -19,13 +19,13 @@ static const row rows[] = {
     /* S1, exact pBlock: ask 2
          before  | A | b   b | C | d   d   d |      pPool {b 2, d 3}
          after   | A | B   B | C | d   d   d |      pPool {d 3} */
-    {"s1 takes an exact pblock", TOGETHER,
+    {"s1_takes_an_exact_pblock", TOGETHER,
      "{granule:16 cap:8} +z.3=7@n -z.3@n +a=1 +b=2 +c=1 +d=3 -db mark +a.2=2 at:a.2=b state=1 "
      "splits=0 stitches=0 reuses=0 calls=0 -aa.2c"},
     /* S1, exact sBlock: ask 2 after w was freed
          before  | a | B | c | D |                  pPool {a, c}   sPool {w = a c, idle}
          after   | W | B | W | D |                  pPool {}       sPool {w live} */
-    {"s1 takes an exact sblock", TOGETHER,
+    {"s1_takes_an_exact_sblock", TOGETHER,
      "{granule:16 cap:4} +z.3=4@n -z.3@n +a-d=1 -ac +w=2 -w mark +a.2=2 at:a.2=w state=1 "
      "splits=0 stitches=0 reuses=1 calls=0 -a.2bd"},
     /* S1 prefers a pBlock of the size to a window of it, and a window to a larger pBlock: ask 2, 2
@@ -33,773 +33,773 @@ static const row rows[] = {
          first   | a | B | c | D | E   E | F | g   g   g |
          second  | W | B | W | D | E   E | F | g   g   g |
        (w is made while nothing else is free). */
-    {"s1 prefers pblock then sblock then s2", TOGETHER,
+    {"s1_prefers_pblock_then_sblock_then_s2", TOGETHER,
      "{granule:16 cap:12} +z.3=10@n -z.3@n +a-d=1 +e=2 +f=1 +g=3 -ac +w=2 -wge mark +a.2=2 "
      "at:a.2=e state=1 splits=0 stitches=0 reuses=0 mark +b.2=2 at:b.2=w state=1 splits=0 "
      "stitches=0 reuses=1 -b.2a.2bdf"},
     /* A window of which one piece has been taken cannot serve; when the piece is free again it can.
          | A | B | c | D |                          sPool {w = a c, blocked by A} */
-    {"s1 skips a blocked sblock", TOGETHER,
+    {"s1_skips_a_blocked_sblock", TOGETHER,
      "{granule:16 cap:4} +z.3=4@n -z.3@n +a-d=1 -ac +w=2 -w +a=1 +*=2!O reuses=0 -a mark +a.2=2 "
      "at:a.2=w state=1 splits=0 stitches=0 reuses=1 -a.2bd"},
     /* S4 without a window, where one range takes a single new chunk more: ask 2
          before  | a | B | . | .
          after   | a | B | D   D | */
-    {"s4 spares a chunk for one range", TOGETHER,
+    {"s4_spares_a_chunk_for_one_range", TOGETHER,
      "{granule:16 cap:4} +z.3=2@n -z.3@n +a-b=1 -a mark +d=2 state=4 splits=0 stitches=0 "
      "reuses=0 pieces:d=1 grown=2 -db"},
     /* The same where the device has no chunk to spare
          before  | a | B | .
          after   | D | B | D | */
-    {"s4 stitches where there is none to spare", TOGETHER,
+    {"s4_stitches_where_there_is_none_to_spare", TOGETHER,
      "{granule:16 cap:3} +z.3=2@n -z.3@n +a-b=1 -a mark +d=2 state=4 splits=0 stitches=1 "
      "reuses=0 pieces:d=2 reserved=3 -db"},
     /* Two chunks have free tails of one length, one of them also has the only free head: the window
        takes the other one's tail, whichever chunk comes first. */
-    {"a windows ends are of two chunks", TOGETHER,
+    {"a_windows_ends_are_of_two_chunks", TOGETHER,
      "{granule:16 cap:4} +a=32k +b=32k-2560b +x=2560b +c=1-2560b +y=2560b +d=2 -ayx "
      "+w=32k+2560b pieces:w=2 -wbcd"},
-    {"a windows ends are of two chunks in any order", TOGETHER,
+    {"a_windows_ends_are_of_two_chunks_in_any_order", TOGETHER,
      "{granule:16 cap:4} +c=1-2560b +y=2560b +d=1 +a=32k +b=32k-2560b +x=2560b +e=1 -axy "
      "+w=32k+2560b pieces:w=2 -wbcde"},
     /* S4 on an empty lake is plain growth, and costs one set_access. */
-    {"s4 of an empty lake is growth", TOGETHER,
+    {"s4_of_an_empty_lake_is_growth", TOGETHER,
      "{granule:16 cap:6} mark +a=5-1000b state=4 splits=1 stitches=0 reuses=0 chunks=5 calls=11 "
      "-a"},
     /* StitchFree */
     /* Past 8 chunks the oldest go until 6 are left: of {2, 3} and the new 4 both go. */
-    {"stitch free evicts down to the low water mark", TOGETHER,
+    {"stitch_free_evicts_down_to_the_low_water_mark", TOGETHER,
      "{granule:16 cap:8 smax:8} +z.3=8@n -z.3@n +a-h=1 -aceg +z.3=2 -z.3 +z.3=3 -z.3 "
      "evictions=0 stitched=5 +w=4 evictions=2 stitched=4 windows=1 stitched-peak=9 mappings=12 "
      "-w"},
     /* The same, but 2 was used after 3: only 3 goes, and 2 still serves without a driver call. */
-    {"stitch free evicts the least recently used", TOGETHER,
+    {"stitch_free_evicts_the_least_recently_used", TOGETHER,
      "{granule:16 cap:8 smax:8} +z.3=8@n -z.3@n +a-h=1 -aceg +z.3=2 -z.3 +z.3=3 -z.3 +z.3=2 "
      "-z.3 +z.3=4 -z.3 evictions=1 stitched=6 mark +z.3=2 -z.3 state=1 splits=0 stitches=0 "
      "reuses=1 calls=0"},
-    {"stitch free leaves live windows", TOGETHER,
+    {"stitch_free_leaves_live_windows", TOGETHER,
      "{granule:16 cap:8 smax:1} +z.3=8@n -z.3@n +a-h=1 -aceg +w=4 stitched=4 evictions=0 -w"},
     /* "on all windows": a pool's count too. */
-    {"stitch free counts every pool", TOGETHER,
+    {"stitch_free_counts_every_pool", TOGETHER,
      "{granule:16 cap:16 smax:3} P0 +z.3=8@n -z.3@n +a-h=1 -aceg +z.3=2 -z.3 +i-l=1/0 -ik "
      "+w=2/0 stitches=2 stitched=2 -wjl D0"},
-    {"small requests are not stitched", TOGETHER,
+    {"small_requests_are_not_stitched", TOGETHER,
      "{granule:16 cap:8 smin:2+1b} +z.3=4@n -z.3@n +a-d=1 -ac +p=2 pieces:p=1 stitches=0 "
      "reserved=6 -p +a=2 +p=2+512b stitches=1 -pabd"},
     /* Two chunks of window space: a third window has to grow, not stitch. */
-    {"without window space left the lake grows", TOGETHER,
+    {"without_window_space_left_the_lake_grows", TOGETHER,
      "{granule:16 cap:12 window:2} +z.3=8@n -z.3@n +a-h=1 -aceg +v-w=2 pieces:v=2 pieces:w=1 "
      "reserved=10 -vw"},
     /* Options of a request */
-    {"no stitch does not reuse a window", TOGETHER,
+    {"no_stitch_does_not_reuse_a_window", TOGETHER,
      "{granule:16 cap:8} +z.3=4@n -z.3@n +a-d=1 -ac +w=2 -w +p=2/s pieces:p=1 -pbd"},
     /* Return and re-create: at the device's end, the two free chunks come back side by side. */
-    {"no stitch gets memory that is returned and made anew", TOGETHER,
+    {"no_stitch_gets_memory_that_is_returned_and_made_anew", TOGETHER,
      "{granule:16 cap:4} +z.3=4@n -z.3@n +a-d=1 -ac +p=2/s pieces:p=1 reserved=4 -pbd"},
     /* | s | b ... | t |: where b was, a hole of just the size that cannot be aligned; it neither
        serves the request nor hides the chunk that is made for it. It is had by growth, not by
        the last rungs. */
-    {"misaligned holes hide nothing", TOGETHER,
+    {"misaligned_holes_hide_nothing", TOGETHER,
      "{granule:16 cap:8} +s=512b +b=1 +t=1-512b -b +a=1/s^4k reserved=3 host-waits=0 -sta"},
     /* | A 24K, b 40K | c | D | e | F |: an exclusive window is made of c and e alone, the one in
        the smaller hole first. */
-    {"exclusive windows are of whole chunks", TOGETHER,
+    {"exclusive_windows_are_of_whole_chunks", TOGETHER,
      "{granule:16 cap:5} +z.3=5@n -z.3@n +a=24k +b=40k +c-f=1 -bce +x=1+1b/x pieces:x=2 "
      "home:x0=e size:x0=1 home:x1=c size:x1=1 -xadf"},
     /* A window for others of the same size begins inside a chunk: it is not for EXCLUSIVE. */
-    {"exclusive does not reuse a partial window", TOGETHER,
+    {"exclusive_does_not_reuse_a_partial_window", TOGETHER,
      "{granule:16 cap:6} +z.3=4@n -z.3@n +a=24k +b=40k +c=1 +d=24k +e=1+40k -bd +w=1 pieces:w=2 "
      "-w +x=1/x pieces:x=1 -xace"},
-    {"no grow takes only what is held", TOGETHER,
+    {"no_grow_takes_only_what_is_held", TOGETHER,
      "{granule:16 cap:8} +*=1/g!O reserved=0 +z.3=1@n -z.3@n +z.3=1/g -z.3 +*=1+1b/g!O "
      "reserved=1"},
-    {"no grow may stitch", TOGETHER,
+    {"no_grow_may_stitch", TOGETHER,
      "{granule:16 cap:8} +z.3=3@n -z.3@n +a-c=1 -ac +w=2/g pieces:w=2 -wb"},
     /* All addresses for windows are an idle window's, whose memory would do. No window is
        dropped for memory that is not there. In the end there are no addresses and nothing to
        drop, nor anything to trim for. */
-    {"no grow drops windows for their addresses", TOGETHER,
+    {"no_grow_drops_windows_for_their_addresses", TOGETHER,
      "{granule:16 cap:8 window:3} +z.3=8@n -z.3@n +a-h=1 -bdf +z.3=3 -z.3 +*=4/g!O windows=1 "
      "+w=2/g pieces:w=2 windows=1 -h +*=2/g!O reserved=8 -waceg"},
     /* | A 24.5K, b 39.5K | C | d 16K, E 48K |: a window aligned to 4K begins at 28K. For a whole
        chunk of alignment no window that begins in a tail will do. */
-    {"alignment of a window is its first piece", TOGETHER,
+    {"alignment_of_a_window_is_its_first_piece", TOGETHER,
      "{granule:16 cap:3} +z.3=3@n -z.3@n +a=25088b +b=40448b +c=1 +d=16k +e=48k -bd +w=50k/^4k "
      "pieces:w=2 home:w0=a+28k size:w0=36k home:w1=d size:w1=14k -w +*=40k/^1!O -ace"},
     /* A window that begins at 24K of its chunk is not for who asks for more than 8K of
        alignment. */
-    {"alignment is kept by reused windows", TOGETHER,
+    {"alignment_is_kept_by_reused_windows", TOGETHER,
      "{granule:16 cap:5} +z.3=3@n -z.3@n +a=24k +b=40k +c=1 +d=16k +e=48k -bd +w=56k -w "
      "+a.2=56k/^8k at:a.2=w -a.2 +p=56k/^16k off:p=w -pace"},
     /* Growth, trim, limits, budget */
     /* | A | . | C | after trim: the hole that it left is backed again, at the same address. */
-    {"growth fills the holes of trim", TOGETHER,
+    {"growth_fills_the_holes_of_trim", TOGETHER,
      "{granule:16 cap:8} +z.3=3@n -z.3@n +a-c=1 -b T:0 released=1 chunks=2 +a.2=1 at:a.2=b "
      "chunks=3 -aa.2c"},
     /* | A | . | . | d | E |: a hole with free memory behind it takes fewer new chunks. */
-    {"growth uses what lies beside a hole", TOGETHER,
+    {"growth_uses_what_lies_beside_a_hole", TOGETHER,
      "{granule:16 cap:8} +z.3=5@n -z.3@n +a-e=1 -bc T:0 -d chunks=3 +p=3 at:p=b pieces:p=1 "
      "chunks=5 -pae"},
     /* A hole and what lies behind it are too short: ask 4, in one range
          before  | A | . | b | D |
          after   | A | . | b | D | E   E   E   E | */
-    {"growth passes holes that are too short", TOGETHER,
+    {"growth_passes_holes_that_are_too_short", TOGETHER,
      "{granule:16 cap:16} +z.3=4@n -z.3@n +a-d=1 -b T:3 -c +a.2=4/s at:a.2=a+4 reserved=7 "
      "destroy"},
-    {"trim returns exactly enough", TOGETHER,
+    {"trim_returns_exactly_enough", TOGETHER,
      "{granule:16 cap:8} +z.3=8@n -z.3@n T:999 released=0 T:8 released=0 T:5 released=3 "
      "reserved=5 driver-bytes=5 T:0 released=5 handles=0 T:0 released=0"},
     /* "until at most keep_bytes are held" */
-    {"trim rounds what it keeps down", TOGETHER,
+    {"trim_rounds_what_it_keeps_down", TOGETHER,
      "{granule:16 cap:8} +z.3=8@n -z.3@n T:4+32k released=4 T:1b released=4"},
-    {"trim returns more than one batch", TOGETHER,
+    {"trim_returns_more_than_one_batch", TOGETHER,
      "{granule:16 cap:300} +z.3=300@n -z.3@n T:3 released=297 T:0 released=3"},
-    {"trim leaves partly used chunks", TOGETHER,
+    {"trim_leaves_partly_used_chunks", TOGETHER,
      "{granule:16 cap:8} +z.3=4@n -z.3@n +a=512b +b=1 T:0 released=2 -ab"},
-    {"trim ends windows over what goes", TOGETHER,
+    {"trim_ends_windows_over_what_goes", TOGETHER,
      "{granule:16 cap:3} +z.3=3@n -z.3@n +a-c=1 -ac +w=2 -w windows=1 T:2 released=1 windows=0 "
      "stitched=0 evictions=1 mappings=2 -b"},
     /* | a | B | c | D | E | f |, w = a c; f alone goes, and w has nothing to do with it,
        whatever became of these slots in former trims. */
-    {"trim leaves windows over what stays", TOGETHER,
+    {"trim_leaves_windows_over_what_stays", TOGETHER,
      "{granule:16 cap:6} +z.3=6@n -z.3@n T:0 +z.3=6@n -z.3@n +a-f=1 -ac +w=2 -wf T:5 released=1 "
      "windows=1 mark +a.2=2 at:a.2=w state=1 splits=0 stitches=0 reuses=1 -a.2bde"},
     /* | A | W | C | W | E | v | G | v |: of two idle windows the one over live blocks stays. */
-    {"trim tells windows apart", TOGETHER,
+    {"trim_tells_windows_apart", TOGETHER,
      "{granule:16 cap:8} +z.3=8@n -z.3@n +a-h=1 -bd +w=2 -fh +v=2 -w +a.2=1 at:a.2=b +b.2=1 "
      "at:b.2=d -v windows=2 T:0 released=2 windows=1 -a.2b.2 +c.2=2 at:c.2=w destroy"},
-    {"trim takes nothing pending and never waits", TOGETHER,
+    {"trim_takes_nothing_pending_and_never_waits", TOGETHER,
      "{granule:16 cap:4} h0 +p=4 -p T:0 released=0 driver-host-waits=0 host-waits=0 e0 T:0 "
      "released=4 driver-host-waits=0"},
-    {"trim leaves chunks under windows of pending work", TOGETHER,
+    {"trim_leaves_chunks_under_windows_of_pending_work", TOGETHER,
      "{granule:16 cap:3} +z.3=3@n -z.3@n +a-c=1 -ac +w=2 h0 -w T:0 released=0 windows=1 e0 T:0 "
      "released=2 windows=0 -b"},
-    {"the lakes limit holds for all pools", TOGETHER,
+    {"the_lakes_limit_holds_for_all_pools", TOGETHER,
      "{granule:16 cap:16 limit:4} P0 +a=3 +*=2/0!L +b=1/0 -ab"},
     /* Only so many chunks of another arena go; the request's own has none to return. */
-    {"other arenas return what a request lacks", TOGETHER,
+    {"other_arenas_return_what_a_request_lacks", TOGETHER,
      "{granule:16 cap:16 limit:7} P0 +a=2 +z.3=5/0 -z.3 inside:0=5 mark +b=2 inside:0=3 "
      "reserved=7 chunks=7 pieces:b=1 -ab"},
-    {"what others return may not be enough", TOGETHER,
+    {"what_others_return_may_not_be_enough", TOGETHER,
      "{granule:16 cap:16 limit:7} P0 +a=2 +z.3=2/0 -z.3 +b=3/0 +*=3!L inside:0=3 destroy"},
     /* | A | b | C |: these would go, too, and then all that is free does. */
-    {"all is returned where the own arena returns some", TOGETHER,
+    {"all_is_returned_where_the_own_arena_returns_some", TOGETHER,
      "{granule:16 cap:16 limit:8} P0 +z.3=3@n -z.3@n +a-c=1 -ac +z.3=5/0 -z.3 inside:0=5 +p=2/s "
      "inside:0=0 reserved=3 -bp"},
-    {"memory is left to others", TOGETHER,
+    {"memory_is_left_to_others", TOGETHER,
      "{granule:16 cap:6 keep:2} +*=4+1b!L +a=4 +*=512b!L told-driver-free=2 -a"},
-    {"budget ends with the addresses", TOGETHER,
+    {"budget_ends_with_the_addresses", TOGETHER,
      "{granule:16 cap:16 arena:3} +z.3=1@n -z.3@n Q allocatable=3 +*=3 Q allocatable=0 +*=512b!O"},
     /* What the budget promises */
     /* A byte more than four chunks is no chunk. */
-    {"budget leaves to others what is theirs", TOGETHER,
+    {"budget_leaves_to_others_what_is_theirs", TOGETHER,
      "{granule:16 cap:16 keep:5-1b} +z.3=4@n -z.3@n Q allocatable=11"},
-    {"budget knows what is quarantined", TOGETHER,
+    {"budget_knows_what_is_quarantined", TOGETHER,
      "{granule:16 cap:16 arena:4} fail:access=1R fail:unmap=1R +*=1!R quarantined=1 Q "
      "allocatable=3 +z.3=3 -z.3 reserved=4"},
     /* ---- Pointers, errors of the driver, the end of a lake ---- */
 
     /* Pointers that are no live block's start */
     /* The second free of b is of a part of one free block with a. */
-    {"double frees are refused", TOGETHER,
+    {"double_frees_are_refused", TOGETHER,
      "{granule:16 cap:3} +z.3=3@n -z.3@n +a-c=1 -b -b!D -a -b!D -a!D -c"},
     /* a's home is not the window's start; the window is idle, then idle and blocked by a, then
        gone. */
-    {"stale windows are refused", TOGETHER,
+    {"stale_windows_are_refused", TOGETHER,
      "{granule:16 cap:3} +z.3=3@n -z.3@n +a-c=1 -ac +w=2 -a!U -w -w!D +a=1 -w!D -ab T:0 "
      "released=3 -w!U -a!U"},
-    {"questions about dead blocks are refused", TOGETHER,
+    {"questions_about_dead_blocks_are_refused", TOGETHER,
      "{granule:16 cap:3} +p=1 rp -p rp!U T:0 released=1 -p!U"},
     /* Errors of the driver */
-    {"growth that cannot be undone is quarantined", TOGETHER,
+    {"growth_that_cannot_be_undone_is_quarantined", TOGETHER,
      "{granule:16 cap:8} fail:access=1R fail:unmap=1R +*=2!R quarantined=1 reserved=1 "
      "driver-bytes=1 +z.3=6 -z.3"},
     /* Lakes */
-    {"destroy waits for freed memory", TOGETHER,
+    {"destroy_waits_for_freed_memory", TOGETHER,
      "{granule:16 cap:4} h0 +p=1 -p destroy driver-host-waits=1"},
     /* Work that uses a block that was never freed is pending too. */
-    {"destroy waits for live blocks", TOGETHER,
+    {"destroy_waits_for_live_blocks", TOGETHER,
      "{granule:16 cap:4} h0 +*=1 destroy driver-host-waits=1"},
-    {"destroy of an idle lake does not wait", TOGETHER,
+    {"destroy_of_an_idle_lake_does_not_wait", TOGETHER,
      "{granule:16 cap:4} +z.3=1 -z.3 destroy driver-host-waits=0"},
     /* ---- Streams, pending frees, pools, captures ---- */
 
     /* Events */
-    {"one stream records no event", TOGETHER,
+    {"one_stream_records_no_event", TOGETHER,
      "{granule:16 cap:4} hC [20 +a=1@C +b=1-512b@C +c=63k@C +d=1-1536b@C -abcd@C ] events=0 "
      "driver-events=0 waits=0 host-waits=0 eC"},
-    {"the second stream closes the firsts epoch", TOGETHER,
+    {"the_second_stream_closes_the_firsts_epoch", TOGETHER,
      "{granule:16 cap:4} +z.3=512b@A -z.3@A events=0 +z.3=512b@B -z.3@B events=1"},
     /* Own memory, clean memory, other streams' memory */
-    {"own windows are reused at once", TOGETHER,
+    {"own_windows_are_reused_at_once", TOGETHER,
      "{granule:16 cap:4} +z.3=4@n -z.3@n +a-c=1@A +d=1@B hA -ac@A +w=2@A pieces:w=2 -w@A "
      "+a.2=2@A at:a.2=w waits=0 eA -a.2b@A -d@B"},
     /* GROW_FIRST: B gets new memory while A's is pending. */
-    {"pending memory is nobody elses", TOGETHER,
+    {"pending_memory_is_nobody_elses", TOGETHER,
      "{granule:16 cap:8} +p=2@A +*=512b@B hA -p@A +q=2@B from:q=p+2 waits=0 reserved=5 eA"},
-    {"completed memory is taken without growth or wait", TOGETHER,
+    {"completed_memory_is_taken_without_growth_or_wait", TOGETHER,
      "{granule:16 cap:8} +p=2@A +*=512b@B hA -p@A eA +a.2=2@B at:a.2=p waits=0 host-waits=0 "
      "reserved=3"},
     /* | A 16K, - 48K |: what A left of its chunk serves B, though A is busy. */
-    {"clean leftovers serve every stream", TOGETHER,
+    {"clean_leftovers_serve_every_stream", TOGETHER,
      "{granule:16 cap:8} hA +a=16k@A +b=48k@B at:b=a+16k reserved=1 waits=0 events=0 eA -a@A "
      "-b@B"},
     /* | - | a | - | B |: A sees one hole of three chunks, B two of one. */
-    {"clean and own memory are one hole", TOGETHER,
+    {"clean_and_own_memory_are_one_hole", TOGETHER,
      "{granule:16 cap:8} +z.3=4@n -z.3@n +a-c=1@A +d=1@B hA -ac@n -b@A +a.2=3@A at:a.2=a "
      "reserved=4 stitches=0 eA -a.2@A -d@B"},
     /* The same from B's side: the clean chunks alone, as a window around A's. */
-    {"clean memory around anothers is stitched", TOGETHER,
+    {"clean_memory_around_anothers_is_stitched", TOGETHER,
      "{granule:16 cap:8} +z.3=4@n -z.3@n +a-c=1@A +d=1@B hA -ac@n -b@A +w=2@B pieces:w=2 "
      "home:w0=a size:w0=1 home:w1=c size:w1=1 reserved=4 waits=0 eA -wd@B"},
     /* a was freed and its event completed, its neighbour b was freed later and is pending: B
        never gets b. */
-    {"memory freed later stays pending", TOGETHER,
+    {"memory_freed_later_stays_pending", TOGETHER,
      "{granule:16 cap:8} +z.3=2@n -z.3@n +a-b=1@A +*=512b@B -a@A hA -b@A +a.2=1@B off:a.2=b "
      "+b.2=1@B off:b.2=b waits=0 eA"},
-    {"memory freed on another stream is that streams", TOGETHER,
+    {"memory_freed_on_another_stream_is_that_streams", TOGETHER,
      "{granule:16 cap:4} +p=1@A hA hB -p@B +a.2=1@B at:a.2=p -a.2@B +b.2=1@A off:b.2=p eA eB"},
     /* No stream */
-    {"none frees clean memory", TOGETHER,
+    {"none_frees_clean_memory", TOGETHER,
      "{granule:16 cap:4} hA +p=1@A -p@n +a.2=1@B at:a.2=p waits=0 reserved=1 eA -a.2@B"},
-    {"none does not get pending memory", TOGETHER,
+    {"none_does_not_get_pending_memory", TOGETHER,
      "{granule:16 cap:8} +p=2@A +*=512b@B hA -p@A +q=2@n from:q=p+2 host-waits=0 eA"},
     /* There is no stream that could wait on the device: at the device's end the host does. */
-    {"none waits on the host where it must", TOGETHER,
+    {"none_waits_on_the_host_where_it_must", TOGETHER,
      "{granule:16 cap:3} +p=2@A +*=512b@B hA -p@A +a.2=2@n at:a.2=p waits=0 host-waits=1 "
      "driver-host-waits=1"},
-    {"none waits for the only stream too", TOGETHER,
+    {"none_waits_for_the_only_stream_too", TOGETHER,
      "{granule:16 cap:2} +p=2@A hA -p@A +a.2=2@n at:a.2=p driver-host-waits=1 -a.2@n"},
     /* One stream whose memory is asked for on none: it becomes clean as its work completes. */
-    {"none reuses what the only stream freed", TOGETHER,
+    {"none_reuses_what_the_only_stream_freed", TOGETHER,
      "{granule:16 cap:64} [50 +x=2@n -x@A ] reserved-peak=2 host-waits=0"},
     /* As long as the stream is at work its memory serves nobody else. */
-    {"none leaves what is pending to the only stream", TOGETHER,
+    {"none_leaves_what_is_pending_to_the_only_stream", TOGETHER,
      "{granule:16 cap:4} +p=1@n hA -p@A +a.2=1@n off:a.2=p eA +b.2=1@n at:b.2=p events=1"},
     /* Without a stream's memory to be had nothing is recorded: the weights first, then one
        stream. In the end clean memory is there. */
-    {"none costs no event where it asks first", TOGETHER,
+    {"none_costs_no_event_where_it_asks_first", TOGETHER,
      "{granule:16 cap:8} +p=2@n [10 +z.3=3@A -z.3@A ] events=0 -p@n +z.3=2@n -z.3@n events=0"},
     /* A device that is lost as the only stream is fenced is lost to the one who asks. */
-    {"none learns that the device is lost", TOGETHER,
+    {"none_learns_that_the_device_is_lost", TOGETHER,
      "{granule:16 cap:4} +z.3=1@A -z.3@A fail:record=1G +*=1@n!G destroy!G"},
     /* The ladder: waits on the device */
     /* The device is full: A's pending memory, behind one wait; what lies behind the same wait is
        had without another, what A frees later is not. */
-    {"a full device borrows behind one wait", TOGETHER,
+    {"a_full_device_borrows_behind_one_wait", TOGETHER,
      "{granule:16 cap:5} +m=1@A +p=3@A +*=512b@B hA -p@A +a.2=1@B at:a.2=p waits=1 +b.2=2@B "
      "at:b.2=p+1 waits=1 -m@A +c.2=1@B at:c.2=m waits=2 host-waits=0 driver-host-waits=0 eA"},
-    {"the legacy stream borrows behind a wait", TOGETHER,
+    {"the_legacy_stream_borrows_behind_a_wait", TOGETHER,
      "{granule:16 cap:3} +p=2@A +*=512b@B hA -p@A +a.2=2 at:a.2=p waits=1 host-waits=0 eA"},
     /* What B frees now is pending until A's work is done, since B waits for A. */
-    {"a wait holds the waiters work back", TOGETHER,
+    {"a_wait_holds_the_waiters_work_back", TOGETHER,
      "{granule:16 cap:3} +p=2@A +*=512b@B hA -p@A +a.2=2@B at:a.2=p -a.2@B T:0 released=0 eA "
      "T:0 released=2"},
     /* A stream is still at work on a window when both of its pieces, taken again, have been
        given back as clean: trim leaves it mapped, and them. */
-    {"trim spares windows that are in use", TOGETHER,
+    {"trim_spares_windows_that_are_in_use", TOGETHER,
      "{granule:16 cap:4} +z.3=4@n -z.3@n +a=1@A +b=1@B +c=1@A +d=1@B -ac@A +w=2@A windows=1 hA "
      "-w@A +x-y=1@A -xy@n T:0 released=0 windows=1 eA T:0 released=2 windows=0"},
-    {"wait first borrows before it grows", TOGETHER,
+    {"wait_first_borrows_before_it_grows", TOGETHER,
      "{granule:16 cap:8 wait-first} +p=2@A +*=512b@B hA -p@A +a.2=2@B at:a.2=p waits=1 "
      "reserved=3 eA"},
     /* NONE cannot borrow: it waits for two chunks on the host and creates the other two. */
-    {"waiting and growth together serve", TOGETHER,
+    {"waiting_and_growth_together_serve", TOGETHER,
      "{granule:16 cap:5} +p=2@A +*=512b@B hA -p@A +*=4@n host-waits=1 reserved=5"},
     /* | a | X | b | Y |: a third stream's window of two other streams' memory takes two waits. */
-    {"a window waits once for each stream", TOGETHER,
+    {"a_window_waits_once_for_each_stream", TOGETHER,
      "{granule:16 cap:4} +z.3=4@n -z.3@n +a=1@A +b=1@C +c=1@B +d=1@C hA hB -a@A -c@B +w=2@C "
      "pieces:w=2 waits=2 -w@C +a.2=2@C at:a.2=w waits=2 eA eB"},
     /* | a | - | a | B |: freed at different times, taken as one hole behind the later event. */
-    {"a hole of several frees takes one wait", TOGETHER,
+    {"a_hole_of_several_frees_takes_one_wait", TOGETHER,
      "{granule:16 cap:4} +z.3=4@n -z.3@n +a-c=1@A +d=1@B hA -ac@A -b@n events=2 +a.2=3@B "
      "at:a.2=a waits=1 eA"},
-    {"no grow borrows too", TOGETHER,
+    {"no_grow_borrows_too", TOGETHER,
      "{granule:16 cap:8} +p=2@A +*=512b@B hA -p@A +a.2=2@B/g at:a.2=p waits=1 reserved=3 eA"},
     /* Calls about streams that fail */
-    {"a device lost while freeing is lost from then on", TOGETHER,
+    {"a_device_lost_while_freeing_is_lost_from_then_on", TOGETHER,
      "{granule:16 cap:4} +p=2@A +*=512b@B fail:record=1G -p@A +*=512b@A!G destroy!G"},
-    {"the host waits where the device cannot", TOGETHER,
+    {"the_host_waits_where_the_device_cannot", TOGETHER,
      "{granule:16 cap:3} +p=2@A +*=512b@B hA -p@A fail:stream-wait=1R* +a.2=2@B at:a.2=p "
      "host-waits=1"},
     /* The block comes from elsewhere first. */
-    {"a failed query is not completion", TOGETHER,
+    {"a_failed_query_is_not_completion", TOGETHER,
      "{granule:16 cap:8} +p=2@A +*=512b@B hA -p@A eA fail:query=1R +q=2@B off:q=p +a.2=2@B "
      "at:a.2=p"},
-    {"destroy frees everything though waiting fails", TOGETHER,
+    {"destroy_frees_everything_though_waiting_fails", TOGETHER,
      "{granule:16 cap:4} +p=2@A +*=512b@B hA -p@A fail:wait=1R* destroy!R"},
     /* Recorded streams */
-    {"recorded streams defer reuse", TOGETHER,
+    {"recorded_streams_defer_reuse", TOGETHER,
      "{granule:16 cap:8} +p=2@A rp@B hB -p@A pending=2 active=0 +a.2=2@A off:a.2=p reserved=4 "
      "eB +b.2=2@A at:b.2=p pending=0 pending-peak=2 reserved=4"},
-    {"recorded windows are deferred too", TOGETHER,
+    {"recorded_windows_are_deferred_too", TOGETHER,
      "{granule:16 cap:3} +z.3=3@n -z.3@n +a-c=1 -ac +w=2 rw@B hB -w pending=2 -w!D T:0 "
      "released=0 eB T:0 released=2 pending=0 -b"},
-    {"recording the stream it is freed on defers nothing", TOGETHER,
+    {"recording_the_stream_it_is_freed_on_defers_nothing", TOGETHER,
      "{granule:16 cap:4} +p=1@A hA rp@A -p@A pending=0 +a.2=1@A at:a.2=p eA -a.2@A"},
     /* Its own stream counts as well, where it is freed on another. */
-    {"a block recorded on its own stream and freed elsewhere waits", TOGETHER,
+    {"a_block_recorded_on_its_own_stream_and_freed_elsewhere_waits", TOGETHER,
      "{granule:16 cap:8} +p=1@A rp@A hA -p@B pending=1 +a.2=1@B off:a.2=p eA +b.2=1@B at:b.2=p"},
     /* B is idle when p is freed: its event is done. */
-    {"work before the free counts and later work does not", TOGETHER,
+    {"work_before_the_free_counts_and_later_work_does_not", TOGETHER,
      "{granule:16 cap:8} +p=1@A rp@B hA -p@A hB +z.3=2@B -z.3@B +a.2=1@A at:a.2=p eA eB -a.2@A"},
     /* Nobody may have it yet, on no device: for who cannot wait there, the host waits. */
-    {"pending frees are waited for in the end", TOGETHER,
+    {"pending_frees_are_waited_for_in_the_end", TOGETHER,
      "{granule:16 cap:2} +p=2@A rp@B hB -p@A +a.2=2@n at:a.2=p host-waits=1 driver-host-waits=1 "
      "-a.2@A"},
     /* At the device's end the stream waits on the device: new work on A is behind B's. */
-    {"pending frees are had behind a wait on the device", TOGETHER,
+    {"pending_frees_are_had_behind_a_wait_on_the_device", TOGETHER,
      "{granule:16 cap:2} +p=2@A rp@B hB -p@A +a.2=2@A at:a.2=p host-waits=0 waits=1 behind:A=1 "
      "pending=0 eB -a.2@A"},
     /* The host runs ahead of B: each layer has the memory of the one before. */
-    {"layers have the memory of those before", TOGETHER,
+    {"layers_have_the_memory_of_those_before", TOGETHER,
      "{granule:16 cap:64 wait-first} hB [32 +p=2@A rp@B -p@A ] reserved=2 waits=31 host-waits=0 "
      "pending=2"},
     /* The stream that is recorded waits for the one that freed. C waits for both. */
-    {"a recorded stream has the memory itself", TOGETHER,
+    {"a_recorded_stream_has_the_memory_itself", TOGETHER,
      "{granule:16 cap:4 wait-first} +p=2@A rp@B hA hB -p@A +q=2@B at:q=p waits=1 behind:B=1 -q@B"},
-    {"who takes a pending block waits for all its streams", TOGETHER,
+    {"who_takes_a_pending_block_waits_for_all_its_streams", TOGETHER,
      "{granule:16 cap:4 wait-first} +p=2@A rp@B rp@D hA hB hD -p@A +q=2@C at:q=p waits=3 eA eB "
      "behind:C=1 eD behind:C=0"},
     /* A window that is pending serves again without a driver call but the wait. */
-    {"a pending window is reused behind a wait", TOGETHER,
+    {"a_pending_window_is_reused_behind_a_wait", TOGETHER,
      "{granule:16 cap:4 wait-first} +a-d=1@A -ac@n +w=2@A pieces:w=2 rw@B hB -w@A mark +a.2=2@A "
      "at:a.2=w reuses=1 stitches=0 waits=1 windows=1"},
     /* | p p | | a | |: what is pending and what is free are the pieces of one window. */
-    {"a part of a pending block is stitched", TOGETHER,
+    {"a_part_of_a_pending_block_is_stitched", TOGETHER,
      "{granule:16 cap:5 wait-first} +p=2@A +*=1@A +a=1@A +*=1@A rp@B hB -p@A -a@A mark +w=3@A "
      "pieces:w=2 holds:w=1 waits=1 host-waits=0 pending=0"},
-    {"the rest of a pending block is the takers", TOGETHER,
+    {"the_rest_of_a_pending_block_is_the_takers", TOGETHER,
      "{granule:16 cap:4 wait-first} +p=3@A rp@B hB -p@A +q=1@A at:q=p waits=1 +a.2=2@A "
      "at:a.2=p+1 waits=1 reserved=3"},
     /* It is not clean: who takes it from A waits for B's work, behind A's event. */
-    {"the rest of a pending block is not clean", TOGETHER,
+    {"the_rest_of_a_pending_block_is_not_clean", TOGETHER,
      "{granule:16 cap:4 wait-first} +p=3@A rp@B hB -p@A +q=1@A at:q=p +*=1@A +a.2=1@C "
      "at:a.2=p+2 behind:C=1 waits=2 eB behind:C=0"},
-    {"of pending blocks the oldest is taken", TOGETHER,
+    {"of_pending_blocks_the_oldest_is_taken", TOGETHER,
      "{granule:16 cap:4 wait-first} +p-q=2@A rp@B rq@D hB hD -p@A -q@A +a.2=2@A at:a.2=p "
      "waits=1 eB behind:A=0"},
     /* What both streams are recorded on can be had once B is done, not before D's capture ends. */
-    {"every recorded stream has to be waited for", TOGETHER,
+    {"every_recorded_stream_has_to_be_waited_for", TOGETHER,
      "{granule:16 cap:8} P0 +p=2@A +x=1@A rp@B rp@D BD:0/0 hB -p@A Q allocatable=5 +*=5@A "
      "host-waits=0 ED"},
     /* A's crumbs are had from what its pending work uses: B's news do not make them clean. */
-    {"crumbs of pending work stay its streams", TOGETHER,
+    {"crumbs_of_pending_work_stay_its_streams", TOGETHER,
      "{granule:16 cap:4096 chunk:32} +p=2048@A hA -p@A +s=4k@A +z.3=32@B -z.3@B +z.3=96@B "
      "-z.3@B +z.3=192@B -z.3@B +y=4k@B from:y=p+2048 waits=0"},
     /* Growth creates what is missing beside it. */
-    {"a pending block and new chunks serve together", TOGETHER,
+    {"a_pending_block_and_new_chunks_serve_together", TOGETHER,
      "{granule:16 cap:8 wait-first} +p=2@A +*=1@A rp@B hB -p@A +*=3@A reserved=4 waits=1 "
      "pending=0"},
     /* Not before growth if that comes first; not what a stream that is lost may still use. */
-    {"growth comes first if the description says so", TOGETHER,
+    {"growth_comes_first_if_the_description_says_so", TOGETHER,
      "{granule:16 cap:8} +p=2@A rp@B hB -p@A +a.2=2@A from:a.2=p+2 waits=0 pending=2 reserved=4"},
-    {"a lost streams use is not waited for there", TOGETHER,
+    {"a_lost_streams_use_is_not_waited_for_there", TOGETHER,
      "{granule:16 cap:8 wait-first} +p=2@A rp@B hB kB!U T:0 -p@A +a.2=2@A from:a.2=p+2 waits=0 "
      "pending=2"},
     /* Its rest has an event at once: A may end, and C has it. */
-    {"the rest is fenced for a stream that may end", TOGETHER,
+    {"the_rest_is_fenced_for_a_stream_that_may_end", TOGETHER,
      "{granule:16 cap:3 may-end wait-first} +p=2@A +y=512b@D rp@B hB -p@A ry@B +q=1@A at:q=p "
      "waits=1 kA eB +a.2=1@C at:a.2=p+1 host-waits=0"},
     /* NONE says that the block's own stream is synchronised, and speaks for no other. It is
        clean, though A is held. */
-    {"none speaks for the blocks own stream alone", TOGETHER,
+    {"none_speaks_for_the_blocks_own_stream_alone", TOGETHER,
      "{granule:16 cap:4} hA hB +p=1@A rp@A rp@B -p@n pending=1 +a.2=1@A off:a.2=p eB T:999 "
      "pending=0 +b.2=1 at:b.2=p waits=0 eA"},
-    {"none frees what its own stream alone was recorded on", TOGETHER,
+    {"none_frees_what_its_own_stream_alone_was_recorded_on", TOGETHER,
      "{granule:16 cap:4} hA +p=1@A rp@A -p@n pending=0 +a.2=1@B at:a.2=p"},
     /* A block of no stream: NONE speaks for nobody, and the fence is recorded at once. */
-    {"none waits for the only stream that was recorded", TOGETHER,
+    {"none_waits_for_the_only_stream_that_was_recorded", TOGETHER,
      "{granule:16 cap:1} +p=1@n rp@B gB:10 -p@n pending=1 events=1 t:10 +a.2=1@n at:a.2=p "
      "host-waits=0 -a.2@n"},
     /* The stream that the block is freed on is waited for by those that need to alone. */
-    {"a free speaks for its stream", TOGETHER,
+    {"a_free_speaks_for_its_stream", TOGETHER,
      "{granule:16 cap:4} +p=1@A rp@A rp@B hA -p@A T:999 pending=0 +a.2=1@A at:a.2=p eA"},
     /* A stream's work goes on in a window: it is not unmapped. |A|-|B|-| and the window over
        both. */
-    {"none leaves recorded windows mapped", TOGETHER,
+    {"none_leaves_recorded_windows_mapped", TOGETHER,
      "{granule:16 cap:4} +a-d=1@A -ac@A +w=2@A pieces:w=2 rw@B hB -w@n T:0 released=0 "
      "evictions=0 eB T:0 released=2 evictions=1"},
-    {"none keeps recorded blocks of a pool", TOGETHER,
+    {"none_keeps_recorded_blocks_of_a_pool", TOGETHER,
      "{granule:16 cap:4} P0 +p=1@A/0 rp@B hB -p@n T:0 released=0 +a.2=1@A/0 off:a.2=p eB T:0 "
      "released=1"},
-    {"pending frees are in the budget", TOGETHER,
+    {"pending_frees_are_in_the_budget", TOGETHER,
      "{granule:16 cap:8} +z.3=4@n -z.3@n +p=1@A rp@B hB -p@A Q at-work=1 idle=3 allocatable=8 "
      "eB Q at-work=0 idle=4"},
-    {"destroy waits for pending frees", TOGETHER,
+    {"destroy_waits_for_pending_frees", TOGETHER,
      "{granule:16 cap:4} +p=1@A rp@B hB -p@A destroy driver-host-waits=1"},
     /* Forgotten streams */
-    {"forgetting an unknown stream is fine", TOGETHER, "{granule:16 cap:4} fA events=0"},
-    {"a forgotten stream completes", TOGETHER,
+    {"forgetting_an_unknown_stream_is_fine", TOGETHER, "{granule:16 cap:4} fA events=0"},
+    {"a_forgotten_stream_completes", TOGETHER,
      "{granule:16 cap:4} +p=512b@A +z.3=512b@B -z.3@B hA -p@A fA eA kA T:0 released=1"},
     /* Work that was queued on a recorded stream before it was forgotten still counts. */
-    {"a recorded stream may be forgotten", TOGETHER,
+    {"a_recorded_stream_may_be_forgotten", TOGETHER,
      "{granule:16 cap:8} +p=1@A hB rp@B fB -p@A pending=1 +q=1@A off:q=p eB kB +a.2=1@A "
      "at:a.2=p -a.2q@A"},
     /* Nor is it hidden by a use of the stream that had the number before. */
-    {"a use is recorded beside that of a former stream", TOGETHER,
+    {"a_use_is_recorded_beside_that_of_a_former_stream", TOGETHER,
      "{granule:16 cap:4} +p=1@A rp@B fB rp@C hC -p@A pending=1 eC"},
     /* Pools */
-    {"a pools windows go with it", TOGETHER,
+    {"a_pools_windows_go_with_it", TOGETHER,
      "{granule:16 cap:3} P0 +z.3=3@n/0 -z.3@n +a-c=1/0 -ac +w=2/0 pieces:w=2 -wb stitched=2 D0 "
      "stitched=0 windows=0 mappings=0"},
-    {"pool destroy waits for pending work", TOGETHER,
+    {"pool_destroy_waits_for_pending_work", TOGETHER,
      "{granule:16 cap:8} P0 +p=1@A/0 rp@B hA hB -p@A D0 driver-host-waits=2 pending=0"},
     /* The device is full: what a pool holds and does not need goes back and is created here. And
        back. */
-    {"idle pools give way", TOGETHER,
+    {"idle_pools_give_way", TOGETHER,
      "{granule:16 cap:4} P0 +z.3=3/0 -z.3 +p=4 reserved=4 -p +p=4/0 -p D0"},
-    {"trim reaches every pool", TOGETHER,
+    {"trim_reaches_every_pool", TOGETHER,
      "{granule:16 cap:8} P0 +z.3=2/0 -z.3 P1 +z.3=3/1 -z.3 +z.3=1 -z.3 T:0 released=6"},
     /* Captures */
     /* There is free memory outside. Other streams are not concerned. */
-    {"captured allocations come from the pool", TOGETHER,
+    {"captured_allocations_come_from_the_pool", TOGETHER,
      "{granule:16 cap:8} P0 +z.3=4@A -z.3@A BA:0/0 +p=2@A pool:p=0 reserved=6 +q=1@B pool:q=n "
      "EA +x=1@A pool:x=n"},
     /* Ordinary allocations of the pool do not get it. To name the pool is fine. */
-    {"memory freed inside is reused inside", TOGETHER,
+    {"memory_freed_inside_is_reused_inside", TOGETHER,
      "{granule:16 cap:8} P0 BA:0/0 +p=2@A -p@A +q=2@B/0 off:q=p +a.2=2@A at:a.2=p +x=1@A/0 "
      "pool:x=0 EA"},
-    {"captured memory is refused twice", TOGETHER,
+    {"captured_memory_is_refused_twice", TOGETHER,
      "{granule:16 cap:8} P0 BA:0/0 +p=1@A -p@A -p@A!D EA -p@A!D"},
     /* Freed inside on the capturing stream, allocated outside: neither the capture nor another
        stream may have it before the end. */
-    {"outside memory freed inside waits for the end", TOGETHER,
+    {"outside_memory_freed_inside_waits_for_the_end", TOGETHER,
      "{granule:16 cap:16} P0 +p=2@A +*=512b@B BA:0/0 -p@A +a.2=2@A off:a.2=p +q=2@B off:q=p T:0 "
      "released=0 EA +b.2=2@A at:b.2=p waits=0"},
     /* What would otherwise record, query or wait: frees of many chunks, trim, the budget, full
        devices, on the capturing stream and beside it. EA tells. */
-    {"nothing spoils a capture", TOGETHER,
+    {"nothing_spoils_a_capture", TOGETHER,
      "{granule:16 cap:16} P0 +a=2@A +b=2@B +l=2 hB BA:0/0 -a@A -b@B -l Q T:0 +p=4@A -p@A "
      "+*=20@A!O +*=20@B!O +*=20!O +*=20@n!O EA eB"},
     /* The legacy stream may not be made to wait while another is captured: the host waits
        instead. */
-    {"the legacy stream does not wait during a capture", TOGETHER,
+    {"the_legacy_stream_does_not_wait_during_a_capture", TOGETHER,
      "{granule:16 cap:4} P0 +*=512b +p=2@B hB -p@B BA:0/0 +*=512b@A +a.2=2 at:a.2=p waits=0 "
      "host-waits=1 EA"},
     /* Nor does it plan with what it would have to wait for: that growth would then be too small. */
-    {"the legacy stream plans with no wait during a capture", TOGETHER,
+    {"the_legacy_stream_plans_with_no_wait_during_a_capture", TOGETHER,
      "{granule:16 cap:16 wait-first} P0 +p=3@B hB -p@B BA:0/0 +*=4 chunks=7 host-waits=0 EA"},
     /* What a capture freed is not planned with either: there is no waiting for that. For what C
        freed the host would wait, too. */
-    {"nobody plans with what a capture freed", TOGETHER,
+    {"nobody_plans_with_what_a_capture_freed", TOGETHER,
      "{granule:16 cap:16 wait-first} P0 +p=1@C hC -p@C BA:0/0 +z.3=3@A -z.3@A +*=4@B/0 "
      "host-waits=0 EA"},
-    {"another stream waits beside a capture", TOGETHER,
+    {"another_stream_waits_beside_a_capture", TOGETHER,
      "{granule:16 cap:3} P0 +p=2@B hB -p@B BA:0/0 +*=512b@A +a.2=2@C at:a.2=p waits=1 "
      "host-waits=0 EA eB"},
     /* The pool's own memory, with pending work. */
-    {"a capture waits for no stream", TOGETHER,
+    {"a_capture_waits_for_no_stream", TOGETHER,
      "{granule:16 cap:8} P0 +p=2@B/0 hB -p@B BA:0/0 +a.2=2@A off:a.2=p waits=0 EA eB"},
-    {"a capture takes clean memory of the pool", TOGETHER,
+    {"a_capture_takes_clean_memory_of_the_pool", TOGETHER,
      "{granule:16 cap:8} P0 +p=2@B/0 -p@n BA:0/0 +a.2=2@A at:a.2=p reserved=2 EA"},
     /* A graph's output, read by a stream's own work behind the launch: the unmapping waits for
        that. */
-    {"pool destroy waits for what used a graphs memory", TOGETHER,
+    {"pool_destroy_waits_for_what_used_a_graphs_memory", TOGETHER,
      "{granule:16 cap:8} P0 BA:0/0 +p=2@A EA hB -p@B D0 driver-host-waits=1"},
     /* The same where the block is freed in the next capture, whose graph cannot tell of the use.
        What is held reads it. */
-    {"pool destroy waits for what was used before a capture", TOGETHER,
+    {"pool_destroy_waits_for_what_was_used_before_a_capture", TOGETHER,
      "{granule:16 cap:8} P0 BA:0/0 +p=2@A EA hA BA:0/1 -p@A EA D0 driver-host-waits=1"},
     /* Freed, but recorded on the legacy stream, which cannot be fenced while another is
        captured. */
-    {"pool destroy says that a capture is in the way", TOGETHER,
+    {"pool_destroy_says_that_a_capture_is_in_the_way", TOGETHER,
      "{granule:16 cap:8} P0 P1 +p=1@B/0 rp BA:1/0 -p@B D0!C EA D0"},
-    {"pool destroy does not go on where such a use cannot be fenced", TOGETHER,
+    {"pool_destroy_does_not_go_on_where_such_a_use_cannot_be_fenced", TOGETHER,
      "{granule:16 cap:8} P0 P1 BA:0/0 +p=2@A EA BB:1/1 -p@B D0!C EB hB D0 driver-host-waits=1"},
     /* Two streams captured into one pool: each reuses its own frees only. In the end A's graph
        still knows p. */
-    {"two captures share a pool", TOGETHER,
+    {"two_captures_share_a_pool", TOGETHER,
      "{granule:16 cap:8} P0 BA:0/0 BB:0/1 +p=1@A -p@A +q=1@B off:q=p +a.2=1@A at:a.2=p -a.2@A "
      "EA D0!C +b.2=1@B off:b.2=p EB"},
     /* A cannot be recorded on: p is pending until after the end. A trim that returns nothing
        looks at all. */
-    {"a captured block recorded elsewhere waits", TOGETHER,
+    {"a_captured_block_recorded_elsewhere_waits", TOGETHER,
      "{granule:16 cap:8} P0 +p=1@B rp@A BA:0/0 -p@B pending=1 +a.2=1@B off:a.2=p EA T:999 "
      "pending=0 +b.2=1@B at:b.2=p"},
     /* The device is full: the capture gets what the other arena holds and does not need. */
-    {"a capture on a full device reclaims", TOGETHER,
+    {"a_capture_on_a_full_device_reclaims", TOGETHER,
      "{granule:16 cap:4} P0 +z.3=4@B -z.3@B BA:0/0 +p=3@A pool:p=0 EA"},
     /* Streams that are destroyed untold */
     /* | aaaa | then the value is another stream's: what is pending there is not its own. It is
        had with no other memory left, behind a wait on the device. */
-    {"a value that comes back is another stream", TOGETHER,
+    {"a_value_that_comes_back_is_another_stream", TOGETHER,
      "{granule:16 cap:2 may-end} +p=1@A hA -p@A kA vA +q=1@A off:q=p behind:A=0 +a.2=1@A "
      "at:a.2=p waits=1 behind:A=1"},
     /* What is freed in a capture has its event when the capture ends: the stream may end then. */
-    {"what a capture freed is fenced at its end", TOGETHER,
+    {"what_a_capture_freed_is_fenced_at_its_end", TOGETHER,
      "{granule:16 cap:8 may-end} P0 +p=1@A BA:0/0 -p@A hA EA events=1 kA vA +a.2=1@A off:a.2=p "
      "lost-streams=0 behind:A=0"},
     /* There is no order to be had with a stream that is gone. */
-    {"nothing is served on a stream that is gone", TOGETHER,
+    {"nothing_is_served_on_a_stream_that_is_gone", TOGETHER,
      "{granule:16 cap:4 may-end} +p=1@A N0:4 z0:2@B kA +*=1@A!R z0:4@A!R z0:1@B -p@A K0@B"},
     /* The tag of a graph's memory names no stream, but who destroys the pool has to wait for one
        that used it and is gone: by the fence of the free. */
-    {"a gone stream that used a graphs memory is waited for", TOGETHER,
+    {"a_gone_stream_that_used_a_graphs_memory_is_waited_for", TOGETHER,
      "{granule:16 cap:32 may-end} P0 BA:0/0 +p=1@A EA hB -p@B kB vB +z.3=1@B -z.3@B "
      "lost-streams=0 driver-host-waits=0 D0 driver-host-waits=1"},
     /* The number of the stream that is gone serves no other, its fence completes as any. */
-    {"what a stream that is gone freed becomes clean", TOGETHER,
+    {"what_a_stream_that_is_gone_freed_becomes_clean", TOGETHER,
      "{granule:16 cap:4 may-end} +p=1@A gA:10 -p@A kA vA +a.2=1@A off:a.2=p Q at-work=1 t:10 "
      "T:0 released=1"},
     /* What the record of a free could not be made for is recorded by no call about something
        else. It is had after a wait for the whole device. */
-    {"nothing is recorded on a stream behind its back", TOGETHER,
+    {"nothing_is_recorded_on_a_stream_behind_its_back", TOGETHER,
      "{granule:16 cap:3 may-end} +p-q=1@A hA fail:record=1R -p@A kA fail:record=1G* T:0 "
      "released=0 Q at-work=1 events=0 +*=1@B host-waits=0 +a.2=1@B at:a.2=p host-waits=1 -q@n"},
     /* A block that a stream which is gone was recorded for waits for the whole device. When the
        value allocates it is seen to be another. */
-    {"a use by a stream that is gone is waited for", TOGETHER,
+    {"a_use_by_a_stream_that_is_gone_is_waited_for", TOGETHER,
      "{granule:16 cap:2 may-end} +p=1@A rp@B hB behind:B=1 kB vB +*=1@B -p@A pending=1 Q "
      "pending=1 host-waits=0 +a.2=1@A at:a.2=p host-waits=1 pending=0"},
     /* Only calls that name a recorded stream can tell whether it is still there. This free names
        another one: it records no event on what has the value by now. */
-    {"a recorded stream whose value is anothers is waited for", TOGETHER,
+    {"a_recorded_stream_whose_value_is_anothers_is_waited_for", TOGETHER,
      "{granule:16 cap:2 may-end} +p=2@A rp@B hB kB vB -p@A events=1 pending=2 host-waits=0 "
      "+a.2=2@A at:a.2=p host-waits=1 pending=0"},
-    {"a recorded stream that is destroyed is not touched", TOGETHER,
+    {"a_recorded_stream_that_is_destroyed_is_not_touched", TOGETHER,
      "{granule:16 cap:2 may-end} +p=2@A rp@B hB kB -p@A lost-streams=0 events=1 pending=2 "
      "+a.2=2@A at:a.2=p host-waits=1"},
     /* The next call that names it closes what the free left open: a request, a free, a record. */
-    {"a recorded stream that is named again is fenced", TOGETHER,
+    {"a_recorded_stream_that_is_named_again_is_fenced", TOGETHER,
      "{granule:16 cap:4 may-end} +p=2@A rp@B +x=1@B -p@A events=1 pending=2 +*=512b@B events=2 "
      "Q pending=0 +y=512b@A +p=2@A rp@B -p@A events=3 ry@B events=4 Q pending=0 +p=2@A rp@B "
      "-p@A events=5 -x@B events=7 Q pending=0 host-waits=0"},
     /* So memory that a stream is recorded on over and over is never waited for by the host. */
-    {"who is recorded over and over waits for no device", TOGETHER,
+    {"who_is_recorded_over_and_over_waits_for_no_device", TOGETHER,
      "{granule:16 cap:4 may-end} [9 +p=2@A rp@B hB +q=2@B -p@A rq@A eB -q@B ] host-waits=0 "
      "reserved=4"},
     /* A stream that stays, and the legacy stream, are fenced by the free itself. */
-    {"a recorded stream that cannot end is fenced at once", TOGETHER,
+    {"a_recorded_stream_that_cannot_end_is_fenced_at_once", TOGETHER,
      "{granule:16 cap:4 may-end} +p=2@A rp@0 -p@A events=2 Q pending=0"},
     /* Its number is not its successor's, which is recorded beside it. */
-    {"two streams of one value are recorded", TOGETHER,
+    {"two_streams_of_one_value_are_recorded", TOGETHER,
      "{granule:16 cap:4 may-end} +p=2@A rp@B hB kB vB rp@B hB -p@A eB lost-streams=1 pending=2 "
      "+*=2@A +a.2=2@A at:a.2=p host-waits=1"},
     /* Freed on the value of the stream that it is recorded on, which another one has by now. */
-    {"freed on the value of a recorded stream", TOGETHER,
+    {"freed_on_the_value_of_a_recorded_stream", TOGETHER,
      "{granule:16 cap:2 may-end} +p=2@A rp@B hB kB vB -p@B pending=2 lost-streams=1 "
      "host-waits=0 +a.2=2@B at:a.2=p host-waits=1"},
     /* The same where nothing used the stream that is gone since: its memory is like any other's. */
-    {"a stream that left nothing open is not waited for", TOGETHER,
+    {"a_stream_that_left_nothing_open_is_not_waited_for", TOGETHER,
      "{granule:16 cap:2 may-end} +z.3=1@A -z.3@A kA vA +z.3=512b@A -z.3@A lost-streams=0 T:0 "
      "released=1 host-waits=0"},
     /* A block of a stream that is gone, freed on its value: both streams may have used it. */
-    {"a block of a former stream waits for it", TOGETHER,
+    {"a_block_of_a_former_stream_waits_for_it", TOGETHER,
      "{granule:16 cap:2 may-end} +p=1@A hA behind:A=1 kA vA -p@A T:0 released=0 pending=1 "
      "+*=1@A host-waits=0 +a.2=1@A at:a.2=p host-waits=1"},
     /* What is lost is no memory to wait for on the device: another stream's is. */
-    {"what is lost bars no wait on the device", TOGETHER,
+    {"what_is_lost_bars_no_wait_on_the_device", TOGETHER,
      "{granule:16 cap:4} +p=32k@A +*=32k +q=3@B hB -p@A kA!U T:0 released=0 -q@B +a.2=32k@C "
      "at:a.2=q waits=1 host-waits=0"},
     /* Nothing completes any more that would tell of such a free: the next request that needs
        memory finds it. Nobody had to wait for it. */
-    {"a free that waits for what is done is found", TOGETHER,
+    {"a_free_that_waits_for_what_is_done_is_found", TOGETHER,
      "{granule:16 cap:4} +p=1@C rp@D fD T:0 -p@C +p=1@C/g pending=0 host-waits=0 -p@C"},
     /* ---- Growing buffers ---- */
 
     /* though the stream has work that no event covers yet */
-    {"a resize within a chunk calls no driver", BOTH,
+    {"a_resize_within_a_chunk_calls_no_driver", BOTH,
      "{granule:16 cap:16} N0:8 z0:2@A +z.3=1@A -z.3@A mark z0:2-1b@A z0:1+1b@A z0:2@A calls=0 K0"},
-    {"a pools buffers take what is free outside", BOTH,
+    {"a_pools_buffers_take_what_is_free_outside", BOTH,
      "{granule:16 cap:16} P0 +z.3=6@A -z.3@A N0:8/0 z0:6@A reserved-peak=6 inside:0=6 K0"},
     /* the host does not wait as long as a pool has complete chunks to return */
-    {"what pools have free comes before a wait", BOTH,
+    {"what_pools_have_free_comes_before_a_wait", BOTH,
      "{granule:16 cap:8} P0 +z.3=6@A/0 -z.3@A +r=1@B hB -r@B N0:8 z0:4@A host-waits=0 eB"},
     /* whoever comes second takes what the first gave up */
-    {"blocks and buffers share", BOTH,
+    {"blocks_and_buffers_share", BOTH,
      "{granule:16 cap:64} N0:16 [3 z0:10 z0:0 +z.3=10 -z.3 reserved-peak=10 ] K0"},
     /* and takes it back without a call once the other one has given it up */
-    {"what a buffer gave up serves another one of the stream", BOTH,
+    {"what_a_buffer_gave_up_serves_another_one_of_the_stream", BOTH,
      "{granule:16 cap:16} N0:8 N1:8 z0:4@A hA z0:1@A z1:2@A handles=4 host-waits=0 z1:0@A mark "
      "z0:4@A calls=0 eA"},
     /* pending as it is; who had it waits before the address can show anything else */
-    {"at the limit a stream takes its own pending chunks", BOTH,
+    {"at_the_limit_a_stream_takes_its_own_pending_chunks", BOTH,
      "{granule:16 cap:16 limit:4} N0:8 N1:8 z0:4@A hA z0:2@A z1:2@A handles=4 host-waits=0 "
      "z0:3@A!L z1:0@A z0:4@A host-waits=1"},
-    {"what has completed is taken before anything is returned", BOTH,
+    {"what_has_completed_is_taken_before_anything_is_returned", BOTH,
      "{granule:16 cap:2} N0:2 N1:2 z0:2@A hA z0:0@A eA mapped=2 z1:1 mapped=3 handles=2"},
     /* its event could not be recorded */
-    {"what nobody knew to be complete is found before anything is returned", BOTH,
+    {"what_nobody_knew_to_be_complete_is_found_before_anything_is_returned", BOTH,
      "{granule:16 cap:2} N0:2 N1:2 z0:2 fail:record=1R z0:0 mapped=2 z1:1 mapped=3 handles=2"},
-    {"another stream waits on the device for the next chunk", BOTH,
+    {"another_stream_waits_on_the_device_for_the_next_chunk", BOTH,
      "{granule:16 cap:16} N0:8 z0:2@A hA z0:1@A mapped=2 handles=2 z0:2@B waits=1 host-waits=0 "
      "handles=2 mapped=2 eA"},
-    {"no stream takes complete memory and waits for it", BOTH,
+    {"no_stream_takes_complete_memory_and_waits_for_it", BOTH,
      "{granule:16 cap:16} N0:8 N1:8 z0:2@A hA z0:0@A z1:1@n handles=3 host-waits=0 mapped=3 "
      "z0:1@n host-waits=1 mapped=3 z0:0@n z1:2@A handles=3"},
-    {"waiting first takes what is pending before it grows", BOTH,
+    {"waiting_first_takes_what_is_pending_before_it_grows", BOTH,
      "{granule:16 cap:16 wait-first} N0:8 N1:8 z0:2@A hA z0:0@A z1:1@A z1:2@B handles=2 waits=1 "
      "eA"},
-    {"trim returns what is complete", BOTH,
+    {"trim_returns_what_is_complete", BOTH,
      "{granule:16 cap:16} N0:8 N1:8 z0:4 z1:2@A hA z0:1 z1:0@A T:5 released=1 T:0 released=2 "
      "handles=3 mapped=3 eA T:0 released=2 mapped=1 host-waits=0 z0:3 handles=3"},
     /* B waits for A; the chunk goes only when no buffer that maps it may still use it */
-    {"trim spares a chunk that somebody may still read", BOTH,
+    {"trim_spares_a_chunk_that_somebody_may_still_read", BOTH,
      "{granule:16 cap:16 limit:1} N0:8 N1:8 z0:1@A hA z0:0@A z1:1@B waits=1 z1:0@n mapped=2 T:0 "
      "released=0 eA T:0 released=1 mapped=0"},
     /* the last one unmaps what the destroyed one left */
-    {"destroyed buffers leave chunks and then addresses", BOTH,
+    {"destroyed_buffers_leave_chunks_and_then_addresses", BOTH,
      "{granule:16 cap:16} N0:4 z0:4@A hA K0@A buffers=0 N1:4 mapped=4 eA z1:4@A handles=4 "
      "mapped=8 N2:4 mapped=4"},
-    {"create learns what destroyed buffers wait for", BOTH,
+    {"create_learns_what_destroyed_buffers_wait_for", BOTH,
      "{granule:16 cap:16} N0:2 z0:2@A hA K0@A N1:1 mapped=2 eA N2:1 mapped=0"},
     /* 3 chunks and a byte give up no chunk */
-    {"a captured stream grows and does not shrink", BOTH,
+    {"a_captured_stream_grows_and_does_not_shrink", BOTH,
      "{granule:16 cap:16} N0:8 z0:2@A z0:1@A P0 BA:0/0 z0:2@A z0:4@A z0:3@A!C K0@A!C "
      "buffer-bytes=4 z0:3+1b@A z0:1@n z0:8@A EA K0"},
     /* the mapping in the way was used on a stream that cannot be asked for the end of it */
-    {"a capture forbids to wait for a use", BOTH,
+    {"a_capture_forbids_to_wait_for_a_use", BOTH,
      "{granule:16 cap:16 limit:2} N0:8 N1:8 P0 z1:1@n z1:0@n z0:2@A BB:0/0 z0:1 z1:1 z0:2@A!C "
      "buffer-bytes=2 EB z1:0 z0:2@A"},
     /* though the stream has freed more since */
-    {"a use that was fenced before a capture is waited for", BOTH,
+    {"a_use_that_was_fenced_before_a_capture_is_waited_for", BOTH,
      "{granule:16 cap:16} N0:8 P0 +p=512b@A z0:1@A hA z0:0@A BA:0/0 -p@A z0:1@n host-waits=1 EA"},
     /* what nobody has mapped comes first, so that the first one still has its memory */
-    {"what blocks left comes before what buffers left", TOGETHER,
+    {"what_blocks_left_comes_before_what_buffers_left", TOGETHER,
      "{granule:16 cap:16} N0:8 N1:8 z0:2@A hA +z.3=2@A -z.3@A z0:0@A z1:2@A handles=4 mark "
      "z0:2@A calls=0 eA"},
-    {"the budget sees what buffers gave up", TOGETHER,
+    {"the_budget_sees_what_buffers_gave_up", TOGETHER,
      "{granule:16 cap:16} N0:8 z0:4@A hA z0:1@A Q at-work=3 idle=0 eA Q at-work=0 idle=3 "
      "reserved=4 allocatable=15 +z.3=15 -z.3"},
     /* one chunk was enough */
-    {"blocks get what buffers gave up", TOGETHER,
+    {"blocks_get_what_buffers_gave_up", TOGETHER,
      "{granule:16 cap:16 limit:8} N0:8 z0:8 +p=1!L z0:3 +p=5 handles=8 z0:4!L -p z0:4 handles=8 "
      "z0:8 handles=8"},
     /* ---- Sleep ---- */
 
     /* others are awake; of what is in no pool a buffer of other chunks sleeps, too, that is made
        meanwhile: it has addresses only */
-    {"what sleeps serves no memory", TOGETHER,
+    {"what_sleeps_serves_no_memory", TOGETHER,
      "{granule:16 cap:64} P0 N0:8 z0:3 +a=1 +p=2/0 S0:k released=2 +q=1/0!A +q=40/0x!A BA:0/0!A "
      "+z.3=1 -z.3 z0:4 Sn:d +q=1!A c0:5,1!A z0:5!A N1:8^4 z1:1!A c1:0,4!A c1:0,0!A Wn z1:1 +q=1 "
      "c0:5,1 W0 holds:p=1 +z.3=1/0 -z.3"},
-    {"to give back is legal asleep", TOGETHER,
+    {"to_give_back_is_legal_asleep", TOGETHER,
      "{granule:16 cap:64} P0 N0:8/0 c0:0,4 +p=2/0 +q=2/0 S0:k released=8 sleeping=8 -q d0:1,1 "
      "z0:3 T:0 released=0 W0 sleeping=0 inside:0=4 holds:p=1 -p K0 D0 reserved=0"},
-    {"what is awake wakes", TOGETHER | WIDE,
+    {"what_is_awake_wakes", TOGETHER | WIDE,
      "{granule:16 cap:64} P0 Wn W0 +p=1/0 S0:k released=1 S0:k released=0 S0:d released=0 W0 W0 "
      "Sn:k released=0 Wn"},
-    {"a pool that is captured into stays awake", TOGETHER | WIDE,
+    {"a_pool_that_is_captured_into_stays_awake", TOGETHER | WIDE,
      "{granule:16 cap:64} P0 P1 +p=2/0 BA:0/0 S0:d!C released=0 Sn:d released=0 Wn EA BB:1/1 "
      "S0:k released=2 W0 EB holds:p=1"},
-    {"waking takes what others have free", TOGETHER | WIDE,
+    {"waking_takes_what_others_have_free", TOGETHER | WIDE,
      "{granule:16 cap:8} P0 +p=6/0 S0:k +q=7@A W0!O told-asked=6 +r=1@B hA -q@A W0 holds:p=1 "
      "holds:r=1 host-waits=1"},
-    {"waking takes what is complete before it waits", TOGETHER | WIDE,
+    {"waking_takes_what_is_complete_before_it_waits", TOGETHER | WIDE,
      "{granule:16 cap:8} P0 +p=6/0 S0:k +q=6@A +r=1@B hB -r@B -q@A W0 holds:p=1 host-waits=0"},
-    {"waking during a capture waits for others", TOGETHER | WIDE,
+    {"waking_during_a_capture_waits_for_others", TOGETHER | WIDE,
      "{granule:16 cap:8} P0 P1 +p=6/0 S0:k +q=1 +r=6@A hA BC:1/0 -q -r@A W0 holds:p=1 "
      "host-waits=1 EC"},
-    {"what fails while waking makes room is told", TOGETHER | WIDE,
+    {"what_fails_while_waking_makes_room_is_told", TOGETHER | WIDE,
      "{granule:16 cap:8} P0 +p=6/0 S0:k +q=7@A hA -q@A fail:wait=1R W0!R W0 holds:p=1"},
-    {"a device that is lost while waking fails is told", TOGETHER | WIDE,
+    {"a_device_that_is_lost_while_waking_fails_is_told", TOGETHER | WIDE,
      "{granule:16 cap:8} P0 +p=6/0 S0:d +q=7 fail:info=1G W0!G failures=0 W0!G destroy!G"},
-    {"sleep waits for what was freed alone", TOGETHER | WIDE,
+    {"sleep_waits_for_what_was_freed_alone", TOGETHER | WIDE,
      "{granule:16 cap:64} P0 +p=1/0 +q=1@A hA S0:k released=1 host-waits=0 W0"},
-    {"a wait that fails leaves a pool awake", TOGETHER | WIDE,
+    {"a_wait_that_fails_leaves_a_pool_awake", TOGETHER | WIDE,
      "{granule:16 cap:64} P0 +p=2@A/0 +q=1@A/0 hA -q@A fail:wait=1R S0:k!R holds:p=1 +r=1/0 "
      "S0:k W0 holds:p=1"},
-    {"a device that is lost while chunks are released is told", TOGETHER | WIDE,
+    {"a_device_that_is_lost_while_chunks_are_released_is_told", TOGETHER | WIDE,
      "{granule:16 cap:8} P0 +p=4/0 fail:release=2G S0:d!G destroy!G"},
-    {"nothing can be allocated asleep", TOGETHER | WIDE,
+    {"nothing_can_be_allocated_asleep", TOGETHER | WIDE,
      "{granule:16 cap:8} +p=2 Sn:d Q allocatable=0 Wn Q allocatable=6"},
-    {"the lakes limit holds for waking", TOGETHER | WIDE,
+    {"the_lakes_limit_holds_for_waking", TOGETHER | WIDE,
      "{granule:16 cap:64 limit:8} P0:6 +p=6/0 S0:k +q=8 W0!L told-limit=8 -q W0 holds:p=1"},
-    {"the pools limit holds for waking", TOGETHER | WIDE,
+    {"the_pools_limit_holds_for_waking", TOGETHER | WIDE,
      "{granule:16 cap:64} P0:6 +p=6/0 S0:k +q=8 W0 holds:p=1 +r=1/0!L"},
-    {"what is left to others is so for waking", TOGETHER | WIDE,
+    {"what_is_left_to_others_is_so_for_waking", TOGETHER | WIDE,
      "{granule:16 cap:16 keep:4} P0 +p=6/0 S0:d +q=7 W0!L -q W0"},
     /* what sleeps is 1.5 chunks of blocks: a buffer's are half as large */
-    {"limits hold for waking smaller chunks", TOGETHER,
+    {"limits_hold_for_waking_smaller_chunks", TOGETHER,
      "{granule:16 cap:16 chunk:2 limit:4} P0 N0:1 z0:1 +p=2 Sn:d released=3 +q=2/0 Wn!L -q Wn"},
     /* ---- Handles of several chunks ---- */
 
-    {"growth makes large handles", TOGETHER,
+    {"growth_makes_large_handles", TOGETHER,
      "{granule:16 cap:16 handle:4} mark +a=9 chunks=3 grown=9 -a +b=4 +c=5"},
-    {"windows are of whole handles", TOGETHER,
+    {"windows_are_of_whole_handles", TOGETHER,
      "{granule:16 cap:16 handle:2} +a-d=3 -ac mark +x=5 stitches=1 pieces:x=2 -x +y=5 reuses=1 "
      "-y"},
-    {"a window begins in a large handle", TOGETHER,
+    {"a_window_begins_in_a_large_handle", TOGETHER,
      "{granule:16 cap:16 handle:4} +a=6 +b=1 +c=6 +d=1 -ac +e=1 mark +x=8 stitches=1 pieces:x=3 "
      "-x +f=1 +y=8 reuses=0 -y"},
-    {"half a handle in use is no piece", TOGETHER,
+    {"half_a_handle_in_use_is_no_piece", TOGETHER,
      "{granule:16 cap:16 handle:4} +a=5 +b=1 +c=5 +d=1 -ac +e=1+512b +f=4-512b mark +x=5 "
      "stitches=0"},
-    {"a handle is returned whole", TOGETHER,
+    {"a_handle_is_returned_whole", TOGETHER,
      "{granule:16 cap:16 handle:4} +a=5 +b=512b -a T:0 released=5 +c=5 +d=1-512b -c +e=512b T:0 "
      "released=1 -bde T:0 released=5"},
     /* ---- Chunks of buffers ---- */
 
     /* a stream that was never used gets its number; nothing else happens */
-    {"nothing at all is fine", BOTH,
+    {"nothing_at_all_is_fine", BOTH,
      "{granule:16 cap:16} N0:8 c0:0,0 c0:8,0 d0:8,0@A end:0=0 reserved=0"},
-    {"what is still mapped is taken back", BOTH,
+    {"what_is_still_mapped_is_taken_back", BOTH,
      "{granule:16 cap:16} N0:8 c0:0,8 d0:2,4 c0:5,1 c0:4,1 c0:3,1 c0:2,1 map:0=mmmmmmmm "
      "handles=8"},
-    {"both may be repeated", BOTH,
+    {"both_may_be_repeated", BOTH,
      "{granule:16 cap:16} N0:8 d0:0,8 end:0=0 c0:1,4 mark c0:1,4 c0:2,2 c0:3,0 d0:3,0 d0:5,3 "
      "calls=0 grown=0 map:0=.mmmm d0:2,1 mark d0:2,1 d0:0,1 calls=0 map:0=.m.mm"},
     /* a hole takes nothing from what lies around it; at the end its chunks are the other one's */
-    {"a hole serves other buffers", BOTH,
+    {"a_hole_serves_other_buffers", BOTH,
      "{granule:16 cap:16} N0:8 N1:8 c0:0,8 d0:2,3 c1:5,3 reserved=8 c0:2,3 reserved=11"},
-    {"a hole serves blocks", BOTH,
+    {"a_hole_serves_blocks", BOTH,
      "{granule:16 cap:16} N0:8 c0:0,8 d0:1,6 +p=6 reserved=8 -p c0:1,6 reserved=8"},
-    {"trim returns holes", BOTH,
+    {"trim_returns_holes", BOTH,
      "{granule:16 cap:16} N0:8 c0:0,8 d0:1,4 d0:6,1 T:0 released=5 handles=3 mapped=3 c0:0,8 "
      "map:0=mmmmmmmm"},
     /* what is a hole already may be discarded there, too */
-    {"a captured stream commits and does not discard", BOTH,
+    {"a_captured_stream_commits_and_does_not_discard", BOTH,
      "{granule:16 cap:32} P0 N0:8 c0:0,2@A BA:0/0 c0:4,2@A d0:0,1@A!C d0:2,2@A map:0=mm..mm EA "
      "d0:0,1@A map:0=.m..mm"},
     /* a commit behind the end moves it; only a resize moves it back. Holes stay, but for one that a
        resize begins in */
-    {"a resize works from the end", BOTH,
+    {"a_resize_works_from_the_end", BOTH,
      "{granule:16 cap:32} N0:12 z0:2 c0:5,1 end:0=6 z0:8 map:0=mm...mmm d0:6,2 end:0=8 z0:9 "
      "map:0=mm...m..m z0:7 map:0=mm...m. z0:5+1b map:0=mm...m z0:5 map:0=mm... end:0=5 z0:5+10b "
      "d0:5,1 z0:5+20b map:0=mm...m z0:1 z0:0 map:0= end:0=0"},
     /* what is asked for is what is memory, but for what lies behind the end */
-    {"the figures count what is memory", BOTH,
+    {"the_figures_count_what_is_memory", BOTH,
      "{granule:16 cap:16} N0:8 z0:3+100b requested=3+100b d0:1,1 requested=2+100b active=3 "
      "buffer-bytes=3 d0:3,1 requested=2 buffer-bytes=2 c0:1,3 end:0=4 requested=4 "
      "buffer-bytes-peak=4 requested-peak=4 K0 requested=0 active=0"},
     /* the stream itself has it at once; nobody else before the work's end */
-    {"work on a hole is not waited for", BOTH,
+    {"work_on_a_hole_is_not_waited_for", BOTH,
      "{granule:16 cap:16} N0:8 N1:8 c0:0,4@A hA d0:1,2@A c1:0,2 reserved=6 c0:1,1@A reserved=6 "
      "d0:1,1@A eA c1:2,2 reserved=6 host-waits=0 waits=0 driver-host-waits=0"},
-    {"another stream waits on the device for a hole", BOTH,
+    {"another_stream_waits_on_the_device_for_a_hole", BOTH,
      "{granule:16 cap:16 limit:4} N0:8 c0:0,4@A hA d0:1,2@A c0:1,2@B map:0=mmmm waits=1 "
      "driver-host-waits=0"},
-    {"trim spares a hole that work still uses", BOTH,
+    {"trim_spares_a_hole_that_work_still_uses", BOTH,
      "{granule:16 cap:16} N0:8 c0:0,4@A hA d0:1,2@A T:0 released=0 eA T:0 released=2"},
     /* a place takes back the chunk that it maps only if all of it is free */
-    {"a part of a chunk is not taken back", TOGETHER,
+    {"a_part_of_a_chunk_is_not_taken_back", TOGETHER,
      "{granule:16 cap:2} N0:4 c0:0,2 d0:1,1 +a=32k +b=32k -a c0:1,1!O map:0=m. holds:b=1 +a=32k "
      "-b c0:1,1@n!O map:0=m. holds:a=1 -a c0:1,1 handles=2"},
-    {"a buffer takes chunks from under an idle window", TOGETHER,
+    {"a_buffer_takes_chunks_from_under_an_idle_window", TOGETHER,
      "{granule:16 cap:8} N0:8 +a-h=1 -bd +w=2 pieces:w=2 -w c0:0,2 +x=2!O handles=8 d0:0,2 +w=2 "
      "pieces:w=2"},
     /* at the end its own four, and the two that buffers left */
-    {"what is a pools serves nobody else", TOGETHER,
+    {"what_is_a_pools_serves_nobody_else", TOGETHER,
      "{granule:16 cap:32} P0 N0:8/0 N1:8 c0:0,4 d0:0,4 c1:0,2 +z.3=3 -z.3 inside:0=4 reserved=9 "
      "d1:0,2 +z.3=6/0 -z.3 inside:0=6 reserved=9"},
     /* a program of one stream, which is always ahead of the device; at the end not the two chunks
        that it used before */
-    {"a stream shares with itself without a wait", TOGETHER,
+    {"a_stream_shares_with_itself_without_a_wait", TOGETHER,
      "{granule:16 cap:32} N0:16 h0 +z.3=4 -z.3 c0:0,2 [4 d0:0,2 +z.3=4 -z.3 c0:0,2 +z.3=2 -z.3 "
      "] c0:4,2 reserved-peak=4 d0:0,6 +z.3=4 -z.3 handles=4 host-waits=0 waits=0 e0"},
     /* either way; the block has two chunks of its own stream and two behind B */
-    {"other streams share behind a wait on the device", TOGETHER,
+    {"other_streams_share_behind_a_wait_on_the_device", TOGETHER,
      "{granule:16 cap:4} N0:8 +p=4@A hA -p@A c0:0,2@B waits=1 hB d0:0,2@B +p=4@A waits=2 "
      "host-waits=0 handles=4 eA eB -p@A"},
     /* the first chunk's work is done; its neighbour was discarded behind more of it */
-    {"a chunk does not wait for its neighbours work", APART,
+    {"a_chunk_does_not_wait_for_its_neighbours_work", APART,
      "{granule:16 cap:8 limit:2} N0:8 c0:0,2@A hA d0:0,1@A eA hA d0:1,1@A c0:4,1@B waits=0 "
      "c0:5,1@B waits=1 eA"},
-    {"nor if the neighbour was first", APART,
+    {"nor_if_the_neighbour_was_first", APART,
      "{granule:16 cap:8 limit:2} N0:8 c0:0,2@A hA d0:1,1@A eA hA d0:0,1@A c0:4,1@B waits=0 "
      "c0:5,1@B waits=1 eA"},
-    {"nor between two", APART,
+    {"nor_between_two", APART,
      "{granule:16 cap:8 limit:3} N0:8 c0:0,3@A hA d0:0,1@A d0:2,1@A eA hA d0:1,1@A c0:4,2@B "
      "waits=0 c0:6,1@B waits=1 eA"},
 };

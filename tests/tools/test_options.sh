@@ -14,7 +14,7 @@ run() {
 
 # In all of them: what is unknown is refused and named, the help comes wherever it is asked for.
 for program in replay bench gpu_bench offload turnip offload_gpu offload_session gpu_test test_exhaustive \
-  test_hardening test_model test_soak test_threads test_turnip test_worlds; do
+  test_hardening test_soak test_threads test_turnip test_worlds; do
   for word in --nonsense -j -A; do
     ok "$program $word" run 2 $program $word
     ok "$program $word: named" says "$program: $word: no such option; $program --help"
@@ -76,8 +76,8 @@ done
 
 ok 'a name behind --' run 1 offload --json -- --jobs
 ok 'a name behind --: no option' says '--jobs: No such file or directory'
-ok 'a word where only options may stand' run 2 test_model --seed 3 word
-ok 'a word where only options may stand: told' says 'test_model: word: it takes options only'
+ok 'a word where only options may stand' run 2 --seed 3 word
+ok 'a word where only options may stand: told' says 'test_soak: word: it takes options only'
 ok 'no such case' run 2 gpu_test nonsense
 ok 'no such case: told' says 'gpu_test: nonsense: no such case'
 ok 'no such world' run 2 test_worlds --depth=1 nonsense
