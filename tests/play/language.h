@@ -700,7 +700,7 @@ static void op_write(FILE *to, const op *o) {
   if (o->result) (void)fprintf(to, "!%c", o->result);
 }
 
-static void program_write(FILE *to, const program *p) {
+static inline void program_write(FILE *to, const program *p) {
   size_t i;
   const char *space = "";
   (void)fputc('{', to);

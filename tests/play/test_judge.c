@@ -1,0 +1,363 @@
+/* Whether the judge sees. In each row a line is played, and then the row does what a bad lake might
+   do: calls of the driver through the judged table, memory handed over, figures that are wrong. The
+   rule that this breaks has to be the verdict. A judge that has gone blind fails here, whatever the
+   lake does right. */
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+static unsigned unit_chunks; /* each lake has its own, which player.h sets */
+#define GMLK_UNIT_CHUNKS unit_chunks
+#include "gmlake.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "player.h"
+
+static int code;
+
+static void *a_fence(void) {
+  void *event = NULL;
+  must(judged.event_create(judged.user, &event, &code), "the row's event");
+  return event;
+}
+
+/* Block a's memory, handed to a stream's new block. */
+static void hand_a_to(int on, int graph, int pool) {
+  block copy = w.blocks[0];
+  if (!copy.id) {
+    copy.at = w.starts[0];
+    copy.bytes = UNIT;
+  }
+  copy.id = ++w.next_id;
+  copy.pool = pool;
+  hand_over(&copy, on < 0 ? &w.known : &w.lines[on].now, graph, 0, pool);
+}
+
+static void serves_twice(void) { hand_a_to(1, 0, 0); }
+static void serves_b(void) { hand_a_to(2, 0, 0); }
+static void serves_nobody(void) { hand_a_to(NOBODY, 0, 0); }
+static void serves_pool_0(void) { hand_a_to(1, 0, 1); }
+
+static void serves_though_exported(void) {
+  map_at(w.starts[0])->of->grains[0].is_exported = 1;
+  hand_a_to(1, 0, 0);
+}
+
+static void serves_unmapped(void) {
+  w.blocks[0].at += (uint64_t)1 << 40;
+  hand_a_to(1, 0, 0);
+}
+
+static void serves_without_access(void) {
+  map_at(w.blocks[0].at)->is_accessible = 0;
+  give_back(&w.blocks[0]);
+  hand_a_to(1, 0, 0);
+}
+
+static void shares_a_chunk(void) {
+  block half = w.blocks[0];
+  half.bytes = GRAIN;
+  map_at(half.at)->of->grains[1].owner = half.id + 1;
+  judge_exclusive(&half, UNIT);
+}
+
+static void unmaps(void) {
+  const uint64_t at = w.starts[0] / UNIT * UNIT;
+  (void)judged.unmap(judged.user, at, map_at(at)->of->bytes, &code);
+}
+
+static void records_on_b(void) {
+  w.named = 1;
+  (void)judged.event_record(judged.user, a_fence(), w.lines[2].value, &code);
+}
+
+static void records_on_a(void) {
+  w.named = 1;
+  (void)judged.event_record(judged.user, a_fence(), w.lines[1].value, &code);
+}
+
+static void makes_a_wait(void) {
+  w.named = 1;
+  w.is_recalled = 0;
+  (void)judged.stream_wait(judged.user, w.lines[1].value, w.event, &code);
+}
+
+static void waits_for_the_device(void) { (void)judged.device_wait(judged.user, &code); }
+
+static void copies(void) {
+  char host[16];
+  (void)judged.copy(judged.user, w.starts[0], host, sizeof(host), 1, &code);
+}
+
+static void copies_nothing(void) {
+  char host[16];
+  (void)judged.copy(judged.user, UNIT, host, sizeof(host), 1, &code);
+}
+
+static void opens_to_others(void) {
+  (void)judged.set_access(judged.user, w.starts[0], UNIT, w.peers, 1, &code);
+}
+
+static void writes_behind(void) {
+  char *host = (char *)host_malloc(NULL, 5);
+  host[5] = 0;
+  host_free(NULL, host);
+}
+
+static void forgets_contents(void) {
+  memset((void *)(uintptr_t)w.blocks[0].at, 0, GRAIN);
+  judge_stamps(&w.blocks[0]);
+}
+
+static void forgets_the_mode(void) {
+  int mode = (w.mode + 1) % 3;
+  must(mock->capture_exchange(mock->user, &mode, &code), "the row's exchange");
+  judge_step();
+}
+
+static void uses_a_lost_device(void) {
+  lake->lost = GMLAKE_ERROR_DEVICE_LOST;
+  (void)judged.device_wait(judged.user, &code);
+}
+
+static void asks_for_ever(void) {
+  for (;;) (void)judged.event_query(judged.user, w.event, &code, &code);
+}
+
+static void leaves_memory(void) {
+  uint64_t left;
+  must(judged.create(judged.user, UNIT, 0, &left, &code), "the row's memory");
+}
+
+static void recalls_early(void) { judge_recall(1, 2); }
+
+static void recalls_from_under(void) {
+  map_at(w.starts[1])->of->grains[0].is_borrowed = 1;
+  judge_recall(1, 2);
+}
+
+/* ---- Figures --------------------------------------------------------------------------------- */
+
+static void counts_a_block_too_many(void) {
+  w.blocks[0].id = 0;
+  judge_step();
+}
+static void tells_other_sizes(void) {
+  w.blocks[0].asked--;
+  judge_step();
+}
+static void tells_other_bytes(void) {
+  w.blocks[0].bytes += GRAIN;
+  judge_step();
+}
+static void counts_allocations(void) {
+  sums.allocations++;
+  judge_step();
+}
+static void counts_frees(void) {
+  sums.frees++;
+  judge_step();
+}
+static void counts_lacks(void) {
+  sums.lacks++;
+  judge_step();
+}
+static void counts_waits(void) {
+  w.stream_waits++;
+  judge_step();
+}
+static void counts_host_waits(void) {
+  w.host_waits++;
+  judge_step();
+}
+static void counts_events(void) {
+  w.records++;
+  judge_step();
+}
+static void counts_calls(void) {
+  w.driver_calls++;
+  judge_step();
+}
+static void counts_host_memory(void) {
+  host_bytes++;
+  judge_step();
+}
+static void is_told_of_frees(void) {
+  told.count[GMLAKE_STEP_FREE]++;
+  judge_step();
+}
+static void is_told_of_memory(void) {
+  told.reserved_bytes++;
+  judge_step();
+}
+
+/* ---- What was foretold, and refused ---------------------------------------------------------- */
+
+/* Foretells a request for one chunk, and it ends so. */
+static void foretells(gmlake_result said, gmlake_wait wait, size_t new_bytes, gmlake_result end) {
+  forecast f;
+  memset(&f, 0, sizeof(f));
+  f.is_asked = 1;
+  f.before = stats();
+  f.said.result = said;
+  f.said.wait = wait;
+  f.said.new_bytes = new_bytes;
+  judge_forecast(&f, end);
+}
+
+static void foretells_memory(void) {
+  foretells(GMLAKE_OK, GMLAKE_NO_WAIT, 0, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
+}
+static void foretells_a_lack(void) {
+  foretells(GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, GMLAKE_NO_WAIT, 0, GMLAKE_OK);
+}
+static void foretells_a_wait(void) { foretells(GMLAKE_OK, GMLAKE_DEVICE_WAIT, 0, GMLAKE_OK); }
+static void foretells_growth(void) { foretells(GMLAKE_OK, GMLAKE_NO_WAIT, UNIT, GMLAKE_OK); }
+
+/* Nothing but this may pass for a shortage. */
+static void refuses_what_is_free(void) {
+  judge(!is_servable(4 * UNIT, GMLAKE_NO_GROW, w.pools), "free chunks serve");
+}
+static void refuses_what_can_be_made(void) {
+  judge(!is_servable(8 * UNIT, 0, w.pools), "new chunks serve");
+}
+
+static void says_nothing_of_a_failure(void) {
+  static const op asked = {'+', 0, 0, 0, 0, 0, UNIT, 0, 0};
+  now = &asked;
+  (void)is_done(GMLAKE_ERROR_DRIVER, "gmlake_alloc", LACK, GMLAKE_OK);
+}
+
+/* ---- A policy -------------------------------------------------------------------------------- */
+
+static void shows_what_lives(void) {
+  gmlake_piece piece;
+  gmlake_view view;
+  gmlake_request request;
+  memset(&view, 0, sizeof(view));
+  memset(&request, 0, sizeof(request));
+  piece.home = (void *)(uintptr_t)w.blocks[0].at;
+  piece.bytes = UNIT;
+  view.chunk_bytes = w.chunk;
+  view.blocks = &piece;
+  view.block_count = 1;
+  request.bytes = request.alignment = GRAIN;
+  request.number = 1;
+  judge_view(&view, &request);
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------ */
+
+static const struct misdeed {
+  const char *name, *line;
+  void (*act)(void);
+  const char *rule;
+} misdeeds[] = {
+    {"memory_serves_twice", "{} +a=1@A", serves_twice, "two live blocks share memory"},
+    {"pending_memory_serves", "{} +a=1@A ua@A hA -a@A", serves_b,
+     "handed over while work may still use it"},
+    {"none_is_behind_nothing", "{} +a=1@A ua@A hA -a@A", serves_nobody,
+     "handed over while work may still use it"},
+    {"exported_memory_serves", "{} +a=1@A -a@A", serves_though_exported,
+     "exported memory was handed over"},
+    {"a_graphs_memory_serves_outside", "{} P0 BA:0/0 +a=1@A EA", serves_pool_0,
+     "two live blocks share memory"},
+    {"a_graphs_free_memory_serves_outside", "{} P0 BA:0/0 +a=1@A -a@A EA", serves_pool_0,
+     "memory of a graph was handed over outside captures"},
+    {"a_pools_memory_serves_another", "{} P0 +a=1@A/0 +b=1@A/0 -a@A", serves_twice,
+     "a pool's memory serves another"},
+    {"nothing_is_mapped", "{} +a=1@A", serves_unmapped, "a block lies where nothing is mapped"},
+    {"access_lacks", "{} +a=1@A", serves_without_access, "a block lies in memory without access"},
+    {"a_chunk_is_shared", "{} +a=1@A/x", shares_a_chunk, "EXCLUSIVE shares a chunk"},
+    {"a_live_block_is_unmapped", "{} +a=1@A", unmaps, "a live block was unmapped"},
+    {"work_is_unmapped", "{} +a=1@A ua@A hA -a@A", unmaps, "unmapped while work may still use it"},
+    {"a_graph_is_unmapped", "{} P0 BA:0/0 +a=1@A -a@A EA", unmaps, "unmapped under a graph"},
+    {"another_stream_is_touched", "{may-end} +a=1@A", records_on_b,
+     "a stream is touched that the call does not name"},
+    {"a_stream_that_is_gone_is_touched", "{may-end} +a=1@A kA", records_on_a,
+     "a call for a stream that is gone"},
+    {"a_capture_is_recorded_on", "{} P0 BA:0/0", records_on_a,
+     "an event is recorded where a capture forbids it"},
+    {"a_capture_waits", "{} P0 BA:0/0", makes_a_wait,
+     "a stream was made to wait where a capture forbids it"},
+    {"a_communicator_waits", "{} mA:1", makes_a_wait,
+     "a stream that communicates was made to wait"},
+    {"the_device_is_waited_for", "{} P0 BA:0/0", waits_for_the_device,
+     "the whole device is waited for though a capture forbids it"},
+    {"what_is_used_is_copied", "{} +a=1@A hA ua@A", copies, "copied while work may still use it"},
+    {"what_is_not_there_is_copied", "{} +a=1@A", copies_nothing, "what is copied is not mapped"},
+    {"others_get_access", "{} +a=1@A", opens_to_others,
+     "access for other devices than the description names"},
+    {"host_memory_is_overrun", "{}", writes_behind, "the lake wrote behind host memory"},
+    {"contents_change", "{} +a=1@A", forgets_contents,
+     "a live block does not hold what was written to it"},
+    {"the_mode_changes", "{mode:1}", forgets_the_mode, "the thread's capture mode has changed"},
+    {"a_lost_device_is_used", "{}", uses_a_lost_device,
+     "a device that is lost is asked for something"},
+    {"a_call_does_not_end", "{}", asks_for_ever, "the operation does not end"},
+    {"memory_is_left", "{}", leaves_memory, "something is left when the lake is gone"},
+    {"a_borrower_is_not_waited_for", "{} P0 BA:0/0 +a=1@A -a@A EA l0@A +b=1@A/t hA ub@A -b@A",
+     recalls_early, "a pool is recalled while a borrower may still use it"},
+    {"a_borrower_is_still_there", "{} P0 BA:0/0 +a=1@A -a@A EA l0@A +b=1@A/t", recalls_from_under,
+     "a pool was recalled from under a borrowed block"},
+    {"live_count_is_wrong", "{} +a=1@A", counts_a_block_too_many, "live_count"},
+    {"requested_bytes_are_wrong", "{} +a=1@A", tells_other_sizes, "requested_bytes"},
+    {"active_bytes_are_wrong", "{} +a=1@A", tells_other_bytes, "active_bytes"},
+    {"allocation_count_is_wrong", "{}", counts_allocations, "allocation_count"},
+    {"free_count_is_wrong", "{}", counts_frees, "free_count"},
+    {"oom_count_is_wrong", "{}", counts_lacks, "oom_count"},
+    {"stream_wait_count_is_wrong", "{}", counts_waits, "stream_wait_count"},
+    {"host_wait_count_is_wrong", "{}", counts_host_waits, "host_wait_count"},
+    {"event_count_is_wrong", "{}", counts_events, "event_count"},
+    {"driver_call_count_is_wrong", "{}", counts_calls, "driver_call_count"},
+    {"metadata_bytes_are_wrong", "{}", counts_host_memory, "metadata_bytes"},
+    {"frees_are_not_told", "{observed} +a=1 -a", is_told_of_frees, "told of other frees"},
+    {"growth_is_not_told", "{observed} +a=1", is_told_of_memory, "told of other memory"},
+    {"memory_is_foretold", "{}", foretells_memory, "foretold GMLAKE_OK"},
+    {"a_lack_is_foretold", "{}", foretells_a_lack, "foretold GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY"},
+    {"a_wait_is_foretold", "{}", foretells_a_wait, "foretold GMLAKE_OK, wait 1"},
+    {"growth_is_foretold", "{}", foretells_growth, "foretold GMLAKE_OK, wait 0, new 1"},
+    {"free_chunks_are_refused", "{cap:8} +a=4 -a", refuses_what_is_free, "free chunks serve"},
+    {"new_chunks_are_refused", "{cap:8} +a=4 -a", refuses_what_can_be_made, "new chunks serve"},
+    {"an_error_says_nothing", "{}", says_nothing_of_a_failure, "the last error is another one"},
+    {"what_lives_is_shown", "{} +a=1", shows_what_lives, "two live blocks share memory"},
+};
+#define MISDEEDS (sizeof(misdeeds) / sizeof(misdeeds[0]))
+
+static const struct misdeed *played;
+
+/* Behind the line; there is no further word. */
+static int acts(program *p, size_t at) {
+  (void)p;
+  (void)at;
+  played->act();
+  return 0;
+}
+
+static void the_judge_sees(void **state) {
+  static program p;
+  const char *wrong, *rule;
+  played = (const struct misdeed *)*state;
+  memset(p.options, 0, sizeof(p.options));
+  p.count = 0;
+  wrong = program_read(&p, played->line);
+  if (wrong) fail_msg("not of the language: %s", wrong);
+  rule = play(&p, acts);
+  if (!rule) fail_msg("nothing is found");
+  if (strncmp(rule, played->rule, strlen(played->rule)))
+    fail_msg("found: %s; there is: %s", rule, played->rule);
+}
+
+int main(void) {
+  static struct CMUnitTest tests[MISDEEDS];
+  size_t i;
+  for (i = 0; i < MISDEEDS; i++) {
+    tests[i].name = misdeeds[i].name;
+    tests[i].test_func = the_judge_sees;
+    tests[i].initial_state = (void *)(uintptr_t)&misdeeds[i];
+  }
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
