@@ -656,7 +656,7 @@ static void do_import(void) {
   gmlake_result result;
   void *ptr = NULL;
   size_t i;
-  if (b->id || !count) return;
+  if (b->id || !count || census().handle_count + count > HANDLES / 2) return;
   handles = (gmlake_handle *)malloc(count * sizeof(*handles));
   if (!handles) abort();
   for (i = 0; i < count; i++) handles[i] = of->handles[i % of->handle_count];
