@@ -255,8 +255,6 @@ assert torch.x == $2, torch.x" >"$dir/out" 2>"$dir/err"
   ok 'python: GMLAKE_TORCH=1: no lakes: says so' says \
     'GMLAKE_TORCH=1: torch runs without lakes: built for another torch'
   cp "$dir/lakes.py" "$dir/site/gmlake_torch.py"
-  ok 'python: dispatch.py, record.py' python3 -B tests/clients/dispatch_stub.py "$dir/stub.gmgraph"
-  ok 'python: record.py: the graph' "$build/offload" "$dir/stub.gmgraph"
   for python in python3 /usr/bin/python3; do # where there is a torch
     if "$python" -c 'import torch' 2>/dev/null; then
       ok "python: $python: real operators" "$python" -B tests/clients/torch_dispatch.py "$dir"

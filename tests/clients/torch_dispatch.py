@@ -22,7 +22,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
-from dispatch_stub import package
+from torch_package import package
 from torch_programs import PROGRAMS
 
 

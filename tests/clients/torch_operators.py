@@ -16,7 +16,7 @@ import warnings
 
 import torch
 
-from dispatch_stub import package
+from torch_package import package
 
 package()
 from gmlake_torch import session  # noqa: E402: a package that package() makes

@@ -5,6 +5,12 @@
 
 #include "figures.h"
 
+static struct compared { /* what words before have noted */
+  gmlake_stats mark;
+  size_t released; /* as a trim or a sleep told last */
+  gmlake_budget budget;
+} compared;
+
 typedef struct figure {
   const char *name;
   uint64_t value;
@@ -14,7 +20,7 @@ typedef struct figure {
 static uint64_t state_since(const gmlake_stats *all) {
   uint64_t sum = 0, state = 0, i;
   for (i = 0; i < 5; i++) {
-    const uint64_t count = all->state_count[i] - w.mark.state_count[i];
+    const uint64_t count = all->state_count[i] - compared.mark.state_count[i];
     sum += count;
     if (count) state = i + 1;
   }
@@ -35,14 +41,34 @@ static size_t handles_at_home(void) {
   return count;
 }
 
+static int find(const figure *figures, size_t count, const char *name, uint64_t *out) {
+  size_t i = 0;
+  while (i < count && strcmp(figures[i].name, name)) i++;
+  if (i < count) *out = figures[i].value;
+  return i < count;
+}
+
+static int find_drivers(const char *name, uint64_t *out) {
+  const gmlake_mock_census driver = census();
+  const figure figures[] = {
+      {"driver-bytes", driver.physical_bytes},
+      {"driver-events", driver.event_count - own_events()},
+      {"driver-host-waits", driver.host_wait_count},
+      {"handles", driver.handle_count},
+      {"mappings", driver.mapping_count},
+      {"mapped", driver.mapping_count - handles_at_home()},
+      {"reservations", driver.reservation_count},
+      {"host-ranges", driver.host_count},
+  };
+  return find(figures, sizeof(figures) / sizeof(figures[0]), name, out);
+}
+
 /* Where the lake is gone, its figures are 0. */
-static uint64_t figure_of(const char *name) {
+static int find_lakes(const char *name, uint64_t *out) {
   static const gmlake_stats none;
   static const gmlake_error_info nothing;
   const gmlake_stats all = lake ? stats() : none;
-  const gmlake_mock_census driver = census();
   gmlake_error_info error = nothing;
-  size_t i;
   if (lake) (void)gmlake_get_last_error(lake, &error);
   {
     const figure figures[] = {
@@ -59,7 +85,7 @@ static uint64_t figure_of(const char *name) {
         {"sleeping", all.sleeping_bytes},
         {"buffer-bytes", all.buffer_bytes},
         {"buffer-bytes-peak", all.buffer_bytes_peak},
-        {"grown", all.reserved_bytes - w.mark.reserved_bytes},
+        {"grown", all.reserved_bytes - compared.mark.reserved_bytes},
         {"live", all.live_count},
         {"failures", all.oom_count},
         {"chunks", all.chunk_count},
@@ -70,34 +96,29 @@ static uint64_t figure_of(const char *name) {
         {"host-waits", all.host_wait_count},
         {"lost-streams", lake ? lake->streams.lost_count : 0},
         {"state", state_since(&all)},
-        {"splits", all.split_count - w.mark.split_count},
-        {"stitches", all.stitch_count - w.mark.stitch_count},
-        {"reuses", all.stitch_reuse_count - w.mark.stitch_reuse_count},
-        {"evictions", all.stitch_evict_count - w.mark.stitch_evict_count},
-        {"calls", all.driver_call_count - w.mark.driver_call_count},
-        {"released", w.released},
-        {"idle", w.budget.idle_bytes},
-        {"at-work", w.budget.pending_bytes},
-        {"allocatable", w.budget.allocatable_bytes},
+        {"splits", all.split_count - compared.mark.split_count},
+        {"stitches", all.stitch_count - compared.mark.stitch_count},
+        {"reuses", all.stitch_reuse_count - compared.mark.stitch_reuse_count},
+        {"evictions", all.stitch_evict_count - compared.mark.stitch_evict_count},
+        {"calls", all.driver_call_count - compared.mark.driver_call_count},
+        {"released", compared.released},
+        {"idle", compared.budget.idle_bytes},
+        {"at-work", compared.budget.pending_bytes},
+        {"allocatable", compared.budget.allocatable_bytes},
         {"told-asked", error.asked_bytes},
         {"told-limit", error.limit_bytes},
         {"told-free", error.free_bytes},
         {"told-pending", error.pending_bytes},
         {"told-driver-free", error.driver_free_bytes},
-        {"driver-bytes", driver.physical_bytes},
-        {"driver-events", driver.event_count - own_events()},
-        {"driver-host-waits", driver.host_wait_count},
-        {"handles", driver.handle_count},
-        {"mappings", driver.mapping_count},
-        {"mapped", driver.mapping_count - handles_at_home()},
-        {"reservations", driver.reservation_count},
-        {"host-ranges", driver.host_count},
     };
-    for (i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
-      if (!strcmp(figures[i].name, name)) return figures[i].value;
+    return find(figures, sizeof(figures) / sizeof(figures[0]), name, out);
   }
-  judge(0, "a figure that there is not");
-  return 0;
+}
+
+static uint64_t figure_of(const char *name) {
+  uint64_t value = 0;
+  judge(find_drivers(name, &value) || find_lakes(name, &value), "a figure that there is not");
+  return value;
 }
 
 /* Whether work that is queued on the line now has to wait for something. */

@@ -1,4 +1,5 @@
-/* What test_faults.c plays with every fault: lines of language.h, each in some variants of the lake.
+/* What test_faults.c plays with every fault: lines of language.h, each in some variants of the
+   lake.
 
    `reach` names what a play without faults must come by: 1 to 5 the paper's states; the rung that
    served an allocation: c what others completed, s stitch, g grow, b borrow, w wait, r reclaim,

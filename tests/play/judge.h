@@ -173,9 +173,6 @@ static struct world {
   graph *of_serial[SERIALS];
   int serial;
   uint32_t next_id, next_pool;
-  gmlake_stats mark; /* figures that a word has noted */
-  size_t released;   /* as a trim or a sleep told last */
-  gmlake_budget budget;
   seen_event events[EVENTS]; /* not cleared for the next world */
 } w;
 

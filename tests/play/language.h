@@ -95,9 +95,9 @@ typedef struct op {
 } op;
 
 /* How the word goes on behind its letter. b c: block; S: stream; @: one, if not the legacy one; d
-   e: digit; p: digit or n; z y: size; m: k or d; n: number; l: letters of answers; /: flags and pool; ?X: what follows X,
-   if X stands there; of words that compare i: number of a piece, if one stands there; w: pool or n;
-   M: a map. All else stands for itself. */
+   e: digit; p: digit or n; z y: size; m: k or d; n: number; l: letters of answers; /: flags and
+   pool; ?X: what follows X, if X stands there; of words that compare i: number of a piece, if one
+   stands there; w: pool or n; M: a map. All else stands for itself. */
 typedef struct word {
   unsigned char verb;
   const char *form;
@@ -364,6 +364,30 @@ static void read_answers(op *o) {
     o->flags |= (unsigned char)(1 << read_one(flags, 0));
 }
 
+/* What few words have, and what stands for itself. */
+static void read_rest(op *o, char form) {
+  switch (form) {
+  case 'm':
+    o->flags = read_one("dk", 0);
+    break;
+  case 'l':
+    read_answers(o);
+    break;
+  case 'i':
+    if (*reader.at >= '0' && *reader.at <= '9') o->flags = read_digit();
+    break;
+  case 'w':
+    o->two = reads('n') ? 0 : (unsigned char)(read_digit() + 1);
+    break;
+  case 'M':
+    for (o->more = 0; *reader.at == 'm' || *reader.at == '.'; o->more++)
+      o->bytes |= (size_t)(*reader.at++ == 'm') << o->more;
+    break;
+  default:
+    reader.is_wrong |= !reads(form);
+  }
+}
+
 /* The fields of a word by its form. */
 static void read_form(op *o, const char *form) {
   for (; *form; form++) {
@@ -406,30 +430,14 @@ static void read_form(op *o, const char *form) {
     case 'n':
       o->bytes = read_number();
       break;
-    case 'm':
-      o->flags = read_one("dk", 0);
-      break;
-    case 'l':
-      read_answers(o);
-      break;
     case '/':
       if (form[1])
         reader.is_wrong |= !reads('/');
       else
         read_flags(o);
       break;
-    case 'i':
-      if (*reader.at >= '0' && *reader.at <= '9') o->flags = read_digit();
-      break;
-    case 'w':
-      o->two = reads('n') ? 0 : (unsigned char)(read_digit() + 1);
-      break;
-    case 'M':
-      for (o->more = 0; *reader.at == 'm' || *reader.at == '.'; o->more++)
-        o->bytes |= (size_t)(*reader.at++ == 'm') << o->more;
-      break;
     default:
-      reader.is_wrong |= !reads(*form);
+      read_rest(o, *form);
     }
   }
   if (reads('!')) o->result = (unsigned char)result_letters[read_one(result_letters, 0)];
@@ -478,6 +486,27 @@ static size_t read_name(void) {
   return 0;
 }
 
+/* Of several blocks: an operation each. */
+static void read_several(program *p, op *o, const word *form) {
+  unsigned char names[NAMES];
+  size_t count = 0, i;
+  while (((*reader.at >= 'a' && *reader.at <= 'z') || *reader.at == '*') && count < NAMES)
+    names[count++] = read_block();
+  if (o->verb == '+' && count == 1 && reads('-')) {
+    const unsigned char last = read_block();
+    while (names[count - 1] < last && count < NAMES) {
+      names[count] = (unsigned char)(names[count - 1] + 1);
+      count++;
+    }
+  }
+  read_form(o, form->form + 1);
+  for (i = 0; i < count; i++) {
+    o->one = names[i];
+    program_add(p, o);
+  }
+  reader.is_wrong |= !count;
+}
+
 static void read_words(program *p) {
   while (*reader.at && *reader.at != ']' && !reader.is_wrong) {
     const word *form;
@@ -517,24 +546,8 @@ static void read_words(program *p) {
       return;
     }
     o.verb = (unsigned char)*reader.at++;
-    if (o.verb == '+' || o.verb == '-') { /* of several blocks */
-      unsigned char names[NAMES];
-      size_t count = 0, i;
-      while (((*reader.at >= 'a' && *reader.at <= 'z') || *reader.at == '*') && count < NAMES)
-        names[count++] = read_block();
-      if (o.verb == '+' && count == 1 && reads('-')) {
-        const unsigned char last = read_block();
-        while (names[count - 1] < last && count < NAMES) {
-          names[count] = (unsigned char)(names[count - 1] + 1);
-          count++;
-        }
-      }
-      read_form(&o, form->form + 1);
-      for (i = 0; i < count; i++) {
-        o.one = names[i];
-        program_add(p, &o);
-      }
-      reader.is_wrong |= !count;
+    if (o.verb == '+' || o.verb == '-') {
+      read_several(p, &o, form);
     } else {
       read_form(&o, form->form);
       program_add(p, &o);
@@ -612,8 +625,30 @@ static void write_answers(FILE *to, const op *o) {
     if (o->flags >> i & 1) (void)fputc("ceE"[i], to);
 }
 
-static void write_form(FILE *to, const op *o, const char *form) {
+static void write_rest(FILE *to, const op *o, char form) {
   size_t i;
+  switch (form) {
+  case 'm':
+    (void)fputc("dk"[o->flags & 1], to);
+    break;
+  case 'l':
+    write_answers(to, o);
+    break;
+  case 'i':
+    if (o->flags) (void)fprintf(to, "%d", o->flags);
+    break;
+  case 'w':
+    (void)fputc(o->two ? '0' + o->two - 1 : 'n', to);
+    break;
+  case 'M':
+    for (i = 0; i < o->more; i++) (void)fputc(o->bytes >> i & 1 ? 'm' : '.', to);
+    break;
+  default:
+    (void)fputc(form, to);
+  }
+}
+
+static void write_form(FILE *to, const op *o, const char *form) {
   for (; *form; form++) {
     if (*form == '?') {
       if (form[2] == 'z' || form[2] == 'n' ? o->bytes : form[2] == 'y' ? o->more : o->two)
@@ -654,29 +689,14 @@ static void write_form(FILE *to, const op *o, const char *form) {
     case 'n':
       (void)fprintf(to, "%zu", o->bytes);
       break;
-    case 'm':
-      (void)fputc("dk"[o->flags & 1], to);
-      break;
-    case 'l':
-      write_answers(to, o);
-      break;
     case '/':
       if (form[1])
         (void)fputc('/', to);
       else
         write_flags(to, o);
       break;
-    case 'i':
-      if (o->flags) (void)fprintf(to, "%d", o->flags);
-      break;
-    case 'w':
-      (void)fputc(o->two ? '0' + o->two - 1 : 'n', to);
-      break;
-    case 'M':
-      for (i = 0; i < o->more; i++) (void)fputc(o->bytes >> i & 1 ? 'm' : '.', to);
-      break;
     default:
-      (void)fputc(*form, to);
+      write_rest(to, o, *form);
     }
   }
 }

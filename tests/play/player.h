@@ -44,7 +44,7 @@ static void disarm(void) {
   w.host_in = 0;
 }
 
-/* Whether the manual refuses the operation here: it is done all the same where that is to be seen. */
+/* Whether the manual refuses the operation here: it is done where that is to be seen. */
 static int is_passed_over(int is_allowed) { return !is_allowed && !(is_exact() && now->result); }
 
 static int is_lack(gmlake_result result) { return result && LACK & BIT(result); }
@@ -989,10 +989,10 @@ static void do_sleep(void) {
   while ((b = live_next(b)))
     if (b->pool == number) judge_stamps(b);
   w.moving = number + 1;
-  result =
-      gmlake_pool_sleep(lake, p->value, keeps ? GMLAKE_SLEEP_KEEP : GMLAKE_SLEEP_DROP, &w.released);
+  result = gmlake_pool_sleep(lake, p->value, keeps ? GMLAKE_SLEEP_KEEP : GMLAKE_SLEEP_DROP,
+                             &compared.released);
   w.moving = 0;
-  judge(result || held - w.released == stats().reserved_bytes,
+  judge(result || held - compared.released == stats().reserved_bytes,
         "a sleep has released something else");
   if (is_done(result, "gmlake_pool_sleep",
               MAY(all.may_be_borrowed || all.exported || all.imported || p->is_lent ||
@@ -1062,15 +1062,16 @@ static void do_prewarm(int on) {
 static void do_trim(void) {
   const uint64_t waits = census().host_wait_count;
   const size_t before = stats().reserved_bytes;
-  w.released = 1;
-  (void)is_done(gmlake_trim(lake, now->bytes, &w.released), "gmlake_trim", 0, GMLAKE_OK);
+  compared.released = 1;
+  (void)is_done(gmlake_trim(lake, now->bytes, &compared.released), "gmlake_trim", 0, GMLAKE_OK);
   judge(waits == census().host_wait_count, "gmlake_trim waits");
-  judge(before - w.released == stats().reserved_bytes, "gmlake_trim has released something else");
+  judge(before - compared.released == stats().reserved_bytes,
+        "gmlake_trim has released something else");
 }
 
 /* What is freed while its pool sleeps counts as pending though it is not held. */
 static void do_budget(void) {
-  gmlake_budget *budget = &w.budget;
+  gmlake_budget *budget = &compared.budget;
   int i, sleeps = 0;
   const uint64_t waits = census().host_wait_count;
   for (i = 0; i <= POOLS; i++) sleeps |= w.pools[i].asleep;
@@ -1319,7 +1320,7 @@ static void do_compare(int on) {
   char rule[120];
   const char *name = comparisons[now->align - 1].name;
   if (!strcmp(name, "mark"))
-    w.mark = stats();
+    compared.mark = stats();
   else if (!strcmp(name, "destroy"))
     judge(end_lake() == result_of(now->result), "gmlake_destroy");
   else if (!is_as_said(now, name, on, rule, sizeof(rule)))
@@ -1438,8 +1439,8 @@ static void judge_left(void) {
   judge(!left.physical_bytes || left.handle_count || left.mapping_count, "memory is left");
 }
 
-/* With the option `exact` the faults in front of the line count from here on. What failed once works
-   the next time, but where something is left of it. */
+/* With the option `exact` the faults in front of the line count from here on. What failed once
+   works the next time, but where something is left of it. */
 static void create_lake(void) {
   gmlake_result result;
   for (; is_exact() && w.at < w.program->count && w.program->ops[w.at].verb == 'F'; w.at++) {
@@ -1470,6 +1471,7 @@ static void open_world(program *p) {
   memset(&w, 0, offsetof(struct world, events));
   memset(&told, 0, sizeof(told));
   memset(&sums, 0, sizeof(sums));
+  memset(&compared, 0, sizeof(compared));
   memset(&device, 0, sizeof(device));
   w.program = p;
   w.is_trusted = 1;
@@ -1505,7 +1507,7 @@ static void judge_lost(void) {
         "the device is lost, and a call says something else");
 }
 
-/* What is left of a world; the lake's host memory is not given back where a finding has ended it. */
+/* What is left of a world; where a finding has ended it, the lake's host memory stays. */
 static void leave_world(void) {
   size_t i;
   for (i = 0; i < NAMES; i++) forget_block(&w.blocks[i]);

@@ -811,8 +811,8 @@ static const struct cost {
   const char *before, *change;
   unsigned apart, together;
 } costs[] = {
-    /* A row of neighbours is given access by one call. Where blocks may have a chunk it is mapped at
-       home, too. */
+    /* A row of neighbours is given access by one call. Where blocks may have a chunk it is mapped
+       at home, too. */
     {"N0:8", "c0:2,1", 3, 5},
     {"N0:8", "c0:2,2", 5, 9},
     {"N0:8 c0:2,2", "c0:0,8", 14, 26}, /* six, six, one on each side */
@@ -825,10 +825,11 @@ static const struct cost {
     {"N0:8 N1:8 c0:0,4 d0:0,4 c1:0,4 d1:0,4", "c0:0,4", 0, 0},
     {"N0:8 c0:0,4 d0:0,4", "+p=4", 14, 0}, /* returned and created, or taken as they are */
     {"N0:8 +z=4 -z", "c0:0,4", 16, 5},
-    /* Where blocks have chunks of two, and of one as buffers have. Unmapped and released, or created,
-       mapped and given access is each chunk; each chunk of a buffer that is home too, and each window,
-       is mapped once more. Copies to the host are one call for each row of memory, copies back one for
-       each chunk, and one more call waits for them. The first time gets the host's memory. */
+    /* Where blocks have chunks of two, and of one as buffers have. Unmapped and released, or
+       created, mapped and given access is each chunk; each chunk of a buffer that is home too, and
+       each window, is mapped once more. Copies to the host are one call for each row of memory,
+       copies back one for each chunk, and one more call waits for them. The first time gets the
+       host's memory. */
     {"P0", "S0:d", 0, 0},
     {"P0 S0:d", "W0", 0, 0},
     {"P0 +p=4/0", "S0:d", 4, 8},
