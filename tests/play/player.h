@@ -1507,12 +1507,13 @@ static void judge_lost(void) {
         "the device is lost, and a call says something else");
 }
 
-/* What is left of a world; where a finding has ended it, the lake's host memory stays. */
+/* What is left of a world, which a finding may have ended. */
 static void leave_world(void) {
   size_t i;
   for (i = 0; i < NAMES; i++) forget_block(&w.blocks[i]);
   for (i = 0; i < w.map_count; i++) free(w.maps[i]);
   for (i = 0; i < HANDLES; i++) free(w.handles[i].grains);
+  while (host_blocks) host_leave(host_blocks);
   if (mock) gmlake_mock_destroy(mock);
   mock = NULL;
   lake = NULL;
