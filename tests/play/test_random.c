@@ -490,6 +490,9 @@ static const struct row {
     /* A stream used a graph's block, and a capture freed it: who borrows it waits for that use. */
     {"who borrows waits for uses before a capture",
      "{oom} P2:120 BC:2/7 +x.2=1@C EC ux.2@C BC:2/3 -x.2@C EC l2@D +q.2=1686b@D/t"},
+    /* The device was lost while the borrower's stream was looked up, and was asked of it again. */
+    {"a device that is lost is not asked who a stream is",
+     "{may-end} +a=1@D fD fail:any=2G +b=1@C/t"},
     /* The judge's own mistake: without a capture mode no host memory can be given back. */
     {"contents stay where no call can be made",
      "{} P3 BA:3/8 +o.3=1@A -o.3@A EA S3:k fail:any=3R D3 xc"},
