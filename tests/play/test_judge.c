@@ -234,6 +234,77 @@ static void is_told_of_memory(void) {
   judge_step();
 }
 
+/* ---- Blocks ---------------------------------------------------------------------------------- */
+
+/* What the lake tells of block a, for the row to change. */
+static gmlake_allocation_info told_of_a(void) {
+  gmlake_allocation_info info;
+  must(gmlake_get_allocation(lake, (void *)(uintptr_t)w.blocks[0].at, &info), "the row's block");
+  return info;
+}
+
+static void tells_another_place(void) {
+  gmlake_allocation_info info = told_of_a();
+  info.ptr = (char *)info.ptr + GRAIN;
+  judge_block(&w.blocks[0], &info, 0);
+}
+static void tells_another_size(void) {
+  gmlake_allocation_info info = told_of_a();
+  info.bytes += GRAIN;
+  judge_block(&w.blocks[0], &info, 0);
+}
+static void tells_another_stream(void) {
+  gmlake_allocation_info info = told_of_a();
+  info.stream = w.lines[2].value;
+  judge_block(&w.blocks[0], &info, 0);
+}
+static void tells_other_flags(void) {
+  gmlake_allocation_info info = told_of_a();
+  info.flags |= GMLAKE_EXCLUSIVE;
+  judge_block(&w.blocks[0], &info, 0);
+}
+static void stitches_a(void) { judge_pieces(&w.blocks[0], GMLAKE_NO_STITCH, w.pools); }
+static void does_not_fill(void) { judge_filled(&w.blocks[0]); }
+
+/* ---- Steps that the observer is told ---------------------------------------------------------- */
+
+static gmlake_step a_step(gmlake_step_kind kind) {
+  gmlake_step e;
+  memset(&e, 0, sizeof(e));
+  e.kind = kind;
+  e.reason = "a row";
+  e.reserved_bytes = told.reserved_bytes;
+  e.active_bytes = told.active_bytes;
+  return e;
+}
+
+static void tells_a_sixth_state(void) {
+  gmlake_step e = a_step(GMLAKE_STEP_ALLOC);
+  e.state = 6;
+  observe(NULL, &e);
+}
+static void tells_an_attempt_too_many(void) {
+  gmlake_step e = a_step(GMLAKE_STEP_ALLOC);
+  e.state = 5;
+  e.asked_bytes = 1;
+  e.request = told.newest + 2;
+  observe(NULL, &e);
+}
+static void tells_a_free_too_many(void) {
+  const gmlake_step e = a_step(GMLAKE_STEP_FREE);
+  observe(NULL, &e);
+}
+static void tells_no_reason(void) {
+  gmlake_step e = a_step(GMLAKE_STEP_TRIM);
+  e.reason = "";
+  observe(NULL, &e);
+}
+static void tells_growth_of_nothing(void) {
+  gmlake_step e = a_step(GMLAKE_STEP_GROW);
+  e.bytes = UNIT;
+  observe(NULL, &e);
+}
+
 /* ---- What was foretold, and refused ---------------------------------------------------------- */
 
 /* Foretells a request for one chunk, and it ends so. */
@@ -370,6 +441,21 @@ static const struct misdeed {
     {"metadata_bytes_are_wrong", "{}", counts_host_memory, "metadata_bytes"},
     {"frees_are_not_told", "{observed} +a=1 -a", is_told_of_frees, "told of other frees"},
     {"growth_is_not_told", "{observed} +a=1", is_told_of_memory, "told of other memory"},
+    {"another_place_is_told", "{} +a=1@A", tells_another_place, "a block's ptr"},
+    {"another_size_is_told", "{} +a=1@A", tells_another_size, "a block is rounded wrongly"},
+    {"another_stream_is_told", "{} +a=1@A", tells_another_stream, "a block's stream"},
+    {"other_flags_are_told", "{} +a=1@A", tells_other_flags, "a block's flags"},
+    {"a_window_serves_no_stitch", "{} +c=3@n -c@n +d=1 +b=1 +e=1 -de +a=2", stitches_a,
+     "NO_STITCH was stitched"},
+    {"new_memory_is_not_filled", "{fill} +a=1", does_not_fill, "new memory is not filled"},
+    {"there_is_no_sixth_state", "{observed}", tells_a_sixth_state,
+     "an attempt in a state that there is not"},
+    {"an_attempt_too_many_is_told", "{observed}", tells_an_attempt_too_many,
+     "an attempt that nobody made"},
+    {"a_free_too_many_is_told", "{observed}", tells_a_free_too_many,
+     "a free is told that is not made"},
+    {"no_reason_is_told", "{observed}", tells_no_reason, "a step without a reason"},
+    {"growth_of_nothing_is_told", "{observed}", tells_growth_of_nothing, "a step's reserved_bytes"},
     {"memory_is_foretold", "{}", foretells_memory, "foretold GMLAKE_OK"},
     {"a_lack_is_foretold", "{}", foretells_a_lack, "foretold GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY"},
     {"a_wait_is_foretold", "{}", foretells_a_wait, "foretold GMLAKE_OK, wait 1"},
