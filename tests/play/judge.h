@@ -128,7 +128,7 @@ static struct world {
   int may_lack;           /* it has refused to begin for want of memory: perhaps of addresses */
   int was_refused;        /* the driver has not taken host memory back, or not been asked to */
   int has_failed;         /* something was made to fail, once */
-  int has_recalled;       /* a pool was recalled, once */
+  int is_unsure;          /* a pool was recalled, or slept: what it keeps for graphs is not known */
   int is_recalled;        /* a pool is: the call asks for waits */
   int named;              /* the line that the call names, NOBODY: none, or all may be touched */
   int mode;               /* the program's capture mode */

@@ -959,7 +959,7 @@ static void do_recall(int on) {
                               : GMLAKE_OK))
     return;
   judge_recall(number, on);
-  w.has_recalled = 1;
+  w.is_unsure = 1;
   join(&p->recalled, &w.lines[on].now);
   p->is_lent = 0;
 }
@@ -1001,6 +1001,7 @@ static void do_sleep(void) {
                   MAY(all.captured, CAPTURING),
               GMLAKE_OK)) {
     counts.sleeps++;
+    w.is_unsure = 1;
     if (keeps)
       p->keeps = 1;
     else if (p->asleep)

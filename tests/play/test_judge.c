@@ -266,7 +266,7 @@ static void tells_other_flags(void) {
 static void stitches_a(void) { judge_pieces(&w.blocks[0], GMLAKE_NO_STITCH, w.pools); }
 static void does_not_fill(void) { judge_filled(&w.blocks[0]); }
 
-/* ---- Steps that the observer is told ---------------------------------------------------------- */
+/* ---- Steps that the observer is told --------------------------------------------------------- */
 
 static gmlake_step a_step(gmlake_step_kind kind) {
   gmlake_step e;
