@@ -7,7 +7,8 @@
 
 static struct compared { /* what words before have noted */
   gmlake_stats mark;
-  size_t released; /* as a trim or a sleep told last */
+  size_t all_calls; /* as the judge had seen then */
+  size_t released;  /* as a trim or a sleep told last */
   gmlake_budget budget;
 } compared;
 
@@ -63,61 +64,97 @@ static int find_drivers(const char *name, uint64_t *out) {
   return find(figures, sizeof(figures) / sizeof(figures[0]), name, out);
 }
 
-/* Where the lake is gone, its figures are 0. */
-static int find_lakes(const char *name, uint64_t *out) {
-  static const gmlake_stats none;
-  static const gmlake_error_info nothing;
-  const gmlake_stats all = lake ? stats() : none;
-  gmlake_error_info error = nothing;
+/* 1 more than its digit; 0: it is none. */
+static uint64_t number_of_pool(const gmlake_pool *value) {
+  uint64_t i = value ? POOLS : 0;
+  while (i && w.pools[i].value != value) i--;
+  return i;
+}
+
+/* What calls have told. */
+static int find_told(const char *name, uint64_t *out) {
+  gmlake_error_info error;
+  memset(&error, 0, sizeof(error));
   if (lake) (void)gmlake_get_last_error(lake, &error);
   {
     const figure figures[] = {
-        {"reserved", all.reserved_bytes},
-        {"reserved-peak", all.reserved_bytes_peak},
-        {"active", all.active_bytes},
-        {"requested", all.requested_bytes},
-        {"requested-peak", all.requested_bytes_peak},
-        {"pending", all.pending_bytes},
-        {"pending-peak", all.pending_bytes_peak},
-        {"stitched", all.stitched_bytes},
-        {"stitched-peak", all.stitched_bytes_peak},
-        {"quarantined", all.quarantined_bytes},
-        {"sleeping", all.sleeping_bytes},
-        {"buffer-bytes", all.buffer_bytes},
-        {"buffer-bytes-peak", all.buffer_bytes_peak},
-        {"grown", all.reserved_bytes - compared.mark.reserved_bytes},
-        {"live", all.live_count},
-        {"failures", all.oom_count},
-        {"chunks", all.chunk_count},
-        {"windows", all.window_count},
-        {"buffers", all.buffer_count},
-        {"events", all.event_count},
-        {"waits", all.stream_wait_count},
-        {"host-waits", all.host_wait_count},
-        {"lost-streams", lake ? lake->streams.lost_count : 0},
-        {"state", state_since(&all)},
-        {"splits", all.split_count - compared.mark.split_count},
-        {"stitches", all.stitch_count - compared.mark.stitch_count},
-        {"reuses", all.stitch_reuse_count - compared.mark.stitch_reuse_count},
-        {"evictions", all.stitch_evict_count - compared.mark.stitch_evict_count},
-        {"calls", all.driver_call_count - compared.mark.driver_call_count},
         {"released", compared.released},
         {"idle", compared.budget.idle_bytes},
         {"at-work", compared.budget.pending_bytes},
         {"allocatable", compared.budget.allocatable_bytes},
+        {"errors-told", (uint64_t)w.errors_told},
         {"told-asked", error.asked_bytes},
         {"told-limit", error.limit_bytes},
+        {"told-live", error.live_bytes},
+        {"told-reserved", error.reserved_bytes},
+        {"told-stitchable", error.stitchable_bytes},
         {"told-free", error.free_bytes},
         {"told-pending", error.pending_bytes},
         {"told-driver-free", error.driver_free_bytes},
+        {"told-pool", number_of_pool(error.pool)},
     };
     return find(figures, sizeof(figures) / sizeof(figures[0]), name, out);
   }
 }
 
+/* Of the lake's streams. */
+static int find_streams(const char *name, uint64_t *out) {
+  static const gmlk_streams none;
+  const gmlk_streams *streams = lake ? &lake->streams : &none;
+  const size_t first = lake ? GMLK_FIRST_STREAM : 0;
+  const figure figures[] = {
+      {"lost-streams", streams->lost_count},
+      {"live-streams", streams->live_count},
+      {"numbers", streams->count - first},
+      {"numbers-used", streams->used_count},
+  };
+  return find(figures, sizeof(figures) / sizeof(figures[0]), name, out);
+}
+
+/* Where the lake is gone, its figures are 0. */
+static int find_lakes(const char *name, uint64_t *out) {
+  static const gmlake_stats none;
+  const gmlake_stats all = lake ? stats() : none;
+  const figure figures[] = {
+      {"reserved", all.reserved_bytes},
+      {"reserved-peak", all.reserved_bytes_peak},
+      {"active", all.active_bytes},
+      {"requested", all.requested_bytes},
+      {"requested-peak", all.requested_bytes_peak},
+      {"pending", all.pending_bytes},
+      {"pending-peak", all.pending_bytes_peak},
+      {"stitched", all.stitched_bytes},
+      {"stitched-peak", all.stitched_bytes_peak},
+      {"quarantined", all.quarantined_bytes},
+      {"sleeping", all.sleeping_bytes},
+      {"buffer-bytes", all.buffer_bytes},
+      {"buffer-bytes-peak", all.buffer_bytes_peak},
+      {"metadata-grown", all.metadata_bytes - compared.mark.metadata_bytes},
+      {"grown", all.reserved_bytes - compared.mark.reserved_bytes},
+      {"live", all.live_count},
+      {"failures", all.oom_count},
+      {"chunks", all.chunk_count},
+      {"windows", all.window_count},
+      {"buffers", all.buffer_count},
+      {"events", all.event_count},
+      {"waits", all.stream_wait_count},
+      {"host-waits", all.host_wait_count},
+      {"state", state_since(&all)},
+      {"splits", all.split_count - compared.mark.split_count},
+      {"stitches", all.stitch_count - compared.mark.stitch_count},
+      {"reuses", all.stitch_reuse_count - compared.mark.stitch_reuse_count},
+      {"evictions", all.stitch_evict_count - compared.mark.stitch_evict_count},
+      {"calls", all.driver_call_count - compared.mark.driver_call_count},
+      {"all-calls", w.all_calls - compared.all_calls},
+  };
+  return find(figures, sizeof(figures) / sizeof(figures[0]), name, out);
+}
+
 static uint64_t figure_of(const char *name) {
   uint64_t value = 0;
-  judge(find_drivers(name, &value) || find_lakes(name, &value), "a figure that there is not");
+  judge(find_drivers(name, &value) || find_streams(name, &value) || find_told(name, &value) ||
+            find_lakes(name, &value),
+        "a figure that there is not");
   return value;
 }
 
@@ -163,6 +200,25 @@ static uint64_t map_of(const buffer *b) {
   return bits;
 }
 
+/* What is told of a block is what it was. */
+static void judge_kept(const block *b) {
+  gmlake_allocation_info info;
+  must(gmlake_get_allocation(lake, (void *)(uintptr_t)b->at, &info), "gmlake_get_allocation");
+  judge(info.ptr == (void *)(uintptr_t)b->at && info.bytes == b->bytes, "a block has moved");
+  judge(info.requested_bytes == b->asked && info.flags == b->flags, "a block has changed");
+  judge(info.pool == w.pools[b->pool].value, "a block's pool has changed");
+  judge(info.stream == (b->on >= 0 && !w.lines[b->on].is_told ? w.lines[b->on].value
+                                                              : GMLAKE_STREAM_NONE) ||
+            (w.seems_gone && info.stream == GMLAKE_STREAM_NONE),
+        "a block's stream has changed");
+}
+
+static gmlake_result last_result(void) {
+  gmlake_error_info info;
+  must(gmlake_get_last_error(lake, &info), "gmlake_get_last_error");
+  return info.result;
+}
+
 /* Whether a word about one block, stream, pool or buffer is right. */
 static int is_so(const op *o, const char *name, int on) {
   const block *b = &w.blocks[o->one % NAMES];
@@ -176,9 +232,11 @@ static int is_so(const op *o, const char *name, int on) {
   if (!strcmp(name, "pieces")) return (void)piece_of(b, 0, &count), count == o->bytes;
   if (!strcmp(name, "home")) return home_of_piece(b, o->flags) == place;
   if (!strcmp(name, "size")) return piece_of(b, o->flags, &count).bytes == o->bytes;
-  if (!strcmp(name, "holds")) return judge_stamps(b), o->bytes == 1;
+  if (!strcmp(name, "holds")) return judge_kept(b), judge_stamps(b), o->bytes == 1;
   if (!strcmp(name, "pool")) return b->pool == o->two;
   if (!strcmp(name, "behind")) return is_behind(on) == (int)o->bytes;
+  if (!strcmp(name, "number"))
+    return gmlk_stream_find(&lake->streams, w.lines[on].value) == GMLK_FIRST_STREAM + o->bytes;
   if (!strcmp(name, "inside")) return held_in(w.pools[1 + o->one % POOLS].value) == o->bytes;
   if (!strcmp(name, "map")) return map_of(of) == o->bytes;
   must(gmlake_buffer_get_info(lake, of->value, &info), "gmlake_buffer_get_info");

@@ -11,7 +11,7 @@
                        TRANSIENT, aligned to 1 KiB. +a-d=1 four blocks; * for a name is the
                        next one from a.1 on
      q=2@A/0xsgt       asks how that would end
-     -ab@A             free blocks a and b; on the legacy stream where none is named
+     -ab@A  -a-d@A     free blocks a and b, a to d; on the legacy stream where none is named
      ua@A  U0@A        work on A uses block a; the memory of buffer 0
      ra@A              record stream A on block a
      wa:2+512b         the address so far behind the start of block a, or of what it was last, is
@@ -50,15 +50,18 @@
    A word with = compares: waits=1 (the table below has the names, expect.h what they are); at:q=p+1
    (q lies so far behind the begin of p), off:q=p (elsewhere), from:q=p+1 (there or behind);
    pieces:w=2, size:w1=1, home:w1=p+1 (piece 1 of w lies there); holds:p=1 (all of p is as it was
-   written); pool:p=0 or n; behind:A=1 (new work on A has to wait); inside:0=4 (what pool 0 holds);
-   end:0=4, map:0=m..m (of buffer 0's chunks two are memory). `mark` notes the figures: state,
-   splits, stitches, reuses, evictions, calls and grown are those since. released is what a trim or
-   a sleep told last, idle, at-work and allocatable are of the last Q, told- is of the last error.
+   written, and so is what the lake tells of it); pool:p=0 or n; behind:A=1 (new work on A has to
+   wait); number:A=0 (A is the first of the lake's streams); error!R (the last one); inside:0=4 (what
+   pool 0 holds); end:0=4, map:0=m..m (of buffer 0's chunks two are memory). `mark` notes the
+   figures: state, splits, stitches, reuses, evictions, calls, all-calls, grown and metadata-grown
+   are those since. released is what a trim or a sleep told last, idle, at-work and allocatable are
+   of the last Q, told- is of the last error.
 
    Without the option `exact` a word without ! may have any result that a fault, a want of memory or
    the manual explains, and a word that the manual does not allow at that place is passed over. With
-   it, as long as no call has been made to fail, each word is done and has the result that stands
-   behind it; it is done again where a call failed once; and words follow a device that is lost. */
+   it each word is done and has the result that stands behind it, in test_rows always, else as long
+   as no call has been made to fail: then it is done again where a call failed once. And words follow
+   a device that is lost. */
 #if !defined(PLAY_LANGUAGE_H)
 #define PLAY_LANGUAGE_H
 
@@ -121,6 +124,7 @@ static const struct comparison {
 } comparisons[] = {
     {"mark", ""},
     {"destroy", ""},
+    {"error", ""},
     {"reserved", "=z"},
     {"reserved-peak", "=z"},
     {"active", "=z"},
@@ -135,18 +139,24 @@ static const struct comparison {
     {"buffer-bytes", "=z"},
     {"buffer-bytes-peak", "=z"},
     {"grown", "=z"},
+    {"metadata-grown", "=z"},
     {"released", "=z"},
     {"idle", "=z"},
     {"at-work", "=z"},
     {"allocatable", "=z"},
     {"told-asked", "=z"},
     {"told-limit", "=z"},
+    {"told-live", "=z"},
+    {"told-reserved", "=z"},
+    {"told-stitchable", "=z"},
     {"told-free", "=z"},
     {"told-pending", "=z"},
     {"told-driver-free", "=z"},
+    {"told-pool", "=n"},
     {"driver-bytes", "=z"},
     {"live", "=n"},
     {"failures", "=n"},
+    {"errors-told", "=n"},
     {"chunks", "=n"},
     {"windows", "=n"},
     {"buffers", "=n"},
@@ -154,12 +164,16 @@ static const struct comparison {
     {"waits", "=n"},
     {"host-waits", "=n"},
     {"lost-streams", "=n"},
+    {"live-streams", "=n"},
+    {"numbers", "=n"},
+    {"numbers-used", "=n"},
     {"state", "=n"},
     {"splits", "=n"},
     {"stitches", "=n"},
     {"reuses", "=n"},
     {"evictions", "=n"},
     {"calls", "=n"},
+    {"all-calls", "=n"},
     {"driver-events", "=n"},
     {"driver-host-waits", "=n"},
     {"handles", "=n"},
@@ -168,7 +182,7 @@ static const struct comparison {
     {"reservations", "=n"},
     {"host-ranges", "=n"},
     {"at", ":b=c?+y"},
-    {"off", ":b=c"},
+    {"off", ":b=c?+y"},
     {"from", ":b=c?+y"},
     {"pieces", ":b=n"},
     {"home", ":bi=c?+y"},
@@ -176,6 +190,7 @@ static const struct comparison {
     {"holds", ":b=n"},
     {"pool", ":b=w"},
     {"behind", ":S=n"},
+    {"number", ":S=n"},
     {"inside", ":d=z"},
     {"end", ":d=z"},
     {"map", ":d=M"},
@@ -492,7 +507,7 @@ static void read_several(program *p, op *o, const word *form) {
   size_t count = 0, i;
   while (((*reader.at >= 'a' && *reader.at <= 'z') || *reader.at == '*') && count < NAMES)
     names[count++] = read_block();
-  if (o->verb == '+' && count == 1 && reads('-')) {
+  if (count == 1 && reads('-')) {
     const unsigned char last = read_block();
     while (names[count - 1] < last && count < NAMES) {
       names[count] = (unsigned char)(names[count - 1] + 1);

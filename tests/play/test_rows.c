@@ -83,6 +83,7 @@ int main(int argc, char **argv) {
   const char *wanted = NULL;
   size_t i;
   int n;
+  is_strict = 1;
   for (n = 1; n + 1 < argc; n += 2) {
     if (strcmp(argv[n], "--trace") == 0)
       is_traced = strtol(argv[n + 1], NULL, 10) != 0;
