@@ -102,19 +102,21 @@ static void vary(program *p, char letter) {
   if (strchr("lkqm", letter)) o[OPT_CAP] *= 2;
 }
 
-/* Work uses what is freed, discarded or destroyed on a stream, until then. */
+/* Work uses what is recorded, and, until then, what is freed, discarded or destroyed on a stream. */
 static void add_uses(program *p) {
   int is_captured[ON_NONE + 1] = {0};
   size_t i;
   for (i = 0; i < p->count; i++) {
     op o = p->ops[i];
+    const size_t at = i + (o.verb == 'r');
     if (strchr("BE", o.verb)) is_captured[o.stream] = o.verb == 'B';
-    if (!strchr("-dzK", o.verb) || o.stream == ON_NONE || is_captured[o.stream]) continue;
+    if (!strchr("r-dzK", o.verb) || o.stream == ON_NONE || is_captured[o.stream]) continue;
     if (o.result) continue;
-    o.verb = o.verb == '-' ? 'u' : 'U';
+    o.verb = strchr("r-", o.verb) ? 'u' : 'U';
     o.bytes = o.more = 0;
-    insert(p, i, &o);
-    p->mark += i++ < p->mark;
+    insert(p, at, &o);
+    p->mark += at < p->mark;
+    i++;
   }
 }
 
