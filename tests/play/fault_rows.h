@@ -51,6 +51,7 @@ static const struct row {
     {"nothing", ".1gpo", "", "{}"},
     {"one-block", ".1wfcplko", "4g", "{} | +a=1 -a"},
     {"left-live", ".wpm", "4g", "{} | +a=1 +b=3@A +e=512b"},
+    {"zero-bytes", ".p", "4", "{} | +a=0 +b=1 +c=0/xs"},
     {"peers", ".c", "3", "{peers:2} " HOLES8 "| +x=2"},
     {"refused-pointers", ".f", "", "{} +a=1 +b=1 -a | wa:0 wa:0 wa:0 -b wb:0"},
     {"refused-window", ".w", "R", "{} " HOLES8 "+x=3 -x | wx:0 wx:0 +x=3"},

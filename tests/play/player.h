@@ -534,6 +534,7 @@ static void do_alloc(int on) {
   if (!from->value) from = w.pools;
   wanted = wanted_of(from);
   if (graph_number) wanted.flags &= ~GMLAKE_TRANSIENT;
+  if (graph_number && !now->two) wanted.pool = NULL; /* the capture's, all the same */
   is_aligned = is_alignment(wanted.alignment, from);
   if (wanted.flags & GMLAKE_TRANSIENT && !is_aligned) { /* the lender's chunks may be larger */
     wanted.alignment = 0;

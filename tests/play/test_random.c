@@ -502,6 +502,10 @@ static const struct row {
     {"a buffer that ends waits for its uses", "{} N2:16^4 z2:12 U2@A hD K2@D N1:28^4"},
     {"a pool that ends waits for uses of graphs' memory",
      "{} P0 BA:0/0 +a=1@A/0 EA hB ua@B -a@B D0"},
+    /* Faults in places that few random programs and few samples of faults meet. */
+    {"who lends lacks host memory", "{} P0 +a=1@A host:1 l0@A host:2 l0@A host:3 l0@A"},
+    {"who grows hears that the device is lost",
+     "{chunk:2 cap:4} N0:8^1 z0:4 z0:2 fail:any=4G +a=2"},
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
