@@ -130,8 +130,8 @@ nightly: deps-nightly
 	@BUILD='$(BUILD)' sh tests/fuzz/search.sh all $(NIGHTLY_SECONDS)
 
 exhaustive: deps-test
-	$(SUBMAKE) $(BUILD)/test_exhaustive
-	@$(BUILD)/test_exhaustive --full
+	$(SUBMAKE) $(BUILD)/test_faults
+	@$(BUILD)/test_faults --full
 
 MUTANTS ?= 500
 SEED ?= 1

@@ -13,7 +13,7 @@ run() {
 }
 
 # In all of them: what is unknown is refused and named, the help comes wherever it is asked for.
-for program in replay bench gpu_bench offload turnip offload_gpu offload_session gpu_test test_exhaustive \
+for program in replay bench gpu_bench offload turnip offload_gpu offload_session gpu_test test_faults \
   test_hardening test_soak test_threads test_turnip test_worlds; do
   for word in --nonsense -j -A; do
     ok "$program $word" run 2 $program $word
@@ -68,9 +68,9 @@ ok 'a list that is too long: what is right' says "bench: --peer takes FILE, at m
 program=gpu_bench
 ok 'a check of its own' run 2 gpu_bench --copy-mib 24
 ok 'a check of its own: what is right' says "gpu_bench: --copy-mib takes a multiple of 16, not '24'"
-program=test_exhaustive
+program=test_faults
 for shard in 1 1/ 2/2 1/0 1/2x; do
-  ok "--shard $shard" run 2 test_exhaustive --shard $shard
+  ok "--shard $shard" run 2 test_faults --shard $shard
   ok "--shard $shard: what is right" says "--shard takes I/N with I below N, not '$shard'"
 done
 
