@@ -355,15 +355,20 @@ static const struct row {
     {"pool-buffer-stays", ".", "4", "{} P0 N0:8/0 c0:1,2@A | D0!I hA K0@A eA D0 T:0"},
     {"pool-buffer-left", ".", "4", "{} P0 N0:8/0 | c0:1,2@A"},
     /* pools that are lent */
-    {"lend", ".1f", "14", "{} P0 BA:0/0 +a=4@A -a@A EA | l0@A +b=3@A/t -b@A L0@A BA:0/1 +c=4@A EA"},
+    {"lend", ".1f", "14",
+     "{} P0 BA:0/0 +a=4@A -a@A EA | j0@A l0@A +b=3@A/t -b@A L0@A j0@A BA:0/1 +c=4@A EA"},
     {"lend-stitched", ".gf", "3ZR",
-     "{} P0 BA:0/0 +a-e=1@A -ace@A EA | l0@A +x=3@A/t -x@A +y=3@A/t L0@A!B -y@A L0@A -bd@A D0"},
+     "{} P0 BA:0/0 +a-e=1@A -ace@A EA | j0@A l0@A +x=3@A/t -x@A +y=3@A/t L0@A!B -y@A L0@A j0@A "
+     "-bd@A D0"},
     {"lend-to-others", ".wf", "bV",
-     "{} P0 BA:0/0 +a=4@A -a@A EA | hA l0@A +b=2@B/t +c=1@A/t hB -b@B -c@A +d=4/t -d L0@B D0"},
+     "{} P0 BA:0/0 +a=4@A -a@A EA | hA j0@A l0@A +b=2@B/t +c=1@A/t hB -b@B -c@A +d=4/t -d L0@B "
+     "j0@B D0"},
     {"lend-pending", ".", "PV",
-     "{} P0 BA:0/0 +a=2@A -a@A EA | l0@A +b=2@A/t rb@B hB -b@A L0@A BA:0/1 +c=2@A EA eB -c@A D0"},
-    {"lend-and-more", ".", "4", "{} P0 BA:0/0 +a=1@A -a@A EA | l0@A +b=3@A/t +c=1@A/t -bc@A L0@A"},
-    {"lend-left", ".", "4", "{} P0 BA:0/0 +a=2@A -a@A EA | l0@A +b=1@A/t"},
+     "{} P0 BA:0/0 +a=2@A -a@A EA | j0@A l0@A +b=2@A/t rb@B hB -b@A L0@A j0@A BA:0/1 +c=2@A EA eB "
+     "-c@A D0"},
+    {"lend-and-more", ".", "4",
+     "{} P0 BA:0/0 +a=1@A -a@A EA | j0@A l0@A +b=3@A/t +c=1@A/t -bc@A L0@A j0@A"},
+    {"lend-left", ".", "4", "{} P0 BA:0/0 +a=2@A -a@A EA | j0@A l0@A +b=1@A/t"},
     /* several processes */
     {"share", ".1fwk", "4P", "{share} +a=3/x | xa iy.2=a -y.2@n -a +b=3"},
     {"share-window", ".g", "3ZPE", "{share} " HOLES8 "+x=3/x | xx iy.2=x -y.2@n -x +y=3"},
