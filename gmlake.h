@@ -6618,8 +6618,10 @@ static void gmlk_tell_attempt(gmlake *l, const gmlk_attempt *r, const void *ptr)
    pre: scratch is reserved for all slots. Cannot fail. */
 
 #define GMLK_NOWHERE (~(uint32_t)0) /* no slot, or no grain */
-#define GMLK_END_TRIES 16u          /* runs shorter than a chunk whose ends are looked at */
-#define GMLK_RUN_TRIES 64u          /* runs of one bin that are looked at for whole chunks; */
+#define GMLK_END_TRIES 16u       /* so many runs shorter than a chunk whose ends are looked at, */
+#define GMLK_END_SHARE 16u       /* or such a part of all runs, if that is more, */
+#define GMLK_END_TRIES_MOST 128u /* but no more than these */
+#define GMLK_RUN_TRIES 64u       /* runs of one bin that are looked at for whole chunks; */
 #define GMLK_RUN_TRIES_PER_CHUNK 4u /* and so many more for each chunk that is missing */
 
 typedef struct gmlk_window_plan {
@@ -6734,6 +6736,12 @@ static unsigned gmlk_supply_tries(const gmlk_arena *a, const gmlk_supply *supply
                        : 0;
 }
 
+/* How many runs shorter than a chunk are looked at for their ends. A lake that has few leaves them to
+   shorter requests. Where there are many, the few longest are seldom what a window lacks. */
+static unsigned gmlk_end_tries(uint32_t runs) {
+  return (unsigned)gmlk_min(gmlk_max(GMLK_END_TRIES, runs / GMLK_END_SHARE), GMLK_END_TRIES_MOST);
+}
+
 /* Finds the supply of a taker that may not wait in the stream's and the clean bins: whole chunks,
    from the shortest runs that hold one until there are enough; and ends of chunks, also of the
    longest runs that hold no whole chunk. */
@@ -6753,7 +6761,8 @@ static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, ui
     }
     bin++;
   }
-  for (bin = chunk_bin, tries = GMLK_END_TRIES; bin && tries;) {
+  tries = gmlk_end_tries(stream ? own->count + clean->count : clean->count);
+  for (bin = chunk_bin; bin && tries;) {
     bin = (unsigned)gmlk_max(gmlk_bin_down(own, bin - 1), gmlk_bin_down(clean, bin - 1));
     for (pool = stream; bin; pool = GMLK_CLEAN) {
       tries -= gmlk_supply_bin(a, pool, stream, bin, tries, grains, align, supply);

@@ -1150,6 +1150,16 @@ static void test_plan_ends(void **state) {
   arena_close(&host);
 }
 
+/* A sixteenth of the runs is looked at for ends, but at least 16 and at most 128. */
+static void test_plan_end_tries(void **state) {
+  (void)state;
+  assert_int_equal(gmlk_end_tries(0), 16);
+  assert_int_equal(gmlk_end_tries(16 * 17 - 1), 16);
+  assert_int_equal(gmlk_end_tries(16 * 17), 17);
+  assert_int_equal(gmlk_end_tries(16 * 128), 128);
+  assert_int_equal(gmlk_end_tries(~(uint32_t)0), 128);
+}
+
 /* Runs are looked at in proportion to what is missing: 64, and four for each chunk. */
 static void test_plan_tries(void **state) {
   gmlk_supply supply;
@@ -1395,6 +1405,7 @@ int main(void) {
       cmocka_unit_test(test_growth_records),
       cmocka_unit_test(test_runs_are_sorted),
       cmocka_unit_test(test_plan_ends),
+      cmocka_unit_test(test_plan_end_tries),
       cmocka_unit_test(test_plan_tries),
       cmocka_unit_test(test_aligned_best_fit),
       cmocka_unit_test(test_plan_small_holes_first),

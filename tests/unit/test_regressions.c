@@ -487,6 +487,36 @@ static void a_free_window_is_found_behind_any_number(void **state) {
   finish();
 }
 
+/* Lays a chunk of so many equal pairs: the first of a pair has `bytes` and goes into *list. */
+static void lay_pairs(void ***list, size_t bytes, size_t pair) {
+  size_t at;
+  for (at = 0; at < C; at += pair) {
+    *(*list)++ = take(bytes);
+    (void)take(pair - bytes);
+  }
+}
+
+/* Only the sixteen longest free ranges were looked at for a window's ends, however many there were:
+   the lake grew. Here they begin chunks, and the one that ends a chunk is the 22nd. */
+static void the_end_of_a_chunk_is_found_behind_sixteen_longer_ranges(void **state) {
+  void *holes[21 + 52 * 8], **next = holes, *tail;
+  uint64_t chunks;
+  int i;
+  (void)state;
+  start(100);
+  for (i = 0; i < 21; i++) lay_pairs(&next, C / 8 * 5, C);
+  for (i = 0; i < 52; i++) lay_pairs(&next, C / 16, C / 8);
+  (void)take(C / 2);
+  tail = take(C / 2);
+  (void)take(C);
+  while (next > holes) drop(*--next);
+  drop(tail);
+  chunks = stats().chunk_count;
+  assert_int_equal(piece_count(take(C / 8 * 9)), 2);
+  assert_int_equal(stats().chunk_count, chunks);
+  finish();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_failed_exchange_gives_up_no_window),
@@ -513,6 +543,7 @@ int main(void) {
       cmocka_unit_test(a_dead_pool_may_have_released_its_quarantine),
       cmocka_unit_test(a_pools_block_is_in_no_home_windows_way),
       cmocka_unit_test(a_free_window_is_found_behind_any_number),
+      cmocka_unit_test(the_end_of_a_chunk_is_found_behind_sixteen_longer_ranges),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
