@@ -230,6 +230,13 @@ static const row rows[] = {
      "driver-events=0 waits=0 host-waits=0 eC"},
     {"the_second_stream_closes_the_firsts_epoch", TOGETHER,
      "{granule:16 cap:4} +z.3=512b@A -z.3@A events=0 +z.3=512b@B -z.3@B events=1"},
+    /* One event for one free, however large. */
+    {"events_are_recorded_by_the_chunk_freed", TOGETHER,
+     "{granule:16 cap:8} +a-l=16k@A +z.3=512b@B -z.3@B events=0 -a-c@A events=0 -d@A events=1 "
+     "-e-g@A events=1 -h@A events=2 -i-k@A events=2 -l@A events=3 +x=3@A -x@A events=4"},
+    /* The judge counts along. */
+    {"metadata_of_streams_is_counted_to_the_byte", TOGETHER,
+     "{granule:16 cap:64} [38 hA +z.3=1@A -z.3@A fA kA vA ] numbers=38"},
     /* Own memory, clean memory, other streams' memory */
     {"own_windows_are_reused_at_once", TOGETHER,
      "{granule:16 cap:4} +z.3=4@n -z.3@n +a-c=1@A +d=1@B hA -ac@A +w=2@A pieces:w=2 -w@A "
@@ -259,6 +266,28 @@ static const row rows[] = {
      "+b.2=1@B off:b.2=b waits=0 eA"},
     {"memory_freed_on_another_stream_is_that_streams", TOGETHER,
      "{granule:16 cap:4} +p=1@A hA hB -p@B +a.2=1@B at:a.2=p -a.2@B +b.2=1@A off:b.2=p eA eB"},
+    {"null_and_one_are_the_legacy_stream", TOGETHER,
+     "{granule:16 cap:4} h0 +p=1 -p@1 +a.2=1@1 at:a.2=p ra.2 -a.2 +b.2=1 at:b.2=p holds:b.2=1 "
+     "events=0 pending-peak=0 e0 -b.2@1"},
+    {"own_memory_is_reused_at_once", TOGETHER,
+     "{granule:16 cap:4} +z.3=512b@B -z.3@B hA +p=2@A mark -p@A +a.2=2@A at:a.2=p waits=0 "
+     "grown=0 eA -a.2@A"},
+    /* | a | b |: side by side, both pending: neither stream has two chunks. In the end b is B's own
+       still. */
+    {"tags_of_two_streams_do_not_merge", TOGETHER,
+     "{granule:16 cap:8} +z.3=2@n -z.3@n +a=1@A +b=1@B at:b=a+1 hA hB -a@A -b@B +p=2@A "
+     "from:p=b+1 pieces:p=1 waits=0 +b.2=1@B at:b.2=b eA eB"},
+    /* 26 times | - | a | A |: A's holes are of two chunks; the clean chunks are parts of them, and
+       sixteen are passed over in search of one that is a hole by itself. A chunk is had at the
+       begin of a hole, without growth or wait. */
+    {"a_chunk_of_many_holes_that_clean_chunks_begin", TOGETHER,
+     "{granule:16 cap:200} +z=78@n -z@n [78 +*=1@A ] hA [26 -*@n -*@A u*@A ] +a=1@A at:a=g.1 "
+     "reserved=78 waits=0 eA"},
+    /* The clean hole that fits begins a run of the stream's own, and those beside it in its bin are
+       too short: it is had as part of the run. */
+    {"a_hole_of_a_run_among_shorter_ones", TOGETHER,
+     "{granule:16 cap:16} +z.3=8@n -z.3@n +a=68k@A +b=5k@A +c=69k@A +d=59k@A +e=5k@A +f=68k@A "
+     "+g=5k@A +h=68k@A +*=165k@A hA -d@A -acfh@n +j=68k+512b@A at:j=c reserved=8 eA"},
     /* No stream */
     {"none_frees_clean_memory", TOGETHER,
      "{granule:16 cap:4} hA +p=1@A -p@n +a.2=1@B at:a.2=p waits=0 reserved=1 eA -a.2@B"},
@@ -283,6 +312,9 @@ static const row rows[] = {
     /* A device that is lost as the only stream is fenced is lost to the one who asks. */
     {"none_learns_that_the_device_is_lost", TOGETHER,
      "{granule:16 cap:4} +z.3=1@A -z.3@A fail:record=1G +*=1@n!G destroy!G"},
+    /* What is smaller than a chunk is fenced by the chunk. */
+    {"none_reuses_small_blocks_by_the_chunk", TOGETHER,
+     "{granule:16 cap:64} [1000 +z.3=16k@n -z.3@A ] reserved-peak=1 events=250"},
     /* The ladder: waits on the device */
     /* The device is full: A's pending memory, behind one wait; what lies behind the same wait is
        had without another, what A frees later is not. */
@@ -316,6 +348,57 @@ static const row rows[] = {
      "at:a.2=a waits=1 eA"},
     {"no_grow_borrows_too", TOGETHER,
      "{granule:16 cap:8} +p=2@A +*=512b@B hA -p@A +a.2=2@B/g at:a.2=p waits=1 reserved=3 eA"},
+    {"borrowing_and_growth_together_serve", TOGETHER,
+     "{granule:16 cap:8} +p=4@A +*=512b@B hA -p@A +w=6@B reserved=7 waits=1 host-waits=0 "
+     "holds:w=1 eA"},
+    {"borrowing_and_growth_together_serve_if_waits_come_first", TOGETHER,
+     "{granule:16 cap:8 wait-first} +p=4@A +*=512b@B hA -p@A +w=6@B reserved=7 waits=1 "
+     "host-waits=0 holds:w=1 eA"},
+    {"an_idle_window_is_borrowed_behind_a_wait", TOGETHER,
+     "{granule:16 cap:3} +z.3=3@n -z.3@n +a=1@A +b=1@B +c=1@A -ac@A +w=2@A hA -w@A mark "
+     "mappings=5 +a.2=2@B at:a.2=w waits=1 reuses=1 mappings=5 eA"},
+    /* A device that is lost while a window is waited for is asked for nothing more. Behind c there
+       is one hole with d and e. */
+    {"a_lost_device_ends_the_borrowing", TOGETHER,
+     "{granule:16 cap:6} +z.3=6@n -z.3@n +a-e=1@A +*=512b@B -ac@A +w=2@A hA -w@A -de@A "
+     "fail:stream-wait=1G +*=2@B!G waits=0 destroy!G"},
+    /* What a stream freed since its last event serves another stream before that grows, if
+       complete. */
+    {"what_has_no_event_yet_is_fenced_before_growth", TOGETHER,
+     "{granule:16 cap:8} +p=1-512b@A +*=512b@B -p@A events=0 +a.2=1-512b@B at:a.2=p events=1"},
+    /* Of many events that are complete few are asked for (1, 2, 4, 8, 16, and the rest); so of
+       those that are not: B grows, the oldest is not complete. */
+    {"events_are_asked_for_in_steps", TOGETHER,
+     "{granule:16 cap:128} +a-h.2=1@A +z.3=512b@B hA -a-h.2@A events=60 mark +y.3=1@B calls=4 eA "
+     "mark +x.3=60@B calls=6 pending=0"},
+    /* More events than a stream has fences for: all of it can still be had behind waits. */
+    {"a_long_queue_of_frees_can_be_borrowed", TOGETHER,
+     "{granule:16 cap:104} +a-v.3=1@A +z.3=512b@B hA -a-v.3@A events=100 +y.3=100@B waits=1 "
+     "host-waits=0 eA"},
+    /* Of 200 chunks each second one. */
+    {"a_free_of_each_128th_has_an_event", TOGETHER,
+     "{granule:16 cap:208} +a-v.3=1@A +z.3=512b@B +y.3=99@n hA -a-v.3@A events=50 +x.3=100@B "
+     "waits=1 host-waits=0 eA"},
+    {"a_long_queue_of_frees_can_be_waited_for", TOGETHER,
+     "{granule:16 cap:104} +a-v.3=1@A +z.3=512b@B hA -a-v.3@A +y.3=100@n waits=0 host-waits=36"},
+    /* An event is made and recorded for each. */
+    {"frees_ask_for_nothing_while_there_are_fences", TOGETHER,
+     "{granule:16 cap:8} +a-g=1@A +*=512b@B hA mark -a-g@A calls=14 events=7 eA"},
+    /* What both streams freed is not enough, so the host waits for both. */
+    {"a_request_that_is_refused_has_waited_for_all", TOGETHER,
+     "{granule:16 cap:4} gA:1000000 hB +x=1@A -x@A +y=1@B -y@B +*=5@n!O Q at-work=0"},
+    /* 38 streams freed what one request needs all of. The host waits for at most 32 at once. */
+    {"the_host_waits_for_many_streams", TOGETHER,
+     "{granule:16 cap:38} [38 hA +a=1@A ua@A -a@A fA kA vA ] +z.3=38@n host-waits=38"},
+    /* The first one that fails ends the call: the third call of the driver, behind two questions.
+       */
+    {"a_failed_wait_is_told", TOGETHER,
+     "{granule:16 cap:8} P0 hA hB +x=1@A/0 -x@A +y=1@B/0 -y@B fail:wait=1O fail:wait=2R mark "
+     "D0!O calls=3 host-waits=1 fail:wait=0R D0"},
+    /* Out of memory for good: nothing is left pending where the host could wait for it. */
+    {"out_of_memory_is_the_last_answer", TOGETHER,
+     "{granule:16 cap:4} +p=2@A +*=512b@B hA -p@A +*=4@B!O told-free=3-512b told-pending=0 "
+     "told-live=512b eA"},
     /* Calls about streams that fail */
     {"a_device_lost_while_freeing_is_lost_from_then_on", TOGETHER,
      "{granule:16 cap:4} +p=2@A +*=512b@B fail:record=1G -p@A +*=512b@A!G destroy!G"},
@@ -328,6 +411,14 @@ static const row rows[] = {
      "at:a.2=p"},
     {"destroy_frees_everything_though_waiting_fails", TOGETHER,
      "{granule:16 cap:4} +p=2@A +*=512b@B hA -p@A fail:wait=1R* destroy!R"},
+    /* A free needs no event: it succeeds, and the next one covers its memory. */
+    {"a_free_survives_a_failed_record", TOGETHER,
+     "{granule:16 cap:4} +p=2@A +q=1@A +*=512b@B hA fail:record=1R -p@A error!R events=0 -q@A "
+     "events=1 eA +a.2=3@B at:a.2=p waits=0"},
+    /* Without the wait the memory may not be had; what is free stays so. */
+    {"a_failed_wait_on_the_device_is_undone", TOGETHER,
+     "{granule:16 cap:3} +p=2@A +*=512b@B hA -p@A fail:stream-wait=1R* fail:wait=1R* +a.2=2@B!R "
+     "waits=0 fail:wait=0R +a.2=2@B at:a.2=p waits=1 eA"},
     /* Recorded streams */
     {"recorded_streams_defer_reuse", TOGETHER,
      "{granule:16 cap:8} +p=2@A rp@B hB -p@A pending=2 active=0 +a.2=2@A off:a.2=p reserved=4 "
@@ -428,6 +519,31 @@ static const row rows[] = {
      "eB Q at-work=0 idle=4"},
     {"destroy_waits_for_pending_frees", TOGETHER,
      "{granule:16 cap:4} +p=1@A rp@B hB -p@A destroy driver-host-waits=1"},
+    {"a_stream_is_recorded_once", TOGETHER,
+     "{granule:16 cap:8} +p=1 rp@A rp@B mark [50 rp@A rp@B ] metadata-grown=0 -p"},
+    {"a_pending_block_cannot_be_freed_again", TOGETHER,
+     "{granule:16 cap:4} +p=1@A rp@B hB -p@A pending=1 -p@A!D rp@B!U pending=1 eB"},
+    /* To record one again is the same. */
+    {"every_recorded_stream_counts", TOGETHER,
+     "{granule:16 cap:16} +p=1@A hC rp@C rp@C hD rp@D rp@D hE rp@E rp@E hF rp@F rp@F hG rp@G "
+     "rp@G -p@A +a=1@A off:a=p eG +b=1@A off:b=p eF +c=1@A off:c=p eE +d=1@A off:d=p eD +e=1@A "
+     "off:e=p eC +f=1@A at:f=p"},
+    /* Each recorded stream is waited for, watched or not, whichever is the last at work. */
+    {"every_recorded_stream_is_waited_for", TOGETHER,
+     "{granule:16 cap:2} +p=4k@A rp@B rp@C rp@D rp@E rp@F rp@G rp@H rp hC -p@A T:999 pending=4k "
+     "eC T:999 pending=0 +p=4k@A rp@B rp@C rp@D rp@E rp@F rp@G rp@H rp hE -p@A T:999 pending=4k "
+     "eE T:999 pending=0 +p=4k@A rp@B rp@C rp@D rp@E rp@F rp@G rp@H rp hG -p@A T:999 pending=4k "
+     "eG T:999 pending=0 +p=4k@A rp@B rp@C rp@D rp@E rp@F rp@G rp@H rp h0 -p@A T:999 pending=4k "
+     "e0 T:999 pending=0"},
+    {"every_recorded_stream_is_waited_for_and_watched", TOGETHER,
+     "{granule:16 cap:2 observed} +p=4k@A rp@B rp@C rp@D rp@E rp@F rp@G rp@H rp hB -p@A T:999 "
+     "pending=4k eB T:999 pending=0 +p=4k@A rp@B rp@C rp@D rp@E rp@F rp@G rp@H rp hD -p@A T:999 "
+     "pending=4k eD T:999 pending=0 +p=4k@A rp@B rp@C rp@D rp@E rp@F rp@G rp@H rp hF -p@A T:999 "
+     "pending=4k eF T:999 pending=0 +p=4k@A rp@B rp@C rp@D rp@E rp@F rp@G rp@H rp hH -p@A T:999 "
+     "pending=4k eH T:999 pending=0"},
+    /* It is recorded in the end. */
+    {"record_stream_survives_lack_of_host_memory", TOGETHER,
+     "{granule:16 cap:4} +p=1 host:1 rp@A!H host:2 rp@A!H host:0 rp@A hA -p pending=1 eA"},
     /* Forgotten streams */
     {"forgetting_an_unknown_stream_is_fine", TOGETHER, "{granule:16 cap:4} fA events=0"},
     {"a_forgotten_stream_completes", TOGETHER,
@@ -439,6 +555,64 @@ static const row rows[] = {
     /* Nor is it hidden by a use of the stream that had the number before. */
     {"a_use_is_recorded_beside_that_of_a_former_stream", TOGETHER,
      "{granule:16 cap:4} +p=1@A rp@B fB rp@C hC -p@A pending=1 eC"},
+    /* The driver hands the value out again: the new stream is not the old one, whose work goes on.
+       */
+    {"a_reused_value_is_another_stream", TOGETHER,
+     "{granule:16 cap:8} +p=2@A hA -p@A fA kA vA +q=2@A off:q=p waits=0 reserved=4 -q@A"},
+    {"a_forgotten_streams_memory_is_had_behind_its_fence", TOGETHER,
+     "{granule:16 cap:2} +p=2@A hA -p@A fA kA vA +a.2=2@A at:a.2=p waits=1 host-waits=0 -a.2@A"},
+    {"a_forgotten_streams_blocks_live_on", TOGETHER,
+     "{granule:16 cap:4} +p=1@A fA kA holds:p=1 -p@B +a.2=1@B at:a.2=p -a.2@B"},
+    /* The stream that a block names is one that can be used: not C, nor D, which have A's number.
+       */
+    {"a_block_names_no_forgotten_stream", TOGETHER,
+     "{granule:16 cap:4} +p=1@A number:A=0 holds:p=1 fA +*=512b@C number:C=0 holds:p=1 fC "
+     "+*=512b@D holds:p=1 -p@B"},
+    /* Streams that come and go: a block of each stays, and so does a use of each of another block.
+       */
+    {"live_blocks_keep_no_numbers", TOGETHER,
+     "{granule:16 cap:300} +k=512b +y=200@n [10 +p=8k@A rk@A fA kA vA -p ] mark [28 +p=8k@A rk@A "
+     "fA kA vA -p ] metadata-grown=0 numbers=2 -k T:999 pending=0"},
+    /* A number does not serve again while its stream is at work; many at work do not bar the line.
+       */
+    {"a_number_at_work_does_not_serve_again", TOGETHER,
+     "{granule:16 cap:64} +*=512b@B +p=1@C hC -p@C +q=1@D hD -q@D +s=1@E hE -s@E fC fD fE [20 "
+     "+x=1@A off:x=p off:x=q off:x=s -x@A fA kA vA ] numbers=6 eC eD eE T:999 numbers-used=1"},
+    /* A pending block has the tag of a stream whose number is another's when it is freed at last.
+       There is nothing to wait for: D never had it. */
+    {"a_pending_tag_outlives_its_streams_number", TOGETHER,
+     "{granule:16 cap:2} +*=512b@C +p=1@A number:A=1 rp@B hB -p@A fA hD +*=512b@D number:D=1 "
+     "behind:D=1 eB +a.2=1@C at:a.2=p waits=0 host-waits=0 eD"},
+    /* The same of a place of a buffer: it is unmapped without a wait. The other chunk is the
+       block's. */
+    {"a_place_outlives_its_streams_number", TOGETHER,
+     "{granule:16 cap:4} N0:2 z0:2@A z0:0@A number:A=0 fA +*=512b@C number:C=0 hC behind:C=1 T:0 "
+     "released=1 host-waits=0 eC"},
+    /* A block recorded on a stream whose number is another's: that one is not waited for. Nor does
+       a stale use hide one of it. */
+    {"a_recorded_use_outlives_its_streams_number", TOGETHER,
+     "{granule:16 cap:4} +p=1@A rp@B number:B=1 fB hC +*=512b@C number:C=1 -p@A pending=0 +p=1@A "
+     "rp@C -p@A pending=1 eC"},
+    /* A block's own stream is gone and its number is a recorded one's: NONE does not speak for
+       that. */
+    {"none_does_not_speak_for_the_number", TOGETHER,
+     "{granule:16 cap:4} +p=1@A number:A=0 fA rp@B number:B=0 hB -p@n pending=1 eB"},
+    /* A capture takes no number that free memory may name: what it pins is the graph's alone. B
+       takes that of A. */
+    {"a_capture_has_a_number_of_its_own", TOGETHER,
+     "{granule:16 cap:4} P0 +x=1@A/0 -x@A fA BB:0/0 EB T:0 released=1 BB:0/1 EB numbers=2"},
+    /* Nor one that a pending block's tag names, as A is known to be done: the graph does not know
+       that block. */
+    {"a_capture_leaves_pending_tags_alone", TOGETHER,
+     "{granule:16 cap:4} P0 +*=512b@C +p=1@A/0 rp@B hB -p@A fA T:999 BC:0/0 EC eB T:0 released=1"},
+    {"a_busy_stream_with_many_frees_can_be_forgotten", TOGETHER,
+     "{granule:16 cap:104} +a-v.3=1@A +z.3=512b@B hA -a-v.3@A fA eA T:1 released=100"},
+    /* B waited for a stream that is gone. A new stream with its number has not been waited for:
+       there are enough in between for numbers to serve again. */
+    {"a_recycled_number_has_not_been_waited_for", TOGETHER,
+     "{granule:16 cap:3} +s=512b@B +p=2@A number:A=1 hA -p@A +q=2@B at:q=p waits=1 -q@B eA fA kA "
+     "vA [31 +z.3=512b@A -z.3@A fA kA vA ] +z.3=512b@A -z.3@A number:A=1 +p=2@A hA -p@A +q=2@B "
+     "at:q=p waits=2 host-waits=0 eA -q@B"},
     /* Pools */
     {"a_pools_windows_go_with_it", TOGETHER,
      "{granule:16 cap:3} P0 +z.3=3@n/0 -z.3@n +a-c=1/0 -ac +w=2/0 pieces:w=2 -wb stitched=2 D0 "
@@ -451,6 +625,26 @@ static const row rows[] = {
      "{granule:16 cap:4} P0 +z.3=3/0 -z.3 +p=4 reserved=4 -p +p=4/0 -p D0"},
     {"trim_reaches_every_pool", TOGETHER,
      "{granule:16 cap:8} P0 +z.3=2/0 -z.3 P1 +z.3=3/1 -z.3 +z.3=1 -z.3 T:0 released=6"},
+    /* No chunk in common, nor a free one. */
+    {"pools_are_apart", TOGETHER,
+     "{granule:16 cap:8} P0 +p=16k/0 +q=16k reserved=2 pool:p=0 pool:q=n -pq +a.2=1 at:a.2=q "
+     "+b.2=1/0 at:b.2=p reserved=2 -a.2b.2 D0"},
+    /* The second one has the whole device in one chunk. */
+    {"pools_have_their_own_chunk_size", TOGETHER,
+     "{granule:16 cap:16} P0^4 +z.3=512b/0 -z.3 reserved=4 chunks=1 D0 P0^16 +z.3=512b/0 -z.3 "
+     "reserved=16 chunks=1 D0"},
+    {"a_pool_that_cannot_be_made_leaves_nothing", TOGETHER,
+     "{granule:16 cap:8} mark fail:reserve=1O* P0!O metadata-grown=0 fail:reserve=0O host:1 P0!H "
+     "reservations=1 host:2 P0!H reservations=1 host:3 P0!H reservations=1 host:4 P0!H "
+     "reservations=1 host:5 P0!H reservations=1 host:6 P0!H reservations=1 host:7 P0!H "
+     "reservations=1 metadata-grown=0 host:8 P0 host:0 D0"},
+    {"a_pool_with_live_blocks_stays", TOGETHER,
+     "{granule:16 cap:8} +q=1 P0 +p=3/0 D0!I holds:p=1 -p reserved=4 D0 reserved=1 chunks=1 "
+     "driver-bytes=1 reservations=1 -p!U -q"},
+    {"destroy_takes_the_pools_along", TOGETHER, "{granule:16 cap:8} P0 P1 +*=1/1 destroy"},
+    {"pools_come_and_go_without_growth_of_metadata", TOGETHER,
+     "{granule:16 cap:8} [10 P0 P1 +z.3=1/0 -z.3 +y.3=1/1 -y.3 D0 D1 ] mark [190 P0 P1 +z.3=1/0 "
+     "-z.3 +y.3=1/1 -y.3 D0 D1 ] metadata-grown=0"},
     /* Captures */
     /* There is free memory outside. Other streams are not concerned. */
     {"captured_allocations_come_from_the_pool", TOGETHER,
@@ -520,6 +714,65 @@ static const row rows[] = {
     /* The device is full: the capture gets what the other arena holds and does not need. */
     {"a_capture_on_a_full_device_reclaims", TOGETHER,
      "{granule:16 cap:4} P0 +z.3=4@B -z.3@B BA:0/0 +p=3@A pool:p=0 EA"},
+    /* What is freed later is pinned all the same, and out of memory changes nothing. */
+    {"captured_memory_stays_pinned", TOGETHER,
+     "{granule:16 cap:16} P0 BA:0/0 +x=2@A +k=1@A -x@A EA -k@B +p=1@A/0 off:p=x off:p=x+1 "
+     "off:p=k -p@n T:0 released=1 reserved=3 +*=14@B!O reserved=3 D0 reserved=0"},
+    /* The first graph knows four chunks, the second captures one: the other three are still known
+       to the first, so ordinary allocations do not get them and trim leaves them. */
+    {"graphs_that_share_a_pool_keep_what_they_know", TOGETHER,
+     "{granule:16 cap:16} P0 BA:0/0 +x=4@A -x@A EA BA:0/1 +p=1@A at:p=x T:0 released=0 -p@A EA "
+     "+q=1@B/0 off:q=x off:q=x+1 off:q=x+2 off:q=x+3 -q@n T:0 released=1 reserved=4"},
+    {"captured_windows_stay_mapped_and_serve_again", TOGETHER,
+     "{granule:16 cap:3 smax:1b} P0 BA:0/0 +x=3@A -x@A +a-c=1@A -ac@A +w=2@A pieces:w=2 -w@A EA "
+     "T:0 released=0 +*=1@A!O windows=1 BA:0/1 mark +a.2=2@A at:a.2=w calls=0 EA -a.2@A -b@A"},
+    {"recapturing_needs_no_more_memory", TOGETHER,
+     "{granule:16 cap:32} +z.3=1@B -z.3@B P0 [2 BA:0/0 +a=1@A +b=2@A +c=3@A +d=4@A -abc@A EA "
+     "-d@A J0 ] mark [150 BA:0/0 +a=1@A +b=2@A +c=3@A +d=4@A -abc@A EA -d@A J0 ] "
+     "metadata-grown=0 grown=0 D0"},
+    {"outside_memory_freed_inside_is_had_by_others_after_the_end", TOGETHER,
+     "{granule:16 cap:3} P0 +p=2@A +*=512b@B BA:0/0 -p@A +*=2@B!O told-pending=2 EA +a.2=2@B "
+     "at:a.2=p"},
+    /* Whatever the only stream freed before its capture is had there once it is complete, the
+       lake's and the pool's, whether a fence was recorded before or not. */
+    {"a_capture_has_what_its_stream_freed_before", TOGETHER,
+     "{granule:16 cap:4 limit:2} P0 +p=2@A hA -p@A eA BA:0/0 +q=2@A EA -q@A D0 P0 +p=2@A hA -p@A "
+     "T:0 eA BA:0/0 +q=2@A EA -q@A D0 host-waits=0 P0 +p=2@A hA -p@A BA:0/0 +q=2@A host-waits=1 "
+     "EA -q@A D0 host-waits=2 P0 +p=2@A hA -p@A T:0 BA:0/0 +q=2@A host-waits=3 reserved-peak=2 "
+     "EA"},
+    {"a_capture_has_what_its_stream_freed_in_the_pool_before", TOGETHER,
+     "{granule:16 cap:4 limit:2} P0 +p=2@A/0 hA -p@A eA BA:0/0 +q=2@A EA -q@A D0 P0 +p=2@A/0 hA "
+     "-p@A T:0 eA BA:0/0 +q=2@A EA -q@A D0 host-waits=0 P0 +p=2@A/0 hA -p@A BA:0/0 +q=2@A "
+     "host-waits=1 EA -q@A D0 host-waits=2 P0 +p=2@A/0 hA -p@A T:0 BA:0/0 +q=2@A host-waits=3 "
+     "reserved-peak=2 EA"},
+    /* What is freed on a stream in its capture, or on the legacy stream in any, cannot be fenced.
+       What was fenced there before is waited for all the same. */
+    {"a_capture_has_what_was_fenced_before", TOGETHER,
+     "{granule:16 cap:8} P0 +*=512b@B +p=5@A +*=512b@A +l=512b@A hA -p@A BA:0/0 -l@A +*=4@A "
+     "host-waits=1 EA"},
+    {"a_capture_has_what_was_fenced_before_on_the_legacy_stream", TOGETHER,
+     "{granule:16 cap:8} P0 +*=512b@B +p=5 +*=512b +l=512b h0 -p BA:0/0 -l +*=4@A host-waits=1 "
+     "EA"},
+    /* A wait for each event. */
+    {"what_little_was_not_fenced_is_as_a_capture_begins", TOGETHER,
+     "{granule:16 cap:8} P0 +*=512b@B +p=5@A +l=512b@A hA -pl@A BA:0/0 +*=4@A host-waits=2 EA"},
+    {"what_little_was_not_fenced_on_the_legacy_stream_is_too", TOGETHER,
+     "{granule:16 cap:8} P0 +*=512b@B +p=5 +l=512b h0 -pl BA:0/0 +*=4@A host-waits=2 EA"},
+    /* Whose use was fenced before a capture, though another pool's was not. */
+    {"a_pool_is_destroyed_during_a_capture", TOGETHER,
+     "{granule:16 cap:8} P0 P1 P2 +*=512b@B +p=2@A/1 +q=1@A/2 +l=1@A/2 hA -pq@A BA:0/0 -l@A "
+     "fail:wait=1R D2!R D2!C host-waits=3 D1 EA D2"},
+    {"a_device_lost_before_a_capture_ends_it", TOGETHER,
+     "{granule:16 cap:4} P0 +z.3=512b@A -z.3@A fail:record=1G BA:0/0!G error!G destroy!G"},
+    {"capture_begin_survives_lack_of_host_memory", TOGETHER,
+     "{granule:16 cap:8} P0 host:1 BA:0/0!H EA!I host:2 BA:0/0!H EA!I host:3 BA:0/0!H EA!I "
+     "host:4 BA:0/0!H EA!I host:0 BA:0/0 host:1 BB:0/1!H EB!I BB:0/1 host:1 BC:0/2!H EC!I BC:0/2 "
+     "host:1 BD:0/3!H ED!I BD:0/3 host:1 BE:0/4!H EE!I BE:0/4 EA EB EC ED EE D0"},
+    /* The events' array cannot be had: the wait makes do with an event of its own. */
+    {"pools_wait_without_host_memory", TOGETHER,
+     "{granule:16 cap:8} P0 hA +x=1@A/0 -x@A host:1* D0 driver-host-waits=1 reserved=0"},
+    {"lakes_wait_without_host_memory", TOGETHER,
+     "{granule:16 cap:8} P0 hA +x=1@A/0 -x@A host:1* destroy driver-host-waits=1"},
     /* Streams that are destroyed untold */
     /* | aaaa | then the value is another stream's: what is pending there is not its own. It is
        had with no other memory left, behind a wait on the device. */
@@ -596,6 +849,50 @@ static const row rows[] = {
        memory finds it. Nobody had to wait for it. */
     {"a_free_that_waits_for_what_is_done_is_found", TOGETHER,
      "{granule:16 cap:4} +p=1@C rp@D fD T:0 -p@C +p=1@C/g pending=0 host-waits=0 -p@C"},
+    /* A stream of which the driver says that it is gone, as its capture is to begin. */
+    {"no_capture_begins_on_a_stream_that_is_gone", TOGETHER,
+     "{granule:16 cap:8} P0 +z.3=32k@A -z.3@A kA!U BA:0/0!R EA!I D0"},
+    /* The legacy stream never ends, so it is asked nothing and needs no event, but when the second
+       stream closes the first one's epoch. */
+    {"each_free_is_fenced_but_on_the_legacy_stream", TOGETHER,
+     "{granule:16 cap:4 may-end} +z.3=512b -z.3 mark +z.3=512b -z.3 all-calls=0 events=0 [2 "
+     "+z.3=512b@A -z.3@A ] events=3"},
+    /* A stream that stays costs what it costs in a lake without the flag, until it is forgotten.
+       That it is urgent is something else. */
+    {"a_stream_that_stays_is_asked_and_fenced_as_others", TOGETHER,
+     "{granule:16 cap:4 may-end} +*=512b@B mA:3 mA:2 +z.3=512b@A -z.3@A mark +z.3=512b@A -z.3@A "
+     "all-calls=0 events=0 fA events=1 kA vA +z.3=512b@A -z.3@A events=2"},
+    /* What it freed since its last event can be had behind a wait: it may be fenced at any time. */
+    {"a_stream_that_stays_is_fenced_by_others", TOGETHER,
+     "{granule:16 cap:1 may-end} mA:3 +p=1-512b@A +*=512b@B hA -p@A events=0 +a.2=1-512b@B "
+     "at:a.2=p waits=1 host-waits=0 eA"},
+    /* Freed on a value that no stream has: pending for the whole device, under one number. */
+    {"a_free_on_a_stream_that_is_gone", TOGETHER,
+     "{granule:16 cap:4 may-end} +p-r=1@A +*=512b@B kA -p@A numbers-used=2 -qr@A numbers-used=2 "
+     "lost-streams=1 T:0 released=0 +a.2=3@B at:a.2=p host-waits=1 lost-streams=0"},
+    /* To forget a value is not to forget the stream that had it before. */
+    {"a_stream_is_forgotten_under_a_former_ones_value", TOGETHER,
+     "{granule:16 cap:2 may-end} +p=1@A hA -p@A kA vA fA live-streams=0 kA vA +q=1@A off:q=p fA "
+     "kA vA fA"},
+    /* No id is asked for a stream that is being captured: that could spoil the capture. */
+    {"a_captured_stream_is_not_asked", TOGETHER,
+     "{granule:16 cap:4 may-end} P0 BA:0/0 +p=1@A -p@A EA D0"},
+    /* Nobody said that streams may end, and the driver says that one has: the others go on. In the
+       end there is all, after a wait for the whole device. */
+    {"a_stream_found_destroyed_is_left_out", TOGETHER,
+     "{granule:16 cap:4} +p=32k@A +q=2@B hA -p@A -q@B kA!U T:0 released=2 error!R Q at-work=32k "
+     "idle=32k host-waits=0 +q=4@B host-waits=1 -q@B"},
+    /* One call records on three streams: two of them are gone. */
+    {"two_streams_are_found_destroyed", TOGETHER,
+     "{granule:16 cap:4} +p=32k@A +q=32k@B +r=32k@C -p@A -q@B -r@C kA!U kB!U T:0 lost-streams=2 "
+     "error!R +*=4@C lost-streams=0"},
+    /* A capture forbids to wait for the device; the others' memory is waited for. */
+    {"the_device_is_not_waited_for_in_a_capture", TOGETHER,
+     "{granule:16 cap:2} P0 +p=1@A -p@A kA!U T:0 released=0 BB:0/0 +*=2!O EB +a.2=2 at:a.2=p"},
+    /* Memory that could not be waited for is as it was. */
+    {"a_wait_for_the_device_fails", TOGETHER,
+     "{granule:16 cap:2} +p=1@A -p@A kA!U fail:device-wait=1R* T:0 released=0 +*=2!R "
+     "lost-streams=1 destroy!R"},
     /* ---- Growing buffers ---- */
 
     /* though the stream has work that no event covers yet */
