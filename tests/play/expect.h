@@ -10,6 +10,7 @@ static struct compared { /* what words before have noted */
   size_t all_calls; /* as the judge had seen then */
   size_t released;  /* as a trim or a sleep told last */
   gmlake_budget budget;
+  gmlake_query_info foretold;
 } compared;
 
 typedef struct figure {
@@ -83,6 +84,9 @@ static int find_told(const char *name, uint64_t *out) {
         {"at-work", compared.budget.pending_bytes},
         {"allocatable", compared.budget.allocatable_bytes},
         {"errors-told", (uint64_t)w.errors_told},
+        {"foretold-fails", compared.foretold.result != GMLAKE_OK},
+        {"foretold-wait", (uint64_t)compared.foretold.wait},
+        {"foretold-new", compared.foretold.new_bytes},
         {"told-asked", error.asked_bytes},
         {"told-limit", error.limit_bytes},
         {"told-live", error.live_bytes},

@@ -55,7 +55,7 @@
    pool 0 holds); end:0=4, map:0=m..m (of buffer 0's chunks two are memory). `mark` notes the
    figures: state, splits, stitches, reuses, evictions, calls, all-calls, grown and metadata-grown
    are those since. released is what a trim or a sleep told last, idle, at-work and allocatable are
-   of the last Q, told- is of the last error.
+   of the last Q, foretold- of the last q, told- is of the last error.
 
    Without the option `exact` a word without ! may have any result that a fault, a want of memory or
    the manual explains, and a word that the manual does not allow at that place is passed over. With
@@ -144,6 +144,9 @@ static const struct comparison {
     {"idle", "=z"},
     {"at-work", "=z"},
     {"allocatable", "=z"},
+    {"foretold-fails", "=n"},
+    {"foretold-wait", "=n"},
+    {"foretold-new", "=z"},
     {"told-asked", "=z"},
     {"told-limit", "=z"},
     {"told-live", "=z"},

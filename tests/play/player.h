@@ -533,7 +533,7 @@ static void do_alloc(int on) {
   }
   if (!from->value) from = w.pools;
   wanted = wanted_of(from);
-  if (graph_number) wanted.flags &= ~GMLAKE_TRANSIENT;
+  if (graph_number && !is_exact()) wanted.flags &= ~GMLAKE_TRANSIENT;
   if (graph_number && !now->two) wanted.pool = NULL; /* the capture's, all the same */
   is_aligned = is_alignment(wanted.alignment, from);
   if (wanted.flags & GMLAKE_TRANSIENT && !is_aligned) { /* the lender's chunks may be larger */
@@ -573,15 +573,14 @@ static void do_alloc(int on) {
 static void do_query(int on) {
   pool *from = &w.pools[now->two % (POOLS + 1)];
   gmlake_alloc_desc wanted;
-  gmlake_query_info info;
   const gmlake_mock_census before = census();
   if (!may_name(on)) return;
   if (!from->value) from = w.pools;
   if (on >= 0 && w.lines[on].graph) from = &w.pools[graph_of(w.lines[on].graph)->pool];
   wanted = wanted_of(from);
   if (!is_alignment(wanted.alignment, from)) return;
-  (void)is_done(gmlake_query(lake, &wanted, value_in(now->stream), &info), "gmlake_query",
-                MAY(from->asleep, ASLEEP),
+  (void)is_done(gmlake_query(lake, &wanted, value_in(now->stream), &compared.foretold),
+                "gmlake_query", MAY(from->asleep, ASLEEP),
                 from->asleep && !(now->flags & FLAG_T) ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK);
   judge(before.handle_count == census().handle_count &&
             before.mapping_count == census().mapping_count,
@@ -941,7 +940,9 @@ static void do_lend(int on) {
   const int number = 1 + now->one % POOLS;
   pool *p = &w.pools[number];
   const tenants all = tenants_of(number);
-  if (!p->value || !is_quiet(on) || !may_name(on) || !order(on, &p->launched)) return;
+  if (!p->value || on < 0 || is_passed_over(may_name(on))) return;
+  if (!is_exact() && !is_quiet(on)) return;
+  if (!order(on, &p->launched)) return;
   if (!is_done(gmlake_pool_lend(lake, p->value, value_in(now->stream)), "gmlake_pool_lend", 0,
                p->is_lent     ? GMLAKE_ERROR_BUSY
                : p->asleep    ? GMLAKE_ERROR_ASLEEP
@@ -956,7 +957,8 @@ static void do_recall(int on) {
   const int number = 1 + now->one % POOLS;
   pool *p = &w.pools[number];
   const tenants all = tenants_of(number);
-  if (!p->value || !is_quiet(on) || !may_name(on)) return;
+  if (!p->value || on < 0 || is_passed_over(may_name(on))) return;
+  if (!is_exact() && !is_quiet(on)) return;
   if (!is_done(gmlake_pool_recall(lake, p->value, value_in(now->stream)), "gmlake_pool_recall",
                MAY(captures(), CAPTURING) | MAY(all.may_be_borrowed, BUSY),
                !p->is_lent    ? GMLAKE_ERROR_INVALID_ARGUMENT

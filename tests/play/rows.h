@@ -1010,6 +1010,120 @@ static const row rows[] = {
     /* what sleeps is 1.5 chunks of blocks: a buffer's are half as large */
     {"limits_hold_for_waking_smaller_chunks", TOGETHER,
      "{granule:16 cap:16 chunk:2 limit:4} P0 N0:1 z0:1 +p=2 Sn:d released=3 +q=2/0 Wn!L -q Wn"},
+    /* ---- Lend and recall ---- */
+
+    /* One stream: no event, no wait. What is free is lent until the recall; then it is the graph's
+       again. */
+    {"free_memory_serves", TOGETHER,
+     "{granule:16 cap:16} P0 BA:0/0 +p=4@A -p@A EA l0@A mark +a=4@A/t at:a=p pool:a=0 -a@A "
+     "L0@A calls=0 reserved=4 +a=4@A/t pool:a=n reserved=8 -a@A BA:0/1 +b=4@A -b@A EA "
+     "reserved=8 D0"},
+    /* The window serves again, later too, with no driver call; b stays. */
+    {"pieces_are_stitched", TOGETHER,
+     "{granule:16 cap:16} P0 BA:0/0 +p=3@A +b=1@A +q=3@A -pq@A EA l0@A +w=6@A/tg -w@A +w=6@A/t "
+     "pool:w=0 pieces:w=2 L0@A!B -w@A +v=6@A/t at:v=w -v@A L0@A windows=1 holds:b=1 l0@A mark "
+     "+v=6@A/t at:v=w calls=0 -v@A L0@A -b@A D0"},
+    /* What a graph knows stays mapped and held, however short memory is. */
+    {"what_graphs_know_is_not_given_up", TOGETHER,
+     "{granule:16 cap:8} P0 BA:0/0 +p=1@A +b=1@A +q=1@A -pq@A +w=2@A pieces:w=2 -w@A EA l0@A "
+     "T:0 released=0 +*=6@A!O windows=1 +v=2@A/t at:v=w -v@A L0@A +*=6@A!O j0@A -b@A D0"},
+    /* Nor when windows are dropped because there are too many. */
+    {"windows_of_graphs_stay", TOGETHER,
+     "{granule:16 cap:16 smax:2} P0 BA:0/0 +p=1@A +b=1@A +q=1@A -pq@A +w=2@A pieces:w=2 -w@A "
+     "EA l0@A L0@A +c-f=1@A -ce@A +v=2@A pieces:v=2 -v@A evictions=0 j0@A -dfb@A D0"},
+    /* Nor a window that was made for a borrower, once a capture has used it. Whatever A did is seen
+       complete by then. */
+    {"a_borrowers_window_may_become_a_graphs", TOGETHER,
+     "{granule:16 cap:16 smax:2} P0 BA:0/0 +p=1@A +b=1@A +q=1@A -pq@A EA l0@A +w=2@A/tg "
+     "pieces:w=2 -w@A L0@A BA:0/1 +k=2@A at:k=w -k@A EA l0@A L0@A +z.3=1@n -z.3@n +c-f=1@A "
+     "-ce@A +v=2@A pieces:v=2 -v@A evictions=0 j1@A -dfb@A D0"},
+    /* Each stream that takes some waits once for all others that used it: B for the graphs' work on
+       A, A for B's. Recall waits for all. */
+    {"streams_wait_for_each_other", TOGETHER,
+     "{granule:16 cap:16} P0 BA:0/0 +p=4@A -p@A EA hA hB l0@A +q=2@B/t pool:q=0 waits=1 "
+     "+c=1@B/t -c@B waits=1 +d=1@A/t -d@A waits=2 -q@B L0@A waits=3 eA eB l0@B +c=1@B/t -c@B "
+     "L0@B D0"},
+    {"recall_waits_for_every_borrower", TOGETHER,
+     "{granule:16 cap:16} P0 BA:0/0 +p=4@A -p@A EA hB hC l0@A +q=2@B/t +r=1@C/t -q@B -r@C L0@A "
+     "eB behind:A=1 eC behind:A=0 D0"},
+    /* GMLAKE_STREAM_NONE and streams that communicate wait for nobody. The trim asks what is
+       complete. */
+    {"who_may_not_wait_gets_other_memory", TOGETHER,
+     "{granule:16 cap:32} P0 BA:0/0 +p=4@A -p@A EA hA mB:1 l0@A +q=1@B/t pool:q=n -q@B "
+     "+q=1@n/t pool:q=n -q@n eA +d=1@A/t -d@A T:999 +q=1@n/t pool:q=0 -q@n +q=1@B/t pool:q=0 "
+     "-q@B L0@A D0"},
+    /* No event may be recorded on the legacy stream during a capture, so nobody can be told to wait
+       for it, and nothing is made ready for who would have to. */
+    {"what_cannot_be_waited_for_is_not_stitched", TOGETHER,
+     "{granule:16 cap:32} P0 BA:0/0 +p=3@A +b=1@A +q=3@A -pq@A EA h0 P1 BA:1/1 l0 +r=6@B/t "
+     "pool:r=n stitches=0 -r@B EA +r=6@B/t pool:r=0 stitches=1 -r@B L0@B -b@B D0 D1"},
+    {"a_borrower_keeps_it_lent", TOGETHER,
+     "{granule:16 cap:16} P0 BA:0/0 +p=2@A +q=2@A -pq@A EA l0@A +r=1-100b@A/t L0@A!B S0:d!B "
+     "D0!B BA:0/1!B l0@A!B -r@A S0:d!B L0@A L0@A!I S0:d l0@A!A W0 D0"},
+    /* The capture's own pool serves it. */
+    {"captures_and_loans_exclude_each_other", TOGETHER,
+     "{granule:16 cap:16} P0 P1 BA:0/0 +p=2@A -p@A EA BA:0/1 l0@B!C EA l0@A +q=1@B/t -q@B hA "
+     "+q=1@A/t -q@A BB:1/2 +q=1@B/t pool:q=1 -q@B l1@B!C L0@B!C EB L0@B eA D1 D0"},
+    /* A freed borrower that other streams still use: recall makes the stream wait for them, too.
+       Then it is the graphs'. */
+    {"pending_borrowers_do_not_keep_it", TOGETHER,
+     "{granule:16 cap:16} P0 BA:0/0 +p=2@A -p@A EA l0@A +q=2@A/t rq@B rq@C hB hC -q@A L0@A "
+     "waits=2 eB eC T:999 BA:0/1 +r=2@A at:r=q -r@A EA D0"},
+    /* The slot of a chunk that is freed while its pool sleeps is nobody's: a graph does not know
+       what borrowers are given there later. */
+    {"what_slept_and_went_is_no_graphs", TOGETHER,
+     "{granule:16 cap:16} P0 +b=1@A/0 BA:0/0 +p=1@A -p@A EA S0:d -b@n W0 reserved=1 l0@A "
+     "+q=2@A/t pool:q=0 -q@A L0@A +z.3=1@n -z.3@n T:0 reserved=1"},
+    /* A loan's memory is not for requests without the flag, nor for others' pools. */
+    {"others_do_not_get_it", TOGETHER,
+     "{granule:16 cap:16} P0 P1 BA:0/0 +p=2@A -p@A EA l0@A +q=1@A pool:q=n -q@A +q=1@A/0 "
+     "off:q=p -q@A +q=1@A/1t pool:q=1 -q@A +q=1@A/0t pool:q=0 -q@A L0@A D0 D1"},
+    /* Together with what it has, few chunks serve; no graph knows them, so they can be returned.
+       Free memory elsewhere comes before growth. */
+    {"a_pool_grows_by_what_is_missing", TOGETHER,
+     "{granule:16 cap:16} P0 BA:0/0 +p=4@A -p@A EA l0@A +q=6@A/t pool:q=0 reserved=6 -q@A L0@A "
+     "l0@A +q=6@A/t reserved=6 -q@A L0@A T:0 released=2 reserved=4 +q=6@A -q@A l0@A +q=6@A/t "
+     "pool:q=n reserved=10 -q@A +*=8@A/tg!O L0@A D0"},
+    /* What was lent in a chunk that no graph knows is as any free memory again, also beside a
+       block. q is no borrower: it is of what nobody has used. */
+    {"beside_live_blocks_all_is_returned", TOGETHER,
+     "{granule:16 cap:16} P0 +q=16k@A/0 -q@A l0@A +q=16k@A/0 +r=16k@A/t pool:r=0 -r@A L0@A T:0 "
+     "released=0 -q@A T:0 released=1 D0"},
+    /* Nobody has to wait for the device. */
+    {"lenders_and_borrowers_may_end", TOGETHER,
+     "{granule:16 cap:16 may-end} P0 BA:0/0 +p=4@A -p@A EA l0@A +q=2@B/t -q@B kB vB +q=2@B/t "
+     "-q@B kA vA L0@A l0@A +q=6@A/t -q@A L0@A kA T:0 released=2 D0"},
+    /* A stream that ended untold, of which the driver says so. Lending records an event behind what
+       is before it. */
+    {"no_loan_on_a_stream_that_is_gone", TOGETHER,
+     "{granule:16 cap:16 may-end} P0 BA:0/0 +p=4@A -p@A EA +q=32k@B -q@B kB l0@B!R l0@A L0@B!R "
+     "L0@A fail:record=1G* l0@A!G destroy!G"},
+    /* Graphs were launched on the legacy stream before the loan. While another stream is captured
+       no event can be recorded behind them, so the pool cannot go. */
+    {"a_pool_that_was_lent_stays_while_launches_may_run", TOGETHER,
+     "{granule:16 cap:16} P0 P1 BA:0/0 +p=4@A -p@A EA h0 BB:1/1 l0 L0 D0!C EB e0 D0 D1"},
+    /* Pools that are gone, or not lent, have free memory, too. */
+    {"only_pools_that_are_lent_serve", TOGETHER,
+     "{granule:16 cap:24} P0 P1 P2 +q=4@A/0 -q@A +q=4@A/1 -q@A BA:2/0 +p=4@A -p@A EA D0 l2@A "
+     "+q=3@A/t pool:q=2 -q@A L2@A D2 D1"},
+    /* What borrowers stitched is dropped for a newer window, as no graph knows it. */
+    {"windows_of_borrowers_may_go", TOGETHER,
+     "{granule:16 cap:16 smax:8} P0 BA:0/0 +p=3@A +b=1@A +q=3@A -pq@A EA l0@A +w=6@A/t -w@A "
+     "L0@A windows=1 l0@A +w=5@A/t -w@A evictions=1 L0@A -b@A D0"},
+    /* A question knows what is lent. B waits for what A did there; the pool grows by what it
+       lacks. */
+    {"what_is_borrowed_is_foretold", TOGETHER,
+     "{granule:16 cap:8} P0 BA:0/0 +p=4@A -p@A EA hA l0@A q=4@A/t foretold-wait=0 "
+     "foretold-new=0 +q=4@A/t pool:q=0 waits=0 -q@A q=4@B/t foretold-wait=1 foretold-new=0 "
+     "+q=4@B/t pool:q=0 waits=1 -q@B eA eB mark q=6@B/t foretold-wait=0 foretold-new=2 "
+     "+q=6@B/t pool:q=0 grown=2 q=2@B/t foretold-wait=0 foretold-new=2 +r=2@B/t grown=4 -r@B "
+     "q=2@B/t foretold-wait=0 foretold-new=0 +r=2@B/t pool:r=0 q=1@A/t foretold-fails=1 "
+     "+*=1@A/t!O -rq@B q=6@B/tg foretold-wait=0 foretold-new=0 +q=6@B/tg waits=1 grown=4 -q@B "
+     "L0@B D0"},
+    /* A launch behind the recall is behind B's work. */
+    {"recall_is_behind_the_borrowers", TOGETHER,
+     "{granule:16 cap:16} P0 BA:0/0 +p=4@A -p@A EA j0@A hB l0@A +q=4@B/t pool:q=0 -q@B L0@A "
+     "behind:A=1 j0@A eB behind:A=0"},
     /* ---- Handles of several chunks ---- */
 
     {"growth_makes_large_handles", TOGETHER,
