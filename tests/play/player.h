@@ -77,7 +77,7 @@ static int is_fitting(gmlake_result result, int is_excused, unsigned may, gmlake
 /* Whether an error that one failing call explains names that call. */
 static int names_call(const gmlake_error_info *info) {
   const char *name = w.hit_kind == ON_HOST ? "" : backend_names[w.hit_kind];
-  return w.hits != w.hits_before + 1 || w.was_lost || is_lack(info->result) ||
+  return w.hits != w.hits_before + 1 || w.was_lost || w.seems_gone || is_lack(info->result) ||
          !strncmp(info->call, name, strlen(name));
 }
 
