@@ -66,6 +66,98 @@ static const row rows[] = {
     {"s4_of_an_empty_lake_is_growth", TOGETHER,
      "{granule:16 cap:6} mark +a=5-1000b state=4 splits=1 stitches=0 reuses=0 chunks=5 calls=11 "
      "-a"},
+    /* S2, one larger pBlock, the smallest that holds it: ask 1
+         before  | a   a   a | B | c   c | D |      pPool {c 2, a 3}
+         after   | a   a   a | B | E | c | D |      pPool {c 1, a 3} */
+    {"s2_splits_the_best_larger_pblock", TOGETHER,
+     "{granule:16 cap:8} +z.3=7@n -z.3@n +a=3 +b=1 +c=2 +d=1 -ac mark +e=1 at:e=c state=2 "
+     "splits=1 stitches=0 reuses=0 calls=0 mark +f=1 at:f=c+1 state=1 splits=0 stitches=0 "
+     "reuses=0 -efbd"},
+    /* S2, small blocks that know only the arena's end lie side by side: a large one in between does
+       not get the rest of their chunk, until the last of them is freed. */
+    {"s2_keeps_small_blocks_together", TOGETHER,
+     "{granule:16 cap:72} +x=31 mark +s=512b state=4 splits=1 reserved=32 +l=1-512b from:l=s+1k "
+     "mark +t=2k at:t=s+512b state=2 splits=1 +u=2560b off:u=s+2560b -s +a.2=512b at:a.2=s "
+     "+b.2=512b at:b.2=s+2560b -b.2 +c.2=8k at:c.2=s+2560b"},
+    /* Where the arena can hardly grow, the last hole stays whole for a request of just its size. */
+    {"s2_leaves_the_last_hole_whole", TOGETHER,
+     "{granule:16 cap:63} +x=31 +s=512b reserved=32 +r=2-1k at:r=s+512b +t=512b at:t=r+2-1k "
+     "+*=30 reserved=63"},
+    /* In a pool, too: after a peak small blocks keep few chunks. */
+    {"s2_keeps_small_blocks_of_a_pool_together", TOGETHER,
+     "{granule:16 cap:1024} P0 [39 +*=512b/0 +*=1/0 ] +a-z=512b/0 [39 u* -* ] T:0 reserved=33"},
+    /* What is set aside is free memory where memory is short: the judge sees what the query says,
+       too. */
+    {"s2_sets_nothing_aside_for_good", TOGETHER,
+     "{granule:16 cap:64} +*=31 +s=512b +*=32/x mark +l=1-512b at:l=s+512b grown=0 stitches=0"},
+    {"s2_sets_nothing_aside_from_who_may_not_grow", TOGETHER,
+     "{granule:16 cap:64} +*=31 +s=512b +*=32/x +l=1-512b/g at:l=s+512b"},
+    {"s2_sets_nothing_aside_for_the_budget", TOGETHER,
+     "{granule:16 cap:72} +*=31 +s=512b Q idle=1-512b at-work=0"},
+    {"s2_sets_nothing_aside_from_trim", TOGETHER,
+     "{granule:16 cap:72} +*=32-1k +l=2 -l +s=512b at:s=l T:0 released=2"},
+    /* S3, several and Split of the last: ask 3
+         before  | a | B | c | D | e   e | F |      pPool {a 1, c 1, e 2}
+         after   | W | B | W | D | W | e | F |      pPool {e 1}   sPool {w = a c e} */
+    {"s3_stitches_and_splits_the_last", TOGETHER,
+     "{granule:16 cap:12} +z.3=7@n -z.3@n +a-d=1 +e=2 +f=1 -ace mark +w=3 state=3 splits=0 "
+     "stitches=1 reuses=0 pieces:w=3 home:w0=a size:w0=1 home:w1=c size:w1=1 home:w2=e size:w2=1 "
+     "stitched=3 mappings=10 mark +g=1 at:g=e+1 state=1 splits=0 stitches=0 reuses=0 -gwbdf"},
+    /* S3, contents: what is written through the window lies at the pieces' homes, in order, and
+       nowhere else. */
+    {"s3_window_aliases_its_pieces", TOGETHER,
+     "{granule:16 cap:5} +z.3=5@n -z.3@n +a-e=1 -ace +w=3 home:w0=a home:w1=c home:w2=e "
+     "holds:w=1 holds:b=1 holds:d=1 -wbd"},
+    /* S3, partial ends: the free tail of one chunk and the free head of another: ask 56K
+         before  | A 24K, b 40K | C | d 16K, E 48K | F |
+         after   | A 24K, W 40K | C | W 16K, E 48K | F | */
+    {"s3_begins_in_a_tail_and_ends_in_a_head", TOGETHER,
+     "{granule:16 cap:4} +z.3=4@n -z.3@n +a=24k +b=40k +c=1 +d=16k +e=48k +f=1 -bd mark +w=56k "
+     "state=3 splits=0 stitches=1 reuses=0 pieces:w=2 home:w0=b size:w0=40k home:w1=d "
+     "size:w1=16k stitched=2 holds:w=1 holds:a=1 holds:e=1 -wacef"},
+    /* S3 with a whole chunk between the ends: ask 40K + 64K + 8K
+         before  | A 24K, b 40K | C | d | E | f 16K, G 48K |
+         after   | A 24K, W 40K | C | W | E | W 8K, f 8K, G 48K | */
+    {"s3_puts_whole_chunks_between_its_ends", TOGETHER,
+     "{granule:16 cap:5} +z.3=5@n -z.3@n +a=24k +b=40k +c-e=1 +f=16k +g=48k -bdf +w=112k "
+     "pieces:w=3 home:w0=b size:w0=40k home:w1=d size:w1=1 home:w2=f size:w2=8k -waceg"},
+    /* The last piece is the shortest free head that holds it: ask 64K + 10K
+         | a | B | c 40K, D 24K | e 16K, F 48K | g 8K, H 56K |     the window ends in e */
+    {"s3_ends_in_the_shortest_head_that_will_do", TOGETHER,
+     "{granule:16 cap:5} +z.3=5@n -z.3@n +a-b=1 +c=40k +d=24k +e=16k +f=48k +g=8k +h=56k -aceg "
+     "+w=74k pieces:w=2 home:w0=a size:w0=1 home:w1=e size:w1=10k -wbdfh"},
+    /* A hole that touches no chunk's end is of no use to a window: ask 80K
+         | A 8K, b 48K, C 8K | d | E |              48K + 64K free, 64K of them stitchable */
+    {"s3_cannot_use_a_hole_inside_a_chunk", TOGETHER,
+     "{granule:16 cap:3} +z.3=3@n -z.3@n +a=8k +b=48k +c=8k +d-e=1 -bd +*=80k!O told-free=112k "
+     "told-stitchable=1 -ace"},
+    /* S4, Alloc of the shortfall, then Stitch: ask 3
+         before  | a | B | c | D | . | .            pPool {a 1, c 1}
+         after   | W | B | W | D | W | .            sPool {w = a c and the new chunk} */
+    {"s4_allocates_the_shortfall_and_stitches", TOGETHER,
+     "{granule:16 cap:6} +z.3=4@n -z.3@n +a-d=1 -ac mark +w=3 state=4 splits=0 stitches=1 "
+     "reuses=0 grown=1 chunks=5 pieces:w=3 holds:w=1 -wbd"},
+    /* S4 without a window, where one range takes no more new chunks: ask 3
+         before  | A | B | c | . | .
+         after   | A | B | D   D   D | */
+    {"s4_grows_contiguously_where_that_takes_no_more", TOGETHER,
+     "{granule:16 cap:6} +z.3=3@n -z.3@n +a-c=1 -c mark +d=3 at:d=c pieces:d=1 grown=2 "
+     "stitches=0 state=4 -abd"},
+    /* S5, out of memory: ask 3 of a device of 5
+         | a | B | c | D | E |                      and the report has the figures */
+    {"s5_reports_the_figures", TOGETHER,
+     "{granule:16 cap:5} +z.3=5@n -z.3@n +a-e=1 -ac mark +*=3-1b!O state=5 splits=0 stitches=0 "
+     "reuses=0 failures=1 told-asked=3-1b told-live=3 told-free=2 told-stitchable=2 "
+     "told-pending=0 told-reserved=5 told-limit=0 told-driver-free=0 -bde"},
+    /* A window of a and c is idle, and e is free: ask 2
+         | a | B | c | D | e   e   e |      the window, so that e stays whole */
+    {"a_window_spares_a_chunk", TOGETHER,
+     "{granule:16 cap:7} +z.3=4@n -z.3@n +a-d=1 +e=3 -ac +w=2 pieces:w=2 -we mark +x=2 state=1 "
+     "splits=0 stitches=0 reuses=1 pieces:x=2 -xbd"},
+    /*   | a | B | c | D | e   e   eF |     of e less than a chunk is left, so it is split */
+    {"a_window_spares_no_part_of_a_chunk", TOGETHER,
+     "{granule:16 cap:7} +z.3=4@n -z.3@n +a-d=1 +e=3-512b +f=512b -ac +w=2 pieces:w=2 -we mark "
+     "+x=2 state=2 splits=1 stitches=0 reuses=0 pieces:x=1 -xbdf"},
     /* StitchFree */
     /* Past 8 chunks the oldest go until 6 are left: of {2, 3} and the new 4 both go. */
     {"stitch_free_evicts_down_to_the_low_water_mark", TOGETHER,
@@ -90,6 +182,11 @@ static const row rows[] = {
     {"without_window_space_left_the_lake_grows", TOGETHER,
      "{granule:16 cap:12 window:2} +z.3=8@n -z.3@n +a-h=1 -aceg +v-w=2 pieces:v=2 pieces:w=1 "
      "reserved=10 -vw"},
+    /* Until a fourth window is made. */
+    {"stitch_free_leaves_windows_of_pending_work", TOGETHER,
+     "{granule:16 cap:8 smax:8} +z.3=8@n -z.3@n +a-h=1 -aceg h0 +z.3=2 -z.3 +z.3=3 -z.3 +z.3=4 "
+     "-z.3 evictions=0 stitched=9 driver-host-waits=0 e0 +z.3=3+512b -z.3 evictions=3 stitched=4 "
+     "-bdfh"},
     /* Options of a request */
     {"no_stitch_does_not_reuse_a_window", TOGETHER,
      "{granule:16 cap:8} +z.3=4@n -z.3@n +a-d=1 -ac +w=2 -w +p=2/s pieces:p=1 -pbd"},
@@ -131,6 +228,16 @@ static const row rows[] = {
     {"alignment_is_kept_by_reused_windows", TOGETHER,
      "{granule:16 cap:5} +z.3=3@n -z.3@n +a=24k +b=40k +c=1 +d=16k +e=48k -bd +w=56k -w "
      "+a.2=56k/^8k at:a.2=w -a.2 +p=56k/^16k off:p=w -pace"},
+    {"no_stitch_takes_one_piece", TOGETHER,
+     "{granule:16 cap:8} +z.3=4@n -z.3@n +a-d=1 -ac +p=2/s pieces:p=1 home:p=p stitches=0 "
+     "reserved=6 -pbd"},
+    /* Nobody else is in it. */
+    {"exclusive_owns_whole_chunks", TOGETHER,
+     "{granule:16 cap:8} +z.3=3@n -z.3@n +a=24k +x=10k/x at:x=a+1 holds:x=1 +y=20k active=1+44k "
+     "requested=54k -axy"},
+    {"alignment_is_kept", TOGETHER,
+     "{granule:16 cap:8} +*=512b +*=3000b/^1b +*=3000b/^4b +*=3000b/^16b +*=3000b/^64b "
+     "+*=3000b/^256b +*=3000b/^1k +*=3000b/^4k +*=3000b/^16k [3 +*=3000b/^1 ]"},
     /* Growth, trim, limits, budget */
     /* | A | . | C | after trim: the hole that it left is backed again, at the same address. */
     {"growth_fills_the_holes_of_trim", TOGETHER,
@@ -190,6 +297,25 @@ static const row rows[] = {
      "{granule:16 cap:6 keep:2} +*=4+1b!L +a=4 +*=512b!L told-driver-free=2 -a"},
     {"budget_ends_with_the_addresses", TOGETHER,
      "{granule:16 cap:16 arena:3} +z.3=1@n -z.3@n Q allocatable=3 +*=3 Q allocatable=0 +*=512b!O"},
+    /* Just below works. */
+    {"limit_is_reached_and_not_passed", TOGETHER,
+     "{granule:16 cap:16 limit:4+32k} mark +*=4+1b!L state=5 told-limit=4+32k told-pool=0 "
+     "told-driver-free=16 +a=4 mark +*=512b!L state=5 failures=2 -a +z.3=4 -z.3"},
+    /* The limit that is told is the one in force. The lake itself has none. */
+    {"pool_limits_are_reached", TOGETHER,
+     "{granule:16 cap:16} P0:2 +*=2+1b/0!L told-limit=2 told-pool=1 +a=2/0 +*=512b/0!L +z.3=4 "
+     "-z.3 -a"},
+    {"budget_adds_up", TOGETHER,
+     "{granule:16 cap:16 limit:10} +z.3=4@n -z.3@n +a-b=1 h0 -b Q reserved=4 idle=2 at-work=1 "
+     "allocatable=9 driver-host-waits=0 e0 Q idle=3 at-work=0 -a"},
+    /* The judge looks at the mode. */
+    {"budget_leaves_the_thread_its_capture_mode", TOGETHER, "{granule:16 cap:4 mode:1} Q"},
+    /* Where the lake's is in the way of the first request, too. */
+    {"a_shortage_names_the_limit_that_counts", TOGETHER,
+     "{granule:16 cap:16 limit:8} P0:2 +*=7 +*=3/0!L told-limit=2 +*=2/0!L told-limit=8 +*=1/0 "
+     "+*=1!L told-limit=8"},
+    {"a_shortage_of_who_may_not_grow_names_it_too", TOGETHER,
+     "{granule:16 cap:16} P0:2 +*=1/0g!O told-limit=2 +*=1/g!O told-limit=0"},
     /* What the budget promises */
     /* A byte more than four chunks is no chunk. */
     {"budget_leaves_to_others_what_is_theirs", TOGETHER,
@@ -197,6 +323,11 @@ static const row rows[] = {
     {"budget_knows_what_is_quarantined", TOGETHER,
      "{granule:16 cap:16 arena:4} fail:access=1R fail:unmap=1R +*=1!R quarantined=1 Q "
      "allocatable=3 +z.3=3 -z.3 reserved=4"},
+    /* Half of each chunk is free: a window takes one end of a chunk, and another one's beginning.
+       */
+    {"the_budget_counts_no_holes_that_cannot_be_joined", TOGETHER,
+     "{granule:16 cap:5} +a-h=32k -aceg Q idle=2 allocatable=1+32k +z=1+32k -z Q "
+     "allocatable=1+32k +*=2+32k!O"},
     /* ---- Pointers, errors of the driver, the end of a lake ---- */
 
     /* Pointers that are no live block's start */
@@ -893,6 +1024,75 @@ static const row rows[] = {
     {"a_wait_for_the_device_fails", TOGETHER,
      "{granule:16 cap:2} +p=1@A -p@A kA!U fail:device-wait=1R* T:0 released=0 +*=2!R "
      "lost-streams=1 destroy!R"},
+    /* ---- Bugs that models, faults, fuzzing and reviews found ---- */
+
+    /* What only follows the exchange had not been tried, yet every window was given up for good. */
+    {"a_failed_exchange_gives_up_no_window", TOGETHER,
+     "{granule:16 cap:4} +z.3=4@n -z.3@n +a-d=1 -ac +w=2 pieces:w=2 -w fail:exchange=1R T:0!R "
+     "fail:exchange=0R quarantined=0 T:0 windows=0 +a=1 +c=1 -ac +w=2 pieces:w=2 -w "
+     "fail:exchange=2R T:0 fail:exchange=0R quarantined=0 T:0 windows=0 +a=1 +c=1 -ac +w=2 "
+     "pieces:w=2 -w fail:exchange=3R T:0!R fail:exchange=0R quarantined=0 T:0 windows=0 +a=1 "
+     "+c=1 -ac +w=2 pieces:w=2 -w fail:exchange=4R T:0 fail:exchange=0R quarantined=0 T:0 "
+     "windows=0 +a=1 +c=1 -ac +w=2 pieces:w=2 -w fail:exchange=5R T:0!R fail:exchange=0R "
+     "quarantined=0 T:0 windows=0 +a=1 +c=1 -ac +w=2 pieces:w=2 -w fail:exchange=6R T:0 "
+     "fail:exchange=0R quarantined=0 T:0 windows=0"},
+    /* A backend's INVALID_ARGUMENT came out as if the caller had been wrong. */
+    {"trim_blames_the_driver", TOGETHER,
+     "{granule:16 cap:4} +z.3=1 -z.3 fail:unmap=1I T:0!R error!R"},
+    {"creating_a_pool_blames_the_driver", TOGETHER,
+     "{granule:16 cap:4} mark fail:reserve=1I P0!R error!R"},
+    /* Create is done again where it fails. */
+    {"creating_a_lake_blames_the_driver", TOGETHER, "{granule:16 cap:4} fail:reserve=1I"},
+    /* INVALID_ARGUMENT means that it has live blocks; of a record, that the stream is gone, whose
+       work is waited for with the whole device's. */
+    {"destroying_a_pool_blames_the_driver", TOGETHER,
+     "{granule:16 cap:8} P0 hA +x=1@A/0 -x@A fail:record=1I D0 error!R"},
+    {"destroying_a_pool_that_waits_blames_the_driver", TOGETHER,
+     "{granule:16 cap:8} P0 hA +x=1@A/0 -x@A fail:wait=1I D0!R D0 error!R"},
+    /* It answered the driver's error, though the pool was gone: trying again was a use after free.
+       */
+    {"a_pool_whose_memory_stays_is_destroyed", TOGETHER,
+     "{granule:16 cap:8} P0 +z.3=1/0 -z.3 fail:unreserve=1R D0 quarantined=0 P0 +z.3=1/0 -z.3 "
+     "fail:unmap=1R D0 quarantined=1 P0 +z.3=1/0 -z.3 fail:release=1R D0 quarantined=2"},
+    /* The event of such a wait was lost where it could not be destroyed. */
+    {"waiting_without_host_memory_loses_no_event", TOGETHER,
+     "{granule:16 cap:8} P0 hA +x=1@A/0 -x@A host:1* fail:event-destroy=1R* D0 "
+     "driver-host-waits=1 reserved=0 host:0 fail:any=0R"},
+    /* Its chunks counted as returned, though the window that stayed mapped kept their memory. */
+    {"a_pool_whose_window_stays_keeps_its_chunks", TOGETHER,
+     "{granule:16 cap:8} P0 +a-d=1/0 -ac +w=2/0 pieces:w=2 -wbd fail:unmap=1R D0 quarantined=2"},
+    {"a_lost_device_is_told_once", TOGETHER,
+     "{granule:16 cap:8} mark fail:any=2G* P0!G errors-told=1 fail:any=0R destroy!G"},
+    /* The handler asks for a block, and may not. */
+    {"the_last_error_is_not_the_handlers", TOGETHER,
+     "{granule:16 cap:8 oom} +*=9!O error!O told-asked=9"},
+    /* The lake's reservation and the pool's. */
+    {"pools_reserve_nothing_for_windows", TOGETHER,
+     "{granule:16 cap:8} P0 +z.3=1/0 -z.3 reservations=2 D0 reservations=1"},
+    /* A fatal error in a wait did not end the climb, which went on to ask the device. */
+    {"a_lost_device_ends_the_climb", TOGETHER,
+     "{granule:16 cap:4 wait-first} +p=2@A +z.3=512b@B -z.3@B hA -p@A fail:stream-wait=1G "
+     "+*=2@B!G +*=1@B!G destroy!G"},
+    /* A block of a capture, freed behind it on the same stream, needed host memory to be freed. */
+    {"a_graphs_block_is_freed_without_host_memory", TOGETHER,
+     "{granule:16 cap:8} P0 BA:0/0 +p=1@A EA host:1* -p@A host:0 D0"},
+    /* Its addresses were given back with a mapping left in them, against the table's own pre: that
+       would be a fifth call. */
+    {"addresses_stay_while_anything_is_mapped_there", TOGETHER,
+     "{granule:16 cap:8} P0 +z.3=1/0 -z.3 mark fail:unmap=1R D0 calls=4 reservations=2"},
+    /* Host memory lacked, the device was lost while that was undone, and the answer hid it. */
+    {"a_pool_that_loses_the_device_says_so", TOGETHER,
+     "{granule:16 cap:8} mark fail:unreserve=1G host:1 P0!H host:6 P0!H host:7 P0!G error!G "
+     "destroy!G"},
+    /* gmlake_check looked into its chunks, which it never got. */
+    {"a_pool_that_never_became_one_is_checked", TOGETHER,
+     "{granule:16 cap:8} mark fail:unreserve=1R host:1 P0!H host:2 P0!H host:3 P0!H host:4 P0!H "
+     "host:5 P0!H host:6 P0!H host:7 P0!H reservations=2 host:8 P0 host:0 D0"},
+    /* Its quarantined chunk was released behind the arena's end, and gmlake_check missed it there.
+       */
+    {"a_dead_pool_may_have_released_its_quarantine", TOGETHER,
+     "{granule:16 cap:8} P0 fail:map=1R fail:release=1R +*=1/0!R quarantined=1 fail:unreserve=1R "
+     "D0 quarantined=0"},
     /* ---- Growing buffers ---- */
 
     /* though the stream has work that no event covers yet */

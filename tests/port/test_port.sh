@@ -103,9 +103,9 @@ if command -v $arm >/dev/null && command -v qemu-aarch64 >/dev/null; then
     'qemu-aarch64 "$dir/stitching" >"$dir/out" 2>"$dir/err"'
   # With cmocka of that system (libcmocka-dev:arm64), which few machines have.
   if [ -f /usr/lib/aarch64-linux-gnu/libcmocka.so ]; then
-    ok 'aarch64: test_streams' $arm -std=c99 -O1 -w -I. -Ibench -Itests -I/usr/include \
-      tests/stream/test_streams.c -o "$dir/program" -lcmocka -lpthread -ldl
-    ok 'qemu: test_streams' eval 'qemu-aarch64 "$dir/program" >"$dir/out" 2>"$dir/err"'
+    ok 'aarch64: test_rows' $arm -std=c99 -O1 -w -I. -Ibench -Itests -I/usr/include \
+      tests/play/test_rows.c -o "$dir/program" -lcmocka -lpthread -ldl
+    ok 'qemu: test_rows' eval 'qemu-aarch64 "$dir/program" >"$dir/out" 2>"$dir/err"'
   fi
 else
   echo 'skipped: aarch64, as the cross-compiler or qemu is missing'

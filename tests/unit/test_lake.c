@@ -1,6 +1,6 @@
 /* Tests of the lake's contract: arguments, descriptions, every error, pointers that are no
    block's, the logger, the handler of the out-of-memory ladder, figures, host memory, destroy.
-   Where memory comes from is in test_bestfit.c; streams, pools and captures, in test_streams.c. */
+   Where memory comes from, streams, pools and captures are in tests/play/rows.h. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
