@@ -138,7 +138,8 @@ static void judge_block(const block *b, const gmlake_allocation_info *info, unsi
   judge(desc.policy ? info->bytes >= b->asked && info->bytes % unit == 0
                     : info->bytes == up(b->asked, unit),
         "a block is rounded wrongly");
-  judge(info->stream == (b->on < 0 ? GMLAKE_STREAM_NONE : w.lines[b->on].value),
+  judge(info->stream == (b->on < 0 || w.seems_gone ? GMLAKE_STREAM_NONE : w.lines[b->on].value) ||
+            (b->on >= 0 && info->stream == w.lines[b->on].value),
         "a block's stream");
   judge((info->flags | GMLAKE_TRANSIENT) == (flags | GMLAKE_TRANSIENT), "a block's flags");
   judge(info->flags & GMLAKE_TRANSIENT ? b->may_be_borrowed : !b->is_borrowed,
