@@ -598,6 +598,10 @@ static const row rows[] = {
     {"the_rest_of_a_pending_block_is_not_clean", TOGETHER,
      "{granule:16 cap:4 wait-first} +p=3@A rp@B hB -p@A +q=1@A at:q=p +*=1@A +a.2=1@C "
      "at:a.2=p+2 behind:C=1 waits=2 eB behind:C=0"},
+    /* Of B's uses the later one leaves first: the next one comes behind the earlier. */
+    {"a_use_that_has_left_is_no_queues_end", TOGETHER,
+     "{granule:16 cap:8 wait-first} P0 +p=1@A +q=1@A/0 rp@B rq@B hB -p@A -q@A +x=1@A/0 at:x=q "
+     "waits=1 pending=1 +r=1@A/0 rr@B -r@A pending=2 eB T:999 pending=0"},
     {"of_pending_blocks_the_oldest_is_taken", TOGETHER,
      "{granule:16 cap:4 wait-first} +p-q=2@A rp@B rq@D hB hD -p@A -q@A +a.2=2@A at:a.2=p "
      "waits=1 eB behind:A=0"},

@@ -473,6 +473,10 @@ static void a_capture_that_was_never_seen_ends_by_its_stream(void **state) {
     open_two(8);
     pool = open_pool(0);
     other = open_pool(0);
+    begin_capture(A, other); /* which is seen, and says nothing of the next one */
+    drop_on(take_on(C, A), A);
+    (void)trim_to(0);
+    end_capture(A);
     step(gmlake_capture_begin(lake, A, pool));
     (void)trim_to(0);
     step_error(gmlake_pool_destroy(lake, pool), CAPTURING);
