@@ -1167,6 +1167,107 @@ static const row rows[] = {
     {"blocks_get_what_buffers_gave_up", TOGETHER,
      "{granule:16 cap:16 limit:8} N0:8 z0:8 +p=1!L z0:3 +p=5 handles=8 z0:4!L -p z0:4 handles=8 "
      "z0:8 handles=8"},
+    /* at the same addresses */
+    {"it_grows_in_place_and_keeps_its_bytes", BOTH,
+     "{granule:16 cap:16} N0:8 z0:1 z0:2 z0:3 z0:4 z0:5 z0:6 z0:7 z0:8 z0:3 end:0=3 K0"},
+    {"the_figures_count_buffers", BOTH,
+     "{granule:16 cap:16} N0:8 +p=100b z0:3+1b requested=3+101b active=4+512b buffer-bytes=4 "
+     "live=1 z0:1-1b -p requested=1-1b active=1 buffer-bytes=1 buffer-bytes-peak=4 "
+     "requested-peak=3+101b K0 requested=0 active=0"},
+    /* Only as much as is needed, and of whole chunks: half a chunk is free, so that a window is
+       completed by three; what the large one takes comes from the blocks and the other buffer,
+       which has to make its own anew. */
+    {"what_is_shared_is_what_is_needed", TOGETHER,
+     "{granule:16 cap:64} N0:16 N1:16^4 +p=32k z0:10 z0:2 +z.3=3 -z.3 reserved-peak=11 "
+     "reserved=11 z1:4 reserved=11 z1:8 reserved=11 z0:10 reserved=19 -p K1 K0"},
+    /* What work may still use stays where it is, and nobody waits for it; a pool's is the pool's.
+       At the end it takes the four that are still mapped in it, behind a wait on the device. */
+    {"what_is_in_use_is_not_shared", TOGETHER,
+     "{granule:16 cap:64} P0 +z.3=4/0 -z.3 N0:16 z0:4@A reserved=8 hA z0:0@A +z.3=4 -z.3 "
+     "reserved=12 host-waits=0 waits=0 eA +z.3=8 -z.3 reserved=12 h0 +z.3=8 -z.3 z0:8@A "
+     "reserved=16 waits=1 host-waits=0 e0 D0"},
+    /* which were returned for the blocks where these have other chunks */
+    {"what_is_in_use_is_not_shared_apart", APART,
+     "{granule:16 cap:64} P0 +z.3=4/0 -z.3 N0:16 z0:4@A reserved=8 hA z0:0@A +z.3=4 -z.3 "
+     "reserved=12 host-waits=0 waits=0 eA +z.3=8 -z.3 reserved=12 h0 +z.3=8 -z.3 z0:8@A "
+     "reserved=20 waits=0 host-waits=0 e0 D0"},
+    /* A query, four maps, one set_access. What is mapped in the first one is the other one's by
+       then: unmapped, and another chunk takes its place. */
+    {"complete_chunks_serve_other_buffers_first", BOTH,
+     "{granule:16 cap:16} N0:8 N1:8 z0:4 z0:0 mark z1:4 calls=6 handles=4 mapped=8 z0:1b "
+     "handles=5 mapped=8 host-waits=0"},
+    /* Two addresses of a buffer may show one chunk; only one of them can have it. */
+    {"a_buffer_does_not_take_a_chunk_twice", BOTH,
+     "{granule:16 cap:16} N0:8 N1:8 z0:2 z0:0 z1:1 z0:1 handles=2 z0:0 z0:2 handles=3"},
+    /* the other one has the chunk that is mapped there, or another has */
+    {"the_host_waits_to_unmap_and_only_then", BOTH,
+     "{granule:16 cap:16 limit:4} N0:8 N1:8 z0:3@A hA z0:0@A z1:4@A z1:1@A z1:4@A z1:1@A "
+     "host-waits=0 z0:1@A +p=1@A"},
+    /* Each attempt that failed is counted, whatever it failed for. */
+    {"a_growth_that_the_driver_refuses_is_counted", BOTH,
+     "{granule:16 cap:4} N0:8 fail:create=1R* z0:1!R failures=0 fail:create=0R z0:8!O "
+     "failures=1 fail:info=1G z0:8!G failures=1 destroy!G"},
+    /* The legacy stream's uses: of the former the end was fenced, of the other it cannot be. */
+    {"a_use_in_a_capture_is_not_waited_for", BOTH,
+     "{granule:16 cap:16} N0:8 P0 z0:2 h0 z0:1 BA:0/0 z0:0 z0:1@n!C host-waits=1 mapped=2 EA "
+     "z0:1@n"},
+    /* numbers of streams serve again */
+    {"forgotten_streams_are_waited_for_too", BOTH,
+     "{granule:16 cap:32} N0:8 [13 z0:4@A hA z0:1b@A fA eA kA vA z0:4@A hA z0:1+1b@A fA eA kA "
+     "vA z0:4@A hA z0:2+1b@A fA eA kA vA ] z0:4@A hA z0:1b@A fA eA kA handles=4 T:0 released=3 "
+     "K0"},
+    /* Numbers of streams are looked for while A is at work where a chunk was mapped first, which
+       was taken by another buffer since then, and given back as clean. */
+    {"a_use_outlasts_other_streams", TOGETHER,
+     "{granule:16 cap:32 limit:5} N0:8 N1:8 +p=512b z0:4@A hA z0:0@A z1:4@A z1:0@n [32 "
+     "+z.3=512b@C -z.3@C fC kC vC ] T:0 released=0 mapped=8 eA T:0 released=4"},
+    {"a_use_outlasts_other_streams_apart", APART,
+     "{granule:16 cap:32 limit:6} N0:8 N1:8 +p=512b z0:4@A hA z0:0@A z1:4@A z1:0@n [32 "
+     "+z.3=512b@C -z.3@C fC kC vC ] T:0 released=0 mapped=8 eA T:0 released=4"},
+    /* The only chunk was used on another stream: a captured one is not made to wait for it, the
+       host is. */
+    {"a_captured_stream_waits_for_no_other", TOGETHER,
+     "{granule:16 cap:16 limit:2} N0:8 N1:8 P0 z1:1@A +p=512b@B hA z1:0@A BB:0/0 z0:1@B "
+     "waits=0 host-waits=1 EB -p@B K0"},
+    /* A chunk that cannot be had is asked for once more only where something was trimmed: there are
+       no calls but that one, three for the rungs of the ladder, and questions for free memory. */
+    {"a_growth_in_vain_asks_no_second_time", BOTH,
+     "{granule:16 cap:2} N0:8 z0:2 mark z0:3@n!O calls=6 z0:0 z0:2"},
+    /* The host waits for one stream: it asks and waits, and nothing is recorded on another. */
+    {"a_wait_for_one_use_records_on_no_other_stream", BOTH,
+     "{granule:16 cap:16} N0:8 +p=512b@B z0:2@A hA z0:1@A -p@B mark z0:2@n calls=2 "
+     "host-waits=1"},
+    /* What another stream used turns out to be complete, then the device to be lost: what could be
+       had without the driver is not taken. */
+    {"a_growth_that_finds_the_device_lost", TOGETHER,
+     "{granule:16 cap:16} N0:8 z0:4@A +p=1@B z0:0@A -p@B fail:query=2G z0:4@C!G destroy!G"},
+    /* Three chunks are mapped for blocks first. */
+    {"what_cannot_be_undone_is_quarantined_until_it_can", TOGETHER,
+     "{granule:16 cap:16} N0:8 z0:1 fail:access=4N fail:unmap=2N z0:4!N quarantined=1 mapped=2 "
+     "end:0=1 fail:unmap=1N z0:4!N quarantined=1 z0:4 quarantined=0 mapped=4"},
+    {"what_cannot_be_undone_is_quarantined_until_it_can_apart", APART,
+     "{granule:16 cap:16} N0:8 z0:1 fail:access=1N fail:unmap=2N z0:4!N quarantined=1 "
+     "mappings=2 end:0=1 fail:unmap=1N z0:4!N quarantined=1 z0:4 quarantined=0 mappings=4"},
+    {"trim_tries_quarantined_mappings_again", TOGETHER,
+     "{granule:16 cap:16} N0:8 z0:1 fail:access=3N fail:unmap=1N* z0:3!N quarantined=2 T:0!N "
+     "handles=3 fail:unmap=0N T:0 released=2 quarantined=0 mapped=1"},
+    {"trim_tries_quarantined_mappings_again_apart", APART,
+     "{granule:16 cap:16} N0:8 z0:1 fail:access=1N fail:unmap=1N* z0:3!N quarantined=2 T:0!N "
+     "handles=3 fail:unmap=0N T:0 released=2 quarantined=0 mappings=1"},
+    {"a_mapping_that_does_not_go_stops_growth", BOTH,
+     "{granule:16 cap:16} N0:8 N1:8 z0:1 z0:0 z1:1 fail:unmap=1N z0:1!N end:0=0 quarantined=0 "
+     "z0:1"},
+    {"shrinking_survives_an_event_that_fails", BOTH,
+     "{granule:16 cap:16} N0:8 z0:3 fail:record=1N z0:1 T:0 released=2"},
+    {"a_stream_that_cannot_be_made_to_wait_leaves_the_host_to", BOTH,
+     "{granule:16 cap:16} N0:8 z0:1 z0:2@A hA z0:1@A fail:stream-wait=1N z0:2@B host-waits=1 "
+     "handles=2 z0:1@A fail:stream-wait=1N fail:wait=1N hA z0:2@B!N end:0=1 eA"},
+    {"a_lost_device_answers_questions_only", BOTH,
+     "{granule:16 cap:16} N0:8 z0:1 fail:map=2G z0:4!G end:0=1 z0:0!G K0!G N1:1!G destroy!G"},
+    /* at the end a quarter of the addresses will do */
+    {"addresses_may_lack", BOTH,
+     "{granule:16 cap:16} T:0 fail:reserve=1N N0:1!N fail:reserve=1O* N0:1!O fail:reserve=0O "
+     "fail:reserve=1O N0:4 z0:4"},
     /* ---- Sleep ---- */
 
     /* others are awake; of what is in no pool a buffer of other chunks sleeps, too, that is made
@@ -1417,6 +1518,20 @@ static const row rows[] = {
     {"nor_between_two", APART,
      "{granule:16 cap:8 limit:3} N0:8 c0:0,3@A hA d0:0,1@A d0:2,1@A eA hA d0:1,1@A c0:4,2@B "
      "waits=0 c0:6,1@B waits=1 eA"},
+    /* What blocks freed is mapped in the buffer, eight mappings and one access, and what that gives
+       up is mapped at home all the time: nothing is created nor returned, and no contents change
+       hands. */
+    {"chunks_of_one_size_go_to_and_fro_by_mappings", TOGETHER,
+     "{granule:16 cap:8} N0:8 +z.3=8 -z.3 mark c0:0,8 calls=9 [3 d0:2,3 mark +p=3 calls=0 "
+     "c0:2,3!O holds:p=1 -p c0:2,3 map:0=mmmmmmmm ] handles=8 reserved-peak=8"},
+    {"a_lost_device_answers_so", BOTH,
+     "{granule:16 cap:16} N0:8 c0:0,2 fail:create=1G c0:4,1!G c0:0,1!G d0:0,1!G map:0=mm "
+     "destroy!G"},
+    /*  in a place | left by a block |: the stream may have both, and the second maps at once. */
+    {"a_chunk_behind_one_in_a_place_is_found", TOGETHER,
+     "{granule:16 cap:8} N0:1 N1:1 c0:0,1@A +p=1@A hA d0:0,1@A -p@A c1:0,1@A reserved=2"},
+    {"holes_of_a_destroyed_buffer_give_way", BOTH,
+     "{granule:16 cap:16} N0:8 c0:1,2 c0:5,2 d0:1,1 K0 buffer-bytes=0 +z.3=4 -z.3 reserved=4"},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
@@ -1430,6 +1545,13 @@ static const struct cost {
        at home, too. */
     {"N0:8", "c0:2,1", 3, 5},
     {"N0:8", "c0:2,2", 5, 9},
+    {"N0:8", "z0:1b", 3, 5},
+    {"N0:8", "z0:1b z0:1", 3, 5},
+    {"N0:8", "z0:1b z0:1 z0:1+1b", 6, 10},
+    {"N0:8 z0:8", "z0:2", 2, 2}, /* an event is made and recorded */
+    {"N0:8 z0:8 z0:2", "z0:3 z0:4 z0:5 z0:6 z0:7 z0:8", 0, 0},
+    /* No event is asked where none of the buffers' memory is pending, and less than a chunk is. */
+    {"N0:8 +p=32k@A +q=512b hA -p@A", "z0:1", 3, 5},
     {"N0:8 c0:2,2", "c0:0,8", 14, 26}, /* six, six, one on each side */
     {"N0:8 c0:0,8", "d0:2,4", 2, 2},   /* an event is made and recorded */
     {"N0:8 c0:0,8 d0:0,1", "d0:2,4", 2, 2},

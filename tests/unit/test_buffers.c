@@ -43,29 +43,6 @@ static void assert_stamp(gmlake_buffer *buffer, size_t i, int byte) {
   for (n = 0; n < C; n++) assert_int_equal(at[n], byte);
 }
 
-/* Calls of the backend, events and capture modes excluded, since the last time. */
-typedef struct calls {
-  size_t handles, mappings;
-  uint64_t count, ns;
-} calls;
-
-static calls calls_now(void) {
-  calls now;
-  now.handles = census().handle_count;
-  now.mappings = mapped_count();
-  now.count = stats().driver_call_count;
-  now.ns = census().modelled_ns;
-  return now;
-}
-
-static void assert_calls(const calls *since, uint64_t count) {
-  assert_int_equal(stats().driver_call_count, since->count + count);
-}
-
-/* A new chunk is created; mapped in the buffer and given access; the latter at home too, where
-   blocks may take it later. */
-static uint64_t new_calls(void) { return is_apart ? 3 : 5; }
-
 /* ---- One buffer ------------------------------------------------------------------------------ */
 
 static void a_buffer_has_addresses_and_no_memory(void **state) {
@@ -92,66 +69,6 @@ static void a_buffer_has_addresses_and_no_memory(void **state) {
   assert_int_equal(census().handle_count, 0);
   close_buffer(buffer);
   assert_int_equal(stats().buffer_count, 0);
-  finish();
-}
-
-static void it_grows_in_place_and_keeps_its_bytes(void **state) {
-  gmlake_buffer *buffer;
-  unsigned char *at;
-  size_t i;
-  (void)state;
-  start(16);
-  buffer = open_buffer(8);
-  at = bytes_of(buffer);
-  for (i = 0; i < 8; i++) {
-    resize(buffer, (i + 1) * C);
-    stamp(buffer, i, (int)i + 1);
-    assert_ptr_equal(bytes_of(buffer), at);
-  }
-  for (i = 0; i < 8; i++) assert_stamp(buffer, i, (int)i + 1);
-  resize(buffer, 3 * C);
-  for (i = 0; i < 3; i++) assert_stamp(buffer, i, (int)i + 1);
-  close_buffer(buffer);
-  finish();
-}
-
-static void the_first_growth_makes_one_chunk_and_one_mapping(void **state) {
-  gmlake_buffer *buffer;
-  calls before;
-  (void)state;
-  start(16);
-  buffer = open_buffer(8);
-  before = calls_now();
-  resize(buffer, 1);
-  assert_calls(&before, new_calls());
-  assert_int_equal(census().handle_count, before.handles + 1);
-  assert_int_equal(mapped_count(), before.mappings + 1);
-  resize(buffer, C);
-  assert_calls(&before, new_calls());
-  resize(buffer, C + 1);
-  assert_calls(&before, 2 * new_calls());
-  close_buffer(buffer);
-  finish();
-}
-
-static void growing_again_calls_no_driver(void **state) {
-  gmlake_buffer *buffer;
-  calls before;
-  size_t i;
-  (void)state;
-  start(16);
-  buffer = open_buffer(8);
-  resize(buffer, 8 * C);
-  before = calls_now();
-  resize(buffer, 2 * C);
-  assert_calls(&before, 2); /* an event is made and recorded */
-  assert_int_equal(mapped_count(), before.mappings);
-  before = calls_now();
-  for (i = 3; i <= 8; i++) resize(buffer, i * C);
-  assert_calls(&before, 0);
-  assert_int_equal(census().modelled_ns, before.ns);
-  assert_int_equal(census().handle_count, 8);
-  close_buffer(buffer);
   finish();
 }
 
@@ -227,179 +144,7 @@ static void chunks_are_2_mib_or_the_granularity(void **state) {
   finish();
 }
 
-static void the_figures_count_buffers(void **state) {
-  gmlake_buffer *buffer;
-  void *block;
-  (void)state;
-  start(16);
-  buffer = open_buffer(8);
-  block = take(100);
-  resize(buffer, 3 * C + 1);
-  assert_int_equal(stats().requested_bytes, 3 * C + 101);
-  assert_int_equal(stats().active_bytes, 4 * C + 512);
-  assert_int_equal(stats().buffer_bytes, 4 * C);
-  assert_int_equal(stats().live_count, 1);
-  resize(buffer, C - 1);
-  drop(block);
-  assert_int_equal(stats().requested_bytes, C - 1);
-  assert_int_equal(stats().active_bytes, C);
-  assert_int_equal(stats().buffer_bytes, C);
-  assert_int_equal(stats().buffer_bytes_peak, 4 * C);
-  assert_int_equal(stats().active_bytes_peak, 4 * C + 512);
-  assert_int_equal(stats().requested_bytes_peak, 3 * C + 101);
-  assert_ok(gmlake_reset_peaks(lake));
-  assert_int_equal(stats().buffer_bytes_peak, C);
-  close_buffer(buffer);
-  assert_int_equal(stats().requested_bytes, 0);
-  assert_int_equal(stats().active_bytes, 0);
-  finish();
-}
-
-/* ---- Blocks and buffers share what is free --------------------------------------------------- */
-
-/* Only as much as is needed, and of whole chunks. */
-static void what_is_shared_is_what_is_needed(void **state) {
-  gmlake_buffer *buffer, *large;
-  gmlake_buffer_desc wanted = buffer_desc(16 * C);
-  void *kept;
-  (void)state;
-  start(64);
-  buffer = open_buffer(16);
-  wanted.chunk_bytes = 4 * C;
-  step(gmlake_buffer_create(lake, &wanted, &large));
-  kept = take(C / 2);
-  resize(buffer, 10 * C);
-  resize(buffer, 2 * C);
-  drop(take(3 * C)); /* half a chunk is free, so that a window is completed by three */
-  assert_int_equal(stats().reserved_bytes_peak, 11 * C);
-  assert_int_equal(stats().reserved_bytes, 11 * C);
-  step(gmlake_buffer_resize(lake, large, 4 * C, LEGACY)); /* from the blocks and the other buffer */
-  assert_int_equal(stats().reserved_bytes, 11 * C);
-  step(gmlake_buffer_resize(lake, large, 8 * C, LEGACY));
-  assert_int_equal(stats().reserved_bytes, 11 * C);
-  resize(buffer, 10 * C); /* what it gave is gone */
-  assert_int_equal(stats().reserved_bytes, 19 * C);
-  drop(kept);
-  step(gmlake_buffer_destroy(lake, large, LEGACY));
-  step(gmlake_buffer_destroy(lake, buffer, LEGACY));
-  finish();
-}
-
-/* What work may still use stays where it is, and nobody waits for it; a pool's is the pool's. */
-static void what_is_in_use_is_not_shared(void **state) {
-  gmlake_buffer *buffer;
-  gmlake_stream stream;
-  gmlake_pool *pool;
-  (void)state;
-  start(64);
-  stream = open_stream();
-  pool = open_pool(0);
-  drop(take_from(pool, 4 * C, LEGACY));
-  buffer = open_buffer(16);
-  resize_on(buffer, 4 * C, stream);
-  assert_int_equal(stats().reserved_bytes, 8 * C);
-  gmlake_mock_stream_hold(mock, stream);
-  resize_on(buffer, 0, stream);
-  drop(take(4 * C));
-  assert_int_equal(stats().reserved_bytes, 12 * C);
-  assert_int_equal(stats().host_wait_count + stats().stream_wait_count, 0);
-  gmlake_mock_stream_finish(mock, stream);
-  drop(take(8 * C));
-  assert_int_equal(stats().reserved_bytes, 12 * C);
-  gmlake_mock_stream_hold(mock, LEGACY);
-  drop(take(8 * C));
-  resize_on(buffer, 8 * C, stream); /* the blocks' work is asked about, and not complete */
-  /* Behind a wait on the device it takes the four that are still mapped in it. */
-  assert_int_equal(stats().reserved_bytes, is_apart ? 20 * C : 16 * C);
-  assert_int_equal(stats().stream_wait_count, is_apart ? 0 : 1);
-  assert_int_equal(stats().host_wait_count, 0);
-  gmlake_mock_stream_finish(mock, LEGACY);
-  step(gmlake_pool_destroy(lake, pool));
-  step(gmlake_buffer_destroy(lake, buffer, stream));
-  finish();
-}
-
 /* ---- Several buffers: whose chunk it is ------------------------------------------------------ */
-
-static void complete_chunks_serve_other_buffers_first(void **state) {
-  gmlake_buffer *a, *b;
-  calls before;
-  (void)state;
-  start(16);
-  a = open_buffer(8);
-  b = open_buffer(8);
-  resize(a, 4 * C);
-  resize(a, 0);
-  before = calls_now();
-  resize(b, 4 * C);
-  assert_int_equal(census().handle_count, 4);
-  assert_int_equal(mapped_count(), before.mappings + 4);
-  assert_calls(&before, 6); /* a query, four maps, one set_access */
-  stamp(b, 0, 1);
-  stamp(b, 3, 4);
-  resize(a, 1); /* what is mapped there is b's now: unmapped, and another chunk takes its place */
-  assert_int_equal(census().handle_count, 5);
-  assert_int_equal(mapped_count(), before.mappings + 4);
-  stamp(a, 0, 9);
-  assert_stamp(b, 0, 1);
-  assert_stamp(b, 3, 4);
-  assert_int_equal(stats().host_wait_count, 0);
-  finish();
-}
-
-/* Two addresses of a buffer may show one chunk; only one of them can have it. */
-static void a_buffer_does_not_take_a_chunk_twice(void **state) {
-  gmlake_buffer *a, *b;
-  (void)state;
-  start(16);
-  a = open_buffer(8);
-  b = open_buffer(8);
-  resize(a, 2 * C);
-  resize(a, 0);
-  resize(b, C);
-  resize(a, C); /* takes the chunk that its second address shows still */
-  resize(a, 0);
-  assert_int_equal(a->places[0].slot, a->places[1].slot);
-  resize(a, 2 * C);
-  stamp(a, 0, 1);
-  stamp(a, 1, 2);
-  stamp(b, 0, 3);
-  assert_stamp(a, 0, 1);
-  assert_stamp(a, 1, 2);
-  finish();
-}
-
-static void the_host_waits_to_unmap_and_only_then(void **state) {
-  gmlake_stream stream;
-  gmlake_buffer *a, *b;
-  void *block;
-  uint64_t waits;
-  (void)state;
-  prepare(16);
-  desc.limit_bytes = 4 * C;
-  open_lake();
-  stream = open_stream();
-  a = open_buffer(8);
-  b = open_buffer(8);
-  resize_on(a, 3 * C, stream);
-  gmlake_mock_stream_hold(mock, stream);
-  resize_on(a, 0, stream);
-  resize_on(b, 4 * C, stream); /* all of a's, pending, and a new one */
-  waits = stats().host_wait_count;
-  resize_on(b, 1 * C, stream);
-  resize_on(b, 4 * C, stream);
-  resize_on(b, 1 * C, stream);
-  assert_int_equal(stats().host_wait_count, waits);
-  resize_on(a, 1 * C, stream); /* b has the chunk that is mapped there, or another has */
-  block = NULL;
-  assert_int_equal(gmlake_alloc(lake, C, stream, &block), GMLAKE_OK);
-  stamp(a, 0, 1);
-  stamp(b, 0, 2);
-  memset(block, 3, C);
-  assert_stamp(a, 0, 1);
-  assert_stamp(b, 0, 2);
-  finish();
-}
 
 /* Written through one buffer's kept mapping, read through the owner's: the same memory. */
 static void kept_mappings_alias_for_real(void **state) {
@@ -454,30 +199,6 @@ static void a_growth_that_fails_leaves_the_buffer_as_it_was(void **state) {
   assert_stamp(a, 0, 1);
   assert_stamp(b, 0, 2);
   finish();
-}
-
-/* Each attempt that failed is counted, whatever it failed for. */
-static void a_growth_that_the_driver_refuses_is_counted(void **state) {
-  gmlake_buffer *a;
-  gmlake_stats now;
-  (void)state;
-  start_with_faults(4);
-  a = open_buffer(8);
-  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DRIVER, 1);
-  step_error(gmlake_buffer_resize(lake, a, C, LEGACY), DRIVER);
-  assert_int_equal(stats().state_count[4], 1);
-  assert_int_equal(stats().oom_count, 0);
-  fail_call(ON_CREATE, 0, GMLAKE_OK, 0);
-  step_error(gmlake_buffer_resize(lake, a, 8 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(stats().state_count[4], 2);
-  assert_int_equal(stats().oom_count, 1);
-  fail_call(ON_MEMORY_INFO, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
-  assert_error(gmlake_buffer_resize(lake, a, 8 * C, LEGACY), DEVICE_LOST);
-  now = stats();
-  assert_int_equal(now.state_count[4], 3);
-  assert_int_equal(now.oom_count, 1);
-  (void)gmlake_destroy(lake);
-  close_mock();
 }
 
 static gmlake_buffer *victim;
@@ -571,215 +292,7 @@ static void buffers_left_are_told_of_at_destroy(void **state) {
   assert_non_null(strstr(leak_text[0], "(keys)"));
 }
 
-/* ---- Streams and captures -------------------------------------------------------------------- */
-
-/* The legacy stream's uses: of the former the end was fenced, of the other it cannot be. */
-static void a_use_in_a_capture_is_not_waited_for(void **state) {
-  gmlake_stream one;
-  gmlake_buffer *a;
-  gmlake_pool *pool;
-  (void)state;
-  start(16);
-  one = open_stream();
-  a = open_buffer(8);
-  pool = open_pool(0);
-  resize_on(a, 2 * C, LEGACY);
-  gmlake_mock_stream_hold(mock, LEGACY);
-  resize_on(a, C, LEGACY);
-  step(gmlake_capture_begin(lake, one, pool));
-  resize_on(a, 0, LEGACY);
-  step_error(gmlake_buffer_resize(lake, a, C, NONE), CAPTURING);
-  assert_int_equal(stats().host_wait_count, 1);
-  assert_int_equal(mapped_count(), 2);
-  step(gmlake_capture_end(lake, one));
-  resize_on(a, C, NONE);
-  finish();
-}
-
-static void forgotten_streams_are_waited_for_too(void **state) {
-  gmlake_stream stream;
-  gmlake_buffer *buffer;
-  size_t i;
-  (void)state;
-  start(32);
-  buffer = open_buffer(8);
-  for (i = 0; i < 40; i++) { /* numbers of streams serve again */
-    stream = open_stream();
-    resize_on(buffer, 4 * C, stream);
-    gmlake_mock_stream_hold(mock, stream);
-    resize_on(buffer, 1 + i % 3 * C, stream);
-    step(gmlake_forget_stream(lake, stream));
-    gmlake_mock_stream_finish(mock, stream);
-    gmlake_mock_stream_destroy(mock, stream);
-  }
-  assert_int_equal(census().handle_count, 4);
-  assert_int_equal(trim_to(0), 3 * C);
-  close_buffer(buffer);
-  finish();
-}
-
-/* Numbers of streams are looked for while a stream is at work where a chunk was mapped first, which
-   was taken by another buffer since then, and given back as clean. */
-static void a_use_outlasts_other_streams(void **state) {
-  gmlake_stream busy, other;
-  gmlake_buffer *buffer, *next;
-  size_t i;
-  (void)state;
-  prepare(32);
-  desc.limit_bytes = 4 * C + desc.chunk_bytes;
-  open_lake();
-  busy = open_stream();
-  buffer = open_buffer(8);
-  next = open_buffer(8);
-  (void)take(512);
-  resize_on(buffer, 4 * C, busy);
-  gmlake_mock_stream_hold(mock, busy);
-  resize_on(buffer, 0, busy);
-  resize_on(next, 4 * C, busy);
-  resize_on(next, 0, NONE);
-  for (i = 0; i < 32; i++) {
-    other = open_stream();
-    drop_on(take_on(512, other), other);
-    step(gmlake_forget_stream(lake, other));
-    gmlake_mock_stream_destroy(mock, other);
-  }
-  assert_int_equal(trim_to(0), 0);
-  assert_int_equal(mapped_count(), 4 + 4 + (size_t)is_apart); /* the block's at home, too */
-  gmlake_mock_stream_finish(mock, busy);
-  assert_int_equal(trim_to(0), 4 * C);
-  finish();
-}
-
-/* The only chunk was used on another stream: a captured one is not made to wait for it, the host
-   is. */
-static void a_captured_stream_waits_for_no_other(void **state) {
-  gmlake_stream one, two;
-  gmlake_buffer *buffer, *other;
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  prepare(16);
-  desc.limit_bytes = 2 * C;
-  open_lake();
-  one = open_stream();
-  two = open_stream();
-  buffer = open_buffer(8);
-  other = open_buffer(8);
-  pool = open_pool(0);
-  resize_on(other, C, one);
-  p = take_on(512, two);
-  gmlake_mock_stream_hold(mock, one);
-  resize_on(other, 0, one);
-  step(gmlake_capture_begin(lake, two, pool));
-  assert_ok(gmlake_mock_capture_begin(mock, two));
-  resize_on(buffer, C, two);
-  assert_int_equal(stats().stream_wait_count, 0);
-  assert_int_equal(stats().host_wait_count, 1);
-  assert_ok(gmlake_mock_capture_end(mock, two));
-  step(gmlake_capture_end(lake, two));
-  drop_on(p, two);
-  close_buffer(buffer);
-  finish();
-}
-
-/* ---- Calls of the driver --------------------------------------------------------------------- */
-
-static size_t called[ON_KINDS];
-static void count_call(int kind) { called[kind]++; }
-
-static void count_calls(void) {
-  memset(called, 0, sizeof(called));
-  before_driver_call = count_call;
-}
-
-/* No event is asked where none of the buffers' memory is pending. */
-static void a_growth_asks_for_no_needless_event(void **state) {
-  gmlake_stream one;
-  gmlake_buffer *buffer;
-  void *p;
-  (void)state;
-  start_with_faults(4);
-  one = open_stream();
-  buffer = open_buffer(8);
-  p = take_on(C / 2, one); /* less than a chunk: nothing that could be shared */
-  (void)take_on(512, LEGACY);
-  gmlake_mock_stream_hold(mock, one);
-  drop_on(p, one);
-  count_calls();
-  resize(buffer, C);
-  before_driver_call = NULL;
-  assert_int_equal(called[ON_QUERY], 0);
-  assert_int_equal(called[ON_CREATE], 1);
-  gmlake_mock_stream_finish(mock, one);
-  (void)gmlake_destroy(lake);
-  close_mock();
-}
-
-/* A chunk that cannot be had is asked for once more only where something was trimmed. */
-static void a_growth_in_vain_asks_no_second_time(void **state) {
-  gmlake_buffer *buffer;
-  size_t first;
-  (void)state;
-  start_with_faults(2);
-  buffer = open_buffer(8);
-  resize(buffer, 2 * C);
-  count_calls();
-  step_error(gmlake_buffer_resize(lake, buffer, 3 * C, NONE), OUT_OF_DEVICE_MEMORY);
-  first = called[ON_CREATE];
-  before_driver_call = NULL;
-  resize(buffer, 0);
-  resize(buffer, 2 * C);
-  assert_int_equal(first, 1 + 3); /* and three rungs of the ladder */
-  finish();
-}
-
-/* The host waits for one stream: nothing is recorded on another. */
-static void a_wait_for_one_use_records_on_no_other_stream(void **state) {
-  gmlake_stream one, two;
-  gmlake_buffer *buffer;
-  void *p;
-  (void)state;
-  start_with_faults(16);
-  one = open_stream();
-  two = open_stream();
-  buffer = open_buffer(8);
-  p = take_on(512, two);
-  resize_on(buffer, 2 * C, one);
-  gmlake_mock_stream_hold(mock, one);
-  resize_on(buffer, C, one);
-  drop_on(p, two);
-  count_calls();
-  resize_on(buffer, 2 * C, NONE);
-  before_driver_call = NULL;
-  assert_int_equal(stats().host_wait_count, 1);
-  assert_int_equal(called[ON_RECORD], 0);
-  finish();
-}
-
 /* ---- Calls that fail ------------------------------------------------------------------------- */
-
-/* What another stream used turns out to be complete, then the device to be lost: what could be had
-   without the driver is not taken. */
-static void a_growth_that_finds_the_device_lost(void **state) {
-  gmlake_stream one, two, three;
-  gmlake_buffer *buffer;
-  void *p;
-  (void)state;
-  start_with_faults(16);
-  one = open_stream();
-  two = open_stream();
-  three = open_stream();
-  buffer = open_buffer(8);
-  resize_on(buffer, 4 * C, one);
-  p = take_on(C, two);
-  resize_on(buffer, 0, one);
-  drop_on(p, two);
-  fail_call(ON_QUERY, 2, GMLAKE_ERROR_DEVICE_LOST, 0);
-  assert_error(gmlake_buffer_resize(lake, buffer, 4 * C, three), DEVICE_LOST);
-  assert_int_equal(faults[ON_QUERY].in, 0);
-  assert_error(gmlake_destroy(lake), DEVICE_LOST);
-  close_mock();
-}
 
 static gmlake_buffer *one_chunk_of(size_t max_chunks) {
   gmlake_buffer *buffer;
@@ -816,97 +329,6 @@ static void growth_is_undone_whatever_call_fails(void **state) {
       finish();
     }
   }
-}
-
-static void what_cannot_be_undone_is_quarantined_until_it_can(void **state) {
-  gmlake_buffer *buffer;
-  (void)state;
-  buffer = one_chunk_of(8);
-  fail_call(ON_ACCESS, 1 + home_calls(ON_ACCESS, 3), GMLAKE_ERROR_UNSUPPORTED, 0);
-  fail_call(ON_UNMAP, 2, GMLAKE_ERROR_UNSUPPORTED, 0);
-  step_error(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY), UNSUPPORTED);
-  assert_int_equal(stats().quarantined_bytes, C);
-  assert_int_equal(mapped_count(), 2);
-  assert_int_equal(info_of(buffer).bytes, C);
-  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
-  step_error(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY), UNSUPPORTED);
-  assert_int_equal(stats().quarantined_bytes, C);
-  resize(buffer, 4 * C);
-  assert_int_equal(stats().quarantined_bytes, 0);
-  assert_int_equal(mapped_count(), 4);
-  stamp(buffer, 3, 4);
-  assert_stamp(buffer, 0, 1);
-  finish();
-}
-
-static void trim_tries_quarantined_mappings_again(void **state) {
-  gmlake_buffer *buffer;
-  (void)state;
-  buffer = one_chunk_of(8);
-  fail_call(ON_ACCESS, 1 + home_calls(ON_ACCESS, 2), GMLAKE_ERROR_UNSUPPORTED, 0);
-  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_UNSUPPORTED, 1);
-  step_error(gmlake_buffer_resize(lake, buffer, 3 * C, LEGACY), UNSUPPORTED);
-  assert_int_equal(stats().quarantined_bytes, 2 * C);
-  assert_error(gmlake_trim(lake, 0, NULL), UNSUPPORTED);
-  assert_int_equal(census().handle_count, 3);
-  fail_call(ON_UNMAP, 0, GMLAKE_OK, 0);
-  assert_int_equal(trim_to(0), 2 * C);
-  assert_int_equal(stats().quarantined_bytes, 0);
-  assert_int_equal(mapped_count(), 1);
-  finish();
-}
-
-static void a_mapping_that_does_not_go_stops_growth(void **state) {
-  gmlake_buffer *a, *b;
-  (void)state;
-  a = one_chunk_of(8);
-  b = open_buffer(8);
-  resize(a, 0);
-  resize(b, C);
-  stamp(b, 0, 2);
-  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
-  step_error(gmlake_buffer_resize(lake, a, C, LEGACY), UNSUPPORTED);
-  assert_int_equal(info_of(a).bytes, 0);
-  assert_int_equal(stats().quarantined_bytes, 0);
-  resize(a, C);
-  stamp(a, 0, 1);
-  assert_stamp(b, 0, 2);
-  finish();
-}
-
-static void shrinking_survives_an_event_that_fails(void **state) {
-  gmlake_buffer *buffer;
-  (void)state;
-  buffer = one_chunk_of(8);
-  resize(buffer, 3 * C);
-  fail_call(ON_RECORD, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
-  resize(buffer, C);
-  assert_int_equal(trim_to(0), 2 * C);
-  finish();
-}
-
-static void a_stream_that_cannot_be_made_to_wait_leaves_the_host_to(void **state) {
-  gmlake_stream one, two;
-  gmlake_buffer *buffer;
-  (void)state;
-  buffer = one_chunk_of(8);
-  one = open_stream();
-  two = open_stream();
-  resize_on(buffer, 2 * C, one);
-  gmlake_mock_stream_hold(mock, one);
-  resize_on(buffer, C, one);
-  fail_call(ON_STREAM_WAIT, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
-  resize_on(buffer, 2 * C, two);
-  assert_int_equal(stats().host_wait_count, 1);
-  assert_int_equal(census().handle_count, 2);
-  resize_on(buffer, C, one);
-  fail_call(ON_STREAM_WAIT, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
-  fail_call(ON_HOST_WAIT, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
-  gmlake_mock_stream_hold(mock, one);
-  step_error(gmlake_buffer_resize(lake, buffer, 2 * C, two), UNSUPPORTED);
-  assert_int_equal(info_of(buffer).bytes, C);
-  gmlake_mock_stream_finish(mock, one);
-  finish();
 }
 
 /* Another thread that shrinks the buffer while it grows, in the middle of a driver call. */
@@ -1011,40 +433,6 @@ static void what_keeps_addresses_is_told(void **state) {
   buffer = open_buffer(2);
   resize(buffer, 2 * C);
   finish();
-}
-
-static void addresses_may_lack(void **state) {
-  gmlake_buffer_desc wanted;
-  gmlake_buffer *buffer = NULL;
-  (void)state;
-  start_with_faults(16);
-  wanted = buffer_desc(C);
-  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
-  step_error(gmlake_buffer_create(lake, &wanted, &buffer), UNSUPPORTED);
-  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 1);
-  step_error(gmlake_buffer_create(lake, &wanted, &buffer), OUT_OF_DEVICE_MEMORY);
-  assert_null(buffer);
-  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 0); /* a quarter of it will do */
-  buffer = open_buffer(4);
-  resize(buffer, 4 * C);
-  finish();
-}
-
-static void a_lost_device_answers_questions_only(void **state) {
-  gmlake_buffer *buffer;
-  gmlake_buffer_desc wanted;
-  (void)state;
-  buffer = one_chunk_of(8);
-  fail_call(ON_MAP, 2, GMLAKE_ERROR_DEVICE_LOST, 0);
-  assert_error(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY), DEVICE_LOST);
-  assert_int_equal(info_of(buffer).bytes, C);
-  assert_error(gmlake_buffer_resize(lake, buffer, 0, LEGACY), DEVICE_LOST);
-  assert_error(gmlake_buffer_destroy(lake, buffer, LEGACY), DEVICE_LOST);
-  wanted = buffer_desc(C);
-  assert_error(gmlake_buffer_create(lake, &wanted, &buffer), DEVICE_LOST);
-  assert_ok(gmlake_check(lake));
-  assert_error(gmlake_destroy(lake), DEVICE_LOST);
-  close_mock();
 }
 
 /* ---- What finds errors ----------------------------------------------------------------------- */
@@ -1335,49 +723,24 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(growing_again_has_its_records),
       cmocka_unit_test(a_buffer_has_addresses_and_no_memory),
-      cmocka_unit_test(it_grows_in_place_and_keeps_its_bytes),
-      cmocka_unit_test(the_first_growth_makes_one_chunk_and_one_mapping),
-      cmocka_unit_test(growing_again_calls_no_driver),
       cmocka_unit_test(growing_by_2_mib_takes_less_than_40_us),
       cmocka_unit_test(chunks_are_2_mib_or_the_granularity),
-      cmocka_unit_test(the_figures_count_buffers),
-      cmocka_unit_test(what_is_in_use_is_not_shared),
-      cmocka_unit_test(complete_chunks_serve_other_buffers_first),
-      cmocka_unit_test(a_buffer_does_not_take_a_chunk_twice),
-      cmocka_unit_test(the_host_waits_to_unmap_and_only_then),
       cmocka_unit_test(kept_mappings_alias_for_real),
       cmocka_unit_test(a_growth_that_fails_leaves_the_buffer_as_it_was),
-      cmocka_unit_test(a_growth_that_the_driver_refuses_is_counted),
       cmocka_unit_test(the_handler_may_shrink_and_not_grow),
       cmocka_unit_test(addresses_of_destroyed_buffers_are_waited_for),
       cmocka_unit_test(buffers_left_are_told_of_at_destroy),
-      cmocka_unit_test(a_use_in_a_capture_is_not_waited_for),
-      cmocka_unit_test(a_use_outlasts_other_streams),
-      cmocka_unit_test(a_growth_asks_for_no_needless_event),
-      cmocka_unit_test(a_growth_in_vain_asks_no_second_time),
-      cmocka_unit_test(a_wait_for_one_use_records_on_no_other_stream),
-      cmocka_unit_test(forgotten_streams_are_waited_for_too),
       cmocka_unit_test(growth_is_undone_whatever_call_fails),
-      cmocka_unit_test(what_cannot_be_undone_is_quarantined_until_it_can),
-      cmocka_unit_test(trim_tries_quarantined_mappings_again),
-      cmocka_unit_test(a_mapping_that_does_not_go_stops_growth),
-      cmocka_unit_test(shrinking_survives_an_event_that_fails),
-      cmocka_unit_test(a_stream_that_cannot_be_made_to_wait_leaves_the_host_to),
       cmocka_unit_test(a_growing_buffer_is_not_shrunk_meanwhile),
       cmocka_unit_test(host_memory_may_lack_anywhere),
       cmocka_unit_test(records_are_made_before_they_are_taken),
       cmocka_unit_test(what_keeps_addresses_is_told),
-      cmocka_unit_test(addresses_may_lack),
-      cmocka_unit_test(a_lost_device_answers_questions_only),
       cmocka_unit_test(memory_is_filled_and_guarded),
       cmocka_unit_test(check_finds_what_is_wrong_with_a_buffer),
       cmocka_unit_test(random_buffers_keep_their_contents),
   };
   const struct CMUnitTest with_blocks[] = {
       /* of a chunk */
-      cmocka_unit_test(what_is_shared_is_what_is_needed),
-      cmocka_unit_test(a_captured_stream_waits_for_no_other),
-      cmocka_unit_test(a_growth_that_finds_the_device_lost),
       cmocka_unit_test(addresses_of_buffers_are_no_blocks),
       cmocka_unit_test(peers_reach_every_mapping),
   };

@@ -64,8 +64,6 @@ static void start_limited(size_t chunks, size_t limit_bytes) {
   open_lake();
 }
 
-static uint64_t calls_now(void) { return stats().driver_call_count; }
-
 /* ---- One buffer ------------------------------------------------------------------------------ */
 
 static void a_range_becomes_memory_and_the_rest_does_not(void **state) {
@@ -236,45 +234,7 @@ static void questions_know_the_holes(void **state) {
   finish();
 }
 
-/* ---- Discarded memory ------------------------------------------------------------------------ */
-
 /* ---- Blocks and buffers of one chunk size ---------------------------------------------------- */
-
-/* What blocks freed is mapped in the buffer, and what that gives up is mapped at home all the time:
-   nothing is created nor returned, and no contents change hands. */
-static void chunks_of_one_size_go_to_and_fro_by_mappings(void **state) {
-  gmlake_buffer *buffer;
-  unsigned char *block;
-  uint64_t calls;
-  size_t i, round;
-  (void)state;
-  start(8);
-  buffer = open_buffer(8);
-  block = (unsigned char *)take(8 * C);
-  memset(block, 50, 8 * C);
-  drop(block);
-  calls = calls_now();
-  commit(buffer, 0, 8);
-  assert_int_equal(calls_now(), calls + 9); /* eight mappings, one access */
-  for (round = 0; round < 3; round++) {
-    for (i = 0; i < 8; i++) stamp(buffer, i, (int)(i + 1));
-    discard(buffer, 2, 3);
-    calls = calls_now();
-    block = (unsigned char *)take(3 * C);
-    assert_int_equal(calls_now(), calls);
-    memset(block, 77, 3 * C);
-    for (i = 0; i < 8; i++)
-      if (i < 2 || i > 4) assert_stamp(buffer, i, (int)(i + 1));
-    step_error(gmlake_buffer_commit(lake, buffer, 2 * C, 3 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
-    for (i = 0; i < 3 * C; i += C / 4) assert_int_equal(block[i], 77);
-    drop(block);
-    commit(buffer, 2, 3);
-    assert_map(buffer, "mmmmmmmm");
-  }
-  assert_int_equal(census().handle_count, 8);
-  assert_int_equal(stats().reserved_bytes_peak, 8 * C);
-  finish();
-}
 
 /* The home address of a buffer's memory is nobody's. */
 static void a_chunk_of_a_buffer_is_no_block_at_home(void **state) {
@@ -625,42 +585,6 @@ static void fresh_memory_is_filled(void **state) {
   finish();
 }
 
-static void a_lost_device_answers_so(void **state) {
-  gmlake_buffer *buffer;
-  (void)state;
-  start_with_faults(16);
-  buffer = open_buffer(8);
-  commit(buffer, 0, 2);
-  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
-  assert_error(gmlake_buffer_commit(lake, buffer, 4 * C, C, LEGACY), DEVICE_LOST);
-  assert_error(gmlake_buffer_commit(lake, buffer, 0, C, LEGACY), DEVICE_LOST);
-  assert_error(gmlake_buffer_discard(lake, buffer, 0, C, LEGACY), DEVICE_LOST);
-  assert_map(buffer, "mm");
-  assert_error(gmlake_destroy(lake), DEVICE_LOST);
-  close_mock();
-}
-
-/* | in a place | left by a block |: the stream may have both, and the second maps at once. */
-static void a_chunk_behind_one_in_a_place_is_found(void **state) {
-  gmlake_buffer *a, *b;
-  gmlake_stream one;
-  void *block;
-  (void)state;
-  if (is_apart) return; /* blocks leave nothing to buffers */
-  start(8);
-  one = open_stream();
-  a = open_buffer(1);
-  b = open_buffer(1);
-  step(gmlake_buffer_commit(lake, a, 0, C, one));
-  block = take_on(C, one);
-  gmlake_mock_stream_hold(mock, one);
-  step(gmlake_buffer_discard(lake, a, 0, C, one));
-  drop_on(block, one);
-  step(gmlake_buffer_commit(lake, b, 0, C, one));
-  assert_int_equal(stats().reserved_bytes, 2 * C);
-  finish();
-}
-
 static void commit_chunks(gmlake_buffer *buffer, size_t at, size_t count, uint32_t *chunks) {
   step(gmlake_buffer_commit_chunks(lake, buffer, at * C, count * C, chunks, LEGACY));
 }
@@ -763,21 +687,6 @@ static void what_is_not_free_is_not_given(void **state) {
   commit_chunks(b, 0, 2, wanted);
   assert_int_equal(wanted[0], chunks[1]);
   assert_int_not_equal(wanted[1], chunks[1]);
-  finish();
-}
-
-static void holes_of_a_destroyed_buffer_give_way(void **state) {
-  gmlake_buffer *buffer;
-  (void)state;
-  start(16);
-  buffer = open_buffer(8);
-  commit(buffer, 1, 2);
-  commit(buffer, 5, 2);
-  discard(buffer, 1, 1);
-  step(gmlake_buffer_destroy(lake, buffer, LEGACY));
-  assert_int_equal(stats().buffer_bytes, 0);
-  drop(take(4 * C));
-  assert_int_equal(stats().reserved_bytes, 4 * C);
   finish();
 }
 
@@ -987,19 +896,15 @@ int main(void) {
       cmocka_unit_test(host_memory_may_lack_anywhere),
       cmocka_unit_test(the_handler_may_discard_and_not_commit),
       cmocka_unit_test(fresh_memory_is_filled),
-      cmocka_unit_test(a_lost_device_answers_so),
-      cmocka_unit_test(a_chunk_behind_one_in_a_place_is_found),
       cmocka_unit_test(a_chunk_that_is_wanted_comes),
       cmocka_unit_test(a_chunk_that_is_not_there_yet_does_not_come),
       cmocka_unit_test(wishes_for_what_is_there_cost_nothing),
       cmocka_unit_test(what_is_not_free_is_not_given),
-      cmocka_unit_test(holes_of_a_destroyed_buffer_give_way),
       cmocka_unit_test(random_ranges_keep_their_contents),
       cmocka_unit_test(every_sequence_keeps_contents),
   };
   const struct CMUnitTest with_blocks[] = {
       /* of a chunk */
-      cmocka_unit_test(chunks_of_one_size_go_to_and_fro_by_mappings),
       cmocka_unit_test(a_chunk_of_a_buffer_is_no_block_at_home),
       cmocka_unit_test(a_policy_decides_about_no_chunk_of_a_buffer),
       cmocka_unit_test(larger_handles_and_buffers_share_no_chunk),
