@@ -1315,6 +1315,47 @@ static const row rows[] = {
     /* what sleeps is 1.5 chunks of blocks: a buffer's are half as large */
     {"limits_hold_for_waking_smaller_chunks", TOGETHER,
      "{granule:16 cap:16 chunk:2 limit:4} P0 N0:1 z0:1 +p=2 Sn:d released=3 +q=2/0 Wn!L -q Wn"},
+    /* A pool with everything: blocks whole and in part of chunks, memory and a window that only a
+       graph knows, and a buffer with a hole. */
+    {"what_is_dropped_gets_new_memory", TOGETHER | WIDE,
+     "{granule:16 cap:64} P0 +z.3=8@n/0 -z.3@n +a-h=1@A/0 -aceg@n BA:0/0 +i=1@A +j=2@A "
+     "pieces:j=2 -ij@A EA -bd@n +p=1+32k@A/0 +q=2@A/0 +r=16k@A/0 N0:8/0 z0:8@A z0:6@A d0:2,2@A "
+     "S0:d driver-bytes=0 host-ranges=0 W0 j0@A -fhpqr@n K0@n D0"},
+    /* others' memory stays; two places of the buffer stay mapped */
+    {"without_a_pool_the_home_arena_sleeps_with_the_buffers", TOGETHER,
+     "{granule:16 cap:64} P0 N0:8 N1:8^2 +q=2/0 +p=3 z0:5 z0:3 z1:4 Sn:k driver-bytes=2 "
+     "holds:q=1 Wn driver-bytes=12 holds:p=1 z0:8 S0:k holds:p=1 W0 holds:q=1"},
+    /* it has live blocks */
+    {"what_sleeps_may_be_destroyed", TOGETHER | WIDE,
+     "{granule:16 cap:64} P0 +z.3=8@n/0 -z.3@n +a-h=1@A/0 -aceg@n BA:0/0 +i=1@A +j=2@A "
+     "pieces:j=2 -ij@A EA -bd@n +p=1+32k@A/0 +q=2@A/0 +r=16k@A/0 N0:8/0 z0:8@A z0:6@A d0:2,2@A "
+     "S0:k D0!I -fhpqr@n K0@n D0 sleeping=0 reserved=0 P0 +p=4/0 +q=3 N1:4 z1:2 S0:k Sn:d"},
+    {"a_window_in_quarantine_goes_before_its_chunks", TOGETHER,
+     "{granule:16 cap:64} +a-h=1 -aceg@n fail:access=1R fail:unmap=1R +w=2 -w quarantined=2 "
+     "Sn:k quarantined=0 driver-bytes=0 Wn +w=2 -w"},
+    /* two creations, and four calls for the chunk that is there */
+    {"waking_stops_at_the_first_chunk_that_cannot_be_created", TOGETHER,
+     "{granule:16 cap:8} P0 +p=4/0 S0:d fail:create=2R* mark W0!R calls=6 fail:create=0R "
+     "handles=0 W0"},
+    /* No event may be recorded behind a block that is freed meanwhile. */
+    {"a_capture_into_the_pool_refuses_and_others_do_not", TOGETHER | WIDE,
+     "{granule:16 cap:64} P0 +z.3=8@n/0 -z.3@n +a-h=1@A/0 -aceg@n BA:0/0 +i=1@A +j=2@A "
+     "pieces:j=2 -ij@A EA -bd@n +p=1+32k@A/0 +q=2@A/0 +r=16k@A/0 N0:8/0 z0:8@A z0:6@A d0:2,2@A "
+     "BB:0/1 S0:d!C EB P1 BB:1/2 -p S0:k W0 EB holds:q=1 -fhqr@n K0@n D0"},
+    /* After an error the contents are as they were. */
+    {"contents_are_kept_where_giving_them_up_fails", TOGETHER | WIDE,
+     "{granule:16 cap:64} P0 +z.3=8@n/0 -z.3@n +a-h=1@A/0 -aceg@n BA:0/0 +i=1@A +j=2@A "
+     "pieces:j=2 -ij@A EA -bd@n +p=1+32k@A/0 +q=2@A/0 +r=16k@A/0 N0:8/0 z0:8@A z0:6@A d0:2,2@A "
+     "S0:k fail:host-free=1R* S0:d!R W0 holds:q=1 fail:host-free=0R S0:k S0:d host-ranges=0 W0 "
+     "-fhpqr@n K0@n D0"},
+    {"pinned_memory_goes_with_its_pool", TOGETHER | WIDE,
+     "{granule:16 cap:64} P0 +z.3=8@n/0 -z.3@n +a-h=1@A/0 -aceg@n BA:0/0 +i=1@A +j=2@A "
+     "pieces:j=2 -ij@A EA -bd@n +p=1+32k@A/0 +q=2@A/0 +r=16k@A/0 N0:8/0 z0:8@A z0:6@A d0:2,2@A "
+     "S0:k -fhpqr@n K0@n D0 host-ranges=0"},
+    {"pinned_memory_goes_with_its_pool_awake", TOGETHER | WIDE,
+     "{granule:16 cap:64} P0 +z.3=8@n/0 -z.3@n +a-h=1@A/0 -aceg@n BA:0/0 +i=1@A +j=2@A "
+     "pieces:j=2 -ij@A EA -bd@n +p=1+32k@A/0 +q=2@A/0 +r=16k@A/0 N0:8/0 z0:8@A z0:6@A d0:2,2@A "
+     "S0:k W0 -fhpqr@n K0@n D0 host-ranges=0"},
     /* ---- Lend and recall ---- */
 
     /* One stream: no event, no wait. What is free is lent until the recall; then it is the graph's

@@ -158,20 +158,6 @@ static void a_pool_keeps_its_contents(void **state) {
   finish();
 }
 
-static void what_is_dropped_gets_new_memory(void **state) {
-  (void)state;
-  start(64);
-  make_pool(3);
-  assert_true(sleep_now(full.pool, DROP) > 0);
-  assert_int_equal(census().physical_bytes, 0);
-  assert_int_equal(census().host_count, 0);
-  wake_now(full.pool);
-  fill_pool(9);
-  assert_pool(9);
-  end_pool();
-  finish();
-}
-
 /* After sleep and wake a block, its pieces at home and a buffer's places are the same memory. */
 static void mappings_alias_as_before(void **state) {
   void *window, *blocks[8];
@@ -189,44 +175,6 @@ static void mappings_alias_as_before(void **state) {
   fill(window, 3 * C, 60);
   for (i = 0; i < 3; i++)
     assert_memory_equal((char *)window + (size_t)i * C, piece(window, (size_t)i).home, C);
-  finish();
-}
-
-static void without_a_pool_the_home_arena_sleeps_with_the_buffers(void **state) {
-  gmlake_pool *pool;
-  gmlake_buffer *buffer, *other;
-  gmlake_buffer_desc large;
-  gmlake_buffer_info info;
-  void *block, *in_pool;
-  (void)state;
-  start(64);
-  pool = open_pool(0);
-  in_pool = take_from(pool, 2 * C, LEGACY);
-  block = take(3 * C);
-  buffer = open_buffer(8);
-  large = buffer_desc(8 * C);
-  large.chunk_bytes = 2 * C;
-  step(gmlake_buffer_create(lake, &large, &other));
-  step(gmlake_buffer_resize(lake, buffer, 5 * C, LEGACY));
-  step(gmlake_buffer_resize(lake, buffer, 3 * C, LEGACY)); /* two places stay mapped */
-  step(gmlake_buffer_resize(lake, other, 4 * C, LEGACY));
-  assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
-  fill(block, 3 * C, 1);
-  fill(info.ptr, 3 * C, 2);
-  fill(in_pool, 2 * C, 3);
-  (void)sleep_now(NULL, KEEP);
-  assert_int_equal(census().physical_bytes, 2 * C);
-  assert_filled(in_pool, 2 * C, 3);
-  wake_now(NULL);
-  assert_int_equal(census().physical_bytes, 12 * C);
-  assert_filled(block, 3 * C, 1);
-  assert_filled(info.ptr, 3 * C, 2);
-  step(gmlake_buffer_resize(lake, buffer, 8 * C, LEGACY));
-  assert_filled(info.ptr, 3 * C, 2);
-  (void)sleep_now(pool, KEEP);
-  assert_filled(block, 3 * C, 1);
-  wake_now(pool);
-  assert_filled(in_pool, 2 * C, 3);
   finish();
 }
 
@@ -306,23 +254,6 @@ static void to_sleep_and_to_wake_may_be_repeated(void **state) {
   step_error(gmlake_pool_sleep(lake, full.pool, (gmlake_sleep_mode)2, &released), INVALID_ARGUMENT);
   assert_int_equal(released, 0);
   end_pool();
-  finish();
-}
-
-static void what_sleeps_may_be_destroyed(void **state) {
-  (void)state;
-  start(64);
-  make_pool(3);
-  (void)sleep_now(full.pool, KEEP);
-  step_error(gmlake_pool_destroy(lake, full.pool), INVALID_ARGUMENT); /* it has live blocks */
-  end_pool();
-  assert_int_equal(stats().sleeping_bytes, 0);
-  assert_int_equal(stats().reserved_bytes, 0);
-  make_pool(5);
-  (void)take(3 * C);
-  step(gmlake_buffer_resize(lake, open_buffer(4), 2 * C, LEGACY));
-  (void)sleep_now(full.pool, KEEP);
-  (void)sleep_now(NULL, DROP);
   finish();
 }
 
@@ -522,26 +453,6 @@ static void a_handle_that_stays_is_kept_and_told(void **state) {
   finish();
 }
 
-static void a_window_in_quarantine_goes_before_its_chunks(void **state) {
-  void *blocks[8], *window;
-  int i;
-  (void)state;
-  start_with_faults(64);
-  lay(blocks, 8);
-  for (i = 0; i < 8; i += 2) drop_on(blocks[i], NONE);
-  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 0);
-  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
-  drop(take(2 * C)); /* by growth */
-  assert_int_equal(stats().quarantined_bytes, 2 * C);
-  (void)sleep_now(NULL, KEEP);
-  assert_int_equal(stats().quarantined_bytes, 0);
-  assert_int_equal(census().physical_bytes, 0);
-  wake_now(NULL);
-  window = take(2 * C);
-  drop(window);
-  finish();
-}
-
 /* ---- memory that is short -------------------------------------------------------------------- */
 
 static gmlake_pool *to_sleep;
@@ -552,28 +463,6 @@ static int put_to_sleep(void *user, gmlake *l, const gmlake_error_info *info) {
   assert_error(gmlake_pool_wake(l, pool), INVALID_ARGUMENT);
   to_sleep = NULL;
   return pool && !gmlake_pool_sleep(l, pool, KEEP, NULL);
-}
-
-static unsigned creations;
-static void count_creations(int kind) { creations += kind == ON_CREATE; }
-
-static void waking_stops_at_the_first_chunk_that_cannot_be_created(void **state) {
-  gmlake_pool *pool;
-  (void)state;
-  start_with_faults(8);
-  pool = open_pool(0);
-  (void)take_from(pool, 4 * C, LEGACY);
-  (void)sleep_now(pool, DROP);
-  fail_call(ON_CREATE, 2, GMLAKE_ERROR_DRIVER, 1);
-  creations = 0;
-  before_driver_call = count_creations;
-  step_error(gmlake_pool_wake(lake, pool), DRIVER);
-  before_driver_call = NULL;
-  fail_call(ON_CREATE, 0, GMLAKE_OK, 0);
-  assert_int_equal(creations, 2);
-  assert_int_equal(census().handle_count, 0);
-  wake_now(pool);
-  finish();
 }
 
 /* A shortage of the calls that make room is a shortage as any other: it is told, and counted. */
@@ -618,32 +507,6 @@ static void the_handler_may_put_a_pool_to_sleep(void **state) {
   wake_now(second);
   assert_filled(b, 6 * C, 2);
   step_error(gmlake_pool_wake(lake, first), OUT_OF_DEVICE_MEMORY);
-  finish();
-}
-
-/* ---- captures -------------------------------------------------------------------------------- */
-
-static void a_capture_into_the_pool_refuses_and_others_do_not(void **state) {
-  gmlake_pool *other;
-  gmlake_stream stream;
-  (void)state;
-  start(64);
-  make_pool(3);
-  other = open_pool(0);
-  stream = open_stream();
-  step(gmlake_capture_begin(lake, stream, full.pool));
-  step_error(gmlake_pool_sleep(lake, full.pool, DROP, NULL), CAPTURING);
-  step(gmlake_capture_end(lake, stream));
-  step(gmlake_capture_begin(lake, stream, other));
-  assert_ok(gmlake_mock_capture_begin(mock, stream));
-  drop_on(full.blocks[0], LEGACY); /* no event may be recorded behind it */
-  full.blocks[0] = NULL;
-  (void)sleep_now(full.pool, KEEP);
-  wake_now(full.pool);
-  assert_ok(gmlake_mock_capture_end(mock, stream)); /* it is not spoilt */
-  step(gmlake_capture_end(lake, stream));
-  assert_pool(3);
-  end_pool();
   finish();
 }
 
@@ -704,46 +567,6 @@ static void pinned_memory_that_stays_is_offered_again(void **state) {
     end_pool();
     assert_int_equal(census().host_count > 0, is_gone);
     stays = 0;
-    finish();
-  }
-}
-
-/* Gives pinned memory up for a pool that sleeps: all or, once a part is gone, what the driver
-   takes. After an error the contents are as they were. */
-static void contents_are_kept_where_giving_them_up_fails(void **state) {
-  (void)state;
-  prepare(64);
-  use_faults();
-  faulty.host_free = staying_host_free;
-  open_lake();
-  make_pool(3);
-  (void)sleep_now(full.pool, KEEP);
-  stays = 1;
-  step_error(gmlake_pool_sleep(lake, full.pool, DROP, NULL), DRIVER);
-  wake_now(full.pool);
-  assert_pool(3);
-  stays = 0;
-  (void)sleep_now(full.pool, KEEP);
-  (void)sleep_now(full.pool, DROP);
-  assert_int_equal(census().host_count, 0);
-  wake_now(full.pool);
-  fill_pool(4);
-  end_pool();
-  finish();
-}
-
-/* A pool's pinned memory goes with the pool, asleep or awake. */
-static void pinned_memory_goes_with_its_pool(void **state) {
-  int is_asleep;
-  (void)state;
-  for (is_asleep = 0; is_asleep < 2; is_asleep++) {
-    start(64);
-    make_pool(3);
-    (void)sleep_now(full.pool, KEEP);
-    assert_true(census().host_count > 0);
-    if (!is_asleep) wake_now(full.pool);
-    end_pool();
-    assert_int_equal(census().host_count, 0);
     finish();
   }
 }
@@ -1209,31 +1032,21 @@ static void other_threads_work_on(void **state) {
   finish();
 }
 
-/* ---- In words -------------------------------------------------------------------------------- */
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_pool_keeps_its_contents),
-      cmocka_unit_test(what_is_dropped_gets_new_memory),
       cmocka_unit_test(mappings_alias_as_before),
-      cmocka_unit_test(without_a_pool_the_home_arena_sleeps_with_the_buffers),
       cmocka_unit_test(what_is_freed_asleep_does_not_come_back),
       cmocka_unit_test(to_sleep_and_to_wake_may_be_repeated),
-      cmocka_unit_test(what_sleeps_may_be_destroyed),
       cmocka_unit_test(rounds_leave_nothing_behind),
       cmocka_unit_test(sleep_is_undone_whatever_fails),
       cmocka_unit_test(waking_is_undone_whatever_fails),
       cmocka_unit_test(host_memory_may_lack),
       cmocka_unit_test(a_handle_that_stays_is_kept_and_told),
-      cmocka_unit_test(a_window_in_quarantine_goes_before_its_chunks),
-      cmocka_unit_test(waking_stops_at_the_first_chunk_that_cannot_be_created),
       cmocka_unit_test(a_shortage_while_making_room_is_told),
       cmocka_unit_test(the_handler_may_put_a_pool_to_sleep),
-      cmocka_unit_test(a_capture_into_the_pool_refuses_and_others_do_not),
       cmocka_unit_test(tables_of_version_1_drop_and_do_not_keep),
       cmocka_unit_test(pinned_memory_that_stays_is_offered_again),
-      cmocka_unit_test(contents_are_kept_where_giving_them_up_fails),
-      cmocka_unit_test(pinned_memory_goes_with_its_pool),
       cmocka_unit_test(no_call_follows_an_exchange_that_failed),
       cmocka_unit_test(contents_are_kept_in_pieces),
       cmocka_unit_test(a_sleep_that_fails_leaves_nothing),
