@@ -128,6 +128,7 @@ static struct world {
   int may_lack;           /* it has refused to begin for want of memory: perhaps of addresses */
   int was_refused;        /* the driver has not taken host memory back, or not been asked to */
   int has_failed;         /* something was made to fail, once */
+  int has_prewarmed;      /* with handles of several chunks, which no buffer takes */
   int is_unsure;          /* a pool was recalled, or slept: what it keeps for graphs is not known */
   int is_recalled;        /* a pool is: the call asks for waits */
   int named;              /* the line that the call names, NOBODY: none, or all may be touched */
@@ -857,7 +858,7 @@ static int lies_apart(const block *b) {
   for (i = 0; i < BUFFERS; i++)
     if (b >= w.buffers[i].cells && b < w.buffers[i].cells + CELLS)
       return w.buffers[i].chunk != w.pools[w.buffers[i].pool].chunk || desc.handle_bytes ||
-             desc.policy;
+             desc.policy || w.has_prewarmed;
   return 0;
 }
 

@@ -47,21 +47,22 @@
                        capturing, U unknown pointer, D double free, R driver, G device lost, A
                        asleep, B busy, H host memory, N unsupported, W shutting down
 
-   A word with = compares: waits=1 (the table below has the names, expect.h what they are); at:q=p+1
-   (q lies so far behind the begin of p), off:q=p (elsewhere), from:q=p+1 (there or behind);
-   pieces:w=2, size:w1=1, home:w1=p+1 (piece 1 of w lies there); holds:p=1 (all of p is as it was
-   written, and so is what the lake tells of it); pool:p=0 or n; behind:A=1 (new work on A has to
-   wait); number:A=0 (A is the first of the lake's streams); error!R (the last one); inside:0=4 (what
-   pool 0 holds); end:0=4, map:0=m..m (of buffer 0's chunks two are memory). `mark` notes the
-   figures: state, splits, stitches, reuses, evictions, calls, all-calls, grown and metadata-grown
-   are those since. released is what a trim or a sleep told last, idle, at-work and allocatable are
-   of the last Q, foretold- of the last q, told- is of the last error.
+   A word with = compares: waits=1 (the table below has the names, expect.h what they are);
+   at:q=p+1 (q lies so far behind the begin of p), off:q=p (elsewhere), from:q=p+1 (there or
+   behind); pieces:w=2, size:w1=1, home:w1=p+1 (piece 1 of w lies there); holds:p=1 (all of p is
+   as it was written, and so is what the lake tells of it); pool:p=0 or n; behind:A=1 (new work
+   on A has to wait); number:A=0 (A is the first of the lake's streams); error!R (the last one);
+   inside:0=4 (what pool 0 holds); end:0=4, map:0=m..m (of buffer 0's chunks two are memory).
+   `mark` notes the figures: state, splits, stitches, reuses, evictions, calls, all-calls, grown
+   and metadata-grown are those since. released is what a trim or a sleep told last, idle,
+   at-work and allocatable are of the last Q, foretold- of the last q, told- is of the last
+   error.
 
-   Without the option `exact` a word without ! may have any result that a fault, a want of memory or
-   the manual explains, and a word that the manual does not allow at that place is passed over. With
-   it each word is done and has the result that stands behind it, in test_rows always, else as long
-   as no call has been made to fail: then it is done again where a call failed once. And words follow
-   a device that is lost. */
+   Without the option `exact` a word without ! may have any result that a fault, a want of memory
+   or the manual explains, and a word that the manual does not allow at that place is passed
+   over. With it each word is done and has the result that stands behind it, in test_rows always,
+   else as long as no call has been made to fail: then it is done again where a call failed once.
+   And words follow a device that is lost. */
 #if !defined(PLAY_LANGUAGE_H)
 #define PLAY_LANGUAGE_H
 

@@ -1056,6 +1056,7 @@ static void do_prewarm(int on) {
   wanted.peak_bytes = now->more;
   wanted.handle_bytes = 4 * w.chunk;
   wanted.large_percent = 50;
+  w.has_prewarmed = 1;
   if (is_done(gmlake_prewarm(lake, &wanted, value_in(now->stream)), "gmlake_prewarm", LACK,
               w.pools[0].asleep ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK))
     judge(census().physical_bytes - before <= up(wanted.peak_bytes, w.chunk) + 2 * w.chunk,

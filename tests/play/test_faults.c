@@ -102,7 +102,8 @@ static void vary(program *p, char letter) {
   if (strchr("lkqm", letter)) o[OPT_CAP] *= 2;
 }
 
-/* Work uses what is recorded, and, until then, what is freed, discarded or destroyed on a stream. */
+/* Work uses what is recorded and, until then, what is freed, discarded or destroyed on a stream.
+ */
 static void add_uses(program *p) {
   int is_captured[ON_NONE + 1] = {0};
   size_t i;
