@@ -1229,11 +1229,11 @@ static const row rows[] = {
     {"a_captured_stream_waits_for_no_other", TOGETHER,
      "{granule:16 cap:16 limit:2} N0:8 N1:8 P0 z1:1@A +p=512b@B hA z1:0@A BB:0/0 z0:1@B "
      "waits=0 host-waits=1 EB -p@B K0"},
-    /* A chunk that cannot be had is asked for once more only where something was trimmed: there are
-       no calls but that one, three for the rungs of the ladder, and questions for free memory. */
+    /* A chunk that cannot be had is asked for once more only where something was trimmed: four calls
+       are made to create it, three of them by the rungs of the ladder. */
     {"a_growth_in_vain_asks_no_second_time", BOTH,
      "{granule:16 cap:2} N0:8 z0:2 mark z0:3@n!O calls=6 z0:0 z0:2"},
-    /* The host waits for one stream: it asks and waits, and nothing is recorded on another. */
+    /* The host waits for one stream: nothing is recorded on another. */
     {"a_wait_for_one_use_records_on_no_other_stream", BOTH,
      "{granule:16 cap:16} N0:8 +p=512b@B z0:2@A hA z0:1@A -p@B mark z0:2@n calls=2 "
      "host-waits=1"},
