@@ -1,6 +1,6 @@
 /* Fuzz target: the input is a program of tests/play, its options and operations in bytes. The judge
-   there says whether a rule is broken. The program is told as a line of tests/play/language.h, which
-   `build/test_random --play` plays again. */
+   there says whether a rule is broken. The program is told as a line of tests/play/language.h, as
+   `build/test_random --play` plays it. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #define GMLK_CRUMB_PART 4u /* small lakes have crumbs, too */

@@ -1,6 +1,6 @@
-/* Tests of the lake with several streams, of what no row of tests/play/rows.h can say: other threads
-   that meddle, captures that the driver knows of and the lake does not, or the other way round,
-   backends that lack something, and many streams and blocks. */
+/* Tests of the lake with several streams, of what no row of tests/play/rows.h can say: threads that
+   meddle, captures that the driver knows of and the lake does not, or the other way round, backends
+   that lack something, and many streams and blocks. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
