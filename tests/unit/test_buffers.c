@@ -72,6 +72,20 @@ static void a_buffer_has_addresses_and_no_memory(void **state) {
   finish();
 }
 
+static void the_peak_of_buffers_is_reset(void **state) {
+  gmlake_buffer *buffer;
+  (void)state;
+  start(16);
+  buffer = open_buffer(8);
+  resize(buffer, 4 * C);
+  resize(buffer, C - 1);
+  assert_int_equal(stats().buffer_bytes_peak, 4 * C);
+  assert_ok(gmlake_reset_peaks(lake));
+  assert_int_equal(stats().buffer_bytes_peak, C);
+  close_buffer(buffer);
+  finish();
+}
+
 /* 2 MiB at a time on the modelled H200, with costs alone and as replayed. */
 /* 60 where the chunk is mapped for blocks, too. */
 static void growing_by_2_mib_takes_less_than_40_us(void **state) {
@@ -723,6 +737,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(growing_again_has_its_records),
       cmocka_unit_test(a_buffer_has_addresses_and_no_memory),
+      cmocka_unit_test(the_peak_of_buffers_is_reset),
       cmocka_unit_test(growing_by_2_mib_takes_less_than_40_us),
       cmocka_unit_test(chunks_are_2_mib_or_the_granularity),
       cmocka_unit_test(kept_mappings_alias_for_real),
