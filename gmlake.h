@@ -11979,10 +11979,18 @@ static void gmlk_crumbs_restore(gmlake *l) {
   }
 }
 
+/* The pending blocks of an arena, in grains. */
+static uint64_t gmlk_pending_grains(gmlake *l, const gmlk_arena *a) {
+  gmlk_note *note = NULL;
+  uint64_t grains = 0;
+  while ((note = gmlk_pending_next(l, a, note)) != NULL) grains += note->block->grains;
+  return grains;
+}
+
 static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   gmlake_result result = gmlk_refresh(l, 1);
   gmlake_budget budget;
-  uint64_t idle = 0, all = 0;
+  uint64_t idle = 0, all = 0, asleep = 0; /* asleep: pending, but held no more */
   size_t i;
   if (result) return result;
   memset(&budget, 0, sizeof(budget));
@@ -11990,14 +11998,18 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   if (result) return result;
   if (!gmlk_crumbs_note(l)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   for (i = 0; i < l->arena_count; i++) {
-    if (!l->arenas[i] || l->arenas[i]->sleep) continue;
+    if (!l->arenas[i]) continue;
+    if (l->arenas[i]->sleep) {
+      asleep += gmlk_pending_grains(l, l->arenas[i]);
+      continue;
+    }
     gmlk_crumbs_end(l->arenas[i]);
     idle += l->arenas[i]->bins[GMLK_CLEAN]->grains;
     all += l->arenas[i]->free_grains;
   }
   budget.reserved_bytes = l->stats.reserved_bytes;
   budget.idle_bytes = gmlk_to_bytes(idle);
-  budget.pending_bytes = gmlk_to_bytes(all - idle) + l->stats.pending_bytes;
+  budget.pending_bytes = gmlk_to_bytes(all - idle) + l->stats.pending_bytes - gmlk_to_bytes(asleep);
   result = gmlk_allocatable(l, budget.driver_free_bytes, &budget.allocatable_bytes);
   gmlk_crumbs_restore(l);
   if (!result) *out = budget;

@@ -1304,6 +1304,10 @@ static const row rows[] = {
      "S0:k W0 holds:p=1"},
     {"a_device_that_is_lost_while_chunks_are_released_is_told", TOGETHER | WIDE,
      "{granule:16 cap:8} P0 +p=4/0 fail:release=2G S0:d!G destroy!G"},
+    /* It is pending and held no more: the budget counted it. */
+    {"what_is_freed_asleep_is_in_no_budget", TOGETHER,
+     "{granule:16 cap:8} +p=1@C rp@A Sn:d hA -p@C pending=1 reserved=0 Q at-work=0 idle=0 eA Wn "
+     "Q at-work=0"},
     {"nothing_can_be_allocated_asleep", TOGETHER | WIDE,
      "{granule:16 cap:8} +p=2 Sn:d Q allocatable=0 Wn Q allocatable=6"},
     {"the_lakes_limit_holds_for_waking", TOGETHER | WIDE,
