@@ -5552,7 +5552,7 @@ static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_
   const uint32_t first = gmlk_area_next(area, need);
   const int was_scarce = area->is_scarce;
   uint64_t address = 0, wish;
-  gmlake_result result;
+  gmlake_result opened, result;
   gmlk_drive drive;
   if (first > area->most) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (area->count == area->capacity && !gmlk_host_resize(&l->host, &area->extents, &area->capacity,
@@ -5561,11 +5561,12 @@ static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_
   wish = gmlk_later(area->unit, area->is_scarce ? 0 : area->limit);
   for (;; wish /= 4) {
     wish = gmlk_later(gmlk_min(wish, area->most - first), need);
-    result = gmlk_drive_open(l, &drive);
-    if (!result)
+    opened = gmlk_drive_open(l, &drive);
+    result = opened;
+    if (!opened)
       result = GMLK_CALL(&drive, reserve, (size_t)wish * chunk_bytes, chunk_bytes, &address);
     (void)gmlk_drive_close(l, &drive);
-    if (result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) break;
+    if (opened || result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) break; /* no lack of addresses */
     area->is_scarce = 1;
     area->is_full = wish == need;
     if (area->is_full && !was_scarce) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);

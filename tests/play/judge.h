@@ -125,7 +125,6 @@ static struct world {
   int destroying, moving; /* a pool, or the lake: 2; moving: + 1 of the pool that sleeps or wakes */
   const block *leaving;   /* is freed */
   int lacks_addresses;    /* the driver has refused some, once */
-  int may_lack;           /* it has refused to begin for want of memory: perhaps of addresses */
   int was_refused;        /* the driver has not taken host memory back, or not been asked to */
   int has_failed;         /* something was made to fail, once */
   int has_prewarmed;      /* with handles of several chunks, which no buffer takes */
@@ -672,7 +671,6 @@ static gmlake_result see_exchange(void *user, int *mode, int *code) {
   if (!result) result = mock->capture_exchange(user, mode, code);
   if (result) w.is_trusted = 0;
   if (result) w.was_refused = 1;
-  w.may_lack |= result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   return result;
 }
 

@@ -55,8 +55,6 @@ static void judge_forecast(const forecast *f, gmlake_result result) {
   if (all.host_wait_count > f->before.host_wait_count) wait = GMLAKE_HOST_WAIT;
   if (f->said.result && captures() && wait == GMLAKE_HOST_WAIT) return; /* it fears the worst */
   is_grown = all.state_count[3] > f->before.state_count[3];
-  if (w.may_lack && !result && is_grown != (f->said.new_bytes != 0))
-    return; /* it fears for the addresses */
   if (!f->said.result == !result &&
       (result || f->is_loose ||
        ((f->said.wait == wait || (is_grown && f->said.wait == GMLAKE_DEVICE_WAIT && !wait) ||

@@ -50,9 +50,7 @@ static int is_passed_over(int is_allowed) { return !is_allowed && !(is_exact() &
 static int is_lack(gmlake_result result) { return result && LACK & BIT(result); }
 
 /* Where a fault has cost memory or addresses, later requests may fail for it. */
-static int is_crippled(void) {
-  return w.lacks_addresses || w.may_lack || stats().quarantined_bytes;
-}
+static int is_crippled(void) { return w.lacks_addresses || stats().quarantined_bytes; }
 
 /* What the lake answers where a call of the driver has failed. */
 static gmlake_result excuse(void) {

@@ -1229,8 +1229,8 @@ static const row rows[] = {
     {"a_captured_stream_waits_for_no_other", TOGETHER,
      "{granule:16 cap:16 limit:2} N0:8 N1:8 P0 z1:1@A +p=512b@B hA z1:0@A BB:0/0 z0:1@B "
      "waits=0 host-waits=1 EB -p@B K0"},
-    /* A chunk that cannot be had is asked for once more only where something was trimmed: four calls
-       are made to create it, three of them by the rungs of the ladder. */
+    /* A chunk that cannot be had is asked for once more only where something was trimmed: four
+       calls are made to create it, three of them by the rungs of the ladder. */
     {"a_growth_in_vain_asks_no_second_time", BOTH,
      "{granule:16 cap:2} N0:8 z0:2 mark z0:3@n!O calls=6 z0:0 z0:2"},
     /* The host waits for one stream: nothing is recorded on another. */

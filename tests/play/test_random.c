@@ -493,6 +493,9 @@ static const struct row {
     /* The device was lost while the borrower's stream was looked up, and was asked of it again. */
     {"a device that is lost is not asked who a stream is",
      "{may-end} +a=1@D fD fail:any=2G +b=1@C/t"},
+    /* That no capture mode could be had was taken for a lack of addresses, by a forecast. */
+    {"a driver that refuses to begin has addresses",
+     "{chunk:2} +y=2@E +b=9@B -y@E -b@B +o=6@B fail:exchange=1O* +d=2@F +c=6@n/g"},
     /* The judge's own mistake: without a capture mode no host memory can be given back. */
     {"contents stay where no call can be made",
      "{} P3 BA:3/8 +o.3=1@A -o.3@A EA S3:k fail:any=3R D3 xc"},
