@@ -54,6 +54,7 @@ static int find_drivers(const char *name, uint64_t *out) {
   const gmlake_mock_census driver = census();
   const figure figures[] = {
       {"driver-bytes", driver.physical_bytes},
+      {"addresses", driver.reserved_address_bytes},
       {"driver-events", driver.event_count - own_events()},
       {"driver-host-waits", driver.host_wait_count},
       {"handles", driver.handle_count},
@@ -84,6 +85,8 @@ static int find_told(const char *name, uint64_t *out) {
         {"at-work", compared.budget.pending_bytes},
         {"allocatable", compared.budget.allocatable_bytes},
         {"errors-told", (uint64_t)w.errors_told},
+        {"warnings-told", (uint64_t)w.warnings_told},
+        {"warned-call", w.warned_kind},
         {"foretold-fails", compared.foretold.result != GMLAKE_OK},
         {"foretold-wait", (uint64_t)compared.foretold.wait},
         {"foretold-new", compared.foretold.new_bytes},
@@ -96,6 +99,8 @@ static int find_told(const char *name, uint64_t *out) {
         {"told-pending", error.pending_bytes},
         {"told-driver-free", error.driver_free_bytes},
         {"told-pool", number_of_pool(error.pool)},
+        {"told-code", (uint64_t)error.driver_code},
+        {"told-call", kind_of(error.call)},
     };
     return find(figures, sizeof(figures) / sizeof(figures[0]), name, out);
   }
@@ -131,6 +136,8 @@ static int find_lakes(const char *name, uint64_t *out) {
       {"stitched-peak", all.stitched_bytes_peak},
       {"quarantined", all.quarantined_bytes},
       {"sleeping", all.sleeping_bytes},
+      {"exported", all.exported_bytes},
+      {"imported", all.imported_bytes},
       {"buffer-bytes", all.buffer_bytes},
       {"buffer-bytes-peak", all.buffer_bytes_peak},
       {"metadata-grown", all.metadata_bytes - compared.mark.metadata_bytes},

@@ -186,6 +186,7 @@ static int is_servable(size_t asked_bytes, unsigned flags, const pool *from) {
   const size_t physical = census().physical_bytes, chunk = from->chunk;
   const size_t bytes = (size_t)up(asked_bytes, chunk), own = free_bytes_of(from->serial, 0);
   size_t room = w.capacity - physical;
+  if (asked_bytes > w.capacity) return 0;
   if (w.has_failed || w.is_unsure || w.lacks_addresses || w.handler_calls || captures() ||
       (desc.arena_bytes && desc.arena_bytes < w.capacity) || desc.window_bytes || desc.policy ||
       w.program->options[OPT_SHARE])

@@ -142,7 +142,8 @@ static struct world {
   size_t all_calls, all_mallocs; /* that could be made to fail */
   size_t called[ON_KINDS], failed[ON_KINDS]; /* in this operation; since the lake ends */
   int seems_gone; /* the driver has said of a stream that it is: it is forgotten */
-  int errors_told, leaks_told;
+  int errors_told, warnings_told, leaks_told;
+  size_t warned_kind;       /* of the call that the last warning names */
   int is_relaxed;           /* between the lake's two exchanges of the capture mode */
   int has_called, is_again; /* the operation has called the lake; has to be done again */
   struct fault {
@@ -345,6 +346,13 @@ static const char *const backend_names[] = {
     "event_query",    "event_wait",      "stream_wait",   "capture_exchange",
     "stream_id",      "device_wait",     "copy",          "host_alloc",
     "host_free",      "export_handle",   "import_handle"};
+
+/* ON_ANY: the name is of no call of the driver. */
+static size_t kind_of(const char *name) {
+  size_t i = 0;
+  while (i < ON_ANY && strcmp(backend_names[i], name ? name : "")) i++;
+  return i;
+}
 
 static int host_refuses(void) {
   w.all_mallocs++;

@@ -101,7 +101,7 @@ typedef struct op {
 /* How the word goes on behind its letter. b c: block; S: stream; @: one, if not the legacy one; d
    e: digit; p: digit or n; z y: size; m: k or d; n: number; l: letters of answers; /: flags and
    pool; ?X: what follows X, if X stands there; of words that compare i: number of a piece, if one
-   stands there; w: pool or n; M: a map. All else stands for itself. */
+   stands there; w: pool or n; k: a call's name; M: a map. All else stands for itself. */
 typedef struct word {
   unsigned char verb;
   const char *form;
@@ -126,6 +126,7 @@ static const struct comparison {
     {"mark", ""},
     {"destroy", ""},
     {"error", ""},
+    {"reset-peaks", ""},
     {"reserved", "=z"},
     {"reserved-peak", "=z"},
     {"active", "=z"},
@@ -137,6 +138,8 @@ static const struct comparison {
     {"stitched-peak", "=z"},
     {"quarantined", "=z"},
     {"sleeping", "=z"},
+    {"exported", "=z"},
+    {"imported", "=z"},
     {"buffer-bytes", "=z"},
     {"buffer-bytes-peak", "=z"},
     {"grown", "=z"},
@@ -157,10 +160,15 @@ static const struct comparison {
     {"told-pending", "=z"},
     {"told-driver-free", "=z"},
     {"told-pool", "=n"},
+    {"told-code", "=n"},
+    {"told-call", "=k"},
+    {"warned-call", "=k"},
     {"driver-bytes", "=z"},
+    {"addresses", "=z"},
     {"live", "=n"},
     {"failures", "=n"},
     {"errors-told", "=n"},
+    {"warnings-told", "=n"},
     {"chunks", "=n"},
     {"windows", "=n"},
     {"buffers", "=n"},
@@ -383,6 +391,16 @@ static void read_answers(op *o) {
     o->flags |= (unsigned char)(1 << read_one(flags, 0));
 }
 
+/* A call's name; ON_HOST: it is none. */
+static size_t read_kind(void) {
+  const size_t length = strspn(reader.at, "abcdefghijklmnopqrstuvwxyz-");
+  size_t i = 0;
+  while (i < ON_HOST && (strlen(kinds[i]) != length || strncmp(reader.at, kinds[i], length))) i++;
+  reader.at += length;
+  reader.is_wrong |= i == ON_HOST;
+  return i;
+}
+
 /* What few words have, and what stands for itself. */
 static void read_rest(op *o, char form) {
   switch (form) {
@@ -397,6 +415,9 @@ static void read_rest(op *o, char form) {
     break;
   case 'w':
     o->two = reads('n') ? 0 : (unsigned char)(read_digit() + 1);
+    break;
+  case 'k':
+    o->bytes = read_kind();
     break;
   case 'M':
     for (o->more = 0; *reader.at == 'm' || *reader.at == '.'; o->more++)
@@ -470,20 +491,12 @@ static const word *word_of(unsigned char verb) {
 }
 
 static void read_fault(op *o) {
-  size_t i, length;
   o->verb = 'F';
   o->two = ON_HOST;
   if (reads('f')) {
     reader.at += strlen("ail:");
-    for (i = 0; i < ON_HOST; i++) {
-      length = strlen(kinds[i]);
-      if (!strncmp(reader.at, kinds[i], length) && reader.at[length] == '=') break;
-    }
-    o->two = (unsigned char)i;
-    if (i == ON_HOST)
-      reader.is_wrong = 1;
-    else
-      reader.at += strlen(kinds[i]) + 1;
+    o->two = (unsigned char)read_kind();
+    reader.is_wrong |= !reads('=');
   } else
     reader.at += strlen("host:");
   o->bytes = read_number();
@@ -658,6 +671,9 @@ static void write_rest(FILE *to, const op *o, char form) {
     break;
   case 'w':
     (void)fputc(o->two ? '0' + o->two - 1 : 'n', to);
+    break;
+  case 'k':
+    (void)fputs(kinds[o->bytes % ON_KINDS], to);
     break;
   case 'M':
     for (i = 0; i < o->more; i++) (void)fputc(o->bytes >> i & 1 ? 'm' : '.', to);

@@ -72,11 +72,12 @@ static int is_fitting(gmlake_result result, int is_excused, unsigned may, gmlake
   return is_excused || result == plain || (result && may & BIT(result));
 }
 
-/* Whether an error that one failing call explains names that call. */
+/* Whether an error that one failing call explains names that call, and its driver's code. */
 static int names_call(const gmlake_error_info *info) {
   const char *name = w.hit_kind == ON_HOST ? "" : backend_names[w.hit_kind];
   return w.hits != w.hits_before + 1 || w.was_lost || w.seems_gone || is_lack(info->result) ||
-         !strncmp(info->call, name, strlen(name));
+         (!strncmp(info->call, name, strlen(name)) &&
+          (w.hit_kind == ON_HOST || strstr(info->text, "1234")));
 }
 
 /* Whether the call succeeded. Of the other results `may` and the faults explain, else it is a
@@ -435,6 +436,9 @@ static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
   void *ptr = &ptr;
   (void)user;
   judge(BIT(info->result) & LACK, "the handler is called for another error");
+  judge(
+      info->result != GMLAKE_ERROR_LIMIT_REACHED || info->limit_bytes || desc.driver_free_bytes_min,
+      "the handler is told of no limit");
   judge(info->live_bytes == all.active_bytes && info->reserved_bytes == all.reserved_bytes &&
             (!strchr("+", now->verb) || info->asked_bytes == now->bytes),
         "the handler is told other figures");
@@ -486,7 +490,8 @@ static void enter_block(block *b, void *ptr, size_t before, unsigned flags, size
   judge(info.requested_bytes == now->bytes || b->is_imported, "a block of another size");
   judge(info.user_data == (b->is_imported || now->one % 4 ? 0 : w.next_id + 1),
         "a block of another user's");
-  judge(!info.label == !info.user_data, "a block with another label");
+  judge(!info.label == !info.user_data && (!info.label || !strcmp(info.label, "labelled")),
+        "a block with another label");
   while (fresh && (!info.pool || w.pools[fresh].value != info.pool)) fresh--;
   judge(!info.pool == !fresh && (fresh == b->pool || flags & GMLAKE_TRANSIENT),
         "a block of another pool");
@@ -630,8 +635,10 @@ static void do_export(void) {
   gmlake_result result;
   map *m = NULL;
   const grain *g;
-  if (!b->id || !b->is_exclusive || b->is_imported || b->handle_count || b->is_borrowed) return;
-  if (b->graph || w.pools[b->pool].asleep || !w.program->options[OPT_SHARE]) return;
+  if (!b->id || b->handle_count) return;
+  if (is_passed_over(b->is_exclusive && !b->is_imported && !b->is_borrowed && !b->graph &&
+                     !w.pools[b->pool].asleep && w.program->options[OPT_SHARE]))
+    return;
   b->handles = (gmlake_handle *)calloc(CELLS * 8, sizeof(gmlake_handle));
   if (!b->handles) abort();
   result = gmlake_export(lake, (void *)(uintptr_t)b->at, GMLAKE_HANDLE_POSIX_FD, b->handles,
@@ -1158,7 +1165,10 @@ static void do_fault(void) {
     w.host_stays = now->flags & FLAG_STAYS;
     return;
   }
-  if (w.fault_count == sizeof(w.faults) / sizeof(w.faults[0])) return;
+  if (w.fault_count == sizeof(w.faults) / sizeof(w.faults[0])) {
+    judge(!is_exact(), "too many faults: fail:any=0R forgets those before it");
+    return;
+  }
   f = &w.faults[w.fault_count++];
   f->kind = now->two;
   f->in = now->bytes;
@@ -1307,11 +1317,20 @@ static gmlake_result end_lake(void) {
   return result;
 }
 
+static void reset_peaks(void) {
+  must(gmlake_reset_peaks(lake), "gmlake_reset_peaks");
+  sums.requested_peak = sums.active_peak = 0;
+  w.reserved_most = stats().reserved_bytes;
+  judge(stats().metadata_bytes_peak == stats().metadata_bytes, "metadata_bytes_peak");
+}
+
 static void do_compare(int on) {
   char rule[120];
   const char *name = comparisons[now->align - 1].name;
   if (!strcmp(name, "mark"))
     compared.mark = stats(), compared.all_calls = w.all_calls;
+  else if (!strcmp(name, "reset-peaks"))
+    reset_peaks();
   else if (!strcmp(name, "destroy"))
     judge(end_lake() == result_of(now->result), "gmlake_destroy");
   else if (!strcmp(name, "error"))
@@ -1381,6 +1400,8 @@ static void on_log(void *user, int level, const gmlake_error_info *info) {
   (void)user;
   judge(info->call && info->text[0], "a message without a call or a text");
   w.errors_told += level == GMLAKE_LOG_ERROR;
+  w.warnings_told += level == GMLAKE_LOG_WARNING;
+  if (level == GMLAKE_LOG_WARNING) w.warned_kind = kind_of(info->call);
   w.leaks_told += level == GMLAKE_LOG_WARNING && !strcmp(info->call, "gmlake_destroy");
 }
 
@@ -1493,13 +1514,26 @@ static void open_world(program *p) {
   must(mock->capture_exchange(mock->user, &mode, &code), "the program's exchange");
 }
 
-/* After a fatal error every call that changes memory answers it, and changes nothing. */
+/* After a fatal error every call that changes memory answers it, and changes nothing. Questions
+   are answered, and what they refuse is not the last error. */
 static void judge_lost(void) {
-  void *ptr = &ptr;
+  const block *b = w.blocks;
+  void *ptr = &ptr, *live;
+  gmlake_allocation_info info;
+  size_t count;
   const gmlake_result result = gmlake_alloc(lake, 1, NULL, &ptr);
   judge(is_fatal(result) && !ptr, "the device is lost, and an allocation does not say so");
   judge(gmlake_free(lake, &ptr, NULL) == result && gmlake_trim(lake, 0, NULL) == result,
         "the device is lost, and a call says something else");
+  while (b < w.blocks + NAMES - 1 && !b->id) b++;
+  live = (void *)(uintptr_t)b->at;
+  judge(!gmlake_get_map(lake, NULL, 0, &count) &&
+            (!b->id || (!gmlake_find(lake, live, &info) &&
+                        gmlake_get_chunks(lake, live, NULL, 0, &count) != result)),
+        "the device is lost, and a question is not answered");
+  judge(gmlake_get_allocation(lake, &info, &info) == GMLAKE_ERROR_UNKNOWN_POINTER &&
+            last_result() == result,
+        "the device is lost, and a refusal is the last error");
 }
 
 /* What is left of a world, which a finding may have ended. */

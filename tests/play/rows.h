@@ -330,6 +330,36 @@ static const row rows[] = {
      "allocatable=1+32k +*=2+32k!O"},
     /* ---- Pointers, errors of the driver, the end of a lake ---- */
 
+    /* Descriptions */
+    /* More than the device has is refused before hundreds of chunks are created for it. */
+    {"a_hopeless_request_creates_nothing", TOGETHER,
+     "{granule:16 cap:256} mark +*=300!O all-calls=6 reserved=0 +a=256 -a"},
+    /* What an arena takes of addresses follows what it has: a unit of 64 chunks and one for its
+       end, and what is larger has addresses of its own. */
+    {"addresses_are_reserved_by_need", TOGETHER,
+     "{granule:16 cap:4096 books} addresses=4609 P0 +a=1/0 addresses=4674 -a +a=500/0 "
+     "addresses=5174 -a T:0 +a=900/0 -a D0 addresses=4609"},
+    {"odd_address_space_is_rounded_down", TOGETHER,
+     "{granule:16 cap:8 arena:9-1b window:5-1b} addresses=8 +a-g=1 -bd +w=2/g addresses=12"},
+    /* Logger */
+    /* It is told once. */
+    {"without_window_space_the_lake_runs_unstitched", TOGETHER,
+     "{granule:16 cap:8} fail:reserve=2O* +a-c=1 -ac mark +w=2 -w stitches=0 grown=1 "
+     "warnings-told=1 -b destroy warnings-told=1"},
+    {"a_quiet_lake_says_nothing", TOGETHER,
+     "{granule:16 cap:4} +a=1 -a +*=5!O destroy errors-told=0 warnings-told=0"},
+    {"destroy_lists_a_leaked_window_once", TOGETHER,
+     "{granule:16 cap:3} +a-c=1 -ac +w=2 pieces:w=2 -b destroy warnings-told=1"},
+    {"a_lost_device_is_logged_once", TOGETHER,
+     "{granule:16 cap:8} mark fail:any=1G* +*=1!G +*=1!G errors-told=1 warnings-told=0 "
+     "told-code=1234 error!G fail:any=0R destroy!G"},
+    /* Arguments */
+    {"nothing_asked_is_nothing_given", TOGETHER, "{granule:16 cap:8} +a=0 handles=0 live=0"},
+    /* The first is all bits, the others fit the numbers of grains, and leave no room for the
+       chunks' ends. */
+    {"a_request_too_large_for_any_arena_is_reported_in_full", TOGETHER,
+     "{granule:16 cap:8} mark +*=18446744073709551615b!O told-asked=18446744073709551615b "
+     "failures=1 state=5 +*=2199022993408b!O +*=2199022928384b!O +*=2199022927872b!O failures=4"},
     /* Pointers that are no live block's start */
     /* The second free of b is of a part of one free block with a. */
     {"double_frees_are_refused", TOGETHER,
@@ -345,7 +375,101 @@ static const row rows[] = {
     {"growth_that_cannot_be_undone_is_quarantined", TOGETHER,
      "{granule:16 cap:8} fail:access=1R fail:unmap=1R +*=2!R quarantined=1 reserved=1 "
      "driver-bytes=1 +z.3=6 -z.3"},
+    {"a_failed_create_is_a_driver_error", TOGETHER,
+     "{granule:16 cap:8} fail:create=1R +a=1!R error!R told-code=1234 told-call=create failures=0 "
+     "+a=1"},
+    /* An argument that the backend refuses was the lake's, not the caller's. */
+    {"a_refused_argument_is_a_driver_error", TOGETHER,
+     "{granule:16 cap:8} mark fail:map=1I +a=1!R error!R driver-bytes=0 +a=1 -a"},
+    {"failed_growth_is_undone", TOGETHER,
+     "{granule:16 cap:8} mark fail:create=1R +*=4!R fail:create=2R +*=4!R fail:create=3R +*=4!R "
+     "fail:create=4R +*=4!R fail:any=0R fail:map=1R +*=4!R fail:map=2R +*=4!R fail:map=3R +*=4!R "
+     "fail:any=0R fail:map=4R +*=4!R fail:access=1R +*=4!R reserved=0 quarantined=0 handles=0 "
+     "mappings=0 +a=4"},
+    {"a_failed_stitch_is_undone", TOGETHER,
+     "{granule:16 cap:3} +a-c=1 -ac fail:map=1R* +*=2!R windows=0 mappings=3 fail:map=0R "
+     "fail:map=2R* +*=2!R windows=0 mappings=3 fail:map=0R fail:access=1R* +*=2!R windows=0 "
+     "mappings=3 fail:map=0R +w=2 pieces:w=2 -wb"},
+    /* But for a fatal one behind it. */
+    {"of_errors_in_one_stretch_the_first_is_told", TOGETHER,
+     "{granule:16 cap:8} mark fail:access=1R fail:unmap=1N +*=2!R told-call=access fail:map=1R "
+     "fail:release=1G +*=2!G told-call=release destroy!G"},
+    {"of_two_fatal_errors_the_first_is_told", TOGETHER,
+     "{granule:16 cap:8} mark fail:map=1G fail:release=1G +*=2!G told-call=map destroy!G"},
+    /* Addresses for windows may lack, but not because the device is gone. */
+    {"a_device_that_is_lost_with_the_windows_addresses", TOGETHER,
+     "{granule:16 cap:8} +a-h=1 -ac fail:reserve=1G +*=2!G destroy!G"},
+    {"a_handle_that_stays_is_quarantined", TOGETHER,
+     "{granule:16 cap:8} +a=2 -a fail:release=1R T:0!R quarantined=1 reserved=1 driver-bytes=1 "
+     "+a=6 -a"},
+    /* Nobody unmaps what such a window still shows. */
+    {"a_window_that_stays_mapped_is_quarantined", TOGETHER,
+     "{granule:16 cap:4} +a-c=1 -ac +w=2 -w fail:unmap=1R T:0!R quarantined=2 windows=0 T:0 "
+     "released=0 +w=2 -wb"},
+    /* The driver takes it when the pool goes. */
+    {"a_pool_goes_with_its_quarantined_window", TOGETHER,
+     "{granule:16 cap:8} P0 +z.3=3@n/0 -z.3@n +a-c=1/0 -ac +w=2/0 pieces:w=2 -w fail:unmap=1R "
+     "T:0!R quarantined=2 -b D0 quarantined=0 stitched=0 reserved=0 chunks=0"},
+    /* The driver is left alone; questions are answered. */
+    {"a_lost_device_stays_lost", TOGETHER,
+     "{granule:16 cap:8} N0:2 P0 +a=1 fail:create=1G +*=2!G told-code=1234 live=1 +*=512b!G -a!G "
+     "ra@A!G fA!G P1!G T:0!G released=0 Q!G EA!G S0:d!G c0:0,1!G pieces:a=1 live=1"},
+    {"a_driver_that_shuts_down_stays_so", TOGETHER,
+     "{granule:16 cap:8} N0:2 P0 +a=1 fail:create=1W +*=2!W told-code=1234 live=1 +*=512b!W -a!W "
+     "ra@A!W fA!W P1!W T:0!W released=0 Q!W EA!W S0:d!W c0:0,1!W pieces:a=1 live=1"},
+    {"destroy_frees_host_memory_of_a_dead_driver", TOGETHER,
+     "{granule:16 cap:8} +a=1 fail:any=1W* destroy!W"},
+    /* The capture mode that a stretch of driver calls leaves */
+    /* The second exchange of a call sets the mode back. The memory is there: this undoes nothing.
+       After a failure it is told too, but the failure is the last error. */
+    {"a_mode_that_stays_relaxed_is_told", TOGETHER,
+     "{granule:16 cap:4} mark fail:exchange=2R +p=1 warnings-told=1 warned-call=exchange "
+     "told-code=1234 told-call=exchange error!R fail:exchange=2R fail:create=1R +*=1!R "
+     "warnings-told=2 warned-call=exchange told-call=create -p"},
+    /* A lost device is noticed by the next call that reaches it. */
+    {"what_is_lost_at_the_end_of_a_stretch_shows_in_the_next", TOGETHER,
+     "{granule:16 cap:4} mark fail:exchange=2G* +p=1 warnings-told=1 +*=1!G -p!G fail:any=0R "
+     "destroy!G"},
+    /* Out-of-memory handler: the judge's own, which trims or frees by the name that is asked for.
+       */
+    {"the_handler_frees_and_the_call_succeeds", TOGETHER,
+     "{granule:16 cap:4 oom} +a=3 +b=2 live=1 failures=1 -b"},
+    {"the_handler_gives_up", TOGETHER, "{granule:16 cap:4 oom} +c=5!O failures=1"},
+    {"the_handler_serves_limits_too", TOGETHER,
+     "{granule:16 cap:8 limit:4 oom} +c=9!L told-limit=4 failures=1 +a=4 +b=4 live=1 failures=2 "
+     "-b"},
+    {"the_handler_is_not_asked_about_other_errors", TOGETHER,
+     "{granule:16 cap:8 oom} +b=1/^3b!I mark fail:create=1R +b=1!R"},
+    /* y by way of the handler, which frees b. */
+    {"a_single_threaded_lake_works", TOGETHER,
+     "{granule:16 cap:4 single oom} +a-c=1 -ac +w=2 +y=2 failures=1 live=2 -wy T:0"},
+    /* Figures */
+    {"get_allocation_tells_all", TOGETHER,
+     "{granule:16 cap:4} +a=1000b/s holds:a=1 pieces:a=1 active=1k -a +b=512b@n holds:b=1 "
+     "pieces:b=1 -b"},
+    {"statistics_follow_blocks", TOGETHER,
+     "{granule:16 cap:8} +a=100b +b=1+1b requested=1+101b active=1+1k reserved=2 live=2 chunks=2 "
+     "-a requested=1+1b active=1+512b live=1 -b"},
+    {"peaks_stay_until_reset", TOGETHER,
+     "{granule:16 cap:3} +a-c=1 -ac +w=2 -wb T:1 requested-peak=3 reserved-peak=3 stitched-peak=2 "
+     "reset-peaks requested-peak=0 reserved-peak=1 stitched-peak=0"},
+    {"what_was_pending_once_has_a_peak", TOGETHER,
+     "{granule:16 cap:3} +p=2 rp@A hA -p pending=2 eA +p=3 -p pending=0 pending-peak=2 "
+     "reset-peaks pending-peak=0"},
+    /* Of 64 chunks and one more above a gap the first batch takes all but the lowest, and the gap.
+       */
+    {"trim_looks_below_a_gap", TOGETHER,
+     "{granule:16 cap:90} +a-l.3=1 -c-z T:0 released=24 -a.1-l.3 -a T:0 released=65 reserved=1 "
+     "+z.3=80 -z.3b"},
+    /* Host memory that runs out */
+    {"labels_survive_lack_of_host_memory", TOGETHER,
+     "{granule:16 cap:4} +b=2 -b +q=512b host:1 +a=1!H live=1 +a=1 -aq"},
+    {"a_free_on_a_new_stream_survives_lack_of_host_memory", TOGETHER,
+     "{granule:16 cap:4} +p=1 host:1 -p@A!H error!H live=1 -p@A"},
     /* Lakes */
+    /* The rest goes all the same. */
+    {"destroy_returns_the_first_driver_error", TOGETHER,
+     "{granule:16 cap:4} +p=3 -p fail:unmap=1R destroy!R handles=0 mappings=1"},
     {"destroy_waits_for_freed_memory", TOGETHER,
      "{granule:16 cap:4} h0 +p=1 -p destroy driver-host-waits=1"},
     /* Work that uses a block that was never freed is pending too. */
@@ -1474,6 +1598,33 @@ static const row rows[] = {
     {"recall_is_behind_the_borrowers", TOGETHER,
      "{granule:16 cap:16} P0 BA:0/0 +p=4@A -p@A EA j0@A hB l0@A +q=4@B/t pool:q=0 -q@B L0@A "
      "behind:A=1 j0@A eB behind:A=0"},
+    /* ---- Export and import ---- */
+
+    {"an_import_reserves_its_own_size", TOGETHER,
+     "{granule:16 cap:16 share} +p=2/x xp addresses=64 iq=p addresses=66 -q addresses=64 -p"},
+    /* Of what is freed three chunks are imported. */
+    {"a_window_is_shared", TOGETHER,
+     "{granule:16 cap:6 share} +a-f=1 -ace +w=3/x pieces:w=3 xw iz=w holds:z=1 -w reserved=6 "
+     "windows=0 holds:z=1 -zbdf"},
+    /* What a window maps that the driver did not unmap stays pending with its chunks; the lake's
+       end, or the pool's, tries again. */
+    {"what_a_stuck_window_maps_is_not_released", TOGETHER,
+     "{granule:16 cap:4 share} +a-d=1 -ac +w=2 pieces:w=2 -w +p=1/x windows=1 xp fail:unmap=1R -p "
+     "T:0 quarantined=2 exported=1 pending=1 T:0 quarantined=2 exported=1 pending=1 -bd"},
+    /* Work may still use it; the same of what was imported. */
+    {"what_was_exported_never_serves_again", TOGETHER,
+     "{granule:16 cap:8 share} +p=2@A/x xp iq=p rp@B hA hB -p@A pending=2 +r=2@A off:r=p "
+     "holds:q=1 eB T:0 released=0 eA T:0 released=2 exported=0 hA -q@A imported=2 eA T:999 "
+     "imported=0 -r@A"},
+    {"memory_comes_back_where_it_is_short", TOGETHER,
+     "{granule:16 cap:4 share} +p=4@A/x xp hA -p@A eA +q=4 -q"},
+    /* Free chunks make room for it, as for an allocation, and no more of them than it takes; what
+       work may still use may not go yet. */
+    {"an_import_returns_free_chunks_for_its_room", TOGETHER,
+     "{granule:16 cap:16 share limit:6} +p=2/x xp +a=4 -a reserved=6 iq=p reserved=6 "
+     "driver-bytes=4 -q +a=2@A -a@A hA +a=4@A -a@A iq=p!L eA iq=p -qp"},
+    {"fills_keep_off_shared_memory", TOGETHER,
+     "{granule:16 cap:16 share fill} +p=1/x xp iq=p holds:q=1 -p holds:q=1 -q"},
     /* ---- Handles of several chunks ---- */
 
     {"growth_makes_large_handles", TOGETHER,

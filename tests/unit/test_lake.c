@@ -1,6 +1,6 @@
-/* Tests of the lake's contract: arguments, descriptions, every error, pointers that are no
-   block's, the logger, the handler of the out-of-memory ladder, figures, host memory, destroy.
-   Where memory comes from, streams, pools and captures are in tests/play/rows.h. */
+/* Tests of the lake's contract: descriptions, the logger, every failing call, the handler of the
+   out-of-memory ladder, figures, host memory, destroy. What a line of words says, of these too, is
+   in tests/play/rows.h. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -37,22 +37,6 @@ static void create_with_an_own_mock(void **state) {
   memset(ptr, 1, 4096 * K);
   assert_ok(gmlake_free(made, ptr, LEGACY));
   assert_ok(gmlake_destroy(made));
-}
-
-/* More than the device has is refused before hundreds of chunks are created for it. */
-static void a_hopeless_request_creates_nothing(void **state) {
-  uint64_t calls;
-  void *ptr;
-  (void)state;
-  prepare(256);
-  open_lake();
-  calls = census().call_count;
-  assert_error(gmlake_alloc(lake, 300 * C, LEGACY, &ptr), OUT_OF_DEVICE_MEMORY);
-  assert_true(census().call_count - calls < 40);
-  assert_int_equal(stats().reserved_bytes, 0);
-  assert_ok(gmlake_alloc(lake, 256 * C, LEGACY, &ptr));
-  assert_ok(gmlake_free(lake, ptr, LEGACY));
-  finish();
 }
 
 #define assert_needed(function)                 \
@@ -236,31 +220,6 @@ static void refused_addresses_are_had_in_pieces(void **state) {
   close_mock();
 }
 
-/* What an arena takes of addresses follows what it has. */
-static void addresses_are_reserved_by_need(void **state) {
-  gmlake_pool *pool;
-  size_t before, after;
-  void *ptr;
-  (void)state;
-  prepare(4096);
-  open_lake();
-  assert_true(census().reserved_address_bytes <= 2 * 4096 * C);
-  before = census().reserved_address_bytes;
-  pool = open_pool(0);
-  ptr = take_from(pool, C, LEGACY);
-  after = census().reserved_address_bytes;
-  assert_true(after - before <= 128 * C);
-  drop(ptr);
-  ptr = take_from(pool, 2000 * C, LEGACY); /* in addresses of its own */
-  assert_true(census().reserved_address_bytes - after <= 2048 * C);
-  drop(ptr);
-  ptr = take_from(pool, 3000 * C, LEGACY);
-  drop(ptr);
-  step(gmlake_pool_destroy(lake, pool));
-  assert_int_equal(census().reserved_address_bytes, before);
-  finish();
-}
-
 /* The report says which limit was met. */
 static void a_lack_of_addresses_is_told(void **state) {
   (void)state;
@@ -315,40 +274,6 @@ static void use_logger(void) {
   desc.logger.user = &said;
 }
 
-static void without_window_space_the_lake_runs_unstitched(void **state) {
-  void *b[3];
-  gmlake_stats before;
-  (void)state;
-  prepare(8);
-  use_faults();
-  use_logger();
-  fail_call(ON_RESERVE, 2, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 1);
-  open_lake();
-  lay(b, 3);
-  drop(b[0]);
-  drop(b[2]); /* | a | B | c | */
-  before = stats();
-  drop(take(2 * C));
-  assert_int_equal(stats().stitch_count, 0);
-  assert_int_equal(stats().reserved_bytes, before.reserved_bytes + C);
-  assert_int_equal(said.count, 1);
-  assert_int_equal(said.level, GMLAKE_LOG_WARNING);
-  drop(b[1]);
-  finish();
-  assert_int_equal(said.count, 1); /* it is told once */
-}
-
-static void a_quiet_lake_says_nothing(void **state) {
-  (void)state;
-  prepare(4);
-  use_logger();
-  open_lake();
-  drop(take(C));
-  assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  finish();
-  assert_int_equal(said.count, 0);
-}
-
 /* Their own, else their pool's. */
 static void destroy_lists_leaks_with_their_labels(void **state) {
   static const char *const wanted_texts[4][2] = {{"65536 bytes", "(weights)"},
@@ -388,237 +313,7 @@ static void destroy_lists_leaks_with_their_labels(void **state) {
   close_mock();
 }
 
-static void destroy_lists_a_leaked_window_once(void **state) {
-  void *b[3];
-  (void)state;
-  prepare(3);
-  use_logger();
-  open_lake();
-  lay(b, 3);
-  drop(b[0]);
-  drop(b[2]);
-  (void)take(2 * C);
-  drop(b[1]);
-  assert_ok(gmlake_destroy(lake));
-  assert_int_equal(said.count, 1);
-  close_mock();
-}
-
-static void a_lost_device_is_logged_once(void **state) {
-  void *ptr;
-  (void)state;
-  prepare(8);
-  use_logger();
-  open_lake();
-  gmlake_mock_fail_at(mock, census().call_count + 1, GMLAKE_ERROR_DEVICE_LOST, 1);
-  assert_error(gmlake_alloc(lake, C, LEGACY, &ptr), DEVICE_LOST);
-  assert_error(gmlake_alloc(lake, C, LEGACY, &ptr), DEVICE_LOST);
-  assert_int_equal(said.count, 1);
-  assert_int_equal(said.level, GMLAKE_LOG_ERROR);
-  assert_error(said.info.result, DEVICE_LOST);
-  assert_int_equal(said.info.driver_code, 719);
-  gmlake_mock_fail_at(mock, 0, GMLAKE_OK, 0);
-  assert_error(gmlake_destroy(lake), DEVICE_LOST);
-  close_mock();
-}
-
-/* ---- Arguments of every function ------------------------------------------------------------- */
-
-static void nothing_asked_is_nothing_given(void **state) {
-  void *ptr = &ptr;
-  (void)state;
-  start(8);
-  step(gmlake_alloc(lake, 0, LEGACY, &ptr));
-  assert_null(ptr);
-  assert_int_equal(stats().allocation_count, 0);
-  assert_int_equal(census().handle_count, 0);
-  finish();
-}
-
-static void a_request_too_large_for_any_arena_is_reported_in_full(void **state) {
-  (void)state;
-  start(8);
-  assert_error(try_on(SIZE_MAX, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(last_error().asked_bytes, SIZE_MAX);
-  assert_int_equal(stats().oom_count, 1);
-  assert_int_equal(stats().state_count[4], 1);
-  /* Fits the numbers of grains, and leaves no room for the chunks' ends. */
-  assert_error(try_on((size_t)GMLK_GRAINS_MAX * 512, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_error(try_on((size_t)GMLK_GRAINS_MAX * 512 - C + 512, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_error(try_on((size_t)GMLK_GRAINS_MAX * 512 - C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(stats().oom_count, 4);
-  finish();
-}
-
 /* ---- Errors of the driver -------------------------------------------------------------------- */
-
-static void a_failed_create_is_a_driver_error(void **state) {
-  gmlake_error_info info;
-  (void)state;
-  start_with_faults(8);
-  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DRIVER, 0);
-  assert_error(try_on(C, LEGACY), DRIVER);
-  info = last_error();
-  assert_error(info.result, DRIVER);
-  assert_int_equal(info.driver_code, 1234);
-  assert_string_equal(info.call, "create");
-  assert_string_equal(info.text, "the backend's function failed, its driver's code is 1234");
-  assert_int_equal(stats().oom_count, 0);
-  drop(take(C));
-  finish();
-}
-
-/* An argument that the backend refuses was the lake's, not the caller's. */
-static void a_refused_argument_is_a_driver_error(void **state) {
-  (void)state;
-  start_with_faults(8);
-  fail_call(ON_MAP, 1, GMLAKE_ERROR_INVALID_ARGUMENT, 0);
-  assert_error(try_on(C, LEGACY), DRIVER);
-  assert_error(last_error().result, DRIVER);
-  assert_int_equal(census().physical_bytes, 0);
-  drop(take(C));
-  finish();
-}
-
-static void failed_growth_is_undone(void **state) {
-  const int kinds[] = {ON_CREATE, ON_MAP, ON_ACCESS};
-  size_t i;
-  long n;
-  (void)state;
-  start_with_faults(8);
-  for (i = 0; i < 3; i++) {
-    for (n = 1; n <= (kinds[i] == ON_ACCESS ? 1 : 4); n++) {
-      fail_call(kinds[i], n, GMLAKE_ERROR_DRIVER, 0);
-      assert_error(try_on(4 * C, LEGACY), DRIVER);
-      assert_int_equal(stats().reserved_bytes, 0);
-      assert_int_equal(stats().quarantined_bytes, 0);
-      assert_int_equal(census().handle_count, 0);
-      assert_int_equal(census().mapping_count, 0);
-    }
-  }
-  drop(take(4 * C));
-  finish();
-}
-
-static void a_failed_stitch_is_undone(void **state) {
-  const int kinds[] = {ON_MAP, ON_MAP, ON_ACCESS};
-  const long calls[] = {1, 2, 1};
-  void *b[3], *w;
-  size_t i;
-  (void)state;
-  start_with_faults(3);
-  lay(b, 3);
-  drop(b[0]);
-  drop(b[2]);
-  for (i = 0; i < 3; i++) {
-    fail_call(kinds[i], calls[i], GMLAKE_ERROR_DRIVER, 1);
-    assert_error(try_on(2 * C, LEGACY), DRIVER);
-    fail_call(kinds[i], 0, GMLAKE_OK, 0);
-    assert_int_equal(stats().window_count, 0);
-    assert_int_equal(census().mapping_count, 3);
-  }
-  w = take(2 * C);
-  assert_int_equal(piece_count(w), 2);
-  drop(w);
-  drop(b[1]);
-  finish();
-}
-
-static void of_errors_in_one_stretch_the_first_is_told(void **state) {
-  (void)state;
-  start_with_faults(8);
-  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 0);
-  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_UNSUPPORTED, 0);
-  assert_error(try_on(2 * C, LEGACY), DRIVER);
-  assert_string_equal(last_error().call, "set_access");
-  fail_call(ON_MAP, 1, GMLAKE_ERROR_DRIVER, 0);
-  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DEVICE_LOST, 0); /* but for a fatal one behind it */
-  assert_error(try_on(2 * C, LEGACY), DEVICE_LOST);
-  assert_string_equal(last_error().call, "release");
-  assert_error(gmlake_destroy(lake), DEVICE_LOST);
-  close_mock();
-  start_with_faults(8);
-  fail_call(ON_MAP, 1, GMLAKE_ERROR_DEVICE_LOST, 0); /* of which the first is told, too */
-  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
-  assert_error(try_on(2 * C, LEGACY), DEVICE_LOST);
-  assert_int_equal(faults[ON_RELEASE].in, 0);
-  assert_string_equal(last_error().call, "map");
-  assert_error(gmlake_destroy(lake), DEVICE_LOST);
-  close_mock();
-}
-
-/* Addresses for windows may lack, but not because the device is gone. */
-static void a_device_that_is_lost_with_the_windows_addresses(void **state) {
-  void *b[8];
-  (void)state;
-  prepare(8);
-  use_faults();
-  open_lake();
-  lay(b, 8);
-  drop(b[0]);
-  drop(b[2]);
-  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
-  assert_error(try_on(2 * C, LEGACY), DEVICE_LOST);
-  assert_error(gmlake_destroy(lake), DEVICE_LOST);
-  close_mock();
-}
-
-static void a_handle_that_stays_is_quarantined(void **state) {
-  (void)state;
-  start_with_faults(8);
-  flood(2);
-  fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 0);
-  assert_error(gmlake_trim(lake, 0, NULL), DRIVER);
-  assert_ok(gmlake_check(lake));
-  assert_int_equal(stats().quarantined_bytes, C);
-  assert_int_equal(stats().reserved_bytes, census().physical_bytes);
-  drop(take(6 * C));
-  finish();
-}
-
-static void a_window_that_stays_mapped_is_quarantined(void **state) {
-  void *b[3], *w;
-  (void)state;
-  start_with_faults(4);
-  lay(b, 3);
-  drop(b[0]);
-  drop(b[2]);
-  w = take(2 * C);
-  drop(w);
-  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
-  assert_error(gmlake_trim(lake, 0, NULL), DRIVER);
-  assert_ok(gmlake_check(lake));
-  assert_int_equal(stats().quarantined_bytes, 2 * C);
-  assert_int_equal(stats().window_count, 0);
-  assert_int_equal(trim_to(0), 0); /* nobody unmaps what such a window still shows */
-  drop(take(2 * C));
-  drop(b[1]);
-  finish();
-}
-
-static void a_pool_goes_with_its_quarantined_window(void **state) {
-  gmlake_pool *pool;
-  void *b[3];
-  size_t i;
-  (void)state;
-  start_with_faults(8);
-  pool = open_pool(0);
-  drop_on(take_from(pool, 3 * C, NONE), NONE);
-  for (i = 0; i < 3; i++) b[i] = take_from(pool, C, LEGACY);
-  drop(b[0]);
-  drop(b[2]);
-  drop(take_from(pool, 2 * C, LEGACY));
-  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
-  assert_error(gmlake_trim(lake, 0, NULL), DRIVER);
-  assert_int_equal(stats().quarantined_bytes, 2 * C);
-  drop(b[1]);
-  step(gmlake_pool_destroy(lake, pool)); /* the driver takes it now */
-  assert_int_equal(stats().quarantined_bytes, 0);
-  assert_int_equal(stats().stitched_bytes, 0);
-  assert_int_equal(stats().reserved_bytes, 0);
-  assert_int_equal(stats().chunk_count, 0);
-  finish();
-}
 
 /* The n-th call of a scenario that grows, stitches, reuses and trims fails, for every n: what is
    live keeps its contents, and everything goes back in the end. */
@@ -660,67 +355,6 @@ static void any_failing_call_leaves_the_lake_whole(void **state) {
     }
     assert_true(n > 10);
   }
-}
-
-static void assert_everything_fails(void *live, gmlake_result lost) {
-  gmlake_stream stream = (gmlake_stream)(uintptr_t)64;
-  gmlake_allocation_info info;
-  gmlake_budget budget;
-  gmlake_pool *pool = NULL;
-  size_t count = 9;
-  void *ptr = &ptr;
-  uint64_t calls = census().call_count;
-  assert_int_equal(gmlake_alloc(lake, 512, LEGACY, &ptr), lost);
-  assert_null(ptr);
-  assert_int_equal(gmlake_free(lake, live, LEGACY), lost);
-  assert_int_equal(gmlake_record_stream(lake, live, stream), lost);
-  assert_int_equal(gmlake_forget_stream(lake, LEGACY), lost);
-  assert_ok(gmlake_get_allocation(lake, live, &info));
-  assert_ok(gmlake_get_pieces(lake, live, NULL, 0, &count));
-  assert_ok(gmlake_find(lake, live, &info));
-  assert_ok(gmlake_get_chunks(lake, live, NULL, 0, &count));
-  assert_ok(gmlake_get_map(lake, NULL, 0, &count));
-  assert_error(gmlake_get_allocation(lake, &info, &info), UNKNOWN_POINTER);
-  assert_int_equal(last_error().result, lost);
-  assert_int_equal(gmlake_pool_create(lake, NULL, &pool), lost);
-  assert_int_equal(gmlake_trim(lake, 0, &count), lost);
-  assert_int_equal(count, 0);
-  assert_int_equal(gmlake_get_budget(lake, &budget), lost);
-  assert_int_equal(gmlake_capture_end(lake, stream), lost);
-  assert_int_equal(census().call_count, calls); /* fast: the driver is left alone */
-}
-
-static void lose(gmlake_result lost, int code) {
-  void *live;
-  start(8);
-  live = take(C);
-  gmlake_mock_fail_at(mock, census().call_count + 2, lost, 0);
-  assert_int_equal(try_on(2 * C, LEGACY), lost);
-  assert_int_equal(last_error().driver_code, code);
-  assert_everything_fails(live, lost);
-  assert_int_equal(stats().live_count, 1);
-  assert_int_equal(gmlake_destroy(lake), lost);
-  close_mock(); /* what still answers was cleaned up */
-}
-
-static void a_lost_device_stays_lost(void **state) {
-  (void)state;
-  lose(GMLAKE_ERROR_DEVICE_LOST, 719);
-}
-
-static void a_driver_that_shuts_down_stays_so(void **state) {
-  (void)state;
-  lose(GMLAKE_ERROR_SHUTTING_DOWN, 4);
-}
-
-static void destroy_frees_host_memory_of_a_dead_driver(void **state) {
-  (void)state;
-  start(8);
-  (void)take(C);
-  gmlake_mock_fail_at(mock, census().call_count + 1, GMLAKE_ERROR_SHUTTING_DOWN, 1);
-  assert_error(gmlake_destroy(lake), SHUTTING_DOWN);
-  assert_int_equal(host_bytes, 0);
-  gmlake_mock_destroy(mock);
 }
 
 /* 0, or the number of the call that is answered otherwise than documented. */
@@ -784,115 +418,25 @@ static void a_forked_child_touches_nothing(void **state) {
   answer_children();
 }
 
-/* ---- Pointers that are no live block's start ------------------------------------------------- */
-
-static void get_allocation_tells_all(void **state) {
-  gmlake_alloc_desc wanted = request(1000, GMLAKE_NO_STITCH, NULL);
-  gmlake_allocation_info info;
-  void *p;
-  (void)state;
-  start(4);
-  wanted.user_data = 77;
-  wanted.label = "kv cache";
-  p = take_with(&wanted, LEGACY);
-  step(gmlake_get_allocation(lake, p, &info));
-  assert_ptr_equal(info.ptr, p);
-  assert_int_equal(info.bytes, 1024);
-  assert_int_equal(info.requested_bytes, 1000);
-  assert_int_equal(info.piece_count, 1);
-  assert_ptr_equal(info.stream, LEGACY);
-  assert_null(info.pool);
-  assert_int_equal(info.flags, GMLAKE_NO_STITCH);
-  assert_int_equal(info.user_data, 77);
-  assert_string_equal(info.label, "kv cache");
-  drop(p);
-  p = take_on(512, NONE);
-  step(gmlake_get_allocation(lake, p, &info));
-  assert_ptr_equal(info.stream, NONE);
-  assert_int_equal(info.user_data, 0);
-  assert_null(info.label);
-  drop(p);
-  finish();
-}
-
 /* ---- Out-of-memory handler ------------------------------------------------------------------- */
 
 static struct {
-  unsigned calls, limit;
+  unsigned calls;
   void *to_free;
-  gmlake_error_info info;
 } oom;
 
-static int make_room(void *user, gmlake *from, const gmlake_error_info *info) {
+static int give_up(void *user, gmlake *from, const gmlake_error_info *info) {
+  (void)info;
   assert_ptr_equal(user, &oom);
   assert_ptr_equal(from, lake);
-  oom.info = *info;
-  if (++oom.calls > oom.limit) return 0;
-  assert_ok(gmlake_free(from, oom.to_free, LEGACY));
-  oom.to_free = NULL;
-  return 1;
+  oom.calls++;
+  return 0;
 }
 
-static void use_handler(int (*fn)(void *, gmlake *, const gmlake_error_info *), unsigned limit) {
+static void use_handler(int (*fn)(void *, gmlake *, const gmlake_error_info *)) {
   memset(&oom, 0, sizeof(oom));
-  oom.limit = limit;
   desc.oom.fn = fn;
   desc.oom.user = &oom;
-}
-
-static void the_handler_frees_and_the_call_succeeds(void **state) {
-  void *p;
-  (void)state;
-  prepare(4);
-  use_handler(make_room, 1);
-  open_lake();
-  oom.to_free = take(3 * C);
-  p = take(2 * C);
-  assert_int_equal(oom.calls, 1);
-  assert_int_equal(oom.info.asked_bytes, 2 * C);
-  assert_int_equal(oom.info.live_bytes, 3 * C);
-  assert_error(oom.info.result, OUT_OF_DEVICE_MEMORY);
-  drop(p);
-  finish();
-}
-
-static void the_handler_gives_up(void **state) {
-  (void)state;
-  prepare(4);
-  use_handler(make_room, 0);
-  open_lake();
-  assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(oom.calls, 1);
-  finish();
-}
-
-static void the_handler_serves_limits_too(void **state) {
-  void *p;
-  (void)state;
-  prepare(8);
-  desc.limit_bytes = 4 * C;
-  use_handler(make_room, 1);
-  open_lake();
-  oom.to_free = take(4 * C);
-  p = take(4 * C);
-  assert_error(oom.info.result, LIMIT_REACHED);
-  assert_int_equal(oom.info.limit_bytes, 4 * C);
-  drop(p);
-  finish();
-}
-
-static void the_handler_is_not_asked_about_other_errors(void **state) {
-  gmlake_alloc_desc wanted = request(C, 8, NULL);
-  (void)state;
-  prepare(8);
-  use_faults();
-  use_handler(make_room, 9);
-  open_lake();
-  assert_error(try_with(&wanted, LEGACY), INVALID_ARGUMENT);
-  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DRIVER, 0);
-  assert_error(try_on(C, LEGACY), DRIVER);
-  assert_int_equal(oom.calls, 0);
-  finish();
 }
 
 static gmlake_pool *asking, *bystander;
@@ -913,7 +457,7 @@ static void the_asking_pool_outlives_the_handler(void **state) {
   void *p, *asleep;
   (void)state;
   prepare(4);
-  use_handler(destroy_pools, 0);
+  use_handler(destroy_pools);
   open_lake();
   assert_ok(gmlake_pool_create(lake, NULL, &asking));
   assert_ok(gmlake_pool_create(lake, NULL, &bystander));
@@ -966,7 +510,7 @@ static void a_handler_may_be_left(void **state) {
   volatile int i;
   (void)state;
   prepare(4);
-  use_handler(leave_by_longjmp, 0);
+  use_handler(leave_by_longjmp);
   open_lake();
   for (i = 0; i < 3; i++) {
     if (!setjmp(way_out)) {
@@ -995,7 +539,7 @@ static void a_buffers_growth_may_be_left(void **state) {
   gmlake_buffer *buffer;
   (void)state;
   prepare(4);
-  use_handler(leave_by_longjmp, 0);
+  use_handler(leave_by_longjmp);
   open_lake();
   buffer = open_buffer(8);
   if (!setjmp(way_out)) {
@@ -1033,7 +577,7 @@ static void a_handler_needs_no_host_memory(void **state) {
   gmlk_callback *other;
   (void)state;
   prepare(4);
-  use_handler(make_room, 0);
+  use_handler(give_up);
   open_lake();
   assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY); /* what it needs itself is there now */
   assert_int_equal(oom.calls, 1);
@@ -1054,13 +598,11 @@ static void a_handler_needs_no_host_memory(void **state) {
 
 /* ---- The capture mode that a stretch of driver calls leaves ---- */
 
-static gmlake_error_info warned;
 static int warnings;
 
 static void note_warning(void *user, int level, const gmlake_error_info *info) {
-  (void)user;
+  (void)user, (void)info;
   if (level == GMLAKE_LOG_WARNING) warnings++;
-  warned = *info;
 }
 
 static void open_for_exchanges(void) {
@@ -1069,44 +611,6 @@ static void open_for_exchanges(void) {
   desc.logger.fn = note_warning;
   warnings = 0;
   open_lake();
-}
-
-/* The second exchange of a call sets the mode back. */
-static void a_mode_that_stays_relaxed_is_told(void **state) {
-  void *p = NULL;
-  (void)state;
-  open_for_exchanges();
-  fail_call(ON_EXCHANGE, 2, GMLAKE_ERROR_DRIVER, 0);
-  step(gmlake_alloc(lake, C, LEGACY, &p)); /* the memory is there: this undoes nothing */
-  assert_int_equal(warnings, 1);
-  assert_string_equal(warned.call, "capture_exchange");
-  assert_int_equal(warned.driver_code, 1234);
-  assert_error(last_error().result, DRIVER);
-  assert_string_equal(last_error().call, "capture_exchange");
-  /* after a failure it is told too, but the failure is the last error */
-  fail_call(ON_EXCHANGE, 2, GMLAKE_ERROR_DRIVER, 0);
-  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DRIVER, 0);
-  assert_error(try_on(C, LEGACY), DRIVER);
-  assert_int_equal(warnings, 2);
-  assert_string_equal(warned.call, "capture_exchange");
-  assert_string_equal(last_error().call, "create");
-  drop(p);
-  finish();
-}
-
-/* A lost device is noticed by the next call that reaches it. */
-static void what_is_lost_at_the_end_of_a_stretch_shows_in_the_next(void **state) {
-  void *p = NULL;
-  (void)state;
-  open_for_exchanges();
-  fail_call(ON_EXCHANGE, 2, GMLAKE_ERROR_DEVICE_LOST, 1);
-  step(gmlake_alloc(lake, C, LEGACY, &p));
-  assert_int_equal(warnings, 1);
-  assert_error(try_on(C, LEGACY), DEVICE_LOST);
-  assert_error(gmlake_free(lake, p, LEGACY), DEVICE_LOST);
-  fail_call(ON_EXCHANGE, 0, GMLAKE_OK, 0);
-  assert_error(gmlake_destroy(lake), DEVICE_LOST);
-  close_mock();
 }
 
 static void destroy_tells_of_a_mode_that_stays_relaxed(void **state) {
@@ -1159,7 +663,7 @@ static void the_handler_may_do_all_but_allocate(void **state) {
   void *p;
   (void)state;
   prepare(4);
-  use_handler(use_lake, 0);
+  use_handler(use_lake);
   open_lake();
   oom.to_free = take(4 * C);
   p = take(3 * C);
@@ -1192,7 +696,7 @@ static int use_thread(void *user, gmlake *from, const gmlake_error_info *info) {
 static void the_handler_blocks_nobody(void **state) {
   (void)state;
   prepare(4);
-  use_handler(use_thread, 0);
+  use_handler(use_thread);
   open_lake();
   oom.to_free = take(4 * C);
   drop(take(2 * C));
@@ -1200,76 +704,6 @@ static void the_handler_blocks_nobody(void **state) {
 }
 
 /* ---- Figures --------------------------------------------------------------------------------- */
-
-static void statistics_follow_blocks(void **state) {
-  void *a, *b;
-  gmlake_stats now;
-  (void)state;
-  start(8);
-  a = take(100);
-  b = take(C + 1);
-  now = stats();
-  assert_int_equal(now.struct_bytes, sizeof(now));
-  assert_int_equal(now.requested_bytes, C + 101);
-  assert_int_equal(now.active_bytes, C + 1024);
-  assert_int_equal(now.reserved_bytes, 2 * C);
-  assert_int_equal(now.allocation_count, 2);
-  assert_int_equal(now.live_count, 2);
-  assert_int_equal(now.chunk_count, 2);
-  drop(a);
-  now = stats();
-  assert_int_equal(now.requested_bytes, C + 1);
-  assert_int_equal(now.active_bytes, C + 512);
-  assert_int_equal(now.free_count, 1);
-  assert_int_equal(now.live_count, 1);
-  drop(b);
-  finish();
-}
-
-static void peaks_stay_until_reset(void **state) {
-  void *b[3];
-  gmlake_stats now;
-  (void)state;
-  start(3);
-  lay(b, 3);
-  drop(b[0]);
-  drop(b[2]);
-  drop(take(2 * C));
-  drop(b[1]);
-  trim_to(C);
-  now = stats();
-  assert_int_equal(now.requested_bytes_peak, 3 * C);
-  assert_int_equal(now.active_bytes_peak, 3 * C);
-  assert_int_equal(now.reserved_bytes_peak, 3 * C);
-  assert_int_equal(now.stitched_bytes_peak, 2 * C);
-  assert_true(now.metadata_bytes_peak >= now.metadata_bytes);
-  step(gmlake_reset_peaks(lake));
-  now = stats();
-  assert_int_equal(now.requested_bytes_peak, 0);
-  assert_int_equal(now.active_bytes_peak, 0);
-  assert_int_equal(now.reserved_bytes_peak, C);
-  assert_int_equal(now.stitched_bytes_peak, 0);
-  assert_int_equal(now.metadata_bytes_peak, now.metadata_bytes);
-  finish();
-}
-
-/* Of 64 chunks and one more above a gap the first batch takes all but the lowest, and the gap. */
-static void trim_looks_below_a_gap(void **state) {
-  void *b[90];
-  size_t i;
-  (void)state;
-  start(90);
-  lay(b, 90);
-  for (i = 2; i < 26; i++) drop(b[i]);
-  assert_int_equal(trim_to(0), 24 * C);
-  for (i = 26; i < 90; i++) drop(b[i]);
-  drop(b[0]);
-  assert_int_equal(trim_to(0), 65 * C);
-  assert_int_equal(stats().reserved_bytes, C);
-  drop(take(80 * C));
-  drop(b[1]);
-  finish();
-}
 
 /* In multiples of the device, as far as a size_t goes. */
 static void sizes_that_are_not_described(void **state) {
@@ -1296,26 +730,6 @@ static void sizes_that_are_not_described(void **state) {
       assert_int_equal(sizes[n], (devices[i] < most ? devices[i] : most) * multiples[n]);
     }
   }
-}
-
-static void what_was_pending_once_has_a_peak(void **state) {
-  gmlake_stream stream;
-  void *p;
-  (void)state;
-  start(3);
-  stream = open_stream();
-  p = take(2 * C);
-  step(gmlake_record_stream(lake, p, stream));
-  gmlake_mock_stream_hold(mock, stream);
-  drop(p);
-  assert_int_equal(stats().pending_bytes, 2 * C);
-  gmlake_mock_stream_finish(mock, stream);
-  drop(take(3 * C));
-  assert_int_equal(stats().pending_bytes, 0);
-  assert_int_equal(stats().pending_bytes_peak, 2 * C);
-  step(gmlake_reset_peaks(lake));
-  assert_int_equal(stats().pending_bytes_peak, 0);
-  finish();
 }
 
 static void statistics_fit_the_callers_struct(void **state) {
@@ -1493,43 +907,6 @@ static void stitching_survives_lack_of_host_memory(void **state) {
   fail_host(4, 2 * C, 1);
 }
 
-static void labels_survive_lack_of_host_memory(void **state) {
-  gmlake_alloc_desc wanted = request(C, 0, NULL);
-  void *p = &p, *q;
-  (void)state;
-  start(4);
-  flood(2);
-  q = take(512);
-  wanted.label = "x";
-  host_fail_in = 1;
-  assert_error(gmlake_alloc_with(lake, &wanted, LEGACY, &p), OUT_OF_HOST_MEMORY);
-  assert_null(p);
-  assert_ok(gmlake_check(lake));
-  assert_int_equal(stats().live_count, 1);
-  drop(q);
-  finish();
-}
-
-static void a_free_on_a_new_stream_survives_lack_of_host_memory(void **state) {
-  gmlake_stream stream;
-  gmlake_stats before, after;
-  void *p;
-  (void)state;
-  start(4);
-  stream = open_stream();
-  p = take(C);
-  before = stats();
-  host_fail_in = 1;
-  assert_error(gmlake_free(lake, p, stream), OUT_OF_HOST_MEMORY);
-  host_fail_in = 0;
-  after = stats();
-  assert_int_equal(after.live_count, before.live_count);
-  assert_int_equal(after.free_count, before.free_count);
-  assert_error(last_error().result, OUT_OF_HOST_MEMORY);
-  drop_on(p, stream);
-  finish();
-}
-
 static void blocks_of_many_sizes_leave_metadata_flat(void **state) {
   void *p[64];
   size_t flat = 0, i;
@@ -1625,22 +1002,6 @@ static void window_space_fits_its_records(void **state) {
   finish();
 }
 
-static void odd_address_space_is_rounded_down(void **state) {
-  void *b[7];
-  (void)state;
-  prepare(8);
-  desc.arena_bytes = 9 * C - 1;
-  desc.window_bytes = 5 * C - 1;
-  open_lake();
-  assert_int_equal(census().reserved_address_bytes, 8 * C);
-  lay(b, 7);
-  drop(b[1]);
-  drop(b[3]);
-  (void)take_flags(2 * C, GMLAKE_NO_GROW);
-  assert_int_equal(census().reserved_address_bytes, 8 * C + 4 * C);
-  finish();
-}
-
 /* Every one of a window's 40 pieces is cut out of a larger block, twice. */
 static void a_window_of_many_pieces_has_records_for_all(void **state) {
   void *b[81], *window, *again;
@@ -1665,18 +1026,6 @@ static void a_window_of_many_pieces_has_records_for_all(void **state) {
   gmlk_records_return(&lake->records, &held);
   drop(again);
   finish();
-}
-
-static void destroy_returns_the_first_driver_error(void **state) {
-  (void)state;
-  start_with_faults(4);
-  flood(3);
-  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
-  assert_error(gmlake_destroy(lake), DRIVER);
-  assert_int_equal(host_bytes, 0);
-  assert_int_equal(census().handle_count, 0); /* the rest went all the same */
-  assert_int_equal(census().mapping_count, 1);
-  gmlake_mock_destroy(mock);
 }
 
 static void two_lakes_share_a_backend(void **state) {
@@ -1706,26 +1055,6 @@ static void two_lakes_share_a_backend(void **state) {
   assert_ok(gmlake_alloc(second, 4 * C, LEGACY, &ptr));
   drop(ptr);
   drop(b);
-  finish();
-}
-
-static void a_single_threaded_lake_works(void **state) {
-  void *b[3], *w;
-  (void)state;
-  prepare(4);
-  desc.flags = GMLAKE_SINGLE_THREADED;
-  use_handler(make_room, 1);
-  open_lake();
-  lay(b, 3);
-  drop(b[0]);
-  drop(b[2]);
-  w = take(2 * C);
-  oom.to_free = b[1];
-  b[1] = take(2 * C); /* by way of the handler */
-  assert_int_equal(oom.calls, 1);
-  drop(w);
-  drop(b[1]);
-  trim_to(0);
   finish();
 }
 
@@ -1775,12 +1104,9 @@ static void peers_and_handle_types_reach_the_driver(void **state) {
   finish();
 }
 
-/* ---- Scenes -------------------------------------------------------------------------------- */
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(create_with_an_own_mock),
-      cmocka_unit_test(a_hopeless_request_creates_nothing),
       cmocka_unit_test(create_refuses_a_table_with_a_gap),
       cmocka_unit_test(create_passes_the_missing_driver_on),
       cmocka_unit_test(create_undoes_whatever_fails),
@@ -1788,49 +1114,19 @@ int main(void) {
       cmocka_unit_test(get_desc_fills_in_every_default),
       cmocka_unit_test(default_chunks_follow_the_device),
       cmocka_unit_test(refused_addresses_are_had_in_pieces),
-      cmocka_unit_test(addresses_are_reserved_by_need),
       cmocka_unit_test(a_lack_of_addresses_is_told),
-      cmocka_unit_test(without_window_space_the_lake_runs_unstitched),
-      cmocka_unit_test(a_quiet_lake_says_nothing),
       cmocka_unit_test(destroy_lists_leaks_with_their_labels),
-      cmocka_unit_test(destroy_lists_a_leaked_window_once),
-      cmocka_unit_test(a_lost_device_is_logged_once),
-      cmocka_unit_test(nothing_asked_is_nothing_given),
-      cmocka_unit_test(a_request_too_large_for_any_arena_is_reported_in_full),
-      cmocka_unit_test(a_failed_create_is_a_driver_error),
-      cmocka_unit_test(a_refused_argument_is_a_driver_error),
-      cmocka_unit_test(failed_growth_is_undone),
-      cmocka_unit_test(a_failed_stitch_is_undone),
-      cmocka_unit_test(of_errors_in_one_stretch_the_first_is_told),
-      cmocka_unit_test(a_device_that_is_lost_with_the_windows_addresses),
-      cmocka_unit_test(a_handle_that_stays_is_quarantined),
-      cmocka_unit_test(a_window_that_stays_mapped_is_quarantined),
-      cmocka_unit_test(a_pool_goes_with_its_quarantined_window),
       cmocka_unit_test(any_failing_call_leaves_the_lake_whole),
-      cmocka_unit_test(a_lost_device_stays_lost),
-      cmocka_unit_test(a_driver_that_shuts_down_stays_so),
-      cmocka_unit_test(destroy_frees_host_memory_of_a_dead_driver),
       cmocka_unit_test(a_forked_child_touches_nothing),
-      cmocka_unit_test(get_allocation_tells_all),
-      cmocka_unit_test(the_handler_frees_and_the_call_succeeds),
-      cmocka_unit_test(the_handler_gives_up),
-      cmocka_unit_test(the_handler_serves_limits_too),
-      cmocka_unit_test(the_handler_is_not_asked_about_other_errors),
       cmocka_unit_test(the_asking_pool_outlives_the_handler),
       cmocka_unit_test(a_handler_may_be_left),
       cmocka_unit_test(a_buffers_growth_may_be_left),
       cmocka_unit_test(a_logger_may_be_left),
       cmocka_unit_test(a_handler_needs_no_host_memory),
-      cmocka_unit_test(a_mode_that_stays_relaxed_is_told),
-      cmocka_unit_test(what_is_lost_at_the_end_of_a_stretch_shows_in_the_next),
       cmocka_unit_test(destroy_tells_of_a_mode_that_stays_relaxed),
       cmocka_unit_test(the_handler_may_do_all_but_allocate),
       cmocka_unit_test(the_handler_blocks_nobody),
-      cmocka_unit_test(statistics_follow_blocks),
-      cmocka_unit_test(peaks_stay_until_reset),
       cmocka_unit_test(sizes_that_are_not_described),
-      cmocka_unit_test(trim_looks_below_a_gap),
-      cmocka_unit_test(what_was_pending_once_has_a_peak),
       cmocka_unit_test(statistics_fit_the_callers_struct),
       cmocka_unit_test(driver_calls_are_counted_and_timed),
       cmocka_unit_test(metadata_is_counted_to_the_byte),
@@ -1839,17 +1135,12 @@ int main(void) {
       cmocka_unit_test(growing_survives_lack_of_host_memory),
       cmocka_unit_test(a_full_index_gives_the_block_back),
       cmocka_unit_test(stitching_survives_lack_of_host_memory),
-      cmocka_unit_test(labels_survive_lack_of_host_memory),
-      cmocka_unit_test(a_free_on_a_new_stream_survives_lack_of_host_memory),
       cmocka_unit_test(blocks_of_many_sizes_leave_metadata_flat),
       cmocka_unit_test(chunks_are_at_most_a_gibibyte),
       cmocka_unit_test(chunks_of_pools_and_buffers_are_at_most_a_gibibyte),
       cmocka_unit_test(window_space_fits_its_records),
-      cmocka_unit_test(odd_address_space_is_rounded_down),
       cmocka_unit_test(a_window_of_many_pieces_has_records_for_all),
-      cmocka_unit_test(destroy_returns_the_first_driver_error),
       cmocka_unit_test(two_lakes_share_a_backend),
-      cmocka_unit_test(a_single_threaded_lake_works),
       cmocka_unit_test(peers_and_handle_types_reach_the_driver),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

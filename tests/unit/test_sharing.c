@@ -102,23 +102,6 @@ static void a_block_is_shared(void **state) {
   finish();
 }
 
-static void an_import_reserves_its_own_size(void **state) {
-  size_t before;
-  void *block, *other;
-  (void)state;
-  start_sharing(16);
-  block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
-  export_now(block, 2);
-  before = census().reserved_address_bytes;
-  other = import_now();
-  assert_int_equal(census().reserved_address_bytes, before + 2 * C);
-  drop(other);
-  assert_int_equal(census().reserved_address_bytes, before);
-  close_handles();
-  drop(block);
-  finish();
-}
-
 /* No less than it needs: what maps chunks writes behind its tables else. */
 static void no_import_has_half_of_its_addresses(void **state) {
   size_t before;
@@ -141,114 +124,6 @@ static void no_import_has_half_of_its_addresses(void **state) {
   drop(other);
   close_handles();
   drop(block);
-  finish();
-}
-
-static void a_window_is_shared(void **state) {
-  void *blocks[6], *window, *other;
-  (void)state;
-  start_sharing(6);
-  lay(blocks, 6);
-  drop_these(blocks[0], blocks[2], blocks[4]);
-  window = take_flags(3 * C, GMLAKE_EXCLUSIVE);
-  assert_int_equal(piece_count(window), 3);
-  write_to(window, 3 * C, 5);
-  export_now(window, 3);
-  other = import_now();
-  assert_written(other, 3 * C, 5);
-  close_handles();
-  drop(window);
-  assert_int_equal(stats().reserved_bytes, 6 * C); /* three of them are imported */
-  assert_int_equal(stats().window_count, 0);
-  assert_written(other, 3 * C, 5);
-  drop(other);
-  drop_these(blocks[1], blocks[3], blocks[5]);
-  finish();
-}
-
-/* What a window maps that the driver did not unmap stays pending with its chunks; the lake's end,
-   or the pool's, tries again. */
-static void what_a_stuck_window_maps_is_not_released(void **state) {
-  void *blocks[4], *window, *block;
-  size_t i;
-  (void)state;
-  prepare(4);
-  desc.handle_types = FD;
-  use_faults();
-  open_lake();
-  lay(blocks, 4);
-  drop_these(blocks[0], blocks[2]);
-  window = take(2 * C);
-  assert_int_equal(piece_count(window), 2);
-  drop(window);
-  block = take_flags(C, GMLAKE_EXCLUSIVE);
-  assert_int_equal(stats().window_count, 1); /* it is idle, and maps the chunk */
-  export_now(block, 1);
-  close_handles();
-  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
-  drop(block);
-  (void)gmlake_trim(lake, 0, NULL);
-  for (i = 0; i < 2; i++) {
-    assert_ok(gmlake_check(lake));
-    assert_int_equal(stats().quarantined_bytes, 2 * C); /* the window */
-    assert_int_equal(stats().exported_bytes, C);
-    assert_true(stats().pending_bytes >= C);
-    step(gmlake_trim(lake, 0, NULL));
-  }
-  drop_these(blocks[1], blocks[3]);
-  finish();
-  assert_int_equal(host_bytes, 0);
-}
-
-static void what_was_exported_never_serves_again(void **state) {
-  gmlake_stream a, b;
-  void *block, *other, *next;
-  (void)state;
-  start_sharing(8);
-  a = open_stream();
-  b = open_stream();
-  block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
-  write_to(block, 2 * C, 3);
-  export_now(block, 2);
-  other = import_now();
-  close_handles();
-  step(gmlake_record_stream(lake, block, b));
-  gmlake_mock_stream_hold(mock, a);
-  gmlake_mock_stream_hold(mock, b);
-  drop_on(block, a);
-  assert_int_equal(stats().pending_bytes, 2 * C); /* work may still use it */
-  next = take_on(2 * C, a);
-  assert_true(next != block);
-  write_to(next, 2 * C, 9);
-  assert_written(other, 2 * C, 3);
-  gmlake_mock_stream_finish(mock, b);
-  assert_int_equal(trim_to(0), 0);
-  gmlake_mock_stream_finish(mock, a);
-  assert_int_equal(trim_to(0), 2 * C);
-  assert_int_equal(stats().exported_bytes, 0);
-  gmlake_mock_stream_hold(mock, a);
-  drop_on(other, a); /* the same of what was imported */
-  assert_int_equal(stats().imported_bytes, 2 * C);
-  gmlake_mock_stream_finish(mock, a);
-  (void)trim_to(SIZE_MAX);
-  assert_int_equal(stats().imported_bytes, 0);
-  drop_on(next, a);
-  finish();
-}
-
-static void memory_comes_back_where_it_is_short(void **state) {
-  gmlake_stream a;
-  void *block;
-  (void)state;
-  start_sharing(4);
-  a = open_stream();
-  block = take_flags(4 * C, GMLAKE_EXCLUSIVE);
-  export_now(block, 4);
-  close_handles();
-  gmlake_mock_stream_hold(mock, a);
-  drop_on(block, a);
-  gmlake_mock_stream_finish(mock, a);
-  drop(take(4 * C));
   finish();
 }
 
@@ -508,35 +383,6 @@ static void imports_count_against_the_limit(void **state) {
   close_mock();
 }
 
-/* Free chunks make room for it, as for an allocation, and no more of them than it takes. */
-static void an_import_returns_free_chunks_for_its_room(void **state) {
-  gmlake_stream a;
-  void *block, *other;
-  (void)state;
-  prepare(16);
-  desc.handle_types = FD;
-  desc.limit_bytes = 6 * C;
-  open_lake();
-  a = open_stream();
-  block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
-  export_now(block, 2);
-  drop(take(4 * C));
-  assert_int_equal(stats().reserved_bytes, 6 * C);
-  other = import_now();
-  assert_int_equal(stats().reserved_bytes, 6 * C);
-  assert_int_equal(census().physical_bytes, 4 * C);
-  drop(other);
-  drop(take_on(2 * C, a));
-  gmlake_mock_stream_hold(mock, a);
-  drop_on(take_on(4 * C, a), a); /* these may not go yet */
-  step_error(gmlake_import(lake, handles, 2, &other), LIMIT_REACHED);
-  gmlake_mock_stream_finish(mock, a);
-  drop(import_now());
-  close_handles();
-  drop(block);
-  finish();
-}
-
 /* The text names what is too much, and the number. */
 static void the_limit_on_descriptors_is_named(void **state) {
   struct rlimit limit, small;
@@ -715,25 +561,6 @@ static void failures_are_told_as_they_are(void **state) {
   assert_ok(gmlake_destroy(lake));
   gmlake_mock_destroy(mock);
   mock = NULL;
-}
-
-static void fills_keep_off_shared_memory(void **state) {
-  void *block, *other;
-  (void)state;
-  prepare(16);
-  desc.handle_types = FD;
-  desc.flags = GMLAKE_FILL;
-  open_lake();
-  block = take_flags(C, GMLAKE_EXCLUSIVE);
-  write_to(block, C, 4);
-  export_now(block, 1);
-  other = import_now();
-  assert_written(other, C, 4);
-  close_handles();
-  drop(block);
-  assert_written(other, C, 4);
-  drop(other);
-  finish();
 }
 
 static gmlake_step told[8];
@@ -925,12 +752,7 @@ static void nothing_is_left_of_many(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_block_is_shared),
-      cmocka_unit_test(an_import_reserves_its_own_size),
       cmocka_unit_test(no_import_has_half_of_its_addresses),
-      cmocka_unit_test(a_window_is_shared),
-      cmocka_unit_test(what_a_stuck_window_maps_is_not_released),
-      cmocka_unit_test(what_was_exported_never_serves_again),
-      cmocka_unit_test(memory_comes_back_where_it_is_short),
       cmocka_unit_test(a_buffer_is_shared),
       cmocka_unit_test(only_frees_of_shared_memory_return_it),
       cmocka_unit_test(what_was_shared_may_be_live_at_the_end),
@@ -941,13 +763,11 @@ int main(void) {
       cmocka_unit_test(a_lake_without_handle_types_exports_nothing),
       cmocka_unit_test(a_backend_may_not_share),
       cmocka_unit_test(imports_count_against_the_limit),
-      cmocka_unit_test(an_import_returns_free_chunks_for_its_room),
       cmocka_unit_test(the_limit_on_descriptors_is_named),
       cmocka_unit_test(a_chunk_without_a_descriptor_is_told),
       cmocka_unit_test(every_call_may_fail),
       cmocka_unit_test(host_memory_may_lack_for_an_import),
       cmocka_unit_test(failures_are_told_as_they_are),
-      cmocka_unit_test(fills_keep_off_shared_memory),
       cmocka_unit_test(an_observer_is_told_of_an_import),
       cmocka_unit_test(importers_may_be_killed),
       cmocka_unit_test(nothing_is_left_of_many),
