@@ -230,6 +230,19 @@ static gmlake_result last_result(void) {
   return info.result;
 }
 
+/* Whether the last error's text has the words, with _ for spaces. */
+static int says(const char *words, size_t length) {
+  gmlake_error_info info;
+  const char *at;
+  size_t i;
+  must(gmlake_get_last_error(lake, &info), "gmlake_get_last_error");
+  for (at = info.text; *at; at++) {
+    for (i = 0; i < length && (at[i] == words[i] || (at[i] == ' ' && words[i] == '_'));) i++;
+    if (i == length) return 1;
+  }
+  return 0;
+}
+
 /* Whether a word about one block, stream, pool or buffer is right. */
 static int is_so(const op *o, const char *name, int on) {
   const block *b = &w.blocks[o->one % NAMES];
@@ -237,6 +250,7 @@ static int is_so(const op *o, const char *name, int on) {
   const buffer *of = &w.buffers[o->one % BUFFERS];
   size_t count = 0;
   gmlake_buffer_info info;
+  if (!strcmp(name, "says")) return says((const char *)o->bytes, o->more);
   if (!strcmp(name, "at")) return b->at == place;
   if (!strcmp(name, "off")) return b->at != place;
   if (!strcmp(name, "from")) return b->at >= place;

@@ -52,7 +52,8 @@
    behind); pieces:w=2, size:w1=1, home:w1=p+1 (piece 1 of w lies there); holds:p=1 (all of p is
    as it was written, and so is what the lake tells of it); pool:p=0 or n; behind:A=1 (new work
    on A has to wait); number:A=0 (A is the first of the lake's streams); error!R (the last one);
-   inside:0=4 (what pool 0 holds); end:0=4, map:0=m..m (of buffer 0's chunks two are memory).
+   says:no_room (in its text, with _ for spaces); inside:0=4 (what pool 0 holds); end:0=4,
+   map:0=m..m (of buffer 0's chunks two are memory).
    `mark` notes the figures: state, splits, stitches, reuses, evictions, calls, all-calls, grown
    and metadata-grown are those since. released is what a trim or a sleep told last, idle,
    at-work and allocatable are of the last Q, foretold- of the last q, told- is of the last
@@ -101,7 +102,7 @@ typedef struct op {
 /* How the word goes on behind its letter. b c: block; S: stream; @: one, if not the legacy one; d
    e: digit; p: digit or n; z y: size; m: k or d; n: number; l: letters of answers; /: flags and
    pool; ?X: what follows X, if X stands there; of words that compare i: number of a piece, if one
-   stands there; w: pool or n; k: a call's name; M: a map. All else stands for itself. */
+   stands there; w: pool or n; k: a call's name; t: a text; M: a map. All else stands for itself. */
 typedef struct word {
   unsigned char verb;
   const char *form;
@@ -193,6 +194,7 @@ static const struct comparison {
     {"mapped", "=n"},
     {"reservations", "=n"},
     {"host-ranges", "=n"},
+    {"says", ":t"},
     {"at", ":b=c?+y"},
     {"off", ":b=c?+y"},
     {"from", ":b=c?+y"},
@@ -418,6 +420,11 @@ static void read_rest(op *o, char form) {
     break;
   case 'k':
     o->bytes = read_kind();
+    break;
+  case 't': /* it stays where it stands */
+    o->bytes = (size_t)reader.at;
+    o->more = strcspn(reader.at, " ]");
+    reader.at += o->more;
     break;
   case 'M':
     for (o->more = 0; *reader.at == 'm' || *reader.at == '.'; o->more++)
@@ -674,6 +681,9 @@ static void write_rest(FILE *to, const op *o, char form) {
     break;
   case 'k':
     (void)fputs(kinds[o->bytes % ON_KINDS], to);
+    break;
+  case 't':
+    (void)fwrite((const char *)o->bytes, 1, o->more, to);
     break;
   case 'M':
     for (i = 0; i < o->more; i++) (void)fputc(o->bytes >> i & 1 ? 'm' : '.', to);

@@ -671,6 +671,7 @@ static void do_import(void) {
   for (i = 0; i < count; i++) handles[i] = of->handles[i % of->handle_count];
   result = gmlake_import(lake, handles, count, &ptr);
   free(handles);
+  judge(!result == (ptr != NULL), "a pointer though the import failed, or none");
   sums.lacks -= (unsigned)is_lack(result); /* it is no attempt to allocate */
   if (!is_done(result, "gmlake_import", LACK, GMLAKE_OK)) return;
   counts.imports++;

@@ -339,6 +339,14 @@ static const row rows[] = {
     {"addresses_are_reserved_by_need", TOGETHER,
      "{granule:16 cap:4096 books} addresses=4609 P0 +a=1/0 addresses=4674 -a +a=500/0 "
      "addresses=5174 -a T:0 +a=900/0 -a D0 addresses=4609"},
+    /* The report says which limit was met. */
+    {"a_lack_of_addresses_is_told", TOGETHER,
+     "{granule:16 cap:16 arena:4} +a=3 +*=2!O says:arena_bytes_has_no_room_for_more"},
+    {"the_drivers_lack_of_addresses_is_told", TOGETHER,
+     "{granule:16 cap:128} P0 fail:reserve=1O* +*=100/0!O "
+     "says:the_driver_has_no_addresses_for_more"},
+    {"the_devices_lack_of_room_is_told", TOGETHER,
+     "{granule:16 cap:4} +*=8!O says:the_device_has_no_room_for_more"},
     {"odd_address_space_is_rounded_down", TOGETHER,
      "{granule:16 cap:8 arena:9-1b window:5-1b} addresses=8 +a-g=1 -bd +w=2/g addresses=12"},
     /* Logger */
@@ -376,8 +384,8 @@ static const row rows[] = {
      "{granule:16 cap:8} fail:access=1R fail:unmap=1R +*=2!R quarantined=1 reserved=1 "
      "driver-bytes=1 +z.3=6 -z.3"},
     {"a_failed_create_is_a_driver_error", TOGETHER,
-     "{granule:16 cap:8} fail:create=1R +a=1!R error!R told-code=1234 told-call=create failures=0 "
-     "+a=1"},
+     "{granule:16 cap:8} fail:create=1R +a=1!R error!R says:the_backend's_function_failed "
+     "told-code=1234 told-call=create failures=0 +a=1"},
     /* An argument that the backend refuses was the lake's, not the caller's. */
     {"a_refused_argument_is_a_driver_error", TOGETHER,
      "{granule:16 cap:8} mark fail:map=1I +a=1!R error!R driver-bytes=0 +a=1 -a"},
@@ -1625,6 +1633,23 @@ static const row rows[] = {
      "driver-bytes=4 -q +a=2@A -a@A hA +a=4@A -a@A iq=p!L eA iq=p -qp"},
     {"fills_keep_off_shared_memory", TOGETHER,
      "{granule:16 cap:16 share fill} +p=1/x xp iq=p holds:q=1 -p holds:q=1 -q"},
+    {"imports_count_against_the_limit", TOGETHER,
+     "{granule:16 cap:16 share limit:5} +p=2/x xp iq=p ir=p!L says:limit_bytes"},
+    {"what_sleeps_is_not_shared", TOGETHER,
+     "{granule:16 cap:16 share} P0 +p=1/0x xp S0:d!B says:exported -p S0:d W0 +p=1/0x S0:d xp!A "
+     "W0 xp D0!I -p D0"},
+    /* Who borrows it, knows it as little. */
+    {"what_a_graph_knows_is_not_shared", TOGETHER,
+     "{granule:16 cap:16 share} P0 BA:0/0 +p=1@A/x EA xp!I says:a_graph_knows -p@A l0@A +q=1@A/xt "
+     "reserved=1 xq!I says:it_is_borrowed -q@A L0@A reserved=1 D0"},
+    {"a_lake_without_handle_types_exports_nothing", TOGETHER,
+     "{granule:16 cap:8} +p=1/x xp!I says:handle_types_was_0x0"},
+    {"what_is_of_others_is_not_shared", TOGETHER,
+     "{granule:16 cap:16 share} +s=32k xs!I says:GMLAKE_EXCLUSIVE +p=2/x xp iq=p xq!I "
+     "says:another_process's"},
+    {"a_failed_import_is_undone", TOGETHER,
+     "{granule:16 cap:16 share} +p=2/x xp addresses=64 fail:map=2R iq=p!R told-call=map "
+     "addresses=64 mappings=2 quarantined=0 iq=p"},
     /* ---- Handles of several chunks ---- */
 
     {"growth_makes_large_handles", TOGETHER,

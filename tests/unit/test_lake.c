@@ -220,30 +220,6 @@ static void refused_addresses_are_had_in_pieces(void **state) {
   close_mock();
 }
 
-/* The report says which limit was met. */
-static void a_lack_of_addresses_is_told(void **state) {
-  (void)state;
-  prepare(16);
-  desc.arena_bytes = 4 * C;
-  open_lake();
-  (void)take(3 * C);
-  assert_error(try_on(2 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_non_null(strstr(last_error().text, "arena_bytes has no room for more"));
-  finish();
-  prepare(16);
-  use_faults();
-  faulty.reserve = reserve_below_limit;
-  reserve_limit = 4 * C;
-  open_lake();
-  assert_error(try_on(8 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_non_null(strstr(last_error().text, "the driver has no addresses for more"));
-  finish();
-  start(4);
-  assert_error(try_on(8 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_non_null(strstr(last_error().text, "the device has no room for more"));
-  finish();
-}
-
 /* ---- Logger ---------------------------------------------------------------------------------- */
 
 static struct {
@@ -1114,7 +1090,6 @@ int main(void) {
       cmocka_unit_test(get_desc_fills_in_every_default),
       cmocka_unit_test(default_chunks_follow_the_device),
       cmocka_unit_test(refused_addresses_are_had_in_pieces),
-      cmocka_unit_test(a_lack_of_addresses_is_told),
       cmocka_unit_test(destroy_lists_leaks_with_their_labels),
       cmocka_unit_test(any_failing_call_leaves_the_lake_whole),
       cmocka_unit_test(a_forked_child_touches_nothing),

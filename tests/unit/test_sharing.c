@@ -212,34 +212,6 @@ static void what_was_shared_may_be_live_at_the_end(void **state) {
   assert_int_equal(open_descriptors(), before);
 }
 
-static void what_sleeps_is_not_shared(void **state) {
-  gmlake_alloc_desc wanted;
-  gmlake_pool *pool;
-  void *block;
-  (void)state;
-  start_sharing(16);
-  pool = open_pool(0);
-  wanted = request(C, GMLAKE_EXCLUSIVE, pool);
-  block = take_with(&wanted, LEGACY);
-  export_now(block, 1);
-  close_handles();
-  step_error(gmlake_pool_sleep(lake, pool, GMLAKE_SLEEP_DROP, NULL), BUSY);
-  assert_non_null(strstr(last_error().text, "exported"));
-  drop(block);
-  step(gmlake_pool_sleep(lake, pool, GMLAKE_SLEEP_DROP, NULL));
-  step(gmlake_pool_wake(lake, pool));
-  block = take_with(&wanted, LEGACY);
-  step(gmlake_pool_sleep(lake, pool, GMLAKE_SLEEP_DROP, NULL));
-  step_error(gmlake_export(lake, block, FD, handles, 8, &handle_count), ASLEEP);
-  step(gmlake_pool_wake(lake, pool));
-  export_now(block, 1);
-  close_handles();
-  step_error(gmlake_pool_destroy(lake, pool), INVALID_ARGUMENT);
-  drop(block);
-  step(gmlake_pool_destroy(lake, pool));
-  finish();
-}
-
 static void refused(gmlake_result result, const char *text) {
   assert_error(result, INVALID_ARGUMENT);
   if (!strstr(last_error().text, text)) fail_msg("%s", last_error().text);
@@ -310,40 +282,6 @@ static void too_many_handles_are_refused(void **state) {
   finish();
 }
 
-static void what_a_graph_knows_is_not_shared(void **state) {
-  gmlake_alloc_desc wanted = request(C, GMLAKE_EXCLUSIVE, NULL);
-  gmlake_stream a;
-  gmlake_pool *pool;
-  void *block;
-  (void)state;
-  start_sharing(16);
-  a = open_stream();
-  pool = open_pool(0);
-  step(gmlake_capture_begin(lake, a, pool));
-  block = take_with(&wanted, a);
-  step(gmlake_capture_end(lake, a));
-  refused(gmlake_export(lake, block, FD, handles, 8, &handle_count), "a graph knows");
-  drop_on(block, a);
-  step(gmlake_pool_lend(lake, pool, a)); /* who borrows it, knows it as little */
-  wanted.flags |= GMLAKE_TRANSIENT;
-  block = take_with(&wanted, a);
-  assert_int_equal(stats().reserved_bytes, C);
-  refused(gmlake_export(lake, block, FD, handles, 8, &handle_count), "it is borrowed");
-  drop_on(block, a);
-  step(gmlake_pool_recall(lake, pool, a));
-  assert_int_equal(stats().reserved_bytes, C);
-  step(gmlake_pool_destroy(lake, pool));
-  finish();
-}
-
-static void a_lake_without_handle_types_exports_nothing(void **state) {
-  (void)state;
-  start(8);
-  refused(gmlake_export(lake, take_flags(C, GMLAKE_EXCLUSIVE), FD, handles, 8, &handle_count),
-          "handle_types was 0x0");
-  finish();
-}
-
 /* A backend's table may end before the functions, or have none there. */
 static void a_backend_may_not_share(void **state) {
   void *ptr = &ptr;
@@ -362,24 +300,6 @@ static void a_backend_may_not_share(void **state) {
   step_error(gmlake_export(lake, take_flags(C, GMLAKE_EXCLUSIVE), FD, handles, 8, &handle_count),
              UNSUPPORTED);
   assert_ok(gmlake_destroy(lake));
-  close_mock();
-}
-
-static void imports_count_against_the_limit(void **state) {
-  void *block, *ptr;
-  (void)state;
-  prepare(16);
-  desc.handle_types = FD;
-  desc.limit_bytes = 5 * C;
-  open_lake();
-  block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
-  export_now(block, 2);
-  ptr = import_now();
-  step_error(gmlake_import(lake, handles, 2, &ptr), LIMIT_REACHED);
-  assert_null(ptr);
-  assert_non_null(strstr(last_error().text, "limit_bytes"));
-  close_handles();
-  assert_ok(gmlake_destroy(lake)); /* with what is live */
   close_mock();
 }
 
@@ -756,13 +676,9 @@ int main(void) {
       cmocka_unit_test(a_buffer_is_shared),
       cmocka_unit_test(only_frees_of_shared_memory_return_it),
       cmocka_unit_test(what_was_shared_may_be_live_at_the_end),
-      cmocka_unit_test(what_sleeps_is_not_shared),
       cmocka_unit_test(wrong_arguments_are_refused),
       cmocka_unit_test(too_many_handles_are_refused),
-      cmocka_unit_test(what_a_graph_knows_is_not_shared),
-      cmocka_unit_test(a_lake_without_handle_types_exports_nothing),
       cmocka_unit_test(a_backend_may_not_share),
-      cmocka_unit_test(imports_count_against_the_limit),
       cmocka_unit_test(the_limit_on_descriptors_is_named),
       cmocka_unit_test(a_chunk_without_a_descriptor_is_told),
       cmocka_unit_test(every_call_may_fail),
