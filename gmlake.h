@@ -9504,6 +9504,7 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
   uint64_t id;
   if (stream && l->streams.may_end)
     stream = gmlk_stream_identify(l, gmlk_stream_canonical(value), stream, &id);
+  if (l->lost) return l->lost;
   s = stream ? l->streams.items[stream] : NULL;
   if (!s || s->is_forgotten) return GMLAKE_OK;
   gmlk_captures_end(l, stream);

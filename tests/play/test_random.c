@@ -493,6 +493,9 @@ static const struct row {
     /* The device was lost while the borrower's stream was looked up, and was asked of it again. */
     {"a device that is lost is not asked who a stream is",
      "{may-end} +a=1@D fD fail:any=2G +b=1@C/t"},
+    /* It was lost by the event that the look brought. */
+    {"a device that is lost is asked for no event when a stream is forgotten",
+     "{may-end} +a=1@D ra@A -a@D fail:any=2G fA"},
     /* That no capture mode could be had was taken for a lack of addresses, by a forecast. */
     {"a driver that refuses to begin has addresses",
      "{chunk:2} +y=2@E +b=9@B -y@E -b@B +o=6@B fail:exchange=1O* +d=2@F +c=6@n/g"},
