@@ -815,11 +815,11 @@ typedef struct gmlake_policy {
   void *user;
   /* BestFit. The pieces have to be free, multiples of 512 bytes, without overlap, and together at
      least as many bytes as asked for. One may cover several blocks side by side, but where two
-     ranges of addresses that the arena has reserved touch, that is illegal. Of several pieces all but the last end where a chunk ends,
-     all but the first begin where one begins, and no two share a chunk. After state 5, or if growth
-     fails, the policy is asked again when the host has waited for other streams; then once more
-     when all idle windows are dropped and, if the request may grow, all free chunks are returned.
-     Then the allocation fails. */
+     ranges of addresses that the arena has reserved touch, that is illegal. Of several pieces all
+     but the last end where a chunk ends, all but the first begin where one begins, and no two
+     share a chunk. After state 5, or if growth fails, the policy is asked again when the host has
+     waited for other streams; then once more when all idle windows are dropped and, if the request
+     may grow, all free chunks are returned. Then the allocation fails. */
   void (*choose)(void *user, const gmlake_view *view, const gmlake_request *request,
                  gmlake_plan *plan);
   /* StitchFree: asked before a window maps mapped_bytes more. Writes the numbers of complete
@@ -5993,10 +5993,10 @@ static unsigned gmlk_stream_gone(gmlake *l, gmlake_stream value) {
 
 /* [GMLAKE_STREAMS_MAY_END] Asks the driver which stream has the value now. Returns `stream` if it
    is the one that has this number, or if the driver does not answer, as in a capture that the lake
-   was not told of, or is lost; 0 if it is a new stream, whose id is in *out_id; the number of a lost stream if
-   no stream has the value. If it is the one, its open epoch gets an event [F8]: what frees of
-   blocks that it is recorded on have left open. pre: stream is 0 or the number that the value had
-   last. */
+   was not told of, or is lost; 0 if it is a new stream, whose id is in *out_id; the number of a lost
+   stream if no stream has the value. If it is the one, its open epoch gets an event [F8]: what
+   frees of blocks that it is recorded on have left open. pre: stream is 0 or the number that the
+   value had last. */
 static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned stream,
                                      uint64_t *out_id) {
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
@@ -6737,8 +6737,8 @@ static unsigned gmlk_supply_tries(const gmlk_arena *a, const gmlk_supply *supply
                        : 0;
 }
 
-/* How many runs shorter than a chunk are looked at for their ends. A lake that has few leaves them to
-   shorter requests. Where there are many, the few longest are seldom what a window lacks. */
+/* How many runs shorter than a chunk are looked at for their ends. A lake that has few leaves them
+   to shorter requests. Where there are many, the few longest are seldom what a window lacks. */
 static unsigned gmlk_end_tries(uint32_t runs) {
   return (unsigned)gmlk_min(gmlk_max(GMLK_END_TRIES, runs / GMLK_END_SHARE), GMLK_END_TRIES_MOST);
 }

@@ -76,8 +76,8 @@ done
 
 ok 'a name behind --' run 1 offload --json -- --jobs
 ok 'a name behind --: no option' says '--jobs: No such file or directory'
-ok 'a word where only options may stand' run 2 --seed 3 word
-ok 'a word where only options may stand: told' says 'test_soak: word: it takes options only'
+ok 'a word where only options may stand' run 2 test_faults --shard 0/1 word
+ok 'a word where only options may stand: told' says 'test_faults: word: it takes options only'
 ok 'no such case' run 2 gpu_test nonsense
 ok 'no such case: told' says 'gpu_test: nonsense: no such case'
 ok 'no such world' run 2 test_worlds --depth=1 nonsense
