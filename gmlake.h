@@ -5993,8 +5993,8 @@ static unsigned gmlk_stream_gone(gmlake *l, gmlake_stream value) {
 
 /* [GMLAKE_STREAMS_MAY_END] Asks the driver which stream has the value now. Returns `stream` if it
    is the one that has this number, or if the driver does not answer, as in a capture that the lake
-   was not told of, or is lost; 0 if it is a new stream, whose id is in *out_id; the number of a lost
-   stream if no stream has the value. If it is the one, its open epoch gets an event [F8]: what
+   was not told of, or is lost; 0 if it is a new stream, whose id is in *out_id; the number of a
+   lost stream if no stream has the value. If it is the one, its open epoch gets an event [F8]: what
    frees of blocks that it is recorded on have left open. pre: stream is 0 or the number that the
    value had last. */
 static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned stream,
