@@ -814,12 +814,13 @@ typedef struct gmlake_policy {
   size_t struct_bytes; /* sizeof(gmlake_policy), unlike elsewhere never 0 */
   void *user;
   /* BestFit. The pieces have to be free, multiples of 512 bytes, without overlap, and together at
-     least as many bytes as asked for. One may cover several blocks side by side, but where two
-     ranges of addresses that the arena has reserved touch, that is illegal. Of several pieces all
-     but the last end where a chunk ends, all but the first begin where one begins, and no two
-     share a chunk. After state 5, or if growth fails, the policy is asked again when the host has
-     waited for other streams; then once more when all idle windows are dropped and, if the request
-     may grow, all free chunks are returned. Then the allocation fails. */
+     least as many bytes as asked for. A piece may cover several blocks side by side. It may not
+     cross from one range of addresses that the arena has reserved into the next, even where the
+     two touch. A piece that is one block never does. Of several pieces all but the last end where
+     a chunk ends, all but the first begin where one begins, and no two share a chunk. After state
+     5, or if growth fails, the policy is asked again when the host has waited for other streams;
+     then once more when all idle windows are dropped and, if the request may grow, all free chunks
+     are returned. Then the allocation fails. */
   void (*choose)(void *user, const gmlake_view *view, const gmlake_request *request,
                  gmlake_plan *plan);
   /* StitchFree: asked before a window maps mapped_bytes more. Writes the numbers of complete
@@ -8351,8 +8352,8 @@ static const char *gmlk_piece_wrong(const gmlk_attempt *r, const gmlake_piece *p
   for (b = gmlk_locate(a, span.at); b->at < end; b = b->next)
     if (!gmlk_is_open(b, r->taker.stream))
       return b->state == GMLK_EDGE
-                 ? "a piece goes from one of the arena's ranges of addresses into "
-                   "the next: take one block a piece"
+                 ? "a piece crosses from one of the arena's ranges of addresses into "
+                   "the next: plan one piece for each block"
                  : "a piece is not free for the request";
   if ((!is_first || gmlk_is_whole(r)) && (span.at & edge)) return "a piece begins inside a chunk";
   if ((!is_last || gmlk_is_whole(r)) && (end & edge)) return "a piece ends inside a chunk";

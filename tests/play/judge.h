@@ -754,6 +754,14 @@ static void program_record(void *event, int on) {
   *event_at(event) = w.lines[on].now;
 }
 
+/* How many it has. */
+static size_t own_events(void) {
+  size_t count = w.event != NULL;
+  int i;
+  for (i = 0; i < w.line_count; i++) count += w.lines[i].end != NULL;
+  return count;
+}
+
 /* ---- Host memory: counted, full of anything, with something behind its end ------------------- */
 
 #define BEHIND ((size_t)32)
@@ -849,6 +857,13 @@ static void judge_grain(const grain *g, const moment *own, int number, int from,
   judge(w.dead_pool_of[g->graph] == (int)w.pools[from].serial,
         "memory of a graph went to another pool");
   judge(!former || !former->is_active || g->graph == number, "two captures share memory");
+}
+
+/* The pool's place in w.pools; 0: it is none of the program's, or the default one. */
+static int pool_of_value(const gmlake_pool *value) {
+  int i = value ? POOLS : 0;
+  while (i && w.pools[i].value != value) i--;
+  return i;
 }
 
 static int pool_of_serial(uint32_t serial) {

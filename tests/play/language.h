@@ -905,11 +905,15 @@ static inline void program_from_bytes(program *p, const unsigned char *bytes, si
   }
 }
 
+/* A size of more than 255 units becomes 255, so a program of a larger lake is read as one of a
+   smaller lake. What program_from_bytes has made is the same again. */
 static inline void program_to_bytes(const program *p, FILE *to) {
   unsigned char bytes[OP_BYTES];
   size_t i;
-  for (i = 0; i < OPT_COUNT; i++)
-    (void)fputc((int)(i < OPT_SIZES ? p->options[i] / UNIT : p->options[i]), to);
+  for (i = 0; i < OPT_COUNT; i++) {
+    const size_t value = i < OPT_SIZES ? p->options[i] / UNIT : p->options[i];
+    (void)fputc((int)(value < 255 ? value : 255), to);
+  }
   for (i = 0; i < p->count; i++) {
     op_to_bytes(&p->ops[i], bytes);
     (void)fwrite(bytes, 1, OP_BYTES, to);

@@ -484,7 +484,7 @@ static void enter_block(block *b, void *ptr, size_t before, unsigned flags, size
                       : b->on >= 0 ? &w.lines[b->on].now
                                    : &nothing;
   const int number = b->graph;
-  int fresh = POOLS;
+  int fresh;
   gmlake_allocation_info info;
   must(gmlake_get_allocation(lake, ptr, &info), "gmlake_get_allocation");
   judge(info.requested_bytes == now->bytes || b->is_imported, "a block of another size");
@@ -492,7 +492,7 @@ static void enter_block(block *b, void *ptr, size_t before, unsigned flags, size
         "a block of another user's");
   judge(!info.label == !info.user_data && (!info.label || !strcmp(info.label, "labelled")),
         "a block with another label");
-  while (fresh && (!info.pool || w.pools[fresh].value != info.pool)) fresh--;
+  fresh = pool_of_value(info.pool);
   judge(!info.pool == !fresh && (fresh == b->pool || flags & GMLAKE_TRANSIENT),
         "a block of another pool");
   b->id = ++w.next_id;
@@ -1147,8 +1147,9 @@ static void judge_step(void) {
   judge(keeps || w.injected || w.was_refused || !census().host_count,
         "contents are kept on the host for a pool that is gone");
   if (is_exact() && w.hits && w.has_called) judge_all();
-  if (is_exact() ? w.hits > w.hits_before || (w.hits && w.at + 1 == w.program->count)
-                 : !w.is_chosen || w.at % 16 == 0) {
+  if (is_strict    ? !w.is_lost
+      : is_exact() ? w.hits > w.hits_before || (w.hits && w.at + 1 == w.program->count)
+                   : !w.is_chosen || w.at % 16 == 0) {
     gmlake_error_info info;
     if (!gmlake_check(lake)) return;
     (void)gmlake_get_last_error(lake, &info);
@@ -1610,6 +1611,19 @@ static const char *play(program *p, int (*choose)(program *, size_t)) {
   catch_signals(0);
   verdict.is_open = 0;
   return verdict.rule[0] ? verdict.rule : NULL;
+}
+
+/* Plays a line and says what is found; 2: it is none of the language, 1: something is. */
+static inline int play_line(const char *line) {
+  static program p;
+  const char *wrong = program_read(&p, line), *rule;
+  if (wrong) {
+    (void)fprintf(stderr, "not of the language: %s\n", wrong);
+    return 2;
+  }
+  rule = play(&p, NULL);
+  (void)printf("%s\n", rule ? rule : "nothing is found");
+  return rule != NULL;
 }
 
 #endif /* PLAY_PLAYER_H */

@@ -235,15 +235,9 @@ static void try_barred(void) {
           "gmlake_free in a policy");
 }
 
-static int number_of(const gmlake_pool *value) {
-  int i = POOLS;
-  while (i && w.pools[i].value != value) i--;
-  return value ? i : 0;
-}
-
 static void judge_view(const gmlake_view *view, const gmlake_request *request) {
   static const moment nothing;
-  const int from = number_of(request->pool), on = w.named;
+  const int from = pool_of_value(request->pool), on = w.named;
   const int number = on >= 0 ? w.lines[on].graph : 0;
   const moment *own = number ? &w.pools[from].recalled : on >= 0 ? &w.lines[on].now : &nothing;
   size_t i;

@@ -3,17 +3,10 @@
    with pairs of failing calls behind `|`, so that undoing fails too. The judge looks on; beside it,
    what the lake's books say it holds is compared with what the mock holds. A finding is shrunk and
    printed as a line of language.h, which --play plays again. */
-#define GMLAKE_IMPLEMENTATION
-#define GMLAKE_BACKEND_MOCK
-#define GMLK_CRUMB_PART 2u /* small lakes have crumbs, too */
+#define GMLK_CRUMB_PART 2u
 #define GMLK_CRUMBS_PART 2u
 #define GMLK_CRUMBS_FROM 1u
-static unsigned unit_chunks; /* which player.h sets */
-#define GMLK_UNIT_CHUNKS unit_chunks
-static void assertion_failed(const char *condition);
-#undef GMLAKE_ASSERT
-#define GMLAKE_ASSERT(condition) ((condition) ? (void)0 : assertion_failed(#condition))
-#include "gmlake.h"
+#include "small_lake.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -26,10 +19,7 @@ static void assertion_failed(const char *condition);
 #include "progress.h"
 
 #include "fault_rows.h"
-#include "player.h"
 #include "shrink.h"
-
-static void assertion_failed(const char *condition) { judge(0, condition); }
 
 #define SHRUNK 3        /* findings, of many */
 #define SAMPLE 10       /* faults of a scenario where not all are asked for */
@@ -203,12 +193,11 @@ static void judge_books(void) {
   for (i = 0; i < lake->arena_count; i++)
     if (lake->arenas[i]) count_arena(lake->arenas[i], 0, &h);
   for (dead = lake->dead; dead; dead = dead->next_dead) count_arena(&dead->arena, 1, &h);
-  h.events = lake->streams.event_count + 1; /* the program's */
+  h.events = lake->streams.event_count + own_events();
   for (i = GMLK_FIRST_STREAM; i < lake->streams.count; i++) {
     h.events += lake->streams.items[i]->fence_count;
     captures_known += lake->streams.items[i]->is_used && lake->streams.items[i]->is_capture;
   }
-  for (i = 0; i < (size_t)w.line_count; i++) h.events += w.lines[i].end != NULL;
   for (; page; page = page->next) h.blocks -= GMLK_PAGE_BLOCKS;
   judge(have.handle_count == h.handles, "handles that the books do not know");
   judge(have.mapping_count == h.mappings, "mappings that the books do not know");
@@ -500,19 +489,6 @@ static void parse_arguments(int argc, char **argv) {
     options_wrong(&reader, "shard", "I/N with I below N", shard);
 }
 
-static int play_line(const char *line) {
-  static program p;
-  const char *wrong = program_read(&p, line), *rule;
-  if (wrong) {
-    (void)fprintf(stderr, "not of the language: %s\n", wrong);
-    return 2;
-  }
-  beside = look;
-  rule = play(&p, NULL);
-  (void)printf("%s\n", rule ? rule : "nothing is found");
-  return rule != NULL;
-}
-
 /* Without cmocka's lines of what passes: the progress says more. What fails it tells on standard
    error. */
 static int run_quietly(const struct CMUnitTest *tests, size_t count) {
@@ -536,6 +512,7 @@ int main(int argc, char **argv) {
   size_t count, i;
   int failed;
   parse_arguments(argc, argv);
+  beside = look;
   if (wanted.line) return play_line(wanted.line);
   count = make_scenarios(all);
   for (i = 0; i < count; i++) {

@@ -18,13 +18,6 @@ static unsigned unit_chunks; /* each lake has its own, which player.h sets */
 #include "player.h"
 #include "rows.h"
 
-static void check(void) {
-  gmlake_error_info info;
-  if (!lake || w.is_lost || !gmlake_check(lake)) return;
-  (void)gmlake_get_last_error(lake, &info);
-  judge(0, info.text);
-}
-
 /* Chunks are the unit of a row's words. */
 static const char *play_row(const char *words, int how) {
   static program p;
@@ -99,7 +92,6 @@ int main(int argc, char **argv) {
     else
       break;
   }
-  beside = check;
   if (n < argc) {
     (void)fprintf(stderr, "usage: %s [--trace 1] [--play LINE]\n", argv[0]);
     return 2;

@@ -1,0 +1,26 @@
+/* The lake under the player in test_random, test_faults and fuzz_play. It is small and has crumbs
+   all the same, its extents are of few chunks, and an assertion of it that fails is a finding. A
+   line that one of these programs prints means the same to the others, but for the size of crumbs:
+   a program may define its own before it includes this file, which comes first. */
+#if !defined(PLAY_SMALL_LAKE_H)
+#define PLAY_SMALL_LAKE_H
+
+#define GMLAKE_IMPLEMENTATION
+#define GMLAKE_BACKEND_MOCK
+#if !defined(GMLK_CRUMB_PART)
+#define GMLK_CRUMB_PART 4u
+#define GMLK_CRUMBS_PART 4u
+#define GMLK_CRUMBS_FROM 6u
+#endif
+static unsigned unit_chunks; /* each lake has its own, which player.h sets */
+#define GMLK_UNIT_CHUNKS unit_chunks
+static void assertion_failed(const char *condition);
+#undef GMLAKE_ASSERT
+#define GMLAKE_ASSERT(condition) ((condition) ? (void)0 : assertion_failed(#condition))
+#include "gmlake.h"
+
+#include "player.h"
+
+static void assertion_failed(const char *condition) { judge(0, condition); }
+
+#endif /* PLAY_SMALL_LAKE_H */
