@@ -1145,7 +1145,9 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
    much memory is free. Changes no memory; as by an allocation, the lake learns of the stream. It is
    a forecast: it may be wrong for a lake that is very short of memory, and while exported or
    imported memory that was freed is pending; with GMLAKE_WAIT_IF_SOON the allocation may wait for
-   what has become soon by then. Errors: CAPTURING, ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
+   what has become soon by then. A host wait that it foretells while a stream is being captured may
+   not be enough: what is freed on that stream joins what was freed there before, and such memory
+   can be waited for only after the capture. Errors: CAPTURING, ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_query(gmlake *lake, const gmlake_alloc_desc *desc,
                                       gmlake_stream stream, gmlake_query_info *out_info);
 /* Every use of the block must precede this call on the stream, or be on a stream that
@@ -6127,9 +6129,9 @@ static gmlake_result gmlk_look(gmlake *l) {
   return gmlk_refresh(l, l->streams.live_count + l->streams.has_none >= 2);
 }
 
-/* Makes the host wait for all work on the device. Then all is complete that was freed before on
-   streams that cannot have a fence. CAPTURING: some stream is being captured. */
-static gmlake_result gmlk_wait_for_device(gmlake *l) {
+/* Makes the host wait for all work on the device, for this stream's sake. Then all is complete that
+   was freed before on streams that cannot have a fence. CAPTURING: some stream is being captured. */
+static gmlake_result gmlk_wait_for_device(gmlake *l, unsigned stream) {
   gmlake_result result;
   gmlk_drive drive;
   if (!l->driver.device_wait)
@@ -6143,6 +6145,7 @@ static gmlake_result gmlk_wait_for_device(gmlake *l) {
   if (!result) result = gmlk_drive_device_wait(&drive);
   (void)gmlk_drive_close(l, &drive);
   gmlk_streams_awaited(&l->streams, !result);
+  gmlk_tell_wait(l, stream, drive.ns, "the host waits for all work on the device");
   return drive.result;
 }
 
@@ -6152,10 +6155,12 @@ static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream, uint64_t ti
   gmlk_fence fence = gmlk_stream_take_fence(s, ticket);
   gmlake_result result;
   gmlk_drive drive;
+  l->stats.host_wait_count++;
   result = gmlk_drive_open(l, &drive);
   if (!result) result = GMLK_CALL(&drive, event_wait, fence.event);
   (void)gmlk_drive_close(l, &drive);
   gmlk_stream_return_fence(&l->streams, s, fence, !result);
+  gmlk_tell_wait(l, stream, drive.ns, "the host waits for this stream's work");
   return drive.result;
 }
 
@@ -6163,7 +6168,6 @@ static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream, uint64_t ti
    forbids to record an event behind the last of it; what has an event has been waited for. */
 static gmlake_result gmlk_wait_for_ticket(gmlake *l, unsigned stream, uint64_t ticket) {
   gmlk_stream *s = l->streams.items[stream];
-  uint64_t ns = l->stats.driver_ns;
   gmlk_drive drive;
   gmlake_result fenced = GMLAKE_OK, result;
   if (!gmlk_stream_has_work(s)) return GMLAKE_OK;
@@ -6173,18 +6177,11 @@ static gmlake_result gmlk_wait_for_ticket(gmlake *l, unsigned stream, uint64_t t
     if (gmlk_drive_finish(l, &drive)) return drive.result;
   }
   if (gmlk_stream_is_out(&l->streams, s)) {
-    fenced = gmlk_wait_for_device(l);
-    if (fenced != GMLAKE_ERROR_CAPTURING) {
-      gmlk_tell_wait(l, stream, l->stats.driver_ns - ns,
-                     "the host waits for all work on the device");
-      return fenced;
-    }
+    fenced = gmlk_wait_for_device(l, stream);
+    if (fenced != GMLAKE_ERROR_CAPTURING) return fenced;
   }
   if (fenced == GMLAKE_ERROR_CAPTURING && !s->fence_count) return fenced;
-  l->stats.host_wait_count++;
-  ns = l->stats.driver_ns;
   result = gmlk_wait_for_fence(l, stream, ticket);
-  gmlk_tell_wait(l, stream, l->stats.driver_ns - ns, "the host waits for this stream's work");
   return result || fenced != GMLAKE_ERROR_CAPTURING ? result : fenced;
 }
 
@@ -6246,7 +6243,6 @@ static gmlake_result gmlk_wait_for_any(gmlake *l, const unsigned *streams, unsig
    else all that only a wait for the whole device completes. */
 static gmlake_result gmlk_wait_on(gmlake *l, gmlk_host_wait *p) {
   unsigned streams[GMLK_WAIT_EVENTS], count = 0, out = 0;
-  const uint64_t ns = l->stats.driver_ns;
   gmlake_result result;
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && count < GMLK_WAIT_EVENTS; i++) {
@@ -6259,8 +6255,7 @@ static gmlake_result gmlk_wait_on(gmlake *l, gmlk_host_wait *p) {
   p->is_over = !out || p->has_waited_whole || l->streams.capture_count;
   if (p->is_over) return GMLAKE_OK;
   p->has_waited_whole = 1;
-  result = gmlk_wait_for_device(l);
-  gmlk_tell_wait(l, out, l->stats.driver_ns - ns, "the host waits for all work on the device");
+  result = gmlk_wait_for_device(l, out);
   gmlk_take_back(l);
   return result;
 }
@@ -10364,13 +10359,17 @@ static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
   return 1;
 }
 
-/* The same for all arenas of a pool. Counts its live blocks, and its buffers but destroyed ones. */
+/* The same for all arenas of a pool. Counts its live blocks, and its buffers but destroyed ones. What
+   the driver did not let the lake return is no longer the user's: it goes with the pool. */
 static int gmlk_pool_is_quiet(const gmlake *l, const gmlake_pool *pool, size_t *out_blocks,
                               size_t *out_buffers) {
   const gmlake_buffer *b;
+  const gmlk_note *note = NULL;
   int is_quiet = 1;
   gmlk_arena *a;
   *out_blocks = pool->arena.live_count; /* pending ones too */
+  while ((note = gmlk_pending_next(l, &pool->arena, note)) != NULL)
+    *out_blocks -= (size_t)(note->is_shared && !note->uses_left);
   *out_buffers = 0;
   GMLK_FOR_KIN(l, pool, a) {
     for (b = a->buffers; b; b = b->next) *out_buffers += b->lake != NULL;
@@ -10403,12 +10402,14 @@ static gmlake_result gmlk_wait_for_pool(gmlake *l, gmlake_pool *pool) {
 /* Buries a pool's arenas, that of its blocks last. Returns a fatal error, if there was one. */
 static gmlake_result gmlk_pool_end(gmlake *l, gmlake_pool *pool) {
   size_t i = l->arena_count;
+  gmlk_note *note;
   while (i--) {
     gmlk_arena *a = l->arenas[i];
     if (!a || a->owner != pool || a == &pool->arena) continue;
     gmlk_arena_delist(l, a);
     (void)gmlk_pool_bury(l, a->pool);
   }
+  while ((note = gmlk_pending_next(l, &pool->arena, NULL)) != NULL) gmlk_pending_end(l, note);
   gmlk_arena_delist(l, &pool->arena);
   (void)gmlk_pool_bury(l, pool);
   return l->lost;

@@ -54,6 +54,7 @@ static void judge_forecast(const forecast *f, gmlake_result result) {
   if (all.stream_wait_count > f->before.stream_wait_count) wait = GMLAKE_DEVICE_WAIT;
   if (all.host_wait_count > f->before.host_wait_count) wait = GMLAKE_HOST_WAIT;
   if (f->said.result && captures() && wait == GMLAKE_HOST_WAIT) return; /* it fears the worst */
+  if (result && captures() && f->said.wait == GMLAKE_HOST_WAIT) return; /* the manual explains it */
   is_grown = all.state_count[3] > f->before.state_count[3];
   if (!f->said.result == !result &&
       (result || f->is_loose ||
