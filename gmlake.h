@@ -1147,7 +1147,8 @@ GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *lake, const gmlake_alloc_desc
    imported memory that was freed is pending; with GMLAKE_WAIT_IF_SOON the allocation may wait for
    what has become soon by then. A host wait that it foretells while a stream is being captured may
    not be enough: what is freed on that stream joins what was freed there before, and such memory
-   can be waited for only after the capture. Errors: CAPTURING, ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
+   can be waited for only after the capture.
+   Errors: CAPTURING, ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_query(gmlake *lake, const gmlake_alloc_desc *desc,
                                       gmlake_stream stream, gmlake_query_info *out_info);
 /* Every use of the block must precede this call on the stream, or be on a stream that
@@ -6130,7 +6131,7 @@ static gmlake_result gmlk_look(gmlake *l) {
 }
 
 /* Makes the host wait for all work on the device, for this stream's sake. Then all is complete that
-   was freed before on streams that cannot have a fence. CAPTURING: some stream is being captured. */
+   was freed before on streams that cannot have a fence. CAPTURING: a stream is being captured. */
 static gmlake_result gmlk_wait_for_device(gmlake *l, unsigned stream) {
   gmlake_result result;
   gmlk_drive drive;
@@ -10359,8 +10360,8 @@ static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
   return 1;
 }
 
-/* The same for all arenas of a pool. Counts its live blocks, and its buffers but destroyed ones. What
-   the driver did not let the lake return is no longer the user's: it goes with the pool. */
+/* The same for all arenas of a pool. Counts its live blocks, and its buffers but destroyed ones.
+   What the driver did not let the lake return is no longer the user's: it goes with the pool. */
 static int gmlk_pool_is_quiet(const gmlake *l, const gmlake_pool *pool, size_t *out_blocks,
                               size_t *out_buffers) {
   const gmlake_buffer *b;
