@@ -6110,6 +6110,7 @@ static int gmlk_has_buffers(const gmlake *l) {
 static gmlake_result gmlk_refresh(gmlake *l, int close) {
   gmlk_drive drive;
   size_t i;
+  if (l->lost) return l->lost;
   if (!close && l->streams.used_count + l->streams.has_none < 2 && !l->streams.capture_count &&
       !l->stats.pending_bytes && !gmlk_has_buffers(l))
     return GMLAKE_OK;
@@ -12246,7 +12247,7 @@ static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_i
   unsigned tries;
   for (tries = r->stream ? 1 : 2; tries; tries--) { /* what is free by now may need an event, too */
     if (!r->stream) gmlk_serve_none(l, r->arena);
-    result = l->lost ? l->lost : gmlk_look(l);
+    result = gmlk_look(l);
     if (result || gmlk_query_fast(l, r)) return result;
   }
   result = gmlk_ask_memory(l, &free_bytes, &total);

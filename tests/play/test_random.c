@@ -483,6 +483,8 @@ static const struct row {
     /* It was lost by the event that the look brought. */
     {"a device that is lost is asked for no event when a stream is forgotten",
      "{may-end} +a=1@D ra@A -a@D fail:any=2G fA"},
+    /* It was lost while the stream was looked up, and was asked what is complete. */
+    {"a device that is lost is not asked what is complete", "{} P1:96 l1 fail:any=2W q=16@C/t"},
     /* That no capture mode could be had was taken for a lack of addresses, by a forecast. */
     {"a driver that refuses to begin has addresses",
      "{chunk:2} +y=2@E +b=9@B -y@E -b@B +o=6@B fail:exchange=1O* +d=2@F +c=6@n/g"},
