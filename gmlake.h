@@ -375,8 +375,8 @@ COSTS (measured; see bench/RESULTS.md)
                    chunks) where others map them, beside the driver's; no other free waits for it
   other questions  O(1), pieces and chunks O(their number)
   host memory      64 bytes a block, 16 to 50 for its index, about 60 a chunk, 40 for each chunk of
-                   a buffer's addresses up to its end, 2 KB a stream, and 14 KB for a stream with
-                   more than eight free ranges in an arena. gmlake_trim gives back what gone blocks
+                   a buffer's addresses up to its end, 2 KB a stream, 30 KB a pool, and 15 KB more
+                   for each stream that used memory of it. gmlake_trim gives back what gone blocks
                    and chunks left */
 
 #if defined(GMLAKE_IMPLEMENTATION) && !defined(_GNU_SOURCE)
@@ -2050,26 +2050,20 @@ static void gmlk_tiling_destroy(gmlk_records *records, gmlk_block *head, gmlk_bl
    3. the rest of the own bin. The ring then begins at the first block that was long enough. If
       there was none, [H5] notes it, and the next search stops after eight.
 
-   A table takes 14 KB, and each stream has bins in each arena. So up to eight blocks need no table:
-   one ring holds all of them, and searches find the same blocks. With more blocks, a table is made
-   the next time that host memory is reserved; if there is none, searches are O(blocks).
-
    [H1] A block stands in the bin of its hole.
    [H2] bits has a 1 for each bin in use, words has a 1 for each word of bits that is not 0.
    [H3] Bins are rings, linked both ways.
    [H4] grains is the sum of the holes, count the number of blocks.
    [H5] No hole has a size in [none_from, none_from + none_count).
-   [H6] Without a table bin_mask is 0 and room is GMLK_HOLES_FEW; with one both are ~0.
 
-   O(1); best fit is O(1) amortised. Can fail: gmlk_bins_new, for want of host memory. */
+   O(1); best fit is O(1) amortised. Bins take 15 KB, and each stream has some in each arena that it
+   used memory of. Can fail: gmlk_bins_new, for want of host memory. */
 
 #define GMLK_BINS_LOG 5u                      /* log2 of the bins of an octave */
 #define GMLK_BINS_EXACT (2u << GMLK_BINS_LOG) /* below, in grains and in bins, a bin is one size */
 #define GMLK_BINS (GMLK_BINS_EXACT + ((31u - GMLK_BINS_LOG) << GMLK_BINS_LOG))
 #define GMLK_BIN_WORDS ((GMLK_BINS + 63u) / 64u)
 #define GMLK_BIN_TRIES 8u
-#define GMLK_BINS_BYTES (GMLK_BINS * sizeof(gmlk_link))
-#define GMLK_HOLES_FEW 8u
 
 typedef struct gmlk_bins {
   uint64_t words;                 /* [H2] */
@@ -2077,11 +2071,8 @@ typedef struct gmlk_bins {
   uint64_t grains;                /* [H4] */
   uint32_t none_from, none_count; /* [H5] in grains */
   uint32_t count;                 /* [H4] */
-  uint32_t room;                  /* [H6] blocks above which it should get a table */
-  uint32_t bin_mask;              /* [H6] a bin's number, masked, is its index in rings */
   gmlk_block *seconds;            /* tree of the second tagged blocks of runs; written by >>arena */
-  gmlk_link *rings;               /* the table, or &few */
-  gmlk_link few;                  /* the one ring that serves without a table */
+  gmlk_link rings[GMLK_BINS];     /* [H3] */
 } gmlk_bins;
 
 static void gmlk_ring_init(gmlk_link *ring) { ring->prev = ring->next = ring; }
@@ -2101,10 +2092,8 @@ static inline void gmlk_link_remove(gmlk_link *link) {
 /* NULL: no host memory. */
 static gmlk_bins *gmlk_bins_new(gmlk_host *host) {
   gmlk_bins *bins = (gmlk_bins *)gmlk_host_alloc(host, sizeof(gmlk_bins));
-  if (!bins) return NULL;
-  gmlk_ring_init(&bins->few);
-  bins->rings = &bins->few;
-  bins->room = GMLK_HOLES_FEW;
+  unsigned bin;
+  for (bin = 0; bins && bin < GMLK_BINS; bin++) gmlk_ring_init(&bins->rings[bin]);
   return bins;
 }
 
@@ -2118,7 +2107,7 @@ static gmlk_block *gmlk_linked(const gmlk_link *link) { /* the block that holds 
 }
 
 static inline void gmlk_bins_insert(gmlk_bins *bins, gmlk_block *block, uint32_t hole) {
-  unsigned bin = gmlk_bin_of(hole) & bins->bin_mask;
+  unsigned bin = gmlk_bin_of(hole);
   block->hole = hole;
   gmlk_link_insert(&bins->rings[bin], &block->as.link);
   bins->bits[bin / 64u] |= (uint64_t)1 << (bin % 64u);
@@ -2132,7 +2121,7 @@ static inline void gmlk_bins_insert(gmlk_bins *bins, gmlk_block *block, uint32_t
 }
 
 static inline void gmlk_bins_remove(gmlk_bins *bins, gmlk_block *block) {
-  unsigned bin = gmlk_bin_of(block->hole) & bins->bin_mask, word = bin / 64u;
+  unsigned bin = gmlk_bin_of(block->hole), word = bin / 64u;
   gmlk_link *link = &block->as.link;
   uint64_t is_last = link->prev == link->next; /* the ring itself */
   gmlk_link_remove(link);
@@ -2143,39 +2132,7 @@ static inline void gmlk_bins_remove(gmlk_bins *bins, gmlk_block *block) {
   block->hole = 0;
 }
 
-/* Moves the blocks from the one ring to a table, if there is host memory. pre: no table. */
-static void gmlk_bins_widen(gmlk_bins *bins, gmlk_host *host) {
-  gmlk_link *rings = (gmlk_link *)gmlk_host_alloc(host, GMLK_BINS_BYTES), *link;
-  gmlk_bins few = *bins;
-  unsigned bin;
-  if (!rings) return;
-  for (bin = 0; bin < GMLK_BINS; bin++) gmlk_ring_init(&rings[bin]);
-  bins->rings = rings;
-  bins->bin_mask = bins->room = ~0u;
-  bins->bits[0] = bins->words = bins->grains = bins->count = 0;
-  for (link = few.few.prev; link != &bins->few; link = few.few.prev) { /* the oldest first */
-    few.few.prev = link->prev;
-    gmlk_bins_insert(bins, gmlk_linked(link), gmlk_linked(link)->hole);
-  }
-  gmlk_ring_init(&bins->few);
-}
-
-/* Frees the table where no blocks are. */
-static void gmlk_bins_narrow(gmlk_bins *bins, gmlk_host *host) {
-  if (bins->count || !bins->bin_mask) return;
-  gmlk_host_free(host, bins->rings, GMLK_BINS_BYTES);
-  bins->rings = &bins->few;
-  bins->bin_mask = 0;
-  bins->room = GMLK_HOLES_FEW;
-}
-
-/* Makes the table where one is due. Called where host memory may be allocated. */
-static inline void gmlk_bins_reserve(gmlk_bins *bins, gmlk_host *host) {
-  if (bins->count > bins->room) gmlk_bins_widen(bins, host);
-}
-
 static void gmlk_bins_destroy(gmlk_bins *bins, gmlk_host *host) {
-  if (bins && bins->bin_mask) gmlk_host_free(host, bins->rings, GMLK_BINS_BYTES);
   gmlk_host_free(host, bins, sizeof(gmlk_bins));
 }
 
@@ -2183,43 +2140,33 @@ static int gmlk_hole_less(const gmlk_block *a, const gmlk_block *b) {
   return a->hole != b->hole ? a->hole < b->hole : a->at < b->at;
 }
 
-/* `mask` is bins->bin_mask below. Best fit passes the constant ~0, so that the compiler drops what
-   serves without a table. */
+/* The block at the link in the bin's ring; NULL: there is none. */
+static inline gmlk_block *gmlk_bin_at(const gmlk_bins *bins, unsigned bin, const gmlk_link *link) {
+  return link != &bins->rings[bin] ? gmlk_linked(link) : NULL;
+}
 
-/* The first block of the bin at or behind `link` in its ring; NULL: there is none. */
-GMLK_INLINE gmlk_block *gmlk_bin_at(const gmlk_bins *bins, unsigned bin, const gmlk_link *link,
-                                    uint32_t mask) {
-  const gmlk_link *ring = &bins->rings[bin & mask];
-  while (!mask && link != ring && gmlk_bin_of(gmlk_linked(link)->hole) != bin) link = link->next;
-  return link != ring ? gmlk_linked(link) : NULL;
+/* The blocks of a bin, in the order of its ring; NULL: no more. */
+static inline gmlk_block *gmlk_bin_first(const gmlk_bins *bins, unsigned bin) {
+  return gmlk_bin_at(bins, bin, bins->rings[bin].next);
+}
+
+static inline gmlk_block *gmlk_bin_next(const gmlk_bins *bins, unsigned bin, const gmlk_block *b) {
+  return gmlk_bin_at(bins, bin, b->as.link.next);
 }
 
 /* Of the first blocks of the bin, the smallest with at least `grains`; NULL: none has. */
-GMLK_INLINE gmlk_block *gmlk_bin_best(const gmlk_bins *bins, unsigned bin, uint32_t grains,
-                                      uint32_t mask) {
+static inline gmlk_block *gmlk_bin_best(const gmlk_bins *bins, unsigned bin, uint32_t grains) {
   size_t tries = bin < GMLK_BINS_EXACT ? 1 : GMLK_BIN_TRIES;
-  gmlk_block *best = NULL, *b = gmlk_bin_at(bins, bin, bins->rings[bin & mask].next, mask);
-  for (; b && tries; b = gmlk_bin_at(bins, bin, b->as.link.next, mask), tries--)
+  gmlk_block *best = NULL, *b = gmlk_bin_first(bins, bin);
+  for (; b && tries; b = gmlk_bin_next(bins, bin, b), tries--)
     if (b->hole >= grains && (!best || gmlk_hole_less(b, best))) best = b;
   return best;
 }
 
-/* Without a table: the bin in use that is nearest to `bin`, from it on upwards or downwards and
-   before `end`; `end`: there is none. */
-static unsigned gmlk_bin_of_few(const gmlk_bins *bins, unsigned bin, int is_up, unsigned end) {
-  const gmlk_link *link;
-  for (link = bins->few.next; link != &bins->few; link = link->next) {
-    unsigned other = gmlk_bin_of(gmlk_linked(link)->hole);
-    if (is_up ? other >= bin && other < end : other <= bin && other > end) end = other;
-  }
-  return end;
-}
-
 /* The first bin in use, `bin` or above; GMLK_BINS: there is none. */
-GMLK_INLINE unsigned gmlk_bin_above(const gmlk_bins *bins, unsigned bin, uint32_t mask) {
+static inline unsigned gmlk_bin_from(const gmlk_bins *bins, unsigned bin) {
   unsigned word = bin / 64u;
   uint64_t bits, words;
-  if (!mask) return gmlk_bin_of_few(bins, bin, 1, GMLK_BINS);
   if (word >= GMLK_BIN_WORDS) return GMLK_BINS;
   bits = bins->bits[word] & (~(uint64_t)0 << (bin % 64u));
   if (!bits) {
@@ -2232,9 +2179,9 @@ GMLK_INLINE unsigned gmlk_bin_above(const gmlk_bins *bins, unsigned bin, uint32_
 }
 
 /* The smallest of the first blocks of that bin; NULL: there is no such bin. */
-GMLK_INLINE gmlk_block *gmlk_bins_above(const gmlk_bins *bins, unsigned bin, uint32_t mask) {
-  bin = gmlk_bin_above(bins, bin, mask);
-  return bin < GMLK_BINS ? gmlk_bin_best(bins, bin, 0, mask) : NULL;
+static inline gmlk_block *gmlk_bins_above(const gmlk_bins *bins, unsigned bin) {
+  bin = gmlk_bin_from(bins, bin);
+  return bin < GMLK_BINS ? gmlk_bin_best(bins, bin, 0) : NULL;
 }
 
 /* The smallest size that belongs in the bin. For GMLK_BINS that is 2^32, returned as 0. */
@@ -2255,54 +2202,22 @@ static gmlk_block *gmlk_bin_rest(gmlk_bins *bins, unsigned bin, uint32_t grains)
   }
   gmlk_link_remove(ring); /* the ring now begins with this block */
   gmlk_link_insert(link->prev, ring);
-  return gmlk_bin_best(bins, bin, grains, ~0u);
-}
-
-/* Best fit without a table: the smallest block that is long enough. Of equals, the newest where a
-   bin would be one size, else the one at the lowest address: the block that bins would find. */
-static inline gmlk_block *gmlk_bins_best_of_few(const gmlk_bins *bins, uint32_t grains) {
-  const gmlk_link *link = bins->few.next;
-  gmlk_block *best = NULL;
-  for (; link != &bins->few; link = link->next) {
-    gmlk_block *b = gmlk_linked(link);
-    if (b->hole < grains) continue;
-    if (!best || b->hole < best->hole ||
-        (b->hole == best->hole && b->hole >= GMLK_BINS_EXACT && b->at < best->at))
-      best = b;
-  }
-  return best;
+  return gmlk_bin_best(bins, bin, grains);
 }
 
 /* BestFit: a block with a hole of at least this size, or NULL. */
 static inline gmlk_block *gmlk_bins_best(gmlk_bins *bins, uint32_t grains) {
   unsigned bin = gmlk_bin_of(grains);
-  gmlk_block *found;
-  if (!bins->bin_mask) return gmlk_bins_best_of_few(bins, grains);
-  found = gmlk_bin_best(bins, bin, grains, ~0u);
-  if (!found) found = gmlk_bins_above(bins, bin + 1, ~0u);
+  gmlk_block *found = gmlk_bin_best(bins, bin, grains);
+  if (!found) found = gmlk_bins_above(bins, bin + 1);
   return found || bins->rings[bin].next == &bins->rings[bin] ? found
                                                              : gmlk_bin_rest(bins, bin, grains);
-}
-
-/* The blocks of a bin, in the order of its ring; NULL: no more. */
-static gmlk_block *gmlk_bin_first(const gmlk_bins *bins, unsigned bin) {
-  return gmlk_bin_at(bins, bin, bins->rings[bin & bins->bin_mask].next, bins->bin_mask);
-}
-
-static gmlk_block *gmlk_bin_next(const gmlk_bins *bins, unsigned bin, const gmlk_block *b) {
-  return gmlk_bin_at(bins, bin, b->as.link.next, bins->bin_mask);
-}
-
-/* The first bin in use, `bin` or above; GMLK_BINS: there is none. */
-static unsigned gmlk_bin_from(const gmlk_bins *bins, unsigned bin) {
-  return gmlk_bin_above(bins, bin, bins->bin_mask);
 }
 
 /* The last bin in use, `bin` or below. 0: there is none, as no hole has 0 grains. */
 static unsigned gmlk_bin_down(const gmlk_bins *bins, unsigned bin) {
   unsigned word = bin / 64u;
   uint64_t bits = bins->bits[word] & (~(uint64_t)0 >> (63u - bin % 64u));
-  if (!bins->bin_mask) return gmlk_bin_of_few(bins, bin, 0, 0);
   if (!bits) {
     uint64_t words = bins->words & (((uint64_t)1 << word) - 1);
     if (!words) return 0;
@@ -2317,28 +2232,24 @@ static unsigned gmlk_bin_down(const gmlk_bins *bins, unsigned bin) {
 static gmlk_block *gmlk_bins_next(const gmlk_bins *bins, const gmlk_block *block) {
   unsigned bin = gmlk_bin_of(block->hole);
   gmlk_block *next = gmlk_bin_next(bins, bin, block);
-  return next ? next : gmlk_bins_above(bins, bin + 1, bins->bin_mask);
+  return next ? next : gmlk_bins_above(bins, bin + 1);
 }
 
-/* For >>check: which of [H1] to [H6] does not hold, and how; NULL: all do. */
+/* For >>check: which of [H1] to [H5] does not hold, and how; NULL: all do. */
 static const char *gmlk_bins_wrong(const gmlk_bins *bins) {
-  const uint32_t mask = bins->bin_mask;
   uint64_t grains = 0, words = 0;
   uint32_t count = 0;
   unsigned bin;
-  if (bins->room != (mask ? ~0u : GMLK_HOLES_FEW) || !mask != (bins->rings == &bins->few) ||
-      (mask && (mask != ~0u || bins->few.next != &bins->few)))
-    return "H6: bins have another table";
   for (bin = 0; bin < GMLK_BIN_WORDS * 64u; bin++) {
     const uint64_t bit = bins->bits[bin / 64u] >> (bin % 64u) & 1u;
-    const gmlk_link *ring = bin < (mask ? GMLK_BINS : 1) ? &bins->rings[bin] : NULL;
+    const gmlk_link *ring = bin < GMLK_BINS ? &bins->rings[bin] : NULL;
     const gmlk_link *link = ring ? ring->next : NULL;
     if (bit != (link != ring)) return "H2: a bit is wrong";
     words |= bit << (bin / 64u);
     for (; link != ring; link = link->next, count++) {
       const uint32_t hole = gmlk_linked(link)->hole;
       if (link->prev->next != link || count > bins->count) return "H3: a ring's links differ";
-      if (!hole || (gmlk_bin_of(hole) & mask) != bin) return "H1: a block in a wrong bin";
+      if (!hole || gmlk_bin_of(hole) != bin) return "H1: a block in a wrong bin";
       if (hole - bins->none_from < bins->none_count) return "H5: a hole said to be absent";
       grains += hole;
     }
@@ -2346,7 +2257,7 @@ static const char *gmlk_bins_wrong(const gmlk_bins *bins) {
   }
   if (bins->words != words) return "H2: a word of bits and its bit differ";
   if (bins->grains != grains) return "H4: the grains of bins are wrong";
-  return bins->count == count ? NULL : "H6: the count of bins is wrong";
+  return bins->count == count ? NULL : "H4: the count of bins is wrong";
 }
 
 /* ---- >>tree ---------------------------------------------------------------------------------
@@ -3866,14 +3777,13 @@ static int gmlk_arena_admit_new(gmlk_arena *a, unsigned stream) {
                         sizeof(gmlk_bins *)))
     return 0;
   if (!a->bins[stream]) a->bins[stream] = gmlk_bins_new(a->host);
-  if (a->bins[stream]) gmlk_bins_reserve(a->bins[stream], a->host);
   return a->bins[stream] != NULL;
 }
 
 /* Makes sure that the stream has bins here: no later step has to make them. 0: no host memory. */
 GMLK_INLINE int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
   const gmlk_bins *bins = stream < a->bins_capacity ? a->bins[stream] : NULL;
-  return (bins && bins->count <= bins->room) || gmlk_arena_admit_new(a, stream);
+  return bins || gmlk_arena_admit_new(a, stream);
 }
 
 /* The nearest block before b that is not clean, and that behind it. One step, unless a policy keeps
@@ -4149,7 +4059,6 @@ static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
   }
   if (a->crumbs && gmlk_tag_done(streams, a->crumbs->stream, a->crumbs->ticket))
     gmlk_set_tag(a->crumbs, GMLK_CLEAN, 0);
-  gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
 }
 
 /* Takes [at, at + grains) out of the free blocks that hold it. The blocks in it become reserved,
@@ -4453,9 +4362,7 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
 
 /* Makes tables smaller that have more than 128 entries, and more than four times what they need. */
 static void gmlk_arena_tidy(gmlk_arena *a) {
-  size_t slots = gmlk_max(a->slot_count, a->chunks.stuck_end), i;
-  for (i = 0; i < a->bins_capacity; i++)
-    if (a->bins[i]) gmlk_bins_narrow(a->bins[i], a->host);
+  const size_t slots = gmlk_max(a->slot_count, a->chunks.stuck_end);
   if (a->scratch_slots > 4 * slots + 128) {
     gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
     a->scratch = NULL;
@@ -7079,7 +6986,6 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)plan->span_count + 1)) return NULL;
   w = (gmlk_window *)gmlk_host_alloc(&l->host, bytes);
   if (!w) return NULL;
-  gmlk_bins_reserve(a->window_space.holes, &l->host);
   *out_result = GMLAKE_OK;
   w->spans = (gmlk_span *)(void *)(w + 1);
   memcpy(w->spans, a->spans, plan->span_count * sizeof(gmlk_span));
@@ -7835,7 +7741,6 @@ static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
   size_t slots = (size_t)(gmlk_max(a->slot_count, a->chunks.stuck_end) + more);
   if (slots > a->area.limit) /* in another extent */
     slots = (size_t)gmlk_min(a->area.limit + 1 + more, a->area.most);
-  gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
   return gmlk_arena_reserve_slots(a, slots) && gmlk_scratch_reserve(a, slots);
 }
 
@@ -8109,7 +8014,6 @@ static gmlake_result gmlk_return_block(gmlake *l, gmlk_note *note, size_t *relea
   gmlk_tally_up(l, a, before);
   for (i = 0; i < slots.count && !is_gone; i++) gmlk_chunk_mark(&a->chunks, slots.items[i], 0);
   if (!is_gone) return result;
-  gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
   gmlk_pending_end(l, note);
   if (w) {
     gmlk_window_unset_idle(&a->windows, w);
@@ -9389,8 +9293,6 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
     if (!stream || !gmlk_arena_admit(a, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     if (l->streams.may_end && gmlk_is_of_former(l, b, stream) && !gmlk_note_use(l, b, b->stream))
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  } else {
-    gmlk_bins_reserve(a->bins[GMLK_CLEAN], &l->host);
   }
   gmlk_tag_for(l, b, stream, &tag, &ticket);
   bytes = gmlk_to_bytes(b->grains);
@@ -10855,7 +10757,6 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
   a->buffer_space.area.is_full = 0;
   for (tries = 0; slots <= GMLK_SLOTS_MAX; tries++) {
     if (!gmlk_records_reserve(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    gmlk_bins_reserve(a->buffer_space.holes, &l->host);
     *out_va = gmlk_va_take(&a->buffer_space, &l->records, (uint32_t)slots, guard, b);
     if (*out_va || p.is_over) break;
     if (tries == 1) {
@@ -11390,7 +11291,6 @@ static void gmlk_arena_clean(gmlk_arena *a) {
   gmlake_buffer *buffer;
   gmlk_block *b;
   uint32_t i;
-  gmlk_bins_reserve(a->bins[GMLK_CLEAN], a->host);
   gmlk_crumbs_end(a);
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (gmlk_is_tagged(b)) b = gmlk_set_clean(a, b);
@@ -13059,7 +12959,7 @@ static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *bins, unsigned s
   const char *wrong = gmlk_bins_wrong(bins);
   const gmlk_block *b;
   unsigned bin;
-  c->host_bytes += sizeof(gmlk_bins) + (bins->bin_mask ? GMLK_BINS_BYTES : 0);
+  c->host_bytes += sizeof(gmlk_bins);
   if (!gmlk_expect(c, !wrong, wrong)) return 0;
   for (bin = gmlk_bin_from(bins, 1); bin < GMLK_BINS; bin = gmlk_bin_from(bins, bin + 1))
     for (b = gmlk_bin_first(bins, bin); b; b = gmlk_bin_next(bins, bin, b))

@@ -454,8 +454,7 @@ static const field records_fields[] = {ONE(T, unused_count), ONE(T, page_count),
 #undef T
 #define T gmlk_bins
 static const field holes_fields[] = {ONE(T, words),     MANY(T, bits),      ONE(T, grains),
-                                     ONE(T, none_from), ONE(T, none_count), ONE(T, count),
-                                     ONE(T, room),      ONE(T, bin_mask)};
+                                     ONE(T, none_from), ONE(T, none_count), ONE(T, count)};
 #undef T
 #define T gmlk_row
 static const field row_fields[] = {MANY(T, address)};

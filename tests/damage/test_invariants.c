@@ -148,14 +148,14 @@ static void the_shape_of_an_arena(void **state) {
 /* Room for streams that there are not yet. */
 static void tables_of_streams_to_come(void **state) {
   gmlk_arena *a;
-  gmlk_bins table;
+  static gmlk_bins table;
+  unsigned bin;
   (void)state;
   open_faulty(8, 0);
   drop_on(take_on(512, A), A);
   a = &lake->home;
   memset(&table, 0, sizeof(table));
-  gmlk_ring_init(&table.few);
-  table.rings = &table.few;
+  for (bin = 0; bin < GMLK_BINS; bin++) gmlk_ring_init(&table.rings[bin]);
   a->bins[7] = &table;
   assert_broken("A8: bins are of no stream");
   a->bins[7] = NULL;
@@ -726,15 +726,8 @@ static void sorted_pools(void **state) {
   end = take_on(512, NONE);
   drop_on(ptr, NONE);
   clean = lake->home.bins[GMLK_CLEAN];
-  breaks(uint32_t, clean->count, 7, "H6: the count of bins is wrong");
-  breaks(uint32_t, clean->room, ~0u, "H6: bins have another table");
-  breaks(uint32_t, clean->bin_mask, ~0u, "H6: bins have another table");
+  breaks(uint32_t, clean->count, 7, "H4: the count of bins is wrong");
   breaks(uint64_t, clean->bits[0], 3, "H2: a bit is wrong");
-  gmlk_bins_widen(clean, &lake->host);
-  assert_ok(gmlake_check(lake));
-  breaks(uint32_t, clean->bin_mask, 0, "H6: bins have another table");
-  breaks(uint32_t, clean->room, GMLK_HOLES_FEW, "H6: bins have another table");
-  breaks(gmlk_link *, clean->few.next, clean->rings, "H6: bins have another table");
   b = lake->home.head.next;
   assert_int_equal(b->state, GMLK_FREE);
   fake = *b;

@@ -198,23 +198,11 @@ static size_t block_count(gmlk_bins *pool) {
 }
 
 static void holes_open(void) {
-  static gmlk_link bins[GMLK_BINS];
   unsigned bin;
   memset(&holes, 0, sizeof(holes));
   memset(hole_blocks, 0, sizeof(hole_blocks));
   model_count = 0;
-  for (bin = 0; bin < GMLK_BINS; bin++) gmlk_ring_init(&bins[bin]);
-  gmlk_ring_init(&holes.few);
-  holes.rings = bins;
-  holes.room = holes.bin_mask = ~0u;
-}
-
-/* The same without a table: all in one ring. */
-static void holes_open_few(void) {
-  holes_open();
-  holes.rings = &holes.few;
-  holes.room = GMLK_HOLES_FEW;
-  holes.bin_mask = 0;
+  for (bin = 0; bin < GMLK_BINS; bin++) gmlk_ring_init(&holes.rings[bin]);
 }
 
 static void model_insert(gmlk_block *b) {
@@ -266,13 +254,6 @@ static gmlk_block *model_best(uint32_t grains) {
   const unsigned own = gmlk_bin_of(grains);
   gmlk_block *best = NULL;
   unsigned bin;
-  size_t i;
-  for (i = 0; i < model_count && !holes.bin_mask; i++) { /* of few: the smallest of all */
-    gmlk_block *b = model[i];
-    if (b->hole < grains || (best && b->hole > best->hole)) continue;
-    if (!best || b->hole < best->hole || (b->hole >= GMLK_BINS_EXACT && b->at < best->at)) best = b;
-  }
-  if (!holes.bin_mask) return best;
   for (bin = own; bin < GMLK_BINS && !best; bin++)
     best = model_bin_best(bin, grains, bin < GMLK_BINS_EXACT ? 1 : GMLK_BIN_TRIES);
   return best ? best : model_bin_rest(own, grains);
@@ -304,7 +285,7 @@ static void check_holes(void) {
   unsigned bin;
   for (bin = 0; bin < GMLK_BINS; bin++) {
     b = gmlk_bin_first(&holes, bin);
-    if (holes.bin_mask) assert_int_equal((int)(holes.bits[bin / 64] >> (bin % 64) & 1), b != NULL);
+    assert_int_equal((int)(holes.bits[bin / 64] >> (bin % 64) & 1), b != NULL);
     for (i = 0; i < model_count; i++) {
       if (gmlk_bin_of(model[i]->hole) != bin) continue;
       assert_ptr_equal(b, model[i]);
@@ -374,7 +355,6 @@ static void test_holes_random(void **state) {
   uint32_t kind;
   (void)state;
   for (kind = 0; kind < 4; kind++) run_holes(kind, 11 + kind, holes_open);
-  for (kind = 0; kind < 4; kind++) run_holes(kind, 11 + kind, holes_open_few);
 }
 
 /* One size: the last freed first, or the lowest address of the eight freed last. */
@@ -438,46 +418,6 @@ static void test_best_behind_short_ones(void **state) {
   assert_ptr_equal(gmlk_bins_best(&holes, 4098), &hole_blocks[0]);
   assert_ptr_equal(holes.rings[gmlk_bin_of(4098)].next, &hole_blocks[0].as.link);
   assert_null(gmlk_bins_best(&holes, 9001));
-}
-
-/* A pool gets its table when it has more than a few blocks, what it holds stays in order; and gives
-   it back when it is empty. */
-static void test_holes_widen(void **state) {
-  gmlk_host host;
-  gmlk_bins *pool;
-  uint32_t i;
-  (void)state;
-  host_open(&host, 12);
-  holes_open();
-  pool = gmlk_bins_new(&host);
-  assert_non_null(pool);
-  assert_int_equal(pool->bin_mask, 0);
-  for (i = 0; i < 40; i++) {
-    gmlk_bins_insert(pool, &hole_blocks[i], 1 + below(200));
-    gmlk_bins_insert(&holes, &hole_blocks[100 + i], hole_blocks[i].hole);
-    hook_left = i < 20 ? 0 : -1;
-    gmlk_bins_reserve(pool, &host);
-    assert_int_equal(pool->bin_mask, i < 20 ? 0 : ~0u);
-  }
-  assert_true(pool->grains == holes.grains && pool->words == holes.words);
-  for (i = 0; i < GMLK_BINS; i++) {
-    const gmlk_block *b = gmlk_bin_first(pool, i), *other = gmlk_bin_first(&holes, i);
-    for (; b && other; b = gmlk_bin_next(pool, i, b), other = gmlk_bin_next(&holes, i, other))
-      assert_int_equal(b - hole_blocks, other - hole_blocks - 100);
-    assert_true(!b && !other);
-  }
-  for (i = 0; i < 40; i++) {
-    gmlk_bins_narrow(pool, &host);
-    assert_int_equal(pool->bin_mask, ~0u);
-    gmlk_bins_remove(pool, &hole_blocks[i]);
-  }
-  gmlk_bins_narrow(pool, &host);
-  gmlk_bins_narrow(pool, &host);
-  assert_int_equal(host.bytes, sizeof(gmlk_bins));
-  gmlk_bins_insert(pool, &hole_blocks[0], 9);
-  assert_ptr_equal(gmlk_bins_best(pool, 3), &hole_blocks[0]);
-  gmlk_bins_destroy(pool, &host);
-  host_close(&host);
 }
 
 /* What was found to be missing is not looked for, until it comes. */
@@ -1387,7 +1327,6 @@ int main(void) {
       cmocka_unit_test(test_bin_edges),
       cmocka_unit_test(test_best_behind_short_ones),
       cmocka_unit_test(test_best_remembers),
-      cmocka_unit_test(test_holes_widen),
       cmocka_unit_test(test_best_at_edges),
       cmocka_unit_test(test_index_random),
       cmocka_unit_test(test_index_collisions),

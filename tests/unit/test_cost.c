@@ -435,7 +435,6 @@ static void measure_last_holes(size_t count, costs *out) {
   memset(hole_blocks, 0, sizeof(hole_blocks));
   holes = gmlk_bins_new(&host);
   assert_non_null(holes);
-  gmlk_bins_widen(holes, &host);
   for (i = 0; i < count; i++) gmlk_bins_insert(holes, &hole_blocks[i], i < 32 ? 4050 : 4032);
   for (i = 0; i < 32; i++) {
     gmlk_block *b = gmlk_bins_best(holes, 4040);
@@ -491,13 +490,14 @@ static void trim_beside_buffers(void **state) {
 /* A chunk more and a chunk less, beside other buffers; then of memory that blocks left, beside what
    buffers gave up. */
 static void measure_commits(size_t count, costs *out) {
+  const gmlake_buffer_desc wanted = buffer_desc(4 * C);
   gmlake_buffer *first = NULL, *last = NULL;
   uint64_t before;
   size_t i;
   void *p;
   open_large();
   for (i = 0; i < count; i++) {
-    last = open_buffer(4);
+    assert_ok(gmlake_buffer_create(lake, &wanted, &last));
     if (!i) first = last;
     assert_ok(gmlake_buffer_resize(lake, last, 2 * C, LEGACY));
   }
@@ -551,7 +551,7 @@ static void trim_gives_host_memory_back(void **state) {
   put(blocks[0], stream);
   put(blocks[1000], stream);
   step(gmlake_trim(lake, 0, NULL));
-  assert_true(metadata() <= left);
+  assert_true(metadata() < left + 4 * K);
   free(blocks);
   for (i = 0; i < 2; i++) { /* and again: nothing is left behind each time */
     blocks = get_many(MANY, 512, stream);
@@ -614,45 +614,6 @@ static void trim_makes_no_storm(void **state) {
   finish();
 }
 
-/* A stream that has little in a pool costs little there. */
-static void pools_of_many_streams(void **state) {
-  gmlake_pool *pools[16];
-  gmlake_stream streams[32];
-  size_t before, i, n;
-  (void)state;
-  open_large();
-  for (i = 0; i < 16; i++) pools[i] = open_pool(0);
-  for (n = 0; n < 32; n++) {
-    streams[n] = open_stream();
-    drop_on(take_on(512, streams[n]), streams[n]);
-  }
-  for (i = 0; i < 16; i++) drop_on(take_from(pools[i], 512, NONE), NONE);
-  before = metadata();
-  for (i = 0; i < 16; i++)
-    for (n = 0; n < 32; n++) drop_on(take_from(pools[i], 512, streams[n]), streams[n]);
-  assert_true(metadata() - before < (size_t)16 * 32 * 600);
-  finish();
-}
-
-/* A stream that had much in a pool gives up what that took. */
-static void an_empty_pools_table_goes(void **state) {
-  gmlake_stream stream;
-  void *b[64];
-  size_t i;
-  (void)state;
-  open_large();
-  stream = open_stream();
-  for (i = 0; i < 64; i++) b[i] = take_on(512, stream);
-  for (i = 0; i < 64; i += 2) drop_on(b[i], stream);
-  drop_on(take_on(512, stream), stream);
-  assert_int_equal(lake->home.bins[GMLK_FIRST_STREAM]->bin_mask, ~0u);
-  for (i = 1; i < 64; i += 2) drop_on(b[i], stream);
-  assert_int_equal(lake->home.bins[GMLK_FIRST_STREAM]->bin_mask, ~0u);
-  (void)trim_to(0);
-  assert_int_equal(lake->home.bins[GMLK_FIRST_STREAM]->bin_mask, 0);
-  finish();
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(runs),
@@ -670,8 +631,6 @@ int main(void) {
       cmocka_unit_test(trim_gives_host_memory_back),
       cmocka_unit_test(a_blockers_record_goes),
       cmocka_unit_test(trim_makes_no_storm),
-      cmocka_unit_test(pools_of_many_streams),
-      cmocka_unit_test(an_empty_pools_table_goes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
