@@ -706,8 +706,7 @@ typedef struct gmlake_error_info {
    mode stays relaxed, because the driver refused to set it back; at destroy every live block and
    buffer (a warning with size, address and label). It is called with no lock held at the end of a
    call: the call that caused the message, or another thread's that ends meanwhile. It may call the
-   lake. In gmlake_create it has to return; elsewhere longjmp or an exception may leave it, as
-   gmlake_oom_handler says. */
+   lake. It has to return: longjmp or an exception that leaves it would leave the call half done. */
 typedef struct gmlake_logger {
   void (*fn)(void *user, int level, const gmlake_error_info *info);
   void *user;
@@ -716,11 +715,7 @@ typedef struct gmlake_logger {
 /* Called with no lock held when memory has run out, also for a request that can never be served
    (compare asked_bytes with limit_bytes and with the device). It may free, shrink and trim on this
    lake; it may not allocate or grow. If it answers non-zero the lake tries again, eight times at
-   most. It may be left by longjmp, or by a C++ exception if this file is compiled as C++ or with
-   -fexceptions. Then the call ends there with *out_ptr NULL, and the lake goes on serving. But if
-   that thread then allocates in a call deeper on the stack than the one that was left, the lake
-   believes that the handler allocates, and refuses; this ends once the thread calls the lake from
-   higher up. */
+   most. It has to return: neither longjmp nor an exception may leave it. */
 typedef struct gmlake_oom_handler {
   int (*fn)(void *user, gmlake *lake, const gmlake_error_info *info);
   void *user;
@@ -1546,14 +1541,6 @@ typedef GMLK_MUTEX gmlk_latch;
 #define GMLK_INLINE static inline __attribute__((always_inline))
 #else
 #define GMLK_INLINE static inline
-#endif
-
-/* Address of the running function's stack frame. Functions that it calls have lower ones. 0: the
-   compiler does not tell. */
-#if defined(__GNUC__)
-#define GMLK_FRAME() ((uintptr_t)__builtin_frame_address(0))
-#else
-#define GMLK_FRAME() ((uintptr_t)0)
 #endif
 
 static uintptr_t gmlk_thread_id(void) {
@@ -4906,10 +4893,8 @@ static const gmlk_span *gmlk_spans_of(const gmlk_block *b, gmlk_span *whole, siz
    that lock and unlock, the records of callbacks, the last error and the messages for the logger.
    [N3] A pool's late_uses is never less than the number of frees of graphs' memory by work outside
         of captures that no wait of the host has covered.
-   [K1] A callback that is running has a record in callbacks. The record is not on the stack,
-        since longjmp or an exception may leave the callback without returning from it. The record
-        is dead when its thread runs in the stack frame that called it, or in a caller of that; the
-        thread's next call drops it. */
+   [K1] A callback that is running has a record in callbacks, on the stack of the thread that runs
+        it. */
 
 #define GMLK_LOG_QUEUE 8u /* messages that may wait for the end of a call; more are dropped */
 
@@ -4937,7 +4922,6 @@ struct gmlake_pool {
 
 typedef struct gmlk_callback { /* a running oom handler or function of a policy */
   uintptr_t thread;            /* that it runs on */
-  uintptr_t frame;             /* address of the stack frame that called it */
   int is_policy;
   const gmlake_pool *pool; /* that the request is of which an oom handler is asked about; or NULL */
   struct gmlk_callback *next;
@@ -5013,12 +4997,12 @@ struct gmlake {
   gmlake_error_info error; /* what gmlake_get_last_error answers */
   gmlk_message *messages;  /* for the logger, which is called when no lock is held */
   unsigned message_count;
-  gmlk_callback *callbacks, *spare_callbacks; /* running ones; unused records */
-  unsigned stitches_in_row;                   /* since growth for a block; see gmlk_asks_early */
-  int asks_first;         /* the policy chooses or evicts: every allocation takes the slow way */
-  uint64_t request_count; /* attempts so far if is_watched; else 0 */
-  int is_watched;         /* there is an observer or a policy */
-  int is_observed;        /* there is an observer */
+  gmlk_callback *callbacks; /* [K1] */
+  unsigned stitches_in_row; /* since growth for a block; see gmlk_asks_early */
+  int asks_first;           /* the policy chooses or evicts: every allocation takes the slow way */
+  uint64_t request_count;   /* attempts so far if is_watched; else 0 */
+  int is_watched;           /* there is an observer or a policy */
+  int is_observed;          /* there is an observer */
   const gmlk_attempt *served; /* the attempt that the holder of `driving` serves, or NULL */
   void *view_memory;          /* view_bytes of scratch for the holder of `driving`: >>research */
   size_t view_bytes;
@@ -5045,71 +5029,34 @@ static void gmlk_driving_unlock(gmlake *l) {
   if (l->has_locks) gmlk_mutex_unlock(&l->driving);
 }
 
-/* Makes a record for the next callback, if there is none; 0: no host memory. */
-static int gmlk_callback_reserve(gmlake *l) {
-  if (!l->spare_callbacks)
-    l->spare_callbacks = (gmlk_callback *)gmlk_host_alloc(&l->host, sizeof(gmlk_callback));
-  return l->spare_callbacks != NULL;
-}
-
-/* Enters a callback that is about to run and unlocks the books. NULL, and the books stay locked:
-   there is no host memory for its record. One record is allocated when the lake is created. */
-GMLK_INLINE gmlk_callback *gmlk_callback_begin(gmlake *l, int is_policy, const gmlake_pool *pool) {
-  gmlk_callback *callback = gmlk_callback_reserve(l) ? l->spare_callbacks : NULL;
-  if (!callback) return NULL;
-  l->spare_callbacks = callback->next;
+/* Enters a callback that is about to run, and unlocks the books. */
+static void gmlk_callback_begin(gmlake *l, gmlk_callback *callback, int is_policy,
+                                const gmlake_pool *pool) {
   callback->thread = gmlk_thread_id();
-  callback->frame = GMLK_FRAME();
   callback->is_policy = is_policy;
   callback->pool = pool;
   callback->next = l->callbacks;
   l->callbacks = callback;
   l->is_barred = 1;
   gmlk_books_unlock(l);
-  return callback;
 }
 
-static void gmlk_callback_drop(gmlake *l, gmlk_callback **link) {
-  gmlk_callback *callback = *link;
-  *link = callback->next;
-  callback->next = l->spare_callbacks;
-  l->spare_callbacks = callback;
-  l->is_barred = l->lost || l->callbacks;
-}
-
-/* The callback has returned: locks the books again and drops its record. */
+/* The callback has returned: locks the books again. */
 static void gmlk_callback_end(gmlake *l, const gmlk_callback *callback) {
   gmlk_callback **link = &l->callbacks;
   gmlk_books_lock(l);
-  while (*link && *link != callback) link = &(*link)->next;
-  if (*link) gmlk_callback_drop(l, link);
+  while (*link != callback) link = &(*link)->next;
+  *link = callback->next;
+  l->is_barred = l->lost || l->callbacks;
 }
 
-/* Frees all records, when the lake ends. */
-static void gmlk_callbacks_free(gmlake *l) {
-  while (l->callbacks) gmlk_callback_drop(l, &l->callbacks);
-  while (l->spare_callbacks) {
-    gmlk_callback *next = l->spare_callbacks->next;
-    gmlk_host_free(&l->host, l->spare_callbacks, sizeof(gmlk_callback));
-    l->spare_callbacks = next;
-  }
-}
-
-/* Whether this thread is inside a callback, or one of the policy's. Drops its dead records [K1]. */
-GMLK_INLINE int gmlk_in_callback(gmlake *l, int of_policy) {
-  const uintptr_t thread = gmlk_thread_id(), frame = GMLK_FRAME();
-  gmlk_callback **link = &l->callbacks;
-  int is_in = 0;
-  while (*link) {
-    const gmlk_callback *callback = *link;
-    if (callback->thread == thread && callback->frame && frame >= callback->frame) {
-      gmlk_callback_drop(l, link);
-      continue;
-    }
-    is_in |= callback->thread == thread && (!of_policy || callback->is_policy);
-    link = &(*link)->next;
-  }
-  return is_in;
+/* Whether this thread is inside a callback, or one of the policy's. */
+static int gmlk_in_callback(const gmlake *l, int of_policy) {
+  const uintptr_t thread = gmlk_thread_id();
+  const gmlk_callback *callback = l->callbacks;
+  while (callback && (callback->thread != thread || (of_policy && !callback->is_policy)))
+    callback = callback->next;
+  return callback != NULL;
 }
 
 /* Queues a message for the logger. */
@@ -5181,8 +5128,7 @@ static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call
 GMLK_INLINE gmlake_result gmlk_forbid_in_callback(gmlake *l, const char *call) {
   if (!gmlk_in_callback(l, 0)) return GMLAKE_OK;
   return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
-                   "called from the out-of-memory handler, which may free and trim only; or "
-                   "longjmp left the handler, and this call is deeper on the stack");
+                   "called from the out-of-memory handler, which may free and trim only");
 }
 
 /* The answer to a call that wants memory of an arena that sleeps. */
@@ -8365,15 +8311,14 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_attempt *r, const gm
                                       size_t chunk_count) {
   const gmlake_policy *policy = l->desc.policy;
   gmlk_window *w, *dying = NULL;
-  gmlk_callback *callback;
+  gmlk_callback callback;
   size_t count, i, n;
   if (!policy->evict) return GMLAKE_OK;
   gmlk_view_refresh(l, r, q);
   if (l->lost) return l->lost;
-  callback = gmlk_callback_begin(l, 1, NULL);
-  if (!callback) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_callback_begin(l, &callback, 1, NULL);
   count = policy->evict(policy->user, &q->view, chunk_count * r->arena->chunk_bytes, q->numbers);
-  gmlk_callback_end(l, callback);
+  gmlk_callback_end(l, &callback);
   if (l->lost) return l->lost;
   for (i = 0; i < gmlk_min(count, q->window_count); i++) {
     w = gmlk_window_numbered(r->arena, q->numbers[i]);
@@ -8399,19 +8344,18 @@ static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_attempt *r, size_t chu
   return gmlk_evict_asked(l, r, &q, chunk_count);
 }
 
-/* Asks whether a block that is to be freed joins its neighbours. 1, too, if there is no host memory
-   for the question. Another thread may free the block meanwhile. */
+/* Asks whether a block that is to be freed joins its neighbours. Another thread may free the block
+   meanwhile. */
 static int gmlk_ask_coalesce(gmlake *l, const gmlk_block *b, uint64_t address) {
   const gmlake_policy *policy = l->desc.policy;
   gmlake_piece piece;
-  gmlk_callback *callback;
+  gmlk_callback callback;
   int joins;
   piece.home = (void *)(uintptr_t)address;
   piece.bytes = gmlk_to_bytes(b->grains);
-  callback = gmlk_callback_begin(l, 1, NULL);
-  if (!callback) return 1;
+  gmlk_callback_begin(l, &callback, 1, NULL);
   joins = policy->coalesce(policy->user, &piece);
-  gmlk_callback_end(l, callback);
+  gmlk_callback_end(l, &callback);
   return joins;
 }
 
@@ -8550,15 +8494,14 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_bl
   uint32_t grains = r->grains;
   gmlk_window *w = NULL;
   gmlk_question q;
-  gmlk_callback *callback;
+  gmlk_callback callback;
   gmlake_result result;
   const char *wrong;
   if (r->may_stitch) gmlk_ready_window(l, r);
   if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  callback = gmlk_callback_begin(l, 1, NULL);
-  if (!callback) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_callback_begin(l, &callback, 1, NULL);
   policy->choose(policy->user, &q.view, &q.request, &q.plan);
-  gmlk_callback_end(l, callback);
+  gmlk_callback_end(l, &callback);
   if (l->lost || !q.plan.state) return l->lost; /* 0: the lake is to decide */
   gmlk_because(r, q.plan.reason ? q.plan.reason : "the policy chose this");
   if (q.plan.state == GMLK_S5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -12786,7 +12729,6 @@ static uint64_t gmlk_check_name(const void *record) { return gmlk_check_print((u
 
 static void gmlk_check_lake(gmlk_checker *c) {
   const gmlake *l = c->l;
-  const gmlk_callback *call;
   const char *wrong = gmlk_index_wrong(&l->index);
   static const char list[] = "L1: an arena is not where the list has it";
   size_t i;
@@ -12807,8 +12749,6 @@ static void gmlk_check_lake(gmlk_checker *c) {
   gmlk_check_table(c, l->view_memory, l->view_bytes);
   gmlk_check_table(c, l->index.memory, (l->index.row_count + 1) * sizeof(gmlk_row));
   gmlk_expect(c, !wrong, wrong);
-  for (call = l->callbacks; call; call = call->next) c->host_bytes += sizeof(gmlk_callback);
-  for (call = l->spare_callbacks; call; call = call->next) c->host_bytes += sizeof(gmlk_callback);
 }
 
 /* What has a number, in use or not; NULL: there is no such number. */
@@ -16066,14 +16006,12 @@ static gmlake_result gmlk_need_profile(gmlake *l, const char *call, const gmlake
 
 /* Asks the user's handler to make room. Returns its answer: try again. pre: no lock is held. */
 static int gmlk_handle_oom(gmlake *l, const gmlake_pool *pool, const gmlake_error_info *info) {
-  gmlk_callback *callback;
-  int again = 0;
+  gmlk_callback callback;
+  int again;
   gmlk_books_lock(l);
-  callback = gmlk_callback_begin(l, 0, pool);
-  if (callback) {
-    again = l->desc.oom.fn(l->desc.oom.user, l, info);
-    gmlk_callback_end(l, callback);
-  }
+  gmlk_callback_begin(l, &callback, 0, pool);
+  again = l->desc.oom.fn(l->desc.oom.user, l, info);
+  gmlk_callback_end(l, &callback);
   gmlk_books_unlock(l);
   return again;
 }
@@ -16329,7 +16267,6 @@ static void gmlk_lake_free(gmlake *l) {
   gmlk_index_destroy(&l->index, &l->host);
   gmlk_host_free(&l->host, l->view_memory, l->view_bytes);
   gmlk_host_free(&l->host, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
-  gmlk_callbacks_free(l);
   gmlk_host_free(&l->host, l->driver.peers, l->driver.peer_count * sizeof(int));
   gmlk_records_destroy(&l->records, &l->host);
   gmlk_backend_close(&l->driver);
@@ -16385,8 +16322,6 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
                             "12 has); leave it out, and forget streams before they end");
   l->streams.is_timed = desc->cross_stream == GMLAKE_WAIT_IF_SOON;
   l->messages = (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
-  if ((desc->oom.fn || desc->policy) && !gmlk_callback_reserve(l))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!l->messages || !gmlk_index_reserve(&l->index, &l->host) || !gmlk_arena_enlist(l, &l->home))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (desc->peer_count) {

@@ -843,18 +843,18 @@ static void a_latch_that_was_free_is_asked_for_again(void **state) {
 
 /* Callbacks on several threads end in any order. */
 static void callbacks_end_in_any_order(void **state) {
-  gmlk_callback *first, *second;
+  gmlk_callback first, second;
   (void)state;
   start(4);
   gmlk_books_lock(lake);
-  first = gmlk_callback_begin(lake, 0, NULL);
+  gmlk_callback_begin(lake, &first, 0, NULL);
   gmlk_books_lock(lake);
-  second = gmlk_callback_begin(lake, 0, NULL);
-  gmlk_callback_end(lake, first);
+  gmlk_callback_begin(lake, &second, 0, NULL);
+  gmlk_callback_end(lake, &first);
   assert_true(lake->is_barred);
-  assert_ptr_equal(lake->callbacks, second);
+  assert_ptr_equal(lake->callbacks, &second);
   gmlk_books_unlock(lake);
-  gmlk_callback_end(lake, second);
+  gmlk_callback_end(lake, &second);
   assert_false(lake->is_barred);
   gmlk_books_unlock(lake);
   finish();

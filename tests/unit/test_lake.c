@@ -452,105 +452,8 @@ static void the_asking_pool_outlives_the_handler(void **state) {
   finish();
 }
 
-/* ---- A handler, and a logger, that do not return ---- */
-
-static jmp_buf way_out;
-
-static int leave_by_longjmp(void *user, gmlake *from, const gmlake_error_info *info) {
-  (void)user, (void)from, (void)info;
-  longjmp(way_out, 1);
-}
-
-static void overwrite_the_stack(void) {
-  volatile char bytes[16384];
-  size_t i;
-  for (i = 0; i < sizeof(bytes); i++) bytes[i] = 0x41;
-}
-
-/* Deeper in the stack than any call of the lake's was. */
-static gmlake_result alloc_below(unsigned depth, size_t bytes, void **out) {
-  static gmlake_result (*volatile again)(unsigned, size_t, void **) = alloc_below;
-  gmlake_result result =
-      depth ? again(depth - 1, bytes, out) : gmlake_alloc(lake, bytes, LEGACY, out);
-  assert_in_range(result, GMLAKE_OK, GMLAKE_ERROR_CORRUPT); /* the last call is no jump */
-  return result;
-}
-
-static gmlake_result alloc_deep_down(size_t bytes, void **out) {
-  return alloc_below(500, bytes, out);
-}
-
-static void a_handler_may_be_left(void **state) {
-  void *volatile first = NULL;
-  void *p;
-  volatile int i;
-  (void)state;
-  prepare(4);
-  use_handler(leave_by_longjmp);
-  open_lake();
-  for (i = 0; i < 3; i++) {
-    if (!setjmp(way_out)) {
-      first = &p;
-      (void)gmlake_alloc(lake, 5 * C, LEGACY, (void **)(uintptr_t)&first);
-      fail();
-    }
-    assert_null(first);
-    overwrite_the_stack();
-    assert_error(alloc_deep_down(C, &p), INVALID_ARGUMENT); /* as if from the handler */
-    assert_string_equal(last_error().text,
-                        "called from the out-of-memory handler, which may free and trim only; or "
-                        "longjmp left the handler, and this call is deeper on the stack");
-    if (i == 1) assert_ok(gmlake_check(lake));
-    drop(take(C));
-    assert_false(lake->is_barred);
-    assert_ok(alloc_deep_down(C, &p));
-    drop(p);
-  }
-  if (!setjmp(way_out)) (void)gmlake_alloc(lake, 5 * C, LEGACY, &p);
-  assert_ok(gmlake_destroy(lake)); /* with the record that is left */
-  close_mock();
-}
-
-static void a_buffers_growth_may_be_left(void **state) {
-  gmlake_buffer *buffer;
-  (void)state;
-  prepare(4);
-  use_handler(leave_by_longjmp);
-  open_lake();
-  buffer = open_buffer(8);
-  if (!setjmp(way_out)) {
-    (void)gmlake_buffer_resize(lake, buffer, 5 * C, LEGACY);
-    fail();
-  }
-  step(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY));
-  step(gmlake_buffer_destroy(lake, buffer, LEGACY));
-  finish();
-}
-
-static void log_by_longjmp(void *user, int level, const gmlake_error_info *info) {
-  (void)user, (void)level, (void)info;
-  longjmp(way_out, 1);
-}
-
-static void a_logger_may_be_left(void **state) {
-  void *volatile p = NULL;
-  (void)state;
-  prepare(4);
-  desc.logger.fn = log_by_longjmp;
-  open_lake();
-  p = take(C);
-  if (!setjmp(way_out)) {
-    (void)gmlake_destroy(lake); /* tells of the leak before anything has changed */
-    fail();
-  }
-  assert_ok(gmlake_check(lake));
-  drop(p);
-  finish();
-}
-
-/* Its record is there from the start; where two run at once the second may have none. */
+/* What a handler needs is there. */
 static void a_handler_needs_no_host_memory(void **state) {
-  gmlk_callback *other;
   (void)state;
   prepare(4);
   use_handler(give_up);
@@ -560,14 +463,6 @@ static void a_handler_needs_no_host_memory(void **state) {
   host_fail_in = host_fails_on = 1;
   assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
   assert_int_equal(oom.calls, 2);
-  gmlk_books_lock(lake);
-  other = gmlk_callback_begin(lake, 0, NULL);
-  assert_non_null(other);
-  other->thread++; /* another one's */
-  assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(oom.calls, 2);
-  gmlk_callback_end(lake, other);
-  gmlk_books_unlock(lake);
   host_fail_in = host_fails_on = 0;
   finish();
 }
@@ -1094,9 +989,6 @@ int main(void) {
       cmocka_unit_test(any_failing_call_leaves_the_lake_whole),
       cmocka_unit_test(a_forked_child_touches_nothing),
       cmocka_unit_test(the_asking_pool_outlives_the_handler),
-      cmocka_unit_test(a_handler_may_be_left),
-      cmocka_unit_test(a_buffers_growth_may_be_left),
-      cmocka_unit_test(a_logger_may_be_left),
       cmocka_unit_test(a_handler_needs_no_host_memory),
       cmocka_unit_test(destroy_tells_of_a_mode_that_stays_relaxed),
       cmocka_unit_test(the_handler_may_do_all_but_allocate),
