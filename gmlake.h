@@ -2691,8 +2691,8 @@ static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
         dirty.
    [F5] A number in use belongs to a stream, forgotten or not, to a capture, or to a loan (>>lend).
         A capture's number is `capture` of exactly one stream, and its pool counts it. A forgotten
-        stream's number is given to a new stream once its work is complete. The number's epochs and
-        queue go on from there, so a tag, place, wait or pending block of the former stream reads as
+        stream's number is given to a new stream once its work is complete. The number's epochs
+        and uses go on from there, so a tag, place, wait or pending block of the former stream reads as
         complete; `born` shows that a live block is of the former stream. events has room for every
         event that there is.
    [F6] The waits that a stream remembers name closed epochs only.
@@ -2754,7 +2754,6 @@ typedef struct gmlk_stream {
   uint8_t has_ended; /* the lake ended its last capture, as the driver had */
   uint32_t arena;    /* [being captured] the arena that its allocations come from */
   uint32_t uses;     /* [F7] */
-  unsigned next;     /* [forgotten, unused] the next number in queue or stack; 0: none */
   unsigned kind;     /* GMLAKE_STREAM_*, but not the last one */
   uint8_t stays;     /* it was marked GMLAKE_STREAM_STAYS */
   uint64_t lag_ns;   /* [F9] from a fence's record until it was seen complete; 0: not measured */
@@ -2774,9 +2773,7 @@ typedef struct gmlk_streams {
   unsigned last;            /* and its number; 0: none */
   void **events;            /* [F5] idle ones: a stack */
   size_t event_count, event_capacity;
-  uint64_t record_count;            /* events recorded since create */
-  unsigned queue_first, queue_last; /* numbers of forgotten streams that are not lost; 0: none */
-  unsigned unused;                  /* stack of the numbers that captures had; 0: none */
+  uint64_t record_count; /* events recorded since create */
 } gmlk_streams;
 
 static gmlake_stream gmlk_stream_canonical(gmlake_stream stream) {
@@ -2845,38 +2842,23 @@ static unsigned gmlk_stream_extend(gmlk_streams *streams, gmlk_host *host) {
   return (unsigned)i;
 }
 
-/* Puts a forgotten stream's number at the end of the queue of those that will serve again. */
-static void gmlk_stream_queue(gmlk_streams *streams, unsigned stream) {
-  streams->items[stream]->next = 0;
-  if (streams->queue_last)
-    streams->items[streams->queue_last]->next = stream;
-  else
-    streams->queue_first = stream;
-  streams->queue_last = stream;
+/* A number that may serve a new stream, or a capture; 0: there is none. A capture takes no forgotten
+   stream's: free memory may still have that tag, and what has a capture's tag when it ends becomes
+   the graph's. O(streams). */
+static unsigned gmlk_stream_idle(const gmlk_streams *streams, int is_capture) {
+  unsigned i;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+    const gmlk_stream *s = streams->items[i];
+    if (!s->is_used || (!is_capture && s->is_forgotten && gmlk_stream_is_complete(s))) return i;
+  }
+  return 0;
 }
 
-/* Takes the first number off that queue; 0: it is empty. */
-static unsigned gmlk_stream_dequeue(gmlk_streams *streams) {
-  unsigned stream = streams->queue_first;
-  if (!stream) return 0;
-  streams->queue_first = streams->items[stream]->next;
-  if (!streams->queue_first) streams->queue_last = 0;
-  return stream;
-}
-
-/* A number for a new stream or capture. 0: no host memory, or all numbers are in use. A capture
-   takes no forgotten stream's number: free memory may still have that tag, and what has a capture's
-   tag when it ends becomes the graph's. */
+/* Gives a new stream or capture a number. 0: no host memory, or all numbers are in use. */
 static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_stream value,
                                 int is_capture, uint64_t born) {
-  unsigned stream = is_capture ? 0 : streams->queue_first;
+  unsigned stream = gmlk_stream_idle(streams, is_capture);
   gmlk_stream *s;
-  if (stream && gmlk_stream_is_complete(streams->items[stream])) {
-    (void)gmlk_stream_dequeue(streams);
-  } else {
-    stream = streams->unused;
-    if (stream) streams->unused = streams->items[stream]->next;
-  }
   if (!stream) stream = gmlk_stream_extend(streams, host);
   if (!stream) return 0;
   s = streams->items[stream];
@@ -2891,14 +2873,6 @@ static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_s
     streams->used_count++;
   }
   return stream;
-}
-
-/* Gives a capture's number back. */
-static void gmlk_stream_drop(gmlk_streams *streams, unsigned stream) {
-  gmlk_stream *s = streams->items[stream];
-  s->is_used = 0;
-  s->next = streams->unused;
-  streams->unused = stream;
 }
 
 /* Whether the work that a tag stands for is known to be complete. */
@@ -2947,7 +2921,6 @@ static void gmlk_stream_forget(gmlk_streams *streams, unsigned stream) {
   streams->lost_count += s->is_dirty != 0;
   if (s->is_dirty) return;
   if (gmlk_stream_is_complete(s)) streams->used_count--;
-  gmlk_stream_queue(streams, stream);
 }
 
 /* The stream was destroyed, and the lake was not told in time. Its work of the open epoch, and what
@@ -2998,9 +2971,7 @@ static void gmlk_streams_awaited(gmlk_streams *streams, int is_done) {
     s->is_dirty = is_done ? 0 : GMLK_DIRTY;
     if (!is_done) continue;
     gmlk_stream_complete(streams, s, s->epoch++);
-    if (!s->is_forgotten) continue;
-    streams->lost_count--;
-    gmlk_stream_queue(streams, (unsigned)i);
+    streams->lost_count -= s->is_forgotten;
   }
 }
 
@@ -5801,23 +5772,20 @@ static int gmlk_is_of_former(const gmlake *l, const gmlk_block *b, unsigned stre
   return own && own != stream && l->streams.items[own]->value == l->streams.items[stream]->value;
 }
 
-#define GMLK_QUEUE_TRIES 2u /* so that the line moves on although its first stream never ends */
-
-/* Looks whether the first forgotten streams in the line are complete, so that their numbers can
-   serve again; one that is not goes to the line's end. A program whose streams come and go needs
-   only as many numbers as there are streams with work at a time. */
-static void gmlk_queue_poll(gmlake *l) {
+/* Looks for a forgotten stream that is complete, so that its number can serve again. A program whose
+   streams come and go needs only as many numbers as there are streams with work at a time. */
+static void gmlk_forgotten_poll(gmlake *l) {
   gmlk_streams *streams = &l->streams;
-  unsigned tries, stream;
   gmlk_drive drive;
-  if (!streams->queue_first || gmlk_stream_is_complete(streams->items[streams->queue_first]))
+  unsigned i;
+  if (streams->used_count == streams->live_count + streams->lost_count ||
+      gmlk_stream_idle(streams, 0))
     return;
   if (!gmlk_drive_begin(&drive, &l->driver)) {
-    for (tries = 0; tries < GMLK_QUEUE_TRIES; tries++) {
-      stream = streams->queue_first;
-      gmlk_stream_poll(streams, &drive, stream);
-      if (gmlk_stream_is_complete(streams->items[stream])) break;
-      gmlk_stream_queue(streams, gmlk_stream_dequeue(streams));
+    for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+      if (!streams->items[i]->is_forgotten) continue;
+      gmlk_stream_poll(streams, &drive, i);
+      if (gmlk_stream_is_complete(streams->items[i]) || gmlk_is_fatal(drive.result)) break;
     }
   }
   (void)gmlk_drive_finish(l, &drive);
@@ -5828,7 +5796,7 @@ static void gmlk_queue_poll(gmlake *l) {
    what it freed is complete. */
 static unsigned gmlk_stream_enter(gmlake *l, gmlake_stream value, uint64_t id) {
   unsigned stream;
-  gmlk_queue_poll(l);
+  gmlk_forgotten_poll(l);
   stream = gmlk_stream_add(&l->streams, &l->host, value, 0, gmlk_serial(&l->records));
   if (stream) l->streams.items[stream]->id = id;
   if (stream && l->streams.live_count == 2) gmlk_fence_all(l);
@@ -5889,7 +5857,7 @@ static void gmlk_capture_close(gmlake *l, unsigned stream) {
   gmlk_pending_retag(l, l->arenas[s->arena], s->capture, GMLK_PINNED);
   gmlk_chunks_know(&l->arenas[s->arena]->chunks);
   l->arenas[s->arena]->pool->capture_count--;
-  gmlk_stream_drop(&l->streams, s->capture);
+  l->streams.items[s->capture]->is_used = 0;
   l->streams.capture_count--;
   s->capture = 0;
   if (gmlk_stream_may_end(&l->streams, s)) /* it may have freed, too; or be another by now */
@@ -9763,7 +9731,7 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   if (!number) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_arena_admit(&pool->arena, number) || !gmlk_arena_admit(&pool->arena, stream) ||
       !gmlk_loan_use(l, &pool->loan, stream)) {
-    gmlk_stream_drop(&l->streams, number);
+    l->streams.items[number]->is_used = 0;
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   gmlk_stream_dirty(s, 0); /* the graphs' work is before this point */
@@ -9852,7 +9820,7 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   while ((note = gmlk_pending_next(l, &pool->arena, note)) != NULL) /* [G2] it is the graphs' */
     if (note->stream == number) gmlk_give_back(note->block);
   gmlk_pending_retag(l, &pool->arena, number, GMLK_PINNED);
-  gmlk_stream_drop(&l->streams, number);
+  l->streams.items[number]->is_used = 0;
   pool->loan.number = 0;
   gmlk_loan_forget(&pool->loan);
   (void)gmlk_loan_use(l, &pool->loan, stream); /* it is behind them all. There is room: lend's */
@@ -10343,7 +10311,7 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   if (!capture) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_arena_admit(&pool->arena, capture) || !gmlk_arena_admit(&pool->arena, stream) ||
       !gmlk_loan_reserve(l, &pool->loan)) {
-    gmlk_stream_drop(&l->streams, capture);
+    l->streams.items[capture]->is_used = 0;
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   if (!pool->capture_count++) gmlk_arena_retag(&pool->arena, GMLK_PINNED, capture);
@@ -12806,7 +12774,6 @@ static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
   gmlk_expect(c, !has_work || (s->is_used && !s->is_capture), "F5: what is no stream has work");
   gmlk_expect(c, s->kind <= GMLAKE_STREAM_URGENT, "F5: a stream is of no kind");
   gmlk_expect(c, s->born <= c->l->records.serial, "F5: a stream is of a time to come");
-  gmlk_expect(c, !s->next || !s->is_used || s->is_forgotten, "F5: a number in use is in line");
   if (s->capture) {
     const gmlk_stream *capture = gmlk_check_used(c, s->capture, 1);
     gmlk_expect(c, is_named, "F5: a capture has no stream");
@@ -12820,26 +12787,12 @@ static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
   gmlk_check_once(c, gmlk_check_print(value), "L3: two numbers stand for one stream");
 }
 
-/* [F5] So many numbers in line that do not serve; returns the last one. */
-static unsigned gmlk_check_line(gmlk_checker *c, unsigned number, size_t count, int is_used) {
-  unsigned last = 0;
-  for (; number && count; count--) {
-    const gmlk_stream *s = gmlk_check_named(c, number);
-    const int is_in_line = s && s->is_used == is_used && s->is_forgotten == is_used;
-    if (!gmlk_expect(c, is_in_line, "F5: a number waits to serve again, though it serves")) break;
-    last = number;
-    number = s->next;
-  }
-  gmlk_expect(c, !number && !count, "F5: a number that does not serve is lost");
-  return last;
-}
-
 static void gmlk_check_streams(gmlk_checker *c) {
   const gmlk_streams *all = &c->l->streams;
   const size_t rooms = all->event_capacity / (GMLK_FENCES + 1) + GMLK_FIRST_STREAM;
   size_t live = all->live_count, used = all->used_count, lost = all->lost_count, i;
   size_t captured = all->capture_count, captures = captured + c->l->loan_count;
-  size_t events = all->event_count, queued = 0, unused = 0;
+  size_t events = all->event_count;
   gmlk_stream *s;
   gmlk_check_table(c, all->items, all->capacity * sizeof(gmlk_stream *));
   gmlk_check_table(c, all->events, all->event_capacity * sizeof(void *));
@@ -12862,16 +12815,11 @@ static void gmlk_check_streams(gmlk_checker *c) {
     lost -= is_stream && gmlk_stream_is_lost(s);
     captured -= s->capture != 0;
     events += s->fence_count;
-    queued += is_stream && s->is_forgotten && !s->is_dirty;
-    unused += !s->is_used;
     captures -= s->is_used && s->is_capture;
     c->uses -= s->uses * gmlk_check_print(i);
   }
   gmlk_expect(c, !(live | used | lost | captured), "F5: a count of streams or captures is wrong");
   gmlk_expect(c, !captures, "F5: a capture's number is lost");
-  gmlk_expect(c, gmlk_check_line(c, all->queue_first, queued, 1) == all->queue_last,
-              "F5: queue_last is not the last number of the queue");
-  (void)gmlk_check_line(c, all->unused, unused, 0);
   gmlk_expect(c, events <= all->event_capacity, "F5: no room to give all events back");
   for (i = 0; i < all->event_count; i++)
     if (gmlk_expect(c, all->events[i] != NULL, "F5: an idle event is NULL"))

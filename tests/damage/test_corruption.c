@@ -467,17 +467,17 @@ static const field fence_fields[] = {ONE(T, epoch), ONE(T, at_ns)};
 #undef T
 #define T gmlk_stream
 static const field stream_fields[] = {
-    ONE(T, id),          ONE(T, uses),       ONE(T, born),         ONE(T, next),
-    ONE(T, epoch),       ONE(T, done),       ONE(T, freed_bytes),  ONE(T, fence_head),
-    ONE(T, fence_count), ONE(T, wait_count), ONE(T, capture),      ONE(T, arena),
-    ONE(T, is_capture),  ONE(T, is_used),    ONE(T, is_forgotten), ONE(T, is_dirty),
-    ONE(T, is_news),     ONE(T, kind),       ONE(T, stays),        ONE(T, lag_ns)};
+    ONE(T, id),         ONE(T, uses),         ONE(T, born),       ONE(T, epoch),
+    ONE(T, done),       ONE(T, freed_bytes),  ONE(T, fence_head), ONE(T, fence_count),
+    ONE(T, wait_count), ONE(T, capture),      ONE(T, arena),      ONE(T, is_capture),
+    ONE(T, is_used),    ONE(T, is_forgotten), ONE(T, is_dirty),   ONE(T, is_news),
+    ONE(T, kind),       ONE(T, stays),        ONE(T, lag_ns)};
 #undef T
 #define T gmlk_streams
 static const field streams_fields[] = {
-    ONE(T, count),       ONE(T, capture_count), ONE(T, live_count), ONE(T, used_count),
-    ONE(T, is_timed),    ONE(T, lost_count),    ONE(T, has_none),   ONE(T, last),
-    ONE(T, event_count), ONE(T, queue_first),   ONE(T, queue_last), ONE(T, unused)};
+    ONE(T, count),      ONE(T, capture_count), ONE(T, live_count),
+    ONE(T, used_count), ONE(T, is_timed),      ONE(T, lost_count),
+    ONE(T, has_none),   ONE(T, last),          ONE(T, event_count)};
 #undef T
 #define T gmlk_chunk
 static const field chunk_fields[] = {ONE(T, handle),    ONE(T, map_count), ONE(T, place_count),

@@ -844,7 +844,7 @@ static const row rows[] = {
        */
     {"a_number_at_work_does_not_serve_again", TOGETHER,
      "{granule:16 cap:64} +*=512b@B +p=1@C hC -p@C +q=1@D hD -q@D +s=1@E hE -s@E fC fD fE [20 "
-     "+x=1@A off:x=p off:x=q off:x=s -x@A fA kA vA ] numbers=6 eC eD eE T:999 numbers-used=1"},
+     "+x=1@A off:x=p off:x=q off:x=s -x@A fA kA vA ] numbers=5 eC eD eE T:999 numbers-used=1"},
     /* A pending block has the tag of a stream whose number is another's when it is freed at last.
        There is nothing to wait for: D never had it. */
     {"a_pending_tag_outlives_its_streams_number", TOGETHER,
