@@ -88,6 +88,11 @@ static int find_told(const char *name, uint64_t *out) {
         {"told-pool", (uint64_t)pool_of_value(error.pool)}, /* 1 more than its digit; 0: none */
         {"told-code", (uint64_t)error.driver_code},
         {"told-call", kind_of(error.call)},
+        {"asked", asked.plan_questions},
+        {"choose-asked", asked.choose_count},
+        {"evict-asked", asked.evict_count},
+        {"coalesce-asked", asked.coalesce_count},
+        {"evict-bytes", asked.evict_bytes},
     };
     return find(figures, sizeof(figures) / sizeof(figures[0]), name, out);
   }
@@ -230,6 +235,12 @@ static int says(const char *words, size_t length) {
   return 0;
 }
 
+static int is_told_by(const char *name, size_t length) {
+  gmlake_error_info info;
+  must(gmlake_get_last_error(lake, &info), "gmlake_get_last_error");
+  return strlen(info.call) == length && !strncmp(info.call, name, length);
+}
+
 /* Whether a word about one block, stream, pool or buffer is right. */
 static int is_so(const op *o, const char *name, int on) {
   const block *b = &w.blocks[o->one % NAMES];
@@ -238,6 +249,8 @@ static int is_so(const op *o, const char *name, int on) {
   size_t count = 0;
   gmlake_buffer_info info;
   if (!strcmp(name, "says")) return says((const char *)o->bytes, o->more);
+  if (!strcmp(name, "told-by")) return is_told_by((const char *)o->bytes, o->more);
+  if (!strcmp(name, "shown")) return is_shown((const char *)o->bytes);
   if (!strcmp(name, "at")) return b->at == place;
   if (!strcmp(name, "off")) return b->at != place;
   if (!strcmp(name, "from")) return b->at >= place;

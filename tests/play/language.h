@@ -36,6 +36,11 @@
                        k one whose former is kept, r a window, s a stitch, b one that grows, g
                        growth, 4 state 5 once, 5 twice, 9 always, x a wrong plan. c: what is freed
                        stays apart, e: windows are evicted, E: wrongly. *7: chosen by chance
+     plan:3,a=1,b+1k=2 the policy answers the next word with state 3 and these pieces. G2: and what
+                       is created, W1: window 1, K: the former is kept. plan:5;5;4,G1 the first
+                       time and the second, and all behind. N9: of 9 pieces, E: which lie elsewhere
+     drop:1,2          and names these windows to be evicted. N9: so many
+     paper:L4,R1       the paper's policy (policy:8) has these settings, see policy.h
      fail:map=2R*      the second call of the kind from here fails so, and all behind it; `any` is
                        any kind; 0: no call fails any more. Without the option `exact` it counts in
                        the next operation alone
@@ -53,7 +58,11 @@
    as it was written, and so is what the lake tells of it); pool:p=0 or n; behind:A=1 (new work
    on A has to wait); number:A=0 (A is the first of the lake's streams); error!R (the last one);
    says:no_room (in its text, with _ for spaces); inside:0=4 (what pool 0 holds); end:0=4,
-   map:0=m..m (of buffer 0's chunks two are memory).
+   map:0=m..m (of buffer 0's chunks two are memory); told-by:policy.choose (whom the last error
+   names); shows@A/0:a=1,b+1k=2;1fc,3 (what a policy is shown on A of pool 0: these free blocks, and
+   window 1, which is free and complete, and 3); shown:2:a=1 (what the second question showed).
+   `note` notes all that there is, and after `same` it is the same. asked since the last plan,
+   choose-asked, evict-asked and coalesce-asked since the last mark; evict-bytes is the last one's.
    `mark` notes the figures: state, splits, stitches, reuses, evictions, calls, all-calls, grown
    and metadata-grown are those since. released is what a trim or a sleep told last, idle,
    at-work and allocatable are of the last Q, foretold- of the last q, told- is of the last
@@ -128,6 +137,12 @@ static const struct comparison {
     {"destroy", ""},
     {"error", ""},
     {"reset-peaks", ""},
+    {"note", ""},
+    {"same", ""},
+    {"plan", ":t"},
+    {"drop", ":t"},
+    {"paper", ":t"},
+    {"shows", "@?/e:t"},
     {"reserved", "=z"},
     {"reserved-peak", "=z"},
     {"active", "=z"},
@@ -194,7 +209,14 @@ static const struct comparison {
     {"mapped", "=n"},
     {"reservations", "=n"},
     {"host-ranges", "=n"},
+    {"asked", "=n"},
+    {"choose-asked", "=n"},
+    {"evict-asked", "=n"},
+    {"coalesce-asked", "=n"},
+    {"evict-bytes", "=z"},
     {"says", ":t"},
+    {"told-by", ":t"},
+    {"shown", ":t"},
     {"at", ":b=c?+y"},
     {"off", ":b=c?+y"},
     {"from", ":b=c?+y"},
@@ -518,7 +540,7 @@ static size_t read_name(void) {
   for (i = 0; i < COMPARISONS; i++) {
     const char *name = comparisons[i].name;
     if (strlen(name) != length || strncmp(name, reader.at, length)) continue;
-    if (reader.at[length] && !strchr(" ]:=!", reader.at[length])) continue;
+    if (reader.at[length] && !strchr(" ]:=!@/", reader.at[length])) continue;
     reader.at += length;
     return i + 1;
   }

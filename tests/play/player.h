@@ -1326,18 +1326,25 @@ static void reset_peaks(void) {
   judge(stats().metadata_bytes_peak == stats().metadata_bytes, "metadata_bytes_peak");
 }
 
+static void set_mark(void) {
+  compared.mark = stats();
+  compared.all_calls = w.all_calls;
+  asked.choose_count = asked.evict_count = asked.coalesce_count = 0;
+}
+
 static void do_compare(int on) {
   char rule[120];
   const char *name = comparisons[now->align - 1].name;
   if (!strcmp(name, "mark"))
-    compared.mark = stats(), compared.all_calls = w.all_calls;
+    set_mark();
   else if (!strcmp(name, "reset-peaks"))
     reset_peaks();
   else if (!strcmp(name, "destroy"))
     judge(end_lake() == result_of(now->result), "gmlake_destroy");
   else if (!strcmp(name, "error"))
     judge(last_result() == result_of(now->result), "the last error is another one");
-  else if (!is_as_said(now, name, on, rule, sizeof(rule)))
+  else if (!do_say(now, name, value_in(now->stream)) &&
+           !is_as_said(now, name, on, rule, sizeof(rule)))
     judge(0, rule);
 }
 
@@ -1393,6 +1400,7 @@ static void perform(const op *o) {
     perform_on_streams(o, on);
   }
   if (!is_exact()) disarm();
+  if (o->verb != '=' && !w.is_again) asked.plans = asked.drops = NULL;
   judge(!is_exact() || (w.hits && !is_strict) || w.has_called || strchr("uUkvhegtjJIwa=", o->verb),
         "a word is passed over");
   judge_step();
@@ -1435,7 +1443,7 @@ static void describe(const size_t *options) {
   desc.handle_bytes = options[OPT_HANDLE];
   if (options[OPT_OOM]) desc.oom.fn = on_oom;
   if (options[OPT_OBSERVED]) desc.observer.fn = observe;
-  desc.policy = policy_of(options[OPT_POLICY] % 8);
+  desc.policy = policy_of(options[OPT_POLICY]);
   for (i = 0; i < 3; i++) w.peers[i] = i + 1;
   desc.peer_count = options[OPT_PEERS] % 4;
   desc.peer_devices = desc.peer_count ? w.peers : NULL;

@@ -1,24 +1,46 @@
 /* With the option `policy` the lake asks a policy. The word `a` says what it answers from then on:
    the first plan of its letters that can be made, else the built-in policy decides. All plans can
-   be carried out, but for those of x and E. Every view that the lake shows is judged: what is in it
-   has to be free, and served without a wait. Include after observe.h. */
+   be carried out, but for those of x and E. The words `plan` and `drop` say an answer piece by
+   piece. Every view that the lake shows is judged: what is in it has to be free, and served without
+   a wait. Include after observe.h. */
 #if !defined(PLAY_POLICY_H)
 #define PLAY_POLICY_H
 
 #include "observe.h"
 
-enum { CHOOSES = 1, EVICTS = 2, COALESCES = 4 }; /* of the option: which functions there are */
+#include "policy_paper.h"
+
+/* Of the option: which functions there are, or that the policy is the one of the paper. */
+enum { CHOOSES = 1, EVICTS = 2, COALESCES = 4, PAPER = 8 };
+
+#define QUESTIONS 4 /* of which it is known what was shown */
+#define SHOWN 48    /* blocks of a view, and windows, that are compared */
 
 static struct asked {
   unsigned char letters[ANSWERS]; /* places in answer_letters + 1, 0: no more */
   unsigned flags;
-  uint64_t random;      /* 0: always the first choice */
-  uint64_t number;      /* the request that was asked about last, */
-  unsigned times;       /* and how many times */
-  int was_wrong;        /* an answer of this operation was, */
-  int may_be_wrong;     /* or may have been: where two ranges of addresses touch */
+  uint64_t random;   /* 0: always the first choice */
+  uint64_t number;   /* the request that was asked about last, */
+  unsigned times;    /* and how many times */
+  int was_wrong;     /* an answer of this operation was, */
+  int may_be_wrong;  /* or may have been: where two ranges of addresses touch */
+  const char *plans; /* text of the word plan, and of drop; NULL: there was none */
+  const char *drops;
+  int is_looking;        /* the view alone is of interest: the request is to be refused */
+  size_t plan_questions; /* since the last plan; the others since the last mark */
+  size_t choose_count, evict_count, coalesce_count;
+  size_t evict_bytes;   /* as evict was told last */
   gmlake_policy policy; /* the table */
 } asked;
+
+/* What the policy was shown last, and by each question since the last plan. */
+static struct view {
+  size_t block_count, window_count;
+  gmlake_piece blocks[SHOWN];
+  gmlake_window_info windows[SHOWN];
+} views[1 + QUESTIONS];
+
+static gmlake_paper paper; /* its settings */
 
 typedef struct wish { /* what a plan is made from */
   const gmlake_view *view;
@@ -216,7 +238,195 @@ static int plan_by(unsigned char letter, wish *x) {
   }
 }
 
+/* ---- Plans that a word says, piece by piece -------------------------------------------------- */
+
+static void begin_text(const char *text) {
+  const size_t granule = w.program->options[OPT_GRANULE];
+  reading_unit = granule ? granule : UNIT;
+  reader.at = text;
+  reader.is_wrong = 0;
+}
+
+/* A text ends like a word; a plan, too, where the next one begins. */
+static void end_text(void) {
+  judge(!reader.is_wrong && strchr("; ]", *reader.at), "a text that cannot be read");
+}
+
+/* An address: so far from the begin of a block, or of what it was last; H is the host's, 0 none. */
+static uint64_t read_home(void) {
+  static char of_the_host;
+  uint64_t home;
+  if (reads('0')) return 0;
+  home = reads('H') ? (uint64_t)(uintptr_t)&of_the_host / GRAIN * GRAIN : w.starts[read_block()];
+  if (reads('+')) return home + read_size();
+  return reads('-') ? home - read_size() : home;
+}
+
+/* What a part of a plan says. Of pieces there is room for so many as the lake has asked for. */
+static void read_part(gmlake_plan *plan, size_t *named) {
+  gmlake_piece piece;
+  if (reads('G')) {
+    plan->grow_bytes = read_size();
+  } else if (reads('W')) {
+    plan->window = read_number();
+  } else if (reads('N')) {
+    plan->piece_count = read_number();
+  } else if (reads('E')) {
+    plan->pieces = (gmlake_piece *)(void *)plan;
+  } else if (reads('K')) {
+    plan->keeps_former = 1;
+  } else {
+    piece.home = (void *)(uintptr_t)read_home();
+    reader.is_wrong |= !reads('=');
+    piece.bytes = read_size();
+    if (*named < plan->piece_capacity) plan->pieces[*named] = piece;
+    plan->piece_count = ++*named;
+  }
+}
+
+/* The answer to this question: the last plan is for all behind it, too. */
+static void plan_as_said(gmlake_plan *plan) {
+  const char *at = asked.plans, *end = at;
+  size_t n, named = 0;
+  for (n = 1; n < asked.plan_questions; n++) {
+    while (!strchr("; ]", *end)) end++;
+    if (*end == ';') at = ++end;
+  }
+  begin_text(at);
+  plan->state = (unsigned)read_number();
+  while (reads(',')) read_part(plan, &named);
+  end_text();
+}
+
+/* Numbers of windows; N says how many there are, whatever is named. */
+static size_t drop_as_said(size_t window_count, uint64_t *out_windows) {
+  size_t named = 0, count = 0;
+  begin_text(asked.drops);
+  do {
+    if (reads('N')) {
+      count = read_number();
+    } else {
+      const uint64_t number = read_number();
+      if (named < window_count) out_windows[named] = number;
+      count = ++named;
+    }
+  } while (reads(','));
+  end_text();
+  return count;
+}
+
+/* The paper's settings: the limit and how it is read, StitchFree's threshold, what part of a
+   request is reused, and what the authors' code does. */
+static void set_paper(const char *text) {
+  begin_text(text);
+  do {
+    if (reads('L')) paper.limit_bytes = read_size();
+    if (reads('R')) paper.limit_reading = (gmlake_paper_limit)read_number();
+    if (reads('M')) paper.stitched_bytes_max = read_size();
+    if (reads('P')) paper.reuse_percent = (unsigned)read_number();
+    if (reads('s')) paper.keeps_former = 0;
+    if (reads('c')) paper.coalesces = 1;
+    if (reads('b')) paper.takes_block_first = 1;
+    if (reads('w')) paper.allocates_whole = 1;
+    if (reads('l')) paper.stitches_late = 1;
+  } while (reads(','));
+  end_text();
+}
+
 /* ---- What the lake shows --------------------------------------------------------------------- */
+
+/* As the word that compares it would say it. */
+static void trace_view(const struct view *seen) {
+  size_t i, n;
+  trace("  the policy is shown");
+  for (i = 0; i < seen->block_count && i < SHOWN; i++) {
+    for (n = 0; n < NAMES && w.starts[n] != home_of(&seen->blocks[i]);) n++;
+    trace("%c%c.%d=%zu", i ? ',' : ' ', (int)('a' + n % 26), (int)n / 26, seen->blocks[i].bytes);
+  }
+  for (i = 0; i < seen->window_count && i < SHOWN; i++)
+    trace("%c%d%s%s", i ? ',' : ';', (int)seen->windows[i].number,
+          seen->windows[i].is_free ? "f" : "", seen->windows[i].is_complete ? "c" : "");
+  trace("\n");
+}
+
+static void note_view(const gmlake_view *view, struct view *to) {
+  const size_t blocks = view->block_count < SHOWN ? view->block_count : SHOWN;
+  const size_t windows = view->window_count < SHOWN ? view->window_count : SHOWN;
+  memset(to, 0, sizeof(*to));
+  to->block_count = view->block_count;
+  to->window_count = view->window_count;
+  memcpy(to->blocks, view->blocks, blocks * sizeof(gmlake_piece));
+  memcpy(to->windows, view->windows, windows * sizeof(gmlake_window_info));
+  trace_view(to);
+}
+
+/* NUMBER, f if it is free, c if it is complete, =BYTES/MAPPED/PIECES if they are said. */
+static int is_window_so(const gmlake_window_info *window) {
+  int is_so = window->number == read_number();
+  is_so &= window->is_free == reads('f');
+  is_so &= window->is_complete == reads('c');
+  if (!reads('=')) return is_so;
+  is_so &= window->bytes == read_size();
+  reader.is_wrong |= !reads('/');
+  is_so &= window->mapped_bytes == read_size();
+  reader.is_wrong |= !reads('/');
+  return is_so & (window->piece_count == read_number());
+}
+
+/* Whether the policy was shown these blocks, * any, and behind a ; these windows, in this order. 2:
+   in front of them: by the second question since the plan. */
+static int is_shown(const char *text) {
+  const struct view *seen = views;
+  int is_so = 1;
+  size_t count = 0;
+  begin_text(text);
+  if (*reader.at >= '1' && *reader.at <= '0' + QUESTIONS) {
+    seen += read_number();
+    reader.is_wrong |= !reads(':');
+  }
+  if (reads('*'))
+    count = seen->block_count;
+  else
+    while (!strchr("; ]", *reader.at) && is_so) {
+      const gmlake_piece *piece = &seen->blocks[count];
+      is_so = count < seen->block_count && count < SHOWN && home_of(piece) == read_home();
+      count++;
+      reader.is_wrong |= !reads('=');
+      is_so = is_so && piece->bytes == read_size();
+      (void)reads(',');
+    }
+  is_so = is_so && count == seen->block_count;
+  if (is_so && reads(';')) {
+    for (count = 0; !strchr(" ]", *reader.at) && is_so; (void)reads(',')) {
+      is_so = count < seen->window_count && count < SHOWN && is_window_so(&seen->windows[count]);
+      count++;
+    }
+    is_so = is_so && count == seen->window_count;
+  }
+  if (is_so) end_text();
+  return is_so;
+}
+
+/* The request is the one that the program makes. */
+static void judge_request(const gmlake_request *request, int from) {
+  const op *o = &w.program->ops[w.at];
+  size_t least = GRAIN;
+  int wanted;
+  if (w.at >= w.program->count || o->verb != '+') return;
+  if (o->flags & FLAG_X) least = w.pools[from].chunk;
+  judge(request->bytes == o->bytes, "a request's bytes");
+  judge(!(request->flags & GMLAKE_EXCLUSIVE) == !(o->flags & FLAG_X) &&
+            !(request->flags & GMLAKE_NO_STITCH) == !(o->flags & FLAG_S) &&
+            !(request->flags & GMLAKE_NO_GROW) == !(o->flags & FLAG_G),
+        "a request's flags");
+  judge(request->stream == (w.named == NOBODY ? GMLAKE_STREAM_NONE : w.lines[w.named].value),
+        "a request's stream");
+  if (o->flags & FLAG_T) return; /* the lender's pool has chunks of its own */
+  judge(request->alignment == (o->align > least ? o->align : least), "a request's alignment");
+  wanted = o->two % (POOLS + 1);
+  judge(from == wanted || !w.pools[wanted].value || (w.named >= 0 && w.lines[w.named].graph),
+        "a request's pool");
+}
 
 /* Calls that a policy may not make. */
 static void try_barred(void) {
@@ -243,6 +453,7 @@ static void judge_view(const gmlake_view *view, const gmlake_request *request) {
   size_t i;
   judge(view->chunk_bytes == w.pools[from].chunk, "a view's chunk_bytes");
   judge(request->bytes && request->alignment >= GRAIN, "a request's figures");
+  judge_request(request, from);
   judge(!desc.observer.fn || is_next(request->number), "a request's number");
   for (i = 0; i < view->block_count; i++) {
     range r;
@@ -261,6 +472,11 @@ static void judge_view(const gmlake_view *view, const gmlake_request *request) {
           "a view's window");
   }
   judge(view->window_count <= stats().window_count, "a view has more windows than there are");
+  judge(view->stitch_bytes_min == desc.stitch_bytes_min &&
+            view->stitched_bytes_max == lake->desc.stitched_bytes_max &&
+            view->reserved_bytes == stats().reserved_bytes &&
+            view->stitched_bytes == stats().stitched_bytes,
+        "a view's figures");
 }
 
 /* ---- The policy ------------------------------------------------------------------------------ */
@@ -270,11 +486,27 @@ static void on_choose(void *user, const gmlake_view *view, const gmlake_request 
   const size_t most =
       desc.arena_bytes && desc.arena_bytes < w.capacity ? desc.arena_bytes : w.capacity;
   const gmlake_plan empty = *plan;
+  gmlake_plan blank;
   wish x;
   size_t i;
-  judge(user == &asked && plan->piece_capacity == view->block_count + 1, "a plan's capacity");
+  memset(&blank, 0, sizeof(blank));
+  blank.pieces = plan->pieces;
+  blank.piece_capacity = view->block_count + 1;
+  judge(user == &asked && !memcmp(&blank, &empty, sizeof(blank)), "a plan to be made is not blank");
+  note_view(view, &views[0]);
+  if (asked.is_looking) {
+    plan->state = 3;
+    return;
+  }
   judge_view(view, request);
   if (w.at % 8 == 0) try_barred();
+  asked.choose_count++;
+  asked.plan_questions++;
+  if (asked.plan_questions <= QUESTIONS) views[asked.plan_questions] = views[0];
+  if (asked.plans) {
+    plan_as_said(plan);
+    return;
+  }
   if (asked.number != request->number) asked.times = 0;
   asked.number = request->number;
   asked.times++;
@@ -317,20 +549,35 @@ static size_t on_evict(void *user, const gmlake_view *view, size_t mapped_bytes,
   size_t i, count = 0;
   judge(user == &asked && mapped_bytes && mapped_bytes % view->chunk_bytes == 0,
         "a policy is asked to evict for nothing");
+  note_view(view, &views[0]);
+  asked.evict_count++;
+  asked.evict_bytes = mapped_bytes;
+  if (asked.drops) return drop_as_said(view->window_count, out_windows);
   for (i = 0; i < view->window_count && asked.flags & ANSWER_EVICT; i++)
     if (view->windows[i].is_complete && !pick(2)) out_windows[count++] = view->windows[i].number;
   return asked.flags & ANSWER_EVICT_WRONGLY ? evict_wrongly(view, count, out_windows) : count;
 }
 
 static int on_coalesce(void *user, const gmlake_piece *block) {
-  judge(user == &asked && block->bytes && block->bytes % GRAIN == 0, "a policy is told of a block");
+  judge(user == &asked && w.leaving && home_of(block) == w.leaving->at &&
+            block->bytes == w.leaving->bytes,
+        "a policy is told of another block than the one that is freed");
+  asked.coalesce_count++;
   if (w.at % 8 == 0) try_barred();
   return !(asked.flags & ANSWER_APART) || pick(2);
 }
 
 static const gmlake_policy *policy_of(size_t functions) {
   memset(&asked, 0, sizeof(asked));
+  memset(views, 0, sizeof(views));
   if (!functions) return NULL;
+  if (functions == PAPER) {
+    gmlake_paper_init(&paper);
+    paper.chunk_bytes = w.chunk;
+    paper.limit_bytes = 0;
+    asked.policy = gmlake_policy_paper(&paper);
+    return &asked.policy;
+  }
   asked.policy.struct_bytes = sizeof(asked.policy);
   asked.policy.user = &asked;
   if (functions & CHOOSES) asked.policy.choose = on_choose;
@@ -344,6 +591,69 @@ static void do_answer(const op *o) {
   for (i = 0; i < ANSWERS; i++) asked.letters[i] = answer_of(o, i);
   asked.flags = o->flags;
   asked.random = o->bytes;
+}
+
+/* ---- Looking --------------------------------------------------------------------------------- */
+
+/* Has the lake show what there is for a stream, by a request that is refused. */
+static void show_view(gmlake_stream stream, const pool *from) {
+  gmlake_alloc_desc wanted;
+  void *ptr = &ptr;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.bytes = 1;
+  wanted.pool = from->value;
+  asked.is_looking = 1;
+  judge(gmlake_alloc_with(lake, &wanted, stream, &ptr) == GMLAKE_ERROR_INVALID_ARGUMENT && !ptr,
+        "a plan of nothing was not refused");
+  asked.is_looking = 0;
+}
+
+/* What a refusal may not change. */
+static struct picture {
+  gmlake_stats stats;
+  gmlake_mock_census census;
+  struct view shown;
+} noted;
+
+static void take_picture(struct picture *p) {
+  memset(p, 0, sizeof(*p));
+  show_view(NULL, &w.pools[0]);
+  p->shown = views[0];
+  p->stats = stats();
+  p->census = census();
+  p->stats.state_count[4] = p->stats.driver_call_count = p->stats.driver_ns = 0;
+  p->stats.metadata_bytes_peak = p->census.call_count = p->census.modelled_ns = 0;
+}
+
+static int is_same(void) {
+  static struct picture again;
+  take_picture(&again);
+  return !memcmp(&again.shown, &noted.shown, sizeof(again.shown)) &&
+         !memcmp(&again.stats, &noted.stats, sizeof(again.stats)) &&
+         !memcmp(&again.census, &noted.census, sizeof(again.census));
+}
+
+/* A word of the policy's alone: whether it was one. What is said holds for the next call. */
+static int do_say(const op *o, const char *name, gmlake_stream stream) {
+  const char *text = (const char *)o->bytes;
+  if (!strcmp(name, "plan")) {
+    asked.plans = text;
+    asked.plan_questions = 0;
+  } else if (!strcmp(name, "drop")) {
+    asked.drops = text;
+  } else if (!strcmp(name, "paper")) {
+    set_paper(text);
+  } else if (!strcmp(name, "note")) {
+    take_picture(&noted);
+  } else if (!strcmp(name, "same")) {
+    judge(is_same(), "something has changed");
+  } else if (!strcmp(name, "shows")) {
+    show_view(stream, &w.pools[o->two]);
+    judge(is_shown(text), "the policy is shown something else");
+  } else {
+    return 0;
+  }
+  return 1;
 }
 
 #endif /* PLAY_POLICY_H */
