@@ -17,6 +17,8 @@ static unsigned unit_chunks; /* each lake has its own, which player.h sets */
 
 #include "player.h"
 #include "rows.h"
+#include "policy_rows.h"
+#include "paper_rows.h"
 
 /* Chunks are the unit of a row's words. */
 static const char *play_row(const char *words, int how) {
@@ -78,8 +80,28 @@ static void changes_cost_so_many_calls(void **state) {
     }
 }
 
+static void wrong_answers_change_nothing(void **state) {
+  size_t i;
+  (void)state;
+  for (i = 0; i < WRONGS; i++) {
+    const struct wrong *row = &wrongs[i];
+    char words[1024];
+    const char *rule;
+    (void)snprintf(words, sizeof(words), "%s note mark %s +z=%s!I %s asked=1 same", WORLD,
+                   row->answer, row->request, row->error);
+    rule = play_row(words, TOGETHER);
+    if (rule) tell_row(rule);
+    if (rule) fail_msg("%s: %s", row->answer, rule);
+  }
+}
+
 int main(int argc, char **argv) {
-  static struct CMUnitTest tests[ROWS + 1];
+  static const struct {
+    const row *rows;
+    size_t count;
+  } tables[] = {{rows, ROWS}, {policy_rows, POLICY_ROWS}, {paper_rows, PAPER_ROWS}};
+  static struct CMUnitTest tests[ROWS + POLICY_ROWS + PAPER_ROWS + 2];
+  struct CMUnitTest *test = tests;
   const char *wanted = NULL;
   size_t i;
   int n;
@@ -102,12 +124,15 @@ int main(int argc, char **argv) {
     (void)printf("%s\n", rule ? rule : "nothing is found");
     return rule != NULL;
   }
-  for (i = 0; i < ROWS; i++) {
-    tests[i].name = rows[i].name;
-    tests[i].test_func = a_row;
-    tests[i].initial_state = (void *)(uintptr_t)&rows[i];
-  }
-  tests[ROWS].name = "changes_cost_so_many_calls";
-  tests[ROWS].test_func = changes_cost_so_many_calls;
+  for (n = 0; n < 3; n++)
+    for (i = 0; i < tables[n].count; i++, test++) {
+      test->name = tables[n].rows[i].name;
+      test->test_func = a_row;
+      test->initial_state = (void *)(uintptr_t)&tables[n].rows[i];
+    }
+  test->name = "changes_cost_so_many_calls";
+  test++->test_func = changes_cost_so_many_calls;
+  test->name = "wrong_answers_change_nothing";
+  test->test_func = wrong_answers_change_nothing;
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
