@@ -325,12 +325,15 @@ static const row policy_rows[] = {
      "+x=1 evict-asked=1 plan:4,G1,c+1-512b=512b +y=1 evict-asked=2 evict-bytes=2"},
     /* Whatever of a stitch finds no host memory, the view for this question among it: nothing is
        mapped, and another time it is. */
-    {"evict_is_not_asked_without_a_view", TOGETHER,
+    {"evict_is_not_asked_without_scratch", TOGETHER,
      "{granule:16 cap:6 policy:2} " LAY6
      "-ac mark host:1* +x=2!H host:0 evict-asked=0 stitches=0 +x=2 evict-asked=1 stitches=1"},
-    {"evict_is_not_asked_without_a_callback", TOGETHER,
+    {"evict_is_not_asked_without_a_view", TOGETHER,
      "{granule:16 cap:6 policy:2} " LAY6
      "-ac mark host:2* +x=2!H host:0 evict-asked=0 stitches=0 +x=2 evict-asked=1 stitches=1"},
+    {"evict_is_asked_and_nothing_is_mapped", TOGETHER,
+     "{granule:16 cap:6 policy:2} " LAY6
+     "-ac mark host:3* +x=2!H host:0 evict-asked=2 stitches=0 +x=2 evict-asked=3 stitches=1"},
     /* With one stream, which needs no events for anything else. */
     {"evict_drops_windows_of_a_single_stream", TOGETHER,
      "{granule:16 cap:8 policy:2} " LAY6

@@ -149,15 +149,13 @@ static void assert_block(size_t number, const void *home, size_t bytes) {
 
 /* What is written through the block lies in its pieces, in order. */
 static void assert_aliases(void *ptr) {
-  const size_t count = piece_count(ptr);
-  unsigned char *bytes = (unsigned char *)ptr;
+  gmlake_allocation_info info;
   size_t offset = 0, i, n;
-  for (i = 0; i < count; offset += piece(ptr, i++).bytes)
-    for (n = 0; n < piece(ptr, i).bytes; n += 512) {
-      const size_t mark = offset + n;
-      memcpy(bytes + offset + n, &mark, sizeof(mark));
-      assert_memory_equal((char *)piece(ptr, i).home + n, &mark, sizeof(mark));
-    }
+  assert_ok(gmlake_get_allocation(lake, ptr, &info));
+  for (n = 0; n < info.bytes; n += 512) memcpy((char *)ptr + n, &n, sizeof(n));
+  for (i = 0; offset < info.bytes; offset += piece(ptr, i++).bytes)
+    for (n = offset; n < offset + piece(ptr, i).bytes; n += 512)
+      assert_memory_equal((char *)piece(ptr, i).home + n - offset, &n, sizeof(n));
 }
 
 static void end(void) {
