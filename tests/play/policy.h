@@ -648,7 +648,7 @@ static int do_say(const op *o, const char *name, gmlake_stream stream) {
   } else if (!strcmp(name, "same")) {
     judge(is_same(), "something has changed");
   } else if (!strcmp(name, "shows")) {
-    show_view(stream, &w.pools[o->two]);
+    show_view(stream, &w.pools[o->two % (POOLS + 1)]);
     judge(is_shown(text), "the policy is shown something else");
   } else {
     return 0;
