@@ -262,7 +262,7 @@ static uint64_t read_home(void) {
   return reads('-') ? home - read_size() : home;
 }
 
-/* What a part of a plan says. Of pieces there is room for so many as the lake has asked for. */
+/* What a part of a plan says, E last. Of pieces there is room for so many as the lake has asked for. */
 static void read_part(gmlake_plan *plan, size_t *named) {
   gmlake_piece piece;
   if (reads('G')) {
@@ -338,6 +338,7 @@ static void set_paper(const char *text) {
 /* As the word that compares it would say it. */
 static void trace_view(const struct view *seen) {
   size_t i, n;
+  if (!is_traced) return;
   trace("  the policy is shown");
   for (i = 0; i < seen->block_count && i < SHOWN; i++) {
     for (n = 0; n < NAMES && w.starts[n] != home_of(&seen->blocks[i]);) n++;
@@ -424,7 +425,7 @@ static void judge_request(const gmlake_request *request, int from) {
   if (o->flags & FLAG_T) return; /* the lender's pool has chunks of its own */
   judge(request->alignment == (o->align > least ? o->align : least), "a request's alignment");
   wanted = o->two % (POOLS + 1);
-  judge(from == wanted || !w.pools[wanted].value || (w.named >= 0 && w.lines[w.named].graph),
+  judge(from == (w.pools[wanted].value ? wanted : 0) || (w.named >= 0 && w.lines[w.named].graph),
         "a request's pool");
 }
 

@@ -360,6 +360,80 @@ static void shows_what_lives(void) {
   judge_view(&view, &request);
 }
 
+/* The request for a, the line's first word, as a policy is to be shown it. */
+static gmlake_request request_for_a(void) {
+  gmlake_request request;
+  memset(&request, 0, sizeof(request));
+  w.at = 0;
+  w.named = 1;
+  request.number = 1;
+  request.bytes = UNIT;
+  request.alignment = GRAIN;
+  request.stream = w.lines[1].value;
+  judge_request(&request, 0);
+  return request;
+}
+
+static void shows_other_bytes(void) {
+  gmlake_request request = request_for_a();
+  request.bytes++;
+  judge_request(&request, 0);
+}
+
+static void shows_other_flags(void) {
+  gmlake_request request = request_for_a();
+  request.flags = GMLAKE_NO_STITCH;
+  judge_request(&request, 0);
+}
+
+static void shows_another_stream(void) {
+  gmlake_request request = request_for_a();
+  request.stream = w.lines[2].value;
+  judge_request(&request, 0);
+}
+
+static void shows_another_alignment(void) {
+  gmlake_request request = request_for_a();
+  request.alignment = UNIT;
+  judge_request(&request, 0);
+}
+
+static void shows_another_pool(void) {
+  const gmlake_request request = request_for_a();
+  judge_request(&request, 1);
+}
+
+static void shows_other_figures(void) {
+  const gmlake_request request = request_for_a();
+  gmlake_view view;
+  memset(&view, 0, sizeof(view));
+  view.chunk_bytes = w.chunk;
+  view.reserved_bytes = stats().reserved_bytes + 1;
+  view.stitched_bytes_max = lake->desc.stitched_bytes_max;
+  judge_view(&view, &request);
+}
+
+static void gives_a_plan_that_is_made(void) {
+  const gmlake_request request = request_for_a();
+  gmlake_piece piece;
+  gmlake_plan plan;
+  gmlake_view view;
+  memset(&view, 0, sizeof(view));
+  memset(&plan, 0, sizeof(plan));
+  plan.pieces = &piece;
+  plan.piece_capacity = 1;
+  plan.state = 1;
+  on_choose(&asked, &view, &request, &plan);
+}
+
+static void frees_another(void) {
+  gmlake_piece piece;
+  piece.home = (void *)(uintptr_t)w.blocks[0].at;
+  piece.bytes = UNIT + GRAIN;
+  w.leaving = &w.blocks[0];
+  (void)on_coalesce(&asked, &piece);
+}
+
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
 static const struct misdeed {
@@ -464,6 +538,15 @@ static const struct misdeed {
     {"new_chunks_are_refused", "{cap:8} +a=4 -a", refuses_what_can_be_made, "new chunks serve"},
     {"an_error_says_nothing", "{}", says_nothing_of_a_failure, "the last error is another one"},
     {"what_lives_is_shown", "{} +a=1", shows_what_lives, "two live blocks share memory"},
+    {"other_bytes_are_shown", "{} +a=1@A", shows_other_bytes, "a request's bytes"},
+    {"other_flags_are_shown", "{} +a=1@A", shows_other_flags, "a request's flags"},
+    {"another_stream_is_shown", "{} +a=1@A", shows_another_stream, "a request's stream"},
+    {"another_alignment_is_shown", "{} +a=1@A", shows_another_alignment, "a request's alignment"},
+    {"another_pool_is_shown", "{} +a=1@A P0", shows_another_pool, "a request's pool"},
+    {"other_figures_are_shown", "{} +a=1@A", shows_other_figures, "a view's figures"},
+    {"a_plan_is_made", "{} +a=1@A", gives_a_plan_that_is_made, "a plan to be made is not blank"},
+    {"another_block_is_freed", "{} +a=1@A", frees_another,
+     "a policy is told of another block than the one that is freed"},
 };
 #define MISDEEDS (sizeof(misdeeds) / sizeof(misdeeds[0]))
 
