@@ -79,9 +79,10 @@ static const row policy_rows[] = {
     {"stitch_of_as_many_as_there_is_room_for", TOGETHER,
      "{granule:16 cap:20 policy:1} +z.3=17@n -z.3@n +a-q=1 -acegikmo "
      "plan:3,o=1,m=1,k=1,i=1,g=1,e=1,c=1,a=1 mark +w=8 state=3 pieces:w=8 home:w0=o home:w7=a"},
-    /* A view of the size that there is room for takes no host memory. */
+    /* A view of the size that there is room for takes no host memory: for a first view of no block
+       there was made room for one of one. */
     {"views_are_written_over", TOGETHER,
-     "{granule:16 cap:8 policy:1} +z.3=7@n -z.3@n +a-g=1 -b shows:b=1 host:1 shows:b=1 host:0"},
+     "{granule:16 cap:8 policy:1} +a=2 -a host:1 shows:a=2 host:0"},
     /* Of the two states that take what is there, either. */
     {"window_is_reused_by_its_number", TOGETHER,
      "{granule:16 cap:8 policy:1} " HOLES6
