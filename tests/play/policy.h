@@ -262,7 +262,8 @@ static uint64_t read_home(void) {
   return reads('-') ? home - read_size() : home;
 }
 
-/* What a part of a plan says, E last. Of pieces there is room for so many as the lake has asked for. */
+/* What a part of a plan says, E last. Of pieces there is room for so many as the lake has asked
+   for. */
 static void read_part(gmlake_plan *plan, size_t *named) {
   gmlake_piece piece;
   if (reads('G')) {
