@@ -426,8 +426,9 @@ static void judge_request(const gmlake_request *request, int from) {
   if (o->flags & FLAG_T) return; /* the lender's pool has chunks of its own */
   judge(request->alignment == (o->align > least ? o->align : least), "a request's alignment");
   wanted = o->two % (POOLS + 1);
-  judge(from == (w.pools[wanted].value ? wanted : 0) || (w.named >= 0 && w.lines[w.named].graph),
-        "a request's pool");
+  if (!w.pools[wanted].value) wanted = 0;
+  if (w.named >= 0 && w.lines[w.named].graph) wanted = w.of_serial[w.lines[w.named].graph]->pool;
+  judge(from == wanted, "a request's pool");
 }
 
 /* Calls that a policy may not make. */
