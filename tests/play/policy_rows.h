@@ -175,7 +175,7 @@ static const row policy_rows[] = {
     /* No addresses are left for the window: asked again, behind growth that stays. */
     {"stitch_beyond_the_addresses", TOGETHER,
      "{granule:16 cap:8 window:2 policy:1} " HOLES6
-     "plan:3,a=1,c=1 +w=2 plan:4,G1,e=1;0 +x=512b asked=2 shown:2:e=1,f+1=1"},
+     "plan:3,a=1,c=1 +w=2 plan:4,G1,e=1;0 +x=512b asked=2 shown:2:e=1,f+1=1 size:x0=512b"},
 
     /* ---- keeps_former ---- */
 

@@ -31,6 +31,7 @@ static const char *play_row(const char *words, int how) {
   wrong = program_read(&p, words);
   if (wrong) {
     (void)fprintf(stderr, "not of the language: %s\n", wrong);
+    w.program = NULL;
     return "not of the language";
   }
   if (p.options[OPT_GRANULE]) p.options[OPT_EXACT] = 1;
@@ -42,6 +43,7 @@ static const char *play_row(const char *words, int how) {
 }
 
 static void tell_row(const char *rule) {
+  if (!w.program) return; /* it could not be read */
   program_write(stderr, w.program);
   (void)fprintf(stderr, "\nword %zu", verdict.at + 1);
   if (verdict.at < w.program->count)
