@@ -22,7 +22,7 @@ CONTENTS
     >>copies >>lend            contents kept on the host; graphs' memory that others use meanwhile
     >>pools >>buffer           arenas, pools and captures; buffers
     >>sharing >>sleep          memory of several processes; memory given back for a while
-    >>figures >>profile        questions; what a run needed, and creating it ahead
+    >>figures >>ahead          questions; creating memory ahead
     >>map >>check              what lies where; gmlake_check
     >>backend_mock >>backend_cuda
     >>entry >>life             the way in and out; creating and destroying lakes
@@ -82,14 +82,13 @@ MACROS                            where to define it
   No macro changes a public struct or signature.
 
 GLOSSARY
-  chunk       physical memory, desc.chunk_bytes large, with a driver handle of its own, or one for
-              several side by side (FIRST STEP). A handle is mapped whole
+  chunk       physical memory, desc.chunk_bytes large, with a driver handle of its own
   home arena  reserved addresses, in one range or few. Every chunk is mapped once in it, in a slot
   pBlock      a range of the arena, free or live (paper). The free pBlocks are the paper's pPool
   window      a second, contiguous mapping of several ranges of the arena: the paper's sBlock. All
               windows, live and idle, are the paper's sPool
-  span        one of a window's ranges. All but the first begin where a handle begins; all but the
-              last end where a handle ends
+  span        one of a window's ranges. All but the first begin where a chunk begins; all but the
+              last end where a chunk ends
   tag         says which pending work may still use a free range: none (clean), or that of a stream
               up to one of its epochs
   epoch       a stream's work between two events that the lake records on it; what is freed there
@@ -333,24 +332,10 @@ ERRORS
   GMLAKE_FILL, on the mock, makes reads of freed memory visible.
 
 FIRST STEP
-  The first step of a program creates the memory that later steps reuse. The cost of creating
-  depends on the number of driver handles, 28 us each, not on their size. Two things make it less.
-  - A profile. gmlake_profile_take tells what a run needed; gmlake_profile_save and _load make it a
-    text of some lines, which you keep where you like. In the next run gmlake_prewarm creates that
-    memory before step one: memory that stays live in handles of 128 MiB, the rest with a handle for
-    each chunk. A profile of another program, model or device is safe: gmlake_prewarm creates less
-    or more than the program needs, and the lake goes on as ever. What is created in vain is
-    returned by gmlake_trim, and where memory is short; but a handle stays as long as a block lives
-    in it. large_percent limits how much memory lies in such large handles.
-  - desc.handle_bytes. Growth for one request then creates up to so many bytes side by side with one
-    handle; but the last chunk has its own, as its end serves other requests. Windows map handles
-    whole: a piece that is no window's end is one or more whole handles. So larger handles cost less
-    time and fit less well: bench/RESULTS.md has figures.
-  A lake with a policy, or with handle_types, whose handles others may see, has a handle for each
-  chunk, and so have buffers, and blocks that share their chunks (GROWING BUFFERS). Buffers do not
-  share chunks with blocks if desc.handle_bytes is set, or when larger handles were created before
-  the first such buffer. Where a handle has several chunks, EXCLUSIVE blocks own whole chunks, but
-  not whole handles.
+  The first step of a program creates the memory that later steps reuse, at 28 us a chunk. Where a
+  program knows how much it will need, it can have that memory created before step one:
+  gmlake_reserve. examples/profile.h keeps the figure from one run to the next. What is created in
+  vain is returned by gmlake_trim, and where memory is short.
 
 COSTS (measured; see bench/RESULTS.md)
   alloc and free   35 to 70 ns without the driver, 130 to 350 ns beyond 100,000 live blocks (the
@@ -924,8 +909,6 @@ typedef struct gmlake_desc { /* all zero: sensible defaults */
                                        ones down to a chunk; both NULL: the backend's (CUDA:
                                        pinned). Called with a lock held: it may not call the lake */
   gmlake_residency residency;
-  size_t handle_bytes; /* growth creates up to so many bytes side by side with one driver handle,
-                          which costs as much as one chunk; 0: chunk_bytes. See FIRST STEP */
 } gmlake_desc;
 
 #define GMLAKE_EXCLUSIVE 1u /* whole chunks that no other block shares */
@@ -1005,7 +988,7 @@ typedef struct gmlake_allocation_info {
   gmlake_state state;
 } gmlake_allocation_info;
 
-typedef struct gmlake_chunk_info { /* a part of a block or buffer that lies in one handle */
+typedef struct gmlake_chunk_info { /* a part of a block or buffer that lies in one chunk */
   uint64_t handle;                 /* the driver's */
   uint64_t address;                /* of the part, in the block or buffer */
   size_t offset_bytes;             /* of the part, in the handle's memory */
@@ -1042,7 +1025,7 @@ typedef struct gmlake_stats {
                               gets counts as one, a chunk that it takes back does not. S5: attempts
                               that failed */
   uint64_t split_count, stitch_count, stitch_reuse_count, stitch_evict_count;
-  uint64_t chunk_count;       /* chunks held now; several with one handle count as one */
+  uint64_t chunk_count;       /* chunks held now */
   uint64_t driver_call_count; /* calls of the backend since creation, but clock_ns, stream_id,
                                  capture_exchange and is_capturing */
   uint64_t driver_ns;         /* time in them and in capture exchanges, by the backend's clock; not
@@ -1064,18 +1047,6 @@ typedef struct gmlake_stats {
   size_t exported_bytes; /* chunks that other processes may have: a part of reserved_bytes */
   size_t imported_bytes; /* other processes' chunks that are mapped here: in reserved_bytes, too */
 } gmlake_stats;
-
-/* What a run learnt of the memory that it needs, for the next run: see FIRST STEP. */
-typedef struct gmlake_profile {
-  size_t struct_bytes;    /* set by the caller; 0: this header's size */
-  size_t resident_bytes;  /* live between two steps: memory that stays */
-  size_t peak_bytes;      /* the most that was held */
-  size_t handle_bytes;    /* of a handle for memory that stays; gmlake_profile_take: 128 MiB */
-  unsigned large_percent; /* of peak_bytes: the most that lies in such handles, which is what a
-                             wrong profile can cost; up to 100. gmlake_profile_take: 50 */
-} gmlake_profile;
-
-#define GMLAKE_PROFILE_TEXT_BYTES 256 /* no text of a profile is longer */
 
 typedef enum gmlake_sleep_mode {
   GMLAKE_SLEEP_DROP = 0, /* contents are lost */
@@ -1301,25 +1272,12 @@ GMLAKE_DEF gmlake_result gmlake_export(gmlake *lake, const void *ptr, unsigned h
 GMLAKE_DEF gmlake_result gmlake_import(gmlake *lake, const gmlake_handle *handles, size_t count,
                                        void **out_ptr);
 
-/* What the default pool's blocks, and buffers that share their chunks, needed so far. Call it
-   between two steps of the program: what is live then counts as memory that stays. peak_bytes
-   counts from gmlake_reset_peaks on.
-   out_profile->struct_bytes is set by the caller: 0, or the size it was compiled with. */
-GMLAKE_DEF gmlake_result gmlake_profile_take(gmlake *lake, gmlake_profile *out_profile);
-/* Writes a profile as text that ends with a 0 byte. INVALID_ARGUMENT: capacity is less than
-   GMLAKE_PROFILE_TEXT_BYTES, or the profile's numbers are not legal. */
-GMLAKE_DEF gmlake_result gmlake_profile_save(const gmlake_profile *profile, char *out_text,
-                                             size_t capacity);
-/* Reads it again. INVALID_ARGUMENT: the text is not what gmlake_profile_save wrote, whole and
-   unchanged; UNSUPPORTED: it is of another version. */
-GMLAKE_DEF gmlake_result gmlake_profile_load(const char *text, size_t bytes,
-                                             gmlake_profile *out_profile);
-/* Creates the memory that a profile tells of, as far as the limits, the device's free memory and
-   addresses allow, less what the default pool's blocks hold already. The stream is the one on which
-   step one runs. It is clean memory, like any other; gmlake_trim returns it. After an error none is
-   created. Errors: OUT_OF_DEVICE_MEMORY (somebody else took it meanwhile), ASLEEP,
-   OUT_OF_HOST_MEMORY, DRIVER. */
-GMLAKE_DEF gmlake_result gmlake_prewarm(gmlake *lake, const gmlake_profile *profile,
+/* Creates chunks until the pool's blocks hold `bytes`, or as many as the limits, the device's free
+   memory and addresses allow; pool NULL: the default one. The stream is the one that uses them
+   first. It is clean memory, like any other; gmlake_trim returns it. After an error none is created.
+   Costs 28 us a chunk. Errors: INVALID_ARGUMENT (from the out-of-memory handler, too),
+   OUT_OF_DEVICE_MEMORY (somebody else took it meanwhile), ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
+GMLAKE_DEF gmlake_result gmlake_reserve(gmlake *lake, gmlake_pool *pool, size_t bytes,
                                         gmlake_stream stream);
 
 /* Returns free chunks whose work is complete, also those of buffers, to the driver until the lake
@@ -1330,8 +1288,9 @@ GMLAKE_DEF gmlake_result gmlake_prewarm(gmlake *lake, const gmlake_profile *prof
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *lake, size_t keep_bytes, size_t *out_released_bytes);
 /* out_stats->struct_bytes is set by the caller: 0, or the size it was compiled with. */
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *lake, gmlake_stats *out_stats);
-/* The same of one pool; NULL: of all that is in no pool, buffers too. Of now alone: peaks, the
-   metadata and what is counted from creation on are the lake's, and 0 here. O(its blocks). */
+/* The same of one pool; NULL: of all that is in no pool, buffers too. Of now alone: the metadata,
+   what is counted from creation on, and peaks are the lake's, and 0 here; but reserved_bytes_peak
+   is the most that the pool's blocks held since gmlake_reset_peaks. O(its blocks). */
 GMLAKE_DEF gmlake_result gmlake_pool_get_stats(gmlake *lake, gmlake_pool *pool,
                                                gmlake_stats *out_stats);
 GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *lake);
@@ -3233,27 +3192,23 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
 
 /* ---- >>chunks -------------------------------------------------------------------------------
    gmlk_chunks: the chunks of one arena, by slot. A slot is the place of a chunk in the arena. Owns
-   the handles of the chunks, the number of their mappings, the quarantine and the marks. A handle
-   is of one chunk, or of several side by side that were created together: they are mapped, unmapped
-   and released together. What the driver refuses to unmap or to release is quarantined: its slots
-   stay taken, and its handle is offered to the driver again when the arena is closed.
+   the handles of the chunks, the number of their mappings, the quarantine and the marks. What the
+   driver refuses to unmap or to release is quarantined: its slot stays taken, and its handle is
+   offered to the driver again when the arena is closed.
    The holder of `driving` reads and changes all of this, also while the books are unlocked; nobody
    else does.
 
    [P1] backed_count and stuck_count are the numbers of slots with a handle that are not in
         quarantine, and that are; asleep_count that of slots asleep, which have none. No slot from
-        stuck_end on is in quarantine. handle_count is the number of handles.
+        stuck_end on is in quarantine.
    [P2] Between two operations no chunk is marked.
    [P3] A chunk that is not in quarantine is mapped at home, unless the arena is bare or asleep.
-   [P4] The chunks of one handle lie side by side and are alike, but for before, behind and marks.
    [P5] shared_count is the number of slots that other processes may have mapped. Such a slot's
-        handle is its own, and its memory is never free: it is released, or quarantined.
+        memory is never free: it is released, or quarantined.
    [P6] A graph knows no slot that is empty.
 
-   O(chunks of the handle). Can fail: gmlk_chunks_resize, for want of host memory; to release: the
+   O(1). Can fail: gmlk_chunks_resize, for want of host memory; to release: the
    driver. */
-
-#define GMLK_HANDLE_CHUNKS 64u /* the most chunks of a handle */
 
 typedef struct gmlk_chunk { /* of one slot */
   uint64_t handle;          /* the driver's; 0: no memory */
@@ -3265,17 +3220,15 @@ typedef struct gmlk_chunk { /* of one slot */
   uint8_t is_asleep;        /* it gave its memory back and gets new memory when its arena wakes */
   uint8_t is_shared;        /* [P5] it was exported */
   uint8_t is_known;         /* [P6] a graph may know it: its pool had it when a capture ended */
-  uint32_t before, behind;  /* [P4] chunks of the same handle on both sides of this one */
 } gmlk_chunk;
 
 typedef struct gmlk_chunks {
   gmlk_chunk *items;
   size_t capacity;                  /* records in items */
   size_t backed_count, stuck_count; /* [P1] */
-  size_t backed_peak;               /* of backed_count after a growth; for profiles */
+  size_t backed_peak;               /* of backed_count after a growth */
   size_t asleep_count;              /* [P1] */
   uint32_t stuck_end;               /* [P1] */
-  size_t handle_count;              /* [P1] */
   size_t shared_count;              /* [P5] */
 } gmlk_chunks;
 
@@ -3298,31 +3251,6 @@ static const gmlk_chunk *gmlk_chunk_at(const gmlk_chunks *all, uint32_t slot) {
   return &all->items[slot];
 }
 
-/* The first slot of the handle that this slot is of, and the slot behind its last one. A slot that
-   has no handle is by itself. */
-static uint32_t gmlk_handle_first(const gmlk_chunks *all, uint32_t slot) {
-  return slot - all->items[slot].before;
-}
-static uint32_t gmlk_handle_end(const gmlk_chunks *all, uint32_t slot) {
-  return slot + all->items[slot].behind + 1;
-}
-
-/* For >>check: whether [P4] holds. */
-static int gmlk_handles_are_alike(const gmlk_chunks *all) {
-  const gmlk_chunk *chunk = all->items, *before = NULL;
-  uint32_t left = 0; /* chunks that the handle of the one before still has */
-  for (; chunk < all->items + all->capacity; before = chunk++, left = before->behind) {
-    if (chunk->before >= GMLK_HANDLE_CHUNKS) return 0;
-    if (left != (chunk->before ? chunk->behind + 1 : 0)) return 0;
-    if (before && chunk->before &&
-        (before->handle != chunk->handle || before->map_count != chunk->map_count ||
-         before->is_home != chunk->is_home || before->is_stuck != chunk->is_stuck ||
-         before->is_asleep != chunk->is_asleep))
-      return 0;
-  }
-  return !left;
-}
-
 static int gmlk_chunk_is_stuck(const gmlk_chunks *all, uint32_t slot) {
   return slot < all->stuck_end && all->items[slot].is_stuck;
 }
@@ -3332,94 +3260,73 @@ static int gmlk_chunk_is_backed(const gmlk_chunks *all, uint32_t slot) {
   return all->items[slot].handle && !all->items[slot].is_stuck;
 }
 
-/* Makes a slot that is asleep an empty one. pre: the caller does so for all slots of its handle. */
+/* Makes a slot that is asleep an empty one. */
 static void gmlk_chunk_end_sleep(gmlk_chunks *all, uint32_t slot) {
   all->asleep_count -= all->items[slot].is_asleep;
   all->items[slot].is_asleep = 0;
-  all->items[slot].before = all->items[slot].behind = 0;
 }
 
-/* Creates `count` chunks with one handle, in slots that are empty or asleep. */
+/* Creates a chunk in a slot that is empty or asleep. */
 static gmlake_result gmlk_chunk_create(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot,
-                                       uint32_t count, size_t bytes) {
+                                       size_t bytes) {
   uint64_t handle = 0;
-  gmlake_result result = gmlk_drive_create(drive, count * bytes, &handle);
-  uint32_t i;
-  for (i = 0; i < count && !result; i++) {
-    gmlk_chunk_end_sleep(all, slot + i);
-    all->items[slot + i].handle = handle;
-    all->items[slot + i].before = i;
-    all->items[slot + i].behind = count - 1 - i;
-    all->backed_count++;
-  }
-  all->handle_count += !result;
-  return result;
+  gmlake_result result = gmlk_drive_create(drive, bytes, &handle);
+  if (result) return result;
+  gmlk_chunk_end_sleep(all, slot);
+  all->items[slot].handle = handle;
+  all->backed_count++;
+  return GMLAKE_OK;
 }
 
-/* Says of all chunks of a handle whether they are mapped at home. */
-static void gmlk_chunk_set_home(gmlk_chunks *all, uint32_t slot, int is_home) {
-  uint32_t i = gmlk_handle_first(all, slot), end = gmlk_handle_end(all, slot);
-  for (; i < end; i++) all->items[i].is_home = (uint8_t)is_home;
-}
-
-/* Maps a handle at its home address. pre: slot is its first one. */
+/* Maps a chunk at its home address. */
 static gmlake_result gmlk_chunk_map(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot,
                                     uint64_t home, size_t bytes) {
-  const size_t count = gmlk_handle_end(all, slot) - slot;
-  gmlake_result result = GMLK_CALL(drive, map, home, count * bytes, all->items[slot].handle);
-  gmlk_chunk_set_home(all, slot, !result);
+  gmlake_result result = GMLK_CALL(drive, map, home, bytes, all->items[slot].handle);
+  all->items[slot].is_home = !result;
   return result;
 }
 
-/* Unmaps a chunk's handle at home; `home` is the chunk's address there. 0: it is still mapped. */
+/* Unmaps a chunk at home. 0: it is still mapped. */
 static int gmlk_chunk_unmap(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot, uint64_t home,
                             size_t bytes) {
-  const size_t before = all->items[slot].before, count = before + all->items[slot].behind + 1;
   if (!all->items[slot].is_home) return 1;
-  if (GMLK_CALL(drive, unmap, home - before * bytes, count * bytes)) return 0;
-  gmlk_chunk_set_home(all, slot, 0);
+  if (GMLK_CALL(drive, unmap, home, bytes)) return 0;
+  all->items[slot].is_home = 0;
   return 1;
 }
 
-/* Quarantines all chunks of a handle. */
 static void gmlk_chunk_quarantine(gmlk_chunks *all, uint32_t slot) {
-  uint32_t i = gmlk_handle_first(all, slot), end = gmlk_handle_end(all, slot);
   if (all->items[slot].is_stuck) return;
-  all->backed_count -= end - i;
-  all->stuck_count += end - i;
-  if (end > all->stuck_end) all->stuck_end = end;
-  for (; i < end; i++) all->items[i].is_stuck = 1;
+  all->items[slot].is_stuck = 1;
+  all->backed_count--;
+  all->stuck_count++;
+  if (slot >= all->stuck_end) all->stuck_end = slot + 1;
 }
 
-/* Gives a chunk's handle back to the driver, and its slots are empty. If the driver refuses, they
-   are quarantined. pre: the handle is mapped nowhere. */
+/* Gives a chunk back to the driver; its slot is empty. If the driver refuses, it is quarantined.
+   pre: it is mapped nowhere. */
 static void gmlk_chunk_release(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot) {
-  uint32_t i = gmlk_handle_first(all, slot), end = gmlk_handle_end(all, slot);
-  if (GMLK_CALL(drive, release, all->items[slot].handle)) {
+  gmlk_chunk *chunk = &all->items[slot];
+  if (GMLK_CALL(drive, release, chunk->handle)) {
     gmlk_chunk_quarantine(all, slot);
     return;
   }
-  if (all->items[slot].is_stuck)
-    all->stuck_count -= end - i;
+  if (chunk->is_stuck)
+    all->stuck_count--;
   else
-    all->backed_count -= end - i;
-  all->handle_count--;
-  all->shared_count -= all->items[slot].is_shared;
-  memset(&all->items[i], 0, (end - i) * sizeof(gmlk_chunk));
+    all->backed_count--;
+  all->shared_count -= chunk->is_shared;
+  memset(chunk, 0, sizeof(*chunk));
 }
 
-/* Gives a chunk's handle back, and its slots are asleep. If the driver refuses, they stay. pre: it
-   is not in quarantine and mapped nowhere. */
+/* Gives a chunk back; its slot is asleep. If the driver refuses, it stays. pre: it is not in
+   quarantine and mapped nowhere. */
 static void gmlk_chunk_sleep(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot) {
-  uint32_t i = gmlk_handle_first(all, slot), end = gmlk_handle_end(all, slot);
   if (GMLK_CALL(drive, release, all->items[slot].handle)) return;
-  all->backed_count -= end - i;
-  all->asleep_count += end - i;
-  all->handle_count--;
-  for (; i < end; i++) {
-    all->items[i].handle = 0;
-    all->items[i].is_asleep = 1;
-  }
+  all->backed_count--;
+  all->asleep_count++;
+  all->items[slot].handle = 0;
+  all->items[slot].is_asleep = 1;
 }
 
 /* Counts a mapping that was made, by 1, or removed, by -1. */
@@ -3433,7 +3340,7 @@ static void gmlk_chunk_place(gmlk_chunks *all, uint32_t slot, int by) {
   all->items[slot].place_count += (uint32_t)by;
 }
 
-/* Notes that other processes may map the chunk from now on. pre: its handle is its own. */
+/* Notes that other processes may map the chunk from now on. */
 static void gmlk_chunk_share(gmlk_chunks *all, uint32_t slot) {
   all->shared_count += !all->items[slot].is_shared;
   all->items[slot].is_shared = 1;
@@ -3650,19 +3557,6 @@ static uint32_t gmlk_slot_from(const gmlk_arena *a, uint32_t at) {
 /* Whether a range is one of whole slots. */
 static int gmlk_is_chunks(const gmlk_arena *a, uint32_t at, uint32_t grains) {
   return !((at | grains) & (gmlk_chunk_grains(a) - 1));
-}
-
-/* The slot that begins where a handle begins or the arena ends: the first one at this grain or
-   behind it, and the last one up to it. */
-static uint32_t gmlk_edge_from(const gmlk_arena *a, uint32_t at) {
-  uint32_t slot = gmlk_slot_of(a, at);
-  if (slot == a->slot_count) return slot;
-  if (at == gmlk_slot_at(a, slot) && gmlk_handle_first(&a->chunks, slot) == slot) return slot;
-  return gmlk_handle_end(&a->chunks, slot);
-}
-static uint32_t gmlk_edge_upto(const gmlk_arena *a, uint32_t at) {
-  uint32_t slot = gmlk_slot_of(a, at);
-  return slot == a->slot_count ? slot : gmlk_handle_first(&a->chunks, slot);
 }
 
 /* The base of the extent that a slot lies in; 0: there is none. O(extents). */
@@ -4420,9 +4314,9 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
    gmlk_windows: the windows of one arena (the paper's sBlocks), live and idle, and the address
    space that they are mapped in. A window is a second mapping of parts of the arena: its spans.
    Owns the lists of windows and the tiling of the address space.
-   [W1] Every span but the last ends where a handle ends; every span but the first begins where
+   [W1] Every span but the last ends where a chunk ends; every span but the first begins where
         one begins.
-   [W2] No handle is in two spans of a window.
+   [W2] No chunk is in two spans of a window.
    [W3] The spans' grains add up to the window's.
    [W4] While a window is live each span is one block of state GMLK_PIECE that points to the
         window.
@@ -4480,12 +4374,12 @@ static size_t gmlk_window_record_bytes(size_t span_count) {
   return sizeof(gmlk_window) + span_count * sizeof(gmlk_span);
 }
 
-/* The first slot that a window maps for a span, and how many slots: those of whole handles. */
+/* The first slot that a window maps for a span, and how many slots. */
 static uint32_t gmlk_span_slot(const gmlk_arena *a, const gmlk_span *span) {
-  return gmlk_edge_upto(a, span->at);
+  return gmlk_slot_of(a, span->at);
 }
 static uint32_t gmlk_span_chunks(const gmlk_arena *a, const gmlk_span *span) {
-  return gmlk_edge_from(a, span->at + span->grains) - gmlk_span_slot(a, span);
+  return gmlk_slot_from(a, span->at + span->grains) - gmlk_span_slot(a, span);
 }
 
 /* Takes address space for so many chunks of a window or buffer, and the guard's slots behind them;
@@ -5267,7 +5161,7 @@ static uint64_t gmlk_desc_seal(const gmlake_desc *d) {
   uint64_t seal = gmlk_seal((uint64_t)d->device, (uint64_t)d->cross_stream);
   seal = gmlk_seal(gmlk_seal(seal, d->stitch_bytes_min), d->stitched_bytes_max);
   seal = gmlk_seal(gmlk_seal(seal, d->limit_bytes), d->driver_free_bytes_min);
-  return gmlk_seal(seal, d->handle_bytes);
+  return seal;
 }
 
 #define GMLK_CHUNK_WRONG \
@@ -6479,10 +6373,10 @@ static void gmlk_runs_sort(gmlk_run *runs, uint32_t count) {
 /* Enters a free run [at, end) into the supply, for a request of `grains`. */
 static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uint32_t end,
                             uint32_t grains, uint32_t align) {
-  uint32_t first = gmlk_edge_from(a, at), last = gmlk_edge_upto(a, end);
+  uint32_t first = gmlk_slot_from(a, at), last = gmlk_slot_of(a, end);
   uint32_t aligned = at + ((0 - at) & (align - 1));
   uint32_t boundary = gmlk_slot_at(a, first);
-  if (end < boundary) return; /* it touches no handle's end */
+  if (end < boundary) return; /* it touches no chunk's end */
   if (aligned < boundary && boundary - aligned <= grains) {
     const uint32_t tail = boundary - aligned;
     const int is_longest = tail > supply->tail_grains;
@@ -6512,7 +6406,7 @@ static uint32_t gmlk_supply_tip(const gmlk_arena *a, const gmlk_supply *supply, 
                                 uint32_t tail_grains) {
   uint32_t most = 0, i;
   for (i = 0; i < supply->tip_count; i++)
-    if (a->tips[i].grains > most && !(tail_grains && a->tips[i].slot == gmlk_edge_upto(a, tail_at)))
+    if (a->tips[i].grains > most && !(tail_grains && a->tips[i].slot == gmlk_slot_of(a, tail_at)))
       most = a->tips[i].grains;
   return most;
 }
@@ -6634,28 +6528,21 @@ static void gmlk_plan_add(gmlk_arena *a, gmlk_window_plan *plan, uint32_t at, ui
   *last = gmlk_span_of(last->at, last->grains + grains);
 }
 
-/* Adds whole handles that are no larger than what is left, in order. Returns where the smallest of
-   the others begins, for what is left then, or GMLK_NOWHERE. */
+/* Adds whole chunks that are no larger than what is left, in order. Returns where the next of them
+   begins, for what is left then, or GMLK_NOWHERE. */
 static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_window_plan *plan, const gmlk_supply *supply,
                                 uint32_t *left) {
-  uint32_t run, slot, next, end = GMLK_NOWHERE, end_grains = 0;
+  const uint32_t chunk = gmlk_chunk_grains(a);
+  uint32_t run;
   for (run = 0; run < supply->run_count && *left; run++) {
-    for (slot = a->runs[run].slot; slot < a->runs[run].slot + a->runs[run].count; slot = next) {
-      const uint32_t at = gmlk_slot_at(a, slot);
-      uint32_t grains;
-      next = gmlk_handle_end(&a->chunks, slot);
-      grains = gmlk_slot_at(a, next) - at;
-      if (grains <= *left) {
-        gmlk_plan_add(a, plan, at, grains);
-        *left -= grains;
-      } else if (!end_grains || grains < end_grains) {
-        end = at;
-        end_grains = grains;
-        if (grains == gmlk_chunk_grains(a)) return end; /* there is no smaller one */
-      }
-    }
+    const uint32_t at = gmlk_slot_at(a, a->runs[run].slot);
+    const uint32_t count = a->runs[run].count;
+    const uint32_t whole = *left / chunk < count ? *left / chunk : count;
+    if (whole) gmlk_plan_add(a, plan, at, whole * chunk);
+    *left -= whole * chunk;
+    if (whole < count) return at + whole * chunk;
   }
-  return end;
+  return GMLK_NOWHERE;
 }
 
 /* Where the last span begins: the shortest free head that holds it, else the next whole chunk. The
@@ -6692,7 +6579,7 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_tak
   if (!missing) gmlk_runs_sort(a->runs, supply.run_count);
   if (supply.tail_grains) {
     gmlk_plan_add(a, plan, supply.tail_at, supply.tail_grains);
-    not_slot = gmlk_edge_upto(a, supply.tail_at);
+    not_slot = gmlk_slot_of(a, supply.tail_at);
     left -= supply.tail_grains;
   }
   plan->chunk_count += missing >> a->chunk_log;
@@ -6877,10 +6764,10 @@ static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, con
   for (i = 0; i < w->span_count && !result; i++) {
     uint32_t first = gmlk_span_slot(a, &w->spans[i]);
     const uint32_t end = first + gmlk_span_chunks(a, &w->spans[i]);
-    for (slot = first; slot < end && !result; slot = gmlk_handle_end(&a->chunks, slot)) {
-      const size_t bytes = (gmlk_handle_end(&a->chunks, slot) - slot) * a->chunk_bytes;
-      result = GMLK_CALL(drive, map, at + mapped, bytes, gmlk_chunk_at(&a->chunks, slot)->handle);
-      if (!result) mapped += bytes;
+    for (slot = first; slot < end && !result; slot++) {
+      result = GMLK_CALL(drive, map, at + mapped, a->chunk_bytes,
+                         gmlk_chunk_at(&a->chunks, slot)->handle);
+      if (!result) mapped += a->chunk_bytes;
     }
   }
   if (!result) result = gmlk_drive_set_access(drive, at, mapped);
@@ -7478,23 +7365,13 @@ static gmlk_slots gmlk_growth_anywhere(const gmlk_arena *a, uint32_t count) {
   return list.count == count ? list : gmlk_slots_in(a->scratch);
 }
 
-typedef struct gmlk_handles { /* how many chunks one handle gets */
-  uint32_t most;              /* chunks of one handle, at most, */
-  uint32_t until;             /* before this place in the list; from there on one each */
-} gmlk_handles;
-
 /* Creates chunks in the slots and maps them at home. */
-static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *slots,
-                                      gmlk_handles handles) {
+static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *slots) {
   gmlake_result result = drive->result;
   uint32_t i, end;
-  for (i = 0; i < slots->count && !result; i = end) {
-    uint32_t slot = slots->items[i];
-    end = gmlk_slots_row(slots, i);
-    if (i < handles.until && end > handles.until) end = handles.until;
-    if (end - i > handles.most || i >= handles.until)
-      end = i + (i < handles.until ? handles.most : 1);
-    result = gmlk_chunk_create(&a->chunks, drive, slot, end - i, a->chunk_bytes);
+  for (i = 0; i < slots->count && !result; i++) {
+    const uint32_t slot = slots->items[i];
+    result = gmlk_chunk_create(&a->chunks, drive, slot, a->chunk_bytes);
     if (!result && !a->is_bare)
       result = gmlk_chunk_map(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes);
   }
@@ -7511,8 +7388,7 @@ static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, const gmlk_slot
   uint32_t i = slots->count;
   while (i--) {
     uint32_t slot = slots->items[i];
-    if (!gmlk_chunk_at(&a->chunks, slot)->handle || gmlk_chunk_at(&a->chunks, slot)->before)
-      continue;
+    if (!gmlk_chunk_at(&a->chunks, slot)->handle) continue;
     if (gmlk_chunk_unmap(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
       gmlk_chunk_release(&a->chunks, drive, slot);
     else
@@ -7607,39 +7483,24 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_attempt *r, size_t byte
   return result ? result : gmlk_growth_fits(l, r, bytes, &room);
 }
 
-/* How to create chunks with handles of up to `bytes`; from the place `until` of the list on, each
-   chunk gets a handle of its own. Buffers map their chunks one by one, a policy plans by chunks,
-   and an exported handle shows all of it. */
-static gmlk_handles gmlk_handles_of(const gmlake *l, const gmlk_arena *a, size_t bytes,
-                                    uint32_t until) {
-  gmlk_handles handles;
-  const int is_plain = a->buffer_space.holes || l->desc.policy || l->desc.handle_types ||
-                       bytes <= l->desc.chunk_bytes; /* a buffer's place maps one chunk */
-  bytes = gmlk_min(bytes, gmlk_min(GMLK_CHUNK_BYTES_MAX, GMLK_HANDLE_CHUNKS * a->chunk_bytes));
-  handles.most = is_plain ? 1 : (uint32_t)gmlk_max(1, bytes / a->chunk_bytes);
-  handles.until = until;
-  return handles;
-}
-
 /* Creates chunks in the slots, if limits and the device allow it. */
-static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, const gmlk_slots *slots,
-                                     gmlk_handles handles) {
+static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, const gmlk_slots *slots) {
   gmlk_arena *a = r->arena;
   size_t records = gmlk_growth_records(slots);
-  const size_t handle_count = a->chunks.handle_count;
-  gmlk_records held;
+  const size_t held = gmlk_chunks_held(&a->chunks);
+  gmlk_records reserved;
   gmlk_drive drive;
   gmlake_result result = gmlk_growth_allowed(l, r, slots->count * a->chunk_bytes);
   if (!result) result = gmlk_arena_reach(l, a, slots->items[slots->count - 1]);
   if (result) return result;
   if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlk_records_hold(&l->records, &held, records);
+  gmlk_records_hold(&l->records, &reserved, records);
   (void)gmlk_drive_open(l, &drive);
-  result = gmlk_chunks_make(&drive, a, slots, handles);
+  result = gmlk_chunks_make(&drive, a, slots);
   if (result) gmlk_chunks_unmake(&drive, a, slots);
   result = gmlk_drive_close(l, &drive);
-  gmlk_records_return(&l->records, &held);
-  l->stats.chunk_count += a->chunks.handle_count - handle_count;
+  gmlk_records_return(&l->records, &reserved);
+  l->stats.chunk_count += gmlk_chunks_held(&a->chunks) - held;
   if (result) {
     gmlk_growth_quarantine(l, a, slots);
     return result;
@@ -7672,9 +7533,7 @@ static gmlake_result gmlk_grow_once(gmlake *l, gmlk_attempt *r, uint32_t shortfa
     slots = gmlk_growth_anywhere(a, missing);
   *out_count = slots.count;
   if (!slots.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
-  /* What is left of the last chunk serves others, so it does not pin the rest of a handle. */
-  return gmlk_grow_slots(l, r, &slots,
-                         gmlk_handles_of(l, a, l->desc.handle_bytes, slots.count - 1));
+  return gmlk_grow_slots(l, r, &slots);
 }
 
 /* Creates what a request lacks. One chunk more than a window needs is created if that gives a range
@@ -7690,11 +7549,10 @@ static gmlake_result gmlk_grow(gmlake *l, gmlk_attempt *r, uint32_t shortfall) {
 
 /* ---- trim ---- */
 
-/* Whether the taker may have all chunks of this chunk's handle. */
-static int gmlk_is_handle_free(const gmlake *l, const gmlk_arena *a, gmlk_taker taker,
-                               uint32_t slot) {
-  return gmlk_may_take_range(&l->streams, taker, a->firsts[gmlk_handle_first(&a->chunks, slot)],
-                             gmlk_slot_at(a, gmlk_handle_end(&a->chunks, slot)));
+/* Whether the taker may have all of a chunk. */
+static int gmlk_is_chunk_free(const gmlake *l, const gmlk_arena *a, gmlk_taker taker,
+                              uint32_t slot) {
+  return gmlk_may_take_range(&l->streams, taker, a->firsts[slot], gmlk_slot_at(a, slot + 1));
 }
 
 /* The taker for which trim looks for free chunks: it may have what is clean; with HOST_WAIT also
@@ -7728,25 +7586,21 @@ static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_taker tr
   int is_mapped = 0;
   gmlk_crumbs_end(a);
   while (*from_slot && chosen.count < limit) {
-    uint32_t slot = *from_slot, first = gmlk_handle_first(&a->chunks, slot - 1);
-    *from_slot = first;
-    if (!gmlk_is_handle_free(l, a, trimmer, first)) continue;
-    while (slot-- > first) {
-      gmlk_chunk_mark(&a->chunks, slot, 1);
-      gmlk_slots_add(&chosen, slot);
-      is_mapped |= gmlk_chunk_at(&a->chunks, slot)->map_count != 0;
-    }
+    const uint32_t slot = --*from_slot;
+    if (!gmlk_is_chunk_free(l, a, trimmer, slot)) continue;
+    gmlk_chunk_mark(&a->chunks, slot, 1);
+    gmlk_slots_add(&chosen, slot);
+    is_mapped |= gmlk_chunk_at(&a->chunks, slot)->map_count != 0;
   }
   return is_mapped ? gmlk_trim_spare(l, a, trimmer, &chosen) : chosen;
 }
 
 typedef struct gmlk_tally { /* of an arena's chunks, before a stretch of calls */
-  size_t handles, held, shared;
+  size_t held, shared;
 } gmlk_tally;
 
 static gmlk_tally gmlk_tally_of(const gmlk_arena *a) {
   gmlk_tally tally;
-  tally.handles = a->chunks.handle_count;
   tally.held = gmlk_chunks_held(&a->chunks);
   tally.shared = a->chunks.shared_count;
   return tally;
@@ -7755,7 +7609,7 @@ static gmlk_tally gmlk_tally_of(const gmlk_arena *a) {
 /* Counts what became of the chunks. pre: the books are locked again. */
 static void gmlk_tally_up(gmlake *l, const gmlk_arena *a, gmlk_tally before) {
   const gmlk_tally now = gmlk_tally_of(a);
-  l->stats.chunk_count += now.handles - before.handles;
+  l->stats.chunk_count += now.held - before.held;
   l->stats.exported_bytes += (now.shared - before.shared) * a->chunk_bytes;
   if (a->is_import) l->stats.imported_bytes += (now.held - before.held) * a->chunk_bytes;
 }
@@ -7783,7 +7637,6 @@ static void gmlk_trim_drive(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *
   for (i = 0; i < slots->count && drive->is_relaxed; i++) {
     uint32_t slot = slots->items[i];
     if (GMLK_NEVER(gmlk_chunk_at(&a->chunks, slot)->map_count)) continue; /* [W6] [B3] */
-    if (gmlk_chunk_at(&a->chunks, slot)->before) continue;
     if (gmlk_chunk_unmap(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
       gmlk_chunk_release(&a->chunks, drive, slot);
   }
@@ -7822,8 +7675,7 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   gmlk_drive drive;
   gmlk_slots slots;
   gmlake_result result;
-  const size_t larger = gmlk_chunks_held(&a->chunks) > a->chunks.handle_count;
-  const size_t most = gmlk_batch(a->slot_count) + larger * GMLK_HANDLE_CHUNKS;
+  const size_t most = gmlk_batch(a->slot_count);
   const gmlk_tally before = gmlk_tally_of(a);
   size_t bytes;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * most) || !gmlk_scratch_reserve(a, most))
@@ -8351,7 +8203,7 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_attempt *r, gmlk_question *
   if (!gmlk_grow_reserve(a, count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_growth_fresh(a, count, &slot)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   slots = gmlk_slots_from(a, slot, count);
-  result = gmlk_grow_slots(l, r, &slots, gmlk_handles_of(l, a, 0, 0));
+  result = gmlk_grow_slots(l, r, &slots);
   if (result) return result;
   gmlk_attempt_grew(r);
   piece->home = (void *)(uintptr_t)gmlk_slot_home(a, slot);
@@ -9989,7 +9841,7 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
    drained again, unless is_last: then every handle is released, mapped or not. */
 static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
   gmlk_block *va = a->window_space.head.next;
-  uint32_t slot, end;
+  uint32_t slot;
   const int is_placed = gmlk_buffers_drain(a, drive); /* a buffer's place is still mapped */
   int is_mapped = 0;                                  /* a window is */
   int is_backed = 0, is_home; /* a chunk is still mapped at home; this one is */
@@ -10001,8 +9853,7 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
     else
       gmlk_set_state(va, GMLK_UNBACKED);
   }
-  for (slot = 0; slot < a->chunks.capacity; slot = end) {
-    end = gmlk_handle_end(&a->chunks, slot); /* the handle may be gone when it is asked again */
+  for (slot = 0; slot < a->chunks.capacity; slot++) {
     if (!gmlk_chunk_at(&a->chunks, slot)->handle) continue;
     is_home = !gmlk_chunk_unmap(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes);
     is_backed |= is_home;
@@ -10131,7 +9982,7 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, i
 /* Adds the chunks that an arena has. */
 static void gmlk_count_chunks(const gmlk_arena *a, gmlake_stats *out) {
   const gmlk_chunks *all = &a->chunks;
-  out->chunk_count += all->handle_count;
+  out->chunk_count += gmlk_chunks_held(all);
   out->reserved_bytes += gmlk_chunks_held(all) * a->chunk_bytes;
   out->quarantined_bytes += (all->stuck_count + gmlk_chunks_kept(a)) * a->chunk_bytes;
   out->sleeping_bytes += all->asleep_count * a->chunk_bytes;
@@ -10692,14 +10543,10 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
   return GMLAKE_OK;
 }
 
-/* Whether buffers may take an arena's chunks: it has none but theirs, or each has a handle of its
-   own and no policy decides about them. */
+/* Whether buffers may take an arena's chunks: it has none but theirs, or no policy decides about
+   them. */
 static int gmlk_may_have_buffers(const gmlake *l, const gmlk_arena *a) {
-  uint32_t slot = 0;
-  if (a->buffer_space.holes || a->is_bare) return 1;
-  if (l->desc.policy || l->desc.handle_bytes > l->desc.chunk_bytes) return 0;
-  while (slot < a->chunks.capacity && gmlk_handle_end(&a->chunks, slot) == slot + 1) slot++;
-  return slot == a->chunks.capacity;
+  return a->buffer_space.holes || a->is_bare || !l->desc.policy;
 }
 
 /* The arena that all the owner's buffers of a chunk size share: that of its blocks, if their chunks
@@ -11083,7 +10930,6 @@ static gmlake_result gmlk_refuse_handle(gmlake *l, const gmlk_drive *drive,
 /* Maps the handles as the arena's chunks and makes one block of them. */
 static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_handle *handles,
                                      uint32_t count, void **out_ptr) {
-  const gmlk_handles single = {1, count};
   const gmlk_tally before = gmlk_tally_of(a);
   gmlk_attempt r = gmlk_attempt_of(a, 0, count * a->chunk_bytes);
   gmlk_note *note;
@@ -11098,7 +10944,7 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
   slots = gmlk_slots_from(a, 0, count);
   (void)gmlk_drive_open(l, &drive);
   gmlk_drive_import(&drive, handles);
-  result = gmlk_chunks_make(&drive, a, &slots, single);
+  result = gmlk_chunks_make(&drive, a, &slots);
   is_full = result && gmlk_has_no_descriptor();
   if (result) gmlk_chunks_unmake(&drive, a, &slots);
   (void)gmlk_drive_close(l, &drive);
@@ -11252,8 +11098,7 @@ static gmlake_result gmlk_unmap_all(gmlk_drive *drive, gmlk_arena *a) {
     }
   for (i = 0; i < a->slot_count && !result && !a->is_bare; i++) {
     if (!gmlk_chunk_at(&a->chunks, i)->is_home || gmlk_chunk_is_stuck(&a->chunks, i)) continue;
-    result = gmlk_copies_out(drive, a, gmlk_slot_home(a, i),
-                             (gmlk_handle_end(&a->chunks, i) - i) * a->chunk_bytes);
+    result = gmlk_copies_out(drive, a, gmlk_slot_home(a, i), a->chunk_bytes);
     if (!result && !gmlk_chunk_unmap(&a->chunks, drive, i, gmlk_slot_home(a, i), a->chunk_bytes))
       result = drive->result;
   }
@@ -11263,19 +11108,17 @@ static gmlake_result gmlk_unmap_all(gmlk_drive *drive, gmlk_arena *a) {
 /* Gives a slot of the arena memory, mapped at home. A chunk that it creates gets a mark. */
 static gmlake_result gmlk_chunk_wake(gmlk_drive *drive, gmlk_arena *a, uint32_t slot) {
   const uint64_t home = gmlk_slot_home(a, slot);
-  const uint32_t end = gmlk_handle_end(&a->chunks, slot);
   gmlake_result result = GMLAKE_OK;
-  uint32_t i;
   if (gmlk_chunk_at(&a->chunks, slot)->is_asleep) {
-    result = gmlk_chunk_create(&a->chunks, drive, slot, end - slot, a->chunk_bytes);
+    result = gmlk_chunk_create(&a->chunks, drive, slot, a->chunk_bytes);
     if (result) return result;
-    for (i = slot; i < end; i++) gmlk_chunk_mark(&a->chunks, i, 1);
+    gmlk_chunk_mark(&a->chunks, slot, 1);
   }
   if (a->is_bare || !gmlk_chunk_is_backed(&a->chunks, slot) ||
       gmlk_chunk_at(&a->chunks, slot)->is_home)
     return GMLAKE_OK;
   result = gmlk_chunk_map(&a->chunks, drive, slot, home, a->chunk_bytes);
-  return result ? result : gmlk_drive_set_access(drive, home, (end - slot) * a->chunk_bytes);
+  return result ? result : gmlk_drive_set_access(drive, home, a->chunk_bytes);
 }
 
 static gmlake_result gmlk_place_wake(gmlk_drive *drive, const gmlk_arena *a, gmlk_place *place) {
@@ -11317,7 +11160,7 @@ static gmlake_result gmlk_map_all(gmlk_drive *drive, gmlk_arena *a) {
 /* Releases an arena's chunks, with only_new those with a mark. pre: they are mapped nowhere. */
 static void gmlk_chunks_drop(gmlk_drive *drive, gmlk_arena *a, int only_new) {
   uint32_t slot;
-  for (slot = 0; slot < a->slot_count; slot = gmlk_handle_end(&a->chunks, slot))
+  for (slot = 0; slot < a->slot_count; slot++)
     if (gmlk_chunk_is_backed(&a->chunks, slot) &&
         (!only_new || gmlk_chunk_at(&a->chunks, slot)->is_marked))
       gmlk_chunk_sleep(&a->chunks, drive, slot);
@@ -11406,21 +11249,17 @@ static gmlake_result gmlk_kin_sleep(gmlake *l, gmlake_pool *pool, int keeps, siz
 /* Slots that have no memory now and are wholly free become unbacked. Where host memory for the
    block records is short, they get memory again instead. */
 static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
-  uint32_t slot = a->slot_count, end, i, at, grains;
-  while ((end = slot) != 0) {
+  const uint32_t grains = gmlk_chunk_grains(a);
+  uint32_t slot = a->slot_count;
+  while (slot--) {
     gmlk_block *first;
-    slot = gmlk_handle_first(&a->chunks, end - 1);
     if (!gmlk_chunk_at(&a->chunks, slot)->is_asleep ||
-        !gmlk_is_handle_free(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), slot) ||
+        !gmlk_is_chunk_free(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), slot) ||
         !gmlk_records_reserve(&l->records, &l->host, 2))
       continue;
-    at = gmlk_slot_at(a, slot);
-    grains = gmlk_slot_at(a, end) - at;
-    first = gmlk_reserve_range(a, a->firsts[slot], at, grains);
-    for (i = slot; i < end; i++) {
-      gmlk_chunk_end_sleep(&a->chunks, i);
-      a->chunks.items[i].is_known = 0;
-    }
+    first = gmlk_reserve_range(a, a->firsts[slot], gmlk_slot_at(a, slot), grains);
+    gmlk_chunk_end_sleep(&a->chunks, slot);
+    a->chunks.items[slot].is_known = 0;
     gmlk_arena_unback(a, gmlk_own(a, first, grains, GMLK_RESERVED));
     l->stats.sleeping_bytes -= gmlk_to_bytes(grains);
   }
@@ -11878,7 +11717,7 @@ static gmlake_result gmlk_query_grow(gmlake *l, gmlk_attempt *r, gmlk_taker take
   if (taker.may_wait == GMLAKE_DEVICE_WAIT && missing &&
       plan->span_count) { /* another chunk than the last may be used in part */
     gmlk_span *last = &a->spans[plan->span_count - 1];
-    const uint32_t end = gmlk_slot_at(a, gmlk_edge_from(a, last->at + last->grains));
+    const uint32_t end = gmlk_slot_at(a, gmlk_slot_from(a, last->at + last->grains));
     *last = gmlk_span_of(last->at, end - last->at);
     wait = gmlk_query_wait(l, a, taker, a->spans, plan->span_count);
   }
@@ -12201,12 +12040,15 @@ static gmlake_result gmlk_stats_out(gmlake_stats *from, gmlake_stats *to) {
 
 static gmlake_result gmlk_pool_get_stats(const gmlake *l, const gmlake_pool *pool,
                                          gmlake_stats *out) {
+  const gmlk_arena *a;
   gmlake_stats stats;
   size_t i;
   memset(&stats, 0, sizeof(stats));
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i] && gmlk_pool_told(l->arenas[i]) == pool)
       gmlk_count_arena(l->arenas[i], &stats);
+  a = pool ? &pool->arena : &l->home;
+  stats.reserved_bytes_peak = a->chunks.backed_peak * a->chunk_bytes;
   return gmlk_stats_out(&stats, out);
 }
 
@@ -12225,131 +12067,29 @@ static gmlake_result gmlk_get_stats(const gmlake *l, gmlake_stats *out) {
 #define GMLK_RESET_PEAK(name) (l->stats.name##_peak = l->stats.name)
 
 static gmlake_result gmlk_reset_peaks(gmlake *l) {
+  size_t i;
   (void)GMLK_PEAKS(GMLK_RESET_PEAK);
-  l->home.chunks.backed_peak = l->home.chunks.backed_count;
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i]) l->arenas[i]->chunks.backed_peak = l->arenas[i]->chunks.backed_count;
   gmlk_host_reset_peak(&l->host);
   return GMLAKE_OK;
 }
 
-/* ---- >>profile ---------------------------------------------------------------------------------
-   What a run needed, as figures and as text; creates that memory ahead. Owns nothing. pre, to
-   create: the caller holds `driving`.
-   Costs: O(1); to create, the driver's for each handle. Can fail: to create: host memory, the
-   driver. */
+/* ---- >>ahead -----------------------------------------------------------------------------------
+   Creates memory before it is needed. Owns nothing. pre: the caller holds `driving`.
+   Costs: the driver's for each chunk. Can fail: host memory, the driver. */
 
-#define GMLK_PROFILE_WRONG                                                                        \
-  "struct_bytes is %llu and large_percent %u: set the first to 0 or sizeof(gmlake_profile), the " \
-  "second to at most 100"
-#define GMLK_PROFILE_FORMAT                                                                   \
-  "gmlake profile 1\nresident_bytes %llu\npeak_bytes %llu\nhandle_bytes %llu\nlarge_percent " \
-  "%u\nsum %llu\n"
-
-/* Copies the fields of a profile that this header knows. 0: its size or its share is not legal. */
-static int gmlk_profile_in(const gmlake_profile *from, gmlake_profile *to) {
-  const size_t bytes = from->struct_bytes ? from->struct_bytes : sizeof(*to);
-  memset(to, 0, sizeof(*to));
-  if (bytes < sizeof(size_t)) return 0;
-  memcpy(to, from, gmlk_min(bytes, sizeof(*to)));
-  to->struct_bytes = sizeof(*to);
-  return to->large_percent <= 100;
-}
-
-/* Writes as much of a profile as the caller's struct has. 0: its size is not legal. */
-static int gmlk_profile_out(gmlake_profile from, gmlake_profile *to) {
-  const size_t bytes = to->struct_bytes ? to->struct_bytes : sizeof(from);
-  if (bytes < sizeof(size_t)) return 0;
-  from.struct_bytes = to->struct_bytes;
-  memcpy(to, &from, gmlk_min(bytes, sizeof(from)));
-  return 1;
-}
-
-/* Writes the text, of which the sum is the last line. */
-static void gmlk_profile_write(const gmlake_profile *p, char *text) {
-  uint64_t sum = gmlk_seal(gmlk_seal(p->resident_bytes, p->peak_bytes), p->handle_bytes);
-  sum = gmlk_seal(sum, p->large_percent);
-  (void)snprintf(text, GMLAKE_PROFILE_TEXT_BYTES, GMLK_PROFILE_FORMAT, GMLK_ULL(p->resident_bytes),
-                 GMLK_ULL(p->peak_bytes), GMLK_ULL(p->handle_bytes), p->large_percent,
-                 GMLK_ULL(sum));
-}
-
-/* The next number in [*at, end); it skips what is not a digit. */
-static size_t gmlk_profile_number(const char **at, const char *end) {
-  size_t number = 0;
-  while (*at < end && (**at < '0' || **at > '9')) (*at)++;
-  for (; *at < end && **at >= '0' && **at <= '9'; (*at)++)
-    number = number * 10 + (size_t)(**at - '0');
-  return number;
-}
-
-/* Reads the numbers of a text, writes them again, and compares: what differs is no profile. */
-static gmlake_result gmlk_profile_read(const char *text, size_t bytes, gmlake_profile *out) {
-  static const char head[] = "gmlake profile ";
-  const char *at = text + sizeof(head) - 1, *end = text + bytes;
-  char again[GMLAKE_PROFILE_TEXT_BYTES];
-  if (bytes && !end[-1]) end--;
-  bytes = (size_t)(end - text);
-  if (bytes < sizeof(head) || memcmp(text, head, sizeof(head) - 1) != 0)
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
-  if (gmlk_profile_number(&at, end) != 1) return GMLAKE_ERROR_UNSUPPORTED;
-  memset(out, 0, sizeof(*out));
-  out->resident_bytes = gmlk_profile_number(&at, end);
-  out->peak_bytes = gmlk_profile_number(&at, end);
-  out->handle_bytes = gmlk_profile_number(&at, end);
-  out->large_percent = (unsigned)gmlk_min(gmlk_profile_number(&at, end), 101);
-  gmlk_profile_write(out, again);
-  return out->large_percent <= 100 && bytes == strlen(again) && memcmp(text, again, bytes) == 0
-             ? GMLAKE_OK
-             : GMLAKE_ERROR_INVALID_ARGUMENT;
-}
-
-static gmlake_result gmlk_profile_save(const gmlake_profile *profile, char *out_text,
-                                       size_t capacity) {
-  const int is_room = out_text && capacity >= GMLAKE_PROFILE_TEXT_BYTES;
-  gmlake_profile known;
-  if (!profile || !is_room || !gmlk_profile_in(profile, &known))
-    return GMLAKE_ERROR_INVALID_ARGUMENT;
-  gmlk_profile_write(&known, out_text);
-  return GMLAKE_OK;
-}
-
-static gmlake_result gmlk_profile_load(const char *text, size_t bytes, gmlake_profile *out) {
-  gmlake_profile profile;
-  gmlake_result result;
-  if (!text || !out) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  result = gmlk_profile_read(text, bytes, &profile);
-  if (result) return result;
-  return gmlk_profile_out(profile, out) ? GMLAKE_OK : GMLAKE_ERROR_INVALID_ARGUMENT;
-}
-
-static gmlake_result gmlk_profile_take(gmlake *l, gmlake_profile *out) {
-  const gmlk_arena *a = &l->home;
-  const size_t held = a->chunks.backed_count * a->chunk_bytes;
-  gmlake_profile p;
-  memset(&p, 0, sizeof(p));
-  p.resident_bytes = held - gmlk_to_bytes(a->free_grains);
-  p.peak_bytes = a->chunks.backed_peak * a->chunk_bytes;
-  p.handle_bytes = 128 * GMLK_MIB;
-  p.large_percent = 50;
-  if (gmlk_profile_out(p, out)) return GMLAKE_OK;
-  return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_profile_take", GMLK_PROFILE_WRONG,
-                   GMLK_ULL(out->struct_bytes), p.large_percent);
-}
-
-/* Creates what the default pool's blocks lack of a profile: first memory that stays, at the lowest
-   addresses, in large handles. */
-static gmlake_result gmlk_prewarm(gmlake *l, const gmlake_profile *p, gmlake_stream value) {
-  gmlk_arena *a = &l->home;
+static gmlake_result gmlk_reserve(gmlake *l, gmlake_pool *pool, size_t bytes, gmlake_stream value) {
+  gmlk_arena *a = gmlk_kin_lead(l, pool);
   const size_t held = a->chunks.backed_count;
-  size_t want = p->peak_bytes / a->chunk_bytes + (p->peak_bytes % a->chunk_bytes != 0), total;
-  size_t large =
-      p->peak_bytes / 100 * p->large_percent + p->peak_bytes % 100 * p->large_percent / 100;
-  gmlk_room room = {0, 0, 0};
   const unsigned stream = value == GMLAKE_STREAM_NONE ? 0 : gmlk_stream_find_or_add(l, value);
   gmlk_attempt r = gmlk_attempt_of(a, stream, a->chunk_bytes);
+  size_t want = bytes / a->chunk_bytes + (bytes % a->chunk_bytes != 0), total;
+  gmlk_room room = {0, 0, 0};
   gmlk_slots slots;
   gmlake_result result;
   if (!stream && value != GMLAKE_STREAM_NONE) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (a->sleep) return gmlk_refuse_asleep(l, a, "gmlake_prewarm");
+  if (a->sleep) return gmlk_refuse_asleep(l, a, "gmlake_reserve");
   if (want <= held) return GMLAKE_OK;
   result = gmlk_ask_memory(l, &room.free_bytes, &total);
   if (result) return result;
@@ -12357,11 +12097,7 @@ static gmlake_result gmlk_prewarm(gmlake *l, const gmlake_profile *p, gmlake_str
   if (!want) return GMLAKE_OK;
   if (!gmlk_grow_reserve(a, want)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_growth_anywhere(a, (uint32_t)want);
-  large = gmlk_min(large, p->resident_bytes) / a->chunk_bytes;
-  large = gmlk_min(want, large - gmlk_min(large, held));
-  return slots.count ? gmlk_grow_slots(l, &r, &slots,
-                                       gmlk_handles_of(l, a, p->handle_bytes, (uint32_t)large))
-                     : GMLAKE_OK;
+  return slots.count ? gmlk_grow_slots(l, &r, &slots) : GMLAKE_OK;
 }
 
 /* ---- >>map -------------------------------------------------------------------------------------
@@ -12500,8 +12236,7 @@ static void gmlk_list_chunks(gmlk_chunk_list *list, const gmlk_arena *a, uint32_
   const uint32_t end = at + grains;
   gmlake_chunk_info part;
   for (; at < end; at += (uint32_t)(part.bytes / GMLK_GRAIN), list->address += part.bytes) {
-    const uint32_t first = gmlk_edge_upto(a, at);
-    const uint32_t behind = gmlk_slot_at(a, gmlk_handle_end(&a->chunks, first));
+    const uint32_t first = gmlk_slot_of(a, at), behind = gmlk_slot_at(a, first + 1);
     part.handle = gmlk_chunk_at(&a->chunks, first)->handle;
     part.address = list->address;
     part.offset_bytes = gmlk_to_bytes(at - gmlk_slot_at(a, first));
@@ -12549,9 +12284,8 @@ static void gmlk_map_add(gmlk_map *map, const gmlake_map_entry *e) {
 
 static void gmlk_map_chunk(const gmlake *l, const gmlk_arena *a, uint32_t slot, gmlk_map *map) {
   const gmlk_block *b = a->firsts[slot];
-  gmlake_map_entry e =
-      gmlk_entry(GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, slot)),
-                 (gmlk_handle_end(&a->chunks, slot) - slot) * a->chunk_bytes);
+  gmlake_map_entry e = gmlk_entry(
+      GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes);
   e.handle = gmlk_chunk_at(&a->chunks, slot)->handle;
   if (gmlk_chunk_is_stuck(&a->chunks, slot) || a->sleep == GMLK_ASLEEP)
     e.state = GMLAKE_STATE_QUARANTINED;
@@ -12598,8 +12332,7 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
   const gmlk_block *b;
   gmlake_map_entry e;
   uint32_t slot;
-  for (slot = 0; slot < gmlk_max(a->slot_count, a->chunks.stuck_end);
-       slot = gmlk_handle_end(&a->chunks, slot))
+  for (slot = 0; slot < gmlk_max(a->slot_count, a->chunks.stuck_end); slot++)
     gmlk_map_chunk(l, a, slot, map);
   for (b = a->head.next; b != &a->tail && !a->is_bare; b = b->next) {
     e = gmlk_show_block(l, b);
@@ -12963,7 +12696,7 @@ static uint32_t gmlk_check_spans(gmlk_checker *c, const gmlk_window *w) {
     if (!gmlk_expect(c, is_inside, "W2: a window's piece lies outside the arena")) return 0;
     n = last = gmlk_span_slot(a, s);
     gmlk_expect(c, !i || s->at == gmlk_slot_at(a, n), "W1: a piece begins inside a chunk");
-    gmlk_expect(c, i + 1 == w->span_count || end == gmlk_slot_at(a, gmlk_edge_upto(a, end)),
+    gmlk_expect(c, i + 1 == w->span_count || end == gmlk_slot_at(a, gmlk_slot_of(a, end)),
                 "W1: a piece ends inside a chunk");
     gmlk_expect(c,
                 !is_live || (b && b->state == GMLK_PIECE && b->as.live.window == w &&
@@ -12975,7 +12708,7 @@ static uint32_t gmlk_check_spans(gmlk_checker *c, const gmlk_window *w) {
   }
   gmlk_expect(c, i && i == w->span_count && chunks == w->chunk_count,
               "W2: a window's chunks do not match its address space");
-  gmlk_expect(c, i < 2 || gmlk_edge_upto(a, w->spans->at + w->spans->grains - 1) != last,
+  gmlk_expect(c, i < 2 || gmlk_slot_of(a, w->spans->at + w->spans->grains - 1) != last,
               "W2: a window's ends share a chunk");
   return grains;
 }
@@ -13189,8 +12922,7 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_expect(c, a->chunks.stuck_end <= a->slot_capacity, "A8: more slots than there is room for");
   gmlk_expect(c, a->keeps_apart == (policy && policy->coalesce), "A8: keeps_apart is wrong");
   gmlk_expect(c, a->crumb_most == gmlk_crumb_limit(a, policy != NULL), "U2: crumb_most is wrong");
-  return !c->broken &&
-         gmlk_expect(c, gmlk_handles_are_alike(&a->chunks), "P4: the chunks of a handle differ");
+  return !c->broken;
 }
 
 static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
@@ -13278,7 +13010,7 @@ static void gmlk_check_chunks(gmlk_checker *c) {
   const int is_asleep = a->sleep == GMLK_ASLEEP;
   const gmlk_chunks *all = &a->chunks;
   size_t backed = all->backed_count, stuck = all->stuck_count, asleep = all->asleep_count;
-  size_t handles = all->handle_count, shared = all->shared_count;
+  size_t shared = all->shared_count;
   uint32_t slot, end = 0;
   for (slot = 0; slot < all->capacity; slot++) {
     const gmlk_chunk *chunk = &all->items[slot];
@@ -13303,14 +13035,13 @@ static void gmlk_check_chunks(gmlk_checker *c) {
     asleep -= chunk->is_asleep;
     shared -= chunk->is_shared;
     if (chunk->is_stuck) end = slot + 1;
-    if (has_handle && !chunk->before && handles--)
-      gmlk_check_once(c, chunk->handle, "L3: two ranges have one handle");
+    if (has_handle) gmlk_check_once(c, chunk->handle, "L3: two ranges have one handle");
     c->mapped -= chunk->map_count * gmlk_check_print(slot);
     c->placed -= chunk->place_count * gmlk_check_print(slot);
   }
   gmlk_expect(c, c->mapped == 0, "W6, B3: a chunk's mappings do not add up");
   gmlk_expect(c, c->placed == 0, "B3: a chunk's mappings by buffers do not add up");
-  gmlk_expect(c, !(backed | stuck | asleep | handles), "P1: the chunks' totals are wrong");
+  gmlk_expect(c, !(backed | stuck | asleep), "P1: the chunks' totals are wrong");
   gmlk_expect(c, end == all->stuck_end, "P1: stuck_end is not behind the last quarantined slot");
   gmlk_expect(c, !shared, "P5: the count of shared chunks is wrong");
   gmlk_expect(c, !a->limit_bytes || gmlk_pool_bytes(c->l, a->owner) <= a->limit_bytes || end,
@@ -15943,15 +15674,6 @@ static gmlake_result gmlk_need_stats(gmlake *l, const char *call, const gmlake_s
                      GMLK_ULL(out_stats->struct_bytes));
 }
 
-/* *out_known: what this header knows of the profile. */
-static gmlake_result gmlk_need_profile(gmlake *l, const char *call, const gmlake_profile *profile,
-                                       gmlake_profile *out_known) {
-  gmlake_result result = gmlk_need(l, call, profile, "profile");
-  if (result || gmlk_profile_in(profile, out_known)) return result;
-  return gmlk_refuse(l, call, GMLK_PROFILE_WRONG, GMLK_ULL(profile->struct_bytes),
-                     profile->large_percent);
-}
-
 /* Asks the user's handler to make room. Returns its answer: try again. pre: no lock is held. */
 static int gmlk_handle_oom(gmlake *l, const gmlake_pool *pool, const gmlake_error_info *info) {
   gmlk_callback callback;
@@ -16164,14 +15886,6 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
     return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED, "flags",
                             " has GMLAKE_FILL: leave it out, the host cannot write this device's "
                             "memory");
-  if (!d->handle_bytes) d->handle_bytes = chunk;
-  if (d->handle_bytes % chunk ||
-      d->handle_bytes > gmlk_min(GMLK_CHUNK_BYTES_MAX, GMLK_HANDLE_CHUNKS * chunk))
-    return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "handle_bytes",
-                            " is %llu: it has to be a multiple of chunk_bytes, %llu, at most %llu; "
-                            "or 0",
-                            GMLK_ULL(d->handle_bytes), GMLK_ULL(chunk),
-                            GMLK_ULL(gmlk_min(GMLK_CHUNK_BYTES_MAX, GMLK_HANDLE_CHUNKS * chunk)));
   if (!d->stitched_bytes_max) d->stitched_bytes_max = gmlk_min(total, SIZE_MAX / 4) * 4;
   if (!d->arena_bytes) d->arena_bytes = gmlk_min(total, SIZE_MAX / 8) * 8;
   if (!d->window_bytes) d->window_bytes = gmlk_min(total, SIZE_MAX / 32) * 32;
@@ -16627,30 +16341,13 @@ GMLAKE_DEF gmlake_result gmlake_import(gmlake *l, const gmlake_handle *handles, 
 
 /* ---- the first step ---- */
 
-GMLAKE_DEF gmlake_result gmlake_profile_take(gmlake *l, gmlake_profile *out_profile) {
-  gmlake_result result = gmlk_need(l, "gmlake_profile_take", out_profile, "out_profile");
-  if (!result) result = gmlk_enter_to_ask(l);
-  return result ? result : gmlk_leave_driving(l, gmlk_profile_take(l, out_profile));
-}
-
-GMLAKE_DEF gmlake_result gmlake_profile_save(const gmlake_profile *profile, char *out_text,
-                                             size_t capacity) {
-  return gmlk_profile_save(profile, out_text, capacity);
-}
-
-GMLAKE_DEF gmlake_result gmlake_profile_load(const char *text, size_t bytes,
-                                             gmlake_profile *out_profile) {
-  return gmlk_profile_load(text, bytes, out_profile);
-}
-
-GMLAKE_DEF gmlake_result gmlake_prewarm(gmlake *l, const gmlake_profile *profile,
+GMLAKE_DEF gmlake_result gmlake_reserve(gmlake *l, gmlake_pool *pool, size_t bytes,
                                         gmlake_stream stream) {
-  const char *call = "gmlake_prewarm";
-  gmlake_profile known;
-  gmlake_result result = gmlk_need_profile(l, call, profile, &known);
+  const char *call = "gmlake_reserve";
+  gmlake_result result = gmlk_need_pool(l, call, pool);
   if (!result) result = gmlk_need_stream(l, call, stream, 1);
   if (!result) result = gmlk_enter_taking(l, call);
-  return result ? result : gmlk_leave_driving(l, gmlk_prewarm(l, &known, stream));
+  return result ? result : gmlk_leave_driving(l, gmlk_reserve(l, pool, bytes, stream));
 }
 
 /* ---- pools and captures ---- */

@@ -17,6 +17,7 @@
 
 #include <dlfcn.h>
 
+#include "../examples/profile.h"
 #include "decisions.h"
 #include "options.h"
 #include "page.h"
@@ -41,7 +42,6 @@ typedef struct config {
   size_t chunk_bytes; /* 0: the lake's choice */
   size_t limit_bytes; /* of the lake; 0: none */
   gmlake_mock_costs costs;
-  size_t handle_bytes;         /* 0: a chunk */
   const char *profile_path;    /* the lake is prewarmed by it; NULL: it is not */
   const char *learnt_path;     /* where its profile is written; NULL: nowhere */
   int once;                    /* one pass only */
@@ -262,32 +262,12 @@ static uint64_t lake_clock_ns(void *user) {
   return replayed.now_ns + replayed.backend->clock_ns(replayed.backend->user);
 }
 
-/* Reads a profile and creates the memory that it tells of. */
+/* Creates the memory that a profile tells of. */
 static gmlake_result lake_prewarm(gmlake *lake, const char *path) {
-  char text[GMLAKE_PROFILE_TEXT_BYTES];
-  FILE *file = fopen(path, "r");
-  size_t bytes = file ? fread(text, 1, sizeof text, file) : 0;
-  gmlake_result result;
-  gmlake_profile profile;
-  memset(&profile, 0, sizeof profile);
-  if (file) fclose(file);
-  result = gmlake_profile_load(text, bytes, &profile);
-  if (result != GMLAKE_OK) fprintf(stderr, "%s: not a profile\n", path);
-  return result == GMLAKE_OK ? gmlake_prewarm(lake, &profile, NULL) : result;
-}
-
-/* Writes what the replay learnt. What stays is what was live when the last iteration began. */
-static const char *lake_learn(gmlake *lake, const char *path, size_t resident_bytes) {
-  char text[GMLAKE_PROFILE_TEXT_BYTES];
-  gmlake_profile profile;
-  FILE *file;
-  memset(&profile, 0, sizeof profile);
-  if (gmlake_profile_take(lake, &profile)) return "no profile could be taken";
-  profile.resident_bytes = resident_bytes;
-  if (gmlake_profile_save(&profile, text, sizeof text)) return "no profile could be written";
-  file = fopen(path, "w");
-  if (!file || fputs(text, file) < 0 || fclose(file)) return "the profile cannot be written";
-  return NULL;
+  size_t bytes;
+  if (profile_read(path, &bytes)) return gmlake_reserve(lake, NULL, bytes, NULL);
+  fprintf(stderr, "%s: not a profile\n", path);
+  return GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
 static const char *lake_create(const config *settings, const trace *t, void **out_self) {
@@ -314,7 +294,6 @@ static const char *lake_create(const config *settings, const trace *t, void **ou
     if (t->may_streams_end && !settings->streams_stay) desc.flags |= GMLAKE_STREAMS_MAY_END;
     if (settings->chunk_bytes) desc.chunk_bytes = settings->chunk_bytes;
     desc.limit_bytes = settings->limit_bytes;
-    desc.handle_bytes = settings->handle_bytes;
     run->told = settings->told;
     run->seen = settings->seen;
     if (run->told) run->told->streams = run->streams;
@@ -681,19 +660,6 @@ static const char *replay_range(replay *r, size_t begin, size_t end, const recor
   return NULL;
 }
 
-/* Replays to the end; on the way, where the last iteration begins, it looks what is live. */
-static const char *replay_second_half(replay *r, size_t begin, const records *to) {
-  const trace *t = r->t;
-  size_t last = t->mark_count ? t->marks[t->mark_count - 1] : t->op_count;
-  gmlake *lake = r->learnt_path ? ((lake_run *)r->self)->lake : NULL;
-  const char *error = replay_range(r, begin, last, to);
-  gmlake_profile profile;
-  memset(&profile, 0, sizeof profile);
-  if (!error && lake && gmlake_profile_take(lake, &profile)) error = "no profile could be taken";
-  if (!error) error = replay_range(r, last, t->op_count, to);
-  return error || !lake ? error : lake_learn(lake, r->learnt_path, profile.resident_bytes);
-}
-
 static const char *replay_first_pass(replay *r, const records *to, outcome *out) {
   const trace *t = r->t;
   size_t half = t->mark_count > 1 ? t->marks[t->mark_count / 2] : 0;
@@ -701,7 +667,9 @@ static const char *replay_first_pass(replay *r, const records *to, outcome *out)
   counters at_half;
   if (error) return error;
   r->with->get_counters(r->self, &at_half);
-  error = replay_second_half(r, half, to);
+  error = replay_range(r, half, t->op_count, to);
+  if (!error && r->learnt_path && !profile_write(r->learnt_path, ((lake_run *)r->self)->lake))
+    error = "the profile cannot be written";
   if (error) return error;
   r->with->get_counters(r->self, &out->first);
   out->has_second_half = t->mark_count > 1;
@@ -901,7 +869,7 @@ typedef struct options {
       costs;       /* the last three: -1 where none was named */
   config settings; /* policy NULL: none was asked for */
   const char *lag, *series_path, *iterations_path, *decisions_path, *html_path, *policy_name;
-  uint64_t chunk_mib, handle_mib, limit_mib;
+  uint64_t chunk_mib, limit_mib;
   option_list knobs; /* KEY=VALUE */
   char **paths;
   size_t path_count;
@@ -1242,7 +1210,6 @@ static void settle(const option_reader *reader, options *o) {
   o->settings.cross_stream = orders[o->cross_stream < 0 ? 0 : o->cross_stream];
   if (o->costs > 0) o->settings.costs = (gmlake_mock_costs)o->costs;
   o->settings.chunk_bytes = (size_t)o->chunk_mib * MIB;
-  o->settings.handle_bytes = (size_t)o->handle_mib * MIB;
   o->settings.limit_bytes = (size_t)o->limit_mib * MIB;
   if (o->allocator >= 0) o->only = &allocators[o->allocator];
 }
@@ -1340,12 +1307,10 @@ static int parse_arguments(int argc, char **argv, options *o) {
        "were marked GMLAKE_STREAM_STAYS, as those of gmlake_torch are"},
       {"chunk-mib", OPTION_POWER, &o->chunk_mib, 2, 1024, "N",
        "size of the lake's chunks in MiB, a power of two; default: its choice"},
-      {"handle-mib", OPTION_COUNT, &o->handle_mib, 1, 1024, "N",
-       "the most MiB, whole chunks, that growth creates with one driver handle"},
       {"profile", OPTION_TEXT, &o->settings.profile_path, 0, 0, "FILE",
        "creates first what this profile tells of; for the lake, one TRACE"},
       {"save-profile", OPTION_TEXT, &o->settings.learnt_path, 0, 0, "FILE",
-       "writes the first pass's; live at the last mark counts as what stays"},
+       "writes the first pass's"},
       {"costs", OPTION_WORD, &o->costs, 0, 0, "alone|replayed|busy",
        "what a driver call costs: as when nothing else runs (alone, the\n"
        "default), as measured among the calls of these traces (replayed), or\n"

@@ -6,8 +6,6 @@
      GMLAKE_TORCH_LIMIT_BYTES        the most physical memory that a lake may hold
      GMLAKE_TORCH_DRIVER_FREE_BYTES  memory of the device that it leaves to others
      GMLAKE_TORCH_CHUNK_BYTES        size of a physical chunk
-     GMLAKE_TORCH_HANDLE_BYTES       the most that growth creates with one driver handle, whole
-                                     chunks; tensors can then not be shared with other processes
      GMLAKE_TORCH_CROSS_STREAM       grow (the default), wait or soon: see gmlake_cross_stream
      GMLAKE_TORCH_PEERS              devices that may access the memory, for example 0,1
      GMLAKE_TORCH_RECORD             NAME: the allocations are recorded, for build/replay, into
@@ -24,8 +22,7 @@
                                      several streams share memory, 25 makes better recordings
      GMLAKE_TORCH_PROFILE            NAME: the lake begins with the memory that the profile
                                      NAME.0.profile tells of (device 0). If there is none, what this
-                                     run learns is written there when it ends. What lives when the
-                                     last step begins (gmlake_torch_mark) counts as what stays
+                                     run learns is written there when it ends: see ../profile.h
      GMLAKE_TORCH_CALLS              FILE: what the calls of the driver took is written there when
                                      the program ends, by kind and step: see calls.h
    A child of fork, for example a worker of a DataLoader, records nothing and writes no file. */
@@ -34,6 +31,7 @@
 
 #include "gmlake.h"
 
+#include "../profile.h"
 #include "../record.h"
 #include "calls.h"
 
@@ -53,7 +51,6 @@ API void gmlake_torch_flush(void);
 static gmlake *lake_of(int device); /* NULL: none is created yet */
 
 static gmlake_recorder *recorders[DEVICES_MAX]; /* each is set once, when its lake is created */
-static size_t residents[DEVICES_MAX];           /* bytes live when the last step began */
 static unsigned char learns[DEVICES_MAX];       /* 1: its profile is written at the end */
 static pid_t own_pid; /* of the process that created the lakes; 0: none yet */
 
@@ -106,9 +103,6 @@ static const char *read_environment(gmlake_desc *desc, int *peers) {
     return "GMLAKE_TORCH_DRIVER_FREE_BYTES";
   if (!read_number("GMLAKE_TORCH_CHUNK_BYTES", &desc->chunk_bytes))
     return "GMLAKE_TORCH_CHUNK_BYTES";
-  if (!read_number("GMLAKE_TORCH_HANDLE_BYTES", &desc->handle_bytes))
-    return "GMLAKE_TORCH_HANDLE_BYTES";
-  if (desc->handle_bytes) desc->handle_types = 0; /* else each chunk has a handle */
   if (!read_cross_stream("GMLAKE_TORCH_CROSS_STREAM", &desc->cross_stream))
     return "GMLAKE_TORCH_CROSS_STREAM";
   if (!read_peers("GMLAKE_TORCH_PEERS", desc->device, peers, &desc->peer_count))
@@ -193,37 +187,23 @@ static int profile_path(int device, char *out, size_t out_bytes) {
 /* Creates what the device's profile tells of. Without one the profile is written at the end. A
    profile that cannot be used is reported, and does no harm. */
 static void begin_profile(gmlake *lake, int device) {
-  char path[4096], text[GMLAKE_PROFILE_TEXT_BYTES];
-  gmlake_profile profile;
-  gmlake_result result;
+  char path[4096];
+  gmlake_result result = GMLAKE_ERROR_INVALID_ARGUMENT;
   size_t bytes;
-  FILE *file;
   own_pid = getpid();
   if (!profile_path(device, path, sizeof path)) return;
-  file = fopen(path, "r");
-  learns[device] = !file;
-  if (!file) return;
-  bytes = fread(text, 1, sizeof text, file);
-  fclose(file);
-  memset(&profile, 0, sizeof profile);
-  result = gmlake_profile_load(text, bytes, &profile);
-  if (result == GMLAKE_OK) result = gmlake_prewarm(lake, &profile, NULL);
+  learns[device] = access(path, F_OK) != 0;
+  if (learns[device]) return;
+  if (profile_read(path, &bytes)) result = gmlake_reserve(lake, NULL, bytes, NULL);
   if (result != GMLAKE_OK)
     fprintf(stderr, "gmlake_torch: device %d: %s: %s\n", device, path, gmlake_result_name(result));
 }
 
 /* Writes what the run learnt, if it is to. */
 static void end_profile(int device) {
-  char path[4096], text[GMLAKE_PROFILE_TEXT_BYTES];
-  gmlake_profile profile;
-  FILE *file = NULL;
-  memset(&profile, 0, sizeof profile);
-  if (!learns[device] || !lake_of(device) || !profile_path(device, path, sizeof path) ||
-      gmlake_profile_take(lake_of(device), &profile) != GMLAKE_OK)
-    return;
-  if (residents[device]) profile.resident_bytes = residents[device];
-  if (gmlake_profile_save(&profile, text, sizeof text) == GMLAKE_OK) file = fopen(path, "w");
-  if (!file || fputs(text, file) < 0 || fclose(file))
+  char path[4096];
+  if (learns[device] && lake_of(device) && profile_path(device, path, sizeof path) &&
+      !profile_write(path, lake_of(device)))
     fprintf(stderr, "gmlake_torch: device %d: %s cannot be written\n", device, path);
 }
 
@@ -236,15 +216,10 @@ static const gmlake_backend *watched(const gmlake_backend *backend) {
 
 /* Says that a step of the program begins. */
 API void gmlake_torch_mark(const char *label) {
-  gmlake_stats stats;
   int device;
   calls_begin(label);
   for (device = 0; device < DEVICES_MAX; device++) {
-    if (!lake_of(device)) continue;
-    if (recorders[device]) gmlake_recorder_mark(recorders[device], label);
-    memset(&stats, 0, sizeof stats);
-    if (learns[device] && gmlake_get_stats(lake_of(device), &stats) == GMLAKE_OK)
-      residents[device] = stats.active_bytes;
+    if (lake_of(device) && recorders[device]) gmlake_recorder_mark(recorders[device], label);
   }
 }
 
