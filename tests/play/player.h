@@ -819,6 +819,8 @@ static void do_commit(buffer *b, int on) {
                                                           (end - first) * b->chunk, chunks,
                                                           value_in(now->stream));
   if (!is_grown(b, result, "gmlake_buffer_commit", first, end)) return;
+  for (i = first; i < end && now->verb == 'C'; i++)
+    judge(chunks[i - first] == b->value->places[i].slot, "another chunk is told than is there");
   cells_enter(b, first, end, on);
   if (end > first && b->end < end * b->chunk) b->end = end * b->chunk;
 }
