@@ -16,6 +16,7 @@ static unsigned unit_chunks; /* each lake has its own, which player.h sets */
 #include <cmocka.h>
 
 #include "player.h"
+#include "misuse_rows.h"
 #include "rows.h"
 
 /* Chunks are the unit of a row's words. */
@@ -79,7 +80,7 @@ static void changes_cost_so_many_calls(void **state) {
 }
 
 int main(int argc, char **argv) {
-  static struct CMUnitTest tests[ROWS + 1];
+  static struct CMUnitTest tests[ROWS + MISUSE_ROWS + 1];
   const char *wanted = NULL;
   size_t i;
   int n;
@@ -102,12 +103,13 @@ int main(int argc, char **argv) {
     (void)printf("%s\n", rule ? rule : "nothing is found");
     return rule != NULL;
   }
-  for (i = 0; i < ROWS; i++) {
-    tests[i].name = rows[i].name;
+  for (i = 0; i < ROWS + MISUSE_ROWS; i++) {
+    const row *r = i < ROWS ? &rows[i] : &misuse_rows[i - ROWS];
+    tests[i].name = r->name;
     tests[i].test_func = a_row;
-    tests[i].initial_state = (void *)(uintptr_t)&rows[i];
+    tests[i].initial_state = (void *)(uintptr_t)r;
   }
-  tests[ROWS].name = "changes_cost_so_many_calls";
-  tests[ROWS].test_func = changes_cost_so_many_calls;
+  tests[i].name = "changes_cost_so_many_calls";
+  tests[i].test_func = changes_cost_so_many_calls;
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,8 +30,8 @@
 
 /* ---- Worlds ---------------------------------------------------------------------------------- */
 
-/* What is done beside that, by its letter: r streams are recorded, f forgotten, s sleep, c a buffer,
-   C two, by larger ranges, l loans, x blocks are shared, ! calls fail. */
+/* What is done beside that, by its letter: r streams are recorded, f forgotten, s sleep, c a
+   buffer, C two, by larger ranges, l loans, x blocks are shared, ! calls fail. */
 typedef struct config {
   const char *name, *line; /* the options, and what is done before all else */
   const char *beside;
