@@ -1,5 +1,5 @@
 /* Rows of test_rows.c: sizes, alignments and limits, the last ones that are taken and the first
-   ones that are refused, and calls that come twice or too late. As in rows.h sizes are in chunks. */
+   that are refused, and calls that come twice or too late. As in rows.h sizes are in chunks. */
 #if !defined(PLAY_MISUSE_ROWS_H)
 #define PLAY_MISUSE_ROWS_H
 

@@ -16,6 +16,7 @@ static unsigned unit_chunks; /* each lake has its own, which player.h sets */
 #include <cmocka.h>
 
 #include "player.h"
+#include "meanwhile_rows.h"
 #include "misuse_rows.h"
 #include "rows.h"
 
@@ -79,10 +80,16 @@ static void changes_cost_so_many_calls(void **state) {
     }
 }
 
+static const struct table {
+  const row *rows;
+  size_t count;
+} tables[] = {{rows, ROWS}, {misuse_rows, MISUSE_ROWS}, {meanwhile_rows, MEANWHILE_ROWS}};
+#define TABLES (sizeof(tables) / sizeof(tables[0]))
+
 int main(int argc, char **argv) {
-  static struct CMUnitTest tests[ROWS + MISUSE_ROWS + 1];
+  static struct CMUnitTest tests[ROWS + MISUSE_ROWS + MEANWHILE_ROWS + 1];
   const char *wanted = NULL;
-  size_t i;
+  size_t i, t, count = 0;
   int n;
   is_strict = 1;
   for (n = 1; n + 1 < argc; n += 2) {
@@ -103,13 +110,14 @@ int main(int argc, char **argv) {
     (void)printf("%s\n", rule ? rule : "nothing is found");
     return rule != NULL;
   }
-  for (i = 0; i < ROWS + MISUSE_ROWS; i++) {
-    const row *r = i < ROWS ? &rows[i] : &misuse_rows[i - ROWS];
-    tests[i].name = r->name;
-    tests[i].test_func = a_row;
-    tests[i].initial_state = (void *)(uintptr_t)r;
-  }
-  tests[i].name = "changes_cost_so_many_calls";
-  tests[i].test_func = changes_cost_so_many_calls;
+  for (t = 0; t < TABLES; t++)
+    for (i = 0; i < tables[t].count; i++) {
+      const row *r = &tables[t].rows[i];
+      tests[count].name = r->name;
+      tests[count].test_func = a_row;
+      tests[count++].initial_state = (void *)(uintptr_t)r;
+    }
+  tests[count].name = "changes_cost_so_many_calls";
+  tests[count].test_func = changes_cost_so_many_calls;
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
