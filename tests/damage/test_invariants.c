@@ -1,7 +1,7 @@
-/* Invariants one by one: a row builds a lake in the words of tests/play/language.h, and breaks there
-   single conditions of gmlake_check, leaving all those that are asked before. The last case looks
-   whether each invariant that gmlake.h numbers is told here, but for those that no look at the books
-   can tell. */
+/* Invariants one by one: a row builds a lake in the words of tests/play/language.h, and breaks
+   there single conditions of gmlake_check, leaving all those that are asked before. The last case
+   looks whether each invariant that gmlake.h numbers is told here, but for those that no look at
+   the books can tell. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 static unsigned unit_chunks; /* each lake has its own, which player.h sets */
