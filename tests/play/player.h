@@ -1420,9 +1420,12 @@ static void meddle(const struct meddling *m) {
   const gmlake_result injected = w.injected;
   const size_t at = w.at, calls = w.calls, hits_before = w.hits_before;
   const int named = w.named, has_called = w.has_called, is_recalled = w.is_recalled;
+  const int was_inside = w.is_inside;
+  const uint64_t faults = counts.faults;
   w.is_inside = 1;
   for (w.at = m->first; w.at < m->first + m->count; w.at++) perform(&w.program->ops[w.at]);
-  w.is_inside = 0;
+  w.is_inside = was_inside;
+  counts.faults = faults;
   now = outer;
   w.injected = injected;
   w.at = at;
