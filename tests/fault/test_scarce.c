@@ -20,7 +20,7 @@ static unsigned unit_chunks; /* each lake has its own, which player.h sets */
 
 /* One allocation fails, each in turn, not all behind it; or that of `from` spare records alone. The
    lake has no scratch, as a lack leaves it. In one play the block is served though that cannot be
-   had, and then there is no window. */
+   had; there is a window where nothing lacks. */
 enum { EACH_ALLOCATION = 1, ONCE = 2, NO_SCRATCH = 4, SERVES_BARE = 8 };
 
 typedef struct scene {
@@ -123,7 +123,8 @@ static int go_on(program *p, size_t at) {
     playing.met = w.hits;
     make_plenty();
     playing.failed += has_failed;
-    playing.served_bare += !has_failed && !stats().window_count && !lake->home.scratch;
+    playing.served_bare += !has_failed && !lake->home.scratch;
+    if (s->how & SERVES_BARE) judge(stats().window_count == !w.hits, "a window, or none");
     if (has_failed ? w.is_lasting : s->again && !w.hits) words = s->again ? s->again : s->call;
   }
   is_strict = playing.stage++ == 1;
