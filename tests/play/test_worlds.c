@@ -57,7 +57,7 @@ static const config configs[] = {
      2, 4, 4},
     {"pages", "{single books cap:3 arena:4 window:4 streams:2} N0:2", "c", 2, 2, 2, 5, 5},
     {"contents of pages", "{single cap:8 limit:4 arena:9 streams:2} N0:3 N1:3 c0:0,2@A", "C", 2, 1,
-     1, 4, 3},
+     1, 4, 4},
     {"pages waiting first", "{single books cap:3 arena:4 streams:2 wait-first} N0:2", "rc!", 2, 2,
      2, 4, 4},
     {"lending", "{single books cap:5 arena:6 streams:2} " GRAPH, "l", 2, 2, 2, 5, 5},
