@@ -142,8 +142,8 @@ static gmlk_mock_queue *queue_of(int on) {
 
 static int is_first_free(const block *b) {
   int i = 0;
-  while (w.blocks[block_names[i] - 'a'].id) i++;
-  return b == &w.blocks[block_names[i] - 'a'];
+  while (i < with->blocks && w.blocks[block_names[i] - 'a'].id) i++;
+  return i < with->blocks && b == &w.blocks[block_names[i] - 'a'];
 }
 
 /* How many chunks of the range have memory. */
