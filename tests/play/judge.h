@@ -151,6 +151,11 @@ static struct world {
     int kind, stays;
     gmlake_result result;
   } faults[4];
+  struct meddling { /* operations in the middle of a call of the driver */
+    size_t in, first, count;
+    int kind;
+  } meddlings[2];
+  int is_inside;
   size_t fault_count, host_in, calls;
   size_t reserved_most; /* at any time */
   size_t foreign_bytes; /* all that was ever imported */
@@ -371,12 +376,24 @@ static int gives_back(int kind) {
          kind == ON_EVENT_DESTROY || kind == ON_EXCHANGE || kind == ON_HOST_FREE;
 }
 
+static void meddle(const struct meddling *m); /* of player.h */
+
+/* What is to happen in the middle of this call does. */
+static void meddle_in(int kind) {
+  size_t i;
+  for (i = 0; i < 2; i++) {
+    struct meddling *m = &w.meddlings[i];
+    if (m->in && m->kind == kind && !--m->in) meddle(m);
+  }
+}
+
 /* Whether this call fails, and how. */
 static gmlake_result gate(int kind, int *code) {
   gmlake_result result = GMLAKE_OK;
   size_t i;
   judge(++w.calls < ALL_CALLS, "the operation does not end");
   judge(!lake || !lake->lost || gives_back(kind), "a device that is lost is asked for something");
+  meddle_in(kind);
   w.called[kind]++;
   w.all_calls++;
   w.driver_calls += kind != ON_PROPERTIES && kind != ON_ID && kind != ON_EXCHANGE;
