@@ -15,6 +15,9 @@ static unsigned unit_chunks; /* each lake has its own, which player.h sets */
 
 #include <cmocka.h>
 
+#if defined(PLAY_DEVICE)
+#include PLAY_DEVICE /* in the mock's place */
+#endif
 #include "player.h"
 #include "rows.h"
 
@@ -81,7 +84,7 @@ static void changes_cost_so_many_calls(void **state) {
 int main(int argc, char **argv) {
   static struct CMUnitTest tests[ROWS + 1];
   const char *wanted = NULL;
-  size_t i;
+  size_t i, count = 0;
   int n;
   is_strict = 1;
   for (n = 1; n + 1 < argc; n += 2) {
@@ -103,11 +106,12 @@ int main(int argc, char **argv) {
     return rule != NULL;
   }
   for (i = 0; i < ROWS; i++) {
-    tests[i].name = rows[i].name;
-    tests[i].test_func = a_row;
-    tests[i].initial_state = (void *)(uintptr_t)&rows[i];
+    if (!is_playable(rows[i].line)) continue;
+    tests[count].name = rows[i].name;
+    tests[count].test_func = a_row;
+    tests[count++].initial_state = (void *)(uintptr_t)&rows[i];
   }
-  tests[ROWS].name = "changes_cost_so_many_calls";
-  tests[ROWS].test_func = changes_cost_so_many_calls;
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  tests[count].name = "changes_cost_so_many_calls";
+  tests[count++].test_func = changes_cost_so_many_calls;
+  return _cmocka_run_group_tests("rows", tests, count, NULL, NULL);
 }
