@@ -149,12 +149,10 @@ for case in enable memory streams out_of_memory history trackers pools sharing p
   ok "torch: its own allocator: $case: silent" silent
 done
 ok 'torch: sessions that offload' "$build/client_torch_offload"
-for limit in '64 2' '96 4' '48 2' '64 2 checked'; do # of 192 MiB
-  ok "torch: offload by the driver: $limit" fake FAKE_CUDA_SEED=3 \
-    "$build/client_torch_offload_cuda" $limit
+for case in train train_wide train_tight train_checked train_varying; do
+  ok "torch: sessions by the driver: $case" fake FAKE_CUDA_SEED=3 "$build/client_torch_allocator" \
+    "$case"
 done
-ok 'torch: offload by the driver: others need more and less' fake FAKE_CUDA_SEED=3 \
-  "$build/client_torch_offload_cuda" varying
 ok 'torch: exports nothing else' [ "$(nm -D --defined-only "$library" |
   grep -cv ' T gmlake_torch_')" = 0 ]
 
@@ -169,10 +167,8 @@ ok 'torch: its library' fake "$build/client_torch" "$dir/gmlake_pluggable.so" me
 ok 'cupy: the command in the file' command_of examples/cupy/gmlake_cupy.c
 ok 'cupy: its library' fake "$build/client_torch" "$dir/gmlake_cupy.so" cupy
 ok 'cupy' fake "$build/client_torch" "$build/gmlake_cupy.so" cupy
-for case in cupy_lanes cupy_values cupy_calls cupy_limit cupy_graph; do
-  ok "cupy: $case" fake FAKE_CUDA_SEED=1 "$build/client_torch" "$build/gmlake_cupy.so" "$case"
-  ok "cupy: $case: silent" silent
-done
+ok 'cupy: calls' fake FAKE_CUDA_SEED=1 "$build/client_torch" "$build/gmlake_cupy.so" cupy_calls
+ok 'cupy: calls: silent' silent
 
 # ---- Python ----
 

@@ -3,7 +3,12 @@
    the oldest. usage: client_torch_allocator CASE, with the fake driver on the library path */
 #include "../../examples/torch/gmlake_torch.cpp"
 
+#include "patience.h"
 #include "torch_stub/own_allocator.hpp"
+
+extern "C" { /* its members have the names of functions, which C++ otherwise refuses */
+#include "bench/gpu.h"
+}
 
 #include <csignal>
 #include <dirent.h>
@@ -67,7 +72,7 @@ static size_t descriptor_count() {
 
 /* torch is up, with as many devices. What hangs is ended. */
 static void start(int device_count = 1) {
-  (void)alarm(60);
+  (void)alarm(patience());
   cu(cuInit(0));
   c10::cuda::SetDevice(0);
   if (!cca::allocator.load()) cca::allocator.store(&torch_stub::own_allocator());
@@ -595,6 +600,147 @@ static void case_offload() {
   check(stats().allocated_bytes[0].current == 0 && gmlake_check(lake_of(0)) == GMLAKE_OK);
 }
 
+/* ---- Training in a session: words that are wrong, and memory above the limit, fail ---- */
+
+static const size_t WEIGHT = 8 * MIB, LITTLE = 300000, LAYERS = 12, VARYING_LIMIT = 64 * MIB;
+static const size_t OTHERS = 2560 * 1024;
+static const uint32_t ITERATIONS = 12;
+
+struct Training {
+  gpu_driver gpu;
+  gpu_kernels kernels;
+  CUstream stream = nullptr;
+  CUdeviceptr wrong = 0;
+  void *made = nullptr; /* what the last operator has made */
+  std::vector<void *> weights;
+
+  Training(size_t limit_bytes, size_t chunk_bytes, bool is_checked) {
+    const uint64_t zero = 0;
+    (void)setenv("GMLAKE_TORCH_CHUNK_BYTES", std::to_string(chunk_bytes).c_str(), 1);
+    start();
+    check(gpu_open(&gpu, "libcuda.so.1") && !gpu_load_kernels(&gpu, &kernels));
+    cu(cuMemAlloc(&wrong, sizeof zero));
+    cu(cuMemcpyHtoD(wrong, &zero, sizeof zero));
+    const c10::cuda::CUDAStream own = c10::cuda::getStreamFromPool(0);
+    c10::cuda::setCurrentCUDAStream(own);
+    stream = own.stream();
+    give(take(LITTLE)); /* makes the lake */
+    empty_cache();
+    check(!gmlake_torch_offload_open(0, limit_bytes, 0, 0, chunk_bytes, is_checked));
+    for (uint32_t i = 0; i < LAYERS; i++) {
+      step(1, {}, {});
+      weights.push_back(made = take(WEIGHT));
+      fill(made, WEIGHT, i);
+    }
+  }
+  gmlake_offload_session_stats session() const { return sessions().by_device[0]->stats(); }
+  gmlake_torch::Memory &memory() const { return the_allocator().device_of(0)->memory(); }
+
+  void step(uint64_t key, std::vector<void *> reads, const std::vector<void *> &writes) {
+    const uint64_t last = at(made);
+    const size_t read_count = reads.size();
+    std::vector<uint64_t> all;
+    if (made) check(!gmlake_torch_offload_made(&last, 1));
+    made = nullptr;
+    reads.insert(reads.end(), writes.begin(), writes.end());
+    for (const void *ptr : reads) all.push_back(at(ptr));
+    const char *const why = gmlake_torch_offload_step(key, all.data(), read_count, writes.size());
+    if (why) broken(why, __LINE__);
+  }
+  void fill(const void *ptr, size_t bytes, uint32_t seed) {
+    cu(gpu_fill(&gpu, &kernels, stream, at(ptr), bytes / 4, seed));
+  }
+  void verify(const void *ptr, uint32_t seed) {
+    cu(gpu_verify(&gpu, &kernels, stream, at(ptr), WEIGHT / 4, seed, wrong));
+  }
+  uint64_t wrong_count() const {
+    uint64_t count = 0;
+    cu(cuCtxSynchronize());
+    cu(cuMemcpyDtoH(&count, wrong, sizeof count));
+    return count;
+  }
+
+  /* Forward and backward; small memory beside it is the lake's own. */
+  void iterate(uint32_t iteration) {
+    std::vector<void *> activations, smalls;
+    for (uint32_t i = 0; i < LAYERS; i++) {
+      step(2 + i, {weights[i]}, {});
+      activations.push_back(made = take(WEIGHT));
+      verify(weights[i], i + iteration);
+      fill(activations.back(), WEIGHT, 1000 + i);
+      smalls.push_back(take(LITTLE));
+      fill(smalls.back(), LITTLE, 7);
+    }
+    for (uint32_t i = LAYERS; i-- > 0;) {
+      step(100 + i, {weights[i], activations[i]}, {weights[i]});
+      verify(weights[i], i + iteration);
+      verify(activations[i], 1000 + i);
+      fill(weights[i], WEIGHT, i + iteration + 1);
+      give(activations[i]);
+      give(smalls[i]);
+    }
+    check(!gmlake_torch_offload_mark());
+  }
+
+  /* Work on some weights while others have so much memory, and then on six. */
+  void vary(uint32_t first, size_t others_bytes) {
+    const size_t at_once = (VARYING_LIMIT - others_bytes - 8 * MIB) / WEIGHT;
+    std::vector<void *> others, named;
+    for (size_t bytes = 0; bytes + OTHERS <= others_bytes; bytes += OTHERS) {
+      step(5, {}, {});
+      others.push_back(take(OTHERS));
+      fill(others.back(), OTHERS, 7);
+    }
+    for (size_t i = 0; i < at_once && i < 6; i++) named.push_back(weights[(first + i) % LAYERS]);
+    step(6, named, {});
+    for (void *other : others) give(other);
+    for (size_t i = 0; i < 2; i++) {
+      named.assign(weights.begin() + long(6 * i), weights.begin() + long(6 * i + 6));
+      step(7 + i, named, {});
+      for (size_t k = 0; k < 6; k++) verify(named[k], static_cast<uint32_t>(6 * i + k));
+    }
+    check(!gmlake_torch_offload_mark() && memory().reserved() <= VARYING_LIMIT);
+  }
+};
+
+static void train(size_t limit, size_t chunk, bool is_checked) {
+  Training t(limit * MIB, chunk * MIB, is_checked);
+  for (uint32_t i = 0; i < ITERATIONS; i++) {
+    t.iterate(i);
+    check(t.memory().reserved() <= limit * MIB);
+  }
+  check(t.wrong_count() == 0);
+  const gmlake_offload_session_stats stats = t.session();
+  check(stats.tensor_count == LAYERS && stats.plan_count > 0);
+  check(stats.out_count > ITERATIONS && stats.in_count > ITERATIONS);
+  check(is_checked || stats.sync_count == 0); /* the host has waited for nothing */
+  check(!gmlake_torch_offload_close());
+  for (uint32_t i = 0; i < LAYERS; i++) t.verify(t.weights[i], i + ITERATIONS);
+  check(t.wrong_count() == 0 && t.memory().limit() == 0);
+  for (void *weight : t.weights) give(weight);
+}
+static void case_train() { train(64, 2, false); }
+static void case_train_wide() { train(96, 4, false); }
+static void case_train_tight() { train(48, 2, false); }
+static void case_train_checked() { train(64, 2, true); }
+
+/* Others need more and less, at random and for some time; then always the same. */
+static void case_train_varying() {
+  Training t(VARYING_LIMIT, 2 * MIB, false);
+  uint32_t seed = 1;
+  for (uint32_t i = 0; i < 400; i++) {
+    const size_t least = i / 50 % 2 ? 0 : 20 * MIB;
+    seed = seed * 1664525u + 1013904223u;
+    t.vary(seed >> 8, least + (seed >> 12) % (25 * MIB));
+  }
+  for (uint32_t i = 0; i < 200; i++) t.vary(0, 10 * MIB);
+  const uint64_t plan_count = t.session().plan_count;
+  const int64_t created = stats().num_device_alloc;
+  for (uint32_t i = 0; i < 100; i++) t.vary(0, 10 * MIB);
+  check(stats().num_device_alloc == created); /* nothing goes to and fro */
+  check(t.session().plan_count == plan_count && t.wrong_count() == 0);
+}
+
 /* ---- What went wrong once ---- */
 
 /* Gives memory of cudaMalloc, but the first so many times. */
@@ -919,6 +1065,11 @@ static const struct {
              {"fork", case_fork},
              {"threads", case_threads},
              {"offload", case_offload},
+             {"train", case_train},
+             {"train_wide", case_train_wide},
+             {"train_tight", case_train_tight},
+             {"train_checked", case_train_checked},
+             {"train_varying", case_train_varying},
              {"sources", case_sources},
              {"hooks", case_hooks},
              {"failed_capture", case_failed_capture},
