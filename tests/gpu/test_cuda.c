@@ -141,8 +141,8 @@ static struct spies {
   __typeof__(cuMemAddressReserve) *reserve;
   __typeof__(cuDeviceGetName) *get_name;
   size_t asked_alignment;
-  const char *long_name; /* what the device is called, NULL: what the driver says */
-  size_t legacy_count, null_count, none_count, stream_count; /* streams that it was given */
+  const char *long_name;           /* what the device is called, NULL: what the driver says */
+  size_t legacy_count, null_count; /* streams that it was given */
   size_t entry_count, release_count;
   size_t exchange_count, relaxed_count;
   size_t failed_pops, failed_restores;
@@ -151,8 +151,6 @@ static struct spies {
 static void spy_stream(CUstream stream) {
   spies.legacy_count += stream == CU_STREAM_LEGACY;
   spies.null_count += stream == NULL;
-  spies.none_count += (gmlake_stream)stream == NONE;
-  spies.stream_count++;
 }
 
 static CUresult CUDAAPI spy_event_record(CUevent event, CUstream stream) {
@@ -1245,80 +1243,39 @@ static void test_wait_for_any(void **state) {
   assert_int_equal(place, 1); /* the other one's work has no end until it is waited for */
   assert_ok(cuda->event_query(cuda->user, events[1], &done, &code));
   assert_int_equal(done, 1);
-  assert_ok(cuda->event_query(cuda->user, events[0], &done, &code));
-  assert_int_equal(done, 0);
-  for (i = 0; i < 2; i++) assert_ok(cuda->event_destroy(cuda->user, events[i], &code));
-  close_program();
-  close_backend();
-}
-
-/* An event of work that is under way is not done, and that is no error. */
-static void test_event_pending(void **state) {
-  fake_cuda_options options = devices(1);
-  (void)state;
-  options.seed = 1;
-  open_backend(&options);
-  open_program();
-  prepare_outputs();
-  occupy(program.streams[0]);
-  assert_ok(do_event_create());
-  assert_ok(cuda->event_record(cuda->user, out.event, program.streams[0], &code));
-  assert_ok(do_event_query());
+  assert_ok(cuda->event_query(cuda->user, events[0], &done, &code)); /* which is no error */
   assert_int_equal(code, 0);
-  assert_int_equal(out.done, 0);
-  assert_ok(do_event_wait());
-  assert_ok(do_event_query());
-  assert_int_equal(out.done, 1);
-  assert_ok(do_event_destroy());
+  assert_int_equal(done, 0);
+  assert_ok(cuda->event_wait(cuda->user, events[0], &code));
+  assert_ok(cuda->event_query(cuda->user, events[0], &done, &code));
+  assert_int_equal(done, 1);
+  for (i = 0; i < 2; i++) assert_ok(cuda->event_destroy(cuda->user, events[i], &code));
   close_program();
   close_backend();
 }
 
 /* ---- Streams --------------------------------------------------------------------------------- */
 
-/* All memory goes from stream to stream, so that events are recorded and waited for on each. */
-static void hand_around(const gmlake_stream *streams, size_t count, size_t bytes) {
-  size_t round, i;
-  for (round = 0; round < 3; round++) {
-    occupy((CUstream)streams[0]);
-    for (i = 0; i < count; i++) give(take(bytes, streams[i]), streams[i]);
-  }
-}
-
-/* NULL and 1 reach the driver by the legacy stream's name; NONE is nobody's stream. */
+/* NULL and 1 reach the driver by the legacy stream's name. */
 static void test_stream_values(void **state) {
-  fake_cuda_options options = devices(1);
-  gmlake_desc desc = small_desc();
-  gmlake_stream streams[5];
+  gmlake_stream streams[4];
   void *event = NULL;
   size_t i;
   (void)state;
-  options.seed = 2;
-  open_backend(&options);
+  open_backend(NULL);
   open_program();
   streams[0] = program.streams[0];
   streams[1] = NULL;
   streams[2] = program.streams[1];
   streams[3] = (gmlake_stream)(uintptr_t)1;
-  streams[4] = NONE;
   assert_ok(cuda->event_create(cuda->user, &event, &code));
   for (i = 0; i < 4; i++) {
     assert_ok(cuda->event_record(cuda->user, event, streams[i], &code));
     assert_ok(cuda->stream_wait(cuda->user, streams[i], event, &code));
     assert_int_equal(spies.legacy_count, (i + 1) / 2 * 2);
   }
-  assert_ok(cuda->event_destroy(cuda->user, event, &code));
-  desc.backend = cuda;
-  desc.cross_stream = GMLAKE_WAIT_FIRST;
-  desc.limit_bytes = 6 * CHUNK;
-  open_lake(&desc);
-  hand_around(streams, count_of(streams), desc.limit_bytes);
-  assert_true(stats().stream_wait_count >= 9 && stats().host_wait_count > 0);
-  close_lake();
-  assert_true(spies.legacy_count > 4);
-  assert_true(spies.stream_count > spies.legacy_count);
   assert_int_equal(spies.null_count, 0);
-  assert_int_equal(spies.none_count, 0);
+  assert_ok(cuda->event_destroy(cuda->user, event, &code));
   close_program();
   close_backend();
 }
@@ -1922,7 +1879,6 @@ int main(void) {
       cmocka_unit_test(test_failing_pop),
       cmocka_unit_test(test_alignment),
       cmocka_unit_test(test_wait_for_any),
-      cmocka_unit_test(test_event_pending),
       cmocka_unit_test(test_stream_values),
       cmocka_unit_test(test_captures),
       cmocka_unit_test(test_capture_spoilt),
