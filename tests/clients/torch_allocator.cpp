@@ -443,9 +443,12 @@ static void case_sharing() {
   check(after.handles == before.handles && after.mappings == before.mappings);
   check(after.reservations == before.reservations && descriptor_count() == descriptors);
   check(after.physical_bytes == before.physical_bytes);
+  gmlake_stats lake{};
+  check(gmlake_get_stats(lake_of(0), &lake) == GMLAKE_OK);
   for (void *block : blocks) give(block);
   empty_cache();
-  check(census().handles == 0 && descriptor_count() < descriptors);
+  check(census().handles == 0); /* each chunk had one descriptor, and one to be sent */
+  check(descriptors - descriptor_count() == 2 * lake.chunk_count);
   const auto refuses = [](const char *text) {
     return error_of<std::exception>([&] { (void)torch_allocator().getIpcDevPtr(text); });
   };
@@ -978,22 +981,33 @@ static void case_foreign_capture() {
   check(stats().reserved_bytes[0].current == 0);
 }
 
-/* A MemPool's end gives back its own memory and nobody else's. */
+/* A MemPool's end gives back its own memory and nobody else's, and no record of it stays, though a
+   block lives on. */
 static void case_pools_end() {
   start();
+  const auto metadata = [] {
+    gmlake_stats now{};
+    check(gmlake_get_stats(lake_of(0), &now) == GMLAKE_OK);
+    return now.metadata_bytes;
+  };
+  size_t before = 0;
   give(take(256 * MIB));
-  for (unsigned i = 0; i < 100; i++) {
+  for (unsigned i = 0; i < 300; i++) {
     const PoolId pool{0, 100 + i};
     torch_allocator().createOrIncrefPool(0, pool, nullptr);
     begin_pool(pool);
     void *const block = take(32 * MIB);
     torch_allocator().endAllocateToPool(0, pool);
     torch_allocator().releasePool(0, pool);
-    give(block);
+    if (i % 7) give(block);
     torch_allocator().releasePool(0, pool);
     torch_allocator().emptyCache(pool);
+    if (i % 7 == 0) give(block); /* the pool went first */
+    if (i % 7 == 0) torch_allocator().emptyCache(pool);
     check(stats().reserved_bytes[0].current == int64_t(256 * MIB));
+    if (i == 50) before = metadata();
   }
+  check(metadata() <= before + 4096);
 }
 
 /* The fraction of torch's configuration, and a session's limit beside the program's. */
@@ -1007,7 +1021,12 @@ static void case_limits() {
   check(memory.limit() == 64 * MIB);
   torch_allocator().setMemoryFraction(.25, 0);
   check(memory.limit() == 64 * MIB);
+  torch_allocator().setMemoryFraction(.03125, 0); /* the smaller one counts */
+  check(memory.limit() == 32 * MIB && is_refused(40 * MIB));
+  torch_allocator().setMemoryFraction(.25, 0);
   check(!gmlake_torch_offload_close() && memory.limit() == 256 * MIB);
+  torch_allocator().setMemoryFraction(1.0, 0);
+  give(take(800 * MIB));
 }
 
 /* What other processes were told of, or a pointer to it, stays. */

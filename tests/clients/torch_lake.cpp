@@ -6,7 +6,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <fcntl.h>
 #include <set>
 #include <sys/wait.h>
 #include <thread>
@@ -677,70 +676,6 @@ static void test_failed_capture() {
         device.figures().reserved_bytes[ALL].current < int64_t(80 * MIB));
 }
 
-/* MemPools that come and go leave nothing behind, and the default pool's memory where it is. */
-static void test_pools_end() {
-  Scene scene;
-  Device &device = *scene.device;
-  const auto metadata = [&] {
-    gmlake_stats stats{};
-    check(gmlake_get_stats(device.lake(), &stats) == GMLAKE_OK);
-    return stats.metadata_bytes;
-  };
-  size_t before = 0;
-  device.free(scene.alloc(64 * MIB));
-  for (unsigned long long i = 0; i < 300; i++) {
-    const PoolId id{0, 100 + i};
-    device.retain_pool(id);
-    check(device.begin_route(
-        id, [](void *) { return true; }, nullptr));
-    Block *const block = scene.alloc(MIB);
-    check(device.end_route(id) && device.release_pool(id) && device.release_pool(id));
-    if (i % 7) device.free(block);
-    device.trim(id);
-    if (i % 7 == 0) device.free(block); /* the pool went first */
-    if (i == 50) before = metadata();
-  }
-  check(device.figures().reserved_bytes[ALL].current <= int64_t(70 * MIB));
-  check(metadata() <= before + 4096);
-}
-
-/* A session's limit and the program's: the smaller one counts. */
-static void test_two_limits() {
-  Scene scene;
-  Memory &memory = scene.device->memory();
-  memory.set_limit(64 * MIB);
-  memory.set_session_limit(32 * MIB);
-  check(memory.limit() == 32 * MIB && is_refused(scene, 40 * MIB));
-  memory.set_limit(16 * MIB);
-  check(memory.limit() == 16 * MIB);
-  memory.set_session_limit(0);
-  check(memory.limit() == 16 * MIB);
-  memory.set_limit(0);
-  check(memory.limit() == 0);
-  scene.device->free(scene.alloc(80 * MIB));
-}
-
-/* Chunks that other processes take: each gets one descriptor, which ends with it. */
-static void test_share() {
-  Scene scene;
-  Device &device = *scene.device;
-  Block *block = scene.alloc(6 * MIB);
-  gmlake_chunk_info parts[2];
-  size_t count = 0;
-  check(gmlake_get_chunks(device.lake(), block->ptr, parts, 2, &count) == GMLAKE_OK && count == 2);
-  int32_t fds[2] = {-1, -1}, again = -1;
-  uint64_t serials[2] = {0, 0}, serial = 0, bytes = 0;
-  for (size_t i = 0; i < 2; i++)
-    check(device.memory().share(parts[i].handle, fds[i], serials[i], bytes) == 0);
-  check(bytes == 4 * MIB && fds[0] != fds[1] && serials[0] != serials[1]);
-  check(fcntl(fds[0], F_GETFD) != -1 && fcntl(fds[1], F_GETFD) != -1);
-  check(device.memory().share(parts[0].handle, again, serial, bytes) == 0);
-  check(again == fds[0] && serial == serials[0]);
-  device.free(block);
-  device.trim({0, 0});
-  check(close(fds[0]) != 0 && close(fds[1]) != 0); /* the chunks' end closed them */
-}
-
 /* torch's own streams are never destroyed: their frees need no event each. */
 static void test_staying() {
   Scene scene;
@@ -779,8 +714,5 @@ int main() {
   test_pool_begins_again();
   test_elsewhere();
   test_failed_capture();
-  test_pools_end();
-  test_two_limits();
-  test_share();
   return 0;
 }
