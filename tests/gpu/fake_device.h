@@ -162,8 +162,10 @@ static void device_stream_finish(gmlake_backend *device, gmlake_stream stream) {
   make_none_current();
 }
 
+/* In each of the modes in turn. */
 static gmlake_result device_capture_begin(gmlake_backend *device, gmlake_stream stream) {
-  const CUresult code = gpu.cuStreamBeginCapture((CUstream)stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  const CUresult code =
+      gpu.cuStreamBeginCapture((CUstream)stream, (CUstreamCaptureMode)(w.serial % 3));
   (void)device;
   return code ? GMLAKE_ERROR_DRIVER : GMLAKE_OK;
 }
