@@ -432,10 +432,17 @@ static void case_threads(void) { /* they make one lake */
 static void case_cupy(void) { /* gmlake_cupy.so: the stream is what CuPy passes through */
   void *(*cupy_malloc)(void *stream, size_t bytes, int device);
   void (*cupy_free)(void *stream, void *ptr, int device);
+  void (*set_limit)(int device, size_t bytes);
+  int (*usage)(int device, size_t *out_used, size_t *out_held);
   void *a, *b;
+  size_t used;
   find(library, "gmlake_cupy_malloc", (void *)&cupy_malloc);
   find(library, "gmlake_cupy_free", (void *)&cupy_free);
+  find(library, "gmlake_cupy_set_limit", (void *)&set_limit);
+  find(library, "gmlake_cupy_usage", (void *)&usage);
   start_work();
+  set_limit(-1, 1), set_limit(64, 1); /* no such devices */
+  check(usage(63, &used, &used) == -1);
   check(!cupy_malloc(NULL, 0, 0));
   a = cupy_malloc(streams[0], 4 * MIB, 0);
   cu(gpu_spin(&gpu, &kernels, streams[0], LONG_NS));
