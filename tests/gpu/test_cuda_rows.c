@@ -1,18 +1,4 @@
-/* Every fault of the driver under the CUDA backend: test_rows.c, over the driver without a device
-   (fake_device.h). */
-#if !defined(_GNU_SOURCE)
-#define _GNU_SOURCE 1 /* gmlake.h wants it, and is not the first header here */
-#endif
-#include <cuda.h>
-#include <dlfcn.h>
+/* Every row of tests/play over the CUDA backend. */
+#include "fake_play.h"
 
-#include "fake_cuda.h"
-#include "gpu.h"
-
-/* The fake, by its path: there may be a real driver on the machine. */
-#define FAKE_PATH BUILD "/fake/libcuda.so.1"
-static void *open_fake(int flags) { return dlopen(FAKE_PATH, flags); }
-#define dlopen(name, flags) open_fake(flags)
-#define GMLAKE_BACKEND_CUDA
-#define PLAY_DEVICE "../gpu/fake_device.h"
 #include "../play/test_rows.c"
