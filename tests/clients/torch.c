@@ -435,7 +435,7 @@ static void case_cupy(void) { /* gmlake_cupy.so: the stream is what CuPy passes 
   void (*set_limit)(int device, size_t bytes);
   int (*usage)(int device, size_t *out_used, size_t *out_held);
   void *a, *b;
-  size_t used;
+  size_t used, held;
   find(library, "gmlake_cupy_malloc", (void *)&cupy_malloc);
   find(library, "gmlake_cupy_free", (void *)&cupy_free);
   find(library, "gmlake_cupy_set_limit", (void *)&set_limit);
@@ -445,6 +445,7 @@ static void case_cupy(void) { /* gmlake_cupy.so: the stream is what CuPy passes 
   check(usage(63, &used, &used) == -1);
   check(!cupy_malloc(NULL, 0, 0));
   a = cupy_malloc(streams[0], 4 * MIB, 0);
+  check(!usage(0, &used, &held) && used == 4 * MIB && held == 4 * MIB);
   cu(gpu_spin(&gpu, &kernels, streams[0], LONG_NS));
   cupy_free(streams[0], a, 0);
   b = cupy_malloc(streams[1], 4 * MIB, 0);

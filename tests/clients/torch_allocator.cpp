@@ -127,13 +127,24 @@ static void case_memory() {
     check(stats().allocated_bytes[0].current == 1024);
     torch_allocator().recordStream(some, side);
     torch_allocator().recordStream(none, side);
+    const c10::DataPtr large = torch_allocator().allocate(3 * MIB);
+    cca::DeviceStats s = stats();
+    check(s.allocation[0].current == 2 && s.allocation[1].current == 1); /* the second is small */
+    check(s.allocated_bytes[1].current == 1024 && s.requested_bytes[1].current == 1000);
+    check(s.allocated_bytes[2].current == int64_t(3 * MIB) && s.active[2].current == 1);
+    check(s.segment[0].current == s.num_device_alloc);
   }
-  check(stats().allocated_bytes[0].current == 0 && stats().allocation[0].allocated == 1);
-  check(stats().allocated_bytes[0].peak == 1024 && stats().requested_bytes[0].peak == 1000);
-  check(stats().num_device_alloc > 0 && stats().reserved_bytes[0].current > 0);
+  cca::DeviceStats s = stats();
+  check(s.allocated_bytes[0].current == 0 && s.active[0].current == 0);
+  check(s.requested_bytes[0].current == 0 && s.allocation[0].allocated == 2);
+  check(s.allocation[0].freed == 2 && s.allocated_bytes[0].peak == int64_t(3 * MIB + 1024));
+  check(s.requested_bytes[0].peak == int64_t(3 * MIB + 1000));
+  check(s.num_device_alloc > 0 && s.reserved_bytes[0].current > 0);
   torch_allocator().resetPeakStats(0);
   torch_allocator().resetAccumulatedStats(0);
   check(stats().allocated_bytes[0].peak == 0 && stats().allocation[0].allocated == 0);
+  check(stats().reserved_bytes[0].peak == s.reserved_bytes[0].current);
+  check(stats().num_device_alloc == 0);
   check(has(error_of<c10::Error>([&] { give(&bytes); }), "invalid device pointer"));
   check(has(
       error_of<c10::OutOfMemoryError>([] { (void)torch_allocator().allocate(size_t(1) << 61); }),
@@ -144,6 +155,7 @@ static void case_memory() {
   check(largest > 100 * MIB);
   empty_cache();
   check(stats().reserved_bytes[0].current == 0 && census().handles == 0);
+  check(stats().num_device_free > 0 && stats().segment[0].current == 0);
 }
 
 static gmlake_stream stream_of(const void *ptr) {

@@ -227,32 +227,6 @@ static void test_ledger() {
   }
 }
 
-static void test_figures() {
-  Scene scene;
-  Block *small = scene.alloc(100), *large = scene.alloc(3 * MIB);
-  Figures f = scene.device->figures();
-  check(small->bytes == 512 && f.allocation[ALL].current == 2 && f.allocation[SMALL].current == 1);
-  check(f.allocated_bytes[SMALL].current == 512 && f.requested_bytes[SMALL].current == 100);
-  check(f.allocated_bytes[LARGE].current == int64_t(3 * MIB));
-  check(f.reserved_bytes[ALL].current == int64_t(4 * MIB) && f.segment[ALL].current == 1);
-  check(scene.made == 1 && f.create_count == 1);
-  scene.device->free(large);
-  scene.device->free(small);
-  f = scene.device->figures();
-  check(f.allocation[ALL].current == 0 && f.allocation[ALL].allocated == 2);
-  check(f.active[ALL].current == 0 && f.requested_bytes[ALL].current == 0);
-  check(f.allocated_bytes[ALL].peak == int64_t(3 * MIB + 512) && f.allocation[ALL].freed == 2);
-  scene.device->reset_peaks();
-  scene.device->reset_accumulated();
-  f = scene.device->figures();
-  check(f.allocated_bytes[ALL].peak == 0 && f.allocation[ALL].allocated == 0);
-  check(f.reserved_bytes[ALL].peak == int64_t(4 * MIB) && f.create_count == 0);
-  scene.device->trim({0, 0});
-  f = scene.device->figures();
-  check(f.reserved_bytes[ALL].current == 0 && scene.released == 1 && f.release_count == 1);
-  check(!is_live(scene, nullptr));
-}
-
 /* Freed, and used on another stream: active until that has completed. A foreign stream may be gone:
    it is asked only when it is named again. */
 static void test_recorded(bool is_foreign) {
@@ -697,7 +671,6 @@ int main() {
   test_table();
   test_staying();
   test_ledger();
-  test_figures();
   test_recorded(false);
   test_recorded(true);
   test_limit();
