@@ -328,6 +328,7 @@ static void begin_pool(PoolId pool) {
 /* Who registers segments, as NCCL does, sees each once, and its end before the memory is gone. */
 static void case_trackers() {
   std::map<size_t, std::pair<size_t, PoolId>> registered;
+  std::vector<size_t> order; /* of those that were told of, as they came */
   std::vector<void *> blocks;
   bool does_throw = false;
   start();
@@ -338,10 +339,13 @@ static void case_trackers() {
   void *const stitched = take(70 * MIB);
   torch_allocator().attachAllocatorTraceTracker([&](const TraceEntry &entry) {
     TORCH_CHECK(!does_throw, "no more registrations");
-    if (entry.action_ == TraceEntry::SEGMENT_ALLOC)
+    if (entry.action_ == TraceEntry::SEGMENT_ALLOC) {
       check(registered.emplace(entry.addr_, std::make_pair(entry.size_, entry.mempool_)).second);
+      order.push_back(entry.addr_);
+    }
     if (entry.action_ == TraceEntry::SEGMENT_FREE) {
       check(registered.erase(entry.addr_) == 1);
+      order.erase(std::remove(order.begin(), order.end(), entry.addr_), order.end());
       (void)word_at(reinterpret_cast<void *>(entry.addr_)); /* still mapped */
     }
   });
@@ -351,14 +355,25 @@ static void case_trackers() {
   void *const of_pool = take(9 * MIB);
   torch_allocator().endAllocateToPool(0, kPool);
   const auto is_as_shown = [&] {
-    size_t bytes = 0;
+    size_t bytes = 0, live = 0;
+    std::map<size_t, int> counters;
     for (const cca::SegmentInfo &segment : torch_allocator().snapshot().segments) {
+      size_t inside = 0;
+      for (const cca::BlockInfo &block : segment.blocks) { /* those over several are cut */
+        inside += block.size;
+        live += block.allocated ? block.size : 0;
+        check(!block.allocated || block.requested_size);
+      }
+      check(inside == segment.total_size);
+      counters[segment.address] = segment.registration_counter;
       const auto known = registered.find(segment.address);
       check(known != registered.end() && known->second.first == segment.total_size);
       bytes += segment.total_size;
       check(segment.registration_counter > 0);
       check(known->second.second == segment.owner_private_pool_id);
     }
+    for (size_t i = 1; i < order.size(); i++) check(counters[order[i - 1]] < counters[order[i]]);
+    check(live == static_cast<size_t>(stats().allocated_bytes[0].current));
     return bytes == static_cast<size_t>(stats().reserved_bytes[0].current) &&
            torch_allocator().snapshot().segments.size() == registered.size();
   };

@@ -22,26 +22,8 @@ static void broken(const char *what, int line) {
 static const size_t MIB = size_t(1) << 20;
 static const PoolId kPool{0, 1}, kOther{0, 2};
 
-/* What a device told of its segments. */
-struct Segments {
-  int made = 0, released = 0;
-  std::map<uint64_t, std::pair<size_t, PoolId>> told; /* segments: bytes and pool */
-  std::vector<uint64_t> order;                        /* their addresses, as they were told of */
-
-  void tell(bool is_made, uint64_t address, size_t bytes, PoolId pool) {
-    ++(is_made ? made : released);
-    if (is_made) {
-      told[address] = {bytes, pool};
-      order.push_back(address);
-    } else {
-      told.erase(address);
-      order.erase(std::find(order.begin(), order.end(), address));
-    }
-  }
-};
-
 /* A device on a mock of its own, with two streams. */
-struct Scene : Segments {
+struct Scene {
   gmlake_backend *mock = nullptr;
   gmlake_backend table; /* the mock's, which does not ask a captured stream's id: as the driver's */
   gmlake_stream a = nullptr, b = nullptr;
@@ -85,9 +67,7 @@ struct Scene : Segments {
   }
   Device::Hooks hooks() {
     Device::Hooks hooks;
-    hooks.on_segment = [this](bool is_made, uint64_t address, size_t bytes, PoolId pool) {
-      tell(is_made, address, bytes, pool);
-    };
+    hooks.on_segment = [](bool, uint64_t, size_t, PoolId) {};
     hooks.make_room = [this] { return room-- > 0; };
     hooks.wait_device = [this] {
       waits++;
@@ -500,30 +480,6 @@ static void test_checkpoint() {
   check(device.pool_bytes() == 0);
 }
 
-/* By chunk: the segments are those that were told of, and what is live is cut at their ends. */
-static void check_chunks(Scene &scene, size_t live) {
-  size_t seen = 0;
-  auto segments = scene.device->chunk_segments();
-  check(segments.size() == scene.told.size());
-  std::sort(segments.begin(), segments.end(),
-            [](const Segment &a, const Segment &b) { return a.order < b.order; });
-  for (size_t i = 0; i < segments.size(); i++) check(segments[i].address == scene.order[i]);
-  for (const Segment &segment : segments) {
-    const auto told = scene.told.find(segment.address);
-    check(told != scene.told.end() && told->second.first == segment.bytes);
-    check(told->second.second == segment.pool);
-    size_t inside = 0;
-    for (const Piece &piece : segment.pieces) {
-      check(piece.address == segment.address + inside);
-      inside += piece.bytes;
-      if (piece.is_live) seen += piece.bytes;
-      check(!piece.is_live || piece.requested);
-    }
-    check(inside == segment.bytes);
-  }
-  check(seen == live);
-}
-
 /* Segments together have what the lake holds, and every byte once; stitched blocks too. */
 static void test_segments() {
   Scene scene(64 * MIB);
@@ -555,30 +511,8 @@ static void test_segments() {
   }
   check(end && is_seen && bytes == device.memory().reserved());
   check(live == (8 * 4 + 14) * MIB);
-  check_chunks(scene, live);
   device.free(stitched);
   for (i = 1; i < 16; i += 2) device.free(blocks[i]);
-}
-
-/* Chunks of pools, and blocks over several chunks. */
-static void test_chunk_segments() {
-  Scene scene;
-  Device &device = *scene.device;
-  check(device.begin_route(
-      kPool, [](void *) { return true; }, nullptr));
-  Block *x = scene.alloc(3 * MIB), *y = scene.alloc(5 * MIB);
-  check(device.end_route(kPool));
-  Block *z = scene.alloc(6 * MIB), *small = scene.alloc(700);
-  size_t of_pool = 0;
-  for (const auto &entry : scene.told) of_pool += entry.second.second == kPool;
-  check(of_pool >= 4 && of_pool < scene.told.size());
-  check_chunks(scene, 14 * MIB + 1024);
-  device.free(y);
-  check_chunks(scene, 9 * MIB + 1024);
-  for (Block *block : {x, z, small}) device.free(block);
-  check(device.release_pool(kPool));
-  device.trim({0, 0});
-  check(scene.told.empty() && device.chunk_segments().empty());
 }
 
 /* torch 2.12 ends a capture's pool and begins it again while the stream is captured, and allocates
@@ -683,7 +617,6 @@ int main() {
   test_checkpoint_recorded();
   test_checkpoint();
   test_segments();
-  test_chunk_segments();
   test_pool_begins_again();
   test_elsewhere();
   test_failed_capture();
