@@ -134,7 +134,7 @@ for case in enable memory streams out_of_memory history trackers pools sharing p
   threads offload sources hooks failed_capture failed_give_back failed_shares late_end \
   foreign_capture pools_end limits sharing_in_session exit enable_old memory_old history_old trackers_old pools_old sources_old; do
   old=${case#"${case%_old}"}
-  ok "torch: its own allocator: $case" fake FAKE_CUDA_SEED=1 FAKE_CUDA_DEVICES=2 \
+  ok "torch: its own allocator: $case" fake FAKE_CUDA_SEED=1 FAKE_CUDA_DEVICES=3 \
     "$build/client_torch_allocator$old" "${case%_old}"
   ok "torch: its own allocator: $case: silent" silent
 done

@@ -498,9 +498,9 @@ static bool can_reach(const void *ptr, int device) {
   return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-/* Two devices: what there was before peer access is reached, and what comes later. */
+/* What there was before peer access is reached, and what comes later; what is gone is not. */
 static void case_peers() {
-  start(2);
+  start(3);
   void *const early = take(3 * MIB);
   check(can_reach(early, 0) && !can_reach(early, 1));
   torch_allocator().enablePeerAccess(1, 0);
@@ -517,8 +517,14 @@ static void case_peers() {
   c10::cuda::SetDevice(0);
   check(torch_allocator().memcpyAsync(early, 0, other, 1, 3 * MIB, nullptr, true) == cudaSuccess);
   check(word_at(early) == 9);
+  give(late);
+  empty_cache();
+  check(!can_reach(early, 2));
+  torch_allocator().enablePeerAccess(2, 0);
+  check(can_reach(early, 2) && can_reach(early, 1));
+  check(the_allocator().device_of(0)->memory().add_peer(99) != GMLAKE_OK);
   check(stats(1).allocated_bytes[0].current == int64_t(3 * MIB));
-  give(other), give(early), give(late); /* from any device */
+  give(other), give(early); /* from any device */
   check(stats(0).allocation[0].current == 0 && stats(1).allocation[0].current == 0);
 }
 

@@ -11,6 +11,8 @@
 #include <thread>
 #include <unistd.h>
 
+#include "../patience.h"
+
 using namespace gmlake_torch;
 
 #define check(condition) ((condition) ? (void)0 : broken(#condition, __LINE__))
@@ -247,23 +249,6 @@ static void test_limit() {
   check(is_refused(scene, 60 * MIB));
 }
 
-static void test_peers() {
-  Scene scene;
-  Block *before = scene.alloc(3 * MIB);
-  check(!gmlake_mock_has_access(scene.mock, before->ptr, before->bytes, 2));
-  check(scene.device->memory().add_peer(2) == GMLAKE_OK);
-  Block *after = scene.alloc(30 * MIB);
-  check(gmlake_mock_has_access(scene.mock, before->ptr, before->bytes, 2));
-  check(gmlake_mock_has_access(scene.mock, after->ptr, after->bytes, 2));
-  check(!gmlake_mock_has_access(scene.mock, after->ptr, after->bytes, 3));
-  scene.device->free(after);
-  scene.device->trim({0, 0});
-  check(scene.device->memory().add_peer(3) == GMLAKE_OK); /* what is gone is not touched */
-  check(gmlake_mock_has_access(scene.mock, before->ptr, before->bytes, 3));
-  check(scene.device->memory().add_peer(99) != GMLAKE_OK);
-  scene.device->free(before);
-}
-
 /* A MemPool: what one thread allocates. */
 static void test_pool() {
   Scene scene;
@@ -399,7 +384,7 @@ static void test_child() {
   const auto forks = [&](void *) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(10);
+      (void)alarm(patience());
       const bool is_sole = device.pool_use_count(kPool) == 1; /* MemPool wants that */
       const bool has_released = device.release_pool(kPool);
       device.trim(kPool);
@@ -608,7 +593,6 @@ int main() {
   test_recorded(false);
   test_recorded(true);
   test_limit();
-  test_peers();
   test_pool();
   test_pool_serves();
   test_capture();
