@@ -1,6 +1,6 @@
 /* Tests of the CUDA backend over a driver without a device (fake_cuda.h): how the entry points are
-   found, what every number of the driver becomes, which context is current, captures, peers,
-   handle types, forks, a driver that goes away. What a lake does over it, and what comes of calls that
+   found, what every number of the driver becomes, which context is current, captures, peers, handle
+   types, forks, a driver that goes away. What a lake does over it, and what comes of calls that
    fail, is in test_cuda_rows.c and test_cuda_faults.c. */
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1 /* gmlake.h wants it, and is not the first header here */
