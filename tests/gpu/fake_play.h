@@ -9,6 +9,9 @@
 #include "fake_cuda.h"
 #include "gpu.h"
 
+#if !defined(BUILD)
+#define BUILD "build" /* the Makefile's folder */
+#endif
 /* The fake, by its path: there may be a real driver on the machine. */
 #define FAKE_PATH BUILD "/fake/libcuda.so.1"
 static void *open_fake(int flags) { return dlopen(FAKE_PATH, flags); }
