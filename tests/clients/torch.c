@@ -429,6 +429,23 @@ static void case_threads(void) { /* they make one lake */
   check(census.retains == 1);
 }
 
+/* What calls answer that Python does not look at. */
+static void capture_nothing(void) {
+  void *(*pool_open)(int device);
+  int (*pool_close)(int device, void *pool);
+  int (*capture_begin)(int device, void *stream, void *pool);
+  int (*capture_end)(int device, void *stream);
+  void *pool;
+  find(library, "gmlake_cupy_pool_open", (void *)&pool_open);
+  find(library, "gmlake_cupy_pool_close", (void *)&pool_close);
+  find(library, "gmlake_cupy_capture_begin", (void *)&capture_begin);
+  find(library, "gmlake_cupy_capture_end", (void *)&capture_end);
+  check(pool_close(5, NULL) == 0);
+  pool = pool_open(0);
+  check(pool && !capture_begin(0, streams[0], pool));
+  check(pool_close(0, pool) != 0 && !capture_end(0, streams[0]) && !pool_close(0, pool));
+}
+
 static void case_cupy(void) { /* gmlake_cupy.so: the stream is what CuPy passes through */
   void *(*cupy_malloc)(void *stream, size_t bytes, int device);
   void (*cupy_free)(void *stream, void *ptr, int device);
@@ -452,6 +469,7 @@ static void case_cupy(void) { /* gmlake_cupy.so: the stream is what CuPy passes 
   check(b && b != a); /* that stream has work to do */
   check(cupy_malloc(streams[0], 4 * MIB, 0) == a);
   check(!cupy_malloc(NULL, 2048 * MIB, 0));
+  capture_nothing();
 }
 
 static struct {
