@@ -362,7 +362,7 @@ static void case_trackers() {
       for (const cca::BlockInfo &block : segment.blocks) { /* those over several are cut */
         inside += block.size;
         live += block.allocated ? block.size : 0;
-        check(!block.allocated || block.requested_size);
+        check(!block.allocated || (block.requested_size && block.requested_size <= block.size));
       }
       check(inside == segment.total_size);
       counters[segment.address] = segment.registration_counter;
