@@ -325,70 +325,85 @@ static void begin_pool(PoolId pool) {
   torch_allocator().beginAllocateToPool(0, pool, [](cudaStream_t) { return true; });
 }
 
-/* Who registers segments, as NCCL does, sees each once, and its end before the memory is gone. */
-static void case_trackers() {
-  std::map<size_t, std::pair<size_t, PoolId>> registered;
-  std::vector<size_t> order; /* of those that were told of, as they came */
-  std::vector<void *> blocks;
+/* Who registers segments, as NCCL does. */
+struct Registry {
+  std::map<size_t, std::pair<size_t, PoolId>> segments;
+  std::vector<size_t> order; /* of those that it was told of, as they came */
   bool does_throw = false;
+
+  void see(const TraceEntry &entry) {
+    TORCH_CHECK(!does_throw, "no more registrations");
+    if (entry.action_ == TraceEntry::SEGMENT_ALLOC) {
+      check(segments.emplace(entry.addr_, std::make_pair(entry.size_, entry.mempool_)).second);
+      order.push_back(entry.addr_);
+    }
+    if (entry.action_ == TraceEntry::SEGMENT_FREE) {
+      check(segments.erase(entry.addr_) == 1);
+      order.erase(std::remove(order.begin(), order.end(), entry.addr_), order.end());
+      (void)word_at(reinterpret_cast<void *>(entry.addr_)); /* still mapped */
+    }
+  }
+  /* It is a snapshot's; what lies in it is whole. */
+  size_t check_segment(const cca::SegmentInfo &segment) const {
+    const auto known = segments.find(segment.address);
+    size_t inside = 0, live = 0;
+    for (const cca::BlockInfo &block : segment.blocks) { /* those over several are cut */
+      inside += block.size;
+      live += block.allocated ? block.size : 0;
+      check(!block.allocated || (block.requested_size && block.requested_size <= block.size));
+    }
+    check(inside == segment.total_size && segment.registration_counter > 0);
+    check(known != segments.end() && known->second.first == segment.total_size);
+    check(known->second.second == segment.owner_private_pool_id);
+    return live;
+  }
+  /* All of a snapshot's are, in this order. */
+  void check_all() const {
+    const std::vector<cca::SegmentInfo> shown = torch_allocator().snapshot().segments;
+    std::map<size_t, int> counters;
+    size_t bytes = 0, live = 0;
+    for (const cca::SegmentInfo &segment : shown) {
+      live += check_segment(segment);
+      bytes += segment.total_size;
+      counters[segment.address] = segment.registration_counter;
+    }
+    for (size_t i = 1; i < order.size(); i++) check(counters[order[i - 1]] < counters[order[i]]);
+    check(live == static_cast<size_t>(stats().allocated_bytes[0].current));
+    check(bytes == static_cast<size_t>(stats().reserved_bytes[0].current));
+    check(shown.size() == segments.size());
+  }
+};
+
+/* It sees each segment once, and its end before the memory is gone. */
+static void case_trackers() {
+  Registry registry;
+  std::vector<void *> blocks;
   start();
   give(take(1000));
   empty_cache();
   for (int i = 0; i < 20; i++) blocks.push_back(take(10 * MIB));
   for (size_t i = 0; i < 20; i += 2) give(blocks[i]);
   void *const stitched = take(70 * MIB);
-  torch_allocator().attachAllocatorTraceTracker([&](const TraceEntry &entry) {
-    TORCH_CHECK(!does_throw, "no more registrations");
-    if (entry.action_ == TraceEntry::SEGMENT_ALLOC) {
-      check(registered.emplace(entry.addr_, std::make_pair(entry.size_, entry.mempool_)).second);
-      order.push_back(entry.addr_);
-    }
-    if (entry.action_ == TraceEntry::SEGMENT_FREE) {
-      check(registered.erase(entry.addr_) == 1);
-      order.erase(std::remove(order.begin(), order.end(), entry.addr_), order.end());
-      (void)word_at(reinterpret_cast<void *>(entry.addr_)); /* still mapped */
-    }
-  });
+  torch_allocator().attachAllocatorTraceTracker(
+      [&](const TraceEntry &entry) { registry.see(entry); });
   for (const cca::SegmentInfo &segment : torch_allocator().snapshot().segments)
-    registered[segment.address] = {segment.total_size, segment.owner_private_pool_id};
+    registry.segments[segment.address] = {segment.total_size, segment.owner_private_pool_id};
   begin_pool(kPool);
   void *const of_pool = take(9 * MIB);
   torch_allocator().endAllocateToPool(0, kPool);
-  const auto is_as_shown = [&] {
-    size_t bytes = 0, live = 0;
-    std::map<size_t, int> counters;
-    for (const cca::SegmentInfo &segment : torch_allocator().snapshot().segments) {
-      size_t inside = 0;
-      for (const cca::BlockInfo &block : segment.blocks) { /* those over several are cut */
-        inside += block.size;
-        live += block.allocated ? block.size : 0;
-        check(!block.allocated || (block.requested_size && block.requested_size <= block.size));
-      }
-      check(inside == segment.total_size);
-      counters[segment.address] = segment.registration_counter;
-      const auto known = registered.find(segment.address);
-      check(known != registered.end() && known->second.first == segment.total_size);
-      bytes += segment.total_size;
-      check(segment.registration_counter > 0);
-      check(known->second.second == segment.owner_private_pool_id);
-    }
-    for (size_t i = 1; i < order.size(); i++) check(counters[order[i - 1]] < counters[order[i]]);
-    check(live == static_cast<size_t>(stats().allocated_bytes[0].current));
-    return bytes == static_cast<size_t>(stats().reserved_bytes[0].current) &&
-           torch_allocator().snapshot().segments.size() == registered.size();
-  };
-  check(is_as_shown() && snapshot_of(kPool).segments.size() >= 4);
+  registry.check_all();
+  check(snapshot_of(kPool).segments.size() >= 4);
   void *const more = take(200 * MIB);
   give(stitched);
   empty_cache();
-  check(is_as_shown());
+  registry.check_all();
   give(of_pool);
   torch_allocator().releasePool(0, kPool);
   give(more);
   for (size_t i = 1; i < 20; i += 2) give(blocks[i]);
   empty_cache();
-  check(registered.empty() && c10::warnings().empty());
-  does_throw = true; /* in the middle of calls of the lake and of torch's */
+  check(registry.segments.empty() && c10::warnings().empty());
+  registry.does_throw = true; /* in the middle of calls of the lake and of torch's */
   give(take(50 * MIB));
   check(stats().allocated_bytes[0].current == 0);
   empty_cache();
@@ -650,39 +665,11 @@ struct Training {
   void *made = nullptr; /* what the last operator has made */
   std::vector<void *> weights;
 
-  Training(size_t limit_bytes, size_t chunk_bytes, bool is_checked) {
-    const uint64_t zero = 0;
-    (void)setenv("GMLAKE_TORCH_CHUNK_BYTES", std::to_string(chunk_bytes).c_str(), 1);
-    start();
-    check(gpu_open(&gpu, "libcuda.so.1") && !gpu_load_kernels(&gpu, &kernels));
-    cu(cuMemAlloc(&wrong, sizeof zero));
-    cu(cuMemcpyHtoD(wrong, &zero, sizeof zero));
-    const c10::cuda::CUDAStream own = c10::cuda::getStreamFromPool(0);
-    c10::cuda::setCurrentCUDAStream(own);
-    stream = own.stream();
-    give(take(LITTLE)); /* makes the lake */
-    empty_cache();
-    check(!gmlake_torch_offload_open(0, limit_bytes, 0, 0, chunk_bytes, is_checked));
-    for (uint32_t i = 0; i < LAYERS; i++) {
-      step(1, {}, {});
-      weights.push_back(made = take(WEIGHT));
-      fill(made, WEIGHT, i);
-    }
-  }
+  Training(size_t limit_bytes, size_t chunk_bytes, bool is_checked);
   gmlake_offload_session_stats session() const { return sessions().by_device[0]->stats(); }
   gmlake_torch::Memory &memory() const { return the_allocator().device_of(0)->memory(); }
 
-  void step(uint64_t key, std::vector<void *> reads, const std::vector<void *> &writes) {
-    const uint64_t last = at(made);
-    const size_t read_count = reads.size();
-    std::vector<uint64_t> all;
-    if (made) check(!gmlake_torch_offload_made(&last, 1));
-    made = nullptr;
-    reads.insert(reads.end(), writes.begin(), writes.end());
-    for (const void *ptr : reads) all.push_back(at(ptr));
-    const char *const why = gmlake_torch_offload_step(key, all.data(), read_count, writes.size());
-    if (why) broken(why, __LINE__);
-  }
+  void step(uint64_t key, std::vector<void *> reads, const std::vector<void *> &writes);
   void fill(const void *ptr, size_t bytes, uint32_t seed) {
     cu(gpu_fill(&gpu, &kernels, stream, at(ptr), bytes / 4, seed));
   }
@@ -697,47 +684,79 @@ struct Training {
   }
 
   /* Forward and backward; small memory beside it is the lake's own. */
-  void iterate(uint32_t iteration) {
-    std::vector<void *> activations, smalls;
-    for (uint32_t i = 0; i < LAYERS; i++) {
-      step(2 + i, {weights[i]}, {});
-      activations.push_back(made = take(WEIGHT));
-      verify(weights[i], i + iteration);
-      fill(activations.back(), WEIGHT, 1000 + i);
-      smalls.push_back(take(LITTLE));
-      fill(smalls.back(), LITTLE, 7);
-    }
-    for (uint32_t i = LAYERS; i-- > 0;) {
-      step(100 + i, {weights[i], activations[i]}, {weights[i]});
-      verify(weights[i], i + iteration);
-      verify(activations[i], 1000 + i);
-      fill(weights[i], WEIGHT, i + iteration + 1);
-      give(activations[i]);
-      give(smalls[i]);
-    }
-    check(!gmlake_torch_offload_mark());
-  }
+  void iterate(uint32_t iteration);
 
   /* Work on some weights while others have so much memory, and then on six. */
-  void vary(uint32_t first, size_t others_bytes) {
-    const size_t at_once = (VARYING_LIMIT - others_bytes - 8 * MIB) / WEIGHT;
-    std::vector<void *> others, named;
-    for (size_t bytes = 0; bytes + OTHERS <= others_bytes; bytes += OTHERS) {
-      step(5, {}, {});
-      others.push_back(take(OTHERS));
-      fill(others.back(), OTHERS, 7);
-    }
-    for (size_t i = 0; i < at_once && i < 6; i++) named.push_back(weights[(first + i) % LAYERS]);
-    step(6, named, {});
-    for (void *other : others) give(other);
-    for (size_t i = 0; i < 2; i++) {
-      named.assign(weights.begin() + long(6 * i), weights.begin() + long(6 * i + 6));
-      step(7 + i, named, {});
-      for (size_t k = 0; k < 6; k++) verify(named[k], static_cast<uint32_t>(6 * i + k));
-    }
-    check(!gmlake_torch_offload_mark() && memory().reserved() <= VARYING_LIMIT);
-  }
+  void vary(uint32_t first, size_t others_bytes);
 };
+Training::Training(size_t limit_bytes, size_t chunk_bytes, bool is_checked) {
+  const uint64_t zero = 0;
+  (void)setenv("GMLAKE_TORCH_CHUNK_BYTES", std::to_string(chunk_bytes).c_str(), 1);
+  start();
+  check(gpu_open(&gpu, "libcuda.so.1") && !gpu_load_kernels(&gpu, &kernels));
+  cu(cuMemAlloc(&wrong, sizeof zero));
+  cu(cuMemcpyHtoD(wrong, &zero, sizeof zero));
+  const c10::cuda::CUDAStream own = c10::cuda::getStreamFromPool(0);
+  c10::cuda::setCurrentCUDAStream(own);
+  stream = own.stream();
+  give(take(LITTLE)); /* makes the lake */
+  empty_cache();
+  check(!gmlake_torch_offload_open(0, limit_bytes, 0, 0, chunk_bytes, is_checked));
+  for (uint32_t i = 0; i < LAYERS; i++) {
+    step(1, {}, {});
+    weights.push_back(made = take(WEIGHT));
+    fill(made, WEIGHT, i);
+  }
+}
+void Training::step(uint64_t key, std::vector<void *> reads, const std::vector<void *> &writes) {
+  const uint64_t last = at(made);
+  const size_t read_count = reads.size();
+  std::vector<uint64_t> all;
+  if (made) check(!gmlake_torch_offload_made(&last, 1));
+  made = nullptr;
+  reads.insert(reads.end(), writes.begin(), writes.end());
+  for (const void *ptr : reads) all.push_back(at(ptr));
+  const char *const why = gmlake_torch_offload_step(key, all.data(), read_count, writes.size());
+  if (why) broken(why, __LINE__);
+}
+void Training::iterate(uint32_t iteration) {
+  std::vector<void *> activations, smalls;
+  for (uint32_t i = 0; i < LAYERS; i++) {
+    step(2 + i, {weights[i]}, {});
+    activations.push_back(made = take(WEIGHT));
+    verify(weights[i], i + iteration);
+    fill(activations.back(), WEIGHT, 1000 + i);
+    smalls.push_back(take(LITTLE));
+    fill(smalls.back(), LITTLE, 7);
+  }
+  for (uint32_t i = LAYERS; i-- > 0;) {
+    step(100 + i, {weights[i], activations[i]}, {weights[i]});
+    verify(weights[i], i + iteration);
+    verify(activations[i], 1000 + i);
+    fill(weights[i], WEIGHT, i + iteration + 1);
+    give(activations[i]);
+    give(smalls[i]);
+  }
+  check(!gmlake_torch_offload_mark());
+}
+void Training::vary(uint32_t first, size_t others_bytes) {
+  const size_t at_once = (VARYING_LIMIT - others_bytes - 8 * MIB) / WEIGHT;
+  std::vector<void *> others, named;
+  for (size_t bytes = 0; bytes + OTHERS <= others_bytes; bytes += OTHERS) {
+    step(5, {}, {});
+    others.push_back(take(OTHERS));
+    fill(others.back(), OTHERS, 7);
+  }
+  for (size_t i = 0; i < at_once && i < 6; i++) named.push_back(weights[(first + i) % LAYERS]);
+  step(6, named, {});
+  for (void *other : others) give(other);
+  for (size_t i = 0; i < 2; i++) {
+    named.assign(weights.begin() + long(6 * i), weights.begin() + long(6 * i + 6));
+    step(7 + i, named, {});
+    for (size_t k = 0; k < 6; k++) verify(named[k], static_cast<uint32_t>(6 * i + k));
+  }
+  check(!gmlake_torch_offload_mark() && memory().reserved() <= VARYING_LIMIT);
+}
 
 static void train(size_t limit, size_t chunk, bool is_checked) {
   Training t(limit * MIB, chunk * MIB, is_checked);
