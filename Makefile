@@ -57,8 +57,8 @@ FUZZ = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c)
 YARDSTICK = $(BUILD)/peer_bfc_set.so
 POLICY = $(BUILD)/policy_worst_fit.so
 CLIENTS = $(addprefix $(BUILD)/,gmlake_pluggable.so gmlake_cupy.so client_torch client_torch_lake \
-  client_torch_allocator client_torch_allocator_old client_torch_offload client_torch_offload_cuda \
-  client_ggml client_ggml_cuda client_adapters libgmlake_preload.so client_preload)
+  client_torch_allocator client_torch_allocator_old client_torch_offload client_ggml \
+  client_ggml_cuda client_adapters libgmlake_preload.so client_preload)
 FAKE = $(BUILD)/fake/libcuda.so.1
 PROGRAMS = $(addprefix $(BUILD)/,replay streams lend lend_cuda offload offload_gpu offload_session \
   turnip bench gpu_test gpu_bench doctor) \
@@ -422,8 +422,8 @@ $(BUILD)/client_torch: tests/clients/torch.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests -Itests/cuda_stub \
 	  $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
 
-$(addprefix $(BUILD)/client_torch_,lake offload offload_cuda): $(BUILD)/client_torch_%: \
-    tests/clients/torch_%.cpp Makefile | $(BUILD)
+$(BUILD)/client_torch_lake $(BUILD)/client_torch_offload: $(BUILD)/client_torch_%: \
+  tests/clients/torch_%.cpp Makefile | $(BUILD)
 	$(CXX) -std=c++17 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Itests/cuda_stub $(CPPFLAGS) \
 	  $(CXXFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
 

@@ -136,7 +136,7 @@ static struct world {
   uint64_t clock_ns;
   gmlake_result injected, fatal; /* in this operation; in any */
   size_t hits, hits_before;      /* calls made to fail; before this operation */
-  int hit_kind;                  /* of the last one */
+  int hit_kind, hit_code;        /* of the last one; what the driver answered */
   int is_lasting;                /* a fault that stays has hit */
   gmlake_result lost, was_lost;  /* what the lake has to know of a fatal error; before this one */
   size_t all_calls, all_mallocs; /* that could be made to fail */
@@ -387,9 +387,27 @@ static void meddle_in(int kind) {
   }
 }
 
+#if !defined(PLAY_DEVICE)
+/* Whether the device itself fails its next call, and with which number. The mock does not: what is
+   to fail does not reach it. */
+static int device_fails(int kind, gmlake_result *result, int *code) {
+  (void)kind;
+  (void)result;
+  *code = 1234;
+  return 0;
+}
+
+/* Whether the device has all that the words ask for. The mock has. */
+static inline int is_playable(const char *words) { return words != NULL; }
+#else
+static int device_fails(int kind, gmlake_result *result, int *code);
+static int is_playable(const char *words);
+#endif
+
 /* Whether this call fails, and how. */
 static gmlake_result gate(int kind, int *code) {
   gmlake_result result = GMLAKE_OK;
+  int is_below;
   size_t i;
   judge(++w.calls < ALL_CALLS, "the operation does not end");
   judge(!lake || !lake->lost || gives_back(kind), "a device that is lost is asked for something");
@@ -411,6 +429,7 @@ static gmlake_result gate(int kind, int *code) {
     w.is_lasting |= f->stays;
   }
   if (!result) return result;
+  is_below = device_fails(kind, &result, &w.hit_code);
   trace("  %s fails\n", kinds[kind]);
   w.hits++;
   w.hit_kind = kind;
@@ -419,8 +438,8 @@ static gmlake_result gate(int kind, int *code) {
   w.has_failed = 1;
   if (is_fatal(result)) w.fatal = result;
   if (is_fatal(result) && !w.lost && !(kind == ON_EXCHANGE && w.is_relaxed)) w.lost = result;
-  *code = 1234;
-  return result;
+  *code = w.hit_code;
+  return is_below ? GMLAKE_OK : result;
 }
 
 #define GATE(kind)                         \
@@ -692,8 +711,8 @@ static gmlake_result see_stream_wait(void *user, gmlake_stream on, void *value, 
 
 static gmlake_result see_exchange(void *user, int *mode, int *code) {
   gmlake_result result = gate(ON_EXCHANGE, code);
-  w.is_relaxed = !w.is_relaxed && !result;
   if (!result) result = mock->capture_exchange(user, mode, code);
+  w.is_relaxed = !w.is_relaxed && !result;
   if (result) w.is_trusted = 0;
   if (result) w.was_refused = 1;
   return result;
@@ -721,9 +740,9 @@ static gmlake_result see_host_alloc(void *user, size_t bytes, void **out, int *c
 }
 static gmlake_result see_host_free(void *user, void *host, int *code) {
   gmlake_result result = gate(ON_HOST_FREE, code);
+  if (!result) result = mock->host_free(user, host, code);
   if (result) w.was_refused = 1;
-  if (result) return result;
-  return mock->host_free(user, host, code);
+  return result;
 }
 
 static void watch(void) {

@@ -75,9 +75,11 @@ static int is_fitting(gmlake_result result, int is_excused, unsigned may, gmlake
 /* Whether an error that one failing call explains names that call, and its driver's code. */
 static int names_call(const gmlake_error_info *info) {
   const char *name = w.hit_kind == ON_HOST ? "" : backend_names[w.hit_kind];
+  char number[16];
+  (void)snprintf(number, sizeof(number), "%d", w.hit_code);
   return w.hits != w.hits_before + 1 || w.was_lost || w.seems_gone || is_lack(info->result) ||
          (!strncmp(info->call, name, strlen(name)) &&
-          (w.hit_kind == ON_HOST || strstr(info->text, "1234")));
+          (w.hit_kind == ON_HOST || strstr(info->text, number)));
 }
 
 /* Whether the call succeeded. Of the other results `may` and the faults explain, else it is a

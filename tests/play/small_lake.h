@@ -19,6 +19,9 @@ static void assertion_failed(const char *condition);
 #define GMLAKE_ASSERT(condition) ((condition) ? (void)0 : assertion_failed(#condition))
 #include "gmlake.h"
 
+#if defined(PLAY_DEVICE)
+#include PLAY_DEVICE /* in the mock's place */
+#endif
 #include "player.h"
 
 static void assertion_failed(const char *condition) { judge(0, condition); }

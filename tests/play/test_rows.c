@@ -15,6 +15,9 @@ static unsigned unit_chunks; /* each lake has its own, which player.h sets */
 
 #include <cmocka.h>
 
+#if defined(PLAY_DEVICE)
+#include PLAY_DEVICE /* in the mock's place */
+#endif
 #include "player.h"
 #include "meanwhile_rows.h"
 #include "misuse_rows.h"
@@ -136,14 +139,15 @@ int main(int argc, char **argv) {
     return rule != NULL;
   }
   for (t = 0; t < TABLES; t++)
-    for (i = 0; i < tables[t].count; i++, test++) {
+    for (i = 0; i < tables[t].count; i++) {
+      if (!is_playable(tables[t].rows[i].line)) continue;
       test->name = tables[t].rows[i].name;
       test->test_func = a_row;
-      test->initial_state = (void *)(uintptr_t)&tables[t].rows[i];
+      test++->initial_state = (void *)(uintptr_t)&tables[t].rows[i];
     }
   test->name = "changes_cost_so_many_calls";
   test++->test_func = changes_cost_so_many_calls;
   test->name = "wrong_answers_change_nothing";
-  test->test_func = wrong_answers_change_nothing;
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  test++->test_func = wrong_answers_change_nothing;
+  return _cmocka_run_group_tests("rows", tests, (size_t)(test - tests), NULL, NULL);
 }
