@@ -37,7 +37,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAMES 512  /* of tensors in a line */
+#define NAMES 1024 /* of tensors in a line */
 #define OPERANDS 8 /* of an operator */
 #define ARGS 4
 #define REGIONS 64
@@ -91,13 +91,12 @@ static const struct word {
     {'|', "faults", ""},      /* calls fail between here and the next one, in every case */
     {'d', "after", "nn"},     /* [graph] operator 1 after operator 0: after:0,1 */
     {'s', "seal", ""},        /* the graph is whole; else by the first word that needs it */
+    {'Z', "order", "nnnn"},   /* its first operators are these */
     {'P', "plan", ""},        /* a planner plans for the options' jobs; the first one's plan */
     {'o', "out", "annt"},     /* events of a plan: tensor, trigger, last use, delay */
     {'i', "in", "annt"},       {'x', "drop", "annt"},    {'y', "remake", "annt"},
     {'b', "host-start", "a"}, /* a is on the host when an iteration begins */
     {'B', "by-hand", ""},     /* the plan of the events so far */
-    {'v', "vdnn", "n"},       /* bench/offload/baselines.h; 1: of all feature maps */
-    {'c', "capuchin", "z"},   /* to so much memory */
     {'J', "job", ""},         /* the run gets one more; else the first word that runs adds them */
     {'L', "leave", "n"},      /* a job leaves */
     {'K', "take", "n"},       /* the job takes the plan; */
@@ -132,6 +131,7 @@ enum {
   OPT_NO_CROSSING,
   OPT_RATIO,
   OPT_JOBS,
+  OPT_BOTH,
   OPT_STRICT,
   OPT_LRU,
   OPT_AHEAD,
@@ -158,8 +158,9 @@ static const struct option_word {
     {"tries", 'n'},                     /* of the planner */
     {"time", 't'},                      /* of an operator that does not say */
     {"letter", 0},     {"target", 'z'}, /* [graph] the planner's */
-    {"overhead", 'n'}, {"no-recompute", 0}, {"no-crossing", 0},
-    {"ratio", 'n'},    {"jobs", 'n'},       {"strict", 0},  /* the run's */
+    {"overhead", 'n'}, {"no-recompute", 0}, {"no-crossing", 0}, {"ratio", 'n'},
+    {"jobs", 'n'},     {"both", 'n'}, /* bytes a second in both directions together */
+    {"strict", 0},                    /* the run's */
     {"lru", 0},        {"ahead", 'n'},      {"align", 'z'}, /* the memgraph's */
     {"unordered", 0}};                                      /* the graph's */
 
