@@ -4,7 +4,7 @@
 #if !defined(OFFLOAD_GRAPH_ROWS_H)
 #define OFFLOAD_GRAPH_ROWS_H
 
-#include "player.h"
+#include "graphs.h"
 
 /* e is used first and last, l between. */
 #define VALLEY                                                                                 \

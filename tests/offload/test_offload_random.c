@@ -871,61 +871,6 @@ static gmlake_offload_graph *chain(size_t count) {
   return graph;
 }
 
-/* Every other operator of a chain reads a parameter, which can be brought back every 93 us, but is
-   needed every 40: copies that begin as late as they can would leave holes between them. */
-static void copies_leave_no_holes(void **state) {
-  gmlake_offload_graph *graph = new_graph(0);
-  uint32_t x = tensor(graph, MIB, GMLAKE_OFFLOAD_INPUT);
-  size_t i;
-  (void)state;
-  for (i = 0; i < 400; i++) {
-    uint32_t w = i % 2 == 0 ? tensor(graph, 4 * MIB, GMLAKE_OFFLOAD_PERSISTENT) : NONE;
-    uint32_t y = made(graph, MIB);
-    op(graph, 20 * US, x, w, y);
-    x = y;
-  }
-  assert_ok(gmlake_offload_graph_seal(graph));
-  assert_true((double)planned_at(graph, 0) < .6 * (double)info_of(graph).peak_bytes);
-  gmlake_offload_graph_destroy(graph);
-}
-
-/* A job alone knows when nothing is copied the other way: then a copy takes its direction's full
-   speed. Of two jobs each has half of what a direction has beside the other one. */
-static void a_direction_alone_is_faster(void **state) {
-  int jobs;
-  (void)state;
-  for (jobs = 1; jobs <= 2; jobs++) {
-    gmlake_offload_graph *graph = new_graph(0);
-    uint32_t x = made(graph, 500 * MIB), y = made(graph, 500 * MIB), z = made(graph, MIB), id;
-    gmlake_offload_planner_desc desc;
-    gmlake_offload_job_desc job;
-    gmlake_offload_planner *planner;
-    gmlake_offload_plan *plan;
-    int j;
-    memset(&desc, 0, sizeof desc);
-    memset(&job, 0, sizeof job);
-    op(graph, 1 * MS, NONE, NONE, x);
-    op(graph, 9600 * US * (uint64_t)jobs, x, NONE, z);
-    op(graph, 9600 * US * (uint64_t)jobs, NONE, NONE, z); /* 9.54 ms at full speed, 10.4 else */
-    op(graph, 1 * MS, z, NONE, y);
-    op(graph, 9600 * US * (uint64_t)jobs, y, NONE, z);
-    op(graph, 9600 * US * (uint64_t)jobs, NONE, NONE, z);
-    op(graph, 1 * MS, x, NONE, NONE);
-    assert_ok(gmlake_offload_graph_seal(graph));
-    desc.host = counted;
-    job.graph = graph;
-    assert_ok(gmlake_offload_planner_create(&desc, &planner));
-    for (j = 0; j < jobs; j++) assert_ok(gmlake_offload_add_job(planner, &job, &id));
-    assert_ok(gmlake_offload_replan(planner));
-    assert_ok(gmlake_offload_take_plan(planner, 0, &plan));
-    assert_int_equal(plan_info(plan).event_count, jobs == 1 ? 2 : 0);
-    gmlake_offload_plan_destroy(plan);
-    gmlake_offload_planner_destroy(planner);
-    gmlake_offload_graph_destroy(graph);
-  }
-  assert_int_equal(host_bytes, 0);
-}
-
 /* [R2] A try ends soon after its steps are spent, and is a plan. */
 static void work_is_bounded(void **state) {
   gmlake_offload_graph *graph = chain(3000);
@@ -977,8 +922,6 @@ int main(void) {
       cmocka_unit_test(more_allowed_is_never_worse),
       cmocka_unit_test(rehearsals_are_as_runs),
       cmocka_unit_test(the_letter_is_never_better),
-      cmocka_unit_test(copies_leave_no_holes),
-      cmocka_unit_test(a_direction_alone_is_faster),
       cmocka_unit_test(work_is_bounded),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
