@@ -7,8 +7,7 @@
 #include "graphs.h"
 
 /* e is used first and last, l between. */
-#define VALLEY                                                                                 \
-  "e=100 l=300 s=1 >s:5000 >e:5000 e,s>s:5000 >s:5000 >l:5000 >s:5000 e,s>s:5000 "
+#define VALLEY "e=100 l=300 s=1 >s:5000 >e:5000 e,s>s:5000 >s:5000 >l:5000 >s:5000 e,s>s:5000 "
 /* [units of 64 bytes] x is made, leaves for y, and comes back when y is gone. In four units. */
 #define THERE_AND_BACK "x=2 y=3 z=1 u=1o >x >y y>z x,z>u "
 /* Parameters used in turn, the first updated at the end: more than fits. */
@@ -89,7 +88,7 @@ static const row graph_rows[] = {
 
     {"plans_by_hand_are_checked",
      VALLEY "out:q,none,0 by-hand!U out:l,none,7 by-hand!U out:l,7,0 by-hand!U remake:l,0,0 "
-     "by-hand!I host-start:e by-hand!I"},
+            "by-hand!I host-start:e by-hand!I"},
     /* What makes x writes r beside it, which may be written again as long as it is as it was. */
     {"what_is_beside_is_written_again",
      "x=1 r=1 >x,r:1000 >:1000 x>:1000 r>r:1000 x,r>:1000 drop:x,0,0 remake:x,1,0 by-hand run:2 "
@@ -118,7 +117,7 @@ static const row graph_rows[] = {
 
     {"a_plan_runs_as_planned",
      VALLEY "plan {limit:301 strict} run:3 time=105ms stall=0 device_peak=301u outs=3 ins=3 "
-     "passive_ins=0 passive_outs=0 voids=0"},
+            "passive_ins=0 passive_outs=0 voids=0"},
     {"without_a_plan_tensors_move_on_demand",
      "{limit:301} " VALLEY "run:3 time>105ms stall=time-105ms device_peak=301u passive_outs=3 "
      "passive_ins=3"},
@@ -129,11 +128,10 @@ static const row graph_rows[] = {
      "{limit:51 (lru|)} s=1p [8 w#=10p ] [8 w#,s>s:1000 ] run:7 note run:70 +outs=0 "
      "+passive_ins/70>=(8|3.33) +passive_ins/70<=(8|3.53)"},
     /* The largest operator needs 300; or nobody moves anything. */
-    {"limits_that_cannot_be_kept",
-     "{limit:(299|301) (|strict)} " VALLEY "run:1!D (run:1!D|)"},
+    {"limits_that_cannot_be_kept", "{limit:(299|301) (|strict)} " VALLEY "run:1!D (run:1!D|)"},
     {"a_new_plan_takes_over_at_the_next_iteration",
      VALLEY "plan job unplan:0 run:1 outs=0 take:0 run:2 outs=2 unplan:0 "
-     "run:1 outs=2 leave:0 leave:0!U run:1 device=0"},
+            "run:1 outs=2 leave:0 leave:0!U run:1 device=0"},
     /* p leaves at 0, and comes back at 9.5 ms: half a millisecond late, and 10 us. */
     {"the_mock_takes_its_time",
      "p=55000000bp q=55000000bp >:10000 p,q>:1ns out:p,none,1 in:p,none,0,9500 by-hand run:1 "
@@ -177,8 +175,7 @@ static const row graph_rows[] = {
      "=node-op:2 =node-op:3 =node-op:4,2,none =node-op:5,1,2,1 =node-op:6,0b"},
     /* What is overwritten unread leaves without a copy; what is updated twice is copied twice. */
     {"overwritten", "{chunk:64b} x=2 y=3 >x x> >y >x x> compile:3 offloads=0 reloads=0"},
-    {"updated_twice",
-     "{chunk:64b} x=1 >x >y=3 x>x >z=3 x> >v=3 compile:3 offloads=2 reloads=2"},
+    {"updated_twice", "{chunk:64b} x=1 >x >y=3 x>x >z=3 x> >v=3 compile:3 offloads=2 reloads=2"},
     /* With memory for the peak nothing moves, and no time is added, however far ahead the compiler
        looks: homes are not taken for what comes later. */
     {"what_fits_stays",

@@ -7,6 +7,7 @@
 
 #include "memgraphs.h"
 #include "player.h"
+#include "watch.h"
 
 #define EVENTS 64
 #define ACTS 64
@@ -35,8 +36,6 @@ static struct graph_world {
   uint32_t starts[EVENTS];
   size_t start_count;
   machine machine;
-  gmlake_offload_backend table; /* the mock's, but for what is counted */
-  uint64_t under_way, under_way_max;
   act acts[ACTS];
   size_t act_count;
   int has_failed; /* the run */
@@ -53,7 +52,7 @@ static uint32_t id_of(const operand *of) {
 
 /* ---- Figures --------------------------------------------------------------------------------- */
 
-enum { OF_GRAPH, OF_JOB, OF_PLAN, OF_RUN, OF_CENSUS, OF_WORLD, OF_MEMGRAPH };
+enum { OF_GRAPH, OF_JOB, OF_PLAN, OF_RUN, OF_CENSUS, OF_WATCH, OF_MEMGRAPH };
 
 #define GRAPH_FIGURE(name, field) \
   { name, OF_GRAPH, offsetof(gmlake_offload_graph_info, field) }
@@ -95,7 +94,7 @@ static const figure graph_figures[] = {
     CENSUS_FIGURE("reruns", rerun_count),
     CENSUS_FIGURE("out_busy", out_busy_ns),
     CENSUS_FIGURE("in_busy", in_busy_ns),
-    {"ahead", OF_WORLD, offsetof(struct graph_world, under_way_max)}, /* operators at once */
+    {"ahead", OF_WATCH, offsetof(struct watch, most_under_way)}, /* operators at once */
     NODE_FIGURE("nodes", node_count),
     NODE_FIGURE("edges", edge_count),
     NODE_FIGURE("memory_edges", memory_edge_count),
@@ -124,7 +123,7 @@ static const void *graph_figure_of(int from) {
   if (from == OF_GRAPH) return &g.info;
   if (from == OF_JOB) return &g.job;
   if (from == OF_PLAN) return &g.planned;
-  if (from == OF_WORLD) return &g;
+  if (from == OF_WATCH) return &watch;
   if (from == OF_MEMGRAPH) return &g.compiled;
   if (!g.machine.run) return NULL;
   g.stats.struct_bytes = 0;
@@ -175,17 +174,6 @@ static void compare_order(const operation *o) {
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-static int count_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
-  if (++g.under_way > g.under_way_max) g.under_way_max = g.under_way;
-  return g.machine.mock->launch(user, launch, token);
-}
-
-static int count_wait(void *user, uint64_t *out_token) {
-  const int failed = g.machine.mock->wait(user, out_token);
-  if (!failed && *out_token >> 60 == GMLO_TOKEN_OP) g.under_way--;
-  return failed;
-}
-
 /* With the limits of the options, or without any. */
 static void open_machine(machine *m, int is_limited) {
   gmlake_offload_mock_desc mock_desc;
@@ -205,14 +193,7 @@ static void open_machine(machine *m, int is_limited) {
     desc.launch_ahead_max = (uint32_t)player.options[OPT_AHEAD];
   }
   JUDGE_OK(gmlake_offload_mock_create(&mock_desc, &m->mock));
-  desc.backend = m->mock;
-  if (is_limited) {
-    g.table = *m->mock;
-    g.table.launch = count_launch;
-    g.table.wait = count_wait;
-    g.under_way = g.under_way_max = 0;
-    desc.backend = &g.table;
-  }
+  desc.backend = is_limited ? watched(m->mock) : m->mock;
   JUDGE_OK(gmlake_offload_run_create(&desc, &m->run));
 }
 

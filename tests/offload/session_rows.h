@@ -177,30 +177,28 @@ static const row session_rows[] = {
        alike again, there is one that is followed. */
     {"schedules_in_vain_are_given_up",
      "{limit:43} " SETUP("8", "2", "4") "[4 mark [# >/101 ] " UNMARKED(
-         "8", "2", "1") "] note [36 mark [~ >/101 ] " UNMARKED("8", "2",
-                                                               "1") "] +plans=0 plans<=2 "
-                                                                    "[20 " TRAIN("8", "2",
-                                                                                 "1") "] mode=1 "
-                                                                                      "+plans>0"},
+         "8", "2", "1") "] note [36 mark [~ >/101 ] " UNMARKED("8", "2", "1") "] +plans=0 plans<=2 "
+                                                                              "[20 " TRAIN(
+                                                                                  "8", "2",
+                                                                                  "1") "] mode=1 "
+                                                                                       "+plans>0"},
     /* After four and nine iterations that were alike the steps are timed again. The plan changes
        if they are faster by a sixteenth. */
     {"slow_steps_are_timed_again",
      "{limit:34 time:(400|400|400|105|50)} " SETUP("6", "2", "4") "[4 " TRAIN(
-         "6", "2",
-         "1") "] plans=2 step>=25*(400|400|400|105|50)us step<26*(400|400|400|105|50)us "
-              "[(0|5|10|0|0) " TRAIN("6", "2",
-                                     "1") "] {time:100} [(12|7|2|12|12) " TRAIN("6", "2",
-                                                                                "1") "] "
-                                                                                     "plans=(3|3|2|"
-                                                                                     "2|2) "
-                                                                                     "step>=(2500|"
-                                                                                     "2500|10000|"
-                                                                                     "2500|1250)us "
-                                                                                     "step<=(2600|"
-                                                                                     "2600|10400|"
-                                                                                     "2730|1300)us "
-                                                                                     "drifts=0 "
-                                                                                     "mode=1"},
+         "6", "2", "1") "] plans=2 step>=25*(400|400|400|105|50)us step<26*(400|400|400|105|50)us "
+                        "[(0|5|10|0|0) " TRAIN("6", "2", "1") "] {time:100} [(12|7|2|12|12) " TRAIN(
+                            "6", "2", "1") "] "
+                                           "plans=(3|3|2|"
+                                           "2|2) "
+                                           "step>=(2500|"
+                                           "2500|10000|"
+                                           "2500|1250)us "
+                                           "step<=(2600|"
+                                           "2600|10400|"
+                                           "2730|1300)us "
+                                           "drifts=0 "
+                                           "mode=1"},
 
     /* ---- Iterations that nobody marks ---- */
 

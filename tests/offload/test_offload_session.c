@@ -13,6 +13,7 @@
 #include "session_rows.h"
 #include "sessions.h"
 #include "shrink.h"
+#include "watch.h"
 
 #define CHUNK ((size_t)4096)
 
@@ -340,20 +341,6 @@ static void rhythms(void **state) {
 
 /* ---- A run in a lake ---- */
 
-static void *seen[4]; /* by tensor: where the lake's run had it first */
-static size_t moved;
-static int (*run_launch)(void *user, const gmlake_offload_launch *launch, uint64_t token);
-
-static int watch_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
-  size_t i;
-  for (i = 0; i < launch->desc.write_count; i++) {
-    uint32_t id = launch->desc.writes[i];
-    moved += seen[id] != NULL && seen[id] != launch->writes[i];
-    seen[id] = launch->writes[i];
-  }
-  return run_launch(user, launch, token);
-}
-
 static uint64_t digests[2];
 static int run_is_in_lake;
 #define ITERATIONS 200
@@ -365,7 +352,6 @@ static void run_once(void) {
            b = made(graph, bytes), c = made(graph, bytes), job;
   gmlake_offload_run_desc desc;
   gmlake_offload_run_stats stats;
-  gmlake_offload_backend table = *s.mock;
   gmlake_offload_run *run;
   op(graph, 10 * US, p, NONE, a);
   op(graph, 10 * US, a, NONE, b);
@@ -373,22 +359,18 @@ static void run_once(void) {
   op(graph, 10 * US, c, p, p);
   assert_ok(gmlake_offload_graph_seal(graph));
   memset(&desc, 0, sizeof desc);
-  memset(seen, 0, sizeof seen);
-  run_launch = table.launch;
-  table.launch = watch_launch;
-  desc.backend = &table;
+  desc.backend = watched(s.mock);
   desc.limit_bytes = s.limit;
   desc.memory = run_is_in_lake ? &s.memory : NULL;
   desc.memory_stream = GMLAKE_STREAM_NONE;
   desc.host = counted;
   assert_ok(gmlake_offload_run_create(&desc, &run));
   assert_ok(gmlake_offload_run_add_job(run, graph, NULL, &job));
-  moved = 0;
   assert_ok(gmlake_offload_run_iterations(run, ITERATIONS));
   stats.struct_bytes = 0;
   assert_ok(gmlake_offload_run_get_stats(run, &stats));
   if (s.limit) assert_true(stats.in_count >= ITERATIONS / 2 && stats.device_bytes_peak <= s.limit);
-  if (run_is_in_lake) assert_int_equal(moved, 0);
+  if (run_is_in_lake) assert_int_equal(watch.moves, 0);
   if (run_is_in_lake) assert_true(lake_peak() <= s.limit);
   gmlake_offload_mock_get_census(s.mock, &s.census);
   assert_int_equal(s.census.race_count, 0);

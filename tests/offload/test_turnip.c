@@ -635,14 +635,9 @@ static void test_defects(void **state) {
 
 /* What is read in one place and written in another is no update in place. */
 static void test_defect_of_an_update(void **state) {
-  gmlake_offload_graph *graph = new_graph(0);
-  uint32_t x = made(graph, UNIT);
+  gmlake_offload_graph *graph = graph_of("x=1 >x x>x x>", UNIT);
   gmlake_offload_memgraph *m;
   (void)state;
-  op(graph, 1000, NONE, NONE, x);
-  op(graph, 1000, x, NONE, x);
-  op(graph, 1000, x, NONE, NONE);
-  assert_ok(gmlake_offload_graph_seal(graph));
   m = compile(graph, UNIT);
   assert_right(m);
   m->device_bytes[0] += UNIT;
@@ -770,22 +765,13 @@ static void test_backend(void **state) {
 
 /* Two chains on one device, the first held up by a reload: in any order the second goes on. */
 static void test_any_order_overlaps(void **state) {
-  gmlake_offload_graph *graph = new_graph(0);
-  uint32_t a = made(graph, UNIT), b = made(graph, UNIT), id, i;
-  uint32_t w = tensor(graph, 40 * MIB, GMLAKE_OFFLOAD_PERSISTENT);
-  uint32_t v = tensor(graph, 4 * MIB, GMLAKE_OFFLOAD_PERSISTENT);
+  gmlake_offload_graph *graph =
+      graph_of("a=1 w=40mp v=4mp w>a >b0=1:200 [3 b#>b#+1=1:200 ] a,v>", UNIT);
   gmlake_offload_engine_stats stats[2];
   gmlake_offload_memgraph_desc desc;
   gmlake_offload_memgraph *m;
+  size_t i;
   (void)state;
-  assert_ok(try_op(graph, 1000, w, NONE, a, NONE, &id));
-  for (i = 0; i < 4; i++) {
-    uint32_t next = made(graph, UNIT);
-    op(graph, 200000, i ? b : NONE, NONE, next);
-    b = next;
-  }
-  op(graph, 1000, a, v, NONE);
-  assert_ok(gmlake_offload_graph_seal(graph));
   desc = compile_desc(graph, 40 * MIB + 8 * 16384); /* room for w or v beside the chain */
   desc.align_bytes = 16384;
   assert_ok(gmlake_offload_memgraph_create(&desc, &m));
@@ -866,38 +852,11 @@ static void test_simulated_order(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
-static struct ahead {
-  gmlake_offload_backend table; /* the mock's, but for what is counted */
-  const gmlake_offload_backend *mock;
-  const gmlake_offload_memgraph *memgraph;
-  size_t under_way, under_way_max;
-} ahead;
-
-static int ahead_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
-  if (++ahead.under_way > ahead.under_way_max) ahead.under_way_max = ahead.under_way;
-  assert_int_equal(launch->stream, 0);
-  return ahead.mock->launch(user, launch, token);
-}
-
-static int ahead_wait(void *user, uint64_t *out_token) {
-  int failed = ahead.mock->wait(user, out_token);
-  uint32_t id = (uint32_t)(*out_token & UINT32_MAX);
-  ahead.under_way -= ahead.memgraph->nodes[id].kind == GMLAKE_OFFLOAD_NODE_OP;
-  return failed;
-}
-
 /* The most operators under way at once in two iterations. */
 static size_t run_ahead(const gmlake_offload_memgraph *m, unsigned flags, uint32_t depth) {
   still s = new_still(m->graph);
   gmlake_offload_backend *mock = new_mock(.5, depth);
-  gmlake_offload_engine *engine;
-  memset(&ahead, 0, sizeof ahead);
-  ahead.mock = mock;
-  ahead.memgraph = m;
-  ahead.table = *mock;
-  ahead.table.launch = ahead_launch;
-  ahead.table.wait = ahead_wait;
-  engine = new_engine(&ahead.table, m, flags, 3, depth, 1);
+  gmlake_offload_engine *engine = new_engine(watched(mock), m, flags, 3, depth, 1);
   assert_ok(gmlake_offload_engine_run(engine, 2));
   still_run(&s, 0);
   still_run(&s, 1);
@@ -906,7 +865,8 @@ static size_t run_ahead(const gmlake_offload_memgraph *m, unsigned flags, uint32
   gmlake_offload_engine_destroy(engine);
   gmlake_offload_mock_destroy(mock);
   free_still(&s);
-  return ahead.under_way_max;
+  assert_int_equal(watch.most_stream, 0);
+  return (size_t)watch.most_under_way;
 }
 
 /* Operators that wait for operators only are launched behind them; the others wait for copies. */
@@ -930,80 +890,6 @@ static void test_launched_ahead(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
-/* A mock whose launches are watched: on no device are two of one stream under way. */
-typedef struct watch {
-  gmlake_offload_backend table, *mock;
-  uint64_t tokens[64], last; /* of what is under way; 0: nothing */
-  uint32_t streams[64], devices[64], most;
-  int clashes, lie; /* lie: what wait says instead of the truth */
-} watch;
-
-static int watch_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
-  watch *w = (watch *)user;
-  size_t i, room = 64;
-  for (i = 0; i < 64; i++) {
-    if (!w->tokens[i]) room = i;
-    w->clashes +=
-        w->tokens[i] && w->streams[i] == launch->stream && w->devices[i] == launch->desc.device;
-  }
-  assert_true(room < 64);
-  w->tokens[room] = token + 1;
-  w->streams[room] = launch->stream;
-  w->devices[room] = launch->desc.device;
-  if (launch->stream > w->most) w->most = launch->stream;
-  return w->mock->launch(w->mock->user, launch, token);
-}
-
-static int watch_wait(void *user, uint64_t *out_token) {
-  watch *w = (watch *)user;
-  uint64_t last = w->last;
-  size_t i;
-  int failed = w->mock->wait(w->mock->user, out_token);
-  for (i = 0; i < 64; i++) {
-    if (w->tokens[i] == *out_token + 1) w->tokens[i] = 0;
-  }
-  w->last = *out_token;
-  if (w->lie == 1) *out_token = last;               /* it has ended before */
-  if (w->lie == 2) *out_token ^= (uint64_t)1 << 32; /* on another stream */
-  if (w->lie == 3) *out_token = 5;                  /* it has not begun */
-  if (w->lie == 4) *out_token = UINT64_MAX;         /* no node */
-  if (w->lie == 5) *out_token |= (uint64_t)7 << 60; /* no stream */
-  return failed;
-}
-
-static int watch_copy(void *user, const gmlake_offload_copy *copy, uint64_t token) {
-  watch *w = (watch *)user;
-  return w->mock->copy(w->mock->user, copy, token);
-}
-
-static int watch_now(void *user, uint64_t *out_ns) {
-  watch *w = (watch *)user;
-  return w->mock->now(w->mock->user, out_ns);
-}
-
-/* Engines only take memory and fill through the mock's own entries, whose user is the mock. */
-static gmlake_offload_engine *watched(watch *w, const gmlake_offload_memgraph *m,
-                                      uint32_t streams) {
-  gmlake_offload_engine *engine;
-  memset(w, 0, sizeof *w);
-  w->mock = new_mock(.5, 3);
-  engine = new_engine(w->mock, m, 0, streams, 0, 1);
-  w->table = *w->mock;
-  w->table.user = w;
-  w->table.launch = watch_launch;
-  w->table.copy = watch_copy;
-  w->table.wait = watch_wait;
-  w->table.now = watch_now;
-  engine->backend = &w->table;
-  return engine;
-}
-
-static void watched_end(watch *w, gmlake_offload_engine *engine) {
-  engine->backend = w->mock;
-  gmlake_offload_engine_destroy(engine);
-  gmlake_offload_mock_destroy(w->mock);
-}
-
 /* A transfer beside operators of its device is on a stream of its own. */
 static void test_streams_of_transfers(void **state) {
   gmlake_offload_graph *graph = new_graph(0);
@@ -1018,12 +904,13 @@ static void test_streams_of_transfers(void **state) {
   assert_ok(gmlake_offload_graph_seal(graph));
   for (streams = 1; streams <= 3; streams++) {
     gmlake_offload_memgraph *m = compile(graph, 0);
-    watch w;
-    gmlake_offload_engine *engine = watched(&w, m, streams);
+    gmlake_offload_backend *mock = new_mock(.5, 3);
+    gmlake_offload_engine *engine = new_engine(watched(mock), m, 0, streams, 0, 1);
     assert_ok(gmlake_offload_engine_run(engine, 3));
-    assert_int_equal(w.clashes, 0);
-    assert_int_equal(w.most, 2 * streams - 1);
-    watched_end(&w, engine);
+    assert_int_equal(watch.clashes, 0);
+    assert_int_equal(watch.most_stream, 2 * streams - 1);
+    gmlake_offload_engine_destroy(engine);
+    gmlake_offload_mock_destroy(mock);
     gmlake_offload_memgraph_destroy(m);
   }
   gmlake_offload_graph_destroy(graph);
@@ -1088,13 +975,14 @@ static void test_odd_tokens(void **state) {
   int lie;
   (void)state;
   for (lie = 0; lie <= 5; lie++) {
-    watch w;
-    gmlake_offload_engine *engine = watched(&w, m, 2);
+    gmlake_offload_backend *mock = new_mock(.5, 3);
+    gmlake_offload_engine *engine = new_engine(watched(mock), m, 0, 2, 0, 1);
     assert_ok(gmlake_offload_engine_run(engine, 1));
-    w.lie = lie;
+    watch.lie = lie;
     if (lie == 0) assert_ok(gmlake_offload_engine_run(engine, 1));
     if (lie != 0) assert_error(gmlake_offload_engine_run(engine, 1), BACKEND);
-    watched_end(&w, engine);
+    gmlake_offload_engine_destroy(engine);
+    gmlake_offload_mock_destroy(mock);
   }
   gmlake_offload_memgraph_destroy(m);
   gmlake_offload_graph_destroy(graph);
@@ -1104,18 +992,10 @@ static void test_odd_tokens(void **state) {
 
 /* On a link that takes years for a copy the simulated time ends, and does not begin anew. */
 static void test_years(void **state) {
-  gmlake_offload_graph *graph = new_graph(0);
+  gmlake_offload_graph *graph = graph_of("[70 >y#=1:1ns ] [70 y#>:1ns ]", UNIT);
   gmlake_offload_memgraph_desc desc;
   gmlake_offload_memgraph *m;
-  uint32_t first = 0, i;
   (void)state;
-  for (i = 0; i < 70; i++) {
-    uint32_t id = made(graph, UNIT);
-    if (i == 0) first = id;
-    op(graph, 1, NONE, NONE, id);
-  }
-  for (i = 0; i < 70; i++) op(graph, 1, first + i, NONE, NONE);
-  assert_ok(gmlake_offload_graph_seal(graph));
   desc = compile_desc(graph, 3 * UNIT);
   desc.copy_ns = UINT64_MAX / 64;
   assert_ok(gmlake_offload_memgraph_create(&desc, &m));
