@@ -95,6 +95,12 @@ static inline gmlake_offload_graph_info info_of(const gmlake_offload_graph *grap
   return info;
 }
 
+static inline gmlake_offload_plan_info plan_info(const gmlake_offload_plan *plan) {
+  gmlake_offload_plan_info info;
+  assert_ok(gmlake_offload_plan_get_info(plan, &info));
+  return info;
+}
+
 /* ---- Random graphs --------------------------------------------------------------------------- */
 
 static uint64_t random_state;

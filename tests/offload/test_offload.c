@@ -77,12 +77,6 @@ static gmlake_offload_job_info job_info(const gmlake_offload_planner *planner, u
   return info;
 }
 
-static gmlake_offload_plan_info plan_info(const gmlake_offload_plan *plan) {
-  gmlake_offload_plan_info info;
-  assert_ok(gmlake_offload_plan_get_info(plan, &info));
-  return info;
-}
-
 /* ---- Times, jobs ----------------------------------------------------------------------------- */
 
 static void times_drift_and_plans_follow(void **state) {

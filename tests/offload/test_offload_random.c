@@ -191,12 +191,6 @@ static void check_lanes(const reading *r) {
   }
 }
 
-static gmlake_offload_plan_info plan_info(const gmlake_offload_plan *plan) {
-  gmlake_offload_plan_info info;
-  assert_ok(gmlake_offload_plan_get_info(plan, &info));
-  return info;
-}
-
 static gmlake_offload_plan *plan_of(const gmlake_offload_graph *graph,
                                     const gmlake_offload_planner_desc *desc) {
   gmlake_offload_planner *planner;
