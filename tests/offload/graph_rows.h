@@ -182,6 +182,18 @@ static const row graph_rows[] = {
      "{chunk:64b ahead:1} x0=1i [150 w#=4p ] [150 x#,w#>x#+1=1:20 ] seal peak=603u compile:603 "
      "nodes=150 homes=persistent simulated<=graph_time+1 compile:602 reloads>0"},
 };
+
+/* Played once for each request for host memory, and each call of the mock, that fails behind the
+   word `faults`: nothing may be left, and a run that goes on gives the right bytes. */
+static const row graph_fault_rows[] = {
+    {"planning_and_running",
+     "{overhead:.2 target:1 divisor:65536 (|letter)} random:7,25 faults plan {limit:plan_peak} "
+     "run:2"},
+    {"running",
+     "{overhead:.2 target:1 divisor:65536} random:(7|11),25 plan {limit:plan_peak} faults run:2"},
+};
+#define GRAPH_FAULT_ROWS (sizeof(graph_fault_rows) / sizeof(graph_fault_rows[0]))
+
 #define GRAPH_ROWS (sizeof(graph_rows) / sizeof(graph_rows[0]))
 
 #endif /* OFFLOAD_GRAPH_ROWS_H */

@@ -6,6 +6,7 @@
 #define OFFLOAD_GRAPHS_H
 
 #include "memgraphs.h"
+#include "graph.h"
 #include "player.h"
 #include "watch.h"
 
@@ -27,6 +28,8 @@ static struct graph_world {
   gmlake_offload_graph *graph;
   gmlake_offload_graph_info info;
   uint32_t ids[NAMES]; /* of tensors; NONE: not declared yet */
+  int is_random;       /* tensors are t0, t1, ... */
+  gmlake_offload_planner *planner;
   gmlake_offload_job_info job;
   gmlake_offload_plan *plan;
   gmlake_offload_plan_info planned;
@@ -39,6 +42,8 @@ static struct graph_world {
   act acts[ACTS];
   size_t act_count;
   int has_failed; /* the run */
+  int may_fail, host_is_scarce;
+  uint64_t fail_at; /* of the run's mock */
   gmlake_offload_run_stats stats;
   gmlake_offload_mock_census census;
   gmlake_offload_memgraph *memgraph;
@@ -47,8 +52,22 @@ static struct graph_world {
 
 static uint32_t id_of(const operand *of) {
   const uint32_t id = g.ids[of->name];
+  if (g.is_random) return player.program->names[of->name] % 1000 - 1u;
   return id == NONE ? 77777 : id;
 }
+
+/* A call that has to succeed. Where one was made to fail it may say so, and the line ends. */
+static void must(gmlake_offload_result result, const char *what) {
+  if (result == GMLAKE_OFFLOAD_OK) return;
+  if (!g.may_fail || (result != GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY &&
+                      result != GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY &&
+                      result != GMLAKE_OFFLOAD_ERROR_BACKEND))
+    broken("%s: %s", gmlake_offload_result_name(result), what);
+  g.has_failed = 1;
+  longjmp(verdict.out, GIVE_UP);
+}
+
+#define MUST(call) must(call, #call)
 
 /* ---- Figures --------------------------------------------------------------------------------- */
 
@@ -80,6 +99,7 @@ static const figure graph_figures[] = {
     PLAN_FIGURE("plan_peak", peak_bytes),
     PLAN_FIGURE("plan_out", out_bytes),
     PLAN_FIGURE("added", added_ns),
+    PLAN_FIGURE("plan_time", time_ns),
     RUN_FIGURE("time", time_ns),
     RUN_FIGURE("stall", stall_ns),
     RUN_FIGURE("device", device_bytes),
@@ -165,6 +185,23 @@ static void add_operator(const operation *o) {
   (void)ends_as_said(o, gmlake_offload_add_op(g.graph, &desc, &id));
 }
 
+static void take_graph(gmlake_offload_graph *graph) {
+  gmlake_offload_graph_destroy(g.graph);
+  g.graph = graph;
+  JUDGE_OK(gmlake_offload_graph_get_info(g.graph, &g.info));
+}
+
+/* One that bench/graphs has. */
+static void read_graph(const operation *o) {
+  const size_t length = strcspn(o->text, ",");
+  char path[200], error[300];
+  graph file;
+  (void)snprintf(path, sizeof path, "bench/graphs/%.*s.gmgraph.gz", (int)length, o->text);
+  if (!graph_load(path, &file, error, sizeof error)) broken("%s", error);
+  take_graph(graph_make(&file, strtoul(o->text + length + 1, NULL, 10), error, sizeof error));
+  graph_free(&file);
+}
+
 /* The order of the operators begins so. */
 static void compare_order(const operation *o) {
   size_t i;
@@ -180,7 +217,7 @@ static void open_machine(machine *m, int is_limited) {
   gmlake_offload_run_desc desc;
   memset(&mock_desc, 0, sizeof mock_desc);
   memset(&desc, 0, sizeof desc);
-  mock_desc.divisor = 1 << 14;
+  mock_desc.divisor = option_is_set(OPT_DIVISOR) ? option_bytes(OPT_DIVISOR) : 1 << 14;
   mock_desc.copy_ns = 10000;
   mock_desc.both_bytes_per_s = player.options[OPT_BOTH];
   mock_desc.host = desc.host = counted;
@@ -192,9 +229,10 @@ static void open_machine(machine *m, int is_limited) {
                  (option_is_set(OPT_LRU) ? GMLAKE_OFFLOAD_LRU : 0);
     desc.launch_ahead_max = (uint32_t)player.options[OPT_AHEAD];
   }
-  JUDGE_OK(gmlake_offload_mock_create(&mock_desc, &m->mock));
+  MUST(gmlake_offload_mock_create(&mock_desc, &m->mock));
+  if (is_limited) gmlake_offload_mock_fail_at(m->mock, g.fail_at);
   desc.backend = is_limited ? watched(m->mock) : m->mock;
-  JUDGE_OK(gmlake_offload_run_create(&desc, &m->run));
+  MUST(gmlake_offload_run_create(&desc, &m->run));
 }
 
 static gmlake_offload_result do_act(const machine *m, const act *a) {
@@ -238,13 +276,31 @@ static uint64_t digest_alone(void) {
   return close_machine(&m);
 }
 
+static void note_fault(void) {
+  gmlake_offload_mock_census census;
+  if (g.host_is_scarce) player.reached = host_fail_in == 0;
+  if (!g.machine.mock || g.fail_at == 0) return;
+  gmlake_offload_mock_get_census(g.machine.mock, &census);
+  player.reached = census.call_count >= g.fail_at;
+}
+
 static void end_run(void) {
   uint64_t digest;
-  if (!g.machine.run) return;
+  note_fault();
+  if (!g.machine.mock) return;
+  gmlake_offload_mock_fail_at(g.machine.mock, 0);
   digest = close_machine(&g.machine);
+  host_fail_in = g.host_is_scarce = 0;
   if (!g.has_failed) JUDGE(digest == digest_alone());
   g.act_count = 0;
   g.has_failed = 0;
+}
+
+static void do_fault(const operation *o) {
+  g.may_fail |= o->args[0] != 0;
+  if (o->verb == 'F') g.fail_at = (uint64_t)o->args[0];
+  if (o->verb == 'H') host_fail_in = (long)o->args[0];
+  if (o->verb == 'H') g.host_is_scarce = o->args[0] != 0;
 }
 
 static void act_on_run(const operation *o) {
@@ -252,7 +308,7 @@ static void act_on_run(const operation *o) {
   (void)graph_figure_of(OF_GRAPH);
   if (!g.machine.run) {
     open_machine(&g.machine, 1);
-    g.machine.plan = g.plan;
+    g.machine.plan = option_is_set(OPT_UNPLANNED) ? NULL : g.plan;
   }
   if (o->verb == 'K') g.machine.plan = g.plan;
   if (o->verb == 'U' && g.act_count == 0) {
@@ -267,9 +323,12 @@ static void act_on_run(const operation *o) {
   a = &g.acts[g.act_count++];
   a->verb = o->verb;
   a->number = (uint32_t)o->args[0];
-  if (ends_as_said(o, do_act(&g.machine, a))) return;
-  g.act_count--;
-  g.has_failed |= o->verb == 'U';
+  if (g.may_fail) {
+    MUST(do_act(&g.machine, a));
+  } else if (!ends_as_said(o, do_act(&g.machine, a))) {
+    g.act_count--;
+    g.has_failed |= o->verb == 'U';
+  }
 }
 
 /* ---- Plans ----------------------------------------------------------------------------------- */
@@ -286,7 +345,6 @@ static void take_plan(gmlake_offload_plan *plan) {
 static void make_plan(void) {
   gmlake_offload_planner_desc desc;
   gmlake_offload_job_desc job_desc;
-  gmlake_offload_planner *planner;
   gmlake_offload_plan *plan;
   uint32_t job, count = option_is_set(OPT_JOBS) ? (uint32_t)player.options[OPT_JOBS] : 1;
   memset(&desc, 0, sizeof desc);
@@ -303,14 +361,15 @@ static void make_plan(void) {
   desc.host = counted;
   job_desc.graph = g.graph;
   job_desc.swap_ratio_max = player.options[OPT_RATIO];
-  JUDGE_OK(gmlake_offload_planner_create(&desc, &planner));
-  while (count-- > 0) JUDGE_OK(gmlake_offload_add_job(planner, &job_desc, &job));
-  JUDGE(gmlake_offload_take_plan(planner, 0, &plan) == GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID);
-  JUDGE_OK(gmlake_offload_replan(planner));
+  MUST(gmlake_offload_planner_create(&desc, &g.planner));
+  while (count-- > 0) MUST(gmlake_offload_add_job(g.planner, &job_desc, &job));
+  JUDGE(gmlake_offload_take_plan(g.planner, 0, &plan) == GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID);
+  MUST(gmlake_offload_replan(g.planner));
   g.job.struct_bytes = 0;
-  JUDGE_OK(gmlake_offload_get_job_info(planner, 0, &g.job));
-  JUDGE_OK(gmlake_offload_take_plan(planner, 0, &plan));
-  gmlake_offload_planner_destroy(planner);
+  MUST(gmlake_offload_get_job_info(g.planner, 0, &g.job));
+  MUST(gmlake_offload_take_plan(g.planner, 0, &plan));
+  gmlake_offload_planner_destroy(g.planner);
+  g.planner = NULL;
   take_plan(plan);
 }
 
@@ -394,6 +453,15 @@ static void graph_stage_perform(const operation *o) {
     end_run();
     return;
   }
+  if (strchr("|FH", o->verb)) {
+    do_fault(o);
+    return;
+  }
+  if (o->verb == 'W') {
+    g.is_random = 1;
+    take_graph(random_graph((uint64_t)o->args[0], (size_t)o->args[1]));
+  }
+  if (o->verb == '@') read_graph(o);
   if (!g.graph) {
     memset(&desc, 0, sizeof desc);
     desc.flags = option_is_set(OPT_UNORDERED) ? GMLAKE_OFFLOAD_UNORDERED : 0;
@@ -419,6 +487,9 @@ static void graph_stage_perform(const operation *o) {
 
 static void graph_stage_end(void) {
   end_run();
+  note_fault();
+  host_fail_in = 0;
+  gmlake_offload_planner_destroy(g.planner);
   gmlake_offload_memgraph_destroy(g.memgraph);
   gmlake_offload_plan_destroy(g.plan);
   gmlake_offload_graph_destroy(g.graph);

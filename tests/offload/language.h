@@ -6,7 +6,7 @@
    other; with b in bytes, with k and m in KiB and MiB; and may be sums: 4+64b. Times are in
    microseconds, or say ns, us, ms. `none` and `max` are numbers, too.
 
-     {limit:4 strict}  options, from here on; a run or a memgraph ends here
+     {limit:4 strict}  options, from here on, also as what is compared below; a run ends here
      a=4  w=4p         tensor a of 4 units; p PERSISTENT, i INPUT, o OUTPUT
      a,w>b=2,w:50/7    an operator, or a step: reads a and w, makes b, writes w in place, takes 50
                        us; 7 is its key. Behind a name ? says: where it lives. Of a step each tensor
@@ -18,6 +18,7 @@
      =out:a,2,1,5      drop, remake likewise. With = it is the plan's next one
      plans<=2          compares sums, products, quotients of figures and numbers: = ! < > <= >=
      +out=9*plan_out   with + figures are those since `note`
+     recorded:vgg16,1  the graph of bench/graphs, of iteration 1
      says:the_limit    that is in the last error's text, with _ for spaces
      run:3!D           behind a word: it fails. D out of device memory, H of host memory, I invalid
                        argument, U unknown id, B backend, N not sealed, S sealed, C cycle, R read
@@ -62,7 +63,7 @@ typedef struct op {
   operand operands[OPERANDS]; /* read, then written */
   double args[ARGS];
   uint64_t time_ns, key;
-  const char *text; /* [= q] in the program's lines */
+  const char *text; /* [= q @ {] in the program's lines */
 } operation;
 
 static const struct word {
@@ -92,6 +93,7 @@ static const struct word {
     {'d', "after", "nn"},     /* [graph] operator 1 after operator 0: after:0,1 */
     {'s', "seal", ""},        /* the graph is whole; else by the first word that needs it */
     {'Z', "order", "nnnn"},   /* its first operators are these */
+    {'W', "random", "nn"},    /* the graph of that seed, with so many operators; tensors t0 on */
     {'P', "plan", ""},        /* a planner plans for the options' jobs; the first one's plan */
     {'o', "out", "annt"},     /* events of a plan: tensor, trigger, last use, delay */
     {'i', "in", "annt"},       {'x', "drop", "annt"},    {'y', "remake", "annt"},
@@ -137,6 +139,8 @@ enum {
   OPT_AHEAD,
   OPT_ALIGN,
   OPT_UNORDERED,
+  OPT_DIVISOR,
+  OPT_UNPLANNED,
   OPT_COUNT
 };
 
@@ -162,7 +166,9 @@ static const struct option_word {
     {"jobs", 'n'},     {"both", 'n'}, /* bytes a second in both directions together */
     {"strict", 0},                    /* the run's */
     {"lru", 0},        {"ahead", 'n'},      {"align", 'z'}, /* the memgraph's */
-    {"unordered", 0}};                                      /* the graph's */
+    {"unordered", 0},                                       /* the graph's */
+    {"divisor", 'n'},                                       /* of the run's mock */
+    {"unplanned", 'n'}};                                    /* 1: jobs get no plan */
 
 static const char *const results = "DHIUBNSCRWVPLT";
 
@@ -430,7 +436,12 @@ static int read_option(program *p, const char **at, operation *o) {
     o->option = (unsigned char)i;
     o->args[0] = 1;
     *at += length;
-    if (form[0] && !read_args(p, at, o, form)) return 0;
+    if (form[0] && **at == ':' && islower((unsigned char)at[0][1])) {
+      o->text = ++*at;
+      *at += strcspn(*at, " }\n");
+    } else if (form[0] && !read_args(p, at, o, form)) {
+      return 0;
+    }
     if (i == OPT_CHUNK) p->unit = (size_t)o->args[0];
     return 1;
   }
@@ -454,9 +465,9 @@ static int read_op(program *p, const char **at, operation *o) {
     if (*behind != ':' || o->region >= REGIONS) return 0;
     *at = begin = behind + 1;
   }
-  if (!strncmp(begin, "says:", 5)) {
-    o->verb = 'q';
-    o->text = begin + 5;
+  if (!strncmp(begin, "says:", 5) || !strncmp(begin, "recorded:", 9)) {
+    o->verb = *begin == 's' ? 'q' : '@';
+    o->text = strchr(begin, ':') + 1;
     *at = end;
     return 1;
   }
@@ -552,13 +563,19 @@ static void op_write(FILE *out, const program *p, const operation *o) {
   size_t i;
   if (o->given) (void)fprintf(out, "%s%u:", o->given == 'G' ? "given" : "kept", o->region);
   if (o->is_expected) (void)fputc('=', out);
-  if (o->verb == '=' || o->verb == 'q') {
-    (void)fprintf(out, "%s%.*s", o->verb == 'q' ? "says:" : "", (int)strcspn(o->text, " \n"),
-                  o->text);
+  if (o->verb == '=' || o->verb == 'q' || o->verb == '@') {
+    (void)fprintf(out, "%s%.*s",
+                  o->verb == 'q'   ? "says:"
+                  : o->verb == '@' ? "recorded:"
+                                   : "",
+                  (int)strcspn(o->text, " \n"), o->text);
   } else if (o->verb == '{') {
     const char form[2] = {option_words[o->option].form, '\0'};
     (void)fprintf(out, "{%s", option_words[o->option].name);
-    write_args(out, p, o, form);
+    if (o->text)
+      (void)fprintf(out, ":%.*s", (int)strcspn(o->text, " }\n"), o->text);
+    else
+      write_args(out, p, o, form);
     (void)fputc('}', out);
   } else if (o->verb == '>') {
     write_operands(out, p, o->operands, o->read_count);

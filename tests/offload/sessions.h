@@ -54,7 +54,6 @@ static struct session_world {
   size_t limit; /* when it began: no later one is above it */
   int may_fail, is_held;
   int host_is_scarce;
-  int reached;      /* the last fault came to pass, */
   uint64_t fail_at; /* [device] at this call */
   uint64_t wrong;   /* words that were */
 #if defined(GMLAKE_OFFLOAD_LAKE)
@@ -606,8 +605,8 @@ static void do_redo(const operation *o) {
 /* Whether what was made to fail has come to that. */
 static void note_fault(void) {
   (void)session_load(OF_CENSUS);
-  if (s.fail_at != 0) s.reached = s.census.call_count >= s.fail_at;
-  if (s.host_is_scarce) s.reached = host_fail_in == 0;
+  if (s.fail_at != 0) player.reached = s.census.call_count >= s.fail_at;
+  if (s.host_is_scarce) player.reached = host_fail_in == 0;
 }
 
 static void do_fault(const operation *o) {

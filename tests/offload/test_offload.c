@@ -3,10 +3,8 @@
    language.h, and what only C can say: callbacks, the caller's operators and memory, faults. Random
    graphs are in test_offload_random.c and test_turnip.c. */
 #include "offload_fixture.h"
-#include "graph.h"
 #include "graph_rows.h"
 #include "graphs.h"
-#include "part.h"
 
 /* ---- Graphs ---------------------------------------------------------------------------------- */
 
@@ -547,103 +545,6 @@ static void inputs_are_overwritten(void **state) {
 
 /* ---- Faults ---------------------------------------------------------------------------------- */
 
-/* Everything once; 0 where some host memory or call was refused. */
-static gmlake_offload_result whole_life(const gmlake_offload_graph *graph, unsigned flags,
-                                        uint64_t fail_call, uint64_t *out_calls) {
-  gmlake_offload_planner_desc desc;
-  gmlake_offload_mock_desc mock_desc;
-  gmlake_offload_run_desc run_desc;
-  gmlake_offload_mock_census census;
-  gmlake_offload_job_desc job_desc;
-  gmlake_offload_planner *planner = NULL;
-  gmlake_offload_backend *mock = NULL;
-  gmlake_offload_run *run = NULL;
-  gmlake_offload_plan *plan = NULL;
-  gmlake_offload_result result;
-  uint32_t job;
-  memset(&desc, 0, sizeof desc);
-  memset(&mock_desc, 0, sizeof mock_desc);
-  memset(&run_desc, 0, sizeof run_desc);
-  memset(&job_desc, 0, sizeof job_desc);
-  memset(&census, 0, sizeof census);
-  desc.flags = flags;
-  desc.overhead_max = .2;
-  desc.target_bytes = MIB;
-  desc.host = mock_desc.host = run_desc.host = counted;
-  mock_desc.divisor = 1 << 16;
-  job_desc.graph = graph;
-  result = gmlake_offload_planner_create(&desc, &planner);
-  if (!result) result = gmlake_offload_add_job(planner, &job_desc, &job);
-  if (!result) result = gmlake_offload_replan(planner);
-  if (!result) result = gmlake_offload_take_plan(planner, job, &plan);
-  if (!result) result = gmlake_offload_mock_create(&mock_desc, &mock);
-  if (!result) gmlake_offload_mock_fail_at(mock, fail_call);
-  run_desc.backend = mock;
-  if (!result) run_desc.limit_bytes = plan_info(plan).peak_bytes;
-  if (!result) result = gmlake_offload_run_create(&run_desc, &run);
-  if (!result) result = gmlake_offload_run_add_job(run, graph, plan, &job);
-  if (!result) result = gmlake_offload_run_iterations(run, 2);
-  if (mock) gmlake_offload_mock_get_census(mock, &census);
-  if (out_calls) *out_calls = census.call_count;
-  gmlake_offload_run_destroy(run);
-  gmlake_offload_plan_destroy(plan);
-  gmlake_offload_planner_destroy(planner);
-  gmlake_offload_mock_destroy(mock);
-  return result;
-}
-
-/* The planner asks for the same things over and over: the first calls, the last, and some between,
-   at a distance that falls on every phase of what repeats. */
-static long next_refused(long call, long calls) {
-  const long edge = part_of(300), last = calls - edge, next = call + 36 * test_part() + 1;
-  if (call < edge || call >= last) return call + 1;
-  return next < last ? next : last;
-}
-
-static void host_memory_is_refused(void **state) {
-  unsigned flags[2] = {0, GMLAKE_OFFLOAD_LETTER};
-  size_t i, before;
-  long call, calls;
-  (void)state;
-  for (i = 0; i < 2; i++) {
-    gmlake_offload_graph *graph = random_graph(7, 25);
-    before = host_bytes;
-    host_calls = 0;
-    assert_ok(whole_life(graph, flags[i], 0, NULL));
-    calls = (long)host_calls;
-    assert_int_equal(host_bytes, before);
-    for (call = 1; call <= calls; call = next_refused(call, calls)) {
-      gmlake_offload_result result;
-      host_fail_in = call;
-      result = whole_life(graph, flags[i], 0, NULL);
-      assert_int_equal(host_fail_in, 0);
-      assert_true(result == GMLAKE_OFFLOAD_OK ||
-                  result == GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY ||
-                  result == GMLAKE_OFFLOAD_ERROR_BACKEND ||
-                  result == GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
-      assert_int_equal(host_bytes, before);
-    }
-    gmlake_offload_graph_destroy(graph);
-    assert_int_equal(host_bytes, 0);
-  }
-}
-
-static void calls_of_the_backend_fail(void **state) {
-  gmlake_offload_graph *graph = random_graph(11, 25);
-  uint64_t call, calls;
-  size_t before = host_bytes;
-  (void)state;
-  assert_ok(whole_life(graph, 0, 0, &calls));
-  for (call = 1; call <= calls; call++) {
-    gmlake_offload_result result = whole_life(graph, 0, call, NULL);
-    assert_true(result == GMLAKE_OFFLOAD_OK || result == GMLAKE_OFFLOAD_ERROR_BACKEND ||
-                result == GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY ||
-                result == GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
-    assert_int_equal(host_bytes, before);
-  }
-  gmlake_offload_graph_destroy(graph);
-}
-
 /* Building a graph, refused at every call; what failed can be tried again. */
 static void graphs_survive_refused_memory(void **state) {
   long call;
@@ -984,8 +885,14 @@ static void a_row(void **state) {
   if (rule) fail_msg("%s", rule);
 }
 
+static void whatever_fails(void **state) {
+  const row *r = (const row *)*state;
+  const char *rule = play_line(r->line, &graphs, play_faults);
+  if (rule) fail_msg("%s", rule);
+}
+
 int main(int argc, char **argv) {
-  static struct CMUnitTest tests[GRAPH_ROWS + 32] = {
+  static struct CMUnitTest tests[GRAPH_ROWS + GRAPH_FAULT_ROWS + 32] = {
       cmocka_unit_test(graph_errors_have_names),
       cmocka_unit_test(times_drift_and_plans_follow),
       cmocka_unit_test(persistent_contents_live_on),
@@ -997,8 +904,6 @@ int main(int argc, char **argv) {
       cmocka_unit_test(jobs_leave_nothing_behind),
       cmocka_unit_test(callbacks_see_outputs_and_change_jobs),
       cmocka_unit_test(inputs_are_overwritten),
-      cmocka_unit_test(host_memory_is_refused),
-      cmocka_unit_test(calls_of_the_backend_fail),
       cmocka_unit_test(graphs_survive_refused_memory),
       cmocka_unit_test(operators_of_the_caller),
       cmocka_unit_test(addresses_of_a_job_end),
@@ -1018,5 +923,7 @@ int main(int argc, char **argv) {
   }
   while (tests[count].test_func) count++;
   add_rows(tests + count, graph_rows, GRAPH_ROWS, a_row);
-  return _cmocka_run_group_tests("graphs", tests, count + GRAPH_ROWS, NULL, NULL);
+  count += GRAPH_ROWS;
+  add_rows(tests + count, graph_fault_rows, GRAPH_FAULT_ROWS, whatever_fails);
+  return _cmocka_run_group_tests("graphs", tests, count + GRAPH_FAULT_ROWS, NULL, NULL);
 }

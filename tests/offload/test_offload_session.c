@@ -9,7 +9,6 @@
 #include "gmlake.h"
 
 #include "offload_fixture.h"
-#include "part.h"
 #include "session_rows.h"
 #include "sessions.h"
 #include "shrink.h"
@@ -23,47 +22,6 @@ static void a_row(void **state) {
   const row *r = (const row *)*state;
   const char *rule = play_line(r->line, &sessions, NULL);
   if (rule) fail_msg("%s", rule);
-}
-
-/* The program with its n-th call, or request, failing between the words `faults`. *out_reached:
-   whether it came to that. */
-static const char *play_fault(program *p, int verb, long n, int *out_reached) {
-  operation *first = NULL, *last = NULL;
-  const char *rule;
-  size_t i;
-  for (i = 0; i < p->count; i++) {
-    if (!strchr("|FH", p->ops[i].verb)) continue;
-    last = first ? &p->ops[i] : NULL;
-    if (!first) first = &p->ops[i];
-  }
-  if (!first) return "there is no word `faults`";
-  first->verb = (char)verb;
-  first->arg_count = 1;
-  first->args[0] = (double)n;
-  if (last) last->verb = (char)verb, last->arg_count = 1, last->args[0] = 0;
-  rule = play(p, &sessions);
-  *out_reached = !rule && s.reached;
-  return rule;
-}
-
-/* One after the other; of many every few hundredth. */
-static const char *play_faults(program *p, const stage *on) {
-  static const char verbs[] = {'F', 'H'};
-  size_t i;
-  (void)on;
-  for (i = 0; i < 2; i++) {
-    const long part = (long)test_part();
-    long n = 1, count = 0;
-    int is_reached = 1;
-    for (; is_reached; n += n < 300 ? part : 499 * part, count += is_reached) {
-      const char *rule = play_fault(p, verbs[i], n, &is_reached);
-      if (!rule) continue;
-      (void)fprintf(stderr, "where call %ld fails: ", n);
-      return rule;
-    }
-    player.noted[i] = (double)count;
-  }
-  return player.noted[1] > 0 ? NULL : "nothing failed";
 }
 
 static void every_call_fails_once(void **state) {
