@@ -13,6 +13,9 @@
 /* Parameters used in turn, the first updated at the end: more than fits. */
 #define FOUR_LAYERS "x0=1i [4 w#=2p ] [4 x#,w#>x#+1=1 ] x4,w0>w0 "
 
+/* w leads to a, b and c, and these and w to the next w. No whole words. */
+#define CIRCLE "w=1001bp w>a=1001b a>b=1001b b>c=1001b a,w,c>w "
+
 static const row graph_rows[] = {
     /* ---- Graphs ---- */
 
@@ -153,6 +156,12 @@ static const row graph_rows[] = {
      "ahead=(1|2|3|4|4) drop:y,1,1 remake:y,2,0 by-hand run:3 reruns=3 ahead>=(1|2|2|2|2) "
      "{limit:3} run:3"},
 
+    /* No address changes while tensors leave and come back more than a thousand times. The limit
+       counts whole chunks. */
+    {"addresses_of_a_run_stay",
+     CIRCLE "{stays:256b divisor:1 limit:3072b} run:1100 moves=0 ins>550 outs>550 "
+            "device_peak<=3072 device_peak/256*256=device_peak {limit:3003b} run:1!D"},
+
     /* ---- Memgraphs ---- */
 
     {"moves_by_hand",
@@ -191,6 +200,8 @@ static const row graph_fault_rows[] = {
      "run:2"},
     {"running",
      "{overhead:.2 target:1 divisor:65536} random:(7|11),25 plan {limit:plan_peak} faults run:2"},
+    /* What is refused is made room for, or asked for again. */
+    {"running_where_addresses_stay", CIRCLE "seal {stays:256b divisor:1 limit:3072b} faults run:3"},
 };
 #define GRAPH_FAULT_ROWS (sizeof(graph_fault_rows) / sizeof(graph_fault_rows[0]))
 

@@ -39,6 +39,7 @@ static struct graph_world {
   uint32_t starts[EVENTS];
   size_t start_count;
   machine machine;
+  gmlake_offload_memory memory; /* of the machine, where addresses stay */
   act acts[ACTS];
   size_t act_count;
   int has_failed; /* the run */
@@ -115,6 +116,7 @@ static const figure graph_figures[] = {
     CENSUS_FIGURE("out_busy", out_busy_ns),
     CENSUS_FIGURE("in_busy", in_busy_ns),
     {"ahead", OF_WATCH, offsetof(struct watch, most_under_way)}, /* operators at once */
+    {"moves", OF_WATCH, offsetof(struct watch, moves)}, /* uses at another address than before */
     NODE_FIGURE("nodes", node_count),
     NODE_FIGURE("edges", edge_count),
     NODE_FIGURE("memory_edges", memory_edge_count),
@@ -232,6 +234,11 @@ static void open_machine(machine *m, int is_limited) {
   MUST(gmlake_offload_mock_create(&mock_desc, &m->mock));
   if (is_limited) gmlake_offload_mock_fail_at(m->mock, g.fail_at);
   desc.backend = is_limited ? watched(m->mock) : m->mock;
+  if (is_limited && option_is_set(OPT_STAYS)) {
+    MUST(gmlake_offload_mock_get_memory(m->mock, option_bytes(OPT_STAYS), &g.memory));
+    desc.memory = &g.memory;
+    desc.memory_stream = &g;
+  }
   MUST(gmlake_offload_run_create(&desc, &m->run));
 }
 
@@ -252,7 +259,9 @@ static uint64_t close_machine(machine *m) {
   digest = census.digest;
   gmlake_offload_run_destroy(m->run);
   gmlake_offload_mock_get_census(m->mock, &census);
-  JUDGE(census.device_bytes == 0 && census.host_bytes == 0);
+  JUDGE(census.host_bytes == 0);
+  JUDGE(census.device_bytes == 0 || g.memory.user); /* which is given up in the order of a stream */
+  g.memory.user = NULL;
   gmlake_offload_mock_destroy(m->mock);
   memset(m, 0, sizeof *m);
   return digest;

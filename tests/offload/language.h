@@ -141,6 +141,7 @@ enum {
   OPT_UNORDERED,
   OPT_DIVISOR,
   OPT_UNPLANNED,
+  OPT_STAYS,
   OPT_COUNT
 };
 
@@ -148,27 +149,28 @@ static const struct option_word {
   const char *name;
   char form; /* 0: it is 1 where it stands */
 } option_words[OPT_COUNT] = {
-    {"free", 0},       {"chunk", 'z'},  /* [session] 64k */
-    {"limit", 'z'},                     /* of the session or the run; 0: none */
-    {"device", 'z'},                    /* what the device has; else the limit */
-    {"link", 'n'},                      /* bytes a second in each direction */
-    {"told", 0},                        /* the session knows its speed */
-    {"jitter", 'n'},   {"lake", 0},     /* memory is a lake's */
-    {"numbered", 0},                    /* chunks have numbers */
-    {"checked", 0},                     /* what is away is not mapped */
-    {"host-max", 'z'},                  /* of pinned memory */
-    {"min", 'z'},                       /* smaller tensors stay */
-    {"map", 't'},                       /* that the lake takes to map a chunk */
-    {"tries", 'n'},                     /* of the planner */
-    {"time", 't'},                      /* of an operator that does not say */
-    {"letter", 0},     {"target", 'z'}, /* [graph] the planner's */
-    {"overhead", 'n'}, {"no-recompute", 0}, {"no-crossing", 0}, {"ratio", 'n'},
-    {"jobs", 'n'},     {"both", 'n'}, /* bytes a second in both directions together */
-    {"strict", 0},                    /* the run's */
-    {"lru", 0},        {"ahead", 'n'},      {"align", 'z'}, /* the memgraph's */
-    {"unordered", 0},                                       /* the graph's */
-    {"divisor", 'n'},                                       /* of the run's mock */
-    {"unplanned", 'n'}};                                    /* 1: jobs get no plan */
+    {"free", 0},        {"chunk", 'z'},  /* [session] 64k */
+    {"limit", 'z'},                      /* of the session or the run; 0: none */
+    {"device", 'z'},                     /* what the device has; else the limit */
+    {"link", 'n'},                       /* bytes a second in each direction */
+    {"told", 0},                         /* the session knows its speed */
+    {"jitter", 'n'},    {"lake", 0},     /* memory is a lake's */
+    {"numbered", 0},                     /* chunks have numbers */
+    {"checked", 0},                      /* what is away is not mapped */
+    {"host-max", 'z'},                   /* of pinned memory */
+    {"min", 'z'},                        /* smaller tensors stay */
+    {"map", 't'},                        /* that the lake takes to map a chunk */
+    {"tries", 'n'},                      /* of the planner */
+    {"time", 't'},                       /* of an operator that does not say */
+    {"letter", 0},      {"target", 'z'}, /* [graph] the planner's */
+    {"overhead", 'n'},  {"no-recompute", 0}, {"no-crossing", 0}, {"ratio", 'n'},
+    {"jobs", 'n'},      {"both", 'n'}, /* bytes a second in both directions together */
+    {"strict", 0},                     /* the run's */
+    {"lru", 0},         {"ahead", 'n'},      {"align", 'z'}, /* the memgraph's */
+    {"unordered", 0},                                        /* the graph's */
+    {"divisor", 'n'},                                        /* of the run's mock */
+    {"unplanned", 'n'},                                      /* 1: jobs get no plan */
+    {"stays", 'z'}}; /* the run's tensors keep their addresses; size of the chunks */
 
 static const char *const results = "DHIUBNSCRWVPLT";
 
