@@ -165,6 +165,29 @@ static void test_engine_errors(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
+/* Runs the memgraph on such a mock, on two streams if the order is any; what was written, as a
+   digest. */
+static uint64_t run_on(const gmlake_offload_memgraph *m, const gmlake_offload_mock_desc *desc,
+                       unsigned flags, uint64_t iterations,
+                       gmlake_offload_engine_stats *out_stats) {
+  const uint32_t streams = flags == GMLAKE_OFFLOAD_RANDOM_ORDER ? 2 : 1;
+  gmlake_offload_backend *mock;
+  gmlake_offload_engine *engine;
+  uint64_t digest;
+  assert_ok(gmlake_offload_mock_create(desc, &mock));
+  engine = new_engine(mock, m, flags, streams, 0, 1 + desc->divisor);
+  assert_ok(gmlake_offload_engine_run(engine, iterations));
+  out_stats->struct_bytes = 0;
+  assert_ok(gmlake_offload_engine_get_stats(engine, out_stats));
+  assert_int_equal(out_stats->iteration_count, iterations);
+  assert_int_equal(out_stats->op_count, iterations * m->graph->op_count);
+  assert_int_equal(census_of(mock).race_count, 0);
+  digest = census_of(mock).digest;
+  gmlake_offload_engine_destroy(engine);
+  gmlake_offload_mock_destroy(mock);
+  return digest;
+}
+
 /* ---- Random graphs --------------------------------------------------------------------------- */
 
 #define WORLD_DEVICES 3
@@ -483,34 +506,20 @@ static void test_random(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
-/* The digest of three iterations in random orders on a mock of that divisor. */
-static uint64_t digest_divided(const gmlake_offload_memgraph *m, size_t divisor) {
-  gmlake_offload_mock_desc desc;
-  gmlake_offload_backend *mock;
-  gmlake_offload_engine *engine;
-  uint64_t digest;
-  memset(&desc, 0, sizeof desc);
-  desc.divisor = divisor;
-  desc.jitter = .5;
-  desc.host = counted;
-  assert_ok(gmlake_offload_mock_create(&desc, &mock));
-  engine = new_engine(mock, m, GMLAKE_OFFLOAD_RANDOM_ORDER, 2, 0, divisor);
-  assert_ok(gmlake_offload_engine_run(engine, 3));
-  assert_int_equal(census_of(mock).race_count, 0);
-  digest = census_of(mock).digest;
-  gmlake_offload_engine_destroy(engine);
-  gmlake_offload_mock_destroy(mock);
-  return digest;
-}
-
 /* Whatever the divisor, power of two or not, tensors lie inside their arenas (offload_fixture.h
    looks at the bytes behind each) and beside each other. */
 static void test_divisors(void **state) {
   size_t divisor, moved = 0;
   uint64_t seed;
+  gmlake_offload_engine_stats stats;
+  gmlake_offload_mock_desc mock;
   (void)state;
+  memset(&mock, 0, sizeof mock);
+  mock.jitter = .5;
+  mock.host = counted;
   for (divisor = 1; divisor <= 70; divisor += test_part()) {
     size_t align = 16;
+    mock.divisor = divisor;
     while (align < 16 * divisor) align *= 2;
     for (seed = 1; seed <= 3; seed++) {
       gmlake_offload_graph *graph = random_world_of(divisor + seed * 100, 20);
@@ -526,7 +535,8 @@ static void test_divisors(void **state) {
       desc.device_bytes = least;
       assert_ok(gmlake_offload_memgraph_create(&desc, &tight));
       moved += memgraph_info(tight).reload_count;
-      assert_true(digest_divided(all, divisor) == digest_divided(tight, divisor));
+      assert_true(run_on(all, &mock, GMLAKE_OFFLOAD_RANDOM_ORDER, 3, &stats) ==
+                  run_on(tight, &mock, GMLAKE_OFFLOAD_RANDOM_ORDER, 3, &stats));
       gmlake_offload_memgraph_destroy(tight);
       gmlake_offload_memgraph_destroy(all);
       gmlake_offload_graph_destroy(graph);
@@ -777,19 +787,9 @@ static void test_any_order_overlaps(void **state) {
   assert_ok(gmlake_offload_memgraph_create(&desc, &m));
   for (i = 0; i < 2; i++) {
     gmlake_offload_mock_desc mock_desc;
-    gmlake_offload_backend *mock;
-    gmlake_offload_engine *engine;
     memset(&mock_desc, 0, sizeof mock_desc);
     mock_desc.divisor = 1024;
-    assert_ok(gmlake_offload_mock_create(&mock_desc, &mock));
-    engine = new_engine(mock, m, i ? GMLAKE_OFFLOAD_FIXED_ORDER : 0, 1, 0, 1);
-    assert_ok(gmlake_offload_engine_run(engine, 3));
-    stats[i].struct_bytes = 0;
-    assert_ok(gmlake_offload_engine_get_stats(engine, &stats[i]));
-    assert_int_equal(stats[i].iteration_count, 3);
-    assert_int_equal(stats[i].op_count, 3 * 6);
-    gmlake_offload_engine_destroy(engine);
-    gmlake_offload_mock_destroy(mock);
+    (void)run_on(m, &mock_desc, i ? GMLAKE_OFFLOAD_FIXED_ORDER : 0, 3, &stats[i]);
   }
   assert_true(stats[1].time_ns > stats[0].time_ns * 3 / 2);
   assert_true(stats[1].stall_ns > stats[0].stall_ns * 5);
@@ -797,22 +797,14 @@ static void test_any_order_overlaps(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
-static uint64_t time_of(const gmlake_offload_memgraph *m, unsigned flags, double jitter) {
+static uint64_t time_of(const gmlake_offload_memgraph *m, unsigned flags) {
   gmlake_offload_engine_stats stats;
   gmlake_offload_mock_desc desc;
-  gmlake_offload_backend *mock;
-  gmlake_offload_engine *engine;
   memset(&desc, 0, sizeof desc);
-  desc.jitter = desc.copy_jitter = jitter;
   desc.copy_ns = 10000;
   desc.both_bytes_per_s = 110e9; /* as the simulation: no direction slows the other one */
-  assert_ok(gmlake_offload_mock_create(&desc, &mock));
-  engine = new_engine(mock, m, flags, 1, 0, 1);
-  assert_ok(gmlake_offload_engine_run(engine, 1));
-  stats.struct_bytes = 0;
-  assert_ok(gmlake_offload_engine_get_stats(engine, &stats));
-  gmlake_offload_engine_destroy(engine);
-  gmlake_offload_mock_destroy(mock);
+  desc.host = counted;
+  (void)run_on(m, &desc, flags, 1, &stats);
   return stats.time_ns;
 }
 
@@ -840,10 +832,10 @@ static void test_simulated_order(void **state) {
         assert_true(other.start < node.start);
       }
     }
-    any = time_of(m, 0, 0);
-    simulated = time_of(m, GMLAKE_OFFLOAD_SIMULATED_ORDER, 0);
+    any = time_of(m, 0);
+    simulated = time_of(m, GMLAKE_OFFLOAD_SIMULATED_ORDER);
     assert_true(simulated <= any + any / 1000 && any <= simulated + any / 1000);
-    better += simulated < time_of(m, GMLAKE_OFFLOAD_FIXED_ORDER, 0) / 100 * 99;
+    better += simulated < time_of(m, GMLAKE_OFFLOAD_FIXED_ORDER) / 100 * 99;
     free(seen);
     gmlake_offload_memgraph_destroy(m);
     gmlake_offload_graph_destroy(graph);
