@@ -150,7 +150,7 @@ static const row graph_rows[] = {
        have to leave all the same. */
     {"what_the_device_refuses_is_made_room_for",
      "{device:100} a=100 n=0 b=100 >a:1000 >n,b:1000 a>:1000 run:2"},
-    /* As many as may, where memory lets them; what they make again by the way is freed only then. */
+    /* As many as may, where memory lets them; what they make again meanwhile is freed behind. */
     {"operators_are_launched_ahead",
      "{ahead:(0|1|2|3|4)} x=1 y=1 z=1 >x,y:1000 y>z:1000 x,z>z:1000 y,z>z:1000 run:3 "
      "ahead=(1|2|3|4|4) drop:y,1,1 remake:y,2,0 by-hand run:3 reruns=3 ahead>=(1|2|2|2|2) "

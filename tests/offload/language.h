@@ -110,67 +110,49 @@ static const struct word {
 };
 #define WORDS (sizeof(words) / sizeof(words[0]))
 
-enum {
-  OPT_FREE,
-  OPT_CHUNK,
-  OPT_LIMIT,
-  OPT_DEVICE,
-  OPT_LINK,
-  OPT_TOLD,
-  OPT_JITTER,
-  OPT_LAKE,
-  OPT_NUMBERED,
-  OPT_CHECKED,
-  OPT_HOST_MAX,
-  OPT_MIN,
-  OPT_MAP,
-  OPT_TRIES,
-  OPT_TIME,
-  OPT_LETTER,
-  OPT_TARGET,
-  OPT_OVERHEAD,
-  OPT_NO_RECOMPUTE,
-  OPT_NO_CROSSING,
-  OPT_RATIO,
-  OPT_JOBS,
-  OPT_BOTH,
-  OPT_STRICT,
-  OPT_LRU,
-  OPT_AHEAD,
-  OPT_ALIGN,
-  OPT_UNORDERED,
-  OPT_DIVISOR,
-  OPT_UNPLANNED,
-  OPT_STAYS,
-  OPT_COUNT
-};
+/* Name, word, form; 0: it is 1 where it stands. */
+#define OPTIONS(X)                                                                      \
+  X(FREE, "free", 0)           /* a program that takes what comes */                    \
+  X(CHUNK, "chunk", 'z')       /* the unit */                                           \
+  X(LIMIT, "limit", 'z')       /* of the session or the run; 0: none */                 \
+  X(DEVICE, "device", 'z')     /* what the device has; else the limit */                \
+  X(LINK, "link", 'n')         /* bytes a second in each direction */                   \
+  X(JITTER, "jitter", 'n')     /* of operators and copies */                            \
+  X(MIN, "min", 'z')           /* smaller tensors stay */                               \
+  X(TRIES, "tries", 'n')       /* of the planner */                                     \
+  X(LETTER, "letter", 0)       /* plans to the letter */                                \
+  X(TOLD, "told", 0)           /* [session] it knows the link's speed */                \
+  X(LAKE, "lake", 0)           /* memory is a lake's */                                 \
+  X(MAP, "map", 't')           /* which takes so long to map a chunk */                 \
+  X(NUMBERED, "numbered", 0)   /* chunks have numbers */                                \
+  X(CHECKED, "checked", 0)     /* what is away is not mapped */                         \
+  X(HOST_MAX, "host-max", 'z') /* of pinned memory */                                   \
+  X(TIME, "time", 't')         /* of a step that does not say */                        \
+  X(UNORDERED, "unordered", 0) /* [graph] operators may be in any order */              \
+  X(TARGET, "target", 'z')     /* the planner's */                                      \
+  X(OVERHEAD, "overhead", 'n')                                                          \
+  X(NO_RECOMPUTE, "no-recompute", 0)                                                    \
+  X(NO_CROSSING, "no-crossing", 0)                                                      \
+  X(RATIO, "ratio", 'n')                                                                \
+  X(JOBS, "jobs", 'n')                                                                  \
+  X(BOTH, "both", 'n')           /* bytes a second in both directions together */       \
+  X(UNPLANNED, "unplanned", 'n') /* 1: the run's jobs get no plan */                    \
+  X(STRICT, "strict", 0)                                                                \
+  X(LRU, "lru", 0)                                                                      \
+  X(AHEAD, "ahead", 'n')                                                                \
+  X(DIVISOR, "divisor", 'n') /* of its mock */                                          \
+  X(STAYS, "stays", 'z')     /* its tensors keep their addresses; size of the chunks */ \
+  X(ALIGN, "align", 'z')     /* the memgraph's; its `ahead` is in ns, and 1 more */
+
+#define OPTION_NAME(name, word, form) OPT_##name,
+#define OPTION_WORD(name, word, form) {word, form},
+
+enum { OPTIONS(OPTION_NAME) OPT_COUNT };
 
 static const struct option_word {
   const char *name;
-  char form; /* 0: it is 1 where it stands */
-} option_words[OPT_COUNT] = {
-    {"free", 0},        {"chunk", 'z'},  /* [session] 64k */
-    {"limit", 'z'},                      /* of the session or the run; 0: none */
-    {"device", 'z'},                     /* what the device has; else the limit */
-    {"link", 'n'},                       /* bytes a second in each direction */
-    {"told", 0},                         /* the session knows its speed */
-    {"jitter", 'n'},    {"lake", 0},     /* memory is a lake's */
-    {"numbered", 0},                     /* chunks have numbers */
-    {"checked", 0},                      /* what is away is not mapped */
-    {"host-max", 'z'},                   /* of pinned memory */
-    {"min", 'z'},                        /* smaller tensors stay */
-    {"map", 't'},                        /* that the lake takes to map a chunk */
-    {"tries", 'n'},                      /* of the planner */
-    {"time", 't'},                       /* of an operator that does not say */
-    {"letter", 0},      {"target", 'z'}, /* [graph] the planner's */
-    {"overhead", 'n'},  {"no-recompute", 0}, {"no-crossing", 0}, {"ratio", 'n'},
-    {"jobs", 'n'},      {"both", 'n'}, /* bytes a second in both directions together */
-    {"strict", 0},                     /* the run's */
-    {"lru", 0},         {"ahead", 'n'},      {"align", 'z'}, /* the memgraph's */
-    {"unordered", 0},                                        /* the graph's */
-    {"divisor", 'n'},                                        /* of the run's mock */
-    {"unplanned", 'n'},                                      /* 1: jobs get no plan */
-    {"stays", 'z'}}; /* the run's tensors keep their addresses; size of the chunks */
+  char form;
+} option_words[OPT_COUNT] = {OPTIONS(OPTION_WORD)};
 
 static const char *const results = "DHIUBNSCRWVPLT";
 

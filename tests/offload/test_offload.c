@@ -1,6 +1,6 @@
 /* usage: test_offload [--play LINE] [--trace 1]
-   Graphs of gmlake_offload.h, plans, runs and memgraphs: rows (graph_rows.h), each of them a line of
-   language.h, and what only C can say: callbacks, the caller's operators and memory, faults. Random
+   Graphs of gmlake_offload.h, plans, runs and memgraphs: rows (graph_rows.h), each of them a line
+   of language.h, and what only C can say: callbacks, the caller's operators and memory. Random
    graphs are in test_offload_random.c and test_turnip.c. */
 #include "offload_fixture.h"
 #include "graph_rows.h"

@@ -1,6 +1,7 @@
 /* gmlake_offload.h's TURNIP, beside the rows of graph_rows.h: every error, and failures at every
-   call; defects planted in memgraphs that the checker has to find; random graphs of several devices, proved right by the checker and by one that tries all pairs of nodes, and run
-   in random orders against the same operators with nothing moved. */
+   call; defects planted in memgraphs that the checker has to find; random graphs of several
+   devices, proved right by the checker and by one that tries all pairs of nodes, and run in random
+   orders against the same operators with nothing moved. */
 #include "graph_rows.h"
 #include "graphs.h"
 #include "options.h"
