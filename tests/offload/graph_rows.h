@@ -188,7 +188,8 @@ static const row graph_rows[] = {
     /* With memory for the peak nothing moves, and no time is added, however far ahead the compiler
        looks: homes are not taken for what comes later. */
     {"what_fits_stays",
-     "{chunk:64b ahead:1} x0=1i [150 w#=4p ] [150 x#,w#>x#+1=1:20 ] seal peak=603u compile:603 "
+     "{chunk:64b ahead:1} x0=1i [150 w#=4p ] [150 x#,w#>x#+1=1(|,w#):20 ] seal peak=603u "
+     "compile:603 "
      "nodes=150 homes=persistent simulated<=graph_time+1 compile:602 reloads>0"},
 };
 

@@ -415,6 +415,27 @@ static void plan_by_hand(const operation *o) {
 
 /* ---- Memgraphs ------------------------------------------------------------------------------- */
 
+/* What lives on has the same places when an iteration begins and ends, an output none at first. */
+static void look_at_places(void) {
+  size_t t, homes = 0;
+  for (t = 0; t < g.info.tensor_count; t++) {
+    gmlake_offload_tensor_desc desc;
+    gmlake_offload_place begin, end;
+    JUDGE_OK(gmlake_offload_get_tensor(g.graph, (uint32_t)t, &desc));
+    JUDGE_OK(gmlake_offload_memgraph_get_place(g.memgraph, (uint32_t)t, &begin, &end));
+    if (desc.kind == GMLAKE_OFFLOAD_OUTPUT) {
+      JUDGE(begin.device_offset == GMLAKE_OFFLOAD_NOWHERE);
+      JUDGE(begin.host_offset == GMLAKE_OFFLOAD_NOWHERE);
+      JUDGE(end.device_offset != GMLAKE_OFFLOAD_NOWHERE ||
+            end.host_offset != GMLAKE_OFFLOAD_NOWHERE);
+    }
+    if (desc.kind > GMLAKE_OFFLOAD_INPUT) continue;
+    JUDGE(begin.device_offset == end.device_offset && begin.host_offset == end.host_offset);
+    if (begin.device_offset != GMLAKE_OFFLOAD_NOWHERE) homes += desc.bytes;
+  }
+  JUDGE(homes == g.compiled.home_bytes);
+}
+
 static void compile_graph(const operation *o) {
   gmlake_offload_memgraph_desc desc = compile_desc(g.graph, size_arg(o, 0));
   gmlake_offload_memgraph_destroy(g.memgraph);
@@ -425,6 +446,7 @@ static void compile_graph(const operation *o) {
     desc.alloc_ahead_ns = desc.reload_ahead_ns = (uint64_t)(player.options[OPT_AHEAD] - 1);
   if (!ends_as_said(o, gmlake_offload_memgraph_create(&desc, &g.memgraph))) return;
   g.compiled = memgraph_info(g.memgraph);
+  look_at_places();
   assert_right(g.memgraph);
   assert_runs(g.memgraph, 4, 1 + size_arg(o, 0) / 64);
 }

@@ -261,10 +261,10 @@ static const row session_rows[] = {
      "{told limit:(84|126) link:(6e7|125e6)} " WEIGHTS_8 "[23 " REGIONS_8_ODD
      "] note " REGIONS_8_ODD "kept=0 +time>=6500us"},
     /* A session that takes the link to be fast keeps too many. It measures that the iterations
-       became longer, and goes back for good. */
+       became longer, and goes back for good. If all are executed again, one takes 8,477 us. */
     {"what_does_not_pay_is_taken_back",
      "{limit:63 link:6e7} " WEIGHTS_8 "[9 " REGIONS_8 "] kept>0 [14 " REGIONS_8 "] note " REGIONS_8
-     "kept=0 drifts>=1 drifts<=2"},
+     "kept=0 drifts>=1 drifts<=2 +time<=8477us"},
     /* Another limit, or other sizes, and it is decided anew; in between, nothing is kept that would
        not fit. */
     {"regions_are_decided_anew",

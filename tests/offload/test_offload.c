@@ -430,7 +430,13 @@ static void jobs_leave_nothing_behind(void **state) {
   events[1] = event_of(GMLAKE_OFFLOAD_SWAP_OUT, q, 0, 0);
   events[2] = event_of(GMLAKE_OFFLOAD_SWAP_IN, p, 0, 0);
   events[2].delay_ns = 20 * MS;
+  events[0].action = (gmlake_offload_action)4;
+  assert_error(gmlake_offload_plan_create(graph, events, 3, NULL, 0, NULL, &plan),
+               INVALID_ARGUMENT);
+  assert_null(plan);
+  events[0].action = GMLAKE_OFFLOAD_SWAP_OUT;
   plan = plan_of(graph, events, 3);
+  assert_error(gmlake_offload_run_add_job(m.run, other, plan, &id), WRONG_PLAN);
   assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
   assert_ok(gmlake_offload_run_iterations(m.run, 1));
   assert_ok(gmlake_offload_run_remove_job(m.run, id));
