@@ -156,6 +156,11 @@ static const row graph_rows[] = {
      "ahead=(1|2|3|4|4) drop:y,1,1 remake:y,2,0 by-hand run:3 reruns=3 ahead>=(1|2|2|2|2) "
      "{limit:3} run:3"},
 
+    /* What the caller writes is what the next iteration reads, also where a copy of the former
+       bytes is on the host or on its way there. */
+    {"inputs_are_overwritten",
+     "i=100i a=1 i>a:1000 a>:1000 out:i,1,0 in:i,none,0 by-hand run:1 write:a,1!I write:i,0 run:1 "
+     "write:i,1 run:1 write:i,2 run:1 write:i,3 run:1"},
     /* No address changes while tensors leave and come back more than a thousand times. The limit
        counts whole chunks. */
     {"addresses_of_a_run_stay",

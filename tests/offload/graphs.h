@@ -13,9 +13,9 @@
 #define EVENTS 64
 #define ACTS 64
 
-typedef struct act { /* of a run: J a job, U iterations, L a job leaves, K k another plan */
+typedef struct act { /* of a run: a word, and its number */
   char verb;
-  uint32_t number;
+  uint32_t number, tensor;
 } act;
 
 typedef struct machine {
@@ -242,11 +242,24 @@ static void open_machine(machine *m, int is_limited) {
   MUST(gmlake_offload_run_create(&desc, &m->run));
 }
 
+static gmlake_offload_result write_input(const machine *m, const act *a) {
+  gmlake_offload_tensor_desc desc;
+  gmlake_offload_result result;
+  void *device, *host;
+  JUDGE_OK(gmlake_offload_get_tensor(g.graph, a->tensor, &desc));
+  result = gmlake_offload_run_overwrite(m->run, 0, a->tensor, &device, &host);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  JUDGE((device != NULL) != (host != NULL));
+  memset(device ? device : host, (int)a->number, desc.bytes / m->mock->divisor);
+  return result;
+}
+
 static gmlake_offload_result do_act(const machine *m, const act *a) {
   uint32_t id;
   if (a->verb == 'J') return gmlake_offload_run_add_job(m->run, g.graph, m->plan, &id);
   if (a->verb == 'U') return gmlake_offload_run_iterations(m->run, a->number);
   if (a->verb == 'L') return gmlake_offload_run_remove_job(m->run, a->number);
+  if (a->verb == 'T') return write_input(m, a);
   return gmlake_offload_run_set_plan(m->run, a->number, a->verb == 'K' ? m->plan : NULL);
 }
 
@@ -332,6 +345,7 @@ static void act_on_run(const operation *o) {
   a = &g.acts[g.act_count++];
   a->verb = o->verb;
   a->number = (uint32_t)o->args[0];
+  a->tensor = o->read_count ? id_of(&o->operands[0]) : NONE;
   if (g.may_fail) {
     MUST(do_act(&g.machine, a));
   } else if (!ends_as_said(o, do_act(&g.machine, a))) {
@@ -511,7 +525,7 @@ static void graph_stage_perform(const operation *o) {
   if (strchr("oixy", o->verb)) do_event(o);
   if (o->verb == 'b') g.starts[g.start_count++ % EVENTS] = id_of(&o->operands[0]);
   if (o->verb == 'B') plan_by_hand(o);
-  if (strchr("JLKkU", o->verb)) act_on_run(o);
+  if (strchr("JLKkUT", o->verb)) act_on_run(o);
   if (o->verb == 'C') compile_graph(o);
   if (strchr("nOI", o->verb)) compare_node(o);
 }

@@ -104,6 +104,7 @@ static const struct word {
     {'K', "take", "n"},       /* the job takes the plan; */
     {'k', "unplan", "n"},     /* or none */
     {'U', "run", "n"},        /* so many iterations */
+    {'T', "write", "an"},     /* the caller fills the first job's input a with that byte */
     {'C', "compile", "z"},    /* the memgraph for so much memory, checked and run in all orders */
     {'n', "node-op", "nznn"}, /* its next node: operator, offset, a node before, 1: for memory */
     {'O', "node-out", "aznn"}, {'I', "node-in", "aznn"},
