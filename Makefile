@@ -455,7 +455,7 @@ STEPS = -fsanitize-coverage=$(if $(findstring clang,$(CC)),bb$(comma))trace-pc
 $(BUILD)/step_count.o: tests/unit/step_count.c Makefile | $(BUILD)
 	$(SAY)
 	$(CC) -std=c99 -O1 -c $< -o $@
-$(BUILD)/test_cost $(BUILD)/test_steps: private LEVEL = -O1 $(STEPS)
+$(BUILD)/test_cost $(BUILD)/test_steps: private LEVEL = $(LONG) $(STEPS)
 $(BUILD)/test_cost $(BUILD)/test_steps: $(BUILD)/step_count.o
 
 $(BUILD)/test_%: test_%.c Makefile | $(BUILD)
