@@ -307,7 +307,8 @@ LIBRARIES = -lz -lm
 LINK = $(if $(filter %.cpp,$^),$(CXX) -std=$(CXX_STANDARD),$(CC) -std=$(STANDARD)) $(LEVEL) $(DEBUG) \
   $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) $(if $(filter $(BUILD)/impl/%.o,$^),$(DONE)) $(DEFINES) \
   -I. $(STUBS) -Ibench -Itests $(CUDA_INCLUDE) $(SHARED) $(CPPFLAGS) \
-  $(if $(filter %.cpp,$^),$(CXXFLAGS),$(CFLAGS)) $(filter %.c %.cpp %.o %.so.1,$^) -o $@ $(LDFLAGS) \
+  $(if $(filter %.cpp,$^),$(CXXFLAGS),$(CFLAGS)) \
+  $(filter-out $(INCLUDED),$(filter %.c %.cpp %.o %.so.1,$^)) -o $@ $(LDFLAGS) \
   $(LIBRARIES) $(LIBS) $(LDLIBS)
 OF_BUILD = replay streams lend lend_cuda offload turnip offload_gpu doctor bench gpu_bench \
   offload_session gpu_test
@@ -429,6 +430,10 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c tests/fuzz/replay_main.c $(MOCK) $(BFC) $(OFFLOA
   | $(BUILD)/fuzz
 	$(SAY)
 	$(LINK)
+
+# These include a program of tests/play.
+$(BUILD)/test_cuda_rows $(BUILD)/test_cuda_faults: private INCLUDED = %/play/test_rows.c \
+  %/play/test_faults.c
 
 # What every test begins with, but for a program that has to end where an assertion fails.
 $(filter-out %_hardening,$(TEST_PROGRAMS)): private DEFINES = -include tests/every_test.h
