@@ -261,6 +261,8 @@ LEVEL_IS = $(BUILD)/impl/level
 $(LEVEL_IS): FORCE
 	+@mkdir -p $(@D) && echo '$(FAST)' | cmp -s - $@ || echo '$(FAST)' >$@
 FORCE:
+# What plans runs longer than it is compiled.
+PLANS = $(if $(filter -O0,$(FAST)),$(LONG),$(FAST))
 
 # Lines in what debuggers and sanitizers show; with DEBUG=-g variables too.
 DEBUG = -g1
@@ -284,7 +286,9 @@ $(OFFLOAD) $(OFFLOAD_LAKE): private SOURCE = gmlake_offload.h
 $(MOCK): private DEFINES = -DGMLAKE_IMPLEMENTATION -DGMLAKE_BACKEND_MOCK
 $(BOTH): private DEFINES = -DGMLAKE_IMPLEMENTATION -DGMLAKE_BACKEND_MOCK -DGMLAKE_BACKEND_CUDA
 $(TEST): private DEFINES = -DGMLAKE_IMPLEMENTATION -DGMLAKE_BACKEND_MOCK -include tests/every_test.h
-$(TEST): private FAST = -O0
+IMPLEMENTED = $(FAST)
+$(TEST): private IMPLEMENTED = -O0
+$(OFFLOAD): private IMPLEMENTED = $(PLANS)
 $(BFC): private DEFINES = -DGMLAKE_BFC_IMPLEMENTATION
 $(OFFLOAD) $(OFFLOAD_LAKE): private DEFINES = $(addprefix -DGMLAKE_OFFLOAD_,IMPLEMENTATION \
   BACKEND_MOCK BACKEND_CUDA $(if $(findstring lake,$@),LAKE))
@@ -293,7 +297,7 @@ $(TEST): tests/every_test.h
 $(MOCK) $(BOTH) $(BFC) $(OFFLOAD) $(OFFLOAD_LAKE) $(TEST): gmlake.h gmlake_bfc.h gmlake_offload.h \
   Makefile | $(BUILD)/impl
 	$(SAY)
-	$(CC) -std=gnu99 $(FAST) $(DEBUG) $(WARNINGS) -I. -Itests/cuda_stub $(DEFINES) $(CPPFLAGS) \
+	$(CC) -std=gnu99 $(IMPLEMENTED) $(DEBUG) $(WARNINGS) -I. -Itests/cuda_stub $(DEFINES) $(CPPFLAGS) \
 	  $(CFLAGS) -x c -c $(SOURCE) -o $@
 
 # ---- Programs and libraries ----
@@ -328,6 +332,7 @@ $(BUILD)/offload_session: bench/offload/session.c $(LEVEL_IS)
 $(BUILD)/bench $(BUILD)/offload_session: private STANDARD = gnu99
 $(BUILD)/gpu_test: tests/gpu/gpu_test.c
 $(addprefix $(BUILD)/,$(filter-out gpu_test,$(OF_BUILD))): private LEVEL = $(FAST)
+$(addprefix $(BUILD)/,offload turnip offload_session): private LEVEL = $(PLANS)
 
 # What other programs load.
 $(YARDSTICK): bench/bfc_set.cpp
