@@ -301,7 +301,8 @@ $(MOCK) $(BOTH) $(BFC) $(OFFLOAD) $(OFFLOAD_LAKE) $(TEST): gmlake.h gmlake_bfc.h
 	  $(CFLAGS) -x c -c $(SOURCE) -o $@
 
 # ---- Programs and libraries ----
-# Each is made of the sources, objects and libraries among its prerequisites, by LINK. What differs:
+# Each is made of the sources, objects and libraries among its prerequisites, by LINK; but a source
+# that another includes stands there by a path with `..`. What differs:
 # LEVEL, STANDARD and CXX_STANDARD, DEFINES, what is found before other headers (STUBS), what is
 # linked (LIBRARIES) and how (SHARED).
 LEVEL = -O0
@@ -312,7 +313,7 @@ LINK = $(if $(filter %.cpp,$^),$(CXX) -std=$(CXX_STANDARD),$(CC) -std=$(STANDARD
   $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) $(if $(filter $(BUILD)/impl/%.o,$^),$(DONE)) $(DEFINES) \
   -I. $(STUBS) -Ibench -Itests $(CUDA_INCLUDE) $(SHARED) $(CPPFLAGS) \
   $(if $(filter %.cpp,$^),$(CXXFLAGS),$(CFLAGS)) \
-  $(filter-out $(INCLUDED),$(filter %.c %.cpp %.o %.so.1,$^)) -o $@ $(LDFLAGS) \
+  $(foreach f,$(filter %.c %.cpp %.o %.so.1,$^),$(if $(findstring /../,$f),,$f)) -o $@ $(LDFLAGS) \
   $(LIBRARIES) $(LIBS) $(LDLIBS)
 OF_BUILD = replay streams lend lend_cuda offload turnip offload_gpu doctor bench gpu_bench \
   offload_session gpu_test
@@ -435,10 +436,6 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c tests/fuzz/replay_main.c $(MOCK) $(BFC) $(OFFLOA
   | $(BUILD)/fuzz
 	$(SAY)
 	$(LINK)
-
-# These include a program of tests/play.
-$(BUILD)/test_cuda_rows $(BUILD)/test_cuda_faults: private INCLUDED = %/play/test_rows.c \
-  %/play/test_faults.c
 
 # What every test begins with, but for a program that has to end where an assertion fails.
 $(filter-out %_hardening,$(TEST_PROGRAMS)): private DEFINES = -include tests/every_test.h
