@@ -4,9 +4,9 @@
    `build/test_offload_session --play` plays it.
 
    Input: three bytes of options, then records of five bytes: a word and its arguments. What is
-   short is filled up with zeros. The program so read is run four times, so that the session learns it,
-   plans it, and notices that the last run leaves a word out; or seven times, if it has to find the
-   iterations, too; or ten times, so that it decides which regions are kept. */
+   short is filled up with zeros. The program so read is run four times, so that the session learns
+   it, plans it, and notices that the last run leaves a word out; or seven times, if it has to find
+   the iterations, too; or ten times, so that it decides which regions are kept. */
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif
