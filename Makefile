@@ -14,7 +14,8 @@
 # make soak      for SOAK_SECONDS each, from SOAK_SEED on: random lakes against the model, and under
 #                clocks of their own, the traces over and over through one lake, threads under the
 #                thread sanitizer
-# make nightly   looks for inputs that break a target of tests/fuzz, NIGHTLY_SECONDS in each
+# make fuzz      looks for inputs that break a target of tests/fuzz, FUZZ_SECONDS in each
+# make nightly   all that there is to prove, whole: hours; tests/nightly.txt says when that last passed
 # make exhaustive  every fault in every scenario: minutes
 # make mutate    plants MUTANTS small defects, drawn by SEED, and counts those that no test notices:
 #                hours; JOBS at a time, MUTATE has further options of tests/tools/mutate.py
@@ -33,7 +34,7 @@
 #                PUBLISH=yes: both also replace the pictures that git has
 # make format    formats the sources; make check-format says what it would change
 # make programs, make test-programs  build what make test runs, and the examples
-# replay, bench, offload, test, nightly, mutate, planted, coverage, torch, cupy, preload, plots and sweep
+# replay, bench, offload, test, fuzz, mutate, planted, coverage, torch, cupy, preload, plots and sweep
 # first install what they need, on Debian and Ubuntu, and name it before; INSTALL_PACKAGES=no only
 # names it.
 # BUILD=FOLDER builds there in place of build, and writes nothing beside the sources.
@@ -57,8 +58,8 @@ FUZZ = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c)
 YARDSTICK = $(BUILD)/peer_bfc_set.so
 POLICY = $(BUILD)/policy_worst_fit.so
 CLIENTS = $(addprefix $(BUILD)/,gmlake_pluggable.so gmlake_cupy.so client_torch client_torch_lake \
-  client_torch_allocator client_torch_allocator_old client_torch_offload client_torch_offload_cuda \
-  client_ggml client_ggml_cuda client_adapters libgmlake_preload.so client_preload)
+  client_torch_allocator client_torch_allocator_old client_torch_offload client_ggml \
+  client_ggml_cuda client_adapters libgmlake_preload.so client_preload)
 FAKE = $(BUILD)/fake/libcuda.so.1
 PROGRAMS = $(addprefix $(BUILD)/,replay streams lend lend_cuda offload offload_gpu offload_session \
   turnip bench gpu_test gpu_bench doctor) \
@@ -70,7 +71,9 @@ CUDA_INCLUDE = $(firstword $(patsubst %/cuda.h,-isystem%,$(wildcard $(CUDA_HOME)
 # What calls the driver by its functions' names finds them late, and says so where there is no driver.
 LATE = bench/late_driver.c
 # As many at once as there are processors, unless the caller has said how many.
-SUBMAKE = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
+# It says of each file which of how many it is.
+SAY =
+SUBMAKE = +@MAKE='$(MAKE)' sh tests/tools/build.sh $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
 # The programs and scripts that look for what is built.
 BUILD_DEFINE = -DBUILD='"$(BUILD)"'
@@ -101,13 +104,15 @@ offload-gpu: deps-replay
 	@$(BUILD)/offload_gpu
 	@$(BUILD)/offload_session --gpu
 
-test: deps-test
-	$(SUBMAKE) $(PROGRAMS) test-programs
+test: test-build
 	@sh tests/tools/run.sh $(TEST_SCRIPTS) $(TEST_PROGRAMS)
 
-QUICK = $(addprefix $(BUILD)/test_,lake streams regressions misuse buffers bfc)
+test-build: deps-test
+	$(SUBMAKE) FAST=$(TESTED) $(PROGRAMS) $(EXAMPLES) test-programs
+
+QUICK = $(addprefix $(BUILD)/test_,rows judge faults random lake streams misuse buffers bfc turnip)
 quick: deps-test
-	$(SUBMAKE) $(BUILD)/replay $(QUICK)
+	$(SUBMAKE) FAST=$(TESTED) $(BUILD)/replay $(POLICY) $(QUICK)
 	@sh tests/tools/run.sh tests/tools/test_replay.sh $(QUICK)
 
 help:
@@ -125,9 +130,12 @@ soak: deps-test
 	@$(BUILD)/test_soak --seconds $(SOAK_SECONDS) --seed $(SOAK_SEED)
 	@$(BUILD)/test_threads.tsan --seconds $(SOAK_SECONDS)
 
-NIGHTLY_SECONDS ?= 1800
-nightly: deps-nightly
-	@BUILD='$(BUILD)' sh tests/fuzz/search.sh all $(NIGHTLY_SECONDS)
+FUZZ_SECONDS ?= 1800
+fuzz: deps-fuzz
+	@BUILD='$(BUILD)' sh tests/fuzz/search.sh all $(FUZZ_SECONDS)
+
+nightly:
+	@bash .ci/run nightly
 
 exhaustive: deps-test
 	$(SUBMAKE) $(BUILD)/test_faults
@@ -241,13 +249,28 @@ $(BUILD) $(BUILD)/examples $(BUILD)/fake $(BUILD)/fuzz $(BUILD)/impl:
 IMPLEMENTATIONS = $(addprefix -DGMLAKE_,IMPLEMENTATION BACKEND_MOCK BACKEND_CUDA \
   BFC_IMPLEMENTATION OFFLOAD_IMPLEMENTATION OFFLOAD_BACKEND_MOCK OFFLOAD_BACKEND_CUDA)
 $(BUILD)/%.o: %.h Makefile | $(BUILD)
+	$(SAY)
 	$(CC) -std=c99 -O1 $(WARNINGS) $(DEPENDENCIES) $(IMPLEMENTATIONS) -I. -Itests/cuda_stub \
 	  $(CPPFLAGS) $(CFLAGS) -x c -c $< -o $@
 
-# ---- Programs of the public interface: they link what is compiled once ----
-# A program says with DONE that the implementations which its source asks for are elsewhere. They
-# are: MOCK, the lake on the mock alone, where a description without a backend means the mock; BOTH,
-# with the CUDA backend, where it means CUDA; BFC; and OFFLOAD, with OFFLOAD_LAKE on BOTH's.
+# What is measured is optimised. `make test` takes TESTED, as do the sanitizers' builds: -O0
+# compiles in a fifth of the time. What was compiled at another level is then compiled anew.
+FAST = -O2
+TESTED = -O0
+LEVEL_IS = $(BUILD)/impl/level
+$(LEVEL_IS): FORCE
+	+@mkdir -p $(@D) && echo '$(FAST)' | cmp -s - $@ || echo '$(FAST)' >$@
+FORCE:
+# What plans runs longer than it is compiled.
+PLANS = $(if $(filter -O0,$(FAST)),$(LONG),$(FAST))
+
+# Lines in what debuggers and sanitizers show; with DEBUG=-g variables too.
+DEBUG = -g1
+
+# ---- Implementations that are compiled once, for what knows the public interface alone ----
+# DONE tells a source that what it asks for is elsewhere. MOCK is the lake on the mock alone, where a
+# description without a backend means the mock; BOTH, with the CUDA backend, where it means CUDA;
+# BFC; OFFLOAD, with OFFLOAD_LAKE on BOTH's; and TEST, MOCK whose assertions end a case.
 DONE = -D_GNU_SOURCE -DGMLAKE_IMPLEMENTATION_DONE -DGMLAKE_BFC_IMPLEMENTATION_DONE \
   -DGMLAKE_OFFLOAD_IMPLEMENTATION_DONE
 MOCK = $(BUILD)/impl/mock.o
@@ -255,28 +278,45 @@ BOTH = $(BUILD)/impl/both.o
 BFC = $(BUILD)/impl/bfc.o
 OFFLOAD = $(BUILD)/impl/offload.o
 OFFLOAD_LAKE = $(BUILD)/impl/offload_lake.o
-# Of the programs that are measured, and of all that link the same implementations. The sanitizers'
-# builds say -O0: there clang takes six times as long otherwise.
-FAST = -O2
+TEST = $(BUILD)/impl/test.o
 
-$(MOCK) $(BOTH): private SOURCE = gmlake.h
+$(MOCK) $(BOTH) $(TEST): private SOURCE = gmlake.h
+$(BFC): private SOURCE = gmlake_bfc.h
+$(OFFLOAD) $(OFFLOAD_LAKE): private SOURCE = gmlake_offload.h
 $(MOCK): private DEFINES = -DGMLAKE_IMPLEMENTATION -DGMLAKE_BACKEND_MOCK
 $(BOTH): private DEFINES = -DGMLAKE_IMPLEMENTATION -DGMLAKE_BACKEND_MOCK -DGMLAKE_BACKEND_CUDA
-$(BFC): private SOURCE = gmlake_bfc.h
+$(TEST): private DEFINES = -DGMLAKE_IMPLEMENTATION -DGMLAKE_BACKEND_MOCK -include tests/every_test.h
+IMPLEMENTED = $(FAST)
+$(TEST): private IMPLEMENTED = -O0
+$(OFFLOAD): private IMPLEMENTED = $(PLANS)
 $(BFC): private DEFINES = -DGMLAKE_BFC_IMPLEMENTATION
-$(OFFLOAD) $(OFFLOAD_LAKE): private SOURCE = gmlake_offload.h
 $(OFFLOAD) $(OFFLOAD_LAKE): private DEFINES = $(addprefix -DGMLAKE_OFFLOAD_,IMPLEMENTATION \
   BACKEND_MOCK BACKEND_CUDA $(if $(findstring lake,$@),LAKE))
-$(MOCK) $(BOTH) $(BFC) $(OFFLOAD) $(OFFLOAD_LAKE): gmlake.h gmlake_bfc.h gmlake_offload.h Makefile \
-  | $(BUILD)/impl
-	$(CC) -std=gnu99 $(FAST) -g $(WARNINGS) -I. -Itests/cuda_stub $(DEFINES) $(CPPFLAGS) $(CFLAGS) \
-	  -x c -c $(SOURCE) -o $@
+$(MOCK) $(BOTH) $(BFC) $(OFFLOAD) $(OFFLOAD_LAKE): $(LEVEL_IS)
+$(TEST): tests/every_test.h
+$(MOCK) $(BOTH) $(BFC) $(OFFLOAD) $(OFFLOAD_LAKE) $(TEST): gmlake.h gmlake_bfc.h gmlake_offload.h \
+  Makefile | $(BUILD)/impl
+	$(SAY)
+	$(CC) -std=gnu99 $(IMPLEMENTED) $(DEBUG) $(WARNINGS) -I. -Itests/cuda_stub $(DEFINES) $(CPPFLAGS) \
+	  $(CFLAGS) -x c -c $(SOURCE) -o $@
 
-# What is linked from sources and objects among the prerequisites.
-LINK = $(if $(filter %.cpp,$^),$(CXX) -std=c++11,$(CC) -std=c99) $(LEVEL) -g $(WARNINGS) \
-  $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench -Itests $(CUDA_INCLUDE) $(DONE) $(DEFINES) $(CPPFLAGS) \
-  $(if $(filter %.cpp,$^),$(CXXFLAGS),$(CFLAGS)) $(filter %.c %.cpp %.o,$^) -o $@ $(LDFLAGS) -lz \
-  $(LIBS) -lm $(LDLIBS)
+# ---- Programs and libraries ----
+# Each is made of the sources, objects and libraries among its prerequisites, by LINK; but a source
+# that another includes stands there by a path with `..`. What differs:
+# LEVEL, STANDARD and CXX_STANDARD, DEFINES, what is found before other headers (STUBS), what is
+# linked (LIBRARIES) and how (SHARED).
+LEVEL = -O0
+STANDARD = c99
+CXX_STANDARD = c++11
+LIBRARIES = -lz -lm
+LINK = $(if $(filter %.cpp,$^),$(CXX) -std=$(CXX_STANDARD),$(CC) -std=$(STANDARD)) $(LEVEL) $(DEBUG) \
+  $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) $(if $(filter $(BUILD)/impl/%.o,$^),$(DONE)) $(DEFINES) \
+  -I. $(STUBS) -Ibench -Itests $(CUDA_INCLUDE) $(SHARED) $(CPPFLAGS) \
+  $(if $(filter %.cpp,$^),$(CXXFLAGS),$(CFLAGS)) \
+  $(foreach f,$(filter %.c %.cpp %.o %.so.1,$^),$(if $(findstring /../,$f),,$f)) -o $@ $(LDFLAGS) \
+  $(LIBRARIES) $(LIBS) $(LDLIBS)
+OF_BUILD = replay streams lend lend_cuda offload turnip offload_gpu doctor bench gpu_bench \
+  offload_session gpu_test
 
 $(BUILD)/replay: bench/replay.c $(MOCK) $(BFC)
 $(BUILD)/streams: bench/streams.c $(MOCK)
@@ -287,20 +327,70 @@ $(BUILD)/offload: bench/offload/plan.c $(OFFLOAD)
 $(BUILD)/turnip: bench/offload/turnip.c $(OFFLOAD)
 $(BUILD)/offload_gpu: bench/offload/gpu.c $(BOTH) $(OFFLOAD)
 $(BUILD)/doctor: bench/doctor.c $(BOTH)
-LINKED = $(addprefix $(BUILD)/,replay streams lend lend_cuda offload turnip offload_gpu doctor)
-$(LINKED): private LEVEL = $(FAST)
-$(LINKED): Makefile | $(BUILD)
+$(BUILD)/bench: bench/bench.c $(LEVEL_IS)
+$(BUILD)/gpu_bench: bench/gpu_bench.c $(LEVEL_IS)
+$(BUILD)/offload_session: bench/offload/session.c $(LEVEL_IS)
+$(BUILD)/bench $(BUILD)/offload_session: private STANDARD = gnu99
+$(BUILD)/gpu_test: tests/gpu/gpu_test.c
+$(addprefix $(BUILD)/,$(filter-out gpu_test,$(OF_BUILD))): private LEVEL = $(FAST)
+$(addprefix $(BUILD)/,offload turnip offload_session): private LEVEL = $(PLANS)
+
+# What other programs load.
+$(YARDSTICK): bench/bfc_set.cpp
+$(POLICY): bench/policy_worst_fit.c
+$(FAKE): tests/gpu/fake_cuda.c | $(BUILD)/fake
+$(BUILD)/gmlake_pluggable.so: examples/torch/gmlake_pluggable.c $(LEVEL_IS)
+$(BUILD)/gmlake_cupy.so: examples/cupy/gmlake_cupy.c $(LEVEL_IS)
+$(BUILD)/libgmlake_preload.so: examples/preload/preload.c $(LEVEL_IS)
+HIDING = $(addprefix $(BUILD)/,gmlake_pluggable.so gmlake_cupy.so libgmlake_preload.so)
+LOADED = $(HIDING) $(YARDSTICK) $(POLICY) $(FAKE)
+$(LOADED): private LIBRARIES =
+$(LOADED): private LEVEL = -O2
+$(HIDING): private LEVEL = $(FAST)
+$(FAKE): private LEVEL = -O1
+$(YARDSTICK) $(POLICY): private SHARED = -shared -fPIC
+$(HIDING): private SHARED = -shared -fPIC -fvisibility=hidden -fexceptions
+$(FAKE): private SHARED = -shared -fPIC -fvisibility=hidden -Wl,-soname,libcuda.so.1
+$(FAKE): private CUDA_INCLUDE = -Itests/cuda_stub
+
+# Programs around those, and adapters. The allocator goes through a stub of torch's interface, in the
+# newest form and in the oldest. What only the newest has cannot say `override`. The adapters have
+# CCCL's resources where the toolkit's headers are.
+CCCL_INCLUDE = $(patsubst %/cuda/memory_resource,%,$(firstword $(wildcard \
+  $(CUDA_HOME)/include/cccl/cuda/memory_resource)))
+$(BUILD)/client_torch: tests/clients/torch.c
+$(BUILD)/client_torch_lake: tests/clients/torch_lake.cpp
+$(BUILD)/client_torch_offload: tests/clients/torch_offload.cpp
+$(BUILD)/client_torch_allocator $(BUILD)/client_torch_allocator_old: \
+  tests/clients/torch_allocator.cpp $(FAKE)
+$(BUILD)/client_torch_allocator_old: private DEFINES = -DTORCH_STUB_MINOR=11
+$(BUILD)/client_torch_allocator $(BUILD)/client_torch_allocator_old: private STUBS = \
+  -Wno-inconsistent-missing-override -Itests/clients/torch_stub
+$(BUILD)/client_ggml: tests/clients/ggml.cpp
+$(BUILD)/client_ggml_cuda: tests/clients/ggml_cuda.cpp $(FAKE)
+$(BUILD)/client_ggml $(BUILD)/client_ggml_cuda: private STUBS = -Itests/clients/ggml_stub
+$(BUILD)/client_ggml: private LIBRARIES = -lcmocka
+$(BUILD)/client_adapters: tests/clients/adapters.cpp
+$(BUILD)/client_adapters: private STUBS = $(if $(CCCL_INCLUDE),-DWITH_CCCL \
+  -isystem $(CUDA_HOME)/include -isystem $(CCCL_INCLUDE))
+$(BUILD)/client_preload: tests/clients/preload.c $(FAKE)
+# clang takes half as long as g++ for these, which counts where nothing is optimised.
+$(filter $(BUILD)/client_torch_%,$(CLIENTS)): private CXX := $(if $(filter -O0,$(FAST)),clang++,$(CXX))
+PROGRAM_CLIENTS = $(filter $(BUILD)/client_%,$(CLIENTS))
+$(filter-out %_adapters %_ggml,$(PROGRAM_CLIENTS)): private CXX_STANDARD = c++17
+$(BUILD)/client_adapters: private CXX_STANDARD = $(if $(CCCL_INCLUDE),c++17,c++11)
+$(PROGRAM_CLIENTS): private CUDA_INCLUDE = -Itests/cuda_stub
+
+$(addprefix $(BUILD)/,$(OF_BUILD)) $(LOADED) $(PROGRAM_CLIENTS): Makefile | $(BUILD)
+	$(SAY)
 	$(LINK)
 
-# It has extents and crumbs of its own.
-$(BUILD)/fuzz/fuzz_play: private DONE =
-$(BUILD)/fuzz/fuzz_play: tests/fuzz/fuzz_play.c tests/fuzz/replay_main.c gmlake.h \
-  $(wildcard tests/play/*.h) Makefile | $(BUILD)/fuzz
-	$(LINK)
-
-$(BUILD)/fuzz/%: tests/fuzz/%.c tests/fuzz/replay_main.c $(MOCK) $(BFC) $(OFFLOAD) Makefile \
-  | $(BUILD)/fuzz
-	$(LINK)
+# Another peer for build/bench --peer, from a checkout of sebbbi's OffsetAllocator.
+$(BUILD)/peer_offset_allocator.so: bench/offset_allocator.cpp Makefile | $(BUILD)
+	@[ -f '$(OFFSET_ALLOCATOR)/offsetAllocator.cpp' ] || { \
+	  echo 'set OFFSET_ALLOCATOR to a checkout of https://github.com/sebbbi/OffsetAllocator'; exit 1; }
+	$(CXX) -std=c++14 -O2 -DNDEBUG -fPIC -shared -Ibench -I'$(OFFSET_ALLOCATOR)' $(CPPFLAGS) \
+	  $(CXXFLAGS) $< '$(OFFSET_ALLOCATOR)/offsetAllocator.cpp' -o $@ $(LDFLAGS)
 
 # The examples that have a device of their own to choose are built twice.
 CUDA_EXAMPLES = $(addprefix $(BUILD)/examples/,kv_server_cuda two_models_cuda weights_cuda share_cuda \
@@ -313,147 +403,77 @@ $(BUILD)/examples/weights_cuda: private DEFINES = -DWEIGHTS_CUDA
 $(BUILD)/examples/share_cuda: private DEFINES = -DSHARE_CUDA
 $(CUDA_EXAMPLES): $(BUILD)/examples/%_cuda: examples/%.c $(LATE) $(BOTH) $(BFC) $(OFFLOAD) Makefile \
   | $(BUILD)/examples
+	$(SAY)
 	$(LINK)
 
 $(BUILD)/examples/fragmentation: examples/fragmentation.c $(LATE) $(BOTH) $(BFC) Makefile \
   | $(BUILD)/examples
+	$(SAY)
 	$(LINK)
 
 $(BUILD)/examples/offload_session: examples/offload_session.c $(MOCK) $(OFFLOAD_LAKE) Makefile \
   | $(BUILD)/examples
+	$(SAY)
 	$(LINK)
 
 $(BUILD)/examples/%: examples/%.c $(MOCK) $(BFC) $(OFFLOAD) Makefile | $(BUILD)/examples
+	$(SAY)
 	$(LINK)
 
 $(BUILD)/examples/%: examples/%.cpp $(MOCK) $(BFC) Makefile | $(BUILD)/examples
+	$(SAY)
 	$(LINK)
 
-# ---- Programs that have the implementation in their own file ----
+# ---- Tests ----
 
-# What every test begins with.
-EACH = -include tests/every_test.h
-# Its programs have to end where an assertion fails.
-$(BUILD)/test_hardening: private EACH =
+# It has extents and crumbs of its own.
+$(BUILD)/fuzz/fuzz_play: tests/fuzz/fuzz_play.c tests/fuzz/replay_main.c gmlake.h \
+  $(wildcard tests/play/*.h) Makefile | $(BUILD)/fuzz
+	$(SAY)
+	$(LINK)
+
+$(BUILD)/fuzz/%: tests/fuzz/%.c tests/fuzz/replay_main.c $(MOCK) $(BFC) $(OFFLOAD) Makefile \
+  | $(BUILD)/fuzz
+	$(SAY)
+	$(LINK)
+
+# What every test begins with, but for a program that has to end where an assertion fails.
+$(filter-out %_hardening,$(TEST_PROGRAMS)): private DEFINES = -include tests/every_test.h
+$(TEST_PROGRAMS): private CUDA_INCLUDE = -Itests/cuda_stub
+$(TEST_PROGRAMS): private LIBRARIES = -lcmocka -lz -lm
 
 # Compiling takes longer than running, but for these.
-LEVEL = -O0
 LONG = -O1
-$(addprefix $(BUILD)/test_,model offload offload_random offload_session random soak turnip \
+$(addprefix $(BUILD)/test_,offload offload_random offload_session random soak turnip \
   worlds): private LEVEL = $(LONG)
 
 # These know the public interface alone.
-LINKED_TESTS = $(addprefix $(BUILD)/test_,debug hard metrics nvtx paper record snapshot)
-$(LINKED_TESTS): private CUDA_INCLUDE = $(EACH) -Itests/cuda_stub
-$(LINKED_TESTS): $(BUILD)/test_%: test_%.c $(MOCK) Makefile | $(BUILD)
-	$(LINK) -lcmocka
+LINKED_TESTS = $(addprefix $(BUILD)/test_,debug hard ledger lend metrics nvtx paper record \
+  snapshot threads)
+$(LINKED_TESTS): $(BUILD)/test_%: test_%.c $(TEST) Makefile | $(BUILD)
+	$(SAY)
+	$(LINK)
 
-$(BUILD)/test_%: test_%.c Makefile | $(BUILD)
-	$(CC) -std=c99 $(LEVEL) -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) $(EACH) -I. -Ibench \
-	  -Itests -Itests/cuda_stub $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm \
-	  $(LDLIBS)
-
-# Count steps. Only what is tested is compiled so that it can be counted; clang wants to be told
-# where.
+# These count steps. Only what is tested is compiled so that it can be counted; clang wants to be
+# told where.
 comma = ,
 STEPS = -fsanitize-coverage=$(if $(findstring clang,$(CC)),bb$(comma))trace-pc
-$(BUILD)/test_cost $(BUILD)/test_steps: $(BUILD)/test_%: test_%.c tests/unit/step_count.c Makefile \
-  | $(BUILD)
-	$(CC) -std=c99 -O1 -c tests/unit/step_count.c -o $@.count.o
-	$(CC) -std=c99 -O1 -g $(STEPS) $(WARNINGS) $(DEPENDENCIES) $(EACH) -I. -Ibench -Itests \
-	  $(CPPFLAGS) $(CFLAGS) $< $@.count.o -o $@ $(LDFLAGS) -lcmocka -lz $(LIBS) -lm $(LDLIBS)
+$(BUILD)/step_count.o: tests/unit/step_count.c Makefile | $(BUILD)
+	$(SAY)
+	$(CC) -std=c99 -O1 -c $< -o $@
+$(BUILD)/test_cost $(BUILD)/test_steps: private LEVEL = $(LONG) $(STEPS)
+$(BUILD)/test_cost $(BUILD)/test_steps: $(BUILD)/step_count.o
+
+$(BUILD)/test_%: test_%.c Makefile | $(BUILD)
+	$(SAY)
+	$(LINK)
 
 $(BUILD)/test_%.tsan: test_%.c Makefile | $(BUILD)
 	$(CC) -std=c99 -O1 -g -fsanitize=thread $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests \
 	  $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) -lcmocka $(LIBS) $(LDLIBS)
 
-$(FAKE): tests/gpu/fake_cuda.c Makefile | $(BUILD)/fake
-	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -I. \
-	  -Itests/cuda_stub $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) -Wl,-soname,libcuda.so.1 $(LIBS)
-
-$(BUILD)/bench: bench/bench.c Makefile | $(BUILD)
-	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lz $(LIBS) -lm $(LDLIBS)
-
-$(BUILD)/gpu_bench: bench/gpu_bench.c Makefile | $(BUILD)
-	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench $(CUDA_INCLUDE) $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
-
-$(BUILD)/offload_session: bench/offload/session.c Makefile | $(BUILD)
-	$(CC) -std=gnu99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< \
-	  -o $@ $(LDFLAGS) -lz $(LIBS) $(LDLIBS)
-
-$(YARDSTICK): bench/bfc_set.cpp Makefile | $(BUILD)
-	$(CXX) -std=c++11 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC $(CPPFLAGS) $(CXXFLAGS) $< \
-	  -o $@ $(LDFLAGS)
-
-# Another peer for build/bench --peer, from a checkout of sebbbi's OffsetAllocator.
-$(BUILD)/peer_offset_allocator.so: bench/offset_allocator.cpp Makefile | $(BUILD)
-	@[ -f '$(OFFSET_ALLOCATOR)/offsetAllocator.cpp' ] || { \
-	  echo 'set OFFSET_ALLOCATOR to a checkout of https://github.com/sebbbi/OffsetAllocator'; exit 1; }
-	$(CXX) -std=c++14 -O2 -DNDEBUG -fPIC -shared -Ibench -I'$(OFFSET_ALLOCATOR)' $(CPPFLAGS) \
-	  $(CXXFLAGS) $< '$(OFFSET_ALLOCATOR)/offsetAllocator.cpp' -o $@ $(LDFLAGS)
-
-$(BUILD)/policy_%.so: bench/policy_%.c Makefile | $(BUILD)
-	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -I. -Ibench $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS)
-
-$(BUILD)/gpu_test: tests/gpu/gpu_test.c Makefile | $(BUILD)
-	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) $(BUILD_DEFINE) -I. -Ibench -Itests \
-	  $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
-
-$(BUILD)/gmlake_%.so: Makefile | $(BUILD)
-	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -fexceptions \
-	  -I. $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $(wildcard examples/*/gmlake_$*.c) -o $@ $(LDFLAGS) $(LIBS) \
-	  $(LDLIBS)
-
-$(BUILD)/gmlake_pluggable.so: examples/torch/gmlake_pluggable.c
-$(BUILD)/gmlake_cupy.so: examples/cupy/gmlake_cupy.c
-
-$(BUILD)/libgmlake_preload.so: examples/preload/preload.c Makefile | $(BUILD)
-	$(CC) -std=c99 -O2 -g $(WARNINGS) $(DEPENDENCIES) -shared -fPIC -fvisibility=hidden -I. \
-	  $(CUDA_INCLUDE) $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
-
-$(BUILD)/client_preload: tests/clients/preload.c $(FAKE) Makefile | $(BUILD)
-	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Itests -Itests/cuda_stub $(CPPFLAGS) \
-	  $(CFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
-
-$(BUILD)/client_torch: tests/clients/torch.c Makefile | $(BUILD)
-	$(CC) -std=c99 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Ibench -Itests -Itests/cuda_stub \
-	  $(CPPFLAGS) $(CFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
-
-$(addprefix $(BUILD)/client_torch_,lake offload offload_cuda): $(BUILD)/client_torch_%: \
-    tests/clients/torch_%.cpp Makefile | $(BUILD)
-	$(CXX) -std=c++17 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Itests/cuda_stub $(CPPFLAGS) \
-	  $(CXXFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
-
-# The allocator through a stub of torch's interface, in the newest form and in the oldest. What only
-# the newest has cannot say `override`.
-$(BUILD)/client_torch_allocator $(BUILD)/client_torch_allocator_old: \
-  tests/clients/torch_allocator.cpp Makefile $(FAKE) | $(BUILD)
-	$(CXX) -std=c++17 -O0 -g $(WARNINGS) -Wno-inconsistent-missing-override $(DEPENDENCIES) \
-	  $(if $(filter %_old,$@),-DTORCH_STUB_MINOR=11) -I. -Itests/clients/torch_stub \
-	  -Itests/cuda_stub -Itests $(CPPFLAGS) $(CXXFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) \
-	  $(LDLIBS)
-
-$(BUILD)/client_ggml: tests/clients/ggml.cpp Makefile | $(BUILD)
-	$(CXX) -std=c++11 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Itests/clients/ggml_stub \
-	  $(CPPFLAGS) $(CXXFLAGS) $< -o $@ $(LDFLAGS) -lcmocka $(LIBS) $(LDLIBS)
-
-$(BUILD)/client_ggml_cuda: tests/clients/ggml_cuda.cpp Makefile $(FAKE) | $(BUILD)
-	$(CXX) -std=c++17 -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. -Itests -Itests/clients/ggml_stub \
-	  -Itests/cuda_stub $(CPPFLAGS) $(CXXFLAGS) $< -o $@ $(LDFLAGS) $(FAKE) $(LIBS) $(LDLIBS)
-
-# With CCCL's resources where the toolkit's headers are.
-CCCL_INCLUDE = $(patsubst %/cuda/memory_resource,%,$(firstword $(wildcard \
-  $(CUDA_HOME)/include/cccl/cuda/memory_resource)))
-$(BUILD)/client_adapters: tests/clients/adapters.cpp Makefile | $(BUILD)
-	$(CXX) $(if $(CCCL_INCLUDE),-std=c++17 -DWITH_CCCL -isystem $(CUDA_HOME)/include \
-	  -isystem $(CCCL_INCLUDE),-std=c++11) -O1 -g $(WARNINGS) $(DEPENDENCIES) -I. $(CPPFLAGS) \
-	  $(CXXFLAGS) $< -o $@ $(LDFLAGS) $(LIBS) $(LDLIBS)
-
 -include $(wildcard $(BUILD)/*.d $(BUILD)/examples/*.d $(BUILD)/fuzz/*.d)
 
-.PHONY: all help quick replay bench offload offload-gpu test programs test-programs headers soak exhaustive \
+.PHONY: all help quick replay bench offload offload-gpu test test-build fuzz nightly programs test-programs headers soak exhaustive \
   mutate planted coverage gpu-test doctor gpu-bench manual install uninstall examples torch cupy preload plots \
   sweep format check-format clean

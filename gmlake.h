@@ -2651,9 +2651,9 @@ static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
    [F5] A number in use belongs to a stream, forgotten or not, to a capture, or to a loan (>>lend).
         A capture's number is `capture` of exactly one stream, and its pool counts it. A forgotten
         stream's number is given to a new stream once its work is complete. The number's epochs
-        and uses go on from there, so a tag, place, wait or pending block of the former stream reads as
-        complete; `born` shows that a live block is of the former stream. events has room for every
-        event that there is.
+        and uses go on from there, so a tag, place, wait or pending block of the former stream reads
+        as complete; `born` shows that a live block is of the former stream. events has room for
+        every event that there is.
    [F6] The waits that a stream remembers name closed epochs only.
    [F7] uses counts the live blocks that the stream is recorded on and, under
         GMLAKE_STREAMS_MAY_END, those that were allocated on it.
@@ -2801,9 +2801,9 @@ static unsigned gmlk_stream_extend(gmlk_streams *streams, gmlk_host *host) {
   return (unsigned)i;
 }
 
-/* A number that may serve a new stream, or a capture; 0: there is none. A capture takes no forgotten
-   stream's: free memory may still have that tag, and what has a capture's tag when it ends becomes
-   the graph's. O(streams). */
+/* A number that may serve a new stream, or a capture; 0: there is none. A capture takes none that
+   a stream had: free memory may still have that tag, and what has a capture's tag when it ends
+   becomes the graph's. O(streams). */
 static unsigned gmlk_stream_idle(const gmlk_streams *streams, int is_capture) {
   unsigned i;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
@@ -5666,8 +5666,8 @@ static int gmlk_is_of_former(const gmlake *l, const gmlk_block *b, unsigned stre
   return own && own != stream && l->streams.items[own]->value == l->streams.items[stream]->value;
 }
 
-/* Looks for a forgotten stream that is complete, so that its number can serve again. A program whose
-   streams come and go needs only as many numbers as there are streams with work at a time. */
+/* Looks for a forgotten stream that is complete, so that its number can serve again. A program
+   whose streams come and go needs as many numbers as there are streams with work at a time. */
 static void gmlk_forgotten_poll(gmlake *l) {
   gmlk_streams *streams = &l->streams;
   gmlk_drive drive;

@@ -17,7 +17,9 @@ usage() {
 [ $# = 1 ] || [ $# = 2 ] || usage
 set -- "$1" "$(printf '%s' "${2:-}" | tr ' ' _)"
 for file in tests/*/test_"$1".sh; do
-  if [ -e "$file" ]; then exec sh "$file"; fi
+  [ -e "$file" ] || continue
+  MAKE=make sh tests/tools/build.sh -j"$(nproc)" FAST=-O0 programs
+  exec sh "$file"
 done
 for file in tests/*/test_"$1".c; do [ -e "$file" ] || usage; done
 program=${BUILD:-build}/test_$1

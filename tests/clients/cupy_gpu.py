@@ -6,13 +6,12 @@ Each case runs twice, in processes of its own, with CuPy's pool and with the lak
 installed: python3 -m pip install --no-build-isolation ./examples/cupy). What it returns has to be
 equal in both. What it notes is shown, not compared. The exit status is 0 if all cases are equal."""
 import gc
-import json
 import os
-import subprocess
 import sys
 import threading
 import time
-import traceback
+
+import side_by_side
 
 MIB = 1 << 20
 
@@ -186,56 +185,17 @@ def case_overhead(cupy, pool, note):
 CASES = {name[5:]: value for name, value in list(globals().items()) if name.startswith("case_")}
 
 
-def run_case(name, allocator):
+def run(case, allocator, note):
     import cupy
 
     if allocator == "lake":
         import gmlake_cupy
 
         gmlake_cupy.enable()
-    note = {}
-    result = CASES[name](cupy, cupy.get_default_memory_pool(), note)
+    result = case(cupy, cupy.get_default_memory_pool(), note)
     cupy.cuda.Device().synchronize()
-    print("\nRESULT " + json.dumps({"result": result, "note": note}))
-
-
-def start(name, allocator):
-    """Returns the result, the notes, and what went wrong."""
-    command = [sys.executable, os.path.abspath(__file__), "--as", allocator, name]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    except subprocess.TimeoutExpired:
-        return None, {}, "no end after 120 s"
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    if done.returncode or not lines:
-        return None, {}, f"exit status {done.returncode}\n{done.stderr[-3000:]}"
-    answer = json.loads(lines[-1][7:])
-    return answer["result"], answer["note"], done.stderr[-500:]
-
-
-def main():
-    if sys.argv[1:2] == ["--as"]:
-        try:
-            run_case(sys.argv[3], sys.argv[2])
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        return 0
-    different = []
-    names = sys.argv[1:] or list(CASES)
-    for name in names:
-        answers = {who: start(name, who) for who in ("native", "lake")}
-        is_equal = answers["native"][0] == answers["lake"][0] is not None
-        print(f"{'equal' if is_equal else 'DIFFERENT':10} {name}", flush=True)
-        for who, (value, note, error) in answers.items():
-            print(f"    {who}: {json.dumps(note)} {error}")
-            if not is_equal:
-                print(f"    {who}: {json.dumps(value)[:2000]}")
-        if not is_equal:
-            different.append(name)
-    print(f"{len(names) - len(different)} equal, {len(different)} different: {' '.join(different)}")
-    return len(different) > 0
+    return result
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(side_by_side.main(__doc__, CASES, run, 1))

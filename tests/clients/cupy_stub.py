@@ -216,20 +216,31 @@ def pool_follows_the_stream(pool):
     assert pool.total_bytes() == 0 and pool.n_free_blocks() == 0
 
 
-def pool_keeps_its_limit(pool):
-    pool.set_limit(size=8 << 20)
-    assert pool.get_limit() == 8 << 20
-    a = pool.malloc(5 << 20)
+def refuses(pool, size):
     try:
-        pool.malloc(5 << 20)
-        raise SystemExit("served above the limit")
+        pool.malloc(size)
     except OutOfMemoryError as error:
-        assert error.args == (5 << 20, pool.total_bytes(), 8 << 20)
+        assert error.args == (size, pool.total_bytes(), pool.get_limit())
+        return True
+    return False
+
+
+def pool_keeps_its_limit(pool):
+    """Free memory is given back before a request is refused."""
+    pool.set_limit(size=16 << 20)
+    assert pool.get_limit() == 16 << 20
+    a, b = pool.malloc(8 << 20), pool.malloc(6 << 20)
+    assert refuses(pool, 4 << 20)
+    del a
+    assert pool.total_bytes() == 14 << 20 and pool.n_free_blocks() == 1
+    assert refuses(pool, 12 << 20) and pool.total_bytes() == 6 << 20
+    a = pool.malloc(10 << 20)
+    assert pool.total_bytes() == 16 << 20 and refuses(pool, 512)
     pool.set_limit(fraction=0.5)
     assert pool.get_limit() == 1 << 29
     pool.set_limit(size=0)
-    assert pool.malloc(5 << 20).ptr
-    del a
+    assert pool.malloc(30 << 20).ptr
+    del a, b
     pool.free_all_blocks()
 
 
@@ -272,6 +283,9 @@ def graphs_keep_their_memory(pool):
         fill(a, 1, 1 << 18, stream)
         b = pool.malloc(1 << 20)
         address = b.ptr
+        del b
+        b = pool.malloc(1 << 20)
+        assert b.ptr == address  # used again inside
         del b
         graph = stream.end_capture()
         b = pool.malloc(1 << 20)

@@ -15,45 +15,45 @@ silent() { [ ! -s "$dir/err" ]; }
 
 # ---- torch ----
 
+# torch NAME CASE [VARIABLE=VALUE...]: the case of client_torch, with the library.
+torch() {
+  name=$1 case=$2
+  shift 2
+  ok "torch: $name" fake "$@" "$build/client_torch" "$library" "$case"
+}
+
 for case in memory grow record_stream empty_cache stats threads; do
-  ok "torch: $case" fake "$build/client_torch" "$library" "$case"
+  torch "$case" "$case"
   ok "torch: $case: silent" silent
 done
 for case in untold told streams_end streams_stay captures; do
-  ok "torch: $case" fake FAKE_CUDA_SEED=1 "$build/client_torch" "$library" "$case"
+  torch "$case" "$case" FAKE_CUDA_SEED=1
   ok "torch: $case: silent" silent
 done
-ok 'torch: a driver without ids' fake FAKE_CUDA_SEED=1 FAKE_CUDA_NO_STREAM_ID=1 \
-  "$build/client_torch" "$library" memory
+torch 'a driver without ids' memory FAKE_CUDA_SEED=1 FAKE_CUDA_NO_STREAM_ID=1
 ok 'torch: a driver without ids: says so' says 'older than CUDA 12 and gives streams no ids'
-ok 'torch: empty_cache fails' fake FAKE_CUDA_DEVICES=2 "$build/client_torch" "$library" \
-  empty_cache_fails
+torch 'empty_cache fails' empty_cache_fails FAKE_CUDA_DEVICES=2
 ok 'torch: empty_cache fails: says so' says 'gmlake_torch: device 0: gmlake_trim: GMLAKE_ERROR_'
 ok 'torch: empty_cache fails: says why' says "driver's code 1)"
-ok 'torch: raise_text' fake GMLAKE_TORCH_LIMIT_BYTES=8388608 "$build/client_torch" "$library" \
-  raise_text
+torch raise_text raise_text GMLAKE_TORCH_LIMIT_BYTES=8388608
 ok 'torch: raise_text: says so' [ "$(grep -c 'out of memory' "$dir/err")" = 1 ]
 ok 'torch: raise_text: what' says 'gmlake_torch: CUDA out of memory. Tried to allocate 10.00 MiB'
-ok 'torch: wait' fake GMLAKE_TORCH_CROSS_STREAM=wait "$build/client_torch" "$library" wait
-ok 'torch: grow, named' fake GMLAKE_TORCH_CROSS_STREAM=grow "$build/client_torch" "$library" grow
-ok 'torch: soon: not measured' fake GMLAKE_TORCH_CROSS_STREAM=soon "$build/client_torch" "$library" \
-  grow
-ok 'torch: devices' fake FAKE_CUDA_DEVICES=3 GMLAKE_TORCH_PEERS=0,1 "$build/client_torch" \
-  "$library" devices
-ok 'torch: limit' fake GMLAKE_TORCH_LIMIT_BYTES=8388608 GMLAKE_TORCH_CHUNK_BYTES=4194304 \
-  "$build/client_torch" "$library" limit
-ok 'torch: empty variables' fake GMLAKE_TORCH_LIMIT_BYTES= GMLAKE_TORCH_CROSS_STREAM= \
-  GMLAKE_TORCH_PEERS= "$build/client_torch" "$library" grow
+torch wait wait GMLAKE_TORCH_CROSS_STREAM=wait
+torch 'grow, named' grow GMLAKE_TORCH_CROSS_STREAM=grow
+torch 'soon: not measured' grow GMLAKE_TORCH_CROSS_STREAM=soon
+torch devices devices FAKE_CUDA_DEVICES=3 GMLAKE_TORCH_PEERS=0,1
+torch limit limit GMLAKE_TORCH_LIMIT_BYTES=8388608 GMLAKE_TORCH_CHUNK_BYTES=4194304
+torch 'empty variables' grow GMLAKE_TORCH_LIMIT_BYTES= GMLAKE_TORCH_CROSS_STREAM= \
+  GMLAKE_TORCH_PEERS=
 for variable in LIMIT_BYTES=8G LIMIT_BYTES=-1 LIMIT_BYTES=99999999999999999999 CHUNK_BYTES=0x10 \
   DRIVER_FREE_BYTES=1.5 HANDLE_BYTES=x CROSS_STREAM=yes 'PEERS=0,' PEERS=0,x PEERS=64 PEERS=-1 \
   RECORD_SHARE=x RECORD_SHARE=1000001; do
-  ok "torch: $variable" fake "GMLAKE_TORCH_$variable" "$build/client_torch" "$library" refused
+  torch "$variable" refused "GMLAKE_TORCH_$variable"
   ok "torch: $variable: says so" says "GMLAKE_TORCH_${variable%%=*} cannot be read: ${variable#*=}"
 done
-ok 'torch: a chunk that cannot be' fake GMLAKE_TORCH_CHUNK_BYTES=1000 "$build/client_torch" \
-  "$library" refused
+torch 'a chunk that cannot be' refused GMLAKE_TORCH_CHUNK_BYTES=1000
 ok 'torch: a chunk that cannot be: says so' says 'gmlake_create: GMLAKE_ERROR_INVALID_ARGUMENT'
-ok 'torch: no device' fake FAKE_CUDA_DEVICES=-1 "$build/client_torch" "$library" refused
+torch 'no device' refused FAKE_CUDA_DEVICES=-1
 ok 'torch: no device: says so' says 'device 0: gmlake_create: GMLAKE_ERROR_NO_DEVICE'
 # recorded FILE LINE...: it holds those records, without times and what completed.
 recorded() {
@@ -62,81 +62,71 @@ recorded() {
   printf '%s\n' "$@" >"$dir/err"
   grep '^[aufm] ' "$file" | sed 's/ [0-9]*$//' | cmp - "$dir/err" >"$dir/out"
 }
-ok 'torch: record' fake "GMLAKE_TORCH_RECORD=$dir/memory" "$build/client_torch" "$library" memory
+torch record memory "GMLAKE_TORCH_RECORD=$dir/memory"
 ok 'torch: record: silent' silent
 ok 'torch: record: what' recorded memory.0.gmtrace 'a 0 3145729 0' 'f 0 0' 'a 1 3145729 0'
-ok 'torch: record: streams' fake "GMLAKE_TORCH_RECORD=$dir/grow" "$build/client_torch" "$library" grow
+torch 'record: streams' grow "GMLAKE_TORCH_RECORD=$dir/grow"
 ok 'torch: record: streams: what' recorded grow.0.gmtrace 'a 0 4194304 1' 'f 0 1' 'a 1 4194304 2'
-ok 'torch: record: uses' fake "GMLAKE_TORCH_RECORD=$dir/uses" "$build/client_torch" "$library" \
-  record_stream
+torch 'record: uses' record_stream "GMLAKE_TORCH_RECORD=$dir/uses"
 ok 'torch: record: uses: silent' silent
 ok 'torch: record: uses: what' recorded uses.0.gmtrace 'a 0 4194304 0' 'u 0 1' 'f 0 0' \
   'a 1 4194304 0' 'u 1 1' 'a 2 4194304 0'
 ok 'torch: record: uses: nothing is left out' [ "$(grep -c 'left out' "$dir/uses.0.gmtrace")" = 0 ]
-ok 'torch: record: devices' fake FAKE_CUDA_DEVICES=3 GMLAKE_TORCH_PEERS=0,1 \
-  "GMLAKE_TORCH_RECORD=$dir/devices" "$build/client_torch" "$library" devices
+torch 'record: devices' devices FAKE_CUDA_DEVICES=3 GMLAKE_TORCH_PEERS=0,1 \
+  "GMLAKE_TORCH_RECORD=$dir/devices"
 ok 'torch: record: devices: the first' recorded devices.0.gmtrace 'a 0 3145728 0' 'f 0 0'
 ok 'torch: record: devices: the second' recorded devices.1.gmtrace 'a 0 5242880 0' 'u 0 0' 'f 0 0'
 # What is there already stays: the second run's recording is named after its process.
-ok 'torch: record: again' fake "GMLAKE_TORCH_RECORD=$dir/memory" "$build/client_torch" "$library" grow
+torch 'record: again' grow "GMLAKE_TORCH_RECORD=$dir/memory"
 ok 'torch: record: again: says so' says "$dir/memory.0.gmtrace is there already: recording into \
 $dir/memory.0."
 again=$(sed -n 's/.*recording into .*\///p' "$dir/err")
 ok 'torch: record: again: the first' recorded memory.0.gmtrace 'a 0 3145729 0' 'f 0 0' 'a 1 3145729 0'
 ok 'torch: record: again: the second' recorded "$again" 'a 0 4194304 1' 'f 0 1' 'a 1 4194304 2'
-ok 'torch: record: rank' fake RANK=3 "GMLAKE_TORCH_RECORD=$dir/memory" "$build/client_torch" \
-  "$library" memory
+torch 'record: rank' memory RANK=3 "GMLAKE_TORCH_RECORD=$dir/memory"
 ok 'torch: record: rank: silent' silent
 ok 'torch: record: rank: what' recorded memory.rank3.0.gmtrace 'a 0 3145729 0' 'f 0 0' 'a 1 3145729 0'
-ok 'torch: record: fork' fake "GMLAKE_TORCH_RECORD=$dir/fork" "$build/client_torch" "$library" fork
+torch 'record: fork' fork "GMLAKE_TORCH_RECORD=$dir/fork"
 ok 'torch: record: fork: silent' silent
 ok 'torch: record: fork: what' recorded fork.0.gmtrace 'a 0 4194304 0' 'f 0 0'
-ok 'torch: record: no lake' fake GMLAKE_TORCH_CHUNK_BYTES=1000 "GMLAKE_TORCH_RECORD=$dir/none" \
-  "$build/client_torch" "$library" refused
-ok 'torch: record: no such folder' fake "GMLAKE_TORCH_RECORD=$dir/none/run" "$build/client_torch" \
-  "$library" refused
+torch 'record: no lake' refused GMLAKE_TORCH_CHUNK_BYTES=1000 "GMLAKE_TORCH_RECORD=$dir/none"
+torch 'record: no such folder' refused "GMLAKE_TORCH_RECORD=$dir/none/run"
 ok 'torch: record: no such folder: says so' says \
   "GMLAKE_TORCH_RECORD cannot be written: $dir/none/run: No such file or directory"
 if [ -e /dev/full ]; then
   ln -s /dev/full "$dir/full.0.gmtrace"
-  ok 'torch: record: full' fake "GMLAKE_TORCH_RECORD=$dir/full" "$build/client_torch" "$library" memory
+  torch 'record: full' memory "GMLAKE_TORCH_RECORD=$dir/full"
   ok 'torch: record: full: says so' says 'the recording is not complete: No space left on device'
 fi
 # calls_of KIND: how many calls of the driver there were.
 calls_of() { awk -F'\t' -v kind="$1" '$2 == kind { n += $3 } END { print n + 0 }' "$dir/calls.tsv"; }
-ok 'torch: calls' fake "GMLAKE_TORCH_CALLS=$dir/calls.tsv" "$build/client_torch" "$library" memory
+torch calls memory "GMLAKE_TORCH_CALLS=$dir/calls.tsv"
 ok 'torch: calls: silent' silent
 ok 'torch: calls: two chunks' [ "$(calls_of create) $(calls_of map) $(calls_of event_record)" = '2 2 0' ]
 ok 'torch: calls: times' [ "$(awk -F'\t' 'NR > 1 && $4 <= 0' "$dir/calls.tsv" | wc -l)" = 0 ]
-ok 'torch: calls: streams' fake "GMLAKE_TORCH_CALLS=$dir/calls.tsv" "$build/client_torch" \
-  "$library" grow
+torch 'calls: streams' grow "GMLAKE_TORCH_CALLS=$dir/calls.tsv"
 ok 'torch: calls: streams: events' [ "$(calls_of event_record)" -gt 0 ]
-ok 'torch: calls: with a recording' fake "GMLAKE_TORCH_CALLS=$dir/calls2.tsv" \
-  "GMLAKE_TORCH_RECORD=$dir/counted" "$build/client_torch" "$library" grow
+torch 'calls: with a recording' grow "GMLAKE_TORCH_CALLS=$dir/calls2.tsv" \
+  "GMLAKE_TORCH_RECORD=$dir/counted"
 ok 'torch: calls: with a recording: the same' [ "$(cut -f 1-3 "$dir/calls.tsv")" = \
   "$(cut -f 1-3 "$dir/calls2.tsv")" ]
-ok 'torch: calls: no such folder' fake "GMLAKE_TORCH_CALLS=$dir/none/calls" "$build/client_torch" \
-  "$library" memory
+torch 'calls: no such folder' memory "GMLAKE_TORCH_CALLS=$dir/none/calls"
 ok 'torch: calls: no such folder: says so' says "gmlake_torch: $dir/none/calls cannot be written"
-ok 'torch: handles' fake GMLAKE_TORCH_HANDLE_BYTES=8388608 "$build/client_torch" "$library" handles
-ok 'torch: profile: learns' fake "GMLAKE_TORCH_PROFILE=$dir/large" "$build/client_torch" "$library" \
-  threads
+torch handles handles GMLAKE_TORCH_HANDLE_BYTES=8388608
+torch 'profile: learns' threads "GMLAKE_TORCH_PROFILE=$dir/large"
 ok 'torch: profile: writes' grep -q '^gmlake profile 1$' "$dir/large.0.profile"
 cp "$dir/large.0.profile" "$dir/copy"
-ok 'torch: profile: uses' fake "GMLAKE_TORCH_PROFILE=$dir/large" \
-  "GMLAKE_TORCH_CALLS=$dir/calls.tsv" "$build/client_torch" "$library" memory
+torch 'profile: uses' memory "GMLAKE_TORCH_PROFILE=$dir/large" "GMLAKE_TORCH_CALLS=$dir/calls.tsv"
 ok 'torch: profile: uses: silent' silent
 ok 'torch: profile: uses: creates ahead' [ "$(calls_of map)" -gt 2 ]
 ok 'torch: profile: stays' cmp "$dir/copy" "$dir/large.0.profile"
 echo nonsense >"$dir/bad.0.profile"
-ok 'torch: profile: no profile' fake "GMLAKE_TORCH_PROFILE=$dir/bad" "$build/client_torch" \
-  "$library" memory
+torch 'profile: no profile' memory "GMLAKE_TORCH_PROFILE=$dir/bad"
 ok 'torch: profile: no profile: says so' says \
   "gmlake_torch: device 0: $dir/bad.0.profile: GMLAKE_ERROR_INVALID_ARGUMENT"
-ok 'torch: profile: no such folder' fake "GMLAKE_TORCH_PROFILE=$dir/none/p" "$build/client_torch" \
-  "$library" memory
+torch 'profile: no such folder' memory "GMLAKE_TORCH_PROFILE=$dir/none/p"
 ok 'torch: profile: no such folder: says so' says "$dir/none/p.0.profile cannot be written"
-ok 'torch: misuse' fake "$build/client_torch" "$library" misuse
+torch misuse misuse
 ok 'torch: misuse: says so' [ "$(grep -cE \
   '^gmlake_torch: .*(UNKNOWN_POINTER|DOUBLE_FREE|use gmlake_torch or torch)' "$dir/err")" = 5 ]
 ok 'torch: what its own allocator needs of a lake' "$build/client_torch_lake"
@@ -144,24 +134,26 @@ for case in enable memory streams out_of_memory history trackers pools sharing p
   threads offload sources hooks failed_capture failed_give_back failed_shares late_end \
   foreign_capture pools_end limits sharing_in_session exit enable_old memory_old history_old trackers_old pools_old sources_old; do
   old=${case#"${case%_old}"}
-  ok "torch: its own allocator: $case" fake FAKE_CUDA_SEED=1 FAKE_CUDA_DEVICES=2 \
+  ok "torch: its own allocator: $case" fake FAKE_CUDA_SEED=1 FAKE_CUDA_DEVICES=3 \
     "$build/client_torch_allocator$old" "${case%_old}"
   ok "torch: its own allocator: $case: silent" silent
 done
 ok 'torch: sessions that offload' "$build/client_torch_offload"
-for limit in '64 2' '96 4' '48 2' '64 2 checked'; do # of 192 MiB
-  ok "torch: offload by the driver: $limit" fake FAKE_CUDA_SEED=3 \
-    "$build/client_torch_offload_cuda" $limit
+for case in train train_wide train_tight train_checked train_varying; do
+  ok "torch: sessions by the driver: $case" fake FAKE_CUDA_SEED=3 "$build/client_torch_allocator" \
+    "$case"
 done
-ok 'torch: offload by the driver: others need more and less' fake FAKE_CUDA_SEED=3 \
-  "$build/client_torch_offload_cuda" varying
 ok 'torch: exports nothing else' [ "$(nm -D --defined-only "$library" |
   grep -cv ' T gmlake_torch_')" = 0 ]
 
-# command_of FILE: runs the command in the file's first comment, into a directory of its own.
+# command_of FILE: runs the command in the file's first comment, into a directory of its own; without
+# its optimisation, but each night.
 command_of() {
+  fast=-O0
+  if [ "${TEST_MATRIX:-}" = all ]; then fast=-O2; fi
   sed -n '/^   cc /,/-ldl$/p' "$1" | sed 's/\\$//' | tr '\n' ' ' |
-    sed "s|-I/usr/local/cuda/include|-Itests/cuda_stub|; s|-o |-o $dir/|" >"$dir/command"
+    sed "s|-I/usr/local/cuda/include|-Itests/cuda_stub|; s|-o |-o $dir/|; s|-O2|$fast|" \
+      >"$dir/command"
   sh -e "$dir/command" >"$dir/out" 2>"$dir/err"
 }
 ok 'torch: the command in the file' command_of examples/torch/gmlake_pluggable.c
@@ -169,10 +161,8 @@ ok 'torch: its library' fake "$build/client_torch" "$dir/gmlake_pluggable.so" me
 ok 'cupy: the command in the file' command_of examples/cupy/gmlake_cupy.c
 ok 'cupy: its library' fake "$build/client_torch" "$dir/gmlake_cupy.so" cupy
 ok 'cupy' fake "$build/client_torch" "$build/gmlake_cupy.so" cupy
-for case in cupy_lanes cupy_values cupy_calls cupy_limit cupy_graph; do
-  ok "cupy: $case" fake FAKE_CUDA_SEED=1 "$build/client_torch" "$build/gmlake_cupy.so" "$case"
-  ok "cupy: $case: silent" silent
-done
+ok 'cupy: calls' fake FAKE_CUDA_SEED=1 "$build/client_torch" "$build/gmlake_cupy.so" cupy_calls
+ok 'cupy: calls: silent' silent
 
 # ---- Python ----
 

@@ -3,7 +3,12 @@
    the oldest. usage: client_torch_allocator CASE, with the fake driver on the library path */
 #include "../../examples/torch/gmlake_torch.cpp"
 
+#include "patience.h"
 #include "torch_stub/own_allocator.hpp"
+
+extern "C" { /* its members have the names of functions, which C++ otherwise refuses */
+#include "bench/gpu.h"
+}
 
 #include <csignal>
 #include <dirent.h>
@@ -67,7 +72,7 @@ static size_t descriptor_count() {
 
 /* torch is up, with as many devices. What hangs is ended. */
 static void start(int device_count = 1) {
-  (void)alarm(60);
+  (void)alarm(patience());
   cu(cuInit(0));
   c10::cuda::SetDevice(0);
   if (!cca::allocator.load()) cca::allocator.store(&torch_stub::own_allocator());
@@ -122,13 +127,24 @@ static void case_memory() {
     check(stats().allocated_bytes[0].current == 1024);
     torch_allocator().recordStream(some, side);
     torch_allocator().recordStream(none, side);
+    const c10::DataPtr large = torch_allocator().allocate(3 * MIB);
+    cca::DeviceStats s = stats();
+    check(s.allocation[0].current == 2 && s.allocation[1].current == 1); /* the second is small */
+    check(s.allocated_bytes[1].current == 1024 && s.requested_bytes[1].current == 1000);
+    check(s.allocated_bytes[2].current == int64_t(3 * MIB) && s.active[2].current == 1);
+    check(s.segment[0].current == s.num_device_alloc);
   }
-  check(stats().allocated_bytes[0].current == 0 && stats().allocation[0].allocated == 1);
-  check(stats().allocated_bytes[0].peak == 1024 && stats().requested_bytes[0].peak == 1000);
-  check(stats().num_device_alloc > 0 && stats().reserved_bytes[0].current > 0);
+  cca::DeviceStats s = stats();
+  check(s.allocated_bytes[0].current == 0 && s.active[0].current == 0);
+  check(s.requested_bytes[0].current == 0 && s.allocation[0].allocated == 2);
+  check(s.allocation[0].freed == 2 && s.allocated_bytes[0].peak == int64_t(3 * MIB + 1024));
+  check(s.requested_bytes[0].peak == int64_t(3 * MIB + 1000));
+  check(s.num_device_alloc > 0 && s.reserved_bytes[0].current > 0);
   torch_allocator().resetPeakStats(0);
   torch_allocator().resetAccumulatedStats(0);
   check(stats().allocated_bytes[0].peak == 0 && stats().allocation[0].allocated == 0);
+  check(stats().reserved_bytes[0].peak == s.reserved_bytes[0].current);
+  check(stats().num_device_alloc == 0);
   check(has(error_of<c10::Error>([&] { give(&bytes); }), "invalid device pointer"));
   check(has(
       error_of<c10::OutOfMemoryError>([] { (void)torch_allocator().allocate(size_t(1) << 61); }),
@@ -139,6 +155,7 @@ static void case_memory() {
   check(largest > 100 * MIB);
   empty_cache();
   check(stats().reserved_bytes[0].current == 0 && census().handles == 0);
+  check(stats().num_device_free > 0 && stats().segment[0].current == 0);
 }
 
 static gmlake_stream stream_of(const void *ptr) {
@@ -308,55 +325,85 @@ static void begin_pool(PoolId pool) {
   torch_allocator().beginAllocateToPool(0, pool, [](cudaStream_t) { return true; });
 }
 
-/* Who registers segments, as NCCL does, sees each once, and its end before the memory is gone. */
-static void case_trackers() {
-  std::map<size_t, std::pair<size_t, PoolId>> registered;
-  std::vector<void *> blocks;
+/* Who registers segments, as NCCL does. */
+struct Registry {
+  std::map<size_t, std::pair<size_t, PoolId>> segments;
+  std::vector<size_t> order; /* of those that it was told of, as they came */
   bool does_throw = false;
+
+  void see(const TraceEntry &entry) {
+    TORCH_CHECK(!does_throw, "no more registrations");
+    if (entry.action_ == TraceEntry::SEGMENT_ALLOC) {
+      check(segments.emplace(entry.addr_, std::make_pair(entry.size_, entry.mempool_)).second);
+      order.push_back(entry.addr_);
+    }
+    if (entry.action_ == TraceEntry::SEGMENT_FREE) {
+      check(segments.erase(entry.addr_) == 1);
+      order.erase(std::remove(order.begin(), order.end(), entry.addr_), order.end());
+      (void)word_at(reinterpret_cast<void *>(entry.addr_)); /* still mapped */
+    }
+  }
+  /* It is a snapshot's; what lies in it is whole. */
+  size_t check_segment(const cca::SegmentInfo &segment) const {
+    const auto known = segments.find(segment.address);
+    size_t inside = 0, live = 0;
+    for (const cca::BlockInfo &block : segment.blocks) { /* those over several are cut */
+      inside += block.size;
+      live += block.allocated ? block.size : 0;
+      check(!block.allocated || (block.requested_size && block.requested_size <= block.size));
+    }
+    check(inside == segment.total_size && segment.registration_counter > 0);
+    check(known != segments.end() && known->second.first == segment.total_size);
+    check(known->second.second == segment.owner_private_pool_id);
+    return live;
+  }
+  /* All of a snapshot's are, in this order. */
+  void check_all() const {
+    const std::vector<cca::SegmentInfo> shown = torch_allocator().snapshot().segments;
+    std::map<size_t, int> counters;
+    size_t bytes = 0, live = 0;
+    for (const cca::SegmentInfo &segment : shown) {
+      live += check_segment(segment);
+      bytes += segment.total_size;
+      counters[segment.address] = segment.registration_counter;
+    }
+    for (size_t i = 1; i < order.size(); i++) check(counters[order[i - 1]] < counters[order[i]]);
+    check(live == static_cast<size_t>(stats().allocated_bytes[0].current));
+    check(bytes == static_cast<size_t>(stats().reserved_bytes[0].current));
+    check(shown.size() == segments.size());
+  }
+};
+
+/* It sees each segment once, and its end before the memory is gone. */
+static void case_trackers() {
+  Registry registry;
+  std::vector<void *> blocks;
   start();
   give(take(1000));
   empty_cache();
   for (int i = 0; i < 20; i++) blocks.push_back(take(10 * MIB));
   for (size_t i = 0; i < 20; i += 2) give(blocks[i]);
   void *const stitched = take(70 * MIB);
-  torch_allocator().attachAllocatorTraceTracker([&](const TraceEntry &entry) {
-    TORCH_CHECK(!does_throw, "no more registrations");
-    if (entry.action_ == TraceEntry::SEGMENT_ALLOC)
-      check(registered.emplace(entry.addr_, std::make_pair(entry.size_, entry.mempool_)).second);
-    if (entry.action_ == TraceEntry::SEGMENT_FREE) {
-      check(registered.erase(entry.addr_) == 1);
-      (void)word_at(reinterpret_cast<void *>(entry.addr_)); /* still mapped */
-    }
-  });
+  torch_allocator().attachAllocatorTraceTracker(
+      [&](const TraceEntry &entry) { registry.see(entry); });
   for (const cca::SegmentInfo &segment : torch_allocator().snapshot().segments)
-    registered[segment.address] = {segment.total_size, segment.owner_private_pool_id};
+    registry.segments[segment.address] = {segment.total_size, segment.owner_private_pool_id};
   begin_pool(kPool);
   void *const of_pool = take(9 * MIB);
   torch_allocator().endAllocateToPool(0, kPool);
-  const auto is_as_shown = [&] {
-    size_t bytes = 0;
-    for (const cca::SegmentInfo &segment : torch_allocator().snapshot().segments) {
-      const auto known = registered.find(segment.address);
-      check(known != registered.end() && known->second.first == segment.total_size);
-      bytes += segment.total_size;
-      check(segment.registration_counter > 0);
-      check(known->second.second == segment.owner_private_pool_id);
-    }
-    return bytes == static_cast<size_t>(stats().reserved_bytes[0].current) &&
-           torch_allocator().snapshot().segments.size() == registered.size();
-  };
-  check(is_as_shown() && snapshot_of(kPool).segments.size() >= 4);
+  registry.check_all();
+  check(snapshot_of(kPool).segments.size() >= 4);
   void *const more = take(200 * MIB);
   give(stitched);
   empty_cache();
-  check(is_as_shown());
+  registry.check_all();
   give(of_pool);
   torch_allocator().releasePool(0, kPool);
   give(more);
   for (size_t i = 1; i < 20; i += 2) give(blocks[i]);
   empty_cache();
-  check(registered.empty() && c10::warnings().empty());
-  does_throw = true; /* in the middle of calls of the lake and of torch's */
+  check(registry.segments.empty() && c10::warnings().empty());
+  registry.does_throw = true; /* in the middle of calls of the lake and of torch's */
   give(take(50 * MIB));
   check(stats().allocated_bytes[0].current == 0);
   empty_cache();
@@ -438,9 +485,12 @@ static void case_sharing() {
   check(after.handles == before.handles && after.mappings == before.mappings);
   check(after.reservations == before.reservations && descriptor_count() == descriptors);
   check(after.physical_bytes == before.physical_bytes);
+  gmlake_stats lake{};
+  check(gmlake_get_stats(lake_of(0), &lake) == GMLAKE_OK);
   for (void *block : blocks) give(block);
   empty_cache();
-  check(census().handles == 0 && descriptor_count() < descriptors);
+  check(census().handles == 0); /* each chunk had one descriptor, and one to be sent */
+  check(descriptors - descriptor_count() == 2 * lake.chunk_count);
   const auto refuses = [](const char *text) {
     return error_of<std::exception>([&] { (void)torch_allocator().getIpcDevPtr(text); });
   };
@@ -463,9 +513,9 @@ static bool can_reach(const void *ptr, int device) {
   return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-/* Two devices: what there was before peer access is reached, and what comes later. */
+/* What there was before peer access is reached, and what comes later; what is gone is not. */
 static void case_peers() {
-  start(2);
+  start(3);
   void *const early = take(3 * MIB);
   check(can_reach(early, 0) && !can_reach(early, 1));
   torch_allocator().enablePeerAccess(1, 0);
@@ -482,8 +532,14 @@ static void case_peers() {
   c10::cuda::SetDevice(0);
   check(torch_allocator().memcpyAsync(early, 0, other, 1, 3 * MIB, nullptr, true) == cudaSuccess);
   check(word_at(early) == 9);
+  give(late);
+  empty_cache();
+  check(!can_reach(early, 2));
+  torch_allocator().enablePeerAccess(2, 0);
+  check(can_reach(early, 2) && can_reach(early, 1));
+  check(the_allocator().device_of(0)->memory().add_peer(99) != GMLAKE_OK);
   check(stats(1).allocated_bytes[0].current == int64_t(3 * MIB));
-  give(other), give(early), give(late); /* from any device */
+  give(other), give(early); /* from any device */
   check(stats(0).allocation[0].current == 0 && stats(1).allocation[0].current == 0);
 }
 
@@ -593,6 +649,151 @@ static void case_offload() {
   for (void *ptr : tensors) give(ptr);
   give(before);
   check(stats().allocated_bytes[0].current == 0 && gmlake_check(lake_of(0)) == GMLAKE_OK);
+}
+
+/* ---- Training in a session: words that are wrong, and memory above the limit, fail ---- */
+
+static const size_t WEIGHT = 8 * MIB, LITTLE = 300000, LAYERS = 12, VARYING_LIMIT = 64 * MIB;
+static const size_t OTHERS = 2560 * 1024;
+static const uint32_t ITERATIONS = 12;
+
+struct Training {
+  gpu_driver gpu;
+  gpu_kernels kernels;
+  CUstream stream = nullptr;
+  CUdeviceptr wrong = 0;
+  void *made = nullptr; /* what the last operator has made */
+  std::vector<void *> weights;
+
+  Training(size_t limit_bytes, size_t chunk_bytes, bool is_checked);
+  gmlake_offload_session_stats session() const { return sessions().by_device[0]->stats(); }
+  gmlake_torch::Memory &memory() const { return the_allocator().device_of(0)->memory(); }
+
+  void step(uint64_t key, std::vector<void *> reads, const std::vector<void *> &writes);
+  void fill(const void *ptr, size_t bytes, uint32_t seed) {
+    cu(gpu_fill(&gpu, &kernels, stream, at(ptr), bytes / 4, seed));
+  }
+  void verify(const void *ptr, uint32_t seed) {
+    cu(gpu_verify(&gpu, &kernels, stream, at(ptr), WEIGHT / 4, seed, wrong));
+  }
+  uint64_t wrong_count() const {
+    uint64_t count = 0;
+    cu(cuCtxSynchronize());
+    cu(cuMemcpyDtoH(&count, wrong, sizeof count));
+    return count;
+  }
+
+  /* Forward and backward; small memory beside it is the lake's own. */
+  void iterate(uint32_t iteration);
+
+  /* Work on some weights while others have so much memory, and then on six. */
+  void vary(uint32_t first, size_t others_bytes);
+};
+Training::Training(size_t limit_bytes, size_t chunk_bytes, bool is_checked) {
+  const uint64_t zero = 0;
+  (void)setenv("GMLAKE_TORCH_CHUNK_BYTES", std::to_string(chunk_bytes).c_str(), 1);
+  start();
+  check(gpu_open(&gpu, "libcuda.so.1") && !gpu_load_kernels(&gpu, &kernels));
+  cu(cuMemAlloc(&wrong, sizeof zero));
+  cu(cuMemcpyHtoD(wrong, &zero, sizeof zero));
+  const c10::cuda::CUDAStream own = c10::cuda::getStreamFromPool(0);
+  c10::cuda::setCurrentCUDAStream(own);
+  stream = own.stream();
+  give(take(LITTLE)); /* makes the lake */
+  empty_cache();
+  check(!gmlake_torch_offload_open(0, limit_bytes, 0, 0, chunk_bytes, is_checked));
+  for (uint32_t i = 0; i < LAYERS; i++) {
+    step(1, {}, {});
+    weights.push_back(made = take(WEIGHT));
+    fill(made, WEIGHT, i);
+  }
+}
+void Training::step(uint64_t key, std::vector<void *> reads, const std::vector<void *> &writes) {
+  const uint64_t last = at(made);
+  const size_t read_count = reads.size();
+  std::vector<uint64_t> all;
+  if (made) check(!gmlake_torch_offload_made(&last, 1));
+  made = nullptr;
+  reads.insert(reads.end(), writes.begin(), writes.end());
+  for (const void *ptr : reads) all.push_back(at(ptr));
+  const char *const why = gmlake_torch_offload_step(key, all.data(), read_count, writes.size());
+  if (why) broken(why, __LINE__);
+}
+void Training::iterate(uint32_t iteration) {
+  std::vector<void *> activations, smalls;
+  for (uint32_t i = 0; i < LAYERS; i++) {
+    step(2 + i, {weights[i]}, {});
+    activations.push_back(made = take(WEIGHT));
+    verify(weights[i], i + iteration);
+    fill(activations.back(), WEIGHT, 1000 + i);
+    smalls.push_back(take(LITTLE));
+    fill(smalls.back(), LITTLE, 7);
+  }
+  for (uint32_t i = LAYERS; i-- > 0;) {
+    step(100 + i, {weights[i], activations[i]}, {weights[i]});
+    verify(weights[i], i + iteration);
+    verify(activations[i], 1000 + i);
+    fill(weights[i], WEIGHT, i + iteration + 1);
+    give(activations[i]);
+    give(smalls[i]);
+  }
+  check(!gmlake_torch_offload_mark());
+}
+void Training::vary(uint32_t first, size_t others_bytes) {
+  const size_t at_once = (VARYING_LIMIT - others_bytes - 8 * MIB) / WEIGHT;
+  std::vector<void *> others, named;
+  for (size_t bytes = 0; bytes + OTHERS <= others_bytes; bytes += OTHERS) {
+    step(5, {}, {});
+    others.push_back(take(OTHERS));
+    fill(others.back(), OTHERS, 7);
+  }
+  for (size_t i = 0; i < at_once && i < 6; i++) named.push_back(weights[(first + i) % LAYERS]);
+  step(6, named, {});
+  for (void *other : others) give(other);
+  for (size_t i = 0; i < 2; i++) {
+    named.assign(weights.begin() + long(6 * i), weights.begin() + long(6 * i + 6));
+    step(7 + i, named, {});
+    for (size_t k = 0; k < 6; k++) verify(named[k], static_cast<uint32_t>(6 * i + k));
+  }
+  check(!gmlake_torch_offload_mark() && memory().reserved() <= VARYING_LIMIT);
+}
+
+static void train(size_t limit, size_t chunk, bool is_checked) {
+  Training t(limit * MIB, chunk * MIB, is_checked);
+  for (uint32_t i = 0; i < ITERATIONS; i++) {
+    t.iterate(i);
+    check(t.memory().reserved() <= limit * MIB);
+  }
+  check(t.wrong_count() == 0);
+  const gmlake_offload_session_stats stats = t.session();
+  check(stats.tensor_count == LAYERS && stats.plan_count > 0);
+  check(stats.out_count > ITERATIONS && stats.in_count > ITERATIONS);
+  check(is_checked || stats.sync_count == 0); /* the host has waited for nothing */
+  check(!gmlake_torch_offload_close());
+  for (uint32_t i = 0; i < LAYERS; i++) t.verify(t.weights[i], i + ITERATIONS);
+  check(t.wrong_count() == 0 && t.memory().limit() == 0);
+  for (void *weight : t.weights) give(weight);
+}
+static void case_train() { train(64, 2, false); }
+static void case_train_wide() { train(96, 4, false); }
+static void case_train_tight() { train(48, 2, false); }
+static void case_train_checked() { train(64, 2, true); }
+
+/* Others need more and less, at random and for some time; then always the same. */
+static void case_train_varying() {
+  Training t(VARYING_LIMIT, 2 * MIB, false);
+  uint32_t seed = 1;
+  for (uint32_t i = 0; i < 400; i++) {
+    const size_t least = i / 50 % 2 ? 0 : 20 * MIB;
+    seed = seed * 1664525u + 1013904223u;
+    t.vary(seed >> 8, least + (seed >> 12) % (25 * MIB));
+  }
+  for (uint32_t i = 0; i < 200; i++) t.vary(0, 10 * MIB);
+  const uint64_t plan_count = t.session().plan_count;
+  const int64_t created = stats().num_device_alloc;
+  for (uint32_t i = 0; i < 100; i++) t.vary(0, 10 * MIB);
+  check(stats().num_device_alloc == created); /* nothing goes to and fro */
+  check(t.session().plan_count == plan_count && t.wrong_count() == 0);
 }
 
 /* ---- What went wrong once ---- */
@@ -832,22 +1033,33 @@ static void case_foreign_capture() {
   check(stats().reserved_bytes[0].current == 0);
 }
 
-/* A MemPool's end gives back its own memory and nobody else's. */
+/* A MemPool's end gives back its own memory and nobody else's, and no record of it stays, though a
+   block lives on. */
 static void case_pools_end() {
   start();
+  const auto metadata = [] {
+    gmlake_stats now{};
+    check(gmlake_get_stats(lake_of(0), &now) == GMLAKE_OK);
+    return now.metadata_bytes;
+  };
+  size_t before = 0;
   give(take(256 * MIB));
-  for (unsigned i = 0; i < 100; i++) {
+  for (unsigned i = 0; i < 300; i++) {
     const PoolId pool{0, 100 + i};
     torch_allocator().createOrIncrefPool(0, pool, nullptr);
     begin_pool(pool);
     void *const block = take(32 * MIB);
     torch_allocator().endAllocateToPool(0, pool);
     torch_allocator().releasePool(0, pool);
-    give(block);
+    if (i % 7) give(block);
     torch_allocator().releasePool(0, pool);
     torch_allocator().emptyCache(pool);
+    if (i % 7 == 0) give(block); /* the pool went first */
+    if (i % 7 == 0) torch_allocator().emptyCache(pool);
     check(stats().reserved_bytes[0].current == int64_t(256 * MIB));
+    if (i == 50) before = metadata();
   }
+  check(metadata() <= before + 4096);
 }
 
 /* The fraction of torch's configuration, and a session's limit beside the program's. */
@@ -861,7 +1073,12 @@ static void case_limits() {
   check(memory.limit() == 64 * MIB);
   torch_allocator().setMemoryFraction(.25, 0);
   check(memory.limit() == 64 * MIB);
+  torch_allocator().setMemoryFraction(.03125, 0); /* the smaller one counts */
+  check(memory.limit() == 32 * MIB && is_refused(40 * MIB));
+  torch_allocator().setMemoryFraction(.25, 0);
   check(!gmlake_torch_offload_close() && memory.limit() == 256 * MIB);
+  torch_allocator().setMemoryFraction(1.0, 0);
+  give(take(800 * MIB));
 }
 
 /* What other processes were told of, or a pointer to it, stays. */
@@ -919,6 +1136,11 @@ static const struct {
              {"fork", case_fork},
              {"threads", case_threads},
              {"offload", case_offload},
+             {"train", case_train},
+             {"train_wide", case_train_wide},
+             {"train_tight", case_train_tight},
+             {"train_checked", case_train_checked},
+             {"train_varying", case_train_varying},
              {"sources", case_sources},
              {"hooks", case_hooks},
              {"failed_capture", case_failed_capture},

@@ -6,16 +6,15 @@ Each case runs twice, in processes of its own, with torch's allocator and with t
 to be installed: python3 -m pip install --no-build-isolation ./examples/torch). What it returns has
 to be equal in both. What it notes is shown, not compared. A case whose parts the machine lacks is
 left out, and said so. The exit status is 0 if all cases are equal or left out."""
-import argparse
-import concurrent.futures
 import contextlib
-import json
 import math
 import os
 import subprocess
 import sys
 import tempfile
 import traceback
+
+import side_by_side
 
 MIB = 1 << 20
 
@@ -407,7 +406,6 @@ def case_mempool_allocator(torch, note):
         return found, torch.cuda.memory_reserved() < held
 
 
-LEFT_OUT = "left out: "  # a result that begins so, of both: see main
 NO_NCCL_POOL = "NCCL mem allocator is not supported in this NCCL version"
 
 
@@ -430,7 +428,7 @@ def case_nccl_pool(torch, note):
             if NO_NCCL_POOL not in str(error):
                 raise
             dist.destroy_process_group()
-            return LEFT_OUT + NO_NCCL_POOL
+            return side_by_side.LEFT_OUT + NO_NCCL_POOL
         found = side_stream_pool(torch, pool)
         with torch.cuda.use_mem_pool(pool):
             x = torch.ones(5 << 20, device="cuda")
@@ -1298,10 +1296,7 @@ def case_overhead(torch, note):
 CASES = {name[5:]: value for name, value in list(globals().items()) if name.startswith("case_")}
 
 
-# ---- Running them ----
-
-
-def run_case(name, allocator):
+def run(case, allocator, note):
     import torch
 
     if allocator == "lake":
@@ -1309,8 +1304,7 @@ def run_case(name, allocator):
 
         gmlake_torch.enable()
         assert gmlake_torch.is_enabled()
-    note = {}
-    result = CASES[name](torch, note)
+    result = case(torch, note)
     torch.cuda.synchronize()
     if allocator == "lake":
         note["lake"] = {
@@ -1318,74 +1312,8 @@ def run_case(name, allocator):
             for key, value in (gmlake_torch.stats() or {}).items()
             if key in ("stitch_count", "host_wait_count", "quarantined_bytes")
         }
-    print("\nRESULT " + json.dumps({"result": result, "note": note}))
-
-
-def start(name, allocator, seconds):
-    """Returns the result, the notes, and what went wrong."""
-    command = [sys.executable, os.path.abspath(__file__), "--as", allocator, name]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        tail = (error.stderr or b"").decode(errors="replace")[-1500:]
-        return None, {}, f"no end after {seconds} s\n{tail}"
-    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    if done.returncode or not lines:
-        return None, {}, f"exit status {done.returncode}\n{done.stderr[-3500:]}"
-    answer = json.loads(lines[-1][7:])
-    return answer["result"], answer["note"], ""
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=4)
-    parser.add_argument("--seconds", type=int, default=120, help="limit of one process")
-    parser.add_argument("--as", dest="allocator", choices=("native", "lake"))
-    parser.add_argument("cases", nargs="*")
-    options = parser.parse_args()
-    if options.allocator:
-        try:
-            run_case(options.cases[0], options.allocator)
-        except BaseException:
-            traceback.print_exc()
-            sys.stderr.flush()
-            os._exit(1)
-        return 0
-    names = options.cases or list(CASES)
-    failed, left_out = [], []
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        runs = {
-            (name, allocator): pool.submit(start, name, allocator, options.seconds)
-            for name in names
-            for allocator in ("native", "lake")
-        }
-        for name in names:
-            native, native_note, native_error = runs[name, "native"].result()
-            lake, lake_note, lake_error = runs[name, "lake"].result()
-            is_equal = not native_error and not lake_error and native == lake
-            is_left_out = is_equal and isinstance(lake, str) and lake.startswith(LEFT_OUT)
-            verdict = "left out" if is_left_out else "equal" if is_equal else "DIFFERENT"
-            print(f"{verdict:10} {name}", flush=True)
-            for who, value, note, error in (
-                ("native", native, native_note, native_error),
-                ("lake", lake, lake_note, lake_error),
-            ):
-                if note:
-                    print(f"    {who}: {json.dumps(note)}")
-                if error:
-                    print(f"    {who}: {error}")
-                elif is_left_out or not is_equal:
-                    print(f"    {who}: {json.dumps(value)[:3000]}")
-            if is_left_out:
-                left_out.append(name)
-            if not is_equal:
-                failed.append(name)
-    equal = len(names) - len(failed) - len(left_out)
-    if left_out:
-        print(f"{len(left_out)} left out: {' '.join(left_out)}")
-    print(f"{equal} equal, {len(failed)} different: {' '.join(failed)}")
-    return len(failed) > 0
+    return result
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(side_by_side.main(__doc__, CASES, run, 4))

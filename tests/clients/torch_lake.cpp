@@ -6,11 +6,12 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <fcntl.h>
 #include <set>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+
+#include "../patience.h"
 
 using namespace gmlake_torch;
 
@@ -23,26 +24,8 @@ static void broken(const char *what, int line) {
 static const size_t MIB = size_t(1) << 20;
 static const PoolId kPool{0, 1}, kOther{0, 2};
 
-/* What a device told of its segments. */
-struct Segments {
-  int made = 0, released = 0;
-  std::map<uint64_t, std::pair<size_t, PoolId>> told; /* segments: bytes and pool */
-  std::vector<uint64_t> order;                        /* their addresses, as they were told of */
-
-  void tell(bool is_made, uint64_t address, size_t bytes, PoolId pool) {
-    ++(is_made ? made : released);
-    if (is_made) {
-      told[address] = {bytes, pool};
-      order.push_back(address);
-    } else {
-      told.erase(address);
-      order.erase(std::find(order.begin(), order.end(), address));
-    }
-  }
-};
-
 /* A device on a mock of its own, with two streams. */
-struct Scene : Segments {
+struct Scene {
   gmlake_backend *mock = nullptr;
   gmlake_backend table; /* the mock's, which does not ask a captured stream's id: as the driver's */
   gmlake_stream a = nullptr, b = nullptr;
@@ -86,9 +69,7 @@ struct Scene : Segments {
   }
   Device::Hooks hooks() {
     Device::Hooks hooks;
-    hooks.on_segment = [this](bool is_made, uint64_t address, size_t bytes, PoolId pool) {
-      tell(is_made, address, bytes, pool);
-    };
+    hooks.on_segment = [](bool, uint64_t, size_t, PoolId) {};
     hooks.make_room = [this] { return room-- > 0; };
     hooks.wait_device = [this] {
       waits++;
@@ -228,32 +209,6 @@ static void test_ledger() {
   }
 }
 
-static void test_figures() {
-  Scene scene;
-  Block *small = scene.alloc(100), *large = scene.alloc(3 * MIB);
-  Figures f = scene.device->figures();
-  check(small->bytes == 512 && f.allocation[ALL].current == 2 && f.allocation[SMALL].current == 1);
-  check(f.allocated_bytes[SMALL].current == 512 && f.requested_bytes[SMALL].current == 100);
-  check(f.allocated_bytes[LARGE].current == int64_t(3 * MIB));
-  check(f.reserved_bytes[ALL].current == int64_t(4 * MIB) && f.segment[ALL].current == 1);
-  check(scene.made == 1 && f.create_count == 1);
-  scene.device->free(large);
-  scene.device->free(small);
-  f = scene.device->figures();
-  check(f.allocation[ALL].current == 0 && f.allocation[ALL].allocated == 2);
-  check(f.active[ALL].current == 0 && f.requested_bytes[ALL].current == 0);
-  check(f.allocated_bytes[ALL].peak == int64_t(3 * MIB + 512) && f.allocation[ALL].freed == 2);
-  scene.device->reset_peaks();
-  scene.device->reset_accumulated();
-  f = scene.device->figures();
-  check(f.allocated_bytes[ALL].peak == 0 && f.allocation[ALL].allocated == 0);
-  check(f.reserved_bytes[ALL].peak == int64_t(4 * MIB) && f.create_count == 0);
-  scene.device->trim({0, 0});
-  f = scene.device->figures();
-  check(f.reserved_bytes[ALL].current == 0 && scene.released == 1 && f.release_count == 1);
-  check(!is_live(scene, nullptr));
-}
-
 /* Freed, and used on another stream: active until that has completed. A foreign stream may be gone:
    it is asked only when it is named again. */
 static void test_recorded(bool is_foreign) {
@@ -292,23 +247,6 @@ static void test_limit() {
   scene.device->memory().set_limit(1); /* below what is held: nothing more is created */
   scene.device->free(scene.alloc(6 * MIB));
   check(is_refused(scene, 60 * MIB));
-}
-
-static void test_peers() {
-  Scene scene;
-  Block *before = scene.alloc(3 * MIB);
-  check(!gmlake_mock_has_access(scene.mock, before->ptr, before->bytes, 2));
-  check(scene.device->memory().add_peer(2) == GMLAKE_OK);
-  Block *after = scene.alloc(30 * MIB);
-  check(gmlake_mock_has_access(scene.mock, before->ptr, before->bytes, 2));
-  check(gmlake_mock_has_access(scene.mock, after->ptr, after->bytes, 2));
-  check(!gmlake_mock_has_access(scene.mock, after->ptr, after->bytes, 3));
-  scene.device->free(after);
-  scene.device->trim({0, 0});
-  check(scene.device->memory().add_peer(3) == GMLAKE_OK); /* what is gone is not touched */
-  check(gmlake_mock_has_access(scene.mock, before->ptr, before->bytes, 3));
-  check(scene.device->memory().add_peer(99) != GMLAKE_OK);
-  scene.device->free(before);
 }
 
 /* A MemPool: what one thread allocates. */
@@ -446,7 +384,7 @@ static void test_child() {
   const auto forks = [&](void *) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(10);
+      (void)alarm(patience());
       const bool is_sole = device.pool_use_count(kPool) == 1; /* MemPool wants that */
       const bool has_released = device.release_pool(kPool);
       device.trim(kPool);
@@ -527,30 +465,6 @@ static void test_checkpoint() {
   check(device.pool_bytes() == 0);
 }
 
-/* By chunk: the segments are those that were told of, and what is live is cut at their ends. */
-static void check_chunks(Scene &scene, size_t live) {
-  size_t seen = 0;
-  auto segments = scene.device->chunk_segments();
-  check(segments.size() == scene.told.size());
-  std::sort(segments.begin(), segments.end(),
-            [](const Segment &a, const Segment &b) { return a.order < b.order; });
-  for (size_t i = 0; i < segments.size(); i++) check(segments[i].address == scene.order[i]);
-  for (const Segment &segment : segments) {
-    const auto told = scene.told.find(segment.address);
-    check(told != scene.told.end() && told->second.first == segment.bytes);
-    check(told->second.second == segment.pool);
-    size_t inside = 0;
-    for (const Piece &piece : segment.pieces) {
-      check(piece.address == segment.address + inside);
-      inside += piece.bytes;
-      if (piece.is_live) seen += piece.bytes;
-      check(!piece.is_live || piece.requested);
-    }
-    check(inside == segment.bytes);
-  }
-  check(seen == live);
-}
-
 /* Segments together have what the lake holds, and every byte once; stitched blocks too. */
 static void test_segments() {
   Scene scene(64 * MIB);
@@ -582,30 +496,8 @@ static void test_segments() {
   }
   check(end && is_seen && bytes == device.memory().reserved());
   check(live == (8 * 4 + 14) * MIB);
-  check_chunks(scene, live);
   device.free(stitched);
   for (i = 1; i < 16; i += 2) device.free(blocks[i]);
-}
-
-/* Chunks of pools, and blocks over several chunks. */
-static void test_chunk_segments() {
-  Scene scene;
-  Device &device = *scene.device;
-  check(device.begin_route(
-      kPool, [](void *) { return true; }, nullptr));
-  Block *x = scene.alloc(3 * MIB), *y = scene.alloc(5 * MIB);
-  check(device.end_route(kPool));
-  Block *z = scene.alloc(6 * MIB), *small = scene.alloc(700);
-  size_t of_pool = 0;
-  for (const auto &entry : scene.told) of_pool += entry.second.second == kPool;
-  check(of_pool >= 4 && of_pool < scene.told.size());
-  check_chunks(scene, 14 * MIB + 1024);
-  device.free(y);
-  check_chunks(scene, 9 * MIB + 1024);
-  for (Block *block : {x, z, small}) device.free(block);
-  check(device.release_pool(kPool));
-  device.trim({0, 0});
-  check(scene.told.empty() && device.chunk_segments().empty());
 }
 
 /* torch 2.12 ends a capture's pool and begins it again while the stream is captured, and allocates
@@ -677,70 +569,6 @@ static void test_failed_capture() {
         device.figures().reserved_bytes[ALL].current < int64_t(80 * MIB));
 }
 
-/* MemPools that come and go leave nothing behind, and the default pool's memory where it is. */
-static void test_pools_end() {
-  Scene scene;
-  Device &device = *scene.device;
-  const auto metadata = [&] {
-    gmlake_stats stats{};
-    check(gmlake_get_stats(device.lake(), &stats) == GMLAKE_OK);
-    return stats.metadata_bytes;
-  };
-  size_t before = 0;
-  device.free(scene.alloc(64 * MIB));
-  for (unsigned long long i = 0; i < 300; i++) {
-    const PoolId id{0, 100 + i};
-    device.retain_pool(id);
-    check(device.begin_route(
-        id, [](void *) { return true; }, nullptr));
-    Block *const block = scene.alloc(MIB);
-    check(device.end_route(id) && device.release_pool(id) && device.release_pool(id));
-    if (i % 7) device.free(block);
-    device.trim(id);
-    if (i % 7 == 0) device.free(block); /* the pool went first */
-    if (i == 50) before = metadata();
-  }
-  check(device.figures().reserved_bytes[ALL].current <= int64_t(70 * MIB));
-  check(metadata() <= before + 4096);
-}
-
-/* A session's limit and the program's: the smaller one counts. */
-static void test_two_limits() {
-  Scene scene;
-  Memory &memory = scene.device->memory();
-  memory.set_limit(64 * MIB);
-  memory.set_session_limit(32 * MIB);
-  check(memory.limit() == 32 * MIB && is_refused(scene, 40 * MIB));
-  memory.set_limit(16 * MIB);
-  check(memory.limit() == 16 * MIB);
-  memory.set_session_limit(0);
-  check(memory.limit() == 16 * MIB);
-  memory.set_limit(0);
-  check(memory.limit() == 0);
-  scene.device->free(scene.alloc(80 * MIB));
-}
-
-/* Chunks that other processes take: each gets one descriptor, which ends with it. */
-static void test_share() {
-  Scene scene;
-  Device &device = *scene.device;
-  Block *block = scene.alloc(6 * MIB);
-  gmlake_chunk_info parts[2];
-  size_t count = 0;
-  check(gmlake_get_chunks(device.lake(), block->ptr, parts, 2, &count) == GMLAKE_OK && count == 2);
-  int32_t fds[2] = {-1, -1}, again = -1;
-  uint64_t serials[2] = {0, 0}, serial = 0, bytes = 0;
-  for (size_t i = 0; i < 2; i++)
-    check(device.memory().share(parts[i].handle, fds[i], serials[i], bytes) == 0);
-  check(bytes == 4 * MIB && fds[0] != fds[1] && serials[0] != serials[1]);
-  check(fcntl(fds[0], F_GETFD) != -1 && fcntl(fds[1], F_GETFD) != -1);
-  check(device.memory().share(parts[0].handle, again, serial, bytes) == 0);
-  check(again == fds[0] && serial == serials[0]);
-  device.free(block);
-  device.trim({0, 0});
-  check(close(fds[0]) != 0 && close(fds[1]) != 0); /* the chunks' end closed them */
-}
-
 /* torch's own streams are never destroyed: their frees need no event each. */
 static void test_staying() {
   Scene scene;
@@ -762,11 +590,9 @@ int main() {
   test_table();
   test_staying();
   test_ledger();
-  test_figures();
   test_recorded(false);
   test_recorded(true);
   test_limit();
-  test_peers();
   test_pool();
   test_pool_serves();
   test_capture();
@@ -775,12 +601,8 @@ int main() {
   test_checkpoint_recorded();
   test_checkpoint();
   test_segments();
-  test_chunk_segments();
   test_pool_begins_again();
   test_elsewhere();
   test_failed_capture();
-  test_pools_end();
-  test_two_limits();
-  test_share();
   return 0;
 }

@@ -1,415 +1,169 @@
 /* Host memory lacks in the middle of a call: a lake is left so many spare records of blocks and
    nothing else, for each number in turn. A call then succeeds or answers OUT_OF_HOST_MEMORY, and
-   nothing is lost: the same call succeeds when there is memory again. */
+   nothing is lost: the same call succeeds when there is memory again. What is done is said in the
+   words of tests/play/language.h. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
+static unsigned unit_chunks; /* each lake has its own, which player.h sets */
+#define GMLK_UNIT_CHUNKS unit_chunks
 #include "gmlake.h"
 
-#include "fixture.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "play/player.h"
 
 #define MOST 24 /* spare records; more are enough for every call here */
 
-static gmlake_stream A, B;
-static gmlake_buffer *buffer, *other_buffer;
-static void *kept[64];
-static gmlk_records aside;
+/* One allocation fails, each in turn, not all behind it; or that of `from` spare records alone. The
+   lake has no scratch, as a lack leaves it. In one play the block is served though that cannot be
+   had; there is a window where nothing lacks. */
+enum { EACH_ALLOCATION = 1, ONCE = 2, NO_SCRATCH = 4, SERVES_BARE = 8 };
 
-/* Leaves the lake so many spare records, and no host memory from then on. */
-static void make_scarce(size_t left) {
-  assert_true(gmlk_records_reserve(&lake->records, &lake->host, MOST));
-  gmlk_records_hold(&lake->records, &aside, lake->records.unused_count - left);
-  host_fail_in = host_fails_on = 1;
+typedef struct scene {
+  const char *name, *build, *call;
+  const char *again; /* with memory, if not the same; where nothing has failed it is played, too */
+  size_t from, to;   /* so many spare records, or with EACH_ALLOCATION that one fails */
+  size_t failures;   /* at least */
+  int how;
+} scene;
+
+#define USED_BY_A "+y=512b@A -y@A "
+#define USED_BY_BOTH USED_BY_A "+y=512b@B -y@B "
+/* A slot is given up: the first call has made all tables long enough. */
+#define GIVEN_UP "+x=20@A -x@A T:0 fail:access=1R fail:unmap=1R "
+/* All chunks are live, but for 24 that lie apart. */
+#define APART_24                                                                      \
+  "+z.3=48@n -z.3@n +a-z=1@A +a.1-v.1=1@A -acegikmoqsuwy@A -a.1c.1e.1g.1i.1k.1m.1@A " \
+  "-o.1q.1s.1u.1@A "
+#define WINDOW_OF_TWO                       \
+  "{granule:16 cap:16 policy:1} " USED_BY_A \
+  "+z.3=10@n -z.3@n +a-j=1@A -bd@A a:s +w=2@A pieces:w=2 -w@A a:r"
+
+static const scene scenes[] = {
+    /* New chunks behind a slot that is given up. */
+    {"growth", "{granule:16 cap:64} " USED_BY_BOTH GIVEN_UP "+x=2@A -x@A T:0 quarantined=1",
+     "+p=4@A/s", NULL, 0, MOST, 1, 0},
+    /* While the planner asks for memory in vain, another thread takes a record. */
+    {"borrowing",
+     "{granule:16 cap:8} " USED_BY_BOTH
+     "+h=2@A +b=3@B +g=2@A -h@A hB -b@B in:create=1( +s=512b@A )",
+     "fail:create=1O* +p=3@A/s", NULL, 0, MOST, 1, 0},
+    {"planned_growth", "{granule:16 cap:64 policy:1} " USED_BY_A GIVEN_UP "+x=2@A!R a:g",
+     "+p=4@A/s", NULL, 0, MOST, 1, 0},
+    /* So much that the tables of slots have to grow: of the view, the slots, what lists them. */
+    {"planned_large_growth", "{granule:16 cap:256 policy:1} " USED_BY_A "a:g", "+p=200@A/s", NULL,
+     1, 99, 3, EACH_ALLOCATION},
+    {"planned_reuse", WINDOW_OF_TWO, "+p=2@A", NULL, 0, MOST, 1, 0},
+    /* The plan is not given up for another way when host memory was short for a moment. */
+    {"planned_reuse_fails_as_a_whole", WINDOW_OF_TWO, "+p=2@A", NULL, 2, 3, 1, ONCE},
+    /* A window of so many pieces that the tables of spans have to grow. */
+    {"planned_stitch", "{granule:16 cap:48 policy:1} " APART_24 "a:s", "+p.2=24@A", "pieces:p.2=24",
+     1, 99, 2, EACH_ALLOCATION | NO_SCRATCH},
+    /* What a former is made of may all lack: then there is none, and the block is served. */
+    {"planned_former", "{granule:16 cap:16 policy:1} " USED_BY_A "+a=4@A +y=512b@A -a@A a:k",
+     "+p=1@A", "windows=1", 1, 99, 0, EACH_ALLOCATION | NO_SCRATCH | SERVES_BARE},
+    /* A policy that serves nothing: what is returned for it needs records, too. */
+    {"planned_nothing", "{granule:16 cap:8 policy:1} " USED_BY_A "+x=2@A -x@A a:9", "+p=1@A",
+     "+p=1@A!O", 4, 5, 1, 0},
+    {"growing_again", "{granule:16 cap:16} " USED_BY_BOTH "N0:8^1 z0:4@A N1:8^1 z0:0@A", "z0:4@A",
+     NULL, 0, MOST, 1, 0},
+    /* The last record is for itself. */
+    {"addresses", "{granule:16 cap:16} " USED_BY_BOTH "N0:8^1", "N1:8^1", NULL, 0, 2, 2, 0},
+    {"a_fourth_pool", "{granule:16 cap:8} P0 P1 P2", "P3", NULL, 1, 99, 4, EACH_ALLOCATION},
+};
+#define SCENES (sizeof(scenes) / sizeof(scenes[0]))
+
+static struct playing {
+  const scene *of;
+  size_t left, failed, met, served_bare;
+  uint64_t faults; /* before the call */
+  int stage;
+  gmlk_records aside;
+} playing;
+
+static void make_scarce(void) {
+  const scene *s = playing.of;
+  if (s->how & NO_SCRATCH) {
+    gmlk_host_free(&lake->host, lake->home.scratch, gmlk_scratch_bytes(lake->home.scratch_slots));
+    lake->home.scratch = NULL;
+  }
+  if (!(s->how & EACH_ALLOCATION)) {
+    judge(gmlk_records_reserve(&lake->records, &lake->host, MOST), "no records");
+    gmlk_records_hold(&lake->records, &playing.aside, lake->records.unused_count - playing.left);
+  }
+  w.host_in = s->how & EACH_ALLOCATION ? playing.left : 1;
+  w.host_stays = !(s->how & (ONCE | EACH_ALLOCATION));
+  w.is_inside = 1; /* no look at the books while records are aside */
 }
 
 static void make_plenty(void) {
-  host_fail_in = host_fails_on = 0;
-  gmlk_records_return(&lake->records, &aside);
-  memset(&aside, 0, sizeof(aside));
-  assert_ok(gmlake_check(lake));
+  disarm();
+  memset(w.meddlings, 0, sizeof(w.meddlings)); /* it may not have come so far */
+  w.is_inside = 0;
+  gmlk_records_return(&lake->records, &playing.aside);
+  memset(&playing.aside, 0, sizeof(playing.aside));
+  must(gmlake_check(lake), "gmlake_check");
 }
 
-typedef struct scene {
-  void (*build)(void);
-  gmlake_result (*call)(void);
-  void (*undo)(void); /* what a call that succeeded did */
-} scene;
-
-static void play(const scene *s) {
-  size_t left, failed = 0;
-  for (left = 0; left < MOST; left++) {
-    gmlake_result result;
-    s->build();
-    make_scarce(left);
-    result = s->call();
+/* The call, and the same one with memory: where one allocation alone fails the player itself makes
+   it again. */
+static int go_on(program *p, size_t at) {
+  const scene *s = playing.of;
+  const char *words = playing.stage == 0 ? s->call : NULL;
+  (void)at;
+  if (playing.stage == 0) {
+    playing.faults = counts.faults;
+    make_scarce();
+  } else if (playing.stage == 1) {
+    const int has_failed = counts.faults > playing.faults;
+    playing.met = w.hits;
     make_plenty();
-    if (result) {
-      assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
-      failed++;
-      assert_ok(s->call());
-      assert_ok(gmlake_check(lake));
-    }
-    s->undo();
-    assert_ok(gmlake_check(lake));
-    (void)gmlake_destroy(lake);
-    close_mock();
+    playing.failed += has_failed;
+    playing.served_bare += !has_failed && !lake->home.scratch;
+    if (s->how & SERVES_BARE) judge(stats().window_count == !w.hits, "a window, or none");
+    if (has_failed ? w.is_lasting : s->again && !w.hits) words = s->again ? s->again : s->call;
   }
-  assert_true(failed > 0);
-  assert_true(failed < MOST);
+  is_strict = playing.stage++ == 1;
+  if (words && program_read(p, words)) judge(0, "not of the language");
+  return words != NULL;
 }
 
-/* ---- Blocks ---------------------------------------------------------------------------------- */
-
-static void *block;
-
-static gmlake_result take_block(size_t bytes, unsigned flags, gmlake_stream stream) {
-  gmlake_alloc_desc wanted = request(bytes, flags, NULL);
-  return gmlake_alloc_with(lake, &wanted, stream, &block);
-}
-
-static void drop_block(void) { drop_on(block, A); }
-
-static void open_scene(size_t chunks) {
-  start_with_faults(chunks);
-  A = open_stream();
-  B = open_stream();
-  drop_on(take_on(512, A), A);
-  drop_on(take_on(512, B), B);
-}
-
-/* New chunks behind a slot that is given up: the first call has made all tables long enough. */
-static void build_growth(void) {
-  open_scene(64);
-  drop_on(take_on(20 * C, A), A);
-  (void)trim_to(0);
-  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 0);
-  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
-  drop_on(take_on(2 * C, A), A); /* by a later rung of the ladder */
-  (void)trim_to(0);
-  assert_int_equal(stats().quarantined_bytes, C);
-}
-
-static gmlake_result grow_block(void) { return take_block(4 * C, GMLAKE_NO_STITCH, A); }
-
-static void growth(void **state) {
-  static const scene s = {build_growth, grow_block, drop_block};
-  (void)state;
-  play(&s);
-}
-
-/* While the planner asks for memory in vain, another thread takes a record. */
-static gmlake_result create_nothing(void *user, size_t bytes, unsigned handle_types,
-                                    uint64_t *out_handle, int *out_code) {
-  void *small = NULL;
-  (void)user, (void)bytes, (void)handle_types, (void)out_handle;
-  faulty.create = mock->create;
-  (void)gmlake_alloc(lake, 512, A, &small);
-  *out_code = 2;
-  return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-}
-
-static void build_borrow(void) {
-  void *hole;
-  open_scene(8);
-  hole = take_on(2 * C, A);
-  block = take_on(3 * C, B);
-  (void)take_on(2 * C, A);
-  drop_on(hole, A);
-  gmlake_mock_stream_hold(mock, B);
-  drop_on(block, B);
-  faulty.create = create_nothing;
-}
-
-static gmlake_result borrow_block(void) { return take_block(3 * C, GMLAKE_NO_STITCH, A); }
-
-static void borrowing(void **state) {
-  static const scene s = {build_borrow, borrow_block, drop_block};
-  (void)state;
-  play(&s);
-}
-
-/* ---- Policies -------------------------------------------------------------------------------- */
-
-static gmlake_plan planned;
-static gmlake_piece planned_pieces[32];
-
-static void choose_planned(void *user, const gmlake_view *view, const gmlake_request *asked,
-                           gmlake_plan *plan) {
-  gmlake_piece *pieces = plan->pieces;
-  size_t capacity = plan->piece_capacity;
-  (void)user, (void)view, (void)asked;
-  *plan = planned;
-  plan->pieces = pieces;
-  plan->piece_capacity = capacity;
-  memcpy(pieces, planned_pieces, planned.piece_count * sizeof(gmlake_piece));
-}
-
-static gmlake_policy policy = {sizeof(gmlake_policy), NULL, choose_planned, NULL, NULL};
-
-static void open_asked(size_t chunks) {
-  memset(&planned, 0, sizeof(planned));
-  prepare(chunks);
-  desc.policy = &policy;
-  use_faults();
-  open_lake();
-  A = open_stream();
-  drop_on(take_on(512, A), A);
-}
-
-static void build_planned_growth(void) {
-  open_asked(64);
-  drop_on(take_on(20 * C, A), A);
-  (void)trim_to(0);
-  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 0);
-  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
-  assert_error(try_on(2 * C, A), DRIVER);
-  planned.state = 4;
-  planned.grow_bytes = 4 * C;
-}
-
-static void planned_growth(void **state) {
-  static const scene s = {build_planned_growth, grow_block, drop_block};
-  (void)state;
-  play(&s);
-}
-
-/* So much that the tables of slots have to grow. */
-static void build_large_growth(void) {
-  open_asked(256);
-  planned.state = 4;
-  planned.grow_bytes = 200 * C;
-}
-
-static gmlake_result grow_much(void) { return take_block(200 * C, GMLAKE_NO_STITCH, A); }
-
-static void planned_large_growth(void **state) {
-  gmlake_result result;
-  long n;
-  (void)state;
-  for (n = 1;; n++) { /* each allocation in turn */
-    build_large_growth();
-    host_fail_in = n;
-    result = grow_much();
-    host_fail_in = 0;
-    assert_ok(gmlake_check(lake));
-    if (!result) drop_block();
-    finish();
-    if (!result) break;
-    assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
-  }
-  assert_true(n > 3); /* of the view, the slots, what lists them */
-}
-
-/* A window that is used again. */
-static void build_reuse(void) {
-  size_t i;
-  open_asked(16);
-  drop_on(take_on(10 * C, NONE), NONE);
-  for (i = 0; i < 5; i++) kept[i] = take_on(C, A);
-  drop_on(kept[1], A);
-  drop_on(kept[3], A);
-  planned.state = 3;
-  planned.piece_count = 2;
-  for (i = 0; i < 2; i++) {
-    planned_pieces[i].home = kept[1 + 2 * i];
-    planned_pieces[i].bytes = C;
-  }
-  drop_on(take_on(2 * C, A), A);
-  memset(&planned, 0, sizeof(planned));
-  planned.state = 1;
-  planned.window = lake->home.windows.number;
-}
-
-static gmlake_result reuse_window(void) { return take_block(2 * C, 0, A); }
-
-static void planned_reuse(void **state) {
-  static const scene s = {build_reuse, reuse_window, drop_block};
-  (void)state;
-  play(&s);
-}
-
-/* The plan is not given up for another way when host memory was short for a moment. */
-static void planned_reuse_fails_as_a_whole(void **state) {
-  (void)state;
-  build_reuse();
-  make_scarce(2);
-  host_fails_on = 0;
-  assert_int_equal(reuse_window(), GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
-  assert_int_equal(host_fail_in, 0);
-  make_plenty();
-  assert_ok(reuse_window());
-  drop_block();
-  (void)gmlake_destroy(lake);
-  close_mock();
-}
-
-/* A window of so many pieces that the tables of spans have to grow. */
-static void build_stitch(void) {
-  size_t i;
-  open_asked(64);
-  drop_on(take_on(48 * C, NONE), NONE);
-  for (i = 0; i < 48; i++) kept[i] = take_on(C, A);
-  for (i = 0; i < 48; i += 2) drop_on(kept[i], A);
-  planned.state = 3;
-  planned.piece_count = 24;
-  for (i = 0; i < 24; i++) {
-    planned_pieces[i].home = kept[2 * i];
-    planned_pieces[i].bytes = C;
-  }
-  gmlk_host_free(&lake->host, lake->home.scratch, gmlk_scratch_bytes(lake->home.scratch_slots));
-  lake->home.scratch = NULL; /* as a lack of host memory leaves it */
-}
-
-static gmlake_result stitch_many(void) { return take_block(24 * C, 0, A); }
-
-static void planned_stitch(void **state) {
-  (void)state;
-  build_stitch();
-  host_fail_in = 2;
-  assert_int_equal(stitch_many(), GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
-  assert_int_equal(host_fail_in, 0);
-  assert_ok(gmlake_check(lake));
-  assert_ok(stitch_many());
-  assert_int_equal(piece_count(block), 24);
-  (void)gmlake_destroy(lake);
-  close_mock();
-}
-
-/* A former cannot even be planned: there is none, and the block is served. */
-static void build_former(void) {
-  open_asked(16);
-  kept[0] = take_on(4 * C, A);
-  (void)take_on(512, A);
-  drop_on(kept[0], A);
-  planned.state = 2;
-  planned.piece_count = 1;
-  planned.keeps_former = 1;
-  planned_pieces[0].home = kept[0];
-  planned_pieces[0].bytes = C;
-}
-
-static void planned_former(void **state) {
-  gmlake_result result;
-  unsigned unplanned = 0;
-  long n;
-  (void)state;
-  build_former();
-  assert_ok(take_block(C, 0, A));
-  assert_int_equal(stats().window_count, 1);
-  planned.state = 0;
-  drop_block();
-  (void)gmlake_destroy(lake);
-  close_mock();
-  for (n = 1; n < 6; n++) { /* what is made for it may all lack */
-    build_former();
-    gmlk_host_free(&lake->host, lake->home.scratch, gmlk_scratch_bytes(lake->home.scratch_slots));
-    lake->home.scratch = NULL;
-    host_fail_in = n;
-    result = take_block(C, 0, A);
-    unplanned += !result && !lake->home.scratch;
-    assert_int_equal(stats().window_count, !result && !!host_fail_in);
-    host_fail_in = 0;
-    assert_ok(gmlake_check(lake));
-    (void)gmlake_destroy(lake);
-    close_mock();
-  }
-  assert_int_equal(unplanned, 1);
-}
-
-/* A policy that serves nothing: what is returned for it needs records, too. */
-static void build_nothing(void) {
-  open_asked(8);
-  drop_on(take_on(2 * C, A), A);
-  planned.state = 5;
-}
-
-static void planned_nothing(void **state) {
-  (void)state;
-  build_nothing();
-  make_scarce(4);
-  assert_int_equal(take_block(C, 0, A), GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
-  make_plenty();
-  assert_int_equal(take_block(C, 0, A), GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
-  finish();
-}
-
-/* ---- Buffers --------------------------------------------------------------------------------- */
-
-static void build_regrowth(void) {
-  open_scene(16);
-  buffer = open_buffer(8);
-  step(gmlake_buffer_resize(lake, buffer, 4 * C, A));
-  other_buffer = open_buffer(8);
-  step(gmlake_buffer_resize(lake, buffer, 0, A));
-}
-
-static gmlake_result regrow(void) { return gmlake_buffer_resize(lake, buffer, 4 * C, A); }
-
-static void shrink(void) { step(gmlake_buffer_resize(lake, buffer, 0, A)); }
-
-static void growing_again(void **state) {
-  static const scene s = {build_regrowth, regrow, shrink};
-  (void)state;
-  play(&s);
-}
-
-static void build_buffer(void) {
-  open_scene(16);
-  buffer = open_buffer(8);
-}
-
-static gmlake_result create_another(void) {
-  gmlake_buffer_desc wanted = buffer_desc(8 * C);
-  return gmlake_buffer_create(lake, &wanted, &other_buffer);
-}
-
-static void addresses(void **state) {
+static void a_scene(void **state) {
+  static program p;
+  const scene *s = (const scene *)*state;
   size_t left;
-  (void)state;
-  for (left = 0; left < 2; left++) {
-    build_buffer();
-    make_scarce(left);
-    assert_int_equal(create_another(), GMLAKE_ERROR_OUT_OF_HOST_MEMORY); /* the last for itself */
-    make_plenty();
-    assert_ok(create_another());
-    finish();
+  memset(&playing, 0, sizeof(playing));
+  playing.of = s;
+  for (left = s->from; left < s->to; left++) {
+    const char *rule;
+    memset(p.options, 0, sizeof(p.options));
+    p.count = 0;
+    reading_unit = UNIT;
+    is_strict = 1;
+    if (program_read(&p, s->build)) fail_msg("not of the language: %s", s->build);
+    p.options[OPT_EXACT] = 1;
+    playing.left = left;
+    playing.stage = 0;
+    rule = play(&p, go_on);
+    if (rule) fail_msg("%zu: word %zu: %s", left, verdict.at + 1, rule);
+    if (s->how & EACH_ALLOCATION && !playing.met) break;
   }
-}
-
-/* ---- Records of lakes, pools and blocks ------------------------------------------------------ */
-
-static void a_fifth_pool(void **state) {
-  gmlake_pool *pool;
-  gmlake_result result;
-  long n;
-  (void)state;
-  start(8);
-  for (n = 1; n < 4; n++) (void)open_pool(0);
-  for (n = 1;; n++) {
-    host_fail_in = n;
-    result = gmlake_pool_create(lake, NULL, &pool);
-    host_fail_in = 0;
-    assert_ok(gmlake_check(lake));
-    if (!result) break;
-    assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
-  }
-  assert_true(n > 4);
-  finish();
+  assert_true(playing.failed >= s->failures);
+  assert_true(playing.failed < MOST);
+  if (s->how & SERVES_BARE) assert_int_equal(playing.served_bare, 1);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(growth),
-      cmocka_unit_test(borrowing),
-      cmocka_unit_test(planned_growth),
-      cmocka_unit_test(planned_large_growth),
-      cmocka_unit_test(planned_reuse),
-      cmocka_unit_test(planned_stitch),
-      cmocka_unit_test(planned_reuse_fails_as_a_whole),
-      cmocka_unit_test(planned_former),
-      cmocka_unit_test(planned_nothing),
-      cmocka_unit_test(growing_again),
-      cmocka_unit_test(addresses),
-      cmocka_unit_test(a_fifth_pool),
-  };
+  static struct CMUnitTest tests[SCENES];
+  size_t i;
+  for (i = 0; i < SCENES; i++) {
+    tests[i].name = scenes[i].name;
+    tests[i].test_func = a_scene;
+    tests[i].initial_state = (void *)(uintptr_t)&scenes[i];
+  }
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

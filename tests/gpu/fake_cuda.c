@@ -11,6 +11,9 @@
         work depends on was launched before it, so effects follow every dependency.
    [F4] Captures never reach the mock: its streams are not capturing, so that the fake alone says
         which call a capture forbids.
+   The fake's own host memory does not run out: where it does, the program ends. What the mock
+   refuses is told.
+
    [F5] No exported function is called or named in here: another library's function of that name
         may be what the dynamic linker would bind it to. */
 #define GMLAKE_IMPLEMENTATION
@@ -258,6 +261,23 @@ static uint64_t fake_random(uint64_t limit) {
   return fake.random % limit;
 }
 
+/* ---- Host memory ----------------------------------------------------------------------------- */
+
+static void *fake_zeroed(size_t count, size_t bytes) {
+  void *ptr = calloc(count, bytes);
+  if (!ptr) abort();
+  return ptr;
+}
+
+/* The array with room for one more. */
+static void *fake_room(void *items, size_t count, size_t *capacity, size_t bytes) {
+  if (count < *capacity) return items;
+  *capacity = *capacity * 2 + 8;
+  items = realloc(items, *capacity * bytes);
+  if (!items) abort();
+  return items;
+}
+
 /* ---- Objects -------------------------------------------------------------------------------- */
 
 static fake_object **fake_bucket(uint64_t value) {
@@ -270,10 +290,9 @@ static void fake_insert(fake_object *object) {
   *bucket = object;
 }
 
-/* Zero but for its head; NULL: no host memory. Value 0: one that no other has had. */
+/* Zero but for its head. Value 0: one that no other has had. */
 static void *fake_add(size_t bytes, fake_kind kind, uint64_t value, int device) {
-  fake_object *object = (fake_object *)calloc(1, bytes);
-  if (!object) return NULL;
+  fake_object *object = (fake_object *)fake_zeroed(1, bytes);
   object->value = value;
   if (!value) {
     fake.next_value += 16;
@@ -341,23 +360,14 @@ static CUresult fake_reserve(size_t bytes, size_t alignment, int is_allocation,
   fake_reservation added = {0, 0, 0, NULL};
   CUresult code;
   size_t at;
-  if (fake.reservation_count == fake.reservation_capacity) {
-    const size_t capacity = fake.reservation_capacity * 2 + 16;
-    void *grown = realloc(fake.reservations, capacity * sizeof(added));
-    if (!grown) return CUDA_ERROR_OUT_OF_MEMORY;
-    fake.reservations = (fake_reservation *)grown;
-    fake.reservation_capacity = capacity;
-  }
   code = FAKE_MOCK(reserve, bytes, alignment, &added.address);
   if (code) return code;
   added.bytes = bytes;
   added.is_allocation = is_allocation;
   added.cells =
-      (fake_mapping **)calloc(bytes / fake.options.granularity_bytes, sizeof(fake_mapping *));
-  if (!added.cells) {
-    (void)FAKE_MOCK(unreserve, added.address, bytes);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+      (fake_mapping **)fake_zeroed(bytes / fake.options.granularity_bytes, sizeof(fake_mapping *));
+  fake.reservations = (fake_reservation *)fake_room(fake.reservations, fake.reservation_count,
+                                                    &fake.reservation_capacity, sizeof(added));
   at = fake_above(added.address);
   memmove(&fake.reservations[at + 1], &fake.reservations[at],
           (fake.reservation_count++ - at) * sizeof(added));
@@ -398,10 +408,6 @@ static CUresult fake_new_handle(fake_kind kind, int device, size_t bytes,
                 prop ? (unsigned)prop->requestedHandleTypes & GMLAKE_HANDLE_POSIX_FD : 0, &value);
   if (code) return code;
   *out = (fake_handle *)fake_add(sizeof(**out), kind, value, device);
-  if (!*out) {
-    (void)FAKE_MOCK(release, value);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
   (*out)->bytes = bytes;
   (*out)->references = 1;
   if (prop) (*out)->prop = *prop;
@@ -416,14 +422,10 @@ static void fake_set_cells(const fake_mapping *mapping, fake_mapping *value) {
 }
 
 static CUresult fake_map(uint64_t address, size_t bytes, fake_handle *handle) {
-  fake_mapping *mapping = (fake_mapping *)calloc(1, sizeof(*mapping));
-  CUresult code;
-  if (!mapping) return CUDA_ERROR_OUT_OF_MEMORY;
-  code = FAKE_MOCK(map, address, bytes, handle->object.value);
-  if (code) {
-    free(mapping);
-    return code;
-  }
+  const CUresult code = FAKE_MOCK(map, address, bytes, handle->object.value);
+  fake_mapping *mapping;
+  if (code) return code;
+  mapping = (fake_mapping *)fake_zeroed(1, sizeof(*mapping));
   mapping->address = address;
   mapping->handle = handle;
   mapping->next = fake.mappings;
@@ -541,10 +543,6 @@ static CUresult fake_allocate(int device, size_t bytes, CUdeviceptr *out_address
     return code;
   }
   allocation = (fake_allocation *)fake_add(sizeof(*allocation), FAKE_ALLOCATION, address, device);
-  if (!allocation) {
-    fake_unback(backing, address);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
   allocation->backing = backing;
   *out_address = address;
   return CUDA_SUCCESS;
@@ -719,38 +717,30 @@ static fake_device *fake_device_of(const fake_stream *stream) {
   return &fake.devices[stream->object.device];
 }
 
-/* A new event of the mock, recorded behind what is queued on the stream; NULL: no host memory. */
+/* A new event of the mock, recorded behind what is queued on the stream. */
 static void *fake_mark(const fake_stream *stream) {
   void *event;
-  if (FAKE_MOCK(event_create, &event)) return NULL;
-  if (!FAKE_MOCK(event_record, event, stream->queue)) return event;
-  (void)FAKE_MOCK(event_destroy, event);
-  return NULL;
+  if (FAKE_MOCK(event_create, &event) || FAKE_MOCK(event_record, event, stream->queue)) abort();
+  return event;
 }
 
 /* What is queued on the stream from now on comes after what is queued on the other. */
-static CUresult fake_follow(const fake_stream *stream, const fake_stream *other) {
+static void fake_follow(const fake_stream *stream, const fake_stream *other) {
   void *event = fake_mark(other);
-  CUresult code = CUDA_ERROR_OUT_OF_MEMORY;
-  if (event) {
-    code = FAKE_MOCK(stream_wait, stream->queue, event);
-    (void)FAKE_MOCK(event_destroy, event);
-  }
-  return code;
+  (void)FAKE_MOCK(stream_wait, stream->queue, event);
+  (void)FAKE_MOCK(event_destroy, event);
 }
 
 /* The legacy stream comes after all blocking streams of its device, and they after it. */
-static CUresult fake_order(const fake_stream *stream) {
+static void fake_order(const fake_stream *stream) {
   const fake_device *device = fake_device_of(stream);
   const fake_stream *other;
-  CUresult code = CUDA_SUCCESS;
   if (stream->is_legacy) {
-    for (other = device->streams; other && !code; other = other->next)
-      if (other->is_blocking) code = fake_follow(stream, other);
+    for (other = device->streams; other; other = other->next)
+      if (other->is_blocking) fake_follow(stream, other);
   } else if (stream->is_blocking) {
-    code = fake_follow(stream, &device->legacy);
+    fake_follow(stream, &device->legacy);
   }
-  return code;
 }
 
 /* A quarter of the work takes no time, a quarter a few calls, the rest some dozen calls. */
@@ -768,20 +758,14 @@ static uint64_t fake_lag(const fake_work *work) {
 }
 
 /* Work on a stream, whatever captures and contexts say. */
-static CUresult fake_launch(const fake_stream *stream, const fake_work *work) {
-  fake_pending *pending = (fake_pending *)calloc(1, sizeof(*pending));
-  if (!pending) return CUDA_ERROR_OUT_OF_MEMORY;
+static void fake_launch(const fake_stream *stream, const fake_work *work) {
+  fake_pending *pending = (fake_pending *)fake_zeroed(1, sizeof(*pending));
   gmlake_mock_stream_set_lag(fake.mock, stream->queue, fake_lag(work));
   pending->event = fake_mark(stream);
   gmlake_mock_stream_set_lag(fake.mock, stream->queue, 0);
-  if (!pending->event) {
-    free(pending);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
   pending->work = *work;
   *fake.pending_end = pending;
   fake.pending_end = &pending->next;
-  return CUDA_SUCCESS;
 }
 
 /* The host waits for the mock's event, and what that completes takes effect. */
@@ -793,7 +777,6 @@ static void fake_wait(void *event) {
 /* The host waits for what is queued on the stream. */
 static CUresult fake_finish(const fake_stream *stream) {
   void *event = fake_mark(stream);
-  if (!event) return CUDA_ERROR_OUT_OF_MEMORY;
   fake_wait(event);
   (void)FAKE_MOCK(event_destroy, event);
   return fake_device_of(stream)->lost;
@@ -862,23 +845,17 @@ static CUresult fake_spoil(fake_capture *capture, CUresult code) {
   return code;
 }
 
-static int fake_append(fake_graph *graph, const fake_work *work) {
-  if (graph->count == graph->capacity) {
-    const size_t capacity = graph->capacity * 2 + 8;
-    void *grown = realloc(graph->nodes, capacity * sizeof(*work));
-    if (!grown) return 0;
-    graph->nodes = (fake_work *)grown;
-    graph->capacity = capacity;
-  }
+static void fake_append(fake_graph *graph, const fake_work *work) {
+  graph->nodes =
+      (fake_work *)fake_room(graph->nodes, graph->count, &graph->capacity, sizeof(*work));
   graph->nodes[graph->count++] = *work;
-  return 1;
 }
 
 static CUresult fake_capture_work(fake_stream *stream, const fake_work *work) {
   fake_capture *capture = stream->capture;
   if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (work->kind == FAKE_FREE) return fake_spoil(capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  if (!fake_append(capture->graph, work)) return CUDA_ERROR_OUT_OF_MEMORY;
+  fake_append(capture->graph, work);
   stream->seen.count[stream->member] = ++capture->launched.count[stream->member];
   return CUDA_SUCCESS;
 }
@@ -1317,10 +1294,6 @@ static CUresult fake_stream_create(CUstream *out, unsigned flags) {
   if (code) return code;
   stream =
       (fake_stream *)fake_add(sizeof(*stream), FAKE_STREAM, (uintptr_t)queue, fake_number(device));
-  if (!stream) {
-    gmlake_mock_stream_destroy(fake.mock, queue);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
   stream->queue = queue;
   stream->id = ++fake.next_serial;
   stream->is_blocking = flags == CU_STREAM_DEFAULT;
@@ -1335,8 +1308,8 @@ static CUresult fake_stream_destroy(CUstream value) {
   fake_stream *stream, **link;
   CUresult code = fake_find_stream(value, &stream);
   if (!code && stream->is_legacy) code = CUDA_ERROR_INVALID_HANDLE;
-  if (!code && stream->is_blocking) code = fake_follow(&fake_device_of(stream)->legacy, stream);
   if (code) return code;
+  if (stream->is_blocking) fake_follow(&fake_device_of(stream)->legacy, stream);
   fake_leave_capture(stream);
   for (link = &fake_device_of(stream)->streams; *link != stream;) link = &(*link)->next;
   *link = stream->next;
@@ -1385,15 +1358,14 @@ static CUresult fake_stream_is_capturing(CUstream value, CUstreamCaptureStatus *
 static CUresult fake_stream_synchronize(CUstream value) {
   fake_stream *stream;
   CUresult code = fake_look(value, &stream);
-  if (!code && stream->is_legacy) code = fake_order(stream);
-  return code ? code : fake_finish(stream);
+  if (code) return code;
+  if (stream->is_legacy) fake_order(stream);
+  return fake_finish(stream);
 }
 
 static CUresult fake_is_idle(const fake_stream *stream) {
   void *event = fake_mark(stream);
-  int done;
-  if (!event) return CUDA_ERROR_OUT_OF_MEMORY;
-  done = fake_is_done(event);
+  const int done = fake_is_done(event);
   (void)FAKE_MOCK(event_destroy, event);
   return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -1434,10 +1406,6 @@ static CUresult fake_event_create(CUevent *out, unsigned flags) {
   if (!code) code = FAKE_MOCK(event_create, &mock);
   if (code) return code;
   event = (fake_event *)fake_add(sizeof(*event), FAKE_EVENT, 0, fake_number(device));
-  if (!event) {
-    (void)FAKE_MOCK(event_destroy, mock);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
   event->mock = mock;
   event->is_timed = !(flags & CU_EVENT_DISABLE_TIMING);
   *out = (CUevent)(uintptr_t)event->object.value;
@@ -1467,8 +1435,9 @@ static CUresult fake_event_record(CUevent value, CUstream stream_value) {
     return CUDA_SUCCESS;
   }
   code = fake_check_implicit(stream);
-  if (!code) code = fake_order(stream);
-  if (!code) code = FAKE_MOCK(event_record, event->mock, stream->queue);
+  if (code) return code;
+  fake_order(stream);
+  code = FAKE_MOCK(event_record, event->mock, stream->queue);
   if (code) return code;
   event->capture = 0;
   event->is_recorded = 1;
@@ -1525,8 +1494,10 @@ static CUresult fake_submit(fake_stream *stream, const fake_work *work) {
   CUresult code;
   if (stream->capture) return fake_capture_work(stream, work);
   code = fake_check_implicit(stream);
-  if (!code) code = fake_order(stream);
-  return code ? code : fake_launch(stream, work);
+  if (code) return code;
+  fake_order(stream);
+  fake_launch(stream, work);
+  return CUDA_SUCCESS;
 }
 
 /* Any PTX will do; its kernels are known by their names. */
@@ -1539,7 +1510,6 @@ static CUresult fake_module_load(CUmodule *out, const void *image) {
   if (!code && !strstr((const char *)image, ".version")) code = CUDA_ERROR_INVALID_IMAGE;
   if (code) return code;
   module = (fake_object *)fake_add(sizeof(*module), FAKE_MODULE, 0, fake_number(device));
-  if (!module) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = (CUmodule)(uintptr_t)module->value;
   return CUDA_SUCCESS;
 }
@@ -1731,8 +1701,8 @@ static CUresult fake_host_copy(void *host, CUdeviceptr address, size_t bytes, in
       fake_reach(&work, address, bytes,
                  to_host ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 1))
     return CUDA_ERROR_INVALID_VALUE;
-  code = fake_order(&device->legacy);
-  if (!code) code = fake_finish(&device->legacy);
+  fake_order(&device->legacy);
+  code = fake_finish(&device->legacy);
   if (code) return code;
   if (fake.options.bookkeeping_only) {
     if (to_host) memset(host, 0, bytes);
@@ -1754,13 +1724,8 @@ static CUresult fake_begin_capture(CUstream value, int mode) {
   if (!code && stream->is_legacy) code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!code && stream->capture) code = CUDA_ERROR_ILLEGAL_STATE;
   if (code) return code;
-  capture = (fake_capture *)calloc(1, sizeof(*capture));
-  if (!capture) return CUDA_ERROR_OUT_OF_MEMORY;
-  capture->graph = (fake_graph *)calloc(1, sizeof(*capture->graph));
-  if (!capture->graph) {
-    free(capture);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  capture = (fake_capture *)fake_zeroed(1, sizeof(*capture));
+  capture->graph = (fake_graph *)fake_zeroed(1, sizeof(*capture->graph));
   fake.next_value += 16;
   capture->graph->object.value = FAKE_VALUE_MIN + fake.next_value;
   capture->number = ++fake.next_serial;
@@ -1819,8 +1784,7 @@ static CUresult fake_user_create(CUuserObject *out, void *user, CUhostFn destroy
                                  unsigned flags) {
   fake_user *made;
   if (!out || !destroy || !count || flags != 1) return CUDA_ERROR_INVALID_VALUE;
-  made = (fake_user *)calloc(1, sizeof(*made));
-  if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
+  made = (fake_user *)fake_zeroed(1, sizeof(*made));
   made->destroy = destroy;
   made->user = user;
   made->references = count;
@@ -1856,13 +1820,7 @@ static CUresult fake_instantiate(CUgraphExec *out, CUgraph value) {
   size_t i;
   if (!out || !graph) return CUDA_ERROR_INVALID_VALUE;
   exec = (fake_graph *)fake_add(sizeof(*exec), FAKE_EXEC, 0, 0);
-  if (!exec) return CUDA_ERROR_OUT_OF_MEMORY;
-  for (i = 0; i < graph->count; i++) {
-    if (fake_append(exec, &graph->nodes[i])) continue;
-    fake_remove(&exec->object);
-    fake_free_graph(exec);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  for (i = 0; i < graph->count; i++) fake_append(exec, &graph->nodes[i]);
   for (i = 0; i < graph->user_count; i++) {
     exec->users[exec->user_count++] = graph->users[i];
     graph->users[i]->references++;
@@ -1884,7 +1842,7 @@ static CUresult fake_graph_launch(CUgraphExec value, CUstream stream_value) {
   if (code || stream->capture) return code;
   if (exec->last) (void)FAKE_MOCK(event_destroy, exec->last);
   exec->last = fake_mark(stream);
-  return exec->last ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  return CUDA_SUCCESS;
 }
 
 static CUresult fake_graph_destroy(fake_kind kind, uint64_t value) {
@@ -2051,10 +2009,6 @@ static CUresult fake_host_alloc(void **out, size_t bytes, unsigned flags) {
   ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (ptr == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   host = (fake_host *)fake_add(sizeof(*host), FAKE_HOST, (uintptr_t)ptr, fake_number(device));
-  if (!host) {
-    (void)munmap(ptr, bytes);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
   host->bytes = bytes;
   host->next = fake.hosts;
   fake.hosts = host;
@@ -2183,10 +2137,6 @@ static CUresult fake_import_fd(CUmemGenericAllocationHandle *out, int fd, int de
   code = FAKE_MOCK(import_handle, &shared, &value);
   if (code) return code;
   handle = (fake_handle *)fake_add(sizeof(*handle), FAKE_HANDLE, value, device);
-  if (!handle) {
-    (void)FAKE_MOCK(release, value);
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
   handle->bytes = shared.bytes;
   handle->references = 1;
   handle->is_foreign = 1;

@@ -4,7 +4,7 @@
 #if !defined(GPU_MISUSE_H)
 #define GPU_MISUSE_H
 
-#include "gpu_misuse_rows.h"
+#include "gpu_misuse_words.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -17,113 +17,130 @@ typedef struct row {
   const char *name;
   int recorded;
   int process;
-  CUresult (*call)(stage *s);
+  const char *line;
 } row;
 
+#define MEMORY "create 1 & reserve 1 & map 0 a & grant 0 1 & unmap 0 1"
+#define MEMORY_ELSEWHERE "@create 1 & @reserve 1 & @map 0 a & @grant 0 1 & @unmap 0 1"
+
 static const row rows[] = {
-    {"create before cuInit", 3, UNINITIALISED, create_before_init},
-    {"reserve before cuInit", 3, UNINITIALISED, reserve_before_init},
-    {"create in a forked child", 3, ALONE, create_forked},
-    {"reserve in a forked child", 3, ALONE, reserve_forked},
-    {"cuInit in a forked child", 3, ALONE, init_forked},
-    {"unmap under a running kernel, synchronise", 700, ALONE, unmap_running},
-    {"kernel writes to address 0, synchronise", 700, ALONE, fault},
-    {"event query after a fault", 700, ALONE, query_after_fault},
-    {"memory info after a fault", 700, ALONE, info_after_fault},
-    {"create, reserve, map, unmap after a fault", 0, ALONE, memory_after_fault},
-    {"record an event on a destroyed stream", DIED, ALONE, record_on_destroyed_stream},
-    {"wait for an event on a destroyed stream", DIED, ALONE, wait_on_destroyed_stream},
-    {"unmap what was never mapped", 0, SHARED, unmap_never_mapped},
-    {"map less than the handle", 801, SHARED, map_part},
-    {"map from an offset", 801, SHARED, map_offset},
-    {"map with flags", 1, SHARED, map_flags},
-    {"map at half a granule", 1, SHARED, map_unaligned},
-    {"map past the reservation's end", 0, SHARED, map_past_end},
-    {"map outside any reservation", 1, SHARED, map_outside},
-    {"map twice at one address", 1, SHARED, map_twice},
-    {"map over a mapping", 1, SHARED, map_overlapping},
-    {"map one handle twice", 0, SHARED, map_alias},
-    {"map handle 0", 1, SHARED, map_nothing},
-    {"map a released handle that is mapped elsewhere", 0, SHARED, map_released},
-    {"unmap half a mapping", 1, SHARED, unmap_half},
-    {"unmap a mapping and a hole", 0, SHARED, unmap_with_hole},
-    {"read what was unmapped with a hole", 1, SHARED, read_after_unmap_with_hole},
-    {"unmap two mappings at once", 0, SHARED, unmap_two},
-    {"unmap across two mappings", 1, SHARED, unmap_straddling},
-    {"unmap twice", 0, SHARED, unmap_twice},
-    {"read before access is set", 1, SHARED, read_without_access},
-    {"memset before access is set", 1, SHARED, set_without_access},
-    {"access to half a mapping", 1, SHARED, grant_half},
-    {"read after that", 1, SHARED, read_after_grant_half},
-    {"access to a mapping and a hole", 1, SHARED, grant_with_hole},
-    {"read after that", 1, SHARED, read_after_grant_with_hole},
-    {"access to what is not mapped", 1, SHARED, grant_unmapped},
-    {"access set twice", 0, SHARED, grant_twice},
-    {"access for nobody", 1, SHARED, grant_nobody},
-    {"read what is not mapped", 1, SHARED, read_unmapped},
-    {"free addresses that are mapped", 1, SHARED, unreserve_mapped},
-    {"read after that", 0, SHARED, read_after_unreserve_mapped},
-    {"free a part of a reservation", 1, SHARED, unreserve_part},
-    {"free from the middle of a reservation", 1, SHARED, unreserve_interior},
-    {"free addresses twice", 1, SHARED, unreserve_twice},
-    {"reserve a granule and a byte", 1, SHARED, reserve_odd},
-    {"reserve half a granule", 1, SHARED, reserve_half},
-    {"reserve nothing", 1, SHARED, reserve_nothing},
-    {"reserve aligned to 3", 1, SHARED, reserve_alignment_3},
-    {"reserve aligned to 1 TiB", 0, SHARED, reserve_alignment_tib},
-    {"reserve 120 TiB", 2, SHARED, reserve_too_much},
-    {"reserve with flags", 1, SHARED, reserve_flags},
-    {"release what is mapped", 0, SHARED, release_mapped},
-    {"write to what was released mapped", 0, SHARED, write_released},
-    {"retain the handle of what was released mapped", 0, SHARED, retain_released},
-    {"retain the handle of what is not mapped", 1, SHARED, retain_unmapped},
-    {"release twice", 1, SHARED, release_twice},
-    {"create one granule and a half", 1, SHARED, create_odd},
-    {"create nothing", 1, SHARED, create_nothing},
-    {"create more than the device has", 2, SHARED, create_too_much},
-    {"create with flags", 1, SHARED, create_flags},
-    {"create without a type", 1, SHARED, create_untyped},
-    {"create on device 1000", 101, SHARED, create_nowhere},
-    {"create when the device is full", 2, SHARED, create_when_full},
-    {"map and set access when the device is full", 0, SHARED, map_when_full},
-    {"create, reserve, map, unmap without a context", 0, SHARED, use_without_context},
-    {"query an event never recorded", 0, SHARED, query_unrecorded},
-    {"await an event never recorded", 0, SHARED, await_unrecorded},
-    {"wait on a stream for an event never recorded", 0, SHARED, wait_unrecorded},
-    {"destroy an event that a stream waits for", 0, SHARED, destroy_pending_event},
-    {"destroy a stream at work", 0, SHARED, destroy_busy_stream},
-    {"await an event of a destroyed stream", 0, SHARED, query_event_of_destroyed_stream},
-    {"memory calls in a global capture, end", 0, SHARED, memory_in_global},
-    {"memory calls in a thread-local capture, end", 0, SHARED, memory_in_thread_local},
-    {"memory calls in a relaxed capture, end", 0, SHARED, memory_in_relaxed},
-    {"event query in a global capture", 900, SHARED, query_in_global},
-    {"event query in a thread-local capture", 900, SHARED, query_in_thread_local},
-    {"event query in a relaxed capture", 0, SHARED, query_in_relaxed},
-    {"end of a capture after an event query", 901, SHARED, end_after_query},
-    {"event query in it under the relaxed exchange, end", 0, SHARED, query_under_exchange},
-    {"await an event in a global capture", 900, SHARED, await_event_in_global},
-    {"cuMemAlloc in a global capture", 900, SHARED, alloc_in_global},
-    {"cuMemAlloc in a thread-local capture", 900, SHARED, alloc_in_thread_local},
-    {"cuMemAlloc in a relaxed capture", 0, SHARED, alloc_in_relaxed},
-    {"event query on another thread, global", 900, SHARED, query_elsewhere_in_global},
-    {"event query on another thread, thread-local", 0, SHARED, query_elsewhere_in_thread_local},
-    {"memory calls on another thread, global, end", 0, SHARED, memory_elsewhere_in_global},
+    {"create before cuInit", 3, UNINITIALISED, "create 1"},
+    {"reserve before cuInit", 3, UNINITIALISED, "reserve 1"},
+    {"create in a forked child", 3, ALONE, "%create 1"},
+    {"reserve in a forked child", 3, ALONE, "%reserve 1"},
+    {"cuInit in a forked child", 3, ALONE, "%init"},
+    {"unmap under a running kernel, synchronise", 700, ALONE,
+     "map 0 w; grant 0 2; spin s 50; kernel 0 2; unmap 0 2; await s"},
+    {"kernel writes to address 0, synchronise", 700, ALONE, "kernel null 64b; await s"},
+    {"event query after a fault", 700, ALONE, "record o; ~kernel null 64b; ~await s; query"},
+    {"memory info after a fault", 700, ALONE, "~kernel null 64b; ~await s; info"},
+    {"create, reserve, map, unmap after a fault", 0, ALONE, "~kernel null 64b; ~await s; " MEMORY},
+    {"record an event on a destroyed stream", DIED, ALONE, "open 1; close; record t"},
+    {"wait for an event on a destroyed stream", DIED, ALONE, "open 1; record o; close; wait t"},
+    {"unmap what was never mapped", 0, SHARED, "unmap 0 1"},
+    {"map less than the handle", 801, SHARED, "map 0 w 1"},
+    {"map from an offset", 801, SHARED, "map 0 w 1 1"},
+    {"map with flags", 1, SHARED, "map 0 a 1 0 1"},
+    {"map at half a granule", 1, SHARED, "map .5 a"},
+    {"map past the reservation's end", 0, SHARED, "map 7 w"},
+    {"map outside any reservation", 1, SHARED, "lose 1; map gone a"},
+    {"map twice at one address", 1, SHARED, "map 0 a; map 0 b"},
+    {"map over a mapping", 1, SHARED, "map 1 a; map 0 w"},
+    {"map one handle twice", 0, SHARED, "map 0 a; map 1 a"},
+    {"map handle 0", 1, SHARED, "map 0 0"},
+    {"map a released handle that is mapped elsewhere", 0, SHARED, "map 0 a; release a; map 1 a"},
+    {"unmap half a mapping", 1, SHARED, "map 0 w; unmap 0 1"},
+    {"unmap a mapping and a hole", 0, SHARED, "map 0 a; unmap 0 2"},
+    {"read what was unmapped with a hole", 1, SHARED, "map 0 a; grant 0 1; unmap 0 2; read 0"},
+    {"unmap two mappings at once", 0, SHARED, "map 0 a; map 1 b; unmap 0 2"},
+    {"unmap across two mappings", 1, SHARED, "map 0 w; map 2 a; unmap 1 2"},
+    {"unmap twice", 0, SHARED, "map 0 a; unmap 0 1; unmap 0 1"},
+    {"read before access is set", 1, SHARED, "map 0 a; read 0"},
+    {"memset before access is set", 1, SHARED, "map 0 a; set 0"},
+    {"access to half a mapping", 1, SHARED, "map 0 w; grant 0 1"},
+    {"read after that", 1, SHARED, "map 0 w; ~grant 0 1; read 0"},
+    {"access to a mapping and a hole", 1, SHARED, "map 0 a; grant 0 2"},
+    {"read after that", 1, SHARED, "map 0 a; ~grant 0 2; read 0"},
+    {"access to what is not mapped", 1, SHARED, "grant 0 1"},
+    {"access set twice", 0, SHARED, "map 0 a; grant 0 1; grant 0 1"},
+    {"access for nobody", 1, SHARED, "map 0 a; grant 0 1 nobody"},
+    {"read what is not mapped", 1, SHARED, "read 0"},
+    {"free addresses that are mapped", 1, SHARED, "map 0 a; free 0 8"},
+    {"read after that", 0, SHARED, "map 0 a; grant 0 1; ~free 0 8; read 0"},
+    {"free a part of a reservation", 1, SHARED, "free 0 1"},
+    {"free from the middle of a reservation", 1, SHARED, "free 1 7"},
+    {"free addresses twice", 1, SHARED, "lose 1; free gone 1"},
+    {"reserve a granule and a byte", 1, SHARED, "reserve 1+"},
+    {"reserve half a granule", 1, SHARED, "reserve .5"},
+    {"reserve nothing", 1, SHARED, "reserve 0"},
+    {"reserve aligned to 3", 1, SHARED, "reserve 1 3b"},
+    {"reserve aligned to 1 TiB", 0, SHARED, "reserve 1 1T"},
+    {"reserve 120 TiB", 2, SHARED, "reserve 120T"},
+    {"reserve with flags", 1, SHARED, "reserve 1 0 1"},
+    {"release what is mapped", 0, SHARED, "map 0 a; grant 0 1; release a"},
+    {"write to what was released mapped", 0, SHARED, "map 0 a; grant 0 1; release a; write 0"},
+    {"retain the handle of what was released mapped", 0, SHARED,
+     "map 0 a; grant 0 1; release a; retain 0"},
+    {"retain the handle of what is not mapped", 1, SHARED, "retain 0"},
+    {"release twice", 1, SHARED, "release a; release a"},
+    {"create one granule and a half", 1, SHARED, "create 1.5"},
+    {"create nothing", 1, SHARED, "create 0"},
+    {"create more than the device has", 2, SHARED, "create all"},
+    {"create with flags", 1, SHARED, "create 1 1"},
+    {"create without a type", 1, SHARED, "create 1 0 0"},
+    {"create on device 1000", 101, SHARED, "create 1 0 1 1000"},
+    {"create when the device is full", 2, SHARED, "fill"},
+    {"map and set access when the device is full", 0, SHARED, "~fill; map 0 a & grant 0 1"},
+    {"create, reserve, map, unmap without a context", 0, SHARED, "leave; " MEMORY},
+    {"query an event never recorded", 0, SHARED, "query"},
+    {"await an event never recorded", 0, SHARED, "await"},
+    {"wait on a stream for an event never recorded", 0, SHARED, "wait s"},
+    {"destroy an event that a stream waits for", 0, SHARED, "spin s 2; record s; wait o; destroy"},
+    {"destroy a stream at work", 0, SHARED, "open 1; spin t 2; close"},
+    {"await an event of a destroyed stream", 0, SHARED, "open 1; spin t 2; record t; close; await"},
+    {"memory calls in a global capture, end", 0, SHARED, "begin 0; " MEMORY " & end"},
+    {"memory calls in a thread-local capture, end", 0, SHARED, "begin 1; " MEMORY " & end"},
+    {"memory calls in a relaxed capture, end", 0, SHARED, "begin 2; " MEMORY " & end"},
+    {"event query in a global capture", 900, SHARED, "record o; begin 0; query"},
+    {"event query in a thread-local capture", 900, SHARED, "record o; begin 1; query"},
+    {"event query in a relaxed capture", 0, SHARED, "record o; begin 2; query"},
+    {"end of a capture after an event query", 901, SHARED, "record o; begin 0; ~query; end"},
+    {"event query in it under the relaxed exchange, end", 0, SHARED,
+     "record o; begin 0; exchange 2 & query & exchange & end"},
+    {"await an event in a global capture", 900, SHARED, "record o; begin 0; await"},
+    {"cuMemAlloc in a global capture", 900, SHARED, "begin 0; alloc"},
+    {"cuMemAlloc in a thread-local capture", 900, SHARED, "begin 1; alloc"},
+    {"cuMemAlloc in a relaxed capture", 0, SHARED, "begin 2; alloc"},
+    {"event query on another thread, global", 900, SHARED, "record o; begin 0; @query"},
+    {"event query on another thread, thread-local", 0, SHARED, "record o; begin 1; @query"},
+    {"memory calls on another thread, global, end", 0, SHARED,
+     "begin 0; " MEMORY_ELSEWHERE " & end"},
     {"memory calls on another thread, thread-local, end", 0, SHARED,
-     memory_elsewhere_in_thread_local},
-    {"begin a capture twice", 401, SHARED, begin_twice},
-    {"capture the legacy stream", 900, SHARED, begin_legacy},
-    {"end without a capture", 401, SHARED, end_without_begin},
-    {"synchronise a captured stream", 900, SHARED, await_captured_stream},
-    {"query a captured stream", 900, SHARED, query_captured_stream},
-    {"query an event recorded in a capture", 907, SHARED, query_captured_event},
-    {"wait in a capture for an event outside", 905, SHARED, wait_for_outside_in_capture},
-    {"legacy stream while a blocking one is captured", 906, SHARED, use_legacy_in_capture},
-    {"exchange to capture mode 7", 0, SHARED, exchange_mode_7},
+     "begin 1; " MEMORY_ELSEWHERE " & end"},
+    {"begin a capture twice", 401, SHARED, "begin 2; begin 2"},
+    {"capture the legacy stream", 900, SHARED, "begin 2 l"},
+    {"end without a capture", 401, SHARED, "end"},
+    {"synchronise a captured stream", 900, SHARED, "begin 2; await s"},
+    {"query a captured stream", 900, SHARED, "begin 2; query s"},
+    {"query an event recorded in a capture", 907, SHARED, "begin 2; ~record s; query"},
+    {"wait in a capture for an event outside", 905, SHARED, "record o; begin 2; wait s"},
+    {"legacy stream while a blocking one is captured", 906, SHARED, "open 0; begin 2 t & record l"},
+    {"exchange to capture mode 7", 0, SHARED, "exchange 7"},
 };
 
 /* ---- Running it ------------------------------------------------------------------------------ */
 
-/* pre: s->gpu is open; on a failure the row cannot be run. */
+/* A call that prepares the rows; where it is refused, none can be run. */
+#define PREPARE(call)                 \
+  do {                                \
+    const CUresult prepared = (call); \
+    if (prepared != CUDA_SUCCESS) {   \
+      s->broken = #call;              \
+      return prepared;                \
+    }                                 \
+  } while (0)
+
+/* pre: s->gpu is open. */
 static CUresult stage_start(stage *s) {
   PREPARE(s->gpu.cuInit(0));
   PREPARE(s->gpu.cuDeviceGet(&s->device, 0));
@@ -138,43 +155,49 @@ static CUresult stage_start(stage *s) {
 }
 
 static CUresult stage_set(stage *s) {
-  s->mapped_count = 0;
-  s->broken_line = 0;
+  size_t i;
+  s->broken = NULL;
+  memset(s->is_released, 0, sizeof(s->is_released));
   PREPARE(s->gpu.cuMemAddressReserve(&s->base, RESERVED_GRANULES * s->granule, 0, 0, 0));
-  PREPARE(create(s, s->granule, &s->a));
-  PREPARE(create(s, s->granule, &s->b));
-  PREPARE(create(s, 2 * s->granule, &s->wide));
-  PREPARE(s->gpu.cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING));
-  PREPARE(s->gpu.cuStreamCreate(&s->other, CU_STREAM_NON_BLOCKING));
+  for (i = 0; i < 3; i++)
+    PREPARE(s->gpu.cuMemCreate(&s->handles[i], (1 + i / 2) * s->granule, &s->prop, 0));
+  for (i = 0; i < 2; i++) PREPARE(s->gpu.cuStreamCreate(&s->streams[i], CU_STREAM_NON_BLOCKING));
   return s->gpu.cuEventCreate(&s->event, CU_EVENT_DISABLE_TIMING);
 }
 
 /* Tidies up; what the row has already undone is refused, which is as well. */
 static void stage_clear(stage *s) {
+  const words none = {"", {"end", "", "", "", "", ""}};
+  size_t i;
+  (void)s->gpu.cuCtxSetCurrent(s->context);
+  if (s->is_capturing) (void)do_end(s, &none);
+  if (s->allocated) (void)s->gpu.cuMemFree(s->allocated);
+  s->allocated = 0;
   (void)s->gpu.cuCtxSynchronize();
+  while (s->fill_count) (void)s->gpu.cuMemRelease(s->fill[--s->fill_count]);
   while (s->mapped_count) {
     s->mapped_count--;
     (void)s->gpu.cuMemUnmap(s->mapped[s->mapped_count].address, s->mapped[s->mapped_count].bytes);
   }
-  if (s->a) (void)s->gpu.cuMemRelease(s->a);
-  (void)s->gpu.cuMemRelease(s->b);
-  (void)s->gpu.cuMemRelease(s->wide);
+  for (i = 0; i < 3; i++)
+    if (!s->is_released[i]) (void)s->gpu.cuMemRelease(s->handles[i]);
   (void)s->gpu.cuMemAddressFree(s->base, RESERVED_GRANULES * s->granule);
-  (void)s->gpu.cuStreamDestroy(s->stream);
-  (void)s->gpu.cuStreamDestroy(s->other);
-  (void)s->gpu.cuEventDestroy(s->event);
+  for (i = 0; i < 2; i++) (void)s->gpu.cuStreamDestroy(s->streams[i]);
+  if (s->is_open) (void)do_close(s, &none);
+  if (s->event) (void)do_destroy(s, &none);
 }
 
 typedef struct answer { /* of one driver to one row */
-  int code, broken_line;
+  int code, is_broken;
 } answer;
 
 static answer answer_of(stage *s, const row *r) {
   answer given;
   given.code = (int)stage_set(s);
-  require(given.code == 0, "%s: line %d answers %d", r->name, s->broken_line, given.code);
-  given.code = (int)r->call(s);
-  given.broken_line = s->broken_line;
+  require(given.code == 0, "%s: %s answers %d", r->name, s->broken ? s->broken : "the last call",
+          given.code);
+  given.code = (int)play(s, r->line);
+  given.is_broken = s->broken != NULL;
   stage_clear(s);
   return given;
 }
@@ -184,9 +207,10 @@ static void answer_alone(const char *path, const row *r, answer *out) {
   (void)alarm(patience());
   out->code = NOT_RECORDED;
   if (!gpu_open(&s.gpu, path)) _exit(1);
+  s.granule = CHUNK;
   if (r->process != UNINITIALISED && (stage_start(&s) || stage_set(&s))) _exit(1);
-  out->code = (int)r->call(&s);
-  out->broken_line = s.broken_line;
+  out->code = (int)play(&s, r->line);
+  out->is_broken = s.broken != NULL;
   _exit(0);
 }
 
@@ -217,7 +241,7 @@ static int row_holds(const row *r, const answer *driver, const answer *mock, int
   const char *verdict = "";
   if (refused && mock->code == 0)
     verdict = "FAILED: the mock accepts it";
-  else if (driver->broken_line && !rig.is_fake)
+  else if (driver->is_broken && !rig.is_fake)
     verdict = "FAILED: refused before the decisive call";
   else if (differs)
     verdict = is_recorded_device ? "FAILED: not as recorded" : "note: not as recorded";
@@ -235,7 +259,8 @@ static void open_stage(stage *s, const char *path) {
   CUresult code;
   require(gpu_open(&s->gpu, path), "%s cannot be opened", path);
   code = stage_start(s);
-  require(code == CUDA_SUCCESS, "%s, line %d answers %d", path, s->broken_line, (int)code);
+  require(code == CUDA_SUCCESS, "%s: %s answers %d", path, s->broken ? s->broken : "the last call",
+          (int)code);
 }
 
 static answer answer_with(stage *s, const char *path, const row *r) {

@@ -224,116 +224,97 @@ static void case_trim(void) {
   cu(rig.gpu.cuStreamDestroy(idle));
 }
 
-/* ---- Growing buffers ------------------------------------------------------------------------- */
+/* ---- Buffers --------------------------------------------------------------------------------- */
 
 #define BUFFERS 6
-
-typedef struct growing {
-  gmlake_buffer *handle;
-  CUstream stream;
-  unsigned char *ptr;
-  size_t chunks; /* filled, each with a seed of its own */
-  uint32_t seed;
-} growing;
-
-static void growing_open(gmlake *lake, growing *g, size_t chunks_max, CUstream stream) {
-  gmlake_buffer_desc desc;
-  gmlake_buffer_info info;
-  memset(&desc, 0, sizeof(desc));
-  desc.max_bytes = chunks_max * CHUNK;
-  desc.chunk_bytes = CHUNK;
-  g->stream = stream;
-  ok(gmlake_buffer_create(lake, &desc, &g->handle));
-  ok(gmlake_buffer_get_info(lake, g->handle, &info));
-  g->ptr = (unsigned char *)info.ptr;
-}
-
-/* Kernels read what is there before it is given up, and fill what is new, at once. 0: no room. */
-static int growing_resize(gmlake *lake, growing *g, size_t chunks) {
-  gmlake_result result;
-  size_t i;
-  for (i = chunks; i < g->chunks; i++)
-    verify_on(g->stream, g->ptr + i * CHUNK, CHUNK, g->seed + (uint32_t)i);
-  result = gmlake_buffer_resize(lake, g->handle, chunks * CHUNK, g->stream);
-  if (chunks > g->chunks && result == GMLAKE_ERROR_LIMIT_REACHED) return 0;
-  ok(result);
-  for (i = g->chunks; i < chunks; i++)
-    fill_on(g->stream, g->ptr + i * CHUNK, CHUNK, g->seed + (uint32_t)i);
-  g->chunks = chunks;
-  return 1;
-}
-
-static double grow_by_chunks_us(gmlake *lake, growing *g, size_t chunks) {
-  const uint64_t start = now_ns();
-  size_t i;
-  for (i = 1; i <= chunks; i++) ok(gmlake_buffer_resize(lake, g->handle, i * CHUNK, g->stream));
-  return (double)(now_ns() - start) / 1e3 / (double)chunks;
-}
-
-/* More buffers than their lake's limit has chunks for, on streams with work pending. */
-static void case_buffers(void) {
-  const size_t chunks_max = scale(24, 6), steps = scale(3000, 100);
-  const gmlake_desc desc = small_chunks(3 * chunks_max * CHUNK);
-  growing buffers[BUFFERS + 1];
-  CUstream streams[3];
-  gmlake *lake = new_lake(&desc);
-  uint64_t state = options.seed;
-  size_t i, refused = 0;
-  double first_us, again_us;
-  memset(buffers, 0, sizeof(buffers));
-  for (i = 0; i < 3; i++) streams[i] = new_stream(CU_STREAM_NON_BLOCKING);
-  for (i = 0; i <= BUFFERS; i++) {
-    growing_open(lake, &buffers[i], chunks_max, streams[i % 3]);
-    buffers[i].seed = (uint32_t)(1000 * i);
-  }
-  first_us = grow_by_chunks_us(lake, &buffers[BUFFERS], chunks_max);
-  ok(gmlake_buffer_resize(lake, buffers[BUFFERS].handle, 0, streams[0]));
-  again_us = grow_by_chunks_us(lake, &buffers[BUFFERS], chunks_max);
-  ok(gmlake_buffer_destroy(lake, buffers[BUFFERS].handle, streams[0]));
-  for (i = 0; i < steps; i++)
-    refused += !growing_resize(lake, &buffers[below(&state, BUFFERS)], below(&state, chunks_max));
-  for (i = 0; i < BUFFERS; i++) require(growing_resize(lake, &buffers[i], 0), "no way to shrink");
-  for (i = 0; i < 3; i++) await_stream(streams[i]);
-  require_no_wrong_words("buffers");
-  require(refused > 0 && refused < steps / 2, "%zu of %zu refused", refused, steps);
-  for (i = 0; i < BUFFERS; i++) ok(gmlake_buffer_destroy(lake, buffers[i].handle, streams[i % 3]));
-  tell("%zu resizes, %zu refused by the limit; 2 MiB more take %.1f us, again %.2f us", steps,
-       refused, first_us, again_us);
-  close_lake(lake);
-  for (i = 0; i < 3; i++) cu(rig.gpu.cuStreamDestroy(streams[i]));
-}
-
 #define PAGES 32 /* chunks of a buffer, at most */
 
 typedef struct paged {
-  growing g;
-  uint32_t seeds[PAGES]; /* 0: no memory */
+  gmlake_buffer *handle;
+  CUstream stream;
+  unsigned char *ptr;
+  size_t chunks;         /* up to which it was resized */
+  uint32_t seeds[PAGES]; /* of each chunk; 0: no memory */
 } paged;
 
+static void paged_open(gmlake *lake, paged *p, size_t chunks_max, CUstream stream) {
+  gmlake_buffer_desc desc;
+  gmlake_buffer_info info;
+  memset(&desc, 0, sizeof(desc));
+  memset(p, 0, sizeof(*p));
+  desc.max_bytes = chunks_max * CHUNK;
+  desc.chunk_bytes = CHUNK;
+  p->stream = stream;
+  ok(gmlake_buffer_create(lake, &desc, &p->handle));
+  ok(gmlake_buffer_get_info(lake, p->handle, &info));
+  p->ptr = (unsigned char *)info.ptr;
+}
+
+enum { COMMIT, DISCARD, RESIZE };
+
+static gmlake_result paged_call(gmlake *lake, const paged *p, int how, size_t at, size_t count,
+                                int is_more) {
+  if (how == RESIZE)
+    return gmlake_buffer_resize(lake, p->handle, (is_more ? at + count : at) * CHUNK, p->stream);
+  return (is_more ? gmlake_buffer_commit : gmlake_buffer_discard)(lake, p->handle, at * CHUNK,
+                                                                  count * CHUNK, p->stream);
+}
+
 /* Kernels read what is taken away before it goes, and fill what is new, at once. 0: no room. */
-static int paged_change(gmlake *lake, paged *p, size_t at, size_t count, int is_commit,
-                        uint32_t *seed) {
+static int paged_change(gmlake *lake, paged *p, int how, size_t at, size_t count, uint32_t *seed) {
+  const int is_more = how == COMMIT || (how == RESIZE && at == p->chunks);
   gmlake_result result;
   size_t i;
-  for (i = at; i < at + count && !is_commit; i++) {
-    if (p->seeds[i]) verify_on(p->g.stream, p->g.ptr + i * CHUNK, CHUNK, p->seeds[i]);
+  for (i = at; i < at + count && !is_more; i++) {
+    if (p->seeds[i]) verify_on(p->stream, p->ptr + i * CHUNK, CHUNK, p->seeds[i]);
     p->seeds[i] = 0;
   }
-  result = is_commit
-               ? gmlake_buffer_commit(lake, p->g.handle, at * CHUNK, count * CHUNK, p->g.stream)
-               : gmlake_buffer_discard(lake, p->g.handle, at * CHUNK, count * CHUNK, p->g.stream);
-  if (is_commit && result == GMLAKE_ERROR_LIMIT_REACHED) return 0;
+  result = paged_call(lake, p, how, at, count, is_more);
+  if (is_more && result == GMLAKE_ERROR_LIMIT_REACHED) return 0;
   ok(result);
-  for (i = at; i < at + count && is_commit; i++) {
+  for (i = at; i < at + count && is_more; i++) {
     if (p->seeds[i]) continue;
     p->seeds[i] = ++*seed;
-    fill_on(p->g.stream, p->g.ptr + i * CHUNK, CHUNK, p->seeds[i]);
+    fill_on(p->stream, p->ptr + i * CHUNK, CHUNK, p->seeds[i]);
   }
+  if (how == RESIZE) p->chunks = is_more ? at + count : at;
   return 1;
 }
 
-/* Memory comes and goes in the middle of buffers, on streams with work pending. */
-static void case_pages(void) {
+static int paged_resize(gmlake *lake, paged *p, size_t chunks, uint32_t *seed) {
+  return chunks < p->chunks ? paged_change(lake, p, RESIZE, chunks, p->chunks - chunks, seed)
+                            : paged_change(lake, p, RESIZE, p->chunks, chunks - p->chunks, seed);
+}
+
+static int paged_step(gmlake *lake, paged *p, size_t pages, int is_resized, uint64_t *state,
+                      uint32_t *seed) {
+  const size_t at = below(state, pages);
+  if (is_resized) return paged_resize(lake, p, at, seed);
+  return paged_change(lake, p, below(state, 2) ? COMMIT : DISCARD, at, 1 + below(state, pages - at),
+                      seed);
+}
+
+static double grow_by_chunks_us(gmlake *lake, const paged *p, size_t chunks) {
+  const uint64_t start = now_ns();
+  size_t i;
+  for (i = 1; i <= chunks; i++) ok(gmlake_buffer_resize(lake, p->handle, i * CHUNK, p->stream));
+  return (double)(now_ns() - start) / 1e3 / (double)chunks;
+}
+
+static void time_growth(gmlake *lake, CUstream stream, size_t chunks) {
+  double first_us, again_us;
+  paged p;
+  paged_open(lake, &p, chunks, stream);
+  first_us = grow_by_chunks_us(lake, &p, chunks);
+  ok(gmlake_buffer_resize(lake, p.handle, 0, stream));
+  again_us = grow_by_chunks_us(lake, &p, chunks);
+  ok(gmlake_buffer_destroy(lake, p.handle, stream));
+  tell("2 MiB more take %.1f us, again %.2f us; ", first_us, again_us);
+}
+
+/* More buffers than their lake's limit has chunks for, on streams with work pending: they grow and
+   shrink, or memory comes and goes in the middle of them. */
+static void change_buffers(int is_resized) {
   const size_t pages = scale(24, 6), steps = scale(3000, 100);
   const gmlake_desc desc = small_chunks(3 * pages * CHUNK);
   paged buffers[BUFFERS];
@@ -342,24 +323,29 @@ static void case_pages(void) {
   uint64_t state = options.seed;
   uint32_t seed = 0;
   size_t i, refused = 0;
-  memset(buffers, 0, sizeof(buffers));
   for (i = 0; i < 3; i++) streams[i] = new_stream(CU_STREAM_NON_BLOCKING);
-  for (i = 0; i < BUFFERS; i++) growing_open(lake, &buffers[i].g, pages, streams[i % 3]);
-  for (i = 0; i < steps; i++) {
-    const size_t at = below(&state, pages), count = 1 + below(&state, pages - at);
-    paged *p = &buffers[below(&state, BUFFERS)];
-    refused += !paged_change(lake, p, at, count, below(&state, 2) != 0, &seed);
+  if (is_resized) time_growth(lake, streams[0], pages);
+  for (i = 0; i < BUFFERS; i++) paged_open(lake, &buffers[i], pages, streams[i % 3]);
+  for (i = 0; i < steps; i++)
+    refused +=
+        !paged_step(lake, &buffers[below(&state, BUFFERS)], pages, is_resized, &state, &seed);
+  for (i = 0; i < BUFFERS; i++) {
+    if (is_resized)
+      require(paged_resize(lake, &buffers[i], 0, &seed), "no way to shrink");
+    else
+      (void)paged_change(lake, &buffers[i], DISCARD, 0, pages, &seed);
   }
-  for (i = 0; i < BUFFERS; i++) (void)paged_change(lake, &buffers[i], 0, pages, 0, &seed);
   for (i = 0; i < 3; i++) await_stream(streams[i]);
-  require_no_wrong_words("pages");
+  require_no_wrong_words("buffers");
   require(refused > 0 && refused < steps / 2, "%zu of %zu refused", refused, steps);
-  for (i = 0; i < BUFFERS; i++)
-    ok(gmlake_buffer_destroy(lake, buffers[i].g.handle, streams[i % 3]));
-  tell("%zu commits and discards, %zu refused by the limit", steps, refused);
+  for (i = 0; i < BUFFERS; i++) ok(gmlake_buffer_destroy(lake, buffers[i].handle, streams[i % 3]));
+  tell("%zu changes, %zu refused by the limit", steps, refused);
   close_lake(lake);
   for (i = 0; i < 3; i++) cu(rig.gpu.cuStreamDestroy(streams[i]));
 }
+
+static void case_buffers(void) { change_buffers(1); }
+static void case_pages(void) { change_buffers(0); }
 
 static void count_warning(void *user, int level, const gmlake_error_info *info) {
   (void)info;

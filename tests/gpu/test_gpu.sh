@@ -20,7 +20,7 @@ run() {
 ends_with() { [ "$(tail -n 1 "$dir/out")" = "$1" ]; }
 
 # What tests/gpu/sanitizer.sh runs on a GPU touches memory of the lake alone.
-ok 'sanitizer: compiles' ${CC:-cc} -std=gnu99 -g -I. -Ibench -Itests/cuda_stub \
+ok 'sanitizer: compiles' ${CC:-cc} -std=gnu99 -I. -Ibench -Itests/cuda_stub \
   tests/gpu/sanitizer.c -o "$dir/sanitizer" -lpthread -ldl
 for case in fits over rounded freed window window_over buffer buffer_over; do
   ok "sanitizer: $case" run 0 "$dir/sanitizer" "$case"
@@ -75,7 +75,7 @@ done
 plant() {
   sed "$2" gmlake.h >"$dir/gmlake.h"
   ok "$1: planted" [ "$(diff gmlake.h "$dir/gmlake.h" | grep -c '^>')" = 1 ]
-  ok "$1: built" "${CC:-cc}" -std=c99 -g -w -I"$dir" -I. -Ibench -Itests -Itests/cuda_stub \
+  ok "$1: built" "${CC:-cc}" -std=c99 -w -I"$dir" -I. -Ibench -Itests -Itests/cuda_stub \
     tests/gpu/gpu_test.c -o "$dir/gpu_test" -lpthread -ldl
   ok "$1: noticed" run 1 "$dir/gpu_test" --operations 3000 traffic
   ok "$1: by words or faults" grep -qE '[0-9] wrong words|answers 700|DEVICE_LOST' "$dir/out"
@@ -90,7 +90,7 @@ plant 'recorded streams are forgotten' \
 # The mock lets addresses go that are mapped; the driver beside it does not.
 sed 's/ && !found->mapping_count;/;/' gmlake.h >"$dir/gmlake.h"
 ok 'a lax mock: planted' [ "$(diff gmlake.h "$dir/gmlake.h" | grep -c '^>')" = 1 ]
-ok 'a lax mock: built' "${CC:-cc}" -std=c99 -O1 -w -shared -fPIC -fvisibility=hidden -I"$dir" -I. \
+ok 'a lax mock: built' "${CC:-cc}" -std=c99 -w -shared -fPIC -fvisibility=hidden -I"$dir" -I. \
   -Itests/cuda_stub tests/gpu/fake_cuda.c -o "$dir/libcuda.so.1" -Wl,-soname,libcuda.so.1 -lpthread -ldl
 ok 'a lax mock: noticed' run 1 "$build/gpu_test" --fake "$dir/libcuda.so.1" misuse
 ok 'a lax mock: which row' grep -q '^  free addresses that are mapped .*the mock accepts' "$dir/out"

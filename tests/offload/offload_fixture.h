@@ -30,40 +30,7 @@ extern "C" { /* cmocka.h does not say so everywhere */
 #define assert_ok(call) assert_int_equal(call, GMLAKE_OFFLOAD_OK)
 #define assert_error(call, name) assert_int_equal(call, GMLAKE_OFFLOAD_ERROR_##name)
 
-/* ---- Host memory, counted; a call can be made to fail ---------------------------------------- */
-
-#define HOST_EDGE 16 /* bytes before and behind each allocation; nobody may write them */
-
-static size_t host_bytes, host_calls;
-static long host_fail_in; /* 1: the next allocation fails; 0: none does */
-
-static void *host_malloc(void *user, size_t bytes) {
-  char *ptr;
-  (void)user;
-  host_calls++;
-  if (host_fail_in && !--host_fail_in) return NULL;
-  ptr = (char *)malloc(bytes + 2 * HOST_EDGE);
-  assert_non_null(ptr);
-  memset(ptr, 0x5A, HOST_EDGE);
-  memcpy(ptr, &bytes, sizeof bytes);
-  memset(ptr + HOST_EDGE + bytes, 0x5A, HOST_EDGE);
-  host_bytes += bytes;
-  return ptr + HOST_EDGE;
-}
-
-static void host_free(void *user, void *ptr) {
-  char *begin = (char *)ptr - HOST_EDGE, edge[HOST_EDGE];
-  size_t bytes;
-  (void)user;
-  memcpy(&bytes, begin, sizeof bytes);
-  memset(edge, 0x5A, sizeof edge);
-  assert_memory_equal(begin + sizeof bytes, edge, HOST_EDGE - sizeof bytes);
-  assert_memory_equal(begin + HOST_EDGE + bytes, edge, HOST_EDGE);
-  host_bytes -= bytes;
-  free(begin);
-}
-
-static const gmlake_offload_host counted = {host_malloc, host_free, NULL};
+#include "host.h"
 
 /* ---- Graphs ---------------------------------------------------------------------------------- */
 
@@ -125,6 +92,12 @@ static inline uint32_t op(gmlake_offload_graph *graph, uint64_t time_ns, uint32_
 static inline gmlake_offload_graph_info info_of(const gmlake_offload_graph *graph) {
   gmlake_offload_graph_info info;
   assert_ok(gmlake_offload_graph_get_info(graph, &info));
+  return info;
+}
+
+static inline gmlake_offload_plan_info plan_info(const gmlake_offload_plan *plan) {
+  gmlake_offload_plan_info info;
+  assert_ok(gmlake_offload_plan_get_info(plan, &info));
   return info;
 }
 

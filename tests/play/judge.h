@@ -136,7 +136,7 @@ static struct world {
   uint64_t clock_ns;
   gmlake_result injected, fatal; /* in this operation; in any */
   size_t hits, hits_before;      /* calls made to fail; before this operation */
-  int hit_kind;                  /* of the last one */
+  int hit_kind, hit_code;        /* of the last one; what the driver answered */
   int is_lasting;                /* a fault that stays has hit */
   gmlake_result lost, was_lost;  /* what the lake has to know of a fatal error; before this one */
   size_t all_calls, all_mallocs; /* that could be made to fail */
@@ -151,6 +151,11 @@ static struct world {
     int kind, stays;
     gmlake_result result;
   } faults[4];
+  struct meddling { /* operations in the middle of a call of the driver */
+    size_t in, first, count;
+    int kind;
+  } meddlings[2];
+  int is_inside;
   size_t fault_count, host_in, calls;
   size_t reserved_most; /* at any time */
   size_t foreign_bytes; /* all that was ever imported */
@@ -371,12 +376,42 @@ static int gives_back(int kind) {
          kind == ON_EVENT_DESTROY || kind == ON_EXCHANGE || kind == ON_HOST_FREE;
 }
 
+static void meddle(const struct meddling *m); /* of player.h */
+
+/* What is to happen in the middle of this call does. */
+static void meddle_in(int kind) {
+  size_t i;
+  for (i = 0; i < 2; i++) {
+    struct meddling *m = &w.meddlings[i];
+    if (m->in && m->kind == kind && !--m->in) meddle(m);
+  }
+}
+
+#if !defined(PLAY_DEVICE)
+/* Whether the device itself fails its next call, and with which number. The mock does not: what is
+   to fail does not reach it. */
+static int device_fails(int kind, gmlake_result *result, int *code) {
+  (void)kind;
+  (void)result;
+  *code = 1234;
+  return 0;
+}
+
+/* Whether the device has all that the words ask for. The mock has. */
+static inline int is_playable(const char *words) { return words != NULL; }
+#else
+static int device_fails(int kind, gmlake_result *result, int *code);
+static int is_playable(const char *words);
+#endif
+
 /* Whether this call fails, and how. */
 static gmlake_result gate(int kind, int *code) {
   gmlake_result result = GMLAKE_OK;
+  int is_below;
   size_t i;
   judge(++w.calls < ALL_CALLS, "the operation does not end");
   judge(!lake || !lake->lost || gives_back(kind), "a device that is lost is asked for something");
+  meddle_in(kind);
   w.called[kind]++;
   w.all_calls++;
   w.driver_calls += kind != ON_PROPERTIES && kind != ON_ID && kind != ON_EXCHANGE;
@@ -394,6 +429,7 @@ static gmlake_result gate(int kind, int *code) {
     w.is_lasting |= f->stays;
   }
   if (!result) return result;
+  is_below = device_fails(kind, &result, &w.hit_code);
   trace("  %s fails\n", kinds[kind]);
   w.hits++;
   w.hit_kind = kind;
@@ -402,8 +438,8 @@ static gmlake_result gate(int kind, int *code) {
   w.has_failed = 1;
   if (is_fatal(result)) w.fatal = result;
   if (is_fatal(result) && !w.lost && !(kind == ON_EXCHANGE && w.is_relaxed)) w.lost = result;
-  *code = 1234;
-  return result;
+  *code = w.hit_code;
+  return is_below ? GMLAKE_OK : result;
 }
 
 #define GATE(kind)                         \
@@ -675,8 +711,8 @@ static gmlake_result see_stream_wait(void *user, gmlake_stream on, void *value, 
 
 static gmlake_result see_exchange(void *user, int *mode, int *code) {
   gmlake_result result = gate(ON_EXCHANGE, code);
-  w.is_relaxed = !w.is_relaxed && !result;
   if (!result) result = mock->capture_exchange(user, mode, code);
+  w.is_relaxed = !w.is_relaxed && !result;
   if (result) w.is_trusted = 0;
   if (result) w.was_refused = 1;
   return result;
@@ -704,9 +740,9 @@ static gmlake_result see_host_alloc(void *user, size_t bytes, void **out, int *c
 }
 static gmlake_result see_host_free(void *user, void *host, int *code) {
   gmlake_result result = gate(ON_HOST_FREE, code);
+  if (!result) result = mock->host_free(user, host, code);
   if (result) w.was_refused = 1;
-  if (result) return result;
-  return mock->host_free(user, host, code);
+  return result;
 }
 
 static void watch(void) {

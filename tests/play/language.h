@@ -45,6 +45,8 @@
                        any kind; 0: no call fails any more. Without the option `exact` it counts in
                        the next operation alone
      host:2*           the same of host memory
+     in:map=2( words )   in the middle of the second call of the kind from here, before the driver
+                       is asked
      [3 words ]        three times
      |                 what is behind it is looked at more closely (test_faults.c)
      destroy           the lake, with the blocks that it has; else at the end of the line
@@ -568,8 +570,27 @@ static void read_several(program *p, op *o, const word *form) {
   reader.is_wrong |= !count;
 }
 
+static void read_words(program *p);
+
+/* What happens in the middle of a call of the driver: `more` operations behind this one. */
+static void read_inside(program *p) {
+  const size_t at = p->count;
+  op o;
+  memset(&o, 0, sizeof(o));
+  o.verb = 'M';
+  reader.at += strlen("in:");
+  o.two = (unsigned char)read_kind();
+  reader.is_wrong |= !reads('=');
+  o.bytes = read_number();
+  reader.is_wrong |= !reads('(');
+  program_add(p, &o);
+  read_words(p);
+  p->ops[at].more = p->count - at - 1;
+  reader.is_wrong |= !reads(')');
+}
+
 static void read_words(program *p) {
-  while (*reader.at && *reader.at != ']' && !reader.is_wrong) {
+  while (*reader.at && !strchr("])", *reader.at) && !reader.is_wrong) {
     const word *form;
     op o;
     memset(&o, 0, sizeof(o));
@@ -586,6 +607,10 @@ static void read_words(program *p) {
         read_words(p);
       }
       reader.is_wrong |= !reads(']');
+      continue;
+    }
+    if (!strncmp(reader.at, "in:", 3)) {
+      read_inside(p);
       continue;
     }
     if (!strncmp(reader.at, "fail:", 5) || !strncmp(reader.at, "host:", 5)) {
@@ -777,6 +802,10 @@ static void op_write(FILE *to, const op *o) {
     if (o->flags) (void)fputc('*', to);
     return;
   }
+  if (o->verb == 'M') {
+    (void)fprintf(to, "in:%s=%zu(", kinds[o->two], o->bytes);
+    return;
+  }
   if (o->verb == '=') {
     (void)fputs(comparisons[o->align - 1].name, to);
     write_form(to, o, comparisons[o->align - 1].form);
@@ -788,7 +817,7 @@ static void op_write(FILE *to, const op *o) {
 }
 
 static inline void program_write(FILE *to, const program *p) {
-  size_t i;
+  size_t i, end = OPS; /* of what is inside of a call */
   const char *space = "";
   (void)fputc('{', to);
   if (p->options[OPT_GRANULE]) {
@@ -809,7 +838,11 @@ static inline void program_write(FILE *to, const program *p) {
       (void)fprintf(to, "%zu", p->options[i]);
   }
   (void)fputc('}', to);
-  for (i = 0; i < p->count; i++) (void)fputc(' ', to), op_write(to, &p->ops[i]);
+  for (i = 0; i < p->count; i++) {
+    (void)fputc(' ', to), op_write(to, &p->ops[i]);
+    if (p->ops[i].verb == 'M') end = i + p->ops[i].more;
+    if (end == i) (void)fputs(" )", to);
+  }
   writing_unit = UNIT;
 }
 

@@ -39,7 +39,7 @@ typedef struct injection {
   size_t first, second; /* numbers of calls, or of an allocation; second 0: none */
 } injection;
 
-static const char fault_letters[] = "OINGWH";
+static const char fault_letters[] = "OINRGWH";
 
 static struct {
   uint64_t singles, pairs, findings;
@@ -451,6 +451,7 @@ static size_t make_scenarios(scenario *all) {
     for (v = 0; v < VARIANTS; v++) {
       scenario *s = &all[kept];
       if (!strchr(rows[i].variants, variants[v].letter)) continue;
+      if (!is_playable(rows[i].line) || !is_playable(variants[v].name)) continue;
       s->row = &rows[i];
       s->variant = &variants[v];
       (void)snprintf(s->name, sizeof(s->name), "%s/%s", rows[i].name, variants[v].name);

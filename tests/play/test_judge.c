@@ -342,6 +342,8 @@ static void says_nothing_of_a_failure(void) {
   (void)is_done(GMLAKE_ERROR_DRIVER, "gmlake_alloc", LACK, GMLAKE_OK);
 }
 
+static void makes_no_call(void) {}
+
 /* ---- A policy -------------------------------------------------------------------------------- */
 
 static void shows_what_lives(void) {
@@ -536,6 +538,8 @@ static const struct misdeed {
     {"growth_is_foretold", "{}", foretells_growth, "foretold GMLAKE_OK, wait 0, new 1"},
     {"free_chunks_are_refused", "{cap:8} +a=4 -a", refuses_what_is_free, "free chunks serve"},
     {"new_chunks_are_refused", "{cap:8} +a=4 -a", refuses_what_can_be_made, "new chunks serve"},
+    {"a_call_is_not_meddled_with", "{} in:map=2( T:0 ) +a=1", makes_no_call,
+     "a call that was to be meddled with was not made"},
     {"an_error_says_nothing", "{}", says_nothing_of_a_failure, "the last error is another one"},
     {"what_lives_is_shown", "{} +a=1", shows_what_lives, "two live blocks share memory"},
     {"other_bytes_are_shown", "{} +a=1@A", shows_other_bytes, "a request's bytes"},

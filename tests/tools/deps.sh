@@ -1,5 +1,5 @@
 #!/bin/sh
-# usage: deps.sh replay|bench|test|nightly|mutate|plots|manual|ci|lint|torch|viewer
+# usage: deps.sh replay|bench|test|fuzz|mutate|plots|manual|ci|lint|torch|viewer
 # Installs what that target of the Makefile, or .ci/run, needs and the machine lacks (Debian and
 # Ubuntu), once it has said what that is; INSTALL_PACKAGES=no: says so, and fails. torch: one for the
 # CPU, on which tests/clients/test_clients.sh tries sessions. viewer: a browser, and below build/viewer
@@ -28,9 +28,9 @@ torch_header='from os.path import exists, join; from torch.utils.cpp_extension i
 assert any(exists(join(path, "torch", "library.h")) for path in include_paths())'
 
 case $1 in
-replay | bench | test | nightly | mutate | plots | manual | ci | lint | torch | viewer) ;;
+replay | bench | test | fuzz | mutate | plots | manual | ci | lint | torch | viewer) ;;
 *)
-  echo "usage: deps.sh replay|bench|test|nightly|mutate|plots|manual|ci|lint|torch|viewer" >&2
+  echo "usage: deps.sh replay|bench|test|fuzz|mutate|plots|manual|ci|lint|torch|viewer" >&2
   exit 2
   ;;
 esac
@@ -58,7 +58,7 @@ if [ "$1" = test ] || [ "$1" = ci ]; then
   need cmake command -v cmake
   need pkgconf command -v pkg-config
 fi
-if [ "$1" = nightly ]; then
+if [ "$1" = fuzz ]; then
   need clang command -v clang
   need libclang-rt-14-dev has_fuzzer
 fi

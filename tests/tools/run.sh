@@ -32,6 +32,11 @@ limited() {
   rm -f "$log.pid"
 }
 
+# processor_seconds: those of all that this shell has waited for.
+processor_seconds() {
+  sed -n '2s/[ms]/ /gp' "$log.times" | awk '{ printf "%.1f", 60 * ($1 + $3) + $2 + $4 }'
+}
+
 # How far it is, and about how long the rest takes: on a terminal a line that changes, else a line
 # for each tenth of many tests.
 show_progress() {
@@ -67,6 +72,7 @@ run_one() {
     ;;
   esac
   rm -rf "$log.tmp"
+  times >"$log.times"
   reason=
   if [ "$((passed + failed))" = 0 ]; then reason=", counted nothing"; fi
   case $status in
@@ -77,7 +83,8 @@ run_one() {
   if [ "$failed" = 0 ] && [ "$status$reason" != 0 ]; then failed=1; fi
   if [ "$skipped" != 0 ]; then reason=", $skipped skipped$reason"; fi
   if [ "$failed" != 0 ]; then reason="$reason, exit status $status"; fi
-  echo "$1: $passed passed, $failed failed$reason ($(($(date +%s) - start)) s)" >>"$log"
+  echo "$1: $passed passed, $failed failed$reason ($(($(date +%s) - start)) s, processor \
+$(processor_seconds) s)" >>"$log"
   if [ -t 2 ]; then printf '\r\033[K' >&2; fi
   if [ "$failed" != 0 ]; then
     cat "$log"

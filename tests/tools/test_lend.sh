@@ -15,7 +15,7 @@ for seed in 1 5 7 8; do ok "seed $seed" lends "$build/lend" "$seed"; done
 
 # It notices a lake that does not lend: all that is borrowed is then new memory.
 sed 's/with_graphs ? GMLAKE_TRANSIENT : 0/0/' bench/lend.c >"$dir/wrong.c"
-"${CC:-cc}" -std=gnu99 -O1 -I. "$dir/wrong.c" -o "$dir/wrong" -lpthread -ldl
+"${CC:-cc}" -std=gnu99 -I. "$dir/wrong.c" -o "$dir/wrong" -lpthread -ldl
 ok 'a load that borrows nothing: noticed' test ! "$(lends "$dir/wrong" 5 && echo fine)"
 
 export LD_LIBRARY_PATH="$build/fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" FAKE_CUDA_GIB=16

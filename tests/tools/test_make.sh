@@ -7,6 +7,11 @@ unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES INSTALL_PACKAGES # of the make th
 tree="$dir/a source tree"
 mkdir "$tree"
 cp -R ./*.h Makefile bench examples tests "$tree"
+cat >"$tree/tests/tools/test_one.sh" <<'END2'
+. tests/tools/shell.sh
+ok 'replay' "$build/replay" --help
+report
+END2
 
 # made ARGUMENT...: make in the copy, quickly.
 made() { make -C "$tree" CFLAGS=-O0 "$@" >"$dir/out" 2>"$dir/err"; }
@@ -21,7 +26,7 @@ tested() {
 }
 
 ok 'spaces: make' made build/replay build/policy_worst_fit.so build/test_debug
-ok 'spaces: tests' tested build tests/tools/test_replay.sh build/test_debug
+ok 'spaces: tests' tested build tests/tools/test_one.sh build/test_debug
 ok 'spaces: of both kinds' [ "$(grep -c ': [1-9][0-9]* passed, 0 failed (' "$dir/out")" = 2 ]
 ok 'spaces: make clean' made clean
 ok 'spaces: nothing is left' [ ! -e "$tree/build" ]
@@ -31,8 +36,8 @@ chmod -R a-w "$tree"
 listed >"$dir/before" # root may write all the same
 out=$dir/out.of.tree
 ok 'read-only: make' made "BUILD=$out" "$out/replay" "$out/policy_worst_fit.so" \
-  "$out/fake/libcuda.so.1" "$out/test_cuda"
-ok 'read-only: tests' tested "$out" tests/tools/test_replay.sh "$out/test_cuda"
+  "$out/fake/libcuda.so.1" "$out/test_debug"
+ok 'read-only: tests' tested "$out" tests/tools/test_one.sh "$out/test_debug"
 ok 'read-only: of both kinds' [ "$(grep -c ': [1-9][0-9]* passed, 0 failed (' "$dir/out")" = 2 ]
 listed >"$dir/after"
 ok 'read-only: nothing is written' cmp "$dir/before" "$dir/after"

@@ -80,6 +80,4 @@ ok 'a word where only options may stand' run 2 test_faults --shard 0/1 word
 ok 'a word where only options may stand: told' says 'test_faults: word: it takes options only'
 ok 'no such case' run 2 gpu_test nonsense
 ok 'no such case: told' says 'gpu_test: nonsense: no such case'
-ok 'no such world' run 2 test_worlds --depth=1 nonsense
-ok 'no such world: told' says "test_worlds: there are no other worlds than 'one stream'"
 report

@@ -178,7 +178,8 @@ ok 'gmlake_offload.h: its example saves what it says' grep -q "^ *// $(cat "$dir
 
 # What the programs print: of each trace a row of the table there, and answers to the questions.
 "$build/replay" --once bench/traces/*.gmtrace.gz >"$dir/replay" 2>&1
-"$build/replay" --once --chunk-mib 32 bench/traces/*.gmtrace.gz >"$dir/replay32" 2>&1
+"$build/replay" --once --policy default --chunk-mib 32 bench/traces/*.gmtrace.gz >"$dir/replay32" \
+  2>&1
 "$build/replay" --once --json bench/traces/*.gmtrace.gz | grep '"stream_lag_us": 0, "cross_stream": "wait"' >"$dir/lake"
 "$build/replay" --once --json --allocator bfc bench/traces/*.gmtrace.gz >"$dir/bfc"
 tr -d '*' <bench/RESULTS.md >"$dir/results"

@@ -338,7 +338,9 @@ static void test_null_arguments(void **state) {
   assert_error(gmlake_bfc_alloc(bfc, 1, NULL, NULL), INVALID_ARGUMENT);
   assert_error(gmlake_bfc_alloc(NULL, 1, NULL, &ptr), INVALID_ARGUMENT);
   assert_null(ptr);
+  assert_error(gmlake_bfc_alloc(NULL, 0, NULL, &ptr), INVALID_ARGUMENT);
   assert_error(gmlake_bfc_free(NULL, bfc), INVALID_ARGUMENT);
+  assert_error(gmlake_bfc_free(NULL, NULL), INVALID_ARGUMENT);
   assert_error(gmlake_bfc_trim(NULL, &bytes), INVALID_ARGUMENT);
   assert_size(bytes, 0);
   assert_error(gmlake_bfc_get_stats(NULL, &stats), INVALID_ARGUMENT);
@@ -355,8 +357,9 @@ static void test_null_arguments(void **state) {
 }
 
 static void test_wrong_pointers(void **state) {
-  gmlake_bfc *bfc = fresh();
-  char *a = take(bfc, 1000), *b = take(bfc, 1000);
+  gmlake_bfc_desc desc = fresh_desc();
+  gmlake_bfc *bfc = make(&desc), *another = make(&desc);
+  char *a = take(bfc, 1000), *b = take(bfc, 1000), *foreign = take(another, 1000);
   gmlake_bfc_stats before, after;
   (void)state;
   give(bfc, b);
@@ -365,10 +368,16 @@ static void test_wrong_pointers(void **state) {
   assert_error(gmlake_bfc_free(bfc, b + 1), DOUBLE_FREE);
   assert_error(gmlake_bfc_free(bfc, a + 2 * MIB - 1), DOUBLE_FREE);
   assert_error(gmlake_bfc_free(bfc, a + 1), UNKNOWN_POINTER);
+  assert_error(gmlake_bfc_free(bfc, a + 512), UNKNOWN_POINTER);
   assert_error(gmlake_bfc_free(bfc, a + 1023), UNKNOWN_POINTER);
   assert_error(gmlake_bfc_free(bfc, a - 1), UNKNOWN_POINTER);
   assert_error(gmlake_bfc_free(bfc, a + 2 * MIB), UNKNOWN_POINTER);
   assert_error(gmlake_bfc_free(bfc, bfc), UNKNOWN_POINTER);
+  assert_error(gmlake_bfc_free(bfc, foreign), UNKNOWN_POINTER);
+  assert_error(gmlake_bfc_free(bfc, (char *)(uintptr_t)1), UNKNOWN_POINTER);
+  assert_error(gmlake_bfc_free(bfc, (char *)UINTPTR_MAX), UNKNOWN_POINTER);
+  give(another, foreign);
+  assert_ok(gmlake_bfc_destroy(another));
   after = stats_of(bfc);
   assert_memory_equal(&before, &after, sizeof before);
   give(bfc, a);
@@ -627,6 +636,31 @@ static void test_retry_when_refused(void **state) {
   finish(bfc);
 }
 
+/* A segment is whole or not there. */
+static void test_limits_of_a_segment(void **state) {
+  static const struct {
+    size_t limit_bytes, bytes;
+    gmlake_bfc_result result;
+  } rows[] = {{60 * MIB, 60 * MIB, GMLAKE_BFC_OK},
+              {60 * MIB, 60 * MIB + 1, GMLAKE_BFC_ERROR_LIMIT_REACHED},
+              {60 * MIB - 1, 60 * MIB, GMLAKE_BFC_ERROR_LIMIT_REACHED},
+              {60 * MIB + 1, 60 * MIB, GMLAKE_BFC_OK},
+              {1, 1, GMLAKE_BFC_ERROR_LIMIT_REACHED},
+              {SIZE_MAX, 1, GMLAKE_BFC_OK}};
+  size_t i;
+  (void)state;
+  for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    gmlake_bfc_desc desc = fresh_desc();
+    gmlake_bfc *bfc;
+    void *ptr = &desc;
+    desc.limit_bytes = rows[i].limit_bytes;
+    bfc = make(&desc);
+    assert_int_equal(gmlake_bfc_alloc(bfc, rows[i].bytes, NULL, &ptr), rows[i].result);
+    assert_int_equal(ptr == NULL, rows[i].result != GMLAKE_BFC_OK);
+    finish(bfc);
+  }
+}
+
 static void test_limit(void **state) {
   gmlake_bfc_desc desc = fresh_desc();
   gmlake_bfc *bfc;
@@ -767,6 +801,8 @@ static void test_stats_struct_bytes(void **state) {
   assert_size(stats.struct_bytes, sizeof stats);
   assert_size(stats.active_bytes, 1024);
   stats.struct_bytes = 1;
+  assert_error(gmlake_bfc_get_stats(bfc, &stats), INVALID_ARGUMENT);
+  stats.struct_bytes = sizeof(size_t) - 1;
   assert_error(gmlake_bfc_get_stats(bfc, &stats), INVALID_ARGUMENT);
   finish(bfc);
 }
@@ -1563,6 +1599,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_pools_do_not_mix),
       cmocka_unit_test(test_trim),
       cmocka_unit_test(test_retry_when_refused),
+      cmocka_unit_test(test_limits_of_a_segment),
       cmocka_unit_test(test_limit),
       cmocka_unit_test(test_every_size_is_used),
       cmocka_unit_test(test_every_remainder_is_used),

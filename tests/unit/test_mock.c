@@ -53,6 +53,7 @@ extern "C" { /* cmocka.h does not say so everywhere */
 }
 #endif
 
+#define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
 #define TIB ((size_t)1 << 40)
@@ -219,10 +220,14 @@ static unsigned char *bytes_at(uint64_t address) { return (unsigned char *)(uint
 
 /* ---- Creating ------------------------------------------------------------------------------- */
 
+#define HALF ((size_t)1 << 63)
+
 static void test_description(void **state) {
+  static const size_t odd[] = {1,        3,       512,      2048,    64 * KIB + 1,
+                               96 * KIB, 3 * MIB, SIZE_MAX, HALF + 1};
   gmlake_device_properties properties;
   gmlake_mock_desc desc;
-  size_t free_bytes, total_bytes;
+  size_t free_bytes, total_bytes, i;
   (void)state;
   memset(&desc, 0, sizeof(desc));
   mock = NULL;
@@ -232,11 +237,21 @@ static void test_description(void **state) {
   assert_int_equal(gmlake_mock_create(NULL, &mock), GMLAKE_OK); /* as if all zero */
   gmlake_mock_destroy(mock);
   mock = NULL;
-  desc.granularity_bytes = 3 * MIB;
-  assert_error(gmlake_mock_create(&desc, &mock), INVALID_ARGUMENT);
-  desc.granularity_bytes = 512;
-  assert_error(gmlake_mock_create(&desc, &mock), INVALID_ARGUMENT);
+  for (i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+    desc.granularity_bytes = odd[i];
+    assert_error(gmlake_mock_create(&desc, &mock), INVALID_ARGUMENT);
+  }
   assert_null(mock);
+  desc.granularity_bytes = HALF;
+  assert_int_equal(gmlake_mock_create(&desc, &mock), GMLAKE_OK);
+  gmlake_mock_destroy(mock);
+  desc.granularity_bytes = 64 * KIB;
+  for (desc.capacity_bytes = 1;; desc.capacity_bytes = SIZE_MAX) {
+    assert_int_equal(gmlake_mock_create(&desc, &mock), GMLAKE_OK);
+    gmlake_mock_destroy(mock);
+    if (desc.capacity_bytes == SIZE_MAX) break;
+  }
+  mock = NULL;
   gmlake_mock_destroy(NULL);
   assert_int_equal(hook_live, 0);
 
@@ -548,6 +563,48 @@ static void test_misuse(void **state) {
   (void)state;
   run_misuse(0);
   run_misuse(1);
+}
+
+/* `call` is refused so, and changes nothing. */
+#define refused(call, name)         \
+  do {                              \
+    mark();                         \
+    assert_error(call, name);       \
+    assert_true(code != 0);         \
+    assert_unchanged(marked, 1, 1); \
+  } while (0)
+
+static void test_numbers_that_wrap(void **state) {
+  (void)state;
+  open_mock(0, 0);
+  base = reserve(8 * G);
+  handle = create(G);
+  other = 77;
+  refused(reserve_at(SIZE_MAX - G + 2, G, &other), INVALID_ARGUMENT);
+  refused(reserve_at(SIZE_MAX - G + 1, G, &other), OUT_OF_DEVICE_MEMORY);
+  refused(reserve_at(SIZE_MAX, G, &other), INVALID_ARGUMENT);
+  refused(reserve_at(G, HALF, &other), OUT_OF_DEVICE_MEMORY);
+  refused(reserve_at(G, SIZE_MAX, &other), INVALID_ARGUMENT);
+  refused(create_handle(SIZE_MAX, &other), INVALID_ARGUMENT);
+  refused(create_handle(HALF, &other), OUT_OF_DEVICE_MEMORY);
+  refused(create_handle(16 * GIB, &other), OUT_OF_DEVICE_MEMORY);
+  refused(mock->create(mock->user, G, ~0u, &other, &code), UNSUPPORTED);
+  assert_int_equal(other, 77);
+  refused(release(UINT64_MAX), INVALID_ARGUMENT);
+  refused(release(handle + 1), INVALID_ARGUMENT);
+  refused(unreserve(base, 9 * G), INVALID_ARGUMENT);
+  refused(unreserve(base, 0), INVALID_ARGUMENT);
+  refused(unreserve(base, SIZE_MAX), INVALID_ARGUMENT);
+  refused(unreserve(UINT64_MAX, G), INVALID_ARGUMENT);
+  refused(map(base, SIZE_MAX - G + 1, handle), INVALID_ARGUMENT);
+  refused(map(UINT64_MAX - G + 1, G, handle), INVALID_ARGUMENT);
+  refused(map(0, G, handle), INVALID_ARGUMENT);
+  refused(unmap(base + G, SIZE_MAX - G + 1), INVALID_ARGUMENT);
+  refused(set_access(base, 0), INVALID_ARGUMENT);
+  assert_ok(map(base, G, handle)); /* what was there is there */
+  assert_ok(set_access(base, G));
+  assert_ok(unmap(base, G));
+  close_mock();
 }
 
 /* Values of another kind, of the past, of nothing; codes as the driver's for bad handles. */
@@ -2085,6 +2142,7 @@ int main(void) {
       cmocka_unit_test(test_properties_are_complete),
       cmocka_unit_test(test_file_zero),
       cmocka_unit_test(test_misuse),
+      cmocka_unit_test(test_numbers_that_wrap),
       cmocka_unit_test(test_misuse_of_events),
       cmocka_unit_test(test_aliases),
       cmocka_unit_test(test_host_memory_given_back),

@@ -1,0 +1,216 @@
+/* What has to come of graphs, plans, runs and memgraphs; the words are those of language.h. The
+   stage judges beside it that each run gives the bytes of one that moves nothing, and that each
+   memgraph is right and does so in any order. An operator takes 1 us unless it says. */
+#if !defined(OFFLOAD_GRAPH_ROWS_H)
+#define OFFLOAD_GRAPH_ROWS_H
+
+#include "graphs.h"
+
+/* e is used first and last, l between. */
+#define VALLEY "e=100 l=300 s=1 >s:5000 >e:5000 e,s>s:5000 >s:5000 >l:5000 >s:5000 e,s>s:5000 "
+/* [units of 64 bytes] x is made, leaves for y, and comes back when y is gone. In four units. */
+#define THERE_AND_BACK "x=2 y=3 z=1 u=1o >x >y y>z x,z>u "
+/* Parameters used in turn, the first updated at the end: more than fits. */
+#define FOUR_LAYERS "x0=1i [4 w#=2p ] [4 x#,w#>x#+1=1 ] x4,w0>w0 "
+
+/* w leads to a, b and c, and these and w to the next w. No whole words. */
+#define CIRCLE "w=1001bp w>a=1001b a>b=1001b b>c=1001b a,w,c>w "
+
+static const row graph_rows[] = {
+    /* ---- Graphs ---- */
+
+    {"cycles_are_found", "({}|{unordered}) a=1 b=1 (>a a>|a>b b>a) (after:1,0|) seal!C"},
+    {"unordered_makers_come_first",
+     "{unordered} a=1 b=1 b> a>b >a seal order:2,1,0 dependencies=2 seal!S after:0,1!S"},
+    {"dependencies_reorder", "a=1 b=1 >a >b after:1,0 seal order:1,0"},
+    /* 10 + 100 + 5 + 1000 bytes at the third operator. */
+    {"graphs_are_measured",
+     "p=10bp a=100b b=1000b u=5bo p>a:3ns a>u:4ns a>b:5ns b,p>p:6ns seal peak=1115 op_most=1100 "
+     "persistent=10 tensor_bytes=1115 graph_time=18ns accesses=8"},
+    /* What is wrong is told at once, or when the graph is whole. */
+    {"wrong_graphs",
+     "a=1 b=1 c=1@1 i=1i q?>a!U i>a,a!L c>a!W >c!W >i!T >a:36028797018963968us!V "
+     "p=9223372036854775808bp!V after:0,0!U seal!I b>a seal!R"},
+
+    /* ---- Plans ---- */
+
+    /* The tensor leaves at once behind its first uses, and comes back just before its last. The
+       letter takes each direction's full speed. */
+    {"a_tensor_leaves_and_comes_back",
+     "({}|{letter}) " VALLEY "plan unplanned=401u planned=301u plan_out=100u events=2 =out:e,2,2 "
+     "=in:e,4,2,(2913611|3083498)ns"},
+    {"a_target_is_enough", "{target:401} " VALLEY "plan planned=401u"},
+    {"the_ratio_bounds_what_a_job_swaps", "{ratio:.2468} " VALLEY "plan planned=401u"},
+    /* An optimizer's state is used at the end, a peak is at the begin. */
+    {"state_leaves_across_iterations",
+     "({}|{no-crossing}) m=100p a=300 b=1 >b:5000 b>a:5000 a>b:5000 b>:5000 b,m>m:5000 plan "
+     "planned=(301|401)u events=(2|0)"},
+    /* The link is too slow for a swap; making the tensor again takes 1 ms, its update in place
+       included. Without recomputation there is time for the input alone. */
+    {"recomputation_where_swaps_do_not_fit",
+     "{target:310 link:1e9 both:2e9 overhead:.3 (|letter|no-recompute)} i=1i x=100 y=300 z=1 "
+     "i>x:500 x>x:500 x>z:1000 z>y:1000 y,z>z:1000 x,z>z:1000 plan planned=(302|302|401)u "
+     "(events=3 =drop:x,2,2 =remake:x,4,0 =remake:x,4,1 added=1ms|"
+     "events=3 =drop:x,2,2 =remake:x,4,0 =remake:x,4,1 added=1ms|)"},
+    /* t is made of s, and both are in the way: t is dropped, then s, which is made again first.
+       Beside s its maker writes r, which stays. */
+    {"what_recomputation_reads_is_recomputed",
+     "{link:1e9 overhead:.5} i=1i s=100 t=90 r=1 p=300 i>s,r:1000 s>t:1000 >p:1000 t>:1000 "
+     "s,r>:1000 plan planned=302u events=4 added=2ms =drop:s,1,1 =drop:t,1,1 =remake:s,2,0 "
+     "=remake:t,2,1 {limit:302 strict} run:2 time=14ms"},
+    /* A tensor can leave only between two operators beside each other: the second one waits for it,
+       if time may be added. */
+    {"operators_beside_each_other_wait",
+     "{overhead:(0|.02)} k=100 a=1 g=1000 b=1 >k:20000 k>a:20000 a>g:20000 g>b:20000 b>:20000 "
+     "k>:20000 plan planned=(1101|1001)u"},
+    /* Where all tensors are small, small ones leave, too. */
+    {"small_tensors_leave_small_graphs",
+     ">k0=128k:1000 [19 k#>k#+1=128k:1000 ] k19>t19=128k:1000 [19 k~,t~+1>t~=128k:1000 ] plan "
+     "planned<=512*1024"},
+    /* Where a peak ends right before a tensor's next use, operators would wait in vain: nothing is
+       bought then, and what costs time and helps is still found. */
+    {"no_time_is_spent_in_vain",
+     "{overhead:.5 (no-recompute|)} e=100 l=300 >e:5000 e>:5000 >l:5000 l>:5000 e>:5000 plan "
+     "plan_peak=(400|300)u added=(0|5)ms"},
+    /* Every other operator of a chain reads a parameter, which can be brought back every 93 us, but
+       is needed every 40: copies that begin as late as they can would leave holes between them. */
+    {"copies_leave_no_holes",
+     "{tries:12 min:1b} x0=1i [200 w#=4p ] [200 x#,w#>y#=1:20 y#>x#+1=1:20 ] plan planned<.6*peak"},
+    /* A job alone knows when nothing is copied the other way: then a copy takes its direction's
+       full speed, 9.54 ms here and 10.4 else. Of two jobs each has half of what a direction has
+       beside the other one. */
+    {"a_direction_alone_is_faster",
+     "{jobs:(1|2)} x=500 y=500 z=1 >x:1000 x>z:(9600|19200) >z:(9600|19200) z>y:1000 "
+     "y>z:(9600|19200) >z:(9600|19200) x>:1000 plan events=(2|0)"},
+    /* Years of operators, and a million times as much for waits and recomputation. */
+    {"times_do_not_overflow",
+     "{target:1b overhead:1e6 (|letter)} a=1152921504606846000b b=1152921504606846000b "
+     ">a:36028797018ms [3 >b:36028797018ms a>:36028797018ms ] plan planned<=peak"},
+
+    /* ---- Plans by hand ---- */
+
+    {"plans_by_hand_are_checked",
+     VALLEY "out:q,none,0 by-hand!U out:l,none,7 by-hand!U out:l,7,0 by-hand!U remake:l,0,0 "
+            "by-hand!I host-start:e by-hand!I"},
+    /* What makes x writes r beside it, which may be written again as long as it is as it was. */
+    {"what_is_beside_is_written_again",
+     "x=1 r=1 >x,r:1000 >:1000 x>:1000 r>r:1000 x,r>:1000 drop:x,0,0 remake:x,1,0 by-hand run:2 "
+     "remade=2 drop:x,2,2 remake:x,3,0 by-hand!I"},
+    /* x has two makers, of which the first reads w: both have to be named, in their order, once,
+       and before w changes. Where 2 runs x may be gone. */
+    {"tensors_are_made_again_whole_or_not_at_all",
+     "w=1p x=1 w>x:1000 x>x:1000 >:1000 x>:1000 w>w:1000 x>:1000 drop:x,1,1 remake:x,2,0 "
+     "by-hand!I remake:x,2,1 by-hand!I remake:x,2,1 remake:x,2,0 by-hand!I drop:x,1,1 "
+     "remake:x,2,0 remake:x,2,1 remake:x,2,0 by-hand!I drop:x,1,1 remake:x,4,0 remake:x,4,1 "
+     "by-hand!I drop:x,1,1 remake:x,2,0 remake:x,2,1 by-hand run:2 remade=4"},
+    /* A swap out that waits for the link is void once its tensor was used again. Such a tensor may
+       leave for another one that needs its memory. */
+    {"void_swaps_do_not_hold_their_tensors",
+     "{limit:200} a=100 b=100 c=200 >a:1ns >b:1ns b>:1ns >c:1ns a,b>:1ns out:a,1,0 out:b,1,1 "
+     "by-hand run:2"},
+    /* A copy begins with the operator that reads its tensor, and goes on behind it if it takes
+       longer, 2.01 ms here; an event behind the operator lets the tensor leave when the copy ends.
+       y waits for it, then x comes back. */
+    {"copies_go_on_beside_readers",
+     "{limit:110000000b} x=110000000b y=110000000b >x:1000 x>:(5000|1000) >y:5000 x>:1000 "
+     "out:x,0,0 drop:x,1,1 by-hand run:1 voids=0 passive_outs=0 outs=1 stall>=(2010|3020)us "
+     "stall<=(2010|3020)us+4"},
+
+    /* ---- Runs ---- */
+
+    {"a_plan_runs_as_planned",
+     VALLEY "plan {limit:301 strict} run:3 time=105ms stall=0 device_peak=301u outs=3 ins=3 "
+            "passive_ins=0 passive_outs=0 voids=0"},
+    {"without_a_plan_tensors_move_on_demand",
+     "{limit:301} " VALLEY "run:3 time>105ms stall=time-105ms device_peak=301u passive_outs=3 "
+     "passive_ins=3"},
+    /* Eight weights of which five fit, read in turn. The least recently used weight is the next
+       one. By what is needed last, as Belady's rule has it, every use of the others finds (5 - 1)
+       of (8 - 1) there. What leaves is on the host already. */
+    {"what_is_needed_last_leaves_first",
+     "{limit:51 (lru|)} s=1p [8 w#=10p ] [8 w#,s>s:1000 ] run:7 note run:70 +outs=0 "
+     "+passive_ins/70>=(8|3.33) +passive_ins/70<=(8|3.53)"},
+    /* The largest operator needs 300; or nobody moves anything. */
+    {"limits_that_cannot_be_kept", "{limit:(299|301) (|strict)} " VALLEY "run:1!D (run:1!D|)"},
+    {"a_new_plan_takes_over_at_the_next_iteration",
+     VALLEY "plan job unplan:0 run:1 outs=0 take:0 run:2 outs=2 unplan:0 "
+            "run:1 outs=2 leave:0 leave:0!U run:1 device=0"},
+    /* p leaves at 0, and comes back at 9.5 ms: half a millisecond late, and 10 us. */
+    {"the_mock_takes_its_time",
+     "p=55000000bp q=55000000bp >:10000 p,q>:1ns out:p,none,1 in:p,none,0,9500 by-hand run:1 "
+     "time>=10510us time<=10510us+2 out_busy>=1010us-2 out_busy<=1010us+2 in_busy>=1010us-2 "
+     "in_busy<=1010us+2"},
+    /* Operator 1 waits for q: 2 ms at half of both directions' 101 GB/s. */
+    {"directions_share_the_link",
+     "p=101000000bp q=101000000bp >:1000 q>:1ns >:1000 p>:1ns out:p,none,3 in:q,none,0 "
+     "host-start:q by-hand run:1 in_busy>=1999us in_busy<=4025us out_busy>=2009us "
+     "out_busy<=2012us outs=1"},
+    {"jobs_share_the_device", "{jobs:2} >:3000 run:2 time=12ms iterations=4"},
+    /* The device refuses what an operator makes, of which the first tensor has no bytes: others
+       have to leave all the same. */
+    {"what_the_device_refuses_is_made_room_for",
+     "{device:100} a=100 n=0 b=100 >a:1000 >n,b:1000 a>:1000 run:2"},
+    /* As many as may, where memory lets them; what they make again meanwhile is freed behind. */
+    {"operators_are_launched_ahead",
+     "{ahead:(0|1|2|3|4)} x=1 y=1 z=1 >x,y:1000 y>z:1000 x,z>z:1000 y,z>z:1000 run:3 "
+     "ahead=(1|2|3|4|4) drop:y,1,1 remake:y,2,0 by-hand run:3 reruns=3 ahead>=(1|2|2|2|2) "
+     "{limit:3} run:3"},
+
+    /* What the caller writes is what the next iteration reads, also where a copy of the former
+       bytes is on the host or on its way there. */
+    {"inputs_are_overwritten",
+     "i=100i a=1 i>a:1000 a>:1000 out:i,1,0 in:i,none,0 by-hand run:1 write:a,1!I write:i,0 run:1 "
+     "write:i,1 run:1 write:i,2 run:1 write:i,3 run:1"},
+    /* No address changes while tensors leave and come back more than a thousand times. The limit
+       counts whole chunks. */
+    {"addresses_of_a_run_stay",
+     CIRCLE "{stays:256b divisor:1 limit:3072b} run:1100 moves=0 ins>550 outs>550 "
+            "device_peak<=3072 device_peak/256*256=device_peak {limit:3003b} run:1!D"},
+
+    /* ---- Memgraphs ---- */
+
+    {"moves_by_hand",
+     "{chunk:64b} " THERE_AND_BACK "compile:4 nodes=6 =node-op:0,0b,none =node-out:x,0b,0 "
+     "=node-op:1,0b,1,1 =node-op:2,3,2 =node-in:x,0b,3,1 =node-op:3,2,4 edges=5 memory_edges=2 "
+     "superfluous>0 offload_bytes=2u reload_bytes=2u arena=4u host=2u"},
+    {"room_for_all",
+     "{chunk:64b} " THERE_AND_BACK "compile:0 nodes=4 memory_edges=0 edges=3 host=0"},
+    {"too_little_for_an_operator", "{chunk:64b} " THERE_AND_BACK "compile:3+63b!D"},
+    {"homes", "{chunk:64b} " FOUR_LAYERS "compile:(4|6|8|10|13|16) reloads>=(5|1|1|1|0|0) "
+              "reloads<=(9|9|9|9|0|0) homes<=(0|2|4|6|9|12)u"},
+    /* In five units b leaves, whose use is last. */
+    {"of_two_victims_the_one_used_last_leaves",
+     "{chunk:64b} a=2 b=2 c=2 d=1 e=1 >a >b >c a,c>d b,d>e e> compile:5 =node-op:0 =node-op:1 "
+     "=node-out:b offloads=1"},
+    /* Of free slots the longest unused is taken: the first was never used; t1's is free before
+       t0's. */
+    {"slots",
+     "{chunk:64b} [5 t#=1 ] >t0 >t1 t1> t0> >t2 >t3 t2,t3>t4 compile:3 =node-op:0 =node-op:1 "
+     "=node-op:2 =node-op:3 =node-op:4,2,none =node-op:5,1,2,1 =node-op:6,0b"},
+    /* What is overwritten unread leaves without a copy; what is updated twice is copied twice. */
+    {"overwritten", "{chunk:64b} x=2 y=3 >x x> >y >x x> compile:3 offloads=0 reloads=0"},
+    {"updated_twice", "{chunk:64b} x=1 >x >y=3 x>x >z=3 x> >v=3 compile:3 offloads=2 reloads=2"},
+    /* With memory for the peak nothing moves, and no time is added, however far ahead the compiler
+       looks: homes are not taken for what comes later. */
+    {"what_fits_stays",
+     "{chunk:64b ahead:1} x0=1i [150 w#=4p ] [150 x#,w#>x#+1=1(|,w#):20 ] seal peak=603u "
+     "compile:603 "
+     "nodes=150 homes=persistent simulated<=graph_time+1 compile:602 reloads>0"},
+};
+
+/* Played once for each request for host memory, and each call of the mock, that fails behind the
+   word `faults`: nothing may be left, and a run that goes on gives the right bytes. */
+static const row graph_fault_rows[] = {
+    {"planning_and_running",
+     "{overhead:.2 target:1 divisor:65536 (|letter)} random:7,25 faults plan {limit:plan_peak} "
+     "run:2"},
+    {"running",
+     "{overhead:.2 target:1 divisor:65536} random:(7|11),25 plan {limit:plan_peak} faults run:2"},
+    /* What is refused is made room for, or asked for again. */
+    {"running_where_addresses_stay", CIRCLE "seal {stays:256b divisor:1 limit:3072b} faults run:3"},
+};
+#define GRAPH_FAULT_ROWS (sizeof(graph_fault_rows) / sizeof(graph_fault_rows[0]))
+
+#define GRAPH_ROWS (sizeof(graph_rows) / sizeof(graph_rows[0]))
+
+#endif /* OFFLOAD_GRAPH_ROWS_H */

@@ -1,0 +1,162 @@
+/* What the tests of memgraphs share: compiling, and running in every order against the same
+   operators with nothing moved. */
+#if !defined(OFFLOAD_MEMGRAPHS_H)
+#define OFFLOAD_MEMGRAPHS_H
+
+#include "offload_fixture.h"
+
+static gmlake_offload_memgraph_desc compile_desc(const gmlake_offload_graph *graph, size_t bytes) {
+  gmlake_offload_memgraph_desc desc;
+  memset(&desc, 0, sizeof desc);
+  desc.graph = graph;
+  desc.device_bytes = bytes;
+  desc.align_bytes = 64;
+  desc.tensor_bytes_min = 1;
+  desc.alloc_ahead_ns = desc.reload_ahead_ns = 1;
+  desc.host = counted;
+  return desc;
+}
+
+static gmlake_offload_memgraph_info memgraph_info(const gmlake_offload_memgraph *m) {
+  gmlake_offload_memgraph_info info;
+  info.struct_bytes = 0;
+  assert_ok(gmlake_offload_memgraph_get_info(m, &info));
+  return info;
+}
+
+static void assert_right(const gmlake_offload_memgraph *m) {
+  gmlake_offload_memgraph_fault fault;
+  gmlake_offload_result result = gmlake_offload_memgraph_check(m, &fault);
+  if (result)
+    print_error("node %u, %u, tensor %u: %s\n", fault.node, fault.other, fault.tensor, fault.text);
+  assert_ok(result);
+}
+
+static gmlake_offload_backend *new_mock(double jitter, uint64_t seed) {
+  gmlake_offload_mock_desc desc;
+  gmlake_offload_backend *mock;
+  memset(&desc, 0, sizeof desc);
+  desc.jitter = desc.copy_jitter = jitter;
+  desc.seed = seed;
+  desc.host = counted;
+  assert_ok(gmlake_offload_mock_create(&desc, &mock));
+  return mock;
+}
+
+static gmlake_offload_mock_census census_of(const gmlake_offload_backend *mock) {
+  gmlake_offload_mock_census census;
+  gmlake_offload_mock_get_census(mock, &census);
+  return census;
+}
+
+/* With launches ahead operators have one stream. */
+static gmlake_offload_engine *new_engine(const gmlake_offload_backend *mock,
+                                         const gmlake_offload_memgraph *m, unsigned flags,
+                                         uint32_t streams, uint32_t ahead, uint64_t seed) {
+  gmlake_offload_engine_desc desc;
+  gmlake_offload_engine *engine;
+  memset(&desc, 0, sizeof desc);
+  desc.backend = mock;
+  desc.memgraph = m;
+  desc.flags = flags;
+  desc.stream_count = ahead ? 1 : streams;
+  desc.copy_count = streams;
+  desc.launch_ahead_max = ahead;
+  desc.seed = seed;
+  desc.host = counted;
+  assert_ok(gmlake_offload_engine_create(&desc, &engine));
+  return engine;
+}
+
+/* ---- Nothing moved: each tensor has memory of its own, operators run in order ---------------- */
+
+typedef struct still {
+  gmlake_offload_backend *mock;
+  const gmlake_offload_graph *graph;
+  void **tensors;
+} still;
+
+static still new_still(const gmlake_offload_graph *graph) {
+  still s;
+  size_t t;
+  s.mock = new_mock(0, 1);
+  s.graph = graph;
+  s.tensors = (void **)calloc(graph->tensor_count, sizeof *s.tensors);
+  assert_non_null(s.tensors);
+  for (t = 0; t < graph->tensor_count; t++) {
+    size_t bytes = graph->tensors[t].bytes;
+    s.tensors[t] = calloc(1, bytes + 16);
+    assert_non_null(s.tensors[t]);
+    if (gmlo_kind_is_made(graph->tensors[t].kind) || bytes == 0) continue;
+    assert_int_equal(s.mock->fill(s.mock, 0, (uint32_t)t, s.tensors[t], bytes, 0), 0);
+  }
+  return s;
+}
+
+static void still_run(still *s, uint64_t iteration) {
+  size_t p, i;
+  for (p = 0; p < s->graph->op_count; p++) {
+    void *reads[64], *writes[64];
+    gmlake_offload_launch launch;
+    uint64_t token;
+    memset(&launch, 0, sizeof launch);
+    launch.graph = s->graph;
+    launch.op = s->graph->order[p];
+    launch.iteration = iteration;
+    assert_ok(gmlake_offload_get_op(s->graph, launch.op, &launch.desc));
+    for (i = 0; i < launch.desc.read_count; i++) reads[i] = s->tensors[launch.desc.reads[i]];
+    for (i = 0; i < launch.desc.write_count; i++) writes[i] = s->tensors[launch.desc.writes[i]];
+    launch.reads = reads;
+    launch.writes = writes;
+    assert_int_equal(s->mock->launch(s->mock, &launch, p), 0);
+    assert_int_equal(s->mock->wait(s->mock, &token), 0);
+  }
+}
+
+static void free_still(still *s) {
+  size_t t;
+  for (t = 0; t < s->graph->tensor_count; t++) free(s->tensors[t]);
+  free(s->tensors);
+  gmlake_offload_mock_destroy(s->mock);
+}
+
+/* What lives on between iterations has the same bytes wherever it is. */
+static void assert_same_tensors(const still *s, const gmlake_offload_engine *engine) {
+  size_t t;
+  for (t = 0; t < s->graph->tensor_count; t++) {
+    const gmlo_tensor *tensor = &s->graph->tensors[t];
+    void *device, *host;
+    assert_ok(gmlake_offload_engine_locate(engine, (uint32_t)t, &device, &host));
+    if (tensor->kind == GMLAKE_OFFLOAD_INTERMEDIATE) assert_true(!device && !host);
+    if (tensor->kind <= GMLAKE_OFFLOAD_INPUT) assert_true(device || host);
+    if (device) assert_memory_equal(device, s->tensors[t], tensor->bytes / 8 * 8);
+    if (host) assert_memory_equal(host, s->tensors[t], tensor->bytes / 8 * 8);
+  }
+}
+
+/* Runs the memgraph so often, in random orders, and by the other ways once. */
+static void assert_runs(const gmlake_offload_memgraph *m, size_t executions, uint64_t seed) {
+  static const unsigned ways[] = {GMLAKE_OFFLOAD_RANDOM_ORDER, 0, GMLAKE_OFFLOAD_FIXED_ORDER,
+                                  GMLAKE_OFFLOAD_SIMULATED_ORDER, GMLAKE_OFFLOAD_FIXED_OPS};
+  size_t way, i;
+  for (way = 0; way < 5; way++) {
+    still s = new_still(m->graph);
+    gmlake_offload_backend *mock = new_mock(.9, seed);
+    uint32_t streams = (uint32_t)(1 + (seed + way) % 3);
+    uint32_t ahead = (uint32_t)((seed / 3 + way) % 5);
+    gmlake_offload_engine *engine = new_engine(mock, m, ways[way], streams, ahead, seed);
+    for (i = 0; i < (way == 0 ? executions : 2); i++) {
+      assert_ok(gmlake_offload_engine_run(engine, 1));
+      still_run(&s, i);
+      assert_true(census_of(mock).digest == census_of(s.mock).digest);
+      assert_int_equal(census_of(mock).race_count, 0);
+    }
+    assert_same_tensors(&s, engine);
+    gmlake_offload_engine_destroy(engine);
+    assert_int_equal(census_of(mock).device_bytes + census_of(mock).host_bytes, 0);
+    gmlake_offload_mock_destroy(mock);
+    free_still(&s);
+  }
+}
+
+#endif /* OFFLOAD_MEMGRAPHS_H */

@@ -1,0 +1,315 @@
+/* What has to come of a program under a session; the words are those of language.h. The stage
+   judges beside it that each word that is read is right, that the limit holds on the device, that
+   addresses stay, and that nothing is left. A chunk has 4 KiB here; the link moves 500 MB/s unless
+   the line says, so that a chunk takes 8.2 us; a step takes 100 us. */
+#if !defined(OFFLOAD_SESSION_ROWS_H)
+#define OFFLOAD_SESSION_ROWS_H
+
+#include "player.h"
+
+/* ---- Training: by layer weights w, states m, activations a, gradients g; x is on its way ----- */
+
+#define SETUP(layers, size, twice) "[" layers " >w#=" size "/106 >m#=" twice "/107 ] "
+/* The first steps of `count` layers from `first` on, whose activation is `next`. */
+#define FORTH(count, first, next, size) \
+  "[" count " w#+" first ",a#+" first "?>a#+" next "=" size "+64b/100 ] "
+#define BACK(layers, size, half)                                                       \
+  ">x" layers "=" size "/102 [" layers " w~,a~+1,x~+1>x~=" size "/103 -x~+1 >g~=" half \
+  ",x~/104 -a~+1 ] -x0 [" layers " g#>m#,w#/105 -g# ] "
+#define UNMARKED(layers, size, half) FORTH(layers, "0", "1", size) BACK(layers, size, half) "sync "
+#define TRAIN(layers, size, half) "mark " UNMARKED(layers, size, half)
+/* One step more behind the first `some` layers, of which there are `rest` more; next: some + 1. */
+#define ODD(layers, some, next, rest, size, half) \
+  FORTH(some, "0", "1", size)                     \
+  ">a" some "/101 " FORTH(rest, some, next, size) BACK(layers, size, half) "sync "
+
+/* An iteration in which each layer is a region: unless it is kept its first steps are executed
+   again in the backward pass, the first of them with the key `again`. */
+#define REGIONS_OF(layers, size, twice, more, again, instead)                                 \
+  "mark [" layers " begin:# " more "w#,y#?>h#=" size "/200 h#>u#=" twice "/201 u#>y#+1=" size \
+  "/202 end given#:-h# given#:-u# ] >x" layers "=" size "/203 [" layers                       \
+  " given~:again:~ given~:w~,y~?>h~=" size "/" again " given~:h~>u~=" twice                   \
+  "/201 given~:end " instead "u~,x~+1>x~=" size "/204 -x~+1,u~ h~,w~,x~>x~,d~=" size          \
+  "/205 -h~,y~+1 ] -x0 [" layers " d#>w#/206 -d# ] sync "
+#define REGIONS_8 REGIONS_OF("8", "4", "8", "", "200", "")
+#define REGIONS_8_LARGER REGIONS_OF("8", "6", "12", "", "200", "")
+#define REGIONS_8_ODD REGIONS_OF("8", "4", "8", "", "208", "")
+#define REGIONS_3 REGIONS_OF("3", "4", "8", "", "200", "")
+#define WEIGHTS_8 "[8 >w#=4/106 ] "
+
+static const row session_rows[] = {
+    /* ---- Plans are followed ---- */
+
+    /* The second iteration is planned already. From the third on nothing is fetched on demand, the
+       host waits for nothing, and an iteration takes no longer than without a limit. */
+    {"training_in_less_memory",
+     "{limit:86} " SETUP("8", "4", "8")
+         TRAIN("8", "4", "2") "mode=0 " TRAIN("8", "4", "2") "mode=1 plans=1 " TRAIN(
+             "8", "4", "2") "note [9 " TRAIN("8", "4",
+                                             "2") "mode=1 ] plans=2 "
+                                                  "drifts=0 syncs=0 +demand_in=0 +demand_out=0 "
+                                                  "+out=9*plan_out +in=9*plan_in +time>=9*step "
+                                                  "+time<=9*step+90us link_bound>0 plan_out>0 "
+                                                  "unplanned>86u planned<=86u"},
+    /* On a slow link more leaves than the planner moves for no time. What is planned is what
+       happens, and no iteration is faster than what the statistics call the least. */
+    {"slow_links_are_planned_for",
+     "{link:(25e7|25e7|6e7|6e7|2e7|2e7) limit:(57|115|72|100|57|86)} " SETUP(
+         "8", "4", "8") "[6 " TRAIN("8", "4",
+                                    "2") "] note [4 " TRAIN("8", "4",
+                                                            "2") "] +demand_in=0 +demand_out=0 "
+                                                                 "+out<=4*plan_out +in=4*plan_in "
+                                                                 "planned<=(57|115|72|100|57|86)u "
+                                                                 "+time+40us>=4*least "
+                                                                 "least>=step"},
+    /* What the statistics say that a plan adds is what iterations then take. */
+    {"what_a_plan_adds_is_told",
+     "{lake told link:6e7 limit:(43|72|115)} " SETUP("8", "4", "8") "[13 " TRAIN(
+         "8", "4",
+         "2") "] note " TRAIN("8", "4",
+                              "2") "step+added>=.9*+time step+added<=1.1*+time added>=(1|1|0)"},
+    /* Another limit is planned for from the next iteration on, also where that would only have
+       looked at the times again. */
+    {"a_limit_set_in_any_iteration_is_planned_for",
+     "{limit:46} " SETUP("6", "2", "4") "[(4|6|9|12) " TRAIN(
+         "6", "2", "1") "] plans=2 limit:42 "
+                        "[4 " TRAIN("6", "2", "1") "plans=3 planned<=42u ]"},
+    /* These programs take what their plan tells, although copies out go on when an iteration has
+       ended: what is made then gets other chunks. */
+    {"copies_across_the_turn_hold_nobody_up",
+     "{lake told link:125e6 limit:(66|149|82) time:(204|94|134)} " SETUP(
+         "(3|8|4)", "(6|6|5)", "(12|12|10)") "[12 mark w0>a1=(6|6|5)/100 " FORTH("(2|7|3)", "1",
+                                                                                 "2", "(6|6|5)")
+         BACK("(3|8|4)", "(6|6|5)", "(3|3|2+2k)") "sync ] note [8 mark w0>a1=(6|6|5)/100 " FORTH(
+             "(2|7|3)", "1", "2", "(6|6|5)")
+             BACK("(3|8|4)", "(6|6|5)", "(3|3|2+2k)") "] sync +time>=7.76*step+7.76*added "
+                                                      "+time<=8.16*step+8.16*added"},
+    /* While no plan holds: what is used at the end of an iteration comes back as soon as there is
+       room, though that is a hundred steps before. A copy takes 13 steps. */
+    {"what_is_used_late_comes_back_early",
+     "{limit:40 link:12.5e6} [8 >s#=4/1 ] [2 mark [8 >t#=4/2 ] sync note [8 -t# ] [100 >/3 ] "
+     "[8 s#>/4 ] sync ] +time<11880us"},
+    /* Idle pinned memory of another size is used again, too: sizes that change take no more of it
+       than what is away at once. */
+    {"pinned_memory_of_other_sizes_is_used_again",
+     "{limit:12} [60 mark >a=#00b+1k >b=~00b+3k >c=#00b+~50b >d=9k >e=~50b+100b >f=#50b+2k "
+     ">h=~00b+40b >i=#00b+20k >j=12k >k=~00b+16k i> d> a> k> j> h> f> e> c> b> "
+     "-a,b,c,d,e,f -h,i,j,k sync ] pinned_peak>0 pinned_peak<=native_peak"},
+    /* What dies while it is away is not fetched, what is never used again is not brought back. */
+    {"dead_tensors",
+     "{limit:5} [6 mark [8 >a#=2/# ] [8 -a# ] sync ] ins=0 outs>0 device=0 tensors=0"},
+
+    /* ---- Addresses and mappings ---- */
+
+    /* No pointer changes while more than a thousand tensors leave and come back, in memory of a
+       lake. */
+    {"addresses_stay", "{lake limit:66} " SETUP("6", "4", "8") "[150 " TRAIN(
+                           "6", "4", "2") "] outs+drops>1000 syncs=0 "
+                                          "mode=1"},
+    /* What goes as planned maps each chunk once at each place, also where tensors leave between. */
+    {"what_repeats_stays_mapped",
+     "{lake link:125e7 limit:(140|168|224|252|0)} " SETUP("8", "8", "16") "[12 " TRAIN(
+         "8", "8", "4") "] note [4 " TRAIN("8", "8", "4") "] +maps=0 drifts=0 "
+                                                          "+in(>|>|>|>|=)0"},
+    /* The same where weights that live for ever leave and come back among tensors that are soon
+       dead: these never get a weight's addresses. */
+    {"weights_keep_their_addresses",
+     "{lake link:125e7 limit:(48|56|64|72)} [12 >w#=8/106 ] [12 mark [12 w#,a#?>a#+1=8/100 "
+     "-a#? ] -a12 sync ] note [4 mark [12 w#,a#?>a#+1=8/100 -a#? ] -a12 ] sync +maps=0"},
+    /* What the host takes to map memory, while it learns, is no part of a step's time. */
+    {"mapping_takes_no_step_longer",
+     "{lake map:1000} " SETUP("8", "4", "8") "note [4 " TRAIN(
+         "8", "4", "2") "] +maps>10 mode=1 step>=3300us step<=3400us"},
+    /* A tensor that the host has, and that was fetched and used, leaves on the program's stream:
+       what is made next takes its memory, and its step runs beside the copies out that are queued.
+       The copy takes 1,311 us. */
+    {"what_the_host_has_leaves_before_copies",
+     "{lake limit:3 link:6.25e6} >a=1/0 room:max a>/1 >b=2/2 sync note room:max +drops=1 >c=1/3 "
+     "sync +time>=100us +time<=1400us"},
+    /* Under GMLAKE_OFFLOAD_CHECKED nothing is mapped where a tensor is away. */
+    {"what_is_away_is_unmapped",
+     "{lake checked limit:4 device:8} >a=2 mapped=1 room:1b mapped=0 a> mapped=1"},
+    /* The lake's driver says why, by its own number, or that it cannot. */
+    {"a_drivers_error",
+     "{lake limit:4} unmappable:(700|1) a=1!B says:said_(700|2); unmappable:0 a=1"},
+
+    /* ---- What the host has needs no copy ---- */
+
+    /* A network whose weights never change: five tensors have to be away, and the host has the
+       bytes of four of them already. The backward steps' next use of a is farther away. */
+    {"frozen_weights_leave_without_copies",
+     "{limit:44 link:25e7} [8 >w#=4/1 ] [12 mark {time:20} [8 w#,a#?>a#+1=4/2 ] {time:200} "
+     "[8 w~>/3 a~+1>/4 -a~+1 ] sync ] plan_out=4u plan_in=20u drops>=32"},
+    /* Frozen weights go first where that saves copies out. */
+    {"frozen_weights_go_first",
+     "{chunk:64k limit:(8|40|18|28) link:(2e9|3e9|6e9|4e9)} [(12|11|5|12) >w#=(1|4|4|3)/1 ] "
+     "[12 mark {time:(61|42|43|59)} [(12|11|5|12) w#,a#?>a#+1=(1|3|2|3)/2 ] {time:(114|22|36|125)} "
+     "[(12|11|5|12) w~,a~+1>/3 -a~+1 ] sync ] plan_out<=(5|0|0|12)u"},
+
+    /* ---- Programs that change ---- */
+
+    /* One step more at any place of one iteration: three iterations later nothing is fetched on
+       demand any more. */
+    {"drift_at_any_step",
+     "{limit:29 jitter:.3} " SETUP("5", "2", "4") "[5 " TRAIN("5", "2", "1") "] drifts=0 mark " ODD(
+         "5", "(1|3|5)", "(2|4|6)", "(4|2|0)", "2",
+         "1") "drifts=1 mode=2 [3 " TRAIN("5", "2",
+                                          "1") "] note [3 " TRAIN("5", "2",
+                                                                  "1") "] drifts=1 mode=1 "
+                                                                       "+demand_in=0"},
+    /* A program that changes for good is learnt again. */
+    {"another_order_is_learnt",
+     "{limit:34} " SETUP("6", "2", "4") "[6 " TRAIN("6", "2", "1") "] note [10 mark " ODD(
+         "6", "4", "5", "2", "2", "1") "] mode=1 +plans>0 drifts>=1 drifts<=2"},
+    /* Other sizes in the same order are no drift; two iterations alike get a plan of their own. */
+    {"sizes_vary",
+     "{limit:66} " SETUP("6", "4", "8") "[2 " TRAIN("6", "4", "2") TRAIN("6", "3", "2")
+         TRAIN("6", "2+100b", "1") TRAIN("6", "4", "2") TRAIN("6", "3+2k", "2")
+             TRAIN("6", "2+1k", "1") "] note [6 " TRAIN("6", "2", "1") "] drifts=0 +plans>0"},
+    /* A schedule is not carried out in an iteration whose tensors are much smaller than those that
+       it is for: there they fit, and nothing has to leave. In the next one it holds again. */
+    {"a_schedule_is_for_its_sizes",
+     "{limit:88} " SETUP("6", "4", "8") "[5 " TRAIN("6", "4", "2") "] [3 note " TRAIN(
+         "6", "2k",
+         "1k") "mode=1 +outs=0 +drops=0 note " TRAIN("6", "4",
+                                                     "2") "mode=1 +outs++drops>0 ] drifts=0"},
+    /* Where each iteration has another order, schedules are soon given up. Once iterations are
+       alike again, there is one that is followed. */
+    {"schedules_in_vain_are_given_up",
+     "{limit:43} " SETUP("8", "2", "4") "[4 mark [# >/101 ] " UNMARKED(
+         "8", "2", "1") "] note [36 mark [~ >/101 ] " UNMARKED("8", "2", "1") "] +plans=0 plans<=2 "
+                                                                              "[20 " TRAIN(
+                                                                                  "8", "2",
+                                                                                  "1") "] mode=1 "
+                                                                                       "+plans>0"},
+    /* After four and nine iterations that were alike the steps are timed again. The plan changes
+       if they are faster by a sixteenth. */
+    {"slow_steps_are_timed_again",
+     "{limit:34 time:(400|400|400|105|50)} " SETUP("6", "2", "4") "[4 " TRAIN(
+         "6", "2", "1") "] plans=2 step>=25*(400|400|400|105|50)us step<26*(400|400|400|105|50)us "
+                        "[(0|5|10|0|0) " TRAIN("6", "2", "1") "] {time:100} [(12|7|2|12|12) " TRAIN(
+                            "6", "2", "1") "] "
+                                           "plans=(3|3|2|"
+                                           "2|2) "
+                                           "step>=(2500|"
+                                           "2500|10000|"
+                                           "2500|1250)us "
+                                           "step<=(2600|"
+                                           "2600|10400|"
+                                           "2730|1300)us "
+                                           "drifts=0 "
+                                           "mode=1"},
+
+    /* ---- Iterations that nobody marks ---- */
+
+    /* Training is found, learnt and planned. An iteration of another order is noticed, and three
+       later nothing is fetched on demand any more. It drifts twice where it was the first step. */
+    {"iterations_are_found",
+     "{limit:34 jitter:.3} " SETUP("6", "2", "4") "[2 " UNMARKED(
+         "6", "2",
+         "1") "] iterations=0 "
+              "[7 " UNMARKED("6", "2", "1") "] note [3 " UNMARKED(
+                  "6", "2",
+                  "1") "] drifts=0 mode=1 "
+                       "+demand_in=0 " ODD(
+                           "6", "(1|4|6)",
+                           "(2|5|7)", "(5|2|0)", "2",
+                           "1") "[6 " UNMARKED("6", "2",
+                                               "1") "] note [5 " UNMARKED("6", "2",
+                                                                          "1") "] +demand_in=0 "
+                                                                               "mode=1 drifts>=1 "
+                                                                               "drifts<=2 "
+                                                                               "iterations>=18 "
+                                                                               "iterations<=24 "
+                                                                               "ins>0"},
+    /* What is repeated within an iteration is no iteration, however long: a program that adds up
+       the gradients of some batches drifts no more when that is known. It was taken for one. */
+    {"repeats_within_an_iteration",
+     "{limit:16} [4 >p#=2/9 ] [8 [4 p0>a=2/1 [6 p1,a>b=2/#1 -a p2,b>a=2/#2 -b p0,a>b=2/#3 -a "
+     "b>a=2/#4 -b ] -a ] p0,p1>p3/77 sync ] note drifts>0 [4 [4 p0>a=2/1 [6 p1,a>b=2/#1 -a "
+     "p2,b>a=2/#2 -b p0,a>b=2/#3 -a b>a=2/#4 -b ] -a ] p0,p1>p3/77 sync ] +drifts=0 "
+     "+iterations=4 mode=1"},
+    /* Steps that name nothing are no iterations, however they repeat; a mark ends the search. */
+    {"what_is_not_searched",
+     "[90 >t#=1/9 ] iterations=0 [10 [7 t0>/# ] ] iterations>3 note mark [10 [7 t0>/# ] ] "
+     "+iterations=1"},
+
+    /* ---- Regions ---- */
+
+    /* Nobody says how much memory there is: nothing is kept. An iteration takes 65 steps. */
+    {"regions_are_given_up_without_a_limit",
+     "{told} " WEIGHTS_8 "[6 " REGIONS_8 "kept=0 ] note " REGIONS_8 "+time>=6500us +time<=6505us "
+     "mark regions=8 kept_regions=0"},
+    /* Where there is memory for all that a program gives up and makes again, it does that no more.
+       The first such iteration is planned already, so nothing drifts, and takes as long as was
+       foretold: 16 steps less. */
+    {"regions_are_kept_where_memory_allows",
+     "{told limit:180} " WEIGHTS_8 "[23 " REGIONS_8 "] note " REGIONS_8 "kept=8 drifts=0 outs=0 "
+     "+time>=4900us +time<=4950us +time>=step +time<=step+20us mark kept_regions=8 regions=8"},
+    /* One step more than was foretold: that is learnt. */
+    {"regions_kept_with_a_step_more",
+     "{told limit:180} " WEIGHTS_8 "[24 " REGIONS_OF(
+         "8", "4", "8", ">/209 ", "200", "kept~:>/207 ") "] kept=8 drifts>=1 drifts<=2 mode=1"},
+    /* With less memory as many are kept as make an iteration shorter; it is then shorter by a
+       twentieth at least than if all were executed again. */
+    {"regions_are_kept_as_far_as_it_pays",
+     "{told limit:(84|126) link:(6e7|125e6)} " WEIGHTS_8 "[23 " REGIONS_8 "] note " REGIONS_8
+     "kept>0 kept<=(7|8) drifts=0 step+added>=.95*+time step+added<=1.05*+time "
+     "+time<(6175|6175)us"},
+    /* Those whose second steps are others are not kept. */
+    {"regions_whose_second_steps_are_others",
+     "{told limit:(84|126) link:(6e7|125e6)} " WEIGHTS_8 "[23 " REGIONS_8_ODD
+     "] note " REGIONS_8_ODD "kept=0 +time>=6500us"},
+    /* A session that takes the link to be fast keeps too many. It measures that the iterations
+       became longer, and goes back for good. If all are executed again, one takes 8,477 us. */
+    {"what_does_not_pay_is_taken_back",
+     "{limit:63 link:6e7} " WEIGHTS_8 "[9 " REGIONS_8 "] kept>0 [14 " REGIONS_8 "] note " REGIONS_8
+     "kept=0 drifts>=1 drifts<=2 +time<=8477us"},
+    /* Another limit, or other sizes, and it is decided anew; in between, nothing is kept that would
+       not fit. */
+    {"regions_are_decided_anew",
+     "{told limit:180 link:6e7} " WEIGHTS_8 "[12 " REGIONS_8 "] kept=8 limit:116 " REGIONS_8
+     "kept=0 [16 " REGIONS_8 "] kept>0 kept<8 note limit:117 [12 " REGIONS_8 "] +kept=0 "
+     "limit:180 [20 " REGIONS_8 "] kept=8 [30 " REGIONS_8_LARGER "] kept>0 kept<8 [30 " REGIONS_8
+     "] kept=8"},
+    /* Memory that nobody can give up ends it, too. */
+    {"regions_make_room",
+     "{told limit:180 link:6e7} " WEIGHTS_8 "[12 " REGIONS_8 "] kept=8 room:1 roomed=4u " REGIONS_8
+     "kept=8 room:180 [12 " REGIONS_8 "] kept=0"},
+
+    /* ---- Particular calls ---- */
+
+    /* What is too large is refused, and nothing has changed. What the step names may be less. */
+    {"too_large_a_step",
+     "{limit:4} [3 a#=2 ] note a0,a1,a2>!D same says:this_step_needs_24576_bytes_at_once,_in_whole_"
+     "chunks,_with_what_may_not_leave;_the_limit_is_16384 a0,a1>b=1+1b!D says:24576_bytes c=1b"},
+    /* In a session that is held nothing moves; pinned tensors stay. */
+    {"held_and_pinned",
+     "{limit:4} [4 >a#=2/0 ] a0,a1>/1 hold:1 note a0> a2>!I pin:a2!I mark!I room:1b roomed=0 "
+     "+calls=0 hold:0 pin:a2 room:max device=2u unpin:a2 unpin:a2!U room:1b roomed=2u"},
+    /* What was learnt is a graph that planners take. */
+    {"the_graph_that_was_learnt", "graph!N " SETUP("4", "2", "4") "[3 " TRAIN(
+                                      "4", "2", "1") "] mark graph graph_ops=17 "
+                                                     "graph_persistent=24u graph_peak=native_peak"},
+    {"wrong_regions", "end!I again:5!U begin:1 begin:2!I again:1!I end again:1 end"},
+};
+#define SESSION_ROWS (sizeof(session_rows) / sizeof(session_rows[0]))
+
+/* Played once for each call of the device that fails between the words `faults`, and for each
+   request for host memory. A program repeats what fails; the bytes are right in the end. */
+static const row fault_rows[] = {
+    {"a_stubborn_program",
+     "{limit:13 jitter:.2} [4 >w#=4/1 ] faults [3 mark [2 w0>w1,a=1+2k/2 spend:100 w1>w2,a=1+2k/2 "
+     "-a "
+     "spend:100 w2>w3,a=1+2k/2 spend:100 w3>w0,a=1+2k/2 -a spend:100 ] ]"},
+    /* A tensor that was copied to the host, but whose memory could not be given up, stays. What
+       writes it next does so behind the copy. */
+    {"writes_wait_for_copies_in_vain",
+     "{limit:4 link:6.25e6} >a=2/1 faults room:1b faults (|pin:a touch:a unpin:a) >a/2"},
+    /* Without host memory for the decision the session goes on without it. */
+    {"deciding_without_host_memory", "{told limit:40 link:6e7} [3 >w#=4/106 ] [6 " REGIONS_3
+                                     "] faults mark faults " REGIONS_3 "[3 " REGIONS_3 "]"},
+};
+#define FAULT_ROWS (sizeof(fault_rows) / sizeof(fault_rows[0]))
+
+#endif /* OFFLOAD_SESSION_ROWS_H */

@@ -1,0 +1,82 @@
+/* Rows of test_rows.c: sizes, alignments and limits, the last ones that are taken and the first
+   that are refused, and calls that come twice or too late. As in rows.h sizes are in chunks. */
+#if !defined(PLAY_MISUSE_ROWS_H)
+#define PLAY_MISUSE_ROWS_H
+
+#include "rows.h"
+
+#define LAST "18446744073709551615b" /* SIZE_MAX */
+#define HALF "9223372036854775808b"
+#define NEAR_LAST "18446744073709486081b" /* rounds past the end by chunks of 64 KiB */
+
+static const row misuse_rows[] = {
+    /* ---- Sizes and alignments ---- */
+
+    {"sizes_are_whole_grains", TOGETHER,
+     "{granule:16 cap:20} +a=0b live=0 +a=1b +b=511b +c=512b +d=513b +e=1-1b +f=1 +g=1+1b "
+     "size:a0=512b size:b0=512b size:c0=512b size:d0=1k size:e0=1 size:f0=1 size:g0=1+512b "
+     "requested=3+1537b -a-g"},
+    {"exclusive_sizes_are_whole_chunks", TOGETHER,
+     "{granule:16 cap:20} +a=1b/x +b=1+1b/x size:a0=1 size:b0=2 -ab +c=1b/xsg^1 size:c0=1 -c"},
+    /* Each is an attempt; nothing is left of it. */
+    {"more_than_there_is_is_refused", TOGETHER,
+     "{granule:16 cap:20} +a=20+1b!O +a=1125899906842624b!O +a=" HALF "!O +a=" LAST "!O "
+     "+a=18446744073709551105b!O +a=18446744073709551104b!O +a=2199023255552b!O "
+     "+a=2199023255040b!O +a=2199023256064b!O failures=9 live=0 reserved=0 quarantined=0"},
+    {"more_exclusive_than_there_is_is_refused", TOGETHER,
+     "{granule:16 cap:20} +a=" NEAR_LAST "/x!O +a=" LAST "/x!O +a=" HALF "/x!O "
+     "+a=1125899906842624b/x!O +a=2199023255552b/x!O failures=5 reserved=0"},
+    {"more_in_one_piece_than_there_is_is_refused", TOGETHER,
+     "{granule:16 cap:20} +a=" LAST "/s!O +a=" LAST "/^1!O +a=" HALF "/s^1!O "
+     "+a=2199023255552b/s^1!O failures=4 reserved=0"},
+    /* What is there meanwhile stays. */
+    {"too_much_is_refused_beside_live_blocks", TOGETHER,
+     "{granule:16 cap:20} +z.3=8@n -z.3@n +a-e=1 -bd +w=2 -w +i=3 -i hB +p=1 rp@B -p mark "
+     "+x=" LAST "!O +x=" NEAR_LAST "/x!O live=3 quarantined=0 holds:a=1 holds:c=1 holds:e=1 -ace"},
+    {"an_alignment_is_a_power_of_two_up_to_a_chunk", TOGETHER,
+     "{granule:16 cap:20} +a=1b/^1b +b=1b/^256b +c=1b/^1 size:c0=512b -a-c mark +d=1b/^3b!I "
+     "+d=1b/^511b!I +d=1b/^513b!I +d=1b/^1-1b!I +d=1b/^2!I +d=1b/^" HALF "!I +d=1b/^" LAST
+     "!I failures=0 live=0 calls=0"},
+
+    /* ---- Limits: a chunk is whole or not there ---- */
+
+    {"a_limit_is_reached", TOGETHER,
+     "{granule:16 cap:20 limit:4} +a=4 -a +a=4-1b -a +a=4+1b!L told-asked=4+1b live=0 +a=4 "
+     "-a"},
+    {"a_limit_of_less_than_4_chunks_is_3", TOGETHER,
+     "{granule:16 cap:20 limit:4-1b} +a=4-1b!L told-asked=4-1b +a=3 -a +a=3 reserved=3"},
+    {"a_limit_of_more_than_4_chunks_is_4", TOGETHER,
+     "{granule:16 cap:20 limit:4+1b} +a=4 -a +a=4+1b!L +a=4 reserved=4"},
+    {"a_limit_of_a_byte_is_none_at_all", TOGETHER,
+     "{granule:16 cap:20 limit:1b} +a=1b!L reserved=0"},
+    {"a_limit_of_less_than_a_chunk_is_none_at_all", TOGETHER,
+     "{granule:16 cap:20 limit:1-1b} +a=1b!L reserved=0"},
+    {"a_limit_of_a_chunk", TOGETHER, "{granule:16 cap:20 limit:1} +a=1b reserved=1 -a"},
+    {"a_limit_beyond_the_device", TOGETHER,
+     "{granule:16 cap:20 limit:" LAST "} +a=20 -a +a=20+1b!O"},
+    {"a_pools_limit", TOGETHER,
+     "{granule:16 cap:20} P0:2 +a=1/0 +b=1/0 -b +b=1+1b/0!L +b=" NEAR_LAST "/0x!O +b=1/0 -ab"},
+    {"what_the_driver_has_to_keep", TOGETHER, "{granule:16 cap:4 keep:1+1b} +a=2 -a +a=2+1b!L"},
+    {"the_driver_keeps_everything", TOGETHER,
+     "{granule:16 cap:4 keep:" LAST "} +a=1b!L reserved=0"},
+    {"a_trim_returns_whole_chunks", TOGETHER,
+     "{granule:16 cap:4} +a=3 -a T:" LAST " released=0 T:3 released=0 T:3-1b released=1 T:2 "
+     "released=0"},
+
+    /* ---- Twice, and too late ---- */
+
+    {"a_pool_with_live_blocks_stays", TOGETHER,
+     "{granule:16 cap:4} P0 +a=1/0 D0!I says:1_blocks_of_the_pool_are_live:_free_them live=1 "
+     "reserved=1 holds:a=1 -a D0"},
+    {"what_is_gone_is_no_block", TOGETHER,
+     "{granule:16 cap:4} P0 +a=1/0 -a -a!D D0 +b=1 -b -b!D T:0 -b!U +c=1 -a!U holds:c=1"},
+    /* A stream that is recorded twice, or the block's own, waits once. */
+    {"what_is_said_twice_is_true_once", TOGETHER,
+     "{granule:16 cap:4} P0 +a=1 hB ua@B ra@B ra@B ra pending=0 -a pending=1 -a!D fB BC:0/0 EC "
+     "EC!I "
+     "BC:0/1 EC reset-peaks reset-peaks"},
+};
+
+#define MISUSE_ROWS (sizeof(misuse_rows) / sizeof(misuse_rows[0]))
+
+#endif /* PLAY_MISUSE_ROWS_H */
