@@ -46,7 +46,7 @@ torch limit limit GMLAKE_TORCH_LIMIT_BYTES=8388608 GMLAKE_TORCH_CHUNK_BYTES=4194
 torch 'empty variables' grow GMLAKE_TORCH_LIMIT_BYTES= GMLAKE_TORCH_CROSS_STREAM= \
   GMLAKE_TORCH_PEERS=
 for variable in LIMIT_BYTES=8G LIMIT_BYTES=-1 LIMIT_BYTES=99999999999999999999 CHUNK_BYTES=0x10 \
-  DRIVER_FREE_BYTES=1.5 HANDLE_BYTES=x CROSS_STREAM=yes 'PEERS=0,' PEERS=0,x PEERS=64 PEERS=-1 \
+  DRIVER_FREE_BYTES=1.5 CROSS_STREAM=yes 'PEERS=0,' PEERS=0,x PEERS=64 PEERS=-1 \
   RECORD_SHARE=x RECORD_SHARE=1000001; do
   torch "$variable" refused "GMLAKE_TORCH_$variable"
   ok "torch: $variable: says so" says "GMLAKE_TORCH_${variable%%=*} cannot be read: ${variable#*=}"
@@ -112,7 +112,6 @@ ok 'torch: calls: with a recording: the same' [ "$(cut -f 1-3 "$dir/calls.tsv")"
   "$(cut -f 1-3 "$dir/calls2.tsv")" ]
 torch 'calls: no such folder' memory "GMLAKE_TORCH_CALLS=$dir/none/calls"
 ok 'torch: calls: no such folder: says so' says "gmlake_torch: $dir/none/calls cannot be written"
-torch handles handles GMLAKE_TORCH_HANDLE_BYTES=8388608
 torch 'profile: learns' threads "GMLAKE_TORCH_PROFILE=$dir/large"
 ok 'torch: profile: writes' grep -q '^gmlake profile 1$' "$dir/large.0.profile"
 cp "$dir/large.0.profile" "$dir/copy"

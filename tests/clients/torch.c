@@ -355,11 +355,6 @@ static int raises(size_t bytes, int device) {
   return 0;
 }
 
-static void case_handles(void) { /* GMLAKE_TORCH_HANDLE_BYTES=8388608; chunks of 2 MiB */
-  check(torch.malloc(9 * MIB, 0, NULL));
-  check(stat_of(0, "reserved_bytes") == 10 * MIB && stat_of(0, "chunk_count") == 2);
-}
-
 static void case_limit(
     void) { /* GMLAKE_TORCH_LIMIT_BYTES=8388608, GMLAKE_TORCH_CHUNK_BYTES=4194304 */
   void *a = torch.malloc(5 * MIB, 0, NULL);
@@ -542,7 +537,6 @@ static const struct {
              {"raise_text", case_raise_text},
              {"stats", case_stats},
              {"devices", case_devices},
-             {"handles", case_handles},
              {"limit", case_limit},
              {"refused", case_refused},
              {"misuse", case_misuse},

@@ -480,9 +480,9 @@ static const field streams_fields[] = {
     ONE(T, has_none),   ONE(T, last),          ONE(T, event_count)};
 #undef T
 #define T gmlk_chunk
-static const field chunk_fields[] = {ONE(T, handle),    ONE(T, map_count), ONE(T, place_count),
-                                     ONE(T, is_home),   ONE(T, is_stuck),  ONE(T, is_marked),
-                                     ONE(T, is_asleep), ONE(T, before),    ONE(T, behind)};
+static const field chunk_fields[] = {ONE(T, handle),   ONE(T, map_count), ONE(T, place_count),
+                                     ONE(T, is_home),  ONE(T, is_stuck),  ONE(T, is_marked),
+                                     ONE(T, is_asleep)};
 #undef T
 #define T gmlk_span
 static const field span_fields[] = {ONE(T, at), ONE(T, grains)};
@@ -500,7 +500,7 @@ static const field extent_fields[] = {ONE(T, base), ONE(T, first), ONE(T, end)};
 #undef T
 #define T gmlk_chunks
 static const field chunks_fields[] = {ONE(T, backed_count), ONE(T, stuck_count), ONE(T, stuck_end),
-                                      ONE(T, asleep_count), ONE(T, handle_count)};
+                                      ONE(T, asleep_count)};
 #undef T
 #define T gmlk_arena
 static const field arena_fields[] = {
@@ -535,13 +535,9 @@ static const field buffer_fields[] = {ONE(T, count), ONE(T, bytes), ONE(T, max_b
 static const field host_fields[] = {ONE(T, bytes), ONE(T, bytes_peak)};
 #undef T
 #define T gmlake_desc
-static const field desc_fields[] = {ONE(T, device),
-                                    ONE(T, cross_stream),
-                                    ONE(T, stitch_bytes_min),
-                                    ONE(T, stitched_bytes_max),
-                                    ONE(T, handle_bytes),
-                                    ONE(T, limit_bytes),
-                                    ONE(T, driver_free_bytes_min)};
+static const field desc_fields[] = {ONE(T, device),           ONE(T, cross_stream),
+                                    ONE(T, stitch_bytes_min), ONE(T, stitched_bytes_max),
+                                    ONE(T, limit_bytes),      ONE(T, driver_free_bytes_min)};
 #undef T
 #define T gmlake_stats
 static const field stats_fields[] = {

@@ -435,9 +435,6 @@ static void live_blocks(void) {
   breaks(uint8_t, chunk->is_known, 1, "P6: a graph knows an empty slot");
   chunk = &lake->home.chunks.items[slot];
   breaks(uint8_t, chunk->is_home, 0, "P3: a chunk is not mapped as it is said to be");
-  breaks(uint32_t, chunk->behind, 1, "P4: the chunks of a handle differ");
-  breaks(uint32_t, chunk->before, 1, "P4: the chunks of a handle differ");
-  breaks(size_t, lake->home.chunks.handle_count, 0, "P1: the chunks' totals are wrong");
   breaks(size_t, lake->home.chunks.backed_count, 0, "P1: the chunks' totals are wrong");
   breaks(size_t, lake->home.chunks.stuck_count, 1, "P1: the chunks' totals are wrong");
   breaks(uint32_t, lake->home.chunks.stuck_end, 1, "P1: stuck_end is not");

@@ -297,8 +297,6 @@ static struct outputs {
   gmlake_handle handles[2];
   gmlake_map_entry map[2];
   gmlake_query_info query;
-  gmlake_profile profile;
-  char text[GMLAKE_PROFILE_TEXT_BYTES];
   size_t count, released;
 } out;
 
@@ -449,28 +447,6 @@ static gmlake_result get_stats_with(size_t struct_bytes, int of_pool) {
 }
 
 static gmlake_result get_stats_of(size_t struct_bytes) { return get_stats_with(struct_bytes, 0); }
-
-static gmlake_result prewarm_of(gmlake *from, size_t struct_bytes, unsigned percent,
-                                gmlake_stream stream) {
-  gmlake_profile profile;
-  memset(&profile, 0, sizeof(profile));
-  profile.struct_bytes = struct_bytes;
-  profile.peak_bytes = C;
-  profile.large_percent = percent;
-  return gmlake_prewarm(from, &profile, stream);
-}
-static gmlake_result take_profile_of(size_t struct_bytes) {
-  gmlake_profile profile;
-  profile.struct_bytes = struct_bytes;
-  return gmlake_profile_take(lake, &profile);
-}
-static gmlake_result save_profile_of(unsigned percent, size_t capacity) {
-  char text[GMLAKE_PROFILE_TEXT_BYTES];
-  gmlake_profile profile;
-  memset(&profile, 0, sizeof(profile));
-  profile.large_percent = percent;
-  return gmlake_profile_save(&profile, text, capacity);
-}
 
 static gmlake_result query_of(gmlake *from, size_t alignment, gmlake_stream stream) {
   gmlake_alloc_desc wanted = request(1, 0, NULL);
@@ -752,22 +728,10 @@ static gmlake_result chunks_at(const void *ptr) {
   X(mark_stream_2, INVALID, "", gmlake_mark_stream(lake, TWO, GMLAKE_STREAM_PLAIN))                \
   X(mark_as_4, INVALID, "kind is 4: pass one of",                                                  \
     gmlake_mark_stream(lake, LEGACY, (gmlake_stream_kind)4))                                       \
-  X(profile_without_lake, INVALID, NULL, gmlake_profile_take(NULL, &out.profile))                  \
-  X(profile_without_out, INVALID, "out_profile is NULL", gmlake_profile_take(lake, NULL))          \
-  X(profile_of_3_bytes, INVALID, "", take_profile_of(3))                                           \
-  X(save_nothing, INVALID, NULL, gmlake_profile_save(NULL, out.text, sizeof(out.text)))            \
-  X(save_nowhere, INVALID, NULL, gmlake_profile_save(&out.profile, NULL, 1000))                    \
-  X(save_in_too_little, INVALID, NULL, save_profile_of(0, GMLAKE_PROFILE_TEXT_BYTES - 1))          \
-  X(save_101_percent, INVALID, NULL, save_profile_of(101, GMLAKE_PROFILE_TEXT_BYTES))              \
-  X(load_nothing, INVALID, NULL, gmlake_profile_load(NULL, 8, &out.profile))                       \
-  X(load_nowhere, INVALID, NULL, gmlake_profile_load("gmlake profile 1", 16, NULL))                \
-  X(load_something_else, INVALID, NULL, gmlake_profile_load("{}", 2, &out.profile))                \
-  X(prewarm_without_lake, INVALID, NULL, prewarm_of(NULL, 0, 0, LEGACY))                           \
-  X(prewarm_without_profile, INVALID, "profile is NULL", gmlake_prewarm(lake, NULL, LEGACY))       \
-  X(prewarm_on_stream_2, INVALID, "", prewarm_of(lake, 0, 0, TWO))                                 \
-  X(prewarm_by_3_bytes, INVALID, "", prewarm_of(lake, 3, 0, LEGACY))                               \
-  X(prewarm_101_percent, INVALID, "struct_bytes is 0 and large_percent 101",                       \
-    prewarm_of(lake, 0, 101, LEGACY))                                                              \
+  X(reserve_without_lake, INVALID, NULL, gmlake_reserve(NULL, NULL, C, LEGACY))                    \
+  X(reserve_for_another_lakes_pool, INVALID, "pool",                                               \
+    gmlake_reserve(lake, w.foreign_pool, C, LEGACY))                                               \
+  X(reserve_on_stream_2, INVALID, "stream is 2", gmlake_reserve(lake, NULL, C, TWO))               \
   X(query_without_lake, INVALID, NULL, query_of(NULL, 8, LEGACY))                                  \
   X(query_without_description, INVALID, "", gmlake_query(lake, NULL, LEGACY, &out.query))          \
   X(query_without_out, INVALID, "out_info is NULL", query_for_nothing())                           \
@@ -1002,12 +966,6 @@ static int *peers_with(int at, int value) {
   X(chunk_2_to_63, INVALID, desc.chunk_bytes = HUGE)                                               \
   X(chunk_size_max, INVALID, desc.chunk_bytes = SIZE_MAX)                                          \
   X(chunk_by_default_above_device, INVALID, desc.chunk_bytes = 0)                                  \
-  X(handle_of_a_chunk, GMLAKE_OK, desc.handle_bytes = C)                                           \
-  X(handle_of_3_chunks, GMLAKE_OK, desc.handle_bytes = 3 * C)                                      \
-  X(handle_1, INVALID, desc.handle_bytes = 1)                                                      \
-  X(handle_and_a_half, INVALID, desc.handle_bytes = 3 * C / 2)                                     \
-  X(handle_above_1_gib, INVALID, desc.handle_bytes = ((size_t)1 << 30) + C)                        \
-  X(handle_2_to_63, INVALID, desc.handle_bytes = HUGE)                                             \
   X(stitch_min_size_max, GMLAKE_OK, desc.stitch_bytes_min = SIZE_MAX)                              \
   X(stitched_max_1, GMLAKE_OK, desc.stitched_bytes_max = 1)                                        \
   X(stitched_max_size_max, GMLAKE_OK, desc.stitched_bytes_max = SIZE_MAX)                          \

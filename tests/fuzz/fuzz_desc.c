@@ -129,7 +129,6 @@ static void read_desc(void) {
   set_size(mask, 0, &d->chunk_bytes);
   set_size(mask, 1, &d->stitch_bytes_min);
   set_size(mask, 2, &d->stitched_bytes_max);
-  set_size(mask, 3, &d->handle_bytes);
   set_size(mask, 4, &d->limit_bytes);
   set_size(mask, 5, &d->driver_free_bytes_min);
   set_size(mask, 6, &d->arena_bytes);

@@ -127,7 +127,6 @@ static struct world {
   int lacks_addresses;    /* the driver has refused some, once */
   int was_refused;        /* the driver has not taken host memory back, or not been asked to */
   int has_failed;         /* something was made to fail, once */
-  int has_prewarmed;      /* with handles of several chunks, which no buffer takes */
   int is_unsure;          /* a pool was recalled, or slept: what it keeps for graphs is not known */
   int is_recalled;        /* a pool is: the call asks for waits */
   int named;              /* the line that the call names, NOBODY: none, or all may be touched */
@@ -914,8 +913,7 @@ static int lies_apart(const block *b) {
   size_t i;
   for (i = 0; i < BUFFERS; i++)
     if (b >= w.buffers[i].cells && b < w.buffers[i].cells + CELLS)
-      return w.buffers[i].chunk != w.pools[w.buffers[i].pool].chunk || desc.handle_bytes ||
-             desc.policy || w.has_prewarmed;
+      return w.buffers[i].chunk != w.pools[w.buffers[i].pool].chunk || desc.policy;
   return 0;
 }
 

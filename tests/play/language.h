@@ -30,7 +30,7 @@
      S0:k  Sn:d  W0    pool 0 sleeps and keeps its contents; what is in no pool does and drops
                        them; pool 0 wakes
      l0@A  L0@A        lend pool 0; recall it
-     Y:4,8@A           prewarm: 4 that stay, 8 in all
+     Y:8@A             reserve 8 for the default pool's blocks
      T:3  Q  I         trim to 3; the budget; all questions, whose answers have to agree
      a:psg/ce*7        the policy answers with the first plan of these that can be made: p a piece,
                        k one whose former is kept, r a window, s a stitch, b one that grows, g
@@ -126,7 +126,7 @@ static const word words[] = {
     {'g', "S:n"},   {'t', ":n"},     {'P', "d?:z?^y"}, {'D', "d"},         {'B', "S:d/e"},
     {'E', "S"},     {'j', "d@"},     {'J', "d"},       {'N', "d:z?/e?^y"}, {'z', "d:z@"},
     {'K', "d@"},    {'c', "d:z,y@"}, {'d', "d:z,y@"},  {'C', "d:z,y@"},    {'S', "p:m"},
-    {'W', "p"},     {'l', "d@"},     {'L', "d@"},      {'Y', ":z,y@"},     {'T', ":z"},
+    {'W', "p"},     {'l', "d@"},     {'L', "d@"},      {'Y', ":z@"},       {'T', ":z"},
     {'Q', ""},      {'I', ""},       {'a', ":l?*n"},
 };
 #define WORDS (sizeof(words) / sizeof(words[0]))
@@ -297,7 +297,6 @@ enum {
   OPT_WINDOW,
   OPT_SMAX,
   OPT_SMIN,
-  OPT_HANDLE,
   OPT_GRANULE,
   OPT_SIZES,
   OPT_STREAMS = OPT_SIZES,
@@ -321,9 +320,10 @@ enum {
   OPT_COUNT
 };
 static const char *const option_names[OPT_COUNT] = {
-    "chunk",      "cap",       "limit",  "keep",  "arena",  "window", "smax",  "smin",     "handle",
-    "granule",    "streams",   "peers",  "mode",  "extent", "policy", "oom",   "may-end",  "no-ids",
-    "wait-first", "wait-soon", "single", "guard", "fill",   "books",  "share", "observed", "exact"};
+    "chunk", "cap",     "limit",   "keep",       "arena",     "window", "smax",
+    "smin",  "granule", "streams", "peers",      "mode",      "extent", "policy",
+    "oom",   "may-end", "no-ids",  "wait-first", "wait-soon", "single", "guard",
+    "fill",  "books",   "share",   "observed",   "exact"};
 
 typedef struct program {
   size_t options[OPT_COUNT]; /* sizes in bytes; words that stand alone are 1 */
@@ -936,7 +936,6 @@ static void options_fit(size_t *o) {
   if (o[OPT_ARENA]) o[OPT_ARENA] = o[OPT_CAP] + chunk;
   o[OPT_WINDOW] = o[OPT_WINDOW] / chunk * chunk;
   if (o[OPT_WINDOW] && o[OPT_WINDOW] < o[OPT_CAP]) o[OPT_WINDOW] = o[OPT_CAP];
-  o[OPT_HANDLE] = o[OPT_SHARE] ? 0 : o[OPT_HANDLE] / chunk % 9 * chunk;
   o[OPT_STREAMS] %= SLOTS;
   o[OPT_PEERS] %= 4;
   o[OPT_MODE] %= 3;

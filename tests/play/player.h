@@ -766,8 +766,8 @@ static int is_grown(const buffer *b, gmlake_result result, const char *call, siz
   const pool *from = &w.pools[b->pool];
   size_t missing = 0;
   for (; first < end; first++) missing += b->cells[first].id ? 0 : b->chunk;
-  judge(!(BIT(result) & LACK) || b->chunk != from->chunk || desc.handle_bytes || w.injected ||
-            w.host_fails || !is_servable(missing, 0, from),
+  judge(!(BIT(result) & LACK) || b->chunk != from->chunk || w.injected || w.host_fails ||
+            !is_servable(missing, 0, from),
         "a buffer was refused though free chunks would do");
   return is_done(result, call,
                  (missing ? LACK : 0) | MAY(captures(), CAPTURING) | MAY(from->asleep, ASLEEP),
@@ -1057,23 +1057,16 @@ static void do_wake(void) {
   }
 }
 
-static void do_prewarm(int on) {
+static void do_reserve(int on) {
   const size_t before = census().physical_bytes;
-  gmlake_profile wanted;
   if (!may_name(on)) return;
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.resident_bytes = now->bytes < now->more ? now->bytes : now->more;
-  wanted.peak_bytes = now->more;
-  wanted.handle_bytes = 4 * w.chunk;
-  wanted.large_percent = 50;
-  w.has_prewarmed = 1;
-  if (is_done(gmlake_prewarm(lake, &wanted, value_in(now->stream)), "gmlake_prewarm", LACK,
+  if (is_done(gmlake_reserve(lake, NULL, now->bytes, value_in(now->stream)), "gmlake_reserve", LACK,
               w.pools[0].asleep ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK))
-    judge(census().physical_bytes - before <= up(wanted.peak_bytes, w.chunk) + 2 * w.chunk,
-          "prewarm has created more than the profile tells of");
+    judge(census().physical_bytes - before <= up(now->bytes, w.chunk),
+          "more was created than is to be reserved");
   else
     judge(census().physical_bytes == before || w.has_failed,
-          "prewarm has failed, and created memory");
+          "to reserve has failed, and created memory");
 }
 
 /* ---- Questions ------------------------------------------------------------------------------- */
@@ -1245,7 +1238,7 @@ static void perform_on_pools(const op *o, int on) {
     do_recall(on);
     break;
   case 'Y':
-    do_prewarm(on);
+    do_reserve(on);
     break;
   default:
     do_buffer(on);
@@ -1480,7 +1473,6 @@ static void describe(const size_t *options) {
   desc.window_bytes = options[OPT_WINDOW];
   desc.stitched_bytes_max = options[OPT_SMAX];
   desc.stitch_bytes_min = options[OPT_SMIN];
-  desc.handle_bytes = options[OPT_HANDLE];
   if (options[OPT_OOM]) desc.oom.fn = on_oom;
   if (options[OPT_OBSERVED]) desc.observer.fn = observe;
   desc.policy = policy_of(options[OPT_POLICY]);

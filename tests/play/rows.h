@@ -1650,22 +1650,6 @@ static const row rows[] = {
     {"a_failed_import_is_undone", TOGETHER,
      "{granule:16 cap:16 share} +p=2/x xp addresses=64 fail:map=2R iq=p!R told-call=map "
      "addresses=64 mappings=2 quarantined=0 iq=p"},
-    /* ---- Handles of several chunks ---- */
-
-    {"growth_makes_large_handles", TOGETHER,
-     "{granule:16 cap:16 handle:4} mark +a=9 chunks=3 grown=9 -a +b=4 +c=5"},
-    {"windows_are_of_whole_handles", TOGETHER,
-     "{granule:16 cap:16 handle:2} +a-d=3 -ac mark +x=5 stitches=1 pieces:x=2 -x +y=5 reuses=1 "
-     "-y"},
-    {"a_window_begins_in_a_large_handle", TOGETHER,
-     "{granule:16 cap:16 handle:4} +a=6 +b=1 +c=6 +d=1 -ac +e=1 mark +x=8 stitches=1 pieces:x=3 "
-     "-x +f=1 +y=8 reuses=0 -y"},
-    {"half_a_handle_in_use_is_no_piece", TOGETHER,
-     "{granule:16 cap:16 handle:4} +a=5 +b=1 +c=5 +d=1 -ac +e=1+512b +f=4-512b mark +x=5 "
-     "stitches=0"},
-    {"a_handle_is_returned_whole", TOGETHER,
-     "{granule:16 cap:16 handle:4} +a=5 +b=512b -a T:0 released=5 +c=5 +d=1-512b -c +e=512b T:0 "
-     "released=1 -bde T:0 released=5"},
     /* ---- Chunks of buffers ---- */
 
     /* a stream that was never used gets its number; nothing else happens */

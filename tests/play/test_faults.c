@@ -143,22 +143,6 @@ static void count_places(const gmlk_arena *a, holdings *h) {
   }
 }
 
-/* The handles that so many slots of a window map. */
-static size_t handles_under(const gmlk_arena *a, const gmlk_window *window, uint32_t slots) {
-  size_t handles = 0;
-  uint32_t i, slot, end, next;
-  for (i = 0; i < window->span_count; i++) {
-    slot = gmlk_span_slot(a, &window->spans[i]);
-    end = slot + gmlk_span_chunks(a, &window->spans[i]);
-    for (; slot < end && slots; slot = next, handles++) {
-      next = slot + 1;
-      while (next < end && a->chunks.items[next].before) next++;
-      slots -= next - slot;
-    }
-  }
-  return handles;
-}
-
 static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
   const gmlk_block *va = a->window_space.head.next, *b = a->head.next;
   const gmlk_window *window;
@@ -167,13 +151,13 @@ static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
   for (slot = 0; slot < a->chunks.capacity; slot++) {
     const gmlk_chunk *chunk = &a->chunks.items[slot];
     if (!chunk->handle) continue;
-    h->handles += !chunk->before;
-    h->mappings += chunk->is_home && !chunk->before;
+    h->handles++;
+    h->mappings += chunk->is_home;
     h->quarantined += chunk->is_stuck || is_dead || a->sleep == GMLK_ASLEEP ? a->chunk_bytes : 0;
   }
   for (; b && b != &a->tail; b = b->next) h->blocks++;
   for (; va && va != &a->window_space.tail; va = va->next, h->blocks++)
-    if (va->state == GMLK_LIVE) h->mappings += handles_under(a, gmlk_va_window(va), va->slack);
+    if (va->state == GMLK_LIVE) h->mappings += va->slack;
   for (va = a->buffer_space.head.next; va && va != &a->buffer_space.tail; va = va->next)
     h->blocks++;
   for (window = a->windows.quarantine; window && !is_dead; window = window->next)

@@ -220,7 +220,6 @@ static void draw_for_pools(op *o) {
     o->bytes = chance(20) ? 0 : below(census().physical_bytes + 1);
     break;
   case 'Y':
-    o->more = w.chunk * below(16);
     o->bytes = w.chunk * below(16);
     break;
   default:
@@ -395,7 +394,6 @@ static void draw_options(size_t *o) {
   if (chance(30)) o[OPT_WINDOW] = cap + below(cap) / chunk * chunk;
   if (chance(40)) o[OPT_SMAX] = chunk * (1 + below(24));
   if (chance(20)) o[OPT_SMIN] = below(4 * chunk) / UNIT * UNIT;
-  if (chance(40) && !o[OPT_SHARE]) o[OPT_HANDLE] = chunk * (1 + below(8));
   if (chance(50)) o[OPT_EXTENT] = 2;
   o[OPT_OOM] = (size_t)chance(30);
   if (chance(25)) o[OPT_POLICY] = 1 + below(7);
@@ -464,8 +462,7 @@ static const struct row {
     /* DROP gave up what KEEP had kept, and answered an error. */
     {"contents stay where giving them up fails", "{} P0 +a=2/0 S0:k fail:host-free=1R S0:d W0 -a"},
     /* It grew behind a wait alone that made windows lack less. */
-    {"what the host has waited for may be grown",
-     "{handle:64 wait-first} hC +a=40@C -a@C +b=1@D +c=40@A/x"},
+    {"what the host has waited for may be grown", "{wait-first} hC +a=40@C -a@C +b=1@D +c=40@A/x"},
     /* What a capture of which the lake does not know forbade to wait for was taken for complete. */
     {"a pool does not end where no event may be recorded",
      "{} P0 BC:0/1 +a=1@C EC ua -a fail:record=1C D0"},

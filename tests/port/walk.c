@@ -209,18 +209,6 @@ static void walk_figures(void) {
   HOLDS(!strcmp(gmlake_result_name(GMLAKE_ERROR_BUSY), "GMLAKE_ERROR_BUSY"));
 }
 
-/* What a run has learnt, as a text, and memory created by it. */
-static void walk_profile(void) {
-  gmlake_profile profile, again;
-  char text[GMLAKE_PROFILE_TEXT_BYTES];
-  memset(&profile, 0, sizeof(profile));
-  memset(&again, 0, sizeof(again));
-  OK(gmlake_profile_take(lake, &profile));
-  OK(gmlake_profile_save(&profile, text, sizeof(text)));
-  OK(gmlake_profile_load(text, strlen(text), &again));
-  OK(gmlake_prewarm(lake, &again, first));
-}
-
 /* Every call of an allocation fails once; it is refused or served, and the lake is whole. */
 static void walk_faults(void) {
   gmlake_mock_census census;
@@ -315,7 +303,7 @@ int main(void) {
   walk_pools();
   walk_buffers();
   walk_sharing();
-  walk_profile();
+  OK(gmlake_reserve(lake, NULL, (size_t)8 << 20, first));
   walk_figures();
   walk_faults();
   walk_threads();

@@ -63,14 +63,14 @@ example running_out \
     grep '^GMLAKE_ERROR_LIMIT_REACHED: asked 40, live 20, .*, limit 40 MiB$')"
 example prewarm \
   'without a profile' \
-  '  loading       589 calls,   7.6 ms; 4320 MiB held in 270 handles' \
-  '  first step    348 calls,   4.2 ms; 6720 MiB held in 420 handles' \
-  '  second step     0 calls,   0.0 ms; 6720 MiB held in 420 handles' \
+  '  loading       589 calls,   7.6 ms; 4320 MiB held in 270 chunks' \
+  '  first step    348 calls,   4.2 ms; 6720 MiB held in 420 chunks' \
+  '  second step     0 calls,   0.0 ms; 6720 MiB held in 420 chunks' \
   'with a profile' \
-  '  prewarming    372 calls,   5.2 ms; 6720 MiB held in 184 handles' \
-  '  loading         0 calls,   0.0 ms; 6720 MiB held in 184 handles' \
-  '  first step      0 calls,   0.0 ms; 6720 MiB held in 184 handles' \
-  '  second step     0 calls,   0.0 ms; 6720 MiB held in 184 handles'
+  '  prewarming    844 calls,  11.8 ms; 6720 MiB held in 420 chunks' \
+  '  loading         0 calls,   0.0 ms; 6720 MiB held in 420 chunks' \
+  '  first step      0 calls,   0.0 ms; 6720 MiB held in 420 chunks' \
+  '  second step     0 calls,   0.0 ms; 6720 MiB held in 420 chunks'
 example fallback \
   'gmlake_create: GMLAKE_OK' \
   '3145728 bytes came from gmlake.h' \

@@ -99,10 +99,8 @@ ok 'lake: costs: busy' run 0 --json --costs busy "$dir/small.gmtrace"
 ok 'lake: costs: busy: the same calls' prints '"driver_ms": 0.081, '
 ok 'lake: limit' run 0 --json --chunk-mib 2 --limit-mib 4 "$dir/small.gmtrace"
 ok 'lake: limit too low' run 1 --json --chunk-mib 2 --limit-mib 2 "$dir/small.gmtrace"
-ok 'lake: large handles' run 0 --json --chunk-mib 2 --handle-mib 4 "$dir/small.gmtrace"
-ok 'lake: a handle of 3 MiB' run 1 --json --chunk-mib 2 --handle-mib 3 "$dir/small.gmtrace"
 ok 'lake: profile' run 0 --json --chunk-mib 2 --save-profile "$dir/profile" "$dir/small.gmtrace"
-ok 'lake: profile: written' grep -q '^peak_bytes 4194304$' "$dir/profile"
+ok 'lake: profile: written' grep -q '^gmlake profile 2 peak 4194304$' "$dir/profile"
 ok 'lake: prewarmed' run 0 --json --chunk-mib 2 --profile "$dir/profile" "$dir/small.gmtrace"
 ok 'lake: prewarmed: the same memory' prints '"peak_reserved_bytes": 4194304, '
 ok 'lake: no profile' run 1 --json --profile "$dir/small.gmtrace" "$dir/small.gmtrace"

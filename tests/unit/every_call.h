@@ -60,17 +60,7 @@ static gmlake_result every_get_map(void) {
   size_t count;
   return gmlake_get_map(lake, NULL, 0, &count);
 }
-static gmlake_result every_profile_take(void) {
-  gmlake_profile profile;
-  profile.struct_bytes = 0;
-  return gmlake_profile_take(lake, &profile);
-}
-static gmlake_result every_prewarm(void) {
-  gmlake_profile profile;
-  memset(&profile, 0, sizeof(profile));
-  profile.peak_bytes = 2 * C;
-  return gmlake_prewarm(lake, &profile, LEGACY);
-}
+static gmlake_result every_reserve(void) { return gmlake_reserve(lake, NULL, 2 * C, LEGACY); }
 static gmlake_result every_pool_get_stats(void) {
   gmlake_stats now;
   now.struct_bytes = 0;
@@ -140,8 +130,7 @@ static const struct every_row {
                   {"find", every_find},
                   {"get_chunks", every_get_chunks},
                   {"get_map", every_get_map},
-                  {"profile_take", every_profile_take},
-                  {"prewarm", every_prewarm},
+                  {"reserve", every_reserve},
                   {"pool_get_stats", every_pool_get_stats},
                   {"pool_create", every_pool_create},
                   {"pool_destroy", every_pool_destroy},

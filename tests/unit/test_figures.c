@@ -1085,27 +1085,6 @@ static void growth_behind_what_others_use_is_foretold(void **state) {
   finish();
 }
 
-/* | free | live | 512 live, free | free | free | free |, the third to the fifth of one handle: it
-   cannot be returned, but new chunks behind it make one range with what is free of it. */
-static void chunks_of_a_handle_in_use_are_counted_where_they_are(void **state) {
-  const gmlake_alloc_desc wanted = request(4 * C, GMLAKE_NO_STITCH, NULL);
-  void *first, *large;
-  (void)state;
-  prepare(6);
-  desc.handle_bytes = 3 * C;
-  open_lake();
-  first = take(C);
-  (void)take(C);
-  large = take(4 * C);
-  assert_int_equal(census().handle_count, 4);
-  drop(large);
-  (void)take(512);
-  gmlake_mock_stream_hold(mock, LEGACY);
-  drop(first);
-  (void)foretold(&wanted, LEGACY, GMLAKE_OK, GMLAKE_HOST_WAIT, 4 * C);
-  finish();
-}
-
 /* | live | gap | free | gap | live |: what is free stays, as a capture forbids to fence it. One
    growth fills one gap. */
 static void two_gaps_are_not_filled_at_once(void **state) {
@@ -1360,7 +1339,6 @@ int main(void) {
       cmocka_unit_test(what_others_use_and_a_new_chunk_are_foretold),
       cmocka_unit_test(a_window_that_another_stream_used_is_foretold),
       cmocka_unit_test(growth_behind_what_others_use_is_foretold),
-      cmocka_unit_test(chunks_of_a_handle_in_use_are_counted_where_they_are),
       cmocka_unit_test(two_gaps_are_not_filled_at_once),
       cmocka_unit_test(a_question_changes_no_memory),
       cmocka_unit_test(what_a_question_would_return_stays),

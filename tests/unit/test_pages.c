@@ -274,37 +274,6 @@ static void a_policy_decides_about_no_chunk_of_a_buffer(void **state) {
   finish();
 }
 
-/* A place maps one chunk. So a lake whose blocks have larger handles already keeps buffers apart;
-   and where buffers came first there are no larger ones. */
-static void larger_handles_and_buffers_share_no_chunk(void **state) {
-  gmlake_profile profile;
-  gmlake_buffer *buffer;
-  int is_late;
-  (void)state;
-  memset(&profile, 0, sizeof(profile));
-  profile.resident_bytes = profile.peak_bytes = 8 * C;
-  profile.handle_bytes = 4 * C;
-  profile.large_percent = 100;
-  for (is_late = 0; is_late < 2; is_late++) {
-    start(32);
-    buffer = is_late ? NULL : open_buffer(4);
-    step(gmlake_prewarm(lake, &profile, LEGACY));
-    if (is_late) buffer = open_buffer(4);
-    assert_int_equal(census().handle_count, is_late ? 2 : 8);
-    assert_int_equal(buffer->arena->is_bare, is_late);
-    commit(buffer, 0, 4);
-    stamp(buffer, 3, 1);
-    drop(take(8 * C));
-    assert_stamp(buffer, 3, 1);
-    finish();
-  }
-  prepare(32);
-  desc.handle_bytes = 4 * C;
-  open_lake();
-  assert_true(open_buffer(4)->arena->is_bare);
-  finish();
-}
-
 /* ---- Buffers of a pool ----------------------------------------------------------------------- */
 
 static gmlake_buffer *open_buffer_in(gmlake_pool *pool, size_t chunk_bytes) {
@@ -716,7 +685,6 @@ int main(void) {
       /* of a chunk */
       cmocka_unit_test(a_chunk_of_a_buffer_is_no_block_at_home),
       cmocka_unit_test(a_policy_decides_about_no_chunk_of_a_buffer),
-      cmocka_unit_test(larger_handles_and_buffers_share_no_chunk),
       cmocka_unit_test(a_pool_with_buffers_is_not_destroyed),
   };
   int failed;
