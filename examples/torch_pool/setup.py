@@ -25,8 +25,9 @@ except ImportError:
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Where gmlake.h is: beside the examples, or inside what sdist made.
 ROOT = "source" if os.path.isdir(os.path.join(HERE, "source")) else os.path.join("..", "..")
-SOURCES = ("gmlake.h", "examples/record.h", "examples/torch/adapter.h", "examples/torch/calls.h",
-           "examples/torch/gmlake_pluggable.c", "tests/cuda_stub/cuda.h", "LICENSE")
+SOURCES = ("gmlake.h", "examples/profile.h", "examples/record.h", "examples/torch/adapter.h",
+           "examples/torch/calls.h", "examples/torch/gmlake_pluggable.c", "tests/cuda_stub/cuda.h",
+           "LICENSE")
 
 
 def cuda_include():

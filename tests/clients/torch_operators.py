@@ -22,8 +22,8 @@ package()
 from gmlake_torch import session  # noqa: E402: a package that package() makes
 from torch_dispatch import Judge  # noqa: E402
 
-# Of each operator; all four with TEST_WHOLE=yes.
-SAMPLES = 4 if os.environ.get("TEST_WHOLE") else 1
+# Of each operator, and of all operators one in so many; all, with TEST_WHOLE=yes, as each night.
+SAMPLES, PART = (4, 1) if os.environ.get("TEST_WHOLE") else (1, 6)
 # Some of what they return is not set; of as_strided_scatter it is the gradient, in torch 1.13.
 RANDOM = (
     "empty",
@@ -133,8 +133,8 @@ def main():
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     count, failures = 0, []
-    for op in operators():
-        if op.name in UNSEEN or (names and op.name not in names):
+    for i, op in enumerate(operators()):
+        if op.name in UNSEEN or (op.name not in names if names else i % PART):
             continue
         status, text = run_apart(op, judge)
         if status:
@@ -143,7 +143,7 @@ def main():
             count += 1
     print(f"{count} operators give the same in a session")
     assert not failures, failures
-    assert names or count > 300, count
+    assert names or count > 300 // PART, count
 
 
 if __name__ == "__main__":

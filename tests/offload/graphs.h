@@ -400,7 +400,7 @@ static void make_plan(void) {
 static void do_event(const operation *o) {
   static const char verbs[] = "oixy";
   gmlake_offload_event event;
-  const gmlake_offload_event *is = &g.planned.events[g.next_event];
+  const gmlake_offload_event *is;
   memset(&event, 0, sizeof event);
   event.action = (gmlake_offload_action)(strchr(verbs, o->verb) - verbs);
   event.tensor = id_of(&o->operands[0]);
@@ -412,7 +412,8 @@ static void do_event(const operation *o) {
     g.events[g.event_count++] = event;
     return;
   }
-  if (g.next_event++ == g.planned.event_count) broken("there is no further event");
+  if (g.next_event == g.planned.event_count) broken("there is no further event");
+  is = &g.planned.events[g.next_event++];
   if (is->action != event.action || is->tensor != event.tensor || is->trigger != event.trigger ||
       is->op != event.op || is->delay_ns != event.delay_ns)
     broken("it is %d of tensor %u at %u, of %u, %lluns later", (int)is->action, is->tensor,
