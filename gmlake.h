@@ -1274,8 +1274,8 @@ GMLAKE_DEF gmlake_result gmlake_import(gmlake *lake, const gmlake_handle *handle
 
 /* Creates chunks until the pool's blocks hold `bytes`, or as many as the limits, the device's free
    memory and addresses allow; pool NULL: the default one. The stream is the one that uses them
-   first. It is clean memory, like any other; gmlake_trim returns it. After an error none is created.
-   Costs 28 us a chunk. Errors: INVALID_ARGUMENT (from the out-of-memory handler, too),
+   first. It is clean memory, like any other; gmlake_trim returns it. After an error none is
+   created. Costs 28 us a chunk. Errors: INVALID_ARGUMENT (from the out-of-memory handler, too),
    OUT_OF_DEVICE_MEMORY (somebody else took it meanwhile), ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_reserve(gmlake *lake, gmlake_pool *pool, size_t bytes,
                                         gmlake_stream stream);
