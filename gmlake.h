@@ -8602,13 +8602,11 @@ static int gmlk_may_wait(const gmlake *l, const gmlk_attempt *r) {
 }
 
 /* Memory that other streams' work or pending frees hold back: the host waits until enough of that
-   is complete. Where a window lacks less than before, new chunks may fill the rest. Behind the last
-   step they are tried in any case: a range beside free chunks may need fewer of them by then. */
+   is complete. Where a window lacks less than before, new chunks may fill the rest. */
 static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
   const int waits = gmlk_may_wait(l, r);
   uint32_t shortfall = r->shortfall ? r->shortfall : r->grains;
   gmlake_result result = GMLAKE_OK, grown = GMLAKE_OK;
-  int is_tried = 0; /* growth, since the last step */
   gmlk_host_wait p;
   gmlk_because(r,
                waits ? "the host waited for streams first" : "the lake looked at all free ranges");
@@ -8617,15 +8615,13 @@ static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_attempt *r, gmlk_block **out
   result = gmlk_wait_begin(l, &p);
   while (!result && !p.is_over) {
     result = gmlk_try_all(l, r, r->taker, out_block);
-    is_tried = !result && !*out_block && r->shortfall < shortfall;
-    if (is_tried) {
+    if (!result && !*out_block && r->shortfall < shortfall) {
       shortfall = r->shortfall;
       result = grown = gmlk_grow_and_serve(l, r, r->taker, out_block);
     }
     if (*out_block || (result && !gmlk_is_shortage(result))) return result;
     result = gmlk_wait_on(l, &p);
   }
-  if (!result && !is_tried) return gmlk_grow_and_serve(l, r, r->taker, out_block);
   return result ? result : grown;
 }
 

@@ -404,6 +404,9 @@ static const row rows[] = {
      "fail:release=1G +*=2!G told-call=release destroy!G"},
     {"of_two_fatal_errors_the_first_is_told", TOGETHER,
      "{granule:16 cap:8} mark fail:map=1G fail:release=1G +*=2!G told-call=map destroy!G"},
+    /* Not that the contents' memory could not be given back. */
+    {"destroy_says_that_the_device_is_lost", TOGETHER,
+     "{granule:16 cap:4} +a=2 Sn:k fail:create=1G Wn!G fail:host-free=1R destroy!G"},
     /* Addresses for windows may lack, but not because the device is gone. */
     {"a_device_that_is_lost_with_the_windows_addresses", TOGETHER,
      "{granule:16 cap:8} +a-h=1 -ac fail:reserve=1G +*=2!G destroy!G"},
@@ -840,6 +843,10 @@ static const row rows[] = {
     {"live_blocks_keep_no_numbers", TOGETHER,
      "{granule:16 cap:300} +k=512b +y=200@n [10 +p=8k@A rk@A fA kA vA -p ] mark [28 +p=8k@A rk@A "
      "fA kA vA -p ] metadata-grown=0 numbers=2 -k T:999 pending=0"},
+    /* B's two frees are of one epoch. A waited for it; who has A's number next has not. */
+    {"a_new_streams_waits_are_its_own", TOGETHER,
+     "{granule:16 cap:1 may-end} mB:3 +p=1k@B +s=1k@B +q=4k@B +t=58k@B hB -p@B -q@B mark +x=1k@A "
+     "at:x=p waits=1 -x@B kA vA +y=4k@A at:y=q waits=2 numbers=2"},
     /* A number does not serve again while its stream is at work; many at work do not bar the line.
        */
     {"a_number_at_work_does_not_serve_again", TOGETHER,
@@ -1592,6 +1599,12 @@ static const row rows[] = {
     {"windows_of_borrowers_may_go", TOGETHER,
      "{granule:16 cap:16 smax:8} P0 BA:0/0 +p=3@A +b=1@A +q=3@A -pq@A EA l0@A +w=6@A/t -w@A "
      "L0@A windows=1 l0@A +w=5@A/t -w@A evictions=1 L0@A -b@A D0"},
+    /* | a | live | c | no memory |: a window that the driver did not unmap keeps a and c, so that
+       the one chunk that P0 gives is enough beside c. */
+    {"what_stays_counts_once", TOGETHER,
+     "{granule:16 cap:4} +a-d=1 -ac +x=2 pieces:x=2 -x fail:unmap=1R T:0!R quarantined=2 "
+     "reserved=4 "
+     "-d T:0 released=1 P0 +p=1/0 -p q=2/s foretold-fails=0 +y=2/s at:y=c"},
     /* A question knows what is lent. B waits for what A did there; the pool grows by what it
        lacks. */
     {"what_is_borrowed_is_foretold", TOGETHER,
