@@ -121,8 +121,9 @@ HOW AN ALLOCATION IS SERVED
  10. the request takes memory that other streams freed or were recorded on, and its stream waits
      for these on the device;
  11. the host waits for pending work: until some stream's oldest event completes. Then the lake
-     looks at all free ranges, where the steps above look at the first few of many, and waits again
-     until the request is served or nothing is pending;
+     looks at all free ranges, where the steps above look at the first few of many, creates what
+     a window lacks if that is less than before, and waits again until the request is served or
+     nothing is pending;
  12. idle windows are dropped, free chunks are returned and created again where they are needed:
      other pools' as many as are missing, or all;
  13. the caller's handler is asked to make room, eight times at most. Then the call fails with a
@@ -691,7 +692,7 @@ typedef struct gmlake_error_info {
    mode stays relaxed, because the driver refused to set it back; at destroy every live block and
    buffer (a warning with size, address and label). It is called with no lock held at the end of a
    call: the call that caused the message, or another thread's that ends meanwhile. It may call the
-   lake. It has to return: longjmp or an exception that leaves it would leave the call half done. */
+   lake. It has to return: neither longjmp nor an exception may leave it. */
 typedef struct gmlake_logger {
   void (*fn)(void *user, int level, const gmlake_error_info *info);
   void *user;
@@ -1272,10 +1273,10 @@ GMLAKE_DEF gmlake_result gmlake_export(gmlake *lake, const void *ptr, unsigned h
 GMLAKE_DEF gmlake_result gmlake_import(gmlake *lake, const gmlake_handle *handles, size_t count,
                                        void **out_ptr);
 
-/* Creates chunks until the pool's blocks hold `bytes`, or as many as the limits, the device's free
-   memory and addresses allow; pool NULL: the default one. The stream is the one that uses them
-   first. It is clean memory, like any other; gmlake_trim returns it. After an error none is
-   created. Costs 28 us a chunk. Errors: INVALID_ARGUMENT (from the out-of-memory handler, too),
+/* Creates chunks until the pool has `bytes` of memory for its blocks, or as many as the limits, the
+   device's free memory and addresses allow; pool NULL: the default one. The stream is the one that
+   uses them first. It is clean memory, like any other; gmlake_trim returns it. After an error none
+   is created. Costs 28 us a chunk. Errors: INVALID_ARGUMENT (from the out-of-memory handler, too),
    OUT_OF_DEVICE_MEMORY (somebody else took it meanwhile), ASLEEP, OUT_OF_HOST_MEMORY, DRIVER. */
 GMLAKE_DEF gmlake_result gmlake_reserve(gmlake *lake, gmlake_pool *pool, size_t bytes,
                                         gmlake_stream stream);
@@ -1290,7 +1291,7 @@ GMLAKE_DEF gmlake_result gmlake_trim(gmlake *lake, size_t keep_bytes, size_t *ou
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *lake, gmlake_stats *out_stats);
 /* The same of one pool; NULL: of all that is in no pool, buffers too. Of now alone: the metadata,
    what is counted from creation on, and peaks are the lake's, and 0 here; but reserved_bytes_peak
-   is the most that the pool's blocks held since gmlake_reset_peaks. O(its blocks). */
+   is the most memory that the pool had for its blocks since gmlake_reset_peaks. O(its blocks). */
 GMLAKE_DEF gmlake_result gmlake_pool_get_stats(gmlake *lake, gmlake_pool *pool,
                                                gmlake_stats *out_stats);
 GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *lake);
@@ -4990,7 +4991,7 @@ static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call
 }
 
 /* Fails a call that may take memory, if it is made from inside a callback. pre: l->is_barred. */
-GMLK_INLINE gmlake_result gmlk_forbid_in_callback(gmlake *l, const char *call) {
+static gmlake_result gmlk_forbid_in_callback(gmlake *l, const char *call) {
   if (!gmlk_in_callback(l, 0)) return GMLAKE_OK;
   return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                    "called from the out-of-memory handler, which may free and trim only");
@@ -5160,8 +5161,7 @@ static uint64_t gmlk_seal(uint64_t seal, uint64_t word) {
 static uint64_t gmlk_desc_seal(const gmlake_desc *d) {
   uint64_t seal = gmlk_seal((uint64_t)d->device, (uint64_t)d->cross_stream);
   seal = gmlk_seal(gmlk_seal(seal, d->stitch_bytes_min), d->stitched_bytes_max);
-  seal = gmlk_seal(gmlk_seal(seal, d->limit_bytes), d->driver_free_bytes_min);
-  return seal;
+  return gmlk_seal(gmlk_seal(seal, d->limit_bytes), d->driver_free_bytes_min);
 }
 
 #define GMLK_CHUNK_WRONG \

@@ -461,8 +461,6 @@ static const struct row {
      "{} P0 BA:0/0 +a=1@A -a@A EA l0 +b=1@B/t ub@B -b@B L0 l0@C +c=1@D/t"},
     /* DROP gave up what KEEP had kept, and answered an error. */
     {"contents stay where giving them up fails", "{} P0 +a=2/0 S0:k fail:host-free=1R S0:d W0 -a"},
-    /* It grew behind a wait alone that made windows lack less. */
-    {"what the host has waited for may be grown", "{wait-first} hC +a=40@C -a@C +b=1@D +c=40@A/x"},
     /* What a capture of which the lake does not know forbade to wait for was taken for complete. */
     {"a pool does not end where no event may be recorded",
      "{} P0 BC:0/1 +a=1@C EC ua -a fail:record=1C D0"},

@@ -321,9 +321,9 @@ static uint32_t any_hole(uint32_t kind) {
   return 1 + (uint32_t)(random_next() >> (33 + below(30)));
 }
 
-static void run_holes(uint32_t kind, uint64_t seed, void (*open_pool)(void)) {
+static void run_holes(uint32_t kind, uint64_t seed) {
   uint32_t step, i;
-  open_pool();
+  holes_open();
   random_state = seed;
   for (i = 0; i < HOLES; i++) hole_blocks[i].at = i * 977u;
   for (step = 0; step < part_of(6000); step++) {
@@ -354,7 +354,7 @@ static void run_holes(uint32_t kind, uint64_t seed, void (*open_pool)(void)) {
 static void test_holes_random(void **state) {
   uint32_t kind;
   (void)state;
-  for (kind = 0; kind < 4; kind++) run_holes(kind, 11 + kind, holes_open);
+  for (kind = 0; kind < 4; kind++) run_holes(kind, 11 + kind);
 }
 
 /* One size: the last freed first, or the lowest address of the eight freed last. */
