@@ -448,8 +448,8 @@ $(addprefix $(BUILD)/test_,offload offload_random offload_session random soak tu
   worlds): private LEVEL = $(LONG)
 
 # These know the public interface alone.
-LINKED_TESTS = $(addprefix $(BUILD)/test_,debug hard ledger lend metrics nvtx paper record \
-  snapshot threads)
+LINKED_TESTS = $(addprefix $(BUILD)/test_,debug hard ledger lend metrics nvtx record snapshot \
+  threads)
 $(LINKED_TESTS): $(BUILD)/test_%: test_%.c $(TEST) Makefile | $(BUILD)
 	$(SAY)
 	$(LINK)

@@ -5,6 +5,8 @@
 
 #include "player.h"
 
+#include "shorten.h"
+
 #define SHRINK_PLAYS 6000
 
 static struct shrinker {
@@ -17,37 +19,15 @@ static int breaks_too(program *p) {
   return play(p, NULL) && !strncmp(verdict.rule, shrinker.rule, 24);
 }
 
-/* Takes `count` operations away from `at` on, if the rest breaks the rule too. */
-static int takes_away(program *p, size_t at, size_t count) {
-  program rest = *p;
-  rest.ops = (op *)malloc((p->count + 1) * sizeof(op));
-  if (!rest.ops) abort();
-  memcpy(rest.ops, p->ops, at * sizeof(op));
-  memcpy(rest.ops + at, p->ops + at + count, (p->count - at - count) * sizeof(op));
-  rest.count = p->count - count;
-  if (breaks_too(&rest)) {
-    memcpy(p->ops, rest.ops, rest.count * sizeof(op));
-    p->count = verdict.at + 1 < rest.count ? verdict.at + 1 : rest.count;
-    free(rest.ops);
-    return 1;
-  }
-  free(rest.ops);
-  return 0;
+static int breaks_so_far(void *of) {
+  program *p = (program *)of;
+  if (!breaks_too(p)) return 0;
+  if (verdict.at + 1 < p->count) p->count = verdict.at + 1;
+  return 1;
 }
 
 static int shrink_ops(program *p) {
-  size_t part;
-  int has_shrunk = 0;
-  for (part = p->count / 2 + 1; part; part /= 2) {
-    size_t at = p->count;
-    while (at) {
-      const size_t count = part < at ? part : at;
-      at -= count;
-      if (at + count <= p->count && takes_away(p, at, count)) has_shrunk = 1;
-      if (at > p->count) at = p->count;
-    }
-  }
-  return has_shrunk;
+  return shorten(p->ops, sizeof(op), &p->count, breaks_so_far, p);
 }
 
 static int tries(program *p, size_t *field, size_t value) {
