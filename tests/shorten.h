@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns whether the list got shorter. `breaks` tries the list as it is; where that breaks the rule
-   it may cut off what stands behind the item that did. */
+/* Returns whether the list got shorter. `breaks` tries the list as it is; where that breaks the
+   rule it may cut off what stands behind the item that did. */
 static int shorten(void *items, size_t item_bytes, size_t *count, int (*breaks)(void *), void *of) {
   char *const list = (char *)items, *const all = (char *)malloc(*count * item_bytes + 1);
   int has_shrunk = 0;
