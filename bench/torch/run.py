@@ -9,11 +9,12 @@
     python3 bench/torch/run.py --out limit.json --largest          largest batches under 40 GB
 
 An allocator whose name ends in -record is the lake, which records into the folder that --record
-names; gmlake-wait and -soon have that order of gmlake_cross_stream, gmlake-profile the profile of an
-earlier run of three steps. pluggable is the lake by examples/torch_pool. --calls FOLDER writes what
-the driver calls of each lake took, by kind and step, for calls.py. --steps N runs the first N steps; what came before them took `before_seconds`.
-Each allocator has a process that has imported torch, and forks for every run; the order of the
-allocators turns from repeat to repeat. report.py makes tables and a figure of the files.
+names; gmlake-wait and -soon have that order of gmlake_cross_stream, gmlake-profile the profile of
+an earlier run of three steps. pluggable is the lake by examples/torch_pool. --calls FOLDER writes
+what the driver calls of each lake took, by kind and step, for calls.py. --steps N runs the first N
+steps; what came before them took `before_seconds`. Each allocator has a process that has imported
+torch, and forks for every run; the order of the allocators turns from repeat to repeat. report.py
+makes tables and a figure of the files.
 """
 import argparse
 import concurrent.futures
