@@ -539,7 +539,7 @@ typedef struct gmlake_backend {
   /* Blocks the host until one of the events completes, and writes its place. Without this function
      the lake waits for the first of them. pre: 1 <= count; the events were recorded. */
   gmlake_result (*event_wait_any)(void *user, void *const *events, unsigned count,
-                                  unsigned *out_place, int *out_code);
+                                  unsigned *out_page, int *out_code);
 } gmlake_backend;
 
 #if !defined(GMLAKE_STATIC) || defined(GMLAKE_BACKEND_CUDA) || !defined(GMLAKE_BACKEND_MOCK)
@@ -1424,7 +1424,7 @@ static inline void gmlk_nap(unsigned count) {
 #endif
 }
 
-/* The books' lock. Its holder never waits for anything, so a spin lock is enough: it costs one
+/* state_lock. Its holder never waits for anything, so a spin lock is enough: it costs one
    locked instruction where a mutex costs two. A thread that finds it taken reads it 1,024 times,
    then sleeps for 50 us at a time. Meanwhile the others may take it again and again, as what it
    guards is in their cache; but not for ever: halfway through its reads, and before
@@ -1432,61 +1432,61 @@ static inline void gmlk_nap(unsigned count) {
    another thread to get in, and sleeps as often as that one has slept, 39 times at most. Nobody
    yields: where other programs are busy, too, a yield takes milliseconds. */
 #if defined(__GNUC__) && !defined(_WIN32) && !defined(GMLAKE_MUTEX)
-typedef struct gmlk_latch {
+typedef struct gmlk_spinlock {
   unsigned char taken, wanted;
-} gmlk_latch;
+} gmlk_spinlock;
 
-static void gmlk_latch_init(gmlk_latch *latch) { latch->taken = latch->wanted = 0; }
-static void gmlk_latch_destroy(gmlk_latch *latch) { (void)latch; }
+static void gmlk_spinlock_init(gmlk_spinlock *spinlock) { spinlock->taken = spinlock->wanted = 0; }
+static void gmlk_spinlock_destroy(gmlk_spinlock *spinlock) { (void)spinlock; }
 
-static unsigned char gmlk_latch_read(const unsigned char *at) {
+static unsigned char gmlk_spinlock_read(const unsigned char *at) {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
   return __atomic_load_n(at, __ATOMIC_RELAXED);
 }
-static void gmlk_latch_want(gmlk_latch *latch, unsigned wanted) {
-  __atomic_store_n(&latch->wanted, (unsigned char)(wanted < 40 ? wanted : 40), __ATOMIC_RELAXED);
+static void gmlk_spinlock_want(gmlk_spinlock *spinlock, unsigned wanted) {
+  __atomic_store_n(&spinlock->wanted, (unsigned char)(wanted < 40 ? wanted : 40), __ATOMIC_RELAXED);
 }
 
-static void gmlk_latch_wait(gmlk_latch *latch) {
+static void gmlk_spinlock_wait(gmlk_spinlock *spinlock) {
   unsigned tries = 0;
   do {
-    while (gmlk_latch_read(&latch->taken)) {
+    while (gmlk_spinlock_read(&spinlock->taken)) {
       tries++;
       if (tries == 512 || tries >= 1024)
-        gmlk_latch_want(latch, gmlk_latch_read(&latch->wanted) + 1u);
+        gmlk_spinlock_want(spinlock, gmlk_spinlock_read(&spinlock->wanted) + 1u);
       if (tries >= 1024) gmlk_nap(1);
     }
-  } while (__atomic_exchange_n(&latch->taken, 1, __ATOMIC_ACQUIRE));
-  gmlk_latch_want(latch, 0);
+  } while (__atomic_exchange_n(&spinlock->taken, 1, __ATOMIC_ACQUIRE));
+  gmlk_spinlock_want(spinlock, 0);
 }
 
 /* Unlocks, and lets another thread in. */
-static void gmlk_latch_pass(gmlk_latch *latch) {
-  const unsigned wanted = gmlk_latch_read(&latch->wanted);
+static void gmlk_spinlock_pass(gmlk_spinlock *spinlock) {
+  const unsigned wanted = gmlk_spinlock_read(&spinlock->wanted);
   unsigned tries = 0;
-  gmlk_latch_want(latch, 0);
-  __atomic_store_n(&latch->taken, 0, __ATOMIC_RELEASE);
-  while (++tries < 256 && !gmlk_latch_read(&latch->taken)) continue;
+  gmlk_spinlock_want(spinlock, 0);
+  __atomic_store_n(&spinlock->taken, 0, __ATOMIC_RELEASE);
+  while (++tries < 256 && !gmlk_spinlock_read(&spinlock->taken)) continue;
   if (wanted > 1) gmlk_nap(wanted - 1);
 }
 
-static inline void gmlk_latch_lock(gmlk_latch *latch) {
-  if (__atomic_exchange_n(&latch->taken, 1, __ATOMIC_ACQUIRE)) gmlk_latch_wait(latch);
+static inline void gmlk_spinlock_lock(gmlk_spinlock *spinlock) {
+  if (__atomic_exchange_n(&spinlock->taken, 1, __ATOMIC_ACQUIRE)) gmlk_spinlock_wait(spinlock);
 }
-static inline void gmlk_latch_unlock(gmlk_latch *latch) {
-  if (__atomic_load_n(&latch->wanted, __ATOMIC_RELAXED))
-    gmlk_latch_pass(latch);
+static inline void gmlk_spinlock_unlock(gmlk_spinlock *spinlock) {
+  if (__atomic_load_n(&spinlock->wanted, __ATOMIC_RELAXED))
+    gmlk_spinlock_pass(spinlock);
   else
-    __atomic_store_n(&latch->taken, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&spinlock->taken, 0, __ATOMIC_RELEASE);
 }
 #else
-typedef GMLK_MUTEX gmlk_latch;
-#define gmlk_latch_init(latch) gmlk_mutex_init(latch)
-#define gmlk_latch_destroy(latch) gmlk_mutex_destroy(latch)
-#define gmlk_latch_lock(latch) gmlk_mutex_lock(latch)
-#define gmlk_latch_unlock(latch) gmlk_mutex_unlock(latch)
+typedef GMLK_MUTEX gmlk_spinlock;
+#define gmlk_spinlock_init(spinlock) gmlk_mutex_init(spinlock)
+#define gmlk_spinlock_destroy(spinlock) gmlk_mutex_destroy(spinlock)
+#define gmlk_spinlock_lock(spinlock) gmlk_mutex_lock(spinlock)
+#define gmlk_spinlock_unlock(spinlock) gmlk_mutex_unlock(spinlock)
 #endif
 
 /* The compiler checks calls: parameter `number` is a printf format for the parameters after it. */
@@ -1611,11 +1611,13 @@ static size_t gmlk_max(size_t a, size_t b) { return a > b ? a : b; }
 static uint64_t gmlk_later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static size_t gmlk_min(size_t a, size_t b) { return a < b ? a : b; }
 
-#define GMLK_BATCH_MIN 64u
+#define GMLK_AT_ONCE_MIN 64u
 
 /* How many of `count` things one pass takes to the driver. A sixteenth: few passes serve all, and
    not all at once, since no other thread can have what is at the driver. */
-static uint32_t gmlk_batch(size_t count) { return (uint32_t)gmlk_max(GMLK_BATCH_MIN, count / 16); }
+static uint32_t gmlk_at_once(size_t count) {
+  return (uint32_t)gmlk_max(GMLK_AT_ONCE_MIN, count / 16);
+}
 
 #define GMLK_CACHE_LINE ((size_t)64)
 
@@ -1625,26 +1627,26 @@ static void *gmlk_line_from(void *ptr) { /* where the next cache line begins */
 
 typedef struct gmlk_host {
   gmlake_host_allocator hooks; /* desc.host; malloc_fn NULL: GMLAKE_MALLOC, GMLAKE_FREE */
-  /* The thread that runs the host allocator, or the observer, with the books locked; 0: none. */
-  uintptr_t guest;
+  /* The thread that runs the host allocator, or the observer, with state_lock held; 0: none. */
+  uintptr_t in_callback;
   size_t bytes, bytes_peak; /* [Z1]; the peak since create, or since gmlake_reset_peaks */
   size_t refused_bytes;     /* what it did not have last; 0: nothing since that was told */
 } gmlk_host;
 
-/* Threads without the lock read guest, so it is written atomically where the compiler can. */
-static void gmlk_guest_set(gmlk_host *host, uintptr_t thread) {
+/* Threads without the lock read in_callback, so it is written atomically where the compiler can. */
+static void gmlk_set_in_callback(gmlk_host *host, uintptr_t thread) {
 #if defined(__GNUC__)
-  __atomic_store_n(&host->guest, thread, __ATOMIC_RELAXED);
+  __atomic_store_n(&host->in_callback, thread, __ATOMIC_RELAXED);
 #else
-  *(volatile uintptr_t *)&host->guest = thread;
+  *(volatile uintptr_t *)&host->in_callback = thread;
 #endif
 }
 
-static int gmlk_is_guest(const gmlk_host *host) {
+static int gmlk_is_in_callback(const gmlk_host *host) {
 #if defined(__GNUC__)
-  return __atomic_load_n(&host->guest, __ATOMIC_RELAXED) == gmlk_thread_id();
+  return __atomic_load_n(&host->in_callback, __ATOMIC_RELAXED) == gmlk_thread_id();
 #else
-  return *(const volatile uintptr_t *)&host->guest == gmlk_thread_id();
+  return *(const volatile uintptr_t *)&host->in_callback == gmlk_thread_id();
 #endif
 }
 
@@ -1653,9 +1655,9 @@ static void gmlk_host_reset_peak(gmlk_host *host) { host->bytes_peak = host->byt
 static void *gmlk_host_ask(gmlk_host *host, size_t bytes) {
   void *ptr;
   if (!host->hooks.malloc_fn) return GMLAKE_MALLOC(bytes);
-  gmlk_guest_set(host, gmlk_thread_id());
+  gmlk_set_in_callback(host, gmlk_thread_id());
   ptr = host->hooks.malloc_fn(host->hooks.user, bytes);
-  gmlk_guest_set(host, 0);
+  gmlk_set_in_callback(host, 0);
   return ptr;
 }
 
@@ -1677,9 +1679,9 @@ static void gmlk_host_free(gmlk_host *host, void *ptr, size_t bytes) {
     GMLAKE_FREE(ptr);
     return;
   }
-  gmlk_guest_set(host, gmlk_thread_id());
+  gmlk_set_in_callback(host, gmlk_thread_id());
   host->hooks.free_fn(host->hooks.user, ptr);
-  gmlk_guest_set(host, 0);
+  gmlk_set_in_callback(host, 0);
 }
 
 /* Replaces an array of *capacity items by a longer or shorter copy. `array` is the address of the
@@ -1728,16 +1730,16 @@ enum {                        /* gmlk_block.flags, beside GMLAKE_EXCLUSIVE and t
 };
 
 enum { /* gmlk_block.stream: the tag of free memory; from GMLK_FIRST_STREAM on, a stream's number */
-       GMLK_CLEAN = 0,  /* no pending work uses the memory */
-       GMLK_PINNED = 1, /* a graph knows it: only later captures into the pool may take it */
+       GMLK_CLEAN = 0,       /* no pending work uses the memory */
+       GMLK_GRAPH_OWNED = 1, /* a graph knows it: only later captures into the pool may take it */
        GMLK_FIRST_STREAM = 2,
        GMLK_STREAMS_MAX = 0xFFFF
 };
 
-#define GMLK_ENDLESS UINT64_MAX /* ticket of memory that a capture used: no event completes it */
+#define GMLK_ENDLESS UINT64_MAX /* epoch of memory that a capture used: no event completes it */
 
 typedef struct gmlk_window gmlk_window;
-typedef struct gmlk_note gmlk_note;
+typedef struct gmlk_extra gmlk_extra;
 typedef struct gmlk_used gmlk_used;
 
 typedef struct gmlk_link gmlk_link;
@@ -1755,12 +1757,14 @@ struct gmlk_block {
     } fork; /* [unbacked; free, and second of its run; address space in use] children in a tree */
     struct {
       gmlk_window *window; /* [live, piece, idle] the window that it is or belongs to, or NULL */
-      gmlk_note *note;     /* [live, pending] label, recorded streams; NULL: it has none */
+      gmlk_extra *extra;   /* [live, pending] label, recorded streams; NULL: it has none */
     } live;
   } as;
-  uint64_t ticket; /* [free, reserved] epoch of the stream's last use; [address space in use] the
-                      address of the window's or buffer's record, written by >>windows; [others] a
-                      serial number, which no other ownership of any block has */
+  union {
+    uint64_t epoch;  /* [free, reserved, idle] of the last use by the tag's stream */
+    uint64_t serial; /* [live, piece, pending, committed] no other ownership of any block has it */
+    void *owner;     /* [address space in use] the window or buffer; written by >>windows */
+  } u;
   uint32_t at;     /* first grain, counted from the arena's base; [address space] first chunk */
   uint32_t grains; /* its size */
   uint32_t hole;   /* [free, unbacked] grains under which it stands in a bin, written by >>bins, or
@@ -1776,13 +1780,13 @@ struct gmlk_block {
 /* Both are written by >>pending, which has [N4] and [N5]. */
 struct gmlk_used { /* a stream that gmlake_record_stream named for a block */
   unsigned stream;
-  uint64_t ticket; /* [live] the stream's `born`: another value there means that the number has a
+  uint64_t epoch;    /* [live] the stream's `born`: another value there means that the number has a
                       new owner by now. [pending] the epoch that has to complete */
-  gmlk_note *note; /* [in a queue] whose use it is; else NULL */
+  gmlk_extra *extra; /* [in a queue] whose use it is; else NULL */
   gmlk_used *next, *prev; /* [in a queue] */
 };
 
-struct gmlk_note { /* what few live blocks have */
+struct gmlk_extra { /* what few live blocks have */
   uint64_t user_data;
   const char *label;
   gmlk_used *used; /* used_count of them, room for used_capacity */
@@ -1790,22 +1794,22 @@ struct gmlk_note { /* what few live blocks have */
   size_t uses_left;  /* [pending] [N4] */
   int is_shared;     /* [N5] */
   gmlk_block *block; /* [pending] the block, for which the index has no entry any more */
-  unsigned stream;   /* [pending] with ticket: the tag that its memory gets in the end */
-  uint64_t ticket;
-  gmlk_note *next, *prev; /* [pending] in the arena's list, or in lake->returns [N5] */
+  unsigned stream;   /* [pending] with epoch: the tag that its memory gets in the end */
+  uint64_t epoch;
+  gmlk_extra *next, *prev; /* [pending] in the arena's list, or in lake->returns [N5] */
 };
 
-#define GMLK_PAGE_BLOCKS ((size_t)63) /* about 4 KiB */
-#define GMLK_PAGE_BYTES /* a record fills one cache line, so that a visit costs one miss */ \
-  (GMLK_PAGE_BLOCKS * sizeof(gmlk_block) + sizeof(gmlk_page) + GMLK_CACHE_LINE)
+#define GMLK_SLAB_BLOCKS ((size_t)63) /* about 4 KiB */
+#define GMLK_SLAB_BYTES /* a record fills one cache line, so that a visit costs one miss */ \
+  (GMLK_SLAB_BLOCKS * sizeof(gmlk_block) + sizeof(gmlk_slab) + GMLK_CACHE_LINE)
 
-typedef struct gmlk_page gmlk_page;
-struct gmlk_page { /* its records follow, from the next cache line on */
-  gmlk_page *next;
+typedef struct gmlk_slab gmlk_slab;
+struct gmlk_slab { /* its records follow, from the next cache line on */
+  gmlk_slab *next;
 };
 
 typedef struct gmlk_records {
-  gmlk_page *pages;
+  gmlk_slab *slabs;
   gmlk_block *unused; /* linked by next */
   size_t unused_count, page_count;
   uint64_t serial; /* the last one given */
@@ -1817,19 +1821,19 @@ static uint64_t gmlk_serial(gmlk_records *records) { return ++records->serial; }
 /* Makes at least `count` unused records. 0: no host memory. */
 static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t count) {
   while (records->unused_count < count) {
-    gmlk_page *page = (gmlk_page *)gmlk_host_alloc(host, GMLK_PAGE_BYTES);
+    gmlk_slab *slab = (gmlk_slab *)gmlk_host_alloc(host, GMLK_SLAB_BYTES);
     gmlk_block *block;
     size_t i;
-    if (!page) return 0;
-    block = (gmlk_block *)gmlk_line_from(page + 1);
-    page->next = records->pages;
-    records->pages = page;
+    if (!slab) return 0;
+    block = (gmlk_block *)gmlk_line_from(slab + 1);
+    slab->next = records->slabs;
+    records->slabs = slab;
     records->page_count++;
-    for (i = GMLK_PAGE_BLOCKS; i--;) { /* backwards: they are then taken in order of address */
+    for (i = GMLK_SLAB_BLOCKS; i--;) { /* backwards: they are then taken in order of address */
       block[i].next = records->unused;
       records->unused = &block[i];
     }
-    records->unused_count += GMLK_PAGE_BLOCKS;
+    records->unused_count += GMLK_SLAB_BLOCKS;
   }
   return 1;
 }
@@ -1852,7 +1856,7 @@ static void gmlk_records_give(gmlk_records *records, gmlk_block *block) {
   records->unused_count++;
 }
 
-/* Sets reserved records aside while the books are unlocked, so that no other thread takes them. */
+/* Sets reserved records aside while state_lock is released, so that no other thread takes them. */
 static void gmlk_records_hold(gmlk_records *records, gmlk_records *held, size_t count) {
   memset(held, 0, sizeof(*held));
   while (count--) gmlk_records_give(held, gmlk_records_take(records));
@@ -1865,34 +1869,34 @@ static void gmlk_records_return(gmlk_records *records, gmlk_records *held) {
 /* If more than three of four records are unused, frees empty pages until about half of them are.
    pre: nothing refers to an unused record. */
 static void gmlk_records_trim(gmlk_records *records, gmlk_host *host) {
-  const size_t used = records->page_count * GMLK_PAGE_BLOCKS - records->unused_count;
-  gmlk_page **link = &records->pages, *page;
+  const size_t used = records->page_count * GMLK_SLAB_BLOCKS - records->unused_count;
+  gmlk_slab **link = &records->slabs, *slab;
   size_t left = records->unused_count;
-  if (left <= 3 * used + 4 * GMLK_PAGE_BLOCKS) return;
+  if (left <= 3 * used + 4 * GMLK_SLAB_BLOCKS) return;
   records->unused = NULL;
   records->unused_count = 0;
-  while ((page = *link) != NULL) {
-    gmlk_block *block = (gmlk_block *)gmlk_line_from(page + 1);
+  while ((slab = *link) != NULL) {
+    gmlk_block *block = (gmlk_block *)gmlk_line_from(slab + 1);
     size_t count = 0, i;
-    for (i = 0; i < GMLK_PAGE_BLOCKS; i++) count += block[i].state == GMLK_UNUSED;
-    if (count == GMLK_PAGE_BLOCKS && left > used + 2 * GMLK_PAGE_BLOCKS) {
+    for (i = 0; i < GMLK_SLAB_BLOCKS; i++) count += block[i].state == GMLK_UNUSED;
+    if (count == GMLK_SLAB_BLOCKS && left > used + 2 * GMLK_SLAB_BLOCKS) {
       left -= count;
-      *link = page->next;
+      *link = slab->next;
       records->page_count--;
-      gmlk_host_free(host, page, GMLK_PAGE_BYTES);
+      gmlk_host_free(host, slab, GMLK_SLAB_BYTES);
       continue;
     }
-    for (i = GMLK_PAGE_BLOCKS; i--;)
+    for (i = GMLK_SLAB_BLOCKS; i--;)
       if (block[i].state == GMLK_UNUSED) gmlk_records_give(records, &block[i]);
-    link = &page->next;
+    link = &slab->next;
   }
 }
 
 static void gmlk_records_destroy(gmlk_records *records, gmlk_host *host) {
-  while (records->pages) {
-    gmlk_page *next = records->pages->next;
-    gmlk_host_free(host, records->pages, GMLK_PAGE_BYTES);
-    records->pages = next;
+  while (records->slabs) {
+    gmlk_slab *next = records->slabs->next;
+    gmlk_host_free(host, records->slabs, GMLK_SLAB_BYTES);
+    records->slabs = next;
   }
 }
 
@@ -2018,7 +2022,7 @@ typedef struct gmlk_bins {
   uint64_t grains;                /* [H4] */
   uint32_t none_from, none_count; /* [H5] in grains */
   uint32_t count;                 /* [H4] */
-  gmlk_block *seconds;            /* tree of the second tagged blocks of runs; written by >>arena */
+  gmlk_block *run_seconds;        /* tree of the second tagged blocks of runs; written by >>arena */
   gmlk_link rings[GMLK_BINS];     /* [H3] */
 } gmlk_bins;
 
@@ -2433,7 +2437,7 @@ static inline void gmlk_index_remove_from(gmlk_index *index, size_t entry, size_
 }
 
 /* ---- >>driver -------------------------------------------------------------------------------
-   gmlk_driver is the backend as the lake calls it. gmlk_drive is a series of backend calls that one
+   gmlk_driver is the backend as the lake calls it. gmlk_batch is a series of backend calls that one
    thread makes. It stands on that thread's stack, so it needs no lock. It counts and times the
    calls and keeps their first error. Owns, from its begin to its end, the thread's capture mode:
    relaxed, so that no call spoils a capture.
@@ -2474,7 +2478,7 @@ typedef struct gmlk_driver {
                                  int *out_code);
   gmlake_result (*is_capturing)(void *user, gmlake_stream stream, int *out_is, int *out_code);
   gmlake_result (*event_wait_any)(void *user, void *const *events, unsigned count,
-                                  unsigned *out_place, int *out_code);
+                                  unsigned *out_page, int *out_code);
 } gmlk_driver;
 
 /* An entry of a backend's table; NULL where the table, of an older header, ends before it. */
@@ -2508,10 +2512,10 @@ static void gmlk_driver_extend(gmlk_driver *driver) {
         prefix##_import_handle, prefix##_is_capturing, prefix##_event_wait_any                  \
   }
 
-typedef struct gmlk_drive {
+typedef struct gmlk_batch {
   const gmlk_driver *driver;
   const gmlake_handle *imports; /* the handle that create takes next; NULL: it creates one */
-  uint64_t start_ns;            /* by the backend's clock; not set by gmlk_drive_begin_lightly */
+  uint64_t start_ns;            /* by the backend's clock; not set by gmlk_batch_begin_lightly */
   uint64_t calls, ns;           /* so far; ns is set at the end */
   int mode;                     /* the thread's capture mode before, to be restored */
   int is_relaxed;               /* the mode was exchanged */
@@ -2522,120 +2526,120 @@ typedef struct gmlk_drive {
   unsigned has_lost;        /* so many streams are gone, as the driver answered: no error here */
   gmlake_result end_result; /* of restoring the mode; a failure undoes nothing of the series */
   int end_code;
-} gmlk_drive;
+} gmlk_batch;
 
 /* Keeps an error by [D1]. */
-static void gmlk_drive_note(gmlk_drive *drive, gmlake_result result, const char *call) {
-  if (!result || gmlk_is_fatal(drive->result)) return;
-  if (drive->result && !gmlk_is_fatal(result)) return;
-  drive->result = result;
-  drive->code = drive->answer;
-  drive->call = call;
+static void gmlk_batch_note(gmlk_batch *batch, gmlake_result result, const char *call) {
+  if (!result || gmlk_is_fatal(batch->result)) return;
+  if (batch->result && !gmlk_is_fatal(result)) return;
+  batch->result = result;
+  batch->code = batch->answer;
+  batch->call = call;
 }
 
 /* Begins without exchanging the mode and without the clock. Enough for a free that records an
    event, which is legal in every capture mode. */
-static void gmlk_drive_begin_lightly(gmlk_drive *drive, const gmlk_driver *driver) {
-  memset(drive, 0, sizeof(*drive));
-  drive->driver = driver;
+static void gmlk_batch_begin_lightly(gmlk_batch *batch, const gmlk_driver *driver) {
+  memset(batch, 0, sizeof(*batch));
+  batch->driver = driver;
 }
 
-static gmlake_result gmlk_drive_begin(gmlk_drive *drive, const gmlk_driver *driver) {
+static gmlake_result gmlk_batch_begin(gmlk_batch *batch, const gmlk_driver *driver) {
   const gmlake_backend *backend = driver->backend;
-  gmlk_drive_begin_lightly(drive, driver);
-  drive->start_ns = backend->clock_ns(backend->user);
-  drive->mode = GMLK_RELAXED;
-  drive->result =
-      gmlk_backend_result(backend->capture_exchange(backend->user, &drive->mode, &drive->code));
-  drive->call = "capture_exchange";
-  drive->is_relaxed = !drive->result;
-  return drive->result;
+  gmlk_batch_begin_lightly(batch, driver);
+  batch->start_ns = backend->clock_ns(backend->user);
+  batch->mode = GMLK_RELAXED;
+  batch->result =
+      gmlk_backend_result(backend->capture_exchange(backend->user, &batch->mode, &batch->code));
+  batch->call = "capture_exchange";
+  batch->is_relaxed = !batch->result;
+  return batch->result;
 }
 
 /* Nanoseconds since it began. pre: it did not begin lightly. */
-static uint64_t gmlk_drive_elapsed(const gmlk_drive *drive) {
-  const gmlake_backend *backend = drive->driver->backend;
-  return backend->clock_ns(backend->user) - drive->start_ns;
+static uint64_t gmlk_batch_elapsed(const gmlk_batch *batch) {
+  const gmlake_backend *backend = batch->driver->backend;
+  return backend->clock_ns(backend->user) - batch->start_ns;
 }
 
-static void gmlk_drive_end(gmlk_drive *drive) {
-  const gmlake_backend *backend = drive->driver->backend;
-  if (!drive->is_relaxed) return;
-  drive->end_result =
-      gmlk_backend_result(backend->capture_exchange(backend->user, &drive->mode, &drive->end_code));
-  if (drive->calls) drive->ns = gmlk_drive_elapsed(drive);
+static void gmlk_batch_end(gmlk_batch *batch) {
+  const gmlake_backend *backend = batch->driver->backend;
+  if (!batch->is_relaxed) return;
+  batch->end_result =
+      gmlk_backend_result(backend->capture_exchange(backend->user, &batch->mode, &batch->end_code));
+  if (batch->calls) batch->ns = gmlk_batch_elapsed(batch);
 }
 
 /* Counts a call, and notes its error. */
-static gmlake_result gmlk_drive_called(gmlk_drive *drive, gmlake_result result, const char *call) {
-  drive->calls++;
+static gmlake_result gmlk_batch_called(gmlk_batch *batch, gmlake_result result, const char *call) {
+  batch->calls++;
   result = gmlk_backend_result(result);
-  gmlk_drive_note(drive, result, call);
+  gmlk_batch_note(batch, result, call);
   return result;
 }
 
 /* The same for a call that a capture may forbid, which is expected. */
-static gmlake_result gmlk_drive_asked(gmlk_drive *drive, gmlake_result result, const char *call) {
-  if (result != GMLAKE_ERROR_CAPTURING) return gmlk_drive_called(drive, result, call);
-  drive->calls++;
+static gmlake_result gmlk_batch_asked(gmlk_batch *batch, gmlake_result result, const char *call) {
+  if (result != GMLAKE_ERROR_CAPTURING) return gmlk_batch_called(batch, result, call);
+  batch->calls++;
   return result;
 }
 
 /* The same for event_record. That a stream which may be gone is gone is no error of the series. */
-static gmlake_result gmlk_drive_recorded(gmlk_drive *drive, gmlake_result result, int may_be_gone) {
+static gmlake_result gmlk_batch_recorded(gmlk_batch *batch, gmlake_result result, int may_be_gone) {
   if (!may_be_gone || result != GMLAKE_ERROR_INVALID_ARGUMENT)
-    return gmlk_drive_asked(drive, result, "event_record");
-  drive->has_lost++;
-  drive->calls++;
-  drive->code = drive->answer;
+    return gmlk_batch_asked(batch, result, "event_record");
+  batch->has_lost++;
+  batch->calls++;
+  batch->code = batch->answer;
   return GMLAKE_ERROR_DRIVER;
 }
 
 /* Calls the backend's function of this name with the arguments between its first, the backend's
    user, and its last, where it writes the driver's number. Its result has to be counted. */
-#define GMLK_ANSWER(drive, function, ...)                                                  \
-  ((drive)->answer = 0, (drive)->driver->backend->function((drive)->driver->backend->user, \
-                                                           __VA_ARGS__, &(drive)->answer))
-#define GMLK_CALL(drive, function, ...) \
-  gmlk_drive_called(drive, GMLK_ANSWER(drive, function, __VA_ARGS__), #function)
+#define GMLK_ANSWER(batch, function, ...)                                                  \
+  ((batch)->answer = 0, (batch)->driver->backend->function((batch)->driver->backend->user, \
+                                                           __VA_ARGS__, &(batch)->answer))
+#define GMLK_CALL(batch, function, ...) \
+  gmlk_batch_called(batch, GMLK_ANSWER(batch, function, __VA_ARGS__), #function)
 
 /* The next creations take these handles, one each. pre: the backend can. */
-static void gmlk_drive_import(gmlk_drive *drive, const gmlake_handle *handles) {
-  drive->imports = handles;
+static void gmlk_batch_import(gmlk_batch *batch, const gmlake_handle *handles) {
+  batch->imports = handles;
 }
 
 /* A chunk's memory: a new handle, or the next that is imported. */
-static gmlake_result gmlk_drive_create(gmlk_drive *drive, size_t bytes, uint64_t *out_handle) {
-  if (drive->imports) return GMLK_CALL(drive, import_handle, drive->imports++, out_handle);
-  return GMLK_CALL(drive, create, bytes, drive->driver->handle_types, out_handle);
+static gmlake_result gmlk_batch_create(gmlk_batch *batch, size_t bytes, uint64_t *out_handle) {
+  if (batch->imports) return GMLK_CALL(batch, import_handle, batch->imports++, out_handle);
+  return GMLK_CALL(batch, create, bytes, batch->driver->handle_types, out_handle);
 }
 
-static gmlake_result gmlk_drive_set_access(gmlk_drive *drive, uint64_t address, size_t bytes) {
-  const gmlk_driver *d = drive->driver;
-  return GMLK_CALL(drive, set_access, address, bytes, d->peers, d->peer_count);
+static gmlake_result gmlk_batch_set_access(gmlk_batch *batch, uint64_t address, size_t bytes) {
+  const gmlk_driver *d = batch->driver;
+  return GMLK_CALL(batch, set_access, address, bytes, d->peers, d->peer_count);
 }
 
 /* Waits until one of the events completes. pre: the backend can. */
-static gmlake_result gmlk_drive_event_wait_any(gmlk_drive *drive, void *const *events,
-                                               unsigned count, unsigned *out_place) {
-  const gmlk_driver *d = drive->driver;
-  drive->answer = 0;
-  return gmlk_drive_called(
-      drive, d->event_wait_any(d->backend->user, events, count, out_place, &drive->answer),
+static gmlake_result gmlk_batch_event_wait_any(gmlk_batch *batch, void *const *events,
+                                               unsigned count, unsigned *out_page) {
+  const gmlk_driver *d = batch->driver;
+  batch->answer = 0;
+  return gmlk_batch_called(
+      batch, d->event_wait_any(d->backend->user, events, count, out_page, &batch->answer),
       "event_wait_any");
 }
 
 /* Waits for the whole device. pre: the backend can. */
-static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
-  const gmlk_driver *d = drive->driver;
-  drive->answer = 0;
-  return gmlk_drive_called(drive, d->device_wait(d->backend->user, &drive->answer), "device_wait");
+static gmlake_result gmlk_batch_device_wait(gmlk_batch *batch) {
+  const gmlk_driver *d = batch->driver;
+  batch->answer = 0;
+  return gmlk_batch_called(batch, d->device_wait(d->backend->user, &batch->answer), "device_wait");
 }
 
 /* ---- >>streams ------------------------------------------------------------------------------
    gmlk_streams: the streams that the lake has seen, numbered from GMLK_FIRST_STREAM on, and their
-   fences; and for which work who asks for memory (gmlk_taker) may wait. Owns the numbers and the
-   events.
+   fences; and for which work who asks for memory (gmlk_requester) may wait. Owns the numbers and
+   the events.
    Memory freed on a stream is tagged with the stream's number and its open epoch. A fence is an
    event recorded on the stream; recording it closes the open epoch. When it has completed, memory
    freed in that epoch, or before, is clean. A stream is dirty while its open epoch has work that
@@ -2662,7 +2666,7 @@ static gmlake_result gmlk_drive_device_wait(gmlk_drive *drive) {
         the stream is still there. The legacy stream is always there.
    [F9] Times are by the backend's clock, and 0 in a lake that is not timed.
 
-   Event calls do not block and take about 0.3 us, so they are made with the books locked. Finding a
+   Event calls do not block and take about 0.3 us, so they are made with state_lock held. Finding a
    stream is O(1) for the last one found, else O(streams); under GMLAKE_STREAMS_MAY_END always
    O(streams), but for the legacy stream. Can fail: host memory, for a new stream; event calls. */
 
@@ -2704,7 +2708,7 @@ typedef struct gmlk_stream {
   uint8_t is_forgotten; /* with is_dirty: it is lost */
   gmlake_stream value;  /* the user's; NULL: the legacy stream */
   uint64_t id;          /* [GMLAKE_STREAMS_MAY_END] the driver's, which no other stream has */
-  uint64_t born;        /* its serial number, of the same series as blocks' tickets */
+  uint64_t born;        /* its serial number, of the same series as blocks' serials */
   size_t freed_bytes;   /* in the open epoch */
   gmlk_fence fences[GMLK_FENCES]; /* [F2] a ring: fence_count from fence_head on */
   unsigned fence_head, fence_count;
@@ -2836,14 +2840,14 @@ static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_s
 }
 
 /* Whether the work that a tag stands for is known to be complete. */
-static int gmlk_tag_done(const gmlk_streams *streams, unsigned stream, uint64_t ticket) {
+static int gmlk_tag_done(const gmlk_streams *streams, unsigned stream, uint64_t epoch) {
   if (stream < GMLK_FIRST_STREAM) return stream == GMLK_CLEAN;
-  return streams->items[stream]->done >= ticket;
+  return streams->items[stream]->done >= epoch;
 }
 
 /* An idle event, or a new one. */
-static gmlake_result gmlk_event_take(gmlk_streams *streams, gmlk_drive *drive, void **out_event) {
-  if (!streams->event_count) return GMLK_CALL(drive, event_create, out_event);
+static gmlake_result gmlk_event_take(gmlk_streams *streams, gmlk_batch *batch, void **out_event) {
+  if (!streams->event_count) return GMLK_CALL(batch, event_create, out_event);
   *out_event = streams->events[--streams->event_count];
   return GMLAKE_OK;
 }
@@ -2944,50 +2948,50 @@ static void gmlk_stream_add_fence(gmlk_stream *s, gmlk_fence fence) {
   *gmlk_stream_fence_at(s, s->fence_count++) = fence;
 }
 
-/* Takes a fence out of the ring, the oldest that covers the ticket or else the newest, so that no
+/* Takes a fence out of the ring, the oldest that covers the epoch or else the newest, so that no
    other thread gives its event to another stream while the host waits for it. pre: there is one. */
-static gmlk_fence gmlk_stream_take_fence(gmlk_stream *s, uint64_t ticket) {
+static gmlk_fence gmlk_stream_take_fence(gmlk_stream *s, uint64_t epoch) {
   unsigned place = 0;
   gmlk_fence fence;
-  while (place + 1 < s->fence_count && gmlk_stream_fence_at(s, place)->epoch < ticket) place++;
+  while (place + 1 < s->fence_count && gmlk_stream_fence_at(s, place)->epoch < epoch) place++;
   fence = *gmlk_stream_fence_at(s, place);
   for (s->fence_count--; place < s->fence_count; place++)
     *gmlk_stream_fence_at(s, place) = *gmlk_stream_fence_at(s, place + 1);
   return fence;
 }
 
-static uint64_t gmlk_drive_clock(const gmlk_drive *drive) {
-  return drive->driver->backend->clock_ns(drive->driver->backend->user);
+static uint64_t gmlk_batch_clock(const gmlk_batch *batch) {
+  return batch->driver->backend->clock_ns(batch->driver->backend->user);
 }
 
 #define GMLK_IDLE_NS 10000u /* a fence that is complete so soon tells that the stream was idle */
 
 /* Notes how long the newest complete fence took, at most: nobody looked in between. */
-static void gmlk_stream_time(const gmlk_streams *streams, const gmlk_drive *drive, gmlk_stream *s,
+static void gmlk_stream_time(const gmlk_streams *streams, const gmlk_batch *batch, gmlk_stream *s,
                              uint64_t at_ns) {
-  const uint64_t now = streams->is_timed ? gmlk_drive_clock(drive) : 0;
+  const uint64_t now = streams->is_timed ? gmlk_batch_clock(batch) : 0;
   if (!at_ns || now < at_ns + GMLK_IDLE_NS) return;
   s->lag_ns = s->lag_ns ? (s->lag_ns + (now - at_ns)) / 2 : now - at_ns;
 }
 
 /* Whether the fence at a place of the ring is complete. An error counts as no. */
-static int gmlk_stream_ask(gmlk_stream *s, gmlk_drive *drive, unsigned place) {
+static int gmlk_stream_ask(gmlk_stream *s, gmlk_batch *batch, unsigned place) {
   void *const event = gmlk_stream_fence_at(s, place)->event;
   int done = 0;
   const gmlake_result result =
-      gmlk_drive_asked(drive, GMLK_ANSWER(drive, event_query, event, &done), "event_query");
+      gmlk_batch_asked(batch, GMLK_ANSWER(batch, event_query, event, &done), "event_query");
   return !result && done;
 }
 
 /* Asks for the stream's fences and takes off those that are complete. As they complete in order, it
    asks in steps: they double up to the first that is not complete, then they halve. */
-static void gmlk_stream_poll(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
+static void gmlk_stream_poll(gmlk_streams *streams, gmlk_batch *batch, unsigned stream) {
   gmlk_stream *s = streams->items[stream];
   unsigned done = 0, end = s->fence_count,
            step = 1; /* complete: below done, and none from end on */
-  while (done < end && !gmlk_is_fatal(drive->result)) {
+  while (done < end && !gmlk_is_fatal(batch->result)) {
     const unsigned place = step < end - done ? done + step - 1 : end - 1;
-    if (gmlk_stream_ask(s, drive, place))
+    if (gmlk_stream_ask(s, batch, place))
       done = place + 1;
     else
       end = place;
@@ -2996,7 +3000,7 @@ static void gmlk_stream_poll(gmlk_streams *streams, gmlk_drive *drive, unsigned 
   if (done) {
     const gmlk_fence last = *gmlk_stream_fence_at(s, done - 1);
     gmlk_stream_complete(streams, s, last.epoch);
-    gmlk_stream_time(streams, drive, s, last.at_ns);
+    gmlk_stream_time(streams, batch, s, last.at_ns);
   }
 }
 
@@ -3017,29 +3021,29 @@ static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
    epoch stays open, and a later fence will cover it; only where the driver says that the stream is
    gone, there will be none: DRIVER, and drive->has_lost is set. CAPTURING: a capture forbids it,
    even one that the lake was not told of. */
-static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
+static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_batch *batch, unsigned stream) {
   gmlk_stream *s = streams->items[stream];
   gmlk_fence fence;
-  const unsigned had_lost = drive->has_lost;
+  const unsigned had_lost = batch->has_lost;
   gmlake_result result;
   void *event;
   if (!s->is_dirty || s->is_forgotten) return GMLAKE_OK;
   if (s->capture) return GMLAKE_ERROR_CAPTURING;
   if (!s->value && streams->capture_count) return GMLAKE_ERROR_CAPTURING; /* [F3] */
-  if (s->fence_count == GMLK_FENCES) gmlk_stream_poll(streams, drive, stream);
+  if (s->fence_count == GMLK_FENCES) gmlk_stream_poll(streams, batch, stream);
   if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
-  result = gmlk_event_take(streams, drive, &event);
+  result = gmlk_event_take(streams, batch, &event);
   if (result) return result;
-  result = GMLK_ANSWER(drive, event_record, event, s->value);
-  result = gmlk_drive_recorded(drive, result, s->value != NULL);
-  if (drive->has_lost > had_lost) gmlk_stream_end(streams, stream, 1);
+  result = GMLK_ANSWER(batch, event_record, event, s->value);
+  result = gmlk_batch_recorded(batch, result, s->value != NULL);
+  if (batch->has_lost > had_lost) gmlk_stream_end(streams, stream, 1);
   if (result) {
     gmlk_event_give(streams, event);
     return result;
   }
   fence.event = event;
   fence.epoch = s->epoch++;
-  fence.at_ns = streams->is_timed ? gmlk_drive_clock(drive) : 0;
+  fence.at_ns = streams->is_timed ? gmlk_batch_clock(batch) : 0;
   fence.serial = ++streams->record_count;
   gmlk_stream_add_fence(s, fence);
   s->freed_bytes = 0;
@@ -3048,18 +3052,18 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_drive *drive,
 }
 
 /* The same for a call that does not name the stream. CAPTURING also where [F8] forbids it. */
-static gmlake_result gmlk_stream_close(gmlk_streams *streams, gmlk_drive *drive, unsigned stream) {
+static gmlake_result gmlk_stream_close(gmlk_streams *streams, gmlk_batch *batch, unsigned stream) {
   const gmlk_stream *s = streams->items[stream];
   if (s->is_dirty && gmlk_stream_may_end(streams, s)) return GMLAKE_ERROR_CAPTURING;
-  return gmlk_stream_fence(streams, drive, stream);
+  return gmlk_stream_fence(streams, batch, stream);
 }
 
-/* The oldest fence that covers the ticket, or NULL. */
-static gmlk_fence *gmlk_stream_covering(gmlk_stream *s, uint64_t ticket) {
+/* The oldest fence that covers the epoch, or NULL. */
+static gmlk_fence *gmlk_stream_covering(gmlk_stream *s, uint64_t epoch) {
   unsigned i;
   for (i = 0; i < s->fence_count; i++) {
     gmlk_fence *fence = gmlk_stream_fence_at(s, i);
-    if (fence->epoch >= ticket) return fence;
+    if (fence->epoch >= epoch) return fence;
   }
   return NULL;
 }
@@ -3083,11 +3087,11 @@ static void gmlk_stream_return_fence(gmlk_streams *streams, gmlk_stream *s, gmlk
 
 /* Whether `waiter` is known to wait for `stream` up to this epoch. */
 static int gmlk_stream_has_waited(const gmlk_streams *streams, unsigned waiter, unsigned stream,
-                                  uint64_t ticket) {
+                                  uint64_t epoch) {
   const gmlk_stream *s = streams->items[waiter];
   size_t i;
   for (i = 0; i < s->wait_count; i++)
-    if (s->waits[i].stream == stream) return s->waits[i].epoch >= ticket;
+    if (s->waits[i].stream == stream) return s->waits[i].epoch >= epoch;
   return 0;
 }
 
@@ -3113,70 +3117,71 @@ static void gmlk_stream_note_wait(const gmlk_streams *streams, gmlk_host *host, 
 /* Makes work queued on `waiter` from now on start after the work of `stream` up to this epoch.
    OUT_OF_DEVICE_MEMORY: the memory cannot be had, as the wait is forbidden or there is no fence to
    wait for. pre: the epoch is not known to be complete. */
-static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
-                                      unsigned waiter, unsigned stream, uint64_t ticket) {
+static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gmlk_batch *batch,
+                                      unsigned waiter, unsigned stream, uint64_t epoch) {
   gmlk_stream *w = streams->items[waiter], *s = streams->items[stream];
   gmlk_fence *fence;
   gmlake_result result;
   if (w->capture || (!w->value && streams->capture_count)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  if (!gmlk_stream_covering(s, ticket)) (void)gmlk_stream_close(streams, drive, stream);
-  fence = gmlk_stream_covering(s, ticket);
+  if (!gmlk_stream_covering(s, epoch)) (void)gmlk_stream_close(streams, batch, stream);
+  fence = gmlk_stream_covering(s, epoch);
   if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  result = GMLK_CALL(drive, stream_wait, w->value, fence->event);
+  result = GMLK_CALL(batch, stream_wait, w->value, fence->event);
   if (result) return result;
   gmlk_stream_note_wait(streams, host, w, stream, fence->epoch);
   return GMLAKE_OK;
 }
 
 /* Who asks for memory. */
-typedef struct gmlk_taker {
+typedef struct gmlk_requester {
   unsigned stream;      /* the stream's number, or its capture's; 0: GMLAKE_STREAM_NONE */
   gmlake_wait may_wait; /* DEVICE: the stream may be made to wait on the device for other streams.
                            HOST: what would be free once the host has waited is asked for, too */
   uint64_t now_ns, soon_ns; /* [DEVICE] it waits for no later time, as expected now; 0: for any */
-} gmlk_taker;
+} gmlk_requester;
 
-static inline gmlk_taker gmlk_taker_of(unsigned stream, gmlake_wait may_wait) {
-  gmlk_taker taker;
-  taker.stream = stream;
-  taker.may_wait = may_wait;
-  taker.now_ns = taker.soon_ns = 0;
-  return taker;
+static inline gmlk_requester gmlk_requester_of(unsigned stream, gmlake_wait may_wait) {
+  gmlk_requester requester;
+  requester.stream = stream;
+  requester.may_wait = may_wait;
+  requester.now_ns = requester.soon_ns = 0;
+  return requester;
 }
 
 /* Lets it wait only for work that is expected to be complete at soon_ns. */
-static void gmlk_taker_until(gmlk_taker *taker, uint64_t now_ns, uint64_t soon_ns) {
-  taker->now_ns = now_ns;
-  taker->soon_ns = soon_ns;
+static void gmlk_requester_until(gmlk_requester *requester, uint64_t now_ns, uint64_t soon_ns) {
+  requester->now_ns = now_ns;
+  requester->soon_ns = soon_ns;
 }
 
-/* Whether the taker's stream may be made to wait on the device for this work. */
-static int gmlk_may_follow(const gmlk_streams *streams, gmlk_taker taker, const gmlk_stream *s,
-                           const gmlk_fence *fence) {
-  if (streams->items[taker.stream]->kind == GMLAKE_STREAM_URGENT && s->kind != GMLAKE_STREAM_URGENT)
+/* Whether the requester's stream may be made to wait on the device for this work. */
+static int gmlk_may_follow(const gmlk_streams *streams, gmlk_requester requester,
+                           const gmlk_stream *s, const gmlk_fence *fence) {
+  if (streams->items[requester.stream]->kind == GMLAKE_STREAM_URGENT &&
+      s->kind != GMLAKE_STREAM_URGENT)
     return 0;
-  if (!taker.soon_ns) return 1; /* else by what was measured, if anything was */
-  return s->lag_ns && (fence ? fence->at_ns : taker.now_ns) + s->lag_ns <= taker.soon_ns;
+  if (!requester.soon_ns) return 1; /* else by what was measured, if anything was */
+  return s->lag_ns && (fence ? fence->at_ns : requester.now_ns) + s->lag_ns <= requester.soon_ns;
 }
 
-/* Whether the work that a tag stands for is complete, or the taker may wait for it. */
-static int gmlk_may_await(const gmlk_streams *streams, gmlk_taker taker, unsigned stream,
-                          uint64_t ticket) {
-  const int is_host = taker.may_wait == GMLAKE_HOST_WAIT;
+/* Whether the work that a tag stands for is complete, or the requester may wait for it. */
+static int gmlk_may_await(const gmlk_streams *streams, gmlk_requester requester, unsigned stream,
+                          uint64_t epoch) {
+  const int is_host = requester.may_wait == GMLAKE_HOST_WAIT;
   gmlk_stream *s;
-  if (gmlk_tag_done(streams, stream, ticket)) return 1;
-  if (!taker.may_wait || stream == GMLK_PINNED) return 0;
+  if (gmlk_tag_done(streams, stream, epoch)) return 1;
+  if (!requester.may_wait || stream == GMLK_GRAPH_OWNED) return 0;
   s = streams->items[stream];
   if (s->is_capture) return 0;
-  if (!is_host && !gmlk_may_follow(streams, taker, s, gmlk_stream_covering(s, ticket))) return 0;
+  if (!is_host && !gmlk_may_follow(streams, requester, s, gmlk_stream_covering(s, epoch))) return 0;
   if (!s->capture && (s->value || !streams->capture_count) &&
       (!gmlk_stream_is_out(streams, s) || (is_host && !streams->capture_count)))
     return 1;
-  return gmlk_stream_covering(s, ticket) != NULL;
+  return gmlk_stream_covering(s, epoch) != NULL;
 }
 
 /* Frees everything. Events are destroyed only if has_driver: a child of fork has no driver. */
-static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_drive *drive,
+static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_batch *batch,
                                  int has_driver) {
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
@@ -3186,7 +3191,7 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
     gmlk_host_free(host, s, sizeof(*s));
   }
   while (has_driver && streams->event_count)
-    (void)GMLK_CALL(drive, event_destroy, streams->events[--streams->event_count]);
+    (void)GMLK_CALL(batch, event_destroy, streams->events[--streams->event_count]);
   gmlk_host_free(host, streams->events, streams->event_capacity * sizeof(void *));
   gmlk_host_free(host, streams->items, streams->capacity * sizeof(gmlk_stream *));
 }
@@ -3196,12 +3201,12 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
    the handles of the chunks, the number of their mappings, the quarantine and the marks. What the
    driver refuses to unmap or to release is quarantined: its slot stays taken, and its handle is
    offered to the driver again when the arena is closed.
-   The holder of `driving` reads and changes all of this, also while the books are unlocked; nobody
-   else does.
+   The holder of `driver_lock` reads and changes all of this, also while state_lock is released;
+   nobody else does.
 
-   [P1] backed_count and stuck_count are the numbers of slots with a handle that are not in
+   [P1] backed_count and quarantined_count are the numbers of slots with a handle that are not in
         quarantine, and that are; asleep_count that of slots asleep, which have none. No slot from
-        stuck_end on is in quarantine.
+        quarantined_end on is in quarantine.
    [P2] Between two operations no chunk is marked.
    [P3] A chunk that is not in quarantine is mapped at home, unless the arena is bare or asleep.
    [P5] shared_count is the number of slots that other processes may have mapped. Such a slot's
@@ -3214,9 +3219,9 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_dr
 typedef struct gmlk_chunk { /* of one slot */
   uint64_t handle;          /* the driver's; 0: no memory */
   uint32_t map_count;       /* [W6] [B3] its mappings by windows and buffers: not the one at home */
-  uint32_t place_count;     /* [B3] those by buffers */
+  uint32_t page_count;      /* [B3] those by buffers */
   uint8_t is_home;          /* it is mapped at home */
-  uint8_t is_stuck;         /* it is in quarantine */
+  uint8_t is_quarantined;   /* it is in quarantine */
   uint8_t is_marked;        /* [P2] the operation that is under way chose it */
   uint8_t is_asleep;        /* it gave its memory back and gets new memory when its arena wakes */
   uint8_t is_shared;        /* [P5] it was exported */
@@ -3225,12 +3230,12 @@ typedef struct gmlk_chunk { /* of one slot */
 
 typedef struct gmlk_chunks {
   gmlk_chunk *items;
-  size_t capacity;                  /* records in items */
-  size_t backed_count, stuck_count; /* [P1] */
-  size_t backed_peak;               /* of backed_count after a growth */
-  size_t asleep_count;              /* [P1] */
-  uint32_t stuck_end;               /* [P1] */
-  size_t shared_count;              /* [P5] */
+  size_t capacity;                        /* records in items */
+  size_t backed_count, quarantined_count; /* [P1] */
+  size_t backed_peak;                     /* of backed_count after a growth */
+  size_t asleep_count;                    /* [P1] */
+  uint32_t quarantined_end;               /* [P1] */
+  size_t shared_count;                    /* [P5] */
 } gmlk_chunks;
 
 typedef struct gmlk_slots { /* a list of slots, in an arena's scratch */
@@ -3245,20 +3250,20 @@ static int gmlk_chunks_resize(gmlk_chunks *all, gmlk_host *host, size_t count) {
 
 /* The number of slots that have a handle. */
 static size_t gmlk_chunks_held(const gmlk_chunks *all) {
-  return all->backed_count + all->stuck_count;
+  return all->backed_count + all->quarantined_count;
 }
 
 static const gmlk_chunk *gmlk_chunk_at(const gmlk_chunks *all, uint32_t slot) {
   return &all->items[slot];
 }
 
-static int gmlk_chunk_is_stuck(const gmlk_chunks *all, uint32_t slot) {
-  return slot < all->stuck_end && all->items[slot].is_stuck;
+static int gmlk_chunk_is_quarantined(const gmlk_chunks *all, uint32_t slot) {
+  return slot < all->quarantined_end && all->items[slot].is_quarantined;
 }
 
 /* Whether the slot has memory that is not in quarantine. */
 static int gmlk_chunk_is_backed(const gmlk_chunks *all, uint32_t slot) {
-  return all->items[slot].handle && !all->items[slot].is_stuck;
+  return all->items[slot].handle && !all->items[slot].is_quarantined;
 }
 
 /* Makes a slot that is asleep an empty one. */
@@ -3268,10 +3273,10 @@ static void gmlk_chunk_end_sleep(gmlk_chunks *all, uint32_t slot) {
 }
 
 /* Creates a chunk in a slot that is empty or asleep. */
-static gmlake_result gmlk_chunk_create(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot,
+static gmlake_result gmlk_chunk_create(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot,
                                        size_t bytes) {
   uint64_t handle = 0;
-  gmlake_result result = gmlk_drive_create(drive, bytes, &handle);
+  gmlake_result result = gmlk_batch_create(batch, bytes, &handle);
   if (result) return result;
   gmlk_chunk_end_sleep(all, slot);
   all->items[slot].handle = handle;
@@ -3280,40 +3285,40 @@ static gmlake_result gmlk_chunk_create(gmlk_chunks *all, gmlk_drive *drive, uint
 }
 
 /* Maps a chunk at its home address. */
-static gmlake_result gmlk_chunk_map(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot,
+static gmlake_result gmlk_chunk_map(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot,
                                     uint64_t home, size_t bytes) {
-  gmlake_result result = GMLK_CALL(drive, map, home, bytes, all->items[slot].handle);
+  gmlake_result result = GMLK_CALL(batch, map, home, bytes, all->items[slot].handle);
   all->items[slot].is_home = !result;
   return result;
 }
 
 /* Unmaps a chunk at home. 0: it is still mapped. */
-static int gmlk_chunk_unmap(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot, uint64_t home,
+static int gmlk_chunk_unmap(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot, uint64_t home,
                             size_t bytes) {
   if (!all->items[slot].is_home) return 1;
-  if (GMLK_CALL(drive, unmap, home, bytes)) return 0;
+  if (GMLK_CALL(batch, unmap, home, bytes)) return 0;
   all->items[slot].is_home = 0;
   return 1;
 }
 
 static void gmlk_chunk_quarantine(gmlk_chunks *all, uint32_t slot) {
-  if (all->items[slot].is_stuck) return;
-  all->items[slot].is_stuck = 1;
+  if (all->items[slot].is_quarantined) return;
+  all->items[slot].is_quarantined = 1;
   all->backed_count--;
-  all->stuck_count++;
-  if (slot >= all->stuck_end) all->stuck_end = slot + 1;
+  all->quarantined_count++;
+  if (slot >= all->quarantined_end) all->quarantined_end = slot + 1;
 }
 
 /* Gives a chunk back to the driver; its slot is empty. If the driver refuses, it is quarantined.
    pre: it is mapped nowhere. */
-static void gmlk_chunk_release(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot) {
+static void gmlk_chunk_release(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot) {
   gmlk_chunk *chunk = &all->items[slot];
-  if (GMLK_CALL(drive, release, chunk->handle)) {
+  if (GMLK_CALL(batch, release, chunk->handle)) {
     gmlk_chunk_quarantine(all, slot);
     return;
   }
-  if (chunk->is_stuck)
-    all->stuck_count--;
+  if (chunk->is_quarantined)
+    all->quarantined_count--;
   else
     all->backed_count--;
   all->shared_count -= chunk->is_shared;
@@ -3322,8 +3327,8 @@ static void gmlk_chunk_release(gmlk_chunks *all, gmlk_drive *drive, uint32_t slo
 
 /* Gives a chunk back; its slot is asleep. If the driver refuses, it stays. pre: it is not in
    quarantine and mapped nowhere. */
-static void gmlk_chunk_sleep(gmlk_chunks *all, gmlk_drive *drive, uint32_t slot) {
-  if (GMLK_CALL(drive, release, all->items[slot].handle)) return;
+static void gmlk_chunk_sleep(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot) {
+  if (GMLK_CALL(batch, release, all->items[slot].handle)) return;
   all->backed_count--;
   all->asleep_count++;
   all->items[slot].handle = 0;
@@ -3336,9 +3341,9 @@ static void gmlk_chunk_count(gmlk_chunks *all, uint32_t slot, int by) {
 }
 
 /* The same for a mapping of a buffer. */
-static void gmlk_chunk_place(gmlk_chunks *all, uint32_t slot, int by) {
+static void gmlk_chunk_page(gmlk_chunks *all, uint32_t slot, int by) {
   gmlk_chunk_count(all, slot, by);
-  all->items[slot].place_count += (uint32_t)by;
+  all->items[slot].page_count += (uint32_t)by;
 }
 
 /* Notes that other processes may map the chunk from now on. */
@@ -3386,13 +3391,13 @@ static uint32_t gmlk_slots_row(const gmlk_slots *list, uint32_t first) {
    neighbours with different tags are not joined: one would lose its fence, or wait for a fence that
    it does not need. But a stream may take clean memory and its own in one piece. So a *run* of a
    stream is as many neighbours as possible that are clean or have the stream's tag, one at least
-   with the tag. The stream's bins hold each run as one hole: its first tagged block, the lead,
+   with the tag. The stream's bins hold each run as one hole: its first tagged block, the head,
    carries the size of the whole run. Clean blocks also stand in the clean bins, each by itself.
 
    [A1] The blocks tile the arena from its base to its end without gap or overlap.
    [A2] No two neighbours are both unbacked, or both free with the same tag and neither apart; in a
-        bare arena: with the same ticket, too.
-   [A3] A clean free block stands in bins[GMLK_CLEAN] with its own size. A run's lead stands in its
+        bare arena: with the same epoch, too.
+   [A3] A clean free block stands in bins[GMLK_CLEAN] with its own size. A run's head stands in its
         stream's bins with the run's size, and the run's second tagged block, if it has one, in
         the tree bins->seconds. No other block stands in either.
    [A4] firsts[i] is the block that holds the first grain of slot i; for the slot behind the last
@@ -3405,18 +3410,19 @@ static uint32_t gmlk_slots_row(const gmlk_slots *list, uint32_t first) {
    [X1] The extents of an area stand in the order of their slots. Between two of them is one slot
         that has no address and is in use for ever: a block of state GMLK_EDGE. So nothing is joined
         across it. An arena's tiling reaches behind the last of these.
-   [A9] An owned block has a ticket that was given out, and flags that a caller may ask for. Free
+   [A9] An owned block has a serial that was given out, and flags that a caller may ask for. Free
         memory has no flag but GMLK_APART.
 
    Best fit gives a large block the rest of a small block's chunk. When the large blocks go, each
    small one still holds a chunk. So small blocks for which best fit finds only the arena's end, or
-   nothing, are kept together. A part of the end is set aside as *crumbs*, and they are cut from its
-   front, as long as the arena may still grow by as much as it has to have before. Crumbs stand in
-   no bin. They become free memory again when the block before them is freed, when memory is short,
-   when chunks are returned, and when a capture or loan of the pool begins or ends.
-   [U1] Crumbs are the arena's one reserved block between calls. They keep their tag. The block
-        before them is not free.
-   [U2] crumb_most is a 32nd of a chunk; 0 in a bare arena, and if there is a policy.
+   nothing, are kept together. A part of the end is set aside as *the small-block reserve*, and they
+   are cut from its front, as long as the arena may still grow by as much as it has to have before.
+   The small-block reserve stands in no bin. It becomes free memory again when the block before them
+   is freed, when memory is short, when chunks are returned, and when a capture or loan of the pool
+   begins or ends.
+   [U1] The small-block reserve is the arena's one reserved block between calls. It keeps its tag.
+        The block before them is not free.
+   [U2] small_most is a 32nd of a chunk; 0 in a bare arena, and if there is a policy.
 
    gmlk_locate is O(blocks of one chunk). Putting and taking a block are O(1), or O(log(runs of the
    stream)) beside clean memory, plus the chunks whose first block changes. Can fail: what reserves
@@ -3427,21 +3433,21 @@ typedef struct gmlk_run { /* scratch of >>planner: neighbouring chunks that are 
   uint32_t grains; /* of them and of the free memory on both sides */
 } gmlk_run;
 
-typedef struct gmlk_tip { /* scratch of >>planner: the free head of a chunk */
+typedef struct gmlk_head_fragment { /* scratch of >>planner: the free head of a chunk */
   uint32_t slot, grains;
-} gmlk_tip;
+} gmlk_head_fragment;
 
-typedef struct gmlk_span { /* a range of grains: a piece of a window, or of a plan for one */
+typedef struct gmlk_piece { /* a range of grains: a piece of a window, or of a plan for one */
   uint32_t at, grains;
   gmlk_block *block; /* [live window] the block of the home range that the piece is */
-} gmlk_span;
+} gmlk_piece;
 
-static gmlk_span gmlk_span_of(uint32_t at, uint32_t grains) {
-  gmlk_span span;
-  span.at = at;
-  span.grains = grains;
-  span.block = NULL;
-  return span;
+static gmlk_piece gmlk_piece_with(uint32_t at, uint32_t grains) {
+  gmlk_piece piece;
+  piece.at = at;
+  piece.grains = grains;
+  piece.block = NULL;
+  return piece;
 }
 
 typedef struct gmlk_windows {  /* written by >>windows, which says more */
@@ -3476,13 +3482,13 @@ typedef struct gmlk_space { /* addresses for windows or for buffers; written by 
   gmlk_area area;
 } gmlk_space;
 
-typedef struct gmlk_copy gmlk_copy;   /* see >>copies */
-typedef struct gmlk_vault gmlk_vault; /* see >>copies */
+typedef struct gmlk_copy gmlk_copy;           /* see >>copies */
+typedef struct gmlk_host_copy gmlk_host_copy; /* see >>copies */
 
 enum { /* gmlk_arena.sleep */
        GMLK_AWAKE = 0,
-       GMLK_DROWSY, /* mapped as if awake, but it serves no memory: desc.residency is being told */
-       GMLK_ASLEEP  /* some or all of it is not mapped */
+       GMLK_CHANGING, /* mapped as if awake, but serves no memory: desc.residency is being told */
+       GMLK_ASLEEP    /* some or all of it is not mapped */
 };
 
 typedef struct gmlk_arena {
@@ -3491,7 +3497,7 @@ typedef struct gmlk_arena {
   gmlk_area area;       /* its home addresses; a bare one has a limit without any */
   size_t chunk_bytes;   /* a power of two */
   size_t limit_bytes;   /* of its chunks together; 0: none but the lake's */
-  uint64_t seal;        /* of limit_bytes, see >>check */
+  uint64_t checksum;    /* of limit_bytes, see >>check */
   unsigned chunk_log;   /* log2 of a chunk's grains */
   uint32_t number;      /* its index in lake->arenas */
   uint32_t slot_count;  /* slots tiled */
@@ -3501,18 +3507,18 @@ typedef struct gmlk_arena {
   void *scratch;        /* holds the three below, or a gmlk_slots, during one plan */
   size_t scratch_slots; /* that it is large enough for */
   gmlk_run *runs;
-  gmlk_tip *tips;
-  gmlk_span *spans;
+  gmlk_head_fragment *head_fragments;
+  gmlk_piece *pieces;
   gmlk_block head, tail; /* edges */
   gmlk_block *gaps;      /* [A7] tree of the unbacked blocks */
   gmlk_bins **bins;      /* [A3] by stream number; NULL: no memory had that tag yet */
   size_t bins_capacity;
-  uint64_t free_grains;  /* [A6] in free blocks of any tag */
-  gmlk_block *crumbs;    /* [U1] what is set aside for small blocks; NULL: nothing */
-  gmlk_span crumbs_were; /* what a question sets aside again */
-  uint32_t crumb_most;   /* [U2] a small block's grains at most; 0: nothing is set aside here */
-  size_t live_count;     /* live and pending blocks; >>request, >>pending, >>buffer write it */
-  int keeps_apart;       /* 1: a policy decides which free blocks are joined */
+  uint64_t free_grains;      /* [A6] in free blocks of any tag */
+  gmlk_block *small_reserve; /* [U1] what is set aside for small blocks; NULL: nothing */
+  gmlk_piece reserve_was;    /* what a question sets aside again */
+  uint32_t small_most;       /* [U2] a small block's grains at most; 0: nothing is set aside here */
+  size_t live_count;         /* live and pending blocks; >>request, >>pending, >>buffer write it */
+  int keeps_apart;           /* 1: a policy decides which free blocks are joined */
   gmlk_windows windows;
   gmlk_space window_space, buffer_space;
   gmlake_pool *pool;      /* that it belongs to; NULL: the lake's own arena */
@@ -3520,16 +3526,16 @@ typedef struct gmlk_arena {
   int is_bare;            /* 1: no home range; only buffers map its chunks, see >>buffer */
   int is_import;          /* 1: another process's memory, for one block: see >>sharing */
   gmlake_buffer *buffers; /* list; a destroyed buffer stays until it is unmapped */
-  size_t void_count;      /* destroyed buffers in it: up in >>buffer, down in >>places */
-  gmlk_note *pending;     /* [N1] list of freed blocks that recorded streams may still use */
+  size_t void_count;      /* destroyed buffers in it: up in >>buffer, down in >>pages */
+  gmlk_extra *pending;    /* [N1] list of freed blocks that recorded streams may still use */
   unsigned sleep;         /* GMLK_AWAKE...; written by >>sleep, and for a new arena by >>buffer */
   uint64_t sleep_count;   /* times that it fell asleep */
   gmlk_copy *copies;      /* [Q1] copy_count of them, room for copy_capacity; written by >>copies */
   size_t copy_count, copy_capacity;
   size_t copy_next, copy_done; /* [Q2] those before are started, or complete, in this stretch */
-  gmlk_vault *vaults;          /* [Q1] vault_count of them, room for vault_capacity */
-  size_t vault_count, vault_capacity;
-  size_t vault_bytes; /* of all together */
+  gmlk_host_copy *host_copies; /* [Q1] host_copy_count of them, room for host_copy_capacity */
+  size_t host_copy_count, host_copy_capacity;
+  size_t host_copy_bytes; /* of all together */
 } gmlk_arena;
 
 /* The pool that a caller knows an arena by: what was imported is in none. */
@@ -3539,10 +3545,10 @@ static gmlake_pool *gmlk_pool_told(const gmlk_arena *a) { return a->is_import ? 
    before it takes what is sure to serve: a search stays O(1). */
 #define GMLK_HOLE_TRIES 16u
 
-#if !defined(GMLK_CRUMB_PART) /* tests have larger crumbs */
-#define GMLK_CRUMB_PART 32u   /* the part of a chunk that a small block has at most */
-#define GMLK_CRUMBS_PART 128u /* the part of an arena that is set aside at most */
-#define GMLK_CRUMBS_FROM 32u  /* slots that an arena has before, and that it may still get */
+#if !defined(GMLK_SMALL_PART)        /* tests have larger small blocks */
+#define GMLK_SMALL_PART 32u          /* the part of a chunk that a small block has at most */
+#define GMLK_SMALL_RESERVE_PART 128u /* the part of an arena that is set aside at most */
+#define GMLK_SMALL_RESERVE_FROM 32u  /* slots that an arena has before, and that it may still get */
 #endif
 
 static uint32_t gmlk_chunk_grains(const gmlk_arena *a) { return (uint32_t)1 << a->chunk_log; }
@@ -3600,9 +3606,9 @@ static uint64_t gmlk_slot_home(const gmlk_arena *a, uint32_t slot) {
 }
 
 /* Gives free memory, or a window, another tag: the work that may still use it. */
-static inline void gmlk_set_tag(gmlk_block *b, unsigned stream, uint64_t ticket) {
+static inline void gmlk_set_tag(gmlk_block *b, unsigned stream, uint64_t epoch) {
   b->stream = (uint16_t)stream;
-  b->ticket = ticket;
+  b->u.epoch = epoch;
 }
 
 static int gmlk_is_tagged(const gmlk_block *b) {
@@ -3619,7 +3625,8 @@ static int gmlk_is_open(const gmlk_block *b, unsigned stream) {
 }
 
 /* Keeps [A4] for the slots whose first grain lies in [at, at + grains), which the block holds. */
-static inline void gmlk_cover(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
+static inline void gmlk_set_first_blocks(gmlk_arena *a, gmlk_block *b, uint32_t at,
+                                         uint32_t grains) {
   uint32_t slot = gmlk_slot_from(a, at), end = gmlk_slot_from(a, at + grains);
   for (; slot < end; slot++) a->firsts[slot] = b;
 }
@@ -3657,63 +3664,63 @@ static int gmlk_has_tag(const gmlk_block *b, unsigned stream) {
   return b->state == GMLK_FREE && b->stream == stream;
 }
 
-typedef struct gmlk_reach { /* a run: its lead, its first grain, the grain behind it */
-  gmlk_block *lead;
+typedef struct gmlk_run_bounds { /* a run: its head, its first grain, the grain behind it */
+  gmlk_block *head;
   uint32_t at, end;
-} gmlk_reach;
+} gmlk_run_bounds;
 
 /* The first block of a run. */
-static gmlk_block *gmlk_run_start(gmlk_block *lead) {
-  return lead->hole == lead->grains ? lead : gmlk_before_clean(lead)->next;
+static gmlk_block *gmlk_run_start(gmlk_block *head) {
+  return head->hole == head->grains ? head : gmlk_before_clean(head)->next;
 }
 
-/* The run that a tagged block is in. The lead, which alone has a hole, stands before the second
+/* The run that a tagged block is in. The head, which alone has a hole, stands before the second
    tagged block, which the tree finds. */
-static gmlk_reach gmlk_run_of(const gmlk_arena *a, gmlk_block *b) {
-  gmlk_reach run;
-  run.lead = b;
+static gmlk_run_bounds gmlk_run_of(const gmlk_arena *a, gmlk_block *b) {
+  gmlk_run_bounds run;
+  run.head = b;
   if (!b->hole) {
-    const gmlk_block *second = gmlk_tree_upto(a->bins[b->stream]->seconds, b->at);
-    GMLAKE_ASSERT(second); /* a run whose blocks are not all the lead has one [A3] */
-    run.lead = gmlk_before_clean(second);
+    const gmlk_block *second = gmlk_tree_upto(a->bins[b->stream]->run_seconds, b->at);
+    GMLAKE_ASSERT(second); /* a run whose blocks are not all the head has one [A3] */
+    run.head = gmlk_before_clean(second);
   }
-  run.at = gmlk_run_start(run.lead)->at;
-  run.end = run.at + run.lead->hole;
+  run.at = gmlk_run_start(run.head)->at;
+  run.end = run.at + run.head->hole;
   return run;
 }
 
 /* Enters a run of so many grains [A3]; gmlk_run_leave takes it out. */
-static void gmlk_run_enter(gmlk_arena *a, gmlk_block *lead, uint32_t grains) {
-  gmlk_bins *bins = a->bins[lead->stream];
-  gmlk_block *second = gmlk_behind_clean(lead);
-  gmlk_bins_insert(bins, lead, grains);
-  if (gmlk_has_tag(second, lead->stream)) gmlk_tree_insert(&bins->seconds, second);
+static void gmlk_run_enter(gmlk_arena *a, gmlk_block *head, uint32_t grains) {
+  gmlk_bins *bins = a->bins[head->stream];
+  gmlk_block *second = gmlk_behind_clean(head);
+  gmlk_bins_insert(bins, head, grains);
+  if (gmlk_has_tag(second, head->stream)) gmlk_tree_insert(&bins->run_seconds, second);
 }
 
-static void gmlk_run_leave(gmlk_arena *a, gmlk_block *lead) {
-  gmlk_bins *bins = a->bins[lead->stream];
-  gmlk_block *second = gmlk_behind_clean(lead);
-  gmlk_bins_remove(bins, lead);
-  if (gmlk_has_tag(second, lead->stream)) gmlk_tree_remove(&bins->seconds, second);
+static void gmlk_run_leave(gmlk_arena *a, gmlk_block *head) {
+  gmlk_bins *bins = a->bins[head->stream];
+  gmlk_block *second = gmlk_behind_clean(head);
+  gmlk_bins_remove(bins, head);
+  if (gmlk_has_tag(second, head->stream)) gmlk_tree_remove(&bins->run_seconds, second);
 }
 
-/* Takes out the runs that the blocks before and behind a clean block are in. lead is NULL where
+/* Takes out the runs that the blocks before and behind a clean block are in. head is NULL where
    there is none; both may be the same run. */
 static void gmlk_runs_beside(gmlk_arena *a, gmlk_block *before, gmlk_block *behind,
-                             gmlk_reach *left, gmlk_reach *right) {
-  left->lead = right->lead = NULL;
+                             gmlk_run_bounds *left, gmlk_run_bounds *right) {
+  left->head = right->head = NULL;
   if (gmlk_is_tagged(before)) *left = gmlk_run_of(a, before);
   if (gmlk_is_tagged(behind)) *right = gmlk_run_of(a, behind);
-  if (left->lead) gmlk_run_leave(a, left->lead);
-  if (right->lead && right->lead != left->lead) gmlk_run_leave(a, right->lead);
+  if (left->head) gmlk_run_leave(a, left->head);
+  if (right->head && right->head != left->head) gmlk_run_leave(a, right->head);
 }
 
 /* Takes a free or unbacked block out of all bins and trees. Runs that it was in then end before it
-   or begin behind it. It is reserved until gmlk_mend enters it again or it gets an owner. */
-static void gmlk_cut(gmlk_arena *a, gmlk_block *b) {
+   or begin behind it. It is reserved until gmlk_link_free enters it again or it gets an owner. */
+static void gmlk_unlink_free(gmlk_arena *a, gmlk_block *b) {
   gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
   unsigned stream = b->stream;
-  gmlk_reach left, right;
+  gmlk_run_bounds left, right;
   if (b->state == GMLK_UNBACKED) {
     gmlk_tree_remove(&a->gaps, b);
     b->hole = 0;
@@ -3721,63 +3728,64 @@ static void gmlk_cut(gmlk_arena *a, gmlk_block *b) {
     gmlk_bins_remove(a->bins[GMLK_CLEAN], b); /* [A3] */
     gmlk_runs_beside(a, before, behind, &left, &right);
     gmlk_set_state(b, GMLK_RESERVED);
-    if (left.lead) gmlk_run_enter(a, left.lead, b->at - left.at);
-    if (right.lead) gmlk_run_enter(a, behind, right.end - gmlk_block_end(b));
-  } else if (stream != GMLK_PINNED) {
+    if (left.head) gmlk_run_enter(a, left.head, b->at - left.at);
+    if (right.head) gmlk_run_enter(a, behind, right.end - gmlk_block_end(b));
+  } else if (stream != GMLK_GRAPH_OWNED) {
     left = gmlk_run_of(a, b);
-    gmlk_run_leave(a, left.lead);
+    gmlk_run_leave(a, left.head);
     gmlk_set_state(b, GMLK_RESERVED);
-    if (left.lead != b) gmlk_run_enter(a, left.lead, b->at - left.at);
+    if (left.head != b) gmlk_run_enter(a, left.head, b->at - left.at);
     if (gmlk_has_tag(behind, stream)) gmlk_run_enter(a, behind, left.end - gmlk_block_end(b));
   }
   gmlk_set_state(b, GMLK_RESERVED);
 }
 
 /* Enters a clean block, and joins or lengthens the runs beside it. */
-static void gmlk_mend_clean(gmlk_arena *a, gmlk_block *b) {
+static void gmlk_link_clean(gmlk_arena *a, gmlk_block *b) {
   gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b);
-  gmlk_reach left, right;
+  gmlk_run_bounds left, right;
   gmlk_bins_insert(a->bins[GMLK_CLEAN], b, b->grains);
   gmlk_runs_beside(a, before, behind, &left, &right);
   gmlk_set_state(b, GMLK_FREE);
-  if (left.lead && right.lead && before->stream == behind->stream) {
-    gmlk_run_enter(a, left.lead, right.end - left.at);
+  if (left.head && right.head && before->stream == behind->stream) {
+    gmlk_run_enter(a, left.head, right.end - left.at);
     return;
   }
-  if (left.lead) gmlk_run_enter(a, left.lead, behind->at - left.at);
-  if (right.lead) gmlk_run_enter(a, behind, right.end - gmlk_block_end(before));
+  if (left.head) gmlk_run_enter(a, left.head, behind->at - left.at);
+  if (right.head) gmlk_run_enter(a, behind, right.end - gmlk_block_end(before));
 }
 
 /* Enters a block with a stream's tag, and joins it with the stream's runs beside it. */
-static void gmlk_mend_tagged(gmlk_arena *a, gmlk_block *b) {
-  gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b), *lead = b;
+static void gmlk_link_tagged(gmlk_arena *a, gmlk_block *b) {
+  gmlk_block *before = gmlk_before_clean(b), *behind = gmlk_behind_clean(b), *head = b;
   uint32_t at = gmlk_block_end(before), end = behind->at;
-  gmlk_reach run;
+  gmlk_run_bounds run;
   if (gmlk_has_tag(before, b->stream)) {
     run = gmlk_run_of(a, before);
-    lead = run.lead;
+    head = run.head;
     at = run.at;
-    gmlk_run_leave(a, lead);
+    gmlk_run_leave(a, head);
   }
   if (gmlk_has_tag(behind, b->stream)) {
     end = gmlk_run_of(a, behind).end;
     gmlk_run_leave(a, behind);
   }
   gmlk_set_state(b, GMLK_FREE);
-  gmlk_run_enter(a, lead, end - at);
+  gmlk_run_enter(a, head, end - at);
 }
 
-/* Undoes gmlk_cut: the block gets this state and stands where it belongs. It joins no neighbour. */
-static void gmlk_mend(gmlk_arena *a, gmlk_block *b, unsigned state) {
+/* Undoes gmlk_unlink_free: the block gets this state and stands where it belongs. It joins no
+   neighbour. */
+static void gmlk_link_free(gmlk_arena *a, gmlk_block *b, unsigned state) {
   gmlk_set_state(b, GMLK_RESERVED);
   b->hole = 0;
   if (state == GMLK_UNBACKED) {
     gmlk_tree_insert(&a->gaps, b);
     b->hole = b->grains;
   } else if (b->stream == GMLK_CLEAN) {
-    gmlk_mend_clean(a, b);
-  } else if (b->stream != GMLK_PINNED) {
-    gmlk_mend_tagged(a, b);
+    gmlk_link_clean(a, b);
+  } else if (b->stream != GMLK_GRAPH_OWNED) {
+    gmlk_link_tagged(a, b);
   }
   gmlk_set_state(b, state);
 }
@@ -3788,7 +3796,7 @@ static void gmlk_mend(gmlk_arena *a, gmlk_block *b, unsigned state) {
 static inline gmlk_block *gmlk_split(gmlk_arena *a, gmlk_block *b, uint32_t grains) {
   gmlk_block *front = gmlk_block_split(a->records, b, grains);
   gmlk_block *part = front == b ? b->next : front;
-  gmlk_cover(a, part, part->at, part->grains);
+  gmlk_set_first_blocks(a, part, part->at, part->grains);
   return front;
 }
 
@@ -3796,8 +3804,8 @@ static inline gmlk_block *gmlk_split(gmlk_arena *a, gmlk_block *b, uint32_t grai
 static inline gmlk_block *gmlk_join(gmlk_arena *a, gmlk_block *b) {
   gmlk_block *next = b->next, *kept = b->grains >= next->grains ? b : next;
   gmlk_block *gone = kept == b ? next : b;
-  kept->ticket = gmlk_later(b->ticket, next->ticket);
-  gmlk_cover(a, kept, gone->at, gone->grains);
+  kept->u.epoch = gmlk_later(b->u.epoch, next->u.epoch);
+  gmlk_set_first_blocks(a, kept, gone->at, gone->grains);
   gmlk_block_absorb(a->records, kept, gone);
   return kept;
 }
@@ -3808,7 +3816,7 @@ static int gmlk_same_tag(const gmlk_arena *arena, const gmlk_block *a, const gml
   if (a->state != b->state) return 0;
   if (a->state == GMLK_UNBACKED) return 1;
   return a->state == GMLK_FREE && a->stream == b->stream && !((a->flags | b->flags) & GMLK_APART) &&
-         (!arena->is_bare || a->ticket == b->ticket);
+         (!arena->is_bare || a->u.epoch == b->u.epoch);
 }
 
 /* Joins a block with the neighbours that have its tag, and enters the result. pre: it stands in no
@@ -3818,25 +3826,25 @@ static gmlk_block *gmlk_coalesce(gmlk_arena *a, gmlk_block *b) {
   unsigned state = b->state;
   gmlk_set_state(b, GMLK_RESERVED);
   if (joins_prev) {
-    gmlk_cut(a, b->prev);
+    gmlk_unlink_free(a, b->prev);
     b = gmlk_join(a, b->prev);
   }
   if (joins_next) {
-    gmlk_cut(a, b->next);
+    gmlk_unlink_free(a, b->next);
     b = gmlk_join(a, b);
   }
-  gmlk_mend(a, b, state);
+  gmlk_link_free(a, b, state);
   return b;
 }
 
-/* Crumbs become free memory like any other. */
-static void gmlk_crumbs_end(gmlk_arena *a) {
-  gmlk_block *crumbs = a->crumbs;
-  if (!crumbs) return;
-  a->crumbs = NULL;
-  a->free_grains += crumbs->grains;
-  gmlk_set_state(crumbs, GMLK_FREE);
-  (void)gmlk_coalesce(a, crumbs);
+/* The small-block reserve becomes free memory like any other. */
+static void gmlk_small_reserve_end(gmlk_arena *a) {
+  gmlk_block *small_reserve = a->small_reserve;
+  if (!small_reserve) return;
+  a->small_reserve = NULL;
+  a->free_grains += small_reserve->grains;
+  gmlk_set_state(small_reserve, GMLK_FREE);
+  (void)gmlk_coalesce(a, small_reserve);
 }
 
 /* Whether a block with this tag, next to `beside`, would be in a run with no block but `beside`.
@@ -3848,22 +3856,22 @@ static int gmlk_is_plain(const gmlk_block *beside, unsigned stream) {
 }
 
 /* The paper's Update: an owned block becomes free memory with this tag. */
-static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t ticket) {
-  if (b->next == a->crumbs) gmlk_crumbs_end(a);
+static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t epoch) {
+  if (b->next == a->small_reserve) gmlk_small_reserve_end(a);
   gmlk_set_state(b, GMLK_FREE);
   b->flags &= GMLK_APART;
-  gmlk_set_tag(b, stream, ticket);
+  gmlk_set_tag(b, stream, epoch);
   b->hole = 0;
   a->free_grains += b->grains;
   if (b->prev->state != GMLK_FREE && b->next->hole && !a->keeps_apart && !a->is_bare &&
-      stream >= GMLK_FIRST_STREAM && gmlk_has_tag(b->next, stream)) { /* the lead of a run */
+      stream >= GMLK_FIRST_STREAM && gmlk_has_tag(b->next, stream)) { /* the head of a run */
     const uint32_t hole = b->next->hole + b->grains;
     gmlk_bins_remove(a->bins[stream], b->next);
     gmlk_bins_insert(a->bins[stream], gmlk_join(a, b), hole);
     return;
   }
-  if (stream == GMLK_PINNED || a->keeps_apart || a->is_bare || !gmlk_is_plain(b->prev, stream) ||
-      !gmlk_is_plain(b->next, stream)) {
+  if (stream == GMLK_GRAPH_OWNED || a->keeps_apart || a->is_bare ||
+      !gmlk_is_plain(b->prev, stream) || !gmlk_is_plain(b->next, stream)) {
     (void)gmlk_coalesce(a, b);
     return;
   }
@@ -3880,15 +3888,15 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
 
 /* Changes the stream of a free block's tag. */
 static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream) {
-  gmlk_cut(a, b);
+  gmlk_unlink_free(a, b);
   gmlk_set_state(b, GMLK_FREE);
-  gmlk_set_tag(b, stream, b->ticket);
+  gmlk_set_tag(b, stream, b->u.epoch);
   return gmlk_coalesce(a, b);
 }
 
 /* Makes a free block clean. */
 static gmlk_block *gmlk_set_clean(gmlk_arena *a, gmlk_block *b) {
-  b->ticket = 0;
+  b->u.epoch = 0;
   return gmlk_retag(a, b, GMLK_CLEAN);
 }
 
@@ -3906,49 +3914,50 @@ static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
       for (; b; b = next) { /* the rest of a run may enter the bin again: before b, so not seen */
         next = gmlk_bin_next(bins, bin, b);
         for (; gmlk_is_open(b, stream); b = b->next)
-          if (b->stream == stream && b->ticket <= s->done) b = gmlk_set_clean(a, b);
+          if (b->stream == stream && b->u.epoch <= s->done) b = gmlk_set_clean(a, b);
       }
     }
   }
-  if (a->crumbs && gmlk_tag_done(streams, a->crumbs->stream, a->crumbs->ticket))
-    gmlk_set_tag(a->crumbs, GMLK_CLEAN, 0);
+  if (a->small_reserve &&
+      gmlk_tag_done(streams, a->small_reserve->stream, a->small_reserve->u.epoch))
+    gmlk_set_tag(a->small_reserve, GMLK_CLEAN, 0);
 }
 
 /* Takes [at, at + grains) out of the free blocks that hold it. The blocks in it become reserved,
-   keep tags and tickets, and are not joined. Returns the first of them. pre: the range is free;
+   keep tags and epochs, and are not joined. Returns the first of them. pre: the range is free;
    `first` holds `at`; two records are reserved. */
 static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t at,
                                       uint32_t grains) {
   uint32_t end = at + grains;
   gmlk_block *b = first;
-  gmlk_cut(a, b);
+  gmlk_unlink_free(a, b);
   if (b->at < at) {
     b = gmlk_split(a, b, at - b->at);
     first = b->next;
-    gmlk_mend(a, b, GMLK_FREE);
+    gmlk_link_free(a, b, GMLK_FREE);
     b = first;
   }
   while (gmlk_block_end(b) < end) {
     b = b->next;
-    gmlk_cut(a, b);
+    gmlk_unlink_free(a, b);
   }
   if (gmlk_block_end(b) > end) {
     gmlk_block *front = gmlk_split(a, b, end - b->at);
     if (first == b) first = front;
-    gmlk_mend(a, front->next, GMLK_FREE);
+    gmlk_link_free(a, front->next, GMLK_FREE);
   }
   a->free_grains -= grains;
   return first;
 }
 
-/* Gives the block an owner and a new ticket. pre: it stands in no bin. */
+/* Gives the block an owner and a new serial number. pre: it stands in no bin. */
 static gmlk_block *gmlk_give_owner(gmlk_arena *a, gmlk_block *b, unsigned state) {
   gmlk_set_state(b, state);
   b->flags = 0;
   b->slack = 0;
-  b->ticket = gmlk_serial(a->records);
+  b->u.serial = gmlk_serial(a->records);
   b->as.live.window = NULL;
-  b->as.live.note = NULL;
+  b->as.live.extra = NULL;
   return b;
 }
 
@@ -3973,9 +3982,9 @@ static void gmlk_give_back(gmlk_block *b) {
   b->flags = (uint8_t)((b->flags & ~GMLAKE_TRANSIENT) | GMLK_IN_GRAPH);
 }
 
-/* Gives an owned block the window that it is or belongs to, or a note; NULL: none. */
+/* Gives an owned block the window that it is or belongs to, or an extra record; NULL: none. */
 static void gmlk_give_window(gmlk_block *b, gmlk_window *w) { b->as.live.window = w; }
-static inline void gmlk_give_note(gmlk_block *b, gmlk_note *note) { b->as.live.note = note; }
+static inline void gmlk_give_extra(gmlk_block *b, gmlk_extra *extra) { b->as.live.extra = extra; }
 
 /* Counts a block that has become the user's, by 1, or is not any more, by -1. */
 static inline void gmlk_count_live(gmlk_arena *a, int by) { a->live_count += (size_t)by; }
@@ -3993,7 +4002,7 @@ GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uin
       b->stream == GMLK_CLEAN
           ? b->prev->state != GMLK_FREE && b->next->state != GMLK_FREE
           : b->hole == b->grains || (b->hole && b->grains > grains && !gmlk_is_clean(b->prev));
-  const uint32_t hole = b->hole; /* larger than b where b leads a run: then its rest does */
+  const uint32_t hole = b->hole; /* larger than b where b heads a run: then its rest does */
   if (!is_alone || b->at != at)
     return gmlk_own(a, gmlk_reserve_range(a, b, at, grains), grains, GMLK_LIVE);
   gmlk_bins_remove(bins, b);
@@ -4011,7 +4020,7 @@ static void gmlk_unreserve_range(gmlk_arena *a, gmlk_block *first, uint32_t grai
   for (;;) {
     uint32_t block_end = gmlk_block_end(first);
     gmlk_block *next = first->next;
-    gmlk_put(a, first, first->stream, first->ticket);
+    gmlk_put(a, first, first->stream, first->u.epoch);
     if (block_end == end) return;
     first = next;
   }
@@ -4031,18 +4040,18 @@ static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
   return b;
 }
 
-static void gmlk_spans_unreserve(gmlk_arena *a, gmlk_span *spans, uint32_t count) {
-  while (count--) gmlk_unreserve_range(a, spans[count].block, spans[count].grains);
+static void gmlk_pieces_unreserve(gmlk_arena *a, gmlk_piece *pieces, uint32_t count) {
+  while (count--) gmlk_unreserve_range(a, pieces[count].block, pieces[count].grains);
 }
 
-/* Reserves the range of a span. pre: as gmlk_reserve_range. */
-static void gmlk_span_reserve(gmlk_arena *a, gmlk_span *span) {
-  span->block = gmlk_reserve_range(a, gmlk_locate(a, span->at), span->at, span->grains);
+/* Reserves the range of a piece. pre: as gmlk_reserve_range. */
+static void gmlk_piece_reserve(gmlk_arena *a, gmlk_piece *piece) {
+  piece->block = gmlk_reserve_range(a, gmlk_locate(a, piece->at), piece->at, piece->grains);
 }
 
-/* Makes a reserved span one block of its own. */
-static gmlk_block *gmlk_span_own(gmlk_arena *a, gmlk_span *span, unsigned state) {
-  return span->block = gmlk_own(a, span->block, span->grains, state);
+/* Makes a reserved piece one block of its own. */
+static gmlk_block *gmlk_piece_own(gmlk_arena *a, gmlk_piece *piece, unsigned state) {
+  return piece->block = gmlk_own(a, piece->block, piece->grains, state);
 }
 
 /* Whether a clean block is part of one of the stream's runs. */
@@ -4116,62 +4125,65 @@ GMLK_INLINE gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint
 }
 
 /* [U2] has_policy: the lake has one. */
-static uint32_t gmlk_crumb_limit(const gmlk_arena *a, int has_policy) {
-  return has_policy || a->is_bare ? 0 : (uint32_t)(a->chunk_bytes / GMLK_GRAIN / GMLK_CRUMB_PART);
+static uint32_t gmlk_small_limit(const gmlk_arena *a, int has_policy) {
+  return has_policy || a->is_bare ? 0 : (uint32_t)(a->chunk_bytes / GMLK_GRAIN / GMLK_SMALL_PART);
 }
 
-/* What is wrong with crumbs but their tag [U1]; NULL: nothing is. */
-static const char *gmlk_crumbs_wrong(const gmlk_block *crumbs) {
-  if (crumbs->prev->state == GMLK_FREE) return "U1: crumbs are out of place";
-  if (!crumbs->stream && crumbs->ticket) return "U1: clean crumbs are of an epoch";
-  return crumbs->flags ? "U1: crumbs have flags" : NULL;
+/* What is wrong with the small-block reserve but its tag [U1]; NULL: nothing is. */
+static const char *gmlk_small_reserve_wrong(const gmlk_block *small_reserve) {
+  if (small_reserve->prev->state == GMLK_FREE) return "U1: the small-block reserve is out of place";
+  if (!small_reserve->stream && small_reserve->u.epoch)
+    return "U1: a clean small-block reserve is of an epoch";
+  return small_reserve->flags ? "U1: the small-block reserve has flags" : NULL;
 }
 
-/* Whether the crumbs hold a small block of the stream. */
-static int gmlk_crumbs_hold(const gmlk_arena *a, unsigned stream, uint32_t grains) {
-  const gmlk_block *crumbs = a->crumbs;
-  return crumbs && grains <= a->crumb_most && grains <= crumbs->grains &&
-         (crumbs->stream == GMLK_CLEAN || crumbs->stream == stream);
+/* Whether the small-block reserve holds a small block of the stream. */
+static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_t grains) {
+  const gmlk_block *small_reserve = a->small_reserve;
+  return small_reserve && grains <= a->small_most && grains <= small_reserve->grains &&
+         (small_reserve->stream == GMLK_CLEAN || small_reserve->stream == stream);
 }
 
 /* Sets so many grains of a hole aside, from `at` on, which b holds. pre: two records reserved. */
-static void gmlk_crumbs_begin(gmlk_arena *a, unsigned stream, gmlk_block *b, uint32_t at,
-                              uint32_t grains) {
+static void gmlk_small_reserve_begin(gmlk_arena *a, unsigned stream, gmlk_block *b, uint32_t at,
+                                     uint32_t grains) {
   if (gmlk_block_end(b) - at >= grains) stream = b->stream; /* else b's run is the stream's */
   b = gmlk_reserve_range(a, b, at, grains);
   while (b->grains < grains) b = gmlk_join(a, b);
-  gmlk_set_tag(b, stream, b->ticket);
-  a->crumbs = b;
+  gmlk_set_tag(b, stream, b->u.epoch);
+  a->small_reserve = b;
 }
 
-/* Cuts a live block from the crumbs' front. pre: they hold it; one record is reserved. */
-static gmlk_block *gmlk_crumbs_cut(gmlk_arena *a, uint32_t grains) {
-  gmlk_block *b = a->crumbs;
-  a->crumbs = NULL;
+/* Cuts a live block from the small-block reserve's front. pre: it holds it; one record is reserved.
+   */
+static gmlk_block *gmlk_small_reserve_cut(gmlk_arena *a, uint32_t grains) {
+  gmlk_block *b = a->small_reserve;
+  a->small_reserve = NULL;
   if (b->grains > grains) {
     b = gmlk_split(a, b, grains);
-    a->crumbs = b->next;
+    a->small_reserve = b->next;
   }
   return gmlk_give_owner(a, b, GMLK_LIVE);
 }
 
-/* The crumbs that a small block of the stream is cut from, where best fit has found nothing or a
-   hole at the arena's end. NULL: there are none, and none can be set aside, or may_begin is 0. pre:
-   two records are reserved. */
-static gmlk_block *gmlk_crumbs_for(gmlk_arena *a, unsigned stream, uint32_t grains, int may_begin) {
+/* The small-block reserve that a small block of the stream is cut from, where best fit has found
+   nothing or a hole at the arena's end. NULL: there is none, and none can be set aside, or
+   may_begin is 0. pre: two records are reserved. */
+static gmlk_block *gmlk_small_reserve_for(gmlk_arena *a, unsigned stream, uint32_t grains,
+                                          int may_begin) {
   const size_t most =
-      gmlk_min(gmlk_slot_at(a, a->slot_count) / GMLK_CRUMBS_PART, gmlk_chunk_grains(a) / 2);
+      gmlk_min(gmlk_slot_at(a, a->slot_count) / GMLK_SMALL_RESERVE_PART, gmlk_chunk_grains(a) / 2);
   uint32_t at = 0, hole = 0;
   gmlk_block *b;
-  if (gmlk_crumbs_hold(a, stream, grains)) return a->crumbs;
+  if (gmlk_small_reserve_hold(a, stream, grains)) return a->small_reserve;
   if (!may_begin) return NULL;
-  for (;; gmlk_crumbs_end(a)) {
+  for (;; gmlk_small_reserve_end(a)) {
     b = gmlk_best_fit(a, stream, grains, 1, &at, &hole);
     if (!b || at + hole != a->tail.at || gmlk_min(most, hole) / 2 < grains) return NULL;
-    if (!a->crumbs) break;
+    if (!a->small_reserve) break;
   }
-  gmlk_crumbs_begin(a, stream, b, at, (uint32_t)gmlk_min(most, hole));
-  return a->crumbs;
+  gmlk_small_reserve_begin(a, stream, b, at, (uint32_t)gmlk_min(most, hole));
+  return a->small_reserve;
 }
 
 /* Makes both tables of slots so large. 0: no host memory. */
@@ -4193,11 +4205,11 @@ static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
 }
 
 /* Bytes of scratch for so many slots. Two runs have a chunk between them, so there are at most half
-   as many as slots; each chunk has one head; a window has a span for each run, and two at its ends
+   as many as slots; each chunk has one head; a window has a piece for each run, and two at its ends
    (and one for rounding). A list of all slots fits in their place. */
 static size_t gmlk_scratch_bytes(size_t slots) {
-  return (slots / 2 + 1) * sizeof(gmlk_run) + (slots + 1) * sizeof(gmlk_tip) +
-         (slots / 2 + 3) * sizeof(gmlk_span);
+  return (slots / 2 + 1) * sizeof(gmlk_run) + (slots + 1) * sizeof(gmlk_head_fragment) +
+         (slots / 2 + 3) * sizeof(gmlk_piece);
 }
 
 static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host memory */
@@ -4207,15 +4219,15 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
   a->scratch_slots = slots + slots / 4 + 16;
   a->scratch = gmlk_host_alloc(a->host, gmlk_scratch_bytes(a->scratch_slots));
   if (!a->scratch) return 0;
-  a->spans = (gmlk_span *)a->scratch;
-  a->runs = (gmlk_run *)(void *)(a->spans + a->scratch_slots / 2 + 3);
-  a->tips = (gmlk_tip *)(void *)(a->runs + a->scratch_slots / 2 + 1);
+  a->pieces = (gmlk_piece *)a->scratch;
+  a->runs = (gmlk_run *)(void *)(a->pieces + a->scratch_slots / 2 + 3);
+  a->head_fragments = (gmlk_head_fragment *)(void *)(a->runs + a->scratch_slots / 2 + 1);
   return 1;
 }
 
 /* Makes tables smaller that have more than 128 entries, and more than four times what they need. */
 static void gmlk_arena_tidy(gmlk_arena *a) {
-  const size_t slots = gmlk_max(a->slot_count, a->chunks.stuck_end);
+  const size_t slots = gmlk_max(a->slot_count, a->chunks.quarantined_end);
   if (a->scratch_slots > 4 * slots + 128) {
     gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
     a->scratch = NULL;
@@ -4232,7 +4244,7 @@ static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
   b = gmlk_tiling_extend(a->records, &a->tail, a->number, grains, GMLK_UNBACKED);
   a->slot_count = count;
   a->firsts[count] = &a->tail;
-  gmlk_cover(a, b, b->at, grains);
+  gmlk_set_first_blocks(a, b, b->at, grains);
   (void)gmlk_coalesce(a, b);
 }
 
@@ -4243,21 +4255,21 @@ static void gmlk_arena_end_extent(gmlk_arena *a, uint32_t limit) {
   gmlk_arena_extend(a, limit);
   b = gmlk_tiling_extend(a->records, &a->tail, a->number, gmlk_chunk_grains(a), GMLK_EDGE);
   a->firsts[++a->slot_count] = &a->tail;
-  gmlk_cover(a, b, b->at, b->grains);
+  gmlk_set_first_blocks(a, b, b->at, b->grains);
 }
 
 /* Makes unbacked slots clean free memory. pre: they have handles; two records are reserved. */
 static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
   uint32_t at = gmlk_slot_at(a, slot), grains = count << a->chunk_log;
   gmlk_block *b = gmlk_locate(a, at);
-  gmlk_cut(a, b);
+  gmlk_unlink_free(a, b);
   if (b->at < at) {
     b = gmlk_split(a, b, at - b->at)->next;
-    gmlk_mend(a, b->prev, GMLK_UNBACKED);
+    gmlk_link_free(a, b->prev, GMLK_UNBACKED);
   }
   if (b->grains > grains) {
     b = gmlk_split(a, b, grains);
-    gmlk_mend(a, b->next, GMLK_UNBACKED);
+    gmlk_link_free(a, b->next, GMLK_UNBACKED);
   }
   b->flags = a->keeps_apart ? GMLK_APART : 0;
   gmlk_put(a, b, GMLK_CLEAN, 0);
@@ -4267,7 +4279,7 @@ static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
 static void gmlk_arena_shrink(gmlk_arena *a) {
   gmlk_block *b = a->tail.prev;
   if (b->state != GMLK_UNBACKED) return;
-  gmlk_cut(a, b);
+  gmlk_unlink_free(a, b);
   gmlk_tiling_shrink(a->records, &a->tail);
   a->slot_count = gmlk_slot_of(a, a->tail.at);
   a->firsts[a->slot_count] = &a->tail;
@@ -4313,13 +4325,13 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
 
 /* ---- >>windows ---------------------------------------------------------------------------------
    gmlk_windows: the windows of one arena (the paper's sBlocks), live and idle, and the address
-   space that they are mapped in. A window is a second mapping of parts of the arena: its spans.
+   space that they are mapped in. A window is a second mapping of parts of the arena: its pieces.
    Owns the lists of windows and the tiling of the address space.
-   [W1] Every span but the last ends where a chunk ends; every span but the first begins where
+   [W1] Every piece but the last ends where a chunk ends; every piece but the first begins where
         one begins.
-   [W2] No chunk is in two spans of a window.
-   [W3] The spans' grains add up to the window's.
-   [W4] While a window is live each span is one block of state GMLK_PIECE that points to the
+   [W2] No chunk is in two pieces of a window.
+   [W3] The pieces' grains add up to the window's.
+   [W4] While a window is live each piece is one block of state GMLK_PIECE that points to the
         window.
    [W5] Idle windows stand in the list as they became idle, and in one of two trees. In `open` they
         are ordered by size, those of one size by the stream of their tag, and those of one stream
@@ -4337,26 +4349,26 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
 
    Of the windows of a size that are free the one that was made first is taken, so that a program
    that repeats itself gets windows in the same order each time: those that it made since stand
-   behind. Those that the taker's stream used last, and clean ones, come before all others: they
+   behind. Those that the requester's stream used last, and clean ones, come before all others: they
    are found however many windows of the size other streams hold back. A window found to be blocked
    is not looked at again before the block in its way is freed, so however many windows of a size
    take turns, the one that is free is found. There are at most desc.stitched_bytes_max divided by
    chunk_bytes windows, as each maps one chunk at least, and what one stitch adds to that. Costs: to
-   look up a size is O(log(idle windows)) expected, plus the spans of at most GMLK_WINDOW_TRIES
+   look up a size is O(log(idle windows)) expected, plus the pieces of at most GMLK_WINDOW_TRIES
    windows; a free is that for each window that it unblocks, each of which a search has blocked.
    Cannot fail. */
 
-#define GMLK_WINDOW_TRIES 32u /* a search looks at the spans of so many windows of the size */
+#define GMLK_WINDOW_TRIES 32u /* a search looks at the pieces of so many windows of the size */
 
 struct gmlk_window {
-  gmlk_block self;  /* [live] the block that the index finds; [idle] its stream and ticket are the
+  gmlk_block self;    /* [live] the block that the index finds; [idle] its stream and epoch are the
                        tag of the last use */
-  uint64_t address; /* of the first byte that the user gets */
-  gmlk_block *va;   /* the slots of address space that it is mapped in */
-  gmlk_span *spans; /* span_count of them; they follow this record in the same allocation */
-  uint32_t span_count, chunk_count; /* chunk_count: one mapping for each chunk under it */
-  int is_known;                     /* a capture had it, so a graph knows its addresses */
-  uint64_t number;                  /* the arena's windows are numbered from 1 as they are made */
+  uint64_t address;   /* of the first byte that the user gets */
+  gmlk_block *va;     /* the slots of address space that it is mapped in */
+  gmlk_piece *pieces; /* piece_count of them; they follow this record in the same allocation */
+  uint32_t piece_count, chunk_count; /* chunk_count: one mapping for each chunk under it */
+  int is_known;                      /* a capture had it, so a graph knows its addresses */
+  uint64_t number;                   /* the arena's windows are numbered from 1 as they are made */
   uint64_t key;             /* [idle] in `open` its gmlk_open_key, in `blocked` GMLK_BLOCKED + a
                                serial */
   gmlk_window *less, *more; /* [idle] children in its tree */
@@ -4371,16 +4383,16 @@ static uint64_t gmlk_open_key(uint32_t grains, unsigned stream) {
   return ((uint64_t)grains << 16) + stream;
 }
 
-static size_t gmlk_window_record_bytes(size_t span_count) {
-  return sizeof(gmlk_window) + span_count * sizeof(gmlk_span);
+static size_t gmlk_window_record_bytes(size_t piece_count) {
+  return sizeof(gmlk_window) + piece_count * sizeof(gmlk_piece);
 }
 
-/* The first slot that a window maps for a span, and how many slots. */
-static uint32_t gmlk_span_slot(const gmlk_arena *a, const gmlk_span *span) {
-  return gmlk_slot_of(a, span->at);
+/* The first slot that a window maps for a piece, and how many slots. */
+static uint32_t gmlk_piece_slot(const gmlk_arena *a, const gmlk_piece *piece) {
+  return gmlk_slot_of(a, piece->at);
 }
-static uint32_t gmlk_span_chunks(const gmlk_arena *a, const gmlk_span *span) {
-  return gmlk_slot_from(a, span->at + span->grains) - gmlk_span_slot(a, span);
+static uint32_t gmlk_piece_chunks(const gmlk_arena *a, const gmlk_piece *piece) {
+  return gmlk_slot_from(a, piece->at + piece->grains) - gmlk_piece_slot(a, piece);
 }
 
 /* Takes address space for so many chunks of a window or buffer, and the guard's slots behind them;
@@ -4397,7 +4409,7 @@ static gmlk_block *gmlk_va_take(gmlk_space *space, gmlk_records *records, uint32
   gmlk_tree_insert(&space->used, b);
   gmlk_set_state(b, GMLK_LIVE);
   b->slack = chunks;
-  b->ticket = (uint64_t)(uintptr_t)owner;
+  b->u.owner = (void *)(uintptr_t)owner;
   return b;
 }
 
@@ -4407,7 +4419,7 @@ static void gmlk_va_give(gmlk_space *space, gmlk_records *records, gmlk_block *b
   int i;
   GMLAKE_ASSERT(b);
   gmlk_tree_remove(&space->used, b);
-  b->ticket = 0;
+  b->u.epoch = 0;
   beside[0] = b->prev;
   beside[1] = b->next;
   for (i = 0; i < 2; i++) {
@@ -4490,13 +4502,13 @@ static gmlk_window *gmlk_window_of(gmlk_window *w, uint64_t key, uint64_t number
 static void gmlk_window_block(gmlk_windows *windows, gmlk_window *w, gmlk_block *b) {
   gmlk_window_leave(windows, w);
   gmlk_stand_in_the_way(b);
-  gmlk_window_enter(windows, w, GMLK_BLOCKED + b->ticket);
+  gmlk_window_enter(windows, w, GMLK_BLOCKED + b->u.serial);
 }
 
 /* Ends the waits of windows for a block that is about to be free. */
 static void gmlk_windows_unblock(gmlk_windows *windows, const gmlk_block *b) {
   gmlk_window *w;
-  while ((w = gmlk_window_of(windows->blocked, GMLK_BLOCKED + b->ticket, 0)) != NULL) {
+  while ((w = gmlk_window_of(windows->blocked, GMLK_BLOCKED + b->u.serial, 0)) != NULL) {
     gmlk_window_leave(windows, w);
     gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, w->self.stream));
   }
@@ -4504,17 +4516,17 @@ static void gmlk_windows_unblock(gmlk_windows *windows, const gmlk_block *b) {
 
 /* Gives an idle window another tag, and its place among the others [W5]. */
 static void gmlk_window_set_tag(gmlk_windows *windows, gmlk_window *w, unsigned stream,
-                                uint64_t ticket) {
+                                uint64_t epoch) {
   const int is_open = w->key < GMLK_BLOCKED && w->self.stream != stream;
   if (is_open) gmlk_window_leave(windows, w);
-  gmlk_set_tag(&w->self, stream, ticket);
+  gmlk_set_tag(&w->self, stream, epoch);
   if (is_open) gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, stream));
 }
 
 /* Makes a window idle. Its tag is that of its last use. */
 static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned stream,
-                                 uint64_t ticket) {
-  gmlk_set_tag(&w->self, stream, ticket);
+                                 uint64_t epoch) {
+  gmlk_set_tag(&w->self, stream, epoch);
   gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, stream));
   gmlk_set_state(&w->self, GMLK_IDLE);
   w->idle_next = NULL;
@@ -4542,9 +4554,9 @@ static void gmlk_window_unset_idle(gmlk_windows *windows, gmlk_window *w) {
 static void gmlk_windows_sweep(gmlk_windows *windows, const gmlk_streams *streams) {
   gmlk_window *w;
   for (w = windows->idle_first; w; w = w->idle_next)
-    if (streams ? gmlk_tag_done(streams, w->self.stream, w->self.ticket)
-                : w->self.stream != GMLK_PINNED)
-      gmlk_window_set_tag(windows, w, GMLK_CLEAN, w->self.ticket);
+    if (streams ? gmlk_tag_done(streams, w->self.stream, w->self.u.epoch)
+                : w->self.stream != GMLK_GRAPH_OWNED)
+      gmlk_window_set_tag(windows, w, GMLK_CLEAN, w->self.u.epoch);
 }
 
 /* The state of the user's block that this is, or is a piece of. */
@@ -4552,19 +4564,21 @@ static unsigned gmlk_user_state(const gmlk_block *b) {
   return b->state == GMLK_PIECE ? b->as.live.window->self.state : b->state;
 }
 
-/* Whether the taker may have a pending block behind the wait that it allows. A use that has its
+/* Whether the requester may have a pending block behind the wait that it allows. A use that has its
    event is waited for even while its stream is being captured. A graph's memory stays the graph's,
    and what other processes know has to be returned first. */
-static int gmlk_may_await_uses(const gmlk_streams *streams, gmlk_taker taker, const gmlk_block *b) {
-  const gmlk_note *note = b->as.live.note;
+static int gmlk_may_await_uses(const gmlk_streams *streams, gmlk_requester requester,
+                               const gmlk_block *b) {
+  const gmlk_extra *extra = b->as.live.extra;
   size_t i;
-  const int is_device = taker.may_wait == GMLAKE_DEVICE_WAIT;
-  if ((b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT)) || (is_device && note->is_shared)) return 0;
-  if (note->stream != taker.stream && !gmlk_may_await(streams, taker, note->stream, note->ticket))
+  const int is_device = requester.may_wait == GMLAKE_DEVICE_WAIT;
+  if ((b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT)) || (is_device && extra->is_shared)) return 0;
+  if (extra->stream != requester.stream &&
+      !gmlk_may_await(streams, requester, extra->stream, extra->epoch))
     return 0;
-  for (i = 0; i < note->used_count; i++)
-    if (!(is_device && note->used[i].stream == taker.stream) &&
-        !gmlk_may_await(streams, taker, note->used[i].stream, note->used[i].ticket))
+  for (i = 0; i < extra->used_count; i++)
+    if (!(is_device && extra->used[i].stream == requester.stream) &&
+        !gmlk_may_await(streams, requester, extra->used[i].stream, extra->used[i].epoch))
       return 0;
   return 1;
 }
@@ -4574,32 +4588,35 @@ static gmlk_block *gmlk_user_block(gmlk_block *b) {
   return b->state == GMLK_PIECE ? &b->as.live.window->self : b;
 }
 
-/* Whether the taker may have a block: at once, or behind the wait that it allows. */
-static int gmlk_may_take(const gmlk_streams *streams, gmlk_taker taker, const gmlk_block *b) {
-  if (gmlk_is_open(b, taker.stream)) return 1;
-  if (taker.may_wait && gmlk_user_state(b) == GMLK_PENDING)
-    return gmlk_may_await_uses(streams, taker,
+/* Whether the requester may have a block: at once, or behind the wait that it allows. */
+static int gmlk_may_take(const gmlk_streams *streams, gmlk_requester requester,
+                         const gmlk_block *b) {
+  if (gmlk_is_open(b, requester.stream)) return 1;
+  if (requester.may_wait && gmlk_user_state(b) == GMLK_PENDING)
+    return gmlk_may_await_uses(streams, requester,
                                b->state == GMLK_PIECE ? &b->as.live.window->self : b);
-  return taker.may_wait && b->state == GMLK_FREE &&
-         gmlk_may_await(streams, taker, b->stream, b->ticket);
+  return requester.may_wait && b->state == GMLK_FREE &&
+         gmlk_may_await(streams, requester, b->stream, b->u.epoch);
 }
 
-/* Whether the taker may have all blocks from b to the one that ends at this grain or behind it. */
-static int gmlk_may_take_range(const gmlk_streams *streams, gmlk_taker taker, const gmlk_block *b,
-                               uint32_t end) {
-  while (b->at < end && gmlk_may_take(streams, taker, b)) b = b->next;
+/* Whether the requester may have all blocks from b to the one that ends at this grain or behind it.
+   */
+static int gmlk_may_take_range(const gmlk_streams *streams, gmlk_requester requester,
+                               const gmlk_block *b, uint32_t end) {
+  while (b->at < end && gmlk_may_take(streams, requester, b)) b = b->next;
   return b->at >= end;
 }
 
-/* The first block of an idle window's spans that the taker may not have; NULL: it may have all. */
+/* The first block of an idle window's pieces that the requester may not have; NULL: it may have
+   all. */
 static gmlk_block *gmlk_window_blocker(const gmlk_arena *a, const gmlk_streams *streams,
-                                       gmlk_taker taker, const gmlk_window *w) {
+                                       gmlk_requester requester, const gmlk_window *w) {
   uint32_t i;
-  for (i = 0; i < w->span_count; i++) {
-    gmlk_block *b = gmlk_locate(a, w->spans[i].at);
-    uint32_t end = w->spans[i].at + w->spans[i].grains;
+  for (i = 0; i < w->piece_count; i++) {
+    gmlk_block *b = gmlk_locate(a, w->pieces[i].at);
+    uint32_t end = w->pieces[i].at + w->pieces[i].grains;
     for (; b->at < end; b = b->next)
-      if (!gmlk_may_take(streams, taker, b)) return b;
+      if (!gmlk_may_take(streams, requester, b)) return b;
   }
   return NULL;
 }
@@ -4607,40 +4624,42 @@ static gmlk_block *gmlk_window_blocker(const gmlk_arena *a, const gmlk_streams *
 /* Whether a window is aligned as a request wants it and, where it has to, covers whole chunks. */
 static int gmlk_window_suits(const gmlk_arena *a, const gmlk_window *w, uint32_t align,
                              int whole_only) {
-  const uint32_t at = w->spans[0].at;
+  const uint32_t at = w->pieces[0].at;
   return !(at & (align - 1)) && (!whole_only || gmlk_is_chunks(a, at, w->self.grains));
 }
 
-/* Whether the taker may have an idle window, and it suits. One that an owned block is in the way of
-   waits for it; free memory that others hold back opens without a free. */
-static int gmlk_window_may_serve(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
-                                 gmlk_window *w, uint32_t align, int whole_only) {
+/* Whether the requester may have an idle window, and it suits. One that an owned block is in the
+   way of waits for it; free memory that others hold back opens without a free. */
+static int gmlk_window_may_serve(gmlk_arena *a, const gmlk_streams *streams,
+                                 gmlk_requester requester, gmlk_window *w, uint32_t align,
+                                 int whole_only) {
   gmlk_block *b;
   if (!gmlk_window_suits(a, w, align, whole_only)) return 0;
-  b = gmlk_window_blocker(a, streams, taker, w);
+  b = gmlk_window_blocker(a, streams, requester, w);
   if (b && b->state != GMLK_FREE && b->state != GMLK_RESERVED) gmlk_window_block(&a->windows, w, b);
   return !b;
 }
 
-/* An idle window of exactly this size that the taker may have, or NULL: the oldest of those that
-   its stream used last and clean ones; else the first of the others. */
-static gmlk_window *gmlk_window_find(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
-                                     uint32_t grains, uint32_t align, int whole_only) {
-  const uint64_t clean = gmlk_open_key(grains, GMLK_CLEAN), own = clean + taker.stream;
+/* An idle window of exactly this size that the requester may have, or NULL: the oldest of those
+   that its stream used last and clean ones; else the first of the others. */
+static gmlk_window *gmlk_window_find(gmlk_arena *a, const gmlk_streams *streams,
+                                     gmlk_requester requester, uint32_t grains, uint32_t align,
+                                     int whole_only) {
+  const uint64_t clean = gmlk_open_key(grains, GMLK_CLEAN), own = clean + requester.stream;
   gmlk_window *w = gmlk_window_of(a->windows.open, clean, 0), *other;
   unsigned tries = GMLK_WINDOW_TRIES;
   other = own > clean ? gmlk_window_of(a->windows.open, own, 0) : NULL;
   while ((w || other) && tries--) {
     gmlk_window **next = !w || (other && other->number < w->number) ? &other : &w, *tried = *next;
     const uint64_t key = tried->key, number = tried->number;
-    if (gmlk_window_may_serve(a, streams, taker, tried, align, whole_only)) return tried;
+    if (gmlk_window_may_serve(a, streams, requester, tried, align, whole_only)) return tried;
     *next = gmlk_window_of(a->windows.open, key, number + 1);
   }
   w = gmlk_window_from(a->windows.open, clean + 1, 0);
   for (tries = GMLK_WINDOW_TRIES; w && w->key >> 16 == grains && tries;) {
     const uint64_t key = w->key, number = w->number;
     const int is_tried = key == own;
-    if (!is_tried && tries-- && gmlk_window_may_serve(a, streams, taker, w, align, whole_only))
+    if (!is_tried && tries-- && gmlk_window_may_serve(a, streams, requester, w, align, whole_only))
       return w;
     w = gmlk_window_from(a->windows.open, key + (uint64_t)is_tried, is_tried ? 0 : number + 1);
   }
@@ -4653,23 +4672,23 @@ static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
 }
 
 /* Gives all free blocks and idle windows that have one tag another one, when a capture begins or
-   ends: `from` and `to` are a capture's number and GMLK_PINNED. O(blocks + windows). */
+   ends: `from` and `to` are a capture's number and GMLK_GRAPH_OWNED. O(blocks + windows). */
 static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
   gmlk_block *b;
   gmlk_window *w;
-  gmlk_crumbs_end(a);
+  gmlk_small_reserve_end(a);
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to);
   for (w = a->windows.idle_first; w; w = w->idle_next)
-    if (w->self.stream == from) gmlk_window_set_tag(&a->windows, w, to, w->self.ticket);
+    if (w->self.stream == from) gmlk_window_set_tag(&a->windows, w, to, w->self.u.epoch);
 }
 
 /* For trim: clears the marks of the chunks under a window, or tells whether one has a mark. */
 static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
   uint32_t i, slot;
-  for (i = 0; i < w->span_count; i++) {
-    uint32_t first = gmlk_span_slot(a, &w->spans[i]);
-    for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]); slot++) {
+  for (i = 0; i < w->piece_count; i++) {
+    uint32_t first = gmlk_piece_slot(a, &w->pieces[i]);
+    for (slot = first; slot < first + gmlk_piece_chunks(a, &w->pieces[i]); slot++) {
       if (clear) gmlk_chunk_mark(&a->chunks, slot, 0);
       if (gmlk_chunk_at(&a->chunks, slot)->is_marked) return 1;
     }
@@ -4678,9 +4697,7 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
 }
 
 /* The window that a range of address space in use belongs to. */
-static gmlk_window *gmlk_va_window(const gmlk_block *va) {
-  return (gmlk_window *)(uintptr_t)va->ticket;
-}
+static gmlk_window *gmlk_va_window(const gmlk_block *va) { return (gmlk_window *)va->u.owner; }
 
 /* Says whether a window is mapped (not in a sleeping arena), and how many chunks it maps then. */
 static void gmlk_va_set(gmlk_block *va, int is_mapped, uint32_t chunks) {
@@ -4689,14 +4706,14 @@ static void gmlk_va_set(gmlk_block *va, int is_mapped, uint32_t chunks) {
 }
 
 /* Takes a window out of quarantine; NULL: there is none. */
-static gmlk_window *gmlk_window_unstick(gmlk_windows *windows) {
+static gmlk_window *gmlk_window_unquarantine(gmlk_windows *windows) {
   gmlk_window *w = windows->quarantine;
   if (w) windows->quarantine = w->next;
   return w;
 }
 
 /* Quarantines a window: so many of its chunks cannot be unmapped, so its addresses stay in use. */
-static void gmlk_window_stick(gmlk_windows *windows, gmlk_window *w, uint32_t chunks) {
+static void gmlk_window_quarantine(gmlk_windows *windows, gmlk_window *w, uint32_t chunks) {
   w->va->slack = chunks;
   gmlk_set_state(&w->self, GMLK_UNBACKED);
   gmlk_window_push(&windows->quarantine, w);
@@ -4722,8 +4739,8 @@ static void gmlk_windows_destroy(gmlk_arena *a) {
   gmlk_windows *windows = &a->windows;
   gmlk_window *list = windows->quarantine, *w, *next; /* next: of either list */
   gmlk_block *b;
-  for (b = a->head.next; b && b != &a->tail; b = b->next) /* at its first span: once a window */
-    if (b->state == GMLK_PIECE && b->as.live.window->spans[0].block == b)
+  for (b = a->head.next; b && b != &a->tail; b = b->next) /* at its first piece: once a window */
+    if (b->state == GMLK_PIECE && b->as.live.window->pieces[0].block == b)
       gmlk_window_push(&list, b->as.live.window);
   for (w = windows->idle_first; w; w = next) {
     next = w->idle_next;
@@ -4731,7 +4748,7 @@ static void gmlk_windows_destroy(gmlk_arena *a) {
   }
   for (w = list; w; w = next) {
     next = w->next;
-    gmlk_host_free(a->host, w, gmlk_window_record_bytes(w->span_count));
+    gmlk_host_free(a->host, w, gmlk_window_record_bytes(w->piece_count));
   }
 }
 
@@ -4743,20 +4760,21 @@ static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
 }
 
 /* The ranges of the home arena that a live block is made of. */
-static const gmlk_span *gmlk_spans_of(const gmlk_block *b, gmlk_span *whole, size_t *out_count) {
+static const gmlk_piece *gmlk_pieces_of(const gmlk_block *b, gmlk_piece *whole, size_t *out_count) {
   const gmlk_window *w = b->as.live.window;
-  *whole = gmlk_span_of(b->at, b->grains);
-  *out_count = w ? w->span_count : 1;
-  return w ? w->spans : whole;
+  *whole = gmlk_piece_with(b->at, b->grains);
+  *out_count = w ? w->piece_count : 1;
+  return w ? w->pieces : whole;
 }
 
 /* ---- >>lake ------------------------------------------------------------------------------------
-   The lake, which the sections below work on, and its two locks. `driving` is taken first; its
-   holder alone creates, maps and unmaps memory, and there is one at a time. `books` is taken
-   second and guards every field but those that only the holder of `driving` uses (>>chunks). The
-   holder of `driving` unlocks the books before driver calls and locks them again behind; event and
-   stream calls do not block, so they are made with the books locked. Owns the locks, the functions
-   that lock and unlock, the records of callbacks, the last error and the messages for the logger.
+   The lake, which the sections below work on, and its two locks. `driver_lock` is taken first; its
+   holder alone creates, maps and unmaps memory, and there is one at a time. `state_lock` is taken
+   second and guards every field but those that only the holder of `driver_lock` uses (>>chunks).
+   The holder of `driver_lock` releases state_lock before driver calls and locks them again behind;
+   event and stream calls do not block, so they are made with state_lock held. Owns the locks, the
+   functions that lock and unlock, the records of callbacks, the last error and the messages for the
+   logger.
    [N3] A pool's late_uses is never less than the number of frees of graphs' memory by work outside
         of captures that no wait of the host has covered.
    [K1] A callback that is running has a record in callbacks, on the stack of the thread that runs
@@ -4781,9 +4799,9 @@ struct gmlake_pool {
   gmlk_loan loan;
   gmlake *lake; /* NULL: destroyed */
   const char *label;
-  size_t capture_count;   /* captures into it that have begun and not ended */
-  size_t late_uses;       /* [N3] frees of graphs' memory outside of captures, not yet waited for */
-  gmlake_pool *next_dead; /* [destroyed, but the driver refused to take all back] in lake->dead */
+  size_t capture_count; /* captures into it that have begun and not ended */
+  size_t late_uses;     /* [N3] frees of graphs' memory outside of captures, not yet waited for */
+  gmlake_pool *next_released; /* [destroyed] in lake->released_pools */
 };
 
 typedef struct gmlk_callback { /* a running oom handler or function of a policy */
@@ -4793,40 +4811,40 @@ typedef struct gmlk_callback { /* a running oom handler or function of a policy 
   struct gmlk_callback *next;
 } gmlk_callback;
 
-/* The paper's states: how an attempt was served. */
+/* The paper's states: how a request was served. */
 #define GMLK_S1 1u /* by a free range or a window of exactly the size */
 #define GMLK_S2 2u /* by a part of a larger range */
 #define GMLK_S3 3u /* by a new window */
 #define GMLK_S4 4u /* after growth */
 #define GMLK_S5 5u /* not at all */
 
-typedef struct gmlk_attempt { /* see >>request */
+typedef struct gmlk_request { /* see >>request */
   gmlk_arena *arena;
   const gmlake_alloc_desc *desc;
-  gmlk_taker taker;       /* its stream is the capture's number if the stream is captured */
-  unsigned stream;        /* the stream's own number; 0: none */
-  size_t bytes;           /* as asked for */
-  uint32_t grains, align; /* both in grains; grains 0: more than any arena can hold */
+  gmlk_requester requester; /* its stream is the capture's number if the stream is captured */
+  unsigned stream;          /* the stream's own number; 0: none */
+  size_t bytes;             /* as asked for */
+  uint32_t grains, align;   /* both in grains; grains 0: more than any arena can hold */
   unsigned flags;
   int may_stitch; /* a window may serve it */
   int is_capture; /* the stream is being captured */
   /* What follows is 0 when it is opened. */
   int is_reuse; /* an idle window was taken for it */
   int is_split; /* a part of a free range was taken for it */
-  /* What one rung of >>serve leaves to the next: */
+  /* What one slow step of >>serve leaves to the next: */
   uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
   size_t limit_bytes;     /* the limit that forbade growth; 0: none did */
   int has_grown;          /* chunks were created for it */
   int lacks_window_space; /* 1: no address space was left for its window; 2: its window needs more
                              than there is */
-  int is_thorough;     /* a window of any free pieces will do, however long it takes; stays set */
-  gmlake_result error; /* of the first rung that failed, but for want of memory */
+  int is_exhaustive;   /* a window of any free pieces will do, however long it takes; stays set */
+  gmlake_result error; /* of the first slow step that failed, but for want of memory */
   /* For policy and observer: */
   unsigned state;     /* GMLK_S1 to GMLK_S4, once it is granted */
-  uint64_t number;    /* of the attempt; 0: for a buffer */
+  uint64_t number;    /* of the request; 0: for a buffer */
   uint64_t driver_ns; /* time spent in the driver */
   const char *reason; /* static text for the observer; NULL: the state says it */
-} gmlk_attempt;
+} gmlk_request;
 
 typedef struct gmlk_message {
   int level; /* GMLAKE_LOG_* */
@@ -4838,15 +4856,17 @@ struct gmlake {
   gmlk_host host;
   gmlk_driver driver;
   gmlake_device_properties device;
-  uint64_t seal;        /* of the description, see gmlk_desc_seal */
+  uint64_t checksum;    /* of the description, see gmlk_desc_checksum */
   gmlk_process process; /* that created the lake */
-  GMLK_MUTEX driving;
-  GMLK_MUTEX turn;           /* its holder gets `driving` next, before who gives that back */
-  const unsigned char *gate; /* a byte that is 1 while every caller may lock the books, and 0 in a
-                                child of fork. If it is 0 or gate NULL, gmlk_turn_away decides */
-  gmlk_latch books;
+  GMLK_MUTEX driver_lock;
+  GMLK_MUTEX turn; /* its holder gets `driver_lock` next, before who gives that back */
+  const unsigned char
+      *fork_guard; /* a byte that is 1 while every caller may take state_lock, and 0 in a
+                                child of fork. If it is 0 or fork_guard NULL, gmlk_turn_away decides
+                                */
+  gmlk_spinlock state_lock;
   int has_locks;      /* 0: GMLAKE_SINGLE_THREADED */
-  int is_barred;      /* lost is set or callbacks is not empty: calls have to look at both */
+  int is_restricted;  /* lost is set or callbacks is not empty: calls have to look at both */
   gmlake_result lost; /* the fatal error that every later call returns */
   gmlk_records records;
   gmlk_index index;
@@ -4854,11 +4874,12 @@ struct gmlake {
   gmlk_arena **arenas; /* by number; NULL: a pool that was destroyed */
   size_t arena_count, arena_capacity;
   gmlk_arena home;     /* the default pool's */
-  gmlk_note *returns;  /* [N5] list of shared blocks whose chunks may be returned */
+  gmlk_extra *returns; /* [N5] list of shared blocks whose chunks may be returned */
   size_t return_count; /* [N5] */
   size_t loan_count;   /* pools that are lent */
   int has_returns;     /* the free under way was of such a block */
-  gmlake_pool *dead;   /* destroyed pools of which the driver refused to take something back */
+  gmlake_pool
+      *released_pools; /* destroyed pools of which the driver refused to take something back */
   gmlake_stats stats;
   gmlake_error_info error; /* what gmlake_get_last_error answers */
   gmlk_message *messages;  /* for the logger, which is called when no lock is held */
@@ -4866,36 +4887,36 @@ struct gmlake {
   gmlk_callback *callbacks; /* [K1] */
   unsigned stitches_in_row; /* since growth for a block; see gmlk_asks_early */
   int asks_first;           /* the policy chooses or evicts: every allocation takes the slow way */
-  uint64_t request_count;   /* attempts so far if is_watched; else 0 */
+  uint64_t request_count;   /* requests so far if is_watched; else 0 */
   int is_watched;           /* there is an observer or a policy */
   int is_observed;          /* there is an observer */
-  const gmlk_attempt *served; /* the attempt that the holder of `driving` serves, or NULL */
-  void *view_memory;          /* view_bytes of scratch for the holder of `driving`: >>research */
+  const gmlk_request *served; /* the request that the holder of `driver_lock` serves, or NULL */
+  void *view_memory; /* view_bytes of scratch for the holder of `driver_lock`: >>research */
   size_t view_bytes;
 };
 
-static void gmlk_books_lock(gmlake *l) {
-  if (l->has_locks) gmlk_latch_lock(&l->books);
+static void gmlk_lock_state(gmlake *l) {
+  if (l->has_locks) gmlk_spinlock_lock(&l->state_lock);
 }
-static void gmlk_books_unlock(gmlake *l) {
-  if (l->has_locks) gmlk_latch_unlock(&l->books);
+static void gmlk_unlock_state(gmlake *l) {
+  if (l->has_locks) gmlk_spinlock_unlock(&l->state_lock);
 }
 
-/* Takes `driving` in addition. It has to be taken before the books, so these are unlocked
+/* Takes `driver_lock` in addition. It has to be taken before state_lock, so these are unlocked
    meanwhile, and what the caller read before may have changed. */
-static void gmlk_driving_lock(gmlake *l) {
+static void gmlk_lock_driver(gmlake *l) {
   if (!l->has_locks) return;
-  gmlk_latch_unlock(&l->books);
+  gmlk_spinlock_unlock(&l->state_lock);
   gmlk_mutex_lock(&l->turn);
-  gmlk_mutex_lock(&l->driving);
+  gmlk_mutex_lock(&l->driver_lock);
   gmlk_mutex_unlock(&l->turn);
-  gmlk_latch_lock(&l->books);
+  gmlk_spinlock_lock(&l->state_lock);
 }
-static void gmlk_driving_unlock(gmlake *l) {
-  if (l->has_locks) gmlk_mutex_unlock(&l->driving);
+static void gmlk_unlock_driver(gmlake *l) {
+  if (l->has_locks) gmlk_mutex_unlock(&l->driver_lock);
 }
 
-/* Enters a callback that is about to run, and unlocks the books. */
+/* Enters a callback that is about to run, and releases state_lock. */
 static void gmlk_callback_begin(gmlake *l, gmlk_callback *callback, int is_policy,
                                 const gmlake_pool *pool) {
   callback->thread = gmlk_thread_id();
@@ -4903,17 +4924,17 @@ static void gmlk_callback_begin(gmlake *l, gmlk_callback *callback, int is_polic
   callback->pool = pool;
   callback->next = l->callbacks;
   l->callbacks = callback;
-  l->is_barred = 1;
-  gmlk_books_unlock(l);
+  l->is_restricted = 1;
+  gmlk_unlock_state(l);
 }
 
-/* The callback has returned: locks the books again. */
+/* The callback has returned: takes state_lock again. */
 static void gmlk_callback_end(gmlake *l, const gmlk_callback *callback) {
   gmlk_callback **link = &l->callbacks;
-  gmlk_books_lock(l);
+  gmlk_lock_state(l);
   while (*link != callback) link = &(*link)->next;
   *link = callback->next;
-  l->is_barred = l->lost || l->callbacks;
+  l->is_restricted = l->lost || l->callbacks;
 }
 
 /* Whether this thread is inside a callback, or one of the policy's. */
@@ -4990,7 +5011,8 @@ static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call
   return result;
 }
 
-/* Fails a call that may take memory, if it is made from inside a callback. pre: l->is_barred. */
+/* Fails a call that may take memory, if it is made from inside a callback. pre: l->is_restricted.
+   */
 static gmlake_result gmlk_forbid_in_callback(gmlake *l, const char *call) {
   if (!gmlk_in_callback(l, 0)) return GMLAKE_OK;
   return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
@@ -5019,59 +5041,59 @@ static void gmlk_warn(gmlake *l, gmlake_result result, const char *call, int cod
 #define GMLK_CODE_OPERATING_SYSTEM 304 /* CUDA_ERROR_OPERATING_SYSTEM; the mock answers it, too */
 
 /* What may be the cause of a call's failure. */
-static const char *gmlk_drive_hint(const gmlk_drive *drive) {
-  if (drive->code == GMLK_CODE_OPERATING_SYSTEM)
+static const char *gmlk_batch_hint(const gmlk_batch *batch) {
+  if (batch->code == GMLK_CODE_OPERATING_SYSTEM)
     return ": the system refused; is a limit reached (ulimit -n, ulimit -v, vm.max_map_count)?";
-  if (drive->result == GMLAKE_ERROR_DRIVER && !strcmp(drive->call, "event_record"))
+  if (batch->result == GMLAKE_ERROR_DRIVER && !strcmp(batch->call, "event_record"))
     return ": was the stream destroyed before gmlake_forget_stream?";
   return "";
 }
 
 /* Enters a finished stretch of backend calls into statistics and last error. Returns the stretch's
-   result; a fatal one makes the lake lost. pre: the books are locked. */
-static gmlake_result gmlk_drive_book(gmlake *l, const gmlk_drive *drive) {
-  gmlake_result result = drive->result;
-  l->stats.driver_call_count += drive->calls;
-  l->stats.driver_ns += drive->ns;
-  if (drive->has_lost)
-    gmlk_warn(l, GMLAKE_ERROR_DRIVER, "event_record", drive->code,
+   result; a fatal one makes the lake lost. pre: state_lock is held. */
+static gmlake_result gmlk_batch_count(gmlake *l, const gmlk_batch *batch) {
+  gmlake_result result = batch->result;
+  l->stats.driver_call_count += batch->calls;
+  l->stats.driver_ns += batch->ns;
+  if (batch->has_lost)
+    gmlk_warn(l, GMLAKE_ERROR_DRIVER, "event_record", batch->code,
               "a stream was destroyed before gmlake_forget_stream: what was freed on it last is "
               "pending until the host waits for the whole device");
-  if (drive->end_result) /* the work is done; if the device is lost, the next call says so */
-    gmlk_warn(l, drive->end_result, "capture_exchange", drive->end_code,
+  if (batch->end_result) /* the work is done; if the device is lost, the next call says so */
+    gmlk_warn(l, batch->end_result, "capture_exchange", batch->end_code,
               "the thread's capture mode stays relaxed: the driver refused to set it back");
   if (!result || l->lost) return result;
-  (void)gmlk_fail(l, result, drive->call,
-                  "the backend's function failed, its driver's code is %d%s", drive->code,
-                  gmlk_drive_hint(drive));
-  l->error.driver_code = drive->code;
+  (void)gmlk_fail(l, result, batch->call,
+                  "the backend's function failed, its driver's code is %d%s", batch->code,
+                  gmlk_batch_hint(batch));
+  l->error.driver_code = batch->code;
   if (!gmlk_is_fatal(result)) return result;
   gmlk_log(l, GMLAKE_LOG_ERROR, &l->error);
   if (result == GMLAKE_ERROR_FORKED) return result; /* in the parent the lake still works */
   l->lost = result;
-  l->is_barred = 1;
+  l->is_restricted = 1;
   return result;
 }
 
-/* Ends a stretch during which the books stayed locked. Returns what gmlk_drive_book does. */
-static gmlake_result gmlk_drive_finish(gmlake *l, gmlk_drive *drive) {
-  gmlk_drive_end(drive);
-  return gmlk_drive_book(l, drive);
+/* Ends a stretch during which state_lock stayed held. Returns what gmlk_batch_count does. */
+static gmlake_result gmlk_batch_finish(gmlake *l, gmlk_batch *batch) {
+  gmlk_batch_end(batch);
+  return gmlk_batch_count(l, batch);
 }
 
-/* Unlocks the books and begins a stretch of backend calls; returns an error if it cannot begin.
-   Until gmlk_drive_close other threads may lock the books. Only here does the holder of `driving`
-   unlock them for driver calls. */
-static gmlake_result gmlk_drive_open(gmlake *l, gmlk_drive *drive) {
-  gmlk_books_unlock(l);
-  return gmlk_drive_begin(drive, &l->driver);
+/* Releases state_lock and begins a stretch of backend calls; returns an error if it cannot begin.
+   Until gmlk_batch_close other threads may take state_lock. Only here does the holder of
+   `driver_lock` release it for driver calls. */
+static gmlake_result gmlk_batch_open(gmlake *l, gmlk_batch *batch) {
+  gmlk_unlock_state(l);
+  return gmlk_batch_begin(batch, &l->driver);
 }
 
-/* Ends the stretch, locks the books again and returns what gmlk_drive_book does. */
-static gmlake_result gmlk_drive_close(gmlake *l, gmlk_drive *drive) {
-  gmlk_drive_end(drive);
-  gmlk_books_lock(l);
-  return gmlk_drive_book(l, drive);
+/* Ends the stretch, takes state_lock again and returns what gmlk_batch_count does. */
+static gmlake_result gmlk_batch_close(gmlake *l, gmlk_batch *batch) {
+  gmlk_batch_end(batch);
+  gmlk_lock_state(l);
+  return gmlk_batch_count(l, batch);
 }
 
 static void gmlk_peak(size_t *peak, size_t now) {
@@ -5114,14 +5136,14 @@ static void gmlk_loan_forget(gmlk_loan *loan) { loan->count = 0; }
 /* The stream that a live block was allocated on. 0: none, or a stream that is gone, whose number
    serves another one; then its work is complete. */
 static unsigned gmlk_own_stream(const gmlake *l, const gmlk_block *b) {
-  return b->stream && b->ticket > l->streams.items[b->stream]->born ? b->stream : 0;
+  return b->stream && b->u.serial > l->streams.items[b->stream]->born ? b->stream : 0;
 }
 
-/* Asks for the device's free and total memory, the books unlocked. An error writes nothing. */
+/* Asks for the device's free and total memory, state_lock released. An error writes nothing. */
 static gmlake_result gmlk_ask_memory(gmlake *l, size_t *out_free, size_t *out_total) {
-  gmlk_drive drive;
-  if (!gmlk_drive_open(l, &drive)) (void)GMLK_CALL(&drive, get_memory_info, out_free, out_total);
-  return gmlk_drive_close(l, &drive);
+  gmlk_batch batch;
+  if (!gmlk_batch_open(l, &batch)) (void)GMLK_CALL(&batch, get_memory_info, out_free, out_total);
+  return gmlk_batch_close(l, &batch);
 }
 
 static int gmlk_exceeds(size_t held, size_t more, size_t limit) { /* limit 0: there is none */
@@ -5152,23 +5174,23 @@ static void gmlk_arena_delist(gmlake *l, const gmlk_arena *a) { l->arenas[a->num
 static void gmlk_pool_used(gmlake_pool *pool) { pool->late_uses++; }
 static void gmlk_pool_waited(gmlake_pool *pool, size_t uses) { pool->late_uses -= uses; }
 
-/* Adds a word to a seal: a checksum of values that must not change unnoticed, see >>check. */
-static uint64_t gmlk_seal(uint64_t seal, uint64_t word) {
-  return ((seal ^ word) + 1) * 0x9E3779B97F4A7C15u;
+/* Adds a word to a checksum of values that must not change unnoticed, see >>check. */
+static uint64_t gmlk_checksum(uint64_t checksum, uint64_t word) {
+  return ((checksum ^ word) + 1) * 0x9E3779B97F4A7C15u;
 }
 
-/* [L5] The seal of the fields of a description that can be checked against nothing else. */
-static uint64_t gmlk_desc_seal(const gmlake_desc *d) {
-  uint64_t seal = gmlk_seal((uint64_t)d->device, (uint64_t)d->cross_stream);
-  seal = gmlk_seal(gmlk_seal(seal, d->stitch_bytes_min), d->stitched_bytes_max);
-  return gmlk_seal(gmlk_seal(seal, d->limit_bytes), d->driver_free_bytes_min);
+/* [L5] The checksum of the fields of a description that can be checked against nothing else. */
+static uint64_t gmlk_desc_checksum(const gmlake_desc *d) {
+  uint64_t checksum = gmlk_checksum((uint64_t)d->device, (uint64_t)d->cross_stream);
+  checksum = gmlk_checksum(gmlk_checksum(checksum, d->stitch_bytes_min), d->stitched_bytes_max);
+  return gmlk_checksum(gmlk_checksum(checksum, d->limit_bytes), d->driver_free_bytes_min);
 }
 
 #define GMLK_CHUNK_WRONG \
   "chunk_bytes is %llu: it has to be a power of two from %llu to %llu, or 0 for the default"
 
 /* ---- >>observe ---------------------------------------------------------------------------------
-   Tells desc.observer of steps. Owns nothing. pre: the books are locked. O(1), plus the
+   Tells desc.observer of steps. Owns nothing. pre: state_lock is held. O(1), plus the
    observer's own time. Cannot fail. */
 
 static gmlake_stream gmlk_stream_shown(const gmlake *l, unsigned stream) {
@@ -5181,7 +5203,7 @@ static gmlake_stream gmlk_stream_known(const gmlake *l, unsigned stream) {
 }
 
 /* Fills in a step for a request; r may be NULL: for none. */
-GMLK_INLINE void gmlk_step_begin(const gmlake *l, const gmlk_attempt *r, gmlake_step_kind kind,
+GMLK_INLINE void gmlk_step_begin(const gmlake *l, const gmlk_request *r, gmlake_step_kind kind,
                                  const char *reason, gmlake_step *out) {
   out->kind = kind;
   out->reason = reason;
@@ -5197,13 +5219,13 @@ GMLK_INLINE void gmlk_step_begin(const gmlake *l, const gmlk_attempt *r, gmlake_
 GMLK_INLINE void gmlk_tell_step(gmlake *l, gmlake_step *step) {
   step->reserved_bytes = l->stats.reserved_bytes;
   step->active_bytes = l->stats.active_bytes;
-  gmlk_guest_set(&l->host, gmlk_thread_id());
+  gmlk_set_in_callback(&l->host, gmlk_thread_id());
   l->desc.observer.fn(l->desc.observer.user, step);
-  gmlk_guest_set(&l->host, 0);
+  gmlk_set_in_callback(&l->host, 0);
 }
 
-/* Tells of a step. r NULL: it serves the request that the holder of `driving` works on. */
-static void gmlk_tell(gmlake *l, const gmlk_attempt *r, gmlake_step_kind kind, uint64_t address,
+/* Tells of a step. r NULL: it serves the request that the holder of `driver_lock` works on. */
+static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_step_kind kind, uint64_t address,
                       uint64_t bytes, uint64_t driver_ns, const char *reason) {
   gmlake_step step;
   if (!l->is_observed) return;
@@ -5238,7 +5260,7 @@ static void gmlk_tell_call(gmlake *l, gmlake_step_kind kind, gmlake_stream strea
 }
 
 /* Tells that of a free range of so many grains a part was taken, which begins at `at`. */
-static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint32_t grains) {
+static void gmlk_tell_split(gmlake *l, const gmlk_request *r, uint32_t at, uint32_t grains) {
   if (l->is_observed)
     gmlk_tell(l, r, GMLAKE_STEP_SPLIT, r->desc ? gmlk_home(r->arena, at) : 0, gmlk_to_bytes(grains),
               0, "the request takes a part of this free range");
@@ -5250,7 +5272,7 @@ static void gmlk_tell_split(gmlake *l, const gmlk_attempt *r, uint32_t at, uint3
    An extent is as long as all before it together, and as the area's unit; where the driver refuses
    that, a quarter of it, and so on down to what is needed. So an arena has few extents, and leaves
    others their addresses. All of an arena's are given back with it. pre: the caller holds
-   `driving`. The books are unlocked meanwhile. Costs: the driver's. Can fail: host memory, the
+   `driver_lock`. state_lock is released meanwhile. Costs: the driver's. Can fail: host memory, the
    driver. */
 
 #if !defined(GMLK_UNIT_CHUNKS)
@@ -5268,43 +5290,43 @@ static void gmlk_area_init(gmlk_area *area, size_t most_bytes, size_t unit_bytes
 }
 
 /* Reserves an extent of `need` slots or more. On success the caller enters its slots into the
-   tiling before it unlocks the books. OUT_OF_DEVICE_MEMORY: there are no addresses. */
+   tiling before it releases state_lock. OUT_OF_DEVICE_MEMORY: there are no addresses. */
 static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_bytes,
                                        uint32_t need) {
   const uint32_t first = gmlk_area_next(area, need);
   const int was_scarce = area->is_scarce;
-  uint64_t address = 0, wish;
+  uint64_t address = 0, wanted;
   gmlake_result opened, result;
-  gmlk_drive drive;
+  gmlk_batch batch;
   if (first > area->most) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (area->count == area->capacity && !gmlk_host_resize(&l->host, &area->extents, &area->capacity,
                                                          2 * area->count + 1, sizeof(gmlk_extent)))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  wish = gmlk_later(area->unit, area->is_scarce ? 0 : area->limit);
-  for (;; wish /= 4) {
-    wish = gmlk_later(gmlk_min(wish, area->most - first), need);
-    opened = gmlk_drive_open(l, &drive);
+  wanted = gmlk_later(area->unit, area->is_scarce ? 0 : area->limit);
+  for (;; wanted /= 4) {
+    wanted = gmlk_later(gmlk_min(wanted, area->most - first), need);
+    opened = gmlk_batch_open(l, &batch);
     result = opened;
     if (!opened)
-      result = GMLK_CALL(&drive, reserve, (size_t)wish * chunk_bytes, chunk_bytes, &address);
-    (void)gmlk_drive_close(l, &drive);
+      result = GMLK_CALL(&batch, reserve, (size_t)wanted * chunk_bytes, chunk_bytes, &address);
+    (void)gmlk_batch_close(l, &batch);
     if (opened || result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) break; /* no lack of addresses */
     area->is_scarce = 1;
-    area->is_full = wish == need;
+    area->is_full = wanted == need;
     if (area->is_full && !was_scarce) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
     if (area->is_full) break;
   }
   if (result) return result;
-  if (area->is_scarce) area->unit = (uint32_t)gmlk_min(area->unit, wish);
+  if (area->is_scarce) area->unit = (uint32_t)gmlk_min(area->unit, wanted);
   area->extents[area->count].base = address - (uint64_t)first * chunk_bytes;
   area->extents[area->count].first = first;
-  area->extents[area->count++].end = area->limit = first + (uint32_t)wish;
+  area->extents[area->count++].end = area->limit = first + (uint32_t)wanted;
   return GMLAKE_OK;
 }
 
 /* Reserves addresses for slots that growth has planned, up to `last`, if they have none yet. pre:
    the arena's tables have room for these slots. */
-static gmlake_result gmlk_arena_reach(gmlake *l, gmlk_arena *a, uint32_t last) {
+static gmlake_result gmlk_arena_extend_to(gmlake *l, gmlk_arena *a, uint32_t last) {
   const uint32_t limit = a->area.limit;
   gmlk_records held;
   gmlake_result result;
@@ -5318,8 +5340,8 @@ static gmlake_result gmlk_arena_reach(gmlake *l, gmlk_arena *a, uint32_t last) {
 }
 
 /* Makes sure that a window or buffer of so many slots finds addresses, if there are any. */
-static gmlake_result gmlk_space_reach(gmlake *l, const gmlk_arena *a, gmlk_space *space,
-                                      uint32_t slots) {
+static gmlake_result gmlk_space_extend_to(gmlake *l, const gmlk_arena *a, gmlk_space *space,
+                                          uint32_t slots) {
   const uint32_t limit = space->area.limit;
   gmlk_records held;
   gmlake_result result;
@@ -5333,39 +5355,40 @@ static gmlake_result gmlk_space_reach(gmlake *l, const gmlk_arena *a, gmlk_space
 }
 
 /* Gives an area's addresses back; what the driver refuses to take stays. pre: nothing is mapped. */
-static void gmlk_area_close(gmlk_area *area, size_t chunk_bytes, gmlk_drive *drive) {
+static void gmlk_area_close(gmlk_area *area, size_t chunk_bytes, gmlk_batch *batch) {
   size_t i, count = area->count;
   area->count = 0;
   for (i = 0; i < count; i++) {
     const gmlk_extent *e = &area->extents[i];
-    if (GMLK_CALL(drive, unreserve, gmlk_extent_address(e, chunk_bytes),
+    if (GMLK_CALL(batch, unreserve, gmlk_extent_address(e, chunk_bytes),
                   (size_t)(e->end - e->first) * chunk_bytes))
       area->extents[area->count++] = *e;
   }
 }
 
 /* ---- >>pending ---------------------------------------------------------------------------------
-   Notes, and blocks whose free waits. A note holds what few blocks have: user data, a label, and
-   the streams that gmlake_record_stream named. A freed block is pending until those streams have
-   passed the free, or a stream that takes its memory waits for them on the device. Owns the notes
-   and the lists of pending blocks. Each stream has a queue of the uses that pending blocks wait
-   for, so that what completes on one stream costs nothing for the blocks that wait for others.
-   [N1] A note belongs to one block. A pending block has a note, in its arena's list or in
-        lake->returns, that names the block.
-   [N2] A note has room for the streams that it lists, and their numbers are in use.
+   Extra records, and blocks whose free waits. An extra record holds what few blocks have: user
+   data, a label, and the streams that gmlake_record_stream named. A freed block is pending until
+   those streams have passed the free, or a stream that takes its memory waits for them on the
+   device. Owns the extra records and the lists of pending blocks. Each stream has a queue of the
+   uses that pending blocks wait for, so that what completes on one stream costs nothing for the
+   blocks that wait for others.
+   [N1] An extra record belongs to one block. A pending block has an extra record, in its arena's
+        list or in lake->returns, that names the block.
+   [N2] An extra record has room for the streams that it lists, and their numbers are in use.
    [N4] Each use of a pending block is complete, or in its stream's queue. A queue is in order of
-        tickets. uses_left of a note is how many of its uses are in queues, one at least, unless it
-        is shared.
+        epochs. uses_left of an extra record is how many of its uses are in queues, one at least,
+        unless it is shared.
    [N5] return_count is the number of pending blocks that are shared: other processes know their
         chunks. Their use by the stream that freed them is waited for, too. Then they stand in
         lake->returns, and stay pending until their chunks are returned: >>grow.
-   O(recorded streams). Can fail: host memory, for a note or for one more stream in it. */
+   O(recorded streams). Can fail: host memory, for an extra record or for one more stream in it. */
 
 /* GMLAKE_FILL: the host writes the byte to all of the block at once, as it does the streams' work
    on the mock. What sleeps has no memory to write to; others may use what is shared. */
 static void gmlk_fill_now(const gmlake *l, const gmlk_block *b, unsigned byte) {
   const gmlk_arena *a = gmlk_arena_of(l, b);
-  if (b->as.live.note && b->as.live.note->is_shared) return;
+  if (b->as.live.extra && b->as.live.extra->is_shared) return;
   if (a->sleep < GMLK_ASLEEP)
     memset((void *)(uintptr_t)gmlk_address_of(a, b), (int)byte, gmlk_to_bytes(b->grains));
 }
@@ -5374,73 +5397,74 @@ static inline void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte
   if (l->desc.flags & GMLAKE_FILL) gmlk_fill_now(l, b, byte);
 }
 
-/* A new note; NULL: no host memory. */
-static gmlk_note *gmlk_note_new(gmlake *l, uint64_t user_data, const char *label) {
-  gmlk_note *note = (gmlk_note *)gmlk_host_alloc(&l->host, sizeof(gmlk_note));
-  if (!note) return NULL;
-  note->user_data = user_data;
-  note->label = label;
-  return note;
+/* A new extra record; NULL: no host memory. */
+static gmlk_extra *gmlk_extra_new(gmlake *l, uint64_t user_data, const char *label) {
+  gmlk_extra *extra = (gmlk_extra *)gmlk_host_alloc(&l->host, sizeof(gmlk_extra));
+  if (!extra) return NULL;
+  extra->user_data = user_data;
+  extra->label = label;
+  return extra;
 }
 
-/* Whether a stream in a live block's note still has its number; else its work is complete. */
+/* Whether a stream in a live block's extra record still has its number; else its work is complete.
+   */
 static int gmlk_use_is_known(const gmlake *l, const gmlk_used *used) {
-  return used->ticket == l->streams.items[used->stream]->born;
+  return used->epoch == l->streams.items[used->stream]->born;
 }
 
 /* Drops the streams whose numbers serve other streams by now: their work is complete. */
-static void gmlk_uses_prune(const gmlake *l, gmlk_note *note) {
+static void gmlk_uses_prune(const gmlake *l, gmlk_extra *extra) {
   size_t i, kept = 0;
-  for (i = 0; i < note->used_count; i++)
-    if (gmlk_use_is_known(l, &note->used[i])) note->used[kept++] = note->used[i];
-  note->used_count = kept;
+  for (i = 0; i < extra->used_count; i++)
+    if (gmlk_use_is_known(l, &extra->used[i])) extra->used[kept++] = extra->used[i];
+  extra->used_count = kept;
 }
 
-/* Enters a stream into a live block's note; 0: no host memory. */
-static int gmlk_note_use(gmlake *l, gmlk_block *b, unsigned stream) {
-  gmlk_note *note = b->as.live.note ? b->as.live.note : gmlk_note_new(l, 0, NULL);
+/* Enters a stream into a live block's extra record; 0: no host memory. */
+static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream) {
+  gmlk_extra *extra = b->as.live.extra ? b->as.live.extra : gmlk_extra_new(l, 0, NULL);
   size_t i;
-  if (!note) return 0;
-  gmlk_give_note(b, note);
-  for (i = 0; i < note->used_count; i++)
-    if (note->used[i].stream == stream && gmlk_use_is_known(l, &note->used[i])) return 1;
-  if (note->used_count == note->used_capacity) gmlk_uses_prune(l, note);
-  i = note->used_capacity;
-  if (note->used_count == i && !gmlk_host_resize(&l->host, &note->used, &note->used_capacity,
-                                                 i ? i * 2 : 2, sizeof(gmlk_used)))
+  if (!extra) return 0;
+  gmlk_give_extra(b, extra);
+  for (i = 0; i < extra->used_count; i++)
+    if (extra->used[i].stream == stream && gmlk_use_is_known(l, &extra->used[i])) return 1;
+  if (extra->used_count == extra->used_capacity) gmlk_uses_prune(l, extra);
+  i = extra->used_capacity;
+  if (extra->used_count == i && !gmlk_host_resize(&l->host, &extra->used, &extra->used_capacity,
+                                                  i ? i * 2 : 2, sizeof(gmlk_used)))
     return 0;
-  note->used[note->used_count].ticket = l->streams.items[stream]->born;
-  note->used[note->used_count++].stream = stream;
+  extra->used[extra->used_count].epoch = l->streams.items[stream]->born;
+  extra->used[extra->used_count++].stream = stream;
   gmlk_stream_use(&l->streams, stream, 1);
   return 1;
 }
 
-/* Makes sure that the block of an exported chunk, or an exported block, has a note, with room for
-   the stream that will free it. 0: no host memory. */
-static int gmlk_note_share(gmlake *l, gmlk_block *b) {
-  gmlk_note *note = b->as.live.note ? b->as.live.note : gmlk_note_new(l, 0, NULL);
-  if (!note) return 0;
-  gmlk_give_note(b, note);
-  if (note->used_capacity) return 1;
-  note->used = (gmlk_used *)gmlk_host_alloc(&l->host, sizeof(gmlk_used));
-  note->used_capacity = note->used != NULL;
-  return note->used != NULL;
+/* Makes sure that the block of an exported chunk, or an exported block, has an extra record, with
+   room for the stream that will free it. 0: no host memory. */
+static int gmlk_extra_share(gmlake *l, gmlk_block *b) {
+  gmlk_extra *extra = b->as.live.extra ? b->as.live.extra : gmlk_extra_new(l, 0, NULL);
+  if (!extra) return 0;
+  gmlk_give_extra(b, extra);
+  if (extra->used_capacity) return 1;
+  extra->used = (gmlk_used *)gmlk_host_alloc(&l->host, sizeof(gmlk_used));
+  extra->used_capacity = extra->used != NULL;
+  return extra->used != NULL;
 }
 
 /* Of a shared block's uses, leaves that of one stream; 0: none. */
-static void gmlk_note_use_only(gmlk_note *note, unsigned stream) {
-  note->used_count = stream != 0;
-  note->used[0].stream = stream;
+static void gmlk_extra_set_use(gmlk_extra *extra, unsigned stream) {
+  extra->used_count = stream != 0;
+  extra->used[0].stream = stream;
 }
 
-static void gmlk_note_free(gmlake *l, gmlk_note *note) {
-  if (!note) return;
-  gmlk_host_free(&l->host, note->used, note->used_capacity * sizeof(gmlk_used));
-  gmlk_host_free(&l->host, note, sizeof(*note));
+static void gmlk_extra_free(gmlake *l, gmlk_extra *extra) {
+  if (!extra) return;
+  gmlk_host_free(&l->host, extra->used, extra->used_capacity * sizeof(gmlk_used));
+  gmlk_host_free(&l->host, extra, sizeof(*extra));
 }
 
 /* Makes free memory with this tag of a live or pending block. A window becomes idle. */
-static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
+static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
   gmlk_arena *a = gmlk_arena_of(l, b);
   gmlk_window *w = b->as.live.window;
   uint32_t i;
@@ -5448,51 +5472,51 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
   gmlk_fill(l, b, GMLAKE_FILL_FREE);
   if (!w) {
     if (b->flags & GMLK_IN_THE_WAY) gmlk_windows_unblock(&a->windows, b);
-    gmlk_put(a, b, stream, ticket);
+    gmlk_put(a, b, stream, epoch);
     return;
   }
-  for (i = 0; i < w->span_count; i++) {
-    if (w->spans[i].block->flags & GMLK_IN_THE_WAY)
-      gmlk_windows_unblock(&a->windows, w->spans[i].block);
-    gmlk_keep_apart(w->spans[i].block, b->flags & GMLK_APART);
-    gmlk_put(a, w->spans[i].block, stream, ticket);
+  for (i = 0; i < w->piece_count; i++) {
+    if (w->pieces[i].block->flags & GMLK_IN_THE_WAY)
+      gmlk_windows_unblock(&a->windows, w->pieces[i].block);
+    gmlk_keep_apart(w->pieces[i].block, b->flags & GMLK_APART);
+    gmlk_put(a, w->pieces[i].block, stream, epoch);
   }
-  gmlk_window_set_idle(&a->windows, w, stream, ticket);
+  gmlk_window_set_idle(&a->windows, w, stream, epoch);
 }
 
 /* [F7] Counts a block off the streams that use it, since it is freed. Returns the stream that it
    was allocated on, 0: none. */
 static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
-  gmlk_note *note = b->as.live.note;
+  gmlk_extra *extra = b->as.live.extra;
   unsigned own = gmlk_own_stream(l, b);
   size_t i;
   if (own && l->streams.may_end) gmlk_stream_use(&l->streams, own, -1);
-  if (!note) return own;
-  gmlk_uses_prune(l, note);
-  for (i = 0; i < note->used_count; i++) gmlk_stream_use(&l->streams, note->used[i].stream, -1);
+  if (!extra) return own;
+  gmlk_uses_prune(l, extra);
+  for (i = 0; i < extra->used_count; i++) gmlk_stream_use(&l->streams, extra->used[i].stream, -1);
   return own;
 }
 
 /* Drops from the recorded streams the one on which the block is freed, whose uses come before the
    free, and those that are gone and complete. Returns whether others are left. */
-static int gmlk_is_used_elsewhere(const gmlake *l, gmlk_note *note, unsigned stream) {
+static int gmlk_is_used_elsewhere(const gmlake *l, gmlk_extra *extra, unsigned stream) {
   size_t i, kept = 0;
-  for (i = 0; i < note->used_count; i++) {
-    const gmlk_stream *s = l->streams.items[note->used[i].stream];
-    if (note->used[i].stream != stream && !(s->is_forgotten && gmlk_stream_is_complete(s)))
-      note->used[kept++] = note->used[i];
+  for (i = 0; i < extra->used_count; i++) {
+    const gmlk_stream *s = l->streams.items[extra->used[i].stream];
+    if (extra->used[i].stream != stream && !(s->is_forgotten && gmlk_stream_is_complete(s)))
+      extra->used[kept++] = extra->used[i];
   }
-  note->used_count = kept;
+  extra->used_count = kept;
   return kept != 0;
 }
 
 /* Puts a use at the end of its stream's queue [N4]. It waits for the open epoch; of a stream that
    is gone, and not lost, for the one before. */
-static void gmlk_use_queue(gmlake *l, gmlk_note *note, gmlk_used *use) {
+static void gmlk_use_queue(gmlake *l, gmlk_extra *extra, gmlk_used *use) {
   gmlk_stream *s = l->streams.items[use->stream];
-  use->ticket = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
+  use->epoch = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
   if (!s->is_forgotten) gmlk_stream_dirty(s, 0);
-  use->note = note;
+  use->extra = extra;
   use->next = NULL;
   use->prev = s->uses_first ? s->uses_last : NULL;
   if (s->uses_first)
@@ -5512,79 +5536,81 @@ static void gmlk_use_leave(gmlk_stream *s, gmlk_used *use) {
     use->next->prev = use->prev;
   else
     s->uses_last = use->prev;
-  use->note = NULL;
+  use->extra = NULL;
 }
 
-/* The list that a pending block's note is in [N5]. */
-static gmlk_note **gmlk_pending_list(gmlake *l, const gmlk_note *note) {
-  return note->is_shared && !note->uses_left ? &l->returns
-                                             : &gmlk_arena_of(l, note->block)->pending;
+/* The list that a pending block's extra record is in [N5]. */
+static gmlk_extra **gmlk_pending_list(gmlake *l, const gmlk_extra *extra) {
+  return extra->is_shared && !extra->uses_left ? &l->returns
+                                               : &gmlk_arena_of(l, extra->block)->pending;
 }
 
-static void gmlk_pending_enter(gmlake *l, gmlk_note *note) {
-  gmlk_note **list = gmlk_pending_list(l, note);
-  note->prev = NULL;
-  note->next = *list;
-  if (note->next) note->next->prev = note;
-  *list = note;
+static void gmlk_pending_enter(gmlake *l, gmlk_extra *extra) {
+  gmlk_extra **list = gmlk_pending_list(l, extra);
+  extra->prev = NULL;
+  extra->next = *list;
+  if (extra->next) extra->next->prev = extra;
+  *list = extra;
 }
 
-static void gmlk_pending_leave(gmlake *l, gmlk_note *note) {
-  if (note->next) note->next->prev = note->prev;
-  if (note->prev)
-    note->prev->next = note->next;
+static void gmlk_pending_leave(gmlake *l, gmlk_extra *extra) {
+  if (extra->next) extra->next->prev = extra->prev;
+  if (extra->prev)
+    extra->prev->next = extra->next;
   else
-    *gmlk_pending_list(l, note) = note->next;
+    *gmlk_pending_list(l, extra) = extra->next;
 }
 
 /* Makes a freed block pending. pre: it is used elsewhere, or shared; the caller then fences. */
-static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t ticket) {
-  gmlk_note *note = b->as.live.note;
+static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
+  gmlk_extra *extra = b->as.live.extra;
   size_t i;
   gmlk_set_state(b, GMLK_PENDING);
-  note->block = b;
-  note->stream = stream;
-  note->ticket = ticket;
-  note->uses_left = note->used_count;
-  gmlk_pending_enter(l, note);
-  l->return_count += (size_t)note->is_shared;
+  extra->block = b;
+  extra->stream = stream;
+  extra->epoch = epoch;
+  extra->uses_left = extra->used_count;
+  gmlk_pending_enter(l, extra);
+  l->return_count += (size_t)extra->is_shared;
   l->stats.pending_bytes += gmlk_to_bytes(b->grains);
   gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
-  for (i = 0; i < note->used_count; i++) gmlk_use_queue(l, note, &note->used[i]);
+  for (i = 0; i < extra->used_count; i++) gmlk_use_queue(l, extra, &extra->used[i]);
 }
 
 /* Makes free memory of a pending block. Its tag may be complete by now. */
-static void gmlk_pending_end(gmlake *l, gmlk_note *note) {
-  gmlk_pending_leave(l, note);
-  l->return_count -= (size_t)note->is_shared;
-  l->stats.pending_bytes -= gmlk_to_bytes(note->block->grains);
-  if (gmlk_tag_done(&l->streams, note->stream, note->ticket))
-    gmlk_release_block(l, note->block, GMLK_CLEAN, 0);
+static void gmlk_pending_end(gmlake *l, gmlk_extra *extra) {
+  gmlk_pending_leave(l, extra);
+  l->return_count -= (size_t)extra->is_shared;
+  l->stats.pending_bytes -= gmlk_to_bytes(extra->block->grains);
+  if (gmlk_tag_done(&l->streams, extra->stream, extra->epoch))
+    gmlk_release_block(l, extra->block, GMLK_CLEAN, 0);
   else
-    gmlk_release_block(l, note->block, note->stream, note->ticket);
-  gmlk_note_free(l, note);
+    gmlk_release_block(l, extra->block, extra->stream, extra->epoch);
+  gmlk_extra_free(l, extra);
 }
 
 /* Ends the waits of pending blocks for what has completed on this stream. O(these). */
 static void gmlk_pending_settle(gmlake *l, gmlk_stream *s) {
-  gmlk_used *use, *next; /* of another note: a note uses a stream once */
-  for (use = s->uses_first; use && use->ticket <= s->done; use = next) {
-    gmlk_note *note = use->note;
+  gmlk_used *use, *next; /* of another extra record: an extra record uses a stream once */
+  for (use = s->uses_first; use && use->epoch <= s->done; use = next) {
+    gmlk_extra *extra = use->extra;
     next = use->next;
     gmlk_use_leave(s, use);
-    if (note->uses_left == 1 && note->is_shared) gmlk_pending_leave(l, note);
-    if (--note->uses_left) continue;
-    if (note->is_shared)
-      gmlk_pending_enter(l, note);
+    if (extra->uses_left == 1 && extra->is_shared) gmlk_pending_leave(l, extra);
+    if (--extra->uses_left) continue;
+    if (extra->is_shared)
+      gmlk_pending_enter(l, extra);
     else
-      gmlk_pending_end(l, note);
+      gmlk_pending_end(l, extra);
   }
 }
 
-/* The arena's pending block behind this note; NULL: the first. Those to be returned come last. */
-static gmlk_note *gmlk_pending_next(const gmlake *l, const gmlk_arena *a, const gmlk_note *note) {
-  const int is_return = note && note->is_shared && !note->uses_left;
-  gmlk_note *next = note ? note->next : a->pending;
+/* The arena's pending block behind this extra record; NULL: the first. Those to be returned come
+   last. */
+static gmlk_extra *gmlk_pending_next(const gmlake *l, const gmlk_arena *a,
+                                     const gmlk_extra *extra) {
+  const int is_return = extra && extra->is_shared && !extra->uses_left;
+  gmlk_extra *next = extra ? extra->next : a->pending;
   if (!next && !is_return) next = l->returns;
   while (next && next->block->arena != a->number) next = next->next;
   return next;
@@ -5592,17 +5618,17 @@ static gmlk_note *gmlk_pending_next(const gmlake *l, const gmlk_arena *a, const 
 
 /* Gives an arena's pending blocks that have one tag another one, as gmlk_arena_retag does. */
 static void gmlk_pending_retag(gmlake *l, const gmlk_arena *a, unsigned from, unsigned to) {
-  gmlk_note *note = NULL;
-  while ((note = gmlk_pending_next(l, a, note)) != NULL)
-    if (note->stream == from) note->stream = to;
+  gmlk_extra *extra = NULL;
+  while ((extra = gmlk_pending_next(l, a, extra)) != NULL)
+    if (extra->stream == from) extra->stream = to;
 }
 
-/* Frees the notes of a list of pending blocks, when the lake ends. */
-static void gmlk_pending_drop(gmlake *l, gmlk_note *note) {
-  while (note) {
-    gmlk_note *next = note->next;
-    gmlk_note_free(l, note);
-    note = next;
+/* Frees the extra records of a list of pending blocks, when the lake ends. */
+static void gmlk_pending_drop(gmlake *l, gmlk_extra *extra) {
+  while (extra) {
+    gmlk_extra *next = extra->next;
+    gmlk_extra_free(l, extra);
+    extra = next;
   }
 }
 
@@ -5610,7 +5636,7 @@ static void gmlk_pending_drop(gmlake *l, gmlk_note *note) {
    Records events, asks which have completed, and waits for them; finds the stream that a caller's
    value means; makes memory clean whose work is complete. Owns nothing: >>streams has the events,
    >>arena the tags.
-   pre, for waits of the host: the caller holds `driving`; the books are unlocked meanwhile.
+   pre, for waits of the host: the caller holds `driver_lock`; state_lock is released meanwhile.
    Costs: about 0.2 us to record or to ask an event. If something completed, gmlk_refresh is O(what
    was pending for it + free blocks in runs of its streams + idle windows). Can fail: host memory,
    the driver. */
@@ -5619,14 +5645,14 @@ static void gmlk_pending_drop(gmlake *l, gmlk_note *note) {
    last error; the epoch then stays open. */
 static void gmlk_fence_now(gmlake *l, unsigned stream) {
   gmlk_stream *s = l->streams.items[stream];
-  gmlk_drive drive;
+  gmlk_batch batch;
   if (l->lost || s->is_forgotten) return;
   if (s->fence_count < GMLK_FENCES) /* else it makes room: it asks which events are complete */
-    gmlk_drive_begin_lightly(&drive, &l->driver);
+    gmlk_batch_begin_lightly(&batch, &l->driver);
   else
-    (void)gmlk_drive_begin(&drive, &l->driver);
-  if (!drive.result) (void)gmlk_stream_fence(&l->streams, &drive, stream);
-  (void)gmlk_drive_finish(l, &drive);
+    (void)gmlk_batch_begin(&batch, &l->driver);
+  if (!batch.result) (void)gmlk_stream_fence(&l->streams, &batch, stream);
+  (void)gmlk_batch_finish(l, &batch);
 }
 
 /* gmlk_fence_now, if somebody else asks for memory, and the stream freed so much since its last
@@ -5670,19 +5696,19 @@ static int gmlk_is_of_former(const gmlake *l, const gmlk_block *b, unsigned stre
    whose streams come and go needs as many numbers as there are streams with work at a time. */
 static void gmlk_forgotten_poll(gmlake *l) {
   gmlk_streams *streams = &l->streams;
-  gmlk_drive drive;
+  gmlk_batch batch;
   unsigned i;
   if (streams->used_count == streams->live_count + streams->lost_count ||
       gmlk_stream_idle(streams, 0))
     return;
-  if (!gmlk_drive_begin(&drive, &l->driver)) {
+  if (!gmlk_batch_begin(&batch, &l->driver)) {
     for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
       if (!streams->items[i]->is_forgotten) continue;
-      gmlk_stream_poll(streams, &drive, i);
-      if (gmlk_stream_is_complete(streams->items[i]) || gmlk_is_fatal(drive.result)) break;
+      gmlk_stream_poll(streams, &batch, i);
+      if (gmlk_stream_is_complete(streams->items[i]) || gmlk_is_fatal(batch.result)) break;
     }
   }
-  (void)gmlk_drive_finish(l, &drive);
+  (void)gmlk_batch_finish(l, &batch);
 }
 
 /* Gives a new stream a number; 0: no host memory, or too many streams. A lake's second stream
@@ -5743,12 +5769,12 @@ static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s) {
   return is_capturing && result != GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
-/* Ends a stream's capture. pre: the caller holds `driving`, and has no attempt open. */
+/* Ends a stream's capture. pre: the caller holds `driver_lock`, and has no request open. */
 static void gmlk_capture_close(gmlake *l, unsigned stream) {
   gmlk_stream *s = l->streams.items[stream];
   uint64_t id;
-  gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_PINNED);
-  gmlk_pending_retag(l, l->arenas[s->arena], s->capture, GMLK_PINNED);
+  gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_GRAPH_OWNED);
+  gmlk_pending_retag(l, l->arenas[s->arena], s->capture, GMLK_GRAPH_OWNED);
   gmlk_chunks_know(&l->arenas[s->arena]->chunks);
   l->arenas[s->arena]->pool->capture_count--;
   l->streams.items[s->capture]->is_used = 0;
@@ -5823,21 +5849,21 @@ static int gmlk_has_buffers(const gmlake *l) {
 /* Asks all streams what has completed, frees what was pending for it and makes memory clean. With
    `close`, open epochs get an event first, for a later call to see them complete. Never waits. */
 static gmlake_result gmlk_refresh(gmlake *l, int close) {
-  gmlk_drive drive;
+  gmlk_batch batch;
   size_t i;
   if (l->lost) return l->lost;
   if (!close && l->streams.used_count + l->streams.has_none < 2 && !l->streams.capture_count &&
       !l->stats.pending_bytes && !gmlk_has_buffers(l))
     return GMLAKE_OK;
-  if (!gmlk_drive_begin(&drive, &l->driver)) {
-    for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(drive.result); i++) {
-      if (close) (void)gmlk_stream_close(&l->streams, &drive, (unsigned)i);
-      gmlk_stream_poll(&l->streams, &drive, (unsigned)i);
+  if (!gmlk_batch_begin(&batch, &l->driver)) {
+    for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(batch.result); i++) {
+      if (close) (void)gmlk_stream_close(&l->streams, &batch, (unsigned)i);
+      gmlk_stream_poll(&l->streams, &batch, (unsigned)i);
     }
   }
-  (void)gmlk_drive_finish(l, &drive);
+  (void)gmlk_batch_finish(l, &batch);
   gmlk_take_back(l);
-  return drive.result;
+  return batch.result;
 }
 
 /* The same for a request that finds no memory. What streams freed since their last event gets one,
@@ -5850,7 +5876,7 @@ static gmlake_result gmlk_look(gmlake *l) {
    was freed before on streams that cannot have a fence. CAPTURING: a stream is being captured. */
 static gmlake_result gmlk_wait_for_device(gmlake *l, unsigned stream) {
   gmlake_result result;
-  gmlk_drive drive;
+  gmlk_batch batch;
   if (!l->driver.device_wait)
     return gmlk_fail(l, GMLAKE_ERROR_DRIVER, "device_wait",
                      "a stream was destroyed before gmlake_forget_stream, and the backend cannot "
@@ -5858,47 +5884,47 @@ static gmlake_result gmlk_wait_for_device(gmlake *l, unsigned stream) {
   if (l->streams.capture_count) return GMLAKE_ERROR_CAPTURING;
   gmlk_streams_await(&l->streams);
   l->stats.host_wait_count++;
-  result = gmlk_drive_open(l, &drive);
-  if (!result) result = gmlk_drive_device_wait(&drive);
-  (void)gmlk_drive_close(l, &drive);
+  result = gmlk_batch_open(l, &batch);
+  if (!result) result = gmlk_batch_device_wait(&batch);
+  (void)gmlk_batch_close(l, &batch);
   gmlk_streams_awaited(&l->streams, !result);
-  gmlk_tell_wait(l, stream, drive.ns, "the host waits for all work on the device");
-  return drive.result;
+  gmlk_tell_wait(l, stream, batch.ns, "the host waits for all work on the device");
+  return batch.result;
 }
 
-/* Makes the host wait for the first fence that covers the ticket, or the last. pre: it has one. */
-static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream, uint64_t ticket) {
+/* Makes the host wait for the first fence that covers the epoch, or the last. pre: it has one. */
+static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream, uint64_t epoch) {
   gmlk_stream *s = l->streams.items[stream];
-  gmlk_fence fence = gmlk_stream_take_fence(s, ticket);
+  gmlk_fence fence = gmlk_stream_take_fence(s, epoch);
   gmlake_result result;
-  gmlk_drive drive;
+  gmlk_batch batch;
   l->stats.host_wait_count++;
-  result = gmlk_drive_open(l, &drive);
-  if (!result) result = GMLK_CALL(&drive, event_wait, fence.event);
-  (void)gmlk_drive_close(l, &drive);
+  result = gmlk_batch_open(l, &batch);
+  if (!result) result = GMLK_CALL(&batch, event_wait, fence.event);
+  (void)gmlk_batch_close(l, &batch);
   gmlk_stream_return_fence(&l->streams, s, fence, !result);
-  gmlk_tell_wait(l, stream, drive.ns, "the host waits for this stream's work");
-  return drive.result;
+  gmlk_tell_wait(l, stream, batch.ns, "the host waits for this stream's work");
+  return batch.result;
 }
 
-/* Makes the host wait for what was freed on one stream up to the ticket. CAPTURING: a capture
+/* Makes the host wait for what was freed on one stream up to the epoch. CAPTURING: a capture
    forbids to record an event behind the last of it; what has an event has been waited for. */
-static gmlake_result gmlk_wait_for_ticket(gmlake *l, unsigned stream, uint64_t ticket) {
+static gmlake_result gmlk_wait_for_epoch(gmlake *l, unsigned stream, uint64_t epoch) {
   gmlk_stream *s = l->streams.items[stream];
-  gmlk_drive drive;
+  gmlk_batch batch;
   gmlake_result fenced = GMLAKE_OK, result;
   if (!gmlk_stream_has_work(s)) return GMLAKE_OK;
-  if (!gmlk_stream_covering(s, ticket)) {
-    fenced = gmlk_drive_begin(&drive, &l->driver);
-    if (!fenced) fenced = gmlk_stream_close(&l->streams, &drive, stream);
-    if (gmlk_drive_finish(l, &drive)) return drive.result;
+  if (!gmlk_stream_covering(s, epoch)) {
+    fenced = gmlk_batch_begin(&batch, &l->driver);
+    if (!fenced) fenced = gmlk_stream_close(&l->streams, &batch, stream);
+    if (gmlk_batch_finish(l, &batch)) return batch.result;
   }
   if (gmlk_stream_is_out(&l->streams, s)) {
     fenced = gmlk_wait_for_device(l, stream);
     if (fenced != GMLAKE_ERROR_CAPTURING) return fenced;
   }
   if (fenced == GMLAKE_ERROR_CAPTURING && !s->fence_count) return fenced;
-  result = gmlk_wait_for_fence(l, stream, ticket);
+  result = gmlk_wait_for_fence(l, stream, epoch);
   return result || fenced != GMLAKE_ERROR_CAPTURING ? result : fenced;
 }
 
@@ -5934,26 +5960,26 @@ static gmlake_result gmlk_wait_for_any(gmlake *l, const unsigned *streams, unsig
   void *events[GMLK_WAIT_EVENTS];
   gmlk_fence fences[GMLK_WAIT_EVENTS];
   unsigned i, first = 0;
-  gmlk_drive drive;
+  gmlk_batch batch;
   if (!l->driver.event_wait_any) count = 1;
   for (i = 0; i < count; i++) {
     fences[i] = gmlk_stream_take_fence(l->streams.items[streams[i]], 0);
     events[i] = fences[i].event;
   }
   l->stats.host_wait_count++;
-  if (!gmlk_drive_open(l, &drive)) {
+  if (!gmlk_batch_open(l, &batch)) {
     if (count > 1)
-      (void)gmlk_drive_event_wait_any(&drive, events, count, &first);
+      (void)gmlk_batch_event_wait_any(&batch, events, count, &first);
     else
-      (void)GMLK_CALL(&drive, event_wait, events[0]);
+      (void)GMLK_CALL(&batch, event_wait, events[0]);
   }
-  (void)gmlk_drive_close(l, &drive);
+  (void)gmlk_batch_close(l, &batch);
   for (i = 0; i < count; i++)
     gmlk_stream_return_fence(&l->streams, l->streams.items[streams[i]], fences[i],
-                             !drive.result && i == first);
-  gmlk_tell_wait(l, streams[first], drive.ns, "the host waits for this stream's work");
+                             !batch.result && i == first);
+  gmlk_tell_wait(l, streams[first], batch.ns, "the host waits for this stream's work");
   gmlk_take_back(l);
-  return drive.result;
+  return batch.result;
 }
 
 /* Makes the host wait until more is complete than now: whichever stream's oldest work is first, or
@@ -5993,7 +6019,7 @@ static gmlake_result gmlk_wait_for_all(gmlake *l) {
   size_t i;
   gmlk_streams_dirty(&l->streams, l->driver.device_wait != NULL);
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(result); i++) {
-    result = gmlk_wait_for_ticket(l, (unsigned)i, UINT64_MAX);
+    result = gmlk_wait_for_epoch(l, (unsigned)i, UINT64_MAX);
     if (!first || (result && first == GMLAKE_ERROR_CAPTURING) || gmlk_is_fatal(result))
       first = result;
   }
@@ -6001,120 +6027,122 @@ static gmlake_result gmlk_wait_for_all(gmlake *l) {
   return result && (!first || first == GMLAKE_ERROR_CAPTURING) ? result : first;
 }
 
-/* Whether the taker's stream has to be made to wait for work that it may wait for. */
-static int gmlk_has_to_wait_for(const gmlake *l, gmlk_taker taker, unsigned stream,
-                                uint64_t ticket) {
-  return stream != GMLK_CLEAN && stream != taker.stream &&
-         !gmlk_tag_done(&l->streams, stream, ticket) &&
-         !gmlk_stream_has_waited(&l->streams, taker.stream, stream, ticket);
+/* Whether the requester's stream has to be made to wait for work that it may wait for. */
+static int gmlk_has_to_wait_for(const gmlake *l, gmlk_requester requester, unsigned stream,
+                                uint64_t epoch) {
+  return stream != GMLK_CLEAN && stream != requester.stream &&
+         !gmlk_tag_done(&l->streams, stream, epoch) &&
+         !gmlk_stream_has_waited(&l->streams, requester.stream, stream, epoch);
 }
 
 /* The same for all work on a block that it may take: free, or pending, or a piece of such. */
-static int gmlk_has_to_wait(const gmlake *l, gmlk_taker taker, gmlk_block *b) {
-  const gmlk_note *note =
-      gmlk_user_state(b) == GMLK_PENDING ? gmlk_user_block(b)->as.live.note : NULL;
+static int gmlk_has_to_wait(const gmlake *l, gmlk_requester requester, gmlk_block *b) {
+  const gmlk_extra *extra =
+      gmlk_user_state(b) == GMLK_PENDING ? gmlk_user_block(b)->as.live.extra : NULL;
   size_t i;
-  if (!note) return gmlk_has_to_wait_for(l, taker, b->stream, b->ticket);
-  for (i = 0; i < note->used_count; i++)
-    if (gmlk_has_to_wait_for(l, taker, note->used[i].stream, note->used[i].ticket)) return 1;
-  return gmlk_has_to_wait_for(l, taker, note->stream, note->ticket);
+  if (!extra) return gmlk_has_to_wait_for(l, requester, b->stream, b->u.epoch);
+  for (i = 0; i < extra->used_count; i++)
+    if (gmlk_has_to_wait_for(l, requester, extra->used[i].stream, extra->used[i].epoch)) return 1;
+  return gmlk_has_to_wait_for(l, requester, extra->stream, extra->epoch);
 }
 
-/* Makes the taker's stream wait on the device for this work, if it has to. */
-static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_drive *drive, gmlk_taker taker,
-                                        unsigned stream, uint64_t ticket) {
-  const uint64_t before = gmlk_drive_elapsed(drive);
+/* Makes the requester's stream wait on the device for this work, if it has to. */
+static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+                                        unsigned stream, uint64_t epoch) {
+  const uint64_t before = gmlk_batch_elapsed(batch);
   gmlake_result result;
-  if (!gmlk_has_to_wait_for(l, taker, stream, ticket)) return GMLAKE_OK;
-  result = gmlk_stream_wait(&l->streams, &l->host, drive, taker.stream, stream, ticket);
+  if (!gmlk_has_to_wait_for(l, requester, stream, epoch)) return GMLAKE_OK;
+  result = gmlk_stream_wait(&l->streams, &l->host, batch, requester.stream, stream, epoch);
   if (result) return result;
   l->stats.stream_wait_count++;
-  gmlk_tell_wait(l, taker.stream, gmlk_drive_elapsed(drive) - before,
+  gmlk_tell_wait(l, requester.stream, gmlk_batch_elapsed(batch) - before,
                  "this stream waits on the device for another one's work");
   return GMLAKE_OK;
 }
 
-/* Makes free memory of a pending block before its uses are complete: the taker's stream waits for
-   them on the device, and the memory is its own. */
-static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_drive *drive, gmlk_taker taker,
-                                        gmlk_note *note) {
-  gmlk_stream *s = l->streams.items[taker.stream];
-  gmlake_result result = gmlk_wait_for_work(l, drive, taker, note->stream, note->ticket);
+/* Makes free memory of a pending block before its uses are complete: the requester's stream waits
+   for them on the device, and the memory is its own. */
+static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+                                        gmlk_extra *extra) {
+  gmlk_stream *s = l->streams.items[requester.stream];
+  gmlake_result result = gmlk_wait_for_work(l, batch, requester, extra->stream, extra->epoch);
   size_t i;
-  for (i = 0; i < note->used_count && !result; i++)
-    result = gmlk_wait_for_work(l, drive, taker, note->used[i].stream, note->used[i].ticket);
+  for (i = 0; i < extra->used_count && !result; i++)
+    result = gmlk_wait_for_work(l, batch, requester, extra->used[i].stream, extra->used[i].epoch);
   if (result) return result;
-  for (i = 0; i < note->used_count; i++)
-    if (note->used[i].note) gmlk_use_leave(l->streams.items[note->used[i].stream], &note->used[i]);
-  note->stream = taker.stream;
-  note->ticket = s->epoch;
+  for (i = 0; i < extra->used_count; i++)
+    if (extra->used[i].extra)
+      gmlk_use_leave(l->streams.items[extra->used[i].stream], &extra->used[i]);
+  extra->stream = requester.stream;
+  extra->epoch = s->epoch;
   gmlk_stream_dirty(s, 0);
-  gmlk_pending_end(l, note);
+  gmlk_pending_end(l, extra);
   return GMLAKE_OK;
 }
 
 /* The same for all pending blocks that a range has a part of. */
-static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_drive *drive, gmlk_taker taker,
-                                           const gmlk_arena *a, const gmlk_span *span) {
-  gmlk_block *b = gmlk_locate(a, span->at);
+static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+                                           const gmlk_arena *a, const gmlk_piece *piece) {
+  gmlk_block *b = gmlk_locate(a, piece->at);
   gmlake_result result = GMLAKE_OK;
-  while (!result && b->at < span->at + span->grains) {
+  while (!result && b->at < piece->at + piece->grains) {
     const uint32_t at = b->at;
     if (gmlk_user_state(b) != GMLK_PENDING) {
       b = b->next;
       continue;
     }
-    result = gmlk_wait_for_uses(l, drive, taker, gmlk_user_block(b)->as.live.note);
+    result = gmlk_wait_for_uses(l, batch, requester, gmlk_user_block(b)->as.live.extra);
     b = gmlk_locate(a, at); /* it may have merged with what is before it */
   }
   return result;
 }
 
-/* Makes the taker's stream wait on the device for the other streams whose tags these reserved
-   blocks carry: once for each stream, for its newest ticket among them. */
-static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_drive *drive, gmlk_taker taker,
+/* Makes the requester's stream wait on the device for the other streams whose tags these reserved
+   blocks carry: once for each stream, for its newest epoch among them. */
+static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
                                          gmlk_block *first, uint32_t grains) {
   uint32_t end = first->at + grains;
   gmlk_block *b = first, *other;
   gmlake_result result = GMLAKE_OK;
   for (; b->at < end && !result; b = b->next) {
-    uint64_t ticket = b->ticket;
-    if (!gmlk_has_to_wait(l, taker, b)) continue;
+    uint64_t epoch = b->u.epoch;
+    if (!gmlk_has_to_wait(l, requester, b)) continue;
     for (other = b->next; other->at < end; other = other->next)
-      if (other->stream == b->stream && other->ticket > ticket) ticket = other->ticket;
-    result = gmlk_wait_for_work(l, drive, taker, b->stream, ticket);
+      if (other->stream == b->stream && other->u.epoch > epoch) epoch = other->u.epoch;
+    result = gmlk_wait_for_work(l, batch, requester, b->stream, epoch);
   }
   return result;
 }
 
-/* Reserves spans for the taker, and makes its stream wait on the device for the work that still
-   uses them. On an error they are not reserved. pre: two records are reserved for each span; the
-   taker may have them. */
-static gmlake_result gmlk_spans_borrow(gmlake *l, gmlk_arena *a, gmlk_taker taker, gmlk_span *spans,
-                                       uint32_t count) {
-  const gmlk_stream *s = taker.may_wait ? l->streams.items[taker.stream] : NULL;
+/* Reserves pieces for the requester, and makes its stream wait on the device for the work that
+   still uses them. On an error they are not reserved. pre: two records are reserved for each piece;
+   the requester may have them. */
+static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester requester,
+                                        gmlk_piece *pieces, uint32_t count) {
+  const gmlk_stream *s = requester.may_wait ? l->streams.items[requester.stream] : NULL;
   gmlake_result result = GMLAKE_OK;
-  gmlk_drive drive;
+  gmlk_batch batch;
   uint32_t i;
-  if (s) result = gmlk_drive_begin(&drive, &l->driver);
+  if (s) result = gmlk_batch_begin(&batch, &l->driver);
   for (i = 0; i < count && s && !result; i++)
-    result = gmlk_wait_for_pending(l, &drive, taker, a, &spans[i]);
+    result = gmlk_wait_for_pending(l, &batch, requester, a, &pieces[i]);
   if (s && !result && s->is_dirty && gmlk_stream_may_end(&l->streams, s))
-    result = gmlk_stream_fence(&l->streams, &drive, taker.stream);
-  for (i = 0; i < count && !result; i++) gmlk_span_reserve(a, &spans[i]);
+    result = gmlk_stream_fence(&l->streams, &batch, requester.stream);
+  for (i = 0; i < count && !result; i++) gmlk_piece_reserve(a, &pieces[i]);
   if (s && !result) {
     for (i = 0; i < count && !result; i++)
-      result = gmlk_wait_for_range(l, &drive, taker, spans[i].block, spans[i].grains);
-    if (result) gmlk_spans_unreserve(a, spans, count);
+      result = gmlk_wait_for_range(l, &batch, requester, pieces[i].block, pieces[i].grains);
+    if (result) gmlk_pieces_unreserve(a, pieces, count);
   }
-  if (s) (void)gmlk_drive_finish(l, &drive);
+  if (s) (void)gmlk_batch_finish(l, &batch);
   return result;
 }
 
 /* ---- >>request ---------------------------------------------------------------------------------
-   One attempt to serve a request: who asks, of which arena, for how much, and how it ends. It is
-   opened when the call begins and granted once, when a block has been found. Owns gmlk_attempt and
-   what a granted block says of its user; the rungs of >>serve write what they leave to the next.
+   One request while it is served: who asks, of which arena, for how much, and how it ends. It is
+   opened when the call begins and granted once, when a block has been found. Owns gmlk_request and
+   what a granted block says of its user; the slow steps of >>serve write what they leave to the
+   next.
    O(1). Can fail: INVALID_ARGUMENT, CAPTURING, DRIVER for a stream that is gone; host memory, for
    a new stream or for the records that serving needs at its end. */
 
@@ -6122,10 +6150,10 @@ static gmlake_result gmlk_spans_borrow(gmlake *l, gmlk_arena *a, gmlk_taker take
   (GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW | GMLAKE_TELL_RESIDENCY | GMLAKE_TRANSIENT)
 
 /* Whether it gets whole chunks. */
-static int gmlk_is_whole(const gmlk_attempt *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
+static int gmlk_is_whole(const gmlk_request *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
 
 /* Checks alignment and flags; sets size and alignment in grains, with EXCLUSIVE in chunks. */
-static gmlake_result gmlk_attempt_size(gmlake *l, gmlk_attempt *r, const gmlake_alloc_desc *desc) {
+static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r, const gmlake_alloc_desc *desc) {
   size_t alignment = desc->alignment ? desc->alignment : GMLK_GRAIN;
   size_t unit = gmlk_is_whole(r) ? r->arena->chunk_bytes : GMLK_GRAIN;
   if (!gmlk_is_pow2(alignment) || alignment > r->arena->chunk_bytes)
@@ -6147,13 +6175,13 @@ static gmlake_result gmlk_attempt_size(gmlake *l, gmlk_attempt *r, const gmlake_
 }
 
 /* Sets who asks, of which arena, and for how much. */
-GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
+GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
-  memset((char *)r + offsetof(gmlk_attempt, is_reuse), 0,
-         sizeof(*r) - offsetof(gmlk_attempt, is_reuse));
+  memset((char *)r + offsetof(gmlk_request, is_reuse), 0,
+         sizeof(*r) - offsetof(gmlk_request, is_reuse));
   r->arena = desc->pool ? &desc->pool->arena : &l->home;
   r->desc = desc;
-  r->taker = gmlk_taker_of(0, GMLAKE_NO_WAIT);
+  r->requester = gmlk_requester_of(0, GMLAKE_NO_WAIT);
   r->stream = 0;
   r->bytes = desc->bytes;
   r->grains = r->align = 0;
@@ -6177,7 +6205,7 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
       r->arena = l->arenas[s->arena];
       if (!s->is_seen) (void)gmlk_is_capturing(l, s);
     }
-    r->taker.stream = r->is_capture ? s->capture : r->stream;
+    r->requester.stream = r->is_capture ? s->capture : r->stream;
     if (s->is_forgotten) return gmlk_refuse_gone(l, s->value, "gmlake_alloc");
   }
   if (r->arena->sleep) return gmlk_refuse_asleep(l, r->arena, "gmlake_alloc");
@@ -6188,114 +6216,114 @@ GMLK_INLINE gmlake_result gmlk_attempt_init(gmlake *l, gmlk_attempt *r,
     r->align = 1;
     return GMLAKE_OK;
   }
-  return gmlk_attempt_size(l, r, desc);
+  return gmlk_request_size(l, r, desc);
 }
 
-/* An attempt that is for no block of the user's: a chunk of a buffer, a pool that wakes. */
-static gmlk_attempt gmlk_attempt_of(gmlk_arena *a, unsigned stream, size_t bytes) {
-  gmlk_attempt r;
+/* A request that is for no block of the user's: a chunk of a buffer, a pool that wakes. */
+static gmlk_request gmlk_request_of(gmlk_arena *a, unsigned stream, size_t bytes) {
+  gmlk_request r;
   memset(&r, 0, sizeof(r));
   r.arena = a;
-  r.taker = gmlk_taker_of(stream, GMLAKE_NO_WAIT);
+  r.requester = gmlk_requester_of(stream, GMLAKE_NO_WAIT);
   r.stream = stream;
   r.bytes = bytes;
   r.grains = r.align = gmlk_chunk_grains(a);
   return r;
 }
 
-/* Opens an attempt, and reserves the host memory that serving needs at its end: to split a block,
+/* Opens a request, and reserves the host memory that serving needs at its end: to split a block,
    for the index, for the stream's bins. Then serving can begin. */
-GMLK_INLINE gmlake_result gmlk_attempt_open(gmlake *l, gmlk_attempt *r,
+GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
-  gmlake_result result = gmlk_attempt_init(l, r, desc, stream);
+  gmlake_result result = gmlk_request_init(l, r, desc, stream);
   if (result) return result;
   return gmlk_records_reserve(&l->records, &l->host, 2) &&
                  gmlk_index_reserve(&l->index, &l->host) &&
-                 gmlk_arena_admit(r->arena, r->taker.stream)
+                 gmlk_arena_admit(r->arena, r->requester.stream)
              ? GMLAKE_OK
              : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-/* Opens the attempt again once the caller holds `driving`: the books were unlocked, so the stream
-   may have been forgotten or captured. From here on the stream keeps its number, since to forget it
-   needs `driving`, and a capture of it that has begun does not end. One may still begin while the
-   books are unlocked; then the attempt counts as made before it. */
-static gmlake_result gmlk_attempt_renew(gmlake *l, gmlk_attempt *r, gmlake_stream stream) {
+/* Opens the request again once the caller holds `driver_lock`: state_lock was released, so the
+   stream may have been forgotten or captured. From here on the stream keeps its number, since to
+   forget it needs `driver_lock`, and a capture of it that has begun does not end. One may still
+   begin while state_lock is released; then the request counts as made before it. */
+static gmlake_result gmlk_request_renew(gmlake *l, gmlk_request *r, gmlake_stream stream) {
   uint64_t number = r->number;
-  gmlake_result result = gmlk_attempt_open(l, r, r->desc, stream);
+  gmlake_result result = gmlk_request_open(l, r, r->desc, stream);
   r->number = number;
   return result;
 }
 
-/* The attempt's taker, which may wait on the device for other streams if the stream can. */
-static gmlk_taker gmlk_waiting_taker(const gmlake *l, const gmlk_attempt *r) {
-  gmlk_taker taker = r->taker;
-  if (!r->stream || r->is_capture || l->streams.used_count < 2) return taker;
-  if (l->streams.items[r->stream]->kind == GMLAKE_STREAM_COMMUNICATION) return taker;
+/* The request's requester, which may wait on the device for other streams if the stream can. */
+static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request *r) {
+  gmlk_requester requester = r->requester;
+  if (!r->stream || r->is_capture || l->streams.used_count < 2) return requester;
+  if (l->streams.items[r->stream]->kind == GMLAKE_STREAM_COMMUNICATION) return requester;
   if (l->streams.items[r->stream]->value || !l->streams.capture_count)
-    return gmlk_taker_of(taker.stream, GMLAKE_DEVICE_WAIT);
-  return taker;
+    return gmlk_requester_of(requester.stream, GMLAKE_DEVICE_WAIT);
+  return requester;
 }
 
 #define GMLK_SOON_NS 200000u /* so long a wait costs less than creating a block's memory */
 
 /* The same before the lake grows: as far as desc.cross_stream allows it. New work of the stream
    begins behind what is queued on it, which takes as long as its last fences took. */
-static gmlk_taker gmlk_early_taker(const gmlake *l, const gmlk_attempt *r) {
+static gmlk_requester gmlk_early_requester(const gmlake *l, const gmlk_request *r) {
   const gmlake_backend *b = l->driver.backend;
   uint64_t now;
-  gmlk_taker taker =
-      l->desc.cross_stream == GMLAKE_GROW_FIRST ? r->taker : gmlk_waiting_taker(l, r);
-  if (l->desc.cross_stream != GMLAKE_WAIT_IF_SOON || !taker.may_wait) return taker;
+  gmlk_requester requester =
+      l->desc.cross_stream == GMLAKE_GROW_FIRST ? r->requester : gmlk_waiting_requester(l, r);
+  if (l->desc.cross_stream != GMLAKE_WAIT_IF_SOON || !requester.may_wait) return requester;
   now = b->clock_ns(b->user);
-  gmlk_taker_until(&taker, now,
-                   now + gmlk_later(GMLK_SOON_NS, l->streams.items[taker.stream]->lag_ns));
-  return taker;
+  gmlk_requester_until(&requester, now,
+                       now + gmlk_later(GMLK_SOON_NS, l->streams.items[requester.stream]->lag_ns));
+  return requester;
 }
 
 /* The tag that a block's memory gets when it is freed on a stream, 0: on GMLAKE_STREAM_NONE. */
 static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned stream,
-                                unsigned *out_stream, uint64_t *out_ticket) {
+                                unsigned *out_stream, uint64_t *out_epoch) {
   const gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   *out_stream = stream; /* 0 is GMLK_CLEAN: the caller has synchronised */
-  *out_ticket = s ? s->epoch : 0;
+  *out_epoch = s ? s->epoch : 0;
   if (!(b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT))) return;
   if (b->flags & GMLAKE_TRANSIENT)
     *out_stream = gmlk_arena_of(l, b)->pool->loan.number;
   else
-    *out_stream = s && s->capture && s->arena == b->arena ? s->capture : (unsigned)GMLK_PINNED;
-  *out_ticket = GMLK_ENDLESS;
+    *out_stream = s && s->capture && s->arena == b->arena ? s->capture : (unsigned)GMLK_GRAPH_OWNED;
+  *out_epoch = GMLK_ENDLESS;
 }
 
 /* A part of a free range is taken for it. */
-static inline void gmlk_attempt_splits(gmlake *l, gmlk_attempt *r) {
+static inline void gmlk_request_splits(gmlake *l, gmlk_request *r) {
   r->is_split = 1;
   l->stats.split_count++;
 }
 
 /* Gives it a number, for policy and observer. */
-static inline void gmlk_attempt_count(gmlake *l, gmlk_attempt *r) {
+static inline void gmlk_request_count(gmlake *l, gmlk_request *r) {
   r->number = ++l->request_count;
 }
 
 /* What other sections note of it: why it is served as it is, a static text for the observer; how
    long the driver took; the grains that it gets; the bytes that were asked for; that chunks were
    created for it; that it gets whole chunks; that any free pieces will do for a window by now. */
-static void gmlk_because(gmlk_attempt *r, const char *reason) { r->reason = reason; }
-static void gmlk_attempt_spent(gmlk_attempt *r, uint64_t ns) { r->driver_ns = ns; }
-static void gmlk_attempt_fit(gmlk_attempt *r, uint32_t grains) { r->grains = grains; }
-static void gmlk_attempt_ask(gmlk_attempt *r, size_t bytes) { r->bytes = bytes; }
-static void gmlk_attempt_grew(gmlk_attempt *r) { r->has_grown = 1; }
-static void gmlk_attempt_be_whole(gmlk_attempt *r) { r->flags |= GMLAKE_EXCLUSIVE; }
-static void gmlk_attempt_be_thorough(gmlk_attempt *r) { r->is_thorough = 1; }
+static void gmlk_because(gmlk_request *r, const char *reason) { r->reason = reason; }
+static void gmlk_request_spent(gmlk_request *r, uint64_t ns) { r->driver_ns = ns; }
+static void gmlk_request_fit(gmlk_request *r, uint32_t grains) { r->grains = grains; }
+static void gmlk_request_ask(gmlk_request *r, size_t bytes) { r->bytes = bytes; }
+static void gmlk_request_grew(gmlk_request *r) { r->has_grown = 1; }
+static void gmlk_request_be_whole(gmlk_request *r) { r->flags |= GMLAKE_EXCLUSIVE; }
+static void gmlk_request_be_exhaustive(gmlk_request *r) { r->is_exhaustive = 1; }
 
 /* From now on it is served from memory with this tag instead of that of its stream. */
-static void gmlk_attempt_take_as(gmlk_attempt *r, unsigned stream) {
-  r->taker = gmlk_taker_of(stream, r->taker.may_wait);
+static void gmlk_request_take_as(gmlk_request *r, unsigned stream) {
+  r->requester = gmlk_requester_of(stream, r->requester.may_wait);
 }
 
 /* Makes a taken block the user's. `state` is GMLK_S1 to GMLK_S3; after growth it is GMLK_S4. */
-static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_attempt *r, gmlk_block *b, unsigned state) {
+static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
   unsigned flags = r->flags & GMLK_ALLOC_FLAGS;
   if (r->is_capture) flags |= GMLK_IN_GRAPH;
   gmlk_give_user(b, r->stream, flags, (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes));
@@ -6305,8 +6333,8 @@ static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_attempt *r, gmlk_block *b, 
   return b;
 }
 
-/* Tells the observer how the attempt ended; ptr NULL: it failed. */
-static void gmlk_tell_attempt(gmlake *l, const gmlk_attempt *r, const void *ptr) {
+/* Tells the observer how the request ended; ptr NULL: it failed. */
+static void gmlk_tell_request(gmlake *l, const gmlk_request *r, const void *ptr) {
   const char *reason = r->reason;
   gmlake_step step;
   if (!ptr)
@@ -6327,7 +6355,7 @@ static void gmlk_tell_attempt(gmlake *l, const gmlk_attempt *r, const void *ptr)
    Chooses the free ranges that a window is made of. Reads the arena and changes only its scratch
    arrays. A plan may begin in the free tail of one chunk and end in the free head of another; the
    chunks between are wholly free.
-   Costs: for a taker that may not wait O(whole chunks that it takes + runs of one to two chunks
+   Costs: for a requester that may not wait O(whole chunks that it takes + runs of one to two chunks
    that hold no whole chunk); else O(slots + blocks of free runs that touch a chunk's end).
    pre: scratch is reserved for all slots. Cannot fail. */
 
@@ -6339,18 +6367,18 @@ static void gmlk_tell_attempt(gmlake *l, const gmlk_attempt *r, const void *ptr)
 #define GMLK_RUN_TRIES_PER_CHUNK 4u /* and so many more for each chunk that is missing */
 
 typedef struct gmlk_window_plan {
-  uint32_t span_count;  /* ranges in arena->spans, in the window's order */
+  uint32_t piece_count; /* ranges in arena->pieces, in the window's order */
   uint32_t chunk_count; /* mappings that the window needs, new chunks' too */
   uint32_t shortfall;   /* grains that are missing; 0 if there is a plan */
 } gmlk_window_plan;
 
 typedef struct gmlk_supply {     /* what free runs offer to a window */
   uint32_t run_count;            /* entries in arena->runs: whole free chunks */
-  uint32_t tip_count;            /* entries in arena->tips: free heads of chunks */
+  uint32_t head_count;           /* entries in arena->head_fragments: free heads of chunks */
   uint64_t whole_chunks;         /* in all these runs */
   uint32_t tail_at, tail_grains; /* the longest free tail of a chunk that the request can fill */
   uint32_t next_at, next_grains; /* the next longest, of another chunk */
-  uint32_t tip_grains;           /* of the longest free head of another chunk than the tail's */
+  uint32_t head_grains;          /* of the longest free head of another chunk than the tail's */
 } gmlk_supply;
 
 /* Sorts runs by size, so that small holes are used up and large ones are kept. It is a Shell sort,
@@ -6395,35 +6423,36 @@ static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uin
     supply->whole_chunks += run->count;
   }
   if (end > gmlk_slot_at(a, last)) {
-    gmlk_tip *tip = &a->tips[supply->tip_count++];
-    tip->slot = last;
-    tip->grains = end - gmlk_slot_at(a, last);
+    gmlk_head_fragment *fragment = &a->head_fragments[supply->head_count++];
+    fragment->slot = last;
+    fragment->grains = end - gmlk_slot_at(a, last);
   }
 }
 
 /* The longest free head of a chunk that goes with a tail, which may be none [W2]. */
-static uint32_t gmlk_supply_tip(const gmlk_arena *a, const gmlk_supply *supply, uint32_t tail_at,
-                                uint32_t tail_grains) {
+static uint32_t gmlk_supply_head(const gmlk_arena *a, const gmlk_supply *supply, uint32_t tail_at,
+                                 uint32_t tail_grains) {
   uint32_t most = 0, i;
-  for (i = 0; i < supply->tip_count; i++)
-    if (a->tips[i].grains > most && !(tail_grains && a->tips[i].slot == gmlk_slot_of(a, tail_at)))
-      most = a->tips[i].grains;
+  for (i = 0; i < supply->head_count; i++)
+    if (a->head_fragments[i].grains > most &&
+        !(tail_grains && a->head_fragments[i].slot == gmlk_slot_of(a, tail_at)))
+      most = a->head_fragments[i].grains;
   return most;
 }
 
 /* Sets what the window can be made of, once all runs are entered. Returns the sum. If the longest
    tail and the longest head are of one chunk, the next longest tail, or none, may be better. */
 static uint64_t gmlk_supply_sum(const gmlk_arena *a, int whole_only, gmlk_supply *supply) {
-  uint32_t tip;
-  if (whole_only) supply->tail_grains = supply->next_grains = supply->tip_count = 0;
-  supply->tip_grains = gmlk_supply_tip(a, supply, supply->tail_at, supply->tail_grains);
-  tip = gmlk_supply_tip(a, supply, supply->next_at, supply->next_grains);
-  if (supply->next_grains + tip > supply->tail_grains + supply->tip_grains) {
+  uint32_t fragment;
+  if (whole_only) supply->tail_grains = supply->next_grains = supply->head_count = 0;
+  supply->head_grains = gmlk_supply_head(a, supply, supply->tail_at, supply->tail_grains);
+  fragment = gmlk_supply_head(a, supply, supply->next_at, supply->next_grains);
+  if (supply->next_grains + fragment > supply->tail_grains + supply->head_grains) {
     supply->tail_at = supply->next_at;
     supply->tail_grains = supply->next_grains;
-    supply->tip_grains = tip;
+    supply->head_grains = fragment;
   }
-  return (supply->whole_chunks << a->chunk_log) + supply->tail_grains + supply->tip_grains;
+  return (supply->whole_chunks << a->chunk_log) + supply->tail_grains + supply->head_grains;
 }
 
 /* Enters the runs open to the stream that stand in one bin, either under its own tag or as clean
@@ -6432,12 +6461,12 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned tag, unsigned stream, un
                                 unsigned tries, uint32_t grains, uint32_t align,
                                 gmlk_supply *supply) {
   const gmlk_bins *bins = a->bins[tag];
-  gmlk_block *lead = gmlk_bin_first(bins, bin);
+  gmlk_block *head = gmlk_bin_first(bins, bin);
   unsigned count = 0;
-  for (; lead && count < tries; lead = gmlk_bin_next(bins, bin, lead), count++) {
-    const gmlk_block *b = tag ? gmlk_run_start(lead) : lead;
+  for (; head && count < tries; head = gmlk_bin_next(bins, bin, head), count++) {
+    const gmlk_block *b = tag ? gmlk_run_start(head) : head;
     if (!tag && stream && gmlk_is_beside(b, stream)) continue; /* its run stands in the own bins */
-    gmlk_supply_add(a, supply, b->at, b->at + lead->hole, grains, align);
+    gmlk_supply_add(a, supply, b->at, b->at + head->hole, grains, align);
   }
   return count;
 }
@@ -6456,9 +6485,9 @@ static unsigned gmlk_end_tries(uint32_t runs) {
   return (unsigned)gmlk_min(gmlk_max(GMLK_END_TRIES, runs / GMLK_END_SHARE), GMLK_END_TRIES_MOST);
 }
 
-/* Finds the supply of a taker that may not wait in the stream's and the clean bins: whole chunks,
-   from the shortest runs that hold one until there are enough; and ends of chunks, also of the
-   longest runs that hold no whole chunk. */
+/* Finds the supply of a requester that may not wait in the stream's and the clean bins: whole
+   chunks, from the shortest runs that hold one until there are enough; and ends of chunks, also of
+   the longest runs that hold no whole chunk. */
 static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
                              gmlk_supply *supply) {
   const gmlk_bins *own = a->bins[stream], *clean = a->bins[GMLK_CLEAN];
@@ -6485,9 +6514,9 @@ static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, ui
   }
 }
 
-/* Finds the supply of any taker: looks at every run that touches a chunk's end. For a taker that
-   may wait, memory of several streams side by side is one run, and no bin has such a run. */
-static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
+/* Finds the supply of any requester: looks at every run that touches a chunk's end. For a requester
+   that may wait, memory of several streams side by side is one run, and no bin has such a run. */
+static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_requester requester,
                              uint32_t grains, uint32_t align, gmlk_supply *supply) {
   uint32_t slot = 0;
   memset(supply, 0, sizeof(*supply));
@@ -6495,37 +6524,37 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_ta
     gmlk_block *b = a->firsts[slot];
     uint32_t boundary = gmlk_slot_at(a, slot), end = gmlk_block_end(b);
     slot = end > boundary ? gmlk_slot_from(a, end) : slot + 1;
-    if (!gmlk_may_take(streams, taker, b)) {
+    if (!gmlk_may_take(streams, requester, b)) {
       b = b->prev; /* a run that ends here and is shorter than a chunk meets no other boundary */
-      if (gmlk_block_end(b) != boundary || !gmlk_may_take(streams, taker, b)) continue;
+      if (gmlk_block_end(b) != boundary || !gmlk_may_take(streams, requester, b)) continue;
       end = boundary;
     } else {
-      while (gmlk_may_take(streams, taker, b->next)) b = b->next;
+      while (gmlk_may_take(streams, requester, b->next)) b = b->next;
       end = gmlk_block_end(b);
       slot = gmlk_slot_of(a, end) + 1;
     }
-    while (gmlk_may_take(streams, taker, b->prev)) b = b->prev;
+    while (gmlk_may_take(streams, requester, b->prev)) b = b->prev;
     gmlk_supply_add(a, supply, b->at, end, grains, align);
   }
 }
 
-/* Adds a span to the plan, behind the others. */
-static void gmlk_plan_append(gmlk_arena *a, gmlk_window_plan *plan, gmlk_span span) {
-  plan->chunk_count += gmlk_span_chunks(a, &span);
-  a->spans[plan->span_count++] = span;
+/* Adds a piece to the plan, behind the others. */
+static void gmlk_plan_append(gmlk_arena *a, gmlk_window_plan *plan, gmlk_piece piece) {
+  plan->chunk_count += gmlk_piece_chunks(a, &piece);
+  a->pieces[plan->piece_count++] = piece;
 }
 
-/* Adds a range to the plan; one that continues the last span makes that longer. */
+/* Adds a range to the plan; one that continues the last piece makes that longer. */
 static void gmlk_plan_add(gmlk_arena *a, gmlk_window_plan *plan, uint32_t at, uint32_t grains) {
-  gmlk_span *last = plan->span_count ? &a->spans[plan->span_count - 1] : NULL;
-  const gmlk_span added = gmlk_span_of(at, grains);
-  GMLAKE_ASSERT(a->spans);
+  gmlk_piece *last = plan->piece_count ? &a->pieces[plan->piece_count - 1] : NULL;
+  const gmlk_piece added = gmlk_piece_with(at, grains);
+  GMLAKE_ASSERT(a->pieces);
   if (!last || last->at + last->grains != at) {
     gmlk_plan_append(a, plan, added);
     return;
   }
-  plan->chunk_count += gmlk_span_chunks(a, &added);
-  *last = gmlk_span_of(last->at, last->grains + grains);
+  plan->chunk_count += gmlk_piece_chunks(a, &added);
+  *last = gmlk_piece_with(last->at, last->grains + grains);
 }
 
 /* Adds whole chunks that are no larger than what is left, in order. Returns where the next of them
@@ -6545,34 +6574,34 @@ static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_window_plan *plan, const gml
   return GMLK_NOWHERE;
 }
 
-/* Where the last span begins: the shortest free head that holds it, else the next whole chunk. The
+/* Where the last piece begins: the shortest free head that holds it, else the next whole chunk. The
    head of not_slot is none, since the plan uses that chunk's tail [W2]. */
 static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, uint32_t left,
                               uint32_t not_slot, uint32_t whole_at) {
   uint32_t i, best = whole_at, best_grains = 0;
-  for (i = 0; i < supply->tip_count; i++) {
-    const gmlk_tip *tip = &a->tips[i];
-    if (tip->slot == not_slot || tip->grains < left) continue;
-    if (best_grains && tip->grains >= best_grains) continue;
-    best = gmlk_slot_at(a, tip->slot);
-    best_grains = tip->grains;
+  for (i = 0; i < supply->head_count; i++) {
+    const gmlk_head_fragment *fragment = &a->head_fragments[i];
+    if (fragment->slot == not_slot || fragment->grains < left) continue;
+    if (best_grains && fragment->grains >= best_grains) continue;
+    best = gmlk_slot_at(a, fragment->slot);
+    best_grains = fragment->grains;
   }
   return best;
 }
 
-/* S3: writes the ranges of a window to arena->spans. 0: the free ranges are too few; then they are
+/* S3: writes the ranges of a window to arena->pieces. 0: the free ranges are too few; then they are
    those that a window has beside so many new chunks as plan->shortfall needs. */
-static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_taker taker,
-                            int is_thorough, uint32_t grains, uint32_t align, int whole_only,
+static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_requester requester,
+                            int is_exhaustive, uint32_t grains, uint32_t align, int whole_only,
                             gmlk_window_plan *plan) {
   uint32_t left = grains, not_slot = GMLK_NOWHERE, missing, end;
   gmlk_supply supply;
   uint64_t offer;
   memset(plan, 0, sizeof(*plan));
-  if (taker.may_wait || is_thorough)
-    gmlk_supply_scan(a, streams, taker, grains, align, &supply);
+  if (requester.may_wait || is_exhaustive)
+    gmlk_supply_scan(a, streams, requester, grains, align, &supply);
   else
-    gmlk_supply_find(a, taker.stream, grains, align, &supply);
+    gmlk_supply_find(a, requester.stream, grains, align, &supply);
   offer = gmlk_supply_sum(a, whole_only, &supply);
   if (offer < grains) plan->shortfall = grains - (uint32_t)offer;
   missing = (plan->shortfall + gmlk_chunk_grains(a) - 1) & ~(gmlk_chunk_grains(a) - 1);
@@ -6594,27 +6623,27 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_tak
    Makes, reuses and drops windows. Idle windows are dropped by gmlk_evict here (the limit of
    stitched bytes, want of memory), with the chunks under them by gmlk_trim_kill and
    gmlk_return_block in >>grow, for a policy by gmlk_evict_asked in >>research, and in arenas that
-   sleep or close by >>sleep and >>pools. Each operation plans with the books locked, marks its
-   pieces reserved, unlocks the books, calls the driver, locks the books again and commits. An error
-   is undone in reverse. pre, except to reuse: the caller holds `driving`.
+   sleep or close by >>sleep and >>pools. Each operation plans with state_lock held, marks its
+   pieces reserved, releases state_lock, calls the driver, takes state_lock again and commits. An
+   error is undone in reverse. pre, except to reuse: the caller holds `driver_lock`.
    Costs: one map for each chunk and one set_access for each window; to drop one, one unmap. Can
    fail: host memory, the driver. */
 
-/* Makes each reserved span of a window one block of its own [W4]. Returns the window's record. */
+/* Makes each reserved piece of a window one block of its own [W4]. Returns the window's record. */
 static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
   uint32_t i;
-  for (i = 0; i < w->span_count; i++)
-    gmlk_give_window(gmlk_span_own(a, &w->spans[i], GMLK_PIECE), w);
+  for (i = 0; i < w->piece_count; i++)
+    gmlk_give_window(gmlk_piece_own(a, &w->pieces[i], GMLK_PIECE), w);
   gmlk_give_window(gmlk_give_owner(a, &w->self, GMLK_LIVE), w);
   return &w->self;
 }
 
-/* Makes an idle window live whose spans are free; NULL: an error. Driver calls: waits only. */
-static gmlk_block *gmlk_window_take(gmlake *l, gmlk_attempt *r, gmlk_taker taker, gmlk_window *w,
-                                    unsigned state) {
+/* Makes an idle window live whose pieces are free; NULL: an error. Driver calls: waits only. */
+static gmlk_block *gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_requester requester,
+                                    gmlk_window *w, unsigned state) {
   gmlk_arena *a = r->arena;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->span_count) ||
-      gmlk_spans_borrow(l, a, taker, w->spans, w->span_count))
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->piece_count) ||
+      gmlk_pieces_borrow(l, a, requester, w->pieces, w->piece_count))
     return NULL;
   gmlk_window_unset_idle(&a->windows, w);
   w->is_known |= r->is_capture;
@@ -6625,26 +6654,28 @@ static gmlk_block *gmlk_window_take(gmlake *l, gmlk_attempt *r, gmlk_taker taker
   return gmlk_grant(l, r, gmlk_window_own(a, w), state);
 }
 
-/* A window of exactly the size: an idle one, or, if the taker may wait on the device for its uses,
-   the oldest that is pending. NULL: there is none. */
-static gmlk_window *gmlk_window_for(const gmlake *l, const gmlk_attempt *r, gmlk_taker taker) {
+/* A window of exactly the size: an idle one, or, if the requester may wait on the device for its
+   uses, the oldest that is pending. NULL: there is none. */
+static gmlk_window *gmlk_window_for(const gmlake *l, const gmlk_request *r,
+                                    gmlk_requester requester) {
   gmlk_arena *a = r->arena;
-  gmlk_window *w = gmlk_window_find(a, &l->streams, taker, r->grains, r->align, gmlk_is_whole(r));
-  const gmlk_note *note = taker.may_wait == GMLAKE_DEVICE_WAIT && !w ? a->pending : NULL;
-  for (; note; note = note->next) {
-    gmlk_window *pending = note->block->as.live.window;
+  gmlk_window *w =
+      gmlk_window_find(a, &l->streams, requester, r->grains, r->align, gmlk_is_whole(r));
+  const gmlk_extra *extra = requester.may_wait == GMLAKE_DEVICE_WAIT && !w ? a->pending : NULL;
+  for (; extra; extra = extra->next) {
+    gmlk_window *pending = extra->block->as.live.window;
     if (pending && pending->self.grains == r->grains &&
         gmlk_window_suits(a, pending, r->align, gmlk_is_whole(r)) &&
-        !gmlk_window_blocker(a, &l->streams, taker, pending))
+        !gmlk_window_blocker(a, &l->streams, requester, pending))
       w = pending;
   }
   return w;
 }
 
 /* S1 for windows: takes one of exactly the size, or returns NULL. */
-static gmlk_block *gmlk_reuse(gmlake *l, gmlk_attempt *r, gmlk_taker taker) {
-  gmlk_window *w = gmlk_window_for(l, r, taker);
-  return w ? gmlk_window_take(l, r, taker, w, GMLK_S1) : NULL;
+static gmlk_block *gmlk_reuse(gmlake *l, gmlk_request *r, gmlk_requester requester) {
+  gmlk_window *w = gmlk_window_for(l, r, requester);
+  return w ? gmlk_window_take(l, r, requester, w, GMLK_S1) : NULL;
 }
 
 /* Counts a window that is mapped, by 1, or one that is to be unmapped, by -1. */
@@ -6660,7 +6691,7 @@ static void gmlk_window_add(gmlake *l, gmlk_arena *a, const gmlk_window *w, int 
 /* Frees an unmapped window's record and address space. */
 static void gmlk_window_discard(gmlake *l, gmlk_arena *a, gmlk_window *w) {
   gmlk_va_give(&a->window_space, &l->records, w->va);
-  gmlk_host_free(&l->host, w, gmlk_window_record_bytes(w->span_count));
+  gmlk_host_free(&l->host, w, gmlk_window_record_bytes(w->piece_count));
 }
 
 /* The same, for a window that was idle until now; tells why it goes. */
@@ -6675,9 +6706,9 @@ static void gmlk_window_drop(gmlake *l, gmlk_arena *a, gmlk_window *w, uint64_t 
 /* Adds `by`, 1 or -1, to the map counts of the chunks under a window. */
 static void gmlk_window_count(gmlk_arena *a, const gmlk_window *w, int by) {
   uint32_t i, slot;
-  for (i = 0; i < w->span_count; i++) {
-    uint32_t first = gmlk_span_slot(a, &w->spans[i]);
-    for (slot = first; slot < first + gmlk_span_chunks(a, &w->spans[i]); slot++)
+  for (i = 0; i < w->piece_count; i++) {
+    uint32_t first = gmlk_piece_slot(a, &w->pieces[i]);
+    for (slot = first; slot < first + gmlk_piece_chunks(a, &w->pieces[i]); slot++)
       gmlk_chunk_count(&a->chunks, slot, by);
   }
 }
@@ -6689,39 +6720,39 @@ static void gmlk_window_kill(gmlake *l, gmlk_arena *a, gmlk_window *w, gmlk_wind
   gmlk_window_push(dying, w);
 }
 
-/* Unmaps the windows of a list and frees them, the books unlocked meanwhile. Those that cannot be
+/* Unmaps the windows of a list and frees them, state_lock released meanwhile. Those that cannot be
    unmapped are quarantined. If the stretch of driver calls cannot begin, all are idle again. */
 static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *dying) {
-  gmlk_drive drive;
+  gmlk_batch batch;
   gmlk_window *w;
   uint64_t count = 0;
   if (!dying) return GMLAKE_OK;
   for (w = dying; w; w = w->next) count++;
   GMLAKE_ASSERT(count);
-  (void)gmlk_drive_open(l, &drive);
-  for (w = dying; w && drive.is_relaxed; w = w->next) {
+  (void)gmlk_batch_open(l, &batch);
+  for (w = dying; w && batch.is_relaxed; w = w->next) {
     uint64_t at = gmlk_va_address(a, &a->window_space, w->va);
-    if (!GMLK_CALL(&drive, unmap, at, w->chunk_count * a->chunk_bytes))
+    if (!GMLK_CALL(&batch, unmap, at, w->chunk_count * a->chunk_bytes))
       gmlk_set_state(w->va, GMLK_UNBACKED);
   }
-  (void)gmlk_drive_close(l, &drive);
+  (void)gmlk_batch_close(l, &batch);
   while (dying) {
     w = dying;
     dying = w->next;
-    if (!drive.is_relaxed) {
+    if (!batch.is_relaxed) {
       gmlk_window_add(l, a, w, 1);
-      gmlk_window_set_idle(&a->windows, w, w->self.stream, w->self.ticket);
+      gmlk_window_set_idle(&a->windows, w, w->self.stream, w->self.u.epoch);
       continue;
     }
     if (w->va->state != GMLK_UNBACKED) {
       l->stats.quarantined_bytes += w->chunk_count * a->chunk_bytes;
-      gmlk_window_stick(&a->windows, w, w->chunk_count);
+      gmlk_window_quarantine(&a->windows, w, w->chunk_count);
       continue;
     }
     gmlk_window_count(a, w, -1);
-    gmlk_window_drop(l, a, w, drive.ns / count, "the lake dropped an idle window");
+    gmlk_window_drop(l, a, w, batch.ns / count, "the lake dropped an idle window");
   }
-  return drive.result;
+  return batch.result;
 }
 
 /* StitchFree, and for want of memory: drops the windows that are idle longest and whose work
@@ -6730,7 +6761,7 @@ static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t
   gmlk_window *w = a->sleep < GMLK_ASLEEP ? a->windows.idle_first : NULL, *dying = NULL;
   while (w && left && bytes) {
     gmlk_window *next = w->idle_next;
-    if (gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) {
+    if (gmlk_tag_done(&l->streams, w->self.stream, w->self.u.epoch)) {
       gmlk_window_kill(l, a, w, &dying);
       bytes -= gmlk_min(bytes, w->chunk_count * a->chunk_bytes);
       left--;
@@ -6747,32 +6778,32 @@ static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
   if (l->stats.stitched_bytes <= l->desc.stitched_bytes_max) return;
   if (l->desc.policy && l->desc.policy->evict) return; /* the policy has decided: >>research */
   (void)gmlk_refresh(l, 1);
-  (void)gmlk_evict(l, a, l->stats.stitched_bytes - low, GMLK_BATCH_MIN);
+  (void)gmlk_evict(l, a, l->stats.stitched_bytes - low, GMLK_AT_ONCE_MIN);
   for (i = 0; i < l->arena_count && l->stats.stitched_bytes > low; i++)
     if (l->arenas[i])
-      (void)gmlk_evict(l, l->arenas[i], l->stats.stitched_bytes - low, GMLK_BATCH_MIN);
+      (void)gmlk_evict(l, l->arenas[i], l->stats.stitched_bytes - low, GMLK_AT_ONCE_MIN);
 }
 
-/* Maps the chunks under a window; on an error unmaps what it mapped. *out_stuck: the number of
-   chunks that are still mapped because that failed too. */
-static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, const gmlk_window *w,
-                                     uint32_t *out_stuck) {
+/* Maps the chunks under a window; on an error unmaps what it mapped. *out_quarantined: the number
+   of chunks that are still mapped because that failed too. */
+static gmlake_result gmlk_window_map(gmlk_batch *batch, const gmlk_arena *a, const gmlk_window *w,
+                                     uint32_t *out_quarantined) {
   uint64_t at = gmlk_va_address(a, &a->window_space, w->va);
   size_t mapped = 0;
   uint32_t i, slot;
   gmlake_result result = GMLAKE_OK;
-  for (i = 0; i < w->span_count && !result; i++) {
-    uint32_t first = gmlk_span_slot(a, &w->spans[i]);
-    const uint32_t end = first + gmlk_span_chunks(a, &w->spans[i]);
+  for (i = 0; i < w->piece_count && !result; i++) {
+    uint32_t first = gmlk_piece_slot(a, &w->pieces[i]);
+    const uint32_t end = first + gmlk_piece_chunks(a, &w->pieces[i]);
     for (slot = first; slot < end && !result; slot++) {
-      result = GMLK_CALL(drive, map, at + mapped, a->chunk_bytes,
+      result = GMLK_CALL(batch, map, at + mapped, a->chunk_bytes,
                          gmlk_chunk_at(&a->chunks, slot)->handle);
       if (!result) mapped += a->chunk_bytes;
     }
   }
-  if (!result) result = gmlk_drive_set_access(drive, at, mapped);
-  if (result && mapped && GMLK_CALL(drive, unmap, at, mapped))
-    *out_stuck = (uint32_t)(mapped / a->chunk_bytes);
+  if (!result) result = gmlk_batch_set_access(batch, at, mapped);
+  if (result && mapped && GMLK_CALL(batch, unmap, at, mapped))
+    *out_quarantined = (uint32_t)(mapped / a->chunk_bytes);
   return result;
 }
 
@@ -6780,25 +6811,25 @@ static gmlake_result gmlk_window_map(gmlk_drive *drive, const gmlk_arena *a, con
    error, or OK where no address space is left. */
 static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_plan *plan,
                                     gmlake_result *out_result) {
-  size_t bytes = gmlk_window_record_bytes(plan->span_count);
+  size_t bytes = gmlk_window_record_bytes(plan->piece_count);
   uint32_t grains = 0, i;
   gmlk_window *w;
   *out_result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)plan->span_count + 1)) return NULL;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)plan->piece_count + 1)) return NULL;
   w = (gmlk_window *)gmlk_host_alloc(&l->host, bytes);
   if (!w) return NULL;
   *out_result = GMLAKE_OK;
-  w->spans = (gmlk_span *)(void *)(w + 1);
-  memcpy(w->spans, a->spans, plan->span_count * sizeof(gmlk_span));
-  w->span_count = plan->span_count;
+  w->pieces = (gmlk_piece *)(void *)(w + 1);
+  memcpy(w->pieces, a->pieces, plan->piece_count * sizeof(gmlk_piece));
+  w->piece_count = plan->piece_count;
   w->chunk_count = plan->chunk_count;
-  for (i = 0; i < w->span_count; i++) grains += w->spans[i].grains; /* [W3] */
+  for (i = 0; i < w->piece_count; i++) grains += w->pieces[i].grains; /* [W3] */
   gmlk_block_init(&w->self, a->number, 0, grains, GMLK_RESERVED);
   w->va = gmlk_va_take(&a->window_space, &l->records, plan->chunk_count,
                        (l->desc.flags & GMLAKE_GUARD) != 0, w);
   if (w->va) {
     w->address = gmlk_va_address(a, &a->window_space, w->va) +
-                 gmlk_to_bytes(w->spans[0].at - gmlk_slot_at(a, gmlk_span_slot(a, w->spans)));
+                 gmlk_to_bytes(w->pieces[0].at - gmlk_slot_at(a, gmlk_piece_slot(a, w->pieces)));
     return w;
   }
   gmlk_host_free(&l->host, w, bytes);
@@ -6806,57 +6837,58 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_
 }
 
 /* Gives up a window that could not be mapped. */
-static void gmlk_window_abandon(gmlake *l, gmlk_arena *a, gmlk_window *w, uint32_t stuck_chunks) {
-  if (!stuck_chunks) {
+static void gmlk_window_abandon(gmlake *l, gmlk_arena *a, gmlk_window *w,
+                                uint32_t quarantined_chunks) {
+  if (!quarantined_chunks) {
     gmlk_window_discard(l, a, w);
     return;
   }
   gmlk_window_count(a, w, 1);
   l->stats.quarantined_bytes += w->chunk_count * a->chunk_bytes;
-  gmlk_window_stick(&a->windows, w, stuck_chunks);
+  gmlk_window_quarantine(&a->windows, w, quarantined_chunks);
 }
 
-/* Maps a new window, the books unlocked meanwhile, and counts it in. Then it is neither live nor
-   idle: that is for the caller. *out_stuck: see gmlk_window_map. */
+/* Maps a new window, state_lock released meanwhile, and counts it in. Then it is neither live nor
+   idle: that is for the caller. *out_quarantined: see gmlk_window_map. */
 static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w,
-                                      uint32_t *out_stuck) {
+                                      uint32_t *out_quarantined) {
   const uint32_t grains = w->self.grains;
-  gmlk_drive drive;
-  if (!gmlk_drive_open(l, &drive)) (void)gmlk_window_map(&drive, a, w, out_stuck);
-  if (gmlk_drive_close(l, &drive)) return drive.result;
+  gmlk_batch batch;
+  if (!gmlk_batch_open(l, &batch)) (void)gmlk_window_map(&batch, a, w, out_quarantined);
+  if (gmlk_batch_close(l, &batch)) return batch.result;
   gmlk_window_add(l, a, w, 1);
   gmlk_window_count(a, w, 1);
   if (!a->windows.number || grains < a->windows.grains_min) a->windows.grains_min = grains;
   w->number = ++a->windows.number;
   l->stats.stitch_count++;
-  gmlk_tell(l, NULL, GMLAKE_STEP_STITCH, w->address, gmlk_to_bytes(grains), drive.ns,
+  gmlk_tell(l, NULL, GMLAKE_STEP_STITCH, w->address, gmlk_to_bytes(grains), batch.ns,
             "the lake mapped free pieces side by side");
   return GMLAKE_OK;
 }
 
 #define GMLK_STITCHES_IN_ROW 32u /* so many without growth tell that a lake does not settle */
 
-/* Stitch: makes the window that arena->spans plans and grants it. *out_block stays NULL on an
+/* Stitch: makes the window that arena->pieces plans and grants it. *out_block stays NULL on an
    error, and where no address space is left: then the result is OK. */
-static gmlake_result gmlk_stitch(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
+static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                  const gmlk_window_plan *plan, gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   gmlake_result result;
   gmlk_window *w = gmlk_window_new(l, a, plan, &result);
-  uint32_t stuck_chunks = 0;
+  uint32_t quarantined_chunks = 0;
   if (!w) {
     r->lacks_window_space = !result;
     return result;
   }
-  result = gmlk_spans_borrow(l, a, taker, w->spans, w->span_count);
+  result = gmlk_pieces_borrow(l, a, requester, w->pieces, w->piece_count);
   if (result) {
     gmlk_window_discard(l, a, w);
     return result;
   }
-  result = gmlk_window_make(l, a, w, &stuck_chunks);
+  result = gmlk_window_make(l, a, w, &quarantined_chunks);
   if (result) {
-    gmlk_spans_unreserve(a, w->spans, w->span_count);
-    gmlk_window_abandon(l, a, w, stuck_chunks);
+    gmlk_pieces_unreserve(a, w->pieces, w->piece_count);
+    gmlk_window_abandon(l, a, w, quarantined_chunks);
     return result;
   }
   w->is_known = r->is_capture;
@@ -6872,51 +6904,51 @@ static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
   size_t windows;
   do {
     windows = a->windows.count;
-    result = gmlk_evict(l, a, SIZE_MAX, gmlk_batch(windows));
+    result = gmlk_evict(l, a, SIZE_MAX, gmlk_at_once(windows));
   } while (!result && a->windows.count < windows);
   return result;
 }
 
-/* ---- >>places ----------------------------------------------------------------------------------
-   gmlake_buffer: a range of addresses, parts of which are memory. A place is one chunk's worth of
+/* ---- >>pages ----------------------------------------------------------------------------------
+   gmlake_buffer: a range of addresses, parts of which are memory. A page is one chunk's worth of
    these addresses; it is committed or not. The chunks belong to the blocks' arena if they are as
    large as its own, and else to a bare one, of which no chunk has a home address. Either's tiling
    and tags say who owns a chunk and what may still use it, as for blocks; buffers map it where they
-   need it. Owns the buffers' records, their places and their mappings.
-   pre: the caller holds `driving`, except for what needs no driver call on a buffer that is not
+   need it. Owns the buffers' records, their pages and their mappings.
+   pre: the caller holds `driver_lock`, except for what needs no driver call on a buffer that is not
    busy.
 
-   [B1] `count` places are committed, none of them behind the buffer's end. Such a place is mapped.
-        Its chunk is one block of state GMLK_COMMITTED, and that of no other committed place.
-   [B2] Another place is empty, or it is still mapped, with the tag of the last use through it;
-        another place, or blocks, may own the chunk. It is unmapped only when that use is complete.
-   [B3] The chunks' map_counts add up to the places that map them and the windows' [W6], their
-        place_counts to the places alone.
+   [B1] `count` pages are committed, none of them behind the buffer's end. Such a page is mapped.
+        Its chunk is one block of state GMLK_COMMITTED, and that of no other committed page.
+   [B2] Another page is empty, or it is still mapped, with the tag of the last use through it;
+        another page, or blocks, may own the chunk. It is unmapped only when that use is complete.
+   [B3] The chunks' map_counts add up to the pages that map them and the windows' [W6], their
+        page_counts to the pages alone.
    [B4] A destroyed buffer has count 0 and its end at 0. It stays in the arena's list until all its
-        places are empty.
-   [B5] A buffer's address space has room for max_bytes; its places lie there in order.
-   A place is blind after a growth that failed if the driver refused to unmap it again; it is
-   unmapped before it is used again.
+        pages are empty.
+   [B5] A buffer's address space has room for max_bytes; its pages lie there in order.
+   A page is without access after a growth that failed if the driver refused to unmap it again; it
+   is unmapped before it is used again.
    Costs: one map for each chunk newly mapped and one set_access for each row of them, one unmap for
    each mapping removed, else O(chunks). Can fail: host memory, the driver. */
 
-enum { /* gmlk_place.state */
-       GMLK_PLACE_EMPTY = 0,
-       GMLK_PLACE_MAPPED, /* still, and not committed */
-       GMLK_PLACE_BLIND,  /* mapped, perhaps without access; counts as quarantined */
-       GMLK_PLACE_COMMITTED
+enum { /* gmlk_page.state */
+       GMLK_PAGE_EMPTY = 0,
+       GMLK_PAGE_MAPPED,    /* still, and not committed */
+       GMLK_PAGE_NO_ACCESS, /* mapped, perhaps without access; counts as quarantined */
+       GMLK_PAGE_COMMITTED
 };
 
-typedef struct gmlk_place gmlk_place;
-struct gmlk_place {
-  gmlk_place *next; /* scratch of who holds `driving`: list of places to unmap */
+typedef struct gmlk_page gmlk_page;
+struct gmlk_page {
+  gmlk_page *next; /* scratch of who holds `driver_lock`: list of pages to unmap */
   uint64_t address;
-  uint64_t ticket; /* [mapped, blind] with stream: the tag of the mapping's last use */
-  uint64_t seal;   /* [mapped, blind] checksum of stream and ticket, for >>check */
-  uint32_t slot;   /* of its chunk; [empty, while it is committed] of the one to map */
+  uint64_t epoch;    /* [mapped, no access] with stream: the tag of the mapping's last use */
+  uint64_t checksum; /* [mapped, no access] checksum of stream and epoch, for >>check */
+  uint32_t slot;     /* of its chunk; [empty, while it is committed] of the one to map */
   uint16_t stream;
   uint8_t state;
-  uint8_t mark; /* scratch of who holds `driving`: the driver has done what was asked. [asleep]
+  uint8_t mark; /* scratch of who holds `driver_lock`: the driver has done what was asked. [asleep]
                       it is not mapped, whatever its state */
 };
 
@@ -6924,60 +6956,61 @@ struct gmlake_buffer {
   gmlake *lake; /* NULL: destroyed */
   gmlk_arena *arena;
   gmlk_block *va; /* its address space; slack is its chunks without the guard */
-  gmlk_place *places;
-  uint32_t place_count;    /* records in places; more are allocated as it grows */
+  gmlk_page *pages;
+  uint32_t page_count;     /* records in pages; more are allocated as it grows */
   uint32_t count;          /* [B1] */
   size_t bytes, max_bytes; /* its end, and how far that may move; written by >>buffer */
   uint64_t user_data;
   const char *label;
   gmlake_buffer *next; /* in arena->buffers */
-  int is_busy;         /* the holder of `driving` commits, with the books unlocked at times */
+  int is_busy;         /* the holder of `driver_lock` commits, with state_lock released at times */
 };
 
 static uint64_t gmlk_buffer_address(const gmlake_buffer *b) {
   return gmlk_va_address(b->arena, &b->arena->buffer_space, b->va);
 }
 
-/* The block that holds the first grain of a place's chunk: all of it while it is committed. */
-static gmlk_block *gmlk_place_block(const gmlk_arena *a, const gmlk_place *place) {
-  return gmlk_locate(a, gmlk_slot_at(a, place->slot));
+/* The block that holds the first grain of a page's chunk: all of it while it is committed. */
+static gmlk_block *gmlk_page_block(const gmlk_arena *a, const gmlk_page *page) {
+  return gmlk_locate(a, gmlk_slot_at(a, page->slot));
 }
 
-/* Whether the taker may have the chunk in a slot. */
-static int gmlk_slot_suits(const gmlake *l, const gmlk_arena *a, uint32_t slot, gmlk_taker taker) {
-  return gmlk_may_take_range(&l->streams, taker, gmlk_locate(a, gmlk_slot_at(a, slot)),
+/* Whether the requester may have the chunk in a slot. */
+static int gmlk_slot_suits(const gmlake *l, const gmlk_arena *a, uint32_t slot,
+                           gmlk_requester requester) {
+  return gmlk_may_take_range(&l->streams, requester, gmlk_locate(a, gmlk_slot_at(a, slot)),
                              gmlk_slot_at(a, slot + 1));
 }
 
-/* Whether a place still maps a chunk that is free. */
+/* Whether a page still maps a chunk that is free. */
 static int gmlk_is_in_place(const gmlk_arena *a, uint32_t slot) {
-  return gmlk_chunk_at(&a->chunks, slot)->place_count != 0;
+  return gmlk_chunk_at(&a->chunks, slot)->page_count != 0;
 }
 
-/* Sets the tag of the last use through a place. */
-static void gmlk_place_tag(gmlk_place *place, unsigned stream, uint64_t ticket) {
-  place->stream = (uint16_t)stream;
-  place->ticket = ticket;
-  place->seal = gmlk_seal(stream, ticket);
+/* Sets the tag of the last use through a page. */
+static void gmlk_page_tag(gmlk_page *page, unsigned stream, uint64_t epoch) {
+  page->stream = (uint16_t)stream;
+  page->epoch = epoch;
+  page->checksum = gmlk_checksum(stream, epoch);
 }
 
-/* Whether the last use through a place is known to be complete. */
-static int gmlk_place_is_done(const gmlake *l, const gmlk_place *place) {
-  return gmlk_tag_done(&l->streams, place->stream, place->ticket);
+/* Whether the last use through a page is known to be complete. */
+static int gmlk_page_is_done(const gmlake *l, const gmlk_page *page) {
+  return gmlk_tag_done(&l->streams, page->stream, page->epoch);
 }
 
-/* The number of chunks, and of places, for so many bytes of a buffer. */
+/* The number of chunks, and of pages, for so many bytes of a buffer. */
 static uint32_t gmlk_buffer_count(const gmlake_buffer *b, size_t bytes) {
   size_t chunk = b->arena->chunk_bytes;
   return (uint32_t)(bytes / chunk + (bytes % chunk != 0));
 }
 
 static int gmlk_is_committed(const gmlake_buffer *b, uint32_t i) {
-  return i < b->place_count && b->places[i].state == GMLK_PLACE_COMMITTED;
+  return i < b->page_count && b->pages[i].state == GMLK_PAGE_COMMITTED;
 }
 
-/* How many places of [from, to) are committed. */
-static uint32_t gmlk_places_committed(const gmlake_buffer *b, uint32_t from, uint32_t to) {
+/* How many pages of [from, to) are committed. */
+static uint32_t gmlk_pages_committed(const gmlake_buffer *b, uint32_t from, uint32_t to) {
   uint32_t count = 0;
   for (; from < to; from++) count += (uint32_t)gmlk_is_committed(b, from);
   return count;
@@ -6990,148 +7023,148 @@ static size_t gmlk_buffer_asked(const gmlake_buffer *b) {
   return b->count * chunk - slack;
 }
 
-/* Writes down that a place is not mapped any more. */
-static void gmlk_place_clear(gmlake *l, gmlk_arena *a, gmlk_place *place) {
-  if (place->state == GMLK_PLACE_BLIND) l->stats.quarantined_bytes -= a->chunk_bytes;
-  gmlk_chunk_place(&a->chunks, place->slot, -1);
-  place->state = GMLK_PLACE_EMPTY;
-  place->mark = 0;
+/* Writes down that a page is not mapped any more. */
+static void gmlk_page_clear(gmlake *l, gmlk_arena *a, gmlk_page *page) {
+  if (page->state == GMLK_PAGE_NO_ACCESS) l->stats.quarantined_bytes -= a->chunk_bytes;
+  gmlk_chunk_page(&a->chunks, page->slot, -1);
+  page->state = GMLK_PAGE_EMPTY;
+  page->mark = 0;
 }
 
-/* Unmaps a list of places that are not committed, the books unlocked meanwhile. A place that cannot
+/* Unmaps a list of pages that are not committed, state_lock released meanwhile. A page that cannot
    be unmapped stays as it is. */
-static gmlake_result gmlk_places_unmap(gmlake *l, gmlk_arena *a, gmlk_place *list) {
-  gmlk_drive drive;
-  gmlk_place *place;
+static gmlake_result gmlk_pages_unmap(gmlake *l, gmlk_arena *a, gmlk_page *list) {
+  gmlk_batch batch;
+  gmlk_page *page;
   if (!list) return GMLAKE_OK;
-  (void)gmlk_drive_open(l, &drive);
-  for (place = list; place; place = place->next)
-    place->mark = drive.is_relaxed && !GMLK_CALL(&drive, unmap, place->address, a->chunk_bytes);
-  (void)gmlk_drive_close(l, &drive);
-  for (place = list; place; place = place->next)
-    if (place->mark) gmlk_place_clear(l, a, place);
-  return drive.result;
+  (void)gmlk_batch_open(l, &batch);
+  for (page = list; page; page = page->next)
+    page->mark = batch.is_relaxed && !GMLK_CALL(&batch, unmap, page->address, a->chunk_bytes);
+  (void)gmlk_batch_close(l, &batch);
+  for (page = list; page; page = page->next)
+    if (page->mark) gmlk_page_clear(l, a, page);
+  return batch.result;
 }
 
-/* For trim: clears the marks of chunks that cannot be returned, since a use through a place that
-   maps them is not complete, and the taker may not wait for it. */
-static void gmlk_places_spare(const gmlake *l, gmlk_arena *a, gmlk_taker taker) {
+/* For trim: clears the marks of chunks that cannot be returned, since a use through a page that
+   maps them is not complete, and the requester may not wait for it. */
+static void gmlk_pages_spare(const gmlake *l, gmlk_arena *a, gmlk_requester requester) {
   const gmlake_buffer *b;
   uint32_t i;
   for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->place_count; i++) {
-      const gmlk_place *place = &b->places[i];
-      if (place->state && !gmlk_is_committed(b, i) &&
-          !gmlk_may_await(&l->streams, taker, place->stream, place->ticket))
-        gmlk_chunk_mark(&a->chunks, place->slot, 0);
+    for (i = 0; i < b->page_count; i++) {
+      const gmlk_page *page = &b->pages[i];
+      if (page->state && !gmlk_is_committed(b, i) &&
+          !gmlk_may_await(&l->streams, requester, page->stream, page->epoch))
+        gmlk_chunk_mark(&a->chunks, page->slot, 0);
     }
 }
 
-/* Lists the places that are mapped but not committed; with only_marked, those of marked chunks. */
-static gmlk_place *gmlk_places_idle(gmlk_arena *a, int only_marked) {
-  gmlk_place *list = NULL;
+/* Lists the pages that are mapped but not committed; with only_marked, those of marked chunks. */
+static gmlk_page *gmlk_pages_idle(gmlk_arena *a, int only_marked) {
+  gmlk_page *list = NULL;
   gmlake_buffer *b;
   uint32_t i;
   for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->place_count; i++) {
-      if (!b->places[i].state || gmlk_is_committed(b, i)) continue;
-      if (only_marked && !gmlk_chunk_at(&a->chunks, b->places[i].slot)->is_marked) continue;
-      b->places[i].next = list;
-      list = &b->places[i];
+    for (i = 0; i < b->page_count; i++) {
+      if (!b->pages[i].state || gmlk_is_committed(b, i)) continue;
+      if (only_marked && !gmlk_chunk_at(&a->chunks, b->pages[i].slot)->is_marked) continue;
+      b->pages[i].next = list;
+      list = &b->pages[i];
     }
   return list;
 }
 
-/* Unmaps one place. */
-static gmlake_result gmlk_place_unmap(gmlake *l, gmlk_arena *a, gmlk_place *place) {
-  place->next = NULL;
-  return gmlk_places_unmap(l, a, place);
+/* Unmaps one page. */
+static gmlake_result gmlk_page_unmap(gmlake *l, gmlk_arena *a, gmlk_page *page) {
+  page->next = NULL;
+  return gmlk_pages_unmap(l, a, page);
 }
 
-/* Marks a place for >>sleep. */
-static void gmlk_place_mark(gmlk_place *place, unsigned mark) { place->mark = (uint8_t)mark; }
+/* Marks a page for >>sleep. */
+static void gmlk_page_mark(gmlk_page *page, unsigned mark) { page->mark = (uint8_t)mark; }
 
-/* Maps the empty places of [from, to) to the chunks in their slots; on an error unmaps them again.
-   Then mark tells which places are mapped that were empty. */
-static gmlake_result gmlk_places_drive(gmlk_drive *drive, gmlake_buffer *b, uint32_t from,
-                                       uint32_t to) {
+/* Maps the empty pages of [from, to) to the chunks in their slots; on an error unmaps them again.
+   Then mark tells which pages are mapped that were empty. */
+static gmlake_result gmlk_pages_calls(gmlk_batch *batch, gmlake_buffer *b, uint32_t from,
+                                      uint32_t to) {
   gmlk_arena *a = b->arena;
-  gmlk_place *places = b->places;
-  gmlake_result result = drive->result;
+  gmlk_page *pages = b->pages;
+  gmlake_result result = batch->result;
   uint32_t i, first;
   for (i = from; i < to && !result; i++) {
-    if (places[i].state) continue;
-    result = GMLK_CALL(drive, map, places[i].address, a->chunk_bytes,
-                       gmlk_chunk_at(&a->chunks, places[i].slot)->handle);
-    places[i].mark = !result;
+    if (pages[i].state) continue;
+    result = GMLK_CALL(batch, map, pages[i].address, a->chunk_bytes,
+                       gmlk_chunk_at(&a->chunks, pages[i].slot)->handle);
+    pages[i].mark = !result;
   }
   for (i = first = from; i < to && !result; i++) { /* one call for each row of neighbours */
-    if (!places[i].mark) first = i + 1;
-    if (!places[i].mark || (i + 1 < to && places[i + 1].mark)) continue;
-    result = gmlk_drive_set_access(drive, places[first].address, (i + 1 - first) * a->chunk_bytes);
+    if (!pages[i].mark) first = i + 1;
+    if (!pages[i].mark || (i + 1 < to && pages[i + 1].mark)) continue;
+    result = gmlk_batch_set_access(batch, pages[first].address, (i + 1 - first) * a->chunk_bytes);
   }
   for (i = to; result && i-- > from;)
-    if (places[i].mark && !GMLK_CALL(drive, unmap, places[i].address, a->chunk_bytes))
-      places[i].mark = 0;
+    if (pages[i].mark && !GMLK_CALL(batch, unmap, pages[i].address, a->chunk_bytes))
+      pages[i].mark = 0;
   return result;
 }
 
-/* The same, with the books unlocked meanwhile, and writes down what is mapped now. */
-static gmlake_result gmlk_places_map(gmlake *l, gmlake_buffer *b, uint32_t from, uint32_t to) {
+/* The same, with state_lock released meanwhile, and writes down what is mapped now. */
+static gmlake_result gmlk_pages_map(gmlake *l, gmlake_buffer *b, uint32_t from, uint32_t to) {
   gmlk_arena *a = b->arena;
-  gmlk_drive drive;
+  gmlk_batch batch;
   uint32_t i;
-  (void)gmlk_drive_open(l, &drive);
-  (void)gmlk_places_drive(&drive, b, from, to);
-  (void)gmlk_drive_close(l, &drive);
+  (void)gmlk_batch_open(l, &batch);
+  (void)gmlk_pages_calls(&batch, b, from, to);
+  (void)gmlk_batch_close(l, &batch);
   for (i = from; i < to; i++) {
-    gmlk_place *place = &b->places[i];
-    if (!place->mark) continue;
-    place->mark = 0;
-    place->state = drive.result ? GMLK_PLACE_BLIND : GMLK_PLACE_MAPPED;
-    gmlk_place_tag(place, GMLK_CLEAN, 0);
-    gmlk_chunk_place(&a->chunks, place->slot, 1);
-    if (drive.result) l->stats.quarantined_bytes += a->chunk_bytes;
+    gmlk_page *page = &b->pages[i];
+    if (!page->mark) continue;
+    page->mark = 0;
+    page->state = batch.result ? GMLK_PAGE_NO_ACCESS : GMLK_PAGE_MAPPED;
+    gmlk_page_tag(page, GMLK_CLEAN, 0);
+    gmlk_chunk_page(&a->chunks, page->slot, 1);
+    if (batch.result) l->stats.quarantined_bytes += a->chunk_bytes;
   }
-  return drive.result;
+  return batch.result;
 }
 
-/* Makes records for the places of [0, count), and for as many again; 0: no host memory. */
-static int gmlk_places_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
-  uint32_t most = b->va->slack, i = b->place_count;
+/* Makes records for the pages of [0, count), and for as many again; 0: no host memory. */
+static int gmlk_pages_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
+  uint32_t most = b->va->slack, i = b->page_count;
   size_t capacity = i;
   if (count <= i) return 1;
   most = most - i < i ? most : 2 * i;
-  if (!gmlk_host_resize(&l->host, &b->places, &capacity, gmlk_max(most, count), sizeof(gmlk_place)))
+  if (!gmlk_host_resize(&l->host, &b->pages, &capacity, gmlk_max(most, count), sizeof(gmlk_page)))
     return 0;
-  b->place_count = (uint32_t)capacity;
-  for (; i < b->place_count; i++)
-    b->places[i].address = gmlk_buffer_address(b) + (uint64_t)i * b->arena->chunk_bytes;
+  b->page_count = (uint32_t)capacity;
+  for (; i < b->page_count; i++)
+    b->pages[i].address = gmlk_buffer_address(b) + (uint64_t)i * b->arena->chunk_bytes;
   return 1;
 }
 
 static void gmlk_buffer_set_busy(gmlake_buffer *b, int is_busy) { b->is_busy = is_busy; }
 
-/* Frees a destroyed buffer's record and addresses. pre: [B4] its places are empty. */
+/* Frees a destroyed buffer's record and addresses. pre: [B4] its pages are empty. */
 static void gmlk_buffer_remove(gmlake *l, gmlake_buffer *b) {
   gmlake_buffer **link = &b->arena->buffers;
   while (*link != b) link = &(*link)->next;
   *link = b->next;
   b->arena->void_count--;
   gmlk_va_give(&b->arena->buffer_space, &l->records, b->va);
-  gmlk_host_free(&l->host, b->places, b->place_count * sizeof(gmlk_place));
+  gmlk_host_free(&l->host, b->pages, b->page_count * sizeof(gmlk_page));
   gmlk_host_free(&l->host, b, sizeof(gmlake_buffer));
 }
 
-/* Lists the places that a destroyed buffer still maps; 0: one of them may not be unmapped yet. */
-static int gmlk_buffer_remains(const gmlake *l, gmlake_buffer *b, gmlk_place **out_list) {
+/* Lists the pages that a destroyed buffer still maps; 0: one of them may not be unmapped yet. */
+static int gmlk_buffer_remains(const gmlake *l, gmlake_buffer *b, gmlk_page **out_list) {
   uint32_t i;
   *out_list = NULL;
-  for (i = 0; i < b->place_count; i++) {
-    if (!b->places[i].state) continue;
-    if (!gmlk_place_is_done(l, &b->places[i])) return 0;
-    b->places[i].next = *out_list;
-    *out_list = &b->places[i];
+  for (i = 0; i < b->page_count; i++) {
+    if (!b->pages[i].state) continue;
+    if (!gmlk_page_is_done(l, &b->pages[i])) return 0;
+    b->pages[i].next = *out_list;
+    *out_list = &b->pages[i];
   }
   return 1;
 }
@@ -7142,25 +7175,25 @@ static gmlake_result gmlk_buffers_reap(gmlake *l, gmlk_arena *a, size_t limit) {
   gmlake_buffer *b = a->sleep < GMLK_ASLEEP ? a->buffers : NULL, *next;
   gmlake_result result = GMLAKE_OK;
   for (; b && limit && !result; b = next) {
-    gmlk_place *list;
+    gmlk_page *list;
     next = b->next;
     if (b->lake || !gmlk_buffer_remains(l, b, &list)) continue;
     limit -= list != NULL;
-    result = gmlk_places_unmap(l, a, list);
+    result = gmlk_pages_unmap(l, a, list);
     if (!result) gmlk_buffer_remove(l, b);
   }
   return result;
 }
 
-/* Writes down whether a place is committed. GMLAKE_FILL: the host fills its chunk, unless another
-   process may use it, which a note tells. */
-static void gmlk_place_set(const gmlake *l, gmlake_buffer *b, uint32_t i, int is_committed) {
+/* Writes down whether a page is committed. GMLAKE_FILL: the host fills its chunk, unless another
+   process may use it, which an extra record tells. */
+static void gmlk_page_set(const gmlake *l, gmlake_buffer *b, uint32_t i, int is_committed) {
   size_t chunk = b->arena->chunk_bytes;
-  b->places[i].state = is_committed ? GMLK_PLACE_COMMITTED : GMLK_PLACE_MAPPED;
+  b->pages[i].state = is_committed ? GMLK_PAGE_COMMITTED : GMLK_PAGE_MAPPED;
   b->count += is_committed ? 1u : (uint32_t)-1;
   if ((l->desc.flags & GMLAKE_FILL) && b->arena->sleep < GMLK_ASLEEP &&
-      !gmlk_place_block(b->arena, &b->places[i])->as.live.note)
-    memset((void *)(uintptr_t)b->places[i].address,
+      !gmlk_page_block(b->arena, &b->pages[i])->as.live.extra)
+    memset((void *)(uintptr_t)b->pages[i].address,
            is_committed ? GMLAKE_FILL_NEW : GMLAKE_FILL_FREE, chunk);
 }
 
@@ -7175,51 +7208,51 @@ static void gmlk_buffer_figure(gmlake *l, const gmlake_buffer *b, int by) {
   gmlk_peak(&l->stats.requested_bytes_peak, l->stats.requested_bytes);
 }
 
-/* Gives a chunk, whose blocks are reserved or owned, to a place. */
-static void gmlk_place_commit(gmlk_arena *a, gmlk_block *block) {
+/* Gives a chunk, whose blocks are reserved or owned, to a page. */
+static void gmlk_page_commit(gmlk_arena *a, gmlk_block *block) {
   block = gmlk_own(a, block, gmlk_chunk_grains(a), GMLK_COMMITTED);
-  gmlk_set_tag(block, GMLK_CLEAN, block->ticket);
+  gmlk_set_tag(block, GMLK_CLEAN, block->u.epoch);
 }
 
-/* Reserves the chunk that a place maps; NULL: the place maps none, or the stream may not have it.
+/* Reserves the chunk that a page maps; NULL: the page maps none, or the stream may not have it.
    pre: two records reserved. */
-static gmlk_block *gmlk_place_reserve(const gmlake *l, gmlk_arena *a, const gmlk_place *place,
-                                      unsigned stream) {
-  if (place->state != GMLK_PLACE_MAPPED ||
-      !gmlk_slot_suits(l, a, place->slot, gmlk_taker_of(stream, GMLAKE_NO_WAIT)))
+static gmlk_block *gmlk_page_reserve(const gmlake *l, gmlk_arena *a, const gmlk_page *page,
+                                     unsigned stream) {
+  if (page->state != GMLK_PAGE_MAPPED ||
+      !gmlk_slot_suits(l, a, page->slot, gmlk_requester_of(stream, GMLAKE_NO_WAIT)))
     return NULL;
-  return gmlk_reserve_range(a, gmlk_place_block(a, place), gmlk_slot_at(a, place->slot),
+  return gmlk_reserve_range(a, gmlk_page_block(a, page), gmlk_slot_at(a, page->slot),
                             gmlk_chunk_grains(a));
 }
 
-/* How many places of an arena are blind. */
-static size_t gmlk_places_blind(const gmlk_arena *a) {
+/* How many pages of an arena are mapped without access. */
+static size_t gmlk_pages_without_access(const gmlk_arena *a) {
   const gmlake_buffer *b;
   size_t count = 0, i;
   for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->place_count; i++) count += b->places[i].state == GMLK_PLACE_BLIND;
+    for (i = 0; i < b->page_count; i++) count += b->pages[i].state == GMLK_PAGE_NO_ACCESS;
   return count;
 }
 
-/* Unmaps all places of an arena's buffers; returns whether one is still mapped. */
-static int gmlk_buffers_drain(gmlk_arena *a, gmlk_drive *drive) {
+/* Unmaps all pages of an arena's buffers; returns whether one is still mapped. */
+static int gmlk_buffers_drain(gmlk_arena *a, gmlk_batch *batch) {
   gmlake_buffer *b;
   uint32_t i;
   int is_mapped = 0;
   for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->place_count; i++)
-      if (b->places[i].state && !b->places[i].mark &&
-          GMLK_CALL(drive, unmap, b->places[i].address, a->chunk_bytes))
+    for (i = 0; i < b->page_count; i++)
+      if (b->pages[i].state && !b->pages[i].mark &&
+          GMLK_CALL(batch, unmap, b->pages[i].address, a->chunk_bytes))
         is_mapped = 1;
       else
-        b->places[i].state = GMLK_PLACE_EMPTY;
+        b->pages[i].state = GMLK_PAGE_EMPTY;
   return is_mapped;
 }
 
 static void gmlk_buffers_free(gmlake *l, gmlake_buffer *b) {
   while (b) {
     gmlake_buffer *next = b->next;
-    gmlk_host_free(&l->host, b->places, b->place_count * sizeof(gmlk_place));
+    gmlk_host_free(&l->host, b->pages, b->page_count * sizeof(gmlk_page));
     gmlk_host_free(&l->host, b, sizeof(gmlake_buffer));
     b = next;
   }
@@ -7229,7 +7262,7 @@ static void gmlk_buffers_free(gmlake *l, gmlake_buffer *b) {
    Creates chunks (the paper's Alloc) and returns them to the driver (trim). Only three other
    sections do that: >>pools returns all chunks of an arena that it closes, >>sleep releases and
    creates those of arenas that sleep and wake, >>sharing imports some. Owns nothing.
-   pre: the caller holds `driving`.
+   pre: the caller holds `driver_lock`.
    Costs: the driver's, for each chunk. Can fail: host memory, the driver, limits. */
 
 #define GMLK_GAP_TRIES 64u /* gaps of the home range that growth looks at, the lowest first */
@@ -7238,39 +7271,45 @@ static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
   return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
 }
 
-typedef struct gmlk_grower { /* for whom chunks are created; its free memory counts, too */
+typedef struct
+    gmlk_growth_requester { /* for whom chunks are created; its free memory counts, too */
   const gmlk_streams *streams;
-  gmlk_taker taker; /* NO_WAIT; or, for a forecast, HOST_WAIT */
-} gmlk_grower;
+  gmlk_requester requester; /* NO_WAIT; or, for a forecast, HOST_WAIT */
+} gmlk_growth_requester;
 
-static gmlk_grower gmlk_grower_of(const gmlake *l, gmlk_taker taker) {
-  gmlk_grower by;
+static gmlk_growth_requester gmlk_growth_by(const gmlake *l, gmlk_requester requester) {
+  gmlk_growth_requester by;
   by.streams = &l->streams;
-  by.taker = taker;
+  by.requester = requester;
   return by;
 }
 
 /* The grains of the usable free run that ends where b begins, from its first aligned one on. New
    chunks at the front of b make one run with it. 0: none, or a policy keeps blocks apart. */
-static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, gmlk_grower by,
+static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, gmlk_growth_requester by,
                                  uint32_t align) {
   gmlk_block *before = gmlk_before_clean(b);
   uint32_t at;
   if (a->keeps_apart) return 0;
-  while (by.taker.may_wait && gmlk_may_take(by.streams, by.taker, before)) before = before->prev;
+  while (by.requester.may_wait && gmlk_may_take(by.streams, by.requester, before))
+    before = before->prev;
   at = gmlk_block_end(before);
-  if (by.taker.stream && gmlk_has_tag(before, by.taker.stream)) at = gmlk_run_of(a, before).at;
+  if (by.requester.stream && gmlk_has_tag(before, by.requester.stream))
+    at = gmlk_run_of(a, before).at;
   return (b->at - at) & ~(align - 1); /* b->at is aligned: it is a chunk's first grain */
 }
 
 /* The same for the usable free run that begins where b ends. */
-static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b, gmlk_grower by) {
+static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b,
+                                gmlk_growth_requester by) {
   gmlk_block *behind = gmlk_behind_clean(b);
   uint32_t end;
   if (a->keeps_apart) return 0;
-  while (by.taker.may_wait && gmlk_may_take(by.streams, by.taker, behind)) behind = behind->next;
+  while (by.requester.may_wait && gmlk_may_take(by.streams, by.requester, behind))
+    behind = behind->next;
   end = behind->at;
-  if (by.taker.stream && gmlk_has_tag(behind, by.taker.stream)) end = gmlk_run_of(a, behind).end;
+  if (by.requester.stream && gmlk_has_tag(behind, by.requester.stream))
+    end = gmlk_run_of(a, behind).end;
   return end - gmlk_block_end(b);
 }
 
@@ -7282,10 +7321,10 @@ static gmlk_slots gmlk_slots_from(const gmlk_arena *a, uint32_t slot, uint32_t c
 }
 
 /* The slot behind the last quarantined one of a range; the range's first if none is quarantined. */
-static uint32_t gmlk_behind_stuck(const gmlk_arena *a, uint32_t slot, uint32_t count) {
+static uint32_t gmlk_behind_quarantined(const gmlk_arena *a, uint32_t slot, uint32_t count) {
   uint32_t i;
-  for (i = count; a->chunks.stuck_count && i-- > 0;)
-    if (gmlk_chunk_is_stuck(&a->chunks, slot + i)) return slot + i + 1;
+  for (i = count; a->chunks.quarantined_count && i-- > 0;)
+    if (gmlk_chunk_is_quarantined(&a->chunks, slot + i)) return slot + i + 1;
   return slot;
 }
 
@@ -7302,7 +7341,7 @@ static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t c
     uint32_t next;
     if (slot >= a->area.limit || count > a->area.limit - slot)
       return gmlk_area_next(&a->area, count);
-    next = gmlk_behind_stuck(a, slot, count);
+    next = gmlk_behind_quarantined(a, slot, count);
     if (next == slot) return slot;
     slot = next;
   }
@@ -7310,7 +7349,7 @@ static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t c
 
 /* Where new chunks behind the last slot begin so that they make a run of `grains`; free memory that
    ends where they begin counts. *out_need is their number; 0: there is no room. */
-static uint32_t gmlk_growth_at_end(const gmlk_arena *a, gmlk_grower by, uint32_t grains,
+static uint32_t gmlk_growth_at_end(const gmlk_arena *a, gmlk_growth_requester by, uint32_t grains,
                                    uint32_t align, uint32_t *out_need) {
   uint32_t tail = gmlk_open_before(a, &a->tail, by, align), slot;
   *out_need = gmlk_chunks_missing(a, grains, tail);
@@ -7326,8 +7365,8 @@ static uint32_t gmlk_growth_at_end(const gmlk_arena *a, gmlk_grower by, uint32_t
 /* Finds the fewest new chunks that make one run of `grains`: behind the last slot, or in a gap.
    Looks at the GMLK_GAP_TRIES lowest gaps, and at more of them only until one is found. Returns no
    slot where there is no room. */
-static gmlk_slots gmlk_growth_contiguous(const gmlk_arena *a, gmlk_grower by, uint32_t grains,
-                                         uint32_t align) {
+static gmlk_slots gmlk_growth_contiguous(const gmlk_arena *a, gmlk_growth_requester by,
+                                         uint32_t grains, uint32_t align) {
   uint32_t best, slot = gmlk_growth_at_end(a, by, grains, align, &best);
   const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
   unsigned tries = 0;
@@ -7341,7 +7380,7 @@ static gmlk_slots gmlk_growth_contiguous(const gmlk_arena *a, gmlk_grower by, ui
       if ((uint64_t)before + b->grains + after < grains) continue;
     }
     if (best && (need > best || (need == best && slot < first))) continue;
-    if (gmlk_behind_stuck(a, first, need) != first) continue;
+    if (gmlk_behind_quarantined(a, first, need) != first) continue;
     best = need;
     slot = first;
     if (need == 1) break; /* fewer is not possible */
@@ -7357,40 +7396,41 @@ static gmlk_slots gmlk_growth_anywhere(const gmlk_arena *a, uint32_t count) {
   uint32_t slot;
   for (; b && list.count < count; b = gmlk_tree_from(a->gaps, gmlk_block_end(b)))
     for (slot = gmlk_slot_of(a, b->at); slot < gmlk_slot_of(a, gmlk_block_end(b)); slot++)
-      if (!gmlk_chunk_is_stuck(&a->chunks, slot) && list.count < count) gmlk_slots_add(&list, slot);
+      if (!gmlk_chunk_is_quarantined(&a->chunks, slot) && list.count < count)
+        gmlk_slots_add(&list, slot);
   for (slot = a->slot_count; slot < a->area.limit && list.count < count; slot++)
-    if (!gmlk_chunk_is_stuck(&a->chunks, slot)) gmlk_slots_add(&list, slot);
+    if (!gmlk_chunk_is_quarantined(&a->chunks, slot)) gmlk_slots_add(&list, slot);
   slot = gmlk_area_next(&a->area, count - list.count);
   while (list.count < count && slot != GMLK_NOWHERE) gmlk_slots_add(&list, slot++);
   return list.count == count ? list : gmlk_slots_in(a->scratch);
 }
 
 /* Creates chunks in the slots and maps them at home. */
-static gmlake_result gmlk_chunks_make(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *slots) {
-  gmlake_result result = drive->result;
+static gmlake_result gmlk_chunks_make(gmlk_batch *batch, gmlk_arena *a, const gmlk_slots *slots) {
+  gmlake_result result = batch->result;
   uint32_t i, end;
   for (i = 0; i < slots->count && !result; i++) {
     const uint32_t slot = slots->items[i];
-    result = gmlk_chunk_create(&a->chunks, drive, slot, a->chunk_bytes);
+    result = gmlk_chunk_create(&a->chunks, batch, slot, a->chunk_bytes);
     if (!result && !a->is_bare)
-      result = gmlk_chunk_map(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes);
+      result = gmlk_chunk_map(&a->chunks, batch, slot, gmlk_slot_home(a, slot), a->chunk_bytes);
   }
   for (i = 0; i < slots->count && !result && !a->is_bare; i = end) { /* a call for each row */
     end = gmlk_slots_row(slots, i);
-    result = gmlk_drive_set_access(drive, gmlk_slot_home(a, slots->items[i]),
+    result = gmlk_batch_set_access(batch, gmlk_slot_home(a, slots->items[i]),
                                    (size_t)(end - i) * a->chunk_bytes);
   }
   return result;
 }
 
 /* Undoes gmlk_chunks_make in reverse. Chunks that could not be undone are quarantined. */
-static void gmlk_chunks_unmake(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *slots) {
+static void gmlk_chunks_unmake(gmlk_batch *batch, gmlk_arena *a, const gmlk_slots *slots) {
   uint32_t i = slots->count;
   while (i--) {
     uint32_t slot = slots->items[i];
     if (!gmlk_chunk_at(&a->chunks, slot)->handle) continue;
-    if (gmlk_chunk_unmap(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
-      gmlk_chunk_release(&a->chunks, drive, slot);
+    if (gmlk_chunk_unmap(&a->chunks, batch, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
+      gmlk_chunk_release(&a->chunks, batch, slot);
     else
       gmlk_chunk_quarantine(&a->chunks, slot);
   }
@@ -7447,23 +7487,23 @@ static size_t gmlk_pool_bytes(const gmlake *l, const gmlake_pool *pool) {
   return bytes;
 }
 
-typedef struct gmlk_room { /* what an arena may grow into */
-  size_t free_bytes;       /* the driver's; SIZE_MAX: it was not asked */
-  size_t returned_bytes;   /* that other arenas return before, */
-  size_t own_bytes;        /* and those of the same pool among them */
-} gmlk_room;
+typedef struct gmlk_headroom { /* what an arena may grow into */
+  size_t free_bytes;           /* the driver's; SIZE_MAX: it was not asked */
+  size_t returned_bytes;       /* that other arenas return before, */
+  size_t own_bytes;            /* and those of the same pool among them */
+} gmlk_headroom;
 
 /* Whether limits and the room allow new chunks of so many bytes. */
-static gmlake_result gmlk_growth_fits(const gmlake *l, gmlk_attempt *r, size_t bytes,
-                                      const gmlk_room *room) {
+static gmlake_result gmlk_growth_fits(const gmlake *l, gmlk_request *r, size_t bytes,
+                                      const gmlk_headroom *headroom) {
   const gmlk_arena *a = r->arena;
-  const size_t free_bytes = room->free_bytes + room->returned_bytes;
+  const size_t free_bytes = headroom->free_bytes + headroom->returned_bytes;
   r->limit_bytes = l->desc.limit_bytes;
-  if (gmlk_exceeds(l->stats.reserved_bytes - room->returned_bytes, bytes, r->limit_bytes))
+  if (gmlk_exceeds(l->stats.reserved_bytes - headroom->returned_bytes, bytes, r->limit_bytes))
     return GMLAKE_ERROR_LIMIT_REACHED;
   r->limit_bytes = a->limit_bytes;
   if (r->limit_bytes &&
-      gmlk_exceeds(gmlk_pool_bytes(l, a->owner) - room->own_bytes, bytes, r->limit_bytes))
+      gmlk_exceeds(gmlk_pool_bytes(l, a->owner) - headroom->own_bytes, bytes, r->limit_bytes))
     return GMLAKE_ERROR_LIMIT_REACHED;
   r->limit_bytes = 0;
   if (bytes > free_bytes) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -7473,32 +7513,32 @@ static gmlake_result gmlk_growth_fits(const gmlake *l, gmlk_attempt *r, size_t b
 
 /* The same for a growth. The driver is asked only if desc.driver_free_bytes_min is set, or for many
    chunks, which else might be created in vain. */
-static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_attempt *r, size_t bytes) {
+static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, size_t bytes) {
   const size_t asked_bytes = GMLK_GROWTH_ASKED * r->arena->chunk_bytes;
-  gmlk_room room = {SIZE_MAX, 0, 0};
+  gmlk_headroom headroom = {SIZE_MAX, 0, 0};
   size_t total_bytes = 0;
-  gmlake_result result = gmlk_growth_fits(l, r, bytes, &room);
+  gmlake_result result = gmlk_growth_fits(l, r, bytes, &headroom);
   if (result || (!l->desc.driver_free_bytes_min && bytes < asked_bytes)) return result;
-  result = gmlk_ask_memory(l, &room.free_bytes, &total_bytes);
-  return result ? result : gmlk_growth_fits(l, r, bytes, &room);
+  result = gmlk_ask_memory(l, &headroom.free_bytes, &total_bytes);
+  return result ? result : gmlk_growth_fits(l, r, bytes, &headroom);
 }
 
 /* Creates chunks in the slots, if limits and the device allow it. */
-static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, const gmlk_slots *slots) {
+static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slots *slots) {
   gmlk_arena *a = r->arena;
   size_t records = gmlk_growth_records(slots);
   const size_t held = gmlk_chunks_held(&a->chunks);
   gmlk_records reserved;
-  gmlk_drive drive;
+  gmlk_batch batch;
   gmlake_result result = gmlk_growth_allowed(l, r, slots->count * a->chunk_bytes);
-  if (!result) result = gmlk_arena_reach(l, a, slots->items[slots->count - 1]);
+  if (!result) result = gmlk_arena_extend_to(l, a, slots->items[slots->count - 1]);
   if (result) return result;
   if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_records_hold(&l->records, &reserved, records);
-  (void)gmlk_drive_open(l, &drive);
-  result = gmlk_chunks_make(&drive, a, slots);
-  if (result) gmlk_chunks_unmake(&drive, a, slots);
-  result = gmlk_drive_close(l, &drive);
+  (void)gmlk_batch_open(l, &batch);
+  result = gmlk_chunks_make(&batch, a, slots);
+  if (result) gmlk_chunks_unmake(&batch, a, slots);
+  result = gmlk_batch_close(l, &batch);
   gmlk_records_return(&l->records, &reserved);
   l->stats.chunk_count += gmlk_chunks_held(&a->chunks) - held;
   if (result) {
@@ -7507,13 +7547,13 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_attempt *r, const gmlk_slot
   }
   gmlk_growth_commit(l, a, slots);
   gmlk_tell(l, r, GMLAKE_STEP_GROW, r->desc ? gmlk_slot_home(a, slots->items[0]) : 0,
-            slots->count * (uint64_t)a->chunk_bytes, drive.ns, "the lake created chunks");
+            slots->count * (uint64_t)a->chunk_bytes, batch.ns, "the lake created chunks");
   return GMLAKE_OK;
 }
 
 /* Reserves host memory to list and enter so many more slots. */
 static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
-  size_t slots = (size_t)(gmlk_max(a->slot_count, a->chunks.stuck_end) + more);
+  size_t slots = (size_t)(gmlk_max(a->slot_count, a->chunks.quarantined_end) + more);
   if (slots > a->area.limit) /* in another extent */
     slots = (size_t)gmlk_min(a->area.limit + 1 + more, a->area.most);
   return gmlk_arena_reserve_slots(a, slots) && gmlk_scratch_reserve(a, slots);
@@ -7522,13 +7562,13 @@ static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
 /* S4's Alloc, once: creates one contiguous range, if it needs at most `spare` chunks more than the
    shortfall of a window does; else the shortfall, wherever there are slots. shortfall 0: no window
    can be made. *out_count: the chunks that it tried to create. */
-static gmlake_result gmlk_grow_once(gmlake *l, gmlk_attempt *r, uint32_t shortfall, uint32_t spare,
+static gmlake_result gmlk_grow_once(gmlake *l, gmlk_request *r, uint32_t shortfall, uint32_t spare,
                                     uint32_t *out_count) {
   gmlk_arena *a = r->arena;
   uint32_t missing = gmlk_chunks_for(a, shortfall);
   gmlk_slots slots;
   if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, r->grains))) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  slots = gmlk_growth_contiguous(a, gmlk_grower_of(l, r->taker), r->grains, r->align);
+  slots = gmlk_growth_contiguous(a, gmlk_growth_by(l, r->requester), r->grains, r->align);
   if (missing && (!slots.count || slots.count > missing + spare))
     slots = gmlk_growth_anywhere(a, missing);
   *out_count = slots.count;
@@ -7539,7 +7579,7 @@ static gmlake_result gmlk_grow_once(gmlake *l, gmlk_attempt *r, uint32_t shortfa
 /* Creates what a request lacks. One chunk more than a window needs is created if that gives a range
    that needs no window: what is left of it serves later requests. If memory is too short for that,
    the shortfall alone is created. */
-static gmlake_result gmlk_grow(gmlake *l, gmlk_attempt *r, uint32_t shortfall) {
+static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, uint32_t shortfall) {
   uint32_t count = 0;
   gmlake_result result = gmlk_grow_once(l, r, shortfall, 1, &count);
   if (!gmlk_is_shortage(result) || !shortfall || count <= gmlk_chunks_for(r->arena, shortfall))
@@ -7549,28 +7589,28 @@ static gmlake_result gmlk_grow(gmlake *l, gmlk_attempt *r, uint32_t shortfall) {
 
 /* ---- trim ---- */
 
-/* Whether the taker may have all of a chunk. */
-static int gmlk_is_chunk_free(const gmlake *l, const gmlk_arena *a, gmlk_taker taker,
+/* Whether the requester may have all of a chunk. */
+static int gmlk_is_chunk_free(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
                               uint32_t slot) {
-  return gmlk_may_take_range(&l->streams, taker, a->firsts[slot], gmlk_slot_at(a, slot + 1));
+  return gmlk_may_take_range(&l->streams, requester, a->firsts[slot], gmlk_slot_at(a, slot + 1));
 }
 
-/* The taker for which trim looks for free chunks: it may have what is clean; with HOST_WAIT also
-   what is clean once the host has waited. */
-static gmlk_taker gmlk_trimmer(gmlake_wait wait) { return gmlk_taker_of(GMLK_CLEAN, wait); }
+/* The requester for which trim looks for free chunks: it may have what is clean; with HOST_WAIT
+   also what is clean once the host has waited. */
+static gmlk_requester gmlk_trimmer(gmlake_wait wait) { return gmlk_requester_of(GMLK_CLEAN, wait); }
 
-/* Returns those of the marked chunks that no quarantined window maps, and no window or place whose
+/* Returns those of the marked chunks that no quarantined window maps, and no window or page whose
    last use is not complete for the trimmer. The others lose their marks. */
-static gmlk_slots gmlk_trim_spare(const gmlake *l, gmlk_arena *a, gmlk_taker trimmer,
+static gmlk_slots gmlk_trim_spare(const gmlake *l, gmlk_arena *a, gmlk_requester trimmer,
                                   const gmlk_slots *chosen) {
   gmlk_slots kept = gmlk_slots_in(chosen->items);
   const gmlk_window *w;
   uint32_t i;
   for (w = a->windows.quarantine; w; w = w->next) (void)gmlk_window_marks(a, w, 1);
   for (w = a->windows.idle_first; w; w = w->idle_next)
-    if (!gmlk_may_await(&l->streams, trimmer, w->self.stream, w->self.ticket))
+    if (!gmlk_may_await(&l->streams, trimmer, w->self.stream, w->self.u.epoch))
       (void)gmlk_window_marks(a, w, 1);
-  gmlk_places_spare(l, a, trimmer);
+  gmlk_pages_spare(l, a, trimmer);
   for (i = 0; i < chosen->count; i++)
     if (gmlk_chunk_at(&a->chunks, chosen->items[i])->is_marked)
       gmlk_slots_add(&kept, chosen->items[i]);
@@ -7578,13 +7618,13 @@ static gmlk_slots gmlk_trim_spare(const gmlake *l, gmlk_arena *a, gmlk_taker tri
 }
 
 /* Chooses, marks and lists chunks to return, from the highest below *from_slot on: free for the
-   trimmer, and mapped by no quarantined window, nor by a window or place that is still in use. */
-static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_taker trimmer,
+   trimmer, and mapped by no quarantined window, nor by a window or page that is still in use. */
+static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_requester trimmer,
                                    uint32_t *from_slot, size_t max_bytes) {
-  size_t limit = gmlk_min(gmlk_batch(a->slot_count), (max_bytes - 1) / a->chunk_bytes + 1);
+  size_t limit = gmlk_min(gmlk_at_once(a->slot_count), (max_bytes - 1) / a->chunk_bytes + 1);
   gmlk_slots chosen = gmlk_slots_in(a->scratch);
   int is_mapped = 0;
-  gmlk_crumbs_end(a);
+  gmlk_small_reserve_end(a);
   while (*from_slot && chosen.count < limit) {
     const uint32_t slot = --*from_slot;
     if (!gmlk_is_chunk_free(l, a, trimmer, slot)) continue;
@@ -7595,20 +7635,20 @@ static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_taker tr
   return is_mapped ? gmlk_trim_spare(l, a, trimmer, &chosen) : chosen;
 }
 
-typedef struct gmlk_tally { /* of an arena's chunks, before a stretch of calls */
+typedef struct gmlk_counters { /* of an arena's chunks, before a stretch of calls */
   size_t held, shared;
-} gmlk_tally;
+} gmlk_counters;
 
-static gmlk_tally gmlk_tally_of(const gmlk_arena *a) {
-  gmlk_tally tally;
-  tally.held = gmlk_chunks_held(&a->chunks);
-  tally.shared = a->chunks.shared_count;
-  return tally;
+static gmlk_counters gmlk_counters_of(const gmlk_arena *a) {
+  gmlk_counters counters;
+  counters.held = gmlk_chunks_held(&a->chunks);
+  counters.shared = a->chunks.shared_count;
+  return counters;
 }
 
-/* Counts what became of the chunks. pre: the books are locked again. */
-static void gmlk_tally_up(gmlake *l, const gmlk_arena *a, gmlk_tally before) {
-  const gmlk_tally now = gmlk_tally_of(a);
+/* Counts what became of the chunks. pre: state_lock is held again. */
+static void gmlk_counters_update(gmlake *l, const gmlk_arena *a, gmlk_counters before) {
+  const gmlk_counters now = gmlk_counters_of(a);
   l->stats.chunk_count += now.held - before.held;
   l->stats.exported_bytes += (now.shared - before.shared) * a->chunk_bytes;
   if (a->is_import) l->stats.imported_bytes += (now.held - before.held) * a->chunk_bytes;
@@ -7631,14 +7671,14 @@ static void gmlk_trim_reserve(gmlk_arena *a, const gmlk_slots *slots) {
                              gmlk_chunk_grains(a));
 }
 
-/* Gives the chosen chunks back, if the driver takes calls. pre: no window or place maps them. */
-static void gmlk_trim_drive(gmlk_drive *drive, gmlk_arena *a, const gmlk_slots *slots) {
+/* Gives the chosen chunks back, if the driver takes calls. pre: no window or page maps them. */
+static void gmlk_trim_calls(gmlk_batch *batch, gmlk_arena *a, const gmlk_slots *slots) {
   uint32_t i;
-  for (i = 0; i < slots->count && drive->is_relaxed; i++) {
+  for (i = 0; i < slots->count && batch->is_relaxed; i++) {
     uint32_t slot = slots->items[i];
     if (GMLK_NEVER(gmlk_chunk_at(&a->chunks, slot)->map_count)) continue; /* [W6] [B3] */
-    if (gmlk_chunk_unmap(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
-      gmlk_chunk_release(&a->chunks, drive, slot);
+    if (gmlk_chunk_unmap(&a->chunks, batch, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
+      gmlk_chunk_release(&a->chunks, batch, slot);
   }
 }
 
@@ -7649,16 +7689,17 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots
   for (i = 0; i < slots->count; i++) {
     uint32_t slot = slots->items[i];
     gmlk_block *first = a->firsts[slot];
-    int is_stuck;
+    int is_quarantined;
     if (gmlk_chunk_at(&a->chunks, slot)->is_shared)
       gmlk_chunk_quarantine(&a->chunks, slot); /* [P5] */
-    is_stuck = gmlk_chunk_is_stuck(&a->chunks, slot);
+    is_quarantined = gmlk_chunk_is_quarantined(&a->chunks, slot);
     gmlk_chunk_mark(&a->chunks, slot, 0);
-    if (gmlk_chunk_at(&a->chunks, slot)->handle && !is_stuck) { /* the driver has not unmapped it */
+    if (gmlk_chunk_at(&a->chunks, slot)->handle &&
+        !is_quarantined) { /* the driver has not unmapped it */
       gmlk_unreserve_range(a, first, gmlk_chunk_grains(a));
       continue;
     }
-    if (is_stuck)
+    if (is_quarantined)
       l->stats.quarantined_bytes += a->chunk_bytes;
     else
       released += a->chunk_bytes;
@@ -7672,11 +7713,11 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots
 static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_slot,
                                      size_t max_bytes, size_t *released) {
   gmlk_window *dying = NULL;
-  gmlk_drive drive;
+  gmlk_batch batch;
   gmlk_slots slots;
   gmlake_result result;
-  const size_t most = gmlk_batch(a->slot_count);
-  const gmlk_tally before = gmlk_tally_of(a);
+  const size_t most = gmlk_at_once(a->slot_count);
+  const gmlk_counters before = gmlk_counters_of(a);
   size_t bytes;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * most) || !gmlk_scratch_reserve(a, most))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -7684,30 +7725,30 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   if (slots.count) gmlk_trim_kill(l, a, &dying);
   gmlk_trim_reserve(a, &slots);
   result = gmlk_windows_unmap(l, a, dying);
-  if (!result) result = gmlk_places_unmap(l, a, gmlk_places_idle(a, 1));
-  (void)gmlk_drive_open(l, &drive);
-  if (!result) gmlk_trim_drive(&drive, a, &slots);
-  (void)gmlk_drive_close(l, &drive);
+  if (!result) result = gmlk_pages_unmap(l, a, gmlk_pages_idle(a, 1));
+  (void)gmlk_batch_open(l, &batch);
+  if (!result) gmlk_trim_calls(&batch, a, &slots);
+  (void)gmlk_batch_close(l, &batch);
   bytes = gmlk_trim_commit(l, a, &slots);
-  gmlk_tally_up(l, a, before);
+  gmlk_counters_update(l, a, before);
   *released += bytes;
   if (bytes)
-    gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, bytes, drive.ns,
+    gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, bytes, batch.ns,
               "the lake returned free chunks to the driver");
-  return drive.result ? drive.result : result;
+  return batch.result ? batch.result : result;
 }
 
 /* Lists the chunks of a shared block in the arena's scratch; it has whole ones of its own. */
 static gmlk_slots gmlk_block_slots(gmlk_arena *a, const gmlk_block *b) {
   gmlk_slots slots = gmlk_slots_in(a->scratch);
-  const gmlk_span *spans;
-  gmlk_span whole;
+  const gmlk_piece *pieces;
+  gmlk_piece whole;
   size_t count, i;
   uint32_t slot;
-  spans = gmlk_spans_of(b, &whole, &count);
+  pieces = gmlk_pieces_of(b, &whole, &count);
   for (i = 0; i < count; i++)
-    for (slot = gmlk_slot_of(a, spans[i].at); slot < gmlk_slot_of(a, spans[i].at + spans[i].grains);
-         slot++)
+    for (slot = gmlk_slot_of(a, pieces[i].at);
+         slot < gmlk_slot_of(a, pieces[i].at + pieces[i].grains); slot++)
       gmlk_slots_add(&slots, slot);
   return slots;
 }
@@ -7721,7 +7762,7 @@ static int gmlk_slots_are_mapped(const gmlk_arena *a, const gmlk_slots *slots, i
   return i < slots->count;
 }
 
-/* Lists and marks the chunks of a pending block that is shared. It lists none if a window or place
+/* Lists and marks the chunks of a pending block that is shared. It lists none if a window or page
    that maps one may still be in use. pre: scratch is reserved. */
 static gmlk_slots gmlk_return_choose(const gmlake *l, gmlk_arena *a, const gmlk_block *b) {
   gmlk_slots all = gmlk_block_slots(a, b), kept;
@@ -7736,27 +7777,27 @@ static gmlk_slots gmlk_return_choose(const gmlake *l, gmlk_arena *a, const gmlk_
 
 /* Unmaps the block's window, if it is one, and then gives its chunks back. *out_is_gone: at least
    the window is unmapped. */
-static gmlake_result gmlk_return_drive(gmlake *l, gmlk_arena *a, const gmlk_window *w,
+static gmlake_result gmlk_return_calls(gmlake *l, gmlk_arena *a, const gmlk_window *w,
                                        const gmlk_slots *slots, int *out_is_gone) {
-  gmlk_drive drive;
-  if (!gmlk_drive_open(l, &drive) &&
-      (!w || !GMLK_CALL(&drive, unmap, gmlk_va_address(a, &a->window_space, w->va),
+  gmlk_batch batch;
+  if (!gmlk_batch_open(l, &batch) &&
+      (!w || !GMLK_CALL(&batch, unmap, gmlk_va_address(a, &a->window_space, w->va),
                         w->chunk_count * a->chunk_bytes))) {
     *out_is_gone = 1;
     if (w) gmlk_window_count(a, w, -1);
-    gmlk_trim_drive(&drive, a, slots);
+    gmlk_trim_calls(&batch, a, slots);
   }
-  return gmlk_drive_close(l, &drive);
+  return gmlk_batch_close(l, &batch);
 }
 
 /* Returns the chunks of a pending block that is shared. Until they are gone it stays pending, so
    nobody takes them; what the driver then keeps is quarantined. O(chunks), plus O(idle windows +
-   places) where another window, or a place, maps one of them. */
-static gmlake_result gmlk_return_block(gmlake *l, gmlk_note *note, size_t *released) {
-  gmlk_arena *a = gmlk_arena_of(l, note->block);
-  gmlk_window *w = note->block->as.live.window, *dying = NULL;
-  const gmlk_tally before = gmlk_tally_of(a);
-  const uint32_t count = gmlk_chunks_for(a, note->block->grains);
+   pages) where another window, or a page, maps one of them. */
+static gmlake_result gmlk_return_block(gmlake *l, gmlk_extra *extra, size_t *released) {
+  gmlk_arena *a = gmlk_arena_of(l, extra->block);
+  gmlk_window *w = extra->block->as.live.window, *dying = NULL;
+  const gmlk_counters before = gmlk_counters_of(a);
+  const uint32_t count = gmlk_chunks_for(a, extra->block->grains);
   gmlake_result result;
   gmlk_records held;
   gmlk_slots slots;
@@ -7766,21 +7807,21 @@ static gmlake_result gmlk_return_block(gmlake *l, gmlk_note *note, size_t *relea
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)count) ||
       !gmlk_scratch_reserve(a, count))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  slots = gmlk_return_choose(l, a, note->block);
+  slots = gmlk_return_choose(l, a, extra->block);
   if (!slots.count) return GMLAKE_OK;
   gmlk_records_hold(&l->records, &held, 2 * (size_t)count);
   result = GMLAKE_OK;
   if (gmlk_slots_are_mapped(a, &slots, w != NULL)) {
     gmlk_trim_kill(l, a, &dying);
     result = gmlk_windows_unmap(l, a, dying);
-    if (!result) result = gmlk_places_unmap(l, a, gmlk_places_idle(a, 1));
+    if (!result) result = gmlk_pages_unmap(l, a, gmlk_pages_idle(a, 1));
   }
-  if (!result) result = gmlk_return_drive(l, a, w, &slots, &is_gone);
+  if (!result) result = gmlk_return_calls(l, a, w, &slots, &is_gone);
   gmlk_records_return(&l->records, &held);
-  gmlk_tally_up(l, a, before);
+  gmlk_counters_update(l, a, before);
   for (i = 0; i < slots.count && !is_gone; i++) gmlk_chunk_mark(&a->chunks, slots.items[i], 0);
   if (!is_gone) return result;
-  gmlk_pending_end(l, note);
+  gmlk_pending_end(l, extra);
   if (w) {
     gmlk_window_unset_idle(&a->windows, w);
     gmlk_window_add(l, a, w, -1);
@@ -7796,11 +7837,12 @@ static gmlake_result gmlk_return_block(gmlake *l, gmlk_note *note, size_t *relea
 
 /* The same for all shared blocks that are freed and whose uses are known to be complete. */
 static gmlake_result gmlk_return_blocks(gmlake *l, size_t *released) {
-  gmlk_note *note = l->returns, *next;
+  gmlk_extra *extra = l->returns, *next;
   gmlake_result result = GMLAKE_OK;
-  for (; note && !result; note = next) {
-    next = note->next; /* stays: only the holder of `driving` takes notes off this list */
-    result = gmlk_return_block(l, note, released);
+  for (; extra && !result; extra = next) {
+    next =
+        extra->next; /* stays: only the holder of `driver_lock` takes extra records off this list */
+    result = gmlk_return_block(l, extra, released);
   }
   return result;
 }
@@ -7828,22 +7870,23 @@ static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
   return result;
 }
 
-/* Whether an arena's free chunks are returned for the taker: if the arena has buffers, or the taker
-   is a buffer. A pool's chunks are returned only for the same pool. */
-static int gmlk_gives(const gmlk_arena *a, const gmlk_arena *taker, int is_for_buffer) {
-  return a && a != taker && (a->buffer_space.holes || is_for_buffer) &&
-         (!a->owner || a->owner == taker->owner);
+/* Whether an arena's free chunks are returned for the requester: if the arena has buffers, or the
+   requester is a buffer. A pool's chunks are returned only for the same pool. */
+static int gmlk_gives(const gmlk_arena *a, const gmlk_arena *requester, int is_for_buffer) {
+  return a && a != requester && (a->buffer_space.holes || is_for_buffer) &&
+         (!a->owner || a->owner == requester->owner);
 }
 
-/* Returns up to `bytes` of other arenas' free chunks whose work is complete, before `taker` creates
-   as many; those of its pool first, as that may have a limit. Only a fatal error counts. */
-static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *taker, int is_for_buffer,
+/* Returns up to `bytes` of other arenas' free chunks whose work is complete, before `requester`
+   creates as many; those of its pool first, as that may have a limit. Only a fatal error counts. */
+static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, int is_for_buffer,
                                         size_t bytes) {
   gmlake_result result = GMLAKE_OK;
   size_t released = 0, i;
   for (i = 0; i < 2 * l->arena_count && released < bytes && !gmlk_is_fatal(result); i++) {
     gmlk_arena *a = l->arenas[i < l->arena_count ? i : i - l->arena_count];
-    if (!gmlk_gives(a, taker, is_for_buffer) || (a->owner == taker->owner) != (i < l->arena_count))
+    if (!gmlk_gives(a, requester, is_for_buffer) ||
+        (a->owner == requester->owner) != (i < l->arena_count))
       continue;
     if (a->bins[GMLK_CLEAN]->grains >= gmlk_chunk_grains(a))
       result = gmlk_trim_arena(l, a, bytes - released, &released);
@@ -7851,16 +7894,16 @@ static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *taker, int 
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
 }
 
-/* Counts what an arena returns for the taker. */
-static void gmlk_room_return(gmlk_room *room, const gmlk_arena *a, const gmlk_arena *taker,
-                             uint64_t chunks) {
-  room->returned_bytes += (size_t)chunks * a->chunk_bytes;
-  if (a->owner == taker->owner) room->own_bytes += (size_t)chunks * a->chunk_bytes;
+/* Counts what an arena returns for the requester. */
+static void gmlk_headroom_return(gmlk_headroom *headroom, const gmlk_arena *a,
+                                 const gmlk_arena *requester, uint64_t chunks) {
+  headroom->returned_bytes += (size_t)chunks * a->chunk_bytes;
+  if (a->owner == requester->owner) headroom->own_bytes += (size_t)chunks * a->chunk_bytes;
 }
 
 /* Marks the chunks, `most` or little more, that gmlk_trim_arena would return. Returns their number.
    pre: scratch is reserved for all slots. */
-static uint64_t gmlk_trim_foresee(const gmlake *l, gmlk_arena *a, gmlk_taker trimmer,
+static uint64_t gmlk_trim_dry_run(const gmlake *l, gmlk_arena *a, gmlk_requester trimmer,
                                   uint64_t most) {
   uint32_t slot = a->sleep < GMLK_ASLEEP ? a->slot_count : 0;
   uint64_t count = 0;
@@ -7876,16 +7919,18 @@ static void gmlk_trim_forget(gmlk_arena *a) {
 }
 
 /* What gmlk_return_others would return for an arena of blocks. 0: no host memory. */
-static int gmlk_room_share(const gmlake *l, const gmlk_arena *taker, gmlake_wait wait, size_t bytes,
-                           gmlk_room *room) {
+static int gmlk_headroom_share(const gmlake *l, const gmlk_arena *requester, gmlake_wait wait,
+                               size_t bytes, gmlk_headroom *headroom) {
   size_t i;
-  for (i = 0; i < 2 * l->arena_count && room->returned_bytes < bytes; i++) {
+  for (i = 0; i < 2 * l->arena_count && headroom->returned_bytes < bytes; i++) {
     gmlk_arena *a = l->arenas[i < l->arena_count ? i : i - l->arena_count];
-    if (!gmlk_gives(a, taker, 0) || (a->owner == taker->owner) != (i < l->arena_count)) continue;
+    if (!gmlk_gives(a, requester, 0) || (a->owner == requester->owner) != (i < l->arena_count))
+      continue;
     if (!gmlk_scratch_reserve(a, a->slot_count)) return 0;
-    gmlk_room_return(room, a, taker,
-                     gmlk_trim_foresee(l, a, gmlk_trimmer(wait),
-                                       (bytes - room->returned_bytes - 1) / a->chunk_bytes + 1));
+    gmlk_headroom_return(
+        headroom, a, requester,
+        gmlk_trim_dry_run(l, a, gmlk_trimmer(wait),
+                          (bytes - headroom->returned_bytes - 1) / a->chunk_bytes + 1));
     gmlk_trim_forget(a);
   }
   return 1;
@@ -7901,12 +7946,12 @@ static void gmlk_tidy(gmlake *l) {
 }
 
 /* ---- >>research --------------------------------------------------------------------------------
-   Asks desc.policy: builds a view, calls the policy with the books unlocked, checks the answer and
+   Asks desc.policy: builds a view, calls the policy with state_lock released, checks the answer and
    carries it out by functions of the sections above. Owns the memory of views. A free block that a
    policy keeps apart is marked GMLK_APART and joins no neighbour [A2].
-   pre, but to ask `coalesce`: the caller holds `driving`. With `choose` or `evict` every allocation
-   holds it, so what was free before the policy was asked is free afterwards; other threads may free
-   meanwhile.
+   pre, but to ask `coalesce`: the caller holds `driver_lock`. With `choose` or `evict` every
+   allocation holds it, so what was free before the policy was asked is free afterwards; other
+   threads may free meanwhile.
    Costs: O(blocks + windows) a question. Can fail: host memory, as >>stitch and >>grow do, and
    with INVALID_ARGUMENT before anything has changed. */
 
@@ -7919,13 +7964,13 @@ typedef struct gmlk_question { /* what a policy is asked, and its answer */
   size_t piece_capacity, window_count; /* entries that the policy may write to the two */
 } gmlk_question;
 
-static void gmlk_view_fill(const gmlake *l, const gmlk_attempt *r, gmlake_piece *blocks,
+static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece *blocks,
                            gmlake_window_info *windows) {
   const gmlk_arena *a = r->arena;
   const gmlk_block *b;
   gmlk_window *w;
   for (b = a->head.next; b != &a->tail; b = b->next) {
-    if (!gmlk_is_open(b, r->taker.stream)) continue;
+    if (!gmlk_is_open(b, r->requester.stream)) continue;
     blocks->home = (void *)(uintptr_t)gmlk_home(a, b->at);
     blocks->bytes = gmlk_to_bytes(b->grains);
     blocks++;
@@ -7934,14 +7979,14 @@ static void gmlk_view_fill(const gmlake *l, const gmlk_attempt *r, gmlake_piece 
     windows->number = w->number;
     windows->bytes = gmlk_to_bytes(w->self.grains);
     windows->mapped_bytes = w->chunk_count * a->chunk_bytes;
-    windows->piece_count = w->span_count;
+    windows->piece_count = w->piece_count;
     windows->is_free = r->may_stitch && gmlk_window_suits(a, w, r->align, gmlk_is_whole(r)) &&
-                       !gmlk_window_blocker(a, &l->streams, r->taker, w);
-    windows->is_complete = gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket);
+                       !gmlk_window_blocker(a, &l->streams, r->requester, w);
+    windows->is_complete = gmlk_tag_done(&l->streams, w->self.stream, w->self.u.epoch);
   }
 }
 
-static gmlake_request gmlk_attempt_show(const gmlake *l, const gmlk_attempt *r) {
+static gmlake_request gmlk_request_show(const gmlake *l, const gmlk_request *r) {
   gmlake_request shown;
   shown.number = r->number;
   shown.bytes = r->bytes;
@@ -7953,7 +7998,7 @@ static gmlake_request gmlk_attempt_show(const gmlake *l, const gmlk_attempt *r) 
 }
 
 /* Fills in what a policy is shown for a request; 0: no host memory. */
-static int gmlk_ask(gmlake *l, const gmlk_attempt *r, gmlk_question *q) {
+static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
   const gmlk_arena *a = r->arena;
   const gmlk_block *b;
   const gmlk_window *w;
@@ -7962,7 +8007,7 @@ static int gmlk_ask(gmlake *l, const gmlk_attempt *r, gmlk_question *q) {
   size_t bytes;
   memset(q, 0, sizeof(*q));
   for (b = a->head.next; b != &a->tail; b = b->next)
-    q->view.block_count += (size_t)gmlk_is_open(b, r->taker.stream);
+    q->view.block_count += (size_t)gmlk_is_open(b, r->requester.stream);
   for (w = a->windows.idle_first; w; w = w->idle_next) q->window_count++;
   q->piece_capacity = q->view.block_count + 1;
   bytes = (q->view.block_count + q->piece_capacity + 1) * sizeof(gmlake_piece) +
@@ -7987,7 +8032,7 @@ static int gmlk_ask(gmlake *l, const gmlk_attempt *r, gmlk_question *q) {
   q->view.blocks = blocks;
   q->view.windows = windows;
   q->view.window_count = q->window_count;
-  q->request = gmlk_attempt_show(l, r);
+  q->request = gmlk_request_show(l, r);
   q->plan.pieces = q->pieces;
   q->plan.piece_capacity = q->piece_capacity;
   return 1;
@@ -7996,42 +8041,42 @@ static int gmlk_ask(gmlake *l, const gmlk_attempt *r, gmlk_question *q) {
 /* ---- what is wrong with an answer: each returns the reason, or NULL ---- */
 
 /* The grains of the arena that a piece is. pre: it lies in the arena. */
-static gmlk_span gmlk_piece_span(const gmlk_arena *a, const gmlake_piece *p) {
+static gmlk_piece gmlk_piece_of(const gmlk_arena *a, const gmlake_piece *p) {
   const uint64_t home = (uint64_t)(uintptr_t)p->home;
   const uint64_t base = gmlk_area_find(&a->area, a->chunk_bytes, home)->base;
-  return gmlk_span_of((uint32_t)((home - base) / GMLK_GRAIN), (uint32_t)(p->bytes / GMLK_GRAIN));
+  return gmlk_piece_with((uint32_t)((home - base) / GMLK_GRAIN), (uint32_t)(p->bytes / GMLK_GRAIN));
 }
 
-static const char *gmlk_piece_wrong(const gmlk_attempt *r, const gmlake_piece *p, int is_first,
+static const char *gmlk_piece_wrong(const gmlk_request *r, const gmlake_piece *p, int is_first,
                                     int is_last) {
   const gmlk_arena *a = r->arena;
   const uint64_t home = (uint64_t)(uintptr_t)p->home, end_bytes = gmlk_to_bytes(a->tail.at);
   const gmlk_extent *e = gmlk_area_find(&a->area, a->chunk_bytes, home);
   uint32_t end, edge = gmlk_chunk_grains(a) - 1;
   const gmlk_block *b;
-  gmlk_span span;
+  gmlk_piece piece;
   if (!p->bytes || (home | p->bytes) % GMLK_GRAIN)
     return "a piece's home or bytes is no multiple of 512, or bytes is 0";
   if (!e || home - e->base >= end_bytes || p->bytes > end_bytes - (home - e->base))
     return "a piece lies outside the arena";
-  span = gmlk_piece_span(a, p);
-  end = span.at + span.grains;
-  for (b = gmlk_locate(a, span.at); b->at < end; b = b->next)
-    if (!gmlk_is_open(b, r->taker.stream))
+  piece = gmlk_piece_of(a, p);
+  end = piece.at + piece.grains;
+  for (b = gmlk_locate(a, piece.at); b->at < end; b = b->next)
+    if (!gmlk_is_open(b, r->requester.stream))
       return b->state == GMLK_EDGE
                  ? "a piece crosses from one of the arena's ranges of addresses into "
                    "the next: plan one piece for each block"
                  : "a piece is not free for the request";
-  if ((!is_first || gmlk_is_whole(r)) && (span.at & edge)) return "a piece begins inside a chunk";
+  if ((!is_first || gmlk_is_whole(r)) && (piece.at & edge)) return "a piece begins inside a chunk";
   if ((!is_last || gmlk_is_whole(r)) && (end & edge)) return "a piece ends inside a chunk";
-  if (is_first && (span.at & (r->align - 1))) return "the first piece is not aligned";
+  if (is_first && (piece.at & (r->align - 1))) return "the first piece is not aligned";
   return NULL;
 }
 
 /* Marks the chunks of the piece, or unmarks them. Whether one was marked already. */
 static int gmlk_piece_mark(gmlk_arena *a, const gmlake_piece *p, int is_marked) {
-  gmlk_span span = gmlk_piece_span(a, p);
-  uint32_t slot = gmlk_slot_of(a, span.at), end = slot + gmlk_span_chunks(a, &span);
+  gmlk_piece piece = gmlk_piece_of(a, p);
+  uint32_t slot = gmlk_slot_of(a, piece.at), end = slot + gmlk_piece_chunks(a, &piece);
   int was_marked = 0;
   for (; slot < end; slot++) {
     was_marked |= gmlk_chunk_at(&a->chunks, slot)->is_marked;
@@ -8057,7 +8102,7 @@ static const gmlake_piece *gmlk_former_of(const gmlk_question *q) {
 }
 
 /* Of a plan that takes a block's front and stitches both parts. */
-static const char *gmlk_former_wrong(const gmlk_attempt *r, const gmlk_question *q) {
+static const char *gmlk_former_wrong(const gmlk_request *r, const gmlk_question *q) {
   const uint64_t end = (uint64_t)(uintptr_t)q->pieces->home + q->pieces->bytes;
   if (q->plan.piece_count != 1 || q->plan.grow_bytes || !gmlk_former_of(q))
     return "keeps_former is set, but the plan is not a part of one block";
@@ -8067,7 +8112,7 @@ static const char *gmlk_former_wrong(const gmlk_attempt *r, const gmlk_question 
 }
 
 /* Of a plan's pieces and of what it creates. */
-static const char *gmlk_pieces_wrong(const gmlk_attempt *r, const gmlk_question *q) {
+static const char *gmlk_pieces_wrong(const gmlk_request *r, const gmlk_question *q) {
   const gmlake_plan *plan = &q->plan;
   const gmlk_arena *a = r->arena;
   size_t parts = plan->piece_count + (plan->grow_bytes != 0), i;
@@ -8099,14 +8144,14 @@ static const char *gmlk_pieces_wrong(const gmlk_attempt *r, const gmlk_question 
 }
 
 /* Of a plan's window; w is NULL if there is no such window. */
-static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_attempt *r, const gmlk_question *q,
+static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_request *r, const gmlk_question *q,
                                     gmlk_window *w) {
   if (!w) return "no idle window has this number";
   if (q->plan.piece_count || q->plan.grow_bytes || q->plan.keeps_former)
     return "the plan reuses a window, and has pieces, grow_bytes or keeps_former too";
   if (q->plan.state > GMLK_S2) return "state is not the one of what the plan does";
   if (!r->may_stitch || !gmlk_window_suits(r->arena, w, r->align, gmlk_is_whole(r)) ||
-      gmlk_window_blocker(r->arena, &l->streams, r->taker, w))
+      gmlk_window_blocker(r->arena, &l->streams, r->requester, w))
     return "the window is not free for the request";
   if (gmlk_to_bytes(w->self.grains) < r->bytes) return "the window is too small";
   return gmlk_to_bytes(w->self.grains) - r->bytes > UINT32_MAX ? "the window is too large" : NULL;
@@ -8117,17 +8162,17 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_attempt *r, cons
 /* Asks which windows are complete by now, and corrects the view; a program of one stream records
    no event before. Windows that have become idle since the view was filled come last in the list,
    so the others are still in the view's order. */
-static void gmlk_view_refresh(gmlake *l, const gmlk_attempt *r, const gmlk_question *q) {
+static void gmlk_view_refresh(gmlake *l, const gmlk_request *r, const gmlk_question *q) {
   gmlake_window_info *windows = (gmlake_window_info *)l->view_memory;
   const gmlk_window *w = r->arena->windows.idle_first;
   size_t i;
   if (q->window_count) (void)gmlk_refresh(l, 1);
   for (i = 0; i < q->window_count; i++, w = w->idle_next)
-    windows[i].is_complete = gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket);
+    windows[i].is_complete = gmlk_tag_done(&l->streams, w->self.stream, w->self.u.epoch);
 }
 
 /* StitchFree by the policy, before so many chunks more are mapped: asks, checks, drops windows. */
-static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_attempt *r, const gmlk_question *q,
+static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gmlk_question *q,
                                       size_t chunk_count) {
   const gmlake_policy *policy = l->desc.policy;
   gmlk_window *w, *dying = NULL;
@@ -8142,7 +8187,7 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_attempt *r, const gm
   if (l->lost) return l->lost;
   for (i = 0; i < gmlk_min(count, q->window_count); i++) {
     w = gmlk_window_numbered(r->arena, q->numbers[i]);
-    if (!w || !gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket)) break;
+    if (!w || !gmlk_tag_done(&l->streams, w->self.stream, w->self.u.epoch)) break;
     for (n = 0; n < i && q->numbers[n] != q->numbers[i];) n++;
     if (n < i) break;
   }
@@ -8157,7 +8202,7 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_attempt *r, const gm
 }
 
 /* The same for a window of the built-in planner. */
-static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_attempt *r, size_t chunk_count) {
+static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chunk_count) {
   gmlk_question q;
   if (!l->desc.policy || !l->desc.policy->evict) return GMLAKE_OK;
   if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -8186,7 +8231,8 @@ static int gmlk_growth_fresh(const gmlk_arena *a, uint32_t count, uint32_t *out_
   const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
   for (; b; b = gmlk_tree_from(a->gaps, gmlk_block_end(b))) {
     *out_slot = gmlk_slot_of(a, b->at);
-    if (gmlk_slot_of(a, b->grains) >= count && gmlk_behind_stuck(a, *out_slot, count) == *out_slot)
+    if (gmlk_slot_of(a, b->grains) >= count &&
+        gmlk_behind_quarantined(a, *out_slot, count) == *out_slot)
       return 1;
   }
   *out_slot = gmlk_slots_behind(a, a->slot_count, count);
@@ -8194,7 +8240,7 @@ static int gmlk_growth_fresh(const gmlk_arena *a, uint32_t count, uint32_t *out_
 }
 
 /* Creates the plan's chunks side by side and enters them behind the plan's pieces. */
-static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_attempt *r, gmlk_question *q) {
+static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *q) {
   gmlk_arena *a = r->arena;
   uint32_t count = (uint32_t)(q->plan.grow_bytes / a->chunk_bytes), slot;
   gmlake_piece *piece = &q->pieces[q->plan.piece_count];
@@ -8205,18 +8251,18 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_attempt *r, gmlk_question *
   slots = gmlk_slots_from(a, slot, count);
   result = gmlk_grow_slots(l, r, &slots);
   if (result) return result;
-  gmlk_attempt_grew(r);
+  gmlk_request_grew(r);
   piece->home = (void *)(uintptr_t)gmlk_slot_home(a, slot);
   piece->bytes = q->plan.grow_bytes;
   return GMLAKE_OK;
 }
 
-/* Writes pieces to arena->spans, one span each. */
+/* Writes pieces to arena->pieces, one each. */
 static gmlake_result gmlk_pieces_list(gmlk_arena *a, const gmlake_piece *pieces, size_t count,
                                       gmlk_window_plan *plan) {
   memset(plan, 0, sizeof(*plan));
   if (!gmlk_scratch_reserve(a, 2 * count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  while (count--) gmlk_plan_append(a, plan, gmlk_piece_span(a, pieces++));
+  while (count--) gmlk_plan_append(a, plan, gmlk_piece_of(a, pieces++));
   return GMLAKE_OK;
 }
 
@@ -8224,13 +8270,13 @@ static gmlake_result gmlk_pieces_list(gmlk_arena *a, const gmlake_piece *pieces,
 static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair) {
   gmlk_window *w = NULL;
   gmlake_result result;
-  uint32_t stuck_chunks = 0;
+  uint32_t quarantined_chunks = 0;
   gmlk_window_plan plan;
   if (a->window_space.holes && !gmlk_pieces_list(a, pair, 2, &plan))
     w = gmlk_window_new(l, a, &plan, &result);
   if (!w) return;
-  if (gmlk_window_make(l, a, w, &stuck_chunks)) {
-    gmlk_window_abandon(l, a, w, stuck_chunks);
+  if (gmlk_window_make(l, a, w, &quarantined_chunks)) {
+    gmlk_window_abandon(l, a, w, quarantined_chunks);
     return;
   }
   gmlk_window_set_idle(&a->windows, w, GMLK_CLEAN, 0);
@@ -8238,15 +8284,15 @@ static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair)
 }
 
 /* Carries out a plan of one piece. */
-static gmlake_result gmlk_take_piece(gmlake *l, gmlk_attempt *r, const gmlk_question *q,
+static gmlake_result gmlk_take_piece(gmlake *l, gmlk_request *r, const gmlk_question *q,
                                      gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   gmlake_piece pair[2];
-  uint32_t at = gmlk_piece_span(a, &q->pieces[0]).at, end = at + r->grains;
+  uint32_t at = gmlk_piece_of(a, &q->pieces[0]).at, end = at + r->grains;
   gmlk_block *b = gmlk_locate(a, at), *last = gmlk_locate(a, end - 1);
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (b->at < at || gmlk_block_end(last) > end) {
-    gmlk_attempt_splits(l, r);
+    gmlk_request_splits(l, r);
     gmlk_tell_split(l, r, at, gmlk_block_end(last) - b->at);
   }
   b = gmlk_own(a, gmlk_reserve_range(a, b, at, r->grains), r->grains, GMLK_LIVE);
@@ -8262,21 +8308,21 @@ static gmlake_result gmlk_take_piece(gmlake *l, gmlk_attempt *r, const gmlk_ques
 /* The number of chunks that the plan's window maps; 0: it makes none. */
 static size_t gmlk_plan_mappings(const gmlk_arena *a, const gmlk_question *q) {
   size_t count = (size_t)(q->plan.grow_bytes / a->chunk_bytes), i;
-  gmlk_span span;
+  gmlk_piece piece;
   if (q->plan.keeps_former) {
-    span = gmlk_piece_span(a, gmlk_former_of(q));
-    return gmlk_span_chunks(a, &span);
+    piece = gmlk_piece_of(a, gmlk_former_of(q));
+    return gmlk_piece_chunks(a, &piece);
   }
   if (q->plan.piece_count + (q->plan.grow_bytes != 0) == 1) return 0;
   for (i = 0; i < q->plan.piece_count; i++) {
-    span = gmlk_piece_span(a, &q->pieces[i]);
-    count += gmlk_span_chunks(a, &span);
+    piece = gmlk_piece_of(a, &q->pieces[i]);
+    count += gmlk_piece_chunks(a, &piece);
   }
   return count;
 }
 
 /* Carries out a checked plan; w is its window, or NULL. r->grains becomes the plan's size. */
-static gmlake_result gmlk_carry_out(gmlake *l, gmlk_attempt *r, gmlk_question *q, gmlk_window *w,
+static gmlake_result gmlk_carry_out(gmlake *l, gmlk_request *r, gmlk_question *q, gmlk_window *w,
                                     gmlk_block **out_block) {
   size_t parts = q->plan.piece_count + (q->plan.grow_bytes != 0);
   size_t mappings = gmlk_plan_mappings(r->arena, q), i;
@@ -8284,32 +8330,33 @@ static gmlake_result gmlk_carry_out(gmlake *l, gmlk_attempt *r, gmlk_question *q
   gmlake_result result = GMLAKE_OK;
   gmlk_window_plan plan;
   if (w) {
-    gmlk_attempt_fit(r, w->self.grains);
-    *out_block = gmlk_window_take(l, r, r->taker, w, q->plan.state);
+    gmlk_request_fit(r, w->self.grains);
+    *out_block = gmlk_window_take(l, r, r->requester, w, q->plan.state);
     return *out_block ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   if (mappings) result = gmlk_evict_asked(l, r, q, mappings);
   if (!result && q->plan.grow_bytes) result = gmlk_grow_fresh(l, r, q);
   if (result) return result;
   for (i = 0; i < parts; i++) grains += (uint32_t)(q->pieces[i].bytes / GMLK_GRAIN);
-  gmlk_attempt_fit(r, grains);
+  gmlk_request_fit(r, grains);
   if (parts == 1) return gmlk_take_piece(l, r, q, out_block);
   result = gmlk_pieces_list(r->arena, q->pieces, parts, &plan);
-  if (!result) result = gmlk_stitch(l, r, r->taker, &plan, out_block);
+  if (!result) result = gmlk_stitch(l, r, r->requester, &plan, out_block);
   return result || *out_block ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no addresses */
 }
 
 /* Makes sure that a window that the policy may plan finds addresses, if there are any. */
-static void gmlk_ready_window(gmlake *l, const gmlk_attempt *r) {
+static void gmlk_ready_window(gmlake *l, const gmlk_request *r) {
   gmlk_space *space = &r->arena->window_space;
   const uint32_t next = gmlk_area_next(&space->area, 1);
   uint64_t slots = gmlk_chunks_for(r->arena, r->grains) + 2 + ((l->desc.flags & GMLAKE_GUARD) != 0);
   if (next > space->area.most) return;
-  (void)gmlk_space_reach(l, r->arena, space, (uint32_t)gmlk_min(slots, space->area.most - next));
+  (void)gmlk_space_extend_to(l, r->arena, space,
+                             (uint32_t)gmlk_min(slots, space->area.most - next));
 }
 
 /* BestFit by the policy: asks, checks, carries out. OK with *out_block NULL: the lake decides. */
-static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
+static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   const gmlake_policy *policy = l->desc.policy;
   uint32_t grains = r->grains;
   gmlk_window *w = NULL;
@@ -8329,56 +8376,60 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_attempt *r, gmlk_block **out_bl
   wrong = q.plan.window ? gmlk_reuse_wrong(l, r, &q, w) : gmlk_pieces_wrong(r, &q);
   if (wrong) return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy.choose", "%s", wrong);
   result = gmlk_carry_out(l, r, &q, w, out_block);
-  if (result) gmlk_attempt_fit(r, grains);
+  if (result) gmlk_request_fit(r, grains);
   return result;
 }
 
 /* ---- >>serve -----------------------------------------------------------------------------------
    Serves a request: first the states S1 and S2, which need no driver, steps 1 to 3 of the manual's
-   "how an allocation is served"; then the rungs, steps 4 to 12, until one of them finds a block.
-   gmlk_query_climb in >>figures foretells what the rungs do, so it changes with them. A rung that
-   finds none returns OK with *out_block NULL, or the error that it met. A fatal error ends the
-   climb, and so does an illegal answer of a policy, the only INVALID_ARGUMENT here. pre, for
-   gmlk_climb and everything it calls: the caller holds `driving`.
-   Costs: O(1) expected for S1 and S2, plus the spans of a window; a rung costs what the functions
-   cost that it calls. Can fail: host memory, the driver, limits. */
+   "how an allocation is served"; then the slow steps, steps 4 to 12, until one of them finds a
+   block. gmlk_query_slow_path in >>figures says beforehand what the slow steps do, so it changes
+   with them. A slow step that finds none returns OK with *out_block NULL, or the error that it met.
+   A fatal error ends the slow path, and so does an illegal answer of a policy, the only
+   INVALID_ARGUMENT here. pre, for gmlk_slow_path and everything it calls: the caller holds
+   `driver_lock`.
+   Costs: O(1) expected for S1 and S2, plus the pieces of a window; a slow step costs what the
+   functions cost that it calls. Can fail: host memory, the driver, limits. */
 
 #define GMLK_GROW_TRIES 8u /* growths for one request; a second one is rare */
 
 /* Grants a block that was taken from a range of `hole` grains, which begins at `at`. */
-static inline gmlk_block *gmlk_grant_part(gmlake *l, gmlk_attempt *r, gmlk_block *b, uint32_t at,
+static inline gmlk_block *gmlk_grant_part(gmlake *l, gmlk_request *r, gmlk_block *b, uint32_t at,
                                           uint32_t hole, int is_watched) {
   if (hole != r->grains) {
-    gmlk_attempt_splits(l, r);
+    gmlk_request_splits(l, r);
     if (is_watched) gmlk_tell_split(l, r, at, hole);
   }
   return gmlk_grant(l, r, b, hole == r->grains ? GMLK_S1 : GMLK_S2);
 }
 
 /* Whether an arena may grow by so many chunks that a part of its end is not missed. */
-static int gmlk_may_set_aside(const gmlake *l, gmlk_attempt *r) {
+static int gmlk_may_set_aside(const gmlake *l, gmlk_request *r) {
   const gmlk_arena *a = r->arena;
-  const size_t device = l->device.device_bytes, bytes = GMLK_CRUMBS_FROM * a->chunk_bytes;
-  gmlk_room room = {0, 0, 0};
+  const size_t device = l->device.device_bytes, bytes = GMLK_SMALL_RESERVE_FROM * a->chunk_bytes;
+  gmlk_headroom headroom = {0, 0, 0};
   int may;
-  room.free_bytes = device - gmlk_min(device, l->stats.reserved_bytes);
-  may = a->area.most - a->slot_count >= GMLK_CRUMBS_FROM && !gmlk_growth_fits(l, r, bytes, &room);
+  headroom.free_bytes = device - gmlk_min(device, l->stats.reserved_bytes);
+  may = a->area.most - a->slot_count >= GMLK_SMALL_RESERVE_FROM &&
+        !gmlk_growth_fits(l, r, bytes, &headroom);
   r->limit_bytes = 0; /* nothing was refused */
   return may;
 }
 
 /* Serves a small block for which best fit has found nothing, or a hole at the arena's end: from
-   crumbs, if that can be. NULL: there is no free range. pre: two records reserved. */
-static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_attempt *r, int is_watched) {
+   the small-block reserve, if that can be. NULL: there is no free range. pre: two records reserved.
+   */
+static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r, int is_watched) {
   gmlk_arena *a = r->arena;
-  gmlk_block *b = gmlk_crumbs_for(a, r->taker.stream, r->grains, gmlk_may_set_aside(l, r));
+  gmlk_block *b =
+      gmlk_small_reserve_for(a, r->requester.stream, r->grains, gmlk_may_set_aside(l, r));
   uint32_t at = 0, hole = 0;
   if (b) {
     at = b->at;
     hole = b->grains;
-    b = gmlk_crumbs_cut(a, r->grains);
+    b = gmlk_small_reserve_cut(a, r->grains);
   } else {
-    b = gmlk_best_fit(a, r->taker.stream, r->grains, 1, &at, &hole);
+    b = gmlk_best_fit(a, r->requester.stream, r->grains, 1, &at, &hole);
     if (!b) return NULL;
     b = gmlk_take(a, b, at, r->grains);
   }
@@ -8386,19 +8437,19 @@ static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_attempt *r, int is_watched) {
 }
 
 /* S1 and S2, without the driver: the best free range, if less than a chunk of it would be left; a
-   window of exactly the size; crumbs; a part of that range. NULL: there is none. pre: two records
-   reserved. */
-GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_attempt *r, int is_watched) {
+   window of exactly the size; the small-block reserve; a part of that range. NULL: there is none.
+   pre: two records reserved. */
+GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
-  gmlk_block *b = gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole);
+  gmlk_block *b = gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole);
   if ((!b || hole - r->grains >= gmlk_chunk_grains(a)) && r->may_stitch && a->windows.open &&
       r->grains >= a->windows.grains_min) {
-    gmlk_block *window = gmlk_reuse(l, r, r->taker);
+    gmlk_block *window = gmlk_reuse(l, r, r->requester);
     if (window) return window;
   }
-  if ((!b || at + hole == a->tail.at) && r->grains <= a->crumb_most && r->align == 1 &&
-      a->slot_count >= GMLK_CRUMBS_FROM)
+  if ((!b || at + hole == a->tail.at) && r->grains <= a->small_most && r->align == 1 &&
+      a->slot_count >= GMLK_SMALL_RESERVE_FROM)
     return gmlk_fast_small(l, r, is_watched);
   if (!b) return NULL;
   return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, is_watched);
@@ -8406,13 +8457,13 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_attempt *r, int is_watched)
 
 /* Plans a window for a request. 0: there are too few pieces, then r->shortfall is set; or no window
    can be made, for want of addresses too. pre: scratch is reserved. */
-static int gmlk_plan_stitch(const gmlake *l, gmlk_attempt *r, gmlk_taker taker,
+static int gmlk_plan_stitch(const gmlake *l, gmlk_request *r, gmlk_requester requester,
                             gmlk_window_plan *plan) {
   gmlk_arena *a = r->arena;
   uint32_t slots;
   r->shortfall = 0;
   if (!r->may_stitch || r->lacks_window_space == 1) return 0;
-  (void)gmlk_plan_window(a, &l->streams, taker, r->is_thorough, r->grains, r->align,
+  (void)gmlk_plan_window(a, &l->streams, requester, r->is_exhaustive, r->grains, r->align,
                          gmlk_is_whole(r), plan);
   slots = plan->chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0);
   if (!gmlk_bins_best(a->window_space.holes, slots) &&
@@ -8425,103 +8476,103 @@ static int gmlk_plan_stitch(const gmlake *l, gmlk_attempt *r, gmlk_taker taker,
 }
 
 /* S3: makes a window, if the planner finds pieces for it; else sets r->shortfall. */
-static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
+static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                      gmlk_block **out_block) {
   gmlk_space *space = &r->arena->window_space;
   gmlk_window_plan plan;
   gmlake_result result;
   size_t extents;
   if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!gmlk_plan_stitch(l, r, taker, &plan)) return GMLAKE_OK;
+  if (!gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
   extents = space->area.count;
-  result = gmlk_space_reach(l, r->arena, space,
-                            plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
+  result = gmlk_space_extend_to(l, r->arena, space,
+                                plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
   if (result && !gmlk_is_shortage(result)) return result;
-  if ((result || extents != space->area.count) && !gmlk_plan_stitch(l, r, taker, &plan))
-    return GMLAKE_OK; /* the books were unlocked */
+  if ((result || extents != space->area.count) && !gmlk_plan_stitch(l, r, requester, &plan))
+    return GMLAKE_OK; /* state_lock was released */
   result = gmlk_ask_evict(l, r, plan.chunk_count);
-  return result ? result : gmlk_stitch(l, r, taker, &plan, out_block);
+  return result ? result : gmlk_stitch(l, r, requester, &plan, out_block);
 }
 
 /* S1 and S2 again. */
-static gmlake_result gmlk_try_fast(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
+static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   *out_block = gmlk_fast_as(l, r, 1);
   return GMLAKE_OK;
 }
 
 /* Memory whose work has completed meanwhile, that of other streams too. */
-static gmlake_result gmlk_rung_completed(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
+static gmlake_result gmlk_slow_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlake_result result = gmlk_look(l);
   gmlk_because(r, l->asks_first ? NULL : "work that used the memory has completed");
   return result ? result : gmlk_try_fast(l, r, out_block);
 }
 
 /* A window of free pieces. */
-static gmlake_result gmlk_rung_stitch(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
+static gmlake_result gmlk_slow_stitch(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlk_because(r, "the lake stitched free pieces");
-  return gmlk_try_stitch(l, r, r->taker, out_block);
+  return gmlk_try_stitch(l, r, r->requester, out_block);
 }
 
 /* Finds the best range in another stream's free memory, or in a block that is pending: of those of
    one size the oldest. Returns the size of its hole; 0: none. */
-static uint32_t gmlk_foreign_hole(const gmlake *l, const gmlk_attempt *r, gmlk_taker taker,
-                                  gmlk_span *out) {
+static uint32_t gmlk_foreign_hole(const gmlake *l, const gmlk_request *r, gmlk_requester requester,
+                                  gmlk_piece *out) {
   const gmlk_arena *a = r->arena;
   uint32_t best_hole = 0, hole, at;
   int is_pending = 0;
-  const gmlk_note *note;
+  const gmlk_extra *extra;
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < a->bins_capacity; i++) {
     gmlk_block *b = a->bins[i] && !l->streams.items[i]->is_capture
                         ? gmlk_best_fit(a, (unsigned)i, r->grains, r->align, &at, &hole)
                         : NULL;
     if (!b || (best_hole && hole >= best_hole) ||
-        !gmlk_may_take_range(&l->streams, taker, b, at + r->grains))
+        !gmlk_may_take_range(&l->streams, requester, b, at + r->grains))
       continue;
     best_hole = hole;
-    *out = gmlk_span_of(at, r->grains);
+    *out = gmlk_piece_with(at, r->grains);
   }
-  for (note = a->pending; note; note = note->next) {
-    const gmlk_block *b = note->block;
+  for (extra = a->pending; extra; extra = extra->next) {
+    const gmlk_block *b = extra->block;
     at = b->at + ((0 - b->at) & (r->align - 1));
     hole = b->grains;
     if (b->as.live.window || at - b->at > hole || hole - (at - b->at) < r->grains ||
         (best_hole && (is_pending ? hole > best_hole : hole >= best_hole)) ||
-        !gmlk_may_take(&l->streams, taker, b))
+        !gmlk_may_take(&l->streams, requester, b))
       continue;
     is_pending = 1;
     best_hole = hole;
-    *out = gmlk_span_of(at, r->grains);
+    *out = gmlk_piece_with(at, r->grains);
   }
   return best_hole;
 }
 
-/* Takes that range, and makes the taker's stream wait for the other stream on the device. NULL:
+/* Takes that range, and makes the requester's stream wait for the other stream on the device. NULL:
    there is none, or the wait failed. */
-static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_attempt *r, gmlk_taker taker) {
+static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_requester requester) {
   gmlk_arena *a = r->arena;
-  gmlk_span span;
-  uint32_t best_hole = gmlk_foreign_hole(l, r, taker, &span);
-  if (!best_hole || gmlk_spans_borrow(l, a, taker, &span, 1)) return NULL;
+  gmlk_piece piece;
+  uint32_t best_hole = gmlk_foreign_hole(l, r, requester, &piece);
+  if (!best_hole || gmlk_pieces_borrow(l, a, requester, &piece, 1)) return NULL;
   if (best_hole != r->grains) {
-    gmlk_attempt_splits(l, r);
-    gmlk_tell_split(l, r, span.at, best_hole);
+    gmlk_request_splits(l, r);
+    gmlk_tell_split(l, r, piece.at, best_hole);
   }
-  return gmlk_grant(l, r, gmlk_span_own(a, &span, GMLK_LIVE),
+  return gmlk_grant(l, r, gmlk_piece_own(a, &piece, GMLK_LIVE),
                     best_hole == r->grains ? GMLK_S1 : GMLK_S2);
 }
 
 /* Takes the first aligned range that is free for the stream: best fit looks at few holes that are
    too short for any alignment. NULL: there is none. O(blocks). pre: two records reserved. */
-static gmlk_block *gmlk_search_aligned(gmlake *l, gmlk_attempt *r) {
+static gmlk_block *gmlk_search_aligned(gmlake *l, gmlk_request *r) {
   gmlk_arena *a = r->arena;
   const gmlk_block *b = a->head.next;
   while (b != &a->tail) {
     const uint32_t at = b->at + ((0 - b->at) & (r->align - 1));
-    while (gmlk_is_open(b, r->taker.stream)) b = b->next;
+    while (gmlk_is_open(b, r->requester.stream)) b = b->next;
     if (b->at >= at && b->at - at >= r->grains) {
-      gmlk_attempt_splits(l, r);
+      gmlk_request_splits(l, r);
       gmlk_tell_split(l, r, at, b->at - at);
       return gmlk_grant(l, r, gmlk_take(a, gmlk_locate(a, at), at, r->grains), GMLK_S2);
     }
@@ -8531,16 +8582,16 @@ static gmlk_block *gmlk_search_aligned(gmlake *l, gmlk_attempt *r) {
 }
 
 /* One look: a range or a window that is there, an aligned range, a window of free pieces. */
-static gmlake_result gmlk_try_all(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
+static gmlake_result gmlk_try_all(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                   gmlk_block **out_block) {
   gmlake_result result = gmlk_try_fast(l, r, out_block);
   if (!result && !*out_block && r->align > 1) *out_block = gmlk_search_aligned(l, r);
-  if (!result && !*out_block) result = gmlk_try_stitch(l, r, taker, out_block);
+  if (!result && !*out_block) result = gmlk_try_stitch(l, r, requester, out_block);
   return result;
 }
 
 /* Grows (gmlk_grow), then serves the request from what is free: a range, or a new window. */
-static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
+static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                          gmlk_block **out_block) {
   unsigned tries;
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_OK;
@@ -8552,9 +8603,9 @@ static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_attempt *r, gmlk_taker 
   for (tries = 0; tries < GMLK_GROW_TRIES; tries++) { /* a plan may need one more chunk after all */
     gmlake_result result = gmlk_grow(l, r, r->shortfall);
     if (result) return result;
-    gmlk_attempt_grew(r);
+    gmlk_request_grew(r);
     l->stitches_in_row = 0;
-    result = gmlk_try_all(l, r, taker, out_block);
+    result = gmlk_try_all(l, r, requester, out_block);
     if (result || *out_block) return result;
   }
   return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -8562,62 +8613,62 @@ static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_attempt *r, gmlk_taker 
 
 /* New chunks. Where the lake may wait before it grows: only those that are missing although other
    streams' memory is used, too. */
-static gmlake_result gmlk_rung_grow(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
+static gmlake_result gmlk_slow_grow(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlk_because(r, "the lake created chunks");
-  return gmlk_grow_and_serve(l, r, gmlk_early_taker(l, r), out_block);
+  return gmlk_grow_and_serve(l, r, gmlk_early_requester(l, r), out_block);
 }
 
 /* Other streams' memory behind a wait on the device: a window, a range, or a new window. */
-static gmlake_result gmlk_borrow(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
+static gmlake_result gmlk_borrow(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                  gmlk_block **out_block) {
-  if (!taker.may_wait) return GMLAKE_OK;
+  if (!requester.may_wait) return GMLAKE_OK;
   gmlk_because(r, "the stream waits for another one and takes its memory");
-  if (r->may_stitch && (*out_block = gmlk_reuse(l, r, taker)) != NULL) return GMLAKE_OK;
+  if (r->may_stitch && (*out_block = gmlk_reuse(l, r, requester)) != NULL) return GMLAKE_OK;
   if (l->lost) return l->lost;
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if ((*out_block = gmlk_borrow_hole(l, r, taker)) != NULL) return GMLAKE_OK;
+  if ((*out_block = gmlk_borrow_hole(l, r, requester)) != NULL) return GMLAKE_OK;
   if (l->lost) return l->lost;
-  return gmlk_try_stitch(l, r, taker, out_block);
+  return gmlk_try_stitch(l, r, requester, out_block);
 }
 
 /* The same before the lake grows. */
-static gmlake_result gmlk_rung_borrow_early(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
-  return gmlk_borrow(l, r, gmlk_early_taker(l, r), out_block);
+static gmlake_result gmlk_slow_borrow_early(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  return gmlk_borrow(l, r, gmlk_early_requester(l, r), out_block);
 }
 
 /* The same after growth has failed: new chunks may fill what the new window lacks. */
-static gmlake_result gmlk_rung_borrow(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
-  const gmlk_taker taker = gmlk_waiting_taker(l, r);
+static gmlake_result gmlk_slow_borrow(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  const gmlk_requester requester = gmlk_waiting_requester(l, r);
   gmlake_result result;
-  if (l->desc.cross_stream == GMLAKE_WAIT_FIRST || !taker.may_wait) return GMLAKE_OK;
-  result = gmlk_borrow(l, r, taker, out_block);
+  if (l->desc.cross_stream == GMLAKE_WAIT_FIRST || !requester.may_wait) return GMLAKE_OK;
+  result = gmlk_borrow(l, r, requester, out_block);
   if (*out_block || l->lost || !r->shortfall || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
     return result;
-  return gmlk_grow_and_serve(l, r, taker, out_block);
+  return gmlk_grow_and_serve(l, r, requester, out_block);
 }
 
 /* Whether there is something that the host can wait for. */
-static int gmlk_may_wait(const gmlake *l, const gmlk_attempt *r) {
+static int gmlk_may_wait(const gmlake *l, const gmlk_request *r) {
   return l->streams.used_count > 1 || !r->stream || r->is_capture || l->stats.pending_bytes;
 }
 
 /* Memory that other streams' work or pending frees hold back: the host waits until enough of that
    is complete. Where a window lacks less than before, new chunks may fill the rest. */
-static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
+static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   const int waits = gmlk_may_wait(l, r);
   uint32_t shortfall = r->shortfall ? r->shortfall : r->grains;
   gmlake_result result = GMLAKE_OK, grown = GMLAKE_OK;
   gmlk_host_wait p;
   gmlk_because(r,
                waits ? "the host waited for streams first" : "the lake looked at all free ranges");
-  gmlk_attempt_be_thorough(r);
-  if (!waits) return gmlk_try_all(l, r, r->taker, out_block);
+  gmlk_request_be_exhaustive(r);
+  if (!waits) return gmlk_try_all(l, r, r->requester, out_block);
   result = gmlk_wait_begin(l, &p);
   while (!result && !p.is_over) {
-    result = gmlk_try_all(l, r, r->taker, out_block);
+    result = gmlk_try_all(l, r, r->requester, out_block);
     if (!result && !*out_block && r->shortfall < shortfall) {
       shortfall = r->shortfall;
-      result = grown = gmlk_grow_and_serve(l, r, r->taker, out_block);
+      result = grown = gmlk_grow_and_serve(l, r, r->requester, out_block);
     }
     if (*out_block || (result && !gmlk_is_shortage(result))) return result;
     result = gmlk_wait_on(l, &p);
@@ -8627,20 +8678,20 @@ static gmlake_result gmlk_rung_wait(gmlake *l, gmlk_attempt *r, gmlk_block **out
 
 /* Whether returning chunks and creating them elsewhere could help: other arenas have free memory,
    or the request cannot get a window, or a policy keeps free blocks apart. */
-static int gmlk_can_reclaim(const gmlake *l, const gmlk_attempt *r) {
+static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
   size_t i;
   if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
   if (l->return_count) return 1;
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i] && l->arenas[i] != r->arena &&
-        (l->arenas[i]->free_grains || l->arenas[i]->crumbs))
+        (l->arenas[i]->free_grains || l->arenas[i]->small_reserve))
       return 1;
   return 0;
 }
 
 /* The request after other arenas have returned as many chunks as it lacks. *out_block stays NULL if
    that is not enough, or if its own arena would have to return some: then all are returned. */
-static gmlake_result gmlk_trade(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
+static gmlake_result gmlk_trade(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   size_t missing = gmlk_chunks_for(a, r->shortfall ? r->shortfall : r->grains) * a->chunk_bytes;
   size_t released = 0, i;
@@ -8648,19 +8699,19 @@ static gmlake_result gmlk_trade(gmlake *l, gmlk_attempt *r, gmlk_block **out_blo
   uint64_t own;
   if (result) return result;
   if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  own = gmlk_trim_foresee(l, a, gmlk_trimmer(GMLAKE_HOST_WAIT), a->slot_count);
+  own = gmlk_trim_dry_run(l, a, gmlk_trimmer(GMLAKE_HOST_WAIT), a->slot_count);
   gmlk_trim_forget(a);
   if (own) return GMLAKE_OK;
   for (i = l->arena_count; i-- && !result && released < missing;)
     if (l->arenas[i] && l->arenas[i] != a)
       result = gmlk_trim_arena(l, l->arenas[i], missing - released, &released);
   if (result || released < missing) return result;
-  result = gmlk_grow_and_serve(l, r, r->taker, out_block);
+  result = gmlk_grow_and_serve(l, r, r->requester, out_block);
   return gmlk_is_shortage(result) ? GMLAKE_OK : result;
 }
 
 /* Memory after idle windows were dropped, free chunks were returned, and new ones were created. */
-static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
+static gmlake_result gmlk_slow_reclaim(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   int may_grow = !(r->flags & GMLAKE_NO_GROW);
   gmlake_result result;
   size_t released = 0;
@@ -8669,19 +8720,19 @@ static gmlake_result gmlk_rung_reclaim(gmlake *l, gmlk_attempt *r, gmlk_block **
   result = gmlk_wait_for_others(l);
   if (!result) result = gmlk_evict_all(l, r->arena);
   r->lacks_window_space = 0;
-  if (!result) result = gmlk_try_stitch(l, r, r->taker, out_block);
+  if (!result) result = gmlk_try_stitch(l, r, r->requester, out_block);
   if (!may_grow) return result;
   if (!result && !*out_block) result = gmlk_trade(l, r, out_block);
   if (!result && !*out_block) result = gmlk_trim(l, 0, &released);
-  if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->taker, out_block);
+  if (!result && !*out_block) result = gmlk_try_stitch(l, r, r->requester, out_block);
   if (result || *out_block) return result;
-  return gmlk_grow_and_serve(l, r, r->taker, out_block);
+  return gmlk_grow_and_serve(l, r, r->requester, out_block);
 }
 
-typedef gmlake_result (*gmlk_rung)(gmlake *l, gmlk_attempt *r, gmlk_block **out_block);
+typedef gmlake_result (*gmlk_slow_step)(gmlake *l, gmlk_request *r, gmlk_block **out_block);
 
 /* Why a request could not be served, and what the caller can do. */
-static void gmlk_oom_write(const gmlk_attempt *r, gmlake_error_info *info) {
+static void gmlk_oom_write(const gmlk_request *r, gmlake_error_info *info) {
   const gmlk_area *area = &r->arena->area;
   const char *why = "the device has no room for more: free blocks, or ";
   const char *advice = r->arena->sleep ? "let another pool sleep" : "ask for less";
@@ -8704,19 +8755,19 @@ static void gmlk_oom_write(const gmlk_attempt *r, gmlake_error_info *info) {
 }
 
 /* S5: makes a failed request's report the last error. Returns `result`, or a fatal error. */
-static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_attempt *r, gmlake_result result) {
+static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_result result) {
   gmlk_arena *a = r->arena;
   gmlake_error_info info;
   gmlk_supply supply;
   gmlk_block *b;
   size_t total = 0, run = 0;
   gmlake_result asked;
-  gmlk_crumbs_end(a);
+  gmlk_small_reserve_end(a);
   memset(&info, 0, sizeof(info));
   asked = gmlk_ask_memory(l, &info.driver_free_bytes, &total);
   if (gmlk_is_fatal(asked)) return asked;
   for (b = a->head.next; b != &a->tail; b = b->next) {
-    const int is_open = gmlk_is_open(b, r->taker.stream);
+    const int is_open = gmlk_is_open(b, r->requester.stream);
     const int is_freed = b->state == GMLK_FREE || gmlk_user_state(b) == GMLK_PENDING;
     const int is_memory = b->state != GMLK_UNBACKED && b->state != GMLK_EDGE;
     const size_t bytes = is_memory ? gmlk_to_bytes(b->grains) : 0;
@@ -8728,7 +8779,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_attempt *r, gmlake_re
       l->stats.reserved_bytes - info.free_bytes - info.pending_bytes - info.live_here_bytes;
   memset(&supply, 0, sizeof(supply));
   if (gmlk_scratch_reserve(a, a->slot_count))
-    gmlk_supply_scan(a, &l->streams, r->taker, r->grains, r->align, &supply);
+    gmlk_supply_scan(a, &l->streams, r->requester, r->grains, r->align, &supply);
   info.stitchable_bytes = gmlk_to_bytes(gmlk_supply_sum(a, 0, &supply));
   info.hole_bytes = info.free_bytes - gmlk_min(info.free_bytes, info.stitchable_bytes);
   info.result = result;
@@ -8750,7 +8801,7 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_attempt *r, gmlake_re
 
 /* Makes room before a policy is asked again. Step 0: the host waits. Step 1: it waits, all idle
    windows are dropped and all free chunks returned, unless none may be created instead. */
-static gmlake_result gmlk_make_room(gmlake *l, const gmlk_attempt *r, unsigned step) {
+static gmlake_result gmlk_make_room(gmlake *l, const gmlk_request *r, unsigned step) {
   gmlake_result result = gmlk_wait_for_others(l);
   size_t released = 0;
   if (!result && step) result = gmlk_evict_all(l, r->arena);
@@ -8760,8 +8811,8 @@ static gmlake_result gmlk_make_room(gmlake *l, const gmlk_attempt *r, unsigned s
 
 /* Serves a request by the policy's plans. OK with *out_block NULL: the lake is to decide. If no
    plan can be carried out, r->error and *error tell what else failed. */
-static gmlake_result gmlk_climb_asked(gmlake *l, gmlk_attempt *r, gmlk_block **out_block,
-                                      gmlake_error_info *error) {
+static gmlake_result gmlk_slow_path_asked(gmlake *l, gmlk_request *r, gmlk_block **out_block,
+                                          gmlake_error_info *error) {
   gmlake_result result = gmlk_look(l);
   unsigned step;
   for (step = 0; !gmlk_is_fatal(result); step++) {
@@ -8790,24 +8841,24 @@ static void gmlk_serve_none(gmlake *l, const gmlk_arena *a) {
 
 /* Whether the policy is asked: not for buffers, nor for requests that no arena can hold or whose
    pieces' grains might not fit 32 bits. */
-static int gmlk_is_for_policy(const gmlake *l, const gmlk_attempt *r) {
+static int gmlk_is_for_policy(const gmlake *l, const gmlk_request *r) {
   return l->desc.policy && l->desc.policy->choose && r->desc && r->grains &&
          r->grains < GMLK_GRAINS_MAX / 2 && r->bytes <= r->arena->area.most * r->arena->chunk_bytes;
 }
 
-#define GMLK_EARLY_RUNGS 4u /* those up to growth */
+#define GMLK_EARLY_STEPS 4u /* those up to growth */
 
-/* Tries the rungs in order. The last error is the report, or the first error of a rung that was not
-   a shortage of device memory. */
-static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_block) {
-  static const gmlk_rung rungs[] = {
-      gmlk_rung_completed,    /* the manual's step 4 */
-      gmlk_rung_stitch,       /* 5 */
-      gmlk_rung_borrow_early, /* 6 */
-      gmlk_rung_grow,         /* 7 and 8 */
-      gmlk_rung_borrow,       /* 10 */
-      gmlk_rung_wait,         /* 11 */
-      gmlk_rung_reclaim,      /* 12 */
+/* Tries the slow steps in order. The last error is the report, or the first error of a slow step
+   that was not a shortage of device memory. */
+static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  static const gmlk_slow_step steps[] = {
+      gmlk_slow_completed,    /* the manual's step 4 */
+      gmlk_slow_stitch,       /* 5 */
+      gmlk_slow_borrow_early, /* 6 */
+      gmlk_slow_grow,         /* 7 and 8 */
+      gmlk_slow_borrow,       /* 10 */
+      gmlk_slow_wait,         /* 11 */
+      gmlk_slow_reclaim,      /* 12 */
   };
   gmlake_result result, memory = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   gmlake_error_info error;
@@ -8818,15 +8869,16 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_blo
   if (!r->stream) gmlk_serve_none(l, r->arena);
   if (l->lost) return l->lost;
   if (gmlk_is_for_policy(l, r)) {
-    result = gmlk_climb_asked(l, r, out_block, &error);
+    result = gmlk_slow_path_asked(l, r, out_block, &error);
     if (result || *out_block) return result;
   }
-  for (i = 0; r->grains && i < sizeof(rungs) / sizeof(rungs[0]); i++) {
-    if (i >= GMLK_EARLY_RUNGS && r->arena->crumbs) { /* memory is short: begin again with them */
-      gmlk_crumbs_end(r->arena);
+  for (i = 0; r->grains && i < sizeof(steps) / sizeof(steps[0]); i++) {
+    if (i >= GMLK_EARLY_STEPS &&
+        r->arena->small_reserve) { /* memory is short: begin again with them */
+      gmlk_small_reserve_end(r->arena);
       if (!is_again++) i = 0;
     }
-    result = rungs[i](l, r, out_block);
+    result = steps[i](l, r, out_block);
     if (*out_block) return GMLAKE_OK;
     if (gmlk_is_fatal(result) || result == GMLAKE_ERROR_INVALID_ARGUMENT) return result;
     if (result == GMLAKE_ERROR_LIMIT_REACHED) memory = result;
@@ -8842,32 +8894,32 @@ static gmlake_result gmlk_climb(gmlake *l, gmlk_attempt *r, gmlk_block **out_blo
 }
 
 /* Takes a granted block back, as if the user had freed it. */
-static void gmlk_ungrant(gmlake *l, const gmlk_attempt *r, gmlk_block *b) {
+static void gmlk_ungrant(gmlake *l, const gmlk_request *r, gmlk_block *b) {
   unsigned tag;
-  uint64_t ticket;
+  uint64_t epoch;
   l->stats.state_count[r->state - 1]--;
   l->stats.stitch_reuse_count -= (uint64_t)r->is_reuse;
   l->stats.split_count -= (uint64_t)r->is_split;
-  gmlk_tag_for(l, b, r->stream, &tag, &ticket);
-  gmlk_release_block(l, b, tag, ticket);
+  gmlk_tag_for(l, b, r->stream, &tag, &epoch);
+  gmlk_release_block(l, b, tag, epoch);
   if (r->stream) gmlk_stream_dirty(l->streams.items[r->stream], 0);
 }
 
-/* Serves a request that the fast path could not: takes `driving` and tries the rungs. */
-static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_attempt *r, gmlake_stream stream,
+/* Serves a request that the fast path could not: takes `driver_lock` and tries the slow steps. */
+static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream stream,
                                        gmlk_block **out_block) {
   uint64_t before;
   gmlake_result result;
-  gmlk_driving_lock(l);
+  gmlk_lock_driver(l);
   gmlk_captures_end(l, 0);
   result = l->lost;
-  if (!result) result = gmlk_attempt_renew(l, r, stream);
+  if (!result) result = gmlk_request_renew(l, r, stream);
   l->served = r;
   before = l->stats.driver_ns;
-  if (!result) result = gmlk_climb(l, r, out_block);
-  gmlk_attempt_spent(r, l->stats.driver_ns - before);
+  if (!result) result = gmlk_slow_path(l, r, out_block);
+  gmlk_request_spent(r, l->stats.driver_ns - before);
   l->served = NULL;
-  gmlk_driving_unlock(l);
+  gmlk_unlock_driver(l);
   if (result) {
     l->stats.oom_count += (uint64_t)gmlk_is_shortage(result);
     l->stats.state_count[GMLK_S5 - 1]++;
@@ -8881,10 +8933,11 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_attempt *r, gmlake_stream
 }
 
 /* Gives a granted block to the user: enters it in index and statistics. Returns its address. */
-GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_attempt *r, gmlk_block *b, gmlk_note *note) {
+GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b,
+                                 gmlk_extra *extra) {
   uint64_t address = gmlk_address_of(r->arena, b);
   gmlake_stats *stats = &l->stats;
-  gmlk_give_note(b, note);
+  gmlk_give_extra(b, extra);
   gmlk_fill(l, b, GMLAKE_FILL_NEW);
   gmlk_index_put(&l->index, address, b);
   if (l->streams.may_end && b->stream) gmlk_stream_use(&l->streams, b->stream, 1);
@@ -8902,32 +8955,32 @@ GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_attempt *r, gmlk_block *b
    open to a request depends on when somebody asked last, and a program that repeats itself finds
    other pieces each time. A lake that stitches on although it does not grow any more asks at each
    request of a chunk or more: a call for each stream, where a stitch takes some for each chunk. */
-static inline int gmlk_asks_early(const gmlake *l, const gmlk_attempt *r) {
+static inline int gmlk_asks_early(const gmlake *l, const gmlk_request *r) {
   return l->stitches_in_row == GMLK_STITCHES_IN_ROW && r->grains >= gmlk_chunk_grains(r->arena) &&
          l->streams.used_count >= 2;
 }
 
-/* Serves a request. pre: the books are locked; they are so again at the end. */
+/* Serves a request. pre: state_lock is held; they are so again at the end. */
 GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
                                         gmlake_stream stream, void **out_ptr, int is_watched) {
-  gmlk_attempt r;
+  gmlk_request r;
   gmlk_block *b = NULL;
-  gmlk_note *note = NULL;
-  gmlake_result result = gmlk_attempt_open(l, &r, desc, stream);
+  gmlk_extra *extra = NULL;
+  gmlake_result result = gmlk_request_open(l, &r, desc, stream);
   if (result) return result;
   if (desc->user_data || desc->label) {
-    note = gmlk_note_new(l, desc->user_data, desc->label);
-    if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    extra = gmlk_extra_new(l, desc->user_data, desc->label);
+    if (!extra) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  if (is_watched) gmlk_attempt_count(l, &r);
+  if (is_watched) gmlk_request_count(l, &r);
   if (gmlk_asks_early(l, &r)) result = gmlk_refresh(l, 0);
   if (r.grains && !result && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
   if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
   if (result)
-    gmlk_note_free(l, note);
+    gmlk_extra_free(l, extra);
   else
-    *out_ptr = gmlk_hand_over(l, &r, b, note);
-  if (is_watched && l->is_observed) gmlk_tell_attempt(l, &r, *out_ptr);
+    *out_ptr = gmlk_hand_over(l, &r, b, extra);
+  if (is_watched && l->is_observed) gmlk_tell_request(l, &r, *out_ptr);
   return result;
 }
 
@@ -8946,9 +8999,9 @@ GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, g
 
 /* ---- >>free ------------------------------------------------------------------------------------
    Finds what lies at an address, frees blocks, records and forgets streams. A free makes no driver
-   call that blocks. pre: the books are locked; to forget, the caller holds `driving` too. Of a
-   policy, `coalesce` is called with the books unlocked.
-   Costs: O(1) expected, plus the spans of a window, plus an event where one is due; to find
+   call that blocks. pre: state_lock is held; to forget, the caller holds `driver_lock` too. Of a
+   policy, `coalesce` is called with state_lock released.
+   Costs: O(1) expected, plus the pieces of a window, plus an event where one is due; to find
    O(arenas + blocks of a chunk), or O(arenas + log(windows or buffers)). Can fail: a wrong pointer,
    host memory; to forget, the driver. */
 
@@ -8963,7 +9016,7 @@ static const void *gmlk_find_mapped(const gmlk_arena *a, const gmlk_space *space
   const uint32_t slot = e ? (uint32_t)((address - e->base) / a->chunk_bytes) : 0;
   const gmlk_block *va = e ? gmlk_tree_upto(space->used, slot) : NULL;
   if (!va || slot >= va->at + va->slack) return NULL; /* a guard begins behind the slack */
-  return (const void *)(uintptr_t)va->ticket;
+  return va->u.owner;
 }
 
 /* Finds the block, or window's own block, or the buffer that an address lies in; neither: none. */
@@ -9024,10 +9077,10 @@ static gmlk_block *gmlk_live_block(gmlake *l, const void *ptr, const char *call,
 
 /* Closes the epochs of the streams recorded on a pending block, so that it can become free. One
    that may have ended is left to the next call that names it [F8]; this call names `stream`. */
-static void gmlk_fence_uses(gmlake *l, const gmlk_note *note, unsigned stream) {
+static void gmlk_fence_uses(gmlake *l, const gmlk_extra *extra, unsigned stream) {
   size_t i;
-  for (i = 0; i < note->used_count; i++) {
-    const unsigned used = note->used[i].stream;
+  for (i = 0; i < extra->used_count; i++) {
+    const unsigned used = extra->used[i].stream;
     if (used == stream || !gmlk_stream_may_end(&l->streams, l->streams.items[used]))
       gmlk_fence_now(l, used);
   }
@@ -9040,9 +9093,9 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   gmlk_arena *a;
   gmlk_stream *s;
-  gmlk_note *note;
+  gmlk_extra *extra;
   unsigned stream = 0, own = 0, tag;
-  uint64_t ticket;
+  uint64_t epoch;
   size_t bytes;
   int is_shared, is_lent;
   if (!b) return gmlk_explain(l, address, "gmlake_free");
@@ -9050,31 +9103,33 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   if (value != GMLAKE_STREAM_NONE) {
     stream = gmlk_stream_find_or_add(l, value);
     if (!stream || !gmlk_arena_admit(a, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    if (l->streams.may_end && gmlk_is_of_former(l, b, stream) && !gmlk_note_use(l, b, b->stream))
+    if (l->streams.may_end && gmlk_is_of_former(l, b, stream) &&
+        !gmlk_extra_add_use(l, b, b->stream))
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  gmlk_tag_for(l, b, stream, &tag, &ticket);
+  gmlk_tag_for(l, b, stream, &tag, &epoch);
   bytes = gmlk_to_bytes(b->grains);
-  note = b->as.live.note;
-  is_shared = note && note->is_shared; /* [N5] */
-  if (is_shared && stream && !gmlk_note_use(l, b, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  is_lent = tag == GMLK_PINNED || (tag != stream && (b->flags & GMLAKE_TRANSIENT));
+  extra = b->as.live.extra;
+  is_shared = extra && extra->is_shared; /* [N5] */
+  if (is_shared && stream && !gmlk_extra_add_use(l, b, stream))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  is_lent = tag == GMLK_GRAPH_OWNED || (tag != stream && (b->flags & GMLAKE_TRANSIENT));
   if (is_lent && stream && !gmlk_loan_use(l, &a->pool->loan, stream)) /* who borrows it waits */
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (note || l->streams.may_end) own = gmlk_uses_end(l, b);
+  if (extra || l->streams.may_end) own = gmlk_uses_end(l, b);
   gmlk_index_remove_from(&l->index, entry, home);
   l->stats.free_count++;
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->slack;
   if (stream) own = stream;
-  if (note && (gmlk_is_used_elsewhere(l, note, is_shared ? 0 : own) || is_shared)) {
-    gmlk_pend(l, b, tag, ticket);
+  if (extra && (gmlk_is_used_elsewhere(l, extra, is_shared ? 0 : own) || is_shared)) {
+    gmlk_pend(l, b, tag, epoch);
     l->has_returns = is_shared;
-    gmlk_fence_uses(l, note, stream);
+    gmlk_fence_uses(l, extra, stream);
   } else {
-    gmlk_release_block(l, b, tag, ticket);
-    gmlk_note_free(l, note);
+    gmlk_release_block(l, b, tag, epoch);
+    gmlk_extra_free(l, extra);
   }
   if (!stream) return GMLAKE_OK;
   s = l->streams.items[stream];
@@ -9138,7 +9193,7 @@ static gmlake_result gmlk_record_stream(gmlake *l, void *ptr, gmlake_stream valu
   size_t bytes;
   if (!b) return result;
   stream = gmlk_stream_find_or_add(l, value);
-  if (!stream || !gmlk_note_use(l, b, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!stream || !gmlk_extra_add_use(l, b, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   bytes = gmlk_to_bytes(b->grains);
   gmlk_tell_call(l, GMLAKE_STEP_USE, value, (uint64_t)(uintptr_t)ptr, bytes, bytes - b->slack,
                  "the block is used on this stream, too");
@@ -9159,7 +9214,7 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
   unsigned stream = gmlk_stream_find(&l->streams, gmlk_stream_canonical(value));
   gmlk_stream *s;
   gmlake_result result;
-  gmlk_drive drive;
+  gmlk_batch batch;
   uint64_t id;
   if (stream && l->streams.may_end)
     stream = gmlk_stream_identify(l, gmlk_stream_canonical(value), stream, &id);
@@ -9168,9 +9223,9 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
   if (!s || s->is_forgotten) return GMLAKE_OK;
   gmlk_captures_end(l, stream);
   gmlk_stream_dirty(s, 0); /* so that the event covers its uses of live blocks, too */
-  result = gmlk_drive_begin(&drive, &l->driver);
-  if (!result) result = gmlk_stream_fence(&l->streams, &drive, stream);
-  if (gmlk_drive_finish(l, &drive)) return drive.result;
+  result = gmlk_batch_begin(&batch, &l->driver);
+  if (!result) result = gmlk_stream_fence(&l->streams, &batch, stream);
+  if (gmlk_batch_finish(l, &batch)) return batch.result;
   if (result == GMLAKE_ERROR_CAPTURING)
     return gmlk_fail(l, result, "gmlake_forget_stream",
                      "a capture forbids to record an event on the stream: end the capture first");
@@ -9180,15 +9235,15 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
 }
 
 /* ---- >>copies ----------------------------------------------------------------------------------
-   What sleeping arenas' contents are kept in: a vault of host memory for each arena, from
+   What sleeping arenas' contents are kept in: a host copy for each arena, from
    desc.sleep_host or from the backend, in as few pieces as these give, and copies, which say what
-   lies where in it. A vault stays for the next time, so that memory is pinned once. Owns both.
-   pre: the caller holds `driving`.
+   lies where in it. A host copy stays for the next time, so that memory is pinned once. Owns both.
+   pre: the caller holds `driver_lock`.
 
-   [Q1] Copies lie in the vault in order of their offsets, without overlap. Each is of one chunk and
-        in one piece. The pieces are as large together as the vault.
+   [Q1] Copies lie in the host copy in order of their offsets, without overlap. Each is of one chunk
+        and in one piece. The pieces are as large together as the host copy.
    [Q2] copy_done <= copy_next <= copy_count. Copies between the first two are running: none is
-        outside of a stretch of driver calls. A bare arena's are of places, in the order of their
+        outside of a stretch of driver calls. A bare arena's are of pages, in the order of their
         buffers; another's of chunks at home, in order of their slots.
 
    O(what is kept). Can fail: host memory, the driver. */
@@ -9198,110 +9253,111 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
 
 struct gmlk_copy {
   uint64_t address; /* where it is mapped */
-  uint64_t offset;  /* in the vault */
+  uint64_t offset;  /* in the host copy */
   uint32_t at, grains;
 };
 
-struct gmlk_vault { /* a piece of it */
+struct gmlk_host_copy { /* a piece of it */
   void *memory;
   uint64_t offset; /* of its first byte */
   size_t bytes;
 };
 
-/* Gives the arena's vault back, the last piece first. What the driver does not take back stays, and
-   is offered to it again. */
-static gmlake_result gmlk_vault_free(gmlake *l, gmlk_arena *a) {
+/* Gives the arena's host copy back, the last piece first. What the driver does not take back stays,
+   and is offered to it again. */
+static gmlake_result gmlk_host_copy_free(gmlake *l, gmlk_arena *a) {
   const gmlake_host_allocator *hook = &l->desc.sleep_host;
-  gmlk_drive drive;
-  if (!a->vault_count) return GMLAKE_OK;
-  (void)gmlk_drive_open(l, &drive);
-  for (; a->vault_count && (hook->free_fn || drive.is_relaxed); a->vault_count--) {
-    const gmlk_vault *last = &a->vaults[a->vault_count - 1];
+  gmlk_batch batch;
+  if (!a->host_copy_count) return GMLAKE_OK;
+  (void)gmlk_batch_open(l, &batch);
+  for (; a->host_copy_count && (hook->free_fn || batch.is_relaxed); a->host_copy_count--) {
+    const gmlk_host_copy *last = &a->host_copies[a->host_copy_count - 1];
     if (hook->free_fn)
       hook->free_fn(hook->user, last->memory);
-    else if (GMLK_CALL(&drive, host_free, last->memory))
+    else if (GMLK_CALL(&batch, host_free, last->memory))
       break;
-    a->vault_bytes -= last->bytes;
+    a->host_copy_bytes -= last->bytes;
   }
-  return gmlk_drive_close(l, &drive);
+  return gmlk_batch_close(l, &batch);
 }
 
 /* Adds a piece to it. */
-static gmlake_result gmlk_vault_add(gmlake *l, gmlk_arena *a, size_t bytes) {
+static gmlake_result gmlk_host_copy_add(gmlake *l, gmlk_arena *a, size_t bytes) {
   const gmlake_host_allocator *hook = &l->desc.sleep_host;
-  gmlk_vault piece;
-  gmlk_drive drive;
-  if (a->vault_count == a->vault_capacity &&
-      !gmlk_host_resize(&l->host, &a->vaults, &a->vault_capacity, a->vault_count * 2 + 1,
-                        sizeof(gmlk_vault)))
+  gmlk_host_copy piece;
+  gmlk_batch batch;
+  if (a->host_copy_count == a->host_copy_capacity &&
+      !gmlk_host_resize(&l->host, &a->host_copies, &a->host_copy_capacity,
+                        a->host_copy_count * 2 + 1, sizeof(gmlk_host_copy)))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   piece.memory = NULL;
-  piece.offset = a->vault_bytes;
+  piece.offset = a->host_copy_bytes;
   piece.bytes = bytes;
-  if (!gmlk_drive_open(l, &drive)) {
+  if (!gmlk_batch_open(l, &batch)) {
     if (!hook->malloc_fn)
-      (void)GMLK_CALL(&drive, host_alloc, bytes, &piece.memory);
+      (void)GMLK_CALL(&batch, host_alloc, bytes, &piece.memory);
     else if ((piece.memory = hook->malloc_fn(hook->user, bytes)) == NULL)
-      gmlk_drive_note(&drive, GMLAKE_ERROR_OUT_OF_HOST_MEMORY, "desc.sleep_host");
+      gmlk_batch_note(&batch, GMLAKE_ERROR_OUT_OF_HOST_MEMORY, "desc.sleep_host");
   }
   if (piece.memory) {
-    a->vaults[a->vault_count++] = piece;
-    a->vault_bytes += bytes;
+    a->host_copies[a->host_copy_count++] = piece;
+    a->host_copy_bytes += bytes;
   }
-  return gmlk_drive_close(l, &drive);
+  return gmlk_batch_close(l, &batch);
 }
 
-/* Gives the arena a vault of so many bytes at least. A piece that is refused is halved, down to a
-   chunk. */
-static gmlake_result gmlk_vault_reserve(gmlake *l, gmlk_arena *a, size_t bytes) {
+/* Gives the arena a host copy of so many bytes at least. A piece that is refused is halved, down to
+   a chunk. */
+static gmlake_result gmlk_host_copy_reserve(gmlake *l, gmlk_arena *a, size_t bytes) {
   gmlake_result result = GMLAKE_OK;
   size_t piece = bytes;
-  if (bytes <= a->vault_bytes) return GMLAKE_OK;
-  result = gmlk_vault_free(l, a);
-  while (!result && a->vault_bytes < bytes) {
-    piece = gmlk_min(piece, bytes - a->vault_bytes);
-    result = gmlk_vault_add(l, a, piece);
+  if (bytes <= a->host_copy_bytes) return GMLAKE_OK;
+  result = gmlk_host_copy_free(l, a);
+  while (!result && a->host_copy_bytes < bytes) {
+    piece = gmlk_min(piece, bytes - a->host_copy_bytes);
+    result = gmlk_host_copy_add(l, a, piece);
     if (result != GMLAKE_ERROR_OUT_OF_HOST_MEMORY || piece <= a->chunk_bytes) continue;
     piece = gmlk_max(piece / 2 & ~(a->chunk_bytes - 1), a->chunk_bytes);
     result = GMLAKE_OK;
   }
-  if (result) (void)gmlk_vault_free(l, a);
+  if (result) (void)gmlk_host_copy_free(l, a);
   return result;
 }
 
-/* The piece of an arena's vault that this offset lies in. pre: there is one. */
-static const gmlk_vault *gmlk_vault_at(const gmlk_arena *a, uint64_t offset) {
-  size_t from = 0, to = a->vault_count;
+/* The piece of an arena's host copy that this offset lies in. pre: there is one. */
+static const gmlk_host_copy *gmlk_host_copy_at(const gmlk_arena *a, uint64_t offset) {
+  size_t from = 0, to = a->host_copy_count;
   while (to - from > 1) {
     const size_t middle = from + (to - from) / 2;
-    if (a->vaults[middle].offset <= offset)
+    if (a->host_copies[middle].offset <= offset)
       from = middle;
     else
       to = middle;
   }
-  return &a->vaults[from];
+  return &a->host_copies[from];
 }
 
-/* Gives back the vaults that keep nothing, or all, and those of destroyed pools. */
-static gmlake_result gmlk_vaults_free(gmlake *l, int of_all) {
+/* Gives back the host copies that keep nothing, or all, and those of destroyed pools. */
+static gmlake_result gmlk_host_copies_free(gmlake *l, int of_all) {
   gmlake_result first = GMLAKE_OK;
-  gmlake_pool *dead = l->dead;
-  for (; dead; dead = dead->next_dead)
-    if (!first) first = gmlk_vault_free(l, &dead->arena);
+  gmlake_pool *pool = l->released_pools;
+  for (; pool; pool = pool->next_released)
+    if (!first) first = gmlk_host_copy_free(l, &pool->arena);
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];
-    gmlake_result result = a && (of_all || !a->copies) ? gmlk_vault_free(l, a) : GMLAKE_OK;
+    gmlake_result result = a && (of_all || !a->copies) ? gmlk_host_copy_free(l, a) : GMLAKE_OK;
     if (!first) first = result;
   }
   return first;
 }
 
-/* gmlk_trim; also gives back host memory that is mostly unused, and vaults that keep nothing. */
+/* gmlk_trim; also gives back host memory that is mostly unused, and host copies that keep nothing.
+   */
 static gmlake_result gmlk_trim_lake(gmlake *l, size_t keep_bytes, size_t *released) {
   gmlake_result result = gmlk_trim(l, keep_bytes, released);
   gmlk_tidy(l);
-  return !gmlk_is_fatal(result) && gmlk_vaults_free(l, 0) ? l->error.result : result;
+  return !gmlk_is_fatal(result) && gmlk_host_copies_free(l, 0) ? l->error.result : result;
 }
 
 static void gmlk_copies_drop(gmlake *l, gmlk_arena *a) {
@@ -9312,7 +9368,7 @@ static void gmlk_copies_drop(gmlake *l, gmlk_arena *a) {
 }
 
 /* Adds a range of the arena, mapped at an address. While copies is NULL only counts; a piece of the
-   vault that ends in a chunk makes one copy more. */
+   host copy that ends in a chunk makes one copy more. */
 static void gmlk_copies_add(gmlk_arena *a, uint64_t *offset, uint64_t address, uint32_t at,
                             uint32_t grains) {
   while (grains) {
@@ -9323,7 +9379,7 @@ static void gmlk_copies_add(gmlk_arena *a, uint64_t *offset, uint64_t address, u
     copy.at = at;
     copy.grains = (uint32_t)gmlk_min(left, grains);
     if (a->copies) {
-      const gmlk_vault *piece = gmlk_vault_at(a, *offset);
+      const gmlk_host_copy *piece = gmlk_host_copy_at(a, *offset);
       copy.grains =
           (uint32_t)gmlk_min(copy.grains, (piece->offset + piece->bytes - *offset) / GMLK_GRAIN);
     }
@@ -9339,7 +9395,7 @@ static void gmlk_copies_add(gmlk_arena *a, uint64_t *offset, uint64_t address, u
 /* Whether a block's contents are kept: it has an owner, or captures know it. */
 static int gmlk_is_kept(const gmlk_block *b) {
   return b->state != GMLK_UNBACKED && b->state != GMLK_EDGE &&
-         (b->state != GMLK_FREE || b->stream == GMLK_PINNED);
+         (b->state != GMLK_FREE || b->stream == GMLK_GRAPH_OWNED);
 }
 
 /* Lists what an arena is to keep. Returns its bytes. */
@@ -9350,10 +9406,10 @@ static uint64_t gmlk_copies_list(gmlk_arena *a) {
   uint32_t i;
   a->copy_count = 0;
   for (buffer = a->is_bare ? a->buffers : NULL; buffer; buffer = buffer->next)
-    for (i = 0; i < buffer->place_count; i++)
+    for (i = 0; i < buffer->page_count; i++)
       if (gmlk_is_committed(buffer, i))
-        gmlk_copies_add(a, &offset, buffer->places[i].address,
-                        gmlk_slot_at(a, buffer->places[i].slot), gmlk_chunk_grains(a));
+        gmlk_copies_add(a, &offset, buffer->pages[i].address,
+                        gmlk_slot_at(a, buffer->pages[i].slot), gmlk_chunk_grains(a));
   for (; b != &a->tail && !a->is_bare; b = end) {
     for (end = b->next; gmlk_is_kept(b) && end != &a->tail && gmlk_is_kept(end);) end = end->next;
     if (gmlk_is_kept(b)) gmlk_copies_add(a, &offset, gmlk_home(a, b->at), b->at, end->at - b->at);
@@ -9361,11 +9417,11 @@ static uint64_t gmlk_copies_list(gmlk_arena *a) {
   return offset;
 }
 
-/* Makes ready to keep what an arena has: gets a vault for it and lists it. */
+/* Makes ready to keep what an arena has: gets a host copy for it and lists it. */
 static gmlake_result gmlk_copies_plan(gmlake *l, gmlk_arena *a) {
   const uint64_t bytes = gmlk_copies_list(a);
-  gmlake_result result = gmlk_vault_reserve(l, a, (size_t)bytes);
-  size_t most = a->copy_count + a->vault_count;
+  gmlake_result result = gmlk_host_copy_reserve(l, a, (size_t)bytes);
+  size_t most = a->copy_count + a->host_copy_count;
   if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) {
     l->host.refused_bytes = 0; /* it is not the records' memory that lacks */
     return gmlk_fail(l, result, "gmlake_pool_sleep",
@@ -9401,10 +9457,10 @@ static void gmlk_copies_prune(gmlk_arena *a) {
 }
 
 /* Waits until all that were started are complete. */
-static gmlake_result gmlk_copies_wait(gmlk_drive *drive, gmlk_arena *a, int to_host) {
+static gmlake_result gmlk_copies_wait(gmlk_batch *batch, gmlk_arena *a, int to_host) {
   gmlake_result result = GMLAKE_OK;
   if (a->copy_done < a->copy_next)
-    result = GMLK_CALL(drive, copy, 0, a->vaults->memory, (size_t)0, to_host);
+    result = GMLK_CALL(batch, copy, 0, a->host_copies->memory, (size_t)0, to_host);
   a->copy_done = a->copy_next;
   return result;
 }
@@ -9424,11 +9480,11 @@ static int gmlk_begins_extent(const gmlk_arena *a, uint64_t address) {
   return 0;
 }
 
-/* Starts one copy to a piece of the vault, or back, of what lies side by side at both ends and
+/* Starts one copy to a piece of the host copy, or back, of what lies side by side at both ends and
    before the address `end`. Those before it are complete then. */
-static gmlake_result gmlk_copies_step(gmlk_drive *drive, gmlk_arena *a, uint64_t end, int to_host) {
+static gmlake_result gmlk_copies_step(gmlk_batch *batch, gmlk_arena *a, uint64_t end, int to_host) {
   const gmlk_copy *first = a->copies + a->copy_next, *c = first;
-  const gmlk_vault *piece = gmlk_vault_at(a, first->offset);
+  const gmlk_host_copy *piece = gmlk_host_copy_at(a, first->offset);
   const size_t at = (size_t)(first->offset - piece->offset);
   size_t bytes = 0;
   a->copy_done = a->copy_next;
@@ -9437,48 +9493,49 @@ static gmlake_result gmlk_copies_step(gmlk_drive *drive, gmlk_arena *a, uint64_t
          c->offset == first->offset + bytes && !(bytes && gmlk_begins_extent(a, c->address));
        c++, a->copy_next++)
     bytes += gmlk_to_bytes(c->grains);
-  return GMLK_CALL(drive, copy, first->address, (char *)piece->memory + at, bytes, to_host);
+  return GMLK_CALL(batch, copy, first->address, (char *)piece->memory + at, bytes, to_host);
 }
 
 /* Completes the copies of a range that is about to be unmapped. */
-static gmlake_result gmlk_copies_out(gmlk_drive *drive, gmlk_arena *a, uint64_t address,
+static gmlake_result gmlk_copies_out(gmlk_batch *batch, gmlk_arena *a, uint64_t address,
                                      size_t bytes) {
   gmlake_result result = GMLAKE_OK;
   while (!result && a->copy_done < a->copy_count &&
          a->copies[a->copy_done].address - address < bytes)
-    result = a->copy_next < a->copy_count ? gmlk_copies_step(drive, a, UINT64_MAX, 1)
-                                          : gmlk_copies_wait(drive, a, 1);
+    result = a->copy_next < a->copy_count ? gmlk_copies_step(batch, a, UINT64_MAX, 1)
+                                          : gmlk_copies_wait(batch, a, 1);
   return result;
 }
 
 /* Starts the copies back to a chunk that has been mapped at this address. */
-static gmlake_result gmlk_copies_in(gmlk_drive *drive, gmlk_arena *a, uint64_t address) {
+static gmlake_result gmlk_copies_in(gmlk_batch *batch, gmlk_arena *a, uint64_t address) {
   gmlake_result result = GMLAKE_OK;
   while (!result && a->copy_next < a->copy_count &&
          a->copies[a->copy_next].address - address < a->chunk_bytes)
-    result = gmlk_copies_step(drive, a, address + a->chunk_bytes, 0);
+    result = gmlk_copies_step(batch, a, address + a->chunk_bytes, 0);
   return result;
 }
 
 /* Makes all copies that are left to make, and waits for them. */
-static gmlake_result gmlk_copies_finish(gmlk_drive *drive, gmlk_arena *a, int to_host) {
+static gmlake_result gmlk_copies_finish(gmlk_batch *batch, gmlk_arena *a, int to_host) {
   gmlake_result result = GMLAKE_OK;
   while (!result && a->copy_next < a->copy_count)
-    result = gmlk_copies_step(drive, a, UINT64_MAX, to_host);
-  return result ? result : gmlk_copies_wait(drive, a, to_host);
+    result = gmlk_copies_step(batch, a, UINT64_MAX, to_host);
+  return result ? result : gmlk_copies_wait(batch, a, to_host);
 }
 
-/* What is wrong with an arena's copies and its vault [Q1], [Q2]; NULL: nothing is. */
+/* What is wrong with an arena's copies and its host copy [Q1], [Q2]; NULL: nothing is. */
 static const char *gmlk_copies_wrong(const gmlk_arena *a) {
-  const gmlk_vault *piece;
+  const gmlk_host_copy *piece;
   uint64_t end = 0;
   size_t i;
   if (a->copy_count > a->copy_capacity) return "Q1: more copies than room for them";
-  if (a->vault_count > a->vault_capacity) return "Q1: more pieces of a vault than room for them";
-  for (i = 0; i < a->vault_count; end += a->vaults[i++].bytes)
-    if (!a->vaults[i].memory || a->vaults[i].offset != end)
-      return "Q1: a piece of the vault is not in its place";
-  if (end != a->vault_bytes) return "Q1: the vault is not of its size";
+  if (a->host_copy_count > a->host_copy_capacity)
+    return "Q1: more pieces of a host copy than room for them";
+  for (i = 0; i < a->host_copy_count; end += a->host_copies[i++].bytes)
+    if (!a->host_copies[i].memory || a->host_copies[i].offset != end)
+      return "Q1: a piece of the host copy is not in its place";
+  if (end != a->host_copy_bytes) return "Q1: the host copy is not of its size";
   end = 0;
   for (i = 0; i < a->copy_count; i++) {
     const gmlk_copy *copy = &a->copies[i];
@@ -9487,9 +9544,9 @@ static const char *gmlk_copies_wrong(const gmlk_arena *a) {
     if (copy->offset < end) return "Q1: copies are out of order";
     if (gmlk_slot_of(a, copy->at) != gmlk_slot_of(a, last)) return "Q1: a copy is of 2 chunks";
     end = copy->offset + gmlk_to_bytes(copy->grains);
-    if (end > a->vault_bytes) return "Q1: a copy lies outside the vault";
-    piece = gmlk_vault_at(a, copy->offset);
-    if (end > piece->offset + piece->bytes) return "Q1: a copy lies in 2 pieces of the vault";
+    if (end > a->host_copy_bytes) return "Q1: a copy lies outside the host copy";
+    piece = gmlk_host_copy_at(a, copy->offset);
+    if (end > piece->offset + piece->bytes) return "Q1: a copy lies in 2 pieces of the host copy";
   }
   if (a->copy_done != a->copy_next) return "Q2: a copy runs";
   return a->copy_next > a->copy_count ? "Q2: more copies are done than there are" : NULL;
@@ -9529,7 +9586,7 @@ static gmlake_result gmlk_refuse_captured(gmlake *l, const gmlake_pool *pool, co
 /* or while it is lent. */
 static gmlake_result gmlk_refuse_lent(gmlake *l, const gmlake_pool *pool, const char *call) {
   const gmlk_block *b = gmlk_borrowed(&pool->arena);
-  const char *label = b && b->as.live.note ? b->as.live.note->label : NULL;
+  const char *label = b && b->as.live.extra ? b->as.live.extra->label : NULL;
   if (!b)
     return gmlk_fail(l, GMLAKE_ERROR_BUSY, call, "the pool is lent: call gmlake_pool_recall first");
   return gmlk_fail(l, GMLAKE_ERROR_BUSY, call,
@@ -9543,7 +9600,7 @@ static gmlake_result gmlk_refuse_lent(gmlake *l, const gmlake_pool *pool, const 
 /* Changes the tag of free memory, in chunks that no graph knows, from `from` to `to`. The pool grew
    by these chunks for borrowers, so they can be lent again, but trim may return them. Where host
    memory is short, some of it keeps its tag. */
-static void gmlk_loan_shift(gmlake *l, gmlk_arena *a, unsigned from, unsigned to, uint64_t ticket) {
+static void gmlk_loan_shift(gmlake *l, gmlk_arena *a, unsigned from, unsigned to, uint64_t epoch) {
   uint32_t slot, at, stop;
   for (slot = 0; slot < a->slot_count; slot++) {
     const uint32_t end = gmlk_slot_at(a, slot + 1);
@@ -9556,7 +9613,7 @@ static void gmlk_loan_shift(gmlake *l, gmlk_arena *a, unsigned from, unsigned to
       if (!is_free || !gmlk_records_reserve(&l->records, &l->host, 2)) continue;
       first = gmlk_reserve_range(a, first, at, stop - at);
       for (b = first; b->at < stop; b = b->next)
-        if (b->stream == from) gmlk_set_tag(b, to, ticket);
+        if (b->stream == from) gmlk_set_tag(b, to, epoch);
       gmlk_unreserve_range(a, first, stop - at); /* b is not free, or in the next chunk */
     }
   }
@@ -9587,7 +9644,7 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
   pool->loan.number = number;
   l->loan_count++;
-  gmlk_arena_retag(&pool->arena, GMLK_PINNED, number);
+  gmlk_arena_retag(&pool->arena, GMLK_GRAPH_OWNED, number);
   gmlk_loan_shift(l, &pool->arena, stream, number, GMLK_ENDLESS);
   return l->lost;
 }
@@ -9605,31 +9662,31 @@ static int gmlk_loan_has_to_wait(const gmlake *l, const gmlk_borrower *user, uns
 static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, size_t count,
                                       unsigned stream) {
   gmlake_result result = GMLAKE_OK;
-  gmlk_drive drive;
+  gmlk_batch batch;
   size_t i = 0;
   while (i < count && !gmlk_loan_has_to_wait(l, &users[i], stream)) i++;
   if (i == count || l->lost) return l->lost;
-  result = gmlk_drive_begin(&drive, &l->driver);
+  result = gmlk_batch_begin(&batch, &l->driver);
   for (; i < count && !result; i++) {
     const gmlk_borrower *user = &users[i];
     if (!gmlk_loan_has_to_wait(l, user, stream)) continue;
-    result = gmlk_stream_wait(&l->streams, &l->host, &drive, stream, user->stream, user->epoch);
+    result = gmlk_stream_wait(&l->streams, &l->host, &batch, stream, user->stream, user->epoch);
     if (result) break;
     l->stats.stream_wait_count++;
     gmlk_tell_wait(l, stream, 0, "this stream waits on the device for who used what a pool lends");
   }
-  if (gmlk_drive_finish(l, &drive)) return drive.result;
+  if (gmlk_batch_finish(l, &batch)) return batch.result;
   return result ? GMLAKE_ERROR_CAPTURING : GMLAKE_OK;
 }
 
 /* The same for frees of borrowed blocks that wait for recorded streams. */
 static gmlake_result gmlk_loan_follow_pending(gmlake *l, const gmlake_pool *pool, unsigned stream) {
-  const gmlk_note *note = NULL;
+  const gmlk_extra *extra = NULL;
   gmlake_result result = GMLAKE_OK;
   size_t i;
-  while ((note = gmlk_pending_next(l, &pool->arena, note)) != NULL)
-    for (i = 0; i < note->used_count && note->stream == pool->loan.number && !result; i++) {
-      const gmlk_borrower user = gmlk_borrower_of(l, note->used[i].stream, note->used[i].ticket);
+  while ((extra = gmlk_pending_next(l, &pool->arena, extra)) != NULL)
+    for (i = 0; i < extra->used_count && extra->stream == pool->loan.number && !result; i++) {
+      const gmlk_borrower user = gmlk_borrower_of(l, extra->used[i].stream, extra->used[i].epoch);
       result = gmlk_loan_follow(l, &user, 1, stream);
     }
   return result;
@@ -9641,7 +9698,7 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   gmlake_result result;
   gmlk_window *w;
-  gmlk_note *note = NULL;
+  gmlk_extra *extra = NULL;
   if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!number)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
@@ -9659,15 +9716,15 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
                      "end that capture first");
   if (result) return result;
   if (gmlk_borrowed(&pool->arena)) return gmlk_refuse_lent(l, pool, call); /* meanwhile */
-  gmlk_arena_retag(&pool->arena, number, GMLK_PINNED);
-  gmlk_loan_shift(l, &pool->arena, GMLK_PINNED, stream, s->epoch);
+  gmlk_arena_retag(&pool->arena, number, GMLK_GRAPH_OWNED);
+  gmlk_loan_shift(l, &pool->arena, GMLK_GRAPH_OWNED, stream, s->epoch);
   gmlk_stream_dirty(s, 0);
   for (w = pool->arena.windows.idle_first; w; w = w->idle_next) /* borrowers' are no graph's */
-    if (w->self.stream == GMLK_PINNED && !w->is_known)
+    if (w->self.stream == GMLK_GRAPH_OWNED && !w->is_known)
       gmlk_window_set_tag(&pool->arena.windows, w, stream, s->epoch);
-  while ((note = gmlk_pending_next(l, &pool->arena, note)) != NULL) /* [G2] it is the graphs' */
-    if (note->stream == number) gmlk_give_back(note->block);
-  gmlk_pending_retag(l, &pool->arena, number, GMLK_PINNED);
+  while ((extra = gmlk_pending_next(l, &pool->arena, extra)) != NULL) /* [G2] it is the graphs' */
+    if (extra->stream == number) gmlk_give_back(extra->block);
+  gmlk_pending_retag(l, &pool->arena, number, GMLK_GRAPH_OWNED);
   l->streams.items[number]->is_used = 0;
   pool->loan.number = 0;
   gmlk_loan_forget(&pool->loan);
@@ -9677,17 +9734,17 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   return l->lost;
 }
 
-/* Whether the attempt's stream may have what a pool lends: at once, or behind waits it may make. */
-static int gmlk_loan_suits(const gmlake *l, const gmlk_attempt *r, const gmlk_loan *loan) {
+/* Whether the request's stream may have what a pool lends: at once, or behind waits it may make. */
+static int gmlk_loan_suits(const gmlake *l, const gmlk_request *r, const gmlk_loan *loan) {
   const gmlk_stream *s = r->stream ? l->streams.items[r->stream] : NULL;
-  const gmlk_taker taker = gmlk_taker_of(r->stream, GMLAKE_DEVICE_WAIT);
+  const gmlk_requester requester = gmlk_requester_of(r->stream, GMLAKE_DEVICE_WAIT);
   const int may_wait = s && s->kind != GMLAKE_STREAM_COMMUNICATION &&
                        (s->value || !l->streams.capture_count); /* the legacy stream */
   size_t i;
   for (i = 0; i < loan->count; i++) {
     const gmlk_borrower *user = &loan->users[i];
     if (gmlk_loan_has_to_wait(l, user, r->stream) &&
-        !(may_wait && gmlk_may_await(&l->streams, taker, user->stream, user->epoch)))
+        !(may_wait && gmlk_may_await(&l->streams, requester, user->stream, user->epoch)))
       return 0;
   }
   return 1;
@@ -9696,7 +9753,7 @@ static int gmlk_loan_suits(const gmlake *l, const gmlk_attempt *r, const gmlk_lo
 /* Finds a block without taking memory that others wait for: a range, a window, a new window; then,
    if it may grow, with new chunks for what is missing. OK with *out_block NULL: there is none, or
    the pool is not lent any more. */
-static gmlake_result gmlk_lent_find(gmlake *l, gmlk_attempt *r, gmlake_stream stream, int grows,
+static gmlake_result gmlk_lent_find(gmlake *l, gmlk_request *r, gmlake_stream stream, int grows,
                                     gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   const uint32_t number = a->number;
@@ -9704,28 +9761,30 @@ static gmlake_result gmlk_lent_find(gmlake *l, gmlk_attempt *r, gmlake_stream st
   gmlake_result result;
   uint64_t before;
   if (!r->grains || (is_lent && !gmlk_loan_suits(l, r, &a->pool->loan))) return GMLAKE_OK;
-  if (is_lent) gmlk_attempt_take_as(r, a->pool->loan.number);
-  if (!gmlk_arena_admit(a, r->taker.stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (is_lent) gmlk_request_take_as(r, a->pool->loan.number);
+  if (!gmlk_arena_admit(a, r->requester.stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   *out_block = gmlk_fast_as(l, r, 1);
   if (*out_block || !(r->may_stitch || grows)) return GMLAKE_OK;
-  gmlk_driving_lock(l);
+  gmlk_lock_driver(l);
   result = l->lost;
   l->served = r;
   before = l->stats.driver_ns;
   if (!result && l->arenas[number] == a && (!is_lent || a->pool->loan.number)) {
-    result = gmlk_attempt_renew(l, r, stream);
-    if (is_lent) gmlk_attempt_take_as(r, a->pool->loan.number);
-    if (!result && !gmlk_arena_admit(a, r->taker.stream)) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    result = gmlk_request_renew(l, r, stream);
+    if (is_lent) gmlk_request_take_as(r, a->pool->loan.number);
+    if (!result && !gmlk_arena_admit(a, r->requester.stream))
+      result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     if (!result) result = gmlk_try_fast(l, r, out_block);
     if (!result && !*out_block) {
       gmlk_because(r, "the lake stitched free pieces of a pool that is lent");
-      result = gmlk_try_stitch(l, r, r->taker, out_block);
+      result = gmlk_try_stitch(l, r, r->requester, out_block);
     }
-    if (!result && !*out_block && grows) result = gmlk_grow_and_serve(l, r, r->taker, out_block);
+    if (!result && !*out_block && grows)
+      result = gmlk_grow_and_serve(l, r, r->requester, out_block);
   }
-  gmlk_attempt_spent(r, l->stats.driver_ns - before);
+  gmlk_request_spent(r, l->stats.driver_ns - before);
   l->served = NULL;
-  gmlk_driving_unlock(l);
+  gmlk_unlock_driver(l);
   return *out_block ? GMLAKE_OK : result;
 }
 
@@ -9733,16 +9792,16 @@ static gmlake_result gmlk_lent_find(gmlake *l, gmlk_attempt *r, gmlake_stream st
    it cannot. pre: the stream is not captured. */
 static gmlake_result gmlk_serve_lent(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
                                      int grows, void **out_ptr) {
-  gmlk_attempt r;
+  gmlk_request r;
   gmlk_block *b = NULL;
-  gmlk_note *note = NULL;
-  gmlake_result result = gmlk_attempt_open(l, &r, desc, stream);
+  gmlk_extra *extra = NULL;
+  gmlake_result result = gmlk_request_open(l, &r, desc, stream);
   if (result) return result;
   if (desc->user_data || desc->label) {
-    note = gmlk_note_new(l, desc->user_data, desc->label);
-    if (!note) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    extra = gmlk_extra_new(l, desc->user_data, desc->label);
+    if (!extra) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  if (l->is_watched) gmlk_attempt_count(l, &r);
+  if (l->is_watched) gmlk_request_count(l, &r);
   result = gmlk_lent_find(l, &r, stream, grows, &b);
   if (b && r.flags & GMLAKE_TRANSIENT) {
     const gmlk_loan *loan = &r.arena->pool->loan;
@@ -9751,11 +9810,11 @@ static gmlake_result gmlk_serve_lent(gmlake *l, const gmlake_alloc_desc *desc, g
   if (b && !result && !gmlk_index_reserve(&l->index, &l->host))
     result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (b && !result) {
-    *out_ptr = gmlk_hand_over(l, &r, b, note);
-    if (l->is_observed) gmlk_tell_attempt(l, &r, *out_ptr);
+    *out_ptr = gmlk_hand_over(l, &r, b, extra);
+    if (l->is_observed) gmlk_tell_request(l, &r, *out_ptr);
     return GMLAKE_OK;
   }
-  gmlk_note_free(l, note);
+  gmlk_extra_free(l, extra);
   if (b) gmlk_ungrant(l, &r, b);
   return result;
 }
@@ -9798,7 +9857,7 @@ static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *de
 /* ---- >>pools -----------------------------------------------------------------------------------
    Opens, drains and closes arenas; creates and destroys pools; begins and ends captures into them.
    Owns the lake's list of destroyed pools of which the driver refused to take something back.
-   pre: the caller holds `driving`, except to begin a capture.
+   pre: the caller holds `driver_lock`, except to begin a capture.
    Costs: to create O(1), to destroy O(what the pool has), to begin and end a capture O(the pool's
    blocks + idle windows), and the driver's. Can fail: host memory, the driver. */
 
@@ -9814,12 +9873,12 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   const int is_home = a == &l->home;
   gmlake_result result = GMLAKE_OK;
   a->chunk_bytes = chunk_bytes;
-  a->seal = gmlk_seal(0, a->limit_bytes);
+  a->checksum = gmlk_checksum(0, a->limit_bytes);
   a->chunk_log = gmlk_log2(chunk_bytes / GMLK_GRAIN);
   gmlk_area_init(&a->area, gmlk_min(arena_bytes, gmlk_to_bytes(GMLK_GRAINS_MAX)),
                  is_home ? device + device / 8 : part, chunk_bytes);
   a->keeps_apart = !a->is_bare && l->desc.policy && l->desc.policy->coalesce;
-  a->crumb_most = gmlk_crumb_limit(a, l->desc.policy != NULL);
+  a->small_most = gmlk_small_limit(a, l->desc.policy != NULL);
   if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (a->is_bare)
     a->area.limit = a->area.most;
@@ -9835,15 +9894,15 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
 
 /* Unmaps, releases and unreserves all that an arena has, whatever fails. What is left can be
    drained again, unless is_last: then every handle is released, mapped or not. */
-static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
+static void gmlk_arena_drain(gmlk_arena *a, gmlk_batch *batch, int is_last) {
   gmlk_block *va = a->window_space.head.next;
   uint32_t slot;
-  const int is_placed = gmlk_buffers_drain(a, drive); /* a buffer's place is still mapped */
-  int is_mapped = 0;                                  /* a window is */
+  const int is_paged = gmlk_buffers_drain(a, batch); /* a buffer's page is still mapped */
+  int is_mapped = 0;                                 /* a window is */
   int is_backed = 0, is_home; /* a chunk is still mapped at home; this one is */
   for (; va && va != &a->window_space.tail; va = va->next) {
     if (va->state != GMLK_LIVE) continue;
-    if (GMLK_CALL(drive, unmap, gmlk_va_address(a, &a->window_space, va),
+    if (GMLK_CALL(batch, unmap, gmlk_va_address(a, &a->window_space, va),
                   va->slack * a->chunk_bytes))
       is_mapped = 1;
     else
@@ -9851,21 +9910,21 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_drive *drive, int is_last) {
   }
   for (slot = 0; slot < a->chunks.capacity; slot++) {
     if (!gmlk_chunk_at(&a->chunks, slot)->handle) continue;
-    is_home = !gmlk_chunk_unmap(&a->chunks, drive, slot, gmlk_slot_home(a, slot), a->chunk_bytes);
+    is_home = !gmlk_chunk_unmap(&a->chunks, batch, slot, gmlk_slot_home(a, slot), a->chunk_bytes);
     is_backed |= is_home;
     if (is_last || /* a mapping would keep its memory */
-        !(is_home || ((is_mapped || is_placed) && gmlk_chunk_at(&a->chunks, slot)->map_count)))
-      gmlk_chunk_release(&a->chunks, drive, slot);
+        !(is_home || ((is_mapped || is_paged) && gmlk_chunk_at(&a->chunks, slot)->map_count)))
+      gmlk_chunk_release(&a->chunks, batch, slot);
   }
-  if (!is_mapped) gmlk_area_close(&a->window_space.area, a->chunk_bytes, drive);
-  if (!is_placed) gmlk_area_close(&a->buffer_space.area, a->chunk_bytes, drive);
-  if (!is_backed) gmlk_area_close(&a->area, a->chunk_bytes, drive);
+  if (!is_mapped) gmlk_area_close(&a->window_space.area, a->chunk_bytes, batch);
+  if (!is_paged) gmlk_area_close(&a->buffer_space.area, a->chunk_bytes, batch);
+  if (!is_backed) gmlk_area_close(&a->area, a->chunk_bytes, batch);
 }
 
 /* Frees an arena's host memory: windows, buffers, blocks, tables. */
 static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
   gmlk_copies_drop(l, a);
-  gmlk_host_free(&l->host, a->vaults, a->vault_capacity * sizeof(gmlk_vault));
+  gmlk_host_free(&l->host, a->host_copies, a->host_copy_capacity * sizeof(gmlk_host_copy));
   gmlk_windows_destroy(a);
   gmlk_buffers_free(l, a->buffers);
   gmlk_arena_destroy(a);
@@ -9883,51 +9942,52 @@ static size_t gmlk_chunks_kept(const gmlk_arena *a) {
 }
 
 /* Gives a pool's memory back and frees it. If the driver refuses to take something, the pool is
-   kept in lake->dead, and that is offered again when the lake is destroyed. */
-static gmlake_result gmlk_pool_bury(gmlake *l, gmlake_pool *pool) {
+   kept in lake->released_pools, and that is offered again when the lake is destroyed. */
+static gmlake_result gmlk_pool_release(gmlake *l, gmlake_pool *pool) {
   gmlk_arena *a = &pool->arena;
   const gmlk_window *w;
-  gmlk_drive drive;
+  gmlk_batch batch;
   gmlake_result result;
   size_t held = gmlk_chunks_held(&a->chunks);
-  const gmlk_tally before = gmlk_tally_of(a);
+  const gmlk_counters before = gmlk_counters_of(a);
   uint64_t ns = l->stats.driver_ns;
   l->stats.quarantined_bytes -=
-      (gmlk_chunks_kept(a) + a->chunks.stuck_count + gmlk_places_blind(a)) * a->chunk_bytes;
+      (gmlk_chunks_kept(a) + a->chunks.quarantined_count + gmlk_pages_without_access(a)) *
+      a->chunk_bytes;
   l->stats.sleeping_bytes -= a->chunks.asleep_count * a->chunk_bytes;
   gmlk_copies_drop(l, a);
-  (void)gmlk_vault_free(l, a);
+  (void)gmlk_host_copy_free(l, a);
   for (w = a->windows.quarantine; w; w = w->next)
     l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
   l->stats.stitched_bytes -= a->windows.bytes;
   l->stats.window_count -= a->windows.count;
-  if (!gmlk_drive_open(l, &drive)) gmlk_arena_drain(a, &drive, 0);
-  result = gmlk_drive_close(l, &drive);
+  if (!gmlk_batch_open(l, &batch)) gmlk_arena_drain(a, &batch, 0);
+  result = gmlk_batch_close(l, &batch);
   held -= gmlk_chunks_held(&a->chunks);
   l->stats.reserved_bytes -= held * a->chunk_bytes;
-  gmlk_tally_up(l, a, before);
+  gmlk_counters_update(l, a, before);
   ns = l->stats.driver_ns - ns;
   if (held)
     gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, held * a->chunk_bytes, ns,
               "the chunks' pool was destroyed");
   l->stats.quarantined_bytes += gmlk_chunks_held(&a->chunks) * a->chunk_bytes;
-  if (!gmlk_is_fatal(result) && !a->vault_count && !a->area.count && !a->window_space.area.count &&
-      !a->buffer_space.area.count && !gmlk_chunks_held(&a->chunks)) {
+  if (!gmlk_is_fatal(result) && !a->host_copy_count && !a->area.count &&
+      !a->window_space.area.count && !a->buffer_space.area.count && !gmlk_chunks_held(&a->chunks)) {
     gmlk_pool_free(l, pool);
     return result;
   }
   pool->lake = NULL;
-  pool->next_dead = l->dead;
-  l->dead = pool;
+  pool->next_released = l->released_pools;
+  l->released_pools = pool;
   return result;
 }
 
 /* Frees the pools that the driver kept something of, when the lake ends. */
-static void gmlk_dead_free(gmlake *l) {
-  while (l->dead) {
-    gmlake_pool *next = l->dead->next_dead;
-    gmlk_pool_free(l, l->dead);
-    l->dead = next;
+static void gmlk_released_pools_free(gmlake *l) {
+  while (l->released_pools) {
+    gmlake_pool *next = l->released_pools->next_released;
+    gmlk_pool_free(l, l->released_pools);
+    l->released_pools = next;
   }
 }
 
@@ -9950,7 +10010,7 @@ static gmlake_result gmlk_pool_open(gmlake *l, const gmlake_pool_desc *desc, int
     *out_pool = pool;
     return GMLAKE_OK;
   }
-  (void)gmlk_pool_bury(l, pool);
+  (void)gmlk_pool_release(l, pool);
   return l->lost ? l->lost : result;
 }
 
@@ -9980,28 +10040,29 @@ static void gmlk_count_chunks(const gmlk_arena *a, gmlake_stats *out) {
   const gmlk_chunks *all = &a->chunks;
   out->chunk_count += gmlk_chunks_held(all);
   out->reserved_bytes += gmlk_chunks_held(all) * a->chunk_bytes;
-  out->quarantined_bytes += (all->stuck_count + gmlk_chunks_kept(a)) * a->chunk_bytes;
+  out->quarantined_bytes += (all->quarantined_count + gmlk_chunks_kept(a)) * a->chunk_bytes;
   out->sleeping_bytes += all->asleep_count * a->chunk_bytes;
   out->exported_bytes += all->shared_count * a->chunk_bytes;
   if (a->is_import) out->imported_bytes += gmlk_chunks_held(all) * a->chunk_bytes;
 }
 
 /* The next arena of the pool behind `a`; a NULL: the first. pool NULL: of those of no pool. */
-static gmlk_arena *gmlk_kin_next(const gmlake *l, const gmlake_pool *pool, const gmlk_arena *a) {
+static gmlk_arena *gmlk_pool_next_arena(const gmlake *l, const gmlake_pool *pool,
+                                        const gmlk_arena *a) {
   size_t i = a ? (size_t)a->number + 1 : 0;
   for (; i < l->arena_count; i++)
     if (l->arenas[i] && l->arenas[i]->owner == pool) return l->arenas[i];
   return NULL;
 }
 
-static gmlk_arena *gmlk_kin_lead(gmlake *l, gmlake_pool *pool) {
+static gmlk_arena *gmlk_pool_first_arena(gmlake *l, gmlake_pool *pool) {
   return pool ? &pool->arena : &l->home;
 }
 
-#define GMLK_FOR_KIN(l, pool, a) \
-  for ((a) = gmlk_kin_next(l, pool, NULL); a; (a) = gmlk_kin_next(l, pool, a))
+#define GMLK_FOR_POOL_ARENAS(l, pool, a) \
+  for ((a) = gmlk_pool_next_arena(l, pool, NULL); a; (a) = gmlk_pool_next_arena(l, pool, a))
 
-/* Whether all work on an arena's free memory, idle windows and places is known to be complete, but
+/* Whether all work on an arena's free memory, idle windows and pages is known to be complete, but
    for work of graphs, which the caller has to wait for. pre: gmlk_refresh has just run. */
 static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
   const gmlake_buffer *buffer;
@@ -10012,12 +10073,12 @@ static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (gmlk_is_tagged(b)) return 0;
   for (w = a->windows.idle_first; w; w = w->idle_next)
-    if (w->self.stream != GMLK_PINNED &&
-        !gmlk_tag_done(&l->streams, w->self.stream, w->self.ticket))
+    if (w->self.stream != GMLK_GRAPH_OWNED &&
+        !gmlk_tag_done(&l->streams, w->self.stream, w->self.u.epoch))
       return 0;
   for (buffer = a->buffers; buffer; buffer = buffer->next)
-    for (i = 0; i < buffer->place_count; i++)
-      if (buffer->places[i].state && !gmlk_place_is_done(l, &buffer->places[i])) return 0;
+    for (i = 0; i < buffer->page_count; i++)
+      if (buffer->pages[i].state && !gmlk_page_is_done(l, &buffer->pages[i])) return 0;
   return 1;
 }
 
@@ -10026,14 +10087,14 @@ static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
 static int gmlk_pool_is_quiet(const gmlake *l, const gmlake_pool *pool, size_t *out_blocks,
                               size_t *out_buffers) {
   const gmlake_buffer *b;
-  const gmlk_note *note = NULL;
+  const gmlk_extra *extra = NULL;
   int is_quiet = 1;
   gmlk_arena *a;
   *out_blocks = pool->arena.live_count; /* pending ones too */
-  while ((note = gmlk_pending_next(l, &pool->arena, note)) != NULL)
-    *out_blocks -= (size_t)(note->is_shared && !note->uses_left);
+  while ((extra = gmlk_pending_next(l, &pool->arena, extra)) != NULL)
+    *out_blocks -= (size_t)(extra->is_shared && !extra->uses_left);
   *out_buffers = 0;
-  GMLK_FOR_KIN(l, pool, a) {
+  GMLK_FOR_POOL_ARENAS(l, pool, a) {
     for (b = a->buffers; b; b = b->next) *out_buffers += b->lake != NULL;
     is_quiet = is_quiet && gmlk_arena_is_quiet(l, a);
   }
@@ -10050,7 +10111,7 @@ static gmlake_result gmlk_wait_for_pool(gmlake *l, gmlake_pool *pool) {
   gmlk_arena *a;
   for (; !result; result = gmlk_wait_on(l, &p)) {
     is_done = 1;
-    GMLK_FOR_KIN(l, pool, a) {
+    GMLK_FOR_POOL_ARENAS(l, pool, a) {
       is_done = is_done && !gmlk_pending_next(l, a, NULL) && gmlk_arena_is_quiet(l, a);
     }
     if (is_done || p.is_over) break;
@@ -10064,16 +10125,16 @@ static gmlake_result gmlk_wait_for_pool(gmlake *l, gmlake_pool *pool) {
 /* Buries a pool's arenas, that of its blocks last. Returns a fatal error, if there was one. */
 static gmlake_result gmlk_pool_end(gmlake *l, gmlake_pool *pool) {
   size_t i = l->arena_count;
-  gmlk_note *note;
+  gmlk_extra *extra;
   while (i--) {
     gmlk_arena *a = l->arenas[i];
     if (!a || a->owner != pool || a == &pool->arena) continue;
     gmlk_arena_delist(l, a);
-    (void)gmlk_pool_bury(l, a->pool);
+    (void)gmlk_pool_release(l, a->pool);
   }
-  while ((note = gmlk_pending_next(l, &pool->arena, NULL)) != NULL) gmlk_pending_end(l, note);
+  while ((extra = gmlk_pending_next(l, &pool->arena, NULL)) != NULL) gmlk_pending_end(l, extra);
   gmlk_arena_delist(l, &pool->arena);
-  (void)gmlk_pool_bury(l, pool);
+  (void)gmlk_pool_release(l, pool);
   return l->lost;
 }
 
@@ -10100,7 +10161,7 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   int is_quiet;
   if (pool->capture_count) return gmlk_refuse_captured(l, pool, "gmlake_pool_destroy");
   if (pool->loan.number) return gmlk_refuse_lent(l, pool, "gmlake_pool_destroy");
-  if (pool->arena.sleep == GMLK_DROWSY) return gmlk_refuse_busy(l, "gmlake_pool_destroy");
+  if (pool->arena.sleep == GMLK_CHANGING) return gmlk_refuse_busy(l, "gmlake_pool_destroy");
   result = gmlk_refuse_asking(l, pool);
   if (result) return result;
   do { /* also ends pending frees; other threads may free the pool's blocks meanwhile */
@@ -10131,12 +10192,12 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   unsigned stream = gmlk_stream_find_or_add(l, value), capture;
   unsigned legacy = gmlk_stream_find(&l->streams, NULL);
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
-  if (s && s->capture) {  /* the driver may have ended that one */
-    gmlk_driving_lock(l); /* what is under way on the stream ends before */
+  if (s && s->capture) { /* the driver may have ended that one */
+    gmlk_lock_driver(l); /* what is under way on the stream ends before */
     stream = gmlk_stream_find_or_add(l, value);
     s = stream ? l->streams.items[stream] : NULL;
     gmlk_captures_end(l, stream);
-    gmlk_driving_unlock(l);
+    gmlk_unlock_driver(l);
   }
   if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (s->capture)
@@ -10161,7 +10222,7 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
     l->streams.items[capture]->is_used = 0;
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  if (!pool->capture_count++) gmlk_arena_retag(&pool->arena, GMLK_PINNED, capture);
+  if (!pool->capture_count++) gmlk_arena_retag(&pool->arena, GMLK_GRAPH_OWNED, capture);
   s->capture = capture;
   s->is_seen = s->has_ended = 0;
   l->streams.capture_count++;
@@ -10184,11 +10245,11 @@ static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
 }
 
 /* ---- >>buffer ----------------------------------------------------------------------------------
-   Creates buffers; commits and discards ranges of their places; a resize is one of the two. A
-   discard needs no driver call, nor does a commit of places that still map chunks which the stream
-   may have. Any other commit takes a chunk for each place and then maps them all; an error gives
-   the chunks back. pre, for that: the caller holds `driving`.
-   Costs and failures: those of >>places and >>serve. */
+   Creates buffers; commits and discards ranges of their pages; a resize is one of the two. A
+   discard needs no driver call, nor does a commit of pages that still map chunks which the stream
+   may have. Any other commit takes a chunk for each page and then maps them all; an error gives
+   the chunks back. pre, for that: the caller holds `driver_lock`.
+   Costs and failures: those of >>pages and >>serve. */
 
 #define GMLK_REAP_MAX 2u /* destroyed buffers that one gmlake_buffer_create unmaps */
 
@@ -10201,7 +10262,7 @@ typedef struct gmlk_change { /* what a call asks of a buffer */
   uint32_t *chunks;     /* [COMMIT] slots of the chunks that are wanted, and then there; or NULL */
   /* What has to be done for it, as the buffer is now: */
   int is_commit;
-  uint32_t from, to; /* the places to commit or to discard */
+  uint32_t from, to; /* the pages to commit or to discard */
   size_t end;        /* the buffer's, when that is done */
 } gmlk_change;
 
@@ -10223,13 +10284,14 @@ static void gmlk_change_plan(const gmlake_buffer *b, gmlk_change *change) {
   change->to = gmlk_buffer_count(b, last);
 }
 
-/* Frees a place's chunk, which queued work of the stream may use. With a note it is shared [N5]. */
-static void gmlk_place_free(gmlake *l, gmlk_arena *a, const gmlk_place *place, unsigned stream) {
+/* Frees a page's chunk, which queued work of the stream may use. With an extra record it is shared
+   [N5]. */
+static void gmlk_page_free(gmlake *l, gmlk_arena *a, const gmlk_page *page, unsigned stream) {
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
-  gmlk_block *b = gmlk_place_block(a, place);
-  gmlk_note *note = b->as.live.note;
-  if (note) {
-    gmlk_note_use_only(note, stream);
+  gmlk_block *b = gmlk_page_block(a, page);
+  gmlk_extra *extra = b->as.live.extra;
+  if (extra) {
+    gmlk_extra_set_use(extra, stream);
     gmlk_count_live(a, 1); /* as pending blocks are */
     gmlk_pend(l, b, stream, s ? s->epoch : 0);
     return;
@@ -10239,7 +10301,7 @@ static void gmlk_place_free(gmlake *l, gmlk_arena *a, const gmlk_place *place, u
   if (s) gmlk_stream_dirty(s, 0);
 }
 
-/* Carries out a change that has the chunks it needs, highest place first. What is discarded stays
+/* Carries out a change that has the chunks it needs, highest page first. What is discarded stays
    mapped. Then an event is recorded even if the lake has only one stream, since only complete
    memory serves other buffers without a wait. */
 static void gmlk_change_settle(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
@@ -10248,45 +10310,45 @@ static void gmlk_change_settle(gmlake *l, gmlake_buffer *b, const gmlk_change *c
   gmlk_buffer_figure(l, b, -1);
   while (i-- > change->from) {
     if (gmlk_is_committed(b, i) == change->is_commit) continue;
-    gmlk_place_set(l, b, i, change->is_commit);
+    gmlk_page_set(l, b, i, change->is_commit);
     if (change->is_commit) continue;
-    gmlk_place_free(l, b->arena, &b->places[i], stream);
-    gmlk_place_tag(&b->places[i], stream, stream ? l->streams.items[stream]->epoch : 0);
+    gmlk_page_free(l, b->arena, &b->pages[i], stream);
+    gmlk_page_tag(&b->pages[i], stream, stream ? l->streams.items[stream]->epoch : 0);
   }
   for (i = change->from; change->chunks && i < change->to; i++)
-    change->chunks[i - change->from] = b->places[i].slot;
+    change->chunks[i - change->from] = b->pages[i].slot;
   b->bytes = change->end;
   gmlk_buffer_figure(l, b, 1);
   if (stream && b->count < before) gmlk_fence_now(l, stream);
 }
 
-/* The slot of the chunk that is wanted at a place, or GMLAKE_ANY_CHUNK. */
-static uint32_t gmlk_change_wish(const gmlk_change *change, uint32_t i) {
+/* The slot of the chunk that is wanted at a page, or GMLAKE_ANY_CHUNK. */
+static uint32_t gmlk_change_wanted_slot(const gmlk_change *change, uint32_t i) {
   return change->chunks ? change->chunks[i - change->from] : GMLAKE_ANY_CHUNK;
 }
 
-/* Takes the chunks that the change's places map, if they are wanted and the stream may have all. */
-static int gmlk_places_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
-                              unsigned stream) {
+/* Takes the chunks that the change's pages map, if they are wanted and the stream may have all. */
+static int gmlk_pages_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
+                             unsigned stream) {
   gmlk_arena *a = b->arena;
   uint32_t i, missing = 0, from = change->from, to = change->to;
   int is_all;
   for (i = from; i < to; i++) {
-    uint32_t wish = gmlk_change_wish(change, i);
-    if (i >= b->place_count || b->places[i].state == GMLK_PLACE_EMPTY) return 0;
+    uint32_t wanted_slot = gmlk_change_wanted_slot(change, i);
+    if (i >= b->page_count || b->pages[i].state == GMLK_PAGE_EMPTY) return 0;
     if (gmlk_is_committed(b, i)) continue; /* whatever was wanted there */
-    if (wish != GMLAKE_ANY_CHUNK && wish != b->places[i].slot) return 0;
+    if (wanted_slot != GMLAKE_ANY_CHUNK && wanted_slot != b->pages[i].slot) return 0;
     missing++;
   }
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)missing)) return 0;
   for (i = from; i < to; i++) /* two may map one chunk */
-    if (!gmlk_is_committed(b, i) && !gmlk_place_reserve(l, a, &b->places[i], stream)) break;
+    if (!gmlk_is_committed(b, i) && !gmlk_page_reserve(l, a, &b->pages[i], stream)) break;
   is_all = i == to;
   while (i-- > from) {
-    gmlk_block *block = gmlk_place_block(a, &b->places[i]);
+    gmlk_block *block = gmlk_page_block(a, &b->pages[i]);
     if (gmlk_is_committed(b, i)) continue;
     if (is_all)
-      gmlk_place_commit(a, block);
+      gmlk_page_commit(a, block);
     else
       gmlk_unreserve_range(a, block, gmlk_chunk_grains(a));
   }
@@ -10297,41 +10359,41 @@ static int gmlk_places_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *ch
 static int gmlk_change_try(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
                            unsigned stream) {
   if (b->is_busy) return 0;
-  if (change->is_commit && !gmlk_places_retake(l, b, change, stream)) return 0;
+  if (change->is_commit && !gmlk_pages_retake(l, b, change, stream)) return 0;
   gmlk_change_settle(l, b, change, stream);
   return 1;
 }
 
 /* Finds a new chunk; if none can be created, one whose work has completed by now, or a new one
    after trim returned one. OK with *out NULL: there is none. */
-static gmlake_result gmlk_place_grow(gmlake *l, gmlk_attempt *r, gmlk_block **out) {
+static gmlake_result gmlk_page_grow(gmlake *l, gmlk_request *r, gmlk_block **out) {
   size_t held, released = 0;
-  gmlake_result result = gmlk_grow_and_serve(l, r, r->taker, out);
+  gmlake_result result = gmlk_grow_and_serve(l, r, r->requester, out);
   if (!gmlk_is_shortage(result)) return result;
   result = gmlk_refresh(l, 1);
   if (!result) result = gmlk_try_fast(l, r, out);
   if (result || *out) return result;
   held = l->stats.reserved_bytes;
   result = gmlk_trim(l, held - gmlk_min(held, r->arena->chunk_bytes), &released);
-  if (!result && released) result = gmlk_grow_and_serve(l, r, r->taker, out);
+  if (!result && released) result = gmlk_grow_and_serve(l, r, r->requester, out);
   return gmlk_is_shortage(result) ? GMLAKE_OK : result;
 }
 
-/* Takes a chunk that blocks left, for the stream at once, and that no place maps: the first one of
+/* Takes a chunk that blocks left, for the stream at once, and that no page maps: the first one of
    the best hole. NULL: there is none among the first few. pre: two records reserved. */
-static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_attempt *r) {
+static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_request *r) {
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0, end;
   unsigned tries;
-  if (a->is_bare || !gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole))
+  if (a->is_bare || !gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole))
     return NULL;
   for (tries = 0; tries < GMLK_HOLE_TRIES && at < a->tail.at; tries++, at = end) {
     gmlk_block *b = gmlk_locate(a, at);
     end = at + r->grains;
-    if (!gmlk_may_take_range(&l->streams, r->taker, b, end)) return NULL;
+    if (!gmlk_may_take_range(&l->streams, r->requester, b, end)) return NULL;
     if (gmlk_is_in_place(a, gmlk_slot_of(a, at))) continue;
     if (hole != r->grains) {
-      gmlk_attempt_splits(l, r);
+      gmlk_request_splits(l, r);
       gmlk_tell_split(l, r, at, hole);
     }
     return gmlk_grant(l, r, gmlk_take(a, b, at, r->grains), hole == r->grains ? GMLK_S1 : GMLK_S2);
@@ -10339,49 +10401,49 @@ static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_attempt *r) {
   return NULL;
 }
 
-/* Finds a chunk for an empty place. Clean memory comes first, then what blocks of this stream left,
+/* Finds a chunk for an empty page. Clean memory comes first, then what blocks of this stream left,
    then what buffers left on it: such a chunk is still mapped where it was used, and until the use
-   is complete the host has to wait if that place is committed again. Then new memory. */
-static gmlake_result gmlk_place_find(gmlake *l, const gmlk_attempt *wanted, gmlk_block **out) {
-  gmlk_attempt r = *wanted, clean = *wanted;
+   is complete the host has to wait if that page is committed again. Then new memory. */
+static gmlake_result gmlk_page_find(gmlake *l, const gmlk_request *wanted, gmlk_block **out) {
+  gmlk_request r = *wanted, clean = *wanted;
   gmlake_result result;
-  gmlk_attempt_take_as(&clean, GMLK_CLEAN);
+  gmlk_request_take_as(&clean, GMLK_CLEAN);
   result = gmlk_try_fast(l, &clean, out);
   if (!result && !*out) *out = gmlk_take_loose(l, &r);
   if (!result && !*out) result = gmlk_try_fast(l, &r, out);
   if (!result && !*out && l->desc.cross_stream != GMLAKE_WAIT_FIRST)
-    result = gmlk_place_grow(l, &clean, out);
+    result = gmlk_page_grow(l, &clean, out);
   if (*out || gmlk_is_fatal(result) || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
-  return gmlk_climb(l, &r, out);
+  return gmlk_slow_path(l, &r, out);
 }
 
-/* Takes the chunk that a place maps, if the stream may have it. */
-static int gmlk_place_retake(gmlake *l, const gmlk_attempt *r, const gmlk_place *place) {
+/* Takes the chunk that a page maps, if the stream may have it. */
+static int gmlk_page_retake(gmlake *l, const gmlk_request *r, const gmlk_page *page) {
   gmlk_block *b = gmlk_records_reserve(&l->records, &l->host, 2)
-                      ? gmlk_place_reserve(l, r->arena, place, r->taker.stream)
+                      ? gmlk_page_reserve(l, r->arena, page, r->requester.stream)
                       : NULL;
-  if (b) gmlk_place_commit(r->arena, b);
+  if (b) gmlk_page_commit(r->arena, b);
   return b != NULL;
 }
 
 /* Takes the chunk in a slot from the stream that used it last, behind a wait on the device. */
-static int gmlk_slot_borrow(gmlake *l, const gmlk_attempt *r, uint32_t slot) {
-  gmlk_taker taker = gmlk_waiting_taker(l, r);
-  gmlk_span span = gmlk_span_of(gmlk_slot_at(r->arena, slot), r->grains);
-  if (!gmlk_slot_suits(l, r->arena, slot, taker) ||
+static int gmlk_slot_borrow(gmlake *l, const gmlk_request *r, uint32_t slot) {
+  gmlk_requester requester = gmlk_waiting_requester(l, r);
+  gmlk_piece piece = gmlk_piece_with(gmlk_slot_at(r->arena, slot), r->grains);
+  if (!gmlk_slot_suits(l, r->arena, slot, requester) ||
       !gmlk_records_reserve(&l->records, &l->host, 2) ||
-      gmlk_spans_borrow(l, r->arena, taker, &span, 1))
+      gmlk_pieces_borrow(l, r->arena, requester, &piece, 1))
     return 0;
-  gmlk_place_commit(r->arena, span.block);
+  gmlk_page_commit(r->arena, piece.block);
   return 1;
 }
 
-/* Makes the host wait for the last use through a place. */
-static gmlake_result gmlk_place_wait(gmlake *l, const gmlk_place *place, const char *call) {
+/* Makes the host wait for the last use through a page. */
+static gmlake_result gmlk_page_wait(gmlake *l, const gmlk_page *page, const char *call) {
   gmlake_result result = l->lost;
-  if (result || gmlk_place_is_done(l, place)) return result;
-  result = gmlk_wait_for_ticket(l, place->stream, place->ticket);
-  if (result == GMLAKE_ERROR_CAPTURING && gmlk_place_is_done(l, place)) result = GMLAKE_OK;
+  if (result || gmlk_page_is_done(l, page)) return result;
+  result = gmlk_wait_for_epoch(l, page->stream, page->epoch);
+  if (result == GMLAKE_ERROR_CAPTURING && gmlk_page_is_done(l, page)) result = GMLAKE_OK;
   if (result == GMLAKE_ERROR_CAPTURING)
     return gmlk_fail(l, result, call,
                      "the host has to wait for a stream that used the memory, which a capture "
@@ -10389,45 +10451,46 @@ static gmlake_result gmlk_place_wait(gmlake *l, const gmlk_place *place, const c
   return result ? result : gmlk_refresh(l, 0);
 }
 
-/* Takes the chunk that is wanted for a place, which becomes empty, with that slot to be mapped. Not
-   *out_is_taken: it cannot be had, or the host would have to wait to unmap what the place maps. */
-static gmlake_result gmlk_place_fulfil(gmlake *l, const gmlk_attempt *r, gmlk_place *place,
-                                       uint32_t wish, int *out_is_taken) {
+/* Takes the chunk that is wanted for a page, which becomes empty, with that slot to be mapped. Not
+   *out_is_taken: it cannot be had, or the host would have to wait to unmap what the page maps. */
+static gmlake_result gmlk_page_take_slot(gmlake *l, const gmlk_request *r, gmlk_page *page,
+                                         uint32_t wanted_slot, int *out_is_taken) {
   gmlake_result result = GMLAKE_OK;
   *out_is_taken = 0;
-  if (wish >= r->arena->slot_count || (place->state && place->slot == wish)) return GMLAKE_OK;
-  if (!gmlk_slot_suits(l, r->arena, wish, gmlk_waiting_taker(l, r))) return GMLAKE_OK;
-  if (place->state && !gmlk_place_is_done(l, place)) return GMLAKE_OK;
-  if (place->state) result = gmlk_place_unmap(l, r->arena, place);
+  if (wanted_slot >= r->arena->slot_count || (page->state && page->slot == wanted_slot))
+    return GMLAKE_OK;
+  if (!gmlk_slot_suits(l, r->arena, wanted_slot, gmlk_waiting_requester(l, r))) return GMLAKE_OK;
+  if (page->state && !gmlk_page_is_done(l, page)) return GMLAKE_OK;
+  if (page->state) result = gmlk_page_unmap(l, r->arena, page);
   if (result) return result;
-  if (!gmlk_slot_borrow(l, r, wish)) return l->lost;
-  place->slot = wish;
+  if (!gmlk_slot_borrow(l, r, wanted_slot)) return l->lost;
+  page->slot = wanted_slot;
   *out_is_taken = 1;
   return GMLAKE_OK;
 }
 
-/* Takes a chunk for a place: the one that is wanted, else the one mapped there if possible, else
-   another; then the place becomes empty, with the chunk's slot to be mapped. */
-static gmlake_result gmlk_place_serve(gmlake *l, const gmlk_attempt *r, gmlk_place *place,
-                                      uint32_t wish, const char *call) {
+/* Takes a chunk for a page: the one that is wanted, else the one mapped there if possible, else
+   another; then the page becomes empty, with the chunk's slot to be mapped. */
+static gmlake_result gmlk_page_serve(gmlake *l, const gmlk_request *r, gmlk_page *page,
+                                     uint32_t wanted_slot, const char *call) {
   gmlk_arena *a = r->arena;
   gmlk_block *found = NULL;
   int is_taken;
-  gmlake_result result = gmlk_place_fulfil(l, r, place, wish, &is_taken);
+  gmlake_result result = gmlk_page_take_slot(l, r, page, wanted_slot, &is_taken);
   if (result || is_taken) return result;
-  if (gmlk_place_retake(l, r, place)) return GMLAKE_OK;
-  if (place->state) {
-    if (place->state == GMLK_PLACE_MAPPED && gmlk_slot_borrow(l, r, place->slot)) return GMLAKE_OK;
-    result = gmlk_place_wait(l, place, call);
+  if (gmlk_page_retake(l, r, page)) return GMLAKE_OK;
+  if (page->state) {
+    if (page->state == GMLK_PAGE_MAPPED && gmlk_slot_borrow(l, r, page->slot)) return GMLAKE_OK;
+    result = gmlk_page_wait(l, page, call);
     if (result) return result;
-    if (gmlk_place_retake(l, r, place)) return GMLAKE_OK;
-    result = gmlk_place_unmap(l, a, place);
+    if (gmlk_page_retake(l, r, page)) return GMLAKE_OK;
+    result = gmlk_page_unmap(l, a, page);
   }
-  if (!result) result = gmlk_place_find(l, r, &found);
+  if (!result) result = gmlk_page_find(l, r, &found);
   if (result) return result;
   gmlk_count_live(a, -1); /* gmlk_grant counted it, but it is no block of the user's */
-  gmlk_place_commit(a, found);
-  place->slot = gmlk_slot_of(a, found->at);
+  gmlk_page_commit(a, found);
+  page->slot = gmlk_slot_of(a, found->at);
   return GMLAKE_OK;
 }
 
@@ -10461,38 +10524,40 @@ static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32
 }
 
 /* Commits `chunks` more chunks with the driver's help; after an error the buffer is as it was. */
-static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_attempt *r, gmlake_buffer *b,
+static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_request *r, gmlake_buffer *b,
                                       const gmlk_change *change, uint32_t chunks) {
   gmlk_arena *a = b->arena;
   uint32_t i = change->from;
   gmlake_result result = GMLAKE_OK;
-  if (!gmlk_places_reserve(l, b, change->to)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_pages_reserve(l, b, change->to)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (a->free_grains > a->bins[GMLK_CLEAN]->grains) (void)gmlk_refresh(l, 0);
   result = l->lost;
   if (!result) result = gmlk_buffer_share(l, b, chunks);
   for (; i < change->to && !result; i += !result)
     if (!gmlk_is_committed(b, i))
-      result = gmlk_place_serve(l, r, &b->places[i], gmlk_change_wish(change, i), change->call);
-  if (!result) result = gmlk_places_map(l, b, change->from, change->to);
+      result =
+          gmlk_page_serve(l, r, &b->pages[i], gmlk_change_wanted_slot(change, i), change->call);
+  if (!result) result = gmlk_pages_map(l, b, change->from, change->to);
   if (!result) gmlk_change_settle(l, b, change, r->stream);
   while (result && i-- > change->from)
-    if (!gmlk_is_committed(b, i)) gmlk_place_free(l, a, &b->places[i], r->stream);
+    if (!gmlk_is_committed(b, i)) gmlk_page_free(l, a, &b->pages[i], r->stream);
   return result;
 }
 
-/* The same, with the attempt for one chunk that the rungs need, and the report of a shortage. */
-static gmlake_result gmlk_buffer_climb(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
-                                       unsigned stream) {
+/* The same, with the request for one chunk that the slow steps need, and the report of a shortage.
+   */
+static gmlake_result gmlk_buffer_slow_path(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
+                                           unsigned stream) {
   uint32_t chunks = change->to - change->from;
-  gmlk_attempt r = gmlk_attempt_of(b->arena, stream, b->arena->chunk_bytes);
+  gmlk_request r = gmlk_request_of(b->arena, stream, b->arena->chunk_bytes);
   gmlake_result result;
-  chunks -= gmlk_places_committed(b, change->from, change->to);
+  chunks -= gmlk_pages_committed(b, change->from, change->to);
   gmlk_buffer_set_busy(b, 1);
   result = gmlk_buffer_grow(l, &r, b, change, chunks);
   gmlk_buffer_set_busy(b, 0);
   l->stats.state_count[GMLK_S5 - 1] += result != GMLAKE_OK;
   if (!gmlk_is_shortage(result)) return result;
-  gmlk_attempt_ask(&r, chunks * b->arena->chunk_bytes);
+  gmlk_request_ask(&r, chunks * b->arena->chunk_bytes);
   result = gmlk_report_oom(l, &r, result);
   if (!gmlk_is_shortage(result)) return result;
   l->stats.oom_count++;
@@ -10518,7 +10583,7 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
     *out_va = gmlk_va_take(&a->buffer_space, &l->records, (uint32_t)slots, guard, b);
     if (*out_va || p.is_over) break;
     if (tries == 1) {
-      refused = gmlk_space_reach(l, a, &a->buffer_space, (uint32_t)slots + guard);
+      refused = gmlk_space_extend_to(l, a, &a->buffer_space, (uint32_t)slots + guard);
       if (refused == GMLAKE_ERROR_OUT_OF_HOST_MEMORY || gmlk_is_fatal(refused)) return refused;
     } else {
       if (tries == 2) result = gmlk_wait_begin(l, &p);
@@ -10549,7 +10614,7 @@ static int gmlk_may_have_buffers(const gmlake *l, const gmlk_arena *a) {
    are as large and buffers may have them; else a bare one, which is created on first use. */
 static gmlake_result gmlk_buffers_arena(gmlake *l, size_t chunk_bytes, gmlake_pool *owner,
                                         gmlk_arena **out_arena) {
-  gmlk_arena *lead = owner ? &owner->arena : &l->home, *a = NULL;
+  gmlk_arena *first = owner ? &owner->arena : &l->home, *a = NULL;
   gmlake_pool_desc desc;
   gmlake_pool *pool = NULL;
   gmlake_result result;
@@ -10561,13 +10626,13 @@ static gmlake_result gmlk_buffers_arena(gmlake *l, size_t chunk_bytes, gmlake_po
   }
   memset(&desc, 0, sizeof(desc));
   desc.chunk_bytes = chunk_bytes;
-  desc.limit_bytes = lead->limit_bytes;
+  desc.limit_bytes = first->limit_bytes;
   if (!a) {
     result = gmlk_pool_create(l, &desc, 1, owner, &pool);
     if (result) return result;
     GMLAKE_ASSERT(pool);
     a = &pool->arena;
-    a->sleep = lead->sleep; /* [E1] */
+    a->sleep = first->sleep; /* [E1] */
   }
   *out_arena = a;
   if (!a->buffer_space.holes) {
@@ -10651,14 +10716,14 @@ static gmlake_result gmlk_change_admit(gmlake *l, const gmlake_buffer *b, gmlake
                                        gmlk_change *change, unsigned *out_stream) {
   *out_stream = 0;
   gmlk_change_plan(b, change);
-  if (change->is_commit && l->is_barred && gmlk_forbid_in_callback(l, change->call))
+  if (change->is_commit && l->is_restricted && gmlk_forbid_in_callback(l, change->call))
     return l->error.result;
   if (change->is_commit && b->arena->sleep) return gmlk_refuse_asleep(l, b->arena, change->call);
   if (value == GMLAKE_STREAM_NONE) return GMLAKE_OK;
   *out_stream = gmlk_stream_find_or_add(l, value);
   if (!*out_stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!change->is_commit && l->streams.items[*out_stream]->capture &&
-      gmlk_places_committed(b, change->from, change->to))
+      gmlk_pages_committed(b, change->from, change->to))
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, change->call,
                      "a buffer cannot shrink on a captured stream: end the capture first");
   if (!gmlk_arena_admit(b->arena, *out_stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -10667,19 +10732,19 @@ static gmlake_result gmlk_change_admit(gmlake *l, const gmlake_buffer *b, gmlake
              : GMLAKE_OK;
 }
 
-/* pre: the books are locked; they are so again at the end. */
+/* pre: state_lock is held; they are so again at the end. */
 static gmlake_result gmlk_buffer_change(gmlake *l, gmlake_buffer *b, gmlk_change *change,
                                         gmlake_stream value) {
   unsigned stream = 0;
   gmlake_result result = gmlk_change_check(l, b, change);
   if (!result) result = gmlk_change_admit(l, b, value, change, &stream);
   if (!result && !gmlk_change_try(l, b, change, stream)) {
-    gmlk_driving_lock(l);
+    gmlk_lock_driver(l);
     result = l->lost;
     if (!result) result = gmlk_change_admit(l, b, value, change, &stream);
     if (!result && !gmlk_change_try(l, b, change, stream))
-      result = gmlk_buffer_climb(l, b, change, stream);
-    gmlk_driving_unlock(l);
+      result = gmlk_buffer_slow_path(l, b, change, stream);
+    gmlk_unlock_driver(l);
   }
   if (!result && change->from < change->to)
     gmlk_tell_call(l, change->is_commit ? GMLAKE_STEP_COMMIT : GMLAKE_STEP_DISCARD, value,
@@ -10716,10 +10781,11 @@ static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_
 
 /* ---- >>sharing ---------------------------------------------------------------------------------
    Memory of several processes. An export marks the chunks under a block or buffer as shared [P5],
-   and marks the notes of their blocks [N5]: once such a block is freed, >>grow returns its chunks.
-   Imported memory is an arena of its own, with the handles as its chunks and one block over all of
-   them. The arena is closed when that block was freed and its work is complete. Owns nothing.
-   pre: the caller holds `driving`.
+   and marks the extra records of their blocks [N5]: once such a block is freed, >>grow returns its
+   chunks. Imported memory is an arena of its own, with the handles as its chunks and one block over
+   all of them. The arena is closed when that block was freed and its work is complete. Owns
+   nothing.
+   pre: the caller holds `driver_lock`.
    Costs: the driver's for each handle. Can fail: host memory, limits, the driver, and for wrong
    arguments. */
 
@@ -10793,22 +10859,22 @@ static gmlake_result gmlk_export_check(gmlake *l, const gmlk_block *b, const gml
 /* Makes the driver's handles sharable; on an error closes the descriptors that it opened. */
 static gmlake_result gmlk_handles_export(gmlake *l, const gmlk_arena *a, const gmlk_slots *slots,
                                          unsigned type, gmlake_handle *out) {
-  gmlk_drive drive;
+  gmlk_batch batch;
   uint32_t i, done = 0;
   int is_full;
-  if (!gmlk_drive_open(l, &drive))
-    for (i = 0; i < slots->count && !drive.result; i++) {
+  if (!gmlk_batch_open(l, &batch))
+    for (i = 0; i < slots->count && !batch.result; i++) {
       memset(&out[i], 0, sizeof(out[i]));
       out[i].type = type;
       out[i].fd = -1;
       out[i].bytes = a->chunk_bytes;
-      done += !GMLK_CALL(&drive, export_handle, gmlk_chunk_at(&a->chunks, slots->items[i])->handle,
+      done += !GMLK_CALL(&batch, export_handle, gmlk_chunk_at(&a->chunks, slots->items[i])->handle,
                          &out[i]);
     }
-  is_full = drive.result && gmlk_has_no_descriptor();
-  while (drive.result && done) gmlk_handle_close(&out[--done]);
-  if (!gmlk_drive_close(l, &drive) || !is_full) return drive.result;
-  return gmlk_refuse_descriptor(l, drive.result, "gmlake_export");
+  is_full = batch.result && gmlk_has_no_descriptor();
+  while (batch.result && done) gmlk_handle_close(&out[--done]);
+  if (!gmlk_batch_close(l, &batch) || !is_full) return batch.result;
+  return gmlk_refuse_descriptor(l, batch.result, "gmlake_export");
 }
 
 static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gmlake_handle *out,
@@ -10817,32 +10883,32 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
   gmlk_block *b = gmlk_find_live(l, address, &buffer);
   gmlk_arena *a = buffer ? buffer->arena : b ? gmlk_arena_of(l, b) : NULL;
   gmlake_result result = gmlk_export_check(l, b, buffer, address, type);
-  gmlk_tally before;
+  gmlk_counters before;
   gmlk_slots slots;
   uint32_t i;
   if (result) return result;
   GMLAKE_ASSERT(a);
   if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = b ? gmlk_block_slots(a, b) : gmlk_slots_in(a->scratch);
-  for (i = 0; buffer && i < buffer->count; i++) gmlk_slots_add(&slots, buffer->places[i].slot);
+  for (i = 0; buffer && i < buffer->count; i++) gmlk_slots_add(&slots, buffer->pages[i].slot);
   *out_count = slots.count;
   if (capacity < slots.count) return GMLAKE_OK;
   if (buffer) gmlk_buffer_set_busy(buffer, 1);
   for (i = 0; i < slots.count && !result; i++)
-    if (!gmlk_note_share(l, b ? b : a->firsts[slots.items[i]]))
+    if (!gmlk_extra_share(l, b ? b : a->firsts[slots.items[i]]))
       result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!result) result = gmlk_handles_export(l, a, &slots, type, out);
-  before = gmlk_tally_of(a);
+  before = gmlk_counters_of(a);
   for (i = 0; i < slots.count; i++) {
     gmlk_block *owner = b ? b : a->firsts[slots.items[i]];
-    if (owner->as.live.note) owner->as.live.note->is_shared |= !result;
+    if (owner->as.live.extra) owner->as.live.extra->is_shared |= !result;
     if (!result) gmlk_chunk_share(&a->chunks, slots.items[i]);
-    if (!b && owner->as.live.note && !owner->as.live.note->is_shared) {
-      gmlk_note_free(l, owner->as.live.note);
-      gmlk_give_note(owner, NULL);
+    if (!b && owner->as.live.extra && !owner->as.live.extra->is_shared) {
+      gmlk_extra_free(l, owner->as.live.extra);
+      gmlk_give_extra(owner, NULL);
     }
   }
-  gmlk_tally_up(l, a, before);
+  gmlk_counters_update(l, a, before);
   if (buffer) gmlk_buffer_set_busy(buffer, 0);
   return result;
 }
@@ -10856,7 +10922,7 @@ static size_t gmlk_imports_end(gmlake *l) {
     gmlk_arena *a = l->arenas[i];
     if (!a || !a->is_import || a->live_count) continue;
     gmlk_arena_delist(l, a);
-    (void)gmlk_pool_bury(l, a->pool);
+    (void)gmlk_pool_release(l, a->pool);
   }
   return held - l->stats.reserved_bytes;
 }
@@ -10910,58 +10976,58 @@ static gmlake_result gmlk_import_room(gmlake *l, size_t bytes) {
 }
 
 /* The answer when the driver does not take a handle: names it. */
-static gmlake_result gmlk_refuse_handle(gmlake *l, const gmlk_drive *drive,
+static gmlake_result gmlk_refuse_handle(gmlake *l, const gmlk_batch *batch,
                                         const gmlake_handle *handles) {
-  const gmlake_handle *bad = drive->imports - 1;
-  if (l->lost || strcmp(drive->call, "import_handle") != 0) return drive->result;
+  const gmlake_handle *bad = batch->imports - 1;
+  if (l->lost || strcmp(batch->call, "import_handle") != 0) return batch->result;
   (void)gmlk_fail(
-      l, drive->result, drive->call,
+      l, batch->result, batch->call,
       "handles[%llu] (type %u, descriptor %d) is no memory of %llu bytes, says the "
       "driver (%d): pass what gmlake_export wrote, and the descriptor that came with it",
-      GMLK_ULL(bad - handles), bad->type, bad->fd, GMLK_ULL(bad->bytes), drive->code);
-  l->error.driver_code = drive->code;
-  return drive->result;
+      GMLK_ULL(bad - handles), bad->type, bad->fd, GMLK_ULL(bad->bytes), batch->code);
+  l->error.driver_code = batch->code;
+  return batch->result;
 }
 
 /* Maps the handles as the arena's chunks and makes one block of them. */
 static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_handle *handles,
                                      uint32_t count, void **out_ptr) {
-  const gmlk_tally before = gmlk_tally_of(a);
-  gmlk_attempt r = gmlk_attempt_of(a, 0, count * a->chunk_bytes);
-  gmlk_note *note;
+  const gmlk_counters before = gmlk_counters_of(a);
+  gmlk_request r = gmlk_request_of(a, 0, count * a->chunk_bytes);
+  gmlk_extra *extra;
   gmlk_slots slots;
   gmlk_block *b;
-  gmlk_drive drive;
+  gmlk_batch batch;
   gmlake_result result;
   int is_full;
   if (!gmlk_grow_reserve(a, count) || !gmlk_records_reserve(&l->records, &l->host, 5) ||
-      !gmlk_index_reserve(&l->index, &l->host) || (note = gmlk_note_new(l, 0, NULL)) == NULL)
+      !gmlk_index_reserve(&l->index, &l->host) || (extra = gmlk_extra_new(l, 0, NULL)) == NULL)
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_slots_from(a, 0, count);
-  (void)gmlk_drive_open(l, &drive);
-  gmlk_drive_import(&drive, handles);
-  result = gmlk_chunks_make(&drive, a, &slots);
+  (void)gmlk_batch_open(l, &batch);
+  gmlk_batch_import(&batch, handles);
+  result = gmlk_chunks_make(&batch, a, &slots);
   is_full = result && gmlk_has_no_descriptor();
-  if (result) gmlk_chunks_unmake(&drive, a, &slots);
-  (void)gmlk_drive_close(l, &drive);
-  gmlk_tally_up(l, a, before);
+  if (result) gmlk_chunks_unmake(&batch, a, &slots);
+  (void)gmlk_batch_close(l, &batch);
+  gmlk_counters_update(l, a, before);
   if (result) {
     gmlk_growth_quarantine(l, a, &slots);
-    gmlk_note_free(l, note);
+    gmlk_extra_free(l, extra);
     return is_full ? gmlk_refuse_descriptor(l, result, "gmlake_import")
-                   : gmlk_refuse_handle(l, &drive, handles);
+                   : gmlk_refuse_handle(l, &batch, handles);
   }
   gmlk_growth_commit(l, a, &slots);
-  gmlk_attempt_count(l, &r);
+  gmlk_request_count(l, &r);
   gmlk_because(&r, "another process's memory was mapped");
-  gmlk_tell(l, &r, GMLAKE_STEP_GROW, gmlk_home(a, 0), r.bytes, drive.ns, r.reason);
-  gmlk_attempt_fit(&r, gmlk_slot_at(a, count));
-  gmlk_attempt_spent(&r, drive.ns);
-  gmlk_attempt_be_whole(&r);
+  gmlk_tell(l, &r, GMLAKE_STEP_GROW, gmlk_home(a, 0), r.bytes, batch.ns, r.reason);
+  gmlk_request_fit(&r, gmlk_slot_at(a, count));
+  gmlk_request_spent(&r, batch.ns);
+  gmlk_request_be_whole(&r);
   b = gmlk_grant(l, &r, gmlk_take(a, a->firsts[0], 0, r.grains), GMLK_S4);
-  note->is_shared = 1;
-  *out_ptr = gmlk_hand_over(l, &r, b, note);
-  if (l->is_observed) gmlk_tell_attempt(l, &r, *out_ptr);
+  extra->is_shared = 1;
+  *out_ptr = gmlk_hand_over(l, &r, b, extra);
+  if (l->is_observed) gmlk_tell_request(l, &r, *out_ptr);
   return GMLAKE_OK;
 }
 
@@ -10980,7 +11046,7 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
   result = gmlk_import_map(l, &pool->arena, handles, (uint32_t)count, out_ptr);
   if (!result) return GMLAKE_OK;
   gmlk_arena_delist(l, &pool->arena);
-  (void)gmlk_pool_bury(l, pool);
+  (void)gmlk_pool_release(l, pool);
   return l->lost ? l->lost : result;
 }
 
@@ -10991,41 +11057,41 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
    the other direction undo it. Each step looks at what is mapped now and does only what is left to
    do, so a later call can finish what an earlier one could not undo. Meanwhile other threads may
    free, but a request for memory of these arenas is refused. Owns gmlk_arena.sleep. Arenas that
-   sleep together are kin here.
-   pre: the caller holds `driving`.
+   sleep together: a pool's arenas.
+   pre: the caller holds `driver_lock`.
 
    [E1] All arenas of a pool are in the same state, and so are all arenas that are of no pool.
    [E2] An arena that is not asleep has no chunk that is asleep, no window whose address space is
-        unbacked and no place with a mark. In an arena that is asleep, such chunks, windows and
-        places are those that are not mapped.
+        unbacked and no page with a mark. In an arena that is asleep, such chunks, windows and
+        pages are those that are not mapped.
    [E3] Only arenas that are asleep have copies.
 
    Costs: the driver's for each chunk and each mapping, O(blocks + chunks + windows). Can fail: host
    memory, limits, the driver, desc.residency. */
 
-enum {                         /* gmlk_place.mark, during a stretch */
+enum {                         /* gmlk_page.mark, during a stretch */
        GMLK_MARK_UNMAPPED = 1, /* also as long as the arena is asleep */
-       GMLK_MARK_MAPPED = 2    /* the place is not empty, and mapped */
+       GMLK_MARK_MAPPED = 2    /* the page is not empty, and mapped */
 };
 
-static void gmlk_kin_set(gmlake *l, const gmlake_pool *pool, unsigned sleep) {
+static void gmlk_pool_set_sleep(gmlake *l, const gmlake_pool *pool, unsigned sleep) {
   gmlk_arena *a;
-  GMLK_FOR_KIN(l, pool, a) a->sleep = sleep;
+  GMLK_FOR_POOL_ARENAS(l, pool, a) a->sleep = sleep;
 }
 
 /* Adds up what a pool's arenas hold, in fields of the statistics. */
-static gmlake_stats gmlk_kin_sum(const gmlake *l, const gmlake_pool *pool) {
+static gmlake_stats gmlk_pool_chunks(const gmlake *l, const gmlake_pool *pool) {
   gmlake_stats sum;
   const gmlk_arena *a;
   memset(&sum, 0, sizeof(sum));
-  GMLK_FOR_KIN(l, pool, a) gmlk_count_chunks(a, &sum);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_count_chunks(a, &sum);
   return sum;
 }
 
 /* Enters into the statistics what has changed since `was`, and tells the observer. */
-static void gmlk_kin_book(gmlake *l, const gmlake_pool *pool, const gmlake_stats *was,
-                          uint64_t driver_ns) {
-  gmlake_stats now = gmlk_kin_sum(l, pool), *s = &l->stats;
+static void gmlk_pool_count(gmlake *l, const gmlake_pool *pool, const gmlake_stats *was,
+                            uint64_t driver_ns) {
+  gmlake_stats now = gmlk_pool_chunks(l, pool), *s = &l->stats;
   s->chunk_count += now.chunk_count - was->chunk_count;
   s->reserved_bytes += now.reserved_bytes - was->reserved_bytes;
   s->sleeping_bytes += now.sleeping_bytes - was->sleeping_bytes;
@@ -11044,136 +11110,137 @@ static void gmlk_arena_clean(gmlk_arena *a) {
   gmlake_buffer *buffer;
   gmlk_block *b;
   uint32_t i;
-  gmlk_crumbs_end(a);
+  gmlk_small_reserve_end(a);
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (gmlk_is_tagged(b)) b = gmlk_set_clean(a, b);
   gmlk_windows_sweep(&a->windows, NULL);
   for (buffer = a->buffers; buffer; buffer = buffer->next)
-    for (i = 0; i < buffer->place_count; i++)
-      if (!gmlk_is_committed(buffer, i)) gmlk_place_tag(&buffer->places[i], GMLK_CLEAN, 0);
+    for (i = 0; i < buffer->page_count; i++)
+      if (!gmlk_is_committed(buffer, i)) gmlk_page_tag(&buffer->pages[i], GMLK_CLEAN, 0);
 }
 
 /* Gives up what needs no memory after waking: idle windows that captures do not know, free chunks,
-   mappings of places that are not committed. */
+   mappings of pages that are not committed. */
 static gmlake_result gmlk_caches_drop(gmlake *l, gmlk_arena *a, size_t *released) {
   gmlake_result result = gmlk_buffers_reap(l, a, SIZE_MAX);
   if (!result) result = gmlk_evict_all(l, a);
   if (!result) result = gmlk_trim_arena(l, a, SIZE_MAX, released);
-  return result ? result : gmlk_places_unmap(l, a, gmlk_places_idle(a, 0));
+  return result ? result : gmlk_pages_unmap(l, a, gmlk_pages_idle(a, 0));
 }
 
-/* Sets the marks of an arena's places before a stretch, and clears them behind it. */
+/* Sets the marks of an arena's pages before a stretch, and clears them behind it. */
 static void gmlk_marks_set(gmlk_arena *a, int begins) {
   gmlake_buffer *b;
   uint32_t i;
   for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->place_count; i++)
-      if (b->places[i].state && b->places[i].mark != GMLK_MARK_UNMAPPED)
-        gmlk_place_mark(&b->places[i], begins ? GMLK_MARK_MAPPED : 0);
+    for (i = 0; i < b->page_count; i++)
+      if (b->pages[i].state && b->pages[i].mark != GMLK_MARK_UNMAPPED)
+        gmlk_page_mark(&b->pages[i], begins ? GMLK_MARK_MAPPED : 0);
   for (i = 0; i < a->slot_count; i++) gmlk_chunk_mark(&a->chunks, i, 0);
 }
 
-/* Unmaps windows, places, chunks at home; each once its copies are complete. Stops at an error. */
-static gmlake_result gmlk_unmap_all(gmlk_drive *drive, gmlk_arena *a) {
+/* Unmaps windows, pages, chunks at home; each once its copies are complete. Stops at an error. */
+static gmlake_result gmlk_unmap_all(gmlk_batch *batch, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
   gmlk_block *va = a->window_space.head.next;
   gmlake_buffer *b;
   uint32_t i;
   for (; va != &a->window_space.tail && !result; va = va->next) {
     if (va->state != GMLK_LIVE) continue;
-    result = GMLK_CALL(drive, unmap, gmlk_va_address(a, &a->window_space, va),
+    result = GMLK_CALL(batch, unmap, gmlk_va_address(a, &a->window_space, va),
                        va->slack * a->chunk_bytes);
     if (!result) gmlk_va_set(va, 0, va->slack);
   }
   for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->place_count && !result; i++) {
-      if (b->places[i].mark != GMLK_MARK_MAPPED) continue;
-      result = gmlk_copies_out(drive, a, b->places[i].address, a->chunk_bytes);
-      if (!result) result = GMLK_CALL(drive, unmap, b->places[i].address, a->chunk_bytes);
-      if (!result) gmlk_place_mark(&b->places[i], GMLK_MARK_UNMAPPED);
+    for (i = 0; i < b->page_count && !result; i++) {
+      if (b->pages[i].mark != GMLK_MARK_MAPPED) continue;
+      result = gmlk_copies_out(batch, a, b->pages[i].address, a->chunk_bytes);
+      if (!result) result = GMLK_CALL(batch, unmap, b->pages[i].address, a->chunk_bytes);
+      if (!result) gmlk_page_mark(&b->pages[i], GMLK_MARK_UNMAPPED);
     }
   for (i = 0; i < a->slot_count && !result && !a->is_bare; i++) {
-    if (!gmlk_chunk_at(&a->chunks, i)->is_home || gmlk_chunk_is_stuck(&a->chunks, i)) continue;
-    result = gmlk_copies_out(drive, a, gmlk_slot_home(a, i), a->chunk_bytes);
-    if (!result && !gmlk_chunk_unmap(&a->chunks, drive, i, gmlk_slot_home(a, i), a->chunk_bytes))
-      result = drive->result;
+    if (!gmlk_chunk_at(&a->chunks, i)->is_home || gmlk_chunk_is_quarantined(&a->chunks, i))
+      continue;
+    result = gmlk_copies_out(batch, a, gmlk_slot_home(a, i), a->chunk_bytes);
+    if (!result && !gmlk_chunk_unmap(&a->chunks, batch, i, gmlk_slot_home(a, i), a->chunk_bytes))
+      result = batch->result;
   }
   return result;
 }
 
 /* Gives a slot of the arena memory, mapped at home. A chunk that it creates gets a mark. */
-static gmlake_result gmlk_chunk_wake(gmlk_drive *drive, gmlk_arena *a, uint32_t slot) {
+static gmlake_result gmlk_chunk_wake(gmlk_batch *batch, gmlk_arena *a, uint32_t slot) {
   const uint64_t home = gmlk_slot_home(a, slot);
   gmlake_result result = GMLAKE_OK;
   if (gmlk_chunk_at(&a->chunks, slot)->is_asleep) {
-    result = gmlk_chunk_create(&a->chunks, drive, slot, a->chunk_bytes);
+    result = gmlk_chunk_create(&a->chunks, batch, slot, a->chunk_bytes);
     if (result) return result;
     gmlk_chunk_mark(&a->chunks, slot, 1);
   }
   if (a->is_bare || !gmlk_chunk_is_backed(&a->chunks, slot) ||
       gmlk_chunk_at(&a->chunks, slot)->is_home)
     return GMLAKE_OK;
-  result = gmlk_chunk_map(&a->chunks, drive, slot, home, a->chunk_bytes);
-  return result ? result : gmlk_drive_set_access(drive, home, a->chunk_bytes);
+  result = gmlk_chunk_map(&a->chunks, batch, slot, home, a->chunk_bytes);
+  return result ? result : gmlk_batch_set_access(batch, home, a->chunk_bytes);
 }
 
-static gmlake_result gmlk_place_wake(gmlk_drive *drive, const gmlk_arena *a, gmlk_place *place) {
-  gmlake_result result = GMLK_CALL(drive, map, place->address, a->chunk_bytes,
-                                   gmlk_chunk_at(&a->chunks, place->slot)->handle);
+static gmlake_result gmlk_page_wake(gmlk_batch *batch, const gmlk_arena *a, gmlk_page *page) {
+  gmlake_result result = GMLK_CALL(batch, map, page->address, a->chunk_bytes,
+                                   gmlk_chunk_at(&a->chunks, page->slot)->handle);
   if (result) return result;
-  gmlk_place_mark(place, GMLK_MARK_MAPPED);
-  return gmlk_drive_set_access(drive, place->address, a->chunk_bytes);
+  gmlk_page_mark(page, GMLK_MARK_MAPPED);
+  return gmlk_batch_set_access(batch, page->address, a->chunk_bytes);
 }
 
 /* Maps all that is not mapped and creates the chunks that are missing. Contents are copied back to
    what is already mapped while the rest is being mapped. Stops at the first error; then copies may
    run. If a window is then mapped in part, its slack says how many of its chunks are mapped. */
-static gmlake_result gmlk_map_all(gmlk_drive *drive, gmlk_arena *a) {
+static gmlake_result gmlk_map_all(gmlk_batch *batch, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
   gmlk_block *va = a->window_space.head.next;
   const gmlk_window *w;
   gmlake_buffer *b;
-  uint32_t i, stuck = 0;
+  uint32_t i, quarantined = 0;
   for (i = 0; i < a->slot_count && !result; i++) {
-    result = gmlk_chunk_wake(drive, a, i);
-    if (!result && !a->is_bare) result = gmlk_copies_in(drive, a, gmlk_slot_home(a, i));
+    result = gmlk_chunk_wake(batch, a, i);
+    if (!result && !a->is_bare) result = gmlk_copies_in(batch, a, gmlk_slot_home(a, i));
   }
   for (; va != &a->window_space.tail && !result; va = va->next) {
     if (va->state != GMLK_UNBACKED) continue;
     w = gmlk_va_window(va);
-    result = gmlk_window_map(drive, a, w, &stuck);
-    gmlk_va_set(va, !result || stuck, stuck ? stuck : w->chunk_count);
+    result = gmlk_window_map(batch, a, w, &quarantined);
+    gmlk_va_set(va, !result || quarantined, quarantined ? quarantined : w->chunk_count);
   }
   for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->place_count && !result; i++) {
-      if (b->places[i].mark != GMLK_MARK_UNMAPPED) continue;
-      result = gmlk_place_wake(drive, a, &b->places[i]);
-      if (!result) result = gmlk_copies_in(drive, a, b->places[i].address);
+    for (i = 0; i < b->page_count && !result; i++) {
+      if (b->pages[i].mark != GMLK_MARK_UNMAPPED) continue;
+      result = gmlk_page_wake(batch, a, &b->pages[i]);
+      if (!result) result = gmlk_copies_in(batch, a, b->pages[i].address);
     }
-  return result ? result : gmlk_copies_finish(drive, a, 0);
+  return result ? result : gmlk_copies_finish(batch, a, 0);
 }
 
 /* Releases an arena's chunks, with only_new those with a mark. pre: they are mapped nowhere. */
-static void gmlk_chunks_drop(gmlk_drive *drive, gmlk_arena *a, int only_new) {
+static void gmlk_chunks_drop(gmlk_batch *batch, gmlk_arena *a, int only_new) {
   uint32_t slot;
   for (slot = 0; slot < a->slot_count; slot++)
     if (gmlk_chunk_is_backed(&a->chunks, slot) &&
         (!only_new || gmlk_chunk_at(&a->chunks, slot)->is_marked))
-      gmlk_chunk_sleep(&a->chunks, drive, slot);
+      gmlk_chunk_sleep(&a->chunks, batch, slot);
 }
 
 /* Copies what is to be kept and unmaps everything; on an error maps it again. Returns whether the
    arenas are asleep now: all is unmapped, or not all could be mapped again. */
-static int gmlk_kin_unmap(gmlake *l, const gmlake_pool *pool, gmlk_drive *drive) {
+static int gmlk_pool_unmap(gmlake *l, const gmlake_pool *pool, gmlk_batch *batch) {
   gmlake_result result = GMLAKE_OK, undone = GMLAKE_OK;
   gmlk_arena *a;
-  GMLK_FOR_KIN(l, pool, a) gmlk_copies_begin(a, 0);
-  GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_unmap_all(drive, a);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_copies_begin(a, 0);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) if (!result) result = gmlk_unmap_all(batch, a);
   if (!result) return 1;
-  GMLK_FOR_KIN(l, pool, a) {
-    (void)gmlk_copies_wait(drive, a, 1);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) {
+    (void)gmlk_copies_wait(batch, a, 1);
     gmlk_copies_begin(a, 1);
-    if (!undone) undone = gmlk_map_all(drive, a);
+    if (!undone) undone = gmlk_map_all(batch, a);
   }
   return undone != GMLAKE_OK;
 }
@@ -11181,7 +11248,7 @@ static int gmlk_kin_unmap(gmlake *l, const gmlake_pool *pool, gmlk_drive *drive)
 /* Windows that could not be unmapped before are unmapped now. */
 static void gmlk_windows_end_quarantine(gmlake *l, gmlk_arena *a) {
   gmlk_window *w;
-  while ((w = gmlk_window_unstick(&a->windows)) != NULL) {
+  while ((w = gmlk_window_unquarantine(&a->windows)) != NULL) {
     l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
     gmlk_window_count(a, w, -1);
     gmlk_window_discard(l, a, w);
@@ -11189,53 +11256,54 @@ static void gmlk_windows_end_quarantine(gmlake *l, gmlk_arena *a) {
 }
 
 /* Releases the chunks of what is unmapped. What the driver refuses stays; the logger is told. */
-static gmlake_result gmlk_kin_release(gmlake *l, const gmlake_pool *pool) {
-  gmlk_drive drive;
+static gmlake_result gmlk_pool_release_chunks(gmlake *l, const gmlake_pool *pool) {
+  gmlk_batch batch;
   gmlk_arena *a;
-  GMLK_FOR_KIN(l, pool, a) gmlk_windows_end_quarantine(l, a);
-  if (!gmlk_drive_open(l, &drive)) GMLK_FOR_KIN(l, pool, a) gmlk_chunks_drop(&drive, a, 0);
-  (void)gmlk_drive_close(l, &drive);
-  if (drive.result && !gmlk_is_fatal(drive.result)) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
-  return gmlk_is_fatal(drive.result) ? drive.result : GMLAKE_OK;
+  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_windows_end_quarantine(l, a);
+  if (!gmlk_batch_open(l, &batch)) GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_chunks_drop(&batch, a, 0);
+  (void)gmlk_batch_close(l, &batch);
+  if (batch.result && !gmlk_is_fatal(batch.result)) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
+  return gmlk_is_fatal(batch.result) ? batch.result : GMLAKE_OK;
 }
 
 /* Waits, gives up what need not come back, and gets host memory for what is kept. */
-static gmlake_result gmlk_kin_settle(gmlake *l, gmlake_pool *pool, int keeps, size_t *released) {
+static gmlake_result gmlk_pool_settle(gmlake *l, gmlake_pool *pool, int keeps, size_t *released) {
   gmlake_result result = gmlk_wait_for_pool(l, pool);
   gmlk_arena *a;
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK; /* the caller has waited for its work */
-  GMLK_FOR_KIN(l, pool, a) {
+  GMLK_FOR_POOL_ARENAS(l, pool, a) {
     gmlk_arena_clean(a);
     if (!result) result = gmlk_caches_drop(l, a, released);
   }
-  GMLK_FOR_KIN(l, pool, a) if (keeps && !result) result = gmlk_copies_plan(l, a);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) if (keeps && !result) result = gmlk_copies_plan(l, a);
   return result;
 }
 
-/* Puts a pool's arenas to sleep. After an error they are mapped as before and drowsy, or asleep
+/* Puts a pool's arenas to sleep. After an error they are mapped as before and changing, or asleep
    where that could not be undone. */
-static gmlake_result gmlk_kin_sleep(gmlake *l, gmlake_pool *pool, int keeps, size_t *released) {
-  gmlake_result result = gmlk_kin_settle(l, pool, keeps, released);
-  gmlake_stats was = gmlk_kin_sum(l, pool);
+static gmlake_result gmlk_pool_put_to_sleep(gmlake *l, gmlake_pool *pool, int keeps,
+                                            size_t *released) {
+  gmlake_result result = gmlk_pool_settle(l, pool, keeps, released);
+  gmlake_stats was = gmlk_pool_chunks(l, pool);
   const size_t held = l->stats.reserved_bytes;
   uint64_t ns = l->stats.driver_ns;
-  gmlk_drive drive;
+  gmlk_batch batch;
   gmlk_arena *a;
   int is_asleep = 0;
   if (!result) {
-    GMLK_FOR_KIN(l, pool, a) gmlk_marks_set(a, 1);
-    gmlk_kin_set(l, pool, GMLK_ASLEEP);
-    if (!gmlk_drive_open(l, &drive)) is_asleep = gmlk_kin_unmap(l, pool, &drive);
-    result = gmlk_drive_close(l, &drive);
-    GMLK_FOR_KIN(l, pool, a) gmlk_marks_set(a, 0);
-    if (!is_asleep) gmlk_kin_set(l, pool, GMLK_DROWSY);
+    GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_marks_set(a, 1);
+    gmlk_pool_set_sleep(l, pool, GMLK_ASLEEP);
+    if (!gmlk_batch_open(l, &batch)) is_asleep = gmlk_pool_unmap(l, pool, &batch);
+    result = gmlk_batch_close(l, &batch);
+    GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_marks_set(a, 0);
+    if (!is_asleep) gmlk_pool_set_sleep(l, pool, GMLK_CHANGING);
   }
   if (result)
-    GMLK_FOR_KIN(l, pool, a) gmlk_copies_drop(l, a);
+    GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_copies_drop(l, a);
   else
-    result = gmlk_kin_release(l, pool);
+    result = gmlk_pool_release_chunks(l, pool);
   ns = l->stats.driver_ns - ns;
-  gmlk_kin_book(l, pool, &was, ns);
+  gmlk_pool_count(l, pool, &was, ns);
   *released += held - l->stats.reserved_bytes;
   return result;
 }
@@ -11261,7 +11329,7 @@ static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
   }
 }
 
-/* Gives up what was freed while the arena was asleep: windows, places, whole chunks. */
+/* Gives up what was freed while the arena was asleep: windows, pages, whole chunks. */
 static void gmlk_arena_forget(gmlake *l, gmlk_arena *a) {
   gmlk_window *w = a->windows.idle_first, *next;
   gmlake_buffer *b;
@@ -11269,71 +11337,71 @@ static void gmlk_arena_forget(gmlake *l, gmlk_arena *a) {
   gmlk_arena_clean(a);
   for (; w; w = next) {
     next = w->idle_next;
-    if (w->self.stream == GMLK_PINNED || w->va->state != GMLK_UNBACKED) continue;
+    if (w->self.stream == GMLK_GRAPH_OWNED || w->va->state != GMLK_UNBACKED) continue;
     gmlk_window_unset_idle(&a->windows, w);
     gmlk_window_add(l, a, w, -1);
     gmlk_window_count(a, w, -1);
     gmlk_window_drop(l, a, w, 0, "it was freed while its pool slept");
   }
   for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->place_count; i++)
-      if (b->places[i].mark && !gmlk_is_committed(b, i)) gmlk_place_clear(l, a, &b->places[i]);
+    for (i = 0; i < b->page_count; i++)
+      if (b->pages[i].mark && !gmlk_is_committed(b, i)) gmlk_page_clear(l, a, &b->pages[i]);
   gmlk_slots_forget(l, a);
   gmlk_copies_prune(a);
 }
 
 /* Maps everything and copies back what was kept; on an error unmaps it and releases new chunks. */
-static gmlake_result gmlk_kin_map(gmlake *l, const gmlake_pool *pool, gmlk_drive *drive) {
+static gmlake_result gmlk_pool_map(gmlake *l, const gmlake_pool *pool, gmlk_batch *batch) {
   gmlake_result result = GMLAKE_OK, undone;
   gmlk_arena *a;
-  GMLK_FOR_KIN(l, pool, a) gmlk_copies_begin(a, 1);
-  GMLK_FOR_KIN(l, pool, a)
-  if (!result) result = gmlk_unmap_all(drive, a); /* what is still mapped */
-  GMLK_FOR_KIN(l, pool, a) gmlk_copies_begin(a, 0);
-  GMLK_FOR_KIN(l, pool, a) if (!result) result = gmlk_map_all(drive, a);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_copies_begin(a, 1);
+  GMLK_FOR_POOL_ARENAS(l, pool, a)
+  if (!result) result = gmlk_unmap_all(batch, a); /* what is still mapped */
+  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_copies_begin(a, 0);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) if (!result) result = gmlk_map_all(batch, a);
   if (!result) return GMLAKE_OK;
-  GMLK_FOR_KIN(l, pool, a) {
-    (void)gmlk_copies_wait(drive, a, 0);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) {
+    (void)gmlk_copies_wait(batch, a, 0);
     gmlk_copies_begin(a, 1);
-    undone = gmlk_unmap_all(drive, a);
-    if (!undone) gmlk_chunks_drop(drive, a, 1);
+    undone = gmlk_unmap_all(batch, a);
+    if (!undone) gmlk_chunks_drop(batch, a, 1);
   }
   return result;
 }
 
-/* The driver calls that wake a pool's arenas. Then they are drowsy; after an error, asleep. */
-static gmlake_result gmlk_kin_drive_awake(gmlake *l, const gmlake_pool *pool) {
-  gmlake_stats was = gmlk_kin_sum(l, pool);
+/* The driver calls that wake a pool's arenas. Then they are changing; after an error, asleep. */
+static gmlake_result gmlk_pool_map_again(gmlake *l, const gmlake_pool *pool) {
+  gmlake_stats was = gmlk_pool_chunks(l, pool);
   gmlake_result result;
-  gmlk_drive drive;
+  gmlk_batch batch;
   gmlk_arena *a;
-  GMLK_FOR_KIN(l, pool, a) gmlk_marks_set(a, 1);
-  if (!gmlk_drive_open(l, &drive)) (void)gmlk_kin_map(l, pool, &drive);
-  result = gmlk_drive_close(l, &drive);
-  GMLK_FOR_KIN(l, pool, a) gmlk_marks_set(a, 0);
-  if (!result) gmlk_kin_set(l, pool, GMLK_DROWSY);
-  gmlk_kin_book(l, pool, &was, drive.ns);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_marks_set(a, 1);
+  if (!gmlk_batch_open(l, &batch)) (void)gmlk_pool_map(l, pool, &batch);
+  result = gmlk_batch_close(l, &batch);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_marks_set(a, 0);
+  if (!result) gmlk_pool_set_sleep(l, pool, GMLK_CHANGING);
+  gmlk_pool_count(l, pool, &was, batch.ns);
   if (result) return result;
-  GMLK_FOR_KIN(l, pool, a) gmlk_copies_drop(l, a);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_copies_drop(l, a);
   return GMLAKE_OK;
 }
 
 /* Wakes a pool's arenas. Where memory is short it returns free chunks of others: first those whose
    work is complete, then more after each step of a wait of the host. */
-static gmlake_result gmlk_kin_wake(gmlake *l, gmlake_pool *pool) {
+static gmlake_result gmlk_pool_wake_up(gmlake *l, gmlake_pool *pool) {
   gmlake_result result, made;
   size_t bytes, held, released = 0;
   unsigned looks = 0;
   gmlk_host_wait p;
-  gmlk_attempt r;
+  gmlk_request r;
   gmlk_arena *a;
-  GMLK_FOR_KIN(l, pool, a) gmlk_arena_forget(l, a);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_arena_forget(l, a);
   p.is_over = 0;
-  bytes = gmlk_kin_sum(l, pool).sleeping_bytes;
-  r = gmlk_attempt_of(gmlk_kin_lead(l, pool), 0, bytes);
+  bytes = gmlk_pool_chunks(l, pool).sleeping_bytes;
+  r = gmlk_request_of(gmlk_pool_first_arena(l, pool), 0, bytes);
   for (;;) {
     result = gmlk_growth_allowed(l, &r, bytes);
-    if (!result) result = gmlk_kin_drive_awake(l, pool);
+    if (!result) result = gmlk_pool_map_again(l, pool);
     if (!gmlk_is_shortage(result) || p.is_over) break;
     for (released = 0; !released && !p.is_over; looks++) {
       made = looks ? gmlk_wait_on(l, &p) : gmlk_wait_begin(l, &p);
@@ -11364,7 +11432,7 @@ static gmlake_result gmlk_residents_tell(gmlake *l, const gmlk_arena *a,
   for (; hook->fn && !refuses && at < gmlk_min(a->tail.at, *end); at = behind) {
     const gmlk_block *b = gmlk_locate(a, at);
     behind = gmlk_block_end(b);
-    if (b->state == GMLK_PIECE && b->as.live.window->spans[0].block == b)
+    if (b->state == GMLK_PIECE && b->as.live.window->pieces[0].block == b)
       b = &b->as.live.window->self;
     if (b->state != GMLK_LIVE || !(b->flags & GMLAKE_TELL_RESIDENCY)) continue;
     info.event = event;
@@ -11372,12 +11440,12 @@ static gmlake_result gmlk_residents_tell(gmlake *l, const gmlk_arena *a,
     info.bytes = gmlk_to_bytes(b->grains) - b->slack;
     info.pool = a->pool;
     info.generation = a->sleep_count;
-    info.user_data = b->as.live.note ? b->as.live.note->user_data : 0;
-    gmlk_books_unlock(l);
-    gmlk_driving_unlock(l);
+    info.user_data = b->as.live.extra ? b->as.live.extra->user_data : 0;
+    gmlk_unlock_state(l);
+    gmlk_unlock_driver(l);
     refuses = hook->fn(hook->user, l, &info) && event == GMLAKE_RESIDENCY_LEAVES;
-    gmlk_books_lock(l);
-    gmlk_driving_lock(l);
+    gmlk_lock_state(l);
+    gmlk_lock_driver(l);
     if (refuses) *end = at;
   }
   if (refuses)
@@ -11396,97 +11464,97 @@ static gmlake_result gmlk_sleep_again(gmlake *l, const gmlake_pool *pool, int ke
   int is_given = 0;
   gmlk_arena *a;
   if (keeps) return GMLAKE_OK;
-  GMLK_FOR_KIN(l, pool, a) {
-    const size_t before = a->vault_bytes;
-    if (!result) result = gmlk_vault_free(l, a);
-    is_given |= a->vault_bytes < before;
+  GMLK_FOR_POOL_ARENAS(l, pool, a) {
+    const size_t before = a->host_copy_bytes;
+    if (!result) result = gmlk_host_copy_free(l, a);
+    is_given |= a->host_copy_bytes < before;
   }
   if (result && (!is_given || gmlk_is_fatal(result))) return result;
   if (result) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
-  GMLK_FOR_KIN(l, pool, a) gmlk_copies_drop(l, a);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_copies_drop(l, a);
   return GMLAKE_OK;
 }
 
 static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, size_t *released) {
   const char *call = "gmlake_pool_sleep";
-  gmlk_arena *lead = gmlk_kin_lead(l, pool);
+  gmlk_arena *first = gmlk_pool_first_arena(l, pool);
   uint32_t end = GMLK_GRAINS_MAX;
   gmlake_error_info error;
   gmlake_result result;
-  if (lead->sleep == GMLK_DROWSY) return gmlk_refuse_busy(l, call);
-  if (lead->sleep) return gmlk_sleep_again(l, pool, keeps);
+  if (first->sleep == GMLK_CHANGING) return gmlk_refuse_busy(l, call);
+  if (first->sleep) return gmlk_sleep_again(l, pool, keeps);
   if (pool && pool->capture_count) return gmlk_refuse_captured(l, pool, call);
   if (pool && pool->loan.number) return gmlk_refuse_lent(l, pool, call);
-  if (gmlk_kin_sum(l, pool).exported_bytes)
+  if (gmlk_pool_chunks(l, pool).exported_bytes)
     return gmlk_fail(l, GMLAKE_ERROR_BUSY, call,
                      "%llu of its bytes are exported: free these blocks and buffers, and call "
                      "gmlake_trim behind their last work",
-                     GMLK_ULL(gmlk_kin_sum(l, pool).exported_bytes));
+                     GMLK_ULL(gmlk_pool_chunks(l, pool).exported_bytes));
   if (keeps && !(l->driver.copy && (l->desc.sleep_host.malloc_fn || l->driver.host_alloc)))
     return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call,
                      "mode is GMLAKE_SLEEP_KEEP: the backend has no function to copy, or neither "
                      "it nor desc.sleep_host has host memory; use GMLAKE_SLEEP_DROP");
-  gmlk_kin_set(l, pool, GMLK_DROWSY);
-  result = gmlk_residents_tell(l, lead, GMLAKE_RESIDENCY_LEAVES, &end);
-  if (!result) result = gmlk_kin_sleep(l, pool, keeps, released);
-  if (lead->sleep == GMLK_ASLEEP) {
-    lead->sleep_count++;
+  gmlk_pool_set_sleep(l, pool, GMLK_CHANGING);
+  result = gmlk_residents_tell(l, first, GMLAKE_RESIDENCY_LEAVES, &end);
+  if (!result) result = gmlk_pool_put_to_sleep(l, pool, keeps, released);
+  if (first->sleep == GMLK_ASLEEP) {
+    first->sleep_count++;
   } else {
     error = l->error;
-    (void)gmlk_residents_tell(l, lead, GMLAKE_RESIDENCY_BACK, &end);
-    gmlk_kin_set(l, pool, GMLK_AWAKE);
+    (void)gmlk_residents_tell(l, first, GMLAKE_RESIDENCY_BACK, &end);
+    gmlk_pool_set_sleep(l, pool, GMLK_AWAKE);
     gmlk_error_set(l, &error);
   }
   return result;
 }
 
 static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
-  gmlk_arena *lead = gmlk_kin_lead(l, pool);
+  gmlk_arena *first = gmlk_pool_first_arena(l, pool);
   uint32_t end = GMLK_GRAINS_MAX;
   gmlake_result result;
-  if (lead->sleep == GMLK_DROWSY) return gmlk_refuse_busy(l, "gmlake_pool_wake");
-  if (!lead->sleep) return GMLAKE_OK;
-  result = gmlk_kin_wake(l, pool);
-  if (lead->sleep == GMLK_ASLEEP) return result;
-  result = gmlk_residents_tell(l, lead, GMLAKE_RESIDENCY_BACK, &end);
-  gmlk_kin_set(l, pool, GMLK_AWAKE);
+  if (first->sleep == GMLK_CHANGING) return gmlk_refuse_busy(l, "gmlake_pool_wake");
+  if (!first->sleep) return GMLAKE_OK;
+  result = gmlk_pool_wake_up(l, pool);
+  if (first->sleep == GMLK_ASLEEP) return result;
+  result = gmlk_residents_tell(l, first, GMLAKE_RESIDENCY_BACK, &end);
+  gmlk_pool_set_sleep(l, pool, GMLK_AWAKE);
   return result;
 }
 
 /* ---- >>figures ---------------------------------------------------------------------------------
-   Answers questions about amounts of memory. Owns nothing. pre: the books are locked; the budget
-   asks the driver, so its caller holds `driving`.
+   Answers questions about amounts of memory. Owns nothing. pre: state_lock is held; the budget
+   asks the driver, so its caller holds `driver_lock`.
    Costs: a pool's figures O(its blocks), the budget O(blocks) and what gmlk_refresh costs. Can
    fail: the budget: the driver. */
 
 /* Who may have all that is free once the host has waited. */
-static gmlk_taker gmlk_patient_taker(unsigned stream) {
-  return gmlk_taker_of(stream, GMLAKE_HOST_WAIT);
+static gmlk_requester gmlk_patient_requester(unsigned stream) {
+  return gmlk_requester_of(stream, GMLAKE_HOST_WAIT);
 }
 
 /* Counts what all other arenas would return once the host has waited. 0: no host memory. */
-static int gmlk_room_reclaim(const gmlake *l, const gmlk_arena *a, gmlk_room *room) {
+static int gmlk_headroom_reclaim(const gmlake *l, const gmlk_arena *a, gmlk_headroom *headroom) {
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *other = l->arenas[i];
     if (!other || other == a) continue;
     if (!gmlk_scratch_reserve(other, other->slot_count)) return 0;
-    gmlk_room_return(
-        room, other, a,
-        gmlk_trim_foresee(l, other, gmlk_trimmer(GMLAKE_HOST_WAIT), other->slot_count));
+    gmlk_headroom_return(
+        headroom, other, a,
+        gmlk_trim_dry_run(l, other, gmlk_trimmer(GMLAKE_HOST_WAIT), other->slot_count));
     gmlk_trim_forget(other);
   }
   return 1;
 }
 
-/* The grains of the largest aligned range that the taker may have. */
-static uint64_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, gmlk_taker taker,
+/* The grains of the largest aligned range that the requester may have. */
+static uint64_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
                                 uint32_t align) {
   const gmlk_block *b = a->head.next;
   uint64_t most = 0;
   for (;; b = b->next) {
     const uint32_t at = b->at + ((0 - b->at) & (align - 1));
-    while (gmlk_may_take(&l->streams, taker, b)) b = b->next;
+    while (gmlk_may_take(&l->streams, requester, b)) b = b->next;
     if (at < b->at) most = gmlk_later(most, b->at - at);
     if (b == &a->tail) return most;
   }
@@ -11504,15 +11572,15 @@ static uint32_t gmlk_gap_edge(const gmlk_arena *a, uint32_t slot, uint32_t last,
 
 /* The same after the arena's free chunks are returned and so many more than these are created, all
    in one gap, from its front on. pre: scratch is reserved for all slots. */
-static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_taker taker, uint32_t align,
-                                 uint64_t chunks) {
+static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester requester,
+                                 uint32_t align, uint64_t chunks) {
   const uint32_t fresh = gmlk_area_next(&a->area, 1);
   const gmlk_block *b = a->head.next;
   uint64_t most = 0;
-  chunks += gmlk_trim_foresee(l, a, gmlk_trimmer(GMLAKE_HOST_WAIT), a->slot_count);
+  chunks += gmlk_trim_dry_run(l, a, gmlk_trimmer(GMLAKE_HOST_WAIT), a->slot_count);
   for (;; b = b->next) {
     uint32_t at = b->at + ((0 - b->at) & (align - 1)), end, last, gap, behind, next, reach;
-    while (b->state == GMLK_UNBACKED || gmlk_may_take(&l->streams, taker, b)) b = b->next;
+    while (b->state == GMLK_UNBACKED || gmlk_may_take(&l->streams, requester, b)) b = b->next;
     end = b == &a->tail ? gmlk_slot_at(a, (uint32_t)gmlk_max(a->area.limit, a->slot_count)) : b->at;
     last = gmlk_slot_of(a, end);
     gap = gmlk_gap_edge(a, gmlk_slot_from(a, at), last, 0);
@@ -11533,29 +11601,31 @@ static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_taker take
 }
 
 /* The number of new chunks that the room, limits and address space allow an arena. */
-static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a, const gmlk_room *room) {
+static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a,
+                               const gmlk_headroom *headroom) {
   size_t slots = a->area.is_full ? a->area.limit : a->area.most;
-  size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes - room->returned_bytes;
-  size_t bytes = room->free_bytes + room->returned_bytes, min = l->desc.driver_free_bytes_min;
+  size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes - headroom->returned_bytes;
+  size_t bytes = headroom->free_bytes + headroom->returned_bytes,
+         min = l->desc.driver_free_bytes_min;
   bytes = bytes > min ? bytes - min : 0;
   slots -= gmlk_min(slots, gmlk_chunks_held(&a->chunks));
   if (limit) bytes = gmlk_min(bytes, limit > held ? limit - held : 0);
-  held = a->limit_bytes ? gmlk_pool_bytes(l, a->owner) - room->own_bytes : 0;
+  held = a->limit_bytes ? gmlk_pool_bytes(l, a->owner) - headroom->own_bytes : 0;
   if (a->limit_bytes) bytes = gmlk_min(bytes, a->limit_bytes - gmlk_min(a->limit_bytes, held));
   return gmlk_min(slots, bytes / a->chunk_bytes);
 }
 
 /* The longest row of slots that windows get once the host has waited and idle ones are dropped. */
 static uint64_t gmlk_addresses_most(const gmlake *l, const gmlk_space *space) {
-  const gmlk_taker trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
+  const gmlk_requester trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
   const uint32_t next = gmlk_area_next(&space->area, 1);
   const gmlk_block *va = space->head.next;
   uint64_t run = 0, most = 0;
   for (; va != &space->tail; va = va->next) {
-    const gmlk_window *w = (const gmlk_window *)(uintptr_t)va->ticket;
+    const gmlk_window *w = (const gmlk_window *)va->u.owner;
     int is_free = !w && va->state != GMLK_EDGE;
     if (w && w->self.state == GMLK_IDLE)
-      is_free = gmlk_may_await(&l->streams, trimmer, w->self.stream, w->self.ticket);
+      is_free = gmlk_may_await(&l->streams, trimmer, w->self.stream, w->self.u.epoch);
     else if (w) /* is it pending? */
       is_free = gmlk_may_take(&l->streams, trimmer, &w->self);
     run = is_free ? run + va->grains : 0;
@@ -11566,15 +11636,15 @@ static uint64_t gmlk_addresses_most(const gmlake *l, const gmlk_space *space) {
 
 /* The grains of the largest window that there are addresses for, of `window` at most, with so many
    new chunks. A window may map two chunks more than it has room for, those at its ends. */
-static uint64_t gmlk_window_most(const gmlake *l, gmlk_arena *a, gmlk_taker taker, uint64_t window,
-                                 uint64_t chunks) {
+static uint64_t gmlk_window_most(const gmlake *l, gmlk_arena *a, gmlk_requester requester,
+                                 uint64_t window, uint64_t chunks) {
   const uint32_t guard = (l->desc.flags & GMLAKE_GUARD) != 0;
   const uint64_t slots = gmlk_addresses_most(l, &a->window_space);
   uint64_t spare;
   for (spare = guard; spare < guard + 3 && spare < slots; spare++) {
     const uint64_t most = gmlk_min(window, (slots - spare) << a->chunk_log);
     gmlk_window_plan plan;
-    (void)gmlk_plan_window(a, &l->streams, taker, 1, (uint32_t)most, 1, 0, &plan);
+    (void)gmlk_plan_window(a, &l->streams, requester, 1, (uint32_t)most, 1, 0, &plan);
     if (plan.chunk_count + guard <= slots && plan.shortfall <= chunks << a->chunk_log) return most;
   }
   return 0;
@@ -11584,22 +11654,22 @@ static uint64_t gmlk_window_most(const gmlake *l, gmlk_arena *a, gmlk_taker take
 static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_t *out) {
   gmlk_arena *home = &l->home;
   uint64_t chunks, window, most, limit = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
-  const gmlk_taker taker = gmlk_patient_taker(GMLK_CLEAN);
+  const gmlk_requester requester = gmlk_patient_requester(GMLK_CLEAN);
   gmlk_supply supply;
-  gmlk_room room = {driver_free_bytes, 0, 0};
+  gmlk_headroom headroom = {driver_free_bytes, 0, 0};
   *out = 0;
   if (home->sleep) return GMLAKE_OK;
-  if (!gmlk_room_reclaim(l, home, &room) || !gmlk_scratch_reserve(home, home->slot_count))
+  if (!gmlk_headroom_reclaim(l, home, &headroom) || !gmlk_scratch_reserve(home, home->slot_count))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlk_supply_scan(home, &l->streams, taker, GMLK_GRAINS_MAX, 1, &supply);
-  chunks = gmlk_creatable(l, home, &room);
+  gmlk_supply_scan(home, &l->streams, requester, GMLK_GRAINS_MAX, 1, &supply);
+  chunks = gmlk_creatable(l, home, &headroom);
   window = gmlk_supply_sum(home, 0, &supply) + (chunks << home->chunk_log);
-  most = home->chunks.stuck_count ? gmlk_range_most(l, home, taker, 1)
-                                  : gmlk_range_grown(l, home, taker, 1, chunks);
+  most = home->chunks.quarantined_count ? gmlk_range_most(l, home, requester, 1)
+                                        : gmlk_range_grown(l, home, requester, 1, chunks);
   if (most > limit) most = limit;
   if (window > limit) window = limit;
   if (home->window_space.holes && window > most)
-    window = gmlk_window_most(l, home, taker, window, chunks);
+    window = gmlk_window_most(l, home, requester, window, chunks);
   if (home->window_space.holes && window > most &&
       gmlk_to_bytes(window) >= l->desc.stitch_bytes_min)
     most = window;
@@ -11609,33 +11679,33 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_
 
 /* Notes what is set aside for small blocks: questions may end it. 0: no host memory for setting it
    aside again. */
-static int gmlk_crumbs_note(gmlake *l) {
+static int gmlk_small_reserve_note(gmlake *l) {
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];
     if (a)
-      a->crumbs_were =
-          gmlk_span_of(a->crumbs ? a->crumbs->at : 0, a->crumbs ? a->crumbs->grains : 0);
+      a->reserve_was = gmlk_piece_with(a->small_reserve ? a->small_reserve->at : 0,
+                                       a->small_reserve ? a->small_reserve->grains : 0);
   }
   return gmlk_records_reserve(&l->records, &l->host, 2 * l->arena_count);
 }
 
-/* Sets it aside again. pre: the books have been locked since. */
-static void gmlk_crumbs_restore(gmlake *l) {
+/* Sets it aside again. pre: state_lock has been held since. */
+static void gmlk_small_reserve_restore(gmlake *l) {
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];
-    const gmlk_span was = a ? a->crumbs_were : gmlk_span_of(0, 0);
-    gmlk_block *b = was.grains && !a->crumbs ? gmlk_locate(a, was.at) : NULL;
-    if (b) gmlk_crumbs_begin(a, b->stream, b, was.at, was.grains);
+    const gmlk_piece was = a ? a->reserve_was : gmlk_piece_with(0, 0);
+    gmlk_block *b = was.grains && !a->small_reserve ? gmlk_locate(a, was.at) : NULL;
+    if (b) gmlk_small_reserve_begin(a, b->stream, b, was.at, was.grains);
   }
 }
 
 /* The pending blocks of an arena, in grains. */
 static uint64_t gmlk_pending_grains(gmlake *l, const gmlk_arena *a) {
-  gmlk_note *note = NULL;
+  gmlk_extra *extra = NULL;
   uint64_t grains = 0;
-  while ((note = gmlk_pending_next(l, a, note)) != NULL) grains += note->block->grains;
+  while ((extra = gmlk_pending_next(l, a, extra)) != NULL) grains += extra->block->grains;
   return grains;
 }
 
@@ -11648,14 +11718,14 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   memset(&budget, 0, sizeof(budget));
   result = gmlk_ask_memory(l, &budget.driver_free_bytes, &budget.total_bytes);
   if (result) return result;
-  if (!gmlk_crumbs_note(l)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_small_reserve_note(l)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   for (i = 0; i < l->arena_count; i++) {
     if (!l->arenas[i]) continue;
     if (l->arenas[i]->sleep) {
       asleep += gmlk_pending_grains(l, l->arenas[i]);
       continue;
     }
-    gmlk_crumbs_end(l->arenas[i]);
+    gmlk_small_reserve_end(l->arenas[i]);
     idle += l->arenas[i]->bins[GMLK_CLEAN]->grains;
     all += l->arenas[i]->free_grains;
   }
@@ -11663,7 +11733,7 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   budget.idle_bytes = gmlk_to_bytes(idle);
   budget.pending_bytes = gmlk_to_bytes(all - idle) + l->stats.pending_bytes - gmlk_to_bytes(asleep);
   result = gmlk_allocatable(l, budget.driver_free_bytes, &budget.allocatable_bytes);
-  gmlk_crumbs_restore(l);
+  gmlk_small_reserve_restore(l);
   if (!result) *out = budget;
   return result;
 }
@@ -11671,51 +11741,52 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
 /* ---- query ---- */
 
 /* S1 and S2: whether a free range serves the request without any wait. */
-static int gmlk_query_fast(const gmlake *l, const gmlk_attempt *r) {
+static int gmlk_query_fast(const gmlake *l, const gmlk_request *r) {
   gmlk_arena *a = r->arena;
   uint32_t at, hole;
-  return gmlk_best_fit(a, r->taker.stream, r->grains, r->align, &at, &hole) ||
-         (r->align == 1 && gmlk_crumbs_hold(a, r->taker.stream, r->grains)) ||
+  return gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole) ||
+         (r->align == 1 && gmlk_small_reserve_hold(a, r->requester.stream, r->grains)) ||
          (r->may_stitch &&
-          gmlk_window_find(a, &l->streams, r->taker, r->grains, r->align, gmlk_is_whole(r)));
+          gmlk_window_find(a, &l->streams, r->requester, r->grains, r->align, gmlk_is_whole(r)));
 }
 
-/* What the stream of a taker that may wait has to do before it uses these ranges. */
-static gmlake_wait gmlk_query_wait(const gmlake *l, const gmlk_arena *a, gmlk_taker taker,
-                                   const gmlk_span *spans, uint32_t count) {
+/* What the stream of a requester that may wait has to do before it uses these ranges. */
+static gmlake_wait gmlk_query_wait(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
+                                   const gmlk_piece *pieces, uint32_t count) {
   uint32_t i;
   for (i = 0; i < count; i++) {
-    gmlk_block *b = gmlk_locate(a, spans[i].at);
-    for (; b->at < spans[i].at + spans[i].grains; b = b->next)
-      if (gmlk_may_take(&l->streams, taker, b) && gmlk_has_to_wait(l, taker, b))
+    gmlk_block *b = gmlk_locate(a, pieces[i].at);
+    for (; b->at < pieces[i].at + pieces[i].grains; b = b->next)
+      if (gmlk_may_take(&l->streams, requester, b) && gmlk_has_to_wait(l, requester, b))
         return GMLAKE_DEVICE_WAIT;
   }
   return GMLAKE_NO_WAIT;
 }
 
-/* Growth for what a window of the taker lacks, or for a range, as gmlk_grow_and_serve plans it. */
-static gmlake_result gmlk_query_grow(gmlake *l, gmlk_attempt *r, gmlk_taker taker,
+/* Growth for what a window of the requester lacks, or for a range, as gmlk_grow_and_serve plans it.
+   */
+static gmlake_result gmlk_query_grow(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                      size_t free_bytes, const gmlk_window_plan *plan,
                                      gmlake_query_info *out) {
   gmlk_arena *a = r->arena;
   const uint32_t missing = gmlk_chunks_for(a, r->shortfall);
   const uint32_t most = gmlk_chunks_for(a, r->grains);
-  const int is_host = taker.may_wait == GMLAKE_HOST_WAIT;
-  const gmlk_grower by = gmlk_grower_of(l, is_host ? taker : r->taker);
-  gmlk_room room = {free_bytes, 0, 0};
+  const int is_host = requester.may_wait == GMLAKE_HOST_WAIT;
+  const gmlk_growth_requester by = gmlk_growth_by(l, is_host ? requester : r->requester);
+  gmlk_headroom headroom = {free_bytes, 0, 0};
   gmlake_wait wait = GMLAKE_NO_WAIT;
   gmlake_result result;
   uint32_t count, spare;
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  if (!gmlk_room_share(l, a, is_host ? GMLAKE_HOST_WAIT : GMLAKE_NO_WAIT,
-                       (missing ? missing : most) * a->chunk_bytes, &room))
+  if (!gmlk_headroom_share(l, a, is_host ? GMLAKE_HOST_WAIT : GMLAKE_NO_WAIT,
+                           (missing ? missing : most) * a->chunk_bytes, &headroom))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (taker.may_wait == GMLAKE_DEVICE_WAIT && missing &&
-      plan->span_count) { /* another chunk than the last may be used in part */
-    gmlk_span *last = &a->spans[plan->span_count - 1];
+  if (requester.may_wait == GMLAKE_DEVICE_WAIT && missing &&
+      plan->piece_count) { /* another chunk than the last may be used in part */
+    gmlk_piece *last = &a->pieces[plan->piece_count - 1];
     const uint32_t end = gmlk_slot_at(a, gmlk_slot_from(a, last->at + last->grains));
-    *last = gmlk_span_of(last->at, end - last->at);
-    wait = gmlk_query_wait(l, a, taker, a->spans, plan->span_count);
+    *last = gmlk_piece_with(last->at, end - last->at);
+    wait = gmlk_query_wait(l, a, requester, a->pieces, plan->piece_count);
   }
   if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, r->grains))) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   for (spare = 1;; spare--) {
@@ -11724,7 +11795,7 @@ static gmlake_result gmlk_query_grow(gmlake *l, gmlk_attempt *r, gmlk_taker take
       count = gmlk_growth_anywhere(a, missing).count;
       if (wait) out->wait = wait;
     }
-    result = count ? gmlk_growth_fits(l, r, count * a->chunk_bytes, &room)
+    result = count ? gmlk_growth_fits(l, r, count * a->chunk_bytes, &headroom)
                    : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
     out->new_bytes = count * a->chunk_bytes;
     if (!gmlk_is_shortage(result) || !spare) return result;
@@ -11732,17 +11803,17 @@ static gmlake_result gmlk_query_grow(gmlake *l, gmlk_attempt *r, gmlk_taker take
 }
 
 /* Other streams' memory behind a wait on the device. 0: none; *plan: what a window of it lacks. */
-static int gmlk_query_borrow(const gmlake *l, gmlk_attempt *r, gmlk_taker taker,
+static int gmlk_query_borrow(const gmlake *l, gmlk_request *r, gmlk_requester requester,
                              gmlk_window_plan *plan, gmlake_query_info *out) {
   gmlk_arena *a = r->arena;
-  const gmlk_window *w = r->may_stitch ? gmlk_window_for(l, r, taker) : NULL;
-  gmlk_span span;
+  const gmlk_window *w = r->may_stitch ? gmlk_window_for(l, r, requester) : NULL;
+  gmlk_piece piece;
   if (w)
-    out->wait = gmlk_query_wait(l, a, taker, w->spans, w->span_count);
-  else if (gmlk_foreign_hole(l, r, taker, &span))
-    out->wait = gmlk_query_wait(l, a, taker, &span, 1);
-  else if (gmlk_plan_stitch(l, r, taker, plan))
-    out->wait = gmlk_query_wait(l, a, taker, a->spans, plan->span_count);
+    out->wait = gmlk_query_wait(l, a, requester, w->pieces, w->piece_count);
+  else if (gmlk_foreign_hole(l, r, requester, &piece))
+    out->wait = gmlk_query_wait(l, a, requester, &piece, 1);
+  else if (gmlk_plan_stitch(l, r, requester, plan))
+    out->wait = gmlk_query_wait(l, a, requester, a->pieces, plan->piece_count);
   else
     return 0;
   return 1;
@@ -11765,49 +11836,50 @@ static gmlake_wait gmlk_query_waits_for_all(const gmlake *l) {
 
 /* Whether an idle window serves the request once the host has waited: also one that a pending block
    is in the way of. O(windows). */
-static int gmlk_query_window(const gmlake *l, const gmlk_attempt *r, gmlk_taker taker) {
+static int gmlk_query_window(const gmlake *l, const gmlk_request *r, gmlk_requester requester) {
   const gmlk_arena *a = r->arena;
   const gmlk_window *w = a->windows.idle_first;
   while (w &&
          (w->self.grains != r->grains || !gmlk_window_suits(a, w, r->align, gmlk_is_whole(r)) ||
-          gmlk_window_blocker(a, &l->streams, taker, w)))
+          gmlk_window_blocker(a, &l->streams, requester, w)))
     w = w->idle_next;
   return w != NULL;
 }
 
-/* As gmlk_rung_wait would end. */
-static gmlake_result gmlk_query_patient(gmlake *l, gmlk_attempt *r, size_t free_bytes,
+/* As gmlk_slow_wait would end. */
+static gmlake_result gmlk_query_patient(gmlake *l, gmlk_request *r, size_t free_bytes,
                                         gmlake_query_info *out) {
   gmlk_arena *a = r->arena;
   const int waits = gmlk_may_wait(l, r);
-  const gmlk_taker taker = waits ? gmlk_patient_taker(r->taker.stream) : r->taker;
+  const gmlk_requester requester =
+      waits ? gmlk_patient_requester(r->requester.stream) : r->requester;
   gmlk_window_plan plan;
   memset(&plan, 0, sizeof(plan));
   if (waits) out->wait = gmlk_query_waits_for_all(l);
-  gmlk_attempt_be_thorough(r);
-  if (gmlk_range_most(l, a, taker, r->align) >= r->grains) return GMLAKE_OK;
-  if (waits && r->may_stitch && gmlk_query_window(l, r, taker)) return GMLAKE_OK;
-  if (gmlk_plan_stitch(l, r, taker, &plan)) return GMLAKE_OK;
-  return waits ? gmlk_query_grow(l, r, taker, free_bytes, &plan, out)
+  gmlk_request_be_exhaustive(r);
+  if (gmlk_range_most(l, a, requester, r->align) >= r->grains) return GMLAKE_OK;
+  if (waits && r->may_stitch && gmlk_query_window(l, r, requester)) return GMLAKE_OK;
+  if (gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
+  return waits ? gmlk_query_grow(l, r, requester, free_bytes, &plan, out)
                : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
 /* Whether an arena has free memory once the host has waited; with is_shared: beside what it would
    have returned before. pre: scratch is reserved for all slots. */
 static int gmlk_query_is_idle(const gmlake *l, gmlk_arena *a, int is_shared) {
-  const gmlk_taker trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
-  uint64_t left = a->free_grains + (a->crumbs ? a->crumbs->grains : 0);
+  const gmlk_requester trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
+  uint64_t left = a->free_grains + (a->small_reserve ? a->small_reserve->grains : 0);
   const gmlk_block *b;
   for (b = a->head.next; !left && b != &a->tail; b = b->next)
     if (gmlk_may_take(&l->streams, trimmer, b)) left = b->grains;
   if (!left || !is_shared) return left != 0;
-  left -= gmlk_min(left, gmlk_trim_foresee(l, a, trimmer, a->slot_count) << a->chunk_log);
+  left -= gmlk_min(left, gmlk_trim_dry_run(l, a, trimmer, a->slot_count) << a->chunk_log);
   gmlk_trim_forget(a);
   return left != 0;
 }
 
 /* As gmlk_can_reclaim will answer. */
-static int gmlk_query_can_reclaim(const gmlake *l, const gmlk_attempt *r) {
+static int gmlk_query_can_reclaim(const gmlake *l, const gmlk_request *r) {
   size_t i;
   if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
   for (i = 0; i < l->arena_count; i++) {
@@ -11818,60 +11890,61 @@ static int gmlk_query_can_reclaim(const gmlake *l, const gmlk_attempt *r) {
   return 0;
 }
 
-/* As gmlk_rung_reclaim would end. */
-static gmlake_result gmlk_query_reclaim(gmlake *l, gmlk_attempt *r, size_t free_bytes,
+/* As gmlk_slow_reclaim would end. */
+static gmlake_result gmlk_query_reclaim(gmlake *l, gmlk_request *r, size_t free_bytes,
                                         gmlake_query_info *out) {
   gmlk_arena *a = r->arena;
-  const gmlk_taker taker = gmlk_patient_taker(r->taker.stream);
+  const gmlk_requester requester = gmlk_patient_requester(r->requester.stream);
   const int may_grow = !(r->flags & GMLAKE_NO_GROW);
   int may_stitch = r->may_stitch;
-  gmlk_room room = {free_bytes, 0, 0};
+  gmlk_headroom headroom = {free_bytes, 0, 0};
   uint64_t chunks, most = 0;
   gmlk_window_plan plan;
   uint32_t count;
-  if (may_grow && !gmlk_room_reclaim(l, a, &room)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (may_grow && !gmlk_headroom_reclaim(l, a, &headroom)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (may_grow ? !gmlk_query_can_reclaim(l, r) : r->lacks_window_space != 1)
     return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   out->wait = gmlk_query_waits_for_all(l);
   if (may_stitch) {
-    (void)gmlk_plan_window(a, &l->streams, taker, 1, r->grains, r->align, gmlk_is_whole(r), &plan);
+    (void)gmlk_plan_window(a, &l->streams, requester, 1, r->grains, r->align, gmlk_is_whole(r),
+                           &plan);
     may_stitch = plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0) <=
                  gmlk_addresses_most(l, &a->window_space);
   }
   if (may_stitch && !plan.shortfall) return GMLAKE_OK;
   if (!may_grow) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  chunks = gmlk_creatable(l, a, &room);
+  chunks = gmlk_creatable(l, a, &headroom);
   count = gmlk_chunks_for(a, may_stitch ? plan.shortfall : r->grains);
   out->new_bytes = count * a->chunk_bytes;
   if (may_stitch && count <= chunks) return GMLAKE_OK;
-  if (!a->chunks.stuck_count) most = gmlk_range_grown(l, a, taker, r->align, chunks);
+  if (!a->chunks.quarantined_count) most = gmlk_range_grown(l, a, requester, r->align, chunks);
   return most >= r->grains ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
-/* Climbs as gmlk_climb does, without taking anything, while the books stay locked. Where memory is
-   short crumbs end, too: the caller sets them aside again. */
-static gmlake_result gmlk_query_rungs(gmlake *l, gmlk_attempt *r, size_t free_bytes,
+/* Goes the steps as gmlk_slow_path does, without taking anything, while state_lock stay held. Where
+   memory is short the small-block reserve ends, too: the caller sets it aside again. */
+static gmlake_result gmlk_query_steps(gmlake *l, gmlk_request *r, size_t free_bytes,
                                       gmlake_query_info *out) {
   const int waits_first = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
-  const gmlk_taker taker = gmlk_waiting_taker(l, r), early = gmlk_early_taker(l, r);
+  const gmlk_requester requester = gmlk_waiting_requester(l, r), early = gmlk_early_requester(l, r);
   gmlake_result grown = GMLAKE_OK, result;
   gmlk_window_plan plan;
   memset(&plan, 0, sizeof(plan));
   if (gmlk_query_fast(l, r)) return GMLAKE_OK;
   if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (gmlk_plan_stitch(l, r, r->taker, &plan)) return GMLAKE_OK;
+  if (gmlk_plan_stitch(l, r, r->requester, &plan)) return GMLAKE_OK;
   if (early.may_wait && gmlk_query_borrow(l, r, early, &plan, out)) return GMLAKE_OK;
   grown = gmlk_query_grow(l, r, early, free_bytes, &plan, out);
   if (!gmlk_is_shortage(grown)) return grown;
   memset(out, 0, sizeof(*out));
-  if (r->arena->crumbs) {
-    gmlk_crumbs_end(r->arena);
-    return gmlk_query_rungs(l, r, free_bytes, out);
+  if (r->arena->small_reserve) {
+    gmlk_small_reserve_end(r->arena);
+    return gmlk_query_steps(l, r, free_bytes, out);
   }
-  if (!waits_first && taker.may_wait && gmlk_query_borrow(l, r, taker, &plan, out))
+  if (!waits_first && requester.may_wait && gmlk_query_borrow(l, r, requester, &plan, out))
     return GMLAKE_OK;
-  if (!waits_first && taker.may_wait && r->shortfall) {
-    result = gmlk_query_grow(l, r, taker, free_bytes, &plan, out);
+  if (!waits_first && requester.may_wait && r->shortfall) {
+    result = gmlk_query_grow(l, r, requester, free_bytes, &plan, out);
     if (!gmlk_is_shortage(result)) return result;
     if (result == GMLAKE_ERROR_LIMIT_REACHED) grown = result;
     memset(out, 0, sizeof(*out));
@@ -11885,9 +11958,10 @@ static gmlake_result gmlk_query_rungs(gmlake *l, gmlk_attempt *r, size_t free_by
   return gmlk_is_shortage(result) && grown == GMLAKE_ERROR_LIMIT_REACHED ? grown : result;
 }
 
-/* What the lake finds out before it climbs, and the climb. For a request on GMLAKE_STREAM_NONE it
-   records events; that it would go on doing so is the caller's to take back. */
-static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_info *out) {
+/* What the lake finds out before the slow path, and the slow path. For a request on
+   GMLAKE_STREAM_NONE it records events; that it would go on doing so is the caller's to take back.
+   */
+static gmlake_result gmlk_query_slow_path(gmlake *l, gmlk_request *r, gmlake_query_info *out) {
   size_t free_bytes = 0, total = 0;
   gmlake_result result;
   unsigned tries;
@@ -11898,9 +11972,9 @@ static gmlake_result gmlk_query_climb(gmlake *l, gmlk_attempt *r, gmlake_query_i
   }
   result = gmlk_ask_memory(l, &free_bytes, &total);
   if (result) return result;
-  if (!gmlk_crumbs_note(l)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  result = gmlk_query_rungs(l, r, free_bytes, out);
-  gmlk_crumbs_restore(l);
+  if (!gmlk_small_reserve_note(l)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  result = gmlk_query_steps(l, r, free_bytes, out);
+  gmlk_small_reserve_restore(l);
   return result;
 }
 
@@ -11910,18 +11984,18 @@ static int gmlk_query_lent(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stre
                            size_t free_bytes, int grows, gmlake_query_info *out) {
   const gmlk_loan *loan = NULL;
   gmlk_window_plan plan;
-  gmlk_attempt r;
+  gmlk_request r;
   size_t i;
-  if (gmlk_attempt_open(l, &r, desc, stream) || !r.grains) return 0;
+  if (gmlk_request_open(l, &r, desc, stream) || !r.grains) return 0;
   if (r.flags & GMLAKE_TRANSIENT) loan = &r.arena->pool->loan;
   if (loan && !gmlk_loan_suits(l, &r, loan)) return 0;
-  if (loan) gmlk_attempt_take_as(&r, loan->number);
-  if (!gmlk_arena_admit(r.arena, r.taker.stream)) return 0;
+  if (loan) gmlk_request_take_as(&r, loan->number);
+  if (!gmlk_arena_admit(r.arena, r.requester.stream)) return 0;
   memset(&plan, 0, sizeof(plan));
   if (!gmlk_query_fast(l, &r) &&
       ((!r.may_stitch && !grows) || !gmlk_scratch_reserve(r.arena, r.arena->slot_count) ||
-       (!gmlk_plan_stitch(l, &r, r.taker, &plan) &&
-        (!grows || gmlk_query_grow(l, &r, r.taker, free_bytes, &plan, out))))) {
+       (!gmlk_plan_stitch(l, &r, r.requester, &plan) &&
+        (!grows || gmlk_query_grow(l, &r, r.requester, free_bytes, &plan, out))))) {
     memset(out, 0, sizeof(*out));
     return 0;
   }
@@ -11955,12 +12029,12 @@ static gmlake_result gmlk_query_transient(gmlake *l, const gmlake_alloc_desc *de
   gmlake_result result = stream == GMLAKE_STREAM_NONE ? gmlk_refresh(l, 1) : gmlk_look(l);
   if (!result) result = gmlk_ask_memory(l, &free_bytes, &total);
   plain.flags &= ~GMLAKE_TRANSIENT;
-  if (!result && !gmlk_crumbs_note(l)) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!result && !gmlk_small_reserve_note(l)) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   *out_is_served = !result && (gmlk_query_lenders(l, desc, stream, free_bytes, 0, out) ||
                                gmlk_query_lent(l, &plain, stream, free_bytes, 0, out) ||
                                (!(desc->flags & GMLAKE_NO_GROW) &&
                                 gmlk_query_lenders(l, desc, stream, free_bytes, 1, out)));
-  if (!result) gmlk_crumbs_restore(l);
+  if (!result) gmlk_small_reserve_restore(l);
   return result;
 }
 
@@ -11969,8 +12043,8 @@ static gmlake_result gmlk_query(gmlake *l, const gmlake_alloc_desc *desc, gmlake
   const unsigned has_none = l->streams.has_none;
   gmlake_query_info answer;
   int is_served = 0;
-  gmlk_attempt r;
-  gmlake_result result = gmlk_attempt_open(l, &r, desc, stream);
+  gmlk_request r;
+  gmlake_result result = gmlk_request_open(l, &r, desc, stream);
   memset(&answer, 0, sizeof(answer));
   if (result == GMLAKE_ERROR_INVALID_ARGUMENT || result == GMLAKE_ERROR_CAPTURING ||
       result == GMLAKE_ERROR_ASLEEP)
@@ -11979,13 +12053,13 @@ static gmlake_result gmlk_query(gmlake *l, const gmlake_alloc_desc *desc, gmlake
       (result == GMLAKE_ERROR_ASLEEP || (!result && r.grains && !r.is_capture))) {
     result = gmlk_query_transient(l, desc, stream, &answer, &is_served);
     if (!result && !is_served)
-      result = gmlk_attempt_open(l, &r, desc, stream); /* the books were unlocked */
+      result = gmlk_request_open(l, &r, desc, stream); /* state_lock was released */
   }
   if (result) return result;
   if (desc->bytes && !is_served && !r.grains)
     result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   else if (desc->bytes && !is_served && !gmlk_query_fast(l, &r))
-    result = gmlk_query_climb(l, &r, &answer);
+    result = gmlk_query_slow_path(l, &r, &answer);
   l->streams.has_none = has_none;
   if (result && !gmlk_is_shortage(result)) return result;
   if (result) memset(&answer, 0, sizeof(answer));
@@ -11997,7 +12071,7 @@ static gmlake_result gmlk_query(gmlake *l, const gmlake_alloc_desc *desc, gmlake
 /* Adds what a block of the user's counts, or the window that a first piece is of. */
 static void gmlk_count_block(const gmlk_block *b, gmlake_stats *out) {
   const gmlk_window *w = b->state == GMLK_PIECE ? b->as.live.window : NULL;
-  if (w && w->spans[0].block != b) return;
+  if (w && w->pieces[0].block != b) return;
   if (w) b = &w->self;
   if (b->state == GMLK_PENDING) out->pending_bytes += gmlk_to_bytes(b->grains);
   if (b->state != GMLK_LIVE) return;
@@ -12013,7 +12087,7 @@ static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
   const gmlk_window *w;
   const gmlk_block *b;
   gmlk_count_chunks(a, out);
-  out->quarantined_bytes += gmlk_places_blind(a) * chunk;
+  out->quarantined_bytes += gmlk_pages_without_access(a) * chunk;
   out->window_count += a->windows.count;
   out->stitched_bytes += a->windows.bytes;
   for (w = a->windows.quarantine; w; w = w->next) out->quarantined_bytes += w->chunk_count * chunk;
@@ -12072,24 +12146,24 @@ static gmlake_result gmlk_reset_peaks(gmlake *l) {
 }
 
 /* ---- >>ahead -----------------------------------------------------------------------------------
-   Creates memory before it is needed. Owns nothing. pre: the caller holds `driving`.
+   Creates memory before it is needed. Owns nothing. pre: the caller holds `driver_lock`.
    Costs: the driver's for each chunk. Can fail: host memory, the driver. */
 
 static gmlake_result gmlk_reserve(gmlake *l, gmlake_pool *pool, size_t bytes, gmlake_stream value) {
-  gmlk_arena *a = gmlk_kin_lead(l, pool);
+  gmlk_arena *a = gmlk_pool_first_arena(l, pool);
   const size_t held = a->chunks.backed_count;
   const unsigned stream = value == GMLAKE_STREAM_NONE ? 0 : gmlk_stream_find_or_add(l, value);
-  gmlk_attempt r = gmlk_attempt_of(a, stream, a->chunk_bytes);
+  gmlk_request r = gmlk_request_of(a, stream, a->chunk_bytes);
   size_t want = bytes / a->chunk_bytes + (bytes % a->chunk_bytes != 0), total;
-  gmlk_room room = {0, 0, 0};
+  gmlk_headroom headroom = {0, 0, 0};
   gmlk_slots slots;
   gmlake_result result;
   if (!stream && value != GMLAKE_STREAM_NONE) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (a->sleep) return gmlk_refuse_asleep(l, a, "gmlake_reserve");
   if (want <= held) return GMLAKE_OK;
-  result = gmlk_ask_memory(l, &room.free_bytes, &total);
+  result = gmlk_ask_memory(l, &headroom.free_bytes, &total);
   if (result) return result;
-  want = gmlk_min(want - held, (size_t)gmlk_creatable(l, a, &room));
+  want = gmlk_min(want - held, (size_t)gmlk_creatable(l, a, &headroom));
   if (!want) return GMLAKE_OK;
   if (!gmlk_grow_reserve(a, want)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_growth_anywhere(a, (uint32_t)want);
@@ -12098,7 +12172,7 @@ static gmlake_result gmlk_reserve(gmlake *l, gmlake_pool *pool, size_t bytes, gm
 
 /* ---- >>map -------------------------------------------------------------------------------------
    Tells what lies where: at one address, under one block or buffer, in all of the lake. Owns
-   nothing. pre: the books are locked; for the map, `driving` too.
+   nothing. pre: state_lock is held; for the map, `driver_lock` too.
    Costs: O(entries), and what gmlk_find_at costs. Can fail: a wrong pointer. */
 
 static gmlake_map_entry gmlk_entry(gmlake_kind kind, const gmlk_arena *a, uint64_t address,
@@ -12118,10 +12192,10 @@ static gmlake_map_entry gmlk_entry(gmlake_kind kind, const gmlk_arena *a, uint64
 }
 
 /* Whose work may still use free memory with this tag. */
-static void gmlk_show_tag(const gmlake *l, unsigned stream, uint64_t ticket, gmlake_map_entry *e) {
-  const int is_done = gmlk_tag_done(&l->streams, stream, ticket);
+static void gmlk_show_tag(const gmlake *l, unsigned stream, uint64_t epoch, gmlake_map_entry *e) {
+  const int is_done = gmlk_tag_done(&l->streams, stream, epoch);
   e->state = is_done ? GMLAKE_STATE_FREE : GMLAKE_STATE_TAGGED;
-  if (stream == GMLK_PINNED || (stream && l->streams.items[stream]->is_capture))
+  if (stream == GMLK_GRAPH_OWNED || (stream && l->streams.items[stream]->is_capture))
     e->state = GMLAKE_STATE_GRAPH;
   else if (!is_done)
     e->stream = gmlk_stream_known(l, stream);
@@ -12130,7 +12204,7 @@ static void gmlk_show_tag(const gmlake *l, unsigned stream, uint64_t ticket, gml
 /* What a block of a home arena is, or a window, whose own record b is. */
 static gmlake_map_entry gmlk_show_block(const gmlake *l, const gmlk_block *b) {
   const gmlk_arena *a = gmlk_arena_of(l, b);
-  const gmlk_note *note;
+  const gmlk_extra *extra;
   gmlake_map_entry e =
       gmlk_entry(GMLAKE_KIND_HOLE, a, gmlk_home(a, b->at), gmlk_to_bytes(b->grains));
   if (gmlk_user_state(b) == GMLK_PENDING) e.state = GMLAKE_STATE_PENDING;
@@ -12142,17 +12216,17 @@ static gmlake_map_entry gmlk_show_block(const gmlake *l, const gmlk_block *b) {
     e.address = gmlk_address_of(a, b);
     e.requested_bytes = e.bytes - b->slack;
     e.stream = gmlk_stream_known(l, gmlk_own_stream(l, b));
-    e.age = a->records->serial - b->ticket;
-    note = b->as.live.note;
-    e.user_data = note ? note->user_data : 0;
-    e.label = note ? note->label : NULL;
+    e.age = a->records->serial - b->u.serial;
+    extra = b->as.live.extra;
+    e.user_data = extra ? extra->user_data : 0;
+    e.label = extra ? extra->label : NULL;
   } else if (b->state == GMLK_IDLE || b->state == GMLK_UNBACKED) { /* the first field of a window */
     e.kind = GMLAKE_KIND_WINDOW;
     e.address = ((const gmlk_window *)(const void *)b)->address;
-    gmlk_show_tag(l, b->stream, b->ticket, &e);
+    gmlk_show_tag(l, b->stream, b->u.epoch, &e);
     if (b->state == GMLK_UNBACKED) e.state = GMLAKE_STATE_QUARANTINED;
   } else {
-    gmlk_show_tag(l, b->stream, b->ticket, &e);
+    gmlk_show_tag(l, b->stream, b->u.epoch, &e);
   }
   return e;
 }
@@ -12172,7 +12246,7 @@ static void gmlk_tell_entry(const gmlake_map_entry *e, const gmlk_block *b,
   out->ptr = (void *)(uintptr_t)e->address;
   out->bytes = e->bytes;
   out->requested_bytes = e->requested_bytes;
-  out->piece_count = is_user && b->as.live.window ? b->as.live.window->span_count : 1;
+  out->piece_count = is_user && b->as.live.window ? b->as.live.window->piece_count : 1;
   out->stream = e->stream;
   out->pool = e->pool;
   out->flags = is_user ? b->flags & GMLK_ALLOC_FLAGS : 0;
@@ -12208,14 +12282,14 @@ static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *o
                                      size_t *out_count) {
   gmlake_result result;
   const gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_get_pieces", &result);
-  const gmlk_span *spans;
-  gmlk_span whole;
+  const gmlk_piece *pieces;
+  gmlk_piece whole;
   size_t i;
   if (!b) return result;
-  spans = gmlk_spans_of(b, &whole, out_count);
+  pieces = gmlk_pieces_of(b, &whole, out_count);
   for (i = 0; i < *out_count && i < capacity; i++) {
-    out[i].home = (void *)(uintptr_t)gmlk_home(gmlk_arena_of(l, b), spans[i].at);
-    out[i].bytes = gmlk_to_bytes(spans[i].grains);
+    out[i].home = (void *)(uintptr_t)gmlk_home(gmlk_arena_of(l, b), pieces[i].at);
+    out[i].bytes = gmlk_to_bytes(pieces[i].grains);
   }
   return GMLAKE_OK;
 }
@@ -12247,23 +12321,23 @@ static gmlake_result gmlk_get_chunks(gmlake *l, uint64_t address, gmlake_chunk_i
   gmlk_chunk_list list = {out, out ? capacity : 0, 0, 0};
   const gmlake_buffer *buffer;
   const gmlk_block *b = gmlk_find_at(l, address, &buffer);
-  const gmlk_span *spans = NULL;
+  const gmlk_piece *pieces = NULL;
   const gmlk_arena *a;
-  gmlk_span whole;
+  gmlk_piece whole;
   size_t count = 0, i;
   if (!buffer && !(b && b->state == GMLK_LIVE))
     return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, "gmlake_get_chunks",
                      "ptr is 0x%llx: it lies in no live block and in no buffer", GMLK_ULL(address));
   a = buffer ? buffer->arena : gmlk_arena_of(l, b);
   if (a->sleep) return gmlk_refuse_asleep(l, a, "gmlake_get_chunks");
-  for (i = 0; buffer && i < buffer->place_count; i++) {
+  for (i = 0; buffer && i < buffer->page_count; i++) {
     if (!gmlk_is_committed(buffer, (uint32_t)i)) continue;
-    list.address = buffer->places[i].address;
-    gmlk_list_chunks(&list, a, gmlk_slot_at(a, buffer->places[i].slot), gmlk_chunk_grains(a));
+    list.address = buffer->pages[i].address;
+    gmlk_list_chunks(&list, a, gmlk_slot_at(a, buffer->pages[i].slot), gmlk_chunk_grains(a));
   }
-  if (!buffer) spans = gmlk_spans_of(b, &whole, &count);
+  if (!buffer) pieces = gmlk_pieces_of(b, &whole, &count);
   if (!buffer) list.address = gmlk_address_of(a, b);
-  for (i = 0; i < count; i++) gmlk_list_chunks(&list, a, spans[i].at, spans[i].grains);
+  for (i = 0; i < count; i++) gmlk_list_chunks(&list, a, pieces[i].at, pieces[i].grains);
   *out_count = list.count;
   return GMLAKE_OK;
 }
@@ -12283,10 +12357,10 @@ static void gmlk_map_chunk(const gmlake *l, const gmlk_arena *a, uint32_t slot, 
   gmlake_map_entry e = gmlk_entry(
       GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes);
   e.handle = gmlk_chunk_at(&a->chunks, slot)->handle;
-  if (gmlk_chunk_is_stuck(&a->chunks, slot) || a->sleep == GMLK_ASLEEP)
+  if (gmlk_chunk_is_quarantined(&a->chunks, slot) || a->sleep == GMLK_ASLEEP)
     e.state = GMLAKE_STATE_QUARANTINED;
   else if (a->is_bare && b->state == GMLK_FREE)
-    gmlk_show_tag(l, b->stream, b->ticket, &e);
+    gmlk_show_tag(l, b->stream, b->u.epoch, &e);
   if (e.handle) gmlk_map_add(map, &e);
 }
 
@@ -12300,10 +12374,10 @@ static void gmlk_map_buffer(const gmlake_buffer *b, gmlk_map *map) {
   e.owner = e.address;
   e.bytes = b->arena->chunk_bytes;
   e.requested_bytes = 0;
-  for (i = 0; i < b->place_count; i++) {
+  for (i = 0; i < b->page_count; i++) {
     if (!gmlk_is_committed(b, i)) continue;
-    e.address = b->places[i].address;
-    e.handle = gmlk_chunk_at(&b->arena->chunks, b->places[i].slot)->handle;
+    e.address = b->pages[i].address;
+    e.handle = gmlk_chunk_at(&b->arena->chunks, b->pages[i].slot)->handle;
     gmlk_map_add(map, &e);
   }
 }
@@ -12317,9 +12391,9 @@ static void gmlk_map_window(const gmlake *l, const gmlk_window *w, gmlk_map *map
   if (e.kind != GMLAKE_KIND_WINDOW || e.state == GMLAKE_STATE_QUARANTINED) return;
   e.kind = GMLAKE_KIND_SPAN;
   e.owner = e.address;
-  for (i = 0; i < w->span_count; i++) {
-    e.address = gmlk_home(a, w->spans[i].at);
-    e.bytes = gmlk_to_bytes(w->spans[i].grains);
+  for (i = 0; i < w->piece_count; i++) {
+    e.address = gmlk_home(a, w->pieces[i].at);
+    e.bytes = gmlk_to_bytes(w->pieces[i].grains);
     gmlk_map_add(map, &e);
   }
 }
@@ -12328,7 +12402,7 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
   const gmlk_block *b;
   gmlake_map_entry e;
   uint32_t slot;
-  for (slot = 0; slot < gmlk_max(a->slot_count, a->chunks.stuck_end); slot++)
+  for (slot = 0; slot < gmlk_max(a->slot_count, a->chunks.quarantined_end); slot++)
     gmlk_map_chunk(l, a, slot, map);
   for (b = a->head.next; b != &a->tail && !a->is_bare; b = b->next) {
     e = gmlk_show_block(l, b);
@@ -12336,8 +12410,7 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
       gmlk_map_add(map, &e);
   }
   for (b = a->buffer_space.head.next; b != &a->buffer_space.tail; b = b->next)
-    if (b->state == GMLK_COMMITTED)
-      gmlk_map_buffer((const gmlake_buffer *)(uintptr_t)b->ticket, map);
+    if (b->state == GMLK_COMMITTED) gmlk_map_buffer((const gmlake_buffer *)b->u.owner, map);
   for (b = a->window_space.head.next; b != &a->window_space.tail; b = b->next) {
     if (b->state != GMLK_LIVE && b->state != GMLK_UNBACKED)
       continue; /* UNBACKED: its arena sleeps */
@@ -12360,11 +12433,12 @@ static size_t gmlk_get_map(const gmlake *l, gmlake_map_entry *out, size_t capaci
 
    [L1] each pool stands in the list of arenas under its number; between calls no request is
         served, and the bar is up exactly where the lake is lost or a callback runs;
-   [L2] the host's bytes are those of all that the lake reaches, but for notes of calls under way;
+   [L2] the host's bytes are those of all that the lake reaches, but for extra records of calls
+   under way;
    [L3] no stream, event, handle or window's number is there twice; of several hundred and more one
         may be missed;
    [L4] the figures are what a walk counts, and no peak is lower than its figure;
-   [L5] limits and choices are those of create: what they were is kept as a seal.
+   [L5] limits and choices are those of create: what they were is kept as a checksum.
 
    A number that leads into a table is compared with the table's size first. Links and sizes of
    tables are believed: damage there may end the program before it is told. Of destroyed pools
@@ -12386,13 +12460,13 @@ typedef struct gmlk_checker { /* what the walk has reached */
   size_t windows, stitched, users; /* windows, their bytes; the user's blocks, pending ones too */
   uint64_t order;                  /* of a tree: where its next block may begin */
   /* Prints of what is there, less those of what has to be the same: 0 in the end. */
-  uint64_t uses;          /* streams of live blocks [F7], less what the streams count */
-  uint64_t gaps, seconds; /* blocks for the trees [A7], [A3], less those that stand there */
-  uint64_t mapped;        /* mappings [W6], less what chunks count */
-  uint64_t placed;        /* [B3] the same of buffers' mappings alone */
-  uint64_t spaces;        /* address space in use [V2], less what windows and buffers have */
-  uint64_t owned;         /* chunks committed [B1], less those of places */
-  uint64_t idle;          /* idle windows [W5], less those in trees */
+  uint64_t uses;              /* streams of live blocks [F7], less what the streams count */
+  uint64_t gaps, run_seconds; /* blocks for the trees [A7], [A3], less those that stand there */
+  uint64_t mapped;            /* mappings [W6], less what chunks count */
+  uint64_t placed;            /* [B3] the same of buffers' mappings alone */
+  uint64_t spaces;            /* address space in use [V2], less what windows and buffers have */
+  uint64_t owned;             /* chunks committed [B1], less those of pages */
+  uint64_t idle;              /* idle windows [W5], less those in trees */
 } gmlk_checker;
 
 /* Returns whether everything has held so far. */
@@ -12417,20 +12491,21 @@ static void gmlk_check_table(gmlk_checker *c, const void *table, size_t bytes) {
 }
 
 /* Of a number, or of a record's address: sums of prints tell two multisets apart. */
-static uint64_t gmlk_check_print(uint64_t value) {
+static uint64_t gmlk_check_hash(uint64_t value) {
   uint64_t mixed = (value + 1) * 0x9E3779B97F4A7C15u;
   return (mixed ^ (mixed >> 29)) * 0xBF58476D1CE4E5B9u;
 }
 
-static uint64_t gmlk_check_name(const void *record) { return gmlk_check_print((uintptr_t)record); }
+static uint64_t gmlk_check_name(const void *record) { return gmlk_check_hash((uintptr_t)record); }
 
 static void gmlk_check_lake(gmlk_checker *c) {
   const gmlake *l = c->l;
   const char *wrong = gmlk_index_wrong(&l->index);
   static const char list[] = "L1: an arena is not where the list has it";
   size_t i;
-  gmlk_expect(c, l->seal == gmlk_desc_seal(&l->desc), "L5: a limit or a choice has changed");
-  gmlk_expect(c, l->is_barred == (l->lost || l->callbacks), "L1: is_barred is wrong");
+  gmlk_expect(c, l->checksum == gmlk_desc_checksum(&l->desc),
+              "L5: a limit or a choice has changed");
+  gmlk_expect(c, l->is_restricted == (l->lost || l->callbacks), "L1: is_restricted is wrong");
   gmlk_expect(c, !l->served, "L1: served names a request that is over");
   gmlk_expect(c, l->message_count <= (l->desc.logger.fn ? GMLK_LOG_QUEUE : 0),
               "L1: more messages wait than there is room for, or no logger reads them");
@@ -12513,7 +12588,7 @@ static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
   if (!is_named) return;
   gmlk_expect(c, (!value || value > 2) && s->value != GMLAKE_STREAM_NONE,
               "F5: a stream has a value that no stream can have");
-  gmlk_check_once(c, gmlk_check_print(value), "L3: two numbers stand for one stream");
+  gmlk_check_once(c, gmlk_check_hash(value), "L3: two numbers stand for one stream");
 }
 
 static void gmlk_check_streams(gmlk_checker *c) {
@@ -12545,7 +12620,7 @@ static void gmlk_check_streams(gmlk_checker *c) {
     captured -= s->capture != 0;
     events += s->fence_count;
     captures -= s->is_used && s->is_capture;
-    c->uses -= s->uses * gmlk_check_print(i);
+    c->uses -= s->uses * gmlk_check_hash(i);
   }
   gmlk_expect(c, !(live | used | lost | captured), "F5: a count of streams or captures is wrong");
   gmlk_expect(c, !captures, "F5: a capture's number is lost");
@@ -12559,14 +12634,14 @@ static void gmlk_check_streams(gmlk_checker *c) {
 }
 
 /* A tag of memory that is free, or will be: [F1], [F4]. */
-static void gmlk_check_tag(gmlk_checker *c, unsigned stream, uint64_t ticket, const char *text) {
+static void gmlk_check_tag(gmlk_checker *c, unsigned stream, uint64_t epoch, const char *text) {
   gmlk_stream *s = gmlk_check_used(c, stream, 0);
   if (stream == GMLK_CLEAN) return;
-  if (stream == GMLK_PINNED || gmlk_check_used(c, stream, 1)) {
-    gmlk_expect(c, ticket == GMLK_ENDLESS, text);
+  if (stream == GMLK_GRAPH_OWNED || gmlk_check_used(c, stream, 1)) {
+    gmlk_expect(c, epoch == GMLK_ENDLESS, text);
   } else if (gmlk_expect(c, s != NULL, "F1: a tag names no stream")) {
-    gmlk_expect(c, ticket && ticket <= s->epoch, text);
-    gmlk_expect(c, s->is_dirty || ticket <= gmlk_check_fenced(s), "F4: no fence is to cover a tag");
+    gmlk_expect(c, epoch && epoch <= s->epoch, text);
+    gmlk_expect(c, s->is_dirty || epoch <= gmlk_check_fenced(s), "F4: no fence is to cover a tag");
   }
 }
 
@@ -12584,11 +12659,11 @@ static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *bins, unsigned s
   return bins->count;
 }
 
-/* Whether a block stands in a tree: that of the arena's gaps; for GMLK_PINNED that of used address
-   space; for a stream, of its pool. */
+/* Whether a block stands in a tree: that of the arena's gaps; for GMLK_GRAPH_OWNED that of used
+   address space; for a stream, of its pool. */
 static int gmlk_check_is_forked(const gmlk_block *b, unsigned stream) {
   const gmlk_block *before;
-  if (stream == GMLK_PINNED) return b->state != GMLK_FREE;
+  if (stream == GMLK_GRAPH_OWNED) return b->state != GMLK_FREE;
   if (!stream) return b->state == GMLK_UNBACKED && b->hole == b->grains;
   if (!gmlk_has_tag(b, stream) || b->hole) return 0;
   before = gmlk_before_clean(b);
@@ -12612,41 +12687,46 @@ static uint64_t gmlk_check_tree(gmlk_checker *c, const gmlk_block *b, const gmlk
 static uint32_t gmlk_check_hole(const gmlk_block *b) {
   const gmlk_block *before = gmlk_before_clean(b), *behind = b;
   if (b->stream == GMLK_CLEAN) return b->grains;
-  if (b->stream == GMLK_PINNED || gmlk_has_tag(before, b->stream)) return 0;
+  if (b->stream == GMLK_GRAPH_OWNED || gmlk_has_tag(before, b->stream)) return 0;
   while (gmlk_is_open(behind, b->stream)) behind = behind->next;
   return behind->at - gmlk_block_end(before);
 }
 
-static void gmlk_check_note(gmlk_checker *c, const gmlk_block *b) {
-  const gmlk_note *note = b->as.live.note;
+static void gmlk_check_extra(gmlk_checker *c, const gmlk_block *b) {
+  const gmlk_extra *extra = b->as.live.extra;
   const int is_pending = b->state == GMLK_PENDING;
   size_t i, left = 0;
-  if (!gmlk_expect(c, note || !is_pending, "N1: a pending block has no note") || !note) return;
-  gmlk_expect(c, note->block == (is_pending ? b : NULL), "N1: a note names another block");
-  c->host_bytes += sizeof(gmlk_note);
-  gmlk_check_table(c, note->used, note->used_capacity * sizeof(gmlk_used));
-  if (!gmlk_expect(c, note->used_count <= note->used_capacity, "N2: too many streams")) return;
-  for (i = 0; i < note->used_count; i++) {
-    const gmlk_used *use = &note->used[i];
+  if (!gmlk_expect(c, extra || !is_pending, "N1: a pending block has no extra record") || !extra)
+    return;
+  gmlk_expect(c, extra->block == (is_pending ? b : NULL),
+              "N1: an extra record names another block");
+  c->host_bytes += sizeof(gmlk_extra);
+  gmlk_check_table(c, extra->used, extra->used_capacity * sizeof(gmlk_used));
+  if (!gmlk_expect(c, extra->used_count <= extra->used_capacity, "N2: too many streams")) return;
+  for (i = 0; i < extra->used_count; i++) {
+    const gmlk_used *use = &extra->used[i];
     const gmlk_stream *s = gmlk_check_used(c, use->stream, 0);
     if (!gmlk_expect(c, s != NULL, "N2: a block is used on no stream")) return;
-    left += use->note == note;
-    if (!is_pending && gmlk_use_is_known(c->l, use)) c->uses += gmlk_check_print(use->stream);
+    left += use->extra == extra;
+    if (!is_pending && gmlk_use_is_known(c->l, use)) c->uses += gmlk_check_hash(use->stream);
     if (!is_pending) continue;
-    gmlk_check_tag(c, use->stream, use->ticket, "F1: a pending use is of an epoch to come");
-    gmlk_expect(c, use->note == note || use->ticket <= s->done, "N4: a pending use is in no queue");
+    gmlk_check_tag(c, use->stream, use->epoch, "F1: a pending use is of an epoch to come");
+    gmlk_expect(c, use->extra == extra || use->epoch <= s->done,
+                "N4: a pending use is in no queue");
   }
   if (!is_pending) return;
-  gmlk_check_tag(c, note->stream, note->ticket, "F1: a pending block's tag is of an epoch to come");
-  gmlk_expect(c, left == note->uses_left, "N4: a count of uses in queues is wrong");
-  gmlk_expect(c, left || note->is_shared, "N4: a pending block waits for nothing");
-  c->returns += (size_t)note->is_shared;
+  gmlk_check_tag(c, extra->stream, extra->epoch,
+                 "F1: a pending block's tag is of an epoch to come");
+  gmlk_expect(c, left == extra->uses_left, "N4: a count of uses in queues is wrong");
+  gmlk_expect(c, left || extra->is_shared, "N4: a pending block waits for nothing");
+  c->returns += (size_t)extra->is_shared;
   c->queued += left;
 }
 
-/* [A9] The ticket and the flags of what has an owner. */
-static void gmlk_check_ticket(gmlk_checker *c, const gmlk_block *b, unsigned known) {
-  gmlk_expect(c, b->ticket && b->ticket <= c->l->records.serial, "A9: a ticket was never given");
+/* [A9] The serial and the flags of what has an owner. */
+static void gmlk_check_serial(gmlk_checker *c, const gmlk_block *b, unsigned known) {
+  gmlk_expect(c, b->u.serial && b->u.serial <= c->l->records.serial,
+              "A9: a serial was never given");
   gmlk_expect(c, !(b->flags & ~known), "A9: a block was asked for in no such way");
 }
 
@@ -12662,49 +12742,48 @@ static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t addr
   if (a->pool && a->pool->loan.number) known |= GMLAKE_TRANSIENT; /* [G2] */
   if (c->l->desc.residency.fn) known |= GMLAKE_TELL_RESIDENCY;
   if (a->keeps_apart && !is_live) known |= GMLK_APART;
-  gmlk_check_ticket(c, b, known);
+  gmlk_check_serial(c, b, known);
   gmlk_expect(c, !(b->flags & GMLAKE_EXCLUSIVE) || gmlk_is_chunks(a, first_at, b->grains),
               "A9: an exclusive block shares a chunk");
   gmlk_expect(c, !(b->flags & GMLAKE_NO_STITCH) || !is_window, "A9: a window is forbidden");
   gmlk_expect(c, gmlk_index_get(&c->l->index, address) == (is_live ? b : NULL),
               "I1: the index is not of the live blocks");
-  gmlk_check_note(c, b);
+  gmlk_check_extra(c, b);
   c->users++;
   c->pending_count += !is_live;
   if (!is_live) return;
   gmlk_expect(c, b->slack < gmlk_to_bytes(b->grains), "A9: a block's rounding is as large as it");
   gmlk_expect(c, !b->stream || (s && s->is_used), "A9: a block is of no stream");
-  if (c->l->streams.may_end && s && gmlk_own_stream(c->l, b))
-    c->uses += gmlk_check_print(b->stream);
+  if (c->l->streams.may_end && s && gmlk_own_stream(c->l, b)) c->uses += gmlk_check_hash(b->stream);
 }
 
 /* [W1], [W2]: pieces that lie in the arena, of as many chunks as are mapped; [W4] those of a live
    window are its own. Returns the grains. */
-static uint32_t gmlk_check_spans(gmlk_checker *c, const gmlk_window *w) {
+static uint32_t gmlk_check_pieces(gmlk_checker *c, const gmlk_window *w) {
   const int is_live = w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING;
   const gmlk_arena *a = c->a;
   uint32_t i, n, grains = 0, chunks = 0, last = 0;
-  for (i = 0; i < w->span_count && chunks < w->chunk_count; i++) {
-    const gmlk_span *s = &w->spans[i];
+  for (i = 0; i < w->piece_count && chunks < w->chunk_count; i++) {
+    const gmlk_piece *s = &w->pieces[i];
     const gmlk_block *b = s->block;
     const uint32_t end = s->at + s->grains;
     const int is_inside = s->at < a->tail.at && s->grains && s->grains <= a->tail.at - s->at;
     if (!gmlk_expect(c, is_inside, "W2: a window's piece lies outside the arena")) return 0;
-    n = last = gmlk_span_slot(a, s);
+    n = last = gmlk_piece_slot(a, s);
     gmlk_expect(c, !i || s->at == gmlk_slot_at(a, n), "W1: a piece begins inside a chunk");
-    gmlk_expect(c, i + 1 == w->span_count || end == gmlk_slot_at(a, gmlk_slot_of(a, end)),
+    gmlk_expect(c, i + 1 == w->piece_count || end == gmlk_slot_at(a, gmlk_slot_of(a, end)),
                 "W1: a piece ends inside a chunk");
     gmlk_expect(c,
                 !is_live || (b && b->state == GMLK_PIECE && b->as.live.window == w &&
                              b->arena == a->number && b->at == s->at && b->grains == s->grains),
                 "W4: a live window's piece is not its own");
     grains += s->grains;
-    chunks += gmlk_span_chunks(a, s);
-    for (; n < last + gmlk_span_chunks(a, s); n++) c->mapped += gmlk_check_print(n);
+    chunks += gmlk_piece_chunks(a, s);
+    for (; n < last + gmlk_piece_chunks(a, s); n++) c->mapped += gmlk_check_hash(n);
   }
-  gmlk_expect(c, i && i == w->span_count && chunks == w->chunk_count,
+  gmlk_expect(c, i && i == w->piece_count && chunks == w->chunk_count,
               "W2: a window's chunks do not match its address space");
-  gmlk_expect(c, i < 2 || gmlk_slot_of(a, w->spans->at + w->spans->grains - 1) != last,
+  gmlk_expect(c, i < 2 || gmlk_slot_of(a, w->pieces->at + w->pieces->grains - 1) != last,
               "W2: a window's ends share a chunk");
   return grains;
 }
@@ -12718,13 +12797,13 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost
   const int is_partial = is_lost || a->sleep == GMLK_ASLEEP; /* it may be */
   uint64_t at = gmlk_va_address(a, &a->window_space, va);
   uint32_t grains;
-  c->host_bytes += gmlk_window_record_bytes(w->span_count);
-  gmlk_expect(c, w->span_count && w->span_count <= chunks, "W2: too many pieces");
+  c->host_bytes += gmlk_window_record_bytes(w->piece_count);
+  gmlk_expect(c, w->piece_count && w->piece_count <= chunks, "W2: too many pieces");
   gmlk_expect(c, va->grains == chunks + c->guard, space);
   gmlk_expect(c, va->slack == chunks || (is_partial && va->slack && va->slack < chunks), space);
-  gmlk_expect(c, va->ticket == (uintptr_t)w, "V2: address space is another window's");
+  gmlk_expect(c, va->u.owner == w, "V2: address space is another window's");
   c->spaces -= gmlk_check_name(va);
-  grains = gmlk_check_spans(c, w);
+  grains = gmlk_check_pieces(c, w);
   if (c->broken || (is_lost && !w->number)) return;
   c->windows += !is_lost;
   c->stitched += is_lost ? 0 : chunks * a->chunk_bytes;
@@ -12732,9 +12811,9 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost
   gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
   gmlk_expect(c, grains >= a->windows.grains_min, "W8: a window is smaller than any");
   gmlk_expect(c, w->number && w->number <= a->windows.number, "W8: a window is newer than any");
-  gmlk_check_once(c, gmlk_check_print(~(w->number << 16 | a->number)),
+  gmlk_check_once(c, gmlk_check_hash(~(w->number << 16 | a->number)),
                   "L3: two windows have one number");
-  at += gmlk_home(a, w->spans->at) - gmlk_slot_home(a, gmlk_span_slot(a, w->spans));
+  at += gmlk_home(a, w->pieces->at) - gmlk_slot_home(a, gmlk_piece_slot(a, w->pieces));
   gmlk_expect(c, w->address == at, "W2: a window is not where its address space is");
 }
 
@@ -12742,10 +12821,10 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost
 static int gmlk_check_is_blocked(const gmlk_arena *a, const gmlk_window *w) {
   const uint64_t serial = w->key - GMLK_BLOCKED;
   uint32_t i;
-  for (i = 0; i < w->span_count; i++) {
-    const gmlk_block *b = gmlk_locate(a, w->spans[i].at);
-    for (; b->at < w->spans[i].at + w->spans[i].grains; b = b->next)
-      if (b->state != GMLK_FREE && b->flags & GMLK_IN_THE_WAY && b->ticket == serial) return 1;
+  for (i = 0; i < w->piece_count; i++) {
+    const gmlk_block *b = gmlk_locate(a, w->pieces[i].at);
+    for (; b->at < w->pieces[i].at + w->pieces[i].grains; b = b->next)
+      if (b->state != GMLK_FREE && b->flags & GMLK_IN_THE_WAY && b->u.serial == serial) return 1;
   }
   return 0;
 }
@@ -12775,7 +12854,7 @@ static void gmlk_check_idle(gmlk_checker *c) {
     gmlk_check_window(c, w, 0);
     if (c->broken) return;
     gmlk_expect(c, is_open || gmlk_check_is_blocked(c->a, w), "W7: nothing is in a window's way");
-    gmlk_check_tag(c, w->self.stream, w->self.ticket, "F1: a window's tag is of an epoch to come");
+    gmlk_check_tag(c, w->self.stream, w->self.u.epoch, "F1: a window's tag is of an epoch to come");
     c->idle += gmlk_check_name(w);
   }
   gmlk_expect(c, windows->idle_last == before, "W5: the list of idle windows has a wrong end");
@@ -12830,7 +12909,8 @@ static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned 
                    "V1: blocks do not tile the space"))
     return;
   c->order = 0;
-  tree = gmlk_check_tree(c, space->used, NULL, GMLK_PINNED, "V3: the tree holds free addresses");
+  tree =
+      gmlk_check_tree(c, space->used, NULL, GMLK_GRAPH_OWNED, "V3: the tree holds free addresses");
   for (va = space->head.next; va != &space->tail; va = va->next) {
     const int is_free = va->state == GMLK_FREE;
     const int is_edge = gmlk_check_is_edge(&space->area, va, va->at, va->grains);
@@ -12838,7 +12918,7 @@ static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned 
     gmlk_expect(c, (is_free || is_used) && !va->arena && !va->stream,
                 "V1: address space is in a state that it is never in");
     gmlk_expect(c, va->hole == (is_free ? va->grains : 0), "V1: a hole's size is wrong");
-    gmlk_expect(c, !is_free || !va->ticket, "V1: free address space is somebody's");
+    gmlk_expect(c, !is_free || !va->u.owner, "V1: free address space is somebody's");
     gmlk_expect(c, !is_free || va->next->state != GMLK_FREE, "V1: free address space is apart");
     holes += (size_t)is_free;
     if (is_free || is_edge) continue;
@@ -12848,30 +12928,31 @@ static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned 
   gmlk_expect(c, tree == 0, "V3: used address space is not in the tree");
   if (!space->holes) return;
   holes -= gmlk_check_bins(c, space->holes, GMLK_CLEAN, 0);
-  gmlk_expect(c, !holes && !space->holes->seconds, "V1: free space is in no bin");
+  gmlk_expect(c, !holes && !space->holes->run_seconds, "V1: free space is in no bin");
 }
 
-/* [B1], [B2], [B3], [B5] of one place. */
-static void gmlk_check_place(gmlk_checker *c, const gmlake_buffer *b, uint32_t i) {
-  const gmlk_place *place = &b->places[i];
-  const unsigned state = place->state;
+/* [B1], [B2], [B3], [B5] of one page. */
+static void gmlk_check_page(gmlk_checker *c, const gmlake_buffer *b, uint32_t i) {
+  const gmlk_page *page = &b->pages[i];
+  const unsigned state = page->state;
   const uint64_t address = gmlk_buffer_address(b) + (uint64_t)i * c->a->chunk_bytes;
-  gmlk_expect(c, place->address == address, "B5: a place is not where its buffer is");
-  gmlk_expect(c, state <= GMLK_PLACE_COMMITTED && place->mark <= (c->a->sleep == GMLK_ASLEEP),
-              "B2: a place is in a state that does not last");
-  gmlk_expect(c, !state || place->slot < c->a->slot_count, "B3: a place maps no chunk");
-  gmlk_expect(c, place->stream < gmlk_max(c->l->streams.count, GMLK_FIRST_STREAM),
-              "B2: a place's tag names no stream");
+  gmlk_expect(c, page->address == address, "B5: a page is not where its buffer is");
+  gmlk_expect(c, state <= GMLK_PAGE_COMMITTED && page->mark <= (c->a->sleep == GMLK_ASLEEP),
+              "B2: a page is in a state that does not last");
+  gmlk_expect(c, !state || page->slot < c->a->slot_count, "B3: a page maps no chunk");
+  gmlk_expect(c, page->stream < gmlk_max(c->l->streams.count, GMLK_FIRST_STREAM),
+              "B2: a page's tag names no stream");
   if (state) {
-    c->mapped += gmlk_check_print(place->slot);
-    c->placed += gmlk_check_print(place->slot);
+    c->mapped += gmlk_check_hash(page->slot);
+    c->placed += gmlk_check_hash(page->slot);
   }
-  if (state == GMLK_PLACE_COMMITTED) {
-    c->owned -= gmlk_check_print(place->slot);
+  if (state == GMLK_PAGE_COMMITTED) {
+    c->owned -= gmlk_check_hash(page->slot);
     gmlk_expect(c, i < gmlk_buffer_count(b, b->bytes), "B1: memory lies behind a buffer's end");
   } else if (state) {
-    gmlk_check_tag(c, place->stream, place->ticket, "B2: a place's tag is of an epoch to come");
-    gmlk_expect(c, place->seal == gmlk_seal(place->stream, place->ticket), "B2: a tag has changed");
+    gmlk_check_tag(c, page->stream, page->epoch, "B2: a page's tag is of an epoch to come");
+    gmlk_expect(c, page->checksum == gmlk_checksum(page->stream, page->epoch),
+                "B2: a tag has changed");
   }
 }
 
@@ -12885,15 +12966,15 @@ static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
   gmlk_expect(c, b->bytes <= b->max_bytes, "B1: a buffer's end is behind its addresses");
   gmlk_expect(c, b->lake || (!b->count && !b->bytes), "B4: a destroyed buffer has memory");
   gmlk_expect(c, !b->is_busy, "B1: a buffer is in a state that does not last");
-  if (!gmlk_expect(c, end <= b->place_count && b->place_count <= slots, "B1: places are missing"))
+  if (!gmlk_expect(c, end <= b->page_count && b->page_count <= slots, "B1: pages are missing"))
     return;
   c->host_bytes += sizeof(gmlake_buffer);
-  gmlk_check_table(c, b->places, b->place_count * sizeof(gmlk_place));
-  gmlk_expect(c, va->ticket == (uintptr_t)b, "V2: address space is another buffer's");
+  gmlk_check_table(c, b->pages, b->page_count * sizeof(gmlk_page));
+  gmlk_expect(c, va->u.owner == b, "V2: address space is another buffer's");
   c->spaces -= gmlk_check_name(va);
-  gmlk_expect(c, gmlk_places_committed(b, 0, b->place_count) == b->count,
-              "B1: a buffer's committed places are wrong");
-  for (i = 0; i < b->place_count && !c->broken; i++) gmlk_check_place(c, b, i);
+  gmlk_expect(c, gmlk_pages_committed(b, 0, b->page_count) == b->count,
+              "B1: a buffer's committed pages are wrong");
+  for (i = 0; i < b->page_count && !c->broken; i++) gmlk_check_page(c, b, i);
 }
 
 /* The sizes of an arena. Returns whether what they lead to can be looked at. */
@@ -12905,7 +12986,7 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_check_table(c, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
   if (a->pool) c->host_bytes += sizeof(gmlake_pool);
   if (a->scratch) c->host_bytes += gmlk_scratch_bytes(a->scratch_slots);
-  gmlk_expect(c, a->seal == gmlk_seal(0, a->limit_bytes), "L5: a pool's limit has changed");
+  gmlk_expect(c, a->checksum == gmlk_checksum(0, a->limit_bytes), "L5: a pool's limit has changed");
   gmlk_expect(c, gmlk_is_pow2(chunk) && chunk >= GMLK_GRAIN, "A8: a chunk is not of its size");
   if (c->broken) return 0;
   gmlk_expect(c, a->chunk_log == gmlk_log2(chunk / GMLK_GRAIN), "A8: a chunk is not of its size");
@@ -12915,9 +12996,10 @@ static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
       c,
       a->slot_count <= a->slot_capacity && a->slot_capacity <= records && records <= a->area.most,
       "A8: more slots than there is room for");
-  gmlk_expect(c, a->chunks.stuck_end <= a->slot_capacity, "A8: more slots than there is room for");
+  gmlk_expect(c, a->chunks.quarantined_end <= a->slot_capacity,
+              "A8: more slots than there is room for");
   gmlk_expect(c, a->keeps_apart == (policy && policy->coalesce), "A8: keeps_apart is wrong");
-  gmlk_expect(c, a->crumb_most == gmlk_crumb_limit(a, policy != NULL), "U2: crumb_most is wrong");
+  gmlk_expect(c, a->small_most == gmlk_small_limit(a, policy != NULL), "U2: small_most is wrong");
   return !c->broken;
 }
 
@@ -12931,11 +13013,12 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
   if (c->broken) return;
   switch (b->state) {
   case GMLK_FREE:
-    gmlk_check_tag(c, b->stream, b->ticket, "F1: a tag is of an epoch to come");
+    gmlk_check_tag(c, b->stream, b->u.epoch, "F1: a tag is of an epoch to come");
     gmlk_expect(c, !(b->flags & ~(a->keeps_apart ? GMLK_APART : 0)), "A9: free memory has flags");
-    gmlk_expect(c, b->stream || !b->ticket, "F1: clean memory is of an epoch");
+    gmlk_expect(c, b->stream || !b->u.epoch, "F1: clean memory is of an epoch");
     gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is wrong");
-    if (gmlk_is_tagged(b) && gmlk_check_is_forked(b, b->stream)) c->seconds += gmlk_check_name(b);
+    if (gmlk_is_tagged(b) && gmlk_check_is_forked(b, b->stream))
+      c->run_seconds += gmlk_check_name(b);
     return;
   case GMLK_UNBACKED:
     gmlk_expect(c, gmlk_is_chunks(a, b->at, b->grains), "A5: part of a chunk is unbacked");
@@ -12949,16 +13032,16 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
     return;
   case GMLK_PIECE:
     gmlk_expect(c, !a->is_bare, "B1: a chunk is no buffer's");
-    gmlk_check_ticket(c, b, GMLK_IN_THE_WAY);
+    gmlk_check_serial(c, b, GMLK_IN_THE_WAY);
     if (!gmlk_expect(c, w && (w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING),
                      "W4: a piece without a live window"))
       return;
     c->pieces++;
-    if (w->spans->block != b) return; /* with the first piece comes the window */
-    c->pieces -= w->span_count;
+    if (w->pieces->block != b) return; /* with the first piece comes the window */
+    c->pieces -= w->piece_count;
     gmlk_expect(c, w->self.as.live.window == w, "W4: a live window's record names another window");
     gmlk_check_window(c, w, 0);
-    gmlk_check_owned(c, &w->self, w->address, w->spans->at);
+    gmlk_check_owned(c, &w->self, w->address, w->pieces->at);
     return;
   case GMLK_EDGE:
     gmlk_expect(
@@ -12968,15 +13051,15 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
         "X1: an edge is not between two extents");
     return;
   case GMLK_COMMITTED:
-    gmlk_check_ticket(c, b, a->is_bare ? 0 : GMLK_IN_THE_WAY);
-    c->owned += gmlk_check_print(gmlk_slot_of(a, b->at));
-    gmlk_check_note(c, b);
+    gmlk_check_serial(c, b, a->is_bare ? 0 : GMLK_IN_THE_WAY);
+    c->owned += gmlk_check_hash(gmlk_slot_of(a, b->at));
+    gmlk_check_extra(c, b);
     return;
   default:
-    gmlk_expect(c, b->state == GMLK_RESERVED && b == a->crumbs,
+    gmlk_expect(c, b->state == GMLK_RESERVED && b == a->small_reserve,
                 "A1: a block is in a state that does not last");
-    gmlk_expect(c, !gmlk_crumbs_wrong(b), gmlk_crumbs_wrong(b));
-    gmlk_check_tag(c, b->stream, b->ticket, "U1: crumbs are of an epoch to come");
+    gmlk_expect(c, !gmlk_small_reserve_wrong(b), gmlk_small_reserve_wrong(b));
+    gmlk_check_tag(c, b->stream, b->u.epoch, "U1: the small-block reserve is of an epoch to come");
   }
 }
 
@@ -12992,12 +13075,13 @@ static void gmlk_check_pools(gmlk_checker *c, size_t holes) {
     if (!bins) continue;
     gmlk_expect(c, i < gmlk_max(c->l->streams.count, 1), "A8: bins are of no stream");
     holes -= gmlk_check_bins(c, bins, i, a->number);
-    gmlk_expect(c, i || !bins->seconds, "A3: clean memory makes no runs");
+    gmlk_expect(c, i || !bins->run_seconds, "A3: clean memory makes no runs");
     c->order = 0;
-    c->seconds -= gmlk_check_tree(c, bins->seconds, NULL, i, "A3: a tree of seconds holds another");
+    c->run_seconds -=
+        gmlk_check_tree(c, bins->run_seconds, NULL, i, "A3: a tree of seconds holds another");
   }
   gmlk_expect(c, !holes, "A3: free memory is in no bins");
-  gmlk_expect(c, !c->seconds, "A3: a tree of second blocks is wrong");
+  gmlk_expect(c, !c->run_seconds, "A3: a tree of second blocks is wrong");
 }
 
 static void gmlk_check_chunks(gmlk_checker *c) {
@@ -13005,40 +13089,43 @@ static void gmlk_check_chunks(gmlk_checker *c) {
   const gmlk_block *b = a->head.next;
   const int is_asleep = a->sleep == GMLK_ASLEEP;
   const gmlk_chunks *all = &a->chunks;
-  size_t backed = all->backed_count, stuck = all->stuck_count, asleep = all->asleep_count;
+  size_t backed = all->backed_count, quarantined = all->quarantined_count,
+         asleep = all->asleep_count;
   size_t shared = all->shared_count;
   uint32_t slot, end = 0;
   for (slot = 0; slot < all->capacity; slot++) {
     const gmlk_chunk *chunk = &all->items[slot];
-    const int has_handle = chunk->handle != 0, is_held = has_handle && !chunk->is_stuck;
+    const int has_handle = chunk->handle != 0, is_held = has_handle && !chunk->is_quarantined;
     int is_backed;
     while (b != &a->tail && gmlk_block_end(b) <= gmlk_slot_at(a, slot)) b = b->next;
     is_backed = b != &a->tail && b->state != GMLK_UNBACKED && b->state != GMLK_EDGE;
     gmlk_expect(c, b == &a->tail || a->firsts[slot] == b, "A4: a slot's first block is wrong");
     gmlk_expect(c, chunk->is_asleep ? is_backed && !has_handle : is_held == is_backed,
                 "A5: a handle and a state differ");
-    gmlk_expect(c, !chunk->is_stuck || has_handle, "A5: a chunk in quarantine has no handle");
+    gmlk_expect(c, !chunk->is_quarantined || has_handle, "A5: a chunk in quarantine has no handle");
     gmlk_expect(c, !chunk->is_asleep || is_asleep, "E2: a chunk of an awake arena is asleep");
-    gmlk_expect(c, chunk->is_stuck || is_asleep || chunk->is_home == (is_backed && !a->is_bare),
+    gmlk_expect(c,
+                chunk->is_quarantined || is_asleep || chunk->is_home == (is_backed && !a->is_bare),
                 "P3: a chunk is not mapped as it is said to be");
     gmlk_expect(c, !chunk->is_marked, "P2: a chunk is marked");
     gmlk_expect(c, has_handle || chunk->is_asleep || !chunk->is_known,
                 "P6: a graph knows an empty slot");
-    gmlk_expect(c, !chunk->is_shared || chunk->is_stuck || (is_held && b->state != GMLK_FREE),
+    gmlk_expect(c, !chunk->is_shared || chunk->is_quarantined || (is_held && b->state != GMLK_FREE),
                 "P5: a chunk that other processes know is free");
     backed -= (size_t)is_held;
-    stuck -= chunk->is_stuck;
+    quarantined -= chunk->is_quarantined;
     asleep -= chunk->is_asleep;
     shared -= chunk->is_shared;
-    if (chunk->is_stuck) end = slot + 1;
+    if (chunk->is_quarantined) end = slot + 1;
     if (has_handle) gmlk_check_once(c, chunk->handle, "L3: two ranges have one handle");
-    c->mapped -= chunk->map_count * gmlk_check_print(slot);
-    c->placed -= chunk->place_count * gmlk_check_print(slot);
+    c->mapped -= chunk->map_count * gmlk_check_hash(slot);
+    c->placed -= chunk->page_count * gmlk_check_hash(slot);
   }
   gmlk_expect(c, c->mapped == 0, "W6, B3: a chunk's mappings do not add up");
   gmlk_expect(c, c->placed == 0, "B3: a chunk's mappings by buffers do not add up");
-  gmlk_expect(c, !(backed | stuck | asleep), "P1: the chunks' totals are wrong");
-  gmlk_expect(c, end == all->stuck_end, "P1: stuck_end is not behind the last quarantined slot");
+  gmlk_expect(c, !(backed | quarantined | asleep), "P1: the chunks' totals are wrong");
+  gmlk_expect(c, end == all->quarantined_end,
+              "P1: stuck_end is not behind the last quarantined slot");
   gmlk_expect(c, !shared, "P5: the count of shared chunks is wrong");
   gmlk_expect(c, !a->limit_bytes || gmlk_pool_bytes(c->l, a->owner) <= a->limit_bytes || end,
               "L4: a pool's limit is exceeded");
@@ -13046,12 +13133,12 @@ static void gmlk_check_chunks(gmlk_checker *c) {
 
 /* [E1], [E3], [Q1], [Q2]. */
 static void gmlk_check_sleep(gmlk_checker *c) {
-  const gmlk_arena *a = c->a, *lead = a->owner ? &a->owner->arena : &c->l->home;
+  const gmlk_arena *a = c->a, *first = a->owner ? &a->owner->arena : &c->l->home;
   const char *wrong;
   gmlk_expect(c, a->sleep <= GMLK_ASLEEP, "E1: a pool's arenas are not in one state");
-  gmlk_expect(c, a->sleep == lead->sleep, "E1: a pool's arenas are not in one state");
+  gmlk_expect(c, a->sleep == first->sleep, "E1: a pool's arenas are not in one state");
   gmlk_check_table(c, a->copies, a->copy_capacity * sizeof(gmlk_copy));
-  gmlk_check_table(c, a->vaults, a->vault_capacity * sizeof(gmlk_vault));
+  gmlk_check_table(c, a->host_copies, a->host_copy_capacity * sizeof(gmlk_host_copy));
   gmlk_expect(c, a->sleep == GMLK_ASLEEP || !a->copies, "E3: an arena that is awake has copies");
   if (c->broken) return;
   wrong = gmlk_copies_wrong(a);
@@ -13064,10 +13151,10 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   const gmlake_buffer *buffer;
   uint32_t end;
   uint64_t free_grains = 0;
-  size_t holes = 0, destroyed = 0, crumbs = 0;
+  size_t holes = 0, destroyed = 0, small_reserve = 0;
   c->a = a;
   c->pieces = c->windows = c->stitched = c->users = 0;
-  c->gaps = c->seconds = c->mapped = c->placed = c->spaces = c->owned = c->idle = 0;
+  c->gaps = c->run_seconds = c->mapped = c->placed = c->spaces = c->owned = c->idle = 0;
   if (!gmlk_check_shape(c, a)) return;
   end = gmlk_slot_at(a, a->slot_count);
   gmlk_expect(c, gmlk_tiling_is_whole(&a->head, &a->tail, end, &c->records),
@@ -13080,9 +13167,10 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
     gmlk_check_block(c, b);
     if (b->state == GMLK_FREE) free_grains += b->grains;
     holes += b->state == GMLK_FREE && b->hole;
-    crumbs += b->state == GMLK_RESERVED;
+    small_reserve += b->state == GMLK_RESERVED;
   }
-  gmlk_expect(c, crumbs == (a->crumbs != NULL), "U1: the crumbs are not there");
+  gmlk_expect(c, small_reserve == (a->small_reserve != NULL),
+              "U1: the small-block reserve is not there");
   gmlk_expect(c, free_grains == a->free_grains, "A6: the arena's totals are wrong");
   if (c->broken) return;
   gmlk_check_pools(c, holes);
@@ -13094,7 +13182,7 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
     gmlk_check_buffer(c, buffer);
     destroyed += !buffer->lake;
   }
-  gmlk_expect(c, c->owned == 0, "B1: the committed places are not the chunks committed");
+  gmlk_expect(c, c->owned == 0, "B1: the committed pages are not the chunks committed");
   gmlk_expect(c, destroyed == a->void_count, "B4: the count of destroyed buffers is wrong");
   gmlk_check_idle(c);
   for (w = a->windows.quarantine; w && !c->broken; w = w->next) gmlk_check_window(c, w, 1);
@@ -13120,18 +13208,18 @@ static void gmlk_check_arenas(gmlk_checker *c) {
     gmlk_check_arena(c, l->arenas[i]);
     pool = l->arenas[i]->pool;
     if (!pool) continue;
-    captures += pool->capture_count * gmlk_check_print(i);
+    captures += pool->capture_count * gmlk_check_hash(i);
     loan = &pool->loan;
     gmlk_check_table(c, loan->users, loan->capacity * sizeof(gmlk_borrower));
     gmlk_expect(c, loan->count <= loan->capacity, "G1: more streams borrow than there is room for");
     if (!loan->number) continue;
     loans++;
     gmlk_expect(c, gmlk_check_used(c, loan->number, 1) != NULL, "G1: a loan's number is none");
-    gmlk_check_once(c, gmlk_check_print(~(uint64_t)loan->number << 1), "L3: two loans are one");
+    gmlk_check_once(c, gmlk_check_hash(~(uint64_t)loan->number << 1), "L3: two loans are one");
     gmlk_expect(c, !pool->capture_count, "G1: what is lent has a capture");
   }
   gmlk_expect(c, loans == l->loan_count, "G1: the count of loans is wrong");
-  for (pool = l->dead; pool; pool = pool->next_dead) {
+  for (pool = l->released_pools; pool; pool = pool->next_released) {
     gmlk_expect(c, !pool->lake && !pool->capture_count, "L1: a destroyed pool is in use");
     a = &pool->arena;
     gmlk_count_chunks(a, &c->found); /* all of it is quarantined, and nothing will wake */
@@ -13139,57 +13227,58 @@ static void gmlk_check_arenas(gmlk_checker *c) {
     c->found.sleeping_bytes -= a->chunks.asleep_count * a->chunk_bytes;
   }
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
-    if (l->streams.items[i]->capture) captures -= gmlk_check_print(l->streams.items[i]->arena);
+    if (l->streams.items[i]->capture) captures -= gmlk_check_hash(l->streams.items[i]->arena);
   gmlk_expect(c, captures == 0, "F5: captures into a pool are wrong");
 }
 
 /* Checks a list of pending blocks, that of those to be returned or an arena's. Returns how many. */
-static size_t gmlk_check_pending(gmlk_checker *c, const gmlk_note *note, int is_returns) {
-  const gmlk_note *before = NULL;
-  size_t notes = 0;
-  for (; note && note->block && note->block->as.live.note == note; note = note->next, notes++) {
-    gmlk_expect(c, note->prev == before, "N1: a pending block's neighbour is wrong");
-    gmlk_expect(c, (note->is_shared && !note->uses_left) == is_returns,
+static size_t gmlk_check_pending(gmlk_checker *c, const gmlk_extra *extra, int is_returns) {
+  const gmlk_extra *before = NULL;
+  size_t extras = 0;
+  for (; extra && extra->block && extra->block->as.live.extra == extra;
+       extra = extra->next, extras++) {
+    gmlk_expect(c, extra->prev == before, "N1: a pending block's neighbour is wrong");
+    gmlk_expect(c, (extra->is_shared && !extra->uses_left) == is_returns,
                 "N5: a pending block is in another list");
-    before = note;
-    if (!gmlk_expect(c, notes < c->pending_count, "N1: a list of pending blocks is wrong")) break;
+    before = extra;
+    if (!gmlk_expect(c, extras < c->pending_count, "N1: a list of pending blocks is wrong")) break;
   }
-  gmlk_expect(c, !note, "N1: a list of pending blocks is wrong");
-  return notes;
+  gmlk_expect(c, !extra, "N1: a list of pending blocks is wrong");
+  return extras;
 }
 
 /* [N4] Queues: each is of its stream's uses, in order. Then pending blocks, and records. */
 static void gmlk_check_lists(gmlk_checker *c) {
   const gmlake *l = c->l;
-  const gmlk_page *page = l->records.pages;
+  const gmlk_slab *slab = l->records.slabs;
   const gmlk_block *b = l->records.unused;
-  size_t notes = 0, pages = 0, unused = 0, extra, i;
+  size_t extras = 0, slabs = 0, unused = 0, extra, i;
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
     const gmlk_stream *s = l->streams.items[i];
     const gmlk_used *use = s->uses_first, *last = NULL;
     for (; use && c->queued; last = use, use = use->next, c->queued--) {
-      gmlk_expect(c, use->note && use->stream == i, "N4: a use stands in another stream's queue");
-      gmlk_expect(c, !last || last->ticket <= use->ticket, "N4: a queue is out of order");
+      gmlk_expect(c, use->extra && use->stream == i, "N4: a use stands in another stream's queue");
+      gmlk_expect(c, !last || last->epoch <= use->epoch, "N4: a queue is out of order");
     }
     gmlk_expect(c, !use && (!last || last == s->uses_last), "N4: a queue's end is wrong");
   }
   gmlk_expect(c, !c->queued, "N4: a pending use is in no queue");
   for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i]) notes += gmlk_check_pending(c, l->arenas[i]->pending, 0);
-  notes += gmlk_check_pending(c, l->returns, 1);
-  gmlk_expect(c, notes == c->pending_count, "N1: a list of pending blocks is wrong");
+    if (l->arenas[i]) extras += gmlk_check_pending(c, l->arenas[i]->pending, 0);
+  extras += gmlk_check_pending(c, l->returns, 1);
+  gmlk_expect(c, extras == c->pending_count, "N1: a list of pending blocks is wrong");
   gmlk_expect(c, l->return_count == c->returns, "N5: the count of blocks to return is wrong");
-  for (; page; page = page->next) pages++;
+  for (; slab; slab = slab->next) slabs++;
   for (; b && b->state == GMLK_UNUSED; b = b->next) unused++;
   gmlk_expect(c, !b && unused == l->records.unused_count, "R1: the unused records are wrong");
-  gmlk_expect(c, pages == l->records.page_count, "R1: the pages are wrong");
+  gmlk_expect(c, slabs == l->records.page_count, "R1: the pages are wrong");
   gmlk_expect(c, l->records.serial < GMLK_ENDLESS, "A9: the serial numbers are used up");
-  c->host_bytes += pages * GMLK_PAGE_BYTES;
+  c->host_bytes += slabs * GMLK_SLAB_BYTES;
   gmlk_expect(c, l->host.bytes >= c->host_bytes, "L2: the host's bytes are too few");
-  if (l->dead) return;
-  gmlk_expect(c, pages * GMLK_PAGE_BLOCKS == c->records + unused, "R1: a record is lost");
+  if (l->released_pools) return;
+  gmlk_expect(c, slabs * GMLK_SLAB_BLOCKS == c->records + unused, "R1: a record is lost");
   extra = l->host.bytes - c->host_bytes;
-  gmlk_expect(c, !extra || (l->has_locks && extra % sizeof(gmlk_note) == 0),
+  gmlk_expect(c, !extra || (l->has_locks && extra % sizeof(gmlk_extra) == 0),
               "L2: the host's bytes are not those of the records");
 }
 
@@ -13776,16 +13865,16 @@ static int gmlk_mock_make_up(const gmlk_mock *mock, size_t bytes, size_t alignme
 static int gmlk_mock_place(gmlk_mock *mock, size_t alignment, gmlk_mock_reservation *added) {
   const size_t granularity = mock->desc.granularity_bytes;
   const size_t leaf_count = (added->bytes / granularity - 1) / GMLK_MOCK_LEAF + 1;
-  int is_placed;
+  int is_paged;
   added->leaf_count = leaf_count;
   added->leaves = (gmlk_mock_cell **)GMLAKE_MALLOC(leaf_count * sizeof(gmlk_mock_cell *));
   if (!gmlk_mock_need(mock, added->leaves != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) return 0;
   memset(added->leaves, 0, leaf_count * sizeof(gmlk_mock_cell *));
   alignment = gmlk_max(alignment, granularity);
-  is_placed = mock->file < 0 ? gmlk_mock_make_up(mock, added->bytes, alignment, &added->address)
-                             : gmlk_mock_host_reserve(added->bytes, alignment, &added->address);
-  if (!is_placed) GMLAKE_FREE(added->leaves);
-  return gmlk_mock_need(mock, is_placed, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
+  is_paged = mock->file < 0 ? gmlk_mock_make_up(mock, added->bytes, alignment, &added->address)
+                            : gmlk_mock_host_reserve(added->bytes, alignment, &added->address);
+  if (!is_paged) GMLAKE_FREE(added->leaves);
+  return gmlk_mock_need(mock, is_paged, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
 }
 
 static gmlake_result gmlk_mock_reserve(void *user, size_t bytes, size_t alignment,
@@ -14240,7 +14329,7 @@ static uint64_t gmlk_mock_event_due(const gmlk_mock *mock, const gmlk_mock_event
 }
 
 static gmlake_result gmlk_mock_event_wait_any(void *user, void *const *events, unsigned count,
-                                              unsigned *out_place, int *out_code) {
+                                              unsigned *out_page, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
   const gmlk_mock_event *event, *first = NULL;
   unsigned i;
@@ -14249,7 +14338,7 @@ static gmlake_result gmlk_mock_event_wait_any(void *user, void *const *events, u
     if (!gmlk_mock_need_recorded(mock, event)) break;
     if (first && gmlk_mock_event_due(mock, event) >= gmlk_mock_event_due(mock, first)) continue;
     first = event;
-    *out_place = i;
+    *out_page = i;
   }
   if (gmlk_mock_need(mock, first != NULL, GMLAKE_ERROR_INVALID_ARGUMENT) &&
       gmlk_mock_may_look(mock) && !gmlk_mock_event_is_done(mock, first)) {
@@ -14685,10 +14774,10 @@ GMLAKE_DEF gmlake_result gmlake_mock_launch(gmlake_backend *backend, gmlake_pool
   gmlk_mock_queue *queue;
   gmlake_result result = GMLAKE_OK;
   if (!pool) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  gmlk_books_lock(pool->lake);
+  gmlk_lock_state(pool->lake);
   if (pool->arena.sleep) result = GMLAKE_ERROR_ASLEEP;
   if (pool->loan.number) result = GMLAKE_ERROR_BUSY;
-  gmlk_books_unlock(pool->lake);
+  gmlk_unlock_state(pool->lake);
   mock = gmlk_mock_lock(backend->user);
   mock->result = result;
   queue = gmlk_mock_find_queue(mock, stream);
@@ -15206,15 +15295,15 @@ static gmlake_result gmlk_cuda_event_query(void *user, void *event, int *out_don
 
 /* The driver has no such call: it is asked again and again. */
 static gmlake_result gmlk_cuda_event_wait_any(void *user, void *const *events, unsigned count,
-                                              unsigned *out_place, int *out_code) {
+                                              unsigned *out_page, int *out_code) {
   CUresult code = CUDA_ERROR_NOT_READY;
   unsigned asked;
   gmlk_cuda_call call;
   if (!gmlk_cuda_enter(user, &call)) return gmlk_cuda_leave(&call, out_code);
   for (asked = 0; code == CUDA_ERROR_NOT_READY; asked++) {
-    *out_place = asked % count;
-    code = call.cuda->fn.EventQuery((CUevent)events[*out_place]);
-    if (asked > GMLK_CUDA_ASKS && *out_place + 1 == count) gmlk_nap(1);
+    *out_page = asked % count;
+    code = call.cuda->fn.EventQuery((CUevent)events[*out_page]);
+    if (asked > GMLK_CUDA_ASKS && *out_page + 1 == count) gmlk_nap(1);
   }
   call.code = code;
   return gmlk_cuda_leave(&call, out_code);
@@ -15474,38 +15563,38 @@ static inline int gmlk_is_stream(gmlake_stream stream) {
   return (uintptr_t)stream != GMLK_VALUE_PER_THREAD;
 }
 
-/* Goes on entering while the lake is barred: the device is lost, or a callback of the user's runs.
-   `lost`: what the call answers if the device is lost. pre: the books are locked. */
-static gmlake_result gmlk_enter_barred(gmlake *l, gmlake_result lost) {
+/* Goes on entering while the lake is restricted: the device is lost, or a callback of the user's
+   runs. `lost`: what the call answers if the device is lost. pre: state_lock is held. */
+static gmlake_result gmlk_enter_restricted(gmlake *l, gmlake_result lost) {
   gmlake_result result = lost;
   if (!result && gmlk_in_callback(l, 1))
     result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", GMLK_POLICY_CALLS);
-  if (result) gmlk_books_unlock(l);
+  if (result) gmlk_unlock_state(l);
   return result;
 }
 
-/* Refuses callers that must not wait for the books: a child of fork, as its copy of them may be
+/* Refuses callers that must not wait for state_lock: a child of fork, as its copy of them may be
    locked for good; and the thread that runs the observer or the host allocator, as it has them. */
 static gmlake_result gmlk_turn_away(gmlake *l) {
   if (gmlk_process_is_forked(&l->process)) return GMLAKE_ERROR_FORKED;
-  if (!gmlk_is_guest(&l->host)) return GMLAKE_OK;
+  if (!gmlk_is_in_callback(&l->host)) return GMLAKE_OK;
   return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_desc",
                    "called from the observer or the host allocator: return from it first");
 }
 
-/* Locks the books for a call that only asks. */
+/* Takes state_lock for a call that only asks. */
 static inline gmlake_result gmlk_enter_asking(gmlake *l) {
   gmlake_result result;
   if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  result = l->gate && *l->gate ? GMLAKE_OK : gmlk_turn_away(l);
-  if (!result) gmlk_books_lock(l);
+  result = l->fork_guard && *l->fork_guard ? GMLAKE_OK : gmlk_turn_away(l);
+  if (!result) gmlk_lock_state(l);
   return result;
 }
 
-/* Locks the books for a call that serves or changes memory. */
+/* Takes state_lock for a call that serves or changes memory. */
 static inline gmlake_result gmlk_enter(gmlake *l) {
   gmlake_result result = gmlk_enter_asking(l);
-  return !result && l->is_barred ? gmlk_enter_barred(l, l->lost) : result;
+  return !result && l->is_restricted ? gmlk_enter_restricted(l, l->lost) : result;
 }
 
 /* Says what lacks on the host, unless the last error tells already what lacked there. */
@@ -15522,14 +15611,14 @@ static void gmlk_tell_refused(gmlake *l) {
   l->host.refused_bytes = 0;
 }
 
-/* Unlocks the books, then hands the queued messages to the logger. If the device was lost during
+/* Releases state_lock, then hands the queued messages to the logger. If the device was lost during
    the call, a DRIVER error becomes that loss. */
 static gmlake_result gmlk_leave_with_news(gmlake *l, gmlake_result result) {
   gmlk_message messages[GMLK_LOG_QUEUE];
   unsigned count = gmlk_log_take(l, messages), i;
   if (result == GMLAKE_ERROR_DRIVER && l->lost) result = l->lost;
   if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) gmlk_tell_refused(l);
-  gmlk_books_unlock(l);
+  gmlk_unlock_state(l);
   for (i = 0; i < count; i++)
     l->desc.logger.fn(l->desc.logger.user, messages[i].level, &messages[i].info);
   return result;
@@ -15537,47 +15626,47 @@ static gmlake_result gmlk_leave_with_news(gmlake *l, gmlake_result result) {
 
 static inline gmlake_result gmlk_leave(gmlake *l, gmlake_result result) {
   if (result || l->message_count) return gmlk_leave_with_news(l, result);
-  gmlk_books_unlock(l);
+  gmlk_unlock_state(l);
   return GMLAKE_OK;
 }
 
-static gmlake_result gmlk_leave_driving(gmlake *l, gmlake_result result) {
-  gmlk_driving_unlock(l);
+static gmlake_result gmlk_leave_driver(gmlake *l, gmlake_result result) {
+  gmlk_unlock_driver(l);
   return gmlk_leave(l, result);
 }
 
 /* The same after gmlake_check. broken: what is; then the queue of messages may be, too. */
 static gmlake_result gmlk_leave_checked(gmlake *l, const char *broken) {
   gmlake_result result;
-  if (!broken) return gmlk_leave_driving(l, GMLAKE_OK);
+  if (!broken) return gmlk_leave_driver(l, GMLAKE_OK);
   result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", "%s", broken);
-  gmlk_driving_unlock(l);
-  gmlk_books_unlock(l);
+  gmlk_unlock_driver(l);
+  gmlk_unlock_state(l);
   return result;
 }
 
 /* Takes both locks, for a call that drives the device, which the call before it may have lost. */
-static gmlake_result gmlk_enter_driving(gmlake *l) {
+static gmlake_result gmlk_enter_driver(gmlake *l) {
   gmlake_result result = gmlk_enter(l);
   if (result) return result;
-  gmlk_driving_lock(l);
+  gmlk_lock_driver(l);
   gmlk_captures_end(l, 0);
-  return l->lost ? gmlk_leave_driving(l, l->lost) : GMLAKE_OK;
+  return l->lost ? gmlk_leave_driver(l, l->lost) : GMLAKE_OK;
 }
 
 /* The same for a call that may take memory, which no callback may make. */
 static gmlake_result gmlk_enter_taking(gmlake *l, const char *call) {
-  gmlake_result result = gmlk_enter_driving(l);
-  if (result || !l->is_barred) return result;
+  gmlake_result result = gmlk_enter_driver(l);
+  if (result || !l->is_restricted) return result;
   result = gmlk_forbid_in_callback(l, call);
-  return result ? gmlk_leave_driving(l, result) : GMLAKE_OK;
+  return result ? gmlk_leave_driver(l, result) : GMLAKE_OK;
 }
 
-/* Takes both locks for a call that only asks. A policy may not: its caller has `driving`. */
+/* Takes both locks for a call that only asks. A policy may not: its caller has `driver_lock`. */
 static gmlake_result gmlk_enter_to_ask(gmlake *l) {
   gmlake_result result = gmlk_enter_asking(l);
-  if (!result && l->is_barred) result = gmlk_enter_barred(l, GMLAKE_OK);
-  if (!result) gmlk_driving_lock(l);
+  if (!result && l->is_restricted) result = gmlk_enter_restricted(l, GMLAKE_OK);
+  if (!result) gmlk_lock_driver(l);
   return result;
 }
 
@@ -15590,7 +15679,7 @@ static gmlake_result gmlk_refuse(gmlake *l, const char *call, const char *format
   va_start(values, format);
   if (!l->lost) gmlk_error_write(&l->error, GMLAKE_ERROR_INVALID_ARGUMENT, call, format, values);
   va_end(values);
-  gmlk_books_unlock(l);
+  gmlk_unlock_state(l);
   return GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
@@ -15674,11 +15763,11 @@ static gmlake_result gmlk_need_stats(gmlake *l, const char *call, const gmlake_s
 static int gmlk_handle_oom(gmlake *l, const gmlake_pool *pool, const gmlake_error_info *info) {
   gmlk_callback callback;
   int again;
-  gmlk_books_lock(l);
+  gmlk_lock_state(l);
   gmlk_callback_begin(l, &callback, 0, pool);
   again = l->desc.oom.fn(l->desc.oom.user, l, info);
   gmlk_callback_end(l, &callback);
-  gmlk_books_unlock(l);
+  gmlk_unlock_state(l);
   return again;
 }
 
@@ -15696,15 +15785,15 @@ static int gmlk_leave_short(gmlake *l, const gmlake_pool *pool, gmlake_result *r
   info = l->error;
   *result = gmlk_leave(l, *result);
   if (tries < GMLK_OOM_TRIES && gmlk_handle_oom(l, pool, &info)) return 1;
-  gmlk_books_lock(l);
+  gmlk_lock_state(l);
   gmlk_error_set(l, &info); /* calls of the handler may have left another error */
-  gmlk_books_unlock(l);
+  gmlk_unlock_state(l);
   return 0;
 }
 
-/* A child of fork may not read the lake. The observer and the host allocator have the books. */
+/* A child of fork may not read the lake. The observer and the host allocator hold state_lock. */
 static void gmlk_get_last_error(gmlake *l, gmlake_error_info *out) {
-  int locks = !gmlk_process_is_forked(&l->process) && !gmlk_is_guest(&l->host);
+  int locks = !gmlk_process_is_forked(&l->process) && !gmlk_is_in_callback(&l->host);
   if (gmlk_process_is_forked(&l->process)) {
     memset(out, 0, sizeof(*out));
     out->result = GMLAKE_ERROR_FORKED;
@@ -15714,9 +15803,9 @@ static void gmlk_get_last_error(gmlake *l, gmlake_error_info *out) {
                    "lake of the child's own");
     return;
   }
-  if (locks) gmlk_books_lock(l);
+  if (locks) gmlk_lock_state(l);
   *out = l->error;
-  if (locks) gmlk_books_unlock(l);
+  if (locks) gmlk_unlock_state(l);
 }
 
 /* ---- >>life ------------------------------------------------------------------------------------
@@ -15893,15 +15982,15 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
       GMLK_ULL(gmlk_min(d->arena_bytes, d->window_bytes)), GMLK_ULL(chunk));
 }
 
-/* Frees the notes of live blocks, and of chunks of live buffers that were exported. */
-static void gmlk_notes_free(gmlake *l) {
+/* Frees the extra records of live blocks, and of chunks of live buffers that were exported. */
+static void gmlk_extras_free(gmlake *l) {
   const gmlk_block *b;
   size_t i;
   for (i = 0; i < l->index.row_count * GMLK_ROW; i++)
-    if (gmlk_index_at(&l->index, i)) gmlk_note_free(l, gmlk_index_at(&l->index, i)->as.live.note);
+    if (gmlk_index_at(&l->index, i)) gmlk_extra_free(l, gmlk_index_at(&l->index, i)->as.live.extra);
   for (i = 0; i < l->arena_count; i++)
     for (b = l->arenas[i] ? l->arenas[i]->head.next : NULL; b; b = b->next)
-      if (b->state == GMLK_COMMITTED) gmlk_note_free(l, b->as.live.note);
+      if (b->state == GMLK_COMMITTED) gmlk_extra_free(l, b->as.live.extra);
 }
 
 /* Frees a lake's host memory. pre: gmlk_lake_drain has given the driver everything back, or the
@@ -15909,7 +15998,7 @@ static void gmlk_notes_free(gmlake *l) {
 static void gmlk_lake_free(gmlake *l) {
   gmlk_host host;
   size_t i;
-  gmlk_notes_free(l);
+  gmlk_extras_free(l);
   gmlk_pending_drop(l, l->returns);
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i]) gmlk_pending_drop(l, l->arenas[i]->pending);
@@ -15920,7 +16009,7 @@ static void gmlk_lake_free(gmlake *l) {
     else if (a)
       gmlk_arena_close(l, a);
   }
-  gmlk_dead_free(l);
+  gmlk_released_pools_free(l);
   gmlk_host_free(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
   gmlk_index_destroy(&l->index, &l->host);
   gmlk_host_free(&l->host, l->view_memory, l->view_bytes);
@@ -15929,8 +16018,8 @@ static void gmlk_lake_free(gmlake *l) {
   gmlk_records_destroy(&l->records, &l->host);
   gmlk_backend_close(&l->driver);
   gmlk_process_destroy(&l->process);
-  if (l->has_locks) gmlk_latch_destroy(&l->books);
-  if (l->has_locks) gmlk_mutex_destroy(&l->driving);
+  if (l->has_locks) gmlk_spinlock_destroy(&l->state_lock);
+  if (l->has_locks) gmlk_mutex_destroy(&l->driver_lock);
   if (l->has_locks) gmlk_mutex_destroy(&l->turn);
   host = l->host; /* it lies in what it frees */
   gmlk_host_free(&host, l, sizeof(gmlake));
@@ -15938,17 +16027,18 @@ static void gmlk_lake_free(gmlake *l) {
 
 /* Gives everything that a lake has back to the driver, whatever fails; returns the first error. */
 static gmlake_result gmlk_lake_drain(gmlake *l) {
-  gmlk_drive drive;
-  gmlake_pool *dead;
+  gmlk_batch batch;
+  gmlake_pool *pool;
   size_t i;
-  (void)gmlk_drive_begin(&drive, &l->driver);
-  for (i = 0; i < l->arena_count && drive.result != GMLAKE_ERROR_FORKED; i++)
-    if (l->arenas[i]) gmlk_arena_drain(l->arenas[i], &drive, 1);
-  for (dead = l->dead; dead && drive.result != GMLAKE_ERROR_FORKED; dead = dead->next_dead)
-    gmlk_arena_drain(&dead->arena, &drive, 1);
-  gmlk_streams_destroy(&l->streams, &l->host, &drive, drive.result != GMLAKE_ERROR_FORKED);
-  gmlk_drive_end(&drive);
-  return drive.result ? drive.result : drive.end_result;
+  (void)gmlk_batch_begin(&batch, &l->driver);
+  for (i = 0; i < l->arena_count && batch.result != GMLAKE_ERROR_FORKED; i++)
+    if (l->arenas[i]) gmlk_arena_drain(l->arenas[i], &batch, 1);
+  for (pool = l->released_pools; pool && batch.result != GMLAKE_ERROR_FORKED;
+       pool = pool->next_released)
+    gmlk_arena_drain(&pool->arena, &batch, 1);
+  gmlk_streams_destroy(&l->streams, &l->host, &batch, batch.result != GMLAKE_ERROR_FORKED);
+  gmlk_batch_end(&batch);
+  return batch.result ? batch.result : batch.end_result;
 }
 
 /* Opens the backend, fills in the description and reserves address space. */
@@ -15993,7 +16083,7 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
       gmlk_arena_open(l, &l->home, l->desc.chunk_bytes, l->desc.arena_bytes, l->desc.window_bytes);
   l->desc.arena_bytes = l->home.area.most * l->desc.chunk_bytes;
   l->desc.window_bytes = l->home.window_space.area.most * l->desc.chunk_bytes;
-  l->seal = gmlk_desc_seal(&l->desc);
+  l->checksum = gmlk_desc_checksum(&l->desc);
   return result;
 }
 
@@ -16022,10 +16112,10 @@ static gmlake *gmlk_lake_new(const gmlake_desc *desc) {
   l->asks_first = desc->policy && (desc->policy->choose || desc->policy->evict);
   l->has_locks = !(desc->flags & GMLAKE_SINGLE_THREADED);
   gmlk_process_init(&l->process);
-  if (!l->is_observed && !desc->host.malloc_fn) l->gate = l->process.page;
-  if (l->has_locks) gmlk_mutex_init(&l->driving);
+  if (!l->is_observed && !desc->host.malloc_fn) l->fork_guard = l->process.page;
+  if (l->has_locks) gmlk_mutex_init(&l->driver_lock);
   if (l->has_locks) gmlk_mutex_init(&l->turn);
-  if (l->has_locks) gmlk_latch_init(&l->books);
+  if (l->has_locks) gmlk_spinlock_init(&l->state_lock);
   return l;
 }
 
@@ -16051,7 +16141,7 @@ static void gmlk_report_leaks(gmlake *l) {
     const char *label;
     if (!b) continue;
     a = l->arenas[b->arena];
-    label = b->as.live.note ? b->as.live.note->label : NULL;
+    label = b->as.live.extra ? b->as.live.extra->label : NULL;
     if (!label && a->pool) label = a->pool->label;
     gmlk_report_leak(l, gmlk_to_bytes(b->grains), gmlk_to_bytes(b->grains) - b->slack, "",
                      gmlk_address_of(a, b), label);
@@ -16084,7 +16174,7 @@ static gmlake_result gmlk_create(const gmlake_desc *desc, gmlake **out_lake) {
     gmlk_tell_create(desc, &why, result);
     return result;
   }
-  gmlk_books_lock(l);
+  gmlk_lock_state(l);
   result = gmlk_lake_init(l, desc);
   why = l->error;
   if (result) gmlk_log_drop(l); /* the logger hears of the error alone */
@@ -16103,10 +16193,10 @@ static gmlake_result gmlk_create(const gmlake_desc *desc, gmlake **out_lake) {
 static gmlake_result gmlk_destroy(gmlake *l) {
   gmlake_result waited = GMLAKE_OK, freed, drained;
   gmlk_report_leaks(l);
-  gmlk_books_lock(l);
+  gmlk_lock_state(l);
   if (!l->lost) waited = gmlk_wait_for_all(l);
   if (waited == GMLAKE_ERROR_CAPTURING) waited = GMLAKE_OK; /* a capture cannot be waited for */
-  freed = gmlk_vaults_free(l, 1);
+  freed = gmlk_host_copies_free(l, 1);
   if (!waited) waited = l->lost ? l->lost : freed;
   if (waited) gmlk_log_drop(l); /* the result tells the same */
   (void)gmlk_leave(l, GMLAKE_OK);
@@ -16132,7 +16222,7 @@ static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, g
   do {
     result = gmlk_enter(l);
     if (result) return result;
-    if (l->is_barred) result = gmlk_forbid_in_callback(l, call);
+    if (l->is_restricted) result = gmlk_forbid_in_callback(l, call);
     if (!result && desc->bytes)
       result = desc->flags & GMLAKE_TRANSIENT ? gmlk_serve_transient(l, desc, stream, out_ptr)
                                               : gmlk_serve(l, desc, stream, out_ptr);
@@ -16160,8 +16250,8 @@ GMLAKE_DEF gmlake_result gmlake_query(gmlake *l, const gmlake_alloc_desc *desc,
   gmlake_result result = gmlk_need(l, call, desc, "desc");
   if (!result) result = gmlk_need(l, call, out_info, "out_info");
   if (!result) result = gmlk_need_stream(l, call, stream, 1);
-  if (!result) result = gmlk_enter_driving(l);
-  return result ? result : gmlk_leave_driving(l, gmlk_query(l, desc, stream, out_info));
+  if (!result) result = gmlk_enter_driver(l);
+  return result ? result : gmlk_leave_driver(l, gmlk_query(l, desc, stream, out_info));
 }
 
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
@@ -16174,9 +16264,9 @@ GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream)
   result = l->is_watched ? gmlk_free_watched(l, address, stream) : gmlk_free(l, address, stream);
   if (!l->has_returns) return gmlk_leave(l, result);
   l->has_returns = 0; /* before any other thread sees it */
-  gmlk_driving_lock(l);
+  gmlk_lock_driver(l);
   if (!l->lost) (void)gmlk_returns_end(l);
-  return gmlk_leave_driving(l, result);
+  return gmlk_leave_driver(l, result);
 }
 
 /* ---- streams ---- */
@@ -16200,8 +16290,8 @@ GMLAKE_DEF gmlake_result gmlake_mark_stream(gmlake *l, gmlake_stream stream,
 
 GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *l, gmlake_stream stream) {
   gmlake_result result = gmlk_need_stream(l, "gmlake_forget_stream", stream, 0);
-  if (!result) result = gmlk_enter_driving(l);
-  return result ? result : gmlk_leave_driving(l, gmlk_forget_stream(l, stream));
+  if (!result) result = gmlk_enter_driver(l);
+  return result ? result : gmlk_leave_driver(l, gmlk_forget_stream(l, stream));
 }
 
 /* ---- questions ---- */
@@ -16239,7 +16329,7 @@ GMLAKE_DEF gmlake_result gmlake_get_chunks(gmlake *l, const void *ptr,
   if (!result) result = gmlk_enter_to_ask(l);
   if (result) return result;
   result = gmlk_get_chunks(l, (uint64_t)(uintptr_t)ptr, out_chunks, capacity, out_count);
-  return gmlk_leave_driving(l, result);
+  return gmlk_leave_driver(l, result);
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_map(gmlake *l, gmlake_map_entry *out_entries, size_t capacity,
@@ -16249,7 +16339,7 @@ GMLAKE_DEF gmlake_result gmlake_get_map(gmlake *l, gmlake_map_entry *out_entries
   if (!result) result = gmlk_enter_to_ask(l);
   if (result) return result;
   *out_count = gmlk_get_map(l, out_entries, capacity);
-  return gmlk_leave_driving(l, GMLAKE_OK);
+  return gmlk_leave_driver(l, GMLAKE_OK);
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *l, gmlake_stats *out_stats) {
@@ -16263,7 +16353,7 @@ GMLAKE_DEF gmlake_result gmlake_pool_get_stats(gmlake *l, gmlake_pool *pool,
   gmlake_result result = gmlk_need_pool(l, "gmlake_pool_get_stats", pool);
   if (!result) result = gmlk_need_stats(l, "gmlake_pool_get_stats", out_stats);
   if (!result) result = gmlk_enter_to_ask(l);
-  return result ? result : gmlk_leave_driving(l, gmlk_pool_get_stats(l, pool, out_stats));
+  return result ? result : gmlk_leave_driver(l, gmlk_pool_get_stats(l, pool, out_stats));
 }
 
 GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *l) {
@@ -16273,8 +16363,8 @@ GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *l) {
 
 GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *l, gmlake_budget *out_budget) {
   gmlake_result result = gmlk_need(l, "gmlake_get_budget", out_budget, "out_budget");
-  if (!result) result = gmlk_enter_driving(l);
-  return result ? result : gmlk_leave_driving(l, gmlk_get_budget(l, out_budget));
+  if (!result) result = gmlk_enter_driver(l);
+  return result ? result : gmlk_leave_driver(l, gmlk_get_budget(l, out_budget));
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *l, gmlake_error_info *out_info) {
@@ -16296,11 +16386,11 @@ GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
 
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_released_bytes) {
   size_t released = 0;
-  gmlake_result result = gmlk_enter_driving(l);
+  gmlake_result result = gmlk_enter_driver(l);
   if (!result) {
     result = gmlk_trim_lake(l, keep_bytes, &released);
     released += gmlk_imports_end(l);
-    result = gmlk_leave_driving(l, result);
+    result = gmlk_leave_driver(l, result);
   }
   if (out_released_bytes) *out_released_bytes = released;
   return result;
@@ -16318,10 +16408,10 @@ GMLAKE_DEF gmlake_result gmlake_export(gmlake *l, const void *ptr, unsigned hand
   const gmlk_array array = {"gmlake_export", "out_handles", out_handles, capacity, out_count};
   gmlake_result result = gmlk_need(l, array.call, ptr, "ptr");
   if (!result) result = gmlk_need_array(l, &array);
-  if (!result) result = gmlk_enter_driving(l);
+  if (!result) result = gmlk_enter_driver(l);
   if (result) return result;
   result = gmlk_export(l, (uint64_t)(uintptr_t)ptr, handle_type, out_handles, capacity, out_count);
-  return gmlk_leave_driving(l, result);
+  return gmlk_leave_driver(l, result);
 }
 
 GMLAKE_DEF gmlake_result gmlake_import(gmlake *l, const gmlake_handle *handles, size_t count,
@@ -16332,7 +16422,7 @@ GMLAKE_DEF gmlake_result gmlake_import(gmlake *l, const gmlake_handle *handles, 
   if (!result && !count) result = gmlk_refuse(l, call, "count is 0: pass one handle or more");
   if (!result) *out_ptr = NULL;
   if (!result) result = gmlk_enter_taking(l, call);
-  return result ? result : gmlk_leave_driving(l, gmlk_import(l, handles, count, out_ptr));
+  return result ? result : gmlk_leave_driver(l, gmlk_import(l, handles, count, out_ptr));
 }
 
 /* ---- the first step ---- */
@@ -16343,7 +16433,7 @@ GMLAKE_DEF gmlake_result gmlake_reserve(gmlake *l, gmlake_pool *pool, size_t byt
   gmlake_result result = gmlk_need_pool(l, call, pool);
   if (!result) result = gmlk_need_stream(l, call, stream, 1);
   if (!result) result = gmlk_enter_taking(l, call);
-  return result ? result : gmlk_leave_driving(l, gmlk_reserve(l, pool, bytes, stream));
+  return result ? result : gmlk_leave_driver(l, gmlk_reserve(l, pool, bytes, stream));
 }
 
 /* ---- pools and captures ---- */
@@ -16351,15 +16441,15 @@ GMLAKE_DEF gmlake_result gmlake_reserve(gmlake *l, gmlake_pool *pool, size_t byt
 GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *l, const gmlake_pool_desc *desc,
                                             gmlake_pool **out_pool) {
   gmlake_result result = gmlk_need(l, "gmlake_pool_create", out_pool, "out_pool");
-  if (!result) result = gmlk_enter_driving(l);
-  return result ? result : gmlk_leave_driving(l, gmlk_pool_create(l, desc, 0, NULL, out_pool));
+  if (!result) result = gmlk_enter_driver(l);
+  return result ? result : gmlk_leave_driver(l, gmlk_pool_create(l, desc, 0, NULL, out_pool));
 }
 
 GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *l, gmlake_pool *pool) {
   gmlake_result result = gmlk_need_pool(l, "gmlake_pool_destroy", pool);
   if (result || !pool) return result;
-  result = gmlk_enter_driving(l);
-  return result ? result : gmlk_leave_driving(l, gmlk_pool_destroy(l, pool));
+  result = gmlk_enter_driver(l);
+  return result ? result : gmlk_leave_driver(l, gmlk_pool_destroy(l, pool));
 }
 
 GMLAKE_DEF gmlake_result gmlake_pool_sleep(gmlake *l, gmlake_pool *pool, gmlake_sleep_mode mode,
@@ -16370,9 +16460,9 @@ GMLAKE_DEF gmlake_result gmlake_pool_sleep(gmlake *l, gmlake_pool *pool, gmlake_
     result =
         gmlk_refuse(l, "gmlake_pool_sleep",
                     "mode is %d: pass GMLAKE_SLEEP_DROP (0) or GMLAKE_SLEEP_KEEP (1)", (int)mode);
-  if (!result) result = gmlk_enter_driving(l);
+  if (!result) result = gmlk_enter_driver(l);
   if (!result)
-    result = gmlk_leave_driving(l, gmlk_pool_sleep(l, pool, mode == GMLAKE_SLEEP_KEEP, &released));
+    result = gmlk_leave_driver(l, gmlk_pool_sleep(l, pool, mode == GMLAKE_SLEEP_KEEP, &released));
   if (out_released_bytes) *out_released_bytes = released;
   return result;
 }
@@ -16385,21 +16475,21 @@ GMLAKE_DEF gmlake_result gmlake_pool_wake(gmlake *l, gmlake_pool *pool) {
     result = gmlk_enter_taking(l, "gmlake_pool_wake");
     if (result) return result;
     result = gmlk_pool_wake(l, pool);
-    gmlk_driving_unlock(l);
+    gmlk_unlock_driver(l);
   } while (gmlk_leave_short(l, pool, &result, tries++));
   return result;
 }
 
 GMLAKE_DEF gmlake_result gmlake_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream stream) {
   gmlake_result result = gmlk_need_both(l, "gmlake_pool_lend", pool, stream);
-  if (!result) result = gmlk_enter_driving(l);
-  return result ? result : gmlk_leave_driving(l, gmlk_pool_lend(l, pool, stream));
+  if (!result) result = gmlk_enter_driver(l);
+  return result ? result : gmlk_leave_driver(l, gmlk_pool_lend(l, pool, stream));
 }
 
 GMLAKE_DEF gmlake_result gmlake_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_stream stream) {
   gmlake_result result = gmlk_need_both(l, "gmlake_pool_recall", pool, stream);
-  if (!result) result = gmlk_enter_driving(l);
-  return result ? result : gmlk_leave_driving(l, gmlk_pool_recall(l, pool, stream));
+  if (!result) result = gmlk_enter_driver(l);
+  return result ? result : gmlk_leave_driver(l, gmlk_pool_recall(l, pool, stream));
 }
 
 GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *l, gmlake_stream stream, gmlake_pool *pool) {
@@ -16412,8 +16502,8 @@ GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *l, gmlake_stream stream, g
 
 GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *l, gmlake_stream stream) {
   gmlake_result result = gmlk_need_stream(l, "gmlake_capture_end", stream, 0);
-  if (!result) result = gmlk_enter_driving(l);
-  return result ? result : gmlk_leave_driving(l, gmlk_capture_end(l, stream));
+  if (!result) result = gmlk_enter_driver(l);
+  return result ? result : gmlk_leave_driver(l, gmlk_capture_end(l, stream));
 }
 
 /* ---- buffers ---- */
@@ -16426,8 +16516,8 @@ GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *l, const gmlake_buffer_des
   if (!result && !desc->max_bytes)
     result = gmlk_refuse(l, call, "max_bytes is 0: set it to the most bytes that it may have");
   if (!result) result = gmlk_need_pool(l, call, desc->pool);
-  if (!result) result = gmlk_enter_driving(l);
-  return result ? result : gmlk_leave_driving(l, gmlk_buffer_create(l, desc, out_buffer));
+  if (!result) result = gmlk_enter_driver(l);
+  return result ? result : gmlk_leave_driver(l, gmlk_buffer_create(l, desc, out_buffer));
 }
 
 static gmlake_result gmlk_buffer_call(gmlake *l, gmlake_buffer *b, gmlk_change *change,

@@ -171,11 +171,11 @@ static void add_pools(gmlake_stream captured) {
   drop(take_from(dead, 2 * C, LEGACY));
   fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 0);
   step(gmlake_pool_destroy(lake, dead));
-  gmlk_driving_lock(lake);
-  gmlk_books_lock(lake);
+  gmlk_lock_driver(lake);
+  gmlk_lock_state(lake);
   assert_ok(gmlk_wait_for_others(lake)); /* what was freed so far is complete, and known to be */
-  gmlk_books_unlock(lake);
-  gmlk_driving_unlock(lake);
+  gmlk_unlock_state(lake);
+  gmlk_unlock_driver(lake);
 }
 
 /* Buffers: in use, destroyed with work pending; and a place that could not be mapped. */
@@ -445,9 +445,9 @@ typedef struct field {
         SIZE(type, member) / SIZE(type, member[0])                                      \
   }
 #define T gmlk_block
-static const field block_fields[] = {ONE(T, ticket), ONE(T, at),    ONE(T, grains),
-                                     ONE(T, hole),   ONE(T, slack), ONE(T, arena),
-                                     ONE(T, stream), ONE(T, state), ONE(T, flags)};
+static const field block_fields[] = {ONE(T, u.epoch), ONE(T, at),    ONE(T, grains),
+                                     ONE(T, hole),    ONE(T, slack), ONE(T, arena),
+                                     ONE(T, stream),  ONE(T, state), ONE(T, flags)};
 #undef T
 #define T gmlk_records
 static const field records_fields[] = {ONE(T, unused_count), ONE(T, page_count), ONE(T, serial)};
@@ -480,11 +480,11 @@ static const field streams_fields[] = {
     ONE(T, has_none),   ONE(T, last),          ONE(T, event_count)};
 #undef T
 #define T gmlk_chunk
-static const field chunk_fields[] = {ONE(T, handle),   ONE(T, map_count), ONE(T, place_count),
-                                     ONE(T, is_home),  ONE(T, is_stuck),  ONE(T, is_marked),
+static const field chunk_fields[] = {ONE(T, handle),   ONE(T, map_count),      ONE(T, page_count),
+                                     ONE(T, is_home),  ONE(T, is_quarantined), ONE(T, is_marked),
                                      ONE(T, is_asleep)};
 #undef T
-#define T gmlk_span
+#define T gmlk_piece
 static const field span_fields[] = {ONE(T, at), ONE(T, grains)};
 #undef T
 #define T gmlk_windows
@@ -499,33 +499,33 @@ static const field area_fields[] = {ONE(T, count), ONE(T, limit),     ONE(T, mos
 static const field extent_fields[] = {ONE(T, base), ONE(T, first), ONE(T, end)};
 #undef T
 #define T gmlk_chunks
-static const field chunks_fields[] = {ONE(T, backed_count), ONE(T, stuck_count), ONE(T, stuck_end),
-                                      ONE(T, asleep_count)};
+static const field chunks_fields[] = {ONE(T, backed_count), ONE(T, quarantined_count),
+                                      ONE(T, quarantined_end), ONE(T, asleep_count)};
 #undef T
 #define T gmlk_arena
 static const field arena_fields[] = {
-    ONE(T, chunk_bytes), ONE(T, limit_bytes), ONE(T, seal),          ONE(T, chunk_log),
+    ONE(T, chunk_bytes), ONE(T, limit_bytes), ONE(T, checksum),      ONE(T, chunk_log),
     ONE(T, number),      ONE(T, slot_count),  ONE(T, free_grains),   ONE(T, live_count),
     ONE(T, keeps_apart), ONE(T, is_bare),     ONE(T, void_count),    ONE(T, sleep),
-    ONE(T, sleep_count), ONE(T, copy_count),  ONE(T, copy_capacity), ONE(T, vault_bytes),
-    ONE(T, crumb_most)};
+    ONE(T, sleep_count), ONE(T, copy_count),  ONE(T, copy_capacity), ONE(T, host_copy_bytes),
+    ONE(T, small_most)};
 #undef T
 #define T gmlk_window
-static const field window_fields[] = {ONE(T, address), ONE(T, span_count), ONE(T, chunk_count),
+static const field window_fields[] = {ONE(T, address), ONE(T, piece_count), ONE(T, chunk_count),
                                       ONE(T, number), ONE(T, key)};
 #undef T
 #define T gmlk_used
-static const field used_fields[] = {ONE(T, stream), ONE(T, ticket)};
+static const field used_fields[] = {ONE(T, stream), ONE(T, epoch)};
 #undef T
-#define T gmlk_note
-static const field note_fields[] = {ONE(T, used_count), ONE(T, stream), ONE(T, ticket)};
+#define T gmlk_extra
+static const field note_fields[] = {ONE(T, used_count), ONE(T, stream), ONE(T, epoch)};
 #undef T
 #define T gmlake_pool
 static const field pool_fields[] = {ONE(T, capture_count), ONE(T, late_uses)};
 #undef T
-#define T gmlk_place
-static const field place_fields[] = {ONE(T, address), ONE(T, ticket), ONE(T, slot), ONE(T, seal),
-                                     ONE(T, stream),  ONE(T, state),  ONE(T, mark)};
+#define T gmlk_page
+static const field place_fields[] = {ONE(T, address), ONE(T, epoch), ONE(T, slot), ONE(T, checksum),
+                                     ONE(T, stream),  ONE(T, state), ONE(T, mark)};
 #undef T
 #define T gmlake_buffer
 static const field buffer_fields[] = {ONE(T, count), ONE(T, bytes), ONE(T, max_bytes),
@@ -550,7 +550,7 @@ static const field stats_fields[] = {
     ONE(T, buffer_bytes_peak),  ONE(T, sleeping_bytes)};
 #undef T
 #define T gmlake
-static const field lake_fields[] = {ONE(T, seal), ONE(T, is_barred), ONE(T, lost),
+static const field lake_fields[] = {ONE(T, checksum), ONE(T, is_restricted), ONE(T, lost),
                                     ONE(T, arena_count), ONE(T, message_count)};
 #undef T
 
@@ -594,9 +594,9 @@ static const field lake_fields[] = {ONE(T, seal), ONE(T, is_barred), ONE(T, lost
   X(STUCK, "quarantined slot", chunk, gmlk_chunk)               \
   X(SLOT_BEHIND, "slot behind the end", chunk, gmlk_chunk)      \
   X(CHUNKS, "an arena's chunks", chunks, gmlk_chunks)           \
-  X(LIVE_SPAN, "live window's span", span, gmlk_span)           \
-  X(IDLE_SPAN, "idle window's span", span, gmlk_span)           \
-  X(LOST_SPAN, "quarantined window's span", span, gmlk_span)    \
+  X(LIVE_SPAN, "live window's span", span, gmlk_piece)          \
+  X(IDLE_SPAN, "idle window's span", span, gmlk_piece)          \
+  X(LOST_SPAN, "quarantined window's span", span, gmlk_piece)   \
   X(SPOOL, "gmlk_windows", spool, gmlk_windows)                 \
   X(AREA, "gmlk_area", area, gmlk_area)                         \
   X(EXTENT, "gmlk_extent", extent, gmlk_extent)                 \
@@ -606,13 +606,13 @@ static const field lake_fields[] = {ONE(T, seal), ONE(T, is_barred), ONE(T, lost
   X(LOST_WINDOW, "quarantined window", window, gmlk_window)     \
   X(LIVE_USED, "live block's use", used, gmlk_used)             \
   X(PENDING_USED, "pending block's use", used, gmlk_used)       \
-  X(LIVE_NOTE, "live block's note", note, gmlk_note)            \
-  X(PENDING_NOTE, "pending block's note", note, gmlk_note)      \
+  X(LIVE_NOTE, "live block's note", note, gmlk_extra)           \
+  X(PENDING_NOTE, "pending block's note", note, gmlk_extra)     \
   X(LIVE_POOL, "pool", pool, gmlake_pool)                       \
   X(DEAD_POOL, "dead pool", pool, gmlake_pool)                  \
-  X(COMMITTED_PLACE, "committed place", place, gmlk_place)      \
-  X(KEPT_PLACE, "place still mapped", place, gmlk_place)        \
-  X(EMPTY_PLACE, "empty place", place, gmlk_place)              \
+  X(COMMITTED_PLACE, "committed place", place, gmlk_page)       \
+  X(KEPT_PLACE, "place still mapped", place, gmlk_page)         \
+  X(EMPTY_PLACE, "empty place", place, gmlk_page)               \
   X(LIVE_BUFFER, "buffer", buffer, gmlake_buffer)               \
   X(VOID_BUFFER, "destroyed buffer", buffer, gmlake_buffer)     \
   X(HOST, "gmlk_host", host, gmlk_host)                         \
@@ -653,7 +653,7 @@ static shape shape_of_tile(const gmlk_block *b) {
   switch (b->state) {
   case GMLK_FREE:
     if (b->stream == GMLK_CLEAN) return SHAPE_CLEAN;
-    if (b->stream == GMLK_PINNED) return SHAPE_PINNED;
+    if (b->stream == GMLK_GRAPH_OWNED) return SHAPE_PINNED;
     if (b->hole) return SHAPE_TAGGED;
     return gmlk_before_clean(b)->hole ? SHAPE_SECOND : SHAPE_IN_RUN;
   case GMLK_LIVE:
@@ -670,7 +670,7 @@ static shape shape_of_tile(const gmlk_block *b) {
   }
 }
 
-static void find_note(const gmlk_note *note, int is_pending) {
+static void find_note(const gmlk_extra *note, int is_pending) {
   size_t i;
   if (!note) return;
   found(is_pending ? SHAPE_PENDING_NOTE : SHAPE_LIVE_NOTE, note);
@@ -681,8 +681,8 @@ static void find_note(const gmlk_note *note, int is_pending) {
 static void find_window(const gmlk_window *w, shape which, shape self, shape span) {
   found(which, w);
   found(self, &w->self);
-  found(span, &w->spans[0]);
-  found(span, &w->spans[w->span_count - 1]);
+  found(span, &w->pieces[0]);
+  found(span, &w->pieces[w->piece_count - 1]);
 }
 
 static void find_windows(const gmlk_arena *a) {
@@ -690,10 +690,10 @@ static void find_windows(const gmlk_arena *a) {
   const gmlk_window *w;
   for (b = a->head.next; b != &a->tail; b = b->next) {
     w = b->as.live.window;
-    if (b->state != GMLK_PIECE || w->spans[0].block != b) continue;
+    if (b->state != GMLK_PIECE || w->pieces[0].block != b) continue;
     find_window(w, SHAPE_LIVE_WINDOW,
                 w->self.state == GMLK_LIVE ? SHAPE_LIVE_SELF : SHAPE_PENDING_SELF, SHAPE_LIVE_SPAN);
-    find_note(w->self.as.live.note, w->self.state == GMLK_PENDING);
+    find_note(w->self.as.live.extra, w->self.state == GMLK_PENDING);
   }
   for (w = a->windows.idle_first; w; w = w->idle_next)
     find_window(w, SHAPE_IDLE_WINDOW, SHAPE_IDLE_SELF, SHAPE_IDLE_SPAN);
@@ -708,7 +708,7 @@ static void find_chunks(const gmlk_arena *a) {
   found(SHAPE_CHUNKS, &a->chunks);
   for (slot = 0; slot < a->chunks.capacity; slot++) {
     const gmlk_chunk *chunk = &a->chunks.items[slot];
-    found(chunk->is_stuck         ? SHAPE_STUCK
+    found(chunk->is_quarantined   ? SHAPE_STUCK
           : slot >= a->slot_count ? SHAPE_SLOT_BEHIND
           : chunk->handle         ? SHAPE_CHUNK
                                   : SHAPE_SLOT,
@@ -721,11 +721,11 @@ static void find_buffers(const gmlk_arena *a) {
   uint32_t i;
   for (b = a->buffers; b; b = b->next) {
     found(b->lake ? SHAPE_LIVE_BUFFER : SHAPE_VOID_BUFFER, b);
-    for (i = 0; i < b->place_count; i++)
-      found(b->places[i].state == GMLK_PLACE_COMMITTED ? SHAPE_COMMITTED_PLACE
-            : b->places[i].state                       ? SHAPE_KEPT_PLACE
-                                                       : SHAPE_EMPTY_PLACE,
-            &b->places[i]);
+    for (i = 0; i < b->page_count; i++)
+      found(b->pages[i].state == GMLK_PAGE_COMMITTED ? SHAPE_COMMITTED_PLACE
+            : b->pages[i].state                      ? SHAPE_KEPT_PLACE
+                                                     : SHAPE_EMPTY_PLACE,
+            &b->pages[i]);
   }
 }
 
@@ -754,7 +754,7 @@ static void find_arena(const gmlk_arena *a) {
   for (b = a->head.next; b != &a->tail; b = b->next) {
     found(shape_of_tile(b), b);
     if (b->state == GMLK_LIVE || b->state == GMLK_PENDING)
-      find_note(b->as.live.note, b->state == GMLK_PENDING);
+      find_note(b->as.live.extra, b->state == GMLK_PENDING);
   }
   for (b = a->window_space.head.next; b != &a->window_space.tail; b = b->next)
     found(b->state == GMLK_FREE                            ? SHAPE_VA_FREE
@@ -800,7 +800,7 @@ static void find_lake(gmlake *l) {
     find_arena(l->arenas[i]);
     if (l->arenas[i]->pool) found(SHAPE_LIVE_POOL, l->arenas[i]->pool);
   }
-  for (dead = l->dead; dead; dead = dead->next_dead) found(SHAPE_DEAD_POOL, dead);
+  for (dead = l->released_pools; dead; dead = dead->next_released) found(SHAPE_DEAD_POOL, dead);
   for (i = 0; i < 3 && unused; i++, unused = unused->next) found(SHAPE_UNUSED, unused);
   for (i = 0; i < l->index.row_count; i++) found(SHAPE_ROW, &l->index.rows[i]);
   find_streams(&l->streams);
@@ -833,35 +833,35 @@ static const struct exception {
     {SHAPE_CLEAN, "flags", LEGAL,
      "what a policy keeps apart may have no neighbour to be joined with"},
     {SHAPE_TAGGED, "slack", HARMLESS, "not read while nobody owns it"},
-    {SHAPE_TAGGED, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
+    {SHAPE_TAGGED, "u.epoch", LEGAL, "any epoch of the stream up to the open one is a tag"},
     {SHAPE_SECOND, "slack", HARMLESS, "not read while nobody owns it"},
-    {SHAPE_SECOND, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
+    {SHAPE_SECOND, "u.epoch", LEGAL, "any epoch of the stream up to the open one is a tag"},
     {SHAPE_IN_RUN, "slack", HARMLESS, "not read while nobody owns it"},
-    {SHAPE_IN_RUN, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
+    {SHAPE_IN_RUN, "u.epoch", LEGAL, "any epoch of the stream up to the open one is a tag"},
     {SHAPE_PINNED, "slack", HARMLESS, "not read while nobody owns it"},
-    {SHAPE_LIVE, "ticket", HARMLESS,
+    {SHAPE_LIVE, "u.epoch", HARMLESS,
      "names an ownership: at worst a window that is blocked is asked in vain, or not"},
     {SHAPE_LIVE, "stream", LEGAL, "only tells the user what he asked for"},
     {SHAPE_LIVE, "flags", LEGAL, "what the user asked for"},
-    {SHAPE_PIECE, "ticket", HARMLESS,
+    {SHAPE_PIECE, "u.epoch", HARMLESS,
      "names an ownership: at worst a window that is blocked is asked in vain, or not"},
     {SHAPE_PIECE, "flags", LEGAL, "windows that waited for it may be gone"},
     {SHAPE_PIECE, "slack", HARMLESS, "the window's own block has it"},
     {SHAPE_PIECE, "stream", HARMLESS, "overwritten when the window is freed"},
-    {SHAPE_PENDING, "ticket", HARMLESS,
+    {SHAPE_PENDING, "u.epoch", HARMLESS,
      "names an ownership: at worst a window that is blocked is asked in vain, or not"},
     {SHAPE_PENDING, "slack", HARMLESS, "not read any more"},
     {SHAPE_PENDING, "stream", HARMLESS, "its note has the tag to come"},
     {SHAPE_PENDING, "flags", HARMLESS,
      "what the user asked for, and what is done with it is decided"},
-    {SHAPE_UNBACKED, "ticket", HARMLESS, "overwritten when there is memory"},
+    {SHAPE_UNBACKED, "u.epoch", HARMLESS, "overwritten when there is memory"},
     {SHAPE_UNBACKED, "slack", HARMLESS, "overwritten when there is memory"},
     {SHAPE_UNBACKED, "stream", HARMLESS, "overwritten when there is memory"},
     {SHAPE_UNBACKED, "flags", HARMLESS, "overwritten when there is memory"},
-    {SHAPE_COMMITTED, "ticket", HARMLESS, "names an ownership: no window asks for it"},
+    {SHAPE_COMMITTED, "u.epoch", HARMLESS, "names an ownership: no window asks for it"},
     {SHAPE_COMMITTED, "slack", HARMLESS, "not read of a chunk"},
     {SHAPE_COMMITTED, "stream", HARMLESS, "overwritten when it is given up"},
-    {SHAPE_UNUSED, "ticket", HARMLESS, "overwritten when it is taken"},
+    {SHAPE_UNUSED, "u.epoch", HARMLESS, "overwritten when it is taken"},
     {SHAPE_UNUSED, "at", HARMLESS, "overwritten when it is taken"},
     {SHAPE_UNUSED, "grains", HARMLESS, "overwritten when it is taken"},
     {SHAPE_UNUSED, "hole", HARMLESS, "overwritten when it is taken"},
@@ -869,7 +869,7 @@ static const struct exception {
     {SHAPE_UNUSED, "arena", HARMLESS, "overwritten when it is taken"},
     {SHAPE_UNUSED, "stream", HARMLESS, "overwritten when it is taken"},
     {SHAPE_UNUSED, "flags", HARMLESS, "overwritten when it is taken"},
-    {SHAPE_EDGE, "ticket", HARMLESS, "not read of an edge"},
+    {SHAPE_EDGE, "u.epoch", HARMLESS, "not read of an edge"},
     {SHAPE_EDGE, "grains", HARMLESS, "not read of an edge"},
     {SHAPE_EDGE, "hole", HARMLESS, "not read of an edge"},
     {SHAPE_EDGE, "slack", HARMLESS, "not read of an edge"},
@@ -887,19 +887,19 @@ static const struct exception {
     {SHAPE_PENDING_SELF, "hole", HARMLESS, "a window's own block is in no tiling and no pool"},
     {SHAPE_IDLE_SELF, "at", HARMLESS, "a window's own block is in no tiling and no pool"},
     {SHAPE_IDLE_SELF, "hole", HARMLESS, "a window's own block is in no tiling and no pool"},
-    {SHAPE_LIVE_SELF, "ticket", HARMLESS, "names an ownership: no window asks for it"},
+    {SHAPE_LIVE_SELF, "u.epoch", HARMLESS, "names an ownership: no window asks for it"},
     {SHAPE_LIVE_SELF, "stream", LEGAL, "only tells the user what he asked for"},
     {SHAPE_LIVE_SELF, "flags", LEGAL, "what the user asked for"},
-    {SHAPE_PENDING_SELF, "ticket", HARMLESS, "names an ownership: no window asks for it"},
+    {SHAPE_PENDING_SELF, "u.epoch", HARMLESS, "names an ownership: no window asks for it"},
     {SHAPE_PENDING_SELF, "slack", HARMLESS, "not read any more"},
     {SHAPE_PENDING_SELF, "stream", HARMLESS, "its note has the tag to come"},
     {SHAPE_PENDING_SELF, "flags", HARMLESS,
      "what the user asked for, and what is done with it is decided"},
-    {SHAPE_IDLE_SELF, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
+    {SHAPE_IDLE_SELF, "u.epoch", LEGAL, "any epoch of the stream up to the open one is a tag"},
     {SHAPE_IDLE_SELF, "slack", HARMLESS, "overwritten when the window is taken"},
     {SHAPE_IDLE_SELF, "stream", LEGAL, "a window may have been used last on any stream"},
     {SHAPE_IDLE_SELF, "flags", HARMLESS, "overwritten when the window is taken"},
-    {SHAPE_LOST_SELF, "ticket", HARMLESS, "a quarantined window is never taken again"},
+    {SHAPE_LOST_SELF, "u.epoch", HARMLESS, "a quarantined window is never taken again"},
     {SHAPE_LOST_SELF, "at", HARMLESS, "a quarantined window is never taken again"},
     {SHAPE_LOST_SELF, "hole", HARMLESS, "a quarantined window is never taken again"},
     {SHAPE_LOST_SELF, "slack", HARMLESS, "a quarantined window is never taken again"},
@@ -970,22 +970,22 @@ static const struct exception {
     {SHAPE_LOST_WINDOW, "number", HARMLESS, "only names it to a policy"},
     {SHAPE_LOST_WINDOW, "key", HARMLESS, "nobody asks for it"},
     {SHAPE_LIVE_USED, "stream", HARMLESS, "not read where the number is another's by now"},
-    {SHAPE_LIVE_USED, "ticket", HARMLESS, "overwritten when the block is freed"},
-    {SHAPE_PENDING_USED, "ticket", LEGAL,
+    {SHAPE_LIVE_USED, "epoch", HARMLESS, "overwritten when the block is freed"},
+    {SHAPE_PENDING_USED, "epoch", LEGAL,
      "any epoch of the stream up to the open one may be waited for"},
     {SHAPE_LIVE_NOTE, "used_count", HARMLESS, "the last use's number may be another's by now"},
     {SHAPE_LIVE_NOTE, "stream", HARMLESS, "overwritten when the block is freed"},
-    {SHAPE_LIVE_NOTE, "ticket", HARMLESS, "overwritten when the block is freed"},
+    {SHAPE_LIVE_NOTE, "epoch", HARMLESS, "overwritten when the block is freed"},
     {SHAPE_PENDING_NOTE, "used_count", LEGAL, "the user may have recorded fewer streams"},
     {SHAPE_PENDING_NOTE, "stream", LEGAL, "the block may have been freed on any stream"},
-    {SHAPE_PENDING_NOTE, "ticket", LEGAL, "any epoch of the stream up to the open one is a tag"},
+    {SHAPE_PENDING_NOTE, "epoch", LEGAL, "any epoch of the stream up to the open one is a tag"},
     {SHAPE_LIVE_POOL, "late_uses", LEGAL, "any streams may have used a graph's memory"},
-    {SHAPE_COMMITTED_PLACE, "ticket", HARMLESS, "overwritten when it is given up"},
-    {SHAPE_COMMITTED_PLACE, "seal", HARMLESS, "overwritten when it is given up"},
+    {SHAPE_COMMITTED_PLACE, "epoch", HARMLESS, "overwritten when it is given up"},
+    {SHAPE_COMMITTED_PLACE, "checksum", HARMLESS, "overwritten when it is given up"},
     {SHAPE_COMMITTED_PLACE, "stream", HARMLESS, "overwritten when it is given up"},
-    {SHAPE_EMPTY_PLACE, "ticket", HARMLESS, "overwritten when it is mapped"},
+    {SHAPE_EMPTY_PLACE, "epoch", HARMLESS, "overwritten when it is mapped"},
     {SHAPE_EMPTY_PLACE, "slot", HARMLESS, "overwritten when it is mapped"},
-    {SHAPE_EMPTY_PLACE, "seal", HARMLESS, "overwritten when it is mapped"},
+    {SHAPE_EMPTY_PLACE, "checksum", HARMLESS, "overwritten when it is mapped"},
     {SHAPE_EMPTY_PLACE, "stream", HARMLESS, "overwritten when it is mapped"},
     {SHAPE_LIVE_BUFFER, "max_bytes", LEGAL, "the user may have asked for it"},
     {SHAPE_LIVE_BUFFER, "bytes", LEGAL, "what lies before the end may be a hole"},

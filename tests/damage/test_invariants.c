@@ -105,10 +105,10 @@ static void sizes_of_tables(void) {
 
 /* What is there while calls are under way, and only then. */
 static void the_lake_between_calls(void) {
-  gmlk_attempt none;
+  gmlk_request none;
   memset(&none, 0, sizeof(none));
-  breaks(int, lake->is_barred, 1, "L1: is_barred is wrong");
-  breaks(const gmlk_attempt *, lake->served, &none, "L1: served names a request that is over");
+  breaks(int, lake->is_restricted, 1, "L1: is_restricted is wrong");
+  breaks(const gmlk_request *, lake->served, &none, "L1: served names a request that is over");
   breaks(unsigned, lake->message_count, GMLK_LOG_QUEUE + 1,
          "L1: more messages wait than there is room for, or no logger reads them");
   breaks(size_t, lake->arena_count, lake->arena_capacity + 1,
@@ -136,7 +136,7 @@ static void the_shape_of_an_arena(void) {
   breaks(uint64_t, a->area.extents->base, a->area.extents->base + 512,
          "X1: an extent is not of its slots");
   breaks(uint32_t, a->slot_count, a->slot_capacity + 1, "A8: more slots than there is room for");
-  breaks(uint32_t, a->chunks.stuck_end, a->slot_capacity + 1,
+  breaks(uint32_t, a->chunks.quarantined_end, a->slot_capacity + 1,
          "A8: more slots than there is room for");
   breaks(size_t, a->chunks.capacity, a->slot_capacity - 1, "A8: more slots than there is room for");
   breaks(size_t, a->chunks.capacity, (size_t)a->area.most + 1,
@@ -178,7 +178,7 @@ static void the_largest_table_of_pools(void) {
 /* ---- Pools that are gone --------------------------------------------------------------------- */
 
 static void dead_pools(void) {
-  gmlake_pool *dead = lake->dead;
+  gmlake_pool *dead = lake->released_pools;
   is(dead != NULL);
   breaks(size_t, dead->capture_count, 1, "L1: a destroyed pool is in use");
   breaks(gmlake *, dead->lake, lake, "L1: a destroyed pool is in use");
@@ -202,7 +202,7 @@ static void fail_next(unsigned char kind, size_t in, unsigned char result, int s
 static void dead_pools_that_never_lived(void) {
   gmlake_pool *pool = NULL;
   size_t n;
-  for (n = 1; n < 20 && !lake->dead; n++) {
+  for (n = 1; n < 20 && !lake->released_pools; n++) {
     gmlake_result result;
     fail_next(ON_HOST, n, 0, 0);
     fail_next(ON_UNRESERVE, 1, 'R', 1);
@@ -211,21 +211,21 @@ static void dead_pools_that_never_lived(void) {
     holds();
     if (!result) break;
   }
-  is(lake->dead != NULL);
+  is(lake->released_pools != NULL);
   fail_next(ON_RESERVE, 1, 'R', 0);
   fail_next(ON_EXCHANGE, 3, 'G', 0);
   is(gmlake_pool_create(lake, NULL, &pool) == GMLAKE_ERROR_DEVICE_LOST);
-  is(lake->dead->arena.area.count == 0);
+  is(lake->released_pools->arena.area.count == 0);
   w.lost = GMLAKE_ERROR_DEVICE_LOST;
 }
 
 /* With windows that were idle, and that could not be unmapped. */
 static void dead_pools_with_windows(void) {
-  is(lake->dead && !lake->dead->arena.windows.quarantine);
+  is(lake->released_pools && !lake->released_pools->arena.windows.quarantine);
 }
 
 static void dead_pools_with_stuck_windows(void) {
-  is(lake->dead && lake->dead->arena.windows.quarantine);
+  is(lake->released_pools && lake->released_pools->arena.windows.quarantine);
 }
 
 /* ---- Streams --------------------------------------------------------------------------------- */
@@ -325,13 +325,13 @@ static void epochs_and_tags(void) {
   gmlk_stream *s;
   gmlk_block *b = tile_of('a');
   s = number_of('A');
-  is(b->state == GMLK_FREE && b->ticket < s->epoch && !s->is_dirty);
+  is(b->state == GMLK_FREE && b->u.epoch < s->epoch && !s->is_dirty);
   breaks(uint64_t, s->done, s->epoch, "F1: epochs are out of order");
   breaks(uint64_t, s->epoch, GMLK_ENDLESS, "F1: epochs are out of order");
   breaks(uint64_t, s->epoch, s->epoch + 1, "F4: an epoch has no fence");
-  breaks(uint64_t, b->ticket, 0, "F1: a tag is of an epoch to come");
-  breaks(uint64_t, b->ticket, s->epoch + 1, "F1: a tag is of an epoch to come");
-  breaks(uint64_t, b->ticket, s->epoch, "F4: no fence is to cover a tag");
+  breaks(uint64_t, b->u.epoch, 0, "F1: a tag is of an epoch to come");
+  breaks(uint64_t, b->u.epoch, s->epoch + 1, "F1: a tag is of an epoch to come");
+  breaks(uint64_t, b->u.epoch, s->epoch, "F4: no fence is to cover a tag");
   breaks(uint16_t, b->stream, (uint16_t)lake->streams.count, "F1: a tag names no stream");
 }
 
@@ -349,10 +349,10 @@ static void events_are_had_once(void) {
 static void uses_of_blocks(void) {
   static unsigned capture;
   gmlk_block *b = block_of('a');
-  gmlk_note *note = b->as.live.note;
+  gmlk_extra *note = b->as.live.extra;
   if (stage == 0) {
     capture = number_of('C')->capture;
-    breaks(gmlk_block *, note->block, b, "N1: a note names another block");
+    breaks(gmlk_block *, note->block, b, "N1: an extra record names another block");
     breaks(unsigned, note->used[0].stream, 1, "N2: a block is used on no stream");
     breaks(unsigned, note->used[0].stream, 99, "N2: a block is used on no stream");
     breaks(unsigned, note->used[0].stream, capture, "N2: a block is used on no stream");
@@ -364,12 +364,12 @@ static void uses_of_blocks(void) {
   } else {
     b = tile_of('b');
     is(b->state == GMLK_PENDING);
-    note = b->as.live.note;
-    b->as.live.note = NULL;
+    note = b->as.live.extra;
+    b->as.live.extra = NULL;
     is(gmlake_check(lake) == GMLAKE_ERROR_CORRUPT);
-    b->as.live.note = note;
+    b->as.live.extra = note;
     breaks(size_t, note->uses_left, 2, "N4: a count of uses in queues is wrong");
-    breaks(gmlk_note *, note->used[0].note, NULL, "N4: a pending use is in no queue");
+    breaks(gmlk_extra *, note->used[0].extra, NULL, "N4: a pending use is in no queue");
   }
 }
 
@@ -377,16 +377,16 @@ static void uses_of_blocks(void) {
 static void queues_of_uses(void) {
   gmlk_stream *s;
   gmlk_used *first;
-  gmlk_note *newest;
+  gmlk_extra *newest;
   s = number_of('B');
   first = s->uses_first;
   newest = lake->home.pending;
-  is(first->next == s->uses_last && first->ticket < s->uses_last->ticket);
+  is(first->next == s->uses_last && first->epoch < s->uses_last->epoch);
   breaks(gmlk_used *, s->uses_first, first->next, "N4: a pending use is in no queue");
   breaks(gmlk_used *, s->uses_last, first, "N4: a queue's end is wrong");
   breaks(gmlk_used *, number_of('A')->uses_first, first,
          "N4: a use stands in another stream's queue");
-  breaks(gmlk_note *, newest->next->prev, NULL, "N1: a pending block's neighbour is wrong");
+  breaks(gmlk_extra *, newest->next->prev, NULL, "N1: a pending block's neighbour is wrong");
 }
 
 /* | A | b | C | d | E | f | G | h | I |  a window of b and d that is idle, one of f and half of h
@@ -414,10 +414,10 @@ static void live_blocks(void) {
   breaks(uint8_t, b->flags, GMLK_IN_GRAPH, "A9: a block was asked for in no such way");
   breaks(uint8_t, b->flags, GMLAKE_EXCLUSIVE, "A9: an exclusive block shares a chunk");
   breaks(uint8_t, self->flags, GMLAKE_NO_STITCH, "A9: a window is forbidden");
-  breaks(uint64_t, b->ticket, 0, "A9: a ticket was never given");
-  breaks(uint64_t, b->ticket, lake->records.serial + 1, "A9: a ticket was never given");
+  breaks(uint64_t, b->u.serial, 0, "A9: a serial was never given");
+  breaks(uint64_t, b->u.serial, lake->records.serial + 1, "A9: a serial was never given");
   breaks(uint32_t, b->slack, 3072, "A9: a block's rounding is as large as it");
-  breaks(uint16_t, b->stream, GMLK_PINNED, "A9: a block is of no stream");
+  breaks(uint16_t, b->stream, GMLK_GRAPH_OWNED, "A9: a block is of no stream");
   breaks(uint32_t, b->hole, 6, "A3: an owned block has a hole");
   breaks(uint32_t, b->arena, 1, "A1: a block names another arena");
   slot = gmlk_slot_of(&lake->home, b->at);
@@ -427,7 +427,7 @@ static void live_blocks(void) {
   breaks(gmlk_block *, lake->home.firsts[slot], b->next, "A4: a slot's first block is wrong");
   breaks(uint32_t, chunk->map_count, chunk->map_count + 1,
          "W6, B3: a chunk's mappings do not add up");
-  breaks(uint32_t, chunk->place_count, chunk->place_count + 1,
+  breaks(uint32_t, chunk->page_count, chunk->page_count + 1,
          "B3: a chunk's mappings by buffers do not add up");
   breaks(uint8_t, chunk->is_marked, 1, "P2: a chunk is marked");
   chunk = &lake->home.chunks.items[lake->home.chunks.capacity - 1];
@@ -436,8 +436,8 @@ static void live_blocks(void) {
   chunk = &lake->home.chunks.items[slot];
   breaks(uint8_t, chunk->is_home, 0, "P3: a chunk is not mapped as it is said to be");
   breaks(size_t, lake->home.chunks.backed_count, 0, "P1: the chunks' totals are wrong");
-  breaks(size_t, lake->home.chunks.stuck_count, 1, "P1: the chunks' totals are wrong");
-  breaks(uint32_t, lake->home.chunks.stuck_end, 1, "P1: stuck_end is not");
+  breaks(size_t, lake->home.chunks.quarantined_count, 1, "P1: the chunks' totals are wrong");
+  breaks(uint32_t, lake->home.chunks.quarantined_end, 1, "P1: stuck_end is not");
   breaks(uint64_t, lake->home.free_grains, lake->home.free_grains + 1, "A6: the arena's totals");
   breaks(size_t, lake->index.count, lake->index.count + 1, "I1: the index's count is wrong");
 }
@@ -450,10 +450,10 @@ static void peaks(void) {
   breaks(size_t, lake->desc.stitch_bytes_min, 1, "L5: a limit or a choice");
   breaks(gmlake_cross_stream, lake->desc.cross_stream, 1, "L5: a limit or a choice");
   lake->desc.limit_bytes = s->reserved_bytes - 1;
-  lake->seal = gmlk_desc_seal(&lake->desc);
+  lake->checksum = gmlk_desc_checksum(&lake->desc);
   assert_broken("L4: the limit is exceeded");
   lake->desc.limit_bytes = 0;
-  lake->seal = gmlk_desc_seal(&lake->desc);
+  lake->checksum = gmlk_desc_checksum(&lake->desc);
   breaks(size_t, s->requested_bytes_peak, s->requested_bytes - 1,
          "L4: a peak is below requested_bytes");
   breaks(size_t, s->active_bytes_peak, s->active_bytes - 1, "L4: a peak is below active_bytes");
@@ -468,13 +468,13 @@ static void peaks(void) {
 }
 
 static void pieces(void) {
-  gmlk_block *tile = block_of('w')->as.live.window->spans[0].block;
-  breaks(uint64_t, tile->ticket, 0, "A9: a ticket was never given");
-  breaks(uint64_t, tile->ticket, lake->records.serial + 1, "A9: a ticket was never given");
+  gmlk_block *tile = block_of('w')->as.live.window->pieces[0].block;
+  breaks(uint64_t, tile->u.serial, 0, "A9: a serial was never given");
+  breaks(uint64_t, tile->u.serial, lake->records.serial + 1, "A9: a serial was never given");
   breaks(uint8_t, tile->flags, GMLAKE_NO_GROW, "A9: a block was asked for in no such way");
-  tile = gmlk_place_block(w.buffers[0].value->arena, w.buffers[0].value->places);
+  tile = gmlk_page_block(w.buffers[0].value->arena, w.buffers[0].value->pages);
   is(tile->state == GMLK_COMMITTED);
-  breaks(uint64_t, tile->ticket, 0, "A9: a ticket was never given");
+  breaks(uint64_t, tile->u.serial, 0, "A9: a serial was never given");
 }
 
 /* A row that others passed over, as many blocks as it takes. */
@@ -523,29 +523,30 @@ static void crumbs(void) {
   gmlk_arena *a = &lake->home;
   const gmlake_stream stream = value_in(1);
   if (stage == 0) {
-    c = a->crumbs;
+    c = a->small_reserve;
     is(c != NULL);
-    breaks(uint32_t, a->crumb_most, 0, "U2: crumb_most is wrong");
-    breaks(gmlk_block *, a->crumbs, NULL, "A1: a block is in a state that does not last");
-    breaks(gmlk_block *, a->crumbs, c->next, "A1: a block is in a state that does not last");
-    breaks(uint64_t, c->ticket, 1, "U1: clean crumbs are of an epoch");
-    breaks(uint8_t, c->flags, GMLK_APART, "U1: crumbs have flags");
+    breaks(uint32_t, a->small_most, 0, "U2: small_most is wrong");
+    breaks(gmlk_block *, a->small_reserve, NULL, "A1: a block is in a state that does not last");
+    breaks(gmlk_block *, a->small_reserve, c->next, "A1: a block is in a state that does not last");
+    breaks(uint64_t, c->u.epoch, 1, "U1: a clean small-block reserve is of an epoch");
+    breaks(uint8_t, c->flags, GMLK_APART, "U1: the small-block reserve has flags");
     then("-a@A");
   } else if (stage == 1) {
-    is(!a->crumbs);
-    breaks(gmlk_block *, a->crumbs, c, "U1: the crumbs are not there");
+    is(!a->small_reserve);
+    breaks(gmlk_block *, a->small_reserve, c, "U1: the small-block reserve is not there");
     then("+a=512b@A +b=512b@A at:b=a+512b");
   } else {
-    c = a->crumbs;
+    c = a->small_reserve;
     is(c->stream == gmlk_stream_find(&lake->streams, stream));
-    breaks(uint64_t, c->ticket, GMLK_ENDLESS, "U1: crumbs are of an epoch to come");
+    breaks(uint64_t, c->u.epoch, GMLK_ENDLESS,
+           "U1: the small-block reserve is of an epoch to come");
     is(c->prev->state == GMLK_LIVE);
-    a->crumbs = NULL;
+    a->small_reserve = NULL;
     must(gmlake_free(lake, (void *)(uintptr_t)w.blocks[1].at, stream), "gmlake_free");
     w.blocks[1].id = 0;
-    a->crumbs = c;
-    assert_broken("U1: crumbs are out of place");
-    gmlk_crumbs_end(a);
+    a->small_reserve = c;
+    assert_broken("U1: the small-block reserve is out of place");
+    gmlk_small_reserve_end(a);
   }
 }
 
@@ -568,7 +569,7 @@ static void sorted_pools(void) {
     if (i == 0) fake.hole = 0;
     if (i == 1) fake.hole = b->hole * 2;
     if (i == 2) fake.state = GMLK_LIVE;
-    if (i == 3) fake.stream = GMLK_PINNED;
+    if (i == 3) fake.stream = GMLK_GRAPH_OWNED;
     if (i == 4) fake.arena = 7;
     if (i == 2) clean->count++; /* from here on bins and block agree, but it is not theirs */
     if (i == 2) clean->grains += b->hole;
@@ -640,12 +641,13 @@ static void seconds(void) {
   second = lead->next->next;
   third = second->next->next;
   is(lead->hole == 6 * C / 512);
-  root = &lake->home.bins[lead->stream]->seconds;
+  root = &lake->home.bins[lead->stream]->run_seconds;
   is(*root == second);
   breaks(gmlk_block *, *root, NULL, "A3: a tree of second blocks is wrong");
   breaks(gmlk_block *, second->as.fork.less, third, "A3: a tree of seconds holds another");
-  breaks(gmlk_block *, lake->home.bins[GMLK_CLEAN]->seconds, second, "A3: clean memory makes no");
-  breaks(gmlk_block *, lake->home.window_space.holes->seconds, second,
+  breaks(gmlk_block *, lake->home.bins[GMLK_CLEAN]->run_seconds, second,
+         "A3: clean memory makes no");
+  breaks(gmlk_block *, lake->home.window_space.holes->run_seconds, second,
          "V1: free space is in no bin");
   then("-gh +a-d=1@C");
 }
@@ -664,7 +666,7 @@ static void free_addresses(void) {
   va = space->tail.prev;
   is(va->state == GMLK_FREE);
   breaks(gmlk_block *, space->used, va, "V3: the tree holds free addresses");
-  breaks(uint64_t, va->ticket, 1, "V1: free address space is somebody's");
+  breaks(uint64_t, va->u.epoch, 1, "V1: free address space is somebody's");
   gmlk_bins_remove(space->holes, va);
   va->hole = va->grains;
   assert_broken("V1: free space is in no bin");
@@ -677,16 +679,16 @@ static void a_limit(void) {
     breaks(size_t, a->limit_bytes, C, "L5: a pool's limit has changed");
     breaks(size_t, a->limit_bytes, 0, "L5: a pool's limit has changed");
     a->limit_bytes = C;
-    a->seal = gmlk_seal(0, C);
+    a->checksum = gmlk_checksum(0, C);
     assert_broken("L4: a pool's limit");
     a->limit_bytes = 4 * C;
-    a->seal = gmlk_seal(0, 4 * C);
+    a->checksum = gmlk_checksum(0, 4 * C);
     then("fail:release=1R T:1!R");
     return;
   }
-  is(a->chunks.stuck_count == 1);
+  is(a->chunks.quarantined_count == 1);
   a->limit_bytes = C / 2; /* what the driver keeps may pass it */
-  a->seal = gmlk_seal(0, C / 2);
+  a->checksum = gmlk_checksum(0, C / 2);
   holds();
 }
 
@@ -697,24 +699,24 @@ static void windows(void) {
   gmlk_block fake, *kept, *tile;
   live = block_of('y')->as.live.window;
   is(live != NULL);
-  kept = live->spans[1].block;
-  live->spans[1].block = live->spans[0].block;
+  kept = live->pieces[1].block;
+  live->pieces[1].block = live->pieces[0].block;
   assert_broken("W4");
   fake = *kept;
   fake.arena = 9;
-  live->spans[1].block = &fake;
+  live->pieces[1].block = &fake;
   assert_broken("W4");
-  live->spans[1].block = kept;
-  live->spans[1].grains++;
+  live->pieces[1].block = kept;
+  live->pieces[1].grains++;
   live->self.grains++;
   assert_broken("W4");
-  live->spans[1].grains--;
+  live->pieces[1].grains--;
   live->self.grains--;
   for (tile = lake->home.head.next; tile->state != GMLK_LIVE;) tile = tile->next;
   fake = *tile;
   tile->state = GMLK_PIECE;
   tile->as.live.window = live;
-  tile->as.live.note = NULL;
+  tile->as.live.extra = NULL;
   assert_broken("W4: a piece is of no window");
   *tile = fake;
 }
@@ -729,33 +731,33 @@ static void mappings_of_each_chunk(void) {
 
 static void a_chunk_twice_in_a_window(void) {
   gmlk_window *idle = lake->home.windows.idle_first;
-  breaks(uint32_t, idle->spans[1].at, idle->spans[0].at, "W2");
+  breaks(uint32_t, idle->pieces[1].at, idle->pieces[0].at, "W2");
 }
 
 static void what_stays_with_the_driver_may_exceed_the_limit(void) {
   lake->desc.limit_bytes = C / 2;
-  lake->seal = gmlk_desc_seal(&lake->desc);
+  lake->checksum = gmlk_desc_checksum(&lake->desc);
   holds();
 }
 
 static void idle_windows(void) {
   const uint32_t half = C / 512 / 2;
   gmlk_window *window;
-  gmlk_span kept[2];
+  gmlk_piece kept[2];
   window = lake->home.windows.idle_first;
-  is(window && window->span_count == 2);
-  memcpy(kept, window->spans, sizeof(kept));
-  breaks(uint32_t, window->spans[0].at, half, "W1: a piece ends inside a chunk");
-  breaks(uint32_t, window->spans[1].at, kept[1].at - half, "W1: a piece begins inside a chunk");
-  breaks(uint32_t, window->spans[1].at, lake->home.tail.at, "W2: a window's piece lies outside");
-  breaks(uint32_t, window->spans[1].grains, 0, "W2: a window's piece lies outside the arena");
-  breaks(uint32_t, window->spans[1].grains, half, "W3: a window's pieces do not add up");
+  is(window && window->piece_count == 2);
+  memcpy(kept, window->pieces, sizeof(kept));
+  breaks(uint32_t, window->pieces[0].at, half, "W1: a piece ends inside a chunk");
+  breaks(uint32_t, window->pieces[1].at, kept[1].at - half, "W1: a piece begins inside a chunk");
+  breaks(uint32_t, window->pieces[1].at, lake->home.tail.at, "W2: a window's piece lies outside");
+  breaks(uint32_t, window->pieces[1].grains, 0, "W2: a window's piece lies outside the arena");
+  breaks(uint32_t, window->pieces[1].grains, half, "W3: a window's pieces do not add up");
   breaks(uint32_t, window->chunk_count, 3, "W2: a window's chunks do not match");
-  window->spans[0].at += half;
-  window->spans[0].grains = window->spans[1].grains = half;
-  window->spans[1].at = kept[0].at; /* before the first, in the same chunk */
+  window->pieces[0].at += half;
+  window->pieces[0].grains = window->pieces[1].grains = half;
+  window->pieces[1].at = kept[0].at; /* before the first, in the same chunk */
   assert_broken("W2: a window's ends share a chunk");
-  memcpy(window->spans, kept, sizeof(kept));
+  memcpy(window->pieces, kept, sizeof(kept));
   breaks(uint64_t, window->number, 0, "W8: a window is newer than any");
   breaks(uint64_t, lake->home.windows.number, window->number - 1, "W8: a window is newer than any");
   breaks(uint32_t, lake->home.windows.grains_min, 4 * half + 1, "W8: a window is smaller than any");
@@ -783,23 +785,23 @@ static void windows_that_stay(void) {
 
 static void ends(void) {
   gmlake_buffer *buffer = w.buffers[0].value;
-  breaks(uint32_t, buffer->count, 3, "B1: a buffer's committed places are wrong");
+  breaks(uint32_t, buffer->count, 3, "B1: a buffer's committed pages are wrong");
   breaks(uint8_t, buffer->arena->head.next->state, GMLK_PIECE, "B1: a chunk is no buffer's");
   breaks(size_t, buffer->bytes, 2 * C + 1, "B1: a buffer's end is behind its addresses");
   breaks(size_t, buffer->bytes, C, "B1: memory lies behind a buffer's end");
   breaks(gmlake *, buffer->lake, NULL, "B4: a destroyed buffer has memory");
-  lake->host.bytes += sizeof(gmlk_place);
-  buffer->place_count++; /* more than the addresses that it has */
-  assert_broken("B1: places are missing");
-  buffer->place_count--;
-  lake->host.bytes -= sizeof(gmlk_place);
+  lake->host.bytes += sizeof(gmlk_page);
+  buffer->page_count++; /* more than the addresses that it has */
+  assert_broken("B1: pages are missing");
+  buffer->page_count--;
+  lake->host.bytes -= sizeof(gmlk_page);
 }
 
 /* A hole, and memory behind it; another buffer. */
 static void ends_behind_a_hole(void) {
   gmlake_buffer *buffer = w.buffers[0].value, *other = w.buffers[1].value;
-  breaks(uint8_t, buffer->places[0].state, GMLK_PLACE_COMMITTED,
-         "B1: a buffer's committed places are wrong");
+  breaks(uint8_t, buffer->pages[0].state, GMLK_PAGE_COMMITTED,
+         "B1: a buffer's committed pages are wrong");
   breaks(size_t, buffer->bytes, C, "B1: memory lies behind a buffer's end");
   breaks(gmlk_block *, other->va, buffer->va, "V2: address space is another buffer's");
   breaks(gmlk_block *, buffer->arena->buffer_space.used, NULL, "V3: used address space is not in");
@@ -814,17 +816,19 @@ static void while_it_sleeps(gmlk_arena *a, gmlake_buffer *buffer) {
   breaks(uint8_t, a->chunks.items[0].is_asleep, 0, "A5: a handle and a state differ");
   breaks(size_t, a->chunks.asleep_count, 0, "P1: the chunks' totals are wrong");
   breaks(unsigned, a->sleep, GMLK_AWAKE, "V1: address space is in a state");
-  breaks(unsigned, buffer->arena->sleep, GMLK_AWAKE, "B2: a place is in a state");
+  breaks(unsigned, buffer->arena->sleep, GMLK_AWAKE, "B2: a page is in a state");
   breaks(size_t, lake->stats.sleeping_bytes, 0, "L4: sleeping_bytes is not what a walk counts");
   breaks(uint64_t, a->copies[1].offset, 0, "Q1: copies are out of order");
   breaks(uint32_t, a->copies[0].grains, 0, "Q1: a copy lies outside the arena");
   breaks(uint32_t, a->copies[0].at, a->tail.at, "Q1: a copy lies outside the arena");
   breaks(uint32_t, a->copies[0].at, 1, "Q1: a copy is of 2 chunks");
-  breaks(size_t, a->vault_bytes, C, "Q1: the vault is not of its size");
-  breaks(uint64_t, a->copies[1].offset, 1 << 30, "Q1: a copy lies outside the vault");
-  breaks(size_t, a->vault_count, 2, "Q1: more pieces of a vault than room for them");
-  breaks(uint64_t, a->vaults[0].offset, 512, "Q1: a piece of the vault is not in its place");
-  breaks(void *, a->vaults[0].memory, NULL, "Q1: a piece of the vault is not in its place");
+  breaks(size_t, a->host_copy_bytes, C, "Q1: the host copy is not of its size");
+  breaks(uint64_t, a->copies[1].offset, 1 << 30, "Q1: a copy lies outside the host copy");
+  breaks(size_t, a->host_copy_count, 2, "Q1: more pieces of a host copy than room for them");
+  breaks(uint64_t, a->host_copies[0].offset, 512,
+         "Q1: a piece of the host copy is not in its place");
+  breaks(void *, a->host_copies[0].memory, NULL,
+         "Q1: a piece of the host copy is not in its place");
   breaks(size_t, a->copy_count, 1, "Q2: more copies are done than there are");
   breaks(size_t, a->copy_count, a->copy_capacity + 1, "Q1: more copies than room for them");
 }
@@ -851,11 +855,11 @@ static void sleepers(void) {
   }
   va = a->window_space.head.next;
   breaks(uint8_t, va->state, GMLK_UNBACKED, "V1: address space is in a state");
-  breaks(uint8_t, buffer->places[0].mark, 1, "B2: a place is in a state");
+  breaks(uint8_t, buffer->pages[0].mark, 1, "B2: a page is in a state");
   breaks(unsigned, a->sleep, GMLK_ASLEEP + 1, "E1: a pool's arenas are not in one state");
-  breaks(unsigned, buffer->arena->sleep, GMLK_DROWSY, "E1: a pool's arenas are not in one state");
+  breaks(unsigned, buffer->arena->sleep, GMLK_CHANGING, "E1: a pool's arenas are not in one state");
   breaks(size_t, a->copy_count, 1, "Q1: more copies than room for them");
-  breaks(size_t, a->vault_bytes, 1, "Q1: the vault is not of its size");
+  breaks(size_t, a->host_copy_bytes, 1, "Q1: the host copy is not of its size");
   lake->host.bytes += sizeof(copy);
   a->copy_capacity = 1;
   a->copies = &copy;
@@ -869,14 +873,14 @@ static void sleepers(void) {
 /* While no stream is known none can be named, not by a place whose tag is not read yet either. */
 static void places(void) {
   gmlake_buffer *buffer = w.buffers[0].value;
-  gmlk_place *place = buffer->places;
+  gmlk_page *place = buffer->pages;
   is(lake->streams.count <= GMLK_FIRST_STREAM);
-  breaks(uint16_t, place[0].stream, GMLK_FIRST_STREAM, "B2: a place's tag names no stream");
-  breaks(uint16_t, place[1].stream, GMLK_FIRST_STREAM, "B2: a place's tag names no stream");
-  breaks(uint32_t, place[0].slot, buffer->arena->slot_count, "B3: a place maps no chunk");
-  breaks(uint8_t, place[1].state, GMLK_PLACE_COMMITTED + 1, "B2: a place is in a state");
-  breaks(uint8_t, place[0].mark, 1, "B2: a place is in a state");
-  breaks(uint64_t, place[1].address, place[1].address + C, "B5: a place is not where");
+  breaks(uint16_t, place[0].stream, GMLK_FIRST_STREAM, "B2: a page's tag names no stream");
+  breaks(uint16_t, place[1].stream, GMLK_FIRST_STREAM, "B2: a page's tag names no stream");
+  breaks(uint32_t, place[0].slot, buffer->arena->slot_count, "B3: a page maps no chunk");
+  breaks(uint8_t, place[1].state, GMLK_PAGE_COMMITTED + 1, "B2: a page is in a state");
+  breaks(uint8_t, place[0].mark, 1, "B2: a page is in a state");
+  breaks(uint64_t, place[1].address, place[1].address + C, "B5: a page is not where");
 }
 
 /* What gmlake.h numbers in brackets and gmlake_check tells is told above. */
@@ -897,10 +901,10 @@ static void shared_memory(void) {
     then("hA -a@A");
   } else if (stage == 1) {
     breaks(size_t, lake->return_count, 0, "N5: the count of blocks to return is wrong");
-    breaks(int, b->as.live.note->is_shared, 0, "N5: the count of blocks to return is wrong");
-    breaks(gmlk_note *, lake->returns, lake->home.pending,
+    breaks(int, b->as.live.extra->is_shared, 0, "N5: the count of blocks to return is wrong");
+    breaks(gmlk_extra *, lake->returns, lake->home.pending,
            "N5: a pending block is in another list");
-    breaks(gmlk_note *, lake->home.pending, NULL, "N1: a list of pending blocks is wrong");
+    breaks(gmlk_extra *, lake->home.pending, NULL, "N1: a list of pending blocks is wrong");
     then("eA T:99 -b@A T:99");
   } else {
     b = tile_of('b');

@@ -349,7 +349,7 @@ static void uses_a_destroyed_pool(void) {
   gmlake_mock_get_census(mock, &counted);
   gmlake_mock_fail_at(mock, counted.call_count + 3, GMLAKE_ERROR_DRIVER, 0);
   must(gmlake_pool_destroy(lake, pool));
-  must_be(lake->dead == pool, "the pool's record is not kept");
+  must_be(lake->released_pools == pool, "the pool's record is not kept");
   mistake();
   must(gmlake_alloc_with(lake, &wanted, LEGACY, &ptr));
 }

@@ -124,8 +124,8 @@ static void a_trim_has_its_records(void **state) {
     (void)take(C / 2);
   }
   for (i = 0; i < 65; i++) drop(odd[i]);
-  assert_true(gmlk_records_reserve(&lake->records, &lake->host, GMLK_BATCH_MIN));
-  assert_in_range(lake->records.unused_count, GMLK_BATCH_MIN, 2 * GMLK_BATCH_MIN - 1);
+  assert_true(gmlk_records_reserve(&lake->records, &lake->host, GMLK_AT_ONCE_MIN));
+  assert_in_range(lake->records.unused_count, GMLK_AT_ONCE_MIN, 2 * GMLK_AT_ONCE_MIN - 1);
   assert_int_equal(trim_to(0), 65 * C);
   abandon();
 }
@@ -323,16 +323,16 @@ static void another_thread_grows_during_the_handler(void **state) {
 #define COUNTERS 4
 #define COUNTS 50000
 
-static gmlk_latch latch;
+static gmlk_spinlock latch;
 static unsigned counted;
 
 static void *count_up(void *argument) {
   unsigned i;
   (void)argument;
   for (i = 0; i < COUNTS; i++) {
-    gmlk_latch_lock(&latch);
+    gmlk_spinlock_lock(&latch);
     counted++;
-    gmlk_latch_unlock(&latch);
+    gmlk_spinlock_unlock(&latch);
   }
   return NULL;
 }
@@ -343,29 +343,29 @@ static void a_latch_lets_one_in(void **state) {
   pthread_t threads[COUNTERS];
   size_t i;
   (void)state;
-  gmlk_latch_init(&latch);
+  gmlk_spinlock_init(&latch);
   counted = 0;
   nap_count = 0;
-  gmlk_latch_lock(&latch);
+  gmlk_spinlock_lock(&latch);
   for (i = 0; i < COUNTERS; i++)
     assert_int_equal(pthread_create(&threads[i], NULL, count_up, NULL), 0);
   while (!__atomic_load_n(&nap_count, __ATOMIC_RELAXED)) (void)nanosleep(&a_while, NULL);
   assert_int_equal(counted, 0);
-  gmlk_latch_unlock(&latch);
+  gmlk_spinlock_unlock(&latch);
   for (i = 0; i < COUNTERS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
   assert_int_equal(counted, COUNTERS * COUNTS);
-  gmlk_latch_destroy(&latch);
+  gmlk_spinlock_destroy(&latch);
 }
 
 static void a_latch_that_was_free_is_asked_for_again(void **state) {
   (void)state;
-  gmlk_latch_init(&latch);
+  gmlk_spinlock_init(&latch);
   quicker = 3;
-  gmlk_latch_lock(&latch);
+  gmlk_spinlock_lock(&latch);
   assert_int_equal(quicker, 0);
   assert_int_equal(latch.taken, 1);
-  gmlk_latch_unlock(&latch);
-  gmlk_latch_destroy(&latch);
+  gmlk_spinlock_unlock(&latch);
+  gmlk_spinlock_destroy(&latch);
 }
 
 /* Callbacks on several threads end in any order. */
@@ -373,17 +373,17 @@ static void callbacks_end_in_any_order(void **state) {
   gmlk_callback first, second;
   (void)state;
   start(4);
-  gmlk_books_lock(lake);
+  gmlk_lock_state(lake);
   gmlk_callback_begin(lake, &first, 0, NULL);
-  gmlk_books_lock(lake);
+  gmlk_lock_state(lake);
   gmlk_callback_begin(lake, &second, 0, NULL);
   gmlk_callback_end(lake, &first);
-  assert_true(lake->is_barred);
+  assert_true(lake->is_restricted);
   assert_ptr_equal(lake->callbacks, &second);
-  gmlk_books_unlock(lake);
+  gmlk_unlock_state(lake);
   gmlk_callback_end(lake, &second);
-  assert_false(lake->is_barred);
-  gmlk_books_unlock(lake);
+  assert_false(lake->is_restricted);
+  gmlk_unlock_state(lake);
   finish();
 }
 

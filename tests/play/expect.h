@@ -198,7 +198,7 @@ static size_t held_in(gmlake_pool *pool) {
 static uint64_t map_of(const buffer *b) {
   uint64_t bits = 0;
   uint32_t i;
-  for (i = 0; i < b->value->place_count; i++)
+  for (i = 0; i < b->value->page_count; i++)
     if (gmlk_is_committed(b->value, i)) bits |= (uint64_t)1 << i;
   return bits;
 }

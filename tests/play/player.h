@@ -822,7 +822,7 @@ static void do_commit(buffer *b, int on) {
                                                           value_in(now->stream));
   if (!is_grown(b, result, "gmlake_buffer_commit", first, end)) return;
   for (i = first; i < end && now->verb == 'C'; i++)
-    judge(chunks[i - first] == b->value->places[i].slot, "another chunk is told than is there");
+    judge(chunks[i - first] == b->value->pages[i].slot, "another chunk is told than is there");
   cells_enter(b, first, end, on);
   if (end > first && b->end < end * b->chunk) b->end = end * b->chunk;
 }

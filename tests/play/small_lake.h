@@ -7,10 +7,10 @@
 
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
-#if !defined(GMLK_CRUMB_PART)
-#define GMLK_CRUMB_PART 4u
-#define GMLK_CRUMBS_PART 4u
-#define GMLK_CRUMBS_FROM 6u
+#if !defined(GMLK_SMALL_PART)
+#define GMLK_SMALL_PART 4u
+#define GMLK_SMALL_RESERVE_PART 4u
+#define GMLK_SMALL_RESERVE_FROM 6u
 #endif
 static unsigned unit_chunks; /* each lake has its own, which player.h sets */
 #define GMLK_UNIT_CHUNKS unit_chunks

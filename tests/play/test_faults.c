@@ -3,9 +3,9 @@
    with pairs of failing calls behind `|`, so that undoing fails too. The judge looks on; beside it,
    what the lake's books say it holds is compared with what the mock holds. A finding is shrunk and
    printed as a line of language.h, which --play plays again. */
-#define GMLK_CRUMB_PART 2u
-#define GMLK_CRUMBS_PART 2u
-#define GMLK_CRUMBS_FROM 1u
+#define GMLK_SMALL_PART 2u
+#define GMLK_SMALL_RESERVE_PART 2u
+#define GMLK_SMALL_RESERVE_FROM 1u
 #include "small_lake.h"
 
 #include <fcntl.h>
@@ -136,9 +136,9 @@ static void count_places(const gmlk_arena *a, holdings *h) {
   const gmlake_buffer *b;
   uint32_t i;
   for (b = a->buffers; b; b = b->next) {
-    for (i = 0; i < b->place_count; i++) {
-      h->mappings += b->places[i].state != GMLK_PLACE_EMPTY && !b->places[i].mark;
-      h->quarantined += b->places[i].state == GMLK_PLACE_BLIND ? a->chunk_bytes : 0;
+    for (i = 0; i < b->page_count; i++) {
+      h->mappings += b->pages[i].state != GMLK_PAGE_EMPTY && !b->pages[i].mark;
+      h->quarantined += b->pages[i].state == GMLK_PAGE_NO_ACCESS ? a->chunk_bytes : 0;
     }
   }
 }
@@ -153,7 +153,8 @@ static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
     if (!chunk->handle) continue;
     h->handles++;
     h->mappings += chunk->is_home;
-    h->quarantined += chunk->is_stuck || is_dead || a->sleep == GMLK_ASLEEP ? a->chunk_bytes : 0;
+    h->quarantined +=
+        chunk->is_quarantined || is_dead || a->sleep == GMLK_ASLEEP ? a->chunk_bytes : 0;
   }
   for (; b && b != &a->tail; b = b->next) h->blocks++;
   for (; va && va != &a->window_space.tail; va = va->next, h->blocks++)
@@ -169,20 +170,21 @@ static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
    capture. */
 static void judge_books(void) {
   const gmlake_mock_census have = census();
-  const gmlk_page *page = lake->records.pages;
+  const gmlk_slab *page = lake->records.slabs;
   const gmlake_pool *dead;
   size_t i, captures_known = 0;
   holdings h;
   memset(&h, 0, sizeof(h));
   for (i = 0; i < lake->arena_count; i++)
     if (lake->arenas[i]) count_arena(lake->arenas[i], 0, &h);
-  for (dead = lake->dead; dead; dead = dead->next_dead) count_arena(&dead->arena, 1, &h);
+  for (dead = lake->released_pools; dead; dead = dead->next_released)
+    count_arena(&dead->arena, 1, &h);
   h.events = lake->streams.event_count + own_events();
   for (i = GMLK_FIRST_STREAM; i < lake->streams.count; i++) {
     h.events += lake->streams.items[i]->fence_count;
     captures_known += lake->streams.items[i]->is_used && lake->streams.items[i]->is_capture;
   }
-  for (; page; page = page->next) h.blocks -= GMLK_PAGE_BLOCKS;
+  for (; page; page = page->next) h.blocks -= GMLK_SLAB_BLOCKS;
   judge(have.handle_count == h.handles, "handles that the books do not know");
   judge(have.mapping_count == h.mappings, "mappings that the books do not know");
   judge(have.reservation_count == h.reservations, "addresses that the books do not know");

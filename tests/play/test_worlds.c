@@ -286,13 +286,13 @@ static void put_list(const gmlk_bins *bins) {
 
 static void put_tiles(const gmlk_block *b, const gmlk_block *tail, int are_blocks) {
   for (; b != tail; b = b->next) {
-    const gmlk_note *note = are_blocks && b->state == GMLK_LIVE ? b->as.live.note : NULL;
+    const gmlk_extra *note = are_blocks && b->state == GMLK_LIVE ? b->as.live.extra : NULL;
     size_t i;
     put(b->at);
     put(b->state);
     if (b->state == GMLK_LIVE) put(b->stream);
     if (b->state == GMLK_PIECE) put(b->as.live.window->va->at);
-    if (are_blocks && b->state == GMLK_FREE) put_tag(b->stream, b->ticket);
+    if (are_blocks && b->state == GMLK_FREE) put_tag(b->stream, b->u.epoch);
     for (i = 0; note && i < note->used_count; i++) put(note->used[i].stream);
   }
   put(b->at);
@@ -308,20 +308,21 @@ static void put_windows(const gmlk_arena *a) {
     put(age);
     put(window->key < GMLK_BLOCKED);
     put(window->va->at);
-    put_tag(window->self.stream, window->self.ticket);
-    for (i = 0; i < window->span_count; i++) put(window->spans[i].at), put(window->spans[i].grains);
+    put_tag(window->self.stream, window->self.u.epoch);
+    for (i = 0; i < window->piece_count; i++)
+      put(window->pieces[i].at), put(window->pieces[i].grains);
   }
   put_tiles(a->window_space.head.next, &a->window_space.tail, 0);
   put_list(a->window_space.holes);
 }
 
 static void put_pending(const gmlk_arena *a) {
-  const gmlk_note *note = NULL;
+  const gmlk_extra *note = NULL;
   size_t i;
   while ((note = gmlk_pending_next(lake, a, note)) != NULL) {
     put(note->block->at);
-    put_tag(note->stream, note->ticket);
-    for (i = 0; i < note->used_count; i++) put_tag(note->used[i].stream, note->used[i].ticket);
+    put_tag(note->stream, note->epoch);
+    for (i = 0; i < note->used_count; i++) put_tag(note->used[i].stream, note->used[i].epoch);
   }
 }
 
@@ -355,12 +356,12 @@ static void put_arena(const gmlk_arena *a) {
 }
 
 static void put_buffer(const buffer *b) {
-  const gmlk_place *place;
+  const gmlk_page *place;
   size_t i;
-  for (i = 0; b->value && i < b->value->place_count; i++) {
-    place = &b->value->places[i];
+  for (i = 0; b->value && i < b->value->page_count; i++) {
+    place = &b->value->pages[i];
     put(place->state);
-    if (place->state == GMLK_PLACE_MAPPED) put_tag(place->stream, place->ticket);
+    if (place->state == GMLK_PAGE_MAPPED) put_tag(place->stream, place->epoch);
     if (place->state) put(place->slot);
     put_used(&b->cells[i].used);
   }

@@ -43,14 +43,14 @@ static void test_books_are_passed_on(void **state) {
   sleeps_of_waiter = sleeps_of_main = is_served = 0;
   start(4);
   drop(take(512));
-  gmlk_books_lock(lake);
+  gmlk_lock_state(lake);
   assert_int_equal(pthread_create(&thread, NULL, alloc_one, &ptr), 0);
   while (read_of(&sleeps_of_waiter) < 3) (void)sched_yield();
-  gmlk_books_unlock(lake);
+  gmlk_unlock_state(lake);
   assert_int_equal(sleeps_of_main, 1);
   assert_true(is_served);
-  gmlk_books_lock(lake); /* nobody waits now: nothing is waited for */
-  gmlk_books_unlock(lake);
+  gmlk_lock_state(lake); /* nobody waits now: nothing is waited for */
+  gmlk_unlock_state(lake);
   assert_int_equal(sleeps_of_main, 1);
   assert_int_equal(pthread_join(thread, &served), 0);
   assert_ptr_equal(served, &ptr);
@@ -61,11 +61,11 @@ static void test_books_are_passed_on(void **state) {
 static int place; /* of the last planner; guarded by the driving lock */
 
 static void *plan_one(void *out_place) {
-  gmlk_books_lock(lake);
-  gmlk_driving_lock(lake);
+  gmlk_lock_state(lake);
+  gmlk_lock_driver(lake);
   *(int *)out_place = ++place;
-  gmlk_driving_unlock(lake);
-  gmlk_books_unlock(lake);
+  gmlk_unlock_driver(lake);
+  gmlk_unlock_state(lake);
   return NULL;
 }
 
@@ -77,11 +77,11 @@ static void test_planners_take_turns(void **state) {
   start(4);
   for (round = 0; round < 100; round++) {
     place = 0;
-    gmlk_books_lock(lake);
-    gmlk_driving_lock(lake);
-    gmlk_books_unlock(lake); /* as while the driver is at work */
+    gmlk_lock_state(lake);
+    gmlk_lock_driver(lake);
+    gmlk_unlock_state(lake); /* as while the driver is at work */
     assert_int_equal(start_waiter(&thread, plan_one, &others), 0);
-    gmlk_driving_unlock(lake);
+    gmlk_unlock_driver(lake);
     (void)plan_one(&own);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(others, 1);

@@ -55,7 +55,7 @@ static void own_take(own_lock *lock) {
   }
   complain(!lock->is_made, "a lock is taken that was not made");
   complain(lock->is_held, "a lock is taken by who holds it");
-  complain(lake && lock == &lake->driving && lake->books.is_held,
+  complain(lake && lock == &lake->driver_lock && lake->state_lock.is_held,
            "the planner's lock is taken by who holds the books");
   lock->is_held = 1;
   lock->taken++;
@@ -94,8 +94,8 @@ static int waits_or_maps(int kind) {
 /* What takes long holds up other planners, and nobody else. */
 static void look_at_locks(int kind) {
   if (!lake || is_ending || !waits_or_maps(kind)) return;
-  complain(lake->books.is_held, "the books are locked while the driver is at work");
-  complain(lake->has_locks && !lake->driving.is_held, "the driver works for no planner");
+  complain(lake->state_lock.is_held, "the books are locked while the driver is at work");
+  complain(lake->has_locks && !lake->driver_lock.is_held, "the driver works for no planner");
 }
 
 static gmlake_result create_buffer(gmlake_buffer **out_buffer) {
@@ -255,12 +255,12 @@ static void every_call_gives_back_what_it_takes(void **state) {
   open_lake();
   furnish();
   for (i = 0; i < CALL_COUNT; i++) {
-    unsigned driving = lake->driving.taken, books = lake->books.taken;
+    unsigned driving = lake->driver_lock.taken, books = lake->state_lock.taken;
     gmlake_result result = calls[i].call();
     if (result != calls[i].result) fail_msg("%s: %s", calls[i].name, gmlake_result_name(result));
     assert_well(calls[i].name);
-    if (lake->books.taken == books) fail_msg("%s: without the books", calls[i].name);
-    if ((lake->driving.taken != driving) != calls[i].is_planner)
+    if (lake->state_lock.taken == books) fail_msg("%s: without the books", calls[i].name);
+    if ((lake->driver_lock.taken != driving) != calls[i].is_planner)
       fail_msg("%s: plans %s", calls[i].name, calls[i].is_planner ? "unlocked" : "for nothing");
   }
   end();
@@ -281,7 +281,7 @@ static void all_locks_are_made_or_none(void **state) {
   assert_int_equal(made, 1);
   furnish();
   for (i = 0; i < CALL_COUNT; i++) assert_int_equal(calls[i].call(), calls[i].result);
-  assert_int_equal(lake->turn.taken + lake->driving.taken + lake->books.taken, 0);
+  assert_int_equal(lake->turn.taken + lake->driver_lock.taken + lake->state_lock.taken, 0);
   end();
 }
 
@@ -632,7 +632,7 @@ static void the_mocks_answers_are_read_under_its_lock(void **state) {
 /* ---- Callbacks ------------------------------------------------------------------------------- */
 
 static void expect_locks(int books, int driving, const char *what) {
-  complain(lake->books.is_held != books || lake->driving.is_held != driving, what);
+  complain(lake->state_lock.is_held != books || lake->driver_lock.is_held != driving, what);
   told++;
 }
 
@@ -652,7 +652,7 @@ static int on_oom(void *user, gmlake *from, const gmlake_error_info *info) {
 static void on_event(void *user, const gmlake_step *event) {
   (void)user, (void)event;
   if (!lake) return;
-  complain(!lake->books.is_held, "the observer is told with the books open");
+  complain(!lake->state_lock.is_held, "the observer is told with the books open");
   told++;
 }
 
@@ -675,7 +675,7 @@ static size_t on_evict(void *user, const gmlake_view *view, size_t mapped_bytes,
 
 static int on_coalesce(void *user, const gmlake_piece *block) {
   (void)user, (void)block;
-  complain(lake->books.is_held, "coalesce is asked with the books locked");
+  complain(lake->state_lock.is_held, "coalesce is asked with the books locked");
   told++;
   return 1;
 }

@@ -576,7 +576,7 @@ static void destroy_during_a_capture_frees_everything(void **state) {
 /* The legacy stream may not wait, and no captured stream either, whatever was planned before. */
 static void nothing_waits_on_the_legacy_stream_during_a_capture(void **state) {
   gmlake_pool *pool;
-  gmlk_drive drive;
+  gmlk_batch drive;
   unsigned legacy, a, b;
   (void)state;
   open_two(8);
@@ -588,12 +588,12 @@ static void nothing_waits_on_the_legacy_stream_during_a_capture(void **state) {
   step(gmlake_capture_begin(lake, A, pool));
   a = gmlk_stream_find(&lake->streams, A);
   assert_ok(gmlake_mock_capture_begin(mock, A));
-  assert_ok(gmlk_drive_begin(&drive, &lake->driver));
+  assert_ok(gmlk_batch_begin(&drive, &lake->driver));
   assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, legacy, b, 1),
                OUT_OF_DEVICE_MEMORY);
   assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, a, b, 1),
                OUT_OF_DEVICE_MEMORY);
-  gmlk_drive_end(&drive);
+  gmlk_batch_end(&drive);
   assert_int_equal(drive.calls, 0);
   assert_ok(gmlake_mock_capture_end(mock, A)); /* not spoilt */
   step(gmlake_capture_end(lake, A));

@@ -784,7 +784,7 @@ static void test_address_space(void **state) {
   while (count) gmlk_va_give(&space, &records, taken[--count]);
   check_va();
   assert_int_equal(space.head.next->grains, VA_SLOTS);
-  assert_int_equal(records.unused_count % GMLK_PAGE_BLOCKS, GMLK_PAGE_BLOCKS - 1); /* none lost */
+  assert_int_equal(records.unused_count % GMLK_SLAB_BLOCKS, GMLK_SLAB_BLOCKS - 1); /* none lost */
   gmlk_records_destroy(&records, &host);
   host_close(&host);
 }
@@ -830,7 +830,7 @@ static void test_window_trees(void **state) {
   memset(&spool, 0, sizeof(spool));
   memset(windows, 0, sizeof(windows));
   memset(blocks, 0, sizeof(blocks));
-  for (i = 0; i < 8; i++) blocks[i].ticket = 1003 + i;
+  for (i = 0; i < 8; i++) blocks[i].u.epoch = 1003 + i;
   for (i = 0; i < WINDOWS; i++) {
     windows[i].self.grains = 1000 + below(7);
     windows[i].number = i + 1;
@@ -844,7 +844,7 @@ static void test_window_trees(void **state) {
     } else if (below(20) == 0) {
       gmlk_windows_unblock(&spool, b);
       b->flags = 0;
-      for (i = 0; i < WINDOWS; i++) assert_true(windows[i].key != GMLK_BLOCKED + b->ticket);
+      for (i = 0; i < WINDOWS; i++) assert_true(windows[i].key != GMLK_BLOCKED + b->u.serial);
       blocked = check_tree(spool.blocked);
       open = check_tree(spool.open);
     } else if (w->key < GMLK_BLOCKED && below(2)) {
@@ -925,7 +925,7 @@ static void draw(const char *picture) {
 }
 
 static int plan(uint32_t grains, uint32_t align, int whole_only, gmlk_window_plan *out) {
-  gmlk_taker taker;
+  gmlk_requester taker;
   gmlk_window_plan scanned;
   int is_planned, is_found;
   memset(&taker, 0, sizeof(taker));
@@ -944,10 +944,10 @@ static int plan(uint32_t grains, uint32_t align, int whole_only, gmlk_window_pla
 
 static void expect_spans(const gmlk_window_plan *p, size_t count, const uint32_t *wanted) {
   size_t i;
-  assert_int_equal(p->span_count, count);
+  assert_int_equal(p->piece_count, count);
   for (i = 0; i < count; i++) {
-    assert_int_equal(arena.spans[i].at, wanted[2 * i]);
-    assert_int_equal(arena.spans[i].grains, wanted[2 * i + 1]);
+    assert_int_equal(arena.pieces[i].at, wanted[2 * i]);
+    assert_int_equal(arena.pieces[i].grains, wanted[2 * i + 1]);
   }
 }
 
@@ -1006,7 +1006,7 @@ static void test_plan_alignment(void **state) {
   arena_open(&host, SLOTS);
   draw("#.......########........");
   assert_true(plan(15, 1, 0, &p));
-  assert_int_equal(arena.spans[0].at, 1);
+  assert_int_equal(arena.pieces[0].at, 1);
   assert_true(plan(12, 4, 0, &p)); /* the tail is cut to begin on a multiple of 4 */
   expect_spans(&p, 2, spans);
   assert_false(plan(13, 4, 0, &p));
@@ -1081,11 +1081,11 @@ static void test_plan_ends(void **state) {
   draw(picture);
   gmlk_supply_find(&arena, GMLK_CLEAN, 5, 1, &supply);
   assert_int_equal(supply.run_count, 0);
-  assert_int_equal(supply.tip_count, GMLK_END_TRIES);
+  assert_int_equal(supply.head_count, GMLK_END_TRIES);
   assert_int_equal(gmlk_supply_sum(&arena, 0, &supply), 4);
-  assert_int_equal(supply.tip_grains, 4);
+  assert_int_equal(supply.head_grains, 4);
   for (slot = 0; slot < GMLK_END_TRIES; slot++) {
-    assert_int_equal(arena.tips[slot].grains, slot < 10 ? 4 : 3);
+    assert_int_equal(arena.head_fragments[slot].grains, slot < 10 ? 4 : 3);
   }
   arena_close(&host);
 }
@@ -1183,12 +1183,12 @@ static void check_plan(const gmlk_window_plan *p, uint32_t grains, uint32_t alig
   uint32_t i, at, sum = 0, chunks = 0;
   unsigned char used[SLOTS];
   memset(used, 0, sizeof(used));
-  assert_int_equal(arena.spans[0].at % align, 0);
-  for (i = 0; i < p->span_count; i++) {
-    const gmlk_span *s = &arena.spans[i];
+  assert_int_equal(arena.pieces[0].at % align, 0);
+  for (i = 0; i < p->piece_count; i++) {
+    const gmlk_piece *s = &arena.pieces[i];
     assert_true(s->grains > 0);
     assert_true(i == 0 || s->at % CHUNK == 0);
-    assert_true(i + 1 == p->span_count || (s->at + s->grains) % CHUNK == 0);
+    assert_true(i + 1 == p->piece_count || (s->at + s->grains) % CHUNK == 0);
     if (whole_only) assert_true(s->at % CHUNK == 0 && s->grains % CHUNK == 0);
     for (at = s->at; at < s->at + s->grains; at++) assert_int_equal(drawing[at], '.');
     for (at = s->at / CHUNK; at <= (s->at + s->grains - 1) / CHUNK; at++) {
@@ -1239,8 +1239,8 @@ static void check_shortfall(const gmlk_window_plan *p, uint32_t slots, uint32_t 
    behind them. Of two windows that are free, the older one is found. */
 static void test_window_behind_many_others(void **state) {
   static gmlk_window windows[200];
-  gmlk_span span[2];
-  gmlk_taker taker = gmlk_taker_of(GMLK_FIRST_STREAM, GMLAKE_NO_WAIT);
+  gmlk_piece span[2];
+  gmlk_requester taker = gmlk_requester_of(GMLK_FIRST_STREAM, GMLAKE_NO_WAIT);
   gmlk_block *b;
   gmlk_host host;
   size_t i;
@@ -1248,12 +1248,12 @@ static void test_window_behind_many_others(void **state) {
   host_open(&host, 51);
   arena_open(&host, SLOTS);
   draw("LLLLLLLL........");
-  span[0] = gmlk_span_of(0, 8);
-  span[1] = gmlk_span_of(8, 8);
+  span[0] = gmlk_piece_with(0, 8);
+  span[1] = gmlk_piece_with(8, 8);
   memset(windows, 0, sizeof(windows));
   for (i = 0; i < 200; i++) {
-    windows[i].spans = &span[i >= 198];
-    windows[i].span_count = 1;
+    windows[i].pieces = &span[i >= 198];
+    windows[i].piece_count = 1;
     windows[i].self.grains = 8;
     windows[i].number = i + 1;
     gmlk_window_set_idle(&arena.windows, &windows[i], GMLK_CLEAN, 0);
@@ -1263,8 +1263,8 @@ static void test_window_behind_many_others(void **state) {
   assert_ptr_equal(gmlk_window_find(&arena, &no_streams, taker, 8, 1, 0), &windows[198]);
   b = gmlk_locate(&arena, 0);
   assert_true(b->flags & GMLK_IN_THE_WAY);
-  assert_int_equal(windows[0].key, GMLK_BLOCKED + b->ticket);
-  assert_int_equal(windows[197].key, GMLK_BLOCKED + b->ticket);
+  assert_int_equal(windows[0].key, GMLK_BLOCKED + b->u.serial);
+  assert_int_equal(windows[197].key, GMLK_BLOCKED + b->u.serial);
   gmlk_windows_unblock(&arena.windows, b);
   assert_null(arena.windows.blocked);
   arena_close(&host);

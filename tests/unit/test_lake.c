@@ -355,15 +355,15 @@ static void run_child(void) {
   const uint64_t calls = census().call_count;
   int status = 0;
   pid_t child;
-  gmlk_books_lock(lake);
-  gmlk_driving_lock(lake);
+  gmlk_lock_state(lake);
+  gmlk_lock_driver(lake);
   child = fork();
   if (child == 0) {
     (void)alarm(patience());
     _exit(in_child(calls));
   }
-  gmlk_driving_unlock(lake);
-  gmlk_books_unlock(lake);
+  gmlk_unlock_driver(lake);
+  gmlk_unlock_state(lake);
   assert_true(child > 0);
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_true(WIFEXITED(status));
@@ -375,7 +375,7 @@ static void answer_children(void) {
   every_open();
   run_child();
   gmlk_process_destroy(&lake->process); /* as on a system that clears no page */
-  lake->gate = NULL;
+  lake->fork_guard = NULL;
   run_child();
   every_close(); /* the parent's lake lives on */
   drop(take(2 * C));
@@ -681,7 +681,7 @@ static void numbers_of_streams_lack_like_memory(void **state) {
   (void)state;
   start(4);
   assert_error(gmlake_free(lake, &p, LEGACY), UNKNOWN_POINTER);
-  gmlk_books_lock(lake);
+  gmlk_lock_state(lake);
   assert_error(gmlk_leave(lake, GMLAKE_ERROR_OUT_OF_HOST_MEMORY), OUT_OF_HOST_MEMORY);
   assert_error(last_error().result, OUT_OF_HOST_MEMORY);
   assert_non_null(strstr(last_error().text, "gmlake_forget_stream"));

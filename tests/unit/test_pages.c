@@ -53,7 +53,7 @@ static void assert_map(gmlake_buffer *buffer, const char *map) {
     assert_int_equal(is_memory(buffer, i), map[i] == 'm');
     count += map[i] == 'm';
   }
-  for (; i < buffer->place_count; i++) assert_false(is_memory(buffer, i));
+  for (; i < buffer->page_count; i++) assert_false(is_memory(buffer, i));
   assert_int_equal(info_of(buffer).committed_bytes, count * C);
 }
 
@@ -247,7 +247,7 @@ static void a_chunk_of_a_buffer_is_no_block_at_home(void **state) {
   buffer = open_buffer(4);
   drop(take(2 * C));
   commit(buffer, 0, 1);
-  home = gmlk_slot_home(&lake->home, buffer->places[0].slot);
+  home = gmlk_slot_home(&lake->home, buffer->pages[0].slot);
   step_error(gmlake_free(lake, (void *)(uintptr_t)home, LEGACY), UNKNOWN_POINTER);
   step_error(gmlake_find(lake, (void *)(uintptr_t)home, &found), UNKNOWN_POINTER);
   assert_ok(gmlake_get_map(lake, entries, 16, &count));
