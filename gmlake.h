@@ -16,8 +16,8 @@ CONTENTS
     >>lake >>observe           the lake and its locks; what the observer is told
     >>addresses                addresses, asked for where they are needed
     >>pending >>fences         frees that wait; when the lake records events, asks and waits
-    >>request >>planner        an attempt to serve a request; what a window is to be made of
-    >>stitch >>places >>grow   making windows; mappings of buffers; creating and returning chunks
+    >>request >>planner        a request while it is served; what a window is to be made of
+    >>stitch >>pages >>grow    making windows; mappings of buffers; creating and returning chunks
     >>research >>serve >>free  policies; serving a request; freeing a block
     >>copies >>lend            contents kept on the host; graphs' memory that others use meanwhile
     >>pools >>buffer           arenas, pools and captures; buffers
@@ -87,7 +87,7 @@ GLOSSARY
   pBlock      a range of the arena, free or live (paper). The free pBlocks are the paper's pPool
   window      a second, contiguous mapping of several ranges of the arena: the paper's sBlock. All
               windows, live and idle, are the paper's sPool
-  span        one of a window's ranges. All but the first begin where a chunk begins; all but the
+  piece       one of a window's ranges. All but the first begin where a chunk begins; all but the
               last end where a chunk ends
   tag         says which pending work may still use a free range: none (clean), or that of a stream
               up to one of its epochs
@@ -104,7 +104,7 @@ GLOSSARY
 HOW AN ALLOCATION IS SERVED
   1. S1: a free range that the stream may use now and that has exactly the size. S2: the smallest
      larger range, if less than a chunk of it is left.
-  2. S1: of the idle windows of exactly the size whose spans are all free again, the one that was
+  2. S1: of the idle windows of exactly the size whose pieces are all free again, the one that was
      made first. No driver call.
   3. S2: the smallest larger range, split. No driver call. If it is at the end of an arena of 32
      chunks or more, half a chunk or less of it is set aside for small blocks. The later steps may
@@ -178,7 +178,7 @@ CAPTURES
   too: an event there would spoil the capture.
   If an error keeps gmlake_capture_end from being called, the lake asks the driver
   (cuStreamIsCapturing) and ends the capture itself: in the next gmlake_capture_begin on the stream,
-  and in every call that takes the driving lock, if memory was allocated in the capture.
+  and in every call that takes the driver lock, if memory was allocated in the capture.
 
 LENDING
   I want one pool for many graphs. Capture them into it one after the other: each takes what the
@@ -220,7 +220,7 @@ GROWING BUFFERS
     instead of destroying it.
   - A commit needs a chunk for each hole, and takes the first of these: the one that is still mapped
     there; a free chunk whose work is complete; one that a block of the same stream left, or else
-    one that a buffer left there; a new chunk; a new chunk in the place of what gmlake_trim would
+    one that a buffer left there; a new chunk; a new chunk instead of one that gmlake_trim would
     return; what steps 10 to 13 above find (with GMLAKE_WAIT_FIRST before new chunks). Several
     buffers may have one chunk mapped, but only one of them, or blocks, has it as memory.
   - Blocks and buffers share free memory. I want this sharing to cost least: give the buffer chunks
@@ -290,24 +290,24 @@ POLICIES
   asked about buffers.
 
 THREADS
-  Every function but gmlake_destroy may be called from any thread. There are two locks. The driving
-  lock is for the one thread that plans and calls the driver. The books are what the lake has
-  written down of its memory. Their lock is held for a short time only: frees, and allocations that
-  need no driver, take it alone and never wait for the driver.
-  gmlake_forget_stream and gmlake_capture_end take the driving lock too, and gmlake_capture_begin
+  Every function but gmlake_destroy may be called from any thread. There are two locks. The driver
+  lock is for the one thread that plans and calls the driver. The state lock guards what the lake
+  has written down of its memory. It is held for a short time only: frees, and allocations that need
+  no driver, take it alone and never wait for the driver.
+  gmlake_forget_stream and gmlake_capture_end take the driver lock too, and gmlake_capture_begin
   where the stream is captured already: what is under way on that stream ends before. So do
   gmlake_get_chunks, gmlake_get_map and gmlake_pool_get_stats: they wait while memory is created or
-  unmapped. GMLAKE_SINGLE_THREADED: no locks. The books' lock spins, then sleeps. A thread that has
+  unmapped. GMLAKE_SINGLE_THREADED: no locks. The state lock spins, then sleeps. A thread that has
   held it for long, as gmlake_check and gmlake_get_map do, or again and again, lets those in that
   have waited: such a call takes up to twice as long while others wait.
   With GMLAKE_MUTEX defined, and under compilers other than GCC and Clang, it is a mutex like the
-  driving lock, and as fair as that is.
-  A child of fork has no lake: the device is its parent's, and the books were copied while another
-  thread may have been changing them. In a child gmlake_free does nothing and answers OK, so that
-  destructors may run; gmlake_get_last_error and gmlake_get_desc answer; every other call answers
-  GMLAKE_ERROR_FORKED. None of them takes a lock. To find out costs
-  a load from a page that the system clears in children, or a getpid where there is no
-  MADV_WIPEONFORK (Linux before 4.14).
+  driver lock, and as fair as that is.
+  A child of fork has no lake: the device is its parent's, and what the lake had written down was
+  copied while another thread may have been changing it. In a child gmlake_free does nothing and
+  answers OK, so that destructors may run; gmlake_get_last_error and gmlake_get_desc answer; every
+  other call answers GMLAKE_ERROR_FORKED. None of them takes a lock. To find out costs a load from a
+  page that the system clears in children, or a getpid where there is no MADV_WIPEONFORK (Linux
+  before 4.14).
 
 QUESTIONS
   I want to know ...
@@ -340,8 +340,8 @@ FIRST STEP
 
 COSTS (measured; see bench/RESULTS.md)
   alloc and free   35 to 70 ns without the driver, 130 to 350 ns beyond 100,000 live blocks (the
-                   processor's caches). A free range or an exact window is O(1), plus the spans of a
-                   window, plus one entry for each chunk whose first block changes. Where clean
+                   processor's caches). A free range or an exact window is O(1), plus the pieces of
+                   a window, plus one entry for each chunk whose first block changes. Where clean
                    memory and a stream's lie side by side, a search is O(log of how often they do).
   stitch           20 to 30 us for each chunk mapped (cuMemSetAccess). To plan it: O(chunks
                    mapped), or O(slots) if the request may wait for other streams
@@ -741,7 +741,7 @@ typedef struct gmlake_piece {
 } gmlake_piece;
 
 typedef struct gmlake_request { /* what is asked for */
-  uint64_t number;              /* counts attempts from 1 on; the observer's events name it */
+  uint64_t number;              /* from 1 on, each try of a request has another; steps name it */
   size_t bytes, alignment;      /* as asked for; 512 at least */
   unsigned flags;               /* GMLAKE_EXCLUSIVE, GMLAKE_NO_STITCH, GMLAKE_NO_GROW */
   gmlake_stream stream;
@@ -786,9 +786,9 @@ typedef struct gmlake_plan {
 } gmlake_plan;
 
 /* Decisions. Where a pointer is NULL the built-in policy decides, as it does for requests of more
-   than the arena's addresses or of 1 TiB and more. The functions are called with the books
-   unlocked, for one planner at a time. They may ask the lake about blocks and figures; other calls
-   on their thread get INVALID_ARGUMENT. The lake checks a plan before it changes anything. After an
+   than the arena's addresses or of 1 TiB and more. The functions are called without a
+   lock, for one planner at a time. They may ask the lake about blocks and figures; other calls on
+   their thread get INVALID_ARGUMENT. The lake checks a plan before it changes anything. After an
    illegal plan the allocation answers INVALID_ARGUMENT, gmlake_get_last_error has the reason, and
    the heap is as it was. */
 typedef struct gmlake_policy {
@@ -834,7 +834,7 @@ typedef enum gmlake_step_kind {
 typedef struct gmlake_step {
   gmlake_step_kind kind;
   unsigned state;   /* ALLOC: the paper's, 1 to 5; else 0 */
-  uint64_t request; /* the number of the attempt that it serves, 0: of none */
+  uint64_t request; /* the number of the request that it serves, 0: of none */
   /* ALLOC, FREE, USE: the block's; STITCH, REUSE, EVICT: the window's; SPLIT, GROW: of the first
      byte taken or created, at home; BUFFER, END: the buffer's; COMMIT, DISCARD: the range's; else,
      and of the chunks of buffers, 0. */
@@ -844,16 +844,16 @@ typedef struct gmlake_step {
   size_t asked_bytes;   /* ALLOC, FREE, USE: of the user; BUFFER: its max_bytes */
   gmlake_stream stream; /* that the memory, or the waiting, is for; USE: that was named */
   const char *reason;   /* a few words, never NULL; they stay valid */
-  uint64_t driver_ns;   /* in calls of the backend: of this step, ALLOC: of the whole attempt */
+  uint64_t driver_ns;   /* in calls of the backend: of this step, ALLOC: of the whole request */
   size_t reserved_bytes, active_bytes; /* of the lake, after it */
   const char *label; /* of the request that it serves; BUFFER: the buffer's; NULL: it has none */
   gmlake_pool *pool; /* that was asked; BUFFER: the buffer's; NULL: the default one, or none */
 } gmlake_step;
 
-/* The observer is told of every step, in order, with the books locked. It must be quick and may not
-   call any lake: its own answers INVALID_ARGUMENT. Of gmlake_destroy it is told the waits alone: no
-   FREE for what is still live, no EVICT or TRIM for what is given back. Windows that go with their
-   pool are not told and not counted as evicted. fn NULL: there is no observer. */
+/* The observer is told of every step, in order, with the state lock held. It must be quick and may
+   not call any lake: its own answers INVALID_ARGUMENT. Of gmlake_destroy it is told the waits
+   alone: no FREE for what is still live, no EVICT or TRIM for what is given back. Windows that go
+   with their pool are not told and not counted as evicted. fn NULL: there is no observer. */
 typedef struct gmlake_observer {
   void (*fn)(void *user, const gmlake_step *step);
   void *user;
@@ -1022,20 +1022,20 @@ typedef struct gmlake_stats {
   size_t stitched_bytes, stitched_bytes_peak;   /* all windows, live and idle */
   size_t pending_bytes, pending_bytes_peak;     /* freed, waiting for recorded streams alone */
   uint64_t allocation_count, free_count;
-  uint64_t state_count[5]; /* attempts served in the paper's states S1 to S4; a chunk that a buffer
-                              gets counts as one, a chunk that it takes back does not. S5: attempts
+  uint64_t state_count[5]; /* requests served in the paper's states S1 to S4; a chunk that a buffer
+                              gets counts as one, a chunk that it takes back does not. S5: requests
                               that failed */
   uint64_t split_count, stitch_count, stitch_reuse_count, stitch_evict_count;
   uint64_t chunk_count;       /* chunks held now */
   uint64_t driver_call_count; /* calls of the backend since creation, but clock_ns, stream_id,
                                  capture_exchange and is_capturing */
   uint64_t driver_ns;         /* time in them and in capture exchanges, by the backend's clock; not
-                                 counted: frees' event records, which are made with the books locked
-                                 (0.2 us each) */
+                                 counted: frees' event records, which are made with the state lock
+                                 held (0.2 us each) */
   uint64_t stream_wait_count; /* waits queued on a stream for another stream's memory */
   uint64_t host_wait_count;   /* waits of the host: last steps before an error, growing buffers,
                                  destroying a pool or a lake */
-  uint64_t oom_count;         /* attempts that failed for want of memory, each of the handler's
+  uint64_t oom_count;         /* requests that failed for want of memory, each of the handler's
                                  retries too */
   size_t quarantined_bytes;   /* memory given up because undoing failed */
   uint64_t live_count;        /* live blocks now */
@@ -1304,9 +1304,9 @@ GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *lake, gmlake_budget *out_budg
 /* What was wrong in the last call on this lake that failed, on any thread; or what failed inside a
    call that then succeeded another way. Of a refused argument: name, value, and what is legal. */
 GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *lake, gmlake_error_info *out_info);
-/* Verifies every invariant of the lake's books, in time linear in its size; it does not look at
-   what blocks hold. CORRUPT: gmlake_get_last_error names the first broken one. Damaged links
-   between records may end the program. */
+/* Verifies every invariant of what the lake has written down, in time linear in its size; it does
+   not look at what blocks hold. CORRUPT: gmlake_get_last_error names the first broken one. Damaged
+   links between records may end the program. */
 GMLAKE_DEF gmlake_result gmlake_check(gmlake *lake);
 /* GMLAKE_VERSION of the implementation that is linked. */
 GMLAKE_DEF int gmlake_version(void);

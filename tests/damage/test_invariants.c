@@ -518,7 +518,7 @@ static void the_index(void) {
 }
 
 /* What is set aside for small blocks. */
-static void crumbs(void) {
+static void small_reserve(void) {
   static gmlk_block *c;
   gmlk_arena *a = &lake->home;
   const gmlake_stream stream = value_in(1);
@@ -970,7 +970,7 @@ static const struct relation {
      pieces},
     {"a_full_row", "{granule:16 cap:64}", a_full_row},
     {"the_index", "{granule:16 cap:8} +a=1", the_index},
-    {"crumbs", "{granule:16 cap:72} +x=31@A +a=512b@A", crumbs},
+    {"small_reserve", "{granule:16 cap:72} +x=31@A +a=512b@A", small_reserve},
     {"sorted_pools", "{granule:16 cap:8} +a=1@n +b=512b@n -a@n", sorted_pools},
     {"gaps", "{granule:16 cap:8} +z.3=7@n -z.3@n +a-g=1 -bdf@n T:0 released=3", gaps},
     {"no_gaps", "{granule:16 cap:8} +z.3=7@n -z.3@n +a-g=1", no_gaps},
