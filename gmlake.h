@@ -6,28 +6,6 @@ Do this in ONE file, before any other header:
 Every other file only includes it, without that macro.
 C99 or C++11 and later; -lpthread -ldl on old systems.
 
-CONTENTS
-  The manual, the declarations, the implementation in sections. A section calls only sections above
-  it. Their tags:
-    >>base >>block >>bins      sizes, host memory, locks; records of blocks; free lists by size
-    >>tree >>index             runs of free memory; live blocks by address
-    >>driver >>streams         calls of the backend; streams, their fences, who may wait for them
-    >>chunks >>arena >>windows chunks and their handles; how blocks tile them; stitched blocks
-    >>lake >>observe           the lake and its locks; what the observer is told
-    >>addresses                addresses, asked for where they are needed
-    >>pending >>fences         frees that wait; when the lake records events, asks and waits
-    >>request >>planner        a request while it is served; what a window is to be made of
-    >>stitch >>pages >>grow    making windows; mappings of buffers; creating and returning chunks
-    >>research >>serve >>free  policies; serving a request; freeing a block
-    >>copies >>lend            contents kept on the host; graphs' memory that others use meanwhile
-    >>pools >>buffer           arenas, pools and captures; buffers
-    >>sharing >>sleep          memory of several processes; memory given back for a while
-    >>figures >>ahead          questions; creating memory ahead
-    >>map >>check              what lies where; gmlake_check
-    >>backend_mock >>backend_cuda
-    >>entry >>life             the way in and out; creating and destroying lakes
-    >>api                      the public functions
-
 WHAT IT IS
   A deep-learning program loses memory to fragmentation: free memory lies in pieces, and none of
   them is large enough for the next request. CUDA's virtual memory management can map such pieces
@@ -1324,13 +1302,87 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 #if defined(GMLAKE_IMPLEMENTATION) && !defined(GMLAKE_IMPLEMENTATION_DONE)
 #define GMLAKE_IMPLEMENTATION_DONE
 
-/* ---- >>base ------------------------------------------------------------------------------------
-   What all sections use: configuration, the two kinds of lock, the test for a child of fork, sizes
-   and bits, and host memory. Owns the count of the lake's host memory.
+/* ---- THE DATA MODEL -----------------------------------------------------------------------------
+   All memory that a lake has is *chunks*: physical memory, each desc.chunk_bytes large, each with a
+   handle of the driver. A chunk is mapped once at home, in a *slot* of its arena, and in any number
+   of windows and buffers besides.
 
-   [Z1] host.bytes is the sum of what gmlk_host_alloc gave and gmlk_host_free has not taken back.
+      home      |   c0   |   c1   |   c2   |   c3   |  each chunk is mapped once here, in its slot
+      blocks    | live |   free   |  live  |free|live  they tile the range, in units of 512 bytes
+      a window         [  c0  c1  ]        [ c3 ]      maps the two free pieces again, side by side:
+                                                       one range of addresses for one request
 
-   O(1), but a thread may wait for a lock. Can fail: host memory; sums of sizes that overflow. */
+   gmlk_block    A range of an arena. Blocks tile it: linked by address, no gap. State: FREE, LIVE
+                 (the user's), PIECE (of a live window), PENDING (freed, other streams may still use
+                 it), RESERVED (a plan took it), UNBACKED (addresses without a chunk), COMMITTED (a
+                 buffer's chunk). Who owns a byte is the state of its one block. gmlk_put gives it
+                 up; gmlk_take and gmlk_give_owner take it; split and coalesce move its ends.
+   tag           stream and epoch of a FREE block: the last use that may still be under way. CLEAN:
+                 none is. A stream takes clean memory and its own at once; other memory only once
+                 the epoch is complete, or behind a wait.
+   gmlk_stream   Its open epoch, the last one complete (`done`), and a fence (an event recorded on
+                 it) for each epoch closed since. gmlk_stream_fence closes an epoch,
+                 gmlk_stream_poll completes one.
+   gmlk_chunk    By slot: the handle, and how many windows and pages map it (map_count). Only who
+                 holds driver_lock changes it. What the driver refuses to take back is quarantined:
+                 it is counted, offered again, and serves nobody.
+   gmlk_window   A range of addresses of its own that maps pieces of the arena side by side: what
+                 stitching makes (the paper's sBlock). LIVE: its blocks are PIECEs and point to it.
+                 IDLE: it keeps its mappings and has the tag of its last use, so that a request of
+                 the same size has it again without a driver call; its pieces may meanwhile be used
+                 at home or in other windows. It is unmapped when space is short or chunks go, and
+                 only once its tag is complete: until then work may still use its addresses.
+   gmlk_page     The same of one chunk, in a gmlake_buffer.
+   gmlk_request  One call while it is served: who asks, where, for how much; what the steps tried
+                 so far have found out. It stands on the caller's stack.
+   plan          The pieces for a window, in arena->pieces: RESERVED before the driver is called,
+                 then LIVE, or as before if a call failed.
+   gmlk_arena    Home range, tiling, free blocks by tag and size (bins), windows, buffers. A lake
+                 has one, and one more for each pool and each chunk size of its buffers.
+   gmlake        The arenas, the streams, the index of live blocks by address, and the two locks.
+
+   Who changes them: state_lock guards everything above but what only the holder of driver_lock
+   uses. A call that needs no driver takes state_lock alone. One that does takes driver_lock, plans
+   and reserves under state_lock, releases that, calls the driver, takes it again, and commits; if a
+   call failed it undoes what succeeded, in reverse.
+
+   An allocation runs: gmlake_alloc, gmlk_serve, gmlk_request_open, gmlk_fast_as (best fit, split),
+   gmlk_hand_over. If that finds nothing: gmlk_serve_slowly tries gmlk_slow_completed (what has
+   completed meanwhile), gmlk_slow_stitch (gmlk_plan_window, then gmlk_stitch), growth and waits. A
+   free runs: gmlake_free, gmlk_free, gmlk_free_found, gmlk_release_block, gmlk_put (coalesce).
+
+   Order: what the system gives (>>platform); CORE, which is one stream's allocations, frees and
+   stitching; REST: several streams, pressure, features, backends, the public functions, the check.
+   A section calls only what stands above it, but for the functions that >>forward declares. */
+
+/* ---- SECTIONS (grep -n '---- >>')
+     >>platform                 what is chosen at compile time; locks; children of fork
+   CORE: one stream's allocations, frees and stitching
+     >>base >>block >>bins      sizes, host memory; records of blocks; free blocks by size
+     >>tree >>index             runs of free memory; live blocks by address
+     >>driver >>tags            calls of the backend; whose memory may still be in use
+     >>chunks >>arena >>windows chunks and their handles; how blocks tile them; stitched blocks
+     >>forward >>lake           what CORE calls of REST; the lake and its two locks
+     >>request >>planner        a request while it is served; what a window is to be made of
+     >>stitch >>alloc >>free    making windows; serving a request; freeing a block
+   REST: several streams, pressure, features, backends
+     >>errors >>capacity        errors and messages; how tables and arenas grow, shrink and end
+     >>observe >>addresses      what the observer is told; addresses, asked for when needed
+     >>streams >>pending        numbers and fences of streams; frees that wait
+     >>fences >>pages           when the lake records events, asks and waits; mappings of buffers
+     >>grow >>small             creating and returning chunks; memory set aside for small blocks
+     >>research >>slow >>find   policies; the slow path; what lies at an address
+     >>copies >>lend            contents kept on the host; graphs' memory that others use meanwhile
+     >>pools >>buffer           arenas, pools and captures; buffers
+     >>sharing >>sleep          memory of several processes; memory given back for a while
+     >>figures >>ahead >>map    questions; creating memory ahead; what lies where
+     >>backend_mock >>backend_cuda
+     >>entry >>life >>api       the way in and out; creating and destroying lakes; public functions
+     >>check                    gmlake_check */
+
+/* ---- >>platform --------------------------------------------------------------------------------
+   What the system gives: what is chosen at compile time, the two kinds of lock, the test for a
+   child of fork. O(1), but a thread may wait for a lock. Cannot fail. */
 
 #if !defined(GMLAKE_BACKEND_CUDA) && !defined(GMLAKE_BACKEND_MOCK)
 #define GMLAKE_BACKEND_CUDA
@@ -1399,15 +1451,6 @@ typedef pthread_mutex_t GMLK_MUTEX;
 #define GMLAKE_MUTEX_LOCK(mutex) pthread_mutex_lock(mutex)
 #define GMLAKE_MUTEX_UNLOCK(mutex) pthread_mutex_unlock(mutex)
 #endif
-
-#define GMLK_GRAIN ((size_t)512) /* bytes; ranges of an arena begin and end at multiples of it */
-#define GMLK_GRAINS_MAX ((uint32_t)0xFFFFFE00u) /* of an arena: numbers of grains fit 32 bits */
-#define GMLK_SLOTS_MAX ((size_t)1 << 24)        /* of address space for windows */
-#define GMLK_CHUNK_BYTES_MAX ((size_t)1 << 30)  /* so that what rounding adds fits 32 bits */
-#define GMLK_PEERS_MAX 64u
-#define GMLK_MIB ((size_t)1 << 20)
-#define GMLK_FLAGS \
-  (GMLAKE_SINGLE_THREADED | GMLAKE_FILL | GMLAKE_GUARD | GMLAKE_STREAMS_MAY_END) /* of a lake */
 
 static void gmlk_mutex_init(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_INIT(mutex); }
 static void gmlk_mutex_destroy(GMLK_MUTEX *mutex) { (void)GMLAKE_MUTEX_DESTROY(mutex); }
@@ -1555,6 +1598,24 @@ static int gmlk_process_is_forked(const gmlk_process *process) {
   return process->page ? !*process->page : process->id != gmlk_process_id();
 }
 
+/* ==== CORE ==================================================================================== */
+
+/* ---- >>base ------------------------------------------------------------------------------------
+   What all sections use: sizes and bits, and host memory. Owns the count of the lake's host memory.
+
+   [Z1] host.bytes is the sum of what gmlk_host_alloc gave and gmlk_host_free has not taken back.
+
+   O(1). Can fail: host memory; sums of sizes that overflow. */
+
+#define GMLK_GRAIN ((size_t)512) /* bytes; ranges of an arena begin and end at multiples of it */
+#define GMLK_GRAINS_MAX ((uint32_t)0xFFFFFE00u) /* of an arena: numbers of grains fit 32 bits */
+#define GMLK_SLOTS_MAX ((size_t)1 << 24)        /* of address space for windows */
+#define GMLK_CHUNK_BYTES_MAX ((size_t)1 << 30)  /* so that what rounding adds fits 32 bits */
+#define GMLK_PEERS_MAX 64u
+#define GMLK_MIB ((size_t)1 << 20)
+#define GMLK_FLAGS \
+  (GMLAKE_SINGLE_THREADED | GMLAKE_FILL | GMLAKE_GUARD | GMLAKE_STREAMS_MAY_END) /* of a lake */
+
 #define GMLK_ULL(value) ((unsigned long long)(value)) /* for the formats %llu and %llx */
 
 static int gmlk_is_pow2(size_t value) { return value && (value & (value - 1)) == 0; }
@@ -1613,12 +1674,6 @@ static size_t gmlk_min(size_t a, size_t b) { return a < b ? a : b; }
 
 #define GMLK_AT_ONCE_MIN 64u
 
-/* How many of `count` things one pass takes to the driver. A sixteenth: few passes serve all, and
-   not all at once, since no other thread can have what is at the driver. */
-static uint32_t gmlk_at_once(size_t count) {
-  return (uint32_t)gmlk_max(GMLK_AT_ONCE_MIN, count / 16);
-}
-
 #define GMLK_CACHE_LINE ((size_t)64)
 
 static void *gmlk_line_from(void *ptr) { /* where the next cache line begins */
@@ -1649,8 +1704,6 @@ static int gmlk_is_in_callback(const gmlk_host *host) {
   return *(const volatile uintptr_t *)&host->in_callback == gmlk_thread_id();
 #endif
 }
-
-static void gmlk_host_reset_peak(gmlk_host *host) { host->bytes_peak = host->bytes; }
 
 static void *gmlk_host_ask(gmlk_host *host, size_t bytes) {
   void *ptr;
@@ -1763,21 +1816,21 @@ struct gmlk_block {
   union {
     uint64_t epoch;  /* [free, reserved, idle] of the last use by the tag's stream */
     uint64_t serial; /* [live, piece, pending, committed] no other ownership of any block has it */
-    void *owner;     /* [address space in use] the window or buffer; written by >>windows */
+    void *owner;     /* [address space in use] the window or buffer */
   } u;
   uint32_t at;     /* first grain, counted from the arena's base; [address space] first chunk */
   uint32_t grains; /* its size */
-  uint32_t hole;   /* [free, unbacked] grains under which it stands in a bin, written by >>bins, or
+  uint32_t hole;   /* [free, unbacked] grains under which it stands in a bin, or
                       in the tree of gaps, by >>arena; 0: in none */
   uint32_t slack;  /* [live] bytes added by rounding. [address space] chunks: a window's that are
-                      mapped, a buffer's at most; written by >>windows */
+                      mapped, a buffer's at most */
   uint32_t arena;  /* number of its arena */
   uint16_t stream; /* [free, reserved] its tag; [live] the stream that it was allocated on;
-                      [idle] the tag of the window's last use, written by >>windows */
+                      [idle] the tag of the window's last use */
   uint8_t state, flags;
 };
 
-/* Both are written by >>pending, which has [N4] and [N5]. */
+/* Both are, which has [N4] and [N5]. */
 struct gmlk_used { /* a stream that gmlake_record_stream named for a block */
   unsigned stream;
   uint64_t epoch;    /* [live] the stream's `born`: another value there means that the number has a
@@ -1856,50 +1909,6 @@ static void gmlk_records_give(gmlk_records *records, gmlk_block *block) {
   records->unused_count++;
 }
 
-/* Sets reserved records aside while state_lock is released, so that no other thread takes them. */
-static void gmlk_records_hold(gmlk_records *records, gmlk_records *held, size_t count) {
-  memset(held, 0, sizeof(*held));
-  while (count--) gmlk_records_give(held, gmlk_records_take(records));
-}
-
-static void gmlk_records_return(gmlk_records *records, gmlk_records *held) {
-  while (held->unused) gmlk_records_give(records, gmlk_records_take(held));
-}
-
-/* If more than three of four records are unused, frees empty pages until about half of them are.
-   pre: nothing refers to an unused record. */
-static void gmlk_records_trim(gmlk_records *records, gmlk_host *host) {
-  const size_t used = records->page_count * GMLK_SLAB_BLOCKS - records->unused_count;
-  gmlk_slab **link = &records->slabs, *slab;
-  size_t left = records->unused_count;
-  if (left <= 3 * used + 4 * GMLK_SLAB_BLOCKS) return;
-  records->unused = NULL;
-  records->unused_count = 0;
-  while ((slab = *link) != NULL) {
-    gmlk_block *block = (gmlk_block *)gmlk_line_from(slab + 1);
-    size_t count = 0, i;
-    for (i = 0; i < GMLK_SLAB_BLOCKS; i++) count += block[i].state == GMLK_UNUSED;
-    if (count == GMLK_SLAB_BLOCKS && left > used + 2 * GMLK_SLAB_BLOCKS) {
-      left -= count;
-      *link = slab->next;
-      records->page_count--;
-      gmlk_host_free(host, slab, GMLK_SLAB_BYTES);
-      continue;
-    }
-    for (i = GMLK_SLAB_BLOCKS; i--;)
-      if (block[i].state == GMLK_UNUSED) gmlk_records_give(records, &block[i]);
-    link = &slab->next;
-  }
-}
-
-static void gmlk_records_destroy(gmlk_records *records, gmlk_host *host) {
-  while (records->slabs) {
-    gmlk_slab *next = records->slabs->next;
-    gmlk_host_free(host, records->slabs, GMLK_SLAB_BYTES);
-    records->slabs = next;
-  }
-}
-
 static void gmlk_link_before(gmlk_block *block, gmlk_block *next) {
   block->next = next;
   block->prev = next->prev;
@@ -1948,48 +1957,6 @@ static inline void gmlk_block_absorb(gmlk_records *records, gmlk_block *b, gmlk_
   gmlk_records_give(records, neighbour);
 }
 
-static void gmlk_tiling_init(gmlk_block *head, gmlk_block *tail) {
-  gmlk_set_state(head, GMLK_EDGE);
-  gmlk_set_state(tail, GMLK_EDGE);
-  head->next = tail;
-  tail->prev = head;
-}
-
-/* Adds a block at the end of a tiling. pre: one record is reserved. */
-static gmlk_block *gmlk_tiling_extend(gmlk_records *records, gmlk_block *tail, uint32_t arena,
-                                      uint32_t grains, unsigned state) {
-  gmlk_block *b = gmlk_records_take(records);
-  gmlk_block_init(b, arena, tail->at, grains, state);
-  gmlk_link_before(b, tail);
-  tail->at += grains;
-  return b;
-}
-
-/* Takes the last block of a tiling away. */
-static void gmlk_tiling_shrink(gmlk_records *records, gmlk_block *tail) {
-  gmlk_block *b = tail->prev;
-  tail->at = b->at;
-  gmlk_unlink(b);
-  gmlk_records_give(records, b);
-}
-
-/* For >>check: whether linked blocks tile [0, end) between the edges. Adds them up in *count. */
-static int gmlk_tiling_is_whole(const gmlk_block *head, const gmlk_block *tail, uint32_t end,
-                                size_t *count) {
-  const gmlk_block *b = head->next;
-  uint32_t at = 0;
-  for (; b != tail; b = b->next, *count += 1) {
-    if (!b || b->prev->next != b || b->at != at || !b->grains || b->grains > end - at) return 0;
-    at += b->grains;
-  }
-  return at == end && tail->prev->next == tail && head->state == GMLK_EDGE &&
-         tail->state == GMLK_EDGE && !head->at && !head->grains;
-}
-
-static void gmlk_tiling_destroy(gmlk_records *records, gmlk_block *head, gmlk_block *tail) {
-  while (head->next && head->next != tail) gmlk_tiling_shrink(records, tail);
-}
-
 /* ---- >>bins ---------------------------------------------------------------------------------
    gmlk_bins, the paper's sorted pool: free blocks by size (of their holes). Owns the links between
    the blocks and the table of bins. A bin is a ring of blocks of about one size: below 64 grains of
@@ -2022,7 +1989,7 @@ typedef struct gmlk_bins {
   uint64_t grains;                /* [H4] */
   uint32_t none_from, none_count; /* [H5] in grains */
   uint32_t count;                 /* [H4] */
-  gmlk_block *run_seconds;        /* tree of the second tagged blocks of runs; written by >>arena */
+  gmlk_block *run_seconds;        /* tree of the second tagged blocks of runs */
   gmlk_link rings[GMLK_BINS];     /* [H3] */
 } gmlk_bins;
 
@@ -2081,10 +2048,6 @@ static inline void gmlk_bins_remove(gmlk_bins *bins, gmlk_block *block) {
   bins->grains -= block->hole;
   bins->count--;
   block->hole = 0;
-}
-
-static void gmlk_bins_destroy(gmlk_bins *bins, gmlk_host *host) {
-  gmlk_host_free(host, bins, sizeof(gmlk_bins));
 }
 
 static int gmlk_hole_less(const gmlk_block *a, const gmlk_block *b) {
@@ -2186,31 +2149,6 @@ static gmlk_block *gmlk_bins_next(const gmlk_bins *bins, const gmlk_block *block
   return next ? next : gmlk_bins_above(bins, bin + 1);
 }
 
-/* For >>check: which of [H1] to [H5] does not hold, and how; NULL: all do. */
-static const char *gmlk_bins_wrong(const gmlk_bins *bins) {
-  uint64_t grains = 0, words = 0;
-  uint32_t count = 0;
-  unsigned bin;
-  for (bin = 0; bin < GMLK_BIN_WORDS * 64u; bin++) {
-    const uint64_t bit = bins->bits[bin / 64u] >> (bin % 64u) & 1u;
-    const gmlk_link *ring = bin < GMLK_BINS ? &bins->rings[bin] : NULL;
-    const gmlk_link *link = ring ? ring->next : NULL;
-    if (bit != (link != ring)) return "H2: a bit is wrong";
-    words |= bit << (bin / 64u);
-    for (; link != ring; link = link->next, count++) {
-      const uint32_t hole = gmlk_linked(link)->hole;
-      if (link->prev->next != link || count > bins->count) return "H3: a ring's links differ";
-      if (!hole || gmlk_bin_of(hole) != bin) return "H1: a block in a wrong bin";
-      if (hole - bins->none_from < bins->none_count) return "H5: a hole said to be absent";
-      grains += hole;
-    }
-    if (ring && ring->prev->next != ring) return "H3: a ring's links differ";
-  }
-  if (bins->words != words) return "H2: a word of bits and its bit differ";
-  if (bins->grains != grains) return "H4: the grains of bins are wrong";
-  return bins->count == count ? NULL : "H4: the count of bins is wrong";
-}
-
 /* ---- >>tree ---------------------------------------------------------------------------------
    Blocks by address: a treap, that is a binary tree in which a block's rank decides how high it
    stands. The rank is a hash of the address, so the tree is as flat as one built in random order.
@@ -2265,16 +2203,6 @@ static gmlk_block *gmlk_tree_upto(gmlk_block *b, uint32_t at) {
   gmlk_block *found = NULL;
   for (; b; b = *gmlk_tree_side(b, at))
     if (b->at <= at) found = b;
-  return found;
-}
-
-/* The first block that begins at or behind `at`, or NULL. */
-static gmlk_block *gmlk_tree_from(gmlk_block *b, uint32_t at) {
-  gmlk_block *found = NULL;
-  while (b) {
-    if (b->at >= at) found = b;
-    b = b->at >= at ? b->as.fork.less : b->as.fork.more;
-  }
   return found;
 }
 
@@ -2396,35 +2324,6 @@ static inline int gmlk_index_reserve(gmlk_index *index, gmlk_host *host) {
          gmlk_index_resize(index, host, gmlk_max(GMLK_ROWS_MIN, index->row_count * 2));
 }
 
-/* Makes the table smaller if a quarter of it is enough. Room for as many entries again is left. */
-static void gmlk_index_trim(gmlk_index *index, gmlk_host *host) {
-  size_t row_count = index->row_count;
-  while (row_count > GMLK_ROWS_MIN && index->count <= row_count / 2) row_count /= 2;
-  if (row_count < index->row_count / 2) (void)gmlk_index_resize(index, host, row_count);
-}
-
-/* For >>check: which of [I1] and [I2] does not hold, and how; NULL: both do. */
-static const char *gmlk_index_wrong(const gmlk_index *index) {
-  const size_t rows = index->row_count;
-  size_t i, row, count = 0, passed = 0, counted = 0, full = 0;
-  if (!gmlk_is_pow2(rows) || rows < GMLK_ROWS_MIN || index->shift != 64u - gmlk_log2(rows))
-    return "I2: the index is not of its size";
-  for (i = 0; i < rows * GMLK_ROW; i++) {
-    const uint64_t address = index->rows[i / GMLK_ROW].address[i % GMLK_ROW];
-    const size_t low = (size_t)(address % GMLK_GRAIN);
-    const int is_entry = address >= GMLK_GRAIN;
-    if (is_entry != (gmlk_index_at(index, i) != NULL)) return "I1: an address has no block";
-    counted += low;
-    full += low == GMLK_PASSED_MAX;
-    count += (size_t)is_entry;
-    row = is_entry ? gmlk_index_home(index, address) : i / GMLK_ROW;
-    for (; row != i / GMLK_ROW; passed++, row = (row + 1) & (rows - 1))
-      if (!(index->rows[row].address[0] % GMLK_GRAIN)) return "I1: a row counts too few";
-  }
-  if (!full && passed != counted) return "I1: a row counts what is not there";
-  return count == index->count ? NULL : "I1: the index's count is wrong";
-}
-
 /* pre: the entry is in use; `row` is its home. */
 static inline void gmlk_index_remove_from(gmlk_index *index, size_t entry, size_t row) {
   gmlk_row *r = &index->rows[entry / GMLK_ROW];
@@ -2484,20 +2383,6 @@ typedef struct gmlk_driver {
 /* An entry of a backend's table; NULL where the table, of an older header, ends before it. */
 #define GMLK_ENTRY(b, entry) \
   ((b)->struct_bytes < offsetof(gmlake_backend, entry) + sizeof((b)->entry) ? NULL : (b)->entry)
-
-/* Reads the functions that a backend may lack. Host memory is allocated and freed, or neither. */
-static void gmlk_driver_extend(gmlk_driver *driver) {
-  const gmlake_backend *b = driver->backend;
-  driver->stream_id = GMLK_ENTRY(b, stream_id);
-  driver->device_wait = GMLK_ENTRY(b, device_wait);
-  driver->copy = GMLK_ENTRY(b, copy);
-  driver->host_free = GMLK_ENTRY(b, host_free);
-  driver->host_alloc = driver->host_free ? b->host_alloc : NULL;
-  driver->export_handle = GMLK_ENTRY(b, export_handle);
-  driver->import_handle = GMLK_ENTRY(b, import_handle);
-  driver->is_capturing = GMLK_ENTRY(b, is_capturing);
-  driver->event_wait_any = GMLK_ENTRY(b, event_wait_any);
-}
 
 /* The table of a backend whose functions have the names of its entries behind a prefix. */
 #define GMLK_BACKEND_TABLE(prefix)                                                              \
@@ -2603,11 +2488,6 @@ static gmlake_result gmlk_batch_recorded(gmlk_batch *batch, gmlake_result result
 #define GMLK_CALL(batch, function, ...) \
   gmlk_batch_called(batch, GMLK_ANSWER(batch, function, __VA_ARGS__), #function)
 
-/* The next creations take these handles, one each. pre: the backend can. */
-static void gmlk_batch_import(gmlk_batch *batch, const gmlake_handle *handles) {
-  batch->imports = handles;
-}
-
 /* A chunk's memory: a new handle, or the next that is imported. */
 static gmlake_result gmlk_batch_create(gmlk_batch *batch, size_t bytes, uint64_t *out_handle) {
   if (batch->imports) return GMLK_CALL(batch, import_handle, batch->imports++, out_handle);
@@ -2619,24 +2499,7 @@ static gmlake_result gmlk_batch_set_access(gmlk_batch *batch, uint64_t address, 
   return GMLK_CALL(batch, set_access, address, bytes, d->peers, d->peer_count);
 }
 
-/* Waits until one of the events completes. pre: the backend can. */
-static gmlake_result gmlk_batch_event_wait_any(gmlk_batch *batch, void *const *events,
-                                               unsigned count, unsigned *out_page) {
-  const gmlk_driver *d = batch->driver;
-  batch->answer = 0;
-  return gmlk_batch_called(
-      batch, d->event_wait_any(d->backend->user, events, count, out_page, &batch->answer),
-      "event_wait_any");
-}
-
-/* Waits for the whole device. pre: the backend can. */
-static gmlake_result gmlk_batch_device_wait(gmlk_batch *batch) {
-  const gmlk_driver *d = batch->driver;
-  batch->answer = 0;
-  return gmlk_batch_called(batch, d->device_wait(d->backend->user, &batch->answer), "device_wait");
-}
-
-/* ---- >>streams ------------------------------------------------------------------------------
+/* ---- >>tags    ------------------------------------------------------------------------------
    gmlk_streams: the streams that the lake has seen, numbered from GMLK_FIRST_STREAM on, and their
    fences; and for which work who asks for memory (gmlk_requester) may wait. Owns the numbers and
    the events.
@@ -2744,35 +2607,9 @@ static gmlake_stream gmlk_stream_canonical(gmlake_stream stream) {
   return (uintptr_t)stream == GMLK_VALUE_LEGACY ? NULL : stream;
 }
 
-/* Whether the number stands for a stream that is not forgotten. */
-static int gmlk_stream_is_named(const gmlk_stream *s) {
-  return s->is_used && !s->is_capture && !s->is_forgotten;
-}
-
 /* [F8] Whether the stream may be destroyed without the lake being told. */
 static int gmlk_stream_may_end(const gmlk_streams *streams, const gmlk_stream *s) {
   return streams->may_end && s->value && !s->stays;
-}
-
-/* The stream's number; 0: the lake has not seen it. */
-static unsigned gmlk_stream_find(gmlk_streams *streams, gmlake_stream value) {
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
-    gmlk_stream *s = streams->items[i];
-    if (!gmlk_stream_is_named(s) || s->value != value) continue;
-    if (gmlk_stream_may_end(streams, s)) return (unsigned)i; /* its id is asked for each time */
-    streams->last_value = value;
-    return streams->last = (unsigned)i;
-  }
-  return 0;
-}
-
-/* Makes room for the idle events of so many streams, so that no fence and no wait needs host memory
-   later. 0: no host memory. */
-static int gmlk_events_reserve(gmlk_streams *streams, gmlk_host *host, size_t number_count) {
-  const size_t needed = number_count * (GMLK_FENCES + 1), old = streams->event_capacity;
-  return needed <= old || gmlk_host_resize(host, &streams->events, &streams->event_capacity,
-                                           gmlk_max(needed, old * 2), sizeof(void *));
 }
 
 /* Notes work of the open epoch: it needs a fence. freed_bytes: that a free gave back, else 0. */
@@ -2786,157 +2623,15 @@ static inline void gmlk_stream_use(gmlk_streams *streams, unsigned stream, int b
   streams->items[stream]->uses += (uint32_t)by;
 }
 
-/* Whether all that was freed on the stream is known to be complete. */
-static int gmlk_stream_is_complete(const gmlk_stream *s) {
-  return !s->is_dirty && s->done + 1 == s->epoch;
-}
-
-/* A number that never served, and its record. 0: no host memory, or all numbers are in use. */
-static unsigned gmlk_stream_extend(gmlk_streams *streams, gmlk_host *host) {
-  size_t i = gmlk_max(streams->count, GMLK_FIRST_STREAM);
-  if (i == GMLK_STREAMS_MAX) return 0;
-  if (i >= streams->capacity &&
-      !gmlk_host_resize(host, &streams->items, &streams->capacity,
-                        streams->capacity ? streams->capacity * 2 : 8, sizeof(gmlk_stream *)))
-    return 0;
-  if (!gmlk_events_reserve(streams, host, i + 1 - GMLK_FIRST_STREAM)) return 0;
-  streams->items[i] = (gmlk_stream *)gmlk_host_alloc(host, sizeof(gmlk_stream));
-  if (!streams->items[i]) return 0;
-  streams->count = i + 1;
-  return (unsigned)i;
-}
-
-/* A number that may serve a new stream, or a capture; 0: there is none. A capture takes none that
-   a stream had: free memory may still have that tag, and what has a capture's tag when it ends
-   becomes the graph's. O(streams). */
-static unsigned gmlk_stream_idle(const gmlk_streams *streams, int is_capture) {
-  unsigned i;
-  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
-    const gmlk_stream *s = streams->items[i];
-    if (!s->is_used || (!is_capture && s->is_forgotten && gmlk_stream_is_complete(s))) return i;
-  }
-  return 0;
-}
-
-/* Gives a new stream or capture a number. 0: no host memory, or all numbers are in use. */
-static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_stream value,
-                                int is_capture, uint64_t born) {
-  unsigned stream = gmlk_stream_idle(streams, is_capture);
-  gmlk_stream *s;
-  if (!stream) stream = gmlk_stream_extend(streams, host);
-  if (!stream) return 0;
-  s = streams->items[stream];
-  if (!s->epoch) s->epoch = 1;
-  memset(&s->is_dirty, 0, sizeof(*s) - offsetof(gmlk_stream, is_dirty)); /* epochs go on [F5] */
-  s->value = value;
-  s->born = born;
-  s->is_used = 1;
-  s->is_capture = (uint8_t)is_capture;
-  if (!is_capture) {
-    streams->live_count++;
-    streams->used_count++;
-  }
-  return stream;
-}
-
 /* Whether the work that a tag stands for is known to be complete. */
 static int gmlk_tag_done(const gmlk_streams *streams, unsigned stream, uint64_t epoch) {
   if (stream < GMLK_FIRST_STREAM) return stream == GMLK_CLEAN;
   return streams->items[stream]->done >= epoch;
 }
 
-/* An idle event, or a new one. */
-static gmlake_result gmlk_event_take(gmlk_streams *streams, gmlk_batch *batch, void **out_event) {
-  if (!streams->event_count) return GMLK_CALL(batch, event_create, out_event);
-  *out_event = streams->events[--streams->event_count];
-  return GMLAKE_OK;
-}
-
-static void gmlk_event_give(gmlk_streams *streams, void *event) {
-  GMLAKE_ASSERT(streams->event_count < streams->event_capacity);
-  streams->events[streams->event_count++] = event;
-}
-
-/* Notes that work up to an epoch is complete; fences up to it are no longer needed [F2]. */
-static void gmlk_stream_complete(gmlk_streams *streams, gmlk_stream *s, uint64_t epoch) {
-  while (s->fence_count && s->fences[s->fence_head].epoch <= epoch) {
-    gmlk_event_give(streams, s->fences[s->fence_head].event);
-    s->fence_head = (s->fence_head + 1) % GMLK_FENCES;
-    s->fence_count--;
-  }
-  s->done = gmlk_later(s->done, epoch);
-  s->is_news = 1;
-  if (s->is_forgotten && gmlk_stream_is_complete(s)) streams->used_count--;
-}
-
-/* Notes that what completed so far has been looked at. */
-static void gmlk_streams_read(gmlk_streams *streams) {
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) streams->items[i]->is_news = 0;
-}
-
-/* The stream is gone. If it is dirty, it is lost; else its number will serve again. */
-static void gmlk_stream_forget(gmlk_streams *streams, unsigned stream) {
-  gmlk_stream *s = streams->items[stream];
-  GMLAKE_ASSERT(!s->is_forgotten);
-  s->is_forgotten = 1;
-  streams->live_count--;
-  streams->last = 0;
-  streams->lost_count += s->is_dirty != 0;
-  if (s->is_dirty) return;
-  if (gmlk_stream_is_complete(s)) streams->used_count--;
-}
-
-/* The stream was destroyed, and the lake was not told in time. Its work of the open epoch, and what
-   it does with live blocks, can no longer have a fence. */
-static void gmlk_stream_end(gmlk_streams *streams, unsigned stream, int is_dirty) {
-  gmlk_stream *s = streams->items[stream];
-  if (s->uses || is_dirty) gmlk_stream_dirty(s, 0);
-  gmlk_stream_forget(streams, stream);
-}
-
-/* Whether a wait of the host for all streams includes this one. */
-static int gmlk_stream_has_work(const gmlk_stream *s) {
-  return s->is_used && !s->is_capture && (s->fence_count || s->is_dirty);
-}
-
-static int gmlk_stream_is_lost(const gmlk_stream *s) { return s->is_forgotten && s->is_dirty; }
-
 /* Whether only a wait for the whole device completes the open epoch. */
 static int gmlk_stream_is_out(const gmlk_streams *streams, const gmlk_stream *s) {
   return s->is_dirty && !s->capture && (s->is_forgotten || gmlk_stream_may_end(streams, s));
-}
-
-/* Marks all streams that may be recorded on, so that a wait covers all that is queued on them, not
-   only work on freed memory. can_wait: the backend can wait for the whole device; without that,
-   streams that may end are left out. */
-static void gmlk_streams_dirty(gmlk_streams *streams, int can_wait) {
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
-    gmlk_stream *s = streams->items[i];
-    if (gmlk_stream_may_end(streams, s) && !can_wait) continue;
-    if (gmlk_stream_is_named(s)) gmlk_stream_dirty(s, 0);
-  }
-}
-
-/* Before a wait of the host for the whole device: marks the open epochs that need such a wait. */
-static void gmlk_streams_await(gmlk_streams *streams) {
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < streams->count; i++)
-    if (gmlk_stream_is_out(streams, streams->items[i])) streams->items[i]->is_dirty = GMLK_AWAITED;
-}
-
-/* After it: these epochs are complete, unless it failed. Lost streams' numbers will serve again. */
-static void gmlk_streams_awaited(gmlk_streams *streams, int is_done) {
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
-    gmlk_stream *s = streams->items[i];
-    if (s->is_dirty != GMLK_AWAITED) continue;
-    s->is_dirty = is_done ? 0 : GMLK_DIRTY;
-    if (!is_done) continue;
-    gmlk_stream_complete(streams, s, s->epoch++);
-    streams->lost_count -= s->is_forgotten;
-  }
 }
 
 /* The fence at a place of the ring; the oldest is at 0. */
@@ -2944,119 +2639,7 @@ static gmlk_fence *gmlk_stream_fence_at(gmlk_stream *s, unsigned place) {
   return &s->fences[(s->fence_head + place) % GMLK_FENCES];
 }
 
-static void gmlk_stream_add_fence(gmlk_stream *s, gmlk_fence fence) {
-  *gmlk_stream_fence_at(s, s->fence_count++) = fence;
-}
-
-/* Takes a fence out of the ring, the oldest that covers the epoch or else the newest, so that no
-   other thread gives its event to another stream while the host waits for it. pre: there is one. */
-static gmlk_fence gmlk_stream_take_fence(gmlk_stream *s, uint64_t epoch) {
-  unsigned place = 0;
-  gmlk_fence fence;
-  while (place + 1 < s->fence_count && gmlk_stream_fence_at(s, place)->epoch < epoch) place++;
-  fence = *gmlk_stream_fence_at(s, place);
-  for (s->fence_count--; place < s->fence_count; place++)
-    *gmlk_stream_fence_at(s, place) = *gmlk_stream_fence_at(s, place + 1);
-  return fence;
-}
-
-static uint64_t gmlk_batch_clock(const gmlk_batch *batch) {
-  return batch->driver->backend->clock_ns(batch->driver->backend->user);
-}
-
 #define GMLK_IDLE_NS 10000u /* a fence that is complete so soon tells that the stream was idle */
-
-/* Notes how long the newest complete fence took, at most: nobody looked in between. */
-static void gmlk_stream_time(const gmlk_streams *streams, const gmlk_batch *batch, gmlk_stream *s,
-                             uint64_t at_ns) {
-  const uint64_t now = streams->is_timed ? gmlk_batch_clock(batch) : 0;
-  if (!at_ns || now < at_ns + GMLK_IDLE_NS) return;
-  s->lag_ns = s->lag_ns ? (s->lag_ns + (now - at_ns)) / 2 : now - at_ns;
-}
-
-/* Whether the fence at a place of the ring is complete. An error counts as no. */
-static int gmlk_stream_ask(gmlk_stream *s, gmlk_batch *batch, unsigned place) {
-  void *const event = gmlk_stream_fence_at(s, place)->event;
-  int done = 0;
-  const gmlake_result result =
-      gmlk_batch_asked(batch, GMLK_ANSWER(batch, event_query, event, &done), "event_query");
-  return !result && done;
-}
-
-/* Asks for the stream's fences and takes off those that are complete. As they complete in order, it
-   asks in steps: they double up to the first that is not complete, then they halve. */
-static void gmlk_stream_poll(gmlk_streams *streams, gmlk_batch *batch, unsigned stream) {
-  gmlk_stream *s = streams->items[stream];
-  unsigned done = 0, end = s->fence_count,
-           step = 1; /* complete: below done, and none from end on */
-  while (done < end && !gmlk_is_fatal(batch->result)) {
-    const unsigned place = step < end - done ? done + step - 1 : end - 1;
-    if (gmlk_stream_ask(s, batch, place))
-      done = place + 1;
-    else
-      end = place;
-    step = end == s->fence_count ? 2 * step : (end - done + 1) / 2;
-  }
-  if (done) {
-    const gmlk_fence last = *gmlk_stream_fence_at(s, done - 1);
-    gmlk_stream_complete(streams, s, last.epoch);
-    gmlk_stream_time(streams, batch, s, last.at_ns);
-  }
-}
-
-/* Makes room in a full ring: gives up every second fence. The fence behind it covers its epochs
-   too, but completes later. */
-static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
-  unsigned i;
-  for (i = 0; i < GMLK_FENCES / 2; i++) {
-    const gmlk_fence given = *gmlk_stream_fence_at(s, 2 * i);
-    gmlk_event_give(streams, given.event);
-    *gmlk_stream_fence_at(s, i) = *gmlk_stream_fence_at(s, 2 * i + 1);
-    gmlk_stream_fence_at(s, i)->serial = given.serial;
-  }
-  s->fence_count = GMLK_FENCES / 2;
-}
-
-/* Closes the open epoch with a fence, if the stream is dirty and not forgotten. On an error the
-   epoch stays open, and a later fence will cover it; only where the driver says that the stream is
-   gone, there will be none: DRIVER, and drive->has_lost is set. CAPTURING: a capture forbids it,
-   even one that the lake was not told of. */
-static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_batch *batch, unsigned stream) {
-  gmlk_stream *s = streams->items[stream];
-  gmlk_fence fence;
-  const unsigned had_lost = batch->has_lost;
-  gmlake_result result;
-  void *event;
-  if (!s->is_dirty || s->is_forgotten) return GMLAKE_OK;
-  if (s->capture) return GMLAKE_ERROR_CAPTURING;
-  if (!s->value && streams->capture_count) return GMLAKE_ERROR_CAPTURING; /* [F3] */
-  if (s->fence_count == GMLK_FENCES) gmlk_stream_poll(streams, batch, stream);
-  if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
-  result = gmlk_event_take(streams, batch, &event);
-  if (result) return result;
-  result = GMLK_ANSWER(batch, event_record, event, s->value);
-  result = gmlk_batch_recorded(batch, result, s->value != NULL);
-  if (batch->has_lost > had_lost) gmlk_stream_end(streams, stream, 1);
-  if (result) {
-    gmlk_event_give(streams, event);
-    return result;
-  }
-  fence.event = event;
-  fence.epoch = s->epoch++;
-  fence.at_ns = streams->is_timed ? gmlk_batch_clock(batch) : 0;
-  fence.serial = ++streams->record_count;
-  gmlk_stream_add_fence(s, fence);
-  s->freed_bytes = 0;
-  s->is_dirty = 0;
-  return GMLAKE_OK;
-}
-
-/* The same for a call that does not name the stream. CAPTURING also where [F8] forbids it. */
-static gmlake_result gmlk_stream_close(gmlk_streams *streams, gmlk_batch *batch, unsigned stream) {
-  const gmlk_stream *s = streams->items[stream];
-  if (s->is_dirty && gmlk_stream_may_end(streams, s)) return GMLAKE_ERROR_CAPTURING;
-  return gmlk_stream_fence(streams, batch, stream);
-}
 
 /* The oldest fence that covers the epoch, or NULL. */
 static gmlk_fence *gmlk_stream_covering(gmlk_stream *s, uint64_t epoch) {
@@ -3068,23 +2651,6 @@ static gmlk_fence *gmlk_stream_covering(gmlk_stream *s, uint64_t epoch) {
   return NULL;
 }
 
-/* Ends a wait for a fence that gmlk_stream_take_fence took. If it is not complete, it is put back
-   in its place [F2]. */
-static void gmlk_stream_return_fence(gmlk_streams *streams, gmlk_stream *s, gmlk_fence fence,
-                                     int is_done) {
-  unsigned place;
-  if (is_done) gmlk_stream_complete(streams, s, fence.epoch);
-  if (s->done >= fence.epoch) {
-    gmlk_event_give(streams, fence.event);
-    return;
-  }
-  if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
-  place = s->fence_count++;
-  for (; place && gmlk_stream_fence_at(s, place - 1)->epoch > fence.epoch; place--)
-    *gmlk_stream_fence_at(s, place) = *gmlk_stream_fence_at(s, place - 1);
-  *gmlk_stream_fence_at(s, place) = fence;
-}
-
 /* Whether `waiter` is known to wait for `stream` up to this epoch. */
 static int gmlk_stream_has_waited(const gmlk_streams *streams, unsigned waiter, unsigned stream,
                                   uint64_t epoch) {
@@ -3093,43 +2659,6 @@ static int gmlk_stream_has_waited(const gmlk_streams *streams, unsigned waiter, 
   for (i = 0; i < s->wait_count; i++)
     if (s->waits[i].stream == stream) return s->waits[i].epoch >= epoch;
   return 0;
-}
-
-/* Notes that `w` waits for a stream up to this epoch. Notes of what is complete make room first. */
-static void gmlk_stream_note_wait(const gmlk_streams *streams, gmlk_host *host, gmlk_stream *w,
-                                  unsigned stream, uint64_t epoch) {
-  size_t i = 0, kept = 0;
-  while (i < w->wait_count && w->waits[i].stream != stream) i++;
-  if (i == w->wait_count && i == w->wait_capacity) {
-    for (i = 0; i < w->wait_count; i++)
-      if (streams->items[w->waits[i].stream]->done < w->waits[i].epoch)
-        w->waits[kept++] = w->waits[i];
-    w->wait_count = i = kept;
-    if (kept == w->wait_capacity && !gmlk_host_resize(host, &w->waits, &w->wait_capacity,
-                                                      kept ? 2 * kept : 4, sizeof(gmlk_wait)))
-      return;
-  }
-  w->wait_count = gmlk_max(w->wait_count, i + 1);
-  w->waits[i].stream = stream;
-  w->waits[i].epoch = epoch;
-}
-
-/* Makes work queued on `waiter` from now on start after the work of `stream` up to this epoch.
-   OUT_OF_DEVICE_MEMORY: the memory cannot be had, as the wait is forbidden or there is no fence to
-   wait for. pre: the epoch is not known to be complete. */
-static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gmlk_batch *batch,
-                                      unsigned waiter, unsigned stream, uint64_t epoch) {
-  gmlk_stream *w = streams->items[waiter], *s = streams->items[stream];
-  gmlk_fence *fence;
-  gmlake_result result;
-  if (w->capture || (!w->value && streams->capture_count)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  if (!gmlk_stream_covering(s, epoch)) (void)gmlk_stream_close(streams, batch, stream);
-  fence = gmlk_stream_covering(s, epoch);
-  if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  result = GMLK_CALL(batch, stream_wait, w->value, fence->event);
-  if (result) return result;
-  gmlk_stream_note_wait(streams, host, w, stream, fence->epoch);
-  return GMLAKE_OK;
 }
 
 /* Who asks for memory. */
@@ -3178,22 +2707,6 @@ static int gmlk_may_await(const gmlk_streams *streams, gmlk_requester requester,
       (!gmlk_stream_is_out(streams, s) || (is_host && !streams->capture_count)))
     return 1;
   return gmlk_stream_covering(s, epoch) != NULL;
-}
-
-/* Frees everything. Events are destroyed only if has_driver: a child of fork has no driver. */
-static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_batch *batch,
-                                 int has_driver) {
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
-    gmlk_stream *s = streams->items[i];
-    while (s->fence_count) gmlk_event_give(streams, gmlk_stream_take_fence(s, 0).event);
-    gmlk_host_free(host, s->waits, s->wait_capacity * sizeof(gmlk_wait));
-    gmlk_host_free(host, s, sizeof(*s));
-  }
-  while (has_driver && streams->event_count)
-    (void)GMLK_CALL(batch, event_destroy, streams->events[--streams->event_count]);
-  gmlk_host_free(host, streams->events, streams->event_capacity * sizeof(void *));
-  gmlk_host_free(host, streams->items, streams->capacity * sizeof(gmlk_stream *));
 }
 
 /* ---- >>chunks -------------------------------------------------------------------------------
@@ -3325,16 +2838,6 @@ static void gmlk_chunk_release(gmlk_chunks *all, gmlk_batch *batch, uint32_t slo
   memset(chunk, 0, sizeof(*chunk));
 }
 
-/* Gives a chunk back; its slot is asleep. If the driver refuses, it stays. pre: it is not in
-   quarantine and mapped nowhere. */
-static void gmlk_chunk_sleep(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot) {
-  if (GMLK_CALL(batch, release, all->items[slot].handle)) return;
-  all->backed_count--;
-  all->asleep_count++;
-  all->items[slot].handle = 0;
-  all->items[slot].is_asleep = 1;
-}
-
 /* Counts a mapping that was made, by 1, or removed, by -1. */
 static void gmlk_chunk_count(gmlk_chunks *all, uint32_t slot, int by) {
   all->items[slot].map_count += (uint32_t)by;
@@ -3344,18 +2847,6 @@ static void gmlk_chunk_count(gmlk_chunks *all, uint32_t slot, int by) {
 static void gmlk_chunk_page(gmlk_chunks *all, uint32_t slot, int by) {
   gmlk_chunk_count(all, slot, by);
   all->items[slot].page_count += (uint32_t)by;
-}
-
-/* Notes that other processes may map the chunk from now on. */
-static void gmlk_chunk_share(gmlk_chunks *all, uint32_t slot) {
-  all->shared_count += !all->items[slot].is_shared;
-  all->items[slot].is_shared = 1;
-}
-
-/* Notes that graphs may know all chunks there are. */
-static void gmlk_chunks_know(gmlk_chunks *all) {
-  size_t i;
-  for (i = 0; i < all->capacity; i++) all->items[i].is_known = all->items[i].handle != 0;
 }
 
 static void gmlk_chunk_mark(gmlk_chunks *all, uint32_t slot, int is_marked) {
@@ -3375,13 +2866,6 @@ static void gmlk_slots_add(gmlk_slots *list, uint32_t slot) { list->items[list->
 /* Takes the last one off a list. */
 static uint32_t gmlk_slots_drop(gmlk_slots *list) { return list->items[--list->count]; }
 
-/* The place in a list behind the row of neighbours that begins at place `first`. */
-static uint32_t gmlk_slots_row(const gmlk_slots *list, uint32_t first) {
-  uint32_t end = first + 1;
-  while (end < list->count && list->items[end] == list->items[end - 1] + 1) end++;
-  return end;
-}
-
 /* ---- >>arena --------------------------------------------------------------------------------
    gmlk_arena: one range of home addresses, tiled by blocks, and the paper's pPool: its free blocks
    in bins, one set of bins for each stream's memory and one for clean memory. Owns the tiling, the
@@ -3399,7 +2883,7 @@ static uint32_t gmlk_slots_row(const gmlk_slots *list, uint32_t first) {
         bare arena: with the same epoch, too.
    [A3] A clean free block stands in bins[GMLK_CLEAN] with its own size. A run's head stands in its
         stream's bins with the run's size, and the run's second tagged block, if it has one, in
-        the tree bins->seconds. No other block stands in either.
+        the tree bins->run_seconds. No other block stands in either.
    [A4] firsts[i] is the block that holds the first grain of slot i; for the slot behind the last
         one it is the edge.
    [A5] The handle of a slot is 0 exactly if the block there is unbacked or the slot lies behind the
@@ -3417,7 +2901,7 @@ static uint32_t gmlk_slots_row(const gmlk_slots *list, uint32_t first) {
    small one still holds a chunk. So small blocks for which best fit finds only the arena's end, or
    nothing, are kept together. A part of the end is set aside as *the small-block reserve*, and they
    are cut from its front, as long as the arena may still grow by as much as it has to have before.
-   The small-block reserve stands in no bin. It becomes free memory again when the block before them
+   The small-block reserve stands in no bin. It becomes free memory again when the block before it
    is freed, when memory is short, when chunks are returned, and when a capture or loan of the pool
    begins or ends.
    [U1] The small-block reserve is the arena's one reserved block between calls. It keeps its tag.
@@ -3450,7 +2934,7 @@ static gmlk_piece gmlk_piece_with(uint32_t at, uint32_t grains) {
   return piece;
 }
 
-typedef struct gmlk_windows {  /* written by >>windows, which says more */
+typedef struct gmlk_windows {  /* see >>windows */
   gmlk_window *open, *blocked; /* [W5] trees of the idle windows */
   size_t count;
   uint64_t number;     /* of the newest window */
@@ -3475,7 +2959,7 @@ typedef struct gmlk_area { /* the addresses of an arena, or those for its window
   int is_full;    /* it has refused all that was asked for last */
 } gmlk_area;
 
-typedef struct gmlk_space { /* addresses for windows or for buffers; written by >>windows */
+typedef struct gmlk_space { /* addresses for windows or for buffers */
   gmlk_block head, tail;    /* edges; it is tiled in slots of chunk_bytes */
   gmlk_bins *holes;         /* its free ranges; NULL: there are no windows, or no buffers */
   gmlk_block *used;         /* [V3] tree of the others */
@@ -3517,7 +3001,7 @@ typedef struct gmlk_arena {
   gmlk_block *small_reserve; /* [U1] what is set aside for small blocks; NULL: nothing */
   gmlk_piece reserve_was;    /* what a question sets aside again */
   uint32_t small_most;       /* [U2] a small block's grains at most; 0: nothing is set aside here */
-  size_t live_count;         /* live and pending blocks; >>request, >>pending, >>buffer write it */
+  size_t live_count;         /* live and pending blocks */
   int keeps_apart;           /* 1: a policy decides which free blocks are joined */
   gmlk_windows windows;
   gmlk_space window_space, buffer_space;
@@ -3528,18 +3012,15 @@ typedef struct gmlk_arena {
   gmlake_buffer *buffers; /* list; a destroyed buffer stays until it is unmapped */
   size_t void_count;      /* destroyed buffers in it: up in >>buffer, down in >>pages */
   gmlk_extra *pending;    /* [N1] list of freed blocks that recorded streams may still use */
-  unsigned sleep;         /* GMLK_AWAKE...; written by >>sleep, and for a new arena by >>buffer */
+  unsigned sleep;         /* GMLK_AWAKE... */
   uint64_t sleep_count;   /* times that it fell asleep */
-  gmlk_copy *copies;      /* [Q1] copy_count of them, room for copy_capacity; written by >>copies */
+  gmlk_copy *copies;      /* [Q1] copy_count of them, room for copy_capacity */
   size_t copy_count, copy_capacity;
   size_t copy_next, copy_done; /* [Q2] those before are started, or complete, in this stretch */
   gmlk_host_copy *host_copies; /* [Q1] host_copy_count of them, room for host_copy_capacity */
   size_t host_copy_count, host_copy_capacity;
   size_t host_copy_bytes; /* of all together */
 } gmlk_arena;
-
-/* The pool that a caller knows an arena by: what was imported is in none. */
-static gmlake_pool *gmlk_pool_told(const gmlk_arena *a) { return a->is_import ? NULL : a->owner; }
 
 /* Best fit looks at this many holes that may not serve, for want of alignment or as parts of a run,
    before it takes what is sure to serve: a search stays O(1). */
@@ -3574,23 +3055,6 @@ static inline uint64_t gmlk_area_base(const gmlk_area *area, uint32_t slot) {
   return area->extents[i].base;
 }
 
-/* Where an extent begins. */
-static uint64_t gmlk_extent_address(const gmlk_extent *e, size_t chunk_bytes) {
-  return e->base + (uint64_t)e->first * chunk_bytes;
-}
-
-/* The extent that an address lies in, or NULL. */
-static const gmlk_extent *gmlk_area_find(const gmlk_area *area, size_t chunk_bytes,
-                                         uint64_t address) {
-  size_t i;
-  for (i = 0; i < area->count; i++) {
-    const gmlk_extent *e = &area->extents[i];
-    if (address - gmlk_extent_address(e, chunk_bytes) < (uint64_t)(e->end - e->first) * chunk_bytes)
-      return e;
-  }
-  return NULL;
-}
-
 /* The first slot of an extent to come with so many slots; more than `most`: there may be none. */
 static uint32_t gmlk_area_next(const gmlk_area *area, uint32_t count) {
   const uint32_t slot = area->limit + (area->limit != 0);
@@ -3599,10 +3063,6 @@ static uint32_t gmlk_area_next(const gmlk_area *area, uint32_t count) {
 
 static uint64_t gmlk_home(const gmlk_arena *a, uint32_t at) {
   return gmlk_area_base(&a->area, gmlk_slot_of(a, at)) + gmlk_to_bytes(at);
-}
-
-static uint64_t gmlk_slot_home(const gmlk_arena *a, uint32_t slot) {
-  return gmlk_home(a, gmlk_slot_at(a, slot));
 }
 
 /* Gives free memory, or a window, another tag: the work that may still use it. */
@@ -3886,43 +3346,6 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
   gmlk_bins_insert(a->bins[stream], b, b->grains);
 }
 
-/* Changes the stream of a free block's tag. */
-static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream) {
-  gmlk_unlink_free(a, b);
-  gmlk_set_state(b, GMLK_FREE);
-  gmlk_set_tag(b, stream, b->u.epoch);
-  return gmlk_coalesce(a, b);
-}
-
-/* Makes a free block clean. */
-static gmlk_block *gmlk_set_clean(gmlk_arena *a, gmlk_block *b) {
-  b->u.epoch = 0;
-  return gmlk_retag(a, b, GMLK_CLEAN);
-}
-
-/* Makes clean the free blocks whose tags are complete. It looks only at the runs of streams of
-   which something has completed. O(blocks in these runs). */
-static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
-  const size_t count = gmlk_min(streams->count, a->bins_capacity);
-  unsigned stream, bin;
-  for (stream = GMLK_FIRST_STREAM; stream < count; stream++) {
-    const gmlk_stream *s = streams->items[stream];
-    gmlk_bins *bins = s->is_news ? a->bins[stream] : NULL;
-    for (bin = bins ? gmlk_bin_from(bins, 1) : GMLK_BINS; bin < GMLK_BINS;
-         bin = gmlk_bin_from(bins, bin + 1)) {
-      gmlk_block *b = gmlk_bin_first(bins, bin), *next;
-      for (; b; b = next) { /* the rest of a run may enter the bin again: before b, so not seen */
-        next = gmlk_bin_next(bins, bin, b);
-        for (; gmlk_is_open(b, stream); b = b->next)
-          if (b->stream == stream && b->u.epoch <= s->done) b = gmlk_set_clean(a, b);
-      }
-    }
-  }
-  if (a->small_reserve &&
-      gmlk_tag_done(streams, a->small_reserve->stream, a->small_reserve->u.epoch))
-    gmlk_set_tag(a->small_reserve, GMLK_CLEAN, 0);
-}
-
 /* Takes [at, at + grains) out of the free blocks that hold it. The blocks in it become reserved,
    keep tags and epochs, and are not joined. Returns the first of them. pre: the range is free;
    `first` holds `at`; two records are reserved. */
@@ -3976,11 +3399,6 @@ static void gmlk_keep_apart(gmlk_block *b, int is_apart) {
 
 /* Notes that windows wait until an owned block is freed [W7]. */
 static void gmlk_stand_in_the_way(gmlk_block *b) { b->flags |= GMLK_IN_THE_WAY; }
-
-/* Makes the graphs' what was borrowed from them, and is pending [G2]. */
-static void gmlk_give_back(gmlk_block *b) {
-  b->flags = (uint8_t)((b->flags & ~GMLAKE_TRANSIENT) | GMLK_IN_GRAPH);
-}
 
 /* Gives an owned block the window that it is or belongs to, or an extra record; NULL: none. */
 static void gmlk_give_window(gmlk_block *b, gmlk_window *w) { b->as.live.window = w; }
@@ -4124,86 +3542,6 @@ GMLK_INLINE gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint
   return best;
 }
 
-/* [U2] has_policy: the lake has one. */
-static uint32_t gmlk_small_limit(const gmlk_arena *a, int has_policy) {
-  return has_policy || a->is_bare ? 0 : (uint32_t)(a->chunk_bytes / GMLK_GRAIN / GMLK_SMALL_PART);
-}
-
-/* What is wrong with the small-block reserve but its tag [U1]; NULL: nothing is. */
-static const char *gmlk_small_reserve_wrong(const gmlk_block *small_reserve) {
-  if (small_reserve->prev->state == GMLK_FREE) return "U1: the small-block reserve is out of place";
-  if (!small_reserve->stream && small_reserve->u.epoch)
-    return "U1: a clean small-block reserve is of an epoch";
-  return small_reserve->flags ? "U1: the small-block reserve has flags" : NULL;
-}
-
-/* Whether the small-block reserve holds a small block of the stream. */
-static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_t grains) {
-  const gmlk_block *small_reserve = a->small_reserve;
-  return small_reserve && grains <= a->small_most && grains <= small_reserve->grains &&
-         (small_reserve->stream == GMLK_CLEAN || small_reserve->stream == stream);
-}
-
-/* Sets so many grains of a hole aside, from `at` on, which b holds. pre: two records reserved. */
-static void gmlk_small_reserve_begin(gmlk_arena *a, unsigned stream, gmlk_block *b, uint32_t at,
-                                     uint32_t grains) {
-  if (gmlk_block_end(b) - at >= grains) stream = b->stream; /* else b's run is the stream's */
-  b = gmlk_reserve_range(a, b, at, grains);
-  while (b->grains < grains) b = gmlk_join(a, b);
-  gmlk_set_tag(b, stream, b->u.epoch);
-  a->small_reserve = b;
-}
-
-/* Cuts a live block from the small-block reserve's front. pre: it holds it; one record is reserved.
-   */
-static gmlk_block *gmlk_small_reserve_cut(gmlk_arena *a, uint32_t grains) {
-  gmlk_block *b = a->small_reserve;
-  a->small_reserve = NULL;
-  if (b->grains > grains) {
-    b = gmlk_split(a, b, grains);
-    a->small_reserve = b->next;
-  }
-  return gmlk_give_owner(a, b, GMLK_LIVE);
-}
-
-/* The small-block reserve that a small block of the stream is cut from, where best fit has found
-   nothing or a hole at the arena's end. NULL: there is none, and none can be set aside, or
-   may_begin is 0. pre: two records are reserved. */
-static gmlk_block *gmlk_small_reserve_for(gmlk_arena *a, unsigned stream, uint32_t grains,
-                                          int may_begin) {
-  const size_t most =
-      gmlk_min(gmlk_slot_at(a, a->slot_count) / GMLK_SMALL_RESERVE_PART, gmlk_chunk_grains(a) / 2);
-  uint32_t at = 0, hole = 0;
-  gmlk_block *b;
-  if (gmlk_small_reserve_hold(a, stream, grains)) return a->small_reserve;
-  if (!may_begin) return NULL;
-  for (;; gmlk_small_reserve_end(a)) {
-    b = gmlk_best_fit(a, stream, grains, 1, &at, &hole);
-    if (!b || at + hole != a->tail.at || gmlk_min(most, hole) / 2 < grains) return NULL;
-    if (!a->small_reserve) break;
-  }
-  gmlk_small_reserve_begin(a, stream, b, at, (uint32_t)gmlk_min(most, hole));
-  return a->small_reserve;
-}
-
-/* Makes both tables of slots so large. 0: no host memory. */
-static int gmlk_arena_resize_slots(gmlk_arena *a, size_t capacity) {
-  size_t firsts = a->firsts ? a->slot_capacity + 1 : 0;
-  if (a->chunks.capacity < capacity && !gmlk_chunks_resize(&a->chunks, a->host, capacity)) return 0;
-  if (!gmlk_host_resize(a->host, &a->firsts, &firsts, capacity + 1, sizeof(gmlk_block *))) return 0;
-  a->slot_capacity = capacity;
-  a->firsts[a->slot_count] = &a->tail;
-  return a->chunks.capacity == capacity || gmlk_chunks_resize(&a->chunks, a->host, capacity);
-}
-
-/* Makes room for slots [0, count). 0: no host memory. */
-static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
-  size_t capacity = a->slot_capacity;
-  if (a->firsts && count <= capacity) return 1;
-  capacity = gmlk_min(capacity + capacity / 4 + 32, a->area.most); /* to spare */
-  return gmlk_arena_resize_slots(a, gmlk_max(count, capacity));
-}
-
 /* Bytes of scratch for so many slots. Two runs have a chunk between them, so there are at most half
    as many as slots; each chunk has one head; a window has a piece for each run, and two at its ends
    (and one for rounding). A list of all slots fits in their place. */
@@ -4223,104 +3561,6 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
   a->runs = (gmlk_run *)(void *)(a->pieces + a->scratch_slots / 2 + 3);
   a->head_fragments = (gmlk_head_fragment *)(void *)(a->runs + a->scratch_slots / 2 + 1);
   return 1;
-}
-
-/* Makes tables smaller that have more than 128 entries, and more than four times what they need. */
-static void gmlk_arena_tidy(gmlk_arena *a) {
-  const size_t slots = gmlk_max(a->slot_count, a->chunks.quarantined_end);
-  if (a->scratch_slots > 4 * slots + 128) {
-    gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
-    a->scratch = NULL;
-    a->scratch_slots = 0;
-  }
-  if (a->slot_capacity > 4 * slots + 128) (void)gmlk_arena_resize_slots(a, 2 * slots + 32);
-}
-
-/* Moves the end to `count` slots; new ones are unbacked. pre: slots and one record are reserved. */
-static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
-  uint32_t grains = gmlk_slot_at(a, count - a->slot_count);
-  gmlk_block *b;
-  if (count <= a->slot_count) return;
-  b = gmlk_tiling_extend(a->records, &a->tail, a->number, grains, GMLK_UNBACKED);
-  a->slot_count = count;
-  a->firsts[count] = &a->tail;
-  gmlk_set_first_blocks(a, b, b->at, grains);
-  (void)gmlk_coalesce(a, b);
-}
-
-/* Moves the end behind the slots [0, limit) and the one without an address that follows them [X1].
-   pre: slots and two records are reserved. */
-static void gmlk_arena_end_extent(gmlk_arena *a, uint32_t limit) {
-  gmlk_block *b;
-  gmlk_arena_extend(a, limit);
-  b = gmlk_tiling_extend(a->records, &a->tail, a->number, gmlk_chunk_grains(a), GMLK_EDGE);
-  a->firsts[++a->slot_count] = &a->tail;
-  gmlk_set_first_blocks(a, b, b->at, b->grains);
-}
-
-/* Makes unbacked slots clean free memory. pre: they have handles; two records are reserved. */
-static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
-  uint32_t at = gmlk_slot_at(a, slot), grains = count << a->chunk_log;
-  gmlk_block *b = gmlk_locate(a, at);
-  gmlk_unlink_free(a, b);
-  if (b->at < at) {
-    b = gmlk_split(a, b, at - b->at)->next;
-    gmlk_link_free(a, b->prev, GMLK_UNBACKED);
-  }
-  if (b->grains > grains) {
-    b = gmlk_split(a, b, grains);
-    gmlk_link_free(a, b->next, GMLK_UNBACKED);
-  }
-  b->flags = a->keeps_apart ? GMLK_APART : 0;
-  gmlk_put(a, b, GMLK_CLEAN, 0);
-}
-
-/* Gives up the unbacked slots at the arena's end. */
-static void gmlk_arena_shrink(gmlk_arena *a) {
-  gmlk_block *b = a->tail.prev;
-  if (b->state != GMLK_UNBACKED) return;
-  gmlk_unlink_free(a, b);
-  gmlk_tiling_shrink(a->records, &a->tail);
-  a->slot_count = gmlk_slot_of(a, a->tail.at);
-  a->firsts[a->slot_count] = &a->tail;
-}
-
-/* Makes a reserved block unbacked. pre: it covers whole slots. */
-static void gmlk_arena_unback(gmlk_arena *a, gmlk_block *b) {
-  gmlk_set_state(b, GMLK_UNBACKED);
-  gmlk_set_tag(b, GMLK_CLEAN, 0);
-  (void)gmlk_coalesce(a, b);
-  gmlk_arena_shrink(a);
-}
-
-static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records) {
-  a->host = host;
-  a->records = records;
-  gmlk_tiling_init(&a->head, &a->tail);
-  gmlk_tiling_init(&a->window_space.head, &a->window_space.tail);
-  gmlk_tiling_init(&a->buffer_space.head, &a->buffer_space.tail);
-  return gmlk_arena_admit(a, GMLK_CLEAN) && gmlk_arena_reserve_slots(a, 1);
-}
-
-static void gmlk_area_free(gmlk_area *area, gmlk_host *host) {
-  gmlk_host_free(host, area->extents, area->capacity * sizeof(gmlk_extent));
-}
-
-static void gmlk_arena_destroy(gmlk_arena *a) {
-  size_t i;
-  for (i = 0; i < a->bins_capacity; i++) gmlk_bins_destroy(a->bins[i], a->host);
-  gmlk_host_free(a->host, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
-  gmlk_host_free(a->host, a->firsts, (a->slot_capacity + 1) * sizeof(gmlk_block *));
-  gmlk_host_free(a->host, a->chunks.items, a->chunks.capacity * sizeof(gmlk_chunk));
-  gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
-  gmlk_area_free(&a->area, a->host);
-  gmlk_area_free(&a->window_space.area, a->host);
-  gmlk_area_free(&a->buffer_space.area, a->host);
-  gmlk_tiling_destroy(a->records, &a->head, &a->tail);
-  gmlk_bins_destroy(a->window_space.holes, a->host);
-  gmlk_tiling_destroy(a->records, &a->window_space.head, &a->window_space.tail);
-  gmlk_bins_destroy(a->buffer_space.holes, a->host);
-  gmlk_tiling_destroy(a->records, &a->buffer_space.head, &a->buffer_space.tail);
 }
 
 /* ---- >>windows ---------------------------------------------------------------------------------
@@ -4514,15 +3754,6 @@ static void gmlk_windows_unblock(gmlk_windows *windows, const gmlk_block *b) {
   }
 }
 
-/* Gives an idle window another tag, and its place among the others [W5]. */
-static void gmlk_window_set_tag(gmlk_windows *windows, gmlk_window *w, unsigned stream,
-                                uint64_t epoch) {
-  const int is_open = w->key < GMLK_BLOCKED && w->self.stream != stream;
-  if (is_open) gmlk_window_leave(windows, w);
-  gmlk_set_tag(&w->self, stream, epoch);
-  if (is_open) gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, stream));
-}
-
 /* Makes a window idle. Its tag is that of its last use. */
 static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned stream,
                                  uint64_t epoch) {
@@ -4550,15 +3781,6 @@ static void gmlk_window_unset_idle(gmlk_windows *windows, gmlk_window *w) {
     windows->idle_last = w->idle_prev;
 }
 
-/* Makes clean the idle windows whose tags are complete; streams NULL: all tags but captures'. */
-static void gmlk_windows_sweep(gmlk_windows *windows, const gmlk_streams *streams) {
-  gmlk_window *w;
-  for (w = windows->idle_first; w; w = w->idle_next)
-    if (streams ? gmlk_tag_done(streams, w->self.stream, w->self.u.epoch)
-                : w->self.stream != GMLK_GRAPH_OWNED)
-      gmlk_window_set_tag(windows, w, GMLK_CLEAN, w->self.u.epoch);
-}
-
 /* The state of the user's block that this is, or is a piece of. */
 static unsigned gmlk_user_state(const gmlk_block *b) {
   return b->state == GMLK_PIECE ? b->as.live.window->self.state : b->state;
@@ -4581,11 +3803,6 @@ static int gmlk_may_await_uses(const gmlk_streams *streams, gmlk_requester reque
         !gmlk_may_await(streams, requester, extra->used[i].stream, extra->used[i].epoch))
       return 0;
   return 1;
-}
-
-/* The user's block that this is, or is a piece of. */
-static gmlk_block *gmlk_user_block(gmlk_block *b) {
-  return b->state == GMLK_PIECE ? &b->as.live.window->self : b;
 }
 
 /* Whether the requester may have a block: at once, or behind the wait that it allows. */
@@ -4671,47 +3888,6 @@ static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
   return b->as.live.window ? b->as.live.window->address : gmlk_home(a, b->at);
 }
 
-/* Gives all free blocks and idle windows that have one tag another one, when a capture begins or
-   ends: `from` and `to` are a capture's number and GMLK_GRAPH_OWNED. O(blocks + windows). */
-static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
-  gmlk_block *b;
-  gmlk_window *w;
-  gmlk_small_reserve_end(a);
-  for (b = a->head.next; b != &a->tail; b = b->next)
-    if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to);
-  for (w = a->windows.idle_first; w; w = w->idle_next)
-    if (w->self.stream == from) gmlk_window_set_tag(&a->windows, w, to, w->self.u.epoch);
-}
-
-/* For trim: clears the marks of the chunks under a window, or tells whether one has a mark. */
-static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
-  uint32_t i, slot;
-  for (i = 0; i < w->piece_count; i++) {
-    uint32_t first = gmlk_piece_slot(a, &w->pieces[i]);
-    for (slot = first; slot < first + gmlk_piece_chunks(a, &w->pieces[i]); slot++) {
-      if (clear) gmlk_chunk_mark(&a->chunks, slot, 0);
-      if (gmlk_chunk_at(&a->chunks, slot)->is_marked) return 1;
-    }
-  }
-  return 0;
-}
-
-/* The window that a range of address space in use belongs to. */
-static gmlk_window *gmlk_va_window(const gmlk_block *va) { return (gmlk_window *)va->u.owner; }
-
-/* Says whether a window is mapped (not in a sleeping arena), and how many chunks it maps then. */
-static void gmlk_va_set(gmlk_block *va, int is_mapped, uint32_t chunks) {
-  gmlk_set_state(va, is_mapped ? GMLK_LIVE : GMLK_UNBACKED);
-  va->slack = chunks;
-}
-
-/* Takes a window out of quarantine; NULL: there is none. */
-static gmlk_window *gmlk_window_unquarantine(gmlk_windows *windows) {
-  gmlk_window *w = windows->quarantine;
-  if (w) windows->quarantine = w->next;
-  return w;
-}
-
 /* Quarantines a window: so many of its chunks cannot be unmapped, so its addresses stay in use. */
 static void gmlk_window_quarantine(gmlk_windows *windows, gmlk_window *w, uint32_t chunks) {
   w->va->slack = chunks;
@@ -4719,44 +3895,10 @@ static void gmlk_window_quarantine(gmlk_windows *windows, gmlk_window *w, uint32
   gmlk_window_push(&windows->quarantine, w);
 }
 
-/* Enters the last extent, whose slots begin behind [0, limit) and an edge. pre: two records are
-   reserved. */
-static void gmlk_space_extend(gmlk_space *space, gmlk_records *records, uint32_t limit) {
-  const uint32_t slots = space->area.limit - limit - (limit != 0);
-  if (limit) (void)gmlk_tiling_extend(records, &space->tail, 0, 1, GMLK_EDGE);
-  gmlk_bins_insert(space->holes, gmlk_tiling_extend(records, &space->tail, 0, slots, GMLK_FREE),
-                   slots);
-}
-
 /* Where addresses in use begin. */
 static uint64_t gmlk_va_address(const gmlk_arena *a, const gmlk_space *space,
                                 const gmlk_block *va) {
   return gmlk_area_base(&space->area, va->at) + (uint64_t)va->at * a->chunk_bytes;
-}
-
-/* Frees the records of an arena's windows. */
-static void gmlk_windows_destroy(gmlk_arena *a) {
-  gmlk_windows *windows = &a->windows;
-  gmlk_window *list = windows->quarantine, *w, *next; /* next: of either list */
-  gmlk_block *b;
-  for (b = a->head.next; b && b != &a->tail; b = b->next) /* at its first piece: once a window */
-    if (b->state == GMLK_PIECE && b->as.live.window->pieces[0].block == b)
-      gmlk_window_push(&list, b->as.live.window);
-  for (w = windows->idle_first; w; w = next) {
-    next = w->idle_next;
-    gmlk_window_push(&list, w);
-  }
-  for (w = list; w; w = next) {
-    next = w->next;
-    gmlk_host_free(a->host, w, gmlk_window_record_bytes(w->piece_count));
-  }
-}
-
-/* The idle window that has this number, or NULL. O(idle windows). */
-static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
-  gmlk_window *w = a->windows.idle_first;
-  while (w && w->number != number) w = w->idle_next;
-  return w;
 }
 
 /* The ranges of the home arena that a live block is made of. */
@@ -4767,11 +3909,65 @@ static const gmlk_piece *gmlk_pieces_of(const gmlk_block *b, gmlk_piece *whole, 
   return w ? w->pieces : whole;
 }
 
+/* ---- >>forward ---------------------------------------------------------------------------------
+   What the rest of CORE calls of REST, declared here so that a reader comes to allocations and
+   frees before all else; and the check, which stands last. No other function calls what stands
+   below it. */
+
+typedef struct gmlk_request gmlk_request;
+
+/* Where the fast path ends: the slow path; small blocks kept together; policies; a lake that has a
+   logger, an observer or a handler; more addresses for windows. */
+static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream stream,
+                                       gmlk_block **out_block);
+static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc,
+                                        gmlake_stream stream, void **out_ptr);
+static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r, int is_watched);
+static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chunk_count);
+static gmlake_result gmlk_space_extend_to(gmlake *l, const gmlk_arena *a, gmlk_space *space,
+                                          uint32_t slots);
+
+/* Which stream a value means; when events are recorded and asked; waits on the device. A lake of
+   one stream waits for nothing. */
+static inline unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value);
+static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char *call);
+static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s);
+static gmlake_result gmlk_refresh(gmlake *l, int close);
+static gmlake_result gmlk_look(gmlake *l);
+static void gmlk_fence_now(gmlake *l, unsigned stream);
+static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t bytes);
+static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester requester,
+                                        gmlk_piece *pieces, uint32_t count);
+
+/* Extra records: labels, and blocks that gmlake_record_stream named other streams for. */
+static gmlk_extra *gmlk_extra_new(gmlake *l, uint64_t user_data, const char *label);
+static void gmlk_extra_free(gmlake *l, gmlk_extra *extra);
+static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream);
+static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b);
+static int gmlk_is_used_elsewhere(const gmlake *l, gmlk_extra *extra, unsigned stream);
+static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch);
+static inline void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte);
+
+/* Errors in words, and what the observer is told. */
+static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call,
+                               const char *format, ...);
+static void gmlk_warn(gmlake *l, gmlake_result result, const char *call, int code,
+                      const char *text);
+static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info);
+static gmlake_result gmlk_refuse_asleep(gmlake *l, const gmlk_arena *a, const char *call);
+static gmlake_result gmlk_explain(gmlake *l, uint64_t address, const char *call);
+static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_step_kind kind, uint64_t address,
+                      uint64_t bytes, uint64_t driver_ns, const char *reason);
+static void gmlk_tell_split(gmlake *l, const gmlk_request *r, uint32_t at, uint32_t grains);
+static void gmlk_tell_request(gmlake *l, const gmlk_request *r, const void *ptr);
+
+static const char *gmlk_check(const gmlake *l);
+
 /* ---- >>lake ------------------------------------------------------------------------------------
    The lake, which the sections below work on, and its two locks. `driver_lock` is taken first; its
    holder alone creates, maps and unmaps memory, and there is one at a time. `state_lock` is taken
    second and guards every field but those that only the holder of `driver_lock` uses (>>chunks).
-   The holder of `driver_lock` releases state_lock before driver calls and locks them again behind;
+   The holder of `driver_lock` releases state_lock before driver calls and takes it again behind;
    event and stream calls do not block, so they are made with state_lock held. Owns the locks, the
    functions that lock and unlock, the records of callbacks, the last error and the messages for the
    logger.
@@ -4818,7 +4014,7 @@ typedef struct gmlk_callback { /* a running oom handler or function of a policy 
 #define GMLK_S4 4u /* after growth */
 #define GMLK_S5 5u /* not at all */
 
-typedef struct gmlk_request { /* see >>request */
+struct gmlk_request { /* see >>request */
   gmlk_arena *arena;
   const gmlake_alloc_desc *desc;
   gmlk_requester requester; /* its stream is the capture's number if the stream is captured */
@@ -4831,7 +4027,7 @@ typedef struct gmlk_request { /* see >>request */
   /* What follows is 0 when it is opened. */
   int is_reuse; /* an idle window was taken for it */
   int is_split; /* a part of a free range was taken for it */
-  /* What one slow step of >>serve leaves to the next: */
+  /* What one slow step of >>slow leaves to the next: */
   uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
   size_t limit_bytes;     /* the limit that forbade growth; 0: none did */
   int has_grown;          /* chunks were created for it */
@@ -4844,7 +4040,7 @@ typedef struct gmlk_request { /* see >>request */
   uint64_t number;    /* of the request; 0: for a buffer */
   uint64_t driver_ns; /* time spent in the driver */
   const char *reason; /* static text for the observer; NULL: the state says it */
-} gmlk_request;
+};
 
 typedef struct gmlk_message {
   int level; /* GMLAKE_LOG_* */
@@ -4914,128 +4110,6 @@ static void gmlk_lock_driver(gmlake *l) {
 }
 static void gmlk_unlock_driver(gmlake *l) {
   if (l->has_locks) gmlk_mutex_unlock(&l->driver_lock);
-}
-
-/* Enters a callback that is about to run, and releases state_lock. */
-static void gmlk_callback_begin(gmlake *l, gmlk_callback *callback, int is_policy,
-                                const gmlake_pool *pool) {
-  callback->thread = gmlk_thread_id();
-  callback->is_policy = is_policy;
-  callback->pool = pool;
-  callback->next = l->callbacks;
-  l->callbacks = callback;
-  l->is_restricted = 1;
-  gmlk_unlock_state(l);
-}
-
-/* The callback has returned: takes state_lock again. */
-static void gmlk_callback_end(gmlake *l, const gmlk_callback *callback) {
-  gmlk_callback **link = &l->callbacks;
-  gmlk_lock_state(l);
-  while (*link != callback) link = &(*link)->next;
-  *link = callback->next;
-  l->is_restricted = l->lost || l->callbacks;
-}
-
-/* Whether this thread is inside a callback, or one of the policy's. */
-static int gmlk_in_callback(const gmlake *l, int of_policy) {
-  const uintptr_t thread = gmlk_thread_id();
-  const gmlk_callback *callback = l->callbacks;
-  while (callback && (callback->thread != thread || (of_policy && !callback->is_policy)))
-    callback = callback->next;
-  return callback != NULL;
-}
-
-/* Queues a message for the logger. */
-static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
-  if (!l->desc.logger.fn || l->message_count == GMLK_LOG_QUEUE) return;
-  l->messages[l->message_count].level = level;
-  l->messages[l->message_count++].info = *info;
-}
-
-static const char *gmlk_result_name(gmlake_result result) {
-  static const char *const names[] = {"GMLAKE_OK",
-                                      "GMLAKE_ERROR_INVALID_ARGUMENT",
-                                      "GMLAKE_ERROR_OUT_OF_HOST_MEMORY",
-                                      "GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY",
-                                      "GMLAKE_ERROR_LIMIT_REACHED",
-                                      "GMLAKE_ERROR_UNKNOWN_POINTER",
-                                      "GMLAKE_ERROR_DOUBLE_FREE",
-                                      "GMLAKE_ERROR_UNSUPPORTED",
-                                      "GMLAKE_ERROR_NO_DRIVER",
-                                      "GMLAKE_ERROR_NO_DEVICE",
-                                      "GMLAKE_ERROR_DRIVER",
-                                      "GMLAKE_ERROR_DEVICE_LOST",
-                                      "GMLAKE_ERROR_CAPTURING",
-                                      "GMLAKE_ERROR_FORKED",
-                                      "GMLAKE_ERROR_SHUTTING_DOWN",
-                                      "GMLAKE_ERROR_CORRUPT",
-                                      "GMLAKE_ERROR_ASLEEP",
-                                      "GMLAKE_ERROR_BUSY"};
-  const size_t i = (size_t)(int)result;
-  return i < sizeof(names) / sizeof(names[0]) ? names[i] : "unknown";
-}
-
-/* Takes the queued messages. */
-static unsigned gmlk_log_take(gmlake *l, gmlk_message *out) {
-  unsigned count = l->message_count;
-  if (count) memcpy(out, l->messages, count * sizeof(*out));
-  l->message_count = 0;
-  return count;
-}
-
-static void gmlk_log_drop(gmlake *l) { l->message_count = 0; }
-
-static void gmlk_error_write(gmlake_error_info *out, gmlake_result result, const char *call,
-                             const char *format, va_list values) {
-  memset(out, 0, sizeof(*out));
-  out->result = result;
-  out->call = call;
-  (void)vsnprintf(out->text, sizeof(out->text), format, values);
-}
-
-/* Makes this the lake's last error, unless that is a fatal one. */
-static void gmlk_error_set(gmlake *l, const gmlake_error_info *info) {
-  if (!l->lost) l->error = *info;
-}
-
-/* The same with a text that it formats. Returns the result. */
-GMLK_LIKE_PRINTF(4)
-static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call,
-                               const char *format, ...) {
-  va_list values;
-  if (l->lost) return result;
-  va_start(values, format);
-  gmlk_error_write(&l->error, result, call, format, values);
-  va_end(values);
-  return result;
-}
-
-/* Fails a call that may take memory, if it is made from inside a callback. pre: l->is_restricted.
-   */
-static gmlake_result gmlk_forbid_in_callback(gmlake *l, const char *call) {
-  if (!gmlk_in_callback(l, 0)) return GMLAKE_OK;
-  return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
-                   "called from the out-of-memory handler, which may free and trim only");
-}
-
-/* The answer to a call that wants memory of an arena that sleeps. */
-static gmlake_result gmlk_refuse_asleep(gmlake *l, const gmlk_arena *a, const char *call) {
-  if (!a->owner)
-    return gmlk_fail(l, GMLAKE_ERROR_ASLEEP, call,
-                     "what is in no pool sleeps: call gmlake_pool_wake with pool NULL first");
-  return gmlk_fail(l, GMLAKE_ERROR_ASLEEP, call,
-                   "the pool at %p sleeps: call gmlake_pool_wake with it first",
-                   (const void *)a->owner);
-}
-
-/* Warns of what the driver answered. The call that found it may succeed all the same. */
-static void gmlk_warn(gmlake *l, gmlake_result result, const char *call, int code,
-                      const char *text) {
-  if (l->lost) return;
-  (void)gmlk_fail(l, result, call, "%s", text);
-  l->error.driver_code = code;
-  gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
 }
 
 #define GMLK_CODE_OPERATING_SYSTEM 304 /* CUDA_ERROR_OPERATING_SYSTEM; the mock answers it, too */
@@ -5139,13 +4213,6 @@ static unsigned gmlk_own_stream(const gmlake *l, const gmlk_block *b) {
   return b->stream && b->u.serial > l->streams.items[b->stream]->born ? b->stream : 0;
 }
 
-/* Asks for the device's free and total memory, state_lock released. An error writes nothing. */
-static gmlake_result gmlk_ask_memory(gmlake *l, size_t *out_free, size_t *out_total) {
-  gmlk_batch batch;
-  if (!gmlk_batch_open(l, &batch)) (void)GMLK_CALL(&batch, get_memory_info, out_free, out_total);
-  return gmlk_batch_close(l, &batch);
-}
-
 static int gmlk_exceeds(size_t held, size_t more, size_t limit) { /* limit 0: there is none */
   return limit && more > limit - gmlk_min(limit, held);
 }
@@ -5154,514 +4221,12 @@ static int gmlk_is_shortage(gmlake_result result) {
   return result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED;
 }
 
-/* Gives an arena a number and enters it into the lake's list; 0: no host memory. */
-static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
-  size_t i = 0;
-  while (i < l->arena_count && l->arenas[i]) i++;
-  if (i == l->arena_capacity && !gmlk_host_resize(&l->host, &l->arenas, &l->arena_capacity,
-                                                  i ? i * 2 : 4, sizeof(gmlk_arena *)))
-    return 0;
-  a->number = (uint32_t)i;
-  l->arenas[i] = a;
-  if (i == l->arena_count) l->arena_count++;
-  return 1;
-}
-
-/* Takes an arena out of the list. Its number will serve another one. */
-static void gmlk_arena_delist(gmlake *l, const gmlk_arena *a) { l->arenas[a->number] = NULL; }
-
 /* [N3] Work that no wait covers uses a pool's memory; a wait has covered so many uses. */
 static void gmlk_pool_used(gmlake_pool *pool) { pool->late_uses++; }
 static void gmlk_pool_waited(gmlake_pool *pool, size_t uses) { pool->late_uses -= uses; }
 
-/* Adds a word to a checksum of values that must not change unnoticed, see >>check. */
-static uint64_t gmlk_checksum(uint64_t checksum, uint64_t word) {
-  return ((checksum ^ word) + 1) * 0x9E3779B97F4A7C15u;
-}
-
-/* [L5] The checksum of the fields of a description that can be checked against nothing else. */
-static uint64_t gmlk_desc_checksum(const gmlake_desc *d) {
-  uint64_t checksum = gmlk_checksum((uint64_t)d->device, (uint64_t)d->cross_stream);
-  checksum = gmlk_checksum(gmlk_checksum(checksum, d->stitch_bytes_min), d->stitched_bytes_max);
-  return gmlk_checksum(gmlk_checksum(checksum, d->limit_bytes), d->driver_free_bytes_min);
-}
-
 #define GMLK_CHUNK_WRONG \
   "chunk_bytes is %llu: it has to be a power of two from %llu to %llu, or 0 for the default"
-
-/* ---- >>observe ---------------------------------------------------------------------------------
-   Tells desc.observer of steps. Owns nothing. pre: state_lock is held. O(1), plus the
-   observer's own time. Cannot fail. */
-
-static gmlake_stream gmlk_stream_shown(const gmlake *l, unsigned stream) {
-  return stream ? l->streams.items[stream]->value : GMLAKE_STREAM_NONE;
-}
-
-/* The same; NONE if the stream is forgotten. */
-static gmlake_stream gmlk_stream_known(const gmlake *l, unsigned stream) {
-  return gmlk_stream_shown(l, stream && l->streams.items[stream]->is_forgotten ? 0 : stream);
-}
-
-/* Fills in a step for a request; r may be NULL: for none. */
-GMLK_INLINE void gmlk_step_begin(const gmlake *l, const gmlk_request *r, gmlake_step_kind kind,
-                                 const char *reason, gmlake_step *out) {
-  out->kind = kind;
-  out->reason = reason;
-  out->request = r ? r->number : 0;
-  out->stream = r ? gmlk_stream_shown(l, r->stream) : GMLAKE_STREAM_NONE;
-  out->label = r && r->desc ? r->desc->label : NULL;
-  out->pool = r ? gmlk_pool_told(r->arena) : NULL;
-  out->state = 0;
-  out->address = out->driver_ns = 0;
-  out->bytes = out->asked_bytes = 0;
-}
-
-GMLK_INLINE void gmlk_tell_step(gmlake *l, gmlake_step *step) {
-  step->reserved_bytes = l->stats.reserved_bytes;
-  step->active_bytes = l->stats.active_bytes;
-  gmlk_set_in_callback(&l->host, gmlk_thread_id());
-  l->desc.observer.fn(l->desc.observer.user, step);
-  gmlk_set_in_callback(&l->host, 0);
-}
-
-/* Tells of a step. r NULL: it serves the request that the holder of `driver_lock` works on. */
-static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_step_kind kind, uint64_t address,
-                      uint64_t bytes, uint64_t driver_ns, const char *reason) {
-  gmlake_step step;
-  if (!l->is_observed) return;
-  gmlk_step_begin(l, r ? r : l->served, kind, reason, &step);
-  step.address = address;
-  step.bytes = (size_t)bytes;
-  step.driver_ns = driver_ns;
-  gmlk_tell_step(l, &step);
-}
-
-/* Tells that a stream was made to wait, or the host for a stream. */
-static void gmlk_tell_wait(gmlake *l, unsigned stream, uint64_t driver_ns, const char *reason) {
-  gmlake_step step;
-  if (!l->is_observed) return;
-  gmlk_step_begin(l, l->served, GMLAKE_STEP_WAIT, reason, &step);
-  step.stream = gmlk_stream_shown(l, stream);
-  step.driver_ns = driver_ns;
-  gmlk_tell_step(l, &step);
-}
-
-/* Tells of a call that succeeded, and the stream that it named. */
-static void gmlk_tell_call(gmlake *l, gmlake_step_kind kind, gmlake_stream stream, uint64_t address,
-                           size_t bytes, size_t asked_bytes, const char *reason) {
-  gmlake_step step;
-  if (!l->is_observed) return;
-  gmlk_step_begin(l, NULL, kind, reason, &step);
-  step.stream = stream;
-  step.address = address;
-  step.bytes = bytes;
-  step.asked_bytes = asked_bytes;
-  gmlk_tell_step(l, &step);
-}
-
-/* Tells that of a free range of so many grains a part was taken, which begins at `at`. */
-static void gmlk_tell_split(gmlake *l, const gmlk_request *r, uint32_t at, uint32_t grains) {
-  if (l->is_observed)
-    gmlk_tell(l, r, GMLAKE_STEP_SPLIT, r->desc ? gmlk_home(r->arena, at) : 0, gmlk_to_bytes(grains),
-              0, "the request takes a part of this free range");
-}
-
-/* ---- >>addresses -------------------------------------------------------------------------------
-   Asks the driver for addresses where they are needed: an arena's first extent when it is opened, a
-   further one when it grows behind the last; for windows and buffers with the first of them.
-   An extent is as long as all before it together, and as the area's unit; where the driver refuses
-   that, a quarter of it, and so on down to what is needed. So an arena has few extents, and leaves
-   others their addresses. All of an arena's are given back with it. pre: the caller holds
-   `driver_lock`. state_lock is released meanwhile. Costs: the driver's. Can fail: host memory, the
-   driver. */
-
-#if !defined(GMLK_UNIT_CHUNKS)
-#define GMLK_UNIT_CHUNKS 64u /* an extent has so many slots at least; tests have other numbers, */
-#endif
-#define GMLK_UNIT_BYTES ((size_t)1 << 30) /* or so many bytes */
-
-/* Sets what an area may have, and asks for at a time: so many bytes, or little more if that is
-   little. */
-static void gmlk_area_init(gmlk_area *area, size_t most_bytes, size_t unit_bytes, size_t chunk) {
-  const size_t most = most_bytes / chunk;
-  const size_t least = gmlk_min(GMLK_UNIT_CHUNKS, GMLK_UNIT_BYTES / chunk);
-  area->most = (uint32_t)most;
-  area->unit = (uint32_t)gmlk_min(most, gmlk_max(unit_bytes / chunk + 1, least));
-}
-
-/* Reserves an extent of `need` slots or more. On success the caller enters its slots into the
-   tiling before it releases state_lock. OUT_OF_DEVICE_MEMORY: there are no addresses. */
-static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_bytes,
-                                       uint32_t need) {
-  const uint32_t first = gmlk_area_next(area, need);
-  const int was_scarce = area->is_scarce;
-  uint64_t address = 0, wanted;
-  gmlake_result opened, result;
-  gmlk_batch batch;
-  if (first > area->most) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  if (area->count == area->capacity && !gmlk_host_resize(&l->host, &area->extents, &area->capacity,
-                                                         2 * area->count + 1, sizeof(gmlk_extent)))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  wanted = gmlk_later(area->unit, area->is_scarce ? 0 : area->limit);
-  for (;; wanted /= 4) {
-    wanted = gmlk_later(gmlk_min(wanted, area->most - first), need);
-    opened = gmlk_batch_open(l, &batch);
-    result = opened;
-    if (!opened)
-      result = GMLK_CALL(&batch, reserve, (size_t)wanted * chunk_bytes, chunk_bytes, &address);
-    (void)gmlk_batch_close(l, &batch);
-    if (opened || result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) break; /* no lack of addresses */
-    area->is_scarce = 1;
-    area->is_full = wanted == need;
-    if (area->is_full && !was_scarce) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
-    if (area->is_full) break;
-  }
-  if (result) return result;
-  if (area->is_scarce) area->unit = (uint32_t)gmlk_min(area->unit, wanted);
-  area->extents[area->count].base = address - (uint64_t)first * chunk_bytes;
-  area->extents[area->count].first = first;
-  area->extents[area->count++].end = area->limit = first + (uint32_t)wanted;
-  return GMLAKE_OK;
-}
-
-/* Reserves addresses for slots that growth has planned, up to `last`, if they have none yet. pre:
-   the arena's tables have room for these slots. */
-static gmlake_result gmlk_arena_extend_to(gmlake *l, gmlk_arena *a, uint32_t last) {
-  const uint32_t limit = a->area.limit;
-  gmlk_records held;
-  gmlake_result result;
-  if (last < limit) return GMLAKE_OK;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlk_records_hold(&l->records, &held, 2);
-  result = gmlk_area_reserve(l, &a->area, a->chunk_bytes, last - limit + !limit);
-  gmlk_records_return(&l->records, &held);
-  if (!result && limit) gmlk_arena_end_extent(a, limit);
-  return result;
-}
-
-/* Makes sure that a window or buffer of so many slots finds addresses, if there are any. */
-static gmlake_result gmlk_space_extend_to(gmlake *l, const gmlk_arena *a, gmlk_space *space,
-                                          uint32_t slots) {
-  const uint32_t limit = space->area.limit;
-  gmlk_records held;
-  gmlake_result result;
-  if (gmlk_bins_best(space->holes, slots)) return GMLAKE_OK;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlk_records_hold(&l->records, &held, 2);
-  result = gmlk_area_reserve(l, &space->area, a->chunk_bytes, slots);
-  gmlk_records_return(&l->records, &held);
-  if (!result) gmlk_space_extend(space, &l->records, limit);
-  return result;
-}
-
-/* Gives an area's addresses back; what the driver refuses to take stays. pre: nothing is mapped. */
-static void gmlk_area_close(gmlk_area *area, size_t chunk_bytes, gmlk_batch *batch) {
-  size_t i, count = area->count;
-  area->count = 0;
-  for (i = 0; i < count; i++) {
-    const gmlk_extent *e = &area->extents[i];
-    if (GMLK_CALL(batch, unreserve, gmlk_extent_address(e, chunk_bytes),
-                  (size_t)(e->end - e->first) * chunk_bytes))
-      area->extents[area->count++] = *e;
-  }
-}
-
-/* ---- >>pending ---------------------------------------------------------------------------------
-   Extra records, and blocks whose free waits. An extra record holds what few blocks have: user
-   data, a label, and the streams that gmlake_record_stream named. A freed block is pending until
-   those streams have passed the free, or a stream that takes its memory waits for them on the
-   device. Owns the extra records and the lists of pending blocks. Each stream has a queue of the
-   uses that pending blocks wait for, so that what completes on one stream costs nothing for the
-   blocks that wait for others.
-   [N1] An extra record belongs to one block. A pending block has an extra record, in its arena's
-        list or in lake->returns, that names the block.
-   [N2] An extra record has room for the streams that it lists, and their numbers are in use.
-   [N4] Each use of a pending block is complete, or in its stream's queue. A queue is in order of
-        epochs. uses_left of an extra record is how many of its uses are in queues, one at least,
-        unless it is shared.
-   [N5] return_count is the number of pending blocks that are shared: other processes know their
-        chunks. Their use by the stream that freed them is waited for, too. Then they stand in
-        lake->returns, and stay pending until their chunks are returned: >>grow.
-   O(recorded streams). Can fail: host memory, for an extra record or for one more stream in it. */
-
-/* GMLAKE_FILL: the host writes the byte to all of the block at once, as it does the streams' work
-   on the mock. What sleeps has no memory to write to; others may use what is shared. */
-static void gmlk_fill_now(const gmlake *l, const gmlk_block *b, unsigned byte) {
-  const gmlk_arena *a = gmlk_arena_of(l, b);
-  if (b->as.live.extra && b->as.live.extra->is_shared) return;
-  if (a->sleep < GMLK_ASLEEP)
-    memset((void *)(uintptr_t)gmlk_address_of(a, b), (int)byte, gmlk_to_bytes(b->grains));
-}
-
-static inline void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte) {
-  if (l->desc.flags & GMLAKE_FILL) gmlk_fill_now(l, b, byte);
-}
-
-/* A new extra record; NULL: no host memory. */
-static gmlk_extra *gmlk_extra_new(gmlake *l, uint64_t user_data, const char *label) {
-  gmlk_extra *extra = (gmlk_extra *)gmlk_host_alloc(&l->host, sizeof(gmlk_extra));
-  if (!extra) return NULL;
-  extra->user_data = user_data;
-  extra->label = label;
-  return extra;
-}
-
-/* Whether a stream in a live block's extra record still has its number; else its work is complete.
-   */
-static int gmlk_use_is_known(const gmlake *l, const gmlk_used *used) {
-  return used->epoch == l->streams.items[used->stream]->born;
-}
-
-/* Drops the streams whose numbers serve other streams by now: their work is complete. */
-static void gmlk_uses_prune(const gmlake *l, gmlk_extra *extra) {
-  size_t i, kept = 0;
-  for (i = 0; i < extra->used_count; i++)
-    if (gmlk_use_is_known(l, &extra->used[i])) extra->used[kept++] = extra->used[i];
-  extra->used_count = kept;
-}
-
-/* Enters a stream into a live block's extra record; 0: no host memory. */
-static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream) {
-  gmlk_extra *extra = b->as.live.extra ? b->as.live.extra : gmlk_extra_new(l, 0, NULL);
-  size_t i;
-  if (!extra) return 0;
-  gmlk_give_extra(b, extra);
-  for (i = 0; i < extra->used_count; i++)
-    if (extra->used[i].stream == stream && gmlk_use_is_known(l, &extra->used[i])) return 1;
-  if (extra->used_count == extra->used_capacity) gmlk_uses_prune(l, extra);
-  i = extra->used_capacity;
-  if (extra->used_count == i && !gmlk_host_resize(&l->host, &extra->used, &extra->used_capacity,
-                                                  i ? i * 2 : 2, sizeof(gmlk_used)))
-    return 0;
-  extra->used[extra->used_count].epoch = l->streams.items[stream]->born;
-  extra->used[extra->used_count++].stream = stream;
-  gmlk_stream_use(&l->streams, stream, 1);
-  return 1;
-}
-
-/* Makes sure that the block of an exported chunk, or an exported block, has an extra record, with
-   room for the stream that will free it. 0: no host memory. */
-static int gmlk_extra_share(gmlake *l, gmlk_block *b) {
-  gmlk_extra *extra = b->as.live.extra ? b->as.live.extra : gmlk_extra_new(l, 0, NULL);
-  if (!extra) return 0;
-  gmlk_give_extra(b, extra);
-  if (extra->used_capacity) return 1;
-  extra->used = (gmlk_used *)gmlk_host_alloc(&l->host, sizeof(gmlk_used));
-  extra->used_capacity = extra->used != NULL;
-  return extra->used != NULL;
-}
-
-/* Of a shared block's uses, leaves that of one stream; 0: none. */
-static void gmlk_extra_set_use(gmlk_extra *extra, unsigned stream) {
-  extra->used_count = stream != 0;
-  extra->used[0].stream = stream;
-}
-
-static void gmlk_extra_free(gmlake *l, gmlk_extra *extra) {
-  if (!extra) return;
-  gmlk_host_free(&l->host, extra->used, extra->used_capacity * sizeof(gmlk_used));
-  gmlk_host_free(&l->host, extra, sizeof(*extra));
-}
-
-/* Makes free memory with this tag of a live or pending block. A window becomes idle. */
-static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
-  gmlk_arena *a = gmlk_arena_of(l, b);
-  gmlk_window *w = b->as.live.window;
-  uint32_t i;
-  gmlk_count_live(a, -1);
-  gmlk_fill(l, b, GMLAKE_FILL_FREE);
-  if (!w) {
-    if (b->flags & GMLK_IN_THE_WAY) gmlk_windows_unblock(&a->windows, b);
-    gmlk_put(a, b, stream, epoch);
-    return;
-  }
-  for (i = 0; i < w->piece_count; i++) {
-    if (w->pieces[i].block->flags & GMLK_IN_THE_WAY)
-      gmlk_windows_unblock(&a->windows, w->pieces[i].block);
-    gmlk_keep_apart(w->pieces[i].block, b->flags & GMLK_APART);
-    gmlk_put(a, w->pieces[i].block, stream, epoch);
-  }
-  gmlk_window_set_idle(&a->windows, w, stream, epoch);
-}
-
-/* [F7] Counts a block off the streams that use it, since it is freed. Returns the stream that it
-   was allocated on, 0: none. */
-static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
-  gmlk_extra *extra = b->as.live.extra;
-  unsigned own = gmlk_own_stream(l, b);
-  size_t i;
-  if (own && l->streams.may_end) gmlk_stream_use(&l->streams, own, -1);
-  if (!extra) return own;
-  gmlk_uses_prune(l, extra);
-  for (i = 0; i < extra->used_count; i++) gmlk_stream_use(&l->streams, extra->used[i].stream, -1);
-  return own;
-}
-
-/* Drops from the recorded streams the one on which the block is freed, whose uses come before the
-   free, and those that are gone and complete. Returns whether others are left. */
-static int gmlk_is_used_elsewhere(const gmlake *l, gmlk_extra *extra, unsigned stream) {
-  size_t i, kept = 0;
-  for (i = 0; i < extra->used_count; i++) {
-    const gmlk_stream *s = l->streams.items[extra->used[i].stream];
-    if (extra->used[i].stream != stream && !(s->is_forgotten && gmlk_stream_is_complete(s)))
-      extra->used[kept++] = extra->used[i];
-  }
-  extra->used_count = kept;
-  return kept != 0;
-}
-
-/* Puts a use at the end of its stream's queue [N4]. It waits for the open epoch; of a stream that
-   is gone, and not lost, for the one before. */
-static void gmlk_use_queue(gmlake *l, gmlk_extra *extra, gmlk_used *use) {
-  gmlk_stream *s = l->streams.items[use->stream];
-  use->epoch = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
-  if (!s->is_forgotten) gmlk_stream_dirty(s, 0);
-  use->extra = extra;
-  use->next = NULL;
-  use->prev = s->uses_first ? s->uses_last : NULL;
-  if (s->uses_first)
-    s->uses_last->next = use;
-  else
-    s->uses_first = use;
-  s->uses_last = use;
-}
-
-/* Takes a use out of its stream's queue. */
-static void gmlk_use_leave(gmlk_stream *s, gmlk_used *use) {
-  if (use->prev)
-    use->prev->next = use->next;
-  else
-    s->uses_first = use->next;
-  if (use->next)
-    use->next->prev = use->prev;
-  else
-    s->uses_last = use->prev;
-  use->extra = NULL;
-}
-
-/* The list that a pending block's extra record is in [N5]. */
-static gmlk_extra **gmlk_pending_list(gmlake *l, const gmlk_extra *extra) {
-  return extra->is_shared && !extra->uses_left ? &l->returns
-                                               : &gmlk_arena_of(l, extra->block)->pending;
-}
-
-static void gmlk_pending_enter(gmlake *l, gmlk_extra *extra) {
-  gmlk_extra **list = gmlk_pending_list(l, extra);
-  extra->prev = NULL;
-  extra->next = *list;
-  if (extra->next) extra->next->prev = extra;
-  *list = extra;
-}
-
-static void gmlk_pending_leave(gmlake *l, gmlk_extra *extra) {
-  if (extra->next) extra->next->prev = extra->prev;
-  if (extra->prev)
-    extra->prev->next = extra->next;
-  else
-    *gmlk_pending_list(l, extra) = extra->next;
-}
-
-/* Makes a freed block pending. pre: it is used elsewhere, or shared; the caller then fences. */
-static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
-  gmlk_extra *extra = b->as.live.extra;
-  size_t i;
-  gmlk_set_state(b, GMLK_PENDING);
-  extra->block = b;
-  extra->stream = stream;
-  extra->epoch = epoch;
-  extra->uses_left = extra->used_count;
-  gmlk_pending_enter(l, extra);
-  l->return_count += (size_t)extra->is_shared;
-  l->stats.pending_bytes += gmlk_to_bytes(b->grains);
-  gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
-  for (i = 0; i < extra->used_count; i++) gmlk_use_queue(l, extra, &extra->used[i]);
-}
-
-/* Makes free memory of a pending block. Its tag may be complete by now. */
-static void gmlk_pending_end(gmlake *l, gmlk_extra *extra) {
-  gmlk_pending_leave(l, extra);
-  l->return_count -= (size_t)extra->is_shared;
-  l->stats.pending_bytes -= gmlk_to_bytes(extra->block->grains);
-  if (gmlk_tag_done(&l->streams, extra->stream, extra->epoch))
-    gmlk_release_block(l, extra->block, GMLK_CLEAN, 0);
-  else
-    gmlk_release_block(l, extra->block, extra->stream, extra->epoch);
-  gmlk_extra_free(l, extra);
-}
-
-/* Ends the waits of pending blocks for what has completed on this stream. O(these). */
-static void gmlk_pending_settle(gmlake *l, gmlk_stream *s) {
-  gmlk_used *use, *next; /* of another extra record: an extra record uses a stream once */
-  for (use = s->uses_first; use && use->epoch <= s->done; use = next) {
-    gmlk_extra *extra = use->extra;
-    next = use->next;
-    gmlk_use_leave(s, use);
-    if (extra->uses_left == 1 && extra->is_shared) gmlk_pending_leave(l, extra);
-    if (--extra->uses_left) continue;
-    if (extra->is_shared)
-      gmlk_pending_enter(l, extra);
-    else
-      gmlk_pending_end(l, extra);
-  }
-}
-
-/* The arena's pending block behind this extra record; NULL: the first. Those to be returned come
-   last. */
-static gmlk_extra *gmlk_pending_next(const gmlake *l, const gmlk_arena *a,
-                                     const gmlk_extra *extra) {
-  const int is_return = extra && extra->is_shared && !extra->uses_left;
-  gmlk_extra *next = extra ? extra->next : a->pending;
-  if (!next && !is_return) next = l->returns;
-  while (next && next->block->arena != a->number) next = next->next;
-  return next;
-}
-
-/* Gives an arena's pending blocks that have one tag another one, as gmlk_arena_retag does. */
-static void gmlk_pending_retag(gmlake *l, const gmlk_arena *a, unsigned from, unsigned to) {
-  gmlk_extra *extra = NULL;
-  while ((extra = gmlk_pending_next(l, a, extra)) != NULL)
-    if (extra->stream == from) extra->stream = to;
-}
-
-/* Frees the extra records of a list of pending blocks, when the lake ends. */
-static void gmlk_pending_drop(gmlake *l, gmlk_extra *extra) {
-  while (extra) {
-    gmlk_extra *next = extra->next;
-    gmlk_extra_free(l, extra);
-    extra = next;
-  }
-}
-
-/* ---- >>fences ----------------------------------------------------------------------------------
-   Records events, asks which have completed, and waits for them; finds the stream that a caller's
-   value means; makes memory clean whose work is complete. Owns nothing: >>streams has the events,
-   >>arena the tags.
-   pre, for waits of the host: the caller holds `driver_lock`; state_lock is released meanwhile.
-   Costs: about 0.2 us to record or to ask an event. If something completed, gmlk_refresh is O(what
-   was pending for it + free blocks in runs of its streams + idle windows). Can fail: host memory,
-   the driver. */
-
-/* Closes a stream's open epoch with an event, at the end of a free. An error is left in the lake's
-   last error; the epoch then stays open. */
-static void gmlk_fence_now(gmlake *l, unsigned stream) {
-  gmlk_stream *s = l->streams.items[stream];
-  gmlk_batch batch;
-  if (l->lost || s->is_forgotten) return;
-  if (s->fence_count < GMLK_FENCES) /* else it makes room: it asks which events are complete */
-    gmlk_batch_begin_lightly(&batch, &l->driver);
-  else
-    (void)gmlk_batch_begin(&batch, &l->driver);
-  if (!batch.result) (void)gmlk_stream_fence(&l->streams, &batch, stream);
-  (void)gmlk_batch_finish(l, &batch);
-}
-
-/* gmlk_fence_now, if somebody else asks for memory, and the stream freed so much since its last
-   event. */
-static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t bytes) {
-  if (l->streams.live_count + l->streams.has_none >= 2 &&
-      l->streams.items[stream]->freed_bytes >= bytes)
-    gmlk_fence_now(l, stream);
-}
 
 #define GMLK_FENCE_SHARE 128u /* an event for each such part of what the lake holds */
 
@@ -5669,13 +4234,6 @@ static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t bytes) {
    event is fenced where somebody else needs memory. */
 static size_t gmlk_fence_bytes(const gmlake *l, const gmlk_arena *a) {
   return gmlk_max(a->chunk_bytes, l->stats.reserved_bytes / GMLK_FENCE_SHARE);
-}
-
-/* Closes the open epochs of all streams on which a call may record that does not name them [F8]. */
-static void gmlk_fence_all(gmlake *l) {
-  unsigned i;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
-    if (!gmlk_stream_may_end(&l->streams, l->streams.items[i])) gmlk_fence_if_due(l, i, 0);
 }
 
 /* Whether a pool or buffer belongs to this lake; owner is its field `lake`. */
@@ -5692,456 +4250,10 @@ static int gmlk_is_of_former(const gmlake *l, const gmlk_block *b, unsigned stre
   return own && own != stream && l->streams.items[own]->value == l->streams.items[stream]->value;
 }
 
-/* Looks for a forgotten stream that is complete, so that its number can serve again. A program
-   whose streams come and go needs as many numbers as there are streams with work at a time. */
-static void gmlk_forgotten_poll(gmlake *l) {
-  gmlk_streams *streams = &l->streams;
-  gmlk_batch batch;
-  unsigned i;
-  if (streams->used_count == streams->live_count + streams->lost_count ||
-      gmlk_stream_idle(streams, 0))
-    return;
-  if (!gmlk_batch_begin(&batch, &l->driver)) {
-    for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
-      if (!streams->items[i]->is_forgotten) continue;
-      gmlk_stream_poll(streams, &batch, i);
-      if (gmlk_stream_is_complete(streams->items[i]) || gmlk_is_fatal(batch.result)) break;
-    }
-  }
-  (void)gmlk_batch_finish(l, &batch);
-}
-
-/* Gives a new stream a number; 0: no host memory, or too many streams. A lake's second stream
-   closes the first one's epoch: an only stream records no events, so nothing else would tell when
-   what it freed is complete. */
-static unsigned gmlk_stream_enter(gmlake *l, gmlake_stream value, uint64_t id) {
-  unsigned stream;
-  gmlk_forgotten_poll(l);
-  stream = gmlk_stream_add(&l->streams, &l->host, value, 0, gmlk_serial(&l->records));
-  if (stream) l->streams.items[stream]->id = id;
-  if (stream && l->streams.live_count == 2) gmlk_fence_all(l);
-  return stream;
-}
-
-/* The number for frees on a value that no stream has any more: that of a stream which is lost from
-   the start. What is freed on it serves again after a wait for the whole device. */
-static unsigned gmlk_stream_gone(gmlake *l, gmlake_stream value) {
-  unsigned stream = GMLK_FIRST_STREAM;
-  for (; stream < l->streams.count; stream++) {
-    const gmlk_stream *s = l->streams.items[stream];
-    if (s->value == value && gmlk_stream_is_lost(s)) return stream;
-  }
-  stream = gmlk_stream_enter(l, value, 0);
-  if (stream && !l->streams.items[stream]->is_forgotten) gmlk_stream_end(&l->streams, stream, 1);
-  return stream;
-}
-
-/* [GMLAKE_STREAMS_MAY_END] Asks the driver which stream has the value now. Returns `stream` if it
-   is the one that has this number, or if the driver does not answer, as in a capture that the lake
-   was not told of, or is lost; 0 if it is a new stream, whose id is in *out_id; the number of a
-   lost stream if no stream has the value. If it is the one, its open epoch gets an event [F8]: what
-   frees of blocks that it is recorded on have left open. pre: stream is 0 or the number that the
-   value had last. */
-static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned stream,
-                                     uint64_t *out_id) {
-  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
-  gmlake_result result;
-  int code = 0;
-  if (!value || l->lost || (s && (s->capture || s->stays))) return stream;
-  result = l->driver.stream_id(l->driver.backend->user, value, out_id, &code);
-  if (result && result != GMLAKE_ERROR_INVALID_ARGUMENT) return stream;
-  if (s && !result && s->id == *out_id) {
-    if (s->is_dirty) gmlk_fence_now(l, stream);
-    return stream;
-  }
-  if (s) gmlk_stream_end(&l->streams, stream, result != GMLAKE_OK);
-  if (!result) return 0;
-  return s ? stream : gmlk_stream_gone(l, value);
-}
-
-/* Whether the driver captures the stream, as far as it can be known. */
-static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s) {
-  int is_capturing = 1, code = 0;
-  gmlake_result result = GMLAKE_OK;
-  if (l->driver.is_capturing)
-    result = l->driver.is_capturing(l->driver.backend->user, s->value, &is_capturing, &code);
-  if (l->driver.is_capturing && !result) s->is_seen |= is_capturing != 0;
-  return is_capturing && result != GMLAKE_ERROR_INVALID_ARGUMENT;
-}
-
-/* Ends a stream's capture. pre: the caller holds `driver_lock`, and has no request open. */
-static void gmlk_capture_close(gmlake *l, unsigned stream) {
-  gmlk_stream *s = l->streams.items[stream];
-  uint64_t id;
-  gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_GRAPH_OWNED);
-  gmlk_pending_retag(l, l->arenas[s->arena], s->capture, GMLK_GRAPH_OWNED);
-  gmlk_chunks_know(&l->arenas[s->arena]->chunks);
-  l->arenas[s->arena]->pool->capture_count--;
-  l->streams.items[s->capture]->is_used = 0;
-  l->streams.capture_count--;
-  s->capture = 0;
-  if (gmlk_stream_may_end(&l->streams, s)) /* it may have freed, too; or be another by now */
-    (void)gmlk_stream_identify(l, s->value, stream, &id);
-}
-
-/* Ends the captures that the driver has ended without the lake being told, as by an exception: it
-   was seen to make them; or it makes none of `named` (0: no stream), for which a call came that
-   says so. Streams that may be gone are asked about only by such a call [F8]. pre: as above. */
-static void gmlk_captures_end(gmlake *l, unsigned named) {
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count && l->streams.capture_count; i++) {
-    gmlk_stream *s = l->streams.items[i];
-    const int is_named = i == named;
-    if (!s->capture || l->lost || (!is_named && gmlk_stream_may_end(&l->streams, s))) continue;
-    if (gmlk_is_capturing(l, s) || !(is_named || s->is_seen)) continue;
-    gmlk_capture_close(l, (unsigned)i);
-    s->has_ended = 1;
-  }
-}
-
-/* The answer to a call that names a stream which is gone. */
-static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char *call) {
-  return gmlk_fail(l, GMLAKE_ERROR_DRIVER, call,
-                   "stream is %p, which the driver does not know: was it destroyed?",
-                   (void *)value);
-}
-
-/* The same for a stream that was not the last one found, or that may have ended untold. */
-static unsigned gmlk_stream_find_slowly(gmlake *l, gmlake_stream value) {
-  unsigned stream = gmlk_stream_find(&l->streams, value);
-  uint64_t id = 0;
-  if (l->streams.may_end) stream = gmlk_stream_identify(l, value, stream, &id);
-  return stream ? stream : gmlk_stream_enter(l, value, id);
-}
-
-/* The stream's number; it gets one if it has none. 0: no host memory, or too many streams. */
-static inline unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value) {
-  value = gmlk_stream_canonical(value);
-  if (l->streams.last && l->streams.last_value == value) return l->streams.last;
-  return gmlk_stream_find_slowly(l, value);
-}
-
-/* Frees what was pending for work that has completed, and makes memory clean. */
-static void gmlk_take_back(gmlake *l) {
-  gmlk_streams *streams = &l->streams;
-  int is_news = 0;
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
-    if (!streams->items[i]->is_news) continue;
-    gmlk_pending_settle(l, streams->items[i]);
-    is_news = 1;
-  }
-  for (i = 0; i < l->arena_count && is_news; i++) {
-    if (!l->arenas[i]) continue;
-    gmlk_arena_sweep(l->arenas[i], streams);
-    gmlk_windows_sweep(&l->arenas[i]->windows, streams);
-  }
-  if (is_news) gmlk_streams_read(streams);
-}
-
-/* Whether there is a buffer, or was: even an only stream has events behind what they gave up. */
-static int gmlk_has_buffers(const gmlake *l) {
-  size_t i = 0;
-  while (i < l->arena_count && !(l->arenas[i] && l->arenas[i]->buffer_space.holes)) i++;
-  return i < l->arena_count;
-}
-
-/* Asks all streams what has completed, frees what was pending for it and makes memory clean. With
-   `close`, open epochs get an event first, for a later call to see them complete. Never waits. */
-static gmlake_result gmlk_refresh(gmlake *l, int close) {
-  gmlk_batch batch;
-  size_t i;
-  if (l->lost) return l->lost;
-  if (!close && l->streams.used_count + l->streams.has_none < 2 && !l->streams.capture_count &&
-      !l->stats.pending_bytes && !gmlk_has_buffers(l))
-    return GMLAKE_OK;
-  if (!gmlk_batch_begin(&batch, &l->driver)) {
-    for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(batch.result); i++) {
-      if (close) (void)gmlk_stream_close(&l->streams, &batch, (unsigned)i);
-      gmlk_stream_poll(&l->streams, &batch, (unsigned)i);
-    }
-  }
-  (void)gmlk_batch_finish(l, &batch);
-  gmlk_take_back(l);
-  return batch.result;
-}
-
-/* The same for a request that finds no memory. What streams freed since their last event gets one,
-   if there is somebody else to ask for it. */
-static gmlake_result gmlk_look(gmlake *l) {
-  return gmlk_refresh(l, l->streams.live_count + l->streams.has_none >= 2);
-}
-
-/* Makes the host wait for all work on the device, for this stream's sake. Then all is complete that
-   was freed before on streams that cannot have a fence. CAPTURING: a stream is being captured. */
-static gmlake_result gmlk_wait_for_device(gmlake *l, unsigned stream) {
-  gmlake_result result;
-  gmlk_batch batch;
-  if (!l->driver.device_wait)
-    return gmlk_fail(l, GMLAKE_ERROR_DRIVER, "device_wait",
-                     "a stream was destroyed before gmlake_forget_stream, and the backend cannot "
-                     "wait for the whole device");
-  if (l->streams.capture_count) return GMLAKE_ERROR_CAPTURING;
-  gmlk_streams_await(&l->streams);
-  l->stats.host_wait_count++;
-  result = gmlk_batch_open(l, &batch);
-  if (!result) result = gmlk_batch_device_wait(&batch);
-  (void)gmlk_batch_close(l, &batch);
-  gmlk_streams_awaited(&l->streams, !result);
-  gmlk_tell_wait(l, stream, batch.ns, "the host waits for all work on the device");
-  return batch.result;
-}
-
-/* Makes the host wait for the first fence that covers the epoch, or the last. pre: it has one. */
-static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream, uint64_t epoch) {
-  gmlk_stream *s = l->streams.items[stream];
-  gmlk_fence fence = gmlk_stream_take_fence(s, epoch);
-  gmlake_result result;
-  gmlk_batch batch;
-  l->stats.host_wait_count++;
-  result = gmlk_batch_open(l, &batch);
-  if (!result) result = GMLK_CALL(&batch, event_wait, fence.event);
-  (void)gmlk_batch_close(l, &batch);
-  gmlk_stream_return_fence(&l->streams, s, fence, !result);
-  gmlk_tell_wait(l, stream, batch.ns, "the host waits for this stream's work");
-  return batch.result;
-}
-
-/* Makes the host wait for what was freed on one stream up to the epoch. CAPTURING: a capture
-   forbids to record an event behind the last of it; what has an event has been waited for. */
-static gmlake_result gmlk_wait_for_epoch(gmlake *l, unsigned stream, uint64_t epoch) {
-  gmlk_stream *s = l->streams.items[stream];
-  gmlk_batch batch;
-  gmlake_result fenced = GMLAKE_OK, result;
-  if (!gmlk_stream_has_work(s)) return GMLAKE_OK;
-  if (!gmlk_stream_covering(s, epoch)) {
-    fenced = gmlk_batch_begin(&batch, &l->driver);
-    if (!fenced) fenced = gmlk_stream_close(&l->streams, &batch, stream);
-    if (gmlk_batch_finish(l, &batch)) return batch.result;
-  }
-  if (gmlk_stream_is_out(&l->streams, s)) {
-    fenced = gmlk_wait_for_device(l, stream);
-    if (fenced != GMLAKE_ERROR_CAPTURING) return fenced;
-  }
-  if (fenced == GMLAKE_ERROR_CAPTURING && !s->fence_count) return fenced;
-  result = gmlk_wait_for_fence(l, stream, epoch);
-  return result || fenced != GMLAKE_ERROR_CAPTURING ? result : fenced;
-}
-
-/* A wait of the host that goes on until enough is complete: the caller looks again after each step.
-   Work that comes after it has begun is not waited for, so it ends. */
-typedef struct gmlk_host_wait {
-  uint64_t last;        /* the serial number of the newest fence that it may wait for */
-  int has_waited_whole; /* it has waited for the whole device */
-  int is_partial;       /* a capture forbids to wait for some stream */
-  int is_over;          /* all is complete, or a capture forbids to record an event behind it */
-} gmlk_host_wait;
-
-/* Begins such a wait: what streams freed since their last event gets one, where that is allowed. */
-static gmlake_result gmlk_wait_begin(gmlake *l, gmlk_host_wait *p) {
-  const gmlake_result result = gmlk_refresh(l, 1);
-  size_t i;
-  memset(p, 0, sizeof(*p));
-  p->last = l->streams.record_count;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
-    const gmlk_stream *s = l->streams.items[i];
-    if (!gmlk_stream_has_work(s) || !s->is_dirty) continue;
-    /* It got no event: a capture forbids that, perhaps one that the driver alone knows of. */
-    p->is_partial |= l->streams.capture_count || !gmlk_stream_is_out(&l->streams, s);
-  }
-  return result;
-}
-
-#define GMLK_WAIT_EVENTS 32u /* the most that the host waits for at once, each of another stream */
-
-/* Makes the host wait until the oldest fence of one of these streams is complete, and takes back
-   what that frees. While it waits, no other thread sees these fences. */
-static gmlake_result gmlk_wait_for_any(gmlake *l, const unsigned *streams, unsigned count) {
-  void *events[GMLK_WAIT_EVENTS];
-  gmlk_fence fences[GMLK_WAIT_EVENTS];
-  unsigned i, first = 0;
-  gmlk_batch batch;
-  if (!l->driver.event_wait_any) count = 1;
-  for (i = 0; i < count; i++) {
-    fences[i] = gmlk_stream_take_fence(l->streams.items[streams[i]], 0);
-    events[i] = fences[i].event;
-  }
-  l->stats.host_wait_count++;
-  if (!gmlk_batch_open(l, &batch)) {
-    if (count > 1)
-      (void)gmlk_batch_event_wait_any(&batch, events, count, &first);
-    else
-      (void)GMLK_CALL(&batch, event_wait, events[0]);
-  }
-  (void)gmlk_batch_close(l, &batch);
-  for (i = 0; i < count; i++)
-    gmlk_stream_return_fence(&l->streams, l->streams.items[streams[i]], fences[i],
-                             !batch.result && i == first);
-  gmlk_tell_wait(l, streams[first], batch.ns, "the host waits for this stream's work");
-  gmlk_take_back(l);
-  return batch.result;
-}
-
-/* Makes the host wait until more is complete than now: whichever stream's oldest work is first, or
-   else all that only a wait for the whole device completes. */
-static gmlake_result gmlk_wait_on(gmlake *l, gmlk_host_wait *p) {
-  unsigned streams[GMLK_WAIT_EVENTS], count = 0, out = 0;
-  gmlake_result result;
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count && count < GMLK_WAIT_EVENTS; i++) {
-    gmlk_stream *s = l->streams.items[i];
-    if (gmlk_stream_is_out(&l->streams, s)) out = (unsigned)i;
-    if (s->fence_count && gmlk_stream_fence_at(s, 0)->serial <= p->last)
-      streams[count++] = (unsigned)i;
-  }
-  if (count) return gmlk_wait_for_any(l, streams, count);
-  p->is_over = !out || p->has_waited_whole || l->streams.capture_count;
-  if (p->is_over) return GMLAKE_OK;
-  p->has_waited_whole = 1;
-  result = gmlk_wait_for_device(l, out);
-  gmlk_take_back(l);
-  return result;
-}
-
-/* Makes the host wait for what was freed on all streams but those that a capture forbids to wait
-   for. */
-static gmlake_result gmlk_wait_for_others(gmlake *l) {
-  gmlk_host_wait p;
-  gmlake_result result = gmlk_wait_begin(l, &p);
-  while (!result && !p.is_over) result = gmlk_wait_on(l, &p);
-  return result;
-}
-
-/* Makes the host wait for all that is queued on every stream. Returns the first error, once all
-   streams have been tried; CAPTURING if there is no other. */
-static gmlake_result gmlk_wait_for_all(gmlake *l) {
-  gmlake_result first = GMLAKE_OK, result = GMLAKE_OK;
-  size_t i;
-  gmlk_streams_dirty(&l->streams, l->driver.device_wait != NULL);
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(result); i++) {
-    result = gmlk_wait_for_epoch(l, (unsigned)i, UINT64_MAX);
-    if (!first || (result && first == GMLAKE_ERROR_CAPTURING) || gmlk_is_fatal(result))
-      first = result;
-  }
-  result = gmlk_is_fatal(first) ? first : gmlk_refresh(l, 1);
-  return result && (!first || first == GMLAKE_ERROR_CAPTURING) ? result : first;
-}
-
-/* Whether the requester's stream has to be made to wait for work that it may wait for. */
-static int gmlk_has_to_wait_for(const gmlake *l, gmlk_requester requester, unsigned stream,
-                                uint64_t epoch) {
-  return stream != GMLK_CLEAN && stream != requester.stream &&
-         !gmlk_tag_done(&l->streams, stream, epoch) &&
-         !gmlk_stream_has_waited(&l->streams, requester.stream, stream, epoch);
-}
-
-/* The same for all work on a block that it may take: free, or pending, or a piece of such. */
-static int gmlk_has_to_wait(const gmlake *l, gmlk_requester requester, gmlk_block *b) {
-  const gmlk_extra *extra =
-      gmlk_user_state(b) == GMLK_PENDING ? gmlk_user_block(b)->as.live.extra : NULL;
-  size_t i;
-  if (!extra) return gmlk_has_to_wait_for(l, requester, b->stream, b->u.epoch);
-  for (i = 0; i < extra->used_count; i++)
-    if (gmlk_has_to_wait_for(l, requester, extra->used[i].stream, extra->used[i].epoch)) return 1;
-  return gmlk_has_to_wait_for(l, requester, extra->stream, extra->epoch);
-}
-
-/* Makes the requester's stream wait on the device for this work, if it has to. */
-static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
-                                        unsigned stream, uint64_t epoch) {
-  const uint64_t before = gmlk_batch_elapsed(batch);
-  gmlake_result result;
-  if (!gmlk_has_to_wait_for(l, requester, stream, epoch)) return GMLAKE_OK;
-  result = gmlk_stream_wait(&l->streams, &l->host, batch, requester.stream, stream, epoch);
-  if (result) return result;
-  l->stats.stream_wait_count++;
-  gmlk_tell_wait(l, requester.stream, gmlk_batch_elapsed(batch) - before,
-                 "this stream waits on the device for another one's work");
-  return GMLAKE_OK;
-}
-
-/* Makes free memory of a pending block before its uses are complete: the requester's stream waits
-   for them on the device, and the memory is its own. */
-static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
-                                        gmlk_extra *extra) {
-  gmlk_stream *s = l->streams.items[requester.stream];
-  gmlake_result result = gmlk_wait_for_work(l, batch, requester, extra->stream, extra->epoch);
-  size_t i;
-  for (i = 0; i < extra->used_count && !result; i++)
-    result = gmlk_wait_for_work(l, batch, requester, extra->used[i].stream, extra->used[i].epoch);
-  if (result) return result;
-  for (i = 0; i < extra->used_count; i++)
-    if (extra->used[i].extra)
-      gmlk_use_leave(l->streams.items[extra->used[i].stream], &extra->used[i]);
-  extra->stream = requester.stream;
-  extra->epoch = s->epoch;
-  gmlk_stream_dirty(s, 0);
-  gmlk_pending_end(l, extra);
-  return GMLAKE_OK;
-}
-
-/* The same for all pending blocks that a range has a part of. */
-static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
-                                           const gmlk_arena *a, const gmlk_piece *piece) {
-  gmlk_block *b = gmlk_locate(a, piece->at);
-  gmlake_result result = GMLAKE_OK;
-  while (!result && b->at < piece->at + piece->grains) {
-    const uint32_t at = b->at;
-    if (gmlk_user_state(b) != GMLK_PENDING) {
-      b = b->next;
-      continue;
-    }
-    result = gmlk_wait_for_uses(l, batch, requester, gmlk_user_block(b)->as.live.extra);
-    b = gmlk_locate(a, at); /* it may have merged with what is before it */
-  }
-  return result;
-}
-
-/* Makes the requester's stream wait on the device for the other streams whose tags these reserved
-   blocks carry: once for each stream, for its newest epoch among them. */
-static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
-                                         gmlk_block *first, uint32_t grains) {
-  uint32_t end = first->at + grains;
-  gmlk_block *b = first, *other;
-  gmlake_result result = GMLAKE_OK;
-  for (; b->at < end && !result; b = b->next) {
-    uint64_t epoch = b->u.epoch;
-    if (!gmlk_has_to_wait(l, requester, b)) continue;
-    for (other = b->next; other->at < end; other = other->next)
-      if (other->stream == b->stream && other->u.epoch > epoch) epoch = other->u.epoch;
-    result = gmlk_wait_for_work(l, batch, requester, b->stream, epoch);
-  }
-  return result;
-}
-
-/* Reserves pieces for the requester, and makes its stream wait on the device for the work that
-   still uses them. On an error they are not reserved. pre: two records are reserved for each piece;
-   the requester may have them. */
-static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester requester,
-                                        gmlk_piece *pieces, uint32_t count) {
-  const gmlk_stream *s = requester.may_wait ? l->streams.items[requester.stream] : NULL;
-  gmlake_result result = GMLAKE_OK;
-  gmlk_batch batch;
-  uint32_t i;
-  if (s) result = gmlk_batch_begin(&batch, &l->driver);
-  for (i = 0; i < count && s && !result; i++)
-    result = gmlk_wait_for_pending(l, &batch, requester, a, &pieces[i]);
-  if (s && !result && s->is_dirty && gmlk_stream_may_end(&l->streams, s))
-    result = gmlk_stream_fence(&l->streams, &batch, requester.stream);
-  for (i = 0; i < count && !result; i++) gmlk_piece_reserve(a, &pieces[i]);
-  if (s && !result) {
-    for (i = 0; i < count && !result; i++)
-      result = gmlk_wait_for_range(l, &batch, requester, pieces[i].block, pieces[i].grains);
-    if (result) gmlk_pieces_unreserve(a, pieces, count);
-  }
-  if (s) (void)gmlk_batch_finish(l, &batch);
-  return result;
-}
-
 /* ---- >>request ---------------------------------------------------------------------------------
    One request while it is served: who asks, of which arena, for how much, and how it ends. It is
    opened when the call begins and granted once, when a block has been found. Owns gmlk_request and
-   what a granted block says of its user; the slow steps of >>serve write what they leave to the
+   what a granted block says of its user; the slow steps of >>slow write what they leave to the
    next.
    O(1). Can fail: INVALID_ARGUMENT, CAPTURING, DRIVER for a stream that is gone; host memory, for
    a new stream or for the records that serving needs at its end. */
@@ -6219,18 +4331,6 @@ GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
   return gmlk_request_size(l, r, desc);
 }
 
-/* A request that is for no block of the user's: a chunk of a buffer, a pool that wakes. */
-static gmlk_request gmlk_request_of(gmlk_arena *a, unsigned stream, size_t bytes) {
-  gmlk_request r;
-  memset(&r, 0, sizeof(r));
-  r.arena = a;
-  r.requester = gmlk_requester_of(stream, GMLAKE_NO_WAIT);
-  r.stream = stream;
-  r.bytes = bytes;
-  r.grains = r.align = gmlk_chunk_grains(a);
-  return r;
-}
-
 /* Opens a request, and reserves the host memory that serving needs at its end: to split a block,
    for the index, for the stream's bins. Then serving can begin. */
 GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
@@ -6255,31 +4355,7 @@ static gmlake_result gmlk_request_renew(gmlake *l, gmlk_request *r, gmlake_strea
   return result;
 }
 
-/* The request's requester, which may wait on the device for other streams if the stream can. */
-static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request *r) {
-  gmlk_requester requester = r->requester;
-  if (!r->stream || r->is_capture || l->streams.used_count < 2) return requester;
-  if (l->streams.items[r->stream]->kind == GMLAKE_STREAM_COMMUNICATION) return requester;
-  if (l->streams.items[r->stream]->value || !l->streams.capture_count)
-    return gmlk_requester_of(requester.stream, GMLAKE_DEVICE_WAIT);
-  return requester;
-}
-
 #define GMLK_SOON_NS 200000u /* so long a wait costs less than creating a block's memory */
-
-/* The same before the lake grows: as far as desc.cross_stream allows it. New work of the stream
-   begins behind what is queued on it, which takes as long as its last fences took. */
-static gmlk_requester gmlk_early_requester(const gmlake *l, const gmlk_request *r) {
-  const gmlake_backend *b = l->driver.backend;
-  uint64_t now;
-  gmlk_requester requester =
-      l->desc.cross_stream == GMLAKE_GROW_FIRST ? r->requester : gmlk_waiting_requester(l, r);
-  if (l->desc.cross_stream != GMLAKE_WAIT_IF_SOON || !requester.may_wait) return requester;
-  now = b->clock_ns(b->user);
-  gmlk_requester_until(&requester, now,
-                       now + gmlk_later(GMLK_SOON_NS, l->streams.items[requester.stream]->lag_ns));
-  return requester;
-}
 
 /* The tag that a block's memory gets when it is freed on a stream, 0: on GMLAKE_STREAM_NONE. */
 static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned stream,
@@ -6317,11 +4393,6 @@ static void gmlk_request_grew(gmlk_request *r) { r->has_grown = 1; }
 static void gmlk_request_be_whole(gmlk_request *r) { r->flags |= GMLAKE_EXCLUSIVE; }
 static void gmlk_request_be_exhaustive(gmlk_request *r) { r->is_exhaustive = 1; }
 
-/* From now on it is served from memory with this tag instead of that of its stream. */
-static void gmlk_request_take_as(gmlk_request *r, unsigned stream) {
-  r->requester = gmlk_requester_of(stream, r->requester.may_wait);
-}
-
 /* Makes a taken block the user's. `state` is GMLK_S1 to GMLK_S3; after growth it is GMLK_S4. */
 static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
   unsigned flags = r->flags & GMLK_ALLOC_FLAGS;
@@ -6331,24 +4402,6 @@ static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, 
   r->state = r->has_grown ? GMLK_S4 : state;
   l->stats.state_count[r->state - 1]++;
   return b;
-}
-
-/* Tells the observer how the request ended; ptr NULL: it failed. */
-static void gmlk_tell_request(gmlake *l, const gmlk_request *r, const void *ptr) {
-  const char *reason = r->reason;
-  gmlake_step step;
-  if (!ptr)
-    reason = "the lake could not serve the request";
-  else if (!reason)
-    reason = r->state == GMLK_S1 ? "a free range has exactly the size"
-                                 : "the smallest free range that is larger";
-  gmlk_step_begin(l, r, GMLAKE_STEP_ALLOC, reason, &step);
-  step.state = ptr ? r->state : GMLK_S5;
-  step.address = (uint64_t)(uintptr_t)ptr;
-  step.bytes = gmlk_to_bytes(r->grains);
-  step.asked_bytes = r->bytes;
-  step.driver_ns = r->driver_ns;
-  gmlk_tell_step(l, &step);
 }
 
 /* ---- >>planner ---------------------------------------------------------------------------------
@@ -6898,6 +4951,877 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_requester requ
   return GMLAKE_OK;
 }
 
+/* ---- >>alloc -----------------------------------------------------------------------------------
+   Serves a request: the states S1 and S2, which need no driver, steps 1 to 3 of the manual's "how
+   an allocation is served", and two of the slow steps: what has completed meanwhile, and stitching.
+   A slow step that finds nothing returns OK with *out_block NULL, or the error that it met.
+   pre, for the slow steps: the caller holds `driver_lock`.
+   Costs: O(1) expected for S1 and S2, plus the pieces of a window; to stitch, see >>stitch. Can
+   fail: host memory, the driver, limits. */
+
+/* Grants a block that was taken from a range of `hole` grains, which begins at `at`. */
+static inline gmlk_block *gmlk_grant_part(gmlake *l, gmlk_request *r, gmlk_block *b, uint32_t at,
+                                          uint32_t hole, int is_watched) {
+  if (hole != r->grains) {
+    gmlk_request_splits(l, r);
+    if (is_watched) gmlk_tell_split(l, r, at, hole);
+  }
+  return gmlk_grant(l, r, b, hole == r->grains ? GMLK_S1 : GMLK_S2);
+}
+
+/* S1 and S2, without the driver: the best free range, if less than a chunk of it would be left; a
+   window of exactly the size; the small-block reserve; a part of that range. NULL: there is none.
+   pre: two records reserved. */
+GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched) {
+  gmlk_arena *a = r->arena;
+  uint32_t at = 0, hole = 0;
+  gmlk_block *b = gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole);
+  if ((!b || hole - r->grains >= gmlk_chunk_grains(a)) && r->may_stitch && a->windows.open &&
+      r->grains >= a->windows.grains_min) {
+    gmlk_block *window = gmlk_reuse(l, r, r->requester);
+    if (window) return window;
+  }
+  if ((!b || at + hole == a->tail.at) && r->grains <= a->small_most && r->align == 1 &&
+      a->slot_count >= GMLK_SMALL_RESERVE_FROM)
+    return gmlk_fast_small(l, r, is_watched);
+  if (!b) return NULL;
+  return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, is_watched);
+}
+
+/* Plans a window for a request. 0: there are too few pieces, then r->shortfall is set; or no window
+   can be made, for want of addresses too. pre: scratch is reserved. */
+static int gmlk_plan_stitch(const gmlake *l, gmlk_request *r, gmlk_requester requester,
+                            gmlk_window_plan *plan) {
+  gmlk_arena *a = r->arena;
+  uint32_t slots;
+  r->shortfall = 0;
+  if (!r->may_stitch || r->lacks_window_space == 1) return 0;
+  (void)gmlk_plan_window(a, &l->streams, requester, r->is_exhaustive, r->grains, r->align,
+                         gmlk_is_whole(r), plan);
+  slots = plan->chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0);
+  if (!gmlk_bins_best(a->window_space.holes, slots) &&
+      gmlk_area_next(&a->window_space.area, slots) == GMLK_NOWHERE) {
+    r->lacks_window_space = slots <= a->window_space.area.limit ? 1 : 2; /* 1: drop windows */
+    return 0;
+  }
+  r->shortfall = plan->shortfall;
+  return !plan->shortfall;
+}
+
+/* S3: makes a window, if the planner finds pieces for it; else sets r->shortfall. */
+static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester requester,
+                                     gmlk_block **out_block) {
+  gmlk_space *space = &r->arena->window_space;
+  gmlk_window_plan plan;
+  gmlake_result result;
+  size_t extents;
+  if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (!gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
+  extents = space->area.count;
+  result = gmlk_space_extend_to(l, r->arena, space,
+                                plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
+  if (result && !gmlk_is_shortage(result)) return result;
+  if ((result || extents != space->area.count) && !gmlk_plan_stitch(l, r, requester, &plan))
+    return GMLAKE_OK; /* state_lock was released */
+  result = gmlk_ask_evict(l, r, plan.chunk_count);
+  return result ? result : gmlk_stitch(l, r, requester, &plan, out_block);
+}
+
+/* S1 and S2 again. */
+static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  *out_block = gmlk_fast_as(l, r, 1);
+  return GMLAKE_OK;
+}
+
+/* Memory whose work has completed meanwhile, that of other streams too. */
+static gmlake_result gmlk_slow_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  gmlake_result result = gmlk_look(l);
+  gmlk_because(r, l->asks_first ? NULL : "work that used the memory has completed");
+  return result ? result : gmlk_try_fast(l, r, out_block);
+}
+
+/* A window of free pieces. */
+static gmlake_result gmlk_slow_stitch(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  gmlk_because(r, "the lake stitched free pieces");
+  return gmlk_try_stitch(l, r, r->requester, out_block);
+}
+
+/* Gives a granted block to the user: enters it in index and statistics. Returns its address. */
+GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b,
+                                 gmlk_extra *extra) {
+  uint64_t address = gmlk_address_of(r->arena, b);
+  gmlake_stats *stats = &l->stats;
+  gmlk_give_extra(b, extra);
+  gmlk_fill(l, b, GMLAKE_FILL_NEW);
+  gmlk_index_put(&l->index, address, b);
+  if (l->streams.may_end && b->stream) gmlk_stream_use(&l->streams, b->stream, 1);
+  stats->allocation_count++;
+  stats->live_count++;
+  stats->requested_bytes += r->bytes;
+  stats->active_bytes += gmlk_to_bytes(r->grains);
+  gmlk_peak(&stats->requested_bytes_peak, stats->requested_bytes);
+  gmlk_peak(&stats->active_bytes_peak, stats->active_bytes);
+  return (void *)(uintptr_t)address;
+}
+
+/* Whether a request asks what other streams have completed before it looks for memory. Else the
+   lake asks only where memory is short, and leaves freed memory to its stream till then. So what is
+   open to a request depends on when somebody asked last, and a program that repeats itself finds
+   other pieces each time. A lake that stitches on although it does not grow any more asks at each
+   request of a chunk or more: a call for each stream, where a stitch takes some for each chunk. */
+static inline int gmlk_asks_early(const gmlake *l, const gmlk_request *r) {
+  return l->stitches_in_row == GMLK_STITCHES_IN_ROW && r->grains >= gmlk_chunk_grains(r->arena) &&
+         l->streams.used_count >= 2;
+}
+
+/* Serves a request. pre: state_lock is held; they are so again at the end. */
+GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
+                                        gmlake_stream stream, void **out_ptr, int is_watched) {
+  gmlk_request r;
+  gmlk_block *b = NULL;
+  gmlk_extra *extra = NULL;
+  gmlake_result result = gmlk_request_open(l, &r, desc, stream);
+  if (result) return result;
+  if (desc->user_data || desc->label) {
+    extra = gmlk_extra_new(l, desc->user_data, desc->label);
+    if (!extra) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  if (is_watched) gmlk_request_count(l, &r);
+  if (gmlk_asks_early(l, &r)) result = gmlk_refresh(l, 0);
+  if (r.grains && !result && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
+  if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
+  if (result)
+    gmlk_extra_free(l, extra);
+  else
+    *out_ptr = gmlk_hand_over(l, &r, b, extra);
+  if (is_watched && l->is_observed) gmlk_tell_request(l, &r, *out_ptr);
+  return result;
+}
+
+GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
+                                     void **out_ptr) {
+  return l->is_watched ? gmlk_serve_watched(l, desc, stream, out_ptr)
+                       : gmlk_serve_as(l, desc, stream, out_ptr, 0);
+}
+
+/* ---- >>free ------------------------------------------------------------------------------------
+   Frees blocks. A free makes no driver call that blocks. pre: state_lock is held. Of a policy,
+   `coalesce` is called with state_lock released. Costs: O(1) expected, plus the pieces of a window,
+   plus an event where one is due. Can fail: a wrong pointer, host memory. */
+
+/* Makes free memory with this tag of a live or pending block. A window becomes idle. */
+static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
+  gmlk_arena *a = gmlk_arena_of(l, b);
+  gmlk_window *w = b->as.live.window;
+  uint32_t i;
+  gmlk_count_live(a, -1);
+  gmlk_fill(l, b, GMLAKE_FILL_FREE);
+  if (!w) {
+    if (b->flags & GMLK_IN_THE_WAY) gmlk_windows_unblock(&a->windows, b);
+    gmlk_put(a, b, stream, epoch);
+    return;
+  }
+  for (i = 0; i < w->piece_count; i++) {
+    if (w->pieces[i].block->flags & GMLK_IN_THE_WAY)
+      gmlk_windows_unblock(&a->windows, w->pieces[i].block);
+    gmlk_keep_apart(w->pieces[i].block, b->flags & GMLK_APART);
+    gmlk_put(a, w->pieces[i].block, stream, epoch);
+  }
+  gmlk_window_set_idle(&a->windows, w, stream, epoch);
+}
+
+/* Closes the epochs of the streams recorded on a pending block, so that it can become free. One
+   that may have ended is left to the next call that names it [F8]; this call names `stream`. */
+static void gmlk_fence_uses(gmlake *l, const gmlk_extra *extra, unsigned stream) {
+  size_t i;
+  for (i = 0; i < extra->used_count; i++) {
+    const unsigned used = extra->used[i].stream;
+    if (used == stream || !gmlk_stream_may_end(&l->streams, l->streams.items[used]))
+      gmlk_fence_now(l, used);
+  }
+}
+
+/* Frees the block at an address. entry: its place in the index, or GMLK_NO_ENTRY; home: where the
+   search for it begins. */
+GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t entry, size_t home,
+                                          gmlake_stream value) {
+  gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
+  gmlk_arena *a;
+  gmlk_stream *s;
+  gmlk_extra *extra;
+  unsigned stream = 0, own = 0, tag;
+  uint64_t epoch;
+  size_t bytes;
+  int is_shared, is_lent;
+  if (!b) return gmlk_explain(l, address, "gmlake_free");
+  a = gmlk_arena_of(l, b);
+  if (value != GMLAKE_STREAM_NONE) {
+    stream = gmlk_stream_find_or_add(l, value);
+    if (!stream || !gmlk_arena_admit(a, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    if (l->streams.may_end && gmlk_is_of_former(l, b, stream) &&
+        !gmlk_extra_add_use(l, b, b->stream))
+      return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  gmlk_tag_for(l, b, stream, &tag, &epoch);
+  bytes = gmlk_to_bytes(b->grains);
+  extra = b->as.live.extra;
+  is_shared = extra && extra->is_shared; /* [N5] */
+  if (is_shared && stream && !gmlk_extra_add_use(l, b, stream))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  is_lent = tag == GMLK_GRAPH_OWNED || (tag != stream && (b->flags & GMLAKE_TRANSIENT));
+  if (is_lent && stream && !gmlk_loan_use(l, &a->pool->loan, stream)) /* who borrows it waits */
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (extra || l->streams.may_end) own = gmlk_uses_end(l, b);
+  gmlk_index_remove_from(&l->index, entry, home);
+  l->stats.free_count++;
+  l->stats.live_count--;
+  l->stats.active_bytes -= bytes;
+  l->stats.requested_bytes -= bytes - b->slack;
+  if (stream) own = stream;
+  if (extra && (gmlk_is_used_elsewhere(l, extra, is_shared ? 0 : own) || is_shared)) {
+    gmlk_pend(l, b, tag, epoch);
+    l->has_returns = is_shared;
+    gmlk_fence_uses(l, extra, stream);
+  } else {
+    gmlk_release_block(l, b, tag, epoch);
+    gmlk_extra_free(l, extra);
+  }
+  if (!stream) return GMLAKE_OK;
+  s = l->streams.items[stream];
+  if (is_lent) { /* memory of a graph that other work used, too */
+    gmlk_stream_dirty(s, 0);
+    gmlk_pool_used(a->pool);
+    if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
+  }
+  if (tag != stream) return GMLAKE_OK;
+  gmlk_stream_dirty(s, bytes);
+  if (gmlk_stream_may_end(&l->streams, s))
+    gmlk_fence_now(l, stream);
+  else
+    gmlk_fence_if_due(l, stream, gmlk_fence_bytes(l, a));
+  return GMLAKE_OK;
+}
+
+static gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream value) {
+  const size_t home = gmlk_index_home(&l->index, address);
+  return gmlk_free_found(l, address, gmlk_index_find_from(&l->index, address, home), home, value);
+}
+
+/* ---- REST ------------------------------------------------------------------------------------ */
+
+/* ---- >>errors ----------------------------------------------------------------------------------
+   The last error and the messages for the logger; callbacks that run; which arenas there are;
+   asking for free memory. pre: state_lock is held. O(1), but for lists of arenas. Can fail: host
+   memory. */
+
+/* Enters a callback that is about to run, and releases state_lock. */
+static void gmlk_callback_begin(gmlake *l, gmlk_callback *callback, int is_policy,
+                                const gmlake_pool *pool) {
+  callback->thread = gmlk_thread_id();
+  callback->is_policy = is_policy;
+  callback->pool = pool;
+  callback->next = l->callbacks;
+  l->callbacks = callback;
+  l->is_restricted = 1;
+  gmlk_unlock_state(l);
+}
+
+/* The callback has returned: takes state_lock again. */
+static void gmlk_callback_end(gmlake *l, const gmlk_callback *callback) {
+  gmlk_callback **link = &l->callbacks;
+  gmlk_lock_state(l);
+  while (*link != callback) link = &(*link)->next;
+  *link = callback->next;
+  l->is_restricted = l->lost || l->callbacks;
+}
+
+/* Whether this thread is inside a callback, or one of the policy's. */
+static int gmlk_in_callback(const gmlake *l, int of_policy) {
+  const uintptr_t thread = gmlk_thread_id();
+  const gmlk_callback *callback = l->callbacks;
+  while (callback && (callback->thread != thread || (of_policy && !callback->is_policy)))
+    callback = callback->next;
+  return callback != NULL;
+}
+
+/* Queues a message for the logger. */
+static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
+  if (!l->desc.logger.fn || l->message_count == GMLK_LOG_QUEUE) return;
+  l->messages[l->message_count].level = level;
+  l->messages[l->message_count++].info = *info;
+}
+
+static const char *gmlk_result_name(gmlake_result result) {
+  static const char *const names[] = {"GMLAKE_OK",
+                                      "GMLAKE_ERROR_INVALID_ARGUMENT",
+                                      "GMLAKE_ERROR_OUT_OF_HOST_MEMORY",
+                                      "GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY",
+                                      "GMLAKE_ERROR_LIMIT_REACHED",
+                                      "GMLAKE_ERROR_UNKNOWN_POINTER",
+                                      "GMLAKE_ERROR_DOUBLE_FREE",
+                                      "GMLAKE_ERROR_UNSUPPORTED",
+                                      "GMLAKE_ERROR_NO_DRIVER",
+                                      "GMLAKE_ERROR_NO_DEVICE",
+                                      "GMLAKE_ERROR_DRIVER",
+                                      "GMLAKE_ERROR_DEVICE_LOST",
+                                      "GMLAKE_ERROR_CAPTURING",
+                                      "GMLAKE_ERROR_FORKED",
+                                      "GMLAKE_ERROR_SHUTTING_DOWN",
+                                      "GMLAKE_ERROR_CORRUPT",
+                                      "GMLAKE_ERROR_ASLEEP",
+                                      "GMLAKE_ERROR_BUSY"};
+  const size_t i = (size_t)(int)result;
+  return i < sizeof(names) / sizeof(names[0]) ? names[i] : "unknown";
+}
+
+/* Takes the queued messages. */
+static unsigned gmlk_log_take(gmlake *l, gmlk_message *out) {
+  unsigned count = l->message_count;
+  if (count) memcpy(out, l->messages, count * sizeof(*out));
+  l->message_count = 0;
+  return count;
+}
+
+static void gmlk_log_drop(gmlake *l) { l->message_count = 0; }
+
+static void gmlk_error_write(gmlake_error_info *out, gmlake_result result, const char *call,
+                             const char *format, va_list values) {
+  memset(out, 0, sizeof(*out));
+  out->result = result;
+  out->call = call;
+  (void)vsnprintf(out->text, sizeof(out->text), format, values);
+}
+
+/* Makes this the lake's last error, unless that is a fatal one. */
+static void gmlk_error_set(gmlake *l, const gmlake_error_info *info) {
+  if (!l->lost) l->error = *info;
+}
+
+/* The same with a text that it formats. Returns the result. */
+GMLK_LIKE_PRINTF(4)
+static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call,
+                               const char *format, ...) {
+  va_list values;
+  if (l->lost) return result;
+  va_start(values, format);
+  gmlk_error_write(&l->error, result, call, format, values);
+  va_end(values);
+  return result;
+}
+
+/* Fails a call that may take memory, if it is made from inside a callback. pre: l->is_restricted.
+   */
+static gmlake_result gmlk_forbid_in_callback(gmlake *l, const char *call) {
+  if (!gmlk_in_callback(l, 0)) return GMLAKE_OK;
+  return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
+                   "called from the out-of-memory handler, which may free and trim only");
+}
+
+/* The answer to a call that wants memory of an arena that sleeps. */
+static gmlake_result gmlk_refuse_asleep(gmlake *l, const gmlk_arena *a, const char *call) {
+  if (!a->owner)
+    return gmlk_fail(l, GMLAKE_ERROR_ASLEEP, call,
+                     "what is in no pool sleeps: call gmlake_pool_wake with pool NULL first");
+  return gmlk_fail(l, GMLAKE_ERROR_ASLEEP, call,
+                   "the pool at %p sleeps: call gmlake_pool_wake with it first",
+                   (const void *)a->owner);
+}
+
+/* Warns of what the driver answered. The call that found it may succeed all the same. */
+static void gmlk_warn(gmlake *l, gmlake_result result, const char *call, int code,
+                      const char *text) {
+  if (l->lost) return;
+  (void)gmlk_fail(l, result, call, "%s", text);
+  l->error.driver_code = code;
+  gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
+}
+
+/* Asks for the device's free and total memory, state_lock released. An error writes nothing. */
+static gmlake_result gmlk_ask_memory(gmlake *l, size_t *out_free, size_t *out_total) {
+  gmlk_batch batch;
+  if (!gmlk_batch_open(l, &batch)) (void)GMLK_CALL(&batch, get_memory_info, out_free, out_total);
+  return gmlk_batch_close(l, &batch);
+}
+
+/* Gives an arena a number and enters it into the lake's list; 0: no host memory. */
+static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
+  size_t i = 0;
+  while (i < l->arena_count && l->arenas[i]) i++;
+  if (i == l->arena_capacity && !gmlk_host_resize(&l->host, &l->arenas, &l->arena_capacity,
+                                                  i ? i * 2 : 4, sizeof(gmlk_arena *)))
+    return 0;
+  a->number = (uint32_t)i;
+  l->arenas[i] = a;
+  if (i == l->arena_count) l->arena_count++;
+  return 1;
+}
+
+/* Takes an arena out of the list. Its number will serve another one. */
+static void gmlk_arena_delist(gmlake *l, const gmlk_arena *a) { l->arenas[a->number] = NULL; }
+
+/* Adds a word to a checksum of values that must not change unnoticed, see >>check. */
+static uint64_t gmlk_checksum(uint64_t checksum, uint64_t word) {
+  return ((checksum ^ word) + 1) * 0x9E3779B97F4A7C15u;
+}
+
+/* [L5] The checksum of the fields of a description that can be checked against nothing else. */
+static uint64_t gmlk_desc_checksum(const gmlake_desc *d) {
+  uint64_t checksum = gmlk_checksum((uint64_t)d->device, (uint64_t)d->cross_stream);
+  checksum = gmlk_checksum(gmlk_checksum(checksum, d->stitch_bytes_min), d->stitched_bytes_max);
+  return gmlk_checksum(gmlk_checksum(checksum, d->limit_bytes), d->driver_free_bytes_min);
+}
+
+/* ---- >>capacity --------------------------------------------------------------------------------
+   Records, tables, arenas and windows: how they begin, grow, shrink and end. pre, for what changes
+   an arena's slots: the caller holds `driver_lock`. O(what is moved or freed). Can fail: host
+   memory. */
+
+/* How many of `count` things one pass takes to the driver. A sixteenth: few passes serve all, and
+   not all at once, since no other thread can have what is at the driver. */
+static uint32_t gmlk_at_once(size_t count) {
+  return (uint32_t)gmlk_max(GMLK_AT_ONCE_MIN, count / 16);
+}
+
+static void gmlk_host_reset_peak(gmlk_host *host) { host->bytes_peak = host->bytes; }
+
+/* Sets reserved records aside while state_lock is released, so that no other thread takes them. */
+static void gmlk_records_hold(gmlk_records *records, gmlk_records *held, size_t count) {
+  memset(held, 0, sizeof(*held));
+  while (count--) gmlk_records_give(held, gmlk_records_take(records));
+}
+
+static void gmlk_records_return(gmlk_records *records, gmlk_records *held) {
+  while (held->unused) gmlk_records_give(records, gmlk_records_take(held));
+}
+
+/* If more than three of four records are unused, frees empty pages until about half of them are.
+   pre: nothing refers to an unused record. */
+static void gmlk_records_trim(gmlk_records *records, gmlk_host *host) {
+  const size_t used = records->page_count * GMLK_SLAB_BLOCKS - records->unused_count;
+  gmlk_slab **link = &records->slabs, *slab;
+  size_t left = records->unused_count;
+  if (left <= 3 * used + 4 * GMLK_SLAB_BLOCKS) return;
+  records->unused = NULL;
+  records->unused_count = 0;
+  while ((slab = *link) != NULL) {
+    gmlk_block *block = (gmlk_block *)gmlk_line_from(slab + 1);
+    size_t count = 0, i;
+    for (i = 0; i < GMLK_SLAB_BLOCKS; i++) count += block[i].state == GMLK_UNUSED;
+    if (count == GMLK_SLAB_BLOCKS && left > used + 2 * GMLK_SLAB_BLOCKS) {
+      left -= count;
+      *link = slab->next;
+      records->page_count--;
+      gmlk_host_free(host, slab, GMLK_SLAB_BYTES);
+      continue;
+    }
+    for (i = GMLK_SLAB_BLOCKS; i--;)
+      if (block[i].state == GMLK_UNUSED) gmlk_records_give(records, &block[i]);
+    link = &slab->next;
+  }
+}
+
+static void gmlk_records_destroy(gmlk_records *records, gmlk_host *host) {
+  while (records->slabs) {
+    gmlk_slab *next = records->slabs->next;
+    gmlk_host_free(host, records->slabs, GMLK_SLAB_BYTES);
+    records->slabs = next;
+  }
+}
+
+static void gmlk_tiling_init(gmlk_block *head, gmlk_block *tail) {
+  gmlk_set_state(head, GMLK_EDGE);
+  gmlk_set_state(tail, GMLK_EDGE);
+  head->next = tail;
+  tail->prev = head;
+}
+
+/* Adds a block at the end of a tiling. pre: one record is reserved. */
+static gmlk_block *gmlk_tiling_extend(gmlk_records *records, gmlk_block *tail, uint32_t arena,
+                                      uint32_t grains, unsigned state) {
+  gmlk_block *b = gmlk_records_take(records);
+  gmlk_block_init(b, arena, tail->at, grains, state);
+  gmlk_link_before(b, tail);
+  tail->at += grains;
+  return b;
+}
+
+/* Takes the last block of a tiling away. */
+static void gmlk_tiling_shrink(gmlk_records *records, gmlk_block *tail) {
+  gmlk_block *b = tail->prev;
+  tail->at = b->at;
+  gmlk_unlink(b);
+  gmlk_records_give(records, b);
+}
+
+/* For >>check: whether linked blocks tile [0, end) between the edges. Adds them up in *count. */
+static int gmlk_tiling_is_whole(const gmlk_block *head, const gmlk_block *tail, uint32_t end,
+                                size_t *count) {
+  const gmlk_block *b = head->next;
+  uint32_t at = 0;
+  for (; b != tail; b = b->next, *count += 1) {
+    if (!b || b->prev->next != b || b->at != at || !b->grains || b->grains > end - at) return 0;
+    at += b->grains;
+  }
+  return at == end && tail->prev->next == tail && head->state == GMLK_EDGE &&
+         tail->state == GMLK_EDGE && !head->at && !head->grains;
+}
+
+static void gmlk_tiling_destroy(gmlk_records *records, gmlk_block *head, gmlk_block *tail) {
+  while (head->next && head->next != tail) gmlk_tiling_shrink(records, tail);
+}
+
+static void gmlk_bins_destroy(gmlk_bins *bins, gmlk_host *host) {
+  gmlk_host_free(host, bins, sizeof(gmlk_bins));
+}
+
+/* For >>check: which of [H1] to [H5] does not hold, and how; NULL: all do. */
+static const char *gmlk_bins_wrong(const gmlk_bins *bins) {
+  uint64_t grains = 0, words = 0;
+  uint32_t count = 0;
+  unsigned bin;
+  for (bin = 0; bin < GMLK_BIN_WORDS * 64u; bin++) {
+    const uint64_t bit = bins->bits[bin / 64u] >> (bin % 64u) & 1u;
+    const gmlk_link *ring = bin < GMLK_BINS ? &bins->rings[bin] : NULL;
+    const gmlk_link *link = ring ? ring->next : NULL;
+    if (bit != (link != ring)) return "H2: a bit is wrong";
+    words |= bit << (bin / 64u);
+    for (; link != ring; link = link->next, count++) {
+      const uint32_t hole = gmlk_linked(link)->hole;
+      if (link->prev->next != link || count > bins->count) return "H3: a ring's links differ";
+      if (!hole || gmlk_bin_of(hole) != bin) return "H1: a block in a wrong bin";
+      if (hole - bins->none_from < bins->none_count) return "H5: a hole said to be absent";
+      grains += hole;
+    }
+    if (ring && ring->prev->next != ring) return "H3: a ring's links differ";
+  }
+  if (bins->words != words) return "H2: a word of bits and its bit differ";
+  if (bins->grains != grains) return "H4: the grains of bins are wrong";
+  return bins->count == count ? NULL : "H4: the count of bins is wrong";
+}
+
+/* The first block that begins at or behind `at`, or NULL. */
+static gmlk_block *gmlk_tree_from(gmlk_block *b, uint32_t at) {
+  gmlk_block *found = NULL;
+  while (b) {
+    if (b->at >= at) found = b;
+    b = b->at >= at ? b->as.fork.less : b->as.fork.more;
+  }
+  return found;
+}
+
+/* Makes the table smaller if a quarter of it is enough. Room for as many entries again is left. */
+static void gmlk_index_trim(gmlk_index *index, gmlk_host *host) {
+  size_t row_count = index->row_count;
+  while (row_count > GMLK_ROWS_MIN && index->count <= row_count / 2) row_count /= 2;
+  if (row_count < index->row_count / 2) (void)gmlk_index_resize(index, host, row_count);
+}
+
+/* For >>check: which of [I1] and [I2] does not hold, and how; NULL: both do. */
+static const char *gmlk_index_wrong(const gmlk_index *index) {
+  const size_t rows = index->row_count;
+  size_t i, row, count = 0, passed = 0, counted = 0, full = 0;
+  if (!gmlk_is_pow2(rows) || rows < GMLK_ROWS_MIN || index->shift != 64u - gmlk_log2(rows))
+    return "I2: the index is not of its size";
+  for (i = 0; i < rows * GMLK_ROW; i++) {
+    const uint64_t address = index->rows[i / GMLK_ROW].address[i % GMLK_ROW];
+    const size_t low = (size_t)(address % GMLK_GRAIN);
+    const int is_entry = address >= GMLK_GRAIN;
+    if (is_entry != (gmlk_index_at(index, i) != NULL)) return "I1: an address has no block";
+    counted += low;
+    full += low == GMLK_PASSED_MAX;
+    count += (size_t)is_entry;
+    row = is_entry ? gmlk_index_home(index, address) : i / GMLK_ROW;
+    for (; row != i / GMLK_ROW; passed++, row = (row + 1) & (rows - 1))
+      if (!(index->rows[row].address[0] % GMLK_GRAIN)) return "I1: a row counts too few";
+  }
+  if (!full && passed != counted) return "I1: a row counts what is not there";
+  return count == index->count ? NULL : "I1: the index's count is wrong";
+}
+
+/* Reads the functions that a backend may lack. Host memory is allocated and freed, or neither. */
+static void gmlk_driver_extend(gmlk_driver *driver) {
+  const gmlake_backend *b = driver->backend;
+  driver->stream_id = GMLK_ENTRY(b, stream_id);
+  driver->device_wait = GMLK_ENTRY(b, device_wait);
+  driver->copy = GMLK_ENTRY(b, copy);
+  driver->host_free = GMLK_ENTRY(b, host_free);
+  driver->host_alloc = driver->host_free ? b->host_alloc : NULL;
+  driver->export_handle = GMLK_ENTRY(b, export_handle);
+  driver->import_handle = GMLK_ENTRY(b, import_handle);
+  driver->is_capturing = GMLK_ENTRY(b, is_capturing);
+  driver->event_wait_any = GMLK_ENTRY(b, event_wait_any);
+}
+
+/* The next creations take these handles, one each. pre: the backend can. */
+static void gmlk_batch_import(gmlk_batch *batch, const gmlake_handle *handles) {
+  batch->imports = handles;
+}
+
+/* Waits until one of the events completes. pre: the backend can. */
+static gmlake_result gmlk_batch_event_wait_any(gmlk_batch *batch, void *const *events,
+                                               unsigned count, unsigned *out_page) {
+  const gmlk_driver *d = batch->driver;
+  batch->answer = 0;
+  return gmlk_batch_called(
+      batch, d->event_wait_any(d->backend->user, events, count, out_page, &batch->answer),
+      "event_wait_any");
+}
+
+/* Waits for the whole device. pre: the backend can. */
+static gmlake_result gmlk_batch_device_wait(gmlk_batch *batch) {
+  const gmlk_driver *d = batch->driver;
+  batch->answer = 0;
+  return gmlk_batch_called(batch, d->device_wait(d->backend->user, &batch->answer), "device_wait");
+}
+
+/* Gives a chunk back; its slot is asleep. If the driver refuses, it stays. pre: it is not in
+   quarantine and mapped nowhere. */
+static void gmlk_chunk_sleep(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot) {
+  if (GMLK_CALL(batch, release, all->items[slot].handle)) return;
+  all->backed_count--;
+  all->asleep_count++;
+  all->items[slot].handle = 0;
+  all->items[slot].is_asleep = 1;
+}
+
+/* Notes that other processes may map the chunk from now on. */
+static void gmlk_chunk_share(gmlk_chunks *all, uint32_t slot) {
+  all->shared_count += !all->items[slot].is_shared;
+  all->items[slot].is_shared = 1;
+}
+
+/* Notes that graphs may know all chunks there are. */
+static void gmlk_chunks_know(gmlk_chunks *all) {
+  size_t i;
+  for (i = 0; i < all->capacity; i++) all->items[i].is_known = all->items[i].handle != 0;
+}
+
+/* The place in a list behind the row of neighbours that begins at place `first`. */
+static uint32_t gmlk_slots_row(const gmlk_slots *list, uint32_t first) {
+  uint32_t end = first + 1;
+  while (end < list->count && list->items[end] == list->items[end - 1] + 1) end++;
+  return end;
+}
+
+/* The pool that a caller knows an arena by: what was imported is in none. */
+static gmlake_pool *gmlk_pool_told(const gmlk_arena *a) { return a->is_import ? NULL : a->owner; }
+
+/* Where an extent begins. */
+static uint64_t gmlk_extent_address(const gmlk_extent *e, size_t chunk_bytes) {
+  return e->base + (uint64_t)e->first * chunk_bytes;
+}
+
+/* The extent that an address lies in, or NULL. */
+static const gmlk_extent *gmlk_area_find(const gmlk_area *area, size_t chunk_bytes,
+                                         uint64_t address) {
+  size_t i;
+  for (i = 0; i < area->count; i++) {
+    const gmlk_extent *e = &area->extents[i];
+    if (address - gmlk_extent_address(e, chunk_bytes) < (uint64_t)(e->end - e->first) * chunk_bytes)
+      return e;
+  }
+  return NULL;
+}
+
+static uint64_t gmlk_slot_home(const gmlk_arena *a, uint32_t slot) {
+  return gmlk_home(a, gmlk_slot_at(a, slot));
+}
+
+/* Makes the graphs' what was borrowed from them, and is pending [G2]. */
+static void gmlk_give_back(gmlk_block *b) {
+  b->flags = (uint8_t)((b->flags & ~GMLAKE_TRANSIENT) | GMLK_IN_GRAPH);
+}
+
+/* [U2] has_policy: the lake has one. */
+static uint32_t gmlk_small_limit(const gmlk_arena *a, int has_policy) {
+  return has_policy || a->is_bare ? 0 : (uint32_t)(a->chunk_bytes / GMLK_GRAIN / GMLK_SMALL_PART);
+}
+
+/* Makes both tables of slots so large. 0: no host memory. */
+static int gmlk_arena_resize_slots(gmlk_arena *a, size_t capacity) {
+  size_t firsts = a->firsts ? a->slot_capacity + 1 : 0;
+  if (a->chunks.capacity < capacity && !gmlk_chunks_resize(&a->chunks, a->host, capacity)) return 0;
+  if (!gmlk_host_resize(a->host, &a->firsts, &firsts, capacity + 1, sizeof(gmlk_block *))) return 0;
+  a->slot_capacity = capacity;
+  a->firsts[a->slot_count] = &a->tail;
+  return a->chunks.capacity == capacity || gmlk_chunks_resize(&a->chunks, a->host, capacity);
+}
+
+/* Makes room for slots [0, count). 0: no host memory. */
+static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
+  size_t capacity = a->slot_capacity;
+  if (a->firsts && count <= capacity) return 1;
+  capacity = gmlk_min(capacity + capacity / 4 + 32, a->area.most); /* to spare */
+  return gmlk_arena_resize_slots(a, gmlk_max(count, capacity));
+}
+
+/* Makes tables smaller that have more than 128 entries, and more than four times what they need. */
+static void gmlk_arena_tidy(gmlk_arena *a) {
+  const size_t slots = gmlk_max(a->slot_count, a->chunks.quarantined_end);
+  if (a->scratch_slots > 4 * slots + 128) {
+    gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
+    a->scratch = NULL;
+    a->scratch_slots = 0;
+  }
+  if (a->slot_capacity > 4 * slots + 128) (void)gmlk_arena_resize_slots(a, 2 * slots + 32);
+}
+
+/* Moves the end to `count` slots; new ones are unbacked. pre: slots and one record are reserved. */
+static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
+  uint32_t grains = gmlk_slot_at(a, count - a->slot_count);
+  gmlk_block *b;
+  if (count <= a->slot_count) return;
+  b = gmlk_tiling_extend(a->records, &a->tail, a->number, grains, GMLK_UNBACKED);
+  a->slot_count = count;
+  a->firsts[count] = &a->tail;
+  gmlk_set_first_blocks(a, b, b->at, grains);
+  (void)gmlk_coalesce(a, b);
+}
+
+/* Moves the end behind the slots [0, limit) and the one without an address that follows them [X1].
+   pre: slots and two records are reserved. */
+static void gmlk_arena_end_extent(gmlk_arena *a, uint32_t limit) {
+  gmlk_block *b;
+  gmlk_arena_extend(a, limit);
+  b = gmlk_tiling_extend(a->records, &a->tail, a->number, gmlk_chunk_grains(a), GMLK_EDGE);
+  a->firsts[++a->slot_count] = &a->tail;
+  gmlk_set_first_blocks(a, b, b->at, b->grains);
+}
+
+/* Makes unbacked slots clean free memory. pre: they have handles; two records are reserved. */
+static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
+  uint32_t at = gmlk_slot_at(a, slot), grains = count << a->chunk_log;
+  gmlk_block *b = gmlk_locate(a, at);
+  gmlk_unlink_free(a, b);
+  if (b->at < at) {
+    b = gmlk_split(a, b, at - b->at)->next;
+    gmlk_link_free(a, b->prev, GMLK_UNBACKED);
+  }
+  if (b->grains > grains) {
+    b = gmlk_split(a, b, grains);
+    gmlk_link_free(a, b->next, GMLK_UNBACKED);
+  }
+  b->flags = a->keeps_apart ? GMLK_APART : 0;
+  gmlk_put(a, b, GMLK_CLEAN, 0);
+}
+
+/* Gives up the unbacked slots at the arena's end. */
+static void gmlk_arena_shrink(gmlk_arena *a) {
+  gmlk_block *b = a->tail.prev;
+  if (b->state != GMLK_UNBACKED) return;
+  gmlk_unlink_free(a, b);
+  gmlk_tiling_shrink(a->records, &a->tail);
+  a->slot_count = gmlk_slot_of(a, a->tail.at);
+  a->firsts[a->slot_count] = &a->tail;
+}
+
+/* Makes a reserved block unbacked. pre: it covers whole slots. */
+static void gmlk_arena_unback(gmlk_arena *a, gmlk_block *b) {
+  gmlk_set_state(b, GMLK_UNBACKED);
+  gmlk_set_tag(b, GMLK_CLEAN, 0);
+  (void)gmlk_coalesce(a, b);
+  gmlk_arena_shrink(a);
+}
+
+static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records) {
+  a->host = host;
+  a->records = records;
+  gmlk_tiling_init(&a->head, &a->tail);
+  gmlk_tiling_init(&a->window_space.head, &a->window_space.tail);
+  gmlk_tiling_init(&a->buffer_space.head, &a->buffer_space.tail);
+  return gmlk_arena_admit(a, GMLK_CLEAN) && gmlk_arena_reserve_slots(a, 1);
+}
+
+static void gmlk_area_free(gmlk_area *area, gmlk_host *host) {
+  gmlk_host_free(host, area->extents, area->capacity * sizeof(gmlk_extent));
+}
+
+static void gmlk_arena_destroy(gmlk_arena *a) {
+  size_t i;
+  for (i = 0; i < a->bins_capacity; i++) gmlk_bins_destroy(a->bins[i], a->host);
+  gmlk_host_free(a->host, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
+  gmlk_host_free(a->host, a->firsts, (a->slot_capacity + 1) * sizeof(gmlk_block *));
+  gmlk_host_free(a->host, a->chunks.items, a->chunks.capacity * sizeof(gmlk_chunk));
+  gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
+  gmlk_area_free(&a->area, a->host);
+  gmlk_area_free(&a->window_space.area, a->host);
+  gmlk_area_free(&a->buffer_space.area, a->host);
+  gmlk_tiling_destroy(a->records, &a->head, &a->tail);
+  gmlk_bins_destroy(a->window_space.holes, a->host);
+  gmlk_tiling_destroy(a->records, &a->window_space.head, &a->window_space.tail);
+  gmlk_bins_destroy(a->buffer_space.holes, a->host);
+  gmlk_tiling_destroy(a->records, &a->buffer_space.head, &a->buffer_space.tail);
+}
+
+/* The user's block that this is, or is a piece of. */
+static gmlk_block *gmlk_user_block(gmlk_block *b) {
+  return b->state == GMLK_PIECE ? &b->as.live.window->self : b;
+}
+
+/* For trim: clears the marks of the chunks under a window, or tells whether one has a mark. */
+static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
+  uint32_t i, slot;
+  for (i = 0; i < w->piece_count; i++) {
+    uint32_t first = gmlk_piece_slot(a, &w->pieces[i]);
+    for (slot = first; slot < first + gmlk_piece_chunks(a, &w->pieces[i]); slot++) {
+      if (clear) gmlk_chunk_mark(&a->chunks, slot, 0);
+      if (gmlk_chunk_at(&a->chunks, slot)->is_marked) return 1;
+    }
+  }
+  return 0;
+}
+
+/* The window that a range of address space in use belongs to. */
+static gmlk_window *gmlk_va_window(const gmlk_block *va) { return (gmlk_window *)va->u.owner; }
+
+/* Says whether a window is mapped (not in a sleeping arena), and how many chunks it maps then. */
+static void gmlk_va_set(gmlk_block *va, int is_mapped, uint32_t chunks) {
+  gmlk_set_state(va, is_mapped ? GMLK_LIVE : GMLK_UNBACKED);
+  va->slack = chunks;
+}
+
+/* Takes a window out of quarantine; NULL: there is none. */
+static gmlk_window *gmlk_window_unquarantine(gmlk_windows *windows) {
+  gmlk_window *w = windows->quarantine;
+  if (w) windows->quarantine = w->next;
+  return w;
+}
+
+/* Enters the last extent, whose slots begin behind [0, limit) and an edge. pre: two records are
+   reserved. */
+static void gmlk_space_extend(gmlk_space *space, gmlk_records *records, uint32_t limit) {
+  const uint32_t slots = space->area.limit - limit - (limit != 0);
+  if (limit) (void)gmlk_tiling_extend(records, &space->tail, 0, 1, GMLK_EDGE);
+  gmlk_bins_insert(space->holes, gmlk_tiling_extend(records, &space->tail, 0, slots, GMLK_FREE),
+                   slots);
+}
+
+/* Frees the records of an arena's windows. */
+static void gmlk_windows_destroy(gmlk_arena *a) {
+  gmlk_windows *windows = &a->windows;
+  gmlk_window *list = windows->quarantine, *w, *next; /* next: of either list */
+  gmlk_block *b;
+  for (b = a->head.next; b && b != &a->tail; b = b->next) /* at its first piece: once a window */
+    if (b->state == GMLK_PIECE && b->as.live.window->pieces[0].block == b)
+      gmlk_window_push(&list, b->as.live.window);
+  for (w = windows->idle_first; w; w = next) {
+    next = w->idle_next;
+    gmlk_window_push(&list, w);
+  }
+  for (w = list; w; w = next) {
+    next = w->next;
+    gmlk_host_free(a->host, w, gmlk_window_record_bytes(w->piece_count));
+  }
+}
+
+/* The idle window that has this number, or NULL. O(idle windows). */
+static gmlk_window *gmlk_window_numbered(const gmlk_arena *a, uint64_t number) {
+  gmlk_window *w = a->windows.idle_first;
+  while (w && w->number != number) w = w->idle_next;
+  return w;
+}
+
 /* Drops all idle windows of an arena whose work is complete. */
 static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
@@ -6906,6 +5830,1351 @@ static gmlake_result gmlk_evict_all(gmlake *l, gmlk_arena *a) {
     windows = a->windows.count;
     result = gmlk_evict(l, a, SIZE_MAX, gmlk_at_once(windows));
   } while (!result && a->windows.count < windows);
+  return result;
+}
+
+/* ---- >>observe ---------------------------------------------------------------------------------
+   Tells desc.observer of steps. Owns nothing. pre: state_lock is held. O(1), plus the
+   observer's own time. Cannot fail. */
+
+static gmlake_stream gmlk_stream_shown(const gmlake *l, unsigned stream) {
+  return stream ? l->streams.items[stream]->value : GMLAKE_STREAM_NONE;
+}
+
+/* The same; NONE if the stream is forgotten. */
+static gmlake_stream gmlk_stream_known(const gmlake *l, unsigned stream) {
+  return gmlk_stream_shown(l, stream && l->streams.items[stream]->is_forgotten ? 0 : stream);
+}
+
+/* Fills in a step for a request; r may be NULL: for none. */
+GMLK_INLINE void gmlk_step_begin(const gmlake *l, const gmlk_request *r, gmlake_step_kind kind,
+                                 const char *reason, gmlake_step *out) {
+  out->kind = kind;
+  out->reason = reason;
+  out->request = r ? r->number : 0;
+  out->stream = r ? gmlk_stream_shown(l, r->stream) : GMLAKE_STREAM_NONE;
+  out->label = r && r->desc ? r->desc->label : NULL;
+  out->pool = r ? gmlk_pool_told(r->arena) : NULL;
+  out->state = 0;
+  out->address = out->driver_ns = 0;
+  out->bytes = out->asked_bytes = 0;
+}
+
+GMLK_INLINE void gmlk_tell_step(gmlake *l, gmlake_step *step) {
+  step->reserved_bytes = l->stats.reserved_bytes;
+  step->active_bytes = l->stats.active_bytes;
+  gmlk_set_in_callback(&l->host, gmlk_thread_id());
+  l->desc.observer.fn(l->desc.observer.user, step);
+  gmlk_set_in_callback(&l->host, 0);
+}
+
+/* Tells of a step. r NULL: it serves the request that the holder of `driver_lock` works on. */
+static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_step_kind kind, uint64_t address,
+                      uint64_t bytes, uint64_t driver_ns, const char *reason) {
+  gmlake_step step;
+  if (!l->is_observed) return;
+  gmlk_step_begin(l, r ? r : l->served, kind, reason, &step);
+  step.address = address;
+  step.bytes = (size_t)bytes;
+  step.driver_ns = driver_ns;
+  gmlk_tell_step(l, &step);
+}
+
+/* Tells that a stream was made to wait, or the host for a stream. */
+static void gmlk_tell_wait(gmlake *l, unsigned stream, uint64_t driver_ns, const char *reason) {
+  gmlake_step step;
+  if (!l->is_observed) return;
+  gmlk_step_begin(l, l->served, GMLAKE_STEP_WAIT, reason, &step);
+  step.stream = gmlk_stream_shown(l, stream);
+  step.driver_ns = driver_ns;
+  gmlk_tell_step(l, &step);
+}
+
+/* Tells of a call that succeeded, and the stream that it named. */
+static void gmlk_tell_call(gmlake *l, gmlake_step_kind kind, gmlake_stream stream, uint64_t address,
+                           size_t bytes, size_t asked_bytes, const char *reason) {
+  gmlake_step step;
+  if (!l->is_observed) return;
+  gmlk_step_begin(l, NULL, kind, reason, &step);
+  step.stream = stream;
+  step.address = address;
+  step.bytes = bytes;
+  step.asked_bytes = asked_bytes;
+  gmlk_tell_step(l, &step);
+}
+
+/* Tells that of a free range of so many grains a part was taken, which begins at `at`. */
+static void gmlk_tell_split(gmlake *l, const gmlk_request *r, uint32_t at, uint32_t grains) {
+  if (l->is_observed)
+    gmlk_tell(l, r, GMLAKE_STEP_SPLIT, r->desc ? gmlk_home(r->arena, at) : 0, gmlk_to_bytes(grains),
+              0, "the request takes a part of this free range");
+}
+
+/* Tells the observer how the request ended; ptr NULL: it failed. */
+static void gmlk_tell_request(gmlake *l, const gmlk_request *r, const void *ptr) {
+  const char *reason = r->reason;
+  gmlake_step step;
+  if (!ptr)
+    reason = "the lake could not serve the request";
+  else if (!reason)
+    reason = r->state == GMLK_S1 ? "a free range has exactly the size"
+                                 : "the smallest free range that is larger";
+  gmlk_step_begin(l, r, GMLAKE_STEP_ALLOC, reason, &step);
+  step.state = ptr ? r->state : GMLK_S5;
+  step.address = (uint64_t)(uintptr_t)ptr;
+  step.bytes = gmlk_to_bytes(r->grains);
+  step.asked_bytes = r->bytes;
+  step.driver_ns = r->driver_ns;
+  gmlk_tell_step(l, &step);
+}
+
+/* ---- >>addresses -------------------------------------------------------------------------------
+   Asks the driver for addresses where they are needed: an arena's first extent when it is opened, a
+   further one when it grows behind the last; for windows and buffers with the first of them.
+   An extent is as long as all before it together, and as the area's unit; where the driver refuses
+   that, a quarter of it, and so on down to what is needed. So an arena has few extents, and leaves
+   others their addresses. All of an arena's are given back with it. pre: the caller holds
+   `driver_lock`. state_lock is released meanwhile. Costs: the driver's. Can fail: host memory, the
+   driver. */
+
+#if !defined(GMLK_UNIT_CHUNKS)
+#define GMLK_UNIT_CHUNKS 64u /* an extent has so many slots at least; tests have other numbers, */
+#endif
+#define GMLK_UNIT_BYTES ((size_t)1 << 30) /* or so many bytes */
+
+/* Sets what an area may have, and asks for at a time: so many bytes, or little more if that is
+   little. */
+static void gmlk_area_init(gmlk_area *area, size_t most_bytes, size_t unit_bytes, size_t chunk) {
+  const size_t most = most_bytes / chunk;
+  const size_t least = gmlk_min(GMLK_UNIT_CHUNKS, GMLK_UNIT_BYTES / chunk);
+  area->most = (uint32_t)most;
+  area->unit = (uint32_t)gmlk_min(most, gmlk_max(unit_bytes / chunk + 1, least));
+}
+
+/* Reserves an extent of `need` slots or more. On success the caller enters its slots into the
+   tiling before it releases state_lock. OUT_OF_DEVICE_MEMORY: there are no addresses. */
+static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_bytes,
+                                       uint32_t need) {
+  const uint32_t first = gmlk_area_next(area, need);
+  const int was_scarce = area->is_scarce;
+  uint64_t address = 0, wanted;
+  gmlake_result opened, result;
+  gmlk_batch batch;
+  if (first > area->most) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  if (area->count == area->capacity && !gmlk_host_resize(&l->host, &area->extents, &area->capacity,
+                                                         2 * area->count + 1, sizeof(gmlk_extent)))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  wanted = gmlk_later(area->unit, area->is_scarce ? 0 : area->limit);
+  for (;; wanted /= 4) {
+    wanted = gmlk_later(gmlk_min(wanted, area->most - first), need);
+    opened = gmlk_batch_open(l, &batch);
+    result = opened;
+    if (!opened)
+      result = GMLK_CALL(&batch, reserve, (size_t)wanted * chunk_bytes, chunk_bytes, &address);
+    (void)gmlk_batch_close(l, &batch);
+    if (opened || result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) break; /* no lack of addresses */
+    area->is_scarce = 1;
+    area->is_full = wanted == need;
+    if (area->is_full && !was_scarce) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
+    if (area->is_full) break;
+  }
+  if (result) return result;
+  if (area->is_scarce) area->unit = (uint32_t)gmlk_min(area->unit, wanted);
+  area->extents[area->count].base = address - (uint64_t)first * chunk_bytes;
+  area->extents[area->count].first = first;
+  area->extents[area->count++].end = area->limit = first + (uint32_t)wanted;
+  return GMLAKE_OK;
+}
+
+/* Reserves addresses for slots that growth has planned, up to `last`, if they have none yet. pre:
+   the arena's tables have room for these slots. */
+static gmlake_result gmlk_arena_extend_to(gmlake *l, gmlk_arena *a, uint32_t last) {
+  const uint32_t limit = a->area.limit;
+  gmlk_records held;
+  gmlake_result result;
+  if (last < limit) return GMLAKE_OK;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_records_hold(&l->records, &held, 2);
+  result = gmlk_area_reserve(l, &a->area, a->chunk_bytes, last - limit + !limit);
+  gmlk_records_return(&l->records, &held);
+  if (!result && limit) gmlk_arena_end_extent(a, limit);
+  return result;
+}
+
+/* Makes sure that a window or buffer of so many slots finds addresses, if there are any. */
+static gmlake_result gmlk_space_extend_to(gmlake *l, const gmlk_arena *a, gmlk_space *space,
+                                          uint32_t slots) {
+  const uint32_t limit = space->area.limit;
+  gmlk_records held;
+  gmlake_result result;
+  if (gmlk_bins_best(space->holes, slots)) return GMLAKE_OK;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_records_hold(&l->records, &held, 2);
+  result = gmlk_area_reserve(l, &space->area, a->chunk_bytes, slots);
+  gmlk_records_return(&l->records, &held);
+  if (!result) gmlk_space_extend(space, &l->records, limit);
+  return result;
+}
+
+/* Gives an area's addresses back; what the driver refuses to take stays. pre: nothing is mapped. */
+static void gmlk_area_close(gmlk_area *area, size_t chunk_bytes, gmlk_batch *batch) {
+  size_t i, count = area->count;
+  area->count = 0;
+  for (i = 0; i < count; i++) {
+    const gmlk_extent *e = &area->extents[i];
+    if (GMLK_CALL(batch, unreserve, gmlk_extent_address(e, chunk_bytes),
+                  (size_t)(e->end - e->first) * chunk_bytes))
+      area->extents[area->count++] = *e;
+  }
+}
+
+/* ---- >>streams ---------------------------------------------------------------------------------
+   Numbers and fences of streams: adding and ending them, recording, asking and waiting. What they
+   are, and their invariants, stands in >>tags. */
+
+/* Whether the number stands for a stream that is not forgotten. */
+static int gmlk_stream_is_named(const gmlk_stream *s) {
+  return s->is_used && !s->is_capture && !s->is_forgotten;
+}
+
+/* The stream's number; 0: the lake has not seen it. */
+static unsigned gmlk_stream_find(gmlk_streams *streams, gmlake_stream value) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+    gmlk_stream *s = streams->items[i];
+    if (!gmlk_stream_is_named(s) || s->value != value) continue;
+    if (gmlk_stream_may_end(streams, s)) return (unsigned)i; /* its id is asked for each time */
+    streams->last_value = value;
+    return streams->last = (unsigned)i;
+  }
+  return 0;
+}
+
+/* Makes room for the idle events of so many streams, so that no fence and no wait needs host memory
+   later. 0: no host memory. */
+static int gmlk_events_reserve(gmlk_streams *streams, gmlk_host *host, size_t number_count) {
+  const size_t needed = number_count * (GMLK_FENCES + 1), old = streams->event_capacity;
+  return needed <= old || gmlk_host_resize(host, &streams->events, &streams->event_capacity,
+                                           gmlk_max(needed, old * 2), sizeof(void *));
+}
+
+/* Whether all that was freed on the stream is known to be complete. */
+static int gmlk_stream_is_complete(const gmlk_stream *s) {
+  return !s->is_dirty && s->done + 1 == s->epoch;
+}
+
+/* A number that never served, and its record. 0: no host memory, or all numbers are in use. */
+static unsigned gmlk_stream_extend(gmlk_streams *streams, gmlk_host *host) {
+  size_t i = gmlk_max(streams->count, GMLK_FIRST_STREAM);
+  if (i == GMLK_STREAMS_MAX) return 0;
+  if (i >= streams->capacity &&
+      !gmlk_host_resize(host, &streams->items, &streams->capacity,
+                        streams->capacity ? streams->capacity * 2 : 8, sizeof(gmlk_stream *)))
+    return 0;
+  if (!gmlk_events_reserve(streams, host, i + 1 - GMLK_FIRST_STREAM)) return 0;
+  streams->items[i] = (gmlk_stream *)gmlk_host_alloc(host, sizeof(gmlk_stream));
+  if (!streams->items[i]) return 0;
+  streams->count = i + 1;
+  return (unsigned)i;
+}
+
+/* A number that may serve a new stream, or a capture; 0: there is none. A capture takes none that
+   a stream had: free memory may still have that tag, and what has a capture's tag when it ends
+   becomes the graph's. O(streams). */
+static unsigned gmlk_stream_idle(const gmlk_streams *streams, int is_capture) {
+  unsigned i;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+    const gmlk_stream *s = streams->items[i];
+    if (!s->is_used || (!is_capture && s->is_forgotten && gmlk_stream_is_complete(s))) return i;
+  }
+  return 0;
+}
+
+/* Gives a new stream or capture a number. 0: no host memory, or all numbers are in use. */
+static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_stream value,
+                                int is_capture, uint64_t born) {
+  unsigned stream = gmlk_stream_idle(streams, is_capture);
+  gmlk_stream *s;
+  if (!stream) stream = gmlk_stream_extend(streams, host);
+  if (!stream) return 0;
+  s = streams->items[stream];
+  if (!s->epoch) s->epoch = 1;
+  memset(&s->is_dirty, 0, sizeof(*s) - offsetof(gmlk_stream, is_dirty)); /* epochs go on [F5] */
+  s->value = value;
+  s->born = born;
+  s->is_used = 1;
+  s->is_capture = (uint8_t)is_capture;
+  if (!is_capture) {
+    streams->live_count++;
+    streams->used_count++;
+  }
+  return stream;
+}
+
+/* An idle event, or a new one. */
+static gmlake_result gmlk_event_take(gmlk_streams *streams, gmlk_batch *batch, void **out_event) {
+  if (!streams->event_count) return GMLK_CALL(batch, event_create, out_event);
+  *out_event = streams->events[--streams->event_count];
+  return GMLAKE_OK;
+}
+
+static void gmlk_event_give(gmlk_streams *streams, void *event) {
+  GMLAKE_ASSERT(streams->event_count < streams->event_capacity);
+  streams->events[streams->event_count++] = event;
+}
+
+/* Notes that work up to an epoch is complete; fences up to it are no longer needed [F2]. */
+static void gmlk_stream_complete(gmlk_streams *streams, gmlk_stream *s, uint64_t epoch) {
+  while (s->fence_count && s->fences[s->fence_head].epoch <= epoch) {
+    gmlk_event_give(streams, s->fences[s->fence_head].event);
+    s->fence_head = (s->fence_head + 1) % GMLK_FENCES;
+    s->fence_count--;
+  }
+  s->done = gmlk_later(s->done, epoch);
+  s->is_news = 1;
+  if (s->is_forgotten && gmlk_stream_is_complete(s)) streams->used_count--;
+}
+
+/* Notes that what completed so far has been looked at. */
+static void gmlk_streams_read(gmlk_streams *streams) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) streams->items[i]->is_news = 0;
+}
+
+/* The stream is gone. If it is dirty, it is lost; else its number will serve again. */
+static void gmlk_stream_forget(gmlk_streams *streams, unsigned stream) {
+  gmlk_stream *s = streams->items[stream];
+  GMLAKE_ASSERT(!s->is_forgotten);
+  s->is_forgotten = 1;
+  streams->live_count--;
+  streams->last = 0;
+  streams->lost_count += s->is_dirty != 0;
+  if (s->is_dirty) return;
+  if (gmlk_stream_is_complete(s)) streams->used_count--;
+}
+
+/* The stream was destroyed, and the lake was not told in time. Its work of the open epoch, and what
+   it does with live blocks, can no longer have a fence. */
+static void gmlk_stream_end(gmlk_streams *streams, unsigned stream, int is_dirty) {
+  gmlk_stream *s = streams->items[stream];
+  if (s->uses || is_dirty) gmlk_stream_dirty(s, 0);
+  gmlk_stream_forget(streams, stream);
+}
+
+/* Whether a wait of the host for all streams includes this one. */
+static int gmlk_stream_has_work(const gmlk_stream *s) {
+  return s->is_used && !s->is_capture && (s->fence_count || s->is_dirty);
+}
+
+static int gmlk_stream_is_lost(const gmlk_stream *s) { return s->is_forgotten && s->is_dirty; }
+
+/* Marks all streams that may be recorded on, so that a wait covers all that is queued on them, not
+   only work on freed memory. can_wait: the backend can wait for the whole device; without that,
+   streams that may end are left out. */
+static void gmlk_streams_dirty(gmlk_streams *streams, int can_wait) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+    gmlk_stream *s = streams->items[i];
+    if (gmlk_stream_may_end(streams, s) && !can_wait) continue;
+    if (gmlk_stream_is_named(s)) gmlk_stream_dirty(s, 0);
+  }
+}
+
+/* Before a wait of the host for the whole device: marks the open epochs that need such a wait. */
+static void gmlk_streams_await(gmlk_streams *streams) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++)
+    if (gmlk_stream_is_out(streams, streams->items[i])) streams->items[i]->is_dirty = GMLK_AWAITED;
+}
+
+/* After it: these epochs are complete, unless it failed. Lost streams' numbers will serve again. */
+static void gmlk_streams_awaited(gmlk_streams *streams, int is_done) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+    gmlk_stream *s = streams->items[i];
+    if (s->is_dirty != GMLK_AWAITED) continue;
+    s->is_dirty = is_done ? 0 : GMLK_DIRTY;
+    if (!is_done) continue;
+    gmlk_stream_complete(streams, s, s->epoch++);
+    streams->lost_count -= s->is_forgotten;
+  }
+}
+
+static void gmlk_stream_add_fence(gmlk_stream *s, gmlk_fence fence) {
+  *gmlk_stream_fence_at(s, s->fence_count++) = fence;
+}
+
+/* Takes a fence out of the ring, the oldest that covers the epoch or else the newest, so that no
+   other thread gives its event to another stream while the host waits for it. pre: there is one. */
+static gmlk_fence gmlk_stream_take_fence(gmlk_stream *s, uint64_t epoch) {
+  unsigned place = 0;
+  gmlk_fence fence;
+  while (place + 1 < s->fence_count && gmlk_stream_fence_at(s, place)->epoch < epoch) place++;
+  fence = *gmlk_stream_fence_at(s, place);
+  for (s->fence_count--; place < s->fence_count; place++)
+    *gmlk_stream_fence_at(s, place) = *gmlk_stream_fence_at(s, place + 1);
+  return fence;
+}
+
+static uint64_t gmlk_batch_clock(const gmlk_batch *batch) {
+  return batch->driver->backend->clock_ns(batch->driver->backend->user);
+}
+
+/* Notes how long the newest complete fence took, at most: nobody looked in between. */
+static void gmlk_stream_time(const gmlk_streams *streams, const gmlk_batch *batch, gmlk_stream *s,
+                             uint64_t at_ns) {
+  const uint64_t now = streams->is_timed ? gmlk_batch_clock(batch) : 0;
+  if (!at_ns || now < at_ns + GMLK_IDLE_NS) return;
+  s->lag_ns = s->lag_ns ? (s->lag_ns + (now - at_ns)) / 2 : now - at_ns;
+}
+
+/* Whether the fence at a place of the ring is complete. An error counts as no. */
+static int gmlk_stream_ask(gmlk_stream *s, gmlk_batch *batch, unsigned place) {
+  void *const event = gmlk_stream_fence_at(s, place)->event;
+  int done = 0;
+  const gmlake_result result =
+      gmlk_batch_asked(batch, GMLK_ANSWER(batch, event_query, event, &done), "event_query");
+  return !result && done;
+}
+
+/* Asks for the stream's fences and takes off those that are complete. As they complete in order, it
+   asks in steps: they double up to the first that is not complete, then they halve. */
+static void gmlk_stream_poll(gmlk_streams *streams, gmlk_batch *batch, unsigned stream) {
+  gmlk_stream *s = streams->items[stream];
+  unsigned done = 0, end = s->fence_count,
+           step = 1; /* complete: below done, and none from end on */
+  while (done < end && !gmlk_is_fatal(batch->result)) {
+    const unsigned place = step < end - done ? done + step - 1 : end - 1;
+    if (gmlk_stream_ask(s, batch, place))
+      done = place + 1;
+    else
+      end = place;
+    step = end == s->fence_count ? 2 * step : (end - done + 1) / 2;
+  }
+  if (done) {
+    const gmlk_fence last = *gmlk_stream_fence_at(s, done - 1);
+    gmlk_stream_complete(streams, s, last.epoch);
+    gmlk_stream_time(streams, batch, s, last.at_ns);
+  }
+}
+
+/* Makes room in a full ring: gives up every second fence. The fence behind it covers its epochs
+   too, but completes later. */
+static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
+  unsigned i;
+  for (i = 0; i < GMLK_FENCES / 2; i++) {
+    const gmlk_fence given = *gmlk_stream_fence_at(s, 2 * i);
+    gmlk_event_give(streams, given.event);
+    *gmlk_stream_fence_at(s, i) = *gmlk_stream_fence_at(s, 2 * i + 1);
+    gmlk_stream_fence_at(s, i)->serial = given.serial;
+  }
+  s->fence_count = GMLK_FENCES / 2;
+}
+
+/* Closes the open epoch with a fence, if the stream is dirty and not forgotten. On an error the
+   epoch stays open, and a later fence will cover it; only where the driver says that the stream is
+   gone, there will be none: DRIVER, and drive->has_lost is set. CAPTURING: a capture forbids it,
+   even one that the lake was not told of. */
+static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_batch *batch, unsigned stream) {
+  gmlk_stream *s = streams->items[stream];
+  gmlk_fence fence;
+  const unsigned had_lost = batch->has_lost;
+  gmlake_result result;
+  void *event;
+  if (!s->is_dirty || s->is_forgotten) return GMLAKE_OK;
+  if (s->capture) return GMLAKE_ERROR_CAPTURING;
+  if (!s->value && streams->capture_count) return GMLAKE_ERROR_CAPTURING; /* [F3] */
+  if (s->fence_count == GMLK_FENCES) gmlk_stream_poll(streams, batch, stream);
+  if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
+  result = gmlk_event_take(streams, batch, &event);
+  if (result) return result;
+  result = GMLK_ANSWER(batch, event_record, event, s->value);
+  result = gmlk_batch_recorded(batch, result, s->value != NULL);
+  if (batch->has_lost > had_lost) gmlk_stream_end(streams, stream, 1);
+  if (result) {
+    gmlk_event_give(streams, event);
+    return result;
+  }
+  fence.event = event;
+  fence.epoch = s->epoch++;
+  fence.at_ns = streams->is_timed ? gmlk_batch_clock(batch) : 0;
+  fence.serial = ++streams->record_count;
+  gmlk_stream_add_fence(s, fence);
+  s->freed_bytes = 0;
+  s->is_dirty = 0;
+  return GMLAKE_OK;
+}
+
+/* The same for a call that does not name the stream. CAPTURING also where [F8] forbids it. */
+static gmlake_result gmlk_stream_close(gmlk_streams *streams, gmlk_batch *batch, unsigned stream) {
+  const gmlk_stream *s = streams->items[stream];
+  if (s->is_dirty && gmlk_stream_may_end(streams, s)) return GMLAKE_ERROR_CAPTURING;
+  return gmlk_stream_fence(streams, batch, stream);
+}
+
+/* Ends a wait for a fence that gmlk_stream_take_fence took. If it is not complete, it is put back
+   in its place [F2]. */
+static void gmlk_stream_return_fence(gmlk_streams *streams, gmlk_stream *s, gmlk_fence fence,
+                                     int is_done) {
+  unsigned place;
+  if (is_done) gmlk_stream_complete(streams, s, fence.epoch);
+  if (s->done >= fence.epoch) {
+    gmlk_event_give(streams, fence.event);
+    return;
+  }
+  if (s->fence_count == GMLK_FENCES) gmlk_stream_thin(streams, s);
+  place = s->fence_count++;
+  for (; place && gmlk_stream_fence_at(s, place - 1)->epoch > fence.epoch; place--)
+    *gmlk_stream_fence_at(s, place) = *gmlk_stream_fence_at(s, place - 1);
+  *gmlk_stream_fence_at(s, place) = fence;
+}
+
+/* Notes that `w` waits for a stream up to this epoch. Notes of what is complete make room first. */
+static void gmlk_stream_note_wait(const gmlk_streams *streams, gmlk_host *host, gmlk_stream *w,
+                                  unsigned stream, uint64_t epoch) {
+  size_t i = 0, kept = 0;
+  while (i < w->wait_count && w->waits[i].stream != stream) i++;
+  if (i == w->wait_count && i == w->wait_capacity) {
+    for (i = 0; i < w->wait_count; i++)
+      if (streams->items[w->waits[i].stream]->done < w->waits[i].epoch)
+        w->waits[kept++] = w->waits[i];
+    w->wait_count = i = kept;
+    if (kept == w->wait_capacity && !gmlk_host_resize(host, &w->waits, &w->wait_capacity,
+                                                      kept ? 2 * kept : 4, sizeof(gmlk_wait)))
+      return;
+  }
+  w->wait_count = gmlk_max(w->wait_count, i + 1);
+  w->waits[i].stream = stream;
+  w->waits[i].epoch = epoch;
+}
+
+/* Makes work queued on `waiter` from now on start after the work of `stream` up to this epoch.
+   OUT_OF_DEVICE_MEMORY: the memory cannot be had, as the wait is forbidden or there is no fence to
+   wait for. pre: the epoch is not known to be complete. */
+static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gmlk_batch *batch,
+                                      unsigned waiter, unsigned stream, uint64_t epoch) {
+  gmlk_stream *w = streams->items[waiter], *s = streams->items[stream];
+  gmlk_fence *fence;
+  gmlake_result result;
+  if (w->capture || (!w->value && streams->capture_count)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  if (!gmlk_stream_covering(s, epoch)) (void)gmlk_stream_close(streams, batch, stream);
+  fence = gmlk_stream_covering(s, epoch);
+  if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  result = GMLK_CALL(batch, stream_wait, w->value, fence->event);
+  if (result) return result;
+  gmlk_stream_note_wait(streams, host, w, stream, fence->epoch);
+  return GMLAKE_OK;
+}
+
+/* Frees everything. Events are destroyed only if has_driver: a child of fork has no driver. */
+static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_batch *batch,
+                                 int has_driver) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+    gmlk_stream *s = streams->items[i];
+    while (s->fence_count) gmlk_event_give(streams, gmlk_stream_take_fence(s, 0).event);
+    gmlk_host_free(host, s->waits, s->wait_capacity * sizeof(gmlk_wait));
+    gmlk_host_free(host, s, sizeof(*s));
+  }
+  while (has_driver && streams->event_count)
+    (void)GMLK_CALL(batch, event_destroy, streams->events[--streams->event_count]);
+  gmlk_host_free(host, streams->events, streams->event_capacity * sizeof(void *));
+  gmlk_host_free(host, streams->items, streams->capacity * sizeof(gmlk_stream *));
+}
+
+/* ---- >>pending ---------------------------------------------------------------------------------
+   Extra records, and blocks whose free waits. An extra record holds what few blocks have: user
+   data, a label, and the streams that gmlake_record_stream named. A freed block is pending until
+   those streams have passed the free, or a stream that takes its memory waits for them on the
+   device. Owns the extra records and the lists of pending blocks. Each stream has a queue of the
+   uses that pending blocks wait for, so that what completes on one stream costs nothing for the
+   blocks that wait for others.
+   [N1] An extra record belongs to one block. A pending block has an extra record, in its arena's
+        list or in lake->returns, that names the block.
+   [N2] An extra record has room for the streams that it lists, and their numbers are in use.
+   [N4] Each use of a pending block is complete, or in its stream's queue. A queue is in order of
+        epochs. uses_left of an extra record is how many of its uses are in queues, one at least,
+        unless it is shared.
+   [N5] return_count is the number of pending blocks that are shared: other processes know their
+        chunks. Their use by the stream that freed them is waited for, too. Then they stand in
+        lake->returns, and stay pending until their chunks are returned: >>grow.
+   O(recorded streams). Can fail: host memory, for an extra record or for one more stream in it. */
+
+/* GMLAKE_FILL: the host writes the byte to all of the block at once, as it does the streams' work
+   on the mock. What sleeps has no memory to write to; others may use what is shared. */
+static void gmlk_fill_now(const gmlake *l, const gmlk_block *b, unsigned byte) {
+  const gmlk_arena *a = gmlk_arena_of(l, b);
+  if (b->as.live.extra && b->as.live.extra->is_shared) return;
+  if (a->sleep < GMLK_ASLEEP)
+    memset((void *)(uintptr_t)gmlk_address_of(a, b), (int)byte, gmlk_to_bytes(b->grains));
+}
+
+static inline void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte) {
+  if (l->desc.flags & GMLAKE_FILL) gmlk_fill_now(l, b, byte);
+}
+
+/* A new extra record; NULL: no host memory. */
+static gmlk_extra *gmlk_extra_new(gmlake *l, uint64_t user_data, const char *label) {
+  gmlk_extra *extra = (gmlk_extra *)gmlk_host_alloc(&l->host, sizeof(gmlk_extra));
+  if (!extra) return NULL;
+  extra->user_data = user_data;
+  extra->label = label;
+  return extra;
+}
+
+/* Whether a stream in a live block's extra record still has its number; else its work is complete.
+   */
+static int gmlk_use_is_known(const gmlake *l, const gmlk_used *used) {
+  return used->epoch == l->streams.items[used->stream]->born;
+}
+
+/* Drops the streams whose numbers serve other streams by now: their work is complete. */
+static void gmlk_uses_prune(const gmlake *l, gmlk_extra *extra) {
+  size_t i, kept = 0;
+  for (i = 0; i < extra->used_count; i++)
+    if (gmlk_use_is_known(l, &extra->used[i])) extra->used[kept++] = extra->used[i];
+  extra->used_count = kept;
+}
+
+/* Enters a stream into a live block's extra record; 0: no host memory. */
+static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream) {
+  gmlk_extra *extra = b->as.live.extra ? b->as.live.extra : gmlk_extra_new(l, 0, NULL);
+  size_t i;
+  if (!extra) return 0;
+  gmlk_give_extra(b, extra);
+  for (i = 0; i < extra->used_count; i++)
+    if (extra->used[i].stream == stream && gmlk_use_is_known(l, &extra->used[i])) return 1;
+  if (extra->used_count == extra->used_capacity) gmlk_uses_prune(l, extra);
+  i = extra->used_capacity;
+  if (extra->used_count == i && !gmlk_host_resize(&l->host, &extra->used, &extra->used_capacity,
+                                                  i ? i * 2 : 2, sizeof(gmlk_used)))
+    return 0;
+  extra->used[extra->used_count].epoch = l->streams.items[stream]->born;
+  extra->used[extra->used_count++].stream = stream;
+  gmlk_stream_use(&l->streams, stream, 1);
+  return 1;
+}
+
+/* Makes sure that the block of an exported chunk, or an exported block, has an extra record, with
+   room for the stream that will free it. 0: no host memory. */
+static int gmlk_extra_share(gmlake *l, gmlk_block *b) {
+  gmlk_extra *extra = b->as.live.extra ? b->as.live.extra : gmlk_extra_new(l, 0, NULL);
+  if (!extra) return 0;
+  gmlk_give_extra(b, extra);
+  if (extra->used_capacity) return 1;
+  extra->used = (gmlk_used *)gmlk_host_alloc(&l->host, sizeof(gmlk_used));
+  extra->used_capacity = extra->used != NULL;
+  return extra->used != NULL;
+}
+
+/* Of a shared block's uses, leaves that of one stream; 0: none. */
+static void gmlk_extra_set_use(gmlk_extra *extra, unsigned stream) {
+  extra->used_count = stream != 0;
+  extra->used[0].stream = stream;
+}
+
+static void gmlk_extra_free(gmlake *l, gmlk_extra *extra) {
+  if (!extra) return;
+  gmlk_host_free(&l->host, extra->used, extra->used_capacity * sizeof(gmlk_used));
+  gmlk_host_free(&l->host, extra, sizeof(*extra));
+}
+
+/* [F7] Counts a block off the streams that use it, since it is freed. Returns the stream that it
+   was allocated on, 0: none. */
+static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
+  gmlk_extra *extra = b->as.live.extra;
+  unsigned own = gmlk_own_stream(l, b);
+  size_t i;
+  if (own && l->streams.may_end) gmlk_stream_use(&l->streams, own, -1);
+  if (!extra) return own;
+  gmlk_uses_prune(l, extra);
+  for (i = 0; i < extra->used_count; i++) gmlk_stream_use(&l->streams, extra->used[i].stream, -1);
+  return own;
+}
+
+/* Drops from the recorded streams the one on which the block is freed, whose uses come before the
+   free, and those that are gone and complete. Returns whether others are left. */
+static int gmlk_is_used_elsewhere(const gmlake *l, gmlk_extra *extra, unsigned stream) {
+  size_t i, kept = 0;
+  for (i = 0; i < extra->used_count; i++) {
+    const gmlk_stream *s = l->streams.items[extra->used[i].stream];
+    if (extra->used[i].stream != stream && !(s->is_forgotten && gmlk_stream_is_complete(s)))
+      extra->used[kept++] = extra->used[i];
+  }
+  extra->used_count = kept;
+  return kept != 0;
+}
+
+/* Puts a use at the end of its stream's queue [N4]. It waits for the open epoch; of a stream that
+   is gone, and not lost, for the one before. */
+static void gmlk_use_queue(gmlake *l, gmlk_extra *extra, gmlk_used *use) {
+  gmlk_stream *s = l->streams.items[use->stream];
+  use->epoch = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
+  if (!s->is_forgotten) gmlk_stream_dirty(s, 0);
+  use->extra = extra;
+  use->next = NULL;
+  use->prev = s->uses_first ? s->uses_last : NULL;
+  if (s->uses_first)
+    s->uses_last->next = use;
+  else
+    s->uses_first = use;
+  s->uses_last = use;
+}
+
+/* Takes a use out of its stream's queue. */
+static void gmlk_use_leave(gmlk_stream *s, gmlk_used *use) {
+  if (use->prev)
+    use->prev->next = use->next;
+  else
+    s->uses_first = use->next;
+  if (use->next)
+    use->next->prev = use->prev;
+  else
+    s->uses_last = use->prev;
+  use->extra = NULL;
+}
+
+/* The list that a pending block's extra record is in [N5]. */
+static gmlk_extra **gmlk_pending_list(gmlake *l, const gmlk_extra *extra) {
+  return extra->is_shared && !extra->uses_left ? &l->returns
+                                               : &gmlk_arena_of(l, extra->block)->pending;
+}
+
+static void gmlk_pending_enter(gmlake *l, gmlk_extra *extra) {
+  gmlk_extra **list = gmlk_pending_list(l, extra);
+  extra->prev = NULL;
+  extra->next = *list;
+  if (extra->next) extra->next->prev = extra;
+  *list = extra;
+}
+
+static void gmlk_pending_leave(gmlake *l, gmlk_extra *extra) {
+  if (extra->next) extra->next->prev = extra->prev;
+  if (extra->prev)
+    extra->prev->next = extra->next;
+  else
+    *gmlk_pending_list(l, extra) = extra->next;
+}
+
+/* Makes a freed block pending. pre: it is used elsewhere, or shared; the caller then fences. */
+static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
+  gmlk_extra *extra = b->as.live.extra;
+  size_t i;
+  gmlk_set_state(b, GMLK_PENDING);
+  extra->block = b;
+  extra->stream = stream;
+  extra->epoch = epoch;
+  extra->uses_left = extra->used_count;
+  gmlk_pending_enter(l, extra);
+  l->return_count += (size_t)extra->is_shared;
+  l->stats.pending_bytes += gmlk_to_bytes(b->grains);
+  gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
+  for (i = 0; i < extra->used_count; i++) gmlk_use_queue(l, extra, &extra->used[i]);
+}
+
+/* Makes free memory of a pending block. Its tag may be complete by now. */
+static void gmlk_pending_end(gmlake *l, gmlk_extra *extra) {
+  gmlk_pending_leave(l, extra);
+  l->return_count -= (size_t)extra->is_shared;
+  l->stats.pending_bytes -= gmlk_to_bytes(extra->block->grains);
+  if (gmlk_tag_done(&l->streams, extra->stream, extra->epoch))
+    gmlk_release_block(l, extra->block, GMLK_CLEAN, 0);
+  else
+    gmlk_release_block(l, extra->block, extra->stream, extra->epoch);
+  gmlk_extra_free(l, extra);
+}
+
+/* Ends the waits of pending blocks for what has completed on this stream. O(these). */
+static void gmlk_pending_settle(gmlake *l, gmlk_stream *s) {
+  gmlk_used *use, *next; /* of another extra record: an extra record uses a stream once */
+  for (use = s->uses_first; use && use->epoch <= s->done; use = next) {
+    gmlk_extra *extra = use->extra;
+    next = use->next;
+    gmlk_use_leave(s, use);
+    if (extra->uses_left == 1 && extra->is_shared) gmlk_pending_leave(l, extra);
+    if (--extra->uses_left) continue;
+    if (extra->is_shared)
+      gmlk_pending_enter(l, extra);
+    else
+      gmlk_pending_end(l, extra);
+  }
+}
+
+/* The arena's pending block behind this extra record; NULL: the first. Those to be returned come
+   last. */
+static gmlk_extra *gmlk_pending_next(const gmlake *l, const gmlk_arena *a,
+                                     const gmlk_extra *extra) {
+  const int is_return = extra && extra->is_shared && !extra->uses_left;
+  gmlk_extra *next = extra ? extra->next : a->pending;
+  if (!next && !is_return) next = l->returns;
+  while (next && next->block->arena != a->number) next = next->next;
+  return next;
+}
+
+/* Gives an arena's pending blocks that have one tag another one, as gmlk_arena_retag does. */
+static void gmlk_pending_retag(gmlake *l, const gmlk_arena *a, unsigned from, unsigned to) {
+  gmlk_extra *extra = NULL;
+  while ((extra = gmlk_pending_next(l, a, extra)) != NULL)
+    if (extra->stream == from) extra->stream = to;
+}
+
+/* Frees the extra records of a list of pending blocks, when the lake ends. */
+static void gmlk_pending_drop(gmlake *l, gmlk_extra *extra) {
+  while (extra) {
+    gmlk_extra *next = extra->next;
+    gmlk_extra_free(l, extra);
+    extra = next;
+  }
+}
+
+/* ---- >>fences ----------------------------------------------------------------------------------
+   Records events, asks which have completed, and waits for them; finds the stream that a caller's
+   value means; makes memory clean whose work is complete. Owns nothing: >>streams has the events,
+   >>arena the tags.
+   pre, for waits of the host: the caller holds `driver_lock`; state_lock is released meanwhile.
+   Costs: about 0.2 us to record or to ask an event. If something completed, gmlk_refresh is O(what
+   was pending for it + free blocks in runs of its streams + idle windows). Can fail: host memory,
+   the driver. */
+
+/* Changes the stream of a free block's tag. */
+static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream) {
+  gmlk_unlink_free(a, b);
+  gmlk_set_state(b, GMLK_FREE);
+  gmlk_set_tag(b, stream, b->u.epoch);
+  return gmlk_coalesce(a, b);
+}
+
+/* Makes a free block clean. */
+static gmlk_block *gmlk_set_clean(gmlk_arena *a, gmlk_block *b) {
+  b->u.epoch = 0;
+  return gmlk_retag(a, b, GMLK_CLEAN);
+}
+
+/* Makes clean the free blocks whose tags are complete. It looks only at the runs of streams of
+   which something has completed. O(blocks in these runs). */
+static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
+  const size_t count = gmlk_min(streams->count, a->bins_capacity);
+  unsigned stream, bin;
+  for (stream = GMLK_FIRST_STREAM; stream < count; stream++) {
+    const gmlk_stream *s = streams->items[stream];
+    gmlk_bins *bins = s->is_news ? a->bins[stream] : NULL;
+    for (bin = bins ? gmlk_bin_from(bins, 1) : GMLK_BINS; bin < GMLK_BINS;
+         bin = gmlk_bin_from(bins, bin + 1)) {
+      gmlk_block *b = gmlk_bin_first(bins, bin), *next;
+      for (; b; b = next) { /* the rest of a run may enter the bin again: before b, so not seen */
+        next = gmlk_bin_next(bins, bin, b);
+        for (; gmlk_is_open(b, stream); b = b->next)
+          if (b->stream == stream && b->u.epoch <= s->done) b = gmlk_set_clean(a, b);
+      }
+    }
+  }
+  if (a->small_reserve &&
+      gmlk_tag_done(streams, a->small_reserve->stream, a->small_reserve->u.epoch))
+    gmlk_set_tag(a->small_reserve, GMLK_CLEAN, 0);
+}
+
+/* Gives an idle window another tag, and its place among the others [W5]. */
+static void gmlk_window_set_tag(gmlk_windows *windows, gmlk_window *w, unsigned stream,
+                                uint64_t epoch) {
+  const int is_open = w->key < GMLK_BLOCKED && w->self.stream != stream;
+  if (is_open) gmlk_window_leave(windows, w);
+  gmlk_set_tag(&w->self, stream, epoch);
+  if (is_open) gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, stream));
+}
+
+/* Makes clean the idle windows whose tags are complete; streams NULL: all tags but captures'. */
+static void gmlk_windows_sweep(gmlk_windows *windows, const gmlk_streams *streams) {
+  gmlk_window *w;
+  for (w = windows->idle_first; w; w = w->idle_next)
+    if (streams ? gmlk_tag_done(streams, w->self.stream, w->self.u.epoch)
+                : w->self.stream != GMLK_GRAPH_OWNED)
+      gmlk_window_set_tag(windows, w, GMLK_CLEAN, w->self.u.epoch);
+}
+
+/* Gives all free blocks and idle windows that have one tag another one, when a capture begins or
+   ends: `from` and `to` are a capture's number and GMLK_GRAPH_OWNED. O(blocks + windows). */
+static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
+  gmlk_block *b;
+  gmlk_window *w;
+  gmlk_small_reserve_end(a);
+  for (b = a->head.next; b != &a->tail; b = b->next)
+    if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to);
+  for (w = a->windows.idle_first; w; w = w->idle_next)
+    if (w->self.stream == from) gmlk_window_set_tag(&a->windows, w, to, w->self.u.epoch);
+}
+
+/* Closes a stream's open epoch with an event, at the end of a free. An error is left in the lake's
+   last error; the epoch then stays open. */
+static void gmlk_fence_now(gmlake *l, unsigned stream) {
+  gmlk_stream *s = l->streams.items[stream];
+  gmlk_batch batch;
+  if (l->lost || s->is_forgotten) return;
+  if (s->fence_count < GMLK_FENCES) /* else it makes room: it asks which events are complete */
+    gmlk_batch_begin_lightly(&batch, &l->driver);
+  else
+    (void)gmlk_batch_begin(&batch, &l->driver);
+  if (!batch.result) (void)gmlk_stream_fence(&l->streams, &batch, stream);
+  (void)gmlk_batch_finish(l, &batch);
+}
+
+/* gmlk_fence_now, if somebody else asks for memory, and the stream freed so much since its last
+   event. */
+static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t bytes) {
+  if (l->streams.live_count + l->streams.has_none >= 2 &&
+      l->streams.items[stream]->freed_bytes >= bytes)
+    gmlk_fence_now(l, stream);
+}
+
+/* Closes the open epochs of all streams on which a call may record that does not name them [F8]. */
+static void gmlk_fence_all(gmlake *l) {
+  unsigned i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
+    if (!gmlk_stream_may_end(&l->streams, l->streams.items[i])) gmlk_fence_if_due(l, i, 0);
+}
+
+/* Looks for a forgotten stream that is complete, so that its number can serve again. A program
+   whose streams come and go needs as many numbers as there are streams with work at a time. */
+static void gmlk_forgotten_poll(gmlake *l) {
+  gmlk_streams *streams = &l->streams;
+  gmlk_batch batch;
+  unsigned i;
+  if (streams->used_count == streams->live_count + streams->lost_count ||
+      gmlk_stream_idle(streams, 0))
+    return;
+  if (!gmlk_batch_begin(&batch, &l->driver)) {
+    for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+      if (!streams->items[i]->is_forgotten) continue;
+      gmlk_stream_poll(streams, &batch, i);
+      if (gmlk_stream_is_complete(streams->items[i]) || gmlk_is_fatal(batch.result)) break;
+    }
+  }
+  (void)gmlk_batch_finish(l, &batch);
+}
+
+/* Gives a new stream a number; 0: no host memory, or too many streams. A lake's second stream
+   closes the first one's epoch: an only stream records no events, so nothing else would tell when
+   what it freed is complete. */
+static unsigned gmlk_stream_enter(gmlake *l, gmlake_stream value, uint64_t id) {
+  unsigned stream;
+  gmlk_forgotten_poll(l);
+  stream = gmlk_stream_add(&l->streams, &l->host, value, 0, gmlk_serial(&l->records));
+  if (stream) l->streams.items[stream]->id = id;
+  if (stream && l->streams.live_count == 2) gmlk_fence_all(l);
+  return stream;
+}
+
+/* The number for frees on a value that no stream has any more: that of a stream which is lost from
+   the start. What is freed on it serves again after a wait for the whole device. */
+static unsigned gmlk_stream_gone(gmlake *l, gmlake_stream value) {
+  unsigned stream = GMLK_FIRST_STREAM;
+  for (; stream < l->streams.count; stream++) {
+    const gmlk_stream *s = l->streams.items[stream];
+    if (s->value == value && gmlk_stream_is_lost(s)) return stream;
+  }
+  stream = gmlk_stream_enter(l, value, 0);
+  if (stream && !l->streams.items[stream]->is_forgotten) gmlk_stream_end(&l->streams, stream, 1);
+  return stream;
+}
+
+/* [GMLAKE_STREAMS_MAY_END] Asks the driver which stream has the value now. Returns `stream` if it
+   is the one that has this number, or if the driver does not answer, as in a capture that the lake
+   was not told of, or is lost; 0 if it is a new stream, whose id is in *out_id; the number of a
+   lost stream if no stream has the value. If it is the one, its open epoch gets an event [F8]: what
+   frees of blocks that it is recorded on have left open. pre: stream is 0 or the number that the
+   value had last. */
+static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned stream,
+                                     uint64_t *out_id) {
+  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  gmlake_result result;
+  int code = 0;
+  if (!value || l->lost || (s && (s->capture || s->stays))) return stream;
+  result = l->driver.stream_id(l->driver.backend->user, value, out_id, &code);
+  if (result && result != GMLAKE_ERROR_INVALID_ARGUMENT) return stream;
+  if (s && !result && s->id == *out_id) {
+    if (s->is_dirty) gmlk_fence_now(l, stream);
+    return stream;
+  }
+  if (s) gmlk_stream_end(&l->streams, stream, result != GMLAKE_OK);
+  if (!result) return 0;
+  return s ? stream : gmlk_stream_gone(l, value);
+}
+
+/* Whether the driver captures the stream, as far as it can be known. */
+static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s) {
+  int is_capturing = 1, code = 0;
+  gmlake_result result = GMLAKE_OK;
+  if (l->driver.is_capturing)
+    result = l->driver.is_capturing(l->driver.backend->user, s->value, &is_capturing, &code);
+  if (l->driver.is_capturing && !result) s->is_seen |= is_capturing != 0;
+  return is_capturing && result != GMLAKE_ERROR_INVALID_ARGUMENT;
+}
+
+/* Ends a stream's capture. pre: the caller holds `driver_lock`, and has no request open. */
+static void gmlk_capture_close(gmlake *l, unsigned stream) {
+  gmlk_stream *s = l->streams.items[stream];
+  uint64_t id;
+  gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_GRAPH_OWNED);
+  gmlk_pending_retag(l, l->arenas[s->arena], s->capture, GMLK_GRAPH_OWNED);
+  gmlk_chunks_know(&l->arenas[s->arena]->chunks);
+  l->arenas[s->arena]->pool->capture_count--;
+  l->streams.items[s->capture]->is_used = 0;
+  l->streams.capture_count--;
+  s->capture = 0;
+  if (gmlk_stream_may_end(&l->streams, s)) /* it may have freed, too; or be another by now */
+    (void)gmlk_stream_identify(l, s->value, stream, &id);
+}
+
+/* Ends the captures that the driver has ended without the lake being told, as by an exception: it
+   was seen to make them; or it makes none of `named` (0: no stream), for which a call came that
+   says so. Streams that may be gone are asked about only by such a call [F8]. pre: as above. */
+static void gmlk_captures_end(gmlake *l, unsigned named) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count && l->streams.capture_count; i++) {
+    gmlk_stream *s = l->streams.items[i];
+    const int is_named = i == named;
+    if (!s->capture || l->lost || (!is_named && gmlk_stream_may_end(&l->streams, s))) continue;
+    if (gmlk_is_capturing(l, s) || !(is_named || s->is_seen)) continue;
+    gmlk_capture_close(l, (unsigned)i);
+    s->has_ended = 1;
+  }
+}
+
+/* The answer to a call that names a stream which is gone. */
+static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char *call) {
+  return gmlk_fail(l, GMLAKE_ERROR_DRIVER, call,
+                   "stream is %p, which the driver does not know: was it destroyed?",
+                   (void *)value);
+}
+
+/* The same for a stream that was not the last one found, or that may have ended untold. */
+static unsigned gmlk_stream_find_slowly(gmlake *l, gmlake_stream value) {
+  unsigned stream = gmlk_stream_find(&l->streams, value);
+  uint64_t id = 0;
+  if (l->streams.may_end) stream = gmlk_stream_identify(l, value, stream, &id);
+  return stream ? stream : gmlk_stream_enter(l, value, id);
+}
+
+/* The stream's number; it gets one if it has none. 0: no host memory, or too many streams. */
+static inline unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value) {
+  value = gmlk_stream_canonical(value);
+  if (l->streams.last && l->streams.last_value == value) return l->streams.last;
+  return gmlk_stream_find_slowly(l, value);
+}
+
+/* Frees what was pending for work that has completed, and makes memory clean. */
+static void gmlk_take_back(gmlake *l) {
+  gmlk_streams *streams = &l->streams;
+  int is_news = 0;
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+    if (!streams->items[i]->is_news) continue;
+    gmlk_pending_settle(l, streams->items[i]);
+    is_news = 1;
+  }
+  for (i = 0; i < l->arena_count && is_news; i++) {
+    if (!l->arenas[i]) continue;
+    gmlk_arena_sweep(l->arenas[i], streams);
+    gmlk_windows_sweep(&l->arenas[i]->windows, streams);
+  }
+  if (is_news) gmlk_streams_read(streams);
+}
+
+/* Whether there is a buffer, or was: even an only stream has events behind what they gave up. */
+static int gmlk_has_buffers(const gmlake *l) {
+  size_t i = 0;
+  while (i < l->arena_count && !(l->arenas[i] && l->arenas[i]->buffer_space.holes)) i++;
+  return i < l->arena_count;
+}
+
+/* Asks all streams what has completed, frees what was pending for it and makes memory clean. With
+   `close`, open epochs get an event first, for a later call to see them complete. Never waits. */
+static gmlake_result gmlk_refresh(gmlake *l, int close) {
+  gmlk_batch batch;
+  size_t i;
+  if (l->lost) return l->lost;
+  if (!close && l->streams.used_count + l->streams.has_none < 2 && !l->streams.capture_count &&
+      !l->stats.pending_bytes && !gmlk_has_buffers(l))
+    return GMLAKE_OK;
+  if (!gmlk_batch_begin(&batch, &l->driver)) {
+    for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(batch.result); i++) {
+      if (close) (void)gmlk_stream_close(&l->streams, &batch, (unsigned)i);
+      gmlk_stream_poll(&l->streams, &batch, (unsigned)i);
+    }
+  }
+  (void)gmlk_batch_finish(l, &batch);
+  gmlk_take_back(l);
+  return batch.result;
+}
+
+/* The same for a request that finds no memory. What streams freed since their last event gets one,
+   if there is somebody else to ask for it. */
+static gmlake_result gmlk_look(gmlake *l) {
+  return gmlk_refresh(l, l->streams.live_count + l->streams.has_none >= 2);
+}
+
+/* Makes the host wait for all work on the device, for this stream's sake. Then all is complete that
+   was freed before on streams that cannot have a fence. CAPTURING: a stream is being captured. */
+static gmlake_result gmlk_wait_for_device(gmlake *l, unsigned stream) {
+  gmlake_result result;
+  gmlk_batch batch;
+  if (!l->driver.device_wait)
+    return gmlk_fail(l, GMLAKE_ERROR_DRIVER, "device_wait",
+                     "a stream was destroyed before gmlake_forget_stream, and the backend cannot "
+                     "wait for the whole device");
+  if (l->streams.capture_count) return GMLAKE_ERROR_CAPTURING;
+  gmlk_streams_await(&l->streams);
+  l->stats.host_wait_count++;
+  result = gmlk_batch_open(l, &batch);
+  if (!result) result = gmlk_batch_device_wait(&batch);
+  (void)gmlk_batch_close(l, &batch);
+  gmlk_streams_awaited(&l->streams, !result);
+  gmlk_tell_wait(l, stream, batch.ns, "the host waits for all work on the device");
+  return batch.result;
+}
+
+/* Makes the host wait for the first fence that covers the epoch, or the last. pre: it has one. */
+static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream, uint64_t epoch) {
+  gmlk_stream *s = l->streams.items[stream];
+  gmlk_fence fence = gmlk_stream_take_fence(s, epoch);
+  gmlake_result result;
+  gmlk_batch batch;
+  l->stats.host_wait_count++;
+  result = gmlk_batch_open(l, &batch);
+  if (!result) result = GMLK_CALL(&batch, event_wait, fence.event);
+  (void)gmlk_batch_close(l, &batch);
+  gmlk_stream_return_fence(&l->streams, s, fence, !result);
+  gmlk_tell_wait(l, stream, batch.ns, "the host waits for this stream's work");
+  return batch.result;
+}
+
+/* Makes the host wait for what was freed on one stream up to the epoch. CAPTURING: a capture
+   forbids to record an event behind the last of it; what has an event has been waited for. */
+static gmlake_result gmlk_wait_for_epoch(gmlake *l, unsigned stream, uint64_t epoch) {
+  gmlk_stream *s = l->streams.items[stream];
+  gmlk_batch batch;
+  gmlake_result fenced = GMLAKE_OK, result;
+  if (!gmlk_stream_has_work(s)) return GMLAKE_OK;
+  if (!gmlk_stream_covering(s, epoch)) {
+    fenced = gmlk_batch_begin(&batch, &l->driver);
+    if (!fenced) fenced = gmlk_stream_close(&l->streams, &batch, stream);
+    if (gmlk_batch_finish(l, &batch)) return batch.result;
+  }
+  if (gmlk_stream_is_out(&l->streams, s)) {
+    fenced = gmlk_wait_for_device(l, stream);
+    if (fenced != GMLAKE_ERROR_CAPTURING) return fenced;
+  }
+  if (fenced == GMLAKE_ERROR_CAPTURING && !s->fence_count) return fenced;
+  result = gmlk_wait_for_fence(l, stream, epoch);
+  return result || fenced != GMLAKE_ERROR_CAPTURING ? result : fenced;
+}
+
+/* A wait of the host that goes on until enough is complete: the caller looks again after each step.
+   Work that comes after it has begun is not waited for, so it ends. */
+typedef struct gmlk_host_wait {
+  uint64_t last;        /* the serial number of the newest fence that it may wait for */
+  int has_waited_whole; /* it has waited for the whole device */
+  int is_partial;       /* a capture forbids to wait for some stream */
+  int is_over;          /* all is complete, or a capture forbids to record an event behind it */
+} gmlk_host_wait;
+
+/* Begins such a wait: what streams freed since their last event gets one, where that is allowed. */
+static gmlake_result gmlk_wait_begin(gmlake *l, gmlk_host_wait *p) {
+  const gmlake_result result = gmlk_refresh(l, 1);
+  size_t i;
+  memset(p, 0, sizeof(*p));
+  p->last = l->streams.record_count;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
+    const gmlk_stream *s = l->streams.items[i];
+    if (!gmlk_stream_has_work(s) || !s->is_dirty) continue;
+    /* It got no event: a capture forbids that, perhaps one that the driver alone knows of. */
+    p->is_partial |= l->streams.capture_count || !gmlk_stream_is_out(&l->streams, s);
+  }
+  return result;
+}
+
+#define GMLK_WAIT_EVENTS 32u /* the most that the host waits for at once, each of another stream */
+
+/* Makes the host wait until the oldest fence of one of these streams is complete, and takes back
+   what that frees. While it waits, no other thread sees these fences. */
+static gmlake_result gmlk_wait_for_any(gmlake *l, const unsigned *streams, unsigned count) {
+  void *events[GMLK_WAIT_EVENTS];
+  gmlk_fence fences[GMLK_WAIT_EVENTS];
+  unsigned i, first = 0;
+  gmlk_batch batch;
+  if (!l->driver.event_wait_any) count = 1;
+  for (i = 0; i < count; i++) {
+    fences[i] = gmlk_stream_take_fence(l->streams.items[streams[i]], 0);
+    events[i] = fences[i].event;
+  }
+  l->stats.host_wait_count++;
+  if (!gmlk_batch_open(l, &batch)) {
+    if (count > 1)
+      (void)gmlk_batch_event_wait_any(&batch, events, count, &first);
+    else
+      (void)GMLK_CALL(&batch, event_wait, events[0]);
+  }
+  (void)gmlk_batch_close(l, &batch);
+  for (i = 0; i < count; i++)
+    gmlk_stream_return_fence(&l->streams, l->streams.items[streams[i]], fences[i],
+                             !batch.result && i == first);
+  gmlk_tell_wait(l, streams[first], batch.ns, "the host waits for this stream's work");
+  gmlk_take_back(l);
+  return batch.result;
+}
+
+/* Makes the host wait until more is complete than now: whichever stream's oldest work is first, or
+   else all that only a wait for the whole device completes. */
+static gmlake_result gmlk_wait_on(gmlake *l, gmlk_host_wait *p) {
+  unsigned streams[GMLK_WAIT_EVENTS], count = 0, out = 0;
+  gmlake_result result;
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count && count < GMLK_WAIT_EVENTS; i++) {
+    gmlk_stream *s = l->streams.items[i];
+    if (gmlk_stream_is_out(&l->streams, s)) out = (unsigned)i;
+    if (s->fence_count && gmlk_stream_fence_at(s, 0)->serial <= p->last)
+      streams[count++] = (unsigned)i;
+  }
+  if (count) return gmlk_wait_for_any(l, streams, count);
+  p->is_over = !out || p->has_waited_whole || l->streams.capture_count;
+  if (p->is_over) return GMLAKE_OK;
+  p->has_waited_whole = 1;
+  result = gmlk_wait_for_device(l, out);
+  gmlk_take_back(l);
+  return result;
+}
+
+/* Makes the host wait for what was freed on all streams but those that a capture forbids to wait
+   for. */
+static gmlake_result gmlk_wait_for_others(gmlake *l) {
+  gmlk_host_wait p;
+  gmlake_result result = gmlk_wait_begin(l, &p);
+  while (!result && !p.is_over) result = gmlk_wait_on(l, &p);
+  return result;
+}
+
+/* Makes the host wait for all that is queued on every stream. Returns the first error, once all
+   streams have been tried; CAPTURING if there is no other. */
+static gmlake_result gmlk_wait_for_all(gmlake *l) {
+  gmlake_result first = GMLAKE_OK, result = GMLAKE_OK;
+  size_t i;
+  gmlk_streams_dirty(&l->streams, l->driver.device_wait != NULL);
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(result); i++) {
+    result = gmlk_wait_for_epoch(l, (unsigned)i, UINT64_MAX);
+    if (!first || (result && first == GMLAKE_ERROR_CAPTURING) || gmlk_is_fatal(result))
+      first = result;
+  }
+  result = gmlk_is_fatal(first) ? first : gmlk_refresh(l, 1);
+  return result && (!first || first == GMLAKE_ERROR_CAPTURING) ? result : first;
+}
+
+/* Whether the requester's stream has to be made to wait for work that it may wait for. */
+static int gmlk_has_to_wait_for(const gmlake *l, gmlk_requester requester, unsigned stream,
+                                uint64_t epoch) {
+  return stream != GMLK_CLEAN && stream != requester.stream &&
+         !gmlk_tag_done(&l->streams, stream, epoch) &&
+         !gmlk_stream_has_waited(&l->streams, requester.stream, stream, epoch);
+}
+
+/* The same for all work on a block that it may take: free, or pending, or a piece of such. */
+static int gmlk_has_to_wait(const gmlake *l, gmlk_requester requester, gmlk_block *b) {
+  const gmlk_extra *extra =
+      gmlk_user_state(b) == GMLK_PENDING ? gmlk_user_block(b)->as.live.extra : NULL;
+  size_t i;
+  if (!extra) return gmlk_has_to_wait_for(l, requester, b->stream, b->u.epoch);
+  for (i = 0; i < extra->used_count; i++)
+    if (gmlk_has_to_wait_for(l, requester, extra->used[i].stream, extra->used[i].epoch)) return 1;
+  return gmlk_has_to_wait_for(l, requester, extra->stream, extra->epoch);
+}
+
+/* Makes the requester's stream wait on the device for this work, if it has to. */
+static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+                                        unsigned stream, uint64_t epoch) {
+  const uint64_t before = gmlk_batch_elapsed(batch);
+  gmlake_result result;
+  if (!gmlk_has_to_wait_for(l, requester, stream, epoch)) return GMLAKE_OK;
+  result = gmlk_stream_wait(&l->streams, &l->host, batch, requester.stream, stream, epoch);
+  if (result) return result;
+  l->stats.stream_wait_count++;
+  gmlk_tell_wait(l, requester.stream, gmlk_batch_elapsed(batch) - before,
+                 "this stream waits on the device for another one's work");
+  return GMLAKE_OK;
+}
+
+/* Makes free memory of a pending block before its uses are complete: the requester's stream waits
+   for them on the device, and the memory is its own. */
+static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+                                        gmlk_extra *extra) {
+  gmlk_stream *s = l->streams.items[requester.stream];
+  gmlake_result result = gmlk_wait_for_work(l, batch, requester, extra->stream, extra->epoch);
+  size_t i;
+  for (i = 0; i < extra->used_count && !result; i++)
+    result = gmlk_wait_for_work(l, batch, requester, extra->used[i].stream, extra->used[i].epoch);
+  if (result) return result;
+  for (i = 0; i < extra->used_count; i++)
+    if (extra->used[i].extra)
+      gmlk_use_leave(l->streams.items[extra->used[i].stream], &extra->used[i]);
+  extra->stream = requester.stream;
+  extra->epoch = s->epoch;
+  gmlk_stream_dirty(s, 0);
+  gmlk_pending_end(l, extra);
+  return GMLAKE_OK;
+}
+
+/* The same for all pending blocks that a range has a part of. */
+static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+                                           const gmlk_arena *a, const gmlk_piece *piece) {
+  gmlk_block *b = gmlk_locate(a, piece->at);
+  gmlake_result result = GMLAKE_OK;
+  while (!result && b->at < piece->at + piece->grains) {
+    const uint32_t at = b->at;
+    if (gmlk_user_state(b) != GMLK_PENDING) {
+      b = b->next;
+      continue;
+    }
+    result = gmlk_wait_for_uses(l, batch, requester, gmlk_user_block(b)->as.live.extra);
+    b = gmlk_locate(a, at); /* it may have merged with what is before it */
+  }
+  return result;
+}
+
+/* Makes the requester's stream wait on the device for the other streams whose tags these reserved
+   blocks carry: once for each stream, for its newest epoch among them. */
+static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+                                         gmlk_block *first, uint32_t grains) {
+  uint32_t end = first->at + grains;
+  gmlk_block *b = first, *other;
+  gmlake_result result = GMLAKE_OK;
+  for (; b->at < end && !result; b = b->next) {
+    uint64_t epoch = b->u.epoch;
+    if (!gmlk_has_to_wait(l, requester, b)) continue;
+    for (other = b->next; other->at < end; other = other->next)
+      if (other->stream == b->stream && other->u.epoch > epoch) epoch = other->u.epoch;
+    result = gmlk_wait_for_work(l, batch, requester, b->stream, epoch);
+  }
+  return result;
+}
+
+/* Reserves pieces for the requester, and makes its stream wait on the device for the work that
+   still uses them. On an error they are not reserved. pre: two records are reserved for each piece;
+   the requester may have them. */
+static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester requester,
+                                        gmlk_piece *pieces, uint32_t count) {
+  const gmlk_stream *s = requester.may_wait ? l->streams.items[requester.stream] : NULL;
+  gmlake_result result = GMLAKE_OK;
+  gmlk_batch batch;
+  uint32_t i;
+  if (s) result = gmlk_batch_begin(&batch, &l->driver);
+  for (i = 0; i < count && s && !result; i++)
+    result = gmlk_wait_for_pending(l, &batch, requester, a, &pieces[i]);
+  if (s && !result && s->is_dirty && gmlk_stream_may_end(&l->streams, s))
+    result = gmlk_stream_fence(&l->streams, &batch, requester.stream);
+  for (i = 0; i < count && !result; i++) gmlk_piece_reserve(a, &pieces[i]);
+  if (s && !result) {
+    for (i = 0; i < count && !result; i++)
+      result = gmlk_wait_for_range(l, &batch, requester, pieces[i].block, pieces[i].grains);
+    if (result) gmlk_pieces_unreserve(a, pieces, count);
+  }
+  if (s) (void)gmlk_batch_finish(l, &batch);
   return result;
 }
 
@@ -6959,7 +7228,7 @@ struct gmlake_buffer {
   gmlk_page *pages;
   uint32_t page_count;     /* records in pages; more are allocated as it grows */
   uint32_t count;          /* [B1] */
-  size_t bytes, max_bytes; /* its end, and how far that may move; written by >>buffer */
+  size_t bytes, max_bytes; /* its end, and how far that may move */
   uint64_t user_data;
   const char *label;
   gmlake_buffer *next; /* in arena->buffers */
@@ -7945,6 +8214,99 @@ static void gmlk_tidy(gmlake *l) {
   gmlk_records_trim(&l->records, &l->host);
 }
 
+/* ---- >>small -----------------------------------------------------------------------------------
+   The small-block reserve, see >>arena. Owns nothing of its own. O(1). Cannot fail. */
+
+/* What is wrong with the small-block reserve but its tag [U1]; NULL: nothing is. */
+static const char *gmlk_small_reserve_wrong(const gmlk_block *small_reserve) {
+  if (small_reserve->prev->state == GMLK_FREE) return "U1: the small-block reserve is out of place";
+  if (!small_reserve->stream && small_reserve->u.epoch)
+    return "U1: a clean small-block reserve is of an epoch";
+  return small_reserve->flags ? "U1: the small-block reserve has flags" : NULL;
+}
+
+/* Whether the small-block reserve holds a small block of the stream. */
+static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_t grains) {
+  const gmlk_block *small_reserve = a->small_reserve;
+  return small_reserve && grains <= a->small_most && grains <= small_reserve->grains &&
+         (small_reserve->stream == GMLK_CLEAN || small_reserve->stream == stream);
+}
+
+/* Sets so many grains of a hole aside, from `at` on, which b holds. pre: two records reserved. */
+static void gmlk_small_reserve_begin(gmlk_arena *a, unsigned stream, gmlk_block *b, uint32_t at,
+                                     uint32_t grains) {
+  if (gmlk_block_end(b) - at >= grains) stream = b->stream; /* else b's run is the stream's */
+  b = gmlk_reserve_range(a, b, at, grains);
+  while (b->grains < grains) b = gmlk_join(a, b);
+  gmlk_set_tag(b, stream, b->u.epoch);
+  a->small_reserve = b;
+}
+
+/* Cuts a live block from the small-block reserve's front. pre: it holds it; one record is reserved.
+   */
+static gmlk_block *gmlk_small_reserve_cut(gmlk_arena *a, uint32_t grains) {
+  gmlk_block *b = a->small_reserve;
+  a->small_reserve = NULL;
+  if (b->grains > grains) {
+    b = gmlk_split(a, b, grains);
+    a->small_reserve = b->next;
+  }
+  return gmlk_give_owner(a, b, GMLK_LIVE);
+}
+
+/* The small-block reserve that a small block of the stream is cut from, where best fit has found
+   nothing or a hole at the arena's end. NULL: there is none, and none can be set aside, or
+   may_begin is 0. pre: two records are reserved. */
+static gmlk_block *gmlk_small_reserve_for(gmlk_arena *a, unsigned stream, uint32_t grains,
+                                          int may_begin) {
+  const size_t most =
+      gmlk_min(gmlk_slot_at(a, a->slot_count) / GMLK_SMALL_RESERVE_PART, gmlk_chunk_grains(a) / 2);
+  uint32_t at = 0, hole = 0;
+  gmlk_block *b;
+  if (gmlk_small_reserve_hold(a, stream, grains)) return a->small_reserve;
+  if (!may_begin) return NULL;
+  for (;; gmlk_small_reserve_end(a)) {
+    b = gmlk_best_fit(a, stream, grains, 1, &at, &hole);
+    if (!b || at + hole != a->tail.at || gmlk_min(most, hole) / 2 < grains) return NULL;
+    if (!a->small_reserve) break;
+  }
+  gmlk_small_reserve_begin(a, stream, b, at, (uint32_t)gmlk_min(most, hole));
+  return a->small_reserve;
+}
+
+/* Whether an arena may grow by so many chunks that a part of its end is not missed. */
+static int gmlk_may_set_aside(const gmlake *l, gmlk_request *r) {
+  const gmlk_arena *a = r->arena;
+  const size_t device = l->device.device_bytes, bytes = GMLK_SMALL_RESERVE_FROM * a->chunk_bytes;
+  gmlk_headroom headroom = {0, 0, 0};
+  int may;
+  headroom.free_bytes = device - gmlk_min(device, l->stats.reserved_bytes);
+  may = a->area.most - a->slot_count >= GMLK_SMALL_RESERVE_FROM &&
+        !gmlk_growth_fits(l, r, bytes, &headroom);
+  r->limit_bytes = 0; /* nothing was refused */
+  return may;
+}
+
+/* Serves a small block for which best fit has found nothing, or a hole at the arena's end: from
+   the small-block reserve, if that can be. NULL: there is no free range. pre: two records reserved.
+   */
+static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r, int is_watched) {
+  gmlk_arena *a = r->arena;
+  gmlk_block *b =
+      gmlk_small_reserve_for(a, r->requester.stream, r->grains, gmlk_may_set_aside(l, r));
+  uint32_t at = 0, hole = 0;
+  if (b) {
+    at = b->at;
+    hole = b->grains;
+    b = gmlk_small_reserve_cut(a, r->grains);
+  } else {
+    b = gmlk_best_fit(a, r->requester.stream, r->grains, 1, &at, &hole);
+    if (!b) return NULL;
+    b = gmlk_take(a, b, at, r->grains);
+  }
+  return gmlk_grant_part(l, r, b, at, hole, is_watched);
+}
+
 /* ---- >>research --------------------------------------------------------------------------------
    Asks desc.policy: builds a view, calls the policy with state_lock released, checks the answer and
    carries it out by functions of the sections above. Owns the memory of views. A free block that a
@@ -8380,139 +8742,56 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
   return result;
 }
 
-/* ---- >>serve -----------------------------------------------------------------------------------
-   Serves a request: first the states S1 and S2, which need no driver, steps 1 to 3 of the manual's
-   "how an allocation is served"; then the slow steps, steps 4 to 12, until one of them finds a
-   block. gmlk_query_slow_path in >>figures says beforehand what the slow steps do, so it changes
-   with them. A slow step that finds none returns OK with *out_block NULL, or the error that it met.
-   A fatal error ends the slow path, and so does an illegal answer of a policy, the only
+/* ---- >>slow ------------------------------------------------------------------------------------
+   The slow path: steps 4 to 12 of the manual's "how an allocation is served", until one of them
+   finds a block. gmlk_query_slow_path in >>figures says beforehand what they do, so it changes with
+   them. A fatal error ends the slow path, and so does an illegal answer of a policy, the only
    INVALID_ARGUMENT here. pre, for gmlk_slow_path and everything it calls: the caller holds
-   `driver_lock`.
-   Costs: O(1) expected for S1 and S2, plus the pieces of a window; a slow step costs what the
-   functions cost that it calls. Can fail: host memory, the driver, limits. */
+   `driver_lock`. Costs: a step costs what the functions cost that it calls. Can fail: host memory,
+   the driver, limits. */
+
+/* A request that is for no block of the user's: a chunk of a buffer, a pool that wakes. */
+static gmlk_request gmlk_request_of(gmlk_arena *a, unsigned stream, size_t bytes) {
+  gmlk_request r;
+  memset(&r, 0, sizeof(r));
+  r.arena = a;
+  r.requester = gmlk_requester_of(stream, GMLAKE_NO_WAIT);
+  r.stream = stream;
+  r.bytes = bytes;
+  r.grains = r.align = gmlk_chunk_grains(a);
+  return r;
+}
+
+/* The request's requester, which may wait on the device for other streams if the stream can. */
+static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request *r) {
+  gmlk_requester requester = r->requester;
+  if (!r->stream || r->is_capture || l->streams.used_count < 2) return requester;
+  if (l->streams.items[r->stream]->kind == GMLAKE_STREAM_COMMUNICATION) return requester;
+  if (l->streams.items[r->stream]->value || !l->streams.capture_count)
+    return gmlk_requester_of(requester.stream, GMLAKE_DEVICE_WAIT);
+  return requester;
+}
+
+/* The same before the lake grows: as far as desc.cross_stream allows it. New work of the stream
+   begins behind what is queued on it, which takes as long as its last fences took. */
+static gmlk_requester gmlk_early_requester(const gmlake *l, const gmlk_request *r) {
+  const gmlake_backend *b = l->driver.backend;
+  uint64_t now;
+  gmlk_requester requester =
+      l->desc.cross_stream == GMLAKE_GROW_FIRST ? r->requester : gmlk_waiting_requester(l, r);
+  if (l->desc.cross_stream != GMLAKE_WAIT_IF_SOON || !requester.may_wait) return requester;
+  now = b->clock_ns(b->user);
+  gmlk_requester_until(&requester, now,
+                       now + gmlk_later(GMLK_SOON_NS, l->streams.items[requester.stream]->lag_ns));
+  return requester;
+}
+
+/* From now on it is served from memory with this tag instead of that of its stream. */
+static void gmlk_request_take_as(gmlk_request *r, unsigned stream) {
+  r->requester = gmlk_requester_of(stream, r->requester.may_wait);
+}
 
 #define GMLK_GROW_TRIES 8u /* growths for one request; a second one is rare */
-
-/* Grants a block that was taken from a range of `hole` grains, which begins at `at`. */
-static inline gmlk_block *gmlk_grant_part(gmlake *l, gmlk_request *r, gmlk_block *b, uint32_t at,
-                                          uint32_t hole, int is_watched) {
-  if (hole != r->grains) {
-    gmlk_request_splits(l, r);
-    if (is_watched) gmlk_tell_split(l, r, at, hole);
-  }
-  return gmlk_grant(l, r, b, hole == r->grains ? GMLK_S1 : GMLK_S2);
-}
-
-/* Whether an arena may grow by so many chunks that a part of its end is not missed. */
-static int gmlk_may_set_aside(const gmlake *l, gmlk_request *r) {
-  const gmlk_arena *a = r->arena;
-  const size_t device = l->device.device_bytes, bytes = GMLK_SMALL_RESERVE_FROM * a->chunk_bytes;
-  gmlk_headroom headroom = {0, 0, 0};
-  int may;
-  headroom.free_bytes = device - gmlk_min(device, l->stats.reserved_bytes);
-  may = a->area.most - a->slot_count >= GMLK_SMALL_RESERVE_FROM &&
-        !gmlk_growth_fits(l, r, bytes, &headroom);
-  r->limit_bytes = 0; /* nothing was refused */
-  return may;
-}
-
-/* Serves a small block for which best fit has found nothing, or a hole at the arena's end: from
-   the small-block reserve, if that can be. NULL: there is no free range. pre: two records reserved.
-   */
-static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r, int is_watched) {
-  gmlk_arena *a = r->arena;
-  gmlk_block *b =
-      gmlk_small_reserve_for(a, r->requester.stream, r->grains, gmlk_may_set_aside(l, r));
-  uint32_t at = 0, hole = 0;
-  if (b) {
-    at = b->at;
-    hole = b->grains;
-    b = gmlk_small_reserve_cut(a, r->grains);
-  } else {
-    b = gmlk_best_fit(a, r->requester.stream, r->grains, 1, &at, &hole);
-    if (!b) return NULL;
-    b = gmlk_take(a, b, at, r->grains);
-  }
-  return gmlk_grant_part(l, r, b, at, hole, is_watched);
-}
-
-/* S1 and S2, without the driver: the best free range, if less than a chunk of it would be left; a
-   window of exactly the size; the small-block reserve; a part of that range. NULL: there is none.
-   pre: two records reserved. */
-GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched) {
-  gmlk_arena *a = r->arena;
-  uint32_t at = 0, hole = 0;
-  gmlk_block *b = gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole);
-  if ((!b || hole - r->grains >= gmlk_chunk_grains(a)) && r->may_stitch && a->windows.open &&
-      r->grains >= a->windows.grains_min) {
-    gmlk_block *window = gmlk_reuse(l, r, r->requester);
-    if (window) return window;
-  }
-  if ((!b || at + hole == a->tail.at) && r->grains <= a->small_most && r->align == 1 &&
-      a->slot_count >= GMLK_SMALL_RESERVE_FROM)
-    return gmlk_fast_small(l, r, is_watched);
-  if (!b) return NULL;
-  return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, is_watched);
-}
-
-/* Plans a window for a request. 0: there are too few pieces, then r->shortfall is set; or no window
-   can be made, for want of addresses too. pre: scratch is reserved. */
-static int gmlk_plan_stitch(const gmlake *l, gmlk_request *r, gmlk_requester requester,
-                            gmlk_window_plan *plan) {
-  gmlk_arena *a = r->arena;
-  uint32_t slots;
-  r->shortfall = 0;
-  if (!r->may_stitch || r->lacks_window_space == 1) return 0;
-  (void)gmlk_plan_window(a, &l->streams, requester, r->is_exhaustive, r->grains, r->align,
-                         gmlk_is_whole(r), plan);
-  slots = plan->chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0);
-  if (!gmlk_bins_best(a->window_space.holes, slots) &&
-      gmlk_area_next(&a->window_space.area, slots) == GMLK_NOWHERE) {
-    r->lacks_window_space = slots <= a->window_space.area.limit ? 1 : 2; /* 1: drop windows */
-    return 0;
-  }
-  r->shortfall = plan->shortfall;
-  return !plan->shortfall;
-}
-
-/* S3: makes a window, if the planner finds pieces for it; else sets r->shortfall. */
-static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester requester,
-                                     gmlk_block **out_block) {
-  gmlk_space *space = &r->arena->window_space;
-  gmlk_window_plan plan;
-  gmlake_result result;
-  size_t extents;
-  if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
-  extents = space->area.count;
-  result = gmlk_space_extend_to(l, r->arena, space,
-                                plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
-  if (result && !gmlk_is_shortage(result)) return result;
-  if ((result || extents != space->area.count) && !gmlk_plan_stitch(l, r, requester, &plan))
-    return GMLAKE_OK; /* state_lock was released */
-  result = gmlk_ask_evict(l, r, plan.chunk_count);
-  return result ? result : gmlk_stitch(l, r, requester, &plan, out_block);
-}
-
-/* S1 and S2 again. */
-static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  *out_block = gmlk_fast_as(l, r, 1);
-  return GMLAKE_OK;
-}
-
-/* Memory whose work has completed meanwhile, that of other streams too. */
-static gmlake_result gmlk_slow_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  gmlake_result result = gmlk_look(l);
-  gmlk_because(r, l->asks_first ? NULL : "work that used the memory has completed");
-  return result ? result : gmlk_try_fast(l, r, out_block);
-}
-
-/* A window of free pieces. */
-static gmlake_result gmlk_slow_stitch(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  gmlk_because(r, "the lake stitched free pieces");
-  return gmlk_try_stitch(l, r, r->requester, out_block);
-}
 
 /* Finds the best range in another stream's free memory, or in a block that is pending: of those of
    one size the oldest. Returns the size of its hole; 0: none. */
@@ -8932,58 +9211,6 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream
   return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-/* Gives a granted block to the user: enters it in index and statistics. Returns its address. */
-GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b,
-                                 gmlk_extra *extra) {
-  uint64_t address = gmlk_address_of(r->arena, b);
-  gmlake_stats *stats = &l->stats;
-  gmlk_give_extra(b, extra);
-  gmlk_fill(l, b, GMLAKE_FILL_NEW);
-  gmlk_index_put(&l->index, address, b);
-  if (l->streams.may_end && b->stream) gmlk_stream_use(&l->streams, b->stream, 1);
-  stats->allocation_count++;
-  stats->live_count++;
-  stats->requested_bytes += r->bytes;
-  stats->active_bytes += gmlk_to_bytes(r->grains);
-  gmlk_peak(&stats->requested_bytes_peak, stats->requested_bytes);
-  gmlk_peak(&stats->active_bytes_peak, stats->active_bytes);
-  return (void *)(uintptr_t)address;
-}
-
-/* Whether a request asks what other streams have completed before it looks for memory. Else the
-   lake asks only where memory is short, and leaves freed memory to its stream till then. So what is
-   open to a request depends on when somebody asked last, and a program that repeats itself finds
-   other pieces each time. A lake that stitches on although it does not grow any more asks at each
-   request of a chunk or more: a call for each stream, where a stitch takes some for each chunk. */
-static inline int gmlk_asks_early(const gmlake *l, const gmlk_request *r) {
-  return l->stitches_in_row == GMLK_STITCHES_IN_ROW && r->grains >= gmlk_chunk_grains(r->arena) &&
-         l->streams.used_count >= 2;
-}
-
-/* Serves a request. pre: state_lock is held; they are so again at the end. */
-GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, void **out_ptr, int is_watched) {
-  gmlk_request r;
-  gmlk_block *b = NULL;
-  gmlk_extra *extra = NULL;
-  gmlake_result result = gmlk_request_open(l, &r, desc, stream);
-  if (result) return result;
-  if (desc->user_data || desc->label) {
-    extra = gmlk_extra_new(l, desc->user_data, desc->label);
-    if (!extra) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  }
-  if (is_watched) gmlk_request_count(l, &r);
-  if (gmlk_asks_early(l, &r)) result = gmlk_refresh(l, 0);
-  if (r.grains && !result && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
-  if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
-  if (result)
-    gmlk_extra_free(l, extra);
-  else
-    *out_ptr = gmlk_hand_over(l, &r, b, extra);
-  if (is_watched && l->is_observed) gmlk_tell_request(l, &r, *out_ptr);
-  return result;
-}
-
 /* gmlk_serve_as is compiled twice, so that lakes without policy and observer do not pay for these.
    They need not: this one serves any lake. */
 static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc,
@@ -8991,19 +9218,10 @@ static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc
   return gmlk_serve_as(l, desc, stream, out_ptr, 1);
 }
 
-GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                                     void **out_ptr) {
-  return l->is_watched ? gmlk_serve_watched(l, desc, stream, out_ptr)
-                       : gmlk_serve_as(l, desc, stream, out_ptr, 0);
-}
-
-/* ---- >>free ------------------------------------------------------------------------------------
-   Finds what lies at an address, frees blocks, records and forgets streams. A free makes no driver
-   call that blocks. pre: state_lock is held; to forget, the caller holds `driver_lock` too. Of a
-   policy, `coalesce` is called with state_lock released.
-   Costs: O(1) expected, plus the pieces of a window, plus an event where one is due; to find
-   O(arenas + blocks of a chunk), or O(arenas + log(windows or buffers)). Can fail: a wrong pointer,
-   host memory; to forget, the driver. */
+/* ---- >>find ------------------------------------------------------------------------------------
+   Finds what lies at an address, records and forgets streams. pre: state_lock is held; to forget,
+   the caller holds `driver_lock` too. O(arenas + blocks of a chunk), or O(arenas + log(windows or
+   buffers)). Can fail: a wrong pointer, host memory; to forget, the driver. */
 
 static int gmlk_is_within(uint64_t address, uint64_t start, size_t bytes) {
   return address >= start && address - start < bytes;
@@ -9073,83 +9291,6 @@ static gmlk_block *gmlk_live_block(gmlake *l, const void *ptr, const char *call,
   gmlk_block *b = gmlk_index_get(&l->index, address);
   *out_result = b ? GMLAKE_OK : gmlk_explain(l, address, call);
   return b;
-}
-
-/* Closes the epochs of the streams recorded on a pending block, so that it can become free. One
-   that may have ended is left to the next call that names it [F8]; this call names `stream`. */
-static void gmlk_fence_uses(gmlake *l, const gmlk_extra *extra, unsigned stream) {
-  size_t i;
-  for (i = 0; i < extra->used_count; i++) {
-    const unsigned used = extra->used[i].stream;
-    if (used == stream || !gmlk_stream_may_end(&l->streams, l->streams.items[used]))
-      gmlk_fence_now(l, used);
-  }
-}
-
-/* Frees the block at an address. entry: its place in the index, or GMLK_NO_ENTRY; home: where the
-   search for it begins. */
-GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t entry, size_t home,
-                                          gmlake_stream value) {
-  gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
-  gmlk_arena *a;
-  gmlk_stream *s;
-  gmlk_extra *extra;
-  unsigned stream = 0, own = 0, tag;
-  uint64_t epoch;
-  size_t bytes;
-  int is_shared, is_lent;
-  if (!b) return gmlk_explain(l, address, "gmlake_free");
-  a = gmlk_arena_of(l, b);
-  if (value != GMLAKE_STREAM_NONE) {
-    stream = gmlk_stream_find_or_add(l, value);
-    if (!stream || !gmlk_arena_admit(a, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    if (l->streams.may_end && gmlk_is_of_former(l, b, stream) &&
-        !gmlk_extra_add_use(l, b, b->stream))
-      return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  }
-  gmlk_tag_for(l, b, stream, &tag, &epoch);
-  bytes = gmlk_to_bytes(b->grains);
-  extra = b->as.live.extra;
-  is_shared = extra && extra->is_shared; /* [N5] */
-  if (is_shared && stream && !gmlk_extra_add_use(l, b, stream))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  is_lent = tag == GMLK_GRAPH_OWNED || (tag != stream && (b->flags & GMLAKE_TRANSIENT));
-  if (is_lent && stream && !gmlk_loan_use(l, &a->pool->loan, stream)) /* who borrows it waits */
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (extra || l->streams.may_end) own = gmlk_uses_end(l, b);
-  gmlk_index_remove_from(&l->index, entry, home);
-  l->stats.free_count++;
-  l->stats.live_count--;
-  l->stats.active_bytes -= bytes;
-  l->stats.requested_bytes -= bytes - b->slack;
-  if (stream) own = stream;
-  if (extra && (gmlk_is_used_elsewhere(l, extra, is_shared ? 0 : own) || is_shared)) {
-    gmlk_pend(l, b, tag, epoch);
-    l->has_returns = is_shared;
-    gmlk_fence_uses(l, extra, stream);
-  } else {
-    gmlk_release_block(l, b, tag, epoch);
-    gmlk_extra_free(l, extra);
-  }
-  if (!stream) return GMLAKE_OK;
-  s = l->streams.items[stream];
-  if (is_lent) { /* memory of a graph that other work used, too */
-    gmlk_stream_dirty(s, 0);
-    gmlk_pool_used(a->pool);
-    if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
-  }
-  if (tag != stream) return GMLAKE_OK;
-  gmlk_stream_dirty(s, bytes);
-  if (gmlk_stream_may_end(&l->streams, s))
-    gmlk_fence_now(l, stream);
-  else
-    gmlk_fence_if_due(l, stream, gmlk_fence_bytes(l, a));
-  return GMLAKE_OK;
-}
-
-static gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream value) {
-  const size_t home = gmlk_index_home(&l->index, address);
-  return gmlk_free_found(l, address, gmlk_index_find_from(&l->index, address, home), home, value);
 }
 
 /* Asks the policy, frees and tells the observer. */
@@ -9563,7 +9704,7 @@ static const char *gmlk_copies_wrong(const gmlk_arena *a) {
    [G1] A loan's number is that of no other loan and of no capture. The pool has no capture.
    [G2] Blocks that were borrowed are in pools that are lent.
 
-   Costs: to lend and to recall O(the pool's blocks + idle windows); to serve those of >>serve, and
+   Costs: to lend and to recall O(the pool's blocks + idle windows); to serve those of >>slow, and
    O(streams that borrowed). Can fail: host memory, the driver. */
 
 /* The first live block of a pool that is borrowed; NULL: none. O(blocks). */
@@ -10249,7 +10390,7 @@ static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
    discard needs no driver call, nor does a commit of pages that still map chunks which the stream
    may have. Any other commit takes a chunk for each page and then maps them all; an error gives
    the chunks back. pre, for that: the caller holds `driver_lock`.
-   Costs and failures: those of >>pages and >>serve. */
+   Costs and failures: those of >>pages and >>slow. */
 
 #define GMLK_REAP_MAX 2u /* destroyed buffers that one gmlake_buffer_create unmaps */
 
@@ -12427,898 +12568,6 @@ static size_t gmlk_get_map(const gmlake *l, gmlake_map_entry *out, size_t capaci
   return map.count;
 }
 
-/* ---- >>check --------------------------------------------------------------------------------
-   Recomputes what the other sections keep, or asks functions of theirs (gmlk_index_wrong and the
-   like), and names the first invariant that does not hold, one of those sections or of these:
-
-   [L1] each pool stands in the list of arenas under its number; between calls no request is
-        served, and the bar is up exactly where the lake is lost or a callback runs;
-   [L2] the host's bytes are those of all that the lake reaches, but for extra records of calls
-   under way;
-   [L3] no stream, event, handle or window's number is there twice; of several hundred and more one
-        may be missed;
-   [L4] the figures are what a walk counts, and no peak is lower than its figure;
-   [L5] limits and choices are those of create: what they were is kept as a checksum.
-
-   A number that leads into a table is compared with the table's size first. Links and sizes of
-   tables are believed: damage there may end the program before it is told. Of destroyed pools
-   whose memory the driver did not take back only the chunks are counted; while there is one, [L2]
-   and [R1] are not looked at. Changes nothing. O(everything). */
-
-#define GMLK_SEEN_LOG 10u
-#define GMLK_SEEN_STEPS 16u
-
-typedef struct gmlk_checker { /* what the walk has reached */
-  const gmlake *l;
-  const char *broken; /* the first invariant found broken */
-  uint32_t guard;     /* slots of address space behind each window and buffer */
-  gmlake_stats found; /* [L4] what a walk can count of it */
-  size_t host_bytes, records, pending_count, queued, returns;
-  uint64_t seen[(1u << GMLK_SEEN_LOG) + GMLK_SEEN_STEPS]; /* [L3] */
-  const gmlk_arena *a;             /* the one that is looked at, and in it: */
-  size_t pieces;                   /* less those that windows count */
-  size_t windows, stitched, users; /* windows, their bytes; the user's blocks, pending ones too */
-  uint64_t order;                  /* of a tree: where its next block may begin */
-  /* Prints of what is there, less those of what has to be the same: 0 in the end. */
-  uint64_t uses;              /* streams of live blocks [F7], less what the streams count */
-  uint64_t gaps, run_seconds; /* blocks for the trees [A7], [A3], less those that stand there */
-  uint64_t mapped;            /* mappings [W6], less what chunks count */
-  uint64_t placed;            /* [B3] the same of buffers' mappings alone */
-  uint64_t spaces;            /* address space in use [V2], less what windows and buffers have */
-  uint64_t owned;             /* chunks committed [B1], less those of pages */
-  uint64_t idle;              /* idle windows [W5], less those in trees */
-} gmlk_checker;
-
-/* Returns whether everything has held so far. */
-static int gmlk_expect(gmlk_checker *c, int holds, const char *invariant) {
-  if (!holds && !c->broken) c->broken = invariant;
-  return holds && !c->broken;
-}
-
-/* [L3]. pre: not 0. */
-static void gmlk_check_once(gmlk_checker *c, uint64_t value, const char *invariant) {
-  uint64_t *seen = &c->seen[gmlk_mix(value) >> (64u - GMLK_SEEN_LOG)];
-  unsigned steps = GMLK_SEEN_STEPS;
-  while (--steps && *seen && *seen != value) seen++;
-  gmlk_expect(c, *seen != value, invariant);
-  *seen = value;
-}
-
-/* [L2] A table is there exactly where it has bytes. */
-static void gmlk_check_table(gmlk_checker *c, const void *table, size_t bytes) {
-  gmlk_expect(c, !table == !bytes, "L2: a table is missing, or has no size");
-  c->host_bytes += bytes;
-}
-
-/* Of a number, or of a record's address: sums of prints tell two multisets apart. */
-static uint64_t gmlk_check_hash(uint64_t value) {
-  uint64_t mixed = (value + 1) * 0x9E3779B97F4A7C15u;
-  return (mixed ^ (mixed >> 29)) * 0xBF58476D1CE4E5B9u;
-}
-
-static uint64_t gmlk_check_name(const void *record) { return gmlk_check_hash((uintptr_t)record); }
-
-static void gmlk_check_lake(gmlk_checker *c) {
-  const gmlake *l = c->l;
-  const char *wrong = gmlk_index_wrong(&l->index);
-  static const char list[] = "L1: an arena is not where the list has it";
-  size_t i;
-  gmlk_expect(c, l->checksum == gmlk_desc_checksum(&l->desc),
-              "L5: a limit or a choice has changed");
-  gmlk_expect(c, l->is_restricted == (l->lost || l->callbacks), "L1: is_restricted is wrong");
-  gmlk_expect(c, !l->served, "L1: served names a request that is over");
-  gmlk_expect(c, l->message_count <= (l->desc.logger.fn ? GMLK_LOG_QUEUE : 0),
-              "L1: more messages wait than there is room for, or no logger reads them");
-  gmlk_expect(c, l->arena_count <= l->arena_capacity && l->arenas[0] == &l->home, list);
-  for (i = 1; i < l->arena_capacity; i++) {
-    const gmlk_arena *a = l->arenas[i];
-    gmlk_expect(c, !a || (i < l->arena_count && a->number == i && a == &a->pool->arena), list);
-  }
-  gmlk_check_table(c, l, sizeof(gmlake));
-  gmlk_check_table(c, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
-  gmlk_check_table(c, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
-  gmlk_check_table(c, l->driver.peers, l->driver.peer_count * sizeof(int));
-  gmlk_check_table(c, l->view_memory, l->view_bytes);
-  gmlk_check_table(c, l->index.memory, (l->index.row_count + 1) * sizeof(gmlk_row));
-  gmlk_expect(c, !wrong, wrong);
-}
-
-/* What has a number, in use or not; NULL: there is no such number. */
-static gmlk_stream *gmlk_check_named(const gmlk_checker *c, unsigned number) {
-  const gmlk_streams *all = &c->l->streams;
-  return number >= GMLK_FIRST_STREAM && number < all->count ? all->items[number] : NULL;
-}
-
-/* A number in use: of a stream, forgotten or not, or, with is_capture, of a capture or loan. */
-static gmlk_stream *gmlk_check_used(const gmlk_checker *c, unsigned number, int is_capture) {
-  gmlk_stream *s = gmlk_check_named(c, number);
-  return s && s->is_used && s->is_capture == is_capture ? s : NULL;
-}
-
-/* Up to where the work of a stream is complete, or will be with an event that is recorded. */
-static uint64_t gmlk_check_fenced(gmlk_stream *s) {
-  return s->fence_count ? gmlk_stream_fence_at(s, s->fence_count - 1)->epoch : s->done;
-}
-
-/* [F1], [F2], [F4], [F6], [F9] of one number. */
-static void gmlk_check_fences(gmlk_checker *c, gmlk_stream *s) {
-  const int is_timed = c->l->streams.is_timed;
-  uint64_t last = s->done;
-  unsigned i;
-  gmlk_check_table(c, s->waits, s->wait_capacity * sizeof(gmlk_wait));
-  if (!gmlk_expect(c, s->wait_count <= s->wait_capacity, "F6: more waits than room")) return;
-  for (i = 0; i < s->wait_count; i++) {
-    const gmlk_stream *of = gmlk_check_named(c, s->waits[i].stream);
-    gmlk_expect(c, of != NULL, "F6: a wait names no stream");
-    gmlk_expect(c, s->waits[i].epoch < (of ? of->epoch : 1), "F6: a wait is for an epoch to come");
-  }
-  gmlk_expect(c, s->done < s->epoch && s->epoch < GMLK_ENDLESS, "F1: epochs are out of order");
-  gmlk_expect(c, is_timed || !s->lag_ns, "F9: a stream was measured");
-  gmlk_expect(c, s->fence_head < GMLK_FENCES, "F2: a fence lies outside its ring");
-  if (!gmlk_expect(c, s->fence_count <= GMLK_FENCES, "F2: a fence lies outside its ring")) return;
-  for (i = 0; i < s->fence_count; i++) {
-    const gmlk_fence *fence = gmlk_stream_fence_at(s, i);
-    gmlk_expect(c, fence->epoch < s->epoch && fence->epoch > last, "F2: fences out of order");
-    gmlk_expect(c, is_timed || !fence->at_ns, "F9: an event has a time");
-    if (gmlk_expect(c, fence->event != NULL, "F2: a fence has no event"))
-      gmlk_check_once(c, (uintptr_t)fence->event, "L3: one event is in two places");
-    last = fence->epoch;
-  }
-  gmlk_expect(c, s->is_dirty || gmlk_check_fenced(s) + 1 == s->epoch, "F4: an epoch has no fence");
-}
-
-/* [F5], [F8] of one number. */
-static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
-  static const char state[] = "F5: a stream is in no known state";
-  const uintptr_t value = (uintptr_t)s->value;
-  const int is_named = gmlk_stream_is_named(s), has_work = s->fence_count || s->is_dirty;
-  gmlk_expect(c, !s->id || c->l->streams.may_end, "F8: a stream's id was not asked");
-  gmlk_expect(c, (s->is_used | s->is_capture | s->is_forgotten | s->is_dirty) <= 1, state);
-  gmlk_expect(c, s->is_capture ? !s->is_forgotten : s->is_used, state);
-  gmlk_expect(c, !has_work || (s->is_used && !s->is_capture), "F5: what is no stream has work");
-  gmlk_expect(c, s->kind <= GMLAKE_STREAM_URGENT, "F5: a stream is of no kind");
-  gmlk_expect(c, s->born <= c->l->records.serial, "F5: a stream is of a time to come");
-  if (s->capture) {
-    const gmlk_stream *capture = gmlk_check_used(c, s->capture, 1);
-    gmlk_expect(c, is_named, "F5: a capture has no stream");
-    gmlk_expect(c, capture && capture->value == s->value, "F5: a capture is another stream's");
-    gmlk_expect(c, s->arena && s->arena < c->l->arena_count && c->l->arenas[s->arena],
-                "F5: a capture has no pool");
-  }
-  if (!is_named) return;
-  gmlk_expect(c, (!value || value > 2) && s->value != GMLAKE_STREAM_NONE,
-              "F5: a stream has a value that no stream can have");
-  gmlk_check_once(c, gmlk_check_hash(value), "L3: two numbers stand for one stream");
-}
-
-static void gmlk_check_streams(gmlk_checker *c) {
-  const gmlk_streams *all = &c->l->streams;
-  const size_t rooms = all->event_capacity / (GMLK_FENCES + 1) + GMLK_FIRST_STREAM;
-  size_t live = all->live_count, used = all->used_count, lost = all->lost_count, i;
-  size_t captured = all->capture_count, captures = captured + c->l->loan_count;
-  size_t events = all->event_count;
-  gmlk_stream *s;
-  gmlk_check_table(c, all->items, all->capacity * sizeof(gmlk_stream *));
-  gmlk_check_table(c, all->events, all->event_capacity * sizeof(void *));
-  gmlk_expect(c, all->is_timed == (c->l->desc.cross_stream == GMLAKE_WAIT_IF_SOON),
-              "F9: the streams are timed, or not");
-  gmlk_expect(c, all->count <= gmlk_min(all->capacity, rooms), "F5: more streams than room");
-  gmlk_expect(c, all->event_count <= all->event_capacity, "F5: more events than room");
-  for (i = 0; i < all->capacity && !c->broken; i++)
-    gmlk_expect(c, !all->items[i] == (i < GMLK_FIRST_STREAM || i >= all->count),
-                "F5: a number has no record, or a record no number");
-  if (c->broken) return;
-  for (i = GMLK_FIRST_STREAM; i < all->count; i++) {
-    const int is_stream = gmlk_check_used(c, (unsigned)i, 0) != NULL;
-    s = all->items[i];
-    c->host_bytes += sizeof(gmlk_stream);
-    gmlk_check_number(c, s);
-    gmlk_check_fences(c, s);
-    live -= (size_t)gmlk_stream_is_named(s);
-    used -= is_stream && !(s->is_forgotten && gmlk_stream_is_complete(s));
-    lost -= is_stream && gmlk_stream_is_lost(s);
-    captured -= s->capture != 0;
-    events += s->fence_count;
-    captures -= s->is_used && s->is_capture;
-    c->uses -= s->uses * gmlk_check_hash(i);
-  }
-  gmlk_expect(c, !(live | used | lost | captured), "F5: a count of streams or captures is wrong");
-  gmlk_expect(c, !captures, "F5: a capture's number is lost");
-  gmlk_expect(c, events <= all->event_capacity, "F5: no room to give all events back");
-  for (i = 0; i < all->event_count; i++)
-    if (gmlk_expect(c, all->events[i] != NULL, "F5: an idle event is NULL"))
-      gmlk_check_once(c, (uintptr_t)all->events[i], "L3: one event is in two places");
-  s = gmlk_check_used(c, all->last, 0);
-  gmlk_expect(c, !all->last || (s && !s->is_forgotten && s->value == all->last_value),
-              "F5: last is not the number of last_value");
-}
-
-/* A tag of memory that is free, or will be: [F1], [F4]. */
-static void gmlk_check_tag(gmlk_checker *c, unsigned stream, uint64_t epoch, const char *text) {
-  gmlk_stream *s = gmlk_check_used(c, stream, 0);
-  if (stream == GMLK_CLEAN) return;
-  if (stream == GMLK_GRAPH_OWNED || gmlk_check_used(c, stream, 1)) {
-    gmlk_expect(c, epoch == GMLK_ENDLESS, text);
-  } else if (gmlk_expect(c, s != NULL, "F1: a tag names no stream")) {
-    gmlk_expect(c, epoch && epoch <= s->epoch, text);
-    gmlk_expect(c, s->is_dirty || epoch <= gmlk_check_fenced(s), "F4: no fence is to cover a tag");
-  }
-}
-
-/* What stands in bins is free memory of this tag and arena. Returns how many blocks. */
-static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *bins, unsigned stream,
-                              uint32_t arena) {
-  const char *wrong = gmlk_bins_wrong(bins);
-  const gmlk_block *b;
-  unsigned bin;
-  c->host_bytes += sizeof(gmlk_bins);
-  if (!gmlk_expect(c, !wrong, wrong)) return 0;
-  for (bin = gmlk_bin_from(bins, 1); bin < GMLK_BINS; bin = gmlk_bin_from(bins, bin + 1))
-    for (b = gmlk_bin_first(bins, bin); b; b = gmlk_bin_next(bins, bin, b))
-      gmlk_expect(c, gmlk_has_tag(b, stream) && b->arena == arena, "A3: bins have another's block");
-  return bins->count;
-}
-
-/* Whether a block stands in a tree: that of the arena's gaps; for GMLK_GRAPH_OWNED that of used
-   address space; for a stream, of its pool. */
-static int gmlk_check_is_forked(const gmlk_block *b, unsigned stream) {
-  const gmlk_block *before;
-  if (stream == GMLK_GRAPH_OWNED) return b->state != GMLK_FREE;
-  if (!stream) return b->state == GMLK_UNBACKED && b->hole == b->grains;
-  if (!gmlk_has_tag(b, stream) || b->hole) return 0;
-  before = gmlk_before_clean(b);
-  return gmlk_has_tag(before, stream) && before->hole;
-}
-
-/* [T1], [T2] of a block and all below it, from lower addresses to higher ones. Returns the sum of
-   their prints. */
-static uint64_t gmlk_check_tree(gmlk_checker *c, const gmlk_block *b, const gmlk_block *above,
-                                unsigned stream, const char *invariant) {
-  uint64_t sum;
-  if (!b || !gmlk_expect(c, gmlk_check_is_forked(b, stream), invariant)) return 0;
-  gmlk_expect(c, !above || gmlk_tree_above(above, b), "T2: a block stands above a higher rank");
-  sum = gmlk_check_name(b) + gmlk_check_tree(c, b->as.fork.less, b, stream, invariant);
-  gmlk_expect(c, b->at >= c->order, "T1: a block stands on the wrong side");
-  c->order = (uint64_t)b->at + 1;
-  return sum + gmlk_check_tree(c, b->as.fork.more, b, stream, invariant);
-}
-
-/* The hole that a free block should stand in its pool with. */
-static uint32_t gmlk_check_hole(const gmlk_block *b) {
-  const gmlk_block *before = gmlk_before_clean(b), *behind = b;
-  if (b->stream == GMLK_CLEAN) return b->grains;
-  if (b->stream == GMLK_GRAPH_OWNED || gmlk_has_tag(before, b->stream)) return 0;
-  while (gmlk_is_open(behind, b->stream)) behind = behind->next;
-  return behind->at - gmlk_block_end(before);
-}
-
-static void gmlk_check_extra(gmlk_checker *c, const gmlk_block *b) {
-  const gmlk_extra *extra = b->as.live.extra;
-  const int is_pending = b->state == GMLK_PENDING;
-  size_t i, left = 0;
-  if (!gmlk_expect(c, extra || !is_pending, "N1: a pending block has no extra record") || !extra)
-    return;
-  gmlk_expect(c, extra->block == (is_pending ? b : NULL),
-              "N1: an extra record names another block");
-  c->host_bytes += sizeof(gmlk_extra);
-  gmlk_check_table(c, extra->used, extra->used_capacity * sizeof(gmlk_used));
-  if (!gmlk_expect(c, extra->used_count <= extra->used_capacity, "N2: too many streams")) return;
-  for (i = 0; i < extra->used_count; i++) {
-    const gmlk_used *use = &extra->used[i];
-    const gmlk_stream *s = gmlk_check_used(c, use->stream, 0);
-    if (!gmlk_expect(c, s != NULL, "N2: a block is used on no stream")) return;
-    left += use->extra == extra;
-    if (!is_pending && gmlk_use_is_known(c->l, use)) c->uses += gmlk_check_hash(use->stream);
-    if (!is_pending) continue;
-    gmlk_check_tag(c, use->stream, use->epoch, "F1: a pending use is of an epoch to come");
-    gmlk_expect(c, use->extra == extra || use->epoch <= s->done,
-                "N4: a pending use is in no queue");
-  }
-  if (!is_pending) return;
-  gmlk_check_tag(c, extra->stream, extra->epoch,
-                 "F1: a pending block's tag is of an epoch to come");
-  gmlk_expect(c, left == extra->uses_left, "N4: a count of uses in queues is wrong");
-  gmlk_expect(c, left || extra->is_shared, "N4: a pending block waits for nothing");
-  c->returns += (size_t)extra->is_shared;
-  c->queued += left;
-}
-
-/* [A9] The serial and the flags of what has an owner. */
-static void gmlk_check_serial(gmlk_checker *c, const gmlk_block *b, unsigned known) {
-  gmlk_expect(c, b->u.serial && b->u.serial <= c->l->records.serial,
-              "A9: a serial was never given");
-  gmlk_expect(c, !(b->flags & ~known), "A9: a block was asked for in no such way");
-}
-
-/* A block of the user's, `first_at` being where its first byte lies at home. */
-static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t address,
-                             uint32_t first_at) {
-  const gmlk_arena *a = c->a;
-  const int is_live = b->state == GMLK_LIVE, is_window = b->as.live.window != NULL;
-  const gmlk_stream *s = gmlk_check_named(c, b->stream);
-  unsigned known = GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW;
-  if (!is_window) known |= GMLK_IN_THE_WAY;
-  if (a->pool) known |= GMLK_IN_GRAPH;
-  if (a->pool && a->pool->loan.number) known |= GMLAKE_TRANSIENT; /* [G2] */
-  if (c->l->desc.residency.fn) known |= GMLAKE_TELL_RESIDENCY;
-  if (a->keeps_apart && !is_live) known |= GMLK_APART;
-  gmlk_check_serial(c, b, known);
-  gmlk_expect(c, !(b->flags & GMLAKE_EXCLUSIVE) || gmlk_is_chunks(a, first_at, b->grains),
-              "A9: an exclusive block shares a chunk");
-  gmlk_expect(c, !(b->flags & GMLAKE_NO_STITCH) || !is_window, "A9: a window is forbidden");
-  gmlk_expect(c, gmlk_index_get(&c->l->index, address) == (is_live ? b : NULL),
-              "I1: the index is not of the live blocks");
-  gmlk_check_extra(c, b);
-  c->users++;
-  c->pending_count += !is_live;
-  if (!is_live) return;
-  gmlk_expect(c, b->slack < gmlk_to_bytes(b->grains), "A9: a block's rounding is as large as it");
-  gmlk_expect(c, !b->stream || (s && s->is_used), "A9: a block is of no stream");
-  if (c->l->streams.may_end && s && gmlk_own_stream(c->l, b)) c->uses += gmlk_check_hash(b->stream);
-}
-
-/* [W1], [W2]: pieces that lie in the arena, of as many chunks as are mapped; [W4] those of a live
-   window are its own. Returns the grains. */
-static uint32_t gmlk_check_pieces(gmlk_checker *c, const gmlk_window *w) {
-  const int is_live = w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING;
-  const gmlk_arena *a = c->a;
-  uint32_t i, n, grains = 0, chunks = 0, last = 0;
-  for (i = 0; i < w->piece_count && chunks < w->chunk_count; i++) {
-    const gmlk_piece *s = &w->pieces[i];
-    const gmlk_block *b = s->block;
-    const uint32_t end = s->at + s->grains;
-    const int is_inside = s->at < a->tail.at && s->grains && s->grains <= a->tail.at - s->at;
-    if (!gmlk_expect(c, is_inside, "W2: a window's piece lies outside the arena")) return 0;
-    n = last = gmlk_piece_slot(a, s);
-    gmlk_expect(c, !i || s->at == gmlk_slot_at(a, n), "W1: a piece begins inside a chunk");
-    gmlk_expect(c, i + 1 == w->piece_count || end == gmlk_slot_at(a, gmlk_slot_of(a, end)),
-                "W1: a piece ends inside a chunk");
-    gmlk_expect(c,
-                !is_live || (b && b->state == GMLK_PIECE && b->as.live.window == w &&
-                             b->arena == a->number && b->at == s->at && b->grains == s->grains),
-                "W4: a live window's piece is not its own");
-    grains += s->grains;
-    chunks += gmlk_piece_chunks(a, s);
-    for (; n < last + gmlk_piece_chunks(a, s); n++) c->mapped += gmlk_check_hash(n);
-  }
-  gmlk_expect(c, i && i == w->piece_count && chunks == w->chunk_count,
-              "W2: a window's chunks do not match its address space");
-  gmlk_expect(c, i < 2 || gmlk_slot_of(a, w->pieces->at + w->pieces->grains - 1) != last,
-              "W2: a window's ends share a chunk");
-  return grains;
-}
-
-/* Any window. is_lost: it is mapped for good, perhaps in part, perhaps not made to its end. */
-static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost) {
-  const gmlk_arena *a = c->a;
-  const gmlk_block *va = w->va;
-  const uint32_t chunks = w->chunk_count;
-  static const char space[] = "W2: a window's chunks do not match its address space";
-  const int is_partial = is_lost || a->sleep == GMLK_ASLEEP; /* it may be */
-  uint64_t at = gmlk_va_address(a, &a->window_space, va);
-  uint32_t grains;
-  c->host_bytes += gmlk_window_record_bytes(w->piece_count);
-  gmlk_expect(c, w->piece_count && w->piece_count <= chunks, "W2: too many pieces");
-  gmlk_expect(c, va->grains == chunks + c->guard, space);
-  gmlk_expect(c, va->slack == chunks || (is_partial && va->slack && va->slack < chunks), space);
-  gmlk_expect(c, va->u.owner == w, "V2: address space is another window's");
-  c->spaces -= gmlk_check_name(va);
-  grains = gmlk_check_pieces(c, w);
-  if (c->broken || (is_lost && !w->number)) return;
-  c->windows += !is_lost;
-  c->stitched += is_lost ? 0 : chunks * a->chunk_bytes;
-  gmlk_expect(c, w->self.arena == a->number, "A1: a block names another arena");
-  gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
-  gmlk_expect(c, grains >= a->windows.grains_min, "W8: a window is smaller than any");
-  gmlk_expect(c, w->number && w->number <= a->windows.number, "W8: a window is newer than any");
-  gmlk_check_once(c, gmlk_check_hash(~(w->number << 16 | a->number)),
-                  "L3: two windows have one number");
-  at += gmlk_home(a, w->pieces->at) - gmlk_slot_home(a, gmlk_piece_slot(a, w->pieces));
-  gmlk_expect(c, w->address == at, "W2: a window is not where its address space is");
-}
-
-/* Whether the block with the serial that an idle window waits for is under it, and knows it. */
-static int gmlk_check_is_blocked(const gmlk_arena *a, const gmlk_window *w) {
-  const uint64_t serial = w->key - GMLK_BLOCKED;
-  uint32_t i;
-  for (i = 0; i < w->piece_count; i++) {
-    const gmlk_block *b = gmlk_locate(a, w->pieces[i].at);
-    for (; b->at < w->pieces[i].at + w->pieces[i].grains; b = b->next)
-      if (b->state != GMLK_FREE && b->flags & GMLK_IN_THE_WAY && b->u.serial == serial) return 1;
-  }
-  return 0;
-}
-
-/* A tree of windows: ranks, and the order in which it is walked; *before is the last one. */
-static void gmlk_check_window_tree(gmlk_checker *c, const gmlk_window *w, const gmlk_window *above,
-                                   const gmlk_window **before) {
-  static const char place[] = "W5: an idle window's place in its tree is wrong";
-  const int is_below = w && (!above || gmlk_window_above(above, w));
-  if (!w || !gmlk_expect(c, w->self.state == GMLK_IDLE && is_below, place)) return;
-  gmlk_check_window_tree(c, w->less, w, before);
-  gmlk_expect(c, !*before || gmlk_window_precedes(*before, w->key, w->number), place);
-  c->idle -= gmlk_check_name(w);
-  *before = w;
-  gmlk_check_window_tree(c, w->more, w, before);
-}
-
-/* [W5], [W7]. */
-static void gmlk_check_idle(gmlk_checker *c) {
-  static const char place[] = "W5: an idle window is not where it should be";
-  const gmlk_windows *windows = &c->a->windows;
-  const gmlk_window *w, *before = NULL;
-  int i;
-  for (w = windows->idle_first; w; before = w, w = w->idle_next) {
-    const int is_open = w->key == gmlk_open_key(w->self.grains, w->self.stream);
-    gmlk_expect(c, w->self.state == GMLK_IDLE && w->idle_prev == before, place);
-    gmlk_check_window(c, w, 0);
-    if (c->broken) return;
-    gmlk_expect(c, is_open || gmlk_check_is_blocked(c->a, w), "W7: nothing is in a window's way");
-    gmlk_check_tag(c, w->self.stream, w->self.u.epoch, "F1: a window's tag is of an epoch to come");
-    c->idle += gmlk_check_name(w);
-  }
-  gmlk_expect(c, windows->idle_last == before, "W5: the list of idle windows has a wrong end");
-  for (i = 0; i < 2; i++) {
-    before = NULL;
-    gmlk_check_window_tree(c, i ? windows->blocked : windows->open, NULL, &before);
-    gmlk_expect(c, !before || (before->key < GMLK_BLOCKED) == !i, place);
-  }
-  gmlk_expect(c, c->idle == 0, place);
-}
-
-/* [X1]. Returns whether the extents can be looked at. */
-static int gmlk_check_area(gmlk_checker *c, const gmlk_area *area, int is_bare) {
-  const size_t chunk = c->a->chunk_bytes;
-  uint32_t next = 0;
-  size_t i;
-  if (!gmlk_expect(c, area->count <= area->capacity && area->limit <= area->most,
-                   "X1: there are more addresses than there may be"))
-    return 0;
-  gmlk_check_table(c, area->extents, area->capacity * sizeof(gmlk_extent));
-  for (i = 0; i < area->count; i++, next = area->extents[i - 1].end + 1) {
-    const gmlk_extent *e = &area->extents[i];
-    if (!gmlk_expect(c, e->base % chunk == 0 && e->first == next && e->end > next,
-                     "X1: an extent is not of its slots"))
-      return 0;
-  }
-  return gmlk_expect(c,
-                     area->limit == (is_bare ? area->most
-                                     : next  ? next - 1
-                                             : 0),
-                     "X1: the slots are not those of the extents");
-}
-
-/* Whether a block of so many slots is the edge between two extents. */
-static int gmlk_check_is_edge(const gmlk_area *area, const gmlk_block *b, uint32_t slot,
-                              uint32_t slots) {
-  size_t i = 0;
-  while (i + 1 < area->count && area->extents[i].end != slot) i++;
-  return b->state == GMLK_EDGE && slots == 1 && i + 1 < area->count;
-}
-
-/* [V1], [V3]: addresses for windows or for buffers; `used` is the state of those in use, but for
-   windows that are not mapped while the arena sleeps. */
-static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned used) {
-  const uint32_t slots = space->area.limit;
-  const int is_asleep = used == GMLK_LIVE && c->a->sleep == GMLK_ASLEEP;
-  const gmlk_block *va;
-  size_t holes = 0;
-  uint64_t tree;
-  if (!gmlk_check_area(c, &space->area, 0)) return;
-  if (!gmlk_expect(c, gmlk_tiling_is_whole(&space->head, &space->tail, slots, &c->records),
-                   "V1: blocks do not tile the space"))
-    return;
-  c->order = 0;
-  tree =
-      gmlk_check_tree(c, space->used, NULL, GMLK_GRAPH_OWNED, "V3: the tree holds free addresses");
-  for (va = space->head.next; va != &space->tail; va = va->next) {
-    const int is_free = va->state == GMLK_FREE;
-    const int is_edge = gmlk_check_is_edge(&space->area, va, va->at, va->grains);
-    const int is_used = va->state == used || (is_asleep && va->state == GMLK_UNBACKED) || is_edge;
-    gmlk_expect(c, (is_free || is_used) && !va->arena && !va->stream,
-                "V1: address space is in a state that it is never in");
-    gmlk_expect(c, va->hole == (is_free ? va->grains : 0), "V1: a hole's size is wrong");
-    gmlk_expect(c, !is_free || !va->u.owner, "V1: free address space is somebody's");
-    gmlk_expect(c, !is_free || va->next->state != GMLK_FREE, "V1: free address space is apart");
-    holes += (size_t)is_free;
-    if (is_free || is_edge) continue;
-    c->spaces += gmlk_check_name(va);
-    tree -= gmlk_check_name(va);
-  }
-  gmlk_expect(c, tree == 0, "V3: used address space is not in the tree");
-  if (!space->holes) return;
-  holes -= gmlk_check_bins(c, space->holes, GMLK_CLEAN, 0);
-  gmlk_expect(c, !holes && !space->holes->run_seconds, "V1: free space is in no bin");
-}
-
-/* [B1], [B2], [B3], [B5] of one page. */
-static void gmlk_check_page(gmlk_checker *c, const gmlake_buffer *b, uint32_t i) {
-  const gmlk_page *page = &b->pages[i];
-  const unsigned state = page->state;
-  const uint64_t address = gmlk_buffer_address(b) + (uint64_t)i * c->a->chunk_bytes;
-  gmlk_expect(c, page->address == address, "B5: a page is not where its buffer is");
-  gmlk_expect(c, state <= GMLK_PAGE_COMMITTED && page->mark <= (c->a->sleep == GMLK_ASLEEP),
-              "B2: a page is in a state that does not last");
-  gmlk_expect(c, !state || page->slot < c->a->slot_count, "B3: a page maps no chunk");
-  gmlk_expect(c, page->stream < gmlk_max(c->l->streams.count, GMLK_FIRST_STREAM),
-              "B2: a page's tag names no stream");
-  if (state) {
-    c->mapped += gmlk_check_hash(page->slot);
-    c->placed += gmlk_check_hash(page->slot);
-  }
-  if (state == GMLK_PAGE_COMMITTED) {
-    c->owned -= gmlk_check_hash(page->slot);
-    gmlk_expect(c, i < gmlk_buffer_count(b, b->bytes), "B1: memory lies behind a buffer's end");
-  } else if (state) {
-    gmlk_check_tag(c, page->stream, page->epoch, "B2: a page's tag is of an epoch to come");
-    gmlk_expect(c, page->checksum == gmlk_checksum(page->stream, page->epoch),
-                "B2: a tag has changed");
-  }
-}
-
-static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
-  const uint32_t slots = gmlk_buffer_count(b, b->max_bytes), end = gmlk_buffer_count(b, b->bytes);
-  const gmlk_block *va = b->va;
-  uint32_t i;
-  gmlk_expect(c, (!b->lake || b->lake == c->l) && b->arena == c->a, "B5: a buffer is elsewhere");
-  gmlk_expect(c, va->slack == slots && va->grains == slots + c->guard,
-              "B5: a buffer's addresses are not what it may grow to");
-  gmlk_expect(c, b->bytes <= b->max_bytes, "B1: a buffer's end is behind its addresses");
-  gmlk_expect(c, b->lake || (!b->count && !b->bytes), "B4: a destroyed buffer has memory");
-  gmlk_expect(c, !b->is_busy, "B1: a buffer is in a state that does not last");
-  if (!gmlk_expect(c, end <= b->page_count && b->page_count <= slots, "B1: pages are missing"))
-    return;
-  c->host_bytes += sizeof(gmlake_buffer);
-  gmlk_check_table(c, b->pages, b->page_count * sizeof(gmlk_page));
-  gmlk_expect(c, va->u.owner == b, "V2: address space is another buffer's");
-  c->spaces -= gmlk_check_name(va);
-  gmlk_expect(c, gmlk_pages_committed(b, 0, b->page_count) == b->count,
-              "B1: a buffer's committed pages are wrong");
-  for (i = 0; i < b->page_count && !c->broken; i++) gmlk_check_page(c, b, i);
-}
-
-/* The sizes of an arena. Returns whether what they lead to can be looked at. */
-static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
-  const size_t chunk = a->chunk_bytes, records = a->chunks.capacity;
-  const gmlake_policy *policy = a->is_bare ? NULL : c->l->desc.policy;
-  gmlk_check_table(c, a->firsts, (a->slot_capacity + 1) * sizeof(gmlk_block *));
-  gmlk_check_table(c, a->chunks.items, records * sizeof(gmlk_chunk));
-  gmlk_check_table(c, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
-  if (a->pool) c->host_bytes += sizeof(gmlake_pool);
-  if (a->scratch) c->host_bytes += gmlk_scratch_bytes(a->scratch_slots);
-  gmlk_expect(c, a->checksum == gmlk_checksum(0, a->limit_bytes), "L5: a pool's limit has changed");
-  gmlk_expect(c, gmlk_is_pow2(chunk) && chunk >= GMLK_GRAIN, "A8: a chunk is not of its size");
-  if (c->broken) return 0;
-  gmlk_expect(c, a->chunk_log == gmlk_log2(chunk / GMLK_GRAIN), "A8: a chunk is not of its size");
-  gmlk_expect(c, a->is_bare == !a->area.count, "A8: an arena has no addresses, or is bare");
-  if (!gmlk_check_area(c, &a->area, a->is_bare)) return 0;
-  gmlk_expect(
-      c,
-      a->slot_count <= a->slot_capacity && a->slot_capacity <= records && records <= a->area.most,
-      "A8: more slots than there is room for");
-  gmlk_expect(c, a->chunks.quarantined_end <= a->slot_capacity,
-              "A8: more slots than there is room for");
-  gmlk_expect(c, a->keeps_apart == (policy && policy->coalesce), "A8: keeps_apart is wrong");
-  gmlk_expect(c, a->small_most == gmlk_small_limit(a, policy != NULL), "U2: small_most is wrong");
-  return !c->broken;
-}
-
-static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
-  const gmlk_arena *a = c->a;
-  const gmlk_window *w = b->as.live.window; /* [live, pending, piece] */
-  const int has_hole = b->state == GMLK_FREE || b->state == GMLK_UNBACKED;
-  gmlk_expect(c, b->arena == a->number, "A1: a block names another arena");
-  gmlk_expect(c, !gmlk_same_tag(a, b, b->next), "A2: neighbours of one tag are apart");
-  gmlk_expect(c, !b->hole || has_hole, "A3: an owned block has a hole");
-  if (c->broken) return;
-  switch (b->state) {
-  case GMLK_FREE:
-    gmlk_check_tag(c, b->stream, b->u.epoch, "F1: a tag is of an epoch to come");
-    gmlk_expect(c, !(b->flags & ~(a->keeps_apart ? GMLK_APART : 0)), "A9: free memory has flags");
-    gmlk_expect(c, b->stream || !b->u.epoch, "F1: clean memory is of an epoch");
-    gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is wrong");
-    if (gmlk_is_tagged(b) && gmlk_check_is_forked(b, b->stream))
-      c->run_seconds += gmlk_check_name(b);
-    return;
-  case GMLK_UNBACKED:
-    gmlk_expect(c, gmlk_is_chunks(a, b->at, b->grains), "A5: part of a chunk is unbacked");
-    gmlk_expect(c, b->hole == b->grains, "A7: a gap is not of its size");
-    c->gaps += gmlk_check_name(b);
-    return;
-  case GMLK_LIVE:
-  case GMLK_PENDING:
-    gmlk_expect(c, !w, "W4: a window owns a block of the user's");
-    gmlk_check_owned(c, b, gmlk_home(a, b->at), b->at);
-    return;
-  case GMLK_PIECE:
-    gmlk_expect(c, !a->is_bare, "B1: a chunk is no buffer's");
-    gmlk_check_serial(c, b, GMLK_IN_THE_WAY);
-    if (!gmlk_expect(c, w && (w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING),
-                     "W4: a piece without a live window"))
-      return;
-    c->pieces++;
-    if (w->pieces->block != b) return; /* with the first piece comes the window */
-    c->pieces -= w->piece_count;
-    gmlk_expect(c, w->self.as.live.window == w, "W4: a live window's record names another window");
-    gmlk_check_window(c, w, 0);
-    gmlk_check_owned(c, &w->self, w->address, w->pieces->at);
-    return;
-  case GMLK_EDGE:
-    gmlk_expect(
-        c,
-        gmlk_is_chunks(a, b->at, b->grains) &&
-            gmlk_check_is_edge(&a->area, b, gmlk_slot_of(a, b->at), gmlk_slot_of(a, b->grains)),
-        "X1: an edge is not between two extents");
-    return;
-  case GMLK_COMMITTED:
-    gmlk_check_serial(c, b, a->is_bare ? 0 : GMLK_IN_THE_WAY);
-    c->owned += gmlk_check_hash(gmlk_slot_of(a, b->at));
-    gmlk_check_extra(c, b);
-    return;
-  default:
-    gmlk_expect(c, b->state == GMLK_RESERVED && b == a->small_reserve,
-                "A1: a block is in a state that does not last");
-    gmlk_expect(c, !gmlk_small_reserve_wrong(b), gmlk_small_reserve_wrong(b));
-    gmlk_check_tag(c, b->stream, b->u.epoch, "U1: the small-block reserve is of an epoch to come");
-  }
-}
-
-/* [A3], [A7]: so many blocks stand in pools, and nothing in trees that is not looked for there. */
-static void gmlk_check_pools(gmlk_checker *c, size_t holes) {
-  const gmlk_arena *a = c->a;
-  unsigned i;
-  c->order = 0;
-  c->gaps -= gmlk_check_tree(c, a->gaps, NULL, 0, "A7: the tree of gaps holds another block");
-  gmlk_expect(c, !c->gaps, "A7: the tree of gaps is wrong");
-  for (i = 0; i < a->bins_capacity; i++) {
-    const gmlk_bins *bins = a->bins[i];
-    if (!bins) continue;
-    gmlk_expect(c, i < gmlk_max(c->l->streams.count, 1), "A8: bins are of no stream");
-    holes -= gmlk_check_bins(c, bins, i, a->number);
-    gmlk_expect(c, i || !bins->run_seconds, "A3: clean memory makes no runs");
-    c->order = 0;
-    c->run_seconds -=
-        gmlk_check_tree(c, bins->run_seconds, NULL, i, "A3: a tree of seconds holds another");
-  }
-  gmlk_expect(c, !holes, "A3: free memory is in no bins");
-  gmlk_expect(c, !c->run_seconds, "A3: a tree of second blocks is wrong");
-}
-
-static void gmlk_check_chunks(gmlk_checker *c) {
-  const gmlk_arena *a = c->a;
-  const gmlk_block *b = a->head.next;
-  const int is_asleep = a->sleep == GMLK_ASLEEP;
-  const gmlk_chunks *all = &a->chunks;
-  size_t backed = all->backed_count, quarantined = all->quarantined_count,
-         asleep = all->asleep_count;
-  size_t shared = all->shared_count;
-  uint32_t slot, end = 0;
-  for (slot = 0; slot < all->capacity; slot++) {
-    const gmlk_chunk *chunk = &all->items[slot];
-    const int has_handle = chunk->handle != 0, is_held = has_handle && !chunk->is_quarantined;
-    int is_backed;
-    while (b != &a->tail && gmlk_block_end(b) <= gmlk_slot_at(a, slot)) b = b->next;
-    is_backed = b != &a->tail && b->state != GMLK_UNBACKED && b->state != GMLK_EDGE;
-    gmlk_expect(c, b == &a->tail || a->firsts[slot] == b, "A4: a slot's first block is wrong");
-    gmlk_expect(c, chunk->is_asleep ? is_backed && !has_handle : is_held == is_backed,
-                "A5: a handle and a state differ");
-    gmlk_expect(c, !chunk->is_quarantined || has_handle, "A5: a chunk in quarantine has no handle");
-    gmlk_expect(c, !chunk->is_asleep || is_asleep, "E2: a chunk of an awake arena is asleep");
-    gmlk_expect(c,
-                chunk->is_quarantined || is_asleep || chunk->is_home == (is_backed && !a->is_bare),
-                "P3: a chunk is not mapped as it is said to be");
-    gmlk_expect(c, !chunk->is_marked, "P2: a chunk is marked");
-    gmlk_expect(c, has_handle || chunk->is_asleep || !chunk->is_known,
-                "P6: a graph knows an empty slot");
-    gmlk_expect(c, !chunk->is_shared || chunk->is_quarantined || (is_held && b->state != GMLK_FREE),
-                "P5: a chunk that other processes know is free");
-    backed -= (size_t)is_held;
-    quarantined -= chunk->is_quarantined;
-    asleep -= chunk->is_asleep;
-    shared -= chunk->is_shared;
-    if (chunk->is_quarantined) end = slot + 1;
-    if (has_handle) gmlk_check_once(c, chunk->handle, "L3: two ranges have one handle");
-    c->mapped -= chunk->map_count * gmlk_check_hash(slot);
-    c->placed -= chunk->page_count * gmlk_check_hash(slot);
-  }
-  gmlk_expect(c, c->mapped == 0, "W6, B3: a chunk's mappings do not add up");
-  gmlk_expect(c, c->placed == 0, "B3: a chunk's mappings by buffers do not add up");
-  gmlk_expect(c, !(backed | quarantined | asleep), "P1: the chunks' totals are wrong");
-  gmlk_expect(c, end == all->quarantined_end,
-              "P1: stuck_end is not behind the last quarantined slot");
-  gmlk_expect(c, !shared, "P5: the count of shared chunks is wrong");
-  gmlk_expect(c, !a->limit_bytes || gmlk_pool_bytes(c->l, a->owner) <= a->limit_bytes || end,
-              "L4: a pool's limit is exceeded");
-}
-
-/* [E1], [E3], [Q1], [Q2]. */
-static void gmlk_check_sleep(gmlk_checker *c) {
-  const gmlk_arena *a = c->a, *first = a->owner ? &a->owner->arena : &c->l->home;
-  const char *wrong;
-  gmlk_expect(c, a->sleep <= GMLK_ASLEEP, "E1: a pool's arenas are not in one state");
-  gmlk_expect(c, a->sleep == first->sleep, "E1: a pool's arenas are not in one state");
-  gmlk_check_table(c, a->copies, a->copy_capacity * sizeof(gmlk_copy));
-  gmlk_check_table(c, a->host_copies, a->host_copy_capacity * sizeof(gmlk_host_copy));
-  gmlk_expect(c, a->sleep == GMLK_ASLEEP || !a->copies, "E3: an arena that is awake has copies");
-  if (c->broken) return;
-  wrong = gmlk_copies_wrong(a);
-  gmlk_expect(c, !wrong, wrong);
-}
-
-static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
-  const gmlk_block *b;
-  const gmlk_window *w;
-  const gmlake_buffer *buffer;
-  uint32_t end;
-  uint64_t free_grains = 0;
-  size_t holes = 0, destroyed = 0, small_reserve = 0;
-  c->a = a;
-  c->pieces = c->windows = c->stitched = c->users = 0;
-  c->gaps = c->run_seconds = c->mapped = c->placed = c->spaces = c->owned = c->idle = 0;
-  if (!gmlk_check_shape(c, a)) return;
-  end = gmlk_slot_at(a, a->slot_count);
-  gmlk_expect(c, gmlk_tiling_is_whole(&a->head, &a->tail, end, &c->records),
-              "A1: blocks do not tile the arena");
-  gmlk_check_space(c, &a->window_space, GMLK_LIVE);
-  gmlk_check_space(c, &a->buffer_space, GMLK_COMMITTED);
-  if (c->broken) return;
-  gmlk_expect(c, a->firsts[a->slot_count] == &a->tail && a->tail.at == end, "A4: the end is wrong");
-  for (b = a->head.next; b != &a->tail; b = b->next) {
-    gmlk_check_block(c, b);
-    if (b->state == GMLK_FREE) free_grains += b->grains;
-    holes += b->state == GMLK_FREE && b->hole;
-    small_reserve += b->state == GMLK_RESERVED;
-  }
-  gmlk_expect(c, small_reserve == (a->small_reserve != NULL),
-              "U1: the small-block reserve is not there");
-  gmlk_expect(c, free_grains == a->free_grains, "A6: the arena's totals are wrong");
-  if (c->broken) return;
-  gmlk_check_pools(c, holes);
-  gmlk_expect(c, c->pieces == 0, "W4: a piece is of no window");
-  gmlk_expect(c, a->is_bare || a->owner == a->pool, "L1: an arena is of no pool");
-  gmlk_expect(c, !a->owner || (a->owner->lake == c->l && !a->owner->arena.is_bare),
-              "L1: an owner is no pool");
-  for (buffer = a->buffers; buffer && !c->broken; buffer = buffer->next) {
-    gmlk_check_buffer(c, buffer);
-    destroyed += !buffer->lake;
-  }
-  gmlk_expect(c, c->owned == 0, "B1: the committed pages are not the chunks committed");
-  gmlk_expect(c, destroyed == a->void_count, "B4: the count of destroyed buffers is wrong");
-  gmlk_check_idle(c);
-  for (w = a->windows.quarantine; w && !c->broken; w = w->next) gmlk_check_window(c, w, 1);
-  gmlk_expect(c, c->spaces == 0, "V2: address space is nobody's");
-  gmlk_check_chunks(c);
-  gmlk_check_sleep(c);
-  gmlk_expect(c, c->windows == a->windows.count, "L4: the count of an arena's windows is wrong");
-  gmlk_expect(c, c->stitched == a->windows.bytes, "L4: the bytes of an arena's windows are wrong");
-  gmlk_expect(c, c->users == a->live_count, "L4: a live count is wrong");
-  if (!c->broken) gmlk_count_arena(a, &c->found);
-}
-
-/* [G1] of each pool that is lent, too. */
-static void gmlk_check_arenas(gmlk_checker *c) {
-  const gmlake *l = c->l;
-  const gmlk_arena *a;
-  const gmlake_pool *pool;
-  const gmlk_loan *loan;
-  uint64_t captures = 0;
-  size_t i, loans = 0;
-  for (i = 0; i < l->arena_count && !c->broken; i++) {
-    if (!l->arenas[i]) continue;
-    gmlk_check_arena(c, l->arenas[i]);
-    pool = l->arenas[i]->pool;
-    if (!pool) continue;
-    captures += pool->capture_count * gmlk_check_hash(i);
-    loan = &pool->loan;
-    gmlk_check_table(c, loan->users, loan->capacity * sizeof(gmlk_borrower));
-    gmlk_expect(c, loan->count <= loan->capacity, "G1: more streams borrow than there is room for");
-    if (!loan->number) continue;
-    loans++;
-    gmlk_expect(c, gmlk_check_used(c, loan->number, 1) != NULL, "G1: a loan's number is none");
-    gmlk_check_once(c, gmlk_check_hash(~(uint64_t)loan->number << 1), "L3: two loans are one");
-    gmlk_expect(c, !pool->capture_count, "G1: what is lent has a capture");
-  }
-  gmlk_expect(c, loans == l->loan_count, "G1: the count of loans is wrong");
-  for (pool = l->released_pools; pool; pool = pool->next_released) {
-    gmlk_expect(c, !pool->lake && !pool->capture_count, "L1: a destroyed pool is in use");
-    a = &pool->arena;
-    gmlk_count_chunks(a, &c->found); /* all of it is quarantined, and nothing will wake */
-    c->found.quarantined_bytes += (a->chunks.backed_count - gmlk_chunks_kept(a)) * a->chunk_bytes;
-    c->found.sleeping_bytes -= a->chunks.asleep_count * a->chunk_bytes;
-  }
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
-    if (l->streams.items[i]->capture) captures -= gmlk_check_hash(l->streams.items[i]->arena);
-  gmlk_expect(c, captures == 0, "F5: captures into a pool are wrong");
-}
-
-/* Checks a list of pending blocks, that of those to be returned or an arena's. Returns how many. */
-static size_t gmlk_check_pending(gmlk_checker *c, const gmlk_extra *extra, int is_returns) {
-  const gmlk_extra *before = NULL;
-  size_t extras = 0;
-  for (; extra && extra->block && extra->block->as.live.extra == extra;
-       extra = extra->next, extras++) {
-    gmlk_expect(c, extra->prev == before, "N1: a pending block's neighbour is wrong");
-    gmlk_expect(c, (extra->is_shared && !extra->uses_left) == is_returns,
-                "N5: a pending block is in another list");
-    before = extra;
-    if (!gmlk_expect(c, extras < c->pending_count, "N1: a list of pending blocks is wrong")) break;
-  }
-  gmlk_expect(c, !extra, "N1: a list of pending blocks is wrong");
-  return extras;
-}
-
-/* [N4] Queues: each is of its stream's uses, in order. Then pending blocks, and records. */
-static void gmlk_check_lists(gmlk_checker *c) {
-  const gmlake *l = c->l;
-  const gmlk_slab *slab = l->records.slabs;
-  const gmlk_block *b = l->records.unused;
-  size_t extras = 0, slabs = 0, unused = 0, extra, i;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
-    const gmlk_stream *s = l->streams.items[i];
-    const gmlk_used *use = s->uses_first, *last = NULL;
-    for (; use && c->queued; last = use, use = use->next, c->queued--) {
-      gmlk_expect(c, use->extra && use->stream == i, "N4: a use stands in another stream's queue");
-      gmlk_expect(c, !last || last->epoch <= use->epoch, "N4: a queue is out of order");
-    }
-    gmlk_expect(c, !use && (!last || last == s->uses_last), "N4: a queue's end is wrong");
-  }
-  gmlk_expect(c, !c->queued, "N4: a pending use is in no queue");
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i]) extras += gmlk_check_pending(c, l->arenas[i]->pending, 0);
-  extras += gmlk_check_pending(c, l->returns, 1);
-  gmlk_expect(c, extras == c->pending_count, "N1: a list of pending blocks is wrong");
-  gmlk_expect(c, l->return_count == c->returns, "N5: the count of blocks to return is wrong");
-  for (; slab; slab = slab->next) slabs++;
-  for (; b && b->state == GMLK_UNUSED; b = b->next) unused++;
-  gmlk_expect(c, !b && unused == l->records.unused_count, "R1: the unused records are wrong");
-  gmlk_expect(c, slabs == l->records.page_count, "R1: the pages are wrong");
-  gmlk_expect(c, l->records.serial < GMLK_ENDLESS, "A9: the serial numbers are used up");
-  c->host_bytes += slabs * GMLK_SLAB_BYTES;
-  gmlk_expect(c, l->host.bytes >= c->host_bytes, "L2: the host's bytes are too few");
-  if (l->released_pools) return;
-  gmlk_expect(c, slabs * GMLK_SLAB_BLOCKS == c->records + unused, "R1: a record is lost");
-  extra = l->host.bytes - c->host_bytes;
-  gmlk_expect(c, !extra || (l->has_locks && extra % sizeof(gmlk_extra) == 0),
-              "L2: the host's bytes are not those of the records");
-}
-
-#define GMLK_CHECK_FIGURES(X)                                                              \
-  (X(live_count), X(requested_bytes), X(active_bytes), X(pending_bytes), X(window_count),  \
-   X(stitched_bytes), X(buffer_count), X(buffer_bytes), X(chunk_count), X(reserved_bytes), \
-   X(quarantined_bytes), X(sleeping_bytes), X(exported_bytes), X(imported_bytes))
-#define GMLK_CHECK_FIGURE(name) \
-  gmlk_expect(c, c->found.name == s->name, "L4: " #name " is not what a walk counts")
-#define GMLK_CHECK_PEAK(name) \
-  gmlk_expect(c, s->name <= s->name##_peak, "L4: a peak is below " #name)
-
-static void gmlk_check_figures(gmlk_checker *c) {
-  const gmlake *l = c->l;
-  const gmlake_stats *s = &l->stats;
-  (void)GMLK_CHECK_FIGURES(GMLK_CHECK_FIGURE);
-  (void)GMLK_PEAKS(GMLK_CHECK_PEAK);
-  gmlk_expect(c, l->host.bytes <= l->host.bytes_peak, "L4: a peak is below the host's bytes");
-  gmlk_expect(c, s->live_count == l->index.count, "L4: the index and the live blocks differ");
-  gmlk_expect(c, s->live_count == s->allocation_count - s->free_count,
-              "L4: what was allocated is neither live nor freed");
-  gmlk_expect(c, s->quarantined_bytes || !gmlk_exceeds(0, s->reserved_bytes, l->desc.limit_bytes),
-              "L4: the limit is exceeded");
-  gmlk_expect(c, !c->uses, "F7: a stream's count of the blocks recorded on it is wrong");
-}
-
-/* NULL, or what is broken. pre: both locks are held. */
-static const char *gmlk_check(const gmlake *l) {
-  gmlk_checker c;
-  memset(&c, 0, sizeof(c));
-  c.l = l;
-  c.guard = (l->desc.flags & GMLAKE_GUARD) != 0;
-  gmlk_check_lake(&c);
-  if (!c.broken) gmlk_check_streams(&c);
-  memset(c.seen, 0, sizeof(c.seen)); /* values of another kind follow */
-  if (!c.broken) gmlk_check_arenas(&c);
-  if (!c.broken) gmlk_check_lists(&c);
-  if (!c.broken) gmlk_check_figures(&c);
-  return c.broken;
-}
 #if defined(GMLAKE_BACKEND_MOCK)
 
 /* ---- >>backend_mock --------------------------------------------------------------------------
@@ -16586,6 +15835,899 @@ GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lak
 GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
   gmlake_result result = l ? gmlk_turn_away(l) : GMLAKE_OK;
   return !l || result ? result : gmlk_destroy(l);
+}
+
+/* ---- >>check --------------------------------------------------------------------------------
+   Recomputes what the other sections keep, or asks functions of theirs (gmlk_index_wrong and the
+   like), and names the first invariant that does not hold, one of those sections or of these:
+
+   [L1] each pool stands in the list of arenas under its number; between calls no request is
+        served, and the bar is up exactly where the lake is lost or a callback runs;
+   [L2] the host's bytes are those of all that the lake reaches, but for extra records of calls
+   under way;
+   [L3] no stream, event, handle or window's number is there twice; of several hundred and more one
+        may be missed;
+   [L4] the figures are what a walk counts, and no peak is lower than its figure;
+   [L5] limits and choices are those of create: what they were is kept as a checksum.
+
+   A number that leads into a table is compared with the table's size first. Links and sizes of
+   tables are believed: damage there may end the program before it is told. Of destroyed pools
+   whose memory the driver did not take back only the chunks are counted; while there is one, [L2]
+   and [R1] are not looked at. Changes nothing. O(everything). */
+
+#define GMLK_SEEN_LOG 10u
+#define GMLK_SEEN_STEPS 16u
+
+typedef struct gmlk_checker { /* what the walk has reached */
+  const gmlake *l;
+  const char *broken; /* the first invariant found broken */
+  uint32_t guard;     /* slots of address space behind each window and buffer */
+  gmlake_stats found; /* [L4] what a walk can count of it */
+  size_t host_bytes, records, pending_count, queued, returns;
+  uint64_t seen[(1u << GMLK_SEEN_LOG) + GMLK_SEEN_STEPS]; /* [L3] */
+  const gmlk_arena *a;             /* the one that is looked at, and in it: */
+  size_t pieces;                   /* less those that windows count */
+  size_t windows, stitched, users; /* windows, their bytes; the user's blocks, pending ones too */
+  uint64_t order;                  /* of a tree: where its next block may begin */
+  /* Prints of what is there, less those of what has to be the same: 0 in the end. */
+  uint64_t uses;              /* streams of live blocks [F7], less what the streams count */
+  uint64_t gaps, run_seconds; /* blocks for the trees [A7], [A3], less those that stand there */
+  uint64_t mapped;            /* mappings [W6], less what chunks count */
+  uint64_t placed;            /* [B3] the same of buffers' mappings alone */
+  uint64_t spaces;            /* address space in use [V2], less what windows and buffers have */
+  uint64_t owned;             /* chunks committed [B1], less those of pages */
+  uint64_t idle;              /* idle windows [W5], less those in trees */
+} gmlk_checker;
+
+/* Returns whether everything has held so far. */
+static int gmlk_expect(gmlk_checker *c, int holds, const char *invariant) {
+  if (!holds && !c->broken) c->broken = invariant;
+  return holds && !c->broken;
+}
+
+/* [L3]. pre: not 0. */
+static void gmlk_check_once(gmlk_checker *c, uint64_t value, const char *invariant) {
+  uint64_t *seen = &c->seen[gmlk_mix(value) >> (64u - GMLK_SEEN_LOG)];
+  unsigned steps = GMLK_SEEN_STEPS;
+  while (--steps && *seen && *seen != value) seen++;
+  gmlk_expect(c, *seen != value, invariant);
+  *seen = value;
+}
+
+/* [L2] A table is there exactly where it has bytes. */
+static void gmlk_check_table(gmlk_checker *c, const void *table, size_t bytes) {
+  gmlk_expect(c, !table == !bytes, "L2: a table is missing, or has no size");
+  c->host_bytes += bytes;
+}
+
+/* Of a number, or of a record's address: sums of prints tell two multisets apart. */
+static uint64_t gmlk_check_hash(uint64_t value) {
+  uint64_t mixed = (value + 1) * 0x9E3779B97F4A7C15u;
+  return (mixed ^ (mixed >> 29)) * 0xBF58476D1CE4E5B9u;
+}
+
+static uint64_t gmlk_check_name(const void *record) { return gmlk_check_hash((uintptr_t)record); }
+
+static void gmlk_check_lake(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  const char *wrong = gmlk_index_wrong(&l->index);
+  static const char list[] = "L1: an arena is not where the list has it";
+  size_t i;
+  gmlk_expect(c, l->checksum == gmlk_desc_checksum(&l->desc),
+              "L5: a limit or a choice has changed");
+  gmlk_expect(c, l->is_restricted == (l->lost || l->callbacks), "L1: is_restricted is wrong");
+  gmlk_expect(c, !l->served, "L1: served names a request that is over");
+  gmlk_expect(c, l->message_count <= (l->desc.logger.fn ? GMLK_LOG_QUEUE : 0),
+              "L1: more messages wait than there is room for, or no logger reads them");
+  gmlk_expect(c, l->arena_count <= l->arena_capacity && l->arenas[0] == &l->home, list);
+  for (i = 1; i < l->arena_capacity; i++) {
+    const gmlk_arena *a = l->arenas[i];
+    gmlk_expect(c, !a || (i < l->arena_count && a->number == i && a == &a->pool->arena), list);
+  }
+  gmlk_check_table(c, l, sizeof(gmlake));
+  gmlk_check_table(c, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
+  gmlk_check_table(c, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
+  gmlk_check_table(c, l->driver.peers, l->driver.peer_count * sizeof(int));
+  gmlk_check_table(c, l->view_memory, l->view_bytes);
+  gmlk_check_table(c, l->index.memory, (l->index.row_count + 1) * sizeof(gmlk_row));
+  gmlk_expect(c, !wrong, wrong);
+}
+
+/* What has a number, in use or not; NULL: there is no such number. */
+static gmlk_stream *gmlk_check_named(const gmlk_checker *c, unsigned number) {
+  const gmlk_streams *all = &c->l->streams;
+  return number >= GMLK_FIRST_STREAM && number < all->count ? all->items[number] : NULL;
+}
+
+/* A number in use: of a stream, forgotten or not, or, with is_capture, of a capture or loan. */
+static gmlk_stream *gmlk_check_used(const gmlk_checker *c, unsigned number, int is_capture) {
+  gmlk_stream *s = gmlk_check_named(c, number);
+  return s && s->is_used && s->is_capture == is_capture ? s : NULL;
+}
+
+/* Up to where the work of a stream is complete, or will be with an event that is recorded. */
+static uint64_t gmlk_check_fenced(gmlk_stream *s) {
+  return s->fence_count ? gmlk_stream_fence_at(s, s->fence_count - 1)->epoch : s->done;
+}
+
+/* [F1], [F2], [F4], [F6], [F9] of one number. */
+static void gmlk_check_fences(gmlk_checker *c, gmlk_stream *s) {
+  const int is_timed = c->l->streams.is_timed;
+  uint64_t last = s->done;
+  unsigned i;
+  gmlk_check_table(c, s->waits, s->wait_capacity * sizeof(gmlk_wait));
+  if (!gmlk_expect(c, s->wait_count <= s->wait_capacity, "F6: more waits than room")) return;
+  for (i = 0; i < s->wait_count; i++) {
+    const gmlk_stream *of = gmlk_check_named(c, s->waits[i].stream);
+    gmlk_expect(c, of != NULL, "F6: a wait names no stream");
+    gmlk_expect(c, s->waits[i].epoch < (of ? of->epoch : 1), "F6: a wait is for an epoch to come");
+  }
+  gmlk_expect(c, s->done < s->epoch && s->epoch < GMLK_ENDLESS, "F1: epochs are out of order");
+  gmlk_expect(c, is_timed || !s->lag_ns, "F9: a stream was measured");
+  gmlk_expect(c, s->fence_head < GMLK_FENCES, "F2: a fence lies outside its ring");
+  if (!gmlk_expect(c, s->fence_count <= GMLK_FENCES, "F2: a fence lies outside its ring")) return;
+  for (i = 0; i < s->fence_count; i++) {
+    const gmlk_fence *fence = gmlk_stream_fence_at(s, i);
+    gmlk_expect(c, fence->epoch < s->epoch && fence->epoch > last, "F2: fences out of order");
+    gmlk_expect(c, is_timed || !fence->at_ns, "F9: an event has a time");
+    if (gmlk_expect(c, fence->event != NULL, "F2: a fence has no event"))
+      gmlk_check_once(c, (uintptr_t)fence->event, "L3: one event is in two places");
+    last = fence->epoch;
+  }
+  gmlk_expect(c, s->is_dirty || gmlk_check_fenced(s) + 1 == s->epoch, "F4: an epoch has no fence");
+}
+
+/* [F5], [F8] of one number. */
+static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
+  static const char state[] = "F5: a stream is in no known state";
+  const uintptr_t value = (uintptr_t)s->value;
+  const int is_named = gmlk_stream_is_named(s), has_work = s->fence_count || s->is_dirty;
+  gmlk_expect(c, !s->id || c->l->streams.may_end, "F8: a stream's id was not asked");
+  gmlk_expect(c, (s->is_used | s->is_capture | s->is_forgotten | s->is_dirty) <= 1, state);
+  gmlk_expect(c, s->is_capture ? !s->is_forgotten : s->is_used, state);
+  gmlk_expect(c, !has_work || (s->is_used && !s->is_capture), "F5: what is no stream has work");
+  gmlk_expect(c, s->kind <= GMLAKE_STREAM_URGENT, "F5: a stream is of no kind");
+  gmlk_expect(c, s->born <= c->l->records.serial, "F5: a stream is of a time to come");
+  if (s->capture) {
+    const gmlk_stream *capture = gmlk_check_used(c, s->capture, 1);
+    gmlk_expect(c, is_named, "F5: a capture has no stream");
+    gmlk_expect(c, capture && capture->value == s->value, "F5: a capture is another stream's");
+    gmlk_expect(c, s->arena && s->arena < c->l->arena_count && c->l->arenas[s->arena],
+                "F5: a capture has no pool");
+  }
+  if (!is_named) return;
+  gmlk_expect(c, (!value || value > 2) && s->value != GMLAKE_STREAM_NONE,
+              "F5: a stream has a value that no stream can have");
+  gmlk_check_once(c, gmlk_check_hash(value), "L3: two numbers stand for one stream");
+}
+
+static void gmlk_check_streams(gmlk_checker *c) {
+  const gmlk_streams *all = &c->l->streams;
+  const size_t rooms = all->event_capacity / (GMLK_FENCES + 1) + GMLK_FIRST_STREAM;
+  size_t live = all->live_count, used = all->used_count, lost = all->lost_count, i;
+  size_t captured = all->capture_count, captures = captured + c->l->loan_count;
+  size_t events = all->event_count;
+  gmlk_stream *s;
+  gmlk_check_table(c, all->items, all->capacity * sizeof(gmlk_stream *));
+  gmlk_check_table(c, all->events, all->event_capacity * sizeof(void *));
+  gmlk_expect(c, all->is_timed == (c->l->desc.cross_stream == GMLAKE_WAIT_IF_SOON),
+              "F9: the streams are timed, or not");
+  gmlk_expect(c, all->count <= gmlk_min(all->capacity, rooms), "F5: more streams than room");
+  gmlk_expect(c, all->event_count <= all->event_capacity, "F5: more events than room");
+  for (i = 0; i < all->capacity && !c->broken; i++)
+    gmlk_expect(c, !all->items[i] == (i < GMLK_FIRST_STREAM || i >= all->count),
+                "F5: a number has no record, or a record no number");
+  if (c->broken) return;
+  for (i = GMLK_FIRST_STREAM; i < all->count; i++) {
+    const int is_stream = gmlk_check_used(c, (unsigned)i, 0) != NULL;
+    s = all->items[i];
+    c->host_bytes += sizeof(gmlk_stream);
+    gmlk_check_number(c, s);
+    gmlk_check_fences(c, s);
+    live -= (size_t)gmlk_stream_is_named(s);
+    used -= is_stream && !(s->is_forgotten && gmlk_stream_is_complete(s));
+    lost -= is_stream && gmlk_stream_is_lost(s);
+    captured -= s->capture != 0;
+    events += s->fence_count;
+    captures -= s->is_used && s->is_capture;
+    c->uses -= s->uses * gmlk_check_hash(i);
+  }
+  gmlk_expect(c, !(live | used | lost | captured), "F5: a count of streams or captures is wrong");
+  gmlk_expect(c, !captures, "F5: a capture's number is lost");
+  gmlk_expect(c, events <= all->event_capacity, "F5: no room to give all events back");
+  for (i = 0; i < all->event_count; i++)
+    if (gmlk_expect(c, all->events[i] != NULL, "F5: an idle event is NULL"))
+      gmlk_check_once(c, (uintptr_t)all->events[i], "L3: one event is in two places");
+  s = gmlk_check_used(c, all->last, 0);
+  gmlk_expect(c, !all->last || (s && !s->is_forgotten && s->value == all->last_value),
+              "F5: last is not the number of last_value");
+}
+
+/* A tag of memory that is free, or will be: [F1], [F4]. */
+static void gmlk_check_tag(gmlk_checker *c, unsigned stream, uint64_t epoch, const char *text) {
+  gmlk_stream *s = gmlk_check_used(c, stream, 0);
+  if (stream == GMLK_CLEAN) return;
+  if (stream == GMLK_GRAPH_OWNED || gmlk_check_used(c, stream, 1)) {
+    gmlk_expect(c, epoch == GMLK_ENDLESS, text);
+  } else if (gmlk_expect(c, s != NULL, "F1: a tag names no stream")) {
+    gmlk_expect(c, epoch && epoch <= s->epoch, text);
+    gmlk_expect(c, s->is_dirty || epoch <= gmlk_check_fenced(s), "F4: no fence is to cover a tag");
+  }
+}
+
+/* What stands in bins is free memory of this tag and arena. Returns how many blocks. */
+static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *bins, unsigned stream,
+                              uint32_t arena) {
+  const char *wrong = gmlk_bins_wrong(bins);
+  const gmlk_block *b;
+  unsigned bin;
+  c->host_bytes += sizeof(gmlk_bins);
+  if (!gmlk_expect(c, !wrong, wrong)) return 0;
+  for (bin = gmlk_bin_from(bins, 1); bin < GMLK_BINS; bin = gmlk_bin_from(bins, bin + 1))
+    for (b = gmlk_bin_first(bins, bin); b; b = gmlk_bin_next(bins, bin, b))
+      gmlk_expect(c, gmlk_has_tag(b, stream) && b->arena == arena, "A3: bins have another's block");
+  return bins->count;
+}
+
+/* Whether a block stands in a tree: that of the arena's gaps; for GMLK_GRAPH_OWNED that of used
+   address space; for a stream, of its pool. */
+static int gmlk_check_is_forked(const gmlk_block *b, unsigned stream) {
+  const gmlk_block *before;
+  if (stream == GMLK_GRAPH_OWNED) return b->state != GMLK_FREE;
+  if (!stream) return b->state == GMLK_UNBACKED && b->hole == b->grains;
+  if (!gmlk_has_tag(b, stream) || b->hole) return 0;
+  before = gmlk_before_clean(b);
+  return gmlk_has_tag(before, stream) && before->hole;
+}
+
+/* [T1], [T2] of a block and all below it, from lower addresses to higher ones. Returns the sum of
+   their prints. */
+static uint64_t gmlk_check_tree(gmlk_checker *c, const gmlk_block *b, const gmlk_block *above,
+                                unsigned stream, const char *invariant) {
+  uint64_t sum;
+  if (!b || !gmlk_expect(c, gmlk_check_is_forked(b, stream), invariant)) return 0;
+  gmlk_expect(c, !above || gmlk_tree_above(above, b), "T2: a block stands above a higher rank");
+  sum = gmlk_check_name(b) + gmlk_check_tree(c, b->as.fork.less, b, stream, invariant);
+  gmlk_expect(c, b->at >= c->order, "T1: a block stands on the wrong side");
+  c->order = (uint64_t)b->at + 1;
+  return sum + gmlk_check_tree(c, b->as.fork.more, b, stream, invariant);
+}
+
+/* The hole that a free block should stand in its pool with. */
+static uint32_t gmlk_check_hole(const gmlk_block *b) {
+  const gmlk_block *before = gmlk_before_clean(b), *behind = b;
+  if (b->stream == GMLK_CLEAN) return b->grains;
+  if (b->stream == GMLK_GRAPH_OWNED || gmlk_has_tag(before, b->stream)) return 0;
+  while (gmlk_is_open(behind, b->stream)) behind = behind->next;
+  return behind->at - gmlk_block_end(before);
+}
+
+static void gmlk_check_extra(gmlk_checker *c, const gmlk_block *b) {
+  const gmlk_extra *extra = b->as.live.extra;
+  const int is_pending = b->state == GMLK_PENDING;
+  size_t i, left = 0;
+  if (!gmlk_expect(c, extra || !is_pending, "N1: a pending block has no extra record") || !extra)
+    return;
+  gmlk_expect(c, extra->block == (is_pending ? b : NULL),
+              "N1: an extra record names another block");
+  c->host_bytes += sizeof(gmlk_extra);
+  gmlk_check_table(c, extra->used, extra->used_capacity * sizeof(gmlk_used));
+  if (!gmlk_expect(c, extra->used_count <= extra->used_capacity, "N2: too many streams")) return;
+  for (i = 0; i < extra->used_count; i++) {
+    const gmlk_used *use = &extra->used[i];
+    const gmlk_stream *s = gmlk_check_used(c, use->stream, 0);
+    if (!gmlk_expect(c, s != NULL, "N2: a block is used on no stream")) return;
+    left += use->extra == extra;
+    if (!is_pending && gmlk_use_is_known(c->l, use)) c->uses += gmlk_check_hash(use->stream);
+    if (!is_pending) continue;
+    gmlk_check_tag(c, use->stream, use->epoch, "F1: a pending use is of an epoch to come");
+    gmlk_expect(c, use->extra == extra || use->epoch <= s->done,
+                "N4: a pending use is in no queue");
+  }
+  if (!is_pending) return;
+  gmlk_check_tag(c, extra->stream, extra->epoch,
+                 "F1: a pending block's tag is of an epoch to come");
+  gmlk_expect(c, left == extra->uses_left, "N4: a count of uses in queues is wrong");
+  gmlk_expect(c, left || extra->is_shared, "N4: a pending block waits for nothing");
+  c->returns += (size_t)extra->is_shared;
+  c->queued += left;
+}
+
+/* [A9] The serial and the flags of what has an owner. */
+static void gmlk_check_serial(gmlk_checker *c, const gmlk_block *b, unsigned known) {
+  gmlk_expect(c, b->u.serial && b->u.serial <= c->l->records.serial,
+              "A9: a serial was never given");
+  gmlk_expect(c, !(b->flags & ~known), "A9: a block was asked for in no such way");
+}
+
+/* A block of the user's, `first_at` being where its first byte lies at home. */
+static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t address,
+                             uint32_t first_at) {
+  const gmlk_arena *a = c->a;
+  const int is_live = b->state == GMLK_LIVE, is_window = b->as.live.window != NULL;
+  const gmlk_stream *s = gmlk_check_named(c, b->stream);
+  unsigned known = GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW;
+  if (!is_window) known |= GMLK_IN_THE_WAY;
+  if (a->pool) known |= GMLK_IN_GRAPH;
+  if (a->pool && a->pool->loan.number) known |= GMLAKE_TRANSIENT; /* [G2] */
+  if (c->l->desc.residency.fn) known |= GMLAKE_TELL_RESIDENCY;
+  if (a->keeps_apart && !is_live) known |= GMLK_APART;
+  gmlk_check_serial(c, b, known);
+  gmlk_expect(c, !(b->flags & GMLAKE_EXCLUSIVE) || gmlk_is_chunks(a, first_at, b->grains),
+              "A9: an exclusive block shares a chunk");
+  gmlk_expect(c, !(b->flags & GMLAKE_NO_STITCH) || !is_window, "A9: a window is forbidden");
+  gmlk_expect(c, gmlk_index_get(&c->l->index, address) == (is_live ? b : NULL),
+              "I1: the index is not of the live blocks");
+  gmlk_check_extra(c, b);
+  c->users++;
+  c->pending_count += !is_live;
+  if (!is_live) return;
+  gmlk_expect(c, b->slack < gmlk_to_bytes(b->grains), "A9: a block's rounding is as large as it");
+  gmlk_expect(c, !b->stream || (s && s->is_used), "A9: a block is of no stream");
+  if (c->l->streams.may_end && s && gmlk_own_stream(c->l, b)) c->uses += gmlk_check_hash(b->stream);
+}
+
+/* [W1], [W2]: pieces that lie in the arena, of as many chunks as are mapped; [W4] those of a live
+   window are its own. Returns the grains. */
+static uint32_t gmlk_check_pieces(gmlk_checker *c, const gmlk_window *w) {
+  const int is_live = w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING;
+  const gmlk_arena *a = c->a;
+  uint32_t i, n, grains = 0, chunks = 0, last = 0;
+  for (i = 0; i < w->piece_count && chunks < w->chunk_count; i++) {
+    const gmlk_piece *s = &w->pieces[i];
+    const gmlk_block *b = s->block;
+    const uint32_t end = s->at + s->grains;
+    const int is_inside = s->at < a->tail.at && s->grains && s->grains <= a->tail.at - s->at;
+    if (!gmlk_expect(c, is_inside, "W2: a window's piece lies outside the arena")) return 0;
+    n = last = gmlk_piece_slot(a, s);
+    gmlk_expect(c, !i || s->at == gmlk_slot_at(a, n), "W1: a piece begins inside a chunk");
+    gmlk_expect(c, i + 1 == w->piece_count || end == gmlk_slot_at(a, gmlk_slot_of(a, end)),
+                "W1: a piece ends inside a chunk");
+    gmlk_expect(c,
+                !is_live || (b && b->state == GMLK_PIECE && b->as.live.window == w &&
+                             b->arena == a->number && b->at == s->at && b->grains == s->grains),
+                "W4: a live window's piece is not its own");
+    grains += s->grains;
+    chunks += gmlk_piece_chunks(a, s);
+    for (; n < last + gmlk_piece_chunks(a, s); n++) c->mapped += gmlk_check_hash(n);
+  }
+  gmlk_expect(c, i && i == w->piece_count && chunks == w->chunk_count,
+              "W2: a window's chunks do not match its address space");
+  gmlk_expect(c, i < 2 || gmlk_slot_of(a, w->pieces->at + w->pieces->grains - 1) != last,
+              "W2: a window's ends share a chunk");
+  return grains;
+}
+
+/* Any window. is_lost: it is mapped for good, perhaps in part, perhaps not made to its end. */
+static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost) {
+  const gmlk_arena *a = c->a;
+  const gmlk_block *va = w->va;
+  const uint32_t chunks = w->chunk_count;
+  static const char space[] = "W2: a window's chunks do not match its address space";
+  const int is_partial = is_lost || a->sleep == GMLK_ASLEEP; /* it may be */
+  uint64_t at = gmlk_va_address(a, &a->window_space, va);
+  uint32_t grains;
+  c->host_bytes += gmlk_window_record_bytes(w->piece_count);
+  gmlk_expect(c, w->piece_count && w->piece_count <= chunks, "W2: too many pieces");
+  gmlk_expect(c, va->grains == chunks + c->guard, space);
+  gmlk_expect(c, va->slack == chunks || (is_partial && va->slack && va->slack < chunks), space);
+  gmlk_expect(c, va->u.owner == w, "V2: address space is another window's");
+  c->spaces -= gmlk_check_name(va);
+  grains = gmlk_check_pieces(c, w);
+  if (c->broken || (is_lost && !w->number)) return;
+  c->windows += !is_lost;
+  c->stitched += is_lost ? 0 : chunks * a->chunk_bytes;
+  gmlk_expect(c, w->self.arena == a->number, "A1: a block names another arena");
+  gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
+  gmlk_expect(c, grains >= a->windows.grains_min, "W8: a window is smaller than any");
+  gmlk_expect(c, w->number && w->number <= a->windows.number, "W8: a window is newer than any");
+  gmlk_check_once(c, gmlk_check_hash(~(w->number << 16 | a->number)),
+                  "L3: two windows have one number");
+  at += gmlk_home(a, w->pieces->at) - gmlk_slot_home(a, gmlk_piece_slot(a, w->pieces));
+  gmlk_expect(c, w->address == at, "W2: a window is not where its address space is");
+}
+
+/* Whether the block with the serial that an idle window waits for is under it, and knows it. */
+static int gmlk_check_is_blocked(const gmlk_arena *a, const gmlk_window *w) {
+  const uint64_t serial = w->key - GMLK_BLOCKED;
+  uint32_t i;
+  for (i = 0; i < w->piece_count; i++) {
+    const gmlk_block *b = gmlk_locate(a, w->pieces[i].at);
+    for (; b->at < w->pieces[i].at + w->pieces[i].grains; b = b->next)
+      if (b->state != GMLK_FREE && b->flags & GMLK_IN_THE_WAY && b->u.serial == serial) return 1;
+  }
+  return 0;
+}
+
+/* A tree of windows: ranks, and the order in which it is walked; *before is the last one. */
+static void gmlk_check_window_tree(gmlk_checker *c, const gmlk_window *w, const gmlk_window *above,
+                                   const gmlk_window **before) {
+  static const char place[] = "W5: an idle window's place in its tree is wrong";
+  const int is_below = w && (!above || gmlk_window_above(above, w));
+  if (!w || !gmlk_expect(c, w->self.state == GMLK_IDLE && is_below, place)) return;
+  gmlk_check_window_tree(c, w->less, w, before);
+  gmlk_expect(c, !*before || gmlk_window_precedes(*before, w->key, w->number), place);
+  c->idle -= gmlk_check_name(w);
+  *before = w;
+  gmlk_check_window_tree(c, w->more, w, before);
+}
+
+/* [W5], [W7]. */
+static void gmlk_check_idle(gmlk_checker *c) {
+  static const char place[] = "W5: an idle window is not where it should be";
+  const gmlk_windows *windows = &c->a->windows;
+  const gmlk_window *w, *before = NULL;
+  int i;
+  for (w = windows->idle_first; w; before = w, w = w->idle_next) {
+    const int is_open = w->key == gmlk_open_key(w->self.grains, w->self.stream);
+    gmlk_expect(c, w->self.state == GMLK_IDLE && w->idle_prev == before, place);
+    gmlk_check_window(c, w, 0);
+    if (c->broken) return;
+    gmlk_expect(c, is_open || gmlk_check_is_blocked(c->a, w), "W7: nothing is in a window's way");
+    gmlk_check_tag(c, w->self.stream, w->self.u.epoch, "F1: a window's tag is of an epoch to come");
+    c->idle += gmlk_check_name(w);
+  }
+  gmlk_expect(c, windows->idle_last == before, "W5: the list of idle windows has a wrong end");
+  for (i = 0; i < 2; i++) {
+    before = NULL;
+    gmlk_check_window_tree(c, i ? windows->blocked : windows->open, NULL, &before);
+    gmlk_expect(c, !before || (before->key < GMLK_BLOCKED) == !i, place);
+  }
+  gmlk_expect(c, c->idle == 0, place);
+}
+
+/* [X1]. Returns whether the extents can be looked at. */
+static int gmlk_check_area(gmlk_checker *c, const gmlk_area *area, int is_bare) {
+  const size_t chunk = c->a->chunk_bytes;
+  uint32_t next = 0;
+  size_t i;
+  if (!gmlk_expect(c, area->count <= area->capacity && area->limit <= area->most,
+                   "X1: there are more addresses than there may be"))
+    return 0;
+  gmlk_check_table(c, area->extents, area->capacity * sizeof(gmlk_extent));
+  for (i = 0; i < area->count; i++, next = area->extents[i - 1].end + 1) {
+    const gmlk_extent *e = &area->extents[i];
+    if (!gmlk_expect(c, e->base % chunk == 0 && e->first == next && e->end > next,
+                     "X1: an extent is not of its slots"))
+      return 0;
+  }
+  return gmlk_expect(c,
+                     area->limit == (is_bare ? area->most
+                                     : next  ? next - 1
+                                             : 0),
+                     "X1: the slots are not those of the extents");
+}
+
+/* Whether a block of so many slots is the edge between two extents. */
+static int gmlk_check_is_edge(const gmlk_area *area, const gmlk_block *b, uint32_t slot,
+                              uint32_t slots) {
+  size_t i = 0;
+  while (i + 1 < area->count && area->extents[i].end != slot) i++;
+  return b->state == GMLK_EDGE && slots == 1 && i + 1 < area->count;
+}
+
+/* [V1], [V3]: addresses for windows or for buffers; `used` is the state of those in use, but for
+   windows that are not mapped while the arena sleeps. */
+static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned used) {
+  const uint32_t slots = space->area.limit;
+  const int is_asleep = used == GMLK_LIVE && c->a->sleep == GMLK_ASLEEP;
+  const gmlk_block *va;
+  size_t holes = 0;
+  uint64_t tree;
+  if (!gmlk_check_area(c, &space->area, 0)) return;
+  if (!gmlk_expect(c, gmlk_tiling_is_whole(&space->head, &space->tail, slots, &c->records),
+                   "V1: blocks do not tile the space"))
+    return;
+  c->order = 0;
+  tree =
+      gmlk_check_tree(c, space->used, NULL, GMLK_GRAPH_OWNED, "V3: the tree holds free addresses");
+  for (va = space->head.next; va != &space->tail; va = va->next) {
+    const int is_free = va->state == GMLK_FREE;
+    const int is_edge = gmlk_check_is_edge(&space->area, va, va->at, va->grains);
+    const int is_used = va->state == used || (is_asleep && va->state == GMLK_UNBACKED) || is_edge;
+    gmlk_expect(c, (is_free || is_used) && !va->arena && !va->stream,
+                "V1: address space is in a state that it is never in");
+    gmlk_expect(c, va->hole == (is_free ? va->grains : 0), "V1: a hole's size is wrong");
+    gmlk_expect(c, !is_free || !va->u.owner, "V1: free address space is somebody's");
+    gmlk_expect(c, !is_free || va->next->state != GMLK_FREE, "V1: free address space is apart");
+    holes += (size_t)is_free;
+    if (is_free || is_edge) continue;
+    c->spaces += gmlk_check_name(va);
+    tree -= gmlk_check_name(va);
+  }
+  gmlk_expect(c, tree == 0, "V3: used address space is not in the tree");
+  if (!space->holes) return;
+  holes -= gmlk_check_bins(c, space->holes, GMLK_CLEAN, 0);
+  gmlk_expect(c, !holes && !space->holes->run_seconds, "V1: free space is in no bin");
+}
+
+/* [B1], [B2], [B3], [B5] of one page. */
+static void gmlk_check_page(gmlk_checker *c, const gmlake_buffer *b, uint32_t i) {
+  const gmlk_page *page = &b->pages[i];
+  const unsigned state = page->state;
+  const uint64_t address = gmlk_buffer_address(b) + (uint64_t)i * c->a->chunk_bytes;
+  gmlk_expect(c, page->address == address, "B5: a page is not where its buffer is");
+  gmlk_expect(c, state <= GMLK_PAGE_COMMITTED && page->mark <= (c->a->sleep == GMLK_ASLEEP),
+              "B2: a page is in a state that does not last");
+  gmlk_expect(c, !state || page->slot < c->a->slot_count, "B3: a page maps no chunk");
+  gmlk_expect(c, page->stream < gmlk_max(c->l->streams.count, GMLK_FIRST_STREAM),
+              "B2: a page's tag names no stream");
+  if (state) {
+    c->mapped += gmlk_check_hash(page->slot);
+    c->placed += gmlk_check_hash(page->slot);
+  }
+  if (state == GMLK_PAGE_COMMITTED) {
+    c->owned -= gmlk_check_hash(page->slot);
+    gmlk_expect(c, i < gmlk_buffer_count(b, b->bytes), "B1: memory lies behind a buffer's end");
+  } else if (state) {
+    gmlk_check_tag(c, page->stream, page->epoch, "B2: a page's tag is of an epoch to come");
+    gmlk_expect(c, page->checksum == gmlk_checksum(page->stream, page->epoch),
+                "B2: a tag has changed");
+  }
+}
+
+static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
+  const uint32_t slots = gmlk_buffer_count(b, b->max_bytes), end = gmlk_buffer_count(b, b->bytes);
+  const gmlk_block *va = b->va;
+  uint32_t i;
+  gmlk_expect(c, (!b->lake || b->lake == c->l) && b->arena == c->a, "B5: a buffer is elsewhere");
+  gmlk_expect(c, va->slack == slots && va->grains == slots + c->guard,
+              "B5: a buffer's addresses are not what it may grow to");
+  gmlk_expect(c, b->bytes <= b->max_bytes, "B1: a buffer's end is behind its addresses");
+  gmlk_expect(c, b->lake || (!b->count && !b->bytes), "B4: a destroyed buffer has memory");
+  gmlk_expect(c, !b->is_busy, "B1: a buffer is in a state that does not last");
+  if (!gmlk_expect(c, end <= b->page_count && b->page_count <= slots, "B1: pages are missing"))
+    return;
+  c->host_bytes += sizeof(gmlake_buffer);
+  gmlk_check_table(c, b->pages, b->page_count * sizeof(gmlk_page));
+  gmlk_expect(c, va->u.owner == b, "V2: address space is another buffer's");
+  c->spaces -= gmlk_check_name(va);
+  gmlk_expect(c, gmlk_pages_committed(b, 0, b->page_count) == b->count,
+              "B1: a buffer's committed pages are wrong");
+  for (i = 0; i < b->page_count && !c->broken; i++) gmlk_check_page(c, b, i);
+}
+
+/* The sizes of an arena. Returns whether what they lead to can be looked at. */
+static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
+  const size_t chunk = a->chunk_bytes, records = a->chunks.capacity;
+  const gmlake_policy *policy = a->is_bare ? NULL : c->l->desc.policy;
+  gmlk_check_table(c, a->firsts, (a->slot_capacity + 1) * sizeof(gmlk_block *));
+  gmlk_check_table(c, a->chunks.items, records * sizeof(gmlk_chunk));
+  gmlk_check_table(c, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
+  if (a->pool) c->host_bytes += sizeof(gmlake_pool);
+  if (a->scratch) c->host_bytes += gmlk_scratch_bytes(a->scratch_slots);
+  gmlk_expect(c, a->checksum == gmlk_checksum(0, a->limit_bytes), "L5: a pool's limit has changed");
+  gmlk_expect(c, gmlk_is_pow2(chunk) && chunk >= GMLK_GRAIN, "A8: a chunk is not of its size");
+  if (c->broken) return 0;
+  gmlk_expect(c, a->chunk_log == gmlk_log2(chunk / GMLK_GRAIN), "A8: a chunk is not of its size");
+  gmlk_expect(c, a->is_bare == !a->area.count, "A8: an arena has no addresses, or is bare");
+  if (!gmlk_check_area(c, &a->area, a->is_bare)) return 0;
+  gmlk_expect(
+      c,
+      a->slot_count <= a->slot_capacity && a->slot_capacity <= records && records <= a->area.most,
+      "A8: more slots than there is room for");
+  gmlk_expect(c, a->chunks.quarantined_end <= a->slot_capacity,
+              "A8: more slots than there is room for");
+  gmlk_expect(c, a->keeps_apart == (policy && policy->coalesce), "A8: keeps_apart is wrong");
+  gmlk_expect(c, a->small_most == gmlk_small_limit(a, policy != NULL), "U2: small_most is wrong");
+  return !c->broken;
+}
+
+static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
+  const gmlk_arena *a = c->a;
+  const gmlk_window *w = b->as.live.window; /* [live, pending, piece] */
+  const int has_hole = b->state == GMLK_FREE || b->state == GMLK_UNBACKED;
+  gmlk_expect(c, b->arena == a->number, "A1: a block names another arena");
+  gmlk_expect(c, !gmlk_same_tag(a, b, b->next), "A2: neighbours of one tag are apart");
+  gmlk_expect(c, !b->hole || has_hole, "A3: an owned block has a hole");
+  if (c->broken) return;
+  switch (b->state) {
+  case GMLK_FREE:
+    gmlk_check_tag(c, b->stream, b->u.epoch, "F1: a tag is of an epoch to come");
+    gmlk_expect(c, !(b->flags & ~(a->keeps_apart ? GMLK_APART : 0)), "A9: free memory has flags");
+    gmlk_expect(c, b->stream || !b->u.epoch, "F1: clean memory is of an epoch");
+    gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is wrong");
+    if (gmlk_is_tagged(b) && gmlk_check_is_forked(b, b->stream))
+      c->run_seconds += gmlk_check_name(b);
+    return;
+  case GMLK_UNBACKED:
+    gmlk_expect(c, gmlk_is_chunks(a, b->at, b->grains), "A5: part of a chunk is unbacked");
+    gmlk_expect(c, b->hole == b->grains, "A7: a gap is not of its size");
+    c->gaps += gmlk_check_name(b);
+    return;
+  case GMLK_LIVE:
+  case GMLK_PENDING:
+    gmlk_expect(c, !w, "W4: a window owns a block of the user's");
+    gmlk_check_owned(c, b, gmlk_home(a, b->at), b->at);
+    return;
+  case GMLK_PIECE:
+    gmlk_expect(c, !a->is_bare, "B1: a chunk is no buffer's");
+    gmlk_check_serial(c, b, GMLK_IN_THE_WAY);
+    if (!gmlk_expect(c, w && (w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING),
+                     "W4: a piece without a live window"))
+      return;
+    c->pieces++;
+    if (w->pieces->block != b) return; /* with the first piece comes the window */
+    c->pieces -= w->piece_count;
+    gmlk_expect(c, w->self.as.live.window == w, "W4: a live window's record names another window");
+    gmlk_check_window(c, w, 0);
+    gmlk_check_owned(c, &w->self, w->address, w->pieces->at);
+    return;
+  case GMLK_EDGE:
+    gmlk_expect(
+        c,
+        gmlk_is_chunks(a, b->at, b->grains) &&
+            gmlk_check_is_edge(&a->area, b, gmlk_slot_of(a, b->at), gmlk_slot_of(a, b->grains)),
+        "X1: an edge is not between two extents");
+    return;
+  case GMLK_COMMITTED:
+    gmlk_check_serial(c, b, a->is_bare ? 0 : GMLK_IN_THE_WAY);
+    c->owned += gmlk_check_hash(gmlk_slot_of(a, b->at));
+    gmlk_check_extra(c, b);
+    return;
+  default:
+    gmlk_expect(c, b->state == GMLK_RESERVED && b == a->small_reserve,
+                "A1: a block is in a state that does not last");
+    gmlk_expect(c, !gmlk_small_reserve_wrong(b), gmlk_small_reserve_wrong(b));
+    gmlk_check_tag(c, b->stream, b->u.epoch, "U1: the small-block reserve is of an epoch to come");
+  }
+}
+
+/* [A3], [A7]: so many blocks stand in pools, and nothing in trees that is not looked for there. */
+static void gmlk_check_pools(gmlk_checker *c, size_t holes) {
+  const gmlk_arena *a = c->a;
+  unsigned i;
+  c->order = 0;
+  c->gaps -= gmlk_check_tree(c, a->gaps, NULL, 0, "A7: the tree of gaps holds another block");
+  gmlk_expect(c, !c->gaps, "A7: the tree of gaps is wrong");
+  for (i = 0; i < a->bins_capacity; i++) {
+    const gmlk_bins *bins = a->bins[i];
+    if (!bins) continue;
+    gmlk_expect(c, i < gmlk_max(c->l->streams.count, 1), "A8: bins are of no stream");
+    holes -= gmlk_check_bins(c, bins, i, a->number);
+    gmlk_expect(c, i || !bins->run_seconds, "A3: clean memory makes no runs");
+    c->order = 0;
+    c->run_seconds -=
+        gmlk_check_tree(c, bins->run_seconds, NULL, i, "A3: a tree of seconds holds another");
+  }
+  gmlk_expect(c, !holes, "A3: free memory is in no bins");
+  gmlk_expect(c, !c->run_seconds, "A3: a tree of second blocks is wrong");
+}
+
+static void gmlk_check_chunks(gmlk_checker *c) {
+  const gmlk_arena *a = c->a;
+  const gmlk_block *b = a->head.next;
+  const int is_asleep = a->sleep == GMLK_ASLEEP;
+  const gmlk_chunks *all = &a->chunks;
+  size_t backed = all->backed_count, quarantined = all->quarantined_count,
+         asleep = all->asleep_count;
+  size_t shared = all->shared_count;
+  uint32_t slot, end = 0;
+  for (slot = 0; slot < all->capacity; slot++) {
+    const gmlk_chunk *chunk = &all->items[slot];
+    const int has_handle = chunk->handle != 0, is_held = has_handle && !chunk->is_quarantined;
+    int is_backed;
+    while (b != &a->tail && gmlk_block_end(b) <= gmlk_slot_at(a, slot)) b = b->next;
+    is_backed = b != &a->tail && b->state != GMLK_UNBACKED && b->state != GMLK_EDGE;
+    gmlk_expect(c, b == &a->tail || a->firsts[slot] == b, "A4: a slot's first block is wrong");
+    gmlk_expect(c, chunk->is_asleep ? is_backed && !has_handle : is_held == is_backed,
+                "A5: a handle and a state differ");
+    gmlk_expect(c, !chunk->is_quarantined || has_handle, "A5: a chunk in quarantine has no handle");
+    gmlk_expect(c, !chunk->is_asleep || is_asleep, "E2: a chunk of an awake arena is asleep");
+    gmlk_expect(c,
+                chunk->is_quarantined || is_asleep || chunk->is_home == (is_backed && !a->is_bare),
+                "P3: a chunk is not mapped as it is said to be");
+    gmlk_expect(c, !chunk->is_marked, "P2: a chunk is marked");
+    gmlk_expect(c, has_handle || chunk->is_asleep || !chunk->is_known,
+                "P6: a graph knows an empty slot");
+    gmlk_expect(c, !chunk->is_shared || chunk->is_quarantined || (is_held && b->state != GMLK_FREE),
+                "P5: a chunk that other processes know is free");
+    backed -= (size_t)is_held;
+    quarantined -= chunk->is_quarantined;
+    asleep -= chunk->is_asleep;
+    shared -= chunk->is_shared;
+    if (chunk->is_quarantined) end = slot + 1;
+    if (has_handle) gmlk_check_once(c, chunk->handle, "L3: two ranges have one handle");
+    c->mapped -= chunk->map_count * gmlk_check_hash(slot);
+    c->placed -= chunk->page_count * gmlk_check_hash(slot);
+  }
+  gmlk_expect(c, c->mapped == 0, "W6, B3: a chunk's mappings do not add up");
+  gmlk_expect(c, c->placed == 0, "B3: a chunk's mappings by buffers do not add up");
+  gmlk_expect(c, !(backed | quarantined | asleep), "P1: the chunks' totals are wrong");
+  gmlk_expect(c, end == all->quarantined_end,
+              "P1: stuck_end is not behind the last quarantined slot");
+  gmlk_expect(c, !shared, "P5: the count of shared chunks is wrong");
+  gmlk_expect(c, !a->limit_bytes || gmlk_pool_bytes(c->l, a->owner) <= a->limit_bytes || end,
+              "L4: a pool's limit is exceeded");
+}
+
+/* [E1], [E3], [Q1], [Q2]. */
+static void gmlk_check_sleep(gmlk_checker *c) {
+  const gmlk_arena *a = c->a, *first = a->owner ? &a->owner->arena : &c->l->home;
+  const char *wrong;
+  gmlk_expect(c, a->sleep <= GMLK_ASLEEP, "E1: a pool's arenas are not in one state");
+  gmlk_expect(c, a->sleep == first->sleep, "E1: a pool's arenas are not in one state");
+  gmlk_check_table(c, a->copies, a->copy_capacity * sizeof(gmlk_copy));
+  gmlk_check_table(c, a->host_copies, a->host_copy_capacity * sizeof(gmlk_host_copy));
+  gmlk_expect(c, a->sleep == GMLK_ASLEEP || !a->copies, "E3: an arena that is awake has copies");
+  if (c->broken) return;
+  wrong = gmlk_copies_wrong(a);
+  gmlk_expect(c, !wrong, wrong);
+}
+
+static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
+  const gmlk_block *b;
+  const gmlk_window *w;
+  const gmlake_buffer *buffer;
+  uint32_t end;
+  uint64_t free_grains = 0;
+  size_t holes = 0, destroyed = 0, small_reserve = 0;
+  c->a = a;
+  c->pieces = c->windows = c->stitched = c->users = 0;
+  c->gaps = c->run_seconds = c->mapped = c->placed = c->spaces = c->owned = c->idle = 0;
+  if (!gmlk_check_shape(c, a)) return;
+  end = gmlk_slot_at(a, a->slot_count);
+  gmlk_expect(c, gmlk_tiling_is_whole(&a->head, &a->tail, end, &c->records),
+              "A1: blocks do not tile the arena");
+  gmlk_check_space(c, &a->window_space, GMLK_LIVE);
+  gmlk_check_space(c, &a->buffer_space, GMLK_COMMITTED);
+  if (c->broken) return;
+  gmlk_expect(c, a->firsts[a->slot_count] == &a->tail && a->tail.at == end, "A4: the end is wrong");
+  for (b = a->head.next; b != &a->tail; b = b->next) {
+    gmlk_check_block(c, b);
+    if (b->state == GMLK_FREE) free_grains += b->grains;
+    holes += b->state == GMLK_FREE && b->hole;
+    small_reserve += b->state == GMLK_RESERVED;
+  }
+  gmlk_expect(c, small_reserve == (a->small_reserve != NULL),
+              "U1: the small-block reserve is not there");
+  gmlk_expect(c, free_grains == a->free_grains, "A6: the arena's totals are wrong");
+  if (c->broken) return;
+  gmlk_check_pools(c, holes);
+  gmlk_expect(c, c->pieces == 0, "W4: a piece is of no window");
+  gmlk_expect(c, a->is_bare || a->owner == a->pool, "L1: an arena is of no pool");
+  gmlk_expect(c, !a->owner || (a->owner->lake == c->l && !a->owner->arena.is_bare),
+              "L1: an owner is no pool");
+  for (buffer = a->buffers; buffer && !c->broken; buffer = buffer->next) {
+    gmlk_check_buffer(c, buffer);
+    destroyed += !buffer->lake;
+  }
+  gmlk_expect(c, c->owned == 0, "B1: the committed pages are not the chunks committed");
+  gmlk_expect(c, destroyed == a->void_count, "B4: the count of destroyed buffers is wrong");
+  gmlk_check_idle(c);
+  for (w = a->windows.quarantine; w && !c->broken; w = w->next) gmlk_check_window(c, w, 1);
+  gmlk_expect(c, c->spaces == 0, "V2: address space is nobody's");
+  gmlk_check_chunks(c);
+  gmlk_check_sleep(c);
+  gmlk_expect(c, c->windows == a->windows.count, "L4: the count of an arena's windows is wrong");
+  gmlk_expect(c, c->stitched == a->windows.bytes, "L4: the bytes of an arena's windows are wrong");
+  gmlk_expect(c, c->users == a->live_count, "L4: a live count is wrong");
+  if (!c->broken) gmlk_count_arena(a, &c->found);
+}
+
+/* [G1] of each pool that is lent, too. */
+static void gmlk_check_arenas(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  const gmlk_arena *a;
+  const gmlake_pool *pool;
+  const gmlk_loan *loan;
+  uint64_t captures = 0;
+  size_t i, loans = 0;
+  for (i = 0; i < l->arena_count && !c->broken; i++) {
+    if (!l->arenas[i]) continue;
+    gmlk_check_arena(c, l->arenas[i]);
+    pool = l->arenas[i]->pool;
+    if (!pool) continue;
+    captures += pool->capture_count * gmlk_check_hash(i);
+    loan = &pool->loan;
+    gmlk_check_table(c, loan->users, loan->capacity * sizeof(gmlk_borrower));
+    gmlk_expect(c, loan->count <= loan->capacity, "G1: more streams borrow than there is room for");
+    if (!loan->number) continue;
+    loans++;
+    gmlk_expect(c, gmlk_check_used(c, loan->number, 1) != NULL, "G1: a loan's number is none");
+    gmlk_check_once(c, gmlk_check_hash(~(uint64_t)loan->number << 1), "L3: two loans are one");
+    gmlk_expect(c, !pool->capture_count, "G1: what is lent has a capture");
+  }
+  gmlk_expect(c, loans == l->loan_count, "G1: the count of loans is wrong");
+  for (pool = l->released_pools; pool; pool = pool->next_released) {
+    gmlk_expect(c, !pool->lake && !pool->capture_count, "L1: a destroyed pool is in use");
+    a = &pool->arena;
+    gmlk_count_chunks(a, &c->found); /* all of it is quarantined, and nothing will wake */
+    c->found.quarantined_bytes += (a->chunks.backed_count - gmlk_chunks_kept(a)) * a->chunk_bytes;
+    c->found.sleeping_bytes -= a->chunks.asleep_count * a->chunk_bytes;
+  }
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
+    if (l->streams.items[i]->capture) captures -= gmlk_check_hash(l->streams.items[i]->arena);
+  gmlk_expect(c, captures == 0, "F5: captures into a pool are wrong");
+}
+
+/* Checks a list of pending blocks, that of those to be returned or an arena's. Returns how many. */
+static size_t gmlk_check_pending(gmlk_checker *c, const gmlk_extra *extra, int is_returns) {
+  const gmlk_extra *before = NULL;
+  size_t extras = 0;
+  for (; extra && extra->block && extra->block->as.live.extra == extra;
+       extra = extra->next, extras++) {
+    gmlk_expect(c, extra->prev == before, "N1: a pending block's neighbour is wrong");
+    gmlk_expect(c, (extra->is_shared && !extra->uses_left) == is_returns,
+                "N5: a pending block is in another list");
+    before = extra;
+    if (!gmlk_expect(c, extras < c->pending_count, "N1: a list of pending blocks is wrong")) break;
+  }
+  gmlk_expect(c, !extra, "N1: a list of pending blocks is wrong");
+  return extras;
+}
+
+/* [N4] Queues: each is of its stream's uses, in order. Then pending blocks, and records. */
+static void gmlk_check_lists(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  const gmlk_slab *slab = l->records.slabs;
+  const gmlk_block *b = l->records.unused;
+  size_t extras = 0, slabs = 0, unused = 0, extra, i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
+    const gmlk_stream *s = l->streams.items[i];
+    const gmlk_used *use = s->uses_first, *last = NULL;
+    for (; use && c->queued; last = use, use = use->next, c->queued--) {
+      gmlk_expect(c, use->extra && use->stream == i, "N4: a use stands in another stream's queue");
+      gmlk_expect(c, !last || last->epoch <= use->epoch, "N4: a queue is out of order");
+    }
+    gmlk_expect(c, !use && (!last || last == s->uses_last), "N4: a queue's end is wrong");
+  }
+  gmlk_expect(c, !c->queued, "N4: a pending use is in no queue");
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i]) extras += gmlk_check_pending(c, l->arenas[i]->pending, 0);
+  extras += gmlk_check_pending(c, l->returns, 1);
+  gmlk_expect(c, extras == c->pending_count, "N1: a list of pending blocks is wrong");
+  gmlk_expect(c, l->return_count == c->returns, "N5: the count of blocks to return is wrong");
+  for (; slab; slab = slab->next) slabs++;
+  for (; b && b->state == GMLK_UNUSED; b = b->next) unused++;
+  gmlk_expect(c, !b && unused == l->records.unused_count, "R1: the unused records are wrong");
+  gmlk_expect(c, slabs == l->records.page_count, "R1: the pages are wrong");
+  gmlk_expect(c, l->records.serial < GMLK_ENDLESS, "A9: the serial numbers are used up");
+  c->host_bytes += slabs * GMLK_SLAB_BYTES;
+  gmlk_expect(c, l->host.bytes >= c->host_bytes, "L2: the host's bytes are too few");
+  if (l->released_pools) return;
+  gmlk_expect(c, slabs * GMLK_SLAB_BLOCKS == c->records + unused, "R1: a record is lost");
+  extra = l->host.bytes - c->host_bytes;
+  gmlk_expect(c, !extra || (l->has_locks && extra % sizeof(gmlk_extra) == 0),
+              "L2: the host's bytes are not those of the records");
+}
+
+#define GMLK_CHECK_FIGURES(X)                                                              \
+  (X(live_count), X(requested_bytes), X(active_bytes), X(pending_bytes), X(window_count),  \
+   X(stitched_bytes), X(buffer_count), X(buffer_bytes), X(chunk_count), X(reserved_bytes), \
+   X(quarantined_bytes), X(sleeping_bytes), X(exported_bytes), X(imported_bytes))
+#define GMLK_CHECK_FIGURE(name) \
+  gmlk_expect(c, c->found.name == s->name, "L4: " #name " is not what a walk counts")
+#define GMLK_CHECK_PEAK(name) \
+  gmlk_expect(c, s->name <= s->name##_peak, "L4: a peak is below " #name)
+
+static void gmlk_check_figures(gmlk_checker *c) {
+  const gmlake *l = c->l;
+  const gmlake_stats *s = &l->stats;
+  (void)GMLK_CHECK_FIGURES(GMLK_CHECK_FIGURE);
+  (void)GMLK_PEAKS(GMLK_CHECK_PEAK);
+  gmlk_expect(c, l->host.bytes <= l->host.bytes_peak, "L4: a peak is below the host's bytes");
+  gmlk_expect(c, s->live_count == l->index.count, "L4: the index and the live blocks differ");
+  gmlk_expect(c, s->live_count == s->allocation_count - s->free_count,
+              "L4: what was allocated is neither live nor freed");
+  gmlk_expect(c, s->quarantined_bytes || !gmlk_exceeds(0, s->reserved_bytes, l->desc.limit_bytes),
+              "L4: the limit is exceeded");
+  gmlk_expect(c, !c->uses, "F7: a stream's count of the blocks recorded on it is wrong");
+}
+
+/* NULL, or what is broken. pre: both locks are held. */
+static const char *gmlk_check(const gmlake *l) {
+  gmlk_checker c;
+  memset(&c, 0, sizeof(c));
+  c.l = l;
+  c.guard = (l->desc.flags & GMLAKE_GUARD) != 0;
+  gmlk_check_lake(&c);
+  if (!c.broken) gmlk_check_streams(&c);
+  memset(c.seen, 0, sizeof(c.seen)); /* values of another kind follow */
+  if (!c.broken) gmlk_check_arenas(&c);
+  if (!c.broken) gmlk_check_lists(&c);
+  if (!c.broken) gmlk_check_figures(&c);
+  return c.broken;
 }
 
 #endif /* GMLAKE_IMPLEMENTATION */
