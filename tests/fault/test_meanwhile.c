@@ -7,23 +7,23 @@
 
 static int nap_count;
 
-/* What the waiter for a latch does last. */
+/* What the waiter for a spinlock does last. */
 static int counted_nap(const struct timespec *nap, struct timespec *left) {
   __atomic_fetch_add(&nap_count, 1, __ATOMIC_RELAXED);
   return nanosleep(nap, left);
 }
 #define nanosleep(nap, left) counted_nap(nap, left)
 
-static int quicker; /* so many times another thread takes a latch first */
+static int quicker; /* so many times another thread takes a spinlock first */
 
-static unsigned char exchange_late(unsigned char *latch, unsigned char value) {
+static unsigned char exchange_late(unsigned char *spinlock, unsigned char value) {
   if (quicker) {
     quicker--;
     return 1;
   }
-  return __atomic_exchange_n(latch, value, __ATOMIC_ACQUIRE);
+  return __atomic_exchange_n(spinlock, value, __ATOMIC_ACQUIRE);
 }
-#define __atomic_exchange_n(latch, value, order) exchange_late(latch, value)
+#define __atomic_exchange_n(spinlock, value, order) exchange_late(spinlock, value)
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -323,16 +323,16 @@ static void another_thread_grows_during_the_handler(void **state) {
 #define COUNTERS 4
 #define COUNTS 50000
 
-static gmlk_spinlock latch;
+static gmlk_spinlock spinlock;
 static unsigned counted;
 
 static void *count_up(void *argument) {
   unsigned i;
   (void)argument;
   for (i = 0; i < COUNTS; i++) {
-    gmlk_spinlock_lock(&latch);
+    gmlk_spinlock_lock(&spinlock);
     counted++;
-    gmlk_spinlock_unlock(&latch);
+    gmlk_spinlock_unlock(&spinlock);
   }
   return NULL;
 }
@@ -343,29 +343,29 @@ static void a_latch_lets_one_in(void **state) {
   pthread_t threads[COUNTERS];
   size_t i;
   (void)state;
-  gmlk_spinlock_init(&latch);
+  gmlk_spinlock_init(&spinlock);
   counted = 0;
   nap_count = 0;
-  gmlk_spinlock_lock(&latch);
+  gmlk_spinlock_lock(&spinlock);
   for (i = 0; i < COUNTERS; i++)
     assert_int_equal(pthread_create(&threads[i], NULL, count_up, NULL), 0);
   while (!__atomic_load_n(&nap_count, __ATOMIC_RELAXED)) (void)nanosleep(&a_while, NULL);
   assert_int_equal(counted, 0);
-  gmlk_spinlock_unlock(&latch);
+  gmlk_spinlock_unlock(&spinlock);
   for (i = 0; i < COUNTERS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
   assert_int_equal(counted, COUNTERS * COUNTS);
-  gmlk_spinlock_destroy(&latch);
+  gmlk_spinlock_destroy(&spinlock);
 }
 
 static void a_latch_that_was_free_is_asked_for_again(void **state) {
   (void)state;
-  gmlk_spinlock_init(&latch);
+  gmlk_spinlock_init(&spinlock);
   quicker = 3;
-  gmlk_spinlock_lock(&latch);
+  gmlk_spinlock_lock(&spinlock);
   assert_int_equal(quicker, 0);
-  assert_int_equal(latch.taken, 1);
-  gmlk_spinlock_unlock(&latch);
-  gmlk_spinlock_destroy(&latch);
+  assert_int_equal(spinlock.taken, 1);
+  gmlk_spinlock_unlock(&spinlock);
+  gmlk_spinlock_destroy(&spinlock);
 }
 
 /* Callbacks on several threads end in any order. */
