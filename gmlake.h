@@ -1899,10 +1899,8 @@ static gmlk_block *gmlk_records_take(gmlk_records *records) { /* pre: reserved *
   return block;
 }
 
-static void gmlk_set_state(gmlk_block *b, unsigned state) { b->state = (uint8_t)state; }
-
 static void gmlk_records_give(gmlk_records *records, gmlk_block *block) {
-  gmlk_set_state(block, GMLK_UNUSED);
+  block->state = GMLK_UNUSED;
   block->hole = 0;
   block->next = records->unused;
   records->unused = block;
@@ -1927,7 +1925,7 @@ static void gmlk_block_init(gmlk_block *b, uint32_t arena, uint32_t at, uint32_t
   b->arena = arena;
   b->at = at;
   b->grains = grains;
-  gmlk_set_state(b, state);
+  b->state = (uint8_t)state;
 }
 
 /* Cuts a block behind its first `grains`. Returns the front; the back is its next. The shorter part
@@ -2618,11 +2616,6 @@ static inline void gmlk_stream_dirty(gmlk_stream *s, size_t freed_bytes) {
   s->freed_bytes += freed_bytes;
 }
 
-/* [F7] Counts a block that uses the stream, or, with -1, that does so no longer. */
-static inline void gmlk_stream_use(gmlk_streams *streams, unsigned stream, int by) {
-  streams->items[stream]->uses += (uint32_t)by;
-}
-
 /* Whether the work that a tag stands for is known to be complete. */
 static int gmlk_tag_done(const gmlk_streams *streams, unsigned stream, uint64_t epoch) {
   if (stream < GMLK_FIRST_STREAM) return stream == GMLK_CLEAN;
@@ -2838,19 +2831,10 @@ static void gmlk_chunk_release(gmlk_chunks *all, gmlk_batch *batch, uint32_t slo
   memset(chunk, 0, sizeof(*chunk));
 }
 
-/* Counts a mapping that was made, by 1, or removed, by -1. */
-static void gmlk_chunk_count(gmlk_chunks *all, uint32_t slot, int by) {
-  all->items[slot].map_count += (uint32_t)by;
-}
-
 /* The same for a mapping of a buffer. */
 static void gmlk_chunk_page(gmlk_chunks *all, uint32_t slot, int by) {
-  gmlk_chunk_count(all, slot, by);
+  all->items[slot].map_count += (uint32_t)by;
   all->items[slot].page_count += (uint32_t)by;
-}
-
-static void gmlk_chunk_mark(gmlk_chunks *all, uint32_t slot, int is_marked) {
-  all->items[slot].is_marked = (uint8_t)is_marked;
 }
 
 /* An empty list that stands in this memory. */
@@ -3187,17 +3171,17 @@ static void gmlk_unlink_free(gmlk_arena *a, gmlk_block *b) {
   } else if (stream == GMLK_CLEAN) {
     gmlk_bins_remove(a->bins[GMLK_CLEAN], b); /* [A3] */
     gmlk_runs_beside(a, before, behind, &left, &right);
-    gmlk_set_state(b, GMLK_RESERVED);
+    b->state = GMLK_RESERVED;
     if (left.head) gmlk_run_enter(a, left.head, b->at - left.at);
     if (right.head) gmlk_run_enter(a, behind, right.end - gmlk_block_end(b));
   } else if (stream != GMLK_GRAPH_OWNED) {
     left = gmlk_run_of(a, b);
     gmlk_run_leave(a, left.head);
-    gmlk_set_state(b, GMLK_RESERVED);
+    b->state = GMLK_RESERVED;
     if (left.head != b) gmlk_run_enter(a, left.head, b->at - left.at);
     if (gmlk_has_tag(behind, stream)) gmlk_run_enter(a, behind, left.end - gmlk_block_end(b));
   }
-  gmlk_set_state(b, GMLK_RESERVED);
+  b->state = GMLK_RESERVED;
 }
 
 /* Enters a clean block, and joins or lengthens the runs beside it. */
@@ -3206,7 +3190,7 @@ static void gmlk_link_clean(gmlk_arena *a, gmlk_block *b) {
   gmlk_run_bounds left, right;
   gmlk_bins_insert(a->bins[GMLK_CLEAN], b, b->grains);
   gmlk_runs_beside(a, before, behind, &left, &right);
-  gmlk_set_state(b, GMLK_FREE);
+  b->state = GMLK_FREE;
   if (left.head && right.head && before->stream == behind->stream) {
     gmlk_run_enter(a, left.head, right.end - left.at);
     return;
@@ -3230,14 +3214,14 @@ static void gmlk_link_tagged(gmlk_arena *a, gmlk_block *b) {
     end = gmlk_run_of(a, behind).end;
     gmlk_run_leave(a, behind);
   }
-  gmlk_set_state(b, GMLK_FREE);
+  b->state = GMLK_FREE;
   gmlk_run_enter(a, head, end - at);
 }
 
 /* Undoes gmlk_unlink_free: the block gets this state and stands where it belongs. It joins no
    neighbour. */
 static void gmlk_link_free(gmlk_arena *a, gmlk_block *b, unsigned state) {
-  gmlk_set_state(b, GMLK_RESERVED);
+  b->state = GMLK_RESERVED;
   b->hole = 0;
   if (state == GMLK_UNBACKED) {
     gmlk_tree_insert(&a->gaps, b);
@@ -3247,7 +3231,7 @@ static void gmlk_link_free(gmlk_arena *a, gmlk_block *b, unsigned state) {
   } else if (b->stream != GMLK_GRAPH_OWNED) {
     gmlk_link_tagged(a, b);
   }
-  gmlk_set_state(b, state);
+  b->state = (uint8_t)state;
 }
 
 /* The paper's Split: cuts a block behind its first `grains`. Returns the front; the back is its
@@ -3284,7 +3268,7 @@ static int gmlk_same_tag(const gmlk_arena *arena, const gmlk_block *a, const gml
 static gmlk_block *gmlk_coalesce(gmlk_arena *a, gmlk_block *b) {
   int joins_prev = gmlk_same_tag(a, b, b->prev), joins_next = gmlk_same_tag(a, b, b->next);
   unsigned state = b->state;
-  gmlk_set_state(b, GMLK_RESERVED);
+  b->state = GMLK_RESERVED;
   if (joins_prev) {
     gmlk_unlink_free(a, b->prev);
     b = gmlk_join(a, b->prev);
@@ -3303,7 +3287,7 @@ static void gmlk_small_reserve_end(gmlk_arena *a) {
   if (!small_reserve) return;
   a->small_reserve = NULL;
   a->free_grains += small_reserve->grains;
-  gmlk_set_state(small_reserve, GMLK_FREE);
+  small_reserve->state = GMLK_FREE;
   (void)gmlk_coalesce(a, small_reserve);
 }
 
@@ -3318,7 +3302,7 @@ static int gmlk_is_plain(const gmlk_block *beside, unsigned stream) {
 /* The paper's Update: an owned block becomes free memory with this tag. */
 static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t epoch) {
   if (b->next == a->small_reserve) gmlk_small_reserve_end(a);
-  gmlk_set_state(b, GMLK_FREE);
+  b->state = GMLK_FREE;
   b->flags &= GMLK_APART;
   gmlk_set_tag(b, stream, epoch);
   b->hole = 0;
@@ -3375,7 +3359,7 @@ static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t
 
 /* Gives the block an owner and a new serial number. pre: it stands in no bin. */
 static gmlk_block *gmlk_give_owner(gmlk_arena *a, gmlk_block *b, unsigned state) {
-  gmlk_set_state(b, state);
+  b->state = (uint8_t)state;
   b->flags = 0;
   b->slack = 0;
   b->u.serial = gmlk_serial(a->records);
@@ -3386,7 +3370,7 @@ static gmlk_block *gmlk_give_owner(gmlk_arena *a, gmlk_block *b, unsigned state)
 
 /* Says of an owned block, or of a window's, what the user asked for. */
 static inline void gmlk_give_user(gmlk_block *b, unsigned stream, unsigned flags, uint32_t slack) {
-  gmlk_set_state(b, GMLK_LIVE);
+  b->state = GMLK_LIVE;
   b->stream = (uint16_t)stream;
   b->flags = (uint8_t)flags;
   b->slack = slack;
@@ -3396,16 +3380,6 @@ static inline void gmlk_give_user(gmlk_block *b, unsigned stream, unsigned flags
 static void gmlk_keep_apart(gmlk_block *b, int is_apart) {
   b->flags = (uint8_t)(is_apart ? b->flags | GMLK_APART : b->flags & ~GMLK_APART);
 }
-
-/* Notes that windows wait until an owned block is freed [W7]. */
-static void gmlk_stand_in_the_way(gmlk_block *b) { b->flags |= GMLK_IN_THE_WAY; }
-
-/* Gives an owned block the window that it is or belongs to, or an extra record; NULL: none. */
-static void gmlk_give_window(gmlk_block *b, gmlk_window *w) { b->as.live.window = w; }
-static inline void gmlk_give_extra(gmlk_block *b, gmlk_extra *extra) { b->as.live.extra = extra; }
-
-/* Counts a block that has become the user's, by 1, or is not any more, by -1. */
-static inline void gmlk_count_live(gmlk_arena *a, int by) { a->live_count += (size_t)by; }
 
 /* Joins the reserved blocks of a range into one, and gives it an owner. */
 static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, unsigned state) {
@@ -3647,7 +3621,7 @@ static gmlk_block *gmlk_va_take(gmlk_space *space, gmlk_records *records, uint32
     gmlk_bins_insert(space->holes, b->next, b->next->grains);
   }
   gmlk_tree_insert(&space->used, b);
-  gmlk_set_state(b, GMLK_LIVE);
+  b->state = GMLK_LIVE;
   b->slack = chunks;
   b->u.owner = (void *)(uintptr_t)owner;
   return b;
@@ -3667,7 +3641,7 @@ static void gmlk_va_give(gmlk_space *space, gmlk_records *records, gmlk_block *b
     gmlk_bins_remove(space->holes, beside[i]);
     gmlk_block_absorb(records, b, beside[i]);
   }
-  gmlk_set_state(b, GMLK_FREE);
+  b->state = GMLK_FREE;
   gmlk_bins_insert(space->holes, b, b->grains);
 }
 
@@ -3741,7 +3715,7 @@ static gmlk_window *gmlk_window_of(gmlk_window *w, uint64_t key, uint64_t number
 /* An idle window waits for the block in its way; pre: the block is owned. */
 static void gmlk_window_block(gmlk_windows *windows, gmlk_window *w, gmlk_block *b) {
   gmlk_window_leave(windows, w);
-  gmlk_stand_in_the_way(b);
+  b->flags |= GMLK_IN_THE_WAY;
   gmlk_window_enter(windows, w, GMLK_BLOCKED + b->u.serial);
 }
 
@@ -3759,7 +3733,7 @@ static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned
                                  uint64_t epoch) {
   gmlk_set_tag(&w->self, stream, epoch);
   gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, stream));
-  gmlk_set_state(&w->self, GMLK_IDLE);
+  w->self.state = GMLK_IDLE;
   w->idle_next = NULL;
   w->idle_prev = windows->idle_last;
   if (windows->idle_last)
@@ -3891,7 +3865,7 @@ static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
 /* Quarantines a window: so many of its chunks cannot be unmapped, so its addresses stay in use. */
 static void gmlk_window_quarantine(gmlk_windows *windows, gmlk_window *w, uint32_t chunks) {
   w->va->slack = chunks;
-  gmlk_set_state(&w->self, GMLK_UNBACKED);
+  w->self.state = GMLK_UNBACKED;
   gmlk_window_push(&windows->quarantine, w);
 }
 
@@ -4204,9 +4178,6 @@ static int gmlk_loan_use(gmlake *l, gmlk_loan *loan, unsigned stream) {
   return 1;
 }
 
-/* Forgets who used what a pool lent. */
-static void gmlk_loan_forget(gmlk_loan *loan) { loan->count = 0; }
-
 /* The stream that a live block was allocated on. 0: none, or a stream that is gone, whose number
    serves another one; then its work is complete. */
 static unsigned gmlk_own_stream(const gmlake *l, const gmlk_block *b) {
@@ -4220,10 +4191,6 @@ static int gmlk_exceeds(size_t held, size_t more, size_t limit) { /* limit 0: th
 static int gmlk_is_shortage(gmlake_result result) {
   return result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED;
 }
-
-/* [N3] Work that no wait covers uses a pool's memory; a wait has covered so many uses. */
-static void gmlk_pool_used(gmlake_pool *pool) { pool->late_uses++; }
-static void gmlk_pool_waited(gmlake_pool *pool, size_t uses) { pool->late_uses -= uses; }
 
 #define GMLK_CHUNK_WRONG \
   "chunk_bytes is %llu: it has to be a power of two from %llu to %llu, or 0 for the default"
@@ -4371,34 +4338,12 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
   *out_epoch = GMLK_ENDLESS;
 }
 
-/* A part of a free range is taken for it. */
-static inline void gmlk_request_splits(gmlake *l, gmlk_request *r) {
-  r->is_split = 1;
-  l->stats.split_count++;
-}
-
-/* Gives it a number, for policy and observer. */
-static inline void gmlk_request_count(gmlake *l, gmlk_request *r) {
-  r->number = ++l->request_count;
-}
-
-/* What other sections note of it: why it is served as it is, a static text for the observer; how
-   long the driver took; the grains that it gets; the bytes that were asked for; that chunks were
-   created for it; that it gets whole chunks; that any free pieces will do for a window by now. */
-static void gmlk_because(gmlk_request *r, const char *reason) { r->reason = reason; }
-static void gmlk_request_spent(gmlk_request *r, uint64_t ns) { r->driver_ns = ns; }
-static void gmlk_request_fit(gmlk_request *r, uint32_t grains) { r->grains = grains; }
-static void gmlk_request_ask(gmlk_request *r, size_t bytes) { r->bytes = bytes; }
-static void gmlk_request_grew(gmlk_request *r) { r->has_grown = 1; }
-static void gmlk_request_be_whole(gmlk_request *r) { r->flags |= GMLAKE_EXCLUSIVE; }
-static void gmlk_request_be_exhaustive(gmlk_request *r) { r->is_exhaustive = 1; }
-
 /* Makes a taken block the user's. `state` is GMLK_S1 to GMLK_S3; after growth it is GMLK_S4. */
 static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
   unsigned flags = r->flags & GMLK_ALLOC_FLAGS;
   if (r->is_capture) flags |= GMLK_IN_GRAPH;
   gmlk_give_user(b, r->stream, flags, (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes));
-  gmlk_count_live(r->arena, 1);
+  r->arena->live_count++;
   r->state = r->has_grown ? GMLK_S4 : state;
   l->stats.state_count[r->state - 1]++;
   return b;
@@ -4686,8 +4631,8 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_req
 static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
   uint32_t i;
   for (i = 0; i < w->piece_count; i++)
-    gmlk_give_window(gmlk_piece_own(a, &w->pieces[i], GMLK_PIECE), w);
-  gmlk_give_window(gmlk_give_owner(a, &w->self, GMLK_LIVE), w);
+    gmlk_piece_own(a, &w->pieces[i], GMLK_PIECE)->as.live.window = w;
+  gmlk_give_owner(a, &w->self, GMLK_LIVE)->as.live.window = w;
   return &w->self;
 }
 
@@ -4702,7 +4647,7 @@ static gmlk_block *gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_requester r
   w->is_known |= r->is_capture;
   r->is_reuse = 1;
   l->stats.stitch_reuse_count++;
-  if (!r->reason) gmlk_because(r, "an idle window has exactly the size");
+  if (!r->reason) r->reason = "an idle window has exactly the size";
   gmlk_tell(l, r, GMLAKE_STEP_REUSE, w->address, gmlk_to_bytes(w->self.grains), 0, r->reason);
   return gmlk_grant(l, r, gmlk_window_own(a, w), state);
 }
@@ -4762,7 +4707,7 @@ static void gmlk_window_count(gmlk_arena *a, const gmlk_window *w, int by) {
   for (i = 0; i < w->piece_count; i++) {
     uint32_t first = gmlk_piece_slot(a, &w->pieces[i]);
     for (slot = first; slot < first + gmlk_piece_chunks(a, &w->pieces[i]); slot++)
-      gmlk_chunk_count(&a->chunks, slot, by);
+      a->chunks.items[slot].map_count += (uint32_t)by;
   }
 }
 
@@ -4786,7 +4731,7 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   for (w = dying; w && batch.is_relaxed; w = w->next) {
     uint64_t at = gmlk_va_address(a, &a->window_space, w->va);
     if (!GMLK_CALL(&batch, unmap, at, w->chunk_count * a->chunk_bytes))
-      gmlk_set_state(w->va, GMLK_UNBACKED);
+      w->va->state = GMLK_UNBACKED;
   }
   (void)gmlk_batch_close(l, &batch);
   while (dying) {
@@ -4963,7 +4908,8 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_requester requ
 static inline gmlk_block *gmlk_grant_part(gmlake *l, gmlk_request *r, gmlk_block *b, uint32_t at,
                                           uint32_t hole, int is_watched) {
   if (hole != r->grains) {
-    gmlk_request_splits(l, r);
+    r->is_split = 1;
+    l->stats.split_count++;
     if (is_watched) gmlk_tell_split(l, r, at, hole);
   }
   return gmlk_grant(l, r, b, hole == r->grains ? GMLK_S1 : GMLK_S2);
@@ -5037,13 +4983,13 @@ static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_
 /* Memory whose work has completed meanwhile, that of other streams too. */
 static gmlake_result gmlk_slow_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlake_result result = gmlk_look(l);
-  gmlk_because(r, l->asks_first ? NULL : "work that used the memory has completed");
+  r->reason = l->asks_first ? NULL : "work that used the memory has completed";
   return result ? result : gmlk_try_fast(l, r, out_block);
 }
 
 /* A window of free pieces. */
 static gmlake_result gmlk_slow_stitch(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  gmlk_because(r, "the lake stitched free pieces");
+  r->reason = "the lake stitched free pieces";
   return gmlk_try_stitch(l, r, r->requester, out_block);
 }
 
@@ -5052,10 +4998,10 @@ GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b
                                  gmlk_extra *extra) {
   uint64_t address = gmlk_address_of(r->arena, b);
   gmlake_stats *stats = &l->stats;
-  gmlk_give_extra(b, extra);
+  b->as.live.extra = extra;
   gmlk_fill(l, b, GMLAKE_FILL_NEW);
   gmlk_index_put(&l->index, address, b);
-  if (l->streams.may_end && b->stream) gmlk_stream_use(&l->streams, b->stream, 1);
+  if (l->streams.may_end && b->stream) l->streams.items[b->stream]->uses++;
   stats->allocation_count++;
   stats->live_count++;
   stats->requested_bytes += r->bytes;
@@ -5087,7 +5033,7 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
     extra = gmlk_extra_new(l, desc->user_data, desc->label);
     if (!extra) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  if (is_watched) gmlk_request_count(l, &r);
+  if (is_watched) r.number = ++l->request_count;
   if (gmlk_asks_early(l, &r)) result = gmlk_refresh(l, 0);
   if (r.grains && !result && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
   if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
@@ -5115,7 +5061,7 @@ static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream,
   gmlk_arena *a = gmlk_arena_of(l, b);
   gmlk_window *w = b->as.live.window;
   uint32_t i;
-  gmlk_count_live(a, -1);
+  a->live_count--;
   gmlk_fill(l, b, GMLAKE_FILL_FREE);
   if (!w) {
     if (b->flags & GMLK_IN_THE_WAY) gmlk_windows_unblock(&a->windows, b);
@@ -5191,7 +5137,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   s = l->streams.items[stream];
   if (is_lent) { /* memory of a graph that other work used, too */
     gmlk_stream_dirty(s, 0);
-    gmlk_pool_used(a->pool);
+    a->pool->late_uses++;
     if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
   }
   if (tag != stream) return GMLAKE_OK;
@@ -5283,8 +5229,6 @@ static unsigned gmlk_log_take(gmlake *l, gmlk_message *out) {
   return count;
 }
 
-static void gmlk_log_drop(gmlake *l) { l->message_count = 0; }
-
 static void gmlk_error_write(gmlake_error_info *out, gmlake_result result, const char *call,
                              const char *format, va_list values) {
   memset(out, 0, sizeof(*out));
@@ -5357,9 +5301,6 @@ static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
   return 1;
 }
 
-/* Takes an arena out of the list. Its number will serve another one. */
-static void gmlk_arena_delist(gmlake *l, const gmlk_arena *a) { l->arenas[a->number] = NULL; }
-
 /* Adds a word to a checksum of values that must not change unnoticed, see >>check. */
 static uint64_t gmlk_checksum(uint64_t checksum, uint64_t word) {
   return ((checksum ^ word) + 1) * 0x9E3779B97F4A7C15u;
@@ -5382,8 +5323,6 @@ static uint64_t gmlk_desc_checksum(const gmlake_desc *d) {
 static uint32_t gmlk_at_once(size_t count) {
   return (uint32_t)gmlk_max(GMLK_AT_ONCE_MIN, count / 16);
 }
-
-static void gmlk_host_reset_peak(gmlk_host *host) { host->bytes_peak = host->bytes; }
 
 /* Sets reserved records aside while state_lock is released, so that no other thread takes them. */
 static void gmlk_records_hold(gmlk_records *records, gmlk_records *held, size_t count) {
@@ -5430,8 +5369,8 @@ static void gmlk_records_destroy(gmlk_records *records, gmlk_host *host) {
 }
 
 static void gmlk_tiling_init(gmlk_block *head, gmlk_block *tail) {
-  gmlk_set_state(head, GMLK_EDGE);
-  gmlk_set_state(tail, GMLK_EDGE);
+  head->state = GMLK_EDGE;
+  tail->state = GMLK_EDGE;
   head->next = tail;
   tail->prev = head;
 }
@@ -5553,11 +5492,6 @@ static void gmlk_driver_extend(gmlk_driver *driver) {
   driver->event_wait_any = GMLK_ENTRY(b, event_wait_any);
 }
 
-/* The next creations take these handles, one each. pre: the backend can. */
-static void gmlk_batch_import(gmlk_batch *batch, const gmlake_handle *handles) {
-  batch->imports = handles;
-}
-
 /* Waits until one of the events completes. pre: the backend can. */
 static gmlake_result gmlk_batch_event_wait_any(gmlk_batch *batch, void *const *events,
                                                unsigned count, unsigned *out_page) {
@@ -5626,11 +5560,6 @@ static const gmlk_extent *gmlk_area_find(const gmlk_area *area, size_t chunk_byt
 
 static uint64_t gmlk_slot_home(const gmlk_arena *a, uint32_t slot) {
   return gmlk_home(a, gmlk_slot_at(a, slot));
-}
-
-/* Makes the graphs' what was borrowed from them, and is pending [G2]. */
-static void gmlk_give_back(gmlk_block *b) {
-  b->flags = (uint8_t)((b->flags & ~GMLAKE_TRANSIENT) | GMLK_IN_GRAPH);
 }
 
 /* [U2] has_policy: the lake has one. */
@@ -5718,7 +5647,7 @@ static void gmlk_arena_shrink(gmlk_arena *a) {
 
 /* Makes a reserved block unbacked. pre: it covers whole slots. */
 static void gmlk_arena_unback(gmlk_arena *a, gmlk_block *b) {
-  gmlk_set_state(b, GMLK_UNBACKED);
+  b->state = GMLK_UNBACKED;
   gmlk_set_tag(b, GMLK_CLEAN, 0);
   (void)gmlk_coalesce(a, b);
   gmlk_arena_shrink(a);
@@ -5765,7 +5694,7 @@ static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
   for (i = 0; i < w->piece_count; i++) {
     uint32_t first = gmlk_piece_slot(a, &w->pieces[i]);
     for (slot = first; slot < first + gmlk_piece_chunks(a, &w->pieces[i]); slot++) {
-      if (clear) gmlk_chunk_mark(&a->chunks, slot, 0);
+      if (clear) a->chunks.items[slot].is_marked = 0;
       if (gmlk_chunk_at(&a->chunks, slot)->is_marked) return 1;
     }
   }
@@ -5777,7 +5706,7 @@ static gmlk_window *gmlk_va_window(const gmlk_block *va) { return (gmlk_window *
 
 /* Says whether a window is mapped (not in a sleeping arena), and how many chunks it maps then. */
 static void gmlk_va_set(gmlk_block *va, int is_mapped, uint32_t chunks) {
-  gmlk_set_state(va, is_mapped ? GMLK_LIVE : GMLK_UNBACKED);
+  va->state = (uint8_t)(is_mapped ? GMLK_LIVE : GMLK_UNBACKED);
   va->slack = chunks;
 }
 
@@ -6200,10 +6129,6 @@ static void gmlk_streams_awaited(gmlk_streams *streams, int is_done) {
   }
 }
 
-static void gmlk_stream_add_fence(gmlk_stream *s, gmlk_fence fence) {
-  *gmlk_stream_fence_at(s, s->fence_count++) = fence;
-}
-
 /* Takes a fence out of the ring, the oldest that covers the epoch or else the newest, so that no
    other thread gives its event to another stream while the host waits for it. pre: there is one. */
 static gmlk_fence gmlk_stream_take_fence(gmlk_stream *s, uint64_t epoch) {
@@ -6299,7 +6224,7 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_batch *batch,
   fence.epoch = s->epoch++;
   fence.at_ns = streams->is_timed ? gmlk_batch_clock(batch) : 0;
   fence.serial = ++streams->record_count;
-  gmlk_stream_add_fence(s, fence);
+  *gmlk_stream_fence_at(s, s->fence_count++) = fence;
   s->freed_bytes = 0;
   s->is_dirty = 0;
   return GMLAKE_OK;
@@ -6441,7 +6366,7 @@ static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream) {
   gmlk_extra *extra = b->as.live.extra ? b->as.live.extra : gmlk_extra_new(l, 0, NULL);
   size_t i;
   if (!extra) return 0;
-  gmlk_give_extra(b, extra);
+  b->as.live.extra = extra;
   for (i = 0; i < extra->used_count; i++)
     if (extra->used[i].stream == stream && gmlk_use_is_known(l, &extra->used[i])) return 1;
   if (extra->used_count == extra->used_capacity) gmlk_uses_prune(l, extra);
@@ -6451,7 +6376,7 @@ static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream) {
     return 0;
   extra->used[extra->used_count].epoch = l->streams.items[stream]->born;
   extra->used[extra->used_count++].stream = stream;
-  gmlk_stream_use(&l->streams, stream, 1);
+  l->streams.items[stream]->uses++;
   return 1;
 }
 
@@ -6460,7 +6385,7 @@ static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream) {
 static int gmlk_extra_share(gmlake *l, gmlk_block *b) {
   gmlk_extra *extra = b->as.live.extra ? b->as.live.extra : gmlk_extra_new(l, 0, NULL);
   if (!extra) return 0;
-  gmlk_give_extra(b, extra);
+  b->as.live.extra = extra;
   if (extra->used_capacity) return 1;
   extra->used = (gmlk_used *)gmlk_host_alloc(&l->host, sizeof(gmlk_used));
   extra->used_capacity = extra->used != NULL;
@@ -6485,10 +6410,10 @@ static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
   gmlk_extra *extra = b->as.live.extra;
   unsigned own = gmlk_own_stream(l, b);
   size_t i;
-  if (own && l->streams.may_end) gmlk_stream_use(&l->streams, own, -1);
+  if (own && l->streams.may_end) l->streams.items[own]->uses--;
   if (!extra) return own;
   gmlk_uses_prune(l, extra);
-  for (i = 0; i < extra->used_count; i++) gmlk_stream_use(&l->streams, extra->used[i].stream, -1);
+  for (i = 0; i < extra->used_count; i++) l->streams.items[extra->used[i].stream]->uses--;
   return own;
 }
 
@@ -6560,7 +6485,7 @@ static void gmlk_pending_leave(gmlake *l, gmlk_extra *extra) {
 static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
   gmlk_extra *extra = b->as.live.extra;
   size_t i;
-  gmlk_set_state(b, GMLK_PENDING);
+  b->state = GMLK_PENDING;
   extra->block = b;
   extra->stream = stream;
   extra->epoch = epoch;
@@ -6639,7 +6564,7 @@ static void gmlk_pending_drop(gmlake *l, gmlk_extra *extra) {
 /* Changes the stream of a free block's tag. */
 static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream) {
   gmlk_unlink_free(a, b);
-  gmlk_set_state(b, GMLK_FREE);
+  b->state = GMLK_FREE;
   gmlk_set_tag(b, stream, b->u.epoch);
   return gmlk_coalesce(a, b);
 }
@@ -7325,7 +7250,7 @@ static void gmlk_pages_spare(const gmlake *l, gmlk_arena *a, gmlk_requester requ
       const gmlk_page *page = &b->pages[i];
       if (page->state && !gmlk_is_committed(b, i) &&
           !gmlk_may_await(&l->streams, requester, page->stream, page->epoch))
-        gmlk_chunk_mark(&a->chunks, page->slot, 0);
+        a->chunks.items[page->slot].is_marked = 0;
     }
 }
 
@@ -7349,9 +7274,6 @@ static gmlake_result gmlk_page_unmap(gmlake *l, gmlk_arena *a, gmlk_page *page) 
   page->next = NULL;
   return gmlk_pages_unmap(l, a, page);
 }
-
-/* Marks a page for >>sleep. */
-static void gmlk_page_mark(gmlk_page *page, unsigned mark) { page->mark = (uint8_t)mark; }
 
 /* Maps the empty pages of [from, to) to the chunks in their slots; on an error unmaps them again.
    Then mark tells which pages are mapped that were empty. */
@@ -7411,8 +7333,6 @@ static int gmlk_pages_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
     b->pages[i].address = gmlk_buffer_address(b) + (uint64_t)i * b->arena->chunk_bytes;
   return 1;
 }
-
-static void gmlk_buffer_set_busy(gmlake_buffer *b, int is_busy) { b->is_busy = is_busy; }
 
 /* Frees a destroyed buffer's record and addresses. pre: [B4] its pages are empty. */
 static void gmlk_buffer_remove(gmlake *l, gmlake_buffer *b) {
@@ -7897,7 +7817,7 @@ static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_requeste
   while (*from_slot && chosen.count < limit) {
     const uint32_t slot = --*from_slot;
     if (!gmlk_is_chunk_free(l, a, trimmer, slot)) continue;
-    gmlk_chunk_mark(&a->chunks, slot, 1);
+    a->chunks.items[slot].is_marked = 1;
     gmlk_slots_add(&chosen, slot);
     is_mapped |= gmlk_chunk_at(&a->chunks, slot)->map_count != 0;
   }
@@ -7962,7 +7882,7 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots
     if (gmlk_chunk_at(&a->chunks, slot)->is_shared)
       gmlk_chunk_quarantine(&a->chunks, slot); /* [P5] */
     is_quarantined = gmlk_chunk_is_quarantined(&a->chunks, slot);
-    gmlk_chunk_mark(&a->chunks, slot, 0);
+    a->chunks.items[slot].is_marked = 0;
     if (gmlk_chunk_at(&a->chunks, slot)->handle &&
         !is_quarantined) { /* the driver has not unmapped it */
       gmlk_unreserve_range(a, first, gmlk_chunk_grains(a));
@@ -8037,10 +7957,10 @@ static gmlk_slots gmlk_return_choose(const gmlake *l, gmlk_arena *a, const gmlk_
   gmlk_slots all = gmlk_block_slots(a, b), kept;
   const uint32_t count = all.count;
   uint32_t i;
-  for (i = 0; i < count; i++) gmlk_chunk_mark(&a->chunks, all.items[i], 1);
+  for (i = 0; i < count; i++) a->chunks.items[all.items[i]].is_marked = 1;
   if (!gmlk_slots_are_mapped(a, &all, b->as.live.window != NULL)) return all;
   kept = gmlk_trim_spare(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), &all);
-  while (kept.count && kept.count < count) gmlk_chunk_mark(&a->chunks, gmlk_slots_drop(&kept), 0);
+  while (kept.count && kept.count < count) a->chunks.items[gmlk_slots_drop(&kept)].is_marked = 0;
   return kept.count < count ? gmlk_slots_in(a->scratch) : kept;
 }
 
@@ -8088,7 +8008,7 @@ static gmlake_result gmlk_return_block(gmlake *l, gmlk_extra *extra, size_t *rel
   if (!result) result = gmlk_return_calls(l, a, w, &slots, &is_gone);
   gmlk_records_return(&l->records, &held);
   gmlk_counters_update(l, a, before);
-  for (i = 0; i < slots.count && !is_gone; i++) gmlk_chunk_mark(&a->chunks, slots.items[i], 0);
+  for (i = 0; i < slots.count && !is_gone; i++) a->chunks.items[slots.items[i]].is_marked = 0;
   if (!is_gone) return result;
   gmlk_pending_end(l, extra);
   if (w) {
@@ -8184,7 +8104,7 @@ static uint64_t gmlk_trim_dry_run(const gmlake *l, gmlk_arena *a, gmlk_requester
 /* Clears these marks. */
 static void gmlk_trim_forget(gmlk_arena *a) {
   uint32_t slot;
-  for (slot = 0; slot < a->slot_count; slot++) gmlk_chunk_mark(&a->chunks, slot, 0);
+  for (slot = 0; slot < a->slot_count; slot++) a->chunks.items[slot].is_marked = 0;
 }
 
 /* What gmlk_return_others would return for an arena of blocks. 0: no host memory. */
@@ -8442,7 +8362,7 @@ static int gmlk_piece_mark(gmlk_arena *a, const gmlake_piece *p, int is_marked) 
   int was_marked = 0;
   for (; slot < end; slot++) {
     was_marked |= gmlk_chunk_at(&a->chunks, slot)->is_marked;
-    gmlk_chunk_mark(&a->chunks, slot, is_marked);
+    a->chunks.items[slot].is_marked = (uint8_t)is_marked;
   }
   return was_marked;
 }
@@ -8613,7 +8533,7 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *
   slots = gmlk_slots_from(a, slot, count);
   result = gmlk_grow_slots(l, r, &slots);
   if (result) return result;
-  gmlk_request_grew(r);
+  r->has_grown = 1;
   piece->home = (void *)(uintptr_t)gmlk_slot_home(a, slot);
   piece->bytes = q->plan.grow_bytes;
   return GMLAKE_OK;
@@ -8654,7 +8574,8 @@ static gmlake_result gmlk_take_piece(gmlake *l, gmlk_request *r, const gmlk_ques
   gmlk_block *b = gmlk_locate(a, at), *last = gmlk_locate(a, end - 1);
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (b->at < at || gmlk_block_end(last) > end) {
-    gmlk_request_splits(l, r);
+    r->is_split = 1;
+    l->stats.split_count++;
     gmlk_tell_split(l, r, at, gmlk_block_end(last) - b->at);
   }
   b = gmlk_own(a, gmlk_reserve_range(a, b, at, r->grains), r->grains, GMLK_LIVE);
@@ -8692,7 +8613,7 @@ static gmlake_result gmlk_carry_out(gmlake *l, gmlk_request *r, gmlk_question *q
   gmlake_result result = GMLAKE_OK;
   gmlk_window_plan plan;
   if (w) {
-    gmlk_request_fit(r, w->self.grains);
+    r->grains = w->self.grains;
     *out_block = gmlk_window_take(l, r, r->requester, w, q->plan.state);
     return *out_block ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
@@ -8700,7 +8621,7 @@ static gmlake_result gmlk_carry_out(gmlake *l, gmlk_request *r, gmlk_question *q
   if (!result && q->plan.grow_bytes) result = gmlk_grow_fresh(l, r, q);
   if (result) return result;
   for (i = 0; i < parts; i++) grains += (uint32_t)(q->pieces[i].bytes / GMLK_GRAIN);
-  gmlk_request_fit(r, grains);
+  r->grains = grains;
   if (parts == 1) return gmlk_take_piece(l, r, q, out_block);
   result = gmlk_pieces_list(r->arena, q->pieces, parts, &plan);
   if (!result) result = gmlk_stitch(l, r, r->requester, &plan, out_block);
@@ -8732,13 +8653,13 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
   policy->choose(policy->user, &q.view, &q.request, &q.plan);
   gmlk_callback_end(l, &callback);
   if (l->lost || !q.plan.state) return l->lost; /* 0: the lake is to decide */
-  gmlk_because(r, q.plan.reason ? q.plan.reason : "the policy chose this");
+  r->reason = q.plan.reason ? q.plan.reason : "the policy chose this";
   if (q.plan.state == GMLK_S5) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   if (q.plan.window) w = gmlk_window_numbered(r->arena, q.plan.window);
   wrong = q.plan.window ? gmlk_reuse_wrong(l, r, &q, w) : gmlk_pieces_wrong(r, &q);
   if (wrong) return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy.choose", "%s", wrong);
   result = gmlk_carry_out(l, r, &q, w, out_block);
-  if (result) gmlk_request_fit(r, grains);
+  if (result) r->grains = grains;
   return result;
 }
 
@@ -8786,11 +8707,6 @@ static gmlk_requester gmlk_early_requester(const gmlake *l, const gmlk_request *
   return requester;
 }
 
-/* From now on it is served from memory with this tag instead of that of its stream. */
-static void gmlk_request_take_as(gmlk_request *r, unsigned stream) {
-  r->requester = gmlk_requester_of(stream, r->requester.may_wait);
-}
-
 #define GMLK_GROW_TRIES 8u /* growths for one request; a second one is rare */
 
 /* Finds the best range in another stream's free memory, or in a block that is pending: of those of
@@ -8835,7 +8751,8 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_requester r
   uint32_t best_hole = gmlk_foreign_hole(l, r, requester, &piece);
   if (!best_hole || gmlk_pieces_borrow(l, a, requester, &piece, 1)) return NULL;
   if (best_hole != r->grains) {
-    gmlk_request_splits(l, r);
+    r->is_split = 1;
+    l->stats.split_count++;
     gmlk_tell_split(l, r, piece.at, best_hole);
   }
   return gmlk_grant(l, r, gmlk_piece_own(a, &piece, GMLK_LIVE),
@@ -8851,7 +8768,8 @@ static gmlk_block *gmlk_search_aligned(gmlake *l, gmlk_request *r) {
     const uint32_t at = b->at + ((0 - b->at) & (r->align - 1));
     while (gmlk_is_open(b, r->requester.stream)) b = b->next;
     if (b->at >= at && b->at - at >= r->grains) {
-      gmlk_request_splits(l, r);
+      r->is_split = 1;
+      l->stats.split_count++;
       gmlk_tell_split(l, r, at, b->at - at);
       return gmlk_grant(l, r, gmlk_take(a, gmlk_locate(a, at), at, r->grains), GMLK_S2);
     }
@@ -8882,7 +8800,7 @@ static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_request *r, gmlk_reques
   for (tries = 0; tries < GMLK_GROW_TRIES; tries++) { /* a plan may need one more chunk after all */
     gmlake_result result = gmlk_grow(l, r, r->shortfall);
     if (result) return result;
-    gmlk_request_grew(r);
+    r->has_grown = 1;
     l->stitches_in_row = 0;
     result = gmlk_try_all(l, r, requester, out_block);
     if (result || *out_block) return result;
@@ -8893,7 +8811,7 @@ static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_request *r, gmlk_reques
 /* New chunks. Where the lake may wait before it grows: only those that are missing although other
    streams' memory is used, too. */
 static gmlake_result gmlk_slow_grow(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  gmlk_because(r, "the lake created chunks");
+  r->reason = "the lake created chunks";
   return gmlk_grow_and_serve(l, r, gmlk_early_requester(l, r), out_block);
 }
 
@@ -8901,7 +8819,7 @@ static gmlake_result gmlk_slow_grow(gmlake *l, gmlk_request *r, gmlk_block **out
 static gmlake_result gmlk_borrow(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                  gmlk_block **out_block) {
   if (!requester.may_wait) return GMLAKE_OK;
-  gmlk_because(r, "the stream waits for another one and takes its memory");
+  r->reason = "the stream waits for another one and takes its memory";
   if (r->may_stitch && (*out_block = gmlk_reuse(l, r, requester)) != NULL) return GMLAKE_OK;
   if (l->lost) return l->lost;
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -8938,9 +8856,8 @@ static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out
   uint32_t shortfall = r->shortfall ? r->shortfall : r->grains;
   gmlake_result result = GMLAKE_OK, grown = GMLAKE_OK;
   gmlk_host_wait p;
-  gmlk_because(r,
-               waits ? "the host waited for streams first" : "the lake looked at all free ranges");
-  gmlk_request_be_exhaustive(r);
+  r->reason = waits ? "the host waited for streams first" : "the lake looked at all free ranges";
+  r->is_exhaustive = 1;
   if (!waits) return gmlk_try_all(l, r, r->requester, out_block);
   result = gmlk_wait_begin(l, &p);
   while (!result && !p.is_over) {
@@ -8995,7 +8912,7 @@ static gmlake_result gmlk_slow_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
   gmlake_result result;
   size_t released = 0;
   if (may_grow ? !gmlk_can_reclaim(l, r) : r->lacks_window_space != 1) return GMLAKE_OK;
-  gmlk_because(r, "the lake dropped windows and returned chunks first");
+  r->reason = "the lake dropped windows and returned chunks first";
   result = gmlk_wait_for_others(l);
   if (!result) result = gmlk_evict_all(l, r->arena);
   r->lacks_window_space = 0;
@@ -9196,7 +9113,7 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream
   l->served = r;
   before = l->stats.driver_ns;
   if (!result) result = gmlk_slow_path(l, r, out_block);
-  gmlk_request_spent(r, l->stats.driver_ns - before);
+  r->driver_ns = l->stats.driver_ns - before;
   l->served = NULL;
   gmlk_unlock_driver(l);
   if (result) {
@@ -9781,7 +9698,7 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   gmlk_stream_dirty(s, 0); /* the graphs' work is before this point */
-  gmlk_pool_used(pool);
+  pool->late_uses++;
   if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
   pool->loan.number = number;
   l->loan_count++;
@@ -9864,11 +9781,12 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
     if (w->self.stream == GMLK_GRAPH_OWNED && !w->is_known)
       gmlk_window_set_tag(&pool->arena.windows, w, stream, s->epoch);
   while ((extra = gmlk_pending_next(l, &pool->arena, extra)) != NULL) /* [G2] it is the graphs' */
-    if (extra->stream == number) gmlk_give_back(extra->block);
+    if (extra->stream == number)
+      extra->block->flags = (uint8_t)((extra->block->flags & ~GMLAKE_TRANSIENT) | GMLK_IN_GRAPH);
   gmlk_pending_retag(l, &pool->arena, number, GMLK_GRAPH_OWNED);
   l->streams.items[number]->is_used = 0;
   pool->loan.number = 0;
-  gmlk_loan_forget(&pool->loan);
+  pool->loan.count = 0;
   (void)gmlk_loan_use(l, &pool->loan, stream); /* it is behind them all. There is room: lend's */
   l->loan_count--;
   if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
@@ -9902,7 +9820,7 @@ static gmlake_result gmlk_lent_find(gmlake *l, gmlk_request *r, gmlake_stream st
   gmlake_result result;
   uint64_t before;
   if (!r->grains || (is_lent && !gmlk_loan_suits(l, r, &a->pool->loan))) return GMLAKE_OK;
-  if (is_lent) gmlk_request_take_as(r, a->pool->loan.number);
+  if (is_lent) r->requester = gmlk_requester_of(a->pool->loan.number, r->requester.may_wait);
   if (!gmlk_arena_admit(a, r->requester.stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   *out_block = gmlk_fast_as(l, r, 1);
   if (*out_block || !(r->may_stitch || grows)) return GMLAKE_OK;
@@ -9912,18 +9830,18 @@ static gmlake_result gmlk_lent_find(gmlake *l, gmlk_request *r, gmlake_stream st
   before = l->stats.driver_ns;
   if (!result && l->arenas[number] == a && (!is_lent || a->pool->loan.number)) {
     result = gmlk_request_renew(l, r, stream);
-    if (is_lent) gmlk_request_take_as(r, a->pool->loan.number);
+    if (is_lent) r->requester = gmlk_requester_of(a->pool->loan.number, r->requester.may_wait);
     if (!result && !gmlk_arena_admit(a, r->requester.stream))
       result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     if (!result) result = gmlk_try_fast(l, r, out_block);
     if (!result && !*out_block) {
-      gmlk_because(r, "the lake stitched free pieces of a pool that is lent");
+      r->reason = "the lake stitched free pieces of a pool that is lent";
       result = gmlk_try_stitch(l, r, r->requester, out_block);
     }
     if (!result && !*out_block && grows)
       result = gmlk_grow_and_serve(l, r, r->requester, out_block);
   }
-  gmlk_request_spent(r, l->stats.driver_ns - before);
+  r->driver_ns = l->stats.driver_ns - before;
   l->served = NULL;
   gmlk_unlock_driver(l);
   return *out_block ? GMLAKE_OK : result;
@@ -9942,7 +9860,7 @@ static gmlake_result gmlk_serve_lent(gmlake *l, const gmlake_alloc_desc *desc, g
     extra = gmlk_extra_new(l, desc->user_data, desc->label);
     if (!extra) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  if (l->is_watched) gmlk_request_count(l, &r);
+  if (l->is_watched) r.number = ++l->request_count;
   result = gmlk_lent_find(l, &r, stream, grows, &b);
   if (b && r.flags & GMLAKE_TRANSIENT) {
     const gmlk_loan *loan = &r.arena->pool->loan;
@@ -10047,7 +9965,7 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_batch *batch, int is_last) {
                   va->slack * a->chunk_bytes))
       is_mapped = 1;
     else
-      gmlk_set_state(va, GMLK_UNBACKED);
+      va->state = GMLK_UNBACKED;
   }
   for (slot = 0; slot < a->chunks.capacity; slot++) {
     if (!gmlk_chunk_at(&a->chunks, slot)->handle) continue;
@@ -10259,7 +10177,7 @@ static gmlake_result gmlk_wait_for_pool(gmlake *l, gmlake_pool *pool) {
   }
   if (result || is_done) return result;
   if (p.is_partial) return GMLAKE_ERROR_CAPTURING;
-  if (pool) gmlk_pool_waited(pool, before);
+  if (pool) pool->late_uses -= before;
   return GMLAKE_OK;
 }
 
@@ -10270,11 +10188,11 @@ static gmlake_result gmlk_pool_end(gmlake *l, gmlake_pool *pool) {
   while (i--) {
     gmlk_arena *a = l->arenas[i];
     if (!a || a->owner != pool || a == &pool->arena) continue;
-    gmlk_arena_delist(l, a);
+    l->arenas[a->number] = NULL;
     (void)gmlk_pool_release(l, a->pool);
   }
   while ((extra = gmlk_pending_next(l, &pool->arena, NULL)) != NULL) gmlk_pending_end(l, extra);
-  gmlk_arena_delist(l, &pool->arena);
+  l->arenas[pool->arena.number] = NULL;
   (void)gmlk_pool_release(l, pool);
   return l->lost;
 }
@@ -10350,7 +10268,7 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   if (pool->arena.live_count) { /* the stream may have used blocks that the capture then frees */
     if (!gmlk_loan_use(l, &pool->loan, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     gmlk_stream_dirty(s, 0);
-    gmlk_pool_used(pool);
+    pool->late_uses++;
   }
   gmlk_fence_now(l, stream);             /* for the capture, what it freed is another stream's */
   if (legacy) gmlk_fence_now(l, legacy); /* during captures no event may be recorded on it */
@@ -10433,7 +10351,7 @@ static void gmlk_page_free(gmlake *l, gmlk_arena *a, const gmlk_page *page, unsi
   gmlk_extra *extra = b->as.live.extra;
   if (extra) {
     gmlk_extra_set_use(extra, stream);
-    gmlk_count_live(a, 1); /* as pending blocks are */
+    a->live_count++; /* as pending blocks are */
     gmlk_pend(l, b, stream, s ? s->epoch : 0);
     return;
   }
@@ -10534,7 +10452,8 @@ static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_request *r) {
     if (!gmlk_may_take_range(&l->streams, r->requester, b, end)) return NULL;
     if (gmlk_is_in_place(a, gmlk_slot_of(a, at))) continue;
     if (hole != r->grains) {
-      gmlk_request_splits(l, r);
+      r->is_split = 1;
+      l->stats.split_count++;
       gmlk_tell_split(l, r, at, hole);
     }
     return gmlk_grant(l, r, gmlk_take(a, b, at, r->grains), hole == r->grains ? GMLK_S1 : GMLK_S2);
@@ -10548,7 +10467,7 @@ static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_request *r) {
 static gmlake_result gmlk_page_find(gmlake *l, const gmlk_request *wanted, gmlk_block **out) {
   gmlk_request r = *wanted, clean = *wanted;
   gmlake_result result;
-  gmlk_request_take_as(&clean, GMLK_CLEAN);
+  clean.requester = gmlk_requester_of(GMLK_CLEAN, clean.requester.may_wait);
   result = gmlk_try_fast(l, &clean, out);
   if (!result && !*out) *out = gmlk_take_loose(l, &r);
   if (!result && !*out) result = gmlk_try_fast(l, &r, out);
@@ -10629,7 +10548,7 @@ static gmlake_result gmlk_page_serve(gmlake *l, const gmlk_request *r, gmlk_page
   }
   if (!result) result = gmlk_page_find(l, r, &found);
   if (result) return result;
-  gmlk_count_live(a, -1); /* gmlk_grant counted it, but it is no block of the user's */
+  a->live_count--; /* gmlk_grant counted it, but it is no block of the user's */
   gmlk_page_commit(a, found);
   page->slot = gmlk_slot_of(a, found->at);
   return GMLAKE_OK;
@@ -10693,12 +10612,12 @@ static gmlake_result gmlk_buffer_slow_path(gmlake *l, gmlake_buffer *b, const gm
   gmlk_request r = gmlk_request_of(b->arena, stream, b->arena->chunk_bytes);
   gmlake_result result;
   chunks -= gmlk_pages_committed(b, change->from, change->to);
-  gmlk_buffer_set_busy(b, 1);
+  b->is_busy = 1;
   result = gmlk_buffer_grow(l, &r, b, change, chunks);
-  gmlk_buffer_set_busy(b, 0);
+  b->is_busy = 0;
   l->stats.state_count[GMLK_S5 - 1] += result != GMLAKE_OK;
   if (!gmlk_is_shortage(result)) return result;
-  gmlk_request_ask(&r, chunks * b->arena->chunk_bytes);
+  r.bytes = chunks * b->arena->chunk_bytes;
   result = gmlk_report_oom(l, &r, result);
   if (!gmlk_is_shortage(result)) return result;
   l->stats.oom_count++;
@@ -10741,7 +10660,7 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
                      "max_bytes is %llu: no address space is left for it; destroy other buffers, "
                      "or ask for less",
                      GMLK_ULL(max_bytes));
-  gmlk_set_state(*out_va, GMLK_COMMITTED);
+  (*out_va)->state = GMLK_COMMITTED;
   return GMLAKE_OK;
 }
 
@@ -11034,7 +10953,7 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
   for (i = 0; buffer && i < buffer->count; i++) gmlk_slots_add(&slots, buffer->pages[i].slot);
   *out_count = slots.count;
   if (capacity < slots.count) return GMLAKE_OK;
-  if (buffer) gmlk_buffer_set_busy(buffer, 1);
+  if (buffer) buffer->is_busy = 1;
   for (i = 0; i < slots.count && !result; i++)
     if (!gmlk_extra_share(l, b ? b : a->firsts[slots.items[i]]))
       result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -11046,11 +10965,11 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
     if (!result) gmlk_chunk_share(&a->chunks, slots.items[i]);
     if (!b && owner->as.live.extra && !owner->as.live.extra->is_shared) {
       gmlk_extra_free(l, owner->as.live.extra);
-      gmlk_give_extra(owner, NULL);
+      owner->as.live.extra = NULL;
     }
   }
   gmlk_counters_update(l, a, before);
-  if (buffer) gmlk_buffer_set_busy(buffer, 0);
+  if (buffer) buffer->is_busy = 0;
   return result;
 }
 
@@ -11062,7 +10981,7 @@ static size_t gmlk_imports_end(gmlake *l) {
   for (i = 0; i < l->arena_count && !l->lost; i++) {
     gmlk_arena *a = l->arenas[i];
     if (!a || !a->is_import || a->live_count) continue;
-    gmlk_arena_delist(l, a);
+    l->arenas[a->number] = NULL;
     (void)gmlk_pool_release(l, a->pool);
   }
   return held - l->stats.reserved_bytes;
@@ -11146,7 +11065,7 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_slots_from(a, 0, count);
   (void)gmlk_batch_open(l, &batch);
-  gmlk_batch_import(&batch, handles);
+  batch.imports = handles;
   result = gmlk_chunks_make(&batch, a, &slots);
   is_full = result && gmlk_has_no_descriptor();
   if (result) gmlk_chunks_unmake(&batch, a, &slots);
@@ -11159,12 +11078,12 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
                    : gmlk_refuse_handle(l, &batch, handles);
   }
   gmlk_growth_commit(l, a, &slots);
-  gmlk_request_count(l, &r);
-  gmlk_because(&r, "another process's memory was mapped");
+  r.number = ++l->request_count;
+  r.reason = "another process's memory was mapped";
   gmlk_tell(l, &r, GMLAKE_STEP_GROW, gmlk_home(a, 0), r.bytes, batch.ns, r.reason);
-  gmlk_request_fit(&r, gmlk_slot_at(a, count));
-  gmlk_request_spent(&r, batch.ns);
-  gmlk_request_be_whole(&r);
+  r.grains = gmlk_slot_at(a, count);
+  r.driver_ns = batch.ns;
+  r.flags |= GMLAKE_EXCLUSIVE;
   b = gmlk_grant(l, &r, gmlk_take(a, a->firsts[0], 0, r.grains), GMLK_S4);
   extra->is_shared = 1;
   *out_ptr = gmlk_hand_over(l, &r, b, extra);
@@ -11186,7 +11105,7 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
   pool->arena.is_import = 1;
   result = gmlk_import_map(l, &pool->arena, handles, (uint32_t)count, out_ptr);
   if (!result) return GMLAKE_OK;
-  gmlk_arena_delist(l, &pool->arena);
+  l->arenas[pool->arena.number] = NULL;
   (void)gmlk_pool_release(l, pool);
   return l->lost ? l->lost : result;
 }
@@ -11276,8 +11195,8 @@ static void gmlk_marks_set(gmlk_arena *a, int begins) {
   for (b = a->buffers; b; b = b->next)
     for (i = 0; i < b->page_count; i++)
       if (b->pages[i].state && b->pages[i].mark != GMLK_MARK_UNMAPPED)
-        gmlk_page_mark(&b->pages[i], begins ? GMLK_MARK_MAPPED : 0);
-  for (i = 0; i < a->slot_count; i++) gmlk_chunk_mark(&a->chunks, i, 0);
+        b->pages[i].mark = (uint8_t)(begins ? GMLK_MARK_MAPPED : 0);
+  for (i = 0; i < a->slot_count; i++) a->chunks.items[i].is_marked = 0;
 }
 
 /* Unmaps windows, pages, chunks at home; each once its copies are complete. Stops at an error. */
@@ -11297,7 +11216,7 @@ static gmlake_result gmlk_unmap_all(gmlk_batch *batch, gmlk_arena *a) {
       if (b->pages[i].mark != GMLK_MARK_MAPPED) continue;
       result = gmlk_copies_out(batch, a, b->pages[i].address, a->chunk_bytes);
       if (!result) result = GMLK_CALL(batch, unmap, b->pages[i].address, a->chunk_bytes);
-      if (!result) gmlk_page_mark(&b->pages[i], GMLK_MARK_UNMAPPED);
+      if (!result) b->pages[i].mark = GMLK_MARK_UNMAPPED;
     }
   for (i = 0; i < a->slot_count && !result && !a->is_bare; i++) {
     if (!gmlk_chunk_at(&a->chunks, i)->is_home || gmlk_chunk_is_quarantined(&a->chunks, i))
@@ -11316,7 +11235,7 @@ static gmlake_result gmlk_chunk_wake(gmlk_batch *batch, gmlk_arena *a, uint32_t 
   if (gmlk_chunk_at(&a->chunks, slot)->is_asleep) {
     result = gmlk_chunk_create(&a->chunks, batch, slot, a->chunk_bytes);
     if (result) return result;
-    gmlk_chunk_mark(&a->chunks, slot, 1);
+    a->chunks.items[slot].is_marked = 1;
   }
   if (a->is_bare || !gmlk_chunk_is_backed(&a->chunks, slot) ||
       gmlk_chunk_at(&a->chunks, slot)->is_home)
@@ -11329,7 +11248,7 @@ static gmlake_result gmlk_page_wake(gmlk_batch *batch, const gmlk_arena *a, gmlk
   gmlake_result result = GMLK_CALL(batch, map, page->address, a->chunk_bytes,
                                    gmlk_chunk_at(&a->chunks, page->slot)->handle);
   if (result) return result;
-  gmlk_page_mark(page, GMLK_MARK_MAPPED);
+  page->mark = GMLK_MARK_MAPPED;
   return gmlk_batch_set_access(batch, page->address, a->chunk_bytes);
 }
 
@@ -11997,7 +11916,7 @@ static gmlake_result gmlk_query_patient(gmlake *l, gmlk_request *r, size_t free_
   gmlk_window_plan plan;
   memset(&plan, 0, sizeof(plan));
   if (waits) out->wait = gmlk_query_waits_for_all(l);
-  gmlk_request_be_exhaustive(r);
+  r->is_exhaustive = 1;
   if (gmlk_range_most(l, a, requester, r->align) >= r->grains) return GMLAKE_OK;
   if (waits && r->may_stitch && gmlk_query_window(l, r, requester)) return GMLAKE_OK;
   if (gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
@@ -12130,7 +12049,7 @@ static int gmlk_query_lent(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stre
   if (gmlk_request_open(l, &r, desc, stream) || !r.grains) return 0;
   if (r.flags & GMLAKE_TRANSIENT) loan = &r.arena->pool->loan;
   if (loan && !gmlk_loan_suits(l, &r, loan)) return 0;
-  if (loan) gmlk_request_take_as(&r, loan->number);
+  if (loan) r.requester = gmlk_requester_of(loan->number, r.requester.may_wait);
   if (!gmlk_arena_admit(r.arena, r.requester.stream)) return 0;
   memset(&plan, 0, sizeof(plan));
   if (!gmlk_query_fast(l, &r) &&
@@ -12282,7 +12201,7 @@ static gmlake_result gmlk_reset_peaks(gmlake *l) {
   (void)GMLK_PEAKS(GMLK_RESET_PEAK);
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i]) l->arenas[i]->chunks.backed_peak = l->arenas[i]->chunks.backed_count;
-  gmlk_host_reset_peak(&l->host);
+  l->host.bytes_peak = l->host.bytes;
   return GMLAKE_OK;
 }
 
@@ -15426,7 +15345,7 @@ static gmlake_result gmlk_create(const gmlake_desc *desc, gmlake **out_lake) {
   gmlk_lock_state(l);
   result = gmlk_lake_init(l, desc);
   why = l->error;
-  if (result) gmlk_log_drop(l); /* the logger hears of the error alone */
+  if (result) l->message_count = 0; /* the logger hears of the error alone */
   (void)gmlk_leave(l, GMLAKE_OK);
   if (!result) {
     *out_lake = l;
@@ -15447,7 +15366,7 @@ static gmlake_result gmlk_destroy(gmlake *l) {
   if (waited == GMLAKE_ERROR_CAPTURING) waited = GMLAKE_OK; /* a capture cannot be waited for */
   freed = gmlk_host_copies_free(l, 1);
   if (!waited) waited = l->lost ? l->lost : freed;
-  if (waited) gmlk_log_drop(l); /* the result tells the same */
+  if (waited) l->message_count = 0; /* the result tells the same */
   (void)gmlk_leave(l, GMLAKE_OK);
   drained = gmlk_lake_drain(l);
   if (!waited) waited = l->lost;

@@ -855,7 +855,7 @@ static void test_window_trees(void **state) {
     } else {
       *(w->key < GMLK_BLOCKED ? &open : &blocked) -= 1;
       gmlk_window_unset_idle(&spool, w);
-      gmlk_set_state(&w->self, GMLK_LIVE);
+      w->self.state = GMLK_LIVE;
       w->key = 0;
     }
     assert_int_equal(check_tree(spool.open), open);
