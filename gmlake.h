@@ -2052,26 +2052,23 @@ static int gmlk_hole_less(const gmlk_block *a, const gmlk_block *b) {
   return a->hole != b->hole ? a->hole < b->hole : a->at < b->at;
 }
 
-/* The block at the link in the bin's ring; NULL: there is none. */
-static inline gmlk_block *gmlk_bin_at(const gmlk_bins *bins, unsigned bin, const gmlk_link *link) {
-  return link != &bins->rings[bin] ? gmlk_linked(link) : NULL;
-}
-
-/* The blocks of a bin, in the order of its ring; NULL: no more. */
-static inline gmlk_block *gmlk_bin_first(const gmlk_bins *bins, unsigned bin) {
-  return gmlk_bin_at(bins, bin, bins->rings[bin].next);
-}
-
+/* The block behind b in the ring of the bin, in which b stands, or with b NULL the first one. NULL:
+   no more. */
 static inline gmlk_block *gmlk_bin_next(const gmlk_bins *bins, unsigned bin, const gmlk_block *b) {
-  return gmlk_bin_at(bins, bin, b->as.link.next);
+  const gmlk_link *ring = &bins->rings[bin], *next = b ? b->as.link.next : ring->next;
+  return next != ring ? gmlk_linked(next) : NULL;
 }
 
 /* Of the first blocks of the bin, the smallest with at least `grains`; NULL: none has. */
 static inline gmlk_block *gmlk_bin_best(const gmlk_bins *bins, unsigned bin, uint32_t grains) {
+  const gmlk_link *ring = &bins->rings[bin], *link = ring->next;
   size_t tries = bin < GMLK_BINS_EXACT ? 1 : GMLK_BIN_TRIES;
-  gmlk_block *best = NULL, *b = gmlk_bin_first(bins, bin);
-  for (; b && tries; b = gmlk_bin_next(bins, bin, b), tries--)
-    if (b->hole >= grains && (!best || gmlk_hole_less(b, best))) best = b;
+  gmlk_block *best = NULL;
+  for (; link != ring && tries; link = link->next, tries--) {
+    gmlk_block *b = gmlk_linked(link);
+    if (b->hole < grains || (best && b->hole > best->hole)) continue;
+    if (!best || b->hole < best->hole || b->at < best->at) best = b;
+  }
   return best;
 }
 
@@ -3368,14 +3365,6 @@ static gmlk_block *gmlk_give_owner(gmlk_arena *a, gmlk_block *b, unsigned state)
   return b;
 }
 
-/* Says of an owned block, or of a window's, what the user asked for. */
-static inline void gmlk_give_user(gmlk_block *b, unsigned stream, unsigned flags, uint32_t slack) {
-  b->state = GMLK_LIVE;
-  b->stream = (uint16_t)stream;
-  b->flags = (uint8_t)flags;
-  b->slack = slack;
-}
-
 /* A policy forbids to join the block with its neighbours once it is free, or allows it. */
 static void gmlk_keep_apart(gmlk_block *b, int is_apart) {
   b->flags = (uint8_t)(is_apart ? b->flags | GMLK_APART : b->flags & ~GMLK_APART);
@@ -4338,11 +4327,13 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
   *out_epoch = GMLK_ENDLESS;
 }
 
-/* Makes a taken block the user's. `state` is GMLK_S1 to GMLK_S3; after growth it is GMLK_S4. */
+/* Makes a taken block, or a window's record, the user's. `state` is GMLK_S1 to GMLK_S3; after growth
+   it is GMLK_S4. */
 static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
-  unsigned flags = r->flags & GMLK_ALLOC_FLAGS;
-  if (r->is_capture) flags |= GMLK_IN_GRAPH;
-  gmlk_give_user(b, r->stream, flags, (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes));
+  b->state = GMLK_LIVE;
+  b->stream = (uint16_t)r->stream;
+  b->flags = (uint8_t)((r->flags & GMLK_ALLOC_FLAGS) | (r->is_capture ? GMLK_IN_GRAPH : 0u));
+  b->slack = (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes);
   r->arena->live_count++;
   r->state = r->has_grown ? GMLK_S4 : state;
   l->stats.state_count[r->state - 1]++;
@@ -4459,7 +4450,7 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned tag, unsigned stream, un
                                 unsigned tries, uint32_t grains, uint32_t align,
                                 gmlk_supply *supply) {
   const gmlk_bins *bins = a->bins[tag];
-  gmlk_block *head = gmlk_bin_first(bins, bin);
+  gmlk_block *head = gmlk_bin_next(bins, bin, NULL);
   unsigned count = 0;
   for (; head && count < tries; head = gmlk_bin_next(bins, bin, head), count++) {
     const gmlk_block *b = tag ? gmlk_run_start(head) : head;
@@ -4907,12 +4898,11 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_requester requ
 /* Grants a block that was taken from a range of `hole` grains, which begins at `at`. */
 static inline gmlk_block *gmlk_grant_part(gmlake *l, gmlk_request *r, gmlk_block *b, uint32_t at,
                                           uint32_t hole, int is_watched) {
-  if (hole != r->grains) {
-    r->is_split = 1;
-    l->stats.split_count++;
-    if (is_watched) gmlk_tell_split(l, r, at, hole);
-  }
-  return gmlk_grant(l, r, b, hole == r->grains ? GMLK_S1 : GMLK_S2);
+  if (hole == r->grains) return gmlk_grant(l, r, b, GMLK_S1);
+  r->is_split = 1;
+  l->stats.split_count++;
+  if (is_watched) gmlk_tell_split(l, r, at, hole);
+  return gmlk_grant(l, r, b, GMLK_S2);
 }
 
 /* S1 and S2, without the driver: the best free range, if less than a chunk of it would be left; a
@@ -6585,7 +6575,7 @@ static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
     gmlk_bins *bins = s->is_news ? a->bins[stream] : NULL;
     for (bin = bins ? gmlk_bin_from(bins, 1) : GMLK_BINS; bin < GMLK_BINS;
          bin = gmlk_bin_from(bins, bin + 1)) {
-      gmlk_block *b = gmlk_bin_first(bins, bin), *next;
+      gmlk_block *b = gmlk_bin_next(bins, bin, NULL), *next;
       for (; b; b = next) { /* the rest of a run may enter the bin again: before b, so not seen */
         next = gmlk_bin_next(bins, bin, b);
         for (; gmlk_is_open(b, stream); b = b->next)
@@ -8750,13 +8740,7 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_requester r
   gmlk_piece piece;
   uint32_t best_hole = gmlk_foreign_hole(l, r, requester, &piece);
   if (!best_hole || gmlk_pieces_borrow(l, a, requester, &piece, 1)) return NULL;
-  if (best_hole != r->grains) {
-    r->is_split = 1;
-    l->stats.split_count++;
-    gmlk_tell_split(l, r, piece.at, best_hole);
-  }
-  return gmlk_grant(l, r, gmlk_piece_own(a, &piece, GMLK_LIVE),
-                    best_hole == r->grains ? GMLK_S1 : GMLK_S2);
+  return gmlk_grant_part(l, r, gmlk_piece_own(a, &piece, GMLK_LIVE), piece.at, best_hole, 1);
 }
 
 /* Takes the first aligned range that is free for the stream: best fit looks at few holes that are
@@ -8768,10 +8752,8 @@ static gmlk_block *gmlk_search_aligned(gmlake *l, gmlk_request *r) {
     const uint32_t at = b->at + ((0 - b->at) & (r->align - 1));
     while (gmlk_is_open(b, r->requester.stream)) b = b->next;
     if (b->at >= at && b->at - at >= r->grains) {
-      r->is_split = 1;
-      l->stats.split_count++;
-      gmlk_tell_split(l, r, at, b->at - at);
-      return gmlk_grant(l, r, gmlk_take(a, gmlk_locate(a, at), at, r->grains), GMLK_S2);
+      const uint32_t hole = b->at - at;
+      return gmlk_grant_part(l, r, gmlk_take(a, gmlk_locate(a, at), at, r->grains), at, hole, 1);
     }
     if (b != &a->tail) b = b->next;
   }
@@ -10451,12 +10433,7 @@ static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_request *r) {
     end = at + r->grains;
     if (!gmlk_may_take_range(&l->streams, r->requester, b, end)) return NULL;
     if (gmlk_is_in_place(a, gmlk_slot_of(a, at))) continue;
-    if (hole != r->grains) {
-      r->is_split = 1;
-      l->stats.split_count++;
-      gmlk_tell_split(l, r, at, hole);
-    }
-    return gmlk_grant(l, r, gmlk_take(a, b, at, r->grains), hole == r->grains ? GMLK_S1 : GMLK_S2);
+    return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, 1);
   }
   return NULL;
 }
@@ -15983,7 +15960,7 @@ static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *bins, unsigned s
   c->host_bytes += sizeof(gmlk_bins);
   if (!gmlk_expect(c, !wrong, wrong)) return 0;
   for (bin = gmlk_bin_from(bins, 1); bin < GMLK_BINS; bin = gmlk_bin_from(bins, bin + 1))
-    for (b = gmlk_bin_first(bins, bin); b; b = gmlk_bin_next(bins, bin, b))
+    for (b = gmlk_bin_next(bins, bin, NULL); b; b = gmlk_bin_next(bins, bin, b))
       gmlk_expect(c, gmlk_has_tag(b, stream) && b->arena == arena, "A3: bins have another's block");
   return bins->count;
 }

@@ -277,7 +277,7 @@ static void put_list(const gmlk_bins *bins) {
   const gmlk_block *b;
   unsigned bin;
   for (bin = 0; bins && bin < GMLK_BINS_EXACT; bin++) {
-    b = gmlk_bin_first(bins, bin);
+    b = gmlk_bin_next(bins, bin, NULL);
     if (!b || !gmlk_bin_next(bins, bin, b)) continue;
     for (put(bin); b; b = gmlk_bin_next(bins, bin, b)) put(b->at);
   }

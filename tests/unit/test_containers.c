@@ -267,11 +267,11 @@ static int is_past(const gmlk_block *b, const gmlk_block *next) {
 static void check_neighbours(void) {
   unsigned bin, used = 0;
   for (bin = 0; bin < GMLK_BINS; bin++) {
-    if (gmlk_bin_first(&holes, bin)) used = bin;
+    if (gmlk_bin_next(&holes, bin, NULL)) used = bin;
     assert_int_equal(gmlk_bin_down(&holes, bin), used);
   }
   for (used = GMLK_BINS; bin--;) {
-    if (gmlk_bin_first(&holes, bin)) used = bin;
+    if (gmlk_bin_next(&holes, bin, NULL)) used = bin;
     assert_int_equal(gmlk_bin_from(&holes, bin), used);
   }
   assert_int_equal(gmlk_bin_from(&holes, GMLK_BINS), GMLK_BINS);
@@ -284,7 +284,7 @@ static void check_holes(void) {
   size_t i, in_rings = 0;
   unsigned bin;
   for (bin = 0; bin < GMLK_BINS; bin++) {
-    b = gmlk_bin_first(&holes, bin);
+    b = gmlk_bin_next(&holes, bin, NULL);
     assert_int_equal((int)(holes.bits[bin / 64] >> (bin % 64) & 1), b != NULL);
     for (i = 0; i < model_count; i++) {
       if (gmlk_bin_of(model[i]->hole) != bin) continue;
