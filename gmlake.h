@@ -12468,7 +12468,7 @@ static size_t gmlk_get_map(const gmlake *l, gmlake_map_entry *out, size_t capaci
 
 /* ---- >>backend_mock --------------------------------------------------------------------------
    A device on the host. Owns its handles (physical memory), its reservations (address space) with
-   the cells that say what is mapped where, its events, and its streams (queues of pending work).
+   what is mapped in each, its events, and its streams (queues of pending work).
 
    With real memory (Linux), a handle is a range of one sparse memory file, and a mapping is a
    shared mmap of that range: what is written through one mapping is read through the others. No
@@ -12478,25 +12478,23 @@ static size_t gmlk_get_map(const gmlake *l, gmlake_map_entry *out, size_t capaci
 
    [M1] physical_bytes == sum of the bytes of live handle slots <= capacity. A handle's slot is live
         until the handle is released and its last mapping is gone.
-   [M2] A cell of a reservation names the handle that is mapped there, or nothing. The cell of a
-        mapping's first granule, and no other, has GMLK_MOCK_FIRST.
-   [M3] handle.mapping_count and reservation.mapping_count count the FIRST cells that name them.
-   [M4] Reservations are sorted by address and do not overlap.
+   [M2] A mapping is as large as its handle and lies in one reservation.
+   [M3] handle.mapping_count counts the mappings that name it.
+   [M4] Reservations, and the mappings of each, are sorted by address and do not overlap.
    [M5] queue.done <= queue.last, and the ring holds the work (done, last]. An event is complete
         when its sequence <= done of its queue. A queue never begins its sequences again, so an
         event is valid beyond the life of the stream that it was recorded on.
    [M6] A wait names work that was queued before it: waits form no cycle, and settling ends.
-   [M7] launches has the last launch of each graph that runs; entries of launches that are complete
-        are used again.
 
    The mock refuses what the driver leaves undefined or lets pass. Only calls that succeed cost
    modelled time. While a stream is captured the legacy stream may not be used, but otherwise the
    streams' work does not depend on the legacy stream's. Work pending on a destroyed stream stays
    pending until the clock or an event_wait completes it.
 
-   Costs: a handle or event is found in O(1), an address in O(log reservations). Map and unmap store
-   a cell a granule. Reserve and unreserve are O(reservations), events O(1) amortised, clock, finish
-   and event_wait at least O(streams). Can fail: host memory, and the host's limit on mappings
+   Costs: a handle or event is found in O(1), an address in O(log reservations + log mappings). Map
+   and unmap move the records of the mappings behind, in the same reservation. Reserve and unreserve
+   are O(reservations), events O(1) amortised, clock, finish and event_wait at least O(streams), a
+   launch O(pending work). Can fail: host memory, and the host's limit on mappings
    (OUT_OF_HOST_MEMORY, nothing has changed); capacity (OUT_OF_DEVICE_MEMORY); all misuse
    (INVALID_ARGUMENT). */
 
@@ -12537,8 +12535,6 @@ static const gmlk_mock_costs gmlk_mock_cost_table[GMLK_MOCK_COSTS] = {
 #define GMLK_MOCK_ADDRESS_MIN (16 * GMLK_MOCK_TIB)   /* made-up addresses lie from here */
 #define GMLK_MOCK_ADDRESS_MAX (256 * GMLK_MOCK_TIB)  /* to here */
 #define GMLK_MOCK_FILE_MAX ((uint64_t)1 << 62)
-#define GMLK_MOCK_LEAF 4096u /* cells of a leaf */
-#define GMLK_MOCK_FIRST 0x80000000u
 #define GMLK_MOCK_SLOT_BITS 24
 #define GMLK_MOCK_SLOT_MASK (((uint64_t)1 << GMLK_MOCK_SLOT_BITS) - 1)
 #define GMLK_MOCK_STREAM_UNIT 64u /* streams are multiples: never NULL, 1, 2 or STREAM_NONE */
@@ -12589,35 +12585,27 @@ typedef struct gmlk_mock_mode { /* of a thread that is not in the global capture
   int mode; /* 1: thread-local, or GMLK_RELAXED */
 } gmlk_mock_mode;
 
-typedef struct gmlk_mock_cell { /* [M2] of one granule */
-  uint32_t handle;              /* 0: nothing is mapped; 1 + the handle's slot, GMLK_MOCK_FIRST */
-  uint32_t devices;             /* with access: a bit for each */
-} gmlk_mock_cell;
+typedef struct gmlk_mock_mapping { /* [M2] */
+  uint64_t address;                /* stands first: see gmlk_mock_upto */
+  uint32_t handle;                 /* its slot */
+  uint32_t devices;                /* with access: a bit for each */
+} gmlk_mock_mapping;
 
 typedef struct gmlk_mock_reservation {
-  uint64_t address;
-  size_t bytes, mapping_count, leaf_count;
-  gmlk_mock_cell **leaves; /* NULL until something is mapped there */
+  uint64_t address; /* stands first */
+  size_t bytes;
+  gmlk_mock_mapping *mappings;
+  size_t mapping_count, mapping_capacity;
 } gmlk_mock_reservation;
-
-typedef struct gmlk_mock_span { /* granules [first, end) of one reservation */
-  gmlk_mock_reservation *reservation;
-  size_t first, end;
-} gmlk_mock_span;
 
 typedef struct gmlk_mock_work { /* a recorded event, a launch, or a wait for another queue's work */
   uint64_t due_ns;              /* [recording] when it completes, by the stream clock */
   int held;                     /* [no wait] it does not complete before the stream is finished */
   size_t awaited_queue;         /* [wait] */
   uint64_t awaited_sequence;    /* [wait]; 0: none */
+  const gmlake_pool *pool;      /* [launch]; NULL: it is none */
+  uint64_t graph;               /* [launch] */
 } gmlk_mock_work;
-
-typedef struct gmlk_mock_launch { /* [M7] */
-  const gmlake_pool *pool;
-  uint64_t graph;
-  size_t queue;
-  uint64_t sequence;
-} gmlk_mock_launch;
 
 typedef struct gmlk_mock_queue {
   gmlk_mock_work *ring; /* the work of sequence s lies at s % capacity */
@@ -12625,6 +12613,7 @@ typedef struct gmlk_mock_queue {
   uint64_t done, last;  /* [M5] sequences: the last that is complete, the last queued */
   uint64_t forced;      /* recordings up to this one complete, even if held or not yet due */
   uint64_t wanted;      /* the same, and so does what the waits up to this one wait for */
+  uint64_t before;      /* [in a launch] up to this one it is ordered before the launch */
   uint64_t lag_ns;      /* from recording to completion; UINT64_MAX: never by itself */
   uintptr_t capture_thread;
   int held, capturing, spoilt; /* spoilt: the capture will end with an error */
@@ -12658,8 +12647,6 @@ typedef struct gmlk_mock {
   size_t reservation_count, reservation_capacity;
   gmlk_mock_queue *queues;
   size_t queue_count, queue_capacity;
-  gmlk_mock_launch *launches;
-  size_t launch_count, launch_capacity;
   gmlk_mock_host *host;       /* list */
   struct {                    /* bytes 0: none */
     uint64_t address, end_ns; /* of census.modelled_ns */
@@ -12894,12 +12881,13 @@ static int gmlk_mock_host_share(int file, size_t bytes) {
 
 /* Address space. */
 
-/* Index of the first reservation that begins behind the address. */
-static size_t gmlk_mock_above(const gmlk_mock *mock, uint64_t address) {
-  size_t low = 0, high = mock->reservation_count;
+/* How many of the items begin at or below the address. They begin with their address [M4]. */
+static size_t gmlk_mock_upto(const void *items, size_t count, size_t item_bytes, uint64_t address) {
+  size_t low = 0, high = count;
   while (low < high) {
-    size_t middle = low + (high - low) / 2;
-    if (mock->reservations[middle].address <= address)
+    const size_t middle = low + (high - low) / 2;
+    const void *item = (const char *)items + middle * item_bytes;
+    if (*(const uint64_t *)item <= address)
       low = middle + 1;
     else
       high = middle;
@@ -12907,87 +12895,52 @@ static size_t gmlk_mock_above(const gmlk_mock *mock, uint64_t address) {
   return low;
 }
 
-/* Whether the range consists of whole granules of one reservation; if so, which. */
-static int gmlk_mock_find_span(const gmlk_mock *mock, uint64_t address, size_t bytes,
-                               gmlk_mock_span *out) {
-  size_t granularity = mock->desc.granularity_bytes;
-  size_t above = gmlk_mock_above(mock, address);
-  uint64_t offset;
-  if (!above || !bytes) return 0;
-  out->reservation = &mock->reservations[above - 1];
-  offset = address - out->reservation->address;
-  if (offset >= out->reservation->bytes || bytes > out->reservation->bytes - offset) return 0;
-  if (offset % granularity || bytes % granularity) return 0;
-  out->first = (size_t)offset / granularity;
-  out->end = out->first + bytes / granularity;
-  return 1;
+/* The last reservation that begins at or below the address; NULL: none does. */
+static gmlk_mock_reservation *gmlk_mock_below(const gmlk_mock *mock, uint64_t address) {
+  const size_t upto = gmlk_mock_upto(mock->reservations, mock->reservation_count,
+                                     sizeof(gmlk_mock_reservation), address);
+  return upto ? &mock->reservations[upto - 1] : NULL;
 }
 
-/* NULL: nothing was ever mapped near there. */
-static gmlk_mock_cell *gmlk_mock_cell_of(const gmlk_mock_reservation *reservation, size_t granule) {
-  gmlk_mock_cell *leaf = reservation->leaves[granule / GMLK_MOCK_LEAF];
-  return leaf ? &leaf[granule % GMLK_MOCK_LEAF] : NULL;
+/* The reservation that the range lies in; NULL: it lies in none. */
+static gmlk_mock_reservation *gmlk_mock_around(const gmlk_mock *mock, uint64_t address,
+                                               size_t bytes) {
+  gmlk_mock_reservation *r = gmlk_mock_below(mock, address);
+  if (!r || !bytes || address - r->address >= r->bytes) return NULL;
+  return bytes <= r->bytes - (address - r->address) ? r : NULL;
 }
 
-/* A new mapping, or none, which has no access. pre: gmlk_mock_ensure_leaves. */
-static void gmlk_mock_set_cells(const gmlk_mock_span *span, uint32_t handle) {
-  size_t i;
-  for (i = span->first; i < span->end; i++) {
-    gmlk_mock_cell *cell = gmlk_mock_cell_of(span->reservation, i);
-    cell->handle = handle && i == span->first ? handle | GMLK_MOCK_FIRST : handle;
-    cell->devices = 0;
-  }
+/* How many mappings of the reservation begin at or below the address. */
+static size_t gmlk_mock_mappings_upto(const gmlk_mock_reservation *r, uint64_t address) {
+  return gmlk_mock_upto(r->mappings, r->mapping_count, sizeof(gmlk_mock_mapping), address);
 }
 
-static int gmlk_mock_ensure_leaves(const gmlk_mock_span *span) {
-  const size_t leaf_bytes = GMLK_MOCK_LEAF * sizeof(gmlk_mock_cell);
-  size_t i;
-  for (i = span->first / GMLK_MOCK_LEAF; i <= (span->end - 1) / GMLK_MOCK_LEAF; i++) {
-    gmlk_mock_cell **leaf = &span->reservation->leaves[i];
-    if (*leaf) continue;
-    *leaf = (gmlk_mock_cell *)GMLAKE_MALLOC(leaf_bytes);
-    if (!*leaf) return 0;
-    memset(*leaf, 0, leaf_bytes);
-  }
-  return 1;
+static gmlk_mock_handle *gmlk_mock_handle_of(const gmlk_mock *mock, const gmlk_mock_mapping *m) {
+  return (gmlk_mock_handle *)gmlk_mock_at(&mock->handles, m->handle);
 }
 
-static void gmlk_mock_free_leaves(const gmlk_mock_reservation *reservation) {
-  size_t i;
-  for (i = 0; i < reservation->leaf_count; i++) GMLAKE_FREE(reservation->leaves[i]);
-  GMLAKE_FREE(reservation->leaves);
+static uint64_t gmlk_mock_mapping_end(const gmlk_mock *mock, const gmlk_mock_mapping *m) {
+  return m->address + gmlk_mock_handle_of(mock, m)->bytes;
 }
 
-static uint32_t gmlk_mock_mapped_at(const gmlk_mock_span *span, size_t granule) {
-  const gmlk_mock_cell *cell = gmlk_mock_cell_of(span->reservation, granule);
-  return cell ? cell->handle : 0;
-}
+typedef struct gmlk_mock_run { /* mappings side by side */
+  gmlk_mock_reservation *reservation;
+  gmlk_mock_mapping *first;
+  size_t count; /* 0: none, and nothing else counts */
+} gmlk_mock_run;
 
-static int gmlk_mock_is_empty(const gmlk_mock_span *span) {
-  size_t i = span->first;
-  while (i < span->end && !gmlk_mock_mapped_at(span, i)) i++;
-  return i == span->end;
-}
-
-/* The handle whose mapping begins at this granule; NULL: no mapping begins there. */
-static gmlk_mock_handle *gmlk_mock_mapped(const gmlk_mock *mock, const gmlk_mock_span *span,
-                                          size_t granule) {
-  const uint32_t mapped = gmlk_mock_mapped_at(span, granule);
-  if (!(mapped & GMLK_MOCK_FIRST)) return NULL;
-  return (gmlk_mock_handle *)gmlk_mock_at(&mock->handles, (mapped & ~GMLK_MOCK_FIRST) - 1);
-}
-
-/* The number of mappings if whole mappings fill the range without a hole, else 0. */
-static size_t gmlk_mock_count_mappings(const gmlk_mock *mock, uint64_t address, size_t bytes,
-                                       gmlk_mock_span *out_span) {
-  size_t at, count = 0;
-  if (!gmlk_mock_find_span(mock, address, bytes, out_span)) return 0;
-  for (at = out_span->first; at < out_span->end; count++) {
-    const gmlk_mock_handle *handle = gmlk_mock_mapped(mock, out_span, at);
-    if (!handle) return 0;
-    at += handle->bytes / mock->desc.granularity_bytes;
-  }
-  return at == out_span->end ? count : 0;
+/* The mappings that fill the range without a hole, if whole ones do. */
+static gmlk_mock_run gmlk_mock_find_run(const gmlk_mock *mock, uint64_t address, size_t bytes) {
+  gmlk_mock_run run = {gmlk_mock_around(mock, address, bytes), NULL, 0};
+  const uint64_t end = address + bytes;
+  const gmlk_mock_mapping *m, *last;
+  if (!run.reservation || !run.reservation->mapping_count) return run;
+  run.first = run.reservation->mappings + gmlk_mock_mappings_upto(run.reservation, address - 1);
+  last = run.reservation->mappings + run.reservation->mapping_count;
+  for (m = run.first; m < last && m->address == address && address < end; m++)
+    address = gmlk_mock_mapping_end(mock, m);
+  if (address == end) run.count = (size_t)(m - run.first);
+  return run;
 }
 
 /* First fit among made-up addresses. No sum here can overflow 64 bits. */
@@ -13006,41 +12959,32 @@ static int gmlk_mock_make_up(const gmlk_mock *mock, size_t bytes, size_t alignme
   return 1;
 }
 
-/* Finds the reservation's addresses, and makes its list of leaves. Returns whether it could. */
-static int gmlk_mock_place(gmlk_mock *mock, size_t alignment, gmlk_mock_reservation *added) {
-  const size_t granularity = mock->desc.granularity_bytes;
-  const size_t leaf_count = (added->bytes / granularity - 1) / GMLK_MOCK_LEAF + 1;
-  int is_paged;
-  added->leaf_count = leaf_count;
-  added->leaves = (gmlk_mock_cell **)GMLAKE_MALLOC(leaf_count * sizeof(gmlk_mock_cell *));
-  if (!gmlk_mock_need(mock, added->leaves != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) return 0;
-  memset(added->leaves, 0, leaf_count * sizeof(gmlk_mock_cell *));
-  alignment = gmlk_max(alignment, granularity);
-  is_paged = mock->file < 0 ? gmlk_mock_make_up(mock, added->bytes, alignment, &added->address)
-                            : gmlk_mock_host_reserve(added->bytes, alignment, &added->address);
-  if (!is_paged) GMLAKE_FREE(added->leaves);
-  return gmlk_mock_need(mock, is_paged, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
-}
-
 static gmlake_result gmlk_mock_reserve(void *user, size_t bytes, size_t alignment,
                                        uint64_t *out_address, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
-  const int is_legal =
-      bytes && bytes % mock->desc.granularity_bytes == 0 && gmlk_is_pow2(alignment);
+  const size_t granularity = mock->desc.granularity_bytes;
   const size_t room = GMLK_MOCK_RESERVED_MAX - mock->census.reserved_address_bytes;
-  gmlk_mock_reservation added = {0, 0, 0, 0, NULL};
+  const int is_legal = bytes && bytes % granularity == 0 && gmlk_is_pow2(alignment);
+  gmlk_mock_reservation added = {0, 0, NULL, 0, 0}, *behind;
+  int is_paged = 0;
   added.bytes = bytes;
   if (gmlk_mock_need(mock, is_legal, GMLAKE_ERROR_INVALID_ARGUMENT) &&
       gmlk_mock_need(mock, bytes <= room, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) &&
       gmlk_mock_need(mock,
                      gmlk_mock_grow(&mock->reservations, mock->reservation_count,
                                     &mock->reservation_capacity, sizeof(added)),
-                     GMLAKE_ERROR_OUT_OF_HOST_MEMORY) &&
-      gmlk_mock_place(mock, alignment, &added)) {
-    const size_t at = gmlk_mock_above(mock, added.address);
-    memmove(&mock->reservations[at + 1], &mock->reservations[at],
-            (mock->reservation_count++ - at) * sizeof(added));
-    mock->reservations[at] = added;
+                     GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
+    alignment = gmlk_max(alignment, granularity);
+    is_paged = mock->file < 0 ? gmlk_mock_make_up(mock, bytes, alignment, &added.address)
+                              : gmlk_mock_host_reserve(bytes, alignment, &added.address);
+  }
+  if (gmlk_mock_need(mock, is_paged, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY)) {
+    behind = gmlk_mock_below(mock, added.address);
+    behind = behind ? behind + 1 : mock->reservations;
+    memmove(behind + 1, behind,
+            (size_t)(mock->reservations + mock->reservation_count - behind) * sizeof(added));
+    *behind = added;
+    mock->reservation_count++;
     mock->census.reservation_count++;
     mock->census.reserved_address_bytes += bytes;
     *out_address = added.address;
@@ -13051,14 +12995,15 @@ static gmlake_result gmlk_mock_reserve(void *user, size_t bytes, size_t alignmen
 static gmlake_result gmlk_mock_unreserve(void *user, uint64_t address, size_t bytes,
                                          int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
-  const size_t above = gmlk_mock_above(mock, address);
-  gmlk_mock_reservation *found = above ? &mock->reservations[above - 1] : NULL;
+  gmlk_mock_reservation *found = gmlk_mock_below(mock, address);
   const int is_whole =
       found && found->address == address && found->bytes == bytes && !found->mapping_count;
   if (gmlk_mock_need(mock, is_whole, GMLAKE_ERROR_INVALID_ARGUMENT) &&
       gmlk_mock_need_host(mock, gmlk_mock_host_unreserve(mock, address, bytes))) {
-    gmlk_mock_free_leaves(found);
-    memmove(found, found + 1, (mock->reservation_count-- - above) * sizeof(*found));
+    GMLAKE_FREE(found->mappings);
+    mock->reservation_count--;
+    memmove(found, found + 1,
+            (size_t)(mock->reservations + mock->reservation_count - found) * sizeof(*found));
     mock->census.reservation_count--;
     mock->census.reserved_address_bytes -= bytes;
   }
@@ -13067,6 +13012,22 @@ static gmlake_result gmlk_mock_unreserve(void *user, uint64_t address, size_t by
 
 /* Physical memory and mappings. */
 
+/* A new handle, with the file of its own if it has one. */
+static gmlk_mock_handle *gmlk_mock_add_handle(gmlk_mock *mock, size_t bytes, int file,
+                                              uint64_t *out_handle) {
+  gmlk_mock_handle *handle = NULL;
+  if (!mock->result) handle = (gmlk_mock_handle *)gmlk_mock_take(&mock->handles);
+  if (!gmlk_mock_need(mock, handle != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
+    gmlk_mock_host_close(file);
+    return NULL;
+  }
+  handle->bytes = bytes;
+  handle->file = file + 1;
+  mock->census.handle_count++;
+  *out_handle = gmlk_mock_value(&handle->slot);
+  return handle;
+}
+
 static gmlake_result gmlk_mock_create(void *user, size_t bytes, unsigned handle_types,
                                       uint64_t *out_handle, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
@@ -13074,28 +13035,21 @@ static gmlake_result gmlk_mock_create(void *user, size_t bytes, unsigned handle_
   const int is_there = bytes <= mock->desc.capacity_bytes - mock->census.physical_bytes &&
                        bytes <= GMLK_MOCK_FILE_MAX - mock->file_end;
   const uint64_t mib = bytes / GMLK_MIB, more = mib > 512 ? mib - 512 : 0;
-  gmlk_mock_handle *handle = NULL;
+  gmlk_mock_handle *handle;
+  int file = -1;
   if (gmlk_mock_need(mock, is_whole, GMLAKE_ERROR_INVALID_ARGUMENT) &&
       gmlk_mock_need(mock, !(handle_types & ~GMLAKE_HANDLE_POSIX_FD), GMLAKE_ERROR_UNSUPPORTED) &&
-      gmlk_mock_need(mock, is_there, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY))
-    handle = (gmlk_mock_handle *)gmlk_mock_take(&mock->handles);
-  if (gmlk_mock_need(mock, handle != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
-    handle->bytes = bytes;
-    if (handle_types && mock->file >= 0) {
-      handle->file = gmlk_mock_host_file(bytes) + 1;
-    } else {
-      handle->offset = mock->file_end;
-      mock->file_end += bytes;
-    }
-    if (handle_types && mock->file >= 0 && !handle->file)
-      gmlk_mock_put(&mock->handles, &handle->slot);
-    (void)gmlk_mock_need_host(mock, handle->slot.live);
+      gmlk_mock_need(mock, is_there, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) && handle_types &&
+      mock->file >= 0) {
+    file = gmlk_mock_host_file(bytes);
+    (void)gmlk_mock_need_host(mock, file >= 0);
   }
-  if (!mock->result) {
-    mock->census.handle_count++;
-    mock->census.physical_bytes += bytes;
-    *out_handle = gmlk_mock_value(&handle->slot);
+  handle = gmlk_mock_add_handle(mock, bytes, file, out_handle);
+  if (handle && file < 0) {
+    handle->offset = mock->file_end;
+    mock->file_end += bytes;
   }
+  if (handle) mock->census.physical_bytes += bytes;
   return gmlk_mock_leave(mock, mock->costs->create + more * mock->costs->create_per_mib, out_code);
 }
 
@@ -13137,23 +13091,15 @@ static gmlake_result gmlk_mock_export_handle(void *user, uint64_t value, gmlake_
 static gmlake_result gmlk_mock_import_handle(void *user, const gmlake_handle *in,
                                              uint64_t *out_handle, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
-  gmlk_mock_handle *handle = NULL;
+  gmlk_mock_handle *handle;
   int file = -1;
   if (gmlk_mock_need(mock, in->type == GMLAKE_HANDLE_POSIX_FD && mock->file >= 0,
                      GMLAKE_ERROR_UNSUPPORTED))
     file = gmlk_mock_host_share(in->fd, in->bytes);
-  if (gmlk_mock_need(mock, file != -2, GMLAKE_ERROR_INVALID_ARGUMENT) &&
-      gmlk_mock_need(mock, file >= 0, GMLAKE_ERROR_DRIVER))
-    handle = (gmlk_mock_handle *)gmlk_mock_take(&mock->handles);
-  if (gmlk_mock_need(mock, handle != NULL, GMLAKE_ERROR_OUT_OF_HOST_MEMORY)) {
-    handle->is_foreign = 1;
-    handle->file = file + 1;
-    handle->bytes = in->bytes;
-    mock->census.handle_count++;
-    *out_handle = gmlk_mock_value(&handle->slot);
-  } else if (file >= 0) {
-    gmlk_mock_host_close(file);
-  }
+  (void)gmlk_mock_need(mock, file != -2, GMLAKE_ERROR_INVALID_ARGUMENT);
+  (void)gmlk_mock_need(mock, file >= 0, GMLAKE_ERROR_DRIVER);
+  handle = gmlk_mock_add_handle(mock, in->bytes, file, out_handle);
+  if (handle) handle->is_foreign = 1;
   return gmlk_mock_leave(mock, 0, out_code);
 }
 
@@ -13161,16 +13107,23 @@ static gmlake_result gmlk_mock_map(void *user, uint64_t address, size_t bytes, u
                                    int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
   gmlk_mock_handle *handle = (gmlk_mock_handle *)gmlk_mock_find(&mock->handles, value);
-  gmlk_mock_span span;
-  const int is_found = handle && gmlk_mock_find_span(mock, address, bytes, &span);
-  if (gmlk_mock_need(mock, is_found, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+  gmlk_mock_reservation *r = gmlk_mock_around(mock, address, bytes);
+  const int is_whole = ((address | bytes) & (mock->desc.granularity_bytes - 1)) == 0;
+  const size_t at = r ? gmlk_mock_mappings_upto(r, address) : 0;
+  const int is_free = r && (!at || gmlk_mock_mapping_end(mock, &r->mappings[at - 1]) <= address) &&
+                      (at == r->mapping_count || r->mappings[at].address - address >= bytes);
+  gmlk_mock_mapping added = {address, 0, 0};
+  if (gmlk_mock_need(mock, handle && r && is_whole, GMLAKE_ERROR_INVALID_ARGUMENT) &&
       gmlk_mock_need(mock, bytes == handle->bytes, GMLAKE_ERROR_UNSUPPORTED) &&
-      gmlk_mock_need(mock, gmlk_mock_is_empty(&span), GMLAKE_ERROR_INVALID_ARGUMENT) &&
-      gmlk_mock_need(mock, gmlk_mock_ensure_leaves(&span), GMLAKE_ERROR_OUT_OF_HOST_MEMORY) &&
+      gmlk_mock_need(mock, is_free, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+      gmlk_mock_need(
+          mock, gmlk_mock_grow(&r->mappings, r->mapping_count, &r->mapping_capacity, sizeof(added)),
+          GMLAKE_ERROR_OUT_OF_HOST_MEMORY) &&
       gmlk_mock_need_host(mock, gmlk_mock_host_map(mock, address, handle))) {
-    gmlk_mock_set_cells(&span, handle->slot.index + 1);
+    added.handle = handle->slot.index;
+    memmove(&r->mappings[at + 1], &r->mappings[at], (r->mapping_count++ - at) * sizeof(added));
+    r->mappings[at] = added;
     handle->mapping_count++;
-    span.reservation->mapping_count++;
     mock->census.mapping_count++;
   }
   return gmlk_mock_leave(mock, mock->costs->map, out_code);
@@ -13178,22 +13131,22 @@ static gmlake_result gmlk_mock_map(void *user, uint64_t address, size_t bytes, u
 
 static gmlake_result gmlk_mock_unmap(void *user, uint64_t address, size_t bytes, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
-  gmlk_mock_span span;
-  const size_t count = gmlk_mock_count_mappings(mock, address, bytes, &span);
+  const gmlk_mock_run run = gmlk_mock_find_run(mock, address, bytes);
   size_t i;
-  if (gmlk_mock_need(mock, count > 0, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+  if (gmlk_mock_need(mock, run.count > 0, GMLAKE_ERROR_INVALID_ARGUMENT) &&
       gmlk_mock_need_host(mock, gmlk_mock_host_unmap(mock, address, bytes))) {
-    for (i = span.first; i < span.end;) {
-      gmlk_mock_handle *handle = gmlk_mock_mapped(mock, &span, i);
-      i += handle->bytes / mock->desc.granularity_bytes;
+    gmlk_mock_mapping *next = run.first + run.count;
+    gmlk_mock_mapping *last = run.reservation->mappings + run.reservation->mapping_count;
+    for (i = 0; i < run.count; i++) {
+      gmlk_mock_handle *handle = gmlk_mock_handle_of(mock, &run.first[i]);
       handle->mapping_count--;
       gmlk_mock_reap(mock, handle);
     }
-    gmlk_mock_set_cells(&span, 0);
-    span.reservation->mapping_count -= count;
-    mock->census.mapping_count -= count;
+    memmove(run.first, next, (size_t)(last - next) * sizeof(*next));
+    run.reservation->mapping_count -= run.count;
+    mock->census.mapping_count -= run.count;
   }
-  return gmlk_mock_leave(mock, (uint64_t)count * mock->costs->unmap, out_code);
+  return gmlk_mock_leave(mock, (uint64_t)run.count * mock->costs->unmap, out_code);
 }
 
 /* The devices as bits, number 0 among them; 0: they are not what set_access takes. */
@@ -13212,14 +13165,12 @@ static gmlake_result gmlk_mock_set_access(void *user, uint64_t address, size_t b
                                           const int *peers, size_t peer_count, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
   const uint32_t devices = gmlk_mock_devices(mock, peers, peer_count);
-  gmlk_mock_span span;
-  const size_t count = gmlk_mock_count_mappings(mock, address, bytes, &span);
+  const gmlk_mock_run run = gmlk_mock_find_run(mock, address, bytes);
   size_t i;
-  if (gmlk_mock_need(mock, count && devices, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+  if (gmlk_mock_need(mock, run.count && devices, GMLAKE_ERROR_INVALID_ARGUMENT) &&
       gmlk_mock_need_host(mock, gmlk_mock_host_access(mock, address, bytes)))
-    for (i = span.first; i < span.end; i++)
-      gmlk_mock_cell_of(span.reservation, i)->devices |= devices;
-  return gmlk_mock_leave(mock, (uint64_t)count * mock->costs->set_access, out_code);
+    for (i = 0; i < run.count; i++) run.first[i].devices |= devices;
+  return gmlk_mock_leave(mock, (uint64_t)run.count * mock->costs->set_access, out_code);
 }
 
 /* Streams: queues of work that completes in order. */
@@ -13427,7 +13378,7 @@ static gmlake_result gmlk_mock_event_record(void *user, void *value, gmlake_stre
   gmlk_mock *mock = gmlk_mock_enter(user);
   gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
   gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
-  gmlk_mock_work work = {0, 0, 0, 0};
+  gmlk_mock_work work = {0, 0, 0, 0, NULL, 0};
   if (gmlk_mock_need_named(mock, event && queue) && gmlk_mock_may_queue(mock, queue, 0)) {
     work.held = queue->held || queue->lag_ns == UINT64_MAX;
     work.due_ns =
@@ -13449,15 +13400,18 @@ static gmlake_result gmlk_mock_event_query(void *user, void *value, int *out_don
   return gmlk_mock_leave(mock, mock->costs->event_query, out_code);
 }
 
+/* The host waits for the event. */
+static void gmlk_mock_want(gmlk_mock *mock, const gmlk_mock_event *event) {
+  if (!gmlk_mock_may_look(mock) || gmlk_mock_event_is_done(mock, event)) return;
+  mock->census.host_wait_count++;
+  mock->queues[event->queue].wanted = event->sequence;
+  gmlk_mock_settle(mock);
+}
+
 static gmlake_result gmlk_mock_event_wait(void *user, void *value, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
   const gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
-  if (gmlk_mock_need_recorded(mock, event) && gmlk_mock_may_look(mock) &&
-      !gmlk_mock_event_is_done(mock, event)) {
-    mock->census.host_wait_count++;
-    mock->queues[event->queue].wanted = event->sequence;
-    gmlk_mock_settle(mock);
-  }
+  if (gmlk_mock_need_recorded(mock, event)) gmlk_mock_want(mock, event);
   return gmlk_mock_leave(mock, mock->costs->event_wait, out_code);
 }
 
@@ -13485,12 +13439,8 @@ static gmlake_result gmlk_mock_event_wait_any(void *user, void *const *events, u
     first = event;
     *out_page = i;
   }
-  if (gmlk_mock_need(mock, first != NULL, GMLAKE_ERROR_INVALID_ARGUMENT) &&
-      gmlk_mock_may_look(mock) && !gmlk_mock_event_is_done(mock, first)) {
-    mock->census.host_wait_count++;
-    mock->queues[first->queue].wanted = first->sequence;
-    gmlk_mock_settle(mock);
-  }
+  if (gmlk_mock_need(mock, first != NULL, GMLAKE_ERROR_INVALID_ARGUMENT))
+    gmlk_mock_want(mock, first);
   return gmlk_mock_leave(mock, mock->costs->event_wait, out_code);
 }
 
@@ -13499,7 +13449,7 @@ static gmlake_result gmlk_mock_stream_wait(void *user, gmlake_stream stream, voi
   gmlk_mock *mock = gmlk_mock_enter(user);
   const gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
   gmlk_mock_queue *queue = gmlk_mock_find_queue(mock, stream);
-  gmlk_mock_work work = {0, 0, 0, 0};
+  gmlk_mock_work work = {0, 0, 0, 0, NULL, 0};
   if (gmlk_mock_need_named(mock, queue != NULL) && gmlk_mock_need_recorded(mock, event) &&
       gmlk_mock_may_queue(mock, queue, GMLK_MOCK_CODE_CAPTURE_ISOLATION) &&
       !gmlk_mock_event_is_done(mock, event)) {
@@ -13575,15 +13525,16 @@ static gmlake_result gmlk_mock_get_memory_info(void *user, size_t *out_free_byte
 }
 
 /* Whether the device has access to every mapping under these bytes. */
-static int gmlk_mock_reaches(gmlk_mock *mock, uint64_t address, size_t bytes, int device) {
-  const uint64_t mask = mock->desc.granularity_bytes - 1, first = address & ~mask;
-  const uint64_t last = (address + bytes - 1) & ~mask;
-  gmlk_mock_span span;
-  size_t i;
-  int has = gmlk_mock_find_span(mock, first, (size_t)(last - first + mask + 1), &span);
-  for (i = has ? span.first : 0; has && i < span.end; i++) {
-    const gmlk_mock_cell *cell = gmlk_mock_cell_of(span.reservation, i);
-    has = cell && (cell->devices >> device & 1);
+static int gmlk_mock_reaches(const gmlk_mock *mock, uint64_t address, size_t bytes, int device) {
+  const gmlk_mock_reservation *r = gmlk_mock_around(mock, address, bytes);
+  const uint64_t end = address + bytes;
+  size_t i = r ? gmlk_mock_mappings_upto(r, address) : 0;
+  int has = i > 0;
+  while (has && address < end) {
+    const gmlk_mock_mapping *m = &r->mappings[i - 1];
+    has = i++ <= r->mapping_count && m->address <= address && (m->devices >> device & 1) &&
+          gmlk_mock_mapping_end(mock, m) > address;
+    if (has) address = gmlk_mock_mapping_end(mock, m);
   }
   return has;
 }
@@ -13609,14 +13560,12 @@ static uint64_t gmlk_mock_end_copy(gmlk_mock *mock) {
 static gmlake_result gmlk_mock_copy(void *user, uint64_t address, void *host, size_t bytes,
                                     int to_host, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
-  uint64_t cost = 0, begin = mock->census.modelled_ns;
-  if (!mock->result && bytes && gmlk_mock_can_copy(mock, address, bytes) &&
-      gmlk_mock_need(mock, host != NULL, GMLAKE_ERROR_INVALID_ARGUMENT)) {
-    if (mock->copying.bytes && mock->copying.end_ns > begin) begin = mock->copying.end_ns;
+  const uint64_t former = mock->copying.bytes ? mock->copying.end_ns : 0;
+  const uint64_t begin = gmlk_later(mock->census.modelled_ns, former);
+  uint64_t cost = 0;
+  if (!mock->result && (!bytes || gmlk_mock_can_copy(mock, address, bytes)) &&
+      gmlk_mock_need(mock, !bytes || host, GMLAKE_ERROR_INVALID_ARGUMENT))
     cost = gmlk_mock_end_copy(mock);
-  } else if (!mock->result && !bytes) {
-    cost = gmlk_mock_end_copy(mock);
-  }
   mock->copying.bytes = mock->result ? 0 : bytes;
   mock->copying.address = address;
   mock->copying.host = host;
@@ -13715,7 +13664,7 @@ GMLAKE_DEF void gmlake_mock_destroy(gmlake_backend *backend) {
   for (i = 0; i < mock->reservation_count; i++) {
     const gmlk_mock_reservation *left = &mock->reservations[i];
     (void)gmlk_mock_host_unreserve(mock, left->address, left->bytes);
-    gmlk_mock_free_leaves(left);
+    GMLAKE_FREE(left->mappings);
   }
   for (i = 0; i < mock->queue_count; i++) GMLAKE_FREE(mock->queues[i].ring);
   while (mock->host) {
@@ -13734,7 +13683,6 @@ GMLAKE_DEF void gmlake_mock_destroy(gmlake_backend *backend) {
   GMLAKE_FREE(mock->modes.items);
   GMLAKE_FREE(mock->reservations);
   GMLAKE_FREE(mock->queues);
-  GMLAKE_FREE(mock->launches);
   gmlk_mutex_destroy(&mock->mutex);
   GMLAKE_FREE(mock);
 }
@@ -13843,74 +13791,57 @@ GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake
   return result;
 }
 
-static int gmlk_mock_runs(const gmlk_mock *mock, const gmlk_mock_launch *launch) {
-  return launch->sequence > mock->queues[launch->queue].done;
+/* Finds what is before the work that the queue gets next: its own, and all that this waits for. */
+static void gmlk_mock_find_before(gmlk_mock *mock, gmlk_mock_queue *queue) {
+  size_t i;
+  uint64_t s;
+  int moved;
+  for (i = 0; i < mock->queue_count; i++) mock->queues[i].before = mock->queues[i].done;
+  queue->before = queue->last;
+  do {
+    moved = 0;
+    for (i = 0; i < mock->queue_count; i++)
+      for (s = mock->queues[i].done + 1; s <= mock->queues[i].before; s++) {
+        const gmlk_mock_work *work = gmlk_mock_work_at(&mock->queues[i], s);
+        gmlk_mock_queue *awaited = &mock->queues[work->awaited_queue];
+        if (work->awaited_sequence <= awaited->before) continue;
+        awaited->before = work->awaited_sequence;
+        moved = 1;
+      }
+  } while (moved);
 }
 
-/* Whether the queue's work up to `last` ends with work behind the launch: the launch itself, or a
-   wait for such work. pre: the launch runs, so what waits for it is in the rings. */
-static int gmlk_mock_is_behind(const gmlk_mock *mock, const gmlk_mock_queue *queue, uint64_t last,
-                               const gmlk_mock_launch *launch) {
+/* The queue's last launch from the pool that is not before, of this graph or, if is_other, of
+   another one; 0: there is none. */
+static uint64_t gmlk_mock_last_launch(const gmlk_mock_queue *queue, const gmlake_pool *pool,
+                                      uint64_t graph, int is_other) {
   uint64_t s;
-  if (queue == &mock->queues[launch->queue] && launch->sequence <= last) return 1;
-  for (s = queue->done + 1; s <= last; s++) {
+  for (s = queue->last; s > queue->before; s--) {
     const gmlk_mock_work *work = gmlk_mock_work_at(queue, s);
-    if (work->awaited_sequence && gmlk_mock_is_behind(mock, &mock->queues[work->awaited_queue],
-                                                      work->awaited_sequence, launch))
-      return 1;
+    if (work->pool == pool && (work->graph != graph) == is_other) return s;
   }
   return 0;
 }
 
-/* Whether all other graphs of the pool that run are before what is queued next. */
-static int gmlk_mock_is_ordered(const gmlk_mock *mock, const gmlk_mock_queue *queue,
-                                const gmlake_pool *pool, uint64_t graph) {
+/* Queues a launch behind those of the same graph, as the driver does it. */
+static void gmlk_mock_queue_launch(gmlk_mock *mock, gmlk_mock_queue *queue, const gmlake_pool *pool,
+                                   uint64_t graph) {
+  gmlk_mock_work wait = {0, 0, 0, 0, NULL, 0}, launch = {0, 1, 0, 0, NULL, 0};
   size_t i;
-  for (i = 0; i < mock->launch_count; i++) {
-    const gmlk_mock_launch *other = &mock->launches[i];
-    if (other->pool == pool && other->graph != graph && gmlk_mock_runs(mock, other) &&
-        !gmlk_mock_is_behind(mock, queue, queue->last, other))
-      return 0;
+  launch.pool = pool;
+  launch.graph = graph;
+  gmlk_mock_find_before(mock, queue);
+  for (i = 0; i < mock->queue_count; i++)
+    (void)gmlk_mock_need(mock, !gmlk_mock_last_launch(&mock->queues[i], pool, graph, 1),
+                         GMLAKE_ERROR_INVALID_ARGUMENT);
+  for (i = 0; i < mock->queue_count && !mock->result; i++) {
+    wait.awaited_queue = i;
+    wait.awaited_sequence = gmlk_mock_last_launch(&mock->queues[i], pool, graph, 0);
+    (void)gmlk_mock_need(mock, !wait.awaited_sequence || gmlk_mock_push(queue, &wait),
+                         GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
   }
-  return 1;
-}
-
-/* The graph's entry, or one to use again, or a new one [M7]. NULL: no host memory. */
-static gmlk_mock_launch *gmlk_mock_launch_of(gmlk_mock *mock, const gmlake_pool *pool,
-                                             uint64_t graph) {
-  gmlk_mock_launch *found = NULL;
-  size_t i;
-  for (i = 0; i < mock->launch_count; i++) {
-    gmlk_mock_launch *entry = &mock->launches[i];
-    if (!gmlk_mock_runs(mock, entry))
-      found = entry;
-    else if (entry->pool == pool && entry->graph == graph)
-      return entry;
-  }
-  if (found) return found;
-  if (!gmlk_mock_grow(&mock->launches, i, &mock->launch_capacity, sizeof(*found))) return NULL;
-  found = &mock->launches[mock->launch_count++];
-  memset(found, 0, sizeof(*found));
-  return found;
-}
-
-/* Behind its own last launch, as the driver does it. Returns whether there was host memory. */
-static int gmlk_mock_queue_launch(gmlk_mock *mock, gmlk_mock_queue *queue, const gmlake_pool *pool,
-                                  uint64_t graph) {
-  gmlk_mock_launch *launch = gmlk_mock_launch_of(mock, pool, graph);
-  gmlk_mock_work work = {0, 0, 0, 0};
-  if (!launch) return 0;
-  work.awaited_queue = launch->queue;
-  work.awaited_sequence = launch->sequence;
-  if (gmlk_mock_runs(mock, launch) && !gmlk_mock_push(queue, &work)) return 0;
-  work.awaited_sequence = 0;
-  work.held = 1;
-  if (!gmlk_mock_push(queue, &work)) return 0;
-  launch->pool = pool;
-  launch->graph = graph;
-  launch->queue = (size_t)(queue - mock->queues);
-  launch->sequence = queue->last;
-  return 1;
+  if (!mock->result)
+    (void)gmlk_mock_need(mock, gmlk_mock_push(queue, &launch), GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
 }
 
 GMLAKE_DEF gmlake_result gmlake_mock_launch(gmlake_backend *backend, gmlake_pool *pool,
@@ -13926,11 +13857,8 @@ GMLAKE_DEF gmlake_result gmlake_mock_launch(gmlake_backend *backend, gmlake_pool
   mock = gmlk_mock_lock(backend->user);
   mock->result = result;
   queue = gmlk_mock_find_queue(mock, stream);
-  if (gmlk_mock_need_named(mock, queue != NULL) && gmlk_mock_may_queue(mock, queue, 0) &&
-      gmlk_mock_need(mock, gmlk_mock_is_ordered(mock, queue, pool, graph),
-                     GMLAKE_ERROR_INVALID_ARGUMENT))
-    (void)gmlk_mock_need(mock, gmlk_mock_queue_launch(mock, queue, pool, graph),
-                         GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+  if (gmlk_mock_need_named(mock, queue != NULL) && gmlk_mock_may_queue(mock, queue, 0))
+    gmlk_mock_queue_launch(mock, queue, pool, graph);
   result = mock->result;
   gmlk_mutex_unlock(&mock->mutex);
   return result;
