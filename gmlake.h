@@ -14887,18 +14887,14 @@ static void gmlk_get_last_error(gmlake *l, gmlake_error_info *out) {
    Costs: to create O(1), to destroy O(everything the lake has), and the driver's. Can fail: an
    illegal description, host memory, the driver. */
 
-/* Writes why a lake cannot be created: the name of the field, then the formatted text. */
-GMLK_LIKE_PRINTF(4)
+/* Writes why a lake cannot be created: the field, what it is, and what is legal. */
+GMLK_LIKE_PRINTF(3)
 static gmlake_result gmlk_refuse_desc(gmlake_error_info *why, gmlake_result result,
-                                      const char *argument, const char *format, ...) {
-  size_t length = strlen(argument);
+                                      const char *format, ...) {
   va_list values;
   va_start(values, format);
   gmlk_error_write(why, result, "gmlake_create", format, values);
   va_end(values);
-  memmove(why->text + length, why->text, sizeof(why->text) - length);
-  memcpy(why->text, argument, length);
-  why->text[sizeof(why->text) - 1] = '\0';
   return result;
 }
 
@@ -14906,23 +14902,21 @@ static gmlake_result gmlk_refuse_desc(gmlake_error_info *why, gmlake_result resu
 static gmlake_result gmlk_desc_check_peers(const gmlake_desc *d,
                                            const gmlake_device_properties *device,
                                            gmlake_error_info *why) {
-  const int count = device->device_count;
-  size_t i, n;
+  const int count = device->device_count, last = count ? count - 1 : INT_MAX;
+  const gmlake_result wrong = GMLAKE_ERROR_INVALID_ARGUMENT;
+  unsigned i, n;
   for (i = 0; i < d->peer_count; i++) {
-    int peer = d->peer_devices[i];
+    const int peer = d->peer_devices[i];
     if (count ? peer == device->device : !d->backend && peer == d->device)
-      return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
-                              "[%u] is %d, the lake's own device: name others only", (unsigned)i,
-                              peer);
-    if (peer < 0 || (count && peer >= count))
-      return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
-                              "[%u] is %d: devices are numbered from 0 to %d", (unsigned)i, peer,
-                              count ? count - 1 : INT_MAX);
-    for (n = 0; n < i; n++)
-      if (d->peer_devices[n] == peer)
-        return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "peer_devices",
-                                "[%u] is %d, and so is [%u]: name each once", (unsigned)i, peer,
-                                (unsigned)n);
+      return gmlk_refuse_desc(
+          why, wrong, "peer_devices[%u] is %d, the lake's own device: name others only", i, peer);
+    if (peer < 0 || peer > last)
+      return gmlk_refuse_desc(
+          why, wrong, "peer_devices[%u] is %d: devices are numbered from 0 to %d", i, peer, last);
+    for (n = 0; d->peer_devices[n] != peer;) n++;
+    if (n < i)
+      return gmlk_refuse_desc(why, wrong, "peer_devices[%u] is %d, and so is [%u]: name each once",
+                              i, peer, n);
   }
   return GMLAKE_OK;
 }
@@ -14936,44 +14930,47 @@ static int gmlk_backend_is_whole(const gmlake_backend *b) {
          b->event_query && b->event_wait && b->stream_wait && b->capture_exchange && b->clock_ns;
 }
 
+static gmlake_result gmlk_desc_check_host(const gmlake_host_allocator *host, const char *field,
+                                          gmlake_error_info *why) {
+  if ((host->malloc_fn == NULL) == (host->free_fn == NULL)) return GMLAKE_OK;
+  return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT,
+                          "%s.%s is NULL: set both functions, or neither", field,
+                          host->malloc_fn ? "free_fn" : "malloc_fn");
+}
+
 /* Checks what does not depend on the device. */
 static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *why) {
   const unsigned handle_types = GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC;
   const gmlake_result wrong = GMLAKE_ERROR_INVALID_ARGUMENT;
+  gmlake_result result;
   if (d->flags & ~GMLK_FLAGS)
-    return gmlk_refuse_desc(why, wrong, "flags", " is 0x%x: use only bits of 0x%x", d->flags,
+    return gmlk_refuse_desc(why, wrong, "flags is 0x%x: use only bits of 0x%x", d->flags,
                             GMLK_FLAGS);
   if (d->handle_types & ~handle_types)
-    return gmlk_refuse_desc(why, wrong, "handle_types", " is 0x%x: use only bits of 0x%x",
+    return gmlk_refuse_desc(why, wrong, "handle_types is 0x%x: use only bits of 0x%x",
                             d->handle_types, handle_types);
   if ((unsigned)d->cross_stream > GMLAKE_WAIT_IF_SOON)
-    return gmlk_refuse_desc(why, wrong, "cross_stream",
-                            " is %d: set it to GMLAKE_GROW_FIRST (0), GMLAKE_WAIT_FIRST (1) or "
-                            "GMLAKE_WAIT_IF_SOON (2)",
+    return gmlk_refuse_desc(why, wrong,
+                            "cross_stream is %d: set it to GMLAKE_GROW_FIRST (0), "
+                            "GMLAKE_WAIT_FIRST (1) or GMLAKE_WAIT_IF_SOON (2)",
                             (int)d->cross_stream);
   if (d->policy && d->policy->struct_bytes != sizeof(gmlake_policy))
-    return gmlk_refuse_desc(why, wrong, "policy->struct_bytes",
-                            " is %llu: it has to be sizeof(gmlake_policy), %llu",
-                            GMLK_ULL(d->policy->struct_bytes), GMLK_ULL(sizeof(gmlake_policy)));
+    return gmlk_refuse_desc(
+        why, wrong, "policy->struct_bytes is %llu: it has to be sizeof(gmlake_policy), %llu",
+        GMLK_ULL(d->policy->struct_bytes), GMLK_ULL(sizeof(gmlake_policy)));
   if ((d->peer_count == 0) != (d->peer_devices == NULL) || d->peer_count > GMLK_PEERS_MAX)
-    return gmlk_refuse_desc(why, wrong, "peer_count",
-                            " is %llu and peer_devices %s: set both or neither; %u peers at most",
-                            GMLK_ULL(d->peer_count), d->peer_devices ? "is not NULL" : "is NULL",
-                            GMLK_PEERS_MAX);
-  if ((d->host.malloc_fn == NULL) != (d->host.free_fn == NULL))
-    return gmlk_refuse_desc(why, wrong, "host", ".%s is NULL: set both functions, or neither",
-                            d->host.malloc_fn ? "free_fn" : "malloc_fn");
-  if ((d->sleep_host.malloc_fn == NULL) != (d->sleep_host.free_fn == NULL))
-    return gmlk_refuse_desc(why, wrong, "sleep_host", ".%s is NULL: set both functions, or neither",
-                            d->sleep_host.malloc_fn ? "free_fn" : "malloc_fn");
+    return gmlk_refuse_desc(
+        why, wrong, "peer_count is %llu and peer_devices %s: set both or neither; %u peers at most",
+        GMLK_ULL(d->peer_count), d->peer_devices ? "is not NULL" : "is NULL", GMLK_PEERS_MAX);
   if (d->backend && !gmlk_backend_is_whole(d->backend))
-    return gmlk_refuse_desc(why, wrong, "backend",
-                            ": struct_bytes is %llu and has to be at least %llu; abi_version is %u "
-                            "and has to be from 1 to %u; no function may be NULL",
+    return gmlk_refuse_desc(why, wrong,
+                            "backend: struct_bytes is %llu and has to be at least %llu; "
+                            "abi_version is %u and has to be from 1 to %u; no function may be NULL",
                             GMLK_ULL(d->backend->struct_bytes),
                             GMLK_ULL(offsetof(gmlake_backend, stream_id)), d->backend->abi_version,
                             GMLAKE_BACKEND_ABI);
-  return GMLAKE_OK;
+  result = gmlk_desc_check_host(&d->host, "host", why);
+  return result ? result : gmlk_desc_check_host(&d->sleep_host, "sleep_host", why);
 }
 
 /* Why the lake's own backend could not be created. */
@@ -15007,7 +15004,7 @@ static gmlake_result gmlk_backend_open(gmlake *l, const gmlake_desc *desc) {
     driver->backend = driver->owned;
   }
   if (!result) gmlk_driver_extend(driver);
-  return result ? gmlk_refuse_desc(&l->error, result, "", "device %d: %s", desc->device,
+  return result ? gmlk_refuse_desc(&l->error, result, "device %d: %s", desc->device,
                                    gmlk_backend_unopened(result))
                 : GMLAKE_OK;
 }
@@ -15033,25 +15030,27 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
   chunk = d->chunk_bytes;
   if (!gmlk_is_pow2(chunk) || chunk % device->granularity_bytes || chunk > total ||
       chunk > GMLK_CHUNK_BYTES_MAX)
-    return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, "", GMLK_CHUNK_WRONG,
-                            GMLK_ULL(chunk), GMLK_ULL(device->granularity_bytes),
+    return gmlk_refuse_desc(why, GMLAKE_ERROR_INVALID_ARGUMENT, GMLK_CHUNK_WRONG, GMLK_ULL(chunk),
+                            GMLK_ULL(device->granularity_bytes),
                             GMLK_ULL(gmlk_min(total, GMLK_CHUNK_BYTES_MAX)));
   if (d->handle_types & ~device->handle_types)
-    return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED, "handle_types",
-                            " is 0x%x: this device exports 0x%x", d->handle_types,
+    return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED,
+                            "handle_types is 0x%x: this device exports 0x%x", d->handle_types,
                             device->handle_types);
   if ((d->flags & GMLAKE_FILL) && !device->is_host_memory)
-    return gmlk_refuse_desc(why, GMLAKE_ERROR_UNSUPPORTED, "flags",
-                            " has GMLAKE_FILL: leave it out, the host cannot write this device's "
-                            "memory");
+    return gmlk_refuse_desc(
+        why, GMLAKE_ERROR_UNSUPPORTED,
+        "flags has GMLAKE_FILL: leave it out, the host cannot write this device's "
+        "memory");
   if (!d->stitched_bytes_max) d->stitched_bytes_max = gmlk_min(total, SIZE_MAX / 4) * 4;
   if (!d->arena_bytes) d->arena_bytes = gmlk_min(total, SIZE_MAX / 8) * 8;
   if (!d->window_bytes) d->window_bytes = gmlk_min(total, SIZE_MAX / 32) * 32;
   if (d->arena_bytes >= chunk && d->window_bytes >= chunk)
     return gmlk_desc_check_peers(d, device, why);
   return gmlk_refuse_desc(
-      why, GMLAKE_ERROR_INVALID_ARGUMENT, d->arena_bytes < chunk ? "arena_bytes" : "window_bytes",
-      " is %llu: it has to hold a chunk at least, %llu, or be 0 for the default",
+      why, GMLAKE_ERROR_INVALID_ARGUMENT,
+      "%s is %llu: it has to hold a chunk at least, %llu, or be 0 for the default",
+      d->arena_bytes < chunk ? "arena_bytes" : "window_bytes",
       GMLK_ULL(gmlk_min(d->arena_bytes, d->window_bytes)), GMLK_ULL(chunk));
 }
 
@@ -15128,19 +15127,21 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
     return result;
   }
   if (!gmlk_is_pow2(l->device.granularity_bytes) || l->device.granularity_bytes < GMLK_GRAIN)
-    return gmlk_refuse_desc(&l->error, GMLAKE_ERROR_INVALID_ARGUMENT, "backend",
-                            ": its device's granularity is %llu: it has to be a power of two, at "
-                            "least 512",
-                            GMLK_ULL(l->device.granularity_bytes));
+    return gmlk_refuse_desc(
+        &l->error, GMLAKE_ERROR_INVALID_ARGUMENT,
+        "backend: its device's granularity is %llu: it has to be a power of two, at "
+        "least 512",
+        GMLK_ULL(l->device.granularity_bytes));
   result = gmlk_desc_default(&l->desc, &l->device, &l->error);
   if (result) return result;
   l->desc.backend = b;
   l->driver.handle_types = desc->handle_types;
   l->streams.may_end = (desc->flags & GMLAKE_STREAMS_MAY_END) != 0;
   if (l->streams.may_end && !l->driver.stream_id)
-    return gmlk_refuse_desc(&l->error, GMLAKE_ERROR_UNSUPPORTED, "flags",
-                            " has GMLAKE_STREAMS_MAY_END: the driver has no ids of streams (CUDA "
-                            "12 has); leave it out, and forget streams before they end");
+    return gmlk_refuse_desc(
+        &l->error, GMLAKE_ERROR_UNSUPPORTED,
+        "flags has GMLAKE_STREAMS_MAY_END: the driver has no ids of streams (CUDA "
+        "12 has); leave it out, and forget streams before they end");
   l->streams.is_timed = desc->cross_stream == GMLAKE_WAIT_IF_SOON;
   l->messages = (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
   if (!l->messages || !gmlk_index_reserve(&l->index, &l->host) || !gmlk_arena_enlist(l, &l->home))
@@ -15164,7 +15165,7 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
 static void gmlk_tell_create(const gmlake_desc *desc, gmlake_error_info *why,
                              gmlake_result result) {
   if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY && why->result != result)
-    (void)gmlk_refuse_desc(why, result, "", "the host has no memory for the lake's records");
+    (void)gmlk_refuse_desc(why, result, "the host has no memory for the lake's records");
   if (desc->out_error) *desc->out_error = *why;
   if (desc->logger.fn) desc->logger.fn(desc->logger.user, GMLAKE_LOG_ERROR, why);
 }
@@ -15240,7 +15241,7 @@ static gmlake_result gmlk_create(const gmlake_desc *desc, gmlake **out_lake) {
   if (!desc) desc = &zero;
   result = gmlk_desc_check(desc, &why);
   if (!result && !out_lake)
-    result = gmlk_refuse_desc(&why, GMLAKE_ERROR_INVALID_ARGUMENT, "out_lake", " is NULL");
+    result = gmlk_refuse_desc(&why, GMLAKE_ERROR_INVALID_ARGUMENT, "out_lake is NULL");
   l = result ? NULL : gmlk_lake_new(desc);
   if (!l) {
     if (!result) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
