@@ -1750,6 +1750,41 @@ static const row rows[] = {
      "{granule:16 cap:8} N0:1 N1:1 c0:0,1@A +p=1@A hA d0:0,1@A -p@A c1:0,1@A reserved=2"},
     {"holes_of_a_destroyed_buffer_give_way", BOTH,
      "{granule:16 cap:16} N0:8 c0:1,2 c0:5,2 d0:1,1 K0 buffer-bytes=0 +z.3=4 -z.3 reserved=4"},
+    {"a_range_becomes_memory_and_the_rest_does_not", BOTH,
+     "{granule:16 cap:16} N0:8 c0:2,3 map:0=..mmm end:0=5 reserved=3 buffer-bytes=3 mapped=3 "
+     "c0:0,8 map:0=mmmmmmmm d0:3,1 map:0=mmm.mmmm"},
+    /* all or nothing: four chunks are to be had, and five are missing */
+    {"a_commit_that_fails_leaves_the_buffer_as_it_was", BOTH,
+     "{granule:16 cap:16 limit:6} N0:12 c0:1,1 c0:4,1 c0:0,7!L told-asked=5 "
+     "told-by:gmlake_buffer_commit map:0=.m..m end:0=5 c0:0,6"},
+    /* it is mapped in the buffer alone, not at home */
+    {"a_policy_decides_about_no_chunk_of_a_buffer", TOGETHER,
+     "{granule:16 cap:8 policy:1} N0:4 +z.3=2 -z.3 c0:0,1 mappings=2"},
+    /* Blocks and buffers of all sizes of chunks count against one limit. Then the pool's blocks
+       give way to its buffers, and its buffers to its blocks. */
+    {"a_pool_is_limited_with_its_buffers", BOTH,
+     "{granule:16 cap:32} P0:8 N0:8/0^1 N1:8/0^2 c0:2,2 c1:2,4 +p=2/0 inside:0=8 buffer-bytes=6 "
+     "c0:0,1!L told-limit=8 told-pool=1 c1:0,2!L +q=1 -p c0:0,1 d1:2,4 +p=3/0 -p K0 K1 D0"},
+    /* in the end it waits for the work */
+    {"a_pool_with_buffers_is_not_destroyed", TOGETHER,
+     "{granule:16 cap:32} +q=1 P0 N0:8/0 N1:8/0^2 c0:0,2@A c1:0,2@A D0!I "
+     "says:2_buffers_of_the_pool_are_left:_destroy_them_first K1@A D0!I hA K0@A D0 host-waits=1 "
+     "handles=1 reserved=1"},
+    /* what the driver does not take back is told, and offered again when the lake is destroyed */
+    {"a_pools_buffers_may_stay_mapped", BOTH,
+     "{granule:16 cap:32} P0 N0:8/0 c0:0,3 K0 fail:unmap=1R D0 handles=3 quarantined=3 reserved=3"},
+    {"a_pools_buffers_may_keep_a_handle", BOTH,
+     "{granule:16 cap:32} P0 N0:8/0 c0:0,3 K0 fail:release=1R D0 handles=1 quarantined=1 "
+     "reserved=1"},
+    {"a_pools_buffers_may_keep_addresses", BOTH,
+     "{granule:16 cap:32} P0 N0:8/0 c0:0,3 K0 fail:unreserve=1R D0 handles=0 quarantined=0 "
+     "reserved=0"},
+    {"a_blind_place_goes_with_its_pool", TOGETHER,
+     "{granule:16 cap:32} P0 N0:8/0 fail:access=2R fail:unmap=1R c0:0,1!R quarantined=1 inside:0=1 "
+     "K0 D0 quarantined=0 handles=0"},
+    {"a_blind_place_apart_goes_with_its_pool", APART,
+     "{granule:16 cap:32} P0 N0:8/0 fail:access=1R fail:unmap=1R c0:0,1!R quarantined=1 inside:0=1 "
+     "K0 D0 quarantined=0 handles=0"},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
@@ -1763,6 +1798,9 @@ static const struct cost {
        at home, too. */
     {"N0:8", "c0:2,1", 3, 5},
     {"N0:8", "c0:2,2", 5, 9},
+    {"N0:8 N1:8 c0:0,1 d0:0,1", "c1:0,1", 3, 3}, /* what the other one left: asked, mapped */
+    /* The same where another chunk's mapping has to give way. */
+    {"N0:8 N1:8 N2:8 c0:0,1 d0:0,1 c1:0,1 c2:0,1 d2:0,1", "c0:0,1", 4, 4},
     {"N0:8", "z0:1b", 3, 5},
     {"N0:8", "z0:1b z0:1", 3, 5},
     {"N0:8", "z0:1b z0:1 z0:1+1b", 6, 10},
