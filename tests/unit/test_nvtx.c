@@ -9,28 +9,17 @@
 #include "cuda_stub/nvtx3/nvToolsExtMem.h"
 #include "examples/nvtx.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fixture.h"
 
-#include <cmocka.h>
-
-#define MIB ((size_t)1 << 20)
-#define C (2 * MIB)
+#define CHUNK (32 * C) /* which plain memory needs */
 #define MOST 4096
-#define assert_ok(call) assert_int_equal(call, GMLAKE_OK)
 
 typedef struct range {
   uintptr_t at, heap;
   size_t bytes;
 } range;
 
-static struct fixture {
-  gmlake_backend *mock;
-  gmlake *lake;
+static struct told {
   gmlake_nvtx *nvtx;
   range heaps[MOST], regions[MOST];
   size_t heap_count, region_count;
@@ -108,7 +97,7 @@ static void observed(void *user, const gmlake_step *step) {
 static uint64_t take_plain(void *user, size_t bytes) {
   size_t i = 0;
   assert_ptr_equal(user, &f);
-  assert_true(bytes > C);
+  assert_true(bytes > CHUNK);
   if (f.taken_count == f.taken_most) return 0;
   while (f.taken[i]) i++;
   f.taken_count++;
@@ -123,53 +112,33 @@ static void give_plain(void *user, uint64_t address) {
   f.taken_count--;
 }
 
-static gmlake_nvtx *attach(gmlake_desc *desc, int is_plain) {
-  gmlake_nvtx_memory memory;
-  memory.take = take_plain;
-  memory.give = give_plain;
-  memory.user = &f;
-  memory.bytes = 48 * C + 5;
-  return is_plain ? gmlake_nvtx_attach_plain("memory", desc, &memory)
-                  : gmlake_nvtx_attach("memory", desc);
-}
-
-static int set_up_as(int is_plain) {
-  gmlake_mock_desc mock;
-  gmlake_desc desc;
-  memset(&f, 0, sizeof f);
-  f.taken_most = 3;
-  memset(&mock, 0, sizeof mock);
-  memset(&desc, 0, sizeof desc);
+static void attach(int is_plain) {
+  gmlake_nvtx_memory memory = {take_plain, give_plain, &f, 48 * CHUNK + 5};
   nvtx_told = told;
-  mock.capacity_bytes = 128 * MIB;
-  mock.bookkeeping_only = 1;
-  if (gmlake_mock_create(&mock, &f.mock)) return -1;
-  desc.backend = f.mock;
-  desc.chunk_bytes = C;
-  desc.observer.fn = observed;
-  desc.observer.user = &f.observed;
-  f.nvtx = attach(&desc, is_plain);
-  return !f.nvtx || gmlake_create(&desc, &f.lake);
+  f.nvtx = is_plain ? gmlake_nvtx_attach_plain("memory", &desc, &memory)
+                    : gmlake_nvtx_attach("memory", &desc);
+  assert_non_null(f.nvtx);
 }
 
 static int set_up(void **state) {
-  (void)state;
-  return set_up_as(0);
-}
-
-static int set_up_plain(void **state) {
-  (void)state;
-  return set_up_as(1);
+  memset(&f, 0, sizeof f);
+  f.taken_most = 3;
+  prepare(64 * CHUNK / C);
+  desc.chunk_bytes = CHUNK;
+  desc.observer.fn = observed;
+  desc.observer.user = &f.observed;
+  attach(*state != NULL);
+  open_lake();
+  return 0;
 }
 
 static int tear_down(void **state) {
-  int wrong;
   (void)state;
-  wrong = gmlake_destroy(f.lake) != GMLAKE_OK;
+  assert_ok(gmlake_destroy(lake));
   gmlake_nvtx_detach(f.nvtx);
-  wrong |= f.heap_count || f.depth || f.mapped || f.taken_count;
-  gmlake_mock_destroy(f.mock);
-  return wrong ? -1 : 0;
+  assert_false(f.heap_count || f.depth || f.mapped || f.taken_count);
+  close_mock();
+  return 0;
 }
 
 /* The regions that lie in [at, at + bytes) cover it, and no other byte of the 512 behind. */
@@ -191,9 +160,8 @@ static size_t live_bytes(void) {
   return sum;
 }
 
-static void *take(size_t bytes) {
-  void *ptr;
-  assert_ok(gmlake_alloc(f.lake, bytes, NULL, &ptr));
+static void *take_live(size_t bytes) {
+  void *ptr = take(bytes);
   assert_live(ptr, bytes);
   return ptr;
 }
@@ -201,16 +169,16 @@ static void *take(size_t bytes) {
 static void blocks_are_regions(void **state) {
   void *p, *q;
   (void)state;
-  p = take(1000);
-  q = take(5 * MIB + 1);
-  assert_int_equal(live_bytes(), 1000 + 5 * MIB + 1);
+  p = take_live(1000);
+  q = take_live(CHUNK * 5 / 2 + 1);
+  assert_int_equal(live_bytes(), 1000 + CHUNK * 5 / 2 + 1);
   assert_int_equal(f.heap_count, 3);
-  assert_ok(gmlake_free(f.lake, p, NULL));
-  assert_int_equal(live_bytes(), 5 * MIB + 1);
-  assert_live(q, 5 * MIB + 1);
-  assert_ok(gmlake_free(f.lake, q, NULL));
+  drop(p);
+  assert_int_equal(live_bytes(), CHUNK * 5 / 2 + 1);
+  assert_live(q, CHUNK * 5 / 2 + 1);
+  drop(q);
   assert_int_equal(f.region_count, 0);
-  assert_ok(gmlake_trim(f.lake, 0, NULL));
+  (void)trim_to(0);
   assert_int_equal(f.heap_count, 0);
   assert_true(f.calls > 8 && f.marks > 2 && f.observed > 5);
 }
@@ -219,36 +187,35 @@ static void windows_are_regions_where_they_are_mapped(void **state) {
   void *b[6], *w, *again;
   size_t i;
   (void)state;
-  for (i = 0; i < 6; i++) b[i] = take(C);
-  for (i = 1; i < 6; i += 2) assert_ok(gmlake_free(f.lake, b[i], NULL));
-  w = take(2 * C + 700);
+  for (i = 0; i < 6; i++) b[i] = take_live(CHUNK);
+  for (i = 1; i < 6; i += 2) drop(b[i]);
+  w = take_live(2 * CHUNK + 700);
   assert_int_equal(f.heap_count, 6 + 3);
-  assert_ok(gmlake_free(f.lake, w, NULL));
-  assert_int_equal(live_bytes(), 3 * C);
-  again = take(2 * C + 700);
+  drop(w);
+  assert_int_equal(live_bytes(), 3 * CHUNK);
+  again = take_live(2 * CHUNK + 700);
   assert_ptr_equal(again, w); /* idle windows stay mapped, and heaps */
   assert_int_equal(f.heap_count, 6 + 3);
 }
 
 static void buffers_are_regions_where_they_have_memory(void **state) {
   gmlake_buffer_info info;
-  gmlake_buffer_desc desc;
+  gmlake_buffer_desc wanted = buffer_desc(8 * CHUNK);
   gmlake_buffer *buffer;
   (void)state;
-  memset(&desc, 0, sizeof desc);
-  desc.max_bytes = 8 * C;
-  assert_ok(gmlake_buffer_create(f.lake, &desc, &buffer));
-  assert_ok(gmlake_buffer_get_info(f.lake, buffer, &info));
-  assert_ok(gmlake_buffer_resize(f.lake, buffer, 5 * C, NULL));
-  assert_live(info.ptr, 5 * C);
-  assert_ok(gmlake_buffer_discard(f.lake, buffer, C, C, NULL));
-  assert_int_equal(live_bytes(), 4 * C);
-  assert_live((char *)info.ptr + 2 * C, 3 * C);
-  assert_ok(gmlake_buffer_commit(f.lake, buffer, 0, 3 * C, NULL));
-  assert_live(info.ptr, 5 * C);
-  assert_ok(gmlake_buffer_resize(f.lake, buffer, C, NULL));
-  assert_int_equal(live_bytes(), C);
-  assert_ok(gmlake_buffer_destroy(f.lake, buffer, NULL));
+  wanted.chunk_bytes = CHUNK;
+  assert_ok(gmlake_buffer_create(lake, &wanted, &buffer));
+  assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
+  assert_ok(gmlake_buffer_resize(lake, buffer, 5 * CHUNK, NULL));
+  assert_live(info.ptr, 5 * CHUNK);
+  assert_ok(gmlake_buffer_discard(lake, buffer, CHUNK, CHUNK, NULL));
+  assert_int_equal(live_bytes(), 4 * CHUNK);
+  assert_live((char *)info.ptr + 2 * CHUNK, 3 * CHUNK);
+  assert_ok(gmlake_buffer_commit(lake, buffer, 0, 3 * CHUNK, NULL));
+  assert_live(info.ptr, 5 * CHUNK);
+  assert_ok(gmlake_buffer_resize(lake, buffer, CHUNK, NULL));
+  assert_int_equal(live_bytes(), CHUNK);
+  assert_ok(gmlake_buffer_destroy(lake, buffer, NULL));
   assert_int_equal(f.region_count, 0);
 }
 
@@ -263,33 +230,20 @@ static void every_live_byte_is_in_a_region(void **state) {
     random = random * 1664525 + 1013904223;
     i = (random >> 8) % 40;
     if (live[i]) {
-      assert_ok(gmlake_free(f.lake, live[i], NULL));
+      drop(live[i]);
       sum -= bytes[i];
       live[i] = NULL;
     } else {
       bytes[i] = 1 + (random >> 13) % (1u << (8 + (random >> 28)));
-      if (gmlake_alloc(f.lake, bytes[i], NULL, &live[i])) continue;
+      if (gmlake_alloc(lake, bytes[i], NULL, &live[i])) continue;
       assert_live(live[i], bytes[i]);
       sum += bytes[i];
     }
     assert_int_equal(live_bytes(), sum);
-    if (n % 500 == 499) assert_ok(gmlake_trim(f.lake, 0, NULL));
+    if (n % 500 == 499) (void)trim_to(0);
   }
   for (i = 0; i < 40; i++)
-    if (live[i]) assert_ok(gmlake_free(f.lake, live[i], NULL));
-}
-
-static gmlake_stats stats_now(void) {
-  gmlake_stats stats;
-  memset(&stats, 0, sizeof stats);
-  assert_ok(gmlake_get_stats(f.lake, &stats));
-  return stats;
-}
-
-static gmlake_mock_census census_now(void) {
-  gmlake_mock_census census;
-  gmlake_mock_get_census(f.mock, &census);
-  return census;
+    if (live[i]) drop(live[i]);
 }
 
 /* Blocks that would be stitched are not: the memory is one heap, and nothing of it is mapped. */
@@ -298,79 +252,65 @@ static void plain_memory_is_one_heap(void **state) {
   size_t i;
   (void)state;
   assert_int_equal(f.heap_count, 1);
-  assert_true(f.heaps[0].at == f.taken[0] && f.heaps[0].bytes >= 48 * C);
-  for (i = 0; i < 8; i++) b[i] = take(C);
-  for (i = 1; i < 8; i += 2) assert_ok(gmlake_free(f.lake, b[i], NULL));
-  p = take(3 * C + 1000);
-  assert_int_equal(live_bytes(), 7 * C + 1000);
-  assert_int_equal(stats_now().stitch_count, 0);
-  assert_int_equal(stats_now().reserved_bytes, 11 * C);
-  assert_int_equal(census_now().handle_count + census_now().reservation_count, 0);
-  assert_ok(gmlake_free(f.lake, p, NULL));
-  assert_ok(gmlake_trim(f.lake, 0, NULL));
-  assert_int_equal(stats_now().reserved_bytes, 4 * C);
+  assert_true(f.heaps[0].at == f.taken[0] && f.heaps[0].bytes >= 48 * CHUNK);
+  for (i = 0; i < 8; i++) b[i] = take_live(CHUNK);
+  for (i = 1; i < 8; i += 2) drop(b[i]);
+  p = take_live(3 * CHUNK + 1000);
+  assert_int_equal(live_bytes(), 7 * CHUNK + 1000);
+  assert_int_equal(stats().stitch_count, 0);
+  assert_int_equal(stats().reserved_bytes, 11 * CHUNK);
+  assert_int_equal(census().handle_count + census().reservation_count, 0);
+  drop(p);
+  (void)trim_to(0);
+  assert_int_equal(stats().reserved_bytes, 4 * CHUNK);
   assert_int_equal(f.heap_count, 1);
-  assert_ok(gmlake_check(f.lake));
+  assert_ok(gmlake_check(lake));
 }
 
 static void plain_memory_ends(void **state) {
   gmlake_budget budget;
   void *p;
   (void)state;
-  assert_int_equal(gmlake_alloc(f.lake, 49 * C, NULL, &p), GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
-  p = take(40 * C);
+  assert_int_equal(gmlake_alloc(lake, 49 * CHUNK, NULL, &p), GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
+  p = take_live(40 * CHUNK);
   memset(&budget, 0, sizeof budget);
-  assert_ok(gmlake_get_budget(f.lake, &budget));
-  assert_int_equal(budget.total_bytes, 48 * C);
-  assert_int_equal(budget.driver_free_bytes, 8 * C);
-  (void)take(8 * C);
-  assert_int_equal(gmlake_alloc(f.lake, 1, NULL, &p), GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
+  assert_ok(gmlake_get_budget(lake, &budget));
+  assert_int_equal(budget.total_bytes, 48 * CHUNK);
+  assert_int_equal(budget.driver_free_bytes, 8 * CHUNK);
+  (void)take_live(8 * CHUNK);
+  assert_int_equal(gmlake_alloc(lake, 1, NULL, &p), GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
 }
 
 /* Buffers have memory of their own, and so has each pool, until `take` refuses. */
 static void plain_pools_have_heaps_of_their_own(void **state) {
-  gmlake_pool_desc desc;
   gmlake_pool *pool, *more;
-  gmlake_alloc_desc in;
   void *p;
   (void)state;
   buffers_are_regions_where_they_have_memory(state);
   assert_int_equal(f.heap_count, 2);
-  memset(&desc, 0, sizeof desc);
-  memset(&in, 0, sizeof in);
-  assert_ok(gmlake_pool_create(f.lake, &desc, &pool));
+  pool = open_pool(0);
   assert_int_equal(f.heap_count, 3);
-  assert_int_equal(gmlake_pool_create(f.lake, &desc, &more), GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
-  in.pool = pool;
-  in.bytes = 3 * MIB;
-  assert_ok(gmlake_alloc_with(f.lake, &in, NULL, &p));
-  assert_live(p, 3 * MIB);
-  assert_ok(gmlake_free(f.lake, p, NULL));
-  assert_ok(gmlake_pool_destroy(f.lake, pool));
+  assert_int_equal(gmlake_pool_create(lake, NULL, &more), GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
+  p = take_from(pool, CHUNK + 5, LEGACY);
+  assert_live(p, CHUNK + 5);
+  drop(p);
+  assert_ok(gmlake_pool_destroy(lake, pool));
   assert_int_equal(f.heap_count, 2);
   assert_int_equal(f.taken_count, 2);
 }
 
 static void no_plain_memory(void **state) {
-  gmlake_mock_desc mock;
-  gmlake_desc desc;
   (void)state;
   memset(&f, 0, sizeof f);
-  memset(&mock, 0, sizeof mock);
-  memset(&desc, 0, sizeof desc);
-  mock.bookkeeping_only = 1;
-  assert_ok(gmlake_mock_create(&mock, &f.mock));
-  desc.backend = f.mock;
-  nvtx_told = told;
-  f.nvtx = attach(&desc, 1);
-  assert_int_equal(gmlake_create(&desc, &f.lake), GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
+  prepare(1);
+  attach(1);
+  assert_int_equal(gmlake_create(&desc, &lake), GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
   assert_int_equal(f.heap_count, 0);
   gmlake_nvtx_detach(f.nvtx);
-  gmlake_mock_destroy(f.mock);
+  close_mock();
 }
 
 static void nothing_is_attached_to_no_backend(void **state) {
-  gmlake_desc desc;
   (void)state;
   memset(&desc, 0, sizeof desc);
   assert_null(gmlake_nvtx_attach("memory", &desc));
@@ -380,7 +320,8 @@ static void nothing_is_attached_to_no_backend(void **state) {
 
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-#define PLAIN(name) cmocka_unit_test_setup_teardown(name, set_up_plain, tear_down)
+#define PLAIN(name) \
+  { "plain: " #name, name, set_up, tear_down, &f }
   const struct CMUnitTest tests[] = {CASE(blocks_are_regions),
                                      CASE(windows_are_regions_where_they_are_mapped),
                                      CASE(buffers_are_regions_where_they_have_memory),
