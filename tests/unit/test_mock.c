@@ -979,191 +979,169 @@ static void test_tables_end(void **state) {
 
 /* ---- A naive model -------------------------------------------------------------------------- */
 
-#define MODEL_RESERVATIONS 6
-#define MODEL_GRANULES 24
-#define MODEL_HANDLES 24
+#define SPACES 6 /* reservations */
+#define GRANULES 24
+#define HANDLES 24
+#define MODEL_CAPACITY 40 /* in granules */
 
-typedef struct model_handle {
-  uint64_t value;
-  size_t granules, mappings;
-  unsigned char word; /* what its first byte was set to */
-  int alive, released;
-} model_handle;
-
-typedef struct model_reservation {
-  uint64_t address; /* 0: none */
-  size_t granules;
-  int cells[MODEL_GRANULES]; /* 1 + handle, -1 - handle for what follows the first; 0: nothing */
-  int accessible[MODEL_GRANULES];
-} model_reservation;
-
-typedef struct model {
-  model_reservation reservations[MODEL_RESERVATIONS];
-  model_handle handles[MODEL_HANDLES];
-  size_t capacity; /* in granules */
+static struct model {
+  struct space {
+    uint64_t address; /* 0: none */
+    size_t granules;
+    struct cell {
+      int handle; /* 1 + its index; 0: nothing is mapped */
+      int is_first, has_access;
+    } cells[GRANULES];
+  } spaces[SPACES];
+  struct handle {
+    uint64_t value;
+    size_t granules, mappings;
+    unsigned char word; /* what its first byte was set to */
+    int alive, released;
+  } handles[HANDLES];
   uint32_t seed;
   int real;
-} model;
+} m;
 
-static size_t draw(model *m, size_t below) {
-  m->seed = m->seed * 1664525u + 1013904223u;
-  return (m->seed >> 8) % below;
+static size_t draw(size_t below) {
+  m.seed = m.seed * 1664525u + 1013904223u;
+  return (m.seed >> 8) % below;
 }
 
-static size_t model_physical(const model *m) {
+static void must(gmlake_result result, int holds) {
+  assert_int_equal(result, holds ? GMLAKE_OK : GMLAKE_ERROR_INVALID_ARGUMENT);
+}
+
+static size_t physical(void) {
   size_t i, sum = 0;
-  for (i = 0; i < MODEL_HANDLES; i++) sum += m->handles[i].alive ? m->handles[i].granules : 0;
+  for (i = 0; i < HANDLES; i++) sum += m.handles[i].alive ? m.handles[i].granules : 0;
   return sum;
 }
 
-static void model_reap(model_handle *h) {
+static void reap(struct handle *h) {
   if (h->released && !h->mappings) h->alive = 0;
 }
 
-/* Mappings that fill the granules exactly, 0: not whole ones. */
-static size_t model_whole(const model *m, const model_reservation *r, size_t first, size_t count) {
-  size_t at = first, mappings = 0;
-  while (at < first + count) {
-    if (at >= r->granules || r->cells[at] <= 0) return 0;
-    at += m->handles[r->cells[at] - 1].granules;
-    mappings++;
-  }
-  return at == first + count ? mappings : 0;
-}
-
-static void model_reserve(model *m, model_reservation *r) {
+static void reserve_or_not(struct space *s) {
   size_t i;
-  if (!r->address) {
-    r->granules = 1 + draw(m, MODEL_GRANULES);
-    assert_ok(call(do_reserve, 0, r->granules * G, G << draw(m, 4)));
-    r->address = p.answer;
+  if (!s->address) {
+    s->granules = 1 + draw(GRANULES);
+    must(call(do_reserve, 0, s->granules * G, G << draw(4)), 1);
+    s->address = p.answer;
     return;
   }
-  for (i = 0; i < r->granules && !r->cells[i]; i++) continue;
-  if (i < r->granules) {
-    assert_error(call(do_unreserve, r->address, r->granules * G, 0), INVALID_ARGUMENT);
-    return;
-  }
-  assert_ok(call(do_unreserve, r->address, r->granules * G, 0));
-  r->address = 0;
+  for (i = 0; i < s->granules && !s->cells[i].handle; i++) continue;
+  must(call(do_unreserve, s->address, s->granules * G, 0), i == s->granules);
+  if (i == s->granules) s->address = 0;
 }
 
-static void model_create(model *m, model_handle *h) {
-  size_t granules = 1 + draw(m, 5), free_granules = m->capacity - model_physical(m);
-  if (h->alive && h->released) {
-    assert_error(call(do_release, h->value, 0, 0), INVALID_ARGUMENT);
-  } else if (h->alive) {
-    assert_ok(call(do_release, h->value, 0, 0));
+static void create_or_release(struct handle *h) {
+  const size_t granules = 1 + draw(5);
+  if (h->alive) {
+    must(call(do_release, h->value, 0, 0), !h->released);
     h->released = 1;
-    model_reap(h);
-  } else if (granules > free_granules) {
+    reap(h);
+  } else if (granules > MODEL_CAPACITY - physical()) {
     assert_error(call(do_create, 0, granules * G, 0), OUT_OF_DEVICE_MEMORY);
   } else {
+    memset(h, 0, sizeof(*h));
     h->value = create(granules * G);
     h->granules = granules;
     h->alive = 1;
-    h->released = 0;
-    h->word = 0;
   }
 }
 
-static void model_map(model *m, model_reservation *r, size_t index) {
-  model_handle *h = &m->handles[index];
-  size_t first = draw(m, r->address ? r->granules : 1), i; /* beyond may be another one */
-  gmlake_result wanted = GMLAKE_OK;
-  if (!h->alive || h->released || !r->address || first + h->granules > r->granules)
-    wanted = GMLAKE_ERROR_INVALID_ARGUMENT;
-  for (i = first; !wanted && i < first + h->granules; i++)
-    if (r->cells[i]) wanted = GMLAKE_ERROR_INVALID_ARGUMENT;
-  assert_int_equal(
-      call(do_map, r->address + first * G, (h->granules ? h->granules : 1) * G, h->value), wanted);
-  if (wanted) return;
+static void map_somewhere(struct space *s, size_t index) {
+  struct handle *h = &m.handles[index];
+  const size_t first = draw(s->address ? s->granules : 1), count = h->granules ? h->granules : 1;
+  int fits = h->alive && !h->released && s->address && first + count <= s->granules;
+  size_t i; /* beyond may be another reservation */
+  for (i = first; fits && i < first + count; i++) fits = !s->cells[i].handle;
+  must(call(do_map, s->address + first * G, count * G, h->value), fits);
+  if (!fits) return;
   h->mappings++;
-  for (i = 0; i < h->granules; i++) {
-    r->cells[first + i] = i ? -1 - (int)index : 1 + (int)index;
-    r->accessible[first + i] = 0;
+  for (i = 0; i < count; i++) {
+    const struct cell mapped = {1 + (int)index, i == 0, 0};
+    s->cells[first + i] = mapped;
   }
 }
 
-static void model_change(model *m, model_reservation *r, int unmaps) {
-  size_t first, count = 1 + draw(m, 8), mappings, i;
-  if (!r->address) return;
-  first = draw(m, r->granules);
-  mappings = model_whole(m, r, first, count);
-  assert_int_equal(
-      unmaps ? call(do_unmap, r->address + first * G, count * G, 0)
-             : mock->set_access(mock->user, r->address + first * G, count * G, NULL, 0, &code),
-      mappings ? GMLAKE_OK : GMLAKE_ERROR_INVALID_ARGUMENT);
-  if (!mappings) return;
-  for (i = first; i < first + count; i++) {
-    if (!unmaps) {
-      r->accessible[i] = 1;
-      continue;
-    }
-    if (r->cells[i] > 0) {
-      m->handles[r->cells[i] - 1].mappings--;
-      model_reap(&m->handles[r->cells[i] - 1]);
-    }
-    r->cells[i] = 0;
+/* Whether whole mappings fill the granules exactly. */
+static int is_whole(const struct space *s, size_t first, size_t count) {
+  size_t at = first;
+  while (at < first + count && at < s->granules && s->cells[at].is_first)
+    at += m.handles[s->cells[at].handle - 1].granules;
+  return at == first + count;
+}
+
+static void unmap_or_give_access(struct space *s, int unmaps) {
+  const size_t count = 1 + draw(8), first = draw(s->address ? s->granules : 1);
+  const uint64_t at = s->address + first * G;
+  size_t i;
+  if (!s->address) return;
+  must(unmaps ? call(do_unmap, at, count * G, 0)
+              : mock->set_access(mock->user, at, count * G, NULL, 0, &code),
+       is_whole(s, first, count));
+  for (i = is_whole(s, first, count) ? 0 : count; i < count; i++) {
+    struct cell *c = &s->cells[first + i];
+    struct handle *h = &m.handles[c->handle - 1];
+    c->has_access = !unmaps;
+    if (!unmaps) continue;
+    h->mappings -= (size_t)c->is_first;
+    reap(h);
+    memset(c, 0, sizeof(*c));
   }
 }
 
 /* Every accessible mapping shows its handle's word; a random one writes a new word. */
-static void model_check_bytes(model *m, model_reservation *r) {
+static void check_bytes(struct space *s) {
   size_t i;
-  for (i = 0; m->real && r->address && i < r->granules; i++) {
-    if (r->cells[i] <= 0 || !r->accessible[i]) continue;
-    assert_int_equal(*bytes_at(r->address + i * G), m->handles[r->cells[i] - 1].word);
-    if (draw(m, 4) == 0)
-      m->handles[r->cells[i] - 1].word = *bytes_at(r->address + i * G) =
-          (unsigned char)draw(m, 256);
+  for (i = 0; m.real && s->address && i < s->granules; i++) {
+    const struct cell *c = &s->cells[i];
+    if (!c->is_first || !c->has_access) continue;
+    assert_int_equal(*bytes_at(s->address + i * G), m.handles[c->handle - 1].word);
+    if (draw(4) == 0)
+      m.handles[c->handle - 1].word = *bytes_at(s->address + i * G) = (unsigned char)draw(256);
   }
 }
 
-static void model_check_counts(const model *m) {
+static void check_counts(void) {
   size_t i;
   memset(p.x, 0, sizeof(p.x));
-  for (i = 0; i < MODEL_HANDLES; i++) {
-    p.x[0] += m->handles[i].alive && !m->handles[i].released;
-    p.x[1] += m->handles[i].mappings;
+  for (i = 0; i < HANDLES; i++) {
+    p.x[0] += m.handles[i].alive && !m.handles[i].released;
+    p.x[1] += m.handles[i].mappings;
   }
-  for (i = 0; i < MODEL_RESERVATIONS; i++) p.x[2] += m->reservations[i].address != 0;
-  p.x[3] = model_physical(m);
+  for (i = 0; i < SPACES; i++) p.x[2] += m.spaces[i].address != 0;
+  p.x[3] = physical();
   p.call = "the model";
   (void)do_counts();
 }
 
-static void run_model(uint32_t seed, int bookkeeping_only) {
-  model m;
-  int step;
-  memset(&m, 0, sizeof(m));
-  m.capacity = 40;
-  m.seed = seed;
-  m.real = !bookkeeping_only;
-  open_mock(m.capacity * G, bookkeeping_only);
-  for (step = 0; step < 20000; step++) {
-    model_reservation *r = &m.reservations[draw(&m, MODEL_RESERVATIONS)];
-    const size_t turn = draw(&m, 12);
-    if (turn == 0)
-      model_reserve(&m, r);
-    else if (turn <= 2)
-      model_create(&m, &m.handles[draw(&m, MODEL_HANDLES)]);
-    else if (turn <= 6)
-      model_map(&m, r, draw(&m, MODEL_HANDLES));
-    else
-      model_change(&m, r, turn <= 8);
-    model_check_bytes(&m, r);
-    model_check_counts(&m);
-  }
-  close_mock();
-}
-
 static void test_model(void **state) {
-  uint32_t seed;
+  uint32_t run;
+  int step;
   (void)state;
-  for (seed = 1; seed <= 3; seed++) {
-    run_model(seed, 0);
-    run_model(seed, 1);
+  for (run = 0; run < 6; run++) {
+    memset(&m, 0, sizeof(m));
+    m.seed = 1 + run / 2;
+    m.real = run % 2;
+    open_mock(MODEL_CAPACITY * G, !m.real);
+    for (step = 0; step < 20000; step++) {
+      struct space *s = &m.spaces[draw(SPACES)];
+      const size_t turn = draw(12);
+      if (turn == 0)
+        reserve_or_not(s);
+      else if (turn <= 2)
+        create_or_release(&m.handles[draw(HANDLES)]);
+      else if (turn <= 6)
+        map_somewhere(s, draw(HANDLES));
+      else
+        unmap_or_give_access(s, turn <= 8);
+      check_bytes(s);
+      check_counts();
+    }
+    close_mock();
   }
 }
 
