@@ -2333,8 +2333,8 @@ static inline void gmlk_index_remove_from(gmlk_index *index, size_t entry, size_
 /* ---- >>driver -------------------------------------------------------------------------------
    gmlk_driver is the backend as the lake calls it. gmlk_batch is a series of backend calls that one
    thread makes. It stands on that thread's stack, so it needs no lock. It counts and times the
-   calls and keeps their first error. Owns, from its begin to its end, the thread's capture mode:
-   relaxed, so that no call spoils a capture.
+   calls and keeps their first error. From its begin to its end (gmlk_batch_begin and gmlk_batch_end
+   in >>lake) it owns the thread's capture mode: relaxed, so that no call spoils a capture.
 
    [D1] result, code and call are of the first call that failed, or of the first one that failed
         for good (gmlk_is_fatal). That a stream is gone (has_lost) does not count as one.
@@ -2395,7 +2395,8 @@ typedef struct gmlk_driver {
 typedef struct gmlk_batch {
   const gmlk_driver *driver;
   const gmlake_handle *imports; /* the handle that create takes next; NULL: it creates one */
-  uint64_t start_ns;            /* by the backend's clock; not set by gmlk_batch_begin_lightly */
+  unsigned how;                 /* it was begun: see gmlk_batch_begin */
+  uint64_t start_ns;            /* by the backend's clock; not set with GMLK_LIGHTLY */
   uint64_t calls, ns;           /* so far; ns is set at the end */
   int mode;                     /* the thread's capture mode before, to be restored */
   int is_relaxed;               /* the mode was exchanged */
@@ -2417,37 +2418,10 @@ static void gmlk_batch_note(gmlk_batch *batch, gmlake_result result, const char 
   batch->call = call;
 }
 
-/* Begins without exchanging the mode and without the clock. Enough for a free that records an
-   event, which is legal in every capture mode. */
-static void gmlk_batch_begin_lightly(gmlk_batch *batch, const gmlk_driver *driver) {
-  memset(batch, 0, sizeof(*batch));
-  batch->driver = driver;
-}
-
-static gmlake_result gmlk_batch_begin(gmlk_batch *batch, const gmlk_driver *driver) {
-  const gmlake_backend *backend = driver->backend;
-  gmlk_batch_begin_lightly(batch, driver);
-  batch->start_ns = backend->clock_ns(backend->user);
-  batch->mode = GMLK_RELAXED;
-  batch->result =
-      gmlk_backend_result(backend->capture_exchange(backend->user, &batch->mode, &batch->code));
-  batch->call = "capture_exchange";
-  batch->is_relaxed = !batch->result;
-  return batch->result;
-}
-
-/* Nanoseconds since it began. pre: it did not begin lightly. */
+/* Nanoseconds since it began. pre: not with GMLK_LIGHTLY. */
 static uint64_t gmlk_batch_elapsed(const gmlk_batch *batch) {
   const gmlake_backend *backend = batch->driver->backend;
   return backend->clock_ns(backend->user) - batch->start_ns;
-}
-
-static void gmlk_batch_end(gmlk_batch *batch) {
-  const gmlake_backend *backend = batch->driver->backend;
-  if (!batch->is_relaxed) return;
-  batch->end_result =
-      gmlk_backend_result(backend->capture_exchange(backend->user, &batch->mode, &batch->end_code));
-  if (batch->calls) batch->ns = gmlk_batch_elapsed(batch);
 }
 
 /* Counts a call, and notes its error. */
@@ -4112,25 +4086,42 @@ static gmlake_result gmlk_batch_count(gmlake *l, const gmlk_batch *batch) {
   return result;
 }
 
-/* Ends a stretch during which state_lock stayed held. Returns what gmlk_batch_count does. */
-static gmlake_result gmlk_batch_finish(gmlake *l, gmlk_batch *batch) {
-  gmlk_batch_end(batch);
-  return gmlk_batch_count(l, batch);
+/* How a series of calls is made. UNLOCKED: state_lock is released until its end; the caller holds
+   `driver_lock`. LIGHTLY: the capture mode stays, and nothing is timed; enough for a free that
+   records an event, which is legal in every mode. UNBOOKED: the lake goes, nothing is entered into
+   it. */
+#define GMLK_UNLOCKED 1u
+#define GMLK_LIGHTLY 2u
+#define GMLK_UNBOOKED 4u
+
+/* Returns an error if it cannot begin. Only here does the holder of `driver_lock` unlock the books
+   for driver calls. */
+static gmlake_result gmlk_batch_begin(gmlake *l, gmlk_batch *batch, unsigned how) {
+  const gmlake_backend *backend = l->driver.backend;
+  memset(batch, 0, sizeof(*batch));
+  batch->driver = &l->driver;
+  batch->how = how;
+  if (how & GMLK_UNLOCKED) gmlk_unlock_state(l);
+  if (how & GMLK_LIGHTLY) return GMLAKE_OK;
+  batch->start_ns = backend->clock_ns(backend->user);
+  batch->mode = GMLK_RELAXED;
+  batch->result =
+      gmlk_backend_result(backend->capture_exchange(backend->user, &batch->mode, &batch->code));
+  batch->call = "capture_exchange";
+  batch->is_relaxed = !batch->result;
+  return batch->result;
 }
 
-/* Releases state_lock and begins a stretch of backend calls; returns an error if it cannot begin.
-   Until gmlk_batch_close other threads may take state_lock. Only here does the holder of
-   `driver_lock` release it for driver calls. */
-static gmlake_result gmlk_batch_open(gmlake *l, gmlk_batch *batch) {
-  gmlk_unlock_state(l);
-  return gmlk_batch_begin(batch, &l->driver);
-}
-
-/* Ends the stretch, takes state_lock again and returns what gmlk_batch_count does. */
-static gmlake_result gmlk_batch_close(gmlake *l, gmlk_batch *batch) {
-  gmlk_batch_end(batch);
-  gmlk_lock_state(l);
-  return gmlk_batch_count(l, batch);
+/* Returns its result, as gmlk_batch_count does. */
+static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
+  const gmlake_backend *backend = batch->driver->backend;
+  if (batch->is_relaxed) {
+    batch->end_result = gmlk_backend_result(
+        backend->capture_exchange(backend->user, &batch->mode, &batch->end_code));
+    if (batch->calls) batch->ns = gmlk_batch_elapsed(batch);
+  }
+  if (batch->how & GMLK_UNLOCKED) gmlk_lock_state(l);
+  return batch->how & GMLK_UNBOOKED ? batch->result : gmlk_batch_count(l, batch);
 }
 
 static void gmlk_peak(size_t *peak, size_t now) {
@@ -4718,13 +4709,13 @@ static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *d
   if (!dying) return GMLAKE_OK;
   for (w = dying; w; w = w->next) count++;
   GMLAKE_ASSERT(count);
-  (void)gmlk_batch_open(l, &batch);
+  (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   for (w = dying; w && batch.is_relaxed; w = w->next) {
     uint64_t at = gmlk_va_address(a, &a->window_space, w->va);
     if (!GMLK_CALL(&batch, unmap, at, w->chunk_count * a->chunk_bytes))
       w->va->state = GMLK_UNBACKED;
   }
-  (void)gmlk_batch_close(l, &batch);
+  (void)gmlk_batch_end(l, &batch);
   while (dying) {
     w = dying;
     dying = w->next;
@@ -4843,8 +4834,9 @@ static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w,
                                       uint32_t *out_quarantined) {
   const uint32_t grains = w->self.grains;
   gmlk_batch batch;
-  if (!gmlk_batch_open(l, &batch)) (void)gmlk_window_map(&batch, a, w, out_quarantined);
-  if (gmlk_batch_close(l, &batch)) return batch.result;
+  if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED))
+    (void)gmlk_window_map(&batch, a, w, out_quarantined);
+  if (gmlk_batch_end(l, &batch)) return batch.result;
   gmlk_window_add(l, a, w, 1);
   gmlk_window_count(a, w, 1);
   if (!a->windows.number || grains < a->windows.grains_min) a->windows.grains_min = grains;
@@ -5274,8 +5266,9 @@ static void gmlk_warn(gmlake *l, gmlake_result result, const char *call, int cod
 /* Asks for the device's free and total memory, state_lock released. An error writes nothing. */
 static gmlake_result gmlk_ask_memory(gmlake *l, size_t *out_free, size_t *out_total) {
   gmlk_batch batch;
-  if (!gmlk_batch_open(l, &batch)) (void)GMLK_CALL(&batch, get_memory_info, out_free, out_total);
-  return gmlk_batch_close(l, &batch);
+  if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED))
+    (void)GMLK_CALL(&batch, get_memory_info, out_free, out_total);
+  return gmlk_batch_end(l, &batch);
 }
 
 /* Gives an arena a number and enters it into the lake's list; 0: no host memory. */
@@ -5886,11 +5879,11 @@ static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_
   wanted = gmlk_later(area->unit, area->is_scarce ? 0 : area->limit);
   for (;; wanted /= 4) {
     wanted = gmlk_later(gmlk_min(wanted, area->most - first), need);
-    opened = gmlk_batch_open(l, &batch);
+    opened = gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
     result = opened;
     if (!opened)
       result = GMLK_CALL(&batch, reserve, (size_t)wanted * chunk_bytes, chunk_bytes, &address);
-    (void)gmlk_batch_close(l, &batch);
+    (void)gmlk_batch_end(l, &batch);
     if (opened || result != GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) break; /* no lack of addresses */
     area->is_scarce = 1;
     area->is_full = wanted == need;
@@ -6623,13 +6616,12 @@ static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
 static void gmlk_fence_now(gmlake *l, unsigned stream) {
   gmlk_stream *s = l->streams.items[stream];
   gmlk_batch batch;
+  unsigned how = 0;
   if (l->lost || s->is_forgotten) return;
   if (s->fence_count < GMLK_FENCES) /* else it makes room: it asks which events are complete */
-    gmlk_batch_begin_lightly(&batch, &l->driver);
-  else
-    (void)gmlk_batch_begin(&batch, &l->driver);
-  if (!batch.result) (void)gmlk_stream_fence(&l->streams, &batch, stream);
-  (void)gmlk_batch_finish(l, &batch);
+    how = GMLK_LIGHTLY;
+  if (!gmlk_batch_begin(l, &batch, how)) (void)gmlk_stream_fence(&l->streams, &batch, stream);
+  (void)gmlk_batch_end(l, &batch);
 }
 
 /* gmlk_fence_now, if somebody else asks for memory, and the stream freed so much since its last
@@ -6656,14 +6648,14 @@ static void gmlk_forgotten_poll(gmlake *l) {
   if (streams->used_count == streams->live_count + streams->lost_count ||
       gmlk_stream_idle(streams, 0))
     return;
-  if (!gmlk_batch_begin(&batch, &l->driver)) {
+  if (!gmlk_batch_begin(l, &batch, 0)) {
     for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
       if (!streams->items[i]->is_forgotten) continue;
       gmlk_stream_poll(streams, &batch, i);
       if (gmlk_stream_is_complete(streams->items[i]) || gmlk_is_fatal(batch.result)) break;
     }
   }
-  (void)gmlk_batch_finish(l, &batch);
+  (void)gmlk_batch_end(l, &batch);
 }
 
 /* Gives a new stream a number; 0: no host memory, or too many streams. A lake's second stream
@@ -6810,13 +6802,13 @@ static gmlake_result gmlk_refresh(gmlake *l, int close) {
   if (!close && l->streams.used_count + l->streams.has_none < 2 && !l->streams.capture_count &&
       !l->stats.pending_bytes && !gmlk_has_buffers(l))
     return GMLAKE_OK;
-  if (!gmlk_batch_begin(&batch, &l->driver)) {
+  if (!gmlk_batch_begin(l, &batch, 0)) {
     for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(batch.result); i++) {
       if (close) (void)gmlk_stream_close(&l->streams, &batch, (unsigned)i);
       gmlk_stream_poll(&l->streams, &batch, (unsigned)i);
     }
   }
-  (void)gmlk_batch_finish(l, &batch);
+  (void)gmlk_batch_end(l, &batch);
   gmlk_take_back(l);
   return batch.result;
 }
@@ -6839,9 +6831,9 @@ static gmlake_result gmlk_wait_for_device(gmlake *l, unsigned stream) {
   if (l->streams.capture_count) return GMLAKE_ERROR_CAPTURING;
   gmlk_streams_await(&l->streams);
   l->stats.host_wait_count++;
-  result = gmlk_batch_open(l, &batch);
+  result = gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   if (!result) result = gmlk_batch_device_wait(&batch);
-  (void)gmlk_batch_close(l, &batch);
+  (void)gmlk_batch_end(l, &batch);
   gmlk_streams_awaited(&l->streams, !result);
   gmlk_tell_wait(l, stream, batch.ns, "the host waits for all work on the device");
   return batch.result;
@@ -6854,9 +6846,9 @@ static gmlake_result gmlk_wait_for_fence(gmlake *l, unsigned stream, uint64_t ep
   gmlake_result result;
   gmlk_batch batch;
   l->stats.host_wait_count++;
-  result = gmlk_batch_open(l, &batch);
+  result = gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   if (!result) result = GMLK_CALL(&batch, event_wait, fence.event);
-  (void)gmlk_batch_close(l, &batch);
+  (void)gmlk_batch_end(l, &batch);
   gmlk_stream_return_fence(&l->streams, s, fence, !result);
   gmlk_tell_wait(l, stream, batch.ns, "the host waits for this stream's work");
   return batch.result;
@@ -6870,9 +6862,9 @@ static gmlake_result gmlk_wait_for_epoch(gmlake *l, unsigned stream, uint64_t ep
   gmlake_result fenced = GMLAKE_OK, result;
   if (!gmlk_stream_has_work(s)) return GMLAKE_OK;
   if (!gmlk_stream_covering(s, epoch)) {
-    fenced = gmlk_batch_begin(&batch, &l->driver);
+    fenced = gmlk_batch_begin(l, &batch, 0);
     if (!fenced) fenced = gmlk_stream_close(&l->streams, &batch, stream);
-    if (gmlk_batch_finish(l, &batch)) return batch.result;
+    if (gmlk_batch_end(l, &batch)) return batch.result;
   }
   if (gmlk_stream_is_out(&l->streams, s)) {
     fenced = gmlk_wait_for_device(l, stream);
@@ -6922,13 +6914,13 @@ static gmlake_result gmlk_wait_for_any(gmlake *l, const unsigned *streams, unsig
     events[i] = fences[i].event;
   }
   l->stats.host_wait_count++;
-  if (!gmlk_batch_open(l, &batch)) {
+  if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) {
     if (count > 1)
       (void)gmlk_batch_event_wait_any(&batch, events, count, &first);
     else
       (void)GMLK_CALL(&batch, event_wait, events[0]);
   }
-  (void)gmlk_batch_close(l, &batch);
+  (void)gmlk_batch_end(l, &batch);
   for (i = 0; i < count; i++)
     gmlk_stream_return_fence(&l->streams, l->streams.items[streams[i]], fences[i],
                              !batch.result && i == first);
@@ -7078,7 +7070,7 @@ static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester
   gmlake_result result = GMLAKE_OK;
   gmlk_batch batch;
   uint32_t i;
-  if (s) result = gmlk_batch_begin(&batch, &l->driver);
+  if (s) result = gmlk_batch_begin(l, &batch, 0);
   for (i = 0; i < count && s && !result; i++)
     result = gmlk_wait_for_pending(l, &batch, requester, a, &pieces[i]);
   if (s && !result && s->is_dirty && gmlk_stream_may_end(&l->streams, s))
@@ -7089,7 +7081,7 @@ static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester
       result = gmlk_wait_for_range(l, &batch, requester, pieces[i].block, pieces[i].grains);
     if (result) gmlk_pieces_unreserve(a, pieces, count);
   }
-  if (s) (void)gmlk_batch_finish(l, &batch);
+  if (s) (void)gmlk_batch_end(l, &batch);
   return result;
 }
 
@@ -7221,10 +7213,10 @@ static gmlake_result gmlk_pages_unmap(gmlake *l, gmlk_arena *a, gmlk_page *list)
   gmlk_batch batch;
   gmlk_page *page;
   if (!list) return GMLAKE_OK;
-  (void)gmlk_batch_open(l, &batch);
+  (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   for (page = list; page; page = page->next)
     page->mark = batch.is_relaxed && !GMLK_CALL(&batch, unmap, page->address, a->chunk_bytes);
-  (void)gmlk_batch_close(l, &batch);
+  (void)gmlk_batch_end(l, &batch);
   for (page = list; page; page = page->next)
     if (page->mark) gmlk_page_clear(l, a, page);
   return batch.result;
@@ -7295,9 +7287,9 @@ static gmlake_result gmlk_pages_map(gmlake *l, gmlake_buffer *b, uint32_t from, 
   gmlk_arena *a = b->arena;
   gmlk_batch batch;
   uint32_t i;
-  (void)gmlk_batch_open(l, &batch);
+  (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   (void)gmlk_pages_calls(&batch, b, from, to);
-  (void)gmlk_batch_close(l, &batch);
+  (void)gmlk_batch_end(l, &batch);
   for (i = from; i < to; i++) {
     gmlk_page *page = &b->pages[i];
     if (!page->mark) continue;
@@ -7714,10 +7706,10 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slot
   if (result) return result;
   if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_records_hold(&l->records, &reserved, records);
-  (void)gmlk_batch_open(l, &batch);
+  (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   result = gmlk_chunks_make(&batch, a, slots);
   if (result) gmlk_chunks_unmake(&batch, a, slots);
-  result = gmlk_batch_close(l, &batch);
+  result = gmlk_batch_end(l, &batch);
   gmlk_records_return(&l->records, &reserved);
   l->stats.chunk_count += gmlk_chunks_held(&a->chunks) - held;
   if (result) {
@@ -7905,9 +7897,9 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   gmlk_trim_reserve(a, &slots);
   result = gmlk_windows_unmap(l, a, dying);
   if (!result) result = gmlk_pages_unmap(l, a, gmlk_pages_idle(a, 1));
-  (void)gmlk_batch_open(l, &batch);
+  (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   if (!result) gmlk_trim_calls(&batch, a, &slots);
-  (void)gmlk_batch_close(l, &batch);
+  (void)gmlk_batch_end(l, &batch);
   bytes = gmlk_trim_commit(l, a, &slots);
   gmlk_counters_update(l, a, before);
   *released += bytes;
@@ -7959,14 +7951,14 @@ static gmlk_slots gmlk_return_choose(const gmlake *l, gmlk_arena *a, const gmlk_
 static gmlake_result gmlk_return_calls(gmlake *l, gmlk_arena *a, const gmlk_window *w,
                                        const gmlk_slots *slots, int *out_is_gone) {
   gmlk_batch batch;
-  if (!gmlk_batch_open(l, &batch) &&
+  if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED) &&
       (!w || !GMLK_CALL(&batch, unmap, gmlk_va_address(a, &a->window_space, w->va),
                         w->chunk_count * a->chunk_bytes))) {
     *out_is_gone = 1;
     if (w) gmlk_window_count(a, w, -1);
     gmlk_trim_calls(&batch, a, slots);
   }
-  return gmlk_batch_close(l, &batch);
+  return gmlk_batch_end(l, &batch);
 }
 
 /* Returns the chunks of a pending block that is shared. Until they are gone it stays pending, so
@@ -9263,9 +9255,9 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
   if (!s || s->is_forgotten) return GMLAKE_OK;
   gmlk_captures_end(l, stream);
   gmlk_stream_dirty(s, 0); /* so that the event covers its uses of live blocks, too */
-  result = gmlk_batch_begin(&batch, &l->driver);
+  result = gmlk_batch_begin(l, &batch, 0);
   if (!result) result = gmlk_stream_fence(&l->streams, &batch, stream);
-  if (gmlk_batch_finish(l, &batch)) return batch.result;
+  if (gmlk_batch_end(l, &batch)) return batch.result;
   if (result == GMLAKE_ERROR_CAPTURING)
     return gmlk_fail(l, result, "gmlake_forget_stream",
                      "a capture forbids to record an event on the stream: end the capture first");
@@ -9309,7 +9301,7 @@ static gmlake_result gmlk_host_copy_free(gmlake *l, gmlk_arena *a) {
   const gmlake_host_allocator *hook = &l->desc.sleep_host;
   gmlk_batch batch;
   if (!a->host_copy_count) return GMLAKE_OK;
-  (void)gmlk_batch_open(l, &batch);
+  (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   for (; a->host_copy_count && (hook->free_fn || batch.is_relaxed); a->host_copy_count--) {
     const gmlk_host_copy *last = &a->host_copies[a->host_copy_count - 1];
     if (hook->free_fn)
@@ -9318,7 +9310,7 @@ static gmlake_result gmlk_host_copy_free(gmlake *l, gmlk_arena *a) {
       break;
     a->host_copy_bytes -= last->bytes;
   }
-  return gmlk_batch_close(l, &batch);
+  return gmlk_batch_end(l, &batch);
 }
 
 /* Adds a piece to it. */
@@ -9333,7 +9325,7 @@ static gmlake_result gmlk_host_copy_add(gmlake *l, gmlk_arena *a, size_t bytes) 
   piece.memory = NULL;
   piece.offset = a->host_copy_bytes;
   piece.bytes = bytes;
-  if (!gmlk_batch_open(l, &batch)) {
+  if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) {
     if (!hook->malloc_fn)
       (void)GMLK_CALL(&batch, host_alloc, bytes, &piece.memory);
     else if ((piece.memory = hook->malloc_fn(hook->user, bytes)) == NULL)
@@ -9343,7 +9335,7 @@ static gmlake_result gmlk_host_copy_add(gmlake *l, gmlk_arena *a, size_t bytes) 
     a->host_copies[a->host_copy_count++] = piece;
     a->host_copy_bytes += bytes;
   }
-  return gmlk_batch_close(l, &batch);
+  return gmlk_batch_end(l, &batch);
 }
 
 /* Gives the arena a host copy of so many bytes at least. A piece that is refused is halved, down to
@@ -9706,7 +9698,7 @@ static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, siz
   size_t i = 0;
   while (i < count && !gmlk_loan_has_to_wait(l, &users[i], stream)) i++;
   if (i == count || l->lost) return l->lost;
-  result = gmlk_batch_begin(&batch, &l->driver);
+  result = gmlk_batch_begin(l, &batch, 0);
   for (; i < count && !result; i++) {
     const gmlk_borrower *user = &users[i];
     if (!gmlk_loan_has_to_wait(l, user, stream)) continue;
@@ -9715,7 +9707,7 @@ static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, siz
     l->stats.stream_wait_count++;
     gmlk_tell_wait(l, stream, 0, "this stream waits on the device for who used what a pool lends");
   }
-  if (gmlk_batch_finish(l, &batch)) return batch.result;
+  if (gmlk_batch_end(l, &batch)) return batch.result;
   return result ? GMLAKE_ERROR_CAPTURING : GMLAKE_OK;
 }
 
@@ -10002,8 +9994,8 @@ static gmlake_result gmlk_pool_release(gmlake *l, gmlake_pool *pool) {
     l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
   l->stats.stitched_bytes -= a->windows.bytes;
   l->stats.window_count -= a->windows.count;
-  if (!gmlk_batch_open(l, &batch)) gmlk_arena_drain(a, &batch, 0);
-  result = gmlk_batch_close(l, &batch);
+  if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) gmlk_arena_drain(a, &batch, 0);
+  result = gmlk_batch_end(l, &batch);
   held -= gmlk_chunks_held(&a->chunks);
   l->stats.reserved_bytes -= held * a->chunk_bytes;
   gmlk_counters_update(l, a, before);
@@ -10899,7 +10891,7 @@ static gmlake_result gmlk_handles_export(gmlake *l, const gmlk_arena *a, const g
   gmlk_batch batch;
   uint32_t i, done = 0;
   int is_full;
-  if (!gmlk_batch_open(l, &batch))
+  if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED))
     for (i = 0; i < slots->count && !batch.result; i++) {
       memset(&out[i], 0, sizeof(out[i]));
       out[i].type = type;
@@ -10910,7 +10902,7 @@ static gmlake_result gmlk_handles_export(gmlake *l, const gmlk_arena *a, const g
     }
   is_full = batch.result && gmlk_has_no_descriptor();
   while (batch.result && done) gmlk_handle_close(&out[--done]);
-  if (!gmlk_batch_close(l, &batch) || !is_full) return batch.result;
+  if (!gmlk_batch_end(l, &batch) || !is_full) return batch.result;
   return gmlk_refuse_descriptor(l, batch.result, "gmlake_export");
 }
 
@@ -11041,12 +11033,12 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
       !gmlk_index_reserve(&l->index, &l->host) || (extra = gmlk_extra_new(l, 0, NULL)) == NULL)
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_slots_from(a, 0, count);
-  (void)gmlk_batch_open(l, &batch);
+  (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   batch.imports = handles;
   result = gmlk_chunks_make(&batch, a, &slots);
   is_full = result && gmlk_has_no_descriptor();
   if (result) gmlk_chunks_unmake(&batch, a, &slots);
-  (void)gmlk_batch_close(l, &batch);
+  (void)gmlk_batch_end(l, &batch);
   gmlk_counters_update(l, a, before);
   if (result) {
     gmlk_growth_quarantine(l, a, &slots);
@@ -11297,8 +11289,9 @@ static gmlake_result gmlk_pool_release_chunks(gmlake *l, const gmlake_pool *pool
   gmlk_batch batch;
   gmlk_arena *a;
   GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_windows_end_quarantine(l, a);
-  if (!gmlk_batch_open(l, &batch)) GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_chunks_drop(&batch, a, 0);
-  (void)gmlk_batch_close(l, &batch);
+  if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED))
+    GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_chunks_drop(&batch, a, 0);
+  (void)gmlk_batch_end(l, &batch);
   if (batch.result && !gmlk_is_fatal(batch.result)) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
   return gmlk_is_fatal(batch.result) ? batch.result : GMLAKE_OK;
 }
@@ -11330,8 +11323,8 @@ static gmlake_result gmlk_pool_put_to_sleep(gmlake *l, gmlake_pool *pool, int ke
   if (!result) {
     GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_marks_set(a, 1);
     gmlk_pool_set_sleep(l, pool, GMLK_ASLEEP);
-    if (!gmlk_batch_open(l, &batch)) is_asleep = gmlk_pool_unmap(l, pool, &batch);
-    result = gmlk_batch_close(l, &batch);
+    if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) is_asleep = gmlk_pool_unmap(l, pool, &batch);
+    result = gmlk_batch_end(l, &batch);
     GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_marks_set(a, 0);
     if (!is_asleep) gmlk_pool_set_sleep(l, pool, GMLK_CHANGING);
   }
@@ -11413,8 +11406,8 @@ static gmlake_result gmlk_pool_map_again(gmlake *l, const gmlake_pool *pool) {
   gmlk_batch batch;
   gmlk_arena *a;
   GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_marks_set(a, 1);
-  if (!gmlk_batch_open(l, &batch)) (void)gmlk_pool_map(l, pool, &batch);
-  result = gmlk_batch_close(l, &batch);
+  if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) (void)gmlk_pool_map(l, pool, &batch);
+  result = gmlk_batch_end(l, &batch);
   GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_marks_set(a, 0);
   if (!result) gmlk_pool_set_sleep(l, pool, GMLK_CHANGING);
   gmlk_pool_count(l, pool, &was, batch.ns);
@@ -15102,14 +15095,14 @@ static gmlake_result gmlk_lake_drain(gmlake *l) {
   gmlk_batch batch;
   gmlake_pool *pool;
   size_t i;
-  (void)gmlk_batch_begin(&batch, &l->driver);
+  (void)gmlk_batch_begin(l, &batch, GMLK_UNBOOKED);
   for (i = 0; i < l->arena_count && batch.result != GMLAKE_ERROR_FORKED; i++)
     if (l->arenas[i]) gmlk_arena_drain(l->arenas[i], &batch, 1);
   for (pool = l->released_pools; pool && batch.result != GMLAKE_ERROR_FORKED;
        pool = pool->next_released)
     gmlk_arena_drain(&pool->arena, &batch, 1);
   gmlk_streams_destroy(&l->streams, &l->host, &batch, batch.result != GMLAKE_ERROR_FORKED);
-  gmlk_batch_end(&batch);
+  (void)gmlk_batch_end(l, &batch);
   return batch.result ? batch.result : batch.end_result;
 }
 

@@ -296,110 +296,70 @@ static void fresh_memory_is_filled(void **state) {
 
 /* ---- Chunks that are wanted ------------------------------------------------------------------ */
 
-static void commit_chunks(gmlake_buffer *buffer, size_t at, size_t count, uint32_t *chunks) {
-  step(gmlake_buffer_commit_chunks(lake, buffer, at * C, count * C, chunks, LEGACY));
-}
+/* What is done to two buffers, on a device of so many chunks. 1@2 0*x=012 commits as many chunks of
+   buffer 1 from its chunk 2 on: chunk 0 is wanted there, any, and one that there is not; 0, 1 and 2
+   come. 1@2 -3 discards three. Behind | at most so many calls of the backend are made. */
+static const struct series {
+  const char *line;
+  size_t chunks, calls_most, mapped; /* in the end; 0: any */
+} series[] = {
+    /* A program that takes turns with chunks maps each of them once at each place. Calls: events. */
+    {"0@1 ***=012 0@1 -3 1@0 210=210 1@0 -3 | 0@1 012=012 0@1 -3 1@0 210=210 1@0 -3 0@1 012=012 "
+     "0@1 -3 1@0 210=210 1@0 -3 0@1 012=012 0@1 -3 1@0 210=210 1@0 -3",
+     3, 3 * 4, 6},
+    /* The number behind the last chunk's is none. */
+    {"0@0 **=01 0@2 2=2 |", 4, 0, 3},
+    /* What is memory already needs no driver, whatever is wanted there. */
+    {"0@0 **=01 | 0@0 1x=01", 2, 0, 2},
+    /* What is not free is not given. What is wanted twice one gets. */
+    {"0@0 **=01 1@0 1=2 0@1 -1 1@0 x0=21 1@0 -2 1@0 11=12 |", 3, 0, 0},
+};
 
-/* A program that takes turns with chunks maps each of them once at each place. */
-static void a_chunk_that_is_wanted_comes(void **state) {
-  uint32_t one[3] = {GMLAKE_ANY_CHUNK, GMLAKE_ANY_CHUNK, GMLAKE_ANY_CHUNK}, two[3], again[3];
-  gmlake_buffer *a, *b;
-  uint64_t calls;
+/* Each chunk shows its number, from the first time it comes on. */
+static void commit_wanted(gmlake_buffer *buffer, size_t at, const char *text, unsigned *seen) {
+  uint32_t chunks[4];
+  const size_t count = strcspn(text, "=");
+  const char *come = text + count + 1;
   size_t i;
-  (void)state;
-  start(3);
-  a = open_buffer(4);
-  b = open_buffer(4);
-  commit_chunks(a, 1, 3, one);
-  for (i = 0; i < 3; i++) stamp(a, 1 + i, 10 + (int)i);
-  discard(a, 1, 3);
-  for (i = 0; i < 3; i++) two[i] = again[i] = one[2 - i];
-  commit_chunks(b, 0, 3, two);
-  assert_memory_equal(two, again, sizeof two);
-  for (i = 0; i < 3; i++) assert_stamp(b, i, 12 - (int)i);
-  discard(b, 0, 3);
-  calls = census().call_count;
-  for (i = 0; i < 5; i++) {
-    commit_chunks(a, 1, 3, one);
-    discard(a, 1, 3);
-    commit_chunks(b, 0, 3, two);
-    discard(b, 0, 3);
+  for (i = 0; i < count; i++)
+    chunks[i] = text[i] == '*'   ? GMLAKE_ANY_CHUNK
+                : text[i] == 'x' ? 1000
+                                 : (uint32_t)(text[i] - '0');
+  step(gmlake_buffer_commit_chunks(lake, buffer, at * C, count * C, chunks, LEGACY));
+  for (i = 0; i < count; i++) {
+    assert_int_equal(chunks[i], come[i] - '0');
+    if (*seen >> chunks[i] & 1) assert_stamp(buffer, at + i, 10 + (int)chunks[i]);
+    stamp(buffer, at + i, 10 + (int)chunks[i]);
+    *seen |= 1u << chunks[i];
   }
-  assert_int_equal(mapped_count(), 6);
-  assert_true(census().call_count - calls <= 5 * 4); /* events */
+}
+
+static void wanted_chunks_come(void **state) {
+  const struct series *s = (const struct series *)*state;
+  gmlake_buffer *buffers[2];
+  uint64_t calls = 0;
+  unsigned seen = 0;
+  const char *at;
+  start(s->chunks);
+  buffers[0] = open_buffer(4);
+  buffers[1] = open_buffer(4);
+  for (at = s->line; *at; at += strcspn(at, " "), at += *at == ' ') {
+    gmlake_buffer *buffer = buffers[*at == '1'];
+    if (*at == '|') calls = census().call_count;
+    if (*at == '|') continue;
+    if (at[4] == '-')
+      discard(buffer, (size_t)(at[2] - '0'), (size_t)(at[5] - '0'));
+    else
+      commit_wanted(buffer, (size_t)(at[2] - '0'), at + 4, &seen);
+    at += 4;
+  }
+  assert_true(census().call_count - calls <= s->calls_most);
+  if (s->mapped) assert_int_equal(mapped_count(), s->mapped);
   finish();
 }
 
-static unsigned called;
-static void count_call(int kind) {
-  (void)kind;
-  called++;
-}
-
-/* The number behind the last chunk's is none. */
-static void a_chunk_that_is_not_there_yet_does_not_come(void **state) {
-  uint32_t chunks[2] = {GMLAKE_ANY_CHUNK, GMLAKE_ANY_CHUNK}, wanted;
-  gmlake_buffer *a;
-  (void)state;
-  start(4);
-  a = open_buffer(4);
-  commit_chunks(a, 0, 2, chunks);
-  wanted = 1 + (chunks[0] > chunks[1] ? chunks[0] : chunks[1]);
-  commit_chunks(a, 2, 1, &wanted);
-  assert_true(wanted != chunks[0] && wanted != chunks[1]);
-  finish();
-}
-
-/* What is memory already needs no driver, whatever is wanted there. */
-static void wishes_for_what_is_there_cost_nothing(void **state) {
-  uint32_t chunks[2] = {GMLAKE_ANY_CHUNK, GMLAKE_ANY_CHUNK}, wanted[2];
-  gmlake_buffer *a;
-  (void)state;
-  start_with_faults(2);
-  a = open_buffer(4);
-  commit_chunks(a, 0, 2, chunks);
-  wanted[0] = chunks[1];
-  wanted[1] = 1000;
-  called = 0;
-  before_driver_call = count_call;
-  commit_chunks(a, 0, 2, wanted);
-  before_driver_call = NULL;
-  assert_memory_equal(wanted, chunks, sizeof(chunks));
-  assert_int_equal(called, 0);
-  finish();
-}
-
-static void what_is_not_free_is_not_given(void **state) {
-  uint32_t chunks[2] = {GMLAKE_ANY_CHUNK, GMLAKE_ANY_CHUNK}, wanted[2];
-  gmlake_buffer *a, *b;
-  (void)state;
-  start(3);
-  a = open_buffer(4);
-  b = open_buffer(4);
-  commit_chunks(a, 0, 2, chunks);
-  stamp(a, 0, 7);
-  stamp(a, 1, 8);
-  wanted[0] = chunks[1]; /* it is A's */
-  commit_chunks(b, 0, 1, wanted);
-  assert_int_not_equal(wanted[0], chunks[0]);
-  assert_int_not_equal(wanted[0], chunks[1]);
-  stamp(b, 0, 9);
-  wanted[0] = 1000; /* there is none */
-  wanted[1] = chunks[0];
-  discard(a, 1, 1);
-  commit_chunks(b, 0, 2, wanted); /* the first has memory already */
-  assert_int_equal(wanted[1], chunks[1]);
-  assert_stamp(a, 0, 7);
-  assert_stamp(b, 0, 9);
-  assert_stamp(b, 1, 8);
-  wanted[0] = wanted[1];
-  discard(b, 0, 2);
-  wanted[1] = wanted[0]; /* wanted twice: one gets it */
-  commit_chunks(b, 0, 2, wanted);
-  assert_int_equal(wanted[0], chunks[1]);
-  assert_int_not_equal(wanted[1], chunks[1]);
-  finish();
-}
+#define WANTED(name, number) \
+  { name, wanted_chunks_come, NULL, NULL, (void *)(uintptr_t)&series[number] }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -410,10 +370,10 @@ int main(void) {
       cmocka_unit_test(a_leak_names_the_pool),
       cmocka_unit_test(the_handler_may_discard_and_not_commit),
       cmocka_unit_test(fresh_memory_is_filled),
-      cmocka_unit_test(a_chunk_that_is_wanted_comes),
-      cmocka_unit_test(a_chunk_that_is_not_there_yet_does_not_come),
-      cmocka_unit_test(wishes_for_what_is_there_cost_nothing),
-      cmocka_unit_test(what_is_not_free_is_not_given),
+      WANTED("a_chunk_that_is_wanted_comes", 0),
+      WANTED("a_chunk_that_is_not_there_yet_does_not_come", 1),
+      WANTED("wishes_for_what_is_there_cost_nothing", 2),
+      WANTED("what_is_not_free_is_not_given", 3),
       cmocka_unit_test(a_chunk_of_a_buffer_is_no_block_at_home),
   };
   int failed;
