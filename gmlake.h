@@ -4323,7 +4323,8 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
 static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
   b->state = GMLK_LIVE;
   b->stream = (uint16_t)r->stream;
-  b->flags = (uint8_t)((r->flags & GMLK_ALLOC_FLAGS) | (r->is_capture ? GMLK_IN_GRAPH : 0u));
+  b->flags =
+      (uint8_t)((r->flags & GMLK_ALLOC_FLAGS) | (r->is_capture ? (unsigned)GMLK_IN_GRAPH : 0u));
   b->slack = (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes);
   r->arena->live_count++;
   r->state = r->has_grown ? GMLK_S4 : state;
