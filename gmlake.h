@@ -1282,9 +1282,9 @@ GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *lake, gmlake_budget *out_budg
 /* What was wrong in the last call on this lake that failed, on any thread; or what failed inside a
    call that then succeeded another way. Of a refused argument: name, value, and what is legal. */
 GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *lake, gmlake_error_info *out_info);
-/* Verifies every invariant of what the lake has written down, in time linear in its size; it does
-   not look at what blocks hold. CORRUPT: gmlake_get_last_error names the first broken one. Damaged
-   links between records may end the program. */
+/* Looks for mistakes of the lake's own: whether its records of memory, tags, mappings and figures
+   agree, in time about linear in its size; it does not look at what blocks hold. CORRUPT:
+   gmlake_get_last_error names the first broken invariant. Links between records are believed. */
 GMLAKE_DEF gmlake_result gmlake_check(gmlake *lake);
 /* GMLAKE_VERSION of the implementation that is linked. */
 GMLAKE_DEF int gmlake_version(void);
@@ -2936,7 +2936,6 @@ typedef struct gmlk_arena {
   gmlk_area area;       /* its home addresses; a bare one has a limit without any */
   size_t chunk_bytes;   /* a power of two */
   size_t limit_bytes;   /* of its chunks together; 0: none but the lake's */
-  uint64_t checksum;    /* of limit_bytes, see >>check */
   unsigned chunk_log;   /* log2 of a chunk's grains */
   uint32_t number;      /* its index in lake->arenas */
   uint32_t slot_count;  /* slots tiled */
@@ -3989,7 +3988,6 @@ struct gmlake {
   gmlk_host host;
   gmlk_driver driver;
   gmlake_device_properties device;
-  uint64_t checksum;    /* of the description, see gmlk_desc_checksum */
   gmlk_process process; /* that created the lake */
   GMLK_MUTEX driver_lock;
   GMLK_MUTEX turn; /* its holder gets `driver_lock` next, before who gives that back */
@@ -5285,18 +5283,6 @@ static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
   return 1;
 }
 
-/* Adds a word to a checksum of values that must not change unnoticed, see >>check. */
-static uint64_t gmlk_checksum(uint64_t checksum, uint64_t word) {
-  return ((checksum ^ word) + 1) * 0x9E3779B97F4A7C15u;
-}
-
-/* [L5] The checksum of the fields of a description that can be checked against nothing else. */
-static uint64_t gmlk_desc_checksum(const gmlake_desc *d) {
-  uint64_t checksum = gmlk_checksum((uint64_t)d->device, (uint64_t)d->cross_stream);
-  checksum = gmlk_checksum(gmlk_checksum(checksum, d->stitch_bytes_min), d->stitched_bytes_max);
-  return gmlk_checksum(gmlk_checksum(checksum, d->limit_bytes), d->driver_free_bytes_min);
-}
-
 /* ---- >>capacity --------------------------------------------------------------------------------
    Records, tables, arenas and windows: how they begin, grow, shrink and end. pre, for what changes
    an arena's slots: the caller holds `driver_lock`. O(what is moved or freed). Can fail: host
@@ -5377,50 +5363,12 @@ static void gmlk_tiling_shrink(gmlk_records *records, gmlk_block *tail) {
   gmlk_records_give(records, b);
 }
 
-/* For >>check: whether linked blocks tile [0, end) between the edges. Adds them up in *count. */
-static int gmlk_tiling_is_whole(const gmlk_block *head, const gmlk_block *tail, uint32_t end,
-                                size_t *count) {
-  const gmlk_block *b = head->next;
-  uint32_t at = 0;
-  for (; b != tail; b = b->next, *count += 1) {
-    if (!b || b->prev->next != b || b->at != at || !b->grains || b->grains > end - at) return 0;
-    at += b->grains;
-  }
-  return at == end && tail->prev->next == tail && head->state == GMLK_EDGE &&
-         tail->state == GMLK_EDGE && !head->at && !head->grains;
-}
-
 static void gmlk_tiling_destroy(gmlk_records *records, gmlk_block *head, gmlk_block *tail) {
   while (head->next && head->next != tail) gmlk_tiling_shrink(records, tail);
 }
 
 static void gmlk_bins_destroy(gmlk_bins *bins, gmlk_host *host) {
   gmlk_host_free(host, bins, sizeof(gmlk_bins));
-}
-
-/* For >>check: which of [H1] to [H5] does not hold, and how; NULL: all do. */
-static const char *gmlk_bins_wrong(const gmlk_bins *bins) {
-  uint64_t grains = 0, words = 0;
-  uint32_t count = 0;
-  unsigned bin;
-  for (bin = 0; bin < GMLK_BIN_WORDS * 64u; bin++) {
-    const uint64_t bit = bins->bits[bin / 64u] >> (bin % 64u) & 1u;
-    const gmlk_link *ring = bin < GMLK_BINS ? &bins->rings[bin] : NULL;
-    const gmlk_link *link = ring ? ring->next : NULL;
-    if (bit != (link != ring)) return "H2: a bit is wrong";
-    words |= bit << (bin / 64u);
-    for (; link != ring; link = link->next, count++) {
-      const uint32_t hole = gmlk_linked(link)->hole;
-      if (link->prev->next != link || count > bins->count) return "H3: a ring's links differ";
-      if (!hole || gmlk_bin_of(hole) != bin) return "H1: a block in a wrong bin";
-      if (hole - bins->none_from < bins->none_count) return "H5: a hole said to be absent";
-      grains += hole;
-    }
-    if (ring && ring->prev->next != ring) return "H3: a ring's links differ";
-  }
-  if (bins->words != words) return "H2: a word of bits and its bit differ";
-  if (bins->grains != grains) return "H4: the grains of bins are wrong";
-  return bins->count == count ? NULL : "H4: the count of bins is wrong";
 }
 
 /* The first block that begins at or behind `at`, or NULL. */
@@ -5438,28 +5386,6 @@ static void gmlk_index_trim(gmlk_index *index, gmlk_host *host) {
   size_t row_count = index->row_count;
   while (row_count > GMLK_ROWS_MIN && index->count <= row_count / 2) row_count /= 2;
   if (row_count < index->row_count / 2) (void)gmlk_index_resize(index, host, row_count);
-}
-
-/* For >>check: which of [I1] and [I2] does not hold, and how; NULL: both do. */
-static const char *gmlk_index_wrong(const gmlk_index *index) {
-  const size_t rows = index->row_count;
-  size_t i, row, count = 0, passed = 0, counted = 0, full = 0;
-  if (!gmlk_is_pow2(rows) || rows < GMLK_ROWS_MIN || index->shift != 64u - gmlk_log2(rows))
-    return "I2: the index is not of its size";
-  for (i = 0; i < rows * GMLK_ROW; i++) {
-    const uint64_t address = index->rows[i / GMLK_ROW].address[i % GMLK_ROW];
-    const size_t low = (size_t)(address % GMLK_GRAIN);
-    const int is_entry = address >= GMLK_GRAIN;
-    if (is_entry != (gmlk_index_at(index, i) != NULL)) return "I1: an address has no block";
-    counted += low;
-    full += low == GMLK_PASSED_MAX;
-    count += (size_t)is_entry;
-    row = is_entry ? gmlk_index_home(index, address) : i / GMLK_ROW;
-    for (; row != i / GMLK_ROW; passed++, row = (row + 1) & (rows - 1))
-      if (!(index->rows[row].address[0] % GMLK_GRAIN)) return "I1: a row counts too few";
-  }
-  if (!full && passed != counted) return "I1: a row counts what is not there";
-  return count == index->count ? NULL : "I1: the index's count is wrong";
 }
 
 /* Reads the functions that a backend may lack. Host memory is allocated and freed, or neither. */
@@ -7120,9 +7046,8 @@ typedef struct gmlk_page gmlk_page;
 struct gmlk_page {
   gmlk_page *next; /* scratch of who holds `driver_lock`: list of pages to unmap */
   uint64_t address;
-  uint64_t epoch;    /* [mapped, no access] with stream: the tag of the mapping's last use */
-  uint64_t checksum; /* [mapped, no access] checksum of stream and epoch, for >>check */
-  uint32_t slot;     /* of its chunk; [empty, while it is committed] of the one to map */
+  uint64_t epoch; /* [mapped, no access] with stream: the tag of the mapping's last use */
+  uint32_t slot;  /* of its chunk; [empty, while it is committed] of the one to map */
   uint16_t stream;
   uint8_t state;
   uint8_t mark; /* scratch of who holds `driver_lock`: the driver has done what was asked. [asleep]
@@ -7168,7 +7093,6 @@ static int gmlk_is_in_place(const gmlk_arena *a, uint32_t slot) {
 static void gmlk_page_tag(gmlk_page *page, unsigned stream, uint64_t epoch) {
   page->stream = (uint16_t)stream;
   page->epoch = epoch;
-  page->checksum = gmlk_checksum(stream, epoch);
 }
 
 /* Whether the last use through a page is known to be complete. */
@@ -8119,14 +8043,6 @@ static void gmlk_tidy(gmlake *l) {
 
 /* ---- >>small -----------------------------------------------------------------------------------
    The small-block reserve, see >>arena. Owns nothing of its own. O(1). Cannot fail. */
-
-/* What is wrong with the small-block reserve but its tag [U1]; NULL: nothing is. */
-static const char *gmlk_small_reserve_wrong(const gmlk_block *small_reserve) {
-  if (small_reserve->prev->state == GMLK_FREE) return "U1: the small-block reserve is out of place";
-  if (!small_reserve->stream && small_reserve->u.epoch)
-    return "U1: a clean small-block reserve is of an epoch";
-  return small_reserve->flags ? "U1: the small-block reserve has flags" : NULL;
-}
 
 /* Whether the small-block reserve holds a small block of the stream. */
 static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_t grains) {
@@ -9557,34 +9473,6 @@ static gmlake_result gmlk_copies_finish(gmlk_batch *batch, gmlk_arena *a, int to
   return result ? result : gmlk_copies_wait(batch, a, to_host);
 }
 
-/* What is wrong with an arena's copies and its host copy [Q1], [Q2]; NULL: nothing is. */
-static const char *gmlk_copies_wrong(const gmlk_arena *a) {
-  const gmlk_host_copy *piece;
-  uint64_t end = 0;
-  size_t i;
-  if (a->copy_count > a->copy_capacity) return "Q1: more copies than room for them";
-  if (a->host_copy_count > a->host_copy_capacity)
-    return "Q1: more pieces of a host copy than room for them";
-  for (i = 0; i < a->host_copy_count; end += a->host_copies[i++].bytes)
-    if (!a->host_copies[i].memory || a->host_copies[i].offset != end)
-      return "Q1: a piece of the host copy is not in its place";
-  if (end != a->host_copy_bytes) return "Q1: the host copy is not of its size";
-  end = 0;
-  for (i = 0; i < a->copy_count; i++) {
-    const gmlk_copy *copy = &a->copies[i];
-    const uint32_t last = copy->at + copy->grains - 1;
-    if (!copy->grains || copy->at >= a->tail.at) return "Q1: a copy lies outside the arena";
-    if (copy->offset < end) return "Q1: copies are out of order";
-    if (gmlk_slot_of(a, copy->at) != gmlk_slot_of(a, last)) return "Q1: a copy is of 2 chunks";
-    end = copy->offset + gmlk_to_bytes(copy->grains);
-    if (end > a->host_copy_bytes) return "Q1: a copy lies outside the host copy";
-    piece = gmlk_host_copy_at(a, copy->offset);
-    if (end > piece->offset + piece->bytes) return "Q1: a copy lies in 2 pieces of the host copy";
-  }
-  if (a->copy_done != a->copy_next) return "Q2: a copy runs";
-  return a->copy_next > a->copy_count ? "Q2: more copies are done than there are" : NULL;
-}
-
 /* ---- >>lend ------------------------------------------------------------------------------------
    Lends what a graph's pool has free, and takes it back. A loan has a number of the same kind as a
    capture's. While the pool is lent, its free memory that graphs know has this number as its tag:
@@ -9907,7 +9795,6 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   const int is_home = a == &l->home;
   gmlake_result result = GMLAKE_OK;
   a->chunk_bytes = chunk_bytes;
-  a->checksum = gmlk_checksum(0, a->limit_bytes);
   a->chunk_log = gmlk_log2(chunk_bytes / GMLK_GRAIN);
   gmlk_area_init(&a->area, gmlk_min(arena_bytes, gmlk_to_bytes(GMLK_GRAINS_MAX)),
                  is_home ? device + device / 8 : part, chunk_bytes);
@@ -14702,16 +14589,6 @@ static gmlake_result gmlk_leave_driver(gmlake *l, gmlake_result result) {
   return gmlk_leave(l, result);
 }
 
-/* The same after gmlake_check. broken: what is; then the queue of messages may be, too. */
-static gmlake_result gmlk_leave_checked(gmlake *l, const char *broken) {
-  gmlake_result result;
-  if (!broken) return gmlk_leave_driver(l, GMLAKE_OK);
-  result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", "%s", broken);
-  gmlk_unlock_driver(l);
-  gmlk_unlock_state(l);
-  return result;
-}
-
 /* Takes both locks, for a call that drives the device, which the call before it may have lost. */
 static gmlake_result gmlk_enter_driver(gmlake *l) {
   gmlake_result result = gmlk_enter(l);
@@ -15151,7 +15028,6 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
       gmlk_arena_open(l, &l->home, l->desc.chunk_bytes, l->desc.arena_bytes, l->desc.window_bytes);
   l->desc.arena_bytes = l->home.area.most * l->desc.chunk_bytes;
   l->desc.window_bytes = l->home.window_space.area.most * l->desc.chunk_bytes;
-  l->checksum = gmlk_desc_checksum(&l->desc);
   return result;
 }
 
@@ -15449,7 +15325,9 @@ GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *l, gmlake_desc *out_desc) {
 
 GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
   gmlake_result result = gmlk_enter_to_ask(l);
-  return result ? result : gmlk_leave_checked(l, gmlk_check(l));
+  const char *broken = result ? NULL : gmlk_check(l);
+  if (broken) result = gmlk_fail(l, GMLAKE_ERROR_CORRUPT, "gmlake_check", "%s", broken);
+  return broken || !result ? gmlk_leave_driver(l, result) : result;
 }
 
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_released_bytes) {
@@ -15657,110 +15535,54 @@ GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
 }
 
 /* ---- >>check --------------------------------------------------------------------------------
-   Recomputes what the other sections keep, or asks functions of theirs (gmlk_index_wrong and the
-   like), and names the first invariant that does not hold, one of those sections or of these:
+   Looks for bugs of the lake itself: walks all that the lake reaches, recomputes what the other
+   sections keep, and names the first invariant that does not hold, one of those sections or of
+   these:
 
-   [L1] each pool stands in the list of arenas under its number; between calls no request is
-        served, and the bar is up exactly where the lake is lost or a callback runs;
-   [L2] the host's bytes are those of all that the lake reaches, but for extra records of calls
-   under way;
-   [L3] no stream, event, handle or window's number is there twice; of several hundred and more one
-        may be missed;
-   [L4] the figures are what a walk counts, and no peak is lower than its figure;
-   [L5] limits and choices are those of create: what they were is kept as a checksum.
+   [L1] each arena stands in the list under its number; between calls no request is served, and the
+        bar is up exactly where the lake is lost or a callback runs;
+   [L2] the figures are what a walk counts, no peak is lower than its figure, no limit exceeded.
 
-   A number that leads into a table is compared with the table's size first. Links and sizes of
-   tables are believed: damage there may end the program before it is told. Of destroyed pools
-   whose memory the driver did not take back only the chunks are counted; while there is one, [L2]
-   and [R1] are not looked at. Changes nothing. O(everything). */
+   Each record is visited once, where its owner keeps it: blocks in the tiling of their arena,
+   windows and buffers in that of their address space. What else has to find a record is asked for
+   it there, and holds as many in the end as should be found. What two sides count by stream or by
+   slot is compared as a sum of the numbers of streams or slots: their difference is 0 in the end.
 
-#define GMLK_SEEN_LOG 10u
-#define GMLK_SEEN_STEPS 16u
+   Links, sizes of tables, extents and what the caller asked for are believed: damage there may end
+   the program before it is told. Of destroyed pools whose memory the driver did not take back only
+   the chunks are counted; while there is one, [R1] is not looked at. Changes nothing.
+   O(everything), and a search for what stands in trees. */
 
-typedef struct gmlk_checker { /* what the walk has reached */
+typedef struct gmlk_checker {
   const gmlake *l;
-  const char *broken; /* the first invariant found broken */
-  uint32_t guard;     /* slots of address space behind each window and buffer */
-  gmlake_stats found; /* [L4] what a walk can count of it */
-  size_t host_bytes, records, pending_count, queued, returns;
-  uint64_t seen[(1u << GMLK_SEEN_LOG) + GMLK_SEEN_STEPS]; /* [L3] */
-  const gmlk_arena *a;             /* the one that is looked at, and in it: */
-  size_t pieces;                   /* less those that windows count */
-  size_t windows, stitched, users; /* windows, their bytes; the user's blocks, pending ones too */
-  uint64_t order;                  /* of a tree: where its next block may begin */
-  /* Prints of what is there, less those of what has to be the same: 0 in the end. */
-  uint64_t uses;              /* streams of live blocks [F7], less what the streams count */
-  uint64_t gaps, run_seconds; /* blocks for the trees [A7], [A3], less those that stand there */
-  uint64_t mapped;            /* mappings [W6], less what chunks count */
-  uint64_t placed;            /* [B3] the same of buffers' mappings alone */
-  uint64_t spaces;            /* address space in use [V2], less what windows and buffers have */
-  uint64_t owned;             /* chunks committed [B1], less those of pages */
-  uint64_t idle;              /* idle windows [W5], less those in trees */
+  const char *broken;                /* the first invariant found broken */
+  gmlake_stats found;                /* [L2] what a walk can count of it */
+  size_t records;                    /* [R1] blocks of all tilings */
+  size_t returns;                    /* [N5] pending blocks that are shared */
+  size_t pending, queued;            /* [N1], [N4] in lists and queues, less blocks and uses */
+  uint64_t uses;                     /* [F7] streams of live blocks, less what streams count */
+  uint64_t captures;                 /* [F5] arenas captured into, less what pools count */
+  const gmlk_arena *a;               /* the one that is looked at, and in it: */
+  uint64_t grains;                   /* [A6] that are free, less what it counts; the same below: */
+  size_t holes, gaps, run_seconds;   /* [A3], [A7] blocks that stand in bins and trees */
+  size_t users, pieces;              /* the user's blocks; [W4] pieces, less live windows' */
+  size_t windows, stitched;          /* windows that are not lost, and the bytes that they map */
+  size_t idle, lost, buffers, voids; /* [W5], [B4] windows for trees and lists; buffers */
+  uint64_t mapped, placed;           /* [W6], [B3] slots of mappings, less what chunks count */
+  uint64_t owned;                    /* [B1] slots of committed places, less those of blocks */
 } gmlk_checker;
 
 /* Returns whether everything has held so far. */
 static int gmlk_expect(gmlk_checker *c, int holds, const char *invariant) {
   if (!holds && !c->broken) c->broken = invariant;
-  return holds && !c->broken;
-}
-
-/* [L3]. pre: not 0. */
-static void gmlk_check_once(gmlk_checker *c, uint64_t value, const char *invariant) {
-  uint64_t *seen = &c->seen[gmlk_mix(value) >> (64u - GMLK_SEEN_LOG)];
-  unsigned steps = GMLK_SEEN_STEPS;
-  while (--steps && *seen && *seen != value) seen++;
-  gmlk_expect(c, *seen != value, invariant);
-  *seen = value;
-}
-
-/* [L2] A table is there exactly where it has bytes. */
-static void gmlk_check_table(gmlk_checker *c, const void *table, size_t bytes) {
-  gmlk_expect(c, !table == !bytes, "L2: a table is missing, or has no size");
-  c->host_bytes += bytes;
-}
-
-/* Of a number, or of a record's address: sums of prints tell two multisets apart. */
-static uint64_t gmlk_check_hash(uint64_t value) {
-  uint64_t mixed = (value + 1) * 0x9E3779B97F4A7C15u;
-  return (mixed ^ (mixed >> 29)) * 0xBF58476D1CE4E5B9u;
-}
-
-static uint64_t gmlk_check_name(const void *record) { return gmlk_check_hash((uintptr_t)record); }
-
-static void gmlk_check_lake(gmlk_checker *c) {
-  const gmlake *l = c->l;
-  const char *wrong = gmlk_index_wrong(&l->index);
-  static const char list[] = "L1: an arena is not where the list has it";
-  size_t i;
-  gmlk_expect(c, l->checksum == gmlk_desc_checksum(&l->desc),
-              "L5: a limit or a choice has changed");
-  gmlk_expect(c, l->is_restricted == (l->lost || l->callbacks), "L1: is_restricted is wrong");
-  gmlk_expect(c, !l->served, "L1: served names a request that is over");
-  gmlk_expect(c, l->message_count <= (l->desc.logger.fn ? GMLK_LOG_QUEUE : 0),
-              "L1: more messages wait than there is room for, or no logger reads them");
-  gmlk_expect(c, l->arena_count <= l->arena_capacity && l->arenas[0] == &l->home, list);
-  for (i = 1; i < l->arena_capacity; i++) {
-    const gmlk_arena *a = l->arenas[i];
-    gmlk_expect(c, !a || (i < l->arena_count && a->number == i && a == &a->pool->arena), list);
-  }
-  gmlk_check_table(c, l, sizeof(gmlake));
-  gmlk_check_table(c, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
-  gmlk_check_table(c, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
-  gmlk_check_table(c, l->driver.peers, l->driver.peer_count * sizeof(int));
-  gmlk_check_table(c, l->view_memory, l->view_bytes);
-  gmlk_check_table(c, l->index.memory, (l->index.row_count + 1) * sizeof(gmlk_row));
-  gmlk_expect(c, !wrong, wrong);
-}
-
-/* What has a number, in use or not; NULL: there is no such number. */
-static gmlk_stream *gmlk_check_named(const gmlk_checker *c, unsigned number) {
-  const gmlk_streams *all = &c->l->streams;
-  return number >= GMLK_FIRST_STREAM && number < all->count ? all->items[number] : NULL;
+  return !c->broken;
 }
 
 /* A number in use: of a stream, forgotten or not, or, with is_capture, of a capture or loan. */
 static gmlk_stream *gmlk_check_used(const gmlk_checker *c, unsigned number, int is_capture) {
-  gmlk_stream *s = gmlk_check_named(c, number);
+  const gmlk_streams *all = &c->l->streams;
+  const int is_number = number >= GMLK_FIRST_STREAM && number < all->count;
+  gmlk_stream *s = is_number ? all->items[number] : NULL;
   return s && s->is_used && s->is_capture == is_capture ? s : NULL;
 }
 
@@ -15769,97 +15591,59 @@ static uint64_t gmlk_check_fenced(gmlk_stream *s) {
   return s->fence_count ? gmlk_stream_fence_at(s, s->fence_count - 1)->epoch : s->done;
 }
 
-/* [F1], [F2], [F4], [F6], [F9] of one number. */
-static void gmlk_check_fences(gmlk_checker *c, gmlk_stream *s) {
-  const int is_timed = c->l->streams.is_timed;
+/* [F1], [F2], [F4], [F6], [N4] of one number. */
+static void gmlk_check_stream(gmlk_checker *c, gmlk_stream *s, unsigned number) {
+  const gmlk_used *use, *before = NULL;
   uint64_t last = s->done;
   unsigned i;
-  gmlk_check_table(c, s->waits, s->wait_capacity * sizeof(gmlk_wait));
-  if (!gmlk_expect(c, s->wait_count <= s->wait_capacity, "F6: more waits than room")) return;
-  for (i = 0; i < s->wait_count; i++) {
-    const gmlk_stream *of = gmlk_check_named(c, s->waits[i].stream);
-    gmlk_expect(c, of != NULL, "F6: a wait names no stream");
-    gmlk_expect(c, s->waits[i].epoch < (of ? of->epoch : 1), "F6: a wait is for an epoch to come");
-  }
-  gmlk_expect(c, s->done < s->epoch && s->epoch < GMLK_ENDLESS, "F1: epochs are out of order");
-  gmlk_expect(c, is_timed || !s->lag_ns, "F9: a stream was measured");
-  gmlk_expect(c, s->fence_head < GMLK_FENCES, "F2: a fence lies outside its ring");
-  if (!gmlk_expect(c, s->fence_count <= GMLK_FENCES, "F2: a fence lies outside its ring")) return;
+  gmlk_expect(c, last < s->epoch, "F1: epochs are out of order");
   for (i = 0; i < s->fence_count; i++) {
     const gmlk_fence *fence = gmlk_stream_fence_at(s, i);
-    gmlk_expect(c, fence->epoch < s->epoch && fence->epoch > last, "F2: fences out of order");
-    gmlk_expect(c, is_timed || !fence->at_ns, "F9: an event has a time");
-    if (gmlk_expect(c, fence->event != NULL, "F2: a fence has no event"))
-      gmlk_check_once(c, (uintptr_t)fence->event, "L3: one event is in two places");
+    const int is_between = fence->epoch > last && fence->epoch < s->epoch;
+    gmlk_expect(c, fence->event && is_between, "F2: fences are out of order");
     last = fence->epoch;
   }
-  gmlk_expect(c, s->is_dirty || gmlk_check_fenced(s) + 1 == s->epoch, "F4: an epoch has no fence");
-}
-
-/* [F5], [F8] of one number. */
-static void gmlk_check_number(gmlk_checker *c, const gmlk_stream *s) {
-  static const char state[] = "F5: a stream is in no known state";
-  const uintptr_t value = (uintptr_t)s->value;
-  const int is_named = gmlk_stream_is_named(s), has_work = s->fence_count || s->is_dirty;
-  gmlk_expect(c, !s->id || c->l->streams.may_end, "F8: a stream's id was not asked");
-  gmlk_expect(c, (s->is_used | s->is_capture | s->is_forgotten | s->is_dirty) <= 1, state);
-  gmlk_expect(c, s->is_capture ? !s->is_forgotten : s->is_used, state);
-  gmlk_expect(c, !has_work || (s->is_used && !s->is_capture), "F5: what is no stream has work");
-  gmlk_expect(c, s->kind <= GMLAKE_STREAM_URGENT, "F5: a stream is of no kind");
-  gmlk_expect(c, s->born <= c->l->records.serial, "F5: a stream is of a time to come");
-  if (s->capture) {
-    const gmlk_stream *capture = gmlk_check_used(c, s->capture, 1);
-    gmlk_expect(c, is_named, "F5: a capture has no stream");
-    gmlk_expect(c, capture && capture->value == s->value, "F5: a capture is another stream's");
-    gmlk_expect(c, s->arena && s->arena < c->l->arena_count && c->l->arenas[s->arena],
-                "F5: a capture has no pool");
+  gmlk_expect(c, s->is_dirty || last + 1 == s->epoch, "F4: an epoch has no fence");
+  for (i = 0; i < s->wait_count; i++) {
+    const gmlk_stream *of = c->l->streams.items[s->waits[i].stream];
+    gmlk_expect(c, s->waits[i].epoch < of->epoch, "F6: a wait is for an epoch to come");
   }
-  if (!is_named) return;
-  gmlk_expect(c, (!value || value > 2) && s->value != GMLAKE_STREAM_NONE,
-              "F5: a stream has a value that no stream can have");
-  gmlk_check_once(c, gmlk_check_hash(value), "L3: two numbers stand for one stream");
+  for (use = s->uses_first; use; before = use, use = use->next, c->queued++) {
+    const int is_next = !before || before->epoch <= use->epoch;
+    gmlk_expect(c, use->stream == number && is_next, "N4: a queue is out of order");
+  }
+  c->uses -= (uint64_t)s->uses * number;
 }
 
+/* [F5]. */
 static void gmlk_check_streams(gmlk_checker *c) {
+  static const char counts[] = "F5: a count of streams or captures is wrong";
   const gmlk_streams *all = &c->l->streams;
-  const size_t rooms = all->event_capacity / (GMLK_FENCES + 1) + GMLK_FIRST_STREAM;
-  size_t live = all->live_count, used = all->used_count, lost = all->lost_count, i;
-  size_t captured = all->capture_count, captures = captured + c->l->loan_count;
-  size_t events = all->event_count;
-  gmlk_stream *s;
-  gmlk_check_table(c, all->items, all->capacity * sizeof(gmlk_stream *));
-  gmlk_check_table(c, all->events, all->event_capacity * sizeof(void *));
-  gmlk_expect(c, all->is_timed == (c->l->desc.cross_stream == GMLAKE_WAIT_IF_SOON),
-              "F9: the streams are timed, or not");
-  gmlk_expect(c, all->count <= gmlk_min(all->capacity, rooms), "F5: more streams than room");
-  gmlk_expect(c, all->event_count <= all->event_capacity, "F5: more events than room");
-  for (i = 0; i < all->capacity && !c->broken; i++)
-    gmlk_expect(c, !all->items[i] == (i < GMLK_FIRST_STREAM || i >= all->count),
-                "F5: a number has no record, or a record no number");
-  if (c->broken) return;
+  const gmlk_stream *last = all->last ? all->items[all->last] : NULL;
+  size_t named = 0, used = 0, lost = 0, captured = 0, captures = 0, events = all->event_count;
+  unsigned i;
   for (i = GMLK_FIRST_STREAM; i < all->count; i++) {
-    const int is_stream = gmlk_check_used(c, (unsigned)i, 0) != NULL;
-    s = all->items[i];
-    c->host_bytes += sizeof(gmlk_stream);
-    gmlk_check_number(c, s);
-    gmlk_check_fences(c, s);
-    live -= (size_t)gmlk_stream_is_named(s);
-    used -= is_stream && !(s->is_forgotten && gmlk_stream_is_complete(s));
-    lost -= is_stream && gmlk_stream_is_lost(s);
-    captured -= s->capture != 0;
+    gmlk_stream *s = all->items[i];
+    const gmlk_stream *capture = gmlk_check_used(c, s->capture, 1);
+    const int is_named = gmlk_stream_is_named(s), is_stream = s->is_used && !s->is_capture;
+    const int is_own = is_named && capture && capture->value == s->value;
+    gmlk_check_stream(c, s, i);
+    gmlk_expect(c, !s->capture || is_own, "F5: a capture is another stream's");
+    named += (size_t)is_named;
+    used += is_stream && !(s->is_forgotten && gmlk_stream_is_complete(s));
+    lost += is_stream && gmlk_stream_is_lost(s);
+    captured += s->capture != 0;
+    captures += s->is_used && s->is_capture;
     events += s->fence_count;
-    captures -= s->is_used && s->is_capture;
-    c->uses -= s->uses * gmlk_check_hash(i);
+    if (s->capture) c->captures += s->arena;
   }
-  gmlk_expect(c, !(live | used | lost | captured), "F5: a count of streams or captures is wrong");
-  gmlk_expect(c, !captures, "F5: a capture's number is lost");
+  gmlk_expect(c, named == all->live_count && used == all->used_count, counts);
+  gmlk_expect(c, lost == all->lost_count && captured == all->capture_count, counts);
+  gmlk_expect(c, captures == captured + c->l->loan_count, counts);
   gmlk_expect(c, events <= all->event_capacity, "F5: no room to give all events back");
-  for (i = 0; i < all->event_count; i++)
-    if (gmlk_expect(c, all->events[i] != NULL, "F5: an idle event is NULL"))
-      gmlk_check_once(c, (uintptr_t)all->events[i], "L3: one event is in two places");
-  s = gmlk_check_used(c, all->last, 0);
-  gmlk_expect(c, !all->last || (s && !s->is_forgotten && s->value == all->last_value),
-              "F5: last is not the number of last_value");
+  if (last)
+    gmlk_expect(c, gmlk_stream_is_named(last) && last->value == all->last_value,
+                "F5: last is not the number of last_value");
 }
 
 /* A tag of memory that is free, or will be: [F1], [F4]. */
@@ -15874,53 +15658,50 @@ static void gmlk_check_tag(gmlk_checker *c, unsigned stream, uint64_t epoch, con
   }
 }
 
-/* What stands in bins is free memory of this tag and arena. Returns how many blocks. */
+/* [H1] to [H5]: what stands in bins is free memory of this tag and arena. Returns how many. */
 static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *bins, unsigned stream,
                               uint32_t arena) {
-  const char *wrong = gmlk_bins_wrong(bins);
-  const gmlk_block *b;
+  uint64_t grains = 0, words = 0;
+  size_t count = 0;
   unsigned bin;
-  c->host_bytes += sizeof(gmlk_bins);
-  if (!gmlk_expect(c, !wrong, wrong)) return 0;
-  for (bin = gmlk_bin_from(bins, 1); bin < GMLK_BINS; bin = gmlk_bin_from(bins, bin + 1))
-    for (b = gmlk_bin_next(bins, bin, NULL); b; b = gmlk_bin_next(bins, bin, b))
+  for (bin = 0; bin < GMLK_BINS; bin++) {
+    const gmlk_link *ring = &bins->rings[bin], *link = ring->next;
+    const uint64_t bit = bins->bits[bin / 64u] >> (bin % 64u) & 1u;
+    if (!bit && link == ring) continue;
+    words |= (uint64_t)1 << (bin / 64u);
+    gmlk_expect(c, bit && link != ring, "H2: a bin's bit is wrong");
+    for (; link != ring && !c->broken; link = link->next, count++) {
+      const gmlk_block *b = gmlk_linked(link);
+      const uint32_t hole = b->hole;
+      gmlk_expect(c, link->prev->next == link && link->next->prev == link, "H3: a link differs");
       gmlk_expect(c, gmlk_has_tag(b, stream) && b->arena == arena, "A3: bins have another's block");
-  return bins->count;
+      gmlk_expect(c, hole && gmlk_bin_of(hole) == bin, "H1: a block in a wrong bin");
+      gmlk_expect(c, hole - bins->none_from >= bins->none_count, "H5: a hole said to be absent");
+      grains += hole;
+    }
+  }
+  gmlk_expect(c, words == bins->words, "H2: a word's bit is wrong");
+  gmlk_expect(c, grains == bins->grains && count == bins->count, "H4: a total of bins is wrong");
+  return count;
 }
 
-/* Whether a block stands in a tree: that of the arena's gaps; for GMLK_GRAPH_OWNED that of used
-   address space; for a stream, of its pool. */
-static int gmlk_check_is_forked(const gmlk_block *b, unsigned stream) {
-  const gmlk_block *before;
-  if (stream == GMLK_GRAPH_OWNED) return b->state != GMLK_FREE;
-  if (!stream) return b->state == GMLK_UNBACKED && b->hole == b->grains;
-  if (!gmlk_has_tag(b, stream) || b->hole) return 0;
-  before = gmlk_before_clean(b);
-  return gmlk_has_tag(before, stream) && before->hole;
+/* How many blocks a search of a tree finds. */
+static size_t gmlk_check_tree(gmlk_block *root) {
+  const gmlk_block *b;
+  size_t count = 0;
+  for (b = gmlk_tree_from(root, 0); b; b = gmlk_tree_from(root, b->at + 1)) count++;
+  return count;
 }
 
-/* [T1], [T2] of a block and all below it, from lower addresses to higher ones. Returns the sum of
-   their prints. */
-static uint64_t gmlk_check_tree(gmlk_checker *c, const gmlk_block *b, const gmlk_block *above,
-                                unsigned stream, const char *invariant) {
-  uint64_t sum;
-  if (!b || !gmlk_expect(c, gmlk_check_is_forked(b, stream), invariant)) return 0;
-  gmlk_expect(c, !above || gmlk_tree_above(above, b), "T2: a block stands above a higher rank");
-  sum = gmlk_check_name(b) + gmlk_check_tree(c, b->as.fork.less, b, stream, invariant);
-  gmlk_expect(c, b->at >= c->order, "T1: a block stands on the wrong side");
-  c->order = (uint64_t)b->at + 1;
-  return sum + gmlk_check_tree(c, b->as.fork.more, b, stream, invariant);
+static size_t gmlk_check_windows_in(gmlk_window *root) {
+  const gmlk_window *w;
+  size_t count = 0;
+  for (w = gmlk_window_from(root, 0, 0); w; count++)
+    w = gmlk_window_from(root, w->key, w->number + 1);
+  return count;
 }
 
-/* The hole that a free block should stand in its pool with. */
-static uint32_t gmlk_check_hole(const gmlk_block *b) {
-  const gmlk_block *before = gmlk_before_clean(b), *behind = b;
-  if (b->stream == GMLK_CLEAN) return b->grains;
-  if (b->stream == GMLK_GRAPH_OWNED || gmlk_has_tag(before, b->stream)) return 0;
-  while (gmlk_is_open(behind, b->stream)) behind = behind->next;
-  return behind->at - gmlk_block_end(before);
-}
-
+/* [N1], [N2], [N4] of one block, and its part of [F7]. */
 static void gmlk_check_extra(gmlk_checker *c, const gmlk_block *b) {
   const gmlk_extra *extra = b->as.live.extra;
   const int is_pending = b->state == GMLK_PENDING;
@@ -15929,124 +15710,65 @@ static void gmlk_check_extra(gmlk_checker *c, const gmlk_block *b) {
     return;
   gmlk_expect(c, extra->block == (is_pending ? b : NULL),
               "N1: an extra record names another block");
-  c->host_bytes += sizeof(gmlk_extra);
-  gmlk_check_table(c, extra->used, extra->used_capacity * sizeof(gmlk_used));
-  if (!gmlk_expect(c, extra->used_count <= extra->used_capacity, "N2: too many streams")) return;
   for (i = 0; i < extra->used_count; i++) {
     const gmlk_used *use = &extra->used[i];
     const gmlk_stream *s = gmlk_check_used(c, use->stream, 0);
     if (!gmlk_expect(c, s != NULL, "N2: a block is used on no stream")) return;
-    left += use->extra == extra;
-    if (!is_pending && gmlk_use_is_known(c->l, use)) c->uses += gmlk_check_hash(use->stream);
+    if (!is_pending && gmlk_use_is_known(c->l, use)) c->uses += use->stream;
     if (!is_pending) continue;
+    left += use->extra == extra;
     gmlk_check_tag(c, use->stream, use->epoch, "F1: a pending use is of an epoch to come");
-    gmlk_expect(c, use->extra == extra || use->epoch <= s->done,
-                "N4: a pending use is in no queue");
+    gmlk_expect(c, use->extra || use->epoch <= s->done, "N4: a pending use is in no queue");
   }
   if (!is_pending) return;
-  gmlk_check_tag(c, extra->stream, extra->epoch,
-                 "F1: a pending block's tag is of an epoch to come");
+  gmlk_check_tag(c, extra->stream, extra->epoch, "F1: a pending block is of an epoch to come");
   gmlk_expect(c, left == extra->uses_left, "N4: a count of uses in queues is wrong");
   gmlk_expect(c, left || extra->is_shared, "N4: a pending block waits for nothing");
   c->returns += (size_t)extra->is_shared;
-  c->queued += left;
-}
-
-/* [A9] The serial and the flags of what has an owner. */
-static void gmlk_check_serial(gmlk_checker *c, const gmlk_block *b, unsigned known) {
-  gmlk_expect(c, b->u.serial && b->u.serial <= c->l->records.serial,
-              "A9: a serial was never given");
-  gmlk_expect(c, !(b->flags & ~known), "A9: a block was asked for in no such way");
+  c->queued -= left;
+  c->pending--;
 }
 
 /* A block of the user's, `first_at` being where its first byte lies at home. */
 static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t address,
                              uint32_t first_at) {
-  const gmlk_arena *a = c->a;
-  const int is_live = b->state == GMLK_LIVE, is_window = b->as.live.window != NULL;
-  const gmlk_stream *s = gmlk_check_named(c, b->stream);
-  unsigned known = GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW;
-  if (!is_window) known |= GMLK_IN_THE_WAY;
-  if (a->pool) known |= GMLK_IN_GRAPH;
-  if (a->pool && a->pool->loan.number) known |= GMLAKE_TRANSIENT; /* [G2] */
-  if (c->l->desc.residency.fn) known |= GMLAKE_TELL_RESIDENCY;
-  if (a->keeps_apart && !is_live) known |= GMLK_APART;
-  gmlk_check_serial(c, b, known);
-  gmlk_expect(c, !(b->flags & GMLAKE_EXCLUSIVE) || gmlk_is_chunks(a, first_at, b->grains),
-              "A9: an exclusive block shares a chunk");
-  gmlk_expect(c, !(b->flags & GMLAKE_NO_STITCH) || !is_window, "A9: a window is forbidden");
-  gmlk_expect(c, gmlk_index_get(&c->l->index, address) == (is_live ? b : NULL),
-              "I1: the index is not of the live blocks");
+  const gmlk_block *found = gmlk_index_get(&c->l->index, address);
+  const int is_live = b->state == GMLK_LIVE, is_whole = gmlk_is_chunks(c->a, first_at, b->grains);
+  const int must_be_whole = b->flags & GMLAKE_EXCLUSIVE, may_not = b->flags & GMLAKE_NO_STITCH;
+  gmlk_expect(c, is_whole || !must_be_whole, "A9: an exclusive block shares a chunk");
+  gmlk_expect(c, !may_not || !b->as.live.window, "A9: a window is forbidden");
+  gmlk_expect(c, found == (is_live ? b : NULL), "I1: the index is not of the live blocks");
   gmlk_check_extra(c, b);
   c->users++;
-  c->pending_count += !is_live;
-  if (!is_live) return;
-  gmlk_expect(c, b->slack < gmlk_to_bytes(b->grains), "A9: a block's rounding is as large as it");
-  gmlk_expect(c, !b->stream || (s && s->is_used), "A9: a block is of no stream");
-  if (c->l->streams.may_end && s && gmlk_own_stream(c->l, b)) c->uses += gmlk_check_hash(b->stream);
+  if (is_live && c->l->streams.may_end && gmlk_own_stream(c->l, b)) c->uses += b->stream;
 }
 
 /* [W1], [W2]: pieces that lie in the arena, of as many chunks as are mapped; [W4] those of a live
    window are its own. Returns the grains. */
-static uint32_t gmlk_check_pieces(gmlk_checker *c, const gmlk_window *w) {
-  const int is_live = w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING;
+static uint32_t gmlk_check_pieces(gmlk_checker *c, const gmlk_window *w, int is_live) {
   const gmlk_arena *a = c->a;
-  uint32_t i, n, grains = 0, chunks = 0, last = 0;
-  for (i = 0; i < w->piece_count && chunks < w->chunk_count; i++) {
+  uint32_t i, slot, grains = 0, chunks = 0, end = 0, at = 0;
+  for (i = 0; i < w->piece_count; i++) {
     const gmlk_piece *s = &w->pieces[i];
     const gmlk_block *b = s->block;
-    const uint32_t end = s->at + s->grains;
-    const int is_inside = s->at < a->tail.at && s->grains && s->grains <= a->tail.at - s->at;
-    if (!gmlk_expect(c, is_inside, "W2: a window's piece lies outside the arena")) return 0;
-    n = last = gmlk_piece_slot(a, s);
-    gmlk_expect(c, !i || s->at == gmlk_slot_at(a, n), "W1: a piece begins inside a chunk");
-    gmlk_expect(c, i + 1 == w->piece_count || end == gmlk_slot_at(a, gmlk_slot_of(a, end)),
-                "W1: a piece ends inside a chunk");
-    gmlk_expect(c,
-                !is_live || (b && b->state == GMLK_PIECE && b->as.live.window == w &&
-                             b->arena == a->number && b->at == s->at && b->grains == s->grains),
-                "W4: a live window's piece is not its own");
+    const int is_its = !is_live || (b->state == GMLK_PIECE && b->as.live.window == w);
+    const int is_all = !is_live || (b->at == s->at && b->grains == s->grains);
+    at = s->at;
+    gmlk_expect(c, !i || !((at | end) & (gmlk_chunk_grains(a) - 1)), "W1: pieces meet in a chunk");
+    end = at + s->grains;
+    if (!gmlk_expect(c, at < end && end <= a->tail.at, "W2: a piece is not in the arena")) return 0;
+    gmlk_expect(c, is_its && is_all, "W4: a live window's piece is not its own");
     grains += s->grains;
-    chunks += gmlk_piece_chunks(a, s);
-    for (; n < last + gmlk_piece_chunks(a, s); n++) c->mapped += gmlk_check_hash(n);
+    for (slot = gmlk_slot_of(a, at); slot < gmlk_slot_from(a, end); slot++, chunks++)
+      c->mapped += slot + 1;
   }
-  gmlk_expect(c, i && i == w->piece_count && chunks == w->chunk_count,
-              "W2: a window's chunks do not match its address space");
-  gmlk_expect(c, i < 2 || gmlk_slot_of(a, w->pieces->at + w->pieces->grains - 1) != last,
-              "W2: a window's ends share a chunk");
+  end = w->pieces->at + w->pieces->grains - 1;
+  gmlk_expect(c, chunks == w->chunk_count, "W2: a window maps more or fewer chunks");
+  gmlk_expect(c, i == 1 || gmlk_slot_of(a, end) != gmlk_slot_of(a, at), "W2: ends share a chunk");
   return grains;
 }
 
-/* Any window. is_lost: it is mapped for good, perhaps in part, perhaps not made to its end. */
-static void gmlk_check_window(gmlk_checker *c, const gmlk_window *w, int is_lost) {
-  const gmlk_arena *a = c->a;
-  const gmlk_block *va = w->va;
-  const uint32_t chunks = w->chunk_count;
-  static const char space[] = "W2: a window's chunks do not match its address space";
-  const int is_partial = is_lost || a->sleep == GMLK_ASLEEP; /* it may be */
-  uint64_t at = gmlk_va_address(a, &a->window_space, va);
-  uint32_t grains;
-  c->host_bytes += gmlk_window_record_bytes(w->piece_count);
-  gmlk_expect(c, w->piece_count && w->piece_count <= chunks, "W2: too many pieces");
-  gmlk_expect(c, va->grains == chunks + c->guard, space);
-  gmlk_expect(c, va->slack == chunks || (is_partial && va->slack && va->slack < chunks), space);
-  gmlk_expect(c, va->u.owner == w, "V2: address space is another window's");
-  c->spaces -= gmlk_check_name(va);
-  grains = gmlk_check_pieces(c, w);
-  if (c->broken || (is_lost && !w->number)) return;
-  c->windows += !is_lost;
-  c->stitched += is_lost ? 0 : chunks * a->chunk_bytes;
-  gmlk_expect(c, w->self.arena == a->number, "A1: a block names another arena");
-  gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
-  gmlk_expect(c, grains >= a->windows.grains_min, "W8: a window is smaller than any");
-  gmlk_expect(c, w->number && w->number <= a->windows.number, "W8: a window is newer than any");
-  gmlk_check_once(c, gmlk_check_hash(~(w->number << 16 | a->number)),
-                  "L3: two windows have one number");
-  at += gmlk_home(a, w->pieces->at) - gmlk_slot_home(a, gmlk_piece_slot(a, w->pieces));
-  gmlk_expect(c, w->address == at, "W2: a window is not where its address space is");
-}
-
-/* Whether the block with the serial that an idle window waits for is under it, and knows it. */
+/* [W7] Whether the block with the serial that an idle window waits for is under it, and knows. */
 static int gmlk_check_is_blocked(const gmlk_arena *a, const gmlk_window *w) {
   const uint64_t serial = w->key - GMLK_BLOCKED;
   uint32_t i;
@@ -16058,457 +15780,287 @@ static int gmlk_check_is_blocked(const gmlk_arena *a, const gmlk_window *w) {
   return 0;
 }
 
-/* A tree of windows: ranks, and the order in which it is walked; *before is the last one. */
-static void gmlk_check_window_tree(gmlk_checker *c, const gmlk_window *w, const gmlk_window *above,
-                                   const gmlk_window **before) {
-  static const char place[] = "W5: an idle window's place in its tree is wrong";
-  const int is_below = w && (!above || gmlk_window_above(above, w));
-  if (!w || !gmlk_expect(c, w->self.state == GMLK_IDLE && is_below, place)) return;
-  gmlk_check_window_tree(c, w->less, w, before);
-  gmlk_expect(c, !*before || gmlk_window_precedes(*before, w->key, w->number), place);
-  c->idle -= gmlk_check_name(w);
-  *before = w;
-  gmlk_check_window_tree(c, w->more, w, before);
-}
-
 /* [W5], [W7]. */
-static void gmlk_check_idle(gmlk_checker *c) {
-  static const char place[] = "W5: an idle window is not where it should be";
-  const gmlk_windows *windows = &c->a->windows;
-  const gmlk_window *w, *before = NULL;
-  int i;
-  for (w = windows->idle_first; w; before = w, w = w->idle_next) {
-    const int is_open = w->key == gmlk_open_key(w->self.grains, w->self.stream);
-    gmlk_expect(c, w->self.state == GMLK_IDLE && w->idle_prev == before, place);
-    gmlk_check_window(c, w, 0);
-    if (c->broken) return;
-    gmlk_expect(c, is_open || gmlk_check_is_blocked(c->a, w), "W7: nothing is in a window's way");
-    gmlk_check_tag(c, w->self.stream, w->self.u.epoch, "F1: a window's tag is of an epoch to come");
-    c->idle += gmlk_check_name(w);
-  }
-  gmlk_expect(c, windows->idle_last == before, "W5: the list of idle windows has a wrong end");
-  for (i = 0; i < 2; i++) {
-    before = NULL;
-    gmlk_check_window_tree(c, i ? windows->blocked : windows->open, NULL, &before);
-    gmlk_expect(c, !before || (before->key < GMLK_BLOCKED) == !i, place);
-  }
-  gmlk_expect(c, c->idle == 0, place);
+static void gmlk_check_idle(gmlk_checker *c, const gmlk_window *w) {
+  const gmlk_windows *all = &c->a->windows;
+  const int is_open = w->key == gmlk_open_key(w->self.grains, w->self.stream);
+  gmlk_window *root = is_open ? all->open : all->blocked;
+  gmlk_expect(c, is_open || gmlk_check_is_blocked(c->a, w), "W7: nothing is in a window's way");
+  gmlk_expect(c, gmlk_window_from(root, w->key, w->number) == w, "W5: a window is not in its tree");
+  gmlk_check_tag(c, w->self.stream, w->self.u.epoch, "F1: a window's tag is of an epoch to come");
+  c->idle++;
 }
 
-/* [X1]. Returns whether the extents can be looked at. */
-static int gmlk_check_area(gmlk_checker *c, const gmlk_area *area, int is_bare) {
-  const size_t chunk = c->a->chunk_bytes;
-  uint32_t next = 0;
-  size_t i;
-  if (!gmlk_expect(c, area->count <= area->capacity && area->limit <= area->most,
-                   "X1: there are more addresses than there may be"))
-    return 0;
-  gmlk_check_table(c, area->extents, area->capacity * sizeof(gmlk_extent));
-  for (i = 0; i < area->count; i++, next = area->extents[i - 1].end + 1) {
-    const gmlk_extent *e = &area->extents[i];
-    if (!gmlk_expect(c, e->base % chunk == 0 && e->first == next && e->end > next,
-                     "X1: an extent is not of its slots"))
-      return 0;
+/* The window of a range of address space in use: live, idle, or lost, that is in quarantine: mapped
+   for good, perhaps in part, perhaps not made to its end. */
+static void gmlk_check_window(gmlk_checker *c, const gmlk_block *va, uint32_t guard) {
+  const gmlk_arena *a = c->a;
+  const gmlk_window *w = gmlk_va_window(va);
+  const unsigned state = w->self.state;
+  const int is_live = state == GMLK_LIVE || state == GMLK_PENDING, is_lost = state == GMLK_UNBACKED;
+  const int may_lack = is_lost || a->sleep == GMLK_ASLEEP; /* a part of its mappings */
+  const uint32_t grains = gmlk_check_pieces(c, w, is_live), chunks = w->chunk_count;
+  const uint64_t at = w->address - gmlk_va_address(a, &a->window_space, va);
+  const int is_known = w->number && w->number <= a->windows.number;
+  c->lost += (size_t)is_lost;
+  gmlk_expect(c, w->va == va && va->grains == chunks + guard, "V2: addresses are another window's");
+  gmlk_expect(c, va->slack == chunks || (may_lack && va->slack < chunks), "V2: more is mapped");
+  if (c->broken || (is_lost && !w->number)) return;
+  c->windows += !is_lost;
+  c->stitched += is_lost ? 0 : chunks * a->chunk_bytes;
+  gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
+  gmlk_expect(c, is_known && grains >= a->windows.grains_min, "W8: a window is new, or small");
+  gmlk_expect(c, at == gmlk_to_bytes(w->pieces->at & (gmlk_chunk_grains(a) - 1)),
+              "W2: the address");
+  if (state == GMLK_IDLE) gmlk_check_idle(c, w);
+  if (!is_live) return;
+  gmlk_check_owned(c, &w->self, w->address, w->pieces->at);
+  c->pieces -= w->piece_count;
+}
+
+/* [B1] to [B4] of the buffer of a range of address space in use. */
+static void gmlk_check_buffer(gmlk_checker *c, const gmlk_block *va) {
+  const gmlake_buffer *b = (const gmlake_buffer *)va->u.owner;
+  const uint32_t end = gmlk_buffer_count(b, b->bytes);
+  uint32_t i, count = 0;
+  gmlk_expect(c, b->va == va && b->arena == c->a, "V2: addresses are another buffer's");
+  gmlk_expect(c, end <= b->page_count && !b->is_busy, "B1: pages are missing");
+  gmlk_expect(c, b->lake || !(b->count || b->bytes), "B4: a destroyed buffer has memory");
+  for (i = 0; i < b->page_count && !c->broken; i++) {
+    const gmlk_page *p = &b->pages[i];
+    if (!p->state) continue;
+    c->mapped += p->slot + 1;
+    c->placed += p->slot + 1;
+    if (p->state != GMLK_PAGE_COMMITTED) {
+      gmlk_check_tag(c, p->stream, p->epoch, "B2: a page's tag is of an epoch to come");
+      continue;
+    }
+    gmlk_expect(c, i < end, "B1: memory lies behind a buffer's end");
+    c->owned += p->slot + 1;
+    count++;
   }
-  return gmlk_expect(c,
-                     area->limit == (is_bare ? area->most
-                                     : next  ? next - 1
-                                             : 0),
-                     "X1: the slots are not those of the extents");
+  gmlk_expect(c, count == b->count, "B1: a buffer's committed pages are wrong");
+  c->buffers++;
+  c->voids += !b->lake;
 }
 
-/* Whether a block of so many slots is the edge between two extents. */
-static int gmlk_check_is_edge(const gmlk_area *area, const gmlk_block *b, uint32_t slot,
-                              uint32_t slots) {
-  size_t i = 0;
-  while (i + 1 < area->count && area->extents[i].end != slot) i++;
-  return b->state == GMLK_EDGE && slots == 1 && i + 1 < area->count;
+/* [A1], [V1]: linked blocks tile [0, end) between the edges. */
+static int gmlk_check_tiling(gmlk_checker *c, const gmlk_block *head, const gmlk_block *tail,
+                             uint32_t end, const char *text) {
+  const gmlk_block *b = head->next;
+  uint32_t at = 0;
+  for (; b != tail && b->prev->next == b && b->at == at && b->grains; b = b->next, c->records++)
+    at += b->grains;
+  return gmlk_expect(c, b == tail && b->prev->next == b && at == end && b->at == end, text);
 }
 
-/* [V1], [V3]: addresses for windows or for buffers; `used` is the state of those in use, but for
-   windows that are not mapped while the arena sleeps. */
-static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, unsigned used) {
-  const uint32_t slots = space->area.limit;
-  const int is_asleep = used == GMLK_LIVE && c->a->sleep == GMLK_ASLEEP;
+/* [V1] to [V3]: addresses for windows or for buffers, and what has them. */
+static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, int is_windows) {
+  const uint32_t guard = (c->l->desc.flags & GMLAKE_GUARD) != 0, end = space->area.limit;
   const gmlk_block *va;
-  size_t holes = 0;
-  uint64_t tree;
-  if (!gmlk_check_area(c, &space->area, 0)) return;
-  if (!gmlk_expect(c, gmlk_tiling_is_whole(&space->head, &space->tail, slots, &c->records),
-                   "V1: blocks do not tile the space"))
+  size_t holes = 0, used = 0;
+  if (!gmlk_check_tiling(c, &space->head, &space->tail, end, "V1: blocks do not tile the space"))
     return;
-  c->order = 0;
-  tree =
-      gmlk_check_tree(c, space->used, NULL, GMLK_GRAPH_OWNED, "V3: the tree holds free addresses");
-  for (va = space->head.next; va != &space->tail; va = va->next) {
-    const int is_free = va->state == GMLK_FREE;
-    const int is_edge = gmlk_check_is_edge(&space->area, va, va->at, va->grains);
-    const int is_used = va->state == used || (is_asleep && va->state == GMLK_UNBACKED) || is_edge;
-    gmlk_expect(c, (is_free || is_used) && !va->arena && !va->stream,
-                "V1: address space is in a state that it is never in");
-    gmlk_expect(c, va->hole == (is_free ? va->grains : 0), "V1: a hole's size is wrong");
-    gmlk_expect(c, !is_free || !va->u.owner, "V1: free address space is somebody's");
-    gmlk_expect(c, !is_free || va->next->state != GMLK_FREE, "V1: free address space is apart");
-    holes += (size_t)is_free;
-    if (is_free || is_edge) continue;
-    c->spaces += gmlk_check_name(va);
-    tree -= gmlk_check_name(va);
+  for (va = space->head.next; va != &space->tail && !c->broken; va = va->next) {
+    if (va->state == GMLK_EDGE) continue;
+    if (va->state == GMLK_FREE) {
+      const int is_apart = va->next->state == GMLK_FREE;
+      gmlk_expect(c, va->hole == va->grains && !is_apart, "V1: free address space is apart");
+      holes++;
+      continue;
+    }
+    used++;
+    if (!gmlk_expect(c, gmlk_tree_upto(space->used, va->at) == va, "V3: the tree lacks a range"))
+      return;
+    if (is_windows)
+      gmlk_check_window(c, va, guard);
+    else
+      gmlk_check_buffer(c, va);
   }
-  gmlk_expect(c, tree == 0, "V3: used address space is not in the tree");
-  if (!space->holes) return;
-  holes -= gmlk_check_bins(c, space->holes, GMLK_CLEAN, 0);
-  gmlk_expect(c, !holes && !space->holes->run_seconds, "V1: free space is in no bin");
+  gmlk_expect(c, gmlk_check_tree(space->used) == used, "V3: the tree holds free addresses");
+  if (space->holes) holes -= gmlk_check_bins(c, space->holes, GMLK_CLEAN, 0);
+  gmlk_expect(c, !space->holes || !holes, "V1: free space is in no bin");
 }
 
-/* [B1], [B2], [B3], [B5] of one page. */
-static void gmlk_check_page(gmlk_checker *c, const gmlake_buffer *b, uint32_t i) {
-  const gmlk_page *page = &b->pages[i];
-  const unsigned state = page->state;
-  const uint64_t address = gmlk_buffer_address(b) + (uint64_t)i * c->a->chunk_bytes;
-  gmlk_expect(c, page->address == address, "B5: a page is not where its buffer is");
-  gmlk_expect(c, state <= GMLK_PAGE_COMMITTED && page->mark <= (c->a->sleep == GMLK_ASLEEP),
-              "B2: a page is in a state that does not last");
-  gmlk_expect(c, !state || page->slot < c->a->slot_count, "B3: a page maps no chunk");
-  gmlk_expect(c, page->stream < gmlk_max(c->l->streams.count, GMLK_FIRST_STREAM),
-              "B2: a page's tag names no stream");
-  if (state) {
-    c->mapped += gmlk_check_hash(page->slot);
-    c->placed += gmlk_check_hash(page->slot);
-  }
-  if (state == GMLK_PAGE_COMMITTED) {
-    c->owned -= gmlk_check_hash(page->slot);
-    gmlk_expect(c, i < gmlk_buffer_count(b, b->bytes), "B1: memory lies behind a buffer's end");
-  } else if (state) {
-    gmlk_check_tag(c, page->stream, page->epoch, "B2: a page's tag is of an epoch to come");
-    gmlk_expect(c, page->checksum == gmlk_checksum(page->stream, page->epoch),
-                "B2: a tag has changed");
-  }
-}
-
-static void gmlk_check_buffer(gmlk_checker *c, const gmlake_buffer *b) {
-  const uint32_t slots = gmlk_buffer_count(b, b->max_bytes), end = gmlk_buffer_count(b, b->bytes);
-  const gmlk_block *va = b->va;
-  uint32_t i;
-  gmlk_expect(c, (!b->lake || b->lake == c->l) && b->arena == c->a, "B5: a buffer is elsewhere");
-  gmlk_expect(c, va->slack == slots && va->grains == slots + c->guard,
-              "B5: a buffer's addresses are not what it may grow to");
-  gmlk_expect(c, b->bytes <= b->max_bytes, "B1: a buffer's end is behind its addresses");
-  gmlk_expect(c, b->lake || (!b->count && !b->bytes), "B4: a destroyed buffer has memory");
-  gmlk_expect(c, !b->is_busy, "B1: a buffer is in a state that does not last");
-  if (!gmlk_expect(c, end <= b->page_count && b->page_count <= slots, "B1: pages are missing"))
-    return;
-  c->host_bytes += sizeof(gmlake_buffer);
-  gmlk_check_table(c, b->pages, b->page_count * sizeof(gmlk_page));
-  gmlk_expect(c, va->u.owner == b, "V2: address space is another buffer's");
-  c->spaces -= gmlk_check_name(va);
-  gmlk_expect(c, gmlk_pages_committed(b, 0, b->page_count) == b->count,
-              "B1: a buffer's committed pages are wrong");
-  for (i = 0; i < b->page_count && !c->broken; i++) gmlk_check_page(c, b, i);
-}
-
-/* The sizes of an arena. Returns whether what they lead to can be looked at. */
-static int gmlk_check_shape(gmlk_checker *c, const gmlk_arena *a) {
-  const size_t chunk = a->chunk_bytes, records = a->chunks.capacity;
-  const gmlake_policy *policy = a->is_bare ? NULL : c->l->desc.policy;
-  gmlk_check_table(c, a->firsts, (a->slot_capacity + 1) * sizeof(gmlk_block *));
-  gmlk_check_table(c, a->chunks.items, records * sizeof(gmlk_chunk));
-  gmlk_check_table(c, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
-  if (a->pool) c->host_bytes += sizeof(gmlake_pool);
-  if (a->scratch) c->host_bytes += gmlk_scratch_bytes(a->scratch_slots);
-  gmlk_expect(c, a->checksum == gmlk_checksum(0, a->limit_bytes), "L5: a pool's limit has changed");
-  gmlk_expect(c, gmlk_is_pow2(chunk) && chunk >= GMLK_GRAIN, "A8: a chunk is not of its size");
-  if (c->broken) return 0;
-  gmlk_expect(c, a->chunk_log == gmlk_log2(chunk / GMLK_GRAIN), "A8: a chunk is not of its size");
-  gmlk_expect(c, a->is_bare == !a->area.count, "A8: an arena has no addresses, or is bare");
-  if (!gmlk_check_area(c, &a->area, a->is_bare)) return 0;
-  gmlk_expect(
-      c,
-      a->slot_count <= a->slot_capacity && a->slot_capacity <= records && records <= a->area.most,
-      "A8: more slots than there is room for");
-  gmlk_expect(c, a->chunks.quarantined_end <= a->slot_capacity,
-              "A8: more slots than there is room for");
-  gmlk_expect(c, a->keeps_apart == (policy && policy->coalesce), "A8: keeps_apart is wrong");
-  gmlk_expect(c, a->small_most == gmlk_small_limit(a, policy != NULL), "U2: small_most is wrong");
-  return !c->broken;
+/* [A3] of a free block. */
+static void gmlk_check_hole(gmlk_checker *c, const gmlk_block *b) {
+  const gmlk_block *before = gmlk_before_clean(b), *behind = b;
+  const int is_lead = gmlk_is_tagged(b) && !gmlk_has_tag(before, b->stream);
+  uint32_t hole = b->stream == GMLK_CLEAN ? b->grains : 0;
+  while (is_lead && gmlk_is_open(behind, b->stream)) behind = behind->next;
+  if (is_lead) hole = behind->at - gmlk_block_end(before);
+  gmlk_expect(c, b->hole == hole, "A3: a hole's size is wrong");
+  c->holes += hole != 0;
+  if (c->broken || hole || !gmlk_is_tagged(b) || !before->hole) return;
+  before = gmlk_tree_upto(c->a->bins[b->stream]->run_seconds, b->at);
+  gmlk_expect(c, before == b, "A3: a run's second block is not in the tree");
+  c->run_seconds++;
 }
 
 static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
   const gmlk_arena *a = c->a;
-  const gmlk_window *w = b->as.live.window; /* [live, pending, piece] */
-  const int has_hole = b->state == GMLK_FREE || b->state == GMLK_UNBACKED;
+  const uint32_t slot = gmlk_slot_of(a, b->at), end = gmlk_slot_from(a, gmlk_block_end(b));
+  const int is_free = b->state == GMLK_FREE, is_gap = b->state == GMLK_UNBACKED;
+  uint32_t n;
   gmlk_expect(c, b->arena == a->number, "A1: a block names another arena");
   gmlk_expect(c, !gmlk_same_tag(a, b, b->next), "A2: neighbours of one tag are apart");
-  gmlk_expect(c, !b->hole || has_hole, "A3: an owned block has a hole");
-  if (c->broken) return;
+  gmlk_expect(c, is_free || is_gap || !b->hole, "A3: an owned block has a hole");
+  for (n = gmlk_slot_from(a, b->at); n < end; n++)
+    gmlk_expect(c, a->firsts[n] == b, "A4: a slot's first block is wrong");
   switch (b->state) {
   case GMLK_FREE:
     gmlk_check_tag(c, b->stream, b->u.epoch, "F1: a tag is of an epoch to come");
-    gmlk_expect(c, !(b->flags & ~(a->keeps_apart ? GMLK_APART : 0)), "A9: free memory has flags");
     gmlk_expect(c, b->stream || !b->u.epoch, "F1: clean memory is of an epoch");
-    gmlk_expect(c, b->hole == gmlk_check_hole(b), "A3: a hole's size is wrong");
-    if (gmlk_is_tagged(b) && gmlk_check_is_forked(b, b->stream))
-      c->run_seconds += gmlk_check_name(b);
+    gmlk_expect(c, !b->flags || a->keeps_apart, "A9: free memory has flags");
+    gmlk_check_hole(c, b);
+    c->grains += b->grains;
     return;
   case GMLK_UNBACKED:
     gmlk_expect(c, gmlk_is_chunks(a, b->at, b->grains), "A5: part of a chunk is unbacked");
-    gmlk_expect(c, b->hole == b->grains, "A7: a gap is not of its size");
-    c->gaps += gmlk_check_name(b);
+    gmlk_expect(c, b->hole == b->grains && gmlk_tree_upto(a->gaps, b->at) == b, "A7: a lost gap");
+    c->gaps++;
     return;
   case GMLK_LIVE:
   case GMLK_PENDING:
-    gmlk_expect(c, !w, "W4: a window owns a block of the user's");
+    gmlk_expect(c, !b->as.live.window, "W4: a window owns a block of the user's");
     gmlk_check_owned(c, b, gmlk_home(a, b->at), b->at);
-    return;
+    break;
   case GMLK_PIECE:
-    gmlk_expect(c, !a->is_bare, "B1: a chunk is no buffer's");
-    gmlk_check_serial(c, b, GMLK_IN_THE_WAY);
-    if (!gmlk_expect(c, w && (w->self.state == GMLK_LIVE || w->self.state == GMLK_PENDING),
-                     "W4: a piece without a live window"))
-      return;
     c->pieces++;
-    if (w->pieces->block != b) return; /* with the first piece comes the window */
-    c->pieces -= w->piece_count;
-    gmlk_expect(c, w->self.as.live.window == w, "W4: a live window's record names another window");
-    gmlk_check_window(c, w, 0);
-    gmlk_check_owned(c, &w->self, w->address, w->pieces->at);
-    return;
-  case GMLK_EDGE:
-    gmlk_expect(
-        c,
-        gmlk_is_chunks(a, b->at, b->grains) &&
-            gmlk_check_is_edge(&a->area, b, gmlk_slot_of(a, b->at), gmlk_slot_of(a, b->grains)),
-        "X1: an edge is not between two extents");
-    return;
+    break;
   case GMLK_COMMITTED:
-    gmlk_check_serial(c, b, a->is_bare ? 0 : GMLK_IN_THE_WAY);
-    c->owned += gmlk_check_hash(gmlk_slot_of(a, b->at));
+    c->owned -= slot + 1;
     gmlk_check_extra(c, b);
+    break;
+  case GMLK_RESERVED:
+    gmlk_expect(c, b == a->small_reserve && b->prev->state != GMLK_FREE,
+                "U1: the small-block reserve is out of place");
+    gmlk_check_tag(c, b->stream, b->u.epoch, "U1: the small-block reserve is of an epoch to come");
     return;
   default:
-    gmlk_expect(c, b->state == GMLK_RESERVED && b == a->small_reserve,
-                "A1: a block is in a state that does not last");
-    gmlk_expect(c, !gmlk_small_reserve_wrong(b), gmlk_small_reserve_wrong(b));
-    gmlk_check_tag(c, b->stream, b->u.epoch, "U1: the small-block reserve is of an epoch to come");
+    gmlk_expect(c, b->state == GMLK_EDGE, "A1: a block is in a state that does not last");
+    return;
   }
+  gmlk_expect(c, b->u.serial && b->u.serial <= c->l->records.serial,
+              "A9: a serial was never given");
 }
 
-/* [A3], [A7]: so many blocks stand in pools, and nothing in trees that is not looked for there. */
-static void gmlk_check_pools(gmlk_checker *c, size_t holes) {
-  const gmlk_arena *a = c->a;
-  unsigned i;
-  c->order = 0;
-  c->gaps -= gmlk_check_tree(c, a->gaps, NULL, 0, "A7: the tree of gaps holds another block");
-  gmlk_expect(c, !c->gaps, "A7: the tree of gaps is wrong");
-  for (i = 0; i < a->bins_capacity; i++) {
-    const gmlk_bins *bins = a->bins[i];
-    if (!bins) continue;
-    gmlk_expect(c, i < gmlk_max(c->l->streams.count, 1), "A8: bins are of no stream");
-    holes -= gmlk_check_bins(c, bins, i, a->number);
-    gmlk_expect(c, i || !bins->run_seconds, "A3: clean memory makes no runs");
-    c->order = 0;
-    c->run_seconds -=
-        gmlk_check_tree(c, bins->run_seconds, NULL, i, "A3: a tree of seconds holds another");
-  }
-  gmlk_expect(c, !holes, "A3: free memory is in no bins");
-  gmlk_expect(c, !c->run_seconds, "A3: a tree of second blocks is wrong");
-}
-
+/* [A5], [P1] to [P6], [E2]; [W6], [B3] the counts of mappings. */
 static void gmlk_check_chunks(gmlk_checker *c) {
+  static const char totals[] = "P1: the chunks' totals are wrong";
   const gmlk_arena *a = c->a;
-  const gmlk_block *b = a->head.next;
-  const int is_asleep = a->sleep == GMLK_ASLEEP;
   const gmlk_chunks *all = &a->chunks;
-  size_t backed = all->backed_count, quarantined = all->quarantined_count,
-         asleep = all->asleep_count;
-  size_t shared = all->shared_count;
+  size_t backed = 0, quarantined = 0, asleep = 0, shared = 0,
+         bytes = gmlk_pool_bytes(c->l, a->owner);
+  const int sleeps = a->sleep == GMLK_ASLEEP;
   uint32_t slot, end = 0;
   for (slot = 0; slot < all->capacity; slot++) {
     const gmlk_chunk *chunk = &all->items[slot];
-    const int has_handle = chunk->handle != 0, is_held = has_handle && !chunk->is_quarantined;
-    int is_backed;
-    while (b != &a->tail && gmlk_block_end(b) <= gmlk_slot_at(a, slot)) b = b->next;
-    is_backed = b != &a->tail && b->state != GMLK_UNBACKED && b->state != GMLK_EDGE;
-    gmlk_expect(c, b == &a->tail || a->firsts[slot] == b, "A4: a slot's first block is wrong");
-    gmlk_expect(c, chunk->is_asleep ? is_backed && !has_handle : is_held == is_backed,
-                "A5: a handle and a state differ");
-    gmlk_expect(c, !chunk->is_quarantined || has_handle, "A5: a chunk in quarantine has no handle");
-    gmlk_expect(c, !chunk->is_asleep || is_asleep, "E2: a chunk of an awake arena is asleep");
-    gmlk_expect(c,
-                chunk->is_quarantined || is_asleep || chunk->is_home == (is_backed && !a->is_bare),
-                "P3: a chunk is not mapped as it is said to be");
+    const gmlk_block *b = slot < a->slot_count ? a->firsts[slot] : &a->tail;
+    const int is_backed = b->state != GMLK_UNBACKED && b->state != GMLK_EDGE;
+    const int is_held = chunk->handle && !chunk->is_quarantined;
+    const int is_right =
+        chunk->is_quarantined || sleeps || chunk->is_home == (is_backed && !a->is_bare);
+    gmlk_expect(c, (is_held || chunk->is_asleep) == is_backed, "A5: a handle and a state differ");
+    gmlk_expect(c, sleeps || !chunk->is_asleep, "E2: a chunk of an awake arena is asleep");
+    gmlk_expect(c, is_right, "P3: a chunk is not mapped as it is said to be");
     gmlk_expect(c, !chunk->is_marked, "P2: a chunk is marked");
-    gmlk_expect(c, has_handle || chunk->is_asleep || !chunk->is_known,
-                "P6: a graph knows an empty slot");
-    gmlk_expect(c, !chunk->is_shared || chunk->is_quarantined || (is_held && b->state != GMLK_FREE),
-                "P5: a chunk that other processes know is free");
-    backed -= (size_t)is_held;
-    quarantined -= chunk->is_quarantined;
-    asleep -= chunk->is_asleep;
-    shared -= chunk->is_shared;
+    gmlk_expect(c, !chunk->is_known || chunk->handle || chunk->is_asleep, "P6: an empty slot");
+    gmlk_expect(c, !chunk->is_shared || b->state != GMLK_FREE, "P5: what others know is free");
+    backed += (size_t)is_held;
+    quarantined += chunk->is_quarantined;
+    asleep += chunk->is_asleep;
+    shared += chunk->is_shared;
     if (chunk->is_quarantined) end = slot + 1;
-    if (has_handle) gmlk_check_once(c, chunk->handle, "L3: two ranges have one handle");
-    c->mapped -= chunk->map_count * gmlk_check_hash(slot);
-    c->placed -= chunk->page_count * gmlk_check_hash(slot);
+    c->mapped -= (uint64_t)chunk->map_count * (slot + 1);
+    c->placed -= (uint64_t)chunk->page_count * (slot + 1);
   }
-  gmlk_expect(c, c->mapped == 0, "W6, B3: a chunk's mappings do not add up");
-  gmlk_expect(c, c->placed == 0, "B3: a chunk's mappings by buffers do not add up");
-  gmlk_expect(c, !(backed | quarantined | asleep), "P1: the chunks' totals are wrong");
-  gmlk_expect(c, end == all->quarantined_end,
-              "P1: stuck_end is not behind the last quarantined slot");
-  gmlk_expect(c, !shared, "P5: the count of shared chunks is wrong");
-  gmlk_expect(c, !a->limit_bytes || gmlk_pool_bytes(c->l, a->owner) <= a->limit_bytes || end,
-              "L4: a pool's limit is exceeded");
+  gmlk_expect(c, !c->mapped && !c->placed, "W6, B3: a chunk's mappings do not add up");
+  gmlk_expect(c, backed == all->backed_count && quarantined == all->quarantined_count, totals);
+  gmlk_expect(c, asleep == all->asleep_count && end == all->quarantined_end, totals);
+  gmlk_expect(c, shared == all->shared_count, "P5: the count of shared chunks is wrong");
+  gmlk_expect(c, end || !gmlk_exceeds(0, bytes, a->limit_bytes), "L2: a pool's limit is exceeded");
 }
 
-/* [E1], [E3], [Q1], [Q2]. */
-static void gmlk_check_sleep(gmlk_checker *c) {
-  const gmlk_arena *a = c->a, *first = a->owner ? &a->owner->arena : &c->l->home;
-  const char *wrong;
-  gmlk_expect(c, a->sleep <= GMLK_ASLEEP, "E1: a pool's arenas are not in one state");
-  gmlk_expect(c, a->sleep == first->sleep, "E1: a pool's arenas are not in one state");
-  gmlk_check_table(c, a->copies, a->copy_capacity * sizeof(gmlk_copy));
-  gmlk_check_table(c, a->host_copies, a->host_copy_capacity * sizeof(gmlk_host_copy));
-  gmlk_expect(c, a->sleep == GMLK_ASLEEP || !a->copies, "E3: an arena that is awake has copies");
-  if (c->broken) return;
-  wrong = gmlk_copies_wrong(a);
-  gmlk_expect(c, !wrong, wrong);
+/* [A3], [A7], [W5], [B4]: what finds the arena's blocks, windows and buffers has as many. */
+static void gmlk_check_finders(gmlk_checker *c) {
+  const gmlk_arena *a = c->a;
+  const size_t open = gmlk_check_windows_in(a->windows.open);
+  const size_t blocked = gmlk_check_windows_in(a->windows.blocked);
+  const gmlake_buffer *b;
+  const gmlk_window *w;
+  const gmlk_extra *extra;
+  size_t i;
+  for (i = 0; i < a->bins_capacity && !c->broken; i++) {
+    if (!a->bins[i]) continue;
+    c->holes -= gmlk_check_bins(c, a->bins[i], (unsigned)i, a->number);
+    c->run_seconds -= gmlk_check_tree(a->bins[i]->run_seconds);
+  }
+  gmlk_expect(c, !c->holes, "A3: free memory is in no bins");
+  gmlk_expect(c, !c->run_seconds, "A3: a tree has more than second blocks");
+  c->gaps -= gmlk_check_tree(a->gaps);
+  gmlk_expect(c, !c->gaps, "A7: a tree has more than gaps");
+  gmlk_expect(c, open + blocked == c->idle, "W5: trees have more than idle windows");
+  for (w = a->windows.idle_first; w; w = w->idle_next) c->idle--;
+  for (w = a->windows.quarantine; w; w = w->next) c->lost--;
+  for (b = a->buffers; b; b = b->next) c->buffers--;
+  for (extra = a->pending; extra; extra = extra->next) c->pending++;
+  gmlk_expect(c, !c->idle && !c->lost, "W5: lists have more or fewer windows");
+  c->voids -= a->void_count;
+  gmlk_expect(c, !c->buffers && !c->voids, "B4: there are more or fewer buffers");
 }
 
 static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
+  const gmlk_arena *first = a->owner ? &a->owner->arena : &c->l->home;
+  const uint32_t end = gmlk_slot_at(a, a->slot_count);
   const gmlk_block *b;
-  const gmlk_window *w;
-  const gmlake_buffer *buffer;
-  uint32_t end;
-  uint64_t free_grains = 0;
-  size_t holes = 0, destroyed = 0, small_reserve = 0;
   c->a = a;
-  c->pieces = c->windows = c->stitched = c->users = 0;
-  c->gaps = c->run_seconds = c->mapped = c->placed = c->spaces = c->owned = c->idle = 0;
-  if (!gmlk_check_shape(c, a)) return;
-  end = gmlk_slot_at(a, a->slot_count);
-  gmlk_expect(c, gmlk_tiling_is_whole(&a->head, &a->tail, end, &c->records),
-              "A1: blocks do not tile the arena");
-  gmlk_check_space(c, &a->window_space, GMLK_LIVE);
-  gmlk_check_space(c, &a->buffer_space, GMLK_COMMITTED);
-  if (c->broken) return;
-  gmlk_expect(c, a->firsts[a->slot_count] == &a->tail && a->tail.at == end, "A4: the end is wrong");
-  for (b = a->head.next; b != &a->tail; b = b->next) {
-    gmlk_check_block(c, b);
-    if (b->state == GMLK_FREE) free_grains += b->grains;
-    holes += b->state == GMLK_FREE && b->hole;
-    small_reserve += b->state == GMLK_RESERVED;
-  }
-  gmlk_expect(c, small_reserve == (a->small_reserve != NULL),
+  c->grains -= a->free_grains;
+  c->users -= a->live_count;
+  c->windows -= a->windows.count;
+  c->stitched -= a->windows.bytes;
+  gmlk_expect(c, a->sleep == first->sleep, "E1: a pool's arenas are not in one state");
+  gmlk_expect(c, a->sleep == GMLK_ASLEEP || !a->copies, "E3: an arena that is awake has copies");
+  if (!gmlk_check_tiling(c, &a->head, &a->tail, end, "A1: blocks do not tile the arena")) return;
+  for (b = a->head.next; b != &a->tail && !c->broken; b = b->next) gmlk_check_block(c, b);
+  gmlk_expect(c, a->firsts[a->slot_count] == &a->tail, "A4: the end is wrong");
+  gmlk_expect(c, !a->small_reserve || a->small_reserve->state == GMLK_RESERVED,
               "U1: the small-block reserve is not there");
-  gmlk_expect(c, free_grains == a->free_grains, "A6: the arena's totals are wrong");
+  gmlk_expect(c, !c->grains, "A6: the arena's totals are wrong");
+  gmlk_check_space(c, &a->window_space, 1);
+  gmlk_check_space(c, &a->buffer_space, 0);
   if (c->broken) return;
-  gmlk_check_pools(c, holes);
-  gmlk_expect(c, c->pieces == 0, "W4: a piece is of no window");
-  gmlk_expect(c, a->is_bare || a->owner == a->pool, "L1: an arena is of no pool");
-  gmlk_expect(c, !a->owner || (a->owner->lake == c->l && !a->owner->arena.is_bare),
-              "L1: an owner is no pool");
-  for (buffer = a->buffers; buffer && !c->broken; buffer = buffer->next) {
-    gmlk_check_buffer(c, buffer);
-    destroyed += !buffer->lake;
-  }
-  gmlk_expect(c, c->owned == 0, "B1: the committed pages are not the chunks committed");
-  gmlk_expect(c, destroyed == a->void_count, "B4: the count of destroyed buffers is wrong");
-  gmlk_check_idle(c);
-  for (w = a->windows.quarantine; w && !c->broken; w = w->next) gmlk_check_window(c, w, 1);
-  gmlk_expect(c, c->spaces == 0, "V2: address space is nobody's");
+  gmlk_check_finders(c);
+  gmlk_expect(c, !c->owned, "B1: the committed pages are not the chunks committed");
   gmlk_check_chunks(c);
-  gmlk_check_sleep(c);
-  gmlk_expect(c, c->windows == a->windows.count, "L4: the count of an arena's windows is wrong");
-  gmlk_expect(c, c->stitched == a->windows.bytes, "L4: the bytes of an arena's windows are wrong");
-  gmlk_expect(c, c->users == a->live_count, "L4: a live count is wrong");
-  if (!c->broken) gmlk_count_arena(a, &c->found);
+  gmlk_expect(c, !c->pieces, "W4: a piece is of no window");
+  gmlk_expect(c, !c->windows && !c->stitched, "L2: the totals of an arena's windows are wrong");
+  gmlk_expect(c, !c->users, "L2: a live count is wrong");
+  gmlk_count_arena(a, &c->found);
 }
 
-/* [G1] of each pool that is lent, too. */
+/* [L1], [F5] of captures, [G1]. */
 static void gmlk_check_arenas(gmlk_checker *c) {
   const gmlake *l = c->l;
-  const gmlk_arena *a;
-  const gmlake_pool *pool;
-  const gmlk_loan *loan;
-  uint64_t captures = 0;
-  size_t i, loans = 0;
+  const gmlk_extra *extra;
+  size_t i;
   for (i = 0; i < l->arena_count && !c->broken; i++) {
-    if (!l->arenas[i]) continue;
-    gmlk_check_arena(c, l->arenas[i]);
-    pool = l->arenas[i]->pool;
-    if (!pool) continue;
-    captures += pool->capture_count * gmlk_check_hash(i);
-    loan = &pool->loan;
-    gmlk_check_table(c, loan->users, loan->capacity * sizeof(gmlk_borrower));
-    gmlk_expect(c, loan->count <= loan->capacity, "G1: more streams borrow than there is room for");
-    if (!loan->number) continue;
-    loans++;
-    gmlk_expect(c, gmlk_check_used(c, loan->number, 1) != NULL, "G1: a loan's number is none");
-    gmlk_check_once(c, gmlk_check_hash(~(uint64_t)loan->number << 1), "L3: two loans are one");
-    gmlk_expect(c, !pool->capture_count, "G1: what is lent has a capture");
+    const gmlk_arena *a = l->arenas[i];
+    const gmlake_pool *pool = a ? a->pool : NULL;
+    const unsigned number = pool ? pool->loan.number : 0;
+    if (!a) continue;
+    gmlk_expect(c, a->number == i, "L1: an arena is not where the list has it");
+    gmlk_check_arena(c, a);
+    if (pool) c->captures -= pool->capture_count * i;
+    if (number)
+      gmlk_expect(c, gmlk_check_used(c, number, 1) && !pool->capture_count, "G1: a loan is none");
   }
-  gmlk_expect(c, loans == l->loan_count, "G1: the count of loans is wrong");
-  for (pool = l->released_pools; pool; pool = pool->next_released) {
-    gmlk_expect(c, !pool->lake && !pool->capture_count, "L1: a destroyed pool is in use");
-    a = &pool->arena;
-    gmlk_count_chunks(a, &c->found); /* all of it is quarantined, and nothing will wake */
-    c->found.quarantined_bytes += (a->chunks.backed_count - gmlk_chunks_kept(a)) * a->chunk_bytes;
-    c->found.sleeping_bytes -= a->chunks.asleep_count * a->chunk_bytes;
-  }
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
-    if (l->streams.items[i]->capture) captures -= gmlk_check_hash(l->streams.items[i]->arena);
-  gmlk_expect(c, captures == 0, "F5: captures into a pool are wrong");
-}
-
-/* Checks a list of pending blocks, that of those to be returned or an arena's. Returns how many. */
-static size_t gmlk_check_pending(gmlk_checker *c, const gmlk_extra *extra, int is_returns) {
-  const gmlk_extra *before = NULL;
-  size_t extras = 0;
-  for (; extra && extra->block && extra->block->as.live.extra == extra;
-       extra = extra->next, extras++) {
-    gmlk_expect(c, extra->prev == before, "N1: a pending block's neighbour is wrong");
-    gmlk_expect(c, (extra->is_shared && !extra->uses_left) == is_returns,
-                "N5: a pending block is in another list");
-    before = extra;
-    if (!gmlk_expect(c, extras < c->pending_count, "N1: a list of pending blocks is wrong")) break;
-  }
-  gmlk_expect(c, !extra, "N1: a list of pending blocks is wrong");
-  return extras;
-}
-
-/* [N4] Queues: each is of its stream's uses, in order. Then pending blocks, and records. */
-static void gmlk_check_lists(gmlk_checker *c) {
-  const gmlake *l = c->l;
-  const gmlk_slab *slab = l->records.slabs;
-  const gmlk_block *b = l->records.unused;
-  size_t extras = 0, slabs = 0, unused = 0, extra, i;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
-    const gmlk_stream *s = l->streams.items[i];
-    const gmlk_used *use = s->uses_first, *last = NULL;
-    for (; use && c->queued; last = use, use = use->next, c->queued--) {
-      gmlk_expect(c, use->extra && use->stream == i, "N4: a use stands in another stream's queue");
-      gmlk_expect(c, !last || last->epoch <= use->epoch, "N4: a queue is out of order");
-    }
-    gmlk_expect(c, !use && (!last || last == s->uses_last), "N4: a queue's end is wrong");
-  }
-  gmlk_expect(c, !c->queued, "N4: a pending use is in no queue");
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i]) extras += gmlk_check_pending(c, l->arenas[i]->pending, 0);
-  extras += gmlk_check_pending(c, l->returns, 1);
-  gmlk_expect(c, extras == c->pending_count, "N1: a list of pending blocks is wrong");
+  for (extra = l->returns; extra; extra = extra->next) c->pending++;
+  gmlk_expect(c, !c->captures, "F5: captures into a pool are wrong");
+  gmlk_expect(c, !c->pending, "N1: a list of pending blocks is wrong");
+  gmlk_expect(c, !c->queued, "N4: a queue has more or fewer uses");
   gmlk_expect(c, l->return_count == c->returns, "N5: the count of blocks to return is wrong");
-  for (; slab; slab = slab->next) slabs++;
-  for (; b && b->state == GMLK_UNUSED; b = b->next) unused++;
-  gmlk_expect(c, !b && unused == l->records.unused_count, "R1: the unused records are wrong");
-  gmlk_expect(c, slabs == l->records.page_count, "R1: the pages are wrong");
-  gmlk_expect(c, l->records.serial < GMLK_ENDLESS, "A9: the serial numbers are used up");
-  c->host_bytes += slabs * GMLK_SLAB_BYTES;
-  gmlk_expect(c, l->host.bytes >= c->host_bytes, "L2: the host's bytes are too few");
-  if (l->released_pools) return;
-  gmlk_expect(c, slabs * GMLK_SLAB_BLOCKS == c->records + unused, "R1: a record is lost");
-  extra = l->host.bytes - c->host_bytes;
-  gmlk_expect(c, !extra || (l->has_locks && extra % sizeof(gmlk_extra) == 0),
-              "L2: the host's bytes are not those of the records");
+  gmlk_expect(c, !c->uses, "F7: a stream's count of the blocks recorded on it is wrong");
 }
 
 #define GMLK_CHECK_FIGURES(X)                                                              \
@@ -16516,22 +16068,30 @@ static void gmlk_check_lists(gmlk_checker *c) {
    X(stitched_bytes), X(buffer_count), X(buffer_bytes), X(chunk_count), X(reserved_bytes), \
    X(quarantined_bytes), X(sleeping_bytes), X(exported_bytes), X(imported_bytes))
 #define GMLK_CHECK_FIGURE(name) \
-  gmlk_expect(c, c->found.name == s->name, "L4: " #name " is not what a walk counts")
+  gmlk_expect(c, c->found.name == s->name, "L2: " #name " is not what a walk counts")
 #define GMLK_CHECK_PEAK(name) \
-  gmlk_expect(c, s->name <= s->name##_peak, "L4: a peak is below " #name)
+  gmlk_expect(c, s->name <= s->name##_peak, "L2: a peak is below " #name)
 
 static void gmlk_check_figures(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlake_stats *s = &l->stats;
+  const size_t live = s->allocation_count - s->free_count;
+  const size_t records = l->records.page_count * GMLK_SLAB_BLOCKS - l->records.unused_count;
+  const int is_past = gmlk_exceeds(0, s->reserved_bytes, l->desc.limit_bytes);
+  const gmlake_pool *pool;
+  for (pool = l->released_pools; pool; pool = pool->next_released) { /* all of it is quarantined */
+    const gmlk_arena *a = &pool->arena;
+    gmlk_count_chunks(a, &c->found);
+    c->found.quarantined_bytes += (a->chunks.backed_count - gmlk_chunks_kept(a)) * a->chunk_bytes;
+    c->found.sleeping_bytes -= a->chunks.asleep_count * a->chunk_bytes;
+  }
   (void)GMLK_CHECK_FIGURES(GMLK_CHECK_FIGURE);
   (void)GMLK_PEAKS(GMLK_CHECK_PEAK);
-  gmlk_expect(c, l->host.bytes <= l->host.bytes_peak, "L4: a peak is below the host's bytes");
-  gmlk_expect(c, s->live_count == l->index.count, "L4: the index and the live blocks differ");
-  gmlk_expect(c, s->live_count == s->allocation_count - s->free_count,
-              "L4: what was allocated is neither live nor freed");
-  gmlk_expect(c, s->quarantined_bytes || !gmlk_exceeds(0, s->reserved_bytes, l->desc.limit_bytes),
-              "L4: the limit is exceeded");
-  gmlk_expect(c, !c->uses, "F7: a stream's count of the blocks recorded on it is wrong");
+  gmlk_expect(c, l->host.bytes <= l->host.bytes_peak, "L2: a peak is below the host's bytes");
+  gmlk_expect(c, l->index.count == s->live_count, "I1: the index has more than live blocks");
+  gmlk_expect(c, s->live_count == live, "L2: what was allocated is neither live nor freed");
+  gmlk_expect(c, s->quarantined_bytes || !is_past, "L2: the limit is exceeded");
+  gmlk_expect(c, l->released_pools || records == c->records, "R1: a record is lost");
 }
 
 /* NULL, or what is broken. pre: both locks are held. */
@@ -16539,12 +16099,10 @@ static const char *gmlk_check(const gmlake *l) {
   gmlk_checker c;
   memset(&c, 0, sizeof(c));
   c.l = l;
-  c.guard = (l->desc.flags & GMLAKE_GUARD) != 0;
-  gmlk_check_lake(&c);
-  if (!c.broken) gmlk_check_streams(&c);
-  memset(c.seen, 0, sizeof(c.seen)); /* values of another kind follow */
-  if (!c.broken) gmlk_check_arenas(&c);
-  if (!c.broken) gmlk_check_lists(&c);
+  gmlk_expect(&c, l->is_restricted == (l->lost || l->callbacks), "L1: is_restricted is wrong");
+  gmlk_expect(&c, !l->served, "L1: served names a request that is over");
+  gmlk_check_streams(&c);
+  gmlk_check_arenas(&c);
   if (!c.broken) gmlk_check_figures(&c);
   return c.broken;
 }

@@ -496,58 +496,6 @@ static void memory_is_filled_and_guarded(void **state) {
   finish();
 }
 
-static void assert_broken(const char *what) {
-  assert_error(gmlake_check(lake), CORRUPT);
-  assert_string_equal(last_error().text, what);
-}
-
-static void check_finds_what_is_wrong_with_a_buffer(void **state) {
-  gmlake_buffer *a, *b;
-  gmlk_page kept;
-  uint32_t slot;
-  (void)state;
-  start(16);
-  a = open_buffer(8);
-  b = open_buffer(8);
-  resize(a, 3 * C);
-  resize(a, 2 * C);
-  resize(b, C);
-  slot = b->pages[0].slot;
-  b->pages[0].slot = a->pages[0].slot;
-  assert_broken("B1: the committed pages are not the chunks committed");
-  b->pages[0].slot = slot;
-  a->count = 1;
-  assert_broken("B1: a buffer's committed pages are wrong");
-  a->count = 3;
-  assert_broken("B1: a buffer's committed pages are wrong");
-  a->count = 2;
-  a->bytes = C;
-  assert_broken("B1: memory lies behind a buffer's end");
-  a->bytes = 8 * C + 1;
-  assert_broken("B1: a buffer's end is behind its addresses");
-  a->bytes = C * 2;
-  a->pages[1].state = GMLK_PAGE_EMPTY;
-  assert_broken("B1: a buffer's committed pages are wrong");
-  a->pages[1].state = GMLK_PAGE_COMMITTED;
-  kept = a->pages[2];
-  a->pages[2].epoch = 100;
-  assert_broken("B2: a page's tag is of an epoch to come");
-  a->pages[2] = kept;
-  a->pages[2].state = GMLK_PAGE_EMPTY;
-  assert_broken("W6, B3: a chunk's mappings do not add up");
-  a->pages[2] = kept;
-  b->lake = NULL;
-  assert_broken("B4: a destroyed buffer has memory");
-  b->lake = lake;
-  a->arena->void_count = 1;
-  assert_broken("B4: the count of destroyed buffers is wrong");
-  a->arena->void_count = 0;
-  lake->stats.buffer_bytes += C;
-  assert_broken("L4: buffer_bytes is not what a walk counts");
-  lake->stats.buffer_bytes -= C;
-  finish();
-}
-
 /* ---- Random buffers and blocks against their contents ---------------------------------------- */
 
 #define BUFFERS 6
@@ -751,7 +699,6 @@ int main(void) {
       cmocka_unit_test(records_are_made_before_they_are_taken),
       cmocka_unit_test(what_keeps_addresses_is_told),
       cmocka_unit_test(memory_is_filled_and_guarded),
-      cmocka_unit_test(check_finds_what_is_wrong_with_a_buffer),
       cmocka_unit_test(random_buffers_keep_their_contents),
   };
   const struct CMUnitTest with_blocks[] = {
