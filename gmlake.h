@@ -15675,8 +15675,8 @@ static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *bins, unsigned s
       const uint32_t hole = b->hole;
       gmlk_expect(c, link->prev->next == link && link->next->prev == link, "H3: a link differs");
       gmlk_expect(c, gmlk_has_tag(b, stream) && b->arena == arena, "A3: bins have another's block");
-      gmlk_expect(c, hole && gmlk_bin_of(hole) == bin, "H1: a block in a wrong bin");
-      gmlk_expect(c, hole - bins->none_from >= bins->none_count, "H5: a hole said to be absent");
+      gmlk_expect(c, hole && gmlk_bin_of(hole) == bin, "H1: a block is in a wrong bin");
+      gmlk_expect(c, hole - bins->none_from >= bins->none_count, "H5: a hole is said to be absent");
       grains += hole;
     }
   }
@@ -15804,14 +15804,15 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_block *va, uint32_t gu
   const int is_known = w->number && w->number <= a->windows.number;
   c->lost += (size_t)is_lost;
   gmlk_expect(c, w->va == va && va->grains == chunks + guard, "V2: addresses are another window's");
-  gmlk_expect(c, va->slack == chunks || (may_lack && va->slack < chunks), "V2: more is mapped");
+  gmlk_expect(c, va->slack == chunks || (may_lack && va->slack < chunks),
+              "V2: more or less is mapped");
   if (c->broken || (is_lost && !w->number)) return;
   c->windows += !is_lost;
   c->stitched += is_lost ? 0 : chunks * a->chunk_bytes;
   gmlk_expect(c, grains == w->self.grains, "W3: a window's pieces do not add up");
-  gmlk_expect(c, is_known && grains >= a->windows.grains_min, "W8: a window is new, or small");
+  gmlk_expect(c, is_known && grains >= a->windows.grains_min, "W8: a window is too new or small");
   gmlk_expect(c, at == gmlk_to_bytes(w->pieces->at & (gmlk_chunk_grains(a) - 1)),
-              "W2: the address");
+              "W2: a window is elsewhere");
   if (state == GMLK_IDLE) gmlk_check_idle(c, w);
   if (!is_live) return;
   gmlk_check_owned(c, &w->self, w->address, w->pieces->at);
@@ -15849,8 +15850,10 @@ static int gmlk_check_tiling(gmlk_checker *c, const gmlk_block *head, const gmlk
                              uint32_t end, const char *text) {
   const gmlk_block *b = head->next;
   uint32_t at = 0;
-  for (; b != tail && b->prev->next == b && b->at == at && b->grains; b = b->next, c->records++)
+  for (; b && b != tail && b->prev->next == b && b->at == at && b->grains; b = b->next) {
     at += b->grains;
+    c->records++;
+  }
   return gmlk_expect(c, b == tail && b->prev->next == b && at == end && b->at == end, text);
 }
 
@@ -15917,7 +15920,8 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
     return;
   case GMLK_UNBACKED:
     gmlk_expect(c, gmlk_is_chunks(a, b->at, b->grains), "A5: part of a chunk is unbacked");
-    gmlk_expect(c, b->hole == b->grains && gmlk_tree_upto(a->gaps, b->at) == b, "A7: a lost gap");
+    gmlk_expect(c, b->hole == b->grains && gmlk_tree_upto(a->gaps, b->at) == b,
+                "A7: a gap is not found");
     c->gaps++;
     return;
   case GMLK_LIVE:
@@ -15965,7 +15969,8 @@ static void gmlk_check_chunks(gmlk_checker *c) {
     gmlk_expect(c, sleeps || !chunk->is_asleep, "E2: a chunk of an awake arena is asleep");
     gmlk_expect(c, is_right, "P3: a chunk is not mapped as it is said to be");
     gmlk_expect(c, !chunk->is_marked, "P2: a chunk is marked");
-    gmlk_expect(c, !chunk->is_known || chunk->handle || chunk->is_asleep, "P6: an empty slot");
+    gmlk_expect(c, !chunk->is_known || chunk->handle || chunk->is_asleep,
+                "P6: graphs know an empty slot");
     gmlk_expect(c, !chunk->is_shared || b->state != GMLK_FREE, "P5: what others know is free");
     backed += (size_t)is_held;
     quarantined += chunk->is_quarantined;
@@ -16053,7 +16058,8 @@ static void gmlk_check_arenas(gmlk_checker *c) {
     gmlk_check_arena(c, a);
     if (pool) c->captures -= pool->capture_count * i;
     if (number)
-      gmlk_expect(c, gmlk_check_used(c, number, 1) && !pool->capture_count, "G1: a loan is none");
+      gmlk_expect(c, gmlk_check_used(c, number, 1) && !pool->capture_count,
+                  "G1: a loan has no number");
   }
   for (extra = l->returns; extra; extra = extra->next) c->pending++;
   gmlk_expect(c, !c->captures, "F5: captures into a pool are wrong");

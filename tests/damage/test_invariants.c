@@ -126,7 +126,7 @@ static void chunks(void) {
   breaks(chunk->is_marked, 1, "P2: a chunk is marked");
   breaks(chunk->map_count, 1, "W6, B3: a chunk's mappings do not add up");
   breaks(chunk->page_count, 1, "W6, B3: a chunk's mappings do not add up");
-  breaks(all->items[all->capacity - 1].is_known, 1, "P6: an empty slot");
+  breaks(all->items[all->capacity - 1].is_known, 1, "P6: graphs know an empty slot");
   breaks(all->backed_count, 0, "P1: the chunks' totals are wrong");
   breaks(all->quarantined_count, 1, "P1: the chunks' totals are wrong");
   breaks(all->asleep_count, 1, "P1: the chunks' totals are wrong");
@@ -236,13 +236,13 @@ static void bins(void) {
   breaks(clean->bits[bin / 64], (uint64_t)1 << (bin + 1) % 64, "H2: a bin's bit is wrong");
   breaks(clean->words, clean->words ^ 8, "H2: a word's bit is wrong");
   breaks(b->as.link.prev, &b->as.link, "H3: a link differs");
-  breaks(clean->none_count, UINT32_MAX, "H5: a hole said to be absent");
+  breaks(clean->none_count, UINT32_MAX, "H5: a hole is said to be absent");
   breaks(b->u.epoch, 1, "F1: clean memory is of an epoch");
   fake = *b;
   gmlk_link_insert(&clean->rings[bin], &fake.as.link);
   tells("H4: a total of bins is wrong", __LINE__);
   fake.hole = b->hole * 2;
-  tells("H1: a block in a wrong bin", __LINE__);
+  tells("H1: a block is in a wrong bin", __LINE__);
   fake.arena = 7;
   tells("A3: bins have another's block", __LINE__);
   fake.arena = b->arena;
@@ -260,8 +260,8 @@ static void gaps(void) {
   gmlk_block *gap = lake->home.gaps, *next;
   is(gap->state == GMLK_UNBACKED && !gap->as.fork.less && !gap->as.fork.more);
   next = gap->next;
-  breaks(gap->hole, gap->hole * 2, "A7: a lost gap");
-  breaks(lake->home.gaps, NULL, "A7: a lost gap");
+  breaks(gap->hole, gap->hole * 2, "A7: a gap is not found");
+  breaks(lake->home.gaps, NULL, "A7: a gap is not found");
   gap->grains--;
   next->at--;
   next->grains++;
@@ -319,8 +319,8 @@ static void addresses(void) {
   breaks(va->hole, va->hole + 1, "V1: free address space is apart");
   breaks(live->va, idle->va, "V2: addresses are another window's");
   breaks(live->va->u.epoch, idle, "V2: addresses are another window's");
-  breaks(live->va->slack, 1, "V2: more is mapped");
-  breaks(live->va->slack, 3, "V2: more is mapped");
+  breaks(live->va->slack, 1, "V2: more or less is mapped");
+  breaks(live->va->slack, 3, "V2: more or less is mapped");
   gmlk_bins_remove(space->holes, va);
   va->hole = va->grains;
   tells("V1: free space is in no bin", __LINE__);
@@ -339,7 +339,7 @@ static void live_windows(void) {
   breaks(self->grains, self->grains + 1, "W3: a window's pieces do not add up");
   breaks(tile->u.epoch, 0, "A9: a serial was never given");
   breaks(block->state, GMLK_PIECE, "W4: a piece is of no window");
-  breaks(live->address, live->address + C, "W2: the address");
+  breaks(live->address, live->address + C, "W2: a window is elsewhere");
   breaks(live->self.state, GMLK_IDLE, "W7: nothing is in a window's way");
   chunks[0].map_count--; /* the number of mappings stays what it was */
   chunks[1].map_count++;
@@ -362,9 +362,9 @@ static void idle_windows(void) {
   breaks(spans[1].at, spans[0].at, "W2: ends share a chunk");
   breaks(spans[1].grains, half, "W3: a window's pieces do not add up");
   breaks(window->chunk_count, 3, "W2: a window maps more or fewer chunks");
-  breaks(window->number, 0, "W8: a window is new, or small");
-  breaks(all->number, window->number - 1, "W8: a window is new, or small");
-  breaks(all->grains_min, 4 * half + 1, "W8: a window is new, or small");
+  breaks(window->number, 0, "W8: a window is too new or small");
+  breaks(all->number, window->number - 1, "W8: a window is too new or small");
+  breaks(all->grains_min, 4 * half + 1, "W8: a window is too new or small");
   breaks(window->key, window->key + 1, "W7: nothing is in a window's way");
   breaks(window->key, GMLK_BLOCKED, "W7: nothing is in a window's way");
   breaks(window->self.stream, 99, "W7: nothing is in a window's way");
@@ -390,7 +390,7 @@ static void blocked_windows(void) {
 static void windows_that_stay(void) {
   gmlk_window *window = lake->home.windows.quarantine;
   is(window != NULL);
-  breaks(window->va->slack, window->chunk_count + 1, "V2: more is mapped");
+  breaks(window->va->slack, window->chunk_count + 1, "V2: more or less is mapped");
   window->va->slack = window->chunk_count - 1;
   holds();
   window->va->slack = window->chunk_count;
@@ -465,8 +465,8 @@ static void loans(void) {
   gmlake_pool *pool = w.pools[1].value;
   if (stage) return;
   breaks(lake->loan_count, 0, "F5: a count of streams or captures is wrong");
-  breaks(pool->loan.number, GMLK_FIRST_STREAM, "G1: a loan is none");
-  breaks(pool->capture_count, 1, "G1: a loan is none");
+  breaks(pool->loan.number, GMLK_FIRST_STREAM, "G1: a loan has no number");
+  breaks(pool->capture_count, 1, "G1: a loan has no number");
   then("-b@A L0@A");
 }
 
