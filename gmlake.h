@@ -15617,10 +15617,11 @@ static void gmlk_check_stream(gmlk_checker *c, gmlk_stream *s, unsigned number) 
 
 /* [F5]. */
 static void gmlk_check_streams(gmlk_checker *c) {
-  static const char counts[] = "F5: a count of streams or captures is wrong";
   const gmlk_streams *all = &c->l->streams;
   const gmlk_stream *last = all->last ? all->items[all->last] : NULL;
-  size_t named = 0, used = 0, lost = 0, captured = 0, captures = 0, events = all->event_count;
+  size_t named = all->live_count, used = all->used_count, lost = all->lost_count;
+  size_t captured = all->capture_count, captures = captured + c->l->loan_count;
+  size_t events = all->event_count;
   unsigned i;
   for (i = GMLK_FIRST_STREAM; i < all->count; i++) {
     gmlk_stream *s = all->items[i];
@@ -15629,17 +15630,16 @@ static void gmlk_check_streams(gmlk_checker *c) {
     const int is_own = is_named && capture && capture->value == s->value;
     gmlk_check_stream(c, s, i);
     gmlk_expect(c, !s->capture || is_own, "F5: a capture is another stream's");
-    named += (size_t)is_named;
-    used += is_stream && !(s->is_forgotten && gmlk_stream_is_complete(s));
-    lost += is_stream && gmlk_stream_is_lost(s);
-    captured += s->capture != 0;
-    captures += s->is_used && s->is_capture;
+    named -= (size_t)is_named;
+    used -= is_stream && !(s->is_forgotten && gmlk_stream_is_complete(s));
+    lost -= is_stream && gmlk_stream_is_lost(s);
+    captured -= s->capture != 0;
+    captures -= s->is_used && s->is_capture;
     events += s->fence_count;
     if (s->capture) c->captures += s->arena;
   }
-  gmlk_expect(c, named == all->live_count && used == all->used_count, counts);
-  gmlk_expect(c, lost == all->lost_count && captured == all->capture_count, counts);
-  gmlk_expect(c, captures == captured + c->l->loan_count, counts);
+  gmlk_expect(c, !(named | used | lost | captured), "F5: a count of streams or captures is wrong");
+  gmlk_expect(c, !captures, "F5: a capture's number is lost");
   gmlk_expect(c, events <= all->event_capacity, "F5: no room to give all events back");
   if (last)
     gmlk_expect(c, gmlk_stream_is_named(last) && last->value == all->last_value,
@@ -15951,11 +15951,11 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
 
 /* [A5], [P1] to [P6], [E2]; [W6], [B3] the counts of mappings. */
 static void gmlk_check_chunks(gmlk_checker *c) {
-  static const char totals[] = "P1: the chunks' totals are wrong";
   const gmlk_arena *a = c->a;
   const gmlk_chunks *all = &a->chunks;
-  size_t backed = 0, quarantined = 0, asleep = 0, shared = 0,
-         bytes = gmlk_pool_bytes(c->l, a->owner);
+  size_t backed = all->backed_count, quarantined = all->quarantined_count,
+         asleep = all->asleep_count;
+  size_t shared = all->shared_count, bytes = gmlk_pool_bytes(c->l, a->owner);
   const int sleeps = a->sleep == GMLK_ASLEEP;
   uint32_t slot, end = 0;
   for (slot = 0; slot < all->capacity; slot++) {
@@ -15972,18 +15972,19 @@ static void gmlk_check_chunks(gmlk_checker *c) {
     gmlk_expect(c, !chunk->is_known || chunk->handle || chunk->is_asleep,
                 "P6: graphs know an empty slot");
     gmlk_expect(c, !chunk->is_shared || b->state != GMLK_FREE, "P5: what others know is free");
-    backed += (size_t)is_held;
-    quarantined += chunk->is_quarantined;
-    asleep += chunk->is_asleep;
-    shared += chunk->is_shared;
+    backed -= (size_t)is_held;
+    quarantined -= chunk->is_quarantined;
+    asleep -= chunk->is_asleep;
+    shared -= chunk->is_shared;
     if (chunk->is_quarantined) end = slot + 1;
     c->mapped -= (uint64_t)chunk->map_count * (slot + 1);
     c->placed -= (uint64_t)chunk->page_count * (slot + 1);
   }
   gmlk_expect(c, !c->mapped && !c->placed, "W6, B3: a chunk's mappings do not add up");
-  gmlk_expect(c, backed == all->backed_count && quarantined == all->quarantined_count, totals);
-  gmlk_expect(c, asleep == all->asleep_count && end == all->quarantined_end, totals);
-  gmlk_expect(c, shared == all->shared_count, "P5: the count of shared chunks is wrong");
+  gmlk_expect(c, !(backed | quarantined | asleep), "P1: the chunks' totals are wrong");
+  gmlk_expect(c, end == all->quarantined_end,
+              "P1: stuck_end is not behind the last quarantined slot");
+  gmlk_expect(c, !shared, "P5: the count of shared chunks is wrong");
   gmlk_expect(c, end || !gmlk_exceeds(0, bytes, a->limit_bytes), "L2: a pool's limit is exceeded");
 }
 

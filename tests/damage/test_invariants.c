@@ -130,7 +130,7 @@ static void chunks(void) {
   breaks(all->backed_count, 0, "P1: the chunks' totals are wrong");
   breaks(all->quarantined_count, 1, "P1: the chunks' totals are wrong");
   breaks(all->asleep_count, 1, "P1: the chunks' totals are wrong");
-  breaks(all->quarantined_end, 1, "P1: the chunks' totals are wrong");
+  breaks(all->quarantined_end, 1, "P1: stuck_end is not behind the last quarantined slot");
   breaks(all->shared_count, 1, "P5: the count of shared chunks is wrong");
   breaks(pool_0()->limit_bytes, C - 1, "L2: a pool's limit is exceeded");
 }
@@ -165,7 +165,7 @@ static void numbers(void) {
   breaks(all->used_count, 0, "F5: a count of streams or captures is wrong");
   breaks(all->lost_count, 1, "F5: a count of streams or captures is wrong");
   breaks(all->capture_count, 0, "F5: a count of streams or captures is wrong");
-  breaks(lake->loan_count, 1, "F5: a count of streams or captures is wrong");
+  breaks(lake->loan_count, 1, "F5: a capture's number is lost");
   breaks(all->last_value, value_in(9), "F5: last is not the number of last_value");
   breaks(b->uses, 1, "F7: a stream's count of the blocks recorded on it is wrong");
 }
@@ -464,7 +464,7 @@ static void shared_memory(void) {
 static void loans(void) {
   gmlake_pool *pool = w.pools[1].value;
   if (stage) return;
-  breaks(lake->loan_count, 0, "F5: a count of streams or captures is wrong");
+  breaks(lake->loan_count, 0, "F5: a capture's number is lost");
   breaks(pool->loan.number, GMLK_FIRST_STREAM, "G1: a loan has no number");
   breaks(pool->capture_count, 1, "G1: a loan has no number");
   then("-b@A L0@A");
