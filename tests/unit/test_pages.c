@@ -298,7 +298,8 @@ static void fresh_memory_is_filled(void **state) {
 
 /* What is done to two buffers, on a device of so many chunks. 1@2 0*x=012 commits as many chunks of
    buffer 1 from its chunk 2 on: chunk 0 is wanted there, any, and one that there is not; 0, 1 and 2
-   come. 1@2 -3 discards three. Behind | at most so many calls of the backend are made. */
+   come. 1@2 -3 discards three. From h on work is pending. Behind | at most so many calls of the
+   backend are made. */
 static const struct series {
   const char *line;
   size_t chunks, calls_most, mapped; /* in the end; 0: any */
@@ -311,6 +312,8 @@ static const struct series {
     {"0@0 **=01 0@2 2=2 |", 4, 0, 3},
     /* What is memory already needs no driver, whatever is wanted there. */
     {"0@0 **=01 | 0@0 1x=01", 2, 0, 2},
+    /* What a place maps stays there while work may use it. */
+    {"0@0 **=01 h 0@0 -2 0@0 1*=01 |", 2, 0, 2},
     /* What is not free is not given. What is wanted twice one gets. */
     {"0@0 **=01 1@0 1=2 0@1 -1 1@0 x0=21 1@0 -2 1@0 11=12 |", 3, 0, 0},
 };
@@ -346,7 +349,8 @@ static void wanted_chunks_come(void **state) {
   for (at = s->line; *at; at += strcspn(at, " "), at += *at == ' ') {
     gmlake_buffer *buffer = buffers[*at == '1'];
     if (*at == '|') calls = census().call_count;
-    if (*at == '|') continue;
+    if (*at == 'h') gmlake_mock_stream_hold(mock, LEGACY);
+    if (*at == '|' || *at == 'h') continue;
     if (at[4] == '-')
       discard(buffer, (size_t)(at[2] - '0'), (size_t)(at[5] - '0'));
     else
@@ -373,7 +377,8 @@ int main(void) {
       WANTED("a_chunk_that_is_wanted_comes", 0),
       WANTED("a_chunk_that_is_not_there_yet_does_not_come", 1),
       WANTED("wishes_for_what_is_there_cost_nothing", 2),
-      WANTED("what_is_not_free_is_not_given", 3),
+      WANTED("what_is_in_use_stays_mapped", 3),
+      WANTED("what_is_not_free_is_not_given", 4),
       cmocka_unit_test(a_chunk_of_a_buffer_is_no_block_at_home),
   };
   int failed;
