@@ -211,7 +211,7 @@ static void recorded_streams(void) {
   breaks(first->block, NULL, "N1: an extra record names another block");
   breaks(first->used[0].epoch, s->epoch + 1, "N4: a queue is out of order");
   breaks(s->uses_last->epoch, s->epoch + 1, "F1: a pending use is of an epoch to come");
-  breaks(first->u.epoch, GMLK_ENDLESS, "F1: a pending block is of an epoch to come");
+  breaks(first->epoch, GMLK_ENDLESS, "F1: a pending block is of an epoch to come");
   breaks(first->uses_left, 2, "N4: a count of uses in queues is wrong");
   breaks(first->used[0].extra, NULL, "N4: a pending use is in no queue");
   breaks(s->uses_first, s->uses_last, "N4: a queue has more or fewer uses");
@@ -298,7 +298,7 @@ static void small_reserve(void) {
     return;
   }
   is(c->stream == gmlk_stream_find(&lake->streams, value_in(1)) && c->prev->state == GMLK_LIVE);
-  breaks(c->epoch, GMLK_ENDLESS, "U1: the small-block reserve is of an epoch to come");
+  breaks(c->u.epoch, GMLK_ENDLESS, "U1: the small-block reserve is of an epoch to come");
   a->small_reserve = NULL;
   must(gmlake_free(lake, (void *)(uintptr_t)w.blocks[1].at, value_in(1)), "gmlake_free");
   w.blocks[1].id = 0;

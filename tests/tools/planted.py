@@ -11,13 +11,12 @@ entry whose text does not stand exactly once in the function that it names is an
 has changed, the entry has to follow.
 """
 import argparse
+import concurrent.futures
 import os
-import queue
 import re
 import shutil
 import subprocess
 import sys
-import threading
 import time
 
 import coverage
@@ -36,18 +35,17 @@ LIMIT_SECONDS = 300
 class Entry:
     """A defect: what becomes of which text, in which function."""
 
-    def __init__(self, text):
-        head, _, rest = text.partition("\n")
-        self.name = head.strip()
-        fields = dict(re.findall(r"^(in|why|try|equal): ((?:.|\n  )*)", rest, re.M))
-        parts = re.split(r"^(?:---|\+\+\+)\n", rest, flags=re.M)
-        if not re.fullmatch(r"\w+", self.name) or len(parts) != 3 or not {"in", "why"} <= {*fields}:
-            sys.exit(f"{TABLE}: {self.name}: in, why, --- and +++ are needed")
-        self.function = fields["in"].strip()
-        self.why = " ".join(fields["why"].split())
-        self.first = fields.get("try", "").split()
-        self.equal = " ".join(fields.get("equal", "").split())  # why nothing can tell, if so
-        self.old, self.new = parts[1].split(), parts[2].strip()
+    FORM = re.compile(r"(\w+) \((\w+)(?:, ([^)]*))?\): (.*?)(?:; equal: (.*))?")
+
+    def __init__(self, head, body):
+        found = self.FORM.fullmatch(" ".join(head.split()))
+        edit = re.fullmatch(r"  - (.*?)(?:\n  \+ (.*))?|  (.*?) =>(.*)", body.rstrip(), re.S)
+        if not found or not edit:
+            sys.exit(f"{TABLE}: not in the form that its head tells: {head}{body}")
+        self.name, self.function, first, self.why, self.equal = found.groups()
+        self.first = (first or "").split()
+        self.old = (edit.group(1) or edit.group(3)).split()
+        self.new = " ".join((edit.group(2) or edit.group(4) or "").split())
 
     def planted(self, header):
         """The header with it; spaces and line ends do not count."""
@@ -65,7 +63,8 @@ class Entry:
 
 def entries():
     with open(TABLE) as stream:
-        return [Entry(t) for t in re.split(r"^== ", stream.read(), flags=re.M)[1:]]
+        rows = stream.read().split("\n\n", 1)[1]
+    return [Entry(*found) for found in re.findall(r"^(\w.*\n(?:    .*\n)*)((?: .*\n)+)", rows, re.M)]
 
 
 class Trial:
@@ -114,24 +113,20 @@ class Trial:
             shutil.rmtree(self.directory)
 
 
-def work(todo, results, make, header, shown):
-    while True:
-        try:
-            entry = todo.get_nowait()
-        except queue.Empty:
-            return
-        start = time.monotonic()
-        try:
-            killer = make(entry).run(header)
-        except RuntimeError as error:
-            print(f"{entry.name}: {error}", flush=True)
-            continue
-        told = f"killed by {killer}" if killer else "survived"
-        if not killer and entry.equal:
-            told += f", as it must: {entry.equal}"
-        print(f"{entry.name}: {told} ({time.monotonic() - start:.0f} s)", flush=True)
-        results[entry.name] = killer
-        shown.step(entry.name)
+def tried(trial, header, shown):
+    """(whether it could be tried, its killer)"""
+    entry, start = trial.entry, time.monotonic()
+    try:
+        killer = trial.run(header)
+    except RuntimeError as error:
+        print(f"{entry.name}: {error}", flush=True)
+        return False, None
+    told = f"killed by {killer}" if killer else "survived"
+    if not killer and entry.equal:
+        told += f", as it must: {entry.equal}"
+    print(f"{entry.name}: {told} ({time.monotonic() - start:.0f} s)", flush=True)
+    shown.step(entry.name)
+    return True, killer
 
 
 def parse():
@@ -161,21 +156,15 @@ def main():
         sys.exit(f"no such defect: {', '.join(sorted(unknown))}")
     programs = {p.name: p for p in coverage.programs()}
     chosen = [e for e in table if not options.names or e.name in options.names]
-    todo, results = queue.Queue(), {}
-    for entry in chosen:
-        todo.put(entry)
     shown = Progress(len(chosen))
-    threads = [threading.Thread(target=work, args=(
-        todo, results, lambda e: Trial(e, programs, options.dir, options), header, shown))
-               for _ in range(options.jobs)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if len(results) < len(chosen):
-        print(f"{len(chosen) - len(results)} could not be tried")
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        results = list(pool.map(lambda e: tried(Trial(e, programs, options.dir, options), header,
+                                                shown), chosen))
+    missing = sum(1 for is_tried, _ in results if not is_tried)
+    if missing:
+        print(f"{missing} could not be tried")
         return 2
-    survived = [e for e in chosen if not results[e.name]]
+    survived = [e for e, (_, killer) in zip(chosen, results) if not killer]
     wrong = [e.name for e in survived if not e.equal]
     print(f"{len(results) - len(survived)} of {len(results)} killed, "
           f"{len(survived) - len(wrong)} change nothing, {len(wrong)} survived"
