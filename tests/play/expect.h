@@ -74,7 +74,6 @@ static int find_told(const char *name, uint64_t *out) {
         {"errors-told", (uint64_t)w.errors_told},
         {"warnings-told", (uint64_t)w.warnings_told},
         {"warned-call", w.warned_kind},
-        {"foretold-fails", compared.foretold.result != GMLAKE_OK},
         {"foretold-wait", (uint64_t)compared.foretold.wait},
         {"foretold-new", compared.foretold.new_bytes},
         {"told-asked", error.asked_bytes},
@@ -85,6 +84,11 @@ static int find_told(const char *name, uint64_t *out) {
         {"told-free", error.free_bytes},
         {"told-pending", error.pending_bytes},
         {"told-driver-free", error.driver_free_bytes},
+        {"told-here", error.live_here_bytes},
+        {"told-elsewhere", error.elsewhere_bytes},
+        {"told-largest", error.largest_bytes},
+        {"told-holes", error.hole_bytes},
+        {"told-sleeping", error.sleeping_bytes},
         {"told-pool", (uint64_t)pool_of_value(error.pool)}, /* 1 more than its digit; 0: none */
         {"told-code", (uint64_t)error.driver_code},
         {"told-call", kind_of(error.call)},
@@ -241,6 +245,40 @@ static int is_told_by(const char *name, size_t length) {
   return strlen(info.call) == length && !strncmp(info.call, name, length);
 }
 
+static int lies_nowhere(uint64_t address, gmlake_result result) {
+  char text[80];
+  judge(result == GMLAKE_ERROR_UNKNOWN_POINTER, "gmlake_find");
+  (void)snprintf(text, sizeof(text), "address is 0x%llx: no memory of this lake",
+                 (unsigned long long)address);
+  judge(says(text, strlen(text)) && is_told_by("gmlake_find", strlen("gmlake_find")),
+        "gmlake_find names something else");
+  return reads('n') && !strncmp(reader.at, "othing", strlen("othing"));
+}
+
+/* What lies at an address: "state-kind", behind @ the stream, behind / the block there. */
+static int lies(const char *text) {
+  static const char *const states[] = {"",     "live",  "pending",    "tagged",
+                                       "free", "graph", "quarantined"};
+  static const char *const there[] = {"",       "block", "hole",  "window",
+                                      "buffer", "piece", "chunk", "span"};
+  uint64_t address;
+  char is[40];
+  gmlake_allocation_info info;
+  gmlake_result result;
+  begin_text(text);
+  address = read_home();
+  reader.is_wrong |= !reads('=');
+  result = gmlake_find(lake, (const void *)(uintptr_t)address, &info);
+  if (result) return lies_nowhere(address, result);
+  (void)snprintf(is, sizeof(is), "%s-%s", states[info.state], there[info.kind]);
+  if (strncmp(reader.at, is, strlen(is)) != 0) return 0;
+  reader.at += strlen(is);
+  if (reads('@') && info.stream != value_in(read_stream())) return 0;
+  if (reads('/') && (uint64_t)(uintptr_t)info.ptr != w.starts[read_block()]) return 0;
+  end_text();
+  return 1;
+}
+
 /* Whether a word about one block, stream, pool or buffer is right. */
 static int is_so(const op *o, const char *name, int on) {
   const block *b = &w.blocks[o->one % NAMES];
@@ -254,6 +292,7 @@ static int is_so(const op *o, const char *name, int on) {
   if (!strcmp(name, "at")) return b->at == place;
   if (!strcmp(name, "off")) return b->at != place;
   if (!strcmp(name, "from")) return b->at >= place;
+  if (!strcmp(name, "lies")) return lies((const char *)o->bytes);
   if (!strcmp(name, "pieces")) return (void)piece_of(b, 0, &count), count == o->bytes;
   if (!strcmp(name, "home")) return home_of_piece(b, o->flags) == place;
   if (!strcmp(name, "size")) return piece_of(b, o->flags, &count).bytes == o->bytes;

@@ -14,29 +14,57 @@ static struct sums { /* of a lake, since it began */
 
 /* ---- Statistics ------------------------------------------------------------------------------ */
 
-static void judge_live(const gmlake_stats *all) {
-  size_t requested = 0, active = 0, in_buffers = 0, buffers = 0, i;
+typedef struct live_sums {
+  size_t requested, active, in_buffers, buffers, blocks;
+} live_sums;
+
+/* Of a pool's blocks and buffers; of all of them: of pool ALL_POOLS. */
+#define ALL_POOLS (POOLS + 1)
+static live_sums sum_live(int pool) {
+  live_sums sum;
   const block *b = NULL;
+  size_t i;
+  memset(&sum, 0, sizeof(sum));
   while ((b = live_next((block *)(uintptr_t)b))) {
-    requested += b->asked;
-    active += b->bytes;
-    if (b < w.blocks || b >= w.blocks + NAMES) in_buffers += b->bytes;
+    const int is_block = b >= w.blocks && b < w.blocks + NAMES;
+    if (pool != ALL_POOLS && b->pool != pool) continue;
+    sum.requested += b->asked;
+    sum.active += b->bytes;
+    sum.blocks += (size_t)is_block;
+    if (!is_block) sum.in_buffers += b->bytes;
   }
   for (i = 0; i < BUFFERS; i++) {
     const buffer *of = &w.buffers[i];
     const size_t tail = of->value ? of->end % of->chunk : 0;
-    buffers += of->value != NULL;
-    if (tail && of->cells[of->end / of->chunk].id) requested -= of->chunk - tail;
+    if (pool != ALL_POOLS && of->pool != pool) continue;
+    sum.buffers += of->value != NULL;
+    if (tail && of->cells[of->end / of->chunk].id) sum.requested -= of->chunk - tail;
   }
-  if (sums.requested_peak < requested) sums.requested_peak = requested;
-  if (sums.active_peak < active) sums.active_peak = active;
-  judge(all->requested_bytes == requested, "requested_bytes");
-  judge(all->active_bytes == active, "active_bytes");
+  return sum;
+}
+
+static void judge_live(const gmlake_stats *all) {
+  const live_sums sum = sum_live(ALL_POOLS);
+  if (sums.requested_peak < sum.requested) sums.requested_peak = sum.requested;
+  if (sums.active_peak < sum.active) sums.active_peak = sum.active;
+  judge(all->requested_bytes == sum.requested, "requested_bytes");
+  judge(all->active_bytes == sum.active, "active_bytes");
   judge(all->requested_bytes_peak == sums.requested_peak, "requested_bytes_peak");
   judge(all->active_bytes_peak == sums.active_peak, "active_bytes_peak");
-  judge(all->buffer_count == buffers && all->buffer_bytes == in_buffers, "buffer_bytes");
+  judge(all->buffer_count == sum.buffers && all->buffer_bytes == sum.in_buffers, "buffer_bytes");
   judge(all->allocation_count == sums.allocations, "allocation_count");
   judge(all->free_count == sums.frees, "free_count");
+}
+
+static void judge_pool_figures(int pool) {
+  const live_sums sum = sum_live(pool);
+  gmlake_stats inside;
+  inside.struct_bytes = 0;
+  must(gmlake_pool_get_stats(lake, w.pools[pool].value, &inside), "gmlake_pool_get_stats");
+  judge(inside.requested_bytes == sum.requested && inside.active_bytes == sum.active &&
+            inside.live_count == sum.blocks && inside.buffer_count == sum.buffers &&
+            inside.buffer_bytes == sum.in_buffers,
+        "a pool's figures");
 }
 
 /* Freed, and waiting for recorded streams alone: such frees there have been. */
@@ -108,6 +136,23 @@ static void judge_pieces(const block *b, unsigned flags, const pool *from) {
     sum += pieces[i].bytes;
   }
   judge(sum == b->bytes, "the pieces do not add up");
+}
+
+/* What gmlake_get_chunks tells are the handles that are mapped there, in their order. */
+static void judge_chunks(const block *b) {
+  static gmlake_chunk_info chunks[PIECES];
+  size_t count = 0, i, sum = 0;
+  must(gmlake_get_chunks(lake, (void *)(uintptr_t)(b->at + b->bytes - 1), chunks, PIECES, &count),
+       "gmlake_get_chunks");
+  for (i = 0; i < count; i++) {
+    const uint64_t at = b->at + sum;
+    const map *m = map_at(at);
+    judge(chunks[i].address == at && m && chunks[i].handle == m->of->value &&
+              chunks[i].offset_bytes == at - m->at && sum + chunks[i].bytes <= b->bytes,
+          "a block has other chunks than are told");
+    sum += chunks[i].bytes;
+  }
+  judge(sum == b->bytes, "the chunks do not add up");
 }
 
 /* GMLAKE_GUARD: nothing is mapped behind a window and its last handle. */

@@ -144,6 +144,7 @@ static struct world {
   int errors_told, warnings_told, leaks_told;
   size_t warned_kind;       /* of the call that the last warning names */
   int is_relaxed;           /* between the lake's two exchanges of the capture mode */
+  int is_copying;           /* the device may still run copies to or from the host */
   int has_called, is_again; /* the operation has called the lake; has to be done again */
   struct fault {
     size_t in;
@@ -320,6 +321,12 @@ static range range_of(const block *b) {
   return r;
 }
 
+/* The value of a slot's stream. */
+static gmlake_stream value_in(unsigned char slot) {
+  if (slot == ON_NONE) return GMLAKE_STREAM_NONE;
+  return slot == ON_ONE ? (gmlake_stream)(uintptr_t)1 : w.lines[w.slots[slot]].value;
+}
+
 /* Every block and every committed chunk of a buffer: NULL behind the last. */
 static block *live_next(block *last) {
   size_t i = 0;
@@ -403,6 +410,13 @@ static int device_fails(int kind, gmlake_result *result, int *code);
 static int is_playable(const char *words);
 #endif
 
+/* Calls that a capture in the global mode forbids to the thread; only the end of a lake makes them
+   though the exchange has failed. */
+static int needs_relaxed(int kind) {
+  return kind == ON_CREATE || kind == ON_RELEASE || kind == ON_MAP || kind == ON_UNMAP ||
+         kind == ON_ACCESS || kind == ON_HOST_ALLOC || kind == ON_HOST_FREE;
+}
+
 /* Whether this call fails, and how. */
 static gmlake_result gate(int kind, int *code) {
   gmlake_result result = GMLAKE_OK;
@@ -410,6 +424,8 @@ static gmlake_result gate(int kind, int *code) {
   size_t i;
   judge(++w.calls < ALL_CALLS, "the operation does not end");
   judge(!lake || !lake->lost || gives_back(kind), "a device that is lost is asked for something");
+  judge(!needs_relaxed(kind) || w.is_relaxed || w.lost || w.destroying,
+        "a call that needs the relaxed capture mode");
   meddle_in(kind);
   w.called[kind]++;
   w.all_calls++;
@@ -723,6 +739,7 @@ static gmlake_result see_copy(void *user, uint64_t at, void *host, size_t bytes,
   uint64_t end = at + bytes;
   gmlake_result result = gate(ON_COPY, code);
   int ignored = 0;
+  w.is_copying = !result && bytes;
   if (result) (void)mock->copy(user, 0, NULL, 0, 0, &ignored); /* after an error no copy runs */
   if (result) return result;
   for (; at < end;) {

@@ -56,9 +56,11 @@
 
    A word with = compares: waits=1 (the table below has the names, expect.h what they are);
    at:q=p+1 (q lies so far behind the begin of p), off:q=p (elsewhere), from:q=p+1 (there or
-   behind); pieces:w=2, size:w1=1, home:w1=p+1 (piece 1 of w lies there); holds:p=1 (all of p is
+   behind); lies:p+1=live-block@A/q (what gmlake_find says of that address: its state and kind, its
+   stream and where it begins, or nothing); pieces:w=2, size:w1=1, home:w1=p+1 (piece 1 of w lies there); holds:p=1 (all of p is
    as it was written, and so is what the lake tells of it); pool:p=0 or n; behind:A=1 (new work
    on A has to wait); number:A=0 (A is the first of the lake's streams); error!R (the last one);
+   foretold!O (of the last q);
    says:no_room (in its text, with _ for spaces); inside:0=4 (what pool 0 holds); end:0=4,
    map:0=m..m (of buffer 0's chunks two are memory); told-by:policy.choose (whom the last error
    names); shows@A/0:a=1,b+1k=2;1fc,3 (what a policy is shown on A of pool 0: these free blocks, and
@@ -138,6 +140,7 @@ static const struct comparison {
     {"mark", ""},
     {"destroy", ""},
     {"error", ""},
+    {"foretold", ""},
     {"reset-peaks", ""},
     {"note", ""},
     {"same", ""},
@@ -166,7 +169,6 @@ static const struct comparison {
     {"idle", "=z"},
     {"at-work", "=z"},
     {"allocatable", "=z"},
-    {"foretold-fails", "=n"},
     {"foretold-wait", "=n"},
     {"foretold-new", "=z"},
     {"told-asked", "=z"},
@@ -177,6 +179,11 @@ static const struct comparison {
     {"told-free", "=z"},
     {"told-pending", "=z"},
     {"told-driver-free", "=z"},
+    {"told-here", "=z"},
+    {"told-elsewhere", "=z"},
+    {"told-largest", "=z"},
+    {"told-holes", "=z"},
+    {"told-sleeping", "=z"},
     {"told-pool", "=n"},
     {"told-code", "=n"},
     {"told-call", "=k"},
@@ -222,6 +229,7 @@ static const struct comparison {
     {"at", ":b=c?+y"},
     {"off", ":b=c?+y"},
     {"from", ":b=c?+y"},
+    {"lies", ":t"},
     {"pieces", ":b=n"},
     {"home", ":bi=c?+y"},
     {"size", ":bi=z"},

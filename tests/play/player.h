@@ -136,11 +136,6 @@ static unsigned char slot_of(int on) {
   return i;
 }
 
-static gmlake_stream value_in(unsigned char slot) {
-  if (slot == ON_NONE) return GMLAKE_STREAM_NONE;
-  return slot == ON_ONE ? (gmlake_stream)(uintptr_t)1 : w.lines[w.slots[slot]].value;
-}
-
 /* Whether a call may name it: the program has not told of its end. */
 static int may_name(int on) {
   return on == NOBODY || (w.lines[on].is_alive && !w.lines[on].is_told);
@@ -1095,12 +1090,19 @@ static void do_budget(void) {
 static void do_questions(void) {
   gmlake_pool *pools[POOLS];
   const char *wrong;
+  block *b = NULL;
   int i, is_plain = 1;
   for (i = 0; i < POOLS; i++) pools[i] = w.pools[i + 1].value;
   for (i = 0; i <= POOLS; i++) is_plain &= !w.pools[i].asleep;
   if (!is_plain || w.program->options[OPT_SHARE] || w.is_lost) return;
   wrong = map_wrong(lake, pools, POOLS);
   if (wrong) judge(0, wrong);
+  for (i = 0; i <= POOLS; i++)
+    if (!i || w.pools[i].value) judge_pool_figures(i);
+  while ((b = live_next(b)) && b < w.blocks + NAMES && b >= w.blocks) {
+    judge_chunks(b);
+    if (!b->is_imported) judge_pieces(b, b->flags, &w.pools[b->pool]);
+  }
 }
 
 static void judge_buffer(const buffer *b) {
@@ -1132,6 +1134,7 @@ static void judge_step(void) {
   must(mock->capture_exchange(mock->user, &mode, &code), "the program's exchange");
   judge(!w.is_trusted || mode == w.mode, "the thread's capture mode has changed");
   w.is_trusted = 1;
+  judge(!w.is_copying || w.is_lost, "a copy still runs when its call has ended");
   if ((w.is_lost && !is_exact()) || !lake) return;
   all = stats();
   for (i = 0; i < NAMES; i++) live += w.blocks[i].id != 0;
@@ -1351,6 +1354,8 @@ static void do_compare(int on) {
     judge(end_lake() == result_of(now->result), "gmlake_destroy");
   else if (!strcmp(name, "error"))
     judge(last_result() == result_of(now->result), "the last error is another one");
+  else if (!strcmp(name, "foretold"))
+    judge(compared.foretold.result == result_of(now->result), "foretold is another result");
   else if (!do_say(now, name, value_in(now->stream)) &&
            !is_as_said(now, name, on, rule, sizeof(rule)))
     judge(0, rule);

@@ -611,17 +611,23 @@ static void show_view(gmlake_stream stream, const pool *from) {
   asked.is_looking = 0;
 }
 
-/* What a refusal may not change. */
+/* What a refusal or a question may not change. */
 static struct picture {
   gmlake_stats stats;
   gmlake_mock_census census;
-  struct view shown;
+  gmlake_map_entry map[256];
+  size_t map_count;
+  struct view shown; /* to a policy, if there is one */
 } noted;
 
 static void take_picture(struct picture *p) {
   memset(p, 0, sizeof(*p));
-  show_view(NULL, &w.pools[0]);
-  p->shown = views[0];
+  if (desc.policy) {
+    show_view(NULL, &w.pools[0]);
+    p->shown = views[0];
+  }
+  must(gmlake_get_map(lake, p->map, sizeof(p->map) / sizeof(p->map[0]), &p->map_count),
+       "gmlake_get_map");
   p->stats = stats();
   p->census = census();
   p->stats.state_count[4] = p->stats.driver_call_count = p->stats.driver_ns = 0;
@@ -633,6 +639,7 @@ static int is_same(void) {
   take_picture(&again);
   return !memcmp(&again.shown, &noted.shown, sizeof(again.shown)) &&
          !memcmp(&again.stats, &noted.stats, sizeof(again.stats)) &&
+         !memcmp(again.map, noted.map, sizeof(again.map)) && again.map_count == noted.map_count &&
          !memcmp(&again.census, &noted.census, sizeof(again.census));
 }
 

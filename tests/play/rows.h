@@ -1604,7 +1604,7 @@ static const row rows[] = {
     {"what_stays_counts_once", TOGETHER,
      "{granule:16 cap:4} +a-d=1 -ac +x=2 pieces:x=2 -x fail:unmap=1R T:0!R quarantined=2 "
      "reserved=4 "
-     "-d T:0 released=1 P0 +p=1/0 -p q=2/s foretold-fails=0 +y=2/s at:y=c"},
+     "-d T:0 released=1 P0 +p=1/0 -p q=2/s foretold +y=2/s at:y=c"},
     /* A question knows what is lent. B waits for what A did there; the pool grows by what it
        lacks. */
     {"what_is_borrowed_is_foretold", TOGETHER,
@@ -1612,7 +1612,7 @@ static const row rows[] = {
      "foretold-new=0 +q=4@A/t pool:q=0 waits=0 -q@A q=4@B/t foretold-wait=1 foretold-new=0 "
      "+q=4@B/t pool:q=0 waits=1 -q@B eA eB mark q=6@B/t foretold-wait=0 foretold-new=2 "
      "+q=6@B/t pool:q=0 grown=2 q=2@B/t foretold-wait=0 foretold-new=2 +r=2@B/t grown=4 -r@B "
-     "q=2@B/t foretold-wait=0 foretold-new=0 +r=2@B/t pool:r=0 q=1@A/t foretold-fails=1 "
+     "q=2@B/t foretold-wait=0 foretold-new=0 +r=2@B/t pool:r=0 q=1@A/t foretold!O "
      "+*=1@A/t!O -rq@B q=6@B/tg foretold-wait=0 foretold-new=0 +q=6@B/tg waits=1 grown=4 -q@B "
      "L0@B D0"},
     /* A launch behind the recall is behind B's work. */

@@ -78,6 +78,7 @@ static void shares_a_chunk(void) {
 }
 
 static void unmaps(void) {
+  w.is_relaxed = 1;
   const uint64_t at = w.starts[0] / UNIT * UNIT;
   (void)judged.unmap(judged.user, at, map_at(at)->of->bytes, &code);
 }
@@ -108,6 +109,16 @@ static void copies(void) {
 static void copies_nothing(void) {
   char host[16];
   (void)judged.copy(judged.user, UNIT, host, sizeof(host), 1, &code);
+}
+
+static void copies_on(void) {
+  copies();
+  judge_step();
+}
+
+static void has_host_memory_in_a_strict_mode(void) {
+  void *host;
+  (void)judged.host_alloc(judged.user, 16, &host, &code);
 }
 
 static void opens_to_others(void) {
@@ -157,6 +168,7 @@ static void asks_for_ever(void) {
 
 static void leaves_memory(void) {
   uint64_t left;
+  w.is_relaxed = 1;
   must(judged.create(judged.user, UNIT, 0, &left, &code), "the row's memory");
 }
 
@@ -262,6 +274,16 @@ static void tells_other_flags(void) {
   gmlake_allocation_info info = told_of_a();
   info.flags |= GMLAKE_EXCLUSIVE;
   judge_block(&w.blocks[0], &info, 0);
+}
+static void tells_other_chunks(void) {
+  block half = w.blocks[0];
+  half.at += GRAIN;
+  half.bytes -= GRAIN;
+  judge_chunks(&half);
+}
+static void counts_for_another_pool(void) {
+  w.blocks[0].pool = 1;
+  judge_pool_figures(0);
 }
 static void stitches_a(void) { judge_pieces(&w.blocks[0], GMLAKE_NO_STITCH, w.pools); }
 static void does_not_fill(void) { judge_filled(&w.blocks[0]); }
@@ -481,6 +503,9 @@ static const struct misdeed {
      "the whole device is waited for though a capture forbids it"},
     {"what_is_used_is_copied", "{} +a=1@A hA ua@A", copies, "copied while work may still use it"},
     {"what_is_not_there_is_copied", "{} +a=1@A", copies_nothing, "what is copied is not mapped"},
+    {"a_copy_runs_on", "{} +a=1@A", copies_on, "a copy still runs when its call has ended"},
+    {"the_mode_is_strict", "{}", has_host_memory_in_a_strict_mode,
+     "a call that needs the relaxed capture mode"},
     {"others_get_access", "{} +a=1@A", opens_to_others,
      "access for other devices than the description names"},
     {"host_memory_is_overrun", "{}", writes_behind, "the lake wrote behind host memory"},
@@ -521,6 +546,9 @@ static const struct misdeed {
     {"another_size_is_told", "{} +a=1@A", tells_another_size, "a block is rounded wrongly"},
     {"another_stream_is_told", "{} +a=1@A", tells_another_stream, "a block's stream"},
     {"other_flags_are_told", "{} +a=1@A", tells_other_flags, "a block's flags"},
+    {"other_chunks_are_told", "{} +a=1@A", tells_other_chunks,
+     "a block has other chunks than are told"},
+    {"a_pools_figures_are_anothers", "{} P0 +a=1@A", counts_for_another_pool, "a pool's figures"},
     {"a_window_serves_no_stitch", "{} +c=3@n -c@n +d=1 +b=1 +e=1 -de +a=2", stitches_a,
      "NO_STITCH was stitched"},
     {"new_memory_is_not_filled", "{fill} +a=1", does_not_fill, "new memory is not filled"},
