@@ -41,6 +41,7 @@ static const struct absence {
     {"addresses=", ""}, /* figures of the mock, and its number of errors */
     {"driver-host-waits=", ""},
     {"told-code=1234", ""},
+    {"WAIT~", ""}, /* what two waits took, to the nanosecond */
     {"hA EA", ""}, /* work that does not end: here it is captured with the rest */
     /* the legacy stream waits for the others' work, and theirs for its, of streams that end too */
     {"z1:0@A T:5", ""},
@@ -191,6 +192,9 @@ static int device_fails(int kind, gmlake_result *result, int *code) {
   case GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY:
     *code = CUDA_ERROR_OUT_OF_MEMORY;
     if (kind == ON_HOST_ALLOC) *result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    break;
+  case GMLAKE_ERROR_OUT_OF_HOST_MEMORY:
+    *code = kind == ON_HOST_ALLOC ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
     break;
   case GMLAKE_ERROR_INVALID_ARGUMENT:
     *code = kind == ON_RECORD && place == 3 ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;

@@ -279,6 +279,34 @@ static int lies(const char *text) {
   return 1;
 }
 
+static int is_kind(gmlake_step_kind kind) {
+  static const char *const names[] = {"",      "ALLOC",  "FREE",   "SPLIT",   "STITCH",
+                                      "REUSE", "EVICT",  "GROW",   "WAIT",    "TRIM",
+                                      "USE",   "BUFFER", "COMMIT", "DISCARD", "END"};
+  const size_t length = strlen(names[kind]);
+  if (strncmp(reader.at, names[kind], length) != 0) return 0;
+  reader.at += length;
+  return 1;
+}
+
+/* Whether the next step that was told is the one that the text says, as far as it says so. */
+static int hears(const char *text) {
+  const gmlake_step *e = &told.queue[told.count_heard];
+  const char *why;
+  begin_text(text);
+  if (!strncmp(text, "nothing", strlen("nothing"))) return told.count_heard == told.count_queued;
+  if (told.count_heard++ == told.count_queued || !is_kind(e->kind)) return 0;
+  if (reads('~') && (!e->driver_ns || (told.count_heard > 1 && e[-1].kind == e->kind &&
+                                       e[-1].driver_ns != e->driver_ns)))
+    return 0;
+  if (reads('@') && e->stream != value_in(read_stream())) return 0;
+  if (reads(',') && e->address != read_home()) return 0;
+  if (reads('=') && e->bytes != read_size()) return 0;
+  if (!reads(':')) return !*reader.at || *reader.at == ' ';
+  for (why = e->reason; *why && *reader.at == (*why == ' ' ? '_' : *why); why++) reader.at++;
+  return !*why && (!*reader.at || *reader.at == ' ');
+}
+
 /* Whether a word about one block, stream, pool or buffer is right. */
 static int is_so(const op *o, const char *name, int on) {
   const block *b = &w.blocks[o->one % NAMES];
@@ -292,6 +320,7 @@ static int is_so(const op *o, const char *name, int on) {
   if (!strcmp(name, "at")) return b->at == place;
   if (!strcmp(name, "off")) return b->at != place;
   if (!strcmp(name, "from")) return b->at >= place;
+  if (!strcmp(name, "heard")) return hears((const char *)o->bytes);
   if (!strcmp(name, "lies")) return lies((const char *)o->bytes);
   if (!strcmp(name, "pieces")) return (void)piece_of(b, 0, &count), count == o->bytes;
   if (!strcmp(name, "home")) return home_of_piece(b, o->flags) == place;

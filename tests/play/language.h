@@ -57,7 +57,9 @@
    A word with = compares: waits=1 (the table below has the names, expect.h what they are);
    at:q=p+1 (q lies so far behind the begin of p), off:q=p (elsewhere), from:q=p+1 (there or
    behind); lies:p+1=live-block@A/q (what gmlake_find says of that address: its state and kind, its
-   stream and where it begins, or nothing); pieces:w=2, size:w1=1, home:w1=p+1 (piece 1 of w lies there); holds:p=1 (all of p is
+   stream and where it begins, or nothing); heard:GROW@A,p+1=2:why (the next step that the observer
+   was told since the mark: for A, at p+1, of 2, with that reason, or nothing; ~ behind its kind: it
+   took time, and as much as the one before, if that was of its kind); pieces:w=2, size:w1=1, home:w1=p+1 (piece 1 of w lies there); holds:p=1 (all of p is
    as it was written, and so is what the lake tells of it); pool:p=0 or n; behind:A=1 (new work
    on A has to wait); number:A=0 (A is the first of the lake's streams); error!R (the last one);
    foretold!O (of the last q);
@@ -230,6 +232,7 @@ static const struct comparison {
     {"off", ":b=c?+y"},
     {"from", ":b=c?+y"},
     {"lies", ":t"},
+    {"heard", ":t"},
     {"pieces", ":b=n"},
     {"home", ":bi=c?+y"},
     {"size", ":bi=z"},

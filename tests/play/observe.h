@@ -12,6 +12,11 @@ static struct told {
   size_t reserved_bytes, active_bytes; /* the latter without buffers */
   int has_lent;                        /* a pool has been lent */
   const char *reason;                  /* of the last attempt */
+  gmlake_step attempt;                 /* the last one */
+  uint64_t steps_ns;                   /* of the steps of the next one */
+  uint64_t states[6];
+  gmlake_step queue[64]; /* since the mark, as far as there is room */
+  size_t count_queued, count_heard;
 } told;
 
 static size_t committed_bytes(void) {
@@ -32,6 +37,10 @@ static void hear_of_attempt(const gmlake_step *e) {
   judge(is_next(e->request) && e->asked_bytes, "an attempt that nobody made");
   told.newest = e->request;
   told.reason = e->reason;
+  told.attempt = *e;
+  told.states[e->state]++;
+  judge(told.steps_ns <= e->driver_ns, "an attempt that takes less time than its steps");
+  told.steps_ns = 0;
   if (!e->address) return;
   judge(e->asked_bytes <= e->bytes, "a block is told smaller than it was asked for");
   told.active_bytes += e->bytes;
@@ -39,8 +48,9 @@ static void hear_of_attempt(const gmlake_step *e) {
 
 static void hear_of_free(const gmlake_step *e) {
   const block *b = w.leaving;
-  judge(b && b->at == e->address && b->bytes == e->bytes && !e->request,
-        "a free is told that is not made");
+  judge(
+      b && b->at == e->address && b->bytes == e->bytes && b->asked == e->asked_bytes && !e->request,
+      "a free is told that is not made");
   told.active_bytes -= e->bytes;
 }
 
@@ -55,7 +65,9 @@ static void observe(void *user, const gmlake_step *e) {
   } else {
     judge(!e->state && (!e->request || is_next(e->request)), "a step of no attempt");
     told.driver_ns += e->driver_ns;
+    if (e->request) told.steps_ns += e->driver_ns;
   }
+  if (told.count_queued < 64) told.queue[told.count_queued++] = *e;
   if (e->kind == GMLAKE_STEP_FREE) hear_of_free(e);
   if (e->kind == GMLAKE_STEP_GROW) told.reserved_bytes += e->bytes;
   if (e->kind == GMLAKE_STEP_TRIM) told.reserved_bytes -= e->bytes;
@@ -71,12 +83,25 @@ static int is_told(gmlake_step_kind kind, uint64_t count) {
   return told.count[kind] == count || (told.has_lent && told.count[kind] > count);
 }
 
+/* An attempt is told as it was made, and with no more time than its call took. */
+static void judge_attempt(const gmlake_alloc_desc *wanted, gmlake_stream stream, gmlake_pool *from,
+                          uint64_t address, uint64_t driver_ns) {
+  const gmlake_step *e = &told.attempt;
+  if (!desc.observer.fn || told.has_lent || w.handler_calls || w.is_inside) return;
+  judge(e->asked_bytes == wanted->bytes && e->stream == stream && e->address == address &&
+            e->label == wanted->label && e->pool == from,
+        "an attempt is told as another one");
+  judge(e->driver_ns <= driver_ns, "an attempt is told to take more time");
+}
+
 static void judge_told(const gmlake_stats *s) {
   int i;
   if (!desc.observer.fn) return;
   for (i = 0; i <= POOLS; i++) told.has_lent |= w.pools[i].is_lent;
   judge(told.count[GMLAKE_STEP_ALLOC] == s->allocation_count, "told of other allocations");
   judge(told.count[GMLAKE_STEP_FREE] == s->free_count, "told of other frees");
+  for (i = 1; i < 6 && !told.has_lent && !w.has_failed && !told.count[GMLAKE_STEP_BUFFER]; i++)
+    judge(told.states[i] == s->state_count[i - 1], "told of other states");
   judge(is_told(GMLAKE_STEP_SPLIT, s->split_count), "told of other splits");
   judge(told.count[GMLAKE_STEP_STITCH] == s->stitch_count, "told of other stitches");
   judge(is_told(GMLAKE_STEP_REUSE, s->stitch_reuse_count), "told of other reuses");

@@ -520,6 +520,7 @@ static void do_alloc(int on) {
   pool *from = &w.pools[now->two % (POOLS + 1)];
   gmlake_alloc_desc wanted;
   const size_t before = census().physical_bytes;
+  uint64_t driver_ns;
   void *ptr = &ptr;
   forecast said;
   gmlake_result result;
@@ -547,6 +548,7 @@ static void do_alloc(int on) {
     return;
   }
   foretell(&said, now, &wanted, value_in(now->stream));
+  driver_ns = stats().driver_ns;
   result = gmlake_alloc_with(lake, &wanted, value_in(now->stream), &ptr);
   judge_forecast(&said, result);
   judge(!result || !ptr, "a pointer though the allocation failed");
@@ -563,6 +565,8 @@ static void do_alloc(int on) {
                : is_aligned                           ? GMLAKE_OK
                                                       : GMLAKE_ERROR_INVALID_ARGUMENT))
     return;
+  judge_attempt(&wanted, on < 0 ? GMLAKE_STREAM_NONE : w.lines[on].value, from->value,
+                (uint64_t)(uintptr_t)ptr, stats().driver_ns - driver_ns);
   sums.allocations++;
   b->on = on;
   b->graph = graph_number;
@@ -1340,6 +1344,7 @@ static void reset_peaks(void) {
 static void set_mark(void) {
   compared.mark = stats();
   compared.all_calls = w.all_calls;
+  told.count_queued = told.count_heard = 0;
   asked.choose_count = asked.evict_count = asked.coalesce_count = 0;
 }
 

@@ -85,7 +85,7 @@ static const row question_rows[] = {
     /* The window's use has an event from before the capture; the last block's can have none. */
     {"what_has_its_event_is_counted_on_in_a_capture", TOGETHER,
      "{granule:16 cap:6} P0 " LAID_6 "-bd@n +w=2@A pieces:w=2 hB rw@B -w@A rf@B BB:0/0 -f@A q=2@A "
-     "foretold foretold-wait=1 foretold-new=0 +w=2@A waits=1 -w@A q=3@A foretold!O +y=3@A!O eB EB "
+     "foretold foretold-wait=1 foretold-new=0 +w=2@A waits=1 -w@A q=3@A foretold!O +y=3@A!O EB eB "
      "q=3@A foretold foretold-wait=0 foretold-new=0 +y=3@A"},
     /* New chunks side by side, for those that are returned once the host has waited. */
     {"a_window_without_addresses_is_not_foretold", TOGETHER,
@@ -109,7 +109,7 @@ static const row question_rows[] = {
     /* A window that waits for a recorded stream is dropped once the host has waited. */
     {"pending_windows_are_counted_on", TOGETHER,
      "{granule:16 cap:6 window:2} " LAID_6 "-ac +w=2 rw@A hA -w q=1+512b foretold foretold-wait=2 "
-     "foretold-new=0 +y=1+512b host-waits=1"},
+     "foretold-new=0 +y=1+512b"},
     /* A pool's memory that waits for a recorded stream is free, and returned, once the host has
        waited. */
     {"pending_memory_of_pools_is_counted_on", TOGETHER,
@@ -181,7 +181,7 @@ static const row question_rows[] = {
     {"the_report_says_whose_the_memory_is", TOGETHER,
      "{granule:16 cap:16} P0 N0:8^2 +a-h=32k@A +p=2@A +q=3@A/0 z0:2@A +r=5@A reserved=16 -aceg@n "
      "+s=512b@A +t=512b@B hB rp@B BB:0/0 -p@A +x=9@A!O told-reserved=16 told-elsewhere=5 "
-     "told-here=7+1k told-pending=2 told-free=2-1k told-largest=32k eB EB"},
+     "told-here=7+1k told-pending=2 told-free=2-1k told-largest=32k EB eB"},
     /* b lies inside a chunk; f and g, and l and m, at a chunk's end and the next one's begin. */
     {"the_report_tells_holes_from_what_can_be_stitched", TOGETHER,
      "{granule:16 cap:4} +z.3=4@n -z.3@n +a-p=16k -bfglm +x=2!O told-reserved=4 told-free=80k "
@@ -192,7 +192,7 @@ static const row question_rows[] = {
      "told-free=0 told-pending=0 told-elsewhere=0 W0"},
     {"the_report_counts_a_freed_window_as_pending", TOGETHER,
      "{granule:16 cap:8} P0 " LAID_8 "-bdf@n +i=1@B +w=2@A pieces:w=2 hB rw@B BB:0/0 -w@A +x=1@A!O "
-     "told-reserved=8 told-pending=2 told-here=6 told-free=0 told-elsewhere=0 eB EB"},
+     "told-reserved=8 told-pending=2 told-here=6 told-free=0 told-elsewhere=0 EB eB"},
 };
 
 #define QUESTION_ROWS (sizeof(question_rows) / sizeof(question_rows[0]))

@@ -316,6 +316,24 @@ static void tells_a_free_too_many(void) {
   const gmlake_step e = a_step(GMLAKE_STEP_FREE);
   observe(NULL, &e);
 }
+static void tells_too_little_time(void) {
+  gmlake_step e = a_step(GMLAKE_STEP_ALLOC);
+  e.state = 5;
+  e.asked_bytes = 1;
+  e.request = told.newest + 1;
+  told.steps_ns = 1;
+  observe(NULL, &e);
+}
+static void tells_another_attempt(void) {
+  gmlake_alloc_desc wanted;
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.bytes = UNIT + 1;
+  judge_attempt(&wanted, NULL, NULL, w.blocks[0].at, told.attempt.driver_ns);
+}
+static void tells_another_state(void) {
+  told.states[1]++;
+  judge_step();
+}
 static void tells_no_reason(void) {
   gmlake_step e = a_step(GMLAKE_STEP_TRIM);
   e.reason = "";
@@ -558,6 +576,11 @@ static const struct misdeed {
      "an attempt that nobody made"},
     {"a_free_too_many_is_told", "{observed}", tells_a_free_too_many,
      "a free is told that is not made"},
+    {"too_little_time_is_told", "{observed}", tells_too_little_time,
+     "an attempt that takes less time than its steps"},
+    {"another_attempt_is_told", "{observed} +a=1", tells_another_attempt,
+     "an attempt is told as another one"},
+    {"another_state_is_told", "{observed} +a=1", tells_another_state, "told of other states"},
     {"no_reason_is_told", "{observed}", tells_no_reason, "a step without a reason"},
     {"growth_of_nothing_is_told", "{observed}", tells_growth_of_nothing, "a step's reserved_bytes"},
     {"memory_is_foretold", "{}", foretells_memory, "foretold GMLAKE_OK"},

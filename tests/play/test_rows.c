@@ -22,6 +22,7 @@ static unsigned unit_chunks; /* each lake has its own, which player.h sets */
 #include "meanwhile_rows.h"
 #include "misuse_rows.h"
 #include "question_rows.h"
+#include "observer_rows.h"
 #include "rows.h"
 #include "sleep_rows.h"
 #include "policy_rows.h"
@@ -111,12 +112,14 @@ static const struct table {
               {misuse_rows, MISUSE_ROWS},
               {question_rows, QUESTION_ROWS},
               {sleep_rows, SLEEP_ROWS},
+              {observer_rows, OBSERVER_ROWS},
               {meanwhile_rows, MEANWHILE_ROWS},
               {policy_rows, POLICY_ROWS},
               {paper_rows, PAPER_ROWS}};
 #define TABLES (sizeof(tables) / sizeof(tables[0]))
-#define CASES \
-  (ROWS + MISUSE_ROWS + QUESTION_ROWS + SLEEP_ROWS + MEANWHILE_ROWS + POLICY_ROWS + PAPER_ROWS + 2)
+#define CASES                                                                         \
+  (ROWS + MISUSE_ROWS + QUESTION_ROWS + SLEEP_ROWS + OBSERVER_ROWS + MEANWHILE_ROWS + \
+   POLICY_ROWS + PAPER_ROWS + 2)
 
 int main(int argc, char **argv) {
   static struct CMUnitTest tests[CASES];
