@@ -895,19 +895,6 @@ static void test_result_names(void **state) {
     assert_string_equal(gmlake_result_name((gmlake_result)beyond[i]), "unknown");
 }
 
-/* The legacy stream's two names are one stream: what is freed on one serves the other at once. */
-static void test_legacy_stream_as_1(void **state) {
-  void *ptr;
-  (void)state;
-  start(4);
-  ptr = take_on(C, ONE);
-  drop_on(ptr, LEGACY);
-  assert_ptr_equal(take_on(C, ONE), ptr);
-  step(gmlake_forget_stream(lake, ONE));
-  step(gmlake_forget_stream(lake, ONE)); /* what is said twice is true once */
-  finish();
-}
-
 /* ---- Descriptions ---------------------------------------------------------------------------- */
 
 static gmlake_backend altered; /* the mock, with other properties or another header */
@@ -1333,7 +1320,6 @@ int main(void) {
   ADD(test_buffer_max_bytes);
   ADD(test_stats_struct_bytes);
   ADD(test_result_names);
-  ADD(test_legacy_stream_as_1);
   ADD(test_no_description);
   ADD(test_handler);
   ADD(test_handler_is_asked_eight_times);

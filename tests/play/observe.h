@@ -13,6 +13,7 @@ static struct told {
   int has_lent;                        /* a pool has been lent */
   const char *reason;                  /* of the last attempt */
   gmlake_step attempt;                 /* the last one */
+  gmlake_step done_for;                /* the last step for one; request 0: there was none */
   uint64_t steps_ns;                   /* of the steps of the next one */
   uint64_t states[6];
   gmlake_step queue[64]; /* since the mark, as far as there is room */
@@ -41,6 +42,9 @@ static void hear_of_attempt(const gmlake_step *e) {
   told.states[e->state]++;
   judge(told.steps_ns <= e->driver_ns, "an attempt that takes less time than its steps");
   told.steps_ns = 0;
+  judge(told.done_for.request != e->request ||
+            (told.done_for.label == e->label && told.done_for.pool == e->pool),
+        "a step is told with another label than its attempt");
   if (!e->address) return;
   judge(e->asked_bytes <= e->bytes, "a block is told smaller than it was asked for");
   told.active_bytes += e->bytes;
@@ -66,6 +70,7 @@ static void observe(void *user, const gmlake_step *e) {
     judge(!e->state && (!e->request || is_next(e->request)), "a step of no attempt");
     told.driver_ns += e->driver_ns;
     if (e->request) told.steps_ns += e->driver_ns;
+    if (e->request) told.done_for = *e;
   }
   if (told.count_queued < 64) told.queue[told.count_queued++] = *e;
   if (e->kind == GMLAKE_STEP_FREE) hear_of_free(e);

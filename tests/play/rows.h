@@ -1236,6 +1236,10 @@ static const row rows[] = {
     {"a_dead_pool_may_have_released_its_quarantine", TOGETHER,
      "{granule:16 cap:8} P0 fail:map=1R fail:release=1R +*=1/0!R quarantined=1 fail:unreserve=1R "
      "D0 quarantined=0"},
+    {"the_last_error_is_that_of_the_last_call_that_failed", TOGETHER,
+     "{granule:16 cap:4} error +p=1 -p -p!D error!D +q=1 error!D host:1* P0!H error!H "
+     "told-by:malloc "
+     "says:_bytes_for_the_lake's_records"},
     /* ---- Growing buffers ---- */
 
     /* though the stream has work that no event covers yet */
@@ -1407,6 +1411,20 @@ static const row rows[] = {
     {"addresses_may_lack", BOTH,
      "{granule:16 cap:16} T:0 fail:reserve=1N N0:1!N fail:reserve=1O* N0:1!O fail:reserve=0O "
      "fail:reserve=1O N0:4 z0:4"},
+    {"the_peak_of_buffers_is_reset", BOTH,
+     "{granule:16 cap:16} N0:8 z0:4 z0:1-1b buffer-bytes-peak=4 reset-peaks buffer-bytes-peak=1 "
+     "K0"},
+    {"a_growth_that_fails_leaves_the_buffer_as_it_was", BOTH,
+     "{granule:16 cap:16 limit:4} N0:16 N1:16 z0:1 z1:1 z0:6!L told-asked=5 told-limit=4 "
+     "told-pool=0 told-live=2 end:0=1 buffer-bytes=2 failures=1 z1:3"},
+    {"addresses_of_destroyed_buffers_are_waited_for", TOGETHER,
+     "{granule:16 cap:2 extent:2} N0:16 z0:1@A +y=512b@B -y@B fail:reserve=1O* N1:16!O hA K0@A "
+     "N1:16 host-waits=1 z1:1@A K1@n N2:16"},
+    /* Devices 1 and 2 may use every mapping, at home, in a window and in a buffer; the judge looks
+       at each. */
+    {"peers_reach_every_mapping", BOTH,
+     "{granule:16 cap:16 peers:2} P0 N0:4 N1:4 +z.3=4@n -z.3@n +a-d=1 -ac +w=2 +p=3/0 z0:2 z0:0 "
+     "z1:3 K0 K1 -wpbd D0"},
     /* ---- Sleep ---- */
 
     /* others are awake; of what is in no pool a buffer of other chunks sleeps, too, that is made
@@ -1619,6 +1637,33 @@ static const row rows[] = {
     {"recall_is_behind_the_borrowers", TOGETHER,
      "{granule:16 cap:16} P0 BA:0/0 +p=4@A -p@A EA j0@A hB l0@A +q=4@B/t pool:q=0 -q@B L0@A "
      "behind:A=1 j0@A eB behind:A=0"},
+    /* What stands in the way is named: the borrower, then the loan; and a stream that is gone. */
+    {"refusals_of_a_recall_say_why", TOGETHER,
+     "{granule:16 cap:16 may-end} P0 BA:0/0 +p=2@A +q=2@A -pq@A EA l0@A +e=1-100b@A/t L0@A!B "
+     "says:(labelled) says:of_65436_bytes S0:d!B says:(labelled) -e@A S0:d!B "
+     "says:gmlake_pool_recall L0@A +z.3=32k@B -z.3@B kB l0@B!R says:was_it_destroyed? D0"},
+    {"loans_leave_nothing_behind", TOGETHER,
+     "{granule:16 cap:64} P0 BA:0/0 +a-f=3@A -a-f@A EA [9 l0@A +a=1@A/t +b=1+32k@B/t +c=2@A/t "
+     "+d=3+32k@B/t -ac@B -bd@A L0@A l0@B +a=2@A/t +b=3@B/t -a@A -b@B L0@A ] mark [90 l0@A +a=1@A/t "
+     "+b=1+32k@B/t +c=2@A/t +d=3+32k@B/t -ac@B -bd@A L0@A l0@B +a=2@A/t +b=3@B/t -a@A -b@B L0@A ] "
+     "grown=0 metadata-grown=0 D0"},
+    /* A borrower has no event, and may have ended: recall waits for the device, and meanwhile
+       another thread borrows. */
+    {"a_loan_while_recall_waits_is_not_recalled", TOGETHER,
+     "{granule:16 cap:16 may-end} P0 BA:0/0 +p=4@A -p@A EA l0@A +b=2@B/t pool:b=0 fail:record=1N "
+     "-b@B in:device-wait=1( +c=1@B/t ) L0@A!B pool:c=0 -c@B L0@A D0"},
+    /* What is done for a borrower is told with its request, label and time; without leave to stitch
+       or to grow what lies there serves. */
+    {"steps_for_borrowers_are_told", TOGETHER,
+     "{granule:16 cap:16 observed} P0 BA:0/0 +p=2@A +b=2@A +q=2@A +d=2@A -pq@A EA hA l0@A mark "
+     "+e=1@B/tsg pool:e=0 heard:SPLIT@B heard:WAIT@B heard:ALLOC@B heard:nothing waits=1 -e@B eA "
+     "mark +e=4@A/tg pool:e=0 heard:STITCH~@A heard:WAIT@A heard:ALLOC~@A heard:nothing -e@A L0@A "
+     "-bd@A D0"},
+    /* For its records and the index of many blocks, at whatever time they are full: one attempt
+       lacks it, and the next one serves. */
+    {"host_memory_may_lack_for_many_borrowers", TOGETHER,
+     "{granule:16 cap:16} P0 BA:0/0 +p=4@A -p@A EA l0@A [78 host:1 +*=512b@A/t ] [26 -*@A ] "
+     "reserved=4 host:0 [52 -*@A ] L0@A D0"},
     /* ---- Export and import ---- */
 
     {"an_import_reserves_its_own_size", TOGETHER,
@@ -1663,6 +1708,12 @@ static const row rows[] = {
     {"a_failed_import_is_undone", TOGETHER,
      "{granule:16 cap:16 share} +p=2/x xp addresses=64 fail:map=2R iq=p!R told-call=map "
      "addresses=64 mappings=2 quarantined=0 iq=p"},
+    /* An observer that adds up blocks has each that it hears the free of. */
+    {"an_observer_is_told_of_an_import", TOGETHER,
+     "{granule:16 cap:16 share observed} +p=2/x xp mark iq=p "
+     "heard:GROW@n,q=2:another_process's_memory_was_mapped "
+     "heard:ALLOC@n,q=2:another_process's_memory_was_mapped -q heard:FREE,q=2 heard:TRIM=2 "
+     "heard:nothing -p"},
     /* ---- Chunks of buffers ---- */
 
     /* a stream that was never used gets its number; nothing else happens */

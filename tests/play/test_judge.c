@@ -324,6 +324,14 @@ static void tells_too_little_time(void) {
   told.steps_ns = 1;
   observe(NULL, &e);
 }
+static void tells_another_label(void) {
+  gmlake_step e = a_step(GMLAKE_STEP_ALLOC);
+  e.state = 5;
+  e.asked_bytes = 1;
+  e.request = told.done_for.request = told.newest + 1;
+  e.label = "another";
+  observe(NULL, &e);
+}
 static void tells_another_attempt(void) {
   gmlake_alloc_desc wanted;
   memset(&wanted, 0, sizeof(wanted));
@@ -578,6 +586,8 @@ static const struct misdeed {
      "a free is told that is not made"},
     {"too_little_time_is_told", "{observed}", tells_too_little_time,
      "an attempt that takes less time than its steps"},
+    {"another_label_is_told", "{observed}", tells_another_label,
+     "a step is told with another label than its attempt"},
     {"another_attempt_is_told", "{observed} +a=1", tells_another_attempt,
      "an attempt is told as another one"},
     {"another_state_is_told", "{observed} +a=1", tells_another_state, "told of other states"},

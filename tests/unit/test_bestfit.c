@@ -32,49 +32,6 @@ static void s2_sets_nothing_aside_past_a_capture(void **state) {
   finish();
 }
 
-static void every_allocation_is_in_one_state(void **state) {
-  void *b[6];
-  gmlake_stats now;
-  uint64_t sum = 0;
-  int i;
-  (void)state;
-  start(6);
-  lay(b, 6);
-  for (i = 0; i < 6; i += 2) drop(b[i]);
-  b[0] = take(C + 512);
-  b[2] = take(C / 2);
-  assert_error(try_on(2 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  b[4] = NULL;
-  for (i = 0; i < 6; i++) drop(b[i]);
-  now = stats();
-  for (i = 0; i < 5; i++) sum += now.state_count[i];
-  assert_int_equal(sum, now.allocation_count + now.oom_count);
-  finish();
-}
-
-static void get_pieces_fills_what_there_is_room_for(void **state) {
-  gmlake_piece two[2];
-  void *b[5], *w;
-  size_t count = 0;
-  (void)state;
-  start(5);
-  lay(b, 5);
-  drop_these(b[0], b[2], b[4]);
-  w = take(3 * C);
-  memset(two, 0, sizeof(two));
-  step(gmlake_get_pieces(lake, w, two, 1, &count));
-  assert_int_equal(count, 3);
-  assert_ptr_equal(two[0].home, b[0]);
-  assert_null(two[1].home);
-  step(gmlake_get_pieces(lake, b[1], two, 2, &count));
-  assert_int_equal(count, 1);
-  assert_ptr_equal(two[0].home, b[1]);
-  assert_int_equal(two[0].bytes, C);
-  assert_null(two[1].home);
-  drop_these(w, b[1], b[3]);
-  finish();
-}
-
 /* Each arena gives up 64 windows a call, and the one that asks is asked twice. */
 static void stitch_free_drops_64_windows_a_call(void **state) {
   enum { WINDOWS = 130 };
@@ -211,8 +168,6 @@ static void what_the_budget_promises_is_served(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(s2_sets_nothing_aside_past_a_capture),
-      cmocka_unit_test(every_allocation_is_in_one_state),
-      cmocka_unit_test(get_pieces_fills_what_there_is_room_for),
       cmocka_unit_test(stitch_free_drops_64_windows_a_call),
       cmocka_unit_test(one_growth_serves_what_best_fit_overlooks),
       cmocka_unit_test(what_the_budget_promises_is_served),

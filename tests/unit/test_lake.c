@@ -25,20 +25,6 @@ static gmlake_result try_desc(void) {
   return result;
 }
 
-static void create_with_an_own_mock(void **state) {
-  gmlake *made = NULL;
-  gmlake_desc filled;
-  void *ptr;
-  (void)state;
-  assert_ok(gmlake_create(NULL, &made));
-  assert_ok(gmlake_get_desc(made, &filled));
-  assert_int_equal(filled.chunk_bytes, 2048 * K);
-  assert_ok(gmlake_alloc(made, 4096 * K, LEGACY, &ptr));
-  memset(ptr, 1, 4096 * K);
-  assert_ok(gmlake_free(made, ptr, LEGACY));
-  assert_ok(gmlake_destroy(made));
-}
-
 #define assert_needed(function)                 \
   do {                                          \
     use_faults();                               \
@@ -290,48 +276,6 @@ static void destroy_lists_leaks_with_their_labels(void **state) {
 }
 
 /* ---- Errors of the driver -------------------------------------------------------------------- */
-
-/* The n-th call of a scenario that grows, stitches, reuses and trims fails, for every n: what is
-   live keeps its contents, and everything goes back in the end. */
-static gmlake_result scenario(void **b, gmlake_result result) {
-  void *w = NULL;
-  if (!result) result = gmlake_free(lake, b[0], LEGACY);
-  if (!result) b[0] = NULL;
-  if (!result) result = gmlake_free(lake, b[2], LEGACY);
-  if (!result) b[2] = NULL;
-  if (!result) result = gmlake_alloc(lake, 3 * C, LEGACY, &w); /* one chunk is missing */
-  if (!result) result = gmlake_free(lake, w, LEGACY);
-  if (!result) result = gmlake_trim(lake, 2 * C, NULL);
-  return result;
-}
-
-static void any_failing_call_leaves_the_lake_whole(void **state) {
-  const gmlake_result results[] = {GMLAKE_ERROR_DRIVER, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY,
-                                   GMLAKE_ERROR_INVALID_ARGUMENT, GMLAKE_ERROR_OUT_OF_HOST_MEMORY};
-  size_t i, kind;
-  uint64_t n, failed = 1;
-  (void)state;
-  for (kind = 0; kind < 4; kind++) {
-    failed = 1;
-    for (n = 1; failed; n++) {
-      void *b[4];
-      start(5);
-      lay(b, 4);
-      memset(b[1], 0x5A, C);
-      failed = census().failed_count;
-      gmlake_mock_fail_at(mock, census().call_count + n, results[kind], 0);
-      (void)scenario(b, GMLAKE_OK);
-      failed = census().failed_count - failed;
-      gmlake_mock_fail_at(mock, 0, GMLAKE_OK, 0);
-      assert_ok(gmlake_check(lake));
-      for (i = 0; i < C; i++) assert_int_equal(((unsigned char *)b[1])[i], 0x5A);
-      for (i = 0; i < 4; i++) step(gmlake_free(lake, b[i], LEGACY));
-      assert_ok(gmlake_destroy(lake));
-      close_mock();
-    }
-    assert_true(n > 10);
-  }
-}
 
 /* 0, or the number of the call that is answered otherwise than documented. */
 static int in_child(uint64_t calls) {
@@ -603,28 +547,6 @@ static void sizes_that_are_not_described(void **state) {
   }
 }
 
-static void statistics_fit_the_callers_struct(void **state) {
-  gmlake_stats now;
-  (void)state;
-  start(4);
-  (void)take(100);
-  memset(&now, 0x77, sizeof(now));
-  now.struct_bytes = 3 * sizeof(size_t);
-  step(gmlake_get_stats(lake, &now));
-  assert_int_equal(now.struct_bytes, 3 * sizeof(size_t));
-  assert_int_equal(now.requested_bytes, 100);
-  assert_int_equal(now.requested_bytes_peak, 100);
-  assert_int_equal(now.active_bytes, (size_t)0x7777777777777777u); /* not written */
-  now.struct_bytes = sizeof(now) + 64;                             /* a caller of a later version */
-  step(gmlake_get_stats(lake, &now));
-  assert_int_equal(now.struct_bytes, sizeof(now));
-  assert_int_equal(now.active_bytes, 512);
-  now.struct_bytes = 1;
-  step_error(gmlake_get_stats(lake, &now), INVALID_ARGUMENT);
-  assert_ok(gmlake_destroy(lake));
-  close_mock();
-}
-
 static void driver_calls_are_counted_and_timed(void **state) {
   gmlake_stats before;
   uint64_t calls, charged;
@@ -643,38 +565,6 @@ static void driver_calls_are_counted_and_timed(void **state) {
   finish();
 }
 
-static void metadata_is_counted_to_the_byte(void **state) {
-  void *p[200];
-  size_t i;
-  (void)state;
-  start(64);
-  assert_int_equal(stats().metadata_bytes, host_bytes);
-  for (i = 0; i < 200; i++) p[i] = take(i * 97 + 1);
-  for (i = 0; i < 200; i += 2) drop(p[i]);
-  assert_int_equal(stats().metadata_bytes, host_bytes);
-  assert_true(stats().metadata_bytes_peak >= host_bytes);
-  for (i = 1; i < 200; i += 2) drop(p[i]);
-  finish();
-}
-
-static void the_last_error_is_that_of_the_last_call_that_failed(void **state) {
-  void *p, *ptr;
-  (void)state;
-  start(4);
-  assert_int_equal(last_error().result, GMLAKE_OK);
-  p = take(C);
-  assert_error(gmlake_free(lake, &p, LEGACY), UNKNOWN_POINTER);
-  drop(p);
-  assert_error(last_error().result, UNKNOWN_POINTER); /* success leaves it */
-  host_fail_in = host_fails_on = 1;
-  assert_error(gmlake_pool_create(lake, NULL, (gmlake_pool **)&ptr), OUT_OF_HOST_MEMORY);
-  host_fail_in = host_fails_on = 0;
-  assert_error(last_error().result, OUT_OF_HOST_MEMORY);
-  assert_string_equal(last_error().call, "malloc");
-  assert_non_null(strstr(last_error().text, " bytes for the lake's records"));
-  finish();
-}
-
 /* What no size explains are the numbers of streams: they end. */
 static void numbers_of_streams_lack_like_memory(void **state) {
   void *p = NULL;
@@ -689,51 +579,6 @@ static void numbers_of_streams_lack_like_memory(void **state) {
 }
 
 /* ---- Host memory that runs out --------------------------------------------------------------- */
-
-/* The n-th host allocation of a call fails, once or for good: the call succeeds or answers
-   OUT_OF_HOST_MEMORY, and live blocks and figures are as they were. */
-static void fail_host(size_t chunks, size_t bytes, int fails_on) {
-  gmlake_result result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlake_stats before, after;
-  void *b[4], *p;
-  long n;
-  size_t i;
-  start(chunks);
-  lay(b, 4);
-  memset(b[1], 0x5A, C);
-  drop(b[0]);
-  drop(b[2]);
-  for (n = 1; n < 60 && result; n++) {
-    before = stats();
-    p = &p;
-    host_fail_in = n;
-    host_fails_on = fails_on;
-    result = gmlake_alloc(lake, bytes, LEGACY, &p);
-    host_fail_in = host_fails_on = 0;
-    assert_ok(gmlake_check(lake));
-    if (!result) break;
-    assert_error(result, OUT_OF_HOST_MEMORY);
-    assert_error(last_error().result, OUT_OF_HOST_MEMORY);
-    assert_null(p);
-    after = stats();
-    assert_int_equal(after.active_bytes, before.active_bytes);
-    assert_int_equal(after.live_count, before.live_count);
-    assert_int_equal(after.allocation_count, before.allocation_count);
-    assert_int_equal(after.oom_count, before.oom_count);
-    for (i = 0; i < C; i++) assert_int_equal(((unsigned char *)b[1])[i], 0x5A);
-  }
-  assert_ok(result);
-  drop(p);
-  drop(b[1]);
-  drop(b[3]);
-  finish();
-}
-
-static void growing_survives_lack_of_host_memory(void **state) {
-  (void)state;
-  fail_host(200, 190 * C, 0);
-  fail_host(200, 190 * C, 1);
-}
 
 /* While the driver creates a chunk others take the last place in the index of live blocks. */
 static gmlake_result create_meanwhile(void *user, size_t bytes, unsigned handle_types,
@@ -770,12 +615,6 @@ static void a_full_index_gives_the_block_back(void **state) {
   (void)state;
   fill_the_index(LEGACY);
   fill_the_index(NONE);
-}
-
-static void stitching_survives_lack_of_host_memory(void **state) {
-  (void)state;
-  fail_host(4, 2 * C, 0);
-  fail_host(4, 2 * C, 1);
 }
 
 static void blocks_of_many_sizes_leave_metadata_flat(void **state) {
@@ -977,7 +816,6 @@ static void peers_and_handle_types_reach_the_driver(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(create_with_an_own_mock),
       cmocka_unit_test(create_refuses_a_table_with_a_gap),
       cmocka_unit_test(create_passes_the_missing_driver_on),
       cmocka_unit_test(create_undoes_whatever_fails),
@@ -986,7 +824,6 @@ int main(void) {
       cmocka_unit_test(default_chunks_follow_the_device),
       cmocka_unit_test(refused_addresses_are_had_in_pieces),
       cmocka_unit_test(destroy_lists_leaks_with_their_labels),
-      cmocka_unit_test(any_failing_call_leaves_the_lake_whole),
       cmocka_unit_test(a_forked_child_touches_nothing),
       cmocka_unit_test(the_asking_pool_outlives_the_handler),
       cmocka_unit_test(a_handler_needs_no_host_memory),
@@ -994,14 +831,9 @@ int main(void) {
       cmocka_unit_test(the_handler_may_do_all_but_allocate),
       cmocka_unit_test(the_handler_blocks_nobody),
       cmocka_unit_test(sizes_that_are_not_described),
-      cmocka_unit_test(statistics_fit_the_callers_struct),
       cmocka_unit_test(driver_calls_are_counted_and_timed),
-      cmocka_unit_test(metadata_is_counted_to_the_byte),
-      cmocka_unit_test(the_last_error_is_that_of_the_last_call_that_failed),
       cmocka_unit_test(numbers_of_streams_lack_like_memory),
-      cmocka_unit_test(growing_survives_lack_of_host_memory),
       cmocka_unit_test(a_full_index_gives_the_block_back),
-      cmocka_unit_test(stitching_survives_lack_of_host_memory),
       cmocka_unit_test(blocks_of_many_sizes_leave_metadata_flat),
       cmocka_unit_test(chunks_are_at_most_a_gibibyte),
       cmocka_unit_test(chunks_of_pools_and_buffers_are_at_most_a_gibibyte),

@@ -85,18 +85,6 @@ static void a_capture_hides_no_lost_device(void **state) {
   assert_true(met > 0);
 }
 
-static void a_backend_with_a_hole_is_refused(void **state) {
-  (void)state;
-  prepare(8);
-  use_faults();
-  faulty.clock_ns = NULL;
-  assert_error(gmlake_create(&desc, &lake), INVALID_ARGUMENT);
-  use_faults();
-  faulty.unreserve = NULL;
-  assert_error(gmlake_create(&desc, &lake), INVALID_ARGUMENT);
-  close_mock();
-}
-
 /* It answered CAPTURING, after a look into the other lake. */
 static void another_lakes_pool_is_refused_in_a_capture(void **state) {
   gmlake_alloc_desc wanted;
@@ -218,7 +206,6 @@ int main(void) {
       cmocka_unit_test(the_fatal_error_stays_the_last_one),
       cmocka_unit_test(a_capture_hides_no_error),
       cmocka_unit_test(a_capture_hides_no_lost_device),
-      cmocka_unit_test(a_backend_with_a_hole_is_refused),
       cmocka_unit_test(another_lakes_pool_is_refused_in_a_capture),
       cmocka_unit_test(a_pools_block_is_in_no_home_windows_way),
       cmocka_unit_test(a_free_window_is_found_behind_any_number),

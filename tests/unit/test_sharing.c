@@ -483,55 +483,6 @@ static void failures_are_told_as_they_are(void **state) {
   mock = NULL;
 }
 
-static gmlake_step told[8];
-static size_t told_count;
-
-static void hear(void *user, const gmlake_step *step) {
-  (void)user;
-  if (told_count < 8) told[told_count++] = *step;
-}
-
-/* An observer that adds up blocks has each that it hears the free of. */
-static void an_observer_is_told_of_an_import(void **state) {
-  void *block, *other;
-  (void)state;
-  prepare(16);
-  desc.handle_types = FD;
-  desc.observer.fn = hear;
-  open_lake();
-  block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
-  export_now(block, 2);
-  told_count = 0;
-  other = import_now();
-  assert_int_equal(told_count, 2);
-  assert_int_equal(told[0].kind, GMLAKE_STEP_GROW);
-  assert_int_equal(told[0].address, (uintptr_t)other);
-  assert_int_equal(told[1].kind, GMLAKE_STEP_ALLOC);
-  assert_int_equal(told[1].state, 4);
-  assert_int_equal(told[1].address, (uintptr_t)other);
-  assert_int_equal(told[1].bytes, 2 * C);
-  assert_int_equal(told[1].asked_bytes, 2 * C);
-  assert_int_equal(told[1].reserved_bytes, 4 * C);
-  assert_int_equal(told[1].active_bytes, 4 * C);
-  assert_int_equal(told[1].driver_ns, told[0].driver_ns);
-  assert_int_equal(told[1].request, 2);
-  assert_int_equal(told[0].request, 2);
-  assert_string_equal(told[0].reason, "another process's memory was mapped");
-  assert_ptr_equal(told[1].reason, told[0].reason);
-  assert_null(told[1].pool);
-  assert_ptr_equal(told[1].stream, NONE);
-  told_count = 0;
-  drop(other);
-  assert_int_equal(told[0].kind, GMLAKE_STEP_FREE);
-  assert_int_equal(told[0].address, (uintptr_t)other);
-  assert_int_equal(told[1].kind, GMLAKE_STEP_TRIM);
-  assert_int_equal(told[1].bytes, 2 * C);
-  assert_int_equal(told[1].reserved_bytes, 2 * C);
-  close_handles();
-  drop(block);
-  finish();
-}
-
 /* ---- Processes ------------------------------------------------------------------------------- */
 
 static void send_handles(int to) {
@@ -684,7 +635,6 @@ int main(void) {
       cmocka_unit_test(every_call_may_fail),
       cmocka_unit_test(host_memory_may_lack_for_an_import),
       cmocka_unit_test(failures_are_told_as_they_are),
-      cmocka_unit_test(an_observer_is_told_of_an_import),
       cmocka_unit_test(importers_may_be_killed),
       cmocka_unit_test(nothing_is_left_of_many),
   };
