@@ -1167,6 +1167,16 @@ static const row rows[] = {
     {"a_wait_for_the_device_fails", TOGETHER,
      "{granule:16 cap:2} +p=1@A -p@A kA!U fail:device-wait=1R* T:0 released=0 +*=2!R "
      "lost-streams=1 destroy!R"},
+    /* No chunk can be created, then the host cannot wait: the ladder tells what failed first,
+       however many rungs fail behind it, but for what ends the lake. */
+    {"of_failed_rungs_the_first_is_told", TOGETHER,
+     "{granule:16 cap:8} +p=1@A hA -p@A fail:create=1R fail:wait=1R* +q=1@n!R told-call=create "
+     "fail:any=0R fail:create=1R fail:wait=1G +q=1@n!G told-call=wait destroy!G"},
+    {"pool_destroy_ends_where_a_capture_begins_meanwhile", TOGETHER,
+     "{granule:16 cap:8} P0 +y=512b@B +x=1@A/0 -x@A hA +z=1@A/0 -z@A in:wait=1( BB:0/0 ) D0!C "
+     "says:1_captures_into_the_pool_are_under_way:_end_them_first EB D0"},
+    {"destroy_during_a_capture_frees_everything", TOGETHER,
+     "{granule:16 cap:8} P0 BA:0/0 +p=1@A -p@A +q=2@A destroy"},
     /* ---- Bugs that models, faults, fuzzing and reviews found ---- */
 
     /* What only follows the exchange had not been tried, yet every window was given up for good. */

@@ -80,32 +80,6 @@ static void the_host_waits_for_whichever_is_enough(void **state) {
       }
 }
 
-/* No chunk can be created, then the host cannot wait: the ladder tells what failed first, however
-   many rungs fail behind it. */
-static void of_failed_rungs_the_first_is_told(void **state) {
-  gmlake_error_info info;
-  (void)state;
-  start_with_faults(8);
-  A = open_stream();
-  hold(A);
-  drop_on(take_on(C, A), A);
-  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DRIVER, 0);
-  fail_call(ON_HOST_WAIT, 1, GMLAKE_ERROR_DRIVER, 1);
-  step_error(try_on(C, NONE), DRIVER);
-  assert_int_equal(faults[ON_CREATE].in, 0);
-  info = last_error();
-  assert_int_equal(info.result, GMLAKE_ERROR_DRIVER);
-  assert_string_equal(info.call, "create");
-  fail_call(ON_HOST_WAIT, 1, GMLAKE_ERROR_DEVICE_LOST, 0); /* but for what ends the lake */
-  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DRIVER, 0);
-  step_error(try_on(C, NONE), DEVICE_LOST);
-  info = last_error();
-  assert_int_equal(info.result, GMLAKE_ERROR_DEVICE_LOST);
-  assert_string_equal(info.call, "event_wait");
-  assert_error(gmlake_destroy(lake), DEVICE_LOST);
-  close_mock();
-}
-
 /* Of a long queue the part that has completed is known early: fences stand in between. Every
    other chunk is freed, so that no two are one range of memory. */
 static void a_long_queue_of_frees_completes_in_parts(void **state) {
@@ -233,12 +207,8 @@ static gmlake_pool *waited_pool;
 static void *waited_block, *waited_event; /* the event is recorded behind the block's last use */
 
 static gmlake_result meddle(void *user, void *event, int *out_code) {
-  if (waited_block) {
-    assert_ok(mock->event_record(user, waited_event, B, out_code));
-    assert_ok(gmlake_free(lake, waited_block, B));
-  } else {
-    assert_ok(gmlake_capture_begin(lake, B, waited_pool));
-  }
+  assert_ok(mock->event_record(user, waited_event, B, out_code));
+  assert_ok(gmlake_free(lake, waited_block, B));
   faulty.event_wait = mock->event_wait;
   return mock->event_wait(user, event, out_code);
 }
@@ -250,21 +220,6 @@ static void open_waited_pool(void) {
   B = open_stream();
   waited_pool = open_pool(0);
   (void)take_on(512, B);
-}
-
-static void pool_destroy_ends_where_a_capture_begins_meanwhile(void **state) {
-  (void)state;
-  open_waited_pool();
-  drop_on(take_from(waited_pool, C, A), A);
-  hold(A);
-  drop_on(take_from(waited_pool, C, A), A);
-  waited_block = NULL;
-  faulty.event_wait = meddle;
-  step_error(gmlake_pool_destroy(lake, waited_pool), CAPTURING);
-  assert_string_equal(last_error().text, "1 captures into the pool are under way: end them first");
-  step(gmlake_capture_end(lake, B));
-  step(gmlake_pool_destroy(lake, waited_pool));
-  abandon();
 }
 
 static void *waited_blocks[8];
@@ -562,17 +517,6 @@ static void who_is_asked_whether_a_capture_runs(void **state) {
   finish();
 }
 
-static void destroy_during_a_capture_frees_everything(void **state) {
-  gmlake_pool *pool;
-  (void)state;
-  open_two(8);
-  pool = open_pool(0);
-  step(gmlake_capture_begin(lake, A, pool));
-  drop_on(take_on(C, A), A);
-  (void)take_on(2 * C, A);
-  abandon();
-}
-
 /* The legacy stream may not wait, and no captured stream either, whatever was planned before. */
 static void nothing_waits_on_the_legacy_stream_during_a_capture(void **state) {
   gmlake_pool *pool;
@@ -758,14 +702,12 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_free_on_a_stream_that_never_was),
       cmocka_unit_test(the_host_waits_for_whichever_is_enough),
-      cmocka_unit_test(of_failed_rungs_the_first_is_told),
       cmocka_unit_test(a_long_queue_of_frees_completes_in_parts),
       cmocka_unit_test(programs_of_two_streams_settle),
       cmocka_unit_test(numbers_of_streams_end),
       cmocka_unit_test(numbers_of_streams_are_recycled),
       cmocka_unit_test(a_stream_that_the_driver_captures_cannot_be_forgotten),
       cmocka_unit_test(pool_destroy_waits_eight_times_at_most),
-      cmocka_unit_test(pool_destroy_ends_where_a_capture_begins_meanwhile),
       cmocka_unit_test(pool_destroy_ends_where_frees_do_not),
       cmocka_unit_test(pool_destroy_waits_for_what_is_freed_meanwhile),
       cmocka_unit_test(texts_say_what_is_to_be_done),
@@ -774,7 +716,6 @@ int main(void) {
       cmocka_unit_test(a_capture_that_was_never_seen_ends_by_its_stream),
       cmocka_unit_test(a_request_ends_dead_captures),
       cmocka_unit_test(who_is_asked_whether_a_capture_runs),
-      cmocka_unit_test(destroy_during_a_capture_frees_everything),
       cmocka_unit_test(nothing_waits_on_the_legacy_stream_during_a_capture),
       cmocka_unit_test(a_thinned_ring_makes_nothing_clean_too_early),
       cmocka_unit_test(no_wait_on_the_device_is_queued_twice),
