@@ -75,7 +75,7 @@ static const row sleep_rows[] = {
      "S0:k W0 " KEPT ALL_GOES},
     /* The judge sees that no copy runs on. */
     {"a_sleep_that_fails_leaves_nothing", TOGETHER,
-     "{granule:16 cap:64} " FULL "fail:unmap=3R S0:k!R fail:unmap=6R S0:k!R +k=1@A/0 -k@n " KEPT
+     "{granule:16 cap:64} " FULL "fail:unmap=3R S0:k!R fail:unmap=12R S0:k!R +k=1@A/0 -k@n " KEPT
      "+k=1@A/0 -k@n S0:k W0 " KEPT ALL_GOES},
     {"windows_that_do_not_come_back_are_evicted", TOGETHER,
      "{granule:16 cap:64 observed} +z.3=4@n -z.3@n +a-d=1 -ac +w=2 pieces:w=2 Sn:d -w mark "

@@ -1043,7 +1043,9 @@ static int model_same_segment(const model *m, size_t a, size_t b) {
   return a < m->block_count && b < m->block_count && m->block[a].segment == m->block[b].segment;
 }
 
-static void model_trim(model *m) {
+/* Returns the bytes that went. */
+static size_t model_trim(model *m) {
+  const size_t before = m->reserved_bytes;
   size_t i = m->block_count;
   while (i-- > 0) {
     if (m->block[i].live || model_same_segment(m, i, i + 1)) continue;
@@ -1052,6 +1054,7 @@ static void model_trim(model *m) {
     m->segment_free_count++;
     model_erase(m, i);
   }
+  return before - m->reserved_bytes;
 }
 
 static gmlake_bfc_result model_room(const model *m, size_t bytes) {
@@ -1069,7 +1072,7 @@ static gmlake_bfc_result model_grow(model *m, size_t bytes, uint32_t stream) {
   result = model_room(m, segment_bytes);
   if (result != GMLAKE_BFC_OK) {
     m->retry_count++;
-    model_trim(m);
+    (void)model_trim(m);
     result = model_room(m, segment_bytes);
   }
   if (result != GMLAKE_BFC_OK) return result;
@@ -1198,8 +1201,9 @@ typedef struct walk_state {
 static void random_step(walk_state *walk) {
   void **place = &walk->held[next_random(&walk->seed) % HELD_MAX];
   if (next_random(&walk->seed) % 400 == 0) {
-    assert_ok(gmlake_bfc_trim(walk->bfc, NULL));
-    model_trim(walk->m);
+    size_t bytes = 1;
+    assert_ok(gmlake_bfc_trim(walk->bfc, &bytes));
+    assert_size(bytes, model_trim(walk->m));
   } else if (*place != NULL) {
     assert_ok(gmlake_bfc_free(walk->bfc, *place));
     model_free(walk->m, (uintptr_t)*place);
