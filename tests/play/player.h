@@ -1061,7 +1061,8 @@ static void do_reserve(int on) {
   if (!may_name(on)) return;
   if (is_done(gmlake_reserve(lake, NULL, now->bytes, value_in(now->stream)), "gmlake_reserve", LACK,
               w.pools[0].asleep ? GMLAKE_ERROR_ASLEEP : GMLAKE_OK))
-    judge(census().physical_bytes - before <= up(now->bytes, w.chunk),
+    judge((census().physical_bytes - before) / w.chunk <=
+              now->bytes / w.chunk + (now->bytes % w.chunk != 0),
           "more was created than is to be reserved");
   else
     judge(census().physical_bytes == before || w.has_failed,

@@ -12,6 +12,9 @@ typedef struct row {
   const char *line;
 } row;
 
+/* Streams A and B are known. */
+#define KNOWN "+z.3=512b@B -z.3@B +z.3=512b@A -z.3@A "
+
 static const row rows[] = {
     /* ---- BestFit, StitchFree, options of requests, growth, trim, limits ---- */
 
@@ -1177,6 +1180,39 @@ static const row rows[] = {
      "says:1_captures_into_the_pool_are_under_way:_end_them_first EB D0"},
     {"destroy_during_a_capture_frees_everything", TOGETHER,
      "{granule:16 cap:8} P0 BA:0/0 +p=1@A -p@A +q=2@A destroy"},
+    /* ---- Memory ahead ---- */
+
+    {"what_is_reserved_serves", TOGETHER,
+     "{granule:16 cap:16} Y:11-5b reserved=11 chunks=11 mark +a=11 pieces:a=1 calls=0"},
+    {"what_is_there_is_not_created_again", TOGETHER,
+     "{granule:16 cap:16} +a=3 Y:8 Y:8 Y:2 Y:0 reserved=8"},
+    {"trim_returns_what_was_reserved_and_is_not_used", TOGETHER,
+     "{granule:16 cap:32} Y:24 +a=512b T:0 released=23"},
+    {"no_more_is_reserved_than_there_is", TOGETHER,
+     "{granule:16 cap:16} Y:18446744073709551615b reserved=16 Y:18446744073709551615b"},
+    {"limits_hold_for_what_is_reserved", TOGETHER,
+     "{granule:16 cap:16 limit:6+1b} Y:16 reserved=6 failures=0"},
+    {"what_is_reserved_leaves_memory_for_others", TOGETHER,
+     "{granule:16 cap:16 keep:6} Y:16 reserved=10"},
+    /* ---- Marked streams ---- */
+
+    /* But others wait for it. */
+    {"communication_is_never_made_to_wait", TOGETHER,
+     "{granule:16 cap:32 wait-first} " KNOWN "mB:1 +a=4@A hA -a@A +b=4@B waits=0 -b@B eA +c=3@B hB "
+     "-c@B +d=7@A waits=1 eB"},
+    {"where_memory_is_short_the_host_waits_instead", TOGETHER,
+     "{granule:16 cap:6 wait-first} " KNOWN "mB:1 +a=4@A hA -a@A +b=5@B waits=0 host-waits=1"},
+    {"the_urgent_wait_for_the_urgent_alone", TOGETHER,
+     "{granule:16 cap:32 wait-first} " KNOWN "mB:2 +a=4@A hA -a@A +b=4@B waits=0 -b@B mA:2 +c=8@B "
+     "waits=1 eA"},
+    {"a_mark_can_be_taken_off", TOGETHER,
+     "{granule:16 cap:32 wait-first} " KNOWN "mB:1 mB:0 +a=4@A hA -a@A +b=4@B waits=1 eA"},
+    {"a_mark_ends_with_its_stream", TOGETHER,
+     "{granule:16 cap:32 wait-first} " KNOWN
+     "mB:1 fB kB vB T:999 +z.3=512b@B -z.3@B +a=4@A hA -a@A +b=4@B "
+     "waits=1 eA"},
+    {"a_stream_may_be_marked_before_it_is_used", TOGETHER,
+     "{granule:16 cap:32 wait-first} " KNOWN "mC:1 m0:2 +a=4@A hA -a@A +b=4@C waits=0 eA"},
     /* ---- Bugs that models, faults, fuzzing and reviews found ---- */
 
     /* What only follows the exchange had not been tried, yet every window was given up for good. */

@@ -1,5 +1,4 @@
-/* Which stream is made to wait for which: desc.cross_stream by measured times, and streams that the
-   program has marked. */
+/* Which stream is made to wait for which by measured times; marked streams are in tests/play/rows.h. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -27,10 +26,6 @@ static void open_order(size_t chunks, gmlake_cross_stream order) {
   assert_ok(gmlake_mock_stream_create(mock, &B));
   drop_on(take_on(512, B), B);
   drop_on(take_on(512, A), A);
-}
-
-static void mark(gmlake_stream stream, gmlake_stream_kind kind) {
-  step(gmlake_mark_stream(lake, stream, kind));
 }
 
 /* The stream frees memory that its work still uses. */
@@ -64,8 +59,6 @@ static void finish_order(void) {
   gmlake_mock_stream_finish(mock, B);
   finish();
 }
-
-/* ---- By measured times ----------------------------------------------------------------------- */
 
 static void what_was_never_measured_is_not_waited_for(void **state) {
   (void)state;
@@ -162,78 +155,6 @@ static void other_orders_read_no_clock_for_events(void **state) {
   finish_order();
 }
 
-/* ---- Marked streams -------------------------------------------------------------------------- */
-
-static void communication_is_never_made_to_wait(void **state) {
-  (void)state;
-  open_order(32, GMLAKE_WAIT_FIRST);
-  mark(B, GMLAKE_STREAM_COMMUNICATION);
-  leave(A, 4);
-  assert_false(waits(B, 4));
-  gmlake_mock_stream_finish(mock, A);
-  leave(B, 3);
-  assert_true(waits(A, 7)); /* but others wait for it */
-  finish_order();
-}
-
-static void where_memory_is_short_the_host_waits_instead(void **state) {
-  void *block;
-  (void)state;
-  open_order(6, GMLAKE_WAIT_FIRST);
-  mark(B, GMLAKE_STREAM_COMMUNICATION);
-  leave(A, 4);
-  block = take_on(5 * C, B);
-  assert_int_equal(stats().stream_wait_count, 0);
-  assert_int_equal(stats().host_wait_count, 1);
-  drop_on(block, B);
-  finish_order();
-}
-
-static void the_urgent_wait_for_the_urgent_alone(void **state) {
-  (void)state;
-  open_order(32, GMLAKE_WAIT_FIRST);
-  mark(B, GMLAKE_STREAM_URGENT);
-  leave(A, 4);
-  assert_false(waits(B, 4));
-  mark(A, GMLAKE_STREAM_URGENT);
-  assert_true(waits(B, 8));
-  finish_order();
-}
-
-static void a_mark_can_be_taken_off(void **state) {
-  (void)state;
-  open_order(32, GMLAKE_WAIT_FIRST);
-  mark(B, GMLAKE_STREAM_COMMUNICATION);
-  mark(B, GMLAKE_STREAM_PLAIN);
-  leave(A, 4);
-  assert_true(waits(B, 4));
-  finish_order();
-}
-
-static void a_mark_ends_with_its_stream(void **state) {
-  (void)state;
-  open_order(32, GMLAKE_WAIT_FIRST);
-  mark(B, GMLAKE_STREAM_COMMUNICATION);
-  step(gmlake_forget_stream(lake, B));
-  step(gmlake_trim(lake, SIZE_MAX, NULL)); /* sees that its work is complete */
-  drop_on(take_on(512, B), B);
-  leave(A, 4);
-  assert_true(waits(B, 4));
-  finish_order();
-}
-
-static void a_stream_may_be_marked_before_it_is_used(void **state) {
-  gmlake_stream unused;
-  (void)state;
-  open_order(32, GMLAKE_WAIT_FIRST);
-  assert_ok(gmlake_mock_stream_create(mock, &unused));
-  mark(unused, GMLAKE_STREAM_COMMUNICATION);
-  mark(LEGACY, GMLAKE_STREAM_URGENT);
-  leave(A, 4);
-  assert_false(waits(unused, 4));
-  finish_order();
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_was_never_measured_is_not_waited_for),
@@ -244,12 +165,6 @@ int main(void) {
       cmocka_unit_test(a_query_tells_the_same),
       cmocka_unit_test(a_shortage_is_waited_for_however_long),
       cmocka_unit_test(other_orders_read_no_clock_for_events),
-      cmocka_unit_test(communication_is_never_made_to_wait),
-      cmocka_unit_test(where_memory_is_short_the_host_waits_instead),
-      cmocka_unit_test(the_urgent_wait_for_the_urgent_alone),
-      cmocka_unit_test(a_mark_can_be_taken_off),
-      cmocka_unit_test(a_mark_ends_with_its_stream),
-      cmocka_unit_test(a_stream_may_be_marked_before_it_is_used),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

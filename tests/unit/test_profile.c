@@ -23,34 +23,6 @@ static size_t peak_of(gmlake_pool *pool) {
 
 /* ---- Memory ahead ---------------------------------------------------------------------------- */
 
-static void what_is_reserved_serves(void **state) {
-  uint64_t calls;
-  void *block;
-  (void)state;
-  start(16);
-  reserve(NULL, 11 * C - 5);
-  assert_int_equal(stats().reserved_bytes, 11 * C);
-  assert_int_equal(stats().chunk_count, 11);
-  calls = stats().driver_call_count;
-  block = take(11 * C);
-  assert_true((uint64_t)(uintptr_t)block == gmlk_home(&lake->home, 0));
-  assert_int_equal(stats().driver_call_count, calls);
-  drop(block);
-  finish();
-}
-
-static void what_is_there_is_not_created_again(void **state) {
-  (void)state;
-  start(16);
-  (void)take(3 * C);
-  reserve(NULL, 8 * C);
-  reserve(NULL, 8 * C);
-  reserve(NULL, 2 * C);
-  reserve(NULL, 0);
-  assert_int_equal(stats().reserved_bytes, 8 * C);
-  finish();
-}
-
 static void a_pool_has_its_own(void **state) {
   gmlake_pool *pool;
   (void)state;
@@ -65,66 +37,6 @@ static void a_pool_has_its_own(void **state) {
   assert_int_equal(stats().reserved_bytes, 6 * C);
   step(gmlake_pool_destroy(lake, pool));
   finish();
-}
-
-static void trim_returns_what_is_not_used(void **state) {
-  size_t released = 0;
-  (void)state;
-  start(32);
-  reserve(NULL, 24 * C);
-  (void)take(512);
-  step(gmlake_trim(lake, 0, &released));
-  assert_int_equal(released, 23 * C);
-  finish();
-}
-
-static void no_more_is_reserved_than_there_is(void **state) {
-  (void)state;
-  start(16);
-  reserve(NULL, SIZE_MAX);
-  assert_int_equal(stats().reserved_bytes, 16 * C);
-  reserve(NULL, SIZE_MAX);
-  finish();
-}
-
-static void limits_hold(void **state) {
-  (void)state;
-  prepare(16);
-  desc.limit_bytes = 6 * C + 1;
-  open_lake();
-  reserve(NULL, 16 * C);
-  assert_int_equal(stats().reserved_bytes, 6 * C);
-  assert_int_equal(stats().oom_count, 0);
-  finish();
-}
-
-static void memory_for_others_is_left(void **state) {
-  (void)state;
-  prepare(16);
-  desc.driver_free_bytes_min = 6 * C;
-  open_lake();
-  reserve(NULL, 16 * C);
-  assert_int_equal(stats().reserved_bytes, 10 * C);
-  finish();
-}
-
-static void a_failure_leaves_nothing(void **state) {
-  static const int kinds[] = {ON_CREATE, ON_MAP, ON_ACCESS, ON_MEMORY_INFO};
-  size_t kind, at, failed;
-  (void)state;
-  for (kind = 0; kind < sizeof(kinds) / sizeof(kinds[0]); kind++) {
-    for (at = 1, failed = 1; failed; at++) {
-      start_with_faults(16);
-      fail_call(kinds[kind], (long)at, GMLAKE_ERROR_DRIVER, 0);
-      failed = gmlake_reserve(lake, NULL, 11 * C, LEGACY) != GMLAKE_OK;
-      faults[kinds[kind]].in = 0;
-      assert_ok(gmlake_check(lake));
-      assert_int_equal(stats().reserved_bytes, failed ? 0 : 11 * C);
-      assert_int_equal(census().handle_count, failed ? 0 : 11);
-      finish();
-    }
-    assert_true(at > 2);
-  }
 }
 
 static int reserve_in_handler(void *user, gmlake *from, const gmlake_error_info *info) {
@@ -220,14 +132,7 @@ static int end_path(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_reserved_serves),
-      cmocka_unit_test(what_is_there_is_not_created_again),
       cmocka_unit_test(a_pool_has_its_own),
-      cmocka_unit_test(trim_returns_what_is_not_used),
-      cmocka_unit_test(no_more_is_reserved_than_there_is),
-      cmocka_unit_test(limits_hold),
-      cmocka_unit_test(memory_for_others_is_left),
-      cmocka_unit_test(a_failure_leaves_nothing),
       cmocka_unit_test(a_handler_reserves_nothing),
       cmocka_unit_test(each_pool_has_a_peak),
       cmocka_unit_test_teardown(a_profile_tells_what_was_held, end_path),
