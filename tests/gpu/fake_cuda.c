@@ -3,9 +3,8 @@
    reached from several; what belongs to which device, who may reach a mapping, contexts, captures
    and work are kept here. Everything runs under one lock.
 
-   [F1] An address that is mapped lies in a reservation, whose cell for the granule names the
-        mapping; cells are NULL elsewhere.
-   [F2] A handle lives until its references and its mappings are gone; device.physical_bytes is
+   [F1] Each granule that is mapped is an object, by its address, which names the handle.
+   [F2] A handle lives until its references and its granules are gone; device.physical_bytes is
         the sum of the handles that live.
    [F3] Pending work is kept in order of launch and looked through in that order. What a piece of
         work depends on was launched before it, so effects follow every dependency.
@@ -47,7 +46,8 @@ typedef enum fake_kind {
   FAKE_HANDLE,
   FAKE_BACKING, /* the handle under an allocation */
   FAKE_ALLOCATION,
-  FAKE_HOST /* pinned */
+  FAKE_HOST, /* pinned */
+  FAKE_GRANULE
 } fake_kind;
 
 typedef struct fake_object { /* first member of all that a caller knows by a value */
@@ -158,9 +158,9 @@ typedef struct fake_event {
 } fake_event;
 
 typedef struct fake_handle {
-  fake_object object; /* the value is the mock's */
-  int is_foreign;     /* another process's memory, which is not of this device's */
-  size_t bytes, references, mapping_count;
+  fake_object object;               /* the value is the mock's */
+  int is_foreign;                   /* another process's memory, which is not of this device's */
+  size_t bytes, references, mapped; /* mapped: granules */
   CUmemAllocationProp prop;
 } fake_handle;
 
@@ -176,19 +176,11 @@ typedef struct fake_host {
   size_t bytes;
 } fake_host;
 
-typedef struct fake_mapping {
-  struct fake_mapping *next, *previous;
-  uint64_t address;
+typedef struct fake_granule { /* that is mapped [F1] */
+  fake_object object;
   fake_handle *handle;
   unsigned char access[FAKE_DEVICES_MAX]; /* CU_MEM_ACCESS_FLAGS_PROT_* */
-} fake_mapping;
-
-typedef struct fake_reservation {
-  uint64_t address;
-  size_t bytes;
-  int is_allocation;
-  fake_mapping **cells; /* [F1] by granule */
-} fake_reservation;
+} fake_granule;
 
 typedef struct fake_device {
   size_t physical_bytes;
@@ -215,9 +207,6 @@ static struct fake_state {
   long process;         /* the one that called cuInit; 0: none has */
   fake_device devices[FAKE_DEVICES_MAX];
   fake_object *buckets[FAKE_BUCKETS];
-  fake_reservation *reservations; /* by address */
-  size_t reservation_count, reservation_capacity;
-  fake_mapping *mappings;
   fake_host *hosts;
   fake_pending *pending, **pending_end;
   fake_capture *captures;
@@ -324,73 +313,17 @@ static int fake_device_exists(int device) {
   return device >= 0 && device < fake.options.device_count;
 }
 
-/* ---- Reservations, mappings, handles --------------------------------------------------------- */
+/* ---- Granules, handles ----------------------------------------------------------------------- */
 
-/* Index of the first reservation that begins above the address. */
-static size_t fake_above(uint64_t address) {
-  size_t low = 0, high = fake.reservation_count;
-  while (low < high) {
-    const size_t middle = low + (high - low) / 2;
-    if (fake.reservations[middle].address <= address)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
-/* The one that the address lies in; NULL: none. */
-static fake_reservation *fake_find_reservation(uint64_t address) {
-  const size_t above = fake_above(address);
-  fake_reservation *found = above ? &fake.reservations[above - 1] : NULL;
-  return found && address - found->address < found->bytes ? found : NULL;
-}
-
-static fake_mapping **fake_cell(const fake_reservation *reservation, uint64_t address) {
-  return &reservation->cells[(address - reservation->address) / fake.options.granularity_bytes];
-}
-
-static fake_mapping *fake_find_mapping(uint64_t address) {
-  const fake_reservation *found = fake_find_reservation(address);
-  return found ? *fake_cell(found, address) : NULL;
-}
-
-static CUresult fake_reserve(size_t bytes, size_t alignment, int is_allocation,
-                             uint64_t *out_address) {
-  fake_reservation added = {0, 0, 0, NULL};
-  CUresult code;
-  size_t at;
-  code = FAKE_MOCK(reserve, bytes, alignment, &added.address);
-  if (code) return code;
-  added.bytes = bytes;
-  added.is_allocation = is_allocation;
-  added.cells =
-      (fake_mapping **)fake_zeroed(bytes / fake.options.granularity_bytes, sizeof(fake_mapping *));
-  fake.reservations = (fake_reservation *)fake_room(fake.reservations, fake.reservation_count,
-                                                    &fake.reservation_capacity, sizeof(added));
-  at = fake_above(added.address);
-  memmove(&fake.reservations[at + 1], &fake.reservations[at],
-          (fake.reservation_count++ - at) * sizeof(added));
-  fake.reservations[at] = added;
-  *out_address = added.address;
-  return CUDA_SUCCESS;
-}
-
-static CUresult fake_unreserve(uint64_t address, size_t bytes) {
-  const CUresult code = FAKE_MOCK(unreserve, address, bytes);
-  fake_reservation *found;
-  size_t at;
-  if (code) return code;
-  found = fake_find_reservation(address);
-  at = (size_t)(found - fake.reservations);
-  free(found->cells);
-  memmove(found, found + 1, (--fake.reservation_count - at) * sizeof(*found));
-  return CUDA_SUCCESS;
+/* The one that the address lies in; NULL: nothing is mapped there. */
+static fake_granule *fake_find_granule(uint64_t address) {
+  return (fake_granule *)fake_find(FAKE_GRANULE,
+                                   address - address % fake.options.granularity_bytes);
 }
 
 /* [F2] */
 static void fake_put_handle(fake_handle *handle) {
-  if (handle->references || handle->mapping_count) return;
+  if (handle->references || handle->mapped) return;
   (void)FAKE_MOCK(release, handle->object.value);
   if (!handle->is_foreign) fake.devices[handle->object.device].physical_bytes -= handle->bytes;
   fake_remove(&handle->object);
@@ -415,59 +348,49 @@ static CUresult fake_new_handle(fake_kind kind, int device, size_t bytes,
   return CUDA_SUCCESS;
 }
 
-static void fake_set_cells(const fake_mapping *mapping, fake_mapping *value) {
-  fake_mapping **cells = fake_cell(fake_find_reservation(mapping->address), mapping->address);
-  size_t i;
-  for (i = 0; i < mapping->handle->bytes / fake.options.granularity_bytes; i++) cells[i] = value;
-}
-
 static CUresult fake_map(uint64_t address, size_t bytes, fake_handle *handle) {
   const CUresult code = FAKE_MOCK(map, address, bytes, handle->object.value);
-  fake_mapping *mapping;
-  if (code) return code;
-  mapping = (fake_mapping *)fake_zeroed(1, sizeof(*mapping));
-  mapping->address = address;
-  mapping->handle = handle;
-  mapping->next = fake.mappings;
-  if (mapping->next) mapping->next->previous = mapping;
-  fake.mappings = mapping;
-  handle->mapping_count++;
-  fake_set_cells(mapping, mapping);
-  return CUDA_SUCCESS;
+  const uint64_t end = address + bytes;
+  for (; !code && address < end; address += fake.options.granularity_bytes) {
+    fake_granule *granule =
+        (fake_granule *)fake_add(sizeof(*granule), FAKE_GRANULE, address, handle->object.device);
+    granule->handle = handle;
+    handle->mapped++;
+  }
+  return code;
 }
 
-static void fake_drop_mapping(fake_mapping *mapping) {
-  fake_set_cells(mapping, NULL);
-  if (mapping->next) mapping->next->previous = mapping->previous;
-  if (mapping->previous)
-    mapping->previous->next = mapping->next;
-  else
-    fake.mappings = mapping->next;
-  mapping->handle->mapping_count--;
-  fake_put_handle(mapping->handle);
-  free(mapping);
+static void fake_drop_granules(uint64_t address, size_t bytes) {
+  const uint64_t end = address + bytes;
+  for (; address < end; address += fake.options.granularity_bytes) {
+    fake_granule *granule = fake_find_granule(address);
+    if (!granule) continue;
+    granule->handle->mapped--;
+    fake_put_handle(granule->handle);
+    fake_remove(&granule->object);
+    free(granule);
+  }
 }
 
 /* What the mock lets pass is whole mappings, side by side. */
 static CUresult fake_unmap(uint64_t address, size_t bytes) {
   const CUresult code = FAKE_MOCK(unmap, address, bytes);
-  const uint64_t end = address + bytes;
-  while (!code && address < end) {
-    fake_mapping *mapping = fake_find_mapping(address);
-    address += mapping->handle->bytes;
-    fake_drop_mapping(mapping);
-  }
+  if (!code) fake_drop_granules(address, bytes);
+  return code;
+}
+
+/* Nothing is mapped there, unless the mock is wrong. */
+static CUresult fake_unreserve(uint64_t address, size_t bytes) {
+  const CUresult code = FAKE_MOCK(unreserve, address, bytes);
+  if (!code) fake_drop_granules(address, bytes);
   return code;
 }
 
 static CUresult fake_set_access(uint64_t address, size_t bytes, int device, unsigned flags) {
   const CUresult code = FAKE_MOCK(set_access, address, bytes, NULL, 0);
   const uint64_t end = address + bytes;
-  while (!code && address < end) {
-    fake_mapping *mapping = fake_find_mapping(address);
-    mapping->access[device] = (unsigned char)flags;
-    address += mapping->handle->bytes;
-  }
+  for (; !code && address < end; address += fake.options.granularity_bytes)
+    fake_find_granule(address)->access[device] = (unsigned char)flags;
   return code;
 }
 
@@ -485,20 +408,17 @@ static int fake_is_pinned(uint64_t address, uint64_t bytes) {
 static CUresult fake_reach(const fake_work *work, uint64_t address, uint64_t bytes, unsigned flags,
                            unsigned alignment) {
   const int is_copy = work->kind >= FAKE_KERNELS;
+  uint64_t end;
   if (address % alignment) return CUDA_ERROR_MISALIGNED_ADDRESS;
   if (bytes > UINT64_MAX - address) return CUDA_ERROR_ILLEGAL_ADDRESS;
   if (fake_is_pinned(address, bytes)) return CUDA_SUCCESS;
-  while (bytes) {
-    const fake_mapping *mapping = fake_find_mapping(address);
-    uint64_t left;
-    if (!mapping) return CUDA_ERROR_ILLEGAL_ADDRESS;
-    if ((mapping->access[work->device] & flags) != flags &&
-        !(is_copy && mapping->handle->object.kind == FAKE_BACKING))
+  for (end = address + bytes; address < end;) {
+    const fake_granule *granule = fake_find_granule(address);
+    if (!granule) return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if ((granule->access[work->device] & flags) != flags &&
+        !(is_copy && granule->handle->object.kind == FAKE_BACKING))
       return CUDA_ERROR_ILLEGAL_ADDRESS;
-    left = mapping->address + mapping->handle->bytes - address;
-    if (left >= bytes) break;
-    address += left;
-    bytes -= left;
+    address = granule->object.value + fake.options.granularity_bytes;
   }
   return CUDA_SUCCESS;
 }
@@ -506,7 +426,7 @@ static CUresult fake_reach(const fake_work *work, uint64_t address, uint64_t byt
 /* ---- Allocations ---------------------------------------------------------------------------- */
 
 static CUresult fake_back(fake_handle *backing, uint64_t *out_address) {
-  CUresult code = fake_reserve(backing->bytes, fake.options.granularity_bytes, 1, out_address);
+  CUresult code = FAKE_MOCK(reserve, backing->bytes, fake.options.granularity_bytes, out_address);
   if (code) return code;
   code = fake_map(*out_address, backing->bytes, backing);
   if (!code) {
@@ -953,11 +873,6 @@ static void fake_clear(void) {
     fake.pending = pending->next;
     free(pending);
   }
-  while (fake.mappings) {
-    fake_mapping *mapping = fake.mappings;
-    fake.mappings = mapping->next;
-    free(mapping);
-  }
   for (i = 0; i < FAKE_BUCKETS; i++) {
     while (fake.buckets[i]) {
       fake_object *object = fake.buckets[i];
@@ -970,8 +885,6 @@ static void fake_clear(void) {
         free(object);
     }
   }
-  for (i = 0; i < fake.reservation_count; i++) free(fake.reservations[i].cells);
-  free(fake.reservations);
   gmlake_mock_destroy(fake.mock);
 }
 
@@ -1657,9 +1570,9 @@ static int fake_is_of(CUcontext context, uint64_t address, size_t bytes) {
   const fake_device *device = fake_find_context(context);
   const uint64_t end = address + bytes;
   while (device && address < end) {
-    const fake_mapping *mapping = fake_find_mapping(address);
-    if (!mapping || &fake.devices[mapping->handle->object.device] != device) return 0;
-    address = mapping->address + mapping->handle->bytes;
+    const fake_granule *granule = fake_find_granule(address);
+    if (!granule || &fake.devices[granule->object.device] != device) return 0;
+    address = granule->object.value + fake.options.granularity_bytes;
   }
   return device != NULL;
 }
@@ -2175,17 +2088,19 @@ static CUresult fake_address_reserve(CUdeviceptr *out, size_t bytes, size_t alig
   if (!code && (!out || flags || (alignment && !gmlk_is_pow2(alignment))))
     code = CUDA_ERROR_INVALID_VALUE;
   if (!code)
-    code = fake_reserve(bytes, alignment ? alignment : fake.options.granularity_bytes, 0, &address);
+    code =
+        FAKE_MOCK(reserve, bytes, alignment ? alignment : fake.options.granularity_bytes, &address);
   if (!code) *out = address;
   return code;
 }
 
 /* What cuMemAlloc made is not for the calls of virtual memory. */
 static CUresult fake_check_range(CUdeviceptr address) {
-  const fake_reservation *found = fake_find_reservation(address);
+  const fake_granule *found = fake_find_granule(address);
   const CUresult code = fake_check_vmm();
   if (code) return code;
-  return found && !found->is_allocation ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return found && found->handle->object.kind == FAKE_BACKING ? CUDA_ERROR_INVALID_VALUE
+                                                             : CUDA_SUCCESS;
 }
 
 static CUresult fake_address_free(CUdeviceptr address, size_t bytes) {
@@ -2216,7 +2131,7 @@ static CUresult fake_mem_set_access(CUdeviceptr address, size_t bytes, const CUm
     const unsigned flags = (unsigned)descs[i].flags;
     code = fake_check_location(&descs[i].location);
     if (!code && flags != 0 && flags != 1 && flags != 3) code = CUDA_ERROR_INVALID_VALUE;
-    if (!code && !fake_find_mapping(address)) code = CUDA_ERROR_INVALID_VALUE;
+    if (!code && !fake_find_granule(address)) code = CUDA_ERROR_INVALID_VALUE;
   }
   for (i = 0; !code && i < count; i++)
     code = fake_set_access(address, bytes, descs[i].location.id, (unsigned)descs[i].flags);
@@ -2225,21 +2140,21 @@ static CUresult fake_mem_set_access(CUdeviceptr address, size_t bytes, const CUm
 
 static CUresult fake_mem_get_access(unsigned long long *out, const CUmemLocation *location,
                                     CUdeviceptr address) {
-  const fake_mapping *mapping = fake_find_mapping(address);
+  const fake_granule *granule = fake_find_granule(address);
   CUresult code = fake_check_range(address);
   if (!code) code = fake_check_location(location);
-  if (!code && (!out || !mapping)) code = CUDA_ERROR_INVALID_VALUE;
-  if (!code) *out = mapping->access[location->id];
+  if (!code && (!out || !granule)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code) *out = granule->access[location->id];
   return code;
 }
 
 static CUresult fake_retain_handle(CUmemGenericAllocationHandle *out, const void *address) {
-  fake_mapping *mapping = fake_find_mapping((uintptr_t)address);
+  fake_granule *granule = fake_find_granule((uintptr_t)address);
   CUresult code = fake_check_range((uintptr_t)address);
-  if (!code && (!out || !mapping)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && (!out || !granule)) code = CUDA_ERROR_INVALID_VALUE;
   if (code) return code;
-  mapping->handle->references++;
-  *out = mapping->handle->object.value;
+  granule->handle->references++;
+  *out = granule->handle->object.value;
   return CUDA_SUCCESS;
 }
 
@@ -2585,17 +2500,17 @@ static void fake_count(fake_cuda_census *census, const fake_object *object) {
 
 static void fake_control_get_census(fake_cuda_census *out) {
   const fake_object *object;
-  const fake_mapping *mapping;
   const fake_pending *pending;
+  gmlake_mock_census mock;
   size_t i;
   memset(out, 0, sizeof(*out));
   fake_lock();
   for (i = 0; i < FAKE_BUCKETS; i++)
     for (object = fake.buckets[i]; object; object = object->next) fake_count(out, object);
-  for (mapping = fake.mappings; mapping; mapping = mapping->next)
-    out->mappings += mapping->handle->object.kind == FAKE_HANDLE;
-  for (i = 0; i < fake.reservation_count; i++)
-    out->reservations += !fake.reservations[i].is_allocation;
+  memset(&mock, 0, sizeof(mock));
+  if (fake.mock) gmlake_mock_get_census(fake.mock, &mock); /* where an allocation has one of each */
+  out->mappings = mock.mapping_count - out->allocations;
+  out->reservations = mock.reservation_count - out->allocations;
   for (pending = fake.pending; pending; pending = pending->next) out->pending++;
   out->physical_bytes = fake.devices[0].physical_bytes;
   out->retains = fake.devices[0].retains;
