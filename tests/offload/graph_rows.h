@@ -193,9 +193,30 @@ static const row graph_rows[] = {
     /* With memory for the peak nothing moves, and no time is added, however far ahead the compiler
        looks: homes are not taken for what comes later. */
     {"what_fits_stays",
-     "{chunk:64b ahead:1} x0=1i [150 w#=4p ] [150 x#,w#>x#+1=1(|,w#):20 ] seal peak=603u "
+     "{chunk:64b alloc:1 reload:1} x0=1i [150 w#=4p ] [150 x#,w#>x#+1=1(|,w#):20 ] seal peak=603u "
      "compile:603 "
      "nodes=150 homes=persistent simulated<=graph_time+1 compile:602 reloads>0"},
+    /* On a link that takes years for a copy the simulated time ends, and does not begin anew. */
+    {"years",
+     "{chunk:64b copy:288230376151ms} [70 >y#=1:1ns ] [70 y#>:1ns ] compile:3 "
+     "offloads>64 simulated>9.2e18"},
+
+    /* ---- Engines ---- */
+
+    /* Two chains on one device, the first held up by a reload: in any order the second goes on. */
+    {"any_order_overlaps",
+     "{chunk:64b align:16k divisor:1024 order:(0|2)} a=1 w=40mp v=4mp w>a >b0=1:200 "
+     "[3 b#>b#+1=1:200 ] a,v> compile:40m+128k execute:3 time(<2.8|>4.2)ms stall(<.3|>1.5)ms"},
+    /* Operators that wait for operators only are launched behind them; the others wait for copies.
+     */
+    {"operators_of_engines_are_launched_ahead",
+     "{chunk:64b jitter:.5 streams:3 order:(0|1|2)} " THERE_AND_BACK "compile:8 nodes=4 {ahead:1} "
+     "execute:2 ahead=2 {ahead:2} execute:2 ahead=3 {ahead:3} execute:2 ahead=4 {ahead:5} "
+     "execute:2 ahead=4 {ahead:none} execute:2 ahead=4 {ahead:1} compile:4 execute:2 ahead=2 "
+     "{ahead:2} execute:2 ahead=2 {ahead:5} execute:2 ahead=2"},
+    /* A backend that tells of what is not under way fails, whatever it tells. */
+    {"odd_tokens", "{chunk:64b jitter:.5 streams:2} " THERE_AND_BACK
+                   "compile:4 execute:1 lie:(0|1|2|3|4|5) execute:1(|!B|!B|!B|!B|!B)"},
 };
 
 /* Played once for each request for host memory, and each call of the mock, that fails behind the
@@ -208,6 +229,9 @@ static const row graph_fault_rows[] = {
      "{overhead:.2 target:1 divisor:65536} random:(7|11),25 plan {limit:plan_peak} faults run:2"},
     /* What is refused is made room for, or asked for again. */
     {"running_where_addresses_stay", CIRCLE "seal {stays:256b divisor:1 limit:3072b} faults run:3"},
+    {"compiling_and_executing",
+     "{tight reload:1 jitter:.3} random:11,60,3 faults compile execute:2"},
+    {"executing", "{chunk:64b} " FOUR_LAYERS "compile:6 faults {jitter:.3} execute:2"},
 };
 #define GRAPH_FAULT_ROWS (sizeof(graph_fault_rows) / sizeof(graph_fault_rows[0]))
 

@@ -1,7 +1,7 @@
 /* The stage of graphs: tensors and operators become a graph; a planner or the line itself makes a
-   plan of it; a run executes it on the mock, or it is compiled to a memgraph. Each
-   run ends with the bytes of one that moves nothing. Each memgraph is right, and runs in any order
-   with those bytes. */
+   plan of it; a run executes it on the mock, or it is compiled to a memgraph, which an engine
+   executes. Each run and engine ends with the bytes of one that moves nothing. Each memgraph is
+   right, and runs in any order with those bytes. */
 #if !defined(OFFLOAD_GRAPHS_H)
 #define OFFLOAD_GRAPHS_H
 
@@ -20,7 +20,8 @@ typedef struct act { /* of a run: a word, and its number */
 
 typedef struct machine {
   gmlake_offload_backend *mock;
-  gmlake_offload_run *run;
+  gmlake_offload_run *run; /* one of these two */
+  gmlake_offload_engine *engine;
   const gmlake_offload_plan *plan; /* that jobs get, or NULL */
 } machine;
 
@@ -29,6 +30,7 @@ static struct graph_world {
   gmlake_offload_graph_info info;
   uint32_t ids[NAMES]; /* of tensors; NONE: not declared yet */
   int is_random;       /* tensors are t0, t1, ... */
+  uint64_t seed;       /* [random] */
   gmlake_offload_planner *planner;
   gmlake_offload_job_info job;
   gmlake_offload_plan *plan;
@@ -139,6 +141,17 @@ static void seal_graph(const operation *o) {
   JUDGE_OK(gmlake_offload_graph_get_info(g.graph, &g.info));
 }
 
+/* Of an engine these are the figures of a run that it has, too. */
+static void look_at_engine(void) {
+  gmlake_offload_engine_stats stats;
+  stats.struct_bytes = 0;
+  JUDGE_OK(gmlake_offload_engine_get_stats(g.machine.engine, &stats));
+  JUDGE(stats.op_count == stats.iteration_count * g.info.op_count);
+  g.stats.time_ns = stats.time_ns;
+  g.stats.stall_ns = stats.stall_ns;
+  g.stats.iteration_count = stats.iteration_count;
+}
+
 static const void *graph_figure_of(int from) {
   static const operation seal;
   if (from == OF_GRAPH && !g.info.op_count) seal_graph(&seal);
@@ -147,9 +160,12 @@ static const void *graph_figure_of(int from) {
   if (from == OF_PLAN) return &g.planned;
   if (from == OF_WATCH) return &watch;
   if (from == OF_MEMGRAPH) return &g.compiled;
-  if (!g.machine.run) return NULL;
+  if (!g.machine.mock) return NULL;
   g.stats.struct_bytes = 0;
-  JUDGE_OK(gmlake_offload_run_get_stats(g.machine.run, &g.stats));
+  if (g.machine.engine)
+    look_at_engine();
+  else
+    JUDGE_OK(gmlake_offload_run_get_stats(g.machine.run, &g.stats));
   gmlake_offload_mock_get_census(g.machine.mock, &g.census);
   if (from == OF_CENSUS) return &g.census;
   return &g.stats;
@@ -214,25 +230,32 @@ static void compare_order(const operation *o) {
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
 /* With the limits of the options, or without any. */
-static void open_machine(machine *m, int is_limited) {
-  gmlake_offload_mock_desc mock_desc;
-  gmlake_offload_run_desc desc;
-  memset(&mock_desc, 0, sizeof mock_desc);
+static void open_mock(machine *m, int is_limited, size_t divisor) {
+  gmlake_offload_mock_desc desc;
   memset(&desc, 0, sizeof desc);
-  mock_desc.divisor = option_is_set(OPT_DIVISOR) ? option_bytes(OPT_DIVISOR) : 1 << 14;
-  mock_desc.copy_ns = 10000;
-  mock_desc.both_bytes_per_s = player.options[OPT_BOTH];
-  mock_desc.host = desc.host = counted;
+  desc.divisor = option_is_set(OPT_DIVISOR) ? option_bytes(OPT_DIVISOR) : divisor;
+  desc.copy_ns = 10000;
+  desc.both_bytes_per_s = player.options[OPT_BOTH];
+  desc.host = counted;
   if (is_limited) {
-    mock_desc.device_bytes = option_bytes(OPT_DEVICE);
-    mock_desc.jitter = player.options[OPT_JITTER];
+    desc.device_bytes = option_bytes(OPT_DEVICE);
+    desc.jitter = player.options[OPT_JITTER];
+  }
+  MUST(gmlake_offload_mock_create(&desc, &m->mock));
+  if (is_limited) gmlake_offload_mock_fail_at(m->mock, g.fail_at);
+}
+
+static void open_machine(machine *m, int is_limited) {
+  gmlake_offload_run_desc desc;
+  memset(&desc, 0, sizeof desc);
+  open_mock(m, is_limited, 1 << 14);
+  desc.host = counted;
+  if (is_limited) {
     desc.limit_bytes = option_bytes(OPT_LIMIT);
     desc.flags = (option_is_set(OPT_STRICT) ? GMLAKE_OFFLOAD_STRICT : 0) |
                  (option_is_set(OPT_LRU) ? GMLAKE_OFFLOAD_LRU : 0);
     desc.launch_ahead_max = (uint32_t)player.options[OPT_AHEAD];
   }
-  MUST(gmlake_offload_mock_create(&mock_desc, &m->mock));
-  if (is_limited) gmlake_offload_mock_fail_at(m->mock, g.fail_at);
   desc.backend = is_limited ? watched(m->mock) : m->mock;
   if (is_limited && option_is_set(OPT_STAYS)) {
     MUST(gmlake_offload_mock_get_memory(m->mock, option_bytes(OPT_STAYS), &g.memory));
@@ -240,6 +263,31 @@ static void open_machine(machine *m, int is_limited) {
     desc.memory_stream = &g;
   }
   MUST(gmlake_offload_run_create(&desc, &m->run));
+}
+
+/* The first calls of the backend are for the arenas. */
+static void open_engine(machine *m, const gmlake_offload_memgraph *of, int is_limited) {
+  static const unsigned orders[] = {0, GMLAKE_OFFLOAD_RANDOM_ORDER, GMLAKE_OFFLOAD_FIXED_ORDER,
+                                    GMLAKE_OFFLOAD_SIMULATED_ORDER};
+  gmlake_offload_engine_desc desc;
+  gmlake_offload_result result;
+  memset(&desc, 0, sizeof desc);
+  open_mock(m, is_limited, 1);
+  desc.memgraph = of;
+  desc.backend = is_limited ? watched(m->mock) : m->mock;
+  desc.host = counted;
+  if (is_limited) {
+    desc.flags = orders[(size_t)player.options[OPT_ORDER] % 4];
+    desc.stream_count = desc.copy_count = (uint32_t)player.options[OPT_STREAMS];
+    desc.launch_ahead_max = (uint32_t)player.options[OPT_AHEAD];
+    if (desc.launch_ahead_max) desc.stream_count = 1;
+    desc.seed = 1 + (uint64_t)player.options[OPT_DIVISOR];
+  }
+  result = gmlake_offload_engine_create(&desc, &m->engine);
+  if (is_limited && g.fail_at == 1) JUDGE(result == GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
+  if (is_limited && g.fail_at == 1 + g.info.device_count)
+    JUDGE(result == GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
+  MUST(result);
 }
 
 static gmlake_offload_result write_input(const machine *m, const act *a) {
@@ -254,8 +302,16 @@ static gmlake_offload_result write_input(const machine *m, const act *a) {
   return result;
 }
 
+/* An engine that has failed says so again. */
+static gmlake_offload_result execute(const machine *m, uint32_t iterations) {
+  const gmlake_offload_result result = gmlake_offload_engine_run(m->engine, iterations);
+  if (result) JUDGE(gmlake_offload_engine_run(m->engine, 0) == result);
+  return result;
+}
+
 static gmlake_offload_result do_act(const machine *m, const act *a) {
   uint32_t id;
+  if (a->verb == 'E') return execute(m, a->number);
   if (a->verb == 'J') return gmlake_offload_run_add_job(m->run, g.graph, m->plan, &id);
   if (a->verb == 'U') return gmlake_offload_run_iterations(m->run, a->number);
   if (a->verb == 'L') return gmlake_offload_run_remove_job(m->run, a->number);
@@ -271,6 +327,7 @@ static uint64_t close_machine(machine *m) {
   JUDGE(census.race_count == 0);
   digest = census.digest;
   gmlake_offload_run_destroy(m->run);
+  gmlake_offload_engine_destroy(m->engine);
   gmlake_offload_mock_get_census(m->mock, &census);
   JUDGE(census.host_bytes == 0);
   JUDGE(census.device_bytes == 0 || g.memory.user); /* which is given up in the order of a stream */
@@ -280,22 +337,42 @@ static uint64_t close_machine(machine *m) {
   return digest;
 }
 
+static gmlake_offload_memgraph_desc memgraph_desc(size_t bytes) {
+  gmlake_offload_memgraph_desc desc = compile_desc(g.graph, bytes);
+  if (option_is_set(OPT_ALIGN)) desc.align_bytes = option_bytes(OPT_ALIGN);
+  if (option_is_set(OPT_MIN)) desc.tensor_bytes_min = option_bytes(OPT_MIN);
+  if (option_is_set(OPT_LETTER)) desc.flags = GMLAKE_OFFLOAD_LETTER;
+  if (option_is_set(OPT_ALLOC)) desc.alloc_ahead_ns = (uint64_t)(player.options[OPT_ALLOC] - 1);
+  if (option_is_set(OPT_RELOAD)) desc.reload_ahead_ns = (uint64_t)(player.options[OPT_RELOAD] - 1);
+  desc.copy_ns = (uint64_t)player.options[OPT_COPY];
+  return desc;
+}
+
 /* The same with no plan and no limit. One job then takes what its graph says. */
-static uint64_t digest_alone(void) {
+static uint64_t digest_alone(int is_engine) {
+  gmlake_offload_memgraph_desc desc = memgraph_desc(0);
+  gmlake_offload_memgraph *all = NULL;
   gmlake_offload_run_stats stats;
+  uint64_t digest;
   machine m;
   size_t i, jobs = 0;
   memset(&m, 0, sizeof m);
-  open_machine(&m, 0);
+  if (is_engine) JUDGE_OK(gmlake_offload_memgraph_create(&desc, &all));
+  if (is_engine)
+    open_engine(&m, all, 0);
+  else
+    open_machine(&m, 0);
   for (i = 0; i < g.act_count; i++) {
     JUDGE_OK(do_act(&m, &g.acts[i]));
     jobs += g.acts[i].verb == 'J';
   }
   stats.struct_bytes = 0;
-  JUDGE_OK(gmlake_offload_run_get_stats(m.run, &stats));
+  if (!is_engine) JUDGE_OK(gmlake_offload_run_get_stats(m.run, &stats));
   if (jobs == 1) JUDGE(stats.device_bytes_peak == g.info.peak_bytes);
   if (jobs == 1) JUDGE(stats.stall_ns == 0);
-  return close_machine(&m);
+  digest = close_machine(&m);
+  gmlake_offload_memgraph_destroy(all);
+  return digest;
 }
 
 static void note_fault(void) {
@@ -307,13 +384,14 @@ static void note_fault(void) {
 }
 
 static void end_run(void) {
+  const int is_engine = g.machine.engine != NULL;
   uint64_t digest;
   note_fault();
   if (!g.machine.mock) return;
   gmlake_offload_mock_fail_at(g.machine.mock, 0);
   digest = close_machine(&g.machine);
   host_fail_in = g.host_is_scarce = 0;
-  if (!g.has_failed) JUDGE(digest == digest_alone());
+  if (!g.has_failed) JUDGE(digest == digest_alone(is_engine));
   g.act_count = 0;
   g.has_failed = 0;
 }
@@ -328,7 +406,8 @@ static void do_fault(const operation *o) {
 static void act_on_run(const operation *o) {
   act *a;
   (void)graph_figure_of(OF_GRAPH);
-  if (!g.machine.run) {
+  if (!g.machine.mock && o->verb == 'E') open_engine(&g.machine, g.memgraph, 1);
+  if (!g.machine.mock) {
     open_machine(&g.machine, 1);
     g.machine.plan = option_is_set(OPT_UNPLANNED) ? NULL : g.plan;
   }
@@ -350,7 +429,7 @@ static void act_on_run(const operation *o) {
     MUST(do_act(&g.machine, a));
   } else if (!ends_as_said(o, do_act(&g.machine, a))) {
     g.act_count--;
-    g.has_failed |= o->verb == 'U';
+    g.has_failed |= o->verb == 'U' || o->verb == 'E';
   }
 }
 
@@ -451,19 +530,36 @@ static void look_at_places(void) {
   JUDGE(homes == g.compiled.home_bytes);
 }
 
+/* What devices have: what their largest operators take, and a share of the rest. */
+static void share_memory(gmlake_offload_memgraph_desc *desc, size_t *by_device) {
+  size_t d, t, all = 0;
+  for (t = 0; t < g.info.tensor_count; t++) all += g.graph->tensors[t].bytes;
+  for (d = 0; d < g.info.device_count; d++) {
+    const size_t least = least_bytes(desc, (uint32_t)d);
+    by_device[d] = least;
+    if (all > least) by_device[d] += (size_t)((double)(all - least) * player.options[OPT_SPARE]);
+  }
+  desc->bytes_by_device = by_device;
+}
+
 static void compile_graph(const operation *o) {
-  gmlake_offload_memgraph_desc desc = compile_desc(g.graph, size_arg(o, 0));
+  gmlake_offload_memgraph_desc desc = memgraph_desc(size_arg(o, 0));
+  size_t by_device[RANDOM_DEVICES];
+  end_run();
   gmlake_offload_memgraph_destroy(g.memgraph);
   g.memgraph = NULL;
   g.next_node = 0;
-  if (option_is_set(OPT_ALIGN)) desc.align_bytes = option_bytes(OPT_ALIGN);
-  if (option_is_set(OPT_AHEAD))
-    desc.alloc_ahead_ns = desc.reload_ahead_ns = (uint64_t)(player.options[OPT_AHEAD] - 1);
+  if (option_is_set(OPT_TIGHT)) share_memory(&desc, by_device);
+  if (g.may_fail) {
+    MUST(gmlake_offload_memgraph_create(&desc, &g.memgraph));
+    MUST(gmlake_offload_memgraph_check(g.memgraph, NULL));
+    return;
+  }
   if (!ends_as_said(o, gmlake_offload_memgraph_create(&desc, &g.memgraph))) return;
   g.compiled = memgraph_info(g.memgraph);
   look_at_places();
   assert_right(g.memgraph);
-  assert_runs(g.memgraph, 4, 1 + size_arg(o, 0) / 64);
+  assert_runs(g.memgraph, 4, 1 + size_arg(o, 0) / 64 + g.seed);
 }
 
 /* The memgraph's next node does that, at that place, and waits for that node, or none. */
@@ -505,7 +601,8 @@ static void graph_stage_perform(const operation *o) {
   }
   if (o->verb == 'W') {
     g.is_random = 1;
-    take_graph(random_graph((uint64_t)o->args[0], (size_t)o->args[1]));
+    g.seed = (uint64_t)o->args[0];
+    take_graph(random_graph(g.seed, (size_t)o->args[1], (uint32_t)o->args[2]));
   }
   if (o->verb == '@') read_graph(o);
   if (!g.graph) {
@@ -526,7 +623,8 @@ static void graph_stage_perform(const operation *o) {
   if (strchr("oixy", o->verb)) do_event(o);
   if (o->verb == 'b') g.starts[g.start_count++ % EVENTS] = id_of(&o->operands[0]);
   if (o->verb == 'B') plan_by_hand(o);
-  if (strchr("JLKkUT", o->verb)) act_on_run(o);
+  if (strchr("JLKkUTE", o->verb)) act_on_run(o);
+  if (o->verb == 'Q') watch.lie = (int)o->args[0];
   if (o->verb == 'C') compile_graph(o);
   if (strchr("nOI", o->verb)) compare_node(o);
 }
@@ -545,8 +643,10 @@ static const stage graphs = {(size_t)1 << 20, graph_figures,     GRAPH_FIGURES,
                              graph_figure_of, graph_stage_begin, graph_stage_perform,
                              graph_stage_end};
 
-/* The graph that a line's words make, sealed; for the caller to destroy. */
-static inline gmlake_offload_graph *graph_of(const char *line, size_t unit) {
+/* The graph that a line's words make, sealed, and the memgraph that it is compiled to, or NULL; for
+   the caller to destroy. */
+static inline gmlake_offload_graph *memgraph_of(const char *line, size_t unit,
+                                                gmlake_offload_memgraph **out_memgraph) {
   static program p;
   gmlake_offload_graph *graph;
   const char *wrong;
@@ -563,8 +663,27 @@ static inline gmlake_offload_graph *graph_of(const char *line, size_t unit) {
   for (i = 0; i < p.count; i++) perform_op(&p.ops[i]);
   (void)graph_figure_of(OF_GRAPH);
   graph = g.graph;
+  *out_memgraph = g.memgraph;
   g.graph = NULL;
+  g.memgraph = NULL;
   return graph;
+}
+
+static inline gmlake_offload_graph *graph_of(const char *line, size_t unit) {
+  gmlake_offload_memgraph *none;
+  return memgraph_of(line, unit, &none);
+}
+
+/* Plays a line whose numbers are printed. */
+static inline void play_text(const char *format, ...) {
+  char line[4000];
+  const char *rule;
+  va_list list;
+  va_start(list, format);
+  (void)vsnprintf(line, sizeof line, format, list);
+  va_end(list);
+  rule = play_line(line, &graphs, NULL);
+  if (rule) fail_msg("%s: %s", rule, line);
 }
 
 #endif /* OFFLOAD_GRAPHS_H */

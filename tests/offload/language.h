@@ -93,7 +93,8 @@ static const struct word {
     {'d', "after", "nn"},     /* [graph] operator 1 after operator 0: after:0,1 */
     {'s', "seal", ""},        /* the graph is whole; else by the first word that needs it */
     {'Z', "order", "nnnn"},   /* its first operators are these */
-    {'W', "random", "nn"},    /* the graph of that seed, with so many operators; tensors t0 on */
+    {'W', "random", "nnn"},   /* the graph of that seed, with so many operators; tensors t0 on;
+                                 on up to so many devices, with small tensors */
     {'P', "plan", ""},        /* a planner plans for the options' jobs; the first one's plan */
     {'o', "out", "annt"},     /* events of a plan: tensor, trigger, last use, delay */
     {'i', "in", "annt"},       {'x', "drop", "annt"},    {'y', "remake", "annt"},
@@ -106,6 +107,8 @@ static const struct word {
     {'U', "run", "n"},        /* so many iterations */
     {'T', "write", "an"},     /* the caller fills the first job's input a with that byte */
     {'C', "compile", "z"},    /* the memgraph for so much memory, checked and run in all orders */
+    {'E', "execute", "n"},    /* an engine runs it so often */
+    {'Q', "lie", "n"},        /* the device's wait says what is not so, in way n */
     {'n', "node-op", "nznn"}, /* its next node: operator, offset, a node before, 1: for memory */
     {'O', "node-out", "aznn"}, {'I', "node-in", "aznn"},
 };
@@ -143,7 +146,14 @@ static const struct word {
   X(AHEAD, "ahead", 'n')                                                                \
   X(DIVISOR, "divisor", 'n') /* of its mock */                                          \
   X(STAYS, "stays", 'z')     /* its tensors keep their addresses; size of the chunks */ \
-  X(ALIGN, "align", 'z')     /* the memgraph's; its `ahead` is in ns, and 1 more */
+  X(ALIGN, "align", 'z')     /* the memgraph's */                                       \
+  X(ALLOC, "alloc", 'n')     /* memory is taken so many ns ahead, and 1 more */         \
+  X(RELOAD, "reload", 'n')   /* the same of reloads */                                  \
+  X(TIGHT, "tight", 0)       /* devices have what their largest operators take, */      \
+  X(SPARE, "spare", 'n')     /* and that share of the rest */                           \
+  X(COPY, "copy", 't')       /* what a copy is thought to take beside its bytes */      \
+  X(ORDER, "order", 'n')     /* the engine's: 0 any, 1 random, 2 fixed, 3 simulated */  \
+  X(STREAMS, "streams", 'n') /* that it has; 0: 1 */
 
 #define OPTION_NAME(name, word, form) OPT_##name,
 #define OPTION_WORD(name, word, form) {word, form},

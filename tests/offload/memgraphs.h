@@ -17,11 +17,107 @@ static gmlake_offload_memgraph_desc compile_desc(const gmlake_offload_graph *gra
   return desc;
 }
 
+/* What the largest operator takes of the device. */
+static size_t least_bytes(const gmlake_offload_memgraph_desc *desc, uint32_t device) {
+  size_t id, least = 1;
+  for (id = 0; id < desc->graph->op_count; id++) {
+    size_t used = gmlo_op_footprint(desc, (uint32_t)id, device);
+    if (used > least) least = used;
+  }
+  return least;
+}
+
 static gmlake_offload_memgraph_info memgraph_info(const gmlake_offload_memgraph *m) {
   gmlake_offload_memgraph_info info;
   info.struct_bytes = 0;
   assert_ok(gmlake_offload_memgraph_get_info(m, &info));
   return info;
+}
+
+/* ---- The other checker: all pairs of nodes --------------------------------------------------- */
+
+/* reach[a * count + b]: a path leads from a to b. */
+static unsigned char *all_paths(const gmlake_offload_memgraph *m) {
+  size_t count = m->node_count, v, e, i;
+  unsigned char *reach = (unsigned char *)calloc(count, count);
+  assert_non_null(reach);
+  for (v = 0; v < count; v++) {
+    for (e = m->before_begin[v]; e < m->before_begin[v + 1]; e++) {
+      size_t from = m->before[e];
+      assert_true(from < v);
+      reach[from * count + v] = 1;
+      for (i = 0; i < from; i++) reach[i * count + v] |= reach[i * count + from];
+    }
+  }
+  return reach;
+}
+
+typedef struct touch {
+  size_t arena, begin, end;
+  int writes;
+} touch;
+
+/* What a node touches; how many. */
+static size_t touches(const gmlake_offload_memgraph *m, uint32_t id, touch *out) {
+  const gmlake_offload_graph *graph = m->graph;
+  gmlake_offload_node node;
+  gmlake_offload_op_desc desc;
+  size_t i, count = 0;
+  assert_ok(gmlake_offload_memgraph_get_node(m, id, &node));
+  if (node.kind != GMLAKE_OFFLOAD_NODE_OP) {
+    out[0].arena = node.device;
+    out[0].begin = node.device_offset;
+    out[0].writes = node.kind == GMLAKE_OFFLOAD_NODE_RELOAD;
+    out[1].arena = graph->device_count;
+    out[1].begin = node.host_offset;
+    out[1].writes = !out[0].writes;
+    out[0].end = out[0].begin + graph->tensors[node.tensor].bytes;
+    out[1].end = out[1].begin + graph->tensors[node.tensor].bytes;
+    return 2;
+  }
+  assert_ok(gmlake_offload_get_op(graph, node.op, &desc));
+  for (i = 0; i < desc.read_count + desc.write_count; i++, count++) {
+    int writes = i >= desc.read_count;
+    uint32_t t = writes ? desc.writes[i - desc.read_count] : desc.reads[i];
+    out[count].arena = graph->tensors[t].device;
+    out[count].begin = writes ? node.write_offsets[i - desc.read_count] : node.read_offsets[i];
+    out[count].end = out[count].begin + graph->tensors[t].bytes;
+    out[count].writes = writes;
+  }
+  return count;
+}
+
+static int touch_conflicts(const touch *a, size_t a_count, const touch *b, size_t b_count) {
+  size_t i, n;
+  for (i = 0; i < a_count; i++) {
+    for (n = 0; n < b_count; n++) {
+      if (a[i].arena != b[n].arena || (!a[i].writes && !b[n].writes)) continue;
+      if (a[i].begin < b[n].end && b[n].begin < a[i].end) return 1;
+    }
+  }
+  return 0;
+}
+
+/* Whether each two nodes in conflict are ordered, and no edge is implied by others. */
+static int pairs_are_ordered(const gmlake_offload_memgraph *m) {
+  unsigned char *reach = all_paths(m);
+  touch a[16], b[16];
+  size_t v, w, e, f, count = m->node_count;
+  int ordered = 1;
+  for (v = 0; v < count && ordered; v++) {
+    size_t a_count = touches(m, (uint32_t)v, a);
+    for (w = 0; w < v && ordered; w++) {
+      if (reach[w * count + v]) continue;
+      ordered = !touch_conflicts(a, a_count, b, touches(m, (uint32_t)w, b));
+    }
+    for (e = m->before_begin[v]; e < m->before_begin[v + 1]; e++) {
+      for (f = m->before_begin[v]; f < m->before_begin[v + 1]; f++) {
+        assert_false(reach[m->before[e] * count + m->before[f]]);
+      }
+    }
+  }
+  free(reach);
+  return ordered;
 }
 
 static void assert_right(const gmlake_offload_memgraph *m) {
@@ -30,6 +126,7 @@ static void assert_right(const gmlake_offload_memgraph *m) {
   if (result)
     print_error("node %u, %u, tensor %u: %s\n", fault.node, fault.other, fault.tensor, fault.text);
   assert_ok(result);
+  assert_true(pairs_are_ordered(m));
 }
 
 static gmlake_offload_backend *new_mock(double jitter, uint64_t seed) {

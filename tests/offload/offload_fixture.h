@@ -110,60 +110,100 @@ static inline uint32_t random_below(uint32_t bound) {
   return (uint32_t)((random_state >> 33) % bound);
 }
 
-#define RANDOM_TENSORS 400
+#define RANDOM_TENSORS 400 /* of a device */
+#define RANDOM_DEVICES 3
 
 typedef struct random_world {
   gmlake_offload_graph *graph;
-  uint32_t live[RANDOM_TENSORS]; /* tensors that may be read */
-  size_t count;
+  uint32_t live[RANDOM_DEVICES][RANDOM_TENSORS]; /* tensors that may be read */
+  size_t count[RANDOM_DEVICES];
+  uint32_t devices;
+  int is_small; /* tensors of some bytes, not of MiB */
 } random_world;
 
-static inline void random_op(random_world *w) {
-  gmlake_offload_op_desc desc;
-  uint32_t reads[4], writes[3], id;
-  size_t i, n, wanted = random_below(4);
-  memset(&desc, 0, sizeof desc);
-  desc.reads = reads;
-  desc.writes = writes;
-  desc.time_ns = random_below(3) ? 20 * US + random_below(400) * US : random_below(3);
-  if (random_below(8) == 0) desc.flags = GMLAKE_OFFLOAD_IMPURE;
-  for (i = 0; i < wanted && w->count; i++) {
-    uint32_t pick = random_below(2) ? (uint32_t)w->count - 1 - random_below((uint32_t)w->count)
-                                    : (uint32_t)w->count - 1;
-    for (n = 0; n < desc.read_count && reads[n] != w->live[pick]; n++) continue;
-    if (n == desc.read_count) reads[desc.read_count++] = w->live[pick];
-  }
-  if (desc.read_count && random_below(4) == 0) {
-    gmlake_offload_tensor_desc t;
-    assert_ok(gmlake_offload_get_tensor(w->graph, reads[0], &t));
-    if (t.kind != GMLAKE_OFFLOAD_INPUT) writes[desc.write_count++] = reads[0]; /* in place */
-  }
-  for (n = random_below(8) ? 1 : 2; n > 0 && desc.write_count < 3 && w->count < RANDOM_TENSORS;
-       n--) {
-    gmlake_offload_kind kind =
-        random_below(9) ? GMLAKE_OFFLOAD_INTERMEDIATE : GMLAKE_OFFLOAD_OUTPUT;
-    uint32_t made_id = tensor(w->graph, (size_t)random_below(40) * MIB / 2, kind);
-    writes[desc.write_count++] = made_id;
-  }
-  assert_ok(gmlake_offload_add_op(w->graph, &desc, &id));
-  for (i = 0; i < desc.write_count; i++) {
-    for (n = 0; n < w->count && w->live[n] != writes[i]; n++) continue;
-    if (n == w->count) w->live[w->count++] = writes[i];
-  }
+static inline size_t random_size(const random_world *w) {
+  if (!w->is_small) return (size_t)random_below(40) * MIB / 2;
+  return random_below(12) ? (1 + random_below(12)) * 8 * (1 + random_below(6)) : random_below(9);
 }
 
-/* A forward sweep with later looks back, as training has them. Sealed. */
-static inline gmlake_offload_graph *random_graph(uint64_t seed, size_t op_count) {
+static inline uint32_t random_tensor(random_world *w, gmlake_offload_kind kind, uint32_t device) {
+  uint32_t id;
+  assert_ok(try_tensor(w->graph, random_size(w), kind, device, &id));
+  w->live[device][w->count[device]++] = id;
+  return id;
+}
+
+/* Often one of the last. */
+static inline uint32_t random_pick(const random_world *w, uint32_t device) {
+  const uint32_t count = (uint32_t)w->count[device];
+  return w->live[device][random_below(2) ? count - 1 - random_below(count < 5 ? count : 5)
+                                         : random_below(count)];
+}
+
+static inline void random_transfer(random_world *w, uint32_t from) {
+  const uint32_t to = (from + 1 + random_below(w->devices - 1)) % w->devices;
+  const uint32_t source = random_pick(w, from);
+  gmlake_offload_tensor_desc desc;
+  uint32_t id, copy;
+  assert_ok(gmlake_offload_get_tensor(w->graph, source, &desc));
+  assert_ok(try_tensor(w->graph, desc.bytes, GMLAKE_OFFLOAD_INTERMEDIATE, to, &copy));
+  assert_ok(gmlake_offload_add_transfer(w->graph, source, copy, 500, &id));
+  w->live[to][w->count[to]++] = copy;
+}
+
+/* Reads some, updates or overwrites one in place now and then, makes one or two. */
+static inline void random_op(random_world *w, uint32_t device) {
+  gmlake_offload_op_desc desc;
+  gmlake_offload_tensor_desc t;
+  uint32_t reads[4], writes[3], id, pick;
+  size_t i, n, wanted = random_below(4), more = random_below(4) ? 1 : random_below(3);
+  memset(&desc, 0, sizeof desc);
+  desc.device = device;
+  desc.reads = reads;
+  desc.writes = writes;
+  desc.time_ns = random_below(4000);
+  if (!w->is_small)
+    desc.time_ns = random_below(3) ? 20 * US + random_below(400) * US : random_below(3);
+  if (random_below(8) == 0) desc.flags = GMLAKE_OFFLOAD_IMPURE;
+  for (i = 0; i < wanted; i++) {
+    pick = random_pick(w, device);
+    for (n = 0; n < desc.read_count && reads[n] != pick; n++) continue;
+    if (n == desc.read_count) reads[desc.read_count++] = pick;
+  }
+  if (random_below(3) == 0) {
+    pick = desc.read_count && random_below(3) ? reads[0] : random_pick(w, device);
+    assert_ok(gmlake_offload_get_tensor(w->graph, pick, &t));
+    if (t.kind != GMLAKE_OFFLOAD_INPUT) writes[desc.write_count++] = pick;
+  }
+  for (i = 0; i < more && w->count[device] < RANDOM_TENSORS; i++)
+    writes[desc.write_count++] = random_tensor(
+        w, random_below(8) ? GMLAKE_OFFLOAD_INTERMEDIATE : GMLAKE_OFFLOAD_OUTPUT, device);
+  assert_ok(gmlake_offload_add_op(w->graph, &desc, &id));
+  if (w->is_small && id > 2 && random_below(10) == 0)
+    assert_ok(gmlake_offload_add_dependency(w->graph, random_below(id), id));
+}
+
+/* Sealed. Of so many devices at most, ordered or not, with tensors of some bytes; or, with 0, of
+   one device, in order, with tensors of MiB. */
+static inline gmlake_offload_graph *random_graph(uint64_t seed, size_t op_count, uint32_t devices) {
   random_world w;
   size_t i;
-  random_state = seed * 2654435761u + 1;
+  uint32_t d;
   memset(&w, 0, sizeof w);
-  w.graph = new_graph(0);
-  for (i = 0; i < 6; i++) {
-    gmlake_offload_kind kind = i < 4 ? GMLAKE_OFFLOAD_PERSISTENT : GMLAKE_OFFLOAD_INPUT;
-    w.live[w.count++] = tensor(w.graph, (size_t)random_below(30) * MIB, kind);
+  random_state = seed * 2654435761u + 7;
+  w.is_small = devices != 0;
+  w.devices = devices ? 1 + random_below(devices) : 1;
+  w.graph = new_graph(w.is_small && random_below(2) ? GMLAKE_OFFLOAD_UNORDERED : 0);
+  for (d = 0; d < w.devices; d++)
+    for (i = 0; i < 5; i++)
+      (void)random_tensor(&w, i < 3 ? GMLAKE_OFFLOAD_PERSISTENT : GMLAKE_OFFLOAD_INPUT, d);
+  for (i = 0; i < op_count; i++) {
+    d = random_below(w.devices);
+    if (w.devices > 1 && random_below(5) == 0)
+      random_transfer(&w, d);
+    else
+      random_op(&w, d);
   }
-  for (i = 0; i < op_count; i++) random_op(&w);
   assert_ok(gmlake_offload_graph_seal(w.graph));
   return w.graph;
 }

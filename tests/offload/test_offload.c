@@ -118,7 +118,7 @@ static void times_drift_and_plans_follow(void **state) {
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
 static machine new_machine(size_t limit_bytes) {
-  machine m = {NULL, NULL, NULL};
+  machine m = {NULL, NULL, NULL, NULL};
   gmlake_offload_mock_desc mock;
   gmlake_offload_run_desc desc;
   memset(&mock, 0, sizeof mock);

@@ -276,7 +276,7 @@ static void baselines_give_the_same_bytes(void **state) {
   size_t remade = 0, moved = 0;
   (void)state;
   for (seed = 0; seed < 60; seed++) {
-    gmlake_offload_graph *graph = random_graph(seed, 5 + (size_t)seed), *waits;
+    gmlake_offload_graph *graph = random_graph(seed, 5 + (size_t)seed, 0), *waits;
     baseline_link link = {seed % 2 ? 55e9 : 2e9, seed % 2 ? 55e9 : 2e9, 10000};
     gmlake_offload_graph_info info = info_of(graph);
     uint64_t digest = run_plan(graph, NULL, 0).digest;

@@ -222,18 +222,6 @@ static gmlake_offload_planner_desc planner_desc(unsigned flags, double overhead_
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-/* Plays a line whose numbers are printed. */
-static void play_text(const char *format, ...) {
-  char line[4000];
-  const char *rule;
-  va_list list;
-  va_start(list, format);
-  (void)vsnprintf(line, sizeof line, format, list);
-  va_end(list);
-  rule = play_line(line, &graphs, NULL);
-  if (rule) fail_msg("%s: %s", rule, line);
-}
-
 /* The graph's plan to the letter. */
 static gmlake_offload_plan *letter_of(const gmlake_offload_graph *graph, unsigned flags) {
   gmlake_offload_planner_desc desc =
@@ -294,7 +282,7 @@ static void plans_keep_what_they_promise(void **state) {
   size_t saved = 0, papers = 0, peak;
   (void)state;
   for (seed = 0; seed < SEEDS; seed++) {
-    gmlake_offload_graph *graph = random_graph(seed, 5 + (size_t)seed % (OPS - 5));
+    gmlake_offload_graph *graph = random_graph(seed, 5 + (size_t)seed % (OPS - 5), 0);
     gmlake_offload_planner_desc desc = planner_desc(flags[seed % 4], 0);
     gmlake_offload_plan *plan = plan_of(graph, &desc);
     gmlake_offload_plan *letter = letter_of(graph, flags[seed % 4]);
@@ -355,7 +343,7 @@ static void nonsense_gives_the_same_bytes(void **state) {
   unsigned seed;
   (void)state;
   for (seed = 0; seed < SEEDS; seed++) {
-    gmlake_offload_graph *graph = random_graph(3000 + seed, 5 + seed % 60);
+    gmlake_offload_graph *graph = random_graph(3000 + seed, 5 + seed % 60, 0);
     const gmlake_offload_graph_info info = info_of(graph);
     char events[3200];
     int at = 0;
@@ -558,7 +546,7 @@ static void no_candidate_is_missed(void **state) {
   int64_t bytes;
   (void)state;
   for (seed = 1; seed <= 150; seed += test_part()) {
-    gmlake_offload_graph *graph = random_graph(seed, 20 + seed % 100);
+    gmlake_offload_graph *graph = random_graph(seed, 20 + seed % 100, 0);
     gmlake_offload_planner_desc desc;
     gmlake_offload_job_desc job;
     gmlake_offload_planner *planner;
@@ -654,7 +642,7 @@ static void rehearsals_are_as_runs(void **state) {
   size_t moved = 0;
   (void)state;
   for (seed = 0; seed < SEEDS; seed++) {
-    gmlake_offload_graph *graph = random_graph(5000 + seed, 5 + (size_t)seed % 90);
+    gmlake_offload_graph *graph = random_graph(5000 + seed, 5 + (size_t)seed % 90, 0);
     gmlake_offload_planner *planner =
         planner_of(graph, 1, seed % 2 ? GMLAKE_OFFLOAD_LETTER : 0, seed % 4 ? .3 : 0);
     gmlake_offload_plan *plan;
@@ -680,7 +668,7 @@ static void the_letter_is_never_better(void **state) {
   size_t compared = 0;
   (void)state;
   for (seed = 541; seed < 541 + SEEDS; seed++) {
-    gmlake_offload_graph *graph = random_graph(seed, 20 + (size_t)seed % 60);
+    gmlake_offload_graph *graph = random_graph(seed, 20 + (size_t)seed % 60, 0);
     double overhead = seed % 3 == 2 ? .05 : 0, base_ns = (double)info_of(graph).time_ns;
     gmlake_offload_planner_desc desc = planner_desc(0, overhead);
     gmlake_offload_plan *letter = letter_of(graph, 0), *plan = plan_of(graph, &desc);
