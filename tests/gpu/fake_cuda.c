@@ -336,9 +336,8 @@ static CUresult fake_new_handle(fake_kind kind, int device, size_t bytes,
   uint64_t value;
   CUresult code;
   if (bytes > fake.options.device_bytes - owner->physical_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
-  code =
-      FAKE_MOCK(create, bytes,
-                prop ? (unsigned)prop->requestedHandleTypes & GMLAKE_HANDLE_POSIX_FD : 0, &value);
+  code = FAKE_MOCK(create, bytes, prop && prop->requestedHandleTypes ? GMLAKE_HANDLE_POSIX_FD : 0,
+                   &value);
   if (code) return code;
   *out = (fake_handle *)fake_add(sizeof(**out), kind, value, device);
   (*out)->bytes = bytes;
@@ -2061,8 +2060,9 @@ static CUresult fake_import_fd(CUmemGenericAllocationHandle *out, int fd, int de
 }
 
 static CUresult fake_mem_import(CUmemGenericAllocationHandle *out, void *shared, unsigned type) {
+  const fake_handle *handle;
   fake_device *device;
-  fake_handle *handle;
+  gmlake_handle exported;
   uint64_t value;
   CUresult code = fake_check_vmm();
   if (!code) code = fake_current(&device);
@@ -2076,9 +2076,14 @@ static CUresult fake_mem_import(CUmemGenericAllocationHandle *out, void *shared,
   memcpy(&value, shared, sizeof(value));
   handle = fake_find_handle(value);
   if (!handle) return CUDA_ERROR_INVALID_VALUE;
-  handle->references++;
-  *out = value;
-  return CUDA_SUCCESS;
+  memset(&exported, 0, sizeof(exported));
+  exported.type = GMLAKE_HANDLE_POSIX_FD;
+  exported.bytes = handle->bytes;
+  code = FAKE_MOCK(export_handle, value, &exported);
+  if (code) return code;
+  code = fake_import_fd(out, exported.fd, fake_number(device));
+  (void)close(exported.fd);
+  return code;
 }
 
 static CUresult fake_address_reserve(CUdeviceptr *out, size_t bytes, size_t alignment,

@@ -20,6 +20,10 @@
 #define HELD_NS ((uint64_t)10 * 1000 * 1000 * 1000) /* work that does not end by itself */
 #define DEVICES 4                                   /* the first, and all its peers */
 
+/* Every other lake shares its memory by fabric handles, and can do no other. */
+static int is_fabric;
+#define SHARED_AS (is_fabric ? GMLAKE_HANDLE_FABRIC : GMLAKE_HANDLE_POSIX_FD)
+
 static void device_get_census(gmlake_backend *device, gmlake_mock_census *out);
 
 #include "play/judge.h"
@@ -89,6 +93,7 @@ static gmlake_result device_create(const gmlake_mock_desc *desc_of, gmlake_backe
   options.device_bytes = desc_of->capacity_bytes;
   options.granularity_bytes = desc_of->granularity_bytes;
   options.bookkeeping_only = desc_of->bookkeeping_only;
+  options.fabric = options.no_posix_fd = is_fabric = !is_fabric;
   fake->reset(&options);
   result = gmlake_cuda_create(0, out);
   if (result) return result;

@@ -14,6 +14,9 @@
 
 #include "../judge_map.h"
 
+#if !defined(SHARED_AS)
+#define SHARED_AS GMLAKE_HANDLE_POSIX_FD
+#endif
 #define BIT(result) (1u << (result))
 #define LACK (BIT(GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY) | BIT(GMLAKE_ERROR_LIMIT_REACHED))
 #define MAY(condition, result) ((condition) ? BIT(GMLAKE_ERROR_##result) : 0)
@@ -642,8 +645,7 @@ static void do_export(void) {
     return;
   b->handles = (gmlake_handle *)calloc(CELLS * 8, sizeof(gmlake_handle));
   if (!b->handles) abort();
-  result = gmlake_export(lake, (void *)(uintptr_t)b->at, GMLAKE_HANDLE_POSIX_FD, b->handles,
-                         CELLS * 8, &count);
+  result = gmlake_export(lake, (void *)(uintptr_t)b->at, SHARED_AS, b->handles, CELLS * 8, &count);
   if (is_done(result, "gmlake_export", MAY(b->may_be_borrowed, INVALID_ARGUMENT), GMLAKE_OK))
     b->handle_count = count;
   if (result || count > CELLS * 8) {
@@ -1477,7 +1479,7 @@ static void describe(const size_t *options) {
   if (options[OPT_FILL] && w.is_real) desc.flags |= GMLAKE_FILL;
   if (options[OPT_MAY_END]) desc.flags |= GMLAKE_STREAMS_MAY_END;
   if (options[OPT_NO_IDS] && !may_end()) judged.stream_id = NULL;
-  if (options[OPT_SHARE]) desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
+  if (options[OPT_SHARE]) desc.handle_types = SHARED_AS;
   desc.limit_bytes = options[OPT_LIMIT];
   desc.driver_free_bytes_min = options[OPT_KEEP];
   desc.arena_bytes = options[OPT_ARENA];
