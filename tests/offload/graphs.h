@@ -53,6 +53,17 @@ static struct graph_world {
   gmlake_offload_memgraph_info compiled;
 } g;
 
+#if defined(GRAPHS_DEVICE)
+#include GRAPHS_DEVICE /* in the mock's place */
+#else
+#define IS_MOCK 1
+static uint64_t digest_of(const machine *m, const gmlake_offload_mock_census *census) {
+  (void)m;
+  return census->digest;
+}
+static void be_odd(int how) { watch.lie = how; }
+#endif
+
 static uint32_t id_of(const operand *of) {
   const uint32_t id = g.ids[of->name];
   if (g.is_random) return player.program->names[of->name] % 1000 - 1u;
@@ -284,8 +295,9 @@ static void open_engine(machine *m, const gmlake_offload_memgraph *of, int is_li
     desc.seed = 1 + (uint64_t)player.options[OPT_DIVISOR];
   }
   result = gmlake_offload_engine_create(&desc, &m->engine);
-  if (is_limited && g.fail_at == 1) JUDGE(result == GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
-  if (is_limited && g.fail_at == 1 + g.info.device_count)
+  if (IS_MOCK && is_limited && g.fail_at == 1)
+    JUDGE(result == GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
+  if (IS_MOCK && is_limited && g.fail_at == 1 + g.info.device_count)
     JUDGE(result == GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
   MUST(result);
 }
@@ -325,7 +337,7 @@ static uint64_t close_machine(machine *m) {
   uint64_t digest;
   gmlake_offload_mock_get_census(m->mock, &census);
   JUDGE(census.race_count == 0);
-  digest = census.digest;
+  digest = digest_of(m, &census);
   gmlake_offload_run_destroy(m->run);
   gmlake_offload_engine_destroy(m->engine);
   gmlake_offload_mock_get_census(m->mock, &census);
@@ -357,6 +369,7 @@ static uint64_t digest_alone(int is_engine) {
   machine m;
   size_t i, jobs = 0;
   memset(&m, 0, sizeof m);
+  g.fail_at = 0; /* that was for the other one */
   if (is_engine) JUDGE_OK(gmlake_offload_memgraph_create(&desc, &all));
   if (is_engine)
     open_engine(&m, all, 0);
@@ -368,8 +381,8 @@ static uint64_t digest_alone(int is_engine) {
   }
   stats.struct_bytes = 0;
   if (!is_engine) JUDGE_OK(gmlake_offload_run_get_stats(m.run, &stats));
-  if (jobs == 1) JUDGE(stats.device_bytes_peak == g.info.peak_bytes);
-  if (jobs == 1) JUDGE(stats.stall_ns == 0);
+  if (jobs == 1 && stats.iteration_count) JUDGE(stats.device_bytes_peak == g.info.peak_bytes);
+  if (jobs == 1 && IS_MOCK) JUDGE(stats.stall_ns == 0);
   digest = close_machine(&m);
   gmlake_offload_memgraph_destroy(all);
   return digest;
@@ -586,6 +599,7 @@ static void compare_node(const operation *o) {
 static void graph_stage_begin(void) {
   size_t i;
   memset(&g, 0, sizeof g);
+  be_odd(0);
   for (i = 0; i < NAMES; i++) g.ids[i] = NONE;
 }
 
@@ -624,7 +638,7 @@ static void graph_stage_perform(const operation *o) {
   if (o->verb == 'b') g.starts[g.start_count++ % EVENTS] = id_of(&o->operands[0]);
   if (o->verb == 'B') plan_by_hand(o);
   if (strchr("JLKkUTE", o->verb)) act_on_run(o);
-  if (o->verb == 'Q') watch.lie = (int)o->args[0];
+  if (o->verb == 'Q') be_odd((int)o->args[0]);
   if (o->verb == 'C') compile_graph(o);
   if (strchr("nOI", o->verb)) compare_node(o);
 }
