@@ -193,9 +193,8 @@ typedef struct fake_device {
 } fake_device;
 
 typedef struct fake_failure {
-  uint64_t call; /* [by number] 0: none */
-  char name[64]; /* [by name] */
-  uint64_t nth;  /* [by name] calls until it fails; 0: none */
+  char name[64]; /* "": any call */
+  uint64_t nth;  /* calls until it fails; 0: none */
   CUresult code;
   int is_persistent;
 } fake_failure;
@@ -212,7 +211,7 @@ static struct fake_state {
   fake_capture *captures;
   uint64_t clock_ns, random, calls, next_serial;
   uint64_t next_value; /* never starts again, so that a stale value is never another's */
-  fake_failure by_number, by_name;
+  fake_failure failure;
   const char *failed;
   CUmemAllocationProp last_create;
   uint64_t record_count; /* of events */
@@ -936,16 +935,11 @@ static void fake_unlock(void) { (void)pthread_mutex_unlock(&fake_mutex); }
 
 /* Whether this call is one that a test wants to fail. */
 static CUresult fake_injected(const char *name) {
-  const fake_failure *by_number = &fake.by_number;
-  fake_failure *by_name = &fake.by_name;
+  fake_failure *f = &fake.failure;
   CUresult code = CUDA_SUCCESS;
-  if (by_name->nth && !strcmp(name, by_name->name)) {
-    if (by_name->nth == 1) code = by_name->code;
-    if (by_name->nth > 1 || !by_name->is_persistent) by_name->nth--;
-  }
-  if (by_number->call &&
-      (fake.calls == by_number->call || (fake.calls > by_number->call && by_number->is_persistent)))
-    code = by_number->code;
+  if (!f->nth || (f->name[0] && strcmp(name, f->name) != 0)) return code;
+  if (f->nth == 1) code = f->code;
+  if (f->nth > 1 || !f->is_persistent) f->nth--;
   if (code) fake.failed = name;
   return code;
 }
@@ -2440,21 +2434,13 @@ static uint64_t fake_control_calls(void) {
   return calls;
 }
 
-static void fake_control_fail_at(uint64_t call, CUresult code, int persistent) {
-  fake_lock();
-  fake.by_number.call = call;
-  fake.by_number.code = code;
-  fake.by_number.is_persistent = persistent;
-  fake_unlock();
-}
-
 static void fake_control_fail_function(const char *name, uint64_t nth, CUresult code,
                                        int persistent) {
   fake_lock();
-  (void)snprintf(fake.by_name.name, sizeof(fake.by_name.name), "%s", name);
-  fake.by_name.nth = nth;
-  fake.by_name.code = code;
-  fake.by_name.is_persistent = persistent;
+  (void)snprintf(fake.failure.name, sizeof(fake.failure.name), "%s", name ? name : "");
+  fake.failure.nth = nth;
+  fake.failure.code = code;
+  fake.failure.is_persistent = persistent;
   fake_unlock();
 }
 
@@ -2474,46 +2460,26 @@ static void fake_control_lose(CUresult code) {
   fake_unlock();
 }
 
-static void fake_count(fake_cuda_census *census, const fake_object *object) {
-  switch (object->kind) {
-  case FAKE_STREAM:
-    census->streams++;
-    break;
-  case FAKE_EVENT:
-    census->events++;
-    break;
-  case FAKE_MODULE:
-    census->modules++;
-    break;
-  case FAKE_GRAPH:
-  case FAKE_EXEC:
-    census->graphs++;
-    break;
-  case FAKE_HANDLE:
-    census->handles += ((const fake_handle *)object)->references != 0;
-    break;
-  case FAKE_ALLOCATION:
-    census->allocations++;
-    break;
-  case FAKE_HOST:
-    census->hosts++;
-    break;
-  default:
-    break;
-  }
-}
-
 static void fake_control_get_census(fake_cuda_census *out) {
+  size_t counts[FAKE_GRANULE + 1] = {0}, i;
   const fake_object *object;
   const fake_pending *pending;
   gmlake_mock_census mock;
-  size_t i;
   memset(out, 0, sizeof(*out));
+  memset(&mock, 0, sizeof(mock));
   fake_lock();
   for (i = 0; i < FAKE_BUCKETS; i++)
-    for (object = fake.buckets[i]; object; object = object->next) fake_count(out, object);
-  memset(&mock, 0, sizeof(mock));
-  if (fake.mock) gmlake_mock_get_census(fake.mock, &mock); /* where an allocation has one of each */
+    for (object = fake.buckets[i]; object; object = object->next)
+      counts[object->kind] +=
+          object->kind != FAKE_HANDLE || ((const fake_handle *)object)->references;
+  out->handles = counts[FAKE_HANDLE];
+  out->allocations = counts[FAKE_ALLOCATION];
+  out->events = counts[FAKE_EVENT];
+  out->streams = counts[FAKE_STREAM];
+  out->modules = counts[FAKE_MODULE];
+  out->graphs = counts[FAKE_GRAPH] + counts[FAKE_EXEC];
+  out->hosts = counts[FAKE_HOST];
+  if (fake.mock) gmlake_mock_get_census(fake.mock, &mock); /* an allocation has one of each */
   out->mappings = mock.mapping_count - out->allocations;
   out->reservations = mock.reservation_count - out->allocations;
   for (pending = fake.pending; pending; pending = pending->next) out->pending++;
@@ -2532,5 +2498,5 @@ static void fake_control_last_create(CUmemAllocationProp *out) {
 /* The name is a type's in C. */
 extern FAKE_EXPORTED const fake_cuda_control fake_control __asm__("fake_cuda_control");
 const fake_cuda_control fake_control = {
-    fake_control_reset,  fake_control_calls, fake_control_fail_at,    fake_control_fail_function,
-    fake_control_failed, fake_control_lose,  fake_control_get_census, fake_control_last_create};
+    fake_control_reset, fake_control_calls,      fake_control_fail_function, fake_control_failed,
+    fake_control_lose,  fake_control_get_census, fake_control_last_create};

@@ -48,13 +48,11 @@ typedef void fake_cuda_reset_fn(const fake_cuda_options *options);
 /* Calls of the driver so far, those that fail too. The functions here, cuGetProcAddress and calls
    in a child of fork do not count and cannot be made to fail. */
 typedef uint64_t fake_cuda_calls_fn(void);
-/* The call of that number (see calls; 0: none) answers the code and does nothing, and if
-   persistent all behind it. */
-typedef void fake_cuda_fail_at_fn(uint64_t call, CUresult code, int persistent);
-/* The same for the nth next call (1: the next; 0: none) of one function, by its exported name. */
+/* The nth next call (1: the next; 0: none) of one function, by its exported name, or of any, where
+   that is NULL, answers the code and does nothing, and if persistent all behind it. */
 typedef void fake_cuda_fail_function_fn(const char *name, uint64_t nth, CUresult code,
                                         int persistent);
-/* The name of the call that failed last by one of the two, NULL: none has. */
+/* The name of the call that failed last by that, NULL: none has. */
 typedef const char *fake_cuda_failed_fn(void);
 /* A fault of a kernel on the device of this thread's current context (none: device 0): from now on
    event records, queries and waits, synchronisation, launches, copies, cuMemAlloc, cuMemFree and
@@ -78,7 +76,6 @@ typedef void fake_cuda_last_create_fn(CUmemAllocationProp *out_prop);
 typedef struct fake_cuda_control { /* found as symbol fake_cuda_control */
   fake_cuda_reset_fn *reset;
   fake_cuda_calls_fn *calls;
-  fake_cuda_fail_at_fn *fail_at;
   fake_cuda_fail_function_fn *fail_function;
   fake_cuda_failed_fn *failed;
   fake_cuda_lose_fn *lose;

@@ -217,7 +217,7 @@ static int device_fails(int kind, gmlake_result *result, int *code) {
     *code = CUDA_ERROR_UNKNOWN;
     break;
   }
-  fake->fail_at(fake->calls() + place, (CUresult)*code, 0);
+  fake->fail_function(NULL, place, (CUresult)*code, 0);
   return 1;
 }
 

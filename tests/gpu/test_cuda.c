@@ -922,11 +922,11 @@ static void test_unknown_for_good(void **state) {
   assert_error(cuda->get_memory_info(cuda->user, &free_bytes, &total_bytes, &code), DEVICE_LOST);
   assert_int_equal(code, CUDA_ERROR_UNKNOWN);
   /* get current, push, the call itself, and from there on everything */
-  fake->fail_at(fake->calls() + 3, CUDA_ERROR_UNKNOWN, 1);
+  fake->fail_function(NULL, 3, CUDA_ERROR_UNKNOWN, 1);
   assert_error(cuda->get_memory_info(cuda->user, &free_bytes, &total_bytes, &code), DEVICE_LOST);
   assert_int_equal(code, CUDA_ERROR_UNKNOWN);
   assert_int_equal(spies.failed_pops, 1);
-  fake->fail_at(0, CUDA_SUCCESS, 0);
+  fake->fail_function(NULL, 0, CUDA_SUCCESS, 0);
   run(gpu.cuCtxSetCurrent(NULL));
   close_backend();
 }

@@ -123,8 +123,8 @@ static void device_open(const gmlake_offload_mock_desc *desc) {
   }
   d.first = control->calls();
   if (g.fail_at)
-    control->fail_at(d.first + g.fail_at,
-                     g.fail_at % 2 ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_OUT_OF_MEMORY, 0);
+    control->fail_function(NULL, g.fail_at,
+                           g.fail_at % 2 ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_OUT_OF_MEMORY, 0);
   if (odd == ODD_PEERS)
     control->fail_function("cuCtxEnablePeerAccess", 1, CUDA_ERROR_INVALID_DEVICE, 1);
   if (odd >= ODD_QUERIES)
@@ -152,7 +152,7 @@ static void device_close(void) {
   int i;
   uint32_t j;
   if (g.fail_at) player.reached = failed != NULL;
-  control->fail_at(0, CUDA_SUCCESS, 0);
+  control->fail_function(NULL, 0, CUDA_SUCCESS, 0);
   for (i = 0; i < device_count(); i++) {
     half *h = &d.halves[i];
     JUDGE(gpu.cuCtxPushCurrent(h->context) == 0);
@@ -247,7 +247,7 @@ static uint64_t device_digest(const machine *m, const gmlake_offload_mock_census
   uint64_t digest = 0;
   uint32_t j;
   int i;
-  control->fail_at(0, CUDA_SUCCESS, 0);
+  if (g.fail_at) control->fail_function(NULL, 0, CUDA_SUCCESS, 0);
   for (i = 0; i < device_count() && !g.has_failed; i++) {
     JUDGE(gpu.cuCtxPushCurrent(d.halves[i].context) == 0);
     for (j = 0; j < d.jobs; j++) digest = digest * 31 + digest_of_job(m, &d.halves[i], j);
@@ -255,7 +255,7 @@ static uint64_t device_digest(const machine *m, const gmlake_offload_mock_census
   }
   d.stops = 1;
   if (g.fail_at > census->call_count)
-    control->fail_at(control->calls() + g.fail_at - census->call_count, CUDA_ERROR_UNKNOWN, 0);
+    control->fail_function(NULL, g.fail_at - census->call_count, CUDA_ERROR_UNKNOWN, 0);
   return digest;
 }
 

@@ -223,10 +223,10 @@ static const row graph_rows[] = {
    word `faults`: nothing may be left, and a run that goes on gives the right bytes. */
 static const row graph_fault_rows[] = {
     {"planning_and_running",
-     "{overhead:.2 target:1 divisor:65536 (|letter)} random:7,25 faults plan {limit:plan_peak} "
+     "{overhead:.2 target:1 divisor:65536 (|letter)} random:7,18 faults plan {limit:plan_peak} "
      "run:2"},
     {"running",
-     "{overhead:.2 target:1 divisor:65536} random:(7|11),25 plan {limit:plan_peak} faults run:2"},
+     "{overhead:.2 target:1 divisor:65536} random:(7|11),18 plan {limit:plan_peak} faults run:2"},
     /* What is refused is made room for, or asked for again. */
     {"running_where_addresses_stay", CIRCLE "seal {stays:256b divisor:1 limit:3072b} faults run:3"},
     {"compiling_and_executing",
