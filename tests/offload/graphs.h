@@ -688,6 +688,42 @@ static inline gmlake_offload_graph *graph_of(const char *line, size_t unit) {
   return memgraph_of(line, unit, &none);
 }
 
+/* ---- A machine by itself, for what lines cannot say ------------------------------------------ */
+
+static inline machine new_machine(size_t limit_bytes, size_t divisor, double both_bytes_per_s) {
+  machine m = {NULL, NULL, NULL, NULL};
+  gmlake_offload_mock_desc mock;
+  gmlake_offload_run_desc desc;
+  memset(&mock, 0, sizeof mock);
+  memset(&desc, 0, sizeof desc);
+  mock.divisor = divisor;
+  mock.copy_ns = 10000;
+  mock.both_bytes_per_s = both_bytes_per_s;
+  mock.host = desc.host = counted;
+  assert_ok(gmlake_offload_mock_create(&mock, &m.mock));
+  desc.backend = m.mock;
+  desc.limit_bytes = limit_bytes;
+  assert_ok(gmlake_offload_run_create(&desc, &m.run));
+  return m;
+}
+
+static inline gmlake_offload_run_stats stats_of(const machine *m) {
+  gmlake_offload_run_stats stats;
+  stats.struct_bytes = 0;
+  assert_ok(gmlake_offload_run_get_stats(m->run, &stats));
+  return stats;
+}
+
+/* Ends it; what was written, as a digest. */
+static inline uint64_t end_machine(machine *m) {
+  gmlake_offload_mock_census census = census_of(m->mock);
+  assert_int_equal(census.race_count, 0);
+  gmlake_offload_run_destroy(m->run);
+  assert_int_equal(census_of(m->mock).device_bytes + census_of(m->mock).host_bytes, 0);
+  gmlake_offload_mock_destroy(m->mock);
+  return census.digest;
+}
+
 /* Plays a line whose numbers are printed. */
 static inline void play_text(const char *format, ...) {
   char line[4000];

@@ -117,41 +117,6 @@ static void times_drift_and_plans_follow(void **state) {
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
-static machine new_machine(size_t limit_bytes) {
-  machine m = {NULL, NULL, NULL, NULL};
-  gmlake_offload_mock_desc mock;
-  gmlake_offload_run_desc desc;
-  memset(&mock, 0, sizeof mock);
-  memset(&desc, 0, sizeof desc);
-  mock.divisor = 1 << 14;
-  mock.copy_ns = 10000;
-  mock.host = counted;
-  assert_ok(gmlake_offload_mock_create(&mock, &m.mock));
-  desc.backend = m.mock;
-  desc.limit_bytes = limit_bytes;
-  desc.host = counted;
-  assert_ok(gmlake_offload_run_create(&desc, &m.run));
-  return m;
-}
-
-static gmlake_offload_run_stats stats_of(const machine *m) {
-  gmlake_offload_run_stats stats;
-  stats.struct_bytes = 0;
-  assert_ok(gmlake_offload_run_get_stats(m->run, &stats));
-  return stats;
-}
-
-/* Ends it; what was written, as a digest. */
-static uint64_t end_machine(machine *m) {
-  gmlake_offload_mock_census census = census_of(m->mock);
-  assert_int_equal(census.race_count, 0);
-  gmlake_offload_run_destroy(m->run);
-  assert_int_equal(census_of(m->mock).device_bytes, 0);
-  assert_int_equal(census_of(m->mock).host_bytes, 0);
-  gmlake_offload_mock_destroy(m->mock);
-  return census.digest;
-}
-
 static void persistent_contents_live_on(void **state) {
   gmlake_offload_graph *graph = new_graph(0);
   uint32_t p = tensor(graph, 10 * MIB, GMLAKE_OFFLOAD_PERSISTENT), q = made(graph, 10 * MIB), id;
@@ -163,7 +128,7 @@ static void persistent_contents_live_on(void **state) {
   op(graph, MS, NONE, NONE, q);
   assert_ok(gmlake_offload_graph_seal(graph));
   for (i = 0; i < 2; i++) { /* with room for both, and for one at a time */
-    machine m = new_machine(i ? 10 * MIB : 0);
+    machine m = new_machine(i ? 10 * MIB : 0, 1 << 14, 0);
     assert_ok(gmlake_offload_run_add_job(m.run, graph, NULL, &id));
     assert_ok(gmlake_offload_run_iterations(m.run, 3));
     assert_ok(gmlake_offload_run_locate(m.run, 0, p, &device, &host));
@@ -204,7 +169,7 @@ static void loop_update(loop *l, uint32_t jobs) {
 static void jobs_come_and_go_while_others_run(void **state) {
   gmlake_offload_graph *valley = graph_of(VALLEY, MIB);
   gmlake_offload_run_desc desc;
-  machine m = new_machine(0);
+  machine m = new_machine(0, 1 << 14, 0);
   loop l;
   uint32_t id, i;
   (void)state;
@@ -308,7 +273,7 @@ static void sums_of_jobs_do_not_overflow(void **state) {
   gmlake_offload_graph *graph = new_graph(0);
   gmlake_offload_planner *planner = new_planner(0, 0);
   gmlake_offload_job_desc desc;
-  machine m = new_machine(0);
+  machine m = new_machine(0, 1 << 14, 0);
   uint32_t id;
   (void)state;
   (void)made(graph, SIZE_MAX / 8 + 1); /* that nothing uses */
@@ -418,7 +383,7 @@ static void jobs_leave_nothing_behind(void **state) {
   gmlake_offload_graph *graph = new_graph(0), *other = new_graph(0);
   uint32_t p = tensor(graph, 500 * MIB, GMLAKE_OFFLOAD_PERSISTENT);
   uint32_t q = tensor(graph, 500 * MIB, GMLAKE_OFFLOAD_PERSISTENT), id, i;
-  machine m = new_machine(0);
+  machine m = new_machine(0, 1 << 14, 0);
   gmlake_offload_event events[3];
   gmlake_offload_plan *plan;
   void *device, *host;
@@ -486,7 +451,7 @@ static void visit_iteration(void *user, uint32_t job, uint64_t iteration) {
 static void callbacks_see_outputs_and_change_jobs(void **state) {
   gmlake_offload_graph *graph = new_graph(0);
   gmlake_offload_run_desc desc;
-  machine m = new_machine(0);
+  machine m = new_machine(0, 1 << 14, 0);
   visitor v;
   uint32_t id;
   (void)state;
@@ -722,7 +687,7 @@ static void addresses_of_a_job_end(void **state) {
   gmlake_offload_graph *graph = new_graph(0);
   uint32_t p = tensor(graph, 500 * MIB, GMLAKE_OFFLOAD_PERSISTENT);
   uint32_t q = tensor(graph, 500 * MIB, GMLAKE_OFFLOAD_PERSISTENT), id;
-  machine m = new_machine(0);
+  machine m = new_machine(0, 1 << 14, 0);
   gmlake_offload_run_desc desc;
   gmlake_offload_memory memory;
   gmlake_offload_event event;

@@ -20,31 +20,13 @@ typedef struct outcome {
 
 static outcome run_plan(const gmlake_offload_graph *graph, const gmlake_offload_plan *plan,
                         size_t limit_bytes) {
-  gmlake_offload_mock_census census;
-  gmlake_offload_mock_desc mock_desc;
-  gmlake_offload_run_desc desc;
-  gmlake_offload_backend *mock;
-  gmlake_offload_run *run;
+  machine m = new_machine(limit_bytes, 1 << 16, 110e9);
   outcome o;
   uint32_t id;
-  memset(&mock_desc, 0, sizeof mock_desc);
-  memset(&desc, 0, sizeof desc);
-  memset(&o, 0, sizeof o);
-  mock_desc.divisor = 1 << 16;
-  mock_desc.copy_ns = 10000;
-  mock_desc.both_bytes_per_s = 110e9;
-  assert_ok(gmlake_offload_mock_create(&mock_desc, &mock));
-  desc.backend = mock;
-  desc.limit_bytes = limit_bytes;
-  assert_ok(gmlake_offload_run_create(&desc, &run));
-  assert_ok(gmlake_offload_run_add_job(run, graph, plan, &id));
-  assert_ok(gmlake_offload_run_iterations(run, 2));
-  assert_ok(gmlake_offload_run_get_stats(run, &o.stats));
-  gmlake_offload_mock_get_census(mock, &census);
-  assert_int_equal(census.race_count, 0);
-  o.digest = census.digest;
-  gmlake_offload_run_destroy(run);
-  gmlake_offload_mock_destroy(mock);
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
+  assert_ok(gmlake_offload_run_iterations(m.run, 2));
+  o.stats = stats_of(&m);
+  o.digest = end_machine(&m);
   return o;
 }
 

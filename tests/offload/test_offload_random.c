@@ -233,30 +233,16 @@ static gmlake_offload_plan *letter_of(const gmlake_offload_graph *graph, unsigne
    iterations. */
 static double settled_ns(const gmlake_offload_graph *graph, const gmlake_offload_plan *plan,
                          size_t limit_bytes, size_t *out_peak_bytes) {
-  gmlake_offload_mock_desc mock_desc;
-  gmlake_offload_run_desc desc;
+  machine m = new_machine(limit_bytes, 1 << 16, 0);
   gmlake_offload_run_stats stats[2];
-  gmlake_offload_backend *mock;
-  gmlake_offload_run *run;
   uint32_t id, i;
-  memset(&mock_desc, 0, sizeof mock_desc);
-  memset(&desc, 0, sizeof desc);
-  mock_desc.divisor = 1 << 16;
-  mock_desc.copy_ns = 10000;
-  mock_desc.host = desc.host = counted;
-  assert_ok(gmlake_offload_mock_create(&mock_desc, &mock));
-  desc.backend = mock;
-  desc.limit_bytes = limit_bytes;
-  assert_ok(gmlake_offload_run_create(&desc, &run));
-  assert_ok(gmlake_offload_run_add_job(run, graph, plan, &id));
+  assert_ok(gmlake_offload_run_add_job(m.run, graph, plan, &id));
   for (i = 0; i < 2; i++) {
-    assert_ok(gmlake_offload_run_iterations(run, 2));
-    stats[i].struct_bytes = 0;
-    assert_ok(gmlake_offload_run_get_stats(run, &stats[i]));
+    assert_ok(gmlake_offload_run_iterations(m.run, 2));
+    stats[i] = stats_of(&m);
   }
-  assert_int_equal(census_of(mock).device_bytes_peak, stats[1].device_bytes_peak);
-  gmlake_offload_run_destroy(run);
-  gmlake_offload_mock_destroy(mock);
+  assert_int_equal(census_of(m.mock).device_bytes_peak, stats[1].device_bytes_peak);
+  (void)end_machine(&m);
   *out_peak_bytes = stats[1].device_bytes_peak;
   return (double)(stats[1].time_ns - stats[0].time_ns) / 2;
 }
