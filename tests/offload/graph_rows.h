@@ -222,6 +222,7 @@ static const row graph_rows[] = {
 /* Played once for each request for host memory, and each call of the mock, that fails behind the
    word `faults`: nothing may be left, and a run that goes on gives the right bytes. */
 static const row graph_fault_rows[] = {
+    {"building", "faults a=1 >a a> after:0,1 seal peak=1u ops=2"},
     {"planning_and_running",
      "{overhead:.2 target:1 divisor:65536 (|letter)} random:7,18 faults plan {limit:plan_peak} "
      "run:2"},

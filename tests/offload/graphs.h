@@ -83,6 +83,12 @@ static void must(gmlake_offload_result result, const char *what) {
 
 #define MUST(call) must(call, #call)
 
+/* Building a graph: what failed for want of host memory can be tried again. */
+#define TRY(result, call) \
+  do {                    \
+    (result) = (call);    \
+  } while (g.may_fail && (result) == GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY)
+
 /* ---- Figures --------------------------------------------------------------------------------- */
 
 enum { OF_GRAPH, OF_JOB, OF_PLAN, OF_RUN, OF_CENSUS, OF_WATCH, OF_MEMGRAPH };
@@ -146,7 +152,8 @@ static const figure graph_figures[] = {
 #define GRAPH_FIGURES (sizeof(graph_figures) / sizeof(graph_figures[0]))
 
 static void seal_graph(const operation *o) {
-  const gmlake_offload_result result = gmlake_offload_graph_seal(g.graph);
+  gmlake_offload_result result;
+  TRY(result, gmlake_offload_graph_seal(g.graph));
   if (o->verb != 's') JUDGE_OK(result);
   if (o->verb == 's' && !ends_as_said(o, result)) return;
   JUDGE_OK(gmlake_offload_graph_get_info(g.graph, &g.info));
@@ -187,16 +194,19 @@ static const void *graph_figure_of(int from) {
 static gmlake_offload_result declare(const operand *of) {
   static const char kinds[] = "pi?o";
   gmlake_offload_tensor_desc desc;
+  gmlake_offload_result result;
   memset(&desc, 0, sizeof desc);
   desc.bytes = of->bytes;
   desc.device = (uint32_t)of->device;
   desc.kind = GMLAKE_OFFLOAD_INTERMEDIATE;
   if (of->kind) desc.kind = (gmlake_offload_kind)(strchr(kinds, of->kind) - kinds);
-  return gmlake_offload_add_tensor(g.graph, &desc, &g.ids[of->name]);
+  TRY(result, gmlake_offload_add_tensor(g.graph, &desc, &g.ids[of->name]));
+  return result;
 }
 
 static void add_operator(const operation *o) {
   gmlake_offload_op_desc desc;
+  gmlake_offload_result result;
   uint32_t ids[OPERANDS], id;
   size_t i;
   memset(&desc, 0, sizeof desc);
@@ -211,7 +221,14 @@ static void add_operator(const operation *o) {
   desc.writes = ids + o->read_count;
   desc.write_count = o->write_count;
   desc.time_ns = o->time_ns != UINT64_MAX ? o->time_ns : 1000;
-  (void)ends_as_said(o, gmlake_offload_add_op(g.graph, &desc, &id));
+  TRY(result, gmlake_offload_add_op(g.graph, &desc, &id));
+  (void)ends_as_said(o, result);
+}
+
+static void add_dependency(const operation *o) {
+  gmlake_offload_result result;
+  TRY(result, gmlake_offload_add_dependency(g.graph, (uint32_t)o->args[0], (uint32_t)o->args[1]));
+  (void)ends_as_said(o, result);
 }
 
 static void take_graph(gmlake_offload_graph *graph) {
@@ -605,6 +622,7 @@ static void graph_stage_begin(void) {
 
 static void graph_stage_perform(const operation *o) {
   gmlake_offload_graph_desc desc;
+  gmlake_offload_result result;
   if (o->verb == '{') {
     end_run();
     return;
@@ -623,14 +641,13 @@ static void graph_stage_perform(const operation *o) {
     memset(&desc, 0, sizeof desc);
     desc.flags = option_is_set(OPT_UNORDERED) ? GMLAKE_OFFLOAD_UNORDERED : 0;
     desc.host = counted;
-    JUDGE_OK(gmlake_offload_graph_create(&desc, &g.graph));
+    TRY(result, gmlake_offload_graph_create(&desc, &g.graph));
+    JUDGE_OK(result);
   }
   if (strchr("PBC", o->verb)) (void)graph_figure_of(OF_GRAPH);
   if (o->verb == '+') (void)ends_as_said(o, declare(&o->operands[0]));
   if (o->verb == '>') add_operator(o);
-  if (o->verb == 'd')
-    (void)ends_as_said(
-        o, gmlake_offload_add_dependency(g.graph, (uint32_t)o->args[0], (uint32_t)o->args[1]));
+  if (o->verb == 'd') add_dependency(o);
   if (o->verb == 's') seal_graph(o);
   if (o->verb == 'Z') compare_order(o);
   if (o->verb == 'P') make_plan();

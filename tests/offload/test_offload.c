@@ -482,37 +482,6 @@ static void callbacks_see_outputs_and_change_jobs(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
-/* ---- Faults ---------------------------------------------------------------------------------- */
-
-/* Building a graph, refused at every call; what failed can be tried again. */
-static void graphs_survive_refused_memory(void **state) {
-  long call;
-  (void)state;
-  for (call = 1;; call++) {
-    gmlake_offload_graph_desc desc;
-    gmlake_offload_graph *graph = NULL;
-    uint32_t a = NONE, id;
-    gmlake_offload_result result;
-    memset(&desc, 0, sizeof desc);
-    desc.host = counted;
-    host_fail_in = call;
-    while (gmlake_offload_graph_create(&desc, &graph)) continue;
-    while (try_tensor(graph, MIB, GMLAKE_OFFLOAD_INTERMEDIATE, 0, &a)) continue;
-    while (try_op(graph, 1, NONE, NONE, a, NONE, &id)) continue;
-    while (try_op(graph, 1, a, NONE, NONE, NONE, &id)) continue;
-    while (gmlake_offload_add_dependency(graph, 0, 1)) continue;
-    while ((result = gmlake_offload_graph_seal(graph)) != GMLAKE_OFFLOAD_OK) {
-      assert_int_equal(result, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
-    }
-    assert_int_equal(info_of(graph).peak_bytes, MIB);
-    assert_int_equal(info_of(graph).op_count, 2);
-    gmlake_offload_graph_destroy(graph);
-    assert_int_equal(host_bytes, 0);
-    if (host_fail_in) break;
-  }
-  host_fail_in = 0;
-}
-
 /* ---- Operators of the caller ----------------------------------------------------------------- */
 
 #define OWN_BYTES 1001 /* no whole words */
@@ -747,7 +716,6 @@ int main(int argc, char **argv) {
       cmocka_unit_test(made_up_graphs_are_sound),
       cmocka_unit_test(jobs_leave_nothing_behind),
       cmocka_unit_test(callbacks_see_outputs_and_change_jobs),
-      cmocka_unit_test(graphs_survive_refused_memory),
       cmocka_unit_test(operators_of_the_caller),
       cmocka_unit_test(addresses_of_a_job_end),
   };
