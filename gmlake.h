@@ -2360,24 +2360,13 @@ typedef struct gmlk_driver {
   int *peers;            /* devices that may read and write its memory, peer_count of them */
   size_t peer_count;
   unsigned handle_types; /* GMLAKE_HANDLE_* of the chunks */
-  /* The backend's; NULL: it has none. */
-  gmlake_result (*stream_id)(void *user, gmlake_stream stream, uint64_t *out_id, int *out_code);
-  gmlake_result (*device_wait)(void *user, int *out_code);
-  gmlake_result (*copy)(void *user, uint64_t address, void *host, size_t bytes, int to_host,
-                        int *out_code);
-  gmlake_result (*host_alloc)(void *user, size_t bytes, void **out_host, int *out_code);
-  gmlake_result (*host_free)(void *user, void *host, int *out_code);
-  gmlake_result (*export_handle)(void *user, uint64_t handle, gmlake_handle *out, int *out_code);
-  gmlake_result (*import_handle)(void *user, const gmlake_handle *in, uint64_t *out_handle,
-                                 int *out_code);
-  gmlake_result (*is_capturing)(void *user, gmlake_stream stream, int *out_is, int *out_code);
-  gmlake_result (*event_wait_any)(void *user, void *const *events, unsigned count,
-                                  unsigned *out_page, int *out_code);
 } gmlk_driver;
 
-/* An entry of a backend's table; NULL where the table, of an older header, ends before it. */
-#define GMLK_ENTRY(b, entry) \
-  ((b)->struct_bytes < offsetof(gmlake_backend, entry) + sizeof((b)->entry) ? NULL : (b)->entry)
+/* Whether the backend has this function, which it may lack. Its table may be of an older header. */
+#define GMLK_HAS(driver, function)                                                 \
+  ((driver)->backend->struct_bytes >=                                              \
+       offsetof(gmlake_backend, function) + sizeof((driver)->backend->function) && \
+   (driver)->backend->function)
 
 /* The table of a backend whose functions have the names of its entries behind a prefix. */
 #define GMLK_BACKEND_TABLE(prefix)                                                              \
@@ -5388,35 +5377,12 @@ static void gmlk_index_trim(gmlk_index *index, gmlk_host *host) {
   if (row_count < index->row_count / 2) (void)gmlk_index_resize(index, host, row_count);
 }
 
-/* Reads the functions that a backend may lack. Host memory is allocated and freed, or neither. */
-static void gmlk_driver_extend(gmlk_driver *driver) {
-  const gmlake_backend *b = driver->backend;
-  driver->stream_id = GMLK_ENTRY(b, stream_id);
-  driver->device_wait = GMLK_ENTRY(b, device_wait);
-  driver->copy = GMLK_ENTRY(b, copy);
-  driver->host_free = GMLK_ENTRY(b, host_free);
-  driver->host_alloc = driver->host_free ? b->host_alloc : NULL;
-  driver->export_handle = GMLK_ENTRY(b, export_handle);
-  driver->import_handle = GMLK_ENTRY(b, import_handle);
-  driver->is_capturing = GMLK_ENTRY(b, is_capturing);
-  driver->event_wait_any = GMLK_ENTRY(b, event_wait_any);
-}
-
-/* Waits until one of the events completes. pre: the backend can. */
-static gmlake_result gmlk_batch_event_wait_any(gmlk_batch *batch, void *const *events,
-                                               unsigned count, unsigned *out_page) {
-  const gmlk_driver *d = batch->driver;
-  batch->answer = 0;
-  return gmlk_batch_called(
-      batch, d->event_wait_any(d->backend->user, events, count, out_page, &batch->answer),
-      "event_wait_any");
-}
-
 /* Waits for the whole device. pre: the backend can. */
 static gmlake_result gmlk_batch_device_wait(gmlk_batch *batch) {
   const gmlk_driver *d = batch->driver;
   batch->answer = 0;
-  return gmlk_batch_called(batch, d->device_wait(d->backend->user, &batch->answer), "device_wait");
+  return gmlk_batch_called(batch, d->backend->device_wait(d->backend->user, &batch->answer),
+                           "device_wait");
 }
 
 /* Gives a chunk back; its slot is asleep. If the driver refuses, it stays. pre: it is not in
@@ -6622,7 +6588,7 @@ static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned st
   gmlake_result result;
   int code = 0;
   if (!value || l->lost || (s && (s->capture || s->stays))) return stream;
-  result = l->driver.stream_id(l->driver.backend->user, value, out_id, &code);
+  result = l->driver.backend->stream_id(l->driver.backend->user, value, out_id, &code);
   if (result && result != GMLAKE_ERROR_INVALID_ARGUMENT) return stream;
   if (s && !result && s->id == *out_id) {
     if (s->is_dirty) gmlk_fence_now(l, stream);
@@ -6637,9 +6603,10 @@ static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned st
 static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s) {
   int is_capturing = 1, code = 0;
   gmlake_result result = GMLAKE_OK;
-  if (l->driver.is_capturing)
-    result = l->driver.is_capturing(l->driver.backend->user, s->value, &is_capturing, &code);
-  if (l->driver.is_capturing && !result) s->is_seen |= is_capturing != 0;
+  if (GMLK_HAS(&l->driver, is_capturing))
+    result =
+        l->driver.backend->is_capturing(l->driver.backend->user, s->value, &is_capturing, &code);
+  if (GMLK_HAS(&l->driver, is_capturing) && !result) s->is_seen |= is_capturing != 0;
   return is_capturing && result != GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
@@ -6751,7 +6718,7 @@ static gmlake_result gmlk_look(gmlake *l) {
 static gmlake_result gmlk_wait_for_device(gmlake *l, unsigned stream) {
   gmlake_result result;
   gmlk_batch batch;
-  if (!l->driver.device_wait)
+  if (!GMLK_HAS(&l->driver, device_wait))
     return gmlk_fail(l, GMLAKE_ERROR_DRIVER, "device_wait",
                      "a stream was destroyed before gmlake_forget_stream, and the backend cannot "
                      "wait for the whole device");
@@ -6835,7 +6802,7 @@ static gmlake_result gmlk_wait_for_any(gmlake *l, const unsigned *streams, unsig
   gmlk_fence fences[GMLK_WAIT_EVENTS];
   unsigned i, first = 0;
   gmlk_batch batch;
-  if (!l->driver.event_wait_any) count = 1;
+  if (!GMLK_HAS(&l->driver, event_wait_any)) count = 1;
   for (i = 0; i < count; i++) {
     fences[i] = gmlk_stream_take_fence(l->streams.items[streams[i]], 0);
     events[i] = fences[i].event;
@@ -6843,7 +6810,7 @@ static gmlake_result gmlk_wait_for_any(gmlake *l, const unsigned *streams, unsig
   l->stats.host_wait_count++;
   if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) {
     if (count > 1)
-      (void)gmlk_batch_event_wait_any(&batch, events, count, &first);
+      (void)GMLK_CALL(&batch, event_wait_any, events, count, &first);
     else
       (void)GMLK_CALL(&batch, event_wait, events[0]);
   }
@@ -6891,7 +6858,7 @@ static gmlake_result gmlk_wait_for_others(gmlake *l) {
 static gmlake_result gmlk_wait_for_all(gmlake *l) {
   gmlake_result first = GMLAKE_OK, result = GMLAKE_OK;
   size_t i;
-  gmlk_streams_dirty(&l->streams, l->driver.device_wait != NULL);
+  gmlk_streams_dirty(&l->streams, GMLK_HAS(&l->driver, device_wait));
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(result); i++) {
     result = gmlk_wait_for_epoch(l, (unsigned)i, UINT64_MAX);
     if (!first || (result && first == GMLAKE_ERROR_CAPTURING) || gmlk_is_fatal(result))
@@ -10752,7 +10719,7 @@ static gmlake_result gmlk_export_check(gmlake *l, const gmlk_block *b, const gml
     return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, call,
                      "ptr is 0x%llx: no live block and no buffer starts there", GMLK_ULL(address));
   if (a->sleep) return gmlk_refuse_asleep(l, a, call);
-  if (!l->driver.export_handle)
+  if (!GMLK_HAS(&l->driver, export_handle))
     return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call, "the backend cannot export");
   if (!(l->driver.handle_types & type))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
@@ -10858,7 +10825,7 @@ static gmlake_result gmlk_import_check(gmlake *l, const gmlake_handle *handles, 
   const char *call = "gmlake_import";
   const size_t chunk = handles->bytes, granularity = l->device.granularity_bytes;
   size_t i = 0;
-  if (!l->driver.import_handle)
+  if (!GMLK_HAS(&l->driver, import_handle))
     return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call, "the backend cannot import");
   if (!gmlk_is_pow2(chunk) || chunk % granularity || chunk > GMLK_CHUNK_BYTES_MAX)
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
@@ -11408,7 +11375,9 @@ static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, si
                      "%llu of its bytes are exported: free these blocks and buffers, and call "
                      "gmlake_trim behind their last work",
                      GMLK_ULL(gmlk_pool_chunks(l, pool).exported_bytes));
-  if (keeps && !(l->driver.copy && (l->desc.sleep_host.malloc_fn || l->driver.host_alloc)))
+  if (keeps && !(GMLK_HAS(&l->driver, copy) &&
+                 (l->desc.sleep_host.malloc_fn ||
+                  (GMLK_HAS(&l->driver, host_alloc) && GMLK_HAS(&l->driver, host_free)))))
     return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call,
                      "mode is GMLAKE_SLEEP_KEEP: the backend has no function to copy, or neither "
                      "it nor desc.sleep_host has host memory; use GMLAKE_SLEEP_DROP");
@@ -14874,7 +14843,6 @@ static gmlake_result gmlk_backend_open(gmlake *l, const gmlake_desc *desc) {
 #endif
     driver->backend = driver->owned;
   }
-  if (!result) gmlk_driver_extend(driver);
   return result ? gmlk_refuse_desc(&l->error, result, "device %d: %s", desc->device,
                                    gmlk_backend_unopened(result))
                 : GMLAKE_OK;
@@ -15008,7 +14976,7 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   l->desc.backend = b;
   l->driver.handle_types = desc->handle_types;
   l->streams.may_end = (desc->flags & GMLAKE_STREAMS_MAY_END) != 0;
-  if (l->streams.may_end && !l->driver.stream_id)
+  if (l->streams.may_end && !GMLK_HAS(&l->driver, stream_id))
     return gmlk_refuse_desc(
         &l->error, GMLAKE_ERROR_UNSUPPORTED,
         "flags has GMLAKE_STREAMS_MAY_END: the driver has no ids of streams (CUDA "
