@@ -356,7 +356,7 @@ static void put_arena(const gmlk_arena *a) {
 }
 
 static void put_buffer(const buffer *b) {
-  const gmlk_slab *place;
+  const gmlk_page *place;
   size_t i;
   for (i = 0; b->value && i < b->value->page_count; i++) {
     place = &b->value->pages[i];

@@ -520,7 +520,7 @@ static void who_is_asked_whether_a_capture_runs(void **state) {
 /* The legacy stream may not wait, and no captured stream either, whatever was planned before. */
 static void nothing_waits_on_the_legacy_stream_during_a_capture(void **state) {
   gmlake_pool *pool;
-  gmlk_at_once drive;
+  gmlk_batch drive;
   unsigned legacy, a, b;
   (void)state;
   open_two(8);
