@@ -2383,7 +2383,8 @@ typedef struct gmlk_driver {
 
 typedef struct gmlk_batch {
   const gmlk_driver *driver;
-  const gmlake_handle *imports; /* the handle that create takes next; NULL: it creates one */
+  const gmlake_handle *imports; /* the handle that create takes next, if the backend can; NULL: it
+                                   creates one */
   unsigned how;                 /* it was begun: see gmlk_batch_begin */
   uint64_t start_ns;            /* by the backend's clock; not set with GMLK_LIGHTLY */
   uint64_t calls, ns;           /* so far; ns is set at the end */
