@@ -1,6 +1,6 @@
-/* Fuzz target: descriptions with any values in them, of the mock, the device, the lake, a pool and a
-   request. What is made works for a few calls; what is refused is refused with a result of its own,
-   and nothing is left of it.
+/* Fuzz target: descriptions with any values in them, of the mock, the device, the lake, a pool and
+   a request. What is made works for a few calls; what is refused is refused with a result of its
+   own, and nothing is left of it.
 
    Input: for each description a mask of the fields that are set, then their values. What is short
    is filled up with zeros. */

@@ -1,8 +1,9 @@
-/* Tests of the mock backend. Most are rows: a line of calls, each with the answer that it has to get.
-   Each call of a row fails first for all reasons that there are: as gmlake_mock_fail_at says, by the
-   system, and for want of host memory at each of its allocations. Then nothing may have changed. The
-   rest is C: descriptions, limits of the process, a naive model under random calls, threads.
-   The implementation is included, with host allocations and system calls that can be made to fail. */
+/* Tests of the mock backend. Most are rows: a line of calls, each with the answer that it has to
+   get. Each call of a row fails first for all reasons that there are: as gmlake_mock_fail_at says,
+   by the system, and for want of host memory at each of its allocations. Then nothing may have
+   changed. The rest is C: descriptions, limits of the process, a naive model under random calls,
+   threads. The implementation is included, with host allocations and system calls that can be made
+   to fail. */
 #include <stddef.h>
 
 static void *hook_malloc(size_t bytes);
@@ -517,7 +518,7 @@ static void play_call(const char *text, size_t length) {
   if (named && !result) *named = p.answer;
 }
 
-/* Calls are parted by ; and parts of the line by |. A part that begins with Nx is played N times. */
+/* Calls are parted by ; and parts of the line by |. A part behind Nx is played N times. */
 static void play_line(const char *line) {
   while (*line) {
     const char *end = line + strcspn(line, "|"), *at;
@@ -687,7 +688,7 @@ static const row rows[] = {
      "create g 2g; ns 20252; release g; ns 450800; event e; ns 580; record e 0; ns 350;"
      "query e; ns 325; swait 0 e; ns 100; wait e; ns 1600; destroy e; ns 570; memory;"
      "ns 4000; mode 0; ns 200"},
-    /* What eight programs paid for a chunk that is created and mapped, for a mapping, for a query. */
+    /* What eight programs paid for a chunk that is created and mapped, a mapping, a query. */
     {"what calls cost in programs", -1, MADE,
      "open 0 2; reserve a 4g; mark e 0; ns 26300; create h 1; map a 1 h; access a 1; ns 58600;"
      "map a+1 1 h; access a+1 1; ns 48500; query e; ns 1500"},
@@ -719,18 +720,20 @@ static const row rows[] = {
      "stream s; mark e s; query e =1; hold s; query e =1; mark h s; query h =0; clock -1;"
      "query h =0; mark o 0; query o =1; finish s; query h =1; mark l s; query l =1; hold 0;"
      "mark m 1; query m =0; record m s; query m =1"},
-    /* b is behind a, though due at once. The clock never goes back, and its sums do not overflow. */
+    /* b is behind a, though due at once. The clock never goes back, and no sum overflows. */
     {"lag and clock", -1, MADE,
      "stream s; clock 1000; lag s 100; mark a s; clock 1099; query a =0; lag s 0; mark b s;"
      "query b =0; clock 5; lag 0 1; mark c 0; clock 1099; query c =0; clock 1100; query c =1;"
      "lag 0 -6; mark c 0; query c =0; query a =1; query b =1; lag s -1; mark n s; clock -1;"
      "query c =1; query n =0; finish s; query n =1"},
-    /* The end of u's own work is not that of what it waits for; t's wait meant e's former record. */
+    /* The end of u's own work is not that of what it waits for; t's wait meant e's former
+       record. */
     {"waits between streams", -1, MADE,
      THREE "hold s; mark e s; mark p t; swait t e; mark f t; swait u f; mark g u; query p =1;"
            "query f =0; query g =0; finish u; query g =0; record e u; finish s; query f =1;"
            "query g =1; query e =1"},
-    /* All that the event waits for, and no more: s is held still. What is complete is not counted. */
+    /* All that the event waits for, and no more: s is held still. What is complete does not
+       count. */
     {"a wait of the host", -1, MADE,
      THREE "hold s; lag t -1; mark e s; mark l s; mark m t; swait t e; mark f t; swait u f;"
            "mark g u; swait u l; mark b u; wait g; waits =1; query g =1; query f =1; query m =1;"

@@ -1,5 +1,5 @@
-/* Memory inside a buffer: what no row of tests/play can say. Odd ends and texts, questions, callbacks,
-   contents that are filled, chunks that are wanted. */
+/* Memory inside a buffer: what no row of tests/play can say. Odd ends and texts, questions,
+   callbacks, contents that are filled, chunks that are wanted. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -304,7 +304,7 @@ static const struct series {
   const char *line;
   size_t chunks, calls_most, mapped; /* in the end; 0: any */
 } series[] = {
-    /* A program that takes turns with chunks maps each of them once at each place. Calls: events. */
+    /* A program that takes turns with chunks maps each once at each place. Calls: events. */
     {"0@1 ***=012 0@1 -3 1@0 210=210 1@0 -3 | 0@1 012=012 0@1 -3 1@0 210=210 1@0 -3 0@1 012=012 "
      "0@1 -3 1@0 210=210 1@0 -3 0@1 012=012 0@1 -3 1@0 210=210 1@0 -3",
      3, 3 * 4, 6},
