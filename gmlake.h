@@ -15704,8 +15704,11 @@ static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t addr
   const gmlk_block *found = gmlk_index_get(&c->l->index, address);
   const int is_live = b->state == GMLK_LIVE, is_whole = gmlk_is_chunks(c->a, first_at, b->grains);
   const int must_be_whole = b->flags & GMLAKE_EXCLUSIVE, may_not = b->flags & GMLAKE_NO_STITCH;
+  const int is_lent = c->a->pool && c->a->pool->loan.number;
   gmlk_expect(c, is_whole || !must_be_whole, "A9: an exclusive block shares a chunk");
   gmlk_expect(c, !may_not || !b->as.live.window, "A9: a window is forbidden");
+  gmlk_expect(c, is_lent || !(b->flags & GMLAKE_TRANSIENT),
+              "G2: a borrowed block is not of a loan");
   gmlk_expect(c, found == (is_live ? b : NULL), "I1: the index is not of the live blocks");
   gmlk_check_extra(c, b);
   c->users++;

@@ -466,6 +466,7 @@ static void loans(void) {
   if (stage) return;
   breaks(lake->loan_count, 0, "F5: a capture's number is lost");
   breaks(pool->loan.number, GMLK_FIRST_STREAM, "G1: a loan has no number");
+  breaks(pool->loan.number, 0, "G2: a borrowed block is not of a loan");
   breaks(pool->capture_count, 1, "G1: a loan has no number");
   then("-b@A L0@A");
 }
