@@ -942,93 +942,6 @@ static int plan(uint32_t grains, uint32_t align, int whole_only, gmlk_window_pla
   return is_planned;
 }
 
-static void expect_spans(const gmlk_window_plan *p, size_t count, const uint32_t *wanted) {
-  size_t i;
-  assert_int_equal(p->piece_count, count);
-  for (i = 0; i < count; i++) {
-    assert_int_equal(arena.pieces[i].at, wanted[2 * i]);
-    assert_int_equal(arena.pieces[i].grains, wanted[2 * i + 1]);
-  }
-}
-
-static void test_plan_tail_whole_head(void **state) {
-  const uint32_t spans[6] = {5, 3, 16, 8, 32, 2};
-  gmlk_host host;
-  gmlk_window_plan p;
-  (void)state;
-  host_open(&host, 1);
-  arena_open(&host, SLOTS);
-  draw("#####...########........########..######");
-  assert_true(plan(13, 1, 0, &p));
-  expect_spans(&p, 3, spans);
-  assert_int_equal(p.chunk_count, 3);
-  assert_false(plan(14, 1, 0, &p));
-  assert_int_equal(p.shortfall, 1);
-  assert_false(plan(40, 1, 0, &p));
-  assert_int_equal(p.shortfall, 40 - 13);
-  arena_close(&host);
-}
-
-static void test_plan_whole_only(void **state) {
-  const uint32_t spans[4] = {16, 8, 40, 8};
-  gmlk_host host;
-  gmlk_window_plan p;
-  (void)state;
-  host_open(&host, 1);
-  arena_open(&host, SLOTS);
-  draw("#####...########........########..######........");
-  assert_true(plan(16, CHUNK, 1, &p));
-  expect_spans(&p, 2, spans);
-  assert_false(plan(24, CHUNK, 1, &p));
-  assert_int_equal(p.shortfall, 8);
-  arena_close(&host);
-}
-
-/* One chunk is free at both ends: a window takes one of them. */
-static void test_plan_one_chunk_once(void **state) {
-  gmlk_host host;
-  gmlk_window_plan p;
-  (void)state;
-  host_open(&host, 1);
-  arena_open(&host, SLOTS);
-  draw("########...##...########");
-  assert_false(plan(6, 1, 0, &p));
-  assert_int_equal(p.shortfall, 3);
-  arena_close(&host);
-}
-
-static void test_plan_alignment(void **state) {
-  const uint32_t spans[4] = {4, 4, 16, 8};
-  gmlk_host host;
-  gmlk_window_plan p;
-  (void)state;
-  host_open(&host, 1);
-  arena_open(&host, SLOTS);
-  draw("#.......########........");
-  assert_true(plan(15, 1, 0, &p));
-  assert_int_equal(arena.pieces[0].at, 1);
-  assert_true(plan(12, 4, 0, &p)); /* the tail is cut to begin on a multiple of 4 */
-  expect_spans(&p, 2, spans);
-  assert_false(plan(13, 4, 0, &p));
-  assert_int_equal(p.shortfall, 1);
-  arena_close(&host);
-}
-
-/* Small holes first, so that large ones stay whole; neighbours become one piece. */
-static void test_plan_small_holes_first(void **state) {
-  const uint32_t spans[4] = {40, 8, 8, 16};
-  gmlk_host host;
-  gmlk_window_plan p;
-  (void)state;
-  host_open(&host, 1);
-  arena_open(&host, SLOTS);
-  draw("########........................########........########");
-  assert_true(plan(24, 1, 0, &p));
-  expect_spans(&p, 2, spans);
-  assert_int_equal(p.chunk_count, 3);
-  arena_close(&host);
-}
-
 /* Two records for each range of slots that grow, and one for the arena's end. */
 static void test_growth_records(void **state) {
   static const uint32_t counts[][2] = {{1, 3}, {3, 3}, {5, 5}, {6, 7}, {7, 9}};
@@ -1142,20 +1055,6 @@ static void test_aligned_best_fit(void **state) {
   }
 }
 
-static void test_plan_empty(void **state) {
-  gmlk_host host;
-  gmlk_window_plan p;
-  (void)state;
-  host_open(&host, 1);
-  arena_open(&host, SLOTS);
-  assert_false(plan(5, 1, 0, &p));
-  assert_int_equal(p.shortfall, 5);
-  draw("################");
-  assert_false(plan(5, 1, 0, &p));
-  assert_int_equal(p.shortfall, 5);
-  arena_close(&host);
-}
-
 /* What is offered: all whole free chunks, and the longest sum of a tail that is no longer than the
    request and a head of another chunk; there may be only one of them. */
 static uint32_t offered(uint32_t slots, uint32_t grains, uint32_t align) {
@@ -1200,6 +1099,55 @@ static void check_plan(const gmlk_window_plan *p, uint32_t grains, uint32_t alig
   }
   assert_int_equal(sum, grains);
   assert_int_equal(chunks, p->chunk_count);
+}
+
+/* What a window is made of, or what lacks for it. */
+static const struct plan_row {
+  const char *picture;
+  uint32_t grains, align;
+  int whole_only;
+  uint32_t shortfall, spans[6]; /* 0: it is made of these: where, how many grains */
+} plan_rows[] = {
+    /* A tail, a whole chunk, a head. */
+    {"#####...########........########..######", 13, 1, 0, 0, {5, 3, 16, 8, 32, 2}},
+    {"#####...########........########..######", 14, 1, 0, 1, {0}},
+    {"#####...########........########..######", 40, 1, 0, 40 - 13, {0}},
+    {"#####...########........########..######........", 16, CHUNK, 1, 0, {16, 8, 40, 8}},
+    {"#####...########........########..######........", 24, CHUNK, 1, 8, {0}},
+    /* One chunk is free at both ends: a window takes one of them. */
+    {"########...##...########", 6, 1, 0, 3, {0}},
+    {"#.......########........", 15, 1, 0, 0, {1, 7, 16, 8}},
+    /* The tail is cut to begin on a multiple of 4. */
+    {"#.......########........", 12, 4, 0, 0, {4, 4, 16, 8}},
+    {"#.......########........", 13, 4, 0, 1, {0}},
+    /* Small holes first, so that large ones stay whole; neighbours become one piece. */
+    {"########........................########........########", 24, 1, 0, 0, {40, 8, 8, 16}},
+    {"", 5, 1, 0, 5, {0}},
+    {"################", 5, 1, 0, 5, {0}},
+};
+
+static void test_plans(void **state) {
+  size_t row, i;
+  (void)state;
+  for (row = 0; row < sizeof(plan_rows) / sizeof(plan_rows[0]); row++) {
+    const struct plan_row *r = &plan_rows[row];
+    gmlk_window_plan p;
+    gmlk_host host;
+    host_open(&host, 1);
+    arena_open(&host, SLOTS);
+    if (*r->picture) draw(r->picture);
+    assert_int_equal(plan(r->grains, r->align, r->whole_only, &p), !r->shortfall);
+    if (r->shortfall)
+      assert_int_equal(p.shortfall, r->shortfall);
+    else
+      check_plan(&p, r->grains, r->align, r->whole_only);
+    for (i = 0; i < 3 && r->pieces[2 * i + 1]; i++) {
+      assert_int_equal(arena.pieces[i].at, r->pieces[2 * i]);
+      assert_int_equal(arena.pieces[i].grains, r->pieces[2 * i + 1]);
+    }
+    if (!r->shortfall) assert_int_equal(p.piece_count, i);
+    arena_close(&host);
+  }
 }
 
 static void draw_random(uint32_t slots) {
@@ -1336,19 +1284,14 @@ int main(void) {
       cmocka_unit_test(test_index_strides),
       cmocka_unit_test(test_address_space),
       cmocka_unit_test(test_window_trees),
-      cmocka_unit_test(test_plan_tail_whole_head),
-      cmocka_unit_test(test_plan_whole_only),
-      cmocka_unit_test(test_plan_one_chunk_once),
+      cmocka_unit_test(test_plans),
       cmocka_unit_test(test_line_from),
-      cmocka_unit_test(test_plan_alignment),
       cmocka_unit_test(test_growth_records),
       cmocka_unit_test(test_runs_are_sorted),
       cmocka_unit_test(test_plan_ends),
       cmocka_unit_test(test_plan_end_tries),
       cmocka_unit_test(test_plan_tries),
       cmocka_unit_test(test_aligned_best_fit),
-      cmocka_unit_test(test_plan_small_holes_first),
-      cmocka_unit_test(test_plan_empty),
       cmocka_unit_test(test_window_behind_many_others),
       cmocka_unit_test(test_plan_random),
       cmocka_unit_test(test_plan_many_pieces),
