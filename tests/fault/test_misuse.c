@@ -1101,56 +1101,8 @@ static void test_no_description(void **state) {
 
 static struct heard {
   int calls, warnings;
-  void *victim; /* what the handler frees */
-  size_t asked;
-  gmlake_result alloc_with, alloc_nothing, nested_trim, nested_free;
-  uint64_t allocations;
+  gmlake_result alloc_with;
 } heard;
-
-/* May free and trim and ask, not allocate. */
-static int make_room(void *user, gmlake *from, const gmlake_error_info *info) {
-  gmlake_alloc_desc wanted = request(1, 0, NULL);
-  void *ptr = &ptr;
-  assert_ptr_equal(user, &heard);
-  assert_ptr_equal(from, lake);
-  heard.calls++;
-  heard.asked = info->asked_bytes;
-  heard.alloc_with = gmlake_alloc_with(from, &wanted, LEGACY, &ptr);
-  assert_null(ptr);
-  assert_int_equal(last_error().result, INVALID);
-  assert_ok(gmlake_check(from));
-  heard.nested_trim = gmlake_trim(from, 0, NULL);
-  heard.allocations = stats().allocation_count;
-  if (!heard.victim) return 0;
-  heard.nested_free = gmlake_free(from, heard.victim, LEGACY);
-  heard.victim = NULL;
-  return 1;
-}
-
-static void test_handler(void **state) {
-  void *first, *second;
-  (void)state;
-  prepare(4);
-  memset(&heard, 0, sizeof(heard));
-  desc.oom.fn = make_room;
-  desc.oom.user = &heard;
-  open_lake();
-  first = take(3 * C);
-  heard.victim = first;
-  second = take(2 * C); /* served from what the handler freed */
-  assert_int_equal(heard.calls, 1);
-  assert_int_equal(heard.asked, 2 * C);
-  assert_int_equal(heard.alloc_with, INVALID);
-  assert_int_equal(heard.nested_trim, GMLAKE_OK);
-  assert_int_equal(heard.nested_free, GMLAKE_OK);
-  assert_int_equal(heard.allocations, 1);
-  assert_error(try_on(4 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(heard.calls, 2);
-  assert_int_equal(stats().oom_count, 2);
-  drop(second);
-  drop(take(4 * C)); /* it may allocate again outside */
-  finish();
-}
 
 static int never_enough(void *user, gmlake *from, const gmlake_error_info *info) {
   (void)from, (void)info;
@@ -1202,29 +1154,6 @@ static void test_logger_calls_the_lake(void **state) {
   assert_int_equal(heard.alloc_with, GMLAKE_ERROR_DEVICE_LOST);
   assert_error(gmlake_destroy(lake), DEVICE_LOST);
   assert_int_equal(heard.warnings, 1); /* the live block */
-  close_mock();
-}
-
-static void ask_at_destroy(void *user, int level, const gmlake_error_info *info) {
-  (void)info;
-  assert_int_equal(level, GMLAKE_LOG_WARNING);
-  assert_int_equal(stats().live_count, 3);
-  assert_ok(gmlake_check(lake));
-  ++*(int *)user;
-}
-
-static void test_logger_asks_at_destroy(void **state) {
-  int told = 0;
-  (void)state;
-  prepare(8);
-  desc.logger.fn = ask_at_destroy;
-  desc.logger.user = &told;
-  open_lake();
-  (void)take(C);
-  (void)take(2 * C);
-  (void)take(512);
-  assert_ok(gmlake_destroy(lake));
-  assert_int_equal(told, 3);
   close_mock();
 }
 
@@ -1321,10 +1250,8 @@ int main(void) {
   ADD(test_stats_struct_bytes);
   ADD(test_result_names);
   ADD(test_no_description);
-  ADD(test_handler);
   ADD(test_handler_is_asked_eight_times);
   ADD(test_logger_calls_the_lake);
-  ADD(test_logger_asks_at_destroy);
   ADD(create_says_what_is_legal);
   return _cmocka_run_group_tests("misuse", tests, test_count, NULL, NULL);
 }
