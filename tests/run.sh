@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: sh tests/run.sh NAME [CASE]
 # Builds and runs the tests of tests/*/test_NAME.c or test_NAME.sh; with CASE only those of its cases
-# whose names have these words: sh tests/run.sh sleep 'keeps contents'
+# whose names have these words: sh tests/run.sh rows 'keeps its contents'
 set -eu
 cd "$(dirname "$0")/.."
 
