@@ -31,37 +31,25 @@ static void assert_filled(const void *ptr, size_t bytes, int seed) {
   for (i = 0; i < bytes; i += 64) assert_int_equal(at[i], (unsigned char)(seed + (int)(i / 64)));
 }
 
-/* A pool with everything: blocks whole and in part of chunks, a live window, an idle window that no
-   capture knows, memory and a window that only a graph knows, and free chunks. */
+/* A pool with a block of a part of a chunk, too, and a buffer of 3 pages with a hole in the middle. */
 static struct full_pool {
   gmlake_pool *pool;
   gmlake_stream stream;
-  void *blocks[4]; /* of 1.5, 2, .25 chunks; a window of 2 */
-  void *known, *known_window;
-  gmlake_buffer *buffer; /* of 3 pages, with a hole in the middle */
+  void *block;
+  gmlake_buffer *buffer;
   char *in_buffer;
 } full;
 
 static size_t page = C; /* buffers' chunk */
 
-static const size_t full_bytes[4] = {3 * C / 2, 2 * C, C / 4, 2 * C};
-
 static void fill_pool(int seed) {
-  int i;
-  for (i = 0; i < 4; i++)
-    if (full.blocks[i]) fill(full.blocks[i], full_bytes[i], seed + i);
-  fill(full.known, C, seed + 10);
-  fill(full.known_window, 2 * C, seed + 11);
+  fill(full.block, 3 * C / 2, seed);
   fill(full.in_buffer, page, seed + 20);
   fill(full.in_buffer + 2 * page, page, seed + 21);
 }
 
 static void assert_pool(int seed) {
-  int i;
-  for (i = 0; i < 4; i++)
-    if (full.blocks[i]) assert_filled(full.blocks[i], full_bytes[i], seed + i);
-  assert_filled(full.known, C, seed + 10);
-  assert_filled(full.known_window, 2 * C, seed + 11);
+  assert_filled(full.block, 3 * C / 2, seed);
   assert_filled(full.in_buffer, page, seed + 20);
   assert_filled(full.in_buffer + 2 * page, page, seed + 21);
 }
@@ -80,47 +68,16 @@ static void make_buffer(void) {
 }
 
 static void make_pool(int seed) {
-  void *hold[8], *window, *rest;
-  int i;
   memset(&full, 0, sizeof(full));
   full.pool = open_pool(0);
   full.stream = open_stream();
-  if (page != C) make_buffer();             /* else the blocks would take what it gave up */
-  rest = take_from(full.pool, 8 * C, NONE); /* holes of a chunk, between chunks in use */
-  drop_on(rest, NONE);
-  for (i = 0; i < 8; i++) hold[i] = take_from(full.pool, C, full.stream);
-  for (i = 0; i < 8; i += 2) drop_on(hold[i], NONE);
-  step(gmlake_capture_begin(lake, full.stream, full.pool));
-  assert_ok(gmlake_mock_capture_begin(mock, full.stream));
-  full.known = take_on(C, full.stream);
-  full.known_window = take_on(2 * C, full.stream);
-  assert_true(piece_count(full.known_window) > 1);
-  drop_on(full.known, full.stream);
-  drop_on(full.known_window, full.stream);
-  assert_ok(gmlake_mock_capture_end(mock, full.stream));
-  step(gmlake_capture_end(lake, full.stream));
-  drop_on(hold[1], NONE);
-  drop_on(hold[3], NONE);
-  full.blocks[0] = take_from(full.pool, full_bytes[0], full.stream);
-  full.blocks[1] = take_from(full.pool, full_bytes[1], full.stream);
-  full.blocks[2] = take_from(full.pool, full_bytes[2], full.stream);
-  drop_on(hold[7], NONE);
-  drop_on(hold[5], NONE);
-  for (i = 0; i < 8; i++) hold[i] = take_from(full.pool, C, full.stream);
-  for (i = 0; i < 8; i += 2) drop_on(hold[i], NONE);
-  full.blocks[3] = take_from(full.pool, full_bytes[3], full.stream);
-  window = take_from(full.pool, 2 * C, full.stream);
-  assert_true(piece_count(full.blocks[3]) > 1 && piece_count(window) > 1);
-  drop_on(window, NONE);
-  for (i = 1; i < 8; i += 2) drop_on(hold[i], NONE);
-  if (page == C) make_buffer();
+  full.block = take_from(full.pool, 3 * C / 2, full.stream);
+  make_buffer();
   fill_pool(seed);
 }
 
 static void end_pool(void) {
-  int i;
-  for (i = 0; i < 4; i++)
-    if (full.blocks[i]) drop_on(full.blocks[i], NONE);
+  drop_on(full.block, NONE);
   step(gmlake_buffer_destroy(lake, full.buffer, NONE));
   step(gmlake_pool_destroy(lake, full.pool));
 }
