@@ -54,15 +54,15 @@
                        capturing, U unknown pointer, D double free, R driver, G device lost, A
                        asleep, B busy, H host memory, N unsupported, W shutting down
 
-   A word with = compares: waits=1 (the table below has the names, expect.h what they are);
-   at:q=p+1 (q lies so far behind the begin of p), off:q=p (elsewhere), from:q=p+1 (there or
-   behind); lies:p+1=live-block@A/q (what gmlake_find says of that address: its state and kind, its
-   stream and where it begins, or nothing); heard:GROW@A,p+1=2:why (the next step that the observer
-   was told since the mark: for A, at p+1, of 2, with that reason, or nothing; ~ behind its kind: it
-   took time, and as much as the one before, if that was of its kind); pieces:w=2, size:w1=1, home:w1=p+1 (piece 1 of w lies there); holds:p=1 (all of p is
-   as it was written, and so is what the lake tells of it); pool:p=0 or n; behind:A=1 (new work
-   on A has to wait); number:A=0 (A is the first of the lake's streams); error!R (the last one);
-   foretold!O (of the last q);
+   A word with = compares: waits=1 (the table below has the names, expect.h what they are); at:q=p+1
+   (q lies so far behind the begin of p), off:q=p (elsewhere), from:q=p+1 (there or behind);
+   lies:p+1=live-block@A/q (what gmlake_find says of that address: its state and kind, its stream
+   and where it begins, or nothing); heard:GROW@A,p+1=2:why (the next step that the observer was
+   told since the mark: for A, at p+1, of 2, with that reason, or nothing; ~ behind its kind: it
+   took time, and as much as the one before, if that was of its kind); pieces:w=2, size:w1=1,
+   home:w1=p+1 (piece 1 of w lies there); holds:p=1 (all of p is as it was written, and so is what
+   the lake tells of it); pool:p=0 or n; behind:A=1 (new work on A has to wait); number:A=0 (A is
+   the first of the lake's streams); error!R (the last one); foretold!O (of the last q);
    says:no_room (in its text, with _ for spaces); inside:0=4 (what pool 0 holds); end:0=4,
    map:0=m..m (of buffer 0's chunks two are memory); told-by:policy.choose (whom the last error
    names); shows@A/0:a=1,b+1k=2;1fc,3 (what a policy is shown on A of pool 0: these free blocks, and

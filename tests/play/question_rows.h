@@ -5,7 +5,7 @@
 
 #include "rows.h"
 
-/* Eight blocks of a chunk, and four of them in a pool's graph, without a free one between. */
+/* So many blocks of a chunk, side by side. */
 #define LAID_8 "+z.3=8@n -z.3@n +a-h=1 "
 #define LAID_6 "+z.3=6@n -z.3@n +a-f=1 "
 #define LAID_4 "+z.3=4@n -z.3@n +a-d=1 "

@@ -1,5 +1,5 @@
-/* Rows of test_rows.c: pools with everything fall asleep and wake. As in rows.h sizes are in chunks;
-   where it is said, buffers' chunks are of two. */
+/* Rows of test_rows.c: pools with everything fall asleep and wake. As in rows.h sizes are in
+   chunks; where it is said, buffers' chunks are of two. */
 #if !defined(PLAY_SLEEP_ROWS_H)
 #define PLAY_SLEEP_ROWS_H
 

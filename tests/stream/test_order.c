@@ -1,4 +1,5 @@
-/* Which stream is made to wait for which by measured times; marked streams are in tests/play/rows.h. */
+/* Which stream is made to wait for which by measured times. Marked streams are in
+   tests/play/rows.h. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"

@@ -1,5 +1,5 @@
-/* Growing buffers, beside the rows of tests/play/rows.h: what they cost the driver, labels, handlers,
-   threads, records, and what gmlake_check finds. */
+/* Growing buffers, beside the rows of tests/play/rows.h: what they cost the driver, labels,
+   handlers, threads, records, and what gmlake_check finds. */
 #include "waiters.h"
 
 #define GMLAKE_IMPLEMENTATION

@@ -31,7 +31,8 @@ static void assert_filled(const void *ptr, size_t bytes, int seed) {
   for (i = 0; i < bytes; i += 64) assert_int_equal(at[i], (unsigned char)(seed + (int)(i / 64)));
 }
 
-/* A pool with a block of a part of a chunk, too, and a buffer of 3 pages with a hole in the middle. */
+/* A pool with a block of one and a half chunks, and a buffer of 3 pages with a hole in the
+   middle. */
 static struct full_pool {
   gmlake_pool *pool;
   gmlake_stream stream;
