@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "part.h"
 #include "patience.h"
 
 #define MIB ((size_t)1 << 20)
@@ -236,7 +237,7 @@ static void case_fork(void) {
   size_t i;
   OK(cuCtxGetCurrent(&shared_context));
   for (i = 0; i < 4; i++) IS(pthread_create(&threads[i], NULL, take_and_give, NULL) == 0);
-  for (i = 0; i < 200; i++) {
+  for (i = 0; i < 200 / test_part(); i++) {
     CUdeviceptr ptr = 0;
     int status = 1;
     const pid_t child = fork();

@@ -3,6 +3,7 @@
    the oldest. usage: client_torch_allocator CASE, with the fake driver on the library path */
 #include "../../examples/torch/gmlake_torch.cpp"
 
+#include "part.h"
 #include "patience.h"
 #include "torch_stub/own_allocator.hpp"
 
@@ -782,16 +783,17 @@ static void case_train_checked() { train(64, 2, true); }
 /* Others need more and less, at random and for some time; then always the same. */
 static void case_train_varying() {
   Training t(VARYING_LIMIT, 2 * MIB, false);
+  const uint32_t part = test_part();
   uint32_t seed = 1;
-  for (uint32_t i = 0; i < 400; i++) {
-    const size_t least = i / 50 % 2 ? 0 : 20 * MIB;
+  for (uint32_t i = 0; i < 400 / part; i++) {
+    const size_t least = i * part / 50 % 2 ? 0 : 20 * MIB;
     seed = seed * 1664525u + 1013904223u;
     t.vary(seed >> 8, least + (seed >> 12) % (25 * MIB));
   }
-  for (uint32_t i = 0; i < 200; i++) t.vary(0, 10 * MIB);
+  for (uint32_t i = 0; i < 200 / part; i++) t.vary(0, 10 * MIB);
   const uint64_t plan_count = t.session().plan_count;
   const int64_t created = stats().num_device_alloc;
-  for (uint32_t i = 0; i < 100; i++) t.vary(0, 10 * MIB);
+  for (uint32_t i = 0; i < 100 / part; i++) t.vary(0, 10 * MIB);
   check(stats().num_device_alloc == created); /* nothing goes to and fro */
   check(t.session().plan_count == plan_count && t.wrong_count() == 0);
 }

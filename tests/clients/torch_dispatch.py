@@ -145,11 +145,11 @@ class Wide(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.embed = torch.nn.Embedding(512, 128)
+        self.embed = torch.nn.Embedding(256, 128)
         self.layer = Layer()
         self.conv = torch.nn.Conv1d(128, 128, 3, padding=1)
         self.norm = torch.nn.BatchNorm1d(128)
-        self.head = torch.nn.Linear(128, 512, bias=False)
+        self.head = torch.nn.Linear(128, 256, bias=False)
         self.head.weight = self.embed.weight
 
     def forward(self, x):
@@ -168,7 +168,7 @@ def losses(marks, make_optimizer, steps=4, lengths=(64,)):
     optimizer = make_optimizer(model.parameters())
     found = []
     for i in range(steps):
-        x = torch.randint(0, 512, (16, lengths[i // 2 % len(lengths)]))
+        x = torch.randint(0, 256, (4, lengths[i // 2 % len(lengths)]))
         with torch.autocast("cpu", torch.bfloat16, enabled=i == 3):
             loss = torch.nn.functional.cross_entropy(model(x).flatten(0, 1).float(), x.flatten())
         loss.backward()

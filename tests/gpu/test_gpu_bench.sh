@@ -4,15 +4,7 @@
 
 . tests/tools/shell.sh
 bench=$build/gpu_bench
-
-# run STATUS ARGUMENT...: runs the benchmark over the fake, succeeds if it exits so.
-run() {
-  expected=$1
-  shift
-  LD_LIBRARY_PATH=$build/fake FAKE_CUDA_GIB=140 "$bench" --repeat 1 --copy-mib 32 --peer-ops 100 \
-    "$@" >"$dir/out" 2>"$dir/err"
-  [ $? = "$expected" ]
-}
+program="env LD_LIBRARY_PATH=$build/fake FAKE_CUDA_GIB=140 $bench --repeat 1 --copy-mib 32 --peer-ops 100"
 
 out_is() { [ "$(cat "$dir/out")" = "$1" ]; }
 writes() { grep -qF -- "$1" "$dir/json"; }
@@ -128,8 +120,8 @@ for arguments in '--json' '--repeat 0' '--repeat 100' '--repeat 1x' '--chunk-mib
   ok "refused: $arguments" run 2 $arguments
   ok "refused: $arguments: silent" [ ! -s "$dir/out" ]
 done
-ok 'no such trace' run 1 operation "$dir/none.gmtrace"
-ok 'no such trace: reason' says "$dir/none.gmtrace: No such file or directory"
+fails 'no such trace' 1 "$dir/none.gmtrace: No such file or directory" operation \
+  "$dir/none.gmtrace"
 ok 'unwritable document' run 1 --json "$dir/none/x" bandwidth
 
 report

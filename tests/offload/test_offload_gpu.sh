@@ -4,16 +4,9 @@
 
 . tests/tools/shell.sh
 offload=$build/offload_gpu
+program="env LD_LIBRARY_PATH=$build/fake $offload"
 FAKE_CUDA_GIB=1
 export FAKE_CUDA_GIB
-
-# run STATUS ARGUMENT...: runs it over the fake, succeeds if it exits so.
-run() {
-  expected=$1
-  shift
-  LD_LIBRARY_PATH=$build/fake "$offload" "$@" >"$dir/out" 2>"$dir/err"
-  [ $? = "$expected" ]
-}
 
 # row WAY FIELD: that field of the way's line in $dir/out.
 row() { sed -n "s/.*\"way\":\"$1\".*\"$2\":\"*\([^\",}]*\).*/\1/p" "$dir/out"; }
@@ -105,8 +98,7 @@ done
 ok 'two GPUs: parts' run 0 --json --iterations 1 --settle 0 --divide 16 transformer:2:2:512:1024
 ok 'two GPUs: parts: right bytes' [ "$(row none state) $(row turnip state)" = 'ok ok' ]
 unset FAKE_CUDA_DEVICES
-ok 'too few GPUs' run 1 product:2:2:1536
-ok 'too few GPUs: says so' says 'product:2:2:1536: it takes 2 GPUs'
+refused 'too few GPUs' 1 'product:2:2:1536: it takes 2 GPUs' product:2:2:1536
 
 ok 'still' run 0 --json --divide 16 --iterations 2 --settle 0 "$dir/train.gmgraph"
 still=$(row none mock_ms)
@@ -125,11 +117,10 @@ ok 'an operator too short to read it all' run 0 --json --divide 16 --iterations 
   "$dir/hasty.gmgraph"
 ok 'an operator too short: says so' awk -v part="$(row tensile+ looked_at)" \
   'BEGIN { exit !(part > 0 && part < 1) }'
-ok 'a table' run 0 --divide 16 --iterations 1 --settle 0 --part .9 "$dir/train.gmgraph"
-ok 'a table: row' prints 'train                tensile+ '
+gives 'a table' 'train                tensile+ ' --divide 16 --iterations 1 --settle 0 --part .9 \
+  "$dir/train.gmgraph"
 
-ok 'no file' run 1 --divide 16 "$dir/none.gmgraph"
-ok 'no file: reason' says "$dir/none.gmgraph: No such file or directory"
+refused 'no file' 1 "$dir/none.gmgraph: No such file or directory" --divide 16 "$dir/none.gmgraph"
 for arguments in '--iterations' '--iterations 0' '--part 2' '--budget-gib 0' '--divide x' \
   '--jitter 1'; do
   # shellcheck disable=SC2086

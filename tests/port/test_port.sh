@@ -7,7 +7,7 @@
 
 . tests/tools/shell.sh
 level=-O0 # what runs is short; each night has it optimised
-if [ "${TEST_MATRIX:-}" = all ]; then level=-O1; fi
+if [ "$whole" = yes ]; then level=-O1; fi
 strict="$level -Wall -Wextra -Wpedantic -Werror"
 names="$dir/names"
 
@@ -23,33 +23,38 @@ done <"$names"
 runs() { "$@" >"$dir/out" 2>"$dir/err" && tr -d '\r' <"$dir/out" | grep -qx 'every function works'; }
 
 # shellcheck disable=SC2086
-ok 'here' ${CC:-cc} -std=c99 $strict -I. tests/port/walk.c -o "$dir/walk" -lpthread -ldl
+ok 'here' $CC -std=c99 $strict -I. tests/port/walk.c -o "$dir/walk" -lpthread -ldl
 ok 'here: walk' runs "$dir/walk"
 
 # told FILE: a replay's rows without times of this machine.
 told() { tr -d '\r' <"$1" | sed -E 's/"(ns|peak_metadata)[a-z_]*": [0-9.nul]+,? ?//g'; }
 trace=bench/traces/opt-1.3b-LRO.gmtrace.gz
 
+# implementations SYSTEM COMPILER: each header's once, for all programs of that system.
+implementations() {
+  for header in '' _bfc _offload; do
+    macros=GMLAKE$(echo "$header" | tr '[:lower:]' '[:upper:]')
+    # shellcheck disable=SC2086
+    ok "$1: gmlake$header.h" "$2" -std=c99 $strict -I. "-D${macros}_IMPLEMENTATION" \
+      "-D${macros}_BACKEND_MOCK" -x c -c "gmlake$header.h" -o "$dir/$1$header.o"
+  done
+}
+done='-I. -D_GNU_SOURCE -DGMLAKE_IMPLEMENTATION_DONE -DGMLAKE_BFC_IMPLEMENTATION_DONE'
+done="$done -DGMLAKE_OFFLOAD_IMPLEMENTATION_DONE"
+
 # ---- Windows ----
 
 windows=x86_64-w64-mingw32-gcc
 if command -v $windows >/dev/null; then
+  implementations Windows $windows
   # shellcheck disable=SC2086
-  ok 'Windows: walk' $windows -std=c99 $strict -I. tests/port/walk.c -o "$dir/walk.exe"
-  # Each implementation once, for all examples.
-  # shellcheck disable=SC2086
-  ok 'Windows: gmlake.h' $windows -std=c99 $strict -DGMLAKE_IMPLEMENTATION \
-    -DGMLAKE_BACKEND_MOCK -x c -c gmlake.h -o "$dir/lake.o"
-  # shellcheck disable=SC2086
-  ok 'Windows: gmlake_offload.h' $windows -std=c99 $strict -I. \
-    -DGMLAKE_OFFLOAD_IMPLEMENTATION -DGMLAKE_OFFLOAD_BACKEND_MOCK -x c -c gmlake_offload.h \
-    -o "$dir/offload.o"
+  ok 'Windows: walk' $windows -std=c99 $strict $done tests/port/walk.c "$dir"/Windows*.o \
+    -o "$dir/walk.exe"
   for example in hello kv_server stitching two_streams two_models weights running_out \
     custom_backend offload_quarter; do
     # shellcheck disable=SC2086
-    ok "Windows: $example" $windows -std=c99 $strict -I. -DGMLAKE_IMPLEMENTATION_DONE \
-      -DGMLAKE_OFFLOAD_IMPLEMENTATION_DONE "examples/$example.c" "$dir/lake.o" "$dir/offload.o" \
-      -o "$dir/$example.exe"
+    ok "Windows: $example" $windows -std=c99 $strict $done "examples/$example.c" \
+      "$dir"/Windows*.o -o "$dir/$example.exe"
   done
   sed -n '/^EXAMPLE$/,/^WHAT/s/^      //p' gmlake.h >"$dir/header.c"
   # shellcheck disable=SC2086
@@ -69,7 +74,7 @@ if command -v $windows >/dev/null && command -v wine >/dev/null; then
   ok 'wine: kv_server: says that there is no memory' prints 'the mock has no memory on this system'
   tr -d '\r' <"$dir/out" | sed 1d >"$dir/windows.kv"
   ok 'wine: kv_server: the figures are those of here' eval \
-    '"${CC:-cc}" -std=c99 $level -I. examples/kv_server.c -o "$dir/kv_server" -lpthread -ldl &&
+    '"$CC" -std=c99 $level -I. examples/kv_server.c -o "$dir/kv_server" -lpthread -ldl &&
     "$dir/kv_server" | cmp - "$dir/windows.kv"'
   wine "$dir/header.exe" >"$dir/out" 2>"$dir/err"
   ok "wine: the header's example is refused" [ $? = 1 ]
@@ -77,8 +82,9 @@ if command -v $windows >/dev/null && command -v wine >/dev/null; then
   ok 'wine: a mock with memory says that there is none' eval \
     'cat "$dir/out" "$dir/err" | grep -q GMLAKE_ERROR_UNSUPPORTED'
   if [ -f /usr/x86_64-w64-mingw32/lib/libz.a ]; then
-    ok 'Windows: replay' $windows -std=gnu99 $level -Wall -Wextra -Werror -I. -Itests/port/windows \
-      bench/replay.c -o "$dir/replay.exe" -l:libz.a -Wl,-Bstatic -lwinpthread
+    # shellcheck disable=SC2086
+    ok 'Windows: replay' $windows -std=gnu99 $level -Wall -Wextra -Werror $done \
+      -Itests/port/windows bench/replay.c "$dir"/Windows*.o -o "$dir/replay.exe" -l:libz.a -Wl,-Bstatic -lwinpthread
     wine "$dir/replay.exe" --json --once $trace >"$dir/out" 2>"$dir/err"
     told "$dir/out" >"$dir/windows.json"
     "$build/replay" --json --once $trace >"$dir/out" 2>"$dir/err"
@@ -95,12 +101,14 @@ fi
 
 arm=aarch64-linux-gnu-gcc
 if command -v $arm >/dev/null && command -v qemu-aarch64 >/dev/null; then
+  implementations aarch64 $arm
   # shellcheck disable=SC2086
-  ok 'aarch64: walk' $arm -std=c99 $strict -I. tests/port/walk.c -o "$dir/walk.arm" -static
+  ok 'aarch64: walk' $arm -std=c99 $strict $done tests/port/walk.c "$dir"/aarch64*.o \
+    -o "$dir/walk.arm" -static
   ok 'qemu: walk' runs qemu-aarch64 "$dir/walk.arm"
   # shellcheck disable=SC2086
-  ok 'aarch64: stitching' $arm -std=c99 $strict -I. examples/stitching.c -o "$dir/stitching" \
-    -static
+  ok 'aarch64: stitching' $arm -std=c99 $strict $done examples/stitching.c "$dir"/aarch64*.o \
+    -o "$dir/stitching" -static
   ok 'qemu: stitching, with memory mapped twice' eval \
     'qemu-aarch64 "$dir/stitching" >"$dir/out" 2>"$dir/err"'
   # With cmocka of that system (libcmocka-dev:arm64), which few machines have.

@@ -64,7 +64,8 @@ class Entry:
 def entries():
     with open(TABLE) as stream:
         rows = stream.read().split("\n\n", 1)[1]
-    return [Entry(*found) for found in re.findall(r"^(\w.*\n(?:    .*\n)*)((?: .*\n)+)", rows, re.M)]
+    form = re.compile(r"^(\w.*\n(?:    .*\n)*)((?: .*\n)+)", re.M)
+    return [Entry(*found) for found in form.findall(rows)]
 
 
 class Trial:

@@ -3,15 +3,7 @@
 # input. Its times mean nothing here.
 
 . tests/tools/shell.sh
-bench=$absolute_build/bench
-
-# run STATUS ARGUMENT...: runs the benchmark, succeeds if it exits so.
-run() {
-  expected=$1
-  shift
-  "$bench" --repeat 1 --ops 2000 "$@" >"$dir/out" 2>"$dir/err"
-  [ $? = "$expected" ]
-}
+program="$absolute_build/bench --repeat 1 --ops 2000"
 
 # holds TEXT N: the document, as one line, has the text so often.
 holds() { [ "$(tr -d '\n' <"$dir/json" | grep -oF -- "$1" | wc -l)" = "$2" ]; }
@@ -138,10 +130,8 @@ ok 'a peer: runs' run 0 --json "$dir/json" --peer "$dir/peer_other.x.so" random-
 ok 'a peer: its figures' holds '"allocator": "other", "error": "", "ns_per_op": ' 1
 ok 'a peer: no peak' [ "$(figure other reserved_bytes_peak)" = null ]
 ok 'a peer: a column' prints 'lake / other'
-ok 'a peer: once' run 0 --once other random-64 --peer "$dir/peer_other.x.so"
-ok 'a peer: once: says so' prints 'random-64, other: '
-ok 'observed: once' run 0 --observe --once lake random-64
-ok 'observed: once: says so' prints 'random-64, lake: '
+gives 'a peer: once' 'random-64, other: ' --once other random-64 --peer "$dir/peer_other.x.so"
+gives 'observed: once' 'random-64, lake: ' --observe --once lake random-64
 
 ok 'a peer that fails' peer out.so \
   "$opens $gives void *peer_alloc(void *self, size_t bytes, size_t stream) { return 0; }"
@@ -151,8 +141,8 @@ ok 'a peer that fails: null' [ "$(figure out ns_per_op)" = null ]
 ok 'a peer that is not opened' run 0 --peer "$dir/out.so" random-1024
 ok 'a peer that is not opened: reason' says 'out: cannot be opened: peer_open answers NULL'
 ok 'no peer' peer part.so "$opens $takes"
-ok 'no peer: refused' run 2 --peer "$dir/part.so" random-64
-ok 'no peer: reason' says 'part.so: it lacks a function of bench/peer.h'
+refused 'no peer: refused' 2 'part.so: it lacks a function of bench/peer.h' --peer "$dir/part.so" \
+  random-64
 ok 'no library' run 2 --peer "$dir/small.gmtrace" random-64
 ok 'too many peers' run 2 --peer "$dir/out.so" --peer "$dir/out.so" --peer "$dir/out.so" \
   --peer "$dir/out.so" random-64
@@ -162,8 +152,8 @@ ok 'too many peers: reason' says 'bench: --peer takes FILE, at most 3 times'
 for name in libmimalloc.so.2 libmimalloc.so.3 libmimalloc.so; do : >"$dir/$name"; done
 LD_LIBRARY_PATH=$dir
 export LD_LIBRARY_PATH
-ok 'no mimalloc' run 0 --json "$dir/json" --peer "$dir/peer_other.x.so" random-64 threads
-ok 'no mimalloc: says so' prints 'no libmimalloc.so.2 here: left out'
+gives 'no mimalloc' 'no libmimalloc.so.2 here: left out' --json "$dir/json" --peer \
+  "$dir/peer_other.x.so" random-64 threads
 ok 'no mimalloc: in nothing' holds 'mimalloc' 0
 ok 'no mimalloc: a peer' compare other ns_per_op_max '>' -99
 ok 'no mimalloc: threads' holds '"allocator": "malloc", "threads": ' 4
@@ -190,15 +180,13 @@ for arguments in '--json' '--repeat 0' '--repeat 100' '--repeat 1x' '--ops -1' '
 done
 printf 'gmtrace 1\na 1 1024 0 0\nx\n' >"$dir/bad.gmtrace"
 printf 'gmtrace 1\na 1 0 0 0\n' >"$dir/empty.gmtrace"
-ok 'bad trace' run 2 "$dir/bad.gmtrace"
-ok 'bad trace: where' says "$dir/bad.gmtrace:3: "
+fails 'bad trace' 2 "$dir/bad.gmtrace:3: " "$dir/bad.gmtrace"
 ok 'bad trace: once' run 2 --once lake "$dir/bad.gmtrace"
 ok 'empty trace' run 2 "$dir/empty.gmtrace" "$dir/small.gmtrace"
 ok 'empty trace: reason' says "$dir/empty.gmtrace: the trace allocates nothing"
 ok 'empty trace: the next one runs' prints 'small '
 printf 'gmtrace 1\na 1 1024 0 0\na 2 150323855360 0 0\n' >"$dir/large.gmtrace"
-ok 'too large' run 1 "$dir/large.gmtrace"
-ok 'too large: which operation' says 'large: lake: allocation 1 failed (150323855360 bytes)'
+fails 'too large' 1 'large: lake: allocation 1 failed (150323855360 bytes)' "$dir/large.gmtrace"
 ok 'too large: once' run 1 --once lake "$dir/large.gmtrace"
 ok 'unwritable document' run 1 --json "$dir/none/x" random-64
 

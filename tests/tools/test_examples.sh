@@ -8,16 +8,8 @@ example() {
   name=$1
   shift
   printf '%s\n' "$@" >"$dir/expected"
-  if "$build/examples/$name" >"$dir/out" 2>&1 &&
-    grep -xF -f "$dir/expected" "$dir/out" | cmp -s - "$dir/expected"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $name; expected:"
-    cat "$dir/expected"
-    echo 'printed:'
-    cat "$dir/out"
-  fi
+  ok "$name" eval '"$build/examples/$name" >"$dir/out" 2>&1 &&
+    grep -xF -f "$dir/expected" "$dir/out" | diff "$dir/expected" - >"$dir/err"'
 }
 
 example hello \
@@ -83,15 +75,9 @@ example record \
   "recorded 4 steps of 6 allocations; to replay them: build/replay $build/examples/record.gmtrace"
 
 # The lake serves the other steps from the largest one's memory and a chunk or two.
-if "$build/replay" --allocator lake "$build/examples/record.gmtrace" >"$dir/out" 2>&1 &&
-  grep -q '^record  *lake  *0\.21  *0\.22 ' "$dir/out" &&
-  [ "$(grep -cE '^(a|f|m) ' $build/examples/record.gmtrace)" = 52 ]; then
-  passed=$((passed + 1))
-else
-  failed=$((failed + 1))
-  echo 'FAILED: the recording of record:'
-  cat "$dir/out" "$build/examples/record.gmtrace"
-fi
+ok 'the recording of record' eval '"$build/replay" --allocator lake "$build/examples/record.gmtrace" \
+  >"$dir/out" 2>&1 && grep -q "^record  *lake  *0\.21  *0\.22 " "$dir/out" &&
+  [ "$(grep -cE "^(a|f|m) " $build/examples/record.gmtrace)" = 52 ]'
 
 back='  model b sleeps: 50 MiB given back'
 awake='  its graph says a; the lake holds 50 MiB, 50 MiB sleep'
@@ -131,13 +117,8 @@ zcat bench/traces/llama-1b-serve.gmtrace.gz | awk '
   $1 == "a" && $3 > 0 && $3 % 256512 == 0 && $3 / 256512 < tokens { rows = $3 / 256512; steps++ }
   END { flush() }' >"$dir/expected"
 sed -n '/batches\[\] = /,/};/p' examples/kv_server.c | grep -o '[0-9][0-9]*, [0-9]*, [0-9]*' >"$dir/out"
-if [ -s "$dir/out" ] && cmp -s "$dir/out" "$dir/expected"; then
-  passed=$((passed + 1))
-else
-  failed=$((failed + 1))
-  echo 'FAILED: the batches of kv_server.c are not those of the trace:'
-  diff "$dir/expected" "$dir/out"
-fi
+ok 'the batches of kv_server.c are those of the trace' eval \
+  '[ -s "$dir/out" ] && diff "$dir/expected" "$dir/out" >"$dir/err"'
 
 example offload_quarter \
   'in place     4144 MiB, 128.0 ms an iteration, of which   0.0 are waits' \
@@ -209,18 +190,10 @@ with_toolkit() {
   source=$1
   lines=$2
   shift 2
-  if nvcc -I. "$@" "$source" -o "$job" >"$job.out" 2>&1; then
-    "$job" >"$job.out" 2>&1
-    if grep -qE "^($lines|cudaSetDevice.0.)" "$job.out"; then
-      passed=$((passed + 1))
-    else
-      failed=$((failed + 1))
-      echo "FAILED: $source says:" && cat "$job.out"
-    fi
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $source does not compile:" && head -5 "$job.out"
-  fi
+  nvcc -I. "$@" "$source" -o "$job" >"$dir/out" 2>"$dir/err"
+  ok "$source: compiles" [ $? = 0 ]
+  "$job" >"$dir/out" 2>&1
+  ok "$source: says so" grep -qE "^($lines|cudaSetDevice.0.)" "$dir/out"
 }
 
 if command -v nvcc >/dev/null; then
@@ -230,26 +203,24 @@ if command -v nvcc >/dev/null; then
 fi
 
 for source in examples/*.c examples/*_*.cpp; do
-  name=$(basename "${source%.*}")
-  longest=70
-  if [ "$name" = kv_server ]; then longest=361; fi # a program, not one idea
-  if [ "$name" = offload_quarter ]; then longest=90; fi # makes a graph first
-  if [ "$name" = offload_optimizer ]; then longest=157; fi # for two devices
-  if [ "$name" = offload_session ]; then longest=120; fi # the same, with a kernel
-  if [ "$name" = two_models ]; then longest=170; fi # the same
-  if [ "$name" = weights ]; then longest=150; fi # the same
-  if [ "$name" = share ]; then longest=240; fi # the same, and two processes
-  if [ "$name" = three_servers ]; then longest=205; fi # the same
-  if [ "$name" = prewarm ]; then longest=80; fi # runs a program twice
-  if [ "$name" = record ]; then longest=110; fi # measures what recording costs, too
-  if [ "$name" = snapshot ]; then longest=175; fi # a server that has something to show
+  example=$(basename "${source%.*}")
+  case $example in
+  kv_server) longest=361 ;; # a program, not one idea
+  offload_quarter) longest=90 ;; # makes a graph first
+  offload_optimizer) longest=157 ;; # for two devices, as the next ones
+  offload_session) longest=120 ;; # and a kernel
+  two_models) longest=170 ;;
+  weights) longest=150 ;;
+  share) longest=240 ;; # and two processes
+  three_servers) longest=205 ;;
+  prewarm) longest=80 ;; # runs a program twice
+  record) longest=110 ;; # measures what recording costs, too
+  snapshot) longest=175 ;; # a server that has something to show
+  *) longest=70 ;;
+  esac
   lines=$(code_lines "$source")
-  if grep -q "^example $name " "$0" && [ "$lines" -gt 0 ] && [ "$lines" -lt "$longest" ]; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $source has no line here, or $longest lines of code or more: $lines"
-  fi
+  ok "$source has a line here, and less than $longest lines of code: $lines" eval \
+    'grep -q "^example $example " "$0" && [ "$lines" -gt 0 ] && [ "$lines" -lt "$longest" ]'
 done
 
 report

@@ -3,7 +3,6 @@
 # what its unpickler knows, and each byte that the lake holds once.
 
 . tests/tools/shell.sh
-"${MAKE:-make}" --no-print-directory "$build/examples/snapshot" >"$dir/out" 2>&1
 ok 'snapshots' "$build/examples/snapshot" "$dir/s"
 cat >"$dir/look.py" <<'END'
 import json, pickle, pickletools, sys

@@ -2,15 +2,7 @@
 # build/replay: what it prints for a trace worked out by hand, and how it answers bad input.
 
 . tests/tools/shell.sh
-replay=$build/replay
-
-# run STATUS ARGUMENT...: runs replay, succeeds if it exits so.
-run() {
-  expected=$1
-  shift
-  "$replay" "$@" >"$dir/out" 2>"$dir/err"
-  [ $? = "$expected" ]
-}
+program=$build/replay
 
 file_is() { [ "$(cat "$1")" = "$2" ]; }
 
@@ -20,17 +12,13 @@ bad() {
   path=$dir/bad.gmtrace
   # shellcheck disable=SC2059
   printf "$4" >"$path"
-  ok "$1: status" run 2 --json --allocator native "$path"
-  ok "$1: reason" says "$path:$2: $3"
-  ok "$1: silent" [ ! -s "$dir/out" ]
+  refused "$1" 2 "$path:$2: $3" --json --allocator native "$path"
 }
 
 . tests/tools/wrong_traces.sh
 
-ok 'no file: status' run 2 "$dir/none.gmtrace"
-ok 'no file: reason' says "$dir/none.gmtrace: No such file or directory"
-ok 'directory: status' run 2 "$dir"
-ok 'directory: reason' says "$dir: Is a directory"
+fails 'no file' 2 "$dir/none.gmtrace: No such file or directory" "$dir/none.gmtrace"
+fails 'directory' 2 "$dir: Is a directory" "$dir"
 
 {
   echo 'gmtrace 1'
@@ -38,12 +26,10 @@ ok 'directory: reason' says "$dir: Is a directory"
 } >"$dir/long.gmtrace"
 gzip -k "$dir/long.gmtrace"
 head -c 9000 "$dir/long.gmtrace.gz" >"$dir/cut.gmtrace.gz"
-ok 'truncated gzip: status' run 2 "$dir/cut.gmtrace.gz"
-ok 'truncated gzip: reason' says 'the compressed data is truncated'
+fails 'truncated gzip' 2 'the compressed data is truncated' "$dir/cut.gmtrace.gz"
 size=$(wc -c <"$dir/long.gmtrace.gz")
 head -c $((size - 4)) "$dir/long.gmtrace.gz" >"$dir/cut.gmtrace.gz"
-ok 'gzip without its end: status' run 2 "$dir/cut.gmtrace.gz"
-ok 'gzip without its end: reason' says 'the compressed data is truncated'
+fails 'gzip without its end' 2 'the compressed data is truncated' "$dir/cut.gmtrace.gz"
 {
   head -c 5000 "$dir/long.gmtrace.gz"
   printf 'not deflated'
@@ -77,8 +63,7 @@ ok 'native: all but time' prints '{"trace": "small", "allocator": "native", "eve
 '"stitch_reuses": 0, "stream_waits": 0, "ns_per_op": '
 ok 'native: the rest' prints '"peak_metadata_bytes": 0, "peak_live_count": 2, "chunk_count": 0, '\
 '"streams": 1, "stream_lag_us": 0, "cross_stream": "wait", "torch_reserved_bytes": 6291456}'
-ok 'gzipped' run 0 --json --allocator native "$dir/small.gmtrace.gz"
-ok 'gzipped: same name' prints '{"trace": "small", '
+gives 'gzipped' '{"trace": "small", ' --json --allocator native "$dir/small.gmtrace.gz"
 mkdir "$dir/windows"
 sed 's/$/\r/' "$dir/small.gmtrace" >"$dir/windows/small.gmtrace"
 sed 's/"ns_per_op.*metadata//' "$dir/out" >"$dir/native"
@@ -90,19 +75,18 @@ ok 'bfc: keeps its segments' prints '"driver_calls": 2, '
 ok 'lake' run 0 --json "$dir/small.gmtrace"
 ok 'lake: default' prints '"allocator": "lake", "events": 6, "peak_active_bytes": 3146240, '
 ok 'lake: one chunk of 16 MiB' prints '"peak_reserved_bytes": 16777216, '
-ok 'lake: chunk size' run 0 --json --chunk-mib 2 "$dir/small.gmtrace"
-ok 'lake: two chunks of 2 MiB' prints '"peak_reserved_bytes": 4194304, '
+gives 'lake: chunk size' '"peak_reserved_bytes": 4194304, ' --json --chunk-mib 2 \
+  "$dir/small.gmtrace"
 ok 'lake: costs' run 0 --json --costs replayed "$dir/small.gmtrace"
 ok 'lake: costs: one chunk created, mapped and set, one reservation' \
   prints '"driver_ms": 0.045, '
-ok 'lake: costs: busy' run 0 --json --costs busy "$dir/small.gmtrace"
-ok 'lake: costs: busy: the same calls' prints '"driver_ms": 0.081, '
+gives 'lake: costs: busy' '"driver_ms": 0.081, ' --json --costs busy "$dir/small.gmtrace"
 ok 'lake: limit' run 0 --json --chunk-mib 2 --limit-mib 4 "$dir/small.gmtrace"
 ok 'lake: limit too low' run 1 --json --chunk-mib 2 --limit-mib 2 "$dir/small.gmtrace"
 ok 'lake: profile' run 0 --json --chunk-mib 2 --save-profile "$dir/profile" "$dir/small.gmtrace"
 ok 'lake: profile: written' grep -q '^gmlake profile 2 peak 4194304$' "$dir/profile"
-ok 'lake: prewarmed' run 0 --json --chunk-mib 2 --profile "$dir/profile" "$dir/small.gmtrace"
-ok 'lake: prewarmed: the same memory' prints '"peak_reserved_bytes": 4194304, '
+gives 'lake: prewarmed' '"peak_reserved_bytes": 4194304, ' --json --chunk-mib 2 --profile \
+  "$dir/profile" "$dir/small.gmtrace"
 ok 'lake: no profile' run 1 --json --profile "$dir/small.gmtrace" "$dir/small.gmtrace"
 ok 'bfc: no profile' run 2 --allocator bfc --profile "$dir/profile" "$dir/small.gmtrace"
 ok 'table' run 0 "$dir/small.gmtrace"
@@ -324,8 +308,8 @@ done
 ok 'buffers: series' run 0 --allocator lake --series "$dir/series.csv" "$dir/buffers.gmtrace"
 ok 'buffers: series: live' [ "$(cut -d, -f3 "$dir/series.csv" | tr '\n' ' ')" = \
   'live_bytes 0 0 20971520 0 20971520 25165824 20971520 0 4194304 ' ]
-ok 'buffers: report' run 0 --report --once "$dir/buffers.gmtrace"
-ok 'buffers: report: what for' prints ', for the allocation of 4194304 bytes on stream 5.'
+gives 'buffers: report' ', for the allocation of 4194304 bytes on stream 5.' --report --once \
+  "$dir/buffers.gmtrace"
 
 # The report: its bytes add up, and its calls.
 adds_up() {
@@ -371,14 +355,12 @@ ok 'report: stands still: zero' grep -q '^        1 .* 0   0.00 ' "$dir/out"
 ok 'report: of all traces' run 0 --report --once "$dir/used.gmtrace" "$dir/turns.gmtrace"
 ok 'report: of all traces: both' [ "$(grep -c 'The lake holds most' "$dir/out")" = 2 ]
 ok 'report: nothing' sh -c "printf 'gmtrace 2\na 1 0 0 0\n' >'$dir/zero.gmtrace'"
-ok 'report: of nothing' run 0 --report --once "$dir/zero.gmtrace"
-ok 'report: of nothing: says so' prints 'The lake held nothing.'
+gives 'report: of nothing' 'The lake held nothing.' --report --once "$dir/zero.gmtrace"
 
 printf 'gmtrace 1\na 1 1024 0 0\na 2 150323855360 0 0\n' >"$dir/large.gmtrace"
 for allocator in native bfc lake; do
-  ok "$allocator: out of memory" run 1 --json --allocator $allocator "$dir/large.gmtrace"
-  ok "$allocator: which event" says "large: $allocator failed at event 1 (allocation of "
-  ok "$allocator: no object" [ ! -s "$dir/out" ]
+  refused "$allocator: out of memory" 1 "large: $allocator failed at event 1 (allocation of " \
+    --json --allocator $allocator "$dir/large.gmtrace"
 done
 ok 'goes on after a failure' run 2 --json "$dir/large.gmtrace" "$dir" "$dir/small.gmtrace"
 ok 'goes on: last trace' prints '{"trace": "small", '
@@ -420,8 +402,7 @@ ok 'iterations' file_is "$dir/iterations" "$(printf '%s\n' \
   'iteration requests from_2mib s1 s2 s3 s4 s5 stitches driver_calls driver_ms reserved_bytes' \
   '0 1 0 0 0 0 0 0 0 4 0.030 2097152' '1 4 4 0 0 0 4 0 0 17 0.171 14680064' \
   '2 1 1 0 0 1 0 0 1 5 0.082 14680064' '3 2 2 1 1 0 0 0 1 6 0.042 14680064' | tr ' ' '\t')"
-ok 'policy: limit' run 0 --json --policy paper "$dir/policy.gmtrace"
-ok 'policy: limit: below it nothing is stitched' prints '"stitches": 0, '
+gives 'policy: limit' '"stitches": 0, ' --json --policy paper "$dir/policy.gmtrace"
 ok 'policy: all rows' run 0 "$dir/policy.gmtrace"
 ok 'policy: a row of the paper' [ "$(grep -c '^policy *paper ' "$dir/out")" = 1 ]
 ok 'policy: and its mean' prints 'paper  1 traces of one stream: utilization mean '
@@ -485,9 +466,7 @@ ok 'decisions: none left over' decided 0 '"op": 13'
 refuses() {
   message=$1
   shift
-  ok "refused: $*" run 2 "$@" "$dir/policy.gmtrace"
-  ok "refused: $*: why" says "$message"
-  ok "refused: $*: silent" [ ! -s "$dir/out" ]
+  refused "refused: $*" 2 "$message" "$@" "$dir/policy.gmtrace"
 }
 refuses '--policy takes default, paper or the path of a file.so, not: torch' --policy torch
 refuses 'No such file' --policy "$dir/none.so"
@@ -526,10 +505,10 @@ refuses '--decisions works only with --allocator lake, not with: bfc' --allocato
 refuses '--report works only with --allocator lake, not with: bfc' --allocator bfc --report
 refuses '--report works only without --json' --json --report
 refuses '--decisions needs one trace' --decisions "$dir/x" "$dir/small.gmtrace"
-ok 'decisions that cannot be opened' run 1 --decisions "$dir/none/x" "$dir/policy.gmtrace"
-ok 'decisions that cannot be opened: why' says "$dir/none/x: No such file or directory"
-ok 'unwritable decisions' run 1 --decisions /dev/full "$dir/policy.gmtrace"
-ok 'unwritable decisions: why' says '/dev/full: cannot be written'
+fails 'decisions that cannot be opened' 1 "$dir/none/x: No such file or directory" --decisions \
+  "$dir/none/x" "$dir/policy.gmtrace"
+fails 'unwritable decisions' 1 '/dev/full: cannot be written' --decisions /dev/full \
+  "$dir/policy.gmtrace"
 ok 'decisions: a request that fails' run 1 --chunk-mib 2 --limit-mib 2 --decisions "$dir/told" \
   "$dir/policy.gmtrace"
 ok 'decisions: its lines' decisions_are_json '0 1'

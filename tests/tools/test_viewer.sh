@@ -50,7 +50,6 @@ printf 'gmtrace 2\n# label: 1 x\na 1 5 0 0\n# of: 2 0 0\n' >"$dir/bad.gmtrace"
 ok 'labels: an unknown one' page 2 --html "$dir/x.html" "$dir/bad.gmtrace"
 ok 'labels: an unknown one: reason' says ":4: the label's number is too large"
 
-"${MAKE:-make}" --no-print-directory "$build/examples/snapshot" >"$dir/out" 2>&1
 ok 'snapshots' "$build/examples/snapshot" "$out/snapshot"
 ok 'a large snapshot' "$build/examples/snapshot" "$out/large" 130000
 sed '/id="data">/q' bench/viewer.html | sed '$s/id="data">.*/id="data">/' >"$out/large.html"
