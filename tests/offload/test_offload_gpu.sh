@@ -98,7 +98,7 @@ done
 ok 'two GPUs: parts' run 0 --json --iterations 1 --settle 0 --divide 16 transformer:2:2:512:1024
 ok 'two GPUs: parts: right bytes' [ "$(row none state) $(row turnip state)" = 'ok ok' ]
 unset FAKE_CUDA_DEVICES
-refused 'too few GPUs' 1 'product:2:2:1536: it takes 2 GPUs' product:2:2:1536
+fails 'too few GPUs' 1 'product:2:2:1536: it takes 2 GPUs' product:2:2:1536
 
 ok 'still' run 0 --json --divide 16 --iterations 2 --settle 0 "$dir/train.gmgraph"
 still=$(row none mock_ms)
@@ -120,7 +120,7 @@ ok 'an operator too short: says so' awk -v part="$(row tensile+ looked_at)" \
 gives 'a table' 'train                tensile+ ' --divide 16 --iterations 1 --settle 0 --part .9 \
   "$dir/train.gmgraph"
 
-refused 'no file' 1 "$dir/none.gmgraph: No such file or directory" --divide 16 "$dir/none.gmgraph"
+fails 'no file' 1 "$dir/none.gmgraph: No such file or directory" --divide 16 "$dir/none.gmgraph"
 for arguments in '--iterations' '--iterations 0' '--part 2' '--budget-gib 0' '--divide x' \
   '--jitter 1'; do
   # shellcheck disable=SC2086
@@ -136,7 +136,7 @@ plant() {
   ok "$1: planted" [ "$(diff gmlake_offload.h "$dir/gmlake_offload.h" | grep -c '^>')" = 1 ]
   ok "$1: built" "${CC:-cc}" -std=gnu99 -w -I"$dir" -I. -Itests/cuda_stub bench/offload/gpu.c \
     -o "$dir/offload_gpu" -lz -lpthread -ldl
-  offload=$dir/offload_gpu
+  program="env LD_LIBRARY_PATH=$build/fake $dir/offload_gpu"
   for FAKE_CUDA_SEED in 2 3 4 5 6 7; do
     export FAKE_CUDA_SEED
     run 1 --divide 16 --iterations 1 --settle 1 "${3:-$dir/train.gmgraph}" && break
