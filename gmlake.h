@@ -306,9 +306,9 @@ ERRORS
   live blocks, their contents and the statistics are what they were. GMLAKE_ERROR_DEVICE_LOST and
   _SHUTTING_DOWN are final: every later call that serves or changes memory answers them at once,
   questions still work, gmlake_destroy cleans up. What the driver refuses to undo is quarantined:
-  given up, and counted in stats.quarantined_bytes. To find errors in your program: the logger
-  lists at gmlake_destroy what was never freed; GMLAKE_GUARD finds accesses behind an end;
-  GMLAKE_FILL, on the mock, makes reads of freed memory visible.
+  given up, counted in stats.quarantined_bytes, and offered to the driver again by gmlake_trim. To
+  find errors in your program: the logger lists at gmlake_destroy what was never freed; GMLAKE_GUARD
+  finds accesses behind an end; GMLAKE_FILL, on the mock, makes reads of freed memory visible.
 
 FIRST STEP
   The first step of a program creates the memory that later steps reuse, at 28 us a chunk. Where a
@@ -1261,7 +1261,8 @@ GMLAKE_DEF gmlake_result gmlake_reserve(gmlake *lake, gmlake_pool *pool, size_t 
 
 /* Returns free chunks whose work is complete, also those of buffers, to the driver until the lake
    holds at most keep_bytes. Never waits. What a capture used stays with its pool. What was exported
-   and freed is returned however much is to be kept: nothing here can use it again.
+   and freed is returned however much is to be kept: nothing here can use it again. So is, if the
+   driver takes it now, what it refused to take before.
    *out_released_bytes (may be NULL) is written in any case. Also gives host memory back, if most of
    the records of blocks and chunks are empty. */
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *lake, size_t keep_bytes, size_t *out_released_bytes);
@@ -1326,13 +1327,15 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
    gmlk_chunk    By slot: the handle, and how many windows and pages map it (map_count). Only who
                  holds driver_lock changes it. What the driver refuses to take back is quarantined:
                  it is counted, offered again, and serves nobody.
-   gmlk_window   A range of addresses of its own that maps pieces of the arena side by side: what
-                 stitching makes (the paper's sBlock). LIVE: its blocks are PIECEs and point to it.
-                 IDLE: it keeps its mappings and has the tag of its last use, so that a request of
-                 the same size has it again without a driver call; its pieces may meanwhile be used
-                 at home or in other windows. It is unmapped when space is short or chunks go, and
-                 only once its tag is complete: until then work may still use its addresses.
-   gmlk_page     The same of one chunk, in a gmlake_buffer.
+   gmlk_alias    A mapping of chunks beside their homes: a window, or one page of a gmlake_buffer.
+                 LIVE: a user has it. IDLE: still mapped, with the tag of its last use, so that it
+                 may serve again without a driver call. QUARANTINED: the driver refused to unmap it.
+                 It is unmapped only once its tag is complete: until then work may still use its
+                 addresses. The chunks' map_counts are how many aliases map them.
+   gmlk_window   An alias over pieces of the arena that lie apart: what stitching makes (the paper's
+                 sBlock). LIVE: its blocks are PIECEs and point to it. IDLE: its pieces may be used
+                 at home or in other windows meanwhile; a request of the same size takes it when
+                 they are free again.
    gmlk_request  One call while it is served: who asks, where, for how much; what the steps tried
                  so far have found out. It stands on the caller's stack.
    plan          The pieces for a window, in arena->pieces: RESERVED before the driver is called,
@@ -1364,12 +1367,13 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
      >>chunks >>arena >>windows chunks and their handles; how blocks tile them; stitched blocks
      >>forward >>lake           what CORE calls of REST; the lake and its two locks
      >>request >>planner        a request while it is served; what a window is to be made of
-     >>stitch >>alloc >>free    making windows; serving a request; freeing a block
+     >>alias >>stitch           mapping and unmapping beside home; making windows
+     >>alloc >>free             serving a request; freeing a block
    REST: several streams, pressure, features, backends
      >>errors >>capacity        errors and messages; how tables and arenas grow, shrink and end
      >>observe >>addresses      what the observer is told; addresses, asked for when needed
      >>streams >>pending        numbers and fences of streams; frees that wait
-     >>fences >>pages           when the lake records events, asks and waits; mappings of buffers
+     >>fences >>pages           when the lake records events, asks and waits; pages of buffers
      >>grow >>small             creating and returning chunks; memory set aside for small blocks
      >>research >>slow >>find   policies; the slow path; what lies at an address
      >>copies >>lend            contents kept on the host; graphs' memory that others use meanwhile
@@ -2666,8 +2670,8 @@ static int gmlk_may_await(const gmlk_streams *streams, gmlk_requester requester,
 /* ---- >>chunks -------------------------------------------------------------------------------
    gmlk_chunks: the chunks of one arena, by slot. A slot is the place of a chunk in the arena. Owns
    the handles of the chunks, the number of their mappings, the quarantine and the marks. What the
-   driver refuses to unmap or to release is quarantined: its slot stays taken, and its handle is
-   offered to the driver again when the arena is closed.
+   driver refuses to unmap or to release is quarantined: its slot stays taken, and gmlk_chunks_offer
+   and who closes the arena offer it to the driver again.
    The holder of `driver_lock` reads and changes all of this, also while state_lock is released;
    nobody else does.
 
@@ -2792,12 +2796,6 @@ static void gmlk_chunk_release(gmlk_chunks *all, gmlk_batch *batch, uint32_t slo
   memset(chunk, 0, sizeof(*chunk));
 }
 
-/* The same for a mapping of a buffer. */
-static void gmlk_chunk_page(gmlk_chunks *all, uint32_t slot, int by) {
-  all->items[slot].map_count += (uint32_t)by;
-  all->items[slot].page_count += (uint32_t)by;
-}
-
 /* An empty list that stands in this memory. */
 static gmlk_slots gmlk_slots_in(void *memory) {
   gmlk_slots list;
@@ -2885,7 +2883,6 @@ typedef struct gmlk_windows {  /* see >>windows */
   uint64_t number;     /* of the newest window */
   uint32_t grains_min; /* of the smallest window ever; no search for less is needed */
   gmlk_window *idle_first, *idle_last; /* list of the idle windows as they became idle */
-  gmlk_window *quarantine;             /* list of the windows that could not be unmapped */
   size_t bytes;                        /* mapped by all windows */
 } gmlk_windows;
 
@@ -3526,20 +3523,38 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
 
 #define GMLK_WINDOW_TRIES 32u /* a search looks at the pieces of so many windows of the size */
 
+enum { /* gmlk_alias.state */
+       GMLK_ALIAS_EMPTY = 0,
+       GMLK_ALIAS_LIVE,       /* a user has it: a live or pending window, a committed page */
+       GMLK_ALIAS_IDLE,       /* still mapped; its tag is that of the last use through it */
+       GMLK_ALIAS_QUARANTINED /* mapped, perhaps in part or without access: the driver refused to
+                                 unmap it */
+};
+
+typedef struct gmlk_alias { /* a mapping beside the chunks' homes: a window, or a buffer's page */
+  struct gmlk_alias *next;  /* list of who holds `driver_lock` */
+  uint64_t address;         /* of the first byte that the user gets, in its first chunk */
+  uint64_t epoch;           /* [idle, quarantined] with stream: its tag */
+  uint32_t slot;            /* [page] of its chunk; [empty, while it is committed] the one to map */
+  uint32_t chunk_count;     /* one mapping for each chunk under it; 1 for a page */
+  uint32_t mapped;          /* so many of these are mapped now; written with state_lock released */
+  uint16_t stream;
+  uint8_t state; /* GMLK_ALIAS_EMPTY... */
+  uint8_t is_window;
+} gmlk_alias;
+
 struct gmlk_window {
-  gmlk_block self;    /* [live] the block that the index finds; [idle] its stream and epoch are the
-                       tag of the last use */
-  uint64_t address;   /* of the first byte that the user gets */
+  gmlk_block self; /* [live] the block that the index finds */
+  gmlk_alias alias;
   gmlk_block *va;     /* the slots of address space that it is mapped in */
   gmlk_piece *pieces; /* piece_count of them; they follow this record in the same allocation */
-  uint32_t piece_count, chunk_count; /* chunk_count: one mapping for each chunk under it */
-  int is_known;                      /* a capture had it, so a graph knows its addresses */
-  uint64_t number;                   /* the arena's windows are numbered from 1 as they are made */
+  uint32_t piece_count;
+  int is_known;             /* a capture had it, so a graph knows its addresses */
+  uint64_t number;          /* the arena's windows are numbered from 1 as they are made */
   uint64_t key;             /* [idle] in `open` its gmlk_open_key, in `blocked` GMLK_BLOCKED + a
                                serial */
   gmlk_window *less, *more; /* [idle] children in its tree */
   gmlk_window *idle_prev, *idle_next; /* [idle] in the list as they became idle */
-  gmlk_window *next;                  /* [to be unmapped or freed, in quarantine] in that list */
 };
 
 #define GMLK_BLOCKED ((uint64_t)1 << 48) /* more than any gmlk_open_key */
@@ -3595,12 +3610,6 @@ static void gmlk_va_give(gmlk_space *space, gmlk_records *records, gmlk_block *b
   }
   b->state = GMLK_FREE;
   gmlk_bins_insert(space->holes, b, b->grains);
-}
-
-/* Puts a window into a list by `next`. */
-static void gmlk_window_push(gmlk_window **list, gmlk_window *w) {
-  w->next = *list;
-  *list = w;
 }
 
 /* Whether a window stands before this place in a tree. */
@@ -3664,6 +3673,11 @@ static gmlk_window *gmlk_window_of(gmlk_window *w, uint64_t key, uint64_t number
   return w && w->key == key ? w : NULL;
 }
 
+static void gmlk_alias_tag(gmlk_alias *x, unsigned stream, uint64_t epoch) {
+  x->stream = (uint16_t)stream;
+  x->epoch = epoch;
+}
+
 /* An idle window waits for the block in its way; pre: the block is owned. */
 static void gmlk_window_block(gmlk_windows *windows, gmlk_window *w, gmlk_block *b) {
   gmlk_window_leave(windows, w);
@@ -3676,14 +3690,15 @@ static void gmlk_windows_unblock(gmlk_windows *windows, const gmlk_block *b) {
   gmlk_window *w;
   while ((w = gmlk_window_of(windows->blocked, GMLK_BLOCKED + b->u.serial, 0)) != NULL) {
     gmlk_window_leave(windows, w);
-    gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, w->self.stream));
+    gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, w->alias.stream));
   }
 }
 
 /* Makes a window idle. Its tag is that of its last use. */
 static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned stream,
                                  uint64_t epoch) {
-  gmlk_set_tag(&w->self, stream, epoch);
+  gmlk_alias_tag(&w->alias, stream, epoch);
+  w->alias.state = GMLK_ALIAS_IDLE;
   gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, stream));
   w->self.state = GMLK_IDLE;
   w->idle_next = NULL;
@@ -3697,6 +3712,7 @@ static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned
 
 static void gmlk_window_unset_idle(gmlk_windows *windows, gmlk_window *w) {
   gmlk_window_leave(windows, w);
+  w->alias.state = GMLK_ALIAS_LIVE;
   if (w->idle_prev)
     w->idle_prev->idle_next = w->idle_next;
   else
@@ -3811,14 +3827,7 @@ static gmlk_window *gmlk_window_find(gmlk_arena *a, const gmlk_streams *streams,
 
 /* The address of a live block. pre: it is no piece of a window. */
 static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
-  return b->as.live.window ? b->as.live.window->address : gmlk_home(a, b->at);
-}
-
-/* Quarantines a window: so many of its chunks cannot be unmapped, so its addresses stay in use. */
-static void gmlk_window_quarantine(gmlk_windows *windows, gmlk_window *w, uint32_t chunks) {
-  w->va->slack = chunks;
-  w->self.state = GMLK_UNBACKED;
-  gmlk_window_push(&windows->quarantine, w);
+  return b->as.live.window ? b->as.live.window->alias.address : gmlk_home(a, b->at);
 }
 
 /* Where addresses in use begin. */
@@ -3834,6 +3843,9 @@ static const gmlk_piece *gmlk_pieces_of(const gmlk_block *b, gmlk_piece *whole, 
   *out_count = w ? w->piece_count : 1;
   return w ? w->pieces : whole;
 }
+
+/* The window that a range of address space in use belongs to. */
+static gmlk_window *gmlk_va_window(const gmlk_block *va) { return (gmlk_window *)va->u.owner; }
 
 /* ---- >>forward ---------------------------------------------------------------------------------
    What the rest of CORE calls of REST, declared here so that a reader comes to allocations and
@@ -4306,8 +4318,8 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
   *out_epoch = GMLK_ENDLESS;
 }
 
-/* Makes a taken block, or a window's record, the user's. `state` is GMLK_S1 to GMLK_S3; after growth
-   it is GMLK_S4. */
+/* Makes a taken block, or a window's record, the user's. `state` is GMLK_S1 to GMLK_S3; after
+   growth it is GMLK_S4. */
 static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
   b->state = GMLK_LIVE;
   b->stream = (uint16_t)r->stream;
@@ -4588,9 +4600,301 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_req
   return !plan->shortfall;
 }
 
+/* ---- >>alias -----------------------------------------------------------------------------------
+   Maps and unmaps what maps chunks beside their homes: windows, and the pages of buffers. What
+   both have in common is a gmlk_alias. Owns the counts of mappings of chunks, the order in which an
+   arena's aliases are walked, and what is counted of windows.
+   pre: the caller holds `driver_lock`.
+   Costs: one map for each chunk, one set_access for each row of neighbours, one unmap for each
+   alias. A walk is O(windows + pages). Can fail: the driver. */
+
+struct gmlake_buffer {
+  gmlake *lake; /* NULL: destroyed */
+  gmlk_arena *arena;
+  gmlk_block *va; /* its address space; slack is its chunks without the guard */
+  gmlk_alias *pages;
+  uint32_t page_count;     /* records in pages; more are allocated as it grows */
+  uint32_t count;          /* [B1] */
+  size_t bytes, max_bytes; /* its end, and how far that may move */
+  uint64_t user_data;
+  const char *label;
+  gmlake_buffer *next; /* in arena->buffers */
+  int is_busy;         /* the holder of `driver_lock` commits, with state_lock released at times */
+};
+
+typedef struct gmlk_walk { /* over the aliases of an arena */
+  const gmlk_arena *arena;
+  const gmlk_block *va;        /* addresses of the next window, or behind */
+  const gmlake_buffer *buffer; /* then i is the next of its pages */
+  uint32_t i;
+} gmlk_walk;
+
+static gmlk_walk gmlk_walk_of(const gmlk_arena *a) {
+  gmlk_walk walk;
+  walk.arena = a;
+  walk.va = a->window_space.head.next;
+  walk.buffer = a->buffers;
+  walk.i = 0;
+  return walk;
+}
+
+/* The next alias that is mapped, or is to be when its arena wakes; NULL: there is none. Windows
+   come first, in the order of their addresses. An arena that was never opened has none. */
+static gmlk_alias *gmlk_walk_next(gmlk_walk *walk) {
+  gmlk_alias *x;
+  while (walk->va && walk->va != &walk->arena->window_space.tail) {
+    x = walk->va->state == GMLK_LIVE ? &gmlk_va_window(walk->va)->alias : NULL;
+    walk->va = walk->va->next;
+    if (x && x->state) return x;
+  }
+  for (; walk->buffer; walk->buffer = walk->buffer->next, walk->i = 0)
+    while (walk->i < walk->buffer->page_count) {
+      x = &walk->buffer->pages[walk->i++];
+      if (x->state) return x;
+    }
+  return NULL;
+}
+
+/* The window that this alias is. */
+static gmlk_window *gmlk_window_at(gmlk_alias *x) {
+  return (gmlk_window *)(void *)((char *)x - offsetof(gmlk_window, alias));
+}
+
+/* The i-th row of neighbouring chunks that an alias maps: how many; 0: there are no more. */
+static uint32_t gmlk_alias_row(const gmlk_arena *a, const gmlk_alias *x, uint32_t i,
+                               uint32_t *out_slot) {
+  const gmlk_window *w;
+  *out_slot = x->slot;
+  if (!x->is_window) return i == 0;
+  w = gmlk_window_at((gmlk_alias *)(uintptr_t)x);
+  if (i == w->piece_count) return 0;
+  *out_slot = gmlk_piece_slot(a, &w->pieces[i]);
+  return gmlk_piece_chunks(a, &w->pieces[i]);
+}
+
+static size_t gmlk_alias_bytes(const gmlk_arena *a, const gmlk_alias *x) {
+  return x->chunk_count * a->chunk_bytes;
+}
+
+/* Whether the last use through an alias is known to be complete. */
+static int gmlk_alias_is_done(const gmlake *l, const gmlk_alias *x) {
+  return gmlk_tag_done(&l->streams, x->stream, x->epoch);
+}
+
+static void gmlk_alias_push(gmlk_alias **list, gmlk_alias *x) {
+  x->next = *list;
+  *list = x;
+}
+
+/* Adds `by`, 1 or -1, to the counts of mappings of an alias's chunks [W6] [B3]. */
+static void gmlk_alias_count(gmlk_arena *a, const gmlk_alias *x, int by) {
+  uint32_t i, slot, left;
+  for (i = 0; (left = gmlk_alias_row(a, x, i, &slot)) != 0; i++)
+    for (; left--; slot++) {
+      a->chunks.items[slot].map_count += (uint32_t)by;
+      if (!x->is_window) a->chunks.items[slot].page_count += (uint32_t)by;
+    }
+}
+
+/* For trim: clears the marks of an alias's chunks, or tells whether one has a mark. */
+static int gmlk_alias_marks(gmlk_arena *a, const gmlk_alias *x, int clear) {
+  uint32_t i, slot, left;
+  for (i = 0; (left = gmlk_alias_row(a, x, i, &slot)) != 0; i++)
+    for (; left--; slot++) {
+      if (clear) a->chunks.items[slot].is_marked = 0;
+      if (gmlk_chunk_at(&a->chunks, slot)->is_marked) return 1;
+    }
+  return 0;
+}
+
+/* The bytes of an arena's aliases that are quarantined. */
+static size_t gmlk_aliases_quarantined(const gmlk_arena *a) {
+  gmlk_walk walk = gmlk_walk_of(a);
+  const gmlk_alias *x;
+  size_t bytes = 0;
+  while ((x = gmlk_walk_next(&walk)) != NULL)
+    if (x->state == GMLK_ALIAS_QUARANTINED) bytes += gmlk_alias_bytes(a, x);
+  return bytes;
+}
+
+/* ---- the driver's part ---- */
+
+/* Where an alias's first chunk is mapped. */
+static uint64_t gmlk_alias_address(const gmlk_arena *a, const gmlk_alias *x) {
+  return x->address & ~((uint64_t)a->chunk_bytes - 1);
+}
+
+/* Unmaps what is mapped of an alias. */
+static gmlake_result gmlk_alias_unmap(gmlk_batch *batch, const gmlk_arena *a, gmlk_alias *x) {
+  gmlake_result result = GMLAKE_OK;
+  if (x->mapped)
+    result = GMLK_CALL(batch, unmap, gmlk_alias_address(a, x), x->mapped * a->chunk_bytes);
+  if (!result) x->mapped = 0;
+  return result;
+}
+
+/* Maps the chunks of an alias. */
+static gmlake_result gmlk_alias_map(gmlk_batch *batch, const gmlk_arena *a, gmlk_alias *x) {
+  const uint64_t address = gmlk_alias_address(a, x);
+  gmlake_result result = GMLAKE_OK;
+  uint32_t i, slot, left;
+  for (i = 0; !result && (left = gmlk_alias_row(a, x, i, &slot)) != 0; i++)
+    for (; left-- && !result; slot++) {
+      result = GMLK_CALL(batch, map, address + x->mapped * (uint64_t)a->chunk_bytes, a->chunk_bytes,
+                         gmlk_chunk_at(&a->chunks, slot)->handle);
+      x->mapped += !result;
+    }
+  return result;
+}
+
+/* Maps the aliases of a list, which stand in the order of their addresses. On an error unmaps them;
+   those of which something is then mapped the driver refused to unmap. */
+static gmlake_result gmlk_aliases_map(gmlk_batch *batch, const gmlk_arena *a, gmlk_alias *list) {
+  gmlake_result result = batch->is_relaxed ? GMLAKE_OK : batch->result;
+  gmlk_alias *x, *first = list;
+  uint64_t end;
+  for (x = list; x && !result; x = x->next) result = gmlk_alias_map(batch, a, x);
+  for (x = list; x && !result; x = x->next) { /* one call for each row of neighbours */
+    end = gmlk_alias_address(a, x) + gmlk_alias_bytes(a, x);
+    if (x->next && gmlk_alias_address(a, x->next) == end) continue;
+    result = gmlk_batch_set_access(batch, gmlk_alias_address(a, first),
+                                   (size_t)(end - gmlk_alias_address(a, first)));
+    first = x->next;
+  }
+  for (x = list; x && result; x = x->next) (void)gmlk_alias_unmap(batch, a, x);
+  return result;
+}
+
+/* ---- writing down what it did ---- */
+
+/* Counts a window that is mapped, by 1, or one that is to be unmapped, by -1. */
+static void gmlk_window_add(gmlake *l, gmlk_arena *a, const gmlk_window *w, int by) {
+  const size_t bytes = gmlk_alias_bytes(a, &w->alias) * (size_t)by;
+  a->windows.count += (size_t)by;
+  a->windows.bytes += bytes;
+  l->stats.window_count += (uint64_t)(int64_t)by;
+  l->stats.stitched_bytes += bytes;
+  gmlk_peak(&l->stats.stitched_bytes_peak, l->stats.stitched_bytes);
+}
+
+/* Frees an unmapped window's record and address space. */
+static void gmlk_window_discard(gmlake *l, gmlk_arena *a, gmlk_window *w) {
+  gmlk_va_give(&a->window_space, &l->records, w->va);
+  gmlk_host_free(&l->host, w, gmlk_window_record_bytes(w->piece_count));
+}
+
+/* Quarantines an alias: its addresses stay in use. */
+static void gmlk_alias_quarantine(gmlake *l, const gmlk_arena *a, gmlk_alias *x) {
+  l->stats.quarantined_bytes += gmlk_alias_bytes(a, x);
+  x->state = GMLK_ALIAS_QUARANTINED;
+  if (x->is_window) (&gmlk_window_at(x)->self)->state = GMLK_UNBACKED;
+}
+
+/* Writes down a mapping that was made. A page is idle then, and a window neither live nor idle.
+   is_left: it should not be there, and is quarantined. */
+static void gmlk_alias_enter(gmlake *l, gmlk_arena *a, gmlk_alias *x, int is_left) {
+  gmlk_alias_tag(x, GMLK_CLEAN, 0);
+  gmlk_alias_count(a, x, 1);
+  x->state = x->is_window ? GMLK_ALIAS_LIVE : GMLK_ALIAS_IDLE;
+  if (is_left) gmlk_alias_quarantine(l, a, x);
+}
+
+/* Maps the aliases of a list, state_lock released meanwhile, and writes down what is mapped then.
+   */
+static gmlake_result gmlk_aliases_make(gmlake *l, gmlk_arena *a, gmlk_alias *list,
+                                       uint64_t *out_ns) {
+  gmlk_batch batch;
+  gmlk_alias *x;
+  (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
+  (void)gmlk_aliases_map(&batch, a, list);
+  (void)gmlk_batch_end(l, &batch);
+  for (x = list; x; x = x->next)
+    if (x->mapped) gmlk_alias_enter(l, a, x, batch.result != GMLAKE_OK);
+  *out_ns = batch.ns;
+  return batch.result;
+}
+
+/* Writes down that an alias is mapped no more. A window is freed, and why it goes is told, if it
+   was ever told that it came. */
+static void gmlk_alias_end(gmlake *l, gmlk_arena *a, gmlk_alias *x, uint64_t driver_ns,
+                           const char *reason) {
+  gmlk_window *w;
+  if (x->state == GMLK_ALIAS_QUARANTINED) l->stats.quarantined_bytes -= gmlk_alias_bytes(a, x);
+  gmlk_alias_count(a, x, -1);
+  x->state = GMLK_ALIAS_EMPTY;
+  if (!x->is_window) return;
+  w = gmlk_window_at(x);
+  if (w->number) {
+    l->stats.stitch_evict_count++;
+    gmlk_tell(l, NULL, GMLAKE_STEP_EVICT, x->address, gmlk_to_bytes(w->self.grains), driver_ns,
+              reason);
+  }
+  gmlk_window_discard(l, a, w);
+}
+
+/* Puts an alias that is not live into the list of those to be unmapped. Nobody else finds it. */
+static void gmlk_alias_give_up(gmlake *l, gmlk_arena *a, gmlk_alias *x, gmlk_alias **dying) {
+  if (x->is_window && x->state == GMLK_ALIAS_IDLE) {
+    gmlk_window_unset_idle(&a->windows, gmlk_window_at(x));
+    gmlk_window_add(l, a, gmlk_window_at(x), -1);
+  }
+  gmlk_alias_push(dying, x);
+}
+
+/* Unmaps the aliases of a list, state_lock released meanwhile. A window that cannot be unmapped is
+   quarantined, a page stays as it is. If the stretch of driver calls cannot begin, all do. */
+static gmlake_result gmlk_aliases_unmap(gmlake *l, gmlk_arena *a, gmlk_alias *dying) {
+  gmlk_batch batch;
+  gmlk_alias *x, *next;
+  uint64_t count = 0;
+  if (!dying) return GMLAKE_OK;
+  (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
+  for (x = dying; x; x = x->next, count++)
+    if (batch.is_relaxed) (void)gmlk_alias_unmap(&batch, a, x);
+  (void)gmlk_batch_end(l, &batch);
+  for (x = dying; x; x = next) {
+    next = x->next;
+    if (!x->mapped) {
+      gmlk_alias_end(l, a, x, batch.ns / count, "the lake dropped an idle window");
+    } else if (x->state == GMLK_ALIAS_LIVE && batch.is_relaxed) {
+      gmlk_alias_quarantine(l, a, x);
+    } else if (x->state == GMLK_ALIAS_LIVE) {
+      gmlk_window_add(l, a, gmlk_window_at(x), 1);
+      gmlk_window_set_idle(&a->windows, gmlk_window_at(x), x->stream, x->epoch);
+    }
+  }
+  return batch.result;
+}
+
+/* Unmaps one. */
+static gmlake_result gmlk_alias_unmap_one(gmlake *l, gmlk_arena *a, gmlk_alias *x) {
+  x->next = NULL;
+  return gmlk_aliases_unmap(l, a, x);
+}
+
+typedef enum gmlk_which {
+  GMLK_WHICH_ANY,
+  GMLK_WHICH_MARKED,   /* those of chunks with a mark */
+  GMLK_WHICH_UNMAPPED, /* those that are not mapped, in an arena that sleeps */
+  GMLK_WHICH_QUARANTINED
+} gmlk_which;
+
+/* Gives up an arena's aliases that are not live, but those that captures know. */
+static gmlk_alias *gmlk_aliases_idle(gmlake *l, gmlk_arena *a, gmlk_which which) {
+  gmlk_walk walk = gmlk_walk_of(a);
+  gmlk_alias *x, *list = NULL;
+  while ((x = gmlk_walk_next(&walk)) != NULL)
+    if (x->state != GMLK_ALIAS_LIVE && x->stream != GMLK_GRAPH_OWNED &&
+        (which != GMLK_WHICH_MARKED || gmlk_alias_marks(a, x, 0)) &&
+        (which != GMLK_WHICH_UNMAPPED || !x->mapped) &&
+        (which != GMLK_WHICH_QUARANTINED || x->state == GMLK_ALIAS_QUARANTINED))
+      gmlk_alias_give_up(l, a, x, &list);
+  return list;
+}
+
 /* ---- >>stitch ----------------------------------------------------------------------------------
    Makes, reuses and drops windows. Idle windows are dropped by gmlk_evict here (the limit of
-   stitched bytes, want of memory), with the chunks under them by gmlk_trim_kill and
+   stitched bytes, want of memory), with the chunks under them by gmlk_trim_batch and
    gmlk_return_block in >>grow, for a policy by gmlk_evict_asked in >>research, and in arenas that
    sleep or close by >>sleep and >>pools. Each operation plans with state_lock held, marks its
    pieces reserved, releases state_lock, calls the driver, takes state_lock again and commits. An
@@ -4619,7 +4923,7 @@ static gmlk_block *gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_requester r
   r->is_reuse = 1;
   l->stats.stitch_reuse_count++;
   if (!r->reason) r->reason = "an idle window has exactly the size";
-  gmlk_tell(l, r, GMLAKE_STEP_REUSE, w->address, gmlk_to_bytes(w->self.grains), 0, r->reason);
+  gmlk_tell(l, r, GMLAKE_STEP_REUSE, w->alias.address, gmlk_to_bytes(w->self.grains), 0, r->reason);
   return gmlk_grant(l, r, gmlk_window_own(a, w), state);
 }
 
@@ -4647,97 +4951,21 @@ static gmlk_block *gmlk_reuse(gmlake *l, gmlk_request *r, gmlk_requester request
   return w ? gmlk_window_take(l, r, requester, w, GMLK_S1) : NULL;
 }
 
-/* Counts a window that is mapped, by 1, or one that is to be unmapped, by -1. */
-static void gmlk_window_add(gmlake *l, gmlk_arena *a, const gmlk_window *w, int by) {
-  size_t bytes = w->chunk_count * a->chunk_bytes * (size_t)by;
-  a->windows.count += (size_t)by;
-  a->windows.bytes += bytes;
-  l->stats.window_count += (uint64_t)(int64_t)by;
-  l->stats.stitched_bytes += bytes;
-  gmlk_peak(&l->stats.stitched_bytes_peak, l->stats.stitched_bytes);
-}
-
-/* Frees an unmapped window's record and address space. */
-static void gmlk_window_discard(gmlake *l, gmlk_arena *a, gmlk_window *w) {
-  gmlk_va_give(&a->window_space, &l->records, w->va);
-  gmlk_host_free(&l->host, w, gmlk_window_record_bytes(w->piece_count));
-}
-
-/* The same, for a window that was idle until now; tells why it goes. */
-static void gmlk_window_drop(gmlake *l, gmlk_arena *a, gmlk_window *w, uint64_t driver_ns,
-                             const char *reason) {
-  l->stats.stitch_evict_count++;
-  gmlk_tell(l, NULL, GMLAKE_STEP_EVICT, w->address, gmlk_to_bytes(w->self.grains), driver_ns,
-            reason);
-  gmlk_window_discard(l, a, w);
-}
-
-/* Adds `by`, 1 or -1, to the map counts of the chunks under a window. */
-static void gmlk_window_count(gmlk_arena *a, const gmlk_window *w, int by) {
-  uint32_t i, slot;
-  for (i = 0; i < w->piece_count; i++) {
-    uint32_t first = gmlk_piece_slot(a, &w->pieces[i]);
-    for (slot = first; slot < first + gmlk_piece_chunks(a, &w->pieces[i]); slot++)
-      a->chunks.items[slot].map_count += (uint32_t)by;
-  }
-}
-
-/* Takes an idle window out of all lists, into the list of those to be unmapped. */
-static void gmlk_window_kill(gmlake *l, gmlk_arena *a, gmlk_window *w, gmlk_window **dying) {
-  gmlk_window_unset_idle(&a->windows, w);
-  gmlk_window_add(l, a, w, -1);
-  gmlk_window_push(dying, w);
-}
-
-/* Unmaps the windows of a list and frees them, state_lock released meanwhile. Those that cannot be
-   unmapped are quarantined. If the stretch of driver calls cannot begin, all are idle again. */
-static gmlake_result gmlk_windows_unmap(gmlake *l, gmlk_arena *a, gmlk_window *dying) {
-  gmlk_batch batch;
-  gmlk_window *w;
-  uint64_t count = 0;
-  if (!dying) return GMLAKE_OK;
-  for (w = dying; w; w = w->next) count++;
-  GMLAKE_ASSERT(count);
-  (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
-  for (w = dying; w && batch.is_relaxed; w = w->next) {
-    uint64_t at = gmlk_va_address(a, &a->window_space, w->va);
-    if (!GMLK_CALL(&batch, unmap, at, w->chunk_count * a->chunk_bytes))
-      w->va->state = GMLK_UNBACKED;
-  }
-  (void)gmlk_batch_end(l, &batch);
-  while (dying) {
-    w = dying;
-    dying = w->next;
-    if (!batch.is_relaxed) {
-      gmlk_window_add(l, a, w, 1);
-      gmlk_window_set_idle(&a->windows, w, w->self.stream, w->self.u.epoch);
-      continue;
-    }
-    if (w->va->state != GMLK_UNBACKED) {
-      l->stats.quarantined_bytes += w->chunk_count * a->chunk_bytes;
-      gmlk_window_quarantine(&a->windows, w, w->chunk_count);
-      continue;
-    }
-    gmlk_window_count(a, w, -1);
-    gmlk_window_drop(l, a, w, batch.ns / count, "the lake dropped an idle window");
-  }
-  return batch.result;
-}
-
 /* StitchFree, and for want of memory: drops the windows that are idle longest and whose work
    is complete, until `bytes` of mappings or `left` windows are dropped. Never waits. */
 static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t left) {
-  gmlk_window *w = a->sleep < GMLK_ASLEEP ? a->windows.idle_first : NULL, *dying = NULL;
+  gmlk_window *w = a->sleep < GMLK_ASLEEP ? a->windows.idle_first : NULL;
+  gmlk_alias *dying = NULL;
   while (w && left && bytes) {
     gmlk_window *next = w->idle_next;
-    if (gmlk_tag_done(&l->streams, w->self.stream, w->self.u.epoch)) {
-      gmlk_window_kill(l, a, w, &dying);
-      bytes -= gmlk_min(bytes, w->chunk_count * a->chunk_bytes);
+    if (gmlk_alias_is_done(l, &w->alias)) {
+      gmlk_alias_give_up(l, a, &w->alias, &dying);
+      bytes -= gmlk_min(bytes, gmlk_alias_bytes(a, &w->alias));
       left--;
     }
     w = next;
   }
-  return gmlk_windows_unmap(l, a, dying);
+  return gmlk_aliases_unmap(l, a, dying);
 }
 
 /* If more is stitched than desc.stitched_bytes_max, drops windows until three quarters of it are
@@ -4751,29 +4979,6 @@ static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
   for (i = 0; i < l->arena_count && l->stats.stitched_bytes > low; i++)
     if (l->arenas[i])
       (void)gmlk_evict(l, l->arenas[i], l->stats.stitched_bytes - low, GMLK_AT_ONCE_MIN);
-}
-
-/* Maps the chunks under a window; on an error unmaps what it mapped. *out_quarantined: the number
-   of chunks that are still mapped because that failed too. */
-static gmlake_result gmlk_window_map(gmlk_batch *batch, const gmlk_arena *a, const gmlk_window *w,
-                                     uint32_t *out_quarantined) {
-  uint64_t at = gmlk_va_address(a, &a->window_space, w->va);
-  size_t mapped = 0;
-  uint32_t i, slot;
-  gmlake_result result = GMLAKE_OK;
-  for (i = 0; i < w->piece_count && !result; i++) {
-    uint32_t first = gmlk_piece_slot(a, &w->pieces[i]);
-    const uint32_t end = first + gmlk_piece_chunks(a, &w->pieces[i]);
-    for (slot = first; slot < end && !result; slot++) {
-      result = GMLK_CALL(batch, map, at + mapped, a->chunk_bytes,
-                         gmlk_chunk_at(&a->chunks, slot)->handle);
-      if (!result) mapped += a->chunk_bytes;
-    }
-  }
-  if (!result) result = gmlk_batch_set_access(batch, at, mapped);
-  if (result && mapped && GMLK_CALL(batch, unmap, at, mapped))
-    *out_quarantined = (uint32_t)(mapped / a->chunk_bytes);
-  return result;
 }
 
 /* Makes the record of a planned window and takes address space for it. NULL: *out_result is the
@@ -4791,47 +4996,37 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_
   w->pieces = (gmlk_piece *)(void *)(w + 1);
   memcpy(w->pieces, a->pieces, plan->piece_count * sizeof(gmlk_piece));
   w->piece_count = plan->piece_count;
-  w->chunk_count = plan->chunk_count;
+  w->alias.chunk_count = plan->chunk_count;
+  w->alias.is_window = 1;
   for (i = 0; i < w->piece_count; i++) grains += w->pieces[i].grains; /* [W3] */
   gmlk_block_init(&w->self, a->number, 0, grains, GMLK_RESERVED);
   w->va = gmlk_va_take(&a->window_space, &l->records, plan->chunk_count,
                        (l->desc.flags & GMLAKE_GUARD) != 0, w);
   if (w->va) {
-    w->address = gmlk_va_address(a, &a->window_space, w->va) +
-                 gmlk_to_bytes(w->pieces[0].at - gmlk_slot_at(a, gmlk_piece_slot(a, w->pieces)));
+    w->alias.address =
+        gmlk_va_address(a, &a->window_space, w->va) +
+        gmlk_to_bytes(w->pieces[0].at - gmlk_slot_at(a, gmlk_piece_slot(a, w->pieces)));
     return w;
   }
   gmlk_host_free(&l->host, w, bytes);
   return NULL;
 }
 
-/* Gives up a window that could not be mapped. */
-static void gmlk_window_abandon(gmlake *l, gmlk_arena *a, gmlk_window *w,
-                                uint32_t quarantined_chunks) {
-  if (!quarantined_chunks) {
-    gmlk_window_discard(l, a, w);
-    return;
-  }
-  gmlk_window_count(a, w, 1);
-  l->stats.quarantined_bytes += w->chunk_count * a->chunk_bytes;
-  gmlk_window_quarantine(&a->windows, w, quarantined_chunks);
-}
-
 /* Maps a new window, state_lock released meanwhile, and counts it in. Then it is neither live nor
-   idle: that is for the caller. *out_quarantined: see gmlk_window_map. */
-static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w,
-                                      uint32_t *out_quarantined) {
+   idle: that is for the caller. An error unreserves its pieces, if is_reserved, and gives it up:
+   what the driver refused to unmap again stays. */
+static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, int is_reserved) {
   const uint32_t grains = w->self.grains;
-  gmlk_batch batch;
-  if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED))
-    (void)gmlk_window_map(&batch, a, w, out_quarantined);
-  if (gmlk_batch_end(l, &batch)) return batch.result;
+  uint64_t ns;
+  const gmlake_result result = gmlk_aliases_make(l, a, &w->alias, &ns);
+  if (result && is_reserved) gmlk_pieces_unreserve(a, w->pieces, w->piece_count);
+  if (result && !w->alias.mapped) gmlk_window_discard(l, a, w);
+  if (result) return result;
   gmlk_window_add(l, a, w, 1);
-  gmlk_window_count(a, w, 1);
   if (!a->windows.number || grains < a->windows.grains_min) a->windows.grains_min = grains;
   w->number = ++a->windows.number;
   l->stats.stitch_count++;
-  gmlk_tell(l, NULL, GMLAKE_STEP_STITCH, w->address, gmlk_to_bytes(grains), batch.ns,
+  gmlk_tell(l, NULL, GMLAKE_STEP_STITCH, w->alias.address, gmlk_to_bytes(grains), ns,
             "the lake mapped free pieces side by side");
   return GMLAKE_OK;
 }
@@ -4845,7 +5040,6 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_requester requ
   gmlk_arena *a = r->arena;
   gmlake_result result;
   gmlk_window *w = gmlk_window_new(l, a, plan, &result);
-  uint32_t quarantined_chunks = 0;
   if (!w) {
     r->lacks_window_space = !result;
     return result;
@@ -4855,12 +5049,8 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_requester requ
     gmlk_window_discard(l, a, w);
     return result;
   }
-  result = gmlk_window_make(l, a, w, &quarantined_chunks);
-  if (result) {
-    gmlk_pieces_unreserve(a, w->pieces, w->piece_count);
-    gmlk_window_abandon(l, a, w, quarantined_chunks);
-    return result;
-  }
+  result = gmlk_window_make(l, a, w, 1);
+  if (result) return result;
   w->is_known = r->is_capture;
   *out_block = gmlk_grant(l, r, gmlk_window_own(a, w), GMLK_S3);
   l->stitches_in_row += l->stitches_in_row < GMLK_STITCHES_IN_ROW && !r->has_grown;
@@ -5345,6 +5535,15 @@ static gmlk_block *gmlk_tiling_extend(gmlk_records *records, gmlk_block *tail, u
   return b;
 }
 
+/* Enters the last extent, whose slots begin behind [0, limit) and an edge. pre: two records are
+   reserved. */
+static void gmlk_space_extend(gmlk_space *space, gmlk_records *records, uint32_t limit) {
+  const uint32_t slots = space->area.limit - limit - (limit != 0);
+  if (limit) (void)gmlk_tiling_extend(records, &space->tail, 0, 1, GMLK_EDGE);
+  gmlk_bins_insert(space->holes, gmlk_tiling_extend(records, &space->tail, 0, slots, GMLK_FREE),
+                   slots);
+}
+
 /* Takes the last block of a tiling away. */
 static void gmlk_tiling_shrink(gmlk_records *records, gmlk_block *tail) {
   gmlk_block *b = tail->prev;
@@ -5565,59 +5764,12 @@ static gmlk_block *gmlk_user_block(gmlk_block *b) {
   return b->state == GMLK_PIECE ? &b->as.live.window->self : b;
 }
 
-/* For trim: clears the marks of the chunks under a window, or tells whether one has a mark. */
-static int gmlk_window_marks(gmlk_arena *a, const gmlk_window *w, int clear) {
-  uint32_t i, slot;
-  for (i = 0; i < w->piece_count; i++) {
-    uint32_t first = gmlk_piece_slot(a, &w->pieces[i]);
-    for (slot = first; slot < first + gmlk_piece_chunks(a, &w->pieces[i]); slot++) {
-      if (clear) a->chunks.items[slot].is_marked = 0;
-      if (gmlk_chunk_at(&a->chunks, slot)->is_marked) return 1;
-    }
-  }
-  return 0;
-}
-
-/* The window that a range of address space in use belongs to. */
-static gmlk_window *gmlk_va_window(const gmlk_block *va) { return (gmlk_window *)va->u.owner; }
-
-/* Says whether a window is mapped (not in a sleeping arena), and how many chunks it maps then. */
-static void gmlk_va_set(gmlk_block *va, int is_mapped, uint32_t chunks) {
-  va->state = (uint8_t)(is_mapped ? GMLK_LIVE : GMLK_UNBACKED);
-  va->slack = chunks;
-}
-
-/* Takes a window out of quarantine; NULL: there is none. */
-static gmlk_window *gmlk_window_unquarantine(gmlk_windows *windows) {
-  gmlk_window *w = windows->quarantine;
-  if (w) windows->quarantine = w->next;
-  return w;
-}
-
-/* Enters the last extent, whose slots begin behind [0, limit) and an edge. pre: two records are
-   reserved. */
-static void gmlk_space_extend(gmlk_space *space, gmlk_records *records, uint32_t limit) {
-  const uint32_t slots = space->area.limit - limit - (limit != 0);
-  if (limit) (void)gmlk_tiling_extend(records, &space->tail, 0, 1, GMLK_EDGE);
-  gmlk_bins_insert(space->holes, gmlk_tiling_extend(records, &space->tail, 0, slots, GMLK_FREE),
-                   slots);
-}
-
 /* Frees the records of an arena's windows. */
 static void gmlk_windows_destroy(gmlk_arena *a) {
-  gmlk_windows *windows = &a->windows;
-  gmlk_window *list = windows->quarantine, *w, *next; /* next: of either list */
-  gmlk_block *b;
-  for (b = a->head.next; b && b != &a->tail; b = b->next) /* at its first piece: once a window */
-    if (b->state == GMLK_PIECE && b->as.live.window->pieces[0].block == b)
-      gmlk_window_push(&list, b->as.live.window);
-  for (w = windows->idle_first; w; w = next) {
-    next = w->idle_next;
-    gmlk_window_push(&list, w);
-  }
-  for (w = list; w; w = next) {
-    next = w->next;
-    gmlk_host_free(a->host, w, gmlk_window_record_bytes(w->piece_count));
+  const gmlk_block *va = a->window_space.head.next;
+  for (; va && va != &a->window_space.tail; va = va->next) {
+    gmlk_window *w = va->state == GMLK_LIVE ? gmlk_va_window(va) : NULL;
+    if (w) gmlk_host_free(a->host, w, gmlk_window_record_bytes(w->piece_count));
   }
 }
 
@@ -6478,19 +6630,18 @@ static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
 /* Gives an idle window another tag, and its place among the others [W5]. */
 static void gmlk_window_set_tag(gmlk_windows *windows, gmlk_window *w, unsigned stream,
                                 uint64_t epoch) {
-  const int is_open = w->key < GMLK_BLOCKED && w->self.stream != stream;
+  const int is_open = w->key < GMLK_BLOCKED && w->alias.stream != stream;
   if (is_open) gmlk_window_leave(windows, w);
-  gmlk_set_tag(&w->self, stream, epoch);
+  gmlk_alias_tag(&w->alias, stream, epoch);
   if (is_open) gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, stream));
 }
 
-/* Makes clean the idle windows whose tags are complete; streams NULL: all tags but captures'. */
+/* Makes clean the idle windows whose tags are complete. */
 static void gmlk_windows_sweep(gmlk_windows *windows, const gmlk_streams *streams) {
   gmlk_window *w;
   for (w = windows->idle_first; w; w = w->idle_next)
-    if (streams ? gmlk_tag_done(streams, w->self.stream, w->self.u.epoch)
-                : w->self.stream != GMLK_GRAPH_OWNED)
-      gmlk_window_set_tag(windows, w, GMLK_CLEAN, w->self.u.epoch);
+    if (gmlk_tag_done(streams, w->alias.stream, w->alias.epoch))
+      gmlk_window_set_tag(windows, w, GMLK_CLEAN, w->alias.epoch);
 }
 
 /* Gives all free blocks and idle windows that have one tag another one, when a capture begins or
@@ -6502,7 +6653,7 @@ static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to);
   for (w = a->windows.idle_first; w; w = w->idle_next)
-    if (w->self.stream == from) gmlk_window_set_tag(&a->windows, w, to, w->self.u.epoch);
+    if (w->alias.stream == from) gmlk_window_set_tag(&a->windows, w, to, w->alias.epoch);
 }
 
 /* Closes a stream's open epoch with an event, at the end of a free. An error is left in the lake's
@@ -6985,7 +7136,7 @@ static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester
    these addresses; it is committed or not. The chunks belong to the blocks' arena if they are as
    large as its own, and else to a bare one, of which no chunk has a home address. Either's tiling
    and tags say who owns a chunk and what may still use it, as for blocks; buffers map it where they
-   need it. Owns the buffers' records, their pages and their mappings.
+   need it. Owns the buffers' records and their pages.
    pre: the caller holds `driver_lock`, except for what needs no driver call on a buffer that is not
    busy.
 
@@ -6998,50 +7149,16 @@ static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester
    [B4] A destroyed buffer has count 0 and its end at 0. It stays in the arena's list until all its
         pages are empty.
    [B5] A buffer's address space has room for max_bytes; its pages lie there in order.
-   A page is without access after a growth that failed if the driver refused to unmap it again; it
-   is unmapped before it is used again.
-   Costs: one map for each chunk newly mapped and one set_access for each row of them, one unmap for
-   each mapping removed, else O(chunks). Can fail: host memory, the driver. */
-
-enum { /* gmlk_page.state */
-       GMLK_PAGE_EMPTY = 0,
-       GMLK_PAGE_MAPPED,    /* still, and not committed */
-       GMLK_PAGE_NO_ACCESS, /* mapped, perhaps without access; counts as quarantined */
-       GMLK_PAGE_COMMITTED
-};
-
-typedef struct gmlk_page gmlk_page;
-struct gmlk_page {
-  gmlk_page *next; /* scratch of who holds `driver_lock`: list of pages to unmap */
-  uint64_t address;
-  uint64_t epoch; /* [mapped, no access] with stream: the tag of the mapping's last use */
-  uint32_t slot;  /* of its chunk; [empty, while it is committed] of the one to map */
-  uint16_t stream;
-  uint8_t state;
-  uint8_t mark; /* scratch of who holds `driver_lock`: the driver has done what was asked. [asleep]
-                      it is not mapped, whatever its state */
-};
-
-struct gmlake_buffer {
-  gmlake *lake; /* NULL: destroyed */
-  gmlk_arena *arena;
-  gmlk_block *va; /* its address space; slack is its chunks without the guard */
-  gmlk_page *pages;
-  uint32_t page_count;     /* records in pages; more are allocated as it grows */
-  uint32_t count;          /* [B1] */
-  size_t bytes, max_bytes; /* its end, and how far that may move */
-  uint64_t user_data;
-  const char *label;
-  gmlake_buffer *next; /* in arena->buffers */
-  int is_busy;         /* the holder of `driver_lock` commits, with state_lock released at times */
-};
+   A page is quarantined after a growth that failed if the driver refused to unmap it again; it is
+   unmapped before it is used again.
+   Costs: those of >>alias, else O(chunks). Can fail: host memory, the driver. */
 
 static uint64_t gmlk_buffer_address(const gmlake_buffer *b) {
   return gmlk_va_address(b->arena, &b->arena->buffer_space, b->va);
 }
 
 /* The block that holds the first grain of a page's chunk: all of it while it is committed. */
-static gmlk_block *gmlk_page_block(const gmlk_arena *a, const gmlk_page *page) {
+static gmlk_block *gmlk_page_block(const gmlk_arena *a, const gmlk_alias *page) {
   return gmlk_locate(a, gmlk_slot_at(a, page->slot));
 }
 
@@ -7057,17 +7174,6 @@ static int gmlk_is_in_place(const gmlk_arena *a, uint32_t slot) {
   return gmlk_chunk_at(&a->chunks, slot)->page_count != 0;
 }
 
-/* Sets the tag of the last use through a page. */
-static void gmlk_page_tag(gmlk_page *page, unsigned stream, uint64_t epoch) {
-  page->stream = (uint16_t)stream;
-  page->epoch = epoch;
-}
-
-/* Whether the last use through a page is known to be complete. */
-static int gmlk_page_is_done(const gmlake *l, const gmlk_page *page) {
-  return gmlk_tag_done(&l->streams, page->stream, page->epoch);
-}
-
 /* The number of chunks, and of pages, for so many bytes of a buffer. */
 static uint32_t gmlk_buffer_count(const gmlake_buffer *b, size_t bytes) {
   size_t chunk = b->arena->chunk_bytes;
@@ -7075,7 +7181,7 @@ static uint32_t gmlk_buffer_count(const gmlake_buffer *b, size_t bytes) {
 }
 
 static int gmlk_is_committed(const gmlake_buffer *b, uint32_t i) {
-  return i < b->page_count && b->pages[i].state == GMLK_PAGE_COMMITTED;
+  return i < b->page_count && b->pages[i].state == GMLK_ALIAS_LIVE;
 }
 
 /* How many pages of [from, to) are committed. */
@@ -7092,107 +7198,14 @@ static size_t gmlk_buffer_asked(const gmlake_buffer *b) {
   return b->count * chunk - slack;
 }
 
-/* Writes down that a page is not mapped any more. */
-static void gmlk_page_clear(gmlake *l, gmlk_arena *a, gmlk_page *page) {
-  if (page->state == GMLK_PAGE_NO_ACCESS) l->stats.quarantined_bytes -= a->chunk_bytes;
-  gmlk_chunk_page(&a->chunks, page->slot, -1);
-  page->state = GMLK_PAGE_EMPTY;
-  page->mark = 0;
-}
-
-/* Unmaps a list of pages that are not committed, state_lock released meanwhile. A page that cannot
-   be unmapped stays as it is. */
-static gmlake_result gmlk_pages_unmap(gmlake *l, gmlk_arena *a, gmlk_page *list) {
-  gmlk_batch batch;
-  gmlk_page *page;
-  if (!list) return GMLAKE_OK;
-  (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
-  for (page = list; page; page = page->next)
-    page->mark = batch.is_relaxed && !GMLK_CALL(&batch, unmap, page->address, a->chunk_bytes);
-  (void)gmlk_batch_end(l, &batch);
-  for (page = list; page; page = page->next)
-    if (page->mark) gmlk_page_clear(l, a, page);
-  return batch.result;
-}
-
-/* For trim: clears the marks of chunks that cannot be returned, since a use through a page that
-   maps them is not complete, and the requester may not wait for it. */
-static void gmlk_pages_spare(const gmlake *l, gmlk_arena *a, gmlk_requester requester) {
-  const gmlake_buffer *b;
-  uint32_t i;
-  for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->page_count; i++) {
-      const gmlk_page *page = &b->pages[i];
-      if (page->state && !gmlk_is_committed(b, i) &&
-          !gmlk_may_await(&l->streams, requester, page->stream, page->epoch))
-        a->chunks.items[page->slot].is_marked = 0;
-    }
-}
-
-/* Lists the pages that are mapped but not committed; with only_marked, those of marked chunks. */
-static gmlk_page *gmlk_pages_idle(gmlk_arena *a, int only_marked) {
-  gmlk_page *list = NULL;
-  gmlake_buffer *b;
-  uint32_t i;
-  for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->page_count; i++) {
-      if (!b->pages[i].state || gmlk_is_committed(b, i)) continue;
-      if (only_marked && !gmlk_chunk_at(&a->chunks, b->pages[i].slot)->is_marked) continue;
-      b->pages[i].next = list;
-      list = &b->pages[i];
-    }
-  return list;
-}
-
-/* Unmaps one page. */
-static gmlake_result gmlk_page_unmap(gmlake *l, gmlk_arena *a, gmlk_page *page) {
-  page->next = NULL;
-  return gmlk_pages_unmap(l, a, page);
-}
-
-/* Maps the empty pages of [from, to) to the chunks in their slots; on an error unmaps them again.
-   Then mark tells which pages are mapped that were empty. */
-static gmlake_result gmlk_pages_calls(gmlk_batch *batch, gmlake_buffer *b, uint32_t from,
-                                      uint32_t to) {
-  gmlk_arena *a = b->arena;
-  gmlk_page *pages = b->pages;
-  gmlake_result result = batch->result;
-  uint32_t i, first;
-  for (i = from; i < to && !result; i++) {
-    if (pages[i].state) continue;
-    result = GMLK_CALL(batch, map, pages[i].address, a->chunk_bytes,
-                       gmlk_chunk_at(&a->chunks, pages[i].slot)->handle);
-    pages[i].mark = !result;
-  }
-  for (i = first = from; i < to && !result; i++) { /* one call for each row of neighbours */
-    if (!pages[i].mark) first = i + 1;
-    if (!pages[i].mark || (i + 1 < to && pages[i + 1].mark)) continue;
-    result = gmlk_batch_set_access(batch, pages[first].address, (i + 1 - first) * a->chunk_bytes);
-  }
-  for (i = to; result && i-- > from;)
-    if (pages[i].mark && !GMLK_CALL(batch, unmap, pages[i].address, a->chunk_bytes))
-      pages[i].mark = 0;
-  return result;
-}
-
-/* The same, with state_lock released meanwhile, and writes down what is mapped now. */
+/* Maps the empty pages of [from, to) to the chunks in their slots, state_lock released meanwhile.
+   On an error unmaps them again. */
 static gmlake_result gmlk_pages_map(gmlake *l, gmlake_buffer *b, uint32_t from, uint32_t to) {
-  gmlk_arena *a = b->arena;
-  gmlk_batch batch;
-  uint32_t i;
-  (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
-  (void)gmlk_pages_calls(&batch, b, from, to);
-  (void)gmlk_batch_end(l, &batch);
-  for (i = from; i < to; i++) {
-    gmlk_page *page = &b->pages[i];
-    if (!page->mark) continue;
-    page->mark = 0;
-    page->state = batch.result ? GMLK_PAGE_NO_ACCESS : GMLK_PAGE_MAPPED;
-    gmlk_page_tag(page, GMLK_CLEAN, 0);
-    gmlk_chunk_page(&a->chunks, page->slot, 1);
-    if (batch.result) l->stats.quarantined_bytes += a->chunk_bytes;
-  }
-  return batch.result;
+  gmlk_alias *list = NULL;
+  uint64_t ns;
+  while (to-- > from)
+    if (!b->pages[to].state) gmlk_alias_push(&list, &b->pages[to]);
+  return gmlk_aliases_make(l, b->arena, list, &ns);
 }
 
 /* Makes records for the pages of [0, count), and for as many again; 0: no host memory. */
@@ -7201,11 +7214,13 @@ static int gmlk_pages_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
   size_t capacity = i;
   if (count <= i) return 1;
   most = most - i < i ? most : 2 * i;
-  if (!gmlk_host_resize(&l->host, &b->pages, &capacity, gmlk_max(most, count), sizeof(gmlk_page)))
+  if (!gmlk_host_resize(&l->host, &b->pages, &capacity, gmlk_max(most, count), sizeof(gmlk_alias)))
     return 0;
   b->page_count = (uint32_t)capacity;
-  for (; i < b->page_count; i++)
+  for (; i < b->page_count; i++) {
     b->pages[i].address = gmlk_buffer_address(b) + (uint64_t)i * b->arena->chunk_bytes;
+    b->pages[i].chunk_count = 1;
+  }
   return 1;
 }
 
@@ -7216,19 +7231,18 @@ static void gmlk_buffer_remove(gmlake *l, gmlake_buffer *b) {
   *link = b->next;
   b->arena->void_count--;
   gmlk_va_give(&b->arena->buffer_space, &l->records, b->va);
-  gmlk_host_free(&l->host, b->pages, b->page_count * sizeof(gmlk_page));
+  gmlk_host_free(&l->host, b->pages, b->page_count * sizeof(gmlk_alias));
   gmlk_host_free(&l->host, b, sizeof(gmlake_buffer));
 }
 
 /* Lists the pages that a destroyed buffer still maps; 0: one of them may not be unmapped yet. */
-static int gmlk_buffer_remains(const gmlake *l, gmlake_buffer *b, gmlk_page **out_list) {
+static int gmlk_buffer_remains(const gmlake *l, gmlake_buffer *b, gmlk_alias **out_list) {
   uint32_t i;
   *out_list = NULL;
   for (i = 0; i < b->page_count; i++) {
     if (!b->pages[i].state) continue;
-    if (!gmlk_page_is_done(l, &b->pages[i])) return 0;
-    b->pages[i].next = *out_list;
-    *out_list = &b->pages[i];
+    if (!gmlk_alias_is_done(l, &b->pages[i])) return 0;
+    gmlk_alias_push(out_list, &b->pages[i]);
   }
   return 1;
 }
@@ -7239,11 +7253,11 @@ static gmlake_result gmlk_buffers_reap(gmlake *l, gmlk_arena *a, size_t limit) {
   gmlake_buffer *b = a->sleep < GMLK_ASLEEP ? a->buffers : NULL, *next;
   gmlake_result result = GMLAKE_OK;
   for (; b && limit && !result; b = next) {
-    gmlk_page *list;
+    gmlk_alias *list;
     next = b->next;
     if (b->lake || !gmlk_buffer_remains(l, b, &list)) continue;
     limit -= list != NULL;
-    result = gmlk_pages_unmap(l, a, list);
+    result = gmlk_aliases_unmap(l, a, list);
     if (!result) gmlk_buffer_remove(l, b);
   }
   return result;
@@ -7253,7 +7267,7 @@ static gmlake_result gmlk_buffers_reap(gmlake *l, gmlk_arena *a, size_t limit) {
    process may use it, which an extra record tells. */
 static void gmlk_page_set(const gmlake *l, gmlake_buffer *b, uint32_t i, int is_committed) {
   size_t chunk = b->arena->chunk_bytes;
-  b->pages[i].state = is_committed ? GMLK_PAGE_COMMITTED : GMLK_PAGE_MAPPED;
+  b->pages[i].state = is_committed ? GMLK_ALIAS_LIVE : GMLK_ALIAS_IDLE;
   b->count += is_committed ? 1u : (uint32_t)-1;
   if ((l->desc.flags & GMLAKE_FILL) && b->arena->sleep < GMLK_ASLEEP &&
       !gmlk_page_block(b->arena, &b->pages[i])->as.live.extra)
@@ -7280,43 +7294,19 @@ static void gmlk_page_commit(gmlk_arena *a, gmlk_block *block) {
 
 /* Reserves the chunk that a page maps; NULL: the page maps none, or the stream may not have it.
    pre: two records reserved. */
-static gmlk_block *gmlk_page_reserve(const gmlake *l, gmlk_arena *a, const gmlk_page *page,
+static gmlk_block *gmlk_page_reserve(const gmlake *l, gmlk_arena *a, const gmlk_alias *page,
                                      unsigned stream) {
-  if (page->state != GMLK_PAGE_MAPPED ||
+  if (page->state != GMLK_ALIAS_IDLE ||
       !gmlk_slot_suits(l, a, page->slot, gmlk_requester_of(stream, GMLAKE_NO_WAIT)))
     return NULL;
   return gmlk_reserve_range(a, gmlk_page_block(a, page), gmlk_slot_at(a, page->slot),
                             gmlk_chunk_grains(a));
 }
 
-/* How many pages of an arena are mapped without access. */
-static size_t gmlk_pages_without_access(const gmlk_arena *a) {
-  const gmlake_buffer *b;
-  size_t count = 0, i;
-  for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->page_count; i++) count += b->pages[i].state == GMLK_PAGE_NO_ACCESS;
-  return count;
-}
-
-/* Unmaps all pages of an arena's buffers; returns whether one is still mapped. */
-static int gmlk_buffers_drain(gmlk_arena *a, gmlk_batch *batch) {
-  gmlake_buffer *b;
-  uint32_t i;
-  int is_mapped = 0;
-  for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->page_count; i++)
-      if (b->pages[i].state && !b->pages[i].mark &&
-          GMLK_CALL(batch, unmap, b->pages[i].address, a->chunk_bytes))
-        is_mapped = 1;
-      else
-        b->pages[i].state = GMLK_PAGE_EMPTY;
-  return is_mapped;
-}
-
 static void gmlk_buffers_free(gmlake *l, gmlake_buffer *b) {
   while (b) {
     gmlake_buffer *next = b->next;
-    gmlk_host_free(&l->host, b->pages, b->page_count * sizeof(gmlk_page));
+    gmlk_host_free(&l->host, b->pages, b->page_count * sizeof(gmlk_alias));
     gmlk_host_free(&l->host, b, sizeof(gmlake_buffer));
     b = next;
   }
@@ -7663,18 +7653,18 @@ static int gmlk_is_chunk_free(const gmlake *l, const gmlk_arena *a, gmlk_request
    also what is clean once the host has waited. */
 static gmlk_requester gmlk_trimmer(gmlake_wait wait) { return gmlk_requester_of(GMLK_CLEAN, wait); }
 
-/* Returns those of the marked chunks that no quarantined window maps, and no window or page whose
-   last use is not complete for the trimmer. The others lose their marks. */
+/* Returns those of the marked chunks that no quarantined window or page maps, and none whose last
+   use is not complete for the trimmer. The others lose their marks. */
 static gmlk_slots gmlk_trim_spare(const gmlake *l, gmlk_arena *a, gmlk_requester trimmer,
                                   const gmlk_slots *chosen) {
   gmlk_slots kept = gmlk_slots_in(chosen->items);
-  const gmlk_window *w;
+  gmlk_walk walk = gmlk_walk_of(a);
+  const gmlk_alias *x;
   uint32_t i;
-  for (w = a->windows.quarantine; w; w = w->next) (void)gmlk_window_marks(a, w, 1);
-  for (w = a->windows.idle_first; w; w = w->idle_next)
-    if (!gmlk_may_await(&l->streams, trimmer, w->self.stream, w->self.u.epoch))
-      (void)gmlk_window_marks(a, w, 1);
-  gmlk_pages_spare(l, a, trimmer);
+  while ((x = gmlk_walk_next(&walk)) != NULL)
+    if (x->state == GMLK_ALIAS_QUARANTINED ||
+        (x->state == GMLK_ALIAS_IDLE && !gmlk_may_await(&l->streams, trimmer, x->stream, x->epoch)))
+      (void)gmlk_alias_marks(a, x, 1);
   for (i = 0; i < chosen->count; i++)
     if (gmlk_chunk_at(&a->chunks, chosen->items[i])->is_marked)
       gmlk_slots_add(&kept, chosen->items[i]);
@@ -7682,7 +7672,7 @@ static gmlk_slots gmlk_trim_spare(const gmlake *l, gmlk_arena *a, gmlk_requester
 }
 
 /* Chooses, marks and lists chunks to return, from the highest below *from_slot on: free for the
-   trimmer, and mapped by no quarantined window, nor by a window or page that is still in use. */
+   trimmer, and mapped by no window or page that is quarantined or still in use. */
 static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_requester trimmer,
                                    uint32_t *from_slot, size_t max_bytes) {
   size_t limit = gmlk_min(gmlk_at_once(a->slot_count), (max_bytes - 1) / a->chunk_bytes + 1);
@@ -7718,15 +7708,6 @@ static void gmlk_counters_update(gmlake *l, const gmlk_arena *a, gmlk_counters b
   if (a->is_import) l->stats.imported_bytes += (now.held - before.held) * a->chunk_bytes;
 }
 
-/* Moves the idle windows over marked chunks to *dying. */
-static void gmlk_trim_kill(gmlake *l, gmlk_arena *a, gmlk_window **dying) {
-  gmlk_window *w = a->windows.idle_first, *next;
-  for (; w; w = next) {
-    next = w->idle_next;
-    if (gmlk_window_marks(a, w, 0)) gmlk_window_kill(l, a, w, dying);
-  }
-}
-
 /* Reserves the chosen chunks, which are clean. pre: two records are reserved for each. */
 static void gmlk_trim_reserve(gmlk_arena *a, const gmlk_slots *slots) {
   uint32_t i;
@@ -7753,10 +7734,7 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots
   for (i = 0; i < slots->count; i++) {
     uint32_t slot = slots->items[i];
     gmlk_block *first = a->firsts[slot];
-    int is_quarantined;
-    if (gmlk_chunk_at(&a->chunks, slot)->is_shared)
-      gmlk_chunk_quarantine(&a->chunks, slot); /* [P5] */
-    is_quarantined = gmlk_chunk_is_quarantined(&a->chunks, slot);
+    const int is_quarantined = gmlk_chunk_is_quarantined(&a->chunks, slot);
     a->chunks.items[slot].is_marked = 0;
     if (gmlk_chunk_at(&a->chunks, slot)->handle &&
         !is_quarantined) { /* the driver has not unmapped it */
@@ -7776,7 +7754,7 @@ static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots
 /* Returns a batch of an arena's chunks that lie below *from_slot, max_bytes or little more. */
 static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_slot,
                                      size_t max_bytes, size_t *released) {
-  gmlk_window *dying = NULL;
+  gmlk_alias *dying = NULL;
   gmlk_batch batch;
   gmlk_slots slots;
   gmlake_result result;
@@ -7786,10 +7764,9 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * most) || !gmlk_scratch_reserve(a, most))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_trim_choose(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), from_slot, max_bytes);
-  if (slots.count) gmlk_trim_kill(l, a, &dying);
+  if (slots.count) dying = gmlk_aliases_idle(l, a, GMLK_WHICH_MARKED);
   gmlk_trim_reserve(a, &slots);
-  result = gmlk_windows_unmap(l, a, dying);
-  if (!result) result = gmlk_pages_unmap(l, a, gmlk_pages_idle(a, 1));
+  result = gmlk_aliases_unmap(l, a, dying);
   (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   if (!result) gmlk_trim_calls(&batch, a, &slots);
   (void)gmlk_batch_end(l, &batch);
@@ -7817,98 +7794,100 @@ static gmlk_slots gmlk_block_slots(gmlk_arena *a, const gmlk_block *b) {
   return slots;
 }
 
-/* Whether one of these chunks has more mappings than its home's and so many. */
-static int gmlk_slots_are_mapped(const gmlk_arena *a, const gmlk_slots *slots, int beside) {
-  uint32_t i = 0;
-  while (i < slots->count &&
-         gmlk_chunk_at(&a->chunks, slots->items[i])->map_count <= (uint32_t)beside)
-    i++;
-  return i < slots->count;
-}
-
-/* Lists and marks the chunks of a pending block that is shared. It lists none if a window or page
-   that maps one may still be in use. pre: scratch is reserved. */
+/* Lists and marks the chunks of a pending block that is shared; none if a window or page that maps
+   one may still be in use. pre: scratch is reserved. */
 static gmlk_slots gmlk_return_choose(const gmlake *l, gmlk_arena *a, const gmlk_block *b) {
-  gmlk_slots all = gmlk_block_slots(a, b), kept;
-  const uint32_t count = all.count;
+  gmlk_slots slots = gmlk_block_slots(a, b);
+  const uint32_t count = slots.count;
   uint32_t i;
-  for (i = 0; i < count; i++) a->chunks.items[all.items[i]].is_marked = 1;
-  if (!gmlk_slots_are_mapped(a, &all, b->as.live.window != NULL)) return all;
-  kept = gmlk_trim_spare(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), &all);
-  while (kept.count && kept.count < count) a->chunks.items[gmlk_slots_drop(&kept)].is_marked = 0;
-  return kept.count < count ? gmlk_slots_in(a->scratch) : kept;
+  for (i = 0; i < count; i++) a->chunks.items[slots.items[i]].is_marked = 1;
+  slots = gmlk_trim_spare(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), &slots);
+  while (slots.count && slots.count < count) a->chunks.items[gmlk_slots_drop(&slots)].is_marked = 0;
+  return slots;
 }
 
-/* Unmaps the block's window, if it is one, and then gives its chunks back. *out_is_gone: at least
-   the window is unmapped. */
-static gmlake_result gmlk_return_calls(gmlake *l, gmlk_arena *a, const gmlk_window *w,
-                                       const gmlk_slots *slots, int *out_is_gone) {
-  gmlk_batch batch;
-  if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED) &&
-      (!w || !GMLK_CALL(&batch, unmap, gmlk_va_address(a, &a->window_space, w->va),
-                        w->chunk_count * a->chunk_bytes))) {
-    *out_is_gone = 1;
-    if (w) gmlk_window_count(a, w, -1);
-    gmlk_trim_calls(&batch, a, slots);
-  }
-  return gmlk_batch_end(l, &batch);
-}
-
-/* Returns the chunks of a pending block that is shared. Until they are gone it stays pending, so
-   nobody takes them; what the driver then keeps is quarantined. O(chunks), plus O(idle windows +
-   pages) where another window, or a page, maps one of them. */
-static gmlake_result gmlk_return_block(gmlake *l, gmlk_extra *extra, size_t *released) {
+/* Quarantines the chunks of a pending block that is shared, and what maps them: other processes may
+   still use the memory, so it is never free. It stays pending while a window or page that maps one
+   may still be in use. O(chunks), plus O(windows + pages). */
+static gmlake_result gmlk_return_block(gmlake *l, gmlk_extra *extra) {
   gmlk_arena *a = gmlk_arena_of(l, extra->block);
-  gmlk_window *w = extra->block->as.live.window, *dying = NULL;
-  const gmlk_counters before = gmlk_counters_of(a);
   const uint32_t count = gmlk_chunks_for(a, extra->block->grains);
-  gmlake_result result;
-  gmlk_records held;
   gmlk_slots slots;
-  size_t bytes;
+  gmlk_alias *x;
   uint32_t i;
-  int is_gone = 0;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)count) ||
       !gmlk_scratch_reserve(a, count))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_return_choose(l, a, extra->block);
   if (!slots.count) return GMLAKE_OK;
-  gmlk_records_hold(&l->records, &held, 2 * (size_t)count);
-  result = GMLAKE_OK;
-  if (gmlk_slots_are_mapped(a, &slots, w != NULL)) {
-    gmlk_trim_kill(l, a, &dying);
-    result = gmlk_windows_unmap(l, a, dying);
-    if (!result) result = gmlk_pages_unmap(l, a, gmlk_pages_idle(a, 1));
-  }
-  if (!result) result = gmlk_return_calls(l, a, w, &slots, &is_gone);
-  gmlk_records_return(&l->records, &held);
-  gmlk_counters_update(l, a, before);
-  for (i = 0; i < slots.count && !is_gone; i++) a->chunks.items[slots.items[i]].is_marked = 0;
-  if (!is_gone) return result;
   gmlk_pending_end(l, extra);
-  if (w) {
-    gmlk_window_unset_idle(&a->windows, w);
-    gmlk_window_add(l, a, w, -1);
-    gmlk_window_drop(l, a, w, 0, "other processes know its memory");
-  }
+  for (x = gmlk_aliases_idle(l, a, GMLK_WHICH_MARKED); x; x = x->next)
+    gmlk_alias_quarantine(l, a, x);
   gmlk_trim_reserve(a, &slots);
-  bytes = gmlk_trim_commit(l, a, &slots);
-  *released += bytes;
-  if (bytes)
-    gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, bytes, 0, "other processes may still use the memory");
-  return result;
+  for (i = 0; i < slots.count; i++) gmlk_chunk_quarantine(&a->chunks, slots.items[i]);
+  (void)gmlk_trim_commit(l, a, &slots);
+  return GMLAKE_OK;
 }
 
-/* The same for all shared blocks that are freed and whose uses are known to be complete. */
-static gmlake_result gmlk_return_blocks(gmlake *l, size_t *released) {
+/* Counts what the driver has taken of an arena's quarantined chunks. Returns its bytes. */
+static size_t gmlk_offer_book(gmlake *l, const gmlk_arena *a, gmlk_counters before,
+                              uint64_t driver_ns, const char *reason) {
+  const size_t bytes = (before.held - gmlk_chunks_held(&a->chunks)) * a->chunk_bytes;
+  l->stats.quarantined_bytes -= bytes;
+  l->stats.reserved_bytes -= bytes;
+  gmlk_counters_update(l, a, before);
+  if (bytes) gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, bytes, driver_ns, reason);
+  return bytes;
+}
+
+/* Offers an arena's quarantined chunks to the driver, but those that something still maps. */
+static gmlake_result gmlk_chunks_offer(gmlake *l, gmlk_arena *a, size_t *released) {
+  gmlk_chunks *all = &a->chunks;
+  const gmlk_counters before = gmlk_counters_of(a);
+  gmlk_batch batch;
+  uint32_t slot;
+  if (!all->quarantined_count) return GMLAKE_OK;
+  (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
+  for (slot = 0; slot < all->quarantined_end && batch.is_relaxed; slot++)
+    if (all->items[slot].is_quarantined && !all->items[slot].map_count &&
+        gmlk_chunk_unmap(all, &batch, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
+      gmlk_chunk_release(all, &batch, slot);
+  (void)gmlk_batch_end(l, &batch);
+  while (all->quarantined_end && !all->items[all->quarantined_end - 1].is_quarantined)
+    all->quarantined_end--;
+  *released +=
+      gmlk_offer_book(l, a, before, batch.ns, "the lake returned quarantined chunks to the driver");
+  return batch.result;
+}
+
+/* Offers to the driver what waits to go in an arena: destroyed buffers and what is quarantined. */
+static gmlake_result gmlk_arena_offer(gmlake *l, gmlk_arena *a, size_t *released) {
+  const gmlake_result reaped = gmlk_buffers_reap(l, a, SIZE_MAX);
+  const gmlake_result unmapped =
+      l->lost ? l->lost : gmlk_aliases_unmap(l, a, gmlk_aliases_idle(l, a, GMLK_WHICH_QUARANTINED));
+  const gmlake_result offered = l->lost ? l->lost : gmlk_chunks_offer(l, a, released);
+  return reaped ? reaped : unmapped ? unmapped : offered;
+}
+
+/* Gives up what waits to go: shared blocks that are freed, destroyed buffers, what is quarantined;
+   each once its work is known to be complete. What the driver refuses stays, and the next call
+   offers it again. Returns the first error; only a fatal one ends it. */
+static gmlake_result gmlk_release_poll(gmlake *l, size_t *released) {
   gmlk_extra *extra = l->returns, *next;
-  gmlake_result result = GMLAKE_OK;
-  for (; extra && !result; extra = next) {
+  gmlake_result first = GMLAKE_OK, result;
+  size_t i;
+  for (; extra && !first; extra = next) {
     next =
         extra->next; /* stays: only the holder of `driver_lock` takes extra records off this list */
-    result = gmlk_return_block(l, extra, released);
+    first = gmlk_return_block(l, extra);
   }
-  return result;
+  for (i = 0; i < l->arena_count && !l->lost; i++) {
+    gmlk_arena *a = l->arenas[i];
+    if (!a || a->sleep >= GMLK_ASLEEP || !(a->void_count || l->stats.quarantined_bytes)) continue;
+    result = gmlk_arena_offer(l, a, released);
+    if (!first) first = result;
+  }
+  return first;
 }
 
 /* Returns free chunks of one arena whose work is complete, up to `bytes`, or little more. */
@@ -7924,14 +7903,21 @@ static gmlake_result gmlk_trim_arena(gmlake *l, gmlk_arena *a, size_t bytes, siz
 }
 
 /* Returns free chunks whose work is complete, of every arena, until at most keep_bytes are held. */
-static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
-  gmlake_result result = gmlk_refresh(l, 1);
+static gmlake_result gmlk_trim_arenas(gmlake *l, size_t keep_bytes, size_t *released) {
+  gmlake_result result = l->lost;
   size_t i;
-  if (!result) result = gmlk_return_blocks(l, released);
   for (i = l->arena_count; i-- && !result && l->stats.reserved_bytes > keep_bytes;)
     if (l->arenas[i])
       result = gmlk_trim_arena(l, l->arenas[i], l->stats.reserved_bytes - keep_bytes, released);
   return result;
+}
+
+/* The same, once what waits to go was offered to the driver. That it refuses this is no error. */
+static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
+  gmlake_result result = gmlk_refresh(l, 1);
+  if (result) return result;
+  (void)gmlk_release_poll(l, released);
+  return gmlk_trim_arenas(l, keep_bytes, released);
 }
 
 /* Whether an arena's free chunks are returned for the requester: if the arena has buffers, or the
@@ -8127,11 +8113,11 @@ static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece 
   for (w = a->windows.idle_first; w; w = w->idle_next, windows++) {
     windows->number = w->number;
     windows->bytes = gmlk_to_bytes(w->self.grains);
-    windows->mapped_bytes = w->chunk_count * a->chunk_bytes;
+    windows->mapped_bytes = gmlk_alias_bytes(a, &w->alias);
     windows->piece_count = w->piece_count;
     windows->is_free = r->may_stitch && gmlk_window_suits(a, w, r->align, gmlk_is_whole(r)) &&
                        !gmlk_window_blocker(a, &l->streams, r->requester, w);
-    windows->is_complete = gmlk_tag_done(&l->streams, w->self.stream, w->self.u.epoch);
+    windows->is_complete = gmlk_alias_is_done(l, &w->alias);
   }
 }
 
@@ -8317,15 +8303,16 @@ static void gmlk_view_refresh(gmlake *l, const gmlk_request *r, const gmlk_quest
   size_t i;
   if (q->window_count) (void)gmlk_refresh(l, 1);
   for (i = 0; i < q->window_count; i++, w = w->idle_next)
-    windows[i].is_complete = gmlk_tag_done(&l->streams, w->self.stream, w->self.u.epoch);
+    windows[i].is_complete = gmlk_alias_is_done(l, &w->alias);
 }
 
 /* StitchFree by the policy, before so many chunks more are mapped: asks, checks, drops windows. */
 static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gmlk_question *q,
                                       size_t chunk_count) {
   const gmlake_policy *policy = l->desc.policy;
-  gmlk_window *w, *dying = NULL;
+  gmlk_alias *dying = NULL;
   gmlk_callback callback;
+  const gmlk_window *w;
   size_t count, i, n;
   if (!policy->evict) return GMLAKE_OK;
   gmlk_view_refresh(l, r, q);
@@ -8336,7 +8323,7 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gm
   if (l->lost) return l->lost;
   for (i = 0; i < gmlk_min(count, q->window_count); i++) {
     w = gmlk_window_numbered(r->arena, q->numbers[i]);
-    if (!w || !gmlk_tag_done(&l->streams, w->self.stream, w->self.u.epoch)) break;
+    if (!w || !gmlk_alias_is_done(l, &w->alias)) break;
     for (n = 0; n < i && q->numbers[n] != q->numbers[i];) n++;
     if (n < i) break;
   }
@@ -8346,8 +8333,8 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gm
                      "not more than window_count",
                      GMLK_ULL(i));
   for (i = 0; i < count; i++)
-    gmlk_window_kill(l, r->arena, gmlk_window_numbered(r->arena, q->numbers[i]), &dying);
-  return gmlk_windows_unmap(l, r->arena, dying);
+    gmlk_alias_give_up(l, r->arena, &gmlk_window_numbered(r->arena, q->numbers[i])->alias, &dying);
+  return gmlk_aliases_unmap(l, r->arena, dying);
 }
 
 /* The same for a window of the built-in planner. */
@@ -8419,15 +8406,10 @@ static gmlake_result gmlk_pieces_list(gmlk_arena *a, const gmlake_piece *pieces,
 static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair) {
   gmlk_window *w = NULL;
   gmlake_result result;
-  uint32_t quarantined_chunks = 0;
   gmlk_window_plan plan;
   if (a->window_space.holes && !gmlk_pieces_list(a, pair, 2, &plan))
     w = gmlk_window_new(l, a, &plan, &result);
-  if (!w) return;
-  if (gmlk_window_make(l, a, w, &quarantined_chunks)) {
-    gmlk_window_abandon(l, a, w, quarantined_chunks);
-    return;
-  }
+  if (!w || gmlk_window_make(l, a, w, 0)) return;
   gmlk_window_set_idle(&a->windows, w, GMLK_CLEAN, 0);
   gmlk_evict_if_due(l, a);
 }
@@ -9026,7 +9008,8 @@ static const gmlk_block *gmlk_find_at(const gmlake *l, uint64_t address,
     const gmlk_block *b;
     if (!a) continue;
     w = (const gmlk_window *)gmlk_find_mapped(a, &a->window_space, address);
-    if (w && gmlk_is_within(address, w->address, gmlk_to_bytes(w->self.grains))) return &w->self;
+    if (w && gmlk_is_within(address, w->alias.address, gmlk_to_bytes(w->self.grains)))
+      return &w->self;
     buffer = (const gmlake_buffer *)gmlk_find_mapped(a, &a->buffer_space, address);
     if (buffer && buffer->lake) *out_buffer = buffer;
     e = gmlk_area_find(&a->area, a->chunk_bytes, address);
@@ -9267,14 +9250,6 @@ static gmlake_result gmlk_host_copies_free(gmlake *l, int of_all) {
     if (!first) first = result;
   }
   return first;
-}
-
-/* gmlk_trim; also gives back host memory that is mostly unused, and host copies that keep nothing.
-   */
-static gmlake_result gmlk_trim_lake(gmlake *l, size_t keep_bytes, size_t *released) {
-  gmlake_result result = gmlk_trim(l, keep_bytes, released);
-  gmlk_tidy(l);
-  return !gmlk_is_fatal(result) && gmlk_host_copies_free(l, 0) ? l->error.result : result;
 }
 
 static void gmlk_copies_drop(gmlake *l, gmlk_arena *a) {
@@ -9609,7 +9584,7 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   gmlk_loan_shift(l, &pool->arena, GMLK_GRAPH_OWNED, stream, s->epoch);
   gmlk_stream_dirty(s, 0);
   for (w = pool->arena.windows.idle_first; w; w = w->idle_next) /* borrowers' are no graph's */
-    if (w->self.stream == GMLK_GRAPH_OWNED && !w->is_known)
+    if (w->alias.stream == GMLK_GRAPH_OWNED && !w->is_known)
       gmlk_window_set_tag(&pool->arena.windows, w, stream, s->epoch);
   while ((extra = gmlk_pending_next(l, &pool->arena, extra)) != NULL) /* [G2] it is the graphs' */
     if (extra->stream == number)
@@ -9784,18 +9759,15 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
 /* Unmaps, releases and unreserves all that an arena has, whatever fails. What is left can be
    drained again, unless is_last: then every handle is released, mapped or not. */
 static void gmlk_arena_drain(gmlk_arena *a, gmlk_batch *batch, int is_last) {
-  gmlk_block *va = a->window_space.head.next;
+  gmlk_walk walk = gmlk_walk_of(a);
+  gmlk_alias *x;
   uint32_t slot;
-  const int is_paged = gmlk_buffers_drain(a, batch); /* a buffer's page is still mapped */
-  int is_mapped = 0;                                 /* a window is */
-  int is_backed = 0, is_home; /* a chunk is still mapped at home; this one is */
-  for (; va && va != &a->window_space.tail; va = va->next) {
-    if (va->state != GMLK_LIVE) continue;
-    if (GMLK_CALL(batch, unmap, gmlk_va_address(a, &a->window_space, va),
-                  va->slack * a->chunk_bytes))
-      is_mapped = 1;
-    else
-      va->state = GMLK_UNBACKED;
+  int is_mapped = 0, is_paged = 0; /* a window is still mapped, or a buffer's page */
+  int is_backed = 0, is_home;      /* a chunk is still mapped at home; this one is */
+  while ((x = gmlk_walk_next(&walk)) != NULL) {
+    const int is_left = gmlk_alias_unmap(batch, a, x) != GMLAKE_OK;
+    is_mapped |= is_left && x->is_window;
+    is_paged |= is_left && !x->is_window;
   }
   for (slot = 0; slot < a->chunks.capacity; slot++) {
     if (!gmlk_chunk_at(&a->chunks, slot)->handle) continue;
@@ -9830,45 +9802,41 @@ static size_t gmlk_chunks_kept(const gmlk_arena *a) {
   return a->sleep == GMLK_ASLEEP ? a->chunks.backed_count : 0;
 }
 
-/* Gives a pool's memory back and frees it. If the driver refuses to take something, the pool is
-   kept in lake->released_pools, and that is offered again when the lake is destroyed. */
-static gmlake_result gmlk_pool_release(gmlake *l, gmlake_pool *pool) {
+/* Offers to the driver what a destroyed pool still has. If nothing is left, frees the pool, which
+   *link names; else *link is the next one. */
+static gmlake_result gmlk_pool_offer(gmlake *l, gmlake_pool ***link) {
+  gmlake_pool *pool = **link;
   gmlk_arena *a = &pool->arena;
-  const gmlk_window *w;
-  gmlk_batch batch;
-  gmlake_result result;
-  size_t held = gmlk_chunks_held(&a->chunks);
   const gmlk_counters before = gmlk_counters_of(a);
-  uint64_t ns = l->stats.driver_ns;
-  l->stats.quarantined_bytes -=
-      (gmlk_chunks_kept(a) + a->chunks.quarantined_count + gmlk_pages_without_access(a)) *
-      a->chunk_bytes;
+  gmlk_batch batch;
+  if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) gmlk_arena_drain(a, &batch, 0);
+  (void)gmlk_batch_end(l, &batch);
+  (void)gmlk_offer_book(l, a, before, batch.ns, "the chunks' pool was destroyed");
+  if (gmlk_is_fatal(batch.result) || a->host_copy_count || a->area.count ||
+      a->window_space.area.count || a->buffer_space.area.count || gmlk_chunks_held(&a->chunks)) {
+    *link = &pool->next_released;
+  } else {
+    **link = pool->next_released;
+    gmlk_pool_free(l, pool);
+  }
+  return batch.result;
+}
+
+/* Destroys a pool: all that it holds counts as quarantined until the driver has taken it. */
+static void gmlk_pool_release(gmlake *l, gmlake_pool *pool) {
+  gmlake_pool **link = &l->released_pools;
+  gmlk_arena *a = &pool->arena;
+  l->stats.quarantined_bytes +=
+      (a->chunks.backed_count - gmlk_chunks_kept(a)) * a->chunk_bytes - gmlk_aliases_quarantined(a);
   l->stats.sleeping_bytes -= a->chunks.asleep_count * a->chunk_bytes;
-  gmlk_copies_drop(l, a);
-  (void)gmlk_host_copy_free(l, a);
-  for (w = a->windows.quarantine; w; w = w->next)
-    l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
   l->stats.stitched_bytes -= a->windows.bytes;
   l->stats.window_count -= a->windows.count;
-  if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) gmlk_arena_drain(a, &batch, 0);
-  result = gmlk_batch_end(l, &batch);
-  held -= gmlk_chunks_held(&a->chunks);
-  l->stats.reserved_bytes -= held * a->chunk_bytes;
-  gmlk_counters_update(l, a, before);
-  ns = l->stats.driver_ns - ns;
-  if (held)
-    gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, held * a->chunk_bytes, ns,
-              "the chunks' pool was destroyed");
-  l->stats.quarantined_bytes += gmlk_chunks_held(&a->chunks) * a->chunk_bytes;
-  if (!gmlk_is_fatal(result) && !a->host_copy_count && !a->area.count &&
-      !a->window_space.area.count && !a->buffer_space.area.count && !gmlk_chunks_held(&a->chunks)) {
-    gmlk_pool_free(l, pool);
-    return result;
-  }
+  gmlk_copies_drop(l, a);
+  (void)gmlk_host_copy_free(l, a);
   pool->lake = NULL;
   pool->next_released = l->released_pools;
   l->released_pools = pool;
-  return result;
+  (void)gmlk_pool_offer(l, &link);
 }
 
 /* Frees the pools that the driver kept something of, when the lake ends. */
@@ -9899,7 +9867,7 @@ static gmlake_result gmlk_pool_open(gmlake *l, const gmlake_pool_desc *desc, int
     *out_pool = pool;
     return GMLAKE_OK;
   }
-  (void)gmlk_pool_release(l, pool);
+  gmlk_pool_release(l, pool);
   return l->lost ? l->lost : result;
 }
 
@@ -9954,20 +9922,15 @@ static gmlk_arena *gmlk_pool_first_arena(gmlake *l, gmlake_pool *pool) {
 /* Whether all work on an arena's free memory, idle windows and pages is known to be complete, but
    for work of graphs, which the caller has to wait for. pre: gmlk_refresh has just run. */
 static int gmlk_arena_is_quiet(const gmlake *l, const gmlk_arena *a) {
-  const gmlake_buffer *buffer;
+  gmlk_walk walk = gmlk_walk_of(a);
+  const gmlk_alias *x;
   const gmlk_block *b;
-  const gmlk_window *w;
-  uint32_t i;
   if (a->pool && a->pool->late_uses) return 0;
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (gmlk_is_tagged(b)) return 0;
-  for (w = a->windows.idle_first; w; w = w->idle_next)
-    if (w->self.stream != GMLK_GRAPH_OWNED &&
-        !gmlk_tag_done(&l->streams, w->self.stream, w->self.u.epoch))
+  while ((x = gmlk_walk_next(&walk)) != NULL)
+    if (x->state == GMLK_ALIAS_IDLE && x->stream != GMLK_GRAPH_OWNED && !gmlk_alias_is_done(l, x))
       return 0;
-  for (buffer = a->buffers; buffer; buffer = buffer->next)
-    for (i = 0; i < buffer->page_count; i++)
-      if (buffer->pages[i].state && !gmlk_page_is_done(l, &buffer->pages[i])) return 0;
   return 1;
 }
 
@@ -10019,12 +9982,45 @@ static gmlake_result gmlk_pool_end(gmlake *l, gmlake_pool *pool) {
     gmlk_arena *a = l->arenas[i];
     if (!a || a->owner != pool || a == &pool->arena) continue;
     l->arenas[a->number] = NULL;
-    (void)gmlk_pool_release(l, a->pool);
+    gmlk_pool_release(l, a->pool);
   }
   while ((extra = gmlk_pending_next(l, &pool->arena, NULL)) != NULL) gmlk_pending_end(l, extra);
   l->arenas[pool->arena.number] = NULL;
-  (void)gmlk_pool_release(l, pool);
+  gmlk_pool_release(l, pool);
   return l->lost;
+}
+
+/* gmlk_release_poll, once streams were asked as gmlk_refresh does; also for imports that are freed,
+   and destroyed pools. */
+static gmlake_result gmlk_release_all(gmlake *l, int close, size_t *released) {
+  gmlake_pool **link = &l->released_pools;
+  gmlake_result first = gmlk_refresh(l, close), result;
+  size_t held, i;
+  if (!first) first = gmlk_release_poll(l, released);
+  held = l->stats.reserved_bytes;
+  while (*link && !l->lost) {
+    result = gmlk_pool_offer(l, &link);
+    if (!first) first = result;
+  }
+  for (i = 0; i < l->arena_count && !l->lost; i++) {
+    gmlk_arena *a = l->arenas[i];
+    if (!a || !a->is_import || a->live_count) continue;
+    l->arenas[a->number] = NULL;
+    gmlk_pool_release(l, a->pool);
+  }
+  *released += held - l->stats.reserved_bytes;
+  return l->lost ? l->lost : first;
+}
+
+/* gmlk_trim, after all of these; also gives back host memory that is mostly unused, and host copies
+   that keep nothing. Returns the first error. */
+static gmlake_result gmlk_trim_lake(gmlake *l, size_t keep_bytes, size_t *released) {
+  const gmlake_result result = gmlk_release_all(l, 1, released);
+  gmlake_result trimmed, freed;
+  trimmed = gmlk_trim_arenas(l, keep_bytes, released);
+  gmlk_tidy(l);
+  freed = l->lost ? l->lost : gmlk_host_copies_free(l, 0);
+  return result ? result : trimmed ? trimmed : freed;
 }
 
 static gmlake_result gmlk_refuse_busy(gmlake *l, const char *call) {
@@ -10055,7 +10051,8 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
   if (result) return result;
   do { /* also ends pending frees; other threads may free the pool's blocks meanwhile */
     result = gmlk_wait_for_pool(l, pool);
-    if (!result) result = gmlk_return_blocks(l, &released);
+    if (!result) (void)gmlk_release_poll(l, &released);
+    if (!result) result = l->lost;
     is_quiet = gmlk_pool_is_quiet(l, pool, &blocks, &buffers);
   } while (!result && !is_quiet && ++tries < GMLK_POOL_TRIES);
   if (result && result != GMLAKE_ERROR_CAPTURING) return result;
@@ -10175,7 +10172,7 @@ static void gmlk_change_plan(const gmlake_buffer *b, gmlk_change *change) {
 
 /* Frees a page's chunk, which queued work of the stream may use. With an extra record it is shared
    [N5]. */
-static void gmlk_page_free(gmlake *l, gmlk_arena *a, const gmlk_page *page, unsigned stream) {
+static void gmlk_page_free(gmlake *l, gmlk_arena *a, const gmlk_alias *page, unsigned stream) {
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   gmlk_block *b = gmlk_page_block(a, page);
   gmlk_extra *extra = b->as.live.extra;
@@ -10202,7 +10199,7 @@ static void gmlk_change_settle(gmlake *l, gmlake_buffer *b, const gmlk_change *c
     gmlk_page_set(l, b, i, change->is_commit);
     if (change->is_commit) continue;
     gmlk_page_free(l, b->arena, &b->pages[i], stream);
-    gmlk_page_tag(&b->pages[i], stream, stream ? l->streams.items[stream]->epoch : 0);
+    gmlk_alias_tag(&b->pages[i], stream, stream ? l->streams.items[stream]->epoch : 0);
   }
   for (i = change->from; change->chunks && i < change->to; i++)
     change->chunks[i - change->from] = b->pages[i].slot;
@@ -10224,7 +10221,7 @@ static int gmlk_pages_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *cha
   int is_all;
   for (i = from; i < to; i++) {
     uint32_t wanted_slot = gmlk_change_wanted_slot(change, i);
-    if (i >= b->page_count || b->pages[i].state == GMLK_PAGE_EMPTY) return 0;
+    if (i >= b->page_count || b->pages[i].state == GMLK_ALIAS_EMPTY) return 0;
     if (gmlk_is_committed(b, i)) continue; /* whatever was wanted there */
     if (wanted_slot != GMLAKE_ANY_CHUNK && wanted_slot != b->pages[i].slot) return 0;
     missing++;
@@ -10303,7 +10300,7 @@ static gmlake_result gmlk_page_find(gmlake *l, const gmlk_request *wanted, gmlk_
 }
 
 /* Takes the chunk that a page maps, if the stream may have it. */
-static int gmlk_page_retake(gmlake *l, const gmlk_request *r, const gmlk_page *page) {
+static int gmlk_page_retake(gmlake *l, const gmlk_request *r, const gmlk_alias *page) {
   gmlk_block *b = gmlk_records_reserve(&l->records, &l->host, 2)
                       ? gmlk_page_reserve(l, r->arena, page, r->requester.stream)
                       : NULL;
@@ -10324,11 +10321,11 @@ static int gmlk_slot_borrow(gmlake *l, const gmlk_request *r, uint32_t slot) {
 }
 
 /* Makes the host wait for the last use through a page. */
-static gmlake_result gmlk_page_wait(gmlake *l, const gmlk_page *page, const char *call) {
+static gmlake_result gmlk_page_wait(gmlake *l, const gmlk_alias *page, const char *call) {
   gmlake_result result = l->lost;
-  if (result || gmlk_page_is_done(l, page)) return result;
+  if (result || gmlk_alias_is_done(l, page)) return result;
   result = gmlk_wait_for_epoch(l, page->stream, page->epoch);
-  if (result == GMLAKE_ERROR_CAPTURING && gmlk_page_is_done(l, page)) result = GMLAKE_OK;
+  if (result == GMLAKE_ERROR_CAPTURING && gmlk_alias_is_done(l, page)) result = GMLAKE_OK;
   if (result == GMLAKE_ERROR_CAPTURING)
     return gmlk_fail(l, result, call,
                      "the host has to wait for a stream that used the memory, which a capture "
@@ -10338,15 +10335,15 @@ static gmlake_result gmlk_page_wait(gmlake *l, const gmlk_page *page, const char
 
 /* Takes the chunk that is wanted for a page, which becomes empty, with that slot to be mapped. Not
    *out_is_taken: it cannot be had, or the host would have to wait to unmap what the page maps. */
-static gmlake_result gmlk_page_take_slot(gmlake *l, const gmlk_request *r, gmlk_page *page,
+static gmlake_result gmlk_page_take_slot(gmlake *l, const gmlk_request *r, gmlk_alias *page,
                                          uint32_t wanted_slot, int *out_is_taken) {
   gmlake_result result = GMLAKE_OK;
   *out_is_taken = 0;
   if (wanted_slot >= r->arena->slot_count || (page->state && page->slot == wanted_slot))
     return GMLAKE_OK;
   if (!gmlk_slot_suits(l, r->arena, wanted_slot, gmlk_waiting_requester(l, r))) return GMLAKE_OK;
-  if (page->state && !gmlk_page_is_done(l, page)) return GMLAKE_OK;
-  if (page->state) result = gmlk_page_unmap(l, r->arena, page);
+  if (page->state && !gmlk_alias_is_done(l, page)) return GMLAKE_OK;
+  if (page->state) result = gmlk_alias_unmap_one(l, r->arena, page);
   if (result) return result;
   if (!gmlk_slot_borrow(l, r, wanted_slot)) return l->lost;
   page->slot = wanted_slot;
@@ -10356,7 +10353,7 @@ static gmlake_result gmlk_page_take_slot(gmlake *l, const gmlk_request *r, gmlk_
 
 /* Takes a chunk for a page: the one that is wanted, else the one mapped there if possible, else
    another; then the page becomes empty, with the chunk's slot to be mapped. */
-static gmlake_result gmlk_page_serve(gmlake *l, const gmlk_request *r, gmlk_page *page,
+static gmlake_result gmlk_page_serve(gmlake *l, const gmlk_request *r, gmlk_alias *page,
                                      uint32_t wanted_slot, const char *call) {
   gmlk_arena *a = r->arena;
   gmlk_block *found = NULL;
@@ -10365,11 +10362,11 @@ static gmlake_result gmlk_page_serve(gmlake *l, const gmlk_request *r, gmlk_page
   if (result || is_taken) return result;
   if (gmlk_page_retake(l, r, page)) return GMLAKE_OK;
   if (page->state) {
-    if (page->state == GMLK_PAGE_MAPPED && gmlk_slot_borrow(l, r, page->slot)) return GMLAKE_OK;
+    if (page->state == GMLK_ALIAS_IDLE && gmlk_slot_borrow(l, r, page->slot)) return GMLAKE_OK;
     result = gmlk_page_wait(l, page, call);
     if (result) return result;
     if (gmlk_page_retake(l, r, page)) return GMLAKE_OK;
-    result = gmlk_page_unmap(l, a, page);
+    result = gmlk_alias_unmap_one(l, a, page);
   }
   if (!result) result = gmlk_page_find(l, r, &found);
   if (result) return result;
@@ -10798,29 +10795,6 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
   return result;
 }
 
-/* Buries the arenas of imported memory that was freed. Returns the bytes that this released: what
-   could not be unmapped before. */
-static size_t gmlk_imports_end(gmlake *l) {
-  const size_t held = l->stats.reserved_bytes;
-  size_t i;
-  for (i = 0; i < l->arena_count && !l->lost; i++) {
-    gmlk_arena *a = l->arenas[i];
-    if (!a || !a->is_import || a->live_count) continue;
-    l->arenas[a->number] = NULL;
-    (void)gmlk_pool_release(l, a->pool);
-  }
-  return held - l->stats.reserved_bytes;
-}
-
-/* Gives up shared blocks that were freed, as far as their work is complete. */
-static gmlake_result gmlk_returns_end(gmlake *l) {
-  size_t released = 0;
-  gmlake_result result = gmlk_refresh(l, 0);
-  if (!result) result = gmlk_return_blocks(l, &released);
-  (void)gmlk_imports_end(l);
-  return gmlk_is_fatal(result) ? result : l->lost;
-}
-
 /* Refuses handles that gmlake_export cannot have written, and too many of them. */
 static gmlake_result gmlk_import_check(gmlake *l, const gmlake_handle *handles, size_t count) {
   const char *call = "gmlake_import";
@@ -10849,8 +10823,9 @@ static gmlake_result gmlk_import_check(gmlake *l, const gmlake_handle *handles, 
 /* Makes room for so many bytes under the limit: free chunks go, as far as it takes. */
 static gmlake_result gmlk_import_room(gmlake *l, size_t bytes) {
   const size_t limit = l->desc.limit_bytes;
-  gmlake_result result = gmlk_returns_end(l);
   size_t released = 0;
+  gmlake_result result = gmlk_release_all(l, 0, &released);
+  if (!gmlk_is_fatal(result)) result = GMLAKE_OK;
   if (!result && bytes <= limit && gmlk_exceeds(l->stats.reserved_bytes, bytes, limit))
     result = gmlk_trim(l, limit - bytes, &released);
   if (result || !gmlk_exceeds(l->stats.reserved_bytes, bytes, limit)) return result;
@@ -10931,7 +10906,7 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
   result = gmlk_import_map(l, &pool->arena, handles, (uint32_t)count, out_ptr);
   if (!result) return GMLAKE_OK;
   l->arenas[pool->arena.number] = NULL;
-  (void)gmlk_pool_release(l, pool);
+  gmlk_pool_release(l, pool);
   return l->lost ? l->lost : result;
 }
 
@@ -10946,18 +10921,12 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
    pre: the caller holds `driver_lock`.
 
    [E1] All arenas of a pool are in the same state, and so are all arenas that are of no pool.
-   [E2] An arena that is not asleep has no chunk that is asleep, no window whose address space is
-        unbacked and no page with a mark. In an arena that is asleep, such chunks, windows and
-        pages are those that are not mapped.
+   [E2] An arena that is not asleep has no chunk that is asleep, and all of each window and page
+        that is not quarantined is mapped.
    [E3] Only arenas that are asleep have copies.
 
    Costs: the driver's for each chunk and each mapping, O(blocks + chunks + windows). Can fail: host
    memory, limits, the driver, desc.residency. */
-
-enum {                         /* gmlk_page.mark, during a stretch */
-       GMLK_MARK_UNMAPPED = 1, /* also as long as the arena is asleep */
-       GMLK_MARK_MAPPED = 2    /* the page is not empty, and mapped */
-};
 
 static void gmlk_pool_set_sleep(gmlake *l, const gmlake_pool *pool, unsigned sleep) {
   gmlk_arena *a;
@@ -10992,57 +10961,36 @@ static void gmlk_pool_count(gmlake *l, const gmlake_pool *pool, const gmlake_sta
 
 /* Makes clean what is free, but for what captures know: the caller has waited for all work. */
 static void gmlk_arena_clean(gmlk_arena *a) {
-  gmlake_buffer *buffer;
+  gmlk_walk walk = gmlk_walk_of(a);
+  gmlk_alias *x;
   gmlk_block *b;
-  uint32_t i;
   gmlk_small_reserve_end(a);
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (gmlk_is_tagged(b)) b = gmlk_set_clean(a, b);
-  gmlk_windows_sweep(&a->windows, NULL);
-  for (buffer = a->buffers; buffer; buffer = buffer->next)
-    for (i = 0; i < buffer->page_count; i++)
-      if (!gmlk_is_committed(buffer, i)) gmlk_page_tag(&buffer->pages[i], GMLK_CLEAN, 0);
+  while ((x = gmlk_walk_next(&walk)) != NULL)
+    if (x->state == GMLK_ALIAS_IDLE && x->stream != GMLK_GRAPH_OWNED)
+      x->is_window ? gmlk_window_set_tag(&a->windows, gmlk_window_at(x), GMLK_CLEAN, x->epoch)
+                   : gmlk_alias_tag(x, GMLK_CLEAN, x->epoch);
 }
 
 /* Gives up what needs no memory after waking: idle windows that captures do not know, free chunks,
    mappings of pages that are not committed. */
 static gmlake_result gmlk_caches_drop(gmlake *l, gmlk_arena *a, size_t *released) {
   gmlake_result result = gmlk_buffers_reap(l, a, SIZE_MAX);
-  if (!result) result = gmlk_evict_all(l, a);
-  if (!result) result = gmlk_trim_arena(l, a, SIZE_MAX, released);
-  return result ? result : gmlk_pages_unmap(l, a, gmlk_pages_idle(a, 0));
-}
-
-/* Sets the marks of an arena's pages before a stretch, and clears them behind it. */
-static void gmlk_marks_set(gmlk_arena *a, int begins) {
-  gmlake_buffer *b;
-  uint32_t i;
-  for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->page_count; i++)
-      if (b->pages[i].state && b->pages[i].mark != GMLK_MARK_UNMAPPED)
-        b->pages[i].mark = (uint8_t)(begins ? GMLK_MARK_MAPPED : 0);
-  for (i = 0; i < a->slot_count; i++) a->chunks.items[i].is_marked = 0;
+  if (!result) result = gmlk_aliases_unmap(l, a, gmlk_aliases_idle(l, a, GMLK_WHICH_ANY));
+  return result ? result : gmlk_trim_arena(l, a, SIZE_MAX, released);
 }
 
 /* Unmaps windows, pages, chunks at home; each once its copies are complete. Stops at an error. */
 static gmlake_result gmlk_unmap_all(gmlk_batch *batch, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
-  gmlk_block *va = a->window_space.head.next;
-  gmlake_buffer *b;
+  gmlk_walk walk = gmlk_walk_of(a);
+  gmlk_alias *x;
   uint32_t i;
-  for (; va != &a->window_space.tail && !result; va = va->next) {
-    if (va->state != GMLK_LIVE) continue;
-    result = GMLK_CALL(batch, unmap, gmlk_va_address(a, &a->window_space, va),
-                       va->slack * a->chunk_bytes);
-    if (!result) gmlk_va_set(va, 0, va->slack);
+  while (!result && (x = gmlk_walk_next(&walk)) != NULL) {
+    if (!x->is_window && x->mapped) result = gmlk_copies_out(batch, a, x->address, a->chunk_bytes);
+    if (!result) result = gmlk_alias_unmap(batch, a, x);
   }
-  for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->page_count && !result; i++) {
-      if (b->pages[i].mark != GMLK_MARK_MAPPED) continue;
-      result = gmlk_copies_out(batch, a, b->pages[i].address, a->chunk_bytes);
-      if (!result) result = GMLK_CALL(batch, unmap, b->pages[i].address, a->chunk_bytes);
-      if (!result) b->pages[i].mark = GMLK_MARK_UNMAPPED;
-    }
   for (i = 0; i < a->slot_count && !result && !a->is_bare; i++) {
     if (!gmlk_chunk_at(&a->chunks, i)->is_home || gmlk_chunk_is_quarantined(&a->chunks, i))
       continue;
@@ -11069,39 +11017,24 @@ static gmlake_result gmlk_chunk_wake(gmlk_batch *batch, gmlk_arena *a, uint32_t 
   return result ? result : gmlk_batch_set_access(batch, home, a->chunk_bytes);
 }
 
-static gmlake_result gmlk_page_wake(gmlk_batch *batch, const gmlk_arena *a, gmlk_page *page) {
-  gmlake_result result = GMLK_CALL(batch, map, page->address, a->chunk_bytes,
-                                   gmlk_chunk_at(&a->chunks, page->slot)->handle);
-  if (result) return result;
-  page->mark = GMLK_MARK_MAPPED;
-  return gmlk_batch_set_access(batch, page->address, a->chunk_bytes);
-}
-
 /* Maps all that is not mapped and creates the chunks that are missing. Contents are copied back to
    what is already mapped while the rest is being mapped. Stops at the first error; then copies may
-   run. If a window is then mapped in part, its slack says how many of its chunks are mapped. */
+   run. */
 static gmlake_result gmlk_map_all(gmlk_batch *batch, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
-  gmlk_block *va = a->window_space.head.next;
-  const gmlk_window *w;
-  gmlake_buffer *b;
-  uint32_t i, quarantined = 0;
+  gmlk_walk walk = gmlk_walk_of(a);
+  gmlk_alias *x;
+  uint32_t i;
   for (i = 0; i < a->slot_count && !result; i++) {
     result = gmlk_chunk_wake(batch, a, i);
     if (!result && !a->is_bare) result = gmlk_copies_in(batch, a, gmlk_slot_home(a, i));
   }
-  for (; va != &a->window_space.tail && !result; va = va->next) {
-    if (va->state != GMLK_UNBACKED) continue;
-    w = gmlk_va_window(va);
-    result = gmlk_window_map(batch, a, w, &quarantined);
-    gmlk_va_set(va, !result || quarantined, quarantined ? quarantined : w->chunk_count);
+  while (!result && (x = gmlk_walk_next(&walk)) != NULL) {
+    if (x->mapped) continue;
+    x->next = NULL;
+    result = gmlk_aliases_map(batch, a, x);
+    if (!result && !x->is_window) result = gmlk_copies_in(batch, a, x->address);
   }
-  for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->page_count && !result; i++) {
-      if (b->pages[i].mark != GMLK_MARK_UNMAPPED) continue;
-      result = gmlk_page_wake(batch, a, &b->pages[i]);
-      if (!result) result = gmlk_copies_in(batch, a, b->pages[i].address);
-    }
   return result ? result : gmlk_copies_finish(batch, a, 0);
 }
 
@@ -11130,13 +11063,12 @@ static int gmlk_pool_unmap(gmlake *l, const gmlake_pool *pool, gmlk_batch *batch
   return undone != GMLAKE_OK;
 }
 
-/* Windows that could not be unmapped before are unmapped now. */
-static void gmlk_windows_end_quarantine(gmlake *l, gmlk_arena *a) {
-  gmlk_window *w;
-  while ((w = gmlk_window_unquarantine(&a->windows)) != NULL) {
-    l->stats.quarantined_bytes -= w->chunk_count * a->chunk_bytes;
-    gmlk_window_count(a, w, -1);
-    gmlk_window_discard(l, a, w);
+/* Ends the aliases that need not be mapped again. */
+static void gmlk_aliases_forget(gmlake *l, gmlk_arena *a) {
+  gmlk_alias *x = gmlk_aliases_idle(l, a, GMLK_WHICH_UNMAPPED), *next;
+  for (; x; x = next) {
+    next = x->next;
+    gmlk_alias_end(l, a, x, 0, "it was freed while its pool slept");
   }
 }
 
@@ -11144,7 +11076,7 @@ static void gmlk_windows_end_quarantine(gmlake *l, gmlk_arena *a) {
 static gmlake_result gmlk_pool_release_chunks(gmlake *l, const gmlake_pool *pool) {
   gmlk_batch batch;
   gmlk_arena *a;
-  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_windows_end_quarantine(l, a);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_aliases_forget(l, a);
   if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED))
     GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_chunks_drop(&batch, a, 0);
   (void)gmlk_batch_end(l, &batch);
@@ -11177,11 +11109,11 @@ static gmlake_result gmlk_pool_put_to_sleep(gmlake *l, gmlake_pool *pool, int ke
   gmlk_arena *a;
   int is_asleep = 0;
   if (!result) {
-    GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_marks_set(a, 1);
+    GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_trim_forget(a);
     gmlk_pool_set_sleep(l, pool, GMLK_ASLEEP);
     if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) is_asleep = gmlk_pool_unmap(l, pool, &batch);
     result = gmlk_batch_end(l, &batch);
-    GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_marks_set(a, 0);
+    GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_trim_forget(a);
     if (!is_asleep) gmlk_pool_set_sleep(l, pool, GMLK_CHANGING);
   }
   if (result)
@@ -11217,21 +11149,8 @@ static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
 
 /* Gives up what was freed while the arena was asleep: windows, pages, whole chunks. */
 static void gmlk_arena_forget(gmlake *l, gmlk_arena *a) {
-  gmlk_window *w = a->windows.idle_first, *next;
-  gmlake_buffer *b;
-  uint32_t i;
   gmlk_arena_clean(a);
-  for (; w; w = next) {
-    next = w->idle_next;
-    if (w->self.stream == GMLK_GRAPH_OWNED || w->va->state != GMLK_UNBACKED) continue;
-    gmlk_window_unset_idle(&a->windows, w);
-    gmlk_window_add(l, a, w, -1);
-    gmlk_window_count(a, w, -1);
-    gmlk_window_drop(l, a, w, 0, "it was freed while its pool slept");
-  }
-  for (b = a->buffers; b; b = b->next)
-    for (i = 0; i < b->page_count; i++)
-      if (b->pages[i].mark && !gmlk_is_committed(b, i)) gmlk_page_clear(l, a, &b->pages[i]);
+  gmlk_aliases_forget(l, a);
   gmlk_slots_forget(l, a);
   gmlk_copies_prune(a);
 }
@@ -11261,10 +11180,10 @@ static gmlake_result gmlk_pool_map_again(gmlake *l, const gmlake_pool *pool) {
   gmlake_result result;
   gmlk_batch batch;
   gmlk_arena *a;
-  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_marks_set(a, 1);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_trim_forget(a);
   if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) (void)gmlk_pool_map(l, pool, &batch);
   result = gmlk_batch_end(l, &batch);
-  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_marks_set(a, 0);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_trim_forget(a);
   if (!result) gmlk_pool_set_sleep(l, pool, GMLK_CHANGING);
   gmlk_pool_count(l, pool, &was, batch.ns);
   if (result) return result;
@@ -11513,7 +11432,7 @@ static uint64_t gmlk_addresses_most(const gmlake *l, const gmlk_space *space) {
     const gmlk_window *w = (const gmlk_window *)va->u.owner;
     int is_free = !w && va->state != GMLK_EDGE;
     if (w && w->self.state == GMLK_IDLE)
-      is_free = gmlk_may_await(&l->streams, trimmer, w->self.stream, w->self.u.epoch);
+      is_free = gmlk_may_await(&l->streams, trimmer, w->alias.stream, w->alias.epoch);
     else if (w) /* is it pending? */
       is_free = gmlk_may_take(&l->streams, trimmer, &w->self);
     run = is_free ? run + va->grains : 0;
@@ -11972,13 +11891,11 @@ static void gmlk_count_block(const gmlk_block *b, gmlake_stats *out) {
 static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
   const size_t chunk = a->chunk_bytes;
   const gmlake_buffer *buffer;
-  const gmlk_window *w;
   const gmlk_block *b;
   gmlk_count_chunks(a, out);
-  out->quarantined_bytes += gmlk_pages_without_access(a) * chunk;
+  out->quarantined_bytes += gmlk_aliases_quarantined(a);
   out->window_count += a->windows.count;
   out->stitched_bytes += a->windows.bytes;
-  for (w = a->windows.quarantine; w; w = w->next) out->quarantined_bytes += w->chunk_count * chunk;
   for (b = a->head.next; b != &a->tail; b = b->next) gmlk_count_block(b, out);
   for (buffer = a->buffers; buffer; buffer = buffer->next) {
     out->buffer_count += buffer->lake != NULL;
@@ -12098,7 +12015,7 @@ static gmlake_map_entry gmlk_show_block(const gmlake *l, const gmlk_block *b) {
   if (gmlk_user_state(b) == GMLK_PENDING) e.state = GMLAKE_STATE_PENDING;
   if (b->state == GMLK_PIECE) {
     e.kind = GMLAKE_KIND_PIECE;
-    e.owner = b->as.live.window->address;
+    e.owner = b->as.live.window->alias.address;
   } else if (b->state == GMLK_LIVE || b->state == GMLK_PENDING) {
     e.kind = GMLAKE_KIND_BLOCK;
     e.address = gmlk_address_of(a, b);
@@ -12109,9 +12026,10 @@ static gmlake_map_entry gmlk_show_block(const gmlake *l, const gmlk_block *b) {
     e.user_data = extra ? extra->user_data : 0;
     e.label = extra ? extra->label : NULL;
   } else if (b->state == GMLK_IDLE || b->state == GMLK_UNBACKED) { /* the first field of a window */
+    const gmlk_alias *x = &((const gmlk_window *)(const void *)b)->alias;
     e.kind = GMLAKE_KIND_WINDOW;
-    e.address = ((const gmlk_window *)(const void *)b)->address;
-    gmlk_show_tag(l, b->stream, b->u.epoch, &e);
+    e.address = x->address;
+    gmlk_show_tag(l, x->stream, x->epoch, &e);
     if (b->state == GMLK_UNBACKED) e.state = GMLAKE_STATE_QUARANTINED;
   } else {
     gmlk_show_tag(l, b->stream, b->u.epoch, &e);
@@ -12293,16 +12211,14 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
   for (slot = 0; slot < gmlk_max(a->slot_count, a->chunks.quarantined_end); slot++)
     gmlk_map_chunk(l, a, slot, map);
   for (b = a->head.next; b != &a->tail && !a->is_bare; b = b->next) {
+    if (b->state == GMLK_UNBACKED || b->state == GMLK_COMMITTED || b->state == GMLK_EDGE) continue;
     e = gmlk_show_block(l, b);
-    if (b->state != GMLK_UNBACKED && b->state != GMLK_COMMITTED && b->state != GMLK_EDGE)
-      gmlk_map_add(map, &e);
+    gmlk_map_add(map, &e);
   }
   for (b = a->buffer_space.head.next; b != &a->buffer_space.tail; b = b->next)
     if (b->state == GMLK_COMMITTED) gmlk_map_buffer((const gmlake_buffer *)b->u.owner, map);
   for (b = a->window_space.head.next; b != &a->window_space.tail; b = b->next) {
-    if (b->state != GMLK_LIVE && b->state != GMLK_UNBACKED)
-      continue; /* UNBACKED: its arena sleeps */
-    gmlk_map_window(l, gmlk_va_window(b), map);
+    if (b->state == GMLK_LIVE) gmlk_map_window(l, gmlk_va_window(b), map);
   }
 }
 
@@ -15169,6 +15085,7 @@ GMLAKE_DEF gmlake_result gmlake_query(gmlake *l, const gmlake_alloc_desc *desc,
 
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
   const uint64_t address = (uint64_t)(uintptr_t)ptr;
+  size_t released = 0;
   gmlake_result result;
   if (!l || !gmlk_is_stream(stream)) return gmlk_refuse_stream(l, "gmlake_free", stream);
   if (!ptr) return GMLAKE_OK;
@@ -15178,7 +15095,7 @@ GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream)
   if (!l->has_returns) return gmlk_leave(l, result);
   l->has_returns = 0; /* before any other thread sees it */
   gmlk_lock_driver(l);
-  if (!l->lost) (void)gmlk_returns_end(l);
+  if (!l->lost) (void)gmlk_release_all(l, 0, &released);
   return gmlk_leave_driver(l, result);
 }
 
@@ -15304,7 +15221,6 @@ GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_r
   gmlake_result result = gmlk_enter_driver(l);
   if (!result) {
     result = gmlk_trim_lake(l, keep_bytes, &released);
-    released += gmlk_imports_end(l);
     result = gmlk_leave_driver(l, result);
   }
   if (out_released_bytes) *out_released_bytes = released;
@@ -15524,21 +15440,21 @@ GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
 
 typedef struct gmlk_checker {
   const gmlake *l;
-  const char *broken;                /* the first invariant found broken */
-  gmlake_stats found;                /* [L2] what a walk can count of it */
-  size_t records;                    /* [R1] blocks of all tilings */
-  size_t returns;                    /* [N5] pending blocks that are shared */
-  size_t pending, queued;            /* [N1], [N4] in lists and queues, less blocks and uses */
-  uint64_t uses;                     /* [F7] streams of live blocks, less what streams count */
-  uint64_t captures;                 /* [F5] arenas captured into, less what pools count */
-  const gmlk_arena *a;               /* the one that is looked at, and in it: */
-  uint64_t grains;                   /* [A6] that are free, less what it counts; the same below: */
-  size_t holes, gaps, run_seconds;   /* [A3], [A7] blocks that stand in bins and trees */
-  size_t users, pieces;              /* the user's blocks; [W4] pieces, less live windows' */
-  size_t windows, stitched;          /* windows that are not lost, and the bytes that they map */
-  size_t idle, lost, buffers, voids; /* [W5], [B4] windows for trees and lists; buffers */
-  uint64_t mapped, placed;           /* [W6], [B3] slots of mappings, less what chunks count */
-  uint64_t owned;                    /* [B1] slots of committed places, less those of blocks */
+  const char *broken;              /* the first invariant found broken */
+  gmlake_stats found;              /* [L2] what a walk can count of it */
+  size_t records;                  /* [R1] blocks of all tilings */
+  size_t returns;                  /* [N5] pending blocks that are shared */
+  size_t pending, queued;          /* [N1], [N4] in lists and queues, less blocks and uses */
+  uint64_t uses;                   /* [F7] streams of live blocks, less what streams count */
+  uint64_t captures;               /* [F5] arenas captured into, less what pools count */
+  const gmlk_arena *a;             /* the one that is looked at, and in it: */
+  uint64_t grains;                 /* [A6] that are free, less what it counts; the same below: */
+  size_t holes, gaps, run_seconds; /* [A3], [A7] blocks that stand in bins and trees */
+  size_t users, pieces;            /* the user's blocks; [W4] pieces, less live windows' */
+  size_t windows, stitched;        /* windows that are not lost, and the bytes that they map */
+  size_t idle, buffers, voids;     /* [W5], [B4] windows for trees and the list; buffers */
+  uint64_t mapped, placed;         /* [W6], [B3] slots of mappings, less what chunks count */
+  uint64_t owned;                  /* [B1] slots of committed pages, less those of blocks */
 } gmlk_checker;
 
 /* Returns whether everything has held so far. */
@@ -15735,7 +15651,7 @@ static uint32_t gmlk_check_pieces(gmlk_checker *c, const gmlk_window *w, int is_
       c->mapped += slot + 1;
   }
   end = w->pieces->at + w->pieces->grains - 1;
-  gmlk_expect(c, chunks == w->chunk_count, "W2: a window maps more or fewer chunks");
+  gmlk_expect(c, chunks == w->alias.chunk_count, "W2: a window maps more or fewer chunks");
   gmlk_expect(c, i == 1 || gmlk_slot_of(a, end) != gmlk_slot_of(a, at), "W2: ends share a chunk");
   return grains;
 }
@@ -15755,11 +15671,11 @@ static int gmlk_check_is_blocked(const gmlk_arena *a, const gmlk_window *w) {
 /* [W5], [W7]. */
 static void gmlk_check_idle(gmlk_checker *c, const gmlk_window *w) {
   const gmlk_windows *all = &c->a->windows;
-  const int is_open = w->key == gmlk_open_key(w->self.grains, w->self.stream);
+  const int is_open = w->key == gmlk_open_key(w->self.grains, w->alias.stream);
   gmlk_window *root = is_open ? all->open : all->blocked;
   gmlk_expect(c, is_open || gmlk_check_is_blocked(c->a, w), "W7: nothing is in a window's way");
   gmlk_expect(c, gmlk_window_from(root, w->key, w->number) == w, "W5: a window is not in its tree");
-  gmlk_check_tag(c, w->self.stream, w->self.u.epoch, "F1: a window's tag is of an epoch to come");
+  gmlk_check_tag(c, w->alias.stream, w->alias.epoch, "F1: a window's tag is of an epoch to come");
   c->idle++;
 }
 
@@ -15771,13 +15687,12 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_block *va, uint32_t gu
   const unsigned state = w->self.state;
   const int is_live = state == GMLK_LIVE || state == GMLK_PENDING, is_lost = state == GMLK_UNBACKED;
   const int may_lack = is_lost || a->sleep == GMLK_ASLEEP; /* a part of its mappings */
-  const uint32_t grains = gmlk_check_pieces(c, w, is_live), chunks = w->chunk_count;
-  const uint64_t at = w->address - gmlk_va_address(a, &a->window_space, va);
+  const uint32_t grains = gmlk_check_pieces(c, w, is_live);
+  const uint32_t chunks = w->alias.chunk_count, mapped = w->alias.mapped;
+  const uint64_t at = w->alias.address - gmlk_va_address(a, &a->window_space, va);
   const int is_known = w->number && w->number <= a->windows.number;
-  c->lost += (size_t)is_lost;
   gmlk_expect(c, w->va == va && va->grains == chunks + guard, "V2: addresses are another window's");
-  gmlk_expect(c, va->slack == chunks || (may_lack && va->slack < chunks),
-              "V2: more or less is mapped");
+  gmlk_expect(c, mapped == chunks || (may_lack && mapped < chunks), "V2: more or less is mapped");
   if (c->broken || (is_lost && !w->number)) return;
   c->windows += !is_lost;
   c->stitched += is_lost ? 0 : chunks * a->chunk_bytes;
@@ -15787,7 +15702,7 @@ static void gmlk_check_window(gmlk_checker *c, const gmlk_block *va, uint32_t gu
               "W2: a window is elsewhere");
   if (state == GMLK_IDLE) gmlk_check_idle(c, w);
   if (!is_live) return;
-  gmlk_check_owned(c, &w->self, w->address, w->pieces->at);
+  gmlk_check_owned(c, &w->self, w->alias.address, w->pieces->at);
   c->pieces -= w->piece_count;
 }
 
@@ -15800,11 +15715,11 @@ static void gmlk_check_buffer(gmlk_checker *c, const gmlk_block *va) {
   gmlk_expect(c, end <= b->page_count && !b->is_busy, "B1: pages are missing");
   gmlk_expect(c, b->lake || !(b->count || b->bytes), "B4: a destroyed buffer has memory");
   for (i = 0; i < b->page_count && !c->broken; i++) {
-    const gmlk_page *p = &b->pages[i];
+    const gmlk_alias *p = &b->pages[i];
     if (!p->state) continue;
     c->mapped += p->slot + 1;
     c->placed += p->slot + 1;
-    if (p->state != GMLK_PAGE_COMMITTED) {
+    if (p->state != GMLK_ALIAS_LIVE) {
       gmlk_check_tag(c, p->stream, p->epoch, "B2: a page's tag is of an epoch to come");
       continue;
     }
@@ -15980,10 +15895,9 @@ static void gmlk_check_finders(gmlk_checker *c) {
   gmlk_expect(c, !c->gaps, "A7: a tree has more than gaps");
   gmlk_expect(c, open + blocked == c->idle, "W5: trees have more than idle windows");
   for (w = a->windows.idle_first; w; w = w->idle_next) c->idle--;
-  for (w = a->windows.quarantine; w; w = w->next) c->lost--;
   for (b = a->buffers; b; b = b->next) c->buffers--;
   for (extra = a->pending; extra; extra = extra->next) c->pending++;
-  gmlk_expect(c, !c->idle && !c->lost, "W5: lists have more or fewer windows");
+  gmlk_expect(c, !c->idle, "W5: lists have more or fewer windows");
   c->voids -= a->void_count;
   gmlk_expect(c, !c->buffers && !c->voids, "B4: there are more or fewer buffers");
 }

@@ -319,8 +319,8 @@ static void addresses(void) {
   breaks(va->hole, va->hole + 1, "V1: free address space is apart");
   breaks(live->va, idle->va, "V2: addresses are another window's");
   breaks(live->va->u.epoch, idle, "V2: addresses are another window's");
-  breaks(live->va->slack, 1, "V2: more or less is mapped");
-  breaks(live->va->slack, 3, "V2: more or less is mapped");
+  breaks(live->alias.mapped, 1, "V2: more or less is mapped");
+  breaks(live->alias.mapped, 3, "V2: more or less is mapped");
   gmlk_bins_remove(space->holes, va);
   va->hole = va->grains;
   tells("V1: free space is in no bin", __LINE__);
@@ -339,7 +339,7 @@ static void live_windows(void) {
   breaks(self->grains, self->grains + 1, "W3: a window's pieces do not add up");
   breaks(tile->u.epoch, 0, "A9: a serial was never given");
   breaks(block->state, GMLK_PIECE, "W4: a piece is of no window");
-  breaks(live->address, live->address + C, "W2: a window is elsewhere");
+  breaks(live->alias.address, live->alias.address + C, "W2: a window is elsewhere");
   breaks(live->self.state, GMLK_IDLE, "W7: nothing is in a window's way");
   chunks[0].map_count--; /* the number of mappings stays what it was */
   chunks[1].map_count++;
@@ -361,16 +361,15 @@ static void idle_windows(void) {
   breaks(spans[1].grains, 0, "W2: a piece is not in the arena");
   breaks(spans[1].at, spans[0].at, "W2: ends share a chunk");
   breaks(spans[1].grains, half, "W3: a window's pieces do not add up");
-  breaks(window->chunk_count, 3, "W2: a window maps more or fewer chunks");
+  breaks(window->alias.chunk_count, 3, "W2: a window maps more or fewer chunks");
   breaks(window->number, 0, "W8: a window is too new or small");
   breaks(all->number, window->number - 1, "W8: a window is too new or small");
   breaks(all->grains_min, 4 * half + 1, "W8: a window is too new or small");
   breaks(window->key, window->key + 1, "W7: nothing is in a window's way");
   breaks(window->key, GMLK_BLOCKED, "W7: nothing is in a window's way");
-  breaks(window->self.stream, 99, "W7: nothing is in a window's way");
+  breaks(window->alias.stream, 99, "W7: nothing is in a window's way");
   breaks(all->open, NULL, "W5: a window is not in its tree");
   breaks(all->idle_first, NULL, "W5: lists have more or fewer windows");
-  breaks(all->quarantine, window, "W5: lists have more or fewer windows");
   breaks(all->bytes, 3 * C, "L2: the totals of an arena's windows are wrong");
 }
 
@@ -382,18 +381,27 @@ static void blocked_windows(void) {
   breaks(b->flags, 0, "W7: nothing is in a window's way");
   breaks(b->u.epoch, b->u.epoch - 1, "W7: nothing is in a window's way");
   window = lake->home.windows.open;
-  is(window->self.stream >= GMLK_FIRST_STREAM);
-  breaks(window->self.u.epoch, GMLK_ENDLESS, "F1: a window's tag is of an epoch to come");
+  is(window->alias.stream >= GMLK_FIRST_STREAM);
+  breaks(window->alias.epoch, GMLK_ENDLESS, "F1: a window's tag is of an epoch to come");
+}
+
+/* A window of the arena that is quarantined, or NULL. */
+static gmlk_alias *window_that_stays(const gmlk_arena *a) {
+  gmlk_walk walk = gmlk_walk_of(a);
+  gmlk_alias *x;
+  while ((x = gmlk_walk_next(&walk)) != NULL)
+    if (x->is_window && x->state == GMLK_ALIAS_QUARANTINED) break;
+  return x;
 }
 
 /* Quarantined: perhaps mapped in part. */
 static void windows_that_stay(void) {
-  gmlk_window *window = lake->home.windows.quarantine;
+  gmlk_alias *window = window_that_stays(&lake->home);
   is(window != NULL);
-  breaks(window->va->slack, window->chunk_count + 1, "V2: more or less is mapped");
-  window->va->slack = window->chunk_count - 1;
+  breaks(window->mapped, window->chunk_count + 1, "V2: more or less is mapped");
+  window->mapped = window->chunk_count - 1;
   holds();
-  window->va->slack = window->chunk_count;
+  window->mapped = window->chunk_count;
 }
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
@@ -407,11 +415,11 @@ static void buffers(void) {
   breaks(b->is_busy, 1, "B1: pages are missing");
   breaks(b->bytes, C, "B1: memory lies behind a buffer's end");
   breaks(holed->bytes, C, "B1: memory lies behind a buffer's end");
-  breaks(holed->pages[0].state, GMLK_PAGE_COMMITTED, "B1: a buffer's committed pages are wrong");
-  breaks(b->pages[0].state, GMLK_PAGE_EMPTY, "B1: a buffer's committed pages are wrong");
+  breaks(holed->pages[0].state, GMLK_ALIAS_LIVE, "B1: a buffer's committed pages are wrong");
+  breaks(b->pages[0].state, GMLK_ALIAS_EMPTY, "B1: a buffer's committed pages are wrong");
   breaks(b->pages[0].slot, holed->pages[1].slot, "B1: the committed pages are not the chunks");
   breaks(b->pages[2].slot, holed->pages[1].slot, "W6, B3: a chunk's mappings do not add up");
-  breaks(b->pages[2].state, GMLK_PAGE_EMPTY, "W6, B3: a chunk's mappings do not add up");
+  breaks(b->pages[2].state, GMLK_ALIAS_EMPTY, "W6, B3: a chunk's mappings do not add up");
   breaks(b->pages[2].epoch, GMLK_ENDLESS, "B2: a page's tag is of an epoch to come");
   breaks(b->pages[2].stream, GMLK_GRAPH_OWNED, "B2: a page's tag is of an epoch to come");
   breaks(b->lake, NULL, "B4: a destroyed buffer has memory");
@@ -512,13 +520,13 @@ static void dead_pools_that_never_lived(void) {
 
 /* With windows that were idle, */
 static void dead_pools(void) {
-  is(lake->released_pools && !lake->released_pools->arena.windows.quarantine);
+  is(lake->released_pools && !window_that_stays(&lake->released_pools->arena));
   breaks(lake->stats.quarantined_bytes, 1, "L2: quarantined_bytes is not what a walk counts");
 }
 
 /* or that could not be unmapped. */
 static void dead_pools_with_stuck_windows(void) {
-  is(lake->released_pools && lake->released_pools->arena.windows.quarantine);
+  is(lake->released_pools && window_that_stays(&lake->released_pools->arena));
 }
 
 /* ---- Rows ------------------------------------------------------------------------------------ */

@@ -45,7 +45,8 @@ typedef struct scene {
 
 static const scene scenes[] = {
     /* New chunks behind a slot that is given up. */
-    {"growth", "{granule:16 cap:64} " USED_BY_BOTH GIVEN_UP "+x=2@A -x@A T:0 quarantined=1",
+    {"growth",
+     "{granule:16 cap:64} " USED_BY_BOTH GIVEN_UP "+x=2@A -x@A fail:unmap=1R T:0!R quarantined=1",
      "+p=4@A/s", NULL, 0, MOST, 1, 0},
     /* While the planner asks for memory in vain, another thread takes a record. */
     {"borrowing",

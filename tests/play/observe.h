@@ -14,7 +14,7 @@ static struct told {
   const char *reason;                  /* of the last attempt */
   gmlake_step attempt;                 /* the last one */
   gmlake_step done_for;                /* the last step for one; request 0: there was none */
-  uint64_t steps_ns;                   /* of the steps of the next one */
+  uint64_t steps_of, steps_ns;         /* the newest that made a step, and its steps' time */
   uint64_t states[6];
   gmlake_step queue[64]; /* since the mark, as far as there is room */
   size_t count_queued, count_heard;
@@ -40,8 +40,8 @@ static void hear_of_attempt(const gmlake_step *e) {
   told.reason = e->reason;
   told.attempt = *e;
   told.states[e->state]++;
-  judge(told.steps_ns <= e->driver_ns, "an attempt that takes less time than its steps");
-  told.steps_ns = 0;
+  judge(told.steps_of != e->request || told.steps_ns <= e->driver_ns,
+        "an attempt that takes less time than its steps");
   judge(told.done_for.request != e->request ||
             (told.done_for.label == e->label && told.done_for.pool == e->pool),
         "a step is told with another label than its attempt");
@@ -69,7 +69,10 @@ static void observe(void *user, const gmlake_step *e) {
   } else {
     judge(!e->state && (!e->request || is_next(e->request)), "a step of no attempt");
     told.driver_ns += e->driver_ns;
-    if (e->request) told.steps_ns += e->driver_ns;
+    if (e->request) {
+      told.steps_ns = (told.steps_of == e->request ? told.steps_ns : 0) + e->driver_ns;
+      told.steps_of = e->request;
+    }
     if (e->request) told.done_for = *e;
   }
   if (told.count_queued < 64) told.queue[told.count_queued++] = *e;

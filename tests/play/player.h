@@ -927,6 +927,7 @@ static void do_pool_close(void) {
   pool *p = &w.pools[number];
   const tenants all = tenants_of(number);
   gmlake_result result;
+  size_t n;
   int i;
   if (!p->value || is_passed_over(!all.captured) || !await(&p->launched)) return;
   w.destroying = 1;
@@ -944,6 +945,8 @@ static void do_pool_close(void) {
       end_graph(&w.graphs[i]);
   for (i = 0; i < GRAPHS; i++)
     if (w.graphs[i].pool == number) w.graphs[i].range_count = 0;
+  for (n = 0; n < w.map_count; n++) /* the driver may refuse to unmap some of it, until later */
+    if (w.maps[n]->of->pool == p->serial) w.maps[n]->is_graphs = 0;
   memset(p, 0, sizeof(*p));
 }
 

@@ -206,8 +206,8 @@ static const row policy_rows[] = {
     /* Their memory would live on under the window. */
     {"former_that_cannot_be_undone", TOGETHER,
      "{granule:16 cap:4 policy:1} " LAY4
-     "-abc plan:2,a=1,K fail:access=1R fail:unmap=1R +x=1 windows=0 quarantined=3 -x T:0 "
-     "released=0 -d T:0 released=1"},
+     "-abc plan:2,a=1,K fail:access=1R fail:unmap=1R* +x=1 windows=0 quarantined=3 -x T:0!R "
+     "released=0 fail:unmap=0R -d T:0 quarantined=0 released=4"},
     /* The device is lost after the block was taken: it is the caller's, and the next call says
        so. */
     {"former_that_loses_the_device", TOGETHER,

@@ -415,11 +415,18 @@ static const row rows[] = {
      "{granule:16 cap:8} +a-h=1 -ac fail:reserve=1G +*=2!G destroy!G"},
     {"a_handle_that_stays_is_quarantined", TOGETHER,
      "{granule:16 cap:8} +a=2 -a fail:release=1R T:0!R quarantined=1 reserved=1 driver-bytes=1 "
-     "+a=6 -a"},
-    /* Nobody unmaps what such a window still shows. */
+     "+a=6 -a fail:release=1R T:999!R quarantined=1 T:999 released=1 quarantined=0 reserved=6"},
+    /* Trims offer it again. */
+    {"a_dead_pool_goes_when_the_driver_takes_it", TOGETHER,
+     "{granule:16 cap:8} P0 +z.3=1/0 -z.3 fail:unmap=1R* D0 quarantined=1 T:999!R released=0 "
+     "fail:unmap=0R T:999 released=1 quarantined=0 reserved=0"},
+    {"a_trim_unmaps_destroyed_buffers", TOGETHER,
+     "{granule:16 cap:16} N0:8 z0:2@A mappings=4 hA K0@A T:999 mappings=4 eA T:999 mappings=2 "
+     "released=0"},
+    /* Nobody releases what such a window still shows. The next trim tries again. */
     {"a_window_that_stays_mapped_is_quarantined", TOGETHER,
-     "{granule:16 cap:4} +a-c=1 -ac +w=2 -w fail:unmap=1R T:0!R quarantined=2 windows=0 T:0 "
-     "released=0 +w=2 -wb"},
+     "{granule:16 cap:4} +a-c=1 -ac +w=2 -w fail:unmap=1R* T:0!R quarantined=2 windows=0 T:0!R "
+     "released=0 fail:unmap=0R +w=2 -wb T:0 quarantined=0 released=3"},
     /* The driver takes it when the pool goes. */
     {"a_pool_goes_with_its_quarantined_window", TOGETHER,
      "{granule:16 cap:8} P0 +z.3=3@n/0 -z.3@n +a-c=1/0 -ac +w=2/0 pieces:w=2 -w fail:unmap=1R "
@@ -1668,7 +1675,7 @@ static const row rows[] = {
     {"what_stays_counts_once", TOGETHER,
      "{granule:16 cap:4} +a-d=1 -ac +x=2 pieces:x=2 -x fail:unmap=1R T:0!R quarantined=2 "
      "reserved=4 "
-     "-d T:0 released=1 P0 +p=1/0 -p q=2/s foretold +y=2/s at:y=c"},
+     "-d fail:unmap=1R T:0!R released=1 P0 +p=1/0 -p q=2/s foretold +y=2/s at:y=c"},
     /* A question knows what is lent. B waits for what A did there; the pool grows by what it
        lacks. */
     {"what_is_borrowed_is_foretold", TOGETHER,
@@ -1718,11 +1725,12 @@ static const row rows[] = {
     {"a_window_is_shared", TOGETHER,
      "{granule:16 cap:6 share} +a-f=1 -ace +w=3/x pieces:w=3 xw iz=w holds:z=1 -w reserved=6 "
      "windows=0 holds:z=1 -zbdf"},
-    /* What a window maps that the driver did not unmap stays pending with its chunks; the lake's
-       end, or the pool's, tries again. */
+    /* What a window maps that the driver did not unmap is quarantined with it; each trim tries
+       again. */
     {"what_a_stuck_window_maps_is_not_released", TOGETHER,
      "{granule:16 cap:4 share} +a-d=1 -ac +w=2 pieces:w=2 -w +p=1/x windows=1 xp fail:unmap=1R -p "
-     "T:0 quarantined=2 exported=1 pending=1 T:0 quarantined=2 exported=1 pending=1 -bd"},
+     "quarantined=3 exported=1 pending=0 fail:unmap=1R T:0!R quarantined=3 exported=1 T:0 "
+     "quarantined=0 exported=0 -bd"},
     /* Work may still use it; the same of what was imported. */
     {"what_was_exported_never_serves_again", TOGETHER,
      "{granule:16 cap:8 share} +p=2@A/x xp iq=p rp@B hA hB -p@A pending=2 +r=2@A off:r=p "
@@ -1869,7 +1877,8 @@ static const row rows[] = {
      "handles=1 reserved=1"},
     /* what the driver does not take back is told, and offered again when the lake is destroyed */
     {"a_pools_buffers_may_stay_mapped", BOTH,
-     "{granule:16 cap:32} P0 N0:8/0 c0:0,3 K0 fail:unmap=1R D0 handles=3 quarantined=3 reserved=3"},
+     "{granule:16 cap:32} P0 N0:8/0 c0:0,3 K0 fail:unmap=1R* D0 handles=3 quarantined=3 reserved=3 "
+     "fail:unmap=0R T:0 quarantined=0 reserved=0"},
     {"a_pools_buffers_may_keep_a_handle", BOTH,
      "{granule:16 cap:32} P0 N0:8/0 c0:0,3 K0 fail:release=1R D0 handles=1 quarantined=1 "
      "reserved=1"},

@@ -132,22 +132,15 @@ typedef struct holdings { /* what the lake's books say it holds of the mock's */
   size_t blocks; /* records of them */
 } holdings;
 
-static void count_places(const gmlk_arena *a, holdings *h) {
-  const gmlake_buffer *b;
-  uint32_t i;
-  for (b = a->buffers; b; b = b->next) {
-    for (i = 0; i < b->page_count; i++) {
-      h->mappings += b->pages[i].state != GMLK_PAGE_EMPTY && !b->pages[i].mark;
-      h->quarantined += b->pages[i].state == GMLK_PAGE_NO_ACCESS ? a->chunk_bytes : 0;
-    }
-  }
-}
-
 static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
   const gmlk_block *va = a->window_space.head.next, *b = a->head.next;
-  const gmlk_window *window;
+  gmlk_walk walk = gmlk_walk_of(a);
+  const gmlk_alias *x;
   uint32_t slot;
-  count_places(a, h);
+  while ((x = gmlk_walk_next(&walk)) != NULL) {
+    h->mappings += x->mapped;
+    if (x->state == GMLK_ALIAS_QUARANTINED && !is_dead) h->quarantined += gmlk_alias_bytes(a, x);
+  }
   for (slot = 0; slot < a->chunks.capacity; slot++) {
     const gmlk_chunk *chunk = &a->chunks.items[slot];
     if (!chunk->handle) continue;
@@ -157,12 +150,9 @@ static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
         chunk->is_quarantined || is_dead || a->sleep == GMLK_ASLEEP ? a->chunk_bytes : 0;
   }
   for (; b && b != &a->tail; b = b->next) h->blocks++;
-  for (; va && va != &a->window_space.tail; va = va->next, h->blocks++)
-    if (va->state == GMLK_LIVE) h->mappings += va->slack;
+  for (; va && va != &a->window_space.tail; va = va->next) h->blocks++;
   for (va = a->buffer_space.head.next; va && va != &a->buffer_space.tail; va = va->next)
     h->blocks++;
-  for (window = a->windows.quarantine; window && !is_dead; window = window->next)
-    h->quarantined += window->chunk_count * a->chunk_bytes;
   h->reservations += a->area.count + a->window_space.area.count + a->buffer_space.area.count;
 }
 

@@ -454,6 +454,9 @@ static const struct row {
     {"a sleep copies no edge", "{} +a=20 +b=30@A +c=36 Sn:k Wn"},
     /* The reservation was halved below what was imported. */
     {"an import needs all its addresses", "{share cap:30} +a=20@A/x xa fail:reserve=1O ib=a*4"},
+    /* A lent pool was tried first, and waited for: that request has a number of its own. */
+    {"steps are of their own attempt",
+     "{chunk:2 observed} N3:24^2 P3:4 +a.3=10@B/2 -a.3@n +a.1=2764b@A l3@D +n=10/xt"},
     /* What was freed of a graph's memory was lent without a wait for the stream of the free; what
        was borrowed, lent again without one for the borrower. */
     {"who borrows waits for frees", "{} P0 BA:0/0 +a=1@A/0 EA ua@A -a@A l0 +b=1@B/t"},

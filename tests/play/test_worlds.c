@@ -308,7 +308,7 @@ static void put_windows(const gmlk_arena *a) {
     put(age);
     put(window->key < GMLK_BLOCKED);
     put(window->va->at);
-    put_tag(window->self.stream, window->self.u.epoch);
+    put_tag(window->alias.stream, window->alias.epoch);
     for (i = 0; i < window->piece_count; i++)
       put(window->pieces[i].at), put(window->pieces[i].grains);
   }
@@ -356,12 +356,12 @@ static void put_arena(const gmlk_arena *a) {
 }
 
 static void put_buffer(const buffer *b) {
-  const gmlk_page *place;
+  const gmlk_alias *place;
   size_t i;
   for (i = 0; b->value && i < b->value->page_count; i++) {
     place = &b->value->pages[i];
     put(place->state);
-    if (place->state == GMLK_PAGE_MAPPED) put_tag(place->stream, place->epoch);
+    if (place->state == GMLK_ALIAS_IDLE) put_tag(place->stream, place->epoch);
     if (place->state) put(place->slot);
     put_used(&b->cells[i].used);
   }

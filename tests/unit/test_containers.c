@@ -1106,7 +1106,7 @@ static const struct plan_row {
   const char *picture;
   uint32_t grains, align;
   int whole_only;
-  uint32_t shortfall, spans[6]; /* 0: it is made of these: where, how many grains */
+  uint32_t shortfall, pieces[6]; /* 0: it is made of these: where, how many grains */
 } plan_rows[] = {
     /* A tail, a whole chunk, a head. */
     {"#####...########........########..######", 13, 1, 0, 0, {5, 3, 16, 8, 32, 2}},

@@ -238,6 +238,7 @@ static void a_map_tells_what_is_quarantined(void **state) {
   fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0);
   (void)gmlake_trim(lake, 0, NULL);
   drop(b[7]);
+  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0); /* the window is offered again */
   fail_call(ON_RELEASE, 1, GMLAKE_ERROR_DRIVER, 1);
   (void)gmlake_trim(lake, 0, NULL);
   fail_call(ON_RELEASE, 0, GMLAKE_OK, 0);
