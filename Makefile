@@ -254,7 +254,7 @@ $(BUILD)/%.o: %.h Makefile | $(BUILD)
 	  $(CPPFLAGS) $(CFLAGS) -x c -c $< -o $@
 
 # What is measured is optimised. `make test` takes TESTED, as do the sanitizers' builds: -O0
-# compiles in a fifth of the time, and clang in a third of that, which takes cc's place there. What
+# compiles in a fifth of the time, and clang, if there, in a third of that: it takes cc's place. What
 # was compiled at another level is then compiled anew.
 FAST = -O2
 TESTED = -O0
@@ -266,8 +266,9 @@ FORCE:
 PLANS = $(if $(filter -O0,$(FAST)),$(LONG),$(FAST))
 
 unoptimised = $(if $(filter -O0,$(1)),$(2),$(3))
-C_AT = $(call unoptimised,$(1),$(CC:cc=clang),$(CC))
-CXX_AT = $(call unoptimised,$(1),$(patsubst g++,clang++,$(patsubst c++,clang++,$(CXX))),$(CXX))
+HAS_CLANG := $(shell command -v clang++)
+C_AT = $(call unoptimised,$(1),$(if $(HAS_CLANG),$(patsubst cc,clang,$(CC)),$(CC)),$(CC))
+CXX_AT = $(call unoptimised,$(1),$(if $(HAS_CLANG),$(patsubst g++,clang++,$(CXX)),$(CXX)),$(CXX))
 
 # Lines in what debuggers and sanitizers show; with DEBUG=-g variables too.
 DEBUG = -g1

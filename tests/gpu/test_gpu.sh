@@ -74,7 +74,7 @@ plant() {
 plant 'no wait is queued' \
   's/call.code = call.cuda->fn.StreamWaitEvent(.*/(void)stream, (void)event;/'
 plant 'windows are unmapped under kernels' \
-  '/^static gmlake_result gmlk_evict(/,/^}/ s/if (gmlk_tag_done(.*{$/if (1) {/'
+  '/^static gmlake_result gmlk_evict(/,/^}/ s/if (gmlk_alias_is_done(.*{$/if (1) {/'
 plant 'recorded streams are forgotten' \
   '/^static gmlake_result gmlk_record_stream/,/^}/ s/if (!b) return result;/return result;/'
 

@@ -754,7 +754,8 @@ static const row rows[] = {
     {"every_recorded_stream_has_to_be_waited_for", TOGETHER,
      "{granule:16 cap:8} P0 +p=2@A +x=1@A rp@B rp@D BD:0/0 hB -p@A Q allocatable=5 +*=5@A "
      "host-waits=0 ED"},
-    /* A's small-block reserve is had from what its pending work uses: B's news do not make it clean. */
+    /* A's small-block reserve is had from what its pending work uses: B's news do not make it
+       clean. */
     {"a_reserve_of_pending_work_stays_its_streams", TOGETHER,
      "{granule:16 cap:4096 chunk:32} +p=2048@A hA -p@A +s=4k@A +z.3=32@B -z.3@B +z.3=96@B "
      "-z.3@B +z.3=192@B -z.3@B +y=4k@B from:y=p+2048 waits=0"},

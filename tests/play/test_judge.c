@@ -320,7 +320,7 @@ static void tells_too_little_time(void) {
   gmlake_step e = a_step(GMLAKE_STEP_ALLOC);
   e.state = 5;
   e.asked_bytes = 1;
-  e.request = told.newest + 1;
+  e.request = told.steps_of = told.newest + 1;
   told.steps_ns = 1;
   observe(NULL, &e);
 }
