@@ -941,7 +941,7 @@ typedef enum gmlake_kind {
   GMLAKE_KIND_PIECE,     /* a range of a home arena that is mapped in a block's window, or a chunk
                             of a buffer where that maps it */
   GMLAKE_KIND_CHUNK,     /* physical memory */
-  GMLAKE_KIND_SPAN       /* a range of a home arena that an idle window maps */
+  GMLAKE_KIND_IDLE_PIECE /* a range of a home arena that an idle window maps */
 } gmlake_kind;
 
 typedef enum gmlake_state {
@@ -982,7 +982,7 @@ typedef struct gmlake_map_entry {
   size_t requested_bytes; /* block, buffer: as asked for */
   gmlake_stream stream;   /* block: it was allocated on; free memory: see the state; else NONE */
   gmlake_pool *pool;      /* NULL: in no pool */
-  uint64_t owner;         /* piece: address of the block or buffer; span: of the window */
+  uint64_t owner;         /* address of a piece's block or buffer; of an idle piece's window */
   uint64_t handle;        /* chunk, and piece of a buffer: the driver's */
   uint64_t user_data;
   const char *label;
@@ -1132,10 +1132,10 @@ GMLAKE_DEF gmlake_result gmlake_find(gmlake *lake, const void *address,
 GMLAKE_DEF gmlake_result gmlake_get_chunks(gmlake *lake, const void *ptr,
                                            gmlake_chunk_info *out_chunks, size_t capacity,
                                            size_t *out_count);
-/* Every chunk, block, hole, window, buffer, piece and span, as they are at one moment: at most
+/* Every chunk, block, hole, window, buffer and piece, as they are at one moment: at most
    capacity of them; *out_count is how many there are. By arena: its chunks by slot, its home range
    by address, then buffers, each followed by its pieces, and windows, by address; an idle one is
-   followed by its spans. */
+   followed by its pieces. */
 GMLAKE_DEF gmlake_result gmlake_get_map(gmlake *lake, gmlake_map_entry *out_entries,
                                         size_t capacity, size_t *out_count);
 
@@ -12195,7 +12195,7 @@ static void gmlk_map_window(const gmlake *l, const gmlk_window *w, gmlk_map *map
   uint32_t i;
   gmlk_map_add(map, &e);
   if (e.kind != GMLAKE_KIND_WINDOW || e.state == GMLAKE_STATE_QUARANTINED) return;
-  e.kind = GMLAKE_KIND_SPAN;
+  e.kind = GMLAKE_KIND_IDLE_PIECE;
   e.owner = e.address;
   for (i = 0; i < w->piece_count; i++) {
     e.address = gmlk_home(a, w->pieces[i].at);
@@ -12746,6 +12746,7 @@ static gmlake_result gmlk_mock_reserve(void *user, size_t bytes, size_t alignmen
                               : gmlk_mock_host_reserve(bytes, alignment, &added.address);
   }
   if (gmlk_mock_need(mock, is_paged, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY)) {
+    GMLAKE_ASSERT(mock->reservations); /* it has grown */
     behind = gmlk_mock_below(mock, added.address);
     behind = behind ? behind + 1 : mock->reservations;
     memmove(behind + 1, behind,
@@ -15619,7 +15620,8 @@ static void gmlk_check_owned(gmlk_checker *c, const gmlk_block *b, uint64_t addr
                              uint32_t first_at) {
   const gmlk_block *found = gmlk_index_get(&c->l->index, address);
   const int is_live = b->state == GMLK_LIVE, is_whole = gmlk_is_chunks(c->a, first_at, b->grains);
-  const int must_be_whole = b->flags & GMLAKE_EXCLUSIVE, may_not = b->flags & GMLAKE_NO_STITCH;
+  const int must_be_whole = (b->flags & GMLAKE_EXCLUSIVE) != 0;
+  const int may_not = (b->flags & GMLAKE_NO_STITCH) != 0;
   const int is_lent = c->a->pool && c->a->pool->loan.number;
   gmlk_expect(c, is_whole || !must_be_whole, "A9: an exclusive block shares a chunk");
   gmlk_expect(c, !may_not || !b->as.live.window, "A9: a window is forbidden");

@@ -201,7 +201,7 @@ static inline void gmlake_snapshot_user(gmlake_snapshot *s, uint64_t value) {
 /* One entry of the map, by its kind: behind its address and bytes. */
 static inline void gmlake_snapshot_row(gmlake_snapshot *s, const gmlake_map_entry *e) {
   const int is_block = e->kind == GMLAKE_KIND_BLOCK, is_buffer = e->kind == GMLAKE_KIND_BUFFER;
-  const int is_part = e->kind == GMLAKE_KIND_PIECE || e->kind == GMLAKE_KIND_SPAN;
+  const int is_part = e->kind == GMLAKE_KIND_PIECE || e->kind == GMLAKE_KIND_IDLE_PIECE;
   gmlake_snapshot_room(s);
   s->text[s->used++] = '[';
   gmlake_snapshot_number(s, e->address);
@@ -397,7 +397,7 @@ static inline void gmlake_snapshot_lists(gmlake_snapshot *s) {
   gmlake_snapshot_rows(s, "windows", GMLAKE_KIND_WINDOW);
   gmlake_snapshot_rows(s, "buffers", GMLAKE_KIND_BUFFER);
   gmlake_snapshot_rows(s, "pieces", GMLAKE_KIND_PIECE);
-  gmlake_snapshot_rows(s, "spans", GMLAKE_KIND_SPAN);
+  gmlake_snapshot_rows(s, "spans", GMLAKE_KIND_IDLE_PIECE);
   gmlake_snapshot_put(s, "}\n");
 }
 

@@ -74,7 +74,7 @@ static const char *map_chunks_wrong(gmlake *lake, const gmlake_map_entry *e,
 static const char *map_spans_wrong(const gmlake_map_entry *all, size_t count, size_t i) {
   const gmlake_map_entry *w = &all[i];
   size_t bytes = 0, n, under;
-  for (n = i + 1; n < count && all[n].kind == GMLAKE_KIND_SPAN; n++) {
+  for (n = i + 1; n < count && all[n].kind == GMLAKE_KIND_IDLE_PIECE; n++) {
     uint64_t at = all[n].address;
     const uint64_t end = at + all[n].bytes;
     if (all[n].owner != w->address || all[n].arena != w->arena)
@@ -112,7 +112,7 @@ static const char *map_entry_wrong(gmlake *lake, const gmlake_map_entry *all, si
     sums->buffers++;
     sums->requested += e->requested_bytes;
     break;
-  case GMLAKE_KIND_SPAN:
+  case GMLAKE_KIND_IDLE_PIECE:
     return NULL; /* of its window, below */
   default:
     if (e->state == GMLAKE_STATE_QUARANTINED) return NULL;

@@ -123,7 +123,7 @@ static void a_map_tells_ages_and_what_windows_join(void **state) {
   drop(w);
   assert_ok(gmlake_get_map(lake, map, 64, &count));
   window = entry_at(map, count, GMLAKE_KIND_WINDOW, w);
-  assert_int_equal(window[1].kind, GMLAKE_KIND_SPAN);
+  assert_int_equal(window[1].kind, GMLAKE_KIND_IDLE_PIECE);
   assert_int_equal(window[1].address, (uintptr_t)b[1]);
   assert_int_equal(window[2].address, (uintptr_t)b[3]);
   assert_int_equal(window[1].bytes + window[2].bytes, 2 * C);

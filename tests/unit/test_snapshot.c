@@ -118,7 +118,7 @@ static size_t rows(const char *name) {
 static void every_entry_of_the_map_has_a_row(void **state) {
   static const char *const names[] = {"",        "blocks", "holes",  "windows",
                                       "buffers", "pieces", "chunks", "spans"};
-  size_t counts[GMLAKE_KIND_SPAN + 1], count, i;
+  size_t counts[GMLAKE_KIND_IDLE_PIECE + 1], count, i;
   gmlake_buffer_desc desc;
   gmlake_map_entry map[64];
   gmlake_buffer *buffer;
@@ -137,7 +137,7 @@ static void every_entry_of_the_map_has_a_row(void **state) {
   assert_ok(gmlake_get_map(f.lake, map, 64, &count));
   for (i = 0; i < count; i++) counts[map[i].kind]++;
   assert_int_equal(gmlake_snapshot_write(f.lake, NULL, sink, &f), 0);
-  for (i = GMLAKE_KIND_BLOCK; i <= GMLAKE_KIND_SPAN; i++) {
+  for (i = GMLAKE_KIND_BLOCK; i <= GMLAKE_KIND_IDLE_PIECE; i++) {
     assert_true(counts[i]);
     assert_int_equal(rows(names[i]), counts[i]);
   }
