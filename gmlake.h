@@ -4094,8 +4094,8 @@ static gmlake_result gmlk_batch_count(gmlake *l, const gmlk_batch *batch) {
 #define GMLK_LIGHTLY 2u
 #define GMLK_UNBOOKED 4u
 
-/* Returns an error if it cannot begin. Only here does the holder of `driver_lock` unlock the books
-   for driver calls. */
+/* Returns an error if it cannot begin. Only here does the holder of `driver_lock` release
+   state_lock for driver calls. */
 static gmlake_result gmlk_batch_begin(gmlake *l, gmlk_batch *batch, unsigned how) {
   const gmlake_backend *backend = l->driver.backend;
   memset(batch, 0, sizeof(*batch));

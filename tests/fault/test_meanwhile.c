@@ -1,6 +1,6 @@
 /* What happens in the middle of a call and is no row of tests/play/meanwhile_rows.h: other threads,
-   and what touches the lake's own records. The driver's functions, called with the books unlocked,
-   do here what may happen then. */
+   and what touches the lake's own records. The driver's functions, called with the state lock
+   released, do here what may happen then. */
 #include "waiters.h"
 
 #include <time.h>
@@ -193,7 +193,7 @@ static void *discard_it(void *argument) {
   return NULL;
 }
 
-/* Starts the rival, and returns when it waits for the driving lock, or has not needed to. */
+/* Starts the rival, and returns when it waits for the driver lock, or has not needed to. */
 static void rival_meets(void *(*call)(void *)) {
   const int before = __atomic_load_n(&waiter_count, __ATOMIC_ACQUIRE);
   rival_is_done = 0;

@@ -98,7 +98,7 @@ static void make_scarce(void) {
   }
   w.host_in = s->how & EACH_ALLOCATION ? playing.left : 1;
   w.host_stays = !(s->how & (ONCE | EACH_ALLOCATION));
-  w.is_inside = 1; /* no look at the books while records are aside */
+  w.is_inside = 1; /* no check while records are aside */
 }
 
 static void make_plenty(void) {

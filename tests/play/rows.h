@@ -198,7 +198,7 @@ static const row rows[] = {
      "{granule:16 cap:4} +z.3=4@n -z.3@n +a-d=1 -ac +p=2/s pieces:p=1 reserved=4 -pbd"},
     /* | s | b ... | t |: where b was, a hole of just the size that cannot be aligned; it neither
        serves the request nor hides the chunk that is made for it. It is had by growth, not by
-       the last rungs. */
+       the last slow steps. */
     {"misaligned_holes_hide_nothing", TOGETHER,
      "{granule:16 cap:8} +s=512b +b=1 +t=1-512b -b +a=1/s^4k reserved=3 host-waits=0 -sta"},
     /* | A 24K, b 40K | c | D | e | F |: an exclusive window is made of c and e alone, the one in
@@ -1179,7 +1179,7 @@ static const row rows[] = {
      "{granule:16 cap:2} +p=1@A -p@A kA!U fail:device-wait=1R* T:0 released=0 +*=2!R "
      "lost-streams=1 destroy!R"},
     /* No chunk can be created, then the host cannot wait: the ladder tells what failed first,
-       however many rungs fail behind it, but for what ends the lake. */
+       however many slow steps fail behind it, but for what ends the lake. */
     {"of_failed_rungs_the_first_is_told", TOGETHER,
      "{granule:16 cap:8} +p=1@A hA -p@A fail:create=1R fail:wait=1R* +q=1@n!R told-call=create "
      "fail:any=0R fail:create=1R fail:wait=1G +q=1@n!G told-call=wait destroy!G"},
@@ -1427,7 +1427,7 @@ static const row rows[] = {
      "{granule:16 cap:16 limit:2} N0:8 N1:8 P0 z1:1@A +p=512b@B hA z1:0@A BB:0/0 z0:1@B "
      "waits=0 host-waits=1 EB -p@B K0"},
     /* A chunk that cannot be had is asked for once more only where something was trimmed: four
-       calls are made to create it, three of them by the rungs of the ladder. */
+       calls are made to create it, three of them by slow steps. */
     {"a_growth_in_vain_asks_no_second_time", BOTH,
      "{granule:16 cap:2} N0:8 z0:2 mark z0:3@n!O calls=6 z0:0 z0:2"},
     /* The host waits for one stream: nothing is recorded on another. */

@@ -156,8 +156,8 @@ static void count_arena(const gmlk_arena *a, int is_dead, holdings *h) {
   h->reservations += a->area.count + a->window_space.area.count + a->buffer_space.area.count;
 }
 
-/* The mock holds what the books say, no more and no less; no record is lost, and no number of a
-   capture. */
+/* The mock holds what the lake has written down, no more and no less; no record is lost, and no
+   number of a capture. */
 static void judge_books(void) {
   const gmlake_mock_census have = census();
   const gmlk_slab *page = lake->records.slabs;
@@ -175,10 +175,10 @@ static void judge_books(void) {
     captures_known += lake->streams.items[i]->is_used && lake->streams.items[i]->is_capture;
   }
   for (; page; page = page->next) h.blocks -= GMLK_SLAB_BLOCKS;
-  judge(have.handle_count == h.handles, "handles that the books do not know");
-  judge(have.mapping_count == h.mappings, "mappings that the books do not know");
-  judge(have.reservation_count == h.reservations, "addresses that the books do not know");
-  judge(have.event_count == h.events, "events that the books do not know");
+  judge(have.handle_count == h.handles, "handles that the lake does not know");
+  judge(have.mapping_count == h.mappings, "mappings that the lake does not know");
+  judge(have.reservation_count == h.reservations, "addresses that the lake does not know");
+  judge(have.event_count == h.events, "events that the lake does not know");
   judge(stats().quarantined_bytes == h.quarantined, "quarantined_bytes");
   judge(h.blocks + lake->records.unused_count == 0, "a record is lost");
   judge(captures_known == lake->streams.capture_count + lake->loan_count,

@@ -33,8 +33,8 @@ static void *alloc_one(void *out_ptr) {
   return result ? NULL : out_ptr;
 }
 
-/* A thread that has waited for the books for so long that it sleeps is let in before the holder
-   goes on. */
+/* A thread that has waited for the state lock for so long that it sleeps is let in before the
+   holder goes on. */
 static void test_books_are_passed_on(void **state) {
   pthread_t thread;
   void *ptr = NULL, *served = NULL;
@@ -58,7 +58,7 @@ static void test_books_are_passed_on(void **state) {
   finish();
 }
 
-static int place; /* of the last planner; guarded by the driving lock */
+static int place; /* of the last planner; guarded by the driver lock */
 
 static void *plan_one(void *out_place) {
   gmlk_lock_state(lake);
@@ -69,7 +69,7 @@ static void *plan_one(void *out_place) {
   return NULL;
 }
 
-/* The planner who gives the driving lock back and wants it again comes behind the one who waits. */
+/* The planner who gives the driver lock back and wants it again comes behind the one who waits. */
 static void test_planners_take_turns(void **state) {
   pthread_t thread;
   int round, others, own;

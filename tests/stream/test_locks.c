@@ -56,7 +56,7 @@ static void own_take(own_lock *lock) {
   complain(!lock->is_made, "a lock is taken that was not made");
   complain(lock->is_held, "a lock is taken by who holds it");
   complain(lake && lock == &lake->driver_lock && lake->state_lock.is_held,
-           "the planner's lock is taken by who holds the books");
+           "the planner's lock is taken by who holds the state lock");
   lock->is_held = 1;
   lock->taken++;
   held++;
@@ -94,7 +94,7 @@ static int waits_or_maps(int kind) {
 /* What takes long holds up other planners, and nobody else. */
 static void look_at_locks(int kind) {
   if (!lake || is_ending || !waits_or_maps(kind)) return;
-  complain(lake->state_lock.is_held, "the books are locked while the driver is at work");
+  complain(lake->state_lock.is_held, "the state lock is held while the driver is at work");
   complain(lake->has_locks && !lake->driver_lock.is_held, "the driver works for no planner");
 }
 
@@ -259,7 +259,7 @@ static void every_call_gives_back_what_it_takes(void **state) {
     gmlake_result result = calls[i].call();
     if (result != calls[i].result) fail_msg("%s: %s", calls[i].name, gmlake_result_name(result));
     assert_well(calls[i].name);
-    if (lake->state_lock.taken == books) fail_msg("%s: without the books", calls[i].name);
+    if (lake->state_lock.taken == books) fail_msg("%s: without the state lock", calls[i].name);
     if ((lake->driver_lock.taken != driving) != calls[i].is_planner)
       fail_msg("%s: plans %s", calls[i].name, calls[i].is_planner ? "unlocked" : "for nothing");
   }
@@ -652,7 +652,7 @@ static int on_oom(void *user, gmlake *from, const gmlake_error_info *info) {
 static void on_event(void *user, const gmlake_step *event) {
   (void)user, (void)event;
   if (!lake) return;
-  complain(!lake->state_lock.is_held, "the observer is told with the books open");
+  complain(!lake->state_lock.is_held, "the observer is told without the state lock");
   told++;
 }
 
@@ -675,7 +675,7 @@ static size_t on_evict(void *user, const gmlake_view *view, size_t mapped_bytes,
 
 static int on_coalesce(void *user, const gmlake_piece *block) {
   (void)user, (void)block;
-  complain(lake->state_lock.is_held, "coalesce is asked with the books locked");
+  complain(lake->state_lock.is_held, "coalesce is asked with the state lock held");
   told++;
   return 1;
 }

@@ -390,7 +390,7 @@ static void a_capture_that_ended_untold_is_over(void **state) {
   }
 }
 
-/* The lake finds out in a call that takes the driving lock; the end that is told later is none. */
+/* The lake finds out in a call that takes the driver lock; the end that is told later is none. */
 static void the_end_may_be_told_after_the_lake_knows_it(void **state) {
   gmlake_pool *pool;
   void *p;
@@ -486,7 +486,7 @@ static void who_is_asked_whether_a_capture_runs(void **state) {
     A = open_stream();
     begin_capture(A, (pool = open_pool(0)));
     question_count = 0;
-    p = take_on(C, A); /* growth takes the driving lock, and asks again */
+    p = take_on(C, A); /* growth takes the driver lock, and asks again */
     assert_int_equal(question_count, may_end ? 1 : 2);
     drop_on(p, A);
     drop_on(take_on(C, A), A); /* it is known to run */

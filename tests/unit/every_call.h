@@ -1,5 +1,5 @@
-/* Every public function that locks the books, called with arguments that are right: for tests of
-   who may call at all. Include after fixture.h. */
+/* Every public function that takes the state lock, called with arguments that are right: for tests
+   of who may call at all. Include after fixture.h. */
 #if !defined(EVERY_CALL_H)
 #define EVERY_CALL_H
 

@@ -925,14 +925,15 @@ static void draw(const char *picture) {
 }
 
 static int plan(uint32_t grains, uint32_t align, int whole_only, gmlk_window_plan *out) {
-  gmlk_requester taker;
+  gmlk_requester requester;
   gmlk_window_plan scanned;
   int is_planned, is_found;
-  memset(&taker, 0, sizeof(taker));
-  taker.may_wait = 1; /* reads the arena, not the pools, and finds the same if runs are few */
-  is_found = gmlk_plan_window(&arena, &no_streams, taker, 0, grains, align, whole_only, &scanned);
-  taker.may_wait = 0;
-  is_planned = gmlk_plan_window(&arena, &no_streams, taker, 0, grains, align, whole_only, out);
+  memset(&requester, 0, sizeof(requester));
+  requester.may_wait = 1; /* reads the arena, not the pools, and finds the same if runs are few */
+  is_found =
+      gmlk_plan_window(&arena, &no_streams, requester, 0, grains, align, whole_only, &scanned);
+  requester.may_wait = 0;
+  is_planned = gmlk_plan_window(&arena, &no_streams, requester, 0, grains, align, whole_only, out);
   if (block_count(arena.bins[GMLK_CLEAN]) > GMLK_END_TRIES) return is_planned;
   if (is_planned != is_found || out->shortfall != scanned.shortfall) {
     uint32_t less = out->shortfall < scanned.shortfall ? out->shortfall : scanned.shortfall;
@@ -1188,7 +1189,7 @@ static void check_shortfall(const gmlk_window_plan *p, uint32_t slots, uint32_t 
 static void test_window_behind_many_others(void **state) {
   static gmlk_window windows[200];
   gmlk_piece span[2];
-  gmlk_requester taker = gmlk_requester_of(GMLK_FIRST_STREAM, GMLAKE_NO_WAIT);
+  gmlk_requester requester = gmlk_requester_of(GMLK_FIRST_STREAM, GMLAKE_NO_WAIT);
   gmlk_block *b;
   gmlk_host host;
   size_t i;
@@ -1207,8 +1208,8 @@ static void test_window_behind_many_others(void **state) {
     gmlk_window_set_idle(&arena.windows, &windows[i], GMLK_CLEAN, 0);
   }
   for (i = 0; i < 198 / GMLK_WINDOW_TRIES; i++)
-    assert_null(gmlk_window_find(&arena, &no_streams, taker, 8, 1, 0));
-  assert_ptr_equal(gmlk_window_find(&arena, &no_streams, taker, 8, 1, 0), &windows[198]);
+    assert_null(gmlk_window_find(&arena, &no_streams, requester, 8, 1, 0));
+  assert_ptr_equal(gmlk_window_find(&arena, &no_streams, requester, 8, 1, 0), &windows[198]);
   b = gmlk_locate(&arena, 0);
   assert_true(b->flags & GMLK_IN_THE_WAY);
   assert_int_equal(windows[0].key, GMLK_BLOCKED + b->u.serial);
