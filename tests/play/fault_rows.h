@@ -1,5 +1,5 @@
 /* What test_faults.c plays with every fault: lines of language.h, each in some variants of the
-   lake.  `reach` names what a play without faults must come by: 1 to 5 the paper's states; the slow
+   lake. `reach` names what a play without faults must come by: 1 to 5 the paper's states; the slow
    step that served an allocation: c what others completed, s stitch, g grow, b borrow, w wait, r
    reclaim, h the handler; E a window evicted, R reused, Z stitched; X a split, V an event recorded,
    P pending frees, T trimmed; a buffer that grew without a call (F), onto chunks that were there
