@@ -2070,8 +2070,7 @@ static inline gmlk_block *gmlk_bin_best(const gmlk_bins *bins, unsigned bin, uin
   gmlk_block *best = NULL;
   for (; link != ring && tries; link = link->next, tries--) {
     gmlk_block *b = gmlk_linked(link);
-    if (b->hole < grains || (best && b->hole > best->hole)) continue;
-    if (!best || b->hole < best->hole || b->at < best->at) best = b;
+    if (b->hole >= grains && (!best || gmlk_hole_less(b, best))) best = b;
   }
   return best;
 }
@@ -5069,11 +5068,12 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_requester requ
 /* Grants a block that was taken from a range of `hole` grains, which begins at `at`. */
 static inline gmlk_block *gmlk_grant_part(gmlake *l, gmlk_request *r, gmlk_block *b, uint32_t at,
                                           uint32_t hole, int is_watched) {
-  if (hole == r->grains) return gmlk_grant(l, r, b, GMLK_S1);
-  r->is_split = 1;
-  l->stats.split_count++;
-  if (is_watched) gmlk_tell_split(l, r, at, hole);
-  return gmlk_grant(l, r, b, GMLK_S2);
+  if (hole != r->grains) {
+    r->is_split = 1;
+    l->stats.split_count++;
+    if (is_watched) gmlk_tell_split(l, r, at, hole);
+  }
+  return gmlk_grant(l, r, b, hole == r->grains ? GMLK_S1 : GMLK_S2);
 }
 
 /* S1 and S2, without the driver: the best free range, if less than a chunk of it would be left; a
