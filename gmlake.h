@@ -1757,11 +1757,11 @@ static int gmlk_host_resize(gmlk_host *host, void *array, size_t *capacity, size
 
 /* ---- >>block -----------------------------------------------------------------------------------
    A block is a range of an arena, or of the address space for windows and buffers. The blocks of
-   one such range tile it: they are linked by address and leave no gap. Owns the pages of records.
+   one such range tile it: they are linked by address and leave no gap. Owns the slabs of records.
    An operation reserves the records that it may need before it changes anything, so it cannot fail
    half way.
 
-   [R1] Each record of a page is in one tiling, or unused: in the list of unused records, or set
+   [R1] Each record of a slab is in one tiling, or unused: in the list of unused records, or set
         aside by gmlk_records_hold.
 
    O(1), trim O(records). Can fail: gmlk_records_reserve, for want of host memory. */
@@ -1818,23 +1818,23 @@ struct gmlk_block {
     } live;
   } as;
   union {
-    uint64_t epoch;  /* [free, reserved, idle] of the last use by the tag's stream */
+    uint64_t epoch;  /* [free, reserved] of the last use by the tag's stream */
     uint64_t serial; /* [live, piece, pending, committed] no other ownership of any block has it */
     void *owner;     /* [address space in use] the window or buffer */
   } u;
   uint32_t at;     /* first grain, counted from the arena's base; [address space] first chunk */
   uint32_t grains; /* its size */
-  uint32_t hole;   /* [free, unbacked] grains under which it stands in a bin, or
-                      in the tree of gaps, by >>arena; 0: in none */
-  uint32_t slack;  /* [live] bytes added by rounding. [address space] chunks: a window's that are
-                      mapped, a buffer's at most */
+  uint32_t hole;   /* [free, unbacked] grains under which it stands in a bin or in the tree of
+                      gaps; 0: in none */
+  uint32_t
+      slack; /* [live] bytes added by rounding. [address space] a window's chunks, a buffer's at
+                      most */
   uint32_t arena;  /* number of its arena */
-  uint16_t stream; /* [free, reserved] its tag; [live] the stream that it was allocated on;
-                      [idle] the tag of the window's last use */
+  uint16_t stream; /* [free, reserved] its tag; [live] the stream that it was allocated on */
   uint8_t state, flags;
 };
 
-/* Both are, which has [N4] and [N5]. */
+/* Both are of >>pending, which has [N4] and [N5]. */
 struct gmlk_used { /* a stream that gmlake_record_stream named for a block */
   unsigned stream;
   uint64_t epoch;    /* [live] the stream's `born`: another value there means that the number has a
@@ -1868,7 +1868,7 @@ struct gmlk_slab { /* its records follow, from the next cache line on */
 typedef struct gmlk_records {
   gmlk_slab *slabs;
   gmlk_block *unused; /* linked by next */
-  size_t unused_count, page_count;
+  size_t unused_count, slab_count;
   uint64_t serial; /* the last one given */
 } gmlk_records;
 
@@ -1885,7 +1885,7 @@ static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t c
     block = (gmlk_block *)gmlk_line_from(slab + 1);
     slab->next = records->slabs;
     records->slabs = slab;
-    records->page_count++;
+    records->slab_count++;
     for (i = GMLK_SLAB_BLOCKS; i--;) { /* backwards: they are then taken in order of address */
       block[i].next = records->unused;
       records->unused = &block[i];
@@ -2461,7 +2461,7 @@ static gmlake_result gmlk_batch_set_access(gmlk_batch *batch, uint64_t address, 
   return GMLK_CALL(batch, set_access, address, bytes, d->peers, d->peer_count);
 }
 
-/* ---- >>tags    ------------------------------------------------------------------------------
+/* ---- >>tags ---------------------------------------------------------------------------------
    gmlk_streams: the streams that the lake has seen, numbered from GMLK_FIRST_STREAM on, and their
    fences; and for which work who asks for memory (gmlk_requester) may wait. Owns the numbers and
    the events.
@@ -2481,7 +2481,7 @@ static gmlake_result gmlk_batch_set_access(gmlk_batch *batch, uint64_t address, 
    [F5] A number in use belongs to a stream, forgotten or not, to a capture, or to a loan (>>lend).
         A capture's number is `capture` of exactly one stream, and its pool counts it. A forgotten
         stream's number is given to a new stream once its work is complete. The number's epochs
-        and uses go on from there, so a tag, place, wait or pending block of the former stream reads
+        and uses go on from there, so a tag, wait or pending block of the former stream reads
         as complete; `born` shows that a live block is of the former stream. events has room for
         every event that there is.
    [F6] The waits that a stream remembers name closed epochs only.
@@ -2956,7 +2956,7 @@ typedef struct gmlk_arena {
   uint64_t sleep_count;   /* times that it fell asleep */
   gmlk_copy *copies;      /* [Q1] copy_count of them, room for copy_capacity */
   size_t copy_count, copy_capacity;
-  size_t copy_next, copy_done; /* [Q2] those before are started, or complete, in this stretch */
+  size_t copy_next, copy_done; /* [Q2] those before are started, or complete, in this series */
   gmlk_host_copy *host_copies; /* [Q1] host_copy_count of them, room for host_copy_capacity */
   size_t host_copy_count, host_copy_capacity;
   size_t host_copy_bytes; /* of all together */
@@ -4005,13 +4005,12 @@ struct gmlake {
   gmlk_streams streams;
   gmlk_arena **arenas; /* by number; NULL: a pool that was destroyed */
   size_t arena_count, arena_capacity;
-  gmlk_arena home;     /* the default pool's */
-  gmlk_extra *returns; /* [N5] list of shared blocks whose chunks may be returned */
-  size_t return_count; /* [N5] */
-  size_t loan_count;   /* pools that are lent */
-  int has_returns;     /* the free under way was of such a block */
-  gmlake_pool
-      *released_pools; /* destroyed pools of which the driver refused to take something back */
+  gmlk_arena home;             /* the default pool's */
+  gmlk_extra *returns;         /* [N5] list of shared blocks whose chunks may be returned */
+  size_t return_count;         /* [N5] */
+  size_t loan_count;           /* pools that are lent */
+  int has_returns;             /* the free under way was of such a block */
+  gmlake_pool *released_pools; /* destroyed; the driver refused to take something back */
   gmlake_stats stats;
   gmlake_error_info error; /* what gmlake_get_last_error answers */
   gmlk_message *messages;  /* for the logger, which is called when no lock is held */
@@ -4034,7 +4033,7 @@ static void gmlk_unlock_state(gmlake *l) {
   if (l->has_locks) gmlk_spinlock_unlock(&l->state_lock);
 }
 
-/* Takes `driver_lock` in addition. It has to be taken before state_lock, so these are unlocked
+/* Takes `driver_lock` in addition. It has to be taken before state_lock, so that is released
    meanwhile, and what the caller read before may have changed. */
 static void gmlk_lock_driver(gmlake *l) {
   if (!l->has_locks) return;
@@ -4059,7 +4058,7 @@ static const char *gmlk_batch_hint(const gmlk_batch *batch) {
   return "";
 }
 
-/* Enters a finished stretch of backend calls into statistics and last error. Returns the stretch's
+/* Enters a finished series of backend calls into statistics and last error. Returns the series'
    result; a fatal one makes the lake lost. pre: state_lock is held. */
 static gmlake_result gmlk_batch_count(gmlake *l, const gmlk_batch *batch) {
   gmlake_result result = batch->result;
@@ -4087,11 +4086,11 @@ static gmlake_result gmlk_batch_count(gmlake *l, const gmlk_batch *batch) {
 
 /* How a series of calls is made. UNLOCKED: state_lock is released until its end; the caller holds
    `driver_lock`. LIGHTLY: the capture mode stays, and nothing is timed; enough for a free that
-   records an event, which is legal in every mode. UNBOOKED: the lake goes, nothing is entered into
-   it. */
+   records an event, which is legal in every mode. UNCOUNTED: the lake ends, so nothing is
+   counted. */
 #define GMLK_UNLOCKED 1u
 #define GMLK_LIGHTLY 2u
-#define GMLK_UNBOOKED 4u
+#define GMLK_UNCOUNTED 4u
 
 /* Returns an error if it cannot begin. Only here does the holder of `driver_lock` release
    state_lock for driver calls. */
@@ -4120,7 +4119,7 @@ static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
     if (batch->calls) batch->ns = gmlk_batch_elapsed(batch);
   }
   if (batch->how & GMLK_UNLOCKED) gmlk_lock_state(l);
-  return batch->how & GMLK_UNBOOKED ? batch->result : gmlk_batch_count(l, batch);
+  return batch->how & GMLK_UNCOUNTED ? batch->result : gmlk_batch_count(l, batch);
 }
 
 static void gmlk_peak(size_t *peak, size_t now) {
@@ -4786,7 +4785,7 @@ static void gmlk_window_discard(gmlake *l, gmlk_arena *a, gmlk_window *w) {
 static void gmlk_alias_quarantine(gmlake *l, const gmlk_arena *a, gmlk_alias *x) {
   l->stats.quarantined_bytes += gmlk_alias_bytes(a, x);
   x->state = GMLK_ALIAS_QUARANTINED;
-  if (x->is_window) (&gmlk_window_at(x)->self)->state = GMLK_UNBACKED;
+  if (x->is_window) gmlk_window_at(x)->self.state = GMLK_UNBACKED;
 }
 
 /* Writes down a mapping that was made. A page is idle then, and a window neither live nor idle.
@@ -4841,7 +4840,7 @@ static void gmlk_alias_give_up(gmlake *l, gmlk_arena *a, gmlk_alias *x, gmlk_ali
 }
 
 /* Unmaps the aliases of a list, state_lock released meanwhile. A window that cannot be unmapped is
-   quarantined, a page stays as it is. If the stretch of driver calls cannot begin, all do. */
+   quarantined, a page stays as it is. If the series of driver calls cannot begin, all do. */
 static gmlake_result gmlk_aliases_unmap(gmlake *l, gmlk_arena *a, gmlk_alias *dying) {
   gmlk_batch batch;
   gmlk_alias *x, *next;
@@ -5487,7 +5486,7 @@ static void gmlk_records_return(gmlk_records *records, gmlk_records *held) {
 /* If more than three of four records are unused, frees empty pages until about half of them are.
    pre: nothing refers to an unused record. */
 static void gmlk_records_trim(gmlk_records *records, gmlk_host *host) {
-  const size_t used = records->page_count * GMLK_SLAB_BLOCKS - records->unused_count;
+  const size_t used = records->slab_count * GMLK_SLAB_BLOCKS - records->unused_count;
   gmlk_slab **link = &records->slabs, *slab;
   size_t left = records->unused_count;
   if (left <= 3 * used + 4 * GMLK_SLAB_BLOCKS) return;
@@ -5500,7 +5499,7 @@ static void gmlk_records_trim(gmlk_records *records, gmlk_host *host) {
     if (count == GMLK_SLAB_BLOCKS && left > used + 2 * GMLK_SLAB_BLOCKS) {
       left -= count;
       *link = slab->next;
-      records->page_count--;
+      records->slab_count--;
       gmlk_host_free(host, slab, GMLK_SLAB_BYTES);
       continue;
     }
@@ -6351,7 +6350,7 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_ba
         unless it is shared.
    [N5] return_count is the number of pending blocks that are shared: other processes know their
         chunks. Their use by the stream that freed them is waited for, too. Then they stand in
-        lake->returns, and stay pending until their chunks are returned: >>grow.
+        lake->returns, and stay pending until >>grow quarantines their chunks.
    O(recorded streams). Can fail: host memory, for an extra record or for one more stream in it. */
 
 /* GMLAKE_FILL: the host writes the byte to all of the block at once, as it does the streams' work
@@ -7689,7 +7688,7 @@ static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_requeste
   return is_mapped ? gmlk_trim_spare(l, a, trimmer, &chosen) : chosen;
 }
 
-typedef struct gmlk_counters { /* of an arena's chunks, before a stretch of calls */
+typedef struct gmlk_counters { /* of an arena's chunks, before a series of calls */
   size_t held, shared;
 } gmlk_counters;
 
@@ -7830,8 +7829,8 @@ static gmlake_result gmlk_return_block(gmlake *l, gmlk_extra *extra) {
 }
 
 /* Counts what the driver has taken of an arena's quarantined chunks. Returns its bytes. */
-static size_t gmlk_offer_book(gmlake *l, const gmlk_arena *a, gmlk_counters before,
-                              uint64_t driver_ns, const char *reason) {
+static size_t gmlk_offer_count(gmlake *l, const gmlk_arena *a, gmlk_counters before,
+                               uint64_t driver_ns, const char *reason) {
   const size_t bytes = (before.held - gmlk_chunks_held(&a->chunks)) * a->chunk_bytes;
   l->stats.quarantined_bytes -= bytes;
   l->stats.reserved_bytes -= bytes;
@@ -7855,8 +7854,8 @@ static gmlake_result gmlk_chunks_offer(gmlake *l, gmlk_arena *a, size_t *release
   (void)gmlk_batch_end(l, &batch);
   while (all->quarantined_end && !all->items[all->quarantined_end - 1].is_quarantined)
     all->quarantined_end--;
-  *released +=
-      gmlk_offer_book(l, a, before, batch.ns, "the lake returned quarantined chunks to the driver");
+  *released += gmlk_offer_count(l, a, before, batch.ns,
+                                "the lake returned quarantined chunks to the driver");
   return batch.result;
 }
 
@@ -7877,8 +7876,7 @@ static gmlake_result gmlk_release_poll(gmlake *l, size_t *released) {
   gmlake_result first = GMLAKE_OK, result;
   size_t i;
   for (; extra && !first; extra = next) {
-    next =
-        extra->next; /* stays: only the holder of `driver_lock` takes extra records off this list */
+    next = extra->next; /* stays: only the holder of `driver_lock` takes one off this list */
     first = gmlk_return_block(l, extra);
   }
   for (i = 0; i < l->arena_count && !l->lost; i++) {
@@ -9143,7 +9141,7 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
    [Q1] Copies lie in the host copy in order of their offsets, without overlap. Each is of one chunk
         and in one piece. The pieces are as large together as the host copy.
    [Q2] copy_done <= copy_next <= copy_count. Copies between the first two are running: none is
-        outside of a stretch of driver calls. A bare arena's are of pages, in the order of their
+        outside of a series of driver calls. A bare arena's are of pages, in the order of their
         buffers; another's of chunks at home, in order of their slots.
 
    O(what is kept). Can fail: host memory, the driver. */
@@ -9811,7 +9809,7 @@ static gmlake_result gmlk_pool_offer(gmlake *l, gmlake_pool ***link) {
   gmlk_batch batch;
   if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) gmlk_arena_drain(a, &batch, 0);
   (void)gmlk_batch_end(l, &batch);
-  (void)gmlk_offer_book(l, a, before, batch.ns, "the chunks' pool was destroyed");
+  (void)gmlk_offer_count(l, a, before, batch.ns, "the chunks' pool was destroyed");
   if (gmlk_is_fatal(batch.result) || a->host_copy_count || a->area.count ||
       a->window_space.area.count || a->buffer_space.area.count || gmlk_chunks_held(&a->chunks)) {
     *link = &pool->next_released;
@@ -10912,12 +10910,12 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
 
 /* ---- >>sleep -----------------------------------------------------------------------------------
    Puts arenas to sleep and wakes them: those of a pool, or all that are of no pool. To sleep, a
-   stretch of driver calls copies what is to be kept and unmaps everything; a second one releases
-   the chunks. To wake, one stretch does the reverse. After an error in one direction the steps of
+   series of driver calls copies what is to be kept and unmaps everything; a second one releases
+   the chunks. To wake, one series does the reverse. After an error in one direction the steps of
    the other direction undo it. Each step looks at what is mapped now and does only what is left to
    do, so a later call can finish what an earlier one could not undo. Meanwhile other threads may
-   free, but a request for memory of these arenas is refused. Owns gmlk_arena.sleep. Arenas that
-   sleep together: a pool's arenas.
+   free, but a request for memory of these arenas is refused. Owns gmlk_arena.sleep. The arenas
+   of one pool sleep together.
    pre: the caller holds `driver_lock`.
 
    [E1] All arenas of a pool are in the same state, and so are all arenas that are of no pool.
@@ -11334,11 +11332,6 @@ static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
    Costs: a pool's figures O(its blocks), the budget O(blocks) and what gmlk_refresh costs. Can
    fail: the budget: the driver. */
 
-/* Who may have all that is free once the host has waited. */
-static gmlk_requester gmlk_patient_requester(unsigned stream) {
-  return gmlk_requester_of(stream, GMLAKE_HOST_WAIT);
-}
-
 /* Counts what all other arenas would return once the host has waited. 0: no host memory. */
 static int gmlk_headroom_reclaim(const gmlake *l, const gmlk_arena *a, gmlk_headroom *headroom) {
   size_t i;
@@ -11461,7 +11454,7 @@ static uint64_t gmlk_window_most(const gmlake *l, gmlk_arena *a, gmlk_requester 
 static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_t *out) {
   gmlk_arena *home = &l->home;
   uint64_t chunks, window, most, limit = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
-  const gmlk_requester requester = gmlk_patient_requester(GMLK_CLEAN);
+  const gmlk_requester requester = gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT);
   gmlk_supply supply;
   gmlk_headroom headroom = {driver_free_bytes, 0, 0};
   *out = 0;
@@ -11654,12 +11647,12 @@ static int gmlk_query_window(const gmlake *l, const gmlk_request *r, gmlk_reques
 }
 
 /* As gmlk_slow_wait would end. */
-static gmlake_result gmlk_query_patient(gmlake *l, gmlk_request *r, size_t free_bytes,
-                                        gmlake_query_info *out) {
+static gmlake_result gmlk_query_slow_wait(gmlake *l, gmlk_request *r, size_t free_bytes,
+                                          gmlake_query_info *out) {
   gmlk_arena *a = r->arena;
   const int waits = gmlk_may_wait(l, r);
   const gmlk_requester requester =
-      waits ? gmlk_patient_requester(r->requester.stream) : r->requester;
+      waits ? gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT) : r->requester;
   gmlk_window_plan plan;
   memset(&plan, 0, sizeof(plan));
   if (waits) out->wait = gmlk_query_waits_for_all(l);
@@ -11701,7 +11694,7 @@ static int gmlk_query_can_reclaim(const gmlake *l, const gmlk_request *r) {
 static gmlake_result gmlk_query_reclaim(gmlake *l, gmlk_request *r, size_t free_bytes,
                                         gmlake_query_info *out) {
   gmlk_arena *a = r->arena;
-  const gmlk_requester requester = gmlk_patient_requester(r->requester.stream);
+  const gmlk_requester requester = gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT);
   const int may_grow = !(r->flags & GMLAKE_NO_GROW);
   int may_stitch = r->may_stitch;
   gmlk_headroom headroom = {free_bytes, 0, 0};
@@ -11728,8 +11721,8 @@ static gmlake_result gmlk_query_reclaim(gmlake *l, gmlk_request *r, size_t free_
   return most >= r->grains ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
-/* Goes the steps as gmlk_slow_path does, without taking anything, while state_lock stay held. Where
-   memory is short the small-block reserve ends, too: the caller sets it aside again. */
+/* Goes the steps as gmlk_slow_path does, without taking anything, while state_lock stays held.
+   Where memory is short the small-block reserve ends, too: the caller sets it aside again. */
 static gmlake_result gmlk_query_steps(gmlake *l, gmlk_request *r, size_t free_bytes,
                                       gmlake_query_info *out) {
   const int waits_first = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
@@ -11756,7 +11749,7 @@ static gmlake_result gmlk_query_steps(gmlake *l, gmlk_request *r, size_t free_by
     if (result == GMLAKE_ERROR_LIMIT_REACHED) grown = result;
     memset(out, 0, sizeof(*out));
   }
-  result = gmlk_query_patient(l, r, free_bytes, out);
+  result = gmlk_query_slow_wait(l, r, free_bytes, out);
   if (gmlk_is_shortage(result)) {
     if (result == GMLAKE_ERROR_LIMIT_REACHED) grown = result;
     memset(out, 0, sizeof(*out));
@@ -14859,7 +14852,7 @@ static gmlake_result gmlk_lake_drain(gmlake *l) {
   gmlk_batch batch;
   gmlake_pool *pool;
   size_t i;
-  (void)gmlk_batch_begin(l, &batch, GMLK_UNBOOKED);
+  (void)gmlk_batch_begin(l, &batch, GMLK_UNCOUNTED);
   for (i = 0; i < l->arena_count && batch.result != GMLAKE_ERROR_FORKED; i++)
     if (l->arenas[i]) gmlk_arena_drain(l->arenas[i], &batch, 1);
   for (pool = l->released_pools; pool && batch.result != GMLAKE_ERROR_FORKED;
@@ -15425,8 +15418,8 @@ GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
    sections keep, and names the first invariant that does not hold, one of those sections or of
    these:
 
-   [L1] each arena stands in the list under its number; between calls no request is served, and the
-        bar is up exactly where the lake is lost or a callback runs;
+   [L1] each arena stands in the list under its number; between calls no request is served, and
+        is_restricted is set exactly where the lake is lost or a callback runs;
    [L2] the figures are what a walk counts, no peak is lower than its figure, no limit exceeded.
 
    Each record is visited once, where its owner keeps it: blocks in the tiling of their arena,
@@ -15872,7 +15865,7 @@ static void gmlk_check_chunks(gmlk_checker *c) {
   gmlk_expect(c, !c->mapped && !c->placed, "W6, B3: a chunk's mappings do not add up");
   gmlk_expect(c, !(backed | quarantined | asleep), "P1: the chunks' totals are wrong");
   gmlk_expect(c, end == all->quarantined_end,
-              "P1: stuck_end is not behind the last quarantined slot");
+              "P1: quarantined_end is not behind the last quarantined slot");
   gmlk_expect(c, !shared, "P5: the count of shared chunks is wrong");
   gmlk_expect(c, end || !gmlk_exceeds(0, bytes, a->limit_bytes), "L2: a pool's limit is exceeded");
 }
@@ -15971,7 +15964,7 @@ static void gmlk_check_figures(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlake_stats *s = &l->stats;
   const size_t live = s->allocation_count - s->free_count;
-  const size_t records = l->records.page_count * GMLK_SLAB_BLOCKS - l->records.unused_count;
+  const size_t records = l->records.slab_count * GMLK_SLAB_BLOCKS - l->records.unused_count;
   const int is_past = gmlk_exceeds(0, s->reserved_bytes, l->desc.limit_bytes);
   const gmlake_pool *pool;
   for (pool = l->released_pools; pool; pool = pool->next_released) { /* all of it is quarantined */

@@ -130,7 +130,7 @@ static void chunks(void) {
   breaks(all->backed_count, 0, "P1: the chunks' totals are wrong");
   breaks(all->quarantined_count, 1, "P1: the chunks' totals are wrong");
   breaks(all->asleep_count, 1, "P1: the chunks' totals are wrong");
-  breaks(all->quarantined_end, 1, "P1: stuck_end is not behind the last quarantined slot");
+  breaks(all->quarantined_end, 1, "P1: quarantined_end is not behind the last quarantined slot");
   breaks(all->shared_count, 1, "P5: the count of shared chunks is wrong");
   breaks(pool_0()->limit_bytes, C - 1, "L2: a pool's limit is exceeded");
 }
@@ -525,7 +525,7 @@ static void dead_pools(void) {
 }
 
 /* or that could not be unmapped. */
-static void dead_pools_with_stuck_windows(void) {
+static void dead_pools_with_quarantined_windows(void) {
   is(lake->released_pools && window_that_stays(&lake->released_pools->arena));
 }
 
@@ -574,10 +574,10 @@ static const struct relation {
      "{granule:16 cap:8} P0 +z.3=3@n/0 -z.3@n +a-c=1/0 -ac +w=2/0 -wb fail:unreserve=1R* D0 "
      "fail:any=0R",
      dead_pools},
-    {"dead_pools_with_stuck_windows",
+    {"dead_pools_with_quarantined_windows",
      "{granule:16 cap:8} P0 +z.3=3@n/0 -z.3@n +a-c=1/0 -ac +w=2/0 -wb fail:unmap=1R* T:0!R "
      "fail:unreserve=1R* D0 fail:any=0R",
-     dead_pools_with_stuck_windows},
+     dead_pools_with_quarantined_windows},
 };
 #define RELATIONS (sizeof(relations) / sizeof(relations[0]))
 

@@ -312,4 +312,11 @@ static inline const char *play_line(const char *line, const stage *on,
   return NULL;
 }
 
+/* Plays the row of a case; faults: play_faults, or NULL. */
+static inline void play_row(void **state, const stage *on,
+                            const char *(*faults)(program *, const stage *)) {
+  const char *rule = play_line(((const row *)*state)->line, on, faults);
+  if (rule) fail_msg("%s", rule);
+}
+
 #endif /* OFFLOAD_PLAYER_H */

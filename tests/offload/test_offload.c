@@ -692,17 +692,8 @@ static void addresses_of_a_job_end(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
-static void a_row(void **state) {
-  const row *r = (const row *)*state;
-  const char *rule = play_line(r->line, &graphs, NULL);
-  if (rule) fail_msg("%s", rule);
-}
-
-static void whatever_fails(void **state) {
-  const row *r = (const row *)*state;
-  const char *rule = play_line(r->line, &graphs, play_faults);
-  if (rule) fail_msg("%s", rule);
-}
+static void a_row(void **state) { play_row(state, &graphs, NULL); }
+static void whatever_fails(void **state) { play_row(state, &graphs, play_faults); }
 
 int main(int argc, char **argv) {
   static struct CMUnitTest tests[GRAPH_ROWS + GRAPH_FAULT_ROWS + 32] = {

@@ -63,17 +63,8 @@ static const row fault_rows[] = {
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 #define FAULT_ROWS (sizeof(fault_rows) / sizeof(fault_rows[0]))
 
-static void a_row(void **state) {
-  const row *r = (const row *)*state;
-  const char *rule = play_line(r->line, &graphs, NULL);
-  if (rule) fail_msg("%s", rule);
-}
-
-static void whatever_fails(void **state) {
-  const row *r = (const row *)*state;
-  const char *rule = play_line(r->line, &graphs, play_faults);
-  if (rule) fail_msg("%s", rule);
-}
+static void a_row(void **state) { play_row(state, &graphs, NULL); }
+static void whatever_fails(void **state) { play_row(state, &graphs, play_faults); }
 
 /* Where nothing can be asked about any more, what is under way ends before its memory goes. */
 static void questions_fail_for_good(void **state) {

@@ -18,17 +18,8 @@
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
-static void a_row(void **state) {
-  const row *r = (const row *)*state;
-  const char *rule = play_line(r->line, &sessions, NULL);
-  if (rule) fail_msg("%s", rule);
-}
-
-static void every_call_fails_once(void **state) {
-  const row *r = (const row *)*state;
-  const char *rule = play_line(r->line, &sessions, play_faults);
-  if (rule) fail_msg("%s", rule);
-}
+static void a_row(void **state) { play_row(state, &sessions, NULL); }
+static void every_call_fails_once(void **state) { play_row(state, &sessions, play_faults); }
 
 /* ---- Random programs ------------------------------------------------------------------------- */
 

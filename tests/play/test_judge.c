@@ -305,11 +305,16 @@ static void tells_a_sixth_state(void) {
   e.state = 6;
   observe(NULL, &e);
 }
-static void tells_an_attempt_too_many(void) {
+/* An attempt that failed; number 1 is the next one. */
+static gmlake_step an_attempt(uint64_t number) {
   gmlake_step e = a_step(GMLAKE_STEP_ALLOC);
   e.state = 5;
   e.asked_bytes = 1;
-  e.request = told.newest + 2;
+  e.request = told.newest + number;
+  return e;
+}
+static void tells_an_attempt_too_many(void) {
+  const gmlake_step e = an_attempt(2);
   observe(NULL, &e);
 }
 static void tells_a_free_too_many(void) {
@@ -317,18 +322,14 @@ static void tells_a_free_too_many(void) {
   observe(NULL, &e);
 }
 static void tells_too_little_time(void) {
-  gmlake_step e = a_step(GMLAKE_STEP_ALLOC);
-  e.state = 5;
-  e.asked_bytes = 1;
-  e.request = told.steps_of = told.newest + 1;
+  const gmlake_step e = an_attempt(1);
+  told.steps_of = e.request;
   told.steps_ns = 1;
   observe(NULL, &e);
 }
 static void tells_another_label(void) {
-  gmlake_step e = a_step(GMLAKE_STEP_ALLOC);
-  e.state = 5;
-  e.asked_bytes = 1;
-  e.request = told.done_for.request = told.newest + 1;
+  gmlake_step e = an_attempt(1);
+  told.done_for.request = e.request;
   e.label = "another";
   observe(NULL, &e);
 }
