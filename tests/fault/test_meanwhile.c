@@ -338,7 +338,7 @@ static void *count_up(void *argument) {
 }
 
 /* Whether it is held for a moment or for long: who waits comes in alone. */
-static void a_latch_lets_one_in(void **state) {
+static void a_spinlock_lets_one_in(void **state) {
   const struct timespec a_while = {0, 1000000};
   pthread_t threads[COUNTERS];
   size_t i;
@@ -357,7 +357,7 @@ static void a_latch_lets_one_in(void **state) {
   gmlk_spinlock_destroy(&spinlock);
 }
 
-static void a_latch_that_was_free_is_asked_for_again(void **state) {
+static void a_spinlock_that_was_free_is_asked_for_again(void **state) {
   (void)state;
   gmlk_spinlock_init(&spinlock);
   quicker = 3;
@@ -454,8 +454,8 @@ int main(void) {
       cmocka_unit_test(a_stream_is_forgotten_behind_a_growth_that_fails),
       cmocka_unit_test(an_attempt_that_ends_without_host_memory_is_counted_once),
       cmocka_unit_test(another_thread_grows_during_the_handler),
-      cmocka_unit_test(a_latch_lets_one_in),
-      cmocka_unit_test(a_latch_that_was_free_is_asked_for_again),
+      cmocka_unit_test(a_spinlock_lets_one_in),
+      cmocka_unit_test(a_spinlock_that_was_free_is_asked_for_again),
       cmocka_unit_test(callbacks_end_in_any_order),
       cmocka_unit_test(the_queue_of_messages_ends),
       cmocka_unit_test(more_windows_are_dropped_than_one_call_does),

@@ -432,7 +432,7 @@ static void judge_request(const gmlake_request *request, int from) {
 }
 
 /* Calls that a policy may not make. */
-static void try_barred(void) {
+static void try_restricted(void) {
   void *ptr = &ptr;
   size_t released = 1;
   block *b = NULL;
@@ -502,7 +502,7 @@ static void on_choose(void *user, const gmlake_view *view, const gmlake_request 
     return;
   }
   judge_view(view, request);
-  if (w.at % 8 == 0) try_barred();
+  if (w.at % 8 == 0) try_restricted();
   asked.choose_count++;
   asked.plan_questions++;
   if (asked.plan_questions <= QUESTIONS) views[asked.plan_questions] = views[0];
@@ -566,7 +566,7 @@ static int on_coalesce(void *user, const gmlake_piece *block) {
             block->bytes == w.leaving->bytes,
         "a policy is told of another block than the one that is freed");
   asked.coalesce_count++;
-  if (w.at % 8 == 0) try_barred();
+  if (w.at % 8 == 0) try_restricted();
   return !(asked.flags & ANSWER_APART) || pick(2);
 }
 

@@ -1180,7 +1180,7 @@ static const row rows[] = {
      "lost-streams=1 destroy!R"},
     /* No chunk can be created, then the host cannot wait: the ladder tells what failed first,
        however many slow steps fail behind it, but for what ends the lake. */
-    {"of_failed_rungs_the_first_is_told", TOGETHER,
+    {"of_failed_steps_the_first_is_told", TOGETHER,
      "{granule:16 cap:8} +p=1@A hA -p@A fail:create=1R fail:wait=1R* +q=1@n!R told-call=create "
      "fail:any=0R fail:create=1R fail:wait=1G +q=1@n!G told-call=wait destroy!G"},
     {"pool_destroy_ends_where_a_capture_begins_meanwhile", TOGETHER,
@@ -1728,7 +1728,7 @@ static const row rows[] = {
      "windows=0 holds:z=1 -zbdf"},
     /* What a window maps that the driver did not unmap is quarantined with it; each trim tries
        again. */
-    {"what_a_stuck_window_maps_is_not_released", TOGETHER,
+    {"what_a_quarantined_window_maps_is_not_released", TOGETHER,
      "{granule:16 cap:4 share} +a-d=1 -ac +w=2 pieces:w=2 -w +p=1/x windows=1 xp fail:unmap=1R -p "
      "quarantined=3 exported=1 pending=0 fail:unmap=1R T:0!R quarantined=3 exported=1 T:0 "
      "quarantined=0 exported=0 -bd"},
@@ -1886,10 +1886,10 @@ static const row rows[] = {
     {"a_pools_buffers_may_keep_addresses", BOTH,
      "{granule:16 cap:32} P0 N0:8/0 c0:0,3 K0 fail:unreserve=1R D0 handles=0 quarantined=0 "
      "reserved=0"},
-    {"a_blind_place_goes_with_its_pool", TOGETHER,
+    {"a_page_without_access_goes_with_its_pool", TOGETHER,
      "{granule:16 cap:32} P0 N0:8/0 fail:access=2R fail:unmap=1R c0:0,1!R quarantined=1 inside:0=1 "
      "K0 D0 quarantined=0 handles=0"},
-    {"a_blind_place_apart_goes_with_its_pool", APART,
+    {"a_page_apart_without_access_goes_with_its_pool", APART,
      "{granule:16 cap:32} P0 N0:8/0 fail:access=1R fail:unmap=1R c0:0,1!R quarantined=1 inside:0=1 "
      "K0 D0 quarantined=0 handles=0"},
 };

@@ -196,7 +196,7 @@ static struct extent {
 static void reaches(int condition, char letter) { extent.reached[(int)letter] |= condition; }
 
 /* How an allocation was served, a buffer got memory. */
-static void note_rung(const op *o, const gmlake_stats *was, const gmlake_stats *is, int trims) {
+static void note_step(const op *o, const gmlake_stats *was, const gmlake_stats *is, int trims) {
   const char *reason = o->verb == '+' && told.reason ? told.reason : "";
   const int is_buffer = is->buffer_bytes > was->buffer_bytes;
   const int grows = is->state_count[3] > was->state_count[3];
@@ -218,7 +218,7 @@ static void note(void) {
   int i;
   extent.calls[w.at] = w.all_calls;
   extent.mallocs[w.at] = w.all_mallocs;
-  if (w.at) note_rung(&w.program->ops[w.at - 1], &was, &s, told.count[GMLAKE_STEP_TRIM] > trims);
+  if (w.at) note_step(&w.program->ops[w.at - 1], &was, &s, told.count[GMLAKE_STEP_TRIM] > trims);
   was = s;
   trims = told.count[GMLAKE_STEP_TRIM];
   for (i = 0; i < 5; i++) reaches(s.state_count[i] != 0, (char)('1' + i));
