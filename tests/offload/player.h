@@ -313,10 +313,10 @@ static inline const char *play_line(const char *line, const stage *on,
 }
 
 /* Plays the row of a case; faults: play_faults, or NULL. */
-static inline void play_row(void **state, const stage *on,
-                            const char *(*faults)(program *, const stage *)) {
-  const char *rule = play_line(((const row *)*state)->line, on, faults);
-  if (rule) fail_msg("%s", rule);
-}
+#define play_row(state, on, faults)                                                   \
+  do {                                                                                \
+    const char *const rule_of = play_line(((const row *)*(state))->line, on, faults); \
+    if (rule_of) fail_msg("%s", rule_of);                                             \
+  } while (0)
 
 #endif /* OFFLOAD_PLAYER_H */
