@@ -1835,15 +1835,16 @@ struct gmlk_block {
 };
 
 /* Both are of >>pending, which has [N4] and [N5]. */
-struct gmlk_used { /* a stream that gmlake_record_stream named for a block */
-  unsigned stream;
+struct gmlk_used {   /* a stream that gmlake_record_stream named for a block */
+  gmlk_link link;    /* [in a queue] it is the first field: a link is a use */
+  gmlk_extra *extra; /* [in a queue] whose use it is; else NULL */
   uint64_t epoch;    /* [live] the stream's `born`: another value there means that the number has a
                       new owner by now. [pending] the epoch that has to complete */
-  gmlk_extra *extra; /* [in a queue] whose use it is; else NULL */
-  gmlk_used *next, *prev; /* [in a queue] */
+  unsigned stream;
 };
 
 struct gmlk_extra { /* what few live blocks have */
+  gmlk_link link;   /* [pending] in the arena's ring; the first field, too */
   uint64_t user_data;
   const char *label;
   gmlk_used *used; /* used_count of them, room for used_capacity */
@@ -1853,7 +1854,6 @@ struct gmlk_extra { /* what few live blocks have */
   gmlk_block *block; /* [pending] the block, for which the index has no entry any more */
   unsigned stream;   /* [pending] with epoch: the tag that its memory gets in the end */
   uint64_t epoch;
-  gmlk_extra *next, *prev; /* [pending] in the arena's list, or in lake->returns [N5] */
 };
 
 #define GMLK_SLAB_BLOCKS ((size_t)63) /* about 4 KiB */
@@ -2521,8 +2521,8 @@ typedef struct gmlk_wait {
 
 typedef struct gmlk_stream {
   /* The fields up to is_news keep their values when the number serves another stream [F5]: */
-  uint64_t epoch, done;              /* [F1] the open epoch; the last one known to be complete */
-  gmlk_used *uses_first, *uses_last; /* [N4] pending blocks that wait for it; of >>pending */
+  uint64_t epoch, done;   /* [F1] the open epoch; the last one known to be complete */
+  gmlk_link pending_uses; /* [N4] ring: the uses of pending blocks that wait for it; of >>pending */
   gmlk_wait *waits; /* [F6] wait_count of them, one a stream: the last epoch of it that this one was
                        made to wait for. Where host memory is short, a wait is made again */
   size_t wait_capacity;
@@ -2951,7 +2951,7 @@ typedef struct gmlk_arena {
   int is_import;          /* 1: another process's memory, for one block: see >>sharing */
   gmlake_buffer *buffers; /* list; a destroyed buffer stays until it is unmapped */
   size_t void_count;      /* destroyed buffers in it: up in >>buffer, down in >>pages */
-  gmlk_extra *pending;    /* [N1] list of freed blocks that recorded streams may still use */
+  gmlk_link pending;      /* [N1] ring of freed blocks that recorded streams may still use */
   unsigned sleep;         /* GMLK_AWAKE... */
   uint64_t sleep_count;   /* times that it fell asleep */
   gmlk_copy *copies;      /* [Q1] copy_count of them, room for copy_capacity */
@@ -3462,6 +3462,13 @@ GMLK_INLINE gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint
   *out_at = best->at;
   *out_hole = own ? own->hole : clean->hole;
   return best;
+}
+
+/* The pending block behind this one; extra NULL: the one that was freed last. Shared ones that wait
+   for nothing else come last [N5]. NULL: there are no more. */
+static gmlk_extra *gmlk_pending_next(const gmlk_arena *a, const gmlk_extra *extra) {
+  gmlk_link *link = extra ? extra->link.next : a->pending.next;
+  return link == &a->pending ? NULL : (gmlk_extra *)(void *)link;
 }
 
 /* Bytes of scratch for so many slots. Two runs have a chunk between them, so there are at most half
@@ -4006,7 +4013,6 @@ struct gmlake {
   gmlk_arena **arenas; /* by number; NULL: a pool that was destroyed */
   size_t arena_count, arena_capacity;
   gmlk_arena home;             /* the default pool's */
-  gmlk_extra *returns;         /* [N5] list of shared blocks whose chunks may be returned */
   size_t return_count;         /* [N5] */
   size_t loan_count;           /* pools that are lent */
   int has_returns;             /* the free under way was of such a block */
@@ -4932,8 +4938,9 @@ static gmlk_window *gmlk_window_for(const gmlake *l, const gmlk_request *r,
   gmlk_arena *a = r->arena;
   gmlk_window *w =
       gmlk_window_find(a, &l->streams, requester, r->grains, r->align, gmlk_is_whole(r));
-  const gmlk_extra *extra = requester.may_wait == GMLAKE_DEVICE_WAIT && !w ? a->pending : NULL;
-  for (; extra; extra = extra->next) {
+  const gmlk_extra *extra = NULL;
+  if (w || requester.may_wait != GMLAKE_DEVICE_WAIT) return w;
+  while ((extra = gmlk_pending_next(a, extra)) != NULL) {
     gmlk_window *pending = extra->block->as.live.window;
     if (pending && pending->self.grains == r->grains &&
         gmlk_window_suits(a, pending, r->align, gmlk_is_whole(r)) &&
@@ -5734,6 +5741,7 @@ static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records
   gmlk_tiling_init(&a->head, &a->tail);
   gmlk_tiling_init(&a->window_space.head, &a->window_space.tail);
   gmlk_tiling_init(&a->buffer_space.head, &a->buffer_space.tail);
+  gmlk_ring_init(&a->pending);
   return gmlk_arena_admit(a, GMLK_CLEAN) && gmlk_arena_reserve_slots(a, 1);
 }
 
@@ -5761,6 +5769,19 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
 /* The user's block that this is, or is a piece of. */
 static gmlk_block *gmlk_user_block(gmlk_block *b) {
   return b->state == GMLK_PIECE ? &b->as.live.window->self : b;
+}
+
+/* The user's block behind b: live, pending, or a window's own, which comes where its first piece is.
+   b NULL: the first. NULL: there are no more. */
+static gmlk_block *gmlk_next_user(const gmlk_arena *a, const gmlk_block *b) {
+  if (b && b->as.live.window) b = b->as.live.window->pieces[0].block;
+  b = b ? b->next : a->head.next;
+  for (; b != &a->tail; b = b->next) {
+    const gmlk_window *w = b->state == GMLK_PIECE ? b->as.live.window : NULL;
+    if (w && w->pieces[0].block == b) return &b->as.live.window->self;
+    if (b->state == GMLK_LIVE || b->state == GMLK_PENDING) return b->next->prev;
+  }
+  return NULL;
 }
 
 /* Frees the records of an arena's windows. */
@@ -6031,6 +6052,7 @@ static unsigned gmlk_stream_extend(gmlk_streams *streams, gmlk_host *host) {
   if (!gmlk_events_reserve(streams, host, i + 1 - GMLK_FIRST_STREAM)) return 0;
   streams->items[i] = (gmlk_stream *)gmlk_host_alloc(host, sizeof(gmlk_stream));
   if (!streams->items[i]) return 0;
+  gmlk_ring_init(&streams->items[i]->pending_uses);
   streams->count = i + 1;
   return (unsigned)i;
 }
@@ -6339,18 +6361,18 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_ba
    Extra records, and blocks whose free waits. An extra record holds what few blocks have: user
    data, a label, and the streams that gmlake_record_stream named. A freed block is pending until
    those streams have passed the free, or a stream that takes its memory waits for them on the
-   device. Owns the extra records and the lists of pending blocks. Each stream has a queue of the
+   device. Owns the extra records and the rings of pending blocks. Each stream has a queue of the
    uses that pending blocks wait for, so that what completes on one stream costs nothing for the
    blocks that wait for others.
    [N1] An extra record belongs to one block. A pending block has an extra record, in its arena's
-        list or in lake->returns, that names the block.
+        ring, that names the block.
    [N2] An extra record has room for the streams that it lists, and their numbers are in use.
    [N4] Each use of a pending block is complete, or in its stream's queue. A queue is in order of
         epochs. uses_left of an extra record is how many of its uses are in queues, one at least,
         unless it is shared.
    [N5] return_count is the number of pending blocks that are shared: other processes know their
-        chunks. Their use by the stream that freed them is waited for, too. Then they stand in
-        lake->returns, and stay pending until >>grow quarantines their chunks.
+        chunks. Their use by the stream that freed them is waited for, too. Then they stand last
+        in the ring, and stay pending until >>grow quarantines their chunks.
    O(recorded streams). Can fail: host memory, for an extra record or for one more stream in it. */
 
 /* GMLAKE_FILL: the host writes the byte to all of the block at once, as it does the streams' work
@@ -6465,48 +6487,38 @@ static void gmlk_use_queue(gmlake *l, gmlk_extra *extra, gmlk_used *use) {
   use->epoch = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
   if (!s->is_forgotten) gmlk_stream_dirty(s, 0);
   use->extra = extra;
-  use->next = NULL;
-  use->prev = s->uses_first ? s->uses_last : NULL;
-  if (s->uses_first)
-    s->uses_last->next = use;
-  else
-    s->uses_first = use;
-  s->uses_last = use;
+  gmlk_link_insert(s->pending_uses.prev, &use->link);
 }
 
 /* Takes a use out of its stream's queue. */
-static void gmlk_use_leave(gmlk_stream *s, gmlk_used *use) {
-  if (use->prev)
-    use->prev->next = use->next;
-  else
-    s->uses_first = use->next;
-  if (use->next)
-    use->next->prev = use->prev;
-  else
-    s->uses_last = use->prev;
+static void gmlk_use_leave(gmlk_used *use) {
+  gmlk_link_remove(&use->link);
   use->extra = NULL;
 }
 
-/* The list that a pending block's extra record is in [N5]. */
-static gmlk_extra **gmlk_pending_list(gmlake *l, const gmlk_extra *extra) {
-  return extra->is_shared && !extra->uses_left ? &l->returns
-                                               : &gmlk_arena_of(l, extra->block)->pending;
-}
+/* Whether a pending block is shared, and waits for nothing but its chunks' return [N5]. */
+static int gmlk_is_return(const gmlk_extra *extra) { return extra->is_shared && !extra->uses_left; }
 
-static void gmlk_pending_enter(gmlake *l, gmlk_extra *extra) {
-  gmlk_extra **list = gmlk_pending_list(l, extra);
-  extra->prev = NULL;
-  extra->next = *list;
-  if (extra->next) extra->next->prev = extra;
-  *list = extra;
-}
-
-static void gmlk_pending_leave(gmlake *l, gmlk_extra *extra) {
-  if (extra->next) extra->next->prev = extra->prev;
-  if (extra->prev)
-    extra->prev->next = extra->next;
+/* Makes free memory of a pending block. Its tag may be complete by now. */
+static void gmlk_pending_end(gmlake *l, gmlk_extra *extra) {
+  gmlk_link_remove(&extra->link);
+  l->return_count -= (size_t)extra->is_shared;
+  l->stats.pending_bytes -= gmlk_to_bytes(extra->block->grains);
+  if (gmlk_tag_done(&l->streams, extra->stream, extra->epoch))
+    gmlk_release_block(l, extra->block, GMLK_CLEAN, 0);
   else
-    *gmlk_pending_list(l, extra) = extra->next;
+    gmlk_release_block(l, extra->block, extra->stream, extra->epoch);
+  gmlk_extra_free(l, extra);
+}
+
+/* Ends a pending block's wait for its uses: it is free memory, or [N5]. */
+static void gmlk_pending_done(gmlake *l, gmlk_extra *extra) {
+  if (!extra->is_shared) {
+    gmlk_pending_end(l, extra);
+    return;
+  }
+  gmlk_link_remove(&extra->link);
+  gmlk_link_insert(gmlk_arena_of(l, extra->block)->pending.prev, &extra->link);
 }
 
 /* Makes a freed block pending. pre: it is used elsewhere, or shared; the caller then fences. */
@@ -6518,66 +6530,30 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch)
   extra->stream = stream;
   extra->epoch = epoch;
   extra->uses_left = extra->used_count;
-  gmlk_pending_enter(l, extra);
+  gmlk_link_insert(&gmlk_arena_of(l, b)->pending, &extra->link);
   l->return_count += (size_t)extra->is_shared;
   l->stats.pending_bytes += gmlk_to_bytes(b->grains);
   gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
   for (i = 0; i < extra->used_count; i++) gmlk_use_queue(l, extra, &extra->used[i]);
-}
-
-/* Makes free memory of a pending block. Its tag may be complete by now. */
-static void gmlk_pending_end(gmlake *l, gmlk_extra *extra) {
-  gmlk_pending_leave(l, extra);
-  l->return_count -= (size_t)extra->is_shared;
-  l->stats.pending_bytes -= gmlk_to_bytes(extra->block->grains);
-  if (gmlk_tag_done(&l->streams, extra->stream, extra->epoch))
-    gmlk_release_block(l, extra->block, GMLK_CLEAN, 0);
-  else
-    gmlk_release_block(l, extra->block, extra->stream, extra->epoch);
-  gmlk_extra_free(l, extra);
+  if (!extra->uses_left) gmlk_pending_done(l, extra);
 }
 
 /* Ends the waits of pending blocks for what has completed on this stream. O(these). */
 static void gmlk_pending_settle(gmlake *l, gmlk_stream *s) {
-  gmlk_used *use, *next; /* of another extra record: an extra record uses a stream once */
-  for (use = s->uses_first; use && use->epoch <= s->done; use = next) {
+  while (s->pending_uses.next != &s->pending_uses) {
+    gmlk_used *use = (gmlk_used *)(void *)s->pending_uses.next;
     gmlk_extra *extra = use->extra;
-    next = use->next;
-    gmlk_use_leave(s, use);
-    if (extra->uses_left == 1 && extra->is_shared) gmlk_pending_leave(l, extra);
-    if (--extra->uses_left) continue;
-    if (extra->is_shared)
-      gmlk_pending_enter(l, extra);
-    else
-      gmlk_pending_end(l, extra);
+    if (use->epoch > s->done) return;
+    gmlk_use_leave(use);
+    if (!--extra->uses_left) gmlk_pending_done(l, extra);
   }
-}
-
-/* The arena's pending block behind this extra record; NULL: the first. Those to be returned come
-   last. */
-static gmlk_extra *gmlk_pending_next(const gmlake *l, const gmlk_arena *a,
-                                     const gmlk_extra *extra) {
-  const int is_return = extra && extra->is_shared && !extra->uses_left;
-  gmlk_extra *next = extra ? extra->next : a->pending;
-  if (!next && !is_return) next = l->returns;
-  while (next && next->block->arena != a->number) next = next->next;
-  return next;
 }
 
 /* Gives an arena's pending blocks that have one tag another one, as gmlk_arena_retag does. */
-static void gmlk_pending_retag(gmlake *l, const gmlk_arena *a, unsigned from, unsigned to) {
+static void gmlk_pending_retag(const gmlk_arena *a, unsigned from, unsigned to) {
   gmlk_extra *extra = NULL;
-  while ((extra = gmlk_pending_next(l, a, extra)) != NULL)
+  while ((extra = gmlk_pending_next(a, extra)) != NULL)
     if (extra->stream == from) extra->stream = to;
-}
-
-/* Frees the extra records of a list of pending blocks, when the lake ends. */
-static void gmlk_pending_drop(gmlake *l, gmlk_extra *extra) {
-  while (extra) {
-    gmlk_extra *next = extra->next;
-    gmlk_extra_free(l, extra);
-    extra = next;
-  }
 }
 
 /* ---- >>fences ----------------------------------------------------------------------------------
@@ -6766,7 +6742,7 @@ static void gmlk_capture_close(gmlake *l, unsigned stream) {
   gmlk_stream *s = l->streams.items[stream];
   uint64_t id;
   gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_GRAPH_OWNED);
-  gmlk_pending_retag(l, l->arenas[s->arena], s->capture, GMLK_GRAPH_OWNED);
+  gmlk_pending_retag(l->arenas[s->arena], s->capture, GMLK_GRAPH_OWNED);
   gmlk_chunks_know(&l->arenas[s->arena]->chunks);
   l->arenas[s->arena]->pool->capture_count--;
   l->streams.items[s->capture]->is_used = 0;
@@ -7063,8 +7039,7 @@ static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_batch *batch, gmlk_reque
     result = gmlk_wait_for_work(l, batch, requester, extra->used[i].stream, extra->used[i].epoch);
   if (result) return result;
   for (i = 0; i < extra->used_count; i++)
-    if (extra->used[i].extra)
-      gmlk_use_leave(l->streams.items[extra->used[i].stream], &extra->used[i]);
+    if (extra->used[i].extra) gmlk_use_leave(&extra->used[i]);
   extra->stream = requester.stream;
   extra->epoch = s->epoch;
   gmlk_stream_dirty(s, 0);
@@ -7872,15 +7847,16 @@ static gmlake_result gmlk_arena_offer(gmlake *l, gmlk_arena *a, size_t *released
    each once its work is known to be complete. What the driver refuses stays, and the next call
    offers it again. Returns the first error; only a fatal one ends it. */
 static gmlake_result gmlk_release_poll(gmlake *l, size_t *released) {
-  gmlk_extra *extra = l->returns, *next;
   gmlake_result first = GMLAKE_OK, result;
+  gmlk_link *link, *before;
   size_t i;
-  for (; extra && !first; extra = next) {
-    next = extra->next; /* stays: only the holder of `driver_lock` takes one off this list */
-    first = gmlk_return_block(l, extra);
-  }
   for (i = 0; i < l->arena_count && !l->lost; i++) {
     gmlk_arena *a = l->arenas[i];
+    for (link = a ? a->pending.prev : NULL; a && !first && link != &a->pending; link = before) {
+      gmlk_extra *extra = (gmlk_extra *)(void *)link;
+      before = gmlk_is_return(extra) ? link->prev : &a->pending; /* [N5] */
+      if (gmlk_is_return(extra)) first = gmlk_return_block(l, extra);
+    }
     if (!a || a->sleep >= GMLK_ASLEEP || !(a->void_count || l->stats.quarantined_bytes)) continue;
     result = gmlk_arena_offer(l, a, released);
     if (!first) first = result;
@@ -8563,7 +8539,7 @@ static uint32_t gmlk_foreign_hole(const gmlake *l, const gmlk_request *r, gmlk_r
   const gmlk_arena *a = r->arena;
   uint32_t best_hole = 0, hole, at;
   int is_pending = 0;
-  const gmlk_extra *extra;
+  const gmlk_extra *extra = NULL;
   size_t i;
   for (i = GMLK_FIRST_STREAM; i < a->bins_capacity; i++) {
     gmlk_block *b = a->bins[i] && !l->streams.items[i]->is_capture
@@ -8575,7 +8551,7 @@ static uint32_t gmlk_foreign_hole(const gmlake *l, const gmlk_request *r, gmlk_r
     best_hole = hole;
     *out = gmlk_piece_with(at, r->grains);
   }
-  for (extra = a->pending; extra; extra = extra->next) {
+  while ((extra = gmlk_pending_next(a, extra)) != NULL) {
     const gmlk_block *b = extra->block;
     at = b->at + ((0 - b->at) & (r->align - 1));
     hole = b->grains;
@@ -9430,12 +9406,9 @@ static gmlake_result gmlk_copies_finish(gmlk_batch *batch, gmlk_arena *a, int to
 
 /* The first live block of a pool that is borrowed; NULL: none. O(blocks). */
 static const gmlk_block *gmlk_borrowed(const gmlk_arena *a) {
-  const gmlk_block *b = a->head.next, *self;
-  for (; b != &a->tail; b = b->next) {
-    self = b->state == GMLK_PIECE ? &b->as.live.window->self : b;
-    if (self->state == GMLK_LIVE && (self->flags & GMLAKE_TRANSIENT)) return self;
-  }
-  return NULL;
+  const gmlk_block *b = gmlk_next_user(a, NULL);
+  while (b && !(b->state == GMLK_LIVE && (b->flags & GMLAKE_TRANSIENT))) b = gmlk_next_user(a, b);
+  return b;
 }
 
 /* The answers to a call that is not legal while streams are captured into the pool, */
@@ -9546,7 +9519,7 @@ static gmlake_result gmlk_loan_follow_pending(gmlake *l, const gmlake_pool *pool
   const gmlk_extra *extra = NULL;
   gmlake_result result = GMLAKE_OK;
   size_t i;
-  while ((extra = gmlk_pending_next(l, &pool->arena, extra)) != NULL)
+  while ((extra = gmlk_pending_next(&pool->arena, extra)) != NULL)
     for (i = 0; i < extra->used_count && extra->stream == pool->loan.number && !result; i++) {
       const gmlk_borrower user = gmlk_borrower_of(l, extra->used[i].stream, extra->used[i].epoch);
       result = gmlk_loan_follow(l, &user, 1, stream);
@@ -9584,10 +9557,10 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   for (w = pool->arena.windows.idle_first; w; w = w->idle_next) /* borrowers' are no graph's */
     if (w->alias.stream == GMLK_GRAPH_OWNED && !w->is_known)
       gmlk_window_set_tag(&pool->arena.windows, w, stream, s->epoch);
-  while ((extra = gmlk_pending_next(l, &pool->arena, extra)) != NULL) /* [G2] it is the graphs' */
+  while ((extra = gmlk_pending_next(&pool->arena, extra)) != NULL) /* [G2] it is the graphs' */
     if (extra->stream == number)
       extra->block->flags = (uint8_t)((extra->block->flags & ~GMLAKE_TRANSIENT) | GMLK_IN_GRAPH);
-  gmlk_pending_retag(l, &pool->arena, number, GMLK_GRAPH_OWNED);
+  gmlk_pending_retag(&pool->arena, number, GMLK_GRAPH_OWNED);
   l->streams.items[number]->is_used = 0;
   pool->loan.number = 0;
   pool->loan.count = 0;
@@ -9941,8 +9914,8 @@ static int gmlk_pool_is_quiet(const gmlake *l, const gmlake_pool *pool, size_t *
   int is_quiet = 1;
   gmlk_arena *a;
   *out_blocks = pool->arena.live_count; /* pending ones too */
-  while ((extra = gmlk_pending_next(l, &pool->arena, extra)) != NULL)
-    *out_blocks -= (size_t)(extra->is_shared && !extra->uses_left);
+  while ((extra = gmlk_pending_next(&pool->arena, extra)) != NULL)
+    *out_blocks -= (size_t)gmlk_is_return(extra);
   *out_buffers = 0;
   GMLK_FOR_POOL_ARENAS(l, pool, a) {
     for (b = a->buffers; b; b = b->next) *out_buffers += b->lake != NULL;
@@ -9962,7 +9935,7 @@ static gmlake_result gmlk_wait_for_pool(gmlake *l, gmlake_pool *pool) {
   for (; !result; result = gmlk_wait_on(l, &p)) {
     is_done = 1;
     GMLK_FOR_POOL_ARENAS(l, pool, a) {
-      is_done = is_done && !gmlk_pending_next(l, a, NULL) && gmlk_arena_is_quiet(l, a);
+      is_done = is_done && !gmlk_pending_next(a, NULL) && gmlk_arena_is_quiet(l, a);
     }
     if (is_done || p.is_over) break;
   }
@@ -9982,7 +9955,7 @@ static gmlake_result gmlk_pool_end(gmlake *l, gmlake_pool *pool) {
     l->arenas[a->number] = NULL;
     gmlk_pool_release(l, a->pool);
   }
-  while ((extra = gmlk_pending_next(l, &pool->arena, NULL)) != NULL) gmlk_pending_end(l, extra);
+  while ((extra = gmlk_pending_next(&pool->arena, NULL)) != NULL) gmlk_pending_end(l, extra);
   l->arenas[pool->arena.number] = NULL;
   gmlk_pool_release(l, pool);
   return l->lost;
@@ -11502,10 +11475,10 @@ static void gmlk_small_reserve_restore(gmlake *l) {
 }
 
 /* The pending blocks of an arena, in grains. */
-static uint64_t gmlk_pending_grains(gmlake *l, const gmlk_arena *a) {
-  gmlk_extra *extra = NULL;
+static uint64_t gmlk_pending_grains(const gmlk_arena *a) {
+  const gmlk_extra *extra = NULL;
   uint64_t grains = 0;
-  while ((extra = gmlk_pending_next(l, a, extra)) != NULL) grains += extra->block->grains;
+  while ((extra = gmlk_pending_next(a, extra)) != NULL) grains += extra->block->grains;
   return grains;
 }
 
@@ -11522,7 +11495,7 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   for (i = 0; i < l->arena_count; i++) {
     if (!l->arenas[i]) continue;
     if (l->arenas[i]->sleep) {
-      asleep += gmlk_pending_grains(l, l->arenas[i]);
+      asleep += gmlk_pending_grains(l->arenas[i]);
       continue;
     }
     gmlk_small_reserve_end(l->arenas[i]);
@@ -11868,18 +11841,6 @@ static gmlake_result gmlk_query(gmlake *l, const gmlake_alloc_desc *desc, gmlake
   return GMLAKE_OK;
 }
 
-/* Adds what a block of the user's counts, or the window that a first piece is of. */
-static void gmlk_count_block(const gmlk_block *b, gmlake_stats *out) {
-  const gmlk_window *w = b->state == GMLK_PIECE ? b->as.live.window : NULL;
-  if (w && w->pieces[0].block != b) return;
-  if (w) b = &w->self;
-  if (b->state == GMLK_PENDING) out->pending_bytes += gmlk_to_bytes(b->grains);
-  if (b->state != GMLK_LIVE) return;
-  out->live_count++;
-  out->active_bytes += gmlk_to_bytes(b->grains);
-  out->requested_bytes += gmlk_to_bytes(b->grains) - b->slack;
-}
-
 /* Adds what an arena has. */
 static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
   const size_t chunk = a->chunk_bytes;
@@ -11889,7 +11850,14 @@ static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
   out->quarantined_bytes += gmlk_aliases_quarantined(a);
   out->window_count += a->windows.count;
   out->stitched_bytes += a->windows.bytes;
-  for (b = a->head.next; b != &a->tail; b = b->next) gmlk_count_block(b, out);
+  for (b = gmlk_next_user(a, NULL); b; b = gmlk_next_user(a, b)) {
+    const size_t bytes = gmlk_to_bytes(b->grains);
+    if (b->state == GMLK_PENDING) out->pending_bytes += bytes;
+    if (b->state != GMLK_LIVE) continue;
+    out->live_count++;
+    out->active_bytes += bytes;
+    out->requested_bytes += bytes - b->slack;
+  }
   for (buffer = a->buffers; buffer; buffer = buffer->next) {
     out->buffer_count += buffer->lake != NULL;
     out->requested_bytes += gmlk_buffer_asked(buffer);
@@ -14804,15 +14772,13 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
       GMLK_ULL(gmlk_min(d->arena_bytes, d->window_bytes)), GMLK_ULL(chunk));
 }
 
-/* Frees the extra records of live blocks, and of chunks of live buffers that were exported. */
-static void gmlk_extras_free(gmlake *l) {
+/* Frees the extra records of an arena's blocks, and of chunks of its buffers that were exported. */
+static void gmlk_extras_free(gmlake *l, const gmlk_arena *a) {
   const gmlk_block *b;
-  size_t i;
-  for (i = 0; i < l->index.row_count * GMLK_ROW; i++)
-    if (gmlk_index_at(&l->index, i)) gmlk_extra_free(l, gmlk_index_at(&l->index, i)->as.live.extra);
-  for (i = 0; i < l->arena_count; i++)
-    for (b = l->arenas[i] ? l->arenas[i]->head.next : NULL; b; b = b->next)
-      if (b->state == GMLK_COMMITTED) gmlk_extra_free(l, b->as.live.extra);
+  for (b = gmlk_next_user(a, NULL); b; b = gmlk_next_user(a, b))
+    gmlk_extra_free(l, b->as.live.extra);
+  for (b = a->head.next; b != &a->tail; b = b->next)
+    if (b->state == GMLK_COMMITTED) gmlk_extra_free(l, b->as.live.extra);
 }
 
 /* Frees a lake's host memory. pre: gmlk_lake_drain has given the driver everything back, or the
@@ -14820,12 +14786,9 @@ static void gmlk_extras_free(gmlake *l) {
 static void gmlk_lake_free(gmlake *l) {
   gmlk_host host;
   size_t i;
-  gmlk_extras_free(l);
-  gmlk_pending_drop(l, l->returns);
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i]) gmlk_pending_drop(l, l->arenas[i]->pending);
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];
+    if (a) gmlk_extras_free(l, a);
     if (a && a->pool)
       gmlk_pool_free(l, a->pool);
     else if (a)
@@ -15438,7 +15401,7 @@ typedef struct gmlk_checker {
   gmlake_stats found;              /* [L2] what a walk can count of it */
   size_t records;                  /* [R1] blocks of all tilings */
   size_t returns;                  /* [N5] pending blocks that are shared */
-  size_t pending, queued;          /* [N1], [N4] in lists and queues, less blocks and uses */
+  size_t pending, queued;          /* [N1], [N4] in rings and queues, less blocks and uses */
   uint64_t uses;                   /* [F7] streams of live blocks, less what streams count */
   uint64_t captures;               /* [F5] arenas captured into, less what pools count */
   const gmlk_arena *a;             /* the one that is looked at, and in it: */
@@ -15472,8 +15435,8 @@ static uint64_t gmlk_check_fenced(gmlk_stream *s) {
 
 /* [F1], [F2], [F4], [F6], [N4] of one number. */
 static void gmlk_check_stream(gmlk_checker *c, gmlk_stream *s, unsigned number) {
-  const gmlk_used *use, *before = NULL;
-  uint64_t last = s->done;
+  const gmlk_link *link;
+  uint64_t last = s->done, before = 0;
   unsigned i;
   gmlk_expect(c, last < s->epoch, "F1: epochs are out of order");
   for (i = 0; i < s->fence_count; i++) {
@@ -15487,9 +15450,10 @@ static void gmlk_check_stream(gmlk_checker *c, gmlk_stream *s, unsigned number) 
     const gmlk_stream *of = c->l->streams.items[s->waits[i].stream];
     gmlk_expect(c, s->waits[i].epoch < of->epoch, "F6: a wait is for an epoch to come");
   }
-  for (use = s->uses_first; use; before = use, use = use->next, c->queued++) {
-    const int is_next = !before || before->epoch <= use->epoch;
-    gmlk_expect(c, use->stream == number && is_next, "N4: a queue is out of order");
+  for (link = s->pending_uses.next; link != &s->pending_uses; link = link->next, c->queued++) {
+    const gmlk_used *use = (const gmlk_used *)(const void *)link;
+    gmlk_expect(c, use->stream == number && before <= use->epoch, "N4: a queue is out of order");
+    before = use->epoch;
   }
   c->uses -= (uint64_t)s->uses * number;
 }
@@ -15877,7 +15841,7 @@ static void gmlk_check_finders(gmlk_checker *c) {
   const size_t blocked = gmlk_check_windows_in(a->windows.blocked);
   const gmlake_buffer *b;
   const gmlk_window *w;
-  const gmlk_extra *extra;
+  const gmlk_extra *extra = NULL;
   size_t i;
   for (i = 0; i < a->bins_capacity && !c->broken; i++) {
     if (!a->bins[i]) continue;
@@ -15891,7 +15855,7 @@ static void gmlk_check_finders(gmlk_checker *c) {
   gmlk_expect(c, open + blocked == c->idle, "W5: trees have more than idle windows");
   for (w = a->windows.idle_first; w; w = w->idle_next) c->idle--;
   for (b = a->buffers; b; b = b->next) c->buffers--;
-  for (extra = a->pending; extra; extra = extra->next) c->pending++;
+  while ((extra = gmlk_pending_next(a, extra)) != NULL) c->pending++;
   gmlk_expect(c, !c->idle, "W5: lists have more or fewer windows");
   c->voids -= a->void_count;
   gmlk_expect(c, !c->buffers && !c->voids, "B4: there are more or fewer buffers");
@@ -15929,7 +15893,6 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
 /* [L1], [F5] of captures, [G1]. */
 static void gmlk_check_arenas(gmlk_checker *c) {
   const gmlake *l = c->l;
-  const gmlk_extra *extra;
   size_t i;
   for (i = 0; i < l->arena_count && !c->broken; i++) {
     const gmlk_arena *a = l->arenas[i];
@@ -15943,9 +15906,8 @@ static void gmlk_check_arenas(gmlk_checker *c) {
       gmlk_expect(c, gmlk_check_used(c, number, 1) && !pool->capture_count,
                   "G1: a loan has no number");
   }
-  for (extra = l->returns; extra; extra = extra->next) c->pending++;
   gmlk_expect(c, !c->captures, "F5: captures into a pool are wrong");
-  gmlk_expect(c, !c->pending, "N1: a list of pending blocks is wrong");
+  gmlk_expect(c, !c->pending, "N1: a ring of pending blocks is wrong");
   gmlk_expect(c, !c->queued, "N4: a queue has more or fewer uses");
   gmlk_expect(c, l->return_count == c->returns, "N5: the count of blocks to return is wrong");
   gmlk_expect(c, !c->uses, "F7: a stream's count of the blocks recorded on it is wrong");
