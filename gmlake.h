@@ -4132,6 +4132,25 @@ static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
   return l->arenas[b->arena];
 }
 
+/* The arena behind `a`; NULL: the first. NULL: there are no more. */
+static gmlk_arena *gmlk_next_arena(const gmlake *l, const gmlk_arena *a) {
+  size_t i = a ? (size_t)a->number + 1 : 0;
+  while (i < l->arena_count && !l->arenas[i]) i++;
+  return i < l->arena_count ? l->arenas[i] : NULL;
+}
+
+/* The same of a pool's; pool NULL: of those of no pool. */
+static gmlk_arena *gmlk_pool_next_arena(const gmlake *l, const gmlake_pool *pool,
+                                        const gmlk_arena *a) {
+  gmlk_arena *next = gmlk_next_arena(l, a);
+  while (next && next->owner != pool) next = gmlk_next_arena(l, next);
+  return next;
+}
+
+#define GMLK_FOR_ARENAS(l, a) for ((a) = gmlk_next_arena(l, NULL); a; (a) = gmlk_next_arena(l, a))
+#define GMLK_FOR_POOL_ARENAS(l, pool, a) \
+  for ((a) = gmlk_pool_next_arena(l, pool, NULL); a; (a) = gmlk_pool_next_arena(l, pool, a))
+
 /* A stream whose work up to this epoch uses what a pool lends. */
 static gmlk_borrower gmlk_borrower_of(const gmlake *l, unsigned stream, uint64_t epoch) {
   gmlk_borrower user;
@@ -5769,13 +5788,12 @@ static gmlk_block *gmlk_user_block(gmlk_block *b) {
 
 /* The user's block behind b: live, pending, or a window's own, which comes where its first piece is.
    b NULL: the first. NULL: there are no more. */
-static gmlk_block *gmlk_next_user(const gmlk_arena *a, const gmlk_block *b) {
+static const gmlk_block *gmlk_next_user(const gmlk_arena *a, const gmlk_block *b) {
   if (b && b->as.live.window) b = b->as.live.window->pieces[0].block;
-  b = b ? b->next : a->head.next;
-  for (; b != &a->tail; b = b->next) {
+  for (b = b ? b->next : a->head.next; b; b = b->next) { /* to the edge, which has no next */
     const gmlk_window *w = b->state == GMLK_PIECE ? b->as.live.window : NULL;
-    if (w && w->pieces[0].block == b) return &b->as.live.window->self;
-    if (b->state == GMLK_LIVE || b->state == GMLK_PENDING) return b->next->prev;
+    if (w && w->pieces[0].block == b) return &w->self;
+    if (b->state == GMLK_LIVE || b->state == GMLK_PENDING) return b;
   }
   return NULL;
 }
@@ -6738,26 +6756,27 @@ static inline unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value) {
 /* Frees what was pending for work that has completed, and makes memory clean. */
 static void gmlk_take_back(gmlake *l) {
   gmlk_streams *streams = &l->streams;
-  int is_news = 0;
+  gmlk_arena *a;
   size_t i;
+  int is_news = 0;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     if (!streams->items[i]->is_news) continue;
     gmlk_pending_settle(l, streams->items[i]);
     is_news = 1;
   }
-  for (i = 0; i < l->arena_count && is_news; i++) {
-    if (!l->arenas[i]) continue;
-    gmlk_arena_sweep(l->arenas[i], streams);
-    gmlk_windows_sweep(&l->arenas[i]->windows, streams);
+  if (!is_news) return;
+  GMLK_FOR_ARENAS(l, a) {
+    gmlk_arena_sweep(a, streams);
+    gmlk_windows_sweep(&a->windows, streams);
   }
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) streams->items[i]->is_news = 0;
 }
 
 /* Whether there is a buffer, or was: even an only stream has events behind what they gave up. */
 static int gmlk_has_buffers(const gmlake *l) {
-  size_t i = 0;
-  while (i < l->arena_count && !(l->arenas[i] && l->arenas[i]->buffer_space.holes)) i++;
-  return i < l->arena_count;
+  const gmlk_arena *a = gmlk_next_arena(l, NULL);
+  while (a && !a->buffer_space.holes) a = gmlk_next_arena(l, a);
+  return a != NULL;
 }
 
 /* Asks all streams what has completed, frees what was pending for it and makes memory clean. With
@@ -7457,10 +7476,9 @@ static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots
 
 /* The bytes that a pool holds: for its blocks, and for its buffers of each chunk size. */
 static size_t gmlk_pool_bytes(const gmlake *l, const gmlake_pool *pool) {
-  size_t bytes = 0, i;
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i] && l->arenas[i]->owner == pool)
-      bytes += l->arenas[i]->chunks.backed_count * l->arenas[i]->chunk_bytes;
+  const gmlk_arena *a;
+  size_t bytes = 0;
+  GMLK_FOR_POOL_ARENAS(l, pool, a) bytes += a->chunks.backed_count * a->chunk_bytes;
   return bytes;
 }
 
@@ -7798,15 +7816,15 @@ static gmlake_result gmlk_arena_offer(gmlake *l, gmlk_arena *a, size_t *released
 static gmlake_result gmlk_release_poll(gmlake *l, size_t *released) {
   gmlake_result first = GMLAKE_OK, result;
   gmlk_link *link, *before;
-  size_t i;
-  for (i = 0; i < l->arena_count && !l->lost; i++) {
-    gmlk_arena *a = l->arenas[i];
-    for (link = a ? a->pending.prev : NULL; a && !first && link != &a->pending; link = before) {
+  gmlk_arena *a;
+  GMLK_FOR_ARENAS(l, a) {
+    if (l->lost) break;
+    for (link = a->pending.prev; !first && link != &a->pending; link = before) {
       gmlk_extra *extra = (gmlk_extra *)(void *)link;
       before = gmlk_is_return(extra) ? link->prev : &a->pending; /* [N5] */
       if (gmlk_is_return(extra)) first = gmlk_return_block(l, extra);
     }
-    if (!a || a->sleep >= GMLK_ASLEEP || !(a->void_count || l->stats.quarantined_bytes)) continue;
+    if (a->sleep >= GMLK_ASLEEP || !(a->void_count || l->stats.quarantined_bytes)) continue;
     result = gmlk_arena_offer(l, a, released);
     if (!first) first = result;
   }
@@ -7911,9 +7929,8 @@ static int gmlk_headroom_share(const gmlake *l, const gmlk_arena *requester, gml
 
 /* Frees host memory of tables and records that is mostly unused. O(what is freed + chunks). */
 static void gmlk_tidy(gmlake *l) {
-  size_t i;
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i]) gmlk_arena_tidy(l->arenas[i]);
+  gmlk_arena *a;
+  GMLK_FOR_ARENAS(l, a) gmlk_arena_tidy(a);
   gmlk_index_trim(&l->index, &l->host);
   gmlk_records_trim(&l->records, &l->host);
 }
@@ -8525,21 +8542,33 @@ static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_requester r
   return gmlk_grant_part(l, r, gmlk_piece_own(a, &piece, GMLK_LIVE), piece.at, best_hole, 1);
 }
 
+/* The grains of the first aligned range of `enough` grains that the requester may have, which begins
+   at *out_at, or else of the largest. O(blocks). */
+static uint32_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
+                                uint32_t align, uint32_t enough, uint32_t *out_at) {
+  const gmlk_block *b = a->head.next;
+  uint32_t most = 0;
+  for (; most < enough; b = b->next) {
+    const uint32_t at = b->at + ((0 - b->at) & (align - 1));
+    while (gmlk_may_take(&l->streams, requester, b)) b = b->next;
+    if (at < b->at && b->at - at > most) {
+      most = b->at - at;
+      *out_at = at;
+    }
+    if (b == &a->tail) break;
+  }
+  return most;
+}
+
 /* Takes the first aligned range that is free for the stream: best fit looks at few holes that are
-   too short for any alignment. NULL: there is none. O(blocks). pre: two records reserved. */
+   too short for any alignment. NULL: there is none. pre: two records reserved. */
 static gmlk_block *gmlk_search_aligned(gmlake *l, gmlk_request *r) {
   gmlk_arena *a = r->arena;
-  const gmlk_block *b = a->head.next;
-  while (b != &a->tail) {
-    const uint32_t at = b->at + ((0 - b->at) & (r->align - 1));
-    while (gmlk_is_open(b, r->requester.stream)) b = b->next;
-    if (b->at >= at && b->at - at >= r->grains) {
-      const uint32_t hole = b->at - at;
-      return gmlk_grant_part(l, r, gmlk_take(a, gmlk_locate(a, at), at, r->grains), at, hole, 1);
-    }
-    if (b != &a->tail) b = b->next;
-  }
-  return NULL;
+  const gmlk_requester stream = gmlk_requester_of(r->requester.stream, GMLAKE_NO_WAIT);
+  uint32_t at = 0, hole = gmlk_range_most(l, a, stream, r->align, r->grains, &at);
+  return hole < r->grains
+             ? NULL
+             : gmlk_grant_part(l, r, gmlk_take(a, gmlk_locate(a, at), at, r->grains), at, hole, 1);
 }
 
 /* One look: a range or a window that is there, an aligned range, a window of free pieces. */
@@ -8639,13 +8668,11 @@ static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out
 /* Whether returning chunks and creating them elsewhere could help: other arenas have free memory,
    or the request cannot get a window, or a policy keeps free blocks apart. */
 static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
-  size_t i;
+  const gmlk_arena *a;
   if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
   if (l->return_count) return 1;
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i] && l->arenas[i] != r->arena &&
-        (l->arenas[i]->free_grains || l->arenas[i]->small_reserve))
-      return 1;
+  GMLK_FOR_ARENAS(l, a)
+  if (a != r->arena && (a->free_grains || a->small_reserve)) return 1;
   return 0;
 }
 
@@ -8921,15 +8948,13 @@ static const void *gmlk_find_mapped(const gmlk_arena *a, const gmlk_space *space
 /* Finds the block, or window's own block, or the buffer that an address lies in; neither: none. */
 static const gmlk_block *gmlk_find_at(const gmlake *l, uint64_t address,
                                       const gmlake_buffer **out_buffer) {
-  size_t i;
+  const gmlk_arena *a;
   *out_buffer = NULL;
-  for (i = 0; i < l->arena_count; i++) {
-    const gmlk_arena *a = l->arenas[i];
+  GMLK_FOR_ARENAS(l, a) {
     const gmlake_buffer *buffer;
     const gmlk_extent *e;
     const gmlk_window *w;
     const gmlk_block *b;
-    if (!a) continue;
     w = (const gmlk_window *)gmlk_find_mapped(a, &a->window_space, address);
     if (w && gmlk_is_within(address, w->alias.address, gmlk_to_bytes(w->self.grains)))
       return &w->self;
@@ -9164,12 +9189,11 @@ static const gmlk_host_copy *gmlk_host_copy_at(const gmlk_arena *a, uint64_t off
 static gmlake_result gmlk_host_copies_free(gmlake *l, int of_all) {
   gmlake_result first = GMLAKE_OK;
   gmlake_pool *pool = l->released_pools;
+  gmlk_arena *a;
   for (; pool; pool = pool->next_released)
     if (!first) first = gmlk_host_copy_free(l, &pool->arena);
-  size_t i;
-  for (i = 0; i < l->arena_count; i++) {
-    gmlk_arena *a = l->arenas[i];
-    gmlake_result result = a && (of_all || !a->copies) ? gmlk_host_copy_free(l, a) : GMLAKE_OK;
+  GMLK_FOR_ARENAS(l, a) {
+    const gmlake_result result = of_all || !a->copies ? gmlk_host_copy_free(l, a) : GMLAKE_OK;
     if (!first) first = result;
   }
   return first;
@@ -9823,21 +9847,9 @@ static void gmlk_count_chunks(const gmlk_arena *a, gmlake_stats *out) {
   if (a->is_import) out->imported_bytes += gmlk_chunks_held(all) * a->chunk_bytes;
 }
 
-/* The next arena of the pool behind `a`; a NULL: the first. pool NULL: of those of no pool. */
-static gmlk_arena *gmlk_pool_next_arena(const gmlake *l, const gmlake_pool *pool,
-                                        const gmlk_arena *a) {
-  size_t i = a ? (size_t)a->number + 1 : 0;
-  for (; i < l->arena_count; i++)
-    if (l->arenas[i] && l->arenas[i]->owner == pool) return l->arenas[i];
-  return NULL;
-}
-
 static gmlk_arena *gmlk_pool_first_arena(gmlake *l, gmlake_pool *pool) {
   return pool ? &pool->arena : &l->home;
 }
-
-#define GMLK_FOR_POOL_ARENAS(l, pool, a) \
-  for ((a) = gmlk_pool_next_arena(l, pool, NULL); a; (a) = gmlk_pool_next_arena(l, pool, a))
 
 /* Whether all work on an arena's free memory, idle windows and pages is known to be complete, but
    for work of graphs, which the caller has to wait for. pre: gmlk_refresh has just run. */
@@ -11256,10 +11268,9 @@ static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
 
 /* Counts what all other arenas would return once the host has waited. 0: no host memory. */
 static int gmlk_headroom_reclaim(const gmlake *l, const gmlk_arena *a, gmlk_headroom *headroom) {
-  size_t i;
-  for (i = 0; i < l->arena_count; i++) {
-    gmlk_arena *other = l->arenas[i];
-    if (!other || other == a) continue;
+  gmlk_arena *other;
+  GMLK_FOR_ARENAS(l, other) {
+    if (other == a) continue;
     if (!gmlk_scratch_reserve(other, other->slot_count)) return 0;
     gmlk_headroom_return(
         headroom, other, a,
@@ -11267,19 +11278,6 @@ static int gmlk_headroom_reclaim(const gmlake *l, const gmlk_arena *a, gmlk_head
     gmlk_trim_forget(other);
   }
   return 1;
-}
-
-/* The grains of the largest aligned range that the requester may have. */
-static uint64_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
-                                uint32_t align) {
-  const gmlk_block *b = a->head.next;
-  uint64_t most = 0;
-  for (;; b = b->next) {
-    const uint32_t at = b->at + ((0 - b->at) & (align - 1));
-    while (gmlk_may_take(&l->streams, requester, b)) b = b->next;
-    if (at < b->at) most = gmlk_later(most, b->at - at);
-    if (b == &a->tail) return most;
-  }
 }
 
 /* A gap is a row of slots that have no chunk once the marked chunks are returned. Returns the first
@@ -11376,6 +11374,7 @@ static uint64_t gmlk_window_most(const gmlake *l, gmlk_arena *a, gmlk_requester 
 static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_t *out) {
   gmlk_arena *home = &l->home;
   uint64_t chunks, window, most, limit = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
+  uint32_t at;
   const gmlk_requester requester = gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT);
   gmlk_supply supply;
   gmlk_headroom headroom = {driver_free_bytes, 0, 0};
@@ -11386,7 +11385,7 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_
   gmlk_supply_scan(home, &l->streams, requester, GMLK_GRAINS_MAX, 1, &supply);
   chunks = gmlk_creatable(l, home, &headroom);
   window = gmlk_supply_sum(home, 0, &supply) + (chunks << home->chunk_log);
-  most = home->chunks.quarantined_count ? gmlk_range_most(l, home, requester, 1)
+  most = home->chunks.quarantined_count ? gmlk_range_most(l, home, requester, 1, UINT32_MAX, &at)
                                         : gmlk_range_grown(l, home, requester, 1, chunks);
   if (most > limit) most = limit;
   if (window > limit) window = limit;
@@ -11402,22 +11401,18 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_
 /* Notes what is set aside for small blocks: questions may end it. 0: no host memory for setting it
    aside again. */
 static int gmlk_small_reserve_note(gmlake *l) {
-  size_t i;
-  for (i = 0; i < l->arena_count; i++) {
-    gmlk_arena *a = l->arenas[i];
-    if (a)
-      a->reserve_was = gmlk_piece_with(a->small_reserve ? a->small_reserve->at : 0,
-                                       a->small_reserve ? a->small_reserve->grains : 0);
-  }
+  gmlk_arena *a;
+  GMLK_FOR_ARENAS(l, a)
+  a->reserve_was = gmlk_piece_with(a->small_reserve ? a->small_reserve->at : 0,
+                                   a->small_reserve ? a->small_reserve->grains : 0);
   return gmlk_records_reserve(&l->records, &l->host, 2 * l->arena_count);
 }
 
 /* Sets it aside again. pre: state_lock has been held since. */
 static void gmlk_small_reserve_restore(gmlake *l) {
-  size_t i;
-  for (i = 0; i < l->arena_count; i++) {
-    gmlk_arena *a = l->arenas[i];
-    const gmlk_piece was = a ? a->reserve_was : gmlk_piece_with(0, 0);
+  gmlk_arena *a;
+  GMLK_FOR_ARENAS(l, a) {
+    const gmlk_piece was = a->reserve_was;
     gmlk_block *b = was.grains && !a->small_reserve ? gmlk_locate(a, was.at) : NULL;
     if (b) gmlk_small_reserve_begin(a, b->stream, b, was.at, was.grains);
   }
@@ -11435,21 +11430,20 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   gmlake_result result = gmlk_refresh(l, 1);
   gmlake_budget budget;
   uint64_t idle = 0, all = 0, asleep = 0; /* asleep: pending, but held no more */
-  size_t i;
+  gmlk_arena *a;
   if (result) return result;
   memset(&budget, 0, sizeof(budget));
   result = gmlk_ask_memory(l, &budget.driver_free_bytes, &budget.total_bytes);
   if (result) return result;
   if (!gmlk_small_reserve_note(l)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  for (i = 0; i < l->arena_count; i++) {
-    if (!l->arenas[i]) continue;
-    if (l->arenas[i]->sleep) {
-      asleep += gmlk_pending_grains(l->arenas[i]);
+  GMLK_FOR_ARENAS(l, a) {
+    if (a->sleep) {
+      asleep += gmlk_pending_grains(a);
       continue;
     }
-    gmlk_small_reserve_end(l->arenas[i]);
-    idle += l->arenas[i]->bins[GMLK_CLEAN]->grains;
-    all += l->arenas[i]->free_grains;
+    gmlk_small_reserve_end(a);
+    idle += a->bins[GMLK_CLEAN]->grains;
+    all += a->free_grains;
   }
   budget.reserved_bytes = l->stats.reserved_bytes;
   budget.idle_bytes = gmlk_to_bytes(idle);
@@ -11576,10 +11570,11 @@ static gmlake_result gmlk_query_slow_wait(gmlake *l, gmlk_request *r, size_t fre
   const gmlk_requester requester =
       waits ? gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT) : r->requester;
   gmlk_window_plan plan;
+  uint32_t at;
   memset(&plan, 0, sizeof(plan));
   if (waits) out->wait = gmlk_query_waits_for_all(l);
   r->is_exhaustive = 1;
-  if (gmlk_range_most(l, a, requester, r->align) >= r->grains) return GMLAKE_OK;
+  if (gmlk_range_most(l, a, requester, r->align, r->grains, &at) >= r->grains) return GMLAKE_OK;
   if (waits && r->may_stitch && gmlk_query_window(l, r, requester)) return GMLAKE_OK;
   if (gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
   return waits ? gmlk_query_grow(l, r, requester, free_bytes, &plan, out)
@@ -11591,9 +11586,8 @@ static gmlake_result gmlk_query_slow_wait(gmlake *l, gmlk_request *r, size_t fre
 static int gmlk_query_is_idle(const gmlake *l, gmlk_arena *a, int is_shared) {
   const gmlk_requester trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
   uint64_t left = a->free_grains + (a->small_reserve ? a->small_reserve->grains : 0);
-  const gmlk_block *b;
-  for (b = a->head.next; !left && b != &a->tail; b = b->next)
-    if (gmlk_may_take(&l->streams, trimmer, b)) left = b->grains;
+  uint32_t at;
+  if (!left) left = gmlk_range_most(l, a, trimmer, 1, 1, &at);
   if (!left || !is_shared) return left != 0;
   left -= gmlk_min(left, gmlk_trim_dry_run(l, a, trimmer, a->slot_count) << a->chunk_log);
   gmlk_trim_forget(a);
@@ -11602,12 +11596,11 @@ static int gmlk_query_is_idle(const gmlake *l, gmlk_arena *a, int is_shared) {
 
 /* As gmlk_can_reclaim will answer. */
 static int gmlk_query_can_reclaim(const gmlake *l, const gmlk_request *r) {
-  size_t i;
+  gmlk_arena *a;
   if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
-  for (i = 0; i < l->arena_count; i++) {
-    gmlk_arena *a = l->arenas[i];
+  GMLK_FOR_ARENAS(l, a) {
     const int is_shared = gmlk_gives(a, r->arena, 0) && gmlk_may_wait(l, r);
-    if (a && a != r->arena && !a->sleep && gmlk_query_is_idle(l, a, is_shared)) return 1;
+    if (a != r->arena && !a->sleep && gmlk_query_is_idle(l, a, is_shared)) return 1;
   }
   return 0;
 }
@@ -11827,11 +11820,9 @@ static gmlake_result gmlk_pool_get_stats(const gmlake *l, const gmlake_pool *poo
                                          gmlake_stats *out) {
   const gmlk_arena *a;
   gmlake_stats stats;
-  size_t i;
   memset(&stats, 0, sizeof(stats));
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i] && gmlk_pool_told(l->arenas[i]) == pool)
-      gmlk_count_arena(l->arenas[i], &stats);
+  GMLK_FOR_ARENAS(l, a)
+  if (gmlk_pool_told(a) == pool) gmlk_count_arena(a, &stats);
   a = pool ? &pool->arena : &l->home;
   stats.reserved_bytes_peak = a->chunks.backed_peak * a->chunk_bytes;
   return gmlk_stats_out(&stats, out);
@@ -11852,10 +11843,9 @@ static gmlake_result gmlk_get_stats(const gmlake *l, gmlake_stats *out) {
 #define GMLK_RESET_PEAK(name) (l->stats.name##_peak = l->stats.name)
 
 static gmlake_result gmlk_reset_peaks(gmlake *l) {
-  size_t i;
+  gmlk_arena *a;
   (void)GMLK_PEAKS(GMLK_RESET_PEAK);
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i]) l->arenas[i]->chunks.backed_peak = l->arenas[i]->chunks.backed_count;
+  GMLK_FOR_ARENAS(l, a) a->chunks.backed_peak = a->chunks.backed_count;
   l->host.bytes_peak = l->host.bytes;
   return GMLAKE_OK;
 }
@@ -12135,9 +12125,8 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
 /* Returns how many entries there are. */
 static size_t gmlk_get_map(const gmlake *l, gmlake_map_entry *out, size_t capacity) {
   gmlk_map map = {out, out ? capacity : 0, 0};
-  size_t i;
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i]) gmlk_map_arena(l, l->arenas[i], &map);
+  const gmlk_arena *a;
+  GMLK_FOR_ARENAS(l, a) gmlk_map_arena(l, a, &map);
   return map.count;
 }
 
@@ -14726,7 +14715,7 @@ static void gmlk_extras_free(gmlake *l, const gmlk_arena *a) {
   const gmlk_block *b;
   for (b = gmlk_next_user(a, NULL); b; b = gmlk_next_user(a, b))
     gmlk_extra_free(l, b->as.live.extra);
-  for (b = a->head.next; b != &a->tail; b = b->next)
+  for (b = a->head.next; b; b = b->next)
     if (b->state == GMLK_COMMITTED) gmlk_extra_free(l, b->as.live.extra);
 }
 
@@ -14763,10 +14752,10 @@ static void gmlk_lake_free(gmlake *l) {
 static gmlake_result gmlk_lake_drain(gmlake *l) {
   gmlk_batch batch;
   gmlake_pool *pool;
-  size_t i;
+  gmlk_arena *a;
   (void)gmlk_batch_begin(l, &batch, GMLK_UNCOUNTED);
-  for (i = 0; i < l->arena_count && batch.result != GMLAKE_ERROR_FORKED; i++)
-    if (l->arenas[i]) gmlk_arena_drain(l->arenas[i], &batch, 1);
+  GMLK_FOR_ARENAS(l, a)
+  if (batch.result != GMLAKE_ERROR_FORKED) gmlk_arena_drain(a, &batch, 1);
   for (pool = l->released_pools; pool && batch.result != GMLAKE_ERROR_FORKED;
        pool = pool->next_released)
     gmlk_arena_drain(&pool->arena, &batch, 1);
@@ -14869,21 +14858,17 @@ static void gmlk_report_leak(gmlake *l, size_t live_bytes, size_t bytes, const c
 /* Tells the logger of every live block and buffer. pre: no lock is held. */
 static void gmlk_report_leaks(gmlake *l) {
   const gmlake_buffer *buffer;
-  size_t i;
-  for (i = 0; i < l->index.row_count * GMLK_ROW && l->desc.logger.fn; i++) {
-    const gmlk_block *b = gmlk_index_at(&l->index, i);
-    const gmlk_arena *a;
-    const char *label;
-    if (!b) continue;
-    a = l->arenas[b->arena];
-    label = b->as.live.extra ? b->as.live.extra->label : NULL;
-    if (!label && a->pool) label = a->pool->label;
-    gmlk_report_leak(l, gmlk_to_bytes(b->grains), gmlk_to_bytes(b->grains) - b->slack, "",
-                     gmlk_address_of(a, b), label);
-  }
-  for (i = 0; i < l->arena_count && l->desc.logger.fn; i++) {
-    const gmlk_arena *a = l->arenas[i];
-    for (buffer = a ? a->buffers : NULL; buffer; buffer = buffer->next)
+  const gmlk_block *b;
+  const gmlk_arena *a;
+  if (!l->desc.logger.fn) return;
+  GMLK_FOR_ARENAS(l, a) {
+    for (b = gmlk_next_user(a, NULL); b; b = gmlk_next_user(a, b)) {
+      const char *label = b->as.live.extra ? b->as.live.extra->label : NULL;
+      if (b->state == GMLK_LIVE)
+        gmlk_report_leak(l, gmlk_to_bytes(b->grains), gmlk_to_bytes(b->grains) - b->slack, "",
+                         gmlk_address_of(a, b), label || !a->pool ? label : a->pool->label);
+    }
+    for (buffer = a->buffers; buffer; buffer = buffer->next)
       if (buffer->lake)
         gmlk_report_leak(l, buffer->count * a->chunk_bytes, gmlk_buffer_asked(buffer),
                          " of a buffer", gmlk_buffer_address(buffer),
