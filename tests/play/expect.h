@@ -8,7 +8,8 @@
 static struct compared { /* what words before have noted */
   gmlake_stats mark;
   size_t all_calls; /* as the judge had seen then */
-  size_t released;  /* as a trim or a sleep told last */
+  uint64_t turns;
+  size_t released; /* as a trim or a sleep told last */
   gmlake_budget budget;
   gmlake_query_info foretold;
 } compared;
@@ -153,6 +154,7 @@ static int find_lakes(const char *name, uint64_t *out) {
       {"evictions", all.stitch_evict_count - compared.mark.stitch_evict_count},
       {"calls", all.driver_call_count - compared.mark.driver_call_count},
       {"all-calls", w.all_calls - compared.all_calls},
+      {"turns", w.turns - compared.turns},
   };
   return find(figures, sizeof(figures) / sizeof(figures[0]), name, out);
 }

@@ -46,7 +46,7 @@
                        the next operation alone
      host:2*           the same of host memory
      in:map=2( words )   in the middle of the second call of the kind from here, before the driver
-                       is asked
+                       is asked; turn: while a planner waits for its turn
      [3 words ]        three times
      |                 what is behind it is looked at more closely (test_faults.c)
      destroy           the lake, with the blocks that it has; else at the end of the line
@@ -69,8 +69,8 @@
    window 1, which is free and complete, and 3); shown:2:a=1 (what the second question showed).
    `note` notes all that there is, and after `same` it is the same. asked since the last plan,
    choose-asked, evict-asked and coalesce-asked since the last mark; evict-bytes is the last one's.
-   `mark` notes the figures: state, splits, stitches, reuses, evictions, calls, all-calls, grown
-   and metadata-grown are those since. released is what a trim or a sleep told last, idle,
+   `mark` notes the figures: state, splits, stitches, reuses, evictions, calls, all-calls, turns (of
+   planners: so often the driver lock was taken), grown and metadata-grown are those since. released is what a trim or a sleep told last, idle,
    at-work and allocatable are of the last Q, foretold- of the last q, told- is of the last
    error.
 
@@ -213,6 +213,7 @@ static const struct comparison {
     {"evictions", "=n"},
     {"calls", "=n"},
     {"all-calls", "=n"},
+    {"turns", "=n"},
     {"driver-events", "=n"},
     {"driver-host-waits", "=n"},
     {"handles", "=n"},
@@ -273,13 +274,14 @@ enum {
   ON_IMPORT,
   ON_ANY,
   ON_HOST,
+  ON_TURN, /* a planner waits for its turn: no call, but something may happen in its middle */
   ON_KINDS
 };
 static const char *const kinds[ON_KINDS] = {
     "properties",  "info",     "reserve",      "unreserve",     "create", "release",    "map",
     "unmap",       "access",   "event-create", "event-destroy", "record", "query",      "wait",
     "stream-wait", "exchange", "id",           "device-wait",   "copy",   "host-alloc", "host-free",
-    "export",      "import",   "any",          "host"};
+    "export",      "import",   "any",          "host",          "turn"};
 
 static const char result_letters[] = "OLICUDRGABHNW";
 static const char answer_letters[] = "prskgb459x";
@@ -590,7 +592,11 @@ static void read_inside(program *p) {
   memset(&o, 0, sizeof(o));
   o.verb = 'M';
   reader.at += strlen("in:");
-  o.two = (unsigned char)read_kind();
+  o.two = ON_TURN;
+  if (!strncmp(reader.at, "turn", strlen("turn")))
+    reader.at += strlen("turn");
+  else
+    o.two = (unsigned char)read_kind();
   reader.is_wrong |= !reads('=');
   o.bytes = read_number();
   reader.is_wrong |= !reads('(');
@@ -911,7 +917,7 @@ static op op_from_bytes(const unsigned char *b) {
     memset(&o, 0, sizeof(o));
     o.verb = 'F';
     o.flags = b[1] >> 4 & 1;
-    o.two = b[3] % ON_KINDS;
+    o.two = b[3] % ON_TURN;
     o.bytes = b[4] % 64 + 1u;
     if (o.two != ON_HOST)
       o.result = (unsigned char)result_letters[b[5] % (sizeof(result_letters) - 1)];

@@ -19,6 +19,17 @@
   "+t=5@A ) +w=7!O says:no_free_memory_fits_458752_bytes,_and_the_device_has_no_room_for_more " \
   "failures=1 waits=0"
 
+/* Pools, a buffer, an idle window, an idle stream's memory, a block that is recorded. */
+#define FURNISHED                                                                                \
+  "P0 P1 +z.3=6@n -z.3@n +a-f=1 +l=3000b@A +s=512b@B -ace +w=2 -w +p=1@A/1 -p@A N0:8 N1:8 z0:2 " \
+  "rl@B mark "
+/* Work is pending on 16 chunks, 12 are free here and there, and there is a hole in the last one. */
+#define BUSY(limit)                                                                              \
+  "{granule:16 cap:96 " limit                                                                    \
+  "} N0:8 z0:2 +a.1-p.1=1@C +a-x=1 +a.2=16k +b.2=32k +c.2=16k -b.2 hC -a.1-p.1@C -bdfhjlnprtvx " \
+  "mark "
+#define FAST "( +b.2=4k rb.2@B live=15 -b.2 z0:1 z0:2 -c ) "
+
 static const row meanwhile_rows[] = {
     /* ---- Plans under way ---- */
 
@@ -104,6 +115,66 @@ static const row meanwhile_rows[] = {
     {"a_hole_that_is_too_short_is_passed_over", TOGETHER,
      "{granule:16 cap:8} +z.3=2@n -z.3@n +s=512b@n +a=62976b@n +g=2k@n +h=512b@n +b=62464b@n "
      "+i=2560b@n -ba@n +x=62976b@n/s^4k reserved=3 -xsghi@n"},
+
+    /* ---- Who waits for whom: the judge looks at the locks ---- */
+
+    {"what_needs_no_driver_waits_for_no_planner", TOGETHER,
+     "{granule:16 cap:16} " FURNISHED
+     "+g=1 +h=0 +h=1/^3b!I -s@B -s@B!D -l@A rf@A holds:f=1 pieces:f=1 reset-peaks error!D end:0=2 "
+     "z0:1 z0:2 z0:9!I d0:1,1 d0:512b,1!I K1 c0:0,2 BA:0/0 turns=0"},
+    {"what_may_need_the_driver_takes_its_turn", TOGETHER,
+     "{granule:16 cap:16} " FURNISHED "+g=2 turns=1 +h=3 turns=2 +x=64!O turns=3 +x=20/g!O turns=4 "
+     "fB turns=5 Q turns=6 z0:3 turns=7 "
+     "c0:4,1 turns=8 C0:5,1 turns=9 N2:8 turns=10 BA:0/0 BA:0/1!C turns=11 D0!C turns=12 EA "
+     "turns=13 EA!I turns=14 P2 turns=15 D1 turns=16 T:0 turns=17"},
+    /* Reuse of free memory, records, figures, frees, buffers that shrink and grow over what is
+       mapped. */
+    {"nobody_waits_for_who_creates", TOGETHER, BUSY("") "in:create=1" FAST "+a.3=40@A"},
+    {"nobody_waits_for_who_maps", TOGETHER, BUSY("") "in:map=1" FAST "+a.3=40@A"},
+    {"nobody_waits_for_who_sets_access", TOGETHER, BUSY("") "in:access=1" FAST "+a.3=40@A"},
+    {"nobody_waits_for_who_stitches", TOGETHER, BUSY("limit:43") "in:map=1" FAST "+a.3=4"},
+    {"nobody_waits_for_who_trims", TOGETHER, BUSY("") "in:unmap=1" FAST "T:10"},
+    {"nobody_waits_for_who_waits", TOGETHER, BUSY("limit:43") "in:wait=1" FAST "+a.3=20@n"},
+
+    /* The host waits with an event of its own, as there is no place for another one. */
+    {"a_wait_without_host_memory", TOGETHER,
+     "{granule:16 cap:16} P0 +x=2@A/0 hA -x@A host:1* D0 host-waits=1 host:0"},
+
+    /* ---- While a planner waits for its turn ---- */
+
+    /* The sixteenth stream is forgotten: its number serves B, which frees memory at once. */
+    {"a_stream_is_forgotten_while_its_call_waits", TOGETHER,
+     "{granule:16 cap:16} +y=512b@A -y@n [15 +x=512b@D -x@D fD kD vD ] T:0 P0 +z.3=2@n/0 -z.3@n "
+     "+s=1@n/0 in:turn=1( fA hB +q=1@B/0 -q@B ) +p=2@A/0 waits=0 pieces:p=1 off:p=q"},
+    {"captures_end_and_begin_while_a_call_waits", TOGETHER,
+     "{granule:16 cap:16} P0 P1 BA:0/0 in:turn=1( EA ) +a=2@A pool:a=n in:turn=1( BA:0/1 ) +b=2@A "
+     "pool:b=0 EA in:turn=1( BA:0/2 ) mark +c=2@A/1!C says:pool_is_not_the_one_that_the_stream_is"
+     "_captured_into:_set_it_to_that_one_or_to_NULL state=5 EA"},
+    /* Whoever waits is told, and asks the driver for nothing. */
+    {"a_device_is_lost_while_a_request_waits", TOGETHER,
+     "{granule:16 cap:8} +z.3=2@n -z.3@n +a=1@A -a@A +b=1@B -b@B in:turn=1( fail:create=1G +x=4!G "
+     "mark ) +y=8!G all-calls=0 handles=2"},
+    {"a_device_is_lost_while_a_pool_waits", TOGETHER,
+     "{granule:16 cap:8} in:turn=1( fail:create=1G +x=4!G mark ) P0!G all-calls=0"},
+    {"a_device_is_lost_while_a_growth_waits", TOGETHER,
+     "{granule:16 cap:8} N0:4 N1:4 in:turn=1( fail:create=1G z0:1@A!G mark ) z1:2!G all-calls=0"},
+    /* What was a growth when it was asked for takes chunks away by now. */
+    {"a_captured_growth_becomes_a_shrink_while_it_waits", TOGETHER,
+     "{granule:16 cap:16} P0 N0:8 BA:0/0 in:turn=1( z0:4 ) z0:2@A!C end:0=4 map:0=mmmm EA"},
+    /* 61 blocks use up the records that there are. */
+    {"records_run_out_while_a_call_waits", TOGETHER,
+     "{granule:16 cap:16} +a=512b@A in:turn=1( [60 +*=512b@n ] ) +w=4@A"},
+    {"host_memory_runs_out_while_a_call_waits", TOGETHER,
+     "{granule:16 cap:16} +a=512b@A in:turn=1( [60 +*=512b@n ] host:1* ) +w=4@A!H host:0"},
+
+    /* ---- The index of live blocks, which has room for 40, is full when the driver is done ---- */
+
+    {"a_full_index_gives_the_block_back", TOGETHER,
+     "{granule:16 cap:8} +z.3=1@n -z.3@n [39 +*=512b ] in:create=1( +*=512b host:1 mark ) +x=1!H "
+     "live=40 state=5 grown=1 +x=1 grown=1"},
+    {"a_full_index_gives_a_block_of_no_stream_back", TOGETHER,
+     "{granule:16 cap:8} +z.3=1@n -z.3@n [39 +*=512b ] in:create=1( +*=512b host:1 mark ) +x=1@n!H "
+     "live=40 state=5 grown=1 +x=1@n grown=1"},
 };
 
 #define MEANWHILE_ROWS (sizeof(meanwhile_rows) / sizeof(meanwhile_rows[0]))

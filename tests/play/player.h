@@ -436,6 +436,7 @@ static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
   void *ptr = &ptr;
   (void)user;
   judge(BIT(info->result) & LACK, "the handler is called for another error");
+  judge(w.locks_held == w.held_outside, "the handler runs with a lock held");
   judge(
       info->result != GMLAKE_ERROR_LIMIT_REACHED || info->limit_bytes || desc.driver_free_bytes_min,
       "the handler is told of no limit");
@@ -518,24 +519,28 @@ static int is_alignment(size_t alignment, const pool *from) {
   return (alignment & (alignment - 1)) == 0 && alignment <= from->chunk;
 }
 
+/* Where a block on the line comes from: a capture's pool, else the one that was asked for. */
+static pool *pool_asked(int on, int *out_graph) {
+  const graph *g = on >= 0 ? graph_of(w.lines[on].graph) : NULL;
+  pool *from = &w.pools[now->two % (POOLS + 1)];
+  *out_graph = g ? g->serial : 0;
+  if (g && (!now->two || is_passed_over(0))) from = &w.pools[g->pool];
+  return from->value ? from : w.pools;
+}
+
 static void do_alloc(int on) {
   block *b = &w.blocks[now->one % NAMES];
-  pool *from = &w.pools[now->two % (POOLS + 1)];
+  pool *from;
   gmlake_alloc_desc wanted;
   const size_t before = census().physical_bytes;
   uint64_t driver_ns;
   void *ptr = &ptr;
   forecast said;
   gmlake_result result;
-  int graph_number = 0, is_aligned;
+  int graph_number, is_aligned;
   if (b->id || is_passed_over(may_name(on))) return;
-  if (on >= 0 && w.lines[on].graph) {
-    graph *g = graph_of(w.lines[on].graph);
-    if (!now->two || is_passed_over(0)) from = &w.pools[g->pool];
-    if (g->range_count == RANGES) return;
-    graph_number = g->serial;
-  }
-  if (!from->value) from = w.pools;
+  from = pool_asked(on, &graph_number);
+  if (graph_number && w.of_serial[graph_number]->range_count == RANGES) return;
   wanted = wanted_of(from);
   if (graph_number && !is_exact()) wanted.flags &= ~GMLAKE_TRANSIENT;
   if (graph_number && !now->two) wanted.pool = NULL; /* the capture's, all the same */
@@ -571,6 +576,7 @@ static void do_alloc(int on) {
   judge_attempt(&wanted, on < 0 ? GMLAKE_STREAM_NONE : w.lines[on].value, from->value,
                 (uint64_t)(uintptr_t)ptr, stats().driver_ns - driver_ns);
   sums.allocations++;
+  from = pool_asked(on, &graph_number); /* a capture may have begun or ended meanwhile */
   b->on = on;
   b->graph = graph_number;
   b->pool = (int)(from - w.pools);
@@ -1161,7 +1167,11 @@ static void judge_step(void) {
       : is_exact() ? w.hits > w.hits_before || (w.hits && w.at + 1 == w.program->count)
                    : !w.is_chosen || w.at % 16 == 0) {
     gmlake_error_info info;
-    if (!gmlake_check(lake)) return;
+    gmlake_result result;
+    w.is_checking = 1;
+    result = gmlake_check(lake);
+    w.is_checking = 0;
+    if (!result) return;
     (void)gmlake_get_last_error(lake, &info);
     judge(0, info.text);
   }
@@ -1191,8 +1201,10 @@ static void do_fault(void) {
 
 /* The operations behind it wait until then. */
 static void do_inside(void) {
-  struct meddling *m = &w.meddlings[w.meddlings[0].in != 0];
-  judge(!m->in && !w.is_inside, "too much is to happen in the middle of calls");
+  struct meddling *m = w.meddlings;
+  while (m < w.meddlings + MEDDLINGS && m->in) m++;
+  judge(m < w.meddlings + MEDDLINGS && !w.is_inside,
+        "too much is to happen in the middle of calls");
   m->in = now->bytes;
   m->kind = now->two;
   m->first = w.at + 1;
@@ -1337,6 +1349,7 @@ static gmlake_result end_lake(void) {
                    : result == excuse() || (!result && (w.failed[ON_EXCHANGE] || w.seems_gone)),
         "gmlake_destroy");
   lake = NULL;
+  judge(w.locks_made == w.locks_before && !w.locks_held, "a lock is left when the lake is gone");
   return result;
 }
 
@@ -1350,6 +1363,7 @@ static void reset_peaks(void) {
 static void set_mark(void) {
   compared.mark = stats();
   compared.all_calls = w.all_calls;
+  compared.turns = w.turns;
   told.count_queued = told.count_heard = 0;
   asked.choose_count = asked.evict_count = asked.coalesce_count = 0;
 }
@@ -1428,6 +1442,7 @@ static void perform(const op *o) {
   }
   if (!is_exact()) disarm();
   if (o->verb != '=' && !w.is_again) asked.plans = asked.drops = NULL;
+  judge(w.locks_held == w.held_outside, "a lock is held behind a call");
   judge(!is_exact() || (w.hits && !is_strict) || w.has_called || strchr("uUkvhegtjJIwa=", o->verb),
         "a word is passed over");
   if (!w.is_inside) judge_step();
@@ -1439,11 +1454,13 @@ static void meddle(const struct meddling *m) {
   const gmlake_result injected = w.injected;
   const size_t at = w.at, calls = w.calls, hits_before = w.hits_before;
   const int named = w.named, has_called = w.has_called, is_recalled = w.is_recalled;
-  const int was_inside = w.is_inside;
+  const int was_inside = w.is_inside, held_outside = w.held_outside;
   const uint64_t faults = counts.faults;
   w.is_inside = 1;
+  w.held_outside = w.locks_held;
   for (w.at = m->first; w.at < m->first + m->count; w.at++) perform(&w.program->ops[w.at]);
   w.is_inside = was_inside;
+  w.held_outside = held_outside;
   counts.faults = faults;
   now = outer;
   w.injected = injected;
@@ -1455,9 +1472,12 @@ static void meddle(const struct meddling *m) {
   w.is_recalled = is_recalled;
 }
 
+/* What a policy asks may end with the message of a call that plans. */
 static void on_log(void *user, int level, const gmlake_error_info *info) {
   (void)user;
   judge(info->call && info->text[0], "a message without a call or a text");
+  judge(w.locks_held == w.held_outside || (lake && lake->callbacks),
+        "the logger runs with a lock held");
   w.errors_told += level == GMLAKE_LOG_ERROR;
   w.warnings_told += level == GMLAKE_LOG_WARNING;
   if (level == GMLAKE_LOG_WARNING) w.warned_kind = kind_of(info->call);
@@ -1515,6 +1535,7 @@ static void judge_left(void) {
    works the next time, but where something is left of it. */
 static void create_lake(void) {
   gmlake_result result;
+  w.locks_before = w.locks_made;
   for (; is_exact() && w.at < w.program->count && w.program->ops[w.at].verb == 'F'; w.at++) {
     now = &w.program->ops[w.at];
     do_fault();
@@ -1528,6 +1549,8 @@ static void create_lake(void) {
     lake = NULL;
     result = gmlake_create(&desc, &lake);
     judge(!lake == (result != GMLAKE_OK), "gmlake_create");
+    judge(w.locks_made == w.locks_before + (lake && lake->has_locks ? 3 : 0) && !w.locks_held,
+          "gmlake_create makes other locks, or holds one");
     if (!result) return;
     judge(w.hits > hits && result == (w.host_fails ? GMLAKE_ERROR_OUT_OF_HOST_MEMORY : excuse()),
           "gmlake_create fails");
@@ -1613,8 +1636,8 @@ static void close_world(void) {
   int n, code = 0;
   now = &last;
   if (lake) (void)end_lake();
-  judge(!w.meddlings[0].in && !w.meddlings[1].in,
-        "a call that was to be meddled with was not made");
+  for (i = 0; i < MEDDLINGS; i++)
+    judge(!w.meddlings[i].in, "a call that was to be meddled with was not made");
   for (n = 0; n < w.line_count; n++)
     if (w.lines[n].end) (void)mock->event_destroy(mock->user, w.lines[n].end, &code);
   (void)mock->event_destroy(mock->user, w.event, &code);

@@ -433,6 +433,7 @@ static void judge_request(const gmlake_request *request, int from) {
 
 /* Calls that a policy may not make. */
 static void try_restricted(void) {
+  const int held = w.locks_held;
   void *ptr = &ptr;
   size_t released = 1;
   block *b = NULL;
@@ -446,6 +447,7 @@ static void try_restricted(void) {
   if (b && b < w.blocks + NAMES)
     judge(gmlake_free(lake, (void *)(uintptr_t)b->at, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT,
           "gmlake_free in a policy");
+  judge(w.locks_held == held, "a policy's call leaves other locks");
 }
 
 static void judge_view(const gmlake_view *view, const gmlake_request *request) {
@@ -492,6 +494,7 @@ static void on_choose(void *user, const gmlake_view *view, const gmlake_request 
   gmlake_plan blank;
   wish x;
   size_t i;
+  judge_locks(0, 1, "choose is not asked as a planner");
   memset(&blank, 0, sizeof(blank));
   blank.pieces = plan->pieces;
   blank.piece_capacity = view->block_count + 1;
@@ -550,6 +553,7 @@ static size_t evict_wrongly(const gmlake_view *view, size_t count, uint64_t *out
 static size_t on_evict(void *user, const gmlake_view *view, size_t mapped_bytes,
                        uint64_t *out_windows) {
   size_t i, count = 0;
+  judge_locks(0, 1, "evict is not asked as a planner");
   judge(user == &asked && mapped_bytes && mapped_bytes % view->chunk_bytes == 0,
         "a policy is asked to evict for nothing");
   note_view(view, &views[0]);
@@ -562,6 +566,8 @@ static size_t on_evict(void *user, const gmlake_view *view, size_t mapped_bytes,
 }
 
 static int on_coalesce(void *user, const gmlake_piece *block) {
+  judge(!lake->has_locks || !lake->state_lock.is_held,
+        "coalesce is asked with the state lock held");
   judge(user == &asked && w.leaving && home_of(block) == w.leaving->at &&
             block->bytes == w.leaving->bytes,
         "a policy is told of another block than the one that is freed");

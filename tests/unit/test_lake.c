@@ -10,7 +10,6 @@
 
 #include "every_call.h"
 
-#include <pthread.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -488,36 +487,6 @@ static void the_handler_may_do_all_but_allocate(void **state) {
   finish();
 }
 
-static void *on_another_thread(void *user) {
-  void *ptr = NULL;
-  (void)user;
-  assert_ok(gmlake_free(lake, oom.to_free, LEGACY));
-  assert_ok(gmlake_alloc(lake, C, LEGACY, &ptr));
-  assert_ok(gmlake_free(lake, ptr, LEGACY));
-  return NULL;
-}
-
-static int use_thread(void *user, gmlake *from, const gmlake_error_info *info) {
-  pthread_t thread;
-  (void)user;
-  (void)from;
-  (void)info;
-  assert_int_equal(pthread_create(&thread, NULL, on_another_thread, NULL), 0);
-  assert_int_equal(pthread_join(thread, NULL), 0);
-  return 1;
-}
-
-/* No lock is held: another thread is served while the handler runs. */
-static void the_handler_blocks_nobody(void **state) {
-  (void)state;
-  prepare(4);
-  use_handler(use_thread);
-  open_lake();
-  oom.to_free = take(4 * C);
-  drop(take(2 * C));
-  finish();
-}
-
 /* ---- Figures --------------------------------------------------------------------------------- */
 
 /* In multiples of the device, as far as a size_t goes. */
@@ -579,43 +548,6 @@ static void numbers_of_streams_lack_like_memory(void **state) {
 }
 
 /* ---- Host memory that runs out --------------------------------------------------------------- */
-
-/* While the driver creates a chunk others take the last place in the index of live blocks. */
-static gmlake_result create_meanwhile(void *user, size_t bytes, unsigned handle_types,
-                                      uint64_t *out_handle, int *out_code) {
-  void *ptr = NULL;
-  assert_ok(gmlake_alloc(lake, 512, LEGACY, &ptr));
-  host_fail_in = 1;
-  return mock->create(user, bytes, handle_types, out_handle, out_code);
-}
-
-static void fill_the_index(gmlake_stream stream) {
-  size_t i, reserved;
-  void *ptr = &ptr;
-  prepare(8);
-  faulty = *mock;
-  desc.backend = &faulty;
-  open_lake();
-  flood(1);
-  for (i = 0; i < 39; i++) (void)take(512); /* 40 fit */
-  faulty.create = create_meanwhile;
-  assert_error(gmlake_alloc(lake, C, stream, &ptr), OUT_OF_HOST_MEMORY);
-  faulty.create = mock->create;
-  assert_null(ptr);
-  assert_ok(gmlake_check(lake));
-  assert_int_equal(stats().live_count, 40);
-  reserved = stats().reserved_bytes;
-  (void)take_on(C, stream);
-  assert_int_equal(stats().reserved_bytes, reserved);
-  assert_ok(gmlake_destroy(lake));
-  close_mock();
-}
-
-static void a_full_index_gives_the_block_back(void **state) {
-  (void)state;
-  fill_the_index(LEGACY);
-  fill_the_index(NONE);
-}
 
 static void blocks_of_many_sizes_leave_metadata_flat(void **state) {
   void *p[64];
@@ -829,11 +761,9 @@ int main(void) {
       cmocka_unit_test(a_handler_needs_no_host_memory),
       cmocka_unit_test(destroy_tells_of_a_mode_that_stays_relaxed),
       cmocka_unit_test(the_handler_may_do_all_but_allocate),
-      cmocka_unit_test(the_handler_blocks_nobody),
       cmocka_unit_test(sizes_that_are_not_described),
       cmocka_unit_test(driver_calls_are_counted_and_timed),
       cmocka_unit_test(numbers_of_streams_lack_like_memory),
-      cmocka_unit_test(a_full_index_gives_the_block_back),
       cmocka_unit_test(blocks_of_many_sizes_leave_metadata_flat),
       cmocka_unit_test(chunks_are_at_most_a_gibibyte),
       cmocka_unit_test(chunks_of_pools_and_buffers_are_at_most_a_gibibyte),
