@@ -109,9 +109,8 @@ static int find_streams(const char *name, uint64_t *out) {
   const gmlk_streams *streams = lake ? &lake->streams : &none;
   const size_t first = lake ? GMLK_FIRST_STREAM : 0;
   const figure figures[] = {
-      {"lost-streams", streams->lost_count},
-      {"live-streams", streams->live_count},
-      {"numbers", streams->count - first},
+      {"lost-streams", streams->lost_count}, {"live-streams", streams->live_count},
+      {"captures", streams->capture_count},  {"numbers", streams->count - first},
       {"numbers-used", streams->used_count},
   };
   return find(figures, sizeof(figures) / sizeof(figures[0]), name, out);

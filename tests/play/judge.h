@@ -146,6 +146,7 @@ static struct world {
   size_t warned_kind;       /* of the call that the last warning names */
   int is_relaxed;           /* between the lake's two exchanges of the capture mode */
   int is_copying;           /* the device may still run copies to or from the host */
+  int is_untold, is_told;   /* the next begin or end of a capture: the lake, or it alone, hears */
   int has_called, is_again; /* the operation has called the lake; has to be done again */
   struct fault {
     size_t in;

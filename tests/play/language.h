@@ -22,7 +22,8 @@
      mA:1              mark it: 1 COMMUNICATION, 2 URGENT, 3 STAYS, 0 PLAIN
      hA  eA  gA:9 t:9  work is pending on A; is done; takes 9 ns; the clock says 9 ns
      P0:8^2  D0        create pool 0, limited to 8, of chunks of 2; destroy it
-     BA:0/3  EA        begin a capture on A into pool 0: graph 3; end it
+     BA:0/3  EA        begin a capture on A into pool 0: graph 3; end it. Behind lake-alone the
+                       driver does not hear of it, behind driver-alone the lake does not
      j3@A  J3          launch graph 3 on A; it is destroyed
      N0:8/1^2          create buffer 0 of at most 8, in pool 1, with chunks of 2
      z0:3@A  K0@A      resize it; destroy it
@@ -144,6 +145,8 @@ static const struct comparison {
     {"error", ""},
     {"foretold", ""},
     {"reset-peaks", ""},
+    {"lake-alone", ""},
+    {"driver-alone", ""},
     {"note", ""},
     {"same", ""},
     {"plan", ":t"},
@@ -204,6 +207,7 @@ static const struct comparison {
     {"host-waits", "=n"},
     {"lost-streams", "=n"},
     {"live-streams", "=n"},
+    {"captures", "=n"},
     {"numbers", "=n"},
     {"numbers-used", "=n"},
     {"state", "=n"},

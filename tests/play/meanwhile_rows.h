@@ -30,6 +30,10 @@
   "mark "
 #define FAST "( +b.2=4k rb.2@B live=15 -b.2 z0:1 z0:2 -c ) "
 
+#define NEVER_SEEN                                                                                \
+  "P0 P1 BA:1/1 +a=1@A -a@A T:0 EA lake-alone BA:0/0 T:0 D0!C driver-alone BA:0/0 BA:1/2!C fA!C " \
+  "driver-alone EA "
+
 static const row meanwhile_rows[] = {
     /* ---- Plans under way ---- */
 
@@ -175,6 +179,65 @@ static const row meanwhile_rows[] = {
     {"a_full_index_gives_a_block_of_no_stream_back", TOGETHER,
      "{granule:16 cap:8} +z.3=1@n -z.3@n [39 +*=512b ] in:create=1( +*=512b host:1 mark ) +x=1@n!H "
      "live=40 state=5 grown=1 +x=1@n grown=1"},
+
+    /* ---- Pools that are destroyed meanwhile ---- */
+
+    /* No capture is to blame: the pool is in use. It is waited for eight times. */
+    {"pool_destroy_ends_where_frees_do_not", TOGETHER,
+     "{granule:16 cap:16} P0 +a-i=32k@B/0 hB -a@B in:wait=1( hB -b@B ) in:wait=2( hB -c@B ) "
+     "in:wait=3( hB -d@B ) in:wait=4( hB -e@B ) in:wait=5( hB -f@B ) in:wait=6( hB -g@B ) "
+     "in:wait=7( hB -h@B ) in:wait=8( hB -i@B ) D0!I host-waits=8 says:other_threads_free_the_"
+     "pool's_blocks_while_it_is_destroyed:_stop_them_first D0"},
+    {"pool_destroy_waits_for_what_is_freed_meanwhile", TOGETHER,
+     "{granule:16 cap:8} P0 +s=512b@B +z.3=3@n/0 -z.3@n +a-c=1@B/0 -ac@B hA hB +x=1@A/0 -x@A "
+     "in:wait=1( ub@B -b@B ) D0"},
+    {"pool_destroy_waits_for_a_window_that_is_freed_meanwhile", TOGETHER,
+     "{granule:16 cap:8} P0 +s=512b@B +z.3=3@n/0 -z.3@n +a-c=1@B/0 -ac@B +w=2@B/0 pieces:w=2 -b@B "
+     "hA hB +x=1@A/0 -x@A in:wait=1( uw@B -w@B ) D0"},
+
+    /* ---- Captures that end by an exception, or by an illegal call: the lake is not told ---- */
+
+    /* The stream can be captured again, and the pool goes. */
+    {"a_capture_that_ended_untold_is_over", TOGETHER,
+     "{granule:16 cap:32} P0 P1 P2 P3 BA:0/0 driver-alone EA BA:1/1 driver-alone EA BA:2/2 "
+     "driver-alone EA BA:3/3 +a=4@A -a@A EA EA!I D0 D1 D2 D3 T:0 reserved=0"},
+    {"a_capture_that_allocated_and_ended_untold_is_over", TOGETHER,
+     "{granule:16 cap:32} P0 P1 P2 P3 BA:0/0 +a=4@A driver-alone EA -a@A BA:1/1 +a=4@A "
+     "driver-alone "
+     "EA -a@A D1 BA:2/2 +a=4@A driver-alone EA -a@A BA:3/3 +a=4@A -a@A EA EA!I D0 D2 D3 T:0 "
+     "reserved=0"},
+    /* The lake finds out in a call that takes the driver lock; the end that is told later is none.
+       A graph knows p. The third capture forgets that the lake ended the second one. */
+    {"the_end_may_be_told_after_the_lake_knows_it", TOGETHER,
+     "{granule:16 cap:8} P0 BA:0/0 +p=1@A -p@A T:0 captures=1 D0!C driver-alone EA T:0 captures=0 "
+     "+q=1@A off:q=p lake-alone EA EA!I BA:0/1 +r=1@A at:r=p driver-alone EA T:0 BA:0/2 EA EA!I "
+     "-r@n"},
+    /* A capture that only the lake was told of may be about to begin: it ends where a call says so.
+       The one before was seen, and says nothing of it. */
+    {"a_capture_that_was_never_seen_ends_where_its_stream_is_forgotten", TOGETHER,
+     "{granule:16 cap:8} " NEVER_SEEN "fA D0 D1"},
+    {"a_capture_that_was_never_seen_ends_where_the_next_one_begins", TOGETHER,
+     "{granule:16 cap:8} " NEVER_SEEN "BA:1/2 EA D0 D1"},
+    /* Memory that a dead capture would keep the host from waiting for serves. */
+    {"a_request_ends_dead_captures", TOGETHER,
+     "{granule:16 cap:4} P0 +q=3@B BA:0/0 +p=1@A driver-alone EA hB -q@B +r=3@n captures=0 "
+     "host-waits=1"},
+    /* It went while it was captured, and another has its value when the capture ends: what it freed
+       then waits for the device. */
+    {"a_captured_stream_that_went_is_not_its_successor", TOGETHER,
+     "{granule:16 cap:2 may-end} P0 +p=1@A lake-alone BA:0/0 -p@A hA kA vA lake-alone EA "
+     "lost-streams=1 +q=1@B off:q=p host-waits=0 +r=1@B at:r=p host-waits=1"},
+
+    /* ---- What is to be done is said ---- */
+
+    {"a_stream_that_refuses_an_event_may_be_gone", TOGETHER,
+     "{granule:16 cap:8} +p=1@A +q=1@B fail:record=1R -q@B "
+     "says:destroyed_before_gmlake_forget_stream"},
+    {"a_stream_that_is_gone_was_to_be_forgotten", TOGETHER,
+     "{granule:16 cap:8} +r=512b@B -r@B kB!U T:0 says:destroyed_before_gmlake_forget_stream"},
+    {"a_capture_that_is_in_the_way_is_to_be_ended", TOGETHER,
+     "{granule:16 cap:8} P0 P1 +p=1@A/0 BA:1/0 -p@A D0!C says:work_on_the_pool's_memory_is_pending,"
+     "_and_a_capture_forbids_to_record_an_event_behind_it:_end_the_capture_first EA"},
 };
 
 #define MEANWHILE_ROWS (sizeof(meanwhile_rows) / sizeof(meanwhile_rows[0]))

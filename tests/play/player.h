@@ -253,9 +253,11 @@ static void do_capture_begin(int on) {
   pool *from = &w.pools[1 + now->one % POOLS];
   if (on <= 0 || !from->value || g->is_alive || w.serial + 1 == SERIALS) return;
   if (is_passed_over(may_name(on) && is_quiet(on) && !from->asleep && !from->is_lent)) return;
-  if (!is_done(gmlake_capture_begin(lake, w.lines[on].value, from->value), "gmlake_capture_begin",
-               0, GMLAKE_OK))
+  if (!w.is_untold && !is_done(gmlake_capture_begin(lake, w.lines[on].value, from->value),
+                               "gmlake_capture_begin", 0, GMLAKE_OK))
     return;
+  w.has_called = 1;
+  if (w.is_told) return;
   must(gmlake_mock_capture_begin(mock, w.lines[on].value), "gmlake_mock_capture_begin");
   memset(g, 0, sizeof(*g));
   g->serial = ++w.serial;
@@ -269,7 +271,7 @@ static void do_capture_begin(int on) {
 
 static void do_capture_end(int on) {
   graph *g = on > 0 && w.lines[on].is_alive ? graph_of(w.lines[on].graph) : NULL;
-  if (!g && (on < 0 || is_passed_over(0))) return;
+  if (!g && (on < 0 || is_passed_over(w.is_told))) return;
   if (!g) {
     (void)is_done(gmlake_capture_end(lake, w.lines[on].value), "gmlake_capture_end", 0,
                   GMLAKE_ERROR_INVALID_ARGUMENT);
@@ -278,6 +280,8 @@ static void do_capture_end(int on) {
   judge(!gmlake_mock_capture_end(mock, w.lines[on].value), "a capture was spoilt");
   g->is_active = 0;
   w.lines[on].graph = 0;
+  w.has_called = 1;
+  if (w.is_untold) return;
   if (is_exact() || (!w.is_lost && !w.fatal))
     (void)is_done(gmlake_capture_end(lake, w.lines[on].value), "gmlake_capture_end", 0, GMLAKE_OK);
 }
@@ -1375,6 +1379,10 @@ static void do_compare(int on) {
     set_mark();
   else if (!strcmp(name, "reset-peaks"))
     reset_peaks();
+  else if (!strcmp(name, "lake-alone"))
+    w.is_told = 1;
+  else if (!strcmp(name, "driver-alone"))
+    w.is_untold = 1;
   else if (!strcmp(name, "destroy"))
     judge(end_lake() == result_of(now->result), "gmlake_destroy");
   else if (!strcmp(name, "error"))
@@ -1442,6 +1450,7 @@ static void perform(const op *o) {
   }
   if (!is_exact()) disarm();
   if (o->verb != '=' && !w.is_again) asked.plans = asked.drops = NULL;
+  if (o->verb != '=') w.is_told = w.is_untold = 0;
   judge(w.locks_held == w.held_outside, "a lock is held behind a call");
   judge(!is_exact() || (w.hits && !is_strict) || w.has_called || strchr("uUkvhegtjJIwa=", o->verb),
         "a word is passed over");
