@@ -139,12 +139,6 @@ static struct rival {
   gmlake_result result;
 } rival;
 
-static void *grow_it(void *argument) {
-  (void)argument;
-  rival.result = gmlake_buffer_resize(lake, rival.buffer, 2 * C, LEGACY);
-  return NULL;
-}
-
 static void let_wait(void *(*call)(void *)) {
   assert_int_equal(start_waiter(&rival.thread, call, NULL), 0);
 }
@@ -258,26 +252,6 @@ static void a_stream_is_forgotten_behind_a_growth_that_fails(void **state) {
   gmlake_mock_stream_destroy(mock, A);
   step(gmlake_trim(lake, 0, NULL));
   abandon();
-}
-
-static int make_way(void *user, gmlake *from, const gmlake_error_info *info) {
-  (void)user, (void)from, (void)info;
-  assert_int_equal(pthread_create(&rival.thread, NULL, grow_it, NULL), 0);
-  assert_int_equal(pthread_join(rival.thread, NULL), 0);
-  return 0;
-}
-
-/* Only the thread that the handler runs on may not grow. */
-static void another_thread_grows_during_the_handler(void **state) {
-  void *ptr;
-  (void)state;
-  prepare(4);
-  desc.oom.fn = make_way;
-  open_lake();
-  rival.buffer = open_buffer(4);
-  assert_error(gmlake_alloc(lake, 8 * C, LEGACY, &ptr), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(rival.result, GMLAKE_OK);
-  finish();
 }
 
 #define COUNTERS 4
@@ -411,7 +385,6 @@ int main(void) {
       cmocka_unit_test(a_discard_waits_for_an_export),
       cmocka_unit_test(a_capture_ends_behind_a_stitch_that_fails),
       cmocka_unit_test(a_stream_is_forgotten_behind_a_growth_that_fails),
-      cmocka_unit_test(another_thread_grows_during_the_handler),
       cmocka_unit_test(a_spinlock_lets_one_in),
       cmocka_unit_test(a_spinlock_that_was_free_is_asked_for_again),
       cmocka_unit_test(callbacks_end_in_any_order),

@@ -47,7 +47,8 @@
                        the next operation alone
      host:2*           the same of host memory
      in:map=2( words )   in the middle of the second call of the kind from here, before the driver
-                       is asked; turn: while a planner waits for its turn
+                       is asked; turn: while a planner waits for its turn; choose, evict, coalesce,
+                       handler: while that runs. It is another thread that does it
      [3 words ]        three times
      |                 what is behind it is looked at more closely (test_faults.c)
      destroy           the lake, with the blocks that it has; else at the end of the line
@@ -278,14 +279,19 @@ enum {
   ON_IMPORT,
   ON_ANY,
   ON_HOST,
-  ON_TURN, /* a planner waits for its turn: no call, but something may happen in its middle */
+  ON_TURN, /* no call, but in the middle of it something may happen: a planner waits for its turn, */
+  ON_CHOOSE, /* or a function of the policy or the out-of-memory handler runs */
+  ON_EVICT,
+  ON_COALESCE,
+  ON_HANDLER,
   ON_KINDS
 };
 static const char *const kinds[ON_KINDS] = {
     "properties",  "info",     "reserve",      "unreserve",     "create", "release",    "map",
     "unmap",       "access",   "event-create", "event-destroy", "record", "query",      "wait",
     "stream-wait", "exchange", "id",           "device-wait",   "copy",   "host-alloc", "host-free",
-    "export",      "import",   "any",          "host",          "turn"};
+    "export",      "import",   "any",          "host",          "turn",   "choose",     "evict",
+    "coalesce",    "handler"};
 
 static const char result_letters[] = "OLICUDRGABHNW";
 static const char answer_letters[] = "prskgb459x";
@@ -434,14 +440,19 @@ static void read_answers(op *o) {
     o->flags |= (unsigned char)(1 << read_one(flags, 0));
 }
 
-/* A call's name; ON_HOST: it is none. */
-static size_t read_kind(void) {
+/* The name of a kind from `first` on; `end`: it is none before that. */
+static size_t read_kind(size_t first, size_t end) {
   const size_t length = strspn(reader.at, "abcdefghijklmnopqrstuvwxyz-");
-  size_t i = 0;
-  while (i < ON_HOST && (strlen(kinds[i]) != length || strncmp(reader.at, kinds[i], length))) i++;
-  reader.at += length;
-  reader.is_wrong |= i == ON_HOST;
+  size_t i = first;
+  while (i < end && (strlen(kinds[i]) != length || strncmp(reader.at, kinds[i], length))) i++;
+  if (i < end) reader.at += length;
   return i;
+}
+
+static size_t read_call(void) {
+  const size_t kind = read_kind(0, ON_HOST);
+  reader.is_wrong |= kind == ON_HOST;
+  return kind;
 }
 
 /* What few words have, and what stands for itself. */
@@ -460,7 +471,7 @@ static void read_rest(op *o, char form) {
     o->two = reads('n') ? 0 : (unsigned char)(read_digit() + 1);
     break;
   case 'k':
-    o->bytes = read_kind();
+    o->bytes = read_call();
     break;
   case 't': /* it stays where it stands */
     o->bytes = (size_t)reader.at;
@@ -543,7 +554,7 @@ static void read_fault(op *o) {
   o->two = ON_HOST;
   if (reads('f')) {
     reader.at += strlen("ail:");
-    o->two = (unsigned char)read_kind();
+    o->two = (unsigned char)read_call();
     reader.is_wrong |= !reads('=');
   } else
     reader.at += strlen("host:");
@@ -596,11 +607,8 @@ static void read_inside(program *p) {
   memset(&o, 0, sizeof(o));
   o.verb = 'M';
   reader.at += strlen("in:");
-  o.two = ON_TURN;
-  if (!strncmp(reader.at, "turn", strlen("turn")))
-    reader.at += strlen("turn");
-  else
-    o.two = (unsigned char)read_kind();
+  o.two = (unsigned char)read_kind(ON_TURN, ON_KINDS);
+  if (o.two == ON_KINDS) o.two = (unsigned char)read_call();
   reader.is_wrong |= !reads('=');
   o.bytes = read_number();
   reader.is_wrong |= !reads('(');

@@ -1,8 +1,17 @@
 /* The lake's locks, and the mock's, where the judge sees them: each knows whether it is held. On
    one thread, since a lock that its holder takes again would be a deadlock. Include before gmlake.h;
-   what has to hold stands in judge.h. */
+   what has to hold stands in judge.h. What happens in the middle of a call is done by another thread
+   all the same: it has another number. */
 #if !defined(PLAY_LOCKS_H)
 #define PLAY_LOCKS_H
+
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE 1 /* gmlake.h wants it, and is not the first header here */
+#endif
+#include <pthread.h>
+
+static unsigned thread_number = 1; /* of who calls the lake */
+#define pthread_self() ((pthread_t)thread_number)
 
 #define GMLAKE_MUTEX watched_lock
 #define GMLAKE_MUTEX_INIT(lock) lock_make(lock)

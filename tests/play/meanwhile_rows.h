@@ -1,9 +1,9 @@
-/* Rows of test_rows.c: what happens in the middle of a call, while the driver is asked, and calls
-   of the driver that fail at the worst moment. As in rows.h sizes are in chunks. */
+/* Rows of test_rows.c: what happens in the middle of a call, while the driver, a policy or the
+   handler is at work, who waits for whom, and calls of the driver that fail at the worst moment. As in rows.h sizes are in chunks. */
 #if !defined(PLAY_MEANWHILE_ROWS_H)
 #define PLAY_MEANWHILE_ROWS_H
 
-#include "rows.h"
+#include "question_rows.h"
 
 /* A has blocks a.1 to m.3; its ring of 64 fences is full, their work pending; m.3 is live. */
 #define FULL_RING                                                                                  \
@@ -238,6 +238,44 @@ static const row meanwhile_rows[] = {
     {"a_capture_that_is_in_the_way_is_to_be_ended", TOGETHER,
      "{granule:16 cap:8} P0 P1 +p=1@A/0 BA:1/0 -p@A D0!C says:work_on_the_pool's_memory_is_pending,"
      "_and_a_capture_forbids_to_record_an_event_behind_it:_end_the_capture_first EA"},
+
+    /* ---- While a policy thinks, or the handler ---- */
+
+    /* What is free by the time of the answer may be taken, though it was not shown. */
+    {"others_free_while_a_policy_chooses", TOGETHER,
+     "{granule:16 cap:4 policy:1} " LAID_4
+     "-a mark plan:2,a+32k=2 in:choose=1( -bc ) +x=2 state=2 at:x=a+32k"},
+    /* The block whose former is to be kept is larger by then: kept is what was shown. */
+    {"others_free_around_a_former", TOGETHER,
+     "{granule:16 cap:5 policy:1} +z.3=5@n -z.3@n +a-e=1 -bc plan:2,b=1,K in:choose=1( -ad ) +x=1 "
+     "at:x=b shows:a=1,c=2;1c"},
+    {"others_free_beside_a_former", TOGETHER,
+     "{granule:16 cap:6 policy:3} " LAID_6 "-bc plan:2,b=1,K in:evict=1( -ad ) +x=1 at:x=b "
+     "pieces:x=1 -x plan:1,W1 +y=512b pieces:y=2 reuses=1"},
+    /* No lock is held then: everybody may call. */
+    {"others_allocate_while_a_policy_is_asked_to_coalesce", TOGETHER,
+     "{granule:16 cap:8 policy:4} +a=3 -a +x=1 in:coalesce=1( +y=1 -y T:8 ) -x"},
+    {"others_free_the_block_while_a_policy_is_asked_to_coalesce", TOGETHER,
+     "{granule:16 cap:8 policy:4} +x=1 mark in:coalesce=1( -x ) -x!D coalesce-asked=2"},
+    /* Another thread's free records an event, in vain. */
+    {"a_device_is_lost_while_a_policy_chooses", TOGETHER,
+     "{granule:16 cap:8 policy:1} " LAID_6 "-ac +s=1@A -s@A +t=1@n -t@n plan:3,a=1,c=1 "
+     "in:choose=1( fail:record=1G -e mark ) +x=2!G live=3 all-calls=0 destroy!G"},
+    {"a_device_is_lost_while_a_policy_evicts", TOGETHER,
+     "{granule:16 cap:8 policy:2} " LAID_6 "-ac +s=1@A -s@A +t=1@n -t@n in:evict=1( "
+     "fail:record=1G -e mark ) +x=2!G live=3 all-calls=0 destroy!G"},
+    {"a_device_is_lost_while_a_policy_coalesces", TOGETHER,
+     "{granule:16 cap:8 policy:4} " LAID_6 "-ac +s=1@A -s@A +t=1@n -t@n in:coalesce=1( "
+     "fail:record=1G -e mark ) -b!G live=3 all-calls=0 destroy!G"},
+    /* Only the thread that the handler runs on may not grow. */
+    {"others_grow_while_the_handler_runs", TOGETHER,
+     "{granule:16 cap:4 oom} N0:4 in:handler=1( z0:2 ) +x=8!O map:0=mm"},
+    {"others_allocate_while_the_handler_runs", TOGETHER,
+     "{granule:16 cap:4 oom} +a=4 in:handler=1( -a +b=1 -b ) +x=2"},
+    /* Another pool makes room. */
+    {"the_asking_pool_outlives_the_handler", TOGETHER,
+     "{granule:16 cap:4 oom} P0 P1 in:handler=1( D0!B says:asks_the_pool_at D1 ) +x=5/0!O +x=4/0 "
+     "S0:d +y=4 in:handler=1( D0!B ) W0 D0"},
 };
 
 #define MEANWHILE_ROWS (sizeof(meanwhile_rows) / sizeof(meanwhile_rows[0]))

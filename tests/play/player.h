@@ -451,6 +451,7 @@ static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
         "gmlake_alloc in the handler");
   if (!is_exact()) disarm();
   if (w.is_handling || ++w.handler_calls > 3) return 0;
+  meddle_in(ON_HANDLER);
   w.is_handling = 1;
   turn = now->one + 7u * (unsigned)w.handler_calls;
   if (turn % 3 == 0) (void)gmlake_trim(l, 0, NULL);
@@ -461,6 +462,7 @@ static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
     is_freed = b->id && do_free(b, line_in(slot), value_in(slot));
   }
   w.is_handling = 0;
+  judge(gmlake_alloc(l, 1, NULL, &ptr) && !ptr, "gmlake_alloc in the handler, behind a free");
   w.named = named;
   return turn % 5 != 4;
 }
@@ -1464,10 +1466,23 @@ static void meddle(const struct meddling *m) {
   const size_t at = w.at, calls = w.calls, hits_before = w.hits_before;
   const int named = w.named, has_called = w.has_called, is_recalled = w.is_recalled;
   const int was_inside = w.is_inside, held_outside = w.held_outside;
+  const int handler_calls = w.handler_calls, is_handling = w.is_handling;
+  const gmlake_result was_lost = w.was_lost;
+  const char *plans = asked.plans, *drops = asked.drops;
+  const block *leaving = w.leaving;
   const uint64_t faults = counts.faults;
   w.is_inside = 1;
+  w.is_handling = 0;
   w.held_outside = w.locks_held;
+  thread_number++;
   for (w.at = m->first; w.at < m->first + m->count; w.at++) perform(&w.program->ops[w.at]);
+  thread_number--;
+  w.handler_calls = handler_calls;
+  w.is_handling = is_handling;
+  w.was_lost = was_lost;
+  asked.plans = plans;
+  asked.drops = drops;
+  w.leaving = leaving;
   w.is_inside = was_inside;
   w.held_outside = held_outside;
   counts.faults = faults;
@@ -1581,6 +1596,7 @@ static void open_world(program *p) {
   memset(&device, 0, sizeof(device));
   w.program = p;
   w.is_trusted = 1;
+  thread_number = 1;
   w.named = NOBODY;
   w.granule = p->options[OPT_GRANULE] ? p->options[OPT_GRANULE] : (size_t)sysconf(_SC_PAGESIZE);
   device.granularity_bytes = w.granule;

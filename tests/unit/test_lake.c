@@ -358,43 +358,6 @@ static void use_handler(int (*fn)(void *, gmlake *, const gmlake_error_info *)) 
   desc.oom.user = &oom;
 }
 
-static gmlake_pool *asking, *bystander;
-
-/* Gives up the pool that asks, which is refused, and another one, which makes room. */
-static int destroy_pools(void *user, gmlake *from, const gmlake_error_info *info) {
-  (void)user, (void)info;
-  oom.calls++;
-  assert_error(gmlake_pool_destroy(from, asking), BUSY);
-  assert_non_null(strstr(last_error().text, "asks the pool at"));
-  if (bystander) assert_ok(gmlake_pool_destroy(from, bystander));
-  bystander = NULL;
-  return oom.calls < 3;
-}
-
-static void the_asking_pool_outlives_the_handler(void **state) {
-  gmlake_alloc_desc wanted;
-  void *p, *asleep;
-  (void)state;
-  prepare(4);
-  use_handler(destroy_pools);
-  open_lake();
-  assert_ok(gmlake_pool_create(lake, NULL, &asking));
-  assert_ok(gmlake_pool_create(lake, NULL, &bystander));
-  wanted = request(5 * C, 0, asking);
-  assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(oom.calls, 3);
-  wanted.bytes = 4 * C;
-  asleep = take_with(&wanted, LEGACY);
-  assert_ok(gmlake_pool_sleep(lake, asking, GMLAKE_SLEEP_DROP, NULL));
-  oom.calls = 0;
-  p = take(4 * C);
-  assert_error(gmlake_pool_wake(lake, asking), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(oom.calls, 3);
-  drop_these(p, asleep);
-  assert_ok(gmlake_pool_destroy(lake, asking));
-  finish();
-}
-
 /* What a handler needs is there. */
 static void a_handler_needs_no_host_memory(void **state) {
   (void)state;
@@ -757,7 +720,6 @@ int main(void) {
       cmocka_unit_test(refused_addresses_are_had_in_pieces),
       cmocka_unit_test(destroy_lists_leaks_with_their_labels),
       cmocka_unit_test(a_forked_child_touches_nothing),
-      cmocka_unit_test(the_asking_pool_outlives_the_handler),
       cmocka_unit_test(a_handler_needs_no_host_memory),
       cmocka_unit_test(destroy_tells_of_a_mode_that_stays_relaxed),
       cmocka_unit_test(the_handler_may_do_all_but_allocate),
