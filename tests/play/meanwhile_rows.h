@@ -276,6 +276,26 @@ static const row meanwhile_rows[] = {
     {"the_asking_pool_outlives_the_handler", TOGETHER,
      "{granule:16 cap:4 oom} P0 P1 in:handler=1( D0!B says:asks_the_pool_at D1 ) +x=5/0!O +x=4/0 "
      "S0:d +y=4 in:handler=1( D0!B ) W0 D0"},
+    /* What it needs itself is there when it is asked the first time. */
+    {"a_handler_needs_no_host_memory", TOGETHER,
+     "{granule:16 cap:4 oom} +x=5!O host:1* in:handler=1( mark ) +x=5!O host:0"},
+
+    /* ---- The thread's capture mode, which the driver does not set back ---- */
+
+    {"destroy_fails_before_anything_is_given_back", TOGETHER,
+     "{granule:16 cap:4} +a=1 -a fail:exchange=1R destroy!R warnings-told=0"},
+    {"destroy_tells_of_a_mode_that_stays_relaxed", TOGETHER,
+     "{granule:16 cap:4} +a=1 -a fail:exchange=2R destroy warnings-told=1"},
+    {"destroy_fails_the_second_time_it_relaxes_the_mode", TOGETHER,
+     "{granule:16 cap:4} +a=1 -a fail:exchange=3R destroy!R warnings-told=0"},
+    {"destroy_tells_of_a_mode_that_stays_relaxed_in_the_end", TOGETHER,
+     "{granule:16 cap:4} +a=1 -a fail:exchange=4R destroy warnings-told=1"},
+
+    /* ---- Sharing over and over: a descriptor that is kept each time would be one too many ---- */
+
+    {"nothing_is_left_of_many_that_were_shared", TOGETHER,
+     "{granule:16 cap:16 share} [10 +a=2/x xa ib=a -a -b ] mark [700 +a=2/x xa ib=a -a -b ] "
+     "metadata-grown=0 reserved=0 driver-bytes=0"},
 };
 
 #define MEANWHILE_ROWS (sizeof(meanwhile_rows) / sizeof(meanwhile_rows[0]))

@@ -1511,6 +1511,7 @@ static void on_log(void *user, int level, const gmlake_error_info *info) {
 /* ---- A lake ---------------------------------------------------------------------------------- */
 
 static void describe(const size_t *options) {
+  static int peers[3]; /* which the lake copies: w.peers are what it has to know */
   int i;
   memset(&desc, 0, sizeof(desc));
   watch();
@@ -1538,7 +1539,8 @@ static void describe(const size_t *options) {
   desc.policy = policy_of(options[OPT_POLICY]);
   for (i = 0; i < 3; i++) w.peers[i] = i + 1;
   desc.peer_count = options[OPT_PEERS] % 4;
-  desc.peer_devices = desc.peer_count ? w.peers : NULL;
+  memcpy(peers, w.peers, sizeof(peers));
+  desc.peer_devices = desc.peer_count ? peers : NULL;
 }
 
 /* Nothing is left of the lake but what calls that failed meanwhile explain. */
@@ -1575,6 +1577,8 @@ static void create_lake(void) {
     judge(!lake == (result != GMLAKE_OK), "gmlake_create");
     judge(w.locks_made == w.locks_before + (lake && lake->has_locks ? 3 : 0) && !w.locks_held,
           "gmlake_create makes other locks, or holds one");
+    if (!result && desc.peer_count)
+      memset((int *)(uintptr_t)desc.peer_devices, 0, desc.peer_count * sizeof(int));
     if (!result) return;
     judge(w.hits > hits && result == (w.host_fails ? GMLAKE_ERROR_OUT_OF_HOST_MEMORY : excuse()),
           "gmlake_create fails");

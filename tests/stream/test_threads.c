@@ -463,6 +463,37 @@ static uint64_t policy_random;
 static const gmlake_policy some_policy = {sizeof(gmlake_policy), &policy_random, choose_some,
                                           evict_some, coalesce_some};
 
+/* ---- what the observer is told, one step at a time, whatever threads there are ---- */
+
+static struct told {
+  uint64_t count[GMLAKE_STEP_END + 1], newest, answered;
+  size_t reserved_bytes;
+} told;
+
+static void observe(void *user, const gmlake_step *e) {
+  (void)user;
+  told.count[e->kind] += e->kind != GMLAKE_STEP_ALLOC || e->address;
+  if (e->kind == GMLAKE_STEP_ALLOC) {
+    told.answered++;
+    if (told.newest < e->request) told.newest = e->request;
+  }
+  if (e->kind == GMLAKE_STEP_GROW) told.reserved_bytes += e->bytes;
+  if (e->kind == GMLAKE_STEP_TRIM) told.reserved_bytes -= e->bytes;
+  expect(e->reserved_bytes == told.reserved_bytes, "steps tell of other memory");
+}
+
+static void assert_told(const gmlake_stats *now) {
+  assert_int_equal(told.answered, told.newest); /* each attempt has a number of its own */
+  assert_int_equal(told.count[GMLAKE_STEP_ALLOC], now->allocation_count);
+  assert_int_equal(told.count[GMLAKE_STEP_FREE], now->free_count);
+  assert_int_equal(told.count[GMLAKE_STEP_SPLIT], now->split_count);
+  assert_int_equal(told.count[GMLAKE_STEP_STITCH], now->stitch_count);
+  assert_int_equal(told.count[GMLAKE_STEP_REUSE], now->stitch_reuse_count);
+  assert_int_equal(told.count[GMLAKE_STEP_EVICT], now->stitch_evict_count);
+  assert_int_equal(told.count[GMLAKE_STEP_WAIT], now->stream_wait_count + now->host_wait_count);
+  assert_int_equal(told.reserved_bytes, now->reserved_bytes);
+}
+
 /* ---- runs ---- */
 
 #define FAULTS 1   /* the driver fails at times */
@@ -502,6 +533,8 @@ static void run_random_with(int threads, int steps, int kinds, gmlake_cross_stre
   desc.limit_bytes = 10 * MIB;
   desc.stitched_bytes_max = 32 * MIB;
   desc.policy = policy;
+  desc.observer.fn = observe;
+  memset(&told, 0, sizeof(told));
   open_lake(&desc);
   f.faults = (kinds & FAULTS) != 0;
   if (kinds & CAPTURES) open_pools();
@@ -521,6 +554,7 @@ static void run_random_with(int threads, int steps, int kinds, gmlake_cross_stre
   assert_int_equal(stats.live_count, 0);
   assert_int_equal(stats.active_bytes, 0);
   assert_true(stats.stitch_count > 0 && stats.free_count == stats.allocation_count);
+  assert_told(&stats);
   for (i = 0; i < STREAMS; i++) gmlake_mock_stream_finish(f.mock, f.streams[i]);
   assert_int_equal(gmlake_check(f.lake), GMLAKE_OK);
   close_lake();

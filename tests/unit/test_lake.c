@@ -73,48 +73,6 @@ static void create_passes_the_missing_driver_on(void **state) {
   close_mock();
 }
 
-static void create_undoes_whatever_fails(void **state) {
-  uint64_t n, failed = 0;
-  gmlake_result result;
-  (void)state;
-  prepare(8);
-  for (n = 1; n <= 12; n++) {
-    lake = NULL;
-    gmlake_mock_fail_at(mock, census().call_count + n, GMLAKE_ERROR_DRIVER, 0);
-    result = gmlake_create(&desc, &lake);
-    gmlake_mock_fail_at(mock, 0, GMLAKE_OK, 0);
-    assert_true(result == GMLAKE_OK || result == GMLAKE_ERROR_DRIVER);
-    assert_true((result == GMLAKE_OK) == (lake != NULL));
-    assert_ok(gmlake_destroy(lake));
-    assert_int_equal(census().reservation_count, 0);
-    assert_int_equal(host_bytes, 0);
-    failed += result == GMLAKE_ERROR_DRIVER;
-  }
-  assert_true(failed >= 3);
-  close_mock();
-}
-
-static void create_survives_any_lack_of_host_memory(void **state) {
-  long n;
-  gmlake_result result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  int peer = 1;
-  (void)state;
-  prepare(8);
-  desc.peer_devices = &peer;
-  desc.peer_count = 1;
-  for (n = 1; n < 100 && result; n++) {
-    host_fail_in = n;
-    result = try_desc();
-    assert_true(result == GMLAKE_OK || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
-    assert_int_equal(census().reservation_count, 0);
-    assert_int_equal(host_bytes, 0);
-  }
-  assert_ok(result);
-  assert_true(n > 4);
-  host_fail_in = 0;
-  close_mock();
-}
-
 static void get_desc_fills_in_every_default(void **state) {
   gmlake_desc filled;
   (void)state;
@@ -344,70 +302,10 @@ static struct {
   void *to_free;
 } oom;
 
-static int give_up(void *user, gmlake *from, const gmlake_error_info *info) {
-  (void)info;
-  assert_ptr_equal(user, &oom);
-  assert_ptr_equal(from, lake);
-  oom.calls++;
-  return 0;
-}
-
 static void use_handler(int (*fn)(void *, gmlake *, const gmlake_error_info *)) {
   memset(&oom, 0, sizeof(oom));
   desc.oom.fn = fn;
   desc.oom.user = &oom;
-}
-
-/* What a handler needs is there. */
-static void a_handler_needs_no_host_memory(void **state) {
-  (void)state;
-  prepare(4);
-  use_handler(give_up);
-  open_lake();
-  assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY); /* what it needs itself is there now */
-  assert_int_equal(oom.calls, 1);
-  host_fail_in = host_fails_on = 1;
-  assert_error(try_on(5 * C, LEGACY), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(oom.calls, 2);
-  host_fail_in = host_fails_on = 0;
-  finish();
-}
-
-/* ---- The capture mode that a stretch of driver calls leaves ---- */
-
-static int warnings;
-
-static void note_warning(void *user, int level, const gmlake_error_info *info) {
-  (void)user, (void)info;
-  if (level == GMLAKE_LOG_WARNING) warnings++;
-}
-
-static void open_for_exchanges(void) {
-  prepare(4);
-  use_faults();
-  desc.logger.fn = note_warning;
-  warnings = 0;
-  open_lake();
-}
-
-static void destroy_tells_of_a_mode_that_stays_relaxed(void **state) {
-  gmlake_result result = GMLAKE_OK;
-  long n;
-  (void)state;
-  open_for_exchanges();
-  drop(take(C));
-  for (n = 1; n < 50; n++) {
-    fail_call(ON_EXCHANGE, n, GMLAKE_ERROR_DRIVER, 0);
-    result = gmlake_destroy(lake);
-    if (faults[ON_EXCHANGE].in) break; /* none failed: there are fewer */
-    assert_int_equal((result == GMLAKE_ERROR_DRIVER) + warnings, 1);
-    gmlake_mock_destroy(mock); /* where the first exchange fails, the mock is asked nothing */
-    open_for_exchanges();
-    drop(take(C));
-  }
-  assert_true(n > 2 && n < 50);
-  assert_ok(result);
-  close_mock();
 }
 
 /* Allocating on this lake from the handler is refused, and so is nothing else. */
@@ -663,65 +561,15 @@ static void two_lakes_share_a_backend(void **state) {
   finish();
 }
 
-static const int *peers_seen;
-static size_t peer_count_seen, access_count;
-static unsigned handle_types_seen;
-
-static gmlake_result spy_on_access(void *user, uint64_t address, size_t bytes, const int *peers,
-                                   size_t peer_count, int *out_code) {
-  peers_seen = peers;
-  peer_count_seen = peer_count;
-  access_count++;
-  assert_int_equal(peers[0], 3);
-  assert_int_equal(peers[1], 5);
-  return mock->set_access(user, address, bytes, peers, peer_count, out_code);
-}
-
-static gmlake_result spy_on_create(void *user, size_t bytes, unsigned handle_types,
-                                   uint64_t *out_handle, int *out_code) {
-  handle_types_seen = handle_types;
-  return mock->create(user, bytes, handle_types, out_handle, out_code);
-}
-
-static void peers_and_handle_types_reach_the_driver(void **state) {
-  int peers[2] = {3, 5};
-  void *b[3];
-  (void)state;
-  prepare(3);
-  use_faults();
-  faulty.set_access = spy_on_access;
-  faulty.create = spy_on_create;
-  desc.peer_devices = peers;
-  desc.peer_count = 2;
-  desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
-  open_lake();
-  peers[0] = peers[1] = 0; /* copied */
-  lay(b, 3);
-  assert_int_equal(handle_types_seen, GMLAKE_HANDLE_POSIX_FD);
-  assert_int_equal(access_count, 1);
-  assert_int_equal(peer_count_seen, 2);
-  assert_ptr_not_equal(peers_seen, peers);
-  drop(b[0]);
-  drop(b[2]);
-  drop(take(2 * C)); /* windows too */
-  assert_int_equal(access_count, 2);
-  drop(b[1]);
-  finish();
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(create_refuses_a_table_with_a_gap),
       cmocka_unit_test(create_passes_the_missing_driver_on),
-      cmocka_unit_test(create_undoes_whatever_fails),
-      cmocka_unit_test(create_survives_any_lack_of_host_memory),
       cmocka_unit_test(get_desc_fills_in_every_default),
       cmocka_unit_test(default_chunks_follow_the_device),
       cmocka_unit_test(refused_addresses_are_had_in_pieces),
       cmocka_unit_test(destroy_lists_leaks_with_their_labels),
       cmocka_unit_test(a_forked_child_touches_nothing),
-      cmocka_unit_test(a_handler_needs_no_host_memory),
-      cmocka_unit_test(destroy_tells_of_a_mode_that_stays_relaxed),
       cmocka_unit_test(the_handler_may_do_all_but_allocate),
       cmocka_unit_test(sizes_that_are_not_described),
       cmocka_unit_test(driver_calls_are_counted_and_timed),
@@ -732,7 +580,6 @@ int main(void) {
       cmocka_unit_test(window_space_fits_its_records),
       cmocka_unit_test(a_window_of_many_pieces_has_records_for_all),
       cmocka_unit_test(two_lakes_share_a_backend),
-      cmocka_unit_test(peers_and_handle_types_reach_the_driver),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
