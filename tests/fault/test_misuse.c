@@ -752,6 +752,8 @@ static gmlake_result chunks_at(const void *ptr) {
   X(capture_of_a_captured_stream_elsewhere, CAPTURING, "",                                         \
     gmlake_capture_begin(lake, w.captured, w.pool))                                                \
   X(alloc_from_another_pool_in_a_capture, CAPTURING, "", allocate_from(w.pool, w.captured))        \
+  X(alloc_from_another_lakes_pool_in_a_capture, INVALID, "",                                       \
+    allocate_from(w.foreign_pool, w.captured))                                                     \
   X(forget_a_captured_stream, CAPTURING, "", gmlake_forget_stream(lake, w.captured))               \
   X(forget_the_legacy_stream_in_a_capture, CAPTURING, "", gmlake_forget_stream(lake, LEGACY))      \
   X(buffer_shrink_in_a_capture, CAPTURING, "", resize_to(w.buffer, 0, w.captured))                 \

@@ -8,7 +8,7 @@
 static struct compared { /* what words before have noted */
   gmlake_stats mark;
   size_t all_calls; /* as the judge had seen then */
-  uint64_t turns;
+  uint64_t turns, clock_reads;
   size_t released; /* as a trim or a sleep told last */
   gmlake_budget budget;
   gmlake_query_info foretold;
@@ -154,6 +154,7 @@ static int find_lakes(const char *name, uint64_t *out) {
       {"calls", all.driver_call_count - compared.mark.driver_call_count},
       {"all-calls", w.all_calls - compared.all_calls},
       {"turns", w.turns - compared.turns},
+      {"clock-reads", w.clock_reads - compared.clock_reads},
   };
   return find(figures, sizeof(figures) / sizeof(figures[0]), name, out);
 }

@@ -133,7 +133,7 @@ static struct world {
   int named;              /* the line that the call names, NOBODY: none, or all may be touched */
   int mode;               /* the program's capture mode */
   int peers[3];
-  uint64_t clock_ns;
+  uint64_t clock_ns, clock_reads;
   gmlake_result injected, fatal; /* in this operation; in any */
   size_t hits, hits_before;      /* calls made to fail; before this operation */
   int hit_kind, hit_code;        /* of the last one; what the driver answered */
@@ -832,8 +832,15 @@ static gmlake_result see_host_free(void *user, void *host, int *code) {
   return result;
 }
 
+/* What the words say has passed passes for the lake, too. */
+static uint64_t see_clock(void *user) {
+  w.clock_reads++;
+  return mock->clock_ns(user) + w.clock_ns;
+}
+
 static void watch(void) {
   judged = *mock;
+  judged.clock_ns = see_clock;
   judged.get_properties = see_properties;
   judged.get_memory_info = see_info;
   judged.reserve = see_reserve;

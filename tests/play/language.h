@@ -71,8 +71,8 @@
    window 1, which is free and complete, and 3); shown:2:a=1 (what the second question showed).
    `note` notes all that there is, and after `same` it is the same. asked since the last plan,
    choose-asked, evict-asked and coalesce-asked since the last mark; evict-bytes is the last one's.
-   `mark` notes the figures: state, splits, stitches, reuses, evictions, calls, all-calls, turns (of
-   planners: so often the driver lock was taken), grown and metadata-grown are those since. released is what a trim or a sleep told last, idle,
+   `mark` notes the figures: state, splits, stitches, reuses, evictions, calls, all-calls, clock-reads,
+   turns (of planners: so often the driver lock was taken), grown and metadata-grown are those since. released is what a trim or a sleep told last, idle,
    at-work and allocatable are of the last Q, foretold- of the last q, told- is of the last
    error.
 
@@ -219,6 +219,7 @@ static const struct comparison {
     {"calls", "=n"},
     {"all-calls", "=n"},
     {"turns", "=n"},
+    {"clock-reads", "=n"},
     {"driver-events", "=n"},
     {"driver-host-waits", "=n"},
     {"handles", "=n"},

@@ -34,6 +34,17 @@
   "P0 P1 BA:1/1 +a=1@A -a@A T:0 EA lake-alone BA:0/0 T:0 D0!C driver-alone BA:0/0 BA:1/2!C fA!C " \
   "driver-alone EA "
 
+#define SHORT_IN_A_CAPTURE(exchange)                                                       \
+  "{granule:16 cap:4 limit:2} P0 lake-alone BA:0/0 +a=1 +b=32k -b fail:exchange=" exchange \
+  "W +x=2!W error!W"
+/* Two streams; one takes 10 ms for its work, of which a trim that keeps all hears; one leaves
+   memory that its work still uses. */
+#define TWO_KNOWN "+s=512b@B -s@B +r=512b@A -r@A "
+#define ASK "T:1099511627776 "
+#define LEAVE_1 "+m=1@A hA -m@A "
+#define LEAVE_4 "+x=4@A hA -x@A "
+#define MEASURE_10 LEAVE_1 "t:10000000 eA " ASK
+
 static const row meanwhile_rows[] = {
     /* ---- Plans under way ---- */
 
@@ -296,6 +307,48 @@ static const row meanwhile_rows[] = {
     {"nothing_is_left_of_many_that_were_shared", TOGETHER,
      "{granule:16 cap:16 share} [10 +a=2/x xa ib=a -a -b ] mark [700 +a=2/x xa ib=a -a -b ] "
      "metadata-grown=0 reserved=0 driver-bytes=0"},
+
+    /* ---- A fatal error stays what is told ---- */
+
+    {"the_fatal_error_stays_the_last_one", TOGETHER,
+     "{granule:16 cap:4} " LAID_4 "-ac +w=2 pieces:w=2 -w fail:unmap=1G fail:exchange=4R* T:0!G "
+     "error!G"},
+    /* The answer of a stream that is being captured hid what another one's was. */
+    {"a_capture_hides_no_error", TOGETHER,
+     "{granule:16 cap:8} P0 lake-alone BA:0/0 +x=1@B -x +y=1@C fail:record=1R* destroy!R"},
+    /* The same, a fatal one: the climb went on, and its report replaced the error. */
+    {"a_capture_hides_no_lost_device", TOGETHER, SHORT_IN_A_CAPTURE("1")},
+    {"a_capture_hides_no_device_that_is_lost_later", TOGETHER, SHORT_IN_A_CAPTURE("3")},
+    {"a_capture_hides_no_device_that_is_lost_last", TOGETHER, SHORT_IN_A_CAPTURE("5")},
+
+    /* ---- Times that were measured decide who waits ---- */
+
+    {"what_was_never_measured_is_not_waited_for", TOGETHER,
+     "{granule:16 cap:32 wait-soon} " TWO_KNOWN LEAVE_4 "mark +y=4@B waits=0 grown=4"},
+    {"what_takes_long_is_not_waited_for", TOGETHER,
+     "{granule:16 cap:32 wait-soon} " TWO_KNOWN MEASURE_10 LEAVE_4
+     "t:15000000 mark +y=4@B waits=0 grown=4"},
+    {"what_is_about_to_complete_is_waited_for", TOGETHER,
+     "{granule:16 cap:32 wait-soon} " TWO_KNOWN MEASURE_10 LEAVE_4
+     "t:19900000 mark +y=4@B waits=1 grown=0"},
+    /* Its new work would begin no sooner anyway. It was idle before: half counts. */
+    {"a_stream_that_is_behind_waits", TOGETHER,
+     "{granule:16 cap:32 wait-soon} " TWO_KNOWN MEASURE_10
+     "+m=1@B hB -m@B t:50000000 eB " ASK LEAVE_4 "mark +y=4@B waits=1 grown=0"},
+    /* 6 ms are left of 10 and 2. The second block has what B has, and A's. */
+    {"new_measures_count_half", TOGETHER,
+     "{granule:16 cap:32 wait-soon} " TWO_KNOWN MEASURE_10
+     "+m=1@A hA -m@A t:12000000 eA " ASK LEAVE_4
+     "t:17000000 mark +y=4@B waits=0 grown=4 -y@B t:18100000 mark +z=8@B waits=1 grown=0"},
+    {"a_query_tells_the_same", TOGETHER,
+     "{granule:16 cap:32 wait-soon} " TWO_KNOWN MEASURE_10 LEAVE_4
+     "q=4@B foretold-wait=0 foretold-new=4 t:20000000 q=4@B foretold-wait=1 foretold-new=0"},
+    /* Growth is refused, so it waits as with GMLAKE_GROW_FIRST. */
+    {"a_shortage_is_waited_for_however_long", TOGETHER,
+     "{granule:16 cap:6 wait-soon} " TWO_KNOWN MEASURE_10 LEAVE_4 "+y=5@B waits=1 host-waits=0"},
+    {"other_orders_read_no_clock_for_events", TOGETHER,
+     "{granule:16 cap:32 wait-first} " TWO_KNOWN "+m=1@A -m@A mark " LEAVE_1 "clock-reads=0 "
+     "t:10000000 eA " ASK LEAVE_4 "mark +y=4@B waits=1 grown=0"},
 };
 
 #define MEANWHILE_ROWS (sizeof(meanwhile_rows) / sizeof(meanwhile_rows[0]))

@@ -1370,6 +1370,7 @@ static void set_mark(void) {
   compared.mark = stats();
   compared.all_calls = w.all_calls;
   compared.turns = w.turns;
+  compared.clock_reads = w.clock_reads;
   told.count_queued = told.count_heard = 0;
   asked.choose_count = asked.evict_count = asked.coalesce_count = 0;
 }
