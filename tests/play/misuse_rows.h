@@ -63,6 +63,15 @@ static const row misuse_rows[] = {
      "{granule:16 cap:4} +a=3 -a T:" LAST " released=0 T:3 released=0 T:3-1b released=1 T:2 "
      "released=0"},
 
+    /* ---- What finds errors of the program's: the judge looks at what is filled ---- */
+
+    {"blocks_are_filled_when_handed_out_and_when_freed", TOGETHER,
+     "{granule:16 cap:16 fill} +z.3=2@n -z.3@n +a=1+100b -a +b=512b at:b=a -b"},
+    {"windows_are_filled_in_all_their_pieces", TOGETHER,
+     "{granule:16 cap:16 fill} +z.3=5@n -z.3@n +a-e=1 -bd +w=2 pieces:w=2 -w holds:c=1"},
+    {"chunks_of_buffers_are_filled", BOTH,
+     "{granule:16 cap:16 fill guard} N0:3 N1:3 z0:2 z0:1 z0:2 N2:8 c2:0,3 d2:1,1 c2:0,3"},
+
     /* ---- Twice, and too late ---- */
 
     {"a_pool_with_live_blocks_stays", TOGETHER,

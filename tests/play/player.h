@@ -406,6 +406,7 @@ static void judge_gone(gmlake_result result, const char *call) {
 static int is_gone(const block *b) { return !b->id && is_exact() && now->result; }
 
 static int do_free(block *b, int on, gmlake_stream value) {
+  const size_t pending = stats().pending_bytes;
   gmlake_result result;
   if (is_gone(b))
     judge_gone(gmlake_free(lake, (void *)(uintptr_t)w.starts[b - w.blocks], value), "gmlake_free");
@@ -416,6 +417,7 @@ static int do_free(block *b, int on, gmlake_stream value) {
   result = gmlake_free(lake, (void *)(uintptr_t)b->at, value);
   w.leaving = NULL;
   if (!is_done(result, "gmlake_free", 0, GMLAKE_OK)) return 0;
+  if (!w.is_inside) judge_freed(b, stats().pending_bytes > pending);
   if (!b->is_exported && !b->is_imported) give_back(b);
   sums.frees++;
   if (may_be_pending(b)) sums.pending_most += b->bytes;
@@ -765,6 +767,7 @@ static int cells_settle(buffer *b, size_t first, size_t end, int on) {
 static void cells_leave(buffer *b, size_t first, size_t end) {
   for (; first < end; first++) {
     if (!b->cells[first].id) continue;
+    if (desc.flags & GMLAKE_FILL && map_at(b->cells[first].at)) judge_freed(&b->cells[first], 0);
     give_back(&b->cells[first]);
     memset(&b->cells[first], 0, sizeof(block));
   }

@@ -138,6 +138,13 @@ static void forgets_contents(void) {
   judge_stamps(&w.blocks[0]);
 }
 
+static void frees_without_a_trace(void) { judge_freed(&w.blocks[0], 0); }
+
+static void frees_and_writes(void) {
+  memset((void *)(uintptr_t)w.blocks[0].at, 0, GRAIN);
+  judge_freed(&w.blocks[0], 1);
+}
+
 static void forgets_the_mode(void) {
   int mode = (w.mode + 1) % 3;
   must(mock->capture_exchange(mock->user, &mode, &code), "the row's exchange");
@@ -661,6 +668,9 @@ static const struct misdeed {
     {"other_chunks_are_told", "{} +a=1@A", tells_other_chunks,
      "a block has other chunks than are told"},
     {"a_pools_figures_are_anothers", "{} P0 +a=1@A", counts_for_another_pool, "a pool's figures"},
+    {"freed_memory_is_not_filled", "{fill} +a=1", frees_without_a_trace,
+     "freed memory is not filled"},
+    {"memory_that_waits_is_filled", "{fill} +a=1", frees_and_writes, "freed memory has changed"},
     {"a_window_serves_no_stitch", "{} +c=3@n -c@n +d=1 +b=1 +e=1 -de +a=2", stitches_a,
      "NO_STITCH was stitched"},
     {"new_memory_is_not_filled", "{fill} +a=1", does_not_fill, "new memory is not filled"},

@@ -1,4 +1,4 @@
-/* desc.policy, where it takes C: blocks of GiB, what is filled, another lake in a callback, and the
+/* desc.policy, where it takes C: blocks of GiB, another lake in a callback, and the
    table itself. What becomes of plans is rows: tests/play/policy_rows.h, and paper_rows.h for the
    policy of the paper; what others do while a policy thinks is in meanwhile_rows.h. */
 #define GMLAKE_IMPLEMENTATION
@@ -139,32 +139,6 @@ static void pieces_of_a_terabyte_are_too_large(void **state) {
   finish();
 }
 
-/* ---- What is freed is filled ----------------------------------------------------------------- */
-
-static void fills_reach_all_of_a_block(void **state) {
-  void *b[4], *x;
-  size_t i;
-  (void)state;
-  prepare_policy(8);
-  desc.flags = GMLAKE_FILL;
-  open_lake();
-  lay(b, 4);
-  drop_these(b[0], b[2]);
-  memset(b[1], 1, C);
-  plan_piece(3, b[2], C);
-  add(b[0], C);
-  x = take_planned(100);
-  memset(x, 7, 2 * C);
-  drop_these(x, b[1]);
-  for (i = 0; i < 3 * C; i += 100) assert_int_equal(((unsigned char *)b[0])[i], GMLAKE_FILL_FREE);
-  plan_piece(2, b[0], C);
-  p.plan.keeps_former = 1;
-  x = take_planned(C);
-  assert_int_equal(((unsigned char *)b[1])[0], GMLAKE_FILL_FREE);
-  drop_these(x, b[3]);
-  finish();
-}
-
 /* ---- Another lake is another matter ---------------------------------------------------------- */
 
 static void choose_uses_another_lake(void **state) {
@@ -221,7 +195,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(wrong_pieces_that_are_too_large),
       cmocka_unit_test(pieces_of_a_terabyte_are_too_large),
-      cmocka_unit_test(fills_reach_all_of_a_block),
       cmocka_unit_test(choose_uses_another_lake),
       cmocka_unit_test(struct_bytes_that_are_wrong),
       cmocka_unit_test(the_papers_settings_and_its_authors),
