@@ -38,6 +38,14 @@ static const row misuse_rows[] = {
      "+d=1b/^511b!I +d=1b/^513b!I +d=1b/^1-1b!I +d=1b/^2!I +d=1b/^" HALF "!I +d=1b/^" LAST
      "!I failures=0 live=0 calls=0"},
 
+    {"a_pools_chunk_is_a_power_of_two_up_to_the_device", TOGETHER,
+     "{granule:16 cap:20} +a=1 note P0^1b!I P0^32k!I P0^1-1b!I P0^1+1b!I P0^3!I says:chunk_bytes_is"
+     "_196608:_it_has_to_be_a_power_of_two_from_65536_to_1310720,_or_0 P0^32!I P0^" HALF
+     "!I P0^" LAST "!I same"},
+    {"a_buffers_chunk_is_a_power_of_two_up_to_the_device", TOGETHER,
+     "{granule:16 cap:20} +a=1 note N0:1^1b!I says:chunk_bytes_is_1:_it_has_to_be_a_power_of_two "
+     "N0:1^32k!I N0:1^1-1b!I N0:2^1+1b!I N0:3^3!I N0:32^32!I N0:" LAST "^" LAST "!I same"},
+
     /* ---- Limits: a chunk is whole or not there ---- */
 
     {"a_limit_is_reached", TOGETHER,

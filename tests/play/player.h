@@ -1564,6 +1564,7 @@ static void judge_left(void) {
 /* With the option `exact` the faults in front of the line count from here on. What failed once
    works the next time, but where something is left of it. */
 static void create_lake(void) {
+  static gmlake_error_info why;
   gmlake_result result;
   w.locks_before = w.locks_made;
   for (; is_exact() && w.at < w.program->count && w.program->ops[w.at].verb == 'F'; w.at++) {
@@ -1577,6 +1578,9 @@ static void create_lake(void) {
     w.host_fails = 0;
     memset(w.failed, 0, sizeof(w.failed));
     lake = NULL;
+    memset(&why, 0, sizeof(why));
+    desc.out_error = &why;
+    w.hits_before = hits;
     result = gmlake_create(&desc, &lake);
     judge(!lake == (result != GMLAKE_OK), "gmlake_create");
     judge(w.locks_made == w.locks_before + (lake && lake->has_locks ? 3 : 0) && !w.locks_held,
@@ -1586,6 +1590,7 @@ static void create_lake(void) {
     if (!result) return;
     judge(w.hits > hits && result == (w.host_fails ? GMLAKE_ERROR_OUT_OF_HOST_MEMORY : excuse()),
           "gmlake_create fails");
+    judge(why.result == result && why.text[0] && names_call(&why), "gmlake_create says otherwise");
     judge_left();
     if (w.failed[ON_RELEASE] || w.failed[ON_UNMAP] || w.failed[ON_UNRESERVE])
       siglongjmp(verdict.end, 1);

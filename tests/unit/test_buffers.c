@@ -253,7 +253,7 @@ static void records_are_made_before_they_are_taken(void **state) {
   finish();
 }
 
-/* ---- Records ------------------------------------------------------------------------------------ */
+/* ---- Records -------------------------------------------------------------------------------- */
 
 /* One free range is cut into chunks again, for which there are records, whoever took those that
    were left over when the chunks became one. */

@@ -80,14 +80,20 @@ static void the_last_chunk_may_end_at_max_bytes(void **state) {
   " are left up to max_bytes; pass all of them, or less, in multiples of " \
   "the buffer's chunk_bytes, 65536"
 
+#define HALF ((size_t)1 << 63)
+
 static const struct range {
   size_t offset, bytes;
   const char *why;
 } refused[] = {
     {1, C, OFFSET("1")},
+    {512, C, OFFSET("512")},
+    {HALF, HALF, OFFSET("9223372036854775808")},
     {4 * C, 0, OFFSET("262144")},
     {SIZE_MAX, SIZE_MAX, OFFSET("18446744073709551615")},
+    {0, 1, BYTES("1", "196613")},
     {0, C - 1, BYTES("65535", "196613")},
+    {0, C + 1, BYTES("65537", "196613")},
     {C, 3 * C, BYTES("196608", "131077")},
     {3 * C, 4, BYTES("4", "5")},
     {C, SIZE_MAX, BYTES("18446744073709551615", "131077")},
