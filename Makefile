@@ -339,8 +339,8 @@ $(BUILD)/gpu_bench: bench/gpu_bench.c $(LEVEL_IS)
 $(BUILD)/offload_session: bench/offload/session.c $(LEVEL_IS)
 $(BUILD)/bench $(BUILD)/offload_session: private STANDARD = gnu99
 $(BUILD)/gpu_test: tests/gpu/gpu_test.c
-$(BUILD)/gpu_play: tests/gpu/gpu_play.c
-$(addprefix $(BUILD)/,$(filter-out gpu_test gpu_play,$(OF_BUILD))): private LEVEL = $(FAST)
+$(BUILD)/gpu_play: tests/gpu/gpu_play.c $(LEVEL_IS)
+$(addprefix $(BUILD)/,$(filter-out gpu_test,$(OF_BUILD))): private LEVEL = $(FAST)
 $(addprefix $(BUILD)/,offload turnip offload_session): private LEVEL = $(PLANS)
 
 # What other programs load.

@@ -277,7 +277,9 @@ static gmlake_result device_create(const gmlake_mock_desc *desc_of, gmlake_backe
 
 static void device_destroy(gmlake_backend *device) {
   CUcontext popped;
-  size_t i;
+  int i;
+  for (i = 1; i < w.line_count && has_kernels; i++)
+    if (w.lines[i].is_alive) (void)gpu.cuStreamDestroy((CUstream)w.lines[i].value);
   gmlake_cuda_destroy(has_kernels ? small.cuda : device);
   for (i = 0; i < GRAPHS; i++)
     if (launchables[i].exec) (void)gpu.cuGraphExecDestroy(launchables[i].exec);
@@ -288,12 +290,13 @@ static void device_destroy(gmlake_backend *device) {
 
 /* What is accessible is so to the devices that the description names, and to no others. */
 static void judge_access(const map *m) {
+  const int count = has_kernels ? 1 : DEVICES;
   const unsigned peers = (1u << desc.peer_count) - 1; /* devices 1 and up */
   CUmemLocation location;
   unsigned long long flags;
   memset(&location, 0, sizeof(location));
   location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  for (; m->is_accessible && location.id < DEVICES; location.id++) {
+  for (; m->is_accessible && location.id < count; location.id++) {
     check(gpu.cuMemGetAccess(&flags, &location, (CUdeviceptr)m->at), "cuMemGetAccess");
     judge(flags == ((peers << 1 | 1u) >> location.id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
                                                          : CU_MEM_ACCESS_FLAGS_PROT_NONE),
@@ -368,7 +371,9 @@ static gmlake_result device_stream_create(gmlake_backend *device, gmlake_stream 
 
 static void device_stream_destroy(gmlake_backend *device, gmlake_stream stream) {
   (void)device;
+  make_current();
   check(gpu.cuStreamDestroy((CUstream)stream), "cuStreamDestroy");
+  make_former_current();
 }
 
 /* Where the program may queue work, outside of graphs. */

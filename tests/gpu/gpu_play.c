@@ -73,11 +73,12 @@ static void fit(size_t *o) {
   o[OPT_GRANULE] = granule;
   o[OPT_SHARE] = o[OPT_FILL] = o[OPT_PEERS] = 0;
   o[OPT_BOOKS] = 1;
+  if (!fake) o[OPT_MAY_END] = 0; /* driver 580 dies where a stream is named that is gone */
 }
 
 /* ---- Playing --------------------------------------------------------------------------------- */
 
-static struct wishes { uint64_t lakes, seconds, seed; } wishes = {200, 0, 1};
+static struct wishes { uint64_t lakes, seconds, seed; } wishes = {100, 0, 1};
 
 /* Whether there is a device that can do it. Nothing of a program is played yet. */
 static int find_device(void) {
@@ -154,7 +155,7 @@ static size_t free_bytes(void) {
 
 /* What the device has free is what it had, but for what the driver keeps for itself. */
 static int loses_memory(size_t before) {
-  const size_t slack = (size_t)64 << 20, after = free_bytes();
+  const size_t slack = (size_t)128 << 20, after = free_bytes();
   if (fake || (before && after + slack > before)) return 0;
   (void)printf("%zu bytes were free, and %zu are\n", before, after);
   return 1;

@@ -298,7 +298,7 @@ static void draw_fault(program *p) {
   memset(&o, 0, sizeof(o));
   o.verb = 'F';
   if (chance(chooser.fault_percent)) {
-    const int is_last = chance(4) && !has_own_time(); /* nobody waits for work then */
+    const int is_last = chance(4);
     o.result = (unsigned char)results[is_last ? 8 + below(2) : below(8)];
     o.two = (unsigned char)(chance(50) ? ON_ANY : below(ON_ANY));
     o.bytes = 1 + below(o.two != ON_ANY ? 4 : chance(70) ? 5 : 40);
@@ -423,7 +423,7 @@ static void prepare(program *p, uint64_t seed) {
   chooser.never_ends = chance(20);
   for (i = 0; i < DEEDS && chooser.never_ends; i++)
     if (strchr("et", deeds[i].verb) && chooser.mood == moods) chooser.weights[i] = 0;
-  if (!chooser.mood->faults) return;
+  if (!chooser.mood->faults || has_own_time()) return; /* what is lost would be missed later on */
   if (chance(50)) chooser.fault_percent = 1 + below(40);
   if (chance(30)) chooser.host_percent = 1 + below(20);
 }
