@@ -206,6 +206,7 @@ static struct fake_state {
   fake_failure failure;
   const char *failed;
   CUmemAllocationProp last_create;
+  size_t last_alignment, null_streams;
   uint64_t record_count; /* of events */
   unsigned vain_queries; /* of events, in a row */
 } fake;
@@ -944,7 +945,8 @@ static void fake_lock(void) {
   options.seed = (unsigned)fake_variable("FAKE_CUDA_SEED");
   options.device_count = (int)fake_variable("FAKE_CUDA_DEVICES");
   options.device_bytes = (size_t)fake_variable("FAKE_CUDA_GIB") << 30;
-  options.no_stream_id = fake_variable("FAKE_CUDA_NO_STREAM_ID") != 0;
+  options.hidden = fake_variable("FAKE_CUDA_NO_STREAM_ID") ? "cuStreamGetId" : NULL;
+  options.hidden_code = CUDA_ERROR_NOT_FOUND;
   fake_start(&options);
 }
 
@@ -979,9 +981,10 @@ static void fake_step(void) {
 static CUresult fake_enter(const char *name) {
   const long process = __atomic_load_n(&fake.process, __ATOMIC_ACQUIRE);
   CUresult code;
-  if (process && process != gmlk_process_id()) return CUDA_ERROR_NOT_INITIALIZED;
-  fake_lock();
-  fake.calls++;
+  const int is_child = process && process != gmlk_process_id();
+  if (!is_child) fake_lock();
+  (void)__atomic_add_fetch(&fake.calls, 1, __ATOMIC_RELAXED);
+  if (is_child) return CUDA_ERROR_NOT_INITIALIZED;
   code = fake_injected(name);
   if (!code && !fake.process && fake_needs_init(name)) code = CUDA_ERROR_NOT_INITIALIZED;
   if (code)
@@ -1060,7 +1063,10 @@ FAKE(cuDeviceGet, 2000, (CUdevice * out, int ordinal), (out, ordinal)) {
 FAKE(cuDeviceGetName, 2000, (char *out, int bytes, CUdevice device), (out, bytes, device)) {
   if (!out || bytes <= 0) return CUDA_ERROR_INVALID_VALUE;
   if (!fake_device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
-  (void)snprintf(out, (size_t)bytes, "gmlake fake device %d", device);
+  if (fake.options.device_name)
+    memcpy(out, fake.options.device_name, (size_t)bytes); /* cut without an end */
+  else
+    (void)snprintf(out, (size_t)bytes, "gmlake fake device %d", device);
   return CUDA_SUCCESS;
 }
 
@@ -1220,6 +1226,7 @@ FAKE(cuCtxSynchronize, 2000, (void), ()) {
 /* NULL and 1 are the legacy stream of the current context; the per-thread one is not there. */
 static CUresult fake_find_stream(CUstream value, fake_stream **out) {
   fake_device *device;
+  fake.null_streams += value == NULL;
   if ((uintptr_t)value <= 1) {
     const CUresult code = fake_current(&device);
     if (!code) *out = &device->legacy;
@@ -2213,8 +2220,10 @@ FAKE(cuMemAddressReserve, 10020,
   if (!code)
     code =
         FAKE_MOCK(reserve, bytes, alignment ? alignment : fake.options.granularity_bytes, &address);
-  if (!code) *out = address;
-  return code;
+  if (code) return code;
+  *out = address;
+  fake.last_alignment = alignment;
+  return CUDA_SUCCESS;
 }
 
 /* What cuMemAlloc made is not for the calls of virtual memory. */
@@ -2307,6 +2316,9 @@ static CUresult fake_find_function(const char *base, void **out, int version, cu
                                    int *out_status) {
   fake_function *function;
   if (!base || !out || flags > 1) return CUDA_ERROR_INVALID_VALUE;
+  *out = NULL;
+  if (fake.options.hidden && strcmp(base, fake.options.hidden) == 0)
+    return fake.options.hidden_code;
   function = fake_lookup(base, version, out_status);
   memcpy(out, &function, sizeof(function));
   return function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
@@ -2346,7 +2358,6 @@ static fake_function *fake_lookup(const char *base, int version, int *out_status
   own[0].next = &own[1];
   own[1].next = fake_symbols;
   *out_status = FAKE_SYMBOL_MISSING;
-  if (fake.options.no_stream_id && strcmp(base, "cuStreamGetId") == 0) return NULL;
   for (symbol = own; symbol; symbol = symbol->next) {
     if (strcmp(base, symbol->base) != 0) continue;
     *out_status = version < symbol->version ? FAKE_SYMBOL_TOO_YOUNG : FAKE_SYMBOL_FOUND;
@@ -2366,13 +2377,7 @@ static void fake_control_reset(const fake_cuda_options *options) {
   fake_unlock();
 }
 
-static uint64_t fake_control_calls(void) {
-  uint64_t calls;
-  fake_lock();
-  calls = fake.calls;
-  fake_unlock();
-  return calls;
-}
+static uint64_t fake_control_calls(void) { return __atomic_load_n(&fake.calls, __ATOMIC_RELAXED); }
 
 static void fake_control_fail_function(const char *name, uint64_t nth, CUresult code,
                                        int persistent) {
@@ -2426,17 +2431,14 @@ static void fake_control_get_census(fake_cuda_census *out) {
   out->physical_bytes = fake.devices[0].physical_bytes;
   out->retains = fake.devices[0].retains;
   out->pushed = fake_self()->depth;
-  fake_unlock();
-}
-
-static void fake_control_last_create(CUmemAllocationProp *out) {
-  fake_lock();
-  *out = fake.last_create;
+  out->last_create = fake.last_create;
+  out->last_alignment = fake.last_alignment;
+  out->null_streams = fake.null_streams;
   fake_unlock();
 }
 
 /* The name is a type's in C. */
 extern FAKE_EXPORTED const fake_cuda_control fake_control __asm__("fake_cuda_control");
-const fake_cuda_control fake_control = {
-    fake_control_reset, fake_control_calls,      fake_control_fail_function, fake_control_failed,
-    fake_control_lose,  fake_control_get_census, fake_control_last_create};
+const fake_cuda_control fake_control = {fake_control_reset,         fake_control_calls,
+                                        fake_control_fail_function, fake_control_failed,
+                                        fake_control_lose,          fake_control_get_census};
