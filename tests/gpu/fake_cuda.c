@@ -2304,7 +2304,7 @@ FAKE(cuMemGetAllocationPropertiesFromHandle, 10020,
   return code;
 }
 
-/* ---- Finding functions ------------------------------------------------------------------------ */
+/* ---- Finding functions ---------------------------------------------------------------------- */
 
 enum { FAKE_SYMBOL_FOUND, FAKE_SYMBOL_MISSING, FAKE_SYMBOL_TOO_YOUNG };
 

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -96,6 +97,31 @@ static inline void check_lake(gmlake_result result, gmlake_result expected, cons
                               const char *file, int line) {
   require(result == expected, "%s:%d: %s is %s, not %s", file, line, call,
           gmlake_result_name(result), gmlake_result_name(expected));
+}
+
+/* ---- Processes ------------------------------------------------------------------------------- */
+
+/* What a child of fork writes there its parent sees. */
+static inline void *shared_bytes(size_t bytes) {
+  void *ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (ptr == MAP_FAILED) abort();
+  return ptr;
+}
+
+/* A child does it. Answers how it ended, as waitpid says. */
+static inline int run_apart(void (*run)(void *), void *user) {
+  int status = -1;
+  pid_t child;
+  (void)fflush(stdout);
+  child = fork();
+  if (child == 0) {
+    (void)alarm(patience());
+    run(user);
+    (void)fflush(stdout);
+    _exit(0);
+  }
+  if (child < 0 || waitpid(child, &status, 0) != child) abort();
+  return status;
 }
 
 /* ---- Numbers --------------------------------------------------------------------------------- */

@@ -36,10 +36,10 @@ static void *work(void *user) {
       verify_on(stream, ptrs[at], bytes[at], (uint32_t)at);
       ok(gmlake_free(w->lake, ptrs[at], stream));
     }
-    bytes[at] = random_bytes(&random, 512, 2 * CHUNK);
+    bytes[at] = random_bytes(&random, CHUNK / 2, 3 * CHUNK);
     ptrs[at] = take(w->lake, bytes[at], stream);
     fill_on(stream, ptrs[at], bytes[at], (uint32_t)at);
-    if (i % 25 == 0) ok(gmlake_trim(w->lake, 4 * CHUNK, NULL));
+    if (i % 25 == 0) ok(gmlake_trim(w->lake, WORKER_BLOCKS * CHUNK, NULL));
     __atomic_store_n(&w->step_count, i + 1, __ATOMIC_RELEASE);
   }
   for (at = 0; at < WORKER_BLOCKS; at++)
@@ -75,7 +75,7 @@ static void capture_beside(worker *w, gmlake_pool *pool, CUstream stream, CUgrap
 
 static void case_other_thread(void) {
   static worker w;
-  gmlake_desc desc = small_chunks((WORKER_BLOCKS + 2) * CHUNK);
+  gmlake_desc desc = small_chunks((3 * WORKER_BLOCKS + 4) * CHUNK);
   CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
   gmlake_stats before, after;
   CUgraphExec exec = NULL;
@@ -229,13 +229,17 @@ static void case_fault(void) {
        gmlake_result_name(result));
 }
 
-/* What the child of a fork gets: 0 where all is as it should be. */
-static int call_forked(gmlake *lake) {
+typedef struct forked { /* what the child of a fork is answered */
+  gmlake *lake;
+  gmlake_result alloc, budget;
+} forked;
+
+static void call_forked(void *user) {
+  forked *f = (forked *)user;
   gmlake_budget budget;
   void *ptr = NULL;
-  if (gmlake_alloc(lake, 64 * MIB, NULL, &ptr) != GMLAKE_ERROR_FORKED || ptr) return 1;
-  if (gmlake_get_budget(lake, &budget) != GMLAKE_ERROR_FORKED) return 2;
-  return 0;
+  f->alloc = gmlake_alloc(f->lake, 64 * MIB, NULL, &ptr);
+  f->budget = ptr ? GMLAKE_OK : gmlake_get_budget(f->lake, &budget);
 }
 
 static void case_fork(void) {
@@ -243,17 +247,13 @@ static void case_fork(void) {
   gmlake *lake = new_lake(&desc);
   CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
   void *ptr = take(lake, MIB, stream);
-  int status = 0;
-  pid_t child;
+  forked *child = (forked *)shared_bytes(sizeof(*child));
   fill_on(stream, ptr, MIB, 9);
-  child = fork();
-  if (child == 0) {
-    (void)alarm(patience());
-    _exit(call_forked(lake));
-  }
-  require(child > 0 && waitpid(child, &status, 0) == child, "no child");
-  require(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child got another answer: %d",
-          status);
+  child->lake = lake;
+  (void)run_apart(call_forked, child);
+  require(child->alloc == GMLAKE_ERROR_FORKED && child->budget == GMLAKE_ERROR_FORKED,
+          "the child got %s and %s", gmlake_result_name(child->alloc),
+          gmlake_result_name(child->budget));
   verify_on(stream, ptr, MIB, 9);
   ok(gmlake_free(lake, ptr, stream));
   ptr = take(lake, 64 * MIB, stream);
@@ -393,7 +393,8 @@ static const test_case cases[] = {
     {"fault", case_fault, 1, 1},
 };
 
-static void run_here(const test_case *c) {
+static void run_here(void *user) {
+  const test_case *c = (const test_case *)user;
   case_thread = pthread_self();
   if (options.no_fork && c->ends_process) {
     result_of_case->state = SKIPPED;
@@ -407,24 +408,11 @@ static void run_here(const test_case *c) {
 }
 
 static void run_in_child(const test_case *c) {
-  int status = 0;
-  pid_t child;
-  (void)fflush(stdout);
-  child = fork();
-  if (child == 0) {
-    (void)alarm(patience());
-    run_here(c);
-    (void)fflush(stdout);
-    _exit(0);
-  }
-  if (child < 0 || waitpid(child, &status, 0) != child) {
-    result_of_case->state = FAILED;
-    tell("no child");
-  } else if (WIFSIGNALED(status)) {
-    result_of_case->state = FAILED;
-    tell("%sended by signal %d%s", result_of_case->text[0] ? ", then " : "", WTERMSIG(status),
-         WTERMSIG(status) == SIGALRM ? ": it hangs; " PATIENCE_TEXT : "");
-  }
+  const int status = run_apart(run_here, (void *)(uintptr_t)c);
+  if (!WIFSIGNALED(status)) return;
+  result_of_case->state = FAILED;
+  tell("%sended by signal %d%s", result_of_case->text[0] ? ", then " : "", WTERMSIG(status),
+       WTERMSIG(status) == SIGALRM ? ": it hangs; " PATIENCE_TEXT : "");
 }
 
 /* One line. Answers the state. */
@@ -433,7 +421,7 @@ static int run_case(const test_case *c) {
   const uint64_t start = now_ns();
   memset(result_of_case, 0, sizeof(*result_of_case));
   if (options.no_fork)
-    run_here(c);
+    run_here((void *)(uintptr_t)c);
   else
     run_in_child(c);
   if (result_of_case->state == RUNNING) tell("%sno end", result_of_case->text[0] ? ", " : "");
@@ -444,29 +432,23 @@ static int run_case(const test_case *c) {
   return result_of_case->state;
 }
 
+static void find_here(void *user) {
+  if (!rig_find()) return;
+  rig_describe();
+  *(struct rig *)user = rig;
+}
+
 /* Fills in what is known of the device. The parent never calls the driver: a child of fork could
    not. */
 static int find_device(void) {
-  struct rig *found = (struct rig *)mmap(NULL, sizeof(rig), PROT_READ | PROT_WRITE,
-                                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  int has = 0;
-  if (options.no_fork) {
-    has = rig_find();
-    if (has) rig_describe();
-  } else if ((void *)found != MAP_FAILED) {
-    pid_t child = fork();
-    if (child == 0) {
-      (void)alarm(patience());
-      if (!rig_find()) _exit(1);
-      rig_describe();
-      *found = rig;
-      _exit(0);
-    }
-    has = child > 0 && waitpid(child, NULL, 0) == child && found->device_bytes;
-    if (has) rig = *found;
-  }
-  if ((void *)found != MAP_FAILED) (void)munmap(found, sizeof(rig));
-  return has;
+  struct rig *found = (struct rig *)shared_bytes(sizeof(rig));
+  if (options.no_fork)
+    find_here(found);
+  else
+    (void)run_apart(find_here, found);
+  rig = *found;
+  (void)munmap(found, sizeof(rig));
+  return rig.device_bytes != 0;
 }
 
 /* ---- Options --------------------------------------------------------------------------------- */
@@ -514,9 +496,7 @@ int main(int argc, char **argv) {
   for (i = 0; i < count; i++) chosen[i] = find_case(argv[(size_t)first + i]);
   for (i = 0; !count && i < count_of(cases); i++) chosen[i] = &cases[i];
   if (!count) count = count_of(cases);
-  result_of_case = (outcome *)mmap(NULL, sizeof(outcome), PROT_READ | PROT_WRITE,
-                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if ((void *)result_of_case == MAP_FAILED) return 1;
+  result_of_case = (outcome *)shared_bytes(sizeof(outcome));
   if (!find_device()) {
     printf("skipped: no GPU\n");
     return 0;

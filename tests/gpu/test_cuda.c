@@ -304,7 +304,7 @@ static void test_loading(void **state) {
   }
 }
 
-/* The function is not in the library. The lookups answer an error for it, or success and no pointer;
+/* The function is not in the library. The lookups answer an error, or success and no pointer;
    has_old: dlsym finds an older form, which has other parameters and must not be taken, but for
    one. */
 static void refuse_one(lookup_form form, const char *name, const char *exported, CUresult refusal,
