@@ -2317,6 +2317,10 @@ static CUresult fake_find_function(const char *base, void **out, int version, cu
   fake_function *function;
   if (!base || !out || flags > 1) return CUDA_ERROR_INVALID_VALUE;
   *out = NULL;
+  if (!fake.epoch) { /* the environment says what is hidden */
+    fake_lock();
+    fake_unlock();
+  }
   if (fake.options.hidden && strcmp(base, fake.options.hidden) == 0)
     return fake.options.hidden_code;
   function = fake_lookup(base, version, out_status);
