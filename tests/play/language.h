@@ -137,120 +137,101 @@ static const word words[] = {
 };
 #define WORDS (sizeof(words) / sizeof(words[0]))
 
+/* Figures that words compare: how they are written, and what they are in expect.h. The driver's,
+   the streams', what calls have told, the lake's. */
+#define FIGURES(X)                                                                \
+  X("driver-bytes", "=z", driver.physical_bytes)                                  \
+  X("addresses", "=z", driver.reserved_address_bytes)                             \
+  X("driver-events", "=n", driver.event_count - own_events())                     \
+  X("driver-host-waits", "=n", driver.host_wait_count)                            \
+  X("handles", "=n", driver.handle_count)                                         \
+  X("mappings", "=n", driver.mapping_count)                                       \
+  X("mapped", "=n", driver.mapping_count - handles_at_home())                     \
+  X("reservations", "=n", driver.reservation_count)                               \
+  X("host-ranges", "=n", driver.host_count)                                       \
+  X("released", "=z", compared.released)                                          \
+  X("idle", "=z", compared.budget.idle_bytes)                                     \
+  X("at-work", "=z", compared.budget.pending_bytes)                               \
+  X("allocatable", "=z", compared.budget.allocatable_bytes)                       \
+  X("errors-told", "=n", w.errors_told)                                           \
+  X("warnings-told", "=n", w.warnings_told)                                       \
+  X("warned-call", "=k", w.warned_kind)                                           \
+  X("foretold-wait", "=n", compared.foretold.wait)                                \
+  X("foretold-new", "=z", compared.foretold.new_bytes)                            \
+  X("told-asked", "=z", error.asked_bytes)                                        \
+  X("told-limit", "=z", error.limit_bytes)                                        \
+  X("told-live", "=z", error.live_bytes)                                          \
+  X("told-reserved", "=z", error.reserved_bytes)                                  \
+  X("told-stitchable", "=z", error.stitchable_bytes)                              \
+  X("told-free", "=z", error.free_bytes)                                          \
+  X("told-pending", "=z", error.pending_bytes)                                    \
+  X("told-driver-free", "=z", error.driver_free_bytes)                            \
+  X("told-here", "=z", error.live_here_bytes)                                     \
+  X("told-elsewhere", "=z", error.elsewhere_bytes)                                \
+  X("told-largest", "=z", error.largest_bytes)                                    \
+  X("told-holes", "=z", error.hole_bytes)                                         \
+  X("told-sleeping", "=z", error.sleeping_bytes)                                  \
+  X("told-pool", "=n", pool_of_value(error.pool))                                 \
+  X("told-code", "=n", error.driver_code)                                         \
+  X("told-call", "=k", kind_of(error.call))                                       \
+  X("asked", "=n", asked.plan_questions)                                          \
+  X("choose-asked", "=n", asked.choose_count)                                     \
+  X("evict-asked", "=n", asked.evict_count)                                       \
+  X("coalesce-asked", "=n", asked.coalesce_count)                                 \
+  X("evict-bytes", "=z", asked.evict_bytes)                                       \
+  X("lost-streams", "=n", streams->lost_count)                                    \
+  X("live-streams", "=n", streams->live_count)                                    \
+  X("captures", "=n", streams->capture_count)                                     \
+  X("numbers", "=n", streams->count - (lake ? GMLK_FIRST_STREAM : 0))             \
+  X("numbers-used", "=n", streams->used_count)                                    \
+  X("reserved", "=z", all.reserved_bytes)                                         \
+  X("reserved-peak", "=z", all.reserved_bytes_peak)                               \
+  X("active", "=z", all.active_bytes)                                             \
+  X("requested", "=z", all.requested_bytes)                                       \
+  X("requested-peak", "=z", all.requested_bytes_peak)                             \
+  X("pending", "=z", all.pending_bytes)                                           \
+  X("pending-peak", "=z", all.pending_bytes_peak)                                 \
+  X("stitched", "=z", all.stitched_bytes)                                         \
+  X("stitched-peak", "=z", all.stitched_bytes_peak)                               \
+  X("quarantined", "=z", all.quarantined_bytes)                                   \
+  X("sleeping", "=z", all.sleeping_bytes)                                         \
+  X("exported", "=z", all.exported_bytes)                                         \
+  X("imported", "=z", all.imported_bytes)                                         \
+  X("buffer-bytes", "=z", all.buffer_bytes)                                       \
+  X("buffer-bytes-peak", "=z", all.buffer_bytes_peak)                             \
+  X("metadata-grown", "=z", all.metadata_bytes - compared.mark.metadata_bytes)    \
+  X("grown", "=z", all.reserved_bytes - compared.mark.reserved_bytes)             \
+  X("live", "=n", all.live_count)                                                 \
+  X("failures", "=n", all.oom_count)                                              \
+  X("chunks", "=n", all.chunk_count)                                              \
+  X("windows", "=n", all.window_count)                                            \
+  X("buffers", "=n", all.buffer_count)                                            \
+  X("events", "=n", all.event_count)                                              \
+  X("waits", "=n", all.stream_wait_count)                                         \
+  X("host-waits", "=n", all.host_wait_count)                                      \
+  X("state", "=n", state_since(&all))                                             \
+  X("splits", "=n", all.split_count - compared.mark.split_count)                  \
+  X("stitches", "=n", all.stitch_count - compared.mark.stitch_count)              \
+  X("reuses", "=n", all.stitch_reuse_count - compared.mark.stitch_reuse_count)    \
+  X("evictions", "=n", all.stitch_evict_count - compared.mark.stitch_evict_count) \
+  X("calls", "=n", all.driver_call_count - compared.mark.driver_call_count)       \
+  X("all-calls", "=n", w.all_calls - compared.all_calls)                          \
+  X("turns", "=n", w.turns - compared.turns)                                      \
+  X("clock-reads", "=n", w.clock_reads - compared.clock_reads)
+
+#define AS_COMPARISON(name, form, value) {name, form},
 /* Words that compare, and two that go with them: op.verb is =, op.align the place here + 1. */
 static const struct comparison {
   const char *name, *form;
 } comparisons[] = {
-    {"mark", ""},
-    {"destroy", ""},
-    {"error", ""},
-    {"foretold", ""},
-    {"reset-peaks", ""},
-    {"lake-alone", ""},
-    {"driver-alone", ""},
-    {"note", ""},
-    {"same", ""},
-    {"plan", ":t"},
-    {"drop", ":t"},
-    {"paper", ":t"},
-    {"shows", "@?/e:t"},
-    {"reserved", "=z"},
-    {"reserved-peak", "=z"},
-    {"active", "=z"},
-    {"requested", "=z"},
-    {"requested-peak", "=z"},
-    {"pending", "=z"},
-    {"pending-peak", "=z"},
-    {"stitched", "=z"},
-    {"stitched-peak", "=z"},
-    {"quarantined", "=z"},
-    {"sleeping", "=z"},
-    {"exported", "=z"},
-    {"imported", "=z"},
-    {"buffer-bytes", "=z"},
-    {"buffer-bytes-peak", "=z"},
-    {"grown", "=z"},
-    {"metadata-grown", "=z"},
-    {"released", "=z"},
-    {"idle", "=z"},
-    {"at-work", "=z"},
-    {"allocatable", "=z"},
-    {"foretold-wait", "=n"},
-    {"foretold-new", "=z"},
-    {"told-asked", "=z"},
-    {"told-limit", "=z"},
-    {"told-live", "=z"},
-    {"told-reserved", "=z"},
-    {"told-stitchable", "=z"},
-    {"told-free", "=z"},
-    {"told-pending", "=z"},
-    {"told-driver-free", "=z"},
-    {"told-here", "=z"},
-    {"told-elsewhere", "=z"},
-    {"told-largest", "=z"},
-    {"told-holes", "=z"},
-    {"told-sleeping", "=z"},
-    {"told-pool", "=n"},
-    {"told-code", "=n"},
-    {"told-call", "=k"},
-    {"warned-call", "=k"},
-    {"driver-bytes", "=z"},
-    {"addresses", "=z"},
-    {"live", "=n"},
-    {"failures", "=n"},
-    {"errors-told", "=n"},
-    {"warnings-told", "=n"},
-    {"chunks", "=n"},
-    {"windows", "=n"},
-    {"buffers", "=n"},
-    {"events", "=n"},
-    {"waits", "=n"},
-    {"host-waits", "=n"},
-    {"lost-streams", "=n"},
-    {"live-streams", "=n"},
-    {"captures", "=n"},
-    {"numbers", "=n"},
-    {"numbers-used", "=n"},
-    {"state", "=n"},
-    {"splits", "=n"},
-    {"stitches", "=n"},
-    {"reuses", "=n"},
-    {"evictions", "=n"},
-    {"calls", "=n"},
-    {"all-calls", "=n"},
-    {"turns", "=n"},
-    {"clock-reads", "=n"},
-    {"driver-events", "=n"},
-    {"driver-host-waits", "=n"},
-    {"handles", "=n"},
-    {"mappings", "=n"},
-    {"mapped", "=n"},
-    {"reservations", "=n"},
-    {"host-ranges", "=n"},
-    {"asked", "=n"},
-    {"choose-asked", "=n"},
-    {"evict-asked", "=n"},
-    {"coalesce-asked", "=n"},
-    {"evict-bytes", "=z"},
-    {"says", ":t"},
-    {"told-by", ":t"},
-    {"shown", ":t"},
-    {"at", ":b=c?+y"},
-    {"off", ":b=c?+y"},
-    {"from", ":b=c?+y"},
-    {"lies", ":t"},
-    {"heard", ":t"},
-    {"pieces", ":b=n"},
-    {"home", ":bi=c?+y"},
-    {"size", ":bi=z"},
-    {"holds", ":b=n"},
-    {"pool", ":b=w"},
-    {"behind", ":S=n"},
-    {"number", ":S=n"},
-    {"inside", ":d=z"},
-    {"end", ":d=z"},
-    {"map", ":d=M"},
-};
+    {"mark", ""},        {"destroy", ""},    {"error", ""},        {"foretold", ""},
+    {"reset-peaks", ""}, {"lake-alone", ""}, {"driver-alone", ""}, {"note", ""},
+    {"same", ""},        {"plan", ":t"},     {"drop", ":t"},       {"paper", ":t"},
+    {"shows", "@?/e:t"}, {"says", ":t"},     {"told-by", ":t"},    {"shown", ":t"},
+    {"at", ":b=c?+y"},   {"off", ":b=c?+y"}, {"from", ":b=c?+y"},  {"lies", ":t"},
+    {"heard", ":t"},     {"pieces", ":b=n"}, {"home", ":bi=c?+y"}, {"size", ":bi=z"},
+    {"holds", ":b=n"},   {"pool", ":b=w"},   {"behind", ":S=n"},   {"number", ":S=n"},
+    {"inside", ":d=z"},  {"end", ":d=z"},    {"map", ":d=M"},      FIGURES(AS_COMPARISON)};
 #define COMPARISONS (sizeof(comparisons) / sizeof(comparisons[0]))
 
 /* Calls of the driver, in the order of the backend's table. */
