@@ -10,13 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__cplusplus)
-extern "C" { /* cmocka.h does not say so everywhere */
-#endif
 #include <cmocka.h>
-#if defined(__cplusplus)
-}
-#endif
 
 #define K ((size_t)1 << 10)
 #define C (64 * K) /* a chunk, and the granularity of the mock */
