@@ -1766,6 +1766,9 @@ static const row rows[] = {
     {"a_failed_import_is_undone", TOGETHER,
      "{granule:16 cap:16 share} +p=2/x xp addresses=64 fail:map=2R iq=p!R told-call=map "
      "addresses=64 mappings=2 quarantined=0 iq=p"},
+    {"failures_to_share_are_told_as_they_are", TOGETHER,
+     "{granule:16 cap:16 share limit:6} +p=2/x fail:exchange=1R xp!R told-call=exchange xp "
+     "fail:map=1R iq=p!R told-call=map +a=4 -a fail:unmap=1R iq=p!R told-call=unmap"},
     /* An observer that adds up blocks has each that it hears the free of. */
     {"an_observer_is_told_of_an_import", TOGETHER,
      "{granule:16 cap:16 share observed} +p=2/x xp mark iq=p "

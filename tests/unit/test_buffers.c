@@ -210,7 +210,7 @@ static void *shrink_it(void *argument) {
 
 static gmlake_result create_and_meet(void *user, size_t bytes, unsigned handle_types,
                                      uint64_t *out_handle, int *out_code) {
-  faulty.create = mock->create;
+  hooked.create = mock->create;
   assert_int_equal(start_waiter(&rival.thread, shrink_it, NULL), 0);
   assert_int_equal(__atomic_load_n(&rival.is_done, __ATOMIC_ACQUIRE), 0);
   return mock->create(user, bytes, handle_types, out_handle, out_code);
@@ -218,11 +218,11 @@ static gmlake_result create_and_meet(void *user, size_t bytes, unsigned handle_t
 
 static void a_growing_buffer_is_not_shrunk_meanwhile(void **state) {
   (void)state;
-  start_with_faults(8);
+  start_hooked(8);
   memset(&rival, 0, sizeof(rival));
   rival.buffer = open_buffer(8);
   resize(rival.buffer, C);
-  faulty.create = create_and_meet;
+  hooked.create = create_and_meet;
   assert_ok(gmlake_buffer_resize(lake, rival.buffer, 4 * C, LEGACY));
   assert_int_equal(pthread_join(rival.thread, NULL), 0);
   assert_int_equal(rival.is_done, 1);

@@ -26,8 +26,8 @@ static gmlake_result try_desc(void) {
 
 #define assert_needed(function)                 \
   do {                                          \
-    use_faults();                               \
-    faulty.function = NULL;                     \
+    use_hooks();                                \
+    hooked.function = NULL;                     \
     assert_error(try_desc(), INVALID_ARGUMENT); \
   } while (0)
 
@@ -52,7 +52,7 @@ static void create_refuses_a_table_with_a_gap(void **state) {
   assert_needed(capture_exchange);
   assert_needed(clock_ns);
   assert_int_equal(census().call_count, 0);
-  use_faults();
+  use_hooks();
   assert_ok(try_desc());
   close_mock();
 }
@@ -67,8 +67,8 @@ static gmlake_result no_driver(void *user, gmlake_device_properties *out, int *o
 static void create_passes_the_missing_driver_on(void **state) {
   (void)state;
   prepare(8);
-  use_faults();
-  faulty.get_properties = no_driver;
+  use_hooks();
+  hooked.get_properties = no_driver;
   assert_error(try_desc(), NO_DRIVER);
   close_mock();
 }
@@ -135,8 +135,8 @@ static void refused_addresses_are_had_in_pieces(void **state) {
     gmlake_pool *pool;
     int n;
     prepare(16);
-    use_faults();
-    faulty.reserve = reserve_below_limit;
+    use_hooks();
+    hooked.reserve = reserve_below_limit;
     reserve_limit = limits[i] * C;
     open_lake();
     for (n = 0; n < 16; n++) {
@@ -156,8 +156,8 @@ static void refused_addresses_are_had_in_pieces(void **state) {
     finish();
   }
   prepare(16);
-  use_faults();
-  faulty.reserve = reserve_below_limit;
+  use_hooks();
+  hooked.reserve = reserve_below_limit;
   reserve_limit = C - 1;
   assert_error(try_desc(), OUT_OF_DEVICE_MEMORY);
   close_mock();
