@@ -1,5 +1,5 @@
 /* Memory inside a buffer: what no row of tests/play can say. Odd ends and texts, questions,
-   callbacks, chunks that are wanted. */
+   chunks that are wanted. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -222,65 +222,6 @@ static void a_chunk_of_a_buffer_is_no_block_at_home(void **state) {
   finish();
 }
 
-/* ---- Callbacks and contents ------------------------------------------------------------------ */
-
-static char leak_text[160];
-
-static void note_leak(void *user, int level, const gmlake_error_info *info) {
-  (void)user;
-  (void)level;
-  memcpy(leak_text, info->text, sizeof(leak_text));
-}
-
-static void a_leak_names_the_pool(void **state) {
-  gmlake_buffer_desc wanted = buffer_desc(8 * C);
-  gmlake_pool_desc of_pool;
-  gmlake_buffer *buffer;
-  gmlake_pool *pool;
-  (void)state;
-  prepare(16);
-  desc.logger.fn = note_leak;
-  open_lake();
-  memset(&of_pool, 0, sizeof(of_pool));
-  of_pool.label = "tenant";
-  step(gmlake_pool_create(lake, &of_pool, &pool));
-  wanted.pool = pool;
-  step(gmlake_buffer_create(lake, &wanted, &buffer));
-  commit(buffer, 3, 2);
-  finish();
-  assert_non_null(strstr(leak_text, "131072 bytes of a buffer"));
-  assert_non_null(strstr(leak_text, "(tenant)"));
-}
-
-static gmlake_buffer *handled;
-static gmlake_result handler_results[2];
-
-static int discard_in_handler(void *user, gmlake *of, const gmlake_error_info *info) {
-  (void)user;
-  (void)info;
-  handler_results[0] = gmlake_buffer_commit(of, handled, 0, C, LEGACY);
-  handler_results[1] = gmlake_buffer_discard(of, handled, C, 2 * C, LEGACY);
-  return 1;
-}
-
-static void the_handler_may_discard_and_not_commit(void **state) {
-  gmlake_buffer *buffer;
-  (void)state;
-  prepare(16);
-  desc.limit_bytes = 4 * C;
-  desc.oom.fn = discard_in_handler;
-  open_lake();
-  handled = open_buffer(8);
-  buffer = open_buffer(8);
-  commit(handled, 0, 4);
-  commit(buffer, 3, 2);
-  assert_int_equal(handler_results[0], GMLAKE_ERROR_INVALID_ARGUMENT);
-  assert_int_equal(handler_results[1], GMLAKE_OK);
-  assert_map(handled, "m..m");
-  assert_map(buffer, "...mm");
-  finish();
-}
-
 /* ---- Chunks that are wanted ------------------------------------------------------------------ */
 
 /* What is done to two buffers, on a device of so many chunks. 1@2 0*x=012 commits as many chunks of
@@ -358,8 +299,6 @@ int main(void) {
       cmocka_unit_test(other_ranges_are_refused),
       cmocka_unit_test(a_commit_of_2_mib_costs_what_is_promised),
       cmocka_unit_test(questions_know_the_holes),
-      cmocka_unit_test(a_leak_names_the_pool),
-      cmocka_unit_test(the_handler_may_discard_and_not_commit),
       WANTED("a_chunk_that_is_wanted_comes", 0),
       WANTED("a_chunk_that_is_not_there_yet_does_not_come", 1),
       WANTED("wishes_for_what_is_there_cost_nothing", 2),
