@@ -200,6 +200,13 @@ static int hears(const char *text) {
   return !*why && (!*reader.at || *reader.at == ' ');
 }
 
+/* Whether these chunks came. */
+static int came(const char *text, size_t count) {
+  size_t i = 0;
+  while (i < count && w.came[i] == (uint32_t)(text[i] - '0')) i++;
+  return i == count;
+}
+
 /* Whether a word about one block, stream, pool or buffer is right. */
 static int is_so(const op *o, const char *name, int on) {
   const block *b = &w.blocks[o->one % NAMES];
@@ -209,6 +216,7 @@ static int is_so(const op *o, const char *name, int on) {
   gmlake_buffer_info info;
   if (!strcmp(name, "says")) return says((const char *)o->bytes, o->more);
   if (!strcmp(name, "told-by")) return is_told_by((const char *)o->bytes, o->more);
+  if (!strcmp(name, "came")) return came((const char *)o->bytes, o->more);
   if (!strcmp(name, "shown")) return is_shown((const char *)o->bytes);
   if (!strcmp(name, "at")) return b->at == place;
   if (!strcmp(name, "off")) return b->at != place;

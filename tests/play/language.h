@@ -28,6 +28,7 @@
      N0:8/1^2          create buffer 0 of at most 8, in pool 1, with chunks of 2
      z0:3@A  K0@A      resize it; destroy it
      c0:2,3@A d0:2,3@A C0:2,3@A   commit, discard 3 from 2 on; commit and say which chunks
+     want:01*x         the next C wants chunks 0, 1, any, and one that there is not
      S0:k  Sn:d  W0    pool 0 sleeps and keeps its contents; what is in no pool does and drops
                        them; pool 0 wakes
      l0@A  L0@A        lend pool 0; recall it
@@ -66,7 +67,7 @@
    the lake tells of it); pool:p=0 or n; behind:A=1 (new work on A has to wait); number:A=0 (A is
    the first of the lake's streams); error!R (the last one); foretold!O (of the last q);
    says:no_room (in its text, with _ for spaces); inside:0=4 (what pool 0 holds); end:0=4,
-   map:0=m..m (of buffer 0's chunks two are memory); told-by:policy.choose (whom the last error
+   map:0=m..m (of buffer 0's chunks two are memory); came:012 (these chunks came with the last C); told-by:policy.choose (whom the last error
    names); shows@A/0:a=1,b+1k=2;1fc,3 (what a policy is shown on A of pool 0: these free blocks, and
    window 1, which is free and complete, and 3); shown:2:a=1 (what the second question showed).
    `note` notes all that there is, and after `same` it is the same. asked since the last plan,
@@ -224,14 +225,15 @@ static const word words[] = {
 static const struct comparison {
   const char *name, *form;
 } comparisons[] = {
-    {"mark", ""},        {"destroy", ""},    {"error", ""},        {"foretold", ""},
-    {"reset-peaks", ""}, {"lake-alone", ""}, {"driver-alone", ""}, {"note", ""},
-    {"same", ""},        {"plan", ":t"},     {"drop", ":t"},       {"paper", ":t"},
-    {"shows", "@?/e:t"}, {"says", ":t"},     {"told-by", ":t"},    {"shown", ":t"},
-    {"at", ":b=c?+y"},   {"off", ":b=c?+y"}, {"from", ":b=c?+y"},  {"lies", ":t"},
-    {"heard", ":t"},     {"pieces", ":b=n"}, {"home", ":bi=c?+y"}, {"size", ":bi=z"},
-    {"holds", ":b=n"},   {"pool", ":b=w"},   {"behind", ":S=n"},   {"number", ":S=n"},
-    {"inside", ":d=z"},  {"end", ":d=z"},    {"map", ":d=M"},      FIGURES(AS_COMPARISON)};
+    {"want", ":t"},       {"came", ":t"},        {"mark", ""},        {"destroy", ""},
+    {"error", ""},        {"foretold", ""},      {"reset-peaks", ""}, {"lake-alone", ""},
+    {"driver-alone", ""}, {"note", ""},          {"same", ""},        {"plan", ":t"},
+    {"drop", ":t"},       {"paper", ":t"},       {"shows", "@?/e:t"}, {"says", ":t"},
+    {"told-by", ":t"},    {"shown", ":t"},       {"at", ":b=c?+y"},   {"off", ":b=c?+y"},
+    {"from", ":b=c?+y"},  {"lies", ":t"},        {"heard", ":t"},     {"pieces", ":b=n"},
+    {"home", ":bi=c?+y"}, {"size", ":bi=z"},     {"holds", ":b=n"},   {"pool", ":b=w"},
+    {"behind", ":S=n"},   {"number", ":S=n"},    {"inside", ":d=z"},  {"end", ":d=z"},
+    {"map", ":d=M"},      FIGURES(AS_COMPARISON)};
 #define COMPARISONS (sizeof(comparisons) / sizeof(comparisons[0]))
 
 /* Calls of the driver, in the order of the backend's table. */

@@ -843,6 +843,27 @@ static int is_range(const buffer *b) {
          now->more <= b->max - now->bytes;
 }
 
+static uint32_t wanted_chunk(size_t i) {
+  if (!w.wanted) return i == 2 ? GMLAKE_ANY_CHUNK : (uint32_t)(i + 7) % 8;
+  if (w.wanted[i] == '*') return GMLAKE_ANY_CHUNK;
+  return w.wanted[i] == 'x' ? 1000 : (uint32_t)(w.wanted[i] - '0');
+}
+
+/* Each number stands for the same memory, as long as that is there. */
+static void judge_came(const buffer *b, size_t first, size_t count, const uint32_t *chunks) {
+  size_t i;
+  for (i = 0; i < count; i++) {
+    judge(chunks[i] == b->value->pages[first + i].slot, "another chunk is told than is there");
+    w.came[i] = chunks[i];
+    if (!w.wanted || chunks[i] >= CELLS) continue;
+    if (!w.numbered[chunks[i]])
+      w.numbered[chunks[i]] = map_at(b->at + (first + i) * b->chunk)->of->value;
+    judge(w.numbered[chunks[i]] == map_at(b->at + (first + i) * b->chunk)->of->value,
+          "a chunk's number is another's");
+  }
+  w.wanted = NULL;
+}
+
 static void do_commit(buffer *b, int on) {
   const size_t first = now->bytes / b->chunk, end = first + now->more / b->chunk;
   uint32_t chunks[CELLS];
@@ -854,15 +875,14 @@ static void do_commit(buffer *b, int on) {
     (void)is_done(result, "gmlake_buffer_commit", 0, GMLAKE_ERROR_INVALID_ARGUMENT);
     return;
   }
-  for (i = 0; i < CELLS; i++) chunks[i] = i == 2 ? GMLAKE_ANY_CHUNK : (uint32_t)(i + 7) % 8;
+  for (i = 0; i < CELLS && first + i < end; i++) chunks[i] = wanted_chunk(i);
   result = now->verb == 'c' ? gmlake_buffer_commit(lake, b->value, first * b->chunk,
                                                    (end - first) * b->chunk, value_in(now->stream))
                             : gmlake_buffer_commit_chunks(lake, b->value, first * b->chunk,
                                                           (end - first) * b->chunk, chunks,
                                                           value_in(now->stream));
   if (!is_grown(b, result, "gmlake_buffer_commit", first, end)) return;
-  for (i = first; i < end && now->verb == 'C'; i++)
-    judge(chunks[i - first] == b->value->pages[i].slot, "another chunk is told than is there");
+  if (now->verb == 'C') judge_came(b, first, end - first, chunks);
   cells_enter(b, first, end, on);
   if (end > first && b->end < end * b->chunk) b->end = end * b->chunk;
 }
@@ -1333,6 +1353,8 @@ static void do_compare(int on) {
     reset_peaks();
   else if (!strcmp(name, "lake-alone"))
     w.is_told = 1;
+  else if (!strcmp(name, "want"))
+    w.wanted = (const char *)now->bytes;
   else if (!strcmp(name, "driver-alone"))
     w.is_untold = 1;
   else if (!strcmp(name, "destroy"))
