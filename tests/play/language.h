@@ -67,15 +67,16 @@
    the lake tells of it); pool:p=0 or n; behind:A=1 (new work on A has to wait); number:A=0 (A is
    the first of the lake's streams); error!R (the last one); foretold!O (of the last q);
    says:no_room (in its text, with _ for spaces); inside:0=4 (what pool 0 holds); end:0=4,
-   map:0=m..m (of buffer 0's chunks two are memory); came:012 (these chunks came with the last C); told-by:policy.choose (whom the last error
-   names); shows@A/0:a=1,b+1k=2;1fc,3 (what a policy is shown on A of pool 0: these free blocks, and
-   window 1, which is free and complete, and 3); shown:2:a=1 (what the second question showed).
-   `note` notes all that there is, and after `same` it is the same. asked since the last plan,
-   choose-asked, evict-asked and coalesce-asked since the last mark; evict-bytes is the last one's.
-   `mark` notes the figures: state, splits, stitches, reuses, evictions, calls, all-calls, clock-reads,
-   turns (of planners: so often the driver lock was taken), grown and metadata-grown are those since. released is what a trim or a sleep told last, idle,
-   at-work and allocatable are of the last Q, foretold- of the last q, told- is of the last
-   error.
+   map:0=m..m (of buffer 0's chunks two are memory); came:012 (these chunks came with the last C);
+   told-by:policy.choose (whom the last error names); shows@A/0:a=1,b+1k=2;1fc,3 (what a policy is
+   shown on A of pool 0: these free blocks, and window 1, which is free and complete, and 3);
+   shown:2:a=1 (what the second question showed). `note` notes all that there is, and after `same`
+   it is the same. asked since the last plan, choose-asked, evict-asked and coalesce-asked since the
+   last mark; evict-bytes is the last one's. `mark` notes the figures: state, splits, stitches,
+   reuses, evictions, calls, all-calls, clock-reads, turns (of planners: so often the driver lock
+   was taken), grown and metadata-grown are those since. released is what a trim or a sleep told
+   last, idle, at-work and allocatable are of the last Q, foretold- of the last q, told- is of the
+   last error.
 
    Without the option `exact` a word without ! may have any result that a fault, a want of memory
    or the manual explains, and a word that the manual does not allow at that place is passed
@@ -263,8 +264,10 @@ enum {
   ON_IMPORT,
   ON_ANY,
   ON_HOST,
-  ON_TURN, /* no call, but in the middle of it something may happen: a planner waits for its turn, */
-  ON_CHOOSE, /* or a function of the policy or the out-of-memory handler runs */
+  /* No calls, but in their middle something may happen: a planner waits for its turn, a function of
+     the policy or the out-of-memory handler runs. */
+  ON_TURN,
+  ON_CHOOSE,
   ON_EVICT,
   ON_COALESCE,
   ON_HANDLER,

@@ -1,4 +1,4 @@
-/* Memory inside a buffer: what no row of tests/play can say. Odd ends and texts, questions, costs. */
+/* Memory inside a buffer: what no row of tests/play says. Odd ends and texts, questions, costs. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
