@@ -1,5 +1,5 @@
-/* Tests of the lake with several streams, of what no row of tests/play says: captures that the driver
-   cannot be asked about, backends that lack something, and many streams and blocks. */
+/* Tests of the lake with several streams, of what no row of tests/play says: captures that the
+   driver cannot be asked about, backends that lack something, and many streams and blocks. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -220,8 +220,8 @@ static void who_is_asked_whether_a_capture_runs(void **state) {
   for (may_end = 0; may_end < 2; may_end++) {
     prepare(8);
     if (may_end) desc.flags = GMLAKE_STREAMS_MAY_END;
-    use_faults();
-    faulty.is_capturing = count_questions;
+    use_hooks();
+    hooked.is_capturing = count_questions;
     open_lake();
     A = open_stream();
     begin_capture(A, (pool = open_pool(0)));
@@ -357,7 +357,7 @@ static gmlake_backend shorter; /* the mock's table, less what a backend may lack
 static void open_may_end(size_t chunks) {
   prepare(chunks);
   desc.flags = GMLAKE_STREAMS_MAY_END;
-  use_faults();
+  use_hooks();
   open_lake();
   A = open_stream();
   B = open_stream();
