@@ -3852,17 +3852,23 @@ static gmlk_window *gmlk_va_window(const gmlk_block *va) { return (gmlk_window *
    below it. */
 
 typedef struct gmlk_request gmlk_request;
+typedef struct gmlk_plan gmlk_plan;
 
 /* Where the fast path ends: the slow path; small blocks kept together; policies; a lake that has a
-   logger, an observer or a handler; more addresses for windows. */
+   logger, an observer or a handler; pools that are lent; more addresses for windows. */
 static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream stream,
                                        gmlk_block **out_block);
 static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, void **out_ptr);
+                                        gmlake_stream stream, unsigned reach, void **out_ptr);
+static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream stream,
+                                     unsigned reach, gmlk_block **out_block);
 static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r, int is_watched);
 static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chunk_count);
 static gmlake_result gmlk_space_extend_to(gmlake *l, const gmlk_arena *a, gmlk_space *space,
                                           uint32_t slots);
+
+/* A question's answer. */
+static void gmlk_foretell(const gmlake *l, const gmlk_request *r, const gmlk_plan *plan);
 
 /* Which stream a value means; when events are recorded and asked; waits on the device. A lake of
    one stream waits for nothing. */
@@ -3951,6 +3957,18 @@ typedef struct gmlk_callback { /* a running oom handler or function of a policy 
 #define GMLK_S4 4u /* after growth */
 #define GMLK_S5 5u /* not at all */
 
+typedef struct gmlk_headroom { /* what an arena may grow into */
+  size_t free_bytes;           /* the driver's; SIZE_MAX: it was not asked */
+  size_t returned_bytes;       /* that other arenas return before, */
+  size_t own_bytes;            /* and those of the same pool among them */
+} gmlk_headroom;
+
+typedef struct gmlk_foretold { /* of a request that is only a question */
+  gmlake_query_info answer;
+  size_t free_bytes;      /* the driver's */
+  gmlk_headroom headroom; /* for the growth that is foretold */
+} gmlk_foretold;
+
 struct gmlk_request { /* see >>request */
   gmlk_arena *arena;
   const gmlake_alloc_desc *desc;
@@ -3966,12 +3984,17 @@ struct gmlk_request { /* see >>request */
   int is_split; /* a part of a free range was taken for it */
   /* What one slow step of >>slow leaves to the next: */
   uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
+  uint32_t piece_count;   /* what that window has: so many ranges in arena->pieces */
+  unsigned reach;         /* the slow steps that are tried for it; 0: all */
   size_t limit_bytes;     /* the limit that forbade growth; 0: none did */
   int has_grown;          /* chunks were created for it */
   int lacks_window_space; /* 1: no address space was left for its window; 2: its window needs more
                              than there is */
   int is_exhaustive;   /* a window of any free pieces will do, however long it takes; stays set */
   gmlake_result error; /* of the first slow step that failed, but for want of memory */
+  gmlk_foretold
+      *foretold; /* a question: nothing is taken or created, and the state lock stays held;
+                              NULL: the request is served */
   /* For policy and observer: */
   unsigned state;     /* GMLK_S1 to GMLK_S4, once it is granted */
   uint64_t number;    /* of the request; 0: for a buffer */
@@ -4209,7 +4232,8 @@ static int gmlk_is_of_former(const gmlake *l, const gmlk_block *b, unsigned stre
 /* Whether it gets whole chunks. */
 static int gmlk_is_whole(const gmlk_request *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
 
-/* Checks alignment and flags; sets size and alignment in grains, with EXCLUSIVE in chunks. */
+/* Checks alignment and flags; sets size and alignment in grains, with EXCLUSIVE in chunks. With
+   TRANSIENT the request asks with the number of its pool's loan. */
 static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r, const gmlake_alloc_desc *desc) {
   size_t alignment = desc->alignment ? desc->alignment : GMLK_GRAIN;
   size_t unit = gmlk_is_whole(r) ? r->arena->chunk_bytes : GMLK_GRAIN;
@@ -4224,6 +4248,7 @@ static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r, const gmlake_
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
                      "flags has GMLAKE_TELL_RESIDENCY: set desc.residency of the lake, or leave it "
                      "out");
+  if (desc->flags & GMLAKE_TRANSIENT) r->requester.stream = desc->pool->loan.number;
   r->align = (uint32_t)(gmlk_max(alignment, unit) / GMLK_GRAIN);
   if (!gmlk_size_round_up(desc->bytes, unit, &unit)) unit = SIZE_MAX;
   r->grains = gmlk_to_grains(unit);
@@ -4294,9 +4319,11 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
    forget it needs `driver_lock`, and a capture of it that has begun does not end. One may still
    begin while state_lock is released; then the request counts as made before it. */
 static gmlake_result gmlk_request_renew(gmlake *l, gmlk_request *r, gmlake_stream stream) {
-  uint64_t number = r->number;
-  gmlake_result result = gmlk_request_open(l, r, r->desc, stream);
+  const uint64_t number = r->number;
+  const unsigned reach = r->reach;
+  const gmlake_result result = gmlk_request_open(l, r, r->desc, stream);
   r->number = number;
+  r->reach = reach;
   return result;
 }
 
@@ -4345,11 +4372,20 @@ static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, 
 #define GMLK_RUN_TRIES 64u       /* runs of one bin that are looked at for whole chunks; */
 #define GMLK_RUN_TRIES_PER_CHUNK 4u /* and so many more for each chunk that is missing */
 
-typedef struct gmlk_window_plan {
-  uint32_t piece_count; /* ranges in arena->pieces, in the window's order */
-  uint32_t chunk_count; /* mappings that the window needs, new chunks' too */
-  uint32_t shortfall;   /* grains that are missing; 0 if there is a plan */
-} gmlk_window_plan;
+typedef enum gmlk_how { GMLK_NOTHING, GMLK_RANGE, GMLK_REUSE, GMLK_STITCH } gmlk_how;
+
+struct gmlk_plan { /* what serves a request */
+  gmlk_how how;
+  unsigned state;           /* GMLK_S1 to GMLK_S3; 0: what the range says */
+  gmlk_requester requester; /* who gets it: the stream may have to wait */
+  gmlk_piece range;         /* [RANGE] */
+  uint32_t hole;            /* [RANGE] the grains of the free range that it is a part of */
+  gmlk_window *window;      /* [REUSE] */
+  uint32_t piece_count;     /* [STITCH] ranges in arena->pieces, in the window's order */
+  uint32_t chunk_count;     /* [STITCH] mappings that the window needs, new chunks' too */
+  uint32_t shortfall;       /* [NOTHING] grains that are missing for a window */
+  gmlk_slots slots;         /* the chunks that growth creates for it */
+};
 
 typedef struct gmlk_supply {     /* what free runs offer to a window */
   uint32_t run_count;            /* entries in arena->runs: whole free chunks */
@@ -4518,13 +4554,13 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_re
 }
 
 /* Adds a piece to the plan, behind the others. */
-static void gmlk_plan_append(gmlk_arena *a, gmlk_window_plan *plan, gmlk_piece piece) {
+static void gmlk_plan_append(gmlk_arena *a, gmlk_plan *plan, gmlk_piece piece) {
   plan->chunk_count += gmlk_piece_chunks(a, &piece);
   a->pieces[plan->piece_count++] = piece;
 }
 
 /* Adds a range to the plan; one that continues the last piece makes that longer. */
-static void gmlk_plan_add(gmlk_arena *a, gmlk_window_plan *plan, uint32_t at, uint32_t grains) {
+static void gmlk_plan_add(gmlk_arena *a, gmlk_plan *plan, uint32_t at, uint32_t grains) {
   gmlk_piece *last = plan->piece_count ? &a->pieces[plan->piece_count - 1] : NULL;
   const gmlk_piece added = gmlk_piece_with(at, grains);
   GMLAKE_ASSERT(a->pieces);
@@ -4538,7 +4574,7 @@ static void gmlk_plan_add(gmlk_arena *a, gmlk_window_plan *plan, uint32_t at, ui
 
 /* Adds whole chunks that are no larger than what is left, in order. Returns where the next of them
    begins, for what is left then, or GMLK_NOWHERE. */
-static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_window_plan *plan, const gmlk_supply *supply,
+static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_plan *plan, const gmlk_supply *supply,
                                 uint32_t *left) {
   const uint32_t chunk = gmlk_chunk_grains(a);
   uint32_t run;
@@ -4572,7 +4608,7 @@ static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, ui
    those that a window has beside so many new chunks as plan->shortfall needs. */
 static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_requester requester,
                             int is_exhaustive, uint32_t grains, uint32_t align, int whole_only,
-                            gmlk_window_plan *plan) {
+                            gmlk_plan *plan) {
   uint32_t left = grains, not_slot = GMLK_NOWHERE, missing, end;
   gmlk_supply supply;
   uint64_t offer;
@@ -4981,7 +5017,7 @@ static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
 
 /* Makes the record of a planned window and takes address space for it. NULL: *out_result is the
    error, or OK where no address space is left. */
-static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_plan *plan,
+static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *plan,
                                     gmlake_result *out_result) {
   size_t bytes = gmlk_window_record_bytes(plan->piece_count);
   uint32_t grains = 0, i;
@@ -5033,8 +5069,8 @@ static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, 
 
 /* Stitch: makes the window that arena->pieces plans and grants it. *out_block stays NULL on an
    error, and where no address space is left: then the result is OK. */
-static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_requester requester,
-                                 const gmlk_window_plan *plan, gmlk_block **out_block) {
+static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, const gmlk_plan *plan,
+                                 gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   gmlake_result result;
   gmlk_window *w = gmlk_window_new(l, a, plan, &result);
@@ -5042,7 +5078,7 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_requester requ
     r->lacks_window_space = !result;
     return result;
   }
-  result = gmlk_pieces_borrow(l, a, requester, w->pieces, w->piece_count);
+  result = gmlk_pieces_borrow(l, a, plan->requester, w->pieces, w->piece_count);
   if (result) {
     gmlk_window_discard(l, a, w);
     return result;
@@ -5064,15 +5100,24 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_requester requ
    Costs: O(1) expected for S1 and S2, plus the pieces of a window; to stitch, see >>stitch. Can
    fail: host memory, the driver, limits. */
 
-/* Grants a block that was taken from a range of `hole` grains, which begins at `at`. */
+/* Whether the small-block reserve holds a small block of the stream. */
+static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_t grains) {
+  const gmlk_block *small_reserve = a->small_reserve;
+  return small_reserve && grains <= a->small_most && grains <= small_reserve->grains &&
+         (small_reserve->stream == GMLK_CLEAN || small_reserve->stream == stream);
+}
+
+/* Grants a block that was taken from a range of `hole` grains, which begins at `at`. state 0: S1 if
+   that is all of it, else S2. */
 static inline gmlk_block *gmlk_grant_part(gmlake *l, gmlk_request *r, gmlk_block *b, uint32_t at,
-                                          uint32_t hole, int is_watched) {
+                                          uint32_t hole, unsigned state, int is_watched) {
   if (hole != r->grains) {
     r->is_split = 1;
     l->stats.split_count++;
     if (is_watched) gmlk_tell_split(l, r, at, hole);
   }
-  return gmlk_grant(l, r, b, hole == r->grains ? GMLK_S1 : GMLK_S2);
+  if (!state) state = hole == r->grains ? GMLK_S1 : GMLK_S2;
+  return gmlk_grant(l, r, b, state);
 }
 
 /* S1 and S2, without the driver: the best free range, if less than a chunk of it would be left; a
@@ -5091,19 +5136,54 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched)
       a->slot_count >= GMLK_SMALL_RESERVE_FROM)
     return gmlk_fast_small(l, r, is_watched);
   if (!b) return NULL;
-  return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, is_watched);
+  return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, 0, is_watched);
+}
+
+/* Whether gmlk_fast_as would find a block. */
+static int gmlk_is_fast(const gmlake *l, const gmlk_request *r) {
+  gmlk_arena *a = r->arena;
+  uint32_t at, hole;
+  return gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole) ||
+         (r->align == 1 && gmlk_small_reserve_hold(a, r->requester.stream, r->grains)) ||
+         (r->may_stitch && gmlk_window_for(l, r, r->requester));
+}
+
+/* Carries out a plan. Of a question it only says what the stream has to wait for; then *out_block
+   stands for a block. OK with *out_block NULL: no address space is left for the window. */
+static gmlake_result gmlk_plan_commit(gmlake *l, gmlk_request *r, gmlk_plan *plan,
+                                      gmlk_block **out_block) {
+  gmlk_arena *a = r->arena;
+  gmlake_result result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (r->foretold) {
+    gmlk_foretell(l, r, plan);
+    *out_block = &a->tail;
+    return GMLAKE_OK;
+  }
+  if (plan->how == GMLK_STITCH) return gmlk_stitch(l, r, plan, out_block);
+  if (plan->how == GMLK_REUSE) {
+    *out_block = gmlk_window_take(l, r, plan->requester, plan->window, plan->state);
+    return *out_block ? GMLAKE_OK : result;
+  }
+  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return result;
+  result = gmlk_pieces_borrow(l, a, plan->requester, &plan->range, 1);
+  if (result) return result;
+  *out_block = gmlk_grant_part(l, r, gmlk_piece_own(a, &plan->range, GMLK_LIVE), plan->range.at,
+                               plan->hole, plan->state, 1);
+  return GMLAKE_OK;
 }
 
 /* Plans a window for a request. 0: there are too few pieces, then r->shortfall is set; or no window
    can be made, for want of addresses too. pre: scratch is reserved. */
 static int gmlk_plan_stitch(const gmlake *l, gmlk_request *r, gmlk_requester requester,
-                            gmlk_window_plan *plan) {
+                            gmlk_plan *plan) {
   gmlk_arena *a = r->arena;
   uint32_t slots;
   r->shortfall = 0;
   if (!r->may_stitch || r->lacks_window_space == 1) return 0;
   (void)gmlk_plan_window(a, &l->streams, requester, r->is_exhaustive, r->grains, r->align,
                          gmlk_is_whole(r), plan);
+  plan->requester = requester;
+  plan->how = plan->shortfall ? GMLK_NOTHING : GMLK_STITCH;
   slots = plan->chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0);
   if (!gmlk_bins_best(a->window_space.holes, slots) &&
       gmlk_area_next(&a->window_space.area, slots) == GMLK_NOWHERE) {
@@ -5111,6 +5191,7 @@ static int gmlk_plan_stitch(const gmlake *l, gmlk_request *r, gmlk_requester req
     return 0;
   }
   r->shortfall = plan->shortfall;
+  r->piece_count = plan->piece_count;
   return !plan->shortfall;
 }
 
@@ -5118,11 +5199,12 @@ static int gmlk_plan_stitch(const gmlake *l, gmlk_request *r, gmlk_requester req
 static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                      gmlk_block **out_block) {
   gmlk_space *space = &r->arena->window_space;
-  gmlk_window_plan plan;
+  gmlk_plan plan;
   gmlake_result result;
   size_t extents;
   if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
+  if (r->foretold) return gmlk_plan_commit(l, r, &plan, out_block);
   extents = space->area.count;
   result = gmlk_space_extend_to(l, r->arena, space,
                                 plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
@@ -5130,19 +5212,22 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester 
   if ((result || extents != space->area.count) && !gmlk_plan_stitch(l, r, requester, &plan))
     return GMLAKE_OK; /* state_lock was released */
   result = gmlk_ask_evict(l, r, plan.chunk_count);
-  return result ? result : gmlk_stitch(l, r, requester, &plan, out_block);
+  return result ? result : gmlk_plan_commit(l, r, &plan, out_block);
 }
 
 /* S1 and S2 again. */
 static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  *out_block = gmlk_fast_as(l, r, 1);
+  if (r->foretold)
+    *out_block = gmlk_is_fast(l, r) ? &r->arena->tail : NULL;
+  else
+    *out_block = gmlk_fast_as(l, r, 1);
   return GMLAKE_OK;
 }
 
 /* Memory whose work has completed meanwhile, that of other streams too. */
 static gmlake_result gmlk_slow_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  gmlake_result result = gmlk_look(l);
+  gmlake_result result = r->foretold || r->reach ? GMLAKE_OK : gmlk_look(l);
   r->reason = l->asks_first ? NULL : "work that used the memory has completed";
   return result ? result : gmlk_try_fast(l, r, out_block);
 }
@@ -5181,9 +5266,11 @@ static inline int gmlk_asks_early(const gmlake *l, const gmlk_request *r) {
          l->streams.used_count >= 2;
 }
 
-/* Serves a request. pre: state_lock is held; they are so again at the end. */
+/* Serves a request. reach: 0, or so many slow steps are tried at most; then OK with *out_ptr NULL
+   may be the answer. pre: state_lock is held; they are so again at the end. */
 GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, void **out_ptr, int is_watched) {
+                                        gmlake_stream stream, unsigned reach, void **out_ptr,
+                                        int is_watched) {
   gmlk_request r;
   gmlk_block *b = NULL;
   gmlk_extra *extra = NULL;
@@ -5194,8 +5281,16 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
     if (!extra) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   if (is_watched) r.number = ++l->request_count;
-  if (gmlk_asks_early(l, &r)) result = gmlk_refresh(l, 0);
-  if (r.grains && !result && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
+  if (reach) {
+    result = gmlk_serve_pool(l, &r, stream, reach, &b);
+    if (!b) {
+      gmlk_extra_free(l, extra);
+      return result;
+    }
+  }
+  if (!b && gmlk_asks_early(l, &r)) result = gmlk_refresh(l, 0);
+  if (!b && r.grains && !result && !(is_watched && l->asks_first))
+    b = gmlk_fast_as(l, &r, is_watched);
   if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
   if (result)
     gmlk_extra_free(l, extra);
@@ -5207,8 +5302,8 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
 
 GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
                                      void **out_ptr) {
-  return l->is_watched ? gmlk_serve_watched(l, desc, stream, out_ptr)
-                       : gmlk_serve_as(l, desc, stream, out_ptr, 0);
+  return l->is_watched ? gmlk_serve_watched(l, desc, stream, 0, out_ptr)
+                       : gmlk_serve_as(l, desc, stream, 0, out_ptr, 0);
 }
 
 /* ---- >>free ------------------------------------------------------------------------------------
@@ -7540,12 +7635,6 @@ static size_t gmlk_pool_bytes(const gmlake *l, const gmlake_pool *pool) {
   return bytes;
 }
 
-typedef struct gmlk_headroom { /* what an arena may grow into */
-  size_t free_bytes;           /* the driver's; SIZE_MAX: it was not asked */
-  size_t returned_bytes;       /* that other arenas return before, */
-  size_t own_bytes;            /* and those of the same pool among them */
-} gmlk_headroom;
-
 /* Whether limits and the room allow new chunks of so many bytes. */
 static gmlake_result gmlk_growth_fits(const gmlake *l, gmlk_request *r, size_t bytes,
                                       const gmlk_headroom *headroom) {
@@ -7570,13 +7659,15 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, size_t byte
   const size_t asked_bytes = GMLK_GROWTH_ASKED * r->arena->chunk_bytes;
   gmlk_headroom headroom = {SIZE_MAX, 0, 0};
   size_t total_bytes = 0;
-  gmlake_result result = gmlk_growth_fits(l, r, bytes, &headroom);
+  gmlake_result result;
+  if (r->foretold) return gmlk_growth_fits(l, r, bytes, &r->foretold->headroom);
+  result = gmlk_growth_fits(l, r, bytes, &headroom);
   if (result || (!l->desc.driver_free_bytes_min && bytes < asked_bytes)) return result;
   result = gmlk_ask_memory(l, &headroom.free_bytes, &total_bytes);
   return result ? result : gmlk_growth_fits(l, r, bytes, &headroom);
 }
 
-/* Creates chunks in the slots, if limits and the device allow it. */
+/* Creates chunks in the slots, if limits and the device allow it. Of a question it says whether. */
 static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slots *slots) {
   gmlk_arena *a = r->arena;
   size_t records = gmlk_growth_records(slots);
@@ -7584,6 +7675,10 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slot
   gmlk_records reserved;
   gmlk_batch batch;
   gmlake_result result = gmlk_growth_allowed(l, r, slots->count * a->chunk_bytes);
+  if (r->foretold) {
+    r->foretold->answer.new_bytes = slots->count * a->chunk_bytes;
+    return result;
+  }
   if (!result) result = gmlk_arena_extend_to(l, a, slots->items[slots->count - 1]);
   if (result) return result;
   if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -7614,30 +7709,34 @@ static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
 
 /* S4's Alloc, once: creates one contiguous range, if it needs at most `spare` chunks more than the
    shortfall of a window does; else the shortfall, wherever there are slots. shortfall 0: no window
-   can be made. *out_count: the chunks that it tried to create. */
-static gmlake_result gmlk_grow_once(gmlake *l, gmlk_request *r, uint32_t shortfall, uint32_t spare,
-                                    uint32_t *out_count) {
+   can be made. */
+static gmlake_result gmlk_grow_once(gmlake *l, gmlk_request *r, gmlk_requester requester,
+                                    uint32_t spare, gmlk_plan *plan) {
   gmlk_arena *a = r->arena;
-  uint32_t missing = gmlk_chunks_for(a, shortfall);
-  gmlk_slots slots;
+  const uint32_t missing = gmlk_chunks_for(a, r->shortfall);
   if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, r->grains))) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  slots = gmlk_growth_contiguous(a, gmlk_growth_by(l, r->requester), r->grains, r->align);
-  if (missing && (!slots.count || slots.count > missing + spare))
-    slots = gmlk_growth_anywhere(a, missing);
-  *out_count = slots.count;
-  if (!slots.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
-  return gmlk_grow_slots(l, r, &slots);
+  plan->how = GMLK_RANGE;
+  plan->slots = gmlk_growth_contiguous(a, gmlk_growth_by(l, requester), r->grains, r->align);
+  if (missing && (!plan->slots.count || plan->slots.count > missing + spare)) {
+    plan->how = GMLK_STITCH;
+    plan->slots = gmlk_growth_anywhere(a, missing);
+  }
+  if (!plan->slots.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
+  return gmlk_grow_slots(l, r, &plan->slots);
 }
 
 /* Creates what a request lacks. One chunk more than a window needs is created if that gives a range
    that needs no window: what is left of it serves later requests. If memory is too short for that,
    the shortfall alone is created. */
-static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, uint32_t shortfall) {
-  uint32_t count = 0;
-  gmlake_result result = gmlk_grow_once(l, r, shortfall, 1, &count);
-  if (!gmlk_is_shortage(result) || !shortfall || count <= gmlk_chunks_for(r->arena, shortfall))
+static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, gmlk_requester requester,
+                               gmlk_plan *plan) {
+  gmlake_result result;
+  memset(plan, 0, sizeof(*plan));
+  result = gmlk_grow_once(l, r, requester, 1, plan);
+  if (!gmlk_is_shortage(result) || !r->shortfall ||
+      plan->slots.count <= gmlk_chunks_for(r->arena, r->shortfall))
     return result;
-  return gmlk_grow_once(l, r, shortfall, 0, &count);
+  return gmlk_grow_once(l, r, requester, 0, plan);
 }
 
 /* ---- trim ---- */
@@ -7996,13 +8095,6 @@ static void gmlk_tidy(gmlake *l) {
 /* ---- >>small -----------------------------------------------------------------------------------
    The small-block reserve, see >>arena. Owns nothing of its own. O(1). Cannot fail. */
 
-/* Whether the small-block reserve holds a small block of the stream. */
-static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_t grains) {
-  const gmlk_block *small_reserve = a->small_reserve;
-  return small_reserve && grains <= a->small_most && grains <= small_reserve->grains &&
-         (small_reserve->stream == GMLK_CLEAN || small_reserve->stream == stream);
-}
-
 /* Sets so many grains of a hole aside, from `at` on, which b holds. pre: two records reserved. */
 static void gmlk_small_reserve_begin(gmlk_arena *a, unsigned stream, gmlk_block *b, uint32_t at,
                                      uint32_t grains) {
@@ -8075,7 +8167,7 @@ static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r, int is_watched) {
     if (!b) return NULL;
     b = gmlk_take(a, b, at, r->grains);
   }
-  return gmlk_grant_part(l, r, b, at, hole, is_watched);
+  return gmlk_grant_part(l, r, b, at, hole, 0, is_watched);
 }
 
 /* ---- >>research --------------------------------------------------------------------------------
@@ -8393,7 +8485,7 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *
 
 /* Writes pieces to arena->pieces, one each. */
 static gmlake_result gmlk_pieces_list(gmlk_arena *a, const gmlake_piece *pieces, size_t count,
-                                      gmlk_window_plan *plan) {
+                                      gmlk_plan *plan) {
   memset(plan, 0, sizeof(*plan));
   if (!gmlk_scratch_reserve(a, 2 * count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   while (count--) gmlk_plan_append(a, plan, gmlk_piece_of(a, pieces++));
@@ -8404,7 +8496,7 @@ static gmlake_result gmlk_pieces_list(gmlk_arena *a, const gmlake_piece *pieces,
 static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair) {
   gmlk_window *w = NULL;
   gmlake_result result;
-  gmlk_window_plan plan;
+  gmlk_plan plan;
   if (a->window_space.holes && !gmlk_pieces_list(a, pair, 2, &plan))
     w = gmlk_window_new(l, a, &plan, &result);
   if (!w || gmlk_window_make(l, a, w, 0)) return;
@@ -8458,7 +8550,7 @@ static gmlake_result gmlk_carry_out(gmlake *l, gmlk_request *r, gmlk_question *q
   size_t mappings = gmlk_plan_mappings(r->arena, q), i;
   uint32_t grains = 0;
   gmlake_result result = GMLAKE_OK;
-  gmlk_window_plan plan;
+  gmlk_plan plan;
   if (w) {
     r->grains = w->self.grains;
     *out_block = gmlk_window_take(l, r, r->requester, w, q->plan.state);
@@ -8471,7 +8563,8 @@ static gmlake_result gmlk_carry_out(gmlake *l, gmlk_request *r, gmlk_question *q
   r->grains = grains;
   if (parts == 1) return gmlk_take_piece(l, r, q, out_block);
   result = gmlk_pieces_list(r->arena, q->pieces, parts, &plan);
-  if (!result) result = gmlk_stitch(l, r, r->requester, &plan, out_block);
+  plan.requester = r->requester;
+  if (!result) result = gmlk_stitch(l, r, &plan, out_block);
   return result || *out_block ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no addresses */
 }
 
@@ -8510,6 +8603,191 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
   return result;
 }
 
+/* ---- >>foretell --------------------------------------------------------------------------------
+   What a question asks where an allocation would wait, drop windows or return chunks: how much there
+   would be then. Owns nothing; marks of chunks are gone at the end. pre: state_lock is held.
+   Costs: O(blocks + windows). Can fail: host memory. */
+
+/* Whether there is something that the host can wait for. */
+static int gmlk_may_wait(const gmlake *l, const gmlk_request *r) {
+  return l->streams.used_count > 1 || !r->stream || r->is_capture || l->stats.pending_bytes;
+}
+
+/* What the stream of a requester that may wait has to do before it uses these ranges. */
+static gmlake_wait gmlk_pieces_wait(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
+                                    const gmlk_piece *pieces, uint32_t count) {
+  uint32_t i;
+  for (i = 0; i < count; i++) {
+    gmlk_block *b = gmlk_locate(a, pieces[i].at);
+    for (; b->at < pieces[i].at + pieces[i].grains; b = b->next)
+      if (gmlk_may_take(&l->streams, requester, b) && gmlk_has_to_wait(l, requester, b))
+        return GMLAKE_DEVICE_WAIT;
+  }
+  return GMLAKE_NO_WAIT;
+}
+
+/* Says how a plan for a question would be carried out. What the host waits for is said before. */
+static void gmlk_foretell(const gmlake *l, const gmlk_request *r, const gmlk_plan *plan) {
+  const gmlk_arena *a = r->arena;
+  const gmlk_piece *pieces = a->pieces;
+  uint32_t count = plan->piece_count;
+  if (plan->requester.may_wait != GMLAKE_DEVICE_WAIT) return;
+  if (plan->how == GMLK_RANGE) pieces = &plan->range;
+  if (plan->how == GMLK_RANGE) count = 1;
+  if (plan->how == GMLK_REUSE) pieces = plan->window->pieces;
+  if (plan->how == GMLK_REUSE) count = plan->window->piece_count;
+  r->foretold->answer.wait = gmlk_pieces_wait(l, a, plan->requester, pieces, count);
+}
+
+/* The first aligned range of at least so many grains that the requester may have; if there is none,
+   the longest. O(blocks). */
+static gmlk_piece gmlk_range_first(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
+                                   uint32_t grains, uint32_t align) {
+  const gmlk_block *b = a->head.next;
+  gmlk_piece best = gmlk_piece_with(0, 0);
+  for (;; b = b->next) {
+    const uint32_t at = b->at + ((0 - b->at) & (align - 1));
+    while (gmlk_may_take(&l->streams, requester, b)) b = b->next;
+    if (at < b->at && b->at - at > best.grains) best = gmlk_piece_with(at, b->at - at);
+    if (b == &a->tail || best.grains >= grains) return best;
+  }
+}
+
+/* An idle window that serves the request once the host has waited: also one that a pending block is
+   in the way of. O(windows). */
+static gmlk_window *gmlk_window_awaited(const gmlake *l, const gmlk_request *r,
+                                        gmlk_requester requester) {
+  const gmlk_arena *a = r->arena;
+  gmlk_window *w = a->windows.idle_first;
+  while (w &&
+         (w->self.grains != r->grains || !gmlk_window_suits(a, w, r->align, gmlk_is_whole(r)) ||
+          gmlk_window_blocker(a, &l->streams, requester, w)))
+    w = w->idle_next;
+  return w;
+}
+
+/* Whether the host can wait for a stream, and has to. A capture may forbid the event. */
+static int gmlk_foretell_waits(const gmlk_streams *streams, const gmlk_stream *s) {
+  if (!gmlk_stream_has_work(s) || s->fence_count || !streams->capture_count)
+    return gmlk_stream_has_work(s);
+  return !s->capture && s->value && !gmlk_stream_is_out(streams, s);
+}
+
+/* Whether the host has to wait where it waits for all streams. */
+static gmlake_wait gmlk_foretell_host(const gmlake *l) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
+    if (gmlk_foretell_waits(&l->streams, l->streams.items[i])) return GMLAKE_HOST_WAIT;
+  return GMLAKE_NO_WAIT;
+}
+
+/* Counts what all other arenas would return once the host has waited. 0: no host memory. */
+static int gmlk_headroom_reclaim(const gmlake *l, const gmlk_arena *a, size_t free_bytes,
+                                 gmlk_headroom *headroom) {
+  size_t i;
+  memset(headroom, 0, sizeof(*headroom));
+  headroom->free_bytes = free_bytes;
+  for (i = 0; i < l->arena_count; i++) {
+    gmlk_arena *other = l->arenas[i];
+    if (!other || other == a) continue;
+    if (!gmlk_scratch_reserve(other, other->slot_count)) return 0;
+    gmlk_headroom_return(
+        headroom, other, a,
+        gmlk_trim_dry_run(l, other, gmlk_trimmer(GMLAKE_HOST_WAIT), other->slot_count));
+    gmlk_trim_forget(other);
+  }
+  return 1;
+}
+
+/* A gap is a row of slots that have no chunk once the marked chunks are returned. Returns the first
+   slot of the next gap, from `slot` on; with is_gap, the slot behind the gap that begins there. */
+static uint32_t gmlk_gap_edge(const gmlk_arena *a, uint32_t slot, uint32_t last, int is_gap) {
+  const uint32_t end = last < a->slot_count ? last : a->slot_count;
+  while (slot < end && (gmlk_chunk_at(&a->chunks, slot)->is_marked ||
+                        !gmlk_chunk_is_backed(&a->chunks, slot)) == is_gap)
+    slot++;
+  return slot == end && is_gap ? last : slot;
+}
+
+/* The same after the arena's free chunks are returned and so many more than these are created, all
+   in one gap, from its front on. pre: scratch is reserved for all slots. */
+static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester requester,
+                                 uint32_t align, uint64_t chunks) {
+  const uint32_t fresh = gmlk_area_next(&a->area, 1);
+  const gmlk_block *b = a->head.next;
+  uint64_t most = 0;
+  chunks += gmlk_trim_dry_run(l, a, gmlk_trimmer(GMLAKE_HOST_WAIT), a->slot_count);
+  for (;; b = b->next) {
+    uint32_t at = b->at + ((0 - b->at) & (align - 1)), end, last, gap, behind, next, reach;
+    while (b->state == GMLK_UNBACKED || gmlk_may_take(&l->streams, requester, b)) b = b->next;
+    end = b == &a->tail ? gmlk_slot_at(a, (uint32_t)gmlk_max(a->area.limit, a->slot_count)) : b->at;
+    last = gmlk_slot_of(a, end);
+    gap = gmlk_gap_edge(a, gmlk_slot_from(a, at), last, 0);
+    do {
+      behind = gmlk_gap_edge(a, gap, last, 1);
+      next = gmlk_gap_edge(a, behind, last, 0);
+      reach = next < last ? gmlk_slot_at(a, next) : end;
+      if (behind - gap > chunks) reach = gmlk_slot_at(a, gap + (uint32_t)chunks);
+      if (at < reach) most = gmlk_later(most, reach - at);
+      at = gmlk_slot_at(a, behind);
+      gap = next;
+    } while (gap < last);
+    if (b == &a->tail) break;
+  }
+  gmlk_trim_forget(a);
+  if (fresh > a->area.most) return most;
+  return gmlk_later(most, gmlk_min(chunks, a->area.most - fresh) << a->chunk_log);
+}
+
+/* The number of new chunks that the room, limits and address space allow an arena. */
+static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a,
+                               const gmlk_headroom *headroom) {
+  size_t slots = a->area.is_full ? a->area.limit : a->area.most;
+  size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes - headroom->returned_bytes;
+  size_t bytes = headroom->free_bytes + headroom->returned_bytes,
+         min = l->desc.driver_free_bytes_min;
+  bytes = bytes > min ? bytes - min : 0;
+  slots -= gmlk_min(slots, gmlk_chunks_held(&a->chunks));
+  if (limit) bytes = gmlk_min(bytes, limit > held ? limit - held : 0);
+  held = a->limit_bytes ? gmlk_pool_bytes(l, a->owner) - headroom->own_bytes : 0;
+  if (a->limit_bytes) bytes = gmlk_min(bytes, a->limit_bytes - gmlk_min(a->limit_bytes, held));
+  return gmlk_min(slots, bytes / a->chunk_bytes);
+}
+
+/* The longest row of slots that windows get once the host has waited and idle ones are dropped. */
+static uint64_t gmlk_addresses_most(const gmlake *l, const gmlk_space *space) {
+  const gmlk_requester trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
+  const uint32_t next = gmlk_area_next(&space->area, 1);
+  const gmlk_block *va = space->head.next;
+  uint64_t run = 0, most = 0;
+  for (; va != &space->tail; va = va->next) {
+    const gmlk_window *w = (const gmlk_window *)va->u.owner;
+    int is_free = !w && va->state != GMLK_EDGE;
+    if (w && w->self.state == GMLK_IDLE)
+      is_free = gmlk_may_await(&l->streams, trimmer, w->alias.stream, w->alias.epoch);
+    else if (w) /* is it pending? */
+      is_free = gmlk_may_take(&l->streams, trimmer, &w->self);
+    run = is_free ? run + va->grains : 0;
+    most = gmlk_later(most, run);
+  }
+  return next <= space->area.most ? gmlk_later(most, space->area.most - next) : most;
+}
+
+/* Whether another arena has free memory once the host has waited, beside what it would have returned
+   to the request's before. pre: scratch is reserved for all slots. */
+static int gmlk_foretell_idle(const gmlake *l, const gmlk_request *r, gmlk_arena *a) {
+  const gmlk_requester trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
+  uint64_t left = a->free_grains + (a->small_reserve ? a->small_reserve->grains : 0);
+  const gmlk_block *b;
+  if (a->sleep) return 0;
+  for (b = a->head.next; !left && b != &a->tail; b = b->next)
+    if (gmlk_may_take(&l->streams, trimmer, b)) left = b->grains;
+  if (!left || !gmlk_gives(a, r->arena, 0) || !gmlk_may_wait(l, r)) return left != 0;
+  left -= gmlk_min(left, gmlk_trim_dry_run(l, a, trimmer, a->slot_count) << a->chunk_log);
+  gmlk_trim_forget(a);
+  return left != 0;
+}
+
 /* ---- >>slow ------------------------------------------------------------------------------------
    The slow path: steps 4 to 12 of the manual's "how an allocation is served", until one of them
    finds a block. gmlk_query_slow_path in >>figures says beforehand what they do, so it changes with
@@ -8533,7 +8811,7 @@ static gmlk_request gmlk_request_of(gmlk_arena *a, unsigned stream, size_t bytes
 /* The request's requester, which may wait on the device for other streams if the stream can. */
 static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request *r) {
   gmlk_requester requester = r->requester;
-  if (!r->stream || r->is_capture || l->streams.used_count < 2) return requester;
+  if (!r->stream || r->is_capture || r->reach || l->streams.used_count < 2) return requester;
   if (l->streams.items[r->stream]->kind == GMLAKE_STREAM_COMMUNICATION) return requester;
   if (l->streams.items[r->stream]->value || !l->streams.capture_count)
     return gmlk_requester_of(requester.stream, GMLAKE_DEVICE_WAIT);
@@ -8557,11 +8835,10 @@ static gmlk_requester gmlk_early_requester(const gmlake *l, const gmlk_request *
 #define GMLK_GROW_TRIES 8u /* growths for one request; a second one is rare */
 
 /* Finds the best range in another stream's free memory, or in a block that is pending: of those of
-   one size the oldest. Returns the size of its hole; 0: none. */
-static uint32_t gmlk_foreign_hole(const gmlake *l, const gmlk_request *r, gmlk_requester requester,
-                                  gmlk_piece *out) {
+   one size the oldest. plan->hole stays 0 if there is none. */
+static void gmlk_plan_foreign(const gmlake *l, const gmlk_request *r, gmlk_plan *plan) {
   const gmlk_arena *a = r->arena;
-  uint32_t best_hole = 0, hole, at;
+  uint32_t hole, at;
   int is_pending = 0;
   const gmlk_extra *extra;
   size_t i;
@@ -8569,75 +8846,106 @@ static uint32_t gmlk_foreign_hole(const gmlake *l, const gmlk_request *r, gmlk_r
     gmlk_block *b = a->bins[i] && !l->streams.items[i]->is_capture
                         ? gmlk_best_fit(a, (unsigned)i, r->grains, r->align, &at, &hole)
                         : NULL;
-    if (!b || (best_hole && hole >= best_hole) ||
-        !gmlk_may_take_range(&l->streams, requester, b, at + r->grains))
+    if (!b || (plan->hole && hole >= plan->hole) ||
+        !gmlk_may_take_range(&l->streams, plan->requester, b, at + r->grains))
       continue;
-    best_hole = hole;
-    *out = gmlk_piece_with(at, r->grains);
+    plan->hole = hole;
+    plan->range = gmlk_piece_with(at, r->grains);
   }
   for (extra = a->pending; extra; extra = extra->next) {
     const gmlk_block *b = extra->block;
     at = b->at + ((0 - b->at) & (r->align - 1));
     hole = b->grains;
     if (b->as.live.window || at - b->at > hole || hole - (at - b->at) < r->grains ||
-        (best_hole && (is_pending ? hole > best_hole : hole >= best_hole)) ||
-        !gmlk_may_take(&l->streams, requester, b))
+        (plan->hole && (is_pending ? hole > plan->hole : hole >= plan->hole)) ||
+        !gmlk_may_take(&l->streams, plan->requester, b))
       continue;
     is_pending = 1;
-    best_hole = hole;
-    *out = gmlk_piece_with(at, r->grains);
+    plan->hole = hole;
+    plan->range = gmlk_piece_with(at, r->grains);
   }
-  return best_hole;
 }
 
-/* Takes that range, and makes the requester's stream wait for the other stream on the device. NULL:
-   there is none, or the wait failed. */
-static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_requester requester) {
-  gmlk_arena *a = r->arena;
-  gmlk_piece piece;
-  uint32_t best_hole = gmlk_foreign_hole(l, r, requester, &piece);
-  if (!best_hole || gmlk_pieces_borrow(l, a, requester, &piece, 1)) return NULL;
-  return gmlk_grant_part(l, r, gmlk_piece_own(a, &piece, GMLK_LIVE), piece.at, best_hole, 1);
-}
-
-/* Takes the first aligned range that is free for the stream: best fit looks at few holes that are
-   too short for any alignment. NULL: there is none. O(blocks). pre: two records reserved. */
-static gmlk_block *gmlk_search_aligned(gmlake *l, gmlk_request *r) {
-  gmlk_arena *a = r->arena;
-  const gmlk_block *b = a->head.next;
-  while (b != &a->tail) {
-    const uint32_t at = b->at + ((0 - b->at) & (r->align - 1));
-    while (gmlk_is_open(b, r->requester.stream)) b = b->next;
-    if (b->at >= at && b->at - at >= r->grains) {
-      const uint32_t hole = b->at - at;
-      return gmlk_grant_part(l, r, gmlk_take(a, gmlk_locate(a, at), at, r->grains), at, hole, 1);
-    }
-    if (b != &a->tail) b = b->next;
+/* Plans what is there already: for a requester that may wait a window or a range; for another the
+   first aligned range, since best fit looks at few holes that are too short for any alignment. */
+static int gmlk_plan_there(const gmlake *l, const gmlk_request *r, gmlk_requester requester,
+                           gmlk_plan *plan) {
+  memset(plan, 0, sizeof(*plan));
+  plan->requester = requester;
+  if (requester.may_wait && r->may_stitch)
+    plan->window = requester.may_wait == GMLAKE_HOST_WAIT ? gmlk_window_awaited(l, r, requester)
+                                                          : gmlk_window_for(l, r, requester);
+  if (plan->window) {
+    plan->how = GMLK_REUSE;
+    plan->state = GMLK_S1;
+    return 1;
   }
-  return NULL;
+  if (requester.may_wait == GMLAKE_DEVICE_WAIT) {
+    gmlk_plan_foreign(l, r, plan);
+  } else {
+    plan->range = gmlk_range_first(l, r->arena, requester, r->grains, r->align);
+    plan->hole = plan->range.grains;
+    if (plan->hole < r->grains) return 0;
+    plan->range = gmlk_piece_with(plan->range.at, r->grains);
+  }
+  if (plan->hole) plan->how = GMLK_RANGE;
+  return plan->hole != 0;
 }
 
 /* One look: a range or a window that is there, an aligned range, a window of free pieces. */
 static gmlake_result gmlk_try_all(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                   gmlk_block **out_block) {
+  gmlk_plan plan;
   gmlake_result result = gmlk_try_fast(l, r, out_block);
-  if (!result && !*out_block && r->align > 1) *out_block = gmlk_search_aligned(l, r);
+  if (!result && !*out_block && r->align > 1 && gmlk_plan_there(l, r, r->requester, &plan))
+    result = gmlk_plan_commit(l, r, &plan, out_block);
   if (!result && !*out_block) result = gmlk_try_stitch(l, r, requester, out_block);
   return result;
+}
+
+/* Foretells growth for what a window of the requester lacks, or for a range. */
+static gmlake_result gmlk_foretell_growth(gmlake *l, gmlk_request *r, gmlk_requester requester,
+                                          gmlk_block **out_block) {
+  gmlk_arena *a = r->arena;
+  const uint32_t missing = gmlk_chunks_for(a, r->shortfall);
+  const int is_host = requester.may_wait == GMLAKE_HOST_WAIT;
+  gmlk_headroom headroom = {r->foretold->free_bytes, 0, 0};
+  gmlake_wait wait = GMLAKE_NO_WAIT;
+  gmlk_plan plan;
+  gmlake_result result;
+  if (!gmlk_headroom_share(l, a, is_host ? GMLAKE_HOST_WAIT : GMLAKE_NO_WAIT,
+                           (missing ? missing : gmlk_chunks_for(a, r->grains)) * a->chunk_bytes,
+                           &headroom))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  r->foretold->headroom = headroom;
+  if (requester.may_wait == GMLAKE_DEVICE_WAIT && missing &&
+      r->piece_count) { /* another chunk than the last may be used in part */
+    gmlk_piece *last = &a->pieces[r->piece_count - 1];
+    const uint32_t end = gmlk_slot_at(a, gmlk_slot_from(a, last->at + last->grains));
+    *last = gmlk_piece_with(last->at, end - last->at);
+    wait = gmlk_pieces_wait(l, a, requester, a->pieces, r->piece_count);
+  }
+  result = gmlk_grow(l, r, is_host ? requester : r->requester, &plan);
+  if (result) return result;
+  if (wait && plan.how == GMLK_STITCH) r->foretold->answer.wait = wait;
+  *out_block = &a->tail;
+  return GMLAKE_OK;
 }
 
 /* Grows (gmlk_grow), then serves the request from what is free: a range, or a new window. */
 static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                          gmlk_block **out_block) {
+  gmlk_plan plan;
   unsigned tries;
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_OK;
+  if (r->foretold) return gmlk_foretell_growth(l, r, requester, out_block);
   if (r->desc && !r->has_grown) { /* else gmlk_buffer_share has run */
     uint32_t chunks = gmlk_chunks_for(r->arena, r->shortfall ? r->shortfall : r->grains);
     gmlake_result result = gmlk_return_others(l, r->arena, 0, chunks * r->arena->chunk_bytes);
     if (result) return result;
   }
   for (tries = 0; tries < GMLK_GROW_TRIES; tries++) { /* a plan may need one more chunk after all */
-    gmlake_result result = gmlk_grow(l, r, r->shortfall);
+    gmlake_result result = gmlk_grow(l, r, r->requester, &plan);
     if (result) return result;
     r->has_grown = 1;
     l->stitches_in_row = 0;
@@ -8657,13 +8965,11 @@ static gmlake_result gmlk_slow_grow(gmlake *l, gmlk_request *r, gmlk_block **out
 /* Other streams' memory behind a wait on the device: a window, a range, or a new window. */
 static gmlake_result gmlk_borrow(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                  gmlk_block **out_block) {
+  gmlk_plan plan;
   if (!requester.may_wait) return GMLAKE_OK;
   r->reason = "the stream waits for another one and takes its memory";
-  if (r->may_stitch && (*out_block = gmlk_reuse(l, r, requester)) != NULL) return GMLAKE_OK;
-  if (l->lost) return l->lost;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if ((*out_block = gmlk_borrow_hole(l, r, requester)) != NULL) return GMLAKE_OK;
-  if (l->lost) return l->lost;
+  if (gmlk_plan_there(l, r, requester, &plan)) (void)gmlk_plan_commit(l, r, &plan, out_block);
+  if (*out_block || l->lost) return l->lost;
   return gmlk_try_stitch(l, r, requester, out_block);
 }
 
@@ -8683,21 +8989,22 @@ static gmlake_result gmlk_slow_borrow(gmlake *l, gmlk_request *r, gmlk_block **o
   return gmlk_grow_and_serve(l, r, requester, out_block);
 }
 
-/* Whether there is something that the host can wait for. */
-static int gmlk_may_wait(const gmlake *l, const gmlk_request *r) {
-  return l->streams.used_count > 1 || !r->stream || r->is_capture || l->stats.pending_bytes;
-}
-
 /* Memory that other streams' work or pending frees hold back: the host waits until enough of that
    is complete. Where a window lacks less than before, new chunks may fill the rest. */
 static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   const int waits = gmlk_may_wait(l, r);
+  const gmlk_requester requester = gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT);
   uint32_t shortfall = r->shortfall ? r->shortfall : r->grains;
   gmlake_result result = GMLAKE_OK, grown = GMLAKE_OK;
   gmlk_host_wait p;
   r->reason = waits ? "the host waited for streams first" : "the lake looked at all free ranges";
   r->is_exhaustive = 1;
   if (!waits) return gmlk_try_all(l, r, r->requester, out_block);
+  if (r->foretold) {
+    r->foretold->answer.wait = gmlk_foretell_host(l);
+    result = gmlk_borrow(l, r, requester, out_block);
+    return result || *out_block ? result : gmlk_grow_and_serve(l, r, requester, out_block);
+  }
   result = gmlk_wait_begin(l, &p);
   while (!result && !p.is_over) {
     result = gmlk_try_all(l, r, r->requester, out_block);
@@ -8716,11 +9023,13 @@ static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out
 static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
   size_t i;
   if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
-  if (l->return_count) return 1;
-  for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i] && l->arenas[i] != r->arena &&
-        (l->arenas[i]->free_grains || l->arenas[i]->small_reserve))
+  if (!r->foretold && l->return_count) return 1;
+  for (i = 0; i < l->arena_count; i++) {
+    gmlk_arena *a = l->arenas[i];
+    if (a && a != r->arena &&
+        (r->foretold ? gmlk_foretell_idle(l, r, a) : a->free_grains || a->small_reserve))
       return 1;
+  }
   return 0;
 }
 
@@ -8745,12 +9054,41 @@ static gmlake_result gmlk_trade(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   return gmlk_is_shortage(result) ? GMLAKE_OK : result;
 }
 
+/* Foretells how that ends: with a window, for which chunks may be created, or with a range. */
+static gmlake_result gmlk_foretell_reclaim(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  gmlk_arena *a = r->arena;
+  const gmlk_requester requester = gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT);
+  const int may_grow = !(r->flags & GMLAKE_NO_GROW);
+  const uint64_t chunks = may_grow ? gmlk_creatable(l, a, &r->foretold->headroom) : 0;
+  uint32_t count = gmlk_chunks_for(a, r->grains);
+  gmlk_plan plan;
+  int is_served = 0;
+  r->foretold->answer.wait = gmlk_foretell_host(l);
+  if (r->may_stitch) {
+    (void)gmlk_plan_window(a, &l->streams, requester, 1, r->grains, r->align, gmlk_is_whole(r),
+                           &plan);
+    is_served = plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0) <=
+                gmlk_addresses_most(l, &a->window_space);
+    if (is_served) count = gmlk_chunks_for(a, plan.shortfall);
+    is_served &= count <= chunks;
+  }
+  if (!is_served && may_grow && !a->chunks.quarantined_count)
+    is_served = gmlk_range_grown(l, a, requester, r->align, chunks) >= r->grains;
+  r->foretold->answer.new_bytes = count * a->chunk_bytes;
+  if (is_served) *out_block = &a->tail;
+  return GMLAKE_OK;
+}
+
 /* Memory after idle windows were dropped, free chunks were returned, and new ones were created. */
 static gmlake_result gmlk_slow_reclaim(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   int may_grow = !(r->flags & GMLAKE_NO_GROW);
   gmlake_result result;
   size_t released = 0;
+  if (r->foretold && may_grow &&
+      !gmlk_headroom_reclaim(l, r->arena, r->foretold->free_bytes, &r->foretold->headroom))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (may_grow ? !gmlk_can_reclaim(l, r) : r->lacks_window_space != 1) return GMLAKE_OK;
+  if (r->foretold) return gmlk_foretell_reclaim(l, r, out_block);
   r->reason = "the lake dropped windows and returned chunks first";
   result = gmlk_wait_for_others(l);
   if (!result) result = gmlk_evict_all(l, r->arena);
@@ -8882,6 +9220,7 @@ static int gmlk_is_for_policy(const gmlake *l, const gmlk_request *r) {
 }
 
 #define GMLK_EARLY_STEPS 4u /* those up to growth */
+#define GMLK_FREE_STEPS 2u  /* those that take what is free */
 
 /* Tries the slow steps in order. The last error is the report, or the first error of a slow step
    that was not a shortage of device memory. */
@@ -8895,24 +9234,29 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
       gmlk_slow_wait,         /* 11 */
       gmlk_slow_reclaim,      /* 12 */
   };
-  gmlake_result result, memory = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  const size_t count = r->reach ? r->reach : sizeof(steps) / sizeof(steps[0]);
+  gmlake_result result, memory = r->reach ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   gmlake_error_info error;
   int is_again = 0;
   size_t i;
   memset(&error, 0, sizeof(error));
-  r->arena->area.is_full = r->arena->window_space.area.is_full = 0; /* others may have given some */
-  if (!r->stream) gmlk_serve_none(l, r->arena);
-  if (l->lost) return l->lost;
-  if (gmlk_is_for_policy(l, r)) {
+  if (!r->foretold && !r->reach) {
+    r->arena->area.is_full = r->arena->window_space.area.is_full =
+        0; /* others may have given some */
+    if (!r->stream) gmlk_serve_none(l, r->arena);
+    if (l->lost) return l->lost;
+  }
+  if (!r->foretold && !r->reach && gmlk_is_for_policy(l, r)) {
     result = gmlk_slow_path_asked(l, r, out_block, &error);
     if (result || *out_block) return result;
   }
-  for (i = 0; r->grains && i < sizeof(steps) / sizeof(steps[0]); i++) {
+  for (i = 0; r->grains && i < count; i++) {
     if (i >= GMLK_EARLY_STEPS &&
         r->arena->small_reserve) { /* memory is short: begin again with them */
       gmlk_small_reserve_end(r->arena);
       if (!is_again++) i = 0;
     }
+    if (r->foretold) memset(&r->foretold->answer, 0, sizeof(r->foretold->answer));
     result = steps[i](l, r, out_block);
     if (*out_block) return GMLAKE_OK;
     if (gmlk_is_fatal(result) || result == GMLAKE_ERROR_INVALID_ARGUMENT) return result;
@@ -8923,6 +9267,7 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
     r->error = result;
     error = l->error;
   }
+  if (r->foretold || r->reach) return r->error ? r->error : memory;
   if (!r->error) return gmlk_report_oom(l, r, memory);
   if (error.result == r->error) gmlk_error_set(l, &error);
   return r->error;
@@ -8940,21 +9285,28 @@ static void gmlk_ungrant(gmlake *l, const gmlk_request *r, gmlk_block *b) {
   if (r->stream) gmlk_stream_dirty(l->streams.items[r->stream], 0);
 }
 
-/* Serves a request that the fast path could not: takes `driver_lock` and tries the slow steps. */
+/* Serves a request that the fast path could not: takes `driver_lock` and tries the slow steps. OK
+   with *out_block NULL: it has a reach, and none of the steps served it. */
 static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream stream,
                                        gmlk_block **out_block) {
+  const gmlk_arena *a = r->arena;
+  const uint32_t number = a->number;
+  const int is_lent = (r->flags & GMLAKE_TRANSIENT) != 0;
+  int is_there = 1;
   uint64_t before;
   gmlake_result result;
   gmlk_lock_driver(l);
   gmlk_captures_end(l, 0);
   result = l->lost;
-  if (!result) result = gmlk_request_renew(l, r, stream);
+  if (r->reach) is_there = l->arenas[number] == a && (!is_lent || a->pool->loan.number);
+  if (!result && is_there) result = gmlk_request_renew(l, r, stream);
   l->served = r;
   before = l->stats.driver_ns;
-  if (!result) result = gmlk_slow_path(l, r, out_block);
+  if (!result && is_there) result = gmlk_slow_path(l, r, out_block);
   r->driver_ns = l->stats.driver_ns - before;
   l->served = NULL;
   gmlk_unlock_driver(l);
+  if (r->reach && !*out_block) return result;
   if (result) {
     l->stats.oom_count += (uint64_t)gmlk_is_shortage(result);
     l->stats.state_count[GMLK_S5 - 1]++;
@@ -8964,14 +9316,15 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream
   if (gmlk_index_reserve(&l->index, &l->host)) return GMLAKE_OK;
   l->stats.state_count[GMLK_S5 - 1]++;
   gmlk_ungrant(l, r, *out_block);
+  *out_block = NULL;
   return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 /* gmlk_serve_as is compiled twice, so that lakes without policy and observer do not pay for these.
    They need not: this one serves any lake. */
 static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, void **out_ptr) {
-  return gmlk_serve_as(l, desc, stream, out_ptr, 1);
+                                        gmlake_stream stream, unsigned reach, void **out_ptr) {
+  return gmlk_serve_as(l, desc, stream, reach, out_ptr, 1);
 }
 
 /* ---- >>find ------------------------------------------------------------------------------------
@@ -9613,78 +9966,52 @@ static int gmlk_loan_suits(const gmlake *l, const gmlk_request *r, const gmlk_lo
   return 1;
 }
 
-/* Finds a block without taking memory that others wait for: a range, a window, a new window; then,
-   if it may grow, with new chunks for what is missing. OK with *out_block NULL: there is none, or
-   the pool is not lent any more. */
-static gmlake_result gmlk_lent_find(gmlake *l, gmlk_request *r, gmlake_stream stream, int grows,
-                                    gmlk_block **out_block) {
-  gmlk_arena *a = r->arena;
-  const uint32_t number = a->number;
-  const int is_lent = (r->flags & GMLAKE_TRANSIENT) != 0;
+/* Serves a request from one pool without taking memory that others wait for, by `reach` slow steps
+   at most. What is lent its stream has to follow. OK with *out_block NULL: there is none, or the
+   pool is not lent any more. */
+static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream stream,
+                                     unsigned reach, gmlk_block **out_block) {
+  const gmlk_loan *loan = r->flags & GMLAKE_TRANSIENT ? &r->arena->pool->loan : NULL;
   gmlake_result result;
-  uint64_t before;
-  if (!r->grains || (is_lent && !gmlk_loan_suits(l, r, &a->pool->loan))) return GMLAKE_OK;
-  if (is_lent) r->requester = gmlk_requester_of(a->pool->loan.number, r->requester.may_wait);
-  if (!gmlk_arena_admit(a, r->requester.stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  *out_block = gmlk_fast_as(l, r, 1);
-  if (*out_block || !(r->may_stitch || grows)) return GMLAKE_OK;
-  gmlk_lock_driver(l);
-  result = l->lost;
-  l->served = r;
-  before = l->stats.driver_ns;
-  if (!result && l->arenas[number] == a && (!is_lent || a->pool->loan.number)) {
-    result = gmlk_request_renew(l, r, stream);
-    if (is_lent) r->requester = gmlk_requester_of(a->pool->loan.number, r->requester.may_wait);
-    if (!result && !gmlk_arena_admit(a, r->requester.stream))
-      result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    if (!result) result = gmlk_try_fast(l, r, out_block);
-    if (!result && !*out_block) {
-      r->reason = "the lake stitched free pieces of a pool that is lent";
-      result = gmlk_try_stitch(l, r, r->requester, out_block);
-    }
-    if (!result && !*out_block && grows)
-      result = gmlk_grow_and_serve(l, r, r->requester, out_block);
-  }
-  r->driver_ns = l->stats.driver_ns - before;
-  l->served = NULL;
-  gmlk_unlock_driver(l);
-  return *out_block ? GMLAKE_OK : result;
-}
-
-/* Serves a request from one pool, lent if the request has GMLAKE_TRANSIENT. OK with *out_ptr NULL:
-   it cannot. pre: the stream is not captured. */
-static gmlake_result gmlk_serve_lent(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                                     int grows, void **out_ptr) {
-  gmlk_request r;
-  gmlk_block *b = NULL;
-  gmlk_extra *extra = NULL;
-  gmlake_result result = gmlk_request_open(l, &r, desc, stream);
-  if (result) return result;
-  if (desc->user_data || desc->label) {
-    extra = gmlk_extra_new(l, desc->user_data, desc->label);
-    if (!extra) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  }
-  if (l->is_watched) r.number = ++l->request_count;
-  result = gmlk_lent_find(l, &r, stream, grows, &b);
-  if (b && r.flags & GMLAKE_TRANSIENT) {
-    const gmlk_loan *loan = &r.arena->pool->loan;
-    result = gmlk_loan_follow(l, loan->users, loan->count, r.stream);
-  }
-  if (b && !result && !gmlk_index_reserve(&l->index, &l->host))
-    result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (b && !result) {
-    *out_ptr = gmlk_hand_over(l, &r, b, extra);
-    if (l->is_observed) gmlk_tell_request(l, &r, *out_ptr);
-    return GMLAKE_OK;
-  }
-  gmlk_extra_free(l, extra);
-  if (b) gmlk_ungrant(l, &r, b);
+  size_t i;
+  if (!r->grains || (loan && !gmlk_loan_suits(l, r, loan))) return GMLAKE_OK;
+  r->reach = reach;
+  result = gmlk_try_fast(l, r, out_block);
+  if (!result && !*out_block && (r->may_stitch || reach > GMLK_FREE_STEPS))
+    result =
+        r->foretold ? gmlk_slow_path(l, r, out_block) : gmlk_serve_slowly(l, r, stream, out_block);
+  if (!*out_block || !loan) return result;
+  for (i = 0; i < loan->count && r->foretold; i++)
+    if (gmlk_loan_has_to_wait(l, &loan->users[i], r->stream))
+      r->foretold->answer.wait = GMLAKE_DEVICE_WAIT;
+  if (r->foretold) return GMLAKE_OK;
+  result = gmlk_loan_follow(l, loan->users, loan->count, r->stream);
+  if (!result) return GMLAKE_OK;
+  gmlk_ungrant(l, r, *out_block);
+  *out_block = NULL;
   return result;
 }
 
-/* Serves a request from lent pools, with new memory only if `grows`. *out_ptr NULL: none can. */
+/* The same for a description; or says whether and how it would be served, if it is a question. */
+static gmlake_result gmlk_serve_reach(gmlake *l, const gmlake_alloc_desc *desc,
+                                      gmlake_stream stream, unsigned reach, gmlk_foretold *foretold,
+                                      void **out_ptr) {
+  gmlk_block *b = NULL;
+  gmlk_request r;
+  gmlake_result result;
+  if (!foretold) return gmlk_serve_watched(l, desc, stream, reach, out_ptr);
+  memset(&foretold->answer, 0, sizeof(foretold->answer));
+  result = gmlk_request_open(l, &r, desc, stream);
+  r.foretold = foretold;
+  if (!result) result = gmlk_serve_pool(l, &r, stream, reach, &b);
+  *out_ptr = b;
+  return result;
+}
+
+/* Serves a request from lent pools. *out_ptr NULL: none can. */
 static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, int grows, void **out_ptr) {
+                                        gmlake_stream stream, unsigned reach,
+                                        gmlk_foretold *foretold, void **out_ptr) {
   gmlake_alloc_desc wanted = *desc;
   gmlake_result result = GMLAKE_OK;
   uint32_t i;
@@ -9692,29 +10019,31 @@ static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc
     const gmlk_arena *a = l->arenas[i];
     if (!a || !a->pool->loan.number || (desc->pool && desc->pool != a->pool)) continue;
     wanted.pool = a->pool;
-    result = gmlk_serve_lent(l, &wanted, stream, grows, out_ptr);
+    result = gmlk_serve_reach(l, &wanted, stream, reach, foretold, out_ptr);
   }
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
 }
 
 /* Serves a request with GMLAKE_TRANSIENT from a pool that is lent; else from other free memory;
    else from a pool that is lent together with new chunks for what it lacks, which needs the fewest
-   new chunks; else like any other request. */
+   new chunks; else like any other request, which a question leaves to its caller. */
 static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *desc,
-                                          gmlake_stream stream, void **out_ptr) {
+                                          gmlake_stream stream, gmlk_foretold *foretold,
+                                          void **out_ptr) {
   const unsigned number = stream == GMLAKE_STREAM_NONE ? 0 : gmlk_stream_find_or_add(l, stream);
   const int is_capture = number && l->streams.items[number]->capture;
   gmlake_alloc_desc plain = *desc;
   gmlake_result result = GMLAKE_OK;
   plain.flags &= ~GMLAKE_TRANSIENT;
   if (l->loan_count && !is_capture) {
-    result = gmlk_serve_lenders(l, desc, stream, 0, out_ptr);
-    if (!result && !*out_ptr) result = gmlk_serve_lent(l, &plain, stream, 0, out_ptr);
+    result = gmlk_serve_lenders(l, desc, stream, GMLK_FREE_STEPS, foretold, out_ptr);
+    if (!result && !*out_ptr)
+      result = gmlk_serve_reach(l, &plain, stream, GMLK_FREE_STEPS, foretold, out_ptr);
     if (!gmlk_is_fatal(result) && !*out_ptr && !(desc->flags & GMLAKE_NO_GROW))
-      result = gmlk_serve_lenders(l, desc, stream, 1, out_ptr);
+      result = gmlk_serve_lenders(l, desc, stream, GMLK_EARLY_STEPS, foretold, out_ptr);
   }
   if (*out_ptr || gmlk_is_fatal(result)) return result;
-  return gmlk_serve_watched(l, &plain, stream, out_ptr);
+  return foretold ? GMLAKE_OK : gmlk_serve_watched(l, &plain, stream, 0, out_ptr);
 }
 
 /* ---- >>pools -----------------------------------------------------------------------------------
@@ -10276,7 +10605,7 @@ static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_request *r) {
     end = at + r->grains;
     if (!gmlk_may_take_range(&l->streams, r->requester, b, end)) return NULL;
     if (gmlk_is_in_place(a, gmlk_slot_of(a, at))) continue;
-    return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, 1);
+    return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, 0, 1);
   }
   return NULL;
 }
@@ -11332,108 +11661,6 @@ static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
    Costs: a pool's figures O(its blocks), the budget O(blocks) and what gmlk_refresh costs. Can
    fail: the budget: the driver. */
 
-/* Counts what all other arenas would return once the host has waited. 0: no host memory. */
-static int gmlk_headroom_reclaim(const gmlake *l, const gmlk_arena *a, gmlk_headroom *headroom) {
-  size_t i;
-  for (i = 0; i < l->arena_count; i++) {
-    gmlk_arena *other = l->arenas[i];
-    if (!other || other == a) continue;
-    if (!gmlk_scratch_reserve(other, other->slot_count)) return 0;
-    gmlk_headroom_return(
-        headroom, other, a,
-        gmlk_trim_dry_run(l, other, gmlk_trimmer(GMLAKE_HOST_WAIT), other->slot_count));
-    gmlk_trim_forget(other);
-  }
-  return 1;
-}
-
-/* The grains of the largest aligned range that the requester may have. */
-static uint64_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
-                                uint32_t align) {
-  const gmlk_block *b = a->head.next;
-  uint64_t most = 0;
-  for (;; b = b->next) {
-    const uint32_t at = b->at + ((0 - b->at) & (align - 1));
-    while (gmlk_may_take(&l->streams, requester, b)) b = b->next;
-    if (at < b->at) most = gmlk_later(most, b->at - at);
-    if (b == &a->tail) return most;
-  }
-}
-
-/* A gap is a row of slots that have no chunk once the marked chunks are returned. Returns the first
-   slot of the next gap, from `slot` on; with is_gap, the slot behind the gap that begins there. */
-static uint32_t gmlk_gap_edge(const gmlk_arena *a, uint32_t slot, uint32_t last, int is_gap) {
-  const uint32_t end = last < a->slot_count ? last : a->slot_count;
-  while (slot < end && (gmlk_chunk_at(&a->chunks, slot)->is_marked ||
-                        !gmlk_chunk_is_backed(&a->chunks, slot)) == is_gap)
-    slot++;
-  return slot == end && is_gap ? last : slot;
-}
-
-/* The same after the arena's free chunks are returned and so many more than these are created, all
-   in one gap, from its front on. pre: scratch is reserved for all slots. */
-static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester requester,
-                                 uint32_t align, uint64_t chunks) {
-  const uint32_t fresh = gmlk_area_next(&a->area, 1);
-  const gmlk_block *b = a->head.next;
-  uint64_t most = 0;
-  chunks += gmlk_trim_dry_run(l, a, gmlk_trimmer(GMLAKE_HOST_WAIT), a->slot_count);
-  for (;; b = b->next) {
-    uint32_t at = b->at + ((0 - b->at) & (align - 1)), end, last, gap, behind, next, reach;
-    while (b->state == GMLK_UNBACKED || gmlk_may_take(&l->streams, requester, b)) b = b->next;
-    end = b == &a->tail ? gmlk_slot_at(a, (uint32_t)gmlk_max(a->area.limit, a->slot_count)) : b->at;
-    last = gmlk_slot_of(a, end);
-    gap = gmlk_gap_edge(a, gmlk_slot_from(a, at), last, 0);
-    do {
-      behind = gmlk_gap_edge(a, gap, last, 1);
-      next = gmlk_gap_edge(a, behind, last, 0);
-      reach = next < last ? gmlk_slot_at(a, next) : end;
-      if (behind - gap > chunks) reach = gmlk_slot_at(a, gap + (uint32_t)chunks);
-      if (at < reach) most = gmlk_later(most, reach - at);
-      at = gmlk_slot_at(a, behind);
-      gap = next;
-    } while (gap < last);
-    if (b == &a->tail) break;
-  }
-  gmlk_trim_forget(a);
-  if (fresh > a->area.most) return most;
-  return gmlk_later(most, gmlk_min(chunks, a->area.most - fresh) << a->chunk_log);
-}
-
-/* The number of new chunks that the room, limits and address space allow an arena. */
-static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a,
-                               const gmlk_headroom *headroom) {
-  size_t slots = a->area.is_full ? a->area.limit : a->area.most;
-  size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes - headroom->returned_bytes;
-  size_t bytes = headroom->free_bytes + headroom->returned_bytes,
-         min = l->desc.driver_free_bytes_min;
-  bytes = bytes > min ? bytes - min : 0;
-  slots -= gmlk_min(slots, gmlk_chunks_held(&a->chunks));
-  if (limit) bytes = gmlk_min(bytes, limit > held ? limit - held : 0);
-  held = a->limit_bytes ? gmlk_pool_bytes(l, a->owner) - headroom->own_bytes : 0;
-  if (a->limit_bytes) bytes = gmlk_min(bytes, a->limit_bytes - gmlk_min(a->limit_bytes, held));
-  return gmlk_min(slots, bytes / a->chunk_bytes);
-}
-
-/* The longest row of slots that windows get once the host has waited and idle ones are dropped. */
-static uint64_t gmlk_addresses_most(const gmlake *l, const gmlk_space *space) {
-  const gmlk_requester trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
-  const uint32_t next = gmlk_area_next(&space->area, 1);
-  const gmlk_block *va = space->head.next;
-  uint64_t run = 0, most = 0;
-  for (; va != &space->tail; va = va->next) {
-    const gmlk_window *w = (const gmlk_window *)va->u.owner;
-    int is_free = !w && va->state != GMLK_EDGE;
-    if (w && w->self.state == GMLK_IDLE)
-      is_free = gmlk_may_await(&l->streams, trimmer, w->alias.stream, w->alias.epoch);
-    else if (w) /* is it pending? */
-      is_free = gmlk_may_take(&l->streams, trimmer, &w->self);
-    run = is_free ? run + va->grains : 0;
-    most = gmlk_later(most, run);
-  }
-  return next <= space->area.most ? gmlk_later(most, space->area.most - next) : most;
-}
-
 /* The grains of the largest window that there are addresses for, of `window` at most, with so many
    new chunks. A window may map two chunks more than it has room for, those at its ends. */
 static uint64_t gmlk_window_most(const gmlake *l, gmlk_arena *a, gmlk_requester requester,
@@ -11443,7 +11670,7 @@ static uint64_t gmlk_window_most(const gmlake *l, gmlk_arena *a, gmlk_requester 
   uint64_t spare;
   for (spare = guard; spare < guard + 3 && spare < slots; spare++) {
     const uint64_t most = gmlk_min(window, (slots - spare) << a->chunk_log);
-    gmlk_window_plan plan;
+    gmlk_plan plan;
     (void)gmlk_plan_window(a, &l->streams, requester, 1, (uint32_t)most, 1, 0, &plan);
     if (plan.chunk_count + guard <= slots && plan.shortfall <= chunks << a->chunk_log) return most;
   }
@@ -11456,16 +11683,18 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_
   uint64_t chunks, window, most, limit = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
   const gmlk_requester requester = gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT);
   gmlk_supply supply;
-  gmlk_headroom headroom = {driver_free_bytes, 0, 0};
+  gmlk_headroom headroom;
   *out = 0;
   if (home->sleep) return GMLAKE_OK;
-  if (!gmlk_headroom_reclaim(l, home, &headroom) || !gmlk_scratch_reserve(home, home->slot_count))
+  if (!gmlk_headroom_reclaim(l, home, driver_free_bytes, &headroom) ||
+      !gmlk_scratch_reserve(home, home->slot_count))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_supply_scan(home, &l->streams, requester, GMLK_GRAINS_MAX, 1, &supply);
   chunks = gmlk_creatable(l, home, &headroom);
   window = gmlk_supply_sum(home, 0, &supply) + (chunks << home->chunk_log);
-  most = home->chunks.quarantined_count ? gmlk_range_most(l, home, requester, 1)
-                                        : gmlk_range_grown(l, home, requester, 1, chunks);
+  most = home->chunks.quarantined_count
+             ? gmlk_range_first(l, home, requester, GMLK_GRAINS_MAX, 1).grains
+             : gmlk_range_grown(l, home, requester, 1, chunks);
   if (most > limit) most = limit;
   if (window > limit) window = limit;
   if (home->window_space.holes && window > most)
@@ -11540,331 +11769,60 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
 
 /* ---- query ---- */
 
-/* S1 and S2: whether a free range serves the request without any wait. */
-static int gmlk_query_fast(const gmlake *l, const gmlk_request *r) {
-  gmlk_arena *a = r->arena;
-  uint32_t at, hole;
-  return gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole) ||
-         (r->align == 1 && gmlk_small_reserve_hold(a, r->requester.stream, r->grains)) ||
-         (r->may_stitch &&
-          gmlk_window_find(a, &l->streams, r->requester, r->grains, r->align, gmlk_is_whole(r)));
-}
-
-/* What the stream of a requester that may wait has to do before it uses these ranges. */
-static gmlake_wait gmlk_query_wait(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
-                                   const gmlk_piece *pieces, uint32_t count) {
-  uint32_t i;
-  for (i = 0; i < count; i++) {
-    gmlk_block *b = gmlk_locate(a, pieces[i].at);
-    for (; b->at < pieces[i].at + pieces[i].grains; b = b->next)
-      if (gmlk_may_take(&l->streams, requester, b) && gmlk_has_to_wait(l, requester, b))
-        return GMLAKE_DEVICE_WAIT;
-  }
-  return GMLAKE_NO_WAIT;
-}
-
-/* Growth for what a window of the requester lacks, or for a range, as gmlk_grow_and_serve plans it.
-   */
-static gmlake_result gmlk_query_grow(gmlake *l, gmlk_request *r, gmlk_requester requester,
-                                     size_t free_bytes, const gmlk_window_plan *plan,
-                                     gmlake_query_info *out) {
-  gmlk_arena *a = r->arena;
-  const uint32_t missing = gmlk_chunks_for(a, r->shortfall);
-  const uint32_t most = gmlk_chunks_for(a, r->grains);
-  const int is_host = requester.may_wait == GMLAKE_HOST_WAIT;
-  const gmlk_growth_requester by = gmlk_growth_by(l, is_host ? requester : r->requester);
-  gmlk_headroom headroom = {free_bytes, 0, 0};
-  gmlake_wait wait = GMLAKE_NO_WAIT;
+/* How a request would end. What is free by now is asked first. For a request on GMLAKE_STREAM_NONE
+   events are recorded; that the lake would go on doing so is the caller's to take back. Where
+   memory is short the small-block reserve ends; it is set aside again. */
+static gmlake_result gmlk_query_request(gmlake *l, const gmlake_alloc_desc *desc,
+                                        gmlake_stream stream, gmlk_foretold *foretold) {
+  gmlake_alloc_desc plain = *desc;
+  gmlk_block *b = NULL;
+  void *ptr = NULL;
+  gmlk_request r;
   gmlake_result result;
-  uint32_t count, spare;
-  if (r->flags & GMLAKE_NO_GROW) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  if (!gmlk_headroom_share(l, a, is_host ? GMLAKE_HOST_WAIT : GMLAKE_NO_WAIT,
-                           (missing ? missing : most) * a->chunk_bytes, &headroom))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (requester.may_wait == GMLAKE_DEVICE_WAIT && missing &&
-      plan->piece_count) { /* another chunk than the last may be used in part */
-    gmlk_piece *last = &a->pieces[plan->piece_count - 1];
-    const uint32_t end = gmlk_slot_at(a, gmlk_slot_from(a, last->at + last->grains));
-    *last = gmlk_piece_with(last->at, end - last->at);
-    wait = gmlk_query_wait(l, a, requester, a->pieces, plan->piece_count);
-  }
-  if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, r->grains))) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  for (spare = 1;; spare--) {
-    count = gmlk_growth_contiguous(a, by, r->grains, r->align).count;
-    if (missing && (!count || count > missing + spare)) {
-      count = gmlk_growth_anywhere(a, missing).count;
-      if (wait) out->wait = wait;
-    }
-    result = count ? gmlk_growth_fits(l, r, count * a->chunk_bytes, &headroom)
-                   : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-    out->new_bytes = count * a->chunk_bytes;
-    if (!gmlk_is_shortage(result) || !spare) return result;
-  }
-}
-
-/* Other streams' memory behind a wait on the device. 0: none; *plan: what a window of it lacks. */
-static int gmlk_query_borrow(const gmlake *l, gmlk_request *r, gmlk_requester requester,
-                             gmlk_window_plan *plan, gmlake_query_info *out) {
-  gmlk_arena *a = r->arena;
-  const gmlk_window *w = r->may_stitch ? gmlk_window_for(l, r, requester) : NULL;
-  gmlk_piece piece;
-  if (w)
-    out->wait = gmlk_query_wait(l, a, requester, w->pieces, w->piece_count);
-  else if (gmlk_foreign_hole(l, r, requester, &piece))
-    out->wait = gmlk_query_wait(l, a, requester, &piece, 1);
-  else if (gmlk_plan_stitch(l, r, requester, plan))
-    out->wait = gmlk_query_wait(l, a, requester, a->pieces, plan->piece_count);
-  else
-    return 0;
-  return 1;
-}
-
-/* Whether the host can wait for a stream, and has to. A capture may forbid the event. */
-static int gmlk_query_waits(const gmlk_streams *streams, const gmlk_stream *s) {
-  if (!gmlk_stream_has_work(s) || s->fence_count || !streams->capture_count)
-    return gmlk_stream_has_work(s);
-  return !s->capture && s->value && !gmlk_stream_is_out(streams, s);
-}
-
-/* Whether the host has to wait where it waits for all streams. */
-static gmlake_wait gmlk_query_waits_for_all(const gmlake *l) {
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
-    if (gmlk_query_waits(&l->streams, l->streams.items[i])) return GMLAKE_HOST_WAIT;
-  return GMLAKE_NO_WAIT;
-}
-
-/* Whether an idle window serves the request once the host has waited: also one that a pending block
-   is in the way of. O(windows). */
-static int gmlk_query_window(const gmlake *l, const gmlk_request *r, gmlk_requester requester) {
-  const gmlk_arena *a = r->arena;
-  const gmlk_window *w = a->windows.idle_first;
-  while (w &&
-         (w->self.grains != r->grains || !gmlk_window_suits(a, w, r->align, gmlk_is_whole(r)) ||
-          gmlk_window_blocker(a, &l->streams, requester, w)))
-    w = w->idle_next;
-  return w != NULL;
-}
-
-/* As gmlk_slow_wait would end. */
-static gmlake_result gmlk_query_slow_wait(gmlake *l, gmlk_request *r, size_t free_bytes,
-                                          gmlake_query_info *out) {
-  gmlk_arena *a = r->arena;
-  const int waits = gmlk_may_wait(l, r);
-  const gmlk_requester requester =
-      waits ? gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT) : r->requester;
-  gmlk_window_plan plan;
-  memset(&plan, 0, sizeof(plan));
-  if (waits) out->wait = gmlk_query_waits_for_all(l);
-  r->is_exhaustive = 1;
-  if (gmlk_range_most(l, a, requester, r->align) >= r->grains) return GMLAKE_OK;
-  if (waits && r->may_stitch && gmlk_query_window(l, r, requester)) return GMLAKE_OK;
-  if (gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
-  return waits ? gmlk_query_grow(l, r, requester, free_bytes, &plan, out)
-               : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-}
-
-/* Whether an arena has free memory once the host has waited; with is_shared: beside what it would
-   have returned before. pre: scratch is reserved for all slots. */
-static int gmlk_query_is_idle(const gmlake *l, gmlk_arena *a, int is_shared) {
-  const gmlk_requester trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
-  uint64_t left = a->free_grains + (a->small_reserve ? a->small_reserve->grains : 0);
-  const gmlk_block *b;
-  for (b = a->head.next; !left && b != &a->tail; b = b->next)
-    if (gmlk_may_take(&l->streams, trimmer, b)) left = b->grains;
-  if (!left || !is_shared) return left != 0;
-  left -= gmlk_min(left, gmlk_trim_dry_run(l, a, trimmer, a->slot_count) << a->chunk_log);
-  gmlk_trim_forget(a);
-  return left != 0;
-}
-
-/* As gmlk_can_reclaim will answer. */
-static int gmlk_query_can_reclaim(const gmlake *l, const gmlk_request *r) {
-  size_t i;
-  if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
-  for (i = 0; i < l->arena_count; i++) {
-    gmlk_arena *a = l->arenas[i];
-    const int is_shared = gmlk_gives(a, r->arena, 0) && gmlk_may_wait(l, r);
-    if (a && a != r->arena && !a->sleep && gmlk_query_is_idle(l, a, is_shared)) return 1;
-  }
-  return 0;
-}
-
-/* As gmlk_slow_reclaim would end. */
-static gmlake_result gmlk_query_reclaim(gmlake *l, gmlk_request *r, size_t free_bytes,
-                                        gmlake_query_info *out) {
-  gmlk_arena *a = r->arena;
-  const gmlk_requester requester = gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT);
-  const int may_grow = !(r->flags & GMLAKE_NO_GROW);
-  int may_stitch = r->may_stitch;
-  gmlk_headroom headroom = {free_bytes, 0, 0};
-  uint64_t chunks, most = 0;
-  gmlk_window_plan plan;
-  uint32_t count;
-  if (may_grow && !gmlk_headroom_reclaim(l, a, &headroom)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (may_grow ? !gmlk_query_can_reclaim(l, r) : r->lacks_window_space != 1)
-    return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  out->wait = gmlk_query_waits_for_all(l);
-  if (may_stitch) {
-    (void)gmlk_plan_window(a, &l->streams, requester, 1, r->grains, r->align, gmlk_is_whole(r),
-                           &plan);
-    may_stitch = plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0) <=
-                 gmlk_addresses_most(l, &a->window_space);
-  }
-  if (may_stitch && !plan.shortfall) return GMLAKE_OK;
-  if (!may_grow) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  chunks = gmlk_creatable(l, a, &headroom);
-  count = gmlk_chunks_for(a, may_stitch ? plan.shortfall : r->grains);
-  out->new_bytes = count * a->chunk_bytes;
-  if (may_stitch && count <= chunks) return GMLAKE_OK;
-  if (!a->chunks.quarantined_count) most = gmlk_range_grown(l, a, requester, r->align, chunks);
-  return most >= r->grains ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-}
-
-/* Goes the steps as gmlk_slow_path does, without taking anything, while state_lock stays held.
-   Where memory is short the small-block reserve ends, too: the caller sets it aside again. */
-static gmlake_result gmlk_query_steps(gmlake *l, gmlk_request *r, size_t free_bytes,
-                                      gmlake_query_info *out) {
-  const int waits_first = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
-  const gmlk_requester requester = gmlk_waiting_requester(l, r), early = gmlk_early_requester(l, r);
-  gmlake_result grown = GMLAKE_OK, result;
-  gmlk_window_plan plan;
-  memset(&plan, 0, sizeof(plan));
-  if (gmlk_query_fast(l, r)) return GMLAKE_OK;
-  if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (gmlk_plan_stitch(l, r, r->requester, &plan)) return GMLAKE_OK;
-  if (early.may_wait && gmlk_query_borrow(l, r, early, &plan, out)) return GMLAKE_OK;
-  grown = gmlk_query_grow(l, r, early, free_bytes, &plan, out);
-  if (!gmlk_is_shortage(grown)) return grown;
-  memset(out, 0, sizeof(*out));
-  if (r->arena->small_reserve) {
-    gmlk_small_reserve_end(r->arena);
-    return gmlk_query_steps(l, r, free_bytes, out);
-  }
-  if (!waits_first && requester.may_wait && gmlk_query_borrow(l, r, requester, &plan, out))
-    return GMLAKE_OK;
-  if (!waits_first && requester.may_wait && r->shortfall) {
-    result = gmlk_query_grow(l, r, requester, free_bytes, &plan, out);
-    if (!gmlk_is_shortage(result)) return result;
-    if (result == GMLAKE_ERROR_LIMIT_REACHED) grown = result;
-    memset(out, 0, sizeof(*out));
-  }
-  result = gmlk_query_slow_wait(l, r, free_bytes, out);
-  if (gmlk_is_shortage(result)) {
-    if (result == GMLAKE_ERROR_LIMIT_REACHED) grown = result;
-    memset(out, 0, sizeof(*out));
-    result = gmlk_query_reclaim(l, r, free_bytes, out);
-  }
-  return gmlk_is_shortage(result) && grown == GMLAKE_ERROR_LIMIT_REACHED ? grown : result;
-}
-
-/* What the lake finds out before the slow path, and the slow path. For a request on
-   GMLAKE_STREAM_NONE it records events; that it would go on doing so is the caller's to take back.
-   */
-static gmlake_result gmlk_query_slow_path(gmlake *l, gmlk_request *r, gmlake_query_info *out) {
-  size_t free_bytes = 0, total = 0;
-  gmlake_result result;
+  size_t total = 0;
   unsigned tries;
-  for (tries = r->stream ? 1 : 2; tries; tries--) { /* what is free by now may need an event, too */
-    if (!r->stream) gmlk_serve_none(l, r->arena);
+  int borrows;
+  plain.flags &= ~GMLAKE_TRANSIENT;
+  result = gmlk_request_open(l, &r, &plain, stream);
+  borrows = desc->bytes && (desc->flags & GMLAKE_TRANSIENT) && l->loan_count &&
+            (result == GMLAKE_ERROR_ASLEEP || (!result && r.grains && !r.is_capture));
+  if (!borrows && (result || !desc->bytes)) return result;
+  if (!borrows && !r.grains) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  if (!borrows && gmlk_is_fast(l, &r)) return GMLAKE_OK;
+  for (tries = r.stream ? 1 : 2; tries; tries--) { /* what is free by now may need an event, too */
+    if (!r.stream) gmlk_serve_none(l, r.arena);
     result = gmlk_look(l);
-    if (result || gmlk_query_fast(l, r)) return result;
+    if (result || (!borrows && gmlk_is_fast(l, &r))) return result;
   }
-  result = gmlk_ask_memory(l, &free_bytes, &total);
+  result = gmlk_ask_memory(l, &foretold->free_bytes, &total);
   if (result) return result;
   if (!gmlk_small_reserve_note(l)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  result = gmlk_query_steps(l, r, free_bytes, out);
+  if (borrows) result = gmlk_serve_transient(l, desc, stream, foretold, &ptr);
+  if (!ptr && !result) {
+    memset(&foretold->answer, 0, sizeof(foretold->answer));
+    if (borrows) result = gmlk_request_open(l, &r, &plain, stream); /* state_lock was released */
+    r.foretold = foretold;
+    if (!result && !(r.grains && gmlk_is_fast(l, &r))) result = gmlk_slow_path(l, &r, &b);
+  }
   gmlk_small_reserve_restore(l);
-  return result;
-}
-
-/* Whether gmlk_serve_lent would serve a request, and how: from one pool, which is lent if the
-   request has GMLAKE_TRANSIENT. */
-static int gmlk_query_lent(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                           size_t free_bytes, int grows, gmlake_query_info *out) {
-  const gmlk_loan *loan = NULL;
-  gmlk_window_plan plan;
-  gmlk_request r;
-  size_t i;
-  if (gmlk_request_open(l, &r, desc, stream) || !r.grains) return 0;
-  if (r.flags & GMLAKE_TRANSIENT) loan = &r.arena->pool->loan;
-  if (loan && !gmlk_loan_suits(l, &r, loan)) return 0;
-  if (loan) r.requester = gmlk_requester_of(loan->number, r.requester.may_wait);
-  if (!gmlk_arena_admit(r.arena, r.requester.stream)) return 0;
-  memset(&plan, 0, sizeof(plan));
-  if (!gmlk_query_fast(l, &r) &&
-      ((!r.may_stitch && !grows) || !gmlk_scratch_reserve(r.arena, r.arena->slot_count) ||
-       (!gmlk_plan_stitch(l, &r, r.requester, &plan) &&
-        (!grows || gmlk_query_grow(l, &r, r.requester, free_bytes, &plan, out))))) {
-    memset(out, 0, sizeof(*out));
-    return 0;
-  }
-  for (i = 0; loan && i < loan->count; i++)
-    if (gmlk_loan_has_to_wait(l, &loan->users[i], r.stream)) out->wait = GMLAKE_DEVICE_WAIT;
-  return 1;
-}
-
-/* The same of gmlk_serve_lenders. */
-static int gmlk_query_lenders(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                              size_t free_bytes, int grows, gmlake_query_info *out) {
-  gmlake_alloc_desc wanted = *desc;
-  uint32_t i;
-  for (i = 1; i < l->arena_count; i++) {
-    const gmlk_arena *a = l->arenas[i];
-    if (!a || !a->pool->loan.number || (desc->pool && desc->pool != a->pool)) continue;
-    wanted.pool = a->pool;
-    if (gmlk_query_lent(l, &wanted, stream, free_bytes, grows, out)) return 1;
-  }
-  return 0;
-}
-
-/* Whether a request with GMLAKE_TRANSIENT is served before it is like any other, as
-   gmlk_serve_transient would. First it looks what is complete: the question may find that out, so
-   that the request is served by it. pre: the stream is not captured. */
-static gmlake_result gmlk_query_transient(gmlake *l, const gmlake_alloc_desc *desc,
-                                          gmlake_stream stream, gmlake_query_info *out,
-                                          int *out_is_served) {
-  gmlake_alloc_desc plain = *desc;
-  size_t free_bytes = 0, total = 0;
-  gmlake_result result = stream == GMLAKE_STREAM_NONE ? gmlk_refresh(l, 1) : gmlk_look(l);
-  if (!result) result = gmlk_ask_memory(l, &free_bytes, &total);
-  plain.flags &= ~GMLAKE_TRANSIENT;
-  if (!result && !gmlk_small_reserve_note(l)) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  *out_is_served = !result && (gmlk_query_lenders(l, desc, stream, free_bytes, 0, out) ||
-                               gmlk_query_lent(l, &plain, stream, free_bytes, 0, out) ||
-                               (!(desc->flags & GMLAKE_NO_GROW) &&
-                                gmlk_query_lenders(l, desc, stream, free_bytes, 1, out)));
-  if (!result) gmlk_small_reserve_restore(l);
   return result;
 }
 
 static gmlake_result gmlk_query(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
                                 gmlake_query_info *out) {
   const unsigned has_none = l->streams.has_none;
-  gmlake_query_info answer;
-  int is_served = 0;
-  gmlk_request r;
-  gmlake_result result = gmlk_request_open(l, &r, desc, stream);
-  memset(&answer, 0, sizeof(answer));
+  gmlk_foretold foretold;
+  gmlake_result result;
+  memset(&foretold, 0, sizeof(foretold));
+  result = gmlk_query_request(l, desc, stream, &foretold);
   if (result == GMLAKE_ERROR_INVALID_ARGUMENT || result == GMLAKE_ERROR_CAPTURING ||
       result == GMLAKE_ERROR_ASLEEP)
     l->error.call = "gmlake_query";
-  if ((desc->flags & GMLAKE_TRANSIENT) && l->loan_count &&
-      (result == GMLAKE_ERROR_ASLEEP || (!result && r.grains && !r.is_capture))) {
-    result = gmlk_query_transient(l, desc, stream, &answer, &is_served);
-    if (!result && !is_served)
-      result = gmlk_request_open(l, &r, desc, stream); /* state_lock was released */
-  }
-  if (result) return result;
-  if (desc->bytes && !is_served && !r.grains)
-    result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  else if (desc->bytes && !is_served && !gmlk_query_fast(l, &r))
-    result = gmlk_query_slow_path(l, &r, &answer);
   l->streams.has_none = has_none;
   if (result && !gmlk_is_shortage(result)) return result;
-  if (result) memset(&answer, 0, sizeof(answer));
-  answer.result = result;
-  *out = answer;
+  if (result) memset(&foretold.answer, 0, sizeof(foretold.answer));
+  foretold.answer.result = result;
+  *out = foretold.answer;
   return GMLAKE_OK;
 }
 
@@ -15047,7 +15005,7 @@ static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, g
     if (result) return result;
     if (l->is_restricted) result = gmlk_forbid_in_callback(l, call);
     if (!result && desc->bytes)
-      result = desc->flags & GMLAKE_TRANSIENT ? gmlk_serve_transient(l, desc, stream, out_ptr)
+      result = desc->flags & GMLAKE_TRANSIENT ? gmlk_serve_transient(l, desc, stream, NULL, out_ptr)
                                               : gmlk_serve(l, desc, stream, out_ptr);
     if (!result) return gmlk_leave(l, GMLAKE_OK);
   } while (gmlk_leave_short(l, desc->pool, &result, tries++));
