@@ -3965,8 +3965,7 @@ typedef struct gmlk_headroom { /* what an arena may grow into */
 
 typedef struct gmlk_foretold { /* of a request that is only a question */
   gmlake_query_info answer;
-  size_t free_bytes;      /* the driver's */
-  gmlk_headroom headroom; /* for the growth that is foretold */
+  gmlk_headroom headroom; /* for growth */
 } gmlk_foretold;
 
 struct gmlk_request { /* see >>request */
@@ -3992,9 +3991,6 @@ struct gmlk_request { /* see >>request */
                              than there is */
   int is_exhaustive;   /* a window of any free pieces will do, however long it takes; stays set */
   gmlake_result error; /* of the first slow step that failed, but for want of memory */
-  gmlk_foretold
-      *foretold; /* a question: nothing is taken or created, and the state lock stays held;
-                              NULL: the request is served */
   /* For policy and observer: */
   unsigned state;     /* GMLK_S1 to GMLK_S4, once it is granted */
   uint64_t number;    /* of the request; 0: for a buffer */
@@ -4045,6 +4041,8 @@ struct gmlake {
   int is_watched;           /* there is an observer or a policy */
   int is_observed;          /* there is an observer */
   const gmlk_request *served; /* the request that the holder of `driver_lock` serves, or NULL */
+  gmlk_foretold *foretold;    /* the question that is asked: nothing is taken or created, and
+                                 state_lock stays held; NULL: requests are served */
   void *view_memory; /* view_bytes of scratch for the holder of `driver_lock`: >>research */
   size_t view_bytes;
 };
@@ -4979,12 +4977,6 @@ static gmlk_window *gmlk_window_for(const gmlake *l, const gmlk_request *r,
   return w;
 }
 
-/* S1 for windows: takes one of exactly the size, or returns NULL. */
-static gmlk_block *gmlk_reuse(gmlake *l, gmlk_request *r, gmlk_requester requester) {
-  gmlk_window *w = gmlk_window_for(l, r, requester);
-  return w ? gmlk_window_take(l, r, requester, w, GMLK_S1) : NULL;
-}
-
 /* StitchFree, and for want of memory: drops the windows that are idle longest and whose work
    is complete, until `bytes` of mappings or `left` windows are dropped. Never waits. */
 static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t left) {
@@ -5129,7 +5121,8 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched)
   gmlk_block *b = gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole);
   if ((!b || hole - r->grains >= gmlk_chunk_grains(a)) && r->may_stitch && a->windows.open &&
       r->grains >= a->windows.grains_min) {
-    gmlk_block *window = gmlk_reuse(l, r, r->requester);
+    gmlk_window *w = gmlk_window_for(l, r, r->requester);
+    gmlk_block *window = w ? gmlk_window_take(l, r, r->requester, w, GMLK_S1) : NULL;
     if (window) return window;
   }
   if ((!b || at + hole == a->tail.at) && r->grains <= a->small_most && r->align == 1 &&
@@ -5154,7 +5147,7 @@ static gmlake_result gmlk_plan_commit(gmlake *l, gmlk_request *r, gmlk_plan *pla
                                       gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   gmlake_result result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (r->foretold) {
+  if (l->foretold) {
     gmlk_foretell(l, r, plan);
     *out_block = &a->tail;
     return GMLAKE_OK;
@@ -5204,7 +5197,7 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester 
   size_t extents;
   if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
-  if (r->foretold) return gmlk_plan_commit(l, r, &plan, out_block);
+  if (l->foretold) return gmlk_plan_commit(l, r, &plan, out_block);
   extents = space->area.count;
   result = gmlk_space_extend_to(l, r->arena, space,
                                 plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
@@ -5218,7 +5211,7 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester 
 /* S1 and S2 again. */
 static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (r->foretold)
+  if (l->foretold)
     *out_block = gmlk_is_fast(l, r) ? &r->arena->tail : NULL;
   else
     *out_block = gmlk_fast_as(l, r, 1);
@@ -5227,7 +5220,7 @@ static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_
 
 /* Memory whose work has completed meanwhile, that of other streams too. */
 static gmlake_result gmlk_slow_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  gmlake_result result = r->foretold || r->reach ? GMLAKE_OK : gmlk_look(l);
+  gmlake_result result = l->foretold || r->reach ? GMLAKE_OK : gmlk_look(l);
   r->reason = l->asks_first ? NULL : "work that used the memory has completed";
   return result ? result : gmlk_try_fast(l, r, out_block);
 }
@@ -5283,20 +5276,16 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
   if (is_watched) r.number = ++l->request_count;
   if (reach) {
     result = gmlk_serve_pool(l, &r, stream, reach, &b);
-    if (!b) {
-      gmlk_extra_free(l, extra);
-      return result;
-    }
+  } else {
+    if (gmlk_asks_early(l, &r)) result = gmlk_refresh(l, 0);
+    if (r.grains && !result && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
+    if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
   }
-  if (!b && gmlk_asks_early(l, &r)) result = gmlk_refresh(l, 0);
-  if (!b && r.grains && !result && !(is_watched && l->asks_first))
-    b = gmlk_fast_as(l, &r, is_watched);
-  if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
-  if (result)
+  if (result || (reach && !b))
     gmlk_extra_free(l, extra);
   else
     *out_ptr = gmlk_hand_over(l, &r, b, extra);
-  if (is_watched && l->is_observed) gmlk_tell_request(l, &r, *out_ptr);
+  if (is_watched && l->is_observed && !(reach && !b)) gmlk_tell_request(l, &r, *out_ptr);
   return result;
 }
 
@@ -7419,45 +7408,29 @@ static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
   return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
 }
 
-typedef struct
-    gmlk_growth_requester { /* for whom chunks are created; its free memory counts, too */
-  const gmlk_streams *streams;
-  gmlk_requester requester; /* NO_WAIT; or, for a forecast, HOST_WAIT */
-} gmlk_growth_requester;
-
-static gmlk_growth_requester gmlk_growth_by(const gmlake *l, gmlk_requester requester) {
-  gmlk_growth_requester by;
-  by.streams = &l->streams;
-  by.requester = requester;
-  return by;
-}
-
 /* The grains of the usable free run that ends where b begins, from its first aligned one on. New
-   chunks at the front of b make one run with it. 0: none, or a policy keeps blocks apart. */
-static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, gmlk_growth_requester by,
-                                 uint32_t align) {
+   chunks at the front of b make one run with it. 0: none, or a policy keeps blocks apart. `by` is
+   for whom chunks are created, NULL: for a piece of their own. HOST_WAIT: a question asks. */
+static uint32_t gmlk_open_before(const gmlake *l, const gmlk_arena *a, const gmlk_block *b,
+                                 const gmlk_requester *by, uint32_t align) {
   gmlk_block *before = gmlk_before_clean(b);
   uint32_t at;
-  if (a->keeps_apart) return 0;
-  while (by.requester.may_wait && gmlk_may_take(by.streams, by.requester, before))
-    before = before->prev;
+  if (a->keeps_apart || !by) return 0;
+  while (by->may_wait && gmlk_may_take(&l->streams, *by, before)) before = before->prev;
   at = gmlk_block_end(before);
-  if (by.requester.stream && gmlk_has_tag(before, by.requester.stream))
-    at = gmlk_run_of(a, before).at;
+  if (by->stream && gmlk_has_tag(before, by->stream)) at = gmlk_run_of(a, before).at;
   return (b->at - at) & ~(align - 1); /* b->at is aligned: it is a chunk's first grain */
 }
 
 /* The same for the usable free run that begins where b ends. */
-static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b,
-                                gmlk_growth_requester by) {
+static uint32_t gmlk_open_after(const gmlake *l, const gmlk_arena *a, const gmlk_block *b,
+                                const gmlk_requester *by) {
   gmlk_block *behind = gmlk_behind_clean(b);
   uint32_t end;
-  if (a->keeps_apart) return 0;
-  while (by.requester.may_wait && gmlk_may_take(by.streams, by.requester, behind))
-    behind = behind->next;
+  if (a->keeps_apart || !by) return 0;
+  while (by->may_wait && gmlk_may_take(&l->streams, *by, behind)) behind = behind->next;
   end = behind->at;
-  if (by.requester.stream && gmlk_has_tag(behind, by.requester.stream))
-    end = gmlk_run_of(a, behind).end;
+  if (by->stream && gmlk_has_tag(behind, by->stream)) end = gmlk_run_of(a, behind).end;
   return end - gmlk_block_end(b);
 }
 
@@ -7497,9 +7470,9 @@ static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t c
 
 /* Where new chunks behind the last slot begin so that they make a run of `grains`; free memory that
    ends where they begin counts. *out_need is their number; 0: there is no room. */
-static uint32_t gmlk_growth_at_end(const gmlk_arena *a, gmlk_growth_requester by, uint32_t grains,
-                                   uint32_t align, uint32_t *out_need) {
-  uint32_t tail = gmlk_open_before(a, &a->tail, by, align), slot;
+static uint32_t gmlk_growth_at_end(const gmlake *l, const gmlk_arena *a, const gmlk_requester *by,
+                                   uint32_t grains, uint32_t align, uint32_t *out_need) {
+  uint32_t tail = gmlk_open_before(l, a, &a->tail, by, align), slot;
   *out_need = gmlk_chunks_missing(a, grains, tail);
   slot = gmlk_slots_behind(a, a->slot_count, *out_need);
   if (slot != a->slot_count && slot != GMLK_NOWHERE) { /* the free tail is not next to it */
@@ -7513,15 +7486,16 @@ static uint32_t gmlk_growth_at_end(const gmlk_arena *a, gmlk_growth_requester by
 /* Finds the fewest new chunks that make one run of `grains`: behind the last slot, or in a gap.
    Looks at the GMLK_GAP_TRIES lowest gaps, and at more of them only until one is found. Returns no
    slot where there is no room. */
-static gmlk_slots gmlk_growth_contiguous(const gmlk_arena *a, gmlk_growth_requester by,
-                                         uint32_t grains, uint32_t align) {
-  uint32_t best, slot = gmlk_growth_at_end(a, by, grains, align, &best);
+static gmlk_slots gmlk_growth_contiguous(const gmlake *l, const gmlk_arena *a,
+                                         const gmlk_requester *by, uint32_t grains,
+                                         uint32_t align) {
+  uint32_t best, slot = gmlk_growth_at_end(l, a, by, grains, align, &best);
   const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
   unsigned tries = 0;
   for (; b && (tries++ < GMLK_GAP_TRIES || !best); b = gmlk_tree_from(a->gaps, gmlk_block_end(b))) {
     uint32_t before, after, need, first = gmlk_slot_of(a, b->at);
-    before = gmlk_open_before(a, b, by, align);
-    after = gmlk_open_after(a, b, by);
+    before = gmlk_open_before(l, a, b, by, align);
+    after = gmlk_open_after(l, a, b, by);
     need = gmlk_chunks_missing(a, grains, before);
     if (need > gmlk_slot_of(a, b->grains)) {
       need = gmlk_slot_of(a, b->grains); /* fills the gap, so the run behind it counts too */
@@ -7660,7 +7634,7 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, size_t byte
   gmlk_headroom headroom = {SIZE_MAX, 0, 0};
   size_t total_bytes = 0;
   gmlake_result result;
-  if (r->foretold) return gmlk_growth_fits(l, r, bytes, &r->foretold->headroom);
+  if (l->foretold) return gmlk_growth_fits(l, r, bytes, &l->foretold->headroom);
   result = gmlk_growth_fits(l, r, bytes, &headroom);
   if (result || (!l->desc.driver_free_bytes_min && bytes < asked_bytes)) return result;
   result = gmlk_ask_memory(l, &headroom.free_bytes, &total_bytes);
@@ -7675,8 +7649,8 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slot
   gmlk_records reserved;
   gmlk_batch batch;
   gmlake_result result = gmlk_growth_allowed(l, r, slots->count * a->chunk_bytes);
-  if (r->foretold) {
-    r->foretold->answer.new_bytes = slots->count * a->chunk_bytes;
+  if (l->foretold) {
+    l->foretold->answer.new_bytes = slots->count * a->chunk_bytes;
     return result;
   }
   if (!result) result = gmlk_arena_extend_to(l, a, slots->items[slots->count - 1]);
@@ -7716,7 +7690,7 @@ static gmlake_result gmlk_grow_once(gmlake *l, gmlk_request *r, gmlk_requester r
   const uint32_t missing = gmlk_chunks_for(a, r->shortfall);
   if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, r->grains))) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   plan->how = GMLK_RANGE;
-  plan->slots = gmlk_growth_contiguous(a, gmlk_growth_by(l, requester), r->grains, r->align);
+  plan->slots = gmlk_growth_contiguous(l, a, &requester, r->grains, r->align);
   if (missing && (!plan->slots.count || plan->slots.count > missing + spare)) {
     plan->how = GMLK_STITCH;
     plan->slots = gmlk_growth_anywhere(a, missing);
@@ -8041,21 +8015,14 @@ static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, 
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
 }
 
-/* Counts what an arena returns for the requester. */
-static void gmlk_headroom_return(gmlk_headroom *headroom, const gmlk_arena *a,
-                                 const gmlk_arena *requester, uint64_t chunks) {
-  headroom->returned_bytes += (size_t)chunks * a->chunk_bytes;
-  if (a->owner == requester->owner) headroom->own_bytes += (size_t)chunks * a->chunk_bytes;
-}
-
 /* Marks the chunks, `most` or little more, that gmlk_trim_arena would return. Returns their number.
    pre: scratch is reserved for all slots. */
-static uint64_t gmlk_trim_dry_run(const gmlake *l, gmlk_arena *a, gmlk_requester trimmer,
-                                  uint64_t most) {
+static size_t gmlk_trim_dry_run(const gmlake *l, gmlk_arena *a, gmlk_requester trimmer,
+                                size_t most) {
   uint32_t slot = a->sleep < GMLK_ASLEEP ? a->slot_count : 0;
-  uint64_t count = 0;
+  size_t count = 0;
   while (slot && count < most)
-    count += gmlk_trim_choose(l, a, trimmer, &slot, (size_t)(most - count) * a->chunk_bytes).count;
+    count += gmlk_trim_choose(l, a, trimmer, &slot, (most - count) * a->chunk_bytes).count;
   return count;
 }
 
@@ -8065,19 +8032,24 @@ static void gmlk_trim_forget(gmlk_arena *a) {
   for (slot = 0; slot < a->slot_count; slot++) a->chunks.items[slot].is_marked = 0;
 }
 
-/* What gmlk_return_others would return for an arena of blocks. 0: no host memory. */
-static int gmlk_headroom_share(const gmlake *l, const gmlk_arena *requester, gmlake_wait wait,
-                               size_t bytes, gmlk_headroom *headroom) {
-  size_t i;
+/* Counts what gmlk_return_others would return for an arena of blocks, of `bytes` that it lacks; or
+   all that other arenas can return, if is_all. 0: no host memory. */
+static int gmlk_headroom_find(const gmlake *l, const gmlk_arena *requester, gmlake_wait wait,
+                              size_t bytes, int is_all, gmlk_headroom *headroom) {
+  size_t i, returned;
+  headroom->returned_bytes = headroom->own_bytes = 0;
   for (i = 0; i < 2 * l->arena_count && headroom->returned_bytes < bytes; i++) {
     gmlk_arena *a = l->arenas[i < l->arena_count ? i : i - l->arena_count];
-    if (!gmlk_gives(a, requester, 0) || (a->owner == requester->owner) != (i < l->arena_count))
+    const int is_own = a && a->owner == requester->owner;
+    if (!(is_all ? a && a != requester : gmlk_gives(a, requester, 0)) ||
+        is_own != (i < l->arena_count))
       continue;
     if (!gmlk_scratch_reserve(a, a->slot_count)) return 0;
-    gmlk_headroom_return(
-        headroom, a, requester,
-        gmlk_trim_dry_run(l, a, gmlk_trimmer(wait),
-                          (bytes - headroom->returned_bytes - 1) / a->chunk_bytes + 1));
+    returned = gmlk_trim_dry_run(l, a, gmlk_trimmer(wait),
+                                 (bytes - headroom->returned_bytes - 1) / a->chunk_bytes + 1) *
+               a->chunk_bytes;
+    headroom->returned_bytes += returned;
+    if (is_own) headroom->own_bytes += returned;
     gmlk_trim_forget(a);
   }
   return 1;
@@ -8452,19 +8424,6 @@ static int gmlk_ask_coalesce(gmlake *l, const gmlk_block *b, uint64_t address) {
 
 /* ---- carrying out ---- */
 
-/* Finds slots side by side for new chunks: the lowest gap with room, or the end. 0: no room. */
-static int gmlk_growth_fresh(const gmlk_arena *a, uint32_t count, uint32_t *out_slot) {
-  const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
-  for (; b; b = gmlk_tree_from(a->gaps, gmlk_block_end(b))) {
-    *out_slot = gmlk_slot_of(a, b->at);
-    if (gmlk_slot_of(a, b->grains) >= count &&
-        gmlk_behind_quarantined(a, *out_slot, count) == *out_slot)
-      return 1;
-  }
-  *out_slot = gmlk_slots_behind(a, a->slot_count, count);
-  return *out_slot != GMLK_NOWHERE;
-}
-
 /* Creates the plan's chunks side by side and enters them behind the plan's pieces. */
 static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *q) {
   gmlk_arena *a = r->arena;
@@ -8473,8 +8432,9 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *
   gmlk_slots slots;
   gmlake_result result;
   if (!gmlk_grow_reserve(a, count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!gmlk_growth_fresh(a, count, &slot)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  slots = gmlk_slots_from(a, slot, count);
+  slots = gmlk_growth_contiguous(l, a, NULL, count << a->chunk_log, 1);
+  if (!slots.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  slot = slots.items[0];
   result = gmlk_grow_slots(l, r, &slots);
   if (result) return result;
   r->has_grown = 1;
@@ -8483,88 +8443,64 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *
   return GMLAKE_OK;
 }
 
-/* Writes pieces to arena->pieces, one each. */
-static gmlake_result gmlk_pieces_list(gmlk_arena *a, const gmlake_piece *pieces, size_t count,
+/* Turns pieces into a plan: one is taken, several are stitched. */
+static gmlake_result gmlk_plan_pieces(gmlk_arena *a, const gmlake_piece *pieces, size_t count,
                                       gmlk_plan *plan) {
+  size_t i;
   memset(plan, 0, sizeof(*plan));
   if (!gmlk_scratch_reserve(a, 2 * count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  while (count--) gmlk_plan_append(a, plan, gmlk_piece_of(a, pieces++));
+  for (i = 0; i < count; i++) gmlk_plan_append(a, plan, gmlk_piece_of(a, &pieces[i]));
+  plan->how = count == 1 ? GMLK_RANGE : GMLK_STITCH;
+  if (count != 1) return GMLAKE_OK;
+  plan->range = a->pieces[0];
+  plan->hole = gmlk_block_end(gmlk_locate(a, plan->range.at + plan->range.grains - 1)) -
+               gmlk_locate(a, plan->range.at)->at;
   return GMLAKE_OK;
 }
 
 /* Makes an idle window over both parts of a split block, to save a stitch later. Ignores errors. */
-static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair) {
+static void gmlk_keep_former(gmlake *l, gmlk_arena *a, gmlake_piece front, size_t former_bytes) {
+  gmlake_piece pair[2];
   gmlk_window *w = NULL;
   gmlake_result result;
   gmlk_plan plan;
-  if (a->window_space.holes && !gmlk_pieces_list(a, pair, 2, &plan))
+  pair[0] = front;
+  pair[1].home = (char *)front.home + front.bytes;
+  pair[1].bytes = former_bytes - front.bytes;
+  if (a->window_space.holes && !gmlk_plan_pieces(a, pair, 2, &plan))
     w = gmlk_window_new(l, a, &plan, &result);
   if (!w || gmlk_window_make(l, a, w, 0)) return;
   gmlk_window_set_idle(&a->windows, w, GMLK_CLEAN, 0);
   gmlk_evict_if_due(l, a);
 }
 
-/* Carries out a plan of one piece. */
-static gmlake_result gmlk_take_piece(gmlake *l, gmlk_request *r, const gmlk_question *q,
-                                     gmlk_block **out_block) {
-  gmlk_arena *a = r->arena;
-  gmlake_piece pair[2];
-  uint32_t at = gmlk_piece_of(a, &q->pieces[0]).at, end = at + r->grains;
-  gmlk_block *b = gmlk_locate(a, at), *last = gmlk_locate(a, end - 1);
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (b->at < at || gmlk_block_end(last) > end) {
-    r->is_split = 1;
-    l->stats.split_count++;
-    gmlk_tell_split(l, r, at, gmlk_block_end(last) - b->at);
-  }
-  b = gmlk_own(a, gmlk_reserve_range(a, b, at, r->grains), r->grains, GMLK_LIVE);
-  *out_block = gmlk_grant(l, r, b, q->plan.state);
-  if (!q->plan.keeps_former) return GMLAKE_OK;
-  pair[0] = q->pieces[0];
-  pair[1].home = (void *)(uintptr_t)gmlk_home(a, end);
-  pair[1].bytes = gmlk_former_of(q)->bytes - pair[0].bytes;
-  gmlk_keep_former(l, a, pair);
-  return GMLAKE_OK;
-}
-
-/* The number of chunks that the plan's window maps; 0: it makes none. */
-static size_t gmlk_plan_mappings(const gmlk_arena *a, const gmlk_question *q) {
-  size_t count = (size_t)(q->plan.grow_bytes / a->chunk_bytes), i;
-  gmlk_piece piece;
-  if (q->plan.keeps_former) {
-    piece = gmlk_piece_of(a, gmlk_former_of(q));
-    return gmlk_piece_chunks(a, &piece);
-  }
-  if (q->plan.piece_count + (q->plan.grow_bytes != 0) == 1) return 0;
-  for (i = 0; i < q->plan.piece_count; i++) {
-    piece = gmlk_piece_of(a, &q->pieces[i]);
-    count += gmlk_piece_chunks(a, &piece);
-  }
-  return count;
-}
-
 /* Carries out a checked plan; w is its window, or NULL. r->grains becomes the plan's size. */
 static gmlake_result gmlk_carry_out(gmlake *l, gmlk_request *r, gmlk_question *q, gmlk_window *w,
                                     gmlk_block **out_block) {
-  size_t parts = q->plan.piece_count + (q->plan.grow_bytes != 0);
-  size_t mappings = gmlk_plan_mappings(r->arena, q), i;
-  uint32_t grains = 0;
-  gmlake_result result = GMLAKE_OK;
+  gmlk_arena *a = r->arena;
+  const gmlake_piece *former = q->plan.keeps_former ? gmlk_former_of(q) : NULL;
+  const size_t parts = q->plan.piece_count + (q->plan.grow_bytes != 0);
+  size_t mappings = 0; /* that a window of the plan needs */
   gmlk_plan plan;
-  if (w) {
-    r->grains = w->self.grains;
-    *out_block = gmlk_window_take(l, r, r->requester, w, q->plan.state);
-    return *out_block ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlake_result result = gmlk_plan_pieces(a, q->pieces, q->plan.piece_count, &plan);
+  uint32_t i;
+  if (parts > 1) mappings = plan.chunk_count + q->plan.grow_bytes / a->chunk_bytes;
+  if (former) {
+    const gmlk_piece whole = gmlk_piece_of(a, former);
+    mappings = gmlk_piece_chunks(a, &whole);
   }
-  if (mappings) result = gmlk_evict_asked(l, r, q, mappings);
+  if (!result && mappings) result = gmlk_evict_asked(l, r, q, mappings);
   if (!result && q->plan.grow_bytes) result = gmlk_grow_fresh(l, r, q);
+  if (!result) result = gmlk_plan_pieces(a, q->pieces, parts, &plan);
   if (result) return result;
-  for (i = 0; i < parts; i++) grains += (uint32_t)(q->pieces[i].bytes / GMLK_GRAIN);
-  r->grains = grains;
-  if (parts == 1) return gmlk_take_piece(l, r, q, out_block);
-  result = gmlk_pieces_list(r->arena, q->pieces, parts, &plan);
   plan.requester = r->requester;
-  if (!result) result = gmlk_stitch(l, r, &plan, out_block);
+  plan.state = q->plan.state;
+  plan.window = w;
+  if (w) plan.how = GMLK_REUSE;
+  r->grains = w ? w->self.grains : 0;
+  for (i = 0; i < plan.piece_count; i++) r->grains += a->pieces[i].grains;
+  result = gmlk_plan_commit(l, r, &plan, out_block);
+  if (former && !result) gmlk_keep_former(l, a, q->pieces[0], former->bytes);
   return result || *out_block ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no addresses */
 }
 
@@ -8636,7 +8572,7 @@ static void gmlk_foretell(const gmlake *l, const gmlk_request *r, const gmlk_pla
   if (plan->how == GMLK_RANGE) count = 1;
   if (plan->how == GMLK_REUSE) pieces = plan->window->pieces;
   if (plan->how == GMLK_REUSE) count = plan->window->piece_count;
-  r->foretold->answer.wait = gmlk_pieces_wait(l, a, plan->requester, pieces, count);
+  l->foretold->answer.wait = gmlk_pieces_wait(l, a, plan->requester, pieces, count);
 }
 
 /* The first aligned range of at least so many grains that the requester may have; if there is none,
@@ -8679,24 +8615,6 @@ static gmlake_wait gmlk_foretell_host(const gmlake *l) {
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
     if (gmlk_foretell_waits(&l->streams, l->streams.items[i])) return GMLAKE_HOST_WAIT;
   return GMLAKE_NO_WAIT;
-}
-
-/* Counts what all other arenas would return once the host has waited. 0: no host memory. */
-static int gmlk_headroom_reclaim(const gmlake *l, const gmlk_arena *a, size_t free_bytes,
-                                 gmlk_headroom *headroom) {
-  size_t i;
-  memset(headroom, 0, sizeof(*headroom));
-  headroom->free_bytes = free_bytes;
-  for (i = 0; i < l->arena_count; i++) {
-    gmlk_arena *other = l->arenas[i];
-    if (!other || other == a) continue;
-    if (!gmlk_scratch_reserve(other, other->slot_count)) return 0;
-    gmlk_headroom_return(
-        headroom, other, a,
-        gmlk_trim_dry_run(l, other, gmlk_trimmer(GMLAKE_HOST_WAIT), other->slot_count));
-    gmlk_trim_forget(other);
-  }
-  return 1;
 }
 
 /* A gap is a row of slots that have no chunk once the marked chunks are returned. Returns the first
@@ -8907,18 +8825,15 @@ static gmlake_result gmlk_try_all(gmlake *l, gmlk_request *r, gmlk_requester req
 static gmlake_result gmlk_foretell_growth(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                           gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
-  const uint32_t missing = gmlk_chunks_for(a, r->shortfall);
   const int is_host = requester.may_wait == GMLAKE_HOST_WAIT;
-  gmlk_headroom headroom = {r->foretold->free_bytes, 0, 0};
+  const uint32_t missing = gmlk_chunks_for(a, r->shortfall ? r->shortfall : r->grains);
   gmlake_wait wait = GMLAKE_NO_WAIT;
   gmlk_plan plan;
   gmlake_result result;
-  if (!gmlk_headroom_share(l, a, is_host ? GMLAKE_HOST_WAIT : GMLAKE_NO_WAIT,
-                           (missing ? missing : gmlk_chunks_for(a, r->grains)) * a->chunk_bytes,
-                           &headroom))
+  if (!gmlk_headroom_find(l, a, is_host ? GMLAKE_HOST_WAIT : GMLAKE_NO_WAIT,
+                          missing * a->chunk_bytes, 0, &l->foretold->headroom))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  r->foretold->headroom = headroom;
-  if (requester.may_wait == GMLAKE_DEVICE_WAIT && missing &&
+  if (requester.may_wait == GMLAKE_DEVICE_WAIT && r->shortfall &&
       r->piece_count) { /* another chunk than the last may be used in part */
     gmlk_piece *last = &a->pieces[r->piece_count - 1];
     const uint32_t end = gmlk_slot_at(a, gmlk_slot_from(a, last->at + last->grains));
@@ -8927,7 +8842,7 @@ static gmlake_result gmlk_foretell_growth(gmlake *l, gmlk_request *r, gmlk_reque
   }
   result = gmlk_grow(l, r, is_host ? requester : r->requester, &plan);
   if (result) return result;
-  if (wait && plan.how == GMLK_STITCH) r->foretold->answer.wait = wait;
+  if (wait && plan.how == GMLK_STITCH) l->foretold->answer.wait = wait;
   *out_block = &a->tail;
   return GMLAKE_OK;
 }
@@ -8938,7 +8853,7 @@ static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_request *r, gmlk_reques
   gmlk_plan plan;
   unsigned tries;
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_OK;
-  if (r->foretold) return gmlk_foretell_growth(l, r, requester, out_block);
+  if (l->foretold) return gmlk_foretell_growth(l, r, requester, out_block);
   if (r->desc && !r->has_grown) { /* else gmlk_buffer_share has run */
     uint32_t chunks = gmlk_chunks_for(r->arena, r->shortfall ? r->shortfall : r->grains);
     gmlake_result result = gmlk_return_others(l, r->arena, 0, chunks * r->arena->chunk_bytes);
@@ -9000,8 +8915,8 @@ static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out
   r->reason = waits ? "the host waited for streams first" : "the lake looked at all free ranges";
   r->is_exhaustive = 1;
   if (!waits) return gmlk_try_all(l, r, r->requester, out_block);
-  if (r->foretold) {
-    r->foretold->answer.wait = gmlk_foretell_host(l);
+  if (l->foretold) {
+    l->foretold->answer.wait = gmlk_foretell_host(l);
     result = gmlk_borrow(l, r, requester, out_block);
     return result || *out_block ? result : gmlk_grow_and_serve(l, r, requester, out_block);
   }
@@ -9023,11 +8938,11 @@ static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out
 static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
   size_t i;
   if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
-  if (!r->foretold && l->return_count) return 1;
+  if (!l->foretold && l->return_count) return 1;
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];
     if (a && a != r->arena &&
-        (r->foretold ? gmlk_foretell_idle(l, r, a) : a->free_grains || a->small_reserve))
+        (l->foretold ? gmlk_foretell_idle(l, r, a) : a->free_grains || a->small_reserve))
       return 1;
   }
   return 0;
@@ -9059,11 +8974,11 @@ static gmlake_result gmlk_foretell_reclaim(gmlake *l, gmlk_request *r, gmlk_bloc
   gmlk_arena *a = r->arena;
   const gmlk_requester requester = gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT);
   const int may_grow = !(r->flags & GMLAKE_NO_GROW);
-  const uint64_t chunks = may_grow ? gmlk_creatable(l, a, &r->foretold->headroom) : 0;
+  const uint64_t chunks = may_grow ? gmlk_creatable(l, a, &l->foretold->headroom) : 0;
   uint32_t count = gmlk_chunks_for(a, r->grains);
   gmlk_plan plan;
   int is_served = 0;
-  r->foretold->answer.wait = gmlk_foretell_host(l);
+  l->foretold->answer.wait = gmlk_foretell_host(l);
   if (r->may_stitch) {
     (void)gmlk_plan_window(a, &l->streams, requester, 1, r->grains, r->align, gmlk_is_whole(r),
                            &plan);
@@ -9074,7 +8989,7 @@ static gmlake_result gmlk_foretell_reclaim(gmlake *l, gmlk_request *r, gmlk_bloc
   }
   if (!is_served && may_grow && !a->chunks.quarantined_count)
     is_served = gmlk_range_grown(l, a, requester, r->align, chunks) >= r->grains;
-  r->foretold->answer.new_bytes = count * a->chunk_bytes;
+  l->foretold->answer.new_bytes = count * a->chunk_bytes;
   if (is_served) *out_block = &a->tail;
   return GMLAKE_OK;
 }
@@ -9084,11 +8999,11 @@ static gmlake_result gmlk_slow_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
   int may_grow = !(r->flags & GMLAKE_NO_GROW);
   gmlake_result result;
   size_t released = 0;
-  if (r->foretold && may_grow &&
-      !gmlk_headroom_reclaim(l, r->arena, r->foretold->free_bytes, &r->foretold->headroom))
+  if (l->foretold && may_grow &&
+      !gmlk_headroom_find(l, r->arena, GMLAKE_HOST_WAIT, SIZE_MAX, 1, &l->foretold->headroom))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (may_grow ? !gmlk_can_reclaim(l, r) : r->lacks_window_space != 1) return GMLAKE_OK;
-  if (r->foretold) return gmlk_foretell_reclaim(l, r, out_block);
+  if (l->foretold) return gmlk_foretell_reclaim(l, r, out_block);
   r->reason = "the lake dropped windows and returned chunks first";
   result = gmlk_wait_for_others(l);
   if (!result) result = gmlk_evict_all(l, r->arena);
@@ -9240,13 +9155,13 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
   int is_again = 0;
   size_t i;
   memset(&error, 0, sizeof(error));
-  if (!r->foretold && !r->reach) {
+  if (!l->foretold && !r->reach) {
     r->arena->area.is_full = r->arena->window_space.area.is_full =
         0; /* others may have given some */
     if (!r->stream) gmlk_serve_none(l, r->arena);
     if (l->lost) return l->lost;
   }
-  if (!r->foretold && !r->reach && gmlk_is_for_policy(l, r)) {
+  if (!l->foretold && !r->reach && gmlk_is_for_policy(l, r)) {
     result = gmlk_slow_path_asked(l, r, out_block, &error);
     if (result || *out_block) return result;
   }
@@ -9256,7 +9171,7 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
       gmlk_small_reserve_end(r->arena);
       if (!is_again++) i = 0;
     }
-    if (r->foretold) memset(&r->foretold->answer, 0, sizeof(r->foretold->answer));
+    if (l->foretold) memset(&l->foretold->answer, 0, sizeof(l->foretold->answer));
     result = steps[i](l, r, out_block);
     if (*out_block) return GMLAKE_OK;
     if (gmlk_is_fatal(result) || result == GMLAKE_ERROR_INVALID_ARGUMENT) return result;
@@ -9267,7 +9182,7 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
     r->error = result;
     error = l->error;
   }
-  if (r->foretold || r->reach) return r->error ? r->error : memory;
+  if (l->foretold || r->reach) return r->error ? r->error : memory;
   if (!r->error) return gmlk_report_oom(l, r, memory);
   if (error.result == r->error) gmlk_error_set(l, &error);
   return r->error;
@@ -9979,12 +9894,12 @@ static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream s
   result = gmlk_try_fast(l, r, out_block);
   if (!result && !*out_block && (r->may_stitch || reach > GMLK_FREE_STEPS))
     result =
-        r->foretold ? gmlk_slow_path(l, r, out_block) : gmlk_serve_slowly(l, r, stream, out_block);
+        l->foretold ? gmlk_slow_path(l, r, out_block) : gmlk_serve_slowly(l, r, stream, out_block);
   if (!*out_block || !loan) return result;
-  for (i = 0; i < loan->count && r->foretold; i++)
+  for (i = 0; i < loan->count && l->foretold; i++)
     if (gmlk_loan_has_to_wait(l, &loan->users[i], r->stream))
-      r->foretold->answer.wait = GMLAKE_DEVICE_WAIT;
-  if (r->foretold) return GMLAKE_OK;
+      l->foretold->answer.wait = GMLAKE_DEVICE_WAIT;
+  if (l->foretold) return GMLAKE_OK;
   result = gmlk_loan_follow(l, loan->users, loan->count, r->stream);
   if (!result) return GMLAKE_OK;
   gmlk_ungrant(l, r, *out_block);
@@ -9994,15 +9909,13 @@ static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream s
 
 /* The same for a description; or says whether and how it would be served, if it is a question. */
 static gmlake_result gmlk_serve_reach(gmlake *l, const gmlake_alloc_desc *desc,
-                                      gmlake_stream stream, unsigned reach, gmlk_foretold *foretold,
-                                      void **out_ptr) {
+                                      gmlake_stream stream, unsigned reach, void **out_ptr) {
   gmlk_block *b = NULL;
   gmlk_request r;
   gmlake_result result;
-  if (!foretold) return gmlk_serve_watched(l, desc, stream, reach, out_ptr);
-  memset(&foretold->answer, 0, sizeof(foretold->answer));
+  if (!l->foretold) return gmlk_serve_watched(l, desc, stream, reach, out_ptr);
+  memset(&l->foretold->answer, 0, sizeof(l->foretold->answer));
   result = gmlk_request_open(l, &r, desc, stream);
-  r.foretold = foretold;
   if (!result) result = gmlk_serve_pool(l, &r, stream, reach, &b);
   *out_ptr = b;
   return result;
@@ -10010,8 +9923,7 @@ static gmlake_result gmlk_serve_reach(gmlake *l, const gmlake_alloc_desc *desc,
 
 /* Serves a request from lent pools. *out_ptr NULL: none can. */
 static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, unsigned reach,
-                                        gmlk_foretold *foretold, void **out_ptr) {
+                                        gmlake_stream stream, unsigned reach, void **out_ptr) {
   gmlake_alloc_desc wanted = *desc;
   gmlake_result result = GMLAKE_OK;
   uint32_t i;
@@ -10019,7 +9931,7 @@ static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc
     const gmlk_arena *a = l->arenas[i];
     if (!a || !a->pool->loan.number || (desc->pool && desc->pool != a->pool)) continue;
     wanted.pool = a->pool;
-    result = gmlk_serve_reach(l, &wanted, stream, reach, foretold, out_ptr);
+    result = gmlk_serve_reach(l, &wanted, stream, reach, out_ptr);
   }
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
 }
@@ -10028,22 +9940,21 @@ static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc
    else from a pool that is lent together with new chunks for what it lacks, which needs the fewest
    new chunks; else like any other request, which a question leaves to its caller. */
 static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *desc,
-                                          gmlake_stream stream, gmlk_foretold *foretold,
-                                          void **out_ptr) {
+                                          gmlake_stream stream, void **out_ptr) {
   const unsigned number = stream == GMLAKE_STREAM_NONE ? 0 : gmlk_stream_find_or_add(l, stream);
   const int is_capture = number && l->streams.items[number]->capture;
   gmlake_alloc_desc plain = *desc;
   gmlake_result result = GMLAKE_OK;
   plain.flags &= ~GMLAKE_TRANSIENT;
   if (l->loan_count && !is_capture) {
-    result = gmlk_serve_lenders(l, desc, stream, GMLK_FREE_STEPS, foretold, out_ptr);
+    result = gmlk_serve_lenders(l, desc, stream, GMLK_FREE_STEPS, out_ptr);
     if (!result && !*out_ptr)
-      result = gmlk_serve_reach(l, &plain, stream, GMLK_FREE_STEPS, foretold, out_ptr);
+      result = gmlk_serve_reach(l, &plain, stream, GMLK_FREE_STEPS, out_ptr);
     if (!gmlk_is_fatal(result) && !*out_ptr && !(desc->flags & GMLAKE_NO_GROW))
-      result = gmlk_serve_lenders(l, desc, stream, GMLK_EARLY_STEPS, foretold, out_ptr);
+      result = gmlk_serve_lenders(l, desc, stream, GMLK_EARLY_STEPS, out_ptr);
   }
   if (*out_ptr || gmlk_is_fatal(result)) return result;
-  return foretold ? GMLAKE_OK : gmlk_serve_watched(l, &plain, stream, 0, out_ptr);
+  return l->foretold ? GMLAKE_OK : gmlk_serve_watched(l, &plain, stream, 0, out_ptr);
 }
 
 /* ---- >>pools -----------------------------------------------------------------------------------
@@ -11683,10 +11594,10 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_
   uint64_t chunks, window, most, limit = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
   const gmlk_requester requester = gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT);
   gmlk_supply supply;
-  gmlk_headroom headroom;
+  gmlk_headroom headroom = {driver_free_bytes, 0, 0};
   *out = 0;
   if (home->sleep) return GMLAKE_OK;
-  if (!gmlk_headroom_reclaim(l, home, driver_free_bytes, &headroom) ||
+  if (!gmlk_headroom_find(l, home, GMLAKE_HOST_WAIT, SIZE_MAX, 1, &headroom) ||
       !gmlk_scratch_reserve(home, home->slot_count))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_supply_scan(home, &l->streams, requester, GMLK_GRAINS_MAX, 1, &supply);
@@ -11794,16 +11705,17 @@ static gmlake_result gmlk_query_request(gmlake *l, const gmlake_alloc_desc *desc
     result = gmlk_look(l);
     if (result || (!borrows && gmlk_is_fast(l, &r))) return result;
   }
-  result = gmlk_ask_memory(l, &foretold->free_bytes, &total);
+  result = gmlk_ask_memory(l, &foretold->headroom.free_bytes, &total);
   if (result) return result;
   if (!gmlk_small_reserve_note(l)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (borrows) result = gmlk_serve_transient(l, desc, stream, foretold, &ptr);
+  l->foretold = foretold;
+  if (borrows) result = gmlk_serve_transient(l, desc, stream, &ptr);
   if (!ptr && !result) {
     memset(&foretold->answer, 0, sizeof(foretold->answer));
     if (borrows) result = gmlk_request_open(l, &r, &plain, stream); /* state_lock was released */
-    r.foretold = foretold;
     if (!result && !(r.grains && gmlk_is_fast(l, &r))) result = gmlk_slow_path(l, &r, &b);
   }
+  l->foretold = NULL;
   gmlk_small_reserve_restore(l);
   return result;
 }
@@ -15005,7 +14917,7 @@ static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, g
     if (result) return result;
     if (l->is_restricted) result = gmlk_forbid_in_callback(l, call);
     if (!result && desc->bytes)
-      result = desc->flags & GMLAKE_TRANSIENT ? gmlk_serve_transient(l, desc, stream, NULL, out_ptr)
+      result = desc->flags & GMLAKE_TRANSIENT ? gmlk_serve_transient(l, desc, stream, out_ptr)
                                               : gmlk_serve(l, desc, stream, out_ptr);
     if (!result) return gmlk_leave(l, GMLAKE_OK);
   } while (gmlk_leave_short(l, desc->pool, &result, tries++));
