@@ -1338,8 +1338,11 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
                  they are free again.
    gmlk_request  One call while it is served: who asks, where, for how much; what the steps tried
                  so far have found out. It stands on the caller's stack.
-   plan          The pieces for a window, in arena->pieces: RESERVED before the driver is called,
-                 then LIVE, or as before if a call failed.
+   gmlk_plan     What serves a request: a range, an idle window, or pieces for a new one, which
+                 stand in arena->pieces; for whom; which chunks are created first. gmlk_plan_commit
+                 carries it out: pieces are RESERVED before the driver is called, then LIVE, or as
+                 before if a call failed. Of a question (gmlake_query) it only says what the stream
+                 would have to wait for.
    gmlk_arena    Home range, tiling, free blocks by tag and size (bins), windows, buffers. A lake
                  has one, and one more for each pool and each chunk size of its buffers.
    gmlake        The arenas, the streams, the index of live blocks by address, and the two locks.
@@ -1375,7 +1378,8 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
      >>streams >>pending        numbers and fences of streams; frees that wait
      >>fences >>pages           when the lake records events, asks and waits; pages of buffers
      >>grow >>small             creating and returning chunks; memory set aside for small blocks
-     >>research >>slow >>find   policies; the slow path; what lies at an address
+     >>research                 policies
+     >>foretell >>slow >>find   what a question counts on; the slow path; what lies at an address
      >>copies >>lend            contents kept on the host; graphs' memory that others use meanwhile
      >>pools >>buffer           arenas, pools and captures; buffers
      >>sharing >>sleep          memory of several processes; memory given back for a while
@@ -3984,7 +3988,6 @@ struct gmlk_request { /* see >>request */
   /* What one slow step of >>slow leaves to the next: */
   uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
   uint32_t piece_count;   /* what that window has: so many ranges in arena->pieces */
-  unsigned reach;         /* the slow steps that are tried for it; 0: all */
   size_t limit_bytes;     /* the limit that forbade growth; 0: none did */
   int has_grown;          /* chunks were created for it */
   int lacks_window_space; /* 1: no address space was left for its window; 2: its window needs more
@@ -3993,6 +3996,7 @@ struct gmlk_request { /* see >>request */
   gmlake_result error; /* of the first slow step that failed, but for want of memory */
   /* For policy and observer: */
   unsigned state;     /* GMLK_S1 to GMLK_S4, once it is granted */
+  unsigned reach;     /* the slow steps that are tried for it; 0: all */
   uint64_t number;    /* of the request; 0: for a buffer */
   uint64_t driver_ns; /* time spent in the driver */
   const char *reason; /* static text for the observer; NULL: the state says it */
@@ -4374,7 +4378,7 @@ typedef enum gmlk_how { GMLK_NOTHING, GMLK_RANGE, GMLK_REUSE, GMLK_STITCH } gmlk
 
 struct gmlk_plan { /* what serves a request */
   gmlk_how how;
-  unsigned state;           /* GMLK_S1 to GMLK_S3; 0: what the range says */
+  unsigned state;           /* [RANGE, REUSE] what a policy calls it; 0: it says nothing */
   gmlk_requester requester; /* who gets it: the stream may have to wait */
   gmlk_piece range;         /* [RANGE] */
   uint32_t hole;            /* [RANGE] the grains of the free range that it is a part of */
@@ -5154,7 +5158,8 @@ static gmlake_result gmlk_plan_commit(gmlake *l, gmlk_request *r, gmlk_plan *pla
   }
   if (plan->how == GMLK_STITCH) return gmlk_stitch(l, r, plan, out_block);
   if (plan->how == GMLK_REUSE) {
-    *out_block = gmlk_window_take(l, r, plan->requester, plan->window, plan->state);
+    *out_block =
+        gmlk_window_take(l, r, plan->requester, plan->window, plan->state ? plan->state : GMLK_S1);
     return *out_block ? GMLAKE_OK : result;
   }
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return result;
@@ -7723,7 +7728,9 @@ static int gmlk_is_chunk_free(const gmlake *l, const gmlk_arena *a, gmlk_request
 
 /* The requester for which trim looks for free chunks: it may have what is clean; with HOST_WAIT
    also what is clean once the host has waited. */
-static gmlk_requester gmlk_trimmer(gmlake_wait wait) { return gmlk_requester_of(GMLK_CLEAN, wait); }
+static gmlk_requester gmlk_trimmer(gmlake_wait wait) {
+  return gmlk_requester_of(GMLK_CLEAN, wait == GMLAKE_HOST_WAIT ? wait : GMLAKE_NO_WAIT);
+}
 
 /* Returns those of the marked chunks that no quarantined window or page maps, and none whose last
    use is not complete for the trimmer. The others lose their marks. */
@@ -7991,28 +7998,16 @@ static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
   return gmlk_trim_arenas(l, keep_bytes, released);
 }
 
-/* Whether an arena's free chunks are returned for the requester: if the arena has buffers, or the
-   requester is a buffer. A pool's chunks are returned only for the same pool. */
-static int gmlk_gives(const gmlk_arena *a, const gmlk_arena *requester, int is_for_buffer) {
-  return a && a != requester && (a->buffer_space.holes || is_for_buffer) &&
-         (!a->owner || a->owner == requester->owner);
-}
+/* For whom other arenas return chunks: for a block, for a buffer, or for either in need. */
+typedef enum gmlk_giving { GMLK_GIVE_BLOCK, GMLK_GIVE_BUFFER, GMLK_GIVE_ALL } gmlk_giving;
 
-/* Returns up to `bytes` of other arenas' free chunks whose work is complete, before `requester`
-   creates as many; those of its pool first, as that may have a limit. Only a fatal error counts. */
-static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, int is_for_buffer,
-                                        size_t bytes) {
-  gmlake_result result = GMLAKE_OK;
-  size_t released = 0, i;
-  for (i = 0; i < 2 * l->arena_count && released < bytes && !gmlk_is_fatal(result); i++) {
-    gmlk_arena *a = l->arenas[i < l->arena_count ? i : i - l->arena_count];
-    if (!gmlk_gives(a, requester, is_for_buffer) ||
-        (a->owner == requester->owner) != (i < l->arena_count))
-      continue;
-    if (a->bins[GMLK_CLEAN]->grains >= gmlk_chunk_grains(a))
-      result = gmlk_trim_arena(l, a, bytes - released, &released);
-  }
-  return gmlk_is_fatal(result) ? result : GMLAKE_OK;
+/* Whether an arena's free chunks are returned for the requester: if the arena has buffers, or the
+   requester is a buffer; or, where memory is short, in any case. A pool's chunks are returned only
+   for the same pool, unless memory is short. */
+static int gmlk_gives(const gmlk_arena *a, const gmlk_arena *requester, gmlk_giving giving) {
+  if (!a || a == requester || giving == GMLK_GIVE_ALL) return a && a != requester;
+  return (a->buffer_space.holes || giving == GMLK_GIVE_BUFFER) &&
+         (!a->owner || a->owner == requester->owner);
 }
 
 /* Marks the chunks, `most` or little more, that gmlk_trim_arena would return. Returns their number.
@@ -8032,27 +8027,31 @@ static void gmlk_trim_forget(gmlk_arena *a) {
   for (slot = 0; slot < a->slot_count; slot++) a->chunks.items[slot].is_marked = 0;
 }
 
-/* Counts what gmlk_return_others would return for an arena of blocks, of `bytes` that it lacks; or
-   all that other arenas can return, if is_all. 0: no host memory. */
-static int gmlk_headroom_find(const gmlake *l, const gmlk_arena *requester, gmlake_wait wait,
-                              size_t bytes, int is_all, gmlk_headroom *headroom) {
-  size_t i, returned;
-  headroom->returned_bytes = headroom->own_bytes = 0;
-  for (i = 0; i < 2 * l->arena_count && headroom->returned_bytes < bytes; i++) {
+/* Returns up to `bytes` of other arenas' free chunks whose work is complete, before `requester`
+   creates as many; those of its pool first, as that may have a limit. Only a fatal error counts.
+   For a question it counts what would be returned, once the host has waited if `wait` says so. */
+static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, gmlk_giving giving,
+                                        size_t bytes, gmlake_wait wait) {
+  gmlk_headroom *headroom = l->foretold ? &l->foretold->headroom : NULL;
+  gmlake_result result = GMLAKE_OK;
+  size_t released = 0, i;
+  if (headroom) headroom->returned_bytes = headroom->own_bytes = 0;
+  for (i = 0; i < 2 * l->arena_count && released < bytes && !gmlk_is_fatal(result); i++) {
     gmlk_arena *a = l->arenas[i < l->arena_count ? i : i - l->arena_count];
-    const int is_own = a && a->owner == requester->owner;
-    if (!(is_all ? a && a != requester : gmlk_gives(a, requester, 0)) ||
-        is_own != (i < l->arena_count))
+    const size_t before = released;
+    if (!gmlk_gives(a, requester, giving) || (a->owner == requester->owner) != (i < l->arena_count))
       continue;
-    if (!gmlk_scratch_reserve(a, a->slot_count)) return 0;
-    returned = gmlk_trim_dry_run(l, a, gmlk_trimmer(wait),
-                                 (bytes - headroom->returned_bytes - 1) / a->chunk_bytes + 1) *
-               a->chunk_bytes;
-    headroom->returned_bytes += returned;
-    if (is_own) headroom->own_bytes += returned;
+    if (!headroom && a->bins[GMLK_CLEAN]->grains >= gmlk_chunk_grains(a))
+      result = gmlk_trim_arena(l, a, bytes - released, &released);
+    if (!headroom) continue;
+    if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    released += a->chunk_bytes * gmlk_trim_dry_run(l, a, gmlk_trimmer(wait),
+                                                   (bytes - released - 1) / a->chunk_bytes + 1);
     gmlk_trim_forget(a);
+    headroom->returned_bytes = released;
+    if (i < l->arena_count) headroom->own_bytes += released - before;
   }
-  return 1;
+  return gmlk_is_fatal(result) ? result : GMLAKE_OK;
 }
 
 /* Frees host memory of tables and records that is mostly unused. O(what is freed + chunks). */
@@ -8540,14 +8539,9 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
 }
 
 /* ---- >>foretell --------------------------------------------------------------------------------
-   What a question asks where an allocation would wait, drop windows or return chunks: how much there
-   would be then. Owns nothing; marks of chunks are gone at the end. pre: state_lock is held.
+   What a question asks where an allocation would wait, drop windows or return chunks: how much
+   there would be then. Owns nothing; marks of chunks are gone at the end. pre: state_lock is held.
    Costs: O(blocks + windows). Can fail: host memory. */
-
-/* Whether there is something that the host can wait for. */
-static int gmlk_may_wait(const gmlake *l, const gmlk_request *r) {
-  return l->streams.used_count > 1 || !r->stream || r->is_capture || l->stats.pending_bytes;
-}
 
 /* What the stream of a requester that may wait has to do before it uses these ranges. */
 static gmlake_wait gmlk_pieces_wait(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
@@ -8564,15 +8558,12 @@ static gmlake_wait gmlk_pieces_wait(const gmlake *l, const gmlk_arena *a, gmlk_r
 
 /* Says how a plan for a question would be carried out. What the host waits for is said before. */
 static void gmlk_foretell(const gmlake *l, const gmlk_request *r, const gmlk_plan *plan) {
-  const gmlk_arena *a = r->arena;
-  const gmlk_piece *pieces = a->pieces;
-  uint32_t count = plan->piece_count;
+  const gmlk_window *w = plan->window;
+  const gmlk_piece *pieces = plan->how == GMLK_RANGE ? &plan->range : r->arena->pieces;
+  const uint32_t count = plan->how == GMLK_RANGE ? 1 : plan->piece_count;
   if (plan->requester.may_wait != GMLAKE_DEVICE_WAIT) return;
-  if (plan->how == GMLK_RANGE) pieces = &plan->range;
-  if (plan->how == GMLK_RANGE) count = 1;
-  if (plan->how == GMLK_REUSE) pieces = plan->window->pieces;
-  if (plan->how == GMLK_REUSE) count = plan->window->piece_count;
-  l->foretold->answer.wait = gmlk_pieces_wait(l, a, plan->requester, pieces, count);
+  l->foretold->answer.wait = gmlk_pieces_wait(l, r->arena, plan->requester, w ? w->pieces : pieces,
+                                              w ? w->piece_count : count);
 }
 
 /* The first aligned range of at least so many grains that the requester may have; if there is none,
@@ -8691,28 +8682,13 @@ static uint64_t gmlk_addresses_most(const gmlake *l, const gmlk_space *space) {
   return next <= space->area.most ? gmlk_later(most, space->area.most - next) : most;
 }
 
-/* Whether another arena has free memory once the host has waited, beside what it would have returned
-   to the request's before. pre: scratch is reserved for all slots. */
-static int gmlk_foretell_idle(const gmlake *l, const gmlk_request *r, gmlk_arena *a) {
-  const gmlk_requester trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
-  uint64_t left = a->free_grains + (a->small_reserve ? a->small_reserve->grains : 0);
-  const gmlk_block *b;
-  if (a->sleep) return 0;
-  for (b = a->head.next; !left && b != &a->tail; b = b->next)
-    if (gmlk_may_take(&l->streams, trimmer, b)) left = b->grains;
-  if (!left || !gmlk_gives(a, r->arena, 0) || !gmlk_may_wait(l, r)) return left != 0;
-  left -= gmlk_min(left, gmlk_trim_dry_run(l, a, trimmer, a->slot_count) << a->chunk_log);
-  gmlk_trim_forget(a);
-  return left != 0;
-}
-
 /* ---- >>slow ------------------------------------------------------------------------------------
    The slow path: steps 4 to 12 of the manual's "how an allocation is served", until one of them
-   finds a block. gmlk_query_slow_path in >>figures says beforehand what they do, so it changes with
-   them. A fatal error ends the slow path, and so does an illegal answer of a policy, the only
-   INVALID_ARGUMENT here. pre, for gmlk_slow_path and everything it calls: the caller holds
-   `driver_lock`. Costs: a step costs what the functions cost that it calls. Can fail: host memory,
-   the driver, limits. */
+   finds a block. A question (lake->foretold) goes the same steps: what they would take, create,
+   wait for or return they only count. A fatal error ends the slow path, and so does an illegal
+   answer of a policy, the only INVALID_ARGUMENT here. pre, for gmlk_slow_path and everything it
+   calls: the caller holds `driver_lock`. Costs: a step costs what the functions cost that it calls.
+   Can fail: host memory, the driver, limits. */
 
 /* A request that is for no block of the user's: a chunk of a buffer, a pool that wakes. */
 static gmlk_request gmlk_request_of(gmlk_arena *a, unsigned stream, size_t bytes) {
@@ -8793,21 +8769,15 @@ static int gmlk_plan_there(const gmlake *l, const gmlk_request *r, gmlk_requeste
   if (requester.may_wait && r->may_stitch)
     plan->window = requester.may_wait == GMLAKE_HOST_WAIT ? gmlk_window_awaited(l, r, requester)
                                                           : gmlk_window_for(l, r, requester);
-  if (plan->window) {
-    plan->how = GMLK_REUSE;
-    plan->state = GMLK_S1;
-    return 1;
-  }
-  if (requester.may_wait == GMLAKE_DEVICE_WAIT) {
+  if (!plan->window && requester.may_wait == GMLAKE_DEVICE_WAIT) {
     gmlk_plan_foreign(l, r, plan);
-  } else {
+  } else if (!plan->window) {
     plan->range = gmlk_range_first(l, r->arena, requester, r->grains, r->align);
-    plan->hole = plan->range.grains;
-    if (plan->hole < r->grains) return 0;
+    if (plan->range.grains >= r->grains) plan->hole = plan->range.grains;
     plan->range = gmlk_piece_with(plan->range.at, r->grains);
   }
-  if (plan->hole) plan->how = GMLK_RANGE;
-  return plan->hole != 0;
+  plan->how = plan->window ? GMLK_REUSE : plan->hole ? GMLK_RANGE : GMLK_NOTHING;
+  return plan->how != GMLK_NOTHING;
 }
 
 /* One look: a range or a window that is there, an aligned range, a window of free pieces. */
@@ -8821,18 +8791,15 @@ static gmlake_result gmlk_try_all(gmlake *l, gmlk_request *r, gmlk_requester req
   return result;
 }
 
-/* Foretells growth for what a window of the requester lacks, or for a range. */
+/* Foretells growth for what a window of the requester lacks, or for a range. pre: what other arenas
+   return is counted. */
 static gmlake_result gmlk_foretell_growth(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                           gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   const int is_host = requester.may_wait == GMLAKE_HOST_WAIT;
-  const uint32_t missing = gmlk_chunks_for(a, r->shortfall ? r->shortfall : r->grains);
   gmlake_wait wait = GMLAKE_NO_WAIT;
   gmlk_plan plan;
   gmlake_result result;
-  if (!gmlk_headroom_find(l, a, is_host ? GMLAKE_HOST_WAIT : GMLAKE_NO_WAIT,
-                          missing * a->chunk_bytes, 0, &l->foretold->headroom))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (requester.may_wait == GMLAKE_DEVICE_WAIT && r->shortfall &&
       r->piece_count) { /* another chunk than the last may be used in part */
     gmlk_piece *last = &a->pieces[r->piece_count - 1];
@@ -8850,24 +8817,25 @@ static gmlake_result gmlk_foretell_growth(gmlake *l, gmlk_request *r, gmlk_reque
 /* Grows (gmlk_grow), then serves the request from what is free: a range, or a new window. */
 static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                          gmlk_block **out_block) {
+  const uint32_t missing = gmlk_chunks_for(r->arena, r->shortfall ? r->shortfall : r->grains);
+  gmlake_result result = GMLAKE_OK;
   gmlk_plan plan;
   unsigned tries;
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_OK;
-  if (l->foretold) return gmlk_foretell_growth(l, r, requester, out_block);
-  if (r->desc && !r->has_grown) { /* else gmlk_buffer_share has run */
-    uint32_t chunks = gmlk_chunks_for(r->arena, r->shortfall ? r->shortfall : r->grains);
-    gmlake_result result = gmlk_return_others(l, r->arena, 0, chunks * r->arena->chunk_bytes);
-    if (result) return result;
-  }
-  for (tries = 0; tries < GMLK_GROW_TRIES; tries++) { /* a plan may need one more chunk after all */
-    gmlake_result result = gmlk_grow(l, r, r->requester, &plan);
+  if (r->desc && !r->has_grown) /* else gmlk_buffer_share has run */
+    result = gmlk_return_others(l, r->arena, GMLK_GIVE_BLOCK, missing * r->arena->chunk_bytes,
+                                requester.may_wait);
+  if (!result && l->foretold) return gmlk_foretell_growth(l, r, requester, out_block);
+  for (tries = 0; tries < GMLK_GROW_TRIES && !result; tries++) {
+    result = gmlk_grow(l, r, r->requester, &plan);
     if (result) return result;
     r->has_grown = 1;
     l->stitches_in_row = 0;
-    result = gmlk_try_all(l, r, requester, out_block);
+    result =
+        gmlk_try_all(l, r, requester, out_block); /* a plan may need one more chunk after all */
     if (result || *out_block) return result;
   }
-  return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  return result ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
 /* New chunks. Where the lake may wait before it grows: only those that are missing although other
@@ -8904,6 +8872,11 @@ static gmlake_result gmlk_slow_borrow(gmlake *l, gmlk_request *r, gmlk_block **o
   return gmlk_grow_and_serve(l, r, requester, out_block);
 }
 
+/* Whether there is something that the host can wait for. */
+static int gmlk_may_wait(const gmlake *l, const gmlk_request *r) {
+  return l->streams.used_count > 1 || !r->stream || r->is_capture || l->stats.pending_bytes;
+}
+
 /* Memory that other streams' work or pending frees hold back: the host waits until enough of that
    is complete. Where a window lacks less than before, new chunks may fill the rest. */
 static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
@@ -8938,13 +8911,11 @@ static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out
 static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
   size_t i;
   if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
-  if (!l->foretold && l->return_count) return 1;
-  for (i = 0; i < l->arena_count; i++) {
-    gmlk_arena *a = l->arenas[i];
-    if (a && a != r->arena &&
-        (l->foretold ? gmlk_foretell_idle(l, r, a) : a->free_grains || a->small_reserve))
+  if (l->return_count) return 1;
+  for (i = 0; i < l->arena_count; i++)
+    if (l->arenas[i] && l->arenas[i] != r->arena &&
+        (l->arenas[i]->free_grains || l->arenas[i]->small_reserve))
       return 1;
-  }
   return 0;
 }
 
@@ -8952,19 +8923,18 @@ static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
    that is not enough, or if its own arena would have to return some: then all are returned. */
 static gmlake_result gmlk_trade(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
-  size_t missing = gmlk_chunks_for(a, r->shortfall ? r->shortfall : r->grains) * a->chunk_bytes;
-  size_t released = 0, i;
+  const size_t missing =
+      gmlk_chunks_for(a, r->shortfall ? r->shortfall : r->grains) * a->chunk_bytes;
+  size_t held, own;
   gmlake_result result = gmlk_refresh(l, 1);
-  uint64_t own;
   if (result) return result;
   if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   own = gmlk_trim_dry_run(l, a, gmlk_trimmer(GMLAKE_HOST_WAIT), a->slot_count);
   gmlk_trim_forget(a);
   if (own) return GMLAKE_OK;
-  for (i = l->arena_count; i-- && !result && released < missing;)
-    if (l->arenas[i] && l->arenas[i] != a)
-      result = gmlk_trim_arena(l, l->arenas[i], missing - released, &released);
-  if (result || released < missing) return result;
+  held = l->stats.reserved_bytes;
+  result = gmlk_return_others(l, a, GMLK_GIVE_ALL, missing, GMLAKE_NO_WAIT);
+  if (result || held - l->stats.reserved_bytes < missing) return result;
   result = gmlk_grow_and_serve(l, r, r->requester, out_block);
   return gmlk_is_shortage(result) ? GMLAKE_OK : result;
 }
@@ -8974,10 +8944,14 @@ static gmlake_result gmlk_foretell_reclaim(gmlake *l, gmlk_request *r, gmlk_bloc
   gmlk_arena *a = r->arena;
   const gmlk_requester requester = gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT);
   const int may_grow = !(r->flags & GMLAKE_NO_GROW);
-  const uint64_t chunks = may_grow ? gmlk_creatable(l, a, &l->foretold->headroom) : 0;
+  uint64_t chunks = 0;
   uint32_t count = gmlk_chunks_for(a, r->grains);
   gmlk_plan plan;
+  gmlake_result result = GMLAKE_OK;
   int is_served = 0;
+  if (may_grow) result = gmlk_return_others(l, a, GMLK_GIVE_ALL, SIZE_MAX, GMLAKE_HOST_WAIT);
+  if (result) return result;
+  if (may_grow) chunks = gmlk_creatable(l, a, &l->foretold->headroom);
   l->foretold->answer.wait = gmlk_foretell_host(l);
   if (r->may_stitch) {
     (void)gmlk_plan_window(a, &l->streams, requester, 1, r->grains, r->align, gmlk_is_whole(r),
@@ -8999,11 +8973,9 @@ static gmlake_result gmlk_slow_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
   int may_grow = !(r->flags & GMLAKE_NO_GROW);
   gmlake_result result;
   size_t released = 0;
-  if (l->foretold && may_grow &&
-      !gmlk_headroom_find(l, r->arena, GMLAKE_HOST_WAIT, SIZE_MAX, 1, &l->foretold->headroom))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (may_grow ? !gmlk_can_reclaim(l, r) : r->lacks_window_space != 1) return GMLAKE_OK;
+  if (!may_grow && r->lacks_window_space != 1) return GMLAKE_OK;
   if (l->foretold) return gmlk_foretell_reclaim(l, r, out_block);
+  if (may_grow && !gmlk_can_reclaim(l, r)) return GMLAKE_OK;
   r->reason = "the lake dropped windows and returned chunks first";
   result = gmlk_wait_for_others(l);
   if (!result) result = gmlk_evict_all(l, r->arena);
@@ -9156,13 +9128,11 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
   size_t i;
   memset(&error, 0, sizeof(error));
   if (!l->foretold && !r->reach) {
-    r->arena->area.is_full = r->arena->window_space.area.is_full =
-        0; /* others may have given some */
+    /* Others may have given addresses back. */
+    r->arena->area.is_full = r->arena->window_space.area.is_full = 0;
     if (!r->stream) gmlk_serve_none(l, r->arena);
-    if (l->lost) return l->lost;
-  }
-  if (!l->foretold && !r->reach && gmlk_is_for_policy(l, r)) {
-    result = gmlk_slow_path_asked(l, r, out_block, &error);
+    result = l->lost;
+    if (!result && gmlk_is_for_policy(l, r)) result = gmlk_slow_path_asked(l, r, out_block, &error);
     if (result || *out_block) return result;
   }
   for (i = 0; r->grains && i < count; i++) {
@@ -9174,7 +9144,9 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
     if (l->foretold) memset(&l->foretold->answer, 0, sizeof(l->foretold->answer));
     result = steps[i](l, r, out_block);
     if (*out_block) return GMLAKE_OK;
-    if (gmlk_is_fatal(result) || result == GMLAKE_ERROR_INVALID_ARGUMENT) return result;
+    if (gmlk_is_fatal(result) || result == GMLAKE_ERROR_INVALID_ARGUMENT ||
+        (l->foretold && result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY))
+      return result;
     if (result == GMLAKE_ERROR_LIMIT_REACHED) memory = result;
     if (!result || result == GMLAKE_ERROR_LIMIT_REACHED ||
         result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || r->error)
@@ -9686,9 +9658,9 @@ static gmlake_result gmlk_copies_finish(gmlk_batch *batch, gmlk_arena *a, int to
    Lends what a graph's pool has free, and takes it back. A loan has a number of the same kind as a
    capture's. While the pool is lent, its free memory that graphs know has this number as its tag:
    so trim does not return it, and no other request gets it. Requests with GMLAKE_TRANSIENT ask with
-   this number, and get it. The loan lists the streams that have used the memory so far, those that
-   freed what graphs know before it too: a stream that takes some waits on the device for all the
-   others. Behind a recall only that one's stream is left, as it is behind all others.
+   this number, and get it: of one pool after another, each with the slow steps up to its reach. The
+   loan lists the streams that have used the memory so far, those that freed what graphs know before
+   it too: a stream that takes some waits on the device for all the others. Behind a recall only that one's stream is left, as it is behind all others.
 
    [G1] A loan's number is that of no other loan and of no capture. The pool has no capture.
    [G2] Blocks that were borrowed are in pools that are lent.
@@ -10537,24 +10509,13 @@ static gmlake_result gmlk_page_find(gmlake *l, const gmlk_request *wanted, gmlk_
   return gmlk_slow_path(l, &r, out);
 }
 
-/* Takes the chunk that a page maps, if the stream may have it. */
-static int gmlk_page_retake(gmlake *l, const gmlk_request *r, const gmlk_alias *page) {
-  gmlk_block *b = gmlk_records_reserve(&l->records, &l->host, 2)
-                      ? gmlk_page_reserve(l, r->arena, page, r->requester.stream)
-                      : NULL;
-  if (b) gmlk_page_commit(r->arena, b);
-  return b != NULL;
-}
-
-/* Takes the chunk in a slot from the stream that used it last, behind a wait on the device. */
-static int gmlk_slot_borrow(gmlake *l, const gmlk_request *r, uint32_t slot) {
-  gmlk_requester requester = gmlk_waiting_requester(l, r);
-  gmlk_piece piece = gmlk_piece_with(gmlk_slot_at(r->arena, slot), r->grains);
-  if (!gmlk_slot_suits(l, r->arena, slot, requester) ||
-      !gmlk_records_reserve(&l->records, &l->host, 2) ||
-      gmlk_pieces_borrow(l, r->arena, requester, &piece, 1))
+/* Takes the chunk in a slot for a requester, whose stream may have to wait on the device. */
+static int gmlk_slot_take(gmlake *l, gmlk_arena *a, gmlk_requester requester, uint32_t slot) {
+  gmlk_piece piece = gmlk_piece_with(gmlk_slot_at(a, slot), gmlk_chunk_grains(a));
+  if (!gmlk_slot_suits(l, a, slot, requester) || !gmlk_records_reserve(&l->records, &l->host, 2) ||
+      gmlk_pieces_borrow(l, a, requester, &piece, 1))
     return 0;
-  gmlk_page_commit(r->arena, piece.block);
+  gmlk_page_commit(a, piece.block);
   return 1;
 }
 
@@ -10575,15 +10536,16 @@ static gmlake_result gmlk_page_wait(gmlake *l, const gmlk_alias *page, const cha
    *out_is_taken: it cannot be had, or the host would have to wait to unmap what the page maps. */
 static gmlake_result gmlk_page_take_slot(gmlake *l, const gmlk_request *r, gmlk_alias *page,
                                          uint32_t wanted_slot, int *out_is_taken) {
+  const gmlk_requester waiting = gmlk_waiting_requester(l, r);
   gmlake_result result = GMLAKE_OK;
   *out_is_taken = 0;
   if (wanted_slot >= r->arena->slot_count || (page->state && page->slot == wanted_slot))
     return GMLAKE_OK;
-  if (!gmlk_slot_suits(l, r->arena, wanted_slot, gmlk_waiting_requester(l, r))) return GMLAKE_OK;
+  if (!gmlk_slot_suits(l, r->arena, wanted_slot, waiting)) return GMLAKE_OK;
   if (page->state && !gmlk_alias_is_done(l, page)) return GMLAKE_OK;
   if (page->state) result = gmlk_alias_unmap_one(l, r->arena, page);
   if (result) return result;
-  if (!gmlk_slot_borrow(l, r, wanted_slot)) return l->lost;
+  if (!gmlk_slot_take(l, r->arena, waiting, wanted_slot)) return l->lost;
   page->slot = wanted_slot;
   *out_is_taken = 1;
   return GMLAKE_OK;
@@ -10598,12 +10560,15 @@ static gmlake_result gmlk_page_serve(gmlake *l, const gmlk_request *r, gmlk_alia
   int is_taken;
   gmlake_result result = gmlk_page_take_slot(l, r, page, wanted_slot, &is_taken);
   if (result || is_taken) return result;
-  if (gmlk_page_retake(l, r, page)) return GMLAKE_OK;
+  if (page->state == GMLK_ALIAS_IDLE &&
+      (gmlk_slot_take(l, a, r->requester, page->slot) ||
+       gmlk_slot_take(l, a, gmlk_waiting_requester(l, r), page->slot)))
+    return GMLAKE_OK;
   if (page->state) {
-    if (page->state == GMLK_ALIAS_IDLE && gmlk_slot_borrow(l, r, page->slot)) return GMLAKE_OK;
     result = gmlk_page_wait(l, page, call);
     if (result) return result;
-    if (gmlk_page_retake(l, r, page)) return GMLAKE_OK;
+    if (page->state == GMLK_ALIAS_IDLE && gmlk_slot_take(l, a, r->requester, page->slot))
+      return GMLAKE_OK;
     result = gmlk_alias_unmap_one(l, a, page);
   }
   if (!result) result = gmlk_page_find(l, r, &found);
@@ -10632,7 +10597,9 @@ static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32
   gmlk_arena *a = b->arena;
   const gmlk_arena *other = b->arena->owner ? &b->arena->owner->arena : &l->home;
   size_t free_chunks, i = 0;
-  while (i < l->arena_count && !(gmlk_gives(l->arenas[i], a, 1) && l->arenas[i]->free_grains)) i++;
+  while (i < l->arena_count &&
+         !(gmlk_gives(l->arenas[i], a, GMLK_GIVE_BUFFER) && l->arenas[i]->free_grains))
+    i++;
   if (i == l->arena_count) return GMLAKE_OK;
   free_chunks = gmlk_chunks_free(a);
   if (chunks <= free_chunks) return GMLAKE_OK;
@@ -10640,7 +10607,9 @@ static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32
   if (other->free_grains >= gmlk_chunk_grains(other) &&
       other->free_grains > other->bins[GMLK_CLEAN]->grains)
     (void)gmlk_refresh(l, 1);
-  return l->lost ? l->lost : gmlk_return_others(l, a, 1, (chunks - free_chunks) * a->chunk_bytes);
+  return l->lost ? l->lost
+                 : gmlk_return_others(l, a, GMLK_GIVE_BUFFER,
+                                      (chunks - free_chunks) * a->chunk_bytes, GMLAKE_NO_WAIT);
 }
 
 /* Commits `chunks` more chunks with the driver's help; after an error the buffer is as it was. */
@@ -11589,19 +11558,18 @@ static uint64_t gmlk_window_most(const gmlake *l, gmlk_arena *a, gmlk_requester 
 }
 
 /* The bytes of the largest block that gmlake_alloc would serve, see gmlake_get_budget. */
-static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_t *out) {
+static gmlake_result gmlk_allocatable(gmlake *l, size_t *out) {
   gmlk_arena *home = &l->home;
   uint64_t chunks, window, most, limit = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
   const gmlk_requester requester = gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT);
   gmlk_supply supply;
-  gmlk_headroom headroom = {driver_free_bytes, 0, 0};
   *out = 0;
   if (home->sleep) return GMLAKE_OK;
-  if (!gmlk_headroom_find(l, home, GMLAKE_HOST_WAIT, SIZE_MAX, 1, &headroom) ||
+  if (gmlk_return_others(l, home, GMLK_GIVE_ALL, SIZE_MAX, GMLAKE_HOST_WAIT) ||
       !gmlk_scratch_reserve(home, home->slot_count))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_supply_scan(home, &l->streams, requester, GMLK_GRAINS_MAX, 1, &supply);
-  chunks = gmlk_creatable(l, home, &headroom);
+  chunks = gmlk_creatable(l, home, &l->foretold->headroom);
   window = gmlk_supply_sum(home, 0, &supply) + (chunks << home->chunk_log);
   most = home->chunks.quarantined_count
              ? gmlk_range_first(l, home, requester, GMLK_GRAINS_MAX, 1).grains
@@ -11617,9 +11585,9 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_
   return GMLAKE_OK;
 }
 
-/* Notes what is set aside for small blocks: questions may end it. 0: no host memory for setting it
-   aside again. */
-static int gmlk_small_reserve_note(gmlake *l) {
+/* Begins a question's dry run. It may end what is set aside for small blocks, so this is noted. 0:
+   no host memory for setting it aside again. */
+static int gmlk_question_begin(gmlake *l, gmlk_foretold *foretold) {
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];
@@ -11627,12 +11595,15 @@ static int gmlk_small_reserve_note(gmlake *l) {
       a->reserve_was = gmlk_piece_with(a->small_reserve ? a->small_reserve->at : 0,
                                        a->small_reserve ? a->small_reserve->grains : 0);
   }
-  return gmlk_records_reserve(&l->records, &l->host, 2 * l->arena_count);
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * l->arena_count)) return 0;
+  l->foretold = foretold;
+  return 1;
 }
 
-/* Sets it aside again. pre: state_lock has been held since. */
-static void gmlk_small_reserve_restore(gmlake *l) {
+/* Ends it, and sets that aside again. pre: state_lock has been held since. */
+static void gmlk_question_end(gmlake *l) {
   size_t i;
+  l->foretold = NULL;
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];
     const gmlk_piece was = a ? a->reserve_was : gmlk_piece_with(0, 0);
@@ -11651,6 +11622,7 @@ static uint64_t gmlk_pending_grains(gmlake *l, const gmlk_arena *a) {
 
 static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   gmlake_result result = gmlk_refresh(l, 1);
+  gmlk_foretold foretold;
   gmlake_budget budget;
   uint64_t idle = 0, all = 0, asleep = 0; /* asleep: pending, but held no more */
   size_t i;
@@ -11658,7 +11630,9 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   memset(&budget, 0, sizeof(budget));
   result = gmlk_ask_memory(l, &budget.driver_free_bytes, &budget.total_bytes);
   if (result) return result;
-  if (!gmlk_small_reserve_note(l)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  memset(&foretold, 0, sizeof(foretold));
+  foretold.headroom.free_bytes = budget.driver_free_bytes;
+  if (!gmlk_question_begin(l, &foretold)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   for (i = 0; i < l->arena_count; i++) {
     if (!l->arenas[i]) continue;
     if (l->arenas[i]->sleep) {
@@ -11672,8 +11646,8 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   budget.reserved_bytes = l->stats.reserved_bytes;
   budget.idle_bytes = gmlk_to_bytes(idle);
   budget.pending_bytes = gmlk_to_bytes(all - idle) + l->stats.pending_bytes - gmlk_to_bytes(asleep);
-  result = gmlk_allocatable(l, budget.driver_free_bytes, &budget.allocatable_bytes);
-  gmlk_small_reserve_restore(l);
+  result = gmlk_allocatable(l, &budget.allocatable_bytes);
+  gmlk_question_end(l);
   if (!result) *out = budget;
   return result;
 }
@@ -11707,16 +11681,14 @@ static gmlake_result gmlk_query_request(gmlake *l, const gmlake_alloc_desc *desc
   }
   result = gmlk_ask_memory(l, &foretold->headroom.free_bytes, &total);
   if (result) return result;
-  if (!gmlk_small_reserve_note(l)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  l->foretold = foretold;
+  if (!gmlk_question_begin(l, foretold)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (borrows) result = gmlk_serve_transient(l, desc, stream, &ptr);
   if (!ptr && !result) {
     memset(&foretold->answer, 0, sizeof(foretold->answer));
     if (borrows) result = gmlk_request_open(l, &r, &plain, stream); /* state_lock was released */
     if (!result && !(r.grains && gmlk_is_fast(l, &r))) result = gmlk_slow_path(l, &r, &b);
   }
-  l->foretold = NULL;
-  gmlk_small_reserve_restore(l);
+  gmlk_question_end(l);
   return result;
 }
 
