@@ -1164,8 +1164,7 @@ static void draw_random(uint32_t slots) {
 }
 
 /* Where the offer is too small, so many grains more make a plan, and one chunk less does not. */
-static void check_shortfall(const gmlk_plan *p, uint32_t slots, uint32_t grains,
-                            uint32_t align) {
+static void check_shortfall(const gmlk_plan *p, uint32_t slots, uint32_t grains, uint32_t align) {
   uint32_t offer = offered(slots, grains, align);
   uint32_t more = (p->shortfall + CHUNK - 1) / CHUNK;
   gmlk_plan again;
