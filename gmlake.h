@@ -7380,17 +7380,6 @@ static void gmlk_page_commit(gmlk_arena *a, gmlk_block *block) {
   gmlk_set_tag(block, GMLK_CLEAN, block->u.epoch);
 }
 
-/* Reserves the chunk that a page maps; NULL: the page maps none, or the stream may not have it.
-   pre: two records reserved. */
-static gmlk_block *gmlk_page_reserve(const gmlake *l, gmlk_arena *a, const gmlk_alias *page,
-                                     unsigned stream) {
-  if (page->state != GMLK_ALIAS_IDLE ||
-      !gmlk_slot_suits(l, a, page->slot, gmlk_requester_of(stream, GMLAKE_NO_WAIT)))
-    return NULL;
-  return gmlk_reserve_range(a, gmlk_page_block(a, page), gmlk_slot_at(a, page->slot),
-                            gmlk_chunk_grains(a));
-}
-
 static void gmlk_buffers_free(gmlake *l, gmlake_buffer *b) {
   while (b) {
     gmlake_buffer *next = b->next;
@@ -7686,36 +7675,31 @@ static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
   return gmlk_arena_reserve_slots(a, slots) && gmlk_scratch_reserve(a, slots);
 }
 
-/* S4's Alloc, once: creates one contiguous range, if it needs at most `spare` chunks more than the
-   shortfall of a window does; else the shortfall, wherever there are slots. shortfall 0: no window
-   can be made. */
-static gmlake_result gmlk_grow_once(gmlake *l, gmlk_request *r, gmlk_requester requester,
-                                    uint32_t spare, gmlk_plan *plan) {
-  gmlk_arena *a = r->arena;
-  const uint32_t missing = gmlk_chunks_for(a, r->shortfall);
-  if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, r->grains))) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  plan->how = GMLK_RANGE;
-  plan->slots = gmlk_growth_contiguous(l, a, &requester, r->grains, r->align);
-  if (missing && (!plan->slots.count || plan->slots.count > missing + spare)) {
-    plan->how = GMLK_STITCH;
-    plan->slots = gmlk_growth_anywhere(a, missing);
-  }
-  if (!plan->slots.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
-  return gmlk_grow_slots(l, r, &plan->slots);
-}
-
-/* Creates what a request lacks. One chunk more than a window needs is created if that gives a range
-   that needs no window: what is left of it serves later requests. If memory is too short for that,
-   the shortfall alone is created. */
+/* S4's Alloc: creates what a request lacks. One contiguous range, if it needs at most one chunk
+   more than a window does: what is left of it serves later requests. Else, and if memory is too
+   short for that, the shortfall alone, wherever there are slots. r->shortfall 0: no window can be
+   made. */
 static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                gmlk_plan *plan) {
+  gmlk_arena *a = r->arena;
+  const uint32_t missing = gmlk_chunks_for(a, r->shortfall);
+  uint32_t spare = 1;
   gmlake_result result;
   memset(plan, 0, sizeof(*plan));
-  result = gmlk_grow_once(l, r, requester, 1, plan);
-  if (!gmlk_is_shortage(result) || !r->shortfall ||
-      plan->slots.count <= gmlk_chunks_for(r->arena, r->shortfall))
-    return result;
-  return gmlk_grow_once(l, r, requester, 0, plan);
+  for (;; spare--) {
+    if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, r->grains)))
+      return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    plan->how = GMLK_RANGE;
+    plan->slots = gmlk_growth_contiguous(l, a, &requester, r->grains, r->align);
+    if (missing && (!plan->slots.count || plan->slots.count > missing + spare)) {
+      plan->how = GMLK_STITCH;
+      plan->slots = gmlk_growth_anywhere(a, missing);
+    }
+    if (!plan->slots.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
+    result = gmlk_grow_slots(l, r, &plan->slots);
+    if (!gmlk_is_shortage(result) || !missing || plan->slots.count <= missing || !spare)
+      return result;
+  }
 }
 
 /* ---- trim ---- */
@@ -9660,7 +9644,8 @@ static gmlake_result gmlk_copies_finish(gmlk_batch *batch, gmlk_arena *a, int to
    so trim does not return it, and no other request gets it. Requests with GMLAKE_TRANSIENT ask with
    this number, and get it: of one pool after another, each with the slow steps up to its reach. The
    loan lists the streams that have used the memory so far, those that freed what graphs know before
-   it too: a stream that takes some waits on the device for all the others. Behind a recall only that one's stream is left, as it is behind all others.
+   it too: a stream that takes some waits on the device for all the others. Behind a recall only
+   that one's stream is left, as it is behind all others.
 
    [G1] A loan's number is that of no other loan and of no capture. The pool has no capture.
    [G2] Blocks that were borrowed are in pools that are lent.
@@ -9839,15 +9824,13 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
 
 /* Whether the request's stream may have what a pool lends: at once, or behind waits it may make. */
 static int gmlk_loan_suits(const gmlake *l, const gmlk_request *r, const gmlk_loan *loan) {
-  const gmlk_stream *s = r->stream ? l->streams.items[r->stream] : NULL;
-  const gmlk_requester requester = gmlk_requester_of(r->stream, GMLAKE_DEVICE_WAIT);
-  const int may_wait = s && s->kind != GMLAKE_STREAM_COMMUNICATION &&
-                       (s->value || !l->streams.capture_count); /* the legacy stream */
+  const gmlk_requester requester =
+      gmlk_requester_of(r->stream, gmlk_waiting_requester(l, r).may_wait);
   size_t i;
   for (i = 0; i < loan->count; i++) {
     const gmlk_borrower *user = &loan->users[i];
     if (gmlk_loan_has_to_wait(l, user, r->stream) &&
-        !(may_wait && gmlk_may_await(&l->streams, requester, user->stream, user->epoch)))
+        !gmlk_may_await(&l->streams, requester, user->stream, user->epoch))
       return 0;
   }
   return 1;
@@ -10427,6 +10410,7 @@ static uint32_t gmlk_change_wanted_slot(const gmlk_change *change, uint32_t i) {
 static int gmlk_pages_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
                              unsigned stream) {
   gmlk_arena *a = b->arena;
+  const gmlk_requester requester = gmlk_requester_of(stream, GMLAKE_NO_WAIT);
   uint32_t i, missing = 0, from = change->from, to = change->to;
   int is_all;
   for (i = from; i < to; i++) {
@@ -10437,8 +10421,14 @@ static int gmlk_pages_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *cha
     missing++;
   }
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)missing)) return 0;
-  for (i = from; i < to; i++) /* two may map one chunk */
-    if (!gmlk_is_committed(b, i) && !gmlk_page_reserve(l, a, &b->pages[i], stream)) break;
+  for (i = from; i < to; i++) {
+    const gmlk_alias *page = &b->pages[i];
+    if (gmlk_is_committed(b, i)) continue;
+    if (page->state != GMLK_ALIAS_IDLE || !gmlk_slot_suits(l, a, page->slot, requester))
+      break; /* two may map one chunk */
+    (void)gmlk_reserve_range(a, gmlk_page_block(a, page), gmlk_slot_at(a, page->slot),
+                             gmlk_chunk_grains(a));
+  }
   is_all = i == to;
   while (i-- > from) {
     gmlk_block *block = gmlk_page_block(a, &b->pages[i]);
