@@ -107,8 +107,11 @@ static int find_streams(const char *name, uint64_t *out) {
   static const gmlk_streams none;
   const gmlk_streams *streams = lake ? &lake->streams : &none;
   const size_t first = lake ? GMLK_FIRST_STREAM : 0;
+  size_t lost = 0, i;
+  for (i = first; i < streams->count; i++)
+    lost += streams->items[i]->is_forgotten && streams->items[i]->is_dirty;
   const figure figures[] = {
-      {"lost-streams", streams->lost_count},
+      {"lost-streams", lost},
       {"live-streams", streams->live_count},
       {"numbers", streams->count - first},
       {"numbers-used", streams->used_count},

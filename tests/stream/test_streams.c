@@ -623,6 +623,14 @@ static void open_may_end(size_t chunks) {
   B = open_stream();
 }
 
+/* Streams that were gone before they could be fenced. */
+static size_t lost_streams(void) {
+  size_t i, count = 0;
+  for (i = GMLK_FIRST_STREAM; i < lake->streams.count; i++)
+    count += lake->streams.items[i]->is_forgotten && lake->streams.items[i]->is_dirty;
+  return count;
+}
+
 /* Destroys a stream and gets its value back as another one's. */
 static void replace(gmlake_stream stream) {
   gmlake_mock_stream_destroy(mock, stream);
@@ -643,7 +651,7 @@ static void a_captured_stream_that_went_is_not_its_successor(void **state) {
   hold(A);
   replace(A);
   step(gmlake_capture_end(lake, A));
-  assert_int_equal(lake->streams.lost_count, 1);
+  assert_int_equal(lost_streams(), 1);
   assert_ptr_not_equal(take_on(C, B), p);
   assert_int_equal(stats().host_wait_count, 0);
   assert_ptr_equal(take_on(C, B), p);
@@ -694,7 +702,7 @@ static void a_free_on_a_stream_that_never_was(void **state) {
   gmlake_mock_stream_destroy(mock, A);
   drop_on(p, A);
   drop_on(take_on(C, B), B);
-  assert_int_equal(lake->streams.lost_count, 1);
+  assert_int_equal(lost_streams(), 1);
   abandon();
 }
 
