@@ -6963,52 +6963,51 @@ static gmlake_result gmlk_wait_for_all(gmlake *l) {
 
 /* ---- waits on the device ---- */
 
-/* Whether the requester's stream has to be made to wait for work that it may wait for. */
-static int gmlk_has_to_wait_for(const gmlake *l, gmlk_requester requester, unsigned stream,
-                                uint64_t epoch) {
-  return stream != GMLK_CLEAN && stream != requester.stream &&
-         !gmlk_tag_done(&l->streams, stream, epoch) &&
-         !gmlk_stream_has_waited(&l->streams, requester.stream, stream, epoch);
+/* Whether `waiter` has to be made to wait for work of a stream. waiter 0 is GMLAKE_STREAM_NONE: then
+   it means that the host would have to wait. */
+static int gmlk_has_to_wait_for(const gmlake *l, unsigned waiter, unsigned stream, uint64_t epoch) {
+  return stream != waiter && !gmlk_tag_done(&l->streams, stream, epoch) &&
+         !(waiter && gmlk_stream_has_waited(&l->streams, waiter, stream, epoch));
 }
 
 /* The same for all work on a block that it may take: free, or pending, or a piece of such. */
-static int gmlk_has_to_wait(const gmlake *l, gmlk_requester requester, gmlk_block *b) {
+static int gmlk_has_to_wait(const gmlake *l, unsigned waiter, gmlk_block *b) {
   const gmlk_extra *extra =
       gmlk_user_state(b) == GMLK_PENDING ? gmlk_user_block(b)->as.live.extra : NULL;
   size_t i;
-  if (!extra) return gmlk_has_to_wait_for(l, requester, b->stream, b->u.epoch);
+  if (!extra) return gmlk_has_to_wait_for(l, waiter, b->stream, b->u.epoch);
   for (i = 0; i < extra->used_count; i++)
-    if (gmlk_has_to_wait_for(l, requester, extra->used[i].stream, extra->used[i].epoch)) return 1;
-  return gmlk_has_to_wait_for(l, requester, extra->stream, extra->epoch);
+    if (gmlk_has_to_wait_for(l, waiter, extra->used[i].stream, extra->used[i].epoch)) return 1;
+  return gmlk_has_to_wait_for(l, waiter, extra->stream, extra->epoch);
 }
 
-/* Makes the requester's stream wait on the device for this work, if it has to. */
-static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+/* Makes a stream wait on the device for this work, if it has to. */
+static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, unsigned waiter,
                                         unsigned stream, uint64_t epoch) {
   const uint64_t before = gmlk_batch_elapsed(batch);
   gmlake_result result;
-  if (!gmlk_has_to_wait_for(l, requester, stream, epoch)) return GMLAKE_OK;
-  result = gmlk_stream_wait(&l->streams, &l->host, batch, requester.stream, stream, epoch);
+  if (!gmlk_has_to_wait_for(l, waiter, stream, epoch)) return GMLAKE_OK;
+  result = gmlk_stream_wait(&l->streams, &l->host, batch, waiter, stream, epoch);
   if (result) return result;
   l->stats.stream_wait_count++;
-  gmlk_tell_wait(l, requester.stream, gmlk_batch_elapsed(batch) - before,
+  gmlk_tell_wait(l, waiter, gmlk_batch_elapsed(batch) - before,
                  "this stream waits on the device for another one's work");
   return GMLAKE_OK;
 }
 
-/* Makes free memory of a pending block before its uses are complete: the requester's stream waits
-   for them on the device, and the memory is its own. */
-static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+/* Makes free memory of a pending block before its uses are complete: the waiter waits for them on
+   the device, and the memory is its own. */
+static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_batch *batch, unsigned waiter,
                                         gmlk_extra *extra) {
-  gmlk_stream *s = l->streams.items[requester.stream];
-  gmlake_result result = gmlk_wait_for_work(l, batch, requester, extra->stream, extra->epoch);
+  gmlk_stream *s = l->streams.items[waiter];
+  gmlake_result result = gmlk_wait_for_work(l, batch, waiter, extra->stream, extra->epoch);
   size_t i;
   for (i = 0; i < extra->used_count && !result; i++)
-    result = gmlk_wait_for_work(l, batch, requester, extra->used[i].stream, extra->used[i].epoch);
+    result = gmlk_wait_for_work(l, batch, waiter, extra->used[i].stream, extra->used[i].epoch);
   if (result) return result;
   for (i = 0; i < extra->used_count; i++)
     if (extra->used[i].extra) gmlk_use_leave(&extra->used[i]);
-  extra->stream = requester.stream;
+  extra->stream = waiter;
   extra->epoch = s->epoch;
   gmlk_stream_dirty(s, 0);
   gmlk_pending_end(l, extra);
@@ -7016,7 +7015,7 @@ static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_batch *batch, gmlk_reque
 }
 
 /* The same for all pending blocks that a range has a part of. */
-static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_batch *batch, unsigned waiter,
                                            const gmlk_arena *a, const gmlk_piece *piece) {
   gmlk_block *b = gmlk_locate(a, piece->at);
   gmlake_result result = GMLAKE_OK;
@@ -7026,25 +7025,25 @@ static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_batch *batch, gmlk_re
       b = b->next;
       continue;
     }
-    result = gmlk_wait_for_uses(l, batch, requester, gmlk_user_block(b)->as.live.extra);
+    result = gmlk_wait_for_uses(l, batch, waiter, gmlk_user_block(b)->as.live.extra);
     b = gmlk_locate(a, at); /* it may have merged with what is before it */
   }
   return result;
 }
 
-/* Makes the requester's stream wait on the device for the other streams whose tags these reserved
-   blocks carry: once for each stream, for its newest epoch among them. */
-static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+/* Makes the waiter wait on the device for the other streams whose tags these reserved blocks carry:
+   once for each stream, for its newest epoch among them. */
+static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_batch *batch, unsigned waiter,
                                          gmlk_block *first, uint32_t grains) {
   uint32_t end = first->at + grains;
   gmlk_block *b = first, *other;
   gmlake_result result = GMLAKE_OK;
   for (; b->at < end && !result; b = b->next) {
     uint64_t epoch = b->u.epoch;
-    if (!gmlk_has_to_wait(l, requester, b)) continue;
+    if (!gmlk_has_to_wait(l, waiter, b)) continue;
     for (other = b->next; other->at < end; other = other->next)
       if (other->stream == b->stream && other->u.epoch > epoch) epoch = other->u.epoch;
-    result = gmlk_wait_for_work(l, batch, requester, b->stream, epoch);
+    result = gmlk_wait_for_work(l, batch, waiter, b->stream, epoch);
   }
   return result;
 }
@@ -7060,13 +7059,13 @@ static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester
   uint32_t i;
   if (s) result = gmlk_batch_begin(l, &batch, 0);
   for (i = 0; i < count && s && !result; i++)
-    result = gmlk_wait_for_pending(l, &batch, requester, a, &pieces[i]);
+    result = gmlk_wait_for_pending(l, &batch, requester.stream, a, &pieces[i]);
   if (s && !result && s->is_dirty && gmlk_stream_may_end(&l->streams, s))
     result = gmlk_stream_fence(&l->streams, &batch, requester.stream);
   for (i = 0; i < count && !result; i++) gmlk_piece_reserve(a, &pieces[i]);
   if (s && !result) {
     for (i = 0; i < count && !result; i++)
-      result = gmlk_wait_for_range(l, &batch, requester, pieces[i].block, pieces[i].grains);
+      result = gmlk_wait_for_range(l, &batch, requester.stream, pieces[i].block, pieces[i].grains);
     if (result) gmlk_pieces_unreserve(a, pieces, count);
   }
   if (s) (void)gmlk_batch_end(l, &batch);
@@ -9457,12 +9456,11 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   return l->lost;
 }
 
-/* Whether the stream has to wait on the device before it uses what was lent. stream 0 is
-   GMLAKE_STREAM_NONE: then it means that the host would have to wait. */
+/* Whether the stream has to wait on the device before it uses what was lent, as
+   gmlk_has_to_wait_for. */
 static int gmlk_loan_has_to_wait(const gmlake *l, const gmlk_borrower *user, unsigned stream) {
-  const gmlk_stream *s = l->streams.items[user->stream];
-  return user->stream != stream && s->born == user->born && s->done < user->epoch &&
-         !(stream && gmlk_stream_has_waited(&l->streams, stream, user->stream, user->epoch));
+  return l->streams.items[user->stream]->born == user->born &&
+         gmlk_has_to_wait_for(l, stream, user->stream, user->epoch);
 }
 
 /* Makes the stream wait on the device for all others that have used what was lent. CAPTURING: a
@@ -9475,14 +9473,9 @@ static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, siz
   while (i < count && !gmlk_loan_has_to_wait(l, &users[i], stream)) i++;
   if (i == count || l->lost) return l->lost;
   result = gmlk_batch_begin(l, &batch, 0);
-  for (; i < count && !result; i++) {
-    const gmlk_borrower *user = &users[i];
-    if (!gmlk_loan_has_to_wait(l, user, stream)) continue;
-    result = gmlk_stream_wait(&l->streams, &l->host, &batch, stream, user->stream, user->epoch);
-    if (result) break;
-    l->stats.stream_wait_count++;
-    gmlk_tell_wait(l, stream, 0, "this stream waits on the device for who used what a pool lends");
-  }
+  for (; i < count && !result; i++)
+    if (gmlk_loan_has_to_wait(l, &users[i], stream))
+      result = gmlk_wait_for_work(l, &batch, stream, users[i].stream, users[i].epoch);
   if (gmlk_batch_end(l, &batch)) return batch.result;
   return result ? GMLAKE_ERROR_CAPTURING : GMLAKE_OK;
 }
@@ -11473,7 +11466,7 @@ static gmlake_wait gmlk_query_wait(const gmlake *l, const gmlk_arena *a, gmlk_re
   for (i = 0; i < count; i++) {
     gmlk_block *b = gmlk_locate(a, pieces[i].at);
     for (; b->at < pieces[i].at + pieces[i].grains; b = b->next)
-      if (gmlk_may_take(&l->streams, requester, b) && gmlk_has_to_wait(l, requester, b))
+      if (gmlk_may_take(&l->streams, requester, b) && gmlk_has_to_wait(l, requester.stream, b))
         return GMLAKE_DEVICE_WAIT;
   }
   return GMLAKE_NO_WAIT;
