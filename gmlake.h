@@ -6495,24 +6495,6 @@ static void gmlk_stream_note_wait(const gmlk_streams *streams, gmlk_host *host, 
   w->waits[i].epoch = epoch;
 }
 
-/* Makes work queued on `waiter` from now on start after the work of `stream` up to this epoch.
-   OUT_OF_DEVICE_MEMORY: the memory cannot be had, as the wait is forbidden or there is no fence to
-   wait for. pre: the epoch is not known to be complete. */
-static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gmlk_batch *batch,
-                                      unsigned waiter, unsigned stream, uint64_t epoch) {
-  gmlk_stream *w = streams->items[waiter], *s = streams->items[stream];
-  gmlk_fence *fence;
-  gmlake_result result;
-  if (w->capture || (!w->value && streams->capture_count)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  if (!gmlk_stream_covering(s, epoch)) (void)gmlk_stream_close(streams, batch, stream);
-  fence = gmlk_stream_covering(s, epoch);
-  if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  result = GMLK_CALL(batch, stream_wait, w->value, fence->event);
-  if (result) return result;
-  gmlk_stream_note_wait(streams, host, w, stream, fence->epoch);
-  return GMLAKE_OK;
-}
-
 /* Frees everything. Events are destroyed only if has_driver: a child of fork has no driver. */
 static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_batch *batch,
                                  int has_driver) {
@@ -6981,14 +6963,24 @@ static int gmlk_has_to_wait(const gmlake *l, unsigned waiter, gmlk_block *b) {
   return gmlk_has_to_wait_for(l, waiter, extra->stream, extra->epoch);
 }
 
-/* Makes a stream wait on the device for this work, if it has to. */
+/* Makes work queued on `waiter` from now on start after this work, if it has to.
+   OUT_OF_DEVICE_MEMORY: the memory cannot be had, as the wait is forbidden or there is no fence to
+   wait for. */
 static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, unsigned waiter,
                                         unsigned stream, uint64_t epoch) {
   const uint64_t before = gmlk_batch_elapsed(batch);
+  gmlk_streams *streams = &l->streams;
+  gmlk_stream *w = streams->items[waiter], *s = streams->items[stream];
+  const gmlk_fence *fence;
   gmlake_result result;
   if (!gmlk_has_to_wait_for(l, waiter, stream, epoch)) return GMLAKE_OK;
-  result = gmlk_stream_wait(&l->streams, &l->host, batch, waiter, stream, epoch);
+  if (w->capture || (!w->value && streams->capture_count)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  if (!gmlk_stream_covering(s, epoch)) (void)gmlk_stream_close(streams, batch, stream);
+  fence = gmlk_stream_covering(s, epoch);
+  if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  result = GMLK_CALL(batch, stream_wait, w->value, fence->event);
   if (result) return result;
+  gmlk_stream_note_wait(streams, &l->host, w, stream, fence->epoch);
   l->stats.stream_wait_count++;
   gmlk_tell_wait(l, waiter, gmlk_batch_elapsed(batch) - before,
                  "this stream waits on the device for another one's work");
