@@ -2630,12 +2630,6 @@ static inline gmlk_requester gmlk_requester_of(unsigned stream, gmlake_wait may_
   return requester;
 }
 
-/* Lets it wait only for work that is expected to be complete at soon_ns. */
-static void gmlk_requester_until(gmlk_requester *requester, uint64_t now_ns, uint64_t soon_ns) {
-  requester->now_ns = now_ns;
-  requester->soon_ns = soon_ns;
-}
-
 /* Whether the requester's stream may be made to wait on the device for this work. */
 static int gmlk_may_follow(const gmlk_streams *streams, gmlk_requester requester,
                            const gmlk_stream *s, const gmlk_fence *fence) {
@@ -3883,8 +3877,7 @@ static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester
 static gmlk_extra *gmlk_extra_new(gmlake *l, uint64_t user_data, const char *label);
 static void gmlk_extra_free(gmlake *l, gmlk_extra *extra);
 static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream);
-static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b);
-static int gmlk_is_used_elsewhere(const gmlake *l, gmlk_extra *extra, unsigned stream);
+static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream);
 static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch);
 static inline void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte);
 
@@ -5278,10 +5271,10 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   gmlk_arena *a;
   gmlk_stream *s;
   gmlk_extra *extra;
-  unsigned stream = 0, own = 0, tag;
+  unsigned stream = 0, tag;
   uint64_t epoch;
   size_t bytes;
-  int is_shared, is_lent;
+  int is_used = 0, is_shared, is_lent;
   if (!b) return gmlk_explain(l, address, "gmlake_free");
   a = gmlk_arena_of(l, b);
   if (value != GMLAKE_STREAM_NONE) {
@@ -5300,14 +5293,13 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   is_lent = tag == GMLK_GRAPH_OWNED || (tag != stream && (b->flags & GMLAKE_TRANSIENT));
   if (is_lent && stream && !gmlk_loan_use(l, &a->pool->loan, stream)) /* who borrows it waits */
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (extra || l->streams.may_end) own = gmlk_uses_end(l, b);
+  if (extra || l->streams.may_end) is_used = gmlk_uses_end(l, b, stream);
   gmlk_index_remove_from(&l->index, entry, home);
   l->stats.free_count++;
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->slack;
-  if (stream) own = stream;
-  if (extra && (gmlk_is_used_elsewhere(l, extra, is_shared ? 0 : own) || is_shared)) {
+  if (is_used || is_shared) {
     gmlk_pend(l, b, tag, epoch);
     l->has_returns = is_shared;
     gmlk_fence_uses(l, extra, stream);
@@ -6117,27 +6109,24 @@ static void gmlk_extra_free(gmlake *l, gmlk_extra *extra) {
   gmlk_host_free(&l->host, extra, sizeof(*extra));
 }
 
-/* [F7] Counts a block off the streams that use it, since it is freed. Returns the stream that it
-   was allocated on, 0: none. */
-static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
+/* [F7] Counts a block off the streams that use it, since it is freed. Drops those recorded streams
+   whose uses need no wait: numbers that serve others by now; streams that are gone and complete; and
+   the one on which it is freed, or else was allocated, whose uses come before the free, unless it is
+   shared [N5]. Returns whether others are left. */
+static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream) {
   gmlk_extra *extra = b->as.live.extra;
-  unsigned own = gmlk_own_stream(l, b);
-  size_t i;
-  if (own && l->streams.may_end) l->streams.items[own]->uses--;
-  if (!extra) return own;
-  gmlk_uses_prune(l, extra);
-  for (i = 0; i < extra->used_count; i++) l->streams.items[extra->used[i].stream]->uses--;
-  return own;
-}
-
-/* Drops from the recorded streams the one on which the block is freed, whose uses come before the
-   free, and those that are gone and complete. Returns whether others are left. */
-static int gmlk_is_used_elsewhere(const gmlake *l, gmlk_extra *extra, unsigned stream) {
+  const unsigned own = gmlk_own_stream(l, b);
   size_t i, kept = 0;
+  if (own && l->streams.may_end) l->streams.items[own]->uses--;
+  if (!extra) return 0;
+  if (!stream) stream = own;
   for (i = 0; i < extra->used_count; i++) {
-    const gmlk_stream *s = l->streams.items[extra->used[i].stream];
-    if (extra->used[i].stream != stream && !(s->is_forgotten && gmlk_stream_is_complete(s)))
-      extra->used[kept++] = extra->used[i];
+    const gmlk_used use = extra->used[i];
+    gmlk_stream *s = l->streams.items[use.stream];
+    if (!gmlk_use_is_known(l, &use)) continue;
+    s->uses--;
+    if (s->is_forgotten && gmlk_stream_is_complete(s)) continue;
+    if (use.stream != stream || extra->is_shared) extra->used[kept++] = use;
   }
   extra->used_count = kept;
   return kept != 0;
@@ -6672,12 +6661,12 @@ static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned st
 
 /* Whether the driver captures the stream, as far as it can be known. */
 static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s) {
+  const gmlake_backend *b = l->driver.backend;
   int is_capturing = 1, code = 0;
-  gmlake_result result = GMLAKE_OK;
-  if (GMLK_HAS(&l->driver, is_capturing))
-    result =
-        l->driver.backend->is_capturing(l->driver.backend->user, s->value, &is_capturing, &code);
-  if (GMLK_HAS(&l->driver, is_capturing) && !result) s->is_seen |= is_capturing != 0;
+  gmlake_result result;
+  if (!GMLK_HAS(&l->driver, is_capturing)) return 1;
+  result = b->is_capturing(b->user, s->value, &is_capturing, &code);
+  if (!result) s->is_seen |= is_capturing != 0;
   return is_capturing && result != GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
@@ -8477,13 +8466,12 @@ static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request
    begins behind what is queued on it, which takes as long as its last fences took. */
 static gmlk_requester gmlk_early_requester(const gmlake *l, const gmlk_request *r) {
   const gmlake_backend *b = l->driver.backend;
-  uint64_t now;
   gmlk_requester requester =
       l->desc.cross_stream == GMLAKE_GROW_FIRST ? r->requester : gmlk_waiting_requester(l, r);
   if (l->desc.cross_stream != GMLAKE_WAIT_IF_SOON || !requester.may_wait) return requester;
-  now = b->clock_ns(b->user);
-  gmlk_requester_until(&requester, now,
-                       now + gmlk_later(GMLK_SOON_NS, l->streams.items[requester.stream]->lag_ns));
+  requester.now_ns = b->clock_ns(b->user);
+  requester.soon_ns =
+      requester.now_ns + gmlk_later(GMLK_SOON_NS, l->streams.items[requester.stream]->lag_ns);
   return requester;
 }
 
