@@ -2634,12 +2634,6 @@ static inline gmlk_requester gmlk_requester_of(unsigned stream, gmlake_wait may_
   return requester;
 }
 
-/* Lets it wait only for work that is expected to be complete at soon_ns. */
-static void gmlk_requester_until(gmlk_requester *requester, uint64_t now_ns, uint64_t soon_ns) {
-  requester->now_ns = now_ns;
-  requester->soon_ns = soon_ns;
-}
-
 /* Whether the requester's stream may be made to wait on the device for this work. */
 static int gmlk_may_follow(const gmlk_streams *streams, gmlk_requester requester,
                            const gmlk_stream *s, const gmlk_fence *fence) {
@@ -3893,8 +3887,7 @@ static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester
 static gmlk_extra *gmlk_extra_new(gmlake *l, uint64_t user_data, const char *label);
 static void gmlk_extra_free(gmlake *l, gmlk_extra *extra);
 static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream);
-static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b);
-static int gmlk_is_used_elsewhere(const gmlake *l, gmlk_extra *extra, unsigned stream);
+static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream);
 static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch);
 static inline void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte);
 
@@ -5367,10 +5360,10 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   gmlk_arena *a;
   gmlk_stream *s;
   gmlk_extra *extra;
-  unsigned stream = 0, own = 0, tag;
+  unsigned stream = 0, tag;
   uint64_t epoch;
   size_t bytes;
-  int is_shared, is_lent;
+  int is_used = 0, is_shared, is_lent;
   if (!b) return gmlk_explain(l, address, "gmlake_free");
   a = gmlk_arena_of(l, b);
   if (value != GMLAKE_STREAM_NONE) {
@@ -5389,14 +5382,13 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   is_lent = tag == GMLK_GRAPH_OWNED || (tag != stream && (b->flags & GMLAKE_TRANSIENT));
   if (is_lent && stream && !gmlk_loan_use(l, &a->pool->loan, stream)) /* who borrows it waits */
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (extra || l->streams.may_end) own = gmlk_uses_end(l, b);
+  if (extra || l->streams.may_end) is_used = gmlk_uses_end(l, b, stream);
   gmlk_index_remove_from(&l->index, entry, home);
   l->stats.free_count++;
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->slack;
-  if (stream) own = stream;
-  if (extra && (gmlk_is_used_elsewhere(l, extra, is_shared ? 0 : own) || is_shared)) {
+  if (is_used || is_shared) {
     gmlk_pend(l, b, tag, epoch);
     l->has_returns = is_shared;
     gmlk_fence_uses(l, extra, stream);
@@ -6206,27 +6198,24 @@ static void gmlk_extra_free(gmlake *l, gmlk_extra *extra) {
   gmlk_host_free(&l->host, extra, sizeof(*extra));
 }
 
-/* [F7] Counts a block off the streams that use it, since it is freed. Returns the stream that it
-   was allocated on, 0: none. */
-static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
+/* [F7] Counts a block off the streams that use it, since it is freed. Drops those recorded streams
+   whose uses need no wait: numbers that serve others by now; streams that are gone and complete; and
+   the one on which it is freed, or else was allocated, whose uses come before the free, unless it is
+   shared [N5]. Returns whether others are left. */
+static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream) {
   gmlk_extra *extra = b->as.live.extra;
-  unsigned own = gmlk_own_stream(l, b);
-  size_t i;
-  if (own && l->streams.may_end) l->streams.items[own]->uses--;
-  if (!extra) return own;
-  gmlk_uses_prune(l, extra);
-  for (i = 0; i < extra->used_count; i++) l->streams.items[extra->used[i].stream]->uses--;
-  return own;
-}
-
-/* Drops from the recorded streams the one on which the block is freed, whose uses come before the
-   free, and those that are gone and complete. Returns whether others are left. */
-static int gmlk_is_used_elsewhere(const gmlake *l, gmlk_extra *extra, unsigned stream) {
+  const unsigned own = gmlk_own_stream(l, b);
   size_t i, kept = 0;
+  if (own && l->streams.may_end) l->streams.items[own]->uses--;
+  if (!extra) return 0;
+  if (!stream) stream = own;
   for (i = 0; i < extra->used_count; i++) {
-    const gmlk_stream *s = l->streams.items[extra->used[i].stream];
-    if (extra->used[i].stream != stream && !(s->is_forgotten && gmlk_stream_is_complete(s)))
-      extra->used[kept++] = extra->used[i];
+    const gmlk_used use = extra->used[i];
+    gmlk_stream *s = l->streams.items[use.stream];
+    if (!gmlk_use_is_known(l, &use)) continue;
+    s->uses--;
+    if (s->is_forgotten && gmlk_stream_is_complete(s)) continue;
+    if (use.stream != stream || extra->is_shared) extra->used[kept++] = use;
   }
   extra->used_count = kept;
   return kept != 0;
@@ -6584,24 +6573,6 @@ static void gmlk_stream_note_wait(const gmlk_streams *streams, gmlk_host *host, 
   w->waits[i].epoch = epoch;
 }
 
-/* Makes work queued on `waiter` from now on start after the work of `stream` up to this epoch.
-   OUT_OF_DEVICE_MEMORY: the memory cannot be had, as the wait is forbidden or there is no fence to
-   wait for. pre: the epoch is not known to be complete. */
-static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gmlk_batch *batch,
-                                      unsigned waiter, unsigned stream, uint64_t epoch) {
-  gmlk_stream *w = streams->items[waiter], *s = streams->items[stream];
-  gmlk_fence *fence;
-  gmlake_result result;
-  if (w->capture || (!w->value && streams->capture_count)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  if (!gmlk_stream_covering(s, epoch)) (void)gmlk_stream_close(streams, batch, stream);
-  fence = gmlk_stream_covering(s, epoch);
-  if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  result = GMLK_CALL(batch, stream_wait, w->value, fence->event);
-  if (result) return result;
-  gmlk_stream_note_wait(streams, host, w, stream, fence->epoch);
-  return GMLAKE_OK;
-}
-
 /* Frees everything. Events are destroyed only if has_driver: a child of fork has no driver. */
 static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_batch *batch,
                                  int has_driver) {
@@ -6779,12 +6750,12 @@ static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned st
 
 /* Whether the driver captures the stream, as far as it can be known. */
 static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s) {
+  const gmlake_backend *b = l->driver.backend;
   int is_capturing = 1, code = 0;
-  gmlake_result result = GMLAKE_OK;
-  if (GMLK_HAS(&l->driver, is_capturing))
-    result =
-        l->driver.backend->is_capturing(l->driver.backend->user, s->value, &is_capturing, &code);
-  if (GMLK_HAS(&l->driver, is_capturing) && !result) s->is_seen |= is_capturing != 0;
+  gmlake_result result;
+  if (!GMLK_HAS(&l->driver, is_capturing)) return 1;
+  result = b->is_capturing(b->user, s->value, &is_capturing, &code);
+  if (!result) s->is_seen |= is_capturing != 0;
   return is_capturing && result != GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
@@ -7052,52 +7023,61 @@ static gmlake_result gmlk_wait_for_all(gmlake *l) {
 
 /* ---- waits on the device ---- */
 
-/* Whether the requester's stream has to be made to wait for work that it may wait for. */
-static int gmlk_has_to_wait_for(const gmlake *l, gmlk_requester requester, unsigned stream,
-                                uint64_t epoch) {
-  return stream != GMLK_CLEAN && stream != requester.stream &&
-         !gmlk_tag_done(&l->streams, stream, epoch) &&
-         !gmlk_stream_has_waited(&l->streams, requester.stream, stream, epoch);
+/* Whether `waiter` has to be made to wait for work of a stream. waiter 0 is GMLAKE_STREAM_NONE: then
+   it means that the host would have to wait. */
+static int gmlk_has_to_wait_for(const gmlake *l, unsigned waiter, unsigned stream, uint64_t epoch) {
+  return stream != waiter && !gmlk_tag_done(&l->streams, stream, epoch) &&
+         !(waiter && gmlk_stream_has_waited(&l->streams, waiter, stream, epoch));
 }
 
 /* The same for all work on a block that it may take: free, or pending, or a piece of such. */
-static int gmlk_has_to_wait(const gmlake *l, gmlk_requester requester, gmlk_block *b) {
+static int gmlk_has_to_wait(const gmlake *l, unsigned waiter, gmlk_block *b) {
   const gmlk_extra *extra =
       gmlk_user_state(b) == GMLK_PENDING ? gmlk_user_block(b)->as.live.extra : NULL;
   size_t i;
-  if (!extra) return gmlk_has_to_wait_for(l, requester, b->stream, b->u.epoch);
+  if (!extra) return gmlk_has_to_wait_for(l, waiter, b->stream, b->u.epoch);
   for (i = 0; i < extra->used_count; i++)
-    if (gmlk_has_to_wait_for(l, requester, extra->used[i].stream, extra->used[i].epoch)) return 1;
-  return gmlk_has_to_wait_for(l, requester, extra->stream, extra->epoch);
+    if (gmlk_has_to_wait_for(l, waiter, extra->used[i].stream, extra->used[i].epoch)) return 1;
+  return gmlk_has_to_wait_for(l, waiter, extra->stream, extra->epoch);
 }
 
-/* Makes the requester's stream wait on the device for this work, if it has to. */
-static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+/* Makes work queued on `waiter` from now on start after this work, if it has to.
+   OUT_OF_DEVICE_MEMORY: the memory cannot be had, as the wait is forbidden or there is no fence to
+   wait for. */
+static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, unsigned waiter,
                                         unsigned stream, uint64_t epoch) {
   const uint64_t before = gmlk_batch_elapsed(batch);
+  gmlk_streams *streams = &l->streams;
+  gmlk_stream *w = streams->items[waiter], *s = streams->items[stream];
+  const gmlk_fence *fence;
   gmlake_result result;
-  if (!gmlk_has_to_wait_for(l, requester, stream, epoch)) return GMLAKE_OK;
-  result = gmlk_stream_wait(&l->streams, &l->host, batch, requester.stream, stream, epoch);
+  if (!gmlk_has_to_wait_for(l, waiter, stream, epoch)) return GMLAKE_OK;
+  if (w->capture || (!w->value && streams->capture_count)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  if (!gmlk_stream_covering(s, epoch)) (void)gmlk_stream_close(streams, batch, stream);
+  fence = gmlk_stream_covering(s, epoch);
+  if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  result = GMLK_CALL(batch, stream_wait, w->value, fence->event);
   if (result) return result;
+  gmlk_stream_note_wait(streams, &l->host, w, stream, fence->epoch);
   l->stats.stream_wait_count++;
-  gmlk_tell_wait(l, requester.stream, gmlk_batch_elapsed(batch) - before,
+  gmlk_tell_wait(l, waiter, gmlk_batch_elapsed(batch) - before,
                  "this stream waits on the device for another one's work");
   return GMLAKE_OK;
 }
 
-/* Makes free memory of a pending block before its uses are complete: the requester's stream waits
-   for them on the device, and the memory is its own. */
-static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+/* Makes free memory of a pending block before its uses are complete: the waiter waits for them on
+   the device, and the memory is its own. */
+static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_batch *batch, unsigned waiter,
                                         gmlk_extra *extra) {
-  gmlk_stream *s = l->streams.items[requester.stream];
-  gmlake_result result = gmlk_wait_for_work(l, batch, requester, extra->stream, extra->epoch);
+  gmlk_stream *s = l->streams.items[waiter];
+  gmlake_result result = gmlk_wait_for_work(l, batch, waiter, extra->stream, extra->epoch);
   size_t i;
   for (i = 0; i < extra->used_count && !result; i++)
-    result = gmlk_wait_for_work(l, batch, requester, extra->used[i].stream, extra->used[i].epoch);
+    result = gmlk_wait_for_work(l, batch, waiter, extra->used[i].stream, extra->used[i].epoch);
   if (result) return result;
   for (i = 0; i < extra->used_count; i++)
     if (extra->used[i].extra) gmlk_use_leave(&extra->used[i]);
-  extra->stream = requester.stream;
+  extra->stream = waiter;
   extra->epoch = s->epoch;
   gmlk_stream_dirty(s, 0);
   gmlk_pending_end(l, extra);
@@ -7105,7 +7085,7 @@ static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_batch *batch, gmlk_reque
 }
 
 /* The same for all pending blocks that a range has a part of. */
-static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_batch *batch, unsigned waiter,
                                            const gmlk_arena *a, const gmlk_piece *piece) {
   gmlk_block *b = gmlk_locate(a, piece->at);
   gmlake_result result = GMLAKE_OK;
@@ -7115,25 +7095,25 @@ static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_batch *batch, gmlk_re
       b = b->next;
       continue;
     }
-    result = gmlk_wait_for_uses(l, batch, requester, gmlk_user_block(b)->as.live.extra);
+    result = gmlk_wait_for_uses(l, batch, waiter, gmlk_user_block(b)->as.live.extra);
     b = gmlk_locate(a, at); /* it may have merged with what is before it */
   }
   return result;
 }
 
-/* Makes the requester's stream wait on the device for the other streams whose tags these reserved
-   blocks carry: once for each stream, for its newest epoch among them. */
-static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+/* Makes the waiter wait on the device for the other streams whose tags these reserved blocks carry:
+   once for each stream, for its newest epoch among them. */
+static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_batch *batch, unsigned waiter,
                                          gmlk_block *first, uint32_t grains) {
   uint32_t end = first->at + grains;
   gmlk_block *b = first, *other;
   gmlake_result result = GMLAKE_OK;
   for (; b->at < end && !result; b = b->next) {
     uint64_t epoch = b->u.epoch;
-    if (!gmlk_has_to_wait(l, requester, b)) continue;
+    if (!gmlk_has_to_wait(l, waiter, b)) continue;
     for (other = b->next; other->at < end; other = other->next)
       if (other->stream == b->stream && other->u.epoch > epoch) epoch = other->u.epoch;
-    result = gmlk_wait_for_work(l, batch, requester, b->stream, epoch);
+    result = gmlk_wait_for_work(l, batch, waiter, b->stream, epoch);
   }
   return result;
 }
@@ -7149,13 +7129,13 @@ static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester
   uint32_t i;
   if (s) result = gmlk_batch_begin(l, &batch, 0);
   for (i = 0; i < count && s && !result; i++)
-    result = gmlk_wait_for_pending(l, &batch, requester, a, &pieces[i]);
+    result = gmlk_wait_for_pending(l, &batch, requester.stream, a, &pieces[i]);
   if (s && !result && s->is_dirty && gmlk_stream_may_end(&l->streams, s))
     result = gmlk_stream_fence(&l->streams, &batch, requester.stream);
   for (i = 0; i < count && !result; i++) gmlk_piece_reserve(a, &pieces[i]);
   if (s && !result) {
     for (i = 0; i < count && !result; i++)
-      result = gmlk_wait_for_range(l, &batch, requester, pieces[i].block, pieces[i].grains);
+      result = gmlk_wait_for_range(l, &batch, requester.stream, pieces[i].block, pieces[i].grains);
     if (result) gmlk_pieces_unreserve(a, pieces, count);
   }
   if (s) (void)gmlk_batch_end(l, &batch);
@@ -8476,7 +8456,7 @@ static gmlake_wait gmlk_pieces_wait(const gmlake *l, const gmlk_arena *a, gmlk_r
   for (i = 0; i < count; i++) {
     gmlk_block *b = gmlk_locate(a, pieces[i].at);
     for (; b->at < pieces[i].at + pieces[i].grains; b = b->next)
-      if (gmlk_may_take(&l->streams, requester, b) && gmlk_has_to_wait(l, requester, b))
+      if (gmlk_may_take(&l->streams, requester, b) && gmlk_has_to_wait(l, requester.stream, b))
         return GMLAKE_DEVICE_WAIT;
   }
   return GMLAKE_NO_WAIT;
@@ -8642,13 +8622,12 @@ static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request
    begins behind what is queued on it, which takes as long as its last fences took. */
 static gmlk_requester gmlk_early_requester(const gmlake *l, const gmlk_request *r) {
   const gmlake_backend *b = l->driver.backend;
-  uint64_t now;
   gmlk_requester requester =
       l->desc.cross_stream == GMLAKE_GROW_FIRST ? r->requester : gmlk_waiting_requester(l, r);
   if (l->desc.cross_stream != GMLAKE_WAIT_IF_SOON || !requester.may_wait) return requester;
-  now = b->clock_ns(b->user);
-  gmlk_requester_until(&requester, now,
-                       now + gmlk_later(GMLK_SOON_NS, l->streams.items[requester.stream]->lag_ns));
+  requester.now_ns = b->clock_ns(b->user);
+  requester.soon_ns =
+      requester.now_ns + gmlk_later(GMLK_SOON_NS, l->streams.items[requester.stream]->lag_ns);
   return requester;
 }
 
@@ -9670,12 +9649,11 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   return l->lost;
 }
 
-/* Whether the stream has to wait on the device before it uses what was lent. stream 0 is
-   GMLAKE_STREAM_NONE: then it means that the host would have to wait. */
+/* Whether the stream has to wait on the device before it uses what was lent, as
+   gmlk_has_to_wait_for. */
 static int gmlk_loan_has_to_wait(const gmlake *l, const gmlk_borrower *user, unsigned stream) {
-  const gmlk_stream *s = l->streams.items[user->stream];
-  return user->stream != stream && s->born == user->born && s->done < user->epoch &&
-         !(stream && gmlk_stream_has_waited(&l->streams, stream, user->stream, user->epoch));
+  return l->streams.items[user->stream]->born == user->born &&
+         gmlk_has_to_wait_for(l, stream, user->stream, user->epoch);
 }
 
 /* Makes the stream wait on the device for all others that have used what was lent. CAPTURING: a
@@ -9688,14 +9666,9 @@ static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, siz
   while (i < count && !gmlk_loan_has_to_wait(l, &users[i], stream)) i++;
   if (i == count || l->lost) return l->lost;
   result = gmlk_batch_begin(l, &batch, 0);
-  for (; i < count && !result; i++) {
-    const gmlk_borrower *user = &users[i];
-    if (!gmlk_loan_has_to_wait(l, user, stream)) continue;
-    result = gmlk_stream_wait(&l->streams, &l->host, &batch, stream, user->stream, user->epoch);
-    if (result) break;
-    l->stats.stream_wait_count++;
-    gmlk_tell_wait(l, stream, 0, "this stream waits on the device for who used what a pool lends");
-  }
+  for (; i < count && !result; i++)
+    if (gmlk_loan_has_to_wait(l, &users[i], stream))
+      result = gmlk_wait_for_work(l, &batch, stream, users[i].stream, users[i].epoch);
   if (gmlk_batch_end(l, &batch)) return batch.result;
   return result ? GMLAKE_ERROR_CAPTURING : GMLAKE_OK;
 }

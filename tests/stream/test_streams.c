@@ -273,10 +273,8 @@ static void nothing_waits_on_the_legacy_stream_during_a_capture(void **state) {
   a = gmlk_stream_find(&lake->streams, A);
   assert_ok(gmlake_mock_capture_begin(mock, A));
   assert_ok(gmlk_batch_begin(lake, &drive, 0));
-  assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, legacy, b, 1),
-               OUT_OF_DEVICE_MEMORY);
-  assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, a, b, 1),
-               OUT_OF_DEVICE_MEMORY);
+  assert_error(gmlk_wait_for_work(lake, &drive, legacy, b, 1), OUT_OF_DEVICE_MEMORY);
+  assert_error(gmlk_wait_for_work(lake, &drive, a, b, 1), OUT_OF_DEVICE_MEMORY);
   assert_ok(gmlk_batch_end(lake, &drive));
   assert_int_equal(drive.calls, 0);
   assert_ok(gmlake_mock_capture_end(mock, A)); /* not spoilt */
