@@ -117,7 +117,7 @@ static void make_former_current(void) {
 
 static struct small {
   gmlake_backend *cuda, table;
-  size_t bytes, reservations, events, hosts;
+  size_t bytes;
 } small;
 
 static size_t physical_bytes(void) {
@@ -146,43 +146,6 @@ static gmlake_result small_create(void *user, size_t bytes, unsigned types, uint
   return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
-static gmlake_result small_reserve(void *user, size_t bytes, size_t alignment, uint64_t *out,
-                                   int *code) {
-  const gmlake_result result = small.cuda->reserve(user, bytes, alignment, out, code);
-  small.reservations += !result;
-  return result;
-}
-
-static gmlake_result small_unreserve(void *user, uint64_t at, size_t bytes, int *code) {
-  const gmlake_result result = small.cuda->unreserve(user, at, bytes, code);
-  small.reservations -= !result;
-  return result;
-}
-
-static gmlake_result small_event_create(void *user, void **out, int *code) {
-  const gmlake_result result = small.cuda->event_create(user, out, code);
-  small.events += !result;
-  return result;
-}
-
-static gmlake_result small_event_destroy(void *user, void *event, int *code) {
-  const gmlake_result result = small.cuda->event_destroy(user, event, code);
-  small.events -= !result;
-  return result;
-}
-
-static gmlake_result small_host_alloc(void *user, size_t bytes, void **out, int *code) {
-  const gmlake_result result = small.cuda->host_alloc(user, bytes, out, code);
-  small.hosts += !result;
-  return result;
-}
-
-static gmlake_result small_host_free(void *user, void *host, int *code) {
-  const gmlake_result result = small.cuda->host_free(user, host, code);
-  small.hosts -= !result;
-  return result;
-}
-
 /* The backend's own streams, for copies: created later they could have the value of one of the
    program's that is gone. */
 static void make_copy_streams(gmlake_backend *cuda) {
@@ -203,12 +166,6 @@ static gmlake_backend *make_small(gmlake_backend *cuda, size_t bytes) {
   small.table.get_properties = small_properties;
   small.table.get_memory_info = small_info;
   small.table.create = small_create;
-  small.table.reserve = small_reserve;
-  small.table.unreserve = small_unreserve;
-  small.table.event_create = small_event_create;
-  small.table.event_destroy = small_event_destroy;
-  small.table.host_alloc = small_host_alloc;
-  small.table.host_free = small_host_free;
   return &small.table;
 }
 
@@ -310,9 +267,9 @@ static void count_seen(gmlake_mock_census *out) {
   for (i = 0; i < HANDLES; i++)
     out->handle_count += w.handles[i].value && !w.handles[i].is_released;
   out->mapping_count = w.map_count;
-  out->reservation_count = small.reservations;
-  out->event_count = small.events;
-  out->host_count = small.hosts;
+  out->reservation_count = w.reservations;
+  out->event_count = w.event_count - (lake ? 0 : own_events()); /* which are gone by then */
+  out->host_count = w.hosts;
   out->physical_bytes = physical_bytes();
 }
 
