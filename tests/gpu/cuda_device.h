@@ -30,8 +30,7 @@
 #define WORDS_BYTES 1024
 
 static int has_kernels;
-static unsigned
-    fake_seed; /* of how long work takes without a device, 0: no time, but for what is held */
+static unsigned fake_seed; /* of how long work takes without a device; 0: none but what is held */
 
 /* Every other lake shares its memory by fabric handles, and can do no other. */
 static int is_fabric;
@@ -171,12 +170,17 @@ static gmlake_backend *make_small(gmlake_backend *cuda, size_t bytes) {
 
 /* ---- Its begin and its end ------------------------------------------------------------------- */
 
-/* Kernels have found no word to differ. What a first launch loads is loaded before a capture. */
-static void open_words(void) {
+static void clear_words(void) {
   const uint64_t zero = 0;
+  make_current();
+  check(gpu.cuMemcpyHtoD(wrong, &zero, sizeof(zero)), "cuMemcpyHtoD");
+  make_former_current();
+}
+
+/* What a first launch loads is loaded before a capture. */
+static void open_words(void) {
   CUdeviceptr words;
   check(gpu.cuMemAlloc(&wrong, 2 * WORDS_BYTES), "cuMemAlloc");
-  check(gpu.cuMemcpyHtoD(wrong, &zero, sizeof(zero)), "cuMemcpyHtoD");
   words = wrong + WORDS_BYTES;
   check(gpu_fill(&gpu, &kernels, NULL, words, WORDS_BYTES / 4, 1), "fill");
   check(gpu_verify(&gpu, &kernels, NULL, words, WORDS_BYTES / 4, 1, wrong), "verify");
@@ -227,6 +231,7 @@ static gmlake_result device_create(const gmlake_mock_desc *desc_of, gmlake_backe
   if (!context) open_context();
   choose_context();
   if (!has_kernels) return GMLAKE_OK;
+  clear_words();
   make_copy_streams(*out);
   *out = make_small(*out, desc_of->capacity_bytes);
   return GMLAKE_OK;
@@ -312,8 +317,8 @@ static void device_get_census(gmlake_backend *device, gmlake_mock_census *out) {
 
 /* ---- Streams --------------------------------------------------------------------------------- */
 
-/* Over the machine's driver one in two ignores the legacy stream; elsewhere none: what waits for
-   what is then as in rows, and the legacy stream may not be used while one is captured. */
+/* Where work is done, one in two ignores the legacy stream. Else none does: the legacy stream may
+   then not be used while one is captured. */
 static gmlake_result device_stream_create(gmlake_backend *device, gmlake_stream *out) {
   CUstream stream;
   (void)device;
