@@ -1180,6 +1180,7 @@ static void test_is_capturing(void **state) {
       is = 7;
       assert_ok(cuda->is_capturing(cuda->user, (gmlake_stream)stream, &is, &code));
       assert_int_equal(is, 1);
+      assert_error(cuda->stream_id(cuda->user, (gmlake_stream)stream, &out.id, &code), CAPTURING);
       assert_ok(cuda->is_capturing(cuda->user, NULL, &is, &code));
       assert_int_equal(is, !i);
       assert_ok(cuda->is_capturing(cuda->user, (gmlake_stream)program.streams[0], &is, &code));
