@@ -30,8 +30,7 @@
 #define WORDS_BYTES 1024
 
 static int has_kernels;
-static unsigned
-    fake_seed; /* of how long work takes without a device, 0: no time, but for what is held */
+static unsigned fake_seed; /* of how long work takes without a device; 0: none but what is held */
 
 /* Every other lake shares its memory by fabric handles, and can do no other. */
 static int is_fabric;
@@ -117,7 +116,7 @@ static void make_former_current(void) {
 
 static struct small {
   gmlake_backend *cuda, table;
-  size_t bytes, reservations, events, hosts;
+  size_t bytes;
 } small;
 
 static size_t physical_bytes(void) {
@@ -146,43 +145,6 @@ static gmlake_result small_create(void *user, size_t bytes, unsigned types, uint
   return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
-static gmlake_result small_reserve(void *user, size_t bytes, size_t alignment, uint64_t *out,
-                                   int *code) {
-  const gmlake_result result = small.cuda->reserve(user, bytes, alignment, out, code);
-  small.reservations += !result;
-  return result;
-}
-
-static gmlake_result small_unreserve(void *user, uint64_t at, size_t bytes, int *code) {
-  const gmlake_result result = small.cuda->unreserve(user, at, bytes, code);
-  small.reservations -= !result;
-  return result;
-}
-
-static gmlake_result small_event_create(void *user, void **out, int *code) {
-  const gmlake_result result = small.cuda->event_create(user, out, code);
-  small.events += !result;
-  return result;
-}
-
-static gmlake_result small_event_destroy(void *user, void *event, int *code) {
-  const gmlake_result result = small.cuda->event_destroy(user, event, code);
-  small.events -= !result;
-  return result;
-}
-
-static gmlake_result small_host_alloc(void *user, size_t bytes, void **out, int *code) {
-  const gmlake_result result = small.cuda->host_alloc(user, bytes, out, code);
-  small.hosts += !result;
-  return result;
-}
-
-static gmlake_result small_host_free(void *user, void *host, int *code) {
-  const gmlake_result result = small.cuda->host_free(user, host, code);
-  small.hosts -= !result;
-  return result;
-}
-
 /* The backend's own streams, for copies: created later they could have the value of one of the
    program's that is gone. */
 static void make_copy_streams(gmlake_backend *cuda) {
@@ -203,23 +165,22 @@ static gmlake_backend *make_small(gmlake_backend *cuda, size_t bytes) {
   small.table.get_properties = small_properties;
   small.table.get_memory_info = small_info;
   small.table.create = small_create;
-  small.table.reserve = small_reserve;
-  small.table.unreserve = small_unreserve;
-  small.table.event_create = small_event_create;
-  small.table.event_destroy = small_event_destroy;
-  small.table.host_alloc = small_host_alloc;
-  small.table.host_free = small_host_free;
   return &small.table;
 }
 
 /* ---- Its begin and its end ------------------------------------------------------------------- */
 
-/* Kernels have found no word to differ. What a first launch loads is loaded before a capture. */
-static void open_words(void) {
+static void clear_words(void) {
   const uint64_t zero = 0;
+  make_current();
+  check(gpu.cuMemcpyHtoD(wrong, &zero, sizeof(zero)), "cuMemcpyHtoD");
+  make_former_current();
+}
+
+/* What a first launch loads is loaded before a capture. */
+static void open_words(void) {
   CUdeviceptr words;
   check(gpu.cuMemAlloc(&wrong, 2 * WORDS_BYTES), "cuMemAlloc");
-  check(gpu.cuMemcpyHtoD(wrong, &zero, sizeof(zero)), "cuMemcpyHtoD");
   words = wrong + WORDS_BYTES;
   check(gpu_fill(&gpu, &kernels, NULL, words, WORDS_BYTES / 4, 1), "fill");
   check(gpu_verify(&gpu, &kernels, NULL, words, WORDS_BYTES / 4, 1, wrong), "verify");
@@ -270,6 +231,7 @@ static gmlake_result device_create(const gmlake_mock_desc *desc_of, gmlake_backe
   if (!context) open_context();
   choose_context();
   if (!has_kernels) return GMLAKE_OK;
+  clear_words();
   make_copy_streams(*out);
   *out = make_small(*out, desc_of->capacity_bytes);
   return GMLAKE_OK;
@@ -310,9 +272,9 @@ static void count_seen(gmlake_mock_census *out) {
   for (i = 0; i < HANDLES; i++)
     out->handle_count += w.handles[i].value && !w.handles[i].is_released;
   out->mapping_count = w.map_count;
-  out->reservation_count = small.reservations;
-  out->event_count = small.events;
-  out->host_count = small.hosts;
+  out->reservation_count = w.reservations;
+  out->event_count = w.event_count - (lake ? 0 : own_events()); /* which are gone by then */
+  out->host_count = w.hosts;
   out->physical_bytes = physical_bytes();
 }
 
@@ -355,8 +317,8 @@ static void device_get_census(gmlake_backend *device, gmlake_mock_census *out) {
 
 /* ---- Streams --------------------------------------------------------------------------------- */
 
-/* Over the machine's driver one in two ignores the legacy stream; elsewhere none: what waits for
-   what is then as in rows, and the legacy stream may not be used while one is captured. */
+/* Where work is done, one in two ignores the legacy stream. Else none does: the legacy stream may
+   then not be used while one is captured. */
 static gmlake_result device_stream_create(gmlake_backend *device, gmlake_stream *out) {
   CUstream stream;
   (void)device;

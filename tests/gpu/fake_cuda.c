@@ -1042,26 +1042,23 @@ FAKE(cuInit, 2000, (unsigned flags), (flags)) {
 }
 
 FAKE(cuDriverGetVersion, 2020, (int *out), (out)) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   *out = FAKE_VERSION;
   return CUDA_SUCCESS;
 }
 
 FAKE(cuDeviceGetCount, 2000, (int *out), (out)) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   *out = fake.options.device_count;
   return CUDA_SUCCESS;
 }
 
 FAKE(cuDeviceGet, 2000, (CUdevice * out, int ordinal), (out, ordinal)) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!fake_device_exists(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
   *out = ordinal;
   return CUDA_SUCCESS;
 }
 
 FAKE(cuDeviceGetName, 2000, (char *out, int bytes, CUdevice device), (out, bytes, device)) {
-  if (!out || bytes <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes <= 0) return CUDA_ERROR_INVALID_VALUE;
   if (!fake_device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
   if (fake.options.device_name)
     memcpy(out, fake.options.device_name, (size_t)bytes); /* cut without an end */
@@ -1073,7 +1070,6 @@ FAKE(cuDeviceGetName, 2000, (char *out, int bytes, CUdevice device), (out, bytes
 /* By number, since the header need not know them all. */
 FAKE(cuDeviceGetAttribute, 2000, (int *out, CUdevice_attribute attribute, CUdevice device),
      (out, attribute, device)) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!fake_device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
   switch ((int)attribute) {
   case 16: /* multiprocessors */
@@ -1107,14 +1103,12 @@ FAKE(cuDeviceGetAttribute, 2000, (int *out, CUdevice_attribute attribute, CUdevi
 }
 
 FAKE(cuDeviceTotalMem, 3020, (size_t * out, CUdevice device), (out, device)) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!fake_device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
   *out = fake.options.device_bytes;
   return CUDA_SUCCESS;
 }
 
 FAKE(cuDeviceCanAccessPeer, 4000, (int *out, CUdevice device, CUdevice peer), (out, device, peer)) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!fake_device_exists(device) || !fake_device_exists(peer)) return CUDA_ERROR_INVALID_DEVICE;
   *out = device != peer;
   return CUDA_SUCCESS;
@@ -1122,7 +1116,6 @@ FAKE(cuDeviceCanAccessPeer, 4000, (int *out, CUdevice device, CUdevice peer), (o
 
 FAKE(cuDevicePrimaryCtxRetain, 7000, (CUcontext * out, CUdevice number), (out, number)) {
   fake_device *device;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!fake_device_exists(number)) return CUDA_ERROR_INVALID_DEVICE;
   device = &fake.devices[number];
   if (!device->retains++) {
@@ -1182,7 +1175,6 @@ FAKE(cuCtxEnablePeerAccess, 4000, (CUcontext context, unsigned flags), (context,
 
 FAKE(cuCtxGetCurrent, 4000, (CUcontext * out), (out)) {
   const fake_thread *self = fake_self();
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   *out = self->depth ? self->stack[self->depth - 1] : NULL;
   return CUDA_SUCCESS;
 }
@@ -1253,7 +1245,7 @@ FAKE(cuStreamCreate, 2000, (CUstream * out, unsigned flags), (out, flags)) {
   fake_stream *stream;
   gmlake_stream queue;
   CUresult code = fake_current(&device);
-  if (!code && (!out || flags > CU_STREAM_NON_BLOCKING)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && flags > CU_STREAM_NON_BLOCKING) code = CUDA_ERROR_INVALID_VALUE;
   if (!code && gmlake_mock_stream_create(fake.mock, &queue)) code = CUDA_ERROR_OUT_OF_MEMORY;
   if (code) return code;
   stream =
@@ -1327,22 +1319,15 @@ FAKE(cuStreamSynchronize, 2000, (CUstream value), (value)) {
   return fake_finish(stream);
 }
 
-static CUresult fake_is_idle(const fake_stream *stream) {
-  void *event = fake_mark(stream);
-  const int done = fake_is_done(event);
-  (void)FAKE_MOCK(event_destroy, event);
-  return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-}
-
-/* The legacy stream is busy while a blocking one is. */
+/* Of the legacy stream: not what it waits for. */
 FAKE(cuStreamQuery, 2000, (CUstream value), (value)) {
-  const fake_stream *other;
   fake_stream *stream;
   CUresult code = fake_look(value, &stream);
-  if (!code) code = fake_is_idle(stream);
-  if (code || !stream->is_legacy) return code;
-  for (other = fake_device_of(stream)->streams; other && !code; other = other->next)
-    if (other->is_blocking) code = fake_is_idle(other);
+  void *event;
+  if (code) return code;
+  event = fake_mark(stream);
+  code = fake_is_done(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  (void)FAKE_MOCK(event_destroy, event);
   return code;
 }
 
@@ -1367,7 +1352,7 @@ FAKE(cuEventCreate, 2000, (CUevent * out, unsigned flags), (out, flags)) {
   fake_event *event;
   void *mock;
   CUresult code = fake_current(&device);
-  if (!code && (!out || flags > 7)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && flags > 7) code = CUDA_ERROR_INVALID_VALUE;
   if (!code) code = FAKE_MOCK(event_create, &mock);
   if (code) return code;
   event = (fake_event *)fake_add(sizeof(*event), FAKE_EVENT, 0, fake_number(device));
@@ -1445,7 +1430,6 @@ FAKE(cuEventElapsedTime, 2000, (float *ms, CUevent from_value, CUevent to_value)
   CUresult code = fake_look_at_event(from_value, &from);
   if (!code) code = fake_look_at_event(to_value, &to);
   if (code) return code;
-  if (!ms) return CUDA_ERROR_INVALID_VALUE;
   if (!from->is_timed || !to->is_timed || !from->is_recorded || !to->is_recorded)
     return CUDA_ERROR_INVALID_HANDLE;
   if (!fake_is_done(from->mock) || !fake_is_done(to->mock)) return CUDA_ERROR_NOT_READY;
@@ -1472,7 +1456,7 @@ FAKE(cuModuleLoadData, 2000, (CUmodule * out, const void *image), (out, image)) 
   fake_object *module;
   CUresult code = fake_current(&device);
   if (!code) code = device->lost;
-  if (!code && (!out || !image)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && !image) code = CUDA_ERROR_INVALID_VALUE;
   if (!code && !strstr((const char *)image, ".version")) code = CUDA_ERROR_INVALID_IMAGE;
   if (code) return code;
   module = (fake_object *)fake_add(sizeof(*module), FAKE_MODULE, 0, fake_number(device));
@@ -1492,7 +1476,7 @@ FAKE(cuModuleGetFunction, 2000, (CUfunction * out, CUmodule value, const char *n
      (out, value, name)) {
   const fake_object *module = (const fake_object *)fake_find(FAKE_MODULE, (uintptr_t)value);
   uint64_t i;
-  if (!out || !name) return CUDA_ERROR_INVALID_VALUE;
+  if (!name) return CUDA_ERROR_INVALID_VALUE;
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
   for (i = 0; i < FAKE_KERNELS; i++) {
     if (strcmp(name, fake_deeds[i].kernel) != 0) continue;
@@ -1708,7 +1692,6 @@ FAKE(cuStreamEndCapture, 10000, (CUstream value, CUgraph *out), (value, out)) {
   fake_capture *capture;
   fake_graph *graph;
   CUresult code = fake_find_stream(value, &stream);
-  if (!code && !out) code = CUDA_ERROR_INVALID_VALUE;
   if (code) return code;
   *out = NULL;
   capture = stream->capture;
@@ -1740,7 +1723,6 @@ FAKE(cuStreamGetCaptureInfo_v2, 11030,
   (void)id;
   (void)nodes;
   (void)count;
-  if (!code && !out_status) code = CUDA_ERROR_INVALID_VALUE;
   if (code) return code;
   *out_status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (!stream->capture) return CUDA_SUCCESS;
@@ -1755,7 +1737,7 @@ FAKE(cuUserObjectCreate, 11030,
      (CUuserObject * out, void *user, CUhostFn destroy, unsigned count, unsigned flags),
      (out, user, destroy, count, flags)) {
   fake_user *made;
-  if (!out || !destroy || !count || flags != 1) return CUDA_ERROR_INVALID_VALUE;
+  if (!destroy || !count || flags != 1) return CUDA_ERROR_INVALID_VALUE;
   made = (fake_user *)fake_zeroed(1, sizeof(*made));
   made->destroy = destroy;
   made->user = user;
@@ -1797,7 +1779,7 @@ FAKE(cuGraphInstantiateWithFlags, 11040,
   fake_graph *exec;
   size_t i;
   (void)flags;
-  if (!out || !graph) return CUDA_ERROR_INVALID_VALUE;
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
   exec = (fake_graph *)fake_add(sizeof(*exec), FAKE_EXEC, 0, 0);
   for (i = 0; i < graph->count; i++) fake_append(exec, &graph->nodes[i]);
   for (i = 0; i < graph->user_count; i++) {
@@ -1847,7 +1829,6 @@ FAKE(cuMemGetInfo, 3020, (size_t * out_free, size_t *out_total), (out_free, out_
   fake_device *device;
   CUresult code = fake_current(&device);
   if (!code) code = device->lost;
-  if (!code && (!out_free || !out_total)) code = CUDA_ERROR_INVALID_VALUE;
   if (code) return code;
   (void)fake_check_unsafe();
   *out_free = fake.options.device_bytes - device->physical_bytes;
@@ -1858,7 +1839,7 @@ FAKE(cuMemGetInfo, 3020, (size_t * out_free, size_t *out_total), (out_free, out_
 /* Where memory is short, frees that are queued may give some. */
 static CUresult fake_allocate_patiently(fake_device *device, size_t bytes, CUdeviceptr *out) {
   CUresult code;
-  if (!out || !bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
   code = fake_allocate(fake_number(device), bytes, out);
   if (code != CUDA_ERROR_OUT_OF_MEMORY) return code;
   code = fake_finish_device(device);
@@ -1927,7 +1908,6 @@ FAKE(cuMemFreeAsync, 11020, (CUdeviceptr address, CUstream value), (address, val
 /* Pools are numbers: their memory is that of cuMemAllocAsync, they count nothing, and remember a
    release threshold. */
 FAKE(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool * out, CUdevice device), (out, device)) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!fake_device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
   *out = (CUmemoryPool)(uintptr_t)(1 + device);
   return CUDA_SUCCESS;
@@ -1937,7 +1917,7 @@ static CUmemoryPool fake_ended_pool; /* the last one: the next one has its value
 
 FAKE(cuMemPoolCreate, 11020, (CUmemoryPool * out, const CUmemPoolProps *props), (out, props)) {
   static uintptr_t made = FAKE_DEVICES_MAX;
-  if (!out || !props) return CUDA_ERROR_INVALID_VALUE;
+  if (!props) return CUDA_ERROR_INVALID_VALUE;
   if (!fake_device_exists(props->location.id)) return CUDA_ERROR_INVALID_DEVICE;
   *out = fake_ended_pool ? fake_ended_pool : (CUmemoryPool)++made;
   fake_ended_pool = NULL;
@@ -2028,7 +2008,7 @@ FAKE(cuMemHostAlloc, 2020, (void **out, size_t bytes, unsigned flags), (out, byt
   void *ptr;
   CUresult code = fake_current(&device);
   if (!code) code = device->lost;
-  if (!code && (!out || !bytes || flags > 7)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && (!bytes || flags > 7)) code = CUDA_ERROR_INVALID_VALUE;
   if (code) return code;
   ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (ptr == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -2085,7 +2065,7 @@ FAKE(cuMemGetAllocationGranularity, 10020,
      (size_t * out, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags flags),
      (out, prop, flags)) {
   CUresult code = fake_check_vmm();
-  if (!code && (!out || (unsigned)flags > 1)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && (unsigned)flags > 1) code = CUDA_ERROR_INVALID_VALUE;
   if (!code) code = fake_check_prop(prop);
   if (!code) *out = fake.options.granularity_bytes;
   return code;
@@ -2097,7 +2077,7 @@ FAKE(cuMemCreate, 10020,
      (out, bytes, prop, flags)) {
   fake_handle *handle;
   CUresult code = fake_check_vmm();
-  if (!code && (!out || flags || !bytes || bytes % fake.options.granularity_bytes))
+  if (!code && (flags || !bytes || bytes % fake.options.granularity_bytes))
     code = CUDA_ERROR_INVALID_VALUE;
   if (!code) code = fake_check_prop(prop);
   if (!code && (unsigned)prop->requestedHandleTypes & GMLAKE_HANDLE_FABRIC &&
@@ -2135,7 +2115,7 @@ FAKE(cuMemExportToShareableHandle, 10020,
   const unsigned type = (unsigned)types;
   gmlake_handle shared;
   CUresult code = fake_check_vmm();
-  if (!code && (!out || flags || !handle || handle->is_foreign ||
+  if (!code && (flags || !handle || handle->is_foreign ||
                 (type != GMLAKE_HANDLE_POSIX_FD && type != GMLAKE_HANDLE_FABRIC) ||
                 !((unsigned)handle->prop.requestedHandleTypes & type)))
     code = CUDA_ERROR_INVALID_VALUE;
@@ -2188,7 +2168,7 @@ FAKE(cuMemImportFromShareableHandle, 10020,
   uint64_t value;
   CUresult code = fake_check_vmm();
   if (!code) code = fake_current(&device);
-  if (!code && (!out || (type == GMLAKE_HANDLE_FABRIC && !shared))) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && type == GMLAKE_HANDLE_FABRIC && !shared) code = CUDA_ERROR_INVALID_VALUE;
   if (code) return code;
   if (type == GMLAKE_HANDLE_POSIX_FD)
     return fake_import_fd(out, (int)(intptr_t)shared, (int)(device - fake.devices));
@@ -2215,8 +2195,7 @@ FAKE(cuMemAddressReserve, 10020,
   uint64_t address;
   CUresult code = fake_check_vmm();
   (void)hint;
-  if (!code && (!out || flags || (alignment && !gmlk_is_pow2(alignment))))
-    code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && (flags || (alignment && !gmlk_is_pow2(alignment)))) code = CUDA_ERROR_INVALID_VALUE;
   if (!code)
     code =
         FAKE_MOCK(reserve, bytes, alignment ? alignment : fake.options.granularity_bytes, &address);
@@ -2279,7 +2258,7 @@ FAKE(cuMemGetAccess, 10020,
   const fake_granule *granule = fake_find_granule(address);
   CUresult code = fake_check_range(address);
   if (!code) code = fake_check_location(location);
-  if (!code && (!out || !granule)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && !granule) code = CUDA_ERROR_INVALID_VALUE;
   if (!code) *out = granule->access[location->id];
   return code;
 }
@@ -2288,7 +2267,7 @@ FAKE(cuMemRetainAllocationHandle, 11000, (CUmemGenericAllocationHandle * out, vo
      (out, address)) {
   fake_granule *granule = fake_find_granule((uintptr_t)address);
   CUresult code = fake_check_range((uintptr_t)address);
-  if (!code && (!out || !granule)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && !granule) code = CUDA_ERROR_INVALID_VALUE;
   if (code) return code;
   granule->handle->references++;
   *out = granule->handle->object.value;
@@ -2299,7 +2278,7 @@ FAKE(cuMemGetAllocationPropertiesFromHandle, 10020,
      (CUmemAllocationProp * out, CUmemGenericAllocationHandle value), (out, value)) {
   const fake_handle *handle = fake_find_handle(value);
   CUresult code = fake_check_vmm();
-  if (!code && (!out || !handle)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && !handle) code = CUDA_ERROR_INVALID_VALUE;
   if (!code) *out = handle->prop;
   return code;
 }

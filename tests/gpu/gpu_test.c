@@ -33,6 +33,7 @@ static void *work(void *user) {
   for (i = 0; !__atomic_load_n(&w->stops, __ATOMIC_ACQUIRE); i++) {
     CUstream stream = w->streams[at = i % WORKER_BLOCKS, at % 2];
     if (ptrs[at]) {
+      spin_on(stream, MS_NS / 5); /* so that work is pending */
       verify_on(stream, ptrs[at], bytes[at], (uint32_t)at);
       ok(gmlake_free(w->lake, ptrs[at], stream));
     }

@@ -241,6 +241,24 @@ static void occupy(CUstream stream) {
   run(gpu.cuCtxPopCurrent(&popped));
 }
 
+/* What most cases begin and end with: two devices, a backend of the first, and a program. */
+static int set_up(void **state) {
+  const fake_cuda_options options = devices(2);
+  (void)state;
+  open_backend(&options);
+  open_program();
+  return 0;
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  close_program();
+  close_backend();
+  return 0;
+}
+
+#define OVER_A_BACKEND(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
 static gmlake_desc small_desc(void) {
   gmlake_desc desc;
   memset(&desc, 0, sizeof(desc));
@@ -496,7 +514,6 @@ static void test_clock(void **state) {
   const struct timespec pause = {0, 5000000};
   uint64_t outside, inside, first, last;
   (void)state;
-  open_backend(NULL);
   outside = host_ns();
   first = cuda->clock_ns(cuda->user);
   inside = host_ns();
@@ -505,7 +522,6 @@ static void test_clock(void **state) {
   last = cuda->clock_ns(cuda->user);
   outside = host_ns() - outside;
   assert_in_range(last - first, inside, outside);
-  close_backend();
 }
 
 /* ---- Handle types ---------------------------------------------------------------------------- */
@@ -688,7 +704,6 @@ static void test_results(void **state) {
 static void test_unknown_for_good(void **state) {
   size_t free_bytes, total_bytes;
   (void)state;
-  open_backend(NULL);
   fake->fail_function("cuCtxGetCurrent", 1, CUDA_ERROR_UNKNOWN, 0);
   assert_error(cuda->get_memory_info(cuda->user, &free_bytes, &total_bytes, &code), DEVICE_LOST);
   assert_int_equal(code, CUDA_ERROR_UNKNOWN);
@@ -699,7 +714,6 @@ static void test_unknown_for_good(void **state) {
   assert_string_equal(fake->failed(), "cuCtxPopCurrent_v2");
   fake->fail_function(NULL, 0, CUDA_SUCCESS, 0);
   run(gpu.cuCtxSetCurrent(NULL));
-  close_backend();
 }
 
 /* ---- The table's entries, and the current context -------------------------------------------- */
@@ -799,8 +813,8 @@ static void prepare_outputs(void) {
   out.shared.bytes = CHUNK;
 }
 
-/* Each fails because its function does, and because no context can be had: nothing is written. What
-   is current, below which stack, is judged by test_cuda_faults.c. */
+/* Each fails because its function does, and because its context cannot be had: nothing is written.
+   Another device's context is current, which must not answer for it. */
 static void fail_entry(const entry *e, const char *function, CUresult number,
                        gmlake_result expected) {
   const struct outputs before = out;
@@ -811,11 +825,12 @@ static void fail_entry(const entry *e, const char *function, CUresult number,
 }
 
 static void test_entries(void **state) {
+  CUcontext other;
   size_t i;
   (void)state;
-  open_backend(NULL);
-  open_program();
   prepare_outputs();
+  run(gpu.cuDevicePrimaryCtxRetain(&other, 1));
+  run(gpu.cuCtxPushCurrent(other));
   for (i = 0; i < count_of(entries); i++) {
     const entry *e = &entries[i];
     fail_entry(e, e->function, CUDA_ERROR_INVALID_VALUE, GMLAKE_ERROR_INVALID_ARGUMENT);
@@ -825,13 +840,13 @@ static void test_entries(void **state) {
     code = 5;
     assert_ok(e->call());
     assert_int_equal(code, 0);
-    assert_int_equal(census().pushed, 0);
+    assert_int_equal(census().pushed, 1);
   }
+  run(gpu.cuCtxPopCurrent(&other));
+  run(gpu.cuDevicePrimaryCtxRelease(1));
   assert_true(out.free_bytes > 0 && out.free_bytes <= out.total_bytes);
   assert_int_equal(out.address % (4 * CHUNK), 0);
   assert_int_equal(out.done, 1);
-  close_program();
-  close_backend();
 }
 
 /* Copies, on two streams that the first ones make, while the program captures. Each call waits for
@@ -841,8 +856,6 @@ static void test_copies(void **state) {
   CUgraph graph;
   size_t i;
   (void)state;
-  open_backend(NULL);
-  open_program();
   prepare_outputs();
   assert_ok(do_reserve());
   assert_ok(do_create());
@@ -879,21 +892,17 @@ static void test_copies(void **state) {
   assert_ok(do_unmap());
   assert_ok(do_release());
   assert_ok(do_unreserve());
-  close_program();
-  close_backend();
 }
 
 /* Where even the pop fails there is nobody to tell; the entry has done its work. */
 static void test_failing_pop(void **state) {
   (void)state;
-  open_backend(NULL);
   prepare_outputs();
   fake->fail_function("cuCtxPopCurrent_v2", 1, CUDA_ERROR_DEINITIALIZED, 0);
   assert_ok(do_memory_info());
   assert_int_equal(code, 0);
   assert_string_equal(fake->failed(), "cuCtxPopCurrent_v2");
   run(gpu.cuCtxSetCurrent(NULL));
-  close_backend();
 }
 
 /* Only what the granularity does not give already is asked of the driver. */
@@ -901,7 +910,6 @@ static void test_alignment(void **state) {
   uint64_t address;
   size_t alignment;
   (void)state;
-  open_backend(NULL);
   for (alignment = 512; alignment <= ((size_t)1 << 30); alignment *= 2) {
     assert_ok(cuda->reserve(cuda->user, CHUNK, alignment, &address, &code));
     assert_int_equal(address % alignment, 0);
@@ -909,7 +917,6 @@ static void test_alignment(void **state) {
     assert_int_equal(census().last_alignment, alignment <= CHUNK ? 0 : alignment);
     assert_ok(cuda->unreserve(cuda->user, address, CHUNK, &code));
   }
-  close_backend();
 }
 
 /* Of two events one is complete when the wait for any ends: the one that is told. */
@@ -952,8 +959,6 @@ static void test_stream_values(void **state) {
   void *event = NULL;
   size_t i;
   (void)state;
-  open_backend(NULL);
-  open_program();
   streams[0] = program.streams[0];
   streams[1] = NULL;
   streams[2] = program.streams[1];
@@ -965,8 +970,6 @@ static void test_stream_values(void **state) {
   }
   assert_int_equal(census().null_streams, 0);
   assert_ok(cuda->event_destroy(cuda->user, event, &code));
-  close_program();
-  close_backend();
 }
 
 /* ---- Captures -------------------------------------------------------------------------------- */
@@ -976,8 +979,6 @@ static void test_stream_values(void **state) {
 static void test_capture_spoilt(void **state) {
   CUgraph graph = NULL;
   (void)state;
-  open_backend(NULL);
-  open_program();
   prepare_outputs();
   assert_ok(do_event_create());
   assert_ok(cuda->event_record(cuda->user, out.event, program.streams[1], &code));
@@ -989,8 +990,6 @@ static void test_capture_spoilt(void **state) {
   assert_null(graph);
   run(gpu.cuCtxSetCurrent(NULL));
   assert_ok(do_event_destroy());
-  close_program();
-  close_backend();
 }
 
 /* Asking whether the device lives, after an unknown error, spares this thread's capture. */
@@ -998,8 +997,6 @@ static void test_capture_survives_question(void **state) {
   uint64_t handle = 0;
   CUgraph graph = NULL;
   (void)state;
-  open_backend(NULL);
-  open_program();
   run(gpu.cuCtxSetCurrent(program.context));
   run(gpu.cuStreamBeginCapture(program.streams[0], CU_STREAM_CAPTURE_MODE_GLOBAL));
   fake->fail_function("cuMemCreate", 1, CUDA_ERROR_UNKNOWN, 0);
@@ -1007,8 +1004,6 @@ static void test_capture_survives_question(void **state) {
   run(gpu.cuStreamEndCapture(program.streams[0], &graph));
   run(gpu.cuGraphDestroy(graph));
   run(gpu.cuCtxSetCurrent(NULL));
-  close_program();
-  close_backend();
 }
 
 /* ---- Peers ----------------------------------------------------------------------------------- */
@@ -1047,40 +1042,12 @@ static void test_too_many_peers(void **state) {
   int peers[GMLK_PEERS_MAX + 1] = {0};
   uint64_t before;
   (void)state;
-  open_backend(NULL);
   before = fake->calls();
   code = 5;
   assert_error(cuda->set_access(cuda->user, CHUNK, CHUNK, peers, count_of(peers), &code),
                INVALID_ARGUMENT);
   assert_int_equal(code, 0);
   assert_int_equal(fake->calls(), before);
-  close_backend();
-}
-
-/* ---- Several lakes --------------------------------------------------------------------------- */
-
-/* In one thread, turn about: each lake's memory and events are its own device's. */
-static void test_two_devices(void **state) {
-  const fake_cuda_options options = devices(2);
-  gmlake_desc desc = small_desc();
-  gmlake *lakes[2];
-  int i, round;
-  (void)state;
-  start(&options);
-  for (i = 0; i < 2; i++) {
-    desc.device = i;
-    assert_ok(gmlake_create(&desc, &lakes[i]));
-  }
-  for (round = 1; round < 6; round++) {
-    for (i = 0; i < 2; i++) {
-      lake = lakes[i];
-      give(take((size_t)round * CHUNK, NULL), NULL);
-      assert_int_equal(census().last_create.location.id, i);
-      assert_int_equal(census().pushed, 0);
-    }
-  }
-  for (i = 0; i < 2; i++) assert_ok(gmlake_destroy(lakes[i]));
-  assert_nothing_left();
 }
 
 /* ---- A child of fork ------------------------------------------------------------------------- */
@@ -1131,8 +1098,6 @@ static void test_forked(void **state) {
   int status = 0;
   pid_t child;
   (void)state;
-  open_backend(NULL);
-  open_program();
   open_lake(&desc);
   give(take(4 * CHUNK, program.streams[0]), program.streams[0]);
   fflush(NULL);
@@ -1143,8 +1108,6 @@ static void test_forked(void **state) {
   assert_int_equal(status, 0);
   give(take(16 * CHUNK, NULL), NULL);
   close_lake();
-  close_program();
-  close_backend();
 }
 
 /* ---- Main ------------------------------------------------------------------------------------ */
@@ -1170,8 +1133,6 @@ static void test_stream_gone(void **state) {
   uint64_t id = 77;
   size_t i;
   (void)state;
-  open_backend(NULL);
-  open_program();
   stream = (gmlake_stream)program.streams[0];
   assert_ok(do_event_create());
   for (i = 0; i < count_of(numbers); i++) {
@@ -1196,8 +1157,6 @@ static void test_stream_gone(void **state) {
     assert_int_equal(code, numbers[i]);
   }
   assert_ok(do_event_destroy());
-  close_program();
-  close_backend();
 }
 
 /* Whether a stream is captured, its capture spoilt or not; and whether the legacy stream may be
@@ -1208,8 +1167,6 @@ static void test_is_capturing(void **state) {
   int is, spoils;
   size_t i;
   (void)state;
-  open_backend(NULL);
-  open_program();
   run(gpu.cuCtxPushCurrent(program.context));
   for (i = 0; i < count_of(kinds); i++)
     for (spoils = 0; spoils < 2; spoils++) {
@@ -1223,6 +1180,7 @@ static void test_is_capturing(void **state) {
       is = 7;
       assert_ok(cuda->is_capturing(cuda->user, (gmlake_stream)stream, &is, &code));
       assert_int_equal(is, 1);
+      assert_error(cuda->stream_id(cuda->user, (gmlake_stream)stream, &out.id, &code), CAPTURING);
       assert_ok(cuda->is_capturing(cuda->user, NULL, &is, &code));
       assert_int_equal(is, !i);
       assert_ok(cuda->is_capturing(cuda->user, (gmlake_stream)program.streams[0], &is, &code));
@@ -1236,26 +1194,37 @@ static void test_is_capturing(void **state) {
       run(gpu.cuStreamDestroy(stream));
     }
   run(gpu.cuCtxPopCurrent(&popped));
-  close_program();
-  close_backend();
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_loading),         cmocka_unit_test(test_missing_symbols),
-      cmocka_unit_test(test_no_library),      cmocka_unit_test(test_no_device),
-      cmocka_unit_test(test_create_failures), cmocka_unit_test(test_create_arguments),
-      cmocka_unit_test(test_properties),      cmocka_unit_test(test_long_name),
-      cmocka_unit_test(test_clock),           cmocka_unit_test(test_handle_types),
-      cmocka_unit_test(test_fabric_handles),  cmocka_unit_test(test_created_properties),
-      cmocka_unit_test(test_results),         cmocka_unit_test(test_unknown_for_good),
-      cmocka_unit_test(test_stream_gone),     cmocka_unit_test(test_is_capturing),
-      cmocka_unit_test(test_entries),         cmocka_unit_test(test_copies),
-      cmocka_unit_test(test_failing_pop),     cmocka_unit_test(test_alignment),
-      cmocka_unit_test(test_wait_for_any),    cmocka_unit_test(test_stream_values),
-      cmocka_unit_test(test_capture_spoilt),  cmocka_unit_test(test_capture_survives_question),
-      cmocka_unit_test(test_peer_missing),    cmocka_unit_test(test_too_many_peers),
-      cmocka_unit_test(test_two_devices),     cmocka_unit_test(test_forked),
+      cmocka_unit_test(test_loading),
+      cmocka_unit_test(test_missing_symbols),
+      cmocka_unit_test(test_no_library),
+      cmocka_unit_test(test_no_device),
+      cmocka_unit_test(test_create_failures),
+      cmocka_unit_test(test_create_arguments),
+      cmocka_unit_test(test_properties),
+      cmocka_unit_test(test_long_name),
+      OVER_A_BACKEND(test_clock),
+      cmocka_unit_test(test_handle_types),
+      cmocka_unit_test(test_fabric_handles),
+      cmocka_unit_test(test_created_properties),
+      cmocka_unit_test(test_results),
+      OVER_A_BACKEND(test_unknown_for_good),
+      OVER_A_BACKEND(test_stream_gone),
+      OVER_A_BACKEND(test_is_capturing),
+      OVER_A_BACKEND(test_entries),
+      OVER_A_BACKEND(test_copies),
+      OVER_A_BACKEND(test_failing_pop),
+      OVER_A_BACKEND(test_alignment),
+      cmocka_unit_test(test_wait_for_any),
+      OVER_A_BACKEND(test_stream_values),
+      OVER_A_BACKEND(test_capture_spoilt),
+      OVER_A_BACKEND(test_capture_survives_question),
+      cmocka_unit_test(test_peer_missing),
+      OVER_A_BACKEND(test_too_many_peers),
+      OVER_A_BACKEND(test_forked),
   };
   if (!open_fake()) {
     fprintf(stderr, "%s: make it, and run from the repository's root\n", FAKE_PATH);

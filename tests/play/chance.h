@@ -321,8 +321,8 @@ static void add_use(program *p, const op *before) {
   program_add(p, &o);
 }
 
-/* A stream has used what is recorded there, more often than not; where work is done, what is freed is
-   looked at; a pool is emptied, in a hurry, else it cannot be destroyed. */
+/* A stream has used what is recorded there, more often than not; where work is done, what is freed
+   is looked at; a pool is emptied, in a hurry, else it cannot be destroyed. */
 static void add_before(program *p, const op *before) {
   unsigned char i;
   if (before->verb == 'r' && chance(50)) add_use(p, before);

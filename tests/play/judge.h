@@ -160,8 +160,9 @@ static struct world {
   } meddlings[MEDDLINGS];
   int is_inside;
   size_t fault_count, host_in, calls;
-  size_t reserved_most; /* at any time */
-  size_t foreign_bytes; /* all that was ever imported */
+  size_t reserved_most;       /* at any time */
+  size_t reservations, hosts; /* that the lake has */
+  size_t foreign_bytes;       /* all that was ever imported */
   uint64_t driver_calls, records, stream_waits, host_waits;
   int host_stays, host_fails, handler_calls, is_handling;
   int locks_made, locks_before, locks_held; /* before: there was a lake */
@@ -563,12 +564,15 @@ static gmlake_result see_reserve(void *user, size_t bytes, size_t alignment, uin
                                  int *code) {
   gmlake_result result = gate(ON_RESERVE, code);
   if (!result) result = mock->reserve(user, bytes, alignment, out, code);
+  w.reservations += !result;
   w.lacks_addresses |= result != GMLAKE_OK;
   return result;
 }
 static gmlake_result see_unreserve(void *user, uint64_t at, size_t bytes, int *code) {
   GATE(ON_UNRESERVE);
-  return mock->unreserve(user, at, bytes, code);
+  result = mock->unreserve(user, at, bytes, code);
+  w.reservations -= !result;
+  return result;
 }
 
 static void handle_enter(uint64_t value, size_t bytes, int is_foreign) {
@@ -842,11 +846,14 @@ static gmlake_result see_copy(void *user, uint64_t at, void *host, size_t bytes,
 }
 static gmlake_result see_host_alloc(void *user, size_t bytes, void **out, int *code) {
   GATE(ON_HOST_ALLOC);
-  return mock->host_alloc(user, bytes, out, code);
+  result = mock->host_alloc(user, bytes, out, code);
+  w.hosts += !result;
+  return result;
 }
 static gmlake_result see_host_free(void *user, void *host, int *code) {
   gmlake_result result = gate(ON_HOST_FREE, code);
   if (!result) result = mock->host_free(user, host, code);
+  w.hosts -= !result;
   if (result) w.was_refused = 1;
   return result;
 }

@@ -25,9 +25,9 @@ static gmlake_stats stats(void) {
 }
 
 /* A lake that has lost memory or lacks addresses, a handler, and exported memory make it a guess.
-   With WAIT_IF_SOON memory may be had soon by the time of the allocation, as on a device with a time
-   of its own. How borrowers wait, and
-   whether anything grows behind a wait of the host, is not compared. */
+   With WAIT_IF_SOON memory may be had soon by the time of the allocation, and on a device with a
+   time of its own it may be complete by then. How borrowers wait, and whether anything grows behind
+   a wait of the host, is not compared. */
 static void foretell(forecast *f, const op *o, const gmlake_alloc_desc *wanted,
                      gmlake_stream stream) {
   const size_t *options = w.program->options;
