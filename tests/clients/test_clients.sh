@@ -139,7 +139,6 @@ ok 'torch: its own allocator: silent' silent
 ok 'torch: its own allocator, as torch 2.11 has it' fake FAKE_CUDA_SEED=3 FAKE_CUDA_DEVICES=3 \
   "$build/client_torch_allocator_old" enable memory history trackers pools sources
 ok 'torch: its own allocator, as torch 2.11 has it: silent' silent
-ok 'torch: sessions that offload' "$build/client_torch_offload"
 ok 'torch: exports nothing else' [ "$(nm -D --defined-only "$library" |
   grep -cv ' T gmlake_torch_')" = 0 ]
 

@@ -67,6 +67,10 @@ using Tensor = std::unique_ptr<c10::DataPtr>;
 static Tensor make_tensor(size_t bytes) {
   return Tensor(new c10::DataPtr(torch_allocator().allocate(bytes)));
 }
+static Tensor tensor_of(void *ptr) {
+  const c10::Device device(c10::DeviceType::CUDA, 0);
+  return Tensor(new c10::DataPtr(ptr, ptr, torch_allocator().raw_deleter(), device));
+}
 static void record_on(const Tensor &tensor, const Stream &stream) {
   torch_allocator().recordStream(*tensor, stream);
 }
@@ -967,6 +971,11 @@ static const char *name_tensor(const void *ptr, size_t reads, size_t writes) {
   const uint64_t both[2] = {at(ptr, 100), at(ptr, 100)};
   return gmlake_torch_offload_step(1, both, reads, writes);
 }
+static const char *name_all(const std::vector<void *> &tensors) {
+  return gmlake_torch_offload_step(1, reinterpret_cast<const uint64_t *>(tensors.data()),
+                                   tensors.size(), 0);
+}
+static gmlake_offload_session_stats session() { return sessions().by_device[0]->stats(); }
 
 /* Twelve tensors of 8 MiB in a session with 64. */
 static const Case case_offload("offload", [] {
@@ -980,7 +989,7 @@ static const Case case_offload("offload", [] {
   check(!open_session(64 * MIB) && has(open_session(64 * MIB), "open already"));
   for (unsigned i = 0; i < 12; i++) {
     tensors.push_back(take(8 * MIB));
-    check(!name_tensor(tensors[i], 0, 1));
+    check(!name_tensor(tensors[i], i & 1, !(i & 1))); /* to be read is enough to leave */
     cu(cuMemsetD32Async(at(tensors[i]), i, 2 * MIB, nullptr));
   }
   for (int turn = 0; turn < 3; turn++) {
@@ -994,6 +1003,11 @@ static const Case case_offload("offload", [] {
   check(stats().reserved_bytes[0].peak <= 64 * static_cast<int64_t>(MIB));
   check(gmlake_torch_offload_stats_json(0, text, sizeof text) > 0 && has(text, "\"drop_count\""));
   check(gmlake_torch_offload_stats_json(1, nullptr, 0) == -1);
+  give(take(2 * MIB - 512)); /* small ones are the lake's */
+  check(session().tensor_count == 12 && has(name_all(tensors), "OUT_OF_DEVICE_MEMORY: "));
+  void *const large = take(2 * MIB);
+  check(session().tensor_count == 13);
+  give(large);
   check(!gmlake_torch_offload_keep(at(tensors[0])) && !gmlake_torch_offload_keep(at(before)));
   check(has(gmlake_torch_offload_begin_capture(), "OUT_OF_DEVICE_MEMORY"));
   check(!gmlake_torch_offload_end_capture(&graph) && !gmlake_torch_offload_replay(graph));
@@ -1015,22 +1029,29 @@ static const Case case_offload("offload", [] {
   check(live_bytes() == 0);
 });
 
-/* ---- Training in a session: words that are wrong, and memory above the limit, fail ---- */
+/* ---- Sessions: words that are wrong, and memory above the limit, fail ---- */
 
 static const size_t WEIGHT = 8 * MIB, LITTLE = 300000, LAYERS = 12, VARYING_LIMIT = 64 * MIB;
 static const size_t OTHERS = 2560 * 1024;
 static const uint32_t ITERATIONS = 12;
 
 struct Training {
+  Stream own = kLegacy; /* torch's */
   CUstream stream = nullptr;
   CUdeviceptr wrong = 0;
   void *made = nullptr; /* what the last operator has made */
   std::vector<void *> weights;
 
-  Training(size_t limit_bytes, size_t chunk_bytes, bool is_checked);
-  gmlake_offload_session_stats session() const { return sessions().by_device[0]->stats(); }
-  gmlake_torch::Memory &memory() const { return the_allocator().device_of(0)->memory(); }
+  explicit Training(size_t limit_bytes, size_t count = LAYERS, size_t chunk_bytes = 2 * MIB,
+                    bool is_checked = false);
+  ~Training() { check_words(); }
+  gmlake_torch::Memory &memory() const { return lake_device().memory(); }
 
+  /* What follows runs on that stream. */
+  void turn_to(const Stream &next) {
+    on(next);
+    stream = next.stream();
+  }
   void step(uint64_t key, std::vector<void *> reads, const std::vector<void *> &writes);
   void fill(const void *ptr, size_t bytes, uint32_t seed) {
     cu(gpu_fill(&gpu, &kernels, stream, at(ptr), bytes / 4, seed));
@@ -1038,37 +1059,52 @@ struct Training {
   void verify(const void *ptr, uint32_t seed) {
     cu(gpu_verify(&gpu, &kernels, stream, at(ptr), WEIGHT / 4, seed, wrong));
   }
-  uint64_t wrong_count() const {
+  /* The tensor has the words of one seed, and gets those of another. */
+  void use(const void *ptr, uint32_t before, uint32_t after) {
+    verify(ptr, before);
+    fill(ptr, WEIGHT, after);
+  }
+  void check_words() const {
     uint64_t count = 0;
     cu(cuCtxSynchronize());
     cu(cuMemcpyDtoH(&count, wrong, sizeof count));
-    return count;
+    check(count == 0);
   }
 
+  /* Makes weights: the i-th has the words of the seed i. */
+  void make(size_t count) {
+    for (size_t i = 0; i < count; i++) {
+      step(1, {}, {});
+      weights.push_back(made = take(WEIGHT));
+      fill(made, WEIGHT, static_cast<uint32_t>(i));
+    }
+  }
+  /* Each weight in turn, so that by the limit the others leave; seeds go up by one. */
+  void each(uint32_t iteration) {
+    for (uint32_t i = 0; i < weights.size(); i++) {
+      step(7, {weights[i]}, {weights[i]});
+      use(weights[i], i + iteration, i + iteration + 1);
+    }
+    check(!gmlake_torch_offload_mark());
+  }
   /* Forward and backward; small memory beside it is the lake's own. */
   void iterate(uint32_t iteration);
 
   /* Work on some weights while others have so much memory, and then on six. */
   void vary(uint32_t first, size_t others_bytes);
 };
-Training::Training(size_t limit_bytes, size_t chunk_bytes, bool is_checked) {
+Training::Training(size_t limit_bytes, size_t count, size_t chunk_bytes, bool is_checked) {
   const uint64_t zero = 0;
   (void)setenv("GMLAKE_TORCH_CHUNK_BYTES", std::to_string(chunk_bytes).c_str(), 1);
   start();
   load_kernels();
   cu(cuMemAlloc(&wrong, sizeof zero));
   cu(cuMemcpyHtoD(wrong, &zero, sizeof zero));
-  const Stream own = new_stream();
-  on(own);
-  stream = own.stream();
+  turn_to(own = new_stream());
   give(take(LITTLE)); /* makes the lake */
   empty_cache();
   check(!gmlake_torch_offload_open(0, limit_bytes, 0, 0, chunk_bytes, is_checked));
-  for (uint32_t i = 0; i < LAYERS; i++) {
-    step(1, {}, {});
-    weights.push_back(made = take(WEIGHT));
-    fill(made, WEIGHT, i);
-  }
+  make(count);
 }
 void Training::step(uint64_t key, std::vector<void *> reads, const std::vector<void *> &writes) {
   const uint64_t last = at(made);
@@ -1077,7 +1113,7 @@ void Training::step(uint64_t key, std::vector<void *> reads, const std::vector<v
   if (made) check(!gmlake_torch_offload_made(&last, 1));
   made = nullptr;
   reads.insert(reads.end(), writes.begin(), writes.end());
-  for (const void *ptr : reads) all.push_back(at(ptr));
+  for (const void *ptr : reads) all.push_back(at(ptr, 5)); /* of any byte */
   const char *const why = gmlake_torch_offload_step(key, all.data(), read_count, writes.size());
   if (why) broken(why, __LINE__);
 }
@@ -1093,9 +1129,8 @@ void Training::iterate(uint32_t iteration) {
   }
   for (uint32_t i = LAYERS; i-- > 0;) {
     step(100 + i, {weights[i], activations[i]}, {weights[i]});
-    verify(weights[i], i + iteration);
     verify(activations[i], 1000 + i);
-    fill(weights[i], WEIGHT, i + iteration + 1);
+    use(weights[i], i + iteration, i + iteration + 1);
     give(activations[i]);
     give(smalls[i]);
   }
@@ -1121,20 +1156,21 @@ void Training::vary(uint32_t first, size_t others_bytes) {
 }
 
 static void train(size_t limit, size_t chunk, bool is_checked) {
-  Training t(limit * MIB, chunk * MIB, is_checked);
+  Training t(limit * MIB, LAYERS, chunk * MIB, is_checked);
   for (uint32_t i = 0; i < ITERATIONS; i++) {
     t.iterate(i);
     check(t.memory().reserved() <= limit * MIB);
   }
-  check(t.wrong_count() == 0);
-  const gmlake_offload_session_stats stats = t.session();
+  t.check_words();
+  const gmlake_offload_session_stats stats = session();
   check(stats.tensor_count == LAYERS && stats.plan_count > 0);
   check(stats.out_count > ITERATIONS && stats.in_count > ITERATIONS);
   check(is_checked || stats.sync_count == 0); /* the host has waited for nothing */
   check(!gmlake_torch_offload_close());
   for (uint32_t i = 0; i < LAYERS; i++) t.verify(t.weights[i], i + ITERATIONS);
-  check(t.wrong_count() == 0 && t.memory().limit() == 0);
+  check(t.memory().limit() == 0);
   for (void *weight : t.weights) give(weight);
+  check(session().tensor_count == 0);
 }
 static const Case case_train("train", [] { train(64, 2, false); });
 static const Case case_train_wide("train_wide", [] { train(96, 4, false); });
@@ -1143,7 +1179,7 @@ static const Case case_train_checked("train_checked", [] { train(64, 2, true); }
 
 /* Others need more and less, at random and for some time; then always the same. */
 static const Case case_train_varying("train_varying", [] {
-  Training t(VARYING_LIMIT, 2 * MIB, false);
+  Training t(VARYING_LIMIT);
   const uint32_t part = test_part();
   uint32_t seed = 1;
   for (uint32_t i = 0; i < 400 / part; i++) {
@@ -1152,11 +1188,195 @@ static const Case case_train_varying("train_varying", [] {
     t.vary(seed >> 8, least + (seed >> 12) % (25 * MIB));
   }
   for (uint32_t i = 0; i < 200 / part; i++) t.vary(0, 10 * MIB);
-  const uint64_t plan_count = t.session().plan_count;
+  const uint64_t plan_count = session().plan_count;
   const int64_t created = stats().num_device_alloc;
   for (uint32_t i = 0; i < 100 / part; i++) t.vary(0, 10 * MIB);
   check(stats().num_device_alloc == created); /* nothing goes to and fro */
-  check(t.session().plan_count == plan_count && t.wrong_count() == 0);
+  check(session().plan_count == plan_count);
+});
+
+/* What no operator names stays, although it is used. So does what a raw pointer was taken of. */
+static const Case case_session_stays("session_stays", [] {
+  Training t(52 * MIB, 8);
+  void *const workspace = take(WEIGHT), *const raw = take(WEIGHT);
+  t.step(7, {raw}, {raw});
+  t.fill(raw, WEIGHT, 100), t.fill(workspace, WEIGHT, 101);
+  check(!gmlake_torch_offload_keep(at(raw, 77)) && !gmlake_torch_offload_keep(12345));
+  for (uint32_t i = 0; i < 4; i++) {
+    t.each(i);
+    t.verify(raw, 100), t.verify(workspace, 101);
+  }
+  check(session().out_count > 0);
+});
+
+/* Others get the memory of what was freed behind all that used it. */
+static const Case case_session_streams("session_streams", [] {
+  Training t(36 * MIB, 3);
+  const Stream b = new_stream(), c = new_stream();
+  void *const moved = t.weights[0];
+  Tensor first = tensor_of(t.weights[1]), second = tensor_of(t.weights[2]);
+  follow(b, t.own);
+  t.turn_to(b);
+  t.step(7, {moved}, {moved});
+  t.use(moved, 0, 50);
+  follow(c, t.own);
+  t.turn_to(t.own);
+  record_on(first, b), record_on(first, c), record_on(second, c);
+  second = nullptr; /* follows what the stream has so far */
+  hold(t.stream = c.stream());
+  for (int i = 0; i < 30; i++) t.verify(first->get(), 1);
+  t.turn_to(t.own);
+  first = nullptr;
+  t.weights.clear();
+  t.make(4);
+  t.each(0);
+  follow(t.own, b);
+  t.step(7, {moved}, {moved});
+  t.verify(moved, 50);
+});
+
+/* After close all is there, and nothing is served; open goes on. */
+static const Case case_session_closes("session_closes", [] {
+  Training t(36 * MIB, 8);
+  t.each(0);
+  check(!gmlake_torch_offload_close() && t.memory().limit() == 0);
+  give(take(WEIGHT));
+  check(session().tensor_count == 8 && session().device_bytes == 8 * WEIGHT);
+  for (uint32_t i = 0; i < 8; i++) t.use(t.weights[i], i + 1, i + 2);
+  give(t.weights.back());
+  t.weights.pop_back();
+  check(!gmlake_torch_offload_close() && !open_session(36 * MIB));
+  check(sessions().by_device[0]->open({}) &&
+        sessions().open.load()->error() == "a session is open already");
+  for (uint32_t i = 2; i < 5; i++) t.each(i);
+  check(session().device_bytes <= 32 * MIB);
+});
+
+/* A graph's tensors are there when it is replayed; and what it has named may be freed. */
+static const Case case_session_graphs("session_graphs", [] {
+  Training t(68 * MIB, 8);
+  uint64_t graph = 0;
+  void *const written = t.weights[2], *const read = t.weights[3];
+  t.turn_to(new_stream());
+  check(!gmlake_torch_offload_begin_capture());
+  t.step(1, {written}, {read});
+  check(!sessions().open.load()->make_room(MIB) &&
+        !gmlake_torch_offload_mark()); /* nothing moves */
+  check(!gmlake_torch_offload_end_capture(&graph) && graph);
+  t.turn_to(t.own);
+  check(!gmlake_torch_offload_close() && !open_session(28 * MIB));
+  for (uint32_t i = 0; i < 3; i++) {
+    t.each(i);
+    check(!gmlake_torch_offload_replay(graph));
+    t.use(written, 3 + i, 60);
+    t.verify(read, 4 + i);
+    for (size_t k = 4; k < 8; k++) t.step(7, {t.weights[k]}, {});
+    check(!gmlake_torch_offload_replay(graph));
+    t.use(written, 60, 3 + i);
+  }
+  give(read);
+  check(!gmlake_torch_offload_replay(graph));
+  t.verify(written, 5);
+  check(!gmlake_torch_offload_replay(99)); /* captured before the session: nothing is its own */
+});
+
+/* What other streams used stays while a graph is captured: nobody may wait for them. */
+static const Case case_session_captures("session_captures", [] {
+  Training t(68 * MIB, 2);
+  uint64_t graph = 0;
+  const Stream c = new_stream();
+  Tensor freed = tensor_of(t.weights[0]);
+  follow(c, t.own);
+  record_on(freed, c);
+  hold(t.stream = c.stream());
+  t.verify(freed->get(), 0);
+  t.turn_to(t.own);
+  check(!gmlake_torch_offload_begin_capture());
+  const size_t held = session().device_bytes;
+  freed = nullptr;
+  check(session().device_bytes == held);
+  check(!gmlake_torch_offload_end_capture(&graph) && session().device_bytes == held - WEIGHT);
+  t.weights.clear();
+  t.make(4);
+  t.each(0);
+});
+
+/* Memory that others need is the session's no longer. */
+static const Case case_session_makes_room("session_makes_room", [] {
+  Training t(68 * MIB, 8);
+  check(!gmlake_torch_offload_mark());
+  (void)on_external();
+  void *const others = take(12 * MIB); /* of the lake: the stream may end */
+  check(others && session().device_bytes <= 52 * MIB);
+  t.turn_to(t.own);
+  for (uint32_t i = 0; i < 4; i++) {
+    t.each(i);
+    check(session().device_bytes <= 52 * MIB);
+  }
+});
+
+/* Training of six layers whose activations are made again in the backward pass, unless the session
+   says that they are kept. Returns how many are. */
+static int train_regions(Training &t, size_t others_bytes) {
+  uint64_t regions[6];
+  int kept[6], count = 0;
+  void *made[6];
+  const auto compute = [&](size_t i) {
+    t.step(11, {t.weights[i]}, {});
+    made[i] = take(WEIGHT);
+    t.fill(made[i], WEIGHT, 50 + static_cast<uint32_t>(i));
+  };
+  for (size_t i = 0; i < 6; i++) {
+    check(!gmlake_torch_offload_region(&regions[i], &kept[i]) && regions[i]);
+    compute(i);
+    check(!gmlake_torch_offload_region_end());
+    count += kept[i];
+    if (!kept[i]) give(made[i]);
+  }
+  for (size_t i = 6; i-- != 0;) {
+    if (!kept[i]) {
+      std::vector<void *> others;
+      check(!gmlake_torch_offload_recompute(regions[i]));
+      compute(i);
+      for (size_t k = 0; k < others_bytes; k += MIB) others.push_back(take(MIB)); /* elsewhere */
+      check(!gmlake_torch_offload_region_end());
+      for (void *other : others) give(other);
+    }
+    t.step(12, {made[i]}, {});
+    t.verify(made[i], 50 + static_cast<uint32_t>(i));
+    give(made[i]);
+  }
+  cu(cuCtxSynchronize());
+  check(!gmlake_torch_offload_mark());
+  return count;
+}
+static int kept_regions(Training &t, size_t others_bytes) {
+  int kept = 0;
+  for (int i = 0; i < 12; i++) kept = train_regions(t, others_bytes);
+  return kept;
+}
+
+static const size_t REGIONS_LIMIT = 12 * WEIGHT + 4 * MIB;
+
+/* All are kept where there is room. */
+static const Case case_regions("regions", [] {
+  uint64_t region;
+  int is_kept;
+  Training t(REGIONS_LIMIT, 6);
+  check(kept_regions(t, 0) == 6 && session().kept_region_count == 6);
+  check(!gmlake_torch_offload_region(&region, &is_kept) && is_kept);
+  check(!gmlake_torch_offload_close()); /* in a region */
+  check(!gmlake_torch_offload_region(&region, &is_kept) && !region && !is_kept);
+  check(!gmlake_torch_offload_recompute(1) && !gmlake_torch_offload_region_end());
+  check(!open_session(REGIONS_LIMIT));
+  check(!gmlake_torch_offload_region(&region, &is_kept) && region);
+  check(!gmlake_torch_offload_region_end());
+});
+
+/* Fewer if each takes others' memory, too. */
+static const Case case_regions_of_others("regions_of_others", [] {
+  Training t(REGIONS_LIMIT, 6);
+  check(kept_regions(t, 24 * MIB) < 6);
 });
 
 /* ---- What went wrong once ---- */
