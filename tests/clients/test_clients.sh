@@ -30,7 +30,7 @@ ok 'torch: gmlake_pluggable.so, and gmlake_cupy.so' fake python3 -B tests/client
 ok 'torch: its own allocator' fake FAKE_CUDA_SEED=1 FAKE_CUDA_DEVICES=3 "$build/client_torch_allocator"
 ok 'torch: its own allocator: silent' silent
 ok 'torch: its own allocator, as torch 2.11 has it' fake FAKE_CUDA_SEED=3 FAKE_CUDA_DEVICES=3 \
-  "$build/client_torch_allocator_old" enable memory history trackers pools sources
+  "$build/client_torch_allocator_old" enable memory history trackers graphs checkpoints sources
 ok 'torch: its own allocator, as torch 2.11 has it: silent' silent
 ok 'torch: exports nothing else' [ "$(nm -D --defined-only "$library" |
   grep -cv ' T gmlake_torch_')" = 0 ]

@@ -440,36 +440,46 @@ static const Case case_history("history", [] {
   check(made == Stack::count() && !torch_allocator().isHistoryEnabled());
 });
 
-/* Segments together have what the lake holds, and every byte once; stitched blocks too. */
+/* Segments together have what the lake holds, and every byte once. */
+static std::vector<cca::SegmentInfo> whole_segments() {
+  const std::vector<cca::SegmentInfo> out = torch_allocator().snapshot().segments;
+  size_t bytes = 0, live = 0;
+  for (const cca::SegmentInfo &segment : out) {
+    size_t inside = 0;
+    for (const cca::BlockInfo &block : segment.blocks) {
+      inside += block.size;
+      live += block.allocated ? block.size : 0;
+      check(!block.allocated || (block.requested_size && block.requested_size <= block.size));
+    }
+    check(inside == segment.total_size && inside);
+    bytes += inside;
+  }
+  check(bytes == static_cast<size_t>(reserved()) && live == static_cast<size_t>(live_bytes()));
+  return out;
+}
+
+/* A stitched block is a segment. */
 static const Case case_segments("segments", [] {
-  const auto segments = [] { return torch_allocator().snapshot().segments; };
   std::vector<void *> blocks;
-  int64_t bytes = 0, live = 0, stitched_count = 0;
+  size_t stitched_count = 0;
   start();
   torch_allocator().setMemoryFraction(.0625, 0); /* 64 MiB */
   record(true, cca::RecordContext::ALL);
   on(new_stream()), give(take(MIB));
   on(new_stream()), give(take(2 * MIB)); /* memory of two streams, side by side */
-  check(segments().size() == 1 && segments()[0].blocks.size() == 1);
+  check(whole_segments().size() == 1 && whole_segments()[0].blocks.size() == 1);
   empty_cache();
   for (int i = 0; i < 16; i++) blocks.push_back(take(4 * MIB));
   for (size_t i = 0; i < 16; i += 2) give(blocks[i]);
   void *const stitched = take(14 * MIB);
-  for (const cca::SegmentInfo &segment : segments()) {
-    int64_t inside = 0;
-    for (const cca::BlockInfo &block : segment.blocks) {
-      inside += static_cast<int64_t>(block.size);
-      live += block.allocated ? static_cast<int64_t>(block.size) : 0;
+  for (const cca::SegmentInfo &segment : whole_segments()) {
+    for (const cca::BlockInfo &block : segment.blocks)
       check(!block.allocated || block.context_when_allocated);
-    }
-    check(inside == static_cast<int64_t>(segment.total_size) && inside);
-    bytes += inside;
     if (segment.address != at(stitched)) continue;
     stitched_count++;
-    check(segment.blocks.size() == 1 && live && segment.allocated_size == 14 * MIB);
+    check(segment.blocks.size() == 1 && segment.allocated_size == 14 * MIB);
   }
-  check(stitched_count == 1 && bytes == reserved() && live == (8 * 4 + 14) << 20);
-  check(live == live_bytes());
+  check(stitched_count == 1 && live_bytes() == (8 * 4 + 14) << 20);
 });
 
 static cca::SnapshotInfo snapshot_of(PoolId pool) { return torch_allocator().snapshot(pool); }
@@ -497,33 +507,18 @@ struct Registry {
       (void)word_at(reinterpret_cast<void *>(entry.addr_)); /* still mapped */
     }
   }
-  /* It is a snapshot's; what lies in it is whole. */
-  size_t check_segment(const cca::SegmentInfo &segment) const {
-    const auto known = segments.find(segment.address);
-    size_t inside = 0, live = 0;
-    for (const cca::BlockInfo &block : segment.blocks) { /* those over several are cut */
-      inside += block.size;
-      live += block.allocated ? block.size : 0;
-      check(!block.allocated || (block.requested_size && block.requested_size <= block.size));
-    }
-    check(inside == segment.total_size && segment.registration_counter > 0);
-    check(known != segments.end() && known->second.first == segment.total_size);
-    check(known->second.second == segment.owner_private_pool_id);
-    return live;
-  }
-  /* All of a snapshot's are, in this order. */
+  /* All of a snapshot's are, in this order: blocks over several are cut. */
   void check_all() const {
-    const std::vector<cca::SegmentInfo> shown = torch_allocator().snapshot().segments;
+    const std::vector<cca::SegmentInfo> shown = whole_segments();
     std::map<size_t, int> counters;
-    size_t bytes = 0, live = 0;
     for (const cca::SegmentInfo &segment : shown) {
-      live += check_segment(segment);
-      bytes += segment.total_size;
+      const auto known = segments.find(segment.address);
+      check(known != segments.end() && known->second.first == segment.total_size);
+      check(known->second.second == segment.owner_private_pool_id);
       counters[segment.address] = segment.registration_counter;
+      check(segment.registration_counter > 0);
     }
     for (size_t i = 1; i < order.size(); i++) check(counters[order[i - 1]] < counters[order[i]]);
-    check(live == static_cast<size_t>(live_bytes()));
-    check(bytes == static_cast<size_t>(reserved()));
     check(shown.size() == segments.size());
   }
 };
@@ -577,7 +572,7 @@ static void begin_graph(PoolId pool) {
 static void begin_capture(PoolId pool, const Stream &stream) {
   on(stream);
   begin_graph(pool);
-  cu(cuStreamBeginCapture(stream.stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
+  cu(cuStreamBeginCapture(stream.stream(), CU_STREAM_CAPTURE_MODE_GLOBAL));
 }
 static void stop_capture(const Stream &stream) {
   CUgraph graph;
@@ -604,6 +599,7 @@ static const Case case_graphs("graphs", [] {
   on(a);
   void *const outside = take(MIB);
   begin_capture(kPool, a);
+  check(raises("already recording", [] { begin_pool(kPool); }));
   void *const once = take(MIB);
   give(once);
   Tensor first = make_tensor(MIB);
@@ -620,6 +616,8 @@ static const Case case_graphs("graphs", [] {
   give(side);
   follow(a, b);
   end_capture(kPool, a);
+  check(raises("not currently recording", [] { end_pool(kPool); }));
+  check(is_live(kPool, {once}) && !is_live(kPool, {once, host}));
   const int64_t held = pool_bytes();
   first = nullptr;
   on(a);
@@ -720,6 +718,9 @@ static const Case case_checkpoints("checkpoints", [] {
   give(take(5 * MIB));
   end_capture(kPool, a);
   auto point = torch_allocator().getCheckpointState(0, kPool);
+  check(raises("Could not find pool", [] {
+    (void)torch_allocator().getCheckpointState(0, {0, 9});
+  }));
   give(x); /* its tensor dies; the graph will write it again */
   check(is_live(kPool, {y}));
   begin_capture(kPool, a);
@@ -766,43 +767,6 @@ static const Case case_checkpoints_recorded("checkpoints_recorded", [] {
     end_capture(kPool, a);
     (void)torch_allocator().setCheckpointPoolState(0, point); /* which lets go of x at once */
   }
-});
-
-/* Graphs: a capture into a pool, a checkpoint, and the pool's end. */
-static const Case case_pools("pools", [] {
-  CUgraph graph;
-  start();
-  const Stream side = new_stream();
-  on(side);
-  begin_graph(kPool);
-  check(raises("already recording", [] { begin_pool(kPool); }));
-  cu(cuStreamBeginCapture(side.stream(), CU_STREAM_CAPTURE_MODE_GLOBAL));
-  void *const a = take(MIB), *const b = take(MIB);
-  cu(cuMemsetD32Async(at(a), 3, MIB / 4, side.stream()));
-  give(b);
-  check(take(MIB) == b);
-  cu(cuStreamEndCapture(side.stream(), &graph));
-  end_pool(kPool);
-  check(raises("not currently recording", [] { end_pool(kPool); }));
-  check(use_count(kPool) == 1);
-  check(is_live(kPool, {a, b}));
-  check(!is_live(kPool, {a}));
-  const auto state = torch_allocator().getCheckpointState(0, kPool);
-  give(b);
-  cca::CheckpointDelta delta = torch_allocator().setCheckpointPoolState(0, state);
-  check(delta.ptrs_freed == std::vector<void *>{a} && delta.dataptrs_allocd.size() == 2);
-  delta.dataptrs_allocd.clear(); /* which frees both */
-  check(is_live(kPool, {}));
-  check(raises("Could not find pool", [] {
-    (void)torch_allocator().getCheckpointState(0, {0, 9});
-  }));
-  const int64_t held = reserved();
-  empty_cache();
-  check(reserved() == held); /* the graph may run */
-  cu(cuGraphDestroy(graph));
-  release_pool(kPool);
-  check(raises("no such pool", [] { release_pool(kPool); }));
-  check(reserved() == held); /* a checkpoint is left */
 });
 
 /* Ten thousand blocks that are sent and dropped leave nothing behind, in neither process: here one
