@@ -187,16 +187,16 @@ static void test_pool_captures(void **state) {
 
 #define CHUNK (2 * MIB)
 
-/* A call of keep, and what comes of it: whether it is served, the memory that there is then, and how
-   often the device was waited for so far. */
+/* A call of keep, and what comes of it: whether it is served, the memory that there is then, and
+   how often the device was waited for so far. */
 struct keep_row {
   std::vector<gmlake_ggml_range> ranges;
   bool is_served;
   size_t mib, waits;
 };
 
-/* Whatever is called: what has memory keeps its contents, what gets some is zero, and what never had
-   any has none. */
+/* Whatever is called: what has memory keeps its contents, what gets some is zero, and what never
+   had any has none. */
 static void play_rows(size_t bytes, const std::vector<keep_row> &rows) {
   gmlake_ggml_growing *const g = gmlake_ggml_growing::create(&device, bytes);
   char *const base = (char *)g->base();
