@@ -363,6 +363,14 @@ static void open_may_end(size_t chunks) {
   B = open_stream();
 }
 
+/* Streams that were gone before they could be fenced. */
+static size_t lost_streams(void) {
+  size_t i, count = 0;
+  for (i = GMLK_FIRST_STREAM; i < lake->streams.count; i++)
+    count += lake->streams.items[i]->is_forgotten && lake->streams.items[i]->is_dirty;
+  return count;
+}
+
 /* An answer that tells nothing leaves the number as it is. */
 static void an_id_that_cannot_be_had_changes_nothing(void **state) {
   void *p;
@@ -406,7 +414,7 @@ static void a_free_on_a_stream_that_never_was(void **state) {
   gmlake_mock_stream_destroy(mock, A);
   drop_on(p, A);
   drop_on(take_on(C, B), B);
-  assert_int_equal(lake->streams.lost_count, 1);
+  assert_int_equal(lost_streams(), 1);
   abandon();
 }
 
