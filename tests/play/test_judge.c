@@ -241,6 +241,12 @@ static void tells_other_chunks(void) {
   half.bytes -= GRAIN;
   judge_chunks(&half);
 }
+static void tells_another_number(void) {
+  const uint32_t chunk = w.came[0];
+  w.wanted = "*";
+  w.numbered[chunk]++;
+  judge_came(&w.buffers[0], 0, 1, &chunk);
+}
 static void counts_for_another_pool(void) {
   w.blocks[0].pool = 1;
   judge_pool_figures(0);
@@ -602,6 +608,8 @@ static const struct misdeed {
     {"other_flags_are_told", "{} +a=1@A", tells_other_flags, "a block's flags"},
     {"other_chunks_are_told", "{} +a=1@A", tells_other_chunks,
      "a block has other chunks than are told"},
+    {"another_number_is_told", "{} N0:4 want:* C0:0,1", tells_another_number,
+     "a chunk's number is another's"},
     {"a_pools_figures_are_anothers", "{} P0 +a=1@A", counts_for_another_pool, "a pool's figures"},
     {"freed_memory_is_not_filled", "{fill} +a=1", frees_without_a_trace,
      "freed memory is not filled"},
