@@ -33,12 +33,12 @@ static size_t handles_at_home(void) {
   return count;
 }
 
-/* Streams that are forgotten while work on them is not known to be complete. */
-static size_t lost_streams(void) {
-  size_t lost = 0, i;
-  for (i = lake ? GMLK_FIRST_STREAM : 0; lake && i < lake->streams.count; i++)
-    lost += lake->streams.items[i]->is_forgotten && lake->streams.items[i]->is_dirty;
-  return lost;
+/* Streams that were gone before they could be fenced. */
+static size_t lost_streams(const gmlk_streams *streams) {
+  size_t i, count = 0;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++)
+    count += streams->items[i]->is_forgotten && streams->items[i]->is_dirty;
+  return count;
 }
 
 #define AS_FIGURE(name, form, value) {name, (uint64_t)(value)},

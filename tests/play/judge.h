@@ -82,6 +82,7 @@ typedef struct block {
   int held;            /* graphs that use it though they have not allocated it */
   uint64_t recorded;   /* lines */
   moment born, used;
+  uint32_t seed;          /* of what a kernel wrote last, 0: none has (device_use) */
   gmlake_handle *handles; /* exported */
   size_t handle_count;
 } block;
@@ -468,11 +469,26 @@ static int device_fails(int kind, gmlake_result *result, int *code) {
   return 0;
 }
 
+/* Whether work completes by itself, whatever the line says. */
+static int has_own_time(void) { return 0; }
+
+/* The line's work that uses a block is done, and a graph is. The mock's work is only believed. */
+static void device_use(block *b, int on) {
+  (void)b;
+  (void)on;
+}
+static void device_launch(const graph *g, int on) {
+  (void)g;
+  (void)on;
+}
+
 /* Whether the device has all that the words ask for. The mock has. */
 static inline int is_playable(const char *words) { return words != NULL; }
 #else
 static int device_fails(int kind, gmlake_result *result, int *code);
-static int is_playable(const char *words);
+static void device_use(block *b, int on);
+static void device_launch(const graph *g, int on);
+static inline int is_playable(const char *words);
 #endif
 
 /* Calls that a capture in the global mode forbids to the thread; only the end of a lake makes them
@@ -954,8 +970,9 @@ static void host_free(void *user, void *ptr) {
 /* Every 512 bytes of a live block hold its number and their place in it. */
 static uint64_t stamp_of(const block *b, size_t at) { return (uint64_t)b->id << 32 | at / GRAIN; }
 
-static void write_stamps(const block *b) {
+static void write_stamps(block *b) {
   size_t at;
+  b->seed = 0;
   for (at = 0; w.is_real && !b->is_imported && at < b->bytes; at += GRAIN) {
     const uint64_t stamp = stamp_of(b, at);
     memcpy((char *)(uintptr_t)b->at + at, &stamp, sizeof(stamp));

@@ -332,6 +332,7 @@ static void do_launch(int on) {
   for (i = 0; i < g->range_count; i++) touch(g->ranges[i], on);
   for (i = 0; i < g->held_count; i++) held_block(g->held[i])->used.at[on] = w.lines[on].now.at[on];
   w.pools[g->pool].launched.at[on] = w.lines[on].now.at[on];
+  device_launch(g, on);
 }
 
 /* A kernel that is captured uses the block, which has to live as long as the graph may run. */
@@ -357,6 +358,7 @@ static void use(block *b, int on) {
   if (!b->id || on < 0 || !may_name(on) || w.pools[b->pool].asleep) return;
   if (l->graph) {
     capture_use(b, graph_of(l->graph));
+    device_use(b, on);
     return;
   }
   if (g && g->is_active) return;
@@ -364,6 +366,7 @@ static void use(block *b, int on) {
   b->used.at[on] = ++l->now.at[on];
   trace("  line %d uses %u, work %u\n", on, b->id, b->used.at[on]);
   touch(range_of(b), on);
+  device_use(b, on);
 }
 
 static void do_use(int on) { use(&w.blocks[now->one % NAMES], on); }
