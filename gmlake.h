@@ -14162,7 +14162,8 @@ static void gmlk_tell_refused(gmlake *l) {
    the call, a DRIVER error becomes that loss. */
 static gmlake_result gmlk_leave_with_news(gmlake *l, gmlake_result result) {
   gmlk_message messages[GMLK_LOG_QUEUE];
-  unsigned count = gmlk_log_take(l, messages), i;
+  /* In a callback of the policy driver_lock is held; the call around it hands them over. */
+  unsigned count = gmlk_in_callback(l, 1) ? 0 : gmlk_log_take(l, messages), i;
   if (result == GMLAKE_ERROR_DRIVER && l->lost) result = l->lost;
   if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) gmlk_tell_refused(l);
   gmlk_unlock_state(l);
