@@ -2702,7 +2702,6 @@ typedef struct gmlk_chunks {
   gmlk_chunk *items;
   size_t capacity;                        /* records in items */
   size_t backed_count, quarantined_count; /* [P1] */
-  size_t backed_peak;                     /* of backed_count after a growth */
   size_t asleep_count;                    /* [P1] */
   uint32_t quarantined_end;               /* [P1] */
   size_t shared_count;                    /* [P5] */
@@ -2928,6 +2927,9 @@ typedef struct gmlk_arena {
   size_t slot_capacity; /* of firsts, which has one entry more, for the edge */
   gmlk_block **firsts;  /* [A4] by slot */
   gmlk_chunks chunks;   /* [A5] by slot */
+  size_t backed_bytes, backed_bytes_peak; /* of its chunks that are not in quarantine, as of the end
+                                             of the last driver's part */
+  size_t quarantined_bytes;               /* of its aliases in quarantine */
   void *scratch;        /* holds the three below, or a gmlk_slots, during one plan */
   size_t scratch_slots; /* that it is large enough for */
   gmlk_run *runs;
@@ -4110,6 +4112,54 @@ static gmlake_result gmlk_batch_begin(gmlake *l, gmlk_batch *batch, unsigned how
   return batch->result;
 }
 
+static void gmlk_peak(size_t *peak, size_t now) {
+  if (now > *peak) *peak = now;
+}
+
+/* Adds what an arena has of the driver. What did not go when it fell asleep is quarantined. */
+static void gmlk_held_add(const gmlk_arena *a, gmlake_stats *out) {
+  const gmlk_chunks *all = &a->chunks;
+  const size_t held = gmlk_chunks_held(all);
+  const size_t left = a->sleep == GMLK_ASLEEP ? held : all->quarantined_count;
+  out->chunk_count += held;
+  out->reserved_bytes += held * a->chunk_bytes;
+  out->quarantined_bytes += left * a->chunk_bytes + a->quarantined_bytes;
+  out->sleeping_bytes += all->asleep_count * a->chunk_bytes;
+  out->exported_bytes += all->shared_count * a->chunk_bytes;
+  if (a->is_import) out->imported_bytes += held * a->chunk_bytes;
+  out->window_count += a->windows.count;
+  out->stitched_bytes += a->windows.bytes;
+}
+
+/* Copies what the arenas hold into the statistics, which others may read in the middle of a driver's
+   part: at its end, and when a step changed it without the driver. O(arenas). pre: both locks are
+   held. */
+static void gmlk_held_count(gmlake *l) {
+  gmlake_stats now, *s = &l->stats;
+  const gmlake_pool *pool;
+  size_t i;
+  memset(&now, 0, sizeof(now));
+  for (i = 0; i < l->arena_count; i++) {
+    gmlk_arena *a = l->arenas[i];
+    if (!a) continue;
+    gmlk_held_add(a, &now);
+    a->backed_bytes = a->chunks.backed_count * a->chunk_bytes;
+    gmlk_peak(&a->backed_bytes_peak, a->backed_bytes);
+  }
+  for (pool = l->released_pools; pool; pool = pool->next_released)
+    gmlk_held_add(&pool->arena, &now);
+  s->chunk_count = now.chunk_count;
+  s->reserved_bytes = now.reserved_bytes;
+  s->quarantined_bytes = now.quarantined_bytes;
+  s->sleeping_bytes = now.sleeping_bytes;
+  s->exported_bytes = now.exported_bytes;
+  s->imported_bytes = now.imported_bytes;
+  s->window_count = now.window_count;
+  s->stitched_bytes = now.stitched_bytes;
+  gmlk_peak(&s->reserved_bytes_peak, s->reserved_bytes);
+  gmlk_peak(&s->stitched_bytes_peak, s->stitched_bytes);
+}
+
 /* Returns its result, as gmlk_batch_count does. */
 static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
   const gmlake_backend *backend = batch->driver->backend;
@@ -4118,12 +4168,11 @@ static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
         backend->capture_exchange(backend->user, &batch->mode, &batch->end_code));
     if (batch->calls) batch->ns = gmlk_batch_elapsed(batch);
   }
-  if (batch->how & GMLK_UNLOCKED) gmlk_lock_state(l);
+  if (batch->how & GMLK_UNLOCKED) {
+    gmlk_lock_state(l);
+    gmlk_held_count(l);
+  }
   return batch->how & GMLK_UNCOUNTED ? batch->result : gmlk_batch_count(l, batch);
-}
-
-static void gmlk_peak(size_t *peak, size_t now) {
-  if (now > *peak) *peak = now;
 }
 
 static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
@@ -4705,16 +4754,6 @@ static int gmlk_alias_marks(gmlk_arena *a, const gmlk_alias *x, int clear) {
   return 0;
 }
 
-/* The bytes of an arena's aliases that are quarantined. */
-static size_t gmlk_aliases_quarantined(const gmlk_arena *a) {
-  gmlk_walk walk = gmlk_walk_of(a);
-  const gmlk_alias *x;
-  size_t bytes = 0;
-  while ((x = gmlk_walk_next(&walk)) != NULL)
-    if (x->state == GMLK_ALIAS_QUARANTINED) bytes += gmlk_alias_bytes(a, x);
-  return bytes;
-}
-
 /* ---- the driver's part ---- */
 
 /* Where an alias's first chunk is mapped. */
@@ -4765,14 +4804,22 @@ static gmlake_result gmlk_aliases_map(gmlk_batch *batch, const gmlk_arena *a, gm
 
 /* ---- writing down what it did ---- */
 
-/* Counts a window that is mapped, by 1, or one that is to be unmapped, by -1. */
-static void gmlk_window_add(gmlake *l, gmlk_arena *a, const gmlk_window *w, int by) {
-  const size_t bytes = gmlk_alias_bytes(a, &w->alias) * (size_t)by;
-  a->windows.count += (size_t)by;
-  a->windows.bytes += bytes;
-  l->stats.window_count += (uint64_t)(int64_t)by;
-  l->stats.stitched_bytes += bytes;
-  gmlk_peak(&l->stats.stitched_bytes_peak, l->stats.stitched_bytes);
+/* Counts an alias by 1 or -1: as a window, or what it maps as quarantined. */
+static void gmlk_alias_add(gmlk_arena *a, const gmlk_alias *x, int by) {
+  const size_t bytes = gmlk_alias_bytes(a, x) * (size_t)by;
+  if (x->state == GMLK_ALIAS_QUARANTINED) {
+    a->quarantined_bytes += bytes;
+  } else if (x->state && x->is_window) {
+    a->windows.count += (size_t)by;
+    a->windows.bytes += bytes;
+  }
+}
+
+/* An alias becomes another thing: mapped, quarantined, or empty. */
+static void gmlk_alias_become(gmlk_arena *a, gmlk_alias *x, unsigned state) {
+  gmlk_alias_add(a, x, -1);
+  x->state = (uint8_t)state;
+  gmlk_alias_add(a, x, 1);
 }
 
 /* Frees an unmapped window's record and address space. */
@@ -4782,19 +4829,18 @@ static void gmlk_window_discard(gmlake *l, gmlk_arena *a, gmlk_window *w) {
 }
 
 /* Quarantines an alias: its addresses stay in use. */
-static void gmlk_alias_quarantine(gmlake *l, const gmlk_arena *a, gmlk_alias *x) {
-  l->stats.quarantined_bytes += gmlk_alias_bytes(a, x);
-  x->state = GMLK_ALIAS_QUARANTINED;
+static void gmlk_alias_quarantine(gmlk_arena *a, gmlk_alias *x) {
+  gmlk_alias_become(a, x, GMLK_ALIAS_QUARANTINED);
   if (x->is_window) gmlk_window_at(x)->self.state = GMLK_UNBACKED;
 }
 
 /* Writes down a mapping that was made. A page is idle then, and a window neither live nor idle.
    is_left: it should not be there, and is quarantined. */
-static void gmlk_alias_enter(gmlake *l, gmlk_arena *a, gmlk_alias *x, int is_left) {
+static void gmlk_alias_enter(gmlk_arena *a, gmlk_alias *x, int is_left) {
   gmlk_alias_tag(x, GMLK_CLEAN, 0);
   gmlk_alias_count(a, x, 1);
-  x->state = x->is_window ? GMLK_ALIAS_LIVE : GMLK_ALIAS_IDLE;
-  if (is_left) gmlk_alias_quarantine(l, a, x);
+  gmlk_alias_become(a, x, x->is_window ? GMLK_ALIAS_LIVE : GMLK_ALIAS_IDLE);
+  if (is_left) gmlk_alias_quarantine(a, x);
 }
 
 /* Maps the aliases of a list, state_lock released meanwhile, and writes down what is mapped then.
@@ -4807,7 +4853,8 @@ static gmlake_result gmlk_aliases_make(gmlake *l, gmlk_arena *a, gmlk_alias *lis
   (void)gmlk_aliases_map(&batch, a, list);
   (void)gmlk_batch_end(l, &batch);
   for (x = list; x; x = x->next)
-    if (x->mapped) gmlk_alias_enter(l, a, x, batch.result != GMLAKE_OK);
+    if (x->mapped) gmlk_alias_enter(a, x, batch.result != GMLAKE_OK);
+  gmlk_held_count(l);
   *out_ns = batch.ns;
   return batch.result;
 }
@@ -4817,9 +4864,8 @@ static gmlake_result gmlk_aliases_make(gmlake *l, gmlk_arena *a, gmlk_alias *lis
 static void gmlk_alias_end(gmlake *l, gmlk_arena *a, gmlk_alias *x, uint64_t driver_ns,
                            const char *reason) {
   gmlk_window *w;
-  if (x->state == GMLK_ALIAS_QUARANTINED) l->stats.quarantined_bytes -= gmlk_alias_bytes(a, x);
   gmlk_alias_count(a, x, -1);
-  x->state = GMLK_ALIAS_EMPTY;
+  gmlk_alias_become(a, x, GMLK_ALIAS_EMPTY);
   if (!x->is_window) return;
   w = gmlk_window_at(x);
   if (w->number) {
@@ -4831,11 +4877,9 @@ static void gmlk_alias_end(gmlake *l, gmlk_arena *a, gmlk_alias *x, uint64_t dri
 }
 
 /* Puts an alias that is not live into the list of those to be unmapped. Nobody else finds it. */
-static void gmlk_alias_give_up(gmlake *l, gmlk_arena *a, gmlk_alias *x, gmlk_alias **dying) {
-  if (x->is_window && x->state == GMLK_ALIAS_IDLE) {
+static void gmlk_alias_give_up(gmlk_arena *a, gmlk_alias *x, gmlk_alias **dying) {
+  if (x->is_window && x->state == GMLK_ALIAS_IDLE)
     gmlk_window_unset_idle(&a->windows, gmlk_window_at(x));
-    gmlk_window_add(l, a, gmlk_window_at(x), -1);
-  }
   gmlk_alias_push(dying, x);
 }
 
@@ -4855,12 +4899,12 @@ static gmlake_result gmlk_aliases_unmap(gmlake *l, gmlk_arena *a, gmlk_alias *dy
     if (!x->mapped) {
       gmlk_alias_end(l, a, x, batch.ns / count, "the lake dropped an idle window");
     } else if (x->state == GMLK_ALIAS_LIVE && batch.is_relaxed) {
-      gmlk_alias_quarantine(l, a, x);
+      gmlk_alias_quarantine(a, x);
     } else if (x->state == GMLK_ALIAS_LIVE) {
-      gmlk_window_add(l, a, gmlk_window_at(x), 1);
       gmlk_window_set_idle(&a->windows, gmlk_window_at(x), x->stream, x->epoch);
     }
   }
+  gmlk_held_count(l);
   return batch.result;
 }
 
@@ -4878,7 +4922,7 @@ typedef enum gmlk_which {
 } gmlk_which;
 
 /* Gives up an arena's aliases that are not live, but those that captures know. */
-static gmlk_alias *gmlk_aliases_idle(gmlake *l, gmlk_arena *a, gmlk_which which) {
+static gmlk_alias *gmlk_aliases_idle(gmlk_arena *a, gmlk_which which) {
   gmlk_walk walk = gmlk_walk_of(a);
   gmlk_alias *x, *list = NULL;
   while ((x = gmlk_walk_next(&walk)) != NULL)
@@ -4886,7 +4930,7 @@ static gmlk_alias *gmlk_aliases_idle(gmlake *l, gmlk_arena *a, gmlk_which which)
         (which != GMLK_WHICH_MARKED || gmlk_alias_marks(a, x, 0)) &&
         (which != GMLK_WHICH_UNMAPPED || !x->mapped) &&
         (which != GMLK_WHICH_QUARANTINED || x->state == GMLK_ALIAS_QUARANTINED))
-      gmlk_alias_give_up(l, a, x, &list);
+      gmlk_alias_give_up(a, x, &list);
   return list;
 }
 
@@ -4957,7 +5001,7 @@ static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t
   while (w && left && bytes) {
     gmlk_window *next = w->idle_next;
     if (gmlk_alias_is_done(l, &w->alias)) {
-      gmlk_alias_give_up(l, a, &w->alias, &dying);
+      gmlk_alias_give_up(a, &w->alias, &dying);
       bytes -= gmlk_min(bytes, gmlk_alias_bytes(a, &w->alias));
       left--;
     }
@@ -5020,7 +5064,6 @@ static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, 
   if (result && is_reserved) gmlk_pieces_unreserve(a, w->pieces, w->piece_count);
   if (result && !w->alias.mapped) gmlk_window_discard(l, a, w);
   if (result) return result;
-  gmlk_window_add(l, a, w, 1);
   if (!a->windows.number || grains < a->windows.grains_min) a->windows.grains_min = grains;
   w->number = ++a->windows.number;
   l->stats.stitch_count++;
@@ -5835,6 +5878,15 @@ static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_step_kind kind, u
   step.bytes = (size_t)bytes;
   step.driver_ns = driver_ns;
   gmlk_tell_step(l, &step);
+}
+
+/* Tells which chunks have come or gone since the lake held so many bytes. Returns the bytes that have
+   gone. */
+static size_t gmlk_tell_held(gmlake *l, size_t before, uint64_t driver_ns, const char *reason) {
+  const size_t now = l->stats.reserved_bytes;
+  if (now > before) gmlk_tell(l, NULL, GMLAKE_STEP_GROW, 0, now - before, driver_ns, reason);
+  if (now < before) gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, before - now, driver_ns, reason);
+  return before - gmlk_min(before, now);
 }
 
 /* Tells that a stream was made to wait, or the host for a stream. */
@@ -7476,6 +7528,8 @@ static gmlake_result gmlk_chunks_make(gmlk_batch *batch, gmlk_arena *a, const gm
   return result;
 }
 
+#define GMLK_GROWTH_LEFT "growth failed, and the driver refused to take chunks back"
+
 /* Undoes gmlk_chunks_make in reverse. Chunks that could not be undone are quarantined. */
 static void gmlk_chunks_unmake(gmlk_batch *batch, gmlk_arena *a, const gmlk_slots *slots) {
   uint32_t i = slots->count;
@@ -7489,24 +7543,6 @@ static void gmlk_chunks_unmake(gmlk_batch *batch, gmlk_arena *a, const gmlk_slot
   }
 }
 
-/* Counts a new chunk. */
-static void gmlk_reserved_add(gmlake *l, size_t bytes) {
-  l->stats.reserved_bytes += bytes;
-  gmlk_peak(&l->stats.reserved_bytes_peak, l->stats.reserved_bytes);
-}
-
-/* Counts the chunks that a failed growth could not undo. */
-static void gmlk_growth_quarantine(gmlake *l, gmlk_arena *a, const gmlk_slots *slots) {
-  uint32_t i;
-  for (i = 0; i < slots->count; i++) {
-    if (!gmlk_chunk_at(&a->chunks, slots->items[i])->handle) continue;
-    gmlk_reserved_add(l, a->chunk_bytes);
-    l->stats.quarantined_bytes += a->chunk_bytes;
-    gmlk_tell(l, NULL, GMLAKE_STEP_GROW, 0, a->chunk_bytes, 0,
-              "growth failed, and the driver refused to take the chunk back");
-  }
-}
-
 /* Block records that entering these slots may take: one for the new end, two for each range. */
 static size_t gmlk_growth_records(const gmlk_slots *slots) {
   size_t records = 1;
@@ -7516,11 +7552,9 @@ static size_t gmlk_growth_records(const gmlk_slots *slots) {
 }
 
 /* Turns new chunks into clean free memory. */
-static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots) {
+static void gmlk_growth_commit(gmlk_arena *a, const gmlk_slots *slots) {
   uint32_t i, end;
   gmlk_arena_extend(a, slots->items[slots->count - 1] + 1);
-  for (i = 0; i < slots->count; i++) gmlk_reserved_add(l, a->chunk_bytes);
-  a->chunks.backed_peak = gmlk_max(a->chunks.backed_peak, a->chunks.backed_count);
   for (i = 0; i < slots->count; i = end) {
     end = gmlk_slots_row(slots, i);
     gmlk_arena_back(a, slots->items[i], end - i);
@@ -7535,8 +7569,7 @@ static void gmlk_growth_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots
 static size_t gmlk_pool_bytes(const gmlake *l, const gmlake_pool *pool) {
   size_t bytes = 0, i;
   for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i] && l->arenas[i]->owner == pool)
-      bytes += l->arenas[i]->chunks.backed_count * l->arenas[i]->chunk_bytes;
+    if (l->arenas[i] && l->arenas[i]->owner == pool) bytes += l->arenas[i]->backed_bytes;
   return bytes;
 }
 
@@ -7580,7 +7613,7 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, size_t byte
 static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slots *slots) {
   gmlk_arena *a = r->arena;
   size_t records = gmlk_growth_records(slots);
-  const size_t held = gmlk_chunks_held(&a->chunks);
+  const size_t held = l->stats.reserved_bytes;
   gmlk_records reserved;
   gmlk_batch batch;
   gmlake_result result = gmlk_growth_allowed(l, r, slots->count * a->chunk_bytes);
@@ -7593,12 +7626,11 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slot
   if (result) gmlk_chunks_unmake(&batch, a, slots);
   result = gmlk_batch_end(l, &batch);
   gmlk_records_return(&l->records, &reserved);
-  l->stats.chunk_count += gmlk_chunks_held(&a->chunks) - held;
   if (result) {
-    gmlk_growth_quarantine(l, a, slots);
+    (void)gmlk_tell_held(l, held, batch.ns, GMLK_GROWTH_LEFT);
     return result;
   }
-  gmlk_growth_commit(l, a, slots);
+  gmlk_growth_commit(a, slots);
   gmlk_tell(l, r, GMLAKE_STEP_GROW, r->desc ? gmlk_slot_home(a, slots->items[0]) : 0,
             slots->count * (uint64_t)a->chunk_bytes, batch.ns, "the lake created chunks");
   return GMLAKE_OK;
@@ -7688,25 +7720,6 @@ static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_requeste
   return is_mapped ? gmlk_trim_spare(l, a, trimmer, &chosen) : chosen;
 }
 
-typedef struct gmlk_counters { /* of an arena's chunks, before a series of calls */
-  size_t held, shared;
-} gmlk_counters;
-
-static gmlk_counters gmlk_counters_of(const gmlk_arena *a) {
-  gmlk_counters counters;
-  counters.held = gmlk_chunks_held(&a->chunks);
-  counters.shared = a->chunks.shared_count;
-  return counters;
-}
-
-/* Counts what became of the chunks. pre: state_lock is held again. */
-static void gmlk_counters_update(gmlake *l, const gmlk_arena *a, gmlk_counters before) {
-  const gmlk_counters now = gmlk_counters_of(a);
-  l->stats.chunk_count += now.held - before.held;
-  l->stats.exported_bytes += (now.shared - before.shared) * a->chunk_bytes;
-  if (a->is_import) l->stats.imported_bytes += (now.held - before.held) * a->chunk_bytes;
-}
-
 /* Reserves the chosen chunks, which are clean. pre: two records are reserved for each. */
 static void gmlk_trim_reserve(gmlk_arena *a, const gmlk_slots *slots) {
   uint32_t i;
@@ -7726,28 +7739,18 @@ static void gmlk_trim_calls(gmlk_batch *batch, gmlk_arena *a, const gmlk_slots *
   }
 }
 
-/* Writes down what became of the chosen chunks. Returns the bytes released. */
-static size_t gmlk_trim_commit(gmlake *l, gmlk_arena *a, const gmlk_slots *slots) {
-  size_t released = 0;
+/* Writes down what became of the chosen chunks. */
+static void gmlk_trim_commit(gmlk_arena *a, const gmlk_slots *slots) {
   uint32_t i;
   for (i = 0; i < slots->count; i++) {
     uint32_t slot = slots->items[i];
     gmlk_block *first = a->firsts[slot];
-    const int is_quarantined = gmlk_chunk_is_quarantined(&a->chunks, slot);
     a->chunks.items[slot].is_marked = 0;
-    if (gmlk_chunk_at(&a->chunks, slot)->handle &&
-        !is_quarantined) { /* the driver has not unmapped it */
+    if (gmlk_chunk_is_backed(&a->chunks, slot)) /* the driver has not unmapped it */
       gmlk_unreserve_range(a, first, gmlk_chunk_grains(a));
-      continue;
-    }
-    if (is_quarantined)
-      l->stats.quarantined_bytes += a->chunk_bytes;
     else
-      released += a->chunk_bytes;
-    gmlk_arena_unback(a, gmlk_own(a, first, gmlk_chunk_grains(a), GMLK_RESERVED));
+      gmlk_arena_unback(a, gmlk_own(a, first, gmlk_chunk_grains(a), GMLK_RESERVED));
   }
-  l->stats.reserved_bytes -= released;
-  return released;
 }
 
 /* Returns a batch of an arena's chunks that lie below *from_slot, max_bytes or little more. */
@@ -7757,24 +7760,18 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   gmlk_batch batch;
   gmlk_slots slots;
   gmlake_result result;
-  const size_t most = gmlk_at_once(a->slot_count);
-  const gmlk_counters before = gmlk_counters_of(a);
-  size_t bytes;
+  const size_t most = gmlk_at_once(a->slot_count), held = l->stats.reserved_bytes;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * most) || !gmlk_scratch_reserve(a, most))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   slots = gmlk_trim_choose(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), from_slot, max_bytes);
-  if (slots.count) dying = gmlk_aliases_idle(l, a, GMLK_WHICH_MARKED);
+  if (slots.count) dying = gmlk_aliases_idle(a, GMLK_WHICH_MARKED);
   gmlk_trim_reserve(a, &slots);
   result = gmlk_aliases_unmap(l, a, dying);
   (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   if (!result) gmlk_trim_calls(&batch, a, &slots);
   (void)gmlk_batch_end(l, &batch);
-  bytes = gmlk_trim_commit(l, a, &slots);
-  gmlk_counters_update(l, a, before);
-  *released += bytes;
-  if (bytes)
-    gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, bytes, batch.ns,
-              "the lake returned free chunks to the driver");
+  gmlk_trim_commit(a, &slots);
+  *released += gmlk_tell_held(l, held, batch.ns, "the lake returned free chunks to the driver");
   return batch.result ? batch.result : result;
 }
 
@@ -7820,29 +7817,18 @@ static gmlake_result gmlk_return_block(gmlake *l, gmlk_extra *extra) {
   slots = gmlk_return_choose(l, a, extra->block);
   if (!slots.count) return GMLAKE_OK;
   gmlk_pending_end(l, extra);
-  for (x = gmlk_aliases_idle(l, a, GMLK_WHICH_MARKED); x; x = x->next)
-    gmlk_alias_quarantine(l, a, x);
+  for (x = gmlk_aliases_idle(a, GMLK_WHICH_MARKED); x; x = x->next) gmlk_alias_quarantine(a, x);
   gmlk_trim_reserve(a, &slots);
   for (i = 0; i < slots.count; i++) gmlk_chunk_quarantine(&a->chunks, slots.items[i]);
-  (void)gmlk_trim_commit(l, a, &slots);
+  gmlk_trim_commit(a, &slots);
+  gmlk_held_count(l);
   return GMLAKE_OK;
-}
-
-/* Counts what the driver has taken of an arena's quarantined chunks. Returns its bytes. */
-static size_t gmlk_offer_count(gmlake *l, const gmlk_arena *a, gmlk_counters before,
-                               uint64_t driver_ns, const char *reason) {
-  const size_t bytes = (before.held - gmlk_chunks_held(&a->chunks)) * a->chunk_bytes;
-  l->stats.quarantined_bytes -= bytes;
-  l->stats.reserved_bytes -= bytes;
-  gmlk_counters_update(l, a, before);
-  if (bytes) gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, bytes, driver_ns, reason);
-  return bytes;
 }
 
 /* Offers an arena's quarantined chunks to the driver, but those that something still maps. */
 static gmlake_result gmlk_chunks_offer(gmlake *l, gmlk_arena *a, size_t *released) {
   gmlk_chunks *all = &a->chunks;
-  const gmlk_counters before = gmlk_counters_of(a);
+  const size_t held = l->stats.reserved_bytes;
   gmlk_batch batch;
   uint32_t slot;
   if (!all->quarantined_count) return GMLAKE_OK;
@@ -7854,8 +7840,8 @@ static gmlake_result gmlk_chunks_offer(gmlake *l, gmlk_arena *a, size_t *release
   (void)gmlk_batch_end(l, &batch);
   while (all->quarantined_end && !all->items[all->quarantined_end - 1].is_quarantined)
     all->quarantined_end--;
-  *released += gmlk_offer_count(l, a, before, batch.ns,
-                                "the lake returned quarantined chunks to the driver");
+  *released +=
+      gmlk_tell_held(l, held, batch.ns, "the lake returned quarantined chunks to the driver");
   return batch.result;
 }
 
@@ -7863,7 +7849,7 @@ static gmlake_result gmlk_chunks_offer(gmlake *l, gmlk_arena *a, size_t *release
 static gmlake_result gmlk_arena_offer(gmlake *l, gmlk_arena *a, size_t *released) {
   const gmlake_result reaped = gmlk_buffers_reap(l, a, SIZE_MAX);
   const gmlake_result unmapped =
-      l->lost ? l->lost : gmlk_aliases_unmap(l, a, gmlk_aliases_idle(l, a, GMLK_WHICH_QUARANTINED));
+      l->lost ? l->lost : gmlk_aliases_unmap(l, a, gmlk_aliases_idle(a, GMLK_WHICH_QUARANTINED));
   const gmlake_result offered = l->lost ? l->lost : gmlk_chunks_offer(l, a, released);
   return reaped ? reaped : unmapped ? unmapped : offered;
 }
@@ -7881,7 +7867,9 @@ static gmlake_result gmlk_release_poll(gmlake *l, size_t *released) {
   }
   for (i = 0; i < l->arena_count && !l->lost; i++) {
     gmlk_arena *a = l->arenas[i];
-    if (!a || a->sleep >= GMLK_ASLEEP || !(a->void_count || l->stats.quarantined_bytes)) continue;
+    if (!a || a->sleep >= GMLK_ASLEEP ||
+        !(a->void_count || a->quarantined_bytes || a->chunks.quarantined_count))
+      continue;
     result = gmlk_arena_offer(l, a, released);
     if (!first) first = result;
   }
@@ -8331,7 +8319,7 @@ static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gm
                      "not more than window_count",
                      GMLK_ULL(i));
   for (i = 0; i < count; i++)
-    gmlk_alias_give_up(l, r->arena, &gmlk_window_numbered(r->arena, q->numbers[i])->alias, &dying);
+    gmlk_alias_give_up(r->arena, &gmlk_window_numbered(r->arena, q->numbers[i])->alias, &dying);
   return gmlk_aliases_unmap(l, r->arena, dying);
 }
 
@@ -9795,21 +9783,16 @@ static void gmlk_pool_free(gmlake *l, gmlake_pool *pool) {
   gmlk_host_free(&l->host, pool, sizeof(gmlake_pool));
 }
 
-/* The number of chunks that an arena holds in its sleep, as the driver did not take them. */
-static size_t gmlk_chunks_kept(const gmlk_arena *a) {
-  return a->sleep == GMLK_ASLEEP ? a->chunks.backed_count : 0;
-}
-
 /* Offers to the driver what a destroyed pool still has. If nothing is left, frees the pool, which
    *link names; else *link is the next one. */
 static gmlake_result gmlk_pool_offer(gmlake *l, gmlake_pool ***link) {
   gmlake_pool *pool = **link;
   gmlk_arena *a = &pool->arena;
-  const gmlk_counters before = gmlk_counters_of(a);
+  const size_t held = l->stats.reserved_bytes;
   gmlk_batch batch;
   if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) gmlk_arena_drain(a, &batch, 0);
   (void)gmlk_batch_end(l, &batch);
-  (void)gmlk_offer_count(l, a, before, batch.ns, "the chunks' pool was destroyed");
+  (void)gmlk_tell_held(l, held, batch.ns, "the chunks' pool was destroyed");
   if (gmlk_is_fatal(batch.result) || a->host_copy_count || a->area.count ||
       a->window_space.area.count || a->buffer_space.area.count || gmlk_chunks_held(&a->chunks)) {
     *link = &pool->next_released;
@@ -9820,15 +9803,16 @@ static gmlake_result gmlk_pool_offer(gmlake *l, gmlake_pool ***link) {
   return batch.result;
 }
 
-/* Destroys a pool: all that it holds counts as quarantined until the driver has taken it. */
+/* Destroys a pool: all that it holds is quarantined until the driver has taken it. */
 static void gmlk_pool_release(gmlake *l, gmlake_pool *pool) {
   gmlake_pool **link = &l->released_pools;
   gmlk_arena *a = &pool->arena;
-  l->stats.quarantined_bytes +=
-      (a->chunks.backed_count - gmlk_chunks_kept(a)) * a->chunk_bytes - gmlk_aliases_quarantined(a);
-  l->stats.sleeping_bytes -= a->chunks.asleep_count * a->chunk_bytes;
-  l->stats.stitched_bytes -= a->windows.bytes;
-  l->stats.window_count -= a->windows.count;
+  uint32_t slot;
+  for (slot = 0; slot < a->chunks.capacity; slot++) {
+    gmlk_chunk_end_sleep(&a->chunks, slot);
+    if (gmlk_chunk_at(&a->chunks, slot)->handle) gmlk_chunk_quarantine(&a->chunks, slot);
+  }
+  a->windows.count = a->windows.bytes = a->quarantined_bytes = 0; /* the chunks alone count */
   gmlk_copies_drop(l, a);
   (void)gmlk_host_copy_free(l, a);
   pool->lake = NULL;
@@ -9888,17 +9872,6 @@ static gmlake_result gmlk_pool_create(gmlake *l, const gmlake_pool_desc *desc, i
     window = gmlk_min(arena, SIZE_MAX / 8) * GMLK_POOL_WINDOW_SPACE;
   full.chunk_bytes = chunk;
   return gmlk_pool_open(l, &full, is_bare, owner, SIZE_MAX, window, out_pool);
-}
-
-/* Adds the chunks that an arena has. */
-static void gmlk_count_chunks(const gmlk_arena *a, gmlake_stats *out) {
-  const gmlk_chunks *all = &a->chunks;
-  out->chunk_count += gmlk_chunks_held(all);
-  out->reserved_bytes += gmlk_chunks_held(all) * a->chunk_bytes;
-  out->quarantined_bytes += (all->quarantined_count + gmlk_chunks_kept(a)) * a->chunk_bytes;
-  out->sleeping_bytes += all->asleep_count * a->chunk_bytes;
-  out->exported_bytes += all->shared_count * a->chunk_bytes;
-  if (a->is_import) out->imported_bytes += gmlk_chunks_held(all) * a->chunk_bytes;
 }
 
 /* The next arena of the pool behind `a`; a NULL: the first. pool NULL: of those of no pool. */
@@ -10763,7 +10736,6 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
   gmlk_block *b = gmlk_find_live(l, address, &buffer);
   gmlk_arena *a = buffer ? buffer->arena : b ? gmlk_arena_of(l, b) : NULL;
   gmlake_result result = gmlk_export_check(l, b, buffer, address, type);
-  gmlk_counters before;
   gmlk_slots slots;
   uint32_t i;
   if (result) return result;
@@ -10778,7 +10750,6 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
     if (!gmlk_extra_share(l, b ? b : a->firsts[slots.items[i]]))
       result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!result) result = gmlk_handles_export(l, a, &slots, type, out);
-  before = gmlk_counters_of(a);
   for (i = 0; i < slots.count; i++) {
     gmlk_block *owner = b ? b : a->firsts[slots.items[i]];
     if (owner->as.live.extra) owner->as.live.extra->is_shared |= !result;
@@ -10788,7 +10759,7 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
       owner->as.live.extra = NULL;
     }
   }
-  gmlk_counters_update(l, a, before);
+  gmlk_held_count(l);
   if (buffer) buffer->is_busy = 0;
   return result;
 }
@@ -10850,7 +10821,7 @@ static gmlake_result gmlk_refuse_handle(gmlake *l, const gmlk_batch *batch,
 /* Maps the handles as the arena's chunks and makes one block of them. */
 static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_handle *handles,
                                      uint32_t count, void **out_ptr) {
-  const gmlk_counters before = gmlk_counters_of(a);
+  const size_t held = l->stats.reserved_bytes;
   gmlk_request r = gmlk_request_of(a, 0, count * a->chunk_bytes);
   gmlk_extra *extra;
   gmlk_slots slots;
@@ -10868,14 +10839,13 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
   is_full = result && gmlk_has_no_descriptor();
   if (result) gmlk_chunks_unmake(&batch, a, &slots);
   (void)gmlk_batch_end(l, &batch);
-  gmlk_counters_update(l, a, before);
   if (result) {
-    gmlk_growth_quarantine(l, a, &slots);
+    (void)gmlk_tell_held(l, held, batch.ns, GMLK_GROWTH_LEFT);
     gmlk_extra_free(l, extra);
     return is_full ? gmlk_refuse_descriptor(l, result, "gmlake_import")
                    : gmlk_refuse_handle(l, &batch, handles);
   }
-  gmlk_growth_commit(l, a, &slots);
+  gmlk_growth_commit(a, &slots);
   r.number = ++l->request_count;
   r.reason = "another process's memory was mapped";
   gmlk_tell(l, &r, GMLAKE_STEP_GROW, gmlk_home(a, 0), r.bytes, batch.ns, r.reason);
@@ -10926,9 +10896,11 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
    Costs: the driver's for each chunk and each mapping, O(blocks + chunks + windows). Can fail: host
    memory, limits, the driver, desc.residency. */
 
+/* What is held counts otherwise now, unless it is yet to be given back. */
 static void gmlk_pool_set_sleep(gmlake *l, const gmlake_pool *pool, unsigned sleep) {
   gmlk_arena *a;
   GMLK_FOR_POOL_ARENAS(l, pool, a) a->sleep = sleep;
+  if (sleep != GMLK_ASLEEP) gmlk_held_count(l);
 }
 
 /* Adds up what a pool's arenas hold, in fields of the statistics. */
@@ -10936,25 +10908,8 @@ static gmlake_stats gmlk_pool_chunks(const gmlake *l, const gmlake_pool *pool) {
   gmlake_stats sum;
   const gmlk_arena *a;
   memset(&sum, 0, sizeof(sum));
-  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_count_chunks(a, &sum);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_held_add(a, &sum);
   return sum;
-}
-
-/* Enters into the statistics what has changed since `was`, and tells the observer. */
-static void gmlk_pool_count(gmlake *l, const gmlake_pool *pool, const gmlake_stats *was,
-                            uint64_t driver_ns) {
-  gmlake_stats now = gmlk_pool_chunks(l, pool), *s = &l->stats;
-  s->chunk_count += now.chunk_count - was->chunk_count;
-  s->reserved_bytes += now.reserved_bytes - was->reserved_bytes;
-  s->sleeping_bytes += now.sleeping_bytes - was->sleeping_bytes;
-  s->quarantined_bytes += now.quarantined_bytes - was->quarantined_bytes;
-  gmlk_peak(&s->reserved_bytes_peak, s->reserved_bytes);
-  if (now.reserved_bytes < was->reserved_bytes)
-    gmlk_tell(l, NULL, GMLAKE_STEP_TRIM, 0, was->reserved_bytes - now.reserved_bytes, driver_ns,
-              "the pool of these chunks sleeps");
-  if (now.reserved_bytes > was->reserved_bytes)
-    gmlk_tell(l, NULL, GMLAKE_STEP_GROW, 0, now.reserved_bytes - was->reserved_bytes, driver_ns,
-              "the pool of these chunks wakes");
 }
 
 /* Makes clean what is free, but for what captures know: the caller has waited for all work. */
@@ -10975,7 +10930,7 @@ static void gmlk_arena_clean(gmlk_arena *a) {
    mappings of pages that are not committed. */
 static gmlake_result gmlk_caches_drop(gmlake *l, gmlk_arena *a, size_t *released) {
   gmlake_result result = gmlk_buffers_reap(l, a, SIZE_MAX);
-  if (!result) result = gmlk_aliases_unmap(l, a, gmlk_aliases_idle(l, a, GMLK_WHICH_ANY));
+  if (!result) result = gmlk_aliases_unmap(l, a, gmlk_aliases_idle(a, GMLK_WHICH_ANY));
   return result ? result : gmlk_trim_arena(l, a, SIZE_MAX, released);
 }
 
@@ -11063,23 +11018,12 @@ static int gmlk_pool_unmap(gmlake *l, const gmlake_pool *pool, gmlk_batch *batch
 
 /* Ends the aliases that need not be mapped again. */
 static void gmlk_aliases_forget(gmlake *l, gmlk_arena *a) {
-  gmlk_alias *x = gmlk_aliases_idle(l, a, GMLK_WHICH_UNMAPPED), *next;
+  gmlk_alias *x = gmlk_aliases_idle(a, GMLK_WHICH_UNMAPPED), *next;
   for (; x; x = next) {
     next = x->next;
     gmlk_alias_end(l, a, x, 0, "it was freed while its pool slept");
   }
-}
-
-/* Releases the chunks of what is unmapped. What the driver refuses stays; the logger is told. */
-static gmlake_result gmlk_pool_release_chunks(gmlake *l, const gmlake_pool *pool) {
-  gmlk_batch batch;
-  gmlk_arena *a;
-  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_aliases_forget(l, a);
-  if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED))
-    GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_chunks_drop(&batch, a, 0);
-  (void)gmlk_batch_end(l, &batch);
-  if (batch.result && !gmlk_is_fatal(batch.result)) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
-  return gmlk_is_fatal(batch.result) ? batch.result : GMLAKE_OK;
+  gmlk_held_count(l);
 }
 
 /* Waits, gives up what need not come back, and gets host memory for what is kept. */
@@ -11095,32 +11039,37 @@ static gmlake_result gmlk_pool_settle(gmlake *l, gmlake_pool *pool, int keeps, s
   return result;
 }
 
-/* Puts a pool's arenas to sleep. After an error they are mapped as before and changing, or asleep
-   where that could not be undone. */
+/* Puts a pool's arenas to sleep. Chunks that the driver does not take back stay; the logger is told.
+   After an error all is mapped as before and changing, or asleep where that could not be undone. */
 static gmlake_result gmlk_pool_put_to_sleep(gmlake *l, gmlake_pool *pool, int keeps,
                                             size_t *released) {
   gmlake_result result = gmlk_pool_settle(l, pool, keeps, released);
-  gmlake_stats was = gmlk_pool_chunks(l, pool);
   const size_t held = l->stats.reserved_bytes;
-  uint64_t ns = l->stats.driver_ns;
+  const uint64_t ns = l->stats.driver_ns;
   gmlk_batch batch;
   gmlk_arena *a;
-  int is_asleep = 0;
+  int is_asleep = 0, is_unmapped = 0;
   if (!result) {
     GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_trim_forget(a);
     gmlk_pool_set_sleep(l, pool, GMLK_ASLEEP);
     if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) is_asleep = gmlk_pool_unmap(l, pool, &batch);
+    is_unmapped = is_asleep && !batch.result;
+    GMLK_FOR_POOL_ARENAS(l, pool, a) if (is_unmapped) gmlk_chunks_drop(&batch, a, 0);
     result = gmlk_batch_end(l, &batch);
     GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_trim_forget(a);
     if (!is_asleep) gmlk_pool_set_sleep(l, pool, GMLK_CHANGING);
   }
-  if (result)
-    GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_copies_drop(l, a);
-  else
-    result = gmlk_pool_release_chunks(l, pool);
-  ns = l->stats.driver_ns - ns;
-  gmlk_pool_count(l, pool, &was, ns);
-  *released += held - l->stats.reserved_bytes;
+  if (is_unmapped && result && !gmlk_is_fatal(result)) {
+    gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
+    result = GMLAKE_OK;
+  }
+  GMLK_FOR_POOL_ARENAS(l, pool, a) {
+    if (is_unmapped)
+      gmlk_aliases_forget(l, a);
+    else if (result)
+      gmlk_copies_drop(l, a);
+  }
+  *released += gmlk_tell_held(l, held, l->stats.driver_ns - ns, "the pool of these chunks sleeps");
   return result;
 }
 
@@ -11141,7 +11090,6 @@ static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
     gmlk_chunk_end_sleep(&a->chunks, slot);
     a->chunks.items[slot].is_known = 0;
     gmlk_arena_unback(a, gmlk_own(a, first, grains, GMLK_RESERVED));
-    l->stats.sleeping_bytes -= gmlk_to_bytes(grains);
   }
 }
 
@@ -11174,7 +11122,7 @@ static gmlake_result gmlk_pool_map(gmlake *l, const gmlake_pool *pool, gmlk_batc
 
 /* The driver calls that wake a pool's arenas. Then they are changing; after an error, asleep. */
 static gmlake_result gmlk_pool_map_again(gmlake *l, const gmlake_pool *pool) {
-  gmlake_stats was = gmlk_pool_chunks(l, pool);
+  const size_t held = l->stats.reserved_bytes;
   gmlake_result result;
   gmlk_batch batch;
   gmlk_arena *a;
@@ -11183,7 +11131,7 @@ static gmlake_result gmlk_pool_map_again(gmlake *l, const gmlake_pool *pool) {
   result = gmlk_batch_end(l, &batch);
   GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_trim_forget(a);
   if (!result) gmlk_pool_set_sleep(l, pool, GMLK_CHANGING);
-  gmlk_pool_count(l, pool, &was, batch.ns);
+  (void)gmlk_tell_held(l, held, batch.ns, "the pool of these chunks wakes");
   if (result) return result;
   GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_copies_drop(l, a);
   return GMLAKE_OK;
@@ -11885,10 +11833,7 @@ static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
   const size_t chunk = a->chunk_bytes;
   const gmlake_buffer *buffer;
   const gmlk_block *b;
-  gmlk_count_chunks(a, out);
-  out->quarantined_bytes += gmlk_aliases_quarantined(a);
-  out->window_count += a->windows.count;
-  out->stitched_bytes += a->windows.bytes;
+  gmlk_held_add(a, out);
   for (b = a->head.next; b != &a->tail; b = b->next) gmlk_count_block(b, out);
   for (buffer = a->buffers; buffer; buffer = buffer->next) {
     out->buffer_count += buffer->lake != NULL;
@@ -11908,15 +11853,13 @@ static gmlake_result gmlk_stats_out(gmlake_stats *from, gmlake_stats *to) {
 
 static gmlake_result gmlk_pool_get_stats(const gmlake *l, const gmlake_pool *pool,
                                          gmlake_stats *out) {
-  const gmlk_arena *a;
   gmlake_stats stats;
   size_t i;
   memset(&stats, 0, sizeof(stats));
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i] && gmlk_pool_told(l->arenas[i]) == pool)
       gmlk_count_arena(l->arenas[i], &stats);
-  a = pool ? &pool->arena : &l->home;
-  stats.reserved_bytes_peak = a->chunks.backed_peak * a->chunk_bytes;
+  stats.reserved_bytes_peak = (pool ? &pool->arena : &l->home)->backed_bytes_peak;
   return gmlk_stats_out(&stats, out);
 }
 
@@ -11938,7 +11881,7 @@ static gmlake_result gmlk_reset_peaks(gmlake *l) {
   size_t i;
   (void)GMLK_PEAKS(GMLK_RESET_PEAK);
   for (i = 0; i < l->arena_count; i++)
-    if (l->arenas[i]) l->arenas[i]->chunks.backed_peak = l->arenas[i]->chunks.backed_count;
+    if (l->arenas[i]) l->arenas[i]->backed_bytes_peak = l->arenas[i]->backed_bytes;
   l->host.bytes_peak = l->host.bytes;
   return GMLAKE_OK;
 }
@@ -15967,12 +15910,8 @@ static void gmlk_check_figures(gmlk_checker *c) {
   const size_t records = l->records.slab_count * GMLK_SLAB_BLOCKS - l->records.unused_count;
   const int is_past = gmlk_exceeds(0, s->reserved_bytes, l->desc.limit_bytes);
   const gmlake_pool *pool;
-  for (pool = l->released_pools; pool; pool = pool->next_released) { /* all of it is quarantined */
-    const gmlk_arena *a = &pool->arena;
-    gmlk_count_chunks(a, &c->found);
-    c->found.quarantined_bytes += (a->chunks.backed_count - gmlk_chunks_kept(a)) * a->chunk_bytes;
-    c->found.sleeping_bytes -= a->chunks.asleep_count * a->chunk_bytes;
-  }
+  for (pool = l->released_pools; pool; pool = pool->next_released)
+    gmlk_held_add(&pool->arena, &c->found);
   (void)GMLK_CHECK_FIGURES(GMLK_CHECK_FIGURE);
   (void)GMLK_PEAKS(GMLK_CHECK_PEAK);
   gmlk_expect(c, l->host.bytes <= l->host.bytes_peak, "L2: a peak is below the host's bytes");

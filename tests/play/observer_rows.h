@@ -79,7 +79,7 @@ static const row observer_rows[] = {
      "heard:FREE,a=2 heard:SPLIT,a=2" TAKES_A_PART "heard:ALLOC,b=1"},
     {"growth_that_stays_is_told", TOGETHER,
      "{granule:16 cap:4 observed} mark fail:access=1R* fail:unmap=1R* +x=1!R "
-     "heard:GROW@0,0=1:growth_failed,_and_the_driver_refused_to_take_the_chunk_back "
+     "heard:GROW@0,0=1:growth_failed,_and_the_driver_refused_to_take_chunks_back "
      "heard:ALLOC,0=1" NOT_SERVED "heard:nothing fail:any=0R"},
     {"plans_have_reasons", TOGETHER,
      "{granule:16 cap:8 policy:1 observed} +z.3=4@n -z.3@n +a-d=1 -ac mark plan:3,c=1,a=1 +w=2 "
