@@ -216,7 +216,8 @@ static void judge_kept(const block *b) {
   judge(info.pool == w.pools[b->pool].value, "a block's pool has changed");
   judge(info.stream == (b->on >= 0 && !w.lines[b->on].is_told ? w.lines[b->on].value
                                                               : GMLAKE_STREAM_NONE) ||
-            (w.seems_gone && info.stream == GMLAKE_STREAM_NONE),
+            ((w.seems_gone || (b->on >= 0 && !w.lines[b->on].is_alive)) &&
+             info.stream == GMLAKE_STREAM_NONE),
         "a block's stream has changed");
 }
 

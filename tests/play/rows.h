@@ -825,6 +825,9 @@ static const row rows[] = {
     /* It is recorded in the end. */
     {"record_stream_survives_lack_of_host_memory", TOGETHER,
      "{granule:16 cap:4} +p=1 host:1 rp@A!H host:2 rp@A!H host:0 rp@A hA -p pending=1 eA"},
+    /* A had ended: the free on its successor records the use of A. */
+    {"a_free_behind_an_end_survives_lack_of_host_memory", TOGETHER,
+     "{granule:16 cap:4 may-end} +p=1@A kA vA +q=1@A host:1 -p@A!H live=2 host:0 -p@A live=1"},
     /* Forgotten streams */
     {"forgetting_an_unknown_stream_is_fine", TOGETHER, "{granule:16 cap:4} fA events=0"},
     {"a_forgotten_stream_completes", TOGETHER,

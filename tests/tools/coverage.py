@@ -23,8 +23,8 @@ import sys
 
 from progress import Progress
 
-HEADERS = ("gmlake.h", "gmlake_bfc.h")
-INCLUDES = ["-I.", "-Ibench", "-Itests", "-Itests/cuda_stub"]
+HEADERS = ("gmlake.h", "gmlake_bfc.h", "gmlake_offload.h")
+INCLUDES = ["-I.", "-Ibench", "-Itests", "-Itests/cuda_stub", '-DBUILD="build"']
 LIBS = ["-lcmocka", "-lz", "-lpthread", "-ldl", "-lm"]
 FAKE = {"LD_LIBRARY_PATH": "build/fake", "FAKE_CUDA_DEVICES": "2", "FAKE_CUDA_GIB": "1",
         "FAKE_CUDA_SEED": "1"}

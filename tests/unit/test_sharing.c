@@ -477,6 +477,13 @@ static void failures_are_told_as_they_are(void **state) {
   fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0); /* no room is made */
   step_error(gmlake_import(lake, handles, 2, &ptr), DRIVER);
   assert_null(ptr);
+  drop(block);
+  assert_ok(gmlake_destroy(lake));
+  desc.limit_bytes = 2 * C; /* all of which the import takes, once what is free has gone */
+  open_lake();
+  drop(take(2 * C));
+  step(gmlake_import(lake, handles, 2, &ptr));
+  drop(ptr);
   close_handles();
   assert_ok(gmlake_destroy(lake));
   gmlake_mock_destroy(mock);
