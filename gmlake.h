@@ -1853,7 +1853,7 @@ struct gmlk_extra { /* what few live blocks have */
   gmlk_block *block; /* [pending] the block, for which the index has no entry any more */
   unsigned stream;   /* [pending] with epoch: the tag that its memory gets in the end */
   uint64_t epoch;
-  gmlk_extra *next, *prev; /* [pending] in the arena's list, or in lake->returns [N5] */
+  gmlk_extra *next, *prev; /* [pending] in the arena's list, or in lake->returns.list [N5] */
 };
 
 #define GMLK_SLAB_BLOCKS ((size_t)63) /* about 4 KiB */
@@ -2847,7 +2847,7 @@ static uint32_t gmlk_slots_drop(gmlk_slots *list) { return list->items[--list->c
    begins or ends.
    [U1] The small-block reserve is the arena's one reserved block between calls. It keeps its tag.
         The block before them is not free.
-   [U2] small_most is a 32nd of a chunk; 0 in a bare arena, and if there is a policy.
+   [U2] small.most is a 32nd of a chunk; 0 in a bare arena, and if there is a policy.
 
    gmlk_locate is O(blocks of one chunk). Putting and taking a block are O(1), or O(log(runs of the
    stream)) beside clean memory, plus the chunks whose first block changes. Can fail: what reserves
@@ -2874,6 +2874,12 @@ static gmlk_piece gmlk_piece_with(uint32_t at, uint32_t grains) {
   piece.block = NULL;
   return piece;
 }
+
+typedef struct gmlk_small { /* blocks that are kept together, see >>small */
+  gmlk_block *reserve;      /* [U1] what is set aside for them; NULL: nothing */
+  uint32_t most;            /* [U2] a small block's grains at most; 0: nothing is set aside here */
+  uint32_t was_at, was_grains; /* what a question sets aside again */
+} gmlk_small;
 
 typedef struct gmlk_windows {  /* see >>windows */
   gmlk_window *open, *blocked; /* [W5] trees of the idle windows */
@@ -2909,8 +2915,17 @@ typedef struct gmlk_space { /* addresses for windows or for buffers */
   gmlk_area area;
 } gmlk_space;
 
-typedef struct gmlk_copy gmlk_copy;           /* see >>copies */
-typedef struct gmlk_host_copy gmlk_host_copy; /* see >>copies */
+typedef struct gmlk_copies { /* see >>copies */
+  struct gmlk_copy *items;   /* [Q1] count of them, room for capacity */
+  size_t count, capacity;
+  size_t next, done; /* [Q2] those before are started, or complete, in this series */
+} gmlk_copies;
+
+typedef struct gmlk_host_copies { /* see >>copies */
+  struct gmlk_host_copy *items;   /* [Q1] count of them, room for capacity */
+  size_t count, capacity;
+  size_t bytes; /* of all together */
+} gmlk_host_copies;
 
 enum { /* gmlk_arena.sleep */
        GMLK_AWAKE = 0,
@@ -2927,6 +2942,7 @@ typedef struct gmlk_arena {
   unsigned chunk_log;   /* log2 of a chunk's grains */
   uint32_t number;      /* its index in lake->arenas */
   uint32_t slot_count;  /* slots tiled */
+  int keeps_apart;      /* 1: a policy decides which free blocks are joined */
   size_t slot_capacity; /* of firsts, which has one entry more, for the edge */
   gmlk_block **firsts;  /* [A4] by slot */
   gmlk_chunks chunks;   /* [A5] by slot */
@@ -2941,12 +2957,9 @@ typedef struct gmlk_arena {
   gmlk_block *gaps;      /* [A7] tree of the unbacked blocks */
   gmlk_bins **bins;      /* [A3] by stream number; NULL: no memory had that tag yet */
   size_t bins_capacity;
-  uint64_t free_grains;      /* [A6] in free blocks of any tag */
-  gmlk_block *small_reserve; /* [U1] what is set aside for small blocks; NULL: nothing */
-  gmlk_piece reserve_was;    /* what a question sets aside again */
-  uint32_t small_most;       /* [U2] a small block's grains at most; 0: nothing is set aside here */
-  size_t live_count;         /* live and pending blocks */
-  int keeps_apart;           /* 1: a policy decides which free blocks are joined */
+  uint64_t free_grains; /* [A6] in free blocks of any tag */
+  gmlk_small small;
+  size_t live_count; /* live and pending blocks */
   gmlk_windows windows;
   gmlk_mapped mapped; /* by its aliases */
   gmlk_space window_space, buffer_space;
@@ -2959,12 +2972,8 @@ typedef struct gmlk_arena {
   gmlk_extra *pending;    /* [N1] list of freed blocks that recorded streams may still use */
   unsigned sleep;         /* GMLK_AWAKE... */
   uint64_t sleep_count;   /* times that it fell asleep */
-  gmlk_copy *copies;      /* [Q1] copy_count of them, room for copy_capacity */
-  size_t copy_count, copy_capacity;
-  size_t copy_next, copy_done; /* [Q2] those before are started, or complete, in this series */
-  gmlk_host_copy *host_copies; /* [Q1] host_copy_count of them, room for host_copy_capacity */
-  size_t host_copy_count, host_copy_capacity;
-  size_t host_copy_bytes; /* of all together */
+  gmlk_copies copies;
+  gmlk_host_copies host_copies;
 } gmlk_arena;
 
 /* Best fit looks at this many holes that may not serve, for want of alignment or as parts of a run,
@@ -3244,9 +3253,9 @@ static gmlk_block *gmlk_coalesce(gmlk_arena *a, gmlk_block *b) {
 
 /* The small-block reserve becomes free memory like any other. */
 static void gmlk_small_reserve_end(gmlk_arena *a) {
-  gmlk_block *small_reserve = a->small_reserve;
+  gmlk_block *small_reserve = a->small.reserve;
   if (!small_reserve) return;
-  a->small_reserve = NULL;
+  a->small.reserve = NULL;
   a->free_grains += small_reserve->grains;
   small_reserve->state = GMLK_FREE;
   (void)gmlk_coalesce(a, small_reserve);
@@ -3262,7 +3271,7 @@ static int gmlk_is_plain(const gmlk_block *beside, unsigned stream) {
 
 /* The paper's Update: an owned block becomes free memory with this tag. */
 static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint64_t epoch) {
-  if (b->next == a->small_reserve) gmlk_small_reserve_end(a);
+  if (b->next == a->small.reserve) gmlk_small_reserve_end(a);
   b->state = GMLK_FREE;
   b->flags &= GMLK_APART;
   gmlk_set_tag(b, stream, epoch);
@@ -4010,16 +4019,20 @@ struct gmlake {
   gmlk_streams streams;
   gmlk_arena **arenas; /* by number; NULL: a pool that was destroyed */
   size_t arena_count, arena_capacity;
-  gmlk_arena home;             /* the default pool's */
-  gmlk_extra *returns;         /* [N5] list of shared blocks whose chunks may be returned */
-  size_t return_count;         /* [N5] */
+  gmlk_arena home; /* the default pool's */
+  struct {
+    gmlk_extra *list;          /* [N5] */
+    size_t count;              /* [N5] */
+    int is_due;                /* the free under way was of such a block */
+  } returns;                   /* shared blocks whose chunks may be returned */
   size_t loan_count;           /* pools that are lent */
-  int has_returns;             /* the free under way was of such a block */
   gmlake_pool *released_pools; /* destroyed; the driver refused to take something back */
   gmlake_stats stats;
   gmlake_error_info error; /* what gmlake_get_last_error answers */
-  gmlk_message *messages;  /* for the logger, which is called when no lock is held */
-  unsigned message_count;
+  struct {
+    gmlk_message *messages;
+    unsigned count;
+  } log;                    /* for the logger, which is called when no lock is held */
   gmlk_callback *callbacks; /* [K1] */
   unsigned stitches_in_row; /* since growth for a block; see gmlk_asks_early */
   int asks_first;           /* the policy chooses or evicts: every allocation takes the slow way */
@@ -4027,8 +4040,10 @@ struct gmlake {
   int is_watched;           /* there is an observer or a policy */
   int is_observed;          /* there is an observer */
   const gmlk_request *served; /* the request that the holder of `driver_lock` serves, or NULL */
-  void *view_memory; /* view_bytes of scratch for the holder of `driver_lock`: >>research */
-  size_t view_bytes;
+  struct {
+    void *memory;
+    size_t bytes;
+  } view; /* scratch for the holder of `driver_lock`: >>research */
 };
 
 static void gmlk_lock_state(gmlake *l) {
@@ -5133,7 +5148,7 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched)
     gmlk_block *window = gmlk_reuse(l, r, r->requester);
     if (window) return window;
   }
-  if ((!b || at + hole == a->tail.at) && r->grains <= a->small_most && r->align == 1 &&
+  if ((!b || at + hole == a->tail.at) && r->grains <= a->small.most && r->align == 1 &&
       a->slot_count >= GMLK_SMALL_RESERVE_FROM)
     return gmlk_fast_small(l, r, is_watched);
   if (!b) return NULL;
@@ -5333,7 +5348,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   if (stream) own = stream;
   if (extra && (gmlk_is_used_elsewhere(l, extra, is_shared ? 0 : own) || is_shared)) {
     gmlk_pend(l, b, tag, epoch);
-    l->has_returns = is_shared;
+    l->returns.is_due = is_shared;
     gmlk_fence_uses(l, extra, stream);
   } else {
     gmlk_release_block(l, b, tag, epoch);
@@ -5399,9 +5414,9 @@ static int gmlk_in_callback(const gmlake *l, int of_policy) {
 
 /* Queues a message for the logger. */
 static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
-  if (!l->desc.logger.fn || l->message_count == GMLK_LOG_QUEUE) return;
-  l->messages[l->message_count].level = level;
-  l->messages[l->message_count++].info = *info;
+  if (!l->desc.logger.fn || l->log.count == GMLK_LOG_QUEUE) return;
+  l->log.messages[l->log.count].level = level;
+  l->log.messages[l->log.count++].info = *info;
 }
 
 static const char *gmlk_result_name(gmlake_result result) {
@@ -5429,9 +5444,9 @@ static const char *gmlk_result_name(gmlake_result result) {
 
 /* Takes the queued messages. */
 static unsigned gmlk_log_take(gmlake *l, gmlk_message *out) {
-  unsigned count = l->message_count;
-  if (count) memcpy(out, l->messages, count * sizeof(*out));
-  l->message_count = 0;
+  unsigned count = l->log.count;
+  if (count) memcpy(out, l->log.messages, count * sizeof(*out));
+  l->log.count = 0;
   return count;
 }
 
@@ -6398,14 +6413,14 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_ba
    uses that pending blocks wait for, so that what completes on one stream costs nothing for the
    blocks that wait for others.
    [N1] An extra record belongs to one block. A pending block has an extra record, in its arena's
-        list or in lake->returns, that names the block.
+        list or in lake->returns.list, that names the block.
    [N2] An extra record has room for the streams that it lists, and their numbers are in use.
    [N4] Each use of a pending block is complete, or in its stream's queue. A queue is in order of
         epochs. uses_left of an extra record is how many of its uses are in queues, one at least,
         unless it is shared.
    [N5] return_count is the number of pending blocks that are shared: other processes know their
         chunks. Their use by the stream that freed them is waited for, too. Then they stand in
-        lake->returns, and stay pending until >>grow quarantines their chunks.
+        lake->returns.list, and stay pending until >>grow quarantines their chunks.
    O(recorded streams). Can fail: host memory, for an extra record or for one more stream in it. */
 
 /* GMLAKE_FILL: the host writes the byte to all of the block at once, as it does the streams' work
@@ -6544,7 +6559,7 @@ static void gmlk_use_leave(gmlk_stream *s, gmlk_used *use) {
 
 /* The list that a pending block's extra record is in [N5]. */
 static gmlk_extra **gmlk_pending_list(gmlake *l, const gmlk_extra *extra) {
-  return extra->is_shared && !extra->uses_left ? &l->returns
+  return extra->is_shared && !extra->uses_left ? &l->returns.list
                                                : &gmlk_arena_of(l, extra->block)->pending;
 }
 
@@ -6574,7 +6589,7 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch)
   extra->epoch = epoch;
   extra->uses_left = extra->used_count;
   gmlk_pending_enter(l, extra);
-  l->return_count += (size_t)extra->is_shared;
+  l->returns.count += (size_t)extra->is_shared;
   l->stats.pending_bytes += gmlk_to_bytes(b->grains);
   gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
   for (i = 0; i < extra->used_count; i++) gmlk_use_queue(l, extra, &extra->used[i]);
@@ -6583,7 +6598,7 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch)
 /* Makes free memory of a pending block. Its tag may be complete by now. */
 static void gmlk_pending_end(gmlake *l, gmlk_extra *extra) {
   gmlk_pending_leave(l, extra);
-  l->return_count -= (size_t)extra->is_shared;
+  l->returns.count -= (size_t)extra->is_shared;
   l->stats.pending_bytes -= gmlk_to_bytes(extra->block->grains);
   if (gmlk_tag_done(&l->streams, extra->stream, extra->epoch))
     gmlk_release_block(l, extra->block, GMLK_CLEAN, 0);
@@ -6614,7 +6629,7 @@ static gmlk_extra *gmlk_pending_next(const gmlake *l, const gmlk_arena *a,
                                      const gmlk_extra *extra) {
   const int is_return = extra && extra->is_shared && !extra->uses_left;
   gmlk_extra *next = extra ? extra->next : a->pending;
-  if (!next && !is_return) next = l->returns;
+  if (!next && !is_return) next = l->returns.list;
   while (next && next->block->arena != a->number) next = next->next;
   return next;
 }
@@ -6676,9 +6691,9 @@ static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
       }
     }
   }
-  if (a->small_reserve &&
-      gmlk_tag_done(streams, a->small_reserve->stream, a->small_reserve->u.epoch))
-    gmlk_set_tag(a->small_reserve, GMLK_CLEAN, 0);
+  if (a->small.reserve &&
+      gmlk_tag_done(streams, a->small.reserve->stream, a->small.reserve->u.epoch))
+    gmlk_set_tag(a->small.reserve, GMLK_CLEAN, 0);
 }
 
 /* Gives an idle window another tag, and its place among the others [W5]. */
@@ -7861,7 +7876,7 @@ static gmlake_result gmlk_arena_offer(gmlake *l, gmlk_arena *a, size_t *released
    each once its work is known to be complete. What the driver refuses stays, and the next call
    offers it again. Returns the first error; only a fatal one ends it. */
 static gmlake_result gmlk_release_poll(gmlake *l, size_t *released) {
-  gmlk_extra *extra = l->returns, *next;
+  gmlk_extra *extra = l->returns.list, *next;
   gmlake_result first = GMLAKE_OK, result;
   size_t i;
   for (; extra && !first; extra = next) {
@@ -7989,8 +8004,8 @@ static void gmlk_tidy(gmlake *l) {
 
 /* Whether the small-block reserve holds a small block of the stream. */
 static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_t grains) {
-  const gmlk_block *small_reserve = a->small_reserve;
-  return small_reserve && grains <= a->small_most && grains <= small_reserve->grains &&
+  const gmlk_block *small_reserve = a->small.reserve;
+  return small_reserve && grains <= a->small.most && grains <= small_reserve->grains &&
          (small_reserve->stream == GMLK_CLEAN || small_reserve->stream == stream);
 }
 
@@ -8001,17 +8016,17 @@ static void gmlk_small_reserve_begin(gmlk_arena *a, unsigned stream, gmlk_block 
   b = gmlk_reserve_range(a, b, at, grains);
   while (b->grains < grains) b = gmlk_join(a, b);
   gmlk_set_tag(b, stream, b->u.epoch);
-  a->small_reserve = b;
+  a->small.reserve = b;
 }
 
 /* Cuts a live block from the small-block reserve's front. pre: it holds it; one record is reserved.
    */
 static gmlk_block *gmlk_small_reserve_cut(gmlk_arena *a, uint32_t grains) {
-  gmlk_block *b = a->small_reserve;
-  a->small_reserve = NULL;
+  gmlk_block *b = a->small.reserve;
+  a->small.reserve = NULL;
   if (b->grains > grains) {
     b = gmlk_split(a, b, grains);
-    a->small_reserve = b->next;
+    a->small.reserve = b->next;
   }
   return gmlk_give_owner(a, b, GMLK_LIVE);
 }
@@ -8025,15 +8040,15 @@ static gmlk_block *gmlk_small_reserve_for(gmlk_arena *a, unsigned stream, uint32
       gmlk_min(gmlk_slot_at(a, a->slot_count) / GMLK_SMALL_RESERVE_PART, gmlk_chunk_grains(a) / 2);
   uint32_t at = 0, hole = 0;
   gmlk_block *b;
-  if (gmlk_small_reserve_hold(a, stream, grains)) return a->small_reserve;
+  if (gmlk_small_reserve_hold(a, stream, grains)) return a->small.reserve;
   if (!may_begin) return NULL;
   for (;; gmlk_small_reserve_end(a)) {
     b = gmlk_best_fit(a, stream, grains, 1, &at, &hole);
     if (!b || at + hole != a->tail.at || gmlk_min(most, hole) / 2 < grains) return NULL;
-    if (!a->small_reserve) break;
+    if (!a->small.reserve) break;
   }
   gmlk_small_reserve_begin(a, stream, b, at, (uint32_t)gmlk_min(most, hole));
-  return a->small_reserve;
+  return a->small.reserve;
 }
 
 /* Whether an arena may grow by so many chunks that a part of its end is not missed. */
@@ -8136,14 +8151,14 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
   q->piece_capacity = q->view.block_count + 1;
   bytes = (q->view.block_count + q->piece_capacity + 1) * sizeof(gmlake_piece) +
           q->window_count * (sizeof(gmlake_window_info) + sizeof(uint64_t));
-  if (bytes > l->view_bytes) {
-    gmlk_host_free(&l->host, l->view_memory, l->view_bytes);
-    l->view_memory = gmlk_host_alloc(&l->host, bytes * 2);
-    l->view_bytes = l->view_memory ? bytes * 2 : 0;
-    if (!l->view_memory) return 0;
+  if (bytes > l->view.bytes) {
+    gmlk_host_free(&l->host, l->view.memory, l->view.bytes);
+    l->view.memory = gmlk_host_alloc(&l->host, bytes * 2);
+    l->view.bytes = l->view.memory ? bytes * 2 : 0;
+    if (!l->view.memory) return 0;
   }
-  memset(l->view_memory, 0, bytes); /* so that what a policy forgets to write is 0 */
-  windows = (gmlake_window_info *)l->view_memory;
+  memset(l->view.memory, 0, bytes); /* so that what a policy forgets to write is 0 */
+  windows = (gmlake_window_info *)l->view.memory;
   q->numbers = (uint64_t *)(void *)(windows + q->window_count);
   blocks = (gmlake_piece *)(void *)(q->numbers + q->window_count);
   q->pieces = blocks + q->view.block_count;
@@ -8287,7 +8302,7 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_request *r, cons
    no event before. Windows that have become idle since the view was filled come last in the list,
    so the others are still in the view's order. */
 static void gmlk_view_refresh(gmlake *l, const gmlk_request *r, const gmlk_question *q) {
-  gmlake_window_info *windows = (gmlake_window_info *)l->view_memory;
+  gmlake_window_info *windows = (gmlake_window_info *)l->view.memory;
   const gmlk_window *w = r->arena->windows.idle_first;
   size_t i;
   if (q->window_count) (void)gmlk_refresh(l, 1);
@@ -8707,10 +8722,10 @@ static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out
 static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
   size_t i;
   if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
-  if (l->return_count) return 1;
+  if (l->returns.count) return 1;
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i] && l->arenas[i] != r->arena &&
-        (l->arenas[i]->free_grains || l->arenas[i]->small_reserve))
+        (l->arenas[i]->free_grains || l->arenas[i]->small.reserve))
       return 1;
   return 0;
 }
@@ -8900,7 +8915,7 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
   }
   for (i = 0; r->grains && i < sizeof(steps) / sizeof(steps[0]); i++) {
     if (i >= GMLK_EARLY_STEPS &&
-        r->arena->small_reserve) { /* memory is short: begin again with them */
+        r->arena->small.reserve) { /* memory is short: begin again with them */
       gmlk_small_reserve_end(r->arena);
       if (!is_again++) i = 0;
     }
@@ -9131,7 +9146,7 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
 
    [Q1] Copies lie in the host copy in order of their offsets, without overlap. Each is of one chunk
         and in one piece. The pieces are as large together as the host copy.
-   [Q2] copy_done <= copy_next <= copy_count. Copies between the first two are running: none is
+   [Q2] done <= next <= count. Copies between the first two are running: none is
         outside of a series of driver calls. A bare arena's are of pages, in the order of their
         buffers; another's of chunks at home, in order of their slots.
 
@@ -9140,32 +9155,32 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
 /* As much is copied by one call, about 1 ms: the host maps or unmaps other chunks meanwhile. */
 #define GMLK_COPY_BYTES ((size_t)64 << 20)
 
-struct gmlk_copy {
+typedef struct gmlk_copy {
   uint64_t address; /* where it is mapped */
   uint64_t offset;  /* in the host copy */
   uint32_t at, grains;
-};
+} gmlk_copy;
 
-struct gmlk_host_copy { /* a piece of it */
+typedef struct gmlk_host_copy { /* a piece of it */
   void *memory;
   uint64_t offset; /* of its first byte */
   size_t bytes;
-};
+} gmlk_host_copy;
 
 /* Gives the arena's host copy back, the last piece first. What the driver does not take back stays,
    and is offered to it again. */
 static gmlake_result gmlk_host_copy_free(gmlake *l, gmlk_arena *a) {
   const gmlake_host_allocator *hook = &l->desc.sleep_host;
   gmlk_batch batch;
-  if (!a->host_copy_count) return GMLAKE_OK;
+  if (!a->host_copies.count) return GMLAKE_OK;
   (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
-  for (; a->host_copy_count && (hook->free_fn || batch.is_relaxed); a->host_copy_count--) {
-    const gmlk_host_copy *last = &a->host_copies[a->host_copy_count - 1];
+  for (; a->host_copies.count && (hook->free_fn || batch.is_relaxed); a->host_copies.count--) {
+    const gmlk_host_copy *last = &a->host_copies.items[a->host_copies.count - 1];
     if (hook->free_fn)
       hook->free_fn(hook->user, last->memory);
     else if (GMLK_CALL(&batch, host_free, last->memory))
       break;
-    a->host_copy_bytes -= last->bytes;
+    a->host_copies.bytes -= last->bytes;
   }
   return gmlk_batch_end(l, &batch);
 }
@@ -9175,12 +9190,12 @@ static gmlake_result gmlk_host_copy_add(gmlake *l, gmlk_arena *a, size_t bytes) 
   const gmlake_host_allocator *hook = &l->desc.sleep_host;
   gmlk_host_copy piece;
   gmlk_batch batch;
-  if (a->host_copy_count == a->host_copy_capacity &&
-      !gmlk_host_resize(&l->host, &a->host_copies, &a->host_copy_capacity,
-                        a->host_copy_count * 2 + 1, sizeof(gmlk_host_copy)))
+  if (a->host_copies.count == a->host_copies.capacity &&
+      !gmlk_host_resize(&l->host, &a->host_copies.items, &a->host_copies.capacity,
+                        a->host_copies.count * 2 + 1, sizeof(gmlk_host_copy)))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   piece.memory = NULL;
-  piece.offset = a->host_copy_bytes;
+  piece.offset = a->host_copies.bytes;
   piece.bytes = bytes;
   if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) {
     if (!hook->malloc_fn)
@@ -9189,8 +9204,8 @@ static gmlake_result gmlk_host_copy_add(gmlake *l, gmlk_arena *a, size_t bytes) 
       gmlk_batch_note(&batch, GMLAKE_ERROR_OUT_OF_HOST_MEMORY, "desc.sleep_host");
   }
   if (piece.memory) {
-    a->host_copies[a->host_copy_count++] = piece;
-    a->host_copy_bytes += bytes;
+    a->host_copies.items[a->host_copies.count++] = piece;
+    a->host_copies.bytes += bytes;
   }
   return gmlk_batch_end(l, &batch);
 }
@@ -9200,10 +9215,10 @@ static gmlake_result gmlk_host_copy_add(gmlake *l, gmlk_arena *a, size_t bytes) 
 static gmlake_result gmlk_host_copy_reserve(gmlake *l, gmlk_arena *a, size_t bytes) {
   gmlake_result result = GMLAKE_OK;
   size_t piece = bytes;
-  if (bytes <= a->host_copy_bytes) return GMLAKE_OK;
+  if (bytes <= a->host_copies.bytes) return GMLAKE_OK;
   result = gmlk_host_copy_free(l, a);
-  while (!result && a->host_copy_bytes < bytes) {
-    piece = gmlk_min(piece, bytes - a->host_copy_bytes);
+  while (!result && a->host_copies.bytes < bytes) {
+    piece = gmlk_min(piece, bytes - a->host_copies.bytes);
     result = gmlk_host_copy_add(l, a, piece);
     if (result != GMLAKE_ERROR_OUT_OF_HOST_MEMORY || piece <= a->chunk_bytes) continue;
     piece = gmlk_max(piece / 2 & ~(a->chunk_bytes - 1), a->chunk_bytes);
@@ -9215,15 +9230,15 @@ static gmlake_result gmlk_host_copy_reserve(gmlake *l, gmlk_arena *a, size_t byt
 
 /* The piece of an arena's host copy that this offset lies in. pre: there is one. */
 static const gmlk_host_copy *gmlk_host_copy_at(const gmlk_arena *a, uint64_t offset) {
-  size_t from = 0, to = a->host_copy_count;
+  size_t from = 0, to = a->host_copies.count;
   while (to - from > 1) {
     const size_t middle = from + (to - from) / 2;
-    if (a->host_copies[middle].offset <= offset)
+    if (a->host_copies.items[middle].offset <= offset)
       from = middle;
     else
       to = middle;
   }
-  return &a->host_copies[from];
+  return &a->host_copies.items[from];
 }
 
 /* Gives back the host copies that keep nothing, or all, and those of destroyed pools. */
@@ -9235,17 +9250,16 @@ static gmlake_result gmlk_host_copies_free(gmlake *l, int of_all) {
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];
-    gmlake_result result = a && (of_all || !a->copies) ? gmlk_host_copy_free(l, a) : GMLAKE_OK;
+    gmlake_result result =
+        a && (of_all || !a->copies.items) ? gmlk_host_copy_free(l, a) : GMLAKE_OK;
     if (!first) first = result;
   }
   return first;
 }
 
 static void gmlk_copies_drop(gmlake *l, gmlk_arena *a) {
-  gmlk_host_free(&l->host, a->copies, a->copy_capacity * sizeof(gmlk_copy));
-  a->copies = NULL;
-  a->copy_count = a->copy_capacity = 0;
-  a->copy_next = a->copy_done = 0;
+  gmlk_host_free(&l->host, a->copies.items, a->copies.capacity * sizeof(gmlk_copy));
+  memset(&a->copies, 0, sizeof(a->copies));
 }
 
 /* Adds a range of the arena, mapped at an address. While copies is NULL only counts; a piece of the
@@ -9259,13 +9273,13 @@ static void gmlk_copies_add(gmlk_arena *a, uint64_t *offset, uint64_t address, u
     copy.offset = *offset;
     copy.at = at;
     copy.grains = (uint32_t)gmlk_min(left, grains);
-    if (a->copies) {
+    if (a->copies.items) {
       const gmlk_host_copy *piece = gmlk_host_copy_at(a, *offset);
       copy.grains =
           (uint32_t)gmlk_min(copy.grains, (piece->offset + piece->bytes - *offset) / GMLK_GRAIN);
     }
-    if (a->copies) a->copies[a->copy_count] = copy;
-    a->copy_count++;
+    if (a->copies.items) a->copies.items[a->copies.count] = copy;
+    a->copies.count++;
     *offset += gmlk_to_bytes(copy.grains);
     address += gmlk_to_bytes(copy.grains);
     at += copy.grains;
@@ -9285,7 +9299,7 @@ static uint64_t gmlk_copies_list(gmlk_arena *a) {
   const gmlk_block *b = a->head.next, *end;
   uint64_t offset = 0;
   uint32_t i;
-  a->copy_count = 0;
+  a->copies.count = 0;
   for (buffer = a->is_bare ? a->buffers : NULL; buffer; buffer = buffer->next)
     for (i = 0; i < buffer->page_count; i++)
       if (gmlk_is_committed(buffer, i))
@@ -9302,7 +9316,7 @@ static uint64_t gmlk_copies_list(gmlk_arena *a) {
 static gmlake_result gmlk_copies_plan(gmlake *l, gmlk_arena *a) {
   const uint64_t bytes = gmlk_copies_list(a);
   gmlake_result result = gmlk_host_copy_reserve(l, a, (size_t)bytes);
-  size_t most = a->copy_count + a->host_copy_count;
+  size_t most = a->copies.count + a->host_copies.count;
   if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) {
     l->host.refused_bytes = 0; /* it is not the records' memory that lacks */
     return gmlk_fail(l, result, "gmlake_pool_sleep",
@@ -9311,38 +9325,38 @@ static gmlake_result gmlk_copies_plan(gmlake *l, gmlk_arena *a) {
                      l->desc.sleep_host.malloc_fn ? "desc.sleep_host" : "the backend",
                      GMLK_ULL(bytes));
   }
-  if (result || !a->copy_count) return result;
-  a->copies = (gmlk_copy *)gmlk_host_alloc(&l->host, most * sizeof(gmlk_copy));
-  if (!a->copies) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  a->copy_capacity = most;
+  if (result || !a->copies.count) return result;
+  a->copies.items = (gmlk_copy *)gmlk_host_alloc(&l->host, most * sizeof(gmlk_copy));
+  if (!a->copies.items) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  a->copies.capacity = most;
   (void)gmlk_copies_list(a);
   return GMLAKE_OK;
 }
 
 /* Notes that no copy is started yet, or, with is_over, that all are complete. */
 static void gmlk_copies_begin(gmlk_arena *a, int is_over) {
-  a->copy_next = a->copy_done = is_over ? a->copy_count : 0;
+  a->copies.next = a->copies.done = is_over ? a->copies.count : 0;
 }
 
 /* Forgets the copies of chunks that are nobody's any more. */
 static void gmlk_copies_prune(gmlk_arena *a) {
   size_t i, kept = 0;
-  for (i = 0; i < a->copy_count; i++) {
-    const int is_behind = a->copies[i].at >= a->tail.at; /* the arena's end has moved */
-    const gmlk_block *b = is_behind ? &a->tail : gmlk_locate(a, a->copies[i].at);
+  for (i = 0; i < a->copies.count; i++) {
+    const int is_behind = a->copies.items[i].at >= a->tail.at; /* the arena's end has moved */
+    const gmlk_block *b = is_behind ? &a->tail : gmlk_locate(a, a->copies.items[i].at);
     if (!is_behind && b->state != GMLK_UNBACKED && (b->state == GMLK_COMMITTED || !a->is_bare))
-      a->copies[kept++] = a->copies[i];
+      a->copies.items[kept++] = a->copies.items[i];
   }
-  a->copy_count = kept;
+  a->copies.count = kept;
   gmlk_copies_begin(a, 1);
 }
 
 /* Waits until all that were started are complete. */
 static gmlake_result gmlk_copies_wait(gmlk_batch *batch, gmlk_arena *a, int to_host) {
   gmlake_result result = GMLAKE_OK;
-  if (a->copy_done < a->copy_next)
-    result = GMLK_CALL(batch, copy, 0, a->host_copies->memory, (size_t)0, to_host);
-  a->copy_done = a->copy_next;
+  if (a->copies.done < a->copies.next)
+    result = GMLK_CALL(batch, copy, 0, a->host_copies.items->memory, (size_t)0, to_host);
+  a->copies.done = a->copies.next;
   return result;
 }
 
@@ -9364,15 +9378,15 @@ static int gmlk_begins_extent(const gmlk_arena *a, uint64_t address) {
 /* Starts one copy to a piece of the host copy, or back, of what lies side by side at both ends and
    before the address `end`. Those before it are complete then. */
 static gmlake_result gmlk_copies_step(gmlk_batch *batch, gmlk_arena *a, uint64_t end, int to_host) {
-  const gmlk_copy *first = a->copies + a->copy_next, *c = first;
+  const gmlk_copy *first = a->copies.items + a->copies.next, *c = first;
   const gmlk_host_copy *piece = gmlk_host_copy_at(a, first->offset);
   const size_t at = (size_t)(first->offset - piece->offset);
   size_t bytes = 0;
-  a->copy_done = a->copy_next;
-  for (; a->copy_next < a->copy_count && bytes < gmlk_min(GMLK_COPY_BYTES, piece->bytes - at) &&
+  a->copies.done = a->copies.next;
+  for (; a->copies.next < a->copies.count && bytes < gmlk_min(GMLK_COPY_BYTES, piece->bytes - at) &&
          c->address < end && c->address == first->address + bytes &&
          c->offset == first->offset + bytes && !(bytes && gmlk_begins_extent(a, c->address));
-       c++, a->copy_next++)
+       c++, a->copies.next++)
     bytes += gmlk_to_bytes(c->grains);
   return GMLK_CALL(batch, copy, first->address, (char *)piece->memory + at, bytes, to_host);
 }
@@ -9381,18 +9395,18 @@ static gmlake_result gmlk_copies_step(gmlk_batch *batch, gmlk_arena *a, uint64_t
 static gmlake_result gmlk_copies_out(gmlk_batch *batch, gmlk_arena *a, uint64_t address,
                                      size_t bytes) {
   gmlake_result result = GMLAKE_OK;
-  while (!result && a->copy_done < a->copy_count &&
-         a->copies[a->copy_done].address - address < bytes)
-    result = a->copy_next < a->copy_count ? gmlk_copies_step(batch, a, UINT64_MAX, 1)
-                                          : gmlk_copies_wait(batch, a, 1);
+  while (!result && a->copies.done < a->copies.count &&
+         a->copies.items[a->copies.done].address - address < bytes)
+    result = a->copies.next < a->copies.count ? gmlk_copies_step(batch, a, UINT64_MAX, 1)
+                                              : gmlk_copies_wait(batch, a, 1);
   return result;
 }
 
 /* Starts the copies back to a chunk that has been mapped at this address. */
 static gmlake_result gmlk_copies_in(gmlk_batch *batch, gmlk_arena *a, uint64_t address) {
   gmlake_result result = GMLAKE_OK;
-  while (!result && a->copy_next < a->copy_count &&
-         a->copies[a->copy_next].address - address < a->chunk_bytes)
+  while (!result && a->copies.next < a->copies.count &&
+         a->copies.items[a->copies.next].address - address < a->chunk_bytes)
     result = gmlk_copies_step(batch, a, address + a->chunk_bytes, 0);
   return result;
 }
@@ -9400,7 +9414,7 @@ static gmlake_result gmlk_copies_in(gmlk_batch *batch, gmlk_arena *a, uint64_t a
 /* Makes all copies that are left to make, and waits for them. */
 static gmlake_result gmlk_copies_finish(gmlk_batch *batch, gmlk_arena *a, int to_host) {
   gmlake_result result = GMLAKE_OK;
-  while (!result && a->copy_next < a->copy_count)
+  while (!result && a->copies.next < a->copies.count)
     result = gmlk_copies_step(batch, a, UINT64_MAX, to_host);
   return result ? result : gmlk_copies_wait(batch, a, to_host);
 }
@@ -9731,7 +9745,7 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   gmlk_area_init(&a->area, gmlk_min(arena_bytes, gmlk_to_bytes(GMLK_GRAINS_MAX)),
                  is_home ? device + device / 8 : part, chunk_bytes);
   a->keeps_apart = !a->is_bare && l->desc.policy && l->desc.policy->coalesce;
-  a->small_most = gmlk_small_limit(a, l->desc.policy != NULL);
+  a->small.most = gmlk_small_limit(a, l->desc.policy != NULL);
   if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (a->is_bare)
     a->area.limit = a->area.most;
@@ -9774,7 +9788,7 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_batch *batch, int is_last) {
 /* Frees an arena's host memory: windows, buffers, blocks, tables. */
 static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
   gmlk_copies_drop(l, a);
-  gmlk_host_free(&l->host, a->host_copies, a->host_copy_capacity * sizeof(gmlk_host_copy));
+  gmlk_host_free(&l->host, a->host_copies.items, a->host_copies.capacity * sizeof(gmlk_host_copy));
   gmlk_windows_destroy(a);
   gmlk_buffers_free(l, a->buffers);
   gmlk_arena_destroy(a);
@@ -9796,7 +9810,7 @@ static gmlake_result gmlk_pool_offer(gmlake *l, gmlake_pool ***link) {
   if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) gmlk_arena_drain(a, &batch, 0);
   (void)gmlk_batch_end(l, &batch);
   (void)gmlk_tell_held(l, held, batch.ns, "the chunks' pool was destroyed");
-  if (gmlk_is_fatal(batch.result) || a->host_copy_count || a->area.count ||
+  if (gmlk_is_fatal(batch.result) || a->host_copies.count || a->area.count ||
       a->window_space.area.count || a->buffer_space.area.count || gmlk_chunks_held(&a->chunks)) {
     *link = &pool->next_released;
   } else {
@@ -11219,9 +11233,9 @@ static gmlake_result gmlk_sleep_again(gmlake *l, const gmlake_pool *pool, int ke
   gmlk_arena *a;
   if (keeps) return GMLAKE_OK;
   GMLK_FOR_POOL_ARENAS(l, pool, a) {
-    const size_t before = a->host_copy_bytes;
+    const size_t before = a->host_copies.bytes;
     if (!result) result = gmlk_host_copy_free(l, a);
-    is_given |= a->host_copy_bytes < before;
+    is_given |= a->host_copies.bytes < before;
   }
   if (result && (!is_given || gmlk_is_fatal(result))) return result;
   if (result) gmlk_log(l, GMLAKE_LOG_WARNING, &l->error);
@@ -11434,9 +11448,9 @@ static int gmlk_small_reserve_note(gmlake *l) {
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];
-    if (a)
-      a->reserve_was = gmlk_piece_with(a->small_reserve ? a->small_reserve->at : 0,
-                                       a->small_reserve ? a->small_reserve->grains : 0);
+    if (!a) continue;
+    a->small.was_at = a->small.reserve ? a->small.reserve->at : 0;
+    a->small.was_grains = a->small.reserve ? a->small.reserve->grains : 0;
   }
   return gmlk_records_reserve(&l->records, &l->host, 2 * l->arena_count);
 }
@@ -11446,9 +11460,10 @@ static void gmlk_small_reserve_restore(gmlake *l) {
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];
-    const gmlk_piece was = a ? a->reserve_was : gmlk_piece_with(0, 0);
-    gmlk_block *b = was.grains && !a->small_reserve ? gmlk_locate(a, was.at) : NULL;
-    if (b) gmlk_small_reserve_begin(a, b->stream, b, was.at, was.grains);
+    gmlk_block *b;
+    if (!a || !a->small.was_grains || a->small.reserve) continue;
+    b = gmlk_locate(a, a->small.was_at);
+    gmlk_small_reserve_begin(a, b->stream, b, a->small.was_at, a->small.was_grains);
   }
 }
 
@@ -11619,7 +11634,7 @@ static gmlake_result gmlk_query_slow_wait(gmlake *l, gmlk_request *r, size_t fre
    have returned before. pre: scratch is reserved for all slots. */
 static int gmlk_query_is_idle(const gmlake *l, gmlk_arena *a, int is_shared) {
   const gmlk_requester trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
-  uint64_t left = a->free_grains + (a->small_reserve ? a->small_reserve->grains : 0);
+  uint64_t left = a->free_grains + (a->small.reserve ? a->small.reserve->grains : 0);
   const gmlk_block *b;
   for (b = a->head.next; !left && b != &a->tail; b = b->next)
     if (gmlk_may_take(&l->streams, trimmer, b)) left = b->grains;
@@ -11688,7 +11703,7 @@ static gmlake_result gmlk_query_steps(gmlake *l, gmlk_request *r, size_t free_by
   grown = gmlk_query_grow(l, r, early, free_bytes, &plan, out);
   if (!gmlk_is_shortage(grown)) return grown;
   memset(out, 0, sizeof(*out));
-  if (r->arena->small_reserve) {
+  if (r->arena->small.reserve) {
     gmlk_small_reserve_end(r->arena);
     return gmlk_query_steps(l, r, free_bytes, out);
   }
@@ -14405,7 +14420,7 @@ static gmlake_result gmlk_leave_with_news(gmlake *l, gmlake_result result) {
 }
 
 static inline gmlake_result gmlk_leave(gmlake *l, gmlake_result result) {
-  if (result || l->message_count) return gmlk_leave_with_news(l, result);
+  if (result || l->log.count) return gmlk_leave_with_news(l, result);
   gmlk_unlock_state(l);
   return GMLAKE_OK;
 }
@@ -14767,7 +14782,7 @@ static void gmlk_lake_free(gmlake *l) {
   gmlk_host host;
   size_t i;
   gmlk_extras_free(l);
-  gmlk_pending_drop(l, l->returns);
+  gmlk_pending_drop(l, l->returns.list);
   for (i = 0; i < l->arena_count; i++)
     if (l->arenas[i]) gmlk_pending_drop(l, l->arenas[i]->pending);
   for (i = 0; i < l->arena_count; i++) {
@@ -14780,8 +14795,8 @@ static void gmlk_lake_free(gmlake *l) {
   gmlk_released_pools_free(l);
   gmlk_host_free(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
   gmlk_index_destroy(&l->index, &l->host);
-  gmlk_host_free(&l->host, l->view_memory, l->view_bytes);
-  gmlk_host_free(&l->host, l->messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
+  gmlk_host_free(&l->host, l->view.memory, l->view.bytes);
+  gmlk_host_free(&l->host, l->log.messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
   gmlk_host_free(&l->host, l->driver.peers, l->driver.peer_count * sizeof(int));
   gmlk_records_destroy(&l->records, &l->host);
   gmlk_backend_close(&l->driver);
@@ -14839,8 +14854,10 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
         "flags has GMLAKE_STREAMS_MAY_END: the driver has no ids of streams (CUDA "
         "12 has); leave it out, and forget streams before they end");
   l->streams.is_timed = desc->cross_stream == GMLAKE_WAIT_IF_SOON;
-  l->messages = (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
-  if (!l->messages || !gmlk_index_reserve(&l->index, &l->host) || !gmlk_arena_enlist(l, &l->home))
+  l->log.messages =
+      (gmlk_message *)gmlk_host_alloc(&l->host, GMLK_LOG_QUEUE * sizeof(gmlk_message));
+  if (!l->log.messages || !gmlk_index_reserve(&l->index, &l->host) ||
+      !gmlk_arena_enlist(l, &l->home))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (desc->peer_count) {
     l->driver.peers = (int *)gmlk_host_alloc(&l->host, desc->peer_count * sizeof(int));
@@ -14946,7 +14963,7 @@ static gmlake_result gmlk_create(const gmlake_desc *desc, gmlake **out_lake) {
   gmlk_lock_state(l);
   result = gmlk_lake_init(l, desc);
   why = l->error;
-  if (result) l->message_count = 0; /* the logger hears of the error alone */
+  if (result) l->log.count = 0; /* the logger hears of the error alone */
   (void)gmlk_leave(l, GMLAKE_OK);
   if (!result) {
     *out_lake = l;
@@ -14967,7 +14984,7 @@ static gmlake_result gmlk_destroy(gmlake *l) {
   if (waited == GMLAKE_ERROR_CAPTURING) waited = GMLAKE_OK; /* a capture cannot be waited for */
   freed = gmlk_host_copies_free(l, 1);
   if (!waited) waited = l->lost ? l->lost : freed;
-  if (waited) l->message_count = 0; /* the result tells the same */
+  if (waited) l->log.count = 0; /* the result tells the same */
   (void)gmlk_leave(l, GMLAKE_OK);
   drained = gmlk_lake_drain(l);
   if (!waited) waited = l->lost;
@@ -15032,8 +15049,8 @@ GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream)
   result = gmlk_enter(l);
   if (result) return result == GMLAKE_ERROR_FORKED ? GMLAKE_OK : result;
   result = l->is_watched ? gmlk_free_watched(l, address, stream) : gmlk_free(l, address, stream);
-  if (!l->has_returns) return gmlk_leave(l, result);
-  l->has_returns = 0; /* before any other thread sees it */
+  if (!l->returns.is_due) return gmlk_leave(l, result);
+  l->returns.is_due = 0; /* before any other thread sees it */
   gmlk_lock_driver(l);
   if (!l->lost) (void)gmlk_release_all(l, 0, &released);
   return gmlk_leave_driver(l, result);
@@ -15632,7 +15649,7 @@ static void gmlk_check_buffer(gmlk_checker *c, const gmlk_block *va) {
     count++;
   }
   gmlk_expect(c, count == b->count, "B1: a buffer's committed pages are wrong");
-  c->listed += 1 + !b->lake; /* in the list; among void_count */
+  c->listed += b->lake ? 1u : 2u; /* in the list, and among void_count */
 }
 
 /* [A1], [V1]: linked blocks tile [0, end) between the edges. */
@@ -15717,7 +15734,7 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
     gmlk_check_extra(c, b);
     return;
   case GMLK_RESERVED:
-    gmlk_expect(c, b == a->small_reserve && b->prev->state != GMLK_FREE,
+    gmlk_expect(c, b == a->small.reserve && b->prev->state != GMLK_FREE,
                 "U1: the small-block reserve is out of place");
     gmlk_check_tag(c, b->stream, b->u.epoch, "U1: the small-block reserve is of an epoch to come");
     c->listed--;
@@ -15778,7 +15795,7 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
       c->listed -= gmlk_check_bins(c, a->bins[i], (unsigned)i, a->number) +
                    gmlk_check_tree(a->bins[i]->run_seconds);
   if (c->broken) return;
-  c->listed += a->small_reserve != NULL;
+  c->listed += a->small.reserve != NULL;
   c->listed -= gmlk_check_tree(a->gaps) + a->void_count;
   for (w = a->windows.idle_first; w; w = w->idle_next) c->listed--;
   for (buffer = a->buffers; buffer; buffer = buffer->next) c->listed--;
@@ -15819,12 +15836,12 @@ static void gmlk_check_totals(gmlk_checker *c) {
   const int is_past = gmlk_exceeds(0, s->reserved_bytes, l->desc.limit_bytes);
   const gmlake_pool *pool;
   const gmlk_extra *extra;
-  for (extra = l->returns; extra; extra = extra->next) c->pending++;
+  for (extra = l->returns.list; extra; extra = extra->next) c->pending++;
   gmlk_expect(c, !c->listed, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists have more or fewer");
   gmlk_expect(c, !c->pieces && !c->owned, "W4, B1: what windows or buffers own does not add up");
   gmlk_expect(c, !c->grains && !c->users, "A6, L1: a count of free or live memory is wrong");
   gmlk_expect(c, !c->mapped && !c->paged, "W6, B3: a chunk's mappings do not add up");
-  gmlk_expect(c, !c->pending && !c->queued && l->return_count == c->returns,
+  gmlk_expect(c, !c->pending && !c->queued && l->returns.count == c->returns,
               "N1, N4, N5: lists or queues have more or fewer pending blocks");
   gmlk_expect(c, !c->uses && !c->captures, "F5, F7: uses or captures do not add up");
   for (pool = l->released_pools; pool; pool = pool->next_released)

@@ -95,7 +95,7 @@ static void the_lake(void) {
   breaks(a->firsts[0], a->head.next->next, "A4: a slot's first block is wrong");
   breaks(a->firsts[a->slot_count], b, "A4: the end is wrong");
   breaks(a->free_grains, a->free_grains + 1, "A6, L1: a count of free or live");
-  breaks(a->small_reserve, a->tail.prev, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists");
+  breaks(a->small.reserve, a->tail.prev, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists");
   breaks(a->live_count, 7, "A6, L1: a count of free or live");
   breaks(a->void_count, 1, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists");
   fake.at = 1;
@@ -200,7 +200,7 @@ static void recorded_streams(void) {
   breaks(number_of('A')->uses_first, s->uses_first, "N4: a queue is out of order");
   breaks(c->as.live.extra, NULL, "N1: a pending block and its extra record");
   breaks(lake->home.pending, NULL, "N1, N4, N5: lists or queues");
-  breaks(lake->return_count, 1, "N1, N4, N5: lists or queues");
+  breaks(lake->returns.count, 1, "N1, N4, N5: lists or queues");
   first->used_count = first->uses_left = 0;
   tells("N4: a count of uses in queues is wrong", __LINE__);
   first->used_count = first->uses_left = 1;
@@ -262,19 +262,19 @@ static void neighbours(void) {
 /* What is set aside for small blocks. */
 static void small_reserve(void) {
   gmlk_arena *a = &lake->home;
-  gmlk_block *c = a->small_reserve;
+  gmlk_block *c = a->small.reserve;
   if (!stage) {
     is(c != NULL);
-    breaks(a->small_reserve, NULL, "U1: the small-block reserve is out of place");
+    breaks(a->small.reserve, NULL, "U1: the small-block reserve is out of place");
     then("-a@A +a=512b@A +b=512b@A at:b=a+512b");
     return;
   }
   is(c->stream == gmlk_stream_find(&lake->streams, value_in(1)) && c->prev->state == GMLK_LIVE);
   breaks(c->u.epoch, GMLK_ENDLESS, "U1: the small-block reserve is of an epoch to come");
-  a->small_reserve = NULL;
+  a->small.reserve = NULL;
   must(gmlake_free(lake, (void *)(uintptr_t)w.blocks[1].at, value_in(1)), "gmlake_free");
   w.blocks[1].id = 0;
-  a->small_reserve = c;
+  a->small.reserve = c;
   tells("U1: the small-block reserve is out of place", __LINE__);
   gmlk_small_reserve_end(a);
 }
@@ -421,7 +421,7 @@ static void shared_memory(void) {
     breaks(chunk->is_shared, 0, "P1, P5: a count of chunks is wrong");
     then("hA -a@A");
   } else if (stage == 1) {
-    breaks(lake->return_count, 0, "N1, N4, N5: lists or queues");
+    breaks(lake->returns.count, 0, "N1, N4, N5: lists or queues");
     breaks(b->as.live.extra->is_shared, 0, "N1, N4, N5: lists or queues");
     then("eA T:99 -b@A T:99");
   } else {
