@@ -9831,10 +9831,10 @@ static void gmlk_pool_release(gmlake *l, gmlake_pool *pool) {
   }
   memset(&a->mapped, 0, sizeof(a->mapped)); /* the chunks alone count */
   gmlk_copies_drop(l, a);
-  (void)gmlk_host_copy_free(l, a);
   pool->lake = NULL;
-  pool->next_released = l->released_pools;
+  pool->next_released = l->released_pools; /* so its chunks count, before the driver is called */
   l->released_pools = pool;
+  (void)gmlk_host_copy_free(l, a);
   (void)gmlk_pool_offer(l, &link);
 }
 

@@ -87,6 +87,10 @@ static const row observer_rows[] = {
      "heard:SPLIT,a=1" TAKES_A_PART "heard:ALLOC:the_policy_chose_this plan:5;5 +y=1!O "
      "heard:EVICT@0,w=2" WINDOW_GONE "heard:TRIM@0,0=1" RETURNED "heard:ALLOC,0=1" NOT_SERVED
      "+y=1 heard:GROW,y=1" GROWN "heard:ALLOC" GROWN "heard:nothing"},
+    /* Its chunks go behind its host copy, and are counted meanwhile. */
+    {"a_pool_that_kept_contents_goes", TOGETHER,
+     "{granule:16 cap:8 observed} P0 BA:0/0 +a=1@A EA -a@A S0:k W0 mark D0 "
+     "heard:TRIM@n,0=1:the_chunks'_pool_was_destroyed heard:nothing"},
     {"buffers_are_no_requests", APART,
      "{granule:16 cap:8 observed} N0:4 heard:BUFFER@n=1:a_buffer_was_created z0:3 "
      "heard:GROW@0,0=1" GROWN
