@@ -8,7 +8,8 @@
 static struct compared { /* what words before have noted */
   gmlake_stats mark;
   size_t all_calls; /* as the judge had seen then */
-  size_t released;  /* as a trim or a sleep told last */
+  uint64_t turns, clock_reads;
+  size_t released; /* as a trim or a sleep told last */
   gmlake_budget budget;
   gmlake_query_info foretold;
 } compared;
@@ -107,9 +108,13 @@ static int find_streams(const char *name, uint64_t *out) {
   static const gmlk_streams none;
   const gmlk_streams *streams = lake ? &lake->streams : &none;
   const size_t first = lake ? GMLK_FIRST_STREAM : 0;
+  size_t lost = 0, i;
+  for (i = first; i < streams->count; i++)
+    lost += streams->items[i]->is_forgotten && streams->items[i]->is_dirty;
   const figure figures[] = {
-      {"lost-streams", streams->lost_count},
+      {"lost-streams", lost},
       {"live-streams", streams->live_count},
+      {"captures", streams->capture_count},
       {"numbers", streams->count - first},
       {"numbers-used", streams->used_count},
   };
@@ -153,6 +158,8 @@ static int find_lakes(const char *name, uint64_t *out) {
       {"evictions", all.stitch_evict_count - compared.mark.stitch_evict_count},
       {"calls", all.driver_call_count - compared.mark.driver_call_count},
       {"all-calls", w.all_calls - compared.all_calls},
+      {"turns", w.turns - compared.turns},
+      {"clock-reads", w.clock_reads - compared.clock_reads},
   };
   return find(figures, sizeof(figures) / sizeof(figures[0]), name, out);
 }

@@ -22,7 +22,8 @@
      mA:1              mark it: 1 COMMUNICATION, 2 URGENT, 3 STAYS, 0 PLAIN
      hA  eA  gA:9 t:9  work is pending on A; is done; takes 9 ns; the clock says 9 ns
      P0:8^2  D0        create pool 0, limited to 8, of chunks of 2; destroy it
-     BA:0/3  EA        begin a capture on A into pool 0: graph 3; end it
+     BA:0/3  EA        begin a capture on A into pool 0: graph 3; end it. Behind lake-alone the
+                       driver does not hear of it, behind driver-alone the lake does not
      j3@A  J3          launch graph 3 on A; it is destroyed
      N0:8/1^2          create buffer 0 of at most 8, in pool 1, with chunks of 2
      z0:3@A  K0@A      resize it; destroy it
@@ -46,7 +47,8 @@
                        the next operation alone
      host:2*           the same of host memory
      in:map=2( words )   in the middle of the second call of the kind from here, before the driver
-                       is asked
+                       is asked; turn: while a planner waits for its turn; choose, evict, coalesce,
+                       handler: while that runs. It is another thread that does it
      [3 words ]        three times
      |                 what is behind it is looked at more closely (test_faults.c)
      destroy           the lake, with the blocks that it has; else at the end of the line
@@ -69,8 +71,8 @@
    window 1, which is free and complete, and 3); shown:2:a=1 (what the second question showed).
    `note` notes all that there is, and after `same` it is the same. asked since the last plan,
    choose-asked, evict-asked and coalesce-asked since the last mark; evict-bytes is the last one's.
-   `mark` notes the figures: state, splits, stitches, reuses, evictions, calls, all-calls, grown
-   and metadata-grown are those since. released is what a trim or a sleep told last, idle,
+   `mark` notes the figures: state, splits, stitches, reuses, evictions, calls, all-calls, clock-reads,
+   turns (of planners: so often the driver lock was taken), grown and metadata-grown are those since. released is what a trim or a sleep told last, idle,
    at-work and allocatable are of the last Q, foretold- of the last q, told- is of the last
    error.
 
@@ -144,6 +146,8 @@ static const struct comparison {
     {"error", ""},
     {"foretold", ""},
     {"reset-peaks", ""},
+    {"lake-alone", ""},
+    {"driver-alone", ""},
     {"note", ""},
     {"same", ""},
     {"plan", ":t"},
@@ -204,6 +208,7 @@ static const struct comparison {
     {"host-waits", "=n"},
     {"lost-streams", "=n"},
     {"live-streams", "=n"},
+    {"captures", "=n"},
     {"numbers", "=n"},
     {"numbers-used", "=n"},
     {"state", "=n"},
@@ -213,6 +218,8 @@ static const struct comparison {
     {"evictions", "=n"},
     {"calls", "=n"},
     {"all-calls", "=n"},
+    {"turns", "=n"},
+    {"clock-reads", "=n"},
     {"driver-events", "=n"},
     {"driver-host-waits", "=n"},
     {"handles", "=n"},
@@ -273,13 +280,19 @@ enum {
   ON_IMPORT,
   ON_ANY,
   ON_HOST,
+  ON_TURN, /* no call, but in the middle of it something may happen: a planner waits for its turn, */
+  ON_CHOOSE, /* or a function of the policy or the out-of-memory handler runs */
+  ON_EVICT,
+  ON_COALESCE,
+  ON_HANDLER,
   ON_KINDS
 };
 static const char *const kinds[ON_KINDS] = {
     "properties",  "info",     "reserve",      "unreserve",     "create", "release",    "map",
     "unmap",       "access",   "event-create", "event-destroy", "record", "query",      "wait",
     "stream-wait", "exchange", "id",           "device-wait",   "copy",   "host-alloc", "host-free",
-    "export",      "import",   "any",          "host"};
+    "export",      "import",   "any",          "host",          "turn",   "choose",     "evict",
+    "coalesce",    "handler"};
 
 static const char result_letters[] = "OLICUDRGABHNW";
 static const char answer_letters[] = "prskgb459x";
@@ -428,14 +441,19 @@ static void read_answers(op *o) {
     o->flags |= (unsigned char)(1 << read_one(flags, 0));
 }
 
-/* A call's name; ON_HOST: it is none. */
-static size_t read_kind(void) {
+/* The name of a kind from `first` on; `end`: it is none before that. */
+static size_t read_kind(size_t first, size_t end) {
   const size_t length = strspn(reader.at, "abcdefghijklmnopqrstuvwxyz-");
-  size_t i = 0;
-  while (i < ON_HOST && (strlen(kinds[i]) != length || strncmp(reader.at, kinds[i], length))) i++;
-  reader.at += length;
-  reader.is_wrong |= i == ON_HOST;
+  size_t i = first;
+  while (i < end && (strlen(kinds[i]) != length || strncmp(reader.at, kinds[i], length))) i++;
+  if (i < end) reader.at += length;
   return i;
+}
+
+static size_t read_call(void) {
+  const size_t kind = read_kind(0, ON_HOST);
+  reader.is_wrong |= kind == ON_HOST;
+  return kind;
 }
 
 /* What few words have, and what stands for itself. */
@@ -454,7 +472,7 @@ static void read_rest(op *o, char form) {
     o->two = reads('n') ? 0 : (unsigned char)(read_digit() + 1);
     break;
   case 'k':
-    o->bytes = read_kind();
+    o->bytes = read_call();
     break;
   case 't': /* it stays where it stands */
     o->bytes = (size_t)reader.at;
@@ -537,7 +555,7 @@ static void read_fault(op *o) {
   o->two = ON_HOST;
   if (reads('f')) {
     reader.at += strlen("ail:");
-    o->two = (unsigned char)read_kind();
+    o->two = (unsigned char)read_call();
     reader.is_wrong |= !reads('=');
   } else
     reader.at += strlen("host:");
@@ -590,7 +608,8 @@ static void read_inside(program *p) {
   memset(&o, 0, sizeof(o));
   o.verb = 'M';
   reader.at += strlen("in:");
-  o.two = (unsigned char)read_kind();
+  o.two = (unsigned char)read_kind(ON_TURN, ON_KINDS);
+  if (o.two == ON_KINDS) o.two = (unsigned char)read_call();
   reader.is_wrong |= !reads('=');
   o.bytes = read_number();
   reader.is_wrong |= !reads('(');
@@ -911,7 +930,7 @@ static op op_from_bytes(const unsigned char *b) {
     memset(&o, 0, sizeof(o));
     o.verb = 'F';
     o.flags = b[1] >> 4 & 1;
-    o.two = b[3] % ON_KINDS;
+    o.two = b[3] % ON_TURN;
     o.bytes = b[4] % 64 + 1u;
     if (o.two != ON_HOST)
       o.result = (unsigned char)result_letters[b[5] % (sizeof(result_letters) - 1)];

@@ -253,9 +253,11 @@ static void do_capture_begin(int on) {
   pool *from = &w.pools[1 + now->one % POOLS];
   if (on <= 0 || !from->value || g->is_alive || w.serial + 1 == SERIALS) return;
   if (is_passed_over(may_name(on) && is_quiet(on) && !from->asleep && !from->is_lent)) return;
-  if (!is_done(gmlake_capture_begin(lake, w.lines[on].value, from->value), "gmlake_capture_begin",
-               0, GMLAKE_OK))
+  if (!w.is_untold && !is_done(gmlake_capture_begin(lake, w.lines[on].value, from->value),
+                               "gmlake_capture_begin", 0, GMLAKE_OK))
     return;
+  w.has_called = 1;
+  if (w.is_told) return;
   must(gmlake_mock_capture_begin(mock, w.lines[on].value), "gmlake_mock_capture_begin");
   memset(g, 0, sizeof(*g));
   g->serial = ++w.serial;
@@ -269,7 +271,7 @@ static void do_capture_begin(int on) {
 
 static void do_capture_end(int on) {
   graph *g = on > 0 && w.lines[on].is_alive ? graph_of(w.lines[on].graph) : NULL;
-  if (!g && (on < 0 || is_passed_over(0))) return;
+  if (!g && (on < 0 || is_passed_over(w.is_told))) return;
   if (!g) {
     (void)is_done(gmlake_capture_end(lake, w.lines[on].value), "gmlake_capture_end", 0,
                   GMLAKE_ERROR_INVALID_ARGUMENT);
@@ -278,6 +280,8 @@ static void do_capture_end(int on) {
   judge(!gmlake_mock_capture_end(mock, w.lines[on].value), "a capture was spoilt");
   g->is_active = 0;
   w.lines[on].graph = 0;
+  w.has_called = 1;
+  if (w.is_untold) return;
   if (is_exact() || (!w.is_lost && !w.fatal))
     (void)is_done(gmlake_capture_end(lake, w.lines[on].value), "gmlake_capture_end", 0, GMLAKE_OK);
 }
@@ -402,6 +406,7 @@ static void judge_gone(gmlake_result result, const char *call) {
 static int is_gone(const block *b) { return !b->id && is_exact() && now->result; }
 
 static int do_free(block *b, int on, gmlake_stream value) {
+  const size_t pending = stats().pending_bytes;
   gmlake_result result;
   if (is_gone(b))
     judge_gone(gmlake_free(lake, (void *)(uintptr_t)w.starts[b - w.blocks], value), "gmlake_free");
@@ -412,6 +417,7 @@ static int do_free(block *b, int on, gmlake_stream value) {
   result = gmlake_free(lake, (void *)(uintptr_t)b->at, value);
   w.leaving = NULL;
   if (!is_done(result, "gmlake_free", 0, GMLAKE_OK)) return 0;
+  if (!w.is_inside) judge_freed(b, stats().pending_bytes > pending);
   if (!b->is_exported && !b->is_imported) give_back(b);
   sums.frees++;
   if (may_be_pending(b)) sums.pending_most += b->bytes;
@@ -436,6 +442,7 @@ static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
   void *ptr = &ptr;
   (void)user;
   judge(BIT(info->result) & LACK, "the handler is called for another error");
+  judge(w.locks_held == w.held_outside, "the handler runs with a lock held");
   judge(
       info->result != GMLAKE_ERROR_LIMIT_REACHED || info->limit_bytes || desc.driver_free_bytes_min,
       "the handler is told of no limit");
@@ -446,6 +453,7 @@ static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
         "gmlake_alloc in the handler");
   if (!is_exact()) disarm();
   if (w.is_handling || ++w.handler_calls > 3) return 0;
+  meddle_in(ON_HANDLER);
   w.is_handling = 1;
   turn = now->one + 7u * (unsigned)w.handler_calls;
   if (turn % 3 == 0) (void)gmlake_trim(l, 0, NULL);
@@ -456,6 +464,7 @@ static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
     is_freed = b->id && do_free(b, line_in(slot), value_in(slot));
   }
   w.is_handling = 0;
+  judge(gmlake_alloc(l, 1, NULL, &ptr) && !ptr, "gmlake_alloc in the handler, behind a free");
   w.named = named;
   return turn % 5 != 4;
 }
@@ -518,24 +527,28 @@ static int is_alignment(size_t alignment, const pool *from) {
   return (alignment & (alignment - 1)) == 0 && alignment <= from->chunk;
 }
 
+/* Where a block on the line comes from: a capture's pool, else the one that was asked for. */
+static pool *pool_asked(int on, int *out_graph) {
+  const graph *g = on >= 0 ? graph_of(w.lines[on].graph) : NULL;
+  pool *from = &w.pools[now->two % (POOLS + 1)];
+  *out_graph = g ? g->serial : 0;
+  if (g && (!now->two || is_passed_over(0))) from = &w.pools[g->pool];
+  return from->value ? from : w.pools;
+}
+
 static void do_alloc(int on) {
   block *b = &w.blocks[now->one % NAMES];
-  pool *from = &w.pools[now->two % (POOLS + 1)];
+  pool *from;
   gmlake_alloc_desc wanted;
   const size_t before = census().physical_bytes;
   uint64_t driver_ns;
   void *ptr = &ptr;
   forecast said;
   gmlake_result result;
-  int graph_number = 0, is_aligned;
+  int graph_number, is_aligned;
   if (b->id || is_passed_over(may_name(on))) return;
-  if (on >= 0 && w.lines[on].graph) {
-    graph *g = graph_of(w.lines[on].graph);
-    if (!now->two || is_passed_over(0)) from = &w.pools[g->pool];
-    if (g->range_count == RANGES) return;
-    graph_number = g->serial;
-  }
-  if (!from->value) from = w.pools;
+  from = pool_asked(on, &graph_number);
+  if (graph_number && w.of_serial[graph_number]->range_count == RANGES) return;
   wanted = wanted_of(from);
   if (graph_number && !is_exact()) wanted.flags &= ~GMLAKE_TRANSIENT;
   if (graph_number && !now->two) wanted.pool = NULL; /* the capture's, all the same */
@@ -571,6 +584,7 @@ static void do_alloc(int on) {
   judge_attempt(&wanted, on < 0 ? GMLAKE_STREAM_NONE : w.lines[on].value, from->value,
                 (uint64_t)(uintptr_t)ptr, stats().driver_ns - driver_ns);
   sums.allocations++;
+  from = pool_asked(on, &graph_number); /* a capture may have begun or ended meanwhile */
   b->on = on;
   b->graph = graph_number;
   b->pool = (int)(from - w.pools);
@@ -753,6 +767,7 @@ static int cells_settle(buffer *b, size_t first, size_t end, int on) {
 static void cells_leave(buffer *b, size_t first, size_t end) {
   for (; first < end; first++) {
     if (!b->cells[first].id) continue;
+    if (desc.flags & GMLAKE_FILL && map_at(b->cells[first].at)) judge_freed(&b->cells[first], 0);
     give_back(&b->cells[first]);
     memset(&b->cells[first], 0, sizeof(block));
   }
@@ -1161,7 +1176,11 @@ static void judge_step(void) {
       : is_exact() ? w.hits > w.hits_before || (w.hits && w.at + 1 == w.program->count)
                    : !w.is_chosen || w.at % 16 == 0) {
     gmlake_error_info info;
-    if (!gmlake_check(lake)) return;
+    gmlake_result result;
+    w.is_checking = 1;
+    result = gmlake_check(lake);
+    w.is_checking = 0;
+    if (!result) return;
     (void)gmlake_get_last_error(lake, &info);
     judge(0, info.text);
   }
@@ -1191,8 +1210,10 @@ static void do_fault(void) {
 
 /* The operations behind it wait until then. */
 static void do_inside(void) {
-  struct meddling *m = &w.meddlings[w.meddlings[0].in != 0];
-  judge(!m->in && !w.is_inside, "too much is to happen in the middle of calls");
+  struct meddling *m = w.meddlings;
+  while (m < w.meddlings + MEDDLINGS && m->in) m++;
+  judge(m < w.meddlings + MEDDLINGS && !w.is_inside,
+        "too much is to happen in the middle of calls");
   m->in = now->bytes;
   m->kind = now->two;
   m->first = w.at + 1;
@@ -1337,6 +1358,7 @@ static gmlake_result end_lake(void) {
                    : result == excuse() || (!result && (w.failed[ON_EXCHANGE] || w.seems_gone)),
         "gmlake_destroy");
   lake = NULL;
+  judge(w.locks_made == w.locks_before && !w.locks_held, "a lock is left when the lake is gone");
   return result;
 }
 
@@ -1350,6 +1372,8 @@ static void reset_peaks(void) {
 static void set_mark(void) {
   compared.mark = stats();
   compared.all_calls = w.all_calls;
+  compared.turns = w.turns;
+  compared.clock_reads = w.clock_reads;
   told.count_queued = told.count_heard = 0;
   asked.choose_count = asked.evict_count = asked.coalesce_count = 0;
 }
@@ -1361,6 +1385,10 @@ static void do_compare(int on) {
     set_mark();
   else if (!strcmp(name, "reset-peaks"))
     reset_peaks();
+  else if (!strcmp(name, "lake-alone"))
+    w.is_told = 1;
+  else if (!strcmp(name, "driver-alone"))
+    w.is_untold = 1;
   else if (!strcmp(name, "destroy"))
     judge(end_lake() == result_of(now->result), "gmlake_destroy");
   else if (!strcmp(name, "error"))
@@ -1428,6 +1456,8 @@ static void perform(const op *o) {
   }
   if (!is_exact()) disarm();
   if (o->verb != '=' && !w.is_again) asked.plans = asked.drops = NULL;
+  if (o->verb != '=') w.is_told = w.is_untold = 0;
+  judge(w.locks_held == w.held_outside, "a lock is held behind a call");
   judge(!is_exact() || (w.hits && !is_strict) || w.has_called || strchr("uUkvhegtjJIwa=", o->verb),
         "a word is passed over");
   if (!w.is_inside) judge_step();
@@ -1439,11 +1469,26 @@ static void meddle(const struct meddling *m) {
   const gmlake_result injected = w.injected;
   const size_t at = w.at, calls = w.calls, hits_before = w.hits_before;
   const int named = w.named, has_called = w.has_called, is_recalled = w.is_recalled;
-  const int was_inside = w.is_inside;
+  const int was_inside = w.is_inside, held_outside = w.held_outside;
+  const int handler_calls = w.handler_calls, is_handling = w.is_handling;
+  const gmlake_result was_lost = w.was_lost;
+  const char *plans = asked.plans, *drops = asked.drops;
+  const block *leaving = w.leaving;
   const uint64_t faults = counts.faults;
   w.is_inside = 1;
+  w.is_handling = 0;
+  w.held_outside = w.locks_held;
+  thread_number++;
   for (w.at = m->first; w.at < m->first + m->count; w.at++) perform(&w.program->ops[w.at]);
+  thread_number--;
+  w.handler_calls = handler_calls;
+  w.is_handling = is_handling;
+  w.was_lost = was_lost;
+  asked.plans = plans;
+  asked.drops = drops;
+  w.leaving = leaving;
   w.is_inside = was_inside;
+  w.held_outside = held_outside;
   counts.faults = faults;
   now = outer;
   w.injected = injected;
@@ -1455,9 +1500,12 @@ static void meddle(const struct meddling *m) {
   w.is_recalled = is_recalled;
 }
 
+/* What a policy asks may end with the message of a call that plans. */
 static void on_log(void *user, int level, const gmlake_error_info *info) {
   (void)user;
   judge(info->call && info->text[0], "a message without a call or a text");
+  judge(w.locks_held == w.held_outside || (lake && lake->callbacks),
+        "the logger runs with a lock held");
   w.errors_told += level == GMLAKE_LOG_ERROR;
   w.warnings_told += level == GMLAKE_LOG_WARNING;
   if (level == GMLAKE_LOG_WARNING) w.warned_kind = kind_of(info->call);
@@ -1467,6 +1515,7 @@ static void on_log(void *user, int level, const gmlake_error_info *info) {
 /* ---- A lake ---------------------------------------------------------------------------------- */
 
 static void describe(const size_t *options) {
+  static int peers[3]; /* which the lake copies: w.peers are what it has to know */
   int i;
   memset(&desc, 0, sizeof(desc));
   watch();
@@ -1494,7 +1543,8 @@ static void describe(const size_t *options) {
   desc.policy = policy_of(options[OPT_POLICY]);
   for (i = 0; i < 3; i++) w.peers[i] = i + 1;
   desc.peer_count = options[OPT_PEERS] % 4;
-  desc.peer_devices = desc.peer_count ? w.peers : NULL;
+  memcpy(peers, w.peers, sizeof(peers));
+  desc.peer_devices = desc.peer_count ? peers : NULL;
 }
 
 /* Nothing is left of the lake but what calls that failed meanwhile explain. */
@@ -1514,7 +1564,9 @@ static void judge_left(void) {
 /* With the option `exact` the faults in front of the line count from here on. What failed once
    works the next time, but where something is left of it. */
 static void create_lake(void) {
+  static gmlake_error_info why;
   gmlake_result result;
+  w.locks_before = w.locks_made;
   for (; is_exact() && w.at < w.program->count && w.program->ops[w.at].verb == 'F'; w.at++) {
     now = &w.program->ops[w.at];
     do_fault();
@@ -1526,11 +1578,19 @@ static void create_lake(void) {
     w.host_fails = 0;
     memset(w.failed, 0, sizeof(w.failed));
     lake = NULL;
+    memset(&why, 0, sizeof(why));
+    desc.out_error = &why;
+    w.hits_before = hits;
     result = gmlake_create(&desc, &lake);
     judge(!lake == (result != GMLAKE_OK), "gmlake_create");
+    judge(w.locks_made == w.locks_before + (lake && lake->has_locks ? 3 : 0) && !w.locks_held,
+          "gmlake_create makes other locks, or holds one");
+    if (!result && desc.peer_count)
+      memset((int *)(uintptr_t)desc.peer_devices, 0, desc.peer_count * sizeof(int));
     if (!result) return;
     judge(w.hits > hits && result == (w.host_fails ? GMLAKE_ERROR_OUT_OF_HOST_MEMORY : excuse()),
           "gmlake_create fails");
+    judge(why.result == result && why.text[0] && names_call(&why), "gmlake_create says otherwise");
     judge_left();
     if (w.failed[ON_RELEASE] || w.failed[ON_UNMAP] || w.failed[ON_UNRESERVE])
       siglongjmp(verdict.end, 1);
@@ -1549,6 +1609,7 @@ static void open_world(program *p) {
   memset(&device, 0, sizeof(device));
   w.program = p;
   w.is_trusted = 1;
+  thread_number = 1;
   w.named = NOBODY;
   w.granule = p->options[OPT_GRANULE] ? p->options[OPT_GRANULE] : (size_t)sysconf(_SC_PAGESIZE);
   device.granularity_bytes = w.granule;
@@ -1613,8 +1674,8 @@ static void close_world(void) {
   int n, code = 0;
   now = &last;
   if (lake) (void)end_lake();
-  judge(!w.meddlings[0].in && !w.meddlings[1].in,
-        "a call that was to be meddled with was not made");
+  for (i = 0; i < MEDDLINGS; i++)
+    judge(!w.meddlings[i].in, "a call that was to be meddled with was not made");
   for (n = 0; n < w.line_count; n++)
     if (w.lines[n].end) (void)mock->event_destroy(mock->user, w.lines[n].end, &code);
   (void)mock->event_destroy(mock->user, w.event, &code);

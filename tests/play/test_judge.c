@@ -2,6 +2,8 @@
    do: calls of the driver through the judged table, memory handed over, figures that are wrong. The
    rule that this breaks has to be the verdict. A judge that has gone blind fails here, whatever the
    lake does right. */
+#include "locks.h"
+
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 static unsigned unit_chunks; /* each lake has its own, which player.h sets */
@@ -134,6 +136,13 @@ static void writes_behind(void) {
 static void forgets_contents(void) {
   memset((void *)(uintptr_t)w.blocks[0].at, 0, GRAIN);
   judge_stamps(&w.blocks[0]);
+}
+
+static void frees_without_a_trace(void) { judge_freed(&w.blocks[0], 0); }
+
+static void frees_and_writes(void) {
+  memset((void *)(uintptr_t)w.blocks[0].at, 0, GRAIN);
+  judge_freed(&w.blocks[0], 1);
 }
 
 static void forgets_the_mode(void) {
@@ -485,6 +494,89 @@ static void frees_another(void) {
   (void)on_coalesce(&asked, &piece);
 }
 
+/* ---- Locks ----------------------------------------------------------------------------------- */
+
+static watched_lock own_lock;
+
+static void takes_a_lock_twice(void) {
+  lock_make(&own_lock);
+  lock_take(&own_lock);
+  lock_take(&own_lock);
+}
+
+static void takes_what_is_no_lock(void) {
+  memset(&own_lock, 0xA5, sizeof(own_lock));
+  lock_take(&own_lock);
+}
+
+static void ends_what_is_no_lock(void) {
+  memset(&own_lock, 0xA5, sizeof(own_lock));
+  lock_end(&own_lock);
+}
+
+static void gives_back_what_is_free(void) { lock_give(&lake->state_lock); }
+
+static void ends_a_lock_that_is_held(void) {
+  lock_take(&lake->state_lock);
+  lock_end(&lake->state_lock);
+}
+
+static void plans_with_the_state_locked(void) {
+  gmlk_lock_state(lake);
+  lock_take(&lake->driver_lock);
+}
+
+static void keeps_a_lock(void) {
+  lock_make(&own_lock);
+  lock_take(&own_lock);
+  perform(&w.program->ops[0]);
+}
+
+static void leaves_a_lock(void) { lock_make(&own_lock); }
+
+static void tells_with_a_lock(void) {
+  gmlake_error_info info;
+  memset(&info, 0, sizeof(info));
+  info.call = info.text;
+  info.text[0] = 'x';
+  gmlk_lock_state(lake);
+  on_log(NULL, GMLAKE_LOG_WARNING, &info);
+}
+
+static void lacks_with_a_lock(void) {
+  gmlake_error_info info;
+  memset(&info, 0, sizeof(info));
+  info.result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  lock_take(&lake->driver_lock);
+  (void)on_oom(NULL, lake, &info);
+}
+
+static void is_watched_without_a_lock(void) { observe(NULL, &told.attempt); }
+
+/* Without the driver lock, or with both. */
+static void chooses_alone(void) {
+  gmlake_plan plan;
+  gmlake_view view;
+  memset(&plan, 0, sizeof(plan));
+  memset(&view, 0, sizeof(view));
+  on_choose(&asked, &view, NULL, &plan);
+}
+
+static void evicts_alone(void) {
+  gmlk_lock_state(lake);
+  (void)on_evict(&asked, NULL, 0, NULL);
+}
+
+static void coalesces_with_a_lock(void) {
+  gmlk_lock_state(lake);
+  (void)on_coalesce(&asked, NULL);
+}
+
+static void creates_for_no_planner(void) {
+  gmlk_lock_state(lake);
+  leaves_memory();
+}
+
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
 static const struct misdeed {
@@ -576,6 +668,9 @@ static const struct misdeed {
     {"other_chunks_are_told", "{} +a=1@A", tells_other_chunks,
      "a block has other chunks than are told"},
     {"a_pools_figures_are_anothers", "{} P0 +a=1@A", counts_for_another_pool, "a pool's figures"},
+    {"freed_memory_is_not_filled", "{fill} +a=1", frees_without_a_trace,
+     "freed memory is not filled"},
+    {"memory_that_waits_is_filled", "{fill} +a=1", frees_and_writes, "freed memory has changed"},
     {"a_window_serves_no_stitch", "{} +c=3@n -c@n +d=1 +b=1 +e=1 -de +a=2", stitches_a,
      "NO_STITCH was stitched"},
     {"new_memory_is_not_filled", "{fill} +a=1", does_not_fill, "new memory is not filled"},
@@ -613,16 +708,41 @@ static const struct misdeed {
     {"a_plan_is_made", "{} +a=1@A", gives_a_plan_that_is_made, "a plan to be made is not blank"},
     {"another_block_is_freed", "{} +a=1@A", frees_another,
      "a policy is told of another block than the one that is freed"},
+    {"a_lock_is_taken_twice", "{}", takes_a_lock_twice, "a lock is taken by who holds it"},
+    {"no_lock_is_taken", "{}", takes_what_is_no_lock, "a lock is taken that was not made"},
+    {"no_lock_is_ended", "{}", ends_what_is_no_lock, "a lock is destroyed that was not made"},
+    {"no_lock_is_given_back", "{}", gives_back_what_is_free,
+     "a lock is given back by who does not hold it"},
+    {"a_lock_ends_that_is_held", "{}", ends_a_lock_that_is_held,
+     "a lock is destroyed while it is held"},
+    {"locks_are_taken_in_the_wrong_order", "{}", plans_with_the_state_locked,
+     "the planner's lock is taken by who holds the state lock"},
+    {"a_lock_is_kept", "{} Q", keeps_a_lock, "a lock is held behind a call"},
+    {"a_lock_is_left", "{}", leaves_a_lock, "a lock is left when the lake is gone"},
+    {"the_logger_runs_with_a_lock", "{}", tells_with_a_lock, "the logger runs with a lock held"},
+    {"the_handler_runs_with_a_lock", "{}", lacks_with_a_lock, "the handler runs with a lock held"},
+    {"the_observer_runs_without_a_lock", "{observed}", is_watched_without_a_lock,
+     "the observer is told without the state lock"},
+    {"nobody_plans_who_asks_to_choose", "{}", chooses_alone, "choose is not asked as a planner"},
+    {"the_state_is_locked_when_to_evict", "{}", evicts_alone, "evict is not asked as a planner"},
+    {"the_state_is_locked_when_to_coalesce", "{}", coalesces_with_a_lock,
+     "coalesce is asked with the state lock held"},
+    {"nobody_plans_who_creates", "{}", creates_for_no_planner,
+     "the driver is at work with other locks than a planner's"},
 };
+#define OF_LOCKS 15 /* of them, at the end */
 #define MISDEEDS (sizeof(misdeeds) / sizeof(misdeeds[0]))
 
 static const struct misdeed *played;
 
-/* Behind the line; there is no further word. */
+/* Behind the line; there is no further word. It is done in a lake without locks, but for the
+   last ones. */
 static int acts(program *p, size_t at) {
   (void)p;
   (void)at;
+  lake->has_locks = played >= &misdeeds[MISDEEDS - OF_LOCKS];
   played->act();
+  lake->has_locks = 1;
   return 0;
 }
 

@@ -417,78 +417,6 @@ static void test_the_largest_size(void **state) {
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
 
-static void test_rounding_and_segments(void **state) {
-  static const struct {
-    size_t bytes, active_bytes, segment_bytes;
-  } cases[] = {
-      {1, 512, 2 * MIB},
-      {511, 512, 2 * MIB},
-      {512, 512, 2 * MIB},
-      {513, 1024, 2 * MIB},
-      {MIB - 512, MIB - 512, 2 * MIB},
-      {MIB - 511, MIB, 2 * MIB},
-      {MIB - 1, MIB, 2 * MIB},
-      {MIB, MIB, 2 * MIB},
-      {MIB + 1, MIB + 512, 20 * MIB},
-      {10 * MIB - 513, 10 * MIB - 512, 20 * MIB},
-      {10 * MIB - 512, 10 * MIB - 512, 20 * MIB},
-      {10 * MIB - 511, 10 * MIB, 10 * MIB},
-      {10 * MIB - 1, 10 * MIB, 10 * MIB},
-      {10 * MIB, 10 * MIB, 10 * MIB},
-      {10 * MIB + 1, 12 * MIB, 12 * MIB}, /* 2 MiB - 512 remain and are split off, */
-      {11 * MIB - 1, 12 * MIB, 12 * MIB}, /* but 1 MiB exactly stays with the block */
-      {12 * MIB - 1, 12 * MIB, 12 * MIB},
-      {12 * MIB, 12 * MIB, 12 * MIB},
-      {12 * MIB + 1, 12 * MIB + 512, 14 * MIB},
-  };
-  size_t i;
-  (void)state;
-  for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-    gmlake_bfc *bfc = fresh();
-    size_t active_bytes = cases[i].active_bytes;
-    char *ptr = take(bfc, cases[i].bytes);
-    gmlake_bfc_stats stats = stats_of(bfc);
-    if (cases[i].bytes == 10 * MIB + 1) active_bytes = 10 * MIB + 512;
-    assert_size(test_device.last_bytes, cases[i].segment_bytes);
-    assert_size(stats.requested_bytes, cases[i].bytes);
-    assert_size(stats.active_bytes, active_bytes);
-    assert_size(stats.reserved_bytes, cases[i].segment_bytes);
-    assert_size(stats.split_count, active_bytes != cases[i].segment_bytes);
-    give(bfc, ptr);
-    stats = stats_of(bfc);
-    assert_size(stats.requested_bytes + stats.active_bytes, 0);
-    assert_size(stats.requested_bytes_peak, cases[i].bytes);
-    assert_size(stats.active_bytes_peak, active_bytes);
-    assert_size(stats.reserved_bytes, cases[i].segment_bytes);
-    finish(bfc);
-  }
-}
-
-/* A segment is whole or not there. */
-static void test_limits_of_a_segment(void **state) {
-  static const struct {
-    size_t limit_bytes, bytes;
-    gmlake_bfc_result result;
-  } rows[] = {{60 * MIB, 60 * MIB, GMLAKE_BFC_OK},
-              {60 * MIB, 60 * MIB + 1, GMLAKE_BFC_ERROR_LIMIT_REACHED},
-              {60 * MIB - 1, 60 * MIB, GMLAKE_BFC_ERROR_LIMIT_REACHED},
-              {60 * MIB + 1, 60 * MIB, GMLAKE_BFC_OK},
-              {1, 1, GMLAKE_BFC_ERROR_LIMIT_REACHED},
-              {SIZE_MAX, 1, GMLAKE_BFC_OK}};
-  size_t i;
-  (void)state;
-  for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-    gmlake_bfc_desc desc = fresh_desc();
-    gmlake_bfc *bfc;
-    void *ptr = &desc;
-    desc.limit_bytes = rows[i].limit_bytes;
-    bfc = make(&desc);
-    assert_int_equal(gmlake_bfc_alloc(bfc, rows[i].bytes, NULL, &ptr), rows[i].result);
-    assert_int_equal(ptr == NULL, rows[i].result != GMLAKE_BFC_OK);
-    finish(bfc);
-  }
-}
-
 /* ---- Description ----------------------------------------------------------------------------- */
 
 static void test_defaults_are_what_zero_means(void **state) {
@@ -1399,8 +1327,6 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_wrong_pointers),
       cmocka_unit_test(test_sizes_that_overflow),
       cmocka_unit_test(test_the_largest_size),
-      cmocka_unit_test(test_rounding_and_segments),
-      cmocka_unit_test(test_limits_of_a_segment),
       cmocka_unit_test(test_defaults_are_what_zero_means),
       cmocka_unit_test(test_lock_and_single_threaded),
       cmocka_unit_test(test_host_allocator_of_the_description),

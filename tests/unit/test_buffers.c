@@ -1,5 +1,5 @@
 /* Growing buffers, beside the rows of tests/play/rows.h: what they cost the driver, labels,
-   handlers, threads, records, and what gmlake_check finds. */
+   handlers, threads, records. */
 #include "waiters.h"
 
 #define GMLAKE_IMPLEMENTATION
@@ -16,10 +16,6 @@ static gmlake_buffer_info info_of(gmlake_buffer *buffer) {
   return info;
 }
 
-static unsigned char *bytes_of(gmlake_buffer *buffer) {
-  return (unsigned char *)info_of(buffer).ptr;
-}
-
 static void resize_on(gmlake_buffer *buffer, size_t bytes, gmlake_stream stream) {
   step(gmlake_buffer_resize(lake, buffer, bytes, stream));
   assert_int_equal(info_of(buffer).bytes, bytes);
@@ -30,17 +26,6 @@ static void resize(gmlake_buffer *buffer, size_t bytes) { resize_on(buffer, byte
 
 static void close_buffer(gmlake_buffer *buffer) {
   step(gmlake_buffer_destroy(lake, buffer, LEGACY));
-}
-
-/* Chunk i of the buffer holds this byte throughout. */
-static void stamp(gmlake_buffer *buffer, size_t i, int byte) {
-  memset(bytes_of(buffer) + i * C, byte, C);
-}
-
-static void assert_stamp(gmlake_buffer *buffer, size_t i, int byte) {
-  const unsigned char *at = bytes_of(buffer) + i * C;
-  size_t n;
-  for (n = 0; n < C; n++) assert_int_equal(at[n], byte);
 }
 
 /* ---- One buffer ------------------------------------------------------------------------------ */
@@ -268,32 +253,7 @@ static void records_are_made_before_they_are_taken(void **state) {
   finish();
 }
 
-/* ---- What finds errors ----------------------------------------------------------------------- */
-
-static void memory_is_filled_and_guarded(void **state) {
-  gmlake_buffer *a, *b;
-  unsigned char *at;
-  (void)state;
-  prepare(16);
-  desc.flags = GMLAKE_FILL | GMLAKE_GUARD;
-  open_lake();
-  a = open_buffer(3);
-  b = open_buffer(3);
-  resize(a, 2 * C);
-  assert_stamp(a, 0, GMLAKE_FILL_NEW);
-  assert_stamp(a, 1, GMLAKE_FILL_NEW);
-  stamp(a, 0, 1);
-  stamp(a, 1, 2);
-  resize(a, C);
-  assert_stamp(a, 0, 1);
-  assert_stamp(a, 1, GMLAKE_FILL_FREE); /* still mapped */
-  resize(a, 2 * C);
-  assert_stamp(a, 0, 1);
-  assert_stamp(a, 1, GMLAKE_FILL_NEW);
-  at = bytes_of(b);
-  assert_true(at >= bytes_of(a) + 4 * C || at + 4 * C <= bytes_of(a));
-  finish();
-}
+/* ---- Records -------------------------------------------------------------------------------- */
 
 /* One free range is cut into chunks again, for which there are records, whoever took those that
    were left over when the chunks became one. */
@@ -321,7 +281,6 @@ int main(void) {
       cmocka_unit_test(buffers_left_are_told_of_at_destroy),
       cmocka_unit_test(a_growing_buffer_is_not_shrunk_meanwhile),
       cmocka_unit_test(records_are_made_before_they_are_taken),
-      cmocka_unit_test(memory_is_filled_and_guarded),
   };
   int failed;
   is_apart = 1;

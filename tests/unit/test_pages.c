@@ -1,5 +1,5 @@
 /* Memory inside a buffer: what no row of tests/play can say. Odd ends and texts, questions,
-   callbacks, contents that are filled, chunks that are wanted. */
+   callbacks, chunks that are wanted. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -80,14 +80,20 @@ static void the_last_chunk_may_end_at_max_bytes(void **state) {
   " are left up to max_bytes; pass all of them, or less, in multiples of " \
   "the buffer's chunk_bytes, 65536"
 
+#define HALF ((size_t)1 << 63)
+
 static const struct range {
   size_t offset, bytes;
   const char *why;
 } refused[] = {
     {1, C, OFFSET("1")},
+    {512, C, OFFSET("512")},
+    {HALF, HALF, OFFSET("9223372036854775808")},
     {4 * C, 0, OFFSET("262144")},
     {SIZE_MAX, SIZE_MAX, OFFSET("18446744073709551615")},
+    {0, 1, BYTES("1", "196613")},
     {0, C - 1, BYTES("65535", "196613")},
+    {0, C + 1, BYTES("65537", "196613")},
     {C, 3 * C, BYTES("196608", "131077")},
     {3 * C, 4, BYTES("4", "5")},
     {C, SIZE_MAX, BYTES("18446744073709551615", "131077")},
@@ -275,25 +281,6 @@ static void the_handler_may_discard_and_not_commit(void **state) {
   finish();
 }
 
-static void fresh_memory_is_filled(void **state) {
-  gmlake_buffer *buffer;
-  (void)state;
-  prepare(16);
-  desc.flags = GMLAKE_FILL;
-  open_lake();
-  buffer = open_buffer(8);
-  commit(buffer, 0, 3);
-  assert_stamp(buffer, 1, GMLAKE_FILL_NEW);
-  stamp(buffer, 0, 1);
-  stamp(buffer, 1, 2);
-  discard(buffer, 1, 1);
-  assert_stamp(buffer, 1, GMLAKE_FILL_FREE);
-  commit(buffer, 0, 3);
-  assert_stamp(buffer, 0, 1); /* it was memory before */
-  assert_stamp(buffer, 1, GMLAKE_FILL_NEW);
-  finish();
-}
-
 /* ---- Chunks that are wanted ------------------------------------------------------------------ */
 
 /* What is done to two buffers, on a device of so many chunks. 1@2 0*x=012 commits as many chunks of
@@ -373,7 +360,6 @@ int main(void) {
       cmocka_unit_test(questions_know_the_holes),
       cmocka_unit_test(a_leak_names_the_pool),
       cmocka_unit_test(the_handler_may_discard_and_not_commit),
-      cmocka_unit_test(fresh_memory_is_filled),
       WANTED("a_chunk_that_is_wanted_comes", 0),
       WANTED("a_chunk_that_is_not_there_yet_does_not_come", 1),
       WANTED("wishes_for_what_is_there_cost_nothing", 2),

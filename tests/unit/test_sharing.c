@@ -421,35 +421,6 @@ static void every_call_may_fail(void **state) {
   assert_int_equal(open_descriptors(), before);
 }
 
-/* For the index and the records, at whatever number of blocks they are full. */
-static void host_memory_may_lack_for_an_import(void **state) {
-  size_t live, refused = 0;
-  (void)state;
-  start_sharing(16);
-  export_now(take_flags(C, GMLAKE_EXCLUSIVE), 1);
-  for (live = 0; live < 80; live++) {
-    long at, left = 0;
-    (void)take(512);
-    for (at = 1; !left; at++) {
-      void *ptr = NULL;
-      gmlake_result result;
-      host_fail_in = at;
-      result = gmlake_import(lake, handles, 1, &ptr);
-      left = host_fail_in;
-      host_fail_in = 0;
-      refused += result != GMLAKE_OK;
-      assert_true(!result == (ptr != NULL));
-      if (result) assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
-      assert_ok(gmlake_check(lake));
-      if (!result) drop(ptr);
-    }
-  }
-  assert_true(refused > 80);
-  close_handles();
-  assert_ok(gmlake_destroy(lake));
-  close_mock();
-}
-
 /* What else than descriptors lacked is told as it is, and what the array held is left alone. */
 static void failures_are_told_as_they_are(void **state) {
   gmlake_handle first[2];
@@ -603,30 +574,6 @@ static void importers_may_be_killed(void **state) {
   finish();
 }
 
-static void nothing_is_left_of_many(void **state) {
-  size_t before, metadata = 0;
-  unsigned i;
-  (void)state;
-  start_sharing(16);
-  before = open_descriptors();
-  for (i = 0; i < 2000; i++) {
-    void *block = NULL, *other = NULL;
-    gmlake_alloc_desc wanted = request(2 * C, GMLAKE_EXCLUSIVE, NULL);
-    assert_ok(gmlake_alloc_with(lake, &wanted, LEGACY, &block));
-    assert_ok(gmlake_export(lake, block, FD, handles, 8, &handle_count));
-    assert_ok(gmlake_import(lake, handles, handle_count, &other));
-    close_handles();
-    assert_ok(gmlake_free(lake, block, LEGACY));
-    assert_ok(gmlake_free(lake, other, LEGACY));
-    if (i == 10) metadata = stats().metadata_bytes;
-  }
-  assert_int_equal(stats().metadata_bytes, metadata);
-  assert_int_equal(stats().reserved_bytes, 0);
-  assert_int_equal(census().physical_bytes, 0);
-  assert_int_equal(open_descriptors(), before);
-  finish();
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_block_is_shared),
@@ -640,10 +587,8 @@ int main(void) {
       cmocka_unit_test(the_limit_on_descriptors_is_named),
       cmocka_unit_test(a_chunk_without_a_descriptor_is_told),
       cmocka_unit_test(every_call_may_fail),
-      cmocka_unit_test(host_memory_may_lack_for_an_import),
       cmocka_unit_test(failures_are_told_as_they_are),
       cmocka_unit_test(importers_may_be_killed),
-      cmocka_unit_test(nothing_is_left_of_many),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
