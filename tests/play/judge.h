@@ -82,6 +82,7 @@ typedef struct block {
   int held;            /* graphs that use it though they have not allocated it */
   uint64_t recorded;   /* lines */
   moment born, used;
+  uint32_t seed;          /* of what a kernel wrote last, 0: none has (device_use) */
   gmlake_handle *handles; /* exported */
   size_t handle_count;
 } block;
@@ -159,8 +160,9 @@ static struct world {
   } meddlings[MEDDLINGS];
   int is_inside;
   size_t fault_count, host_in, calls;
-  size_t reserved_most; /* at any time */
-  size_t foreign_bytes; /* all that was ever imported */
+  size_t reserved_most;       /* at any time */
+  size_t reservations, hosts; /* that the lake has */
+  size_t foreign_bytes;       /* all that was ever imported */
   uint64_t driver_calls, records, stream_waits, host_waits;
   int host_stays, host_fails, handler_calls, is_handling;
   int locks_made, locks_before, locks_held; /* before: there was a lake */
@@ -179,7 +181,10 @@ static struct world {
   block blocks[NAMES];
   uint64_t starts[NAMES]; /* of each name's block, or of its last one; 0: none yet */
   buffer buffers[BUFFERS];
-  pool pools[POOLS + 1]; /* [0] is the default pool; pool n of the language is [n + 1] */
+  const char *wanted;       /* of the next C; NULL: nothing was said */
+  uint32_t came[CELLS];     /* with the last one */
+  uint64_t numbered[CELLS]; /* handles of chunks that came where some were wanted */
+  pool pools[POOLS + 1];    /* [0] is the default pool; pool n of the language is [n + 1] */
   graph graphs[GRAPHS];
   int dead_pool_of[SERIALS]; /* of each graph's serial its pool's serial */
   graph *of_serial[SERIALS];
@@ -465,11 +470,26 @@ static int device_fails(int kind, gmlake_result *result, int *code) {
   return 0;
 }
 
+/* Whether work completes by itself, whatever the line says. */
+static int has_own_time(void) { return 0; }
+
+/* The line's work that uses a block is done, and a graph is. The mock's work is only believed. */
+static void device_use(block *b, int on) {
+  (void)b;
+  (void)on;
+}
+static void device_launch(const graph *g, int on) {
+  (void)g;
+  (void)on;
+}
+
 /* Whether the device has all that the words ask for. The mock has. */
 static inline int is_playable(const char *words) { return words != NULL; }
 #else
 static int device_fails(int kind, gmlake_result *result, int *code);
-static int is_playable(const char *words);
+static void device_use(block *b, int on);
+static void device_launch(const graph *g, int on);
+static inline int is_playable(const char *words);
 #endif
 
 /* Calls that a capture in the global mode forbids to the thread; only the end of a lake makes them
@@ -544,12 +564,15 @@ static gmlake_result see_reserve(void *user, size_t bytes, size_t alignment, uin
                                  int *code) {
   gmlake_result result = gate(ON_RESERVE, code);
   if (!result) result = mock->reserve(user, bytes, alignment, out, code);
+  w.reservations += !result;
   w.lacks_addresses |= result != GMLAKE_OK;
   return result;
 }
 static gmlake_result see_unreserve(void *user, uint64_t at, size_t bytes, int *code) {
   GATE(ON_UNRESERVE);
-  return mock->unreserve(user, at, bytes, code);
+  result = mock->unreserve(user, at, bytes, code);
+  w.reservations -= !result;
+  return result;
 }
 
 static void handle_enter(uint64_t value, size_t bytes, int is_foreign) {
@@ -823,11 +846,14 @@ static gmlake_result see_copy(void *user, uint64_t at, void *host, size_t bytes,
 }
 static gmlake_result see_host_alloc(void *user, size_t bytes, void **out, int *code) {
   GATE(ON_HOST_ALLOC);
-  return mock->host_alloc(user, bytes, out, code);
+  result = mock->host_alloc(user, bytes, out, code);
+  w.hosts += !result;
+  return result;
 }
 static gmlake_result see_host_free(void *user, void *host, int *code) {
   gmlake_result result = gate(ON_HOST_FREE, code);
   if (!result) result = mock->host_free(user, host, code);
+  w.hosts -= !result;
   if (result) w.was_refused = 1;
   return result;
 }
@@ -951,8 +977,9 @@ static void host_free(void *user, void *ptr) {
 /* Every 512 bytes of a live block hold its number and their place in it. */
 static uint64_t stamp_of(const block *b, size_t at) { return (uint64_t)b->id << 32 | at / GRAIN; }
 
-static void write_stamps(const block *b) {
+static void write_stamps(block *b) {
   size_t at;
+  b->seed = 0;
   for (at = 0; w.is_real && !b->is_imported && at < b->bytes; at += GRAIN) {
     const uint64_t stamp = stamp_of(b, at);
     memcpy((char *)(uintptr_t)b->at + at, &stamp, sizeof(stamp));
