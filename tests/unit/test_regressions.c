@@ -6,105 +6,6 @@
 
 #include "fixture.h"
 
-static void open_faulty(size_t chunks) { start_with_faults(chunks); }
-
-/* An idle window, as the only thing that evicting could take. */
-static void leave_window(void) {
-  void *blocks[4], *window;
-  lay(blocks, 4);
-  drop(blocks[0]);
-  drop(blocks[2]);
-  window = take(2 * C);
-  assert_int_equal(piece_count(window), 2);
-  drop(window);
-}
-
-/* Calls that follow a fatal error replaced it as the last one. */
-static void the_fatal_error_stays_the_last_one(void **state) {
-  long n;
-  (void)state;
-  for (n = 1; n < 8; n++) {
-    gmlake_result result;
-    open_faulty(4);
-    leave_window();
-    fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
-    fail_call(ON_EXCHANGE, n, GMLAKE_ERROR_DRIVER, 1);
-    result = gmlake_trim(lake, 0, NULL);
-    assert_int_equal(last_error().result, result);
-    if (lake->lost) assert_int_equal(result, lake->lost);
-    fail_call(ON_UNMAP, 0, GMLAKE_OK, 0);
-    fail_call(ON_EXCHANGE, 0, GMLAKE_OK, 0);
-    (void)gmlake_destroy(lake);
-    close_mock();
-  }
-}
-
-/* The answer of a stream that is being captured hid what another one's was. */
-static void a_capture_hides_no_error(void **state) {
-  gmlake_pool *pool;
-  gmlake_stream captured;
-  (void)state;
-  open_faulty(8);
-  captured = open_stream();
-  pool = open_pool(0);
-  step(gmlake_capture_begin(lake, captured, pool));
-  drop_on(take_on(C, open_stream()), LEGACY);
-  (void)take_on(C, open_stream());
-  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DRIVER, 1);
-  assert_error(gmlake_destroy(lake), DRIVER);
-  close_mock();
-}
-
-/* The same, a fatal one: the climb went on, and its report replaced the error. */
-static void a_capture_hides_no_lost_device(void **state) {
-  gmlake_pool *pool;
-  gmlake_stream captured;
-  gmlake_result result;
-  void *ptr;
-  long n;
-  int met = 0;
-  (void)state;
-  for (n = 1; n < 40; n++) {
-    prepare(4);
-    use_faults();
-    desc.limit_bytes = 2 * C;
-    open_lake();
-    captured = open_stream();
-    pool = open_pool(0);
-    step(gmlake_capture_begin(lake, captured, pool));
-    (void)take(C);
-    drop(take(C / 2));
-    fail_call(ON_EXCHANGE, n, GMLAKE_ERROR_SHUTTING_DOWN, 0);
-    result = gmlake_alloc(lake, 2 * C, LEGACY, &ptr);
-    met += result == GMLAKE_ERROR_SHUTTING_DOWN;
-    if (lake->lost) assert_int_equal(result, lake->lost);
-    assert_int_equal(last_error().result, result);
-    (void)gmlake_destroy(lake);
-    close_mock();
-  }
-  assert_true(met > 0);
-}
-
-/* It answered CAPTURING, after a look into the other lake. */
-static void another_lakes_pool_is_refused_in_a_capture(void **state) {
-  gmlake_alloc_desc wanted;
-  gmlake_stream stream;
-  gmlake_pool *pool, *others;
-  gmlake *other;
-  (void)state;
-  open_faulty(8);
-  assert_ok(gmlake_create(&desc, &other));
-  assert_ok(gmlake_pool_create(other, NULL, &others));
-  pool = open_pool(0);
-  stream = open_stream();
-  step(gmlake_capture_begin(lake, stream, pool));
-  wanted = request(C, 0, others);
-  assert_error(try_with(&wanted, stream), INVALID_ARGUMENT);
-  step(gmlake_capture_end(lake, stream));
-  assert_ok(gmlake_destroy(other));
-  finish();
-}
-
 /* Ownerships were numbered by arena, but block records are the lake's: what a pool took in the
    record of a block that had been in a window's way was held to be that block. */
 static void a_pools_block_is_in_no_home_windows_way(void **state) {
@@ -203,10 +104,6 @@ static void the_end_of_a_chunk_is_found_behind_sixteen_longer_ranges(void **stat
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_fatal_error_stays_the_last_one),
-      cmocka_unit_test(a_capture_hides_no_error),
-      cmocka_unit_test(a_capture_hides_no_lost_device),
-      cmocka_unit_test(another_lakes_pool_is_refused_in_a_capture),
       cmocka_unit_test(a_pools_block_is_in_no_home_windows_way),
       cmocka_unit_test(a_free_window_is_found_behind_any_number),
       cmocka_unit_test(the_end_of_a_chunk_is_found_behind_sixteen_longer_ranges),
