@@ -57,9 +57,9 @@ HEADERS = $(addprefix $(BUILD)/,$(patsubst %.h,%.o,$(wildcard *.h)))
 FUZZ = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 YARDSTICK = $(BUILD)/peer_bfc_set.so
 POLICY = $(BUILD)/policy_worst_fit.so
-CLIENTS = $(addprefix $(BUILD)/,gmlake_pluggable.so gmlake_cupy.so client_torch client_torch_lake \
-  client_torch_allocator client_torch_allocator_old client_torch_offload client_ggml \
-  client_ggml_cuda client_adapters libgmlake_preload.so client_preload)
+CLIENTS = $(addprefix $(BUILD)/,gmlake_pluggable.so gmlake_cupy.so libgmlake_preload.so \
+  client_torch_allocator client_torch_allocator_old client_ggml client_ggml_cuda client_adapters \
+  client_preload)
 FAKE = $(BUILD)/fake/libcuda.so.1
 PROGRAMS = $(addprefix $(BUILD)/,replay streams lend lend_cuda offload offload_gpu offload_session \
   turnip bench gpu_test gpu_play gpu_bench doctor) \
@@ -366,9 +366,6 @@ $(FAKE): private CUDA_INCLUDE = -Itests/cuda_stub
 # CCCL's resources where the toolkit's headers are.
 CCCL_INCLUDE = $(patsubst %/cuda/memory_resource,%,$(firstword $(wildcard \
   $(CUDA_HOME)/include/cccl/cuda/memory_resource)))
-$(BUILD)/client_torch: tests/clients/torch.c
-$(BUILD)/client_torch_lake: tests/clients/torch_lake.cpp
-$(BUILD)/client_torch_offload: tests/clients/torch_offload.cpp
 $(BUILD)/client_torch_allocator $(BUILD)/client_torch_allocator_old: \
   tests/clients/torch_allocator.cpp $(FAKE)
 $(BUILD)/client_torch_allocator_old: private DEFINES = -DTORCH_STUB_MINOR=11

@@ -34,8 +34,8 @@ static unsigned char exchange_late(unsigned char *spinlock, unsigned char value)
 
 static gmlake_stream A, B;
 
-static void open_faulty(size_t chunks) {
-  start_with_faults(chunks);
+static void open_hooked(size_t chunks) {
+  start_hooked(chunks);
   A = open_stream();
   B = open_stream();
 }
@@ -69,10 +69,16 @@ static gmlake_result map_then(void *user, uint64_t address, size_t bytes, uint64
   return mock->map(user, address, bytes, handle, out_code);
 }
 
+static gmlake_result access_fails(void *user, uint64_t address, size_t bytes, const int *peers,
+                                  size_t peer_count, int *out_code) {
+  (void)user, (void)address, (void)bytes, (void)peers, (void)peer_count, (void)out_code;
+  return GMLAKE_ERROR_DRIVER;
+}
+
 static void open_meddled(size_t chunks) {
-  open_faulty(chunks);
-  faulty.create = create_then;
-  faulty.map = map_then;
+  open_hooked(chunks);
+  hooked.create = create_then;
+  hooked.map = map_then;
   on_create = on_map = NULL;
   create_result = GMLAKE_OK;
 }
@@ -116,7 +122,7 @@ static void a_trim_has_its_records(void **state) {
   void *odd[65];
   size_t i;
   (void)state;
-  open_faulty(3 * 65);
+  open_hooked(3 * 65);
   drop(take(3 * 65 * C));
   for (i = 0; i < 65; i++) {
     (void)take(C / 2);
@@ -193,8 +199,8 @@ static void a_discard_waits_for_an_export(void **state) {
   (void)state;
   prepare(8);
   desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
-  use_faults();
-  faulty.export_handle = export_then;
+  use_hooks();
+  hooked.export_handle = export_then;
   open_lake();
   memset(&rival, 0, sizeof(rival));
   rival.buffer = open_buffer(2);
@@ -225,10 +231,10 @@ static void a_capture_ends_behind_a_stitch_that_fails(void **state) {
   drop_on(b[2], A);
   number_goes = gmlake_capture_end;
   on_map = let_its_number_go;
-  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 1);
+  hooked.set_access = access_fails;
   create_result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   assert_error(gmlake_alloc(lake, 2 * C, A, &p), DRIVER);
-  memset(faults, 0, sizeof(faults));
+  hooked.set_access = mock->set_access;
   create_result = GMLAKE_OK;
   join_rival();
   p = take_from(pool, C, B); /* new: the graph knows the two */

@@ -1095,12 +1095,11 @@ static void test_logger_calls_the_lake(void **state) {
   void *ptr;
   (void)state;
   prepare(4);
-  use_faults();
   memset(&heard, 0, sizeof(heard));
   desc.logger.fn = listen;
   open_lake();
   ptr = take(C);
-  fail_call(ON_CREATE, 1, GMLAKE_ERROR_DEVICE_LOST, 0);
+  gmlake_mock_fail_at(mock, census().call_count + 2, GMLAKE_ERROR_DEVICE_LOST, 0);
   assert_error(gmlake_alloc(lake, 3 * C, LEGACY, &ptr), DEVICE_LOST);
   assert_int_equal(heard.calls, 1);
   assert_int_equal(heard.alloc_with, GMLAKE_ERROR_DEVICE_LOST);

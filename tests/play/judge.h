@@ -181,7 +181,10 @@ static struct world {
   block blocks[NAMES];
   uint64_t starts[NAMES]; /* of each name's block, or of its last one; 0: none yet */
   buffer buffers[BUFFERS];
-  pool pools[POOLS + 1]; /* [0] is the default pool; pool n of the language is [n + 1] */
+  const char *wanted;       /* of the next C; NULL: nothing was said */
+  uint32_t came[CELLS];     /* with the last one */
+  uint64_t numbered[CELLS]; /* handles of chunks that came where some were wanted */
+  pool pools[POOLS + 1];    /* [0] is the default pool; pool n of the language is [n + 1] */
   graph graphs[GRAPHS];
   int dead_pool_of[SERIALS]; /* of each graph's serial its pool's serial */
   graph *of_serial[SERIALS];

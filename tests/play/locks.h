@@ -1,7 +1,7 @@
-/* The lake's locks, and the mock's, where the judge sees them: each knows whether it is held. On
-   one thread, since a lock that its holder takes again would be a deadlock. Include before gmlake.h;
-   what has to hold stands in judge.h. What happens in the middle of a call is done by another thread
-   all the same: it has another number. */
+/* The lake's locks, and the mock's, where the judge sees them: each knows whether it is held. There
+   is one thread, since a lock that its holder takes again would be a deadlock; what happens in the
+   middle of a call is done by another one all the same: it has another number. Include before
+   gmlake.h; what has to hold stands in judge.h. */
 #if !defined(PLAY_LOCKS_H)
 #define PLAY_LOCKS_H
 

@@ -1,5 +1,6 @@
 /* Rows of test_rows.c: what happens in the middle of a call, while the driver, a policy or the
-   handler is at work, who waits for whom, and calls of the driver that fail at the worst moment. As in rows.h sizes are in chunks. */
+   handler is at work, who waits for whom, and calls of the driver that fail at the worst moment. As
+   in rows.h sizes are in chunks. */
 #if !defined(PLAY_MEANWHILE_ROWS_H)
 #define PLAY_MEANWHILE_ROWS_H
 

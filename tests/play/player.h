@@ -225,6 +225,14 @@ static void do_kill(int on) {
   l->is_alive = 0;
 }
 
+/* The next stream with its value. */
+static void do_replace(int on) {
+  const unsigned char slot = now->stream;
+  (void)on;
+  if (slot && slot < SLOTS && !w.lines[w.slots[slot]].is_alive && w.line_count < LINES)
+    line_add(slot);
+}
+
 static void do_mark(int on) {
   if (on < 0 || !may_name(on) || w.lines[on].graph || now->bytes > 3) return;
   if (is_done(gmlake_mark_stream(lake, value_in(now->stream), (gmlake_stream_kind)now->bytes),
@@ -246,6 +254,12 @@ static void end_graph(graph *g) {
   while ((b = live_next(b)))
     for (i = 0; i < g->held_count; i++) b->held -= b->id == g->held[i];
   g->is_alive = 0;
+}
+
+static void do_graph_end(int on) {
+  graph *g = &w.graphs[now->one % GRAPHS];
+  (void)on;
+  if (!g->is_active && g->is_alive) end_graph(g);
 }
 
 static void do_capture_begin(int on) {
@@ -354,6 +368,8 @@ static void use(block *b, int on) {
   touch(range_of(b), on);
   device_use(b, on);
 }
+
+static void do_use(int on) { use(&w.blocks[now->one % NAMES], on); }
 
 /* What free does not hear of by gmlake_record_stream has to be ordered before the call. */
 static moment need_of(const block *b) {
@@ -470,6 +486,10 @@ static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
   judge(gmlake_alloc(l, 1, NULL, &ptr) && !ptr, "gmlake_alloc in the handler, behind a free");
   w.named = named;
   return turn % 5 != 4;
+}
+
+static void do_free_named(int on) {
+  (void)do_free(&w.blocks[now->one % NAMES], on, value_in(now->stream));
 }
 
 static gmlake_alloc_desc wanted_of(const pool *from) {
@@ -624,12 +644,13 @@ static void do_record(int on) {
 }
 
 /* Only the start of a live block is taken for one. Nothing has changed: the step is judged. */
-static void do_wrong(void) {
+static void do_wrong(int on) {
   const uint64_t at = w.starts[now->one % NAMES] + now->bytes;
   void *ptr = (void *)(uintptr_t)at;
   gmlake_allocation_info info;
   gmlake_result result;
   size_t i, count;
+  (void)on;
   for (i = 0; i < NAMES; i++)
     if (w.blocks[i].id && w.blocks[i].at == at) return;
   if (!w.starts[now->one % NAMES]) return;
@@ -649,13 +670,14 @@ static void do_wrong(void) {
 
 /* ---- Other processes: the lake has a block of its own twice ---------------------------------- */
 
-static void do_export(void) {
+static void do_export(int on) {
   block *b = &w.blocks[now->one % NAMES];
   size_t count = 0, i;
   range r;
   gmlake_result result;
   map *m = NULL;
   const grain *g;
+  (void)on;
   if (!b->id || b->handle_count) return;
   if (is_passed_over(b->is_exclusive && !b->is_imported && !b->is_borrowed && !b->graph &&
                      !w.pools[b->pool].asleep && w.program->options[OPT_SHARE]))
@@ -677,7 +699,7 @@ static void do_export(void) {
     for (i = 0; i < m->of->bytes / GRAIN; i++) m->of->grains[i].is_exported = 1;
 }
 
-static void do_import(void) {
+static void do_import(int on) {
   block *b = &w.blocks[now->one % NAMES];
   const block *of = &w.blocks[now->two % NAMES];
   const size_t times = now->bytes ? now->bytes % 8 : 1, count = times * of->handle_count;
@@ -685,6 +707,7 @@ static void do_import(void) {
   gmlake_result result;
   void *ptr = NULL;
   size_t i;
+  (void)on;
   if (b->id || !count || census().handle_count + count > HANDLES / 2) return;
   handles = (gmlake_handle *)malloc(count * sizeof(*handles));
   if (!handles) abort();
@@ -708,11 +731,12 @@ static int is_chunk(size_t bytes) {
   return (bytes & (bytes - 1)) == 0 && bytes >= w.granule && bytes <= w.capacity;
 }
 
-static void do_buffer_open(void) {
+static void do_buffer_open(int on) {
   buffer *b = &w.buffers[now->one % BUFFERS];
   const int from = now->two % (POOLS + 1);
   gmlake_buffer_desc wanted;
   gmlake_buffer_info info;
+  (void)on;
   if (b->value || (from && !w.pools[from].value)) return;
   memset(&wanted, 0, sizeof(wanted));
   memset(b, 0, sizeof(*b));
@@ -822,6 +846,27 @@ static int is_range(const buffer *b) {
          now->more <= b->max - now->bytes;
 }
 
+static uint32_t wanted_chunk(size_t i) {
+  if (!w.wanted) return i == 2 ? GMLAKE_ANY_CHUNK : (uint32_t)(i + 7) % 8;
+  if (w.wanted[i] == '*') return GMLAKE_ANY_CHUNK;
+  return w.wanted[i] == 'x' ? 1000 : (uint32_t)(w.wanted[i] - '0');
+}
+
+/* Each number stands for the same memory, as long as that is there. */
+static void judge_came(const buffer *b, size_t first, size_t count, const uint32_t *chunks) {
+  size_t i;
+  for (i = 0; i < count; i++) {
+    judge(chunks[i] == b->value->pages[first + i].slot, "another chunk is told than is there");
+    w.came[i] = chunks[i];
+    if (!w.wanted || chunks[i] >= CELLS) continue;
+    if (!w.numbered[chunks[i]])
+      w.numbered[chunks[i]] = map_at(b->at + (first + i) * b->chunk)->of->value;
+    judge(w.numbered[chunks[i]] == map_at(b->at + (first + i) * b->chunk)->of->value,
+          "a chunk's number is another's");
+  }
+  w.wanted = NULL;
+}
+
 static void do_commit(buffer *b, int on) {
   const size_t first = now->bytes / b->chunk, end = first + now->more / b->chunk;
   uint32_t chunks[CELLS];
@@ -833,15 +878,14 @@ static void do_commit(buffer *b, int on) {
     (void)is_done(result, "gmlake_buffer_commit", 0, GMLAKE_ERROR_INVALID_ARGUMENT);
     return;
   }
-  for (i = 0; i < CELLS; i++) chunks[i] = i == 2 ? GMLAKE_ANY_CHUNK : (uint32_t)(i + 7) % 8;
+  for (i = 0; i < CELLS && first + i < end; i++) chunks[i] = wanted_chunk(i);
   result = now->verb == 'c' ? gmlake_buffer_commit(lake, b->value, first * b->chunk,
                                                    (end - first) * b->chunk, value_in(now->stream))
                             : gmlake_buffer_commit_chunks(lake, b->value, first * b->chunk,
                                                           (end - first) * b->chunk, chunks,
                                                           value_in(now->stream));
   if (!is_grown(b, result, "gmlake_buffer_commit", first, end)) return;
-  for (i = first; i < end && now->verb == 'C'; i++)
-    judge(chunks[i - first] == b->value->pages[i].slot, "another chunk is told than is there");
+  if (now->verb == 'C') judge_came(b, first, end - first, chunks);
   cells_enter(b, first, end, on);
   if (end > first && b->end < end * b->chunk) b->end = end * b->chunk;
 }
@@ -896,9 +940,10 @@ static void do_buffer(int on) {
 
 /* ---- Pools ----------------------------------------------------------------------------------- */
 
-static void do_pool_open(void) {
+static void do_pool_open(int on) {
   pool *p = &w.pools[1 + now->one % POOLS];
   gmlake_pool_desc wanted;
+  (void)on;
   if (p->value) return;
   memset(p, 0, sizeof(*p));
   memset(&wanted, 0, sizeof(wanted));
@@ -940,13 +985,14 @@ static tenants tenants_of(int number) {
 }
 
 /* Its graphs have run and are gone; what else used its memory the lake knows of. */
-static void do_pool_close(void) {
+static void do_pool_close(int on) {
   const int number = 1 + now->one % POOLS;
   pool *p = &w.pools[number];
   const tenants all = tenants_of(number);
   gmlake_result result;
   size_t n;
   int i;
+  (void)on;
   if (!p->value || is_passed_over(!all.captured) || !await(&p->launched)) return;
   w.destroying = 1;
   result = gmlake_pool_destroy(lake, p->value);
@@ -1013,7 +1059,7 @@ static int is_awake(int number) {
   return gmlake_query(lake, &wanted, GMLAKE_STREAM_NONE, &info) != GMLAKE_ERROR_ASLEEP;
 }
 
-static void do_sleep(void) {
+static void do_sleep(int on) {
   const int number = now->one % (POOLS + 1), keeps = now->flags & FLAG_KEEP;
   pool *p = &w.pools[number];
   const tenants all = tenants_of(number);
@@ -1021,6 +1067,7 @@ static void do_sleep(void) {
   const size_t held = stats().reserved_bytes;
   gmlake_result result;
   block *b = NULL;
+  (void)on;
   if ((number && !p->value) || !await(&need)) return;
   while ((b = live_next(b)))
     if (b->pool == number && (!await(&b->used) || !await(&b->born))) return;
@@ -1059,12 +1106,13 @@ static void do_sleep(void) {
     own_again(number);
 }
 
-static void do_wake(void) {
+static void do_wake(int on) {
   const int number = now->one % (POOLS + 1);
   pool *p = &w.pools[number];
   const int was = p->asleep;
   gmlake_result result;
   block *b = NULL;
+  (void)on;
   if (number && !p->value) return;
   w.moving = number + 1;
   result = gmlake_pool_wake(lake, p->value);
@@ -1094,9 +1142,10 @@ static void do_reserve(int on) {
 
 /* ---- Questions ------------------------------------------------------------------------------- */
 
-static void do_trim(void) {
+static void do_trim(int on) {
   const uint64_t waits = census().host_wait_count;
   const size_t before = stats().reserved_bytes;
+  (void)on;
   compared.released = 1;
   (void)is_done(gmlake_trim(lake, now->bytes, &compared.released), "gmlake_trim", 0, GMLAKE_OK);
   judge(waits == census().host_wait_count, "gmlake_trim waits");
@@ -1104,9 +1153,10 @@ static void do_trim(void) {
         "gmlake_trim has released something else");
 }
 
-static void do_budget(void) {
+static void do_budget(int on) {
   gmlake_budget *budget = &compared.budget;
   const uint64_t waits = census().host_wait_count;
+  (void)on;
   if (is_done(gmlake_get_budget(lake, budget), "gmlake_get_budget", 0, GMLAKE_OK))
     judge(budget->reserved_bytes == stats().reserved_bytes && budget->total_bytes == w.capacity &&
               budget->driver_free_bytes + census().physical_bytes == w.capacity &&
@@ -1115,11 +1165,12 @@ static void do_budget(void) {
   judge(waits == census().host_wait_count, "gmlake_get_budget waits");
 }
 
-static void do_questions(void) {
+static void do_questions(int on) {
   gmlake_pool *pools[POOLS];
   const char *wrong;
   block *b = NULL;
   int i, is_plain = 1;
+  (void)on;
   for (i = 0; i < POOLS; i++) pools[i] = w.pools[i + 1].value;
   for (i = 0; i <= POOLS; i++) is_plain &= !w.pools[i].asleep;
   if (!is_plain || w.program->options[OPT_SHARE] || w.is_lost) return;
@@ -1237,91 +1288,6 @@ static void do_progress(int on) {
   if (now->verb == 'g') gmlake_mock_stream_set_lag(mock, value, now->bytes);
 }
 
-/* Pools, captures and buffers as wholes. */
-static void perform_on_pools(const op *o, int on) {
-  switch (o->verb) {
-  case 'P':
-    do_pool_open();
-    break;
-  case 'D':
-    do_pool_close();
-    break;
-  case 'B':
-    do_capture_begin(on);
-    break;
-  case 'E':
-    do_capture_end(on);
-    break;
-  case 'j':
-    do_launch(on);
-    break;
-  case 'J':
-    if (!w.graphs[o->one % GRAPHS].is_active && w.graphs[o->one % GRAPHS].is_alive)
-      end_graph(&w.graphs[o->one % GRAPHS]);
-    break;
-  case 'N':
-    do_buffer_open();
-    break;
-  case 'S':
-    do_sleep();
-    break;
-  case 'W':
-    do_wake();
-    break;
-  case 'l':
-    do_lend(on);
-    break;
-  case 'L':
-    do_recall(on);
-    break;
-  case 'Y':
-    do_reserve(on);
-    break;
-  default:
-    do_buffer(on);
-  }
-}
-
-/* Streams, and what is asked of the whole lake. */
-static void perform_on_streams(const op *o, int on) {
-  switch (o->verb) {
-  case 'f':
-    do_forget(on);
-    break;
-  case 'k':
-    do_kill(on);
-    break;
-  case 'v':
-    if (o->stream && o->stream < SLOTS && !w.lines[w.slots[o->stream]].is_alive &&
-        w.line_count < LINES)
-      line_add(o->stream);
-    break;
-  case 'm':
-    do_mark(on);
-    break;
-  case 'a':
-    do_answer(o);
-    break;
-  case 'T':
-    do_trim();
-    break;
-  case 'Q':
-    do_budget();
-    break;
-  case 'I':
-    do_questions();
-    break;
-  case 'h':
-  case 'e':
-  case 'g':
-  case 't':
-    do_progress(on);
-    break;
-  default:
-    perform_on_pools(o, on);
-  }
-}
-
 /* With live blocks and pending work. What was allocated on no stream, or given to streams that the
    lake has not heard of, is waited for first. */
 static gmlake_result end_lake(void) {
@@ -1390,6 +1356,8 @@ static void do_compare(int on) {
     reset_peaks();
   else if (!strcmp(name, "lake-alone"))
     w.is_told = 1;
+  else if (!strcmp(name, "want"))
+    w.wanted = (const char *)now->bytes;
   else if (!strcmp(name, "driver-alone"))
     w.is_untold = 1;
   else if (!strcmp(name, "destroy"))
@@ -1403,8 +1371,25 @@ static void do_compare(int on) {
     judge(0, rule);
 }
 
+static const struct performer { /* of the words that are performed */
+  char verb;
+  void (*run)(int on);
+} performers[] = {
+    {'+', do_alloc},       {'-', do_free_named}, {'q', do_query},      {'u', do_use},
+    {'U', do_buffer},      {'r', do_record},     {'w', do_wrong},      {'x', do_export},
+    {'i', do_import},      {'f', do_forget},     {'k', do_kill},       {'v', do_replace},
+    {'m', do_mark},        {'h', do_progress},   {'e', do_progress},   {'g', do_progress},
+    {'t', do_progress},    {'P', do_pool_open},  {'D', do_pool_close}, {'B', do_capture_begin},
+    {'E', do_capture_end}, {'j', do_launch},     {'J', do_graph_end},  {'N', do_buffer_open},
+    {'z', do_buffer},      {'K', do_buffer},     {'c', do_buffer},     {'d', do_buffer},
+    {'C', do_buffer},      {'S', do_sleep},      {'W', do_wake},       {'l', do_lend},
+    {'L', do_recall},      {'Y', do_reserve},    {'T', do_trim},       {'Q', do_budget},
+    {'I', do_questions},   {'a', do_answer},     {'=', do_compare},
+};
+
 static void perform(const op *o) {
   const int on = line_in(o->stream);
+  size_t i = 0;
   now = o;
   if (o->verb == 'F' || o->verb == 'M') {
     if (o->verb == 'F')
@@ -1426,37 +1411,8 @@ static void perform(const op *o) {
   asked.was_wrong = asked.may_be_wrong = 0;
   counts.steps++;
   if (w.was_lost && strchr("wIuU", o->verb)) return;
-  switch (o->verb) {
-  case '+':
-    do_alloc(on);
-    break;
-  case '-':
-    (void)do_free(&w.blocks[o->one % NAMES], on, value_in(o->stream));
-    break;
-  case 'q':
-    do_query(on);
-    break;
-  case 'u':
-    use(&w.blocks[o->one % NAMES], on);
-    break;
-  case 'r':
-    do_record(on);
-    break;
-  case 'w':
-    do_wrong();
-    break;
-  case 'x':
-    do_export();
-    break;
-  case 'i':
-    do_import();
-    break;
-  case '=':
-    do_compare(on);
-    break;
-  default:
-    perform_on_streams(o, on);
-  }
+  while (performers[i].verb != o->verb) i++;
+  performers[i].run(on);
   if (!is_exact()) disarm();
   if (o->verb != '=' && !w.is_again) asked.plans = asked.drops = NULL;
   if (o->verb != '=') w.is_told = w.is_untold = 0;

@@ -631,8 +631,10 @@ static const gmlake_policy *policy_of(size_t functions) {
   return &asked.policy;
 }
 
-static void do_answer(const op *o) {
+static void do_answer(int on) {
+  const op *o = &w.program->ops[w.at];
   size_t i;
+  (void)on;
   for (i = 0; i < ANSWERS; i++) asked.letters[i] = answer_of(o, i);
   asked.flags = o->flags;
   asked.random = o->bytes;

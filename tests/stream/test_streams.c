@@ -1,5 +1,5 @@
-/* Tests of the lake with several streams, of what no row of tests/play says: captures that the driver
-   cannot be asked about, backends that lack something, and many streams and blocks. */
+/* Tests of the lake with several streams, of what no row of tests/play says: captures that the
+   driver cannot be asked about, backends that lack something, and many streams and blocks. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -220,8 +220,8 @@ static void who_is_asked_whether_a_capture_runs(void **state) {
   for (may_end = 0; may_end < 2; may_end++) {
     prepare(8);
     if (may_end) desc.flags = GMLAKE_STREAMS_MAY_END;
-    use_faults();
-    faulty.is_capturing = count_questions;
+    use_hooks();
+    hooked.is_capturing = count_questions;
     open_lake();
     A = open_stream();
     begin_capture(A, (pool = open_pool(0)));
@@ -273,10 +273,8 @@ static void nothing_waits_on_the_legacy_stream_during_a_capture(void **state) {
   a = gmlk_stream_find(&lake->streams, A);
   assert_ok(gmlake_mock_capture_begin(mock, A));
   assert_ok(gmlk_batch_begin(lake, &drive, 0));
-  assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, legacy, b, 1),
-               OUT_OF_DEVICE_MEMORY);
-  assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, a, b, 1),
-               OUT_OF_DEVICE_MEMORY);
+  assert_error(gmlk_wait_for_work(lake, &drive, legacy, b, 1), OUT_OF_DEVICE_MEMORY);
+  assert_error(gmlk_wait_for_work(lake, &drive, a, b, 1), OUT_OF_DEVICE_MEMORY);
   assert_ok(gmlk_batch_end(lake, &drive));
   assert_int_equal(drive.calls, 0);
   assert_ok(gmlake_mock_capture_end(mock, A)); /* not spoilt */
@@ -357,7 +355,7 @@ static gmlake_backend shorter; /* the mock's table, less what a backend may lack
 static void open_may_end(size_t chunks) {
   prepare(chunks);
   desc.flags = GMLAKE_STREAMS_MAY_END;
-  use_faults();
+  use_hooks();
   open_lake();
   A = open_stream();
   B = open_stream();

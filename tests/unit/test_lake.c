@@ -26,8 +26,8 @@ static gmlake_result try_desc(void) {
 
 #define assert_needed(function)                 \
   do {                                          \
-    use_faults();                               \
-    faulty.function = NULL;                     \
+    use_hooks();                                \
+    hooked.function = NULL;                     \
     assert_error(try_desc(), INVALID_ARGUMENT); \
   } while (0)
 
@@ -52,7 +52,7 @@ static void create_refuses_a_table_with_a_gap(void **state) {
   assert_needed(capture_exchange);
   assert_needed(clock_ns);
   assert_int_equal(census().call_count, 0);
-  use_faults();
+  use_hooks();
   assert_ok(try_desc());
   close_mock();
 }
@@ -67,8 +67,8 @@ static gmlake_result no_driver(void *user, gmlake_device_properties *out, int *o
 static void create_passes_the_missing_driver_on(void **state) {
   (void)state;
   prepare(8);
-  use_faults();
-  faulty.get_properties = no_driver;
+  use_hooks();
+  hooked.get_properties = no_driver;
   assert_error(try_desc(), NO_DRIVER);
   close_mock();
 }
@@ -135,8 +135,8 @@ static void refused_addresses_are_had_in_pieces(void **state) {
     gmlake_pool *pool;
     int n;
     prepare(16);
-    use_faults();
-    faulty.reserve = reserve_below_limit;
+    use_hooks();
+    hooked.reserve = reserve_below_limit;
     reserve_limit = limits[i] * C;
     open_lake();
     for (n = 0; n < 16; n++) {
@@ -156,8 +156,8 @@ static void refused_addresses_are_had_in_pieces(void **state) {
     finish();
   }
   prepare(16);
-  use_faults();
-  faulty.reserve = reserve_below_limit;
+  use_hooks();
+  hooked.reserve = reserve_below_limit;
   reserve_limit = C - 1;
   assert_error(try_desc(), OUT_OF_DEVICE_MEMORY);
   close_mock();
@@ -195,18 +195,23 @@ static void use_logger(void) {
 
 /* Their own, else their pool's. */
 static void destroy_lists_leaks_with_their_labels(void **state) {
-  static const char *const wanted_texts[4][2] = {{"65536 bytes", "(weights)"},
+  static const char *const wanted_texts[6][2] = {{"65536 bytes", "(weights)"},
                                                  {"1000 bytes", "(no label)"},
                                                  {"2000 bytes", "(of a pool)"},
-                                                 {"3000 bytes", "(in a pool)"}};
-  static const size_t wanted_bytes[4] = {65536, 1024, 2048, 3072};
+                                                 {"3000 bytes", "(in a pool)"},
+                                                 {"5 bytes of a buffer at 0x", "(keys)"},
+                                                 {"131072 bytes of a buffer at 0x", "(of a pool)"}};
+  static const size_t wanted_bytes[6] = {65536, 1024, 2048, 3072, 65536, 131072};
+  gmlake_buffer_desc growing = buffer_desc(8 * C);
+  gmlake_buffer *buffer;
   gmlake_alloc_desc wanted = request(C, 0, NULL);
   gmlake_pool_desc pool_wanted;
   unsigned i, n, found;
   (void)state;
-  prepare(8);
+  prepare(16);
   use_logger();
   open_lake();
+  step(gmlake_buffer_destroy(lake, open_buffer(3), LEGACY)); /* it is none */
   wanted.label = "weights";
   (void)take_with(&wanted, LEGACY);
   (void)take(1000);
@@ -219,11 +224,18 @@ static void destroy_lists_leaks_with_their_labels(void **state) {
   wanted.label = "in a pool";
   wanted.bytes = 3000;
   (void)take_with(&wanted, LEGACY);
+  growing.label = "keys";
+  step(gmlake_buffer_create(lake, &growing, &buffer));
+  step(gmlake_buffer_resize(lake, buffer, 5, LEGACY));
+  growing.label = NULL;
+  growing.pool = wanted.pool;
+  step(gmlake_buffer_create(lake, &growing, &buffer));
+  step(gmlake_buffer_commit(lake, buffer, 3 * C, 2 * C, LEGACY));
   assert_ok(gmlake_destroy(lake));
-  assert_int_equal(said.count, 4);
+  assert_int_equal(said.count, 6);
   assert_string_equal(said.info.call, "gmlake_destroy");
   assert_int_equal(said.level, GMLAKE_LOG_WARNING);
-  for (n = 0; n < 4; n++) {
+  for (n = 0; n < 6; n++) {
     for (i = found = 0; i < said.count; i++)
       found += strncmp(said.texts[i], wanted_texts[n][0], strlen(wanted_texts[n][0])) == 0 &&
                strstr(said.texts[i], wanted_texts[n][1]) && said.live_bytes[i] == wanted_bytes[n];
@@ -299,28 +311,28 @@ static void a_forked_child_touches_nothing(void **state) {
 
 static struct {
   unsigned calls;
+  const char *call; /* that it runs in */
   void *to_free;
+  gmlake_buffer *buffer; /* of four chunks, where it may have eight */
 } oom;
 
-static void use_handler(int (*fn)(void *, gmlake *, const gmlake_error_info *)) {
-  memset(&oom, 0, sizeof(oom));
-  desc.oom.fn = fn;
-  desc.oom.user = &oom;
-}
-
-/* Allocating on this lake from the handler is refused, and so is nothing else. */
+/* On this lake to allocate, to grow and to commit is refused, and so is nothing else. */
 static int use_lake(void *user, gmlake *from, const gmlake_error_info *info) {
   gmlake_allocation_info known;
   gmlake_budget budget;
   gmlake_pool *pool;
   size_t count;
   void *ptr = &ptr;
-  (void)user;
-  (void)info;
+  assert_ptr_equal(user, &oom);
+  assert_string_equal(info->call, oom.call);
   oom.calls++;
   assert_error(gmlake_alloc(from, 512, LEGACY, &ptr), INVALID_ARGUMENT);
   assert_null(ptr);
   assert_error(gmlake_alloc(from, SIZE_MAX, LEGACY, &ptr), INVALID_ARGUMENT);
+  assert_error(gmlake_buffer_resize(from, oom.buffer, 8 * C, LEGACY), INVALID_ARGUMENT);
+  assert_error(gmlake_buffer_commit(from, oom.buffer, 5 * C, C, LEGACY), INVALID_ARGUMENT);
+  assert_ok(gmlake_buffer_discard(from, oom.buffer, C, C, LEGACY));
+  assert_ok(gmlake_buffer_resize(from, oom.buffer, C, LEGACY));
   assert_ok(gmlake_get_allocation(from, oom.to_free, &known));
   assert_ok(gmlake_get_pieces(from, oom.to_free, NULL, 0, &count));
   assert_ok(gmlake_get_budget(from, &budget));
@@ -330,22 +342,33 @@ static int use_lake(void *user, gmlake *from, const gmlake_error_info *info) {
   assert_ok(gmlake_reset_peaks(from));
   assert_ok(gmlake_free(from, oom.to_free, NONE));
   assert_ok(gmlake_trim(from, 0, &count));
-  assert_int_equal(count, 4 * C);
+  assert_int_equal(count, 7 * C);
   return 1;
 }
 
 static void the_handler_may_do_all_but_allocate(void **state) {
-  void *p;
+  gmlake_buffer *other;
+  int grows;
   (void)state;
-  prepare(4);
-  use_handler(use_lake);
-  open_lake();
-  oom.to_free = take(4 * C);
-  p = take(3 * C);
-  assert_int_equal(oom.calls, 1);
-  p = (gmlake_free(lake, p, LEGACY), take(512)); /* and outside it allocation works again */
-  drop(p);
-  finish();
+  for (grows = 0; grows < 2; grows++) {
+    prepare(8);
+    memset(&oom, 0, sizeof(oom));
+    desc.oom.fn = use_lake;
+    desc.oom.user = &oom;
+    open_lake();
+    other = open_buffer(8);
+    oom.buffer = open_buffer(8);
+    step(gmlake_buffer_resize(lake, oom.buffer, 4 * C, LEGACY));
+    oom.to_free = take(4 * C);
+    oom.call = grows ? "gmlake_buffer_resize" : "gmlake_alloc";
+    if (grows)
+      step(gmlake_buffer_resize(lake, other, 6 * C, LEGACY));
+    else
+      drop(take(6 * C));
+    assert_int_equal(oom.calls, 1);
+    drop(take(512)); /* and outside it allocation works again */
+    finish();
+  }
 }
 
 /* ---- Figures --------------------------------------------------------------------------------- */
