@@ -248,7 +248,7 @@ static int tear_down(void **state) {
   return 0;
 }
 
-#define OVER_A_BACKEND(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 static gmlake_desc small_desc(void) {
   gmlake_desc desc;
@@ -1156,24 +1156,24 @@ int main(void) {
       cmocka_unit_test(test_create_arguments),
       cmocka_unit_test(test_properties),
       cmocka_unit_test(test_long_name),
-      OVER_A_BACKEND(test_clock),
+      CASE(test_clock),
       cmocka_unit_test(test_handle_types),
       cmocka_unit_test(test_fabric_handles),
       cmocka_unit_test(test_created_properties),
       cmocka_unit_test(test_results),
-      OVER_A_BACKEND(test_unknown_for_good),
-      OVER_A_BACKEND(test_stream_gone),
-      OVER_A_BACKEND(test_is_capturing),
-      OVER_A_BACKEND(test_entries),
-      OVER_A_BACKEND(test_copies),
-      OVER_A_BACKEND(test_failing_pop),
-      OVER_A_BACKEND(test_alignment),
+      CASE(test_unknown_for_good),
+      CASE(test_stream_gone),
+      CASE(test_is_capturing),
+      CASE(test_entries),
+      CASE(test_copies),
+      CASE(test_failing_pop),
+      CASE(test_alignment),
       cmocka_unit_test(test_wait_for_any),
-      OVER_A_BACKEND(test_stream_values),
-      OVER_A_BACKEND(test_capture_spoilt),
-      OVER_A_BACKEND(test_capture_survives_question),
-      OVER_A_BACKEND(test_too_many_peers),
-      OVER_A_BACKEND(test_forked),
+      CASE(test_stream_values),
+      CASE(test_capture_spoilt),
+      CASE(test_capture_survives_question),
+      CASE(test_too_many_peers),
+      CASE(test_forked),
   };
   if (!open_fake()) {
     fprintf(stderr, "%s: make it, and run from the repository's root\n", FAKE_PATH);
