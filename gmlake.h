@@ -514,10 +514,10 @@ typedef struct gmlake_backend {
      whether captures of others forbid to use it. To ask is legal in every mode, and spoils nothing.
      INVALID_ARGUMENT: there is no such stream. */
   gmlake_result (*is_capturing)(void *user, gmlake_stream stream, int *out_is, int *out_code);
-  /* Blocks the host until one of the events completes, and writes its place. Without this function
+  /* Blocks the host until one of the events completes, and writes its index. Without this function
      the lake waits for the first of them. pre: 1 <= count; the events were recorded. */
   gmlake_result (*event_wait_any)(void *user, void *const *events, unsigned count,
-                                  unsigned *out_page, int *out_code);
+                                  unsigned *out_index, int *out_code);
 } gmlake_backend;
 
 #if !defined(GMLAKE_STATIC) || defined(GMLAKE_BACKEND_CUDA) || !defined(GMLAKE_BACKEND_MOCK)
@@ -1320,7 +1320,8 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
                  up; gmlk_take and gmlk_give_owner take it; split and coalesce move its ends.
    tag           stream and epoch of a FREE block: the last use that may still be under way. CLEAN:
                  none is. A stream takes clean memory and its own at once; other memory only once
-                 the epoch is complete, or behind a wait.
+                 the epoch is complete, or behind a wait. Memory whose epoch is complete becomes
+                 CLEAN when gmlk_refresh or gmlk_look has asked the driver.
    gmlk_stream   Its open epoch, the last one complete (`done`), and a fence (an event recorded on
                  it) for each epoch closed since. gmlk_stream_fence closes an epoch,
                  gmlk_stream_poll completes one.
@@ -1328,10 +1329,11 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
                  holds driver_lock changes it. What the driver refuses to take back is quarantined:
                  it is counted, offered again, and serves nobody.
    gmlk_alias    A mapping of chunks beside their homes: a window, or one page of a gmlake_buffer.
-                 LIVE: a user has it. IDLE: still mapped, with the tag of its last use, so that it
-                 may serve again without a driver call. QUARANTINED: the driver refused to unmap it.
-                 It is unmapped only once its tag is complete: until then work may still use its
-                 addresses. The chunks' map_counts are how many aliases map them.
+                 LIVE: a user has it, or it is being made or dropped. IDLE: still mapped, with the
+                 tag of its last use, so that it may serve again without a driver call. QUARANTINED:
+                 the driver refused to unmap it. It is unmapped only once its tag is complete: until
+                 then work may still use its addresses. The chunks' map_counts are how many aliases
+                 map them.
    gmlk_window   An alias over pieces of the arena that lie apart: what stitching makes (the paper's
                  sBlock). LIVE: its blocks are PIECEs and point to it. IDLE: its pieces may be used
                  at home or in other windows meanwhile; a request of the same size takes it when
@@ -1359,7 +1361,9 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 
    Order: what the system gives (>>platform); CORE, which is one stream's allocations, frees and
    stitching; REST: several streams, pressure, features, backends, the public functions, the check.
-   A section calls only what stands above it, but for the functions that >>forward declares. */
+   A section calls only what stands above it, but for the functions that >>forward declares. A
+   number in brackets names an invariant, which stands at the head of its section: [A5] in >>arena.
+   Those with B, G, N and Q stand in REST. */
 
 /* ---- SECTIONS (grep -n '---- >>')
      >>platform                 what is chosen at compile time; locks; children of fork
@@ -2735,7 +2739,9 @@ static void gmlk_chunk_end_sleep(gmlk_chunks *all, uint32_t slot) {
   all->items[slot].is_asleep = 0;
 }
 
-/* Creates a chunk in a slot that is empty or asleep. */
+/* Creates a chunk in a slot that is empty or asleep. Who grows calls it and maps the chunk; then
+   its block becomes FREE and CLEAN. Before a chunk is released its block becomes UNBACKED (>>grow).
+   */
 static gmlake_result gmlk_chunk_create(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot,
                                        size_t bytes) {
   uint64_t handle = 0;
@@ -2821,8 +2827,9 @@ static uint32_t gmlk_slots_drop(gmlk_slots *list) { return list->items[--list->c
         the tree bins->run_seconds. No other block stands in either.
    [A4] firsts[i] is the block that holds the first grain of slot i; for the slot behind the last
         one it is the edge.
-   [A5] The handle of a slot is 0 exactly if the block there is unbacked or the slot lies behind the
-        end. Quarantined slots have one all the same; growth passes over them.
+   [A5] The handle of a slot is 0 exactly if the block there is unbacked, the slot lies behind the
+        end, or its chunk is asleep. Quarantined slots have one all the same, and growth passes over
+        them.
    [A6] free_grains is what a walk would count.
    [A7] The tree of gaps holds each unbacked block, with its size, and nothing else.
    [A8] The sizes of an arena's tables are those that its slots and streams need.
@@ -2840,14 +2847,15 @@ static uint32_t gmlk_slots_drop(gmlk_slots *list) { return list->items[--list->c
    is freed, when memory is short, when chunks are returned, and when a capture or loan of the pool
    begins or ends.
    [U1] The small-block reserve is the arena's one reserved block between calls. It keeps its tag.
-        The block before them is not free.
+        The block before it is not free.
    [U2] small.most is a 32nd of a chunk; 0 in a bare arena, and if there is a policy.
 
    gmlk_locate is O(blocks of one chunk). Putting and taking a block are O(1), or O(log(runs of the
    stream)) beside clean memory, plus the chunks whose first block changes. Can fail: what reserves
    host memory (admit, reserve_slots, scratch_reserve, init), and nothing else. */
 
-typedef struct gmlk_run { /* scratch of >>planner: neighbouring chunks that are wholly free */
+/* Scratch of >>planner: neighbouring chunks that are wholly free. Not a stream's run of [A3]. */
+typedef struct gmlk_run {
   uint32_t slot, count;
   uint32_t grains; /* of them and of the free memory on both sides */
 } gmlk_run;
@@ -3343,7 +3351,8 @@ static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, u
   return gmlk_give_owner(a, first, state);
 }
 
-/* Makes [at, at + grains) of a hole one live block. pre: `b` holds `at`; two records reserved. */
+/* Makes [at, at + grains) of a hole one live block. It is alone if no other block of a run changes:
+   then only its bins do. pre: `b` holds `at`; two records reserved. */
 GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
   gmlk_bins *bins = a->bins[b->stream];
   int is_alone =
@@ -3514,7 +3523,7 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
         are ordered by size, those of one size by the stream of their tag, and those of one stream
         by number, so the one that was made first stands first; in `blocked` by the serial of the
         block that is in the way.
-   [W6] The chunks' map_counts add up to the windows' chunk_counts.
+   [W6] The chunks' map_counts, less their page_counts, add up to the windows' chunk_counts.
    [W7] The block that is in the way of a blocked window is owned, has that serial, and its flags
         say so. When it is freed, the window goes back to `open`.
    [W8] No window has a larger number than the newest, or is smaller than grains_min.
@@ -3886,7 +3895,10 @@ static gmlake_result gmlk_space_extend_to(gmlake *l, const gmlk_arena *a, gmlk_s
 static void gmlk_foretell(const gmlake *l, const gmlk_request *r, const gmlk_plan *plan);
 
 /* Which stream a value means; when events are recorded and asked; waits on the device. A lake of
-   one stream waits for nothing. */
+   one stream waits for nothing. gmlk_refresh asks all streams what is complete and makes that
+   memory CLEAN; gmlk_look does so for a request that finds none. gmlk_pieces_borrow queues waits
+   for what still uses the pieces, ends pending blocks among them, and reserves them; after an error
+   none is reserved. */
 static inline unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value);
 static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char *call);
 static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s);
@@ -4167,9 +4179,9 @@ static void gmlk_held_add(const gmlk_arena *a, gmlake_stats *out) {
   out->stitched_bytes += a->mapped.window_bytes;
 }
 
-/* Copies what the arenas hold into the statistics, which others may read in the middle of a driver's
-   part: at its end, and when a step changed it without the driver. O(arenas). pre: both locks are
-   held. */
+/* Copies what the arenas hold into the statistics, which others may read in the middle of a
+   driver's part: at its end, and when a step changed it without the driver. O(arenas). pre: both
+   locks are held. */
 static void gmlk_held_count(gmlake *l) {
   gmlake_stats now, *s = &l->stats;
   const gmlake_pool *pool;
@@ -4896,7 +4908,8 @@ static void gmlk_window_discard(gmlake *l, gmlk_arena *a, gmlk_window *w) {
   gmlk_host_free(&l->host, w, gmlk_window_record_bytes(w->piece_count));
 }
 
-/* Quarantines an alias: its addresses stay in use. */
+/* Quarantines an alias: its addresses stay in use. The chunks serve at home, and cannot be
+   released. */
 static void gmlk_alias_quarantine(gmlk_arena *a, gmlk_alias *x) {
   gmlk_alias_become(a, x, GMLK_ALIAS_QUARANTINED);
   if (x->is_window) gmlk_window_at(x)->self.state = GMLK_UNBACKED;
@@ -4989,7 +5002,8 @@ typedef enum gmlk_which {
   GMLK_WHICH_QUARANTINED
 } gmlk_which;
 
-/* Gives up an arena's aliases that are not live, but those that captures know. */
+/* Gives up an arena's aliases that are not live, but those that captures know. pre: no work uses
+   them any more: the caller has waited for all of it, or has chosen chunks that nothing uses. */
 static gmlk_alias *gmlk_aliases_idle(gmlk_arena *a, gmlk_which which) {
   gmlk_walk walk = gmlk_walk_of(a);
   gmlk_alias *x, *list = NULL;
@@ -5339,7 +5353,7 @@ static inline int gmlk_asks_early(const gmlake *l, const gmlk_request *r) {
 }
 
 /* Serves a request. reach: 0, or so many slow steps are tried at most; then OK with *out_ptr NULL
-   may be the answer. pre: state_lock is held; they are so again at the end. */
+   may be the answer. pre: state_lock is held; it is held again at the end. */
 GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
                                         gmlake_stream stream, unsigned reach, void **out_ptr,
                                         int is_watched) {
@@ -5926,8 +5940,8 @@ static gmlk_block *gmlk_user_block(gmlk_block *b) {
   return b->state == GMLK_PIECE ? &b->as.live.window->self : b;
 }
 
-/* The user's block behind b: live, pending, or a window's own, which comes where its first piece is.
-   b NULL: the first. NULL: there are no more. */
+/* The user's block behind b: live, pending, or a window's own, which comes where its first piece
+   is. b NULL: the first. NULL: there are no more. */
 static const gmlk_block *gmlk_next_user(const gmlk_arena *a, const gmlk_block *b) {
   if (b && b->as.live.window) b = b->as.live.window->pieces[0].block;
   for (b = b ? b->next : a->head.next; b; b = b->next) { /* to the edge, which has no next */
@@ -6012,8 +6026,8 @@ static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_step_kind kind, u
   gmlk_tell_step(l, &step);
 }
 
-/* Tells which chunks have come or gone since the lake held so many bytes. Returns the bytes that have
-   gone. */
+/* Tells which chunks have come or gone since the lake held so many bytes. Returns the bytes that
+   have gone. */
 static size_t gmlk_tell_held(gmlake *l, size_t before, uint64_t driver_ns, const char *reason) {
   const size_t now = l->stats.reserved_bytes;
   if (now > before) gmlk_tell(l, NULL, GMLAKE_STEP_GROW, 0, now - before, driver_ns, reason);
@@ -6267,9 +6281,9 @@ static void gmlk_extra_free(gmlake *l, gmlk_extra *extra) {
 }
 
 /* [F7] Counts a block off the streams that use it, since it is freed. Drops those recorded streams
-   whose uses need no wait: numbers that serve others by now; streams that are gone and complete; and
-   the one on which it is freed, or else was allocated, whose uses come before the free, unless it is
-   shared [N5]. Returns whether others are left. */
+   whose uses need no wait: numbers that serve others by now; streams that are gone and complete;
+   and the one on which it is freed, or else was allocated, whose uses come before the free, unless
+   it is shared [N5]. Returns whether others are left. */
 static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream) {
   gmlk_extra *extra = b->as.live.extra;
   const unsigned own = gmlk_own_stream(l, b);
@@ -6549,8 +6563,8 @@ static void gmlk_stream_poll(gmlk_streams *streams, gmlk_batch *batch, unsigned 
   }
 }
 
-/* Makes room where all fences are in use: gives up every second one. The fence behind it covers its epochs
-   too, but completes later. */
+/* Makes room where all fences are in use: gives up every second one. The fence behind it covers its
+   epochs too, but completes later. */
 static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
   unsigned i;
   for (i = 0; i < GMLK_FENCES / 2; i++) {
@@ -6749,8 +6763,9 @@ static void gmlk_fence_all(gmlake *l) {
     if (!gmlk_stream_may_end(&l->streams, l->streams.items[i])) gmlk_fence_if_due(l, i, 0);
 }
 
-/* Where no number is idle, asks forgotten streams until one is complete: its number serves again. A program
-   whose streams come and go needs as many numbers as there are streams with work at a time. */
+/* Where no number is idle, asks forgotten streams until one is complete: its number serves again. A
+   program whose streams come and go needs as many numbers as there are streams with work at a time.
+   */
 static void gmlk_forgotten_poll(gmlake *l) {
   gmlk_streams *streams = &l->streams;
   gmlk_batch batch;
@@ -6965,8 +6980,8 @@ static gmlake_result gmlk_wait_for_device(gmlake *l, unsigned stream) {
 
 #define GMLK_WAIT_EVENTS 32u /* the most that the host waits for at once, each of another stream */
 
-/* Makes the host wait until one of these streams' fences is complete, each the first that covers the
-   epoch, or the last; takes back what that frees. While it waits, no other thread sees these
+/* Makes the host wait until one of these streams' fences is complete, each the first that covers
+   the epoch, or the last; takes back what that frees. While it waits, no other thread sees these
    fences. pre: each stream has one. */
 static gmlake_result gmlk_wait_for_any(gmlake *l, const unsigned *streams, unsigned count,
                                        uint64_t epoch) {
@@ -7091,8 +7106,8 @@ static gmlake_result gmlk_wait_for_all(gmlake *l) {
 
 /* ---- waits on the device ---- */
 
-/* Whether `waiter` has to be made to wait for work of a stream. waiter 0 is GMLAKE_STREAM_NONE: then
-   it means that the host would have to wait. */
+/* Whether `waiter` has to be made to wait for work of a stream. waiter 0 is GMLAKE_STREAM_NONE:
+   then it means that the host would have to wait. */
 static int gmlk_has_to_wait_for(const gmlake *l, unsigned waiter, unsigned stream, uint64_t epoch) {
   return stream != waiter && !gmlk_tag_done(&l->streams, stream, epoch) &&
          !(waiter && gmlk_stream_has_waited(&l->streams, waiter, stream, epoch));
@@ -10694,7 +10709,7 @@ static gmlake_result gmlk_change_admit(gmlake *l, const gmlake_buffer *b, gmlake
              : GMLAKE_OK;
 }
 
-/* pre: state_lock is held; they are so again at the end. */
+/* pre: state_lock is held; it is held again at the end. */
 static gmlake_result gmlk_buffer_change(gmlake *l, gmlake_buffer *b, gmlk_change *change,
                                         gmlake_stream value) {
   unsigned stream = 0;
@@ -11148,8 +11163,9 @@ static gmlake_result gmlk_pool_settle(gmlake *l, gmlake_pool *pool, int keeps, s
   return result;
 }
 
-/* Puts a pool's arenas to sleep. Chunks that the driver does not take back stay; the logger is told.
-   After an error all is mapped as before and changing, or asleep where that could not be undone. */
+/* Puts a pool's arenas to sleep. Chunks that the driver does not take back stay; the logger is
+   told. After an error all is mapped as before and changing, or asleep where that could not be
+   undone. */
 static gmlake_result gmlk_pool_put_to_sleep(gmlake *l, gmlake_pool *pool, int keeps,
                                             size_t *released) {
   gmlake_result result = gmlk_pool_settle(l, pool, keeps, released);
@@ -12862,7 +12878,7 @@ static uint64_t gmlk_mock_event_due(const gmlk_mock *mock, const gmlk_mock_event
 }
 
 static gmlake_result gmlk_mock_event_wait_any(void *user, void *const *events, unsigned count,
-                                              unsigned *out_page, int *out_code) {
+                                              unsigned *out_index, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
   const gmlk_mock_event *event, *first = NULL;
   unsigned i;
@@ -12871,7 +12887,7 @@ static gmlake_result gmlk_mock_event_wait_any(void *user, void *const *events, u
     if (!gmlk_mock_need_recorded(mock, event)) break;
     if (first && gmlk_mock_event_due(mock, event) >= gmlk_mock_event_due(mock, first)) continue;
     first = event;
-    *out_page = i;
+    *out_index = i;
   }
   if (gmlk_mock_need(mock, first != NULL, GMLAKE_ERROR_INVALID_ARGUMENT))
     gmlk_mock_want(mock, first);
@@ -13802,15 +13818,15 @@ static gmlake_result gmlk_cuda_event_query(void *user, void *event, int *out_don
 
 /* The driver has no such call: it is asked again and again. */
 static gmlake_result gmlk_cuda_event_wait_any(void *user, void *const *events, unsigned count,
-                                              unsigned *out_page, int *out_code) {
+                                              unsigned *out_index, int *out_code) {
   CUresult code = CUDA_ERROR_NOT_READY;
   unsigned asked;
   gmlk_cuda_call call;
   if (!gmlk_cuda_enter(user, &call)) return gmlk_cuda_leave(&call, out_code);
   for (asked = 0; code == CUDA_ERROR_NOT_READY; asked++) {
-    *out_page = asked % count;
-    code = call.cuda->fn.EventQuery((CUevent)events[*out_page]);
-    if (asked > GMLK_CUDA_ASKS && *out_page + 1 == count) gmlk_nap(1);
+    *out_index = asked % count;
+    code = call.cuda->fn.EventQuery((CUevent)events[*out_index]);
+    if (asked > GMLK_CUDA_ASKS && *out_index + 1 == count) gmlk_nap(1);
   }
   call.code = code;
   return gmlk_cuda_leave(&call, out_code);
@@ -15093,10 +15109,11 @@ GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
    stand in lists, trees and bins; how many own, use and map what, also as sums of the numbers of
    slots and streams.
 
-   Links, sizes of tables, extents, what the caller asked for, and what flags, loans and sleep say of
-   a record are believed: damage there may end the program before it is told. Of destroyed pools whose memory the driver did not take back only
-   the chunks are counted; while there is one, [R1] is not looked at. Changes nothing.
-   O(everything), and a search for what stands in trees. */
+   Links, sizes of tables, extents, what the caller asked for, and what flags, loans and sleep
+   say of a record are believed: damage there may end the program before it is told. Of destroyed
+   pools whose memory the driver did not take back only the chunks are counted; while there is
+   one, [R1] is not looked at. Changes nothing. O(everything), and a search for what stands in
+   trees. */
 
 typedef struct gmlk_checker {
   const gmlake *l;

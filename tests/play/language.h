@@ -20,7 +20,9 @@
      fA  kA  vA        forget stream A; destroy it, told or untold (kA!U: though the manual forbids
                        that); the next one with its value
      mA:1              mark it: 1 COMMUNICATION, 2 URGENT, 3 STAYS, 0 PLAIN
-     hA  eA  gA:9 t:9  work is pending on A; is done; takes 9 ns; the clock says 9 ns
+     hA  eA  gA:9 t:9  work is pending on A; is done; takes 9 ns; the clock says 9 ns. What the
+                       work of hA uses is said by u behind it: only then does the judge see that it
+                       was handed over, unmapped or returned too early
      P0:8^2  D0        create pool 0, limited to 8, of chunks of 2; destroy it
      BA:0/3  EA        begin a capture on A into pool 0: graph 3; end it. Behind lake-alone the
                        driver does not hear of it, behind driver-alone the lake does not
@@ -78,9 +80,16 @@
    last, idle, at-work and allocatable are of the last Q, foretold- of the last q, told- is of the
    last error.
 
+   The options: granule:16 is the driver's granule, cap what the device has, chunk a chunk (else a
+   granule), in units; limit, keep, arena, window, smax, smin the fields of gmlake_desc that they
+   sound like; streams so many; peers, mode (of captures), extent (slots that are reserved at once)
+   and policy (its number) numbers; may-end, no-ids, wait-first, wait-soon, single, guard, fill and
+   share flags; oom a handler, observed an observer, books no memory behind addresses. In a row
+   (test_rows.c) granule makes chunks of that size the unit of the line, and turns `exact` on.
+
    Without the option `exact` a word without ! may have any result that a fault, a want of memory
    or the manual explains, and a word that the manual does not allow at that place is passed
-   over. With it each word is done and has the result that stands behind it, in test_rows always,
+   over. With it each word is done and has the result that stands behind it, in rows always,
    else as long as no call has been made to fail: then it is done again where a call failed once.
    And words follow a device that is lost. */
 #if !defined(PLAY_LANGUAGE_H)

@@ -828,6 +828,12 @@ static const row rows[] = {
     /* A had ended: the free on its successor records the use of A. */
     {"a_free_behind_an_end_survives_lack_of_host_memory", TOGETHER,
      "{granule:16 cap:4 may-end} +p=1@A kA vA +q=1@A host:1 -p@A!H live=2 host:0 -p@A live=1"},
+    /* B, on which p was freed, is idle, and of A the trim learns that earlier work, x's, is done:
+       only A's work with p keeps the chunk from going. */
+    {"trim_spares_what_a_recorded_stream_still_uses", TOGETHER,
+     "{granule:16 cap:4} +p=1@B rp@A +x=1@A -x@A hA up@A -p@B T:0 released=1 pending=1 "
+     "driver-bytes=1 eA T:0 released=1 pending=0 driver-bytes=0 host-waits=0 "
+     "driver-host-waits=0"},
     /* Forgotten streams */
     {"forgetting_an_unknown_stream_is_fine", TOGETHER, "{granule:16 cap:4} fA events=0"},
     {"a_forgotten_stream_completes", TOGETHER,
