@@ -258,7 +258,7 @@ class Suite:
         return unit
 
     def all_facts(self, jobs):
-        """{program: its facts}; a process measures one at a time, so its children's time is one's."""
+        """{program: its facts}, each measured in a process, so that its children's time is its."""
         global measured
         measured = self
         with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
