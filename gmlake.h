@@ -1339,8 +1339,11 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
                  they are free again.
    gmlk_request  One call while it is served: who asks, where, for how much; what the steps tried
                  so far have found out. It stands on the caller's stack.
-   plan          The pieces for a window, in arena->pieces: RESERVED before the driver is called,
-                 then LIVE, or as before if a call failed.
+   gmlk_plan     What serves a request: a range, an idle window, or pieces for a new one, which
+                 stand in arena->pieces; for whom; which chunks are created first. gmlk_plan_commit
+                 carries it out: pieces are RESERVED before the driver is called, then LIVE, or as
+                 before if a call failed. Of a question (gmlake_query) it only says what the stream
+                 would have to wait for.
    gmlk_arena    Home range, tiling, free blocks by tag and size (bins), windows, buffers. A lake
                  has one, and one more for each pool and each chunk size of its buffers.
    gmlake        The arenas, the streams, the index of live blocks by address, and the two locks.
@@ -1376,7 +1379,8 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
      >>pending >>streams        frees that wait; numbers and fences of streams, asking and waiting
      >>pages                    pages of buffers
      >>grow >>small             creating and returning chunks; memory set aside for small blocks
-     >>research >>slow >>find   policies; the slow path; what lies at an address
+     >>research                 policies
+     >>foretell >>slow >>find   what a question counts on; the slow path; what lies at an address
      >>copies >>lend            contents kept on the host; graphs' memory that others use meanwhile
      >>pools >>buffer           arenas, pools and captures; buffers
      >>sharing >>sleep          memory of several processes; memory given back for a while
@@ -2632,12 +2636,6 @@ static inline gmlk_requester gmlk_requester_of(unsigned stream, gmlake_wait may_
   return requester;
 }
 
-/* Lets it wait only for work that is expected to be complete at soon_ns. */
-static void gmlk_requester_until(gmlk_requester *requester, uint64_t now_ns, uint64_t soon_ns) {
-  requester->now_ns = now_ns;
-  requester->soon_ns = soon_ns;
-}
-
 /* Whether the requester's stream may be made to wait on the device for this work. */
 static int gmlk_may_follow(const gmlk_streams *streams, gmlk_requester requester,
                            const gmlk_stream *s, const gmlk_fence *fence) {
@@ -3872,17 +3870,23 @@ static gmlk_window *gmlk_va_window(const gmlk_block *va) { return (gmlk_window *
    below it. */
 
 typedef struct gmlk_request gmlk_request;
+typedef struct gmlk_plan gmlk_plan;
 
 /* Where the fast path ends: the slow path; small blocks kept together; policies; a lake that has a
-   logger, an observer or a handler; more addresses for windows. */
+   logger, an observer or a handler; pools that are lent; more addresses for windows. */
 static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream stream,
                                        gmlk_block **out_block);
 static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, void **out_ptr);
+                                        gmlake_stream stream, unsigned reach, void **out_ptr);
+static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream stream,
+                                     unsigned reach, gmlk_block **out_block);
 static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r, int is_watched);
 static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chunk_count);
 static gmlake_result gmlk_space_extend_to(gmlake *l, const gmlk_arena *a, gmlk_space *space,
                                           uint32_t slots);
+
+/* A question's answer. */
+static void gmlk_foretell(const gmlake *l, const gmlk_request *r, const gmlk_plan *plan);
 
 /* Which stream a value means; when events are recorded and asked; waits on the device. A lake of
    one stream waits for nothing. */
@@ -3900,8 +3904,7 @@ static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester
 static gmlk_extra *gmlk_extra_new(gmlake *l, uint64_t user_data, const char *label);
 static void gmlk_extra_free(gmlake *l, gmlk_extra *extra);
 static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream);
-static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b);
-static int gmlk_is_used_elsewhere(const gmlake *l, gmlk_extra *extra, unsigned stream);
+static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream);
 static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch);
 static inline void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte);
 
@@ -3971,6 +3974,17 @@ typedef struct gmlk_callback { /* a running oom handler or function of a policy 
 #define GMLK_S4 4u /* after growth */
 #define GMLK_S5 5u /* not at all */
 
+typedef struct gmlk_headroom { /* what an arena may grow into */
+  size_t free_bytes;           /* the driver's; SIZE_MAX: it was not asked */
+  size_t returned_bytes;       /* that other arenas return before, */
+  size_t own_bytes;            /* and those of the same pool among them */
+} gmlk_headroom;
+
+typedef struct gmlk_foretold { /* of a request that is only a question */
+  gmlake_query_info answer;
+  gmlk_headroom headroom; /* for growth */
+} gmlk_foretold;
+
 struct gmlk_request { /* see >>request */
   gmlk_arena *arena;
   const gmlake_alloc_desc *desc;
@@ -3986,6 +4000,7 @@ struct gmlk_request { /* see >>request */
   int is_split; /* a part of a free range was taken for it */
   /* What one slow step of >>slow leaves to the next: */
   uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
+  uint32_t piece_count;   /* what that window has: so many ranges in arena->pieces */
   size_t limit_bytes;     /* the limit that forbade growth; 0: none did */
   int has_grown;          /* chunks were created for it */
   int lacks_window_space; /* 1: no address space was left for its window; 2: its window needs more
@@ -3994,6 +4009,7 @@ struct gmlk_request { /* see >>request */
   gmlake_result error; /* of the first slow step that failed, but for want of memory */
   /* For policy and observer: */
   unsigned state;     /* GMLK_S1 to GMLK_S4, once it is granted */
+  unsigned reach;     /* the slow steps that are tried for it; 0: all */
   uint64_t number;    /* of the request; 0: for a buffer */
   uint64_t driver_ns; /* time spent in the driver */
   const char *reason; /* static text for the observer; NULL: the state says it */
@@ -4041,6 +4057,8 @@ struct gmlake {
   int is_watched;           /* there is an observer or a policy */
   int is_observed;          /* there is an observer */
   const gmlk_request *served; /* the request that the holder of `driver_lock` serves, or NULL */
+  gmlk_foretold *foretold;    /* the question that is asked: nothing is taken or created, and
+                                 state_lock stays held; NULL: requests are served */
   void *view_memory; /* view_bytes of scratch for the holder of `driver_lock`: >>research */
   size_t view_bytes;
 };
@@ -4247,7 +4265,8 @@ static int gmlk_is_of_former(const gmlake *l, const gmlk_block *b, unsigned stre
 /* Whether it gets whole chunks. */
 static int gmlk_is_whole(const gmlk_request *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
 
-/* Checks alignment and flags; sets size and alignment in grains, with EXCLUSIVE in chunks. */
+/* Checks alignment and flags; sets size and alignment in grains, with EXCLUSIVE in chunks. With
+   TRANSIENT the request asks with the number of its pool's loan. */
 static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r, const gmlake_alloc_desc *desc) {
   size_t alignment = desc->alignment ? desc->alignment : GMLK_GRAIN;
   size_t unit = gmlk_is_whole(r) ? r->arena->chunk_bytes : GMLK_GRAIN;
@@ -4262,6 +4281,7 @@ static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r, const gmlake_
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
                      "flags has GMLAKE_TELL_RESIDENCY: set desc.residency of the lake, or leave it "
                      "out");
+  if (desc->flags & GMLAKE_TRANSIENT) r->requester.stream = desc->pool->loan.number;
   r->align = (uint32_t)(gmlk_max(alignment, unit) / GMLK_GRAIN);
   if (!gmlk_size_round_up(desc->bytes, unit, &unit)) unit = SIZE_MAX;
   r->grains = gmlk_to_grains(unit);
@@ -4332,9 +4352,11 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
    forget it needs `driver_lock`, and a capture of it that has begun does not end. One may still
    begin while state_lock is released; then the request counts as made before it. */
 static gmlake_result gmlk_request_renew(gmlake *l, gmlk_request *r, gmlake_stream stream) {
-  uint64_t number = r->number;
-  gmlake_result result = gmlk_request_open(l, r, r->desc, stream);
+  const uint64_t number = r->number;
+  const unsigned reach = r->reach;
+  const gmlake_result result = gmlk_request_open(l, r, r->desc, stream);
   r->number = number;
+  r->reach = reach;
   return result;
 }
 
@@ -4381,11 +4403,20 @@ static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, 
 #define GMLK_RUN_TRIES 64u       /* runs of one bin that are looked at for whole chunks; */
 #define GMLK_RUN_TRIES_PER_CHUNK 4u /* and so many more for each chunk that is missing */
 
-typedef struct gmlk_window_plan {
-  uint32_t piece_count; /* ranges in arena->pieces, in the window's order */
-  uint32_t chunk_count; /* mappings that the window needs, new chunks' too */
-  uint32_t shortfall;   /* grains that are missing; 0 if there is a plan */
-} gmlk_window_plan;
+typedef enum gmlk_how { GMLK_NOTHING, GMLK_RANGE, GMLK_REUSE, GMLK_STITCH } gmlk_how;
+
+struct gmlk_plan { /* what serves a request */
+  gmlk_how how;
+  unsigned state;           /* [RANGE, REUSE] what a policy calls it; 0: it says nothing */
+  gmlk_requester requester; /* who gets it: the stream may have to wait */
+  gmlk_piece range;         /* [RANGE] */
+  uint32_t hole;            /* [RANGE] the grains of the free range that it is a part of */
+  gmlk_window *window;      /* [REUSE] */
+  uint32_t piece_count;     /* [STITCH] ranges in arena->pieces, in the window's order */
+  uint32_t chunk_count;     /* [STITCH] mappings that the window needs, new chunks' too */
+  uint32_t shortfall;       /* [NOTHING] grains that are missing for a window */
+  gmlk_slots slots;         /* the chunks that growth creates for it */
+};
 
 typedef struct gmlk_supply {     /* what free runs offer to a window */
   uint32_t run_count;            /* entries in arena->runs: whole free chunks */
@@ -4554,13 +4585,13 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_re
 }
 
 /* Adds a piece to the plan, behind the others. */
-static void gmlk_plan_append(gmlk_arena *a, gmlk_window_plan *plan, gmlk_piece piece) {
+static void gmlk_plan_append(gmlk_arena *a, gmlk_plan *plan, gmlk_piece piece) {
   plan->chunk_count += gmlk_piece_chunks(a, &piece);
   a->pieces[plan->piece_count++] = piece;
 }
 
 /* Adds a range to the plan; one that continues the last piece makes that longer. */
-static void gmlk_plan_add(gmlk_arena *a, gmlk_window_plan *plan, uint32_t at, uint32_t grains) {
+static void gmlk_plan_add(gmlk_arena *a, gmlk_plan *plan, uint32_t at, uint32_t grains) {
   gmlk_piece *last = plan->piece_count ? &a->pieces[plan->piece_count - 1] : NULL;
   const gmlk_piece added = gmlk_piece_with(at, grains);
   GMLAKE_ASSERT(a->pieces);
@@ -4574,7 +4605,7 @@ static void gmlk_plan_add(gmlk_arena *a, gmlk_window_plan *plan, uint32_t at, ui
 
 /* Adds whole chunks that are no larger than what is left, in order. Returns where the next of them
    begins, for what is left then, or GMLK_NOWHERE. */
-static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_window_plan *plan, const gmlk_supply *supply,
+static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_plan *plan, const gmlk_supply *supply,
                                 uint32_t *left) {
   const uint32_t chunk = gmlk_chunk_grains(a);
   uint32_t run;
@@ -4608,7 +4639,7 @@ static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, ui
    those that a window has beside so many new chunks as plan->shortfall needs. */
 static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_requester requester,
                             int is_exhaustive, uint32_t grains, uint32_t align, int whole_only,
-                            gmlk_window_plan *plan) {
+                            gmlk_plan *plan) {
   uint32_t left = grains, not_slot = GMLK_NOWHERE, missing, end;
   gmlk_supply supply;
   uint64_t offer;
@@ -4978,12 +5009,6 @@ static gmlk_window *gmlk_window_for(const gmlake *l, const gmlk_request *r,
   return w;
 }
 
-/* S1 for windows: takes one of exactly the size, or returns NULL. */
-static gmlk_block *gmlk_reuse(gmlake *l, gmlk_request *r, gmlk_requester requester) {
-  gmlk_window *w = gmlk_window_for(l, r, requester);
-  return w ? gmlk_window_take(l, r, requester, w, GMLK_S1) : NULL;
-}
-
 /* StitchFree, and for want of memory: drops the windows that are idle longest and whose work
    is complete, until `bytes` of mappings or `left` windows are dropped. Never waits. */
 static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t left) {
@@ -5016,7 +5041,7 @@ static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
 
 /* Makes the record of a planned window and takes address space for it. NULL: *out_result is the
    error, or OK where no address space is left. */
-static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_window_plan *plan,
+static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *plan,
                                     gmlake_result *out_result) {
   size_t bytes = gmlk_window_record_bytes(plan->piece_count);
   uint32_t grains = 0, i;
@@ -5068,8 +5093,8 @@ static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, 
 
 /* Stitch: makes the window that arena->pieces plans and grants it. *out_block stays NULL on an
    error, and where no address space is left: then the result is OK. */
-static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_requester requester,
-                                 const gmlk_window_plan *plan, gmlk_block **out_block) {
+static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, const gmlk_plan *plan,
+                                 gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   gmlake_result result;
   gmlk_window *w = gmlk_window_new(l, a, plan, &result);
@@ -5077,7 +5102,7 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_requester requ
     r->lacks_window_space = !result;
     return result;
   }
-  result = gmlk_pieces_borrow(l, a, requester, w->pieces, w->piece_count);
+  result = gmlk_pieces_borrow(l, a, plan->requester, w->pieces, w->piece_count);
   if (result) {
     gmlk_window_discard(l, a, w);
     return result;
@@ -5099,13 +5124,21 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, gmlk_requester requ
    Costs: O(1) expected for S1 and S2, plus the pieces of a window; to stitch, see >>stitch. Can
    fail: host memory, the driver, limits. */
 
-/* Grants a block that was taken from a range of `hole` grains, which begins at `at`. */
+/* Whether the small-block reserve holds a small block of the stream. */
+static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_t grains) {
+  const gmlk_block *small_reserve = a->small_reserve;
+  return small_reserve && grains <= a->small_most && grains <= small_reserve->grains &&
+         (small_reserve->stream == GMLK_CLEAN || small_reserve->stream == stream);
+}
+
+/* Grants a block that was taken from a range of `hole` grains, which begins at `at`. state 0: S1 if
+   that is all of it, else S2. */
 static inline gmlk_block *gmlk_grant_part(gmlake *l, gmlk_request *r, gmlk_block *b, uint32_t at,
-                                          uint32_t hole, int is_watched) {
+                                          uint32_t hole, unsigned state, int is_watched) {
   r->is_split = hole != r->grains;
   l->stats.split_count += (uint64_t)r->is_split;
   if (is_watched && r->is_split) gmlk_tell_split(l, r, at, hole);
-  return gmlk_grant(l, r, b, GMLK_S1 + (unsigned)r->is_split);
+  return gmlk_grant(l, r, b, state ? state : GMLK_S1 + (unsigned)r->is_split);
 }
 
 /* S1 and S2, without the driver: the best free range, if less than a chunk of it would be left; a
@@ -5117,26 +5150,63 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched)
   gmlk_block *b = gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole);
   if ((!b || hole - r->grains >= gmlk_chunk_grains(a)) && r->may_stitch && a->windows.open &&
       r->grains >= a->windows.grains_min) {
-    gmlk_block *window = gmlk_reuse(l, r, r->requester);
+    gmlk_window *w = gmlk_window_for(l, r, r->requester);
+    gmlk_block *window = w ? gmlk_window_take(l, r, r->requester, w, GMLK_S1) : NULL;
     if (window) return window;
   }
   if ((!b || at + hole == a->tail.at) && r->grains <= a->small_most && r->align == 1 &&
       a->slot_count >= GMLK_SMALL_RESERVE_FROM)
     return gmlk_fast_small(l, r, is_watched);
   if (!b) return NULL;
-  return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, is_watched);
+  return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, 0, is_watched);
+}
+
+/* Whether gmlk_fast_as would find a block. */
+static int gmlk_is_fast(const gmlake *l, const gmlk_request *r) {
+  gmlk_arena *a = r->arena;
+  uint32_t at, hole;
+  return gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole) ||
+         (r->align == 1 && gmlk_small_reserve_hold(a, r->requester.stream, r->grains)) ||
+         (r->may_stitch && gmlk_window_for(l, r, r->requester));
+}
+
+/* Carries out a plan. Of a question it only says what the stream has to wait for; then *out_block
+   stands for a block. OK with *out_block NULL: no address space is left for the window. */
+static gmlake_result gmlk_plan_commit(gmlake *l, gmlk_request *r, gmlk_plan *plan,
+                                      gmlk_block **out_block) {
+  gmlk_arena *a = r->arena;
+  gmlake_result result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (l->foretold) {
+    gmlk_foretell(l, r, plan);
+    *out_block = &a->tail;
+    return GMLAKE_OK;
+  }
+  if (plan->how == GMLK_STITCH) return gmlk_stitch(l, r, plan, out_block);
+  if (plan->how == GMLK_REUSE) {
+    *out_block =
+        gmlk_window_take(l, r, plan->requester, plan->window, plan->state ? plan->state : GMLK_S1);
+    return *out_block ? GMLAKE_OK : result;
+  }
+  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return result;
+  result = gmlk_pieces_borrow(l, a, plan->requester, &plan->range, 1);
+  if (result) return result;
+  *out_block = gmlk_grant_part(l, r, gmlk_join_range(a, plan->range.block, plan->range.grains),
+                               plan->range.at, plan->hole, plan->state, 1);
+  return GMLAKE_OK;
 }
 
 /* Plans a window for a request. 0: there are too few pieces, then r->shortfall is set; or no window
    can be made, for want of addresses too. pre: scratch is reserved. */
 static int gmlk_plan_stitch(const gmlake *l, gmlk_request *r, gmlk_requester requester,
-                            gmlk_window_plan *plan) {
+                            gmlk_plan *plan) {
   gmlk_arena *a = r->arena;
   uint32_t slots;
   r->shortfall = 0;
   if (!r->may_stitch || r->lacks_window_space == 1) return 0;
   (void)gmlk_plan_window(a, &l->streams, requester, r->is_exhaustive, r->grains, r->align,
                          gmlk_is_whole(r), plan);
+  plan->requester = requester;
+  plan->how = plan->shortfall ? GMLK_NOTHING : GMLK_STITCH;
   slots = plan->chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0);
   if (!gmlk_bins_best(a->window_space.holes, slots) &&
       gmlk_area_next(&a->window_space.area, slots) == GMLK_NOWHERE) {
@@ -5144,6 +5214,7 @@ static int gmlk_plan_stitch(const gmlake *l, gmlk_request *r, gmlk_requester req
     return 0;
   }
   r->shortfall = plan->shortfall;
+  r->piece_count = plan->piece_count;
   return !plan->shortfall;
 }
 
@@ -5151,11 +5222,12 @@ static int gmlk_plan_stitch(const gmlake *l, gmlk_request *r, gmlk_requester req
 static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                      gmlk_block **out_block) {
   gmlk_space *space = &r->arena->window_space;
-  gmlk_window_plan plan;
+  gmlk_plan plan;
   gmlake_result result;
   size_t extents;
   if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
+  if (l->foretold) return gmlk_plan_commit(l, r, &plan, out_block);
   extents = space->area.count;
   result = gmlk_space_extend_to(l, r->arena, space,
                                 plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
@@ -5163,19 +5235,22 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester 
   if ((result || extents != space->area.count) && !gmlk_plan_stitch(l, r, requester, &plan))
     return GMLAKE_OK; /* state_lock was released */
   result = gmlk_ask_evict(l, r, plan.chunk_count);
-  return result ? result : gmlk_stitch(l, r, requester, &plan, out_block);
+  return result ? result : gmlk_plan_commit(l, r, &plan, out_block);
 }
 
 /* S1 and S2 again. */
 static gmlake_result gmlk_try_fast(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  *out_block = gmlk_fast_as(l, r, 1);
+  if (l->foretold)
+    *out_block = gmlk_is_fast(l, r) ? &r->arena->tail : NULL;
+  else
+    *out_block = gmlk_fast_as(l, r, 1);
   return GMLAKE_OK;
 }
 
 /* Memory whose work has completed meanwhile, that of other streams too. */
 static gmlake_result gmlk_slow_completed(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  gmlake_result result = gmlk_look(l);
+  gmlake_result result = l->foretold || r->reach ? GMLAKE_OK : gmlk_look(l);
   r->reason = l->asks_first ? NULL : "work that used the memory has completed";
   return result ? result : gmlk_try_fast(l, r, out_block);
 }
@@ -5214,9 +5289,11 @@ static inline int gmlk_asks_early(const gmlake *l, const gmlk_request *r) {
          l->streams.used_count >= 2;
 }
 
-/* Serves a request. pre: state_lock is held; they are so again at the end. */
+/* Serves a request. reach: 0, or so many slow steps are tried at most; then OK with *out_ptr NULL
+   may be the answer. pre: state_lock is held; they are so again at the end. */
 GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, void **out_ptr, int is_watched) {
+                                        gmlake_stream stream, unsigned reach, void **out_ptr,
+                                        int is_watched) {
   gmlk_request r;
   gmlk_block *b = NULL;
   gmlk_extra *extra = NULL;
@@ -5227,21 +5304,25 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
     if (!extra) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   if (is_watched) r.number = ++l->request_count;
-  if (gmlk_asks_early(l, &r)) result = gmlk_refresh(l, 0);
-  if (r.grains && !result && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
-  if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
-  if (result)
+  if (reach) {
+    result = gmlk_serve_pool(l, &r, stream, reach, &b);
+  } else {
+    if (gmlk_asks_early(l, &r)) result = gmlk_refresh(l, 0);
+    if (r.grains && !result && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
+    if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
+  }
+  if (result || (reach && !b))
     gmlk_extra_free(l, extra);
   else
     *out_ptr = gmlk_hand_over(l, &r, b, extra);
-  if (is_watched && l->is_observed) gmlk_tell_request(l, &r, *out_ptr);
+  if (is_watched && l->is_observed && !(reach && !b)) gmlk_tell_request(l, &r, *out_ptr);
   return result;
 }
 
 GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
                                      void **out_ptr) {
-  return l->is_watched ? gmlk_serve_watched(l, desc, stream, out_ptr)
-                       : gmlk_serve_as(l, desc, stream, out_ptr, 0);
+  return l->is_watched ? gmlk_serve_watched(l, desc, stream, 0, out_ptr)
+                       : gmlk_serve_as(l, desc, stream, 0, out_ptr, 0);
 }
 
 /* ---- >>free ------------------------------------------------------------------------------------
@@ -5289,10 +5370,10 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   gmlk_arena *a;
   gmlk_stream *s;
   gmlk_extra *extra;
-  unsigned stream = 0, own = 0, tag;
+  unsigned stream = 0, tag;
   uint64_t epoch;
   size_t bytes;
-  int is_shared, is_lent;
+  int is_used = 0, is_shared, is_lent;
   if (!b) return gmlk_explain(l, address, "gmlake_free");
   a = gmlk_arena_of(l, b);
   if (value != GMLAKE_STREAM_NONE) {
@@ -5311,14 +5392,13 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   is_lent = tag == GMLK_GRAPH_OWNED || (tag != stream && (b->flags & GMLAKE_TRANSIENT));
   if (is_lent && stream && !gmlk_loan_use(l, &a->pool->loan, stream)) /* who borrows it waits */
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (extra || l->streams.may_end) own = gmlk_uses_end(l, b);
+  if (extra || l->streams.may_end) is_used = gmlk_uses_end(l, b, stream);
   gmlk_index_remove_from(&l->index, entry, home);
   l->stats.free_count++;
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
   l->stats.requested_bytes -= bytes - b->its.slack;
-  if (stream) own = stream;
-  if (extra && (gmlk_is_used_elsewhere(l, extra, is_shared ? 0 : own) || is_shared)) {
+  if (is_used || is_shared) {
     gmlk_pend(l, b, tag, epoch);
     l->has_returns = is_shared;
     gmlk_fence_uses(l, extra, stream);
@@ -6128,27 +6208,24 @@ static void gmlk_extra_free(gmlake *l, gmlk_extra *extra) {
   gmlk_host_free(&l->host, extra, sizeof(*extra));
 }
 
-/* [F7] Counts a block off the streams that use it, since it is freed. Returns the stream that it
-   was allocated on, 0: none. */
-static unsigned gmlk_uses_end(gmlake *l, const gmlk_block *b) {
+/* [F7] Counts a block off the streams that use it, since it is freed. Drops those recorded streams
+   whose uses need no wait: numbers that serve others by now; streams that are gone and complete; and
+   the one on which it is freed, or else was allocated, whose uses come before the free, unless it is
+   shared [N5]. Returns whether others are left. */
+static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream) {
   gmlk_extra *extra = b->as.extra;
-  unsigned own = gmlk_own_stream(l, b);
-  size_t i;
-  if (own && l->streams.may_end) l->streams.items[own]->uses--;
-  if (!extra) return own;
-  gmlk_uses_prune(l, extra);
-  for (i = 0; i < extra->used_count; i++) l->streams.items[extra->used[i].stream]->uses--;
-  return own;
-}
-
-/* Drops from the recorded streams the one on which the block is freed, whose uses come before the
-   free, and those that are gone and complete. Returns whether others are left. */
-static int gmlk_is_used_elsewhere(const gmlake *l, gmlk_extra *extra, unsigned stream) {
+  const unsigned own = gmlk_own_stream(l, b);
   size_t i, kept = 0;
+  if (own && l->streams.may_end) l->streams.items[own]->uses--;
+  if (!extra) return 0;
+  if (!stream) stream = own;
   for (i = 0; i < extra->used_count; i++) {
-    const gmlk_stream *s = l->streams.items[extra->used[i].stream];
-    if (extra->used[i].stream != stream && !(s->is_forgotten && gmlk_stream_is_complete(s)))
-      extra->used[kept++] = extra->used[i];
+    const gmlk_used use = extra->used[i];
+    gmlk_stream *s = l->streams.items[use.stream];
+    if (!gmlk_use_is_known(l, &use)) continue;
+    s->uses--;
+    if (s->is_forgotten && gmlk_stream_is_complete(s)) continue;
+    if (use.stream != stream || extra->is_shared) extra->used[kept++] = use;
   }
   extra->used_count = kept;
   return kept != 0;
@@ -6506,24 +6583,6 @@ static void gmlk_stream_note_wait(const gmlk_streams *streams, gmlk_host *host, 
   w->waits[i].epoch = epoch;
 }
 
-/* Makes work queued on `waiter` from now on start after the work of `stream` up to this epoch.
-   OUT_OF_DEVICE_MEMORY: the memory cannot be had, as the wait is forbidden or there is no fence to
-   wait for. pre: the epoch is not known to be complete. */
-static gmlake_result gmlk_stream_wait(gmlk_streams *streams, gmlk_host *host, gmlk_batch *batch,
-                                      unsigned waiter, unsigned stream, uint64_t epoch) {
-  gmlk_stream *w = streams->items[waiter], *s = streams->items[stream];
-  gmlk_fence *fence;
-  gmlake_result result;
-  if (w->capture || (!w->value && streams->capture_count)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  if (!gmlk_stream_covering(s, epoch)) (void)gmlk_stream_close(streams, batch, stream);
-  fence = gmlk_stream_covering(s, epoch);
-  if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  result = GMLK_CALL(batch, stream_wait, w->value, fence->event);
-  if (result) return result;
-  gmlk_stream_note_wait(streams, host, w, stream, fence->epoch);
-  return GMLAKE_OK;
-}
-
 /* Frees everything. Events are destroyed only if has_driver: a child of fork has no driver. */
 static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_batch *batch,
                                  int has_driver) {
@@ -6701,12 +6760,12 @@ static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned st
 
 /* Whether the driver captures the stream, as far as it can be known. */
 static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s) {
+  const gmlake_backend *b = l->driver.backend;
   int is_capturing = 1, code = 0;
-  gmlake_result result = GMLAKE_OK;
-  if (GMLK_HAS(&l->driver, is_capturing))
-    result =
-        l->driver.backend->is_capturing(l->driver.backend->user, s->value, &is_capturing, &code);
-  if (GMLK_HAS(&l->driver, is_capturing) && !result) s->is_seen |= is_capturing != 0;
+  gmlake_result result;
+  if (!GMLK_HAS(&l->driver, is_capturing)) return 1;
+  result = b->is_capturing(b->user, s->value, &is_capturing, &code);
+  if (!result) s->is_seen |= is_capturing != 0;
   return is_capturing && result != GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
@@ -6974,52 +7033,61 @@ static gmlake_result gmlk_wait_for_all(gmlake *l) {
 
 /* ---- waits on the device ---- */
 
-/* Whether the requester's stream has to be made to wait for work that it may wait for. */
-static int gmlk_has_to_wait_for(const gmlake *l, gmlk_requester requester, unsigned stream,
-                                uint64_t epoch) {
-  return stream != GMLK_CLEAN && stream != requester.stream &&
-         !gmlk_tag_done(&l->streams, stream, epoch) &&
-         !gmlk_stream_has_waited(&l->streams, requester.stream, stream, epoch);
+/* Whether `waiter` has to be made to wait for work of a stream. waiter 0 is GMLAKE_STREAM_NONE: then
+   it means that the host would have to wait. */
+static int gmlk_has_to_wait_for(const gmlake *l, unsigned waiter, unsigned stream, uint64_t epoch) {
+  return stream != waiter && !gmlk_tag_done(&l->streams, stream, epoch) &&
+         !(waiter && gmlk_stream_has_waited(&l->streams, waiter, stream, epoch));
 }
 
 /* The same for all work on a block that it may take: free, or pending, or a piece of such. */
-static int gmlk_has_to_wait(const gmlake *l, gmlk_requester requester, gmlk_block *b) {
+static int gmlk_has_to_wait(const gmlake *l, unsigned waiter, gmlk_block *b) {
   const gmlk_extra *extra =
       gmlk_user_state(b) == GMLK_PENDING ? gmlk_user_block(b)->as.extra : NULL;
   size_t i;
-  if (!extra) return gmlk_has_to_wait_for(l, requester, b->stream, b->u.epoch);
+  if (!extra) return gmlk_has_to_wait_for(l, waiter, b->stream, b->u.epoch);
   for (i = 0; i < extra->used_count; i++)
-    if (gmlk_has_to_wait_for(l, requester, extra->used[i].stream, extra->used[i].epoch)) return 1;
-  return gmlk_has_to_wait_for(l, requester, extra->stream, extra->epoch);
+    if (gmlk_has_to_wait_for(l, waiter, extra->used[i].stream, extra->used[i].epoch)) return 1;
+  return gmlk_has_to_wait_for(l, waiter, extra->stream, extra->epoch);
 }
 
-/* Makes the requester's stream wait on the device for this work, if it has to. */
-static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+/* Makes work queued on `waiter` from now on start after this work, if it has to.
+   OUT_OF_DEVICE_MEMORY: the memory cannot be had, as the wait is forbidden or there is no fence to
+   wait for. */
+static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, unsigned waiter,
                                         unsigned stream, uint64_t epoch) {
   const uint64_t before = gmlk_batch_elapsed(batch);
+  gmlk_streams *streams = &l->streams;
+  gmlk_stream *w = streams->items[waiter], *s = streams->items[stream];
+  const gmlk_fence *fence;
   gmlake_result result;
-  if (!gmlk_has_to_wait_for(l, requester, stream, epoch)) return GMLAKE_OK;
-  result = gmlk_stream_wait(&l->streams, &l->host, batch, requester.stream, stream, epoch);
+  if (!gmlk_has_to_wait_for(l, waiter, stream, epoch)) return GMLAKE_OK;
+  if (w->capture || (!w->value && streams->capture_count)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  if (!gmlk_stream_covering(s, epoch)) (void)gmlk_stream_close(streams, batch, stream);
+  fence = gmlk_stream_covering(s, epoch);
+  if (!fence) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  result = GMLK_CALL(batch, stream_wait, w->value, fence->event);
   if (result) return result;
+  gmlk_stream_note_wait(streams, &l->host, w, stream, fence->epoch);
   l->stats.stream_wait_count++;
-  gmlk_tell_wait(l, requester.stream, gmlk_batch_elapsed(batch) - before,
+  gmlk_tell_wait(l, waiter, gmlk_batch_elapsed(batch) - before,
                  "this stream waits on the device for another one's work");
   return GMLAKE_OK;
 }
 
-/* Makes free memory of a pending block before its uses are complete: the requester's stream waits
-   for them on the device, and the memory is its own. */
-static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+/* Makes free memory of a pending block before its uses are complete: the waiter waits for them on
+   the device, and the memory is its own. */
+static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_batch *batch, unsigned waiter,
                                         gmlk_extra *extra) {
-  gmlk_stream *s = l->streams.items[requester.stream];
-  gmlake_result result = gmlk_wait_for_work(l, batch, requester, extra->stream, extra->epoch);
+  gmlk_stream *s = l->streams.items[waiter];
+  gmlake_result result = gmlk_wait_for_work(l, batch, waiter, extra->stream, extra->epoch);
   size_t i;
   for (i = 0; i < extra->used_count && !result; i++)
-    result = gmlk_wait_for_work(l, batch, requester, extra->used[i].stream, extra->used[i].epoch);
+    result = gmlk_wait_for_work(l, batch, waiter, extra->used[i].stream, extra->used[i].epoch);
   if (result) return result;
   for (i = 0; i < extra->used_count; i++)
     if (extra->used[i].extra) gmlk_use_leave(&extra->used[i]);
-  extra->stream = requester.stream;
+  extra->stream = waiter;
   extra->epoch = s->epoch;
   gmlk_stream_dirty(s, 0);
   gmlk_pending_end(l, extra);
@@ -7027,7 +7095,7 @@ static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_batch *batch, gmlk_reque
 }
 
 /* The same for all pending blocks that a range has a part of. */
-static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_batch *batch, unsigned waiter,
                                            const gmlk_arena *a, const gmlk_piece *piece) {
   gmlk_block *b = gmlk_locate(a, piece->at);
   gmlake_result result = GMLAKE_OK;
@@ -7037,25 +7105,25 @@ static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_batch *batch, gmlk_re
       b = b->next;
       continue;
     }
-    result = gmlk_wait_for_uses(l, batch, requester, gmlk_user_block(b)->as.extra);
+    result = gmlk_wait_for_uses(l, batch, waiter, gmlk_user_block(b)->as.extra);
     b = gmlk_locate(a, at); /* it may have merged with what is before it */
   }
   return result;
 }
 
-/* Makes the requester's stream wait on the device for the other streams whose tags these reserved
-   blocks carry: once for each stream, for its newest epoch among them. */
-static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_batch *batch, gmlk_requester requester,
+/* Makes the waiter wait on the device for the other streams whose tags these reserved blocks carry:
+   once for each stream, for its newest epoch among them. */
+static gmlake_result gmlk_wait_for_range(gmlake *l, gmlk_batch *batch, unsigned waiter,
                                          gmlk_block *first, uint32_t grains) {
   uint32_t end = first->at + grains;
   gmlk_block *b = first, *other;
   gmlake_result result = GMLAKE_OK;
   for (; b->at < end && !result; b = b->next) {
     uint64_t epoch = b->u.epoch;
-    if (!gmlk_has_to_wait(l, requester, b)) continue;
+    if (!gmlk_has_to_wait(l, waiter, b)) continue;
     for (other = b->next; other->at < end; other = other->next)
       if (other->stream == b->stream && other->u.epoch > epoch) epoch = other->u.epoch;
-    result = gmlk_wait_for_work(l, batch, requester, b->stream, epoch);
+    result = gmlk_wait_for_work(l, batch, waiter, b->stream, epoch);
   }
   return result;
 }
@@ -7071,13 +7139,13 @@ static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester
   uint32_t i;
   if (s) result = gmlk_batch_begin(l, &batch, 0);
   for (i = 0; i < count && s && !result; i++)
-    result = gmlk_wait_for_pending(l, &batch, requester, a, &pieces[i]);
+    result = gmlk_wait_for_pending(l, &batch, requester.stream, a, &pieces[i]);
   if (s && !result && s->is_dirty && gmlk_stream_may_end(&l->streams, s))
     result = gmlk_stream_fence(&l->streams, &batch, requester.stream);
   for (i = 0; i < count && !result; i++) gmlk_piece_reserve(a, &pieces[i]);
   if (s && !result) {
     for (i = 0; i < count && !result; i++)
-      result = gmlk_wait_for_range(l, &batch, requester, pieces[i].block, pieces[i].grains);
+      result = gmlk_wait_for_range(l, &batch, requester.stream, pieces[i].block, pieces[i].grains);
     if (result) gmlk_pieces_unreserve(a, pieces, count);
   }
   if (s) (void)gmlk_batch_end(l, &batch);
@@ -7245,17 +7313,6 @@ static void gmlk_page_commit(gmlk_arena *a, gmlk_block *block) {
   gmlk_set_tag(block, GMLK_CLEAN, block->u.epoch);
 }
 
-/* Reserves the chunk that a page maps; NULL: the page maps none, or the stream may not have it.
-   pre: two records reserved. */
-static gmlk_block *gmlk_page_reserve(const gmlake *l, gmlk_arena *a, const gmlk_alias *page,
-                                     unsigned stream) {
-  if (page->state != GMLK_ALIAS_IDLE ||
-      !gmlk_slot_suits(l, a, page->slot, gmlk_requester_of(stream, GMLAKE_NO_WAIT)))
-    return NULL;
-  return gmlk_reserve_range(a, gmlk_page_block(a, page), gmlk_slot_at(a, page->slot),
-                            gmlk_chunk_grains(a));
-}
-
 static void gmlk_buffers_free(gmlake *l, gmlake_buffer *b) {
   while (b) {
     gmlake_buffer *next = b->next;
@@ -7278,45 +7335,29 @@ static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
   return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
 }
 
-typedef struct
-    gmlk_growth_requester { /* for whom chunks are created; its free memory counts, too */
-  const gmlk_streams *streams;
-  gmlk_requester requester; /* NO_WAIT; or, for a forecast, HOST_WAIT */
-} gmlk_growth_requester;
-
-static gmlk_growth_requester gmlk_growth_by(const gmlake *l, gmlk_requester requester) {
-  gmlk_growth_requester by;
-  by.streams = &l->streams;
-  by.requester = requester;
-  return by;
-}
-
 /* The grains of the usable free run that ends where b begins, from its first aligned one on. New
-   chunks at the front of b make one run with it. 0: none, or a policy keeps blocks apart. */
-static uint32_t gmlk_open_before(const gmlk_arena *a, const gmlk_block *b, gmlk_growth_requester by,
-                                 uint32_t align) {
+   chunks at the front of b make one run with it. 0: none, or a policy keeps blocks apart. `by` is
+   for whom chunks are created, NULL: for a piece of their own. HOST_WAIT: a question asks. */
+static uint32_t gmlk_open_before(const gmlake *l, const gmlk_arena *a, const gmlk_block *b,
+                                 const gmlk_requester *by, uint32_t align) {
   gmlk_block *before = gmlk_before_clean(b);
   uint32_t at;
-  if (a->keeps_apart) return 0;
-  while (by.requester.may_wait && gmlk_may_take(by.streams, by.requester, before))
-    before = before->prev;
+  if (a->keeps_apart || !by) return 0;
+  while (by->may_wait && gmlk_may_take(&l->streams, *by, before)) before = before->prev;
   at = gmlk_block_end(before);
-  if (by.requester.stream && gmlk_has_tag(before, by.requester.stream))
-    at = gmlk_run_of(a, before).at;
+  if (by->stream && gmlk_has_tag(before, by->stream)) at = gmlk_run_of(a, before).at;
   return (b->at - at) & ~(align - 1); /* b->at is aligned: it is a chunk's first grain */
 }
 
 /* The same for the usable free run that begins where b ends. */
-static uint32_t gmlk_open_after(const gmlk_arena *a, const gmlk_block *b,
-                                gmlk_growth_requester by) {
+static uint32_t gmlk_open_after(const gmlake *l, const gmlk_arena *a, const gmlk_block *b,
+                                const gmlk_requester *by) {
   gmlk_block *behind = gmlk_behind_clean(b);
   uint32_t end;
-  if (a->keeps_apart) return 0;
-  while (by.requester.may_wait && gmlk_may_take(by.streams, by.requester, behind))
-    behind = behind->next;
+  if (a->keeps_apart || !by) return 0;
+  while (by->may_wait && gmlk_may_take(&l->streams, *by, behind)) behind = behind->next;
   end = behind->at;
-  if (by.requester.stream && gmlk_has_tag(behind, by.requester.stream))
-    end = gmlk_run_of(a, behind).end;
+  if (by->stream && gmlk_has_tag(behind, by->stream)) end = gmlk_run_of(a, behind).end;
   return end - gmlk_block_end(b);
 }
 
@@ -7356,9 +7397,9 @@ static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t c
 
 /* Where new chunks behind the last slot begin so that they make a run of `grains`; free memory that
    ends where they begin counts. *out_need is their number; 0: there is no room. */
-static uint32_t gmlk_growth_at_end(const gmlk_arena *a, gmlk_growth_requester by, uint32_t grains,
-                                   uint32_t align, uint32_t *out_need) {
-  uint32_t tail = gmlk_open_before(a, &a->tail, by, align), slot;
+static uint32_t gmlk_growth_at_end(const gmlake *l, const gmlk_arena *a, const gmlk_requester *by,
+                                   uint32_t grains, uint32_t align, uint32_t *out_need) {
+  uint32_t tail = gmlk_open_before(l, a, &a->tail, by, align), slot;
   *out_need = gmlk_chunks_missing(a, grains, tail);
   slot = gmlk_slots_behind(a, a->slot_count, *out_need);
   if (slot != a->slot_count && slot != GMLK_NOWHERE) { /* the free tail is not next to it */
@@ -7372,15 +7413,16 @@ static uint32_t gmlk_growth_at_end(const gmlk_arena *a, gmlk_growth_requester by
 /* Finds the fewest new chunks that make one run of `grains`: behind the last slot, or in a gap.
    Looks at the GMLK_GAP_TRIES lowest gaps, and at more of them only until one is found. Returns no
    slot where there is no room. */
-static gmlk_slots gmlk_growth_contiguous(const gmlk_arena *a, gmlk_growth_requester by,
-                                         uint32_t grains, uint32_t align) {
-  uint32_t best, slot = gmlk_growth_at_end(a, by, grains, align, &best);
+static gmlk_slots gmlk_growth_contiguous(const gmlake *l, const gmlk_arena *a,
+                                         const gmlk_requester *by, uint32_t grains,
+                                         uint32_t align) {
+  uint32_t best, slot = gmlk_growth_at_end(l, a, by, grains, align, &best);
   const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
   unsigned tries = 0;
   for (; b && (tries++ < GMLK_GAP_TRIES || !best); b = gmlk_tree_from(a->gaps, gmlk_block_end(b))) {
     uint32_t before, after, need, first = gmlk_slot_of(a, b->at);
-    before = gmlk_open_before(a, b, by, align);
-    after = gmlk_open_after(a, b, by);
+    before = gmlk_open_before(l, a, b, by, align);
+    after = gmlk_open_after(l, a, b, by);
     need = gmlk_chunks_missing(a, grains, before);
     if (need > gmlk_slot_of(a, b->grains)) {
       need = gmlk_slot_of(a, b->grains); /* fills the gap, so the run behind it counts too */
@@ -7493,12 +7535,6 @@ static size_t gmlk_pool_bytes(const gmlake *l, const gmlake_pool *pool) {
   return bytes;
 }
 
-typedef struct gmlk_headroom { /* what an arena may grow into */
-  size_t free_bytes;           /* the driver's; SIZE_MAX: it was not asked */
-  size_t returned_bytes;       /* that other arenas return before, */
-  size_t own_bytes;            /* and those of the same pool among them */
-} gmlk_headroom;
-
 /* Whether limits and the room allow new chunks of so many bytes. */
 static gmlake_result gmlk_growth_fits(const gmlake *l, gmlk_request *r, size_t bytes,
                                       const gmlk_headroom *headroom) {
@@ -7523,13 +7559,15 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, size_t byte
   const size_t asked_bytes = GMLK_GROWTH_ASKED * r->arena->chunk_bytes;
   gmlk_headroom headroom = {SIZE_MAX, 0, 0};
   size_t total_bytes = 0;
-  gmlake_result result = gmlk_growth_fits(l, r, bytes, &headroom);
+  gmlake_result result;
+  if (l->foretold) return gmlk_growth_fits(l, r, bytes, &l->foretold->headroom);
+  result = gmlk_growth_fits(l, r, bytes, &headroom);
   if (result || (!l->desc.driver_free_bytes_min && bytes < asked_bytes)) return result;
   result = gmlk_ask_memory(l, &headroom.free_bytes, &total_bytes);
   return result ? result : gmlk_growth_fits(l, r, bytes, &headroom);
 }
 
-/* Creates chunks in the slots, if limits and the device allow it. */
+/* Creates chunks in the slots, if limits and the device allow it. Of a question it says whether. */
 static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slots *slots) {
   gmlk_arena *a = r->arena;
   size_t records = gmlk_growth_records(slots);
@@ -7537,6 +7575,10 @@ static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slot
   gmlk_records reserved;
   gmlk_batch batch;
   gmlake_result result = gmlk_growth_allowed(l, r, slots->count * a->chunk_bytes);
+  if (l->foretold) {
+    l->foretold->answer.new_bytes = slots->count * a->chunk_bytes;
+    return result;
+  }
   if (!result) result = gmlk_arena_extend_to(l, a, slots->items[slots->count - 1]);
   if (result) return result;
   if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -7565,32 +7607,31 @@ static int gmlk_grow_reserve(gmlk_arena *a, uint64_t more) {
   return gmlk_arena_reserve_slots(a, slots) && gmlk_scratch_reserve(a, slots);
 }
 
-/* S4's Alloc, once: creates one contiguous range, if it needs at most `spare` chunks more than the
-   shortfall of a window does; else the shortfall, wherever there are slots. shortfall 0: no window
-   can be made. *out_count: the chunks that it tried to create. */
-static gmlake_result gmlk_grow_once(gmlake *l, gmlk_request *r, uint32_t shortfall, uint32_t spare,
-                                    uint32_t *out_count) {
+/* S4's Alloc: creates what a request lacks. One contiguous range, if it needs at most one chunk
+   more than a window does: what is left of it serves later requests. Else, and if memory is too
+   short for that, the shortfall alone, wherever there are slots. r->shortfall 0: no window can be
+   made. */
+static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, gmlk_requester requester,
+                               gmlk_plan *plan) {
   gmlk_arena *a = r->arena;
-  uint32_t missing = gmlk_chunks_for(a, shortfall);
-  gmlk_slots slots;
-  if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, r->grains))) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  slots = gmlk_growth_contiguous(a, gmlk_growth_by(l, r->requester), r->grains, r->align);
-  if (missing && (!slots.count || slots.count > missing + spare))
-    slots = gmlk_growth_anywhere(a, missing);
-  *out_count = slots.count;
-  if (!slots.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
-  return gmlk_grow_slots(l, r, &slots);
-}
-
-/* Creates what a request lacks. One chunk more than a window needs is created if that gives a range
-   that needs no window: what is left of it serves later requests. If memory is too short for that,
-   the shortfall alone is created. */
-static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, uint32_t shortfall) {
-  uint32_t count = 0;
-  gmlake_result result = gmlk_grow_once(l, r, shortfall, 1, &count);
-  if (!gmlk_is_shortage(result) || !shortfall || count <= gmlk_chunks_for(r->arena, shortfall))
-    return result;
-  return gmlk_grow_once(l, r, shortfall, 0, &count);
+  const uint32_t missing = gmlk_chunks_for(a, r->shortfall);
+  uint32_t spare = 1;
+  gmlake_result result;
+  memset(plan, 0, sizeof(*plan));
+  for (;; spare--) {
+    if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, r->grains)))
+      return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    plan->how = GMLK_RANGE;
+    plan->slots = gmlk_growth_contiguous(l, a, &requester, r->grains, r->align);
+    if (missing && (!plan->slots.count || plan->slots.count > missing + spare)) {
+      plan->how = GMLK_STITCH;
+      plan->slots = gmlk_growth_anywhere(a, missing);
+    }
+    if (!plan->slots.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no address space */
+    result = gmlk_grow_slots(l, r, &plan->slots);
+    if (!gmlk_is_shortage(result) || !missing || plan->slots.count <= missing || !spare)
+      return result;
+  }
 }
 
 /* ---- trim ---- */
@@ -7603,7 +7644,9 @@ static int gmlk_is_chunk_free(const gmlake *l, const gmlk_arena *a, gmlk_request
 
 /* The requester for which trim looks for free chunks: it may have what is clean; with HOST_WAIT
    also what is clean once the host has waited. */
-static gmlk_requester gmlk_trimmer(gmlake_wait wait) { return gmlk_requester_of(GMLK_CLEAN, wait); }
+static gmlk_requester gmlk_trimmer(gmlake_wait wait) {
+  return gmlk_requester_of(GMLK_CLEAN, wait == GMLAKE_HOST_WAIT ? wait : GMLAKE_NO_WAIT);
+}
 
 /* Returns those of the marked chunks that no quarantined window or page maps, and none whose last
    use is not complete for the trimmer. The others lose their marks. */
@@ -7872,45 +7915,26 @@ static gmlake_result gmlk_trim(gmlake *l, size_t keep_bytes, size_t *released) {
   return gmlk_trim_arenas(l, keep_bytes, released);
 }
 
+/* For whom other arenas return chunks: for a block, for a buffer, or for either in need. */
+typedef enum gmlk_giving { GMLK_GIVE_BLOCK, GMLK_GIVE_BUFFER, GMLK_GIVE_ALL } gmlk_giving;
+
 /* Whether an arena's free chunks are returned for the requester: if the arena has buffers, or the
-   requester is a buffer. A pool's chunks are returned only for the same pool. */
-static int gmlk_gives(const gmlk_arena *a, const gmlk_arena *requester, int is_for_buffer) {
-  return a && a != requester && (a->buffer_space.holes || is_for_buffer) &&
+   requester is a buffer; or, where memory is short, in any case. A pool's chunks are returned only
+   for the same pool, unless memory is short. */
+static int gmlk_gives(const gmlk_arena *a, const gmlk_arena *requester, gmlk_giving giving) {
+  if (!a || a == requester || giving == GMLK_GIVE_ALL) return a && a != requester;
+  return (a->buffer_space.holes || giving == GMLK_GIVE_BUFFER) &&
          (!a->owner || a->owner == requester->owner);
-}
-
-/* Returns up to `bytes` of other arenas' free chunks whose work is complete, before `requester`
-   creates as many; those of its pool first, as that may have a limit. Only a fatal error counts. */
-static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, int is_for_buffer,
-                                        size_t bytes) {
-  gmlake_result result = GMLAKE_OK;
-  size_t released = 0, i;
-  for (i = 0; i < 2 * l->arena_count && released < bytes && !gmlk_is_fatal(result); i++) {
-    gmlk_arena *a = l->arenas[i < l->arena_count ? i : i - l->arena_count];
-    if (!gmlk_gives(a, requester, is_for_buffer) ||
-        (a->owner == requester->owner) != (i < l->arena_count))
-      continue;
-    if (a->bins[GMLK_CLEAN]->grains >= gmlk_chunk_grains(a))
-      result = gmlk_trim_arena(l, a, bytes - released, &released);
-  }
-  return gmlk_is_fatal(result) ? result : GMLAKE_OK;
-}
-
-/* Counts what an arena returns for the requester. */
-static void gmlk_headroom_return(gmlk_headroom *headroom, const gmlk_arena *a,
-                                 const gmlk_arena *requester, uint64_t chunks) {
-  headroom->returned_bytes += (size_t)chunks * a->chunk_bytes;
-  if (a->owner == requester->owner) headroom->own_bytes += (size_t)chunks * a->chunk_bytes;
 }
 
 /* Marks the chunks, `most` or little more, that gmlk_trim_arena would return. Returns their number.
    pre: scratch is reserved for all slots. */
-static uint64_t gmlk_trim_dry_run(const gmlake *l, gmlk_arena *a, gmlk_requester trimmer,
-                                  uint64_t most) {
+static size_t gmlk_trim_dry_run(const gmlake *l, gmlk_arena *a, gmlk_requester trimmer,
+                                size_t most) {
   uint32_t slot = a->sleep < GMLK_ASLEEP ? a->slot_count : 0;
-  uint64_t count = 0;
+  size_t count = 0;
   while (slot && count < most)
-    count += gmlk_trim_choose(l, a, trimmer, &slot, (size_t)(most - count) * a->chunk_bytes).count;
+    count += gmlk_trim_choose(l, a, trimmer, &slot, (most - count) * a->chunk_bytes).count;
   return count;
 }
 
@@ -7920,22 +7944,31 @@ static void gmlk_trim_forget(gmlk_arena *a) {
   for (slot = 0; slot < a->slot_count; slot++) a->chunks.items[slot].is_marked = 0;
 }
 
-/* What gmlk_return_others would return for an arena of blocks. 0: no host memory. */
-static int gmlk_headroom_share(const gmlake *l, const gmlk_arena *requester, gmlake_wait wait,
-                               size_t bytes, gmlk_headroom *headroom) {
-  size_t i;
-  for (i = 0; i < 2 * l->arena_count && headroom->returned_bytes < bytes; i++) {
+/* Returns up to `bytes` of other arenas' free chunks whose work is complete, before `requester`
+   creates as many; those of its pool first, as that may have a limit. Only a fatal error counts.
+   For a question it counts what would be returned, once the host has waited if `wait` says so. */
+static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, gmlk_giving giving,
+                                        size_t bytes, gmlake_wait wait) {
+  gmlk_headroom *headroom = l->foretold ? &l->foretold->headroom : NULL;
+  gmlake_result result = GMLAKE_OK;
+  size_t released = 0, i;
+  if (headroom) headroom->returned_bytes = headroom->own_bytes = 0;
+  for (i = 0; i < 2 * l->arena_count && released < bytes && !gmlk_is_fatal(result); i++) {
     gmlk_arena *a = l->arenas[i < l->arena_count ? i : i - l->arena_count];
-    if (!gmlk_gives(a, requester, 0) || (a->owner == requester->owner) != (i < l->arena_count))
+    const size_t before = released;
+    if (!gmlk_gives(a, requester, giving) || (a->owner == requester->owner) != (i < l->arena_count))
       continue;
-    if (!gmlk_scratch_reserve(a, a->slot_count)) return 0;
-    gmlk_headroom_return(
-        headroom, a, requester,
-        gmlk_trim_dry_run(l, a, gmlk_trimmer(wait),
-                          (bytes - headroom->returned_bytes - 1) / a->chunk_bytes + 1));
+    if (!headroom && a->bins[GMLK_CLEAN]->grains >= gmlk_chunk_grains(a))
+      result = gmlk_trim_arena(l, a, bytes - released, &released);
+    if (!headroom) continue;
+    if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    released += a->chunk_bytes * gmlk_trim_dry_run(l, a, gmlk_trimmer(wait),
+                                                   (bytes - released - 1) / a->chunk_bytes + 1);
     gmlk_trim_forget(a);
+    headroom->returned_bytes = released;
+    if (i < l->arena_count) headroom->own_bytes += released - before;
   }
-  return 1;
+  return gmlk_is_fatal(result) ? result : GMLAKE_OK;
 }
 
 /* Frees host memory of tables and records that is mostly unused. O(what is freed + chunks). */
@@ -7948,13 +7981,6 @@ static void gmlk_tidy(gmlake *l) {
 
 /* ---- >>small -----------------------------------------------------------------------------------
    The small-block reserve, see >>arena. Owns nothing of its own. O(1). Cannot fail. */
-
-/* Whether the small-block reserve holds a small block of the stream. */
-static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_t grains) {
-  const gmlk_block *small_reserve = a->small_reserve;
-  return small_reserve && grains <= a->small_most && grains <= small_reserve->grains &&
-         (small_reserve->stream == GMLK_CLEAN || small_reserve->stream == stream);
-}
 
 /* Sets so many grains of a hole aside, from `at` on, which b holds. pre: two records reserved. */
 static void gmlk_small_reserve_begin(gmlk_arena *a, unsigned stream, gmlk_block *b, uint32_t at,
@@ -8028,7 +8054,7 @@ static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r, int is_watched) {
     if (!b) return NULL;
     b = gmlk_take(a, b, at, r->grains);
   }
-  return gmlk_grant_part(l, r, b, at, hole, is_watched);
+  return gmlk_grant_part(l, r, b, at, hole, 0, is_watched);
 }
 
 /* ---- >>research --------------------------------------------------------------------------------
@@ -8313,19 +8339,6 @@ static int gmlk_ask_coalesce(gmlake *l, const gmlk_block *b, uint64_t address) {
 
 /* ---- carrying out ---- */
 
-/* Finds slots side by side for new chunks: the lowest gap with room, or the end. 0: no room. */
-static int gmlk_growth_fresh(const gmlk_arena *a, uint32_t count, uint32_t *out_slot) {
-  const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
-  for (; b; b = gmlk_tree_from(a->gaps, gmlk_block_end(b))) {
-    *out_slot = gmlk_slot_of(a, b->at);
-    if (gmlk_slot_of(a, b->grains) >= count &&
-        gmlk_behind_quarantined(a, *out_slot, count) == *out_slot)
-      return 1;
-  }
-  *out_slot = gmlk_slots_behind(a, a->slot_count, count);
-  return *out_slot != GMLK_NOWHERE;
-}
-
 /* Creates the plan's chunks side by side and enters them behind the plan's pieces. */
 static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *q) {
   gmlk_arena *a = r->arena;
@@ -8334,8 +8347,9 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *
   gmlk_slots slots;
   gmlake_result result;
   if (!gmlk_grow_reserve(a, count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!gmlk_growth_fresh(a, count, &slot)) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  slots = gmlk_slots_from(a, slot, count);
+  slots = gmlk_growth_contiguous(l, a, NULL, count << a->chunk_log, 1);
+  if (!slots.count) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  slot = slots.items[0];
   result = gmlk_grow_slots(l, r, &slots);
   if (result) return result;
   r->has_grown = 1;
@@ -8344,87 +8358,64 @@ static gmlake_result gmlk_grow_fresh(gmlake *l, gmlk_request *r, gmlk_question *
   return GMLAKE_OK;
 }
 
-/* Writes pieces to arena->pieces, one each. */
-static gmlake_result gmlk_pieces_list(gmlk_arena *a, const gmlake_piece *pieces, size_t count,
-                                      gmlk_window_plan *plan) {
+/* Turns pieces into a plan: one is taken, several are stitched. */
+static gmlake_result gmlk_plan_pieces(gmlk_arena *a, const gmlake_piece *pieces, size_t count,
+                                      gmlk_plan *plan) {
+  size_t i;
   memset(plan, 0, sizeof(*plan));
   if (!gmlk_scratch_reserve(a, 2 * count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  while (count--) gmlk_plan_append(a, plan, gmlk_piece_of(a, pieces++));
+  for (i = 0; i < count; i++) gmlk_plan_append(a, plan, gmlk_piece_of(a, &pieces[i]));
+  plan->how = count == 1 ? GMLK_RANGE : GMLK_STITCH;
+  if (count != 1) return GMLAKE_OK;
+  plan->range = a->pieces[0];
+  plan->hole = gmlk_block_end(gmlk_locate(a, plan->range.at + plan->range.grains - 1)) -
+               gmlk_locate(a, plan->range.at)->at;
   return GMLAKE_OK;
 }
 
 /* Makes an idle window over both parts of a split block, to save a stitch later. Ignores errors. */
-static void gmlk_keep_former(gmlake *l, gmlk_arena *a, const gmlake_piece *pair) {
+static void gmlk_keep_former(gmlake *l, gmlk_arena *a, gmlake_piece front, size_t former_bytes) {
+  gmlake_piece pair[2];
   gmlk_window *w = NULL;
   gmlake_result result;
-  gmlk_window_plan plan;
-  if (a->window_space.holes && !gmlk_pieces_list(a, pair, 2, &plan))
+  gmlk_plan plan;
+  pair[0] = front;
+  pair[1].home = (char *)front.home + front.bytes;
+  pair[1].bytes = former_bytes - front.bytes;
+  if (a->window_space.holes && !gmlk_plan_pieces(a, pair, 2, &plan))
     w = gmlk_window_new(l, a, &plan, &result);
   if (!w || gmlk_window_make(l, a, w, 0)) return;
   gmlk_window_set_idle(&a->windows, w, GMLK_CLEAN, 0);
   gmlk_evict_if_due(l, a);
 }
 
-/* Carries out a plan of one piece. */
-static gmlake_result gmlk_take_piece(gmlake *l, gmlk_request *r, const gmlk_question *q,
-                                     gmlk_block **out_block) {
-  gmlk_arena *a = r->arena;
-  gmlake_piece pair[2];
-  uint32_t at = gmlk_piece_of(a, &q->pieces[0]).at, end = at + r->grains;
-  gmlk_block *b = gmlk_locate(a, at), *last = gmlk_locate(a, end - 1);
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (b->at < at || gmlk_block_end(last) > end) {
-    r->is_split = 1;
-    l->stats.split_count++;
-    gmlk_tell_split(l, r, at, gmlk_block_end(last) - b->at);
-  }
-  b = gmlk_join_range(a, gmlk_reserve_range(a, b, at, r->grains), r->grains);
-  *out_block = gmlk_grant(l, r, b, q->plan.state);
-  if (!q->plan.keeps_former) return GMLAKE_OK;
-  pair[0] = q->pieces[0];
-  pair[1].home = (void *)(uintptr_t)gmlk_home(a, end);
-  pair[1].bytes = gmlk_former_of(q)->bytes - pair[0].bytes;
-  gmlk_keep_former(l, a, pair);
-  return GMLAKE_OK;
-}
-
-/* The number of chunks that the plan's window maps; 0: it makes none. */
-static size_t gmlk_plan_mappings(const gmlk_arena *a, const gmlk_question *q) {
-  size_t count = (size_t)(q->plan.grow_bytes / a->chunk_bytes), i;
-  gmlk_piece piece;
-  if (q->plan.keeps_former) {
-    piece = gmlk_piece_of(a, gmlk_former_of(q));
-    return gmlk_piece_chunks(a, &piece);
-  }
-  if (q->plan.piece_count + (q->plan.grow_bytes != 0) == 1) return 0;
-  for (i = 0; i < q->plan.piece_count; i++) {
-    piece = gmlk_piece_of(a, &q->pieces[i]);
-    count += gmlk_piece_chunks(a, &piece);
-  }
-  return count;
-}
-
 /* Carries out a checked plan; w is its window, or NULL. r->grains becomes the plan's size. */
 static gmlake_result gmlk_carry_out(gmlake *l, gmlk_request *r, gmlk_question *q, gmlk_window *w,
                                     gmlk_block **out_block) {
-  size_t parts = q->plan.piece_count + (q->plan.grow_bytes != 0);
-  size_t mappings = gmlk_plan_mappings(r->arena, q), i;
-  uint32_t grains = 0;
-  gmlake_result result = GMLAKE_OK;
-  gmlk_window_plan plan;
-  if (w) {
-    r->grains = w->self.grains;
-    *out_block = gmlk_window_take(l, r, r->requester, w, q->plan.state);
-    return *out_block ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_arena *a = r->arena;
+  const gmlake_piece *former = q->plan.keeps_former ? gmlk_former_of(q) : NULL;
+  const size_t parts = q->plan.piece_count + (q->plan.grow_bytes != 0);
+  size_t mappings = 0; /* that a window of the plan needs */
+  gmlk_plan plan;
+  gmlake_result result = gmlk_plan_pieces(a, q->pieces, q->plan.piece_count, &plan);
+  uint32_t i;
+  if (parts > 1) mappings = plan.chunk_count + q->plan.grow_bytes / a->chunk_bytes;
+  if (former) {
+    const gmlk_piece whole = gmlk_piece_of(a, former);
+    mappings = gmlk_piece_chunks(a, &whole);
   }
-  if (mappings) result = gmlk_evict_asked(l, r, q, mappings);
+  if (!result && mappings) result = gmlk_evict_asked(l, r, q, mappings);
   if (!result && q->plan.grow_bytes) result = gmlk_grow_fresh(l, r, q);
+  if (!result) result = gmlk_plan_pieces(a, q->pieces, parts, &plan);
   if (result) return result;
-  for (i = 0; i < parts; i++) grains += (uint32_t)(q->pieces[i].bytes / GMLK_GRAIN);
-  r->grains = grains;
-  if (parts == 1) return gmlk_take_piece(l, r, q, out_block);
-  result = gmlk_pieces_list(r->arena, q->pieces, parts, &plan);
-  if (!result) result = gmlk_stitch(l, r, r->requester, &plan, out_block);
+  plan.requester = r->requester;
+  plan.state = q->plan.state;
+  plan.window = w;
+  if (w) plan.how = GMLK_REUSE;
+  r->grains = w ? w->self.grains : 0;
+  for (i = 0; i < plan.piece_count; i++) r->grains += a->pieces[i].grains;
+  result = gmlk_plan_commit(l, r, &plan, out_block);
+  if (former && !result) gmlk_keep_former(l, a, q->pieces[0], former->bytes);
   return result || *out_block ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no addresses */
 }
 
@@ -8463,13 +8454,157 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
   return result;
 }
 
+/* ---- >>foretell --------------------------------------------------------------------------------
+   What a question asks where an allocation would wait, drop windows or return chunks: how much
+   there would be then. Owns nothing; marks of chunks are gone at the end. pre: state_lock is held.
+   Costs: O(blocks + windows). Can fail: host memory. */
+
+/* What the stream of a requester that may wait has to do before it uses these ranges. */
+static gmlake_wait gmlk_pieces_wait(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
+                                    const gmlk_piece *pieces, uint32_t count) {
+  uint32_t i;
+  for (i = 0; i < count; i++) {
+    gmlk_block *b = gmlk_locate(a, pieces[i].at);
+    for (; b->at < pieces[i].at + pieces[i].grains; b = b->next)
+      if (gmlk_may_take(&l->streams, requester, b) && gmlk_has_to_wait(l, requester.stream, b))
+        return GMLAKE_DEVICE_WAIT;
+  }
+  return GMLAKE_NO_WAIT;
+}
+
+/* Says how a plan for a question would be carried out. What the host waits for is said before. */
+static void gmlk_foretell(const gmlake *l, const gmlk_request *r, const gmlk_plan *plan) {
+  const gmlk_window *w = plan->window;
+  const gmlk_piece *pieces = plan->how == GMLK_RANGE ? &plan->range : r->arena->pieces;
+  const uint32_t count = plan->how == GMLK_RANGE ? 1 : plan->piece_count;
+  if (plan->requester.may_wait != GMLAKE_DEVICE_WAIT) return;
+  l->foretold->answer.wait = gmlk_pieces_wait(l, r->arena, plan->requester, w ? w->pieces : pieces,
+                                              w ? w->piece_count : count);
+}
+
+/* The first aligned range of at least so many grains that the requester may have; if there is none,
+   the longest. O(blocks). */
+static gmlk_piece gmlk_range_first(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
+                                   uint32_t grains, uint32_t align) {
+  const gmlk_block *b = a->head.next;
+  gmlk_piece best = gmlk_piece_with(0, 0);
+  for (;; b = b->next) {
+    const uint32_t at = b->at + ((0 - b->at) & (align - 1));
+    while (gmlk_may_take(&l->streams, requester, b)) b = b->next;
+    if (at < b->at && b->at - at > best.grains) best = gmlk_piece_with(at, b->at - at);
+    if (b == &a->tail || best.grains >= grains) return best;
+  }
+}
+
+/* An idle window that serves the request once the host has waited: also one that a pending block is
+   in the way of. O(windows). */
+static gmlk_window *gmlk_window_awaited(const gmlake *l, const gmlk_request *r,
+                                        gmlk_requester requester) {
+  const gmlk_arena *a = r->arena;
+  gmlk_window *w = a->windows.idle_first;
+  while (w &&
+         (w->self.grains != r->grains || !gmlk_window_suits(a, w, r->align, gmlk_is_whole(r)) ||
+          gmlk_window_blocker(a, &l->streams, requester, w)))
+    w = w->idle_next;
+  return w;
+}
+
+/* Whether the host can wait for a stream, and has to. A capture may forbid the event. */
+static int gmlk_foretell_waits(const gmlk_streams *streams, const gmlk_stream *s) {
+  if (!gmlk_stream_has_work(s) || s->fence_count || !streams->capture_count)
+    return gmlk_stream_has_work(s);
+  return !s->capture && s->value && !gmlk_stream_is_out(streams, s);
+}
+
+/* Whether the host has to wait where it waits for all streams. */
+static gmlake_wait gmlk_foretell_host(const gmlake *l) {
+  size_t i;
+  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
+    if (gmlk_foretell_waits(&l->streams, l->streams.items[i])) return GMLAKE_HOST_WAIT;
+  return GMLAKE_NO_WAIT;
+}
+
+/* A gap is a row of slots that have no chunk once the marked chunks are returned. Returns the first
+   slot of the next gap, from `slot` on; with is_gap, the slot behind the gap that begins there. */
+static uint32_t gmlk_gap_edge(const gmlk_arena *a, uint32_t slot, uint32_t last, int is_gap) {
+  const uint32_t end = last < a->slot_count ? last : a->slot_count;
+  while (slot < end && (gmlk_chunk_at(&a->chunks, slot)->is_marked ||
+                        !gmlk_chunk_is_backed(&a->chunks, slot)) == is_gap)
+    slot++;
+  return slot == end && is_gap ? last : slot;
+}
+
+/* The same after the arena's free chunks are returned and so many more than these are created, all
+   in one gap, from its front on. pre: scratch is reserved for all slots. */
+static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester requester,
+                                 uint32_t align, uint64_t chunks) {
+  const uint32_t fresh = gmlk_area_next(&a->area, 1);
+  const gmlk_block *b = a->head.next;
+  uint64_t most = 0;
+  chunks += gmlk_trim_dry_run(l, a, gmlk_trimmer(GMLAKE_HOST_WAIT), a->slot_count);
+  for (;; b = b->next) {
+    uint32_t at = b->at + ((0 - b->at) & (align - 1)), end, last, gap, behind, next, reach;
+    while (b->state == GMLK_UNBACKED || gmlk_may_take(&l->streams, requester, b)) b = b->next;
+    end = b == &a->tail ? gmlk_slot_at(a, (uint32_t)gmlk_max(a->area.limit, a->slot_count)) : b->at;
+    last = gmlk_slot_of(a, end);
+    gap = gmlk_gap_edge(a, gmlk_slot_from(a, at), last, 0);
+    do {
+      behind = gmlk_gap_edge(a, gap, last, 1);
+      next = gmlk_gap_edge(a, behind, last, 0);
+      reach = next < last ? gmlk_slot_at(a, next) : end;
+      if (behind - gap > chunks) reach = gmlk_slot_at(a, gap + (uint32_t)chunks);
+      if (at < reach) most = gmlk_later(most, reach - at);
+      at = gmlk_slot_at(a, behind);
+      gap = next;
+    } while (gap < last);
+    if (b == &a->tail) break;
+  }
+  gmlk_trim_forget(a);
+  if (fresh > a->area.most) return most;
+  return gmlk_later(most, gmlk_min(chunks, a->area.most - fresh) << a->chunk_log);
+}
+
+/* The number of new chunks that the room, limits and address space allow an arena. */
+static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a,
+                               const gmlk_headroom *headroom) {
+  size_t slots = a->area.is_full ? a->area.limit : a->area.most;
+  size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes - headroom->returned_bytes;
+  size_t bytes = headroom->free_bytes + headroom->returned_bytes,
+         min = l->desc.driver_free_bytes_min;
+  bytes = bytes > min ? bytes - min : 0;
+  slots -= gmlk_min(slots, gmlk_chunks_held(&a->chunks));
+  if (limit) bytes = gmlk_min(bytes, limit > held ? limit - held : 0);
+  held = a->limit_bytes ? gmlk_pool_bytes(l, a->owner) - headroom->own_bytes : 0;
+  if (a->limit_bytes) bytes = gmlk_min(bytes, a->limit_bytes - gmlk_min(a->limit_bytes, held));
+  return gmlk_min(slots, bytes / a->chunk_bytes);
+}
+
+/* The longest row of slots that windows get once the host has waited and idle ones are dropped. */
+static uint64_t gmlk_addresses_most(const gmlake *l, const gmlk_space *space) {
+  const gmlk_requester trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
+  const uint32_t next = gmlk_area_next(&space->area, 1);
+  const gmlk_block *va = space->head.next;
+  uint64_t run = 0, most = 0;
+  for (; va != &space->tail; va = va->next) {
+    const gmlk_window *w = (const gmlk_window *)va->u.owner;
+    int is_free = !w && va->state != GMLK_EDGE;
+    if (w && w->self.state == GMLK_IDLE)
+      is_free = gmlk_may_await(&l->streams, trimmer, w->alias.stream, w->alias.epoch);
+    else if (w) /* is it pending? */
+      is_free = gmlk_may_take(&l->streams, trimmer, &w->self);
+    run = is_free ? run + va->grains : 0;
+    most = gmlk_later(most, run);
+  }
+  return next <= space->area.most ? gmlk_later(most, space->area.most - next) : most;
+}
+
 /* ---- >>slow ------------------------------------------------------------------------------------
    The slow path: steps 4 to 12 of the manual's "how an allocation is served", until one of them
-   finds a block. gmlk_query_slow_path in >>figures says beforehand what they do, so it changes with
-   them. A fatal error ends the slow path, and so does an illegal answer of a policy, the only
-   INVALID_ARGUMENT here. pre, for gmlk_slow_path and everything it calls: the caller holds
-   `driver_lock`. Costs: a step costs what the functions cost that it calls. Can fail: host memory,
-   the driver, limits. */
+   finds a block. A question (lake->foretold) goes the same steps: what they would take, create,
+   wait for or return they only count. A fatal error ends the slow path, and so does an illegal
+   answer of a policy, the only INVALID_ARGUMENT here. pre, for gmlk_slow_path and everything it
+   calls: the caller holds `driver_lock`. Costs: a step costs what the functions cost that it calls.
+   Can fail: host memory, the driver, limits. */
 
 /* A request that is for no block of the user's: a chunk of a buffer, a pool that wakes. */
 static gmlk_request gmlk_request_of(gmlk_arena *a, unsigned stream, size_t bytes) {
@@ -8486,7 +8621,7 @@ static gmlk_request gmlk_request_of(gmlk_arena *a, unsigned stream, size_t bytes
 /* The request's requester, which may wait on the device for other streams if the stream can. */
 static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request *r) {
   gmlk_requester requester = r->requester;
-  if (!r->stream || r->is_capture || l->streams.used_count < 2) return requester;
+  if (!r->stream || r->is_capture || r->reach || l->streams.used_count < 2) return requester;
   if (l->streams.items[r->stream]->kind == GMLAKE_STREAM_COMMUNICATION) return requester;
   if (l->streams.items[r->stream]->value || !l->streams.capture_count)
     return gmlk_requester_of(requester.stream, GMLAKE_DEVICE_WAIT);
@@ -8497,24 +8632,22 @@ static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request
    begins behind what is queued on it, which takes as long as its last fences took. */
 static gmlk_requester gmlk_early_requester(const gmlake *l, const gmlk_request *r) {
   const gmlake_backend *b = l->driver.backend;
-  uint64_t now;
   gmlk_requester requester =
       l->desc.cross_stream == GMLAKE_GROW_FIRST ? r->requester : gmlk_waiting_requester(l, r);
   if (l->desc.cross_stream != GMLAKE_WAIT_IF_SOON || !requester.may_wait) return requester;
-  now = b->clock_ns(b->user);
-  gmlk_requester_until(&requester, now,
-                       now + gmlk_later(GMLK_SOON_NS, l->streams.items[requester.stream]->lag_ns));
+  requester.now_ns = b->clock_ns(b->user);
+  requester.soon_ns =
+      requester.now_ns + gmlk_later(GMLK_SOON_NS, l->streams.items[requester.stream]->lag_ns);
   return requester;
 }
 
 #define GMLK_GROW_TRIES 8u /* growths for one request; a second one is rare */
 
 /* Finds the best range in another stream's free memory, or in a block that is pending: of those of
-   one size the oldest. Returns the size of its hole; 0: none. */
-static uint32_t gmlk_foreign_hole(const gmlake *l, const gmlk_request *r, gmlk_requester requester,
-                                  gmlk_piece *out) {
+   one size the oldest. plan->hole stays 0 if there is none. */
+static void gmlk_plan_foreign(const gmlake *l, const gmlk_request *r, gmlk_plan *plan) {
   const gmlk_arena *a = r->arena;
-  uint32_t best_hole = 0, hole, at;
+  uint32_t hole, at;
   int is_pending = 0;
   const gmlk_extra *extra = NULL;
   size_t i;
@@ -8522,95 +8655,102 @@ static uint32_t gmlk_foreign_hole(const gmlake *l, const gmlk_request *r, gmlk_r
     gmlk_block *b = a->bins[i] && !l->streams.items[i]->is_capture
                         ? gmlk_best_fit(a, (unsigned)i, r->grains, r->align, &at, &hole)
                         : NULL;
-    if (!b || (best_hole && hole >= best_hole) ||
-        !gmlk_may_take_range(&l->streams, requester, b, at + r->grains))
+    if (!b || (plan->hole && hole >= plan->hole) ||
+        !gmlk_may_take_range(&l->streams, plan->requester, b, at + r->grains))
       continue;
-    best_hole = hole;
-    *out = gmlk_piece_with(at, r->grains);
+    plan->hole = hole;
+    plan->range = gmlk_piece_with(at, r->grains);
   }
   while ((extra = gmlk_pending_next(a, extra)) != NULL) {
     const gmlk_block *b = extra->block;
     at = b->at + ((0 - b->at) & (r->align - 1));
     hole = b->grains;
     if (gmlk_as_window(b) || at - b->at > hole || hole - (at - b->at) < r->grains ||
-        (best_hole && (is_pending ? hole > best_hole : hole >= best_hole)) ||
-        !gmlk_may_take(&l->streams, requester, b))
+        (plan->hole && (is_pending ? hole > plan->hole : hole >= plan->hole)) ||
+        !gmlk_may_take(&l->streams, plan->requester, b))
       continue;
     is_pending = 1;
-    best_hole = hole;
-    *out = gmlk_piece_with(at, r->grains);
+    plan->hole = hole;
+    plan->range = gmlk_piece_with(at, r->grains);
   }
-  return best_hole;
 }
 
-/* Takes that range, and makes the requester's stream wait for the other stream on the device. NULL:
-   there is none, or the wait failed. */
-static gmlk_block *gmlk_borrow_hole(gmlake *l, gmlk_request *r, gmlk_requester requester) {
-  gmlk_arena *a = r->arena;
-  gmlk_piece piece;
-  uint32_t best_hole = gmlk_foreign_hole(l, r, requester, &piece);
-  if (!best_hole || gmlk_pieces_borrow(l, a, requester, &piece, 1)) return NULL;
-  return gmlk_grant_part(l, r, gmlk_join_range(a, piece.block, piece.grains), piece.at, best_hole,
-                         1);
-}
-
-/* The grains of the first aligned range of `enough` grains that the requester may have, which begins
-   at *out_at, or else of the largest. O(blocks). */
-static uint32_t gmlk_range_most(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
-                                uint32_t align, uint32_t enough, uint32_t *out_at) {
-  const gmlk_block *b = a->head.next;
-  uint32_t most = 0;
-  for (; most < enough; b = b->next) {
-    const uint32_t at = b->at + ((0 - b->at) & (align - 1));
-    while (gmlk_may_take(&l->streams, requester, b)) b = b->next;
-    if (at < b->at && b->at - at > most) {
-      most = b->at - at;
-      *out_at = at;
-    }
-    if (b == &a->tail) break;
+/* Plans what is there already: for a requester that may wait a window or a range; for another the
+   first aligned range, since best fit looks at few holes that are too short for any alignment. */
+static int gmlk_plan_there(const gmlake *l, const gmlk_request *r, gmlk_requester requester,
+                           gmlk_plan *plan) {
+  memset(plan, 0, sizeof(*plan));
+  plan->requester = requester;
+  if (requester.may_wait && r->may_stitch)
+    plan->window = requester.may_wait == GMLAKE_HOST_WAIT ? gmlk_window_awaited(l, r, requester)
+                                                          : gmlk_window_for(l, r, requester);
+  if (!plan->window && requester.may_wait == GMLAKE_DEVICE_WAIT) {
+    gmlk_plan_foreign(l, r, plan);
+  } else if (!plan->window) {
+    plan->range = gmlk_range_first(l, r->arena, requester, r->grains, r->align);
+    if (plan->range.grains >= r->grains) plan->hole = plan->range.grains;
+    plan->range = gmlk_piece_with(plan->range.at, r->grains);
   }
-  return most;
-}
-
-/* Takes the first aligned range that is free for the stream: best fit looks at few holes that are
-   too short for any alignment. NULL: there is none. pre: two records reserved. */
-static gmlk_block *gmlk_search_aligned(gmlake *l, gmlk_request *r) {
-  gmlk_arena *a = r->arena;
-  const gmlk_requester stream = gmlk_requester_of(r->requester.stream, GMLAKE_NO_WAIT);
-  uint32_t at = 0, hole = gmlk_range_most(l, a, stream, r->align, r->grains, &at);
-  return hole < r->grains
-             ? NULL
-             : gmlk_grant_part(l, r, gmlk_take(a, gmlk_locate(a, at), at, r->grains), at, hole, 1);
+  plan->how = plan->window ? GMLK_REUSE : plan->hole ? GMLK_RANGE : GMLK_NOTHING;
+  return plan->how != GMLK_NOTHING;
 }
 
 /* One look: a range or a window that is there, an aligned range, a window of free pieces. */
 static gmlake_result gmlk_try_all(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                   gmlk_block **out_block) {
+  gmlk_plan plan;
   gmlake_result result = gmlk_try_fast(l, r, out_block);
-  if (!result && !*out_block && r->align > 1) *out_block = gmlk_search_aligned(l, r);
+  if (!result && !*out_block && r->align > 1 && gmlk_plan_there(l, r, r->requester, &plan))
+    result = gmlk_plan_commit(l, r, &plan, out_block);
   if (!result && !*out_block) result = gmlk_try_stitch(l, r, requester, out_block);
   return result;
+}
+
+/* Foretells growth for what a window of the requester lacks, or for a range. pre: what other arenas
+   return is counted. */
+static gmlake_result gmlk_foretell_growth(gmlake *l, gmlk_request *r, gmlk_requester requester,
+                                          gmlk_block **out_block) {
+  gmlk_arena *a = r->arena;
+  const int is_host = requester.may_wait == GMLAKE_HOST_WAIT;
+  gmlake_wait wait = GMLAKE_NO_WAIT;
+  gmlk_plan plan;
+  gmlake_result result;
+  if (requester.may_wait == GMLAKE_DEVICE_WAIT && r->shortfall &&
+      r->piece_count) { /* another chunk than the last may be used in part */
+    gmlk_piece *last = &a->pieces[r->piece_count - 1];
+    const uint32_t end = gmlk_slot_at(a, gmlk_slot_from(a, last->at + last->grains));
+    *last = gmlk_piece_with(last->at, end - last->at);
+    wait = gmlk_pieces_wait(l, a, requester, a->pieces, r->piece_count);
+  }
+  result = gmlk_grow(l, r, is_host ? requester : r->requester, &plan);
+  if (result) return result;
+  if (wait && plan.how == GMLK_STITCH) l->foretold->answer.wait = wait;
+  *out_block = &a->tail;
+  return GMLAKE_OK;
 }
 
 /* Grows (gmlk_grow), then serves the request from what is free: a range, or a new window. */
 static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                          gmlk_block **out_block) {
+  const uint32_t missing = gmlk_chunks_for(r->arena, r->shortfall ? r->shortfall : r->grains);
+  gmlake_result result = GMLAKE_OK;
+  gmlk_plan plan;
   unsigned tries;
   if (r->flags & GMLAKE_NO_GROW) return GMLAKE_OK;
-  if (r->desc && !r->has_grown) { /* else gmlk_buffer_share has run */
-    uint32_t chunks = gmlk_chunks_for(r->arena, r->shortfall ? r->shortfall : r->grains);
-    gmlake_result result = gmlk_return_others(l, r->arena, 0, chunks * r->arena->chunk_bytes);
-    if (result) return result;
-  }
-  for (tries = 0; tries < GMLK_GROW_TRIES; tries++) { /* a plan may need one more chunk after all */
-    gmlake_result result = gmlk_grow(l, r, r->shortfall);
+  if (r->desc && !r->has_grown) /* else gmlk_buffer_share has run */
+    result = gmlk_return_others(l, r->arena, GMLK_GIVE_BLOCK, missing * r->arena->chunk_bytes,
+                                requester.may_wait);
+  if (!result && l->foretold) return gmlk_foretell_growth(l, r, requester, out_block);
+  for (tries = 0; tries < GMLK_GROW_TRIES && !result; tries++) {
+    result = gmlk_grow(l, r, r->requester, &plan);
     if (result) return result;
     r->has_grown = 1;
     l->stitches_in_row = 0;
-    result = gmlk_try_all(l, r, requester, out_block);
+    result =
+        gmlk_try_all(l, r, requester, out_block); /* a plan may need one more chunk after all */
     if (result || *out_block) return result;
   }
-  return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  return result ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
 /* New chunks. Where the lake may wait before it grows: only those that are missing although other
@@ -8623,13 +8763,11 @@ static gmlake_result gmlk_slow_grow(gmlake *l, gmlk_request *r, gmlk_block **out
 /* Other streams' memory behind a wait on the device: a window, a range, or a new window. */
 static gmlake_result gmlk_borrow(gmlake *l, gmlk_request *r, gmlk_requester requester,
                                  gmlk_block **out_block) {
+  gmlk_plan plan;
   if (!requester.may_wait) return GMLAKE_OK;
   r->reason = "the stream waits for another one and takes its memory";
-  if (r->may_stitch && (*out_block = gmlk_reuse(l, r, requester)) != NULL) return GMLAKE_OK;
-  if (l->lost) return l->lost;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if ((*out_block = gmlk_borrow_hole(l, r, requester)) != NULL) return GMLAKE_OK;
-  if (l->lost) return l->lost;
+  if (gmlk_plan_there(l, r, requester, &plan)) (void)gmlk_plan_commit(l, r, &plan, out_block);
+  if (*out_block || l->lost) return l->lost;
   return gmlk_try_stitch(l, r, requester, out_block);
 }
 
@@ -8658,12 +8796,18 @@ static int gmlk_may_wait(const gmlake *l, const gmlk_request *r) {
    is complete. Where a window lacks less than before, new chunks may fill the rest. */
 static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   const int waits = gmlk_may_wait(l, r);
+  const gmlk_requester requester = gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT);
   uint32_t shortfall = r->shortfall ? r->shortfall : r->grains;
   gmlake_result result = GMLAKE_OK, grown = GMLAKE_OK;
   gmlk_host_wait p;
   r->reason = waits ? "the host waited for streams first" : "the lake looked at all free ranges";
   r->is_exhaustive = 1;
   if (!waits) return gmlk_try_all(l, r, r->requester, out_block);
+  if (l->foretold) {
+    l->foretold->answer.wait = gmlk_foretell_host(l);
+    result = gmlk_borrow(l, r, requester, out_block);
+    return result || *out_block ? result : gmlk_grow_and_serve(l, r, requester, out_block);
+  }
   result = gmlk_wait_begin(l, &p);
   while (!result && !p.is_over) {
     result = gmlk_try_all(l, r, r->requester, out_block);
@@ -8692,21 +8836,49 @@ static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
    that is not enough, or if its own arena would have to return some: then all are returned. */
 static gmlake_result gmlk_trade(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
-  size_t missing = gmlk_chunks_for(a, r->shortfall ? r->shortfall : r->grains) * a->chunk_bytes;
-  size_t released = 0, i;
+  const size_t missing =
+      gmlk_chunks_for(a, r->shortfall ? r->shortfall : r->grains) * a->chunk_bytes;
+  size_t held, own;
   gmlake_result result = gmlk_refresh(l, 1);
-  uint64_t own;
   if (result) return result;
   if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   own = gmlk_trim_dry_run(l, a, gmlk_trimmer(GMLAKE_HOST_WAIT), a->slot_count);
   gmlk_trim_forget(a);
   if (own) return GMLAKE_OK;
-  for (i = l->arena_count; i-- && !result && released < missing;)
-    if (l->arenas[i] && l->arenas[i] != a)
-      result = gmlk_trim_arena(l, l->arenas[i], missing - released, &released);
-  if (result || released < missing) return result;
+  held = l->stats.reserved_bytes;
+  result = gmlk_return_others(l, a, GMLK_GIVE_ALL, missing, GMLAKE_NO_WAIT);
+  if (result || held - l->stats.reserved_bytes < missing) return result;
   result = gmlk_grow_and_serve(l, r, r->requester, out_block);
   return gmlk_is_shortage(result) ? GMLAKE_OK : result;
+}
+
+/* Foretells how that ends: with a window, for which chunks may be created, or with a range. */
+static gmlake_result gmlk_foretell_reclaim(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
+  gmlk_arena *a = r->arena;
+  const gmlk_requester requester = gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT);
+  const int may_grow = !(r->flags & GMLAKE_NO_GROW);
+  uint64_t chunks = 0;
+  uint32_t count = gmlk_chunks_for(a, r->grains);
+  gmlk_plan plan;
+  gmlake_result result = GMLAKE_OK;
+  int is_served = 0;
+  if (may_grow) result = gmlk_return_others(l, a, GMLK_GIVE_ALL, SIZE_MAX, GMLAKE_HOST_WAIT);
+  if (result) return result;
+  if (may_grow) chunks = gmlk_creatable(l, a, &l->foretold->headroom);
+  l->foretold->answer.wait = gmlk_foretell_host(l);
+  if (r->may_stitch) {
+    (void)gmlk_plan_window(a, &l->streams, requester, 1, r->grains, r->align, gmlk_is_whole(r),
+                           &plan);
+    is_served = plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0) <=
+                gmlk_addresses_most(l, &a->window_space);
+    if (is_served) count = gmlk_chunks_for(a, plan.shortfall);
+    is_served &= count <= chunks;
+  }
+  if (!is_served && may_grow && !a->chunks.quarantined_count)
+    is_served = gmlk_range_grown(l, a, requester, r->align, chunks) >= r->grains;
+  l->foretold->answer.new_bytes = count * a->chunk_bytes;
+  if (is_served) *out_block = &a->tail;
+  return GMLAKE_OK;
 }
 
 /* Memory after idle windows were dropped, free chunks were returned, and new ones were created. */
@@ -8714,7 +8886,9 @@ static gmlake_result gmlk_slow_reclaim(gmlake *l, gmlk_request *r, gmlk_block **
   int may_grow = !(r->flags & GMLAKE_NO_GROW);
   gmlake_result result;
   size_t released = 0;
-  if (may_grow ? !gmlk_can_reclaim(l, r) : r->lacks_window_space != 1) return GMLAKE_OK;
+  if (!may_grow && r->lacks_window_space != 1) return GMLAKE_OK;
+  if (l->foretold) return gmlk_foretell_reclaim(l, r, out_block);
+  if (may_grow && !gmlk_can_reclaim(l, r)) return GMLAKE_OK;
   r->reason = "the lake dropped windows and returned chunks first";
   result = gmlk_wait_for_others(l);
   if (!result) result = gmlk_evict_all(l, r->arena);
@@ -8846,6 +9020,7 @@ static int gmlk_is_for_policy(const gmlake *l, const gmlk_request *r) {
 }
 
 #define GMLK_EARLY_STEPS 4u /* those up to growth */
+#define GMLK_FREE_STEPS 2u  /* those that take what is free */
 
 /* Tries the slow steps in order. The last error is the report, or the first error of a slow step
    that was not a shortage of device memory. */
@@ -8859,27 +9034,32 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
       gmlk_slow_wait,         /* 11 */
       gmlk_slow_reclaim,      /* 12 */
   };
-  gmlake_result result, memory = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  const size_t count = r->reach ? r->reach : sizeof(steps) / sizeof(steps[0]);
+  gmlake_result result, memory = r->reach ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   gmlake_error_info error;
   int is_again = 0;
   size_t i;
   memset(&error, 0, sizeof(error));
-  r->arena->area.is_full = r->arena->window_space.area.is_full = 0; /* others may have given some */
-  if (!r->stream) gmlk_serve_none(l, r->arena);
-  if (l->lost) return l->lost;
-  if (gmlk_is_for_policy(l, r)) {
-    result = gmlk_slow_path_asked(l, r, out_block, &error);
+  if (!l->foretold && !r->reach) {
+    /* Others may have given addresses back. */
+    r->arena->area.is_full = r->arena->window_space.area.is_full = 0;
+    if (!r->stream) gmlk_serve_none(l, r->arena);
+    result = l->lost;
+    if (!result && gmlk_is_for_policy(l, r)) result = gmlk_slow_path_asked(l, r, out_block, &error);
     if (result || *out_block) return result;
   }
-  for (i = 0; r->grains && i < sizeof(steps) / sizeof(steps[0]); i++) {
+  for (i = 0; r->grains && i < count; i++) {
     if (i >= GMLK_EARLY_STEPS &&
         r->arena->small_reserve) { /* memory is short: begin again with them */
       gmlk_small_reserve_end(r->arena);
       if (!is_again++) i = 0;
     }
+    if (l->foretold) memset(&l->foretold->answer, 0, sizeof(l->foretold->answer));
     result = steps[i](l, r, out_block);
     if (*out_block) return GMLAKE_OK;
-    if (gmlk_is_fatal(result) || result == GMLAKE_ERROR_INVALID_ARGUMENT) return result;
+    if (gmlk_is_fatal(result) || result == GMLAKE_ERROR_INVALID_ARGUMENT ||
+        (l->foretold && result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY))
+      return result;
     if (result == GMLAKE_ERROR_LIMIT_REACHED) memory = result;
     if (!result || result == GMLAKE_ERROR_LIMIT_REACHED ||
         result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || r->error)
@@ -8887,6 +9067,7 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
     r->error = result;
     error = l->error;
   }
+  if (l->foretold || r->reach) return r->error ? r->error : memory;
   if (!r->error) return gmlk_report_oom(l, r, memory);
   if (error.result == r->error) gmlk_error_set(l, &error);
   return r->error;
@@ -8904,21 +9085,28 @@ static void gmlk_ungrant(gmlake *l, const gmlk_request *r, gmlk_block *b) {
   if (r->stream) gmlk_stream_dirty(l->streams.items[r->stream], 0);
 }
 
-/* Serves a request that the fast path could not: takes `driver_lock` and tries the slow steps. */
+/* Serves a request that the fast path could not: takes `driver_lock` and tries the slow steps. OK
+   with *out_block NULL: it has a reach, and none of the steps served it. */
 static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream stream,
                                        gmlk_block **out_block) {
+  const gmlk_arena *a = r->arena;
+  const uint32_t number = a->number;
+  const int is_lent = (r->flags & GMLAKE_TRANSIENT) != 0;
+  int is_there = 1;
   uint64_t before;
   gmlake_result result;
   gmlk_lock_driver(l);
   gmlk_captures_end(l, 0);
   result = l->lost;
-  if (!result) result = gmlk_request_renew(l, r, stream);
+  if (r->reach) is_there = l->arenas[number] == a && (!is_lent || a->pool->loan.number);
+  if (!result && is_there) result = gmlk_request_renew(l, r, stream);
   l->served = r;
   before = l->stats.driver_ns;
-  if (!result) result = gmlk_slow_path(l, r, out_block);
+  if (!result && is_there) result = gmlk_slow_path(l, r, out_block);
   r->driver_ns = l->stats.driver_ns - before;
   l->served = NULL;
   gmlk_unlock_driver(l);
+  if (r->reach && !*out_block) return result;
   if (result) {
     l->stats.oom_count += (uint64_t)gmlk_is_shortage(result);
     l->stats.state_count[GMLK_S5 - 1]++;
@@ -8928,14 +9116,15 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream
   if (gmlk_index_reserve(&l->index, &l->host)) return GMLAKE_OK;
   l->stats.state_count[GMLK_S5 - 1]++;
   gmlk_ungrant(l, r, *out_block);
+  *out_block = NULL;
   return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 /* gmlk_serve_as is compiled twice, so that lakes without policy and observer do not pay for these.
    They need not: this one serves any lake. */
 static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, void **out_ptr) {
-  return gmlk_serve_as(l, desc, stream, out_ptr, 1);
+                                        gmlake_stream stream, unsigned reach, void **out_ptr) {
+  return gmlk_serve_as(l, desc, stream, reach, out_ptr, 1);
 }
 
 /* ---- >>find ------------------------------------------------------------------------------------
@@ -9379,9 +9568,10 @@ static gmlake_result gmlk_copies_finish(gmlk_batch *batch, gmlk_arena *a, int to
    Lends what a graph's pool has free, and takes it back. A loan has a number of the same kind as a
    capture's. While the pool is lent, its free memory that graphs know has this number as its tag:
    so trim does not return it, and no other request gets it. Requests with GMLAKE_TRANSIENT ask with
-   this number, and get it. The loan lists the streams that have used the memory so far, those that
-   freed what graphs know before it too: a stream that takes some waits on the device for all the
-   others. Behind a recall only that one's stream is left, as it is behind all others.
+   this number, and get it: of one pool after another, each with the slow steps up to its reach. The
+   loan lists the streams that have used the memory so far, those that freed what graphs know before
+   it too: a stream that takes some waits on the device for all the others. Behind a recall only
+   that one's stream is left, as it is behind all others.
 
    [G1] A loan's number is that of no other loan and of no capture. The pool has no capture.
    [G2] Blocks that were borrowed are in pools that are lent.
@@ -9469,12 +9659,11 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   return l->lost;
 }
 
-/* Whether the stream has to wait on the device before it uses what was lent. stream 0 is
-   GMLAKE_STREAM_NONE: then it means that the host would have to wait. */
+/* Whether the stream has to wait on the device before it uses what was lent, as
+   gmlk_has_to_wait_for. */
 static int gmlk_loan_has_to_wait(const gmlake *l, const gmlk_borrower *user, unsigned stream) {
-  const gmlk_stream *s = l->streams.items[user->stream];
-  return user->stream != stream && s->born == user->born && s->done < user->epoch &&
-         !(stream && gmlk_stream_has_waited(&l->streams, stream, user->stream, user->epoch));
+  return l->streams.items[user->stream]->born == user->born &&
+         gmlk_has_to_wait_for(l, stream, user->stream, user->epoch);
 }
 
 /* Makes the stream wait on the device for all others that have used what was lent. CAPTURING: a
@@ -9487,14 +9676,9 @@ static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, siz
   while (i < count && !gmlk_loan_has_to_wait(l, &users[i], stream)) i++;
   if (i == count || l->lost) return l->lost;
   result = gmlk_batch_begin(l, &batch, 0);
-  for (; i < count && !result; i++) {
-    const gmlk_borrower *user = &users[i];
-    if (!gmlk_loan_has_to_wait(l, user, stream)) continue;
-    result = gmlk_stream_wait(&l->streams, &l->host, &batch, stream, user->stream, user->epoch);
-    if (result) break;
-    l->stats.stream_wait_count++;
-    gmlk_tell_wait(l, stream, 0, "this stream waits on the device for who used what a pool lends");
-  }
+  for (; i < count && !result; i++)
+    if (gmlk_loan_has_to_wait(l, &users[i], stream))
+      result = gmlk_wait_for_work(l, &batch, stream, users[i].stream, users[i].epoch);
   if (gmlk_batch_end(l, &batch)) return batch.result;
   return result ? GMLAKE_ERROR_CAPTURING : GMLAKE_OK;
 }
@@ -9557,92 +9741,61 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
 
 /* Whether the request's stream may have what a pool lends: at once, or behind waits it may make. */
 static int gmlk_loan_suits(const gmlake *l, const gmlk_request *r, const gmlk_loan *loan) {
-  const gmlk_stream *s = r->stream ? l->streams.items[r->stream] : NULL;
-  const gmlk_requester requester = gmlk_requester_of(r->stream, GMLAKE_DEVICE_WAIT);
-  const int may_wait = s && s->kind != GMLAKE_STREAM_COMMUNICATION &&
-                       (s->value || !l->streams.capture_count); /* the legacy stream */
+  const gmlk_requester requester =
+      gmlk_requester_of(r->stream, gmlk_waiting_requester(l, r).may_wait);
   size_t i;
   for (i = 0; i < loan->count; i++) {
     const gmlk_borrower *user = &loan->users[i];
     if (gmlk_loan_has_to_wait(l, user, r->stream) &&
-        !(may_wait && gmlk_may_await(&l->streams, requester, user->stream, user->epoch)))
+        !gmlk_may_await(&l->streams, requester, user->stream, user->epoch))
       return 0;
   }
   return 1;
 }
 
-/* Finds a block without taking memory that others wait for: a range, a window, a new window; then,
-   if it may grow, with new chunks for what is missing. OK with *out_block NULL: there is none, or
-   the pool is not lent any more. */
-static gmlake_result gmlk_lent_find(gmlake *l, gmlk_request *r, gmlake_stream stream, int grows,
-                                    gmlk_block **out_block) {
-  gmlk_arena *a = r->arena;
-  const uint32_t number = a->number;
-  const int is_lent = (r->flags & GMLAKE_TRANSIENT) != 0;
+/* Serves a request from one pool without taking memory that others wait for, by `reach` slow steps
+   at most. What is lent its stream has to follow. OK with *out_block NULL: there is none, or the
+   pool is not lent any more. */
+static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream stream,
+                                     unsigned reach, gmlk_block **out_block) {
+  const gmlk_loan *loan = r->flags & GMLAKE_TRANSIENT ? &r->arena->pool->loan : NULL;
   gmlake_result result;
-  uint64_t before;
-  if (!r->grains || (is_lent && !gmlk_loan_suits(l, r, &a->pool->loan))) return GMLAKE_OK;
-  if (is_lent) r->requester = gmlk_requester_of(a->pool->loan.number, r->requester.may_wait);
-  if (!gmlk_arena_admit(a, r->requester.stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  *out_block = gmlk_fast_as(l, r, 1);
-  if (*out_block || !(r->may_stitch || grows)) return GMLAKE_OK;
-  gmlk_lock_driver(l);
-  result = l->lost;
-  l->served = r;
-  before = l->stats.driver_ns;
-  if (!result && l->arenas[number] == a && (!is_lent || a->pool->loan.number)) {
-    result = gmlk_request_renew(l, r, stream);
-    if (is_lent) r->requester = gmlk_requester_of(a->pool->loan.number, r->requester.may_wait);
-    if (!result && !gmlk_arena_admit(a, r->requester.stream))
-      result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    if (!result) result = gmlk_try_fast(l, r, out_block);
-    if (!result && !*out_block) {
-      r->reason = "the lake stitched free pieces of a pool that is lent";
-      result = gmlk_try_stitch(l, r, r->requester, out_block);
-    }
-    if (!result && !*out_block && grows)
-      result = gmlk_grow_and_serve(l, r, r->requester, out_block);
-  }
-  r->driver_ns = l->stats.driver_ns - before;
-  l->served = NULL;
-  gmlk_unlock_driver(l);
-  return *out_block ? GMLAKE_OK : result;
-}
-
-/* Serves a request from one pool, lent if the request has GMLAKE_TRANSIENT. OK with *out_ptr NULL:
-   it cannot. pre: the stream is not captured. */
-static gmlake_result gmlk_serve_lent(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                                     int grows, void **out_ptr) {
-  gmlk_request r;
-  gmlk_block *b = NULL;
-  gmlk_extra *extra = NULL;
-  gmlake_result result = gmlk_request_open(l, &r, desc, stream);
-  if (result) return result;
-  if (desc->user_data || desc->label) {
-    extra = gmlk_extra_new(l, desc->user_data, desc->label);
-    if (!extra) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  }
-  if (l->is_watched) r.number = ++l->request_count;
-  result = gmlk_lent_find(l, &r, stream, grows, &b);
-  if (b && r.flags & GMLAKE_TRANSIENT) {
-    const gmlk_loan *loan = &r.arena->pool->loan;
-    result = gmlk_loan_follow(l, loan->users, loan->count, r.stream);
-  }
-  if (b && !result && !gmlk_index_reserve(&l->index, &l->host))
-    result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (b && !result) {
-    *out_ptr = gmlk_hand_over(l, &r, b, extra);
-    if (l->is_observed) gmlk_tell_request(l, &r, *out_ptr);
-    return GMLAKE_OK;
-  }
-  gmlk_extra_free(l, extra);
-  if (b) gmlk_ungrant(l, &r, b);
+  size_t i;
+  if (!r->grains || (loan && !gmlk_loan_suits(l, r, loan))) return GMLAKE_OK;
+  r->reach = reach;
+  result = gmlk_try_fast(l, r, out_block);
+  if (!result && !*out_block && (r->may_stitch || reach > GMLK_FREE_STEPS))
+    result =
+        l->foretold ? gmlk_slow_path(l, r, out_block) : gmlk_serve_slowly(l, r, stream, out_block);
+  if (!*out_block || !loan) return result;
+  for (i = 0; i < loan->count && l->foretold; i++)
+    if (gmlk_loan_has_to_wait(l, &loan->users[i], r->stream))
+      l->foretold->answer.wait = GMLAKE_DEVICE_WAIT;
+  if (l->foretold) return GMLAKE_OK;
+  result = gmlk_loan_follow(l, loan->users, loan->count, r->stream);
+  if (!result) return GMLAKE_OK;
+  gmlk_ungrant(l, r, *out_block);
+  *out_block = NULL;
   return result;
 }
 
-/* Serves a request from lent pools, with new memory only if `grows`. *out_ptr NULL: none can. */
+/* The same for a description; or says whether and how it would be served, if it is a question. */
+static gmlake_result gmlk_serve_reach(gmlake *l, const gmlake_alloc_desc *desc,
+                                      gmlake_stream stream, unsigned reach, void **out_ptr) {
+  gmlk_block *b = NULL;
+  gmlk_request r;
+  gmlake_result result;
+  if (!l->foretold) return gmlk_serve_watched(l, desc, stream, reach, out_ptr);
+  memset(&l->foretold->answer, 0, sizeof(l->foretold->answer));
+  result = gmlk_request_open(l, &r, desc, stream);
+  if (!result) result = gmlk_serve_pool(l, &r, stream, reach, &b);
+  *out_ptr = b;
+  return result;
+}
+
+/* Serves a request from lent pools. *out_ptr NULL: none can. */
 static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, int grows, void **out_ptr) {
+                                        gmlake_stream stream, unsigned reach, void **out_ptr) {
   gmlake_alloc_desc wanted = *desc;
   gmlake_result result = GMLAKE_OK;
   uint32_t i;
@@ -9650,14 +9803,14 @@ static gmlake_result gmlk_serve_lenders(gmlake *l, const gmlake_alloc_desc *desc
     const gmlk_arena *a = l->arenas[i];
     if (!a || !a->pool->loan.number || (desc->pool && desc->pool != a->pool)) continue;
     wanted.pool = a->pool;
-    result = gmlk_serve_lent(l, &wanted, stream, grows, out_ptr);
+    result = gmlk_serve_reach(l, &wanted, stream, reach, out_ptr);
   }
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
 }
 
 /* Serves a request with GMLAKE_TRANSIENT from a pool that is lent; else from other free memory;
    else from a pool that is lent together with new chunks for what it lacks, which needs the fewest
-   new chunks; else like any other request. */
+   new chunks; else like any other request, which a question leaves to its caller. */
 static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *desc,
                                           gmlake_stream stream, void **out_ptr) {
   const unsigned number = stream == GMLAKE_STREAM_NONE ? 0 : gmlk_stream_find_or_add(l, stream);
@@ -9666,13 +9819,14 @@ static gmlake_result gmlk_serve_transient(gmlake *l, const gmlake_alloc_desc *de
   gmlake_result result = GMLAKE_OK;
   plain.flags &= ~GMLAKE_TRANSIENT;
   if (l->loan_count && !is_capture) {
-    result = gmlk_serve_lenders(l, desc, stream, 0, out_ptr);
-    if (!result && !*out_ptr) result = gmlk_serve_lent(l, &plain, stream, 0, out_ptr);
+    result = gmlk_serve_lenders(l, desc, stream, GMLK_FREE_STEPS, out_ptr);
+    if (!result && !*out_ptr)
+      result = gmlk_serve_reach(l, &plain, stream, GMLK_FREE_STEPS, out_ptr);
     if (!gmlk_is_fatal(result) && !*out_ptr && !(desc->flags & GMLAKE_NO_GROW))
-      result = gmlk_serve_lenders(l, desc, stream, 1, out_ptr);
+      result = gmlk_serve_lenders(l, desc, stream, GMLK_EARLY_STEPS, out_ptr);
   }
   if (*out_ptr || gmlk_is_fatal(result)) return result;
-  return gmlk_serve_watched(l, &plain, stream, out_ptr);
+  return l->foretold ? GMLAKE_OK : gmlk_serve_watched(l, &plain, stream, 0, out_ptr);
 }
 
 /* ---- >>pools -----------------------------------------------------------------------------------
@@ -10161,6 +10315,7 @@ static uint32_t gmlk_change_wanted_slot(const gmlk_change *change, uint32_t i) {
 static int gmlk_pages_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
                              unsigned stream) {
   gmlk_arena *a = b->arena;
+  const gmlk_requester requester = gmlk_requester_of(stream, GMLAKE_NO_WAIT);
   uint32_t i, missing = 0, from = change->from, to = change->to;
   int is_all;
   for (i = from; i < to; i++) {
@@ -10171,8 +10326,14 @@ static int gmlk_pages_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *cha
     missing++;
   }
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)missing)) return 0;
-  for (i = from; i < to; i++) /* two may map one chunk */
-    if (!gmlk_is_committed(b, i) && !gmlk_page_reserve(l, a, &b->pages[i], stream)) break;
+  for (i = from; i < to; i++) {
+    const gmlk_alias *page = &b->pages[i];
+    if (gmlk_is_committed(b, i)) continue;
+    if (page->state != GMLK_ALIAS_IDLE || !gmlk_slot_suits(l, a, page->slot, requester))
+      break; /* two may map one chunk */
+    (void)gmlk_reserve_range(a, gmlk_page_block(a, page), gmlk_slot_at(a, page->slot),
+                             gmlk_chunk_grains(a));
+  }
   is_all = i == to;
   while (i-- > from) {
     gmlk_block *block = gmlk_page_block(a, &b->pages[i]);
@@ -10222,7 +10383,7 @@ static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_request *r) {
     end = at + r->grains;
     if (!gmlk_may_take_range(&l->streams, r->requester, b, end)) return NULL;
     if (gmlk_is_in_place(a, gmlk_slot_of(a, at))) continue;
-    return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, 1);
+    return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, 0, 1);
   }
   return NULL;
 }
@@ -10243,24 +10404,13 @@ static gmlake_result gmlk_page_find(gmlake *l, const gmlk_request *wanted, gmlk_
   return gmlk_slow_path(l, &r, out);
 }
 
-/* Takes the chunk that a page maps, if the stream may have it. */
-static int gmlk_page_retake(gmlake *l, const gmlk_request *r, const gmlk_alias *page) {
-  gmlk_block *b = gmlk_records_reserve(&l->records, &l->host, 2)
-                      ? gmlk_page_reserve(l, r->arena, page, r->requester.stream)
-                      : NULL;
-  if (b) gmlk_page_commit(r->arena, b);
-  return b != NULL;
-}
-
-/* Takes the chunk in a slot from the stream that used it last, behind a wait on the device. */
-static int gmlk_slot_borrow(gmlake *l, const gmlk_request *r, uint32_t slot) {
-  gmlk_requester requester = gmlk_waiting_requester(l, r);
-  gmlk_piece piece = gmlk_piece_with(gmlk_slot_at(r->arena, slot), r->grains);
-  if (!gmlk_slot_suits(l, r->arena, slot, requester) ||
-      !gmlk_records_reserve(&l->records, &l->host, 2) ||
-      gmlk_pieces_borrow(l, r->arena, requester, &piece, 1))
+/* Takes the chunk in a slot for a requester, whose stream may have to wait on the device. */
+static int gmlk_slot_take(gmlake *l, gmlk_arena *a, gmlk_requester requester, uint32_t slot) {
+  gmlk_piece piece = gmlk_piece_with(gmlk_slot_at(a, slot), gmlk_chunk_grains(a));
+  if (!gmlk_slot_suits(l, a, slot, requester) || !gmlk_records_reserve(&l->records, &l->host, 2) ||
+      gmlk_pieces_borrow(l, a, requester, &piece, 1))
     return 0;
-  gmlk_page_commit(r->arena, piece.block);
+  gmlk_page_commit(a, piece.block);
   return 1;
 }
 
@@ -10281,15 +10431,16 @@ static gmlake_result gmlk_page_wait(gmlake *l, const gmlk_alias *page, const cha
    *out_is_taken: it cannot be had, or the host would have to wait to unmap what the page maps. */
 static gmlake_result gmlk_page_take_slot(gmlake *l, const gmlk_request *r, gmlk_alias *page,
                                          uint32_t wanted_slot, int *out_is_taken) {
+  const gmlk_requester waiting = gmlk_waiting_requester(l, r);
   gmlake_result result = GMLAKE_OK;
   *out_is_taken = 0;
   if (wanted_slot >= r->arena->slot_count || (page->state && page->slot == wanted_slot))
     return GMLAKE_OK;
-  if (!gmlk_slot_suits(l, r->arena, wanted_slot, gmlk_waiting_requester(l, r))) return GMLAKE_OK;
+  if (!gmlk_slot_suits(l, r->arena, wanted_slot, waiting)) return GMLAKE_OK;
   if (page->state && !gmlk_alias_is_done(l, page)) return GMLAKE_OK;
   if (page->state) result = gmlk_alias_unmap_one(l, r->arena, page);
   if (result) return result;
-  if (!gmlk_slot_borrow(l, r, wanted_slot)) return l->lost;
+  if (!gmlk_slot_take(l, r->arena, waiting, wanted_slot)) return l->lost;
   page->slot = wanted_slot;
   *out_is_taken = 1;
   return GMLAKE_OK;
@@ -10304,12 +10455,15 @@ static gmlake_result gmlk_page_serve(gmlake *l, const gmlk_request *r, gmlk_alia
   int is_taken;
   gmlake_result result = gmlk_page_take_slot(l, r, page, wanted_slot, &is_taken);
   if (result || is_taken) return result;
-  if (gmlk_page_retake(l, r, page)) return GMLAKE_OK;
+  if (page->state == GMLK_ALIAS_IDLE &&
+      (gmlk_slot_take(l, a, r->requester, page->slot) ||
+       gmlk_slot_take(l, a, gmlk_waiting_requester(l, r), page->slot)))
+    return GMLAKE_OK;
   if (page->state) {
-    if (page->state == GMLK_ALIAS_IDLE && gmlk_slot_borrow(l, r, page->slot)) return GMLAKE_OK;
     result = gmlk_page_wait(l, page, call);
     if (result) return result;
-    if (gmlk_page_retake(l, r, page)) return GMLAKE_OK;
+    if (page->state == GMLK_ALIAS_IDLE && gmlk_slot_take(l, a, r->requester, page->slot))
+      return GMLAKE_OK;
     result = gmlk_alias_unmap_one(l, a, page);
   }
   if (!result) result = gmlk_page_find(l, r, &found);
@@ -10338,7 +10492,9 @@ static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32
   gmlk_arena *a = b->arena;
   const gmlk_arena *other = b->arena->owner ? &b->arena->owner->arena : &l->home;
   size_t free_chunks, i = 0;
-  while (i < l->arena_count && !(gmlk_gives(l->arenas[i], a, 1) && l->arenas[i]->free_grains)) i++;
+  while (i < l->arena_count &&
+         !(gmlk_gives(l->arenas[i], a, GMLK_GIVE_BUFFER) && l->arenas[i]->free_grains))
+    i++;
   if (i == l->arena_count) return GMLAKE_OK;
   free_chunks = gmlk_chunks_free(a);
   if (chunks <= free_chunks) return GMLAKE_OK;
@@ -10346,7 +10502,9 @@ static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32
   if (other->free_grains >= gmlk_chunk_grains(other) &&
       other->free_grains > other->bins[GMLK_CLEAN]->grains)
     (void)gmlk_refresh(l, 1);
-  return l->lost ? l->lost : gmlk_return_others(l, a, 1, (chunks - free_chunks) * a->chunk_bytes);
+  return l->lost ? l->lost
+                 : gmlk_return_others(l, a, GMLK_GIVE_BUFFER,
+                                      (chunks - free_chunks) * a->chunk_bytes, GMLAKE_NO_WAIT);
 }
 
 /* Commits `chunks` more chunks with the driver's help; after an error the buffer is as it was. */
@@ -11277,94 +11435,6 @@ static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
    Costs: a pool's figures O(its blocks), the budget O(blocks) and what gmlk_refresh costs. Can
    fail: the budget: the driver. */
 
-/* Counts what all other arenas would return once the host has waited. 0: no host memory. */
-static int gmlk_headroom_reclaim(const gmlake *l, const gmlk_arena *a, gmlk_headroom *headroom) {
-  gmlk_arena *other;
-  GMLK_FOR_ARENAS(l, other) {
-    if (other == a) continue;
-    if (!gmlk_scratch_reserve(other, other->slot_count)) return 0;
-    gmlk_headroom_return(
-        headroom, other, a,
-        gmlk_trim_dry_run(l, other, gmlk_trimmer(GMLAKE_HOST_WAIT), other->slot_count));
-    gmlk_trim_forget(other);
-  }
-  return 1;
-}
-
-/* A gap is a row of slots that have no chunk once the marked chunks are returned. Returns the first
-   slot of the next gap, from `slot` on; with is_gap, the slot behind the gap that begins there. */
-static uint32_t gmlk_gap_edge(const gmlk_arena *a, uint32_t slot, uint32_t last, int is_gap) {
-  const uint32_t end = last < a->slot_count ? last : a->slot_count;
-  while (slot < end && (gmlk_chunk_at(&a->chunks, slot)->is_marked ||
-                        !gmlk_chunk_is_backed(&a->chunks, slot)) == is_gap)
-    slot++;
-  return slot == end && is_gap ? last : slot;
-}
-
-/* The same after the arena's free chunks are returned and so many more than these are created, all
-   in one gap, from its front on. pre: scratch is reserved for all slots. */
-static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester requester,
-                                 uint32_t align, uint64_t chunks) {
-  const uint32_t fresh = gmlk_area_next(&a->area, 1);
-  const gmlk_block *b = a->head.next;
-  uint64_t most = 0;
-  chunks += gmlk_trim_dry_run(l, a, gmlk_trimmer(GMLAKE_HOST_WAIT), a->slot_count);
-  for (;; b = b->next) {
-    uint32_t at = b->at + ((0 - b->at) & (align - 1)), end, last, gap, behind, next, reach;
-    while (b->state == GMLK_UNBACKED || gmlk_may_take(&l->streams, requester, b)) b = b->next;
-    end = b == &a->tail ? gmlk_slot_at(a, (uint32_t)gmlk_max(a->area.limit, a->slot_count)) : b->at;
-    last = gmlk_slot_of(a, end);
-    gap = gmlk_gap_edge(a, gmlk_slot_from(a, at), last, 0);
-    do {
-      behind = gmlk_gap_edge(a, gap, last, 1);
-      next = gmlk_gap_edge(a, behind, last, 0);
-      reach = next < last ? gmlk_slot_at(a, next) : end;
-      if (behind - gap > chunks) reach = gmlk_slot_at(a, gap + (uint32_t)chunks);
-      if (at < reach) most = gmlk_later(most, reach - at);
-      at = gmlk_slot_at(a, behind);
-      gap = next;
-    } while (gap < last);
-    if (b == &a->tail) break;
-  }
-  gmlk_trim_forget(a);
-  if (fresh > a->area.most) return most;
-  return gmlk_later(most, gmlk_min(chunks, a->area.most - fresh) << a->chunk_log);
-}
-
-/* The number of new chunks that the room, limits and address space allow an arena. */
-static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a,
-                               const gmlk_headroom *headroom) {
-  size_t slots = a->area.is_full ? a->area.limit : a->area.most;
-  size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes - headroom->returned_bytes;
-  size_t bytes = headroom->free_bytes + headroom->returned_bytes,
-         min = l->desc.driver_free_bytes_min;
-  bytes = bytes > min ? bytes - min : 0;
-  slots -= gmlk_min(slots, gmlk_chunks_held(&a->chunks));
-  if (limit) bytes = gmlk_min(bytes, limit > held ? limit - held : 0);
-  held = a->limit_bytes ? gmlk_pool_bytes(l, a->owner) - headroom->own_bytes : 0;
-  if (a->limit_bytes) bytes = gmlk_min(bytes, a->limit_bytes - gmlk_min(a->limit_bytes, held));
-  return gmlk_min(slots, bytes / a->chunk_bytes);
-}
-
-/* The longest row of slots that windows get once the host has waited and idle ones are dropped. */
-static uint64_t gmlk_addresses_most(const gmlake *l, const gmlk_space *space) {
-  const gmlk_requester trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
-  const uint32_t next = gmlk_area_next(&space->area, 1);
-  const gmlk_block *va = space->head.next;
-  uint64_t run = 0, most = 0;
-  for (; va != &space->tail; va = va->next) {
-    const gmlk_window *w = (const gmlk_window *)va->u.owner;
-    int is_free = !w && va->state != GMLK_EDGE;
-    if (w && w->self.state == GMLK_IDLE)
-      is_free = gmlk_may_await(&l->streams, trimmer, w->alias.stream, w->alias.epoch);
-    else if (w) /* is it pending? */
-      is_free = gmlk_may_take(&l->streams, trimmer, &w->self);
-    run = is_free ? run + va->grains : 0;
-    most = gmlk_later(most, run);
-  }
-  return next <= space->area.most ? gmlk_later(most, space->area.most - next) : most;
-}
-
 /* The grains of the largest window that there are addresses for, of `window` at most, with so many
    new chunks. A window may map two chunks more than it has room for, those at its ends. */
 static uint64_t gmlk_window_most(const gmlake *l, gmlk_arena *a, gmlk_requester requester,
@@ -11374,7 +11444,7 @@ static uint64_t gmlk_window_most(const gmlake *l, gmlk_arena *a, gmlk_requester 
   uint64_t spare;
   for (spare = guard; spare < guard + 3 && spare < slots; spare++) {
     const uint64_t most = gmlk_min(window, (slots - spare) << a->chunk_log);
-    gmlk_window_plan plan;
+    gmlk_plan plan;
     (void)gmlk_plan_window(a, &l->streams, requester, 1, (uint32_t)most, 1, 0, &plan);
     if (plan.chunk_count + guard <= slots && plan.shortfall <= chunks << a->chunk_log) return most;
   }
@@ -11382,22 +11452,22 @@ static uint64_t gmlk_window_most(const gmlake *l, gmlk_arena *a, gmlk_requester 
 }
 
 /* The bytes of the largest block that gmlake_alloc would serve, see gmlake_get_budget. */
-static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_t *out) {
+static gmlake_result gmlk_allocatable(gmlake *l, size_t *out) {
   gmlk_arena *home = &l->home;
   uint64_t chunks, window, most, limit = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
-  uint32_t at;
   const gmlk_requester requester = gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT);
   gmlk_supply supply;
-  gmlk_headroom headroom = {driver_free_bytes, 0, 0};
   *out = 0;
   if (home->sleep) return GMLAKE_OK;
-  if (!gmlk_headroom_reclaim(l, home, &headroom) || !gmlk_scratch_reserve(home, home->slot_count))
+  if (gmlk_return_others(l, home, GMLK_GIVE_ALL, SIZE_MAX, GMLAKE_HOST_WAIT) ||
+      !gmlk_scratch_reserve(home, home->slot_count))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_supply_scan(home, &l->streams, requester, GMLK_GRAINS_MAX, 1, &supply);
-  chunks = gmlk_creatable(l, home, &headroom);
+  chunks = gmlk_creatable(l, home, &l->foretold->headroom);
   window = gmlk_supply_sum(home, 0, &supply) + (chunks << home->chunk_log);
-  most = home->chunks.quarantined_count ? gmlk_range_most(l, home, requester, 1, UINT32_MAX, &at)
-                                        : gmlk_range_grown(l, home, requester, 1, chunks);
+  most = home->chunks.quarantined_count
+             ? gmlk_range_first(l, home, requester, GMLK_GRAINS_MAX, 1).grains
+             : gmlk_range_grown(l, home, requester, 1, chunks);
   if (most > limit) most = limit;
   if (window > limit) window = limit;
   if (home->window_space.holes && window > most)
@@ -11409,19 +11479,22 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t driver_free_bytes, size_
   return GMLAKE_OK;
 }
 
-/* Notes what is set aside for small blocks: questions may end it. 0: no host memory for setting it
-   aside again. */
-static int gmlk_small_reserve_note(gmlake *l) {
+/* Begins a question's dry run. It may end what is set aside for small blocks, so this is noted. 0:
+   no host memory for setting it aside again. */
+static int gmlk_question_begin(gmlake *l, gmlk_foretold *foretold) {
   gmlk_arena *a;
   GMLK_FOR_ARENAS(l, a)
   a->reserve_was = gmlk_piece_with(a->small_reserve ? a->small_reserve->at : 0,
                                    a->small_reserve ? a->small_reserve->grains : 0);
-  return gmlk_records_reserve(&l->records, &l->host, 2 * l->arena_count);
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * l->arena_count)) return 0;
+  l->foretold = foretold;
+  return 1;
 }
 
-/* Sets it aside again. pre: state_lock has been held since. */
-static void gmlk_small_reserve_restore(gmlake *l) {
+/* Ends it, and sets that aside again. pre: state_lock has been held since. */
+static void gmlk_question_end(gmlake *l) {
   gmlk_arena *a;
+  l->foretold = NULL;
   GMLK_FOR_ARENAS(l, a) {
     const gmlk_piece was = a->reserve_was;
     gmlk_block *b = was.grains && !a->small_reserve ? gmlk_locate(a, was.at) : NULL;
@@ -11439,6 +11512,7 @@ static uint64_t gmlk_pending_grains(const gmlk_arena *a) {
 
 static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   gmlake_result result = gmlk_refresh(l, 1);
+  gmlk_foretold foretold;
   gmlake_budget budget;
   uint64_t idle = 0, all = 0, asleep = 0; /* asleep: pending, but held no more */
   gmlk_arena *a;
@@ -11446,7 +11520,9 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   memset(&budget, 0, sizeof(budget));
   result = gmlk_ask_memory(l, &budget.driver_free_bytes, &budget.total_bytes);
   if (result) return result;
-  if (!gmlk_small_reserve_note(l)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  memset(&foretold, 0, sizeof(foretold));
+  foretold.headroom.free_bytes = budget.driver_free_bytes;
+  if (!gmlk_question_begin(l, &foretold)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   GMLK_FOR_ARENAS(l, a) {
     if (a->sleep) {
       asleep += gmlk_pending_grains(a);
@@ -11459,338 +11535,67 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   budget.reserved_bytes = l->stats.reserved_bytes;
   budget.idle_bytes = gmlk_to_bytes(idle);
   budget.pending_bytes = gmlk_to_bytes(all - idle) + l->stats.pending_bytes - gmlk_to_bytes(asleep);
-  result = gmlk_allocatable(l, budget.driver_free_bytes, &budget.allocatable_bytes);
-  gmlk_small_reserve_restore(l);
+  result = gmlk_allocatable(l, &budget.allocatable_bytes);
+  gmlk_question_end(l);
   if (!result) *out = budget;
   return result;
 }
 
 /* ---- query ---- */
 
-/* S1 and S2: whether a free range serves the request without any wait. */
-static int gmlk_query_fast(const gmlake *l, const gmlk_request *r) {
-  gmlk_arena *a = r->arena;
-  uint32_t at, hole;
-  return gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole) ||
-         (r->align == 1 && gmlk_small_reserve_hold(a, r->requester.stream, r->grains)) ||
-         (r->may_stitch &&
-          gmlk_window_find(a, &l->streams, r->requester, r->grains, r->align, gmlk_is_whole(r)));
-}
-
-/* What the stream of a requester that may wait has to do before it uses these ranges. */
-static gmlake_wait gmlk_query_wait(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
-                                   const gmlk_piece *pieces, uint32_t count) {
-  uint32_t i;
-  for (i = 0; i < count; i++) {
-    gmlk_block *b = gmlk_locate(a, pieces[i].at);
-    for (; b->at < pieces[i].at + pieces[i].grains; b = b->next)
-      if (gmlk_may_take(&l->streams, requester, b) && gmlk_has_to_wait(l, requester, b))
-        return GMLAKE_DEVICE_WAIT;
-  }
-  return GMLAKE_NO_WAIT;
-}
-
-/* Growth for what a window of the requester lacks, or for a range, as gmlk_grow_and_serve plans it.
-   */
-static gmlake_result gmlk_query_grow(gmlake *l, gmlk_request *r, gmlk_requester requester,
-                                     size_t free_bytes, const gmlk_window_plan *plan,
-                                     gmlake_query_info *out) {
-  gmlk_arena *a = r->arena;
-  const uint32_t missing = gmlk_chunks_for(a, r->shortfall);
-  const uint32_t most = gmlk_chunks_for(a, r->grains);
-  const int is_host = requester.may_wait == GMLAKE_HOST_WAIT;
-  const gmlk_growth_requester by = gmlk_growth_by(l, is_host ? requester : r->requester);
-  gmlk_headroom headroom = {free_bytes, 0, 0};
-  gmlake_wait wait = GMLAKE_NO_WAIT;
-  gmlake_result result;
-  uint32_t count, spare;
-  if (r->flags & GMLAKE_NO_GROW) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  if (!gmlk_headroom_share(l, a, is_host ? GMLAKE_HOST_WAIT : GMLAKE_NO_WAIT,
-                           (missing ? missing : most) * a->chunk_bytes, &headroom))
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (requester.may_wait == GMLAKE_DEVICE_WAIT && missing &&
-      plan->piece_count) { /* another chunk than the last may be used in part */
-    gmlk_piece *last = &a->pieces[plan->piece_count - 1];
-    const uint32_t end = gmlk_slot_at(a, gmlk_slot_from(a, last->at + last->grains));
-    *last = gmlk_piece_with(last->at, end - last->at);
-    wait = gmlk_query_wait(l, a, requester, a->pieces, plan->piece_count);
-  }
-  if (!gmlk_grow_reserve(a, gmlk_chunks_for(a, r->grains))) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  for (spare = 1;; spare--) {
-    count = gmlk_growth_contiguous(a, by, r->grains, r->align).count;
-    if (missing && (!count || count > missing + spare)) {
-      count = gmlk_growth_anywhere(a, missing).count;
-      if (wait) out->wait = wait;
-    }
-    result = count ? gmlk_growth_fits(l, r, count * a->chunk_bytes, &headroom)
-                   : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-    out->new_bytes = count * a->chunk_bytes;
-    if (!gmlk_is_shortage(result) || !spare) return result;
-  }
-}
-
-/* Other streams' memory behind a wait on the device. 0: none; *plan: what a window of it lacks. */
-static int gmlk_query_borrow(const gmlake *l, gmlk_request *r, gmlk_requester requester,
-                             gmlk_window_plan *plan, gmlake_query_info *out) {
-  gmlk_arena *a = r->arena;
-  const gmlk_window *w = r->may_stitch ? gmlk_window_for(l, r, requester) : NULL;
-  gmlk_piece piece;
-  if (w)
-    out->wait = gmlk_query_wait(l, a, requester, w->pieces, w->piece_count);
-  else if (gmlk_foreign_hole(l, r, requester, &piece))
-    out->wait = gmlk_query_wait(l, a, requester, &piece, 1);
-  else if (gmlk_plan_stitch(l, r, requester, plan))
-    out->wait = gmlk_query_wait(l, a, requester, a->pieces, plan->piece_count);
-  else
-    return 0;
-  return 1;
-}
-
-/* Whether the host can wait for a stream, and has to. A capture may forbid the event. */
-static int gmlk_query_waits(const gmlk_streams *streams, const gmlk_stream *s) {
-  if (!gmlk_stream_has_work(s) || s->fence_count || !streams->capture_count)
-    return gmlk_stream_has_work(s);
-  return !s->capture && s->value && !gmlk_stream_is_out(streams, s);
-}
-
-/* Whether the host has to wait where it waits for all streams. */
-static gmlake_wait gmlk_query_waits_for_all(const gmlake *l) {
-  size_t i;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
-    if (gmlk_query_waits(&l->streams, l->streams.items[i])) return GMLAKE_HOST_WAIT;
-  return GMLAKE_NO_WAIT;
-}
-
-/* Whether an idle window serves the request once the host has waited: also one that a pending block
-   is in the way of. O(windows). */
-static int gmlk_query_window(const gmlake *l, const gmlk_request *r, gmlk_requester requester) {
-  const gmlk_arena *a = r->arena;
-  const gmlk_window *w = a->windows.idle_first;
-  while (w &&
-         (w->self.grains != r->grains || !gmlk_window_suits(a, w, r->align, gmlk_is_whole(r)) ||
-          gmlk_window_blocker(a, &l->streams, requester, w)))
-    w = w->idle_next;
-  return w != NULL;
-}
-
-/* As gmlk_slow_wait would end. */
-static gmlake_result gmlk_query_slow_wait(gmlake *l, gmlk_request *r, size_t free_bytes,
-                                          gmlake_query_info *out) {
-  gmlk_arena *a = r->arena;
-  const int waits = gmlk_may_wait(l, r);
-  const gmlk_requester requester =
-      waits ? gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT) : r->requester;
-  gmlk_window_plan plan;
-  uint32_t at;
-  memset(&plan, 0, sizeof(plan));
-  if (waits) out->wait = gmlk_query_waits_for_all(l);
-  r->is_exhaustive = 1;
-  if (gmlk_range_most(l, a, requester, r->align, r->grains, &at) >= r->grains) return GMLAKE_OK;
-  if (waits && r->may_stitch && gmlk_query_window(l, r, requester)) return GMLAKE_OK;
-  if (gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
-  return waits ? gmlk_query_grow(l, r, requester, free_bytes, &plan, out)
-               : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-}
-
-/* Whether an arena has free memory once the host has waited; with is_shared: beside what it would
-   have returned before. pre: scratch is reserved for all slots. */
-static int gmlk_query_is_idle(const gmlake *l, gmlk_arena *a, int is_shared) {
-  const gmlk_requester trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
-  uint64_t left = a->free_grains + (a->small_reserve ? a->small_reserve->grains : 0);
-  uint32_t at;
-  if (!left) left = gmlk_range_most(l, a, trimmer, 1, 1, &at);
-  if (!left || !is_shared) return left != 0;
-  left -= gmlk_min(left, gmlk_trim_dry_run(l, a, trimmer, a->slot_count) << a->chunk_log);
-  gmlk_trim_forget(a);
-  return left != 0;
-}
-
-/* As gmlk_can_reclaim will answer. */
-static int gmlk_query_can_reclaim(const gmlake *l, const gmlk_request *r) {
-  gmlk_arena *a;
-  if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
-  GMLK_FOR_ARENAS(l, a) {
-    const int is_shared = gmlk_gives(a, r->arena, 0) && gmlk_may_wait(l, r);
-    if (a != r->arena && !a->sleep && gmlk_query_is_idle(l, a, is_shared)) return 1;
-  }
-  return 0;
-}
-
-/* As gmlk_slow_reclaim would end. */
-static gmlake_result gmlk_query_reclaim(gmlake *l, gmlk_request *r, size_t free_bytes,
-                                        gmlake_query_info *out) {
-  gmlk_arena *a = r->arena;
-  const gmlk_requester requester = gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT);
-  const int may_grow = !(r->flags & GMLAKE_NO_GROW);
-  int may_stitch = r->may_stitch;
-  gmlk_headroom headroom = {free_bytes, 0, 0};
-  uint64_t chunks, most = 0;
-  gmlk_window_plan plan;
-  uint32_t count;
-  if (may_grow && !gmlk_headroom_reclaim(l, a, &headroom)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (may_grow ? !gmlk_query_can_reclaim(l, r) : r->lacks_window_space != 1)
-    return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  out->wait = gmlk_query_waits_for_all(l);
-  if (may_stitch) {
-    (void)gmlk_plan_window(a, &l->streams, requester, 1, r->grains, r->align, gmlk_is_whole(r),
-                           &plan);
-    may_stitch = plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0) <=
-                 gmlk_addresses_most(l, &a->window_space);
-  }
-  if (may_stitch && !plan.shortfall) return GMLAKE_OK;
-  if (!may_grow) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  chunks = gmlk_creatable(l, a, &headroom);
-  count = gmlk_chunks_for(a, may_stitch ? plan.shortfall : r->grains);
-  out->new_bytes = count * a->chunk_bytes;
-  if (may_stitch && count <= chunks) return GMLAKE_OK;
-  if (!a->chunks.quarantined_count) most = gmlk_range_grown(l, a, requester, r->align, chunks);
-  return most >= r->grains ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-}
-
-/* Goes the steps as gmlk_slow_path does, without taking anything, while state_lock stays held.
-   Where memory is short the small-block reserve ends, too: the caller sets it aside again. */
-static gmlake_result gmlk_query_steps(gmlake *l, gmlk_request *r, size_t free_bytes,
-                                      gmlake_query_info *out) {
-  const int waits_first = l->desc.cross_stream == GMLAKE_WAIT_FIRST;
-  const gmlk_requester requester = gmlk_waiting_requester(l, r), early = gmlk_early_requester(l, r);
-  gmlake_result grown = GMLAKE_OK, result;
-  gmlk_window_plan plan;
-  memset(&plan, 0, sizeof(plan));
-  if (gmlk_query_fast(l, r)) return GMLAKE_OK;
-  if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (gmlk_plan_stitch(l, r, r->requester, &plan)) return GMLAKE_OK;
-  if (early.may_wait && gmlk_query_borrow(l, r, early, &plan, out)) return GMLAKE_OK;
-  grown = gmlk_query_grow(l, r, early, free_bytes, &plan, out);
-  if (!gmlk_is_shortage(grown)) return grown;
-  memset(out, 0, sizeof(*out));
-  if (r->arena->small_reserve) {
-    gmlk_small_reserve_end(r->arena);
-    return gmlk_query_steps(l, r, free_bytes, out);
-  }
-  if (!waits_first && requester.may_wait && gmlk_query_borrow(l, r, requester, &plan, out))
-    return GMLAKE_OK;
-  if (!waits_first && requester.may_wait && r->shortfall) {
-    result = gmlk_query_grow(l, r, requester, free_bytes, &plan, out);
-    if (!gmlk_is_shortage(result)) return result;
-    if (result == GMLAKE_ERROR_LIMIT_REACHED) grown = result;
-    memset(out, 0, sizeof(*out));
-  }
-  result = gmlk_query_slow_wait(l, r, free_bytes, out);
-  if (gmlk_is_shortage(result)) {
-    if (result == GMLAKE_ERROR_LIMIT_REACHED) grown = result;
-    memset(out, 0, sizeof(*out));
-    result = gmlk_query_reclaim(l, r, free_bytes, out);
-  }
-  return gmlk_is_shortage(result) && grown == GMLAKE_ERROR_LIMIT_REACHED ? grown : result;
-}
-
-/* What the lake finds out before the slow path, and the slow path. For a request on
-   GMLAKE_STREAM_NONE it records events; that it would go on doing so is the caller's to take back.
-   */
-static gmlake_result gmlk_query_slow_path(gmlake *l, gmlk_request *r, gmlake_query_info *out) {
-  size_t free_bytes = 0, total = 0;
-  gmlake_result result;
-  unsigned tries;
-  for (tries = r->stream ? 1 : 2; tries; tries--) { /* what is free by now may need an event, too */
-    if (!r->stream) gmlk_serve_none(l, r->arena);
-    result = gmlk_look(l);
-    if (result || gmlk_query_fast(l, r)) return result;
-  }
-  result = gmlk_ask_memory(l, &free_bytes, &total);
-  if (result) return result;
-  if (!gmlk_small_reserve_note(l)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  result = gmlk_query_steps(l, r, free_bytes, out);
-  gmlk_small_reserve_restore(l);
-  return result;
-}
-
-/* Whether gmlk_serve_lent would serve a request, and how: from one pool, which is lent if the
-   request has GMLAKE_TRANSIENT. */
-static int gmlk_query_lent(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                           size_t free_bytes, int grows, gmlake_query_info *out) {
-  const gmlk_loan *loan = NULL;
-  gmlk_window_plan plan;
-  gmlk_request r;
-  size_t i;
-  if (gmlk_request_open(l, &r, desc, stream) || !r.grains) return 0;
-  if (r.flags & GMLAKE_TRANSIENT) loan = &r.arena->pool->loan;
-  if (loan && !gmlk_loan_suits(l, &r, loan)) return 0;
-  if (loan) r.requester = gmlk_requester_of(loan->number, r.requester.may_wait);
-  if (!gmlk_arena_admit(r.arena, r.requester.stream)) return 0;
-  memset(&plan, 0, sizeof(plan));
-  if (!gmlk_query_fast(l, &r) &&
-      ((!r.may_stitch && !grows) || !gmlk_scratch_reserve(r.arena, r.arena->slot_count) ||
-       (!gmlk_plan_stitch(l, &r, r.requester, &plan) &&
-        (!grows || gmlk_query_grow(l, &r, r.requester, free_bytes, &plan, out))))) {
-    memset(out, 0, sizeof(*out));
-    return 0;
-  }
-  for (i = 0; loan && i < loan->count; i++)
-    if (gmlk_loan_has_to_wait(l, &loan->users[i], r.stream)) out->wait = GMLAKE_DEVICE_WAIT;
-  return 1;
-}
-
-/* The same of gmlk_serve_lenders. */
-static int gmlk_query_lenders(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                              size_t free_bytes, int grows, gmlake_query_info *out) {
-  gmlake_alloc_desc wanted = *desc;
-  uint32_t i;
-  for (i = 1; i < l->arena_count; i++) {
-    const gmlk_arena *a = l->arenas[i];
-    if (!a || !a->pool->loan.number || (desc->pool && desc->pool != a->pool)) continue;
-    wanted.pool = a->pool;
-    if (gmlk_query_lent(l, &wanted, stream, free_bytes, grows, out)) return 1;
-  }
-  return 0;
-}
-
-/* Whether a request with GMLAKE_TRANSIENT is served before it is like any other, as
-   gmlk_serve_transient would. First it looks what is complete: the question may find that out, so
-   that the request is served by it. pre: the stream is not captured. */
-static gmlake_result gmlk_query_transient(gmlake *l, const gmlake_alloc_desc *desc,
-                                          gmlake_stream stream, gmlake_query_info *out,
-                                          int *out_is_served) {
+/* How a request would end. What is free by now is asked first. For a request on GMLAKE_STREAM_NONE
+   events are recorded; that the lake would go on doing so is the caller's to take back. Where
+   memory is short the small-block reserve ends; it is set aside again. */
+static gmlake_result gmlk_query_request(gmlake *l, const gmlake_alloc_desc *desc,
+                                        gmlake_stream stream, gmlk_foretold *foretold) {
   gmlake_alloc_desc plain = *desc;
-  size_t free_bytes = 0, total = 0;
-  gmlake_result result = stream == GMLAKE_STREAM_NONE ? gmlk_refresh(l, 1) : gmlk_look(l);
-  if (!result) result = gmlk_ask_memory(l, &free_bytes, &total);
+  gmlk_block *b = NULL;
+  void *ptr = NULL;
+  gmlk_request r;
+  gmlake_result result;
+  size_t total = 0;
+  unsigned tries;
+  int borrows;
   plain.flags &= ~GMLAKE_TRANSIENT;
-  if (!result && !gmlk_small_reserve_note(l)) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  *out_is_served = !result && (gmlk_query_lenders(l, desc, stream, free_bytes, 0, out) ||
-                               gmlk_query_lent(l, &plain, stream, free_bytes, 0, out) ||
-                               (!(desc->flags & GMLAKE_NO_GROW) &&
-                                gmlk_query_lenders(l, desc, stream, free_bytes, 1, out)));
-  if (!result) gmlk_small_reserve_restore(l);
+  result = gmlk_request_open(l, &r, &plain, stream);
+  borrows = desc->bytes && (desc->flags & GMLAKE_TRANSIENT) && l->loan_count &&
+            (result == GMLAKE_ERROR_ASLEEP || (!result && r.grains && !r.is_capture));
+  if (!borrows && (result || !desc->bytes)) return result;
+  if (!borrows && !r.grains) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  if (!borrows && gmlk_is_fast(l, &r)) return GMLAKE_OK;
+  for (tries = r.stream ? 1 : 2; tries; tries--) { /* what is free by now may need an event, too */
+    if (!r.stream) gmlk_serve_none(l, r.arena);
+    result = gmlk_look(l);
+    if (result || (!borrows && gmlk_is_fast(l, &r))) return result;
+  }
+  result = gmlk_ask_memory(l, &foretold->headroom.free_bytes, &total);
+  if (result) return result;
+  if (!gmlk_question_begin(l, foretold)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  if (borrows) result = gmlk_serve_transient(l, desc, stream, &ptr);
+  if (!ptr && !result) {
+    memset(&foretold->answer, 0, sizeof(foretold->answer));
+    if (borrows) result = gmlk_request_open(l, &r, &plain, stream); /* state_lock was released */
+    if (!result && !(r.grains && gmlk_is_fast(l, &r))) result = gmlk_slow_path(l, &r, &b);
+  }
+  gmlk_question_end(l);
   return result;
 }
 
 static gmlake_result gmlk_query(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
                                 gmlake_query_info *out) {
   const unsigned has_none = l->streams.has_none;
-  gmlake_query_info answer;
-  int is_served = 0;
-  gmlk_request r;
-  gmlake_result result = gmlk_request_open(l, &r, desc, stream);
-  memset(&answer, 0, sizeof(answer));
+  gmlk_foretold foretold;
+  gmlake_result result;
+  memset(&foretold, 0, sizeof(foretold));
+  result = gmlk_query_request(l, desc, stream, &foretold);
   if (result == GMLAKE_ERROR_INVALID_ARGUMENT || result == GMLAKE_ERROR_CAPTURING ||
       result == GMLAKE_ERROR_ASLEEP)
     l->error.call = "gmlake_query";
-  if ((desc->flags & GMLAKE_TRANSIENT) && l->loan_count &&
-      (result == GMLAKE_ERROR_ASLEEP || (!result && r.grains && !r.is_capture))) {
-    result = gmlk_query_transient(l, desc, stream, &answer, &is_served);
-    if (!result && !is_served)
-      result = gmlk_request_open(l, &r, desc, stream); /* state_lock was released */
-  }
-  if (result) return result;
-  if (desc->bytes && !is_served && !r.grains)
-    result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
-  else if (desc->bytes && !is_served && !gmlk_query_fast(l, &r))
-    result = gmlk_query_slow_path(l, &r, &answer);
   l->streams.has_none = has_none;
   if (result && !gmlk_is_shortage(result)) return result;
-  if (result) memset(&answer, 0, sizeof(answer));
-  answer.result = result;
-  *out = answer;
+  if (result) memset(&foretold.answer, 0, sizeof(foretold.answer));
+  foretold.answer.result = result;
+  *out = foretold.answer;
   return GMLAKE_OK;
 }
 

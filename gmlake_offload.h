@@ -1155,7 +1155,7 @@ gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offlo
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_end(gmlake_offload_session *session);
 
-/* An iteration begins. pre: no step is open. A program that never calls it has its iterations found
+/* An iteration begins. pre: no step and no region is open. A program that never calls it has its iterations found
    by the session, which then plans in a call of begin. Cost: now and then, of a plan. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_mark(gmlake_offload_session *session);
@@ -8959,6 +8959,7 @@ typedef struct gmlo_guest { /* a tensor */
   int lives, has_memory, has_bytes, is_clean;
   uint32_t keep_count; /* calls of pin without unpin */
   uint64_t step;       /* the last that named it */
+  uint64_t list;       /* which of its lists did: twice its number, + 1 for writes */
   gmlo_mark uses[GMLO_USES];
   size_t use_count;
   uint64_t back;         /* the mark behind its last copy from the host; 0: none */
@@ -10641,15 +10642,27 @@ static int gmlo_session_lives(const gmlake_offload_session *s, uint32_t tensor) 
   return tensor < s->guest_count && s->guests[tensor].lives;
 }
 
-/* Marks what the step names. Whether all of them live. */
-static int gmlo_session_lock(gmlake_offload_session *s, const gmlake_offload_step *step) {
+static gmlake_offload_result gmlo_session_unknown(gmlake_offload_session *s, uint32_t tensor) {
+  return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, tensor,
+                           "the session has no tensor of that number");
+}
+
+/* Marks what the step names. */
+static gmlake_offload_result gmlo_session_lock(gmlake_offload_session *s,
+                                               const gmlake_offload_step *step) {
   size_t i, count = step->read_count + step->write_count;
   for (i = 0; i < count; i++) {
-    uint32_t id = i < step->read_count ? step->reads[i] : step->writes[i - step->read_count];
-    if (!gmlo_session_lives(s, id)) return 0;
+    const int writes = i >= step->read_count;
+    uint32_t id = writes ? step->writes[i - step->read_count] : step->reads[i];
+    uint64_t list = 2 * s->step + (uint64_t)writes;
+    if (!gmlo_session_lives(s, id)) return gmlo_session_unknown(s, id);
+    if (s->guests[id].list == list)
+      return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, id,
+                               "a step names a tensor twice in reads, or twice in writes");
     s->guests[id].step = s->step;
+    s->guests[id].list = list;
   }
-  return 1;
+  return GMLAKE_OFFLOAD_OK;
 }
 
 static gmlake_offload_result gmlo_session_begin(gmlake_offload_session *s,
@@ -10811,11 +10824,6 @@ static gmlake_offload_result gmlo_session_exit(gmlake_offload_session *s,
   return result;
 }
 
-static gmlake_offload_result gmlo_session_unknown(gmlake_offload_session *s, uint32_t tensor) {
-  return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, tensor,
-                           "the session has no tensor of that number");
-}
-
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_alloc(gmlake_offload_session *session, size_t bytes, void *stream,
                              uint32_t *out_tensor, void **out_ptr) {
@@ -10897,11 +10905,16 @@ gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offlo
   session->open_course = gmlo_session_course(session, step->stream);
   if (session->open_course == GMLO_STREAMS_MAX)
     return gmlo_session_exit(session, session->error.result);
+  if (session->open_course == GMLO_OUT || session->open_course == GMLO_IN)
+    return gmlo_session_exit(
+        session,
+        gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
+                          "a step's stream is one that the session copies on"));
   if (!session->is_held && session->step % 64 == 0) gmlo_session_plan(session);
   session->step++;
   session->is_open = 1;
-  result = gmlo_session_lock(session, step) ? gmlo_session_begin(session, step)
-                                            : gmlo_session_unknown(session, GMLAKE_OFFLOAD_NONE);
+  result = gmlo_session_lock(session, step);
+  if (result == GMLAKE_OFFLOAD_OK) result = gmlo_session_begin(session, step);
   if (result != GMLAKE_OFFLOAD_OK) {
     session->is_open = 0;
     return gmlo_session_exit(session, result);
@@ -10931,9 +10944,10 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_mark(gmlake_offload_session *session) {
   gmlake_offload_result result = gmlo_session_enter(session);
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  if (session->is_open || session->is_held) {
+  if (session->is_open || session->is_held || session->open_region != 0) {
     result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
-                               "an iteration cannot begin in a step, or while the session is held");
+                               "an iteration cannot begin in a step or a region, or while the "
+                               "session is held");
   } else {
     gmlo_free(&session->desc.host, session->rhythm.beats);
     memset(&session->rhythm, 0, sizeof session->rhythm);

@@ -2,6 +2,8 @@
    breaks there one condition after the other, leaving all those that are asked before. Each says
    what is broken, how, and what is told. The last case looks whether every text of gmlake_check is
    told here. */
+#include "play/locks.h"
+
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 static unsigned unit_chunks; /* each lake has its own, which player.h sets */

@@ -176,6 +176,21 @@ static void judge_filled(const block *b) {
           "new memory is not filled");
 }
 
+/* What is freed shows another byte then, or as before what was written, where that is not asked for
+   or the memory waits for other streams. */
+static void judge_freed(const block *b, int is_pending) {
+  const int is_filled = desc.flags & GMLAKE_FILL && !is_pending;
+  const unsigned char *bytes = (const unsigned char *)(uintptr_t)b->at;
+  size_t at;
+  if (!w.is_real || b->is_exported || b->is_imported || w.pools[b->pool].asleep) return;
+  for (at = 0; at < b->bytes; at += GRAIN) {
+    const uint64_t stamp = stamp_of(b, at);
+    judge(is_filled ? bytes[at] == GMLAKE_FILL_FREE && bytes[at + GRAIN - 1] == GMLAKE_FILL_FREE
+                    : !memcmp(bytes + at, &stamp, sizeof(stamp)),
+          is_filled ? "freed memory is not filled" : "freed memory has changed");
+  }
+}
+
 static void judge_block(const block *b, const gmlake_allocation_info *info, unsigned flags) {
   const pool *from = &w.pools[b->pool];
   const size_t unit = flags & GMLAKE_EXCLUSIVE ? from->chunk : GRAIN;

@@ -82,8 +82,8 @@ def programs():
         name = os.path.basename(source)[:-2]
         corpus = sorted(glob.glob(f"tests/fuzz/corpus/{name}/*"))
         found.append(Program(name, [source, "tests/fuzz/replay_main.c"], corpus))
-    small = ["--operations", "1500", "--replays", "30", "--recaptures", "20"]
-    found.append(Program("gpu_test", ["tests/gpu/gpu_test.c"], small, FAKE))
+    found.append(Program("gpu_test", ["tests/gpu/gpu_test.c"], [], FAKE))
+    found.append(Program("gpu_play", ["tests/gpu/gpu_play.c"], [], FAKE))
     return found
 
 
