@@ -45,7 +45,6 @@ static void hook_free(void *ptr);
 #define MIB ((size_t)1 << 20)
 #define CHUNK (2 * MIB)
 #define LONG_NS ((uint64_t)10 * 1000 * 1000 * 1000) /* work that does not end by itself */
-#define NONE GMLAKE_STREAM_NONE
 
 #define assert_ok(call) assert_int_equal(call, GMLAKE_OK)
 #define assert_error(call, name) assert_int_equal(call, GMLAKE_ERROR_##name)
@@ -233,14 +232,6 @@ static void close_program(void) {
   run(gpu.cuDevicePrimaryCtxRelease(0));
 }
 
-/* Work that ends only when somebody waits for it. */
-static void occupy(CUstream stream) {
-  CUcontext popped;
-  run(gpu.cuCtxPushCurrent(program.context));
-  run(gpu_spin(&gpu, &program.kernels, stream, LONG_NS));
-  run(gpu.cuCtxPopCurrent(&popped));
-}
-
 /* What most cases begin and end with: two devices, a backend of the first, and a program. */
 static int set_up(void **state) {
   const fake_cuda_options options = devices(2);
@@ -257,7 +248,7 @@ static int tear_down(void **state) {
   return 0;
 }
 
-#define OVER_A_BACKEND(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 static gmlake_desc small_desc(void) {
   gmlake_desc desc;
@@ -282,19 +273,6 @@ static void *take(size_t bytes, gmlake_stream stream) {
 static void give(void *ptr, gmlake_stream stream) {
   assert_ok(gmlake_free(lake, ptr, stream));
   assert_ok(gmlake_check(lake));
-}
-
-static gmlake_stats stats(void) {
-  gmlake_stats now;
-  now.struct_bytes = 0;
-  assert_ok(gmlake_get_stats(lake, &now));
-  return now;
-}
-
-static gmlake_error_info last_error(void) {
-  gmlake_error_info info;
-  assert_ok(gmlake_get_last_error(lake, &info));
-  return info;
 }
 
 static void close_lake(void) {
@@ -930,7 +908,9 @@ static void test_wait_for_any(void **state) {
   open_backend(&options);
   open_program();
   prepare_outputs();
-  occupy(program.streams[0]);
+  run(gpu.cuCtxPushCurrent(program.context));
+  run(gpu_spin(&gpu, &program.kernels, program.streams[0], LONG_NS));
+  run(gpu.cuCtxPopCurrent(NULL));
   for (i = 0; i < 2; i++) {
     assert_ok(do_event_create());
     events[i] = out.event;
@@ -1007,36 +987,6 @@ static void test_capture_survives_question(void **state) {
 }
 
 /* ---- Peers ----------------------------------------------------------------------------------- */
-
-/* A device that is not there is refused at create; one that cannot reach this one, by the first
-   mapping: what was begun is undone. */
-static void test_peer_missing(void **state) {
-  static const int peers[] = {1, 2}, wrong[] = {1, 7};
-  const fake_cuda_options options = devices(3);
-  gmlake_desc desc = small_desc();
-  gmlake_error_info why;
-  void *ptr = &desc;
-  (void)state;
-  start(&options);
-  desc.peer_devices = wrong;
-  desc.peer_count = 2;
-  desc.out_error = &why;
-  assert_error(gmlake_create(&desc, &lake), INVALID_ARGUMENT);
-  assert_string_equal(why.text, "peer_devices[1] is 7: devices are numbered from 0 to 2");
-  assert_nothing_left();
-  start(&options);
-  desc.peer_devices = peers;
-  open_lake(&desc);
-  fake->fail_function("cuMemSetAccess", 1, CUDA_ERROR_INVALID_DEVICE, 0);
-  assert_error(gmlake_alloc(lake, CHUNK, NULL, &ptr), NO_DEVICE);
-  assert_null(ptr);
-  assert_string_equal(last_error().call, "set_access");
-  assert_int_equal(last_error().driver_code, CUDA_ERROR_INVALID_DEVICE);
-  assert_int_equal(census().handles, 0);
-  assert_int_equal(stats().reserved_bytes, 0);
-  close_lake();
-  assert_nothing_left();
-}
 
 static void test_too_many_peers(void **state) {
   int peers[GMLK_PEERS_MAX + 1] = {0};
@@ -1206,25 +1156,24 @@ int main(void) {
       cmocka_unit_test(test_create_arguments),
       cmocka_unit_test(test_properties),
       cmocka_unit_test(test_long_name),
-      OVER_A_BACKEND(test_clock),
+      CASE(test_clock),
       cmocka_unit_test(test_handle_types),
       cmocka_unit_test(test_fabric_handles),
       cmocka_unit_test(test_created_properties),
       cmocka_unit_test(test_results),
-      OVER_A_BACKEND(test_unknown_for_good),
-      OVER_A_BACKEND(test_stream_gone),
-      OVER_A_BACKEND(test_is_capturing),
-      OVER_A_BACKEND(test_entries),
-      OVER_A_BACKEND(test_copies),
-      OVER_A_BACKEND(test_failing_pop),
-      OVER_A_BACKEND(test_alignment),
+      CASE(test_unknown_for_good),
+      CASE(test_stream_gone),
+      CASE(test_is_capturing),
+      CASE(test_entries),
+      CASE(test_copies),
+      CASE(test_failing_pop),
+      CASE(test_alignment),
       cmocka_unit_test(test_wait_for_any),
-      OVER_A_BACKEND(test_stream_values),
-      OVER_A_BACKEND(test_capture_spoilt),
-      OVER_A_BACKEND(test_capture_survives_question),
-      cmocka_unit_test(test_peer_missing),
-      OVER_A_BACKEND(test_too_many_peers),
-      OVER_A_BACKEND(test_forked),
+      CASE(test_stream_values),
+      CASE(test_capture_spoilt),
+      CASE(test_capture_survives_question),
+      CASE(test_too_many_peers),
+      CASE(test_forked),
   };
   if (!open_fake()) {
     fprintf(stderr, "%s: make it, and run from the repository's root\n", FAKE_PATH);

@@ -83,6 +83,7 @@ static void judge_device(const gmlake_stats *all) {
             all->reserved_bytes_peak <= w.reserved_most,
         "reserved_bytes_peak");
   judge(all->stitched_bytes_peak >= all->stitched_bytes, "stitched_bytes_peak");
+  judge(all->buffer_bytes_peak >= all->buffer_bytes, "buffer_bytes_peak");
   judge(all->stream_wait_count == w.stream_waits, "stream_wait_count");
   judge(all->event_count == w.records, "event_count");
   if (all->driver_call_count != w.driver_calls)

@@ -25,9 +25,9 @@ static void s2_sets_nothing_aside_past_a_capture(void **state) {
   step(gmlake_free(lake, last, stream));
   wanted = request(512, 0, pool);
   assert_ptr_equal(take_with(&wanted, stream), last);
-  assert_non_null(pool->arena.small_reserve);
+  assert_non_null(pool->arena.small.reserve);
   step(gmlake_capture_end(lake, stream));
-  assert_null(pool->arena.small_reserve);
+  assert_null(pool->arena.small.reserve);
   step(gmlake_check(lake));
   finish();
 }
