@@ -1317,7 +1317,8 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
                  (the user's), PIECE (of a live window), PENDING (freed, other streams may still use
                  it), RESERVED (a plan took it), UNBACKED (addresses without a chunk), COMMITTED (a
                  buffer's chunk). Who owns a byte is the state of its one block. gmlk_put gives it
-                 up; gmlk_take and gmlk_give_owner take it; split and coalesce move its ends.
+                 up; gmlk_take takes it, gmlk_block_fill writes down for whom; split and coalesce
+                 move its ends.
    tag           stream and epoch of a FREE block: the last use that may still be under way. CLEAN:
                  none is. A stream takes clean memory and its own at once; other memory only once
                  the epoch is complete, or behind a wait. Memory whose epoch is complete becomes
@@ -1814,16 +1815,16 @@ struct gmlk_link {
 
 typedef struct gmlk_block gmlk_block;
 struct gmlk_block {
-  gmlk_block *prev, *next; /* neighbours by address; [unused] next: in the list */
+  gmlk_block *prev,
+      *next; /* neighbours by address, NULL in a window's own record; [unused] next: in
+                              the list */
   union {
     gmlk_link link; /* [free] place in a bin */
     struct {
       gmlk_block *less, *more;
     } fork; /* [unbacked; free, and second of its run; address space in use] children in a tree */
-    struct {
-      gmlk_window *window; /* [live, piece, idle] the window that it is or belongs to, or NULL */
-      gmlk_extra *extra;   /* [live, pending] label, recorded streams; NULL: it has none */
-    } live;
+    gmlk_window *window; /* [piece] that it belongs to */
+    gmlk_extra *extra;   /* [live, pending, committed] label, recorded streams; NULL: it has none */
   } as;
   union {
     uint64_t epoch;  /* [free, reserved] of the last use by the tag's stream */
@@ -1831,12 +1832,13 @@ struct gmlk_block {
     void *owner;     /* [address space in use] the window or buffer */
   } u;
   uint32_t at;     /* first grain, counted from the arena's base; [address space] first chunk */
-  uint32_t grains; /* its size */
-  uint32_t hole;   /* [free, unbacked] grains under which it stands in a bin or in the tree of
-                      gaps; 0: in none */
-  uint32_t
-      slack; /* [live] bytes added by rounding. [address space] a window's chunks, a buffer's at
-                      most */
+  uint32_t grains; /* its size; [address space] in chunks */
+  union {
+    uint32_t hole;   /* [not owned] grains under which it stands in a bin or in the tree of gaps;
+                        0: in none */
+    uint32_t slack;  /* [live] bytes added by rounding */
+    uint32_t chunks; /* [address space in use] a window's, a buffer's at most: without the guard */
+  } its;
   uint32_t arena;  /* number of its arena */
   uint16_t stream; /* [free, reserved] its tag; [live] the stream that it was allocated on */
   uint8_t state, flags;
@@ -1913,7 +1915,7 @@ static gmlk_block *gmlk_records_take(gmlk_records *records) { /* pre: reserved *
 
 static void gmlk_records_give(gmlk_records *records, gmlk_block *block) {
   block->state = GMLK_UNUSED;
-  block->hole = 0;
+  block->its.hole = 0;
   block->next = records->unused;
   records->unused = block;
   records->unused_count++;
@@ -2036,7 +2038,7 @@ static gmlk_block *gmlk_linked(const gmlk_link *link) { /* the block that holds 
 
 static inline void gmlk_bins_insert(gmlk_bins *bins, gmlk_block *block, uint32_t hole) {
   unsigned bin = gmlk_bin_of(hole);
-  block->hole = hole;
+  block->its.hole = hole;
   gmlk_link_insert(&bins->rings[bin], &block->as.link);
   bins->bits[bin / 64u] |= (uint64_t)1 << (bin % 64u);
   bins->words |= (uint64_t)1 << (bin / 64u);
@@ -2049,19 +2051,19 @@ static inline void gmlk_bins_insert(gmlk_bins *bins, gmlk_block *block, uint32_t
 }
 
 static inline void gmlk_bins_remove(gmlk_bins *bins, gmlk_block *block) {
-  unsigned bin = gmlk_bin_of(block->hole), word = bin / 64u;
+  unsigned bin = gmlk_bin_of(block->its.hole), word = bin / 64u;
   gmlk_link *link = &block->as.link;
   uint64_t is_last = link->prev == link->next; /* the ring itself */
   gmlk_link_remove(link);
   bins->bits[word] &= ~(is_last << (bin % 64u)); /* a branch would often be predicted wrongly */
   if (!bins->bits[word]) bins->words &= ~((uint64_t)1 << word);
-  bins->grains -= block->hole;
+  bins->grains -= block->its.hole;
   bins->count--;
-  block->hole = 0;
+  block->its.hole = 0;
 }
 
 static int gmlk_hole_less(const gmlk_block *a, const gmlk_block *b) {
-  return a->hole != b->hole ? a->hole < b->hole : a->at < b->at;
+  return a->its.hole != b->its.hole ? a->its.hole < b->its.hole : a->at < b->at;
 }
 
 /* The block behind b in the ring of the bin, in which b stands, or with b NULL the first one. NULL:
@@ -2078,7 +2080,7 @@ static inline gmlk_block *gmlk_bin_best(const gmlk_bins *bins, unsigned bin, uin
   gmlk_block *best = NULL;
   for (; link != ring && tries; link = link->next, tries--) {
     gmlk_block *b = gmlk_linked(link);
-    if (b->hole >= grains && (!best || gmlk_hole_less(b, best))) best = b;
+    if (b->its.hole >= grains && (!best || gmlk_hole_less(b, best))) best = b;
   }
   return best;
 }
@@ -2114,7 +2116,7 @@ static uint32_t gmlk_bin_grains(unsigned bin) {
 static gmlk_block *gmlk_bin_rest(gmlk_bins *bins, unsigned bin, uint32_t grains) {
   gmlk_link *ring = &bins->rings[bin], *link = ring->next;
   if (grains - bins->none_from < bins->none_count) return NULL;
-  while (link != ring && gmlk_linked(link)->hole < grains) link = link->next;
+  while (link != ring && gmlk_linked(link)->its.hole < grains) link = link->next;
   if (link == ring) {
     bins->none_from = grains;
     bins->none_count = gmlk_bin_grains(bin + 1) - grains;
@@ -2150,7 +2152,7 @@ static unsigned gmlk_bin_down(const gmlk_bins *bins, unsigned bin) {
 /* The candidate after `block`: the next of its bin, even if too short, else one of the next bin in
    use. NULL: no more. */
 static gmlk_block *gmlk_bins_next(const gmlk_bins *bins, const gmlk_block *block) {
-  unsigned bin = gmlk_bin_of(block->hole);
+  unsigned bin = gmlk_bin_of(block->its.hole);
   gmlk_block *next = gmlk_bin_next(bins, bin, block);
   return next ? next : gmlk_bins_above(bins, bin + 1);
 }
@@ -3087,7 +3089,7 @@ typedef struct gmlk_run_bounds { /* a run: its head, its first grain, the grain 
 
 /* The first block of a run. */
 static gmlk_block *gmlk_run_start(gmlk_block *head) {
-  return head->hole == head->grains ? head : gmlk_before_clean(head)->next;
+  return head->its.hole == head->grains ? head : gmlk_before_clean(head)->next;
 }
 
 /* The run that a tagged block is in. The head, which alone has a hole, stands before the second
@@ -3095,13 +3097,13 @@ static gmlk_block *gmlk_run_start(gmlk_block *head) {
 static gmlk_run_bounds gmlk_run_of(const gmlk_arena *a, gmlk_block *b) {
   gmlk_run_bounds run;
   run.head = b;
-  if (!b->hole) {
+  if (!b->its.hole) {
     const gmlk_block *second = gmlk_tree_upto(a->bins[b->stream]->run_seconds, b->at);
     GMLAKE_ASSERT(second); /* a run whose blocks are not all the head has one [A3] */
     run.head = gmlk_before_clean(second);
   }
   run.at = gmlk_run_start(run.head)->at;
-  run.end = run.at + run.head->hole;
+  run.end = run.at + run.head->its.hole;
   return run;
 }
 
@@ -3139,7 +3141,7 @@ static void gmlk_unlink_free(gmlk_arena *a, gmlk_block *b) {
   gmlk_run_bounds left, right;
   if (b->state == GMLK_UNBACKED) {
     gmlk_tree_remove(&a->gaps, b);
-    b->hole = 0;
+    b->its.hole = 0;
   } else if (stream == GMLK_CLEAN) {
     gmlk_bins_remove(a->bins[GMLK_CLEAN], b); /* [A3] */
     gmlk_runs_beside(a, before, behind, &left, &right);
@@ -3194,10 +3196,10 @@ static void gmlk_link_tagged(gmlk_arena *a, gmlk_block *b) {
    neighbour. */
 static void gmlk_link_free(gmlk_arena *a, gmlk_block *b, unsigned state) {
   b->state = GMLK_RESERVED;
-  b->hole = 0;
+  b->its.hole = 0;
   if (state == GMLK_UNBACKED) {
     gmlk_tree_insert(&a->gaps, b);
-    b->hole = b->grains;
+    b->its.hole = b->grains;
   } else if (b->stream == GMLK_CLEAN) {
     gmlk_link_clean(a, b);
   } else if (b->stream != GMLK_GRAPH_OWNED) {
@@ -3268,7 +3270,7 @@ static void gmlk_small_reserve_end(gmlk_arena *a) {
 static int gmlk_is_plain(const gmlk_block *beside, unsigned stream) {
   if (beside->state != GMLK_FREE) return 1;
   if (beside->stream != stream) return beside->stream != GMLK_CLEAN && stream != GMLK_CLEAN;
-  return beside->hole == beside->grains && stream >= GMLK_FIRST_STREAM;
+  return beside->its.hole == beside->grains && stream >= GMLK_FIRST_STREAM;
 }
 
 /* The paper's Update: an owned block becomes free memory with this tag. */
@@ -3277,11 +3279,11 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
   b->state = GMLK_FREE;
   b->flags &= GMLK_APART;
   gmlk_set_tag(b, stream, epoch);
-  b->hole = 0;
+  b->its.hole = 0;
   a->free_grains += b->grains;
-  if (b->prev->state != GMLK_FREE && b->next->hole && !a->keeps_apart && !a->is_bare &&
-      stream >= GMLK_FIRST_STREAM && gmlk_has_tag(b->next, stream)) { /* the head of a run */
-    const uint32_t hole = b->next->hole + b->grains;
+  if (b->prev->state != GMLK_FREE && gmlk_has_tag(b->next, stream) && b->next->its.hole &&
+      !a->keeps_apart && !a->is_bare && stream >= GMLK_FIRST_STREAM) { /* the head of a run */
+    const uint32_t hole = b->next->its.hole + b->grains;
     gmlk_bins_remove(a->bins[stream], b->next);
     gmlk_bins_insert(a->bins[stream], gmlk_join(a, b), hole);
     return;
@@ -3329,14 +3331,16 @@ static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t
   return first;
 }
 
-/* Gives the block an owner and a new serial number. pre: it stands in no bin. */
-static gmlk_block *gmlk_give_owner(gmlk_arena *a, gmlk_block *b, unsigned state) {
+/* Fills in a block that gets an owner, and gives it a new serial number. gmlk_grant makes it the
+   user's. pre: it stands in no bin. */
+GMLK_INLINE gmlk_block *gmlk_block_fill(gmlk_records *records, gmlk_block *b, unsigned state,
+                                        unsigned stream, unsigned flags, uint32_t slack) {
   b->state = (uint8_t)state;
-  b->flags = 0;
-  b->slack = 0;
-  b->u.serial = gmlk_serial(a->records);
-  b->as.live.window = NULL;
-  b->as.live.extra = NULL;
+  b->flags = (uint8_t)flags;
+  b->stream = (uint16_t)stream;
+  b->its.slack = slack;
+  b->u.serial = gmlk_serial(records);
+  b->as.extra = NULL;
   return b;
 }
 
@@ -3345,30 +3349,36 @@ static void gmlk_keep_apart(gmlk_block *b, int is_apart) {
   b->flags = (uint8_t)(is_apart ? b->flags | GMLK_APART : b->flags & ~GMLK_APART);
 }
 
-/* Joins the reserved blocks of a range into one, and gives it an owner. */
-static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, unsigned state) {
+/* Joins the reserved blocks of a range into one. */
+static gmlk_block *gmlk_join_range(gmlk_arena *a, gmlk_block *first, uint32_t grains) {
   while (first->grains < grains) first = gmlk_join(a, first);
-  return gmlk_give_owner(a, first, state);
+  return first;
 }
 
-/* Makes [at, at + grains) of a hole one live block. It is alone if no other block of a run changes:
-   then only its bins do. pre: `b` holds `at`; two records reserved. */
+/* The same, and gives it an owner that is not the user. */
+static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, unsigned state) {
+  first = gmlk_join_range(a, first, grains);
+  return gmlk_block_fill(a->records, first, state, first->stream, 0, 0);
+}
+
+/* Makes [at, at + grains) of a hole one block, to be granted. It is alone if no other block of a run
+   changes: then only its bins do. pre: `b` holds `at`; two records are reserved. */
 GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
   gmlk_bins *bins = a->bins[b->stream];
-  int is_alone =
-      b->stream == GMLK_CLEAN
-          ? b->prev->state != GMLK_FREE && b->next->state != GMLK_FREE
-          : b->hole == b->grains || (b->hole && b->grains > grains && !gmlk_is_clean(b->prev));
-  const uint32_t hole = b->hole; /* larger than b where b heads a run: then its rest does */
+  int is_alone = b->stream == GMLK_CLEAN
+                     ? b->prev->state != GMLK_FREE && b->next->state != GMLK_FREE
+                     : b->its.hole == b->grains ||
+                           (b->its.hole && b->grains > grains && !gmlk_is_clean(b->prev));
+  const uint32_t hole = b->its.hole; /* larger than b where b heads a run: then its rest does */
   if (!is_alone || b->at != at)
-    return gmlk_own(a, gmlk_reserve_range(a, b, at, grains), grains, GMLK_LIVE);
+    return gmlk_join_range(a, gmlk_reserve_range(a, b, at, grains), grains);
   gmlk_bins_remove(bins, b);
   a->free_grains -= grains;
   if (b->grains > grains) {
     b = gmlk_split(a, b, grains);
     gmlk_bins_insert(bins, b->next, hole - grains);
   }
-  return gmlk_give_owner(a, b, GMLK_LIVE);
+  return b;
 }
 
 /* Undoes gmlk_reserve_range. */
@@ -3406,9 +3416,9 @@ static void gmlk_piece_reserve(gmlk_arena *a, gmlk_piece *piece) {
   piece->block = gmlk_reserve_range(a, gmlk_locate(a, piece->at), piece->at, piece->grains);
 }
 
-/* Makes a reserved piece one block of its own. */
-static gmlk_block *gmlk_piece_own(gmlk_arena *a, gmlk_piece *piece, unsigned state) {
-  return piece->block = gmlk_own(a, piece->block, piece->grains, state);
+/* Makes a reserved piece one block, of a window. */
+static gmlk_block *gmlk_piece_own(gmlk_arena *a, gmlk_piece *piece) {
+  return piece->block = gmlk_own(a, piece->block, piece->grains, GMLK_PIECE);
 }
 
 /* Whether a clean block is part of one of the stream's runs. */
@@ -3422,9 +3432,9 @@ static gmlk_block *gmlk_best_clean(const gmlk_arena *a, unsigned stream, uint32_
   gmlk_block *best = gmlk_bins_best(bins, grains), *b = best;
   unsigned tries = 0;
   while (b && tries++ < GMLK_HOLE_TRIES &&
-         (b->hole < grains || (stream && gmlk_is_beside(b, stream))))
+         (b->its.hole < grains || (stream && gmlk_is_beside(b, stream))))
     b = gmlk_bins_next(bins, b);
-  return b && b->hole < grains ? best : b;
+  return b && b->its.hole < grains ? best : b;
 }
 
 /* Best fit with alignment in the bins of one tag: of some holes the first that holds the aligned
@@ -3441,7 +3451,7 @@ static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned tag, unsign
     start = tag ? gmlk_run_start(b)->at : b->at;
     skip = (0 - start) & (align - 1);
     *out_at = start + skip;
-    if (b->hole >= grains && skip <= b->hole - grains) return b;
+    if (b->its.hole >= grains && skip <= b->its.hole - grains) return b;
   }
   return NULL;
 }
@@ -3454,12 +3464,12 @@ static gmlk_block *gmlk_best_aligned(const gmlk_arena *a, unsigned stream, uint3
   gmlk_block *clean = gmlk_best_in(a, GMLK_CLEAN, stream, grains, align, &clean_at);
   if (clean && (!own || gmlk_hole_less(clean, own))) {
     *out_at = clean_at;
-    *out_hole = clean->hole;
+    *out_hole = clean->its.hole;
     return clean;
   }
   if (!own) return NULL;
   *out_at = own_at;
-  *out_hole = own->hole;
+  *out_hole = own->its.hole;
   start = gmlk_run_start(own);
   while (gmlk_block_end(start) <= own_at) start = start->next;
   return start;
@@ -3472,12 +3482,12 @@ GMLK_INLINE gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint
   gmlk_block *own, *clean, *best;
   if (align > 1) return gmlk_best_aligned(a, stream, grains, align, out_at, out_hole);
   own = stream ? gmlk_bins_best(a->bins[stream], grains) : NULL;
-  clean = own && own->hole == grains ? NULL : gmlk_best_clean(a, stream, grains);
+  clean = own && own->its.hole == grains ? NULL : gmlk_best_clean(a, stream, grains);
   if (clean && (!own || gmlk_hole_less(clean, own))) own = NULL;
   best = own ? gmlk_run_start(own) : clean;
   if (!best) return NULL;
   *out_at = best->at;
-  *out_hole = own ? own->hole : clean->hole;
+  *out_hole = own ? own->its.hole : clean->its.hole;
   return best;
 }
 
@@ -3612,7 +3622,7 @@ static gmlk_block *gmlk_va_take(gmlk_space *space, gmlk_records *records, uint32
   }
   gmlk_tree_insert(&space->used, b);
   b->state = GMLK_LIVE;
-  b->slack = chunks;
+  b->its.chunks = chunks;
   b->u.owner = (void *)(uintptr_t)owner;
   return b;
 }
@@ -3746,9 +3756,14 @@ static void gmlk_window_unset_idle(gmlk_windows *windows, gmlk_window *w) {
     windows->idle_last = w->idle_prev;
 }
 
+/* The window whose own record this is, or NULL. */
+static inline gmlk_window *gmlk_as_window(const gmlk_block *b) {
+  return b->next ? NULL : (gmlk_window *)(uintptr_t)b;
+}
+
 /* The state of the user's block that this is, or is a piece of. */
 static unsigned gmlk_user_state(const gmlk_block *b) {
-  return b->state == GMLK_PIECE ? b->as.live.window->self.state : b->state;
+  return b->state == GMLK_PIECE ? b->as.window->self.state : b->state;
 }
 
 /* Whether the requester may have a pending block behind the wait that it allows. A use that has its
@@ -3756,7 +3771,7 @@ static unsigned gmlk_user_state(const gmlk_block *b) {
    and what other processes know has to be returned first. */
 static int gmlk_may_await_uses(const gmlk_streams *streams, gmlk_requester requester,
                                const gmlk_block *b) {
-  const gmlk_extra *extra = b->as.live.extra;
+  const gmlk_extra *extra = b->as.extra;
   size_t i;
   const int is_device = requester.may_wait == GMLAKE_DEVICE_WAIT;
   if ((b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT)) || (is_device && extra->is_shared)) return 0;
@@ -3776,7 +3791,7 @@ static int gmlk_may_take(const gmlk_streams *streams, gmlk_requester requester,
   if (gmlk_is_open(b, requester.stream)) return 1;
   if (requester.may_wait && gmlk_user_state(b) == GMLK_PENDING)
     return gmlk_may_await_uses(streams, requester,
-                               b->state == GMLK_PIECE ? &b->as.live.window->self : b);
+                               b->state == GMLK_PIECE ? &b->as.window->self : b);
   return requester.may_wait && b->state == GMLK_FREE &&
          gmlk_may_await(streams, requester, b->stream, b->u.epoch);
 }
@@ -3850,7 +3865,8 @@ static gmlk_window *gmlk_window_find(gmlk_arena *a, const gmlk_streams *streams,
 
 /* The address of a live block. pre: it is no piece of a window. */
 static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
-  return b->as.live.window ? b->as.live.window->alias.address : gmlk_home(a, b->at);
+  const gmlk_window *w = gmlk_as_window(b);
+  return w ? w->alias.address : gmlk_home(a, b->at);
 }
 
 /* Where addresses in use begin. */
@@ -3861,7 +3877,7 @@ static uint64_t gmlk_va_address(const gmlk_arena *a, const gmlk_space *space,
 
 /* The ranges of the home arena that a live block is made of. */
 static const gmlk_piece *gmlk_pieces_of(const gmlk_block *b, gmlk_piece *whole, size_t *out_count) {
-  const gmlk_window *w = b->as.live.window;
+  const gmlk_window *w = gmlk_as_window(b);
   *whole = gmlk_piece_with(b->at, b->grains);
   *out_count = w ? w->piece_count : 1;
   return w ? w->pieces : whole;
@@ -4439,15 +4455,13 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
 /* Makes a taken block, or a window's record, the user's. `state` is GMLK_S1 to GMLK_S3; after
    growth it is GMLK_S4. */
 static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
-  b->state = GMLK_LIVE;
-  b->stream = (uint16_t)r->stream;
-  b->flags =
-      (uint8_t)((r->flags & GMLK_ALLOC_FLAGS) | (r->is_capture ? (unsigned)GMLK_IN_GRAPH : 0u));
-  b->slack = (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes);
+  const unsigned in_graph = r->is_capture ? (unsigned)GMLK_IN_GRAPH : 0u;
   r->arena->live_count++;
   r->state = r->has_grown ? GMLK_S4 : state;
   l->stats.state_count[r->state - 1]++;
-  return b;
+  return gmlk_block_fill(&l->records, b, GMLK_LIVE, r->stream,
+                         (r->flags & GMLK_ALLOC_FLAGS) | in_graph,
+                         (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes));
 }
 
 /* ---- >>planner ---------------------------------------------------------------------------------
@@ -4574,7 +4588,7 @@ static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned tag, unsigned stream, un
   for (; head && count < tries; head = gmlk_bin_next(bins, bin, head), count++) {
     const gmlk_block *b = tag ? gmlk_run_start(head) : head;
     if (!tag && stream && gmlk_is_beside(b, stream)) continue; /* its run stands in the own bins */
-    gmlk_supply_add(a, supply, b->at, b->at + head->hole, grains, align);
+    gmlk_supply_add(a, supply, b->at, b->at + head->its.hole, grains, align);
   }
   return count;
 }
@@ -4738,7 +4752,7 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_req
 struct gmlake_buffer {
   gmlake *lake; /* NULL: destroyed */
   gmlk_arena *arena;
-  gmlk_block *va; /* its address space; slack is its chunks without the guard */
+  gmlk_block *va; /* its address space */
   gmlk_alias *pages;
   uint32_t page_count;     /* records in pages; more are allocated as it grows */
   uint32_t count;          /* [B1] */
@@ -5029,9 +5043,7 @@ static gmlk_alias *gmlk_aliases_idle(gmlk_arena *a, gmlk_which which) {
 /* Makes each reserved piece of a window one block of its own [W4]. Returns the window's record. */
 static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
   uint32_t i;
-  for (i = 0; i < w->piece_count; i++)
-    gmlk_piece_own(a, &w->pieces[i], GMLK_PIECE)->as.live.window = w;
-  gmlk_give_owner(a, &w->self, GMLK_LIVE)->as.live.window = w;
+  for (i = 0; i < w->piece_count; i++) gmlk_piece_own(a, &w->pieces[i])->as.window = w;
   return &w->self;
 }
 
@@ -5061,7 +5073,7 @@ static gmlk_window *gmlk_window_for(const gmlake *l, const gmlk_request *r,
   const gmlk_extra *extra = NULL;
   if (w || requester.may_wait != GMLAKE_DEVICE_WAIT) return w;
   while ((extra = gmlk_pending_next(a, extra)) != NULL) {
-    gmlk_window *pending = extra->block->as.live.window;
+    gmlk_window *pending = gmlk_as_window(extra->block);
     if (pending && pending->self.grains == r->grains &&
         gmlk_window_suits(a, pending, r->align, gmlk_is_whole(r)) &&
         !gmlk_window_blocker(a, &l->streams, requester, pending))
@@ -5195,13 +5207,10 @@ static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_
    that is all of it, else S2. */
 static inline gmlk_block *gmlk_grant_part(gmlake *l, gmlk_request *r, gmlk_block *b, uint32_t at,
                                           uint32_t hole, unsigned state, int is_watched) {
-  if (hole != r->grains) {
-    r->is_split = 1;
-    l->stats.split_count++;
-    if (is_watched) gmlk_tell_split(l, r, at, hole);
-  }
-  if (!state) state = hole == r->grains ? GMLK_S1 : GMLK_S2;
-  return gmlk_grant(l, r, b, state);
+  r->is_split = hole != r->grains;
+  l->stats.split_count += (uint64_t)r->is_split;
+  if (is_watched && r->is_split) gmlk_tell_split(l, r, at, hole);
+  return gmlk_grant(l, r, b, state ? state : GMLK_S1 + (unsigned)r->is_split);
 }
 
 /* S1 and S2, without the driver: the best free range, if less than a chunk of it would be left; a
@@ -5253,8 +5262,8 @@ static gmlake_result gmlk_plan_commit(gmlake *l, gmlk_request *r, gmlk_plan *pla
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return result;
   result = gmlk_pieces_borrow(l, a, plan->requester, &plan->range, 1);
   if (result) return result;
-  *out_block = gmlk_grant_part(l, r, gmlk_piece_own(a, &plan->range, GMLK_LIVE), plan->range.at,
-                               plan->hole, plan->state, 1);
+  *out_block = gmlk_grant_part(l, r, gmlk_join_range(a, plan->range.block, plan->range.grains),
+                               plan->range.at, plan->hole, plan->state, 1);
   return GMLAKE_OK;
 }
 
@@ -5329,7 +5338,7 @@ GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b
                                  gmlk_extra *extra) {
   uint64_t address = gmlk_address_of(r->arena, b);
   gmlake_stats *stats = &l->stats;
-  b->as.live.extra = extra;
+  b->as.extra = extra;
   gmlk_fill(l, b, GMLAKE_FILL_NEW);
   gmlk_index_put(&l->index, address, b);
   if (l->streams.may_end && b->stream) l->streams.items[b->stream]->uses++;
@@ -5396,7 +5405,7 @@ GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, g
 /* Makes free memory with this tag of a live or pending block. A window becomes idle. */
 static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
   gmlk_arena *a = gmlk_arena_of(l, b);
-  gmlk_window *w = b->as.live.window;
+  gmlk_window *w = gmlk_as_window(b);
   uint32_t i;
   a->live_count--;
   gmlk_fill(l, b, GMLAKE_FILL_FREE);
@@ -5448,7 +5457,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   }
   gmlk_tag_for(l, b, stream, &tag, &epoch);
   bytes = gmlk_to_bytes(b->grains);
-  extra = b->as.live.extra;
+  extra = b->as.extra;
   is_shared = extra && extra->is_shared; /* [N5] */
   if (is_shared && stream && !gmlk_extra_add_use(l, b, stream))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -5460,7 +5469,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   l->stats.free_count++;
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
-  l->stats.requested_bytes -= bytes - b->slack;
+  l->stats.requested_bytes -= bytes - b->its.slack;
   if (is_used || is_shared) {
     gmlk_pend(l, b, tag, epoch);
     l->has_returns = is_shared;
@@ -5937,15 +5946,15 @@ static void gmlk_arena_destroy(gmlk_arena *a) {
 
 /* The user's block that this is, or is a piece of. */
 static gmlk_block *gmlk_user_block(gmlk_block *b) {
-  return b->state == GMLK_PIECE ? &b->as.live.window->self : b;
+  return b->state == GMLK_PIECE ? &b->as.window->self : b;
 }
 
 /* The user's block behind b: live, pending, or a window's own, which comes where its first piece
    is. b NULL: the first. NULL: there are no more. */
 static const gmlk_block *gmlk_next_user(const gmlk_arena *a, const gmlk_block *b) {
-  if (b && b->as.live.window) b = b->as.live.window->pieces[0].block;
+  if (b && gmlk_as_window(b)) b = gmlk_as_window(b)->pieces[0].block;
   for (b = b ? b->next : a->head.next; b; b = b->next) { /* to the edge, which has no next */
-    const gmlk_window *w = b->state == GMLK_PIECE ? b->as.live.window : NULL;
+    const gmlk_window *w = b->state == GMLK_PIECE ? b->as.window : NULL;
     if (w && w->pieces[0].block == b) return &w->self;
     if (b->state == GMLK_LIVE || b->state == GMLK_PENDING) return b;
   }
@@ -6205,7 +6214,7 @@ static void gmlk_area_close(gmlk_area *area, size_t chunk_bytes, gmlk_batch *bat
    on the mock. What sleeps has no memory to write to; others may use what is shared. */
 static void gmlk_fill_now(const gmlake *l, const gmlk_block *b, unsigned byte) {
   const gmlk_arena *a = gmlk_arena_of(l, b);
-  if (b->as.live.extra && b->as.live.extra->is_shared) return;
+  if (b->as.extra && b->as.extra->is_shared) return;
   if (a->sleep < GMLK_ASLEEP)
     memset((void *)(uintptr_t)gmlk_address_of(a, b), (int)byte, gmlk_to_bytes(b->grains));
 }
@@ -6239,10 +6248,10 @@ static void gmlk_uses_prune(const gmlake *l, gmlk_extra *extra) {
 
 /* Enters a stream into a live block's extra record; 0: no host memory. */
 static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream) {
-  gmlk_extra *extra = b->as.live.extra ? b->as.live.extra : gmlk_extra_new(l, 0, NULL);
+  gmlk_extra *extra = b->as.extra ? b->as.extra : gmlk_extra_new(l, 0, NULL);
   size_t i;
   if (!extra) return 0;
-  b->as.live.extra = extra;
+  b->as.extra = extra;
   for (i = 0; i < extra->used_count; i++)
     if (extra->used[i].stream == stream && gmlk_use_is_known(l, &extra->used[i])) return 1;
   if (extra->used_count == extra->used_capacity) gmlk_uses_prune(l, extra);
@@ -6259,9 +6268,9 @@ static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream) {
 /* Makes sure that the block of an exported chunk, or an exported block, has an extra record, with
    room for the stream that will free it. 0: no host memory. */
 static int gmlk_extra_share(gmlake *l, gmlk_block *b) {
-  gmlk_extra *extra = b->as.live.extra ? b->as.live.extra : gmlk_extra_new(l, 0, NULL);
+  gmlk_extra *extra = b->as.extra ? b->as.extra : gmlk_extra_new(l, 0, NULL);
   if (!extra) return 0;
-  b->as.live.extra = extra;
+  b->as.extra = extra;
   if (extra->used_capacity) return 1;
   extra->used = (gmlk_used *)gmlk_host_alloc(&l->host, sizeof(gmlk_used));
   extra->used_capacity = extra->used != NULL;
@@ -6285,7 +6294,7 @@ static void gmlk_extra_free(gmlake *l, gmlk_extra *extra) {
    and the one on which it is freed, or else was allocated, whose uses come before the free, unless
    it is shared [N5]. Returns whether others are left. */
 static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream) {
-  gmlk_extra *extra = b->as.live.extra;
+  gmlk_extra *extra = b->as.extra;
   const unsigned own = gmlk_own_stream(l, b);
   size_t i, kept = 0;
   if (own && l->streams.may_end) l->streams.items[own]->uses--;
@@ -6346,7 +6355,7 @@ static void gmlk_pending_done(gmlake *l, gmlk_extra *extra) {
 
 /* Makes a freed block pending. pre: it is used elsewhere, or shared; the caller then fences. */
 static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
-  gmlk_extra *extra = b->as.live.extra;
+  gmlk_extra *extra = b->as.extra;
   size_t i;
   b->state = GMLK_PENDING;
   extra->block = b;
@@ -7116,7 +7125,7 @@ static int gmlk_has_to_wait_for(const gmlake *l, unsigned waiter, unsigned strea
 /* The same for all work on a block that it may take: free, or pending, or a piece of such. */
 static int gmlk_has_to_wait(const gmlake *l, unsigned waiter, gmlk_block *b) {
   const gmlk_extra *extra =
-      gmlk_user_state(b) == GMLK_PENDING ? gmlk_user_block(b)->as.live.extra : NULL;
+      gmlk_user_state(b) == GMLK_PENDING ? gmlk_user_block(b)->as.extra : NULL;
   size_t i;
   if (!extra) return gmlk_has_to_wait_for(l, waiter, b->stream, b->u.epoch);
   for (i = 0; i < extra->used_count; i++)
@@ -7178,7 +7187,7 @@ static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_batch *batch, unsigne
       b = b->next;
       continue;
     }
-    result = gmlk_wait_for_uses(l, batch, waiter, gmlk_user_block(b)->as.live.extra);
+    result = gmlk_wait_for_uses(l, batch, waiter, gmlk_user_block(b)->as.extra);
     b = gmlk_locate(a, at); /* it may have merged with what is before it */
   }
   return result;
@@ -7304,7 +7313,7 @@ static gmlake_result gmlk_pages_map(gmlake *l, gmlake_buffer *b, uint32_t from, 
 
 /* Makes records for the pages of [0, count), and for as many again; 0: no host memory. */
 static int gmlk_pages_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
-  uint32_t most = b->va->slack, i = b->page_count;
+  uint32_t most = b->va->its.chunks, i = b->page_count;
   size_t capacity = i;
   if (count <= i) return 1;
   most = most - i < i ? most : 2 * i;
@@ -7364,7 +7373,7 @@ static void gmlk_page_set(const gmlake *l, gmlake_buffer *b, uint32_t i, int is_
   b->pages[i].state = is_committed ? GMLK_ALIAS_LIVE : GMLK_ALIAS_IDLE;
   b->count += is_committed ? 1u : (uint32_t)-1;
   if ((l->desc.flags & GMLAKE_FILL) && b->arena->sleep < GMLK_ASLEEP &&
-      !gmlk_page_block(b->arena, &b->pages[i])->as.live.extra)
+      !gmlk_page_block(b->arena, &b->pages[i])->as.extra)
     memset((void *)(uintptr_t)b->pages[i].address,
            is_committed ? GMLAKE_FILL_NEW : GMLAKE_FILL_FREE, chunk);
 }
@@ -8011,7 +8020,7 @@ static gmlk_block *gmlk_small_reserve_cut(gmlk_arena *a, uint32_t grains) {
     b = gmlk_split(a, b, grains);
     a->small.reserve = b->next;
   }
-  return gmlk_give_owner(a, b, GMLK_LIVE);
+  return b;
 }
 
 /* The small-block reserve that a small block of the stream is cut from, where best fit has found
@@ -8675,7 +8684,7 @@ static void gmlk_plan_foreign(const gmlake *l, const gmlk_request *r, gmlk_plan 
     const gmlk_block *b = extra->block;
     at = b->at + ((0 - b->at) & (r->align - 1));
     hole = b->grains;
-    if (b->as.live.window || at - b->at > hole || hole - (at - b->at) < r->grains ||
+    if (gmlk_as_window(b) || at - b->at > hole || hole - (at - b->at) < r->grains ||
         (plan->hole && (is_pending ? hole > plan->hole : hole >= plan->hole)) ||
         !gmlk_may_take(&l->streams, plan->requester, b))
       continue;
@@ -9152,7 +9161,7 @@ static const void *gmlk_find_mapped(const gmlk_arena *a, const gmlk_space *space
   const gmlk_extent *e = gmlk_area_find(&space->area, a->chunk_bytes, address);
   const uint32_t slot = e ? (uint32_t)((address - e->base) / a->chunk_bytes) : 0;
   const gmlk_block *va = e ? gmlk_tree_upto(space->used, slot) : NULL;
-  if (!va || slot >= va->at + va->slack) return NULL; /* a guard begins behind the slack */
+  if (!va || slot >= va->at + va->its.chunks) return NULL; /* a guard begins there */
   return va->u.owner;
 }
 
@@ -9174,7 +9183,7 @@ static const gmlk_block *gmlk_find_at(const gmlake *l, uint64_t address,
     e = gmlk_area_find(&a->area, a->chunk_bytes, address);
     if (!e || address - e->base >= gmlk_to_bytes(a->tail.at)) continue;
     b = gmlk_locate(a, (uint32_t)((address - e->base) / GMLK_GRAIN));
-    if (b->state == GMLK_PIECE) return &b->as.live.window->self;
+    if (b->state == GMLK_PIECE) return &b->as.window->self;
     return b->state == GMLK_UNBACKED || b->state == GMLK_COMMITTED ? NULL : b;
   }
   return NULL;
@@ -9230,7 +9239,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
     gmlk_keep_apart(b, is_apart);
     step.address = address;
     step.bytes = gmlk_to_bytes(b->grains);
-    step.asked_bytes = step.bytes - b->slack;
+    step.asked_bytes = step.bytes - b->its.slack;
   }
   pending = l->stats.pending_bytes;
   result = gmlk_free_found(l, address, entry, gmlk_index_home(&l->index, address), value);
@@ -9254,7 +9263,7 @@ static gmlake_result gmlk_record_stream(gmlake *l, void *ptr, gmlake_stream valu
   stream = gmlk_stream_find_or_add(l, value);
   if (!stream || !gmlk_extra_add_use(l, b, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   bytes = gmlk_to_bytes(b->grains);
-  gmlk_tell_call(l, GMLAKE_STEP_USE, value, (uint64_t)(uintptr_t)ptr, bytes, bytes - b->slack,
+  gmlk_tell_call(l, GMLAKE_STEP_USE, value, (uint64_t)(uintptr_t)ptr, bytes, bytes - b->its.slack,
                  "the block is used on this stream, too");
   return GMLAKE_OK;
 }
@@ -9604,14 +9613,14 @@ static gmlake_result gmlk_refuse_captured(gmlake *l, const gmlake_pool *pool, co
 /* or while it is lent. */
 static gmlake_result gmlk_refuse_lent(gmlake *l, const gmlake_pool *pool, const char *call) {
   const gmlk_block *b = gmlk_borrowed(&pool->arena);
-  const char *label = b && b->as.live.extra ? b->as.live.extra->label : NULL;
+  const char *label = b && b->as.extra ? b->as.extra->label : NULL;
   if (!b)
     return gmlk_fail(l, GMLAKE_ERROR_BUSY, call, "the pool is lent: call gmlake_pool_recall first");
   return gmlk_fail(l, GMLAKE_ERROR_BUSY, call,
                    "the pool is lent, and the block at 0x%llx of %llu bytes (%.40s) is borrowed: "
                    "free it first",
                    GMLK_ULL(gmlk_address_of(&pool->arena, b)),
-                   (unsigned long long)(gmlk_to_bytes(b->grains) - b->slack),
+                   (unsigned long long)(gmlk_to_bytes(b->grains) - b->its.slack),
                    label ? label : "no label");
 }
 
@@ -10266,7 +10275,7 @@ static void gmlk_change_plan(const gmlake_buffer *b, gmlk_change *change) {
 static void gmlk_page_free(gmlake *l, gmlk_arena *a, const gmlk_alias *page, unsigned stream) {
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
   gmlk_block *b = gmlk_page_block(a, page);
-  gmlk_extra *extra = b->as.live.extra;
+  gmlk_extra *extra = b->as.extra;
   if (extra) {
     gmlk_extra_set_use(extra, stream);
     a->live_count++; /* as pending blocks are */
@@ -10876,11 +10885,11 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
   if (!result) result = gmlk_handles_export(l, a, &slots, type, out);
   for (i = 0; i < slots.count; i++) {
     gmlk_block *owner = b ? b : a->firsts[slots.items[i]];
-    if (owner->as.live.extra) owner->as.live.extra->is_shared |= !result;
+    if (owner->as.extra) owner->as.extra->is_shared |= !result;
     if (!result) gmlk_chunk_share(&a->chunks, slots.items[i]);
-    if (!b && owner->as.live.extra && !owner->as.live.extra->is_shared) {
-      gmlk_extra_free(l, owner->as.live.extra);
-      owner->as.live.extra = NULL;
+    if (!b && owner->as.extra && !owner->as.extra->is_shared) {
+      gmlk_extra_free(l, owner->as.extra);
+      owner->as.extra = NULL;
     }
   }
   gmlk_held_count(l);
@@ -11308,15 +11317,14 @@ static gmlake_result gmlk_residents_tell(gmlake *l, const gmlk_arena *a,
   for (; hook->fn && !refuses && at < gmlk_min(a->tail.at, *end); at = behind) {
     const gmlk_block *b = gmlk_locate(a, at);
     behind = gmlk_block_end(b);
-    if (b->state == GMLK_PIECE && b->as.live.window->pieces[0].block == b)
-      b = &b->as.live.window->self;
+    if (b->state == GMLK_PIECE && b->as.window->pieces[0].block == b) b = &b->as.window->self;
     if (b->state != GMLK_LIVE || !(b->flags & GMLAKE_TELL_RESIDENCY)) continue;
     info.event = event;
     info.ptr = (void *)(uintptr_t)gmlk_address_of(a, b);
-    info.bytes = gmlk_to_bytes(b->grains) - b->slack;
+    info.bytes = gmlk_to_bytes(b->grains) - b->its.slack;
     info.pool = a->pool;
     info.generation = a->sleep_count;
-    info.user_data = b->as.live.extra ? b->as.live.extra->user_data : 0;
+    info.user_data = b->as.extra ? b->as.extra->user_data : 0;
     gmlk_unlock_state(l);
     gmlk_unlock_driver(l);
     refuses = hook->fn(hook->user, l, &info) && event == GMLAKE_RESIDENCY_LEAVES;
@@ -11582,7 +11590,7 @@ static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
     if (b->state != GMLK_LIVE) continue;
     out->live_count++;
     out->active_bytes += bytes;
-    out->requested_bytes += bytes - b->slack;
+    out->requested_bytes += bytes - b->its.slack;
   }
   for (buffer = a->buffers; buffer; buffer = buffer->next) {
     out->buffer_count += buffer->lake != NULL;
@@ -11698,14 +11706,14 @@ static gmlake_map_entry gmlk_show_block(const gmlake *l, const gmlk_block *b) {
   if (gmlk_user_state(b) == GMLK_PENDING) e.state = GMLAKE_STATE_PENDING;
   if (b->state == GMLK_PIECE) {
     e.kind = GMLAKE_KIND_PIECE;
-    e.owner = b->as.live.window->alias.address;
+    e.owner = b->as.window->alias.address;
   } else if (b->state == GMLK_LIVE || b->state == GMLK_PENDING) {
     e.kind = GMLAKE_KIND_BLOCK;
     e.address = gmlk_address_of(a, b);
-    e.requested_bytes = e.bytes - b->slack;
+    e.requested_bytes = e.bytes - b->its.slack;
     e.stream = gmlk_stream_known(l, gmlk_own_stream(l, b));
     e.age = a->records->serial - b->u.serial;
-    extra = b->as.live.extra;
+    extra = b->as.extra;
     e.user_data = extra ? extra->user_data : 0;
     e.label = extra ? extra->label : NULL;
   } else if (b->state == GMLK_IDLE || b->state == GMLK_UNBACKED) { /* the first field of a window */
@@ -11735,7 +11743,7 @@ static void gmlk_tell_entry(const gmlake_map_entry *e, const gmlk_block *b,
   out->ptr = (void *)(uintptr_t)e->address;
   out->bytes = e->bytes;
   out->requested_bytes = e->requested_bytes;
-  out->piece_count = is_user && b->as.live.window ? b->as.live.window->piece_count : 1;
+  out->piece_count = is_user && gmlk_as_window(b) ? gmlk_as_window(b)->piece_count : 1;
   out->stream = e->stream;
   out->pool = e->pool;
   out->flags = is_user ? b->flags & GMLK_ALLOC_FLAGS : 0;
@@ -14497,10 +14505,9 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
 /* Frees the extra records of an arena's blocks, and of chunks of its buffers that were exported. */
 static void gmlk_extras_free(gmlake *l, const gmlk_arena *a) {
   const gmlk_block *b;
-  for (b = gmlk_next_user(a, NULL); b; b = gmlk_next_user(a, b))
-    gmlk_extra_free(l, b->as.live.extra);
+  for (b = gmlk_next_user(a, NULL); b; b = gmlk_next_user(a, b)) gmlk_extra_free(l, b->as.extra);
   for (b = a->head.next; b; b = b->next)
-    if (b->state == GMLK_COMMITTED) gmlk_extra_free(l, b->as.live.extra);
+    if (b->state == GMLK_COMMITTED) gmlk_extra_free(l, b->as.extra);
 }
 
 /* Frees a lake's host memory. pre: gmlk_lake_drain has given the driver everything back, or the
@@ -14649,9 +14656,9 @@ static void gmlk_report_leaks(gmlake *l) {
   if (!l->desc.logger.fn) return;
   GMLK_FOR_ARENAS(l, a) {
     for (b = gmlk_next_user(a, NULL); b; b = gmlk_next_user(a, b)) {
-      const char *label = b->as.live.extra ? b->as.live.extra->label : NULL;
+      const char *label = b->as.extra ? b->as.extra->label : NULL;
       if (b->state == GMLK_LIVE)
-        gmlk_report_leak(l, gmlk_to_bytes(b->grains), gmlk_to_bytes(b->grains) - b->slack, "",
+        gmlk_report_leak(l, gmlk_to_bytes(b->grains), gmlk_to_bytes(b->grains) - b->its.slack, "",
                          gmlk_address_of(a, b), label || !a->pool ? label : a->pool->label);
     }
     for (buffer = a->buffers; buffer; buffer = buffer->next)
@@ -15219,7 +15226,7 @@ static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *bins, unsigned s
     gmlk_expect(c, bit == (link != ring), "H2: a bin's bit is wrong");
     for (; link != ring && !c->broken; link = link->next, count++) {
       const gmlk_block *b = gmlk_linked(link);
-      const uint32_t hole = b->hole;
+      const uint32_t hole = b->its.hole;
       gmlk_expect(c, gmlk_has_tag(b, stream) && b->arena == arena, "A3: bins have another's block");
       gmlk_expect(c, hole && gmlk_bin_of(hole) == bin, "H1: a block is in a wrong bin");
       gmlk_expect(c, hole - bins->none_from >= bins->none_count, "H5: a hole is said to be absent");
@@ -15241,7 +15248,7 @@ static size_t gmlk_check_tree(gmlk_block *root) {
 
 /* [N1], [N4] of one block, and its part of [F7]. */
 static void gmlk_check_extra(gmlk_checker *c, const gmlk_block *b) {
-  const gmlk_extra *extra = b->as.live.extra;
+  const gmlk_extra *extra = b->as.extra;
   const int is_pending = b->state == GMLK_PENDING;
   size_t i, left = 0;
   gmlk_expect(c, extra ? extra->block == (is_pending ? b : NULL) : !is_pending,
@@ -15299,7 +15306,7 @@ static void gmlk_check_pieces(gmlk_checker *c, const gmlk_window *w, int is_live
                 "W1: pieces meet in a chunk");
     end = s->at + s->grains;
     gmlk_expect(c, s->at < end && end <= a->tail.at, "W2: a piece is not in the arena");
-    gmlk_expect(c, !is_live || (b->as.live.window == w && b->at == s->at && b->grains == s->grains),
+    gmlk_expect(c, !is_live || (b->as.window == w && b->at == s->at && b->grains == s->grains),
                 "W4: a live window's piece is not its own");
     grains += s->grains;
   }
@@ -15395,7 +15402,7 @@ static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, int is_wi
   for (; va != &space->tail && !c->broken; va = va->next) {
     const int is_free = va->state == GMLK_FREE, is_used = !is_free && va->state != GMLK_EDGE;
     c->listed += is_free || is_used;
-    gmlk_expect(c, !is_free || (va->hole == va->grains && va->next->state != GMLK_FREE),
+    gmlk_expect(c, !is_free || (va->its.hole == va->grains && va->next->state != GMLK_FREE),
                 "V1: free address space is apart");
     gmlk_expect(c, !is_used || gmlk_tree_upto(space->used, va->at) == va,
                 "V3: no tree has a range");
@@ -15416,9 +15423,9 @@ static void gmlk_check_hole(gmlk_checker *c, const gmlk_block *b) {
   uint32_t hole = b->stream == GMLK_CLEAN ? b->grains : 0;
   while (is_lead && gmlk_is_open(behind, b->stream)) behind = behind->next;
   if (is_lead) hole = behind->at - gmlk_block_end(before);
-  gmlk_expect(c, b->hole == hole, "A3: a hole's size is wrong");
+  gmlk_expect(c, b->its.hole == hole, "A3: a hole's size is wrong");
   c->listed += hole != 0;
-  if (c->broken || hole || !gmlk_is_tagged(b) || !before->hole) return;
+  if (c->broken || hole || !gmlk_is_tagged(b) || !before->its.hole) return;
   before = gmlk_tree_upto(c->a->bins[b->stream]->run_seconds, b->at);
   gmlk_expect(c, before == b, "A3: a run's second block is not in the tree");
   c->listed++;
@@ -15426,10 +15433,8 @@ static void gmlk_check_hole(gmlk_checker *c, const gmlk_block *b) {
 
 static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
   const gmlk_arena *a = c->a;
-  const int is_free = b->state == GMLK_FREE, is_gap = b->state == GMLK_UNBACKED;
   uint32_t n;
   gmlk_expect(c, !gmlk_same_tag(a, b, b->next), "A2: neighbours of one tag are apart");
-  gmlk_expect(c, is_free || is_gap || !b->hole, "A3: an owned block has a hole");
   for (n = gmlk_slot_from(a, b->at); n < gmlk_slot_from(a, gmlk_block_end(b)); n++)
     gmlk_expect(c, a->firsts[n] == b, "A4: a slot's first block is wrong");
   switch (b->state) {
@@ -15439,13 +15444,12 @@ static void gmlk_check_block(gmlk_checker *c, const gmlk_block *b) {
     c->grains += b->grains;
     return;
   case GMLK_UNBACKED:
-    gmlk_expect(c, b->hole == b->grains && gmlk_tree_upto(a->gaps, b->at) == b,
+    gmlk_expect(c, b->its.hole == b->grains && gmlk_tree_upto(a->gaps, b->at) == b,
                 "A7: a gap is not found");
     c->listed++;
     return;
   case GMLK_LIVE:
   case GMLK_PENDING:
-    gmlk_expect(c, !b->as.live.window, "W4: a window owns a block of the user's");
     gmlk_check_owned(c, b, gmlk_home(a, b->at));
     return;
   case GMLK_PIECE:

@@ -282,12 +282,12 @@ static void put_list(const gmlk_bins *bins) {
 
 static void put_tiles(const gmlk_block *b, const gmlk_block *tail, int are_blocks) {
   for (; b != tail; b = b->next) {
-    const gmlk_extra *note = are_blocks && b->state == GMLK_LIVE ? b->as.live.extra : NULL;
+    const gmlk_extra *note = are_blocks && b->state == GMLK_LIVE ? b->as.extra : NULL;
     size_t i;
     put(b->at);
     put(b->state);
     if (b->state == GMLK_LIVE) put(b->stream);
-    if (b->state == GMLK_PIECE) put(b->as.live.window->va->at);
+    if (b->state == GMLK_PIECE) put(b->as.window->va->at);
     if (are_blocks && b->state == GMLK_FREE) put_tag(b->stream, b->u.epoch);
     for (i = 0; note && i < note->used_count; i++) put(note->used[i].stream);
   }

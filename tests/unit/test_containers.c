@@ -223,10 +223,12 @@ static gmlk_block *model_bin_best(unsigned bin, uint32_t grains, size_t tries) {
   size_t i;
   for (i = 0; i < model_count && tries; i++) {
     gmlk_block *b = model[i];
-    if (gmlk_bin_of(b->hole) != bin) continue;
+    if (gmlk_bin_of(b->its.hole) != bin) continue;
     tries--;
-    if (b->hole < grains) continue;
-    if (!best || b->hole < best->hole || (b->hole == best->hole && b->at < best->at)) best = b;
+    if (b->its.hole < grains) continue;
+    if (!best || b->its.hole < best->its.hole ||
+        (b->its.hole == best->its.hole && b->at < best->at))
+      best = b;
   }
   return best;
 }
@@ -235,11 +237,11 @@ static gmlk_block *model_bin_best(unsigned bin, uint32_t grains, size_t tries) {
 static gmlk_block *model_bin_rest(unsigned bin, uint32_t grains) {
   size_t first = 0, i;
   while (first < model_count &&
-         (gmlk_bin_of(model[first]->hole) != bin || model[first]->hole < grains))
+         (gmlk_bin_of(model[first]->its.hole) != bin || model[first]->its.hole < grains))
     first++;
   for (i = 0; first < model_count && i < first;) {
     gmlk_block *b = model[i];
-    if (gmlk_bin_of(b->hole) != bin) {
+    if (gmlk_bin_of(b->its.hole) != bin) {
       i++;
       continue;
     }
@@ -260,7 +262,7 @@ static gmlk_block *model_best(uint32_t grains) {
 }
 
 static int is_past(const gmlk_block *b, const gmlk_block *next) {
-  return !next || gmlk_bin_of(next->hole) >= gmlk_bin_of(b->hole);
+  return !next || gmlk_bin_of(next->its.hole) >= gmlk_bin_of(b->its.hole);
 }
 
 /* The next bin in use either way, as the rings tell. */
@@ -287,10 +289,10 @@ static void check_holes(void) {
     b = gmlk_bin_next(&holes, bin, NULL);
     assert_int_equal((int)(holes.bits[bin / 64] >> (bin % 64) & 1), b != NULL);
     for (i = 0; i < model_count; i++) {
-      if (gmlk_bin_of(model[i]->hole) != bin) continue;
+      if (gmlk_bin_of(model[i]->its.hole) != bin) continue;
       assert_ptr_equal(b, model[i]);
       assert_ptr_equal(b->as.link.next->prev, &b->as.link);
-      grains += b->hole;
+      grains += b->its.hole;
       in_rings++;
       b = gmlk_bin_next(&holes, bin, b);
     }
@@ -304,7 +306,7 @@ static void check_holes(void) {
   assert_true(holes.grains == grains);
   for (i = 0, b = gmlk_bins_best(&holes, 1); b; i++) { /* the walk ends */
     const gmlk_block *next = gmlk_bins_next(&holes, b);
-    unsigned bin = gmlk_bin_of(b->hole), then = next ? gmlk_bin_of(next->hole) : GMLK_BINS;
+    unsigned bin = gmlk_bin_of(b->its.hole), then = next ? gmlk_bin_of(next->its.hole) : GMLK_BINS;
     assert_true(is_past(b, next));
     if (then != bin) assert_int_equal(then, gmlk_bin_from(&holes, bin + 1)); /* none is left out */
     b = next;
@@ -329,10 +331,10 @@ static void run_holes(uint32_t kind, uint64_t seed) {
   for (step = 0; step < part_of(6000); step++) {
     uint32_t asked = any_hole(kind);
     gmlk_block *b = &hole_blocks[below(HOLES)];
-    if (b->hole) {
+    if (b->its.hole) {
       model_remove(b);
       gmlk_bins_remove(&holes, b);
-      assert_int_equal(b->hole, 0);
+      assert_int_equal(b->its.hole, 0);
     } else {
       gmlk_bins_insert(&holes, b, any_hole(kind));
       model_insert(b);
@@ -737,7 +739,7 @@ static void check_va(void) {
     at += b->grains;
     free_count += b->state == GMLK_FREE;
     assert_false(b->state == GMLK_FREE && b->next->state == GMLK_FREE);
-    assert_int_equal(b->hole, b->state == GMLK_FREE ? b->grains : 0);
+    if (b->state == GMLK_FREE) assert_int_equal(b->its.hole, b->grains);
   }
   assert_int_equal(at, VA_SLOTS);
   assert_int_equal(block_count(space.holes), free_count);
@@ -771,8 +773,8 @@ static void test_address_space(void **state) {
       assert_int_equal(b != NULL, wanted != 0);
       if (!b) continue;
       assert_int_equal(b->grains, slots);
-      assert_int_equal(b->slack, slots - guard);
-      if (wanted > slots) assert_int_equal(b->next->hole, wanted - slots); /* the rest of it */
+      assert_int_equal(b->its.chunks, slots - guard);
+      if (wanted > slots) assert_int_equal(b->next->its.hole, wanted - slots); /* the rest of it */
       taken[count++] = b;
     } else if (count) {
       size_t i = below((uint32_t)count);

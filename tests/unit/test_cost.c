@@ -315,7 +315,7 @@ static void best_fit_behind_short_holes(size_t count) {
   for (i = 0; i < 32; i++) {
     gmlk_block *b = gmlk_bins_best(holes, 4040);
     assert_non_null(b);
-    assert_int_equal(b->hole, 4050);
+    assert_int_equal(b->its.hole, 4050);
     gmlk_bins_remove(holes, b);
     if (i == 0) begin();
   }
