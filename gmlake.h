@@ -3361,8 +3361,8 @@ static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, u
   return gmlk_block_fill(a->records, first, state, first->stream, 0, 0);
 }
 
-/* Makes [at, at + grains) of a hole one block, to be granted. It is alone if no other block of a run
-   changes: then only its bins do. pre: `b` holds `at`; two records are reserved. */
+/* Makes [at, at + grains) of a hole one block, to be granted. It is alone if no other block of a
+   run changes: then only its bins do. pre: `b` holds `at`; two records are reserved. */
 GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
   gmlk_bins *bins = a->bins[b->stream];
   int is_alone = b->stream == GMLK_CLEAN
