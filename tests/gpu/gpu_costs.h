@@ -166,9 +166,9 @@ static void case_commit_costs(void) {
 /* ---- Sleep ----------------------------------------------------------------------------------- */
 
 /* Seconds for one sleep and one wake. The driver has meanwhile what the lake says, but for what it
-   takes for the stream that copies. */
+   takes for the stream that copies and for pinned memory: 82 MiB beside 40 GiB, on an H100. */
 static void time_round(gmlake *lake, gmlake_pool *pool, gmlake_sleep_mode mode, double seconds[2]) {
-  const size_t before = free_memory(), slack = scale(32 * MIB, 0);
+  const size_t before = free_memory(), slack = scale(128 * MIB, 0);
   uint64_t start = now_ns();
   size_t released = 0;
   ok(gmlake_pool_sleep(lake, pool, mode, &released));
