@@ -1574,6 +1574,17 @@ static void gmlo_sort(void *items, void *room, size_t count, size_t bytes,
   }
 }
 
+/* Lists items by their keys, which are below key_count: order[i] is the number of the i-th. Equal
+   ones keep their order. `begin` has room for key_count + 1. */
+static void gmlo_sort_keys(const uint32_t *keys, size_t count, uint32_t *begin, size_t key_count,
+                       uint32_t *order) {
+  size_t i;
+  memset(begin, 0, (key_count + 1) * sizeof *begin);
+  for (i = 0; i < count; i++) begin[keys[i] + 1]++;
+  for (i = 0; i < key_count; i++) begin[i + 1] += begin[i];
+  for (i = 0; i < count; i++) order[begin[keys[i]]++] = (uint32_t)i;
+}
+
 /* The nanoseconds that the bytes take. Above all other times if the quotient is no number. */
 static uint64_t gmlo_copy_time(size_t bytes, double bytes_per_s) {
   uint64_t most = GMLO_TIME_MAX / 2;
@@ -1627,14 +1638,14 @@ static void gmlo_count_up(size_t *value, size_t *peak, size_t bytes) {
 }
 
 /* A heap of numbers, the lowest on top. */
-static void gmlo_heap_push(uint32_t *heap, size_t *count, uint32_t op) {
+static void gmlo_heap_push(uint64_t *heap, size_t *count, uint64_t key) {
   size_t i = (*count)++;
-  for (; i != 0 && heap[(i - 1) / 2] > op; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
-  heap[i] = op;
+  for (; i != 0 && heap[(i - 1) / 2] > key; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+  heap[i] = key;
 }
 
-static uint32_t gmlo_heap_pop(uint32_t *heap, size_t *count) {
-  uint32_t top = heap[0], last = heap[--*count];
+static uint64_t gmlo_heap_pop(uint64_t *heap, size_t *count) {
+  uint64_t top = heap[0], last = heap[--*count];
   size_t i = 0, child;
   for (; (child = 2 * i + 1) < *count; i = child) {
     if (child + 1 < *count && heap[child + 1] < heap[child]) child++;
@@ -2046,14 +2057,14 @@ static int gmlo_graph_make_successors(gmlake_offload_graph *graph) {
 static gmlake_offload_result gmlo_graph_sort(gmlake_offload_graph *graph) {
   size_t i, count = 0, taken = 0;
   uint32_t *waits = (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *waits);
-  uint32_t *heap = (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *heap);
+  uint64_t *heap = (uint64_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *heap);
   if (waits == NULL || heap == NULL) return gmlo_graph_no_memory(graph);
   for (i = 0; i < graph->dependency_count; i++) waits[graph->successors[i]]++;
   for (i = 0; i < graph->op_count; i++) {
-    if (waits[i] == 0) gmlo_heap_push(heap, &count, (uint32_t)i);
+    if (waits[i] == 0) gmlo_heap_push(heap, &count, i);
   }
   while (count != 0) {
-    uint32_t op = gmlo_heap_pop(heap, &count);
+    uint32_t op = (uint32_t)gmlo_heap_pop(heap, &count);
     graph->position[op] = (uint32_t)taken;
     graph->order[taken++] = op;
     for (i = graph->successor_begin[op]; i < graph->successor_begin[op + 1]; i++) {
@@ -2980,6 +2991,11 @@ typedef struct gmlo_cell {
   uint32_t part, child, next;
 } gmlo_cell;
 
+typedef struct gmlo_profile { /* see >>profile */
+  int64_t *tree_max, *tree_add;
+  size_t leaf_count, slot_count;
+} gmlo_profile;
+
 typedef struct gmlo_circle {
   gmlo_scope scope;
   const gmlake_offload_planner_desc *desc;
@@ -2997,8 +3013,7 @@ typedef struct gmlo_circle {
   gmlo_gap *gaps;
   size_t use_count;
   gmlo_lane lanes[2];
-  int64_t *tree_max, *tree_add; /* see >>profile */
-  size_t leaf_count;
+  gmlo_profile profile;
   double overhead;            /* part of base_ns that may be added */
   uint64_t base_ns, added_ns; /* the period is their sum; added: waits and recomputation */
   size_t last_dropped;        /* use of the gap that was dropped last, + 1 */
@@ -3471,70 +3486,116 @@ static void gmlo_circle_stretch(gmlo_circle *c, size_t slot, uint64_t t) {
         in it. Slots behind slot_count have INT64_MIN / 2.
    Cost: O(log slots); making it is linear. Cannot fail, but where the tree is made. */
 
-static void gmlo_tree_change(gmlo_circle *c, size_t node, size_t first, size_t width, size_t lo,
+static void gmlo_tree_change(gmlo_profile *p, size_t node, size_t first, size_t width, size_t lo,
                              size_t hi, int64_t bytes) {
   size_t half = width / 2;
   if (hi <= first || lo >= first + width) return;
   if (lo <= first && first + width <= hi) {
-    c->tree_max[node] += bytes;
-    c->tree_add[node] += bytes;
+    p->tree_max[node] += bytes;
+    p->tree_add[node] += bytes;
     return;
   }
-  gmlo_tree_change(c, 2 * node, first, half, lo, hi, bytes);
-  gmlo_tree_change(c, 2 * node + 1, first + half, half, lo, hi, bytes);
-  c->tree_max[node] = c->tree_max[2 * node] > c->tree_max[2 * node + 1] ? c->tree_max[2 * node]
-                                                                        : c->tree_max[2 * node + 1];
-  c->tree_max[node] += c->tree_add[node];
+  gmlo_tree_change(p, 2 * node, first, half, lo, hi, bytes);
+  gmlo_tree_change(p, 2 * node + 1, first + half, half, lo, hi, bytes);
+  p->tree_max[node] = p->tree_max[2 * node] > p->tree_max[2 * node + 1] ? p->tree_max[2 * node]
+                                                                        : p->tree_max[2 * node + 1];
+  p->tree_max[node] += p->tree_add[node];
 }
 
-static int64_t gmlo_tree_max_in(const gmlo_circle *c, size_t node, size_t first, size_t width,
+static int64_t gmlo_tree_max_in(const gmlo_profile *p, size_t node, size_t first, size_t width,
                                 size_t lo, size_t hi) {
   int64_t a, b;
   if (hi <= first || lo >= first + width) return INT64_MIN / 2;
-  if (lo <= first && first + width <= hi) return c->tree_max[node];
-  a = gmlo_tree_max_in(c, 2 * node, first, width / 2, lo, hi);
-  b = gmlo_tree_max_in(c, 2 * node + 1, first + width / 2, width / 2, lo, hi);
-  return (a > b ? a : b) + c->tree_add[node];
+  if (lo <= first && first + width <= hi) return p->tree_max[node];
+  a = gmlo_tree_max_in(p, 2 * node, first, width / 2, lo, hi);
+  b = gmlo_tree_max_in(p, 2 * node + 1, first + width / 2, width / 2, lo, hi);
+  return (a > b ? a : b) + p->tree_add[node];
 }
 
 /* Adds bytes (below 0: subtracts) to `count` slots from lo on, around the circle. */
-static void gmlo_profile_add(gmlo_circle *c, size_t lo, size_t count, int64_t bytes) {
-  lo %= c->slot_count;
-  if (count > c->slot_count) count = c->slot_count;
-  if (lo + count <= c->slot_count) {
-    gmlo_tree_change(c, 1, 0, c->leaf_count, lo, lo + count, bytes);
+static void gmlo_profile_add(gmlo_profile *p, size_t lo, size_t count, int64_t bytes) {
+  lo %= p->slot_count;
+  if (count > p->slot_count) count = p->slot_count;
+  if (lo + count <= p->slot_count) {
+    gmlo_tree_change(p, 1, 0, p->leaf_count, lo, lo + count, bytes);
   } else {
-    gmlo_tree_change(c, 1, 0, c->leaf_count, lo, c->slot_count, bytes);
-    gmlo_tree_change(c, 1, 0, c->leaf_count, 0, lo + count - c->slot_count, bytes);
+    gmlo_tree_change(p, 1, 0, p->leaf_count, lo, p->slot_count, bytes);
+    gmlo_tree_change(p, 1, 0, p->leaf_count, 0, lo + count - p->slot_count, bytes);
   }
 }
 
 /* The most bytes in any of these slots. */
-static int64_t gmlo_profile_max(const gmlo_circle *c, size_t lo, size_t count) {
+static int64_t gmlo_profile_max(const gmlo_profile *p, size_t lo, size_t count) {
   int64_t a, b = INT64_MIN / 2;
-  lo %= c->slot_count;
-  if (lo + count <= c->slot_count) {
-    return gmlo_tree_max_in(c, 1, 0, c->leaf_count, lo, lo + count);
+  lo %= p->slot_count;
+  if (lo + count <= p->slot_count) {
+    return gmlo_tree_max_in(p, 1, 0, p->leaf_count, lo, lo + count);
   }
-  a = gmlo_tree_max_in(c, 1, 0, c->leaf_count, lo, c->slot_count);
-  b = gmlo_tree_max_in(c, 1, 0, c->leaf_count, 0, lo + count - c->slot_count);
+  a = gmlo_tree_max_in(p, 1, 0, p->leaf_count, lo, p->slot_count);
+  b = gmlo_tree_max_in(p, 1, 0, p->leaf_count, 0, lo + count - p->slot_count);
   return a > b ? a : b;
 }
 
 /* The slot that has most bytes, of several the first one. */
-static size_t gmlo_profile_peak(const gmlo_circle *c, int64_t *out_bytes) {
+static size_t gmlo_profile_peak(const gmlo_profile *p, int64_t *out_bytes) {
   size_t node = 1;
-  *out_bytes = c->tree_max[1];
-  while (node < c->leaf_count) {
-    node = c->tree_max[2 * node] >= c->tree_max[2 * node + 1] ? 2 * node : 2 * node + 1;
+  *out_bytes = p->tree_max[1];
+  while (node < p->leaf_count) {
+    node = p->tree_max[2 * node] >= p->tree_max[2 * node + 1] ? 2 * node : 2 * node + 1;
   }
-  return node - c->leaf_count;
+  return node - p->leaf_count;
 }
 
-/* Adds each tensor from the operator that makes it to its last use, persistent tensors always. A
-   leaf at first has by how much its slot has more than the one before. */
+/* The last of the slots [lo, hi) that has more than `most`. SIZE_MAX: none has. */
+static size_t gmlo_tree_last_above(const gmlo_profile *p, size_t node, size_t first, size_t width,
+                                   size_t lo, size_t hi, int64_t most) {
+  size_t half = width / 2, at;
+  if (hi <= first || lo >= first + width || p->tree_max[node] <= most) return SIZE_MAX;
+  if (width == 1) return first;
+  most -= p->tree_add[node];
+  at = gmlo_tree_last_above(p, 2 * node + 1, first + half, half, lo, hi, most);
+  if (at != SIZE_MAX) return at;
+  return gmlo_tree_last_above(p, 2 * node, first, half, lo, hi, most);
+}
+
+/* From which slot on, at or behind lo, all up to hi have at most so many bytes; counted around, hi
+   at most twice the slots. pre: lo < hi. */
+static size_t gmlo_profile_since(const gmlo_profile *p, size_t lo, size_t hi, int64_t most) {
+  size_t base = (hi - 1) / p->slot_count * p->slot_count, at;
+  for (;; base -= p->slot_count) {
+    at = gmlo_tree_last_above(p, 1, 0, p->leaf_count, lo > base ? lo - base : 0, hi - base, most);
+    if (at != SIZE_MAX) return base + at + 1;
+    if (lo >= base) return lo;
+    hi = base;
+  }
+}
+
+/* An empty tree. 0 if host memory is refused. A leaf at first has by how much its slot has more than
+   the one before: see gmlo_profile_close. */
+static int gmlo_profile_take(gmlo_profile *p, gmlo_scope *scope, size_t slot_count) {
+  p->slot_count = slot_count;
+  p->leaf_count = 1;
+  while (p->leaf_count < slot_count) p->leaf_count *= 2;
+  p->tree_max = (int64_t *)gmlo_take(scope, 2 * p->leaf_count, sizeof *p->tree_max);
+  p->tree_add = (int64_t *)gmlo_take(scope, 2 * p->leaf_count, sizeof *p->tree_add);
+  return p->tree_max != NULL && p->tree_add != NULL;
+}
+
+/* Makes the tree of its leaves. */
+static void gmlo_profile_close(gmlo_profile *p) {
+  int64_t *leaves = p->tree_max + p->leaf_count;
+  size_t i;
+  for (i = 1; i < p->slot_count; i++) leaves[i] += leaves[i - 1];
+  for (i = p->slot_count; i < p->leaf_count; i++) leaves[i] = INT64_MIN / 2;
+  for (i = p->leaf_count; i-- > 1;) {
+    int64_t low = p->tree_max[2 * i], high = p->tree_max[2 * i + 1];
+    p->tree_max[i] = low > high ? low : high;
+  }
+}
+
+/* Adds each tensor from the operator that makes it to its last use, persistent tensors always. */
 static void gmlo_profile_add_items(gmlo_circle *c) {
-  int64_t *more = c->tree_max + c->leaf_count;
+  int64_t *more = c->profile.tree_max + c->profile.leaf_count;
   size_t i;
   for (i = 0; i < c->item_count; i++) {
     const gmlo_item *item = &c->items[i];
@@ -3548,22 +3609,12 @@ static void gmlo_profile_add_items(gmlo_circle *c) {
     more[lo] += (int64_t)item->bytes;
     if (item->made && hi + 1 < c->slot_count) more[hi + 1] -= (int64_t)item->bytes;
   }
-  for (i = 1; i < c->slot_count; i++) more[i] += more[i - 1];
 }
 
 static int gmlo_profile_make(gmlo_circle *c) {
-  size_t i;
-  c->leaf_count = 1;
-  while (c->leaf_count < c->slot_count) c->leaf_count *= 2;
-  c->tree_max = (int64_t *)gmlo_take(&c->scope, 2 * c->leaf_count, sizeof *c->tree_max);
-  c->tree_add = (int64_t *)gmlo_take(&c->scope, 2 * c->leaf_count, sizeof *c->tree_add);
-  if (c->tree_max == NULL || c->tree_add == NULL) return 0;
+  if (!gmlo_profile_take(&c->profile, &c->scope, c->slot_count)) return 0;
   gmlo_profile_add_items(c);
-  for (i = c->slot_count; i < c->leaf_count; i++) c->tree_max[c->leaf_count + i] = INT64_MIN / 2;
-  for (i = c->leaf_count; i-- > 1;) {
-    int64_t low = c->tree_max[2 * i], high = c->tree_max[2 * i + 1];
-    c->tree_max[i] = low > high ? low : high;
-  }
+  gmlo_profile_close(&c->profile);
   return 1;
 }
 
@@ -3640,7 +3691,7 @@ static void gmlo_cover_push(gmlo_circle *c, size_t node, uint32_t part) {
 /* The link may have time again for all slots of the part. [D2] */
 static void gmlo_cover_widen(gmlo_circle *c, uint32_t id) {
   gmlo_part *part = &c->parts[id];
-  size_t lo = c->leaf_count + part->first, hi = c->leaf_count + part->end - 1;
+  size_t lo = c->profile.leaf_count + part->first, hi = c->profile.leaf_count + part->end - 1;
   part->lo = part->first;
   part->hi = part->end;
   part->key = part->key_max;
@@ -3651,10 +3702,10 @@ static void gmlo_cover_widen(gmlo_circle *c, uint32_t id) {
 /* The same for all parts. */
 static void gmlo_cover_fill(gmlo_circle *c) {
   size_t i;
-  for (i = 0; i < 2 * c->leaf_count; i++) c->heaps[i] = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < 2 * c->profile.leaf_count; i++) c->heaps[i] = GMLAKE_OFFLOAD_NONE;
   c->cell_count = 0;
   c->freed = 0;
-  c->work += c->leaf_count + 2 * c->part_count;
+  c->work += c->profile.leaf_count + 2 * c->part_count;
   for (i = 0; i < c->part_count; i++) gmlo_cover_widen(c, (uint32_t)i);
 }
 
@@ -3678,7 +3729,7 @@ static void gmlo_cover_sink(gmlo_circle *c, size_t node, size_t width) {
   size_t below;
   gmlo_cover_pop(c, node);
   for (below = 2 * node; width != 0 && below <= 2 * node + 1; below++) {
-    size_t first = below * width - c->leaf_count;
+    size_t first = below * width - c->profile.leaf_count;
     if (part->lo < first + width && part->hi > first) gmlo_cover_push(c, below, id);
   }
 }
@@ -3690,7 +3741,7 @@ static uint32_t gmlo_cover_at(gmlo_circle *c, size_t slot) {
     size_t width = 1, best_width = 0, node, best = 0;
     const gmlo_part *part;
     uint32_t id;
-    for (node = c->leaf_count + slot; node != 0; node /= 2, width *= 2) {
+    for (node = c->profile.leaf_count + slot; node != 0; node /= 2, width *= 2) {
       c->work++;
       if (c->heaps[node] == GMLAKE_OFFLOAD_NONE) continue;
       if (best != 0 && !gmlo_cover_first(c, c->heaps[node], c->heaps[best])) continue;
@@ -3874,7 +3925,7 @@ static void gmlo_gap_absent(gmlo_circle *c, const gmlo_item *item, gmlo_gap *gap
   size_t from = gmlo_boundary_after(c, gap->out_end), to = gmlo_boundary_before(c, gap->in_start);
   gap->absent_lo = from;
   gap->absent_count = to > from ? to - from : 0;
-  gmlo_profile_add(c, gap->absent_lo, gap->absent_count, -(int64_t)item->bytes);
+  gmlo_profile_add(&c->profile, gap->absent_lo, gap->absent_count, -(int64_t)item->bytes);
 }
 
 /* Lets the copy in begin where the one before it ends, if the time between them is too short for
@@ -3941,7 +3992,7 @@ static void gmlo_swap_commit(gmlo_circle *c, gmlo_item *item, size_t use, const 
 static void gmlo_swap_undo(gmlo_circle *c, gmlo_item *item, size_t use) {
   gmlo_gap *gap = &c->gaps[use];
   gmlo_lanes_change(c, gap, 0);
-  gmlo_profile_add(c, gap->absent_lo, gap->absent_count, (int64_t)item->bytes);
+  gmlo_profile_add(&c->profile, gap->absent_lo, gap->absent_count, (int64_t)item->bytes);
   if (--item->swapped_count == 0) c->jobs[item->job].swapped_bytes -= (double)item->bytes;
   gap->state = GMLO_KEPT;
   c->freed = 1;
@@ -4046,7 +4097,7 @@ static size_t gmlo_bytes_min(const gmlo_circle *c) {
 static int gmlo_parts_make(gmlo_circle *c, gmlo_preference order) {
   size_t i, u, bytes_min = gmlo_bytes_min(c);
   c->parts = (gmlo_part *)gmlo_take(&c->scope, c->use_count + c->item_count, sizeof *c->parts);
-  c->heaps = (uint32_t *)gmlo_take(&c->scope, 2 * c->leaf_count, sizeof *c->heaps);
+  c->heaps = (uint32_t *)gmlo_take(&c->scope, 2 * c->profile.leaf_count, sizeof *c->heaps);
   if (c->parts == NULL || c->heaps == NULL) return 0;
   for (i = 0; i < c->item_count && c->items[i].bytes >= bytes_min; i++) {
     const gmlo_item *item = &c->items[i];
@@ -4118,7 +4169,7 @@ static int gmlo_swap_at(gmlo_circle *c, size_t slot) {
    memory is refused. */
 static int gmlo_swap_down(gmlo_circle *c, int64_t target) {
   int64_t bytes, mark_bytes = INT64_MAX;
-  size_t round = 0, slot = gmlo_profile_peak(c, &bytes);
+  size_t round = 0, slot = gmlo_profile_peak(&c->profile, &bytes);
   int swapped;
   if (c->freed) gmlo_cover_fill(c);
   while (bytes > target && c->work < c->work_max) {
@@ -4129,7 +4180,7 @@ static int gmlo_swap_down(gmlo_circle *c, int64_t target) {
     swapped = gmlo_swap_at(c, slot);
     if (swapped < 0) return -1;
     if (swapped == 0) break;
-    slot = gmlo_profile_peak(c, &bytes);
+    slot = gmlo_profile_peak(&c->profile, &bytes);
   }
   return 0;
 }
@@ -4154,7 +4205,7 @@ static size_t gmlo_swap_prune(gmlo_circle *c, int64_t bytes) {
       const gmlo_gap *gap = &c->gaps[u];
       int64_t most;
       if (gap->state != GMLO_SWAPPED || gmlo_gap_is_needed(c, item, u)) continue;
-      most = gap->absent_count != 0 ? gmlo_profile_max(c, gap->absent_lo, gap->absent_count) : 0;
+      most = gap->absent_count != 0 ? gmlo_profile_max(&c->profile, gap->absent_lo, gap->absent_count) : 0;
       if (most + (int64_t)item->bytes > bytes) continue;
       gmlo_swap_undo(c, item, u);
       count++;
@@ -4171,10 +4222,10 @@ static int gmlo_swap_all(gmlo_circle *c, int64_t target) {
   if (gmlo_swap_down(c, target) < 0) return -1;
   if ((c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0) return 0;
   for (rounds = 0; rounds < GMLO_SWAP_ROUNDS; rounds++) {
-    (void)gmlo_profile_peak(c, &before);
+    (void)gmlo_profile_peak(&c->profile, &before);
     if (gmlo_swap_prune(c, before) == 0 || before <= target) break;
     if (gmlo_swap_down(c, target) < 0) return -1;
-    (void)gmlo_profile_peak(c, &after);
+    (void)gmlo_profile_peak(&c->profile, &after);
     if (after >= before) break;
   }
   return 0;
@@ -4355,7 +4406,7 @@ static void gmlo_recompute_commit(gmlo_circle *c, const gmlo_offer *offer) {
   gap->out_start = gap->out_end = k->begin;
   gap->in_start = gap->in_end = k->end;
   gmlo_gap_absent(c, k->item, gap);
-  gmlo_profile_add(c, next->lo, next->hi - next->lo + 1, (int64_t)offer->remake.scratch_bytes);
+  gmlo_profile_add(&c->profile, next->lo, next->hi - next->lo + 1, (int64_t)offer->remake.scratch_bytes);
   gmlo_circle_stretch(c, next->lo + 1, offer->remake.time_ns);
   gmlo_cover_widen_at(c, next->lo);
 }
@@ -4441,14 +4492,14 @@ static int gmlo_pay_down(gmlo_circle *c, int64_t target) {
   double wanted = (double)c->base_ns * c->overhead;
   uint64_t budget = letter || wanted > (double)GMLO_TIME_MAX ? GMLO_TIME_MAX : (uint64_t)wanted;
   int64_t bytes;
-  size_t slot = gmlo_profile_peak(c, &bytes);
+  size_t slot = gmlo_profile_peak(&c->profile, &bytes);
   c->low_bytes = bytes;
   while (bytes > target && c->added_ns < budget && c->work < c->work_max) {
     done = gmlo_pay_at(c, slot, (double)(bytes - target), budget - c->added_ns);
     if (done <= 0) return done;
     c->work += c->use_count / GMLO_SCAN * 4; /* of making slots longer */
     if (gmlo_swap_down(c, target) < 0) return -1;
-    slot = gmlo_profile_peak(c, &bytes);
+    slot = gmlo_profile_peak(&c->profile, &bytes);
     if (bytes >= c->low_bytes) continue;
     c->low_bytes = bytes;
     c->low_ns = c->added_ns;
@@ -4469,7 +4520,7 @@ static int gmlo_circle_plan(gmlo_circle *c, int64_t target, const gmlo_mode *mod
   if (!gmlo_parts_make(c, mode->order) || gmlo_swap_all(c, target) < 0) return 0;
   if (pays && gmlo_pay_down(c, target) < 0) return 0;
   if (!letter) {
-    (void)gmlo_profile_peak(c, &bytes);
+    (void)gmlo_profile_peak(&c->profile, &bytes);
     (void)gmlo_swap_prune(c, bytes > target ? bytes : target);
   }
   return 1;
@@ -6160,7 +6211,7 @@ static int gmlo_search_letter(gmlake_offload_planner *planner, uint64_t work,
   c.work_max = work;
   if (gmlo_circle_plan(&c, (int64_t)planner->desc.target_bytes, &mode)) {
     done = 1;
-    (void)gmlo_profile_peak(&c, &bytes);
+    (void)gmlo_profile_peak(&c.profile, &bytes);
     for (j = 0; j < planner->job_count && done; j++) {
       if (planner->jobs[j].graph == NULL) continue;
       plans[j] = gmlo_draft_plan(&c, (uint32_t)j, &planner->desc.host);
@@ -6254,7 +6305,7 @@ static int gmlo_search_keep(gmlo_search *search, const gmlo_circle *c) {
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   int64_t bytes;
   memset(&info, 0, sizeof info);
-  (void)gmlo_profile_peak(c, &bytes);
+  (void)gmlo_profile_peak(&c->profile, &bytes);
   info.peak_bytes = (size_t)bytes;
   info.time_ns = gmlo_period(c);
   if (!gmlo_search_prefers(search, &info)) return 1; /* whatever it copies */
@@ -6300,7 +6351,7 @@ static int gmlo_search_try(gmlo_search *search, size_t target_bytes, size_t numb
   int64_t bytes;
   int done;
   if (!gmlo_search_plan(search, &c, target_bytes, number, noise)) return 0;
-  (void)gmlo_profile_peak(&c, &bytes);
+  (void)gmlo_profile_peak(&c.profile, &bytes);
   if (search->strict && bytes > c.low_bytes) {
     search->overhead = ((double)c.low_ns + .5) / (double)c.base_ns;
     search->work_left = work;
@@ -7108,206 +7159,254 @@ typedef struct gmlo_scheduler {
   const gmlake_offload_graph *graph;
   const gmlake_offload_plan_info *plan;
   const gmlake_offload_planner_desc *desc;
-  size_t *level;             /* bytes on the device, by step from the turn on */
+  gmlo_profile still, level; /* bytes by step from the turn on: if nothing moves; as planned */
   uint64_t *time_ns;         /* when it begins, by step from the turn on, in two iterations */
   unsigned char *is_written; /* by strand */
+  unsigned char *is_named;   /* by access of the graph: a step names it. Else it is a death */
+  uint32_t *rest;            /* by strand: its last access up to the step that is looked at */
+  uint32_t *absence_of;      /* by access: 1 + the absence behind it; 0: none */
+  uint64_t *heaps[2]; /* of strands, the farthest next use first; the second one: what needs no copy
+                         out, where that leaves first */
+  size_t heap_counts[2];
   gmlo_absence *absences;
   size_t absence_count, absence_capacity;
-  int spares_out; /* what needs no copy out leaves first */
+  uint32_t *keys, *order, *begin; /* to sort absences and moves */
+  int spares_out;                 /* what needs no copy out leaves first */
+  uint64_t least_ns;
   gmlo_trial trial;
 } gmlo_scheduler;
 
 /* The step, from the turn on, in which the time `ns` after the end of operator `trigger` lies. */
 static size_t gmlo_scheduler_step(const gmlo_scheduler *c, uint32_t trigger, uint64_t ns) {
-  size_t n = c->weave.l->step_count, i = trigger == GMLAKE_OFFLOAD_NONE ? 0 : trigger + (size_t)1;
-  uint64_t at = c->time_ns[i] + ns;
-  while (i < 2 * n && c->time_ns[i + 1] <= at) i++;
-  return i;
-}
-
-/* The strand's first access behind position `after`, around the end: beyond it by op_count. */
-static size_t gmlo_scheduler_use(const gmlo_scheduler *c, uint32_t tensor, size_t after) {
-  const gmlake_offload_graph *graph = c->graph;
-  size_t low = graph->access_begin[tensor], high = graph->access_begin[tensor + 1], first = low;
+  size_t low = trigger == GMLAKE_OFFLOAD_NONE ? 0 : trigger + (size_t)1;
+  size_t high = 2 * c->weave.l->step_count;
+  uint64_t at = c->time_ns[low] + ns;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (graph->accesses[middle].position <= after) {
+    if (c->time_ns[middle + 1] <= at) {
       low = middle + 1;
     } else {
       high = middle;
     }
   }
-  if (low < graph->access_begin[tensor + 1]) return graph->accesses[low].position;
-  return graph->accesses[first].position + graph->op_count;
+  return low;
 }
 
-/* Whether the step at a position names the strand, so that an access there is no death. */
-static int gmlo_scheduler_is_named(const gmlo_scheduler *c, const gmlo_strand *strand,
-                                   size_t position) {
-  const gmlo_lesson *l = c->weave.l;
-  const gmlo_lesson_step *step = &l->steps[(l->turn + position) % l->step_count];
-  size_t i;
-  for (i = step->named_begin; i < step->named_end; i++)
-    if (&c->weave.strands[c->weave.of[l->named[i].slot]] == strand) return 1;
-  return 0;
+/* A strand's last access at a position of at most `step`; or the last of all, in the iteration
+   before. */
+static size_t gmlo_scheduler_access(const gmlo_scheduler *c, uint32_t tensor, size_t step) {
+  const gmlake_offload_graph *graph = c->graph;
+  size_t first = graph->access_begin[tensor], low = first, high = graph->access_begin[tensor + 1];
+  size_t last = high - 1;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (graph->accesses[middle].position <= step) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low != first ? low - 1 : last;
+}
+
+/* The access behind that one, around the end. */
+static size_t gmlo_scheduler_next(const gmlo_scheduler *c, uint32_t tensor, size_t access) {
+  const size_t *begin = &c->graph->access_begin[tensor];
+  return access + 1 != begin[1] ? access + 1 : begin[0];
+}
+
+/* When the access is, in the step or behind it: beyond the end by step_count if it is in the next
+   iteration. */
+static size_t gmlo_scheduler_from(const gmlo_scheduler *c, size_t access, size_t step) {
+  size_t position = c->graph->accesses[access].position;
+  return position >= step ? position : position + c->weave.l->step_count;
 }
 
 static size_t gmlo_scheduler_bytes(const gmlo_scheduler *c, uint32_t strand) {
   return c->weave.l->slots[c->weave.strands[strand].slot].bytes;
 }
 
-/* Adds the bytes to the steps [from, to), from the turn on and maybe beyond the end. Less than
-   nothing is added by wrapping around. */
-static void gmlo_scheduler_add(gmlo_scheduler *c, size_t from, size_t to, size_t bytes) {
-  for (; from < to; from++) c->level[from % c->weave.l->step_count] += bytes;
+/* Adds the strand's bytes to the steps [from, to), from the turn on and maybe beyond the end; sign
+   -1: subtracts them. */
+static void gmlo_scheduler_add(gmlo_scheduler *c, uint32_t strand, size_t from, size_t to,
+                               int sign) {
+  int64_t bytes = (int64_t)gmlo_scheduler_bytes(c, strand);
+  if (from < to) gmlo_profile_add(&c->level, from, to - from, sign * bytes);
 }
 
-/* Adds an absence that begins behind step `out`, at last_use or later. 0 if host memory is
-   refused. */
-static int gmlo_scheduler_leave(gmlo_scheduler *c, uint32_t tensor, size_t last_use, size_t out,
+/* Adds an absence that begins behind step `out`, at the last use or later. 0 if there is no room. */
+static int gmlo_scheduler_leave(gmlo_scheduler *c, uint32_t tensor, size_t access, size_t out,
                                 int is_copy) {
   gmlo_absence *a;
-  size_t n = c->weave.l->step_count;
+  size_t n = c->weave.l->step_count, next = gmlo_scheduler_next(c, tensor, access);
   if (c->absence_count == c->absence_capacity) return 0;
   a = &c->absences[c->absence_count++];
+  c->absence_of[access] = (uint32_t)c->absence_count;
   a->strand = c->weave.by_id[tensor];
-  a->last_use = (uint32_t)last_use;
-  a->use = gmlo_scheduler_use(c, tensor, last_use);
-  while (out < last_use) out += n; /* its trigger is in the next iteration */
+  a->last_use = c->graph->accesses[access].position;
+  a->use = gmlo_scheduler_from(c, next, a->last_use + (size_t)1);
+  while (out < a->last_use) out += n; /* its trigger is in the next iteration */
   a->out = out < a->use ? out : a->use - 1;
   a->in = a->use;
   a->is_copy = is_copy;
-  a->returns = gmlo_scheduler_is_named(c, &c->weave.strands[a->strand], a->use);
-  gmlo_scheduler_add(c, a->out + 1, a->use, (size_t)0 - gmlo_scheduler_bytes(c, a->strand));
+  a->returns = c->is_named[next];
+  gmlo_scheduler_add(c, a->strand, a->out + 1, a->use, -1);
   return 1;
 }
 
-/* The tensor leaves earlier than it would: right behind its last use. 0: it does not leave then. */
-static int gmlo_scheduler_hasten(gmlo_scheduler *c, uint32_t strand, size_t last_use) {
-  size_t i, n = c->weave.l->step_count;
-  for (i = 0; i < c->absence_count; i++) {
-    gmlo_absence *a = &c->absences[i];
-    if (a->strand != strand || a->last_use % n != last_use % n) continue;
-    gmlo_scheduler_add(c, a->last_use + (size_t)1, a->out + 1,
-                       (size_t)0 - gmlo_scheduler_bytes(c, strand));
-    a->out = a->last_use;
-    return 1;
-  }
-  return 0;
+/* Whether the strand is away in a step that lies behind its access. */
+static int gmlo_scheduler_is_away(const gmlo_scheduler *c, size_t access, size_t step) {
+  uint32_t id = c->absence_of[access];
+  if (step < c->graph->accesses[access].position) step += c->weave.l->step_count;
+  return id != 0 && step > c->absences[id - 1].out;
 }
 
-static int gmlo_scheduler_is_away(const gmlo_scheduler *c, uint32_t strand, size_t step) {
-  size_t i, n = c->weave.l->step_count;
-  for (i = 0; i < c->absence_count; i++) {
-    const gmlo_absence *a = &c->absences[i];
-    if (a->strand != strand) continue;
-    if ((step > a->out && step < a->use) || (step + n > a->out && step + n < a->use)) return 1;
-  }
-  return 0;
-}
-
-/* The last access at a position of at most `step`, or in the iteration before: then by op_count
-   beyond it. */
-static size_t gmlo_scheduler_last(const gmlo_scheduler *c, uint32_t tensor, size_t step) {
-  const gmlake_offload_graph *graph = c->graph;
-  size_t i = graph->access_begin[tensor + 1], last = graph->accesses[i - 1].position;
-  while (i > graph->access_begin[tensor] && graph->accesses[i - 1].position > step) i--;
-  return i > graph->access_begin[tensor] ? graph->accesses[i - 1].position : last;
-}
-
-/* How long the strand is not used behind the step. Where copies out are spared, one that needs none
-   counts as if it were longer. */
-static uint64_t gmlo_scheduler_unused_ns(const gmlo_scheduler *c, uint32_t strand, size_t step,
-                                         size_t use) {
-  size_t n = c->weave.l->step_count;
-  uint64_t ns = c->time_ns[use < 2 * n ? use : 2 * n] - c->time_ns[step] + 1;
-  return c->spares_out && !c->is_written[strand] ? GMLO_CLEAN_GAIN * ns : ns;
-}
-
-/* What the plan leaves above the limit in a step: the tensors whose next use is farthest away leave
-   too, each right behind its last use. 0 if none is left that would help. */
-static int gmlo_scheduler_lower(gmlo_scheduler *c, size_t step) {
+/* Whether a strand may leave, and exists in the step. */
+static int gmlo_scheduler_may_leave(const gmlo_scheduler *c, uint32_t id, size_t step) {
   const gmlo_lesson *l = c->weave.l;
-  size_t i, n = l->step_count;
-  uint64_t far = 0, way;
-  uint32_t best = GMLAKE_OFFLOAD_NONE;
-  for (i = 0; i < c->weave.strand_count; i++) {
-    const gmlo_strand *strand = &c->weave.strands[i];
-    size_t use, from = gmlo_lesson_way(l, l->turn, strand->from);
-    if (strand->id == GMLAKE_OFFLOAD_NONE || gmlo_scheduler_bytes(c, (uint32_t)i) == 0 ||
-        gmlo_scheduler_bytes(c, (uint32_t)i) < c->desc->tensor_bytes_min ||
-        c->graph->access_begin[strand->id] == c->graph->access_begin[strand->id + 1]) {
-      continue;
-    }
-    if (!gmlo_strand_is_whole(l, strand) && (step < from || step >= from + strand->length) &&
-        (step + n < from || step + n >= from + strand->length)) {
-      continue; /* it does not exist then */
-    }
-    if (gmlo_scheduler_last(c, strand->id, step) == step) continue;
-    use = gmlo_scheduler_use(c, strand->id, step);
-    way = gmlo_scheduler_unused_ns(c, (uint32_t)i, step, use);
-    if (way <= far || gmlo_scheduler_is_away(c, (uint32_t)i, step)) continue;
-    best = (uint32_t)i;
-    far = way;
+  const gmlo_strand *strand = &c->weave.strands[id];
+  size_t from = gmlo_lesson_way(l, l->turn, strand->from), bytes = gmlo_scheduler_bytes(c, id);
+  if (strand->id == GMLAKE_OFFLOAD_NONE || bytes == 0 || bytes < c->desc->tensor_bytes_min ||
+      c->graph->access_begin[strand->id] == c->graph->access_begin[strand->id + 1]) {
+    return 0;
   }
-  if (best == GMLAKE_OFFLOAD_NONE) return 0;
-  i = gmlo_scheduler_last(c, c->weave.strands[best].id, step);
-  if (gmlo_scheduler_hasten(c, best, i)) return 1;
-  return gmlo_scheduler_leave(c, c->weave.strands[best].id, i, i, c->is_written[best]);
+  if (gmlo_strand_is_whole(l, strand)) return 1;
+  if (step < from) step += l->step_count;
+  return step >= from && step < from + strand->length;
 }
 
-static int gmlo_absence_before(const void *a, const void *b) {
-  return ((const gmlo_absence *)a)->use < ((const gmlo_absence *)b)->use;
+/* The strand is not used for a while from the step on: notes when it will be. */
+static void gmlo_scheduler_offer(gmlo_scheduler *c, uint32_t strand, size_t step) {
+  uint32_t tensor = c->weave.strands[strand].id;
+  size_t n = c->weave.l->step_count, which = c->spares_out && !c->is_written[strand], use;
+  if (!gmlo_scheduler_may_leave(c, strand, step)) return;
+  use = gmlo_scheduler_from(c, gmlo_scheduler_next(c, tensor, c->rest[strand]), step);
+  if (use == step) return;
+  gmlo_heap_push(c->heaps[which], &c->heap_counts[which], (uint64_t)(2 * n - use) << 32 | strand);
 }
 
-static int gmlo_absence_is_shorter(const void *a, const void *b) {
-  const gmlo_absence *x = (const gmlo_absence *)a, *y = (const gmlo_absence *)b;
-  return x->use - x->out < y->use - y->out;
+/* Goes on to a step of the graph: `rest` of what it uses is there. */
+static void gmlo_scheduler_pass(gmlo_scheduler *c, size_t step) {
+  size_t i;
+  for (i = 0; i < gmlo_op_refs(c->graph, (uint32_t)step); i++) {
+    uint32_t tensor = gmlo_op_ref(c->graph, (uint32_t)step, i), strand = c->weave.by_id[tensor];
+    size_t next = gmlo_scheduler_next(c, tensor, c->rest[strand]);
+    if (c->graph->accesses[next].position == step) c->rest[strand] = (uint32_t)next;
+  }
 }
 
-/* Takes back absences that are not needed for `target` bytes, the shortest ones first. */
+/* How long the first strand of a heap is not used behind the step; 0: the heap is empty. What is
+   used by then, or away, goes. */
+static uint64_t gmlo_scheduler_unused_ns(gmlo_scheduler *c, size_t which, size_t step) {
+  while (c->heap_counts[which] != 0) {
+    uint64_t top = c->heaps[which][0];
+    size_t use = 2 * c->weave.l->step_count - (size_t)(top >> 32);
+    if (use > step && !gmlo_scheduler_is_away(c, c->rest[(uint32_t)top], step))
+      return (which != 0 ? GMLO_CLEAN_GAIN : 1) * (c->time_ns[use] - c->time_ns[step] + 1);
+    (void)gmlo_heap_pop(c->heaps[which], &c->heap_counts[which]);
+  }
+  return 0;
+}
+
+/* What the plan leaves above the limit in a step: the tensor whose next use is farthest away leaves
+   too, right behind its last use. Where copies out are spared, one that needs none counts as if it
+   were not used for longer. 0 if none is left that would help. */
+static int gmlo_scheduler_lower(gmlo_scheduler *c, size_t step) {
+  uint64_t dirty_ns = gmlo_scheduler_unused_ns(c, 0, step);
+  uint64_t clean_ns = gmlo_scheduler_unused_ns(c, 1, step);
+  size_t which = clean_ns > dirty_ns, access;
+  gmlo_absence *a;
+  uint32_t strand;
+  if (clean_ns == 0 && dirty_ns == 0) return 0;
+  strand = (uint32_t)gmlo_heap_pop(c->heaps[which], &c->heap_counts[which]);
+  access = c->rest[strand];
+  if (c->absence_of[access] == 0)
+    return gmlo_scheduler_leave(c, c->weave.strands[strand].id, access,
+                                c->graph->accesses[access].position, c->is_written[strand]);
+  a = &c->absences[c->absence_of[access] - 1]; /* it leaves earlier than it would */
+  gmlo_scheduler_add(c, strand, a->last_use + (size_t)1, a->out + 1, -1);
+  a->out = a->last_use;
+  return 1;
+}
+
+/* Lowers a step to the target. pre: it was done for those before it. */
+static void gmlo_scheduler_sweep(gmlo_scheduler *c, size_t step, size_t target) {
+  size_t i;
+  for (i = 0; step == 0 && i < c->weave.strand_count; i++)
+    gmlo_scheduler_offer(c, (uint32_t)i, step);
+  for (i = 0; step != 0 && i < gmlo_op_refs(c->graph, (uint32_t)step - 1); i++)
+    gmlo_scheduler_offer(c, c->weave.by_id[gmlo_op_ref(c->graph, (uint32_t)step - 1, i)], step);
+  gmlo_scheduler_pass(c, step);
+  while (gmlo_profile_max(&c->level, step, 1) > (int64_t)target && gmlo_scheduler_lower(c, step))
+    continue;
+}
+
+/* Sorts the absences by their uses; or by how long they are. */
+static void gmlo_scheduler_sort(gmlo_scheduler *c, int by_length) {
+  gmlo_absence *sorted = c->absences + c->absence_capacity;
+  size_t i, n = c->weave.l->step_count;
+  for (i = 0; i < c->absence_count; i++)
+    c->keys[i] = (uint32_t)(c->absences[i].use - (by_length ? c->absences[i].out : 0));
+  gmlo_sort_keys(c->keys, c->absence_count, c->begin, 2 * n + 1, c->order);
+  for (i = 0; i < c->absence_count; i++) sorted[i] = c->absences[c->order[i]];
+  memcpy(c->absences, sorted, c->absence_count * sizeof *sorted);
+}
+
+/* Takes an absence back if it is not needed for `target` bytes. */
+static int gmlo_scheduler_take_back(gmlo_scheduler *c, const gmlo_absence *a, size_t target) {
+  int64_t bytes = (int64_t)gmlo_scheduler_bytes(c, a->strand);
+  size_t count = a->use - a->out - 1;
+  if (count != 0 && gmlo_profile_max(&c->level, a->out + 1, count) + bytes > (int64_t)target)
+    return 0;
+  gmlo_scheduler_add(c, a->strand, a->out + 1, a->use, 1);
+  return 1;
+}
+
+/* Takes back absences that are not needed, the shortest ones first. */
 static void gmlo_scheduler_prune(gmlo_scheduler *c, size_t target) {
-  size_t i, at, kept = 0, n = c->weave.l->step_count;
-  gmlo_sort(c->absences, c->absences + c->absence_capacity, c->absence_count, sizeof(gmlo_absence),
-            gmlo_absence_is_shorter);
-  for (i = 0; i < c->absence_count; i++) {
-    const gmlo_absence *a = &c->absences[i];
-    size_t bytes = gmlo_scheduler_bytes(c, a->strand);
-    for (at = a->out + 1; at < a->use; at++)
-      if (c->level[at % n] + bytes > target) break;
-    if (at < a->use) {
-      c->absences[kept++] = *a;
+  size_t i, kept = 0;
+  gmlo_scheduler_sort(c, 1);
+  for (i = 0; i < c->absence_count; i++)
+    if (!gmlo_scheduler_take_back(c, &c->absences[i], target))
+      c->absences[kept++] = c->absences[i];
+  c->absence_count = kept;
+}
+
+/* The last step up to the use at whose begin a copy of so long may begin that ends at `end`; or the
+   first one of the absence. */
+static size_t gmlo_scheduler_latest(const gmlo_scheduler *c, const gmlo_absence *a, uint64_t copy,
+                                    uint64_t end) {
+  size_t low = a->out + 1, high = a->use;
+  while (low < high) {
+    size_t middle = high - (high - low) / 2;
+    if (c->time_ns[middle] + copy <= end) {
+      low = middle;
     } else {
-      gmlo_scheduler_add(c, a->out + 1, a->use, bytes);
+      high = middle - 1;
     }
   }
-  c->absence_count = kept;
+  return low;
 }
 
 /* Lets the tensors come back. Early: in the order of their uses, each as soon as there is room from
    then on. Else each copy as late as the ones behind it allow, twice its time before the use, or
    later, as soon as there is room. */
 static void gmlo_scheduler_return(gmlo_scheduler *c, int is_early) {
-  size_t i, n = c->weave.l->step_count, at, bytes;
-  uint64_t end = UINT64_MAX;
-  gmlo_sort(c->absences, c->absences + c->absence_capacity, c->absence_count, sizeof(gmlo_absence),
-            gmlo_absence_before);
+  size_t i, at, bytes;
+  uint64_t end = UINT64_MAX, copy;
+  gmlo_scheduler_sort(c, 0);
   for (i = 0; i < c->absence_count; i++) {
     gmlo_absence *a = &c->absences[is_early ? i : c->absence_count - 1 - i];
-    uint64_t copy, use;
     if (!a->returns) continue;
     bytes = gmlo_scheduler_bytes(c, a->strand);
     copy = gmlo_copy_time(bytes, c->desc->both_bytes_per_s / 2) + GMLO_COPY_NS;
-    use = c->time_ns[a->use < 2 * n ? a->use : 2 * n];
-    if (use < end) end = use;
+    if (c->time_ns[a->use] < end) end = c->time_ns[a->use];
     end = end > copy ? end - copy : 0;
-    at = is_early ? 0 : a->use;
-    while (at > a->out + 1 && c->time_ns[at] + copy > end) at--;
-    while (a->in > a->out + 1 && a->in > at &&
-           c->level[(a->in - 1) % n] + bytes <= c->desc->target_bytes) {
-      a->in--;
-    }
-    gmlo_scheduler_add(c, a->in, a->use, bytes);
+    at = is_early ? a->out + 1 : gmlo_scheduler_latest(c, a, copy, end);
+    if (at < a->use)
+      a->in = gmlo_profile_since(&c->level, at, a->use,
+                                 (int64_t)c->desc->target_bytes - (int64_t)bytes);
+    gmlo_scheduler_add(c, a->strand, a->in, a->use, 1);
   }
 }
 
@@ -7318,11 +7417,10 @@ static uint32_t gmlo_strand_slot(const gmlo_lesson *l, const gmlo_strand *strand
   return strand->heir;
 }
 
-static void gmlo_scheduler_move(const gmlo_scheduler *c, gmlo_schedule *schedule, size_t count,
-                                const gmlo_absence *a, int is_in) {
+static void gmlo_scheduler_move(const gmlo_scheduler *c, gmlo_move *move, const gmlo_absence *a,
+                                int is_in) {
   const gmlo_lesson *l = c->weave.l;
   size_t n = l->step_count;
-  gmlo_move *move = &schedule->moves[count];
   move->step = (uint32_t)((l->turn + (is_in ? a->in + n - 1 : a->out)) % n);
   move->slot = gmlo_strand_slot(l, &c->weave.strands[a->strand], move->step);
   move->use = (uint32_t)((l->turn + (is_in ? a->use : a->last_use)) % n);
@@ -7330,75 +7428,100 @@ static void gmlo_scheduler_move(const gmlo_scheduler *c, gmlo_schedule *schedule
   move->is_copy = a->is_copy;
 }
 
-static int gmlo_move_before(const void *a, const void *b) {
-  const gmlo_move *x = (const gmlo_move *)a, *y = (const gmlo_move *)b;
-  return x->step != y->step ? x->step < y->step : x->is_in < y->is_in;
-}
-
-/* Lists the moves by step. 0 if host memory is refused. */
+/* Lists the moves by step, those that leave first. 0 if host memory is refused. */
 static int gmlo_scheduler_list(gmlo_scheduler *c, gmlo_schedule *schedule) {
   const gmlo_lesson *l = c->weave.l;
-  size_t i, count = 0;
-  schedule->step_count = l->step_count;
-  schedule->begin = (size_t *)gmlo_zeroed(&l->host, l->step_count + 1, sizeof *schedule->begin);
+  size_t i, count = 0, n = l->step_count;
+  gmlo_move *unsorted;
+  schedule->step_count = n;
+  schedule->begin = (size_t *)gmlo_zeroed(&l->host, n + 1, sizeof *schedule->begin);
   schedule->moves = (gmlo_move *)gmlo_zeroed(&l->host, 4 * c->absence_count, sizeof(gmlo_move));
   if (schedule->begin == NULL || schedule->moves == NULL) {
     gmlo_schedule_free(&l->host, schedule);
     return 0;
   }
+  unsorted = schedule->moves + 2 * c->absence_count;
   for (i = 0; i < c->absence_count; i++) {
-    gmlo_absence *a = &c->absences[i];
-    gmlo_scheduler_move(c, schedule, count++, a, 0);
-    if (a->returns) gmlo_scheduler_move(c, schedule, count++, a, 1);
+    gmlo_scheduler_move(c, &unsorted[count++], &c->absences[i], 0);
+    if (c->absences[i].returns) gmlo_scheduler_move(c, &unsorted[count++], &c->absences[i], 1);
   }
-  gmlo_sort(schedule->moves, schedule->moves + 2 * c->absence_count, count, sizeof(gmlo_move),
-            gmlo_move_before);
-  for (i = 0; i < count; i++) schedule->begin[schedule->moves[i].step + 1]++;
-  for (i = 0; i < l->step_count; i++) schedule->begin[i + 1] += schedule->begin[i];
+  for (i = 0; i < count; i++) c->keys[i] = 2 * unsorted[i].step + (uint32_t)unsorted[i].is_in;
+  gmlo_sort_keys(c->keys, count, c->begin, 2 * n, c->order);
+  for (i = 0; i < count; i++) {
+    schedule->moves[i] = unsorted[c->order[i]];
+    schedule->begin[schedule->moves[i].step + 1]++;
+  }
+  for (i = 0; i < n; i++) schedule->begin[i + 1] += schedule->begin[i];
   return 1;
 }
 
-/* Fills in the levels of an iteration in which nothing moves, and when each step begins. */
-static void gmlo_scheduler_levels(gmlo_scheduler *c, gmlo_schedule *schedule) {
+/* Makes what all ways to plan share, but for arrays. */
+static void gmlo_scheduler_prepare(gmlo_scheduler *c) {
   const gmlo_lesson *l = c->weave.l;
-  size_t i, n = l->step_count;
-  memset(c->level, 0, n * sizeof *c->level);
-  c->absence_count = 0;
-  for (i = 0; i < c->weave.strand_count; i++) {
+  int64_t *more = c->still.tree_max + c->still.leaf_count;
+  size_t i, k, n = l->step_count, strands = c->weave.strand_count;
+  for (i = 0; i < 2 * n; i++)
+    c->time_ns[i + 1] = c->time_ns[i] + l->steps[(l->turn + i) % n].time_ns;
+  for (i = 0; i < l->named_count; i++)
+    if (l->named[i].how & GMLO_WRITES) c->is_written[c->weave.of[l->named[i].slot]] = 1;
+  for (i = 0; i < strands; i++) {
     const gmlo_strand *strand = &c->weave.strands[i];
-    size_t from = gmlo_lesson_way(l, l->turn, strand->from);
-    gmlo_scheduler_add(c, from, from + strand->length, gmlo_scheduler_bytes(c, (uint32_t)i));
+    int64_t bytes = (int64_t)gmlo_scheduler_bytes(c, (uint32_t)i);
+    size_t from = gmlo_lesson_way(l, l->turn, strand->from), to = from + strand->length;
+    int is_whole = gmlo_strand_is_whole(l, strand);
+    c->is_written[i] |= !is_whole;
+    if (strand->id != GMLAKE_OFFLOAD_NONE)
+      c->rest[i] = (uint32_t)c->graph->access_begin[strand->id + 1] - 1;
+    if (strand->length == 0) continue;
+    more[is_whole ? 0 : from] += bytes;
+    if (is_whole || to == n) continue;
+    more[to % n] -= bytes;
+    if (to > n) more[0] += bytes;
   }
-  for (i = 0; i < n; i++)
-    if (c->level[i] > schedule->unplanned_bytes) schedule->unplanned_bytes = c->level[i];
-  schedule->step_ns = c->time_ns[n];
+  gmlo_profile_close(&c->still);
+  for (i = 0; i < n; i++) {
+    const gmlo_lesson_step *step = &l->steps[(l->turn + i) % n];
+    gmlo_scheduler_pass(c, i);
+    for (k = step->named_begin; k < step->named_end; k++) {
+      uint32_t strand = c->weave.of[l->named[k].slot];
+      if (c->weave.strands[strand].id != GMLAKE_OFFLOAD_NONE) c->is_named[c->rest[strand]] = 1;
+    }
+  }
 }
 
 static int gmlo_scheduler_begin(gmlo_scheduler *c) {
   const gmlo_lesson *l = c->weave.l;
   gmlo_scope *scope = &c->weave.scope;
   gmlo_trial *r = &c->trial;
-  size_t i, n = l->step_count, strands = c->weave.strand_count;
-  c->absence_capacity = c->plan->event_count + 4 * l->slot_count;
-  c->level = (size_t *)gmlo_take(scope, n, sizeof *c->level);
+  size_t n = l->step_count, strands = c->weave.strand_count, most, accesses;
+  most = c->absence_capacity = c->plan->event_count + 4 * l->slot_count;
+  accesses = c->graph->access_count;
   c->time_ns = (uint64_t *)gmlo_take(scope, 2 * n + 1, sizeof *c->time_ns);
   c->is_written = (unsigned char *)gmlo_take(scope, strands, 1);
-  c->absences = (gmlo_absence *)gmlo_take(scope, c->absence_capacity,
-                                          2 * sizeof *c->absences); /* half of it to sort */
+  c->is_named = (unsigned char *)gmlo_take(scope, accesses, 1);
+  c->rest = (uint32_t *)gmlo_take(scope, strands, sizeof *c->rest);
+  c->absence_of = (uint32_t *)gmlo_take(scope, accesses, sizeof *c->absence_of);
+  c->heaps[0] =
+      (uint64_t *)gmlo_take(scope, c->graph->ref_count + strands, 2 * sizeof **c->heaps);
+  c->absences =
+      (gmlo_absence *)gmlo_take(scope, most, 2 * sizeof *c->absences); /* half of it to sort */
+  c->keys = (uint32_t *)gmlo_take(scope, most, 4 * sizeof *c->keys);
+  c->begin = (uint32_t *)gmlo_take(scope, 2 * n + 2, sizeof *c->begin);
   r->ready_ns = (uint64_t *)gmlo_take(scope, strands, 2 * sizeof *r->ready_ns);
   r->is_away = (unsigned char *)gmlo_take(scope, strands, 1);
-  r->left_ns = (uint64_t *)gmlo_take(scope, c->absence_capacity, 2 * sizeof *r->left_ns);
-  r->left_bytes = (size_t *)gmlo_take(scope, c->absence_capacity, 2 * sizeof *r->left_bytes);
-  if (c->level == NULL || c->time_ns == NULL || c->is_written == NULL || c->absences == NULL ||
-      r->ready_ns == NULL || r->is_away == NULL || r->left_ns == NULL || r->left_bytes == NULL) {
+  r->left_ns = (uint64_t *)gmlo_take(scope, most, 2 * sizeof *r->left_ns);
+  r->left_bytes = (size_t *)gmlo_take(scope, most, 2 * sizeof *r->left_bytes);
+  if (!gmlo_profile_take(&c->still, scope, n) || !gmlo_profile_take(&c->level, scope, n) ||
+      c->time_ns == NULL || c->is_written == NULL || c->is_named == NULL || c->rest == NULL ||
+      c->absence_of == NULL || c->heaps[0] == NULL || c->absences == NULL || c->keys == NULL ||
+      c->begin == NULL || r->ready_ns == NULL || r->is_away == NULL || r->left_ns == NULL ||
+      r->left_bytes == NULL) {
     return 0;
   }
+  c->heaps[1] = c->heaps[0] + c->graph->ref_count + strands;
+  c->order = c->keys + 2 * most;
   r->gone_ns = r->ready_ns + strands;
-  for (i = 0; i < 2 * n; i++)
-    c->time_ns[i + 1] = c->time_ns[i] + l->steps[(l->turn + i) % n].time_ns;
-  for (i = 0; i < l->named_count; i++)
-    if (l->named[i].how & GMLO_WRITES) c->is_written[c->weave.of[l->named[i].slot]] = 1;
-  for (i = 0; i < strands; i++) c->is_written[i] |= !gmlo_strand_is_whole(l, &c->weave.strands[i]);
+  gmlo_scheduler_prepare(c);
   return 1;
 }
 
@@ -8211,7 +8334,7 @@ static uint64_t gmlo_scheduler_rehearse(gmlo_scheduler *c, const gmlo_schedule *
   memset(r->is_away, 0, c->weave.strand_count);
   r->now_ns = r->out_ns = r->in_ns = r->host_ns = 0;
   r->left_at = r->left = 0;
-  r->free_bytes = (double)c->desc->target_bytes - (double)c->level[0];
+  r->free_bytes = (double)c->desc->target_bytes - (double)gmlo_profile_max(&c->level, 0, 1);
   for (strand = c->weave.first[l->turn]; strand != GMLAKE_OFFLOAD_NONE;
        strand = c->weave.next_first[strand]) {
     r->free_bytes += (double)gmlo_scheduler_bytes(c, strand);
@@ -8275,12 +8398,12 @@ static void gmlo_bound_add(const gmlo_scheduler *c, gmlo_bound *bound, uint32_t 
   const gmlo_lesson *l = c->weave.l;
   const gmlo_strand *strand = &c->weave.strands[id];
   const gmlo_slot *slot = &l->slots[strand->slot];
-  size_t n = l->step_count, from = gmlo_lesson_way(l, l->turn, strand->from), end, use;
+  size_t n = l->step_count, from = gmlo_lesson_way(l, l->turn, strand->from), end, use, access;
   int is_whole = gmlo_strand_is_whole(l, strand);
   gmlo_transfer *transfer;
   if (strand->id == GMLAKE_OFFLOAD_NONE || slot->bytes < c->desc->tensor_bytes_min ||
       c->graph->access_begin[strand->id] == c->graph->access_begin[strand->id + 1] ||
-      gmlo_scheduler_last(c, strand->id, top) == top) {
+      c->graph->accesses[access = gmlo_scheduler_access(c, strand->id, top)].position == top) {
     return;
   }
   end = from + strand->length;
@@ -8288,8 +8411,9 @@ static void gmlo_bound_add(const gmlo_scheduler *c, gmlo_bound *bound, uint32_t 
     if (top + n < from || top + n >= end) return; /* it does not exist then */
     end -= n;
   }
-  use = gmlo_scheduler_use(c, strand->id, top);
-  if ((!is_whole && use >= end) || !gmlo_scheduler_is_named(c, strand, use % n)) {
+  access = gmlo_scheduler_next(c, strand->id, access);
+  use = gmlo_scheduler_from(c, access, top + 1);
+  if ((!is_whole && use >= end) || !c->is_named[access]) {
     bound->free_bytes += slot->bytes;
     return;
   }
@@ -8343,16 +8467,15 @@ static int64_t gmlo_bound_in(const gmlo_bound *bound, size_t bytes, int64_t top_
   return most;
 }
 
-/* No schedule is faster. pre: the levels of an iteration in which nothing moves. */
+/* No schedule is faster. */
 static uint64_t gmlo_scheduler_least(const gmlo_scheduler *c) {
   const gmlo_lesson *l = c->weave.l;
   gmlo_scope scope = gmlo_scope_of(&l->host);
-  size_t i, n = l->step_count, top = 0, bytes, strands = c->weave.strand_count;
-  int64_t out_ns, in_ns, from, until;
+  size_t i, n = l->step_count, top, bytes, strands = c->weave.strand_count;
+  int64_t out_ns, in_ns, from, until, most;
   gmlo_bound bound;
-  for (i = 0; i < n; i++)
-    if (c->level[i] > c->level[top]) top = i;
-  if (c->level[top] <= c->desc->target_bytes) return c->time_ns[n];
+  top = gmlo_profile_peak(&c->still, &most);
+  if ((size_t)most <= c->desc->target_bytes) return c->time_ns[n];
   memset(&bound, 0, sizeof bound);
   bound.out = (gmlo_transfer *)gmlo_take(&scope, strands + 1, 4 * sizeof *bound.out);
   if (bound.out == NULL) {
@@ -8365,7 +8488,7 @@ static uint64_t gmlo_scheduler_least(const gmlo_scheduler *c) {
             gmlo_transfer_before);
   gmlo_sort(bound.in, bound.in + strands + 1, bound.in_count, sizeof *bound.in,
             gmlo_transfer_before);
-  bytes = c->level[top] - c->desc->target_bytes;
+  bytes = (size_t)most - c->desc->target_bytes;
   bytes = bytes > bound.free_bytes ? bytes - bound.free_bytes : 0;
   out_ns = gmlo_bound_out(&bound, bytes, (int64_t)c->time_ns[top], c->desc->out_bytes_per_s, &from);
   in_ns =
@@ -8391,20 +8514,27 @@ typedef struct gmlo_way { /* to make a schedule */
 /* Makes a schedule. 0 if host memory is refused. */
 static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule, gmlo_way way) {
   const gmlo_lesson *l = c->weave.l;
-  size_t i, target = c->desc->target_bytes - way.spare;
+  size_t i, target = c->desc->target_bytes - way.spare, leaves = 2 * c->still.leaf_count;
+  int64_t most;
   memset(schedule, 0, sizeof *schedule);
   c->spares_out = way.spares_out;
-  gmlo_scheduler_levels(c, schedule);
-  schedule->least_ns = gmlo_scheduler_least(c);
+  c->absence_count = c->heap_counts[0] = c->heap_counts[1] = 0;
+  memset(c->absence_of, 0, c->graph->access_count * sizeof *c->absence_of);
+  memcpy(c->level.tree_max, c->still.tree_max, leaves * sizeof *c->level.tree_max);
+  memset(c->level.tree_add, 0, leaves * sizeof *c->level.tree_add);
+  (void)gmlo_profile_peak(&c->still, &most);
+  schedule->unplanned_bytes = (size_t)most;
+  schedule->step_ns = c->time_ns[l->step_count];
+  schedule->least_ns = c->least_ns;
   for (i = 0; way.by_plan && i < c->plan->event_count; i++) {
     const gmlake_offload_event *event = &c->plan->events[i];
     if (event->action == GMLAKE_OFFLOAD_SWAP_IN) continue;
-    (void)gmlo_scheduler_leave(c, event->tensor, event->op,
+    (void)gmlo_scheduler_leave(c, event->tensor,
+                               gmlo_scheduler_access(c, event->tensor, event->op),
                                gmlo_scheduler_step(c, event->trigger, event->delay_ns),
                                event->action == GMLAKE_OFFLOAD_SWAP_OUT);
   }
-  for (i = 0; i < l->step_count; i++)
-    while (c->level[i] > target && gmlo_scheduler_lower(c, i)) continue;
+  for (i = 0; i < l->step_count; i++) gmlo_scheduler_sweep(c, i, target);
   if (way.is_pruned) gmlo_scheduler_prune(c, target);
   gmlo_scheduler_return(c, way.is_early);
   for (i = 0; i < c->absence_count; i++) {
@@ -8413,8 +8543,8 @@ static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule, gmlo_
     if (a->is_copy) schedule->out_bytes += bytes;
     if (a->returns) schedule->in_bytes += bytes;
   }
-  for (i = 0; i < l->step_count; i++)
-    if (c->level[i] > schedule->planned_bytes) schedule->planned_bytes = c->level[i];
+  (void)gmlo_profile_peak(&c->level, &most);
+  schedule->planned_bytes = (size_t)most;
   return gmlo_scheduler_list(c, schedule);
 }
 
@@ -8426,6 +8556,7 @@ static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule, siz
   gmlo_schedule other;
   unsigned i, most = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 ? 1 : 32;
   if (!gmlo_scheduler_begin(c)) return 0;
+  c->least_ns = gmlo_scheduler_least(c);
   for (i = 0; i < most; i++) {
     gmlo_way way;
     way.is_early = (i >> 1 & 1) != 0;
@@ -8494,20 +8625,21 @@ static uint64_t gmlo_lesson_least(gmlo_lesson *l, const gmlake_offload_planner_d
                                   int *out_fits) {
   gmlake_offload_graph *graph = NULL;
   gmlake_offload_plan_info nothing;
-  gmlo_schedule schedule;
   gmlo_scheduler c;
   uint64_t least_ns = UINT64_MAX;
+  int64_t most;
   memset(&c, 0, sizeof c);
   memset(&nothing, 0, sizeof nothing);
-  memset(&schedule, 0, sizeof schedule);
   c.plan = &nothing;
   c.desc = desc;
   *out_fits = 0;
-  if (gmlo_weave_graph(&c.weave, l, &graph) == GMLAKE_OFFLOAD_OK && gmlo_scheduler_begin(&c)) {
+  if (gmlo_weave_graph(&c.weave, l, &graph) == GMLAKE_OFFLOAD_OK) {
     c.graph = graph;
-    gmlo_scheduler_levels(&c, &schedule);
-    *out_fits = schedule.unplanned_bytes <= desc->target_bytes;
-    least_ns = gmlo_scheduler_least(&c);
+    if (gmlo_scheduler_begin(&c)) {
+      (void)gmlo_profile_peak(&c.still, &most);
+      *out_fits = (size_t)most <= desc->target_bytes;
+      least_ns = gmlo_scheduler_least(&c);
+    }
   }
   gmlo_weave_leave(&c.weave);
   gmlake_offload_graph_destroy(graph);
@@ -12447,7 +12579,7 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
 #define GMLO_BEGUN UINT32_MAX /* in `waits`: the node has begun and has not ended */
 
 typedef struct gmlo_node_queue {
-  uint32_t *heap;  /* in fixed order: all nodes of the queue, in that order */
+  uint64_t *heap;  /* in fixed order: all nodes of the queue, in that order */
   size_t count;    /* of the heap */
   size_t at;       /* in fixed order: the next node */
   uint32_t active; /* nodes that have begun and not ended */
@@ -12493,7 +12625,7 @@ static int gmlo_ready_make(gmlo_ready *r, const gmlake_offload_memgraph *m,
   if (r->waits == NULL || r->queues == NULL || counts == NULL) return 0;
   for (v = 0; v < m->node_count; v++) counts[gmlo_queue_of(m, (uint32_t)v)]++;
   for (q = 0; q < r->queue_count; q++) {
-    r->queues[q].heap = (uint32_t *)gmlo_take(&r->scope, counts[q], sizeof(uint32_t));
+    r->queues[q].heap = (uint64_t *)gmlo_take(&r->scope, counts[q], sizeof(uint64_t));
     if (r->queues[q].heap == NULL) return 0;
   }
   return 1;
@@ -12554,15 +12686,15 @@ static uint32_t gmlo_ready_pop(gmlo_ready *r, size_t q, uint64_t random) {
     if (queue->at == queue->count || r->waits[queue->heap[queue->at]] != 0) {
       return GMLAKE_OFFLOAD_NONE;
     }
-    id = queue->heap[queue->at++];
+    id = (uint32_t)queue->heap[queue->at++];
   } else {
     if (queue->count == 0) return GMLAKE_OFFLOAD_NONE;
     if (random != 0) { /* from now on it is no heap, only a set */
       size_t i = (size_t)(random % queue->count);
-      id = queue->heap[i];
+      id = (uint32_t)queue->heap[i];
       queue->heap[i] = queue->heap[--queue->count];
     } else {
-      id = gmlo_heap_pop(queue->heap, &queue->count);
+      id = (uint32_t)gmlo_heap_pop(queue->heap, &queue->count);
     }
   }
   queue->active++;
