@@ -57,12 +57,12 @@ HEADERS = $(addprefix $(BUILD)/,$(patsubst %.h,%.o,$(wildcard *.h)))
 FUZZ = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 YARDSTICK = $(BUILD)/peer_bfc_set.so
 POLICY = $(BUILD)/policy_worst_fit.so
-CLIENTS = $(addprefix $(BUILD)/,gmlake_pluggable.so gmlake_cupy.so client_torch client_torch_lake \
-  client_torch_allocator client_torch_allocator_old client_torch_offload client_ggml \
-  client_ggml_cuda client_adapters libgmlake_preload.so client_preload)
+CLIENTS = $(addprefix $(BUILD)/,gmlake_pluggable.so gmlake_cupy.so libgmlake_preload.so \
+  client_torch_allocator client_torch_allocator_old client_ggml client_ggml_cuda client_adapters \
+  client_preload)
 FAKE = $(BUILD)/fake/libcuda.so.1
 PROGRAMS = $(addprefix $(BUILD)/,replay streams lend lend_cuda offload offload_gpu offload_session \
-  turnip bench gpu_test gpu_bench doctor) \
+  turnip bench gpu_test gpu_play gpu_bench doctor) \
   $(POLICY) $(FAKE) $(YARDSTICK) $(CLIENTS)
 # The GPU's programs need declarations only: the toolkit's where it is installed, else our own.
 CUDA_HOME ?= /usr/local/cuda
@@ -158,8 +158,9 @@ coverage: deps-mutate
 	@python3 -B tests/tools/mcdc.py
 
 gpu-test: deps-replay
-	$(SUBMAKE) $(FAKE) $(BUILD)/gpu_test $(BUILD)/lend_cuda $(BUILD)/examples/share_cuda \
+	$(SUBMAKE) $(FAKE) $(BUILD)/gpu_test $(BUILD)/gpu_play $(BUILD)/lend_cuda $(BUILD)/examples/share_cuda \
 	  $(BUILD)/examples/three_servers_cuda
+	@$(BUILD)/gpu_play
 	@$(BUILD)/gpu_test
 	@sh tests/gpu/sanitizer.sh
 	@if nvidia-smi -L >/dev/null 2>&1; then $(BUILD)/lend_cuda && \
@@ -322,7 +323,7 @@ LINK = $(if $(filter %.cpp,$^),$(call CXX_AT,$(LEVEL)) -std=$(CXX_STANDARD), \
   $(foreach f,$(filter %.c %.cpp %.o %.so.1,$^),$(if $(findstring /../,$f),,$f)) -o $@ $(LDFLAGS) \
   $(LIBRARIES) $(LIBS) $(LDLIBS)
 OF_BUILD = replay streams lend lend_cuda offload turnip offload_gpu doctor bench gpu_bench \
-  offload_session gpu_test
+  offload_session gpu_test gpu_play
 
 $(BUILD)/replay: bench/replay.c $(MOCK) $(BFC)
 $(BUILD)/streams: bench/streams.c $(MOCK)
@@ -338,6 +339,7 @@ $(BUILD)/gpu_bench: bench/gpu_bench.c $(LEVEL_IS)
 $(BUILD)/offload_session: bench/offload/session.c $(LEVEL_IS)
 $(BUILD)/bench $(BUILD)/offload_session: private STANDARD = gnu99
 $(BUILD)/gpu_test: tests/gpu/gpu_test.c
+$(BUILD)/gpu_play: tests/gpu/gpu_play.c $(LEVEL_IS)
 $(addprefix $(BUILD)/,$(filter-out gpu_test,$(OF_BUILD))): private LEVEL = $(FAST)
 $(addprefix $(BUILD)/,offload turnip offload_session): private LEVEL = $(PLANS)
 
@@ -364,9 +366,6 @@ $(FAKE): private CUDA_INCLUDE = -Itests/cuda_stub
 # CCCL's resources where the toolkit's headers are.
 CCCL_INCLUDE = $(patsubst %/cuda/memory_resource,%,$(firstword $(wildcard \
   $(CUDA_HOME)/include/cccl/cuda/memory_resource)))
-$(BUILD)/client_torch: tests/clients/torch.c
-$(BUILD)/client_torch_lake: tests/clients/torch_lake.cpp
-$(BUILD)/client_torch_offload: tests/clients/torch_offload.cpp
 $(BUILD)/client_torch_allocator $(BUILD)/client_torch_allocator_old: \
   tests/clients/torch_allocator.cpp $(FAKE)
 $(BUILD)/client_torch_allocator_old: private DEFINES = -DTORCH_STUB_MINOR=11

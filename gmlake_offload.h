@@ -155,8 +155,8 @@ HOW TENSILE PLANS
   1. Times. Each operator has a mean time: at first the graph's, then an exponentially weighted mean
      of what gmlake_offload_observe reports. From these follow the times of all accesses on the
      circle. By default each job has a circle of its own and an equal share of the link, so that its
-     plan holds whatever the other jobs do at the time. To the letter all jobs are on one circle,
-     begin together and share one link.
+     plan holds whatever the other jobs do at the time. To the letter all jobs are on one circle and
+     share one link (4.1).
   2. Peak analysis (the paper's Algorithm 2). A tree over the slots knows the bytes in each slot,
      and which slot has most. The candidates are the tensors that are in this slot but not used
      there.
@@ -165,8 +165,13 @@ HOW TENSILE PLANS
      need free time of the link in their direction. Parameters and optimizer state may leave at the
      end of one iteration and come back in the next. A job swaps at most swap_ratio_max of its
      bytes. The largest candidate is first.
-     To the letter all candidates of a peak are scheduled before the next peak is looked for. Then
-     later gaps of the same tensors get swaps too, as far as the link is free.
+     To the letter one tensor is on the link at a time, in either direction (4.1). All candidates of
+     a peak are scheduled before the next peak is looked for. Then later gaps of the same tensors
+     get swaps, as far as the link is free. A tensor that comes back counts from the end of its copy
+     (4.2). The ratio is a job's swapped tensors by all tensors of all jobs, and what operators
+     update is not under it (Algorithm 1, line 27). A tensor leaves in one iteration and comes back
+     in the next, or both in one: no copy crosses the end of an iteration, since the run waits there
+     until all of them have ended (3.2).
      By default one candidate is scheduled for each peak; a tensor whose bytes the host has already
      is dropped without a copy; and swaps that do not lower the peak are taken back, which frees the
      link for others.
@@ -175,7 +180,8 @@ HOW TENSILE PLANS
      saves most bytes for the time of its recomputation (MSPS) is dropped in its gap, and the
      operators that made it run again before its next access; then 2 and 3 repeat. A tensor is
      recomputed only if what its makers read is on the device at that time, unchanged, and if what
-     else they write is still the same or no longer needed.
+     else they write is still the same or no longer needed. To the letter nothing is swapped once a
+     tensor was recomputed (Algorithm 3), and no swap is taken back for it (4.4).
      By default overhead_max limits the time that this adds, an operator may also wait for a swap,
      and whatever costs the least time for its bytes is done. The planner makes several plans and
      keeps the best: with candidates in different orders, with targets below the best peak, and with
@@ -187,32 +193,31 @@ HOW TENSILE PLANS
      best plan so far is taken. Of a job of at most 5,000 accesses, each plan that waits is
      rehearsed, which means that it is run on a clock, without a device, and is taken only if it
      takes no longer than it says.
-     A job that is alone is also planned to the letter, and that plan is rehearsed, too. If it takes
-     less memory in the time that is allowed, it is taken; a ten-thousandth of an iteration is no
-     added time there. The letter's plans for several
-     jobs are not tried: they hold only while the jobs keep in step, and no longer than that.
+     A job that is alone is also planned near the letter: each direction carries a tensor at its own
+     speed, what comes back counts from the begin of its copy, and the ratio is of bytes. That plan
+     is rehearsed, too. If it takes less memory in the time that is allowed, it is taken; a
+     ten-thousandth of an iteration is no added time there. Such plans for several jobs are not
+     tried: they hold only while the jobs keep in step, and no longer than that.
   5. The plan is a list of events: (trigger, delay). An event happens `delay` after the end of the
      operator `trigger`. So the swaps of an iteration that runs late are late by the same time.
-  Two more differences: to the letter step 4 also ends when a hundred rounds have not lowered the
-  peak by a two-thousandth, and each copy is planned at its direction's own speed, also while the
-  other direction is busy. By default a copy is planned at the lower speed that a direction has
-  while both are busy; or, where there is one job only, at its direction's own speed, and then
-  nothing is copied the other way at the same time.
+  By default a copy is planned at the lower speed that a direction has while both are busy; or,
+  where there is one job only, at its direction's own speed, and then nothing is copied the other way at
+  the same time.
   Two kinds of bytes are not saved: tensors that no operator uses, and tensors that the next access
   overwrites without reading, which come back before all the same.
   gmlake_offload_update plans again if a job came or left, or if times have changed by more than
   drift_max of the iteration. A run changes to a new plan when its next iteration begins.
 
   Where even the letter is not the paper's, and why:
-  - The paper limits the swapped tensors of all jobs together by their number. swap_ratio_max limits
-    the bytes of one job: jobs need not know each other, and small tensors are not all alike.
-  - A tensor that comes back counts in the peak analysis from the begin of its copy, not from the
-    end: its memory is taken when the copy begins. For the recorded graphs of bench/graphs that
-    changes nothing in what a plan to the letter saves.
+  - Jobs that are on one circle begin together. The paper's do not (4.1), and it does not say how
+    their analyses, of iterations of different lengths, are merged (4.5).
   - Of a tensor's gaps only the one over the peak is a candidate; another one would not lower it.
   - A candidate for which the link has no time is not tried again until the link gets free time.
-  - Nothing predicts the times of operators that never ran: a job's first plan follows the times
-    that its graph says, which may be guesses. The first iterations correct them by
+  - A model's outputs count from the operator that makes them, not from the begin.
+  - The paper has a process for each job and two threads for its swaps (3.2). Here one loop runs the
+    operators and copies of all jobs.
+  - Nothing predicts the times of operators that never ran (4.3): a job's first plan follows the
+    times that its graph says, which may be guesses. The first iterations correct them by
     gmlake_offload_observe.
 
 HOW A PLAN IS RUN
@@ -330,7 +335,10 @@ HOW TURNIP COMPILES
      counts. What the host has already is not copied again.
   3. By default a third horizon is farther ahead. It only reloads: a copy takes longer than memory
      takes to become free. The second and third horizon may take memory from tensors that are used
-     later. To the letter there are two horizons, and only free memory is taken ahead of execution.
+     later. To the letter there are two horizons. At the allocation horizon only what the operator
+     makes gets its place, and only free memory is taken. What it reads is reloaded when it is
+     executed (Figure 8). A reload frees the place on the host, so a tensor that leaves again is
+     copied again; and small tensors may leave, too.
   4. If an operator's tensors find no places when it is executed, although the device is large
      enough for them, all tensors leave the device, and those of the operator are placed at its
      begin. So every amount of memory is enough that has room for the largest operator.
@@ -346,13 +354,15 @@ HOW TURNIP COMPILES
      memgraph.
   7. Edges that follow from a path of other edges are left out.
 
-  Where even the letter is not the paper's, and why: a tensor is reloaded when its memory is there,
-  at the allocation horizon, and not at the execution horizon, since the copy can only begin later
-  than asked for; an addition to a sum is an operator like others, and additions to one sum run in
-  the graph's order, since the results would depend on the order; and an engine has one stream for
-  each queue, not five for each device, unless stream_count and copy_count say otherwise: operators
-  that run at once share the device, which delays the one that others wait for
-  (bench/offload/README.md has a figure).
+  Where even the letter is not the paper's, and why:
+  - The paper has no iterations. What exists between them keeps its place on the host.
+  - An addition to a sum is an operator like others, and additions to one sum run in the graph's
+    order, since the results would depend on the order.
+  - An operator's workspace is a tensor that it makes, which the caller adds to the graph.
+  - An engine has one stream for each queue, not five for each device, unless stream_count and
+    copy_count say otherwise: operators that run at once share the device, which delays the one that
+    others wait for (bench/offload/README.md has a figure).
+  - An engine asks the backend for the next end; the paper's sleeps until the driver calls it.
 
 HOW A MEMGRAPH IS RUN
   An engine allocates the arenas, and from then on only starts nodes. A node may start when all
@@ -1151,7 +1161,7 @@ gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offlo
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_end(gmlake_offload_session *session);
 
-/* An iteration begins. pre: no step is open. A program that never calls it has its iterations found
+/* An iteration begins. pre: no step and no region is open. A program that never calls it has its iterations found
    by the session, which then plans in a call of begin. Cost: now and then, of a plan. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_mark(gmlake_offload_session *session);
@@ -2467,6 +2477,7 @@ struct gmlake_offload_plan {
   const gmlake_offload_graph *graph;
   gmlake_offload_event *events;
   uint32_t *host_starts;
+  int pauses; /* to the letter: the next iteration waits for the copies of this one */
   gmlake_offload_plan_info info;
 };
 
@@ -2716,7 +2727,7 @@ typedef struct gmlo_planner_job {
   gmlake_offload_plan *plan;
   uint64_t plan_count;
   size_t planned_bytes, unplanned_bytes;
-  double swapped_bytes; /* while planning: of the items with a swapped gap */
+  double swapped; /* while planning: gmlo_ratio_of all items with a swapped gap */
 } gmlo_planner_job;
 
 struct gmlake_offload_planner {
@@ -2807,6 +2818,10 @@ static size_t gmlo_planner_job_count(const gmlake_offload_planner *planner) {
   for (j = 0; j < planner->job_count; j++) count += planner->jobs[j].graph != NULL;
   return count;
 }
+
+/* Beside LETTER, in a plan that the planner tries itself: all of it but what the paper has only one
+   channel for. See gmlo_search_as_paper. */
+#define GMLO_BOTH_WAYS 0x80000000u
 
 static int gmlo_planner_desc_valid(const gmlake_offload_planner_desc *desc) {
   unsigned known = GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_NO_RECOMPUTE |
@@ -2918,6 +2933,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_take_plan(gmlake_offload
   (*out_plan)->info.in_bytes = info->in_bytes;
   (*out_plan)->info.time_ns = info->time_ns;
   (*out_plan)->info.added_ns = info->added_ns;
+  (*out_plan)->pauses = j->plan->pauses;
   return GMLAKE_OFFLOAD_OK;
 }
 
@@ -3046,6 +3062,8 @@ typedef struct gmlo_circle {
   size_t use_count;
   gmlo_lane lanes[2];
   gmlo_profile profile;
+  int literal;                /* to the letter: one copy at a time, and what else the paper rules */
+  int channel[2];             /* the lane whose spans are those of copies out, and in [L4] */
   double overhead;            /* part of base_ns that may be added */
   uint64_t base_ns, added_ns; /* the period is their sum; added: waits and recomputation */
   size_t last_dropped;        /* use of the gap that was dropped last, + 1 */
@@ -3254,6 +3272,7 @@ static int gmlo_circle_make_items(gmlo_circle *c) {
    [L2] There is room for `piece_count` spans: so many pieces of time were taken and not given back,
         of which those that touch are one span.
    [L3] A copy that is planned at the speed of one direction alone takes the time of both lanes.
+   [L4] To the letter there is one channel (4.1): copies in are spans of the lane of copies out.
    Cost: searching is O(log spans) and linear in the spans that are passed, changing is linear in
    spans. Fails: where host memory is refused. */
 
@@ -3282,7 +3301,7 @@ static size_t gmlo_lane_find(const gmlo_lane *l, uint64_t t) {
 /* Finds the earliest begin of `length` free nanoseconds between lo and hi. 0 if there is none. */
 static int gmlo_lane_earliest(gmlo_circle *c, int lane, uint64_t lo, uint64_t hi, uint64_t length,
                               uint64_t *out_begin) {
-  const gmlo_lane *l = &c->lanes[lane];
+  const gmlo_lane *l = &c->lanes[c->channel[lane]];
   uint64_t period = gmlo_period(c), base = lo / period * period;
   size_t i = gmlo_lane_find(l, lo - base), passed = 0;
   if (length > period) return 0;
@@ -3305,7 +3324,7 @@ static int gmlo_lane_earliest(gmlo_circle *c, int lane, uint64_t lo, uint64_t hi
 /* Finds the latest begin likewise. */
 static int gmlo_lane_latest(gmlo_circle *c, int lane, uint64_t lo, uint64_t hi, uint64_t length,
                             uint64_t *out_begin) {
-  const gmlo_lane *l = &c->lanes[lane];
+  const gmlo_lane *l = &c->lanes[c->channel[lane]];
   uint64_t period = gmlo_period(c), base = hi / period * period;
   size_t i = gmlo_lane_find(l, hi - base), passed = 0;
   if (length > period) return 0;
@@ -3328,7 +3347,7 @@ static int gmlo_lane_latest(gmlo_circle *c, int lane, uint64_t lo, uint64_t hi, 
 
 /* How long the lane is free before t, up to `most`. pre: it is free at once before t, or taken. */
 static uint64_t gmlo_lane_room(const gmlo_circle *c, int lane, uint64_t t, uint64_t most) {
-  const gmlo_lane *l = &c->lanes[lane];
+  const gmlo_lane *l = &c->lanes[c->channel[lane]];
   uint64_t period = gmlo_period(c), low = t % period, end;
   size_t i;
   if (l->count == 0) return most;
@@ -3409,12 +3428,13 @@ static void gmlo_lane_remove(gmlo_lane *l, uint64_t begin, uint64_t end) {
 static void gmlo_lane_change(gmlo_circle *c, int lane, uint64_t begin, uint64_t end, int insert) {
   uint64_t period = gmlo_period(c), low = begin % period, length = end - begin;
   void (*change)(gmlo_lane *, uint64_t, uint64_t) = insert ? gmlo_lane_insert : gmlo_lane_remove;
-  c->work += c->lanes[lane].count / GMLO_MOVED_SPANS; /* that are moved */
+  gmlo_lane *l = &c->lanes[c->channel[lane]];
+  c->work += l->count / GMLO_MOVED_SPANS; /* that are moved */
   if (low + length <= period) {
-    change(&c->lanes[lane], low, low + length);
+    change(l, low, low + length);
   } else {
-    change(&c->lanes[lane], low, period);
-    change(&c->lanes[lane], 0, low + length - period);
+    change(l, low, period);
+    change(l, 0, low + length - period);
   }
 }
 
@@ -3501,10 +3521,10 @@ static void gmlo_circle_stretch(gmlo_circle *c, size_t slot, uint64_t t) {
     gmlo_gap *gap = &c->gaps[i];
     if (gap->state != GMLO_SWAPPED) continue;
     at = gmlo_crosses(gap->out_start, gap->out_end, x, period, &wraps);
-    if (at != 0) cross[GMLO_OUT] = at;
+    if (at != 0) cross[c->channel[GMLO_OUT]] = at;
     if (at != 0 && gap->alone[GMLO_OUT]) cross[GMLO_IN] = at;
     at = gmlo_crosses(gap->in_start, gap->in_end, x, period, &wraps);
-    if (at != 0) cross[GMLO_IN] = at;
+    if (at != 0) cross[c->channel[GMLO_IN]] = at;
     if (at != 0 && gap->alone[GMLO_IN]) cross[GMLO_OUT] = at;
     gmlo_shift(&gap->out_start, &gap->out_end, x, t, period);
     gmlo_shift(&gap->in_start, &gap->in_end, x, t, period);
@@ -3825,9 +3845,11 @@ static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planne
   memset(c, 0, sizeof *c);
   c->scope = gmlo_scope_of(&desc->host);
   c->desc = desc;
+  c->literal = (desc->flags & (GMLAKE_OFFLOAD_LETTER | GMLO_BOTH_WAYS)) == GMLAKE_OFFLOAD_LETTER;
+  c->channel[GMLO_IN] = c->literal ? GMLO_OUT : GMLO_IN;
   c->jobs = planner->jobs;
   c->job_count = planner->job_count;
-  for (j = 0; j < c->job_count; j++) c->jobs[j].swapped_bytes = 0;
+  for (j = 0; j < c->job_count; j++) c->jobs[j].swapped = 0;
   c->lanes[GMLO_OUT].bytes_per_s = share * desc->out_bytes_per_s;
   c->lanes[GMLO_IN].bytes_per_s = share * desc->in_bytes_per_s;
   c->lanes[GMLO_OUT].alone_bytes_per_s = c->lanes[GMLO_OUT].bytes_per_s;
@@ -3849,7 +3871,7 @@ static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planne
    [T1] The swap out of a swapped gap lies behind the use before the gap and before the swap in. The
         swap in ends at least margin_ns before the use behind the gap. Both are spans of the lanes.
    [T2] The profile counts a tensor in each slot in which it is on the device for any part of the
-        slot.
+        slot; to the letter not while it comes back.
    [T3] What a recomputation reads is on the device by then and was not written since: `needed` of
         its own gap keeps it there. Of several tensors that are made again before one step, the one
         that was dropped last is made first, since others may read it.
@@ -3858,10 +3880,8 @@ static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planne
    Cost: a peak analysis is O(log slots) and what >>cover and >>link take for each candidate that is
    tried. Fails: where host memory is refused; the caller then throws the circle away. */
 
-#define GMLO_SWAP_ROUNDS 8     /* at most so many times swaps are planned and taken back */
-#define GMLO_LETTER_ROUNDS 100 /* to the letter: so many rounds must bring */
-#define GMLO_SMALL_PART 4096   /* a tensor of one part in so many of the peak is small */
-#define GMLO_LETTER_PART 2000  /* one part in so many of the bytes at the peak */
+#define GMLO_SWAP_ROUNDS 8   /* at most so many times swaps are planned and taken back */
+#define GMLO_SMALL_PART 4096 /* a tensor of one part in so many of the peak is small */
 
 /* Which candidate is tried first. */
 typedef enum gmlo_preference {
@@ -3952,15 +3972,27 @@ static int gmlo_gap_is_clean(const gmlo_circle *c, const gmlo_item *item, size_t
   return 0;
 }
 
+/* What swap_ratio_max counts: a job's bytes; to the letter its tensors, of those of all jobs. */
+static double gmlo_ratio_of(const gmlo_circle *c, const gmlo_item *item) {
+  return c->literal ? 1 : (double)item->bytes;
+}
+
 static int gmlo_ratio_allows(const gmlo_circle *c, const gmlo_item *item) {
   const gmlo_planner_job *job = &c->jobs[item->job];
+  double all = c->literal ? (double)c->item_count : (double)job->graph->tensor_bytes;
   if (item->swapped_count != 0) return 1;
-  return job->swapped_bytes + (double)item->bytes <=
-         job->swap_ratio_max * (double)job->graph->tensor_bytes;
+  if (c->literal && !item->made && item->written) return 1; /* Algorithm 1, line 27 */
+  return job->swapped + gmlo_ratio_of(c, item) <= job->swap_ratio_max * all;
+}
+
+/* When the profile counts the tensor again: when its copy begins, or to the letter ends (4.2). */
+static uint64_t gmlo_gap_back(const gmlo_circle *c, const gmlo_gap *gap) {
+  return c->literal ? gap->in_end : gap->in_start;
 }
 
 static void gmlo_gap_absent(gmlo_circle *c, const gmlo_item *item, gmlo_gap *gap) {
-  size_t from = gmlo_boundary_after(c, gap->out_end), to = gmlo_boundary_before(c, gap->in_start);
+  size_t from = gmlo_boundary_after(c, gap->out_end);
+  size_t to = gmlo_boundary_before(c, gmlo_gap_back(c, gap));
   gap->absent_lo = from;
   gap->absent_count = to > from ? to - from : 0;
   gmlo_profile_add(&c->profile, gap->absent_lo, gap->absent_count, -(int64_t)item->bytes);
@@ -3984,15 +4016,19 @@ static void gmlo_swap_pack(gmlo_circle *c, const gmlo_candidate *k, gmlo_gap *ga
 /* Finds time on the link in the candidate's gap: the earliest for the copy out, and the latest for
    the copy in behind it. 0 if there is none. */
 static int gmlo_swap_place(gmlo_circle *c, const gmlo_candidate *k, gmlo_gap *gap) {
+  uint64_t period = gmlo_period(c), out_by = k->end, in_from;
+  int crosses = c->literal && k->end > period; /* the run waits between the two (3.2) */
+  if (crosses && k->begin < period) out_by = period;
   gap->copies = !gmlo_gap_is_clean(c, k->item, k->use);
   gap->out_start = gap->out_end = k->begin;
   gap->alone[GMLO_OUT] = 0;
-  if (gap->copies && !gmlo_lane_place(c, GMLO_OUT, k->begin, k->end, k->item->bytes,
+  if (gap->copies && !gmlo_lane_place(c, GMLO_OUT, k->begin, out_by, k->item->bytes,
                                       &gap->out_start, &gap->out_end, &gap->alone[GMLO_OUT])) {
     return 0;
   }
-  if (k->end < gap->out_end + c->desc->margin_ns) return 0;
-  if (!gmlo_lane_place(c, GMLO_IN, gap->out_end, k->end - c->desc->margin_ns, k->item->bytes,
+  in_from = crosses && gap->out_end < period ? period : gap->out_end;
+  if (k->end < in_from + c->desc->margin_ns) return 0;
+  if (!gmlo_lane_place(c, GMLO_IN, in_from, k->end - c->desc->margin_ns, k->item->bytes,
                        &gap->in_start, &gap->in_end, &gap->alone[GMLO_IN])) {
     return 0;
   }
@@ -4001,8 +4037,8 @@ static int gmlo_swap_place(gmlo_circle *c, const gmlo_candidate *k, gmlo_gap *ga
 }
 
 /* Whether the tensor is away during all of the candidate's slot. */
-static int gmlo_swap_helps(const gmlo_candidate *k, const gmlo_gap *placed) {
-  return placed->out_end <= k->slot_begin && placed->in_start >= k->slot_end;
+static int gmlo_swap_helps(const gmlo_circle *c, const gmlo_candidate *k, const gmlo_gap *placed) {
+  return placed->out_end <= k->slot_begin && gmlo_gap_back(c, placed) >= k->slot_end;
 }
 
 /* The host has the tensor's bytes now until the next write: swaps of the gaps until then take less
@@ -4021,7 +4057,7 @@ static void gmlo_swap_commit(gmlo_circle *c, gmlo_item *item, size_t use, const 
   gmlo_gap *gap = &c->gaps[use];
   *gap = *placed;
   gap->state = GMLO_SWAPPED;
-  if (item->swapped_count++ == 0) c->jobs[item->job].swapped_bytes += (double)item->bytes;
+  if (item->swapped_count++ == 0) c->jobs[item->job].swapped += gmlo_ratio_of(c, item);
   gmlo_lanes_change(c, gap, 1);
   gmlo_gap_absent(c, item, gap);
   gmlo_swap_widen(c, item, use);
@@ -4031,7 +4067,7 @@ static void gmlo_swap_undo(gmlo_circle *c, gmlo_item *item, size_t use) {
   gmlo_gap *gap = &c->gaps[use];
   gmlo_lanes_change(c, gap, 0);
   gmlo_profile_add(&c->profile, gap->absent_lo, gap->absent_count, (int64_t)item->bytes);
-  if (--item->swapped_count == 0) c->jobs[item->job].swapped_bytes -= (double)item->bytes;
+  if (--item->swapped_count == 0) c->jobs[item->job].swapped -= gmlo_ratio_of(c, item);
   gap->state = GMLO_KEPT;
   c->freed = 1;
 }
@@ -4040,7 +4076,7 @@ static void gmlo_swap_undo(gmlo_circle *c, gmlo_item *item, size_t use) {
 static int gmlo_swap_try(gmlo_circle *c, const gmlo_candidate *k) {
   gmlo_gap placed = c->gaps[k->use];
   if (!gmlo_ratio_allows(c, k->item) || !gmlo_swap_place(c, k, &placed)) return 0;
-  if (!gmlo_swap_helps(k, &placed)) return 0;
+  if (!gmlo_swap_helps(c, k, &placed)) return 0;
   if (!gmlo_lanes_reserve(c)) return -1;
   gmlo_swap_commit(c, k->item, k->use, &placed);
   return 1;
@@ -4159,7 +4195,7 @@ static int gmlo_parts_make(gmlo_circle *c, gmlo_preference order) {
 static void gmlo_part_narrow(const gmlo_circle *c, gmlo_part *part, const gmlo_gap *placed) {
   size_t base = part->turn != 0 ? c->slot_count : 0;
   size_t lo = placed != NULL ? gmlo_boundary_after(c, placed->out_end) : 0;
-  size_t hi = placed != NULL ? gmlo_boundary_before(c, placed->in_start) : 0;
+  size_t hi = placed != NULL ? gmlo_boundary_before(c, gmlo_gap_back(c, placed)) : 0;
   lo = lo > base ? lo - base : 0;
   hi = hi > base ? hi - base : 0;
   part->lo = lo > part->first ? (uint32_t)(lo < part->end ? lo : part->end) : part->first;
@@ -4188,7 +4224,7 @@ static int gmlo_swap_at(gmlo_circle *c, size_t slot) {
     int fits;
     (void)gmlo_candidate_of(c, part, slot, &k);
     fits = gmlo_ratio_allows(c, k.item) && gmlo_swap_place(c, &k, &placed);
-    if (!fits || !gmlo_swap_helps(&k, &placed)) {
+    if (!fits || !gmlo_swap_helps(c, &k, &placed)) {
       gmlo_part_narrow(c, part, fits ? &placed : NULL);
       continue;
     }
@@ -4209,15 +4245,11 @@ static int gmlo_circle_stops(const gmlo_circle *c) { return c->work + c->looked 
 /* Algorithm 3 without recomputation: swaps until the target is reached or no swap helps. -1: host
    memory is refused; 0: there is more to do. */
 static int gmlo_swap_down(gmlo_circle *c, int64_t target) {
-  int64_t bytes, mark_bytes = INT64_MAX;
-  size_t round = 0, slot = gmlo_profile_peak(&c->profile, &bytes);
+  int64_t bytes;
+  size_t slot = gmlo_profile_peak(&c->profile, &bytes);
   int swapped;
   if (c->freed) gmlo_cover_fill(c);
   while (bytes > target && c->work < c->work_max) {
-    if ((c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 && round++ % GMLO_LETTER_ROUNDS == 0) {
-      if (bytes > mark_bytes - mark_bytes / GMLO_LETTER_PART) break;
-      mark_bytes = bytes;
-    }
     if (gmlo_circle_stops(c)) return 0;
     swapped = gmlo_swap_at(c, slot);
     if (swapped < 0) return -1;
@@ -4288,7 +4320,7 @@ static int gmlo_source_is_there(gmlo_circle *c, gmlo_item *item, size_t maker, s
     return gmlo_gap_time(c, at, gmlo_gap_next(c, item, at)) < begin;
   }
   if (gap->state == GMLO_SWAPPED && gap->in_end + c->desc->margin_ns > begin) {
-    if (gmlo_gap_is_needed(c, item, at)) return 0;
+    if (c->literal || gmlo_gap_is_needed(c, item, at)) return 0;
     *returned_bytes += item->bytes;
     if (pin) gmlo_swap_undo(c, item, at);
   }
@@ -4526,8 +4558,8 @@ static int gmlo_pay_down(gmlo_circle *c, int64_t target) {
   while (bytes > target && c->added_ns < budget && c->work < c->work_max) {
     done = gmlo_pay_at(c, slot, (double)(bytes - target), budget - c->added_ns);
     if (done <= 0) return done;
-    c->work += c->use_count / GMLO_SCAN * 4; /* of making slots longer */
-    if (gmlo_swap_down(c, target) < 0) return -1;
+    c->work += c->use_count / GMLO_SCAN * 4;                     /* of making slots longer */
+    if (!c->literal && gmlo_swap_down(c, target) < 0) return -1; /* else as Algorithm 3, line 5 */
     slot = gmlo_profile_peak(&c->profile, &bytes);
     if (bytes >= c->low_bytes) continue;
     c->low_bytes = bytes;
@@ -4788,6 +4820,7 @@ typedef struct gmlo_run_job {
   const gmlake_offload_graph *graph; /* NULL: there is no job of this number */
   const gmlake_offload_plan *plan, *next_plan;
   int alive, leaves, replans; /* replans: the next iteration runs by next_plan */
+  int pauses;                 /* between two iterations, until its copies have ended */
   gmlo_run_tensor *tensors;
   gmlo_scope scope; /* of what follows, which each plan has of its own */
   gmlo_run_step *steps;
@@ -5542,7 +5575,7 @@ static int gmlo_step_next_ahead(gmlake_offload_run *run, uint32_t id) {
 static int gmlo_step_next(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   size_t bytes;
-  if (!job->alive || job->iteration >= job->target) return 0;
+  if (!job->alive || job->iteration >= job->target || job->pauses) return 0;
   if (job->running != 0) return gmlo_step_next_ahead(run, id);
   if (gmlo_step_is_void(job)) {
     job->at++;
@@ -5713,6 +5746,37 @@ static void gmlo_iteration_begin(gmlake_offload_run *run, uint32_t id) {
   }
 }
 
+/* Whether a copy of the job is under way, or waits for its turn or its time. */
+static int gmlo_run_job_copies(const gmlake_offload_run *run, uint32_t id) {
+  size_t i, lane;
+  for (lane = 0; lane < 2; lane++) {
+    const gmlo_copy_queue *queue = &run->queues[lane];
+    if (queue->busy && queue->now.job == id) return 1;
+    for (i = 0; i < queue->count; i++) {
+      if (queue->requests[i].job == id) return 1;
+    }
+  }
+  for (i = 0; i < run->timer_count; i++) {
+    if (run->timers[i].busy && run->timers[i].job == id) return 1;
+  }
+  return 0;
+}
+
+/* Begins the next iteration of each job that has waited for its copies. Where nothing at all is
+   under way they cannot end before it. */
+static int gmlo_run_resume(gmlake_offload_run *run) {
+  int resumed = 0;
+  size_t j;
+  for (j = 0; j < run->job_count; j++) {
+    gmlo_run_job *job = &run->jobs[j];
+    if (!job->pauses || (run->pending != 0 && gmlo_run_job_copies(run, (uint32_t)j))) continue;
+    job->pauses = 0;
+    resumed = 1;
+    gmlo_iteration_begin(run, (uint32_t)j);
+  }
+  return resumed;
+}
+
 static void gmlo_step_free(gmlake_offload_run *run, gmlo_run_job *job) {
   size_t i;
   for (i = job->free_begin[job->at]; i < job->free_begin[job->at + 1]; i++) {
@@ -5758,7 +5822,8 @@ static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
   job = &run->jobs[id];
   if (!job->alive || job->at == 0) return; /* it was removed; another job may have its number */
   gmlo_step_free(run, job);
-  gmlo_iteration_begin(run, id);
+  job->pauses = job->plan != NULL && job->plan->pauses && job->iteration < job->target;
+  if (!job->pauses) gmlo_iteration_begin(run, id);
 }
 
 /* ---- The loop ---- */
@@ -5771,6 +5836,7 @@ static void gmlo_run_progress(gmlake_offload_run *run) {
     for (j = 0; j < run->job_count; j++) changed |= gmlo_step_next(run, (uint32_t)j);
     changed |= gmlo_run_next_out(run);
     changed |= gmlo_run_next_in(run);
+    if (!changed) changed = gmlo_run_resume(run);
   }
 }
 
@@ -6298,11 +6364,13 @@ static int gmlo_search_letter(gmlake_offload_planner *planner, uint64_t work,
   if (gmlo_circle_plan(&c, (int64_t)planner->desc.target_bytes, &mode)) {
     done = 1;
     (void)gmlo_profile_peak(&c.profile, &bytes);
-    for (j = 0; j < planner->job_count && done; j++) {
+    for (j = 0; j < planner->job_count; j++) {
       if (planner->jobs[j].graph == NULL) continue;
       plans[j] = gmlo_draft_plan(&c, (uint32_t)j, &planner->desc.host);
       done = plans[j] != NULL;
-      if (done) plans[j]->info.peak_bytes = (size_t)bytes;
+      if (!done) break;
+      plans[j]->info.peak_bytes = (size_t)bytes;
+      plans[j]->pauses = c.literal;
     }
   }
   gmlo_circle_leave(&c);
@@ -6687,7 +6755,7 @@ static int gmlo_search_as_paper(gmlake_offload_planner *planner, size_t j,
   gmlake_offload_planner letter = *planner;
   gmlake_offload_plan *former = plans[j];
   gmlo_rehearsal rehearsal;
-  letter.desc.flags |= GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_NO_RECOMPUTE;
+  letter.desc.flags |= GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_NO_RECOMPUTE | GMLO_BOTH_WAYS;
   if (letter.desc.tensor_bytes_min == 0) letter.desc.tensor_bytes_min = 1;
   if (!gmlo_search_letter(&letter, work, others) ||
       gmlo_rehearse(planner, job, others[j], 0, &rehearsal) != GMLAKE_OFFLOAD_OK) {
@@ -9436,6 +9504,7 @@ typedef struct gmlo_guest { /* a tensor */
   int lives, has_memory, has_bytes, is_clean;
   uint32_t keep_count; /* calls of pin without unpin */
   uint64_t step;       /* the last that named it */
+  uint64_t list;       /* which of its lists did: twice its number, + 1 for writes */
   gmlo_mark uses[GMLO_USES];
   size_t use_count;
   uint64_t back;         /* the mark behind its last copy from the host; 0: none */
@@ -11190,15 +11259,27 @@ static int gmlo_session_lives(const gmlake_offload_session *s, uint32_t tensor) 
   return tensor < s->guest_count && s->guests[tensor].lives;
 }
 
-/* Marks what the step names. Whether all of them live. */
-static int gmlo_session_lock(gmlake_offload_session *s, const gmlake_offload_step *step) {
+static gmlake_offload_result gmlo_session_unknown(gmlake_offload_session *s, uint32_t tensor) {
+  return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, tensor,
+                           "the session has no tensor of that number");
+}
+
+/* Marks what the step names. */
+static gmlake_offload_result gmlo_session_lock(gmlake_offload_session *s,
+                                               const gmlake_offload_step *step) {
   size_t i, count = step->read_count + step->write_count;
   for (i = 0; i < count; i++) {
-    uint32_t id = i < step->read_count ? step->reads[i] : step->writes[i - step->read_count];
-    if (!gmlo_session_lives(s, id)) return 0;
+    const int writes = i >= step->read_count;
+    uint32_t id = writes ? step->writes[i - step->read_count] : step->reads[i];
+    uint64_t list = 2 * s->step + (uint64_t)writes;
+    if (!gmlo_session_lives(s, id)) return gmlo_session_unknown(s, id);
+    if (s->guests[id].list == list)
+      return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, id,
+                               "a step names a tensor twice in reads, or twice in writes");
     s->guests[id].step = s->step;
+    s->guests[id].list = list;
   }
-  return 1;
+  return GMLAKE_OFFLOAD_OK;
 }
 
 static gmlake_offload_result gmlo_session_begin(gmlake_offload_session *s,
@@ -11361,11 +11442,6 @@ static gmlake_offload_result gmlo_session_exit(gmlake_offload_session *s,
   return result;
 }
 
-static gmlake_offload_result gmlo_session_unknown(gmlake_offload_session *s, uint32_t tensor) {
-  return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID, tensor,
-                           "the session has no tensor of that number");
-}
-
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_alloc(gmlake_offload_session *session, size_t bytes, void *stream,
                              uint32_t *out_tensor, void **out_ptr) {
@@ -11447,11 +11523,16 @@ gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offlo
   session->open_course = gmlo_session_course(session, step->stream);
   if (session->open_course == GMLO_STREAMS_MAX)
     return gmlo_session_exit(session, session->error.result);
+  if (session->open_course == GMLO_OUT || session->open_course == GMLO_IN)
+    return gmlo_session_exit(
+        session,
+        gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
+                          "a step's stream is one that the session copies on"));
   if (!session->is_held) gmlo_session_plan(session, session->step % 64 == 0);
   session->step++;
   session->is_open = 1;
-  result = gmlo_session_lock(session, step) ? gmlo_session_begin(session, step)
-                                            : gmlo_session_unknown(session, GMLAKE_OFFLOAD_NONE);
+  result = gmlo_session_lock(session, step);
+  if (result == GMLAKE_OFFLOAD_OK) result = gmlo_session_begin(session, step);
   if (result != GMLAKE_OFFLOAD_OK) {
     session->is_open = 0;
     return gmlo_session_exit(session, result);
@@ -11481,9 +11562,10 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_mark(gmlake_offload_session *session) {
   gmlake_offload_result result = gmlo_session_enter(session);
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  if (session->is_open || session->is_held) {
+  if (session->is_open || session->is_held || session->open_region != 0) {
     result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
-                               "an iteration cannot begin in a step, or while the session is held");
+                               "an iteration cannot begin in a step or a region, or while the "
+                               "session is held");
   } else {
     gmlo_free(&session->desc.host, session->rhythm.beats);
     memset(&session->rhythm, 0, sizeof session->rhythm);
@@ -12100,6 +12182,7 @@ typedef struct gmlo_compiler {
   size_t host_fixed_bytes;
   size_t looks; /* at blocks and homes, so far: measures the work */
   int packing;  /* places are taken at the lowest offset */
+  int literal;  /* to the letter: what is read is reloaded when its operator is executed */
   int failed;
 } gmlo_compiler;
 
@@ -12647,6 +12730,7 @@ static void gmlo_fill_block(gmlo_compiler *c, uint32_t tensor) {
   state->host_users = gmlo_list_push(c, state->host_users, node);
   state->maker = node;
   state->filled = 1;
+  if (c->literal && gmlo_kind_is_made(c->graph->tensors[tensor].kind)) gmlo_host_forget(c, tensor);
 }
 
 /* simMallocForceReld: reloads the tensor. 0 if there is no place for it. */
@@ -12663,7 +12747,8 @@ static uint32_t gmlo_compile_ref(const gmlo_compiler *c, uint32_t op, size_t i) 
 }
 
 /* Gives all tensors of the operator at `position` their places. 0 if one finds none. Only tensors
-   that are not used up to `after` leave. [B3] */
+   that are not used up to `after` leave. To the letter only what the operator makes gets a place
+   before it is executed. [B3] */
 static int gmlo_ensure(gmlo_compiler *c, size_t position, size_t after, int small) {
   uint32_t op = c->graph->order[position];
   const gmlo_op *o = &c->graph->ops[op];
@@ -12674,6 +12759,7 @@ static int gmlo_ensure(gmlo_compiler *c, size_t position, size_t after, int smal
     int is_next = c->graph->accesses[state->next].position == position;
     int reads = i < o->read_count || (gmlo_op_uses(c->graph, op, tensor) & GMLO_READS) != 0;
     if (state->block != GMLAKE_OFFLOAD_NONE && (reads || is_next)) continue;
+    if (c->literal && position != c->exec && (reads || !is_next)) continue;
     if (reads) {
       if (!gmlo_reload(c, tensor, after, small)) return 0;
     } else if (!is_next || !gmlo_device_place(c, tensor, after, small)) {
@@ -12710,12 +12796,12 @@ static int gmlo_ensure_now(gmlo_compiler *c) {
 static int gmlo_prefetch(gmlo_compiler *c, size_t position) {
   uint32_t op = c->graph->order[position];
   const gmlo_op *o = &c->graph->ops[op];
-  size_t i, after = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 ? SIZE_MAX : position;
+  size_t i;
   for (i = 0; i < o->read_count; i++) {
     uint32_t tensor = gmlo_compile_ref(c, op, i);
     const gmlo_compile_tensor *state = &c->tensors[tensor];
     if (state->block != GMLAKE_OFFLOAD_NONE || !state->host_there) continue;
-    if (!gmlo_reload(c, tensor, after, 0)) return 0;
+    if (!gmlo_reload(c, tensor, position, 0)) return 0;
   }
   return 1;
 }
@@ -12799,11 +12885,11 @@ static void gmlo_execute(gmlo_compiler *c) {
 /* Moves the horizons ahead of `exec`: reloads tensors, and gives operators their places. */
 static void gmlo_look_ahead(gmlo_compiler *c) {
   size_t n = c->graph->op_count;
-  int free_only = c->tuning.in_place || (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
+  int free_only = c->tuning.in_place || c->literal;
   uint64_t now = c->begin_ns[c->exec];
   if (c->reload < c->alloc) c->reload = c->alloc;
-  while (c->reload < n && c->begin_ns[c->reload] - now <= c->tuning.reload_ahead_ns && !c->failed &&
-         gmlo_prefetch(c, c->reload)) {
+  while (!c->literal && c->reload < n && !c->failed &&
+         c->begin_ns[c->reload] - now <= c->tuning.reload_ahead_ns && gmlo_prefetch(c, c->reload)) {
     c->reload++;
   }
   while (c->alloc < n && c->begin_ns[c->alloc] - now <= c->tuning.alloc_ahead_ns && !c->failed &&
@@ -13025,6 +13111,7 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
   c.desc = desc;
   c.devices = devices;
   c.tuning = *tuning;
+  c.literal = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
   c.packing = tuning->packed;
   c.out = gmlo_memgraph_new(desc);
   c.failed = c.out == NULL || !gmlo_compile_scratch(&c) || !gmlo_compile_begin(&c);
@@ -13034,6 +13121,7 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
       c.alloc = c.exec + 1;
     }
     gmlo_look_ahead(&c);
+    if (c.literal && !c.failed && !gmlo_ensure_now(&c)) break;
     if (!c.failed) gmlo_execute(&c);
   }
   if (!c.failed) gmlo_go_home(&c);
@@ -13502,7 +13590,10 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_create(
   if (!desc->graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
   filled = *desc;
   if (filled.align_bytes == 0) filled.align_bytes = GMLO_ALIGN_BYTES;
-  if (filled.tensor_bytes_min == 0) filled.tensor_bytes_min = GMLO_TENSOR_BYTES_MIN;
+  if (filled.tensor_bytes_min == 0) {
+    filled.tensor_bytes_min =
+        (filled.flags & GMLAKE_OFFLOAD_LETTER) != 0 ? 1 : GMLO_TENSOR_BYTES_MIN;
+  }
   if (filled.copy_ns == 0) filled.copy_ns = GMLO_COPY_NS;
   gmlo_figure_default(&filled.out_bytes_per_s, GMLO_LINK_BYTES_PER_S);
   gmlo_figure_default(&filled.in_bytes_per_s, GMLO_LINK_BYTES_PER_S);

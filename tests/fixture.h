@@ -10,13 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__cplusplus)
-extern "C" { /* cmocka.h does not say so everywhere */
-#endif
 #include <cmocka.h>
-#if defined(__cplusplus)
-}
-#endif
 
 #define K ((size_t)1 << 10)
 #define C (64 * K) /* a chunk, and the granularity of the mock */
@@ -73,131 +67,13 @@ static void host_free(void *user, void *ptr) {
   free((char *)ptr - 16);
 }
 
-/* ---- Driver calls that fail, by their kind --------------------------------------------------- */
+/* ---- A driver with a test's own functions ---------------------------------------------------- */
 
-enum {
-  ON_RESERVE,
-  ON_CREATE,
-  ON_RELEASE,
-  ON_MAP,
-  ON_UNMAP,
-  ON_ACCESS,
-  ON_RECORD,
-  ON_QUERY,
-  ON_HOST_WAIT,
-  ON_STREAM_WAIT,
-  ON_EXCHANGE,
-  ON_UNRESERVE,
-  ON_EVENT_DESTROY,
-  ON_MEMORY_INFO,
-  ON_KINDS
-};
+static gmlake_backend hooked; /* the mock, but for those */
 
-static struct fault {
-  long in; /* 1: the next call of the kind fails; 0: none does */
-  int stays;
-  gmlake_result result;
-} faults[ON_KINDS];
-static gmlake_backend faulty;                /* the mock behind faults */
-static void (*before_driver_call)(int kind); /* NULL: nothing */
-
-static inline gmlake_result fault_of(int kind, int *out_code) {
-  struct fault *fault = &faults[kind];
-  if (before_driver_call) before_driver_call(kind);
-  if (!fault->in || --fault->in) return GMLAKE_OK;
-  if (fault->stays) fault->in = 1;
-  *out_code = 1234;
-  return fault->result;
-}
-
-static gmlake_result faulty_reserve(void *user, size_t bytes, size_t alignment,
-                                    uint64_t *out_address, int *out_code) {
-  gmlake_result result = fault_of(ON_RESERVE, out_code);
-  return result ? result : mock->reserve(user, bytes, alignment, out_address, out_code);
-}
-static gmlake_result faulty_create(void *user, size_t bytes, unsigned handle_types,
-                                   uint64_t *out_handle, int *out_code) {
-  gmlake_result result = fault_of(ON_CREATE, out_code);
-  return result ? result : mock->create(user, bytes, handle_types, out_handle, out_code);
-}
-static gmlake_result faulty_release(void *user, uint64_t handle, int *out_code) {
-  gmlake_result result = fault_of(ON_RELEASE, out_code);
-  return result ? result : mock->release(user, handle, out_code);
-}
-static gmlake_result faulty_map(void *user, uint64_t address, size_t bytes, uint64_t handle,
-                                int *out_code) {
-  gmlake_result result = fault_of(ON_MAP, out_code);
-  return result ? result : mock->map(user, address, bytes, handle, out_code);
-}
-static gmlake_result faulty_unmap(void *user, uint64_t address, size_t bytes, int *out_code) {
-  gmlake_result result = fault_of(ON_UNMAP, out_code);
-  return result ? result : mock->unmap(user, address, bytes, out_code);
-}
-static gmlake_result faulty_access(void *user, uint64_t address, size_t bytes, const int *peers,
-                                   size_t peer_count, int *out_code) {
-  gmlake_result result = fault_of(ON_ACCESS, out_code);
-  return result ? result : mock->set_access(user, address, bytes, peers, peer_count, out_code);
-}
-static gmlake_result faulty_record(void *user, void *event, gmlake_stream stream, int *out_code) {
-  gmlake_result result = fault_of(ON_RECORD, out_code);
-  return result ? result : mock->event_record(user, event, stream, out_code);
-}
-static gmlake_result faulty_query(void *user, void *event, int *out_done, int *out_code) {
-  gmlake_result result = fault_of(ON_QUERY, out_code);
-  return result ? result : mock->event_query(user, event, out_done, out_code);
-}
-static gmlake_result faulty_host_wait(void *user, void *event, int *out_code) {
-  gmlake_result result = fault_of(ON_HOST_WAIT, out_code);
-  return result ? result : mock->event_wait(user, event, out_code);
-}
-static gmlake_result faulty_stream_wait(void *user, gmlake_stream stream, void *event,
-                                        int *out_code) {
-  gmlake_result result = fault_of(ON_STREAM_WAIT, out_code);
-  return result ? result : mock->stream_wait(user, stream, event, out_code);
-}
-static gmlake_result faulty_exchange(void *user, int *mode, int *out_code) {
-  gmlake_result result = fault_of(ON_EXCHANGE, out_code);
-  return result ? result : mock->capture_exchange(user, mode, out_code);
-}
-static gmlake_result faulty_unreserve(void *user, uint64_t address, size_t bytes, int *out_code) {
-  gmlake_result result = fault_of(ON_UNRESERVE, out_code);
-  return result ? result : mock->unreserve(user, address, bytes, out_code);
-}
-static gmlake_result faulty_event_destroy(void *user, void *event, int *out_code) {
-  gmlake_result result = fault_of(ON_EVENT_DESTROY, out_code);
-  return result ? result : mock->event_destroy(user, event, out_code);
-}
-
-static gmlake_result faulty_memory_info(void *user, size_t *out_free_bytes, size_t *out_total_bytes,
-                                        int *out_code) {
-  gmlake_result result = fault_of(ON_MEMORY_INFO, out_code);
-  return result ? result : mock->get_memory_info(user, out_free_bytes, out_total_bytes, out_code);
-}
-
-static inline void fail_call(int kind, long in, gmlake_result result, int stays) {
-  faults[kind].in = in;
-  faults[kind].result = result;
-  faults[kind].stays = stays;
-}
-
-static inline void use_faults(void) {
-  faulty = *mock;
-  faulty.reserve = faulty_reserve;
-  faulty.create = faulty_create;
-  faulty.release = faulty_release;
-  faulty.map = faulty_map;
-  faulty.unmap = faulty_unmap;
-  faulty.set_access = faulty_access;
-  faulty.event_record = faulty_record;
-  faulty.event_query = faulty_query;
-  faulty.event_wait = faulty_host_wait;
-  faulty.event_wait_any = NULL; /* so the lake calls event_wait for every wait */
-  faulty.stream_wait = faulty_stream_wait;
-  faulty.capture_exchange = faulty_exchange;
-  faulty.unreserve = faulty_unreserve;
-  faulty.event_destroy = faulty_event_destroy;
-  faulty.get_memory_info = faulty_memory_info;
-  desc.backend = &faulty;
+static inline void use_hooks(void) {
+  hooked = *mock;
+  desc.backend = &hooked;
 }
 
 /* ---- A lake on a mock ------------------------------------------------------------------------ */
@@ -209,7 +85,6 @@ static inline void prepare(size_t chunks) {
   gmlake_mock_desc mock_desc;
   memset(&mock_desc, 0, sizeof(mock_desc));
   memset(&desc, 0, sizeof(desc));
-  memset(faults, 0, sizeof(faults));
   mock_desc.capacity_bytes = chunks * C;
   mock_desc.granularity_bytes = C;
   host_bytes = 0;
@@ -232,9 +107,9 @@ static inline void start(size_t chunks) {
   open_lake();
 }
 
-static inline void start_with_faults(size_t chunks) {
+static inline void start_hooked(size_t chunks) {
   prepare(chunks);
-  use_faults();
+  use_hooks();
   open_lake();
 }
 

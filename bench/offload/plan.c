@@ -50,10 +50,13 @@ static const char columns[] =
     "JSON.\n"
     "\nExit status: 0; 1 where a graph cannot be read or a row is not ok; 2 for wrong options.\n";
 
+#define BOTH_PART (101. / 55) /* both directions of an H200's link carry, of what one does */
+
 typedef struct options {
   int json, together;
   uint64_t jobs, iterations;
   double overhead, jitter;
+  double link_gbs, ratio;
   gmlake_offload_graph *graphs[JOBS_MAX]; /* --together: of each job */
 } options;
 
@@ -78,7 +81,11 @@ static const way ways[] = {
     {"vdnn-conv", 0, VDNN_CONV, 0, 0},
     {"vdnn-all", 0, VDNN_ALL, 0, 0},
 };
-static const baseline_link h200 = {55e9, 55e9, 10000};
+/* An H200's, or --link in each direction. */
+static baseline_link link_of(const options *opts) {
+  const baseline_link link = {opts->link_gbs * 1e9, opts->link_gbs * 1e9, 10000};
+  return link;
+}
 
 #define WAYS (sizeof ways / sizeof *ways)
 
@@ -157,8 +164,9 @@ static void hand_over(bench *b, const way *w) {
 /* Capuchin's in-triggers move with every iteration. */
 static void replan_capuchin(bench *b, size_t budget_bytes) {
   double began = processor_ms();
+  const baseline_link link = link_of(b->opts);
   int chosen = b->capuchin.view != NULL;
-  if (!chosen && (!baseline_view_make(&b->view, b->graph, &h200) ||
+  if (!chosen && (!baseline_view_make(&b->view, b->graph, &link) ||
                   !capuchin_choose(&b->capuchin, &b->view, budget_bytes))) {
     b->result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
     return;
@@ -198,6 +206,9 @@ static int set_up(bench *b, const way *w) {
     planner.overhead_max = w->overhead < 0 ? b->opts->overhead : w->overhead;
     planner.target_bytes = (size_t)(w->target * all_bytes(b));
     planner.smoothing = .5;
+    planner.out_bytes_per_s = planner.in_bytes_per_s = b->opts->link_gbs * 1e9;
+    planner.both_bytes_per_s = b->opts->link_gbs * BOTH_PART * 1e9;
+    job_desc.swap_ratio_max = b->opts->ratio;
     keep_first(&b->result, gmlake_offload_planner_create(&planner, &b->planner));
     for (j = 0; j < b->opts->jobs && !b->result; j++) {
       job_desc.graph = graph_of(b, j);
@@ -206,6 +217,8 @@ static int set_up(bench *b, const way *w) {
   }
   mock.divisor = (size_t)1 << 20;
   mock.jitter = b->opts->jitter;
+  mock.out_bytes_per_s = mock.in_bytes_per_s = b->opts->link_gbs * 1e9;
+  mock.both_bytes_per_s = b->opts->link_gbs * BOTH_PART * 1e9;
   mock.copy_ns = 10000;
   mock.seed = 1;
   keep_first(&b->result, gmlake_offload_mock_create(&mock, &b->mock));
@@ -292,10 +305,11 @@ static outcome run_vdnn(const options *opts, const gmlake_offload_graph *graph, 
   gmlake_offload_graph_info info;
   baseline_view view;
   double began = processor_ms(), plan_ms;
+  const baseline_link link = link_of(opts);
   outcome o;
   memset(&o, 0, sizeof o);
   o.result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  if (baseline_view_make(&view, graph, &h200) && vdnn_plan(&view, all, &waits, &plan)) {
+  if (baseline_view_make(&view, graph, &link) && vdnn_plan(&view, all, &waits, &plan)) {
     plan_ms = processor_ms() - began;
     o = run_way(opts, waits, NULL, plan, 0);
     if (o.digest == run_way(opts, waits, NULL, NULL, 0).digest) o.digest = none->digest;
@@ -417,7 +431,7 @@ static int bench_all(options *opts) {
 }
 
 int main(int argc, char **argv) {
-  options opts = {0, 0, 1, 6, .05, 0, {NULL}};
+  options opts = {0, 0, 1, 6, .05, 0, 55, 0, {NULL}};
   const option_row rows[] = {
       {"json", OPTION_FLAG, &opts.json, 0, 0, NULL, "print one JSON object a row"},
       {"jobs", OPTION_COUNT, &opts.jobs, 1, JOBS_MAX, "N",
@@ -428,6 +442,10 @@ int main(int argc, char **argv) {
        "part of its time that tensile+ may add to an iteration; default .05"},
       {"jitter", OPTION_NUMBER, &opts.jitter, 0, .99, "PART",
        "each operator takes its time, more or less by up to PART of it; default 0"},
+      {"link", OPTION_NUMBER, &opts.link_gbs, .001, 1e6, "GB",
+       "the link carries GB gigabytes a second in each direction; default 55"},
+      {"ratio", OPTION_NUMBER, &opts.ratio, .0001, 1, "PART",
+       "a job swaps at most PART of its tensors: of their bytes, to the letter of their number"},
       {"iterations", OPTION_COUNT, &opts.iterations, 1, 1e6, "N",
        "measure N iterations; default 6"},
   };

@@ -67,6 +67,7 @@ typedef struct world {
   uint64_t launch_count;
   uint64_t iteration, charged_ns, host_waits, maps;
   int failed;
+  gmlake_offload_error_info error; /* of the first call of the session that failed */
 } world;
 
 typedef struct outcome {
@@ -318,6 +319,13 @@ static void note_use(world *w, uint32_t tensor, size_t position) {
   w->last[tensor] = (uint32_t)position;
 }
 
+/* Keeps what went wrong first: what follows from it hides it. */
+static void call(world *w, gmlake_offload_result result) {
+  if (result == GMLAKE_OFFLOAD_OK || w->failed) return;
+  w->failed = 1;
+  (void)gmlake_offload_session_get_error(w->session, &w->error);
+}
+
 static void make(world *w, uint32_t tensor) {
   gmlake_offload_tensor_desc desc = tensor_of(w, tensor);
   size_t bytes = is_made(desc.kind) ? (size_t)varied(w, desc.bytes) : desc.bytes;
@@ -325,8 +333,8 @@ static void make(world *w, uint32_t tensor) {
     w->ids[tensor] = GMLAKE_OFFLOAD_NONE;
     w->failed |= gmlake_alloc(w->lake, bytes ? bytes : 1, w->stream, &w->ptrs[tensor]) != GMLAKE_OK;
   } else {
-    w->failed |= gmlake_offload_session_alloc(w->session, bytes, w->stream, &w->ids[tensor],
-                                              &w->ptrs[tensor]) != GMLAKE_OFFLOAD_OK;
+    call(w, gmlake_offload_session_alloc(w->session, bytes, w->stream, &w->ids[tensor],
+                                         &w->ptrs[tensor]));
   }
 }
 
@@ -334,8 +342,7 @@ static void unmake(world *w, uint32_t tensor) {
   if (w->ids[tensor] == GMLAKE_OFFLOAD_NONE) {
     w->failed |= gmlake_free(w->lake, w->ptrs[tensor], w->stream) != GMLAKE_OK;
   } else {
-    w->failed |=
-        gmlake_offload_session_free(w->session, w->ids[tensor], w->stream) != GMLAKE_OFFLOAD_OK;
+    call(w, gmlake_offload_session_free(w->session, w->ids[tensor], w->stream));
   }
   w->ids[tensor] = GMLAKE_OFFLOAD_NONE;
 }
@@ -355,7 +362,7 @@ static void begin(world *w, const uint32_t *reads, size_t read_count, const uint
   for (i = 0; i < write_count; i++)
     if (w->ids[writes[i]] != GMLAKE_OFFLOAD_NONE)
       ids[step.read_count + step.write_count++] = w->ids[writes[i]];
-  w->failed |= gmlake_offload_session_begin(w->session, &step) != GMLAKE_OFFLOAD_OK;
+  call(w, gmlake_offload_session_begin(w->session, &step));
 }
 
 static void setup(world *w) {
@@ -374,7 +381,7 @@ static void setup(world *w) {
     make(w, (uint32_t)i);
     if (!w->failed && !w->opts->mock)
       w->failed |= standin_fill(&w->standin, 0, (uint32_t)i, w->ptrs[i], desc.bytes, 0, w->stream);
-    w->failed |= gmlake_offload_session_end(w->session) != GMLAKE_OFFLOAD_OK;
+    call(w, gmlake_offload_session_end(w->session));
   }
 }
 
@@ -428,7 +435,7 @@ static void iterate(world *w) {
   uint32_t ids[4096];
   void *ptrs[4096];
   size_t position, i;
-  w->failed |= gmlake_offload_session_mark(w->session) != GMLAKE_OFFLOAD_OK;
+  call(w, gmlake_offload_session_mark(w->session));
   for (position = 0; position < w->info.op_count && !w->failed; position++) {
     gmlake_offload_op_desc op = op_of(w, position);
     if (op.read_count + op.write_count > 4096) w->failed = 1;
@@ -438,7 +445,7 @@ static void iterate(world *w) {
       if (w->first[op.writes[i]] == position && is_made(tensor_of(w, op.writes[i]).kind))
         make(w, op.writes[i]);
     if (!w->failed) launch(w, position, &op, ptrs);
-    w->failed |= gmlake_offload_session_end(w->session) != GMLAKE_OFFLOAD_OK;
+    call(w, gmlake_offload_session_end(w->session));
     for (i = 0; i < op.read_count && !w->failed; i++)
       if (dies(w, op.reads[i], position)) unmake(w, op.reads[i]);
     for (i = 0; i < op.write_count && !w->failed; i++)
@@ -469,14 +476,11 @@ static gmlake_offload_session_stats stats_of(const world *w) {
 }
 
 static void complain(const world *w) {
-  gmlake_offload_error_info info;
   gmlake_error_info lake_info;
-  memset(&info, 0, sizeof info);
   memset(&lake_info, 0, sizeof lake_info);
-  if (w->session) (void)gmlake_offload_session_get_error(w->session, &info);
   if (w->lake) (void)gmlake_get_last_error(w->lake, &lake_info);
   fprintf(stderr, "iteration %llu failed: %s %s; lake: %s\n", (unsigned long long)w->iteration,
-          gmlake_offload_result_name(info.result), info.text, lake_info.text);
+          gmlake_offload_result_name(w->error.result), w->error.text, lake_info.text);
 }
 
 /* Runs the iterations. Host waits are counted from the end of the settling ones on. */

@@ -198,6 +198,9 @@ static void print_row(const options *opts, const row *r) {
   figure ops = figure_of(ratio(r->ops.time_ms, r->any.time_ms) - 1, "%.4f", missing);
   figure simulated = figure_of(ratio(r->simulated.time_ms, r->any.time_ms) - 1, "%.4f", missing);
   const gmlake_offload_memgraph_info *i = &r->info;
+  char alloc[16] = "all"; /* to the letter, as far as there is free memory */
+  if (i->alloc_ahead_ns != UINT64_MAX)
+    (void)snprintf(alloc, sizeof alloc, "%.1f", (double)i->alloc_ahead_ns / 1e6);
   if (opts->json) {
     printf(
         "{\"graph\":\"%s\",\"budget\":%.3f,\"device_bytes\":%zu,\"host_bytes\":%zu,\"state\":"
@@ -215,12 +218,12 @@ static void print_row(const options *opts, const row *r) {
     return;
   }
   printf(
-      "%-26s %6.3f %7.3f %7.1f %7.1f %6zu %6zu %6zu %7.3f %7.3f %5.1f %5.1f %9.3f %9.3f %7s "
+      "%-26s %6.3f %7.3f %7.1f %7.1f %6zu %6zu %6zu %7.3f %7.3f %5s %5.1f %9.3f %9.3f %7s "
       "%7s %7s %7s  %s\n",
       r->graph, r->budget, (double)r->bytes / GIB, r->compile_ms, r->check_ms, i->op_count,
       i->node_count, i->edge_count, (double)i->offload_bytes / GIB, (double)i->reload_bytes / GIB,
-      (double)i->alloc_ahead_ns / 1e6, (double)i->reload_ahead_ns / 1e6, r->none.time_ms,
-      r->any.time_ms, over.text, simulated.text, ops.text, gain.text, r->state);
+      alloc, (double)i->reload_ahead_ns / 1e6, r->none.time_ms, r->any.time_ms, over.text,
+      simulated.text, ops.text, gain.text, r->state);
 }
 
 static gmlake_offload_result compile(const options *opts, const gmlake_offload_graph *graph,

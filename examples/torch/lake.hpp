@@ -1,6 +1,6 @@
 /* What gmlake_torch.cpp needs of a lake, without torch: one device's lake, its live blocks, torch's
-   memory pools, and the figures that torch shows. tests/clients/torch_lake.cpp tests it on the mock
-   of gmlake.h.
+   memory pools, and the figures that torch shows. tests/clients/torch_allocator.cpp tests it over a
+   driver without a device.
 
    Device    one device: allocations, frees, pools, captures, checkpoints, snapshots. Thread-safe
    Memory    the backend that the device's lake is given: the driver's, with a limit that may move,

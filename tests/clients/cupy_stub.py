@@ -5,12 +5,7 @@ import gc
 import sys
 import types
 
-driver = ctypes.CDLL("libcuda.so.1")
-
-
-def cu(name, *arguments):
-    result = getattr(driver, name)(*arguments)
-    assert result == 0, (name, result)
+from fake_driver import cu, destroy_stream, fill, make_current, new_stream, synchronize, word_at
 
 
 class Graph:
@@ -53,13 +48,11 @@ class Stream(BaseStream):
     alive = 0
 
     def __init__(self):
-        value = ctypes.c_void_p()
-        cu("cuStreamCreate", ctypes.byref(value), 1)
-        self.ptr = value.value
+        self.ptr = new_stream()
         Stream.alive += 1
 
     def __del__(self):
-        cu("cuStreamDestroy_v2", ctypes.c_void_p(self.ptr))
+        destroy_stream(self.ptr)
         Stream.alive -= 1
 
 
@@ -111,7 +104,7 @@ class Device:
         pass
 
     def synchronize(self):
-        cu("cuCtxSynchronize")
+        synchronize()
 
 
 hooks, allocators = {}, []
@@ -136,25 +129,6 @@ def module():
     )
 
 
-def start():
-    context = ctypes.c_void_p()
-    cu("cuInit", 0)
-    cu("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-    cu("cuCtxSetCurrent", context)
-
-
-def fill(memory, value, words, stream):
-    address, handle = ctypes.c_void_p(memory.ptr), ctypes.c_void_p(stream.ptr)
-    cu("cuMemsetD32Async", address, value, ctypes.c_size_t(words), handle)
-
-
-def first_word(memory):
-    word = ctypes.c_uint32()
-    cu("cuCtxSynchronize")
-    cu("cuMemcpyDtoH_v2", ctypes.byref(word), ctypes.c_void_p(memory.ptr), ctypes.c_size_t(4))
-    return word.value
-
-
 def streams_come_and_go(allocator):
     """The memory of a stream that Python dropped goes to the stream that has its value now."""
     words, reused = 1 << 18, 0
@@ -163,7 +137,7 @@ def streams_come_and_go(allocator):
         value = stream.ptr
         memory = allocator(stream)(words * 4)
         for _ in range(20):
-            fill(memory, 1, words, stream)
+            fill(memory.ptr, 1, words, stream.ptr)
         if i & 1:
             del memory, stream
         else:  # the memory outlives the name of its stream
@@ -173,8 +147,8 @@ def streams_come_and_go(allocator):
         stream = Stream()
         reused += stream.ptr == value
         memory = allocator(stream)(words * 4)
-        fill(memory, 2, words, stream)
-        assert first_word(memory) == 2
+        fill(memory.ptr, 2, words, stream.ptr)
+        assert word_at(memory.ptr) == 2
         del memory, stream
     assert reused
 
@@ -197,11 +171,11 @@ def pool_follows_the_stream(pool):
     first, second = Stream(), Stream()
     first.use()
     a = pool.malloc(1 << 20)
-    fill(a, 1, 1 << 18, first)
+    fill(a.ptr, 1, 1 << 18, first.ptr)
     second.use()
     b = pool.malloc(1 << 20)
-    fill(b, 2, 1 << 18, second)
-    assert (first_word(a), first_word(b)) == (1, 2) and a.ptr != b.ptr
+    fill(b.ptr, 2, 1 << 18, second.ptr)
+    assert (word_at(a.ptr), word_at(b.ptr)) == (1, 2) and a.ptr != b.ptr
     assert pool.used_bytes() == 2 << 20 and pool.free_bytes() + (2 << 20) == pool.total_bytes()
     del first
     assert Stream.alive == 2
@@ -280,7 +254,7 @@ def graphs_keep_their_memory(pool):
     for is_alive in (True, False):
         stream.begin_capture()
         a = pool.malloc(1 << 20)
-        fill(a, 1, 1 << 18, stream)
+        fill(a.ptr, 1, 1 << 18, stream.ptr)
         b = pool.malloc(1 << 20)
         address = b.ptr
         del b
@@ -312,7 +286,7 @@ def graphs_keep_their_memory(pool):
 
 if __name__ == "__main__":
     gc.disable()
-    start()
+    make_current()
     sys.modules["cupy"] = module()
     sys.path.insert(0, sys.argv[1] if len(sys.argv) > 1 else "examples/cupy")
     import gmlake_cupy

@@ -185,94 +185,77 @@ static void test_pool_captures(void **state) {
 
 /* ---- Memory that follows use ----------------------------------------------------------------- */
 
-static size_t total(const gmlake_ggml_growing &g) {
-  size_t bytes = 0;
-  for (const gmlake_ggml_range &r : g.committed()) bytes += r.bytes;
-  assert_int_equal(stats().buffer_bytes, (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB));
-  return bytes;
-}
+#define CHUNK (2 * MIB)
 
-/* Two tensors grow from their beginnings; what lies between them has no memory. */
-static void test_growing_follows_the_ranges(void **state) {
-  (void)state;
-  gmlake_ggml_growing *const g = gmlake_ggml_growing::create(&device, 200 * MIB);
+/* A call of keep, and what comes of it: whether it is served, the memory that there is then, and
+   how often the device was waited for so far. */
+struct keep_row {
+  std::vector<gmlake_ggml_range> ranges;
+  bool is_served;
+  size_t mib, waits;
+};
+
+/* Whatever is called: what has memory keeps its contents, what gets some is zero, and what never
+   had any has none. */
+static void play_rows(size_t bytes, const std::vector<keep_row> &rows) {
+  gmlake_ggml_growing *const g = gmlake_ggml_growing::create(&device, bytes);
   char *const base = (char *)g->base();
-  const gmlake_ggml_range one[] = {{0, 100}, {100 * MIB, 3 * MIB}};
-  const gmlake_ggml_range more[] = {{0, 2 * MIB + 1}, {100 * MIB, 3 * MIB}};
-  const gmlake_ggml_range less[] = {{100 * MIB, 1}};
-  assert_int_equal(total(*g), 0);
-  assert_true(g->keep(one, 2));
-  assert_int_equal(total(*g), 6 * MIB);
-  assert_int_equal(g->committed().size(), 2);
-  assert_false(gmlake_mock_has_access(mock, base + 2 * MIB, 1, 0));
-  assert_int_equal(base[100], 0);
-  base[100] = 5;
-  base[100 * MIB] = 6;
-  assert_true(g->keep(more, 2));
-  assert_int_equal(total(*g), 8 * MIB);
-  assert_int_equal(base[100], 5); /* what had memory keeps its contents */
-  assert_int_equal(wait_count, 0);
-  assert_true(g->keep(less, 1));
-  assert_int_equal(total(*g), 2 * MIB);
-  assert_int_equal(base[100 * MIB], 6);
-  assert_int_equal(wait_count, 1); /* to take memory away waits, once */
-  assert_true(g->keep(one, 2));
-  assert_int_equal(base[100], 0); /* given again it is zero again */
-  assert_true(g->keep(nullptr, 0));
-  assert_int_equal(total(*g), 0);
+  std::vector<char> had((bytes + CHUNK - 1) / CHUNK), has;
+  char row_number = 0;
+  bool is_first = true;
+  for (const keep_row &row : rows) {
+    size_t total = 0;
+    row_number++;
+    has.assign(had.size(), 0);
+    assert_int_equal(g->keep(row.ranges.data(), row.ranges.size()), row.is_served);
+    for (const gmlake_ggml_range &r : g->committed()) {
+      total += r.bytes;
+      for (size_t at = r.offset; at < r.offset + r.bytes; at += CHUNK) {
+        assert_int_equal(base[at], had[at / CHUNK]);
+        base[at] = has[at / CHUNK] = row_number;
+      }
+    }
+    is_first &= row.is_served && !row.waits; /* what was given back may stay mapped */
+    for (size_t i = 0; i < has.size() && is_first; i++)
+      assert_int_equal(gmlake_mock_has_access(mock, base + i * CHUNK, 1, 0), has[i] != 0);
+    assert_int_equal(total, row.mib * MIB);
+    assert_int_equal(stats().buffer_bytes, (total + CHUNK - 1) / CHUNK * CHUNK);
+    assert_int_equal(wait_count, row.waits);
+    had = has;
+  }
   delete g;
   assert_int_equal(stats().active_bytes, 0);
 }
 
+static void test_growing_follows_the_ranges(void **state) {
+  const gmlake_ggml_range begin = {0, 100}, far = {100 * MIB, 3 * MIB};
+  (void)state;
+  play_rows(200 * MIB, {{{}, true, 0, 0},
+                        {{begin, far}, true, 6, 0},
+                        {{{0, 2 * MIB + 1}, far}, true, 8, 0},
+                        {{{100 * MIB, 1}}, true, 2, 1}, /* to take memory away waits, once */
+                        {{begin, far}, true, 6, 1},
+                        {{}, true, 0, 2}});
+}
+
 /* The buffer's last chunk is cut off where the tensors end. */
 static void test_growing_ends_inside_a_chunk(void **state) {
-  (void)state;
-  gmlake_ggml_growing *const g = gmlake_ggml_growing::create(&device, 5 * MIB);
-  const gmlake_ggml_range all[] = {{0, 5 * MIB}, {5 * MIB, 0}}, outside[] = {{5 * MIB, 1}};
   char text[256];
-  assert_true(g->keep(all, 2));
-  assert_int_equal(g->committed()[0].bytes, 5 * MIB);
+  (void)state;
+  play_rows(5 * MIB, {{{{0, 5 * MIB}, {5 * MIB, 0}}, true, 5, 0}});
   assert_int_equal(zero_count, 1);
-  failure_of(g->keep(outside, 1), text);
+  failure_of(play_rows(5 * MIB, {{{{5 * MIB, 1}}, true, 0, 0}}), text);
   assert_string_equal(text, "a range lies outside of the buffer");
-  delete g;
-}
-
-static void test_growing_runs_out(void **state) {
-  (void)state;
-  gmlake_ggml_growing *const g = gmlake_ggml_growing::create(&device, 200 * MIB);
-  const gmlake_ggml_range some[] = {{0, 10 * MIB}};
-  const gmlake_ggml_range most[] = {{0, 10 * MIB}, {20 * MIB, 30 * MIB}, {100 * MIB, 40 * MIB}};
-  assert_true(g->keep(some, 1));
-  ((char *)g->base())[MIB] = 7;
-  assert_false(g->keep(most, 3)); /* 80 MiB of 64 */
-  assert_int_equal(total(*g), 10 * MIB);
-  assert_int_equal(((char *)g->base())[MIB], 7);
-  assert_true(g->keep(most, 2)); /* serves on */
-  assert_int_equal(total(*g), 40 * MIB);
-  delete g;
-}
-
-/* What a cache gives up serves weights, and what they give up the next cache. */
-static void test_memory_changes_hands(void **state) {
-  const gmlake_ggml_range all[] = {{0, 60 * MIB}};
-  void *weights;
-  (void)state;
-  gmlake_ggml_growing *const a = gmlake_ggml_growing::create(&device, 60 * MIB);
-  gmlake_ggml_growing *const b = gmlake_ggml_growing::create(&device, 60 * MIB);
-  assert_true(a->keep(all, 1));
-  assert_false(b->keep(all, 1));
-  assert_true(a->keep(nullptr, 0));
-  assert_int_equal(gmlake_alloc(lake, 50 * MIB, GMLAKE_STREAM_NONE, &weights), GMLAKE_OK);
-  assert_int_equal(gmlake_free(lake, weights, GMLAKE_STREAM_NONE), GMLAKE_OK);
-  assert_true(b->keep(all, 1));
-  delete a;
-  delete b;
-}
-
-static void test_growing_without_addresses(void **state) {
-  (void)state;
   assert_null(gmlake_ggml_growing::create(&device, SIZE_MAX));
+}
+
+/* What had memory has it when there is no more, and the object serves on. */
+static void test_growing_runs_out(void **state) {
+  const gmlake_ggml_range some = {0, 10 * MIB}, more = {20 * MIB, 30 * MIB};
+  (void)state;
+  play_rows(200 * MIB, {{{some}, true, 10, 0},
+                        {{some, more, {100 * MIB, 40 * MIB}}, false, 10, 0}, /* 80 MiB of 64 */
+                        {{some, more}, true, 40, 0}});
 }
 
 /* ---- The KV cache ---------------------------------------------------------------------------- */
@@ -354,6 +337,27 @@ static void end(ggml_backend_buffer_t buffer) {
   delete buffer;
 }
 
+/* grow(first, last, cells) or, if that is 0, shrink({first, last}); what comes of it: the cells of
+   both streams, and the memory of both buffers in MiB. */
+struct cache_row {
+  uint32_t first, last, cells;
+  bool is_served;
+  uint32_t get[2];
+  size_t held[2];
+};
+
+static void play_cache(llama_kv_grow *grow, const std::vector<ggml_backend_buffer_t> &buffers,
+                       const std::vector<cache_row> &rows) {
+  for (const cache_row &row : rows) {
+    if (row.cells)
+      assert_int_equal(grow->grow(row.first, row.last, row.cells), row.is_served);
+    else
+      grow->shrink({row.first, row.last});
+    for (size_t i = 0; i < 2; i++) assert_int_equal(grow->get((uint32_t)i), row.get[i]);
+    for (size_t i = 0; i < buffers.size(); i++) assert_int_equal(held(buffers[i]), row.held[i]);
+  }
+}
+
 static void test_cache_follows_the_cells(void **state) {
   ggml_tensor k = of_cells(), v = of_cells(), view = of_cells();
   ggml_context ctx;
@@ -369,23 +373,17 @@ static void test_cache_follows_the_cells(void **state) {
   grow.add(&v, true); /* without flash attention */
   grow.add(nullptr, false);
   assert_false(grow.empty());
-  assert_true(grow.grow(1, 1, 1000));
-  assert_int_equal(held(buffer), 2 + 8); /* one chunk of the keys, the stream's values */
+  play_cache(&grow, {buffer},
+             {{1, 1, 1000, true, {0, 1000}, {2 + 8}},  /* one chunk of keys, the stream's values */
+              {1, 1, 500, true, {0, 1000}, {2 + 8}}}); /* has that already */
+  assert_int_equal(buffer->keep_count, 1);
   assert_false(gmlake_mock_has_access(mock, k.data, 1, 0));
   assert_int_equal(((char *)k.data)[8 * MIB + 1000 * 1024 + 1023], 0);
-  assert_true(grow.grow(1, 1, 500)); /* has that already */
-  assert_int_equal(buffer->keep_count, 1);
-  assert_int_equal(grow.get(1), 1000);
-  assert_true(grow.grow(0, 1, 2048)); /* 2 MiB, and a little more for the kernels */
-  assert_int_equal(held(buffer), 4 + 8 + 4 + 8);
-  grow.shrink({1900, 1024}); /* less than 256 cells fewer: stays */
-  assert_int_equal(grow.get(0), 2048);
-  assert_int_equal(grow.get(1), 1024);
-  assert_int_equal(held(buffer), 4 + 8 + 2 + 8);
-  grow.shrink({0, 1024});
-  assert_int_equal(held(buffer), 2 + 8);
-  grow.shrink({0, 0});
-  assert_int_equal(held(buffer), 0);
+  play_cache(&grow, {buffer},
+             {{0, 1, 2048, true, {2048, 2048}, {4 + 8 + 4 + 8}}, /* and a little more for kernels */
+              {1900, 1024, 0, true, {2048, 1024}, {4 + 8 + 2 + 8}}, /* < 256 cells fewer: stays */
+              {0, 1024, 0, true, {0, 1024}, {2 + 8}},
+              {0, 0, 0, true, {0, 0}, {0}}});
   end(buffer);
 }
 
@@ -402,15 +400,11 @@ static void test_cache_runs_out(void **state) {
   ggml_backend_buffer_t b = grow.alloc(&second, (ggml_backend_buffer_type_t)&second);
   grow.add(&k, false);
   grow.add(&v, false);
-  assert_true(grow.grow(0, 0, 512));
+  play_cache(&grow, {a, b}, {{0, 0, 512, true, {512, 0}, {2, 2}}});
   b->refuses = true;
-  assert_false(grow.grow(0, 1, 8192));
-  assert_int_equal(grow.get(0), 512);
-  assert_int_equal(grow.get(1), 0);
-  assert_int_equal(held(a), 2);
+  play_cache(&grow, {a, b}, {{0, 1, 8192, false, {512, 0}, {2, 2}}});
   b->refuses = false;
-  assert_true(grow.grow(0, 1, 8192));
-  assert_int_equal(held(a) + held(b), 32);
+  play_cache(&grow, {a, b}, {{0, 1, 8192, true, {8192, 8192}, {16, 16}}});
   end(a);
   end(b);
 }
@@ -439,8 +433,6 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_growing_follows_the_ranges, setup, teardown),
       cmocka_unit_test_setup_teardown(test_growing_ends_inside_a_chunk, setup, teardown),
       cmocka_unit_test_setup_teardown(test_growing_runs_out, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_memory_changes_hands, setup, teardown),
-      cmocka_unit_test_setup_teardown(test_growing_without_addresses, setup, teardown),
       cmocka_unit_test_setup_teardown(test_cache_follows_the_cells, setup, teardown),
       cmocka_unit_test_setup_teardown(test_cache_runs_out, setup, teardown),
       cmocka_unit_test_setup_teardown(test_cache_without_such_buffers, setup, teardown),

@@ -62,12 +62,16 @@ def main(description, cases, run, jobs):
     """`run` takes a case, native or lake, and where to put notes; it returns what the case does.
     Returns whether anything differs."""
     parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--list", action="store_true", help="say which cases there are")
     parser.add_argument("--jobs", type=int, default=jobs)
     parser.add_argument("--seconds", type=int, default=120, help="limit of one process")
     parser.add_argument("--as", dest="allocator", choices=WHOSE)
     parser.add_argument("cases", nargs="*")
     options = parser.parse_args()
     names, verdicts = options.cases or list(cases), {}
+    if options.list:
+        print(*names, sep="\n")
+        return False
     if options.allocator:
         return run_here(run, cases[names[0]], options.allocator)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:

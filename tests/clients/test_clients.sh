@@ -21,133 +21,17 @@ silent() { [ ! -s "$dir/err" ]; }
 
 # ---- torch ----
 
-# torch NAME CASE [VARIABLE=VALUE...]: the case of client_torch, with the library.
-torch() {
-  name=$1 case=$2
-  shift 2
-  ok "torch: $name" fake "$@" "$build/client_torch" "$library" "$case"
+# pluggable LIBRARY CASE: the case with a library of torch's or CuPy's allocator.
+pluggable() {
+  fake python3 -B tests/clients/torch_pluggable.py --case "$2" "$1"
 }
-
-for case in memory grow record_stream empty_cache stats threads; do
-  torch "$case" "$case"
-  ok "torch: $case: silent" silent
-done
-for case in untold told streams_end streams_stay captures; do
-  torch "$case" "$case" FAKE_CUDA_SEED=1
-  ok "torch: $case: silent" silent
-done
-torch 'a driver without ids' memory FAKE_CUDA_SEED=1 FAKE_CUDA_NO_STREAM_ID=1
-ok 'torch: a driver without ids: says so' says 'older than CUDA 12 and gives streams no ids'
-torch 'empty_cache fails' empty_cache_fails FAKE_CUDA_DEVICES=2
-ok 'torch: empty_cache fails: says so' says 'gmlake_torch: device 0: gmlake_trim: GMLAKE_ERROR_'
-ok 'torch: empty_cache fails: says why' says "driver's code 1)"
-torch raise_text raise_text GMLAKE_TORCH_LIMIT_BYTES=8388608
-ok 'torch: raise_text: says so' [ "$(grep -c 'out of memory' "$dir/err")" = 1 ]
-ok 'torch: raise_text: what' says 'gmlake_torch: CUDA out of memory. Tried to allocate 10.00 MiB'
-torch wait wait GMLAKE_TORCH_CROSS_STREAM=wait
-torch 'grow, named' grow GMLAKE_TORCH_CROSS_STREAM=grow
-torch 'soon: not measured' grow GMLAKE_TORCH_CROSS_STREAM=soon
-torch devices devices FAKE_CUDA_DEVICES=3 GMLAKE_TORCH_PEERS=0,1
-torch limit limit GMLAKE_TORCH_LIMIT_BYTES=8388608 GMLAKE_TORCH_CHUNK_BYTES=4194304
-torch 'empty variables' grow GMLAKE_TORCH_LIMIT_BYTES= GMLAKE_TORCH_CROSS_STREAM= \
-  GMLAKE_TORCH_PEERS=
-for variable in LIMIT_BYTES=8G LIMIT_BYTES=-1 LIMIT_BYTES=99999999999999999999 CHUNK_BYTES=0x10 \
-  DRIVER_FREE_BYTES=1.5 CROSS_STREAM=yes 'PEERS=0,' PEERS=0,x PEERS=64 PEERS=-1 \
-  RECORD_SHARE=x RECORD_SHARE=1000001; do
-  torch "$variable" refused "GMLAKE_TORCH_$variable"
-  ok "torch: $variable: says so" says "GMLAKE_TORCH_${variable%%=*} cannot be read: ${variable#*=}"
-done
-torch 'a chunk that cannot be' refused GMLAKE_TORCH_CHUNK_BYTES=1000
-ok 'torch: a chunk that cannot be: says so' says 'gmlake_create: GMLAKE_ERROR_INVALID_ARGUMENT'
-torch 'no device' refused FAKE_CUDA_DEVICES=-1
-ok 'torch: no device: says so' says 'device 0: gmlake_create: GMLAKE_ERROR_NO_DEVICE'
-# recorded FILE LINE...: it holds those records, without times and what completed.
-recorded() {
-  file=$dir/$1
-  shift
-  printf '%s\n' "$@" >"$dir/err"
-  grep '^[aufm] ' "$file" | sed 's/ [0-9]*$//' | cmp - "$dir/err" >"$dir/out"
-}
-torch record memory "GMLAKE_TORCH_RECORD=$dir/memory"
-ok 'torch: record: silent' silent
-ok 'torch: record: what' recorded memory.0.gmtrace 'a 0 3145729 0' 'f 0 0' 'a 1 3145729 0'
-torch 'record: streams' grow "GMLAKE_TORCH_RECORD=$dir/grow"
-ok 'torch: record: streams: what' recorded grow.0.gmtrace 'a 0 4194304 1' 'f 0 1' 'a 1 4194304 2'
-torch 'record: uses' record_stream "GMLAKE_TORCH_RECORD=$dir/uses"
-ok 'torch: record: uses: silent' silent
-ok 'torch: record: uses: what' recorded uses.0.gmtrace 'a 0 4194304 0' 'u 0 1' 'f 0 0' \
-  'a 1 4194304 0' 'u 1 1' 'a 2 4194304 0'
-ok 'torch: record: uses: nothing is left out' [ "$(grep -c 'left out' "$dir/uses.0.gmtrace")" = 0 ]
-torch 'record: devices' devices FAKE_CUDA_DEVICES=3 GMLAKE_TORCH_PEERS=0,1 \
-  "GMLAKE_TORCH_RECORD=$dir/devices"
-ok 'torch: record: devices: the first' recorded devices.0.gmtrace 'a 0 3145728 0' 'f 0 0'
-ok 'torch: record: devices: the second' recorded devices.1.gmtrace 'a 0 5242880 0' 'u 0 0' 'f 0 0'
-# What is there already stays: the second run's recording is named after its process.
-torch 'record: again' grow "GMLAKE_TORCH_RECORD=$dir/memory"
-ok 'torch: record: again: says so' says "$dir/memory.0.gmtrace is there already: recording into \
-$dir/memory.0."
-again=$(sed -n 's/.*recording into .*\///p' "$dir/err")
-ok 'torch: record: again: the first' recorded memory.0.gmtrace 'a 0 3145729 0' 'f 0 0' 'a 1 3145729 0'
-ok 'torch: record: again: the second' recorded "$again" 'a 0 4194304 1' 'f 0 1' 'a 1 4194304 2'
-torch 'record: rank' memory RANK=3 "GMLAKE_TORCH_RECORD=$dir/memory"
-ok 'torch: record: rank: silent' silent
-ok 'torch: record: rank: what' recorded memory.rank3.0.gmtrace 'a 0 3145729 0' 'f 0 0' 'a 1 3145729 0'
-torch 'record: fork' fork "GMLAKE_TORCH_RECORD=$dir/fork"
-ok 'torch: record: fork: silent' silent
-ok 'torch: record: fork: what' recorded fork.0.gmtrace 'a 0 4194304 0' 'f 0 0'
-torch 'record: no lake' refused GMLAKE_TORCH_CHUNK_BYTES=1000 "GMLAKE_TORCH_RECORD=$dir/none"
-torch 'record: no such folder' refused "GMLAKE_TORCH_RECORD=$dir/none/run"
-ok 'torch: record: no such folder: says so' says \
-  "GMLAKE_TORCH_RECORD cannot be written: $dir/none/run: No such file or directory"
-if [ -e /dev/full ]; then
-  ln -s /dev/full "$dir/full.0.gmtrace"
-  torch 'record: full' memory "GMLAKE_TORCH_RECORD=$dir/full"
-  ok 'torch: record: full: says so' says 'the recording is not complete: No space left on device'
-fi
-# calls_of KIND: how many calls of the driver there were.
-calls_of() { awk -F'\t' -v kind="$1" '$2 == kind { n += $3 } END { print n + 0 }' "$dir/calls.tsv"; }
-torch calls memory "GMLAKE_TORCH_CALLS=$dir/calls.tsv"
-ok 'torch: calls: silent' silent
-ok 'torch: calls: two chunks' [ "$(calls_of create) $(calls_of map) $(calls_of event_record)" = '2 2 0' ]
-ok 'torch: calls: times' [ "$(awk -F'\t' 'NR > 1 && $4 <= 0' "$dir/calls.tsv" | wc -l)" = 0 ]
-torch 'calls: streams' grow "GMLAKE_TORCH_CALLS=$dir/calls.tsv"
-ok 'torch: calls: streams: events' [ "$(calls_of event_record)" -gt 0 ]
-torch 'calls: with a recording' grow "GMLAKE_TORCH_CALLS=$dir/calls2.tsv" \
-  "GMLAKE_TORCH_RECORD=$dir/counted"
-ok 'torch: calls: with a recording: the same' [ "$(cut -f 1-3 "$dir/calls.tsv")" = \
-  "$(cut -f 1-3 "$dir/calls2.tsv")" ]
-torch 'calls: no such folder' memory "GMLAKE_TORCH_CALLS=$dir/none/calls"
-ok 'torch: calls: no such folder: says so' says "gmlake_torch: $dir/none/calls cannot be written"
-torch 'profile: learns' threads "GMLAKE_TORCH_PROFILE=$dir/large"
-ok 'torch: profile: writes' grep -q '^gmlake profile 2 peak [0-9]*$' "$dir/large.0.profile"
-cp "$dir/large.0.profile" "$dir/copy"
-torch 'profile: uses' memory "GMLAKE_TORCH_PROFILE=$dir/large" "GMLAKE_TORCH_CALLS=$dir/calls.tsv"
-ok 'torch: profile: uses: silent' silent
-ok 'torch: profile: uses: creates ahead' [ "$(calls_of map)" -gt 2 ]
-ok 'torch: profile: stays' cmp "$dir/copy" "$dir/large.0.profile"
-echo nonsense >"$dir/bad.0.profile"
-torch 'profile: no profile' memory "GMLAKE_TORCH_PROFILE=$dir/bad"
-ok 'torch: profile: no profile: says so' says \
-  "gmlake_torch: device 0: $dir/bad.0.profile: GMLAKE_ERROR_INVALID_ARGUMENT"
-torch 'profile: no such folder' memory "GMLAKE_TORCH_PROFILE=$dir/none/p"
-ok 'torch: profile: no such folder: says so' says "$dir/none/p.0.profile cannot be written"
-torch misuse misuse
-ok 'torch: misuse: says so' [ "$(grep -cE \
-  '^gmlake_torch: .*(UNKNOWN_POINTER|DOUBLE_FREE|use gmlake_torch or torch)' "$dir/err")" = 5 ]
-ok 'torch: what its own allocator needs of a lake' "$build/client_torch_lake"
-for case in enable memory streams out_of_memory history trackers pools sharing peers profiler fork \
-  threads offload sources hooks failed_capture failed_give_back failed_shares late_end \
-  foreign_capture pools_end limits sharing_in_session exit enable_old memory_old history_old trackers_old pools_old sources_old; do
-  old=${case#"${case%_old}"}
-  ok "torch: its own allocator: $case" fake FAKE_CUDA_SEED=1 FAKE_CUDA_DEVICES=3 \
-    "$build/client_torch_allocator$old" "${case%_old}"
-  ok "torch: its own allocator: $case: silent" silent
-done
-ok 'torch: sessions that offload' "$build/client_torch_offload"
-for case in train train_wide train_tight train_checked train_varying; do
-  ok "torch: sessions by the driver: $case" fake FAKE_CUDA_SEED=3 "$build/client_torch_allocator" \
-    "$case"
-done
+ok 'torch: gmlake_pluggable.so, and gmlake_cupy.so' fake python3 -B tests/clients/torch_pluggable.py \
+  "$build"
+ok 'torch: its own allocator' fake FAKE_CUDA_SEED=1 FAKE_CUDA_DEVICES=3 "$build/client_torch_allocator"
+ok 'torch: its own allocator: silent' silent
+ok 'torch: its own allocator, as torch 2.11 has it' fake FAKE_CUDA_SEED=3 FAKE_CUDA_DEVICES=3 \
+  "$build/client_torch_allocator_old" enable memory history trackers graphs checkpoints sources
+ok 'torch: its own allocator, as torch 2.11 has it: silent' silent
 ok 'torch: exports nothing else' [ "$(nm -D --defined-only "$library" |
   grep -cv ' T gmlake_torch_')" = 0 ]
 
@@ -159,12 +43,9 @@ command_of() {
   sh -e "$dir/command" >"$dir/out" 2>"$dir/err"
 }
 ok 'torch: the command in the file' command_of examples/torch/gmlake_pluggable.c
-ok 'torch: its library' fake "$build/client_torch" "$dir/gmlake_pluggable.so" memory
+ok 'torch: its library' pluggable "$dir/gmlake_pluggable.so" memory
 ok 'cupy: the command in the file' command_of examples/cupy/gmlake_cupy.c
-ok 'cupy: its library' fake "$build/client_torch" "$dir/gmlake_cupy.so" cupy
-ok 'cupy' fake "$build/client_torch" "$build/gmlake_cupy.so" cupy
-ok 'cupy: calls' fake FAKE_CUDA_SEED=1 "$build/client_torch" "$build/gmlake_cupy.so" cupy_calls
-ok 'cupy: calls: silent' silent
+ok 'cupy: its library' pluggable "$dir/gmlake_cupy.so" cupy
 
 # ---- Python ----
 
@@ -174,40 +55,6 @@ if command -v python3 >/dev/null; then
 compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' "$source"
     ok "python: $source: lines" [ "$(awk 'length($0) > 100' "$source" | wc -l)" = 0 ]
   done
-  cat >"$dir/raise.c" <<'C'
-#include <string.h>
-static char raised[1024];
-const char *text(void) { return raised; }
-#if defined(C10)
-void _ZN3c106detail14torchCheckFailEPKcS2_jS2_(const char *function, const char *file,
-                                               unsigned line, const char *message) {
-  (void)function, (void)file, (void)line;
-#elif defined(STD)
-void _ZSt21__throw_runtime_errorPKc(const char *message) {
-#else
-void nothing(const char *message) {
-#endif
-  strncpy(raised, message, sizeof raised - 1);
-}
-C
-  # stub DIRECTORY LIBRARY FLAG: a library with that function.
-  stub() {
-    mkdir -p "$dir/$1" && "$CC" -w -shared -fPIC "$3" "$dir/raise.c" -o "$dir/$1/$2"
-  }
-  ok 'python: a stub of torch' stub torch/lib libc10.so -DC10
-  ok 'python: a stub without its function' stub other/lib libc10.so -DNONE
-  ok "python: a stub of C++'s library" stub std libstdc++.so.6 -DSTD
-  ok 'python: a stub of that without its function' stub none libstdc++.so.6 -DNONE
-  # torch_stub TORCH STD NAME: with those two; by which of them errors are raised.
-  torch_stub() {
-    fake "LD_LIBRARY_PATH=$build/fake:$dir/$2" python3 -B tests/clients/torch_stub.py "$library" \
-      "$dir/$1" "$3"
-  }
-  ok 'python: gmlake_pool' torch_stub torch none "$dir/torch/lib/libc10.so"
-  ok 'python: another torch' torch_stub other std "$dir/std/libstdc++.so.6"
-  ok 'python: another torch and library' torch_stub other none ''
-  ok 'python: another torch and library: says so' says \
-    'gmlake_torch: CUDA out of memory. Tried to allocate'
   for python in python3 /usr/bin/python3; do # where a wheel can be made
     if "$python" -c 'import setuptools, wheel' 2>/dev/null; then
       mkdir -p "$dir/tree/tests"
@@ -219,8 +66,7 @@ C
         --no-deps --no-index -w "$dir/wheel" "$dir"/tree/examples/torch_pool/dist/*.tar.gz
       ok "python: $python: its name" [ -e "$dir"/wheel/gmlake_pool-*-py3-none-*.whl ]
       ok "python: $python: installed" "$python" -m zipfile -e "$dir"/wheel/*.whl "$dir/installed"
-      ok "python: $python: its library" fake "$build/client_torch" \
-        "$dir/installed/gmlake_pool/_lake.so" memory
+      ok "python: $python: its library" pluggable "$dir/installed/gmlake_pool/_lake.so" memory
       break
     fi
   done

@@ -1,6 +1,7 @@
-/* examples/torch/gmlake_torch.cpp through torch's interface, over a driver without a device: see
-   torch_stub/torch_stub.hpp. Compiled with the newest form of that interface, and with
-   the oldest. usage: client_torch_allocator CASE, with the fake driver on the library path */
+/* examples/torch/gmlake_torch.cpp and lake.hpp through torch's interface, over a driver without a
+   device: see torch_stub/torch_stub.hpp. Compiled with the newest form of that interface, and with
+   the oldest. usage: client_torch_allocator [CASE...], with the fake driver on the library path:
+   those cases, or all, each in a process of its own */
 #include "../../examples/torch/gmlake_torch.cpp"
 
 #include "part.h"
@@ -17,6 +18,19 @@ extern "C" { /* its members have the names of functions, which C++ otherwise ref
 #include <thread>
 
 static const size_t MIB = size_t(1) << 20;
+
+/* One that main runs. */
+struct Case {
+  const char *name;
+  void (*run)();
+  static std::vector<Case> &all() {
+    static std::vector<Case> cases;
+    return cases;
+  }
+  Case(const char *own_name, void (*function)()) : name(own_name), run(function) {
+    all().push_back(*this);
+  }
+};
 static const PoolId kPool{0, 7};
 
 #define check(condition) ((condition) ? (void)0 : broken(#condition, __LINE__))
@@ -30,6 +44,36 @@ static cca::CUDAAllocator &torch_allocator() { return *cca::allocator.load(); }
 static void *take(size_t bytes) { return torch_allocator().raw_alloc(bytes); }
 static void give(void *ptr) { torch_allocator().raw_delete(ptr); }
 static void empty_cache() { torch_allocator().emptyCache({0, 0}); }
+static void end_pool(PoolId pool) { torch_allocator().endAllocateToPool(0, pool); }
+static void release_pool(PoolId pool) { torch_allocator().releasePool(0, pool); }
+static int use_count(PoolId pool) { return torch_allocator().getPoolUseCount(0, pool); }
+static bool is_live(PoolId pool, const std::unordered_set<void *> &expected) {
+  return torch_allocator().checkPoolLiveAllocations(0, pool, expected);
+}
+
+using Stream = c10::cuda::CUDAStream;
+static const Stream kLegacy(0, 0);
+static Stream new_stream() { return c10::cuda::getStreamFromPool(0); }
+static void on(const Stream &stream) { c10::cuda::setCurrentCUDAStream(stream); }
+/* One of the driver's own, which torch does not own, is the current one. */
+static CUstream on_external() {
+  CUstream raw;
+  cu(cuStreamCreate(&raw, CU_STREAM_NON_BLOCKING));
+  on(c10::cuda::getStreamFromExternal(raw, 0));
+  return raw;
+}
+/* A tensor: what streams are recorded on. */
+using Tensor = std::unique_ptr<c10::DataPtr>;
+static Tensor make_tensor(size_t bytes) {
+  return Tensor(new c10::DataPtr(torch_allocator().allocate(bytes)));
+}
+static Tensor tensor_of(void *ptr) {
+  const c10::Device device(c10::DeviceType::CUDA, 0);
+  return Tensor(new c10::DataPtr(ptr, ptr, torch_allocator().raw_deleter(), device));
+}
+static void record_on(const Tensor &tensor, const Stream &stream) {
+  torch_allocator().recordStream(*tensor, stream);
+}
 
 /* The text of the error that the function raises; "": it raised none. */
 template <class E, class Function>
@@ -43,6 +87,10 @@ static std::string error_of(Function function) {
 }
 static bool has(const std::string &text, const char *part) {
   return text.find(part) != std::string::npos;
+}
+template <class Function>
+static bool raises(const char *text, Function function) {
+  return has(error_of<c10::Error>(function), text);
 }
 static bool is_refused(size_t bytes) {
   return !error_of<c10::OutOfMemoryError>([&] { give(take(bytes)); }).empty();
@@ -83,8 +131,38 @@ static void start(int device_count = 1) {
 static cca::DeviceStats stats(c10::DeviceIndex device = 0) {
   return torch_allocator().getDeviceStats(device);
 }
+static int64_t reserved() { return stats().reserved_bytes[0].current; }
+static int64_t reserved_after_empty() {
+  empty_cache();
+  return reserved();
+}
+static int64_t live_count() { return stats().allocation[0].current; }
+static int64_t live_bytes() { return stats().allocated_bytes[0].current; }
+static int64_t active_bytes() { return stats().active_bytes[0].current; }
+static gmlake_torch::Device &lake_device() { return *the_allocator().device_of(0); }
+static gmlake_stats lake_stats() {
+  gmlake_stats now{};
+  check(gmlake_get_stats(lake_of(0), &now) == GMLAKE_OK);
+  return now;
+}
+static gmlake_allocation_info info_of(const void *ptr) {
+  gmlake_allocation_info info{};
+  check(gmlake_get_allocation(lake_of(0), ptr, &info) == GMLAKE_OK);
+  return info;
+}
 
-static void case_enable() {
+/* Work for a stream that does not end before somebody waits for it. */
+static gpu_driver gpu;
+static gpu_kernels kernels;
+static void load_kernels() {
+  if (!gpu.library) check(gpu_open(&gpu, "libcuda.so.1") && !gpu_load_kernels(&gpu, &kernels));
+}
+static void hold(CUstream stream) {
+  load_kernels();
+  cu(gpu_spin(&gpu, &kernels, stream, uint64_t(10) * 1000 * 1000 * 1000));
+}
+
+static const Case case_enable("enable", [] {
   static torch_stub::OwnAllocator other; /* in use */
   other.init(1);
   cca::allocator.store(&other);
@@ -97,7 +175,7 @@ static void case_enable() {
   check(torch_allocator().initialized() && torch_allocator().isEnabled());
   check(!lake_of(0) && !lake_of(-1) && !lake_of(64) && stats().max_split_size == -1);
   check(std::string(gmlake_torch_built_for()) == TORCH_VERSION " unknown");
-  check(has(error_of<c10::Error>([&] { give(&other); }), "invalid device pointer"));
+  check(raises("invalid device pointer", [&] { give(&other); }));
   torch_allocator().enable(false); /* all is torch's own allocator's */
   {
     const c10::DataPtr data = torch_allocator().allocate(MIB);
@@ -108,24 +186,24 @@ static void case_enable() {
   check(early && !lake_of(0) && !torch_allocator().isEnabled());
   torch_allocator().enable(true);
   void *const late = take(MIB);
-  check(lake_of(0) && stats().allocation[0].current == 1);
+  check(lake_of(0) && live_count() == 1);
   give(early); /* to whom it is */
   give(late);
-  check(stats().allocation[0].current == 0);
-  check(has(error_of<c10::Error>([&] { give(late); }), "invalid device pointer: torch's own"));
-  check(has(error_of<c10::Error>([] { (void)stats(5); }), "did you call init"));
-}
+  check(live_count() == 0);
+  check(raises("invalid device pointer: torch's own", [&] { give(late); }));
+  check(raises("did you call init", [] { (void)stats(5); }));
+});
 
-static void case_memory() {
+static const Case case_memory("memory", [] {
   size_t bytes = 0;
   start();
-  const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(0);
+  const Stream side = new_stream();
   {
     const c10::DataPtr none = torch_allocator().allocate(0);
     const c10::DataPtr some = torch_allocator().allocate(1000);
     check(!none.get() && some.get() && some.device().index() == 0);
     check(torch_allocator().getBaseAllocation(some.get(), &bytes) == some.get() && bytes == 1024);
-    check(stats().allocated_bytes[0].current == 1024);
+    check(live_bytes() == 1024);
     torch_allocator().recordStream(some, side);
     torch_allocator().recordStream(none, side);
     const c10::DataPtr large = torch_allocator().allocate(3 * MIB);
@@ -146,7 +224,7 @@ static void case_memory() {
   check(stats().allocated_bytes[0].peak == 0 && stats().allocation[0].allocated == 0);
   check(stats().reserved_bytes[0].peak == s.reserved_bytes[0].current);
   check(stats().num_device_alloc == 0);
-  check(has(error_of<c10::Error>([&] { give(&bytes); }), "invalid device pointer"));
+  check(raises("invalid device pointer", [&] { give(&bytes); }));
   check(has(
       error_of<c10::OutOfMemoryError>([] { (void)torch_allocator().allocate(size_t(1) << 61); }),
       "more than 1EB"));
@@ -155,63 +233,111 @@ static void case_memory() {
   torch_allocator().cacheInfo(0, &largest);
   check(largest > 100 * MIB);
   empty_cache();
-  check(stats().reserved_bytes[0].current == 0 && census().handles == 0);
+  check(reserved() == 0 && census().handles == 0);
   check(stats().num_device_free > 0 && stats().segment[0].current == 0);
-}
+});
 
-static gmlake_stream stream_of(const void *ptr) {
-  gmlake_allocation_info info{};
-  check(gmlake_get_allocation(lake_of(0), ptr, &info) == GMLAKE_OK);
-  return info.stream;
-}
-
-/* Blocks are of the stream that is current, or that is named; external streams may be gone. */
-static void case_streams() {
+/* Blocks are of the stream that is current, or that is named; external streams may be gone. Frees
+   on torch's own streams, which are never destroyed, need no event each. */
+static const Case case_streams("streams", [] {
   start();
-  const c10::cuda::CUDAStream legacy(0, 0), side = c10::cuda::getStreamFromPool(0);
-  c10::cuda::setCurrentCUDAStream(side);
+  const Stream side = new_stream(), other = new_stream();
+  on(other);
+  void *const live = take(512);
+  on(side);
+  for (int i = 0; i < 9; i++) give(take(512));
+  on(other);
+  give(take(512)), give(live); /* the stream is known to stay */
+  check(lake_stats().event_count == 0);
+  on(side);
   void *const a = take(MIB);
-  check(stream_of(a) == side.stream());
+  check(info_of(a).stream == side.stream());
   cu(cuMemsetD32Async(at(a), 1, MIB / 4, side.stream()));
   give(a);
   void *const again = take(MIB);
   check(again == a); /* its own stream has it at once */
-  c10::cuda::setCurrentCUDAStream(legacy);
+  on(kLegacy);
   void *const b = take(MIB);
-  check(b != a && !stream_of(b));
+  check(b != a && !info_of(b).stream);
   give(again);
   void *const c = torch_allocator().raw_alloc_with_stream(MIB, side.stream());
-  check(c && stream_of(c) == side.stream());
+  check(c && info_of(c).stream == side.stream());
   give(b);
   give(c);
   for (int i = 0; i < 20; i++) {
-    CUstream raw;
-    cu(cuStreamCreate(&raw, CU_STREAM_NON_BLOCKING));
-    c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromExternal(raw, 0));
+    const CUstream raw = on_external();
     void *const d = take(MIB);
     cu(cuMemsetD32Async(at(d), static_cast<unsigned>(i), MIB / 4, raw));
     check(word_at(d) == static_cast<uint32_t>(i));
-    c10::cuda::setCurrentCUDAStream(legacy);
+    on(kLegacy);
     cu(cuStreamDestroy(raw));
     give(d);
   }
-  empty_cache();
-  check(stats().reserved_bytes[0].current == 0);
-  check(gmlake_check(lake_of(0)) == GMLAKE_OK);
-}
+  check(reserved_after_empty() == 0);
+});
 
-/* What has memory that it can do without. */
+/* A stream that is destroyed before its blocks are freed is not named any more, and no free waits
+   for it. */
+static const Case case_streams_end("streams_end", [] {
+  start();
+  CUstream raw = on_external();
+  void *x = take(3 * MIB), *const y = take(MIB);
+  give(x); /* parked */
+  check(active_bytes() == int64_t(MIB));
+  check(take(3 * MIB) == x); /* the stream is there, and gets it back */
+  hold(raw);
+  cu(cuStreamDestroy(raw));
+  give(x), give(y);
+  const CUstream next = on_external();
+  check(next == raw); /* another stream of the same value: it does not get it */
+  void *const z = take(3 * MIB);
+  check(z != x);
+  give(z), give(take(300 * MIB));
+  check(census().pending > 0);
+  check(reserved_after_empty() == 0 && active_bytes() == 0);
+});
+
+/* Freed, and used on another stream: active until that has completed. A foreign stream may be gone:
+   it is asked only when it is named again. */
+static const Case case_recorded("recorded", [] {
+  start();
+  const Stream own = new_stream();
+  for (int is_foreign = 0; is_foreign < 2; is_foreign++) {
+    const CUstream raw = on_external();
+    const Stream side = is_foreign ? c10::cuda::getStreamFromExternal(raw, 0) : new_stream();
+    on(own);
+    Tensor tensor = make_tensor(2 * MIB);
+    record_on(tensor, own); /* nothing */
+    check(!lake_device().find(tensor->get())->has_uses);
+    record_on(tensor, side);
+    hold(side.stream());
+    tensor = nullptr;
+    check(live_bytes() == 0 && active_bytes() == int64_t(2 * MIB));
+    check(stats().active[2].current == 1 && stats().requested_bytes[0].current == 2 << 20);
+    const cca::BlockInfo block = torch_allocator().snapshot().segments.at(0).blocks.at(0);
+    check(block.active && !block.allocated);
+    cu(cuStreamSynchronize(side.stream()));
+    check(active_bytes() == (is_foreign ? int64_t(2 * MIB) : 0));
+    on(side);
+    if (is_foreign) give(take(512)); /* it is still there */
+    check(active_bytes() == 0 && stats().active[2].current == 0);
+    check(stats().requested_bytes[0].current == 0 && reserved_after_empty() == 0);
+  }
+});
+
+/* What has memory that it can do without, or says so. */
 static void *spare = nullptr;
+static int boasts = 0;
 struct GiveSpare : c10::FreeMemoryCallback {
   bool Execute() override {
-    const bool did = spare != nullptr;
+    const bool did = spare != nullptr || boasts-- > 0;
     give(std::exchange(spare, nullptr));
     return did;
   }
 };
 
 /* The fake device has 1 GiB. */
-static void case_out_of_memory() {
+static const Case case_out_of_memory("out_of_memory", [] {
   std::vector<std::array<size_t, 3>> seen;
   start();
   c10::FreeCudaMemoryCallbacksRegistry()->makers["spare"] = [] {
@@ -222,8 +348,7 @@ static void case_out_of_memory() {
         check(device == 0);
         seen.push_back({asked, total, free});
       });
-  check(has(error_of<c10::Error>([] { torch_allocator().setMemoryFraction(1.5, 0); }),
-            "invalid fraction"));
+  check(raises("invalid fraction", [] { torch_allocator().setMemoryFraction(1.5, 0); }));
   torch_allocator().setMemoryFraction(0.25, 0);
   void *const kept = take(100 * MIB);
   spare = take(100 * MIB);
@@ -240,9 +365,13 @@ static void case_out_of_memory() {
   torch_allocator().setMemoryFraction(1.0, 0);
   give(take(100 * MIB));
   give(kept), give(served);
-  check(is_refused(size_t(2) << 30));
-  check(gmlake_check(lake_of(0)) == GMLAKE_OK);
-}
+  const int64_t retries = stats().num_alloc_retries;
+  boasts = 2;
+  check(is_refused(size_t(2) << 30) && stats().num_alloc_retries == retries + 3);
+  torch_allocator().setMemoryFraction(1e-9, 0); /* below what is held: nothing more is created */
+  give(take(200 * MIB));
+  check(is_refused(700 * MIB));
+});
 
 struct Stack : c10::GatheredContext {
   static int &count() {
@@ -264,7 +393,7 @@ static size_t count_of(const cca::SnapshotInfo &snapshot, TraceEntry::Action act
   return count;
 }
 
-static void case_history() {
+static const Case case_history("history", [] {
   start();
   record(true, cca::RecordContext::ALL);
   check(torch_allocator().isHistoryEnabled());
@@ -284,14 +413,6 @@ static void case_history() {
     check(entry.context_ || entry.action_ == TraceEntry::SNAPSHOT);
   }
   check(shown.external_annotations.size() == 1);
-  size_t total = 0, live = 0;
-  for (const cca::SegmentInfo &segment : shown.segments)
-    for (const cca::BlockInfo &block : segment.blocks) {
-      total += block.size;
-      live += block.allocated ? block.size : 0;
-      check(!block.allocated || block.context_when_allocated);
-    }
-  check(total == static_cast<size_t>(stats().reserved_bytes[0].current) && live == 5 * MIB);
   give(take(48)); /* beside a, in its last chunk */
   empty_cache();
   check(count_of(torch_allocator().snapshot(), TraceEntry::SEGMENT_FREE) == 0);
@@ -317,7 +438,49 @@ static void case_history() {
   const int made = Stack::count();
   give(take(1000));
   check(made == Stack::count() && !torch_allocator().isHistoryEnabled());
+});
+
+/* Segments together have what the lake holds, and every byte once. */
+static std::vector<cca::SegmentInfo> whole_segments() {
+  const std::vector<cca::SegmentInfo> out = torch_allocator().snapshot().segments;
+  size_t bytes = 0, live = 0;
+  for (const cca::SegmentInfo &segment : out) {
+    size_t inside = 0;
+    for (const cca::BlockInfo &block : segment.blocks) {
+      inside += block.size;
+      live += block.allocated ? block.size : 0;
+      check(!block.allocated || (block.requested_size && block.requested_size <= block.size));
+    }
+    check(inside == segment.total_size && inside);
+    bytes += inside;
+  }
+  check(bytes == static_cast<size_t>(reserved()) && live == static_cast<size_t>(live_bytes()));
+  return out;
 }
+
+/* A stitched block is a segment. */
+static const Case case_segments("segments", [] {
+  std::vector<void *> blocks;
+  size_t stitched_count = 0;
+  start();
+  torch_allocator().setMemoryFraction(.0625, 0); /* 64 MiB */
+  record(true, cca::RecordContext::ALL);
+  on(new_stream()), give(take(MIB));
+  on(new_stream()), give(take(2 * MIB)); /* memory of two streams, side by side */
+  check(whole_segments().size() == 1 && whole_segments()[0].blocks.size() == 1);
+  empty_cache();
+  for (int i = 0; i < 16; i++) blocks.push_back(take(4 * MIB));
+  for (size_t i = 0; i < 16; i += 2) give(blocks[i]);
+  void *const stitched = take(14 * MIB);
+  for (const cca::SegmentInfo &segment : whole_segments()) {
+    for (const cca::BlockInfo &block : segment.blocks)
+      check(!block.allocated || block.context_when_allocated);
+    if (segment.address != at(stitched)) continue;
+    stitched_count++;
+    check(segment.blocks.size() == 1 && segment.allocated_size == 14 * MIB);
+  }
+  check(stitched_count == 1 && live_bytes() == (8 * 4 + 14) << 20);
+});
 
 static cca::SnapshotInfo snapshot_of(PoolId pool) { return torch_allocator().snapshot(pool); }
 
@@ -344,39 +507,24 @@ struct Registry {
       (void)word_at(reinterpret_cast<void *>(entry.addr_)); /* still mapped */
     }
   }
-  /* It is a snapshot's; what lies in it is whole. */
-  size_t check_segment(const cca::SegmentInfo &segment) const {
-    const auto known = segments.find(segment.address);
-    size_t inside = 0, live = 0;
-    for (const cca::BlockInfo &block : segment.blocks) { /* those over several are cut */
-      inside += block.size;
-      live += block.allocated ? block.size : 0;
-      check(!block.allocated || (block.requested_size && block.requested_size <= block.size));
-    }
-    check(inside == segment.total_size && segment.registration_counter > 0);
-    check(known != segments.end() && known->second.first == segment.total_size);
-    check(known->second.second == segment.owner_private_pool_id);
-    return live;
-  }
-  /* All of a snapshot's are, in this order. */
+  /* All of a snapshot's are, in this order: blocks over several are cut. */
   void check_all() const {
-    const std::vector<cca::SegmentInfo> shown = torch_allocator().snapshot().segments;
+    const std::vector<cca::SegmentInfo> shown = whole_segments();
     std::map<size_t, int> counters;
-    size_t bytes = 0, live = 0;
     for (const cca::SegmentInfo &segment : shown) {
-      live += check_segment(segment);
-      bytes += segment.total_size;
+      const auto known = segments.find(segment.address);
+      check(known != segments.end() && known->second.first == segment.total_size);
+      check(known->second.second == segment.owner_private_pool_id);
       counters[segment.address] = segment.registration_counter;
+      check(segment.registration_counter > 0);
     }
     for (size_t i = 1; i < order.size(); i++) check(counters[order[i - 1]] < counters[order[i]]);
-    check(live == static_cast<size_t>(stats().allocated_bytes[0].current));
-    check(bytes == static_cast<size_t>(stats().reserved_bytes[0].current));
     check(shown.size() == segments.size());
   }
 };
 
 /* It sees each segment once, and its end before the memory is gone. */
-static void case_trackers() {
+static const Case case_trackers("trackers", [] {
   Registry registry;
   std::vector<void *> blocks;
   start();
@@ -391,7 +539,7 @@ static void case_trackers() {
     registry.segments[segment.address] = {segment.total_size, segment.owner_private_pool_id};
   begin_pool(kPool);
   void *const of_pool = take(9 * MIB);
-  torch_allocator().endAllocateToPool(0, kPool);
+  end_pool(kPool);
   registry.check_all();
   check(snapshot_of(kPool).segments.size() >= 4);
   void *const more = take(200 * MIB);
@@ -399,65 +547,231 @@ static void case_trackers() {
   empty_cache();
   registry.check_all();
   give(of_pool);
-  torch_allocator().releasePool(0, kPool);
+  release_pool(kPool);
   give(more);
   for (size_t i = 1; i < 20; i += 2) give(blocks[i]);
   empty_cache();
   check(registry.segments.empty() && c10::warnings().empty());
   registry.does_throw = true; /* in the middle of calls of the lake and of torch's */
   give(take(50 * MIB));
-  check(stats().allocated_bytes[0].current == 0);
+  check(live_bytes() == 0);
   empty_cache();
   check(!c10::warnings().empty() && has(c10::warnings()[0], "no more registrations"));
-  check(gmlake_check(lake_of(0)) == GMLAKE_OK && stats().reserved_bytes[0].current == 0);
-}
+  check(reserved() == 0);
+});
 
-/* Graphs: a capture into a pool, checkpoints, and the pool's end. */
-static void case_pools() {
-  CUgraph graph;
-  start();
-  const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(0);
-  c10::cuda::setCurrentCUDAStream(side);
-  torch_allocator().beginAllocateToPool(0, kPool, [&](cudaStream_t stream) {
-    CUstreamCaptureStatus status;
+/* Requests on streams that are captured go to the pool. */
+static void begin_graph(PoolId pool) {
+  torch_allocator().beginAllocateToPool(0, pool, [](cudaStream_t stream) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     cu(cuStreamIsCapturing(stream, &status));
-    return status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
   });
-  check(has(error_of<c10::Error>([] { begin_pool(kPool); }), "already recording"));
-  cu(cuStreamBeginCapture(side.stream(), CU_STREAM_CAPTURE_MODE_GLOBAL));
-  void *const a = take(MIB), *const b = take(MIB);
-  cu(cuMemsetD32Async(at(a), 3, MIB / 4, side.stream()));
-  give(b);
-  check(take(MIB) == b);
-  cu(cuStreamEndCapture(side.stream(), &graph));
-  torch_allocator().endAllocateToPool(0, kPool);
-  check(has(error_of<c10::Error>([] { torch_allocator().endAllocateToPool(0, kPool); }),
-            "not currently recording"));
-  check(torch_allocator().getPoolUseCount(0, kPool) == 1);
-  check(torch_allocator().checkPoolLiveAllocations(0, kPool, {a, b}));
-  check(!torch_allocator().checkPoolLiveAllocations(0, kPool, {a}));
-  const auto state = torch_allocator().getCheckpointState(0, kPool);
-  give(b);
-  cca::CheckpointDelta delta = torch_allocator().setCheckpointPoolState(0, state);
-  check(delta.ptrs_freed == std::vector<void *>{a} && delta.dataptrs_allocd.size() == 2);
-  delta.dataptrs_allocd.clear(); /* which frees both */
-  check(torch_allocator().checkPoolLiveAllocations(0, kPool, {}));
-  check(has(error_of<c10::Error>([] {
-              (void)torch_allocator().getCheckpointState(0, {0, 9});
-            }),
-            "Could not find pool"));
-  const int64_t held = stats().reserved_bytes[0].current;
-  empty_cache();
-  check(stats().reserved_bytes[0].current == held); /* the graph may run */
-  cu(cuGraphDestroy(graph));
-  torch_allocator().releasePool(0, kPool);
-  check(has(error_of<c10::Error>([] { torch_allocator().releasePool(0, kPool); }), "no such pool"));
-  check(stats().reserved_bytes[0].current == held); /* a checkpoint is left */
 }
+/* As CUDAGraph does: torch first, then the driver; and the same at the end. */
+static void begin_capture(PoolId pool, const Stream &stream) {
+  on(stream);
+  begin_graph(pool);
+  cu(cuStreamBeginCapture(stream.stream(), CU_STREAM_CAPTURE_MODE_GLOBAL));
+}
+static void stop_capture(const Stream &stream) {
+  CUgraph graph;
+  cu(cuStreamEndCapture(stream.stream(), &graph));
+  cu(cuGraphDestroy(graph));
+}
+static void end_capture(PoolId pool, const Stream &stream) {
+  stop_capture(stream);
+  end_pool(pool);
+}
+static void follow(const Stream &stream, const Stream &other) {
+  CUevent event;
+  cu(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  cu(cuEventRecord(event, other.stream()));
+  cu(cuStreamWaitEvent(stream.stream(), event, 0));
+  cu(cuEventDestroy(event));
+}
+static int64_t pool_bytes() { return static_cast<int64_t>(lake_device().pool_bytes()); }
+
+/* A graph on two streams; its memory stays with the pool, and serves the next graph. */
+static const Case case_graphs("graphs", [] {
+  start();
+  const Stream a = new_stream(), b = new_stream();
+  on(a);
+  void *const outside = take(MIB);
+  begin_capture(kPool, a);
+  check(raises("already recording", [] { begin_pool(kPool); }));
+  void *const once = take(MIB);
+  give(once);
+  Tensor first = make_tensor(MIB);
+  check(first->get() == once);
+  follow(b, a); /* joins the capture */
+  on(b);
+  void *const side = take(MIB); /* only now the lake learns of it */
+  check(info_of(side).pool && info_of(once).pool == info_of(side).pool);
+  record_on(first, b);
+  on(kLegacy);
+  give(outside); /* waits for the end */
+  void *const host = take(MIB);
+  check(!info_of(host).pool); /* the legacy stream is not captured */
+  give(side);
+  follow(a, b);
+  end_capture(kPool, a);
+  check(raises("not currently recording", [] { end_pool(kPool); }));
+  check(is_live(kPool, {once}) && !is_live(kPool, {once, host}));
+  const int64_t held = pool_bytes();
+  first = nullptr;
+  on(a);
+  give(take(MIB));
+  check(pool_bytes() == held);
+  begin_capture(kPool, a);
+  void *const next = take(MIB);
+  check(pool_bytes() == held);
+  end_capture(kPool, a);
+  empty_cache();
+  check(pool_bytes() == held && use_count(kPool) == 2);
+  release_pool(kPool), release_pool(kPool);
+  give(next);
+  empty_cache();
+  check(pool_bytes() == 0);
+  give(host);
+});
+
+/* A MemPool: what one thread allocates. */
+static const Case case_mempools("mempools", [] {
+  start();
+  const auto here = std::this_thread::get_id();
+  torch_allocator().createOrIncrefPool(0, kPool, nullptr);
+  torch_allocator().beginAllocateToPool(
+      0, kPool, [here](cudaStream_t) { return std::this_thread::get_id() == here; });
+  void *const in = take(MIB), *elsewhere = nullptr;
+  std::thread([&] { elsewhere = take(MIB); }).join();
+  end_pool(kPool);
+  void *const out = take(MIB);
+  check(info_of(in).pool && !info_of(elsewhere).pool && !info_of(out).pool);
+  check(use_count(kPool) == 2 && pool_bytes() == 2 << 20 && is_live(kPool, {in}));
+  release_pool(kPool), release_pool(kPool);
+  check(raises("no such pool", [] { release_pool(kPool); }));
+  empty_cache();
+  check(is_live(kPool, {in})); /* it has a live block */
+  give(in);
+  empty_cache();
+  check(raises("Could not find pool", [] { (void)is_live(kPool, {}); }));
+  give(out), give(elsewhere);
+});
+
+/* Pools that serve others when memory has run out, and pools that were released. */
+static const Case case_pools_serve("pools_serve", [] {
+  std::vector<void *> in;
+  start();
+  torch_allocator().setMemoryFraction(.03125, 0); /* 32 MiB */
+  torch_allocator().createOrIncrefPool(0, kPool, nullptr);
+  begin_pool(kPool);
+  for (int i = 0; i < 20; i++) in.push_back(take(MIB));
+  end_pool(kPool), release_pool(kPool);
+  for (size_t i = 0; i < 20; i += 2) give(in[i]); /* half of each chunk */
+  void *const block = take(12 * MIB);
+  check(pool_bytes() == 20 << 20 && is_refused(MIB));
+  torch_allocator().setUseOnOOM(0, kPool, true);
+  void *more = take(MIB);
+  check(info_of(more).pool && info_of(more).pool == info_of(in[1]).pool);
+  give(more);
+  for (size_t i = 1; i < 20; i += 2) give(in[i]);
+  release_pool(kPool); /* no use is left: it goes when memory runs out */
+  more = take(19 * MIB);
+  check(!info_of(more).pool && pool_bytes() == 0);
+  give(more), give(block);
+});
+
+/* torch 2.12 ends a capture's pool and begins it again while the stream is captured, and allocates
+   on the legacy stream meanwhile: for generators that register late. */
+static const Case case_pool_begins_again("pool_begins_again", [] {
+  start();
+  const Stream a = new_stream();
+  begin_capture(kPool, a);
+  void *const first = take(MIB);
+  end_pool(kPool);
+  on(kLegacy);
+  Tensor state = make_tensor(8);
+  on(a);
+  begin_graph(kPool);
+  void *const second = take(MIB);
+  check(second != first && info_of(second).pool == info_of(first).pool);
+  check(!info_of(state->get()).pool);
+  give(first);
+  check(take(MIB) == first);
+  end_capture(kPool, a);
+  for (int replay = 0; replay < 3; replay++) record_on(state, a);
+  state = nullptr;
+  give(second);
+  check(live_count() == 1);
+});
+
+/* Graph trees: the state after a graph comes back at the same addresses. */
+static const Case case_checkpoints("checkpoints", [] {
+  start();
+  const Stream a = new_stream();
+  const auto restored = [](const std::shared_ptr<cca::AllocatorState> &state) {
+    return torch_allocator().setCheckpointPoolState(0, state);
+  };
+  begin_capture(kPool, a);
+  void *const x = take(3 * MIB), *const y = take(MIB);
+  give(take(5 * MIB));
+  end_capture(kPool, a);
+  auto point = torch_allocator().getCheckpointState(0, kPool);
+  check(raises("Could not find pool", [] {
+    (void)torch_allocator().getCheckpointState(0, {0, 9});
+  }));
+  give(x); /* its tensor dies; the graph will write it again */
+  check(is_live(kPool, {y}));
+  begin_capture(kPool, a);
+  void *const z = take(2 * MIB);
+  check(z != x);                   /* of another size: it does not get what the checkpoint keeps */
+  check(take(3 * MIB - 512) == x); /* of about the same size: it does */
+  end_capture(kPool, a);
+  auto second = torch_allocator().getCheckpointState(0, kPool);
+  cca::CheckpointDelta delta = restored(point);
+  check(delta.ptrs_freed.size() == 3 && delta.dataptrs_allocd.size() == 2);
+  check(is_live(kPool, {x, y}) && live_count() == 2);
+  for (c10::DataPtr &data : delta.dataptrs_allocd) (void)new c10::DataPtr(std::move(data));
+  delta = restored(second);
+  check(delta.ptrs_freed.size() == 2 && delta.dataptrs_allocd.size() == 3);
+  check(is_live(kPool, {x, y, z}));
+  delta.dataptrs_allocd.clear(); /* frees all three */
+  check(active_bytes() == 0);
+  empty_cache();
+  check(pool_bytes() > 0);
+  while (use_count(kPool)) release_pool(kPool);
+  empty_cache();
+  check(pool_bytes() > 0); /* the checkpoints keep it */
+  point = second = nullptr;
+  empty_cache();
+  check(pool_bytes() == 0);
+});
+
+/* A block of a checkpoint that another stream used serves nobody else, also after it came back. */
+static const Case case_checkpoints_recorded("checkpoints_recorded", [] {
+  start();
+  const Stream a = new_stream(), b = new_stream();
+  begin_capture(kPool, a);
+  Tensor x = make_tensor(3 * MIB);
+  void *const at_x = x->get();
+  end_capture(kPool, a);
+  const auto point = torch_allocator().getCheckpointState(0, kPool);
+  record_on(x, b);
+  x = nullptr;
+  for (int i = 0; i < 2; i++) {
+    begin_capture(kPool, a);
+    void *const same = take(3 * MIB);
+    check(same != at_x);
+    give(same);
+    end_capture(kPool, a);
+    (void)torch_allocator().setCheckpointPoolState(0, point); /* which lets go of x at once */
+  }
+});
 
 /* Ten thousand blocks that are sent and dropped leave nothing behind, in neither process: here one
    process is both. */
-static void case_sharing() {
+static const Case case_sharing("sharing", [] {
   start();
   std::vector<void *> blocks = {take(1000), take(3 * MIB), take(70 * MIB)};
   for (size_t i = 0; i < blocks.size(); i++)
@@ -465,7 +779,7 @@ static void case_sharing() {
   cu(cuCtxSynchronize());
   fake_cuda_census before{};
   size_t descriptors = 0;
-  const int64_t held = stats().reserved_bytes[0].current;
+  const int64_t held = reserved();
   const size_t segments = torch_allocator().snapshot().segments.size();
   for (int i = 0; i < 10000; i++) {
     if (i == 30) before = census(), descriptors = descriptor_count();
@@ -474,7 +788,7 @@ static void case_sharing() {
     const std::shared_ptr<void> base = torch_allocator().getIpcDevPtr(handle.handle);
     check(base && base.get() != blocks[which]);
     if (i % 500 == 0) {
-      check(stats().reserved_bytes[0].current == held); /* another process's memory is no segment */
+      check(reserved() == held); /* another process's memory is no segment */
       check(torch_allocator().snapshot().segments.size() == segments);
       const std::shared_ptr<void> again = torch_allocator().getIpcDevPtr(handle.handle);
       check(again != base); /* another range of addresses, with the same memory */
@@ -486,12 +800,11 @@ static void case_sharing() {
   check(after.handles == before.handles && after.mappings == before.mappings);
   check(after.reservations == before.reservations && descriptor_count() == descriptors);
   check(after.physical_bytes == before.physical_bytes);
-  gmlake_stats lake{};
-  check(gmlake_get_stats(lake_of(0), &lake) == GMLAKE_OK);
+  const size_t chunk_count = lake_stats().chunk_count;
   for (void *block : blocks) give(block);
   empty_cache();
   check(census().handles == 0); /* each chunk had one descriptor, and one to be sent */
-  check(descriptors - descriptor_count() == 2 * lake.chunk_count);
+  check(descriptors - descriptor_count() == 2 * chunk_count);
   const auto refuses = [](const char *text) {
     return error_of<std::exception>([&] { (void)torch_allocator().getIpcDevPtr(text); });
   };
@@ -500,10 +813,9 @@ static void case_sharing() {
   check(has(refuses("e"), "torch's own allocator does not know e"));
   const std::string gone = "gmlake1 " + std::to_string(getpid()) + " 1000 1 2097152";
   check(has(refuses(gone.c_str()), "cannot be had"));
-  check(has(error_of<c10::Error>([&] { (void)torch_allocator().shareIpcHandle(&blocks); }),
-            "invalid device pointer"));
+  check(raises("invalid device pointer", [&] { (void)torch_allocator().shareIpcHandle(&blocks); }));
   check(census().reservations == before.reservations);
-}
+});
 
 static bool can_reach(const void *ptr, int device) {
   unsigned long long flags = 0;
@@ -515,7 +827,7 @@ static bool can_reach(const void *ptr, int device) {
 }
 
 /* What there was before peer access is reached, and what comes later; what is gone is not. */
-static void case_peers() {
+static const Case case_peers("peers", [] {
   start(3);
   void *const early = take(3 * MIB);
   check(can_reach(early, 0) && !can_reach(early, 1));
@@ -542,9 +854,9 @@ static void case_peers() {
   check(stats(1).allocated_bytes[0].current == int64_t(3 * MIB));
   give(other), give(early); /* from any device */
   check(stats(0).allocation[0].current == 0 && stats(1).allocation[0].current == 0);
-}
+});
 
-static void case_profiler() {
+static const Case case_profiler("profiler", [] {
   c10::impl::Tracer tracer;
   const c10::impl::PyInterpreter interpreter{&tracer};
   start();
@@ -552,36 +864,57 @@ static void case_profiler() {
   c10::impl::GPUTrace::state() = &interpreter;
   void *const a = take(1000);
   check(c10::profiler().ptr == a && c10::profiler().bytes == 1024 && c10::profiler().live == 1024);
-  check(c10::profiler().held == static_cast<size_t>(stats().reserved_bytes[0].current));
+  check(c10::profiler().held == static_cast<size_t>(reserved()));
   give(a);
   check(c10::profiler().bytes == -1024 && c10::profiler().live == 0);
   const std::vector<uintptr_t> both{reinterpret_cast<uintptr_t>(a)};
   check(tracer.allocations == both && tracer.deallocations == both);
-}
+});
 
-/* A worker of a DataLoader: it has copies of tensors and no device. */
-static void case_fork() {
+/* Whether what the function returns in a child of fork is true. */
+template <class Function>
+static bool is_so_in_child(Function function) {
   int status = -1;
-  start();
-  void *const a = take(MIB);
   const pid_t child = fork();
   if (child == 0) {
-    give(a);
-    _exit(0);
+    (void)alarm(patience());
+    _exit(!function());
   }
-  check(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
-  give(a);
-  check(stats().allocation[0].current == 0);
+  return waitpid(child, &status, 0) == child && status == 0;
 }
 
-static void case_threads() {
+/* A worker of a DataLoader has copies of tensors and no device. It ends graphs and pools, of which
+   it has copies, whoever held a lock meanwhile: a filter is called with that of the routes. */
+static const Case case_fork("fork", [] {
   start();
+  void *const a = take(MIB);
+  check(is_so_in_child([&] { return give(a), true; }));
+  torch_allocator().createOrIncrefPool(0, kPool, nullptr);
+  torch_allocator().beginAllocateToPool(0, kPool, [](cudaStream_t) {
+    return is_so_in_child([] {
+      const bool is_sole = use_count(kPool) == 1; /* MemPool wants that */
+      release_pool(kPool);
+      torch_allocator().emptyCache(kPool);
+      return is_sole;
+    });
+  });
+  void *const in = take(MIB);
+  check(info_of(in).pool); /* the filter said yes */
+  end_pool(kPool);
+  check(use_count(kPool) == 2);
+  give(in), give(a);
+  check(live_count() == 0);
+});
+
+static const Case case_threads("threads", [] {
+  start();
+  for (int i = 0; i < 4; i++) (void)new_stream(); /* before the threads: the list has no lock */
   std::vector<std::thread> threads;
   for (int k = 0; k < 4; k++)
     threads.emplace_back([k] {
       c10::cuda::SetDevice(0);
       std::vector<void *> mine;
-      if (k & 1) c10::cuda::setCurrentCUDAStream(c10::cuda::CUDAStream(0, 2 * k + 1));
+      if (k & 1) on(c10::cuda::CUDAStream(0, 2 * k + 1));
       for (int i = 0; i < 2000; i++) {
         mine.push_back(take(static_cast<size_t>(i * 7919 % 3000000 + 1)));
         if (mine.size() > 8) {
@@ -592,9 +925,8 @@ static void case_threads() {
       for (void *ptr : mine) give(ptr);
     });
   for (std::thread &thread : threads) thread.join();
-  check(stats().allocation[0].current == 0 && stats().allocation[0].allocated == 8000);
-  check(gmlake_check(lake_of(0)) == GMLAKE_OK);
-}
+  check(live_count() == 0 && stats().allocation[0].allocated == 8000);
+});
 
 static const char *open_session(size_t limit_bytes) {
   return gmlake_torch_offload_open(0, limit_bytes, 0, 0, 2 * MIB, 0);
@@ -603,9 +935,14 @@ static const char *name_tensor(const void *ptr, size_t reads, size_t writes) {
   const uint64_t both[2] = {at(ptr, 100), at(ptr, 100)};
   return gmlake_torch_offload_step(1, both, reads, writes);
 }
+static const char *name_all(const std::vector<void *> &tensors) {
+  return gmlake_torch_offload_step(1, reinterpret_cast<const uint64_t *>(tensors.data()),
+                                   tensors.size(), 0);
+}
+static gmlake_offload_session_stats session() { return sessions().by_device[0]->stats(); }
 
 /* Twelve tensors of 8 MiB in a session with 64. */
-static void case_offload() {
+static const Case case_offload("offload", [] {
   std::vector<void *> tensors;
   uint64_t graph = 0;
   char text[2048];
@@ -616,7 +953,7 @@ static void case_offload() {
   check(!open_session(64 * MIB) && has(open_session(64 * MIB), "open already"));
   for (unsigned i = 0; i < 12; i++) {
     tensors.push_back(take(8 * MIB));
-    check(!name_tensor(tensors[i], 0, 1));
+    check(!name_tensor(tensors[i], i & 1, !(i & 1))); /* to be read is enough to leave */
     cu(cuMemsetD32Async(at(tensors[i]), i, 2 * MIB, nullptr));
   }
   for (int turn = 0; turn < 3; turn++) {
@@ -626,10 +963,15 @@ static void case_offload() {
     }
     check(!gmlake_torch_offload_mark());
   }
-  check(stats().allocated_bytes[0].current == 13 * 8 * static_cast<int64_t>(MIB));
+  check(live_bytes() == 13 * 8 * static_cast<int64_t>(MIB));
   check(stats().reserved_bytes[0].peak <= 64 * static_cast<int64_t>(MIB));
   check(gmlake_torch_offload_stats_json(0, text, sizeof text) > 0 && has(text, "\"drop_count\""));
   check(gmlake_torch_offload_stats_json(1, nullptr, 0) == -1);
+  give(take(2 * MIB - 512)); /* small ones are the lake's */
+  check(session().tensor_count == 12 && has(name_all(tensors), "OUT_OF_DEVICE_MEMORY: "));
+  void *const large = take(2 * MIB);
+  check(session().tensor_count == 13);
+  give(large);
   check(!gmlake_torch_offload_keep(at(tensors[0])) && !gmlake_torch_offload_keep(at(before)));
   check(has(gmlake_torch_offload_begin_capture(), "OUT_OF_DEVICE_MEMORY"));
   check(!gmlake_torch_offload_end_capture(&graph) && !gmlake_torch_offload_replay(graph));
@@ -639,8 +981,7 @@ static void case_offload() {
   {
     const c10::DataPtr data = torch_allocator().allocate(8 * MIB);
     const std::string why = error_of<c10::Error>([&] {
-      for (int i = 0; i < 64; i++)
-        torch_allocator().recordStream(data, c10::cuda::getStreamFromPool(0));
+      for (int i = 0; i < 64; i++) torch_allocator().recordStream(data, new_stream());
     });
     check(has(why.c_str(), "more than 62 streams")); /* the session would not wait for it */
   }
@@ -649,27 +990,32 @@ static void case_offload() {
   check(is_refused(600 * MIB)); /* half of the device is the limit again */
   for (void *ptr : tensors) give(ptr);
   give(before);
-  check(stats().allocated_bytes[0].current == 0 && gmlake_check(lake_of(0)) == GMLAKE_OK);
-}
+  check(live_bytes() == 0);
+});
 
-/* ---- Training in a session: words that are wrong, and memory above the limit, fail ---- */
+/* ---- Sessions: words that are wrong, and memory above the limit, fail ---- */
 
 static const size_t WEIGHT = 8 * MIB, LITTLE = 300000, LAYERS = 12, VARYING_LIMIT = 64 * MIB;
 static const size_t OTHERS = 2560 * 1024;
 static const uint32_t ITERATIONS = 12;
 
 struct Training {
-  gpu_driver gpu;
-  gpu_kernels kernels;
+  Stream own = kLegacy; /* torch's */
   CUstream stream = nullptr;
   CUdeviceptr wrong = 0;
   void *made = nullptr; /* what the last operator has made */
   std::vector<void *> weights;
 
-  Training(size_t limit_bytes, size_t chunk_bytes, bool is_checked);
-  gmlake_offload_session_stats session() const { return sessions().by_device[0]->stats(); }
-  gmlake_torch::Memory &memory() const { return the_allocator().device_of(0)->memory(); }
+  explicit Training(size_t limit_bytes, size_t count = LAYERS, size_t chunk_bytes = 2 * MIB,
+                    bool is_checked = false);
+  ~Training() { check_words(); }
+  gmlake_torch::Memory &memory() const { return lake_device().memory(); }
 
+  /* What follows runs on that stream. */
+  void turn_to(const Stream &next) {
+    on(next);
+    stream = next.stream();
+  }
   void step(uint64_t key, std::vector<void *> reads, const std::vector<void *> &writes);
   void fill(const void *ptr, size_t bytes, uint32_t seed) {
     cu(gpu_fill(&gpu, &kernels, stream, at(ptr), bytes / 4, seed));
@@ -677,37 +1023,52 @@ struct Training {
   void verify(const void *ptr, uint32_t seed) {
     cu(gpu_verify(&gpu, &kernels, stream, at(ptr), WEIGHT / 4, seed, wrong));
   }
-  uint64_t wrong_count() const {
+  /* The tensor has the words of one seed, and gets those of another. */
+  void use(const void *ptr, uint32_t before, uint32_t after) {
+    verify(ptr, before);
+    fill(ptr, WEIGHT, after);
+  }
+  void check_words() const {
     uint64_t count = 0;
     cu(cuCtxSynchronize());
     cu(cuMemcpyDtoH(&count, wrong, sizeof count));
-    return count;
+    check(count == 0);
   }
 
+  /* Makes weights: the i-th has the words of the seed i. */
+  void make(size_t count) {
+    for (size_t i = 0; i < count; i++) {
+      step(1, {}, {});
+      weights.push_back(made = take(WEIGHT));
+      fill(made, WEIGHT, static_cast<uint32_t>(i));
+    }
+  }
+  /* Each weight in turn, so that by the limit the others leave; seeds go up by one. */
+  void each(uint32_t iteration) {
+    for (uint32_t i = 0; i < weights.size(); i++) {
+      step(7, {weights[i]}, {weights[i]});
+      use(weights[i], i + iteration, i + iteration + 1);
+    }
+    check(!gmlake_torch_offload_mark());
+  }
   /* Forward and backward; small memory beside it is the lake's own. */
   void iterate(uint32_t iteration);
 
   /* Work on some weights while others have so much memory, and then on six. */
   void vary(uint32_t first, size_t others_bytes);
 };
-Training::Training(size_t limit_bytes, size_t chunk_bytes, bool is_checked) {
+Training::Training(size_t limit_bytes, size_t count, size_t chunk_bytes, bool is_checked) {
   const uint64_t zero = 0;
   (void)setenv("GMLAKE_TORCH_CHUNK_BYTES", std::to_string(chunk_bytes).c_str(), 1);
   start();
-  check(gpu_open(&gpu, "libcuda.so.1") && !gpu_load_kernels(&gpu, &kernels));
+  load_kernels();
   cu(cuMemAlloc(&wrong, sizeof zero));
   cu(cuMemcpyHtoD(wrong, &zero, sizeof zero));
-  const c10::cuda::CUDAStream own = c10::cuda::getStreamFromPool(0);
-  c10::cuda::setCurrentCUDAStream(own);
-  stream = own.stream();
+  turn_to(own = new_stream());
   give(take(LITTLE)); /* makes the lake */
   empty_cache();
   check(!gmlake_torch_offload_open(0, limit_bytes, 0, 0, chunk_bytes, is_checked));
-  for (uint32_t i = 0; i < LAYERS; i++) {
-    step(1, {}, {});
-    weights.push_back(made = take(WEIGHT));
-    fill(made, WEIGHT, i);
-  }
+  make(count);
 }
 void Training::step(uint64_t key, std::vector<void *> reads, const std::vector<void *> &writes) {
   const uint64_t last = at(made);
@@ -716,7 +1077,7 @@ void Training::step(uint64_t key, std::vector<void *> reads, const std::vector<v
   if (made) check(!gmlake_torch_offload_made(&last, 1));
   made = nullptr;
   reads.insert(reads.end(), writes.begin(), writes.end());
-  for (const void *ptr : reads) all.push_back(at(ptr));
+  for (const void *ptr : reads) all.push_back(at(ptr, 5)); /* of any byte */
   const char *const why = gmlake_torch_offload_step(key, all.data(), read_count, writes.size());
   if (why) broken(why, __LINE__);
 }
@@ -732,9 +1093,8 @@ void Training::iterate(uint32_t iteration) {
   }
   for (uint32_t i = LAYERS; i-- > 0;) {
     step(100 + i, {weights[i], activations[i]}, {weights[i]});
-    verify(weights[i], i + iteration);
     verify(activations[i], 1000 + i);
-    fill(weights[i], WEIGHT, i + iteration + 1);
+    use(weights[i], i + iteration, i + iteration + 1);
     give(activations[i]);
     give(smalls[i]);
   }
@@ -760,29 +1120,30 @@ void Training::vary(uint32_t first, size_t others_bytes) {
 }
 
 static void train(size_t limit, size_t chunk, bool is_checked) {
-  Training t(limit * MIB, chunk * MIB, is_checked);
+  Training t(limit * MIB, LAYERS, chunk * MIB, is_checked);
   for (uint32_t i = 0; i < ITERATIONS; i++) {
     t.iterate(i);
     check(t.memory().reserved() <= limit * MIB);
   }
-  check(t.wrong_count() == 0);
-  const gmlake_offload_session_stats stats = t.session();
+  t.check_words();
+  const gmlake_offload_session_stats stats = session();
   check(stats.tensor_count == LAYERS && stats.plan_count > 0);
   check(stats.out_count > ITERATIONS && stats.in_count > ITERATIONS);
   check(is_checked || stats.sync_count == 0); /* the host has waited for nothing */
   check(!gmlake_torch_offload_close());
   for (uint32_t i = 0; i < LAYERS; i++) t.verify(t.weights[i], i + ITERATIONS);
-  check(t.wrong_count() == 0 && t.memory().limit() == 0);
+  check(t.memory().limit() == 0);
   for (void *weight : t.weights) give(weight);
+  check(session().tensor_count == 0);
 }
-static void case_train() { train(64, 2, false); }
-static void case_train_wide() { train(96, 4, false); }
-static void case_train_tight() { train(48, 2, false); }
-static void case_train_checked() { train(64, 2, true); }
+static const Case case_train("train", [] { train(64, 2, false); });
+static const Case case_train_wide("train_wide", [] { train(96, 4, false); });
+static const Case case_train_tight("train_tight", [] { train(48, 2, false); });
+static const Case case_train_checked("train_checked", [] { train(64, 2, true); });
 
 /* Others need more and less, at random and for some time; then always the same. */
-static void case_train_varying() {
-  Training t(VARYING_LIMIT, 2 * MIB, false);
+static const Case case_train_varying("train_varying", [] {
+  Training t(VARYING_LIMIT);
   const uint32_t part = test_part();
   uint32_t seed = 1;
   for (uint32_t i = 0; i < 400 / part; i++) {
@@ -791,12 +1152,196 @@ static void case_train_varying() {
     t.vary(seed >> 8, least + (seed >> 12) % (25 * MIB));
   }
   for (uint32_t i = 0; i < 200 / part; i++) t.vary(0, 10 * MIB);
-  const uint64_t plan_count = t.session().plan_count;
+  const uint64_t plan_count = session().plan_count;
   const int64_t created = stats().num_device_alloc;
   for (uint32_t i = 0; i < 100 / part; i++) t.vary(0, 10 * MIB);
   check(stats().num_device_alloc == created); /* nothing goes to and fro */
-  check(t.session().plan_count == plan_count && t.wrong_count() == 0);
+  check(session().plan_count == plan_count);
+});
+
+/* What no operator names stays, although it is used. So does what a raw pointer was taken of. */
+static const Case case_session_stays("session_stays", [] {
+  Training t(52 * MIB, 8);
+  void *const workspace = take(WEIGHT), *const raw = take(WEIGHT);
+  t.step(7, {raw}, {raw});
+  t.fill(raw, WEIGHT, 100), t.fill(workspace, WEIGHT, 101);
+  check(!gmlake_torch_offload_keep(at(raw, 77)) && !gmlake_torch_offload_keep(12345));
+  for (uint32_t i = 0; i < 4; i++) {
+    t.each(i);
+    t.verify(raw, 100), t.verify(workspace, 101);
+  }
+  check(session().out_count > 0);
+});
+
+/* Others get the memory of what was freed behind all that used it. */
+static const Case case_session_streams("session_streams", [] {
+  Training t(36 * MIB, 3);
+  const Stream b = new_stream(), c = new_stream();
+  void *const moved = t.weights[0];
+  Tensor first = tensor_of(t.weights[1]), second = tensor_of(t.weights[2]);
+  follow(b, t.own);
+  t.turn_to(b);
+  t.step(7, {moved}, {moved});
+  t.use(moved, 0, 50);
+  follow(c, t.own);
+  t.turn_to(t.own);
+  record_on(first, b), record_on(first, c), record_on(second, c);
+  second = nullptr; /* follows what the stream has so far */
+  hold(t.stream = c.stream());
+  for (int i = 0; i < 30; i++) t.verify(first->get(), 1);
+  t.turn_to(t.own);
+  first = nullptr;
+  t.weights.clear();
+  t.make(4);
+  t.each(0);
+  follow(t.own, b);
+  t.step(7, {moved}, {moved});
+  t.verify(moved, 50);
+});
+
+/* After close all is there, and nothing is served; open goes on. */
+static const Case case_session_closes("session_closes", [] {
+  Training t(36 * MIB, 8);
+  t.each(0);
+  check(!gmlake_torch_offload_close() && t.memory().limit() == 0);
+  give(take(WEIGHT));
+  check(session().tensor_count == 8 && session().device_bytes == 8 * WEIGHT);
+  for (uint32_t i = 0; i < 8; i++) t.use(t.weights[i], i + 1, i + 2);
+  give(t.weights.back());
+  t.weights.pop_back();
+  check(!gmlake_torch_offload_close() && !open_session(36 * MIB));
+  check(sessions().by_device[0]->open({}) &&
+        sessions().open.load()->error() == "a session is open already");
+  for (uint32_t i = 2; i < 5; i++) t.each(i);
+  check(session().device_bytes <= 32 * MIB);
+});
+
+/* A graph's tensors are there when it is replayed; and what it has named may be freed. */
+static const Case case_session_graphs("session_graphs", [] {
+  Training t(68 * MIB, 8);
+  uint64_t graph = 0;
+  void *const written = t.weights[2], *const read = t.weights[3];
+  t.turn_to(new_stream());
+  check(!gmlake_torch_offload_begin_capture());
+  t.step(1, {written}, {read});
+  check(!sessions().open.load()->make_room(MIB) &&
+        !gmlake_torch_offload_mark()); /* nothing moves */
+  check(!gmlake_torch_offload_end_capture(&graph) && graph);
+  t.turn_to(t.own);
+  check(!gmlake_torch_offload_close() && !open_session(28 * MIB));
+  for (uint32_t i = 0; i < 3; i++) {
+    t.each(i);
+    check(!gmlake_torch_offload_replay(graph));
+    t.use(written, 3 + i, 60);
+    t.verify(read, 4 + i);
+    for (size_t k = 4; k < 8; k++) t.step(7, {t.weights[k]}, {});
+    check(!gmlake_torch_offload_replay(graph));
+    t.use(written, 60, 3 + i);
+  }
+  give(read);
+  check(!gmlake_torch_offload_replay(graph));
+  t.verify(written, 5);
+  check(!gmlake_torch_offload_replay(99)); /* captured before the session: nothing is its own */
+});
+
+/* What other streams used stays while a graph is captured: nobody may wait for them. */
+static const Case case_session_captures("session_captures", [] {
+  Training t(68 * MIB, 2);
+  uint64_t graph = 0;
+  const Stream c = new_stream();
+  Tensor freed = tensor_of(t.weights[0]);
+  follow(c, t.own);
+  record_on(freed, c);
+  hold(t.stream = c.stream());
+  t.verify(freed->get(), 0);
+  t.turn_to(t.own);
+  check(!gmlake_torch_offload_begin_capture());
+  const size_t held = session().device_bytes;
+  freed = nullptr;
+  check(session().device_bytes == held);
+  check(!gmlake_torch_offload_end_capture(&graph) && session().device_bytes == held - WEIGHT);
+  t.weights.clear();
+  t.make(4);
+  t.each(0);
+});
+
+/* Memory that others need is the session's no longer. */
+static const Case case_session_makes_room("session_makes_room", [] {
+  Training t(68 * MIB, 8);
+  check(!gmlake_torch_offload_mark());
+  (void)on_external();
+  void *const others = take(12 * MIB); /* of the lake: the stream may end */
+  check(others && session().device_bytes <= 52 * MIB);
+  t.turn_to(t.own);
+  for (uint32_t i = 0; i < 4; i++) {
+    t.each(i);
+    check(session().device_bytes <= 52 * MIB);
+  }
+});
+
+/* Training of six layers whose activations are made again in the backward pass, unless the session
+   says that they are kept. Returns how many are. */
+static int train_regions(Training &t, size_t others_bytes) {
+  uint64_t regions[6];
+  int kept[6], count = 0;
+  void *made[6];
+  const auto compute = [&](size_t i) {
+    t.step(11, {t.weights[i]}, {});
+    made[i] = take(WEIGHT);
+    t.fill(made[i], WEIGHT, 50 + static_cast<uint32_t>(i));
+  };
+  for (size_t i = 0; i < 6; i++) {
+    check(!gmlake_torch_offload_region(&regions[i], &kept[i]) && regions[i]);
+    compute(i);
+    check(!gmlake_torch_offload_region_end());
+    count += kept[i];
+    if (!kept[i]) give(made[i]);
+  }
+  for (size_t i = 6; i-- != 0;) {
+    if (!kept[i]) {
+      std::vector<void *> others;
+      check(!gmlake_torch_offload_recompute(regions[i]));
+      compute(i);
+      for (size_t k = 0; k < others_bytes; k += MIB) others.push_back(take(MIB)); /* elsewhere */
+      check(!gmlake_torch_offload_region_end());
+      for (void *other : others) give(other);
+    }
+    t.step(12, {made[i]}, {});
+    t.verify(made[i], 50 + static_cast<uint32_t>(i));
+    give(made[i]);
+  }
+  cu(cuCtxSynchronize());
+  check(!gmlake_torch_offload_mark());
+  return count;
 }
+static int kept_regions(Training &t, size_t others_bytes) {
+  int kept = 0;
+  for (int i = 0; i < 12; i++) kept = train_regions(t, others_bytes);
+  return kept;
+}
+
+static const size_t REGIONS_LIMIT = 12 * WEIGHT + 4 * MIB;
+
+/* All are kept where there is room. */
+static const Case case_regions("regions", [] {
+  uint64_t region;
+  int is_kept;
+  Training t(REGIONS_LIMIT, 6);
+  check(kept_regions(t, 0) == 6 && session().kept_region_count == 6);
+  check(!gmlake_torch_offload_region(&region, &is_kept) && is_kept);
+  check(!gmlake_torch_offload_close()); /* in a region */
+  check(!gmlake_torch_offload_region(&region, &is_kept) && !region && !is_kept);
+  check(!gmlake_torch_offload_recompute(1) && !gmlake_torch_offload_region_end());
+  check(!open_session(REGIONS_LIMIT));
+  check(!gmlake_torch_offload_region(&region, &is_kept) && region);
+  check(!gmlake_torch_offload_region_end());
+});
+
+/* Fewer if each takes others' memory, too. */
+static const Case case_regions_of_others("regions_of_others", [] {
+  Training t(REGIONS_LIMIT, 6);
+  check(kept_regions(t, 24 * MIB) < 6);
+});
 
 /* ---- What went wrong once ---- */
 
@@ -810,11 +1355,11 @@ static std::shared_ptr<torch_stub::Source> source_of(int failures) {
 /* Pools with an allocator of their own are torch's own allocator's: what a side stream uses is not
    given out again, be it freed inside use_mem_pool or not; and a source that raises does no harm.
    */
-static void case_sources() {
+static const Case case_sources("sources", [] {
   start();
   auto source = source_of(1);
-  const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(0);
-  c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(0));
+  const Stream side = new_stream();
+  on(new_stream());
   const cudaStream_t main = c10::cuda::getCurrentCUDAStream(0).stream();
   std::map<size_t, size_t> registered;
   torch_allocator().attachAllocatorTraceTracker([&](const TraceEntry &entry) {
@@ -828,50 +1373,50 @@ static void case_sources() {
 #endif
   torch_allocator().createOrIncrefPool(0, kPool, source);
   begin_pool(kPool);
-  check(has(error_of<c10::Error>([] { (void)take(MIB); }), "the source fails"));
+  check(raises("the source fails", [] { (void)take(MIB); }));
   give(take(MIB));
-  torch_allocator().endAllocateToPool(0, kPool);
+  end_pool(kPool);
   for (int inside = 0; inside < 2; inside++) {
     begin_pool(kPool);
-    auto data = std::make_unique<c10::DataPtr>(torch_allocator().allocate(4 * MIB));
+    Tensor data = make_tensor(4 * MIB);
     void *const ptr = data->get();
     cu(cuMemsetD32Async(at(ptr), 0xAAAAAAAA, MIB, side.stream()));
     torch_allocator().enable(!inside); /* what is there has its streams recorded either way */
-    torch_allocator().recordStream(*data, side);
+    record_on(data, side);
     torch_allocator().enable(true);
-    if (!inside) torch_allocator().endAllocateToPool(0, kPool);
+    if (!inside) end_pool(kPool);
     data = nullptr;
     if (!inside) begin_pool(kPool);
     void *const next = take(4 * MIB);
     cu(cuMemsetD32Async(at(next), 0x11111111, MIB, main));
     check(word_at(next) == 0x11111111);
     give(next);
-    torch_allocator().endAllocateToPool(0, kPool);
+    end_pool(kPool);
   }
   check(torch_stub::own_allocator().record_count == 2);
   check(source->count > 0 && registered.size() == source->count);
   check(snapshot_of(kPool).segments.size() == source->count);
-  const int64_t held = stats().reserved_bytes[0].current;
+  const int64_t held = reserved();
   void *const block = take(MIB); /* outside: the lake's */
-  check(stats().reserved_bytes[0].current > held && torch_allocator().getPoolUseCount(0, kPool));
+  check(reserved() > held && use_count(kPool));
   give(block);
-  while (torch_allocator().getPoolUseCount(0, kPool)) torch_allocator().releasePool(0, kPool);
+  while (use_count(kPool)) release_pool(kPool);
   torch_allocator().emptyCache(kPool);
   check(source->count == 0 && registered.empty());
   empty_cache();
-  check(stats().reserved_bytes[0].current == 0);
-}
+  check(reserved() == 0);
+});
 
 /* Nothing that the lake calls leaves it locked: its hooks fail, and then it goes on. */
 struct Fails : c10::FreeMemoryCallback {
   bool Execute() override { throw c10::Error("the callback fails"); }
 };
-static void case_hooks() {
+static const Case case_hooks("hooks", [] {
   start();
-  const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(0);
-  c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(0));
-  auto data = std::make_unique<c10::DataPtr>(torch_allocator().allocate(8 * MIB));
-  torch_allocator().recordStream(*data, side);
+  const Stream side = new_stream();
+  on(new_stream());
+  Tensor data = make_tensor(8 * MIB);
+  record_on(data, side);
   fake_control.fail_function("cuStreamIsCapturing", 1, CUDA_ERROR_ILLEGAL_ADDRESS, 1);
   data = nullptr; /* a deleter: it may not raise */
   give(take(8 * MIB));
@@ -883,79 +1428,54 @@ static void case_hooks() {
   check(is_refused(900 * MIB) && !c10::warnings().empty());
   give(most);
   give(take(900 * MIB));
-  check(gmlake_check(lake_of(0)) == GMLAKE_OK);
   int asked = 0;
-  c10::cuda::setCurrentCUDAStream(c10::cuda::CUDAStream(0, 0));
+  on(kLegacy);
   void *const legacy = take(MIB);
-  c10::cuda::setCurrentCUDAStream(side);
+  on(side);
   torch_allocator().beginAllocateToPool(0, kPool, [&](cudaStream_t) -> bool {
     if (asked++) throw c10::Error("the filter fails");
     return false;
   });
   give(legacy); /* does not ask */
   check(asked == 1);
-  torch_allocator().endAllocateToPool(0, kPool);
-}
-
-static void begin_graph(PoolId pool) {
-  torch_allocator().beginAllocateToPool(0, pool, [](cudaStream_t stream) {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    cu(cuStreamIsCapturing(stream, &status));
-    return status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  });
-}
+  end_pool(kPool);
+});
 
 /* A capture that failed, whose pool nobody ends, keeps no other one from its stream. */
-static void case_failed_capture() {
-  CUgraph graph;
+static const Case case_failed_capture("failed_capture", [] {
   start();
-  const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(0);
-  c10::cuda::setCurrentCUDAStream(side);
+  const Stream side = new_stream();
+  on(side);
   begin_graph({0, 1}); /* the driver's begin fails */
   give(take(MIB));
-  begin_graph({0, 2});
-  cu(cuStreamBeginCapture(side.stream(), CU_STREAM_CAPTURE_MODE_GLOBAL));
+  begin_capture({0, 2}, side);
   give(take(MIB));
-  cu(cuStreamEndCapture(side.stream(), &graph)); /* it fails: nobody ends the pool */
-  cu(cuGraphDestroy(graph));
+  stop_capture(side); /* it fails: nobody ends the pool */
   give(take(64 * MIB));
-  begin_graph({0, 3});
-  cu(cuStreamBeginCapture(side.stream(), CU_STREAM_CAPTURE_MODE_GLOBAL));
+  begin_capture({0, 3}, side);
   void *const block = take(MIB);
-  cu(cuStreamEndCapture(side.stream(), &graph));
-  torch_allocator().endAllocateToPool(0, {0, 3});
-  torch_allocator().endAllocateToPool(0, {0, 2}); /* as torch 2.13 does */
+  end_capture({0, 3}, side);
+  end_pool({0, 2}); /* as torch 2.13 does */
   give(block);
-  cu(cuGraphDestroy(graph));
-  check(gmlake_check(lake_of(0)) == GMLAKE_OK);
-}
+});
 
 /* A capture that the driver ends, and torch does not: as one of torch 2.12 that failed. Returns a
    block of it that lives on, if it is to keep one. */
 static void *fail_capture(PoolId pool, bool keeps) {
-  const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(0);
-  CUgraph graph;
-  c10::cuda::setCurrentCUDAStream(side);
-  begin_graph(pool);
-  cu(cuStreamBeginCapture(side.stream(), CU_STREAM_CAPTURE_MODE_RELAXED));
+  const Stream side = new_stream();
+  begin_capture(pool, side);
   give(take(32 * MIB));
   void *const block = keeps ? take(16 * MIB) : nullptr;
-  cu(cuStreamEndCapture(side.stream(), &graph));
-  cu(cuGraphDestroy(graph));
+  stop_capture(side);
   return block;
-}
-static int64_t reserved() { return stats().reserved_bytes[0].current; }
-static int64_t reserved_after_empty() {
-  empty_cache();
-  return reserved();
 }
 
 /* Failed captures give their memory back. */
-static void case_failed_give_back() {
+static const Case case_failed_give_back("failed_give_back", [] {
   start();
   for (unsigned i = 0; i < 5; i++) (void)fail_capture({0, 10 + i}, false);
   check(reserved() >= int64_t(32 * MIB) && reserved_after_empty() == 0);
-  check(torch_allocator().getPoolUseCount(0, {0, 10}) == 0 && census().handles == 0);
+  check(use_count({0, 10}) == 0 && census().handles == 0);
   for (unsigned i = 0; i < 30; i++) (void)fail_capture({0, 20 + i}, false);
   give(take(900 * MIB)); /* of 1 GiB: out of memory is enough */
   void *const live = fail_capture({0, 50}, true);
@@ -964,86 +1484,78 @@ static void case_failed_give_back() {
   check(reserved_after_empty() == 0);
   std::thread([] { (void)fail_capture({0, 51}, false); }).join();
   check(reserved_after_empty() == 0); /* the thread is gone */
-  check(gmlake_check(lake_of(0)) == GMLAKE_OK);
-}
+});
 
 /* Of two graphs that share a pool one fails, before the other one or after it. */
-static void case_failed_shares() {
+static const Case case_failed_shares("failed_shares", [] {
   const PoolId pool{0, 60};
   start();
   for (int fails_first = 0; fails_first < 2; fails_first++) {
     if (fails_first) (void)fail_capture(pool, false);
     (void)fail_capture(pool, false);
-    torch_allocator().endAllocateToPool(0, pool); /* it is a good one */
+    end_pool(pool); /* it is a good one */
     if (!fails_first) (void)fail_capture(pool, false);
     check(reserved_after_empty() >= int64_t(32 * MIB)); /* the good one's */
-    check(torch_allocator().getPoolUseCount(0, pool) == 1);
-    torch_allocator().releasePool(0, pool);
-    check(reserved_after_empty() == 0 && torch_allocator().getPoolUseCount(0, pool) == 0);
+    check(use_count(pool) == 1);
+    release_pool(pool);
+    check(reserved_after_empty() == 0 && use_count(pool) == 0);
   }
-}
+});
 
 /* Others ask between the driver's end of a good capture and torch's: its graph keeps its memory. */
-static void case_late_end() {
+static const Case case_late_end("late_end", [] {
   const PoolId pool{0, 70};
   start();
   (void)fail_capture(pool, false);
   std::thread([] { empty_cache(); }).join();
   std::thread([] { check(is_refused(1000 * MIB)); }).join();
-  check(reserved() >= int64_t(32 * MIB) && torch_allocator().getPoolUseCount(0, pool) == 1);
-  torch_allocator().endAllocateToPool(0, pool);
+  check(reserved() >= int64_t(32 * MIB) && use_count(pool) == 1);
+  end_pool(pool);
   check(reserved_after_empty() >= int64_t(32 * MIB));
-  torch_allocator().releasePool(0, pool);
+  release_pool(pool);
   check(reserved_after_empty() == 0);
   /* Torch ends a failed one late: the use comes back while the pool is there, and only then. */
   void *const block = fail_capture(pool, true);
   empty_cache();
-  check(torch_allocator().getPoolUseCount(0, pool) == 0);
-  torch_allocator().endAllocateToPool(0, pool);
-  check(torch_allocator().getPoolUseCount(0, pool) == 1);
+  check(use_count(pool) == 0);
+  end_pool(pool);
+  check(use_count(pool) == 1);
   give(block);
   check(reserved_after_empty() >= int64_t(32 * MIB));
-  torch_allocator().releasePool(0, pool);
+  release_pool(pool);
   check(reserved_after_empty() == 0);
   (void)fail_capture(pool, false);
   empty_cache();
-  check(has(error_of<c10::Error>([&] { torch_allocator().endAllocateToPool(0, pool); }),
-            "not currently recording"));
-}
+  check(raises("not currently recording", [&] { end_pool(pool); }));
+});
 
 /* Frees of blocks of external streams while another library captures: its capture is not broken,
    and nothing is lost. */
-static void case_foreign_capture() {
-  CUstream raw, theirs;
+static const Case case_foreign_capture("foreign_capture", [] {
+  CUstream theirs;
   CUgraph graph;
   std::vector<void *> all;
   start();
-  cu(cuStreamCreate(&raw, CU_STREAM_NON_BLOCKING));
   cu(cuStreamCreate(&theirs, CU_STREAM_NON_BLOCKING));
-  c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromExternal(raw, 0));
+  (void)on_external();
   for (int i = 0; i < 5; i++) all.push_back(take(60 * MIB));
   cu(cuStreamBeginCapture(theirs, CU_STREAM_CAPTURE_MODE_GLOBAL));
   for (void *ptr : all) give(ptr);
   cu(cuStreamEndCapture(theirs, &graph));
   cu(cuGraphDestroy(graph));
   fake_control.fail_function("cuCtxSynchronize", 1, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 1);
-  c10::cuda::setCurrentCUDAStream(c10::cuda::CUDAStream(0, 0));
+  on(kLegacy);
   check(is_refused(900 * MIB)); /* what cannot be waited for stays parked */
   fake_control.fail_function("cuCtxSynchronize", 0, CUDA_SUCCESS, 0);
   give(take(900 * MIB));
   empty_cache();
-  check(stats().reserved_bytes[0].current == 0);
-}
+  check(reserved() == 0);
+});
 
 /* A MemPool's end gives back its own memory and nobody else's, and no record of it stays, though a
    block lives on. */
-static void case_pools_end() {
+static const Case case_pools_end("pools_end", [] {
   start();
-  const auto metadata = [] {
-    gmlake_stats now{};
-    check(gmlake_get_stats(lake_of(0), &now) == GMLAKE_OK);
-    return now.metadata_bytes;
-  };
   size_t before = 0;
   give(take(256 * MIB));
   for (unsigned i = 0; i < 300; i++) {
@@ -1051,21 +1563,21 @@ static void case_pools_end() {
     torch_allocator().createOrIncrefPool(0, pool, nullptr);
     begin_pool(pool);
     void *const block = take(32 * MIB);
-    torch_allocator().endAllocateToPool(0, pool);
-    torch_allocator().releasePool(0, pool);
+    end_pool(pool);
+    release_pool(pool);
     if (i % 7) give(block);
-    torch_allocator().releasePool(0, pool);
+    release_pool(pool);
     torch_allocator().emptyCache(pool);
     if (i % 7 == 0) give(block); /* the pool went first */
     if (i % 7 == 0) torch_allocator().emptyCache(pool);
-    check(stats().reserved_bytes[0].current == int64_t(256 * MIB));
-    if (i == 50) before = metadata();
+    check(reserved() == int64_t(256 * MIB));
+    if (i == 50) before = lake_stats().metadata_bytes;
   }
-  check(metadata() <= before + 4096);
-}
+  check(lake_stats().metadata_bytes <= before + 4096);
+});
 
 /* The fraction of torch's configuration, and a session's limit beside the program's. */
-static void case_limits() {
+static const Case case_limits("limits", [] {
   cca::CUDAAllocatorConfig::fraction() = .5;
   start();
   give(take(MIB));
@@ -1081,10 +1593,10 @@ static void case_limits() {
   check(!gmlake_torch_offload_close() && memory.limit() == 256 * MIB);
   torch_allocator().setMemoryFraction(1.0, 0);
   give(take(800 * MIB));
-}
+});
 
 /* What other processes were told of, or a pointer to it, stays. */
-static void case_sharing_in_session() {
+static const Case case_sharing_in_session("sharing_in_session", [] {
   start();
   give(take(MIB));
   check(!gmlake_torch_offload_open(0, 64 * MIB, 0, 0, 2 * MIB, 0));
@@ -1101,7 +1613,7 @@ static void case_sharing_in_session() {
   cu(cuMemsetD32Async(at(based), 77, 4 * MIB, nullptr));
   for (int i = 0; i < 6; i++) (void)named(16 * MIB);
   check(torch_allocator().shareIpcHandle(sent).handle == handle && word_at(based) == 77);
-}
+});
 
 /* A static object frees when all others are gone. */
 struct Late {
@@ -1113,59 +1625,144 @@ struct Late {
   }
 };
 static Late late;
-static void case_exit() {
+static const Case case_exit("exit", [] {
   start();
   record(true, cca::RecordContext::ALL);
   torch_allocator().setUserMetadata("a text that is longer than what a string has room for itself");
   c10::DataPtr *const data = new c10::DataPtr(torch_allocator().allocate(8 * MIB));
-  torch_allocator().recordStream(*data, c10::cuda::getStreamFromPool(0));
+  torch_allocator().recordStream(*data, new_stream());
   late.ptr = data->get();
+});
+
+/* ---- What lake.hpp counts and finds blocks with ---- */
+
+namespace gmlake_torch {
+
+static const Case case_table("table", [] {
+  std::vector<Block> blocks(5000);
+  Table table;
+  unsigned seed = 7;
+  std::set<size_t> in;
+  for (size_t i = 0; i < blocks.size(); i++)
+    blocks[i].ptr = reinterpret_cast<void *>((i * 7919 % 5003 + 1) * kGrain);
+  for (int step = 0; step < 60000; step++) {
+    seed = seed * 1664525u + 1013904223u;
+    const size_t i = (seed >> 8) % blocks.size();
+    check((table.find(blocks[i].ptr) == &blocks[i]) == (in.count(i) != 0));
+    if (in.erase(i))
+      table.remove(table.slot(blocks[i].ptr));
+    else
+      in.insert(i), table.add(&blocks[i]);
+  }
+  for (size_t i = 0; i < blocks.size(); i++)
+    check((table.find(blocks[i].ptr) != nullptr) == (in.count(i) != 0));
+});
+
+static std::vector<Counter *> lists(Figures &f) {
+  return {f.allocation, f.allocated_bytes, f.active, f.active_bytes, f.requested_bytes};
 }
 
-static const struct {
-  const char *name;
-  void (*run)();
-} cases[] = {{"enable", case_enable},
-             {"memory", case_memory},
-             {"streams", case_streams},
-             {"out_of_memory", case_out_of_memory},
-             {"history", case_history},
-             {"trackers", case_trackers},
-             {"pools", case_pools},
-             {"sharing", case_sharing},
-             {"peers", case_peers},
-             {"profiler", case_profiler},
-             {"fork", case_fork},
-             {"threads", case_threads},
-             {"offload", case_offload},
-             {"train", case_train},
-             {"train_wide", case_train_wide},
-             {"train_tight", case_train_tight},
-             {"train_checked", case_train_checked},
-             {"train_varying", case_train_varying},
-             {"sources", case_sources},
-             {"hooks", case_hooks},
-             {"failed_capture", case_failed_capture},
-             {"failed_give_back", case_failed_give_back},
-             {"failed_shares", case_failed_shares},
-             {"late_end", case_late_end},
-             {"foreign_capture", case_foreign_capture},
-             {"pools_end", case_pools_end},
-             {"limits", case_limits},
-             {"sharing_in_session", case_sharing_in_session},
-             {"exit", case_exit}};
+static void check_same(Figures &seen, Figures &expected) {
+  for (size_t i = 0; i < lists(seen).size(); i++)
+    for (int kind = 0; kind < KINDS; kind++) {
+      const Counter &a = lists(seen)[i][kind], &b = lists(expected)[i][kind];
+      check(a.current == b.current && a.allocated == b.allocated && a.freed == b.freed);
+      check(i == 4 ? a.peak >= b.peak : a.peak == b.peak); /* what is late counts in whole */
+    }
+}
+
+/* The ledger against counters that are kept as torch keeps them, one by one. What is late is told
+   to it, as the lake does, and counts as large. */
+static const Case case_ledger("ledger", [] {
+  struct Entry {
+    size_t bytes, requested;
+  };
+  std::vector<Entry> live;
+  std::vector<size_t> late;
+  Figures expected, seen;
+  Ledger ledger;
+  Ledger::Late now;
+  unsigned seed = 11;
+  const auto each = [&](const Entry &e, Kind kind_then, bool is_all, bool is_active,
+                        void (Counter::*change)(size_t)) {
+    for (int kind : {ALL, kind_then}) {
+      if (is_all) (expected.allocation[kind].*change)(1);
+      if (is_all) (expected.allocated_bytes[kind].*change)(e.bytes);
+      if (is_active) (expected.active[kind].*change)(1);
+      if (is_active) (expected.active_bytes[kind].*change)(e.bytes);
+      if (is_active) (expected.requested_bytes[kind].*change)(e.requested);
+    }
+  };
+  for (int step = 0; step < 20000; step++) {
+    seed = seed * 1664525u + 1013904223u;
+    const unsigned act = (seed >> 8) % 100, pick = (seed >> 16);
+    if (act < 45 || live.empty()) {
+      const size_t requested = size_t(pick % 4000 + 1) * 997;
+      live.push_back({(requested + kGrain - 1) / kGrain * kGrain, requested});
+      ledger.up(kind_of(live.back().bytes), live.back().bytes, requested);
+      ledger.note(now);
+      each(live.back(), kind_of(live.back().bytes), true, true, &Counter::up);
+    } else if (act < 90) {
+      std::swap(live[pick % live.size()], live.back());
+      const Entry e = live.back();
+      const bool is_late = act < 55 && kind_of(e.bytes) == LARGE;
+      live.pop_back();
+      ledger.down(kind_of(e.bytes), e.bytes, e.requested);
+      each(e, kind_of(e.bytes), true, !is_late, &Counter::down);
+      if (!is_late) continue;
+      late.push_back(e.bytes);
+      now.count++, now.bytes += static_cast<int64_t>(e.bytes);
+      for (int kind : {ALL, LARGE}) { /* late ones count as asked for in whole */
+        Counter &requested = expected.requested_bytes[kind];
+        requested.current += static_cast<int64_t>(e.bytes - e.requested);
+        requested.freed -= static_cast<int64_t>(e.bytes - e.requested);
+      }
+    } else if (act < 98 && !late.empty()) {
+      const size_t bytes = late.back();
+      late.pop_back();
+      now.count--, now.bytes -= static_cast<int64_t>(bytes);
+      each({bytes, bytes}, LARGE, false, true, &Counter::down);
+    } else if (act >= 98 && pick % 20 == 0) {
+      act == 98 ? ledger.reset_peaks(now) : ledger.reset_accumulated(now);
+      for (Counter *counters : lists(expected))
+        for (int kind = 0; kind < KINDS; kind++)
+          act == 98 ? counters[kind].reset_peak() : counters[kind].reset_accumulated();
+    }
+    ledger.read(seen, now);
+    check_same(seen, expected);
+    check(ledger.live_bytes() == expected.allocated_bytes[ALL].current);
+  }
+});
+
+} // namespace gmlake_torch
+
+/* Runs the case in this process. */
+static int run(const char *name) {
+  for (const Case &one : Case::all()) {
+    if (std::strcmp(name, one.name)) continue;
+    one.run();
+    if (lake_of(0)) check(gmlake_check(lake_of(0)) == GMLAKE_OK);
+    return 0;
+  }
+  std::fprintf(stderr, "no such case: %s\n", name);
+  return 2;
+}
+
+/* Runs the case in a process of its own. Returns whether it failed. */
+static bool has_failed(char *program, const char *name) {
+  int status = -1;
+  const pid_t child = fork();
+  if (child == 0) (void)execl("/proc/self/exe", program, name, nullptr);
+  if (waitpid(child, &status, 0) == child && status == 0) return false;
+  std::fprintf(stderr, "%s: status %d\n", name, status);
+  return true;
+}
 
 int main(int argc, char **argv) {
-  for (const auto &one : cases)
-    if (argc == 2 && !std::strcmp(argv[1], one.name)) {
-      if (one.run == case_threads) /* before the threads: the list of streams has no lock */
-        for (int i = 0; i < 4; i++) {
-          cu(cuInit(0));
-          (void)c10::cuda::getStreamFromPool(0);
-        }
-      one.run();
-      return 0;
-    }
-  std::fprintf(stderr, "usage: %s CASE\n", argv[0]);
-  return 2;
+  int failures = 0;
+  if (argc == 2) return run(argv[1]);
+  for (int i = 1; i < argc; i++) failures += has_failed(argv[0], argv[i]);
+  if (argc == 1)
+    for (const Case &one : Case::all()) failures += has_failed(argv[0], one.name);
+  return failures != 0;
 }

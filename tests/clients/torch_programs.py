@@ -1,5 +1,6 @@
-"""Small programs that reach torch's operators in many ways: what torch_dispatch.py compares inside
-a session and outside. Each takes nothing and returns numbers."""
+"""Small programs that reach torch's operators in other ways than one after the other, as
+torch_operators.py does: what torch_dispatch.py compares inside a session and outside. Each takes
+nothing and returns numbers."""
 import threading
 
 import torch
@@ -268,13 +269,6 @@ def sparse():
     return found + total(made.coalesce().values(), net.weight, torch.sparse.sum(made, 0).to_dense())
 
 
-def lazies():
-    x = torch.complex(matrix(), matrix(2))
-    y = x.conj() @ x.mT
-    found = total(y.real, y.imag, torch.view_as_real(x), x.conj().imag.neg())
-    return found + total(torch.fft.irfft2(torch.fft.rfft2(matrix())))
-
-
 def shapes():
     x = matrix()
     y = torch.empty(0)
@@ -310,34 +304,6 @@ def attention():
     with torch.inference_mode():
         fast = net(x)
     return total(y, fast, *[p.grad for p in net.parameters()])
-
-
-def images():
-    torch.manual_seed(6)
-    net = torch.nn.Sequential(
-        torch.nn.Conv2d(3, 32, 3, padding=1),
-        torch.nn.BatchNorm2d(32),
-        torch.nn.ReLU(inplace=True),
-        torch.nn.MaxPool2d(2),
-        torch.nn.ConvTranspose2d(32, 8, 2, 2),
-        torch.nn.Upsample(scale_factor=2, mode="bilinear"),
-        torch.nn.GroupNorm(2, 8),
-    ).to(memory_format=torch.channels_last)
-    y = net(torch.randn(2, 3, 64, 64).to(memory_format=torch.channels_last))
-    y.square().mean().backward()
-    return total(y, *[p.grad for p in net.parameters()], net[1].running_var)
-
-
-def searches():
-    x = matrix()
-    values, order = x.flatten().sort()
-    top = x.topk(8, -1)
-    unique = (x * 4).round().unique(return_counts=True)
-    solved = torch.linalg.solve(x + 20 * torch.eye(N), matrix(2))
-    found = total(values, order, *top, *unique, solved, x.cumsum(0), x.median(0).values)
-    buckets = torch.bucketize(x, torch.linspace(-2, 2, 9))
-    scattered = torch.zeros(10, N).scatter_add_(0, buckets, x)
-    return found + total(buckets, scattered, x.gather(1, order.view(N, N) % N), x.histc(16))
 
 
 # ---- Threads ----
@@ -392,12 +358,9 @@ PROGRAMS = [
     definitions,
     unmarked,
     sparse,
-    lazies,
     shapes,
     recurrent,
     attention,
-    images,
-    searches,
     threads,
     backward_thread,
 ]

@@ -34,8 +34,8 @@ static unsigned char exchange_late(unsigned char *spinlock, unsigned char value)
 
 static gmlake_stream A, B;
 
-static void open_faulty(size_t chunks) {
-  start_with_faults(chunks);
+static void open_hooked(size_t chunks) {
+  start_hooked(chunks);
   A = open_stream();
   B = open_stream();
 }
@@ -69,10 +69,16 @@ static gmlake_result map_then(void *user, uint64_t address, size_t bytes, uint64
   return mock->map(user, address, bytes, handle, out_code);
 }
 
+static gmlake_result access_fails(void *user, uint64_t address, size_t bytes, const int *peers,
+                                  size_t peer_count, int *out_code) {
+  (void)user, (void)address, (void)bytes, (void)peers, (void)peer_count, (void)out_code;
+  return GMLAKE_ERROR_DRIVER;
+}
+
 static void open_meddled(size_t chunks) {
-  open_faulty(chunks);
-  faulty.create = create_then;
-  faulty.map = map_then;
+  open_hooked(chunks);
+  hooked.create = create_then;
+  hooked.map = map_then;
   on_create = on_map = NULL;
   create_result = GMLAKE_OK;
 }
@@ -116,7 +122,7 @@ static void a_trim_has_its_records(void **state) {
   void *odd[65];
   size_t i;
   (void)state;
-  open_faulty(3 * 65);
+  open_hooked(3 * 65);
   drop(take(3 * 65 * C));
   for (i = 0; i < 65; i++) {
     (void)take(C / 2);
@@ -139,30 +145,8 @@ static struct rival {
   gmlake_result result;
 } rival;
 
-static void *grow_it(void *argument) {
-  (void)argument;
-  rival.result = gmlake_buffer_resize(lake, rival.buffer, 2 * C, LEGACY);
-  return NULL;
-}
-
 static void let_wait(void *(*call)(void *)) {
   assert_int_equal(start_waiter(&rival.thread, call, NULL), 0);
-}
-
-static void let_it_wait(void) { let_wait(grow_it); }
-
-static void a_device_is_lost_while_a_growth_waits(void **state) {
-  gmlake_buffer *mine;
-  (void)state;
-  open_meddled(8);
-  mine = open_buffer(4);
-  rival.buffer = open_buffer(4);
-  on_create = let_it_wait;
-  create_result = GMLAKE_ERROR_DEVICE_LOST;
-  assert_error(gmlake_buffer_resize(lake, mine, C, A), DEVICE_LOST);
-  assert_int_equal(pthread_join(rival.thread, NULL), 0);
-  assert_int_equal(rival.result, GMLAKE_ERROR_DEVICE_LOST);
-  abandon();
 }
 
 /* Another thread gives up the number that a call under way stands for: it waits for the call. */
@@ -215,8 +199,8 @@ static void a_discard_waits_for_an_export(void **state) {
   (void)state;
   prepare(8);
   desc.handle_types = GMLAKE_HANDLE_POSIX_FD;
-  use_faults();
-  faulty.export_handle = export_then;
+  use_hooks();
+  hooked.export_handle = export_then;
   open_lake();
   memset(&rival, 0, sizeof(rival));
   rival.buffer = open_buffer(2);
@@ -247,10 +231,10 @@ static void a_capture_ends_behind_a_stitch_that_fails(void **state) {
   drop_on(b[2], A);
   number_goes = gmlake_capture_end;
   on_map = let_its_number_go;
-  fail_call(ON_ACCESS, 1, GMLAKE_ERROR_DRIVER, 1);
+  hooked.set_access = access_fails;
   create_result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
   assert_error(gmlake_alloc(lake, 2 * C, A, &p), DRIVER);
-  memset(faults, 0, sizeof(faults));
+  hooked.set_access = mock->set_access;
   create_result = GMLAKE_OK;
   join_rival();
   p = take_from(pool, C, B); /* new: the graph knows the two */
@@ -274,50 +258,6 @@ static void a_stream_is_forgotten_behind_a_growth_that_fails(void **state) {
   gmlake_mock_stream_destroy(mock, A);
   step(gmlake_trim(lake, 0, NULL));
   abandon();
-}
-
-/* More blocks than the index has room for come while a call is at the driver; no host memory is
-   left then. */
-static void fill_the_index(void) {
-  void *p;
-  while (lake->index.count < lake->index.row_count / 2 * 5)
-    assert_ok(gmlake_alloc(lake, 512, LEGACY, &p));
-  host_fail_in = host_fails_on = 1;
-}
-
-static void an_attempt_that_ends_without_host_memory_is_counted_once(void **state) {
-  gmlake_stats was, now;
-  size_t i;
-  (void)state;
-  open_meddled(32);
-  (void)take_on(512, LEGACY);
-  was = stats();
-  on_create = fill_the_index;
-  step_error(try_on(4 * C, A), OUT_OF_HOST_MEMORY);
-  host_fail_in = host_fails_on = 0;
-  now = stats();
-  for (i = 2; i < 5; i++) assert_int_equal(now.state_count[i], was.state_count[i] + (i == 4));
-  abandon();
-}
-
-static int make_way(void *user, gmlake *from, const gmlake_error_info *info) {
-  (void)user, (void)from, (void)info;
-  assert_int_equal(pthread_create(&rival.thread, NULL, grow_it, NULL), 0);
-  assert_int_equal(pthread_join(rival.thread, NULL), 0);
-  return 0;
-}
-
-/* Only the thread that the handler runs on may not grow. */
-static void another_thread_grows_during_the_handler(void **state) {
-  void *ptr;
-  (void)state;
-  prepare(4);
-  desc.oom.fn = make_way;
-  open_lake();
-  rival.buffer = open_buffer(4);
-  assert_error(gmlake_alloc(lake, 8 * C, LEGACY, &ptr), OUT_OF_DEVICE_MEMORY);
-  assert_int_equal(rival.result, GMLAKE_OK);
-  finish();
 }
 
 #define COUNTERS 4
@@ -448,12 +388,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(growth_that_serves_nothing_ends),
       cmocka_unit_test(a_trim_has_its_records),
-      cmocka_unit_test(a_device_is_lost_while_a_growth_waits),
       cmocka_unit_test(a_discard_waits_for_an_export),
       cmocka_unit_test(a_capture_ends_behind_a_stitch_that_fails),
       cmocka_unit_test(a_stream_is_forgotten_behind_a_growth_that_fails),
-      cmocka_unit_test(an_attempt_that_ends_without_host_memory_is_counted_once),
-      cmocka_unit_test(another_thread_grows_during_the_handler),
       cmocka_unit_test(a_spinlock_lets_one_in),
       cmocka_unit_test(a_spinlock_that_was_free_is_asked_for_again),
       cmocka_unit_test(callbacks_end_in_any_order),

@@ -2,6 +2,8 @@
    nothing else, for each number in turn. A call then succeeds or answers OUT_OF_HOST_MEMORY, and
    nothing is lost: the same call succeeds when there is memory again. What is done is said in the
    words of tests/play/language.h. */
+#include "play/locks.h"
+
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 static unsigned unit_chunks; /* each lake has its own, which player.h sets */

@@ -58,39 +58,31 @@ typedef struct fake_object { /* first member of all that a caller knows by a val
   uint64_t context; /* serial number of the one it belongs to; 0: to none */
 } fake_object;
 
-typedef enum fake_work_kind { /* the kernels first, in the order of fake_kernels */
+typedef enum fake_work_kind { /* in the order of fake_deeds */
                               FAKE_FILL,
                               FAKE_VERIFY,
                               FAKE_SPIN,
                               FAKE_COPY,
                               FAKE_STANDIN_READ,
                               FAKE_STANDIN_WRITE,
-                              FAKE_KERNELS,
-                              FAKE_MEMSET = FAKE_KERNELS,
+                              FAKE_KERNELS, /* no work: those before are kernels */
+                              FAKE_MEMSET,
                               FAKE_MEMSET8,
                               FAKE_MEMCPY,
-                              FAKE_FREE
+                              FAKE_FREE,
+                              FAKE_DEEDS
 } fake_work_kind;
-
-static const struct {
-  const char *name;
-  size_t params;
-} fake_kernels[FAKE_KERNELS] = {{"fill", 3}, {"verify", 4},       {"spin", 1},
-                                {"copy", 3}, {"standin_read", 4}, {"standin_write", 11}};
-
-typedef struct fake_standin { /* the parameters, of both kernels */
-  standin_item items[STANDIN_ITEMS];
-  uint32_t count, first;
-  uint64_t slot, clear, seed, ns, iteration, seen, total, wrong;
-} fake_standin;
 
 typedef struct fake_work {
   fake_work_kind kind;
   int device;
   uint64_t to, from, wrong; /* addresses */
-  uint64_t count;           /* of words, 16 bytes or bytes; [spin] nanoseconds */
-  uint32_t seed;            /* [memset] the word; [memset8] the byte */
-  fake_standin standin;
+  uint64_t count;           /* of items; [spin] nanoseconds */
+  uint64_t seed;            /* [memset] the word; [memset8] the byte */
+  /* of stand-ins alone */
+  standin_item items[STANDIN_ITEMS];
+  uint32_t item_count, first;
+  uint64_t slot, clear, ns, iteration, seen, total;
 } fake_work;
 
 typedef struct fake_pending {
@@ -214,6 +206,7 @@ static struct fake_state {
   fake_failure failure;
   const char *failed;
   CUmemAllocationProp last_create;
+  size_t last_alignment, null_streams;
   uint64_t record_count; /* of events */
   unsigned vain_queries; /* of events, in a row */
 } fake;
@@ -405,7 +398,7 @@ static int fake_is_pinned(uint64_t address, uint64_t bytes) {
    from every device. */
 static CUresult fake_reach(const fake_work *work, uint64_t address, uint64_t bytes, unsigned flags,
                            unsigned alignment) {
-  const int is_copy = work->kind >= FAKE_KERNELS;
+  const int is_copy = work->kind > FAKE_KERNELS;
   uint64_t end;
   if (address % alignment) return CUDA_ERROR_MISALIGNED_ADDRESS;
   if (bytes > UINT64_MAX - address) return CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -476,123 +469,148 @@ static void fake_deallocate(fake_allocation *allocation) {
 
 static void *fake_ptr(uint64_t address) { return (void *)(uintptr_t)address; }
 
-static void fake_do_fill(const fake_work *work) {
+static CUresult fake_run_fill(const fake_work *work) {
   uint32_t *words = (uint32_t *)fake_ptr(work->to);
   uint64_t i;
-  for (i = 0; i < work->count; i++) words[i] = (uint32_t)i * 2654435761u + work->seed;
+  for (i = 0; i < work->count; i++) words[i] = (uint32_t)i * 2654435761u + (uint32_t)work->seed;
+  return CUDA_SUCCESS;
 }
 
-static CUresult fake_do_verify(const fake_work *work) {
+static CUresult fake_run_verify(const fake_work *work) {
   const uint32_t *words = (const uint32_t *)fake_ptr(work->from);
   uint64_t i, wrong = 0;
   CUresult code;
-  for (i = 0; i < work->count; i++) wrong += words[i] != (uint32_t)i * 2654435761u + work->seed;
+  for (i = 0; i < work->count; i++)
+    wrong += words[i] != (uint32_t)i * 2654435761u + (uint32_t)work->seed;
   if (!wrong) return CUDA_SUCCESS;
   code = fake_reach(work, work->wrong, 8, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 8);
   if (!code) *(uint64_t *)fake_ptr(work->wrong) += wrong;
   return code;
 }
 
-static void fake_do_memset(const fake_work *work) {
-  uint32_t *words = (uint32_t *)fake_ptr(work->to);
-  uint64_t i;
-  for (i = 0; i < work->count; i++) words[i] = work->seed;
+static CUresult fake_run_standin_read(const fake_work *work) {
+  uint64_t *slot = (uint64_t *)fake_ptr(work->slot);
+  uint32_t i;
+  for (i = 0; i < work->item_count; i++) *slot += standin_read(&work->items[i], work->seed, i);
+  return CUDA_SUCCESS;
 }
 
-static CUresult fake_reach_words(const fake_work *work, uint64_t address, size_t count) {
-  if (!address) return CUDA_SUCCESS;
-  return fake_reach(work, address, count * 8, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 8);
+static CUresult fake_run_standin_write(const fake_work *work) {
+  const uint64_t digest = standin_mix(*(uint64_t *)fake_ptr(work->slot) + work->seed);
+  uint64_t *seen = (uint64_t *)fake_ptr(work->seen);
+  uint32_t i;
+  for (i = 0; i < work->item_count; i++) standin_write(&work->items[i], digest, i);
+  if (work->clear) memset(fake_ptr(work->clear), 0, 16);
+  if (!work->seen) return CUDA_SUCCESS;
+  if (work->first) {
+    *seen = digest;
+    *(uint64_t *)fake_ptr(work->total) += standin_mix(digest + work->iteration);
+  } else if (*seen != digest) {
+    ++*(uint64_t *)fake_ptr(work->wrong);
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_run_memset(const fake_work *work) {
+  uint32_t *words = (uint32_t *)fake_ptr(work->to);
+  uint64_t i;
+  for (i = 0; i < work->count; i++) words[i] = (uint32_t)work->seed;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_run_memset8(const fake_work *work) {
+  memset(fake_ptr(work->to), (int)work->seed, (size_t)work->count);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_run_copy(const fake_work *work) {
+  memmove(fake_ptr(work->to), fake_ptr(work->from),
+          (size_t)(work->count * (work->kind == FAKE_COPY ? 16 : 1)));
+  return CUDA_SUCCESS;
+}
+
+typedef struct fake_param { /* where it goes, and how many bytes */
+  size_t at, bytes;
+} fake_param;
+#define FAKE_PARAM(field) \
+  { offsetof(fake_work, field), sizeof(((fake_work *)NULL)->field) }
+#define FAKE_SEED \
+  { offsetof(fake_work, seed), 4 }
+
+static const struct fake_deed {
+  const char *kernel; /* its name, NULL: it is none */
+  unsigned item;      /* bytes and alignment of an item, 0: it touches nothing, or is a stand-in */
+  int reads, writes;  /* items from `from`, to `to` */
+  CUresult (*run)(const fake_work *work); /* NULL: nothing is to be done */
+  fake_param params[11];                  /* of the kernel */
+} fake_deeds[FAKE_DEEDS] = {
+    {"fill", 4, 0, 1, fake_run_fill, {FAKE_PARAM(to), FAKE_PARAM(count), FAKE_SEED}},
+    {"verify",
+     4,
+     1,
+     0,
+     fake_run_verify,
+     {FAKE_PARAM(from), FAKE_PARAM(count), FAKE_SEED, FAKE_PARAM(wrong)}},
+    {"spin", 0, 0, 0, NULL, {FAKE_PARAM(count)}},
+    {"copy", 16, 1, 1, fake_run_copy, {FAKE_PARAM(to), FAKE_PARAM(from), FAKE_PARAM(count)}},
+    {"standin_read",
+     0,
+     0,
+     0,
+     fake_run_standin_read,
+     {FAKE_PARAM(items), FAKE_PARAM(item_count), FAKE_PARAM(slot), FAKE_PARAM(seed)}},
+    {"standin_write",
+     0,
+     0,
+     0,
+     fake_run_standin_write,
+     {FAKE_PARAM(items), FAKE_PARAM(item_count), FAKE_PARAM(first), FAKE_PARAM(slot),
+      FAKE_PARAM(clear), FAKE_PARAM(seed), FAKE_PARAM(ns), FAKE_PARAM(iteration), FAKE_PARAM(seen),
+      FAKE_PARAM(total), FAKE_PARAM(wrong)}},
+    {NULL, 0, 0, 0, NULL, {{0, 0}}},
+    {NULL, 4, 0, 1, fake_run_memset, {{0, 0}}},
+    {NULL, 1, 0, 1, fake_run_memset8, {{0, 0}}},
+    {NULL, 1, 1, 1, fake_run_copy, {{0, 0}}},
+    {NULL, 0, 0, 0, NULL, {{0, 0}}}};
+
+static int fake_is_standin(const fake_work *work) {
+  return work->kind == FAKE_STANDIN_READ || work->kind == FAKE_STANDIN_WRITE;
 }
 
 static CUresult fake_check_standin(const fake_work *work) {
-  const fake_standin *s = &work->standin;
-  const int writes = work->kind == FAKE_STANDIN_WRITE;
-  const unsigned flags =
-      writes ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ;
-  CUresult code = s->slot ? fake_reach_words(work, s->slot, 2) : CUDA_ERROR_ILLEGAL_ADDRESS;
+  const uint64_t words[] = {work->slot, work->clear, work->seen, work->total, work->wrong};
+  const unsigned flags = work->kind == FAKE_STANDIN_WRITE ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                          : CU_MEM_ACCESS_FLAGS_PROT_READ;
+  CUresult code = work->slot ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
   uint32_t i;
-  for (i = 0; !code && i < s->count; i++) {
-    const uint64_t extent = standin_extent(&s->items[i]);
-    if (extent) code = fake_reach(work, s->items[i].ptr, extent, flags, 16);
+  for (i = 0; !code && i < 5; i++) /* the first two are pairs */
+    if (words[i])
+      code = fake_reach(work, words[i], i < 2 ? 16 : 8, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 8);
+  for (i = 0; !code && i < work->item_count; i++) {
+    const uint64_t extent = standin_extent(&work->items[i]);
+    if (extent) code = fake_reach(work, work->items[i].ptr, extent, flags, 16);
   }
-  if (!code && writes) code = fake_reach_words(work, s->clear, 2);
-  if (!code && writes) code = fake_reach_words(work, s->seen, 1);
-  if (!code && writes) code = fake_reach_words(work, s->total, 1);
-  if (!code && writes) code = fake_reach_words(work, s->wrong, 1);
   return code;
-}
-
-static void fake_do_standin_read(const fake_standin *s) {
-  uint64_t *slot = (uint64_t *)fake_ptr(s->slot);
-  uint32_t i;
-  for (i = 0; i < s->count; i++) *slot += standin_read(&s->items[i], s->seed, i);
-}
-
-static void fake_do_standin_write(const fake_standin *s) {
-  const uint64_t digest = standin_mix(*(uint64_t *)fake_ptr(s->slot) + s->seed);
-  uint64_t *seen = (uint64_t *)fake_ptr(s->seen);
-  uint32_t i;
-  for (i = 0; i < s->count; i++) standin_write(&s->items[i], digest, i);
-  if (s->clear) memset(fake_ptr(s->clear), 0, 16);
-  if (!s->seen) return;
-  if (s->first) {
-    *seen = digest;
-    *(uint64_t *)fake_ptr(s->total) += standin_mix(digest + s->iteration);
-  } else if (*seen != digest) {
-    ++*(uint64_t *)fake_ptr(s->wrong);
-  }
-}
-
-/* Bytes and alignment of one item. */
-static unsigned fake_item_bytes(const fake_work *work) {
-  if (work->kind == FAKE_COPY) return 16;
-  return work->kind == FAKE_MEMCPY || work->kind == FAKE_MEMSET8 ? 1 : 4;
 }
 
 /* What the work would answer if it ran now. */
 static CUresult fake_check_work(const fake_work *work) {
-  const unsigned item = fake_item_bytes(work);
-  const uint64_t bytes = work->count * item;
+  const struct fake_deed *deed = &fake_deeds[work->kind];
+  const uint64_t bytes = work->count * deed->item;
   CUresult code = CUDA_SUCCESS;
-  if (work->kind == FAKE_STANDIN_READ || work->kind == FAKE_STANDIN_WRITE)
-    return fake_check_standin(work);
-  if (work->kind == FAKE_SPIN || work->kind == FAKE_FREE || !work->count) return CUDA_SUCCESS;
-  if (work->count > UINT64_MAX / item) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  if (work->kind == FAKE_VERIFY || work->kind == FAKE_COPY || work->kind == FAKE_MEMCPY)
-    code = fake_reach(work, work->from, bytes, CU_MEM_ACCESS_FLAGS_PROT_READ, item);
-  if (!code && work->kind != FAKE_VERIFY)
-    code = fake_reach(work, work->to, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, item);
+  if (fake_is_standin(work)) return fake_check_standin(work);
+  if (!deed->item || !work->count) return CUDA_SUCCESS;
+  if (work->count > UINT64_MAX / deed->item) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  if (deed->reads)
+    code = fake_reach(work, work->from, bytes, CU_MEM_ACCESS_FLAGS_PROT_READ, deed->item);
+  if (!code && deed->writes)
+    code = fake_reach(work, work->to, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, deed->item);
   return code;
 }
 
 static CUresult fake_do_reached(const fake_work *work) {
-  if (fake.options.bookkeeping_only) return CUDA_SUCCESS;
-  switch (work->kind) {
-  case FAKE_STANDIN_READ:
-    fake_do_standin_read(&work->standin);
-    return CUDA_SUCCESS;
-  case FAKE_STANDIN_WRITE:
-    fake_do_standin_write(&work->standin);
-    return CUDA_SUCCESS;
-  case FAKE_MEMSET8:
-    memset(fake_ptr(work->to), (int)work->seed, (size_t)work->count);
-    return CUDA_SUCCESS;
-  case FAKE_FILL:
-    fake_do_fill(work);
-    return CUDA_SUCCESS;
-  case FAKE_VERIFY:
-    return fake_do_verify(work);
-  case FAKE_MEMSET:
-    fake_do_memset(work);
-    return CUDA_SUCCESS;
-  case FAKE_COPY:
-  case FAKE_MEMCPY:
-    memmove(fake_ptr(work->to), fake_ptr(work->from),
-            (size_t)(work->count * fake_item_bytes(work)));
-    return CUDA_SUCCESS;
-  default:
-    return CUDA_SUCCESS;
-  }
+  const struct fake_deed *deed = &fake_deeds[work->kind];
+  return fake.options.bookkeeping_only || !deed->run ? CUDA_SUCCESS : deed->run(work);
 }
 
 /* On a device that is lost nothing runs, but memory whose free is queued is given back. */
@@ -664,7 +682,7 @@ static void fake_order(const fake_stream *stream) {
 /* A quarter of the work takes no time, a quarter a few calls, the rest some dozen calls. */
 static uint64_t fake_lag(const fake_work *work) {
   const uint64_t least = work->kind == FAKE_SPIN            ? work->count
-                         : work->kind == FAKE_STANDIN_WRITE ? work->standin.ns
+                         : work->kind == FAKE_STANDIN_WRITE ? work->ns
                                                             : 0;
   uint64_t lag = 0;
   if (fake.options.seed) {
@@ -927,7 +945,8 @@ static void fake_lock(void) {
   options.seed = (unsigned)fake_variable("FAKE_CUDA_SEED");
   options.device_count = (int)fake_variable("FAKE_CUDA_DEVICES");
   options.device_bytes = (size_t)fake_variable("FAKE_CUDA_GIB") << 30;
-  options.no_stream_id = fake_variable("FAKE_CUDA_NO_STREAM_ID") != 0;
+  options.hidden = fake_variable("FAKE_CUDA_NO_STREAM_ID") ? "cuStreamGetId" : NULL;
+  options.hidden_code = CUDA_ERROR_NOT_FOUND;
   fake_start(&options);
 }
 
@@ -962,9 +981,10 @@ static void fake_step(void) {
 static CUresult fake_enter(const char *name) {
   const long process = __atomic_load_n(&fake.process, __ATOMIC_ACQUIRE);
   CUresult code;
-  if (process && process != gmlk_process_id()) return CUDA_ERROR_NOT_INITIALIZED;
-  fake_lock();
-  fake.calls++;
+  const int is_child = process && process != gmlk_process_id();
+  if (!is_child) fake_lock();
+  (void)__atomic_add_fetch(&fake.calls, 1, __ATOMIC_RELAXED);
+  if (is_child) return CUDA_ERROR_NOT_INITIALIZED;
   code = fake_injected(name);
   if (!code && !fake.process && fake_needs_init(name)) code = CUDA_ERROR_NOT_INITIALIZED;
   if (code)
@@ -980,9 +1000,40 @@ static CUresult fake_leave(CUresult code) {
   return code;
 }
 
+#define FAKE_EXPORTED __attribute__((visibility("default")))
+#define FAKE_TEXT_OF(name) #name
+#define FAKE_TEXT(name) FAKE_TEXT_OF(name) /* of the name that cuda.h's macros stand for */
+
+typedef void fake_function(void);
+typedef struct fake_symbol {
+  struct fake_symbol *next;
+  const char *base;
+  int version; /* of the driver that has it in this form */
+  fake_function *function;
+} fake_symbol;
+
+static fake_symbol *fake_symbols;
+
+/* Defines an exported function, a name for it that only this library can bind [F5], and its symbol:
+   FAKE(name, version, parameters, their names) { what it does }. */
+#define FAKE(name, version, params, args)                                                 \
+  static CUresult fake_do_##name params;                                                  \
+  FAKE_EXPORTED CUresult CUDAAPI name params {                                            \
+    const CUresult code = fake_enter(FAKE_TEXT(name));                                    \
+    return code ? code : fake_leave(fake_do_##name args);                                 \
+  }                                                                                       \
+  extern __typeof__(name) fake_own_##name                                                 \
+      __attribute__((alias(FAKE_TEXT(name)), visibility("hidden")));                      \
+  __attribute__((constructor)) static void fake_register_##name(void) {                   \
+    static fake_symbol symbol = {NULL, #name, version, (fake_function *)fake_own_##name}; \
+    symbol.next = fake_symbols;                                                           \
+    fake_symbols = &symbol;                                                               \
+  }                                                                                       \
+  static CUresult fake_do_##name params
+
 /* ---- Devices and contexts ------------------------------------------------------------------- */
 
-static CUresult fake_init(unsigned flags) {
+FAKE(cuInit, 2000, (unsigned flags), (flags)) {
   if (flags) return CUDA_ERROR_INVALID_VALUE;
   if (fake.options.device_count < 0) return CUDA_ERROR_NO_DEVICE;
   if (!fake.mock) return CUDA_ERROR_UNKNOWN;
@@ -990,37 +1041,37 @@ static CUresult fake_init(unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_driver_version(int *out) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
+FAKE(cuDriverGetVersion, 2020, (int *out), (out)) {
   *out = FAKE_VERSION;
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_device_count(int *out) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
+FAKE(cuDeviceGetCount, 2000, (int *out), (out)) {
   *out = fake.options.device_count;
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_device_get(CUdevice *out, int ordinal) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
+FAKE(cuDeviceGet, 2000, (CUdevice * out, int ordinal), (out, ordinal)) {
   if (!fake_device_exists(ordinal)) return CUDA_ERROR_INVALID_DEVICE;
   *out = ordinal;
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_device_name(char *out, int bytes, CUdevice device) {
-  if (!out || bytes <= 0) return CUDA_ERROR_INVALID_VALUE;
+FAKE(cuDeviceGetName, 2000, (char *out, int bytes, CUdevice device), (out, bytes, device)) {
+  if (bytes <= 0) return CUDA_ERROR_INVALID_VALUE;
   if (!fake_device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
-  (void)snprintf(out, (size_t)bytes, "gmlake fake device %d", device);
+  if (fake.options.device_name)
+    memcpy(out, fake.options.device_name, (size_t)bytes); /* cut without an end */
+  else
+    (void)snprintf(out, (size_t)bytes, "gmlake fake device %d", device);
   return CUDA_SUCCESS;
 }
 
 /* By number, since the header need not know them all. */
-static CUresult fake_device_attribute(int *out, int attribute, CUdevice device) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
+FAKE(cuDeviceGetAttribute, 2000, (int *out, CUdevice_attribute attribute, CUdevice device),
+     (out, attribute, device)) {
   if (!fake_device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
-  switch (attribute) {
+  switch ((int)attribute) {
   case 16: /* multiprocessors */
   case 41: /* unified addressing */
     *out = 1;
@@ -1051,23 +1102,20 @@ static CUresult fake_device_attribute(int *out, int attribute, CUdevice device) 
   }
 }
 
-static CUresult fake_device_bytes(size_t *out, CUdevice device) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
+FAKE(cuDeviceTotalMem, 3020, (size_t * out, CUdevice device), (out, device)) {
   if (!fake_device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
   *out = fake.options.device_bytes;
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_can_access(int *out, CUdevice device, CUdevice peer) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
+FAKE(cuDeviceCanAccessPeer, 4000, (int *out, CUdevice device, CUdevice peer), (out, device, peer)) {
   if (!fake_device_exists(device) || !fake_device_exists(peer)) return CUDA_ERROR_INVALID_DEVICE;
   *out = device != peer;
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_retain(CUcontext *out, CUdevice number) {
+FAKE(cuDevicePrimaryCtxRetain, 7000, (CUcontext * out, CUdevice number), (out, number)) {
   fake_device *device;
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!fake_device_exists(number)) return CUDA_ERROR_INVALID_DEVICE;
   device = &fake.devices[number];
   if (!device->retains++) {
@@ -1081,7 +1129,7 @@ static CUresult fake_retain(CUcontext *out, CUdevice number) {
 
 /* With the last reference the context's streams, events and modules become invalid; they stay in
    the census, since their owner has leaked them. */
-static CUresult fake_release(CUdevice number) {
+FAKE(cuDevicePrimaryCtxRelease, 11000, (CUdevice number), (number)) {
   fake_device *device;
   if (!fake_device_exists(number)) return CUDA_ERROR_INVALID_DEVICE;
   device = &fake.devices[number];
@@ -1112,7 +1160,7 @@ static CUresult fake_current(fake_device **out) {
 
 static int fake_number(const fake_device *device) { return (int)(device - fake.devices); }
 
-static CUresult fake_enable_peer(CUcontext context, unsigned flags) {
+FAKE(cuCtxEnablePeerAccess, 4000, (CUcontext context, unsigned flags), (context, flags)) {
   const fake_device *peer = fake_find_context(context);
   fake_device *device;
   CUresult code = fake_current(&device);
@@ -1125,9 +1173,8 @@ static CUresult fake_enable_peer(CUcontext context, unsigned flags) {
   return code;
 }
 
-static CUresult fake_get_current(CUcontext *out) {
+FAKE(cuCtxGetCurrent, 4000, (CUcontext * out), (out)) {
   const fake_thread *self = fake_self();
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
   *out = self->depth ? self->stack[self->depth - 1] : NULL;
   return CUDA_SUCCESS;
 }
@@ -1140,7 +1187,9 @@ static CUresult fake_push(CUcontext context) {
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_pop(CUcontext *out) {
+FAKE(cuCtxPushCurrent, 4000, (CUcontext context), (context)) { return fake_push(context); }
+
+FAKE(cuCtxPopCurrent, 4000, (CUcontext * out), (out)) {
   fake_thread *self = fake_self();
   if (!self->depth) return CUDA_ERROR_INVALID_CONTEXT;
   self->depth--;
@@ -1149,14 +1198,14 @@ static CUresult fake_pop(CUcontext *out) {
 }
 
 /* Replaces the top of the stack; NULL takes it away. */
-static CUresult fake_set_current(CUcontext context) {
+FAKE(cuCtxSetCurrent, 4000, (CUcontext context), (context)) {
   fake_thread *self = fake_self();
   if (context && !fake_find_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (self->depth) self->depth--;
   return context ? fake_push(context) : CUDA_SUCCESS;
 }
 
-static CUresult fake_synchronize(void) {
+FAKE(cuCtxSynchronize, 2000, (void), ()) {
   fake_device *device;
   CUresult code = fake_current(&device);
   if (!code) code = device->lost;
@@ -1169,6 +1218,7 @@ static CUresult fake_synchronize(void) {
 /* NULL and 1 are the legacy stream of the current context; the per-thread one is not there. */
 static CUresult fake_find_stream(CUstream value, fake_stream **out) {
   fake_device *device;
+  fake.null_streams += value == NULL;
   if ((uintptr_t)value <= 1) {
     const CUresult code = fake_current(&device);
     if (!code) *out = &device->legacy;
@@ -1190,12 +1240,12 @@ static CUresult fake_use_event(CUevent value, fake_event **out) {
   return fake.devices[(*out)->object.device].lost;
 }
 
-static CUresult fake_stream_create(CUstream *out, unsigned flags) {
+FAKE(cuStreamCreate, 2000, (CUstream * out, unsigned flags), (out, flags)) {
   fake_device *device;
   fake_stream *stream;
   gmlake_stream queue;
   CUresult code = fake_current(&device);
-  if (!code && (!out || flags > CU_STREAM_NON_BLOCKING)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && flags > CU_STREAM_NON_BLOCKING) code = CUDA_ERROR_INVALID_VALUE;
   if (!code && gmlake_mock_stream_create(fake.mock, &queue)) code = CUDA_ERROR_OUT_OF_MEMORY;
   if (code) return code;
   stream =
@@ -1210,7 +1260,7 @@ static CUresult fake_stream_create(CUstream *out, unsigned flags) {
 }
 
 /* What is pending goes on, and the legacy stream still comes after it. */
-static CUresult fake_stream_destroy(CUstream value) {
+FAKE(cuStreamDestroy, 4000, (CUstream value), (value)) {
   fake_stream *stream, **link;
   CUresult code = fake_find_stream(value, &stream);
   if (!code && stream->is_legacy) code = CUDA_ERROR_INVALID_HANDLE;
@@ -1236,7 +1286,7 @@ static CUresult fake_look(CUstream value, fake_stream **out) {
 }
 
 /* Refused in a capture, though a driver might answer: nobody has to ask then. */
-static CUresult fake_stream_get_id(CUstream value, unsigned long long *id) {
+FAKE(cuStreamGetId, 12000, (CUstream value, unsigned long long *id), (value, id)) {
   fake_stream *stream;
   const CUresult code = fake_find_stream(value, &stream);
   if (code) return code;
@@ -1246,7 +1296,7 @@ static CUresult fake_stream_get_id(CUstream value, unsigned long long *id) {
 }
 
 /* Of the legacy stream it answers that a blocking one's capture forbids it, and spoils nothing. */
-static CUresult fake_stream_is_capturing(CUstream value, CUstreamCaptureStatus *status) {
+FAKE(cuStreamIsCapturing, 10000, (CUstream value, CUstreamCaptureStatus *status), (value, status)) {
   const fake_stream *other;
   fake_stream *stream;
   const CUresult code = fake_find_stream(value, &stream);
@@ -1261,7 +1311,7 @@ static CUresult fake_stream_is_capturing(CUstream value, CUstreamCaptureStatus *
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_stream_synchronize(CUstream value) {
+FAKE(cuStreamSynchronize, 2000, (CUstream value), (value)) {
   fake_stream *stream;
   CUresult code = fake_look(value, &stream);
   if (code) return code;
@@ -1269,26 +1319,20 @@ static CUresult fake_stream_synchronize(CUstream value) {
   return fake_finish(stream);
 }
 
-static CUresult fake_is_idle(const fake_stream *stream) {
-  void *event = fake_mark(stream);
-  const int done = fake_is_done(event);
-  (void)FAKE_MOCK(event_destroy, event);
-  return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-}
-
-/* The legacy stream is busy while a blocking one is. */
-static CUresult fake_stream_query(CUstream value) {
-  const fake_stream *other;
+/* Of the legacy stream: not what it waits for. */
+FAKE(cuStreamQuery, 2000, (CUstream value), (value)) {
   fake_stream *stream;
   CUresult code = fake_look(value, &stream);
-  if (!code) code = fake_is_idle(stream);
-  if (code || !stream->is_legacy) return code;
-  for (other = fake_device_of(stream)->streams; other && !code; other = other->next)
-    if (other->is_blocking) code = fake_is_idle(other);
+  void *event;
+  if (code) return code;
+  event = fake_mark(stream);
+  code = fake_is_done(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  (void)FAKE_MOCK(event_destroy, event);
   return code;
 }
 
-static CUresult fake_stream_wait(CUstream value, CUevent event_value, unsigned flags) {
+FAKE(cuStreamWaitEvent, 3020, (CUstream value, CUevent event_value, unsigned flags),
+     (value, event_value, flags)) {
   fake_stream *stream;
   fake_event *event;
   CUresult code = fake_use_stream(value, &stream);
@@ -1303,12 +1347,12 @@ static CUresult fake_stream_wait(CUstream value, CUevent event_value, unsigned f
   return FAKE_MOCK(stream_wait, stream->queue, event->mock);
 }
 
-static CUresult fake_event_create(CUevent *out, unsigned flags) {
+FAKE(cuEventCreate, 2000, (CUevent * out, unsigned flags), (out, flags)) {
   fake_device *device;
   fake_event *event;
   void *mock;
   CUresult code = fake_current(&device);
-  if (!code && (!out || flags > 7)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && flags > 7) code = CUDA_ERROR_INVALID_VALUE;
   if (!code) code = FAKE_MOCK(event_create, &mock);
   if (code) return code;
   event = (fake_event *)fake_add(sizeof(*event), FAKE_EVENT, 0, fake_number(device));
@@ -1318,7 +1362,7 @@ static CUresult fake_event_create(CUevent *out, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_event_destroy(CUevent value) {
+FAKE(cuEventDestroy, 4000, (CUevent value), (value)) {
   fake_event *event = (fake_event *)fake_find(FAKE_EVENT, (uintptr_t)value);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   (void)FAKE_MOCK(event_destroy, event->mock);
@@ -1327,7 +1371,7 @@ static CUresult fake_event_destroy(CUevent value) {
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_event_record(CUevent value, CUstream stream_value) {
+FAKE(cuEventRecord, 2000, (CUevent value, CUstream stream_value), (value, stream_value)) {
   fake_stream *stream;
   fake_event *event;
   CUresult code = fake_use_stream(stream_value, &stream);
@@ -1360,7 +1404,7 @@ static CUresult fake_look_at_event(CUevent value, fake_event **out) {
 }
 
 /* Some work ends only when the host waits for it. So many questions in a row are such a wait. */
-static CUresult fake_event_query(CUevent value) {
+FAKE(cuEventQuery, 2000, (CUevent value), (value)) {
   fake_event *event;
   const CUresult code = fake_look_at_event(value, &event);
   if (code || !event->is_recorded) return code;
@@ -1371,7 +1415,7 @@ static CUresult fake_event_query(CUevent value) {
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_event_synchronize(CUevent value) {
+FAKE(cuEventSynchronize, 2000, (CUevent value), (value)) {
   fake_event *event;
   const CUresult code = fake_look_at_event(value, &event);
   if (code || !event->is_recorded) return code;
@@ -1380,12 +1424,12 @@ static CUresult fake_event_synchronize(CUevent value) {
 }
 
 /* Time passes by .01 ms with each record. */
-static CUresult fake_event_elapsed(float *ms, CUevent from_value, CUevent to_value) {
+FAKE(cuEventElapsedTime, 2000, (float *ms, CUevent from_value, CUevent to_value),
+     (ms, from_value, to_value)) {
   fake_event *from, *to;
   CUresult code = fake_look_at_event(from_value, &from);
   if (!code) code = fake_look_at_event(to_value, &to);
   if (code) return code;
-  if (!ms) return CUDA_ERROR_INVALID_VALUE;
   if (!from->is_timed || !to->is_timed || !from->is_recorded || !to->is_recorded)
     return CUDA_ERROR_INVALID_HANDLE;
   if (!fake_is_done(from->mock) || !fake_is_done(to->mock)) return CUDA_ERROR_NOT_READY;
@@ -1407,12 +1451,12 @@ static CUresult fake_submit(fake_stream *stream, const fake_work *work) {
 }
 
 /* Any PTX will do; its kernels are known by their names. */
-static CUresult fake_module_load(CUmodule *out, const void *image) {
+FAKE(cuModuleLoadData, 2000, (CUmodule * out, const void *image), (out, image)) {
   fake_device *device;
   fake_object *module;
   CUresult code = fake_current(&device);
   if (!code) code = device->lost;
-  if (!code && (!out || !image)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && !image) code = CUDA_ERROR_INVALID_VALUE;
   if (!code && !strstr((const char *)image, ".version")) code = CUDA_ERROR_INVALID_IMAGE;
   if (code) return code;
   module = (fake_object *)fake_add(sizeof(*module), FAKE_MODULE, 0, fake_number(device));
@@ -1420,7 +1464,7 @@ static CUresult fake_module_load(CUmodule *out, const void *image) {
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_module_unload(CUmodule value) {
+FAKE(cuModuleUnload, 2000, (CUmodule value), (value)) {
   fake_object *module = (fake_object *)fake_find(FAKE_MODULE, (uintptr_t)value);
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
   fake_remove(module);
@@ -1428,67 +1472,32 @@ static CUresult fake_module_unload(CUmodule value) {
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_module_function(CUfunction *out, CUmodule value, const char *name) {
+FAKE(cuModuleGetFunction, 2000, (CUfunction * out, CUmodule value, const char *name),
+     (out, value, name)) {
   const fake_object *module = (const fake_object *)fake_find(FAKE_MODULE, (uintptr_t)value);
   uint64_t i;
-  if (!out || !name) return CUDA_ERROR_INVALID_VALUE;
+  if (!name) return CUDA_ERROR_INVALID_VALUE;
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
   for (i = 0; i < FAKE_KERNELS; i++) {
-    if (strcmp(name, fake_kernels[i].name) != 0) continue;
+    if (strcmp(name, fake_deeds[i].kernel) != 0) continue;
     *out = (CUfunction)(uintptr_t)(module->value + 1 + i);
     return CUDA_SUCCESS;
   }
   return CUDA_ERROR_NOT_FOUND;
 }
 
-static uint64_t fake_param(void *const *params, size_t index) {
-  uint64_t value;
-  memcpy(&value, params[index], sizeof(value));
-  return value;
-}
-
-static void fake_read_standin(fake_work *work, void *const *params) {
-  fake_standin *s = &work->standin;
-  memcpy(&s->count, params[1], sizeof(s->count));
-  if (s->count > STANDIN_ITEMS) s->count = STANDIN_ITEMS;
-  memcpy(s->items, params[0], s->count * sizeof(s->items[0]));
-  if (work->kind == FAKE_STANDIN_READ) {
-    s->slot = fake_param(params, 2);
-    s->seed = fake_param(params, 3);
-    return;
-  }
-  memcpy(&s->first, params[2], sizeof(s->first));
-  s->slot = fake_param(params, 3);
-  s->clear = fake_param(params, 4);
-  s->seed = fake_param(params, 5);
-  s->ns = fake_param(params, 6);
-  s->iteration = fake_param(params, 7);
-  s->seen = fake_param(params, 8);
-  s->total = fake_param(params, 9);
-  s->wrong = fake_param(params, 10);
-}
-
-static void fake_read_params(fake_work *work, void *const *params) {
-  if (work->kind == FAKE_STANDIN_READ || work->kind == FAKE_STANDIN_WRITE) {
-    fake_read_standin(work, params);
-    return;
-  }
-  if (work->kind == FAKE_SPIN) {
-    work->count = fake_param(params, 0);
-    return;
-  }
-  work->to = fake_param(params, 0);
-  if (work->kind == FAKE_COPY) {
-    work->from = fake_param(params, 1);
-    work->count = fake_param(params, 2);
-    return;
-  }
-  work->count = fake_param(params, 1);
-  memcpy(&work->seed, params[2], sizeof(work->seed));
-  if (work->kind == FAKE_VERIFY) {
-    work->from = work->to;
-    work->wrong = fake_param(params, 3);
-  }
+/* Of a stand-in's items there are as many as it counts. */
+static CUresult fake_read_params(fake_work *work, void *const *params) {
+  const fake_param *to = fake_deeds[work->kind].params;
+  const size_t first = (size_t)fake_is_standin(work);
+  size_t i;
+  for (i = 0; i < 11 && to[i].bytes; i++)
+    if (!params[i]) return CUDA_ERROR_INVALID_VALUE;
+  for (i = first; i < 11 && to[i].bytes; i++)
+    memcpy((char *)work + to[i].at, params[i], to[i].bytes);
+  if (work->item_count > STANDIN_ITEMS) work->item_count = STANDIN_ITEMS;
+  if (first) memcpy(work->items, params[0], work->item_count * sizeof(work->items[0]));
+  return CUDA_SUCCESS;
 }
 
 static CUresult fake_kernel(CUfunction function, const size_t *grid_and_block, CUstream value,
@@ -1509,21 +1518,21 @@ static CUresult fake_kernel(CUfunction function, const size_t *grid_and_block, C
     if (!grid_and_block[i]) return CUDA_ERROR_INVALID_VALUE;
   if (grid_and_block[3] * grid_and_block[4] * grid_and_block[5] > 1024 || !params || extra)
     return CUDA_ERROR_INVALID_VALUE;
-  for (i = 0; i < fake_kernels[index].params; i++)
-    if (!params[i]) return CUDA_ERROR_INVALID_VALUE;
   memset(&work, 0, sizeof(work));
   work.kind = (fake_work_kind)index;
   work.device = module->device;
-  fake_read_params(&work, params);
-  return fake_submit(stream, &work);
+  code = fake_read_params(&work, params);
+  return code ? code : fake_submit(stream, &work);
 }
 
-static CUresult fake_launch_kernel(CUfunction function, size_t grid_x, size_t grid_y, size_t grid_z,
-                                   size_t block_x, size_t block_y, size_t block_z, CUstream stream,
-                                   void **params, void **extra) {
-  size_t dims[6];
-  dims[0] = grid_x, dims[1] = grid_y, dims[2] = grid_z;
-  dims[3] = block_x, dims[4] = block_y, dims[5] = block_z;
+FAKE(cuLaunchKernel, 4000,
+     (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+      unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **params,
+      void **extra),
+     (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params,
+      extra)) {
+  const size_t dims[6] = {grid_x, grid_y, grid_z, block_x, block_y, block_z};
+  (void)shared_bytes;
   return fake_kernel(function, dims, stream, params, extra);
 }
 
@@ -1548,6 +1557,16 @@ static CUresult fake_memset(fake_work_kind kind, CUdeviceptr to, unsigned word, 
   return fake_submit_checked(stream, &work);
 }
 
+FAKE(cuMemsetD8Async, 3020, (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream),
+     (to, value, bytes, stream)) {
+  return fake_memset(FAKE_MEMSET8, to, value, bytes, stream);
+}
+
+FAKE(cuMemsetD32Async, 3020, (CUdeviceptr to, unsigned value, size_t count, CUstream stream),
+     (to, value, count, stream)) {
+  return fake_memset(FAKE_MEMSET, to, value, count, stream);
+}
+
 static CUresult fake_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   fake_work work;
   memset(&work, 0, sizeof(work));
@@ -1556,6 +1575,11 @@ static CUresult fake_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
   work.from = from;
   work.count = bytes;
   return fake_submit_checked(stream, &work);
+}
+
+FAKE(cuMemcpyDtoDAsync, 3020, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream),
+     (to, from, bytes, stream)) {
+  return fake_copy(to, from, bytes, stream);
 }
 
 /* Whether that many bytes lie in memory of the context's device. */
@@ -1572,8 +1596,10 @@ static int fake_is_of(CUcontext context, uint64_t address, size_t bytes) {
 
 /* Stricter than the driver, which copies by way of the host where a device may not reach the
    other's mapping. */
-static CUresult fake_peer_copy(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                               CUcontext from_context, size_t bytes, CUstream stream) {
+FAKE(cuMemcpyPeerAsync, 4000,
+     (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t bytes,
+      CUstream stream),
+     (to, to_context, from, from_context, bytes, stream)) {
   if (!fake_find_context(to_context) || !fake_find_context(from_context))
     return CUDA_ERROR_INVALID_CONTEXT;
   if (!fake_is_of(to_context, to, bytes) || !fake_is_of(from_context, from, bytes))
@@ -1588,6 +1614,16 @@ static CUresult fake_pinned_copy(CUdeviceptr address, const void *host, size_t b
   if (!fake_is_pinned(pinned, bytes)) return CUDA_ERROR_INVALID_VALUE;
   return to_host ? fake_copy(pinned, address, bytes, stream)
                  : fake_copy(address, pinned, bytes, stream);
+}
+
+FAKE(cuMemcpyDtoHAsync, 3020, (void *to, CUdeviceptr from, size_t bytes, CUstream stream),
+     (to, from, bytes, stream)) {
+  return fake_pinned_copy(from, to, bytes, 1, stream);
+}
+
+FAKE(cuMemcpyHtoDAsync, 3020, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream),
+     (to, from, bytes, stream)) {
+  return fake_pinned_copy(to, from, bytes, 0, stream);
 }
 
 /* A copy to or from the host comes after the legacy stream's work and ends within the call. */
@@ -1620,13 +1656,21 @@ static CUresult fake_host_copy(void *host, CUdeviceptr address, size_t bytes, in
   return CUDA_SUCCESS;
 }
 
+FAKE(cuMemcpyDtoH, 3020, (void *to, CUdeviceptr from, size_t bytes), (to, from, bytes)) {
+  return fake_host_copy(to, from, bytes, 1);
+}
+
+FAKE(cuMemcpyHtoD, 3020, (CUdeviceptr to, const void *from, size_t bytes), (to, from, bytes)) {
+  return fake_host_copy((void *)(uintptr_t)from, to, bytes, 0);
+}
+
 /* ---- Capture and graphs --------------------------------------------------------------------- */
 
-static CUresult fake_begin_capture(CUstream value, int mode) {
+FAKE(cuStreamBeginCapture, 10010, (CUstream value, CUstreamCaptureMode mode), (value, mode)) {
   fake_capture *capture;
   fake_stream *stream;
   CUresult code = fake_use_stream(value, &stream);
-  if (!code && (mode < 0 || mode > 2)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && (unsigned)mode > 2) code = CUDA_ERROR_INVALID_VALUE;
   if (!code && stream->is_legacy) code = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!code && stream->capture) code = CUDA_ERROR_ILLEGAL_STATE;
   if (code) return code;
@@ -1635,7 +1679,7 @@ static CUresult fake_begin_capture(CUstream value, int mode) {
   fake.next_value += 16;
   capture->graph->object.value = FAKE_VALUE_MIN + fake.next_value;
   capture->number = ++fake.next_serial;
-  capture->mode = mode;
+  capture->mode = (int)mode;
   capture->thread = fake_self();
   capture->next = fake.captures;
   fake.captures = capture;
@@ -1643,12 +1687,11 @@ static CUresult fake_begin_capture(CUstream value, int mode) {
 }
 
 /* A capture that failed has ended too. */
-static CUresult fake_end_capture(CUstream value, CUgraph *out) {
+FAKE(cuStreamEndCapture, 10000, (CUstream value, CUgraph *out), (value, out)) {
   fake_stream *stream;
   fake_capture *capture;
   fake_graph *graph;
   CUresult code = fake_find_stream(value, &stream);
-  if (!code && !out) code = CUDA_ERROR_INVALID_VALUE;
   if (code) return code;
   *out = NULL;
   capture = stream->capture;
@@ -1671,11 +1714,15 @@ static CUresult fake_end_capture(CUstream value, CUgraph *out) {
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_capture_info(CUstream value, CUstreamCaptureStatus *out_status,
-                                  CUgraph *out_graph) {
+FAKE(cuStreamGetCaptureInfo_v2, 11030,
+     (CUstream value, CUstreamCaptureStatus *out_status, cuuint64_t *id, CUgraph *out_graph,
+      const CUgraphNode **nodes, size_t *count),
+     (value, out_status, id, out_graph, nodes, count)) {
   fake_stream *stream;
   CUresult code = fake_find_stream(value, &stream);
-  if (!code && !out_status) code = CUDA_ERROR_INVALID_VALUE;
+  (void)id;
+  (void)nodes;
+  (void)count;
   if (code) return code;
   *out_status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (!stream->capture) return CUDA_SUCCESS;
@@ -1686,10 +1733,11 @@ static CUresult fake_capture_info(CUstream value, CUstreamCaptureStatus *out_sta
 }
 
 /* Their values are addresses. */
-static CUresult fake_user_create(CUuserObject *out, void *user, CUhostFn destroy, unsigned count,
-                                 unsigned flags) {
+FAKE(cuUserObjectCreate, 11030,
+     (CUuserObject * out, void *user, CUhostFn destroy, unsigned count, unsigned flags),
+     (out, user, destroy, count, flags)) {
   fake_user *made;
-  if (!out || !destroy || !count || flags != 1) return CUDA_ERROR_INVALID_VALUE;
+  if (!destroy || !count || flags != 1) return CUDA_ERROR_INVALID_VALUE;
   made = (fake_user *)fake_zeroed(1, sizeof(*made));
   made->destroy = destroy;
   made->user = user;
@@ -1698,9 +1746,14 @@ static CUresult fake_user_create(CUuserObject *out, void *user, CUhostFn destroy
   return CUDA_SUCCESS;
 }
 
+FAKE(cuUserObjectRelease, 11030, (CUuserObject object, unsigned count), (object, count)) {
+  return fake_user_release((fake_user *)(void *)object, count);
+}
+
 /* Also of a graph that is being captured. Only moving one reference is served. */
-static CUresult fake_user_retain(CUgraph value, CUuserObject object, unsigned count,
-                                 unsigned flags) {
+FAKE(cuGraphRetainUserObject, 11030,
+     (CUgraph value, CUuserObject object, unsigned count, unsigned flags),
+     (value, object, count, flags)) {
   fake_graph *graph = (fake_graph *)fake_find(FAKE_GRAPH, (uintptr_t)value);
   const fake_capture *capture;
   for (capture = fake.captures; capture && !graph; capture = capture->next)
@@ -1711,7 +1764,7 @@ static CUresult fake_user_retain(CUgraph value, CUuserObject object, unsigned co
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_exchange_mode(CUstreamCaptureMode *mode) {
+FAKE(cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode * mode), (mode)) {
   fake_thread *self = fake_self();
   const int former = self->mode;
   if (!mode || (int)*mode < 0 || (int)*mode > 2) return CUDA_ERROR_INVALID_VALUE;
@@ -1720,11 +1773,13 @@ static CUresult fake_exchange_mode(CUstreamCaptureMode *mode) {
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_instantiate(CUgraphExec *out, CUgraph value) {
+FAKE(cuGraphInstantiateWithFlags, 11040,
+     (CUgraphExec * out, CUgraph value, unsigned long long flags), (out, value, flags)) {
   const fake_graph *graph = (const fake_graph *)fake_find(FAKE_GRAPH, (uintptr_t)value);
   fake_graph *exec;
   size_t i;
-  if (!out || !graph) return CUDA_ERROR_INVALID_VALUE;
+  (void)flags;
+  if (!graph) return CUDA_ERROR_INVALID_VALUE;
   exec = (fake_graph *)fake_add(sizeof(*exec), FAKE_EXEC, 0, 0);
   for (i = 0; i < graph->count; i++) fake_append(exec, &graph->nodes[i]);
   for (i = 0; i < graph->user_count; i++) {
@@ -1736,7 +1791,7 @@ static CUresult fake_instantiate(CUgraphExec *out, CUgraph value) {
 }
 
 /* An executable graph runs once at a time: a launch comes after the one before. */
-static CUresult fake_graph_launch(CUgraphExec value, CUstream stream_value) {
+FAKE(cuGraphLaunch, 10000, (CUgraphExec value, CUstream stream_value), (value, stream_value)) {
   fake_graph *exec = (fake_graph *)fake_find(FAKE_EXEC, (uintptr_t)value);
   fake_stream *stream;
   size_t i;
@@ -1759,14 +1814,21 @@ static CUresult fake_graph_destroy(fake_kind kind, uint64_t value) {
   return CUDA_SUCCESS;
 }
 
+FAKE(cuGraphExecDestroy, 10000, (CUgraphExec exec), (exec)) {
+  return fake_graph_destroy(FAKE_EXEC, (uintptr_t)exec);
+}
+
+FAKE(cuGraphDestroy, 10000, (CUgraph graph), (graph)) {
+  return fake_graph_destroy(FAKE_GRAPH, (uintptr_t)graph);
+}
+
 /* ---- Memory by cuMemAlloc ------------------------------------------------------------------- */
 
 /* Legal during a capture, but spoils those that forbid it. */
-static CUresult fake_mem_info(size_t *out_free, size_t *out_total) {
+FAKE(cuMemGetInfo, 3020, (size_t * out_free, size_t *out_total), (out_free, out_total)) {
   fake_device *device;
   CUresult code = fake_current(&device);
   if (!code) code = device->lost;
-  if (!code && (!out_free || !out_total)) code = CUDA_ERROR_INVALID_VALUE;
   if (code) return code;
   (void)fake_check_unsafe();
   *out_free = fake.options.device_bytes - device->physical_bytes;
@@ -1777,14 +1839,14 @@ static CUresult fake_mem_info(size_t *out_free, size_t *out_total) {
 /* Where memory is short, frees that are queued may give some. */
 static CUresult fake_allocate_patiently(fake_device *device, size_t bytes, CUdeviceptr *out) {
   CUresult code;
-  if (!out || !bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
   code = fake_allocate(fake_number(device), bytes, out);
   if (code != CUDA_ERROR_OUT_OF_MEMORY) return code;
   code = fake_finish_device(device);
   return code ? code : fake_allocate(fake_number(device), bytes, out);
 }
 
-static CUresult fake_mem_alloc(CUdeviceptr *out, size_t bytes) {
+FAKE(cuMemAlloc, 3020, (CUdeviceptr * out, size_t bytes), (out, bytes)) {
   fake_device *device;
   CUresult code = fake_current(&device);
   if (!code) code = device->lost;
@@ -1798,7 +1860,7 @@ static fake_allocation *fake_find_allocation(CUdeviceptr address) {
 }
 
 /* Waits for the device first. */
-static CUresult fake_mem_free(CUdeviceptr address) {
+FAKE(cuMemFree, 3020, (CUdeviceptr address), (address)) {
   fake_allocation *allocation = fake_find_allocation(address);
   fake_device *device;
   CUresult code = fake_current(&device);
@@ -1811,7 +1873,8 @@ static CUresult fake_mem_free(CUdeviceptr address) {
   return code;
 }
 
-static CUresult fake_mem_alloc_async(CUdeviceptr *out, size_t bytes, CUstream value) {
+FAKE(cuMemAllocAsync, 11020, (CUdeviceptr * out, size_t bytes, CUstream value),
+     (out, bytes, value)) {
   fake_stream *stream;
   CUresult code = fake_use_stream(value, &stream);
   if (!code && stream->capture)
@@ -1820,7 +1883,13 @@ static CUresult fake_mem_alloc_async(CUdeviceptr *out, size_t bytes, CUstream va
   return code ? code : fake_allocate_patiently(fake_device_of(stream), bytes, out);
 }
 
-static CUresult fake_mem_free_async(CUdeviceptr address, CUstream value) {
+FAKE(cuMemAllocFromPoolAsync, 11020,
+     (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream),
+     (address, bytes, pool, stream)) {
+  return pool ? fake_do_cuMemAllocAsync(address, bytes, stream) : CUDA_ERROR_INVALID_VALUE;
+}
+
+FAKE(cuMemFreeAsync, 11020, (CUdeviceptr address, CUstream value), (address, value)) {
   fake_allocation *allocation = fake_find_allocation(address);
   fake_stream *stream;
   fake_work work;
@@ -1838,8 +1907,7 @@ static CUresult fake_mem_free_async(CUdeviceptr address, CUstream value) {
 
 /* Pools are numbers: their memory is that of cuMemAllocAsync, they count nothing, and remember a
    release threshold. */
-static CUresult fake_default_pool(CUmemoryPool *out, CUdevice device) {
-  if (!out) return CUDA_ERROR_INVALID_VALUE;
+FAKE(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool * out, CUdevice device), (out, device)) {
   if (!fake_device_exists(device)) return CUDA_ERROR_INVALID_DEVICE;
   *out = (CUmemoryPool)(uintptr_t)(1 + device);
   return CUDA_SUCCESS;
@@ -1847,16 +1915,16 @@ static CUresult fake_default_pool(CUmemoryPool *out, CUdevice device) {
 
 static CUmemoryPool fake_ended_pool; /* the last one: the next one has its value */
 
-static CUresult fake_pool_create(CUmemoryPool *out, const CUmemPoolProps *props) {
+FAKE(cuMemPoolCreate, 11020, (CUmemoryPool * out, const CUmemPoolProps *props), (out, props)) {
   static uintptr_t made = FAKE_DEVICES_MAX;
-  if (!out || !props) return CUDA_ERROR_INVALID_VALUE;
+  if (!props) return CUDA_ERROR_INVALID_VALUE;
   if (!fake_device_exists(props->location.id)) return CUDA_ERROR_INVALID_DEVICE;
   *out = fake_ended_pool ? fake_ended_pool : (CUmemoryPool)++made;
   fake_ended_pool = NULL;
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_pool_destroy(CUmemoryPool pool) {
+FAKE(cuMemPoolDestroy, 11020, (CUmemoryPool pool), (pool)) {
   if (!pool) return CUDA_ERROR_INVALID_VALUE;
   fake_ended_pool = pool;
   return CUDA_SUCCESS;
@@ -1872,6 +1940,30 @@ static CUresult fake_pool_attribute(CUmemoryPool pool, int attribute, uint64_t *
   return CUDA_SUCCESS;
 }
 
+FAKE(cuMemPoolGetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value),
+     (pool, attribute, value)) {
+  return fake_pool_attribute(pool, (int)attribute, (uint64_t *)value, 0);
+}
+
+FAKE(cuMemPoolSetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value),
+     (pool, attribute, value)) {
+  return fake_pool_attribute(pool, (int)attribute, (uint64_t *)value, 1);
+}
+
+FAKE(cuMemPoolSetAccess, 11020, (CUmemoryPool pool, const CUmemAccessDesc *descs, size_t count),
+     (pool, descs, count)) {
+  return pool && (descs || !count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+FAKE(cuMemPoolTrimTo, 11020, (CUmemoryPool pool, size_t keep_bytes), (pool, keep_bytes)) {
+  (void)keep_bytes;
+  return pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+FAKE(cuDeviceSetMemPool, 11020, (CUdevice device, CUmemoryPool pool), (device, pool)) {
+  return fake_device_exists(device) && pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* Of an allocation's first byte, or of any mapping: a mapping is its own range. */
 static CUresult fake_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address) {
   const fake_allocation *const allocation = fake_find_allocation(address);
@@ -1883,7 +1975,13 @@ static CUresult fake_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr
   return CUDA_ERROR_NOT_FOUND;
 }
 
-static CUresult fake_pointer_attribute(void *value, int attribute, CUdeviceptr address) {
+FAKE(cuMemGetAddressRange, 3020, (CUdeviceptr * base, size_t *bytes, CUdeviceptr address),
+     (base, bytes, address)) {
+  return fake_address_range(base, bytes, address);
+}
+
+FAKE(cuPointerGetAttribute, 4000, (void *value, CUpointer_attribute attribute, CUdeviceptr address),
+     (value, attribute, address)) {
   size_t bytes = 0;
   CUdeviceptr base = 0;
   if (!value) return CUDA_ERROR_INVALID_VALUE;
@@ -1897,20 +1995,20 @@ static CUresult fake_pointer_attribute(void *value, int attribute, CUdeviceptr a
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_context_device(CUdevice *out) {
+FAKE(cuCtxGetDevice, 2000, (CUdevice * out), (out)) {
   fake_device *device;
   const CUresult code = fake_current(&device);
   if (!code) *out = fake_number(device);
   return code;
 }
 
-static CUresult fake_host_alloc(void **out, size_t bytes, unsigned flags) {
+FAKE(cuMemHostAlloc, 2020, (void **out, size_t bytes, unsigned flags), (out, bytes, flags)) {
   fake_device *device;
   fake_host *host;
   void *ptr;
   CUresult code = fake_current(&device);
   if (!code) code = device->lost;
-  if (!code && (!out || !bytes || flags > 7)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && (!bytes || flags > 7)) code = CUDA_ERROR_INVALID_VALUE;
   if (code) return code;
   ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (ptr == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -1923,7 +2021,7 @@ static CUresult fake_host_alloc(void **out, size_t bytes, unsigned flags) {
 }
 
 /* Waits for the device first. */
-static CUresult fake_host_free(void *ptr) {
+FAKE(cuMemFreeHost, 2000, (void *ptr), (ptr)) {
   fake_host *host = (fake_host *)fake_find(FAKE_HOST, (uintptr_t)ptr), **link = &fake.hosts;
   CUresult code;
   if (!host) return CUDA_ERROR_INVALID_VALUE;
@@ -1963,19 +2061,23 @@ static CUresult fake_check_prop(const CUmemAllocationProp *prop) {
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_granularity(size_t *out, const CUmemAllocationProp *prop, unsigned flags) {
+FAKE(cuMemGetAllocationGranularity, 10020,
+     (size_t * out, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags flags),
+     (out, prop, flags)) {
   CUresult code = fake_check_vmm();
-  if (!code && (!out || flags > 1)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && (unsigned)flags > 1) code = CUDA_ERROR_INVALID_VALUE;
   if (!code) code = fake_check_prop(prop);
   if (!code) *out = fake.options.granularity_bytes;
   return code;
 }
 
-static CUresult fake_mem_create(CUmemGenericAllocationHandle *out, size_t bytes,
-                                const CUmemAllocationProp *prop, unsigned long long flags) {
+FAKE(cuMemCreate, 10020,
+     (CUmemGenericAllocationHandle * out, size_t bytes, const CUmemAllocationProp *prop,
+      unsigned long long flags),
+     (out, bytes, prop, flags)) {
   fake_handle *handle;
   CUresult code = fake_check_vmm();
-  if (!code && (!out || flags || !bytes || bytes % fake.options.granularity_bytes))
+  if (!code && (flags || !bytes || bytes % fake.options.granularity_bytes))
     code = CUDA_ERROR_INVALID_VALUE;
   if (!code) code = fake_check_prop(prop);
   if (!code && (unsigned)prop->requestedHandleTypes & GMLAKE_HANDLE_FABRIC &&
@@ -1994,7 +2096,7 @@ static fake_handle *fake_find_handle(CUmemGenericAllocationHandle value) {
   return handle && handle->references ? handle : NULL;
 }
 
-static CUresult fake_mem_release(CUmemGenericAllocationHandle value) {
+FAKE(cuMemRelease, 10020, (CUmemGenericAllocationHandle value), (value)) {
   fake_handle *handle = fake_find_handle(value);
   const CUresult code = fake_check_vmm();
   if (code) return code;
@@ -2005,12 +2107,15 @@ static CUresult fake_mem_release(CUmemGenericAllocationHandle value) {
 }
 
 /* A fabric handle holds the handle's value: it is good in this process alone. */
-static CUresult fake_mem_export(void *out, CUmemGenericAllocationHandle value, unsigned type,
-                                unsigned long long flags) {
+FAKE(cuMemExportToShareableHandle, 10020,
+     (void *out, CUmemGenericAllocationHandle value, CUmemAllocationHandleType types,
+      unsigned long long flags),
+     (out, value, types, flags)) {
   const fake_handle *handle = fake_find_handle(value);
+  const unsigned type = (unsigned)types;
   gmlake_handle shared;
   CUresult code = fake_check_vmm();
-  if (!code && (!out || flags || !handle || handle->is_foreign ||
+  if (!code && (flags || !handle || handle->is_foreign ||
                 (type != GMLAKE_HANDLE_POSIX_FD && type != GMLAKE_HANDLE_FABRIC) ||
                 !((unsigned)handle->prop.requestedHandleTypes & type)))
     code = CUDA_ERROR_INVALID_VALUE;
@@ -2053,14 +2158,17 @@ static CUresult fake_import_fd(CUmemGenericAllocationHandle *out, int fd, int de
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_mem_import(CUmemGenericAllocationHandle *out, void *shared, unsigned type) {
+FAKE(cuMemImportFromShareableHandle, 10020,
+     (CUmemGenericAllocationHandle * out, void *shared, CUmemAllocationHandleType types),
+     (out, shared, types)) {
+  const unsigned type = (unsigned)types;
   const fake_handle *handle;
   fake_device *device;
   gmlake_handle exported;
   uint64_t value;
   CUresult code = fake_check_vmm();
   if (!code) code = fake_current(&device);
-  if (!code && (!out || (type == GMLAKE_HANDLE_FABRIC && !shared))) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && type == GMLAKE_HANDLE_FABRIC && !shared) code = CUDA_ERROR_INVALID_VALUE;
   if (code) return code;
   if (type == GMLAKE_HANDLE_POSIX_FD)
     return fake_import_fd(out, (int)(intptr_t)shared, (int)(device - fake.devices));
@@ -2080,17 +2188,21 @@ static CUresult fake_mem_import(CUmemGenericAllocationHandle *out, void *shared,
   return code;
 }
 
-static CUresult fake_address_reserve(CUdeviceptr *out, size_t bytes, size_t alignment,
-                                     unsigned long long flags) {
+FAKE(cuMemAddressReserve, 10020,
+     (CUdeviceptr * out, size_t bytes, size_t alignment, CUdeviceptr hint,
+      unsigned long long flags),
+     (out, bytes, alignment, hint, flags)) {
   uint64_t address;
   CUresult code = fake_check_vmm();
-  if (!code && (!out || flags || (alignment && !gmlk_is_pow2(alignment))))
-    code = CUDA_ERROR_INVALID_VALUE;
+  (void)hint;
+  if (!code && (flags || (alignment && !gmlk_is_pow2(alignment)))) code = CUDA_ERROR_INVALID_VALUE;
   if (!code)
     code =
         FAKE_MOCK(reserve, bytes, alignment ? alignment : fake.options.granularity_bytes, &address);
-  if (!code) *out = address;
-  return code;
+  if (code) return code;
+  *out = address;
+  fake.last_alignment = alignment;
+  return CUDA_SUCCESS;
 }
 
 /* What cuMemAlloc made is not for the calls of virtual memory. */
@@ -2102,13 +2214,15 @@ static CUresult fake_check_range(CUdeviceptr address) {
                                                              : CUDA_SUCCESS;
 }
 
-static CUresult fake_address_free(CUdeviceptr address, size_t bytes) {
+FAKE(cuMemAddressFree, 10020, (CUdeviceptr address, size_t bytes), (address, bytes)) {
   const CUresult code = fake_check_range(address);
   return code ? code : fake_unreserve(address, bytes);
 }
 
-static CUresult fake_mem_map(CUdeviceptr address, size_t bytes, size_t offset,
-                             CUmemGenericAllocationHandle value, unsigned long long flags) {
+FAKE(cuMemMap, 10020,
+     (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle value,
+      unsigned long long flags),
+     (address, bytes, offset, value, flags)) {
   fake_handle *handle = fake_find_handle(value);
   CUresult code = fake_check_range(address);
   if (!code && (flags || !handle)) code = CUDA_ERROR_INVALID_VALUE;
@@ -2116,13 +2230,14 @@ static CUresult fake_mem_map(CUdeviceptr address, size_t bytes, size_t offset,
   return code ? code : fake_map(address, bytes, handle);
 }
 
-static CUresult fake_mem_unmap(CUdeviceptr address, size_t bytes) {
+FAKE(cuMemUnmap, 10020, (CUdeviceptr address, size_t bytes), (address, bytes)) {
   const CUresult code = fake_check_range(address);
   return code ? code : fake_unmap(address, bytes);
 }
 
-static CUresult fake_mem_set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs,
-                                    size_t count) {
+FAKE(cuMemSetAccess, 10020,
+     (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs, size_t count),
+     (address, bytes, descs, count)) {
   size_t i;
   CUresult code = fake_check_range(address);
   if (!code && (!descs || !count)) code = CUDA_ERROR_INVALID_VALUE;
@@ -2137,237 +2252,56 @@ static CUresult fake_mem_set_access(CUdeviceptr address, size_t bytes, const CUm
   return code;
 }
 
-static CUresult fake_mem_get_access(unsigned long long *out, const CUmemLocation *location,
-                                    CUdeviceptr address) {
+FAKE(cuMemGetAccess, 10020,
+     (unsigned long long *out, const CUmemLocation *location, CUdeviceptr address),
+     (out, location, address)) {
   const fake_granule *granule = fake_find_granule(address);
   CUresult code = fake_check_range(address);
   if (!code) code = fake_check_location(location);
-  if (!code && (!out || !granule)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && !granule) code = CUDA_ERROR_INVALID_VALUE;
   if (!code) *out = granule->access[location->id];
   return code;
 }
 
-static CUresult fake_retain_handle(CUmemGenericAllocationHandle *out, const void *address) {
+FAKE(cuMemRetainAllocationHandle, 11000, (CUmemGenericAllocationHandle * out, void *address),
+     (out, address)) {
   fake_granule *granule = fake_find_granule((uintptr_t)address);
   CUresult code = fake_check_range((uintptr_t)address);
-  if (!code && (!out || !granule)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && !granule) code = CUDA_ERROR_INVALID_VALUE;
   if (code) return code;
   granule->handle->references++;
   *out = granule->handle->object.value;
   return CUDA_SUCCESS;
 }
 
-static CUresult fake_handle_prop(CUmemAllocationProp *out, CUmemGenericAllocationHandle value) {
+FAKE(cuMemGetAllocationPropertiesFromHandle, 10020,
+     (CUmemAllocationProp * out, CUmemGenericAllocationHandle value), (out, value)) {
   const fake_handle *handle = fake_find_handle(value);
   CUresult code = fake_check_vmm();
-  if (!code && (!out || !handle)) code = CUDA_ERROR_INVALID_VALUE;
+  if (!code && !handle) code = CUDA_ERROR_INVALID_VALUE;
   if (!code) *out = handle->prop;
   return code;
 }
 
-/* ---- Exports -------------------------------------------------------------------------------- */
+/* ---- Finding functions ---------------------------------------------------------------------- */
 
-#define FAKE_EXPORTED __attribute__((visibility("default")))
-#define FAKE_TEXT_OF(name) #name
-#define FAKE_TEXT(name) FAKE_TEXT_OF(name) /* of the name that cuda.h's macros stand for */
-
-/* Name, version of the driver that has it in this form, parameters, what answers it. */
-/* clang-format off */
-#define FAKE_FUNCTIONS(X) \
-  X(cuInit, 2000, (unsigned flags), fake_init(flags)) \
-  X(cuDriverGetVersion, 2020, (int *version), fake_driver_version(version)) \
-  X(cuDeviceGetCount, 2000, (int *count), fake_device_count(count)) \
-  X(cuDeviceGet, 2000, (CUdevice *device, int ordinal), fake_device_get(device, ordinal)) \
-  X(cuDeviceGetName, 2000, (char *name, int bytes, CUdevice device), \
-    fake_device_name(name, bytes, device)) \
-  X(cuDeviceGetAttribute, 2000, (int *value, CUdevice_attribute attribute, CUdevice device), \
-    fake_device_attribute(value, (int)attribute, device)) \
-  X(cuDeviceTotalMem, 3020, (size_t *bytes, CUdevice device), fake_device_bytes(bytes, device)) \
-  X(cuDeviceCanAccessPeer, 4000, (int *can, CUdevice device, CUdevice peer), \
-    fake_can_access(can, device, peer)) \
-  X(cuDevicePrimaryCtxRetain, 7000, (CUcontext *context, CUdevice device), \
-    fake_retain(context, device)) \
-  X(cuDevicePrimaryCtxRelease, 11000, (CUdevice device), fake_release(device)) \
-  X(cuCtxGetCurrent, 4000, (CUcontext *context), fake_get_current(context)) \
-  X(cuCtxSetCurrent, 4000, (CUcontext context), fake_set_current(context)) \
-  X(cuCtxPushCurrent, 4000, (CUcontext context), fake_push(context)) \
-  X(cuCtxPopCurrent, 4000, (CUcontext *context), fake_pop(context)) \
-  X(cuCtxGetDevice, 2000, (CUdevice *device), fake_context_device(device)) \
-  X(cuCtxSynchronize, 2000, (void), fake_synchronize()) \
-  X(cuModuleLoadData, 2000, (CUmodule *module, const void *image), \
-    fake_module_load(module, image)) \
-  X(cuModuleUnload, 2000, (CUmodule module), fake_module_unload(module)) \
-  X(cuModuleGetFunction, 2000, (CUfunction *function, CUmodule module, const char *name), \
-    fake_module_function(function, module, name)) \
-  X(cuLaunchKernel, 4000, \
-    (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
-     unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **params, \
-     void **extra), \
-    ((void)shared_bytes, fake_launch_kernel(function, grid_x, grid_y, grid_z, block_x, block_y, \
-                                            block_z, stream, params, extra))) \
-  X(cuStreamCreate, 2000, (CUstream *stream, unsigned flags), fake_stream_create(stream, flags)) \
-  X(cuStreamDestroy, 4000, (CUstream stream), fake_stream_destroy(stream)) \
-  X(cuStreamSynchronize, 2000, (CUstream stream), fake_stream_synchronize(stream)) \
-  X(cuStreamQuery, 2000, (CUstream stream), fake_stream_query(stream)) \
-  X(cuStreamGetId, 12000, (CUstream stream, unsigned long long *id), \
-    fake_stream_get_id(stream, id)) \
-  X(cuStreamIsCapturing, 10000, (CUstream stream, CUstreamCaptureStatus *status), \
-    fake_stream_is_capturing(stream, status)) \
-  X(cuStreamWaitEvent, 3020, (CUstream stream, CUevent event, unsigned flags), \
-    fake_stream_wait(stream, event, flags)) \
-  X(cuStreamBeginCapture, 10010, (CUstream stream, CUstreamCaptureMode mode), \
-    fake_begin_capture(stream, (int)mode)) \
-  X(cuStreamEndCapture, 10000, (CUstream stream, CUgraph *graph), \
-    fake_end_capture(stream, graph)) \
-  X(cuStreamGetCaptureInfo_v2, 11030, \
-    (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, \
-     const CUgraphNode **nodes, size_t *count), \
-    ((void)id, (void)nodes, (void)count, fake_capture_info(stream, status, graph))) \
-  X(cuUserObjectCreate, 11030, \
-    (CUuserObject *object, void *user, CUhostFn destroy, unsigned count, unsigned flags), \
-    fake_user_create(object, user, destroy, count, flags)) \
-  X(cuUserObjectRelease, 11030, (CUuserObject object, unsigned count), \
-    fake_user_release((fake_user *)(void *)object, count)) \
-  X(cuGraphRetainUserObject, 11030, \
-    (CUgraph graph, CUuserObject object, unsigned count, unsigned flags), \
-    fake_user_retain(graph, object, count, flags)) \
-  X(cuThreadExchangeStreamCaptureMode, 10010, (CUstreamCaptureMode *mode), \
-    fake_exchange_mode(mode)) \
-  X(cuGraphInstantiateWithFlags, 11040, \
-    (CUgraphExec *exec, CUgraph graph, unsigned long long flags), \
-    ((void)flags, fake_instantiate(exec, graph))) \
-  X(cuGraphLaunch, 10000, (CUgraphExec exec, CUstream stream), fake_graph_launch(exec, stream)) \
-  X(cuGraphExecDestroy, 10000, (CUgraphExec exec), \
-    fake_graph_destroy(FAKE_EXEC, (uintptr_t)exec)) \
-  X(cuGraphDestroy, 10000, (CUgraph graph), fake_graph_destroy(FAKE_GRAPH, (uintptr_t)graph)) \
-  X(cuEventCreate, 2000, (CUevent *event, unsigned flags), fake_event_create(event, flags)) \
-  X(cuEventDestroy, 4000, (CUevent event), fake_event_destroy(event)) \
-  X(cuEventRecord, 2000, (CUevent event, CUstream stream), fake_event_record(event, stream)) \
-  X(cuEventQuery, 2000, (CUevent event), fake_event_query(event)) \
-  X(cuEventSynchronize, 2000, (CUevent event), fake_event_synchronize(event)) \
-  X(cuEventElapsedTime, 2000, (float *ms, CUevent from, CUevent to), \
-    fake_event_elapsed(ms, from, to)) \
-  X(cuMemGetInfo, 3020, (size_t *free_bytes, size_t *total_bytes), \
-    fake_mem_info(free_bytes, total_bytes)) \
-  X(cuMemAlloc, 3020, (CUdeviceptr *address, size_t bytes), fake_mem_alloc(address, bytes)) \
-  X(cuMemFree, 3020, (CUdeviceptr address), fake_mem_free(address)) \
-  X(cuMemAllocAsync, 11020, (CUdeviceptr *address, size_t bytes, CUstream stream), \
-    fake_mem_alloc_async(address, bytes, stream)) \
-  X(cuMemAllocFromPoolAsync, 11020, \
-    (CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream), \
-    (pool ? fake_mem_alloc_async(address, bytes, stream) : CUDA_ERROR_INVALID_VALUE)) \
-  X(cuMemPoolCreate, 11020, (CUmemoryPool *pool, const CUmemPoolProps *props), \
-    fake_pool_create(pool, props)) \
-  X(cuMemPoolDestroy, 11020, (CUmemoryPool pool), fake_pool_destroy(pool)) \
-  X(cuMemPoolSetAccess, 11020, (CUmemoryPool pool, const CUmemAccessDesc *descs, size_t count), \
-    (pool && (descs || !count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE)) \
-  X(cuMemPoolGetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value), \
-    fake_pool_attribute(pool, (int)attribute, (uint64_t *)value, 0)) \
-  X(cuMemPoolSetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value), \
-    fake_pool_attribute(pool, (int)attribute, (uint64_t *)value, 1)) \
-  X(cuMemPoolTrimTo, 11020, (CUmemoryPool pool, size_t keep_bytes), \
-    ((void)keep_bytes, pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE)) \
-  X(cuDeviceGetDefaultMemPool, 11020, (CUmemoryPool *pool, CUdevice device), \
-    fake_default_pool(pool, device)) \
-  X(cuDeviceSetMemPool, 11020, (CUdevice device, CUmemoryPool pool), \
-    (fake_device_exists(device) && pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE)) \
-  X(cuMemGetAddressRange, 3020, (CUdeviceptr *base, size_t *bytes, CUdeviceptr address), \
-    fake_address_range(base, bytes, address)) \
-  X(cuPointerGetAttribute, 4000, \
-    (void *value, CUpointer_attribute attribute, CUdeviceptr address), \
-    fake_pointer_attribute(value, (int)attribute, address)) \
-  X(cuMemFreeAsync, 11020, (CUdeviceptr address, CUstream stream), \
-    fake_mem_free_async(address, stream)) \
-  X(cuMemcpyDtoH, 3020, (void *to, CUdeviceptr from, size_t bytes), \
-    fake_host_copy(to, from, bytes, 1)) \
-  X(cuMemcpyHtoD, 3020, (CUdeviceptr to, const void *from, size_t bytes), \
-    fake_host_copy((void *)(uintptr_t)from, to, bytes, 0)) \
-  X(cuMemcpyDtoDAsync, 3020, \
-    (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream), \
-    fake_copy(to, from, bytes, stream)) \
-  X(cuCtxEnablePeerAccess, 4000, (CUcontext peer, unsigned flags), fake_enable_peer(peer, flags)) \
-  X(cuMemcpyPeerAsync, 4000, \
-    (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, \
-     size_t bytes, CUstream stream), \
-    fake_peer_copy(to, to_context, from, from_context, bytes, stream)) \
-  X(cuMemcpyDtoHAsync, 3020, (void *to, CUdeviceptr from, size_t bytes, CUstream stream), \
-    fake_pinned_copy(from, to, bytes, 1, stream)) \
-  X(cuMemcpyHtoDAsync, 3020, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream), \
-    fake_pinned_copy(to, from, bytes, 0, stream)) \
-  X(cuMemHostAlloc, 2020, (void **ptr, size_t bytes, unsigned flags), \
-    fake_host_alloc(ptr, bytes, flags)) \
-  X(cuMemFreeHost, 2000, (void *ptr), fake_host_free(ptr)) \
-  X(cuMemsetD8Async, 3020, \
-    (CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream), \
-    fake_memset(FAKE_MEMSET8, to, value, bytes, stream)) \
-  X(cuMemsetD32Async, 3020, (CUdeviceptr to, unsigned value, size_t count, CUstream stream), \
-    fake_memset(FAKE_MEMSET, to, value, count, stream)) \
-  X(cuMemGetAllocationGranularity, 10020, \
-    (size_t *bytes, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags flags), \
-    fake_granularity(bytes, prop, (unsigned)flags)) \
-  X(cuMemCreate, 10020, \
-    (CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *prop, \
-     unsigned long long flags), \
-    fake_mem_create(handle, bytes, prop, flags)) \
-  X(cuMemRelease, 10020, (CUmemGenericAllocationHandle handle), fake_mem_release(handle)) \
-  X(cuMemExportToShareableHandle, 10020, \
-    (void *shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, \
-     unsigned long long flags), \
-    fake_mem_export(shared, handle, (unsigned)type, flags)) \
-  X(cuMemImportFromShareableHandle, 10020, \
-    (CUmemGenericAllocationHandle *handle, void *shared, CUmemAllocationHandleType type), \
-    fake_mem_import(handle, shared, (unsigned)type)) \
-  X(cuMemAddressReserve, 10020, \
-    (CUdeviceptr *address, size_t bytes, size_t alignment, CUdeviceptr hint, \
-     unsigned long long flags), \
-    ((void)hint, fake_address_reserve(address, bytes, alignment, flags))) \
-  X(cuMemAddressFree, 10020, (CUdeviceptr address, size_t bytes), \
-    fake_address_free(address, bytes)) \
-  X(cuMemMap, 10020, \
-    (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, \
-     unsigned long long flags), \
-    fake_mem_map(address, bytes, offset, handle, flags)) \
-  X(cuMemUnmap, 10020, (CUdeviceptr address, size_t bytes), fake_mem_unmap(address, bytes)) \
-  X(cuMemSetAccess, 10020, \
-    (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *descs, size_t count), \
-    fake_mem_set_access(address, bytes, descs, count)) \
-  X(cuMemGetAccess, 10020, \
-    (unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address), \
-    fake_mem_get_access(flags, location, address)) \
-  X(cuMemRetainAllocationHandle, 11000, \
-    (CUmemGenericAllocationHandle *handle, void *address), fake_retain_handle(handle, address)) \
-  X(cuMemGetAllocationPropertiesFromHandle, 10020, \
-    (CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle), \
-    fake_handle_prop(prop, handle))
-/* clang-format on */
-
-/* Each function, and a name for it that only this library can bind. [F5] */
-#define FAKE_DEFINE(name, version, params, call)       \
-  FAKE_EXPORTED CUresult CUDAAPI name params {         \
-    const CUresult code = fake_enter(FAKE_TEXT(name)); \
-    return code ? code : fake_leave(call);             \
-  }                                                    \
-  extern __typeof__(name) fake_own_##name              \
-      __attribute__((alias(FAKE_TEXT(name)), visibility("hidden")));
-FAKE_FUNCTIONS(FAKE_DEFINE)
-
-typedef void fake_function(void);
-typedef struct fake_symbol {
-  const char *base;
-  int version;
-  fake_function *function;
-} fake_symbol;
+enum { FAKE_SYMBOL_FOUND, FAKE_SYMBOL_MISSING, FAKE_SYMBOL_TOO_YOUNG };
 
 /* The youngest form of the function that the version knows; NULL: *out_status tells why. */
 static fake_function *fake_lookup(const char *base, int version, int *out_status);
-
-enum { FAKE_SYMBOL_FOUND, FAKE_SYMBOL_MISSING, FAKE_SYMBOL_TOO_YOUNG };
 
 /* Finding a function is no call of the driver: it is not counted and cannot be made to fail. */
 static CUresult fake_find_function(const char *base, void **out, int version, cuuint64_t flags,
                                    int *out_status) {
   fake_function *function;
   if (!base || !out || flags > 1) return CUDA_ERROR_INVALID_VALUE;
+  *out = NULL;
+  if (!fake.epoch) { /* the environment says what is hidden */
+    fake_lock();
+    fake_unlock();
+  }
+  if (fake.options.hidden && strcmp(base, fake.options.hidden) == 0)
+    return fake.options.hidden_code;
   function = fake_lookup(base, version, out_status);
   memcpy(out, &function, sizeof(function));
   return function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
@@ -2398,19 +2332,19 @@ extern __typeof__(cuGetProcAddress) fake_own_cuGetProcAddress
 extern __typeof__(cuGetProcAddress_v2) fake_own_cuGetProcAddress_v2
     __attribute__((alias("cuGetProcAddress_v2"), visibility("hidden")));
 
-#define FAKE_ROW(name, version, params, call) {#name, version, (fake_function *)fake_own_##name},
+/* The youngest form of a function that the version knows; NULL: *out_status tells why. */
 static fake_function *fake_lookup(const char *base, int version, int *out_status) {
-  static const fake_symbol symbols[] = {
-      {"cuGetProcAddress", 12000, (fake_function *)fake_own_cuGetProcAddress_v2},
-      {"cuGetProcAddress", 11030, (fake_function *)fake_own_cuGetProcAddress},
-      FAKE_FUNCTIONS(FAKE_ROW)};
-  size_t i;
+  static fake_symbol own[] = {
+      {NULL, "cuGetProcAddress", 12000, (fake_function *)fake_own_cuGetProcAddress_v2},
+      {NULL, "cuGetProcAddress", 11030, (fake_function *)fake_own_cuGetProcAddress}};
+  const fake_symbol *symbol;
+  own[0].next = &own[1];
+  own[1].next = fake_symbols;
   *out_status = FAKE_SYMBOL_MISSING;
-  for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
-    if (strcmp(base, symbols[i].base) != 0) continue;
-    if (fake.options.no_stream_id && strcmp(base, "cuStreamGetId") == 0) continue;
-    *out_status = version < symbols[i].version ? FAKE_SYMBOL_TOO_YOUNG : FAKE_SYMBOL_FOUND;
-    if (*out_status == FAKE_SYMBOL_FOUND) return symbols[i].function;
+  for (symbol = own; symbol; symbol = symbol->next) {
+    if (strcmp(base, symbol->base) != 0) continue;
+    *out_status = version < symbol->version ? FAKE_SYMBOL_TOO_YOUNG : FAKE_SYMBOL_FOUND;
+    if (*out_status == FAKE_SYMBOL_FOUND) return symbol->function;
   }
   return NULL;
 }
@@ -2426,13 +2360,7 @@ static void fake_control_reset(const fake_cuda_options *options) {
   fake_unlock();
 }
 
-static uint64_t fake_control_calls(void) {
-  uint64_t calls;
-  fake_lock();
-  calls = fake.calls;
-  fake_unlock();
-  return calls;
-}
+static uint64_t fake_control_calls(void) { return __atomic_load_n(&fake.calls, __ATOMIC_RELAXED); }
 
 static void fake_control_fail_function(const char *name, uint64_t nth, CUresult code,
                                        int persistent) {
@@ -2486,17 +2414,14 @@ static void fake_control_get_census(fake_cuda_census *out) {
   out->physical_bytes = fake.devices[0].physical_bytes;
   out->retains = fake.devices[0].retains;
   out->pushed = fake_self()->depth;
-  fake_unlock();
-}
-
-static void fake_control_last_create(CUmemAllocationProp *out) {
-  fake_lock();
-  *out = fake.last_create;
+  out->last_create = fake.last_create;
+  out->last_alignment = fake.last_alignment;
+  out->null_streams = fake.null_streams;
   fake_unlock();
 }
 
 /* The name is a type's in C. */
 extern FAKE_EXPORTED const fake_cuda_control fake_control __asm__("fake_cuda_control");
-const fake_cuda_control fake_control = {
-    fake_control_reset, fake_control_calls,      fake_control_fail_function, fake_control_failed,
-    fake_control_lose,  fake_control_get_census, fake_control_last_create};
+const fake_cuda_control fake_control = {fake_control_reset,         fake_control_calls,
+                                        fake_control_fail_function, fake_control_failed,
+                                        fake_control_lose,          fake_control_get_census};

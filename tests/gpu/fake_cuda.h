@@ -35,18 +35,20 @@ typedef struct fake_cuda_options { /* all zero: one device that can do everythin
                                       import refuse */
   unsigned seed;                   /* of how long work takes; 0: no time, but for spin, and every
                                       call moves the clock by 1000 ns */
-  int no_stream_id;                /* a driver of CUDA 11: cuStreamGetId is not there */
+  const char *hidden;              /* cuGetProcAddress does not find this function, and */
+  CUresult hidden_code;            /* answers that */
+  const char *device_name;         /* longer than any room for it; NULL: another */
   int bookkeeping_only;            /* no memory behind addresses: kernels and copies only check
                                       that it is mapped, the host reads zeros */
 } fake_cuda_options;
 
 /* Forgets everything (handles, contexts, streams, failures) and starts again. NULL: the defaults.
    The library starts with the environment's FAKE_CUDA_SEED, FAKE_CUDA_DEVICES, FAKE_CUDA_GIB (of
-   each device) and FAKE_CUDA_NO_STREAM_ID (1: there is no cuStreamGetId) where they are set. pre:
-   no other thread is in a call. */
+   each device) and FAKE_CUDA_NO_STREAM_ID (1: cuStreamGetId is hidden) where they are set. pre: no
+   other thread is in a call. */
 typedef void fake_cuda_reset_fn(const fake_cuda_options *options);
-/* Calls of the driver so far, those that fail too. The functions here, cuGetProcAddress and calls
-   in a child of fork do not count and cannot be made to fail. */
+/* Calls of the driver so far, those that fail too. The functions here and cuGetProcAddress do not
+   count. They, and calls in a child of fork, cannot be made to fail. */
 typedef uint64_t fake_cuda_calls_fn(void);
 /* The nth next call (1: the next; 0: none) of one function, by its exported name, or of any, where
    that is NULL, answers the code and does nothing, and if persistent all behind it. */
@@ -63,15 +65,16 @@ typedef void fake_cuda_lose_fn(CUresult code);
 
 typedef struct fake_cuda_census {
   size_t handles, mappings, reservations, allocations, events, streams, modules, graphs;
-  size_t hosts;          /* pieces of pinned memory */
-  size_t physical_bytes; /* of device 0 */
-  size_t retains;        /* of the primary context of device 0 */
-  size_t pushed;         /* contexts on this thread's stack */
-  size_t pending;        /* kernels, copies and memsets that have not taken effect yet */
+  size_t hosts;                    /* pieces of pinned memory */
+  size_t physical_bytes;           /* of device 0 */
+  size_t retains;                  /* of the primary context of device 0 */
+  size_t pushed;                   /* contexts on this thread's stack */
+  size_t pending;                  /* kernels, copies and memsets that have not taken effect yet */
+  CUmemAllocationProp last_create; /* of the last cuMemCreate that succeeded */
+  size_t last_alignment;           /* asked of the last cuMemAddressReserve that did */
+  size_t null_streams;             /* calls that named the legacy stream by NULL */
 } fake_cuda_census;
 typedef void fake_cuda_get_census_fn(fake_cuda_census *out_census);
-/* The last cuMemCreate that succeeded. */
-typedef void fake_cuda_last_create_fn(CUmemAllocationProp *out_prop);
 
 typedef struct fake_cuda_control { /* found as symbol fake_cuda_control */
   fake_cuda_reset_fn *reset;
@@ -80,7 +83,6 @@ typedef struct fake_cuda_control { /* found as symbol fake_cuda_control */
   fake_cuda_failed_fn *failed;
   fake_cuda_lose_fn *lose;
   fake_cuda_get_census_fn *get_census;
-  fake_cuda_last_create_fn *last_create;
 } fake_cuda_control;
 
 #endif

@@ -1,5 +1,5 @@
 /* What stands in front of a program of tests/play that is played over the CUDA backend, on the
-   driver without a device (fake_device.h). */
+   driver without a device (cuda_device.h). */
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE 1 /* gmlake.h wants it, and is not the first header here */
 #endif
@@ -13,8 +13,8 @@
 #define BUILD "build" /* the Makefile's folder */
 #endif
 /* The fake, by its path: there may be a real driver on the machine. */
-#define FAKE_PATH BUILD "/fake/libcuda.so.1"
-static void *open_fake(int flags) { return dlopen(FAKE_PATH, flags); }
+#define DRIVER_PATH BUILD "/fake/libcuda.so.1"
+static void *open_fake(int flags) { return dlopen(DRIVER_PATH, flags); }
 #define dlopen(name, flags) open_fake(flags)
 #define GMLAKE_BACKEND_CUDA
-#define PLAY_DEVICE "../gpu/fake_device.h"
+#define PLAY_DEVICE "../gpu/cuda_device.h"

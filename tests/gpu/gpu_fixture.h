@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,13 +36,11 @@
 #define ATTRIBUTE_POSIX_FD ((CUdevice_attribute)103)
 
 static struct options {
-  uint64_t operations, replays, recaptures;
-  uint64_t seed, rounds, seconds;
+  uint64_t seed;
   const char *fake_path;
   int no_fork;
-  int is_slow; /* a tool lets no kernel run behind the host */
   int prints_table;
-} options = {100000, 1000, 1000, 1, 1, 0, BUILD "/fake/libcuda.so.1", 0, 0, 0};
+} options = {1, BUILD "/fake/libcuda.so.1", 0, 0};
 
 /* ---- The outcome of a case ------------------------------------------------------------------- */
 
@@ -100,6 +99,31 @@ static inline void check_lake(gmlake_result result, gmlake_result expected, cons
           gmlake_result_name(result), gmlake_result_name(expected));
 }
 
+/* ---- Processes ------------------------------------------------------------------------------- */
+
+/* What a child of fork writes there its parent sees. */
+static inline void *shared_bytes(size_t bytes) {
+  void *ptr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (ptr == MAP_FAILED) abort();
+  return ptr;
+}
+
+/* A child does it. Answers how it ended, as waitpid says. */
+static inline int run_apart(void (*run)(void *), void *user) {
+  int status = -1;
+  pid_t child;
+  (void)fflush(stdout);
+  child = fork();
+  if (child == 0) {
+    (void)alarm(patience());
+    run(user);
+    (void)fflush(stdout);
+    _exit(0);
+  }
+  if (child < 0 || waitpid(child, &status, 0) != child) abort();
+  return status;
+}
+
 /* ---- Numbers --------------------------------------------------------------------------------- */
 
 static inline uint64_t random_next(uint64_t *state) {
@@ -109,17 +133,13 @@ static inline uint64_t random_next(uint64_t *state) {
   return x ^ x >> 31;
 }
 
-static inline size_t below(uint64_t *state, size_t count) {
-  return (size_t)(random_next(state) % count);
-}
-
 /* Log-uniform to a factor of two, uniform inside it: small and large ones alike. */
 static inline size_t random_bytes(uint64_t *state, size_t least, size_t most) {
   unsigned doublings = 0;
   size_t bytes;
   while (least << (doublings + 1) <= most) doublings++;
-  bytes = least << below(state, doublings + 1);
-  bytes += below(state, bytes);
+  bytes = least << (size_t)(random_next(state) % (doublings + 1));
+  bytes += (size_t)(random_next(state) % bytes);
   return bytes < most ? bytes : most;
 }
 
@@ -137,7 +157,6 @@ static struct rig {
   CUdevice device;
   CUcontext context;
   CUdeviceptr wrong; /* words that verify found to differ; memory that no lake has */
-  CUevent event;     /* of order */
   char name[64];
   size_t device_bytes;
   int version, device_count;
@@ -161,12 +180,6 @@ static inline void verify_on(CUstream stream, const void *ptr, size_t bytes, uin
 
 static inline void spin_on(CUstream stream, uint64_t ns) {
   cu(gpu_spin(&rig.gpu, &rig.kernels, stream, ns));
-}
-
-/* What is queued on `later` from now on starts after what is queued on `earlier` so far. */
-static inline void order(CUstream earlier, CUstream later) {
-  cu(rig.gpu.cuEventRecord(rig.event, earlier));
-  cu(rig.gpu.cuStreamWaitEvent(later, rig.event, 0));
 }
 
 static inline CUstream new_stream(unsigned flags) {
@@ -230,7 +243,6 @@ static inline void rig_open(void) {
     cu(rig.gpu.cuCtxSetCurrent(rig.context));
     cu(gpu_load_kernels(&rig.gpu, &rig.kernels));
     cu(rig.gpu.cuMemAlloc(&rig.wrong, sizeof(zero)));
-    cu(rig.gpu.cuEventCreate(&rig.event, CU_EVENT_DISABLE_TIMING));
     rig.is_open = 1;
   }
   cu(rig.gpu.cuCtxSetCurrent(rig.context));
@@ -253,6 +265,14 @@ static inline gmlake_desc small_chunks(size_t limit_bytes) {
   desc.chunk_bytes = CHUNK;
   desc.limit_bytes = limit_bytes;
   return desc;
+}
+
+static inline gmlake_pool *new_pool(gmlake *lake) {
+  gmlake_pool_desc desc;
+  gmlake_pool *pool = NULL;
+  memset(&desc, 0, sizeof(desc));
+  ok(gmlake_pool_create(lake, &desc, &pool));
+  return pool;
 }
 
 static inline gmlake_stats stats_of(gmlake *lake) {

@@ -1,13 +1,24 @@
 /* Misuse of the driver, made to the machine's driver and to gmlake.h's mock alike: one table of
    rows, each with what an H200 answered (driver 580). The rule that the mock is held to: whatever
-   the driver refuses, the mock refuses. Include after gpu_fixture.h. */
+   the driver refuses, the mock refuses. Include after gpu_fixture.h.
+
+   A row is a line of calls: behind `;` comes one that the calls before prepare, and where one of
+   those is refused, that is the row's answer. The last one's answer is the row's; `&` joins calls
+   that are decisive together: the first refusal answers. In front of a call `~` says that its
+   answer is of no interest, `@` that another thread makes it, `%` that a forked child does.
+
+   Granules count places of the reservation and bytes: `1`, `.5`; `1+` is a granule and a byte,
+   `64b` bytes, `2T` TiB, `all` more than the device has. Handles are a, b and w, of 1, 1 and 2
+   granules. Places are also `gone`, addresses that were given back (by `lose`), and `null`. Streams
+   are s and o, which ignore the legacy stream l, and t, which `open` makes. */
 #if !defined(GPU_MISUSE_H)
 #define GPU_MISUSE_H
 
-#include "gpu_misuse_words.h"
-
-#include <signal.h>
-#include <sys/wait.h>
+#define RESERVED_GRANULES 8
+#define ARGUMENTS_MAX 5
+#define FULL_MAX 4096
+#define NOT_RECORDED (-1)
+#define DIED (-2) /* the call ended its process */
 
 /* ---- The table ------------------------------------------------------------------------------- */
 
@@ -128,6 +139,291 @@ static const row rows[] = {
     {"exchange to capture mode 7", 0, SHARED, "exchange 7"},
 };
 
+/* What every row finds: a reservation, three handles, two streams, an event. */
+typedef struct stage {
+  gpu_driver gpu;
+  gpu_kernels kernels;
+  CUdevice device;
+  CUcontext context;
+  CUmemAllocationProp prop;
+  size_t granule;
+  CUdeviceptr base, gone, allocated; /* allocated: by cuMemAlloc; 0: nothing */
+  CUmemGenericAllocationHandle handles[3];
+  int is_released[3];
+  CUstream streams[4]; /* s, o, l and t */
+  int is_open;         /* t is */
+  CUevent event;
+  CUstream captured; /* the stream that is being captured */
+  int is_capturing;
+  CUstreamCaptureMode mode; /* that the last exchange gave */
+  CUmemGenericAllocationHandle fill[FULL_MAX];
+  size_t fill_count;
+  const char *broken; /* a call that only prepares was refused here; NULL: none was */
+} stage;
+
+typedef struct words { /* of one call */
+  char text[80];
+  const char *of[ARGUMENTS_MAX + 1]; /* its name, and the arguments; "" behind the last */
+} words;
+
+/* ---- Arguments ------------------------------------------------------------------------------- */
+
+static size_t bytes_of(stage *s, const char *word) {
+  char *end;
+  const double count = strtod(word, &end);
+  size_t total = 0;
+  if (strcmp(word, "all") == 0) {
+    (void)s->gpu.cuDeviceTotalMem(&total, s->device);
+    return (total / s->granule + 16) * s->granule;
+  }
+  if (*end == 'b') return (size_t)count;
+  if (*end == 'T') return (size_t)count * 1024 * GIB;
+  return (size_t)(count * (double)s->granule) + (*end == '+');
+}
+
+static CUdeviceptr place_of(stage *s, const char *word) {
+  if (strcmp(word, "gone") == 0) return s->gone;
+  return strcmp(word, "null") == 0 ? 0 : s->base + bytes_of(s, word);
+}
+
+static int index_of(const char *letters, const char *word) {
+  const char *found = *word ? strchr(letters, *word) : NULL;
+  require(found != NULL, "%s: not one of %s", word, letters);
+  return (int)(found - letters);
+}
+
+static CUstream stream_of(const stage *s, const char *word) {
+  return s->streams[index_of("solt", word)];
+}
+
+static CUmemGenericAllocationHandle handle_of(const stage *s, const char *word) {
+  return *word == '0' ? 0 : s->handles[index_of("abw", word)];
+}
+
+static unsigned number_of(const char *word) { return (unsigned)strtoul(word, NULL, 10); }
+
+/* ---- Calls ----------------------------------------------------------------------------------- */
+
+/* grant AT BYTES [nobody] */
+static CUresult do_grant(stage *s, const words *w) {
+  CUmemAccessDesc access;
+  memset(&access, 0, sizeof(access));
+  access.location = s->prop.location;
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return s->gpu.cuMemSetAccess(place_of(s, w->of[1]), bytes_of(s, w->of[2]), &access, !*w->of[3]);
+}
+
+/* Addresses that nobody needs: given back where the driver had them. reserve BYTES [ALIGNMENT
+   [FLAGS]] */
+static CUresult do_reserve(stage *s, const words *w) {
+  const size_t bytes = bytes_of(s, w->of[1]);
+  CUdeviceptr address = 0;
+  const CUresult code =
+      s->gpu.cuMemAddressReserve(&address, bytes, bytes_of(s, w->of[2]), 0, number_of(w->of[3]));
+  s->gone = address;
+  return code == CUDA_SUCCESS ? s->gpu.cuMemAddressFree(address, bytes) : code;
+}
+
+/* A handle that nobody needs. create BYTES [FLAGS [TYPE DEVICE]] */
+static CUresult do_create(stage *s, const words *w) {
+  CUmemGenericAllocationHandle handle = 0;
+  CUmemAllocationProp prop = s->prop;
+  CUresult code;
+  if (*w->of[3]) prop.type = (CUmemAllocationType)number_of(w->of[3]);
+  if (*w->of[4]) prop.location.id = (int)number_of(w->of[4]);
+  code = s->gpu.cuMemCreate(&handle, bytes_of(s, w->of[1]), &prop, number_of(w->of[2]));
+  if (code == CUDA_SUCCESS) (void)s->gpu.cuMemRelease(handle);
+  return code;
+}
+
+static CUresult do_release(stage *s, const words *w) {
+  const CUresult code = s->gpu.cuMemRelease(handle_of(s, w->of[1]));
+  if (code == CUDA_SUCCESS) s->is_released[index_of("abw", w->of[1])] = 1;
+  return code;
+}
+
+static CUresult do_retain(stage *s, const words *w) {
+  CUmemGenericAllocationHandle handle = 0;
+  const CUresult code =
+      s->gpu.cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)place_of(s, w->of[1]));
+  if (code == CUDA_SUCCESS) (void)s->gpu.cuMemRelease(handle);
+  return code;
+}
+
+/* Fills the device by ever smaller handles; the answer is the refusal of the smallest. */
+static CUresult do_fill(stage *s) {
+  CUresult code = CUDA_SUCCESS;
+  size_t bytes = 2 * GIB;
+  while (s->fill_count < FULL_MAX && bytes >= s->granule) {
+    code = s->gpu.cuMemCreate(&s->fill[s->fill_count], bytes, &s->prop, 0);
+    if (code == CUDA_SUCCESS)
+      s->fill_count++;
+    else
+      bytes /= 2;
+  }
+  return code;
+}
+
+static CUresult do_close(stage *s) {
+  s->is_open = 0;
+  return s->gpu.cuStreamDestroy(s->streams[3]);
+}
+
+static CUresult do_destroy(stage *s) {
+  const CUevent event = s->event;
+  s->event = NULL;
+  return s->gpu.cuEventDestroy(event);
+}
+
+/* begin MODE [STREAM]: 0 global, 1 thread-local, 2 relaxed */
+static CUresult do_begin(stage *s, const words *w) {
+  const CUstream stream = stream_of(s, *w->of[2] ? w->of[2] : "s");
+  const CUresult code =
+      s->gpu.cuStreamBeginCapture(stream, (CUstreamCaptureMode)number_of(w->of[1]));
+  if (code != CUDA_SUCCESS) return code;
+  s->captured = stream;
+  s->is_capturing = 1;
+  return code;
+}
+
+/* The capture may be spoilt by then, or never have begun. */
+static CUresult do_end(stage *s) {
+  CUgraph graph = NULL;
+  const CUresult code =
+      s->gpu.cuStreamEndCapture(s->is_capturing ? s->captured : s->streams[0], &graph);
+  if (graph) (void)s->gpu.cuGraphDestroy(graph);
+  s->is_capturing = 0;
+  return code;
+}
+
+#define IS(name) (strcmp(w->of[0], name) == 0)
+#define AT place_of(s, w->of[1])
+#define BYTES bytes_of(s, w->of[2])
+#define STREAM stream_of(s, w->of[1])
+
+/* Of memory: map AT HANDLE [BYTES [OFFSET [FLAGS]]]; unmap, free, kernel AT BYTES. */
+static CUresult call_on_memory(stage *s, const words *w) {
+  uint32_t word = 1;
+  size_t free_bytes, total_bytes;
+  if (IS("map"))
+    return s->gpu.cuMemMap(AT,
+                           bytes_of(s, *w->of[3]          ? w->of[3]
+                                       : *w->of[2] == 'w' ? "2"
+                                                          : "1"),
+                           bytes_of(s, w->of[4]), handle_of(s, w->of[2]), number_of(w->of[5]));
+  if (IS("unmap")) return s->gpu.cuMemUnmap(AT, BYTES);
+  if (IS("free")) return s->gpu.cuMemAddressFree(AT, BYTES);
+  if (IS("grant")) return do_grant(s, w);
+  if (IS("read")) return s->gpu.cuMemcpyDtoH(&word, AT, sizeof(word));
+  if (IS("write")) return s->gpu.cuMemcpyHtoD(AT, &word, sizeof(word));
+  if (IS("set")) return s->gpu.cuMemsetD32Async(AT, 1, 16, s->streams[0]);
+  if (IS("kernel")) return gpu_fill(&s->gpu, &s->kernels, s->streams[0], AT, BYTES / 4, 1);
+  if (IS("reserve") || IS("lose")) return do_reserve(s, w);
+  if (IS("create")) return do_create(s, w);
+  if (IS("release")) return do_release(s, w);
+  if (IS("retain")) return do_retain(s, w);
+  if (IS("fill")) return do_fill(s);
+  if (IS("alloc")) return s->gpu.cuMemAlloc(&s->allocated, 1024);
+  if (IS("info")) return s->gpu.cuMemGetInfo(&free_bytes, &total_bytes);
+  fail("%s: no such call", w->of[0]);
+}
+
+/* Of streams, events, captures: spin STREAM MILLISECONDS, exchange [MODE], without one back. */
+static CUresult call_one(stage *s, const words *w) {
+  CUresult code;
+  if (IS("init")) return s->gpu.cuInit(0);
+  if (IS("leave")) return s->gpu.cuCtxSetCurrent(NULL);
+  if (IS("open")) {
+    code = s->gpu.cuStreamCreate(&s->streams[3], number_of(w->of[1]));
+    s->is_open = code == CUDA_SUCCESS;
+    return code;
+  }
+  if (IS("close")) return do_close(s);
+  if (IS("spin")) return gpu_spin(&s->gpu, &s->kernels, STREAM, number_of(w->of[2]) * MS_NS);
+  if (IS("record")) return s->gpu.cuEventRecord(s->event, STREAM);
+  if (IS("wait")) return s->gpu.cuStreamWaitEvent(STREAM, s->event, 0);
+  if (IS("query")) return *w->of[1] ? s->gpu.cuStreamQuery(STREAM) : s->gpu.cuEventQuery(s->event);
+  if (IS("await"))
+    return *w->of[1] ? s->gpu.cuStreamSynchronize(STREAM) : s->gpu.cuEventSynchronize(s->event);
+  if (IS("destroy")) return do_destroy(s);
+  if (IS("begin")) return do_begin(s, w);
+  if (IS("end")) return do_end(s);
+  if (!IS("exchange")) return call_on_memory(s, w);
+  if (*w->of[1]) s->mode = (CUstreamCaptureMode)number_of(w->of[1]);
+  return s->gpu.cuThreadExchangeStreamCaptureMode(&s->mode);
+}
+#undef IS
+#undef AT
+#undef BYTES
+#undef STREAM
+
+/* ---- A row ----------------------------------------------------------------------------------- */
+
+typedef struct elsewhere { /* a call of another thread, or of a child */
+  stage *s;
+  const words *w;
+  CUresult code;
+} elsewhere;
+
+static void *run_on_thread(void *user) {
+  elsewhere *e = (elsewhere *)user;
+  e->code = e->s->gpu.cuCtxSetCurrent(e->s->context);
+  if (e->code == CUDA_SUCCESS) e->code = call_one(e->s, e->w);
+  return NULL;
+}
+
+static void run_in_fork(void *user) {
+  elsewhere *e = (elsewhere *)user;
+  e->code = call_one(e->s, e->w);
+}
+
+static CUresult call_elsewhere(stage *s, const words *w, char how) {
+  elsewhere *e = (elsewhere *)shared_bytes(sizeof(*e));
+  CUresult code;
+  pthread_t thread;
+  e->s = s;
+  e->w = w;
+  e->code = CUDA_ERROR_UNKNOWN;
+  if (how == '%')
+    (void)run_apart(run_in_fork, e);
+  else if (pthread_create(&thread, NULL, run_on_thread, e) == 0)
+    (void)pthread_join(thread, NULL);
+  code = e->code;
+  (void)munmap(e, sizeof(*e));
+  return code;
+}
+
+/* One call, without what stands in front of it. */
+static CUresult call(stage *s, const char *text, size_t length, char how) {
+  words w;
+  char *rest = NULL;
+  size_t i;
+  require(length < sizeof(w.text), "%s: too long a call", text);
+  memcpy(w.text, text, length);
+  w.text[length] = '\0';
+  for (i = 0; i <= ARGUMENTS_MAX; i++) {
+    const char *word = strtok_r(i ? NULL : w.text, " ", &rest);
+    w.of[i] = word ? word : "";
+  }
+  return how == '@' || how == '%' ? call_elsewhere(s, &w, how) : call_one(s, &w);
+}
+
+/* The row's answer. */
+static CUresult play(stage *s, const char *line) {
+  CUresult code = CUDA_SUCCESS;
+  while (*line) {
+    const char how = strchr("~@%", *line) ? *line++ : ' ';
+    const size_t length = strcspn(line, ";&");
+    code = call(s, line, length, how);
+    if (how == '~') code = CUDA_SUCCESS;
+    if (code != CUDA_SUCCESS && line[length] == ';') s->broken = line;
+    if (code != CUDA_SUCCESS) return code;
+    line += length;
+    line += strspn(line, ";& ");
+  }
+  return code;
+}
+
 /* ---- Running it ------------------------------------------------------------------------------ */
 
 /* A call that prepares the rows; where it is refused, none can be run. */
@@ -167,24 +463,22 @@ static CUresult stage_set(stage *s) {
 
 /* Tidies up; what the row has already undone is refused, which is as well. */
 static void stage_clear(stage *s) {
-  const words none = {"", {"end", "", "", "", "", ""}};
   size_t i;
   (void)s->gpu.cuCtxSetCurrent(s->context);
-  if (s->is_capturing) (void)do_end(s, &none);
+  if (s->is_capturing) (void)do_end(s);
   if (s->allocated) (void)s->gpu.cuMemFree(s->allocated);
   s->allocated = 0;
   (void)s->gpu.cuCtxSynchronize();
   while (s->fill_count) (void)s->gpu.cuMemRelease(s->fill[--s->fill_count]);
-  while (s->mapped_count) {
-    s->mapped_count--;
-    (void)s->gpu.cuMemUnmap(s->mapped[s->mapped_count].address, s->mapped[s->mapped_count].bytes);
-  }
+  for (i = 0; i < RESERVED_GRANULES; i++) /* of two granules, or of one */
+    if (s->gpu.cuMemUnmap(s->base + i * s->granule, 2 * s->granule) != CUDA_SUCCESS)
+      (void)s->gpu.cuMemUnmap(s->base + i * s->granule, s->granule);
   for (i = 0; i < 3; i++)
     if (!s->is_released[i]) (void)s->gpu.cuMemRelease(s->handles[i]);
   (void)s->gpu.cuMemAddressFree(s->base, RESERVED_GRANULES * s->granule);
   for (i = 0; i < 2; i++) (void)s->gpu.cuStreamDestroy(s->streams[i]);
-  if (s->is_open) (void)do_close(s, &none);
-  if (s->event) (void)do_destroy(s, &none);
+  if (s->is_open) (void)do_close(s);
+  if (s->event) (void)do_destroy(s);
 }
 
 typedef struct answer { /* of one driver to one row */
@@ -202,31 +496,33 @@ static answer answer_of(stage *s, const row *r) {
   return given;
 }
 
-static void answer_alone(const char *path, const row *r, answer *out) {
+typedef struct alone { /* a row in a process of its own */
+  const char *path;
+  const row *r;
+  answer given;
+} alone;
+
+static void answer_alone(void *user) {
   static stage s;
-  (void)alarm(patience());
-  out->code = NOT_RECORDED;
-  if (!gpu_open(&s.gpu, path)) _exit(1);
+  alone *a = (alone *)user;
+  if (!gpu_open(&s.gpu, a->path)) return;
   s.granule = CHUNK;
-  if (r->process != UNINITIALISED && (stage_start(&s) || stage_set(&s))) _exit(1);
-  out->code = (int)play(&s, r->line);
-  out->is_broken = s.broken != NULL;
-  _exit(0);
+  if (a->r->process != UNINITIALISED && (stage_start(&s) || stage_set(&s))) return;
+  a->given.code = (int)play(&s, a->r->line);
+  a->given.is_broken = s.broken != NULL;
 }
 
 /* pre: this process has called no driver yet. */
 static answer answer_in_child(const char *path, const row *r) {
-  answer *shared = (answer *)mmap(NULL, sizeof(answer), PROT_READ | PROT_WRITE,
-                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  alone *a = (alone *)shared_bytes(sizeof(*a));
   answer given;
-  pid_t child;
-  int status = 0;
-  require((void *)shared != MAP_FAILED, "no memory");
-  child = fork();
-  if (child == 0) answer_alone(path, r, shared);
-  require(child > 0 && waitpid(child, &status, 0) == child, "no child");
-  given = *shared;
-  (void)munmap(shared, sizeof(*shared));
+  int status;
+  a->path = path;
+  a->r = r;
+  a->given.code = NOT_RECORDED;
+  status = run_apart(answer_alone, a);
+  given = a->given;
+  (void)munmap(a, sizeof(*a));
   if (given.code == NOT_RECORDED && WIFSIGNALED(status) && WTERMSIG(status) != SIGALRM)
     given.code = DIED;
   require(given.code != NOT_RECORDED, "%s: no answer of %s", r->name, path);

@@ -1,6 +1,6 @@
-/* Tests of gmlake.h on a GPU, through the machine's own driver: kernels fill and verify what the
-   lake hands out while work is in flight, streams are captured, the device is filled, lost and
-   left. Each case runs in a process of its own, so that none takes another down. With
+/* What gpu_play cannot say of a GPU, through the machine's own driver: what the driver refuses,
+   what its calls cost, two threads, a device that is full, that is lost, that others reach. Each
+   case runs in a process of its own, so that none takes another down. With
    build/fake/libcuda.so.1 as the driver the same cases run, smaller, without a device. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_CUDA
@@ -8,78 +8,103 @@
 
 #include "gpu.h"
 #include "gpu_fixture.h"
-#include "gpu_traffic.h"
-#include "gpu_capture.h"
-#include "gpu_sleep.h"
 #include "gpu_costs.h"
 #include "gpu_misuse.h"
 #include "options.h"
 
-#define ENOUGH_DISTINCT 64 /* streams that are kept while a value is awaited */
+/* ---- Another thread at work while a stream is captured --------------------------------------- */
 
-/* ---- Stream values that come back ------------------------------------------------------------ */
+#define WORKER_BLOCKS 12
 
-/* Creates streams until the value comes back; the others are destroyed. NULL: it did not. */
-static CUstream await_value(CUstream value) {
-  CUstream others[ENOUGH_DISTINCT], found = NULL;
-  size_t count = 0;
-  while (!found && count < ENOUGH_DISTINCT) {
-    CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    if (stream == value)
-      found = stream;
-    else
-      others[count++] = stream;
+typedef struct worker {
+  gmlake *lake;
+  CUstream streams[2];
+  size_t step_count; /* shared */
+  int stops;         /* shared */
+} worker;
+
+/* Blocks of two streams come and go, each filled and verified, in memory that is short. */
+static void *work(void *user) {
+  worker *w = (worker *)user;
+  void *ptrs[WORKER_BLOCKS] = {NULL};
+  size_t bytes[WORKER_BLOCKS], i, at;
+  uint64_t random = options.seed;
+  cu(rig.gpu.cuCtxSetCurrent(rig.context));
+  for (i = 0; !__atomic_load_n(&w->stops, __ATOMIC_ACQUIRE); i++) {
+    CUstream stream = w->streams[at = i % WORKER_BLOCKS, at % 2];
+    if (ptrs[at]) {
+      spin_on(stream, MS_NS / 5); /* so that work is pending */
+      verify_on(stream, ptrs[at], bytes[at], (uint32_t)at);
+      ok(gmlake_free(w->lake, ptrs[at], stream));
+    }
+    bytes[at] = random_bytes(&random, CHUNK / 2, 3 * CHUNK);
+    ptrs[at] = take(w->lake, bytes[at], stream);
+    fill_on(stream, ptrs[at], bytes[at], (uint32_t)at);
+    if (i % 25 == 0) ok(gmlake_trim(w->lake, WORKER_BLOCKS * CHUNK, NULL));
+    __atomic_store_n(&w->step_count, i + 1, __ATOMIC_RELEASE);
   }
-  while (count) cu(rig.gpu.cuStreamDestroy(others[--count]));
-  return found;
+  for (at = 0; at < WORKER_BLOCKS; at++)
+    if (ptrs[at]) ok(gmlake_free(w->lake, ptrs[at], w->streams[at % 2]));
+  return NULL;
 }
 
-typedef struct reuses {
-  size_t busy, idle, tries; /* values that came back with work pending, and later */
-} reuses;
+/* Waits until the worker has come so much further. */
+static void await_worker(worker *w, size_t steps) {
+  const size_t until = __atomic_load_n(&w->step_count, __ATOMIC_ACQUIRE) + steps;
+  while (__atomic_load_n(&w->step_count, __ATOMIC_ACQUIRE) < until) (void)usleep(100);
+}
 
-/* The former stream's kernels still use the block when a new stream of that value gets memory. */
-static void reuse_value(gmlake *lake, size_t bytes, reuses *count) {
-  CUstream former = new_stream(CU_STREAM_NON_BLOCKING), stream;
-  char *ptr = (char *)take(lake, bytes, former);
-  fill_on(former, ptr, bytes, 1);
-  spin_on(former, 20 * MS_NS);
-  verify_on(former, ptr, bytes, 1);
-  ok(gmlake_free(lake, ptr, former));
-  ok(gmlake_forget_stream(lake, former));
-  cu(rig.gpu.cuStreamDestroy(former));
-  count->tries++;
-  stream = await_value(former);
-  count->busy += stream != NULL;
-  if (!stream) { /* a driver may keep the value until the work is done */
-    cu(rig.gpu.cuCtxSynchronize());
-    stream = await_value(former);
-    count->idle += stream != NULL;
+/* The other thread's calls do not spoil the capture, and its memory is not the graph's. */
+static void capture_beside(worker *w, gmlake_pool *pool, CUstream stream, CUgraphExec *exec) {
+  CUgraph graph = NULL;
+  void *ptr;
+  size_t i;
+  ok(gmlake_capture_begin(w->lake, stream, pool));
+  cu(rig.gpu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  for (i = 0; i < 40; i++) {
+    ptr = take(w->lake, MIB, stream);
+    fill_on(stream, ptr, MIB, (uint32_t)i);
+    await_worker(w, 10);
+    verify_on(stream, ptr, MIB, (uint32_t)i);
+    ok(gmlake_free(w->lake, ptr, stream));
   }
-  if (!stream) stream = new_stream(CU_STREAM_NON_BLOCKING);
-  ptr = (char *)take(lake, bytes, stream);
-  fill_on(stream, ptr, bytes, 2);
-  verify_on(stream, ptr, bytes, 2);
-  ok(gmlake_free(lake, ptr, stream));
-  ok(gmlake_check(lake));
+  cu(rig.gpu.cuStreamEndCapture(stream, &graph));
+  ok(gmlake_capture_end(w->lake, stream));
+  cu(rig.gpu.cuGraphInstantiateWithFlags(exec, graph, 0));
+  cu(rig.gpu.cuGraphDestroy(graph));
+}
+
+static void case_other_thread(void) {
+  static worker w;
+  gmlake_desc desc = small_chunks((3 * WORKER_BLOCKS + 4) * CHUNK);
+  CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
+  gmlake_stats before, after;
+  CUgraphExec exec = NULL;
+  gmlake_pool *pool;
+  pthread_t thread;
+  size_t i;
+  desc.cross_stream = GMLAKE_WAIT_FIRST; /* so that streams wait for each other, too */
+  w.lake = new_lake(&desc);
+  pool = new_pool(w.lake);
+  for (i = 0; i < 2; i++) w.streams[i] = new_stream(CU_STREAM_NON_BLOCKING);
+  require(pthread_create(&thread, NULL, work, &w) == 0, "no thread");
+  await_worker(&w, 50);
+  before = stats_of(w.lake);
+  capture_beside(&w, pool, stream, &exec);
+  after = stats_of(w.lake);
+  for (i = 0; i < scale(250, 5); i++) cu(rig.gpu.cuGraphLaunch(exec, stream));
   await_stream(stream);
-  ok(gmlake_forget_stream(lake, stream));
-  cu(rig.gpu.cuStreamDestroy(stream));
-}
-
-static void case_stream_reuse(void) {
-  const size_t bytes = scale(16 * MIB, 2 * MIB);
-  reuses count = {0, 0, 0};
-  size_t i, is_limited;
-  for (is_limited = 0; is_limited < 2; is_limited++) {
-    const gmlake_desc desc = small_chunks(is_limited ? bytes : 0);
-    gmlake *lake = new_lake(&desc);
-    for (i = 0; i < 20; i++) reuse_value(lake, bytes, &count);
-    require_no_wrong_words("a stream's value came back");
-    close_lake(lake);
-  }
-  tell("of %zu values %zu came back with work pending, %zu later", count.tries, count.busy,
-       count.idle);
+  __atomic_store_n(&w.stops, 1, __ATOMIC_RELEASE);
+  require(pthread_join(thread, NULL) == 0, "no join");
+  require(after.stitch_count > before.stitch_count &&
+              after.stream_wait_count > before.stream_wait_count,
+          "nothing was tested: the other thread did not stitch, or no stream waited");
+  tell("%llu driver calls during the capture",
+       (unsigned long long)(after.driver_call_count - before.driver_call_count));
+  require_no_wrong_words("two threads");
+  cu(rig.gpu.cuGraphExecDestroy(exec));
+  ok(gmlake_pool_destroy(w.lake, pool));
+  close_lake(w.lake);
 }
 
 /* ---- A full device --------------------------------------------------------------------------- */
@@ -172,256 +197,12 @@ static void case_full(void) {
        (unsigned long long)stats.host_wait_count);
   require(stats.stream_wait_count + stats.host_wait_count > 0, "nothing was waited for");
   require_no_wrong_words("a full device");
-  ok(gmlake_trim(lake, 0, NULL));
-  for (i = 0; i < 64; i++) { /* life goes on */
-    void *ptr = take(lake, bytes, streams[i % 3]);
-    fill_on(streams[i % 3], ptr, bytes, (uint32_t)i);
-    drop_at_work(lake, streams[i % 3], ptr, bytes, i);
-  }
-  require_no_wrong_words("after a full device");
   close_lake(lake);
   while (hog_count) cu(rig.gpu.cuMemRelease(hogs[--hog_count]));
   for (i = 0; i < 3; i++) cu(rig.gpu.cuStreamDestroy(streams[i]));
 }
 
-/* ---- Trim, destroy --------------------------------------------------------------------------- */
-
-static void case_trim(void) {
-  enum { COUNT = 8 };
-  const size_t bytes = scale(64 * MIB, 2 * MIB);
-  const gmlake_desc desc = small_chunks(0);
-  gmlake *lake = new_lake(&desc);
-  CUstream busy = new_stream(CU_STREAM_NON_BLOCKING), idle = new_stream(CU_STREAM_NON_BLOCKING);
-  void *blocks[COUNT], *complete;
-  size_t i, released;
-  uint64_t start;
-  complete = take_exclusive(lake, bytes, idle);
-  fill_on(idle, complete, bytes, 5);
-  for (i = 0; i < COUNT; i++) blocks[i] = take_exclusive(lake, bytes, busy);
-  spin_on(busy, 1000 * MS_NS);
-  for (i = 0; i < COUNT; i++) {
-    fill_on(busy, blocks[i], bytes, (uint32_t)i);
-    verify_on(busy, blocks[i], bytes, (uint32_t)i);
-    ok(gmlake_free(lake, blocks[i], busy));
-  }
-  await_stream(idle);
-  ok(gmlake_free(lake, complete, idle));
-  start = now_ns();
-  released = trim_until(lake, bytes);
-  start = now_ns() - start;
-  if (!options.is_slow) {
-    require(rig.gpu.cuStreamQuery(busy) == CUDA_ERROR_NOT_READY, "the kernels ended too soon");
-    require(released >= bytes && released < 2 * bytes, "%zu bytes returned, %zu were complete",
-            released, bytes);
-  }
-  await_stream(busy);
-  require_no_wrong_words("trim under kernels");
-  released += trim_until(lake, (COUNT + 1) * bytes - released);
-  require(released == (COUNT + 1) * bytes, "%zu bytes returned in the end", released);
-  tell("trim under kernels took %.2f ms", (double)start / 1e6);
-  close_lake(lake);
-  cu(rig.gpu.cuStreamDestroy(busy));
-  cu(rig.gpu.cuStreamDestroy(idle));
-}
-
-/* ---- Buffers --------------------------------------------------------------------------------- */
-
-#define BUFFERS 6
-#define PAGES 32 /* chunks of a buffer, at most */
-
-typedef struct paged {
-  gmlake_buffer *handle;
-  CUstream stream;
-  unsigned char *ptr;
-  size_t chunks;         /* up to which it was resized */
-  uint32_t seeds[PAGES]; /* of each chunk; 0: no memory */
-} paged;
-
-static void paged_open(gmlake *lake, paged *p, size_t chunks_max, CUstream stream) {
-  gmlake_buffer_desc desc;
-  gmlake_buffer_info info;
-  memset(&desc, 0, sizeof(desc));
-  memset(p, 0, sizeof(*p));
-  desc.max_bytes = chunks_max * CHUNK;
-  desc.chunk_bytes = CHUNK;
-  p->stream = stream;
-  ok(gmlake_buffer_create(lake, &desc, &p->handle));
-  ok(gmlake_buffer_get_info(lake, p->handle, &info));
-  p->ptr = (unsigned char *)info.ptr;
-}
-
-enum { COMMIT, DISCARD, RESIZE };
-
-static gmlake_result paged_call(gmlake *lake, const paged *p, int how, size_t at, size_t count,
-                                int is_more) {
-  if (how == RESIZE)
-    return gmlake_buffer_resize(lake, p->handle, (is_more ? at + count : at) * CHUNK, p->stream);
-  return (is_more ? gmlake_buffer_commit : gmlake_buffer_discard)(lake, p->handle, at * CHUNK,
-                                                                  count * CHUNK, p->stream);
-}
-
-/* Kernels read what is taken away before it goes, and fill what is new, at once. 0: no room. */
-static int paged_change(gmlake *lake, paged *p, int how, size_t at, size_t count, uint32_t *seed) {
-  const int is_more = how == COMMIT || (how == RESIZE && at == p->chunks);
-  gmlake_result result;
-  size_t i;
-  for (i = at; i < at + count && !is_more; i++) {
-    if (p->seeds[i]) verify_on(p->stream, p->ptr + i * CHUNK, CHUNK, p->seeds[i]);
-    p->seeds[i] = 0;
-  }
-  result = paged_call(lake, p, how, at, count, is_more);
-  if (is_more && result == GMLAKE_ERROR_LIMIT_REACHED) return 0;
-  ok(result);
-  for (i = at; i < at + count && is_more; i++) {
-    if (p->seeds[i]) continue;
-    p->seeds[i] = ++*seed;
-    fill_on(p->stream, p->ptr + i * CHUNK, CHUNK, p->seeds[i]);
-  }
-  if (how == RESIZE) p->chunks = is_more ? at + count : at;
-  return 1;
-}
-
-static int paged_resize(gmlake *lake, paged *p, size_t chunks, uint32_t *seed) {
-  return chunks < p->chunks ? paged_change(lake, p, RESIZE, chunks, p->chunks - chunks, seed)
-                            : paged_change(lake, p, RESIZE, p->chunks, chunks - p->chunks, seed);
-}
-
-static int paged_step(gmlake *lake, paged *p, size_t pages, int is_resized, uint64_t *state,
-                      uint32_t *seed) {
-  const size_t at = below(state, pages);
-  if (is_resized) return paged_resize(lake, p, at, seed);
-  return paged_change(lake, p, below(state, 2) ? COMMIT : DISCARD, at, 1 + below(state, pages - at),
-                      seed);
-}
-
-static double grow_by_chunks_us(gmlake *lake, const paged *p, size_t chunks) {
-  const uint64_t start = now_ns();
-  size_t i;
-  for (i = 1; i <= chunks; i++) ok(gmlake_buffer_resize(lake, p->handle, i * CHUNK, p->stream));
-  return (double)(now_ns() - start) / 1e3 / (double)chunks;
-}
-
-static void time_growth(gmlake *lake, CUstream stream, size_t chunks) {
-  double first_us, again_us;
-  paged p;
-  paged_open(lake, &p, chunks, stream);
-  first_us = grow_by_chunks_us(lake, &p, chunks);
-  ok(gmlake_buffer_resize(lake, p.handle, 0, stream));
-  again_us = grow_by_chunks_us(lake, &p, chunks);
-  ok(gmlake_buffer_destroy(lake, p.handle, stream));
-  tell("2 MiB more take %.1f us, again %.2f us; ", first_us, again_us);
-}
-
-/* More buffers than their lake's limit has chunks for, on streams with work pending: they grow and
-   shrink, or memory comes and goes in the middle of them. */
-static void change_buffers(int is_resized) {
-  const size_t pages = scale(24, 6), steps = scale(3000, 100);
-  const gmlake_desc desc = small_chunks(3 * pages * CHUNK);
-  paged buffers[BUFFERS];
-  CUstream streams[3];
-  gmlake *lake = new_lake(&desc);
-  uint64_t state = options.seed;
-  uint32_t seed = 0;
-  size_t i, refused = 0;
-  for (i = 0; i < 3; i++) streams[i] = new_stream(CU_STREAM_NON_BLOCKING);
-  if (is_resized) time_growth(lake, streams[0], pages);
-  for (i = 0; i < BUFFERS; i++) paged_open(lake, &buffers[i], pages, streams[i % 3]);
-  for (i = 0; i < steps; i++)
-    refused +=
-        !paged_step(lake, &buffers[below(&state, BUFFERS)], pages, is_resized, &state, &seed);
-  for (i = 0; i < BUFFERS; i++) {
-    if (is_resized)
-      require(paged_resize(lake, &buffers[i], 0, &seed), "no way to shrink");
-    else
-      (void)paged_change(lake, &buffers[i], DISCARD, 0, pages, &seed);
-  }
-  for (i = 0; i < 3; i++) await_stream(streams[i]);
-  require_no_wrong_words("buffers");
-  require(refused > 0 && refused < steps / 2, "%zu of %zu refused", refused, steps);
-  for (i = 0; i < BUFFERS; i++) ok(gmlake_buffer_destroy(lake, buffers[i].handle, streams[i % 3]));
-  tell("%zu changes, %zu refused by the limit", steps, refused);
-  close_lake(lake);
-  for (i = 0; i < 3; i++) cu(rig.gpu.cuStreamDestroy(streams[i]));
-}
-
-static void case_buffers(void) { change_buffers(1); }
-static void case_pages(void) { change_buffers(0); }
-
-static void count_warning(void *user, int level, const gmlake_error_info *info) {
-  (void)info;
-  *(size_t *)user += level == GMLAKE_LOG_WARNING;
-}
-
-static void case_destroy(void) {
-  enum { COUNT = 12 };
-  const size_t bytes = scale(32 * MIB, 2 * MIB), slack = 64 * MIB;
-  size_t i, before = 0, after, told = 0, round;
-  CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-  for (round = 0; round < 4; round++) {
-    gmlake_desc desc = small_chunks(0);
-    void *blocks[COUNT], *keep[2], *window;
-    gmlake *lake;
-    desc.logger.fn = count_warning;
-    desc.logger.user = &told;
-    lake = new_lake(&desc);
-    window = take_window(lake, stream, keep, 2);
-    for (i = 0; i < COUNT; i++) blocks[i] = take(lake, bytes, stream);
-    spin_on(stream, 30 * MS_NS);
-    fill_on(stream, window, 2 * CHUNK, 3);
-    for (i = 0; i < COUNT; i++) fill_on(stream, blocks[i], bytes, (uint32_t)i);
-    for (i = 0; i < COUNT; i += 2) ok(gmlake_free(lake, blocks[i], stream));
-    if (round % 2) ok(gmlake_free(lake, window, stream));
-    told = 0;
-    ok(gmlake_destroy(lake));
-    cu(rig.gpu.cuCtxSynchronize());
-    require(told == COUNT / 2 + 2 + (round + 1) % 2, "%zu live blocks were listed", told);
-    after = free_memory();
-    if (round == 0) before = after; /* the driver has taken what it needs for itself */
-    require(after + slack > before, "%zu bytes free after, %zu before", after, before);
-  }
-  tell("memory is back within %zu MiB", (before > after ? before - after : 0) / MIB);
-  cu(rig.gpu.cuStreamDestroy(stream));
-}
-
-/* ---- Two lakes ------------------------------------------------------------------------------- */
-
-static void start_small(traffic *t, gmlake_backend *backend, uint64_t number) {
-  gmlake_desc desc;
-  memset(t, 0, sizeof(*t));
-  t->live_max = scale(256 * MIB, 24 * MIB);
-  t->bytes_max = scale(16 * MIB, 4 * MIB);
-  t->alignment_max = CHUNK;
-  desc = small_chunks(t->live_max + t->live_max / 4);
-  desc.backend = backend;
-  desc.cross_stream = number % 2 ? GMLAKE_WAIT_FIRST : GMLAKE_GROW_FIRST;
-  t->lake = new_lake(&desc);
-  traffic_seed(t, number);
-}
-
-static void two_lakes(gmlake_backend *backend) {
-  static traffic both[2];
-  size_t i;
-  for (i = 0; i < 2; i++) start_small(&both[i], backend, 300 + i);
-  traffic_new_streams(&both[0]);
-  memcpy(both[1].streams, both[0].streams, sizeof(both[0].streams));
-  for (i = 0; i < options.operations / 4; i++) traffic_step(&both[i % 2]);
-  for (i = 0; i < 2; i++) traffic_drain(&both[i]);
-  require_no_wrong_words("two lakes");
-  for (i = 0; i < 3; i++) ok(gmlake_forget_stream(both[1].lake, both[1].streams[i]));
-  traffic_drop_streams(&both[0]);
-  for (i = 0; i < 2; i++) close_lake(both[i].lake);
-}
-
-static void case_two_lakes(void) {
-  gmlake_backend *backend = NULL;
-  two_lakes(NULL);
-  ok(gmlake_cuda_create(0, &backend));
-  two_lakes(backend);
-  gmlake_cuda_destroy(backend);
-  tell("%zu operations on two backends, as many on one", options.operations / 4);
-}
-
-/* ---- Lost devices, forks, contexts ----------------------------------------------------------- */
+/* ---- Lost devices, forks --------------------------------------------------------------------- */
 
 static void case_fault(void) {
   const gmlake_desc desc = small_chunks(2 * CHUNK);
@@ -449,13 +230,17 @@ static void case_fault(void) {
        gmlake_result_name(result));
 }
 
-/* What the child of a fork gets: 0 where all is as it should be. */
-static int call_forked(gmlake *lake) {
+typedef struct forked { /* what the child of a fork is answered */
+  gmlake *lake;
+  gmlake_result alloc, budget;
+} forked;
+
+static void call_forked(void *user) {
+  forked *f = (forked *)user;
   gmlake_budget budget;
   void *ptr = NULL;
-  if (gmlake_alloc(lake, 64 * MIB, NULL, &ptr) != GMLAKE_ERROR_FORKED || ptr) return 1;
-  if (gmlake_get_budget(lake, &budget) != GMLAKE_ERROR_FORKED) return 2;
-  return 0;
+  f->alloc = gmlake_alloc(f->lake, 64 * MIB, NULL, &ptr);
+  f->budget = ptr ? GMLAKE_OK : gmlake_get_budget(f->lake, &budget);
 }
 
 static void case_fork(void) {
@@ -463,17 +248,13 @@ static void case_fork(void) {
   gmlake *lake = new_lake(&desc);
   CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
   void *ptr = take(lake, MIB, stream);
-  int status = 0;
-  pid_t child;
+  forked *child = (forked *)shared_bytes(sizeof(*child));
   fill_on(stream, ptr, MIB, 9);
-  child = fork();
-  if (child == 0) {
-    (void)alarm(patience());
-    _exit(call_forked(lake));
-  }
-  require(child > 0 && waitpid(child, &status, 0) == child, "no child");
-  require(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child got another answer: %d",
-          status);
+  child->lake = lake;
+  (void)run_apart(call_forked, child);
+  require(child->alloc == GMLAKE_ERROR_FORKED && child->budget == GMLAKE_ERROR_FORKED,
+          "the child got %s and %s", gmlake_result_name(child->alloc),
+          gmlake_result_name(child->budget));
   verify_on(stream, ptr, MIB, 9);
   ok(gmlake_free(lake, ptr, stream));
   ptr = take(lake, 64 * MIB, stream);
@@ -483,59 +264,6 @@ static void case_fork(void) {
   require_no_wrong_words("the parent of a fork");
   close_lake(lake);
   cu(rig.gpu.cuStreamDestroy(stream));
-}
-
-static void require_current(CUcontext expected, const char *after) {
-  CUcontext current = NULL;
-  cu(rig.gpu.cuCtxGetCurrent(&current));
-  require(current == expected, "another context is current after %s", after);
-}
-
-/* Every call that drives the device, with this context current. */
-static void call_in(CUcontext context, CUstream first, CUstream second) {
-  const gmlake_desc desc = small_chunks(4 * CHUNK);
-  gmlake *lake;
-  gmlake_budget budget;
-  void *keep[2], *ptr;
-  cu(rig.gpu.cuCtxSetCurrent(context));
-  lake = new_lake(&desc);
-  require_current(context, "create");
-  ptr = take_window(lake, first, keep, 2);
-  require_current(context, "a stitch");
-  ok(gmlake_record_stream(lake, ptr, second));
-  ok(gmlake_free(lake, ptr, first));
-  require_current(context, "free");
-  ptr = take(lake, 2 * CHUNK, second);
-  require_current(context, "a wait");
-  ok(gmlake_free(lake, ptr, second));
-  ok(gmlake_free(lake, keep[0], first));
-  ok(gmlake_free(lake, keep[1], first));
-  ok(gmlake_trim(lake, 0, NULL));
-  require_current(context, "trim");
-  ok(gmlake_get_budget(lake, &budget));
-  ok(gmlake_forget_stream(lake, second));
-  require_current(context, "forget_stream");
-  ok(gmlake_destroy(lake));
-  require_current(context, "destroy");
-}
-
-static void case_contexts(void) {
-  CUstream first = new_stream(CU_STREAM_NON_BLOCKING), second = new_stream(CU_STREAM_NON_BLOCKING);
-  CUcontext other = NULL;
-  CUdevice device;
-  call_in(rig.context, first, second);
-  call_in(NULL, first, second);
-  if (rig.device_count > 1) {
-    cu(rig.gpu.cuDeviceGet(&device, 1));
-    cu(rig.gpu.cuDevicePrimaryCtxRetain(&other, device));
-    call_in(other, first, second);
-    cu(rig.gpu.cuCtxSetCurrent(rig.context));
-    cu(rig.gpu.cuDevicePrimaryCtxRelease(device));
-  }
-  tell("current: its own, none%s", other ? ", another device's" : "");
-  cu(rig.gpu.cuCtxSetCurrent(rig.context));
-  cu(rig.gpu.cuStreamDestroy(first));
-  cu(rig.gpu.cuStreamDestroy(second));
 }
 
 /* ---- Peers, handle types --------------------------------------------------------------------- */
@@ -656,29 +384,18 @@ typedef struct test_case {
 
 static const test_case cases[] = {
     {"misuse", case_misuse, 0, 0},
-    {"traffic", case_traffic, 1, 0},
-    {"capture", case_capture, 1, 0},
-    {"busy-capture", case_busy_capture, 1, 0},
     {"other-thread", case_other_thread, 1, 0},
-    {"recapture", case_recapture, 1, 0},
-    {"stream-reuse", case_stream_reuse, 1, 0},
     {"full", case_full, 1, 0},
-    {"trim", case_trim, 1, 0},
-    {"two-lakes", case_two_lakes, 1, 0},
-    {"destroy", case_destroy, 1, 0},
     {"fork", case_fork, 1, 0},
-    {"contexts", case_contexts, 1, 0},
-    {"buffers", case_buffers, 1, 0},
-    {"pages", case_pages, 1, 0},
     {"commit-costs", case_commit_costs, 1, 0},
-    {"sleep", case_sleep, 1, 0},
     {"sleep-costs", case_sleep_costs, 1, 0},
     {"peers", case_peers, 1, 0},
     {"handle-types", case_handle_types, 1, 0},
     {"fault", case_fault, 1, 1},
 };
 
-static void run_here(const test_case *c) {
+static void run_here(void *user) {
+  const test_case *c = (const test_case *)user;
   case_thread = pthread_self();
   if (options.no_fork && c->ends_process) {
     result_of_case->state = SKIPPED;
@@ -692,24 +409,11 @@ static void run_here(const test_case *c) {
 }
 
 static void run_in_child(const test_case *c) {
-  int status = 0;
-  pid_t child;
-  (void)fflush(stdout);
-  child = fork();
-  if (child == 0) {
-    (void)alarm(patience() ? patience() + (unsigned)options.seconds : 0);
-    run_here(c);
-    (void)fflush(stdout);
-    _exit(0);
-  }
-  if (child < 0 || waitpid(child, &status, 0) != child) {
-    result_of_case->state = FAILED;
-    tell("no child");
-  } else if (WIFSIGNALED(status)) {
-    result_of_case->state = FAILED;
-    tell("%sended by signal %d%s", result_of_case->text[0] ? ", then " : "", WTERMSIG(status),
-         WTERMSIG(status) == SIGALRM ? ": it hangs; " PATIENCE_TEXT : "");
-  }
+  const int status = run_apart(run_here, (void *)(uintptr_t)c);
+  if (!WIFSIGNALED(status)) return;
+  result_of_case->state = FAILED;
+  tell("%sended by signal %d%s", result_of_case->text[0] ? ", then " : "", WTERMSIG(status),
+       WTERMSIG(status) == SIGALRM ? ": it hangs; " PATIENCE_TEXT : "");
 }
 
 /* One line. Answers the state. */
@@ -718,7 +422,7 @@ static int run_case(const test_case *c) {
   const uint64_t start = now_ns();
   memset(result_of_case, 0, sizeof(*result_of_case));
   if (options.no_fork)
-    run_here(c);
+    run_here((void *)(uintptr_t)c);
   else
     run_in_child(c);
   if (result_of_case->state == RUNNING) tell("%sno end", result_of_case->text[0] ? ", " : "");
@@ -729,29 +433,23 @@ static int run_case(const test_case *c) {
   return result_of_case->state;
 }
 
+static void find_here(void *user) {
+  if (!rig_find()) return;
+  rig_describe();
+  *(struct rig *)user = rig;
+}
+
 /* Fills in what is known of the device. The parent never calls the driver: a child of fork could
    not. */
 static int find_device(void) {
-  struct rig *found = (struct rig *)mmap(NULL, sizeof(rig), PROT_READ | PROT_WRITE,
-                                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  int has = 0;
-  if (options.no_fork) {
-    has = rig_find();
-    if (has) rig_describe();
-  } else if ((void *)found != MAP_FAILED) {
-    pid_t child = fork();
-    if (child == 0) {
-      (void)alarm(patience());
-      if (!rig_find()) _exit(1);
-      rig_describe();
-      *found = rig;
-      _exit(0);
-    }
-    has = child > 0 && waitpid(child, NULL, 0) == child && found->device_bytes;
-    if (has) rig = *found;
-  }
-  if ((void *)found != MAP_FAILED) (void)munmap(found, sizeof(rig));
-  return has;
+  struct rig *found = (struct rig *)shared_bytes(sizeof(rig));
+  if (options.no_fork)
+    find_here(found);
+  else
+    (void)run_apart(find_here, found);
+  rig = *found;
+  (void)munmap(found, sizeof(rig));
+  return rig.device_bytes != 0;
 }
 
 /* ---- Options --------------------------------------------------------------------------------- */
@@ -761,15 +459,6 @@ static int parse_arguments(int argc, char **argv) {
       "Tests the CUDA backend on the first GPU; without one it says so and succeeds. Without\n"
       "CASE, all of them.\n";
   const option_row rows[] = {
-      {"operations", OPTION_COUNT, &options.operations, 1, 1e12, "N",
-       "operations of the traffic case; default 100000"},
-      {"rounds", OPTION_COUNT, &options.rounds, 1, 1e12, "N",
-       "rounds of the traffic case, each with another seed; default 1"},
-      {"seconds", OPTION_COUNT, &options.seconds, 1, 1e6, "N", "more of them, until that is over"},
-      {"replays", OPTION_COUNT, &options.replays, 1, 1e9, "N",
-       "replays of each graph; default 1000"},
-      {"recaptures", OPTION_COUNT, &options.recaptures, 1, 1e9, "N",
-       "captures into one pool; default 1000"},
       {"seed", OPTION_COUNT, &options.seed, 1, 1e18, "N", "of all that is random; default 1"},
       {"fake", OPTION_TEXT, &options.fake_path, 0, 0, "FILE",
        "the driver without a device; default " BUILD "/fake/libcuda.so.1"},
@@ -777,9 +466,6 @@ static int parse_arguments(int argc, char **argv) {
        "print every row of the misuse case"},
       {"no-fork", OPTION_FLAG, &options.no_fork, 0, 0, NULL,
        "all cases in this process, for debuggers"},
-      {"slow", OPTION_FLAG, &options.is_slow, 0, 0, NULL,
-       "for compute-sanitizer, under which hardly a kernel runs behind the\n"
-       "host: what only pending work shows is not required"},
   };
   const option_reader reader = {
       "gpu_test", "[OPTION]... [CASE]...", about, "\ncases:", rows, count_of(rows)};
@@ -811,9 +497,7 @@ int main(int argc, char **argv) {
   for (i = 0; i < count; i++) chosen[i] = find_case(argv[(size_t)first + i]);
   for (i = 0; !count && i < count_of(cases); i++) chosen[i] = &cases[i];
   if (!count) count = count_of(cases);
-  result_of_case = (outcome *)mmap(NULL, sizeof(outcome), PROT_READ | PROT_WRITE,
-                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if ((void *)result_of_case == MAP_FAILED) return 1;
+  result_of_case = (outcome *)shared_bytes(sizeof(outcome));
   if (!find_device()) {
     printf("skipped: no GPU\n");
     return 0;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# build/gpu_test over the driver without a device (fake_cuda.h): every case passes, without a driver
-# or a device it says so, and defects planted in gmlake.h are noticed.
+# build/gpu_test and gpu_play over the driver without a device (fake_cuda.h): all passes, without a
+# driver or a device they say so, and defects planted in gmlake.h are noticed.
 
 . tests/tools/shell.sh
 program="env LD_LIBRARY_PATH=$build/fake"
@@ -19,23 +19,19 @@ for case in fits over rounded freed window window_over buffer buffer_over; do
   ok "sanitizer: $case, plain" run 0 "$dir/sanitizer" "$case" plain
 done
 
-small='--operations 3000 --replays 60 --recaptures 40'
-# shellcheck disable=SC2086
-ok 'all cases' run 0 "$build/gpu_test" $small
-ok 'all cases: none failed' ends_with '21 passed, 0 failed'
-ok 'all cases: none skipped' [ "$(grep -c ': ok (' "$dir/out")" = 21 ]
-for seed in 2 3 4; do
-  FAKE_CUDA_SEED=$seed
-  ok "traffic, seed $seed" run 0 "$build/gpu_test" --operations 3000 --seed $seed traffic
-done
-ok 'traffic in rounds' run 0 "$build/gpu_test" --operations 500 --rounds 2 traffic
-ok 'traffic in rounds: two' grep -qF ') 2 rounds: ' "$dir/out"
-ok 'traffic for seconds' run 0 "$build/gpu_test" --operations 500 --seconds 1 traffic
-ok 'traffic for seconds: rounds' grep -qE '\) [1-9][0-9]* rounds: ' "$dir/out"
-FAKE_CUDA_SEED=5
-ok 'captures, another seed' run 0 "$build/gpu_test" --seed 5 --replays 60 capture other-thread
-ok 'one process' run 0 "$build/gpu_test" --no-fork --seed 5 trim contexts destroy fault
-ok 'one process: nothing is lost there' ends_with '3 passed, 0 failed'
+ok 'all cases' run 0 "$build/gpu_test"
+ok 'all cases: none failed' ends_with '9 passed, 0 failed'
+ok 'all cases: none skipped' [ "$(grep -c ': ok (' "$dir/out")" = 9 ]
+ok 'one process' run 0 "$build/gpu_test" --no-fork --seed 5 full handle-types fault
+ok 'one process: nothing is lost there' ends_with '2 passed, 0 failed'
+ok 'play' run 0 "$build/gpu_play" --lakes 150
+ok 'play: passed' ends_with passed
+ok 'play: graphs' grep -qE '[1-9][0-9]* launches, [1-9][0-9]* sleeps, [1-9]' "$dir/out"
+ok 'play: a seed and seconds' run 0 "$build/gpu_play" --lakes 2 --seed 1000 --mood 2 --seconds 1
+ok 'play: a line' run 0 "$build/gpu_play" --trace 1 --play '{} P0 BA:0/0 +a=2@A ua@A EA j0@A'
+ok 'play: a line: traced' prints 'gmlake_capture_end: GMLAKE_OK'
+ok 'play: no line' run 1 "$build/gpu_play" --play '{} nonsense'
+refused 'play: an option' 2 'usage: gpu_play' "$build/gpu_play" --none 1
 FAKE_CUDA_SEED=1
 FAKE_CUDA_DEVICES=1
 gives 'one device' 'peers: skipped (' "$build/gpu_test" peers
@@ -44,6 +40,7 @@ ok 'table: rows' [ "$(grep -c '^  ' "$dir/out")" -gt 40 ]
 FAKE_CUDA_DEVICES=-1
 ok 'no device' run 0 "$build/gpu_test"
 ok 'no device: says so' ends_with 'skipped: no GPU'
+gives 'no device to play' 'skipped: no GPU' "$build/gpu_play"
 FAKE_CUDA_DEVICES=2
 
 # no_driver: the library is nowhere to be found.
@@ -55,28 +52,30 @@ else
   ok 'no driver: says so' ends_with 'skipped: no GPU'
 fi
 
-for arguments in '--operations' '--operations 0' '--replays x' '--seed 1x' '--fake' \
-  'nonsense'; do
+for arguments in '--seed' '--seed 0' '--seed x' '--seed 1x' '--fake' 'nonsense'; do
   # shellcheck disable=SC2086
   ok "refused: $arguments" run 2 "$build/gpu_test" $arguments
   ok "refused: $arguments: silent" [ ! -s "$dir/out" ]
 done
 
-# plant NAME EDIT: the traffic case fails if gmlake.h has this defect.
+# plant NAME EDIT FINDING: gpu_play finds that if gmlake.h has this defect.
 plant() {
   sed "$2" gmlake.h >"$dir/gmlake.h"
   ok "$1: planted" [ "$(diff gmlake.h "$dir/gmlake.h" | grep -c '^>')" = 1 ]
   ok "$1: built" "${CC:-cc}" -std=c99 -w -I"$dir" -I. -Ibench -Itests -Itests/cuda_stub \
-    tests/gpu/gpu_test.c -o "$dir/gpu_test" -lpthread -ldl
-  ok "$1: noticed" run 1 "$dir/gpu_test" --operations 3000 traffic
-  ok "$1: by words or faults" grep -qE '[0-9] wrong words|answers 700|DEVICE_LOST' "$dir/out"
+    tests/gpu/gpu_play.c -o "$dir/gpu_play" -lpthread -ldl
+  ok "$1: noticed" run 1 "$dir/gpu_play" --lakes 150
+  ok "$1: found" grep -qE "$3" "$dir/out"
 }
 plant 'no wait is queued' \
-  's/call.code = call.cuda->fn.StreamWaitEvent(.*/(void)stream, (void)event;/'
+  's/call.code = call.cuda->fn.StreamWaitEvent(.*/(void)stream, (void)event;/' \
+  'a kernel has read what no kernel wrote'
 plant 'windows are unmapped under kernels' \
-  '/^static gmlake_result gmlk_evict(/,/^}/ s/if (gmlk_alias_is_done(.*{$/if (1) {/'
+  '/^static gmlake_result gmlk_evict(/,/^}/ s/if (gmlk_alias_is_done(.*{$/if (1) {/' \
+  'unmapped while work may still use it'
 plant 'recorded streams are forgotten' \
-  '/^static gmlake_result gmlk_record_stream/,/^}/ s/if (!b) return result;/return result;/'
+  '/^static gmlake_result gmlk_record_stream/,/^}/ s/if (!b) return result;/return result;/' \
+  'handed over while work may still use it|a kernel has read'
 
 # The mock lets addresses go that are mapped; the driver beside it does not.
 sed 's/ && !found->mapping_count;/;/' gmlake.h >"$dir/gmlake.h"

@@ -46,12 +46,35 @@ static const row graph_rows[] = {
      "({}|{no-crossing}) m=100p a=300 b=1 >b:5000 b>a:5000 a>b:5000 b>:5000 b,m>m:5000 plan "
      "planned=(301|401)u events=(2|0)"},
     /* The link is too slow for a swap; making the tensor again takes 1 ms, its update in place
-       included. Without recomputation there is time for the input alone. */
+       included. Without recomputation there is time for the input alone. To the letter the input
+       has left then, and x is not made of what has to come back. */
     {"recomputation_where_swaps_do_not_fit",
      "{target:310 link:1e9 both:2e9 overhead:.3 (|letter|no-recompute)} i=1i x=100 y=300 z=1 "
-     "i>x:500 x>x:500 x>z:1000 z>y:1000 y,z>z:1000 x,z>z:1000 plan planned=(302|302|401)u "
-     "(events=3 =drop:x,2,2 =remake:x,4,0 =remake:x,4,1 added=1ms|"
-     "events=3 =drop:x,2,2 =remake:x,4,0 =remake:x,4,1 added=1ms|)"},
+     "i>x:500 x>x:500 x>z:1000 z>y:1000 y,z>z:1000 x,z>z:1000 plan planned=(302|401|401)u "
+     "(events=3 =drop:x,2,2 =remake:x,4,0 =remake:x,4,1 added=1ms|added=0|)"},
+    /* ---- To the letter ---- */
+
+    /* The copy back takes the whole of the peak's operator: it counts when it has ended. */
+    {"to_the_letter_memory_comes_back_at_the_copys_end",
+     "({}|{letter}) e=100 l=300 s=1 >e:5000 >s:5000 >l:2000 e,s>:5000 plan "
+     "planned=(401|301)u"},
+    /* A quarter of the bytes, a third of the tensors. */
+    {"to_the_letter_the_ratio_counts_tensors",
+     "({}|{letter}) {ratio:.26} " VALLEY "plan planned=(301|401)u"},
+    {"to_the_letter_no_ratio_bounds_what_is_updated",
+     "({}|{letter}) {ratio:.0001} w=100p l=300 s=1 w>s:5000 >s:5000 >l:5000 >s:5000 w,s>w:5000 "
+     "plan planned=(401|301)u"},
+    /* Between the two peaks b has to return and a to leave, and there is time for one of them. */
+    {"to_the_letter_copies_take_turns",
+     "({}|{letter}) a=100 b=100 l=400 m=300 s=1 >b:1 >s:2500 >l:2000 >a:1 >s:2500 b,s>m:5000 "
+     ">s:2500 a,s>:5000 plan planned=(401|501)u"},
+    /* The plan's link is faster than the run's. The copy out ends .9 ms behind the iteration, and
+       the next one waits for it. The copy in ends 1.4 ms late, and w's operator waits for it. */
+    {"to_the_letter_an_iteration_waits_for_copies",
+     "{letter link:200e9} w=100p l=300 s=1 >s:5000 >l:5000 >s:5000 w,s>w:5000 >s:1000 plan "
+     "events=2 "
+     "run:2 note run:4 +time=92278354ns"},
+
     /* t is made of s, and both are in the way: t is dropped, then s, which is made again first.
        Beside s its maker writes r, which stays. */
     {"what_recomputation_reads_is_recomputed",
@@ -175,6 +198,14 @@ static const row graph_rows[] = {
      "superfluous>0 offload_bytes=2u reload_bytes=2u arena=4u host=2u"},
     {"room_for_all",
      "{chunk:64b} " THERE_AND_BACK "compile:0 nodes=4 memory_edges=0 edges=3 host=0"},
+    /* To the letter x returns when z has been made, and small tensors leave. */
+    {"to_the_letter_a_reload_waits_for_its_operator",
+     "{chunk:64b letter min:0} " THERE_AND_BACK
+     "compile:4 nodes=6 =node-op:0,0b,none =node-out:x,0b,0 "
+     "=node-op:1,0b,1,1 =node-op:2,3,2 =node-in:x,0b,3,1 =node-op:3,2,4"},
+    {"to_the_letter_what_left_twice_is_copied_twice",
+     "{chunk:64b} ({}|{letter}) x=2 y=3 z=1 u=1o >x >y y>z x,z>z >y y>z x,z>u compile:4 "
+     "offload_bytes=(2|4)u reload_bytes=(4|4)u"},
     {"too_little_for_an_operator", "{chunk:64b} " THERE_AND_BACK "compile:3+63b!D"},
     {"homes", "{chunk:64b} " FOUR_LAYERS "compile:(4|6|8|10|13|16) reloads>=(5|1|1|1|0|0) "
               "reloads<=(9|9|9|9|0|0) homes<=(0|2|4|6|9|12)u"},

@@ -284,6 +284,9 @@ static const row session_rows[] = {
      "{limit:4} [3 a#=2 ] note a0,a1,a2>!D same says:this_step_needs_24576_bytes_at_once,_in_whole_"
      "chunks,_with_what_may_not_leave;_the_limit_is_16384 a0,a1>b=1+1b!D says:24576_bytes c=1b"},
     /* In a session that is held nothing moves; pinned tensors stay. */
+    {"steps_and_marks_that_make_no_sense_are_refused_in_words",
+     "{limit:8} a=1 b=1 a,b,a>/1!I says:twice_in_reads a,b>a,b/1 b>a,a/1!I says:twice_in_writes "
+     "begin:1 mark!I says:in_a_step_or_a_region end:0 mark"},
     {"held_and_pinned",
      "{limit:4} [4 >a#=2/0 ] a0,a1>/1 hold:1 note a0> a2>!I pin:a2!I mark!I room:1b roomed=0 "
      "+calls=0 hold:0 pin:a2 room:max device=2u unpin:a2 unpin:a2!U room:1b roomed=2u"},

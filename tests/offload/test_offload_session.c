@@ -446,6 +446,11 @@ static void wrong_arguments_of(gmlake_offload_session *session) {
   memset(&step, 0, sizeof step);
   assert_error(gmlake_offload_session_end(session), INVALID_ARGUMENT);
   assert_error(gmlake_offload_session_begin(session, NULL), INVALID_ARGUMENT);
+  step.stream = s.queues.out_stream;
+  assert_error(gmlake_offload_session_begin(session, &step), INVALID_ARGUMENT);
+  step.stream = s.queues.in_stream;
+  assert_error(gmlake_offload_session_begin(session, &step), INVALID_ARGUMENT);
+  step.stream = NULL;
   step.reads = &id;
   step.read_count = 1;
   assert_error(gmlake_offload_session_begin(session, &step), UNKNOWN_ID);

@@ -8,15 +8,11 @@
 static struct compared { /* what words before have noted */
   gmlake_stats mark;
   size_t all_calls; /* as the judge had seen then */
-  size_t released;  /* as a trim or a sleep told last */
+  uint64_t turns, clock_reads;
+  size_t released; /* as a trim or a sleep told last */
   gmlake_budget budget;
   gmlake_query_info foretold;
 } compared;
-
-typedef struct figure {
-  const char *name;
-  uint64_t value;
-} figure;
 
 /* The state that served the only attempt since the mark; else 0. */
 static uint64_t state_since(const gmlake_stats *all) {
@@ -37,132 +33,36 @@ static size_t handles_at_home(void) {
   return count;
 }
 
-static int find(const figure *figures, size_t count, const char *name, uint64_t *out) {
-  size_t i = 0;
-  while (i < count && strcmp(figures[i].name, name)) i++;
-  if (i < count) *out = figures[i].value;
-  return i < count;
+/* Streams that are forgotten while work on them is not known to be complete. */
+static size_t lost_streams(void) {
+  size_t lost = 0, i;
+  for (i = lake ? GMLK_FIRST_STREAM : 0; lake && i < lake->streams.count; i++)
+    lost += lake->streams.items[i]->is_forgotten && lake->streams.items[i]->is_dirty;
+  return lost;
 }
 
-static int find_drivers(const char *name, uint64_t *out) {
+#define AS_FIGURE(name, form, value) {name, (uint64_t)(value)},
+
+/* Where the lake is gone, its figures are 0. */
+static uint64_t figure_of(const char *name) {
+  static const gmlk_streams no_streams;
+  static const gmlake_stats no_stats;
+  const gmlk_streams *streams = lake ? &lake->streams : &no_streams;
+  const gmlake_stats all = lake ? stats() : no_stats;
   const gmlake_mock_census driver = census();
-  const figure figures[] = {
-      {"driver-bytes", driver.physical_bytes},
-      {"addresses", driver.reserved_address_bytes},
-      {"driver-events", driver.event_count - own_events()},
-      {"driver-host-waits", driver.host_wait_count},
-      {"handles", driver.handle_count},
-      {"mappings", driver.mapping_count},
-      {"mapped", driver.mapping_count - handles_at_home()},
-      {"reservations", driver.reservation_count},
-      {"host-ranges", driver.host_count},
-  };
-  return find(figures, sizeof(figures) / sizeof(figures[0]), name, out);
-}
-
-/* What calls have told. */
-static int find_told(const char *name, uint64_t *out) {
   gmlake_error_info error;
   memset(&error, 0, sizeof(error));
   if (lake) (void)gmlake_get_last_error(lake, &error);
   {
-    const figure figures[] = {
-        {"released", compared.released},
-        {"idle", compared.budget.idle_bytes},
-        {"at-work", compared.budget.pending_bytes},
-        {"allocatable", compared.budget.allocatable_bytes},
-        {"errors-told", (uint64_t)w.errors_told},
-        {"warnings-told", (uint64_t)w.warnings_told},
-        {"warned-call", w.warned_kind},
-        {"foretold-wait", (uint64_t)compared.foretold.wait},
-        {"foretold-new", compared.foretold.new_bytes},
-        {"told-asked", error.asked_bytes},
-        {"told-limit", error.limit_bytes},
-        {"told-live", error.live_bytes},
-        {"told-reserved", error.reserved_bytes},
-        {"told-stitchable", error.stitchable_bytes},
-        {"told-free", error.free_bytes},
-        {"told-pending", error.pending_bytes},
-        {"told-driver-free", error.driver_free_bytes},
-        {"told-here", error.live_here_bytes},
-        {"told-elsewhere", error.elsewhere_bytes},
-        {"told-largest", error.largest_bytes},
-        {"told-holes", error.hole_bytes},
-        {"told-sleeping", error.sleeping_bytes},
-        {"told-pool", (uint64_t)pool_of_value(error.pool)}, /* 1 more than its digit; 0: none */
-        {"told-code", (uint64_t)error.driver_code},
-        {"told-call", kind_of(error.call)},
-        {"asked", asked.plan_questions},
-        {"choose-asked", asked.choose_count},
-        {"evict-asked", asked.evict_count},
-        {"coalesce-asked", asked.coalesce_count},
-        {"evict-bytes", asked.evict_bytes},
-    };
-    return find(figures, sizeof(figures) / sizeof(figures[0]), name, out);
+    const struct {
+      const char *name;
+      uint64_t value;
+    } figures[] = {FIGURES(AS_FIGURE)};
+    size_t i = 0;
+    while (i < sizeof(figures) / sizeof(figures[0]) && strcmp(figures[i].name, name)) i++;
+    judge(i < sizeof(figures) / sizeof(figures[0]), "a figure that there is not");
+    return figures[i].value;
   }
-}
-
-/* Of the lake's streams. */
-static int find_streams(const char *name, uint64_t *out) {
-  static const gmlk_streams none;
-  const gmlk_streams *streams = lake ? &lake->streams : &none;
-  const size_t first = lake ? GMLK_FIRST_STREAM : 0;
-  const figure figures[] = {
-      {"lost-streams", streams->lost_count},
-      {"live-streams", streams->live_count},
-      {"numbers", streams->count - first},
-      {"numbers-used", streams->used_count},
-  };
-  return find(figures, sizeof(figures) / sizeof(figures[0]), name, out);
-}
-
-/* Where the lake is gone, its figures are 0. */
-static int find_lakes(const char *name, uint64_t *out) {
-  static const gmlake_stats none;
-  const gmlake_stats all = lake ? stats() : none;
-  const figure figures[] = {
-      {"reserved", all.reserved_bytes},
-      {"reserved-peak", all.reserved_bytes_peak},
-      {"active", all.active_bytes},
-      {"requested", all.requested_bytes},
-      {"requested-peak", all.requested_bytes_peak},
-      {"pending", all.pending_bytes},
-      {"pending-peak", all.pending_bytes_peak},
-      {"stitched", all.stitched_bytes},
-      {"stitched-peak", all.stitched_bytes_peak},
-      {"quarantined", all.quarantined_bytes},
-      {"sleeping", all.sleeping_bytes},
-      {"exported", all.exported_bytes},
-      {"imported", all.imported_bytes},
-      {"buffer-bytes", all.buffer_bytes},
-      {"buffer-bytes-peak", all.buffer_bytes_peak},
-      {"metadata-grown", all.metadata_bytes - compared.mark.metadata_bytes},
-      {"grown", all.reserved_bytes - compared.mark.reserved_bytes},
-      {"live", all.live_count},
-      {"failures", all.oom_count},
-      {"chunks", all.chunk_count},
-      {"windows", all.window_count},
-      {"buffers", all.buffer_count},
-      {"events", all.event_count},
-      {"waits", all.stream_wait_count},
-      {"host-waits", all.host_wait_count},
-      {"state", state_since(&all)},
-      {"splits", all.split_count - compared.mark.split_count},
-      {"stitches", all.stitch_count - compared.mark.stitch_count},
-      {"reuses", all.stitch_reuse_count - compared.mark.stitch_reuse_count},
-      {"evictions", all.stitch_evict_count - compared.mark.stitch_evict_count},
-      {"calls", all.driver_call_count - compared.mark.driver_call_count},
-      {"all-calls", w.all_calls - compared.all_calls},
-  };
-  return find(figures, sizeof(figures) / sizeof(figures[0]), name, out);
-}
-
-static uint64_t figure_of(const char *name) {
-  uint64_t value = 0;
-  judge(find_drivers(name, &value) || find_streams(name, &value) || find_told(name, &value) ||
-            find_lakes(name, &value),
-        "a figure that there is not");
-  return value;
 }
 
 /* Whether work that is queued on the line now has to wait for something. */
@@ -216,7 +116,8 @@ static void judge_kept(const block *b) {
   judge(info.pool == w.pools[b->pool].value, "a block's pool has changed");
   judge(info.stream == (b->on >= 0 && !w.lines[b->on].is_told ? w.lines[b->on].value
                                                               : GMLAKE_STREAM_NONE) ||
-            (w.seems_gone && info.stream == GMLAKE_STREAM_NONE),
+            ((w.seems_gone || (b->on >= 0 && !w.lines[b->on].is_alive)) &&
+             info.stream == GMLAKE_STREAM_NONE),
         "a block's stream has changed");
 }
 
@@ -307,6 +208,13 @@ static int hears(const char *text) {
   return !*why && (!*reader.at || *reader.at == ' ');
 }
 
+/* Whether these chunks came. */
+static int came(const char *text, size_t count) {
+  size_t i = 0;
+  while (i < count && w.came[i] == (uint32_t)(text[i] - '0')) i++;
+  return i == count;
+}
+
 /* Whether a word about one block, stream, pool or buffer is right. */
 static int is_so(const op *o, const char *name, int on) {
   const block *b = &w.blocks[o->one % NAMES];
@@ -316,6 +224,7 @@ static int is_so(const op *o, const char *name, int on) {
   gmlake_buffer_info info;
   if (!strcmp(name, "says")) return says((const char *)o->bytes, o->more);
   if (!strcmp(name, "told-by")) return is_told_by((const char *)o->bytes, o->more);
+  if (!strcmp(name, "came")) return came((const char *)o->bytes, o->more);
   if (!strcmp(name, "shown")) return is_shown((const char *)o->bytes);
   if (!strcmp(name, "at")) return b->at == place;
   if (!strcmp(name, "off")) return b->at != place;

@@ -362,6 +362,8 @@ static const struct row {
     {"share-pending", ".", "4P",
      "{share cap:4} +a=3@A/x xa iy.2=a -y.2@n ra@B hA hB -a@A | T:0 eB T:0 eA +b=4"},
     {"share-in-a-pool", ".", "4P", "{share} P0 +a=2/0x | xa iy.2=a -y.2@n -a D0"},
+    {"share-into-a-full-index", ".", "4",
+     "{share} +z=1/x xz +a.1-z.1=512b +a.2-m.2=512b | iy=z -y"},
     {"share-left", ".", "4", "{share} +a=2/x | xa iy.2=a -y.2@n"},
     /* policies */
     {"policy-piece", ".1wgfcplko", "2X", "{policy:1} " HOLES8 "a:p | +x=512b +y=1 -x +z=1"},

@@ -83,6 +83,7 @@ static void judge_device(const gmlake_stats *all) {
             all->reserved_bytes_peak <= w.reserved_most,
         "reserved_bytes_peak");
   judge(all->stitched_bytes_peak >= all->stitched_bytes, "stitched_bytes_peak");
+  judge(all->buffer_bytes_peak >= all->buffer_bytes, "buffer_bytes_peak");
   judge(all->stream_wait_count == w.stream_waits, "stream_wait_count");
   judge(all->event_count == w.records, "event_count");
   if (all->driver_call_count != w.driver_calls)
@@ -174,6 +175,21 @@ static void judge_filled(const block *b) {
   for (i = 0; w.is_real && desc.flags & GMLAKE_FILL && i < b->bytes; i += 32)
     judge(((const unsigned char *)(uintptr_t)b->at)[i] == GMLAKE_FILL_NEW,
           "new memory is not filled");
+}
+
+/* What is freed shows another byte then, or as before what was written, where that is not asked for
+   or the memory waits for other streams. */
+static void judge_freed(const block *b, int is_pending) {
+  const int is_filled = desc.flags & GMLAKE_FILL && !is_pending;
+  const unsigned char *bytes = (const unsigned char *)(uintptr_t)b->at;
+  size_t at;
+  if (!w.is_real || b->is_exported || b->is_imported || w.pools[b->pool].asleep) return;
+  for (at = 0; at < b->bytes; at += GRAIN) {
+    const uint64_t stamp = stamp_of(b, at);
+    judge(is_filled ? bytes[at] == GMLAKE_FILL_FREE && bytes[at + GRAIN - 1] == GMLAKE_FILL_FREE
+                    : !memcmp(bytes + at, &stamp, sizeof(stamp)),
+          is_filled ? "freed memory is not filled" : "freed memory has changed");
+  }
 }
 
 static void judge_block(const block *b, const gmlake_allocation_info *info, unsigned flags) {

@@ -3,8 +3,8 @@
    work of every stream precedes its next work, by its own order and by waits on the device; for the
    host one of what is seen to be complete. For each 512 bytes of physical memory, and for each
    mapping, it notes how far every stream's use of it goes. Whoever gets memory must be ordered
-   behind every earlier use of it; what is unmapped must be known to be complete. Include after
-   gmlake.h, the implementation with the mock. */
+   behind every earlier use of it; what is unmapped must be known to be complete. It looks at the
+   lake's locks, too. Include after locks.h and gmlake.h, the implementation with the mock. */
 #if !defined(PLAY_JUDGE_H)
 #define PLAY_JUDGE_H
 
@@ -19,6 +19,7 @@
 #define RANGES 96 /* of a graph */
 #define HELD 8    /* blocks from outside that a graph uses */
 #define CELLS 16  /* chunks of a buffer */
+#define MEDDLINGS 16
 #define NOBODY (-1)
 #define ALL_CALLS 200000 /* of one operation: it does not end */
 
@@ -81,6 +82,7 @@ typedef struct block {
   int held;            /* graphs that use it though they have not allocated it */
   uint64_t recorded;   /* lines */
   moment born, used;
+  uint32_t seed;          /* of what a kernel wrote last, 0: none has (device_use) */
   gmlake_handle *handles; /* exported */
   size_t handle_count;
 } block;
@@ -132,7 +134,7 @@ static struct world {
   int named;              /* the line that the call names, NOBODY: none, or all may be touched */
   int mode;               /* the program's capture mode */
   int peers[3];
-  uint64_t clock_ns;
+  uint64_t clock_ns, clock_reads;
   gmlake_result injected, fatal; /* in this operation; in any */
   size_t hits, hits_before;      /* calls made to fail; before this operation */
   int hit_kind, hit_code;        /* of the last one; what the driver answered */
@@ -145,6 +147,7 @@ static struct world {
   size_t warned_kind;       /* of the call that the last warning names */
   int is_relaxed;           /* between the lake's two exchanges of the capture mode */
   int is_copying;           /* the device may still run copies to or from the host */
+  int is_untold, is_told;   /* the next begin or end of a capture: the lake, or it alone, hears */
   int has_called, is_again; /* the operation has called the lake; has to be done again */
   struct fault {
     size_t in;
@@ -154,13 +157,18 @@ static struct world {
   struct meddling { /* operations in the middle of a call of the driver */
     size_t in, first, count;
     int kind;
-  } meddlings[2];
+  } meddlings[MEDDLINGS];
   int is_inside;
   size_t fault_count, host_in, calls;
-  size_t reserved_most; /* at any time */
-  size_t foreign_bytes; /* all that was ever imported */
+  size_t reserved_most;       /* at any time */
+  size_t reservations, hosts; /* that the lake has */
+  size_t foreign_bytes;       /* all that was ever imported */
   uint64_t driver_calls, records, stream_waits, host_waits;
   int host_stays, host_fails, handler_calls, is_handling;
+  int locks_made, locks_before, locks_held; /* before: there was a lake */
+  int held_outside;                         /* by the call that this is in the middle of */
+  int is_checking;                          /* the judge calls gmlake_check */
+  uint64_t turns;                           /* of planners */
   moment known;
   line lines[LINES];
   int line_count;
@@ -173,7 +181,10 @@ static struct world {
   block blocks[NAMES];
   uint64_t starts[NAMES]; /* of each name's block, or of its last one; 0: none yet */
   buffer buffers[BUFFERS];
-  pool pools[POOLS + 1]; /* [0] is the default pool; pool n of the language is [n + 1] */
+  const char *wanted;       /* of the next C; NULL: nothing was said */
+  uint32_t came[CELLS];     /* with the last one */
+  uint64_t numbered[CELLS]; /* handles of chunks that came where some were wanted */
+  pool pools[POOLS + 1];    /* [0] is the default pool; pool n of the language is [n + 1] */
   graph graphs[GRAPHS];
   int dead_pool_of[SERIALS]; /* of each graph's serial its pool's serial */
   graph *of_serial[SERIALS];
@@ -213,6 +224,62 @@ static void must(gmlake_result result, const char *what) { judge(!result, what);
   do {                                        \
     if (is_traced) (void)printf(__VA_ARGS__); \
   } while (0)
+
+/* ---- Locks ----------------------------------------------------------------------------------- */
+
+#define LOCK_MADE 0x10CCEDu
+
+static void meddle_in(int kind);
+static void (*before_turn)(void); /* NULL: a planner that waits for its turn is told nothing */
+
+/* What comes behind a finding is none. */
+static void judge_lock(int holds, const char *rule) { judge(holds || verdict.rule[0], rule); }
+
+static void lock_make(watched_lock *lock) {
+  lock->made = LOCK_MADE;
+  lock->is_held = 0;
+  w.locks_made++;
+}
+
+static void lock_end(watched_lock *lock) {
+  judge_lock(lock->made == LOCK_MADE, "a lock is destroyed that was not made");
+  judge_lock(!lock->is_held, "a lock is destroyed while it is held");
+  lock->made = 0;
+  w.locks_made--;
+}
+
+static void lock_take(watched_lock *lock) {
+  const int is_planners = lake && (lock == &lake->turn || lock == &lake->driver_lock);
+  if (is_planners && lock == &lake->turn && !w.is_checking) {
+    w.turns++;
+    if (before_turn) before_turn();
+    meddle_in(ON_TURN);
+  }
+  judge_lock(lock->made == LOCK_MADE, "a lock is taken that was not made");
+  judge_lock(!lock->is_held, "a lock is taken by who holds it");
+  judge_lock(!is_planners || !lake->state_lock.is_held,
+             "the planner's lock is taken by who holds the state lock");
+  lock->is_held = 1;
+  w.locks_held++;
+}
+
+/* What the mock has of a call is another's as soon as its lock is given back. */
+static void lock_give(watched_lock *lock) {
+  judge_lock(lock->is_held, "a lock is given back by who does not hold it");
+  lock->is_held = 0;
+  w.locks_held--;
+#if !defined(PLAY_DEVICE)
+  if (mock && lock == &((gmlk_mock *)mock->user)->mutex) ((gmlk_mock *)mock->user)->code = 77;
+#endif
+}
+
+/* Whoever is called now finds the lake's two locks so. */
+static void judge_locks(int is_state_held, int is_driver_held, const char *rule) {
+  judge(!lake || !lake->has_locks ||
+            (lake->state_lock.is_held == is_state_held &&
+             lake->driver_lock.is_held == is_driver_held),
+        rule);
+}
 
 /* ---- Clocks ---------------------------------------------------------------------------------- */
 
@@ -387,7 +454,7 @@ static void meddle(const struct meddling *m); /* of player.h */
 /* What is to happen in the middle of this call does. */
 static void meddle_in(int kind) {
   size_t i;
-  for (i = 0; i < 2; i++) {
+  for (i = 0; i < MEDDLINGS; i++) {
     struct meddling *m = &w.meddlings[i];
     if (m->in && m->kind == kind && !--m->in) meddle(m);
   }
@@ -403,11 +470,26 @@ static int device_fails(int kind, gmlake_result *result, int *code) {
   return 0;
 }
 
+/* Whether work completes by itself, whatever the line says. */
+static int has_own_time(void) { return 0; }
+
+/* The line's work that uses a block is done, and a graph is. The mock's work is only believed. */
+static void device_use(block *b, int on) {
+  (void)b;
+  (void)on;
+}
+static void device_launch(const graph *g, int on) {
+  (void)g;
+  (void)on;
+}
+
 /* Whether the device has all that the words ask for. The mock has. */
 static inline int is_playable(const char *words) { return words != NULL; }
 #else
 static int device_fails(int kind, gmlake_result *result, int *code);
-static int is_playable(const char *words);
+static void device_use(block *b, int on);
+static void device_launch(const graph *g, int on);
+static inline int is_playable(const char *words);
 #endif
 
 /* Calls that a capture in the global mode forbids to the thread; only the end of a lake makes them
@@ -415,6 +497,13 @@ static int is_playable(const char *words);
 static int needs_relaxed(int kind) {
   return kind == ON_CREATE || kind == ON_RELEASE || kind == ON_MAP || kind == ON_UNMAP ||
          kind == ON_ACCESS || kind == ON_HOST_ALLOC || kind == ON_HOST_FREE;
+}
+
+/* What takes long holds up other planners, and nobody else. */
+static int takes_long(int kind) {
+  return kind == ON_INFO || kind == ON_RESERVE || kind == ON_UNRESERVE || kind == ON_HOST_WAIT ||
+         kind == ON_DEVICE_WAIT || kind == ON_COPY || kind == ON_EXPORT || kind == ON_IMPORT ||
+         needs_relaxed(kind);
 }
 
 /* Whether this call fails, and how. */
@@ -426,6 +515,8 @@ static gmlake_result gate(int kind, int *code) {
   judge(!lake || !lake->lost || gives_back(kind), "a device that is lost is asked for something");
   judge(!needs_relaxed(kind) || w.is_relaxed || w.lost || w.destroying,
         "a call that needs the relaxed capture mode");
+  if (takes_long(kind) && w.destroying != 2)
+    judge_locks(0, 1, "the driver is at work with other locks than a planner's");
   meddle_in(kind);
   w.called[kind]++;
   w.all_calls++;
@@ -473,12 +564,15 @@ static gmlake_result see_reserve(void *user, size_t bytes, size_t alignment, uin
                                  int *code) {
   gmlake_result result = gate(ON_RESERVE, code);
   if (!result) result = mock->reserve(user, bytes, alignment, out, code);
+  w.reservations += !result;
   w.lacks_addresses |= result != GMLAKE_OK;
   return result;
 }
 static gmlake_result see_unreserve(void *user, uint64_t at, size_t bytes, int *code) {
   GATE(ON_UNRESERVE);
-  return mock->unreserve(user, at, bytes, code);
+  result = mock->unreserve(user, at, bytes, code);
+  w.reservations -= !result;
+  return result;
 }
 
 static void handle_enter(uint64_t value, size_t bytes, int is_foreign) {
@@ -752,17 +846,27 @@ static gmlake_result see_copy(void *user, uint64_t at, void *host, size_t bytes,
 }
 static gmlake_result see_host_alloc(void *user, size_t bytes, void **out, int *code) {
   GATE(ON_HOST_ALLOC);
-  return mock->host_alloc(user, bytes, out, code);
+  result = mock->host_alloc(user, bytes, out, code);
+  w.hosts += !result;
+  return result;
 }
 static gmlake_result see_host_free(void *user, void *host, int *code) {
   gmlake_result result = gate(ON_HOST_FREE, code);
   if (!result) result = mock->host_free(user, host, code);
+  w.hosts -= !result;
   if (result) w.was_refused = 1;
   return result;
 }
 
+/* What the words say has passed passes for the lake, too. */
+static uint64_t see_clock(void *user) {
+  w.clock_reads++;
+  return mock->clock_ns(user) + w.clock_ns;
+}
+
 static void watch(void) {
   judged = *mock;
+  judged.clock_ns = see_clock;
   judged.get_properties = see_properties;
   judged.get_memory_info = see_info;
   judged.reserve = see_reserve;
@@ -873,8 +977,9 @@ static void host_free(void *user, void *ptr) {
 /* Every 512 bytes of a live block hold its number and their place in it. */
 static uint64_t stamp_of(const block *b, size_t at) { return (uint64_t)b->id << 32 | at / GRAIN; }
 
-static void write_stamps(const block *b) {
+static void write_stamps(block *b) {
   size_t at;
+  b->seed = 0;
   for (at = 0; w.is_real && !b->is_imported && at < b->bytes; at += GRAIN) {
     const uint64_t stamp = stamp_of(b, at);
     memcpy((char *)(uintptr_t)b->at + at, &stamp, sizeof(stamp));

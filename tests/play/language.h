@@ -20,13 +20,17 @@
      fA  kA  vA        forget stream A; destroy it, told or untold (kA!U: though the manual forbids
                        that); the next one with its value
      mA:1              mark it: 1 COMMUNICATION, 2 URGENT, 3 STAYS, 0 PLAIN
-     hA  eA  gA:9 t:9  work is pending on A; is done; takes 9 ns; the clock says 9 ns
+     hA  eA  gA:9 t:9  work is pending on A; is done; takes 9 ns; the clock says 9 ns. What the
+                       work of hA uses is said by u behind it: only then does the judge see that it
+                       was handed over, unmapped or returned too early
      P0:8^2  D0        create pool 0, limited to 8, of chunks of 2; destroy it
-     BA:0/3  EA        begin a capture on A into pool 0: graph 3; end it
+     BA:0/3  EA        begin a capture on A into pool 0: graph 3; end it. Behind lake-alone the
+                       driver does not hear of it, behind driver-alone the lake does not
      j3@A  J3          launch graph 3 on A; it is destroyed
      N0:8/1^2          create buffer 0 of at most 8, in pool 1, with chunks of 2
      z0:3@A  K0@A      resize it; destroy it
      c0:2,3@A d0:2,3@A C0:2,3@A   commit, discard 3 from 2 on; commit and say which chunks
+     want:01*x         the next C wants chunks 0, 1, any, and one that there is not
      S0:k  Sn:d  W0    pool 0 sleeps and keeps its contents; what is in no pool does and drops
                        them; pool 0 wakes
      l0@A  L0@A        lend pool 0; recall it
@@ -46,7 +50,8 @@
                        the next operation alone
      host:2*           the same of host memory
      in:map=2( words )   in the middle of the second call of the kind from here, before the driver
-                       is asked
+                       is asked; turn: while a planner waits for its turn; choose, evict, coalesce,
+                       handler: while that runs. It is another thread that does it
      [3 words ]        three times
      |                 what is behind it is looked at more closely (test_faults.c)
      destroy           the lake, with the blocks that it has; else at the end of the line
@@ -64,19 +69,27 @@
    the lake tells of it); pool:p=0 or n; behind:A=1 (new work on A has to wait); number:A=0 (A is
    the first of the lake's streams); error!R (the last one); foretold!O (of the last q);
    says:no_room (in its text, with _ for spaces); inside:0=4 (what pool 0 holds); end:0=4,
-   map:0=m..m (of buffer 0's chunks two are memory); told-by:policy.choose (whom the last error
-   names); shows@A/0:a=1,b+1k=2;1fc,3 (what a policy is shown on A of pool 0: these free blocks, and
-   window 1, which is free and complete, and 3); shown:2:a=1 (what the second question showed).
-   `note` notes all that there is, and after `same` it is the same. asked since the last plan,
-   choose-asked, evict-asked and coalesce-asked since the last mark; evict-bytes is the last one's.
-   `mark` notes the figures: state, splits, stitches, reuses, evictions, calls, all-calls, grown
-   and metadata-grown are those since. released is what a trim or a sleep told last, idle,
-   at-work and allocatable are of the last Q, foretold- of the last q, told- is of the last
-   error.
+   map:0=m..m (of buffer 0's chunks two are memory); came:012 (these chunks came with the last C);
+   told-by:policy.choose (whom the last error names); shows@A/0:a=1,b+1k=2;1fc,3 (what a policy is
+   shown on A of pool 0: these free blocks, and window 1, which is free and complete, and 3);
+   shown:2:a=1 (what the second question showed). `note` notes all that there is, and after `same`
+   it is the same. asked since the last plan, choose-asked, evict-asked and coalesce-asked since the
+   last mark; evict-bytes is the last one's. `mark` notes the figures: state, splits, stitches,
+   reuses, evictions, calls, all-calls, clock-reads, turns (of planners: so often the driver lock
+   was taken), grown and metadata-grown are those since. released is what a trim or a sleep told
+   last, idle, at-work and allocatable are of the last Q, foretold- of the last q, told- is of the
+   last error.
+
+   The options: granule:16 is the driver's granule, cap what the device has, chunk a chunk (else a
+   granule), in units; limit, keep, arena, window, smax, smin the fields of gmlake_desc that they
+   sound like; streams so many; peers, mode (of captures), extent (slots that are reserved at once)
+   and policy (its number) numbers; may-end, no-ids, wait-first, wait-soon, single, guard, fill and
+   share flags; oom a handler, observed an observer, books no memory behind addresses. In a row
+   (test_rows.c) granule makes chunks of that size the unit of the line, and turns `exact` on.
 
    Without the option `exact` a word without ! may have any result that a fault, a want of memory
    or the manual explains, and a word that the manual does not allow at that place is passed
-   over. With it each word is done and has the result that stands behind it, in test_rows always,
+   over. With it each word is done and has the result that stands behind it, in rows always,
    else as long as no call has been made to fail: then it is done again where a call failed once.
    And words follow a device that is lost. */
 #if !defined(PLAY_LANGUAGE_H)
@@ -135,115 +148,102 @@ static const word words[] = {
 };
 #define WORDS (sizeof(words) / sizeof(words[0]))
 
+/* Figures that words compare: how they are written, and what they are in expect.h. The driver's,
+   the streams', what calls have told, the lake's. */
+#define FIGURES(X)                                                                \
+  X("driver-bytes", "=z", driver.physical_bytes)                                  \
+  X("addresses", "=z", driver.reserved_address_bytes)                             \
+  X("driver-events", "=n", driver.event_count - own_events())                     \
+  X("driver-host-waits", "=n", driver.host_wait_count)                            \
+  X("handles", "=n", driver.handle_count)                                         \
+  X("mappings", "=n", driver.mapping_count)                                       \
+  X("mapped", "=n", driver.mapping_count - handles_at_home())                     \
+  X("reservations", "=n", driver.reservation_count)                               \
+  X("host-ranges", "=n", driver.host_count)                                       \
+  X("released", "=z", compared.released)                                          \
+  X("idle", "=z", compared.budget.idle_bytes)                                     \
+  X("at-work", "=z", compared.budget.pending_bytes)                               \
+  X("allocatable", "=z", compared.budget.allocatable_bytes)                       \
+  X("errors-told", "=n", w.errors_told)                                           \
+  X("warnings-told", "=n", w.warnings_told)                                       \
+  X("warned-call", "=k", w.warned_kind)                                           \
+  X("foretold-wait", "=n", compared.foretold.wait)                                \
+  X("foretold-new", "=z", compared.foretold.new_bytes)                            \
+  X("told-asked", "=z", error.asked_bytes)                                        \
+  X("told-limit", "=z", error.limit_bytes)                                        \
+  X("told-live", "=z", error.live_bytes)                                          \
+  X("told-reserved", "=z", error.reserved_bytes)                                  \
+  X("told-stitchable", "=z", error.stitchable_bytes)                              \
+  X("told-free", "=z", error.free_bytes)                                          \
+  X("told-pending", "=z", error.pending_bytes)                                    \
+  X("told-driver-free", "=z", error.driver_free_bytes)                            \
+  X("told-here", "=z", error.live_here_bytes)                                     \
+  X("told-elsewhere", "=z", error.elsewhere_bytes)                                \
+  X("told-largest", "=z", error.largest_bytes)                                    \
+  X("told-holes", "=z", error.hole_bytes)                                         \
+  X("told-sleeping", "=z", error.sleeping_bytes)                                  \
+  X("told-pool", "=n", pool_of_value(error.pool))                                 \
+  X("told-code", "=n", error.driver_code)                                         \
+  X("told-call", "=k", kind_of(error.call))                                       \
+  X("asked", "=n", asked.plan_questions)                                          \
+  X("choose-asked", "=n", asked.choose_count)                                     \
+  X("evict-asked", "=n", asked.evict_count)                                       \
+  X("coalesce-asked", "=n", asked.coalesce_count)                                 \
+  X("evict-bytes", "=z", asked.evict_bytes)                                       \
+  X("lost-streams", "=n", lost_streams())                                         \
+  X("live-streams", "=n", streams->live_count)                                    \
+  X("captures", "=n", streams->capture_count)                                     \
+  X("numbers", "=n", streams->count - (lake ? GMLK_FIRST_STREAM : 0))             \
+  X("numbers-used", "=n", streams->used_count)                                    \
+  X("reserved", "=z", all.reserved_bytes)                                         \
+  X("reserved-peak", "=z", all.reserved_bytes_peak)                               \
+  X("active", "=z", all.active_bytes)                                             \
+  X("requested", "=z", all.requested_bytes)                                       \
+  X("requested-peak", "=z", all.requested_bytes_peak)                             \
+  X("pending", "=z", all.pending_bytes)                                           \
+  X("pending-peak", "=z", all.pending_bytes_peak)                                 \
+  X("stitched", "=z", all.stitched_bytes)                                         \
+  X("stitched-peak", "=z", all.stitched_bytes_peak)                               \
+  X("quarantined", "=z", all.quarantined_bytes)                                   \
+  X("sleeping", "=z", all.sleeping_bytes)                                         \
+  X("exported", "=z", all.exported_bytes)                                         \
+  X("imported", "=z", all.imported_bytes)                                         \
+  X("buffer-bytes", "=z", all.buffer_bytes)                                       \
+  X("buffer-bytes-peak", "=z", all.buffer_bytes_peak)                             \
+  X("metadata-grown", "=z", all.metadata_bytes - compared.mark.metadata_bytes)    \
+  X("grown", "=z", all.reserved_bytes - compared.mark.reserved_bytes)             \
+  X("live", "=n", all.live_count)                                                 \
+  X("failures", "=n", all.oom_count)                                              \
+  X("chunks", "=n", all.chunk_count)                                              \
+  X("windows", "=n", all.window_count)                                            \
+  X("buffers", "=n", all.buffer_count)                                            \
+  X("events", "=n", all.event_count)                                              \
+  X("waits", "=n", all.stream_wait_count)                                         \
+  X("host-waits", "=n", all.host_wait_count)                                      \
+  X("state", "=n", state_since(&all))                                             \
+  X("splits", "=n", all.split_count - compared.mark.split_count)                  \
+  X("stitches", "=n", all.stitch_count - compared.mark.stitch_count)              \
+  X("reuses", "=n", all.stitch_reuse_count - compared.mark.stitch_reuse_count)    \
+  X("evictions", "=n", all.stitch_evict_count - compared.mark.stitch_evict_count) \
+  X("calls", "=n", all.driver_call_count - compared.mark.driver_call_count)       \
+  X("all-calls", "=n", w.all_calls - compared.all_calls)                          \
+  X("turns", "=n", w.turns - compared.turns)                                      \
+  X("clock-reads", "=n", w.clock_reads - compared.clock_reads)
+
+#define AS_COMPARISON(name, form, value) {name, form},
 /* Words that compare, and two that go with them: op.verb is =, op.align the place here + 1. */
 static const struct comparison {
   const char *name, *form;
 } comparisons[] = {
-    {"mark", ""},
-    {"destroy", ""},
-    {"error", ""},
-    {"foretold", ""},
-    {"reset-peaks", ""},
-    {"note", ""},
-    {"same", ""},
-    {"plan", ":t"},
-    {"drop", ":t"},
-    {"paper", ":t"},
-    {"shows", "@?/e:t"},
-    {"reserved", "=z"},
-    {"reserved-peak", "=z"},
-    {"active", "=z"},
-    {"requested", "=z"},
-    {"requested-peak", "=z"},
-    {"pending", "=z"},
-    {"pending-peak", "=z"},
-    {"stitched", "=z"},
-    {"stitched-peak", "=z"},
-    {"quarantined", "=z"},
-    {"sleeping", "=z"},
-    {"exported", "=z"},
-    {"imported", "=z"},
-    {"buffer-bytes", "=z"},
-    {"buffer-bytes-peak", "=z"},
-    {"grown", "=z"},
-    {"metadata-grown", "=z"},
-    {"released", "=z"},
-    {"idle", "=z"},
-    {"at-work", "=z"},
-    {"allocatable", "=z"},
-    {"foretold-wait", "=n"},
-    {"foretold-new", "=z"},
-    {"told-asked", "=z"},
-    {"told-limit", "=z"},
-    {"told-live", "=z"},
-    {"told-reserved", "=z"},
-    {"told-stitchable", "=z"},
-    {"told-free", "=z"},
-    {"told-pending", "=z"},
-    {"told-driver-free", "=z"},
-    {"told-here", "=z"},
-    {"told-elsewhere", "=z"},
-    {"told-largest", "=z"},
-    {"told-holes", "=z"},
-    {"told-sleeping", "=z"},
-    {"told-pool", "=n"},
-    {"told-code", "=n"},
-    {"told-call", "=k"},
-    {"warned-call", "=k"},
-    {"driver-bytes", "=z"},
-    {"addresses", "=z"},
-    {"live", "=n"},
-    {"failures", "=n"},
-    {"errors-told", "=n"},
-    {"warnings-told", "=n"},
-    {"chunks", "=n"},
-    {"windows", "=n"},
-    {"buffers", "=n"},
-    {"events", "=n"},
-    {"waits", "=n"},
-    {"host-waits", "=n"},
-    {"lost-streams", "=n"},
-    {"live-streams", "=n"},
-    {"numbers", "=n"},
-    {"numbers-used", "=n"},
-    {"state", "=n"},
-    {"splits", "=n"},
-    {"stitches", "=n"},
-    {"reuses", "=n"},
-    {"evictions", "=n"},
-    {"calls", "=n"},
-    {"all-calls", "=n"},
-    {"driver-events", "=n"},
-    {"driver-host-waits", "=n"},
-    {"handles", "=n"},
-    {"mappings", "=n"},
-    {"mapped", "=n"},
-    {"reservations", "=n"},
-    {"host-ranges", "=n"},
-    {"asked", "=n"},
-    {"choose-asked", "=n"},
-    {"evict-asked", "=n"},
-    {"coalesce-asked", "=n"},
-    {"evict-bytes", "=z"},
-    {"says", ":t"},
-    {"told-by", ":t"},
-    {"shown", ":t"},
-    {"at", ":b=c?+y"},
-    {"off", ":b=c?+y"},
-    {"from", ":b=c?+y"},
-    {"lies", ":t"},
-    {"heard", ":t"},
-    {"pieces", ":b=n"},
-    {"home", ":bi=c?+y"},
-    {"size", ":bi=z"},
-    {"holds", ":b=n"},
-    {"pool", ":b=w"},
-    {"behind", ":S=n"},
-    {"number", ":S=n"},
-    {"inside", ":d=z"},
-    {"end", ":d=z"},
-    {"map", ":d=M"},
-};
+    {"want", ":t"},       {"came", ":t"},        {"mark", ""},        {"destroy", ""},
+    {"error", ""},        {"foretold", ""},      {"reset-peaks", ""}, {"lake-alone", ""},
+    {"driver-alone", ""}, {"note", ""},          {"same", ""},        {"plan", ":t"},
+    {"drop", ":t"},       {"paper", ":t"},       {"shows", "@?/e:t"}, {"says", ":t"},
+    {"told-by", ":t"},    {"shown", ":t"},       {"at", ":b=c?+y"},   {"off", ":b=c?+y"},
+    {"from", ":b=c?+y"},  {"lies", ":t"},        {"heard", ":t"},     {"pieces", ":b=n"},
+    {"home", ":bi=c?+y"}, {"size", ":bi=z"},     {"holds", ":b=n"},   {"pool", ":b=w"},
+    {"behind", ":S=n"},   {"number", ":S=n"},    {"inside", ":d=z"},  {"end", ":d=z"},
+    {"map", ":d=M"},      FIGURES(AS_COMPARISON)};
 #define COMPARISONS (sizeof(comparisons) / sizeof(comparisons[0]))
 
 /* Calls of the driver, in the order of the backend's table. */
@@ -273,13 +273,21 @@ enum {
   ON_IMPORT,
   ON_ANY,
   ON_HOST,
+  /* No calls, but in their middle something may happen: a planner waits for its turn, a function of
+     the policy or the out-of-memory handler runs. */
+  ON_TURN,
+  ON_CHOOSE,
+  ON_EVICT,
+  ON_COALESCE,
+  ON_HANDLER,
   ON_KINDS
 };
 static const char *const kinds[ON_KINDS] = {
     "properties",  "info",     "reserve",      "unreserve",     "create", "release",    "map",
     "unmap",       "access",   "event-create", "event-destroy", "record", "query",      "wait",
     "stream-wait", "exchange", "id",           "device-wait",   "copy",   "host-alloc", "host-free",
-    "export",      "import",   "any",          "host"};
+    "export",      "import",   "any",          "host",          "turn",   "choose",     "evict",
+    "coalesce",    "handler"};
 
 static const char result_letters[] = "OLICUDRGABHNW";
 static const char answer_letters[] = "prskgb459x";
@@ -428,14 +436,19 @@ static void read_answers(op *o) {
     o->flags |= (unsigned char)(1 << read_one(flags, 0));
 }
 
-/* A call's name; ON_HOST: it is none. */
-static size_t read_kind(void) {
+/* The name of a kind from `first` on; `end`: it is none before that. */
+static size_t read_kind(size_t first, size_t end) {
   const size_t length = strspn(reader.at, "abcdefghijklmnopqrstuvwxyz-");
-  size_t i = 0;
-  while (i < ON_HOST && (strlen(kinds[i]) != length || strncmp(reader.at, kinds[i], length))) i++;
-  reader.at += length;
-  reader.is_wrong |= i == ON_HOST;
+  size_t i = first;
+  while (i < end && (strlen(kinds[i]) != length || strncmp(reader.at, kinds[i], length))) i++;
+  if (i < end) reader.at += length;
   return i;
+}
+
+static size_t read_call(void) {
+  const size_t kind = read_kind(0, ON_HOST);
+  reader.is_wrong |= kind == ON_HOST;
+  return kind;
 }
 
 /* What few words have, and what stands for itself. */
@@ -454,7 +467,7 @@ static void read_rest(op *o, char form) {
     o->two = reads('n') ? 0 : (unsigned char)(read_digit() + 1);
     break;
   case 'k':
-    o->bytes = read_kind();
+    o->bytes = read_call();
     break;
   case 't': /* it stays where it stands */
     o->bytes = (size_t)reader.at;
@@ -537,7 +550,7 @@ static void read_fault(op *o) {
   o->two = ON_HOST;
   if (reads('f')) {
     reader.at += strlen("ail:");
-    o->two = (unsigned char)read_kind();
+    o->two = (unsigned char)read_call();
     reader.is_wrong |= !reads('=');
   } else
     reader.at += strlen("host:");
@@ -590,7 +603,8 @@ static void read_inside(program *p) {
   memset(&o, 0, sizeof(o));
   o.verb = 'M';
   reader.at += strlen("in:");
-  o.two = (unsigned char)read_kind();
+  o.two = (unsigned char)read_kind(ON_TURN, ON_KINDS);
+  if (o.two == ON_KINDS) o.two = (unsigned char)read_call();
   reader.is_wrong |= !reads('=');
   o.bytes = read_number();
   reader.is_wrong |= !reads('(');
@@ -911,7 +925,7 @@ static op op_from_bytes(const unsigned char *b) {
     memset(&o, 0, sizeof(o));
     o.verb = 'F';
     o.flags = b[1] >> 4 & 1;
-    o.two = b[3] % ON_KINDS;
+    o.two = b[3] % ON_TURN;
     o.bytes = b[4] % 64 + 1u;
     if (o.two != ON_HOST)
       o.result = (unsigned char)result_letters[b[5] % (sizeof(result_letters) - 1)];

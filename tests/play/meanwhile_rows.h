@@ -1,9 +1,10 @@
-/* Rows of test_rows.c: what happens in the middle of a call, while the driver is asked, and calls
-   of the driver that fail at the worst moment. As in rows.h sizes are in chunks. */
+/* Rows of test_rows.c: what happens in the middle of a call, while the driver, a policy or the
+   handler is at work, who waits for whom, and calls of the driver that fail at the worst moment. As
+   in rows.h sizes are in chunks. */
 #if !defined(PLAY_MEANWHILE_ROWS_H)
 #define PLAY_MEANWHILE_ROWS_H
 
-#include "rows.h"
+#include "question_rows.h"
 
 /* A has blocks a.1 to m.3; its ring of 64 fences is full, their work pending; m.3 is live. */
 #define FULL_RING                                                                                  \
@@ -18,6 +19,32 @@
   "( BB:0/0 ) in:wait=1( "                                                                      \
   "+t=5@A ) +w=7!O says:no_free_memory_fits_458752_bytes,_and_the_device_has_no_room_for_more " \
   "failures=1 waits=0"
+
+/* Pools, a buffer, an idle window, an idle stream's memory, a block that is recorded. */
+#define FURNISHED                                                                                \
+  "P0 P1 +z.3=6@n -z.3@n +a-f=1 +l=3000b@A +s=512b@B -ace +w=2 -w +p=1@A/1 -p@A N0:8 N1:8 z0:2 " \
+  "rl@B mark "
+/* Work is pending on 16 chunks, 12 are free here and there, and there is a hole in the last one. */
+#define BUSY(limit)                                                                              \
+  "{granule:16 cap:96 " limit                                                                    \
+  "} N0:8 z0:2 +a.1-p.1=1@C +a-x=1 +a.2=16k +b.2=32k +c.2=16k -b.2 hC -a.1-p.1@C -bdfhjlnprtvx " \
+  "mark "
+#define FAST "( +b.2=4k rb.2@B live=15 -b.2 z0:1 z0:2 -c ) "
+
+#define NEVER_SEEN                                                                                \
+  "P0 P1 BA:1/1 +a=1@A -a@A T:0 EA lake-alone BA:0/0 T:0 D0!C driver-alone BA:0/0 BA:1/2!C fA!C " \
+  "driver-alone EA "
+
+#define SHORT_IN_A_CAPTURE(exchange)                                                       \
+  "{granule:16 cap:4 limit:2} P0 lake-alone BA:0/0 +a=1 +b=32k -b fail:exchange=" exchange \
+  "W +x=2!W error!W"
+/* Two streams; one takes 10 ms for its work, of which a trim that keeps all hears; one leaves
+   memory that its work still uses. */
+#define TWO_KNOWN "+s=512b@B -s@B +r=512b@A -r@A "
+#define ASK "T:1099511627776 "
+#define LEAVE_1 "+m=1@A hA -m@A "
+#define LEAVE_4 "+x=4@A hA -x@A "
+#define MEASURE_10 LEAVE_1 "t:10000000 eA " ASK
 
 static const row meanwhile_rows[] = {
     /* ---- Plans under way ---- */
@@ -104,6 +131,225 @@ static const row meanwhile_rows[] = {
     {"a_hole_that_is_too_short_is_passed_over", TOGETHER,
      "{granule:16 cap:8} +z.3=2@n -z.3@n +s=512b@n +a=62976b@n +g=2k@n +h=512b@n +b=62464b@n "
      "+i=2560b@n -ba@n +x=62976b@n/s^4k reserved=3 -xsghi@n"},
+
+    /* ---- Who waits for whom: the judge looks at the locks ---- */
+
+    {"what_needs_no_driver_waits_for_no_planner", TOGETHER,
+     "{granule:16 cap:16} " FURNISHED
+     "+g=1 +h=0 +h=1/^3b!I -s@B -s@B!D -l@A rf@A holds:f=1 pieces:f=1 reset-peaks error!D end:0=2 "
+     "z0:1 z0:2 z0:9!I d0:1,1 d0:512b,1!I K1 c0:0,2 BA:0/0 turns=0"},
+    {"what_may_need_the_driver_takes_its_turn", TOGETHER,
+     "{granule:16 cap:16} " FURNISHED "+g=2 turns=1 +h=3 turns=2 +x=64!O turns=3 +x=20/g!O turns=4 "
+     "fB turns=5 Q turns=6 z0:3 turns=7 "
+     "c0:4,1 turns=8 C0:5,1 turns=9 N2:8 turns=10 BA:0/0 BA:0/1!C turns=11 D0!C turns=12 EA "
+     "turns=13 EA!I turns=14 P2 turns=15 D1 turns=16 T:0 turns=17"},
+    /* Reuse of free memory, records, figures, frees, buffers that shrink and grow over what is
+       mapped. */
+    {"nobody_waits_for_who_creates", TOGETHER, BUSY("") "in:create=1" FAST "+a.3=40@A"},
+    {"nobody_waits_for_who_maps", TOGETHER, BUSY("") "in:map=1" FAST "+a.3=40@A"},
+    {"nobody_waits_for_who_sets_access", TOGETHER, BUSY("") "in:access=1" FAST "+a.3=40@A"},
+    {"nobody_waits_for_who_stitches", TOGETHER, BUSY("limit:43") "in:map=1" FAST "+a.3=4"},
+    {"nobody_waits_for_who_trims", TOGETHER, BUSY("") "in:unmap=1" FAST "T:10"},
+    {"nobody_waits_for_who_waits", TOGETHER, BUSY("limit:43") "in:wait=1" FAST "+a.3=20@n"},
+
+    /* The host waits with an event of its own, as there is no place for another one. */
+    {"a_wait_without_host_memory", TOGETHER,
+     "{granule:16 cap:16} P0 +x=2@A/0 hA -x@A host:1* D0 host-waits=1 host:0"},
+
+    /* ---- While a planner waits for its turn ---- */
+
+    /* The sixteenth stream is forgotten: its number serves B, which frees memory at once. */
+    {"a_stream_is_forgotten_while_its_call_waits", TOGETHER,
+     "{granule:16 cap:16} +y=512b@A -y@n [15 +x=512b@D -x@D fD kD vD ] T:0 P0 +z.3=2@n/0 -z.3@n "
+     "+s=1@n/0 in:turn=1( fA hB +q=1@B/0 -q@B ) +p=2@A/0 waits=0 pieces:p=1 off:p=q"},
+    {"captures_end_and_begin_while_a_call_waits", TOGETHER,
+     "{granule:16 cap:16} P0 P1 BA:0/0 in:turn=1( EA ) +a=2@A pool:a=n in:turn=1( BA:0/1 ) +b=2@A "
+     "pool:b=0 EA in:turn=1( BA:0/2 ) mark +c=2@A/1!C says:pool_is_not_the_one_that_the_stream_is"
+     "_captured_into:_set_it_to_that_one_or_to_NULL state=5 EA"},
+    /* Whoever waits is told, and asks the driver for nothing. */
+    {"a_device_is_lost_while_a_request_waits", TOGETHER,
+     "{granule:16 cap:8} +z.3=2@n -z.3@n +a=1@A -a@A +b=1@B -b@B in:turn=1( fail:create=1G +x=4!G "
+     "mark ) +y=8!G all-calls=0 handles=2"},
+    {"a_device_is_lost_while_a_pool_waits", TOGETHER,
+     "{granule:16 cap:8} in:turn=1( fail:create=1G +x=4!G mark ) P0!G all-calls=0"},
+    {"a_device_is_lost_while_a_growth_waits", TOGETHER,
+     "{granule:16 cap:8} N0:4 N1:4 in:turn=1( fail:create=1G z0:1@A!G mark ) z1:2!G all-calls=0"},
+    /* What was a growth when it was asked for takes chunks away by now. */
+    {"a_captured_growth_becomes_a_shrink_while_it_waits", TOGETHER,
+     "{granule:16 cap:16} P0 N0:8 BA:0/0 in:turn=1( z0:4 ) z0:2@A!C end:0=4 map:0=mmmm EA"},
+    /* 61 blocks use up the records that there are. */
+    {"records_run_out_while_a_call_waits", TOGETHER,
+     "{granule:16 cap:16} +a=512b@A in:turn=1( [60 +*=512b@n ] ) +w=4@A"},
+    {"host_memory_runs_out_while_a_call_waits", TOGETHER,
+     "{granule:16 cap:16} +a=512b@A in:turn=1( [60 +*=512b@n ] host:1* ) +w=4@A!H host:0"},
+
+    /* ---- The index of live blocks, which has room for 40, is full when the driver is done ---- */
+
+    {"a_full_index_gives_the_block_back", TOGETHER,
+     "{granule:16 cap:8} +z.3=1@n -z.3@n [39 +*=512b ] in:create=1( +*=512b host:1 mark ) +x=1!H "
+     "live=40 state=5 grown=1 +x=1 grown=1"},
+    {"a_full_index_gives_a_block_of_no_stream_back", TOGETHER,
+     "{granule:16 cap:8} +z.3=1@n -z.3@n [39 +*=512b ] in:create=1( +*=512b host:1 mark ) +x=1@n!H "
+     "live=40 state=5 grown=1 +x=1@n grown=1"},
+
+    /* ---- Pools that are destroyed meanwhile ---- */
+
+    /* No capture is to blame: the pool is in use. It is waited for eight times. */
+    {"pool_destroy_ends_where_frees_do_not", TOGETHER,
+     "{granule:16 cap:16} P0 +a-i=32k@B/0 hB -a@B in:wait=1( hB -b@B ) in:wait=2( hB -c@B ) "
+     "in:wait=3( hB -d@B ) in:wait=4( hB -e@B ) in:wait=5( hB -f@B ) in:wait=6( hB -g@B ) "
+     "in:wait=7( hB -h@B ) in:wait=8( hB -i@B ) D0!I host-waits=8 says:other_threads_free_the_"
+     "pool's_blocks_while_it_is_destroyed:_stop_them_first D0"},
+    {"pool_destroy_waits_for_what_is_freed_meanwhile", TOGETHER,
+     "{granule:16 cap:8} P0 +s=512b@B +z.3=3@n/0 -z.3@n +a-c=1@B/0 -ac@B hA hB +x=1@A/0 -x@A "
+     "in:wait=1( ub@B -b@B ) D0"},
+    {"pool_destroy_waits_for_a_window_that_is_freed_meanwhile", TOGETHER,
+     "{granule:16 cap:8} P0 +s=512b@B +z.3=3@n/0 -z.3@n +a-c=1@B/0 -ac@B +w=2@B/0 pieces:w=2 -b@B "
+     "hA hB +x=1@A/0 -x@A in:wait=1( uw@B -w@B ) D0"},
+
+    /* ---- Captures that end by an exception, or by an illegal call: the lake is not told ---- */
+
+    /* The stream can be captured again, and the pool goes. */
+    {"a_capture_that_ended_untold_is_over", TOGETHER,
+     "{granule:16 cap:32} P0 P1 P2 P3 BA:0/0 driver-alone EA BA:1/1 driver-alone EA BA:2/2 "
+     "driver-alone EA BA:3/3 +a=4@A -a@A EA EA!I D0 D1 D2 D3 T:0 reserved=0"},
+    {"a_capture_that_allocated_and_ended_untold_is_over", TOGETHER,
+     "{granule:16 cap:32} P0 P1 P2 P3 BA:0/0 +a=4@A driver-alone EA -a@A BA:1/1 +a=4@A "
+     "driver-alone "
+     "EA -a@A D1 BA:2/2 +a=4@A driver-alone EA -a@A BA:3/3 +a=4@A -a@A EA EA!I D0 D2 D3 T:0 "
+     "reserved=0"},
+    /* The lake finds out in a call that takes the driver lock; the end that is told later is none.
+       A graph knows p. The third capture forgets that the lake ended the second one. */
+    {"the_end_may_be_told_after_the_lake_knows_it", TOGETHER,
+     "{granule:16 cap:8} P0 BA:0/0 +p=1@A -p@A T:0 captures=1 D0!C driver-alone EA T:0 captures=0 "
+     "+q=1@A off:q=p lake-alone EA EA!I BA:0/1 +r=1@A at:r=p driver-alone EA T:0 BA:0/2 EA EA!I "
+     "-r@n"},
+    /* A capture that only the lake was told of may be about to begin: it ends where a call says so.
+       The one before was seen, and says nothing of it. */
+    {"a_capture_that_was_never_seen_ends_where_its_stream_is_forgotten", TOGETHER,
+     "{granule:16 cap:8} " NEVER_SEEN "fA D0 D1"},
+    {"a_capture_that_was_never_seen_ends_where_the_next_one_begins", TOGETHER,
+     "{granule:16 cap:8} " NEVER_SEEN "BA:1/2 EA D0 D1"},
+    /* Memory that a dead capture would keep the host from waiting for serves. */
+    {"a_request_ends_dead_captures", TOGETHER,
+     "{granule:16 cap:4} P0 +q=3@B BA:0/0 +p=1@A driver-alone EA hB -q@B +r=3@n captures=0 "
+     "host-waits=1"},
+    /* It went while it was captured, and another has its value when the capture ends: what it freed
+       then waits for the device. */
+    {"a_captured_stream_that_went_is_not_its_successor", TOGETHER,
+     "{granule:16 cap:2 may-end} P0 +p=1@A lake-alone BA:0/0 -p@A hA kA vA lake-alone EA "
+     "lost-streams=1 +q=1@B off:q=p host-waits=0 +r=1@B at:r=p host-waits=1"},
+
+    /* ---- What is to be done is said ---- */
+
+    {"a_stream_that_refuses_an_event_may_be_gone", TOGETHER,
+     "{granule:16 cap:8} +p=1@A +q=1@B fail:record=1R -q@B "
+     "says:destroyed_before_gmlake_forget_stream"},
+    {"a_stream_that_is_gone_was_to_be_forgotten", TOGETHER,
+     "{granule:16 cap:8} +r=512b@B -r@B kB!U T:0 says:destroyed_before_gmlake_forget_stream"},
+    {"a_capture_that_is_in_the_way_is_to_be_ended", TOGETHER,
+     "{granule:16 cap:8} P0 P1 +p=1@A/0 BA:1/0 -p@A D0!C says:work_on_the_pool's_memory_is_pending,"
+     "_and_a_capture_forbids_to_record_an_event_behind_it:_end_the_capture_first EA"},
+
+    /* ---- While a policy thinks, or the handler ---- */
+
+    /* What is free by the time of the answer may be taken, though it was not shown. */
+    {"others_free_while_a_policy_chooses", TOGETHER,
+     "{granule:16 cap:4 policy:1} " LAID_4
+     "-a mark plan:2,a+32k=2 in:choose=1( -bc ) +x=2 state=2 at:x=a+32k"},
+    /* The block whose former is to be kept is larger by then: kept is what was shown. */
+    {"others_free_around_a_former", TOGETHER,
+     "{granule:16 cap:5 policy:1} +z.3=5@n -z.3@n +a-e=1 -bc plan:2,b=1,K in:choose=1( -ad ) +x=1 "
+     "at:x=b shows:a=1,c=2;1c"},
+    {"others_free_beside_a_former", TOGETHER,
+     "{granule:16 cap:6 policy:3} " LAID_6 "-bc plan:2,b=1,K in:evict=1( -ad ) +x=1 at:x=b "
+     "pieces:x=1 -x plan:1,W1 +y=512b pieces:y=2 reuses=1"},
+    /* No lock is held then: everybody may call. */
+    {"others_allocate_while_a_policy_is_asked_to_coalesce", TOGETHER,
+     "{granule:16 cap:8 policy:4} +a=3 -a +x=1 in:coalesce=1( +y=1 -y T:8 ) -x"},
+    {"others_free_the_block_while_a_policy_is_asked_to_coalesce", TOGETHER,
+     "{granule:16 cap:8 policy:4} +x=1 mark in:coalesce=1( -x ) -x!D coalesce-asked=2"},
+    /* Another thread's free records an event, in vain. */
+    {"a_device_is_lost_while_a_policy_chooses", TOGETHER,
+     "{granule:16 cap:8 policy:1} " LAID_6 "-ac +s=1@A -s@A +t=1@n -t@n plan:3,a=1,c=1 "
+     "in:choose=1( fail:record=1G -e mark ) +x=2!G live=3 all-calls=0 destroy!G"},
+    {"a_device_is_lost_while_a_policy_evicts", TOGETHER,
+     "{granule:16 cap:8 policy:2} " LAID_6 "-ac +s=1@A -s@A +t=1@n -t@n in:evict=1( "
+     "fail:record=1G -e mark ) +x=2!G live=3 all-calls=0 destroy!G"},
+    {"a_device_is_lost_while_a_policy_coalesces", TOGETHER,
+     "{granule:16 cap:8 policy:4} " LAID_6 "-ac +s=1@A -s@A +t=1@n -t@n in:coalesce=1( "
+     "fail:record=1G -e mark ) -b!G live=3 all-calls=0 destroy!G"},
+    /* Only the thread that the handler runs on may not grow. */
+    {"others_grow_while_the_handler_runs", TOGETHER,
+     "{granule:16 cap:4 oom} N0:4 in:handler=1( z0:2 ) +x=8!O map:0=mm"},
+    {"others_allocate_while_the_handler_runs", TOGETHER,
+     "{granule:16 cap:4 oom} +a=4 in:handler=1( -a +b=1 -b ) +x=2"},
+    /* Another pool makes room. */
+    {"the_asking_pool_outlives_the_handler", TOGETHER,
+     "{granule:16 cap:4 oom} P0 P1 in:handler=1( D0!B says:asks_the_pool_at D1 ) +x=5/0!O +x=4/0 "
+     "S0:d +y=4 in:handler=1( D0!B ) W0 D0"},
+    /* What it needs itself is there when it is asked the first time. */
+    {"a_handler_needs_no_host_memory", TOGETHER,
+     "{granule:16 cap:4 oom} +x=5!O host:1* in:handler=1( mark ) +x=5!O host:0"},
+
+    /* ---- The thread's capture mode, which the driver does not set back ---- */
+
+    {"destroy_fails_before_anything_is_given_back", TOGETHER,
+     "{granule:16 cap:4} +a=1 -a fail:exchange=1R destroy!R warnings-told=0"},
+    {"destroy_tells_of_a_mode_that_stays_relaxed", TOGETHER,
+     "{granule:16 cap:4} +a=1 -a fail:exchange=2R destroy warnings-told=1"},
+    {"destroy_fails_the_second_time_it_relaxes_the_mode", TOGETHER,
+     "{granule:16 cap:4} +a=1 -a fail:exchange=3R destroy!R warnings-told=0"},
+    {"destroy_tells_of_a_mode_that_stays_relaxed_in_the_end", TOGETHER,
+     "{granule:16 cap:4} +a=1 -a fail:exchange=4R destroy warnings-told=1"},
+
+    /* ---- Sharing over and over: a descriptor that is kept each time would be one too many ---- */
+
+    {"nothing_is_left_of_many_that_were_shared", TOGETHER,
+     "{granule:16 cap:16 share} [10 +a=2/x xa ib=a -a -b ] mark [700 +a=2/x xa ib=a -a -b ] "
+     "metadata-grown=0 reserved=0 driver-bytes=0"},
+
+    /* ---- A fatal error stays what is told ---- */
+
+    {"the_fatal_error_stays_the_last_one", TOGETHER,
+     "{granule:16 cap:4} " LAID_4 "-ac +w=2 pieces:w=2 -w fail:unmap=1G fail:exchange=4R* T:0!G "
+     "error!G"},
+    /* The answer of a stream that is being captured hid what another one's was. */
+    {"a_capture_hides_no_error", TOGETHER,
+     "{granule:16 cap:8} P0 lake-alone BA:0/0 +x=1@B -x +y=1@C fail:record=1R* destroy!R"},
+    /* The same, a fatal one: the climb went on, and its report replaced the error. */
+    {"a_capture_hides_no_lost_device", TOGETHER, SHORT_IN_A_CAPTURE("1")},
+    {"a_capture_hides_no_device_that_is_lost_later", TOGETHER, SHORT_IN_A_CAPTURE("3")},
+    {"a_capture_hides_no_device_that_is_lost_last", TOGETHER, SHORT_IN_A_CAPTURE("5")},
+
+    /* ---- Times that were measured decide who waits ---- */
+
+    {"what_was_never_measured_is_not_waited_for", TOGETHER,
+     "{granule:16 cap:32 wait-soon} " TWO_KNOWN LEAVE_4 "mark +y=4@B waits=0 grown=4"},
+    {"what_takes_long_is_not_waited_for", TOGETHER,
+     "{granule:16 cap:32 wait-soon} " TWO_KNOWN MEASURE_10 LEAVE_4
+     "t:15000000 mark +y=4@B waits=0 grown=4"},
+    {"what_is_about_to_complete_is_waited_for", TOGETHER,
+     "{granule:16 cap:32 wait-soon} " TWO_KNOWN MEASURE_10 LEAVE_4
+     "t:19900000 mark +y=4@B waits=1 grown=0"},
+    /* Its new work would begin no sooner anyway. It was idle before: half counts. */
+    {"a_stream_that_is_behind_waits", TOGETHER,
+     "{granule:16 cap:32 wait-soon} " TWO_KNOWN MEASURE_10
+     "+m=1@B hB -m@B t:50000000 eB " ASK LEAVE_4 "mark +y=4@B waits=1 grown=0"},
+    /* 6 ms are left of 10 and 2. The second block has what B has, and A's. */
+    {"new_measures_count_half", TOGETHER,
+     "{granule:16 cap:32 wait-soon} " TWO_KNOWN MEASURE_10
+     "+m=1@A hA -m@A t:12000000 eA " ASK LEAVE_4
+     "t:17000000 mark +y=4@B waits=0 grown=4 -y@B t:18100000 mark +z=8@B waits=1 grown=0"},
+    {"a_query_tells_the_same", TOGETHER,
+     "{granule:16 cap:32 wait-soon} " TWO_KNOWN MEASURE_10 LEAVE_4
+     "q=4@B foretold-wait=0 foretold-new=4 t:20000000 q=4@B foretold-wait=1 foretold-new=0"},
+    /* Growth is refused, so it waits as with GMLAKE_GROW_FIRST. */
+    {"a_shortage_is_waited_for_however_long", TOGETHER,
+     "{granule:16 cap:6 wait-soon} " TWO_KNOWN MEASURE_10 LEAVE_4 "+y=5@B waits=1 host-waits=0"},
+    {"other_orders_read_no_clock_for_events", TOGETHER,
+     "{granule:16 cap:32 wait-first} " TWO_KNOWN "+m=1@A -m@A mark " LEAVE_1 "clock-reads=0 "
+     "t:10000000 eA " ASK LEAVE_4 "mark +y=4@B waits=1 grown=0"},
 };
 
 #define MEANWHILE_ROWS (sizeof(meanwhile_rows) / sizeof(meanwhile_rows[0]))

@@ -38,6 +38,14 @@ static const row misuse_rows[] = {
      "+d=1b/^511b!I +d=1b/^513b!I +d=1b/^1-1b!I +d=1b/^2!I +d=1b/^" HALF "!I +d=1b/^" LAST
      "!I failures=0 live=0 calls=0"},
 
+    {"a_pools_chunk_is_a_power_of_two_up_to_the_device", TOGETHER,
+     "{granule:16 cap:20} +a=1 note P0^1b!I P0^32k!I P0^1-1b!I P0^1+1b!I P0^3!I says:chunk_bytes_is"
+     "_196608:_it_has_to_be_a_power_of_two_from_65536_to_1310720,_or_0 P0^32!I P0^" HALF
+     "!I P0^" LAST "!I same"},
+    {"a_buffers_chunk_is_a_power_of_two_up_to_the_device", TOGETHER,
+     "{granule:16 cap:20} +a=1 note N0:1^1b!I says:chunk_bytes_is_1:_it_has_to_be_a_power_of_two "
+     "N0:1^32k!I N0:1^1-1b!I N0:2^1+1b!I N0:3^3!I N0:32^32!I N0:" LAST "^" LAST "!I same"},
+
     /* ---- Limits: a chunk is whole or not there ---- */
 
     {"a_limit_is_reached", TOGETHER,
@@ -62,6 +70,15 @@ static const row misuse_rows[] = {
     {"a_trim_returns_whole_chunks", TOGETHER,
      "{granule:16 cap:4} +a=3 -a T:" LAST " released=0 T:3 released=0 T:3-1b released=1 T:2 "
      "released=0"},
+
+    /* ---- What finds errors of the program's: the judge looks at what is filled ---- */
+
+    {"blocks_are_filled_when_handed_out_and_when_freed", TOGETHER,
+     "{granule:16 cap:16 fill} +z.3=2@n -z.3@n +a=1+100b -a +b=512b at:b=a -b"},
+    {"windows_are_filled_in_all_their_pieces", TOGETHER,
+     "{granule:16 cap:16 fill} +z.3=5@n -z.3@n +a-e=1 -bd +w=2 pieces:w=2 -w holds:c=1"},
+    {"chunks_of_buffers_are_filled", BOTH,
+     "{granule:16 cap:16 fill guard} N0:3 N1:3 z0:2 z0:1 z0:2 N2:8 c2:0,3 d2:1,1 c2:0,3"},
 
     /* ---- Twice, and too late ---- */
 

@@ -25,14 +25,15 @@ static gmlake_stats stats(void) {
 }
 
 /* A lake that has lost memory or lacks addresses, a handler, and exported memory make it a guess.
-   With WAIT_IF_SOON memory may be had soon by the time of the allocation. How borrowers wait, and
-   whether anything grows behind a wait of the host, is not compared. */
+   With WAIT_IF_SOON memory may be had soon by the time of the allocation, and on a device with a
+   time of its own it may be complete by then. How borrowers wait, and whether anything grows behind
+   a wait of the host, is not compared. */
 static void foretell(forecast *f, const op *o, const gmlake_alloc_desc *wanted,
                      gmlake_stream stream) {
   const size_t *options = w.program->options;
   memset(f, 0, sizeof(*f));
-  if (w.lacks_addresses || w.fault_count || w.host_in || options[OPT_OOM] || options[OPT_SHARE] ||
-      options[OPT_POLICY] || options[OPT_EXACT] || o->one % 2)
+  if (has_own_time() || w.lacks_addresses || w.fault_count || w.host_in || options[OPT_OOM] ||
+      options[OPT_SHARE] || options[OPT_POLICY] || options[OPT_EXACT] || o->one % 2)
     return;
   f->before = stats();
   if (f->before.quarantined_bytes) return;

@@ -60,6 +60,8 @@ static void hear_of_free(const gmlake_step *e) {
 
 static void observe(void *user, const gmlake_step *e) {
   (void)user;
+  judge(!lake || !lake->has_locks || lake->state_lock.is_held,
+        "the observer is told without the state lock");
   judge(e->kind >= GMLAKE_STEP_ALLOC && e->kind <= GMLAKE_STEP_END, "an unknown step");
   judge(w.destroying != 2 || e->kind == GMLAKE_STEP_WAIT, "steps of a lake that ends");
   judge(e->reason && *e->reason && e->bytes % GRAIN == 0, "a step without a reason");

@@ -79,7 +79,7 @@ static const row observer_rows[] = {
      "heard:FREE,a=2 heard:SPLIT,a=2" TAKES_A_PART "heard:ALLOC,b=1"},
     {"growth_that_stays_is_told", TOGETHER,
      "{granule:16 cap:4 observed} mark fail:access=1R* fail:unmap=1R* +x=1!R "
-     "heard:GROW@0,0=1:growth_failed,_and_the_driver_refused_to_take_the_chunk_back "
+     "heard:GROW@0,0=1:growth_failed,_and_the_driver_refused_to_take_chunks_back "
      "heard:ALLOC,0=1" NOT_SERVED "heard:nothing fail:any=0R"},
     {"plans_have_reasons", TOGETHER,
      "{granule:16 cap:8 policy:1 observed} +z.3=4@n -z.3@n +a-d=1 -ac mark plan:3,c=1,a=1 +w=2 "
@@ -87,6 +87,10 @@ static const row observer_rows[] = {
      "heard:SPLIT,a=1" TAKES_A_PART "heard:ALLOC:the_policy_chose_this plan:5;5 +y=1!O "
      "heard:EVICT@0,w=2" WINDOW_GONE "heard:TRIM@0,0=1" RETURNED "heard:ALLOC,0=1" NOT_SERVED
      "+y=1 heard:GROW,y=1" GROWN "heard:ALLOC" GROWN "heard:nothing"},
+    /* Its chunks go behind its host copy, and are counted meanwhile. */
+    {"a_pool_that_kept_contents_goes", TOGETHER,
+     "{granule:16 cap:8 observed} P0 BA:0/0 +a=1@A EA -a@A S0:k W0 mark D0 "
+     "heard:TRIM@n,0=1:the_chunks'_pool_was_destroyed heard:nothing"},
     {"buffers_are_no_requests", APART,
      "{granule:16 cap:8 observed} N0:4 heard:BUFFER@n=1:a_buffer_was_created z0:3 "
      "heard:GROW@0,0=1" GROWN

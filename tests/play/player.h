@@ -225,6 +225,14 @@ static void do_kill(int on) {
   l->is_alive = 0;
 }
 
+/* The next stream with its value. */
+static void do_replace(int on) {
+  const unsigned char slot = now->stream;
+  (void)on;
+  if (slot && slot < SLOTS && !w.lines[w.slots[slot]].is_alive && w.line_count < LINES)
+    line_add(slot);
+}
+
 static void do_mark(int on) {
   if (on < 0 || !may_name(on) || w.lines[on].graph || now->bytes > 3) return;
   if (is_done(gmlake_mark_stream(lake, value_in(now->stream), (gmlake_stream_kind)now->bytes),
@@ -248,14 +256,22 @@ static void end_graph(graph *g) {
   g->is_alive = 0;
 }
 
+static void do_graph_end(int on) {
+  graph *g = &w.graphs[now->one % GRAPHS];
+  (void)on;
+  if (!g->is_active && g->is_alive) end_graph(g);
+}
+
 static void do_capture_begin(int on) {
   graph *g = &w.graphs[now->two ? now->two - 1 : 0];
   pool *from = &w.pools[1 + now->one % POOLS];
   if (on <= 0 || !from->value || g->is_alive || w.serial + 1 == SERIALS) return;
   if (is_passed_over(may_name(on) && is_quiet(on) && !from->asleep && !from->is_lent)) return;
-  if (!is_done(gmlake_capture_begin(lake, w.lines[on].value, from->value), "gmlake_capture_begin",
-               0, GMLAKE_OK))
+  if (!w.is_untold && !is_done(gmlake_capture_begin(lake, w.lines[on].value, from->value),
+                               "gmlake_capture_begin", 0, GMLAKE_OK))
     return;
+  w.has_called = 1;
+  if (w.is_told) return;
   must(gmlake_mock_capture_begin(mock, w.lines[on].value), "gmlake_mock_capture_begin");
   memset(g, 0, sizeof(*g));
   g->serial = ++w.serial;
@@ -269,7 +285,7 @@ static void do_capture_begin(int on) {
 
 static void do_capture_end(int on) {
   graph *g = on > 0 && w.lines[on].is_alive ? graph_of(w.lines[on].graph) : NULL;
-  if (!g && (on < 0 || is_passed_over(0))) return;
+  if (!g && (on < 0 || is_passed_over(w.is_told))) return;
   if (!g) {
     (void)is_done(gmlake_capture_end(lake, w.lines[on].value), "gmlake_capture_end", 0,
                   GMLAKE_ERROR_INVALID_ARGUMENT);
@@ -278,6 +294,8 @@ static void do_capture_end(int on) {
   judge(!gmlake_mock_capture_end(mock, w.lines[on].value), "a capture was spoilt");
   g->is_active = 0;
   w.lines[on].graph = 0;
+  w.has_called = 1;
+  if (w.is_untold) return;
   if (is_exact() || (!w.is_lost && !w.fatal))
     (void)is_done(gmlake_capture_end(lake, w.lines[on].value), "gmlake_capture_end", 0, GMLAKE_OK);
 }
@@ -314,6 +332,7 @@ static void do_launch(int on) {
   for (i = 0; i < g->range_count; i++) touch(g->ranges[i], on);
   for (i = 0; i < g->held_count; i++) held_block(g->held[i])->used.at[on] = w.lines[on].now.at[on];
   w.pools[g->pool].launched.at[on] = w.lines[on].now.at[on];
+  device_launch(g, on);
 }
 
 /* A kernel that is captured uses the block, which has to live as long as the graph may run. */
@@ -339,6 +358,7 @@ static void use(block *b, int on) {
   if (!b->id || on < 0 || !may_name(on) || w.pools[b->pool].asleep) return;
   if (l->graph) {
     capture_use(b, graph_of(l->graph));
+    device_use(b, on);
     return;
   }
   if (g && g->is_active) return;
@@ -346,7 +366,10 @@ static void use(block *b, int on) {
   b->used.at[on] = ++l->now.at[on];
   trace("  line %d uses %u, work %u\n", on, b->id, b->used.at[on]);
   touch(range_of(b), on);
+  device_use(b, on);
 }
+
+static void do_use(int on) { use(&w.blocks[now->one % NAMES], on); }
 
 /* What free does not hear of by gmlake_record_stream has to be ordered before the call. */
 static moment need_of(const block *b) {
@@ -402,6 +425,7 @@ static void judge_gone(gmlake_result result, const char *call) {
 static int is_gone(const block *b) { return !b->id && is_exact() && now->result; }
 
 static int do_free(block *b, int on, gmlake_stream value) {
+  const size_t pending = stats().pending_bytes;
   gmlake_result result;
   if (is_gone(b))
     judge_gone(gmlake_free(lake, (void *)(uintptr_t)w.starts[b - w.blocks], value), "gmlake_free");
@@ -412,6 +436,7 @@ static int do_free(block *b, int on, gmlake_stream value) {
   result = gmlake_free(lake, (void *)(uintptr_t)b->at, value);
   w.leaving = NULL;
   if (!is_done(result, "gmlake_free", 0, GMLAKE_OK)) return 0;
+  if (!w.is_inside) judge_freed(b, stats().pending_bytes > pending);
   if (!b->is_exported && !b->is_imported) give_back(b);
   sums.frees++;
   if (may_be_pending(b)) sums.pending_most += b->bytes;
@@ -436,6 +461,7 @@ static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
   void *ptr = &ptr;
   (void)user;
   judge(BIT(info->result) & LACK, "the handler is called for another error");
+  judge(w.locks_held == w.held_outside, "the handler runs with a lock held");
   judge(
       info->result != GMLAKE_ERROR_LIMIT_REACHED || info->limit_bytes || desc.driver_free_bytes_min,
       "the handler is told of no limit");
@@ -446,6 +472,7 @@ static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
         "gmlake_alloc in the handler");
   if (!is_exact()) disarm();
   if (w.is_handling || ++w.handler_calls > 3) return 0;
+  meddle_in(ON_HANDLER);
   w.is_handling = 1;
   turn = now->one + 7u * (unsigned)w.handler_calls;
   if (turn % 3 == 0) (void)gmlake_trim(l, 0, NULL);
@@ -456,8 +483,13 @@ static int on_oom(void *user, gmlake *l, const gmlake_error_info *info) {
     is_freed = b->id && do_free(b, line_in(slot), value_in(slot));
   }
   w.is_handling = 0;
+  judge(gmlake_alloc(l, 1, NULL, &ptr) && !ptr, "gmlake_alloc in the handler, behind a free");
   w.named = named;
   return turn % 5 != 4;
+}
+
+static void do_free_named(int on) {
+  (void)do_free(&w.blocks[now->one % NAMES], on, value_in(now->stream));
 }
 
 static gmlake_alloc_desc wanted_of(const pool *from) {
@@ -518,24 +550,28 @@ static int is_alignment(size_t alignment, const pool *from) {
   return (alignment & (alignment - 1)) == 0 && alignment <= from->chunk;
 }
 
+/* Where a block on the line comes from: a capture's pool, else the one that was asked for. */
+static pool *pool_asked(int on, int *out_graph) {
+  const graph *g = on >= 0 ? graph_of(w.lines[on].graph) : NULL;
+  pool *from = &w.pools[now->two % (POOLS + 1)];
+  *out_graph = g ? g->serial : 0;
+  if (g && (!now->two || is_passed_over(0))) from = &w.pools[g->pool];
+  return from->value ? from : w.pools;
+}
+
 static void do_alloc(int on) {
   block *b = &w.blocks[now->one % NAMES];
-  pool *from = &w.pools[now->two % (POOLS + 1)];
+  pool *from;
   gmlake_alloc_desc wanted;
   const size_t before = census().physical_bytes;
   uint64_t driver_ns;
   void *ptr = &ptr;
   forecast said;
   gmlake_result result;
-  int graph_number = 0, is_aligned;
+  int graph_number, is_aligned;
   if (b->id || is_passed_over(may_name(on))) return;
-  if (on >= 0 && w.lines[on].graph) {
-    graph *g = graph_of(w.lines[on].graph);
-    if (!now->two || is_passed_over(0)) from = &w.pools[g->pool];
-    if (g->range_count == RANGES) return;
-    graph_number = g->serial;
-  }
-  if (!from->value) from = w.pools;
+  from = pool_asked(on, &graph_number);
+  if (graph_number && w.of_serial[graph_number]->range_count == RANGES) return;
   wanted = wanted_of(from);
   if (graph_number && !is_exact()) wanted.flags &= ~GMLAKE_TRANSIENT;
   if (graph_number && !now->two) wanted.pool = NULL; /* the capture's, all the same */
@@ -571,6 +607,7 @@ static void do_alloc(int on) {
   judge_attempt(&wanted, on < 0 ? GMLAKE_STREAM_NONE : w.lines[on].value, from->value,
                 (uint64_t)(uintptr_t)ptr, stats().driver_ns - driver_ns);
   sums.allocations++;
+  from = pool_asked(on, &graph_number); /* a capture may have begun or ended meanwhile */
   b->on = on;
   b->graph = graph_number;
   b->pool = (int)(from - w.pools);
@@ -607,12 +644,13 @@ static void do_record(int on) {
 }
 
 /* Only the start of a live block is taken for one. Nothing has changed: the step is judged. */
-static void do_wrong(void) {
+static void do_wrong(int on) {
   const uint64_t at = w.starts[now->one % NAMES] + now->bytes;
   void *ptr = (void *)(uintptr_t)at;
   gmlake_allocation_info info;
   gmlake_result result;
   size_t i, count;
+  (void)on;
   for (i = 0; i < NAMES; i++)
     if (w.blocks[i].id && w.blocks[i].at == at) return;
   if (!w.starts[now->one % NAMES]) return;
@@ -632,13 +670,14 @@ static void do_wrong(void) {
 
 /* ---- Other processes: the lake has a block of its own twice ---------------------------------- */
 
-static void do_export(void) {
+static void do_export(int on) {
   block *b = &w.blocks[now->one % NAMES];
   size_t count = 0, i;
   range r;
   gmlake_result result;
   map *m = NULL;
   const grain *g;
+  (void)on;
   if (!b->id || b->handle_count) return;
   if (is_passed_over(b->is_exclusive && !b->is_imported && !b->is_borrowed && !b->graph &&
                      !w.pools[b->pool].asleep && w.program->options[OPT_SHARE]))
@@ -660,7 +699,7 @@ static void do_export(void) {
     for (i = 0; i < m->of->bytes / GRAIN; i++) m->of->grains[i].is_exported = 1;
 }
 
-static void do_import(void) {
+static void do_import(int on) {
   block *b = &w.blocks[now->one % NAMES];
   const block *of = &w.blocks[now->two % NAMES];
   const size_t times = now->bytes ? now->bytes % 8 : 1, count = times * of->handle_count;
@@ -668,6 +707,7 @@ static void do_import(void) {
   gmlake_result result;
   void *ptr = NULL;
   size_t i;
+  (void)on;
   if (b->id || !count || census().handle_count + count > HANDLES / 2) return;
   handles = (gmlake_handle *)malloc(count * sizeof(*handles));
   if (!handles) abort();
@@ -691,11 +731,12 @@ static int is_chunk(size_t bytes) {
   return (bytes & (bytes - 1)) == 0 && bytes >= w.granule && bytes <= w.capacity;
 }
 
-static void do_buffer_open(void) {
+static void do_buffer_open(int on) {
   buffer *b = &w.buffers[now->one % BUFFERS];
   const int from = now->two % (POOLS + 1);
   gmlake_buffer_desc wanted;
   gmlake_buffer_info info;
+  (void)on;
   if (b->value || (from && !w.pools[from].value)) return;
   memset(&wanted, 0, sizeof(wanted));
   memset(b, 0, sizeof(*b));
@@ -753,6 +794,7 @@ static int cells_settle(buffer *b, size_t first, size_t end, int on) {
 static void cells_leave(buffer *b, size_t first, size_t end) {
   for (; first < end; first++) {
     if (!b->cells[first].id) continue;
+    if (desc.flags & GMLAKE_FILL && map_at(b->cells[first].at)) judge_freed(&b->cells[first], 0);
     give_back(&b->cells[first]);
     memset(&b->cells[first], 0, sizeof(block));
   }
@@ -804,6 +846,27 @@ static int is_range(const buffer *b) {
          now->more <= b->max - now->bytes;
 }
 
+static uint32_t wanted_chunk(size_t i) {
+  if (!w.wanted) return i == 2 ? GMLAKE_ANY_CHUNK : (uint32_t)(i + 7) % 8;
+  if (w.wanted[i] == '*') return GMLAKE_ANY_CHUNK;
+  return w.wanted[i] == 'x' ? 1000 : (uint32_t)(w.wanted[i] - '0');
+}
+
+/* Each number stands for the same memory, as long as that is there. */
+static void judge_came(const buffer *b, size_t first, size_t count, const uint32_t *chunks) {
+  size_t i;
+  for (i = 0; i < count; i++) {
+    judge(chunks[i] == b->value->pages[first + i].slot, "another chunk is told than is there");
+    w.came[i] = chunks[i];
+    if (!w.wanted || chunks[i] >= CELLS) continue;
+    if (!w.numbered[chunks[i]])
+      w.numbered[chunks[i]] = map_at(b->at + (first + i) * b->chunk)->of->value;
+    judge(w.numbered[chunks[i]] == map_at(b->at + (first + i) * b->chunk)->of->value,
+          "a chunk's number is another's");
+  }
+  w.wanted = NULL;
+}
+
 static void do_commit(buffer *b, int on) {
   const size_t first = now->bytes / b->chunk, end = first + now->more / b->chunk;
   uint32_t chunks[CELLS];
@@ -815,15 +878,14 @@ static void do_commit(buffer *b, int on) {
     (void)is_done(result, "gmlake_buffer_commit", 0, GMLAKE_ERROR_INVALID_ARGUMENT);
     return;
   }
-  for (i = 0; i < CELLS; i++) chunks[i] = i == 2 ? GMLAKE_ANY_CHUNK : (uint32_t)(i + 7) % 8;
+  for (i = 0; i < CELLS && first + i < end; i++) chunks[i] = wanted_chunk(i);
   result = now->verb == 'c' ? gmlake_buffer_commit(lake, b->value, first * b->chunk,
                                                    (end - first) * b->chunk, value_in(now->stream))
                             : gmlake_buffer_commit_chunks(lake, b->value, first * b->chunk,
                                                           (end - first) * b->chunk, chunks,
                                                           value_in(now->stream));
   if (!is_grown(b, result, "gmlake_buffer_commit", first, end)) return;
-  for (i = first; i < end && now->verb == 'C'; i++)
-    judge(chunks[i - first] == b->value->pages[i].slot, "another chunk is told than is there");
+  if (now->verb == 'C') judge_came(b, first, end - first, chunks);
   cells_enter(b, first, end, on);
   if (end > first && b->end < end * b->chunk) b->end = end * b->chunk;
 }
@@ -878,9 +940,10 @@ static void do_buffer(int on) {
 
 /* ---- Pools ----------------------------------------------------------------------------------- */
 
-static void do_pool_open(void) {
+static void do_pool_open(int on) {
   pool *p = &w.pools[1 + now->one % POOLS];
   gmlake_pool_desc wanted;
+  (void)on;
   if (p->value) return;
   memset(p, 0, sizeof(*p));
   memset(&wanted, 0, sizeof(wanted));
@@ -922,13 +985,14 @@ static tenants tenants_of(int number) {
 }
 
 /* Its graphs have run and are gone; what else used its memory the lake knows of. */
-static void do_pool_close(void) {
+static void do_pool_close(int on) {
   const int number = 1 + now->one % POOLS;
   pool *p = &w.pools[number];
   const tenants all = tenants_of(number);
   gmlake_result result;
   size_t n;
   int i;
+  (void)on;
   if (!p->value || is_passed_over(!all.captured) || !await(&p->launched)) return;
   w.destroying = 1;
   result = gmlake_pool_destroy(lake, p->value);
@@ -995,7 +1059,7 @@ static int is_awake(int number) {
   return gmlake_query(lake, &wanted, GMLAKE_STREAM_NONE, &info) != GMLAKE_ERROR_ASLEEP;
 }
 
-static void do_sleep(void) {
+static void do_sleep(int on) {
   const int number = now->one % (POOLS + 1), keeps = now->flags & FLAG_KEEP;
   pool *p = &w.pools[number];
   const tenants all = tenants_of(number);
@@ -1003,6 +1067,7 @@ static void do_sleep(void) {
   const size_t held = stats().reserved_bytes;
   gmlake_result result;
   block *b = NULL;
+  (void)on;
   if ((number && !p->value) || !await(&need)) return;
   while ((b = live_next(b)))
     if (b->pool == number && (!await(&b->used) || !await(&b->born))) return;
@@ -1041,12 +1106,13 @@ static void do_sleep(void) {
     own_again(number);
 }
 
-static void do_wake(void) {
+static void do_wake(int on) {
   const int number = now->one % (POOLS + 1);
   pool *p = &w.pools[number];
   const int was = p->asleep;
   gmlake_result result;
   block *b = NULL;
+  (void)on;
   if (number && !p->value) return;
   w.moving = number + 1;
   result = gmlake_pool_wake(lake, p->value);
@@ -1076,9 +1142,10 @@ static void do_reserve(int on) {
 
 /* ---- Questions ------------------------------------------------------------------------------- */
 
-static void do_trim(void) {
+static void do_trim(int on) {
   const uint64_t waits = census().host_wait_count;
   const size_t before = stats().reserved_bytes;
+  (void)on;
   compared.released = 1;
   (void)is_done(gmlake_trim(lake, now->bytes, &compared.released), "gmlake_trim", 0, GMLAKE_OK);
   judge(waits == census().host_wait_count, "gmlake_trim waits");
@@ -1086,9 +1153,10 @@ static void do_trim(void) {
         "gmlake_trim has released something else");
 }
 
-static void do_budget(void) {
+static void do_budget(int on) {
   gmlake_budget *budget = &compared.budget;
   const uint64_t waits = census().host_wait_count;
+  (void)on;
   if (is_done(gmlake_get_budget(lake, budget), "gmlake_get_budget", 0, GMLAKE_OK))
     judge(budget->reserved_bytes == stats().reserved_bytes && budget->total_bytes == w.capacity &&
               budget->driver_free_bytes + census().physical_bytes == w.capacity &&
@@ -1097,11 +1165,12 @@ static void do_budget(void) {
   judge(waits == census().host_wait_count, "gmlake_get_budget waits");
 }
 
-static void do_questions(void) {
+static void do_questions(int on) {
   gmlake_pool *pools[POOLS];
   const char *wrong;
   block *b = NULL;
   int i, is_plain = 1;
+  (void)on;
   for (i = 0; i < POOLS; i++) pools[i] = w.pools[i + 1].value;
   for (i = 0; i <= POOLS; i++) is_plain &= !w.pools[i].asleep;
   if (!is_plain || w.program->options[OPT_SHARE] || w.is_lost) return;
@@ -1161,7 +1230,11 @@ static void judge_step(void) {
       : is_exact() ? w.hits > w.hits_before || (w.hits && w.at + 1 == w.program->count)
                    : !w.is_chosen || w.at % 16 == 0) {
     gmlake_error_info info;
-    if (!gmlake_check(lake)) return;
+    gmlake_result result;
+    w.is_checking = 1;
+    result = gmlake_check(lake);
+    w.is_checking = 0;
+    if (!result) return;
     (void)gmlake_get_last_error(lake, &info);
     judge(0, info.text);
   }
@@ -1191,8 +1264,10 @@ static void do_fault(void) {
 
 /* The operations behind it wait until then. */
 static void do_inside(void) {
-  struct meddling *m = &w.meddlings[w.meddlings[0].in != 0];
-  judge(!m->in && !w.is_inside, "too much is to happen in the middle of calls");
+  struct meddling *m = w.meddlings;
+  while (m < w.meddlings + MEDDLINGS && m->in) m++;
+  judge(m < w.meddlings + MEDDLINGS && !w.is_inside,
+        "too much is to happen in the middle of calls");
   m->in = now->bytes;
   m->kind = now->two;
   m->first = w.at + 1;
@@ -1211,91 +1286,6 @@ static void do_progress(int on) {
   if (now->verb == 'h') gmlake_mock_stream_hold(mock, value);
   if (now->verb == 'e') gmlake_mock_stream_finish(mock, value);
   if (now->verb == 'g') gmlake_mock_stream_set_lag(mock, value, now->bytes);
-}
-
-/* Pools, captures and buffers as wholes. */
-static void perform_on_pools(const op *o, int on) {
-  switch (o->verb) {
-  case 'P':
-    do_pool_open();
-    break;
-  case 'D':
-    do_pool_close();
-    break;
-  case 'B':
-    do_capture_begin(on);
-    break;
-  case 'E':
-    do_capture_end(on);
-    break;
-  case 'j':
-    do_launch(on);
-    break;
-  case 'J':
-    if (!w.graphs[o->one % GRAPHS].is_active && w.graphs[o->one % GRAPHS].is_alive)
-      end_graph(&w.graphs[o->one % GRAPHS]);
-    break;
-  case 'N':
-    do_buffer_open();
-    break;
-  case 'S':
-    do_sleep();
-    break;
-  case 'W':
-    do_wake();
-    break;
-  case 'l':
-    do_lend(on);
-    break;
-  case 'L':
-    do_recall(on);
-    break;
-  case 'Y':
-    do_reserve(on);
-    break;
-  default:
-    do_buffer(on);
-  }
-}
-
-/* Streams, and what is asked of the whole lake. */
-static void perform_on_streams(const op *o, int on) {
-  switch (o->verb) {
-  case 'f':
-    do_forget(on);
-    break;
-  case 'k':
-    do_kill(on);
-    break;
-  case 'v':
-    if (o->stream && o->stream < SLOTS && !w.lines[w.slots[o->stream]].is_alive &&
-        w.line_count < LINES)
-      line_add(o->stream);
-    break;
-  case 'm':
-    do_mark(on);
-    break;
-  case 'a':
-    do_answer(o);
-    break;
-  case 'T':
-    do_trim();
-    break;
-  case 'Q':
-    do_budget();
-    break;
-  case 'I':
-    do_questions();
-    break;
-  case 'h':
-  case 'e':
-  case 'g':
-  case 't':
-    do_progress(on);
-    break;
-  default:
-    perform_on_pools(o, on);
-  }
 }
 
 /* With live blocks and pending work. What was allocated on no stream, or given to streams that the
@@ -1337,6 +1327,7 @@ static gmlake_result end_lake(void) {
                    : result == excuse() || (!result && (w.failed[ON_EXCHANGE] || w.seems_gone)),
         "gmlake_destroy");
   lake = NULL;
+  judge(w.locks_made == w.locks_before && !w.locks_held, "a lock is left when the lake is gone");
   return result;
 }
 
@@ -1350,6 +1341,8 @@ static void reset_peaks(void) {
 static void set_mark(void) {
   compared.mark = stats();
   compared.all_calls = w.all_calls;
+  compared.turns = w.turns;
+  compared.clock_reads = w.clock_reads;
   told.count_queued = told.count_heard = 0;
   asked.choose_count = asked.evict_count = asked.coalesce_count = 0;
 }
@@ -1361,6 +1354,12 @@ static void do_compare(int on) {
     set_mark();
   else if (!strcmp(name, "reset-peaks"))
     reset_peaks();
+  else if (!strcmp(name, "lake-alone"))
+    w.is_told = 1;
+  else if (!strcmp(name, "want"))
+    w.wanted = (const char *)now->bytes;
+  else if (!strcmp(name, "driver-alone"))
+    w.is_untold = 1;
   else if (!strcmp(name, "destroy"))
     judge(end_lake() == result_of(now->result), "gmlake_destroy");
   else if (!strcmp(name, "error"))
@@ -1372,8 +1371,25 @@ static void do_compare(int on) {
     judge(0, rule);
 }
 
+static const struct performer { /* of the words that are performed */
+  char verb;
+  void (*run)(int on);
+} performers[] = {
+    {'+', do_alloc},       {'-', do_free_named}, {'q', do_query},      {'u', do_use},
+    {'U', do_buffer},      {'r', do_record},     {'w', do_wrong},      {'x', do_export},
+    {'i', do_import},      {'f', do_forget},     {'k', do_kill},       {'v', do_replace},
+    {'m', do_mark},        {'h', do_progress},   {'e', do_progress},   {'g', do_progress},
+    {'t', do_progress},    {'P', do_pool_open},  {'D', do_pool_close}, {'B', do_capture_begin},
+    {'E', do_capture_end}, {'j', do_launch},     {'J', do_graph_end},  {'N', do_buffer_open},
+    {'z', do_buffer},      {'K', do_buffer},     {'c', do_buffer},     {'d', do_buffer},
+    {'C', do_buffer},      {'S', do_sleep},      {'W', do_wake},       {'l', do_lend},
+    {'L', do_recall},      {'Y', do_reserve},    {'T', do_trim},       {'Q', do_budget},
+    {'I', do_questions},   {'a', do_answer},     {'=', do_compare},
+};
+
 static void perform(const op *o) {
   const int on = line_in(o->stream);
+  size_t i = 0;
   now = o;
   if (o->verb == 'F' || o->verb == 'M') {
     if (o->verb == 'F')
@@ -1395,39 +1411,12 @@ static void perform(const op *o) {
   asked.was_wrong = asked.may_be_wrong = 0;
   counts.steps++;
   if (w.was_lost && strchr("wIuU", o->verb)) return;
-  switch (o->verb) {
-  case '+':
-    do_alloc(on);
-    break;
-  case '-':
-    (void)do_free(&w.blocks[o->one % NAMES], on, value_in(o->stream));
-    break;
-  case 'q':
-    do_query(on);
-    break;
-  case 'u':
-    use(&w.blocks[o->one % NAMES], on);
-    break;
-  case 'r':
-    do_record(on);
-    break;
-  case 'w':
-    do_wrong();
-    break;
-  case 'x':
-    do_export();
-    break;
-  case 'i':
-    do_import();
-    break;
-  case '=':
-    do_compare(on);
-    break;
-  default:
-    perform_on_streams(o, on);
-  }
+  while (performers[i].verb != o->verb) i++;
+  performers[i].run(on);
   if (!is_exact()) disarm();
   if (o->verb != '=' && !w.is_again) asked.plans = asked.drops = NULL;
+  if (o->verb != '=') w.is_told = w.is_untold = 0;
+  judge(w.locks_held == w.held_outside, "a lock is held behind a call");
   judge(!is_exact() || (w.hits && !is_strict) || w.has_called || strchr("uUkvhegtjJIwa=", o->verb),
         "a word is passed over");
   if (!w.is_inside) judge_step();
@@ -1439,11 +1428,26 @@ static void meddle(const struct meddling *m) {
   const gmlake_result injected = w.injected;
   const size_t at = w.at, calls = w.calls, hits_before = w.hits_before;
   const int named = w.named, has_called = w.has_called, is_recalled = w.is_recalled;
-  const int was_inside = w.is_inside;
+  const int was_inside = w.is_inside, held_outside = w.held_outside;
+  const int handler_calls = w.handler_calls, is_handling = w.is_handling;
+  const gmlake_result was_lost = w.was_lost;
+  const char *plans = asked.plans, *drops = asked.drops;
+  const block *leaving = w.leaving;
   const uint64_t faults = counts.faults;
   w.is_inside = 1;
+  w.is_handling = 0;
+  w.held_outside = w.locks_held;
+  thread_number++;
   for (w.at = m->first; w.at < m->first + m->count; w.at++) perform(&w.program->ops[w.at]);
+  thread_number--;
+  w.handler_calls = handler_calls;
+  w.is_handling = is_handling;
+  w.was_lost = was_lost;
+  asked.plans = plans;
+  asked.drops = drops;
+  w.leaving = leaving;
   w.is_inside = was_inside;
+  w.held_outside = held_outside;
   counts.faults = faults;
   now = outer;
   w.injected = injected;
@@ -1458,6 +1462,7 @@ static void meddle(const struct meddling *m) {
 static void on_log(void *user, int level, const gmlake_error_info *info) {
   (void)user;
   judge(info->call && info->text[0], "a message without a call or a text");
+  judge(w.locks_held == w.held_outside, "the logger runs with a lock held");
   w.errors_told += level == GMLAKE_LOG_ERROR;
   w.warnings_told += level == GMLAKE_LOG_WARNING;
   if (level == GMLAKE_LOG_WARNING) w.warned_kind = kind_of(info->call);
@@ -1467,6 +1472,7 @@ static void on_log(void *user, int level, const gmlake_error_info *info) {
 /* ---- A lake ---------------------------------------------------------------------------------- */
 
 static void describe(const size_t *options) {
+  static int peers[3]; /* which the lake copies: w.peers are what it has to know */
   int i;
   memset(&desc, 0, sizeof(desc));
   watch();
@@ -1494,7 +1500,8 @@ static void describe(const size_t *options) {
   desc.policy = policy_of(options[OPT_POLICY]);
   for (i = 0; i < 3; i++) w.peers[i] = i + 1;
   desc.peer_count = options[OPT_PEERS] % 4;
-  desc.peer_devices = desc.peer_count ? w.peers : NULL;
+  memcpy(peers, w.peers, sizeof(peers));
+  desc.peer_devices = desc.peer_count ? peers : NULL;
 }
 
 /* Nothing is left of the lake but what calls that failed meanwhile explain. */
@@ -1514,7 +1521,9 @@ static void judge_left(void) {
 /* With the option `exact` the faults in front of the line count from here on. What failed once
    works the next time, but where something is left of it. */
 static void create_lake(void) {
+  static gmlake_error_info why;
   gmlake_result result;
+  w.locks_before = w.locks_made;
   for (; is_exact() && w.at < w.program->count && w.program->ops[w.at].verb == 'F'; w.at++) {
     now = &w.program->ops[w.at];
     do_fault();
@@ -1526,11 +1535,19 @@ static void create_lake(void) {
     w.host_fails = 0;
     memset(w.failed, 0, sizeof(w.failed));
     lake = NULL;
+    memset(&why, 0, sizeof(why));
+    desc.out_error = &why;
+    w.hits_before = hits;
     result = gmlake_create(&desc, &lake);
     judge(!lake == (result != GMLAKE_OK), "gmlake_create");
+    judge(w.locks_made == w.locks_before + (lake && lake->has_locks ? 3 : 0) && !w.locks_held,
+          "gmlake_create makes other locks, or holds one");
+    if (!result && desc.peer_count)
+      memset((int *)(uintptr_t)desc.peer_devices, 0, desc.peer_count * sizeof(int));
     if (!result) return;
     judge(w.hits > hits && result == (w.host_fails ? GMLAKE_ERROR_OUT_OF_HOST_MEMORY : excuse()),
           "gmlake_create fails");
+    judge(why.result == result && why.text[0] && names_call(&why), "gmlake_create says otherwise");
     judge_left();
     if (w.failed[ON_RELEASE] || w.failed[ON_UNMAP] || w.failed[ON_UNRESERVE])
       siglongjmp(verdict.end, 1);
@@ -1549,6 +1566,7 @@ static void open_world(program *p) {
   memset(&device, 0, sizeof(device));
   w.program = p;
   w.is_trusted = 1;
+  thread_number = 1;
   w.named = NOBODY;
   w.granule = p->options[OPT_GRANULE] ? p->options[OPT_GRANULE] : (size_t)sysconf(_SC_PAGESIZE);
   device.granularity_bytes = w.granule;
@@ -1613,8 +1631,8 @@ static void close_world(void) {
   int n, code = 0;
   now = &last;
   if (lake) (void)end_lake();
-  judge(!w.meddlings[0].in && !w.meddlings[1].in,
-        "a call that was to be meddled with was not made");
+  for (i = 0; i < MEDDLINGS; i++)
+    judge(!w.meddlings[i].in, "a call that was to be meddled with was not made");
   for (n = 0; n < w.line_count; n++)
     if (w.lines[n].end) (void)mock->event_destroy(mock->user, w.lines[n].end, &code);
   (void)mock->event_destroy(mock->user, w.event, &code);

@@ -431,21 +431,56 @@ static void judge_request(const gmlake_request *request, int from) {
   judge(from == wanted, "a request's pool");
 }
 
-/* Calls that a policy may not make. */
+static void must_refuse(gmlake_result result, const char *rule) {
+  judge(result == GMLAKE_ERROR_INVALID_ARGUMENT, rule);
+}
+
+/* Calls of a policy about one block, pool or buffer, where there is one. */
+static void try_restricted_on(void *live, gmlake_pool *from, gmlake_buffer *of) {
+  const gmlake_stream unknown = (gmlake_stream)(uintptr_t)8;
+  if (live) {
+    must_refuse(gmlake_free(lake, live, NULL), "gmlake_free in a policy");
+    must_refuse(gmlake_record_stream(lake, live, NULL), "gmlake_record_stream in a policy");
+  }
+  if (from) {
+    must_refuse(gmlake_pool_destroy(lake, from), "gmlake_pool_destroy in a policy");
+    must_refuse(gmlake_capture_begin(lake, unknown, from), "gmlake_capture_begin in a policy");
+  }
+  if (!of) return;
+  must_refuse(gmlake_buffer_resize(lake, of, UNIT, NULL), "gmlake_buffer_resize in a policy");
+  must_refuse(gmlake_buffer_resize(lake, of, 0, NULL), "gmlake_buffer_resize in a policy");
+  must_refuse(gmlake_buffer_destroy(lake, of, NULL), "gmlake_buffer_destroy in a policy");
+}
+
+/* Calls that a policy may not make. Questions it may ask; the judge does. */
 static void try_restricted(void) {
+  const int held = w.locks_held;
+  gmlake_buffer_desc wanted;
+  gmlake_buffer *buffer = NULL;
+  gmlake_pool *pool = NULL;
+  gmlake_budget budget;
+  gmlake_error_info error;
   void *ptr = &ptr;
   size_t released = 1;
-  block *b = NULL;
+  block *b = live_next(NULL);
   if (w.fatal || w.is_lost) return;
-  judge(gmlake_alloc(lake, GRAIN, NULL, &ptr) == GMLAKE_ERROR_INVALID_ARGUMENT && !ptr,
-        "gmlake_alloc in a policy");
-  judge(gmlake_trim(lake, 0, &released) == GMLAKE_ERROR_INVALID_ARGUMENT && !released,
-        "gmlake_trim in a policy");
-  judge(gmlake_check(lake) == GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_check in a policy");
-  b = live_next(NULL);
-  if (b && b < w.blocks + NAMES)
-    judge(gmlake_free(lake, (void *)(uintptr_t)b->at, NULL) == GMLAKE_ERROR_INVALID_ARGUMENT,
-          "gmlake_free in a policy");
+  memset(&wanted, 0, sizeof(wanted));
+  wanted.max_bytes = w.chunk;
+  must_refuse(gmlake_alloc(lake, GRAIN, NULL, &ptr), "gmlake_alloc in a policy");
+  must_refuse(gmlake_alloc(lake, 0, NULL, &ptr), "gmlake_alloc of nothing in a policy");
+  must_refuse(gmlake_trim(lake, 0, &released), "gmlake_trim in a policy");
+  must_refuse(gmlake_forget_stream(lake, NULL), "gmlake_forget_stream in a policy");
+  must_refuse(gmlake_pool_create(lake, NULL, &pool), "gmlake_pool_create in a policy");
+  must_refuse(gmlake_buffer_create(lake, &wanted, &buffer), "gmlake_buffer_create in a policy");
+  must_refuse(gmlake_get_budget(lake, &budget), "gmlake_get_budget in a policy");
+  must_refuse(gmlake_capture_end(lake, (gmlake_stream)(uintptr_t)8), "gmlake_capture_end there");
+  must_refuse(gmlake_check(lake), "gmlake_check in a policy");
+  must(gmlake_free(lake, NULL, NULL), "gmlake_free of nothing in a policy");
+  must(gmlake_get_last_error(lake, &error), "gmlake_get_last_error in a policy");
+  judge(!ptr && !released && !strcmp(error.text, GMLK_POLICY_CALLS), "a policy is told why");
+  try_restricted_on(b && b < w.blocks + NAMES ? (void *)(uintptr_t)b->at : NULL, w.pools[1].value,
+                    w.buffers[0].value);
+  judge(w.locks_held == held, "a policy's call leaves other locks");
 }
 
 static void judge_view(const gmlake_view *view, const gmlake_request *request) {
@@ -492,6 +527,7 @@ static void on_choose(void *user, const gmlake_view *view, const gmlake_request 
   gmlake_plan blank;
   wish x;
   size_t i;
+  judge_locks(0, 1, "choose is not asked as a planner");
   memset(&blank, 0, sizeof(blank));
   blank.pieces = plan->pieces;
   blank.piece_capacity = view->block_count + 1;
@@ -501,6 +537,7 @@ static void on_choose(void *user, const gmlake_view *view, const gmlake_request 
     plan->state = 3;
     return;
   }
+  meddle_in(ON_CHOOSE);
   judge_view(view, request);
   if (w.at % 8 == 0) try_restricted();
   asked.choose_count++;
@@ -550,9 +587,11 @@ static size_t evict_wrongly(const gmlake_view *view, size_t count, uint64_t *out
 static size_t on_evict(void *user, const gmlake_view *view, size_t mapped_bytes,
                        uint64_t *out_windows) {
   size_t i, count = 0;
+  judge_locks(0, 1, "evict is not asked as a planner");
   judge(user == &asked && mapped_bytes && mapped_bytes % view->chunk_bytes == 0,
         "a policy is asked to evict for nothing");
   note_view(view, &views[0]);
+  meddle_in(ON_EVICT);
   asked.evict_count++;
   asked.evict_bytes = mapped_bytes;
   if (asked.drops) return drop_as_said(view->window_count, out_windows);
@@ -562,10 +601,13 @@ static size_t on_evict(void *user, const gmlake_view *view, size_t mapped_bytes,
 }
 
 static int on_coalesce(void *user, const gmlake_piece *block) {
+  judge(!lake->has_locks || !lake->state_lock.is_held,
+        "coalesce is asked with the state lock held");
   judge(user == &asked && w.leaving && home_of(block) == w.leaving->at &&
             block->bytes == w.leaving->bytes,
         "a policy is told of another block than the one that is freed");
   asked.coalesce_count++;
+  meddle_in(ON_COALESCE);
   if (w.at % 8 == 0) try_restricted();
   return !(asked.flags & ANSWER_APART) || pick(2);
 }
@@ -589,8 +631,10 @@ static const gmlake_policy *policy_of(size_t functions) {
   return &asked.policy;
 }
 
-static void do_answer(const op *o) {
+static void do_answer(int on) {
+  const op *o = &w.program->ops[w.at];
   size_t i;
+  (void)on;
   for (i = 0; i < ANSWERS; i++) asked.letters[i] = answer_of(o, i);
   asked.flags = o->flags;
   asked.random = o->bytes;

@@ -175,6 +175,10 @@ static const row question_rows[] = {
     {"the_budget_counts_two_chunks_where_windows_have_one", TOGETHER,
      "{granule:16 cap:16 window:1 limit:16} " LAID_16 "-ac Q allocatable=2 q=2 foretold +y=2"},
 
+    /* The window that it counts ends with the half of a chunk that is free. */
+    {"the_budget_counts_a_free_head_behind_whole_chunks", TOGETHER,
+     "{granule:16 cap:3} +a=32k +b=1-32k +c=1 +d=1 -ca Q allocatable=1+32k +w=1+32k"},
+
     /* ---- Why memory ran out: reserved is here, elsewhere, free and pending ---- */
 
     /* Two to a chunk: their holes are no ends. In a capture nobody can wait for B. */

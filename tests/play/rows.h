@@ -825,6 +825,15 @@ static const row rows[] = {
     /* It is recorded in the end. */
     {"record_stream_survives_lack_of_host_memory", TOGETHER,
      "{granule:16 cap:4} +p=1 host:1 rp@A!H host:2 rp@A!H host:0 rp@A hA -p pending=1 eA"},
+    /* A had ended: the free on its successor records the use of A. */
+    {"a_free_behind_an_end_survives_lack_of_host_memory", TOGETHER,
+     "{granule:16 cap:4 may-end} +p=1@A kA vA +q=1@A host:1 -p@A!H live=2 host:0 -p@A live=1"},
+    /* B, on which p was freed, is idle, and of A the trim learns that earlier work, x's, is done:
+       only A's work with p keeps the chunk from going. */
+    {"trim_spares_what_a_recorded_stream_still_uses", TOGETHER,
+     "{granule:16 cap:4} +p=1@B rp@A +x=1@A -x@A hA up@A -p@B T:0 released=1 pending=1 "
+     "driver-bytes=1 eA T:0 released=1 pending=0 driver-bytes=0 host-waits=0 "
+     "driver-host-waits=0"},
     /* Forgotten streams */
     {"forgetting_an_unknown_stream_is_fine", TOGETHER, "{granule:16 cap:4} fA events=0"},
     {"a_forgotten_stream_completes", TOGETHER,
@@ -1305,6 +1314,25 @@ static const row rows[] = {
     {"what_pools_have_free_comes_before_a_wait", BOTH,
      "{granule:16 cap:8} P0 +z.3=6@A/0 -z.3@A +r=1@B hB -r@B N0:8 z0:4@A host-waits=0 eB"},
     /* whoever comes second takes what the first gave up */
+    /* A program that takes turns with chunks maps each once at each place. Calls: events. */
+    {"a_chunk_that_is_wanted_comes", BOTH,
+     "{granule:16 cap:3} N0:4 N1:4 want:*** C0:1,3 came:012 d0:1,3 want:210 C1:0,3 came:210 d1:0,3 "
+     "mark [3 want:012 C0:1,3 came:012 d0:1,3 want:210 C1:0,3 came:210 d1:0,3 ] all-calls=12 "
+     "mapped=6"},
+    /* The number behind the last chunk's is none. */
+    {"a_chunk_that_is_not_there_yet_does_not_come", BOTH,
+     "{granule:16 cap:4} N0:4 want:** C0:0,2 came:01 want:2 C0:2,1 came:2 mapped=3"},
+    /* What is memory already needs no driver, whatever is wanted there. */
+    {"wishes_for_what_is_there_cost_nothing", BOTH,
+     "{granule:16 cap:2} N0:4 want:** C0:0,2 came:01 mark want:1x C0:0,2 came:01 all-calls=0 "
+     "mapped=2"},
+    /* What a place maps stays there while work may use it. */
+    {"what_is_in_use_stays_mapped", BOTH,
+     "{granule:16 cap:2} N0:4 want:** C0:0,2 came:01 h0 d0:0,2 want:1* C0:0,2 came:01 mapped=2"},
+    /* What is wanted twice one gets. */
+    {"what_is_not_free_is_not_given", BOTH,
+     "{granule:16 cap:3} N0:4 N1:4 want:** C0:0,2 came:01 want:1 C1:0,1 came:2 d0:1,1 want:x0 "
+     "C1:0,2 came:21 d1:0,2 want:11 C1:0,2 came:12"},
     {"blocks_and_buffers_share", BOTH,
      "{granule:16 cap:64} N0:16 [3 z0:10 z0:0 +z.3=10 -z.3 reserved-peak=10 ] K0"},
     /* and takes it back without a call once the other one has given it up */
@@ -1763,6 +1791,9 @@ static const row rows[] = {
     {"a_failed_import_is_undone", TOGETHER,
      "{granule:16 cap:16 share} +p=2/x xp addresses=64 fail:map=2R iq=p!R told-call=map "
      "addresses=64 mappings=2 quarantined=0 iq=p"},
+    {"failures_to_share_are_told_as_they_are", TOGETHER,
+     "{granule:16 cap:16 share limit:6} +p=2/x fail:exchange=1R xp!R told-call=exchange xp "
+     "fail:map=1R iq=p!R told-call=map +a=4 -a fail:unmap=1R iq=p!R told-call=unmap"},
     /* An observer that adds up blocks has each that it hears the free of. */
     {"an_observer_is_told_of_an_import", TOGETHER,
      "{granule:16 cap:16 share observed} +p=2/x xp mark iq=p "

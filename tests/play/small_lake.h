@@ -6,6 +6,8 @@
 #if !defined(PLAY_SMALL_LAKE_H)
 #define PLAY_SMALL_LAKE_H
 
+#include "locks.h"
+
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #if !defined(GMLK_SMALL_PART)

@@ -444,7 +444,7 @@ static void print_counts(size_t count) {
   size_t i;
   printf("%lu scenarios, %llu faults, %llu pairs; of", (unsigned long)count,
          (unsigned long long)done.singles, (unsigned long long)done.pairs);
-  for (i = 0; i < ON_KINDS; i++) printf(" %s %llu", kinds[i], (unsigned long long)done.hits[i]);
+  for (i = 0; i < ON_TURN; i++) printf(" %s %llu", kinds[i], (unsigned long long)done.hits[i]);
   printf("\n");
 }
 

@@ -3,6 +3,8 @@
    `exact`, and a comment that says why. The judge judges it beside what the line itself compares.
    To add one: find its section, write what is done, and behind it what it has to come to; --play
    tries a line. */
+#include "locks.h"
+
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 static unsigned unit_chunks; /* each lake has its own, which player.h sets */

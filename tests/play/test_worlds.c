@@ -252,10 +252,6 @@ static void put_cover(const moment *cover) {
   key.covers[key.cover_count++] = cover;
 }
 
-static const gmlk_fence *fence_at(const gmlk_stream *s, unsigned i) {
-  return &s->fences[(s->fence_head + i) % GMLK_FENCES];
-}
-
 /* Clean, complete but not yet clean, behind a fence, or in the open epoch; and who has been made to
    wait for it. */
 static void put_tag(unsigned stream, uint64_t ticket) {
@@ -266,8 +262,8 @@ static void put_tag(unsigned stream, uint64_t ticket) {
   s = lake->streams.items[stream];
   put(s->done >= ticket);
   if (s->done >= ticket) return;
-  while (i < s->fence_count && fence_at(s, i)->epoch < ticket) i++;
-  put_rank(&key.fences[stream], i < s->fence_count ? fence_at(s, i)->epoch : 0);
+  while (i < s->fence_count && s->fences[i].epoch < ticket) i++;
+  put_rank(&key.fences[stream], i < s->fence_count ? s->fences[i].epoch : 0);
   for (waiter = GMLK_FIRST_STREAM; waiter < lake->streams.count; waiter++)
     waited |= (unsigned)gmlk_stream_has_waited(&lake->streams, waiter, stream, ticket) << waiter;
   put(waited);
@@ -319,7 +315,7 @@ static void put_windows(const gmlk_arena *a) {
 static void put_pending(const gmlk_arena *a) {
   const gmlk_extra *note = NULL;
   size_t i;
-  while ((note = gmlk_pending_next(lake, a, note)) != NULL) {
+  while ((note = gmlk_pending_next(a, note)) != NULL) {
     put(note->block->at);
     put_tag(note->stream, note->epoch);
     for (i = 0; i < note->used_count; i++) put_tag(note->used[i].stream, note->used[i].epoch);
@@ -341,7 +337,7 @@ static void put_memory(const gmlk_area *area) {
 
 static void put_arena(const gmlk_arena *a) {
   size_t i;
-  put(a->sleep | (unsigned)(a->copy_count != 0) << 2);
+  put(a->sleep | (unsigned)(a->copies.count != 0) << 2);
   for (i = 0; i < a->slot_count; i++) {
     const gmlk_chunk *chunk = gmlk_chunk_at(&a->chunks, (uint32_t)i);
     put(chunk->is_asleep | (unsigned)(chunk->is_shared != 0) << 1 | (unsigned)chunk->is_known << 2);
@@ -444,8 +440,8 @@ static void put_streams(void) {
     put(s->freed_bytes > UNIT ? UNIT : s->freed_bytes);
     for (n = 0; n < s->fence_count; n++) {
       size_t at = 0;
-      while (at < needed->count && needed->at[at] != fence_at(s, n)->epoch) at++;
-      if (at < needed->count) put_event(fence_at(s, n)->event);
+      while (at < needed->count && needed->at[at] != s->fences[n].epoch) at++;
+      if (at < needed->count) put_event(s->fences[n].event);
     }
   }
   for (on = 1; on < w.line_count; on++) {

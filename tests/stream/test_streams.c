@@ -1,6 +1,5 @@
-/* Tests of the lake with several streams, of what no row of tests/play/rows.h can say: threads that
-   meddle, captures that the driver knows of and the lake does not, or the other way round, backends
-   that lack something, and many streams and blocks. */
+/* Tests of the lake with several streams, of what no row of tests/play says: captures that the
+   driver cannot be asked about, backends that lack something, and many streams and blocks. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -12,12 +11,6 @@ static gmlake_stream A, B;
 /* A lake that knows two idle streams. */
 static void open_two(size_t chunks) {
   start(chunks);
-  A = open_stream();
-  B = open_stream();
-}
-
-static void open_faulty(size_t chunks) {
-  start_with_faults(chunks);
   A = open_stream();
   B = open_stream();
 }
@@ -200,149 +193,11 @@ static void a_stream_that_the_driver_captures_cannot_be_forgotten(void **state) 
   finish();
 }
 
-/* ---- Pools ----------------------------------------------------------------------------------- */
-
-/* What other threads do while pool_destroy waits. */
-static gmlake_pool *waited_pool;
-static void *waited_block, *waited_event; /* the event is recorded behind the block's last use */
-
-static gmlake_result meddle(void *user, void *event, int *out_code) {
-  assert_ok(mock->event_record(user, waited_event, B, out_code));
-  assert_ok(gmlake_free(lake, waited_block, B));
-  faulty.event_wait = mock->event_wait;
-  return mock->event_wait(user, event, out_code);
-}
-
-/* A pool with free memory that A still uses. */
-static void open_waited_pool(void) {
-  start_with_faults(8);
-  A = open_stream();
-  B = open_stream();
-  waited_pool = open_pool(0);
-  (void)take_on(512, B);
-}
-
-static void *waited_blocks[8];
-static size_t waited_count;
-
-static gmlake_result free_another(void *user, void *event, int *out_code) {
-  if (waited_count) assert_ok(gmlake_free(lake, waited_blocks[--waited_count], A));
-  return mock->event_wait(user, event, out_code);
-}
-
-/* No capture is to blame: the pool is in use. */
-static void pool_destroy_ends_where_frees_do_not(void **state) {
-  void *first;
-  (void)state;
-  open_waited_pool();
-  first = take_from(waited_pool, C / 2, A);
-  for (waited_count = 0; waited_count < 8; waited_count++)
-    waited_blocks[waited_count] = take_from(waited_pool, C / 2, A);
-  hold(A);
-  drop_on(first, A);
-  faulty.event_wait = free_another;
-  step_error(gmlake_pool_destroy(lake, waited_pool), INVALID_ARGUMENT);
-  assert_string_equal(
-      last_error().text,
-      "other threads free the pool's blocks while it is destroyed: stop them first");
-  assert_int_equal(waited_count, 0);
-  step(gmlake_pool_destroy(lake, waited_pool));
-  abandon();
-}
-
-static void pool_destroy_waits_for_what_is_freed_meanwhile(void **state) {
-  void *b[3];
-  size_t i;
-  int of_window, is_done = 0, code = 0;
-  (void)state;
-  for (of_window = 0; of_window < 2; of_window++) {
-    open_waited_pool();
-    assert_ok(mock->event_create(mock->user, &waited_event, &code));
-    drop_on(take_from(waited_pool, 3 * C, NONE), NONE);
-    for (i = 0; i < 3; i++) b[i] = take_from(waited_pool, C, B);
-    drop_on(b[0], B);
-    drop_on(b[2], B);
-    waited_block = of_window ? take_from(waited_pool, 2 * C, B) : b[1];
-    if (of_window) drop_on(b[1], B);
-    hold(A);
-    hold(B);
-    drop_on(take_from(waited_pool, C, A), A);
-    faulty.event_wait = meddle;
-    step(gmlake_pool_destroy(lake, waited_pool));
-    assert_ok(mock->event_query(mock->user, waited_event, &is_done, &code));
-    assert_true(is_done);
-    assert_ok(mock->event_destroy(mock->user, waited_event, &code));
-    abandon();
-  }
-}
-
-static void *freed_in_turn[12];
-static size_t wait_rounds;
-
-/* Another thread that frees a block of the pool's during each wait. */
-static gmlake_result wait_and_free(void *user, void *event, int *out_code) {
-  assert_true(wait_rounds < 12);
-  assert_ok(gmlake_free(lake, freed_in_turn[wait_rounds++], B));
-  return mock->event_wait(user, event, out_code);
-}
-
-static void pool_destroy_waits_eight_times_at_most(void **state) {
-  size_t i;
-  (void)state;
-  start_with_faults(16);
-  B = open_stream();
-  waited_pool = open_pool(0);
-  for (i = 0; i < 12; i++) freed_in_turn[i] = take_from(waited_pool, C, B);
-  hold(B);
-  drop_on(take_from(waited_pool, C, B), B);
-  faulty.event_wait = wait_and_free;
-  wait_rounds = 0;
-  step_error(gmlake_pool_destroy(lake, waited_pool), INVALID_ARGUMENT);
-  assert_int_equal(wait_rounds, 8);
-  faulty.event_wait = mock->event_wait;
-  for (i = wait_rounds; i < 12; i++) drop_on(freed_in_turn[i], B);
-  step(gmlake_pool_destroy(lake, waited_pool));
-  finish();
-}
-
 /* ---- Captures -------------------------------------------------------------------------------- */
 
 static void begin_capture(gmlake_stream stream, gmlake_pool *pool) {
   step(gmlake_capture_begin(lake, stream, pool));
   assert_ok(gmlake_mock_capture_begin(mock, stream));
-}
-
-/* The driver says here whether anything spoilt the capture. */
-static void end_capture(gmlake_stream stream) {
-  assert_ok(gmlake_mock_capture_end(mock, stream));
-  step(gmlake_capture_end(lake, stream));
-}
-
-/* Of what a call could not do the text says what is to be done. */
-static void texts_say_what_is_to_be_done(void **state) {
-  static const char fault[] = "destroyed before gmlake_forget_stream";
-  gmlake_pool *pool;
-  void *p, *q;
-  (void)state;
-  open_faulty(8);
-  pool = open_pool(0);
-  p = take_from(pool, C, A);
-  q = take_on(C, B);
-  fail_call(ON_RECORD, 1, GMLAKE_ERROR_DRIVER, 0);
-  drop_on(q, B);
-  assert_non_null(strstr(last_error().text, fault));
-  begin_capture(A, open_pool(0));
-  drop_on(p, A);
-  step_error(gmlake_pool_destroy(lake, pool), CAPTURING);
-  assert_string_equal(last_error().text,
-                      "work on the pool's memory is pending, and a capture forbids to record an "
-                      "event behind it: end the capture first");
-  end_capture(A);
-  drop_on(take_on(512, B), B);
-  gmlake_mock_stream_destroy(mock, B);
-  (void)trim_to(0);
-  assert_non_null(strstr(last_error().text, fault));
-  abandon();
 }
 
 /* ---- Captures that end untold: by an exception, or by an illegal call ---- */
@@ -352,121 +207,6 @@ static gmlake_result count_questions(void *user, gmlake_stream stream, int *out_
   question_count++;
   if (question_fails) return GMLAKE_ERROR_DRIVER;
   return mock->is_capturing(user, stream, out_is, code);
-}
-
-/* Whatever ended it, the stream can be captured again, and the pool goes. */
-static void a_capture_that_ended_untold_is_over(void **state) {
-  gmlake_pool *pools[6];
-  void *p = NULL;
-  int i, way;
-  (void)state;
-  for (way = 0; way < 3; way++) { /* nothing was allocated, something was, the capture was spoilt */
-    open_two(32);
-    for (i = 0; i < 5; i++) {
-      int is_done, code;
-      begin_capture(A, (pools[i] = open_pool(0)));
-      if (way) p = take_on(4 * C, A);
-      if (way == 2) {
-        void *event;
-        assert_ok(mock->event_create(mock->user, &event, &code));
-        assert_error(mock->event_record(mock->user, event, A, &code), CAPTURING);
-        assert_ok(mock->event_destroy(mock->user, event, &code));
-      }
-      is_done = gmlake_mock_capture_end(mock, A) == GMLAKE_OK;
-      assert_int_equal(is_done, way < 2);
-      if (way) drop_on(p, A);
-      if (!way) continue;
-      if (i % 2) step(gmlake_pool_destroy(lake, pools[i])); /* the others go with the rest */
-    }
-    begin_capture(A, (pools[5] = open_pool(0)));
-    drop_on(take_on(4 * C, A), A);
-    end_capture(A);
-    step_error(gmlake_capture_end(lake, A), INVALID_ARGUMENT);
-    for (i = 0; i < 6; i++)
-      if (i == 5 || !way || i % 2 == 0) step(gmlake_pool_destroy(lake, pools[i]));
-    (void)trim_to(0);
-    assert_int_equal(stats().reserved_bytes, 0);
-    finish();
-  }
-}
-
-/* The lake finds out in a call that takes the driver lock; the end that is told later is none. */
-static void the_end_may_be_told_after_the_lake_knows_it(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  open_two(8);
-  begin_capture(A, (pool = open_pool(0)));
-  p = take_on(C, A);
-  drop_on(p, A);
-  (void)trim_to(0); /* it runs still */
-  assert_int_equal(lake->streams.capture_count, 1);
-  step_error(gmlake_pool_destroy(lake, pool), CAPTURING);
-  assert_ok(gmlake_mock_capture_end(mock, A));
-  (void)trim_to(0);
-  assert_int_equal(lake->streams.capture_count, 0);
-  assert_true(take_on(C, A) != p); /* a graph knows it */
-  step(gmlake_capture_end(lake, A));
-  step_error(gmlake_capture_end(lake, A), INVALID_ARGUMENT);
-  begin_capture(A, pool);
-  assert_ptr_equal(take_on(C, A), p);
-  assert_ok(gmlake_mock_capture_end(mock, A));
-  (void)trim_to(0);
-  begin_capture(A, pool); /* which forgets that the lake ended the former one */
-  end_capture(A);
-  step_error(gmlake_capture_end(lake, A), INVALID_ARGUMENT);
-  drop_on(p, NONE);
-  finish();
-}
-
-/* A capture that only the lake was told of may be about to begin: it ends where a call says so. */
-static void a_capture_that_was_never_seen_ends_by_its_stream(void **state) {
-  gmlake_pool *pool, *other;
-  int is_forgotten;
-  (void)state;
-  for (is_forgotten = 0; is_forgotten < 2; is_forgotten++) {
-    open_two(8);
-    pool = open_pool(0);
-    other = open_pool(0);
-    begin_capture(A, other); /* which is seen, and says nothing of the next one */
-    drop_on(take_on(C, A), A);
-    (void)trim_to(0);
-    end_capture(A);
-    step(gmlake_capture_begin(lake, A, pool));
-    (void)trim_to(0);
-    step_error(gmlake_pool_destroy(lake, pool), CAPTURING);
-    assert_ok(gmlake_mock_capture_begin(mock, A));
-    step_error(gmlake_capture_begin(lake, A, other), CAPTURING); /* it runs */
-    step_error(gmlake_forget_stream(lake, A), CAPTURING);
-    assert_ok(gmlake_mock_capture_end(mock, A));
-    if (is_forgotten) {
-      step(gmlake_forget_stream(lake, A));
-    } else {
-      begin_capture(A, other);
-      end_capture(A);
-    }
-    step(gmlake_pool_destroy(lake, pool));
-    step(gmlake_pool_destroy(lake, other));
-    finish();
-  }
-}
-
-/* Memory that a dead capture would keep the host from waiting for serves. */
-static void a_request_ends_dead_captures(void **state) {
-  void *p, *q;
-  (void)state;
-  open_two(4);
-  q = take_on(3 * C, B);
-  begin_capture(A, open_pool(0));
-  p = take_on(C, A);
-  assert_ok(gmlake_mock_capture_end(mock, A));
-  hold(B);
-  drop_on(q, B);
-  q = take_on(3 * C, NONE); /* after a wait of the host */
-  assert_int_equal(lake->streams.capture_count, 0);
-  drop_on(q, NONE);
-  drop_on(p, NONE);
-  finish();
 }
 
 /* A stream that may be gone is asked about in calls that name it only, and an answer that tells
@@ -480,8 +220,8 @@ static void who_is_asked_whether_a_capture_runs(void **state) {
   for (may_end = 0; may_end < 2; may_end++) {
     prepare(8);
     if (may_end) desc.flags = GMLAKE_STREAMS_MAY_END;
-    use_faults();
-    faulty.is_capturing = count_questions;
+    use_hooks();
+    hooked.is_capturing = count_questions;
     open_lake();
     A = open_stream();
     begin_capture(A, (pool = open_pool(0)));
@@ -533,10 +273,8 @@ static void nothing_waits_on_the_legacy_stream_during_a_capture(void **state) {
   a = gmlk_stream_find(&lake->streams, A);
   assert_ok(gmlake_mock_capture_begin(mock, A));
   assert_ok(gmlk_batch_begin(lake, &drive, 0));
-  assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, legacy, b, 1),
-               OUT_OF_DEVICE_MEMORY);
-  assert_error(gmlk_stream_wait(&lake->streams, &lake->host, &drive, a, b, 1),
-               OUT_OF_DEVICE_MEMORY);
+  assert_error(gmlk_wait_for_work(lake, &drive, legacy, b, 1), OUT_OF_DEVICE_MEMORY);
+  assert_error(gmlk_wait_for_work(lake, &drive, a, b, 1), OUT_OF_DEVICE_MEMORY);
   assert_ok(gmlk_batch_end(lake, &drive));
   assert_int_equal(drive.calls, 0);
   assert_ok(gmlake_mock_capture_end(mock, A)); /* not spoilt */
@@ -617,38 +355,18 @@ static gmlake_backend shorter; /* the mock's table, less what a backend may lack
 static void open_may_end(size_t chunks) {
   prepare(chunks);
   desc.flags = GMLAKE_STREAMS_MAY_END;
-  use_faults();
+  use_hooks();
   open_lake();
   A = open_stream();
   B = open_stream();
 }
 
-/* Destroys a stream and gets its value back as another one's. */
-static void replace(gmlake_stream stream) {
-  gmlake_mock_stream_destroy(mock, stream);
-  assert_ptr_equal(open_stream(), stream);
-}
-
-/* It went while it was captured, and another has its value when the capture ends: what it freed
-   then waits for the device. */
-static void a_captured_stream_that_went_is_not_its_successor(void **state) {
-  gmlake_pool *pool;
-  void *p;
-  (void)state;
-  open_may_end(2);
-  pool = open_pool(0);
-  p = take_on(C, A);
-  step(gmlake_capture_begin(lake, A, pool));
-  drop_on(p, A);
-  hold(A);
-  replace(A);
-  step(gmlake_capture_end(lake, A));
-  assert_int_equal(lake->streams.lost_count, 1);
-  assert_ptr_not_equal(take_on(C, B), p);
-  assert_int_equal(stats().host_wait_count, 0);
-  assert_ptr_equal(take_on(C, B), p);
-  assert_int_equal(stats().host_wait_count, 1);
-  abandon();
+/* Streams that were gone before they could be fenced. */
+static size_t lost_streams(void) {
+  size_t i, count = 0;
+  for (i = GMLK_FIRST_STREAM; i < lake->streams.count; i++)
+    count += lake->streams.items[i]->is_forgotten && lake->streams.items[i]->is_dirty;
+  return count;
 }
 
 /* An answer that tells nothing leaves the number as it is. */
@@ -694,7 +412,7 @@ static void a_free_on_a_stream_that_never_was(void **state) {
   gmlake_mock_stream_destroy(mock, A);
   drop_on(p, A);
   drop_on(take_on(C, B), B);
-  assert_int_equal(lake->streams.lost_count, 1);
+  assert_int_equal(lost_streams(), 1);
   abandon();
 }
 
@@ -707,19 +425,10 @@ int main(void) {
       cmocka_unit_test(numbers_of_streams_end),
       cmocka_unit_test(numbers_of_streams_are_recycled),
       cmocka_unit_test(a_stream_that_the_driver_captures_cannot_be_forgotten),
-      cmocka_unit_test(pool_destroy_waits_eight_times_at_most),
-      cmocka_unit_test(pool_destroy_ends_where_frees_do_not),
-      cmocka_unit_test(pool_destroy_waits_for_what_is_freed_meanwhile),
-      cmocka_unit_test(texts_say_what_is_to_be_done),
-      cmocka_unit_test(a_capture_that_ended_untold_is_over),
-      cmocka_unit_test(the_end_may_be_told_after_the_lake_knows_it),
-      cmocka_unit_test(a_capture_that_was_never_seen_ends_by_its_stream),
-      cmocka_unit_test(a_request_ends_dead_captures),
       cmocka_unit_test(who_is_asked_whether_a_capture_runs),
       cmocka_unit_test(nothing_waits_on_the_legacy_stream_during_a_capture),
       cmocka_unit_test(a_thinned_ring_makes_nothing_clean_too_early),
       cmocka_unit_test(no_wait_on_the_device_is_queued_twice),
-      cmocka_unit_test(a_captured_stream_that_went_is_not_its_successor),
       cmocka_unit_test(an_id_that_cannot_be_had_changes_nothing),
       cmocka_unit_test(a_backend_that_cannot_wait_for_the_device),
   };

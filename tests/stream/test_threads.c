@@ -1,7 +1,7 @@
 /* Threads on one lake: random calls from many, blocks freed by others than those who asked for
-   them, contents verified, driver faults in one variant, captures and pools in another; a planner
-   that waits for the driver holds up nobody's fast path; callbacks run with no lock held. A
-   deadlock ends in the alarm. With --seconds all of it over and over, with other seeds. */
+   them, contents verified, driver faults in one variant, captures and pools in another. Who waits
+   for whom, one after the other, is in tests/play/meanwhile_rows.h. A deadlock ends in the alarm.
+   With --seconds all of it over and over, with other seeds. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -44,20 +44,14 @@ typedef struct buffer { /* its chunks begin with their numbers, shifted by what 
 } buffer;
 
 static struct fixture {
-  gmlake_backend *mock, table;
+  gmlake_backend *mock;
   gmlake *lake;
   gmlake_stream streams[STREAMS];
   pthread_mutex_t mutex; /* guards what follows */
-  pthread_cond_t changed;
-  const char *broken; /* the first expectation that failed, on any thread */
-  block shelf[SHELF]; /* blocks on their way from one thread to another */
+  const char *broken;    /* the first expectation that failed, on any thread */
+  block shelf[SHELF];    /* blocks on their way from one thread to another */
   size_t shelf_count;
   buffer buffers[BUFFERS]; /* each resized by one thread at a time, but for the last */
-  int gate_closed;         /* calls of the driver named below wait */
-  const char *gate;
-  int waiting; /* in the gate */
-  int done;
-  int callbacks;
   int faults;
   gmlake_pool *pools[POOLS];          /* NULL: without captures */
   pthread_mutex_t capturing[STREAMS]; /* each guards what its stream's capture is */
@@ -112,25 +106,23 @@ static void open_lake(const gmlake_desc *with) {
   gmlake_desc desc = *with;
   int i;
   (void)signal(SIGALRM, tell_of_hang);
-  (void)alarm(2 * patience()); /* behind wait_for, which can tell more */
+  (void)alarm(patience());
   memset(&f, 0, sizeof(f));
   assert_int_equal(pthread_mutex_init(&f.mutex, NULL), 0);
-  assert_int_equal(pthread_cond_init(&f.changed, NULL), 0);
   memset(&mock_desc, 0, sizeof(mock_desc));
   mock_desc.capacity_bytes = 16 * MIB;
   mock_desc.granularity_bytes = CHUNK;
   assert_int_equal(gmlake_mock_create(&mock_desc, &f.mock), GMLAKE_OK);
-  f.table = *f.mock;
   for (i = 1; i < STREAMS; i++)
     assert_int_equal(gmlake_mock_stream_create(f.mock, &f.streams[i]), GMLAKE_OK);
-  desc.backend = desc.backend ? desc.backend : f.mock;
+  desc.backend = f.mock;
   desc.chunk_bytes = CHUNK;
   assert_int_equal(gmlake_create(&desc, &f.lake), GMLAKE_OK);
 }
 
-static void close_lake(gmlake_result wanted) {
+static void close_lake(void) {
   gmlake_mock_census census;
-  assert_int_equal(gmlake_destroy(f.lake), wanted);
+  assert_int_equal(gmlake_destroy(f.lake), GMLAKE_OK);
   gmlake_mock_get_census(f.mock, &census);
   assert_int_equal(census.handle_count, 0);
   assert_int_equal(census.mapping_count, 0);
@@ -138,7 +130,6 @@ static void close_lake(gmlake_result wanted) {
   assert_int_equal(census.event_count, 0);
   gmlake_mock_destroy(f.mock);
   (void)pthread_mutex_destroy(&f.mutex);
-  (void)pthread_cond_destroy(&f.changed);
   (void)alarm(0);
 }
 
@@ -472,6 +463,37 @@ static uint64_t policy_random;
 static const gmlake_policy some_policy = {sizeof(gmlake_policy), &policy_random, choose_some,
                                           evict_some, coalesce_some};
 
+/* ---- what the observer is told, one step at a time, whatever threads there are ---- */
+
+static struct told {
+  uint64_t count[GMLAKE_STEP_END + 1], newest, answered;
+  size_t reserved_bytes;
+} told;
+
+static void observe(void *user, const gmlake_step *e) {
+  (void)user;
+  told.count[e->kind] += e->kind != GMLAKE_STEP_ALLOC || e->address;
+  if (e->kind == GMLAKE_STEP_ALLOC) {
+    told.answered++;
+    if (told.newest < e->request) told.newest = e->request;
+  }
+  if (e->kind == GMLAKE_STEP_GROW) told.reserved_bytes += e->bytes;
+  if (e->kind == GMLAKE_STEP_TRIM) told.reserved_bytes -= e->bytes;
+  expect(e->reserved_bytes == told.reserved_bytes, "steps tell of other memory");
+}
+
+static void assert_told(const gmlake_stats *now) {
+  assert_int_equal(told.answered, told.newest); /* each attempt has a number of its own */
+  assert_int_equal(told.count[GMLAKE_STEP_ALLOC], now->allocation_count);
+  assert_int_equal(told.count[GMLAKE_STEP_FREE], now->free_count);
+  assert_int_equal(told.count[GMLAKE_STEP_SPLIT], now->split_count);
+  assert_int_equal(told.count[GMLAKE_STEP_STITCH], now->stitch_count);
+  assert_int_equal(told.count[GMLAKE_STEP_REUSE], now->stitch_reuse_count);
+  assert_int_equal(told.count[GMLAKE_STEP_EVICT], now->stitch_evict_count);
+  assert_int_equal(told.count[GMLAKE_STEP_WAIT], now->stream_wait_count + now->host_wait_count);
+  assert_int_equal(told.reserved_bytes, now->reserved_bytes);
+}
+
 /* ---- runs ---- */
 
 #define FAULTS 1   /* the driver fails at times */
@@ -511,6 +533,8 @@ static void run_random_with(int threads, int steps, int kinds, gmlake_cross_stre
   desc.limit_bytes = 10 * MIB;
   desc.stitched_bytes_max = 32 * MIB;
   desc.policy = policy;
+  desc.observer.fn = observe;
+  memset(&told, 0, sizeof(told));
   open_lake(&desc);
   f.faults = (kinds & FAULTS) != 0;
   if (kinds & CAPTURES) open_pools();
@@ -530,9 +554,10 @@ static void run_random_with(int threads, int steps, int kinds, gmlake_cross_stre
   assert_int_equal(stats.live_count, 0);
   assert_int_equal(stats.active_bytes, 0);
   assert_true(stats.stitch_count > 0 && stats.free_count == stats.allocation_count);
+  assert_told(&stats);
   for (i = 0; i < STREAMS; i++) gmlake_mock_stream_finish(f.mock, f.streams[i]);
   assert_int_equal(gmlake_check(f.lake), GMLAKE_OK);
-  close_lake(GMLAKE_OK);
+  close_lake();
 }
 
 static void run_random(int threads, int steps, int kinds, gmlake_cross_stream cross_stream) {
@@ -586,305 +611,12 @@ static void test_threads_and_captures(void **state) {
   run_random_with(4, 2000, CAPTURES, GMLAKE_GROW_FIRST, &some_policy);
 }
 
-/* ---- a planner that waits for the driver ---- */
-
-/* Stops the caller where the gate is closed, until it opens. */
-static void pass_gate(const char *call) {
-  lock();
-  if (f.gate && strcmp(f.gate, call) == 0) {
-    f.waiting++;
-    (void)pthread_cond_broadcast(&f.changed);
-    while (f.gate_closed) (void)pthread_cond_wait(&f.changed, &f.mutex);
-    f.waiting--;
-  }
-  unlock();
-}
-
-static gmlake_result slow_create(void *user, size_t bytes, unsigned types, uint64_t *out,
-                                 int *code) {
-  pass_gate("create");
-  return f.mock->create(user, bytes, types, out, code);
-}
-
-static gmlake_result slow_map(void *user, uint64_t address, size_t bytes, uint64_t handle,
-                              int *code) {
-  pass_gate("map");
-  return f.mock->map(user, address, bytes, handle, code);
-}
-
-static gmlake_result slow_set_access(void *user, uint64_t address, size_t bytes, const int *peers,
-                                     size_t peer_count, int *code) {
-  pass_gate("set_access");
-  return f.mock->set_access(user, address, bytes, peers, peer_count, code);
-}
-
-static gmlake_result slow_unmap(void *user, uint64_t address, size_t bytes, int *code) {
-  pass_gate("unmap");
-  return f.mock->unmap(user, address, bytes, code);
-}
-
-static gmlake_result slow_event_wait(void *user, void *event, int *code) {
-  pass_gate("event_wait");
-  return f.mock->event_wait(user, event, code);
-}
-
-/* Waits until *value is not zero; 0: patience ran out. */
-static int wait_for(const int *value) {
-  struct timespec until;
-  int timed_out = 0;
-  (void)clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += patience();
-  lock();
-  while (!*value && !timed_out) {
-    if (patience())
-      timed_out = pthread_cond_timedwait(&f.changed, &f.mutex, &until) != 0;
-    else
-      (void)pthread_cond_wait(&f.changed, &f.mutex);
-  }
-  timed_out = !*value;
-  unlock();
-  if (timed_out) fprintf(stderr, "waited for %u s: %s\n", patience(), PATIENCE_TEXT);
-  return !timed_out;
-}
-
-static void set(int *value, int to) {
-  lock();
-  *value = to;
-  (void)pthread_cond_broadcast(&f.changed);
-  unlock();
-}
-
-/* What must not wait for a planner: reuse of free memory, frees, streams, figures, and buffers that
-   shrink, and grow over what is mapped. */
-static void *use_fast_path(void *argument) {
-  block *freed = (block *)argument;
-  gmlake_stats stats;
-  block b;
-  void *ptr = NULL;
-  int i;
-  memset(&stats, 0, sizeof(stats));
-  for (i = 0; i < 100; i++) {
-    b.bytes = 4096;
-    b.stream = 0;
-    if (i == 50) let_go(freed, freed->stream); /* a block that was there before */
-    expect(gmlake_alloc(f.lake, b.bytes, f.streams[0], &ptr) == GMLAKE_OK, "gmlake_alloc failed");
-    if (!ptr) break;
-    b.ptr = (unsigned char *)ptr;
-    fill(&b);
-    if (i % 25 == 0)
-      expect(!gmlake_record_stream(f.lake, ptr, f.streams[2]), "gmlake_record_stream failed");
-    expect(!gmlake_get_stats(f.lake, &stats) && stats.live_count > 0, "gmlake_get_stats failed");
-    let_go(&b, 0);
-    expect(!gmlake_buffer_resize(f.lake, f.buffers[0].handle, (size_t)(i % 2) * CHUNK + 1,
-                                 f.streams[0]),
-           "gmlake_buffer_resize failed");
-  }
-  set(&f.done, 1);
-  return NULL;
-}
-
-static void *plan_alloc(void *argument) {
-  void *ptr = NULL;
-  expect(gmlake_alloc(f.lake, *(size_t *)argument, f.streams[1], &ptr) == GMLAKE_OK,
-         "gmlake_alloc failed");
-  if (ptr) expect(!gmlake_free(f.lake, ptr, f.streams[1]), "gmlake_free failed");
-  return NULL;
-}
-
-static void *plan_trim(void *argument) {
-  expect(gmlake_trim(f.lake, *(size_t *)argument, NULL) == GMLAKE_OK, "gmlake_trim failed");
-  return NULL;
-}
-
-static void *plan_host_wait(void *argument) {
-  void *ptr = NULL;
-  expect(gmlake_alloc(f.lake, *(size_t *)argument, GMLAKE_STREAM_NONE, &ptr) == GMLAKE_OK,
-         "gmlake_alloc failed");
-  if (ptr) expect(!gmlake_free(f.lake, ptr, GMLAKE_STREAM_NONE), "gmlake_free failed");
-  return NULL;
-}
-
-/* 64 chunks held: live, but 16 of a stream that works on, 12 free ones here and there, and in the
-   last one's middle a hole for the fast path, which no window could use. */
-static void open_gated(size_t limit_bytes, block *kept) {
-  const size_t parts[3] = {16 * KIB, 32 * KIB, 16 * KIB};
-  gmlake_desc desc;
-  void *ptr[63], *part[3];
-  int i;
-  memset(&desc, 0, sizeof(desc));
-  desc.limit_bytes = limit_bytes ? limit_bytes + 2 * CHUNK : 0;
-  desc.backend = &f.table;
-  open_lake(&desc);
-  f.buffers[0].handle = open_buffer();
-  assert_int_equal(gmlake_buffer_resize(f.lake, f.buffers[0].handle, 2 * CHUNK, f.streams[0]), 0);
-  f.table.create = slow_create;
-  f.table.map = slow_map;
-  f.table.set_access = slow_set_access;
-  f.table.unmap = slow_unmap;
-  f.table.event_wait = slow_event_wait;
-  for (i = 0; i < 63; i++)
-    assert_int_equal(gmlake_alloc(f.lake, CHUNK, f.streams[i < 16 ? 3 : 0], &ptr[i]), GMLAKE_OK);
-  for (i = 0; i < 3; i++)
-    assert_int_equal(gmlake_alloc(f.lake, parts[i], f.streams[0], &part[i]), GMLAKE_OK);
-  assert_int_equal(gmlake_free(f.lake, part[1], f.streams[0]), GMLAKE_OK);
-  kept->ptr = (unsigned char *)ptr[40];
-  kept->bytes = CHUNK;
-  kept->stream = 0;
-  fill(kept);
-  gmlake_mock_stream_hold(f.mock, f.streams[3]);
-  for (i = 0; i < 16; i++) assert_int_equal(gmlake_free(f.lake, ptr[i], f.streams[3]), GMLAKE_OK);
-  for (i = 17; i < 40; i += 2)
-    assert_int_equal(gmlake_free(f.lake, ptr[i], f.streams[0]), GMLAKE_OK);
-}
-
-/* The planner stands in this call of the driver; another thread's fast path goes on. */
-static void run_gate(const char *call, void *(*planner)(void *), size_t bytes, size_t limit_bytes) {
-  pthread_t slow, fast;
-  block kept;
-  int called, passed;
-  open_gated(limit_bytes, &kept);
-  f.gate = call;
-  f.gate_closed = 1;
-  assert_int_equal(pthread_create(&slow, NULL, planner, &bytes), 0);
-  called = wait_for(&f.waiting);
-  assert_int_equal(pthread_create(&fast, NULL, use_fast_path, &kept), 0);
-  passed = wait_for(&f.done);
-  set(&f.gate_closed, 0);
-  assert_int_equal(pthread_join(fast, NULL), 0);
-  assert_int_equal(pthread_join(slow, NULL), 0);
-  settle();
-  if (!called) fail_msg("nobody calls %s", call);
-  if (!passed) fail_msg("the fast path waits for %s", call);
-  assert_int_equal(gmlake_check(f.lake), GMLAKE_OK);
-  gmlake_mock_stream_finish(f.mock, f.streams[3]);
-  close_lake(GMLAKE_OK);
-}
-
-static void test_stuck_in_create(void **state) {
-  (void)state;
-  run_gate("create", plan_alloc, 40 * CHUNK, 0);
-}
-
-static void test_stuck_in_map(void **state) {
-  (void)state;
-  run_gate("map", plan_alloc, 40 * CHUNK, 0);
-}
-
-static void test_stuck_in_set_access(void **state) {
-  (void)state;
-  run_gate("set_access", plan_alloc, 40 * CHUNK, 0);
-}
-
-static void test_stuck_in_stitch(void **state) {
-  (void)state;
-  run_gate("map", plan_alloc, 4 * CHUNK, 64 * CHUNK); /* no growth: a window */
-}
-
-static void test_stuck_in_trim(void **state) {
-  (void)state;
-  run_gate("unmap", plan_trim, 26 * CHUNK, 0);
-}
-
-static void test_stuck_in_host_wait(void **state) {
-  (void)state;
-  run_gate("event_wait", plan_host_wait, 20 * CHUNK, 64 * CHUNK);
-}
-
-/* ---- callbacks ---- */
-
-/* Another thread calls functions that take both locks, while the callback waits for it. */
-static void *use_everything(void *argument) {
-  void *ptr = NULL;
-  gmlake_error_info info;
-  (void)argument;
-  expect(gmlake_check(f.lake) != GMLAKE_ERROR_CORRUPT, "gmlake_check failed");
-  expect(gmlake_get_last_error(f.lake, &info) == GMLAKE_OK, "gmlake_get_last_error failed");
-  (void)gmlake_trim(f.lake, 0, NULL);
-  if (!gmlake_alloc(f.lake, 512, f.streams[1], &ptr))
-    expect(!gmlake_free(f.lake, ptr, f.streams[1]), "gmlake_free failed");
-  set(&f.done, 1);
-  return NULL;
-}
-
-static void use_from_callback(const char *which) {
-  pthread_t other;
-  set(&f.done, 0);
-  expect(pthread_create(&other, NULL, use_everything, NULL) == 0, "pthread_create failed");
-  expect(wait_for(&f.done), which);
-  (void)pthread_join(other, NULL);
-  (void)use_everything(NULL); /* the same from this thread; allocating may be refused */
-  lock();
-  f.callbacks++;
-  unlock();
-}
-
-static void on_log(void *user, int level, const gmlake_error_info *info) {
-  expect(user == &f && info->result == GMLAKE_ERROR_DEVICE_LOST && level == GMLAKE_LOG_ERROR,
-         "the logger was told something else");
-  use_from_callback("the logger runs with a lock held");
-}
-
-static int on_oom(void *user, gmlake *lake, const gmlake_error_info *info) {
-  void *ptr = &ptr;
-  expect(user == &f && lake == f.lake && info->asked_bytes == 20 * MIB,
-         "the handler was told something else");
-  expect(gmlake_alloc(lake, 512, f.streams[0], &ptr) == GMLAKE_ERROR_INVALID_ARGUMENT && !ptr,
-         "the handler may allocate");
-  use_from_callback("the handler runs with a lock held");
-  return f.callbacks < 3;
-}
-
-static void test_oom_handler(void **state) {
-  gmlake_desc desc;
-  void *ptr;
-  (void)state;
-  memset(&desc, 0, sizeof(desc));
-  desc.oom.fn = on_oom;
-  desc.oom.user = &f;
-  open_lake(&desc);
-  assert_int_equal(gmlake_alloc(f.lake, 20 * MIB, f.streams[0], &ptr),
-                   GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY);
-  settle();
-  assert_int_equal(f.callbacks, 3); /* twice "again", then not */
-  assert_int_equal(gmlake_alloc(f.lake, 512, f.streams[0], &ptr), GMLAKE_OK);
-  assert_int_equal(gmlake_free(f.lake, ptr, f.streams[0]), GMLAKE_OK);
-  close_lake(GMLAKE_OK);
-}
-
-static void test_logger(void **state) {
-  gmlake_mock_census census;
-  gmlake_desc desc;
-  void *ptr;
-  (void)state;
-  memset(&desc, 0, sizeof(desc));
-  desc.logger.fn = on_log;
-  desc.logger.user = &f;
-  open_lake(&desc);
-  gmlake_mock_get_census(f.mock, &census);
-  gmlake_mock_fail_at(f.mock, census.call_count + 2, GMLAKE_ERROR_DEVICE_LOST, 0);
-  assert_int_equal(gmlake_alloc(f.lake, CHUNK, f.streams[0], &ptr), GMLAKE_ERROR_DEVICE_LOST);
-  settle();
-  assert_int_equal(f.callbacks, 1);
-  close_lake(GMLAKE_ERROR_DEVICE_LOST);
-}
-
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_one_thread),
-      cmocka_unit_test(test_two_threads),
-      cmocka_unit_test(test_eight_threads),
-      cmocka_unit_test(test_thirty_two_threads),
-      cmocka_unit_test(test_threads_and_faults),
-      cmocka_unit_test(test_threads_and_captures),
+      cmocka_unit_test(test_one_thread),           cmocka_unit_test(test_two_threads),
+      cmocka_unit_test(test_eight_threads),        cmocka_unit_test(test_thirty_two_threads),
+      cmocka_unit_test(test_threads_and_faults),   cmocka_unit_test(test_threads_and_captures),
       cmocka_unit_test(test_threads_and_a_policy),
-      cmocka_unit_test(test_stuck_in_create),
-      cmocka_unit_test(test_stuck_in_map),
-      cmocka_unit_test(test_stuck_in_set_access),
-      cmocka_unit_test(test_stuck_in_stitch),
-      cmocka_unit_test(test_stuck_in_trim),
-      cmocka_unit_test(test_stuck_in_host_wait),
-      cmocka_unit_test(test_oom_handler),
-      cmocka_unit_test(test_logger),
   };
   uint64_t seconds = 0;
   const option_row rows[] = {{"seconds", OPTION_COUNT, &seconds, 0, 1e9, "N",

@@ -23,8 +23,8 @@ import sys
 
 from progress import Progress
 
-HEADERS = ("gmlake.h", "gmlake_bfc.h")
-INCLUDES = ["-I.", "-Ibench", "-Itests", "-Itests/cuda_stub"]
+HEADERS = ("gmlake.h", "gmlake_bfc.h", "gmlake_offload.h")
+INCLUDES = ["-I.", "-Ibench", "-Itests", "-Itests/cuda_stub", '-DBUILD="build"']
 LIBS = ["-lcmocka", "-lz", "-lpthread", "-ldl", "-lm"]
 FAKE = {"LD_LIBRARY_PATH": "build/fake", "FAKE_CUDA_DEVICES": "2", "FAKE_CUDA_GIB": "1",
         "FAKE_CUDA_SEED": "1"}
@@ -82,8 +82,8 @@ def programs():
         name = os.path.basename(source)[:-2]
         corpus = sorted(glob.glob(f"tests/fuzz/corpus/{name}/*"))
         found.append(Program(name, [source, "tests/fuzz/replay_main.c"], corpus))
-    small = ["--operations", "1500", "--replays", "30", "--recaptures", "20"]
-    found.append(Program("gpu_test", ["tests/gpu/gpu_test.c"], small, FAKE))
+    found.append(Program("gpu_test", ["tests/gpu/gpu_test.c"], [], FAKE))
+    found.append(Program("gpu_play", ["tests/gpu/gpu_play.c"], [], FAKE))
     return found
 
 

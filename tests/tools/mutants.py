@@ -377,16 +377,19 @@ class Finder:
         return self.mutants
 
 
+UNITS = {"gmlake.h": ["GMLAKE_IMPLEMENTATION", "GMLAKE_BACKEND_MOCK", "GMLAKE_BACKEND_CUDA"],
+         "gmlake_bfc.h": ["GMLAKE_BFC_IMPLEMENTATION"],
+         "gmlake_offload.h": ["GMLAKE_OFFLOAD_IMPLEMENTATION", "GMLAKE_OFFLOAD_BACKEND_MOCK",
+                              "GMLAKE_OFFLOAD_BACKEND_CUDA"]}
+
+
 class Header:
     """A header in the working directory and its mutants."""
 
     def __init__(self, name):
-        defines = {"gmlake.h": ["GMLAKE_IMPLEMENTATION", "GMLAKE_BACKEND_MOCK",
-                                "GMLAKE_BACKEND_CUDA"],
-                   "gmlake_bfc.h": ["GMLAKE_BFC_IMPLEMENTATION"]}[name]
         with open(name) as stream:
             self.text = stream.read()
-        self.finder = Finder(name, defines)
+        self.finder = Finder(name, UNITS[name])
         self.mutants = self.finder.find()
         self.opening = self.finder.opening()
 

@@ -2,7 +2,7 @@
 the test programs, those first that most often notice for the time they take, until one fails.
 
     python3 -B tests/tools/mutate.py [--mutants 500] [--seed 1] [--jobs 2] [--dir build/mutate]
-                               [--header gmlake.h] [--section NAME,...] [--since COMMIT]
+                               [--header NAME] [--section NAME,...] [--since COMMIT]
                                [--quick] [--without PROGRAM,...] [--retry] [--summary]
 
 A seeded sample of all mutants, defects that a compiler cannot tell from the original left out. A
@@ -24,6 +24,7 @@ import collections
 import glob
 import hashlib
 import json
+import multiprocessing
 import os
 import queue
 import random
@@ -43,11 +44,10 @@ from progress import Progress
 HEADERS = coverage.HEADERS
 OUTPUT_MAX = 1 << 24
 FIELDS = ("result", "killer", "seconds", "place", "section", "kind", "before", "after", "number")
-UNITS = {"gmlake.h": ["GMLAKE_IMPLEMENTATION", "GMLAKE_BACKEND_MOCK", "GMLAKE_BACKEND_CUDA"],
-         "gmlake_bfc.h": ["GMLAKE_BFC_IMPLEMENTATION"]}
 # What a program may define and yet be linked with an implementation compiled once for all.
 PLAIN = {"gmlake.h": {"GMLAKE_IMPLEMENTATION", "GMLAKE_BACKEND_MOCK"},
-         "gmlake_bfc.h": {"GMLAKE_BFC_IMPLEMENTATION"}}
+         "gmlake_bfc.h": {"GMLAKE_BFC_IMPLEMENTATION"},
+         "gmlake_offload.h": {"GMLAKE_OFFLOAD_IMPLEMENTATION", "GMLAKE_OFFLOAD_BACKEND_MOCK"}}
 CHEAP_SECONDS = 1.0  # programs that run longer are compiled with optimization,
 LONG_SECONDS = 3.0  # and those with --quick left out
 SANITIZED = ["-O1", "-g", "-fsanitize=thread"]
@@ -196,7 +196,7 @@ def build_unit(text, header, directory, output):
     with open(f"{directory}/{header}", "w") as stream:
         stream.write(text)
     with open(f"{directory}/unit.c", "w") as stream:
-        stream.write(unit_of(header, [d for d in UNITS[header] if "CUDA" not in d]))
+        stream.write(unit_of(header, [d for d in mutants.UNITS[header] if "CUDA" not in d]))
     return compile_quietly(["cc", "-std=c99", "-w", "-O0", "-c", "unit.c", "-o",
                             os.path.abspath(output)], directory)
 
@@ -210,7 +210,7 @@ def linked(program, *objects):
 class Suite:
     """The programs as they are without a defect: what they reach and how long they take."""
 
-    def __init__(self, directory, headers, without):
+    def __init__(self, directory, headers, without, jobs):
         self.headers = headers
         self.tree = directory + "/tree"
         self.programs = [p for p in coverage.programs() if p.name not in without]
@@ -220,7 +220,7 @@ class Suite:
         for header in HEADERS:
             self.write_public(header)
             self.units[header] = self.open_unit(header)
-        self.facts = {p.name: self.facts_of(p) for p in self.programs}
+        self.facts = self.all_facts(jobs)
         self.lines = {}  # header: (lines with code, {program: lines that it reaches})
         for header in HEADERS:
             of = {name: fact["lines"][header] for name, fact in self.facts.items()}
@@ -257,6 +257,14 @@ class Suite:
             sys.exit(f"{header} cannot be built")
         return unit
 
+    def all_facts(self, jobs):
+        """{program: its facts}, each measured in a process, so that its children's time is its."""
+        global measured
+        measured = self
+        with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
+            found = pool.map(measure_one, range(len(self.programs)), chunksize=1)
+        return {p.name: fact for p, fact in zip(self.programs, found)}
+
     def facts_of(self, program):
         """Processor seconds of build and run, lines that it reaches, objects by header."""
         shared = [s for s in sources() if s.endswith(".h")]
@@ -274,7 +282,7 @@ class Suite:
         return fact
 
     def measure(self, program):
-        reached, status = coverage.measure(program, self.tree + "/build/coverage")
+        reached, status = coverage.measure(program, f"{self.tree}/build/coverage-{program.name}")
         lines = {}
         for header in HEADERS:
             counts = coverage.Counts()
@@ -325,6 +333,14 @@ class Suite:
         return not (known & around) or not reached[program.name].isdisjoint(around)
 
 
+def measure_one(number):
+    """In a child of fork, which has the suite."""
+    try:
+        return measured.facts_of(measured.programs[number])
+    except SystemExit as told:  # the pool would wait for ever
+        raise RuntimeError(str(told)) from None
+
+
 class History:
     """How often each program killed, by section."""
 
@@ -356,7 +372,7 @@ class Worker:
             os.symlink(f"{tree}/{name}", f"{self.root}/{name}")
         for header in glob.glob(f"{tree}/*.h"):
             shutil.copy(header, self.root)
-        for header, defines in UNITS.items():
+        for header, defines in mutants.UNITS.items():
             with open(f"{self.root}/unit-{header}.c", "w") as stream:
                 stream.write(unit_of(header, defines))
         self.originals = {}
@@ -617,7 +633,7 @@ def main():
 
 
 def run_sample(options, sample, headers):
-    suite = Suite(options.dir, headers, options.without)
+    suite = Suite(options.dir, headers, options.without, options.jobs)
     history = History()
     for record in sample.log.records.values():
         if record["result"] == "killed":

@@ -11,15 +11,10 @@
 #include <string.h>
 
 #include <pthread.h>
-#include <zlib.h>
 
-#if defined(__cplusplus)
-extern "C" { /* cmocka.h does not say so everywhere */
-#endif
 #include <cmocka.h>
-#if defined(__cplusplus)
-}
-#endif
+
+#include "trace.h"
 
 #if !defined(TEST_TRACES)
 #define TEST_TRACES "bench/traces"
@@ -203,9 +198,7 @@ static void test_result_names(void **state) {
   (void)state;
   for (i = 0; i < 8; i++)
     assert_string_equal(gmlake_bfc_result_name((gmlake_bfc_result)i), names[i]);
-#if !defined(__cplusplus) /* there the value would be undefined */
   assert_string_equal(gmlake_bfc_result_name((gmlake_bfc_result)99), "GMLAKE_BFC_ERROR_?");
-#endif
 }
 
 static void refuse_desc(const gmlake_bfc_desc *desc) {
@@ -416,78 +409,6 @@ static void test_the_largest_size(void **state) {
 }
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
-
-static void test_rounding_and_segments(void **state) {
-  static const struct {
-    size_t bytes, active_bytes, segment_bytes;
-  } cases[] = {
-      {1, 512, 2 * MIB},
-      {511, 512, 2 * MIB},
-      {512, 512, 2 * MIB},
-      {513, 1024, 2 * MIB},
-      {MIB - 512, MIB - 512, 2 * MIB},
-      {MIB - 511, MIB, 2 * MIB},
-      {MIB - 1, MIB, 2 * MIB},
-      {MIB, MIB, 2 * MIB},
-      {MIB + 1, MIB + 512, 20 * MIB},
-      {10 * MIB - 513, 10 * MIB - 512, 20 * MIB},
-      {10 * MIB - 512, 10 * MIB - 512, 20 * MIB},
-      {10 * MIB - 511, 10 * MIB, 10 * MIB},
-      {10 * MIB - 1, 10 * MIB, 10 * MIB},
-      {10 * MIB, 10 * MIB, 10 * MIB},
-      {10 * MIB + 1, 12 * MIB, 12 * MIB}, /* 2 MiB - 512 remain and are split off, */
-      {11 * MIB - 1, 12 * MIB, 12 * MIB}, /* but 1 MiB exactly stays with the block */
-      {12 * MIB - 1, 12 * MIB, 12 * MIB},
-      {12 * MIB, 12 * MIB, 12 * MIB},
-      {12 * MIB + 1, 12 * MIB + 512, 14 * MIB},
-  };
-  size_t i;
-  (void)state;
-  for (i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-    gmlake_bfc *bfc = fresh();
-    size_t active_bytes = cases[i].active_bytes;
-    char *ptr = take(bfc, cases[i].bytes);
-    gmlake_bfc_stats stats = stats_of(bfc);
-    if (cases[i].bytes == 10 * MIB + 1) active_bytes = 10 * MIB + 512;
-    assert_size(test_device.last_bytes, cases[i].segment_bytes);
-    assert_size(stats.requested_bytes, cases[i].bytes);
-    assert_size(stats.active_bytes, active_bytes);
-    assert_size(stats.reserved_bytes, cases[i].segment_bytes);
-    assert_size(stats.split_count, active_bytes != cases[i].segment_bytes);
-    give(bfc, ptr);
-    stats = stats_of(bfc);
-    assert_size(stats.requested_bytes + stats.active_bytes, 0);
-    assert_size(stats.requested_bytes_peak, cases[i].bytes);
-    assert_size(stats.active_bytes_peak, active_bytes);
-    assert_size(stats.reserved_bytes, cases[i].segment_bytes);
-    finish(bfc);
-  }
-}
-
-/* A segment is whole or not there. */
-static void test_limits_of_a_segment(void **state) {
-  static const struct {
-    size_t limit_bytes, bytes;
-    gmlake_bfc_result result;
-  } rows[] = {{60 * MIB, 60 * MIB, GMLAKE_BFC_OK},
-              {60 * MIB, 60 * MIB + 1, GMLAKE_BFC_ERROR_LIMIT_REACHED},
-              {60 * MIB - 1, 60 * MIB, GMLAKE_BFC_ERROR_LIMIT_REACHED},
-              {60 * MIB + 1, 60 * MIB, GMLAKE_BFC_OK},
-              {1, 1, GMLAKE_BFC_ERROR_LIMIT_REACHED},
-              {SIZE_MAX, 1, GMLAKE_BFC_OK}};
-  size_t i;
-  (void)state;
-  for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-    gmlake_bfc_desc desc = fresh_desc();
-    gmlake_bfc *bfc;
-    void *ptr = &desc;
-    desc.limit_bytes = rows[i].limit_bytes;
-    bfc = make(&desc);
-    assert_int_equal(gmlake_bfc_alloc(bfc, rows[i].bytes, NULL, &ptr), rows[i].result);
-    assert_int_equal(ptr == NULL, rows[i].result != GMLAKE_BFC_OK);
-    finish(bfc);
-  }
-}
 
 /* ---- Description ----------------------------------------------------------------------------- */
 
@@ -1263,14 +1184,6 @@ static void test_random_against_model(void **state) {
 
 /* ---- Recorded traces: torch's own peak ------------------------------------------------------- */
 
-typedef struct replay {
-  gmlake_bfc *bfc;
-  void **ptr; /* by id */
-  size_t id_count;
-  uint64_t torch_reserved_bytes, torch_active_bytes; /* from the header */
-  uint64_t operation_count;
-} replay;
-
 typedef struct address_space {
   uintptr_t low, high; /* what is not handed out yet */
   int falling;         /* segments come from the top */
@@ -1289,58 +1202,31 @@ static void replay_segment_free(void *user, void *segment, size_t bytes) {
   assert_true(address + bytes <= space->low || address >= space->high);
 }
 
-static void **replay_place(replay *run, size_t id) {
-  if (id >= run->id_count) {
-    size_t count = (id + 1) * 2;
-    run->ptr = (void **)realloc(run->ptr, count * sizeof *run->ptr);
-    assert_non_null(run->ptr);
-    memset(run->ptr + run->id_count, 0, (count - run->id_count) * sizeof *run->ptr);
-    run->id_count = count;
-  }
-  return &run->ptr[id];
-}
-
-static void replay_line(replay *run, const char *line) {
-  unsigned long long id, bytes, stream;
-  void **place;
-  if (sscanf(line, "# peak_reserved: %llu", &bytes) == 1) run->torch_reserved_bytes = bytes;
-  if (sscanf(line, "# peak_active: %llu", &bytes) == 1) run->torch_active_bytes = bytes;
-  if (sscanf(line, "a %llu %llu %llu", &id, &bytes, &stream) == 3) {
-    place = replay_place(run, (size_t)id);
-    assert_null(*place);
-    assert_ok(gmlake_bfc_alloc(run->bfc, (size_t)bytes, STREAM(stream), place));
-    run->operation_count++;
-  } else if (sscanf(line, "f %llu", &id) == 1) {
-    place = replay_place(run, (size_t)id);
-    assert_non_null(*place);
-    assert_ok(gmlake_bfc_free(run->bfc, *place));
-    *place = NULL;
-    run->operation_count++;
-  }
-}
-
-/* The statistics at the trace's end; *run holds torch's peaks. */
-static gmlake_bfc_stats replay_trace(const char *name, int falling, replay *run) {
+/* The statistics at the trace's end. */
+static gmlake_bfc_stats replay_trace(const trace *t, int falling) {
   gmlake_bfc_desc desc = fresh_desc();
+  gmlake_bfc *bfc;
   gmlake_bfc_stats stats;
   address_space space = {(uintptr_t)1 << 40, (uintptr_t)1 << 45, 0};
-  char path[1024], line[512];
-  gzFile file;
-  snprintf(path, sizeof path, "%s/%s.gmtrace.gz", trace_directory, name);
-  file = gzopen(path, "rb");
-  if (file == NULL) fail_msg("cannot open %s", path);
-  memset(run, 0, sizeof *run);
+  void **blocks = (void **)calloc(t->id_count, sizeof *blocks);
+  size_t i;
+  assert_non_null(blocks);
   desc.segment_alloc = replay_segment_alloc;
   desc.segment_free = replay_segment_free;
   desc.user = &space;
   space.falling = falling;
-  run->bfc = make(&desc);
-  while (gzgets(file, line, (int)sizeof line) != NULL) replay_line(run, line);
-  gzclose(file);
-  assert_ok(gmlake_bfc_check(run->bfc));
-  stats = stats_of(run->bfc);
-  assert_ok(gmlake_bfc_destroy(run->bfc));
-  free(run->ptr);
+  bfc = make(&desc);
+  for (i = 0; i < t->op_count; i++) {
+    const trace_op *op = &t->ops[i];
+    if (op->type == TRACE_ALLOC)
+      assert_ok(gmlake_bfc_alloc(bfc, op->bytes, STREAM(op->stream), &blocks[op->id]));
+    else
+      assert_ok(gmlake_bfc_free(bfc, blocks[op->id]));
+  }
+  assert_ok(gmlake_bfc_check(bfc));
+  stats = stats_of(bfc);
+  assert_ok(gmlake_bfc_destroy(bfc));
+  free(blocks);
   return stats;
 }
 
@@ -1359,18 +1245,24 @@ static void assert_near(uint64_t bytes, uint64_t torch_bytes, double tolerance) 
   assert_true(ratio >= 1 - tolerance && ratio <= 1 + tolerance);
 }
 
-static void compare_to_torch(const trace_case *trace, int falling) {
-  replay run;
-  gmlake_bfc_stats stats = replay_trace(trace->name, falling, &run);
-  print_message("%-20s reserved %llu, torch %llu\n", trace->name,
+static void compare_to_torch(const trace_case *c, int falling) {
+  char path[1024], error[512];
+  gmlake_bfc_stats stats;
+  trace t;
+  snprintf(path, sizeof path, "%s/%s.gmtrace.gz", trace_directory, c->name);
+  if (!trace_load(path, &t, error, sizeof error)) fail_msg("%s", error);
+  stats = replay_trace(&t, falling);
+  print_message("%-20s reserved %llu, torch %llu\n", c->name,
                 (unsigned long long)stats.reserved_bytes_peak,
-                (unsigned long long)run.torch_reserved_bytes);
-  assert_true(run.operation_count > 30000);
-  assert_near(stats.reserved_bytes_peak, run.torch_reserved_bytes, 0.016);
-  assert_near(stats.active_bytes_peak, run.torch_active_bytes, 0.0001);
-  if (!trace->exact && !falling) return;
-  assert_size(stats.reserved_bytes_peak, run.torch_reserved_bytes);
-  assert_size(stats.active_bytes_peak, run.torch_active_bytes);
+                (unsigned long long)t.recorded_reserved_bytes_peak);
+  assert_true(t.op_count > 30000);
+  assert_near(stats.reserved_bytes_peak, t.recorded_reserved_bytes_peak, 0.016);
+  assert_near(stats.active_bytes_peak, t.recorded_active_bytes_peak, 0.0001);
+  if (c->exact || falling) {
+    assert_size(stats.reserved_bytes_peak, t.recorded_reserved_bytes_peak);
+    assert_size(stats.active_bytes_peak, t.recorded_active_bytes_peak);
+  }
+  trace_free(&t);
 }
 
 /* Among equal blocks the lowest address wins, and torch's addresses are not in the traces. With
@@ -1399,8 +1291,6 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_wrong_pointers),
       cmocka_unit_test(test_sizes_that_overflow),
       cmocka_unit_test(test_the_largest_size),
-      cmocka_unit_test(test_rounding_and_segments),
-      cmocka_unit_test(test_limits_of_a_segment),
       cmocka_unit_test(test_defaults_are_what_zero_means),
       cmocka_unit_test(test_lock_and_single_threaded),
       cmocka_unit_test(test_host_allocator_of_the_description),

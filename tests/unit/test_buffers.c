@@ -1,5 +1,5 @@
-/* Growing buffers, beside the rows of tests/play/rows.h: what they cost the driver, labels,
-   handlers, threads, records, and what gmlake_check finds. */
+/* Growing buffers, beside the rows of tests/play/rows.h: what they cost the driver,
+   threads, records. */
 #include "waiters.h"
 
 #define GMLAKE_IMPLEMENTATION
@@ -16,10 +16,6 @@ static gmlake_buffer_info info_of(gmlake_buffer *buffer) {
   return info;
 }
 
-static unsigned char *bytes_of(gmlake_buffer *buffer) {
-  return (unsigned char *)info_of(buffer).ptr;
-}
-
 static void resize_on(gmlake_buffer *buffer, size_t bytes, gmlake_stream stream) {
   step(gmlake_buffer_resize(lake, buffer, bytes, stream));
   assert_int_equal(info_of(buffer).bytes, bytes);
@@ -30,17 +26,6 @@ static void resize(gmlake_buffer *buffer, size_t bytes) { resize_on(buffer, byte
 
 static void close_buffer(gmlake_buffer *buffer) {
   step(gmlake_buffer_destroy(lake, buffer, LEGACY));
-}
-
-/* Chunk i of the buffer holds this byte throughout. */
-static void stamp(gmlake_buffer *buffer, size_t i, int byte) {
-  memset(bytes_of(buffer) + i * C, byte, C);
-}
-
-static void assert_stamp(gmlake_buffer *buffer, size_t i, int byte) {
-  const unsigned char *at = bytes_of(buffer) + i * C;
-  size_t n;
-  for (n = 0; n < C; n++) assert_int_equal(at[n], byte);
 }
 
 /* ---- One buffer ------------------------------------------------------------------------------ */
@@ -144,69 +129,6 @@ static void chunks_are_2_mib_or_the_granularity(void **state) {
   finish();
 }
 
-/* ---- Memory that comes and goes -------------------------------------------------------------- */
-
-static gmlake_buffer *victim;
-static unsigned handler_calls;
-
-static int give_up_the_victim(void *user, gmlake *l, const gmlake_error_info *info) {
-  (void)user;
-  handler_calls++;
-  assert_string_equal(info->call, "gmlake_buffer_resize");
-  assert_error(gmlake_buffer_resize(l, victim, 8 * C, LEGACY), INVALID_ARGUMENT);
-  return gmlake_buffer_resize(l, victim, 0, LEGACY) == GMLAKE_OK;
-}
-
-static void the_handler_may_shrink_and_not_grow(void **state) {
-  gmlake_buffer *a;
-  (void)state;
-  prepare(16);
-  desc.limit_bytes = 4 * C;
-  desc.oom.fn = give_up_the_victim;
-  open_lake();
-  handler_calls = 0;
-  a = open_buffer(16);
-  victim = open_buffer(16);
-  resize(a, C);
-  resize(victim, 3 * C);
-  resize(a, 4 * C);
-  assert_int_equal(handler_calls, 1);
-  step_error(gmlake_buffer_resize(lake, a, 5 * C, LEGACY), LIMIT_REACHED);
-  assert_int_equal(handler_calls, 1 + 8);
-  finish();
-}
-
-/* ---- Destroying ------------------------------------------------------------------------------ */
-
-static char leak_text[2][160];
-static unsigned leak_count;
-
-static void note_leak(void *user, int level, const gmlake_error_info *info) {
-  (void)user;
-  assert_int_equal(level, GMLAKE_LOG_WARNING);
-  if (leak_count < 2) memcpy(leak_text[leak_count], info->text, sizeof(leak_text[0]));
-  leak_count++;
-}
-
-static void buffers_left_are_told_of_at_destroy(void **state) {
-  gmlake_buffer_desc wanted;
-  gmlake_buffer *buffer;
-  (void)state;
-  prepare(16);
-  desc.logger.fn = note_leak;
-  open_lake();
-  leak_count = 0;
-  close_buffer(open_buffer(3));
-  wanted = buffer_desc(4 * C);
-  wanted.label = "keys";
-  step(gmlake_buffer_create(lake, &wanted, &buffer));
-  resize(buffer, 5);
-  finish();
-  assert_int_equal(leak_count, 1);
-  assert_int_equal(strncmp(leak_text[0], "5 bytes of a buffer at 0x", 25), 0);
-  assert_non_null(strstr(leak_text[0], "(keys)"));
-}
-
 /* ---- Calls that fail ------------------------------------------------------------------------- */
 
 /* Another thread that shrinks the buffer while it grows, in the middle of a driver call. */
@@ -225,7 +147,7 @@ static void *shrink_it(void *argument) {
 
 static gmlake_result create_and_meet(void *user, size_t bytes, unsigned handle_types,
                                      uint64_t *out_handle, int *out_code) {
-  faulty.create = mock->create;
+  hooked.create = mock->create;
   assert_int_equal(start_waiter(&rival.thread, shrink_it, NULL), 0);
   assert_int_equal(__atomic_load_n(&rival.is_done, __ATOMIC_ACQUIRE), 0);
   return mock->create(user, bytes, handle_types, out_handle, out_code);
@@ -233,11 +155,11 @@ static gmlake_result create_and_meet(void *user, size_t bytes, unsigned handle_t
 
 static void a_growing_buffer_is_not_shrunk_meanwhile(void **state) {
   (void)state;
-  start_with_faults(8);
+  start_hooked(8);
   memset(&rival, 0, sizeof(rival));
   rival.buffer = open_buffer(8);
   resize(rival.buffer, C);
-  faulty.create = create_and_meet;
+  hooked.create = create_and_meet;
   assert_ok(gmlake_buffer_resize(lake, rival.buffer, 4 * C, LEGACY));
   assert_int_equal(pthread_join(rival.thread, NULL), 0);
   assert_int_equal(rival.is_done, 1);
@@ -268,32 +190,7 @@ static void records_are_made_before_they_are_taken(void **state) {
   finish();
 }
 
-/* ---- What finds errors ----------------------------------------------------------------------- */
-
-static void memory_is_filled_and_guarded(void **state) {
-  gmlake_buffer *a, *b;
-  unsigned char *at;
-  (void)state;
-  prepare(16);
-  desc.flags = GMLAKE_FILL | GMLAKE_GUARD;
-  open_lake();
-  a = open_buffer(3);
-  b = open_buffer(3);
-  resize(a, 2 * C);
-  assert_stamp(a, 0, GMLAKE_FILL_NEW);
-  assert_stamp(a, 1, GMLAKE_FILL_NEW);
-  stamp(a, 0, 1);
-  stamp(a, 1, 2);
-  resize(a, C);
-  assert_stamp(a, 0, 1);
-  assert_stamp(a, 1, GMLAKE_FILL_FREE); /* still mapped */
-  resize(a, 2 * C);
-  assert_stamp(a, 0, 1);
-  assert_stamp(a, 1, GMLAKE_FILL_NEW);
-  at = bytes_of(b);
-  assert_true(at >= bytes_of(a) + 4 * C || at + 4 * C <= bytes_of(a));
-  finish();
-}
+/* ---- Records -------------------------------------------------------------------------------- */
 
 /* One free range is cut into chunks again, for which there are records, whoever took those that
    were left over when the chunks became one. */
@@ -317,11 +214,8 @@ int main(void) {
       cmocka_unit_test(a_buffer_has_addresses_and_no_memory),
       cmocka_unit_test(growing_by_2_mib_takes_less_than_40_us),
       cmocka_unit_test(chunks_are_2_mib_or_the_granularity),
-      cmocka_unit_test(the_handler_may_shrink_and_not_grow),
-      cmocka_unit_test(buffers_left_are_told_of_at_destroy),
       cmocka_unit_test(a_growing_buffer_is_not_shrunk_meanwhile),
       cmocka_unit_test(records_are_made_before_they_are_taken),
-      cmocka_unit_test(memory_is_filled_and_guarded),
   };
   int failed;
   is_apart = 1;

@@ -924,9 +924,9 @@ static void draw(const char *picture) {
   }
 }
 
-static int plan(uint32_t grains, uint32_t align, int whole_only, gmlk_window_plan *out) {
+static int plan(uint32_t grains, uint32_t align, int whole_only, gmlk_plan *out) {
   gmlk_requester requester;
-  gmlk_window_plan scanned;
+  gmlk_plan scanned;
   int is_planned, is_found;
   memset(&requester, 0, sizeof(requester));
   requester.may_wait = 1; /* reads the arena, not the pools, and finds the same if runs are few */
@@ -1079,7 +1079,7 @@ static uint32_t offered(uint32_t slots, uint32_t grains, uint32_t align) {
   return whole * CHUNK + ends;
 }
 
-static void check_plan(const gmlk_window_plan *p, uint32_t grains, uint32_t align, int whole_only) {
+static void check_plan(const gmlk_plan *p, uint32_t grains, uint32_t align, int whole_only) {
   uint32_t i, at, sum = 0, chunks = 0;
   unsigned char used[SLOTS];
   memset(used, 0, sizeof(used));
@@ -1132,7 +1132,7 @@ static void test_plans(void **state) {
   (void)state;
   for (row = 0; row < sizeof(plan_rows) / sizeof(plan_rows[0]); row++) {
     const struct plan_row *r = &plan_rows[row];
-    gmlk_window_plan p;
+    gmlk_plan p;
     gmlk_host host;
     host_open(&host, 1);
     arena_open(&host, SLOTS);
@@ -1164,11 +1164,10 @@ static void draw_random(uint32_t slots) {
 }
 
 /* Where the offer is too small, so many grains more make a plan, and one chunk less does not. */
-static void check_shortfall(const gmlk_window_plan *p, uint32_t slots, uint32_t grains,
-                            uint32_t align) {
+static void check_shortfall(const gmlk_plan *p, uint32_t slots, uint32_t grains, uint32_t align) {
   uint32_t offer = offered(slots, grains, align);
   uint32_t more = (p->shortfall + CHUNK - 1) / CHUNK;
-  gmlk_window_plan again;
+  gmlk_plan again;
   assert_true(p->shortfall > 0);
   if (offer < grains) assert_true(p->shortfall >= grains - offer);
   if (offer < grains && block_count(arena.bins[GMLK_CLEAN]) <= GMLK_END_TRIES)
@@ -1222,7 +1221,7 @@ static void test_window_behind_many_others(void **state) {
 static void test_plan_random(void **state) {
   uint32_t round, planned = 0, failed = 0;
   gmlk_host host;
-  gmlk_window_plan p;
+  gmlk_plan p;
   (void)state;
   for (round = 0; round < 6000; round++) {
     uint32_t slots = 1 + below(16), align = (uint32_t)1 << below(4), grains = 1 + below(60);
@@ -1251,7 +1250,7 @@ static void test_plan_many_pieces(void **state) {
   char picture[SLOTS * CHUNK + 1];
   uint32_t slot;
   gmlk_host host;
-  gmlk_window_plan p;
+  gmlk_plan p;
   (void)state;
   for (slot = 0; slot < SLOTS; slot++)
     memcpy(picture + slot * CHUNK, slot % 2 ? ".######." : "........", CHUNK);

@@ -1,4 +1,5 @@
-/* What finds errors of the program's: filled memory, and guards behind windows. */
+/* What finds errors of the program's, beside the rows of tests/play/misuse_rows.h: memory that
+   waits is filled later, and guards lie behind windows. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -30,40 +31,6 @@ static void *take_window(void **b) {
   return take(2 * C);
 }
 
-static void memory_is_filled_when_handed_out_and_when_freed(void **state) {
-  char *block, *small;
-  (void)state;
-  open_with(GMLAKE_FILL);
-  flood(2);
-  block = (char *)take(C + 100);
-  assert_true(is_filled(block, C + 512, GMLAKE_FILL_NEW));
-  memset(block, 1, C + 100);
-  drop(block);
-  assert_true(is_filled(block, C + 512, GMLAKE_FILL_FREE));
-  small = (char *)take(512);
-  assert_ptr_equal(small, block);
-  assert_true(is_filled(small, 512, GMLAKE_FILL_NEW));
-  assert_true(is_filled(small + 512, C, GMLAKE_FILL_FREE));
-  drop(small);
-  finish();
-}
-
-static void windows_are_filled_in_all_their_pieces(void **state) {
-  void *b[5], *window;
-  (void)state;
-  open_with(GMLAKE_FILL);
-  window = take_window(b);
-  assert_int_equal(piece_count(window), 2);
-  assert_true(is_filled(window, 2 * C, GMLAKE_FILL_NEW));
-  memset(b[2], 7, C);
-  memset(window, 1, 2 * C);
-  drop(window);
-  assert_true(is_filled(b[1], C, GMLAKE_FILL_FREE));
-  assert_true(is_filled(b[2], C, 7));
-  assert_true(is_filled(b[3], C, GMLAKE_FILL_FREE));
-  finish();
-}
-
 static void what_streams_still_use_is_not_filled(void **state) {
   gmlake_stream other;
   char *block;
@@ -80,36 +47,6 @@ static void what_streams_still_use_is_not_filled(void **state) {
   (void)trim_to(C);
   assert_true(is_filled(block, C, GMLAKE_FILL_FREE));
   finish();
-}
-
-static void without_the_flag_nothing_is_filled(void **state) {
-  char *block;
-  (void)state;
-  open_with(0);
-  block = (char *)take(C);
-  memset(block, 1, C);
-  drop(block);
-  assert_ptr_equal(take(C), block);
-  assert_true(is_filled(block, C, 1));
-  drop(block);
-  finish();
-}
-
-static void a_device_whose_memory_the_host_cannot_write_is_not_filled(void **state) {
-  gmlake_mock_desc with;
-  gmlake_device_properties properties;
-  int code;
-  (void)state;
-  memset(&with, 0, sizeof(with));
-  with.bookkeeping_only = 1;
-  assert_ok(gmlake_mock_create(&with, &mock));
-  assert_ok(mock->get_properties(mock->user, &properties, &code));
-  assert_false(properties.is_host_memory);
-  memset(&desc, 0, sizeof(desc));
-  desc.backend = mock;
-  desc.flags = GMLAKE_FILL;
-  assert_error(gmlake_create(&desc, &lake), UNSUPPORTED);
-  close_mock();
 }
 
 /* Non-zero: a child that writes there dies of it. */
@@ -171,11 +108,7 @@ static void without_guards_windows_lie_side_by_side(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(memory_is_filled_when_handed_out_and_when_freed),
-      cmocka_unit_test(windows_are_filled_in_all_their_pieces),
       cmocka_unit_test(what_streams_still_use_is_not_filled),
-      cmocka_unit_test(without_the_flag_nothing_is_filled),
-      cmocka_unit_test(a_device_whose_memory_the_host_cannot_write_is_not_filled),
       cmocka_unit_test(a_guard_lies_behind_each_window),
       cmocka_unit_test(without_guards_windows_lie_side_by_side),
   };

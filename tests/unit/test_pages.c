@@ -1,5 +1,4 @@
-/* Memory inside a buffer: what no row of tests/play can say. Odd ends and texts, questions,
-   callbacks, contents that are filled, chunks that are wanted. */
+/* Memory inside a buffer: what no row of tests/play says. Odd ends and texts, questions, costs. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -22,16 +21,6 @@ static void commit(gmlake_buffer *buffer, size_t at, size_t count) {
 }
 static void discard(gmlake_buffer *buffer, size_t at, size_t count) {
   step(gmlake_buffer_discard(lake, buffer, at * C, count * C, LEGACY));
-}
-
-/* The whole chunk holds this byte. */
-static void stamp(gmlake_buffer *buffer, size_t chunk, int byte) {
-  memset(page_of(buffer, chunk), byte, C);
-}
-static void assert_stamp(gmlake_buffer *buffer, size_t chunk, int byte) {
-  const unsigned char *at = page_of(buffer, chunk);
-  size_t n;
-  for (n = 0; n < C; n++) assert_int_equal(at[n], byte);
 }
 
 /* One letter for each chunk: m memory, . none. */
@@ -80,14 +69,20 @@ static void the_last_chunk_may_end_at_max_bytes(void **state) {
   " are left up to max_bytes; pass all of them, or less, in multiples of " \
   "the buffer's chunk_bytes, 65536"
 
+#define HALF ((size_t)1 << 63)
+
 static const struct range {
   size_t offset, bytes;
   const char *why;
 } refused[] = {
     {1, C, OFFSET("1")},
+    {512, C, OFFSET("512")},
+    {HALF, HALF, OFFSET("9223372036854775808")},
     {4 * C, 0, OFFSET("262144")},
     {SIZE_MAX, SIZE_MAX, OFFSET("18446744073709551615")},
+    {0, 1, BYTES("1", "196613")},
     {0, C - 1, BYTES("65535", "196613")},
+    {0, C + 1, BYTES("65537", "196613")},
     {C, 3 * C, BYTES("196608", "131077")},
     {3 * C, 4, BYTES("4", "5")},
     {C, SIZE_MAX, BYTES("18446744073709551615", "131077")},
@@ -216,169 +211,12 @@ static void a_chunk_of_a_buffer_is_no_block_at_home(void **state) {
   finish();
 }
 
-/* ---- Callbacks and contents ------------------------------------------------------------------ */
-
-static char leak_text[160];
-
-static void note_leak(void *user, int level, const gmlake_error_info *info) {
-  (void)user;
-  (void)level;
-  memcpy(leak_text, info->text, sizeof(leak_text));
-}
-
-static void a_leak_names_the_pool(void **state) {
-  gmlake_buffer_desc wanted = buffer_desc(8 * C);
-  gmlake_pool_desc of_pool;
-  gmlake_buffer *buffer;
-  gmlake_pool *pool;
-  (void)state;
-  prepare(16);
-  desc.logger.fn = note_leak;
-  open_lake();
-  memset(&of_pool, 0, sizeof(of_pool));
-  of_pool.label = "tenant";
-  step(gmlake_pool_create(lake, &of_pool, &pool));
-  wanted.pool = pool;
-  step(gmlake_buffer_create(lake, &wanted, &buffer));
-  commit(buffer, 3, 2);
-  finish();
-  assert_non_null(strstr(leak_text, "131072 bytes of a buffer"));
-  assert_non_null(strstr(leak_text, "(tenant)"));
-}
-
-static gmlake_buffer *handled;
-static gmlake_result handler_results[2];
-
-static int discard_in_handler(void *user, gmlake *of, const gmlake_error_info *info) {
-  (void)user;
-  (void)info;
-  handler_results[0] = gmlake_buffer_commit(of, handled, 0, C, LEGACY);
-  handler_results[1] = gmlake_buffer_discard(of, handled, C, 2 * C, LEGACY);
-  return 1;
-}
-
-static void the_handler_may_discard_and_not_commit(void **state) {
-  gmlake_buffer *buffer;
-  (void)state;
-  prepare(16);
-  desc.limit_bytes = 4 * C;
-  desc.oom.fn = discard_in_handler;
-  open_lake();
-  handled = open_buffer(8);
-  buffer = open_buffer(8);
-  commit(handled, 0, 4);
-  commit(buffer, 3, 2);
-  assert_int_equal(handler_results[0], GMLAKE_ERROR_INVALID_ARGUMENT);
-  assert_int_equal(handler_results[1], GMLAKE_OK);
-  assert_map(handled, "m..m");
-  assert_map(buffer, "...mm");
-  finish();
-}
-
-static void fresh_memory_is_filled(void **state) {
-  gmlake_buffer *buffer;
-  (void)state;
-  prepare(16);
-  desc.flags = GMLAKE_FILL;
-  open_lake();
-  buffer = open_buffer(8);
-  commit(buffer, 0, 3);
-  assert_stamp(buffer, 1, GMLAKE_FILL_NEW);
-  stamp(buffer, 0, 1);
-  stamp(buffer, 1, 2);
-  discard(buffer, 1, 1);
-  assert_stamp(buffer, 1, GMLAKE_FILL_FREE);
-  commit(buffer, 0, 3);
-  assert_stamp(buffer, 0, 1); /* it was memory before */
-  assert_stamp(buffer, 1, GMLAKE_FILL_NEW);
-  finish();
-}
-
-/* ---- Chunks that are wanted ------------------------------------------------------------------ */
-
-/* What is done to two buffers, on a device of so many chunks. 1@2 0*x=012 commits as many chunks of
-   buffer 1 from its chunk 2 on: chunk 0 is wanted there, any, and one that there is not; 0, 1 and 2
-   come. 1@2 -3 discards three. From h on work is pending. Behind | at most so many calls of the
-   backend are made. */
-static const struct series {
-  const char *line;
-  size_t chunks, calls_most, mapped; /* in the end; 0: any */
-} series[] = {
-    /* A program that takes turns with chunks maps each once at each place. Calls: events. */
-    {"0@1 ***=012 0@1 -3 1@0 210=210 1@0 -3 | 0@1 012=012 0@1 -3 1@0 210=210 1@0 -3 0@1 012=012 "
-     "0@1 -3 1@0 210=210 1@0 -3 0@1 012=012 0@1 -3 1@0 210=210 1@0 -3",
-     3, 3 * 4, 6},
-    /* The number behind the last chunk's is none. */
-    {"0@0 **=01 0@2 2=2 |", 4, 0, 3},
-    /* What is memory already needs no driver, whatever is wanted there. */
-    {"0@0 **=01 | 0@0 1x=01", 2, 0, 2},
-    /* What a place maps stays there while work may use it. */
-    {"0@0 **=01 h 0@0 -2 0@0 1*=01 |", 2, 0, 2},
-    /* What is not free is not given. What is wanted twice one gets. */
-    {"0@0 **=01 1@0 1=2 0@1 -1 1@0 x0=21 1@0 -2 1@0 11=12 |", 3, 0, 0},
-};
-
-/* Each chunk shows its number, from the first time it comes on. */
-static void commit_wanted(gmlake_buffer *buffer, size_t at, const char *text, unsigned *seen) {
-  uint32_t chunks[4];
-  const size_t count = strcspn(text, "=");
-  const char *come = text + count + 1;
-  size_t i;
-  for (i = 0; i < count; i++)
-    chunks[i] = text[i] == '*'   ? GMLAKE_ANY_CHUNK
-                : text[i] == 'x' ? 1000
-                                 : (uint32_t)(text[i] - '0');
-  step(gmlake_buffer_commit_chunks(lake, buffer, at * C, count * C, chunks, LEGACY));
-  for (i = 0; i < count; i++) {
-    assert_int_equal(chunks[i], come[i] - '0');
-    if (*seen >> chunks[i] & 1) assert_stamp(buffer, at + i, 10 + (int)chunks[i]);
-    stamp(buffer, at + i, 10 + (int)chunks[i]);
-    *seen |= 1u << chunks[i];
-  }
-}
-
-static void wanted_chunks_come(void **state) {
-  const struct series *s = (const struct series *)*state;
-  gmlake_buffer *buffers[2];
-  uint64_t calls = 0;
-  unsigned seen = 0;
-  const char *at;
-  start(s->chunks);
-  buffers[0] = open_buffer(4);
-  buffers[1] = open_buffer(4);
-  for (at = s->line; *at; at += strcspn(at, " "), at += *at == ' ') {
-    gmlake_buffer *buffer = buffers[*at == '1'];
-    if (*at == '|') calls = census().call_count;
-    if (*at == 'h') gmlake_mock_stream_hold(mock, LEGACY);
-    if (*at == '|' || *at == 'h') continue;
-    if (at[4] == '-')
-      discard(buffer, (size_t)(at[2] - '0'), (size_t)(at[5] - '0'));
-    else
-      commit_wanted(buffer, (size_t)(at[2] - '0'), at + 4, &seen);
-    at += 4;
-  }
-  assert_true(census().call_count - calls <= s->calls_most);
-  if (s->mapped) assert_int_equal(mapped_count(), s->mapped);
-  finish();
-}
-
-#define WANTED(name, number) \
-  { name, wanted_chunks_come, NULL, NULL, (void *)(uintptr_t)&series[number] }
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_last_chunk_may_end_at_max_bytes),
       cmocka_unit_test(other_ranges_are_refused),
       cmocka_unit_test(a_commit_of_2_mib_costs_what_is_promised),
       cmocka_unit_test(questions_know_the_holes),
-      cmocka_unit_test(a_leak_names_the_pool),
-      cmocka_unit_test(the_handler_may_discard_and_not_commit),
-      cmocka_unit_test(fresh_memory_is_filled),
-      WANTED("a_chunk_that_is_wanted_comes", 0),
-      WANTED("a_chunk_that_is_not_there_yet_does_not_come", 1),
-      WANTED("wishes_for_what_is_there_cost_nothing", 2),
-      WANTED("what_is_in_use_stays_mapped", 3),
-      WANTED("what_is_not_free_is_not_given", 4),
       cmocka_unit_test(a_chunk_of_a_buffer_is_no_block_at_home),
   };
   int failed;

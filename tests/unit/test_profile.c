@@ -59,6 +59,7 @@ static void a_handler_reserves_nothing(void **state) {
 
 static void each_pool_has_a_peak(void **state) {
   gmlake_pool *pool;
+  void *p;
   (void)state;
   start(16);
   (void)take(2 * C);
@@ -66,6 +67,13 @@ static void each_pool_has_a_peak(void **state) {
   drop(take_from(pool, 10 * C, LEGACY));
   assert_int_equal(peak_of(pool), 10 * C);
   assert_int_equal(peak_of(NULL), 2 * C);
+  p = take_from(pool, 4 * C, LEGACY);
+  step(gmlake_pool_sleep(lake, pool, GMLAKE_SLEEP_DROP, NULL));
+  step(gmlake_reset_peaks(lake));
+  assert_int_equal(peak_of(pool), 0);
+  step(gmlake_pool_wake(lake, pool));
+  assert_int_equal(peak_of(pool), 4 * C);
+  drop(p);
   step(gmlake_pool_destroy(lake, pool));
   drop(take(3 * C));
   assert_true(trim_to(0) > 0);

@@ -102,31 +102,6 @@ static void a_block_is_shared(void **state) {
   finish();
 }
 
-/* No less than it needs: what maps chunks writes behind its tables else. */
-static void no_import_has_half_of_its_addresses(void **state) {
-  size_t before;
-  void *block, *other = NULL;
-  (void)state;
-  prepare(16);
-  desc.handle_types = FD;
-  use_faults();
-  open_lake();
-  block = take_flags(8 * C, GMLAKE_EXCLUSIVE);
-  export_now(block, 8);
-  lake->device.device_bytes = C; /* the importer's device is smaller */
-  before = census().reserved_address_bytes;
-  fail_call(ON_RESERVE, 1, GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 0);
-  assert_error(gmlake_import(lake, handles, handle_count, &other), OUT_OF_DEVICE_MEMORY);
-  assert_null(other);
-  assert_int_equal(census().reserved_address_bytes, before);
-  assert_ok(gmlake_import(lake, handles, handle_count, &other));
-  lake->device.device_bytes = 16 * C;
-  drop(other);
-  close_handles();
-  drop(block);
-  finish();
-}
-
 static void a_buffer_is_shared(void **state) {
   gmlake_buffer_desc wanted = buffer_desc(8 * C);
   gmlake_buffer_info info;
@@ -287,9 +262,9 @@ static void a_backend_may_not_share(void **state) {
   void *ptr = &ptr;
   (void)state;
   prepare(8);
-  use_faults();
-  faulty.import_handle = NULL;
-  faulty.export_handle = NULL;
+  use_hooks();
+  hooked.import_handle = NULL;
+  hooked.export_handle = NULL;
   desc.handle_types = FD;
   open_lake();
   memset(handles, 0, sizeof(handles));
@@ -421,68 +396,6 @@ static void every_call_may_fail(void **state) {
   assert_int_equal(open_descriptors(), before);
 }
 
-/* For the index and the records, at whatever number of blocks they are full. */
-static void host_memory_may_lack_for_an_import(void **state) {
-  size_t live, refused = 0;
-  (void)state;
-  start_sharing(16);
-  export_now(take_flags(C, GMLAKE_EXCLUSIVE), 1);
-  for (live = 0; live < 80; live++) {
-    long at, left = 0;
-    (void)take(512);
-    for (at = 1; !left; at++) {
-      void *ptr = NULL;
-      gmlake_result result;
-      host_fail_in = at;
-      result = gmlake_import(lake, handles, 1, &ptr);
-      left = host_fail_in;
-      host_fail_in = 0;
-      refused += result != GMLAKE_OK;
-      assert_true(!result == (ptr != NULL));
-      if (result) assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
-      assert_ok(gmlake_check(lake));
-      if (!result) drop(ptr);
-    }
-  }
-  assert_true(refused > 80);
-  close_handles();
-  assert_ok(gmlake_destroy(lake));
-  close_mock();
-}
-
-/* What else than descriptors lacked is told as it is, and what the array held is left alone. */
-static void failures_are_told_as_they_are(void **state) {
-  gmlake_handle first[2];
-  void *block, *ptr;
-  size_t count;
-  (void)state;
-  prepare(16);
-  use_faults();
-  desc.handle_types = FD;
-  desc.limit_bytes = 6 * C;
-  open_lake();
-  block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
-  step(gmlake_export(lake, block, FD, handles, 2, &handle_count)); /* as many as it has */
-  assert_int_equal(stats().exported_bytes, 2 * C);
-  memcpy(first, handles, sizeof(first));
-  fail_call(ON_EXCHANGE, 1, GMLAKE_ERROR_DRIVER, 0);
-  step_error(gmlake_export(lake, block, FD, first, 2, &count), DRIVER);
-  assert_null(strstr(last_error().text, "descriptors"));
-  assert_true(fcntl(handles[0].fd, F_GETFD) >= 0 && fcntl(handles[1].fd, F_GETFD) >= 0);
-  fail_call(ON_MAP, 1, GMLAKE_ERROR_DRIVER, 0);
-  step_error(gmlake_import(lake, handles, 2, &ptr), DRIVER);
-  assert_string_equal(last_error().call, "map");
-  assert_null(strstr(last_error().text, "handles["));
-  drop(take(4 * C));
-  fail_call(ON_UNMAP, 1, GMLAKE_ERROR_DRIVER, 0); /* no room is made */
-  step_error(gmlake_import(lake, handles, 2, &ptr), DRIVER);
-  assert_null(ptr);
-  close_handles();
-  assert_ok(gmlake_destroy(lake));
-  gmlake_mock_destroy(mock);
-  mock = NULL;
-}
-
 /* ---- Processes ------------------------------------------------------------------------------- */
 
 static void send_handles(int to) {
@@ -596,34 +509,9 @@ static void importers_may_be_killed(void **state) {
   finish();
 }
 
-static void nothing_is_left_of_many(void **state) {
-  size_t before, metadata = 0;
-  unsigned i;
-  (void)state;
-  start_sharing(16);
-  before = open_descriptors();
-  for (i = 0; i < 2000; i++) {
-    void *block = NULL, *other = NULL;
-    gmlake_alloc_desc wanted = request(2 * C, GMLAKE_EXCLUSIVE, NULL);
-    assert_ok(gmlake_alloc_with(lake, &wanted, LEGACY, &block));
-    assert_ok(gmlake_export(lake, block, FD, handles, 8, &handle_count));
-    assert_ok(gmlake_import(lake, handles, handle_count, &other));
-    close_handles();
-    assert_ok(gmlake_free(lake, block, LEGACY));
-    assert_ok(gmlake_free(lake, other, LEGACY));
-    if (i == 10) metadata = stats().metadata_bytes;
-  }
-  assert_int_equal(stats().metadata_bytes, metadata);
-  assert_int_equal(stats().reserved_bytes, 0);
-  assert_int_equal(census().physical_bytes, 0);
-  assert_int_equal(open_descriptors(), before);
-  finish();
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_block_is_shared),
-      cmocka_unit_test(no_import_has_half_of_its_addresses),
       cmocka_unit_test(a_buffer_is_shared),
       cmocka_unit_test(only_frees_of_shared_memory_return_it),
       cmocka_unit_test(what_was_shared_may_be_live_at_the_end),
@@ -633,10 +521,7 @@ int main(void) {
       cmocka_unit_test(the_limit_on_descriptors_is_named),
       cmocka_unit_test(a_chunk_without_a_descriptor_is_told),
       cmocka_unit_test(every_call_may_fail),
-      cmocka_unit_test(host_memory_may_lack_for_an_import),
-      cmocka_unit_test(failures_are_told_as_they_are),
       cmocka_unit_test(importers_may_be_killed),
-      cmocka_unit_test(nothing_is_left_of_many),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,43 +13,34 @@ namespace cca = c10::cuda::CUDACachingAllocator;
 using c10::DeviceIndex;
 using c10::MempoolId_t;
 
-/* An interface with nothing in it. */
-class Empty : public cca::CUDAAllocator {
+inline void delete_own(void *ptr);
+/* Serves pools, and all when it is disabled. One thread at a time, one device. */
+class OwnAllocator : public cca::CUDAAllocator {
  public:
+  /* ---- What nobody asks for here ---- */
+
   c10::DataPtr allocate(size_t bytes) override {
     void *const ptr = bytes ? raw_alloc(bytes) : nullptr;
     return {ptr, ptr, raw_deleter(), c10::Device(c10::DeviceType::CUDA, 0)};
   }
   void copy_data(void *, const void *, size_t) const override {}
-  void *raw_alloc_with_stream(size_t bytes, cudaStream_t) override { return raw_alloc(bytes); }
   void init(int count) override { count_ = count; }
   bool initialized() override { return count_ != 0; }
   void setMemoryFraction(double, DeviceIndex) override {}
   double getMemoryFraction(DeviceIndex) override { return 1; }
-  void enable(bool) override {}
   bool isEnabled() const override { return true; }
   void cacheInfo(DeviceIndex, size_t *) override {}
   void *getBaseAllocation(void *ptr, size_t *) override { return ptr; }
-  using cca::CUDAAllocator::recordStream;
-  void recordStream(const c10::DataPtr &, c10::cuda::CUDAStream) override {}
-  cca::DeviceStats getDeviceStats(DeviceIndex) override { return {}; }
   void resetAccumulatedStats(DeviceIndex) override {}
   void resetPeakStats(DeviceIndex) override {}
-  void beginAllocateToPool(DeviceIndex, MempoolId_t, std::function<bool(cudaStream_t)>) override {}
-  void endAllocateToPool(DeviceIndex, MempoolId_t) override {}
-  void releasePool(DeviceIndex, MempoolId_t) override {}
-  int getPoolUseCount(DeviceIndex, MempoolId_t) override { return 0; }
-  void createOrIncrefPool(DeviceIndex, MempoolId_t, std::shared_ptr<cca::CUDAAllocator>) override {}
   bool checkPoolLiveAllocations(DeviceIndex, MempoolId_t,
                                 const std::unordered_set<void *> &) override {
     return false;
   }
   cca::ShareableHandle shareIpcHandle(void *) override { return {}; }
-  std::shared_ptr<void> getIpcDevPtr(std::string) override { return {}; }
   bool isHistoryEnabled() override { return false; }
   void recordAnnotation(const std::vector<std::pair<std::string, std::string>> &) override {}
   void attachOutOfMemoryObserver(cca::OutOfMemoryObserver) override {}
-  void attachAllocatorTraceTracker(cca::AllocatorTraceTracker) override {}
 #if TORCH_STUB_MINOR >= 12
   std::shared_ptr<c10::GatheredContext> getContextForPointer(const void *) override { return {}; }
   void attachOomRejectionObserver(cca::OomRejectionObserver) override { rejection_count++; }
@@ -67,7 +58,6 @@ class Empty : public cca::CUDAAllocator {
     return {};
   }
   std::string name() override { return "native"; }
-  void emptyCache(MempoolId_t) override {}
   void pushCompileContext(std::string &) override {}
   void popCompileContext() override {}
   std::vector<cca::StreamSegmentSize> getExpandableSegmentSizes(DeviceIndex) override { return {}; }
@@ -77,32 +67,9 @@ class Empty : public cca::CUDAAllocator {
   std::string getUserMetadata() override { return ""; }
   void setUseOnOOM(DeviceIndex, MempoolId_t, bool) override {}
   void setNoSplit(DeviceIndex, MempoolId_t) override {}
-  cca::SnapshotInfo snapshot(MempoolId_t, bool) override { return {}; }
 
- private:
-  int count_ = 0;
-};
+  /* ---- What the lakes leave to it ---- */
 
-/* The allocator of a pool. It raises the first so many times. */
-class Source final : public Empty {
- public:
-  int failures = 0;
-  size_t count = 0; /* of what is out */
-  void *raw_alloc(size_t bytes) override {
-    void *ptr = nullptr;
-    if (failures-- > 0) throw c10::Error("the source fails");
-    if (cudaMalloc(&ptr, bytes) == cudaSuccess) count++;
-    return ptr;
-  }
-  void raw_delete(void *ptr) override {
-    if (cudaFree(ptr) == cudaSuccess) count--;
-  }
-};
-
-inline void delete_own(void *ptr);
-/* Serves pools, and all when it is disabled. One thread at a time, one device. */
-class OwnAllocator final : public Empty {
- public:
   void *raw_alloc(size_t bytes) override {
     return raw_alloc_with_stream(bytes, c10::cuda::getCurrentCUDAStream(0).stream());
   }
@@ -233,12 +200,29 @@ class OwnAllocator final : public Empty {
     for (const auto &tracker : trackers_) tracker(entry);
   }
 
+  int count_ = 0;
   bool is_enabled_ = true;
   std::unordered_set<void *> uncached_;
   std::map<void *, Block> blocks_;
   std::map<MempoolId_t, Pool> pools_;
   std::map<MempoolId_t, std::function<bool(cudaStream_t)>> routes_;
   std::vector<cca::AllocatorTraceTracker> trackers_;
+};
+
+/* The allocator of a pool. It raises the first so many times. */
+class Source final : public OwnAllocator {
+ public:
+  int failures = 0;
+  size_t count = 0; /* of what is out */
+  void *raw_alloc(size_t bytes) override {
+    void *ptr = nullptr;
+    if (failures-- > 0) throw c10::Error("the source fails");
+    if (cudaMalloc(&ptr, bytes) == cudaSuccess) count++;
+    return ptr;
+  }
+  void raw_delete(void *ptr) override {
+    if (cudaFree(ptr) == cudaSuccess) count--;
+  }
 };
 
 inline OwnAllocator &own_allocator() {
