@@ -263,18 +263,20 @@ HOW A SESSION WORKS
   3. Learning. The session notes which tensors each step names, and which are born and die where. A
      tensor that is born in each iteration anew is the same one to it. Events on the device tell how
      long the steps take, and how fast the link is.
-  4. Planning. When the events of one iteration are complete, the session makes a graph of it: in
-     whole chunks, from the tensor's birth to its death, beginning where the fewest bytes of tensors
-     that come and go are there. TENSILE plans that graph for limit_bytes, without recomputation and
-     without added time. Where that plan is still above the limit, the tensors whose next use is
-     farthest away leave too, each right behind its last use. The session turns all that into a
-     schedule: after which step what leaves, and what comes back. The copies back follow each other
-     as late as they can, or later where there is no room before. That is one schedule of several:
-     in others only the farthest next use counts, tensors come back as early as there is room,
-     nothing leaves in vain, what the host has already leaves first, or somewhat more leaves than
-     has to, which is room for what comes back. Each is rehearsed on a clock. Another one is taken
-     if it is faster by one part in 33, or if it maps less and is not slower by that. To the letter
-     there is only the first.
+  4. Planning. When the events of one iteration are complete, the session makes a graph of it, a
+     slice of the work in each begin and mark (plan_work_max of the statistics): about 1 ms, counted
+     in steps and not timed, so that equal programs are planned equally. Meanwhile the last schedule
+     serves. In the graph is what the iteration did: in whole chunks, from the tensor's birth to its
+     death, beginning where the fewest bytes of tensors that come and go are there. TENSILE plans
+     that graph for limit_bytes, without recomputation and without added time. Where that plan is
+     still above the limit, the tensors whose next use is farthest away leave too, each right behind
+     its last use. The session turns all that into a schedule: after which step what leaves, and
+     what comes back. The copies back follow each other as late as they can, or later where there is
+     no room before. That is one schedule of several: in others only the farthest next use counts,
+     tensors come back as early as there is room, nothing leaves in vain, what the host has already
+     leaves first, or somewhat more leaves than has to, which is room for what comes back. Each is
+     rehearsed on a clock. Another one is taken if it is faster by one part in 33, or if it maps
+     less and is not slower by that. To the letter there is only the first.
      When the next iteration is the same, the session plans once more, with its times. In the first
      iterations the host pins and maps memory, and the device waits for it. So after four that were
      the same, and after nine, one more is timed: where a step was faster, that time counts. If all
@@ -435,11 +437,14 @@ COSTS
   access in the first try; and the same once more where time may be added, up to five times for a
   job of moderate size. A job that is alone is also planned to the letter, in up to 1,000 steps for
   each access. A rehearsal is four iterations of a run: of that plan, and of each better one that
-  waits if the job has at most 5,000 accesses. Running: linear in accesses and events. Compiling:
-  for each memgraph that is tried, an operator costs O(log bytes) for each tensor that gets a free
-  place, and O(places) for each that others have to leave for; then at most O(nodes * edges / 64)
-  for the edges. Up to 72 memgraphs are tried, but no further one after .1 to 1 s. Checking: O(nodes
-  * places that overlap) and the same for edges. Engine: O(log n) for each node.
+  waits if the job has at most 5,000 accesses. A session plans without added time and not to the
+  letter, and makes 16 schedules: about 1,700 steps of 10 ns for each of the program's in all, a
+  slice of 131,072 in each begin and mark, and what is linear in an iteration at once; deciding
+  which regions are kept plans up to eight times in one call. Running: linear in accesses and
+  events. Compiling: for each memgraph that is tried, an operator costs O(log bytes) for each tensor
+  that gets a free place, and O(places) for each that others have to leave for; then at most O(nodes
+  * edges / 64) for the edges. Up to 72 memgraphs are tried, but no further one after .1 to 1 s.
+  Checking: O(nodes * places that overlap) and the same for edges. Engine: O(log n) for each node.
 
 Licence: MIT, at the end of this file. */
 #if defined(GMLAKE_OFFLOAD_IMPLEMENTATION) && defined(GMLAKE_OFFLOAD_BACKEND_CUDA) && \
@@ -1110,6 +1115,7 @@ typedef struct gmlake_offload_session_stats {
      so much has to leave before the step that needs the most memory, and to come back behind it. */
   uint64_t least_ns;
   uint64_t region_count, kept_region_count; /* of the last iteration; 0: none yet */
+  uint64_t plan_work, plan_work_max; /* steps of planning, of about 10 ns: so far; in one call */
 } gmlake_offload_session_stats;
 
 /* Only one thread at a time may use a session. All calls return without waiting for the device,
@@ -1584,6 +1590,25 @@ static void gmlo_sort(void *items, void *room, size_t count, size_t bytes,
   }
 }
 
+/* Lists items by their keys, which are below key_count: order[i] is the number of the i-th. Equal
+   ones keep their order. `begin` has room for key_count + 1. */
+static void gmlo_sort_keys(const uint32_t *keys, size_t count, uint32_t *begin, size_t key_count,
+                           uint32_t *order) {
+  size_t i;
+  memset(begin, 0, (key_count + 1) * sizeof *begin);
+  for (i = 0; i < count; i++) begin[keys[i] + 1]++;
+  for (i = 0; i < key_count; i++) begin[i + 1] += begin[i];
+  for (i = 0; i < count; i++) order[begin[keys[i]]++] = (uint32_t)i;
+}
+
+/* A copy of the items. NULL if host memory is refused. */
+static void *gmlo_copy(const gmlake_offload_host *host, const void *items, size_t count,
+                       size_t item_bytes) {
+  void *copy = gmlo_malloc(host, count * item_bytes + 1);
+  if (copy != NULL && count != 0) memcpy(copy, items, count * item_bytes);
+  return copy;
+}
+
 /* The nanoseconds that the bytes take. Above all other times if the quotient is no number. */
 static uint64_t gmlo_copy_time(size_t bytes, double bytes_per_s) {
   uint64_t most = GMLO_TIME_MAX / 2;
@@ -1637,14 +1662,14 @@ static void gmlo_count_up(size_t *value, size_t *peak, size_t bytes) {
 }
 
 /* A heap of numbers, the lowest on top. */
-static void gmlo_heap_push(uint32_t *heap, size_t *count, uint32_t op) {
+static void gmlo_heap_push(uint64_t *heap, size_t *count, uint64_t key) {
   size_t i = (*count)++;
-  for (; i != 0 && heap[(i - 1) / 2] > op; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
-  heap[i] = op;
+  for (; i != 0 && heap[(i - 1) / 2] > key; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+  heap[i] = key;
 }
 
-static uint32_t gmlo_heap_pop(uint32_t *heap, size_t *count) {
-  uint32_t top = heap[0], last = heap[--*count];
+static uint64_t gmlo_heap_pop(uint64_t *heap, size_t *count) {
+  uint64_t top = heap[0], last = heap[--*count];
   size_t i = 0, child;
   for (; (child = 2 * i + 1) < *count; i = child) {
     if (child + 1 < *count && heap[child + 1] < heap[child]) child++;
@@ -2056,14 +2081,14 @@ static int gmlo_graph_make_successors(gmlake_offload_graph *graph) {
 static gmlake_offload_result gmlo_graph_sort(gmlake_offload_graph *graph) {
   size_t i, count = 0, taken = 0;
   uint32_t *waits = (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *waits);
-  uint32_t *heap = (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *heap);
+  uint64_t *heap = (uint64_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *heap);
   if (waits == NULL || heap == NULL) return gmlo_graph_no_memory(graph);
   for (i = 0; i < graph->dependency_count; i++) waits[graph->successors[i]]++;
   for (i = 0; i < graph->op_count; i++) {
-    if (waits[i] == 0) gmlo_heap_push(heap, &count, (uint32_t)i);
+    if (waits[i] == 0) gmlo_heap_push(heap, &count, i);
   }
   while (count != 0) {
-    uint32_t op = gmlo_heap_pop(heap, &count);
+    uint32_t op = (uint32_t)gmlo_heap_pop(heap, &count);
     graph->position[op] = (uint32_t)taken;
     graph->order[taken++] = op;
     for (i = graph->successor_begin[op]; i < graph->successor_begin[op + 1]; i++) {
@@ -2187,26 +2212,43 @@ static gmlake_offload_result gmlo_graph_measure(gmlake_offload_graph *graph) {
   return GMLAKE_OFFLOAD_OK;
 }
 
-static gmlake_offload_result gmlo_graph_seal(gmlake_offload_graph *graph) {
-  gmlake_offload_result result;
-  graph->order = (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *graph->order);
-  graph->position = (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *graph->position);
-  graph->access_begin =
-      (size_t *)gmlo_take(&graph->scope, graph->tensor_count + 1, sizeof *graph->access_begin);
-  graph->accesses =
-      (gmlo_access *)gmlo_take(&graph->scope, graph->ref_count, sizeof *graph->accesses);
-  if (graph->order == NULL || graph->position == NULL || graph->access_begin == NULL ||
-      graph->accesses == NULL) {
-    return gmlo_graph_no_memory(graph);
+#define GMLO_SEAL_PARTS 5u /* each linear */
+
+static gmlake_offload_result gmlo_graph_seal_part(gmlake_offload_graph *graph, unsigned part) {
+  switch (part) {
+  case 0:
+    graph->order = (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *graph->order);
+    graph->position =
+        (uint32_t *)gmlo_take(&graph->scope, graph->op_count, sizeof *graph->position);
+    graph->access_begin =
+        (size_t *)gmlo_take(&graph->scope, graph->tensor_count + 1, sizeof *graph->access_begin);
+    graph->accesses =
+        (gmlo_access *)gmlo_take(&graph->scope, graph->ref_count, sizeof *graph->accesses);
+    if (graph->order == NULL || graph->position == NULL || graph->access_begin == NULL ||
+        graph->accesses == NULL) {
+      return gmlo_graph_no_memory(graph);
+    }
+    gmlo_graph_fill_accesses(graph, NULL);
+    return gmlo_graph_check_makers(graph);
+  case 1:
+    return gmlo_graph_make_successors(graph) ? GMLAKE_OFFLOAD_OK : gmlo_graph_no_memory(graph);
+  case 2:
+    return gmlo_graph_sort(graph);
+  case 3:
+    gmlo_graph_fill_accesses(graph, graph->order);
+    return GMLAKE_OFFLOAD_OK;
+  default:
+    graph->sealed = 1;
+    return gmlo_graph_measure(graph);
   }
-  gmlo_graph_fill_accesses(graph, NULL);
-  result = gmlo_graph_check_makers(graph);
-  if (result != GMLAKE_OFFLOAD_OK) return result;
-  if (!gmlo_graph_make_successors(graph)) return gmlo_graph_no_memory(graph);
-  result = gmlo_graph_sort(graph);
-  if (result != GMLAKE_OFFLOAD_OK) return result;
-  gmlo_graph_fill_accesses(graph, graph->order);
-  return gmlo_graph_measure(graph);
+}
+
+static gmlake_offload_result gmlo_graph_seal(gmlake_offload_graph *graph) {
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  unsigned part;
+  for (part = 0; part < GMLO_SEAL_PARTS && result == GMLAKE_OFFLOAD_OK; part++)
+    result = gmlo_graph_seal_part(graph, part);
+  return result;
 }
 
 static int gmlo_graph_has_one_device(const gmlake_offload_graph *graph) {
@@ -2439,34 +2481,35 @@ struct gmlake_offload_plan {
   gmlake_offload_plan_info info;
 };
 
-typedef struct gmlo_keyed {
-  uint64_t position; /* of the trigger, + 1; 0: the begin of the iteration */
-  gmlake_offload_event event;
-} gmlo_keyed;
-
-static int gmlo_keyed_before(const void *a, const void *b) {
-  const gmlo_keyed *x = (const gmlo_keyed *)a, *y = (const gmlo_keyed *)b;
-  int x_in = x->event.action == GMLAKE_OFFLOAD_SWAP_IN;
-  int y_in = y->event.action == GMLAKE_OFFLOAD_SWAP_IN;
-  if (x->position != y->position) return x->position < y->position;
-  if (x->event.delay_ns != y->event.delay_ns) return x->event.delay_ns < y->event.delay_ns;
+static int gmlo_event_before(const void *a, const void *b) {
+  const gmlake_offload_event *x = (const gmlake_offload_event *)a;
+  const gmlake_offload_event *y = (const gmlake_offload_event *)b;
+  int x_in = x->action == GMLAKE_OFFLOAD_SWAP_IN, y_in = y->action == GMLAKE_OFFLOAD_SWAP_IN;
+  if (x->delay_ns != y->delay_ns) return x->delay_ns < y->delay_ns;
   return x_in < y_in;
 }
 
 static int gmlo_events_sort(const gmlake_offload_graph *graph, gmlake_offload_event *events,
                             size_t count, const gmlake_offload_host *host) {
-  size_t i;
-  gmlo_keyed *keyed = (gmlo_keyed *)gmlo_zeroed(host, count, 2 * sizeof *keyed);
-  if (keyed == NULL) return 0;
-  for (i = 0; i < count; i++) {
+  gmlo_scope scope = gmlo_scope_of(host);
+  gmlake_offload_event *room = (gmlake_offload_event *)gmlo_take(&scope, count, sizeof *room);
+  uint32_t *keys = (uint32_t *)gmlo_take(&scope, count, 2 * sizeof *keys);
+  uint32_t *begin = (uint32_t *)gmlo_take(&scope, graph->op_count + 2, sizeof *begin);
+  size_t i, from;
+  int ok = room != NULL && keys != NULL && begin != NULL;
+  for (i = 0; i < count && ok; i++) { /* 0: the begin of the iteration */
     uint32_t trigger = events[i].trigger;
-    keyed[i].event = events[i];
-    keyed[i].position = trigger == GMLAKE_OFFLOAD_NONE ? 0 : (uint64_t)graph->position[trigger] + 1;
+    room[i] = events[i];
+    keys[i] = trigger == GMLAKE_OFFLOAD_NONE ? 0 : graph->position[trigger] + 1;
   }
-  gmlo_sort(keyed, keyed + count, count, sizeof *keyed, gmlo_keyed_before);
-  for (i = 0; i < count; i++) events[i] = keyed[i].event;
-  gmlo_free(host, keyed);
-  return 1;
+  if (ok) gmlo_sort_keys(keys, count, begin, graph->op_count + 1, keys + count);
+  for (i = 0; i < count && ok; i++) events[i] = room[keys[count + i]];
+  for (from = 0; from < count && ok; from = i) { /* those of one trigger */
+    for (i = from + 1; i < count && events[i].trigger == events[from].trigger; i++) continue;
+    gmlo_sort(events + from, room, i - from, sizeof *events, gmlo_event_before);
+  }
+  gmlo_leave(&scope);
+  return ok;
 }
 
 static void gmlo_plan_destroy(gmlake_offload_plan *plan) {
@@ -2996,6 +3039,11 @@ typedef struct gmlo_cell {
   uint32_t part, child, next;
 } gmlo_cell;
 
+typedef struct gmlo_profile { /* see >>profile */
+  int64_t *tree_max, *tree_add;
+  size_t leaf_count, slot_count;
+} gmlo_profile;
+
 typedef struct gmlo_circle {
   gmlo_scope scope;
   const gmlake_offload_planner_desc *desc;
@@ -3013,10 +3061,9 @@ typedef struct gmlo_circle {
   gmlo_gap *gaps;
   size_t use_count;
   gmlo_lane lanes[2];
-  int literal;    /* to the letter: one copy at a time, and what else the paper rules */
-  int channel[2]; /* the lane whose spans are those of copies out, and in [L4] */
-  int64_t *tree_max, *tree_add; /* see >>profile */
-  size_t leaf_count;
+  gmlo_profile profile;
+  int literal;                /* to the letter: one copy at a time, and what else the paper rules */
+  int channel[2];             /* the lane whose spans are those of copies out, and in [L4] */
   double overhead;            /* part of base_ns that may be added */
   uint64_t base_ns, added_ns; /* the period is their sum; added: waits and recomputation */
   size_t last_dropped;        /* use of the gap that was dropped last, + 1 */
@@ -3033,6 +3080,12 @@ typedef struct gmlo_circle {
   uint64_t low_ns;             /* and what was added then */
   int freed, failed; /* swaps were taken back since the heaps were filled; memory was refused */
   uint64_t work, work_max; /* steps so far, about 10 ns each; no further swap above the maximum */
+  /* Of a plan that is made in parts: */
+  int stage, order;      /* a gmlo_stage_of_circle, a gmlo_preference */
+  uint64_t looked, stop; /* steps that `work` leaves out; the present part ends at this sum */
+  int64_t before;        /* the peak before swaps are taken back, */
+  size_t at, taken_back; /* the items that are still to be looked at, swaps taken back so far, */
+  int rounds;            /* and how often that was done */
 } gmlo_circle;
 
 static uint64_t gmlo_period(const gmlo_circle *c) { return c->slot_begin[c->slot_count]; }
@@ -3491,70 +3544,116 @@ static void gmlo_circle_stretch(gmlo_circle *c, size_t slot, uint64_t t) {
         in it. Slots behind slot_count have INT64_MIN / 2.
    Cost: O(log slots); making it is linear. Cannot fail, but where the tree is made. */
 
-static void gmlo_tree_change(gmlo_circle *c, size_t node, size_t first, size_t width, size_t lo,
+static void gmlo_tree_change(gmlo_profile *p, size_t node, size_t first, size_t width, size_t lo,
                              size_t hi, int64_t bytes) {
   size_t half = width / 2;
   if (hi <= first || lo >= first + width) return;
   if (lo <= first && first + width <= hi) {
-    c->tree_max[node] += bytes;
-    c->tree_add[node] += bytes;
+    p->tree_max[node] += bytes;
+    p->tree_add[node] += bytes;
     return;
   }
-  gmlo_tree_change(c, 2 * node, first, half, lo, hi, bytes);
-  gmlo_tree_change(c, 2 * node + 1, first + half, half, lo, hi, bytes);
-  c->tree_max[node] = c->tree_max[2 * node] > c->tree_max[2 * node + 1] ? c->tree_max[2 * node]
-                                                                        : c->tree_max[2 * node + 1];
-  c->tree_max[node] += c->tree_add[node];
+  gmlo_tree_change(p, 2 * node, first, half, lo, hi, bytes);
+  gmlo_tree_change(p, 2 * node + 1, first + half, half, lo, hi, bytes);
+  p->tree_max[node] = p->tree_max[2 * node] > p->tree_max[2 * node + 1] ? p->tree_max[2 * node]
+                                                                        : p->tree_max[2 * node + 1];
+  p->tree_max[node] += p->tree_add[node];
 }
 
-static int64_t gmlo_tree_max_in(const gmlo_circle *c, size_t node, size_t first, size_t width,
+static int64_t gmlo_tree_max_in(const gmlo_profile *p, size_t node, size_t first, size_t width,
                                 size_t lo, size_t hi) {
   int64_t a, b;
   if (hi <= first || lo >= first + width) return INT64_MIN / 2;
-  if (lo <= first && first + width <= hi) return c->tree_max[node];
-  a = gmlo_tree_max_in(c, 2 * node, first, width / 2, lo, hi);
-  b = gmlo_tree_max_in(c, 2 * node + 1, first + width / 2, width / 2, lo, hi);
-  return (a > b ? a : b) + c->tree_add[node];
+  if (lo <= first && first + width <= hi) return p->tree_max[node];
+  a = gmlo_tree_max_in(p, 2 * node, first, width / 2, lo, hi);
+  b = gmlo_tree_max_in(p, 2 * node + 1, first + width / 2, width / 2, lo, hi);
+  return (a > b ? a : b) + p->tree_add[node];
 }
 
 /* Adds bytes (below 0: subtracts) to `count` slots from lo on, around the circle. */
-static void gmlo_profile_add(gmlo_circle *c, size_t lo, size_t count, int64_t bytes) {
-  lo %= c->slot_count;
-  if (count > c->slot_count) count = c->slot_count;
-  if (lo + count <= c->slot_count) {
-    gmlo_tree_change(c, 1, 0, c->leaf_count, lo, lo + count, bytes);
+static void gmlo_profile_add(gmlo_profile *p, size_t lo, size_t count, int64_t bytes) {
+  lo %= p->slot_count;
+  if (count > p->slot_count) count = p->slot_count;
+  if (lo + count <= p->slot_count) {
+    gmlo_tree_change(p, 1, 0, p->leaf_count, lo, lo + count, bytes);
   } else {
-    gmlo_tree_change(c, 1, 0, c->leaf_count, lo, c->slot_count, bytes);
-    gmlo_tree_change(c, 1, 0, c->leaf_count, 0, lo + count - c->slot_count, bytes);
+    gmlo_tree_change(p, 1, 0, p->leaf_count, lo, p->slot_count, bytes);
+    gmlo_tree_change(p, 1, 0, p->leaf_count, 0, lo + count - p->slot_count, bytes);
   }
 }
 
 /* The most bytes in any of these slots. */
-static int64_t gmlo_profile_max(const gmlo_circle *c, size_t lo, size_t count) {
+static int64_t gmlo_profile_max(const gmlo_profile *p, size_t lo, size_t count) {
   int64_t a, b = INT64_MIN / 2;
-  lo %= c->slot_count;
-  if (lo + count <= c->slot_count) {
-    return gmlo_tree_max_in(c, 1, 0, c->leaf_count, lo, lo + count);
+  lo %= p->slot_count;
+  if (lo + count <= p->slot_count) {
+    return gmlo_tree_max_in(p, 1, 0, p->leaf_count, lo, lo + count);
   }
-  a = gmlo_tree_max_in(c, 1, 0, c->leaf_count, lo, c->slot_count);
-  b = gmlo_tree_max_in(c, 1, 0, c->leaf_count, 0, lo + count - c->slot_count);
+  a = gmlo_tree_max_in(p, 1, 0, p->leaf_count, lo, p->slot_count);
+  b = gmlo_tree_max_in(p, 1, 0, p->leaf_count, 0, lo + count - p->slot_count);
   return a > b ? a : b;
 }
 
 /* The slot that has most bytes, of several the first one. */
-static size_t gmlo_profile_peak(const gmlo_circle *c, int64_t *out_bytes) {
+static size_t gmlo_profile_peak(const gmlo_profile *p, int64_t *out_bytes) {
   size_t node = 1;
-  *out_bytes = c->tree_max[1];
-  while (node < c->leaf_count) {
-    node = c->tree_max[2 * node] >= c->tree_max[2 * node + 1] ? 2 * node : 2 * node + 1;
+  *out_bytes = p->tree_max[1];
+  while (node < p->leaf_count) {
+    node = p->tree_max[2 * node] >= p->tree_max[2 * node + 1] ? 2 * node : 2 * node + 1;
   }
-  return node - c->leaf_count;
+  return node - p->leaf_count;
 }
 
-/* Adds each tensor from the operator that makes it to its last use, persistent tensors always. A
-   leaf at first has by how much its slot has more than the one before. */
+/* The last of the slots [lo, hi) that has more than `most`. SIZE_MAX: none has. */
+static size_t gmlo_tree_last_above(const gmlo_profile *p, size_t node, size_t first, size_t width,
+                                   size_t lo, size_t hi, int64_t most) {
+  size_t half = width / 2, at;
+  if (hi <= first || lo >= first + width || p->tree_max[node] <= most) return SIZE_MAX;
+  if (width == 1) return first;
+  most -= p->tree_add[node];
+  at = gmlo_tree_last_above(p, 2 * node + 1, first + half, half, lo, hi, most);
+  if (at != SIZE_MAX) return at;
+  return gmlo_tree_last_above(p, 2 * node, first, half, lo, hi, most);
+}
+
+/* From which slot on, at or behind lo, all up to hi have at most so many bytes; counted around, hi
+   at most twice the slots. pre: lo < hi. */
+static size_t gmlo_profile_since(const gmlo_profile *p, size_t lo, size_t hi, int64_t most) {
+  size_t base = (hi - 1) / p->slot_count * p->slot_count, at;
+  for (;; base -= p->slot_count) {
+    at = gmlo_tree_last_above(p, 1, 0, p->leaf_count, lo > base ? lo - base : 0, hi - base, most);
+    if (at != SIZE_MAX) return base + at + 1;
+    if (lo >= base) return lo;
+    hi = base;
+  }
+}
+
+/* An empty tree. 0 if host memory is refused. A leaf at first has by how much its slot has more
+   than the one before: see gmlo_profile_close. */
+static int gmlo_profile_take(gmlo_profile *p, gmlo_scope *scope, size_t slot_count) {
+  p->slot_count = slot_count;
+  p->leaf_count = 1;
+  while (p->leaf_count < slot_count) p->leaf_count *= 2;
+  p->tree_max = (int64_t *)gmlo_take(scope, 2 * p->leaf_count, sizeof *p->tree_max);
+  p->tree_add = (int64_t *)gmlo_take(scope, 2 * p->leaf_count, sizeof *p->tree_add);
+  return p->tree_max != NULL && p->tree_add != NULL;
+}
+
+/* Makes the tree of its leaves. */
+static void gmlo_profile_close(gmlo_profile *p) {
+  int64_t *leaves = p->tree_max + p->leaf_count;
+  size_t i;
+  for (i = 1; i < p->slot_count; i++) leaves[i] += leaves[i - 1];
+  for (i = p->slot_count; i < p->leaf_count; i++) leaves[i] = INT64_MIN / 2;
+  for (i = p->leaf_count; i-- > 1;) {
+    int64_t low = p->tree_max[2 * i], high = p->tree_max[2 * i + 1];
+    p->tree_max[i] = low > high ? low : high;
+  }
+}
+
+/* Adds each tensor from the operator that makes it to its last use, persistent tensors always. */
 static void gmlo_profile_add_items(gmlo_circle *c) {
-  int64_t *more = c->tree_max + c->leaf_count;
+  int64_t *more = c->profile.tree_max + c->profile.leaf_count;
   size_t i;
   for (i = 0; i < c->item_count; i++) {
     const gmlo_item *item = &c->items[i];
@@ -3568,22 +3667,12 @@ static void gmlo_profile_add_items(gmlo_circle *c) {
     more[lo] += (int64_t)item->bytes;
     if (item->made && hi + 1 < c->slot_count) more[hi + 1] -= (int64_t)item->bytes;
   }
-  for (i = 1; i < c->slot_count; i++) more[i] += more[i - 1];
 }
 
 static int gmlo_profile_make(gmlo_circle *c) {
-  size_t i;
-  c->leaf_count = 1;
-  while (c->leaf_count < c->slot_count) c->leaf_count *= 2;
-  c->tree_max = (int64_t *)gmlo_take(&c->scope, 2 * c->leaf_count, sizeof *c->tree_max);
-  c->tree_add = (int64_t *)gmlo_take(&c->scope, 2 * c->leaf_count, sizeof *c->tree_add);
-  if (c->tree_max == NULL || c->tree_add == NULL) return 0;
+  if (!gmlo_profile_take(&c->profile, &c->scope, c->slot_count)) return 0;
   gmlo_profile_add_items(c);
-  for (i = c->slot_count; i < c->leaf_count; i++) c->tree_max[c->leaf_count + i] = INT64_MIN / 2;
-  for (i = c->leaf_count; i-- > 1;) {
-    int64_t low = c->tree_max[2 * i], high = c->tree_max[2 * i + 1];
-    c->tree_max[i] = low > high ? low : high;
-  }
+  gmlo_profile_close(&c->profile);
   return 1;
 }
 
@@ -3660,7 +3749,7 @@ static void gmlo_cover_push(gmlo_circle *c, size_t node, uint32_t part) {
 /* The link may have time again for all slots of the part. [D2] */
 static void gmlo_cover_widen(gmlo_circle *c, uint32_t id) {
   gmlo_part *part = &c->parts[id];
-  size_t lo = c->leaf_count + part->first, hi = c->leaf_count + part->end - 1;
+  size_t lo = c->profile.leaf_count + part->first, hi = c->profile.leaf_count + part->end - 1;
   part->lo = part->first;
   part->hi = part->end;
   part->key = part->key_max;
@@ -3671,10 +3760,10 @@ static void gmlo_cover_widen(gmlo_circle *c, uint32_t id) {
 /* The same for all parts. */
 static void gmlo_cover_fill(gmlo_circle *c) {
   size_t i;
-  for (i = 0; i < 2 * c->leaf_count; i++) c->heaps[i] = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < 2 * c->profile.leaf_count; i++) c->heaps[i] = GMLAKE_OFFLOAD_NONE;
   c->cell_count = 0;
   c->freed = 0;
-  c->work += c->leaf_count + 2 * c->part_count;
+  c->work += c->profile.leaf_count + 2 * c->part_count;
   for (i = 0; i < c->part_count; i++) gmlo_cover_widen(c, (uint32_t)i);
 }
 
@@ -3698,7 +3787,7 @@ static void gmlo_cover_sink(gmlo_circle *c, size_t node, size_t width) {
   size_t below;
   gmlo_cover_pop(c, node);
   for (below = 2 * node; width != 0 && below <= 2 * node + 1; below++) {
-    size_t first = below * width - c->leaf_count;
+    size_t first = below * width - c->profile.leaf_count;
     if (part->lo < first + width && part->hi > first) gmlo_cover_push(c, below, id);
   }
 }
@@ -3710,7 +3799,7 @@ static uint32_t gmlo_cover_at(gmlo_circle *c, size_t slot) {
     size_t width = 1, best_width = 0, node, best = 0;
     const gmlo_part *part;
     uint32_t id;
-    for (node = c->leaf_count + slot; node != 0; node /= 2, width *= 2) {
+    for (node = c->profile.leaf_count + slot; node != 0; node /= 2, width *= 2) {
       c->work++;
       if (c->heaps[node] == GMLAKE_OFFLOAD_NONE) continue;
       if (best != 0 && !gmlo_cover_first(c, c->heaps[node], c->heaps[best])) continue;
@@ -3769,7 +3858,7 @@ static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planne
   if (!letter && both < desc->in_bytes_per_s) c->lanes[GMLO_IN].bytes_per_s = share * both;
   if (gmlo_circle_make_steps(c, only) && gmlo_circle_make_items(c) && gmlo_profile_make(c)) {
     c->base_ns = gmlo_period(c);
-    c->work_max = UINT64_MAX;
+    c->work_max = c->stop = UINT64_MAX;
     c->work = GMLO_CIRCLE_WORK * c->use_count;
     return 1;
   }
@@ -3906,7 +3995,7 @@ static void gmlo_gap_absent(gmlo_circle *c, const gmlo_item *item, gmlo_gap *gap
   size_t to = gmlo_boundary_before(c, gmlo_gap_back(c, gap));
   gap->absent_lo = from;
   gap->absent_count = to > from ? to - from : 0;
-  gmlo_profile_add(c, gap->absent_lo, gap->absent_count, -(int64_t)item->bytes);
+  gmlo_profile_add(&c->profile, gap->absent_lo, gap->absent_count, -(int64_t)item->bytes);
 }
 
 /* Lets the copy in begin where the one before it ends, if the time between them is too short for
@@ -3977,7 +4066,7 @@ static void gmlo_swap_commit(gmlo_circle *c, gmlo_item *item, size_t use, const 
 static void gmlo_swap_undo(gmlo_circle *c, gmlo_item *item, size_t use) {
   gmlo_gap *gap = &c->gaps[use];
   gmlo_lanes_change(c, gap, 0);
-  gmlo_profile_add(c, gap->absent_lo, gap->absent_count, (int64_t)item->bytes);
+  gmlo_profile_add(&c->profile, gap->absent_lo, gap->absent_count, (int64_t)item->bytes);
   if (--item->swapped_count == 0) c->jobs[item->job].swapped -= gmlo_ratio_of(c, item);
   gap->state = GMLO_KEPT;
   c->freed = 1;
@@ -4082,7 +4171,7 @@ static size_t gmlo_bytes_min(const gmlo_circle *c) {
 static int gmlo_parts_make(gmlo_circle *c, gmlo_preference order) {
   size_t i, u, bytes_min = gmlo_bytes_min(c);
   c->parts = (gmlo_part *)gmlo_take(&c->scope, c->use_count + c->item_count, sizeof *c->parts);
-  c->heaps = (uint32_t *)gmlo_take(&c->scope, 2 * c->leaf_count, sizeof *c->heaps);
+  c->heaps = (uint32_t *)gmlo_take(&c->scope, 2 * c->profile.leaf_count, sizeof *c->heaps);
   if (c->parts == NULL || c->heaps == NULL) return 0;
   for (i = 0; i < c->item_count && c->items[i].bytes >= bytes_min; i++) {
     const gmlo_item *item = &c->items[i];
@@ -4150,20 +4239,24 @@ static int gmlo_swap_at(gmlo_circle *c, size_t slot) {
   return c->failed ? -1 : swapped;
 }
 
+/* Whether the present part of the work is done. */
+static int gmlo_circle_stops(const gmlo_circle *c) { return c->work + c->looked >= c->stop; }
+
 /* Algorithm 3 without recomputation: swaps until the target is reached or no swap helps. -1: host
-   memory is refused. */
+   memory is refused; 0: there is more to do. */
 static int gmlo_swap_down(gmlo_circle *c, int64_t target) {
   int64_t bytes;
-  size_t slot = gmlo_profile_peak(c, &bytes);
+  size_t slot = gmlo_profile_peak(&c->profile, &bytes);
   int swapped;
   if (c->freed) gmlo_cover_fill(c);
   while (bytes > target && c->work < c->work_max) {
+    if (gmlo_circle_stops(c)) return 0;
     swapped = gmlo_swap_at(c, slot);
     if (swapped < 0) return -1;
     if (swapped == 0) break;
-    slot = gmlo_profile_peak(c, &bytes);
+    slot = gmlo_profile_peak(&c->profile, &bytes);
   }
-  return 0;
+  return 1;
 }
 
 /* Whether a later gap needs the copy that this one makes. */
@@ -4176,40 +4269,26 @@ static int gmlo_gap_is_needed(const gmlo_circle *c, const gmlo_item *item, size_
   return 0;
 }
 
-/* Takes back each swap without which no slot has more than `bytes`, smallest tensors first. Returns
-   how many. */
-static size_t gmlo_swap_prune(gmlo_circle *c, int64_t bytes) {
-  size_t i, u, count = 0;
-  for (i = c->item_count; i-- > 0;) {
-    gmlo_item *item = &c->items[i];
+/* Takes back each swap without which no slot has more than `bytes`, smallest tensors first: of the
+   items below `at`. 0: there is more to do. */
+static int gmlo_swap_prune(gmlo_circle *c, int64_t bytes) {
+  size_t u;
+  while (c->at > 0 && !gmlo_circle_stops(c)) {
+    gmlo_item *item = &c->items[--c->at];
+    if (item->swapped_count != 0) c->looked += 8 * (item->use_end - item->use_begin);
     for (u = item->use_begin; item->swapped_count != 0 && u < item->use_end; u++) {
       const gmlo_gap *gap = &c->gaps[u];
       int64_t most;
       if (gap->state != GMLO_SWAPPED || gmlo_gap_is_needed(c, item, u)) continue;
-      most = gap->absent_count != 0 ? gmlo_profile_max(c, gap->absent_lo, gap->absent_count) : 0;
+      most = gap->absent_count != 0
+                 ? gmlo_profile_max(&c->profile, gap->absent_lo, gap->absent_count)
+                 : 0;
       if (most + (int64_t)item->bytes > bytes) continue;
       gmlo_swap_undo(c, item, u);
-      count++;
+      c->taken_back++;
     }
   }
-  return count;
-}
-
-/* Swaps, takes back what is not needed, and swaps again, as long as that lowers the peak. -1: host
-   memory is refused. */
-static int gmlo_swap_all(gmlo_circle *c, int64_t target) {
-  int64_t before, after;
-  int rounds;
-  if (gmlo_swap_down(c, target) < 0) return -1;
-  if ((c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0) return 0;
-  for (rounds = 0; rounds < GMLO_SWAP_ROUNDS; rounds++) {
-    (void)gmlo_profile_peak(c, &before);
-    if (gmlo_swap_prune(c, before) == 0 || before <= target) break;
-    if (gmlo_swap_down(c, target) < 0) return -1;
-    (void)gmlo_profile_peak(c, &after);
-    if (after >= before) break;
-  }
-  return 0;
+  return c->at == 0;
 }
 
 /* ---- >>pay: recomputation and waits, which cost time --------------------------------------------
@@ -4387,7 +4466,8 @@ static void gmlo_recompute_commit(gmlo_circle *c, const gmlo_offer *offer) {
   gap->out_start = gap->out_end = k->begin;
   gap->in_start = gap->in_end = k->end;
   gmlo_gap_absent(c, k->item, gap);
-  gmlo_profile_add(c, next->lo, next->hi - next->lo + 1, (int64_t)offer->remake.scratch_bytes);
+  gmlo_profile_add(&c->profile, next->lo, next->hi - next->lo + 1,
+                   (int64_t)offer->remake.scratch_bytes);
   gmlo_circle_stretch(c, next->lo + 1, offer->remake.time_ns);
   gmlo_cover_widen_at(c, next->lo);
 }
@@ -4473,14 +4553,14 @@ static int gmlo_pay_down(gmlo_circle *c, int64_t target) {
   double wanted = (double)c->base_ns * c->overhead;
   uint64_t budget = letter || wanted > (double)GMLO_TIME_MAX ? GMLO_TIME_MAX : (uint64_t)wanted;
   int64_t bytes;
-  size_t slot = gmlo_profile_peak(c, &bytes);
+  size_t slot = gmlo_profile_peak(&c->profile, &bytes);
   c->low_bytes = bytes;
   while (bytes > target && c->added_ns < budget && c->work < c->work_max) {
     done = gmlo_pay_at(c, slot, (double)(bytes - target), budget - c->added_ns);
     if (done <= 0) return done;
     c->work += c->use_count / GMLO_SCAN * 4;                     /* of making slots longer */
     if (!c->literal && gmlo_swap_down(c, target) < 0) return -1; /* else as Algorithm 3, line 5 */
-    slot = gmlo_profile_peak(c, &bytes);
+    slot = gmlo_profile_peak(&c->profile, &bytes);
     if (bytes >= c->low_bytes) continue;
     c->low_bytes = bytes;
     c->low_ns = c->added_ns;
@@ -4488,23 +4568,80 @@ static int gmlo_pay_down(gmlo_circle *c, int64_t target) {
   return 0;
 }
 
-/* Plans the circle: down to the target, or as near as possible. 0 if host memory is refused. */
-static int gmlo_circle_plan(gmlo_circle *c, int64_t target, const gmlo_mode *mode) {
-  int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
-  int pays = letter ? target > 0 : c->overhead > 0;
+typedef enum gmlo_stage_of_circle {
+  GMLO_STAGE_PARTS = 0,
+  GMLO_STAGE_DOWN, /* swaps, */
+  GMLO_STAGE_BACK, /* takes back what is not needed, and swaps again as long as that lowers the peak
+                    */
+  GMLO_STAGE_PAY,
+  GMLO_STAGE_LAST /* takes back what is not needed */
+} gmlo_stage_of_circle;
+
+static int gmlo_circle_is_letter(const gmlo_circle *c) {
+  return (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
+}
+
+/* Swaps were planned: what comes next. */
+static void gmlo_circle_is_down(gmlo_circle *c) {
   int64_t bytes;
-  c->greedy = letter || mode->order == GMLO_GREEDY;
+  (void)gmlo_profile_peak(&c->profile, &bytes);
+  c->stage = GMLO_STAGE_PAY;
+  if (gmlo_circle_is_letter(c) || c->rounds == GMLO_SWAP_ROUNDS ||
+      (c->rounds != 0 && bytes >= c->before)) {
+    return;
+  }
+  c->stage = GMLO_STAGE_BACK;
+  c->before = bytes;
+  c->at = c->item_count;
+  c->taken_back = 0;
+}
+
+/* Plans the circle, down to the target or as near as possible, up to `stop`. 1: it is planned; 0:
+   there is more to do; -1: host memory is refused. */
+static int gmlo_circle_go_on(gmlo_circle *c, int64_t target) {
+  int letter = gmlo_circle_is_letter(c), done;
+  int64_t bytes;
+  switch (c->stage) {
+  case GMLO_STAGE_PARTS:
+    c->stage = GMLO_STAGE_DOWN;
+    return gmlo_parts_make(c, (gmlo_preference)c->order) ? 0 : -1;
+  case GMLO_STAGE_DOWN:
+    done = gmlo_swap_down(c, target);
+    if (done > 0) gmlo_circle_is_down(c);
+    return done < 0 ? -1 : 0;
+  case GMLO_STAGE_BACK:
+    if (!gmlo_swap_prune(c, c->before)) return 0;
+    c->rounds++;
+    c->stage = c->taken_back == 0 || c->before <= target ? GMLO_STAGE_PAY : GMLO_STAGE_DOWN;
+    return 0;
+  case GMLO_STAGE_PAY:
+    if ((letter ? target > 0 : c->overhead > 0) && gmlo_pay_down(c, target) < 0) return -1;
+    (void)gmlo_profile_peak(&c->profile, &bytes);
+    c->before = bytes > target ? bytes : target;
+    c->at = c->item_count;
+    c->stage = GMLO_STAGE_LAST;
+    return letter;
+  default:
+    return gmlo_swap_prune(c, c->before);
+  }
+}
+
+static void gmlo_circle_set_mode(gmlo_circle *c, const gmlo_mode *mode) {
+  c->greedy = gmlo_circle_is_letter(c) || mode->order == GMLO_GREEDY;
   c->falls = mode->order == GMLO_RATE;
+  c->order = (int)mode->order;
   c->packed = mode->packed;
   c->exclusive = mode->exclusive;
   c->keen = mode->keen;
-  if (!gmlo_parts_make(c, mode->order) || gmlo_swap_all(c, target) < 0) return 0;
-  if (pays && gmlo_pay_down(c, target) < 0) return 0;
-  if (!letter) {
-    (void)gmlo_profile_peak(c, &bytes);
-    (void)gmlo_swap_prune(c, bytes > target ? bytes : target);
-  }
-  return 1;
+}
+
+/* Plans the whole circle. 0 if host memory is refused. */
+static int gmlo_circle_plan(gmlo_circle *c, int64_t target, const gmlo_mode *mode) {
+  int done;
+  gmlo_circle_set_mode(c, mode);
+  do done = gmlo_circle_go_on(c, target);
+  while (done == 0);
+  return done > 0;
 }
 
 /* ---- >>draft: the gaps of a circle become a plan ------------------------------------------------
@@ -6226,7 +6363,7 @@ static int gmlo_search_letter(gmlake_offload_planner *planner, uint64_t work,
   c.work_max = work;
   if (gmlo_circle_plan(&c, (int64_t)planner->desc.target_bytes, &mode)) {
     done = 1;
-    (void)gmlo_profile_peak(&c, &bytes);
+    (void)gmlo_profile_peak(&c.profile, &bytes);
     for (j = 0; j < planner->job_count; j++) {
       if (planner->jobs[j].graph == NULL) continue;
       plans[j] = gmlo_draft_plan(&c, (uint32_t)j, &planner->desc.host);
@@ -6285,6 +6422,11 @@ typedef struct gmlo_search {
   uint64_t try_work;   /* steps of the longest try so far, */
   uint64_t still_work; /* and of the longest that added no time */
   gmlake_offload_plan *best;
+  /* Of plans that add no time, which may be made in parts: */
+  gmlo_circle circle; /* of the present try, */
+  int is_trying;      /* if there is one; */
+  size_t tried, most; /* how many there were, and may be */
+  uint64_t work;      /* for all of them */
 } gmlo_search;
 
 /* Whether plan a is better than the best one: fewer bytes above the goal, then less time, then
@@ -6322,7 +6464,7 @@ static int gmlo_search_keep(gmlo_search *search, const gmlo_circle *c) {
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   int64_t bytes;
   memset(&info, 0, sizeof info);
-  (void)gmlo_profile_peak(c, &bytes);
+  (void)gmlo_profile_peak(&c->profile, &bytes);
   info.peak_bytes = (size_t)bytes;
   info.time_ns = gmlo_period(c);
   if (!gmlo_search_prefers(search, &info)) return 1; /* whatever it copies */
@@ -6338,23 +6480,40 @@ static int gmlo_search_keep(gmlo_search *search, const gmlo_circle *c) {
   return result != GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-/* Makes a circle and plans it for the target in that mode. 0 if host memory is refused; there is no
-   circle then. */
-static int gmlo_search_plan(gmlo_search *search, gmlo_circle *c, size_t target_bytes, size_t number,
-                            uint64_t noise) {
+/* Makes a circle to be planned in that mode. 0 if host memory is refused. */
+static int gmlo_search_open(gmlo_search *search, gmlo_circle *c, size_t number, uint64_t noise) {
   gmlo_mode mode = gmlo_modes[number % GMLO_MODES];
-  int done;
+  if ((search->planner->desc.flags & GMLAKE_OFFLOAD_LETTER) != 0) mode.packed = 0;
   if (search->share < 1) mode.exclusive = 0; /* other jobs may copy then */
   if (!gmlo_circle_make(c, search->planner, search->job, search->share)) return 0;
   c->noise = noise;
   c->overhead = search->overhead;
   c->strict = search->strict;
   c->work_max = search->work_left;
-  done = gmlo_circle_plan(c, (int64_t)target_bytes, &mode);
+  gmlo_circle_set_mode(c, &mode);
+  return 1;
+}
+
+/* Goes on with planning it, as gmlo_circle_go_on does. There is no circle any more if that fails.
+ */
+static int gmlo_search_go_on(gmlo_search *search, gmlo_circle *c, size_t target_bytes) {
+  int done = gmlo_circle_go_on(c, (int64_t)target_bytes);
+  if (done == 0) return 0;
   search->work_left -= c->work < search->work_left ? c->work : search->work_left;
   if (c->work > search->try_work) search->try_work = c->work;
-  if (!done) gmlo_circle_leave(c);
+  if (done < 0) gmlo_circle_leave(c);
   return done;
+}
+
+/* Makes a circle and plans it for the target in that mode. 0 if host memory is refused; there is no
+   circle then. */
+static int gmlo_search_plan(gmlo_search *search, gmlo_circle *c, size_t target_bytes, size_t number,
+                            uint64_t noise) {
+  int done;
+  if (!gmlo_search_open(search, c, number, noise)) return 0;
+  do done = gmlo_search_go_on(search, c, target_bytes);
+  while (done == 0);
+  return done > 0;
 }
 
 /* Tries one plan for the target in that mode. A payment can raise the peak, by what recomputation
@@ -6368,7 +6527,7 @@ static int gmlo_search_try(gmlo_search *search, size_t target_bytes, size_t numb
   int64_t bytes;
   int done;
   if (!gmlo_search_plan(search, &c, target_bytes, number, noise)) return 0;
-  (void)gmlo_profile_peak(&c, &bytes);
+  (void)gmlo_profile_peak(&c.profile, &bytes);
   if (search->strict && bytes > c.low_bytes) {
     search->overhead = ((double)c.low_ns + .5) / (double)c.base_ns;
     search->work_left = work;
@@ -6397,19 +6556,46 @@ static size_t gmlo_search_tries(const gmlo_search *search) {
   return most < GMLO_TRIES_MAX ? most : GMLO_TRIES_MAX;
 }
 
-/* Looks for a plan that adds no time: in each mode, then with random choices. Takes `work` steps,
-   about. 0 if host memory is refused. */
-static int gmlo_search_still(gmlo_search *search, uint64_t work) {
-  size_t accesses = search->planner->jobs[search->job].graph->info.access_count, n;
-  size_t low = gmlo_search_low(search), most = gmlo_search_tries(search);
-  search->work_left = work + GMLO_WORK_FIRST * (uint64_t)accesses;
-  for (n = 0; n < most && (n == 0 || search->best->info.peak_bytes > low); n++) {
-    if (search->share < 1 && gmlo_modes[n % GMLO_MODES].exclusive) continue;
-    if (!gmlo_search_try(search, search->goal_bytes, n, n < GMLO_MODES ? 0 : n)) return 0;
-    if (n == 0) search->work_left = search->try_work < work ? work - search->try_work : 0;
-    if (search->work_left < search->try_work) break; /* another one would not end */
+/* Goes on looking for a plan that adds no time: in each mode, then with random choices. 1: that is
+   done; 0: there is more to do; -1: host memory is refused. */
+static int gmlo_search_still_on(gmlo_search *search) {
+  size_t n = search->tried, low = gmlo_search_low(search);
+  int done;
+  if (!search->is_trying) {
+    if (n == search->most || (n != 0 && search->best->info.peak_bytes <= low)) return 1;
+    if (search->share < 1 && gmlo_modes[n % GMLO_MODES].exclusive) {
+      search->tried++;
+      return 0;
+    }
+    search->is_trying = gmlo_search_open(search, &search->circle, n, n < GMLO_MODES ? 0 : n);
+    return search->is_trying ? 0 : -1;
   }
-  return 1;
+  done = gmlo_search_go_on(search, &search->circle, search->goal_bytes);
+  if (done == 0) return 0;
+  search->is_trying = 0;
+  if (done < 0) return -1;
+  done = gmlo_search_keep(search, &search->circle);
+  gmlo_circle_leave(&search->circle);
+  if (!done) return -1;
+  if (n == 0)
+    search->work_left = search->try_work < search->work ? search->work - search->try_work : 0;
+  search->tried++;
+  return search->work_left < search->try_work; /* another one would not end */
+}
+
+static void gmlo_search_still_begin(gmlo_search *search, uint64_t work) {
+  size_t accesses = search->planner->jobs[search->job].graph->info.access_count;
+  search->most = gmlo_search_tries(search);
+  search->work = work;
+  search->work_left = work + GMLO_WORK_FIRST * (uint64_t)accesses;
+}
+
+static int gmlo_search_still(gmlo_search *search, uint64_t work) {
+  int done;
+  gmlo_search_still_begin(search, work);
+  do done = gmlo_search_still_on(search);
+  while (done == 0);
+  return done > 0;
 }
 
 /* A number from 0 to 1, the n-th of a sequence that fills it evenly, from 0 on. */
@@ -6498,25 +6684,38 @@ static int gmlo_search_allowances(gmlo_search *search, uint64_t work) {
   return gmlo_search_paid(search, allowed, part, work);
 }
 
-/* The best plan of the job; NULL if host memory is refused. */
-static gmlake_offload_plan *gmlo_search_job(gmlake_offload_planner *planner, uint32_t job,
-                                            double share) {
+/* Begins with a job. The steps that its plans may take, for each part of the search. */
+static uint64_t gmlo_search_begin(gmlo_search *search, gmlake_offload_planner *planner,
+                                  uint32_t job, double share) {
   const gmlake_offload_graph_info *info = &planner->jobs[job].graph->info;
   double all = (double)gmlo_planner_bytes(planner);
   uint64_t work = GMLO_WORK_PER_ACCESS * (uint64_t)info->access_count;
-  gmlo_search search;
-  memset(&search, 0, sizeof search);
-  search.planner = planner;
-  search.job = job;
-  search.share = share;
+  memset(search, 0, sizeof *search);
+  search->planner = planner;
+  search->job = job;
+  search->share = share;
   if (all > 0) {
-    search.goal_bytes =
+    search->goal_bytes =
         (size_t)((double)planner->desc.target_bytes * ((double)info->peak_bytes / all));
   }
   if (work < GMLO_WORK_MIN) work = GMLO_WORK_MIN;
   if (work < GMLO_WORK_SMALL && info->access_count <= GMLO_SMALL_ACCESSES) work = GMLO_WORK_SMALL;
+  return work;
+}
+
+static void gmlo_search_leave(gmlo_search *search) {
+  if (search->is_trying) gmlo_circle_leave(&search->circle);
+  gmlo_plan_destroy(search->best);
+  memset(search, 0, sizeof *search);
+}
+
+/* The best plan of the job; NULL if host memory is refused. */
+static gmlake_offload_plan *gmlo_search_job(gmlake_offload_planner *planner, uint32_t job,
+                                            double share) {
+  gmlo_search search;
+  uint64_t work = gmlo_search_begin(&search, planner, job, share);
   if (gmlo_search_allowances(&search, work)) return search.best;
-  gmlo_plan_destroy(search.best);
+  gmlo_search_leave(&search);
   return NULL;
 }
 
@@ -6659,8 +6858,10 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_update(gmlake_offload_pl
         the slot `pair`, which existed at the begin and dies. Such two are one tensor of the graph.
    [L3] The graph's operators are the steps from `turn` on, around the iteration's end. Fewest bytes
         of tensors that are born and die cross the begin of step `turn`.
-   Cost: linear in what was named, but for planning and for a schedule: O(events * steps between a
-   tensor's leaving and its next use). Fails: where host memory is refused. */
+   A schedule is made in parts (gmlo_making), each of about as many steps of work as is asked for; a
+   step is about 10 ns. What is linear in the lesson is done at once.
+   Cost: linear in what was named; planning and a schedule O(log steps) for each move, GMLO_WAYS
+   times. Fails: where host memory is refused. */
 
 typedef struct gmlo_named { /* a step's use of a slot */
   uint32_t slot;
@@ -6943,13 +7144,15 @@ typedef struct gmlo_weave {
   size_t id_count;
 } gmlo_weave;
 
+#define GMLO_PAIRED 4096u /* so many slots are looked at for each */
+
 /* Pairs heirs that the session has not seen in their next iteration with slots of their size. */
 static void gmlo_lesson_pair(gmlo_lesson *l) {
   size_t i, n, from = 0;
   for (i = 0; i < l->birth_count; i++) {
     gmlo_slot *heir = &l->slots[l->births[i]];
     if (heir->death != GMLAKE_OFFLOAD_NONE || heir->pair != GMLAKE_OFFLOAD_NONE) continue;
-    for (n = from; n < l->slot_count; n++) {
+    for (n = from; n < l->slot_count && n < from + GMLO_PAIRED; n++) {
       gmlo_slot *slot = &l->slots[n];
       if (slot->birth != GMLAKE_OFFLOAD_NONE || slot->death == GMLAKE_OFFLOAD_NONE ||
           slot->pair != GMLAKE_OFFLOAD_NONE) {
@@ -7080,11 +7283,12 @@ static void gmlo_weave_touch(gmlo_weave *w, uint32_t strand, unsigned how) {
   w->strands[strand].how |= how;
 }
 
-/* Adds a step as an operator. It also makes what is born in it, and reads what dies behind it: that
-   stays until then. */
+/* Adds a step, by its position from the turn on, as an operator. It also makes what is born in it,
+   and reads what dies behind it: that stays until then. */
 static gmlake_offload_result gmlo_weave_step(gmlo_weave *w, gmlake_offload_graph *graph,
-                                             size_t index) {
+                                             size_t position) {
   const gmlo_lesson *l = w->l;
+  size_t index = (l->turn + position) % l->step_count;
   const gmlo_lesson_step *step = &l->steps[index];
   gmlake_offload_op_desc desc;
   uint32_t i, op, *ids = w->ids + l->slot_count;
@@ -7114,26 +7318,33 @@ static gmlake_offload_result gmlo_weave_step(gmlo_weave *w, gmlake_offload_graph
 
 static void gmlo_weave_leave(gmlo_weave *w) { gmlo_leave(&w->scope); }
 
-/* Makes a sealed graph of the lesson, and what it was made from. The caller destroys the graph; the
-   weave is to be left in any case. */
-static gmlake_offload_result gmlo_weave_graph(gmlo_weave *w, gmlo_lesson *l,
-                                              gmlake_offload_graph **out_graph) {
+/* Begins with a graph of the lesson: its tensors are there. */
+static gmlake_offload_result gmlo_weave_open(gmlo_weave *w, gmlo_lesson *l,
+                                             gmlake_offload_graph **out_graph) {
   gmlake_offload_graph_desc desc;
   gmlake_offload_result result;
-  size_t i;
   memset(w, 0, sizeof *w);
   w->scope = gmlo_scope_of(&l->host);
   w->l = l;
   memset(&desc, 0, sizeof desc);
   desc.host = l->host;
   *out_graph = NULL;
-  gmlo_lesson_pair(l);
   if (!gmlo_weave_begin(w) || !gmlo_weave_turn(w, &l->turn))
     return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   result = gmlake_offload_graph_create(&desc, out_graph);
-  if (result == GMLAKE_OFFLOAD_OK) result = gmlo_weave_tensors(w, *out_graph);
+  return result == GMLAKE_OFFLOAD_OK ? gmlo_weave_tensors(w, *out_graph) : result;
+}
+
+/* Makes a sealed graph of the lesson, and what it was made from. The caller destroys the graph; the
+   weave is to be left in any case. */
+static gmlake_offload_result gmlo_weave_graph(gmlo_weave *w, gmlo_lesson *l,
+                                              gmlake_offload_graph **out_graph) {
+  gmlake_offload_result result;
+  size_t i;
+  gmlo_lesson_pair(l);
+  result = gmlo_weave_open(w, l, out_graph);
   for (i = 0; i < l->step_count && result == GMLAKE_OFFLOAD_OK; i++)
-    result = gmlo_weave_step(w, *out_graph, (l->turn + i) % l->step_count);
+    result = gmlo_weave_step(w, *out_graph, i);
   if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_graph_seal(*out_graph);
   if (result == GMLAKE_OFFLOAD_OK) return result;
   gmlake_offload_graph_destroy(*out_graph);
@@ -7156,9 +7367,10 @@ typedef struct gmlo_absence {
 
 /* A schedule on a clock of its own. */
 typedef struct gmlo_trial {
+  gmlo_scope scope;             /* of what a schedule needs */
   uint64_t *ready_ns, *gone_ns; /* by strand: when its last copy back, and out, has ended */
   unsigned char *is_away;       /* by strand */
-  uint64_t now_ns, out_ns, in_ns;
+  uint64_t now_ns, out_ns, in_ns, first_ns;
   double free_bytes;    /* that the operators may take at once */
   uint64_t *left_ns;    /* when memory that copies leave is free: a list, */
   size_t *left_bytes;   /* and how much of it, */
@@ -7176,207 +7388,243 @@ typedef struct gmlo_scheduler {
   const gmlake_offload_graph *graph;
   const gmlake_offload_plan_info *plan;
   const gmlake_offload_planner_desc *desc;
-  size_t *level;             /* bytes on the device, by step from the turn on */
+  gmlo_profile still, level; /* bytes by step from the turn on: if nothing moves; as planned */
   uint64_t *time_ns;         /* when it begins, by step from the turn on, in two iterations */
   unsigned char *is_written; /* by strand */
+  unsigned char *is_named;   /* by access of the graph: a step names it. Else it is a death */
+  uint32_t *rest;            /* by strand: its last access up to the step that is looked at */
+  uint32_t *absence_of;      /* by access: 1 + the absence behind it; 0: none */
+  uint64_t *heaps[2]; /* of strands, the farthest next use first; the second one: what needs no copy
+                         out, where that leaves first */
+  size_t heap_counts[2];
   gmlo_absence *absences;
   size_t absence_count, absence_capacity;
-  int spares_out; /* what needs no copy out leaves first */
+  uint32_t *keys, *order, *begin; /* to sort absences and moves */
+  int spares_out;                 /* what needs no copy out leaves first */
   gmlo_trial trial;
 } gmlo_scheduler;
 
 /* The step, from the turn on, in which the time `ns` after the end of operator `trigger` lies. */
 static size_t gmlo_scheduler_step(const gmlo_scheduler *c, uint32_t trigger, uint64_t ns) {
-  size_t n = c->weave.l->step_count, i = trigger == GMLAKE_OFFLOAD_NONE ? 0 : trigger + (size_t)1;
-  uint64_t at = c->time_ns[i] + ns;
-  while (i < 2 * n && c->time_ns[i + 1] <= at) i++;
-  return i;
-}
-
-/* The strand's first access behind position `after`, around the end: beyond it by op_count. */
-static size_t gmlo_scheduler_use(const gmlo_scheduler *c, uint32_t tensor, size_t after) {
-  const gmlake_offload_graph *graph = c->graph;
-  size_t low = graph->access_begin[tensor], high = graph->access_begin[tensor + 1], first = low;
+  size_t low = trigger == GMLAKE_OFFLOAD_NONE ? 0 : trigger + (size_t)1;
+  size_t high = 2 * c->weave.l->step_count;
+  uint64_t at = c->time_ns[low] + ns;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (graph->accesses[middle].position <= after) {
+    if (c->time_ns[middle + 1] <= at) {
       low = middle + 1;
     } else {
       high = middle;
     }
   }
-  if (low < graph->access_begin[tensor + 1]) return graph->accesses[low].position;
-  return graph->accesses[first].position + graph->op_count;
+  return low;
 }
 
-/* Whether the step at a position names the strand, so that an access there is no death. */
-static int gmlo_scheduler_is_named(const gmlo_scheduler *c, const gmlo_strand *strand,
-                                   size_t position) {
-  const gmlo_lesson *l = c->weave.l;
-  const gmlo_lesson_step *step = &l->steps[(l->turn + position) % l->step_count];
-  size_t i;
-  for (i = step->named_begin; i < step->named_end; i++)
-    if (&c->weave.strands[c->weave.of[l->named[i].slot]] == strand) return 1;
-  return 0;
+/* A strand's last access at a position of at most `step`; or the last of all, in the iteration
+   before. */
+static size_t gmlo_scheduler_access(const gmlo_scheduler *c, uint32_t tensor, size_t step) {
+  const gmlake_offload_graph *graph = c->graph;
+  size_t first = graph->access_begin[tensor], low = first, high = graph->access_begin[tensor + 1];
+  size_t last = high - 1;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (graph->accesses[middle].position <= step) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low != first ? low - 1 : last;
+}
+
+/* The access behind that one, around the end. */
+static size_t gmlo_scheduler_next(const gmlo_scheduler *c, uint32_t tensor, size_t access) {
+  const size_t *begin = &c->graph->access_begin[tensor];
+  return access + 1 != begin[1] ? access + 1 : begin[0];
+}
+
+/* When the access is, in the step or behind it: beyond the end by step_count if it is in the next
+   iteration. */
+static size_t gmlo_scheduler_from(const gmlo_scheduler *c, size_t access, size_t step) {
+  size_t position = c->graph->accesses[access].position;
+  return position >= step ? position : position + c->weave.l->step_count;
 }
 
 static size_t gmlo_scheduler_bytes(const gmlo_scheduler *c, uint32_t strand) {
   return c->weave.l->slots[c->weave.strands[strand].slot].bytes;
 }
 
-/* Adds the bytes to the steps [from, to), from the turn on and maybe beyond the end. Less than
-   nothing is added by wrapping around. */
-static void gmlo_scheduler_add(gmlo_scheduler *c, size_t from, size_t to, size_t bytes) {
-  for (; from < to; from++) c->level[from % c->weave.l->step_count] += bytes;
+/* Adds the strand's bytes to the steps [from, to), from the turn on and maybe beyond the end; sign
+   -1: subtracts them. */
+static void gmlo_scheduler_add(gmlo_scheduler *c, uint32_t strand, size_t from, size_t to,
+                               int sign) {
+  int64_t bytes = (int64_t)gmlo_scheduler_bytes(c, strand);
+  if (from < to) gmlo_profile_add(&c->level, from, to - from, sign * bytes);
 }
 
-/* Adds an absence that begins behind step `out`, at last_use or later. 0 if host memory is
-   refused. */
-static int gmlo_scheduler_leave(gmlo_scheduler *c, uint32_t tensor, size_t last_use, size_t out,
+/* Adds an absence that begins behind step `out`, at the last use or later. 0 if there is no room.
+ */
+static int gmlo_scheduler_leave(gmlo_scheduler *c, uint32_t tensor, size_t access, size_t out,
                                 int is_copy) {
   gmlo_absence *a;
-  size_t n = c->weave.l->step_count;
+  size_t n = c->weave.l->step_count, next = gmlo_scheduler_next(c, tensor, access);
   if (c->absence_count == c->absence_capacity) return 0;
   a = &c->absences[c->absence_count++];
+  c->absence_of[access] = (uint32_t)c->absence_count;
   a->strand = c->weave.by_id[tensor];
-  a->last_use = (uint32_t)last_use;
-  a->use = gmlo_scheduler_use(c, tensor, last_use);
-  while (out < last_use) out += n; /* its trigger is in the next iteration */
+  a->last_use = c->graph->accesses[access].position;
+  a->use = gmlo_scheduler_from(c, next, a->last_use + (size_t)1);
+  while (out < a->last_use) out += n; /* its trigger is in the next iteration */
   a->out = out < a->use ? out : a->use - 1;
   a->in = a->use;
   a->is_copy = is_copy;
-  a->returns = gmlo_scheduler_is_named(c, &c->weave.strands[a->strand], a->use);
-  gmlo_scheduler_add(c, a->out + 1, a->use, (size_t)0 - gmlo_scheduler_bytes(c, a->strand));
+  a->returns = c->is_named[next];
+  gmlo_scheduler_add(c, a->strand, a->out + 1, a->use, -1);
   return 1;
 }
 
-/* The tensor leaves earlier than it would: right behind its last use. 0: it does not leave then. */
-static int gmlo_scheduler_hasten(gmlo_scheduler *c, uint32_t strand, size_t last_use) {
-  size_t i, n = c->weave.l->step_count;
-  for (i = 0; i < c->absence_count; i++) {
-    gmlo_absence *a = &c->absences[i];
-    if (a->strand != strand || a->last_use % n != last_use % n) continue;
-    gmlo_scheduler_add(c, a->last_use + (size_t)1, a->out + 1,
-                       (size_t)0 - gmlo_scheduler_bytes(c, strand));
-    a->out = a->last_use;
-    return 1;
-  }
-  return 0;
+/* Whether the strand is away in a step that lies behind its access. */
+static int gmlo_scheduler_is_away(const gmlo_scheduler *c, size_t access, size_t step) {
+  uint32_t id = c->absence_of[access];
+  if (step < c->graph->accesses[access].position) step += c->weave.l->step_count;
+  return id != 0 && step > c->absences[id - 1].out;
 }
 
-static int gmlo_scheduler_is_away(const gmlo_scheduler *c, uint32_t strand, size_t step) {
-  size_t i, n = c->weave.l->step_count;
-  for (i = 0; i < c->absence_count; i++) {
-    const gmlo_absence *a = &c->absences[i];
-    if (a->strand != strand) continue;
-    if ((step > a->out && step < a->use) || (step + n > a->out && step + n < a->use)) return 1;
-  }
-  return 0;
-}
-
-/* The last access at a position of at most `step`, or in the iteration before: then by op_count
-   beyond it. */
-static size_t gmlo_scheduler_last(const gmlo_scheduler *c, uint32_t tensor, size_t step) {
-  const gmlake_offload_graph *graph = c->graph;
-  size_t i = graph->access_begin[tensor + 1], last = graph->accesses[i - 1].position;
-  while (i > graph->access_begin[tensor] && graph->accesses[i - 1].position > step) i--;
-  return i > graph->access_begin[tensor] ? graph->accesses[i - 1].position : last;
-}
-
-/* How long the strand is not used behind the step. Where copies out are spared, one that needs none
-   counts as if it were longer. */
-static uint64_t gmlo_scheduler_unused_ns(const gmlo_scheduler *c, uint32_t strand, size_t step,
-                                         size_t use) {
-  size_t n = c->weave.l->step_count;
-  uint64_t ns = c->time_ns[use < 2 * n ? use : 2 * n] - c->time_ns[step] + 1;
-  return c->spares_out && !c->is_written[strand] ? GMLO_CLEAN_GAIN * ns : ns;
-}
-
-/* What the plan leaves above the limit in a step: the tensors whose next use is farthest away leave
-   too, each right behind its last use. 0 if none is left that would help. */
-static int gmlo_scheduler_lower(gmlo_scheduler *c, size_t step) {
+/* Whether a strand may leave, and exists in the step. */
+static int gmlo_scheduler_may_leave(const gmlo_scheduler *c, uint32_t id, size_t step) {
   const gmlo_lesson *l = c->weave.l;
-  size_t i, n = l->step_count;
-  uint64_t far = 0, way;
-  uint32_t best = GMLAKE_OFFLOAD_NONE;
-  for (i = 0; i < c->weave.strand_count; i++) {
-    const gmlo_strand *strand = &c->weave.strands[i];
-    size_t use, from = gmlo_lesson_way(l, l->turn, strand->from);
-    if (strand->id == GMLAKE_OFFLOAD_NONE || gmlo_scheduler_bytes(c, (uint32_t)i) == 0 ||
-        gmlo_scheduler_bytes(c, (uint32_t)i) < c->desc->tensor_bytes_min ||
-        c->graph->access_begin[strand->id] == c->graph->access_begin[strand->id + 1]) {
-      continue;
-    }
-    if (!gmlo_strand_is_whole(l, strand) && (step < from || step >= from + strand->length) &&
-        (step + n < from || step + n >= from + strand->length)) {
-      continue; /* it does not exist then */
-    }
-    if (gmlo_scheduler_last(c, strand->id, step) == step) continue;
-    use = gmlo_scheduler_use(c, strand->id, step);
-    way = gmlo_scheduler_unused_ns(c, (uint32_t)i, step, use);
-    if (way <= far || gmlo_scheduler_is_away(c, (uint32_t)i, step)) continue;
-    best = (uint32_t)i;
-    far = way;
+  const gmlo_strand *strand = &c->weave.strands[id];
+  size_t from = gmlo_lesson_way(l, l->turn, strand->from), bytes = gmlo_scheduler_bytes(c, id);
+  if (strand->id == GMLAKE_OFFLOAD_NONE || bytes == 0 || bytes < c->desc->tensor_bytes_min ||
+      c->graph->access_begin[strand->id] == c->graph->access_begin[strand->id + 1]) {
+    return 0;
   }
-  if (best == GMLAKE_OFFLOAD_NONE) return 0;
-  i = gmlo_scheduler_last(c, c->weave.strands[best].id, step);
-  if (gmlo_scheduler_hasten(c, best, i)) return 1;
-  return gmlo_scheduler_leave(c, c->weave.strands[best].id, i, i, c->is_written[best]);
+  if (gmlo_strand_is_whole(l, strand)) return 1;
+  if (step < from) step += l->step_count;
+  return step >= from && step < from + strand->length;
 }
 
-static int gmlo_absence_before(const void *a, const void *b) {
-  return ((const gmlo_absence *)a)->use < ((const gmlo_absence *)b)->use;
+/* The strand is not used for a while from the step on: notes when it will be. */
+static void gmlo_scheduler_offer(gmlo_scheduler *c, uint32_t strand, size_t step) {
+  uint32_t tensor = c->weave.strands[strand].id;
+  size_t n = c->weave.l->step_count, which = c->spares_out && !c->is_written[strand], use;
+  if (!gmlo_scheduler_may_leave(c, strand, step)) return;
+  use = gmlo_scheduler_from(c, gmlo_scheduler_next(c, tensor, c->rest[strand]), step);
+  if (use == step) return;
+  gmlo_heap_push(c->heaps[which], &c->heap_counts[which], (uint64_t)(2 * n - use) << 32 | strand);
 }
 
-static int gmlo_absence_is_shorter(const void *a, const void *b) {
-  const gmlo_absence *x = (const gmlo_absence *)a, *y = (const gmlo_absence *)b;
-  return x->use - x->out < y->use - y->out;
+/* Goes on to a step of the graph: `rest` of what it uses is there. */
+static void gmlo_scheduler_pass(gmlo_scheduler *c, size_t step) {
+  size_t i;
+  for (i = 0; i < gmlo_op_refs(c->graph, (uint32_t)step); i++) {
+    uint32_t tensor = gmlo_op_ref(c->graph, (uint32_t)step, i), strand = c->weave.by_id[tensor];
+    size_t next = gmlo_scheduler_next(c, tensor, c->rest[strand]);
+    if (c->graph->accesses[next].position == step) c->rest[strand] = (uint32_t)next;
+  }
 }
 
-/* Takes back absences that are not needed for `target` bytes, the shortest ones first. */
-static void gmlo_scheduler_prune(gmlo_scheduler *c, size_t target) {
-  size_t i, at, kept = 0, n = c->weave.l->step_count;
-  gmlo_sort(c->absences, c->absences + c->absence_capacity, c->absence_count, sizeof(gmlo_absence),
-            gmlo_absence_is_shorter);
-  for (i = 0; i < c->absence_count; i++) {
-    const gmlo_absence *a = &c->absences[i];
-    size_t bytes = gmlo_scheduler_bytes(c, a->strand);
-    for (at = a->out + 1; at < a->use; at++)
-      if (c->level[at % n] + bytes > target) break;
-    if (at < a->use) {
-      c->absences[kept++] = *a;
+/* How long the first strand of a heap is not used behind the step; 0: the heap is empty. What is
+   used by then, or away, goes. */
+static uint64_t gmlo_scheduler_unused_ns(gmlo_scheduler *c, size_t which, size_t step) {
+  while (c->heap_counts[which] != 0) {
+    uint64_t top = c->heaps[which][0];
+    size_t use = 2 * c->weave.l->step_count - (size_t)(top >> 32);
+    if (use > step && !gmlo_scheduler_is_away(c, c->rest[(uint32_t)top], step))
+      return (which != 0 ? GMLO_CLEAN_GAIN : 1) * (c->time_ns[use] - c->time_ns[step] + 1);
+    (void)gmlo_heap_pop(c->heaps[which], &c->heap_counts[which]);
+  }
+  return 0;
+}
+
+/* What the plan leaves above the limit in a step: the tensor whose next use is farthest away leaves
+   too, right behind its last use. Where copies out are spared, one that needs none counts as if it
+   were not used for longer. 0 if none is left that would help. */
+static int gmlo_scheduler_lower(gmlo_scheduler *c, size_t step) {
+  uint64_t dirty_ns = gmlo_scheduler_unused_ns(c, 0, step);
+  uint64_t clean_ns = gmlo_scheduler_unused_ns(c, 1, step);
+  size_t which = clean_ns > dirty_ns, access;
+  gmlo_absence *a;
+  uint32_t strand;
+  if (clean_ns == 0 && dirty_ns == 0) return 0;
+  strand = (uint32_t)gmlo_heap_pop(c->heaps[which], &c->heap_counts[which]);
+  access = c->rest[strand];
+  if (c->absence_of[access] == 0)
+    return gmlo_scheduler_leave(c, c->weave.strands[strand].id, access,
+                                c->graph->accesses[access].position, c->is_written[strand]);
+  a = &c->absences[c->absence_of[access] - 1]; /* it leaves earlier than it would */
+  gmlo_scheduler_add(c, strand, a->last_use + (size_t)1, a->out + 1, -1);
+  a->out = a->last_use;
+  return 1;
+}
+
+#define GMLO_LEVEL_WORK 32u /* steps of a change of levels, about */
+
+/* Lowers a step to the target. pre: it was done for those before it. Returns its work. */
+static size_t gmlo_scheduler_sweep(gmlo_scheduler *c, size_t step, size_t target) {
+  size_t i, offers = step == 0 ? c->weave.strand_count : gmlo_op_refs(c->graph, (uint32_t)step - 1);
+  size_t work = 8 * offers + 8;
+  for (i = 0; i < offers; i++)
+    gmlo_scheduler_offer(
+        c, step == 0 ? (uint32_t)i : c->weave.by_id[gmlo_op_ref(c->graph, (uint32_t)step - 1, i)],
+        step);
+  gmlo_scheduler_pass(c, step);
+  while (gmlo_profile_max(&c->level, step, 1) > (int64_t)target && gmlo_scheduler_lower(c, step))
+    work += 2 * GMLO_LEVEL_WORK;
+  return work;
+}
+
+/* Sorts the absences by their uses; or by how long they are. */
+static void gmlo_scheduler_sort(gmlo_scheduler *c, int by_length) {
+  gmlo_absence *sorted = c->absences + c->absence_capacity;
+  size_t i, n = c->weave.l->step_count;
+  for (i = 0; i < c->absence_count; i++)
+    c->keys[i] = (uint32_t)(c->absences[i].use - (by_length ? c->absences[i].out : 0));
+  gmlo_sort_keys(c->keys, c->absence_count, c->begin, 2 * n + 1, c->order);
+  for (i = 0; i < c->absence_count; i++) sorted[i] = c->absences[c->order[i]];
+  memcpy(c->absences, sorted, c->absence_count * sizeof *sorted);
+}
+
+/* Takes an absence back if it is not needed for `target` bytes. */
+static int gmlo_scheduler_take_back(gmlo_scheduler *c, const gmlo_absence *a, size_t target) {
+  int64_t bytes = (int64_t)gmlo_scheduler_bytes(c, a->strand);
+  size_t count = a->use - a->out - 1;
+  if (count != 0 && gmlo_profile_max(&c->level, a->out + 1, count) + bytes > (int64_t)target)
+    return 0;
+  gmlo_scheduler_add(c, a->strand, a->out + 1, a->use, 1);
+  return 1;
+}
+
+/* The last step up to the use at whose begin a copy of so long may begin that ends at `end`; or the
+   first one of the absence. */
+static size_t gmlo_scheduler_latest(const gmlo_scheduler *c, const gmlo_absence *a, uint64_t copy,
+                                    uint64_t end) {
+  size_t low = a->out + 1, high = a->use;
+  while (low < high) {
+    size_t middle = high - (high - low) / 2;
+    if (c->time_ns[middle] + copy <= end) {
+      low = middle;
     } else {
-      gmlo_scheduler_add(c, a->out + 1, a->use, bytes);
+      high = middle - 1;
     }
   }
-  c->absence_count = kept;
+  return low;
 }
 
-/* Lets the tensors come back. Early: in the order of their uses, each as soon as there is room from
-   then on. Else each copy as late as the ones behind it allow, twice its time before the use, or
-   later, as soon as there is room. */
-static void gmlo_scheduler_return(gmlo_scheduler *c, int is_early) {
-  size_t i, n = c->weave.l->step_count, at, bytes;
-  uint64_t end = UINT64_MAX;
-  gmlo_sort(c->absences, c->absences + c->absence_capacity, c->absence_count, sizeof(gmlo_absence),
-            gmlo_absence_before);
-  for (i = 0; i < c->absence_count; i++) {
-    gmlo_absence *a = &c->absences[is_early ? i : c->absence_count - 1 - i];
-    uint64_t copy, use;
-    if (!a->returns) continue;
-    bytes = gmlo_scheduler_bytes(c, a->strand);
-    copy = gmlo_copy_time(bytes, c->desc->both_bytes_per_s / 2) + GMLO_COPY_NS;
-    use = c->time_ns[a->use < 2 * n ? a->use : 2 * n];
-    if (use < end) end = use;
-    end = end > copy ? end - copy : 0;
-    at = is_early ? 0 : a->use;
-    while (at > a->out + 1 && c->time_ns[at] + copy > end) at--;
-    while (a->in > a->out + 1 && a->in > at &&
-           c->level[(a->in - 1) % n] + bytes <= c->desc->target_bytes) {
-      a->in--;
-    }
-    gmlo_scheduler_add(c, a->in, a->use, bytes);
-  }
+/* Lets a tensor come back. Early: as soon as there is room from then on. Else the copy is as late
+   as the ones behind it allow, of which the first begins at *end: twice its time before the use,
+   or later, as soon as there is room. */
+static void gmlo_scheduler_return(gmlo_scheduler *c, gmlo_absence *a, int is_early, uint64_t *end) {
+  size_t at, bytes = gmlo_scheduler_bytes(c, a->strand);
+  uint64_t copy = gmlo_copy_time(bytes, c->desc->both_bytes_per_s / 2) + GMLO_COPY_NS;
+  if (!a->returns) return;
+  if (c->time_ns[a->use] < *end) *end = c->time_ns[a->use];
+  *end = *end > copy ? *end - copy : 0;
+  at = is_early ? a->out + 1 : gmlo_scheduler_latest(c, a, copy, *end);
+  if (at < a->use)
+    a->in =
+        gmlo_profile_since(&c->level, at, a->use, (int64_t)c->desc->target_bytes - (int64_t)bytes);
+  gmlo_scheduler_add(c, a->strand, a->in, a->use, 1);
 }
 
 /* The slot that stands for the strand when a step has ended. */
@@ -7386,11 +7634,10 @@ static uint32_t gmlo_strand_slot(const gmlo_lesson *l, const gmlo_strand *strand
   return strand->heir;
 }
 
-static void gmlo_scheduler_move(const gmlo_scheduler *c, gmlo_schedule *schedule, size_t count,
-                                const gmlo_absence *a, int is_in) {
+static void gmlo_scheduler_move(const gmlo_scheduler *c, gmlo_move *move, const gmlo_absence *a,
+                                int is_in) {
   const gmlo_lesson *l = c->weave.l;
   size_t n = l->step_count;
-  gmlo_move *move = &schedule->moves[count];
   move->step = (uint32_t)((l->turn + (is_in ? a->in + n - 1 : a->out)) % n);
   move->slot = gmlo_strand_slot(l, &c->weave.strands[a->strand], move->step);
   move->use = (uint32_t)((l->turn + (is_in ? a->use : a->last_use)) % n);
@@ -7398,75 +7645,99 @@ static void gmlo_scheduler_move(const gmlo_scheduler *c, gmlo_schedule *schedule
   move->is_copy = a->is_copy;
 }
 
-static int gmlo_move_before(const void *a, const void *b) {
-  const gmlo_move *x = (const gmlo_move *)a, *y = (const gmlo_move *)b;
-  return x->step != y->step ? x->step < y->step : x->is_in < y->is_in;
-}
-
-/* Lists the moves by step. 0 if host memory is refused. */
+/* Lists the moves by step, those that leave first. 0 if host memory is refused. */
 static int gmlo_scheduler_list(gmlo_scheduler *c, gmlo_schedule *schedule) {
   const gmlo_lesson *l = c->weave.l;
-  size_t i, count = 0;
-  schedule->step_count = l->step_count;
-  schedule->begin = (size_t *)gmlo_zeroed(&l->host, l->step_count + 1, sizeof *schedule->begin);
+  size_t i, count = 0, n = l->step_count;
+  gmlo_move *unsorted;
+  schedule->step_count = n;
+  schedule->begin = (size_t *)gmlo_zeroed(&l->host, n + 1, sizeof *schedule->begin);
   schedule->moves = (gmlo_move *)gmlo_zeroed(&l->host, 4 * c->absence_count, sizeof(gmlo_move));
   if (schedule->begin == NULL || schedule->moves == NULL) {
     gmlo_schedule_free(&l->host, schedule);
     return 0;
   }
+  unsorted = schedule->moves + 2 * c->absence_count;
   for (i = 0; i < c->absence_count; i++) {
-    gmlo_absence *a = &c->absences[i];
-    gmlo_scheduler_move(c, schedule, count++, a, 0);
-    if (a->returns) gmlo_scheduler_move(c, schedule, count++, a, 1);
+    gmlo_scheduler_move(c, &unsorted[count++], &c->absences[i], 0);
+    if (c->absences[i].returns) gmlo_scheduler_move(c, &unsorted[count++], &c->absences[i], 1);
   }
-  gmlo_sort(schedule->moves, schedule->moves + 2 * c->absence_count, count, sizeof(gmlo_move),
-            gmlo_move_before);
-  for (i = 0; i < count; i++) schedule->begin[schedule->moves[i].step + 1]++;
-  for (i = 0; i < l->step_count; i++) schedule->begin[i + 1] += schedule->begin[i];
+  for (i = 0; i < count; i++) c->keys[i] = 2 * unsorted[i].step + (uint32_t)unsorted[i].is_in;
+  gmlo_sort_keys(c->keys, count, c->begin, 2 * n, c->order);
+  for (i = 0; i < count; i++) {
+    schedule->moves[i] = unsorted[c->order[i]];
+    schedule->begin[schedule->moves[i].step + 1]++;
+  }
+  for (i = 0; i < n; i++) schedule->begin[i + 1] += schedule->begin[i];
   return 1;
 }
 
-/* Fills in the levels of an iteration in which nothing moves, and when each step begins. */
-static void gmlo_scheduler_levels(gmlo_scheduler *c, gmlo_schedule *schedule) {
+/* Makes what all ways to plan share, but for arrays. */
+static void gmlo_scheduler_prepare(gmlo_scheduler *c) {
   const gmlo_lesson *l = c->weave.l;
-  size_t i, n = l->step_count;
-  memset(c->level, 0, n * sizeof *c->level);
-  c->absence_count = 0;
-  for (i = 0; i < c->weave.strand_count; i++) {
+  int64_t *more = c->still.tree_max + c->still.leaf_count;
+  size_t i, k, n = l->step_count, strands = c->weave.strand_count;
+  for (i = 0; i < 2 * n; i++)
+    c->time_ns[i + 1] = c->time_ns[i] + l->steps[(l->turn + i) % n].time_ns;
+  for (i = 0; i < l->named_count; i++)
+    if (l->named[i].how & GMLO_WRITES) c->is_written[c->weave.of[l->named[i].slot]] = 1;
+  for (i = 0; i < strands; i++) {
     const gmlo_strand *strand = &c->weave.strands[i];
-    size_t from = gmlo_lesson_way(l, l->turn, strand->from);
-    gmlo_scheduler_add(c, from, from + strand->length, gmlo_scheduler_bytes(c, (uint32_t)i));
+    int64_t bytes = (int64_t)gmlo_scheduler_bytes(c, (uint32_t)i);
+    size_t from = gmlo_lesson_way(l, l->turn, strand->from), to = from + strand->length;
+    int is_whole = gmlo_strand_is_whole(l, strand);
+    c->is_written[i] |= !is_whole;
+    if (strand->id != GMLAKE_OFFLOAD_NONE)
+      c->rest[i] = (uint32_t)c->graph->access_begin[strand->id + 1] - 1;
+    if (strand->length == 0) continue;
+    more[is_whole ? 0 : from] += bytes;
+    if (is_whole || to == n) continue;
+    more[to % n] -= bytes;
+    if (to > n) more[0] += bytes;
   }
-  for (i = 0; i < n; i++)
-    if (c->level[i] > schedule->unplanned_bytes) schedule->unplanned_bytes = c->level[i];
-  schedule->step_ns = c->time_ns[n];
+  gmlo_profile_close(&c->still);
+  for (i = 0; i < n; i++) {
+    const gmlo_lesson_step *step = &l->steps[(l->turn + i) % n];
+    gmlo_scheduler_pass(c, i);
+    for (k = step->named_begin; k < step->named_end; k++) {
+      uint32_t strand = c->weave.of[l->named[k].slot];
+      if (c->weave.strands[strand].id != GMLAKE_OFFLOAD_NONE) c->is_named[c->rest[strand]] = 1;
+    }
+  }
 }
 
 static int gmlo_scheduler_begin(gmlo_scheduler *c) {
   const gmlo_lesson *l = c->weave.l;
   gmlo_scope *scope = &c->weave.scope;
   gmlo_trial *r = &c->trial;
-  size_t i, n = l->step_count, strands = c->weave.strand_count;
-  c->absence_capacity = c->plan->event_count + 4 * l->slot_count;
-  c->level = (size_t *)gmlo_take(scope, n, sizeof *c->level);
+  size_t n = l->step_count, strands = c->weave.strand_count, most, accesses;
+  most = c->absence_capacity = c->plan->event_count + 4 * l->slot_count;
+  accesses = c->graph->access_count;
   c->time_ns = (uint64_t *)gmlo_take(scope, 2 * n + 1, sizeof *c->time_ns);
   c->is_written = (unsigned char *)gmlo_take(scope, strands, 1);
-  c->absences = (gmlo_absence *)gmlo_take(scope, c->absence_capacity,
-                                          2 * sizeof *c->absences); /* half of it to sort */
+  c->is_named = (unsigned char *)gmlo_take(scope, accesses, 1);
+  c->rest = (uint32_t *)gmlo_take(scope, strands, sizeof *c->rest);
+  c->absence_of = (uint32_t *)gmlo_take(scope, accesses, sizeof *c->absence_of);
+  c->heaps[0] = (uint64_t *)gmlo_take(scope, c->graph->ref_count + strands, 2 * sizeof **c->heaps);
+  c->absences =
+      (gmlo_absence *)gmlo_take(scope, most, 2 * sizeof *c->absences); /* half of it to sort */
+  c->keys = (uint32_t *)gmlo_take(scope, most, 4 * sizeof *c->keys);
+  c->begin = (uint32_t *)gmlo_take(scope, 2 * n + 2, sizeof *c->begin);
   r->ready_ns = (uint64_t *)gmlo_take(scope, strands, 2 * sizeof *r->ready_ns);
   r->is_away = (unsigned char *)gmlo_take(scope, strands, 1);
-  r->left_ns = (uint64_t *)gmlo_take(scope, c->absence_capacity, 2 * sizeof *r->left_ns);
-  r->left_bytes = (size_t *)gmlo_take(scope, c->absence_capacity, 2 * sizeof *r->left_bytes);
-  if (c->level == NULL || c->time_ns == NULL || c->is_written == NULL || c->absences == NULL ||
-      r->ready_ns == NULL || r->is_away == NULL || r->left_ns == NULL || r->left_bytes == NULL) {
+  r->left_ns = (uint64_t *)gmlo_take(scope, most, 2 * sizeof *r->left_ns);
+  r->left_bytes = (size_t *)gmlo_take(scope, most, 2 * sizeof *r->left_bytes);
+  if (!gmlo_profile_take(&c->still, scope, n) || !gmlo_profile_take(&c->level, scope, n) ||
+      c->time_ns == NULL || c->is_written == NULL || c->is_named == NULL || c->rest == NULL ||
+      c->absence_of == NULL || c->heaps[0] == NULL || c->absences == NULL || c->keys == NULL ||
+      c->begin == NULL || r->ready_ns == NULL || r->is_away == NULL || r->left_ns == NULL ||
+      r->left_bytes == NULL) {
     return 0;
   }
+  c->heaps[1] = c->heaps[0] + c->graph->ref_count + strands;
+  c->order = c->keys + 2 * most;
   r->gone_ns = r->ready_ns + strands;
-  for (i = 0; i < 2 * n; i++)
-    c->time_ns[i + 1] = c->time_ns[i] + l->steps[(l->turn + i) % n].time_ns;
-  for (i = 0; i < l->named_count; i++)
-    if (l->named[i].how & GMLO_WRITES) c->is_written[c->weave.of[l->named[i].slot]] = 1;
-  for (i = 0; i < strands; i++) c->is_written[i] |= !gmlo_strand_is_whole(l, &c->weave.strands[i]);
+  gmlo_scheduler_prepare(c);
   return 1;
 }
 
@@ -7491,10 +7762,13 @@ static uint64_t gmlo_scheduler_copy_ns(const gmlo_scheduler *c, uint32_t strand,
    reservation begins last; that one is gone, and its value is mapped to another when it comes back.
    No value is moved while it is there: what is there across the turn should have its vchunks at
    both ends. Where it lost one, all begin anew, and it begins where it ended before. Cost:
-   O(intervals * vchunks), and less where tensors of one size follow each other. */
+   O(intervals * vchunks) up to GMLO_ASSIGN_WORK, and less where tensors of one size follow each
+   other. */
 
 #define GMLO_VBLOCKS_TRIED 8u
-#define GMLO_ASSIGNS 4u /* at most */
+#define GMLO_VBLOCKS_SEEN 1024u              /* at most, for one that may be tried */
+#define GMLO_ASSIGN_WORK ((uint64_t)1 << 22) /* steps; then the first vchunks that suit are taken */
+#define GMLO_ASSIGNS 4u                      /* at most */
 
 typedef struct gmlo_interval { /* when a strand is there; also in the list of a vchunk */
   struct gmlo_interval *next;
@@ -7544,6 +7818,8 @@ typedef struct gmlo_assign {
   size_t vchunk_max, call_max; /* call_max: the vchunks of all intervals */
   gmlo_choice *choices;        /* the best ones for an interval, ascending */
   size_t choice_count;
+  size_t at, rounds;              /* of the arrivals, of all of them */
+  uint64_t work;                  /* steps so far */
   size_t *free_until, *free_from; /* by vblock: its addresses are free between these */
   uint32_t *vblock_last;          /* the value that had the vblock last */
 } gmlo_assign;
@@ -7607,11 +7883,6 @@ typedef struct gmlo_trip {
   int is_in;
 } gmlo_trip;
 
-static int gmlo_trip_before(const void *a, const void *b) {
-  const gmlo_trip *x = (const gmlo_trip *)a, *y = (const gmlo_trip *)b;
-  return x->strand != y->strand ? x->strand < y->strand : x->when < y->when;
-}
-
 /* Lists when a strand is there, by its moves. A strand that never comes is left out. */
 static int gmlo_assign_value(gmlo_assign *u, uint32_t id, gmlo_trip *trips, size_t count) {
   const gmlo_lesson *l = u->c->weave.l;
@@ -7656,17 +7927,25 @@ static int gmlo_assign_collect(gmlo_assign *u, size_t chunk_bytes) {
   const gmlo_schedule *schedule = u->schedule;
   size_t i, k, count = schedule->begin[l->step_count], strands = c->weave.strand_count, at = 0;
   size_t fixed_bytes = 0;
-  gmlo_trip *trips = (gmlo_trip *)gmlo_take(&u->scope, count + 1, 2 * sizeof *trips);
+  gmlo_trip *trips = (gmlo_trip *)gmlo_take(&u->scope, count + 1, 2 * sizeof *trips), *unsorted;
+  uint32_t *keys = (uint32_t *)gmlo_take(&u->scope, count + 1, 2 * sizeof *keys);
+  uint32_t *begin = (uint32_t *)gmlo_take(&u->scope, strands + 1, sizeof *begin);
   u->values = (gmlo_value *)gmlo_take(&u->scope, strands + 1, sizeof *u->values);
-  if (trips == NULL || u->values == NULL || !gmlo_assign_copies(u)) return 0;
-  for (k = 0; k < count; k++) {
-    trips[k].strand = c->weave.of[schedule->moves[k].slot];
-    trips[k].is_in = schedule->moves[k].is_in;
-    trips[k].when = 2 * gmlo_lesson_way(l, l->turn, schedule->moves[k].step) + 1;
-    trips[k].when += (size_t)trips[k].is_in;
-    trips[k].soft = u->soft[k];
+  if (trips == NULL || keys == NULL || begin == NULL || u->values == NULL ||
+      !gmlo_assign_copies(u)) {
+    return 0;
   }
-  gmlo_sort(trips, trips + count + 1, count, sizeof *trips, gmlo_trip_before);
+  unsorted = trips + count + 1;
+  for (i = 0; i < count; i++) { /* from the turn on */
+    k = (schedule->begin[l->turn] + i) % count;
+    keys[i] = unsorted[i].strand = c->weave.of[schedule->moves[k].slot];
+    unsorted[i].is_in = schedule->moves[k].is_in;
+    unsorted[i].when = 2 * gmlo_lesson_way(l, l->turn, schedule->moves[k].step) + 1;
+    unsorted[i].when += (size_t)unsorted[i].is_in;
+    unsorted[i].soft = u->soft[k];
+  }
+  gmlo_sort_keys(keys, count, begin, strands, keys + count);
+  for (i = 0; i < count; i++) trips[i] = unsorted[keys[count + i]];
   for (i = 0; i < strands; i++) {
     size_t before = u->value_count, first = at;
     while (at < count && trips[at].strand == i) at++;
@@ -7683,24 +7962,23 @@ static int gmlo_assign_collect(gmlo_assign *u, size_t chunk_bytes) {
   return 1;
 }
 
-static int gmlo_arrival_before(const void *a, const void *b) {
-  const gmlo_arrival *x = (const gmlo_arrival *)a, *y = (const gmlo_arrival *)b;
-  if (x->begin != y->begin) return x->begin < y->begin;
-  return x->is_around > y->is_around;
-}
-
-/* Lists all intervals in the order of their begins. 0 if host memory is refused. */
+/* Lists all intervals in the order of their begins, those around the end first. 0 if host memory is
+   refused. */
 static int gmlo_assign_list(gmlo_assign *u) {
-  size_t i, n, round = 2 * u->c->weave.l->step_count;
-  for (i = 0; i < u->value_count; i++) u->arrival_count += u->values[i].interval_count;
-  u->arrivals = (gmlo_arrival *)gmlo_take(&u->scope, u->arrival_count + 1, 2 * sizeof *u->arrivals);
-  if (u->arrivals == NULL) return 0;
-  u->arrival_count = 0;
+  size_t i, n, round = 2 * u->c->weave.l->step_count, count = 0;
+  gmlo_arrival *unsorted;
+  uint32_t *keys, *begin;
+  for (i = 0; i < u->value_count; i++) count += u->values[i].interval_count;
+  u->arrivals = (gmlo_arrival *)gmlo_take(&u->scope, count + 1, 2 * sizeof *u->arrivals);
+  keys = (uint32_t *)gmlo_take(&u->scope, count + 1, 2 * sizeof *keys);
+  begin = (uint32_t *)gmlo_take(&u->scope, 2 * round + 3, sizeof *begin);
+  if (u->arrivals == NULL || keys == NULL || begin == NULL) return 0;
+  unsorted = u->arrivals + count;
   for (i = 0; i < u->value_count; i++) {
     gmlo_value *value = &u->values[i];
     const gmlo_interval *interval = value->intervals;
     for (n = 0; interval != NULL; interval = interval->next, n++) {
-      gmlo_arrival *arrival = &u->arrivals[u->arrival_count++];
+      gmlo_arrival *arrival = &unsorted[u->arrival_count++];
       arrival->begin = interval->begin;
       arrival->interval = interval;
       arrival->value = (uint32_t)i;
@@ -7708,10 +7986,11 @@ static int gmlo_assign_list(gmlo_assign *u) {
       if (interval->next == NULL) value->is_around = value->at == 0 && interval->end == round;
     }
     u->call_max += n * value->count;
-    for (; n != 0; n--) u->arrivals[u->arrival_count - n].is_around = value->is_around;
+    for (; n != 0; n--) unsorted[u->arrival_count - n].is_around = value->is_around;
   }
-  gmlo_sort(u->arrivals, u->arrivals + u->arrival_count, u->arrival_count, sizeof *u->arrivals,
-            gmlo_arrival_before);
+  for (i = 0; i < count; i++) keys[i] = 2 * (uint32_t)unsorted[i].begin + !unsorted[i].is_around;
+  gmlo_sort_keys(keys, count, begin, 2 * round + 2, keys + count);
+  for (i = 0; i < count; i++) u->arrivals[i] = unsorted[keys[count + i]];
   return 1;
 }
 
@@ -7851,8 +8130,9 @@ static const uint32_t *gmlo_assign_last(const gmlo_assign *u, size_t vblock) {
 static uint32_t gmlo_assign_reuse(gmlo_assign *u, const gmlo_value *value) {
   const gmlo_schedule *schedule = u->schedule;
   size_t vblock, k, gap, round = 2 * u->c->weave.l->step_count;
-  unsigned tried = 0;
-  for (vblock = schedule->vblock_count; vblock-- != 0 && tried < GMLO_VBLOCKS_TRIED;) {
+  unsigned tried = 0, seen = 0;
+  for (vblock = schedule->vblock_count;
+       vblock-- != 0 && tried < GMLO_VBLOCKS_TRIED && seen < GMLO_VBLOCKS_SEEN; seen++) {
     const uint32_t *vchunks = gmlo_assign_last(u, vblock);
     if (schedule->vblocks[vblock].count != value->count || !gmlo_vblock_is_free(u, vblock, value))
       continue;
@@ -7864,8 +8144,10 @@ static uint32_t gmlo_assign_reuse(gmlo_assign *u, const gmlo_value *value) {
           gmlo_vchunk_late(vchunk, value->intervals, round) != 0)
         break;
     }
+    u->work += k;
     if (k == value->count) return (uint32_t)vblock;
   }
+  u->work += seen / 4;
   return GMLAKE_OFFLOAD_NONE;
 }
 
@@ -7889,7 +8171,7 @@ static void gmlo_assign_choose(gmlo_assign *u, const gmlo_interval *interval, si
   size_t i, good = 0, most = u->vchunk_max > needed ? u->vchunk_max : needed;
   gmlo_choice choice;
   u->choice_count = 0;
-  for (i = 0; i < schedule->vchunk_count; i++) {
+  for (i = 0; i < schedule->vchunk_count && (good < needed || u->work < GMLO_ASSIGN_WORK); i++) {
     gmlo_vchunk *vchunk = &u->vchunks[i];
     size_t clash;
     int is_firm;
@@ -7910,6 +8192,7 @@ static void gmlo_assign_choose(gmlo_assign *u, const gmlo_interval *interval, si
     }
     gmlo_choices_add(u->choices, &u->choice_count, needed, choice);
   }
+  u->work += i + needed;
   choice.cost = SIZE_MAX / 2;
   choice.since = 0;
   for (; (good < needed && schedule->vchunk_count < most) || u->choice_count < needed; good++) {
@@ -7960,11 +8243,6 @@ static int gmlo_assign_one(gmlo_assign *u, const gmlo_arrival *arrival) {
   return 1;
 }
 
-static int gmlo_call_before(const void *a, const void *b) {
-  const gmlo_call *x = (const gmlo_call *)a, *y = (const gmlo_call *)b;
-  return x->vchunk != y->vchunk ? x->vchunk < y->vchunk : x->when < y->when;
-}
-
 /* Makes room for all vblocks, vchunks and calls. 0 if host memory is refused. */
 static int gmlo_assign_reserve(gmlo_assign *u) {
   const gmlo_lesson *l = u->c->weave.l;
@@ -7987,8 +8265,8 @@ static int gmlo_assign_reserve(gmlo_assign *u) {
   plan->vblocks = (gmlo_vblock *)gmlo_zeroed(host, vblocks, sizeof *plan->vblocks);
   plan->backings = (gmlo_backing *)gmlo_zeroed(host, u->arrival_count + 1, sizeof *plan->backings);
   plan->vchunks = (uint32_t *)gmlo_zeroed(host, calls, sizeof *plan->vchunks);
-  plan->calls = (gmlo_call *)gmlo_zeroed(host, calls, 2 * sizeof *plan->calls);
-  plan->call_begin = (size_t *)gmlo_zeroed(host, calls + 1, sizeof *plan->call_begin);
+  plan->calls = (gmlo_call *)gmlo_zeroed(host, calls, sizeof *plan->calls);
+  plan->call_begin = (size_t *)gmlo_zeroed(host, calls + 2, sizeof *plan->call_begin);
   return vchunks != NULL && u->vchunks != NULL && u->choices != NULL && u->free_until != NULL &&
          u->free_from != NULL && u->vblock_last != NULL && plan->vblock_of != NULL &&
          plan->vblocks != NULL && plan->backings != NULL && plan->vchunks != NULL &&
@@ -8020,6 +8298,26 @@ static void gmlo_assign_write(gmlo_assign *u, const gmlo_arrival *arrival, size_
   *vchunk_count += vblock->count;
 }
 
+/* Counts the calls of an arrival, by vchunk; or writes them down. First the count of a vchunk is in
+   its entry of call_begin + 2; then the entry + 1 goes from its first call to its end. */
+static void gmlo_assign_call(gmlo_assign *u, const gmlo_arrival *arrival, gmlo_call *calls) {
+  const gmlo_value *value = &u->values[arrival->value];
+  const uint32_t *vchunks = value->vchunks + (size_t)arrival->number * value->count;
+  gmlo_schedule *plan = u->schedule;
+  size_t n;
+  for (n = 0; n < value->count; n++) {
+    gmlo_call *call;
+    if (calls == NULL) {
+      plan->call_begin[vchunks[n] + 2]++;
+      plan->call_count++;
+      continue;
+    }
+    call = &calls[plan->call_begin[vchunks[n] + 1]++];
+    call->vchunk = vchunks[n];
+    call->when = (uint32_t)arrival->begin;
+  }
+}
+
 /* Writes down which vchunks the vblocks have, and when each is wanted. */
 static void gmlo_assign_close(gmlo_assign *u) {
   gmlo_schedule *plan = u->schedule;
@@ -8032,19 +8330,11 @@ static void gmlo_assign_close(gmlo_assign *u) {
     at += n;
   }
   for (i = 0, at = 0; i < u->arrival_count; i++) {
-    const gmlo_arrival *arrival = &u->arrivals[i];
-    const gmlo_value *value = &u->values[arrival->value];
-    gmlo_assign_write(u, arrival, &at);
-    for (n = 0; n < value->count; n++) {
-      gmlo_call *call = &plan->calls[plan->call_count++];
-      call->vchunk = value->vchunks[(size_t)arrival->number * value->count + n];
-      call->when = (uint32_t)arrival->begin;
-    }
+    gmlo_assign_write(u, &u->arrivals[i], &at);
+    gmlo_assign_call(u, &u->arrivals[i], NULL);
   }
-  gmlo_sort(plan->calls, plan->calls + plan->call_count, plan->call_count, sizeof *plan->calls,
-            gmlo_call_before);
-  for (i = 0; i < plan->call_count; i++) plan->call_begin[plan->calls[i].vchunk + 1]++;
-  for (i = 0; i < plan->vchunk_count; i++) plan->call_begin[i + 1] += plan->call_begin[i];
+  for (i = 0; i < plan->vchunk_count; i++) plan->call_begin[i + 2] += plan->call_begin[i + 1];
+  for (i = 0; i < u->arrival_count; i++) gmlo_assign_call(u, &u->arrivals[i], plan->calls);
   for (i = 0; i < plan->vblock_count; i++) {
     const gmlo_vblock *vblock = &plan->vblocks[i];
     for (n = 0; vblock->backings > 1 && n < vblock->backings; n++) {
@@ -8056,10 +8346,12 @@ static void gmlo_assign_close(gmlo_assign *u) {
   }
 }
 
-/* Assigns all intervals theirs. 0 if host memory is refused. */
-static int gmlo_assign_all(gmlo_assign *u) {
+/* All intervals are to get theirs. */
+static void gmlo_assign_round(gmlo_assign *u) {
   gmlo_schedule *plan = u->schedule;
   size_t i;
+  u->at = 0;
+  u->rounds++;
   memset(u->vchunks, 0, (u->call_max + 1) * sizeof *u->vchunks);
   memset(plan->vblocks, 0, (u->value_count + 1) * sizeof *plan->vblocks);
   plan->vblock_count = plan->vchunk_count = 0;
@@ -8071,9 +8363,6 @@ static int gmlo_assign_all(gmlo_assign *u) {
     for (n = 0; value->around != NULL && n < value->count; n++)
       if (value->around[n] >= plan->vchunk_count) plan->vchunk_count = value->around[n] + (size_t)1;
   }
-  for (i = 0; i < u->arrival_count; i++)
-    if (!gmlo_assign_one(u, &u->arrivals[i])) return 0;
-  return 1;
 }
 
 /* Whether something that is there across the turn would have to be moved. Then all that does is
@@ -8097,26 +8386,44 @@ static int gmlo_assign_has_to_turn(gmlo_assign *u) {
   return moved != 0;
 }
 
-/* Assigns chunks to all strands that come and go. Without host memory for that none has any. */
-static void gmlo_scheduler_assign(const gmlo_scheduler *c, gmlo_schedule *plan,
-                                  size_t chunk_bytes) {
+/* Begins to assign chunks to all strands that come and go. 0: host memory was refused. */
+static int gmlo_assign_begin(gmlo_assign *u, const gmlo_scheduler *c, gmlo_schedule *plan,
+                             size_t chunk_bytes) {
   const gmlo_lesson *l = c->weave.l;
-  gmlo_assign u;
   size_t i;
-  int ok;
-  memset(&u, 0, sizeof u);
-  u.scope = gmlo_scope_of(&l->host);
-  u.c = c;
-  u.schedule = plan;
+  memset(u, 0, sizeof *u);
+  u->scope = gmlo_scope_of(&l->host);
+  u->c = c;
+  u->schedule = plan;
   plan->turn = l->turn;
-  ok = l->step_count < UINT32_MAX / 8 && gmlo_assign_collect(&u, chunk_bytes) &&
-       gmlo_assign_list(&u) && gmlo_assign_reserve(&u);
-  for (i = 0; ok && i < l->slot_count; i++) plan->vblock_of[i] = GMLAKE_OFFLOAD_NONE;
-  ok = ok && gmlo_assign_all(&u);
-  for (i = 1; ok && i < GMLO_ASSIGNS && gmlo_assign_has_to_turn(&u); i++) ok = gmlo_assign_all(&u);
-  if (ok) gmlo_assign_close(&u);
-  gmlo_leave(&u.scope);
-  if (!ok) gmlo_schedule_unassign(&l->host, plan);
+  if (l->step_count >= UINT32_MAX / 8 || !gmlo_assign_collect(u, chunk_bytes) ||
+      !gmlo_assign_list(u) || !gmlo_assign_reserve(u)) {
+    return 0;
+  }
+  for (i = 0; i < l->slot_count; i++) plan->vblock_of[i] = GMLAKE_OFFLOAD_NONE;
+  gmlo_assign_round(u);
+  return 1;
+}
+
+/* Goes on with the next intervals, about `work` steps. 1: all are done; 0: there is more to do; -1:
+   host memory was refused. */
+static int gmlo_assign_go_on(gmlo_assign *u, uint64_t work) {
+  uint64_t stop = u->work + work;
+  for (; u->at < u->arrival_count && u->work < stop; u->at++)
+    if (!gmlo_assign_one(u, &u->arrivals[u->at])) return -1;
+  if (u->at < u->arrival_count) return 0;
+  if (u->rounds < GMLO_ASSIGNS && gmlo_assign_has_to_turn(u)) {
+    gmlo_assign_round(u);
+    return 0;
+  }
+  gmlo_assign_close(u);
+  return 1;
+}
+
+/* Without host memory for them no strand has chunks. */
+static void gmlo_assign_leave(gmlo_assign *u, int is_done) {
+  gmlo_leave(&u->scope);
+  if (!is_done) gmlo_schedule_unassign(&u->c->weave.l->host, u->schedule);
 }
 
 /* The vchunks of a vblock at a half step. */
@@ -8258,45 +8565,46 @@ static void gmlo_trial_step(const gmlo_scheduler *c, gmlo_trial *r, const gmlo_s
   }
 }
 
-/* How long an iteration by the schedule takes, by the times of the steps, the link's speed and what
-   the host has to do. UINT64_MAX if host memory is refused. */
-static uint64_t gmlo_scheduler_rehearse(gmlo_scheduler *c, const gmlo_schedule *schedule) {
+/* Begins to rehearse a schedule. 0 if host memory is refused. */
+static int gmlo_rehearsal_begin(gmlo_scheduler *c, const gmlo_schedule *schedule) {
   const gmlo_lesson *l = c->weave.l;
   gmlo_trial *r = &c->trial;
-  gmlo_scope scope = gmlo_scope_of(&l->host);
-  size_t i, n = l->step_count;
-  uint64_t first_ns = 0;
   uint32_t strand;
-  r->vchunk_ns = (uint64_t *)gmlo_take(&scope, schedule->vchunk_count + 1, sizeof *r->vchunk_ns);
-  r->vblock_ns = (uint64_t *)gmlo_take(&scope, schedule->vblock_count + 1, sizeof *r->vblock_ns);
+  r->scope = gmlo_scope_of(&l->host);
+  r->vchunk_ns = (uint64_t *)gmlo_take(&r->scope, schedule->vchunk_count + 1, sizeof *r->vchunk_ns);
+  r->vblock_ns = (uint64_t *)gmlo_take(&r->scope, schedule->vblock_count + 1, sizeof *r->vblock_ns);
   r->vblock_chunks =
-      (const uint32_t **)gmlo_take(&scope, schedule->vblock_count + 1, sizeof *r->vblock_chunks);
-  if (r->vchunk_ns == NULL || r->vblock_ns == NULL || r->vblock_chunks == NULL) {
-    gmlo_leave(&scope);
-    return UINT64_MAX / 2;
-  }
+      (const uint32_t **)gmlo_take(&r->scope, schedule->vblock_count + 1, sizeof *r->vblock_chunks);
+  if (r->vchunk_ns == NULL || r->vblock_ns == NULL || r->vblock_chunks == NULL) return 0;
   memset(r->ready_ns, 0, 2 * c->weave.strand_count * sizeof *r->ready_ns);
   memset(r->is_away, 0, c->weave.strand_count);
   r->now_ns = r->out_ns = r->in_ns = r->host_ns = 0;
   r->left_at = r->left = 0;
-  r->free_bytes = (double)c->desc->target_bytes - (double)c->level[0];
+  r->free_bytes = (double)c->desc->target_bytes - (double)gmlo_profile_max(&c->level, 0, 1);
   for (strand = c->weave.first[l->turn]; strand != GMLAKE_OFFLOAD_NONE;
        strand = c->weave.next_first[strand]) {
     r->free_bytes += (double)gmlo_scheduler_bytes(c, strand);
   }
-  for (i = 0; i < 2 * n; i++) {
-    size_t k, index = (l->turn + i) % n;
-    if (i == n) first_ns = r->now_ns;
-    if (index == 0 && r->host_ns < r->now_ns) r->host_ns = r->now_ns; /* it reads a result */
-    r->half = 2 * (i % n);
-    gmlo_trial_step(c, r, schedule, index);
-    for (k = schedule->begin[index]; k < schedule->begin[index + 1]; k++) {
-      r->half = 2 * (i % n) + 1 + (size_t)schedule->moves[k].is_in;
-      gmlo_trial_move(c, r, schedule, &schedule->moves[k]);
-    }
+  return 1;
+}
+
+/* The i-th step of two iterations. By the times of the steps, the link's speed and what the host
+   has to do, the second one takes now_ns - first_ns in the end. Returns its
+   work. */
+static size_t gmlo_rehearsal_step(gmlo_scheduler *c, const gmlo_schedule *schedule, size_t i) {
+  const gmlo_lesson *l = c->weave.l;
+  gmlo_trial *r = &c->trial;
+  size_t k, n = l->step_count, index = (l->turn + i) % n;
+  if (i == n) r->first_ns = r->now_ns;
+  if (index == 0 && r->host_ns < r->now_ns) r->host_ns = r->now_ns; /* it reads a result */
+  r->half = 2 * (i % n);
+  gmlo_trial_step(c, r, schedule, index);
+  for (k = schedule->begin[index]; k < schedule->begin[index + 1]; k++) {
+    r->half = 2 * (i % n) + 1 + (size_t)schedule->moves[k].is_in;
+    gmlo_trial_move(c, r, schedule, &schedule->moves[k]);
   }
-  gmlo_leave(&scope);
-  return r->now_ns - first_ns;
+  k = schedule->begin[index + 1] - schedule->begin[index];
+  return 8 + 2 * (l->steps[index].named_end - l->steps[index].named_begin) + 8 * k;
 }
 
 /* ---- The least time ---- */
@@ -8343,12 +8651,12 @@ static void gmlo_bound_add(const gmlo_scheduler *c, gmlo_bound *bound, uint32_t 
   const gmlo_lesson *l = c->weave.l;
   const gmlo_strand *strand = &c->weave.strands[id];
   const gmlo_slot *slot = &l->slots[strand->slot];
-  size_t n = l->step_count, from = gmlo_lesson_way(l, l->turn, strand->from), end, use;
+  size_t n = l->step_count, from = gmlo_lesson_way(l, l->turn, strand->from), end, use, access;
   int is_whole = gmlo_strand_is_whole(l, strand);
   gmlo_transfer *transfer;
   if (strand->id == GMLAKE_OFFLOAD_NONE || slot->bytes < c->desc->tensor_bytes_min ||
       c->graph->access_begin[strand->id] == c->graph->access_begin[strand->id + 1] ||
-      gmlo_scheduler_last(c, strand->id, top) == top) {
+      c->graph->accesses[access = gmlo_scheduler_access(c, strand->id, top)].position == top) {
     return;
   }
   end = from + strand->length;
@@ -8356,8 +8664,9 @@ static void gmlo_bound_add(const gmlo_scheduler *c, gmlo_bound *bound, uint32_t 
     if (top + n < from || top + n >= end) return; /* it does not exist then */
     end -= n;
   }
-  use = gmlo_scheduler_use(c, strand->id, top);
-  if ((!is_whole && use >= end) || !gmlo_scheduler_is_named(c, strand, use % n)) {
+  access = gmlo_scheduler_next(c, strand->id, access);
+  use = gmlo_scheduler_from(c, access, top + 1);
+  if ((!is_whole && use >= end) || !c->is_named[access]) {
     bound->free_bytes += slot->bytes;
     return;
   }
@@ -8411,16 +8720,15 @@ static int64_t gmlo_bound_in(const gmlo_bound *bound, size_t bytes, int64_t top_
   return most;
 }
 
-/* No schedule is faster. pre: the levels of an iteration in which nothing moves. */
+/* No schedule is faster. */
 static uint64_t gmlo_scheduler_least(const gmlo_scheduler *c) {
   const gmlo_lesson *l = c->weave.l;
   gmlo_scope scope = gmlo_scope_of(&l->host);
-  size_t i, n = l->step_count, top = 0, bytes, strands = c->weave.strand_count;
-  int64_t out_ns, in_ns, from, until;
+  size_t i, n = l->step_count, top, bytes, strands = c->weave.strand_count;
+  int64_t out_ns, in_ns, from, until, most;
   gmlo_bound bound;
-  for (i = 0; i < n; i++)
-    if (c->level[i] > c->level[top]) top = i;
-  if (c->level[top] <= c->desc->target_bytes) return c->time_ns[n];
+  top = gmlo_profile_peak(&c->still, &most);
+  if ((size_t)most <= c->desc->target_bytes) return c->time_ns[n];
   memset(&bound, 0, sizeof bound);
   bound.out = (gmlo_transfer *)gmlo_take(&scope, strands + 1, 4 * sizeof *bound.out);
   if (bound.out == NULL) {
@@ -8433,7 +8741,7 @@ static uint64_t gmlo_scheduler_least(const gmlo_scheduler *c) {
             gmlo_transfer_before);
   gmlo_sort(bound.in, bound.in + strands + 1, bound.in_count, sizeof *bound.in,
             gmlo_transfer_before);
-  bytes = c->level[top] - c->desc->target_bytes;
+  bytes = (size_t)most - c->desc->target_bytes;
   bytes = bytes > bound.free_bytes ? bytes - bound.free_bytes : 0;
   out_ns = gmlo_bound_out(&bound, bytes, (int64_t)c->time_ns[top], c->desc->out_bytes_per_s, &from);
   in_ns =
@@ -8456,104 +8764,338 @@ typedef struct gmlo_way { /* to make a schedule */
   size_t spare;           /* so much more leaves than has to: room for what comes back */
 } gmlo_way;
 
-/* Makes a schedule. 0 if host memory is refused. */
-static int gmlo_scheduler_make(gmlo_scheduler *c, gmlo_schedule *schedule, gmlo_way way) {
-  const gmlo_lesson *l = c->weave.l;
-  size_t i, target = c->desc->target_bytes - way.spare;
-  memset(schedule, 0, sizeof *schedule);
-  c->spares_out = way.spares_out;
-  gmlo_scheduler_levels(c, schedule);
-  schedule->least_ns = gmlo_scheduler_least(c);
-  for (i = 0; way.by_plan && i < c->plan->event_count; i++) {
-    const gmlake_offload_event *event = &c->plan->events[i];
-    if (event->action == GMLAKE_OFFLOAD_SWAP_IN) continue;
-    (void)gmlo_scheduler_leave(c, event->tensor, event->op,
-                               gmlo_scheduler_step(c, event->trigger, event->delay_ns),
-                               event->action == GMLAKE_OFFLOAD_SWAP_OUT);
-  }
-  for (i = 0; i < l->step_count; i++)
-    while (c->level[i] > target && gmlo_scheduler_lower(c, i)) continue;
-  if (way.is_pruned) gmlo_scheduler_prune(c, target);
-  gmlo_scheduler_return(c, way.is_early);
-  for (i = 0; i < c->absence_count; i++) {
-    const gmlo_absence *a = &c->absences[i];
-    size_t bytes = l->slots[c->weave.strands[a->strand].slot].real_bytes;
-    if (a->is_copy) schedule->out_bytes += bytes;
-    if (a->returns) schedule->in_bytes += bytes;
-  }
-  for (i = 0; i < l->step_count; i++)
-    if (c->level[i] > schedule->planned_bytes) schedule->planned_bytes = c->level[i];
-  return gmlo_scheduler_list(c, schedule);
+#define GMLO_WAYS 16u
+
+/* Four with the plan and four without it; then some of those in which more leaves than has to, and
+   in which copies out are spared: of all 32 no other one was the best of any recorded graph. */
+static gmlo_way gmlo_way_of(unsigned number, size_t target) {
+  static const unsigned char ways[GMLO_WAYS] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                8, 9, 10, 14, 16, 17, 20, 21};
+  unsigned i = ways[number];
+  gmlo_way way;
+  way.by_plan = (i & 1) == 0;
+  way.is_early = (i & 2) != 0;
+  way.is_pruned = (i & 12) == 4;
+  way.spare = (i & 8) != 0 ? target / ((i & 4) == 0 ? 32 : 16) : 0;
+  way.spares_out = (i & 16) != 0;
+  return way;
 }
 
-/* Makes several schedules, assigns chunks and rehearses them. Another one is taken if it is faster
-   by one part in GMLO_WAY_GAIN; or if it maps fewer chunks, and none is faster by that. To the
-   letter there is only the first. 0 if host memory is refused. */
-static int gmlo_scheduler_choose(gmlo_scheduler *c, gmlo_schedule *schedule, size_t chunk_bytes) {
-  uint64_t best_ns = UINT64_MAX, least_ns = UINT64_MAX, ns;
-  gmlo_schedule other;
-  unsigned i, most = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0 ? 1 : 32;
-  if (!gmlo_scheduler_begin(c)) return 0;
-  for (i = 0; i < most; i++) {
-    gmlo_way way;
-    way.is_early = (i >> 1 & 1) != 0;
-    way.by_plan = (i & 1) == 0;
-    way.is_pruned = (i >> 2 & 3) == 1;
-    way.spare = (i & 8) != 0 ? c->desc->target_bytes / ((i & 4) == 0 ? 32 : 16) : 0;
-    way.spares_out = (i & 16) != 0;
-    if (!gmlo_scheduler_make(c, i == 0 ? schedule : &other, way)) return i != 0;
-    if (chunk_bytes != 0) gmlo_scheduler_assign(c, i == 0 ? schedule : &other, chunk_bytes);
-    ns = gmlo_scheduler_rehearse(c, i == 0 ? schedule : &other);
-    if (i != 0 &&
-        ((other.planned_bytes > c->desc->target_bytes &&
-          other.planned_bytes > schedule->planned_bytes) ||
-         (ns + ns / GMLO_WAY_GAIN >= best_ns && (other.remap_count >= schedule->remap_count ||
-                                                 ns > least_ns + least_ns / GMLO_WAY_GAIN)))) {
-      gmlo_schedule_free(&c->weave.l->host, &other);
-      continue;
-    }
-    if (i != 0) {
-      gmlo_schedule_free(&c->weave.l->host, schedule);
-      *schedule = other;
-    }
-    best_ns = ns;
-    if (ns < least_ns) least_ns = ns;
-    schedule->added_ns = ns > schedule->step_ns && ns < UINT64_MAX / 2 ? ns - schedule->step_ns : 0;
+/* What is done one after the other, each but for the first ones in parts. */
+typedef enum gmlo_phase {
+  GMLO_PHASE_WEAVE = 0, /* the graph: its tensors, */
+  GMLO_PHASE_STEPS,     /* its operators, */
+  GMLO_PHASE_SEAL,      /* and their order */
+  GMLO_PHASE_SEARCH,    /* TENSILE's plan */
+  GMLO_PHASE_PREPARE,
+  GMLO_PHASE_LEAVE, /* here a way begins: what the plan moves leaves, */
+  GMLO_PHASE_LOWER, /* and more, where more has to; */
+  GMLO_PHASE_PRUNE, /* what is in vain is taken back; */
+  GMLO_PHASE_RETURN,
+  GMLO_PHASE_LIST,
+  GMLO_PHASE_ASSIGN, /* chunks */
+  GMLO_PHASE_REHEARSE,
+  GMLO_PHASE_DONE /* the last way has ended */
+} gmlo_phase;
+
+/* A schedule in the making. */
+typedef struct gmlo_making {
+  gmlo_lesson *l; /* NULL: there is none */
+  gmlake_offload_planner_desc desc;
+  size_t chunk_bytes; /* 0: no vchunks */
+  gmlake_offload_graph *graph;
+  gmlake_offload_planner *planner;
+  gmlo_search search;
+  gmlo_scheduler c;
+  gmlo_assign assign;
+  gmlo_phase phase;
+  unsigned number; /* of the way */
+  gmlo_way way;
+  size_t at, kept;     /* in the phase: what is next; absences that stay */
+  uint64_t end_ns;     /* the begin of the first copy back, from behind */
+  uint64_t work, stop; /* steps so far, about 10 ns each; the present part ends at this sum */
+  gmlo_schedule schedule, other; /* the best one so far, the present one */
+  uint64_t best_ns, least_ns;    /* of the best one, of the fastest; */
+  uint64_t bound_ns;             /* none is faster */
+} gmlo_making;
+
+/* Whether there is work for the present part: `count` items in the phase. */
+static int gmlo_making_goes_on(const gmlo_making *m, size_t count) {
+  return m->at < count && m->work < m->stop;
+}
+
+static int gmlo_making_weave(gmlo_making *m) {
+  m->work += 8 * m->l->slot_count + m->l->step_count;
+  return gmlo_weave_open(&m->c.weave, m->l, &m->graph) == GMLAKE_OFFLOAD_OK ? 1 : -1;
+}
+
+static int gmlo_making_steps(gmlo_making *m) {
+  size_t count = m->l->step_count;
+  for (; gmlo_making_goes_on(m, count); m->at++) {
+    if (gmlo_weave_step(&m->c.weave, m->graph, m->at) != GMLAKE_OFFLOAD_OK) return -1;
+    m->work += 8 + 8 * m->c.weave.id_count;
   }
+  return m->at == count;
+}
+
+static int gmlo_making_seal(gmlo_making *m) {
+  gmlake_offload_job_desc job;
+  uint32_t id;
+  if (m->at < GMLO_SEAL_PARTS) {
+    m->work += 2 * m->graph->ref_count + m->graph->op_count;
+    return gmlo_graph_seal_part(m->graph, (unsigned)m->at++) == GMLAKE_OFFLOAD_OK ? 0 : -1;
+  }
+  memset(&job, 0, sizeof job);
+  job.graph = m->graph;
+  if (gmlake_offload_planner_create(&m->desc, &m->planner) != GMLAKE_OFFLOAD_OK ||
+      gmlake_offload_add_job(m->planner, &job, &id) != GMLAKE_OFFLOAD_OK) {
+    return -1;
+  }
+  gmlo_search_still_begin(&m->search, gmlo_search_begin(&m->search, m->planner, id, 1));
+  if ((m->desc.flags & GMLAKE_OFFLOAD_LETTER) != 0) m->search.most = 1; /* there is one plan */
   return 1;
 }
 
-/* Plans the lesson for so many bytes, and makes a schedule; with vchunks, unless chunk_bytes is 0.
-   */
-static gmlake_offload_result gmlo_lesson_plan(gmlo_lesson *l, gmlake_offload_planner_desc *desc,
-                                              size_t chunk_bytes, gmlo_schedule *out_schedule) {
-  gmlake_offload_graph *graph = NULL;
-  gmlake_offload_planner *planner = NULL;
-  gmlake_offload_plan *plan = NULL;
-  gmlake_offload_job_desc job_desc;
-  gmlo_scheduler c;
-  gmlake_offload_result result;
-  uint32_t job = 0;
-  memset(&c, 0, sizeof c);
-  memset(&job_desc, 0, sizeof job_desc);
-  result = gmlo_weave_graph(&c.weave, l, &graph);
-  job_desc.graph = graph;
-  if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_planner_create(desc, &planner);
-  if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_add_job(planner, &job_desc, &job);
-  if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_replan(planner);
-  if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_take_plan(planner, job, &plan);
-  if (result == GMLAKE_OFFLOAD_OK) {
-    c.graph = graph;
-    c.plan = &plan->info;
-    c.desc = desc;
-    if (!gmlo_scheduler_choose(&c, out_schedule, chunk_bytes))
-      result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+/* A try's making and its end are parts by themselves. */
+static int gmlo_making_search(gmlo_making *m) {
+  gmlo_circle *c = &m->search.circle;
+  uint64_t before = c->work + c->looked;
+  int was_trying = m->search.is_trying, stage = c->stage, done;
+  if (was_trying)
+    c->stop = m->stop - m->work < UINT64_MAX - before ? before + m->stop - m->work : UINT64_MAX;
+  done = gmlo_search_still_on(&m->search);
+  m->work += was_trying ? c->work + c->looked - before + 1 : 1;
+  if (was_trying != m->search.is_trying || stage == GMLO_STAGE_PARTS) /* at once */
+    m->work += GMLO_CIRCLE_WORK * m->graph->access_count;
+  return done;
+}
+
+static int gmlo_making_prepare(gmlo_making *m) {
+  m->c.graph = m->graph;
+  m->c.plan = &m->search.best->info;
+  m->c.desc = &m->desc;
+  m->work += 8 * m->graph->access_count;
+  if (!gmlo_scheduler_begin(&m->c)) return -1;
+  m->bound_ns = gmlo_scheduler_least(&m->c);
+  m->best_ns = m->least_ns = UINT64_MAX;
+  return 1;
+}
+
+/* Begins with a way: nothing moves yet. */
+static void gmlo_making_begin_way(gmlo_making *m) {
+  gmlo_scheduler *c = &m->c;
+  size_t leaves = 2 * c->still.leaf_count;
+  int64_t most;
+  m->way = gmlo_way_of(m->number, m->desc.target_bytes);
+  memset(&m->other, 0, sizeof m->other);
+  c->spares_out = m->way.spares_out;
+  c->absence_count = c->heap_counts[0] = c->heap_counts[1] = 0;
+  memset(c->absence_of, 0, m->graph->access_count * sizeof *c->absence_of);
+  memcpy(c->level.tree_max, c->still.tree_max, leaves * sizeof *c->level.tree_max);
+  memset(c->level.tree_add, 0, leaves * sizeof *c->level.tree_add);
+  (void)gmlo_profile_peak(&c->still, &most);
+  m->other.unplanned_bytes = (size_t)most;
+  m->other.step_ns = c->time_ns[m->l->step_count];
+  m->other.least_ns = m->bound_ns;
+  m->work += leaves / 2;
+}
+
+static int gmlo_making_leave_by_plan(gmlo_making *m) {
+  gmlo_scheduler *c = &m->c;
+  size_t count;
+  if (m->at == 0) gmlo_making_begin_way(m);
+  count = m->way.by_plan ? c->plan->event_count : 0;
+  for (; gmlo_making_goes_on(m, count); m->at++) {
+    const gmlake_offload_event *event = &c->plan->events[m->at];
+    if (event->action == GMLAKE_OFFLOAD_SWAP_IN) continue;
+    (void)gmlo_scheduler_leave(c, event->tensor, gmlo_scheduler_access(c, event->tensor, event->op),
+                               gmlo_scheduler_step(c, event->trigger, event->delay_ns),
+                               event->action == GMLAKE_OFFLOAD_SWAP_OUT);
+    m->work += GMLO_LEVEL_WORK;
   }
-  gmlo_weave_leave(&c.weave);
-  gmlo_plan_destroy(plan);
-  gmlake_offload_planner_destroy(planner);
-  gmlake_offload_graph_destroy(graph);
-  return result;
+  return m->at >= count;
+}
+
+static int gmlo_making_lower(gmlo_making *m) {
+  size_t count = m->l->step_count;
+  for (; gmlo_making_goes_on(m, count); m->at++)
+    m->work += gmlo_scheduler_sweep(&m->c, m->at, m->desc.target_bytes - m->way.spare);
+  return m->at == count;
+}
+
+/* The shortest absences first. */
+static int gmlo_making_prune(gmlo_making *m) {
+  gmlo_scheduler *c = &m->c;
+  if (!m->way.is_pruned) return 1;
+  if (m->at == 0) {
+    gmlo_scheduler_sort(c, 1);
+    m->work += c->absence_count + m->l->step_count;
+    m->kept = 0;
+  }
+  for (; gmlo_making_goes_on(m, c->absence_count); m->at++) {
+    m->work += GMLO_LEVEL_WORK;
+    if (!gmlo_scheduler_take_back(c, &c->absences[m->at], m->desc.target_bytes))
+      c->absences[m->kept++] = c->absences[m->at];
+  }
+  if (m->at < c->absence_count) return 0;
+  c->absence_count = m->kept;
+  return 1;
+}
+
+/* Early: in the order of their uses; else the last one first. */
+static int gmlo_making_return(gmlo_making *m) {
+  gmlo_scheduler *c = &m->c;
+  size_t count = c->absence_count;
+  if (m->at == 0) {
+    gmlo_scheduler_sort(c, 0);
+    m->work += count + m->l->step_count;
+    m->end_ns = UINT64_MAX;
+  }
+  for (; gmlo_making_goes_on(m, count); m->at++) {
+    gmlo_absence *a = &c->absences[m->way.is_early ? m->at : count - 1 - m->at];
+    gmlo_scheduler_return(c, a, m->way.is_early, &m->end_ns);
+    m->work += 2 * GMLO_LEVEL_WORK;
+  }
+  return m->at == count;
+}
+
+static int gmlo_making_list(gmlo_making *m) {
+  gmlo_scheduler *c = &m->c;
+  gmlo_schedule *schedule = &m->other;
+  int64_t most;
+  size_t i;
+  for (i = 0; i < c->absence_count; i++) {
+    const gmlo_absence *a = &c->absences[i];
+    size_t bytes = m->l->slots[c->weave.strands[a->strand].slot].real_bytes;
+    if (a->is_copy) schedule->out_bytes += bytes;
+    if (a->returns) schedule->in_bytes += bytes;
+  }
+  (void)gmlo_profile_peak(&c->level, &most);
+  schedule->planned_bytes = (size_t)most;
+  m->work += 4 * c->absence_count + m->l->step_count;
+  return gmlo_scheduler_list(c, schedule) ? 1 : -1;
+}
+
+static int gmlo_making_assign(gmlo_making *m) {
+  gmlo_assign *u = &m->assign;
+  uint64_t before;
+  int done = 0;
+  if (m->chunk_bytes == 0) return 1;
+  if (m->at++ == 0) {
+    if (!gmlo_assign_begin(u, &m->c, &m->other, m->chunk_bytes)) done = -1;
+    m->work += 8 * u->arrival_count + 4 * m->c.weave.strand_count + m->l->step_count;
+  } else {
+    before = u->work;
+    done = gmlo_assign_go_on(u, m->stop - m->work);
+    m->work += u->work - before + 1;
+  }
+  if (done == 0) return 0;
+  gmlo_assign_leave(u, done > 0);
+  return 1;
+}
+
+/* Two iterations. */
+static int gmlo_making_rehearse(gmlo_making *m) {
+  size_t count = 2 * m->l->step_count;
+  if (m->at == 0 && !gmlo_rehearsal_begin(&m->c, &m->other)) {
+    gmlo_leave(&m->c.trial.scope);
+    return -1;
+  }
+  for (; gmlo_making_goes_on(m, count); m->at++)
+    m->work += gmlo_rehearsal_step(&m->c, &m->other, m->at);
+  if (m->at == count) gmlo_leave(&m->c.trial.scope);
+  return m->at == count;
+}
+
+/* A way has ended. Its schedule is taken if it is faster than the best one by one part in
+   GMLO_WAY_GAIN; or if it maps fewer chunks, and none is faster by that. */
+static void gmlo_making_judge(gmlo_making *m) {
+  const gmlo_schedule *other = &m->other, *best = &m->schedule;
+  uint64_t ns = m->c.trial.now_ns - m->c.trial.first_ns;
+  if (m->number != 0 && ((other->planned_bytes > m->desc.target_bytes &&
+                          other->planned_bytes > best->planned_bytes) ||
+                         (ns + ns / GMLO_WAY_GAIN >= m->best_ns &&
+                          (other->remap_count >= best->remap_count ||
+                           ns > m->least_ns + m->least_ns / GMLO_WAY_GAIN)))) {
+    gmlo_schedule_free(&m->l->host, &m->other);
+  } else {
+    gmlo_schedule_free(&m->l->host, &m->schedule);
+    m->schedule = m->other;
+    memset(&m->other, 0, sizeof m->other);
+    m->best_ns = ns;
+    if (ns < m->least_ns) m->least_ns = ns;
+    m->schedule.added_ns = ns > m->schedule.step_ns ? ns - m->schedule.step_ns : 0;
+  }
+  m->number++;
+  m->phase = m->number == GMLO_WAYS || (m->desc.flags & GMLAKE_OFFLOAD_LETTER) != 0
+                 ? GMLO_PHASE_DONE
+                 : GMLO_PHASE_LEAVE;
+}
+
+/* A part of the phase. 1: the phase is over; 0: there is more to do; -1: host memory is refused. */
+static int gmlo_making_part(gmlo_making *m) {
+  static int (*const parts[])(gmlo_making *) = {
+      gmlo_making_weave,   gmlo_making_steps,         gmlo_making_seal,   gmlo_making_search,
+      gmlo_making_prepare, gmlo_making_leave_by_plan, gmlo_making_lower,  gmlo_making_prune,
+      gmlo_making_return,  gmlo_making_list,          gmlo_making_assign, gmlo_making_rehearse};
+  return parts[m->phase](m);
+}
+
+/* Begins to plan a lesson and to make a schedule. The lesson stays as it is until that is left. */
+static void gmlo_making_begin(gmlo_making *m, gmlo_lesson *l,
+                              const gmlake_offload_planner_desc *desc, size_t chunk_bytes) {
+  memset(m, 0, sizeof *m);
+  m->l = l;
+  m->desc = *desc;
+  m->chunk_bytes = chunk_bytes;
+  m->c.weave.scope = m->c.trial.scope = m->assign.scope = gmlo_scope_of(&l->host);
+}
+
+/* Goes on for about so many steps. 1: the schedule is made; 0: there is more to do; -1: host memory
+   is refused. */
+static int gmlo_making_go_on(gmlo_making *m, uint64_t work) {
+  m->stop = work < UINT64_MAX - m->work ? m->work + work : UINT64_MAX;
+  while (m->phase != GMLO_PHASE_DONE && m->work < m->stop) {
+    int done = gmlo_making_part(m);
+    if (done < 0 && m->number == 0) return -1;
+    if (done < 0) m->phase = GMLO_PHASE_DONE; /* what was made so far is a schedule, too */
+    if (done <= 0) continue;
+    m->at = 0;
+    m->phase = (gmlo_phase)(m->phase + 1);
+    if (m->phase == GMLO_PHASE_DONE) gmlo_making_judge(m);
+  }
+  return m->phase == GMLO_PHASE_DONE;
+}
+
+static void gmlo_making_leave(gmlo_making *m) {
+  if (m->l == NULL) return;
+  gmlo_leave(&m->assign.scope);
+  gmlo_leave(&m->c.trial.scope);
+  gmlo_schedule_free(&m->l->host, &m->other);
+  gmlo_schedule_free(&m->l->host, &m->schedule);
+  gmlo_weave_leave(&m->c.weave);
+  gmlo_search_leave(&m->search);
+  gmlake_offload_planner_destroy(m->planner);
+  gmlake_offload_graph_destroy(m->graph);
+  memset(m, 0, sizeof *m);
+}
+
+/* Plans the lesson at once. */
+static gmlake_offload_result gmlo_lesson_plan(gmlo_lesson *l,
+                                              const gmlake_offload_planner_desc *desc,
+                                              size_t chunk_bytes, gmlo_schedule *out_schedule) {
+  gmlo_making m;
+  int done;
+  gmlo_lesson_pair(l);
+  gmlo_making_begin(&m, l, desc, chunk_bytes);
+  done = gmlo_making_go_on(&m, UINT64_MAX);
+  memset(out_schedule, 0, sizeof *out_schedule);
+  if (done > 0) {
+    *out_schedule = m.schedule;
+    memset(&m.schedule, 0, sizeof m.schedule);
+  }
+  gmlo_making_leave(&m);
+  return done > 0 ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 /* The time that no schedule of the lesson goes below. *out_fits: nothing has to move. UINT64_MAX if
@@ -8562,20 +9104,21 @@ static uint64_t gmlo_lesson_least(gmlo_lesson *l, const gmlake_offload_planner_d
                                   int *out_fits) {
   gmlake_offload_graph *graph = NULL;
   gmlake_offload_plan_info nothing;
-  gmlo_schedule schedule;
   gmlo_scheduler c;
   uint64_t least_ns = UINT64_MAX;
+  int64_t most;
   memset(&c, 0, sizeof c);
   memset(&nothing, 0, sizeof nothing);
-  memset(&schedule, 0, sizeof schedule);
   c.plan = &nothing;
   c.desc = desc;
   *out_fits = 0;
-  if (gmlo_weave_graph(&c.weave, l, &graph) == GMLAKE_OFFLOAD_OK && gmlo_scheduler_begin(&c)) {
+  if (gmlo_weave_graph(&c.weave, l, &graph) == GMLAKE_OFFLOAD_OK) {
     c.graph = graph;
-    gmlo_scheduler_levels(&c, &schedule);
-    *out_fits = schedule.unplanned_bytes <= desc->target_bytes;
-    least_ns = gmlo_scheduler_least(&c);
+    if (gmlo_scheduler_begin(&c)) {
+      (void)gmlo_profile_peak(&c.still, &most);
+      *out_fits = (size_t)most <= desc->target_bytes;
+      least_ns = gmlo_scheduler_least(&c);
+    }
   }
   gmlo_weave_leave(&c.weave);
   gmlake_offload_graph_destroy(graph);
@@ -8897,7 +9440,9 @@ static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host
    tensors for each of them. So is a step without a schedule, for each that it brings back early and
    once more. Fails: where memory, queues or host memory refuse. */
 
-#define GMLO_MARKS 1024u /* steps of a stream whose end can be told from later ones */
+#define GMLO_SLICE ((uint64_t)1 << 17) /* steps of planning in one call: about 1 ms */
+#define GMLO_EVENTS_SEEN 1024u         /* in one call */
+#define GMLO_MARKS 1024u               /* steps of a stream whose end can be told from later ones */
 #define GMLO_STREAMS_MAX 64u
 #define GMLO_USES 4u
 #define GMLO_AHEAD 32u       /* steps whose tensors are fetched ahead while no plan holds */
@@ -9015,6 +9560,13 @@ struct gmlake_offload_session {
   gmlo_rhythm rhythm;   /* [S6] as long as it does not */
   uint64_t period, since, first_print; /* 0: none yet; steps since; print of the first step */
   gmlo_schedule schedule;
+  gmlo_making making;      /* of the next one, */
+  gmlo_lesson made;        /* for a copy of the known lesson */
+  int makes_review;        /* `is_review` when it was begun */
+  size_t is_over;          /* events of the known lesson from this one on are complete; */
+  int is_looking;          /* the next call looks at more of them */
+  size_t timed;            /* steps of it whose times were read */
+  uint64_t timed_ns;       /* what these take together */
   size_t at, birth_at;     /* [S5]; births of the known lesson so far */
   uint32_t *vblock_ranges; /* by vblock of the schedule; NONE: none yet */
   gmlo_binding *bindings;  /* by vchunk of the schedule */
@@ -10030,15 +10582,19 @@ static gmlake_offload_result gmlo_session_look_ahead(gmlake_offload_session *s) 
 
 /* ---- Planning ---- */
 
-/* Whether all events of the known lesson are complete. */
+/* Whether all events of the known lesson are complete, as far as one call looks. */
 static int gmlo_session_is_over(gmlake_offload_session *s) {
   gmlo_lesson *l = gmlo_session_known(s);
-  size_t i;
-  for (i = l->event_count; i-- != 0;) {
+  size_t looked;
+  if (s->is_over > l->event_count) s->is_over = l->event_count;
+  s->is_looking = 0;
+  for (looked = 0; s->is_over != 0 && looked < GMLO_EVENTS_SEEN; looked++, s->is_over--) {
     int done = 0;
-    if (s->queues.event_done(s->queues.user, l->events[i], &done) != 0 || !done) return 0;
+    if (s->queues.event_done(s->queues.user, l->events[s->is_over - 1], &done) != 0 || !done)
+      return 0;
   }
-  return 1;
+  s->is_looking = s->is_over != 0;
+  return !s->is_looking;
 }
 
 static uint64_t gmlo_session_between(gmlake_offload_session *s, uint32_t from, uint32_t to) {
@@ -10051,31 +10607,34 @@ static uint64_t gmlo_session_between(gmlake_offload_session *s, uint32_t from, u
   return ns < GMLO_TIME_MAX / 1000000 ? ns : 0;
 }
 
-/* Reads the events: the time of each step, and the link's speed by the fastest copies. A step that
-   was faster in a lesson before takes that time: in the other one the device waited for the host,
-   or for memory. Returns how long all steps take. */
-static uint64_t gmlo_session_read_times(gmlake_offload_session *s) {
+/* Reads the events, as many as one call may: the time of each step, and the link's speed by the
+   fastest copies. A step that was faster in a lesson before takes that time: in the other one the
+   device waited for the host, or for memory. Whether all are read. */
+static int gmlo_session_read_times(gmlake_offload_session *s) {
   gmlo_lesson *l = gmlo_session_known(s);
   uint32_t before = 0; /* the iteration's begin */
-  uint64_t total = 0;
-  size_t i;
-  for (i = 0; i < l->step_count; i++) {
-    gmlo_lesson_step *step = &l->steps[i];
+  size_t i, end = s->timed + GMLO_EVENTS_SEEN;
+  if (s->timed == 0) s->timed_ns = 0;
+  for (i = s->timed; i != 0 && before == 0; i--)
+    if (l->steps[i - 1].ended != GMLAKE_OFFLOAD_NONE) before = l->steps[i - 1].ended;
+  for (; s->timed < l->step_count && s->timed < end; s->timed++) {
+    gmlo_lesson_step *step = &l->steps[s->timed];
     uint32_t from = step->begun != GMLAKE_OFFLOAD_NONE ? step->begun : before;
     if (step->ended != GMLAKE_OFFLOAD_NONE) /* else it was made of another one, with its time */
       step->time_ns = gmlo_session_between(s, from, step->ended);
     if (step->fastest_ns != 0 && step->fastest_ns < step->time_ns) step->time_ns = step->fastest_ns;
-    total += step->time_ns;
+    s->timed_ns += step->time_ns;
     if (step->ended != GMLAKE_OFFLOAD_NONE) before = step->ended;
   }
-  for (i = 0; i < l->copy_count; i++) {
+  if (s->timed < l->step_count) return 0;
+  for (i = 0; i < l->copy_count && i < GMLO_EVENTS_SEEN; i++) {
     const gmlo_lesson_copy *copy = &l->copies[i];
     uint64_t ns = gmlo_session_between(s, copy->begun, copy->ended);
     double speed = ns != 0 ? (double)copy->bytes * 1e9 / (double)ns : 0;
     if (speed > s->measured[copy->direction]) s->measured[copy->direction] = speed;
   }
   s->is_timed = 1;
-  return total;
+  return 1;
 }
 
 /* The link as given, as measured, or an H200's. */
@@ -10137,6 +10696,36 @@ static void gmlo_session_follow_schedule(gmlake_offload_session *s, const gmlo_s
   s->followed = 0;
   gmlo_session_assign(s);
   s->stats.plan_count++;
+}
+
+/* What is in the making is for another limit, or for another iteration. */
+static void gmlo_session_stop_making(gmlake_offload_session *s) {
+  gmlo_making_leave(&s->making);
+  gmlo_lesson_free(&s->made);
+  memset(&s->made, 0, sizeof s->made);
+}
+
+/* Begins to make a schedule for the known lesson, which may change meanwhile. Without host memory
+   for a copy there is none. */
+static void gmlo_session_begin_making(gmlake_offload_session *s, int is_review) {
+  gmlo_lesson *l = gmlo_session_known(s), *made = &s->made;
+  gmlake_offload_planner_desc desc = gmlo_session_planner(s, 0);
+  const gmlake_offload_host *host = &s->desc.host;
+  gmlo_lesson_pair(l);
+  made->host = *host;
+  made->steps = (gmlo_lesson_step *)gmlo_copy(host, l->steps, l->step_count, sizeof *l->steps);
+  made->named = (gmlo_named *)gmlo_copy(host, l->named, l->named_count, sizeof *l->named);
+  made->slots = (gmlo_slot *)gmlo_copy(host, l->slots, l->slot_count, sizeof *l->slots);
+  made->step_count = l->step_count;
+  made->named_count = l->named_count;
+  made->slot_count = l->slot_count;
+  if (made->steps == NULL || made->named == NULL || made->slots == NULL) {
+    gmlo_session_stop_making(s);
+    return;
+  }
+  s->makes_review = is_review;
+  gmlo_making_begin(&s->making, made, &desc,
+                    s->memory.commit_chunks != NULL ? s->memory.chunk_bytes : 0);
 }
 
 /* ---- Regions ---- */
@@ -10303,6 +10892,10 @@ static void gmlo_session_take_proposal(gmlake_offload_session *s) {
   gmlo_lesson_free(l);
   *l = proposal.lesson;
   s->known = s->known == 0;
+  s->is_over = SIZE_MAX;
+  s->timed = 0;
+  s->is_looking = 0;
+  gmlo_session_stop_making(s);
   for (i = 0; i < s->guest_count; i++) {
     gmlo_guest *g = &s->guests[i];
     if (g->slot != GMLAKE_OFFLOAD_NONE) g->slot = proposal.slot_of[g->slot];
@@ -10325,27 +10918,47 @@ static void gmlo_session_take_proposal(gmlake_offload_session *s) {
 
 /* ---- Iterations ---- */
 
-/* Plans the known lesson when its times are there. Without host memory for that, the session goes
-   on without a plan. After schedules in vain as many iterations have to be alike first: where all
-   differ a schedule costs time and helps nobody. */
-static void gmlo_session_plan(gmlake_offload_session *s) {
-  gmlo_lesson *l = gmlo_session_known(s);
-  gmlake_offload_planner_desc desc;
-  gmlo_schedule schedule;
-  uint64_t total;
-  int is_review = s->is_review;
-  if (l == NULL || s->is_timed || s->alike_count + GMLO_VAIN < s->vain_count) return;
-  if (!gmlo_session_is_over(s)) return;
-  total = gmlo_session_read_times(s);
-  s->is_review = 0;
-  if (is_review)
-    s->span_ns = gmlo_session_between(s, l->steps[0].begun, l->steps[l->step_count - 1].ended);
-  if (!is_review || total + total / GMLO_REVIEW_GAIN < s->schedule.step_ns) {
-    desc = gmlo_session_planner(s, 0);
-    if (gmlo_session_schedule(s, l, &desc, &schedule) != GMLAKE_OFFLOAD_OK) return;
-    gmlo_session_follow_schedule(s, &schedule);
+/* Goes on with the schedule that is in the making. Without host memory for it, the session goes on
+   with the former one, or without any. */
+static void gmlo_session_make(gmlake_offload_session *s) {
+  uint64_t before = s->making.work;
+  int done = gmlo_making_go_on(&s->making, GMLO_SLICE);
+  before = s->making.work - before;
+  s->stats.plan_work += before;
+  if (before > s->stats.plan_work_max) s->stats.plan_work_max = before;
+  if (done == 0) return;
+  if (done > 0) {
+    gmlo_session_follow_schedule(s, &s->making.schedule);
+    memset(&s->making.schedule, 0, sizeof s->making.schedule);
   }
-  gmlo_session_consider(s, is_review);
+  gmlo_session_stop_making(s);
+  if (done > 0) gmlo_session_consider(s, s->makes_review);
+}
+
+/* Plans the known lesson when its times are there: a part in each call. `is_due`: asks whether they
+   are. After schedules in vain as many iterations have to be alike first: where all differ a
+   schedule costs time and helps nobody. */
+static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
+  int is_review = s->is_review;
+  if (s->making.l != NULL) {
+    gmlo_session_make(s);
+    return;
+  }
+  if (s->known < 0 || s->is_timed || s->alike_count + GMLO_VAIN < s->vain_count) return;
+  if (s->timed == 0 && !((is_due || s->is_looking) && gmlo_session_is_over(s))) return;
+  if (!gmlo_session_read_times(s)) return;
+  s->timed = 0;
+  s->is_review = 0;
+  if (is_review) {
+    gmlo_lesson *l = gmlo_session_known(s);
+    s->span_ns = gmlo_session_between(s, l->steps[0].begun, l->steps[l->step_count - 1].ended);
+  }
+  if (is_review && s->timed_ns + s->timed_ns / GMLO_REVIEW_GAIN >= s->schedule.step_ns) {
+    gmlo_session_consider(s, is_review);
+    return;
+  }
+  gmlo_session_begin_making(s, is_review);
+  if (s->making.l != NULL) gmlo_session_make(s);
 }
 
 /* The recorded lesson becomes the known one. `is_alike`: it is the same iteration again, so that
@@ -10353,6 +10966,9 @@ static void gmlo_session_plan(gmlake_offload_session *s) {
 static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike) {
   gmlo_lesson *before = gmlo_session_known(s), *l;
   size_t i;
+  s->is_over = SIZE_MAX;
+  s->timed = 0;
+  s->is_looking = 0;
   for (i = 0; i < s->guest_count; i++) {
     s->guests[i].slot = s->guests[i].learnt;
     s->guests[i].learnt = GMLAKE_OFFLOAD_NONE;
@@ -10374,6 +10990,7 @@ static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike) {
     if (s->has_schedule && s->followed == 0 && s->vain_count < GMLO_VAIN + GMLO_VAIN_MAX)
       s->vain_count++;
     s->has_schedule = 0;
+    gmlo_session_stop_making(s);
     gmlo_schedule_free(&s->desc.host, &s->schedule);
     gmlo_session_assign(s);
   }
@@ -10441,7 +11058,7 @@ static void gmlo_session_turn(gmlake_offload_session *s) {
   s->stats.kept_region_count = s->kept_now;
   s->first_region = s->region + 1;
   s->kept_now = 0;
-  gmlo_session_plan(s);
+  gmlo_session_plan(s, 1);
 }
 
 static uint64_t gmlo_session_print(const gmlake_offload_step *step) {
@@ -10749,6 +11366,7 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   gmlo_session_free_lesson(s, &s->lessons[0]);
   gmlo_session_free_lesson(s, &s->lessons[1]);
   gmlo_schedule_free(&host, &s->schedule);
+  gmlo_session_stop_making(s);
   gmlo_session_keep_none(s);
   gmlo_free(&host, s->guests);
   gmlo_free(&host, s->ranges);
@@ -10910,7 +11528,7 @@ gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offlo
         session,
         gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
                           "a step's stream is one that the session copies on"));
-  if (!session->is_held && session->step % 64 == 0) gmlo_session_plan(session);
+  if (!session->is_held) gmlo_session_plan(session, session->step % 64 == 0);
   session->step++;
   session->is_open = 1;
   result = gmlo_session_lock(session, step);
@@ -11098,8 +11716,11 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_set_limit(gmlake_offload_session *session, size_t limit_bytes) {
   gmlake_offload_result result = gmlo_session_enter(session);
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  if (session->desc.limit_bytes != limit_bytes) session->is_timed = session->is_review = 0;
-  if (session->desc.limit_bytes != limit_bytes) session->span_ns = 0;
+  if (session->desc.limit_bytes != limit_bytes) {
+    session->is_timed = session->is_review = 0;
+    session->span_ns = 0;
+    gmlo_session_stop_making(session);
+  }
   if (!gmlo_is_near(limit_bytes, session->kept.limit_bytes)) { /* it is decided anew */
     session->kept.is_settled = 0;
     gmlo_session_keep_none(session);
@@ -12535,7 +13156,7 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
 #define GMLO_BEGUN UINT32_MAX /* in `waits`: the node has begun and has not ended */
 
 typedef struct gmlo_node_queue {
-  uint32_t *heap;  /* in fixed order: all nodes of the queue, in that order */
+  uint64_t *heap;  /* in fixed order: all nodes of the queue, in that order */
   size_t count;    /* of the heap */
   size_t at;       /* in fixed order: the next node */
   uint32_t active; /* nodes that have begun and not ended */
@@ -12581,7 +13202,7 @@ static int gmlo_ready_make(gmlo_ready *r, const gmlake_offload_memgraph *m,
   if (r->waits == NULL || r->queues == NULL || counts == NULL) return 0;
   for (v = 0; v < m->node_count; v++) counts[gmlo_queue_of(m, (uint32_t)v)]++;
   for (q = 0; q < r->queue_count; q++) {
-    r->queues[q].heap = (uint32_t *)gmlo_take(&r->scope, counts[q], sizeof(uint32_t));
+    r->queues[q].heap = (uint64_t *)gmlo_take(&r->scope, counts[q], sizeof(uint64_t));
     if (r->queues[q].heap == NULL) return 0;
   }
   return 1;
@@ -12642,15 +13263,15 @@ static uint32_t gmlo_ready_pop(gmlo_ready *r, size_t q, uint64_t random) {
     if (queue->at == queue->count || r->waits[queue->heap[queue->at]] != 0) {
       return GMLAKE_OFFLOAD_NONE;
     }
-    id = queue->heap[queue->at++];
+    id = (uint32_t)queue->heap[queue->at++];
   } else {
     if (queue->count == 0) return GMLAKE_OFFLOAD_NONE;
     if (random != 0) { /* from now on it is no heap, only a set */
       size_t i = (size_t)(random % queue->count);
-      id = queue->heap[i];
+      id = (uint32_t)queue->heap[i];
       queue->heap[i] = queue->heap[--queue->count];
     } else {
-      id = gmlo_heap_pop(queue->heap, &queue->count);
+      id = (uint32_t)gmlo_heap_pop(queue->heap, &queue->count);
     }
   }
   queue->active++;

@@ -288,6 +288,85 @@ static void rhythms(void **state) {
   assert_int_equal(host_bytes, 0);
 }
 
+/* ---- What planning costs ---- */
+
+#define PLANNED_MOST 2000 /* layers */
+
+static uint32_t layers;
+static gmlake_offload_session_stats planned;
+
+/* A step of a layer; forward it makes an activation, backward that dies. */
+static void layer_step(gmlake_offload_session *session, uint32_t layer, int is_back,
+                       const uint32_t *weights, uint32_t *made_by) {
+  gmlake_offload_step step;
+  uint32_t reads[2];
+  void *ptr;
+  memset(&step, 0, sizeof step);
+  reads[0] = weights[layer];
+  reads[1] = made_by[is_back || layer == 0 ? layer : layer - 1];
+  step.stream = &program_stream;
+  step.key = layer + (is_back ? layers : 0) + 1;
+  step.reads = reads;
+  step.read_count = is_back || layer != 0 ? 2 : 1;
+  step.writes = &weights[layer];
+  step.write_count = (size_t)is_back;
+  assert_ok(gmlake_offload_session_begin(session, &step));
+  if (!is_back)
+    assert_ok(
+        gmlake_offload_session_alloc(session, 2 * CHUNK, &program_stream, &made_by[layer], &ptr));
+  assert_ok(gmlake_offload_mock_work(s.mock, &program_stream, 100 * US, NULL, NULL));
+  assert_ok(gmlake_offload_session_end(session));
+  if (is_back) assert_ok(gmlake_offload_session_free(session, made_by[layer], &program_stream));
+}
+
+/* Learns without a limit; then plans for half of the memory. */
+static void train_layers(void) {
+  static uint32_t weights[PLANNED_MOST], made_by[PLANNED_MOST];
+  gmlake_offload_session_desc desc;
+  gmlake_offload_session *session;
+  uint32_t i, iteration;
+  void *ptr;
+  memset(&desc, 0, sizeof desc);
+  desc.queues = &s.queues;
+  desc.memory = &s.memory;
+  desc.tensor_bytes_min = 1;
+  assert_ok(gmlake_offload_session_create(&desc, &session));
+  for (i = 0; i < layers; i++)
+    assert_ok(gmlake_offload_session_alloc(session, CHUNK, &program_stream, &weights[i], &ptr));
+  for (iteration = 0; iteration < 5; iteration++) {
+    if (iteration == 3)
+      assert_ok(gmlake_offload_session_set_limit(session, layers * 3 / 2 * CHUNK));
+    assert_ok(gmlake_offload_session_mark(session));
+    for (i = 0; i < layers; i++) layer_step(session, i, 0, weights, made_by);
+    for (i = layers; i-- != 0;) layer_step(session, i, 1, weights, made_by);
+    assert_int_equal(s.queues.stream_sync(s.queues.user, &program_stream), 0);
+  }
+  planned.struct_bytes = 0;
+  assert_ok(gmlake_offload_session_get_stats(session, &planned));
+  assert_true(planned.plan_count != 0 && planned.planned_bytes <= layers * 3 / 2 * CHUNK);
+  gmlake_offload_session_destroy(session);
+}
+
+/* Twice the steps take little more than twice the work; and no call does more of it than a slice,
+   but for what is done at once. */
+static void planning_is_bounded(void **state) {
+  uint64_t work, plans, before = 0;
+  (void)state;
+  for (layers = PLANNED_MOST / 4; layers <= PLANNED_MOST; layers *= 2) {
+    with_memory(0, 5e8, 0, train_layers);
+    plans = planned.plan_count;
+    work = planned.plan_work / plans;
+    if (is_traced)
+      (void)printf("%u steps: %llu plans, %llu each, at most %llu\n", 2 * layers,
+                   (unsigned long long)plans, (unsigned long long)work,
+                   (unsigned long long)planned.plan_work_max);
+    if (before != 0) assert_true(work < 3 * before);
+    assert_true(work < 10000 * (uint64_t)layers);
+    assert_true(planned.plan_work > GMLO_SLICE && planned.plan_work_max < 3 * GMLO_SLICE);
+    before = work;
+  }
+}
+
 /* ---- A run in a lake ---- */
 
 static uint64_t digests[2];
@@ -431,6 +510,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(only_the_last_use_is_waited_for),
       cmocka_unit_test(commits_that_fail_take_nothing),
       cmocka_unit_test(rhythms),
+      cmocka_unit_test(planning_is_bounded),
       cmocka_unit_test(runs_keep_addresses_in_a_lake),
       cmocka_unit_test(wrong_arguments),
   };
