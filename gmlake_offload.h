@@ -201,8 +201,8 @@ HOW TENSILE PLANS
   5. The plan is a list of events: (trigger, delay). An event happens `delay` after the end of the
      operator `trigger`. So the swaps of an iteration that runs late are late by the same time.
   By default a copy is planned at the lower speed that a direction has while both are busy; or,
-  where there is one job only, at its direction's own speed, and then nothing is copied the other way at
-  the same time.
+  where there is one job only, at its direction's own speed, and then nothing is copied the other
+  way at the same time.
   Two kinds of bytes are not saved: tensors that no operator uses, and tensors that the next access
   overwrites without reading, which come back before all the same.
   gmlake_offload_update plans again if a job came or left, or if times have changed by more than
@@ -435,10 +435,10 @@ COSTS
   Sealing: linear in accesses. Planning: 7,000,000 steps for each job (21,000,000 for one of at most
   5,000 accesses), or 80 for each access if that is more, of 7 to 20 ns; up to 200 more for each
   access in the first try; and the same once more where time may be added, up to five times for a
-  job of moderate size. A job that is alone is also planned to the letter, in up to 1,000 steps for
-  each access. A rehearsal is four iterations of a run: of that plan, and of each better one that
-  waits if the job has at most 5,000 accesses. A session plans without added time and not to the
-  letter, and makes 16 schedules: about 1,700 steps of 10 ns for each of the program's in all, a
+  job of moderate size. A job that is alone is also planned near the letter, in up to 1,000 steps
+  for each access. A rehearsal is four iterations of a run: of that plan, and of each better one
+  that waits if the job has at most 5,000 accesses. A session plans without added time and not to
+  the letter, and makes 16 schedules: about 1,700 steps of 10 ns for each of the program's in all, a
   slice of 131,072 in each begin and mark, and what is linear in an iteration at once; deciding
   which regions are kept plans up to eight times in one call. Running: linear in accesses and
   events. Compiling: for each memgraph that is tried, an operator costs O(log bytes) for each tensor
@@ -1161,8 +1161,9 @@ gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offlo
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_end(gmlake_offload_session *session);
 
-/* An iteration begins. pre: no step and no region is open. A program that never calls it has its iterations found
-   by the session, which then plans in a call of begin. Cost: now and then, of a plan. */
+/* An iteration begins. pre: no step and no region is open. A program that never calls it has its
+   iterations found by the session, which then plans in a call of begin. Cost: now and then, of a
+   plan. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_mark(gmlake_offload_session *session);
 

@@ -21,9 +21,8 @@ static unsigned unit_chunks; /* each lake has its own, which player.h sets */
 #define MOST 24 /* spare records; more are enough for every call here */
 
 /* One allocation fails, each in turn, not all behind it; or that of `from` spare records alone. The
-   lake has no scratch, as a lack leaves it. In one play the block is served though that cannot be
-   had; there is a window where nothing lacks. */
-enum { EACH_ALLOCATION = 1, ONCE = 2, NO_SCRATCH = 4, SERVES_BARE = 8 };
+   lake has no scratch, as a lack leaves it. */
+enum { EACH_ALLOCATION = 1, ONCE = 2, NO_SCRATCH = 4 };
 
 typedef struct scene {
   const char *name, *build, *call;
@@ -68,7 +67,7 @@ static const scene scenes[] = {
      1, 99, 2, EACH_ALLOCATION | NO_SCRATCH},
     /* What a former is made of may all lack: then there is none, and the block is served. */
     {"planned_former", "{granule:16 cap:16 policy:1} " USED_BY_A "+a=4@A +y=512b@A -a@A a:k",
-     "+p=1@A", "windows=1", 1, 99, 0, EACH_ALLOCATION | NO_SCRATCH | SERVES_BARE},
+     "+p=1@A", "windows=1", 1, 99, 1, EACH_ALLOCATION | NO_SCRATCH},
     /* A policy that serves nothing: what is returned for it needs records, too. */
     {"planned_nothing", "{granule:16 cap:8 policy:1} " USED_BY_A "+x=2@A -x@A a:9", "+p=1@A",
      "+p=1@A!O", 4, 5, 1, 0},
@@ -82,9 +81,9 @@ static const scene scenes[] = {
 
 static struct playing {
   const scene *of;
-  size_t left, failed, met, served_bare;
   uint64_t faults; /* before the call */
   int stage;
+  size_t left, failed, met;
   gmlk_records aside;
 } playing;
 
@@ -126,8 +125,6 @@ static int go_on(program *p, size_t at) {
     playing.met = w.hits;
     make_plenty();
     playing.failed += has_failed;
-    playing.served_bare += !has_failed && !lake->home.scratch;
-    if (s->how & SERVES_BARE) judge(stats().window_count == !w.hits, "a window, or none");
     if (has_failed ? w.is_lasting : s->again && !w.hits) words = s->again ? s->again : s->call;
   }
   is_strict = playing.stage++ == 1;
@@ -157,7 +154,6 @@ static void a_scene(void **state) {
   }
   assert_true(playing.failed >= s->failures);
   assert_true(playing.failed < MOST);
-  if (s->how & SERVES_BARE) assert_int_equal(playing.served_bare, 1);
 }
 
 int main(void) {

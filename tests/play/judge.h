@@ -147,6 +147,7 @@ static struct world {
   size_t warned_kind;       /* of the call that the last warning names */
   int is_relaxed;           /* between the lake's two exchanges of the capture mode */
   int is_copying;           /* the device may still run copies to or from the host */
+  int copies_nothing;       /* the call of copy neither starts one nor has one to wait for */
   int is_untold, is_told;   /* the next begin or end of a capture: the lake, or it alone, hears */
   int has_called, is_again; /* the operation has called the lake; has to be done again */
   struct fault {
@@ -831,8 +832,10 @@ static gmlake_result see_exchange(void *user, int *mode, int *code) {
 static gmlake_result see_copy(void *user, uint64_t at, void *host, size_t bytes, int to_host,
                               int *code) {
   uint64_t end = at + bytes;
-  gmlake_result result = gate(ON_COPY, code);
+  gmlake_result result;
   int ignored = 0;
+  w.copies_nothing = !bytes && !w.is_copying;
+  result = gate(ON_COPY, code);
   w.is_copying = !result && bytes;
   if (result) (void)mock->copy(user, 0, NULL, 0, 0, &ignored); /* after an error no copy runs */
   if (result) return result;
@@ -842,7 +845,9 @@ static gmlake_result see_copy(void *user, uint64_t at, void *host, size_t bytes,
     judge(is_known(&m->used) || w.is_lost, "copied while work may still use it");
     at = m->at + m->of->bytes;
   }
-  return mock->copy(user, end - bytes, host, bytes, to_host, code);
+  result = mock->copy(user, end - bytes, host, bytes, to_host, code);
+  w.is_copying = !result && bytes;
+  return result;
 }
 static gmlake_result see_host_alloc(void *user, size_t bytes, void **out, int *code) {
   GATE(ON_HOST_ALLOC);

@@ -229,6 +229,7 @@ static uint64_t steps_of_chain(size_t count) {
   }
   assert_ok(gmlake_offload_graph_seal(g));
   desc = letter_desc(g, info_of(g).peak_bytes / 2);
+  desc.flags = 0; /* to the letter each tensor that leaves is looked for among all */
   return steps_of_memgraph(g, &desc);
 }
 
