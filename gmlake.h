@@ -5297,6 +5297,7 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester 
   gmlk_plan plan;
   gmlake_result result;
   size_t extents;
+  GMLAKE_ASSERT(r->arena != NULL);
   if (!gmlk_scratch_reserve(r->arena, r->arena->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
   if (l->foretold) return gmlk_plan_commit(l, r, &plan, out_block);
@@ -6376,6 +6377,7 @@ static void gmlk_pending_settle(gmlake *l, gmlk_stream *s) {
     gmlk_used *use = (gmlk_used *)(void *)s->pending_uses.next;
     gmlk_extra *extra = use->extra;
     if (use->epoch > s->done) return;
+    GMLAKE_ASSERT(extra != NULL);
     gmlk_use_leave(use);
     if (!--extra->uses_left) gmlk_pending_done(l, extra);
   }
@@ -6575,7 +6577,7 @@ static void gmlk_stream_poll(gmlk_streams *streams, gmlk_batch *batch, unsigned 
 /* Makes room where all fences are in use: gives up every second one. The fence behind it covers its
    epochs too, but completes later. */
 static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
-  unsigned i;
+  size_t i;
   for (i = 0; i < GMLK_FENCES / 2; i++) {
     const gmlk_fence given = s->fences[2 * i];
     gmlk_event_give(streams, given.event);
@@ -8520,7 +8522,9 @@ static gmlk_piece gmlk_range_first(const gmlake *l, const gmlk_arena *a, gmlk_re
 static gmlk_window *gmlk_window_awaited(const gmlake *l, const gmlk_request *r,
                                         gmlk_requester requester) {
   const gmlk_arena *a = r->arena;
-  gmlk_window *w = a->windows.idle_first;
+  gmlk_window *w;
+  GMLAKE_ASSERT(a != NULL);
+  w = a->windows.idle_first;
   while (w &&
          (w->self.grains != r->grains || !gmlk_window_suits(a, w, r->align, gmlk_is_whole(r)) ||
           gmlk_window_blocker(a, &l->streams, requester, w)))

@@ -7559,7 +7559,7 @@ static int gmlo_scheduler_lower(gmlo_scheduler *c, size_t step) {
   return 1;
 }
 
-#define GMLO_LEVEL_WORK 32u /* steps of a change of levels, about */
+#define GMLO_LEVEL_WORK ((uint64_t)32) /* steps of a change of levels, about */
 
 /* Lowers a step to the target. pre: it was done for those before it. Returns its work. */
 static size_t gmlo_scheduler_sweep(gmlo_scheduler *c, size_t step, size_t target) {
