@@ -621,7 +621,7 @@ static void try_phrase(program *p, uint32_t at, size_t phrase) {
 
 static int asked_depth;
 
-/* Of the last states a part is expanded, of which there are most: two thirds of what is asked for. */
+/* Of the last states, which are most, two thirds of the part that is asked for are expanded. */
 static int is_left_out(uint32_t at, int depth, unsigned part) {
   return search.nodes[at].depth + 1 == depth && at % (part > 1 ? part + part / 2 : 1);
 }
