@@ -4195,31 +4195,31 @@ static void gmlk_held_add(const gmlk_arena *a, gmlake_stats *out) {
   out->stitched_bytes += a->mapped.window_bytes;
 }
 
-/* Copies what the arenas hold into the statistics, which others may read in the middle of a
-   driver's part: at its end, and when a step changed it without the driver. O(arenas). pre: both
-   locks are held. */
+/* The arena behind `a`, or with `a` NULL the first one. NULL: there are no more. */
+static gmlk_arena *gmlk_next_arena(const gmlake *l, const gmlk_arena *a) {
+  size_t i = a ? (size_t)a->number + 1 : 0;
+  while (i < l->arena_count && !l->arenas[i]) i++;
+  return i < l->arena_count ? l->arenas[i] : NULL;
+}
+
+#define GMLK_FOR_ARENAS(l, a) for ((a) = gmlk_next_arena(l, NULL); a; (a) = gmlk_next_arena(l, a))
+
+/* Adds up in the statistics what the arenas hold. Others may read them in the middle of a driver's
+   part, so they change at its end, and when a step changed something without the driver. O(arenas).
+   pre: both locks are held. */
 static void gmlk_held_count(gmlake *l) {
-  gmlake_stats now, *s = &l->stats;
+  gmlake_stats *s = &l->stats;
   const gmlake_pool *pool;
-  size_t i;
-  memset(&now, 0, sizeof(now));
-  for (i = 0; i < l->arena_count; i++) {
-    gmlk_arena *a = l->arenas[i];
-    if (!a) continue;
-    gmlk_held_add(a, &now);
+  gmlk_arena *a;
+  s->chunk_count = s->window_count = 0;
+  s->reserved_bytes = s->stitched_bytes = s->quarantined_bytes = 0;
+  s->sleeping_bytes = s->exported_bytes = s->imported_bytes = 0;
+  GMLK_FOR_ARENAS(l, a) {
+    gmlk_held_add(a, s);
     a->backed_bytes = a->chunks.backed_count * a->chunk_bytes;
     gmlk_peak(&a->backed_bytes_peak, a->backed_bytes);
   }
-  for (pool = l->released_pools; pool; pool = pool->next_released)
-    gmlk_held_add(&pool->arena, &now);
-  s->chunk_count = now.chunk_count;
-  s->reserved_bytes = now.reserved_bytes;
-  s->quarantined_bytes = now.quarantined_bytes;
-  s->sleeping_bytes = now.sleeping_bytes;
-  s->exported_bytes = now.exported_bytes;
-  s->imported_bytes = now.imported_bytes;
-  s->window_count = now.window_count;
-  s->stitched_bytes = now.stitched_bytes;
+  for (pool = l->released_pools; pool; pool = pool->next_released) gmlk_held_add(&pool->arena, s);
   gmlk_peak(&s->reserved_bytes_peak, s->reserved_bytes);
   gmlk_peak(&s->stitched_bytes_peak, s->stitched_bytes);
 }
@@ -4242,25 +4242,6 @@ static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
 static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
   return l->arenas[b->arena];
 }
-
-/* The arena behind `a`; NULL: the first. NULL: there are no more. */
-static gmlk_arena *gmlk_next_arena(const gmlake *l, const gmlk_arena *a) {
-  size_t i = a ? (size_t)a->number + 1 : 0;
-  while (i < l->arena_count && !l->arenas[i]) i++;
-  return i < l->arena_count ? l->arenas[i] : NULL;
-}
-
-/* The same of a pool's; pool NULL: of those of no pool. */
-static gmlk_arena *gmlk_pool_next_arena(const gmlake *l, const gmlake_pool *pool,
-                                        const gmlk_arena *a) {
-  gmlk_arena *next = gmlk_next_arena(l, a);
-  while (next && next->owner != pool) next = gmlk_next_arena(l, next);
-  return next;
-}
-
-#define GMLK_FOR_ARENAS(l, a) for ((a) = gmlk_next_arena(l, NULL); a; (a) = gmlk_next_arena(l, a))
-#define GMLK_FOR_POOL_ARENAS(l, pool, a) \
-  for ((a) = gmlk_pool_next_arena(l, pool, NULL); a; (a) = gmlk_pool_next_arena(l, pool, a))
 
 /* A stream whose work up to this epoch uses what a pool lends. */
 static gmlk_borrower gmlk_borrower_of(const gmlake *l, unsigned stream, uint64_t epoch) {
@@ -5102,14 +5083,15 @@ static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t
 /* If more is stitched than desc.stitched_bytes_max, drops windows until three quarters of it are
    left, in batches: one of this arena, then one of each arena. */
 static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
-  size_t low = l->desc.stitched_bytes_max / 4 * 3, i;
+  const size_t low = l->desc.stitched_bytes_max / 4 * 3;
+  gmlk_arena *other;
   if (l->stats.stitched_bytes <= l->desc.stitched_bytes_max) return;
   if (l->desc.policy && l->desc.policy->evict) return; /* the policy has decided: >>research */
   (void)gmlk_refresh(l, 1);
   (void)gmlk_evict(l, a, l->stats.stitched_bytes - low, GMLK_AT_ONCE_MIN);
-  for (i = 0; i < l->arena_count && l->stats.stitched_bytes > low; i++)
-    if (l->arenas[i])
-      (void)gmlk_evict(l, l->arenas[i], l->stats.stitched_bytes - low, GMLK_AT_ONCE_MIN);
+  GMLK_FOR_ARENAS(l, other)
+  if (l->stats.stitched_bytes > low)
+    (void)gmlk_evict(l, other, l->stats.stitched_bytes - low, GMLK_AT_ONCE_MIN);
 }
 
 /* Makes the record of a planned window and takes address space for it. NULL: *out_result is the
@@ -5634,6 +5616,17 @@ static gmlake_result gmlk_ask_memory(gmlake *l, size_t *out_free, size_t *out_to
     (void)GMLK_CALL(&batch, get_memory_info, out_free, out_total);
   return gmlk_batch_end(l, &batch);
 }
+
+/* As gmlk_next_arena, of a pool's arenas; pool NULL: of those of no pool. */
+static gmlk_arena *gmlk_pool_next_arena(const gmlake *l, const gmlake_pool *pool,
+                                        const gmlk_arena *a) {
+  gmlk_arena *next = gmlk_next_arena(l, a);
+  while (next && next->owner != pool) next = gmlk_next_arena(l, next);
+  return next;
+}
+
+#define GMLK_FOR_POOL_ARENAS(l, pool, a) \
+  for ((a) = gmlk_pool_next_arena(l, pool, NULL); a; (a) = gmlk_pool_next_arena(l, pool, a))
 
 /* Gives an arena a number and enters it into the lake's list; 0: no host memory. */
 static int gmlk_arena_enlist(gmlake *l, gmlk_arena *a) {
