@@ -2605,23 +2605,11 @@ static int gmlk_stream_is_complete(const gmlk_stream *s) {
   return !s->is_dirty && s->done + 1 == s->epoch;
 }
 
-#define GMLK_IDLE_NS 10000u /* a fence that is complete so soon tells that the stream was idle */
-
 /* The oldest fence that covers the epoch, or NULL. */
 static gmlk_fence *gmlk_stream_covering(gmlk_stream *s, uint64_t epoch) {
   unsigned i = 0;
   while (i < s->fence_count && s->fences[i].epoch < epoch) i++;
   return i < s->fence_count ? &s->fences[i] : NULL;
-}
-
-/* Whether `waiter` is known to wait for `stream` up to this epoch. */
-static int gmlk_stream_has_waited(const gmlk_streams *streams, unsigned waiter, unsigned stream,
-                                  uint64_t epoch) {
-  const gmlk_stream *s = streams->items[waiter];
-  size_t i;
-  for (i = 0; i < s->wait_count; i++)
-    if (s->waits[i].stream == stream) return s->waits[i].epoch >= epoch;
-  return 0;
 }
 
 /* Who asks for memory. */
@@ -3893,6 +3881,8 @@ static gmlk_window *gmlk_va_window(const gmlk_block *va) { return (gmlk_window *
 
 typedef struct gmlk_request gmlk_request;
 typedef struct gmlk_plan gmlk_plan;
+typedef struct gmlk_foretold gmlk_foretold; /* see >>grow */
+typedef struct gmlk_loan gmlk_loan;         /* see >>lend */
 
 /* Where the fast path ends: the slow path; small blocks kept together; policies; a lake that has a
    logger, an observer or a handler; pools that are lent; more addresses for windows. */
@@ -3924,6 +3914,9 @@ static void gmlk_fence_now(gmlake *l, unsigned stream);
 static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t bytes);
 static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester requester,
                                         gmlk_piece *pieces, uint32_t count);
+
+/* Notes that the stream's open epoch uses what a pool lends. 0: no host memory. */
+static int gmlk_loan_use(gmlake *l, gmlk_loan *loan, unsigned stream);
 
 /* Extra records: labels, and blocks that gmlake_record_stream named other streams for. */
 static gmlk_extra *gmlk_extra_new(gmlake *l, uint64_t user_data, const char *label);
@@ -3961,19 +3954,17 @@ static const char *gmlk_check(const gmlake *l);
    [K1] A callback that is running has a record in callbacks, on the stack of the thread that runs
         it. */
 
-#define GMLK_LOG_QUEUE 8u /* messages that may wait for the end of a call; more are dropped */
-
 typedef struct gmlk_borrower { /* a stream whose work has used what a pool lends, or lent */
   unsigned stream;
   uint64_t born;  /* the stream's: another value there means that the number has a new owner */
   uint64_t epoch; /* of its last such work */
 } gmlk_borrower;
 
-typedef struct gmlk_loan { /* see >>lend */
-  unsigned number;         /* [G1] 0: the pool is not lent */
-  gmlk_borrower *users;    /* count of them, room for capacity */
+struct gmlk_loan {      /* see >>lend */
+  unsigned number;      /* [G1] 0: the pool is not lent */
+  gmlk_borrower *users; /* count of them, room for capacity */
   size_t count, capacity;
-} gmlk_loan;
+};
 
 struct gmlake_pool {
   gmlk_arena arena;
@@ -3998,17 +3989,6 @@ typedef struct gmlk_callback { /* a running oom handler or function of a policy 
 #define GMLK_S3 3u /* by a new window */
 #define GMLK_S4 4u /* after growth */
 #define GMLK_S5 5u /* not at all */
-
-typedef struct gmlk_headroom { /* what an arena may grow into */
-  size_t free_bytes;           /* the driver's; SIZE_MAX: it was not asked */
-  size_t returned_bytes;       /* that other arenas return before, */
-  size_t own_bytes;            /* and those of the same pool among them */
-} gmlk_headroom;
-
-typedef struct gmlk_foretold { /* of a request that is only a question */
-  gmlake_query_info answer;
-  gmlk_headroom headroom; /* for growth */
-} gmlk_foretold;
 
 struct gmlk_request { /* see >>request */
   gmlk_arena *arena;
@@ -4243,48 +4223,15 @@ static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
   return l->arenas[b->arena];
 }
 
-/* A stream whose work up to this epoch uses what a pool lends. */
-static gmlk_borrower gmlk_borrower_of(const gmlake *l, unsigned stream, uint64_t epoch) {
-  gmlk_borrower user;
-  user.stream = stream;
-  user.born = l->streams.items[stream]->born;
-  user.epoch = epoch;
-  return user;
-}
-
-/* Makes room for one stream more among those that use what a pool lends. 0: no host memory. */
-static int gmlk_loan_reserve(gmlake *l, gmlk_loan *loan) {
-  return loan->count < loan->capacity ||
-         gmlk_host_resize(&l->host, &loan->users, &loan->capacity, loan->count * 2 + 2,
-                          sizeof(gmlk_borrower));
-}
-
-/* Notes that the stream's open epoch uses what a pool lends. 0: no host memory. */
-static int gmlk_loan_use(gmlake *l, gmlk_loan *loan, unsigned stream) {
-  size_t i = 0;
-  while (i < loan->count && loan->users[i].stream != stream) i++;
-  if (i == loan->count && !gmlk_loan_reserve(l, loan)) return 0;
-  loan->count = gmlk_max(loan->count, i + 1);
-  loan->users[i] = gmlk_borrower_of(l, stream, l->streams.items[stream]->epoch);
-  return 1;
-}
-
 /* The stream that a live block was allocated on. 0: none, or a stream that is gone, whose number
    serves another one; then its work is complete. */
 static unsigned gmlk_own_stream(const gmlake *l, const gmlk_block *b) {
   return b->stream && b->u.serial > l->streams.items[b->stream]->born ? b->stream : 0;
 }
 
-static int gmlk_exceeds(size_t held, size_t more, size_t limit) { /* limit 0: there is none */
-  return limit && more > limit - gmlk_min(limit, held);
-}
-
 static int gmlk_is_shortage(gmlake_result result) {
   return result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED;
 }
-
-#define GMLK_CHUNK_WRONG \
-  "chunk_bytes is %llu: it has to be a power of two from %llu to %llu, or 0 for the default"
 
 #define GMLK_FENCE_SHARE 128u /* an event for each such part of what the lake holds */
 
@@ -4416,8 +4363,6 @@ static gmlake_result gmlk_request_renew(gmlake *l, gmlk_request *r, gmlake_strea
   r->reach = reach;
   return result;
 }
-
-#define GMLK_SOON_NS 200000u /* so long a wait costs less than creating a block's memory */
 
 /* The tag that a block's memory gets when it is freed on a stream, 0: on GMLAKE_STREAM_NONE. */
 static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned stream,
@@ -5519,6 +5464,8 @@ static int gmlk_in_callback(const gmlake *l, int of_policy) {
   return callback != NULL;
 }
 
+#define GMLK_LOG_QUEUE 8u /* messages that may wait for the end of a call; more are dropped */
+
 /* Queues a message for the logger. */
 static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
   if (!l->desc.logger.fn || l->log.count == GMLK_LOG_QUEUE) return;
@@ -6530,6 +6477,8 @@ static uint64_t gmlk_batch_clock(const gmlk_batch *batch) {
   return batch->driver->backend->clock_ns(batch->driver->backend->user);
 }
 
+#define GMLK_IDLE_NS 10000u /* a fence that is complete so soon tells that the stream was idle */
+
 /* Notes how long the newest complete fence took, at most: nobody looked in between. */
 static void gmlk_stream_time(const gmlk_streams *streams, const gmlk_batch *batch, gmlk_stream *s,
                              uint64_t at_ns) {
@@ -7110,6 +7059,16 @@ static gmlake_result gmlk_wait_for_all(gmlake *l) {
 
 /* ---- waits on the device ---- */
 
+/* Whether `waiter` is known to wait for `stream` up to this epoch. */
+static int gmlk_stream_has_waited(const gmlk_streams *streams, unsigned waiter, unsigned stream,
+                                  uint64_t epoch) {
+  const gmlk_stream *s = streams->items[waiter];
+  size_t i;
+  for (i = 0; i < s->wait_count; i++)
+    if (s->waits[i].stream == stream) return s->waits[i].epoch >= epoch;
+  return 0;
+}
+
 /* Whether `waiter` has to be made to wait for work of a stream. waiter 0 is GMLAKE_STREAM_NONE:
    then it means that the host would have to wait. */
 static int gmlk_has_to_wait_for(const gmlake *l, unsigned waiter, unsigned stream, uint64_t epoch) {
@@ -7582,9 +7541,24 @@ static void gmlk_growth_commit(gmlk_arena *a, const gmlk_slots *slots) {
   }
 }
 
+typedef struct gmlk_headroom { /* what an arena may grow into */
+  size_t free_bytes;           /* the driver's; SIZE_MAX: it was not asked */
+  size_t returned_bytes;       /* that other arenas return before, */
+  size_t own_bytes;            /* and those of the same pool among them */
+} gmlk_headroom;
+
+struct gmlk_foretold { /* of a request that is only a question */
+  gmlake_query_info answer;
+  gmlk_headroom headroom; /* for growth */
+};
+
 /* Before it creates so many chunks the lake asks the driver for its free memory, which costs less
    than creating them in vain. */
 #define GMLK_GROWTH_ASKED 64u
+
+static int gmlk_exceeds(size_t held, size_t more, size_t limit) { /* limit 0: there is none */
+  return limit && more > limit - gmlk_min(limit, held);
+}
 
 /* The bytes that a pool holds: for its blocks, and for its buffers of each chunk size. */
 static size_t gmlk_pool_bytes(const gmlake *l, const gmlake_pool *pool) {
@@ -8644,6 +8618,8 @@ static gmlk_requester gmlk_waiting_requester(const gmlake *l, const gmlk_request
   return requester;
 }
 
+#define GMLK_SOON_NS 200000u /* so long a wait costs less than creating a block's memory */
+
 /* The same before the lake grows: as far as desc.cross_stream allows it. New work of the stream
    begins behind what is queued on it, which takes as long as its last fences took. */
 static gmlk_requester gmlk_early_requester(const gmlake *l, const gmlk_request *r) {
@@ -9593,6 +9569,32 @@ static gmlake_result gmlk_copies_finish(gmlk_batch *batch, gmlk_arena *a, int to
    Costs: to lend and to recall O(the pool's blocks + idle windows); to serve those of >>slow, and
    O(streams that borrowed). Can fail: host memory, the driver. */
 
+/* A stream whose work up to this epoch uses what a pool lends. */
+static gmlk_borrower gmlk_borrower_of(const gmlake *l, unsigned stream, uint64_t epoch) {
+  gmlk_borrower user;
+  user.stream = stream;
+  user.born = l->streams.items[stream]->born;
+  user.epoch = epoch;
+  return user;
+}
+
+/* Makes room for one stream more among those that use what a pool lends. 0: no host memory. */
+static int gmlk_loan_reserve(gmlake *l, gmlk_loan *loan) {
+  return loan->count < loan->capacity ||
+         gmlk_host_resize(&l->host, &loan->users, &loan->capacity, loan->count * 2 + 2,
+                          sizeof(gmlk_borrower));
+}
+
+/* Notes that the stream's open epoch uses what a pool lends. 0: no host memory. */
+static int gmlk_loan_use(gmlake *l, gmlk_loan *loan, unsigned stream) {
+  size_t i = 0;
+  while (i < loan->count && loan->users[i].stream != stream) i++;
+  if (i == loan->count && !gmlk_loan_reserve(l, loan)) return 0;
+  loan->count = gmlk_max(loan->count, i + 1);
+  loan->users[i] = gmlk_borrower_of(l, stream, l->streams.items[stream]->epoch);
+  return 1;
+}
+
 /* The first live block of a pool that is borrowed; NULL: none. O(blocks). */
 static const gmlk_block *gmlk_borrowed(const gmlk_arena *a) {
   const gmlk_block *b = gmlk_next_user(a, NULL);
@@ -9990,6 +9992,9 @@ static gmlake_result gmlk_pool_open(gmlake *l, const gmlake_pool_desc *desc, int
   gmlk_pool_release(l, pool);
   return l->lost ? l->lost : result;
 }
+
+#define GMLK_CHUNK_WRONG \
+  "chunk_bytes is %llu: it has to be a power of two from %llu to %llu, or 0 for the default"
 
 /* Creates a pool, or, if is_bare, the arena that the owner's buffers of one chunk size share.
    desc NULL: all of it is 0. */
