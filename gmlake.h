@@ -6578,7 +6578,7 @@ static gmlake_result gmlk_stream_close(gmlk_streams *streams, gmlk_batch *batch,
 static void gmlk_stream_return_fence(gmlk_streams *streams, gmlk_stream *s, gmlk_fence fence,
                                      int is_done) {
   unsigned place = 0;
-  if (is_done) gmlk_stream_complete(streams, s, fence.epoch);
+  if (is_done && s->done < fence.epoch) gmlk_stream_complete(streams, s, fence.epoch);
   if (s->done >= fence.epoch) {
     gmlk_event_give(streams, fence.event);
     return;

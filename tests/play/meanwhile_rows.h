@@ -91,6 +91,12 @@ static const row meanwhile_rows[] = {
     {"a_pool_stays_while_a_window_alone_is_in_use", TOGETHER,
      "{granule:16 cap:8} P0 +y=512b@B +z=4@n/0 -z@n +a-d=1@A/0 -ac@A +w=2@A/0 pieces:w=2 hA -bd@A "
      "in:wait=1( -w@A +x=4@A/0s -x@n ) D0 host-waits=3"},
+    /* The host waits for the first event of a stream that is gone. Meanwhile another thread sees
+       the second one complete: the lake stitches on and does not grow, so a request asks first. */
+    {"a_stream_that_is_gone_is_complete_once", TOGETHER,
+     "{granule:16 cap:7 smax:1} +z.3=7@n -z.3@n +t=512b@B -t@n +a-g=1 -ace@n mark "
+     "[16 +v=1+512b -v@n +w=1+1k -w@n ] stitches=32 hA +p=1@A -p@A +q=1@A -q@A fA "
+     "in:wait=1( eA +x=1@B ) +y=3@n!O host-waits=1"},
     /* The only number in use is that of the stream that a graph's block was taken and recorded on.
        The block is pending; the stream that freed it is gone, and its number with it. */
     {"a_pending_block_of_one_stream_is_settled", TOGETHER,
