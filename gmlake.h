@@ -1364,7 +1364,7 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
    stitching; REST: several streams, pressure, features, backends, the public functions, the check.
    A section calls only what stands above it, but for the functions that >>forward declares. A
    number in brackets names an invariant, which stands at the head of its section: [A5] in >>arena.
-   Those with B, G, N and Q stand in REST. */
+   Of those that CORE names, [N3] stands in >>lake, the others with B, G, N and Q in REST. */
 
 /* ---- SECTIONS (grep -n '---- >>')
      >>platform                 what is chosen at compile time; locks; children of fork
@@ -1815,9 +1815,8 @@ struct gmlk_link {
 
 typedef struct gmlk_block gmlk_block;
 struct gmlk_block {
-  gmlk_block *prev,
-      *next; /* neighbours by address, NULL in a window's own record; [unused] next: in
-                              the list */
+  /* Neighbours by address; NULL in a window's own record. [unused] next: in the list. */
+  gmlk_block *prev, *next;
   union {
     gmlk_link link; /* [free] place in a bin */
     struct {
@@ -2729,9 +2728,8 @@ static void gmlk_chunk_end_sleep(gmlk_chunks *all, uint32_t slot) {
   all->items[slot].is_asleep = 0;
 }
 
-/* Creates a chunk in a slot that is empty or asleep. Who grows calls it and maps the chunk; then
-   its block becomes FREE and CLEAN. Before a chunk is released its block becomes UNBACKED (>>grow).
-   */
+/* Creates a chunk in a slot that is empty or asleep. Growth maps it, too; then its block becomes
+   FREE and CLEAN. Trim makes the block RESERVED, releases the chunk, then makes it UNBACKED. */
 static gmlake_result gmlk_chunk_create(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot,
                                        size_t bytes) {
   uint64_t handle = 0;
@@ -3784,8 +3782,7 @@ static int gmlk_may_take(const gmlk_streams *streams, gmlk_requester requester,
          gmlk_may_await(streams, requester, b->stream, b->u.epoch);
 }
 
-/* Whether the requester may have all blocks from b to the one that ends at this grain or behind it.
-   */
+/* Whether the requester may have all blocks from b to the one that holds the grain before `end`. */
 static int gmlk_may_take_range(const gmlk_streams *streams, gmlk_requester requester,
                                const gmlk_block *b, uint32_t end) {
   while (b->at < end && gmlk_may_take(streams, requester, b)) b = b->next;
@@ -4033,10 +4030,9 @@ struct gmlake {
   gmlk_process process; /* that created the lake */
   GMLK_MUTEX driver_lock;
   GMLK_MUTEX turn; /* its holder gets `driver_lock` next, before who gives that back */
-  const unsigned char
-      *fork_guard; /* a byte that is 1 while every caller may take state_lock, and 0 in a
-                                child of fork. If it is 0 or fork_guard NULL, gmlk_turn_away decides
-                                */
+  /* A byte that is 1 while every caller may take state_lock, and 0 in a child of fork. If it is 0,
+     or fork_guard NULL, gmlk_turn_away decides. */
+  const unsigned char *fork_guard;
   gmlk_spinlock state_lock;
   int has_locks;      /* 0: GMLAKE_SINGLE_THREADED */
   int is_restricted;  /* lost is set or callbacks is not empty: calls have to look at both */
@@ -4864,8 +4860,7 @@ static void gmlk_alias_enter(gmlk_arena *a, gmlk_alias *x, int is_left) {
   if (is_left) gmlk_alias_quarantine(a, x);
 }
 
-/* Maps the aliases of a list, state_lock released meanwhile, and writes down what is mapped then.
-   */
+/* Maps the aliases of a list, state_lock released meanwhile. Then writes down what is mapped. */
 static gmlake_result gmlk_aliases_make(gmlake *l, gmlk_arena *a, gmlk_alias *list,
                                        uint64_t *out_ns) {
   gmlk_batch batch;
@@ -5311,11 +5306,11 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
     if (r.grains && !result && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
     if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
   }
-  if (result || (reach && !b))
-    gmlk_extra_free(l, extra);
-  else
+  if (b)
     *out_ptr = gmlk_hand_over(l, &r, b, extra);
-  if (is_watched && l->is_observed && !(reach && !b)) gmlk_tell_request(l, &r, *out_ptr);
+  else
+    gmlk_extra_free(l, extra);
+  if (is_watched && l->is_observed && (b || !reach)) gmlk_tell_request(l, &r, *out_ptr);
   return result;
 }
 
@@ -5529,8 +5524,7 @@ static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call
   return result;
 }
 
-/* Fails a call that may take memory, if it is made from inside a callback. pre: l->is_restricted.
-   */
+/* Fails a call that may take memory, if a callback makes it. pre: l->is_restricted. */
 static gmlake_result gmlk_forbid_in_callback(gmlake *l, const char *call) {
   if (!gmlk_in_callback(l, 0)) return GMLAKE_OK;
   return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
@@ -5609,7 +5603,7 @@ static void gmlk_records_return(gmlk_records *records, gmlk_records *held) {
   while (held->unused) gmlk_records_give(records, gmlk_records_take(held));
 }
 
-/* If more than three of four records are unused, frees empty pages until about half of them are.
+/* If more than three of four records are unused, frees empty slabs until about half of them are.
    pre: nothing refers to an unused record. */
 static void gmlk_records_trim(gmlk_records *records, gmlk_host *host) {
   const size_t used = records->slab_count * GMLK_SLAB_BLOCKS - records->unused_count;
@@ -6173,8 +6167,8 @@ static gmlk_extra *gmlk_extra_new(gmlake *l, uint64_t user_data, const char *lab
   return extra;
 }
 
-/* Whether a stream in a live block's extra record still has its number; else its work is complete.
-   */
+/* Whether a stream in a live block's extra record still has its number. If not, its work is
+   complete. */
 static int gmlk_use_is_known(const gmlake *l, const gmlk_used *used) {
   return used->epoch == l->streams.items[used->stream]->born;
 }
@@ -6716,9 +6710,8 @@ static void gmlk_fence_all(gmlake *l) {
     if (!gmlk_stream_may_end(&l->streams, l->streams.items[i])) gmlk_fence_if_due(l, i, 0);
 }
 
-/* Where no number is idle, asks forgotten streams until one is complete: its number serves again. A
-   program whose streams come and go needs as many numbers as there are streams with work at a time.
-   */
+/* Where no number is idle, asks forgotten streams until one is complete: its number serves again.
+   So a program whose streams come and go needs as many numbers as have work at a time. */
 static void gmlk_forgotten_poll(gmlake *l) {
   gmlk_streams *streams = &l->streams;
   gmlk_batch batch;

@@ -402,7 +402,7 @@ static const row rows[] = {
      "fail:map=2R* +*=2!R windows=0 mappings=3 fail:map=0R fail:access=1R* +*=2!R windows=0 "
      "mappings=3 fail:map=0R +w=2 pieces:w=2 -wb"},
     /* But for a fatal one behind it. */
-    {"of_errors_in_one_stretch_the_first_is_told", TOGETHER,
+    {"of_errors_in_one_series_the_first_is_told", TOGETHER,
      "{granule:16 cap:8} mark fail:access=1R fail:unmap=1N +*=2!R told-call=access fail:map=1R "
      "fail:release=1G +*=2!G told-call=release destroy!G"},
     {"of_two_fatal_errors_the_first_is_told", TOGETHER,
@@ -440,7 +440,7 @@ static const row rows[] = {
      "ra@A!W fA!W P1!W T:0!W released=0 Q!W EA!W S0:d!W c0:0,1!W pieces:a=1 live=1"},
     {"destroy_frees_host_memory_of_a_dead_driver", TOGETHER,
      "{granule:16 cap:8} +a=1 fail:any=1W* destroy!W"},
-    /* The capture mode that a stretch of driver calls leaves */
+    /* The capture mode that a series of driver calls leaves */
     /* The second exchange of a call sets the mode back. The memory is there: this undoes nothing.
        After a failure it is told too, but the failure is the last error. */
     {"a_mode_that_stays_relaxed_is_told", TOGETHER,
@@ -448,7 +448,7 @@ static const row rows[] = {
      "told-code=1234 told-call=exchange error!R fail:exchange=2R fail:create=1R +*=1!R "
      "warnings-told=2 warned-call=exchange told-call=create -p"},
     /* A lost device is noticed by the next call that reaches it. */
-    {"what_is_lost_at_the_end_of_a_stretch_shows_in_the_next", TOGETHER,
+    {"what_is_lost_at_the_end_of_a_series_shows_in_the_next", TOGETHER,
      "{granule:16 cap:4} mark fail:exchange=2G* +p=1 warnings-told=1 +*=1!G -p!G fail:any=0R "
      "destroy!G"},
     /* Out-of-memory handler: the judge's own, which trims or frees by the name that is asked for.
