@@ -3347,8 +3347,8 @@ static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, u
   return gmlk_block_fill(a->records, first, state, first->stream, 0, 0);
 }
 
-/* Makes [at, at + grains) of a hole one block, to be granted. It is alone if no other block of a
-   run changes: then only its bins do. pre: `b` holds `at`; two records are reserved. */
+/* Makes [at, at + grains) of a hole one block, to be granted. is_alone: no other block of a run
+   changes, so only the bins do. pre: `b` holds `at`; two records are reserved. */
 GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
   gmlk_bins *bins = a->bins[b->stream];
   int is_alone = b->stream == GMLK_CLEAN
@@ -4968,20 +4968,23 @@ static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
   return &w->self;
 }
 
-/* Makes an idle window live whose pieces are free; NULL: an error. Driver calls: waits only. */
-static gmlk_block *gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_requester requester,
-                                    gmlk_window *w, unsigned state) {
+/* Makes an idle window live whose pieces are free. Driver calls: waits only. */
+static gmlake_result gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_requester requester,
+                                      gmlk_window *w, unsigned state, gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->piece_count) ||
-      gmlk_pieces_borrow(l, a, requester, w->pieces, w->piece_count))
-    return NULL;
+  gmlake_result result;
+  if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->piece_count))
+    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  result = gmlk_pieces_borrow(l, a, requester, w->pieces, w->piece_count);
+  if (result) return result;
   gmlk_window_unset_idle(&a->windows, w);
   w->is_known |= r->is_capture;
   r->is_reuse = 1;
   l->stats.stitch_reuse_count++;
   if (!r->reason) r->reason = "an idle window has exactly the size";
   gmlk_tell(l, r, GMLAKE_STEP_REUSE, w->alias.address, gmlk_to_bytes(w->self.grains), 0, r->reason);
-  return gmlk_grant(l, r, gmlk_window_own(a, w), state);
+  *out_block = gmlk_grant(l, r, gmlk_window_own(a, w), state);
+  return GMLAKE_OK;
 }
 
 /* A window of exactly the size: an idle one, or, if the requester may wait on the device for its
@@ -5145,8 +5148,8 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched)
   if ((!b || hole - r->grains >= gmlk_chunk_grains(a)) && r->may_stitch && a->windows.open &&
       r->grains >= a->windows.grains_min) {
     gmlk_window *w = gmlk_window_for(l, r, r->requester);
-    gmlk_block *window = w ? gmlk_window_take(l, r, r->requester, w, GMLK_S1) : NULL;
-    if (window) return window;
+    gmlk_block *window = NULL;
+    if (w && !gmlk_window_take(l, r, r->requester, w, GMLK_S1, &window)) return window;
   }
   if ((!b || at + hole == a->tail.at) && r->grains <= a->small.most && r->align == 1 &&
       a->slot_count >= GMLK_SMALL_RESERVE_FROM)
@@ -5169,19 +5172,17 @@ static int gmlk_is_fast(const gmlake *l, const gmlk_request *r) {
 static gmlake_result gmlk_plan_commit(gmlake *l, gmlk_request *r, gmlk_plan *plan,
                                       gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
-  gmlake_result result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlake_result result;
   if (l->foretold) {
     gmlk_foretell(l, r, plan);
     *out_block = &a->tail;
     return GMLAKE_OK;
   }
   if (plan->how == GMLK_STITCH) return gmlk_stitch(l, r, plan, out_block);
-  if (plan->how == GMLK_REUSE) {
-    *out_block =
-        gmlk_window_take(l, r, plan->requester, plan->window, plan->state ? plan->state : GMLK_S1);
-    return *out_block ? GMLAKE_OK : result;
-  }
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return result;
+  if (plan->how == GMLK_REUSE)
+    return gmlk_window_take(l, r, plan->requester, plan->window,
+                            plan->state ? plan->state : GMLK_S1, out_block);
+  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   result = gmlk_pieces_borrow(l, a, plan->requester, &plan->range, 1);
   if (result) return result;
   *out_block = gmlk_grant_part(l, r, gmlk_join_range(a, plan->range.block, plan->range.grains),
