@@ -2420,10 +2420,14 @@ static void gmlk_batch_note(gmlk_batch *batch, gmlake_result result, const char 
   batch->call = call;
 }
 
+/* The time by the backend's clock. */
+static uint64_t gmlk_batch_clock(const gmlk_batch *batch) {
+  return batch->driver->backend->clock_ns(batch->driver->backend->user);
+}
+
 /* Nanoseconds since it began. pre: not with GMLK_LIGHTLY. */
 static uint64_t gmlk_batch_elapsed(const gmlk_batch *batch) {
-  const gmlake_backend *backend = batch->driver->backend;
-  return backend->clock_ns(backend->user) - batch->start_ns;
+  return gmlk_batch_clock(batch) - batch->start_ns;
 }
 
 /* Counts a call, and notes its error. */
@@ -4143,7 +4147,7 @@ static gmlake_result gmlk_batch_begin(gmlake *l, gmlk_batch *batch, unsigned how
   batch->how = how;
   if (how & GMLK_UNLOCKED) gmlk_unlock_state(l);
   if (how & GMLK_LIGHTLY) return GMLAKE_OK;
-  batch->start_ns = backend->clock_ns(backend->user);
+  batch->start_ns = gmlk_batch_clock(batch);
   batch->mode = GMLK_RELAXED;
   batch->result =
       gmlk_backend_result(backend->capture_exchange(backend->user, &batch->mode, &batch->code));
@@ -4218,6 +4222,9 @@ static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
 static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
   return l->arenas[b->arena];
 }
+
+/* The slots without memory behind each window and buffer. */
+static uint32_t gmlk_guard(const gmlake *l) { return (l->desc.flags & GMLAKE_GUARD) != 0; }
 
 /* The stream that a live block was allocated on. 0: none, or a stream that is gone, whose number
    serves another one; then its work is complete. */
@@ -5056,8 +5063,7 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *p
   w->alias.is_window = 1;
   for (i = 0; i < w->piece_count; i++) grains += w->pieces[i].grains; /* [W3] */
   gmlk_block_init(&w->self, a->number, 0, grains, GMLK_RESERVED);
-  w->va = gmlk_va_take(&a->window_space, &l->records, plan->chunk_count,
-                       (l->desc.flags & GMLAKE_GUARD) != 0, w);
+  w->va = gmlk_va_take(&a->window_space, &l->records, plan->chunk_count, gmlk_guard(l), w);
   if (w->va) {
     w->alias.address =
         gmlk_va_address(a, &a->window_space, w->va) +
@@ -5202,7 +5208,7 @@ static int gmlk_plan_stitch(const gmlake *l, gmlk_request *r, gmlk_requester req
                          gmlk_is_whole(r), plan);
   plan->requester = requester;
   plan->how = plan->shortfall ? GMLK_NOTHING : GMLK_STITCH;
-  slots = plan->chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0);
+  slots = plan->chunk_count + gmlk_guard(l);
   if (!gmlk_bins_best(a->window_space.holes, slots) &&
       gmlk_area_next(&a->window_space.area, slots) == GMLK_NOWHERE) {
     r->lacks_window_space = slots <= a->window_space.area.limit ? 1 : 2; /* 1: drop windows */
@@ -5225,8 +5231,7 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester 
   if (!gmlk_plan_stitch(l, r, requester, &plan)) return GMLAKE_OK;
   if (l->foretold) return gmlk_plan_commit(l, r, &plan, out_block);
   extents = space->area.count;
-  result = gmlk_space_extend_to(l, r->arena, space,
-                                plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0));
+  result = gmlk_space_extend_to(l, r->arena, space, plan.chunk_count + gmlk_guard(l));
   if (result && !gmlk_is_shortage(result)) return result;
   if ((result || extents != space->area.count) && !gmlk_plan_stitch(l, r, requester, &plan))
     return GMLAKE_OK; /* state_lock was released */
@@ -6466,10 +6471,6 @@ static gmlk_fence gmlk_stream_take_fence(gmlk_stream *s, uint64_t epoch) {
   const gmlk_fence fence = s->fences[place];
   gmlk_fences_move(s, place + 1, place);
   return fence;
-}
-
-static uint64_t gmlk_batch_clock(const gmlk_batch *batch) {
-  return batch->driver->backend->clock_ns(batch->driver->backend->user);
 }
 
 #define GMLK_IDLE_NS 10000u /* a fence that is complete so soon tells that the stream was idle */
@@ -8405,7 +8406,7 @@ static gmlake_result gmlk_carry_out(gmlake *l, gmlk_request *r, gmlk_question *q
 static void gmlk_ready_window(gmlake *l, const gmlk_request *r) {
   gmlk_space *space = &r->arena->window_space;
   const uint32_t next = gmlk_area_next(&space->area, 1);
-  uint64_t slots = gmlk_chunks_for(r->arena, r->grains) + 2 + ((l->desc.flags & GMLAKE_GUARD) != 0);
+  uint64_t slots = gmlk_chunks_for(r->arena, r->grains) + 2 + gmlk_guard(l);
   if (next > space->area.most) return;
   (void)gmlk_space_extend_to(l, r->arena, space,
                              (uint32_t)gmlk_min(slots, space->area.most - next));
@@ -8855,8 +8856,7 @@ static gmlake_result gmlk_foretell_reclaim(gmlake *l, gmlk_request *r, gmlk_bloc
   if (r->may_stitch) {
     (void)gmlk_plan_window(a, &l->streams, requester, 1, r->grains, r->align, gmlk_is_whole(r),
                            &plan);
-    is_served = plan.chunk_count + ((l->desc.flags & GMLAKE_GUARD) != 0) <=
-                gmlk_addresses_most(l, &a->window_space);
+    is_served = plan.chunk_count + gmlk_guard(l) <= gmlk_addresses_most(l, &a->window_space);
     if (is_served) count = gmlk_chunks_for(a, plan.shortfall);
     is_served &= count <= chunks;
   }
@@ -10553,7 +10553,7 @@ static gmlake_result gmlk_buffer_slow_path(gmlake *l, gmlake_buffer *b, const gm
 static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_bytes,
                                            const gmlake_buffer *b, gmlk_block **out_va) {
   size_t slots = max_bytes / a->chunk_bytes + (max_bytes % a->chunk_bytes != 0);
-  uint32_t guard = (l->desc.flags & GMLAKE_GUARD) != 0;
+  uint32_t guard = gmlk_guard(l);
   gmlake_result result = GMLAKE_OK, refused = GMLAKE_OK;
   gmlk_host_wait p;
   unsigned tries;
@@ -11413,7 +11413,7 @@ static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
    new chunks. A window may map two chunks more than it has room for, those at its ends. */
 static uint64_t gmlk_window_most(const gmlake *l, gmlk_arena *a, gmlk_requester requester,
                                  uint64_t window, uint64_t chunks) {
-  const uint32_t guard = (l->desc.flags & GMLAKE_GUARD) != 0;
+  const uint32_t guard = gmlk_guard(l);
   const uint64_t slots = gmlk_addresses_most(l, &a->window_space);
   uint64_t spare;
   for (spare = guard; spare < guard + 3 && spare < slots; spare++) {
@@ -15391,7 +15391,7 @@ static int gmlk_check_tiling(gmlk_checker *c, const gmlk_block *head, const gmlk
 
 /* [V1] to [V3]: addresses for windows or for buffers, and what has them. */
 static void gmlk_check_space(gmlk_checker *c, const gmlk_space *space, int is_windows) {
-  const uint32_t guard = (c->l->desc.flags & GMLAKE_GUARD) != 0, end = space->area.limit;
+  const uint32_t guard = gmlk_guard(c->l), end = space->area.limit;
   const gmlk_block *va = space->head.next;
   if (!gmlk_check_tiling(c, &space->head, &space->tail, end, "V1: blocks do not tile the space"))
     return;
