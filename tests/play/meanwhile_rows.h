@@ -6,8 +6,8 @@
 
 #include "question_rows.h"
 
-/* A has blocks a.1 to m.3; its ring of 64 fences is full, their work pending; m.3 is live. */
-#define FULL_RING                                                                                  \
+/* A has blocks a.1 to m.3; all its 64 fences are in use, their work pending; m.3 is live. */
+#define ALL_FENCES                                                                                 \
   "{granule:16 cap:80} +a.1-z.1=1@A +a.2-z.2=1@A +a.3-m.3=1@A +y=512b@B hA -a.1-z.1@A -a.2-z.2@A " \
   "-a.3-l.3@A events=64 "
 /* A destroyed buffer holds all the address space for buffers, and the driver has no more. */
@@ -55,11 +55,11 @@ static const row meanwhile_rows[] = {
      "{granule:16 cap:16} +z.3=10@n -z.3@n +a-g=1 +r=2+32k +s=32k -bd +w=2 pieces:w=2 -wfr "
      "in:map=1( -b!D +q=2 ) +x=3 pieces:x=3 at:q=r pieces:q=1"},
     /* A free is one although its event cannot even be tried. */
-    {"a_free_survives_a_full_ring_and_a_failed_question", TOGETHER,
-     FULL_RING "fail:exchange=1R -m.3@A events=64 eA T:1 released=65"},
-    /* The fence that finds a full ring asks which are complete; the next one has its place. */
+    {"a_free_survives_fences_in_use_and_a_failed_question", TOGETHER,
+     ALL_FENCES "fail:exchange=1R -m.3@A events=64 eA T:1 released=65"},
+    /* The fence that finds all in use asks which are complete; the next one has its place. */
     {"a_stream_is_not_forgotten_behind_a_failed_question", TOGETHER,
-     FULL_RING "fail:query=1R fA!R told-call=query -m.3@A fA eA T:1 released=65"},
+     ALL_FENCES "fail:query=1R fA!R told-call=query -m.3@A fA eA T:1 released=65"},
 
     /* ---- Other streams ---- */
 
@@ -77,8 +77,8 @@ static const row meanwhile_rows[] = {
     {"a_fence_that_failed_is_put_back", TOGETHER,
      "{granule:16 cap:8} P0 +y=512b@B +l=1@A/0 +m=512b@n/0 hA +f=1@A/0 -f@A in:wait=1( -l@A ) "
      "fail:wait=1R D0!R events=2 eA"},
-    /* While the host waits for A, B's ring runs over: the event that the request needs is given up,
-       and a later one stands for it. */
+    /* While the host waits for A, B runs out of fences: the event that the request needs is given
+       up, and a later one stands for it. */
     {"what_was_given_up_is_waited_for", TOGETHER,
      "{granule:16 cap:10} +p=4@A +q=4@B +y=1@B +f=1@B hA hB -p@A -f@B T:0 released=0 -q@B "
      "in:wait=1( [128 +s=1@B at:s=f -s@B ] ) +w=8@n"},

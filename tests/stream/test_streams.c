@@ -283,9 +283,10 @@ static void nothing_waits_on_the_legacy_stream_during_a_capture(void **state) {
   finish();
 }
 
-/* More events than the ring has: 93 frees of a chunk on A complete one by one. Three of four chunks
-   are freed, joined, so clean with the third. What is idle is never more than what is complete. */
-static void a_thinned_ring_makes_nothing_clean_too_early(void **state) {
+/* More events than a stream has fences: 93 frees of a chunk on A complete one by one. Three of four
+   chunks are freed, joined, so clean with the third. What is idle is never more than what is
+   complete. */
+static void thinned_fences_make_nothing_clean_too_early(void **state) {
   gmlake_budget budget;
   void *p[124];
   size_t i;
@@ -427,7 +428,7 @@ int main(void) {
       cmocka_unit_test(a_stream_that_the_driver_captures_cannot_be_forgotten),
       cmocka_unit_test(who_is_asked_whether_a_capture_runs),
       cmocka_unit_test(nothing_waits_on_the_legacy_stream_during_a_capture),
-      cmocka_unit_test(a_thinned_ring_makes_nothing_clean_too_early),
+      cmocka_unit_test(thinned_fences_make_nothing_clean_too_early),
       cmocka_unit_test(no_wait_on_the_device_is_queued_twice),
       cmocka_unit_test(an_id_that_cannot_be_had_changes_nothing),
       cmocka_unit_test(a_backend_that_cannot_wait_for_the_device),
