@@ -8779,17 +8779,27 @@ static int gmlk_may_wait(const gmlake *l, const gmlk_request *r) {
   return l->streams.used_count > 1 || !r->stream || r->is_capture || l->stats.pending_bytes;
 }
 
+/* One look at all free ranges. Where a window lacks less than *shortfall, for which growth failed
+   before, new chunks may fill the rest. */
+static gmlake_result gmlk_try_to_fill(gmlake *l, gmlk_request *r, uint32_t *shortfall,
+                                      gmlk_block **out_block) {
+  const gmlake_result result = gmlk_try_all(l, r, r->requester, out_block);
+  if (result || *out_block || r->shortfall >= *shortfall) return result;
+  *shortfall = r->shortfall;
+  return gmlk_grow_and_serve(l, r, r->requester, out_block);
+}
+
 /* Memory that other streams' work or pending frees hold back: the host waits until enough of that
-   is complete. Where a window lacks less than before, new chunks may fill the rest. */
+   is complete, and looks at all free ranges each time, once if there is nothing to wait for. */
 static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   const int waits = gmlk_may_wait(l, r);
   const gmlk_requester requester = gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT);
-  uint32_t shortfall = r->shortfall ? r->shortfall : r->grains;
-  gmlake_result result = GMLAKE_OK, grown = GMLAKE_OK;
+  uint32_t shortfall = waits && !r->shortfall ? r->grains : r->shortfall;
+  gmlake_result result = GMLAKE_OK, refused = GMLAKE_OK;
   gmlk_host_wait p;
   r->reason = waits ? "the host waited for streams first" : "the lake looked at all free ranges";
   r->is_exhaustive = 1;
-  if (!waits) return gmlk_try_all(l, r, r->requester, out_block);
+  if (!waits) return gmlk_try_to_fill(l, r, &shortfall, out_block);
   if (l->foretold) {
     l->foretold->answer.wait = gmlk_foretell_host(l);
     result = gmlk_borrow(l, r, requester, out_block);
@@ -8797,15 +8807,12 @@ static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out
   }
   result = gmlk_wait_begin(l, &p);
   while (!result && !p.is_over) {
-    result = gmlk_try_all(l, r, r->requester, out_block);
-    if (!result && !*out_block && r->shortfall < shortfall) {
-      shortfall = r->shortfall;
-      result = grown = gmlk_grow_and_serve(l, r, r->requester, out_block);
-    }
+    result = gmlk_try_to_fill(l, r, &shortfall, out_block);
     if (*out_block || (result && !gmlk_is_shortage(result))) return result;
+    if (result) refused = result;
     result = gmlk_wait_on(l, &p);
   }
-  return result ? result : grown;
+  return result ? result : refused;
 }
 
 /* Whether returning chunks and creating them elsewhere could help: other arenas have free memory,
