@@ -8439,8 +8439,8 @@ static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_bl
 
 /* ---- >>foretell --------------------------------------------------------------------------------
    What a question asks where an allocation would wait, drop windows or return chunks: how much
-   there would be then. Owns nothing; marks of chunks are gone at the end. pre: state_lock is held.
-   Costs: O(blocks + windows). Can fail: host memory. */
+   there would be then. Owns nothing; marks of chunks are gone at the end. pre: both locks are held.
+   Costs: O(blocks + windows). Cannot fail. */
 
 /* What the stream of a requester that may wait has to do before it uses these ranges. */
 static gmlake_wait gmlk_pieces_wait(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
@@ -8519,8 +8519,9 @@ static uint32_t gmlk_gap_edge(const gmlk_arena *a, uint32_t slot, uint32_t last,
   return slot == end && is_gap ? last : slot;
 }
 
-/* The same after the arena's free chunks are returned and so many more than these are created, all
-   in one gap, from its front on. pre: scratch is reserved for all slots. */
+/* The grains of the longest aligned range that the requester may have after the arena's free chunks
+   are returned and so many more than these are created, all in one gap, from its front on. pre:
+   scratch is reserved for all slots. */
 static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester requester,
                                  uint32_t align, uint64_t chunks) {
   const uint32_t fresh = gmlk_area_next(&a->area, 1);
@@ -8846,7 +8847,8 @@ static gmlake_result gmlk_trade(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   return gmlk_is_shortage(result) ? GMLAKE_OK : result;
 }
 
-/* Foretells how that ends: with a window, for which chunks may be created, or with a range. */
+/* Foretells how gmlk_slow_reclaim ends: with a window, for which chunks may be created, or with a
+   range. */
 static gmlake_result gmlk_foretell_reclaim(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
   const gmlk_requester requester = gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT);
@@ -9683,8 +9685,9 @@ static int gmlk_loan_has_to_wait(const gmlake *l, const gmlk_borrower *user, uns
          gmlk_has_to_wait_for(l, stream, user->stream, user->epoch);
 }
 
-/* Makes the stream wait on the device for all others that have used what was lent. CAPTURING: a
-   capture forbids that, or one of these streams was destroyed before gmlake_forget_stream. */
+/* Makes the stream wait on the device for all others that have used what was lent; of a question it
+   only says that it has to wait. CAPTURING: a capture forbids that, or one of these streams was
+   destroyed before gmlake_forget_stream. */
 static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, size_t count,
                                       unsigned stream) {
   gmlake_result result = GMLAKE_OK;
@@ -9692,6 +9695,10 @@ static gmlake_result gmlk_loan_follow(gmlake *l, const gmlk_borrower *users, siz
   size_t i = 0;
   while (i < count && !gmlk_loan_has_to_wait(l, &users[i], stream)) i++;
   if (i == count || l->lost) return l->lost;
+  if (l->foretold) {
+    l->foretold->answer.wait = GMLAKE_DEVICE_WAIT;
+    return GMLAKE_OK;
+  }
   result = gmlk_batch_begin(l, &batch, 0);
   for (; i < count && !result; i++)
     if (gmlk_loan_has_to_wait(l, &users[i], stream))
@@ -9777,7 +9784,6 @@ static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream s
                                      unsigned reach, gmlk_block **out_block) {
   const gmlk_loan *loan = r->flags & GMLAKE_TRANSIENT ? &r->arena->pool->loan : NULL;
   gmlake_result result;
-  size_t i;
   if (!r->grains || (loan && !gmlk_loan_suits(l, r, loan))) return GMLAKE_OK;
   r->reach = reach;
   result = gmlk_try_fast(l, r, out_block);
@@ -9785,10 +9791,6 @@ static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream s
     result =
         l->foretold ? gmlk_slow_path(l, r, out_block) : gmlk_serve_slowly(l, r, stream, out_block);
   if (!*out_block || !loan) return result;
-  for (i = 0; i < loan->count && l->foretold; i++)
-    if (gmlk_loan_has_to_wait(l, &loan->users[i], r->stream))
-      l->foretold->answer.wait = GMLAKE_DEVICE_WAIT;
-  if (l->foretold) return GMLAKE_OK;
   result = gmlk_loan_follow(l, loan->users, loan->count, r->stream);
   if (!result) return GMLAKE_OK;
   gmlk_ungrant(l, r, *out_block);
@@ -11411,10 +11413,10 @@ static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
 }
 
 /* ---- >>figures ---------------------------------------------------------------------------------
-   Answers questions about amounts of memory. Owns nothing. pre: state_lock is held; the budget
-   asks the driver, so its caller holds `driver_lock`.
-   Costs: a pool's figures O(its blocks), the budget O(blocks) and what gmlk_refresh costs. Can
-   fail: the budget: the driver. */
+   Answers questions about amounts of memory. Owns nothing. pre: state_lock is held; the budget and
+   a query ask the driver, so their caller holds `driver_lock`.
+   Costs: a pool's figures O(its blocks), the budget O(blocks) and what gmlk_refresh costs, a query
+   what >>slow costs. Can fail: the budget and a query: host memory, the driver. */
 
 /* The grains of the largest window that there are addresses for, of `window` at most, with so many
    new chunks. A window may map two chunks more than it has room for, those at its ends. */
@@ -11556,7 +11558,7 @@ static gmlake_result gmlk_query_request(gmlake *l, const gmlake_alloc_desc *desc
   if (borrows) result = gmlk_serve_transient(l, desc, stream, &ptr);
   if (!ptr && !result) {
     memset(&foretold->answer, 0, sizeof(foretold->answer));
-    if (borrows) result = gmlk_request_open(l, &r, &plain, stream); /* state_lock was released */
+    if (borrows) result = gmlk_request_open(l, &r, &plain, stream); /* it may have failed above */
     if (!result && !(r.grains && gmlk_is_fast(l, &r))) result = gmlk_slow_path(l, &r, &b);
   }
   gmlk_question_end(l);
