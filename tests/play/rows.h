@@ -260,8 +260,8 @@ static const row rows[] = {
        of its chunk: with it a window lacks a chunk less, and there is no more than that. */
     {"growth_fills_what_one_more_look_leaves", TOGETHER,
      "{granule:16 cap:20} +z.3=19@n -z.3@n [17 +*=8k +*=48k +*=8k ] +a=32k +b=32k +c=1 -b "
-     "-b.1e.1h.1k.1n.1q.1t.1w.1z.1c.2f.2i.2l.2o.2r.2u.2x.2 mark q=1+32k foretold foretold-wait=0 "
-     "foretold-new=1 +w=1+32k grown=1 pieces:w=2 home:w0=b"},
+     "-b.1e.1h.1k.1n.1q.1t.1w.1z.1c.2f.2i.2l.2o.2r.2u.2x.2 mark Q allocatable=1+32k q=1+32k "
+     "foretold foretold-wait=0 foretold-new=1 +w=1+32k grown=1 pieces:w=2 home:w0=b"},
     {"trim_returns_exactly_enough", TOGETHER,
      "{granule:16 cap:8} +z.3=8@n -z.3@n T:999 released=0 T:8 released=0 T:5 released=3 "
      "reserved=5 driver-bytes=5 T:0 released=5 handles=0 T:0 released=0"},
