@@ -8823,7 +8823,7 @@ static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
   if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
   if (l->return_count) return 1;
   GMLK_FOR_ARENAS(l, a)
-  if (a != r->arena && (a->free_grains || a->small.reserve)) return 1;
+    if (a != r->arena && (a->free_grains || a->small.reserve)) return 1;
   return 0;
 }
 
@@ -11144,7 +11144,8 @@ static int gmlk_pool_unmap(gmlake *l, const gmlake_pool *pool, gmlk_batch *batch
   gmlake_result result = GMLAKE_OK, undone = GMLAKE_OK;
   gmlk_arena *a;
   GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_copies_begin(a, 0);
-  GMLK_FOR_POOL_ARENAS(l, pool, a) if (!result) result = gmlk_unmap_all(batch, a);
+  GMLK_FOR_POOL_ARENAS(l, pool, a)
+    if (!result) result = gmlk_unmap_all(batch, a);
   if (!result) return 1;
   GMLK_FOR_POOL_ARENAS(l, pool, a) {
     (void)gmlk_copies_wait(batch, a, 1);
@@ -11173,7 +11174,8 @@ static gmlake_result gmlk_pool_settle(gmlake *l, gmlake_pool *pool, int keeps, s
     gmlk_arena_clean(a);
     if (!result) result = gmlk_caches_drop(l, a, released);
   }
-  GMLK_FOR_POOL_ARENAS(l, pool, a) if (keeps && !result) result = gmlk_copies_plan(l, a);
+  GMLK_FOR_POOL_ARENAS(l, pool, a)
+    if (keeps && !result) result = gmlk_copies_plan(l, a);
   return result;
 }
 
@@ -11193,7 +11195,8 @@ static gmlake_result gmlk_pool_put_to_sleep(gmlake *l, gmlake_pool *pool, int ke
     gmlk_pool_set_sleep(l, pool, GMLK_ASLEEP);
     if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) is_asleep = gmlk_pool_unmap(l, pool, &batch);
     is_unmapped = is_asleep && !batch.result;
-    GMLK_FOR_POOL_ARENAS(l, pool, a) if (is_unmapped) gmlk_chunks_drop(&batch, a, 0);
+    GMLK_FOR_POOL_ARENAS(l, pool, a)
+      if (is_unmapped) gmlk_chunks_drop(&batch, a, 0);
     result = gmlk_batch_end(l, &batch);
     GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_trim_forget(a);
     if (!is_asleep) gmlk_pool_set_sleep(l, pool, GMLK_CHANGING);
@@ -11246,9 +11249,10 @@ static gmlake_result gmlk_pool_map(gmlake *l, const gmlake_pool *pool, gmlk_batc
   gmlk_arena *a;
   GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_copies_begin(a, 1);
   GMLK_FOR_POOL_ARENAS(l, pool, a)
-  if (!result) result = gmlk_unmap_all(batch, a); /* what is still mapped */
+    if (!result) result = gmlk_unmap_all(batch, a); /* what is still mapped */
   GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_copies_begin(a, 0);
-  GMLK_FOR_POOL_ARENAS(l, pool, a) if (!result) result = gmlk_map_all(batch, a);
+  GMLK_FOR_POOL_ARENAS(l, pool, a)
+    if (!result) result = gmlk_map_all(batch, a);
   if (!result) return GMLAKE_OK;
   GMLK_FOR_POOL_ARENAS(l, pool, a) {
     (void)gmlk_copies_wait(batch, a, 0);
@@ -11619,7 +11623,7 @@ static gmlake_result gmlk_pool_get_stats(const gmlake *l, const gmlake_pool *poo
   gmlake_stats stats;
   memset(&stats, 0, sizeof(stats));
   GMLK_FOR_ARENAS(l, a)
-  if (gmlk_pool_told(a) == pool) gmlk_count_arena(a, &stats);
+    if (gmlk_pool_told(a) == pool) gmlk_count_arena(a, &stats);
   stats.reserved_bytes_peak = (pool ? &pool->arena : &l->home)->backed_bytes_peak;
   return gmlk_stats_out(&stats, out);
 }
@@ -14551,7 +14555,7 @@ static gmlake_result gmlk_lake_drain(gmlake *l) {
   gmlk_arena *a;
   (void)gmlk_batch_begin(l, &batch, GMLK_UNCOUNTED);
   GMLK_FOR_ARENAS(l, a)
-  if (batch.result != GMLAKE_ERROR_FORKED) gmlk_arena_drain(a, &batch, 1);
+    if (batch.result != GMLAKE_ERROR_FORKED) gmlk_arena_drain(a, &batch, 1);
   for (pool = l->released_pools; pool && batch.result != GMLAKE_ERROR_FORKED;
        pool = pool->next_released)
     gmlk_arena_drain(&pool->arena, &batch, 1);
