@@ -7941,9 +7941,11 @@ static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, 
     const size_t before = released;
     if (!gmlk_gives(a, requester, giving) || (a->owner == requester->owner) != (i < l->arena_count))
       continue;
-    if (!headroom && a->bins[GMLK_CLEAN]->grains >= gmlk_chunk_grains(a))
-      result = gmlk_trim_arena(l, a, bytes - released, &released);
-    if (!headroom) continue;
+    if (!headroom) {
+      if (a->bins[GMLK_CLEAN]->grains >= gmlk_chunk_grains(a))
+        result = gmlk_trim_arena(l, a, bytes - released, &released);
+      continue;
+    }
     if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     released += a->chunk_bytes * gmlk_trim_dry_run(l, a, gmlk_trimmer(wait),
                                                    (bytes - released - 1) / a->chunk_bytes + 1);
@@ -8728,17 +8730,17 @@ static gmlake_result gmlk_grow_and_serve(gmlake *l, gmlk_request *r, gmlk_reques
   if (r->desc && !r->has_grown) /* else gmlk_buffer_share has run */
     result = gmlk_return_others(l, r->arena, GMLK_GIVE_BLOCK, missing * r->arena->chunk_bytes,
                                 requester.may_wait);
-  if (!result && l->foretold) return gmlk_foretell_growth(l, r, requester, out_block);
-  for (tries = 0; tries < GMLK_GROW_TRIES && !result; tries++) {
+  if (result) return result;
+  if (l->foretold) return gmlk_foretell_growth(l, r, requester, out_block);
+  for (tries = 0; tries < GMLK_GROW_TRIES; tries++) { /* a plan may need one more chunk after all */
     result = gmlk_grow(l, r, r->requester, &plan);
     if (result) return result;
     r->has_grown = 1;
     l->stitches_in_row = 0;
-    result =
-        gmlk_try_all(l, r, requester, out_block); /* a plan may need one more chunk after all */
+    result = gmlk_try_all(l, r, requester, out_block);
     if (result || *out_block) return result;
   }
-  return result ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
 /* New chunks. Where the lake may wait before it grows: only those that are missing although other
