@@ -9046,8 +9046,7 @@ static gmlake_result gmlk_slow_path(gmlake *l, gmlk_request *r, gmlk_block **out
     if (result || *out_block) return result;
   }
   for (i = 0; r->grains && i < count; i++) {
-    if (i >= GMLK_EARLY_STEPS &&
-        r->arena->small.reserve) { /* memory is short: begin again with them */
+    if (i >= GMLK_EARLY_STEPS && r->arena->small.reserve) { /* begin again with that */
       gmlk_small_reserve_end(r->arena);
       if (!is_again++) i = 0;
     }
@@ -11036,7 +11035,8 @@ static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t
    Costs: the driver's for each chunk and each mapping, O(blocks + chunks + windows). Can fail: host
    memory, limits, the driver, desc.residency. */
 
-/* What is held counts otherwise now, unless it is yet to be given back. */
+/* Sets the state of a pool's arenas. What an arena holds in its sleep counts as quarantined; an
+   arena that falls asleep has yet to return its chunks, so that is counted later. */
 static void gmlk_pool_set_sleep(gmlake *l, const gmlake_pool *pool, unsigned sleep) {
   gmlk_arena *a;
   GMLK_FOR_POOL_ARENAS(l, pool, a) a->sleep = sleep;
@@ -14115,8 +14115,8 @@ static gmlake_result gmlk_enter_restricted(gmlake *l, gmlake_result lost) {
   return result;
 }
 
-/* Refuses callers that must not wait for state_lock: a child of fork, as its copy of them may be
-   locked for good; and the thread that runs the observer or the host allocator, as it has them. */
+/* Refuses callers that must not wait for state_lock: a child of fork, as its copy of the lock may be
+   locked for good; and the thread that runs the observer or the host allocator, as it holds it. */
 static gmlake_result gmlk_turn_away(gmlake *l) {
   if (gmlk_process_is_forked(&l->process)) return GMLAKE_ERROR_FORKED;
   if (!gmlk_is_in_callback(&l->host)) return GMLAKE_OK;
