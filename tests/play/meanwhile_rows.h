@@ -197,6 +197,11 @@ static const row meanwhile_rows[] = {
     {"a_full_index_gives_a_block_of_no_stream_back", TOGETHER,
      "{granule:16 cap:8} +z.3=1@n -z.3@n [39 +*=512b ] in:create=1( +*=512b host:1 mark ) +x=1@n!H "
      "live=40 state=5 grown=1 +x=1@n grown=1"},
+    /* The stream was made to wait for A's work, which others have to wait for still. */
+    {"a_full_index_gives_no_clean_block_back", TOGETHER,
+     "{granule:16 cap:5} [34 +*=512b@n ] +g=14k +f=33k +a-d=1 -g@n hA ua@A uc@A -ac@A "
+     "in:map=1( [3 +*=512b@n ] host:1 ) +x=2@B!H live=40 mark +y=2@C pieces:y=2 "
+     "grown=0 behind:C=1"},
 
     /* ---- Pools that are destroyed meanwhile ---- */
 

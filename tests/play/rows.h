@@ -765,6 +765,10 @@ static const row rows[] = {
     {"a_reserve_of_pending_work_stays_its_streams", TOGETHER,
      "{granule:16 cap:4096 chunk:32} +p=2048@A hA -p@A +s=4k@A +z.3=32@B -z.3@B +z.3=96@B "
      "-z.3@B +z.3=192@B -z.3@B +y=4k@B from:y=p+2048 waits=0"},
+    /* So is one that begins in clean memory and ends in what A's work uses. */
+    {"a_reserve_of_a_run_is_its_streams", TOGETHER,
+     "{granule:16 cap:72} +x=31 +c=8k +p=1-8k@A -c@n hA up@A -p@A mark +s=512b@A at:s=x+31 "
+     "[8 +*=2k@B ] from:a.1=x+32 grown=1 waits=0"},
     /* Growth creates what is missing beside it. */
     {"a_pending_block_and_new_chunks_serve_together", TOGETHER,
      "{granule:16 cap:8 wait-first} +p=2@A +*=1@A rp@B hB -p@A +*=3@A reserved=4 waits=1 "
