@@ -177,6 +177,17 @@ static void judge_filled(const block *b) {
           "new memory is not filled");
 }
 
+/* Free memory behind a block is not filled with it. Where it was written to before, eight bytes end
+   with a zero. */
+static void judge_unfilled(const block *b) {
+  const uint64_t end = b->at + b->bytes;
+  const map *m = map_at(end);
+  if (!m || !m->is_accessible || !w.is_real || !(desc.flags & GMLAKE_FILL)) return;
+  judge(m->of->grains[(end - m->at) / GRAIN].owner ||
+            ((const unsigned char *)(uintptr_t)end)[7] != GMLAKE_FILL_NEW,
+        "memory behind a new block is filled");
+}
+
 /* What is freed shows another byte then, or as before what was written, where that is not asked for
    or the memory waits for other streams. */
 static void judge_freed(const block *b, int is_pending) {
@@ -208,6 +219,7 @@ static void judge_block(const block *b, const gmlake_allocation_info *info, unsi
   judge_pieces(b, flags, from);
   judge_guard(b, from);
   judge_filled(b);
+  judge_unfilled(b);
 }
 
 /* ---- Whether memory that is there, or can be made, would have served ------------------------- */

@@ -170,6 +170,7 @@ static struct world {
   int held_outside;                         /* by the call that this is in the middle of */
   int is_checking;                          /* the judge calls gmlake_check */
   uint64_t turns;                           /* of planners */
+  uint64_t state_locks;                     /* times that the state lock was taken */
   moment known;
   line lines[LINES];
   int line_count;
@@ -262,6 +263,7 @@ static void lock_take(watched_lock *lock) {
              "the planner's lock is taken by who holds the state lock");
   lock->is_held = 1;
   w.locks_held++;
+  w.state_locks += lake && lock == &lake->state_lock;
 }
 
 /* What the mock has of a call is another's as soon as its lock is given back. */

@@ -253,6 +253,11 @@ static void counts_for_another_pool(void) {
 }
 static void stitches_a(void) { judge_pieces(&w.blocks[0], GMLAKE_NO_STITCH, w.pools); }
 static void does_not_fill(void) { judge_filled(&w.blocks[0]); }
+static void fills_too_much(void) {
+  const block *b = &w.blocks[0];
+  memset((void *)(uintptr_t)(b->at + b->bytes), GMLAKE_FILL_NEW, GRAIN);
+  judge_unfilled(b);
+}
 
 /* ---- Steps that the observer is told --------------------------------------------------------- */
 
@@ -617,6 +622,8 @@ static const struct misdeed {
     {"a_window_serves_no_stitch", "{} +c=3@n -c@n +d=1 +b=1 +e=1 -de +a=2", stitches_a,
      "NO_STITCH was stitched"},
     {"new_memory_is_not_filled", "{fill} +a=1", does_not_fill, "new memory is not filled"},
+    {"free_memory_is_filled_as_new", "{fill} +b=1@n -b@n +a=512b", fills_too_much,
+     "memory behind a new block is filled"},
     {"there_is_no_sixth_state", "{observed}", tells_a_sixth_state,
      "an attempt in a state that there is not"},
     {"an_attempt_too_many_is_told", "{observed}", tells_an_attempt_too_many,
