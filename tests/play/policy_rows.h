@@ -285,8 +285,10 @@ static const row policy_rows[] = {
     {"guards_lie_behind_windows", TOGETHER,
      "{granule:16 cap:8 guard policy:1} " LAY4
      "-ac plan:3,a=1,c=1 mark +w=2 state=3 -wb plan:2,a=1,K +x=1 -x plan:1,W2 +w=3"},
+    /* And nothing else: not the rest of a block whose former is kept. */
     {"fills_reach_all_of_a_block", TOGETHER,
-     "{granule:16 cap:8 fill policy:1} " LAY4 "-abc plan:3,c=1,a=1 +x=100b size:x1=1 -x"},
+     "{granule:16 cap:8 fill policy:1} " LAY4
+     "-abc plan:3,c=1,a=1 +x=100b size:x1=1 -x plan:2,a=1,K +y=1 at:y=a stitches=2 -y"},
     /* Each attempt behind the handler is one of its own. */
     {"handler_is_asked_behind_the_policy", TOGETHER,
      "{granule:16 cap:4 oom observed policy:1} plan:5;5;5;4,G1 +x=1 asked=4"},
