@@ -119,11 +119,6 @@ static inline gmlake_mock_census census(void) {
   return now;
 }
 
-/* Mappings but for those at home. pre: no chunk of another size than C is home, unless is_apart. */
-static inline size_t mapped_count(void) {
-  return census().mapping_count - (is_apart ? 0 : census().handle_count);
-}
-
 /* Nothing of the lake's is left on the mock or on the host; the mock goes. */
 static inline void close_mock(void) {
   gmlake_mock_census now = census();
@@ -251,11 +246,6 @@ static inline gmlake_piece piece(const void *ptr, size_t number) {
   assert_ok(gmlake_get_pieces(lake, ptr, pieces, 16, &count));
   assert_true(number < count && count <= 16);
   return pieces[number];
-}
-
-static inline void assert_piece(const void *ptr, size_t number, const void *home, size_t bytes) {
-  assert_ptr_equal(piece(ptr, number).home, home);
-  assert_int_equal(piece(ptr, number).bytes, bytes);
 }
 
 static inline gmlake_pool *open_pool(size_t limit_bytes) {

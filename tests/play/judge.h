@@ -123,7 +123,7 @@ static struct world {
   size_t at; /* the operation that is under way */
   size_t granule, chunk, capacity;
   int is_chosen; /* the operations come by chance: there are many, and not all are checked */
-  int is_real, is_over, is_lost, is_trusted; /* trusted: no exchange failed, the mode is known */
+  int is_real, is_lost, is_trusted; /* trusted: no exchange failed, the mode is known */
   int destroying, moving; /* a pool, or the lake: 2; moving: + 1 of the pool that sleeps or wakes */
   const block *leaving;   /* is freed */
   int lacks_addresses;    /* the driver has refused some, once */

@@ -1639,7 +1639,6 @@ static void close_world(void) {
   for (i = 0; i < NAMES; i++) forget_block(&w.blocks[i]);
   judge_left();
   leave_world();
-  w.is_over = 1;
 }
 
 static void on_signal(int number) {
