@@ -452,6 +452,23 @@ static void frees_another(void) {
   (void)on_coalesce(&asked, &piece);
 }
 
+/* ---- Calls that are to be refused, and what is told ------------------------------------------ */
+
+static void serves_a_policy(void) { try_restricted(); }
+
+static void serves_the_handler(void) {
+  gmlake_error_info info;
+  memset(&info, 0, sizeof(info));
+  info.result = GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
+  (void)on_oom(NULL, lake, &info);
+}
+
+static void tells_nothing(void) {
+  gmlake_error_info info;
+  memset(&info, 0, sizeof(info));
+  on_log(NULL, GMLAKE_LOG_WARNING, &info);
+}
+
 /* ---- Locks ----------------------------------------------------------------------------------- */
 
 static watched_lock own_lock;
@@ -534,6 +551,34 @@ static void creates_for_no_planner(void) {
   gmlk_lock_state(lake);
   leaves_memory();
 }
+
+/* The next lake asks this for its device's properties. */
+static void is_created_on(gmlake_result (*get_properties)(void *, gmlake_device_properties *,
+                                                          int *)) {
+  (void)end_lake();
+  judged.get_properties = get_properties;
+  create_lake();
+}
+
+static gmlake_result properties_with_a_lock(void *user, gmlake_device_properties *out,
+                                            int *out_code) {
+  lock_make(&own_lock);
+  return mock->get_properties(user, out, out_code);
+}
+
+static void makes_a_lock_too_many(void) { is_created_on(properties_with_a_lock); }
+
+static gmlake_result properties_that_fail(void *user, gmlake_device_properties *out,
+                                          int *out_code) {
+  (void)user;
+  (void)out;
+  w.hits++;
+  w.hit_kind = ON_MAP; /* as if that had failed */
+  *out_code = w.hit_code = 999;
+  return w.injected = GMLAKE_ERROR_DRIVER;
+}
+
+static void blames_another_call(void) { is_created_on(properties_that_fail); }
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
@@ -657,6 +702,9 @@ static const struct misdeed {
     {"a_plan_is_made", "{} +a=1@A", gives_a_plan_that_is_made, "a plan to be made is not blank"},
     {"another_block_is_freed", "{} +a=1@A", frees_another,
      "a policy is told of another block than the one that is freed"},
+    {"a_policy_is_served", "{}", serves_a_policy, "gmlake_alloc in a policy"},
+    {"the_handler_is_served", "{} Q", serves_the_handler, "gmlake_alloc in the handler"},
+    {"a_message_says_nothing", "{}", tells_nothing, "a message without a call or a text"},
     {"a_lock_is_taken_twice", "{}", takes_a_lock_twice, "a lock is taken by who holds it"},
     {"no_lock_is_taken", "{}", takes_what_is_no_lock, "a lock is taken that was not made"},
     {"no_lock_is_ended", "{}", ends_what_is_no_lock, "a lock is destroyed that was not made"},
@@ -678,8 +726,11 @@ static const struct misdeed {
      "coalesce is asked with the state lock held"},
     {"nobody_plans_who_creates", "{}", creates_for_no_planner,
      "the driver is at work with other locks than a planner's"},
+    {"a_lock_too_many_is_made", "{} Q", makes_a_lock_too_many,
+     "gmlake_create makes other locks, or holds one"},
+    {"another_call_is_blamed", "{} Q", blames_another_call, "gmlake_create says otherwise"},
 };
-#define OF_LOCKS 15 /* of them, at the end */
+#define OF_LOCKS 17 /* of them, at the end: with the lake's locks */
 #define MISDEEDS (sizeof(misdeeds) / sizeof(misdeeds[0]))
 
 /* What the judge has counted is one more than what the lake tells. */
