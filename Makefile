@@ -158,8 +158,8 @@ coverage: deps-mutate
 	@python3 -B tests/tools/mcdc.py
 
 gpu-test: deps-replay
-	$(SUBMAKE) $(FAKE) $(BUILD)/gpu_test $(BUILD)/gpu_play $(BUILD)/lend_cuda $(BUILD)/examples/share_cuda \
-	  $(BUILD)/examples/three_servers_cuda
+	$(SUBMAKE) $(FAKE) $(BUILD)/gpu_test $(BUILD)/gpu_play $(BUILD)/lend_cuda \
+	  $(BUILD)/examples/share_cuda $(BUILD)/examples/three_servers_cuda
 	@$(BUILD)/gpu_play
 	@$(BUILD)/gpu_test
 	@sh tests/gpu/sanitizer.sh

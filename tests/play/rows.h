@@ -1810,6 +1810,7 @@ static const row rows[] = {
      "heard:GROW@n,q=2:another_process's_memory_was_mapped "
      "heard:ALLOC@n,q=2:another_process's_memory_was_mapped -q heard:FREE,q=2 heard:TRIM=2 "
      "heard:nothing -p"},
+
     /* ---- Chunks of buffers ---- */
 
     /* a stream that was never used gets its number; nothing else happens */

@@ -1,5 +1,5 @@
-/* Growing buffers, beside the rows of tests/play/rows.h: what they cost the driver,
-   threads, records. */
+/* Growing buffers, beside the rows of tests/play/rows.h: what they cost the driver, threads,
+   records. */
 #include "waiters.h"
 
 #define GMLAKE_IMPLEMENTATION
@@ -129,7 +129,7 @@ static void chunks_are_2_mib_or_the_granularity(void **state) {
   finish();
 }
 
-/* ---- Calls that fail ------------------------------------------------------------------------- */
+/* ---- Threads --------------------------------------------------------------------------------- */
 
 /* Another thread that shrinks the buffer while it grows, in the middle of a driver call. */
 static struct rival {
@@ -169,6 +169,8 @@ static void a_growing_buffer_is_not_shrunk_meanwhile(void **state) {
   finish();
 }
 
+/* ---- Records --------------------------------------------------------------------------------- */
+
 /* A change makes the records that it needs, however many are unused. */
 static void records_are_made_before_they_are_taken(void **state) {
   gmlk_records held;
@@ -189,8 +191,6 @@ static void records_are_made_before_they_are_taken(void **state) {
   resize(other, 2 * C);
   finish();
 }
-
-/* ---- Records -------------------------------------------------------------------------------- */
 
 /* One free range is cut into chunks again, for which there are records, whoever took those that
    were left over when the chunks became one. */
