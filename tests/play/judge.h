@@ -9,6 +9,7 @@
 #define PLAY_JUDGE_H
 
 #include <setjmp.h>
+#include <unistd.h>
 
 #include "language.h"
 
@@ -161,6 +162,7 @@ static struct world {
   } meddlings[MEDDLINGS];
   int is_inside;
   size_t fault_count, host_in, calls;
+  int descriptor;             /* the lowest one that is free without the lake */
   size_t reserved_most;       /* at any time */
   size_t reservations, hosts; /* that the lake has */
   size_t foreign_bytes;       /* all that was ever imported */
@@ -473,6 +475,13 @@ static int device_fails(int kind, gmlake_result *result, int *code) {
   return 0;
 }
 
+/* The lowest descriptor that is free. A driver opens some of its own when it likes. */
+static int free_descriptor(void) {
+  const int fd = dup(STDERR_FILENO);
+  (void)close(fd);
+  return fd;
+}
+
 /* Whether work completes by itself, whatever the line says. */
 static int has_own_time(void) { return 0; }
 
@@ -489,6 +498,7 @@ static void device_launch(const graph *g, int on) {
 /* Whether the device has all that the words ask for. The mock has. */
 static inline int is_playable(const char *words) { return words != NULL; }
 #else
+static int free_descriptor(void) { return 0; }
 static int device_fails(int kind, gmlake_result *result, int *code);
 static void device_use(block *b, int on);
 static void device_launch(const graph *g, int on);

@@ -314,7 +314,7 @@ static const row meanwhile_rows[] = {
     {"destroy_tells_of_a_mode_that_stays_relaxed_in_the_end", TOGETHER,
      "{granule:16 cap:4} +a=1 -a fail:exchange=4R destroy warnings-told=1"},
 
-    /* ---- Sharing over and over: a descriptor that is kept each time would be one too many ---- */
+    /* ---- Sharing over and over: the judge sees descriptors that are left ---- */
 
     {"nothing_is_left_of_many_that_were_shared", TOGETHER,
      "{granule:16 cap:16 share} [10 +a=2/x xa ib=a -a -b ] mark [700 +a=2/x xa ib=a -a -b ] "

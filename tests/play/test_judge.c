@@ -19,6 +19,7 @@ static unsigned unit_chunks; /* each lake has its own, which player.h sets */
 #include "player.h"
 
 static int code;
+static int own_descriptor = -1; /* that a row has left */
 
 static void *a_fence(void) {
   void *event = NULL;
@@ -180,6 +181,8 @@ static void leaves_memory(void) {
   w.is_relaxed = 1;
   must(judged.create(judged.user, UNIT, 0, &left, &code), "the row's memory");
 }
+
+static void leaves_a_descriptor(void) { own_descriptor = dup(STDERR_FILENO); }
 
 static void recalls_early(void) { judge_recall(1, 2); }
 
@@ -644,6 +647,8 @@ static const struct misdeed {
      "an event was destroyed that does not exist"},
     {"a_call_does_not_end", "{}", asks_for_ever, "the operation does not end"},
     {"memory_is_left", "{}", leaves_memory, "something is left when the lake is gone"},
+    {"a_descriptor_is_left", "{}", leaves_a_descriptor,
+     "a descriptor is left when the lake is gone"},
     {"a_borrower_is_not_waited_for", "{} P0 BA:0/0 +a=1@A -a@A EA l0@A +b=1@A/t hA ub@A -b@A",
      recalls_early, "a pool is recalled while a borrower may still use it"},
     {"a_borrower_is_still_there", "{} P0 BA:0/0 +a=1@A -a@A EA l0@A +b=1@A/t", recalls_from_under,
@@ -789,6 +794,8 @@ static void the_judge_sees(void **state) {
   wrong = program_read(&p, played->line);
   if (wrong) fail_msg("not of the language: %s", wrong);
   rule = play(&p, acts);
+  if (own_descriptor >= 0) (void)close(own_descriptor);
+  own_descriptor = -1;
   if (!rule) fail_msg("nothing is found");
   length = strlen(played->rule);
   if (strncmp(rule, played->rule, length) || (rule[length] && strncmp(rule, "foretold", 8)))
