@@ -11,6 +11,7 @@
 
 #include "hard.h"
 #include "peer.h"
+#include "splitmix.h"
 #include "trace.h"
 
 #define KIB ((size_t)1 << 10)
@@ -44,18 +45,11 @@ typedef struct workload {
 
 static uint64_t random_state;
 
-static uint64_t random_word(void) {
-  uint64_t z = random_state += UINT64_C(0x9E3779B97F4A7C15); /* splitmix64 */
-  z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-  z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-  return z ^ (z >> 31);
-}
-
-static size_t random_below(size_t n) { return (size_t)(random_word() % n); }
+static size_t random_below(size_t n) { return (size_t)(splitmix64(&random_state) % n); }
 
 /* fixed_bytes, or a random size if that is 0. */
 static size_t random_bytes(size_t fixed_bytes) {
-  const double unit = (double)(random_word() >> 11) / 9007199254740992.0; /* 2^53 */
+  const double unit = (double)(splitmix64(&random_state) >> 11) / 9007199254740992.0; /* 2^53 */
   return fixed_bytes ? fixed_bytes : (size_t)(512 * exp2(13 * unit));
 }
 

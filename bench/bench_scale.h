@@ -155,7 +155,7 @@ static void *scale_array(size_t count, size_t item_bytes) {
 
 /* A random size from 512 B to 1 MiB. */
 static size_t scale_small_bytes(void) {
-  return (size_t)(512 * exp2(11 * (double)(random_word() >> 11) / 9007199254740992.0));
+  return (size_t)(512 * exp2(11 * (double)(splitmix64(&random_state) >> 11) / 9007199254740992.0));
 }
 
 static range scale_replacements(scale *s, size_t count) {

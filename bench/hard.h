@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "splitmix.h"
+
 /* Takes one operation: a block of so many bytes is allocated as number `slot`; 0: it is freed. */
 typedef void hard_emit(void *user, size_t slot, size_t bytes);
 
@@ -66,11 +68,8 @@ static inline void hard_comb(size_t pairs, size_t chunk_bytes, size_t small_byte
 
 static uint64_t hard_state;
 
-static inline size_t hard_below(size_t count) { /* splitmix64 */
-  uint64_t z = hard_state += UINT64_C(0x9E3779B97F4A7C15);
-  z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-  z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
-  return (size_t)((z ^ (z >> 31)) >> 11) % count;
+static inline size_t hard_below(size_t count) {
+  return (size_t)(splitmix64(&hard_state) >> 11) % count;
 }
 
 static inline void hard_random(uint64_t number, hard_emit *emit, void *user) {

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "patience.h"
+#include "splitmix.h"
 
 #if !defined(BUILD)
 #define BUILD "build" /* the Makefile's folder */
@@ -126,20 +127,13 @@ static inline int run_apart(void (*run)(void *), void *user) {
 
 /* ---- Numbers --------------------------------------------------------------------------------- */
 
-static inline uint64_t random_next(uint64_t *state) {
-  uint64_t x = *state += 0x9E3779B97F4A7C15u;
-  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-  return x ^ x >> 31;
-}
-
 /* Log-uniform to a factor of two, uniform inside it: small and large ones alike. */
 static inline size_t random_bytes(uint64_t *state, size_t least, size_t most) {
   unsigned doublings = 0;
   size_t bytes;
   while (least << (doublings + 1) <= most) doublings++;
-  bytes = least << (size_t)(random_next(state) % (doublings + 1));
-  bytes += (size_t)(random_next(state) % bytes);
+  bytes = least << (size_t)(splitmix64(state) % (doublings + 1));
+  bytes += (size_t)(splitmix64(state) % bytes);
   return bytes < most ? bytes : most;
 }
 

@@ -4,6 +4,7 @@
 #define PLAY_CHANCE_H
 
 #include "player.h"
+#include "splitmix.h"
 
 /* ---- Chance ---------------------------------------------------------------------------------- */
 
@@ -11,14 +12,7 @@
 
 static uint64_t chance_state;
 
-static uint64_t random64(void) {
-  uint64_t x = chance_state += 0x9E3779B97F4A7C15u;
-  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-  return x ^ x >> 31;
-}
-
-static size_t below(size_t count) { return (size_t)(random64() % count); }
+static size_t below(size_t count) { return (size_t)(splitmix64(&chance_state) % count); }
 static int chance(size_t percent) { return below(100) < percent; }
 
 /* ---- The next operation ---------------------------------------------------------------------- */

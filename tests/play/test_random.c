@@ -120,7 +120,7 @@ static void text_and_bytes_are_operations(void **state) {
     size_t length;
     FILE *to = open_memstream(&text, &length);
     op first, second;
-    for (n = 0; n < OP_BYTES; n++) bytes[n] = (unsigned char)random64();
+    for (n = 0; n < OP_BYTES; n++) bytes[n] = (unsigned char)splitmix64(&chance_state);
     first = op_from_bytes(bytes);
     op_to_bytes(&first, again);
     second = op_from_bytes(again);
@@ -156,7 +156,7 @@ static void bytes_are_programs(void **state) {
     char *again = NULL;
     size_t length = 0;
     FILE *to = open_memstream(&again, &length);
-    for (n = 0; n < sizeof(bytes); n++) bytes[n] = (unsigned char)random64();
+    for (n = 0; n < sizeof(bytes); n++) bytes[n] = (unsigned char)splitmix64(&chance_state);
     program_from_bytes(&first, bytes, sizeof(bytes) - i % OP_BYTES);
     program_to_bytes(&first, to);
     (void)fclose(to);

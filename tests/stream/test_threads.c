@@ -21,6 +21,7 @@
 
 #include "options.h"
 #include "patience.h"
+#include "splitmix.h"
 
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
@@ -75,14 +76,7 @@ static void settle(void) {
   if (f.broken) fail_msg("%s", f.broken);
 }
 
-static uint64_t random_next(uint64_t *state) {
-  uint64_t x = *state += 0x9E3779B97F4A7C15u;
-  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-  return x ^ x >> 31;
-}
-
-static size_t below(uint64_t *state, size_t count) { return (size_t)(random_next(state) % count); }
+static size_t below(uint64_t *state, size_t count) { return (size_t)(splitmix64(state) % count); }
 
 static gmlake_buffer *open_buffer(void) {
   gmlake_buffer *handle = NULL;

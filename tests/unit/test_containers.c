@@ -15,17 +15,11 @@
 #include <cmocka.h>
 
 #include "part.h"
+#include "splitmix.h"
 
 static uint64_t random_state;
 
-static uint64_t random_next(void) {
-  uint64_t x = random_state += 0x9E3779B97F4A7C15u;
-  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-  return x ^ x >> 31;
-}
-
-static uint32_t below(uint32_t count) { return (uint32_t)(random_next() % count); }
+static uint32_t below(uint32_t count) { return (uint32_t)(splitmix64(&random_state) % count); }
 
 /* Host memory that runs out after so many allocations; -1: never. */
 static long hook_left = -1, hook_live;
@@ -320,7 +314,7 @@ static uint32_t any_hole(uint32_t kind) {
   if (kind == 0) return 1 + below(5);
   if (kind == 1) return 1 + below(2 * GMLK_BINS_EXACT);
   if (kind == 2) return edge > 1 ? edge - 1 + below(3) : 1;
-  return 1 + (uint32_t)(random_next() >> (33 + below(30)));
+  return 1 + (uint32_t)(splitmix64(&random_state) >> (33 + below(30)));
 }
 
 static void run_holes(uint32_t kind, uint64_t seed) {
