@@ -205,16 +205,6 @@ static void time_link(double rates[2]) {
   cu(rig.gpu.cuStreamDestroy(stream));
 }
 
-static void *take_from_pool(gmlake *lake, gmlake_pool *pool, size_t bytes) {
-  gmlake_alloc_desc wanted;
-  void *ptr = NULL;
-  memset(&wanted, 0, sizeof(wanted));
-  wanted.bytes = bytes;
-  wanted.pool = pool;
-  ok(gmlake_alloc_with(lake, &wanted, NULL, &ptr));
-  return ptr;
-}
-
 /* Blocks of so many bytes in all, in chunks of 16 MiB, two rounds. */
 static void time_blocks(size_t bytes, gmlake_sleep_mode mode, double first[2], double second[2]) {
   const size_t each = scale(GIB, 32 * MIB);
@@ -227,7 +217,7 @@ static void time_blocks(size_t bytes, gmlake_sleep_mode mode, double first[2], d
   lake = new_lake(&desc);
   pool = new_pool(lake);
   while (count < count_of(blocks) && (count + 1) * each <= bytes) {
-    blocks[count] = take_from_pool(lake, pool, each);
+    blocks[count] = take_with(lake, each, 0, pool, NULL);
     fill_on(NULL, blocks[count], each, (uint32_t)count);
     count++;
   }

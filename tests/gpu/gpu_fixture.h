@@ -282,18 +282,20 @@ static inline void *take(gmlake *lake, size_t bytes, gmlake_stream stream) {
   return ptr;
 }
 
-static inline void *take_with(gmlake *lake, size_t bytes, unsigned flags, gmlake_stream stream) {
+static inline void *take_with(gmlake *lake, size_t bytes, unsigned flags, gmlake_pool *pool,
+                              gmlake_stream stream) {
   gmlake_alloc_desc wanted;
   void *ptr = NULL;
   memset(&wanted, 0, sizeof(wanted));
   wanted.bytes = bytes;
   wanted.flags = flags;
+  wanted.pool = pool;
   ok(gmlake_alloc_with(lake, &wanted, stream, &ptr));
   return ptr;
 }
 
 static inline void *take_exclusive(gmlake *lake, size_t bytes, gmlake_stream stream) {
-  return take_with(lake, bytes, GMLAKE_EXCLUSIVE, stream);
+  return take_with(lake, bytes, GMLAKE_EXCLUSIVE, NULL, stream);
 }
 
 static inline size_t pieces_of(gmlake *lake, const void *ptr) {

@@ -168,7 +168,8 @@ static void climb_ladder(gmlake *lake, CUstream *streams, size_t bytes, void **b
   for (i = 0; i < count; i++)
     if (i / 2 % 2 == 0) drop_at_work(lake, streams[i % 2], blocks[i], bytes, i);
   for (i = 0; i < count / 8; i++) {
-    large[i] = take_with(lake, 4 * bytes, i + 1 < count / 8 ? 0 : GMLAKE_NO_STITCH, streams[2]);
+    large[i] =
+        take_with(lake, 4 * bytes, i + 1 < count / 8 ? 0 : GMLAKE_NO_STITCH, NULL, streams[2]);
     fill_on(streams[2], large[i], 4 * bytes, 77);
     ok(gmlake_check(lake));
   }
