@@ -17,7 +17,7 @@
 #define RESERVED_GRANULES 8
 #define ARGUMENTS_MAX 5
 #define FULL_MAX 4096
-#define NOT_RECORDED (-1)
+#define NO_ANSWER (-1)
 #define DIED (-2) /* the call ended its process */
 
 /* ---- The table ------------------------------------------------------------------------------- */
@@ -519,20 +519,20 @@ static answer answer_in_child(const char *path, const row *r) {
   int status;
   a->path = path;
   a->r = r;
-  a->given.code = NOT_RECORDED;
+  a->given.code = NO_ANSWER;
   status = run_apart(answer_alone, a);
   given = a->given;
   (void)munmap(a, sizeof(*a));
-  if (given.code == NOT_RECORDED && WIFSIGNALED(status) && WTERMSIG(status) != SIGALRM)
+  if (given.code == NO_ANSWER && WIFSIGNALED(status) && WTERMSIG(status) != SIGALRM)
     given.code = DIED;
-  require(given.code != NOT_RECORDED, "%s: no answer of %s", r->name, path);
+  require(given.code != NO_ANSWER, "%s: no answer of %s", r->name, path);
   return given;
 }
 
 /* Whether the row is as it should be; says why not. Prints it where it is of interest. */
 static int row_holds(const row *r, const answer *driver, const answer *mock, int is_recorded_device,
                      size_t *notes) {
-  const int differs = r->recorded != NOT_RECORDED && r->recorded != driver->code && !rig.is_fake;
+  const int differs = r->recorded != driver->code && !rig.is_fake;
   const int refused = driver->code > 0 || driver->code == DIED || r->recorded > 0;
   const char *verdict = "";
   if (refused && mock->code == 0)
@@ -542,12 +542,9 @@ static int row_holds(const row *r, const answer *driver, const answer *mock, int
   else if (differs)
     verdict = is_recorded_device ? "FAILED: not as recorded" : "note: not as recorded";
   *notes += verdict[0] == 'n';
-  if (options.prints_table || verdict[0]) {
-    char recorded[12] = "-";
-    if (r->recorded != NOT_RECORDED) (void)snprintf(recorded, sizeof(recorded), "%d", r->recorded);
-    printf("  %-50s %4s %4d %4d%s%s\n", r->name, recorded, driver->code, mock->code,
+  if (options.prints_table || verdict[0])
+    printf("  %-50s %4d %4d %4d%s%s\n", r->name, r->recorded, driver->code, mock->code,
            verdict[0] ? "  " : "", verdict);
-  }
   return verdict[0] != 'F';
 }
 
