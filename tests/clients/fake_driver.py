@@ -5,8 +5,8 @@ import ctypes
 driver = ctypes.CDLL("libcuda.so.1")
 P, N = ctypes.c_void_p, ctypes.c_size_t
 CENSUS = ("handles mappings reservations allocations events streams modules graphs hosts "
-          "physical_bytes retains pushed pending").split()
-control = (P * 6).in_dll(driver, "fake_cuda_control")
+          "physical_bytes retains pushed pending").split()  # its first fields, in their order
+control = (P * 7).in_dll(driver, "fake_cuda_control")
 
 
 def cu(name, *arguments):
@@ -77,6 +77,6 @@ def fail(name, code, nth=1):
 
 
 def census():
-    found = (N * 32)()  # there are other fields behind those
+    found = (N * (control[6] // ctypes.sizeof(N)))()
     ctypes.CFUNCTYPE(None, P)(control[5])(found)
     return dict(zip(CENSUS, found))

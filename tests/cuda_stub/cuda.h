@@ -252,7 +252,6 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatu
                                            const CUgraphNode **nodes, size_t *count);
 CUresult CUDAAPI cuUserObjectCreate(CUuserObject *object, void *user, CUhostFn destroy,
                                     unsigned count, unsigned flags);
-CUresult CUDAAPI cuUserObjectRelease(CUuserObject object, unsigned count);
 CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned count,
                                          unsigned flags);
 CUresult CUDAAPI cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph,

@@ -271,14 +271,13 @@ static void fake_insert(fake_object *object) {
   *bucket = object;
 }
 
-/* Zero but for its head. Value 0: one that no other has had. */
+/* One that no other object has had. */
+static uint64_t fake_new_value(void) { return FAKE_VALUE_MIN + (fake.next_value += 16); }
+
+/* Zero but for its head. Value 0: a new one. */
 static void *fake_add(size_t bytes, fake_kind kind, uint64_t value, int device) {
   fake_object *object = (fake_object *)fake_zeroed(1, bytes);
-  object->value = value;
-  if (!value) {
-    fake.next_value += 16;
-    object->value = FAKE_VALUE_MIN + fake.next_value;
-  }
+  object->value = value ? value : fake_new_value();
   object->kind = kind;
   object->device = device;
   if (kind <= FAKE_MODULE) object->context = fake.devices[device].context;
@@ -831,17 +830,14 @@ static int fake_is_joined(const fake_capture *capture) {
   return !memcmp(&capture->members[0]->seen, &capture->launched, sizeof(capture->launched));
 }
 
-static CUresult fake_user_release(fake_user *user, unsigned count) {
-  if (!user || !count || count > user->references) return CUDA_ERROR_INVALID_VALUE;
-  user->references -= count;
-  if (user->references) return CUDA_SUCCESS;
+static void fake_put_user(fake_user *user) {
+  if (--user->references) return;
   user->destroy(user->user);
   free(user);
-  return CUDA_SUCCESS;
 }
 
 static void fake_free_graph(fake_graph *graph) {
-  while (graph->user_count) (void)fake_user_release(graph->users[--graph->user_count], 1);
+  while (graph->user_count) fake_put_user(graph->users[--graph->user_count]);
   if (graph->last) (void)FAKE_MOCK(event_destroy, graph->last);
   free(graph->nodes);
   free(graph);
@@ -1676,8 +1672,7 @@ FAKE(cuStreamBeginCapture, 10010, (CUstream value, CUstreamCaptureMode mode), (v
   if (code) return code;
   capture = (fake_capture *)fake_zeroed(1, sizeof(*capture));
   capture->graph = (fake_graph *)fake_zeroed(1, sizeof(*capture->graph));
-  fake.next_value += 16;
-  capture->graph->object.value = FAKE_VALUE_MIN + fake.next_value;
+  capture->graph->object.value = fake_new_value();
   capture->number = ++fake.next_serial;
   capture->mode = (int)mode;
   capture->thread = fake_self();
@@ -1744,10 +1739,6 @@ FAKE(cuUserObjectCreate, 11030,
   made->references = count;
   *out = (CUuserObject)(void *)made;
   return CUDA_SUCCESS;
-}
-
-FAKE(cuUserObjectRelease, 11030, (CUuserObject object, unsigned count), (object, count)) {
-  return fake_user_release((fake_user *)(void *)object, count);
 }
 
 /* Also of a graph that is being captured. Only moving one reference is served. */
@@ -2332,7 +2323,6 @@ extern __typeof__(cuGetProcAddress) fake_own_cuGetProcAddress
 extern __typeof__(cuGetProcAddress_v2) fake_own_cuGetProcAddress_v2
     __attribute__((alias("cuGetProcAddress_v2"), visibility("hidden")));
 
-/* The youngest form of a function that the version knows; NULL: *out_status tells why. */
 static fake_function *fake_lookup(const char *base, int version, int *out_status) {
   static fake_symbol own[] = {
       {NULL, "cuGetProcAddress", 12000, (fake_function *)fake_own_cuGetProcAddress_v2},
@@ -2422,6 +2412,6 @@ static void fake_control_get_census(fake_cuda_census *out) {
 
 /* The name is a type's in C. */
 extern FAKE_EXPORTED const fake_cuda_control fake_control __asm__("fake_cuda_control");
-const fake_cuda_control fake_control = {fake_control_reset,         fake_control_calls,
-                                        fake_control_fail_function, fake_control_failed,
-                                        fake_control_lose,          fake_control_get_census};
+const fake_cuda_control fake_control = {
+    fake_control_reset, fake_control_calls,      fake_control_fail_function, fake_control_failed,
+    fake_control_lose,  fake_control_get_census, sizeof(fake_cuda_census)};

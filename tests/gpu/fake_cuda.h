@@ -83,6 +83,7 @@ typedef struct fake_cuda_control { /* found as symbol fake_cuda_control */
   fake_cuda_failed_fn *failed;
   fake_cuda_lose_fn *lose;
   fake_cuda_get_census_fn *get_census;
+  size_t census_bytes; /* for programs that have no cuda.h */
 } fake_cuda_control;
 
 #endif
