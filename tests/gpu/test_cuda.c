@@ -1060,20 +1060,6 @@ static void test_forked(void **state) {
   close_lake();
 }
 
-/* ---- Main ------------------------------------------------------------------------------------ */
-
-/* The fake, by its path: there may be a real driver on the machine. */
-static int open_fake(void) {
-  void *control;
-  if (!gpu_open(&gpu, FAKE_PATH)) return 0;
-  fake_module = gpu.library;
-  control = dlsym(fake_module, "cuGetProcAddress_v2");
-  memcpy((void *)&driver_lookup, &control, sizeof(control));
-  control = dlsym(fake_module, "fake_cuda_control");
-  fake = (const fake_cuda_control *)control;
-  return fake != NULL;
-}
-
 /* ---- Streams that are destroyed untold ------------------------------------------------------- */
 
 /* 709 and 400 tell of a stream where the context is alive, of the context where it is not. */
@@ -1144,6 +1130,20 @@ static void test_is_capturing(void **state) {
       run(gpu.cuStreamDestroy(stream));
     }
   run(gpu.cuCtxPopCurrent(&popped));
+}
+
+/* ---- Main ------------------------------------------------------------------------------------ */
+
+/* The fake, by its path: there may be a real driver on the machine. */
+static int open_fake(void) {
+  void *control;
+  if (!gpu_open(&gpu, FAKE_PATH)) return 0;
+  fake_module = gpu.library;
+  control = dlsym(fake_module, "cuGetProcAddress_v2");
+  memcpy((void *)&driver_lookup, &control, sizeof(control));
+  control = dlsym(fake_module, "fake_cuda_control");
+  fake = (const fake_cuda_control *)control;
+  return fake != NULL;
 }
 
 int main(void) {
