@@ -9520,6 +9520,7 @@ static gmlake_result gmlk_copies_step(gmlk_batch *batch, gmlk_arena *a, uint64_t
   const gmlk_copy *first = a->copies.items + a->copies.next, *c = first;
   const gmlk_host_copy *piece = gmlk_host_copy_at(a, first->offset);
   const size_t at = (size_t)(first->offset - piece->offset);
+  gmlake_result result;
   size_t bytes = 0;
   a->copies.done = a->copies.next;
   for (; a->copies.next < a->copies.count && bytes < gmlk_min(GMLK_COPY_BYTES, piece->bytes - at) &&
@@ -9527,7 +9528,9 @@ static gmlake_result gmlk_copies_step(gmlk_batch *batch, gmlk_arena *a, uint64_t
          c->offset == first->offset + bytes && !(bytes && gmlk_begins_extent(a, c->address));
        c++, a->copies.next++)
     bytes += gmlk_to_bytes(c->grains);
-  return GMLK_CALL(batch, copy, first->address, (char *)piece->memory + at, bytes, to_host);
+  result = GMLK_CALL(batch, copy, first->address, (char *)piece->memory + at, bytes, to_host);
+  if (result) a->copies.done = a->copies.next; /* after an error none runs */
+  return result;
 }
 
 /* Completes the copies of a range that is about to be unmapped. */

@@ -446,7 +446,6 @@ static int device_fails(int kind, gmlake_result *result, int *code) {
   const uint64_t place = kind == ON_EXCHANGE ? 1 : is_unknown ? calls : w.all_calls % calls + 1;
   *code = 1234;
   if (has_kernels || kind == ON_PROPERTIES) return 0; /* the backend has them at hand */
-  if (kind == ON_COPY && w.copies_nothing) return 0;  /* it asks the driver nothing that may fail */
   switch (*result) {
   case GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY:
     *code = CUDA_ERROR_OUT_OF_MEMORY;

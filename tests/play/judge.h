@@ -148,7 +148,6 @@ static struct world {
   size_t warned_kind;       /* of the call that the last warning names */
   int is_relaxed;           /* between the lake's two exchanges of the capture mode */
   int is_copying;           /* the device may still run copies to or from the host */
-  int copies_nothing;       /* the call of copy neither starts one nor has one to wait for */
   int is_untold, is_told;   /* the next begin or end of a capture: the lake, or it alone, hears */
   int has_called, is_again; /* the operation has called the lake; has to be done again */
   struct fault {
@@ -846,7 +845,7 @@ static gmlake_result see_copy(void *user, uint64_t at, void *host, size_t bytes,
   uint64_t end = at + bytes;
   gmlake_result result;
   int ignored = 0;
-  w.copies_nothing = !bytes && !w.is_copying;
+  judge(bytes || w.is_copying, "a wait for copies where none runs");
   result = gate(ON_COPY, code);
   w.is_copying = !result && bytes;
   if (result) (void)mock->copy(user, 0, NULL, 0, 0, &ignored); /* after an error no copy runs */
