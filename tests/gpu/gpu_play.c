@@ -1,5 +1,4 @@
-/* usage: gpu_play [--lakes N] [--seconds N] [--seed S] [--mood M] [--trace 1] [--play LINE]
-   Plays programs of tests/play on a GPU, through the machine's own driver: those below, and random
+/* Plays programs of tests/play on a GPU, through the machine's own driver: those below, and random
    ones, each with a seed and a lake of its own. Work is done by kernels and graphs, which tell when
    memory does not hold what they wrote; the judge looks on. What is found is printed as a line;
    --play plays such a line. With build/fake/libcuda.so.1 as the driver the same is played without a
@@ -13,6 +12,7 @@
 
 #include "fake_cuda.h"
 #include "gpu.h"
+#include "options.h"
 
 #define DRIVER_PATH "libcuda.so.1"
 #define GMLAKE_BACKEND_CUDA
@@ -78,7 +78,11 @@ static void fit(size_t *o) {
 
 /* ---- Playing --------------------------------------------------------------------------------- */
 
-static struct wishes { uint64_t lakes, seconds, seed; } wishes = {100, 0, 1};
+static struct wishes {
+  uint64_t lakes, seconds, seed;
+  uint64_t mood;    /* MOODS: any */
+  const char *line; /* NULL: those below, and random ones */
+} wishes = {100, 0, 1, MOODS, NULL};
 
 /* Whether there is a device that can do it. Nothing of a program is played yet. */
 static int find_device(void) {
@@ -174,33 +178,26 @@ static int play_all(void) {
   return found != 0;
 }
 
-static int usage(void) {
-  (void)fprintf(stderr,
-                "usage: gpu_play [--lakes N] [--seconds N] [--seed S] [--mood M] [--trace 1] "
-                "[--play LINE]\n");
-  return 2;
+static void parse_arguments(int argc, char **argv) {
+  static const char about[] =
+      "Plays programs of tests/play on a GPU, with kernels and graphs; without one it says so and\n"
+      "succeeds.\n";
+  const option_row rows[] = {
+      {"lakes", OPTION_COUNT, &wishes.lakes, 0, 1e15, "N", "random programs; default 100"},
+      {"seconds", OPTION_COUNT, &wishes.seconds, 0, 1e9, "N", "more of them, until then"},
+      {"seed", OPTION_COUNT, &wishes.seed, 0, 1e15, "N", "of the first one; default 1"},
+      {"mood", OPTION_COUNT, &wishes.mood, 0, MOODS - 1, "N", "of all of them (chance.h)"},
+      {"trace", OPTION_FLAG, &is_traced, 0, 0, NULL, "says what is done"},
+      {"play", OPTION_TEXT, &wishes.line, 0, 0, "LINE", "plays a line of language.h alone"},
+  };
+  const option_reader reader = {"gpu_play", "[OPTION]...", about,
+                                "",         rows,          sizeof(rows) / sizeof(rows[0])};
+  options_alone(&reader, argc, argv);
+  if (wishes.mood < MOODS) only_mood = (long)wishes.mood;
 }
 
 int main(int argc, char **argv) {
-  const char *wanted = NULL;
-  int i;
-  for (i = 1; i + 1 < argc; i += 2) {
-    if (strcmp(argv[i], "--lakes") == 0)
-      wishes.lakes = strtoull(argv[i + 1], NULL, 10);
-    else if (strcmp(argv[i], "--seconds") == 0)
-      wishes.seconds = strtoull(argv[i + 1], NULL, 10);
-    else if (strcmp(argv[i], "--seed") == 0)
-      wishes.seed = strtoull(argv[i + 1], NULL, 10);
-    else if (strcmp(argv[i], "--mood") == 0)
-      only_mood = strtol(argv[i + 1], NULL, 10);
-    else if (strcmp(argv[i], "--trace") == 0)
-      is_traced = strtol(argv[i + 1], NULL, 10) != 0;
-    else if (strcmp(argv[i], "--play") == 0)
-      wanted = argv[i + 1];
-    else
-      break;
-  }
-  if (i < argc) return usage();
+  parse_arguments(argc, argv);
   fake_seed = (unsigned)wishes.seed;
   (void)setvbuf(stdout, NULL, _IOLBF, 0);
   has_kernels = 1;
@@ -209,5 +206,5 @@ int main(int argc, char **argv) {
     (void)printf("skipped: no GPU\n");
     return 0;
   }
-  return wanted ? play_words(wanted) : play_all();
+  return wishes.line ? play_words(wishes.line) : play_all();
 }
