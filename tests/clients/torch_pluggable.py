@@ -4,8 +4,8 @@ driver without a device.
     python3 tests/clients/torch_pluggable.py BUILD
     python3 tests/clients/torch_pluggable.py --case NAME LIBRARY
 
-The first runs all rows of the tables below on BUILD's libraries, each in a process of its own, and
-the second one case in this process, with the fake driver on the library path."""
+The first runs all rows below on BUILD's libraries, each in a process of its own, and the second one
+case in this process, with the fake driver on the library path."""
 import ctypes
 import json
 import os

@@ -62,8 +62,7 @@ static const struct absence {
 } absent[] = {
     {" t:", ""},
     {"wait-soon", ""},
-    {" gA:", ""},
-    {" gB:", ""},       /* a clock that may be set */
+    {" gA:", ""},       /* a clock that may be set */
     {"fill", ""},       /* memory that the host fills */
     {"addresses=", ""}, /* figures of the mock, and its number of errors */
     {"driver-host-waits=", ""},

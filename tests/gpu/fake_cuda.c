@@ -10,11 +10,10 @@
         work depends on was launched before it, so effects follow every dependency.
    [F4] Captures never reach the mock: its streams are not capturing, so that the fake alone says
         which call a capture forbids.
-   The fake's own host memory does not run out: where it does, the program ends. What the mock
-   refuses is told.
-
    [F5] No exported function is called or named in here: another library's function of that name
-        may be what the dynamic linker would bind it to. */
+        may be what the dynamic linker would bind it to.
+
+   Where the fake's own host memory runs out, the program ends. What the mock refuses is told. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_STATIC
 #define GMLAKE_BACKEND_MOCK
@@ -1955,15 +1954,13 @@ FAKE(cuDeviceSetMemPool, 11020, (CUdevice device, CUmemoryPool pool), (device, p
   return fake_device_exists(device) && pool ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Of an allocation's first byte, or of any mapping: a mapping is its own range. */
+/* Of an allocation's first byte. */
 static CUresult fake_address_range(CUdeviceptr *base, size_t *bytes, CUdeviceptr address) {
   const fake_allocation *const allocation = fake_find_allocation(address);
-  if (allocation) {
-    if (base) *base = address;
-    if (bytes) *bytes = allocation->backing->bytes;
-    return CUDA_SUCCESS;
-  }
-  return CUDA_ERROR_NOT_FOUND;
+  if (!allocation) return CUDA_ERROR_NOT_FOUND;
+  if (base) *base = address;
+  if (bytes) *bytes = allocation->backing->bytes;
+  return CUDA_SUCCESS;
 }
 
 FAKE(cuMemGetAddressRange, 3020, (CUdeviceptr * base, size_t *bytes, CUdeviceptr address),

@@ -24,11 +24,9 @@
 #define BUILD "build" /* the Makefile's folder */
 #endif
 
-#define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
 #define CHUNK (2 * MIB)
-#define NONE GMLAKE_STREAM_NONE
 #define MS_NS ((uint64_t)1000000)
 #define count_of(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -179,6 +179,7 @@ static void assert_nothing_left(void) {
   assert_int_equal(now.streams, 0);
   assert_int_equal(now.modules, 0);
   assert_int_equal(now.graphs, 0);
+  assert_int_equal(now.hosts, 0);
   assert_int_equal(now.physical_bytes, 0);
   assert_int_equal(now.retains, 0);
   assert_int_equal(now.pushed, 0);
