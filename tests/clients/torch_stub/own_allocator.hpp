@@ -17,12 +17,8 @@ inline void delete_own(void *ptr);
 /* Serves pools, and all when it is disabled. One thread at a time, one device. */
 class OwnAllocator : public cca::CUDAAllocator {
  public:
-  /* ---- What nobody asks for here ---- */
+  /* ---- What does nothing, or next to nothing ---- */
 
-  c10::DataPtr allocate(size_t bytes) override {
-    void *const ptr = bytes ? raw_alloc(bytes) : nullptr;
-    return {ptr, ptr, raw_deleter(), c10::Device(c10::DeviceType::CUDA, 0)};
-  }
   void copy_data(void *, const void *, size_t) const override {}
   void init(int count) override { count_ = count; }
   bool initialized() override { return count_ != 0; }
@@ -70,6 +66,10 @@ class OwnAllocator : public cca::CUDAAllocator {
 
   /* ---- What the lakes leave to it ---- */
 
+  c10::DataPtr allocate(size_t bytes) override {
+    void *const ptr = bytes ? raw_alloc(bytes) : nullptr;
+    return {ptr, ptr, raw_deleter(), c10::Device(c10::DeviceType::CUDA, 0)};
+  }
   void *raw_alloc(size_t bytes) override {
     return raw_alloc_with_stream(bytes, c10::cuda::getCurrentCUDAStream(0).stream());
   }
