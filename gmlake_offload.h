@@ -8812,6 +8812,7 @@ typedef struct gmlo_making {
   gmlo_phase phase;
   unsigned number; /* of the way */
   gmlo_way way;
+  int is_begun;        /* the phase: a part of it was done */
   size_t at, kept;     /* in the phase: what is next; absences that stay */
   uint64_t end_ns;     /* the begin of the first copy back, from behind */
   uint64_t work, stop; /* steps so far, about 10 ns each; the present part ends at this sum */
@@ -8819,6 +8820,13 @@ typedef struct gmlo_making {
   uint64_t best_ns, least_ns;    /* of the best one, of the fastest; */
   uint64_t bound_ns;             /* none is faster */
 } gmlo_making;
+
+/* Whether the phase begins with this part: what is done at once then is done only once. */
+static int gmlo_making_begins(gmlo_making *m) {
+  int begins = !m->is_begun;
+  m->is_begun = 1;
+  return begins;
+}
 
 /* Whether there is work for the present part: `count` items in the phase. */
 static int gmlo_making_goes_on(const gmlo_making *m, size_t count) {
@@ -8904,7 +8912,7 @@ static void gmlo_making_begin_way(gmlo_making *m) {
 static int gmlo_making_leave_by_plan(gmlo_making *m) {
   gmlo_scheduler *c = &m->c;
   size_t count;
-  if (m->at == 0) gmlo_making_begin_way(m);
+  if (gmlo_making_begins(m)) gmlo_making_begin_way(m);
   count = m->way.by_plan ? c->plan->event_count : 0;
   for (; gmlo_making_goes_on(m, count); m->at++) {
     const gmlake_offload_event *event = &c->plan->events[m->at];
@@ -8928,7 +8936,7 @@ static int gmlo_making_lower(gmlo_making *m) {
 static int gmlo_making_prune(gmlo_making *m) {
   gmlo_scheduler *c = &m->c;
   if (!m->way.is_pruned) return 1;
-  if (m->at == 0) {
+  if (gmlo_making_begins(m)) {
     gmlo_scheduler_sort(c, 1);
     m->work += c->absence_count + m->l->step_count;
     m->kept = 0;
@@ -8947,7 +8955,7 @@ static int gmlo_making_prune(gmlo_making *m) {
 static int gmlo_making_return(gmlo_making *m) {
   gmlo_scheduler *c = &m->c;
   size_t count = c->absence_count;
-  if (m->at == 0) {
+  if (gmlo_making_begins(m)) {
     gmlo_scheduler_sort(c, 0);
     m->work += count + m->l->step_count;
     m->end_ns = UINT64_MAX;
@@ -8982,7 +8990,7 @@ static int gmlo_making_assign(gmlo_making *m) {
   uint64_t before;
   int done = 0;
   if (m->chunk_bytes == 0) return 1;
-  if (m->at++ == 0) {
+  if (gmlo_making_begins(m)) {
     if (!gmlo_assign_begin(u, &m->c, &m->other, m->chunk_bytes)) done = -1;
     m->work += 8 * u->arrival_count + 4 * m->c.weave.strand_count + m->l->step_count;
   } else {
@@ -8998,7 +9006,7 @@ static int gmlo_making_assign(gmlo_making *m) {
 /* Two iterations. */
 static int gmlo_making_rehearse(gmlo_making *m) {
   size_t count = 2 * m->l->step_count;
-  if (m->at == 0 && !gmlo_rehearsal_begin(&m->c, &m->other)) {
+  if (gmlo_making_begins(m) && !gmlo_rehearsal_begin(&m->c, &m->other)) {
     gmlo_leave(&m->c.trial.scope);
     return -1;
   }
@@ -9062,6 +9070,7 @@ static int gmlo_making_go_on(gmlo_making *m, uint64_t work) {
     if (done < 0) m->phase = GMLO_PHASE_DONE; /* what was made so far is a schedule, too */
     if (done <= 0) continue;
     m->at = 0;
+    m->is_begun = 0;
     m->phase = (gmlo_phase)(m->phase + 1);
     if (m->phase == GMLO_PHASE_DONE) gmlo_making_judge(m);
   }

@@ -319,6 +319,32 @@ static void layer_step(gmlake_offload_session *session, uint32_t layer, int is_b
   if (is_back) assert_ok(gmlake_offload_session_free(session, made_by[layer], &program_stream));
 }
 
+/* A schedule of the known iteration, made in slices of about so many steps. */
+static void plan_in_slices(gmlake_offload_session *session, uint64_t slice, gmlo_making *making) {
+  gmlake_offload_planner_desc desc = gmlo_session_planner(session, 0);
+  size_t slices = 0;
+  gmlo_making_begin(making, gmlo_session_known(session), &desc, CHUNK);
+  while (gmlo_making_go_on(making, slice) == 0) assert_true(++slices < 1000000);
+  assert_true(making->phase == GMLO_PHASE_DONE);
+}
+
+/* However small the slices are, planning comes to its end, and to the same schedule. */
+static void check_slices(gmlake_offload_session *session) {
+  const gmlo_schedule *whole, *sliced;
+  gmlo_making in_one, in_slices;
+  plan_in_slices(session, UINT64_MAX, &in_one);
+  plan_in_slices(session, 1, &in_slices);
+  whole = &in_one.schedule;
+  sliced = &in_slices.schedule;
+  assert_true(whole->begin[whole->step_count] != 0);
+  assert_memory_equal(whole->begin, sliced->begin, (whole->step_count + 1) * sizeof *whole->begin);
+  assert_memory_equal(whole->moves, sliced->moves,
+                      whole->begin[whole->step_count] * sizeof *whole->moves);
+  assert_true(whole->remap_count == sliced->remap_count && whole->added_ns == sliced->added_ns);
+  gmlo_making_leave(&in_one);
+  gmlo_making_leave(&in_slices);
+}
+
 /* Learns without a limit; then plans for half of the memory. */
 static void train_layers(void) {
   static uint32_t weights[PLANNED_MOST], made_by[PLANNED_MOST];
@@ -344,6 +370,7 @@ static void train_layers(void) {
   planned.struct_bytes = 0;
   assert_ok(gmlake_offload_session_get_stats(session, &planned));
   assert_true(planned.plan_count != 0 && planned.planned_bytes <= layers * 3 / 2 * CHUNK);
+  if (layers < 100) check_slices(session);
   gmlake_offload_session_destroy(session);
 }
 
@@ -366,6 +393,12 @@ static void planning_is_bounded(void **state) {
     assert_true(planned.plan_work > GMLO_SLICE && planned.plan_work_max < 3 * GMLO_SLICE);
     before = work;
   }
+}
+
+static void slices_of_any_size_plan_alike(void **state) {
+  (void)state;
+  layers = 32;
+  with_memory(0, 5e8, 0, train_layers);
 }
 
 /* ---- A run in a lake ---- */
@@ -512,6 +545,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(commits_that_fail_take_nothing),
       cmocka_unit_test(rhythms),
       cmocka_unit_test(planning_is_bounded),
+      cmocka_unit_test(slices_of_any_size_plan_alike),
       cmocka_unit_test(runs_keep_addresses_in_a_lake),
       cmocka_unit_test(wrong_arguments),
   };
