@@ -5040,8 +5040,8 @@ static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
   (void)gmlk_refresh(l, 1);
   (void)gmlk_evict(l, a, l->stats.stitched_bytes - low, GMLK_AT_ONCE_MIN);
   GMLK_FOR_ARENAS(l, other)
-  if (l->stats.stitched_bytes > low)
-    (void)gmlk_evict(l, other, l->stats.stitched_bytes - low, GMLK_AT_ONCE_MIN);
+    if (l->stats.stitched_bytes > low)
+      (void)gmlk_evict(l, other, l->stats.stitched_bytes - low, GMLK_AT_ONCE_MIN);
 }
 
 /* Makes the record of a planned window and takes address space for it. NULL: *out_result is the
@@ -14118,8 +14118,9 @@ static gmlake_result gmlk_enter_restricted(gmlake *l, gmlake_result lost) {
   return result;
 }
 
-/* Refuses callers that must not wait for state_lock: a child of fork, as its copy of the lock may be
-   locked for good; and the thread that runs the observer or the host allocator, as it holds it. */
+/* Refuses callers that must not wait for state_lock: a child of fork, as its copy of the lock may
+   be locked for good; and the thread that runs the observer or the host allocator, as it holds
+   it. */
 static gmlake_result gmlk_turn_away(gmlake *l) {
   if (gmlk_process_is_forked(&l->process)) return GMLAKE_ERROR_FORKED;
   if (!gmlk_is_in_callback(&l->host)) return GMLAKE_OK;

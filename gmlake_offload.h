@@ -423,8 +423,8 @@ CUDA
 
 THREADS
   Only one thread at a time may use a graph that is not sealed, a planner, a run, a session or an
-  engine. Any
-  number of threads may read a sealed graph or a memgraph.
+  engine. A session refuses a call while another one is under way. Any number of threads may read a
+  sealed graph or a memgraph.
 
 ERRORS
   Each function that can fail returns a result. A call that fails changes nothing, unless its
@@ -437,13 +437,14 @@ COSTS
   access in the first try; and the same once more where time may be added, up to five times for a
   job of moderate size. A job that is alone is also planned near the letter, in up to 1,000 steps
   for each access. A rehearsal is four iterations of a run: of that plan, and of each better one
-  that waits if the job has at most 5,000 accesses. A session plans without added time and not to
-  the letter, and makes 16 schedules: about 1,700 steps of 10 ns for each of the program's in all, a
-  slice of 131,072 in each begin and mark, and what is linear in an iteration at once; deciding
-  which regions are kept plans up to eight times in one call. Running: linear in accesses and
-  events. Compiling: for each memgraph that is tried, an operator costs O(log bytes) for each tensor
-  that gets a free place, and O(places) for each that others have to leave for; then at most O(nodes
-  * edges / 64) for the edges. Up to 72 memgraphs are tried, but no further one after .1 to 1 s.
+  that waits if the job has at most 5,000 accesses. A session plans without added time, tries no
+  plan near the letter, and makes 16 schedules. That takes about 1,700 steps of work, of 10 ns each,
+  for each step of an iteration. Each begin and mark does 131,072 of them, and what comes last is
+  ended: up to what is linear in an iteration. A call that decides which regions are kept plans up
+  to eight times. Running: linear in accesses and events.
+  Compiling: for each memgraph that is tried, an operator costs O(log bytes) for each tensor that
+  gets a free place, and O(places) for each that others have to leave for; then at most O(nodes *
+  edges / 64) for the edges. Up to 72 memgraphs are tried, but no further one after .1 to 1 s.
   Checking: O(nodes * places that overlap) and the same for edges. Engine: O(log n) for each node.
 
 Licence: MIT, at the end of this file. */
@@ -1161,9 +1162,8 @@ gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offlo
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_end(gmlake_offload_session *session);
 
-/* An iteration begins. pre: no step and no region is open. A program that never calls it has its
-   iterations found by the session, which then plans in a call of begin. Cost: now and then, of a
-   plan. */
+/* An iteration begins. pre: no step and no region is open. The iterations of a program that never
+   calls it are found by the session. Cost: linear in tensors, and that of planning (COSTS). */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_mark(gmlake_offload_session *session);
 
@@ -3091,6 +3091,10 @@ typedef struct gmlo_circle {
 
 static uint64_t gmlo_period(const gmlo_circle *c) { return c->slot_begin[c->slot_count]; }
 
+static int gmlo_circle_is_letter(const gmlo_circle *c) {
+  return (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
+}
+
 static uint64_t gmlo_step_begin(const gmlo_circle *c, size_t step) {
   return c->slot_begin[c->steps[step].lo];
 }
@@ -4429,13 +4433,11 @@ static int gmlo_wait_times(gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *
    neither is possible. */
 static int gmlo_offer_make(gmlo_circle *c, const gmlo_candidate *k, gmlo_offer *offer,
                            uint64_t *out_cost_ns) {
-  unsigned flags = c->desc->flags;
   uint64_t wait = UINT64_MAX;
   memset(offer, 0, sizeof *offer);
   offer->k = *k;
-  if ((flags & GMLAKE_OFFLOAD_NO_RECOMPUTE) == 0) offer->remake = gmlo_remake_of(c, k, 0);
-  if ((flags & GMLAKE_OFFLOAD_LETTER) == 0 && gmlo_ratio_allows(c, k->item) &&
-      gmlo_wait_times(c, k, offer)) {
+  if ((c->desc->flags & GMLAKE_OFFLOAD_NO_RECOMPUTE) == 0) offer->remake = gmlo_remake_of(c, k, 0);
+  if (!gmlo_circle_is_letter(c) && gmlo_ratio_allows(c, k->item) && gmlo_wait_times(c, k, offer)) {
     wait = offer->out_wait_ns + offer->in_wait_ns;
   }
   offer->recompute = offer->remake.time_ns != 0 && offer->remake.time_ns <= wait;
@@ -4536,7 +4538,7 @@ static int gmlo_pay_at(gmlo_circle *c, size_t slot, double excess_bytes, uint64_
     if (!gmlo_offer_again(c, &k, &offer, &cost) || (cost > budget_ns && !c->strict)) continue;
     rate = (double)k.item->bytes;
     if (offer.recompute) rate -= (double)offer.remake.returned_bytes;
-    if (rate > excess_bytes && (c->desc->flags & GMLAKE_OFFLOAD_LETTER) == 0) rate = excess_bytes;
+    if (rate > excess_bytes && !gmlo_circle_is_letter(c)) rate = excess_bytes;
     rate = gmlo_noisy(c, rate / ((double)cost + 1));
     if (rate <= best_rate) continue;
     best_rate = rate;
@@ -4550,7 +4552,7 @@ static int gmlo_pay_at(gmlo_circle *c, size_t slot, double excess_bytes, uint64_
 /* Recomputes and waits until the target is reached, or the time that may be added is spent; swaps
    again after each step. -1: host memory is refused. */
 static int gmlo_pay_down(gmlo_circle *c, int64_t target) {
-  int letter = (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0, done;
+  int letter = gmlo_circle_is_letter(c), done;
   double wanted = (double)c->base_ns * c->overhead;
   uint64_t budget = letter || wanted > (double)GMLO_TIME_MAX ? GMLO_TIME_MAX : (uint64_t)wanted;
   int64_t bytes;
@@ -4571,16 +4573,11 @@ static int gmlo_pay_down(gmlo_circle *c, int64_t target) {
 
 typedef enum gmlo_stage_of_circle {
   GMLO_STAGE_PARTS = 0,
-  GMLO_STAGE_DOWN, /* swaps, */
-  GMLO_STAGE_BACK, /* takes back what is not needed, and swaps again as long as that lowers the peak
-                    */
+  GMLO_STAGE_DOWN, /* swaps; */
+  GMLO_STAGE_BACK, /* takes back what is not needed; both again while that lowers the peak */
   GMLO_STAGE_PAY,
   GMLO_STAGE_LAST /* takes back what is not needed */
 } gmlo_stage_of_circle;
-
-static int gmlo_circle_is_letter(const gmlo_circle *c) {
-  return (c->desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
-}
 
 /* Swaps were planned: what comes next. */
 static void gmlo_circle_is_down(gmlo_circle *c) {
@@ -6347,7 +6344,7 @@ static gmlake_offload_result gmlo_rehearse(const gmlake_offload_planner *planner
    [R2] Each try counts its steps of work. A try that has spent its part ends as it is, which is a
         plan, too.
    [R3] If more time may be added, a plan's peak is not higher: gmlo_search_allowances says why; and
-        the plan to the letter does not depend on what is allowed.
+        the plan near the letter does not depend on what is allowed.
    Cost: so many steps, about 7 to 20 ns each. Fails: where host memory is refused; the former
    plans then stay. */
 
@@ -6495,8 +6492,7 @@ static int gmlo_search_open(gmlo_search *search, gmlo_circle *c, size_t number, 
   return 1;
 }
 
-/* Goes on with planning it, as gmlo_circle_go_on does. There is no circle any more if that fails.
- */
+/* Goes on with planning it: gmlo_circle_go_on. If that fails there is no circle any more. */
 static int gmlo_search_go_on(gmlo_search *search, gmlo_circle *c, size_t target_bytes) {
   int done = gmlo_circle_go_on(c, (int64_t)target_bytes);
   if (done == 0) return 0;
@@ -6548,10 +6544,12 @@ static size_t gmlo_search_low(const gmlo_search *search) {
   return low > search->goal_bytes ? low : search->goal_bytes;
 }
 
-/* How many plans are tried for one allowance. */
+/* How many plans are tried for one allowance. To the letter there is one. */
 static size_t gmlo_search_tries(const gmlo_search *search) {
-  size_t most = search->planner->desc.try_count_max;
+  const gmlake_offload_planner_desc *desc = &search->planner->desc;
+  size_t most = desc->try_count_max;
   size_t accesses = search->planner->jobs[search->job].graph->info.access_count;
+  if ((desc->flags & GMLAKE_OFFLOAD_LETTER) != 0) return 1;
   if (most != 0) return most;
   most = GMLO_TRIES_MIN + GMLO_TRIED_ACCESSES / (accesses + 1);
   return most < GMLO_TRIES_MAX ? most : GMLO_TRIES_MAX;
@@ -6578,8 +6576,9 @@ static int gmlo_search_still_on(gmlo_search *search) {
   done = gmlo_search_keep(search, &search->circle);
   gmlo_circle_leave(&search->circle);
   if (!done) return -1;
-  if (n == 0)
+  if (n == 0) { /* the first try may take more */
     search->work_left = search->try_work < search->work ? search->work - search->try_work : 0;
+  }
   search->tried++;
   return search->work_left < search->try_work; /* another one would not end */
 }
@@ -7463,8 +7462,7 @@ static void gmlo_scheduler_add(gmlo_scheduler *c, uint32_t strand, size_t from, 
   if (from < to) gmlo_profile_add(&c->level, from, to - from, sign * bytes);
 }
 
-/* Adds an absence that begins behind step `out`, at the last use or later. 0 if there is no room.
- */
+/* Adds an absence that begins behind step `out`, at the last use or later. 0: there is no room. */
 static int gmlo_scheduler_leave(gmlo_scheduler *c, uint32_t tensor, size_t access, size_t out,
                                 int is_copy) {
   gmlo_absence *a;
@@ -8589,9 +8587,8 @@ static int gmlo_rehearsal_begin(gmlo_scheduler *c, const gmlo_schedule *schedule
   return 1;
 }
 
-/* The i-th step of two iterations. By the times of the steps, the link's speed and what the host
-   has to do, the second one takes now_ns - first_ns in the end. Returns its
-   work. */
+/* The i-th step of two iterations, by the times of the steps, the link's speed and what the host
+   has to do. In the end the second iteration took now_ns - first_ns. Returns the step's work. */
 static size_t gmlo_rehearsal_step(gmlo_scheduler *c, const gmlo_schedule *schedule, size_t i) {
   const gmlo_lesson *l = c->weave.l;
   gmlo_trial *r = &c->trial;
@@ -8861,7 +8858,6 @@ static int gmlo_making_seal(gmlo_making *m) {
     return -1;
   }
   gmlo_search_still_begin(&m->search, gmlo_search_begin(&m->search, m->planner, id, 1));
-  if ((m->desc.flags & GMLAKE_OFFLOAD_LETTER) != 0) m->search.most = 1; /* there is one plan */
   return 1;
 }
 
@@ -9088,24 +9084,6 @@ static void gmlo_making_leave(gmlo_making *m) {
   gmlake_offload_planner_destroy(m->planner);
   gmlake_offload_graph_destroy(m->graph);
   memset(m, 0, sizeof *m);
-}
-
-/* Plans the lesson at once. */
-static gmlake_offload_result gmlo_lesson_plan(gmlo_lesson *l,
-                                              const gmlake_offload_planner_desc *desc,
-                                              size_t chunk_bytes, gmlo_schedule *out_schedule) {
-  gmlo_making m;
-  int done;
-  gmlo_lesson_pair(l);
-  gmlo_making_begin(&m, l, desc, chunk_bytes);
-  done = gmlo_making_go_on(&m, UINT64_MAX);
-  memset(out_schedule, 0, sizeof *out_schedule);
-  if (done > 0) {
-    *out_schedule = m.schedule;
-    memset(&m.schedule, 0, sizeof m.schedule);
-  }
-  gmlo_making_leave(&m);
-  return done > 0 ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 /* The time that no schedule of the lesson goes below. *out_fits: nothing has to move. UINT64_MAX if
@@ -9573,7 +9551,8 @@ struct gmlake_offload_session {
   gmlo_making making;      /* of the next one, */
   gmlo_lesson made;        /* for a copy of the known lesson */
   int makes_review;        /* `is_review` when it was begun */
-  size_t is_over;          /* events of the known lesson from this one on are complete; */
+  uint64_t call_work;      /* steps of planning in this call */
+  size_t over_from;        /* events of the known lesson from this one on are complete; */
   int is_looking;          /* the next call looks at more of them */
   size_t timed;            /* steps of it whose times were read */
   uint64_t timed_ns;       /* what these take together */
@@ -10592,18 +10571,25 @@ static gmlake_offload_result gmlo_session_look_ahead(gmlake_offload_session *s) 
 
 /* ---- Planning ---- */
 
+/* No event of the known lesson was looked at yet. */
+static void gmlo_session_look_anew(gmlake_offload_session *s) {
+  s->over_from = SIZE_MAX;
+  s->timed = 0;
+  s->is_looking = 0;
+}
+
 /* Whether all events of the known lesson are complete, as far as one call looks. */
 static int gmlo_session_is_over(gmlake_offload_session *s) {
   gmlo_lesson *l = gmlo_session_known(s);
   size_t looked;
-  if (s->is_over > l->event_count) s->is_over = l->event_count;
+  if (s->over_from > l->event_count) s->over_from = l->event_count;
   s->is_looking = 0;
-  for (looked = 0; s->is_over != 0 && looked < GMLO_EVENTS_SEEN; looked++, s->is_over--) {
+  for (looked = 0; s->over_from != 0 && looked < GMLO_EVENTS_SEEN; looked++, s->over_from--) {
     int done = 0;
-    if (s->queues.event_done(s->queues.user, l->events[s->is_over - 1], &done) != 0 || !done)
+    if (s->queues.event_done(s->queues.user, l->events[s->over_from - 1], &done) != 0 || !done)
       return 0;
   }
-  s->is_looking = s->is_over != 0;
+  s->is_looking = s->over_from != 0;
   return !s->is_looking;
 }
 
@@ -10691,11 +10677,37 @@ static gmlake_offload_planner_desc gmlo_session_planner(gmlake_offload_session *
   return desc;
 }
 
+/* Goes on with a schedule, and counts the work: gmlo_making_go_on. */
+static int gmlo_session_go_on(gmlake_offload_session *s, gmlo_making *m, uint64_t work) {
+  uint64_t before = m->work;
+  int done = gmlo_making_go_on(m, work);
+  s->call_work += m->work - before;
+  s->stats.plan_work += m->work - before;
+  if (s->call_work > s->stats.plan_work_max) s->stats.plan_work_max = s->call_work;
+  return done;
+}
+
+/* The bytes of the chunks that a schedule assigns; 0: the memory does not let it. */
+static size_t gmlo_session_chunk_bytes(const gmlake_offload_session *s) {
+  return s->memory.commit_chunks != NULL ? s->memory.chunk_bytes : 0;
+}
+
+/* Makes a schedule for a lesson at once. */
 static gmlake_offload_result gmlo_session_schedule(gmlake_offload_session *s, gmlo_lesson *l,
-                                                   gmlake_offload_planner_desc *desc,
+                                                   const gmlake_offload_planner_desc *desc,
                                                    gmlo_schedule *out_schedule) {
-  size_t chunk_bytes = s->memory.commit_chunks != NULL ? s->memory.chunk_bytes : 0;
-  return gmlo_lesson_plan(l, desc, chunk_bytes, out_schedule);
+  gmlo_making m;
+  int done;
+  gmlo_lesson_pair(l);
+  gmlo_making_begin(&m, l, desc, gmlo_session_chunk_bytes(s));
+  done = gmlo_session_go_on(s, &m, UINT64_MAX);
+  memset(out_schedule, 0, sizeof *out_schedule);
+  if (done > 0) {
+    *out_schedule = m.schedule;
+    memset(&m.schedule, 0, sizeof m.schedule);
+  }
+  gmlo_making_leave(&m);
+  return done > 0 ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 /* From now on that is the schedule. */
@@ -10734,8 +10746,7 @@ static void gmlo_session_begin_making(gmlake_offload_session *s, int is_review) 
     return;
   }
   s->makes_review = is_review;
-  gmlo_making_begin(&s->making, made, &desc,
-                    s->memory.commit_chunks != NULL ? s->memory.chunk_bytes : 0);
+  gmlo_making_begin(&s->making, made, &desc, gmlo_session_chunk_bytes(s));
 }
 
 /* ---- Regions ---- */
@@ -10902,9 +10913,7 @@ static void gmlo_session_take_proposal(gmlake_offload_session *s) {
   gmlo_lesson_free(l);
   *l = proposal.lesson;
   s->known = s->known == 0;
-  s->is_over = SIZE_MAX;
-  s->timed = 0;
-  s->is_looking = 0;
+  gmlo_session_look_anew(s);
   gmlo_session_stop_making(s);
   for (i = 0; i < s->guest_count; i++) {
     gmlo_guest *g = &s->guests[i];
@@ -10928,14 +10937,11 @@ static void gmlo_session_take_proposal(gmlake_offload_session *s) {
 
 /* ---- Iterations ---- */
 
-/* Goes on with the schedule that is in the making. Without host memory for it, the session goes on
-   with the former one, or without any. */
+/* Goes on with the schedule that is in the making, for what is left of this call's slice. Without
+   host memory for it, the session goes on with the former one, or without any. */
 static void gmlo_session_make(gmlake_offload_session *s) {
-  uint64_t before = s->making.work;
-  int done = gmlo_making_go_on(&s->making, GMLO_SLICE);
-  before = s->making.work - before;
-  s->stats.plan_work += before;
-  if (before > s->stats.plan_work_max) s->stats.plan_work_max = before;
+  uint64_t left = s->call_work < GMLO_SLICE ? GMLO_SLICE - s->call_work : 0;
+  int done = gmlo_session_go_on(s, &s->making, left);
   if (done == 0) return;
   if (done > 0) {
     gmlo_session_follow_schedule(s, &s->making.schedule);
@@ -10945,9 +10951,9 @@ static void gmlo_session_make(gmlake_offload_session *s) {
   if (done > 0) gmlo_session_consider(s, s->makes_review);
 }
 
-/* Plans the known lesson when its times are there: a part in each call. `is_due`: asks whether they
-   are. After schedules in vain as many iterations have to be alike first: where all differ a
-   schedule costs time and helps nobody. */
+/* Plans the known lesson when its times are there: a part in each call. With `is_due` this call
+   asks whether they are. After schedules in vain as many iterations have to be alike first: where
+   all differ a schedule costs time and helps nobody. */
 static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
   int is_review = s->is_review;
   if (s->making.l != NULL) {
@@ -10976,9 +10982,7 @@ static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
 static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike) {
   gmlo_lesson *before = gmlo_session_known(s), *l;
   size_t i;
-  s->is_over = SIZE_MAX;
-  s->timed = 0;
-  s->is_looking = 0;
+  gmlo_session_look_anew(s);
   for (i = 0; i < s->guest_count; i++) {
     s->guests[i].slot = s->guests[i].learnt;
     s->guests[i].learnt = GMLAKE_OFFLOAD_NONE;
@@ -11436,19 +11440,34 @@ GMLAKE_OFFLOAD_DEF void gmlake_offload_session_destroy(gmlake_offload_session *s
   if (session != NULL) gmlo_session_free(session);
 }
 
+/* Whether a call may begin: no other one is under way, of this thread or, where the compiler has
+   atomic operations, of another one. */
+static int gmlo_session_claim(gmlake_offload_session *s) {
+#if defined(__GNUC__)
+  if (__atomic_exchange_n(&s->is_busy, 1, __ATOMIC_ACQUIRE)) return 0;
+#else
+  if (s->is_busy) return 0;
+  s->is_busy = 1;
+#endif
+  s->call_work = 0;
+  return 1;
+}
+
 /* Refuses a call inside another one. */
 static gmlake_offload_result gmlo_session_enter(gmlake_offload_session *s) {
   if (s == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  if (s->is_busy)
-    return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
-                             "another call of the session is under way");
-  s->is_busy = 1;
-  return GMLAKE_OFFLOAD_OK;
+  if (gmlo_session_claim(s)) return GMLAKE_OFFLOAD_OK;
+  return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, GMLAKE_OFFLOAD_NONE,
+                           "another call of the session is under way");
 }
 
 static gmlake_offload_result gmlo_session_exit(gmlake_offload_session *s,
                                                gmlake_offload_result result) {
+#if defined(__GNUC__)
+  __atomic_store_n(&s->is_busy, 0, __ATOMIC_RELEASE);
+#else
   s->is_busy = 0;
+#endif
   return result;
 }
 
@@ -11709,8 +11728,8 @@ gmlake_offload_session_make_room(gmlake_offload_session *session, size_t bytes, 
   size_t before;
   if (session == NULL || out_bytes == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_bytes = 0;
-  if (session->is_busy || session->is_held) return GMLAKE_OFFLOAD_OK;
-  session->is_busy = 1;
+  if (!gmlo_session_claim(session)) return GMLAKE_OFFLOAD_OK;
+  if (session->is_held) return gmlo_session_exit(session, result);
   before = session->stats.device_bytes;
   while (result == GMLAKE_OFFLOAD_OK && before - session->stats.device_bytes < bytes &&
          gmlo_session_victim(session, 0) != GMLAKE_OFFLOAD_NONE) {

@@ -293,7 +293,16 @@ static void rhythms(void **state) {
 #define PLANNED_MOST 2000 /* layers */
 
 static uint32_t layers;
+static int is_unmarked; /* the session finds the iterations */
 static gmlake_offload_session_stats planned;
+
+/* A call has ended: it did no more work than the statistics say of one. */
+static void note_work(const gmlake_offload_session *session) {
+  uint64_t before = planned.plan_work;
+  planned.struct_bytes = 0;
+  assert_ok(gmlake_offload_session_get_stats(session, &planned));
+  assert_true(planned.plan_work - before <= planned.plan_work_max);
+}
 
 /* A step of a layer; forward it makes an activation, backward that dies. */
 static void layer_step(gmlake_offload_session *session, uint32_t layer, int is_back,
@@ -311,12 +320,22 @@ static void layer_step(gmlake_offload_session *session, uint32_t layer, int is_b
   step.writes = &weights[layer];
   step.write_count = (size_t)is_back;
   assert_ok(gmlake_offload_session_begin(session, &step));
+  note_work(session);
   if (!is_back)
     assert_ok(
         gmlake_offload_session_alloc(session, 2 * CHUNK, &program_stream, &made_by[layer], &ptr));
   assert_ok(gmlake_offload_mock_work(s.mock, &program_stream, 100 * US, NULL, NULL));
   assert_ok(gmlake_offload_session_end(session));
   if (is_back) assert_ok(gmlake_offload_session_free(session, made_by[layer], &program_stream));
+}
+
+/* With it iterations begin with steps whose numbers are multiples of 64. */
+static void empty_step(gmlake_offload_session *session) {
+  gmlake_offload_step step;
+  memset(&step, 0, sizeof step);
+  step.stream = &program_stream;
+  assert_ok(gmlake_offload_session_begin(session, &step));
+  assert_ok(gmlake_offload_session_end(session));
 }
 
 /* A schedule of the known iteration, made in slices of about so many steps. */
@@ -357,18 +376,21 @@ static void train_layers(void) {
   desc.memory = &s.memory;
   desc.tensor_bytes_min = 1;
   assert_ok(gmlake_offload_session_create(&desc, &session));
+  memset(&planned, 0, sizeof planned);
   for (i = 0; i < layers; i++)
     assert_ok(gmlake_offload_session_alloc(session, CHUNK, &program_stream, &weights[i], &ptr));
-  for (iteration = 0; iteration < 5; iteration++) {
-    if (iteration == 3)
-      assert_ok(gmlake_offload_session_set_limit(session, layers * 3 / 2 * CHUNK));
-    assert_ok(gmlake_offload_session_mark(session));
+  if (is_unmarked) empty_step(session);
+  for (iteration = is_unmarked ? 0 : 5; iteration < 10; iteration++) {
+    if (!is_unmarked) assert_ok(gmlake_offload_session_mark(session));
+    note_work(session);
     for (i = 0; i < layers; i++) layer_step(session, i, 0, weights, made_by);
-    for (i = layers; i-- != 0;) layer_step(session, i, 1, weights, made_by);
+    for (i = layers; i-- != 0;) {
+      if (iteration == 7 && i == 0)
+        assert_ok(gmlake_offload_session_set_limit(session, layers * 3 / 2 * CHUNK));
+      layer_step(session, i, 1, weights, made_by);
+    }
     assert_int_equal(s.queues.stream_sync(s.queues.user, &program_stream), 0);
   }
-  planned.struct_bytes = 0;
-  assert_ok(gmlake_offload_session_get_stats(session, &planned));
   assert_true(planned.plan_count != 0 && planned.planned_bytes <= layers * 3 / 2 * CHUNK);
   if (layers < 100) check_slices(session);
   gmlake_offload_session_destroy(session);
@@ -393,6 +415,17 @@ static void planning_is_bounded(void **state) {
     assert_true(planned.plan_work > GMLO_SLICE && planned.plan_work_max < 3 * GMLO_SLICE);
     before = work;
   }
+}
+
+/* Also in a call in which an iteration is found to begin. */
+static void a_call_does_one_slice(void **state) {
+  (void)state;
+  is_unmarked = 1;
+  for (layers = 32; layers <= 128; layers *= 2) {
+    with_memory(0, 5e8, 0, train_layers);
+    assert_true(planned.plan_work_max < 3 * GMLO_SLICE / 2);
+  }
+  is_unmarked = 0;
 }
 
 static void slices_of_any_size_plan_alike(void **state) {
@@ -545,6 +578,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(commits_that_fail_take_nothing),
       cmocka_unit_test(rhythms),
       cmocka_unit_test(planning_is_bounded),
+      cmocka_unit_test(a_call_does_one_slice),
       cmocka_unit_test(slices_of_any_size_plan_alike),
       cmocka_unit_test(runs_keep_addresses_in_a_lake),
       cmocka_unit_test(wrong_arguments),

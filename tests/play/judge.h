@@ -8,8 +8,8 @@
 #if !defined(PLAY_JUDGE_H)
 #define PLAY_JUDGE_H
 
+#include <fcntl.h>
 #include <setjmp.h>
-#include <unistd.h>
 
 #include "language.h"
 
@@ -161,7 +161,7 @@ static struct world {
   } meddlings[MEDDLINGS];
   int is_inside;
   size_t fault_count, host_in, calls;
-  int descriptor;             /* the lowest one that is free without the lake */
+  int descriptors;            /* [OPT_SHARE] that are open without the lake */
   size_t reserved_most;       /* at any time */
   size_t reservations, hosts; /* that the lake has */
   size_t foreign_bytes;       /* all that was ever imported */
@@ -474,11 +474,11 @@ static int device_fails(int kind, gmlake_result *result, int *code) {
   return 0;
 }
 
-/* The lowest descriptor that is free. A driver opens some of its own when it likes. */
-static int free_descriptor(void) {
-  const int fd = dup(STDERR_FILENO);
-  (void)close(fd);
-  return fd;
+/* How many are open, where memory is shared. A driver opens some of its own when it likes. */
+static int open_descriptors(void) {
+  int count = 0, fd;
+  for (fd = 0; fd < 1024 && w.program->options[OPT_SHARE]; fd++) count += fcntl(fd, F_GETFD) >= 0;
+  return count;
 }
 
 /* Whether work completes by itself, whatever the line says. */
@@ -497,7 +497,7 @@ static void device_launch(const graph *g, int on) {
 /* Whether the device has all that the words ask for. The mock has. */
 static inline int is_playable(const char *words) { return words != NULL; }
 #else
-static int free_descriptor(void) { return 0; }
+static int open_descriptors(void) { return 0; }
 static int device_fails(int kind, gmlake_result *result, int *code);
 static void device_use(block *b, int on);
 static void device_launch(const graph *g, int on);

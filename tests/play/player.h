@@ -1515,7 +1515,7 @@ static void judge_left(void) {
   judge(left.reservation_count >= failed[ON_UNRESERVE] &&
             (left.reservation_count == failed[ON_UNRESERVE] || failed[ON_UNMAP]),
         "addresses are left when the lake is gone");
-  judge(left.handle_count || free_descriptor() == w.descriptor,
+  judge(left.handle_count || open_descriptors() == w.descriptors,
         "a descriptor is left when the lake is gone");
   judge(!left.physical_bytes || left.handle_count || left.mapping_count, "memory is left");
 }
@@ -1580,7 +1580,7 @@ static void open_world(program *p) {
   host_bytes = 0;
   unit_chunks = p->options[OPT_EXTENT] ? (unsigned)p->options[OPT_EXTENT] : 64;
   must(gmlake_mock_create(&device, &mock), "gmlake_mock_create");
-  w.descriptor = free_descriptor();
+  w.descriptors = open_descriptors();
   describe(p->options);
   create_lake();
   w.pools[0].serial = ++w.next_pool;

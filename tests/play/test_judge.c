@@ -650,7 +650,7 @@ static const struct misdeed {
      "an event was destroyed that does not exist"},
     {"a_call_does_not_end", "{}", asks_for_ever, "the operation does not end"},
     {"memory_is_left", "{}", leaves_memory, "something is left when the lake is gone"},
-    {"a_descriptor_is_left", "{}", leaves_a_descriptor,
+    {"a_descriptor_is_left", "{share}", leaves_a_descriptor,
      "a descriptor is left when the lake is gone"},
     {"a_borrower_is_not_waited_for", "{} P0 BA:0/0 +a=1@A -a@A EA l0@A +b=1@A/t hA ub@A -b@A",
      recalls_early, "a pool is recalled while a borrower may still use it"},
