@@ -1317,8 +1317,8 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
                  (the user's), PIECE (of a live window), PENDING (freed, other streams may still use
                  it), RESERVED (a plan took it), UNBACKED (addresses without a chunk), COMMITTED (a
                  buffer's chunk). Who owns a byte is the state of its one block. gmlk_put gives it
-                 up; gmlk_take takes it, gmlk_block_fill writes down for whom; split and coalesce
-                 move its ends.
+                 up; gmlk_take takes it, gmlk_grant writes down for whom; split and coalesce move
+                 its ends.
    tag           stream and epoch of a FREE block: the last use that may still be under way. CLEAN:
                  none is. A stream takes clean memory and its own at once; other memory only once
                  the epoch is complete, or behind a wait. Memory whose epoch is complete becomes
@@ -1355,10 +1355,11 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
    and reserves under state_lock, releases that, calls the driver, takes it again, and commits; if a
    call failed it undoes what succeeded, in reverse.
 
-   An allocation runs: gmlake_alloc, gmlk_serve, gmlk_request_open, gmlk_fast_as (best fit, split),
-   gmlk_hand_over. If that finds nothing: gmlk_serve_slowly tries gmlk_slow_completed (what has
-   completed meanwhile), gmlk_slow_stitch (gmlk_plan_window, then gmlk_stitch), growth and waits. A
-   free runs: gmlake_free, gmlk_free, gmlk_free_found, gmlk_release_block, gmlk_put (coalesce).
+   An allocation runs: gmlake_alloc, gmlk_serve_as, gmlk_request_open, gmlk_fast_as (best fit,
+   split), gmlk_grant, gmlk_hand_over. If that finds nothing: gmlk_serve_slowly tries
+   gmlk_slow_completed (what has completed meanwhile), gmlk_slow_stitch (gmlk_plan_window, then
+   gmlk_plan_commit, which makes the window by gmlk_stitch), growth and waits. A free runs:
+   gmlake_free, gmlk_free, gmlk_release_block, gmlk_put (coalesce).
 
    Order: what the system gives (>>platform); CORE, which is one stream's allocations, frees and
    stitching; REST: several streams, pressure, features, backends, the public functions, the check.
@@ -1374,9 +1375,8 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
      >>driver >>tags            calls of the backend; whose memory may still be in use
      >>chunks >>arena >>windows chunks and their handles; how blocks tile them; stitched blocks
      >>forward >>lake           what CORE calls of REST; the lake and its two locks
-     >>request >>planner        a request while it is served; what a window is to be made of
-     >>alias >>stitch           mapping and unmapping beside home; making windows
-     >>alloc >>free             serving a request; freeing a block
+     >>planner >>alias          what a window is made of; mapping and unmapping beside home
+     >>stitch >>alloc >>free    making windows; serving a request; freeing a block
    REST: several streams, pressure, features, backends
      >>errors >>capacity        errors and messages; how tables and arenas grow, shrink and end
      >>observe >>addresses      what the observer is told; addresses, asked for when needed
@@ -1633,56 +1633,16 @@ static int gmlk_process_is_forked(const gmlk_process *process) {
 
 static int gmlk_is_pow2(size_t value) { return value && (value & (value - 1)) == 0; }
 
-/* Sizes are added and rounded by these functions alone. 0: the sum overflows. */
-static int gmlk_size_add(size_t a, size_t b, size_t *out) {
-  if (a > SIZE_MAX - b) return 0;
-  *out = a + b;
-  return 1;
-}
-
+/* Sizes are rounded by this function alone. 0: the sum overflows. */
 static int gmlk_size_round_up(size_t value, size_t unit_pow2, size_t *out) {
-  if (!gmlk_size_add(value, unit_pow2 - 1, out)) return 0;
-  *out &= ~(unit_pow2 - 1);
+  if (value > SIZE_MAX - (unit_pow2 - 1)) return 0;
+  *out = (value + unit_pow2 - 1) & ~(unit_pow2 - 1);
   return 1;
-}
-
-/* The size of a request in grains, at least one. 0: it is too large for any arena. */
-static uint32_t gmlk_to_grains(size_t bytes) {
-  size_t rounded;
-  if (!gmlk_size_round_up(bytes ? bytes : 1, GMLK_GRAIN, &rounded)) return 0;
-  rounded /= GMLK_GRAIN;
-  return rounded > GMLK_GRAINS_MAX ? 0 : (uint32_t)rounded;
 }
 
 static size_t gmlk_to_bytes(uint64_t grains) { return (size_t)grains * GMLK_GRAIN; }
 
-static unsigned gmlk_log2(uint64_t value) { /* pre: value > 0 */
-#if defined(__GNUC__)
-  return 63u - (unsigned)__builtin_clzll(value);
-#else
-  unsigned log = 0;
-  while (value >>= 1) log++;
-  return log;
-#endif
-}
-
-static unsigned gmlk_lowest_bit(uint64_t value) { /* pre: value > 0 */
-#if defined(__GNUC__)
-  return (unsigned)__builtin_ctzll(value);
-#else
-  return gmlk_log2(value & (~value + 1));
-#endif
-}
-
-/* A hash is the upper bits of what this returns. A product alone is not enough: values with a fixed
-   stride have products with a fixed stride, and some strides (Fibonacci numbers, with the usual
-   factor) leave most buckets empty. So the value's upper bits change its lower bits first. */
-static inline uint64_t gmlk_mix(uint64_t value) {
-  return (value ^ value >> 5 ^ value >> 13) * 0x9E3779B97F4A7C15u;
-}
-
 static size_t gmlk_max(size_t a, size_t b) { return a > b ? a : b; }
-static uint64_t gmlk_later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static size_t gmlk_min(size_t a, size_t b) { return a < b ? a : b; }
 
 #define GMLK_AT_ONCE_MIN 64u
@@ -1718,20 +1678,20 @@ static int gmlk_is_in_callback(const gmlk_host *host) {
 #endif
 }
 
-static void *gmlk_host_ask(gmlk_host *host, size_t bytes) {
-  void *ptr;
-  if (!host->hooks.malloc_fn) return GMLAKE_MALLOC(bytes);
-  gmlk_set_in_callback(host, gmlk_thread_id());
-  ptr = host->hooks.malloc_fn(host->hooks.user, bytes);
-  gmlk_set_in_callback(host, 0);
-  return ptr;
-}
-
 /* Zeroed memory; NULL: the host has none. */
 static void *gmlk_host_alloc(gmlk_host *host, size_t bytes) {
-  void *ptr = gmlk_host_ask(host, bytes);
-  if (!ptr) host->refused_bytes = bytes;
-  if (!ptr) return NULL;
+  void *ptr;
+  if (host->hooks.malloc_fn) {
+    gmlk_set_in_callback(host, gmlk_thread_id());
+    ptr = host->hooks.malloc_fn(host->hooks.user, bytes);
+    gmlk_set_in_callback(host, 0);
+  } else {
+    ptr = GMLAKE_MALLOC(bytes);
+  }
+  if (!ptr) {
+    host->refused_bytes = bytes;
+    return NULL;
+  }
   memset(ptr, 0, bytes);
   host->bytes += bytes;
   host->bytes_peak = gmlk_max(host->bytes, host->bytes_peak);
@@ -1815,16 +1775,16 @@ struct gmlk_link {
 
 typedef struct gmlk_block gmlk_block;
 struct gmlk_block {
-  /* Neighbours by address; NULL in a window's own record. [unused] next: in the list. */
-  gmlk_block *prev, *next;
   union {
-    gmlk_link link; /* [free] place in a bin */
+    gmlk_link link; /* [free] place in a bin; it is the first field: a link is a block */
     struct {
       gmlk_block *less, *more;
     } fork; /* [unbacked; free, and second of its run; address space in use] children in a tree */
     gmlk_window *window; /* [piece] that it belongs to */
     gmlk_extra *extra;   /* [live, pending, committed] label, recorded streams; NULL: it has none */
   } as;
+  /* Neighbours by address; NULL in a window's own record. [unused] next: in the list. */
+  gmlk_block *prev, *next;
   union {
     uint64_t epoch;  /* [free, reserved] of the last use by the tag's stream */
     uint64_t serial; /* [live, piece, pending, committed] no other ownership of any block has it */
@@ -1878,11 +1838,8 @@ typedef struct gmlk_records {
   gmlk_slab *slabs;
   gmlk_block *unused; /* linked by next */
   size_t unused_count, slab_count;
-  uint64_t serial; /* the last one given */
+  uint64_t serial; /* the last one given: blocks and streams get each number once */
 } gmlk_records;
-
-/* A number that no block and no stream was given before. */
-static uint64_t gmlk_serial(gmlk_records *records) { return ++records->serial; }
 
 /* Makes at least `count` unused records. 0: no host memory. */
 static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t count) {
@@ -1920,18 +1877,6 @@ static void gmlk_records_give(gmlk_records *records, gmlk_block *block) {
   records->unused_count++;
 }
 
-static void gmlk_link_before(gmlk_block *block, gmlk_block *next) {
-  block->next = next;
-  block->prev = next->prev;
-  next->prev->next = block;
-  next->prev = block;
-}
-
-static void gmlk_unlink(gmlk_block *block) {
-  block->prev->next = block->next;
-  block->next->prev = block->prev;
-}
-
 static void gmlk_block_init(gmlk_block *b, uint32_t arena, uint32_t at, uint32_t grains,
                             unsigned state) {
   memset(b, 0, sizeof(*b));
@@ -1944,27 +1889,24 @@ static void gmlk_block_init(gmlk_block *b, uint32_t arena, uint32_t at, uint32_t
 /* Cuts a block behind its first `grains`. Returns the front; the back is its next. The shorter part
    gets the new record. pre: one record is reserved. */
 static inline gmlk_block *gmlk_block_split(gmlk_records *records, gmlk_block *b, uint32_t grains) {
-  gmlk_block *part = gmlk_records_take(records);
+  const int is_front = grains <= b->grains / 2;
+  gmlk_block *part = gmlk_records_take(records), *rest = is_front ? b : part;
   *part = *b;
-  if (grains <= b->grains / 2) {
-    part->grains = grains;
-    b->at += grains;
-    b->grains -= grains;
-    gmlk_link_before(part, b);
-    return part;
-  }
-  part->at += grains;
-  part->grains -= grains;
-  b->grains = grains;
-  gmlk_link_before(part, b->next);
-  return b;
+  part->next = is_front ? b : b->next;
+  part->prev = part->next->prev;
+  part->next->prev = part->prev->next = part;
+  rest->at += grains;
+  rest->grains -= grains;
+  (is_front ? part : b)->grains = grains;
+  return is_front ? part : b;
 }
 
 /* Adds a neighbour's range to a block; the neighbour's record becomes unused. */
 static inline void gmlk_block_absorb(gmlk_records *records, gmlk_block *b, gmlk_block *neighbour) {
   if (neighbour->at < b->at) b->at = neighbour->at;
   b->grains += neighbour->grains;
-  gmlk_unlink(neighbour);
+  neighbour->prev->next = neighbour->next;
+  neighbour->next->prev = neighbour->prev;
   gmlk_records_give(records, neighbour);
 }
 
@@ -1993,6 +1935,31 @@ static inline void gmlk_block_absorb(gmlk_records *records, gmlk_block *b, gmlk_
 #define GMLK_BINS (GMLK_BINS_EXACT + ((31u - GMLK_BINS_LOG) << GMLK_BINS_LOG))
 #define GMLK_BIN_WORDS ((GMLK_BINS + 63u) / 64u)
 #define GMLK_BIN_TRIES 8u
+
+static unsigned gmlk_log2(uint64_t value) { /* pre: value > 0 */
+#if defined(__GNUC__)
+  return 63u - (unsigned)__builtin_clzll(value);
+#else
+  unsigned log = 0;
+  while (value >>= 1) log++;
+  return log;
+#endif
+}
+
+static unsigned gmlk_lowest_bit(uint64_t value) { /* pre: value > 0 */
+#if defined(__GNUC__)
+  return (unsigned)__builtin_ctzll(value);
+#else
+  return gmlk_log2(value & (~value + 1));
+#endif
+}
+
+/* A hash is the upper bits of what this returns. A product alone is not enough: values with a fixed
+   stride have products with a fixed stride, and some strides (Fibonacci numbers, with the usual
+   factor) leave most buckets empty. So the value's upper bits change its lower bits first. */
+static inline uint64_t gmlk_mix(uint64_t value) {
+  return (value ^ value >> 5 ^ value >> 13) * 0x9E3779B97F4A7C15u;
+}
 
 typedef struct gmlk_bins {
   uint64_t words;                 /* [H2] */
@@ -2031,10 +1998,6 @@ static inline unsigned gmlk_bin_of(uint32_t grains) {
   return (octave << GMLK_BINS_LOG) + (grains >> octave);
 }
 
-static gmlk_block *gmlk_linked(const gmlk_link *link) { /* the block that holds the link */
-  return (gmlk_block *)(void *)((char *)link - offsetof(gmlk_block, as));
-}
-
 static inline void gmlk_bins_insert(gmlk_bins *bins, gmlk_block *block, uint32_t hole) {
   unsigned bin = gmlk_bin_of(hole);
   block->its.hole = hole;
@@ -2069,7 +2032,7 @@ static int gmlk_hole_less(const gmlk_block *a, const gmlk_block *b) {
    no more. */
 static inline gmlk_block *gmlk_bin_next(const gmlk_bins *bins, unsigned bin, const gmlk_block *b) {
   const gmlk_link *ring = &bins->rings[bin], *next = b ? b->as.link.next : ring->next;
-  return next != ring ? gmlk_linked(next) : NULL;
+  return next != ring ? (gmlk_block *)(uintptr_t)next : NULL;
 }
 
 /* Of the first blocks of the bin, the smallest with at least `grains`; NULL: none has. */
@@ -2078,7 +2041,7 @@ static inline gmlk_block *gmlk_bin_best(const gmlk_bins *bins, unsigned bin, uin
   size_t tries = bin < GMLK_BINS_EXACT ? 1 : GMLK_BIN_TRIES;
   gmlk_block *best = NULL;
   for (; link != ring && tries; link = link->next, tries--) {
-    gmlk_block *b = gmlk_linked(link);
+    gmlk_block *b = (gmlk_block *)(uintptr_t)link;
     if (b->its.hole >= grains && (!best || gmlk_hole_less(b, best))) best = b;
   }
   return best;
@@ -2099,12 +2062,6 @@ static inline unsigned gmlk_bin_from(const gmlk_bins *bins, unsigned bin) {
   return word * 64u + gmlk_lowest_bit(bits);
 }
 
-/* The smallest of the first blocks of that bin; NULL: there is no such bin. */
-static inline gmlk_block *gmlk_bins_above(const gmlk_bins *bins, unsigned bin) {
-  bin = gmlk_bin_from(bins, bin);
-  return bin < GMLK_BINS ? gmlk_bin_best(bins, bin, 0) : NULL;
-}
-
 /* The smallest size that belongs in the bin. For GMLK_BINS that is 2^32, returned as 0. */
 static uint32_t gmlk_bin_grains(unsigned bin) {
   unsigned octave = bin < GMLK_BINS_EXACT ? 0 : (bin >> GMLK_BINS_LOG) - 1;
@@ -2115,7 +2072,7 @@ static uint32_t gmlk_bin_grains(unsigned bin) {
 static gmlk_block *gmlk_bin_rest(gmlk_bins *bins, unsigned bin, uint32_t grains) {
   gmlk_link *ring = &bins->rings[bin], *link = ring->next;
   if (grains - bins->none_from < bins->none_count) return NULL;
-  while (link != ring && gmlk_linked(link)->its.hole < grains) link = link->next;
+  while (link != ring && ((gmlk_block *)(void *)link)->its.hole < grains) link = link->next;
   if (link == ring) {
     bins->none_from = grains;
     bins->none_count = gmlk_bin_grains(bin + 1) - grains;
@@ -2128,11 +2085,13 @@ static gmlk_block *gmlk_bin_rest(gmlk_bins *bins, unsigned bin, uint32_t grains)
 
 /* BestFit: a block with a hole of at least this size, or NULL. */
 static inline gmlk_block *gmlk_bins_best(gmlk_bins *bins, uint32_t grains) {
-  unsigned bin = gmlk_bin_of(grains);
+  const unsigned bin = gmlk_bin_of(grains);
   gmlk_block *found = gmlk_bin_best(bins, bin, grains);
-  if (!found) found = gmlk_bins_above(bins, bin + 1);
-  return found || bins->rings[bin].next == &bins->rings[bin] ? found
-                                                             : gmlk_bin_rest(bins, bin, grains);
+  unsigned above;
+  if (found) return found;
+  above = gmlk_bin_from(bins, bin + 1);
+  if (above < GMLK_BINS) return gmlk_bin_best(bins, above, 0);
+  return bins->rings[bin].next == &bins->rings[bin] ? NULL : gmlk_bin_rest(bins, bin, grains);
 }
 
 /* The last bin in use, `bin` or below. 0: there is none, as no hole has 0 grains. */
@@ -2153,7 +2112,9 @@ static unsigned gmlk_bin_down(const gmlk_bins *bins, unsigned bin) {
 static gmlk_block *gmlk_bins_next(const gmlk_bins *bins, const gmlk_block *block) {
   unsigned bin = gmlk_bin_of(block->its.hole);
   gmlk_block *next = gmlk_bin_next(bins, bin, block);
-  return next ? next : gmlk_bins_above(bins, bin + 1);
+  if (next) return next;
+  bin = gmlk_bin_from(bins, bin + 1);
+  return bin < GMLK_BINS ? gmlk_bin_best(bins, bin, 0) : NULL;
 }
 
 /* ---- >>tree ---------------------------------------------------------------------------------
@@ -2166,11 +2127,10 @@ static gmlk_block *gmlk_bins_next(const gmlk_bins *bins, const gmlk_block *block
 
    O(log blocks) expected. Cannot fail. */
 
-static uint32_t gmlk_tree_rank(const gmlk_block *b) { return (uint32_t)(gmlk_mix(b->at) >> 32); }
-
 /* Whether a must stand above b [T2]. */
 static int gmlk_tree_above(const gmlk_block *a, const gmlk_block *b) {
-  uint32_t rank = gmlk_tree_rank(a), other = gmlk_tree_rank(b);
+  const uint32_t rank = (uint32_t)(gmlk_mix(a->at) >> 32);
+  const uint32_t other = (uint32_t)(gmlk_mix(b->at) >> 32);
   return rank != other ? rank > other : a->at > b->at;
 }
 
@@ -2257,10 +2217,9 @@ static inline unsigned gmlk_row_find(const gmlk_row *r, uint64_t address) {
   return 2 * found + ((r->address[0] ^ address) < GMLK_GRAIN);
 }
 
-/* The number (row * GMLK_ROW + place in the row) of the address's entry, or GMLK_NO_ENTRY. `row` is
-   its home. pre: the table has rows. */
-static inline size_t gmlk_index_find_from(const gmlk_index *index, uint64_t address, size_t row) {
-  size_t left;
+/* The number (row * GMLK_ROW + place in the row) of the address's entry, or GMLK_NO_ENTRY. */
+static inline size_t gmlk_index_find(const gmlk_index *index, uint64_t address) {
+  size_t row = gmlk_index_home(index, address), left;
   if (!address || address % GMLK_GRAIN) return GMLK_NO_ENTRY;
   for (left = index->row_count; left; left--) {
     const gmlk_row *r = &index->rows[row];
@@ -2272,16 +2231,12 @@ static inline size_t gmlk_index_find_from(const gmlk_index *index, uint64_t addr
   return GMLK_NO_ENTRY;
 }
 
-static size_t gmlk_index_find(const gmlk_index *index, uint64_t address) {
-  return gmlk_index_find_from(index, address, gmlk_index_home(index, address));
-}
-
 static inline gmlk_block *gmlk_index_at(const gmlk_index *index, size_t entry) {
   return index->rows[entry / GMLK_ROW].block[entry % GMLK_ROW];
 }
 
 static gmlk_block *gmlk_index_get(const gmlk_index *index, uint64_t address) {
-  size_t entry = index->row_count ? gmlk_index_find(index, address) : GMLK_NO_ENTRY;
+  const size_t entry = gmlk_index_find(index, address);
   return entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(index, entry);
 }
 
@@ -2331,10 +2286,11 @@ static inline int gmlk_index_reserve(gmlk_index *index, gmlk_host *host) {
          gmlk_index_resize(index, host, gmlk_max(GMLK_ROWS_MIN, index->row_count * 2));
 }
 
-/* pre: the entry is in use; `row` is its home. */
-static inline void gmlk_index_remove_from(gmlk_index *index, size_t entry, size_t row) {
+/* pre: the entry is in use. */
+static inline void gmlk_index_remove(gmlk_index *index, size_t entry) {
   gmlk_row *r = &index->rows[entry / GMLK_ROW];
   uint64_t *address = &r->address[entry % GMLK_ROW];
+  size_t row = gmlk_index_home(index, *address);
   *address %= GMLK_GRAIN;
   r->block[entry % GMLK_ROW] = NULL;
   index->count--;
@@ -2584,12 +2540,6 @@ static gmlake_stream gmlk_stream_canonical(gmlake_stream stream) {
 /* [F8] Whether the stream may be destroyed without the lake being told. */
 static int gmlk_stream_may_end(const gmlk_streams *streams, const gmlk_stream *s) {
   return streams->may_end && s->value && !s->stays;
-}
-
-/* Notes work of the open epoch: it needs a fence. freed_bytes: that a free gave back, else 0. */
-static inline void gmlk_stream_dirty(gmlk_stream *s, size_t freed_bytes) {
-  s->is_dirty = GMLK_DIRTY;
-  s->freed_bytes += freed_bytes;
 }
 
 /* Whether the work that a tag stands for is known to be complete. */
@@ -3013,12 +2963,6 @@ static uint64_t gmlk_home(const gmlk_arena *a, uint32_t at) {
   return gmlk_area_base(&a->area, gmlk_slot_of(a, at)) + gmlk_to_bytes(at);
 }
 
-/* Gives free memory, or a window, another tag: the work that may still use it. */
-static inline void gmlk_set_tag(gmlk_block *b, unsigned stream, uint64_t epoch) {
-  b->stream = (uint16_t)stream;
-  b->u.epoch = epoch;
-}
-
 static int gmlk_is_tagged(const gmlk_block *b) {
   return b->state == GMLK_FREE && b->stream >= GMLK_FIRST_STREAM;
 }
@@ -3212,7 +3156,7 @@ static inline gmlk_block *gmlk_split(gmlk_arena *a, gmlk_block *b, uint32_t grai
 static inline gmlk_block *gmlk_join(gmlk_arena *a, gmlk_block *b) {
   gmlk_block *next = b->next, *kept = b->grains >= next->grains ? b : next;
   gmlk_block *gone = kept == b ? next : b;
-  kept->u.epoch = gmlk_later(b->u.epoch, next->u.epoch);
+  kept->u.epoch = gmlk_max(b->u.epoch, next->u.epoch);
   gmlk_set_first_blocks(a, kept, gone->at, gone->grains);
   gmlk_block_absorb(a->records, kept, gone);
   return kept;
@@ -3268,7 +3212,8 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
   if (b->next == a->small.reserve) gmlk_small_reserve_end(a);
   b->state = GMLK_FREE;
   b->flags &= GMLK_APART;
-  gmlk_set_tag(b, stream, epoch);
+  b->stream = (uint16_t)stream;
+  b->u.epoch = epoch;
   b->its.hole = 0;
   a->free_grains += b->grains;
   if (b->prev->state != GMLK_FREE && gmlk_has_tag(b->next, stream) && b->next->its.hole &&
@@ -3321,34 +3266,21 @@ static gmlk_block *gmlk_reserve_range(gmlk_arena *a, gmlk_block *first, uint32_t
   return first;
 }
 
-/* Fills in a block that gets an owner, and gives it a new serial number. gmlk_grant makes it the
-   user's. pre: it stands in no bin. */
-GMLK_INLINE gmlk_block *gmlk_block_fill(gmlk_records *records, gmlk_block *b, unsigned state,
-                                        unsigned stream, unsigned flags, uint32_t slack) {
-  b->state = (uint8_t)state;
-  b->flags = (uint8_t)flags;
-  b->stream = (uint16_t)stream;
-  b->its.slack = slack;
-  b->u.serial = gmlk_serial(records);
-  b->as.extra = NULL;
-  return b;
-}
-
 /* A policy forbids to join the block with its neighbours once it is free, or allows it. */
 static void gmlk_keep_apart(gmlk_block *b, int is_apart) {
   b->flags = (uint8_t)(is_apart ? b->flags | GMLK_APART : b->flags & ~GMLK_APART);
 }
 
-/* Joins the reserved blocks of a range into one. */
-static gmlk_block *gmlk_join_range(gmlk_arena *a, gmlk_block *first, uint32_t grains) {
-  while (first->grains < grains) first = gmlk_join(a, first);
-  return first;
-}
-
-/* The same, and gives it an owner that is not the user. */
+/* Joins the reserved blocks of a range into one, and gives it an owner that is not the user, and a
+   serial number. */
 static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, unsigned state) {
-  first = gmlk_join_range(a, first, grains);
-  return gmlk_block_fill(a->records, first, state, first->stream, 0, 0);
+  while (first->grains < grains) first = gmlk_join(a, first);
+  first->state = (uint8_t)state;
+  first->flags = 0;
+  first->its.slack = 0;
+  first->u.serial = ++a->records->serial;
+  first->as.extra = NULL;
+  return first;
 }
 
 /* Makes [at, at + grains) of a hole one block, to be granted. is_alone: no other block of a run
@@ -3360,8 +3292,11 @@ GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uin
                      : b->its.hole == b->grains ||
                            (b->its.hole && b->grains > grains && !gmlk_is_clean(b->prev));
   const uint32_t hole = b->its.hole; /* larger than b where b heads a run: then its rest does */
-  if (!is_alone || b->at != at)
-    return gmlk_join_range(a, gmlk_reserve_range(a, b, at, grains), grains);
+  if (!is_alone || b->at != at) {
+    b = gmlk_reserve_range(a, b, at, grains);
+    while (b->grains < grains) b = gmlk_join(a, b);
+    return b;
+  }
   gmlk_bins_remove(bins, b);
   a->free_grains -= grains;
   if (b->grains > grains) {
@@ -3399,16 +3334,6 @@ static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
 
 static void gmlk_pieces_unreserve(gmlk_arena *a, gmlk_piece *pieces, uint32_t count) {
   while (count--) gmlk_unreserve_range(a, pieces[count].block, pieces[count].grains);
-}
-
-/* Reserves the range of a piece. pre: as gmlk_reserve_range. */
-static void gmlk_piece_reserve(gmlk_arena *a, gmlk_piece *piece) {
-  piece->block = gmlk_reserve_range(a, gmlk_locate(a, piece->at), piece->at, piece->grains);
-}
-
-/* Makes a reserved piece one block, of a window. */
-static gmlk_block *gmlk_piece_own(gmlk_arena *a, gmlk_piece *piece) {
-  return piece->block = gmlk_own(a, piece->block, piece->grains, GMLK_PIECE);
 }
 
 /* Whether a clean block is part of one of the stream's runs. */
@@ -3696,11 +3621,6 @@ static gmlk_window *gmlk_window_of(gmlk_window *w, uint64_t key, uint64_t number
   return w && w->key == key ? w : NULL;
 }
 
-static void gmlk_alias_tag(gmlk_alias *x, unsigned stream, uint64_t epoch) {
-  x->stream = (uint16_t)stream;
-  x->epoch = epoch;
-}
-
 /* An idle window waits for the block in its way; pre: the block is owned. */
 static void gmlk_window_block(gmlk_windows *windows, gmlk_window *w, gmlk_block *b) {
   gmlk_window_leave(windows, w);
@@ -3720,7 +3640,8 @@ static void gmlk_windows_unblock(gmlk_windows *windows, const gmlk_block *b) {
 /* Makes a window idle. Its tag is that of its last use. */
 static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned stream,
                                  uint64_t epoch) {
-  gmlk_alias_tag(&w->alias, stream, epoch);
+  w->alias.stream = (uint16_t)stream;
+  w->alias.epoch = epoch;
   w->alias.state = GMLK_ALIAS_IDLE;
   gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, stream));
   w->self.state = GMLK_IDLE;
@@ -3852,12 +3773,6 @@ static gmlk_window *gmlk_window_find(gmlk_arena *a, const gmlk_streams *streams,
   return NULL;
 }
 
-/* The address of a live block. pre: it is no piece of a window. */
-static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
-  const gmlk_window *w = gmlk_as_window(b);
-  return w ? w->alias.address : gmlk_home(a, b->at);
-}
-
 /* Where addresses in use begin. */
 static uint64_t gmlk_va_address(const gmlk_arena *a, const gmlk_space *space,
                                 const gmlk_block *va) {
@@ -3889,8 +3804,6 @@ typedef struct gmlk_loan gmlk_loan;         /* see >>lend */
    logger, an observer or a handler; pools that are lent; more addresses for windows. */
 static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream stream,
                                        gmlk_block **out_block);
-static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc,
-                                        gmlake_stream stream, unsigned reach, void **out_ptr);
 static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream stream,
                                      unsigned reach, gmlk_block **out_block);
 static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r, int is_watched);
@@ -3912,7 +3825,6 @@ static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s);
 static gmlake_result gmlk_refresh(gmlake *l, int close);
 static gmlake_result gmlk_look(gmlake *l);
 static void gmlk_fence_now(gmlake *l, unsigned stream);
-static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t bytes);
 static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester requester,
                                         gmlk_piece *pieces, uint32_t count);
 
@@ -3925,7 +3837,7 @@ static void gmlk_extra_free(gmlake *l, gmlk_extra *extra);
 static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream);
 static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream);
 static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch);
-static inline void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte);
+static void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte);
 
 /* Errors in words, and what the observer is told. */
 static gmlake_result gmlk_fail(gmlake *l, gmlake_result result, const char *call,
@@ -3991,7 +3903,7 @@ typedef struct gmlk_callback { /* a running oom handler or function of a policy 
 #define GMLK_S4 4u /* after growth */
 #define GMLK_S5 5u /* not at all */
 
-struct gmlk_request { /* see >>request */
+struct gmlk_request { /* see >>alloc */
   gmlk_arena *arena;
   const gmlake_alloc_desc *desc;
   gmlk_requester requester; /* its stream is the capture's number if the stream is captured */
@@ -3999,6 +3911,7 @@ struct gmlk_request { /* see >>request */
   size_t bytes;             /* as asked for */
   uint32_t grains, align;   /* both in grains; grains 0: more than any arena can hold */
   unsigned flags;
+  int is_whole;   /* it gets whole chunks */
   int may_stitch; /* a window may serve it */
   int is_capture; /* the stream is being captured */
   /* What follows is 0 when it is opened. */
@@ -4058,7 +3971,7 @@ struct gmlake {
     unsigned count;
   } log;                    /* for the logger, which is called when no lock is held */
   gmlk_callback *callbacks; /* [K1] */
-  unsigned stitches_in_row; /* since growth for a block; see gmlk_asks_early */
+  unsigned stitches_in_row; /* since growth for a block; see gmlk_serve_as */
   int asks_first;           /* the policy chooses or evicts: every allocation takes the slow way */
   uint64_t request_count;   /* requests so far if is_watched; else 0 */
   int is_watched;           /* there is an observer or a policy */
@@ -4095,19 +4008,11 @@ static void gmlk_unlock_driver(gmlake *l) {
 
 #define GMLK_CODE_OPERATING_SYSTEM 304 /* CUDA_ERROR_OPERATING_SYSTEM; the mock answers it, too */
 
-/* What may be the cause of a call's failure. */
-static const char *gmlk_batch_hint(const gmlk_batch *batch) {
-  if (batch->code == GMLK_CODE_OPERATING_SYSTEM)
-    return ": the system refused; is a limit reached (ulimit -n, ulimit -v, vm.max_map_count)?";
-  if (batch->result == GMLAKE_ERROR_DRIVER && !strcmp(batch->call, "event_record"))
-    return ": was the stream destroyed before gmlake_forget_stream?";
-  return "";
-}
-
 /* Enters a finished series of backend calls into statistics and last error. Returns the series'
    result; a fatal one makes the lake lost. pre: state_lock is held. */
 static gmlake_result gmlk_batch_count(gmlake *l, const gmlk_batch *batch) {
   gmlake_result result = batch->result;
+  const char *hint = "";
   l->stats.driver_call_count += batch->calls;
   l->stats.driver_ns += batch->ns;
   if (batch->has_lost)
@@ -4118,9 +4023,12 @@ static gmlake_result gmlk_batch_count(gmlake *l, const gmlk_batch *batch) {
     gmlk_warn(l, batch->end_result, "capture_exchange", batch->end_code,
               "the thread's capture mode stays relaxed: the driver refused to set it back");
   if (!result || l->lost) return result;
+  if (batch->code == GMLK_CODE_OPERATING_SYSTEM)
+    hint = ": the system refused; is a limit reached (ulimit -n, ulimit -v, vm.max_map_count)?";
+  if (batch->result == GMLAKE_ERROR_DRIVER && !strcmp(batch->call, "event_record"))
+    hint = ": was the stream destroyed before gmlake_forget_stream?";
   (void)gmlk_fail(l, result, batch->call,
-                  "the backend's function failed, its driver's code is %d%s", batch->code,
-                  gmlk_batch_hint(batch));
+                  "the backend's function failed, its driver's code is %d%s", batch->code, hint);
   l->error.driver_code = batch->code;
   if (!gmlk_is_fatal(result)) return result;
   gmlk_log(l, GMLAKE_LOG_ERROR, &l->error);
@@ -4219,10 +4127,6 @@ static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
   return batch->how & GMLK_UNCOUNTED ? batch->result : gmlk_batch_count(l, batch);
 }
 
-static gmlk_arena *gmlk_arena_of(const gmlake *l, const gmlk_block *b) {
-  return l->arenas[b->arena];
-}
-
 /* The slots without memory behind each window and buffer. */
 static uint32_t gmlk_guard(const gmlake *l) { return (l->desc.flags & GMLAKE_GUARD) != 0; }
 
@@ -4236,161 +4140,10 @@ static int gmlk_is_shortage(gmlake_result result) {
   return result == GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY || result == GMLAKE_ERROR_LIMIT_REACHED;
 }
 
-#define GMLK_FENCE_SHARE 128u /* an event for each such part of what the lake holds */
-
-/* How many bytes a stream frees before it gets another event. What it frees later than its last
-   event is fenced where somebody else needs memory. */
-static size_t gmlk_fence_bytes(const gmlake *l, const gmlk_arena *a) {
-  return gmlk_max(a->chunk_bytes, l->stats.reserved_bytes / GMLK_FENCE_SHARE);
-}
-
 /* Whether a pool or buffer belongs to this lake; owner is its field `lake`. */
 static inline int gmlk_is_of(const gmlake *l, const gmlake *owner) {
   GMLAKE_ASSERT(owner); /* else it was destroyed, and not everything of it could be given back */
   return owner == l;
-}
-
-/* [GMLAKE_STREAMS_MAY_END] Whether a block is freed on the value that its own stream had, while
-   another stream has that value now. The stream that is gone used the block too, so it is waited
-   for. */
-static int gmlk_is_of_former(const gmlake *l, const gmlk_block *b, unsigned stream) {
-  unsigned own = gmlk_own_stream(l, b);
-  return own && own != stream && l->streams.items[own]->value == l->streams.items[stream]->value;
-}
-
-/* ---- >>request ---------------------------------------------------------------------------------
-   One request while it is served: who asks, of which arena, for how much, and how it ends. It is
-   opened when the call begins and granted once, when a block has been found. Owns gmlk_request and
-   what a granted block says of its user; the slow steps of >>slow write what they leave to the
-   next.
-   O(1). Can fail: INVALID_ARGUMENT, CAPTURING, DRIVER for a stream that is gone; host memory, for
-   a new stream or for the records that serving needs at its end. */
-
-#define GMLK_ALLOC_FLAGS \
-  (GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW | GMLAKE_TELL_RESIDENCY | GMLAKE_TRANSIENT)
-
-/* Whether it gets whole chunks. */
-static int gmlk_is_whole(const gmlk_request *r) { return (r->flags & GMLAKE_EXCLUSIVE) != 0; }
-
-/* Checks alignment and flags; sets size and alignment in grains, with EXCLUSIVE in chunks. With
-   TRANSIENT the request asks with the number of its pool's loan. */
-static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r, const gmlake_alloc_desc *desc) {
-  size_t alignment = desc->alignment ? desc->alignment : GMLK_GRAIN;
-  size_t unit = gmlk_is_whole(r) ? r->arena->chunk_bytes : GMLK_GRAIN;
-  if (!gmlk_is_pow2(alignment) || alignment > r->arena->chunk_bytes)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
-                     "alignment is %llu: it has to be a power of two, at most %llu, a chunk's size",
-                     GMLK_ULL(alignment), GMLK_ULL(r->arena->chunk_bytes));
-  if (desc->flags & ~GMLK_ALLOC_FLAGS)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
-                     "flags is 0x%x: use only bits of 0x%x", desc->flags, GMLK_ALLOC_FLAGS);
-  if ((desc->flags & GMLAKE_TELL_RESIDENCY) && !l->desc.residency.fn)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
-                     "flags has GMLAKE_TELL_RESIDENCY: set desc.residency of the lake, or leave it "
-                     "out");
-  if (desc->flags & GMLAKE_TRANSIENT) r->requester.stream = desc->pool->loan.number;
-  r->align = (uint32_t)(gmlk_max(alignment, unit) / GMLK_GRAIN);
-  if (!gmlk_size_round_up(desc->bytes, unit, &unit)) unit = SIZE_MAX;
-  r->grains = gmlk_to_grains(unit);
-  if (r->grains > GMLK_GRAINS_MAX - gmlk_chunk_grains(r->arena)) r->grains = 0; /* too large */
-  return GMLAKE_OK;
-}
-
-/* Sets who asks, of which arena, and for how much. */
-GMLK_INLINE gmlake_result gmlk_request_init(gmlake *l, gmlk_request *r,
-                                            const gmlake_alloc_desc *desc, gmlake_stream stream) {
-  memset((char *)r + offsetof(gmlk_request, is_reuse), 0,
-         sizeof(*r) - offsetof(gmlk_request, is_reuse));
-  r->arena = desc->pool ? &desc->pool->arena : &l->home;
-  r->desc = desc;
-  r->requester = gmlk_requester_of(0, GMLAKE_NO_WAIT);
-  r->stream = 0;
-  r->bytes = desc->bytes;
-  r->grains = r->align = 0;
-  r->flags = desc->flags;
-  r->may_stitch = r->is_capture = 0;
-  if (desc->pool && !gmlk_is_of(l, desc->pool->lake))
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
-                     "the pool belongs to another lake, the one at %p: call that lake",
-                     (void *)desc->pool->lake);
-  if (stream != GMLAKE_STREAM_NONE) {
-    gmlk_stream *s;
-    r->stream = gmlk_stream_find_or_add(l, stream);
-    if (!r->stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    s = l->streams.items[r->stream];
-    r->is_capture = s->capture != 0;
-    if (r->is_capture) {
-      if (desc->pool && desc->pool != l->arenas[s->arena]->pool)
-        return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_alloc",
-                         "pool is not the one that the stream is captured into: set it to that one "
-                         "or to NULL");
-      r->arena = l->arenas[s->arena];
-      if (!s->is_seen) (void)gmlk_is_capturing(l, s);
-    }
-    r->requester.stream = r->is_capture ? s->capture : r->stream;
-    if (s->is_forgotten) return gmlk_refuse_gone(l, s->value, "gmlake_alloc");
-  }
-  if (r->arena->sleep) return gmlk_refuse_asleep(l, r->arena, "gmlake_alloc");
-  r->may_stitch = !(desc->flags & GMLAKE_NO_STITCH) && r->arena->window_space.holes &&
-                  desc->bytes >= l->desc.stitch_bytes_min;
-  if (!desc->flags && !desc->alignment && desc->bytes <= r->arena->chunk_bytes) { /* quick */
-    r->grains = (uint32_t)((desc->bytes + GMLK_GRAIN - 1) / GMLK_GRAIN);
-    r->align = 1;
-    return GMLAKE_OK;
-  }
-  return gmlk_request_size(l, r, desc);
-}
-
-/* Opens a request, and reserves the host memory that serving needs at its end: to split a block,
-   for the index, for the stream's bins. Then serving can begin. */
-GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
-                                            const gmlake_alloc_desc *desc, gmlake_stream stream) {
-  gmlake_result result = gmlk_request_init(l, r, desc, stream);
-  if (result) return result;
-  return gmlk_records_reserve(&l->records, &l->host, 2) &&
-                 gmlk_index_reserve(&l->index, &l->host) &&
-                 gmlk_arena_admit(r->arena, r->requester.stream)
-             ? GMLAKE_OK
-             : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-}
-
-/* Opens the request again once the caller holds `driver_lock`: state_lock was released, so the
-   stream may have been forgotten or captured. From here on the stream keeps its number, since to
-   forget it needs `driver_lock`, and a capture of it that has begun does not end. One may still
-   begin while state_lock is released; then the request counts as made before it. */
-static gmlake_result gmlk_request_renew(gmlake *l, gmlk_request *r, gmlake_stream stream) {
-  const uint64_t number = r->number;
-  const unsigned reach = r->reach;
-  const gmlake_result result = gmlk_request_open(l, r, r->desc, stream);
-  r->number = number;
-  r->reach = reach;
-  return result;
-}
-
-/* The tag that a block's memory gets when it is freed on a stream, 0: on GMLAKE_STREAM_NONE. */
-static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned stream,
-                                unsigned *out_stream, uint64_t *out_epoch) {
-  const gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
-  *out_stream = stream; /* 0 is GMLK_CLEAN: the caller has synchronised */
-  *out_epoch = s ? s->epoch : 0;
-  if (!(b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT))) return;
-  if (b->flags & GMLAKE_TRANSIENT)
-    *out_stream = gmlk_arena_of(l, b)->pool->loan.number;
-  else
-    *out_stream = s && s->capture && s->arena == b->arena ? s->capture : (unsigned)GMLK_GRAPH_OWNED;
-  *out_epoch = GMLK_ENDLESS;
-}
-
-/* Makes a taken block, or a window's record, the user's. `state` is GMLK_S1 to GMLK_S3; after
-   growth it is GMLK_S4. */
-static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
-  const unsigned in_graph = r->is_capture ? (unsigned)GMLK_IN_GRAPH : 0u;
-  r->arena->live_count++;
-  r->state = r->has_grown ? GMLK_S4 : state;
-  l->stats.state_count[r->state - 1]++;
-  return gmlk_block_fill(&l->records, b, GMLK_LIVE, r->stream,
-                         (r->flags & GMLK_ALLOC_FLAGS) | in_graph,
-                         (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes));
 }
 
 /* ---- >>planner ---------------------------------------------------------------------------------
@@ -4861,7 +4614,8 @@ static void gmlk_alias_quarantine(gmlk_arena *a, gmlk_alias *x) {
 /* Writes down a mapping that was made. A page is idle then, and a window neither live nor idle.
    is_left: it should not be there, and is quarantined. */
 static void gmlk_alias_enter(gmlk_arena *a, gmlk_alias *x, int is_left) {
-  gmlk_alias_tag(x, GMLK_CLEAN, 0);
+  x->stream = GMLK_CLEAN;
+  x->epoch = 0;
   gmlk_alias_count(a, x, 1);
   gmlk_alias_become(a, x, x->is_window ? GMLK_ALIAS_LIVE : GMLK_ALIAS_IDLE);
   if (is_left) gmlk_alias_quarantine(a, x);
@@ -4968,16 +4722,19 @@ static gmlk_alias *gmlk_aliases_idle(gmlk_arena *a, gmlk_which which) {
    Costs: one map for each chunk and one set_access for each window; to drop one, one unmap. Can
    fail: host memory, the driver. */
 
-/* Makes each reserved piece of a window one block of its own [W4]. Returns the window's record. */
-static gmlk_block *gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
+/* Makes each reserved piece of a window one block of its own [W4]. */
+static void gmlk_window_own(gmlk_arena *a, gmlk_window *w) {
   uint32_t i;
-  for (i = 0; i < w->piece_count; i++) gmlk_piece_own(a, &w->pieces[i])->as.window = w;
-  return &w->self;
+  for (i = 0; i < w->piece_count; i++) {
+    gmlk_piece *piece = &w->pieces[i];
+    piece->block = gmlk_own(a, piece->block, piece->grains, GMLK_PIECE);
+    piece->block->as.window = w;
+  }
 }
 
-/* Makes an idle window live whose pieces are free. Driver calls: waits only. */
+/* Makes an idle window live whose pieces are free, to be granted. Driver calls: waits only. */
 static gmlake_result gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_requester requester,
-                                      gmlk_window *w, unsigned state, gmlk_block **out_block) {
+                                      gmlk_window *w) {
   gmlk_arena *a = r->arena;
   gmlake_result result;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)w->piece_count))
@@ -4990,7 +4747,7 @@ static gmlake_result gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_requester
   l->stats.stitch_reuse_count++;
   if (!r->reason) r->reason = "an idle window has exactly the size";
   gmlk_tell(l, r, GMLAKE_STEP_REUSE, w->alias.address, gmlk_to_bytes(w->self.grains), 0, r->reason);
-  *out_block = gmlk_grant(l, r, gmlk_window_own(a, w), state);
+  gmlk_window_own(a, w);
   return GMLAKE_OK;
 }
 
@@ -4999,14 +4756,13 @@ static gmlake_result gmlk_window_take(gmlake *l, gmlk_request *r, gmlk_requester
 static gmlk_window *gmlk_window_for(const gmlake *l, const gmlk_request *r,
                                     gmlk_requester requester) {
   gmlk_arena *a = r->arena;
-  gmlk_window *w =
-      gmlk_window_find(a, &l->streams, requester, r->grains, r->align, gmlk_is_whole(r));
+  gmlk_window *w = gmlk_window_find(a, &l->streams, requester, r->grains, r->align, r->is_whole);
   const gmlk_extra *extra = NULL;
   if (w || requester.may_wait != GMLAKE_DEVICE_WAIT) return w;
   while ((extra = gmlk_pending_next(a, extra)) != NULL) {
     gmlk_window *pending = gmlk_as_window(extra->block);
     if (pending && pending->self.grains == r->grains &&
-        gmlk_window_suits(a, pending, r->align, gmlk_is_whole(r)) &&
+        gmlk_window_suits(a, pending, r->align, r->is_whole) &&
         !gmlk_window_blocker(a, &l->streams, requester, pending))
       w = pending;
   }
@@ -5092,12 +4848,10 @@ static gmlake_result gmlk_window_make(gmlake *l, gmlk_arena *a, gmlk_window *w, 
   return GMLAKE_OK;
 }
 
-#define GMLK_STITCHES_IN_ROW 32u /* so many without growth tell that a lake does not settle */
-
-/* Stitch: makes the window that arena->pieces plans and grants it. *out_block stays NULL on an
+/* Stitch: makes the window that arena->pieces plans, to be granted. *out_window stays NULL on an
    error, and where no address space is left: then the result is OK. */
 static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, const gmlk_plan *plan,
-                                 gmlk_block **out_block) {
+                                 gmlk_window **out_window) {
   gmlk_arena *a = r->arena;
   gmlake_result result;
   gmlk_window *w = gmlk_window_new(l, a, plan, &result);
@@ -5113,25 +4867,116 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, const gmlk_plan *pl
   result = gmlk_window_make(l, a, w, 1);
   if (result) return result;
   w->is_known = r->is_capture;
-  *out_block = gmlk_grant(l, r, gmlk_window_own(a, w), GMLK_S3);
-  l->stitches_in_row += l->stitches_in_row < GMLK_STITCHES_IN_ROW && !r->has_grown;
-  gmlk_evict_if_due(l, a);
+  gmlk_window_own(a, w);
+  *out_window = w;
   return GMLAKE_OK;
 }
 
 /* ---- >>alloc -----------------------------------------------------------------------------------
-   Serves a request: the states S1 and S2, which need no driver, steps 1 to 3 of the manual's "how
-   an allocation is served", and two of the slow steps: what has completed meanwhile, and stitching.
-   A slow step that finds nothing returns OK with *out_block NULL, or the error that it met.
+   Serves a request: opens it; the states S1 and S2, which need no driver, steps 1 to 3 of the
+   manual's "how an allocation is served"; carries out plans; and two of the slow steps: what has
+   completed meanwhile, and stitching. A slow step that finds nothing returns OK with *out_block
+   NULL, or the error that it met. Owns gmlk_request; the steps of >>slow write in it what they leave
+   to the next.
    pre, for the slow steps: the caller holds `driver_lock`.
    Costs: O(1) expected for S1 and S2, plus the pieces of a window; to stitch, see >>stitch. Can
    fail: host memory, the driver, limits. */
 
-/* Whether the small-block reserve holds a small block of the stream. */
-static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_t grains) {
-  const gmlk_block *small_reserve = a->small.reserve;
-  return small_reserve && grains <= a->small.most && grains <= small_reserve->grains &&
-         (small_reserve->stream == GMLK_CLEAN || small_reserve->stream == stream);
+#define GMLK_ALLOC_FLAGS \
+  (GMLAKE_EXCLUSIVE | GMLAKE_NO_STITCH | GMLAKE_NO_GROW | GMLAKE_TELL_RESIDENCY | GMLAKE_TRANSIENT)
+
+/* Checks alignment and flags; sets size and alignment in grains, with EXCLUSIVE in chunks. With
+   TRANSIENT the request asks with the number of its pool's loan. */
+static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r) {
+  const size_t alignment = r->desc->alignment ? r->desc->alignment : GMLK_GRAIN;
+  const size_t chunk = r->arena->chunk_bytes;
+  size_t unit = r->is_whole ? chunk : GMLK_GRAIN, bytes;
+  if (!gmlk_is_pow2(alignment) || alignment > chunk)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
+                     "alignment is %llu: it has to be a power of two, at most %llu, a chunk's size",
+                     GMLK_ULL(alignment), GMLK_ULL(chunk));
+  if (r->flags & ~GMLK_ALLOC_FLAGS)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
+                     "flags is 0x%x: use only bits of 0x%x", r->flags, GMLK_ALLOC_FLAGS);
+  if ((r->flags & GMLAKE_TELL_RESIDENCY) && !l->desc.residency.fn)
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
+                     "flags has GMLAKE_TELL_RESIDENCY: set desc.residency of the lake, or leave it "
+                     "out");
+  if (r->flags & GMLAKE_TRANSIENT) r->requester.stream = r->desc->pool->loan.number;
+  r->align = (uint32_t)(gmlk_max(alignment, unit) / GMLK_GRAIN);
+  if (gmlk_size_round_up(gmlk_max(r->bytes, 1), unit, &bytes) &&
+      bytes <= GMLK_GRAIN * (size_t)GMLK_GRAINS_MAX - chunk) /* else it is too large: 0 */
+    r->grains = (uint32_t)(bytes / GMLK_GRAIN);
+  return GMLAKE_OK;
+}
+
+/* Opens a request: who asks, of which arena, for how much. Reserves the host memory that serving
+   needs at its end: to split a block, for the index, for the stream's bins. */
+GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
+                                            const gmlake_alloc_desc *desc, gmlake_stream stream) {
+  gmlk_arena *a = desc->pool ? &desc->pool->arena : &l->home;
+  gmlake_result result = GMLAKE_OK;
+  memset((char *)r + offsetof(gmlk_request, is_reuse), 0,
+         sizeof(*r) - offsetof(gmlk_request, is_reuse));
+  r->arena = a;
+  r->desc = desc;
+  r->requester = gmlk_requester_of(0, GMLAKE_NO_WAIT);
+  r->stream = 0;
+  r->bytes = desc->bytes;
+  r->grains = 0;
+  r->align = 1;
+  r->flags = desc->flags;
+  r->is_whole = (desc->flags & GMLAKE_EXCLUSIVE) != 0;
+  r->may_stitch = r->is_capture = 0;
+  if (desc->pool && !gmlk_is_of(l, desc->pool->lake))
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
+                     "the pool belongs to another lake, the one at %p: call that lake",
+                     (void *)desc->pool->lake);
+  if (stream != GMLAKE_STREAM_NONE) {
+    gmlk_stream *s;
+    r->stream = gmlk_stream_find_or_add(l, stream);
+    if (!r->stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    s = l->streams.items[r->stream];
+    r->requester.stream = s->capture ? s->capture : r->stream;
+    if (s->capture) {
+      r->is_capture = 1;
+      r->arena = a = l->arenas[s->arena];
+      if (desc->pool && desc->pool != a->pool)
+        return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_alloc",
+                         "pool is not the one that the stream is captured into: set it to that one "
+                         "or to NULL");
+      if (!s->is_seen) (void)gmlk_is_capturing(l, s);
+    }
+    if (s->is_forgotten) return gmlk_refuse_gone(l, s->value, "gmlake_alloc");
+  }
+  if (a->sleep) return gmlk_refuse_asleep(l, a, "gmlake_alloc");
+  r->may_stitch = !(desc->flags & GMLAKE_NO_STITCH) && a->window_space.holes &&
+                  desc->bytes >= l->desc.stitch_bytes_min;
+  if (desc->flags || desc->alignment || desc->bytes > a->chunk_bytes)
+    result = gmlk_request_size(l, r);
+  else
+    r->grains = (uint32_t)((desc->bytes + GMLK_GRAIN - 1) / GMLK_GRAIN);
+  if (result) return result;
+  return gmlk_records_reserve(&l->records, &l->host, 2) &&
+                 gmlk_index_reserve(&l->index, &l->host) && gmlk_arena_admit(a, r->requester.stream)
+             ? GMLAKE_OK
+             : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+}
+
+/* Makes a taken block, or a window's record, the user's. `state` is GMLK_S1 to GMLK_S3; after
+   growth it is GMLK_S4. */
+static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
+  r->arena->live_count++;
+  r->state = r->has_grown ? GMLK_S4 : state;
+  l->stats.state_count[r->state - 1]++;
+  b->state = GMLK_LIVE;
+  b->flags =
+      (uint8_t)((r->flags & GMLK_ALLOC_FLAGS) | (r->is_capture ? (unsigned)GMLK_IN_GRAPH : 0u));
+  b->stream = (uint16_t)r->stream;
+  b->its.slack = (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes);
+  b->u.serial = ++l->records.serial;
+  b->as.extra = NULL;
+  return b;
 }
 
 /* Grants a block that was taken from a range of `hole` grains, which begins at `at`. state 0: S1 if
@@ -5154,14 +4999,20 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched)
   if ((!b || hole - r->grains >= gmlk_chunk_grains(a)) && r->may_stitch && a->windows.open &&
       r->grains >= a->windows.grains_min) {
     gmlk_window *w = gmlk_window_for(l, r, r->requester);
-    gmlk_block *window = NULL;
-    if (w && !gmlk_window_take(l, r, r->requester, w, GMLK_S1, &window)) return window;
+    if (w && !gmlk_window_take(l, r, r->requester, w)) return gmlk_grant(l, r, &w->self, GMLK_S1);
   }
   if ((!b || at + hole == a->tail.at) && r->grains <= a->small.most && r->align == 1 &&
       a->slot_count >= GMLK_SMALL_RESERVE_FROM)
     return gmlk_fast_small(l, r, is_watched);
   if (!b) return NULL;
   return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, 0, is_watched);
+}
+
+/* Whether the small-block reserve holds a small block of the stream. */
+static int gmlk_small_reserve_hold(const gmlk_arena *a, unsigned stream, uint32_t grains) {
+  const gmlk_block *small_reserve = a->small.reserve;
+  return small_reserve && grains <= a->small.most && grains <= small_reserve->grains &&
+         (small_reserve->stream == GMLK_CLEAN || small_reserve->stream == stream);
 }
 
 /* Whether gmlk_fast_as would find a block. */
@@ -5173,26 +5024,40 @@ static int gmlk_is_fast(const gmlake *l, const gmlk_request *r) {
          (r->may_stitch && gmlk_window_for(l, r, r->requester));
 }
 
+#define GMLK_STITCHES_IN_ROW 32u /* so many without growth tell that a lake does not settle */
+
 /* Carries out a plan. Of a question it only says what the stream has to wait for; then *out_block
    stands for a block. OK with *out_block NULL: no address space is left for the window. */
 static gmlake_result gmlk_plan_commit(gmlake *l, gmlk_request *r, gmlk_plan *plan,
                                       gmlk_block **out_block) {
   gmlk_arena *a = r->arena;
+  gmlk_window *w = plan->window;
+  gmlk_block *b;
   gmlake_result result;
   if (l->foretold) {
     gmlk_foretell(l, r, plan);
     *out_block = &a->tail;
     return GMLAKE_OK;
   }
-  if (plan->how == GMLK_STITCH) return gmlk_stitch(l, r, plan, out_block);
-  if (plan->how == GMLK_REUSE)
-    return gmlk_window_take(l, r, plan->requester, plan->window,
-                            plan->state ? plan->state : GMLK_S1, out_block);
+  if (plan->how == GMLK_REUSE) {
+    result = gmlk_window_take(l, r, plan->requester, w);
+    if (!result) *out_block = gmlk_grant(l, r, &w->self, plan->state ? plan->state : GMLK_S1);
+    return result;
+  }
+  if (plan->how == GMLK_STITCH) {
+    w = NULL;
+    result = gmlk_stitch(l, r, plan, &w);
+    if (!w) return result;
+    *out_block = gmlk_grant(l, r, &w->self, GMLK_S3);
+    l->stitches_in_row += l->stitches_in_row < GMLK_STITCHES_IN_ROW && !r->has_grown;
+    gmlk_evict_if_due(l, a);
+    return GMLAKE_OK;
+  }
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   result = gmlk_pieces_borrow(l, a, plan->requester, &plan->range, 1);
   if (result) return result;
-  *out_block = gmlk_grant_part(l, r, gmlk_join_range(a, plan->range.block, plan->range.grains),
-                               plan->range.at, plan->hole, plan->state, 1);
+  for (b = plan->range.block; b->grains < plan->range.grains;) b = gmlk_join(a, b);
+  *out_block = gmlk_grant_part(l, r, b, plan->range.at, plan->hole, plan->state, 1);
   return GMLAKE_OK;
 }
 
@@ -5205,7 +5070,7 @@ static int gmlk_plan_stitch(const gmlake *l, gmlk_request *r, gmlk_requester req
   r->shortfall = 0;
   if (!r->may_stitch || r->lacks_window_space == 1) return 0;
   (void)gmlk_plan_window(a, &l->streams, requester, r->is_exhaustive, r->grains, r->align,
-                         gmlk_is_whole(r), plan);
+                         r->is_whole, plan);
   plan->requester = requester;
   plan->how = plan->shortfall ? GMLK_NOTHING : GMLK_STITCH;
   slots = plan->chunk_count + gmlk_guard(l);
@@ -5262,36 +5127,38 @@ static gmlake_result gmlk_slow_stitch(gmlake *l, gmlk_request *r, gmlk_block **o
   return gmlk_try_stitch(l, r, r->requester, out_block);
 }
 
+/* The address of a live block. pre: it is no piece of a window. */
+static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
+  const gmlk_window *w = gmlk_as_window(b);
+  return w ? w->alias.address : gmlk_home(a, b->at);
+}
+
 /* Gives a granted block to the user: enters it in index and statistics. Returns its address. */
 GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b,
                                  gmlk_extra *extra) {
-  uint64_t address = gmlk_address_of(r->arena, b);
-  gmlake_stats *stats = &l->stats;
+  const uint64_t address = gmlk_address_of(r->arena, b);
+  gmlake_stats *s = &l->stats;
   b->as.extra = extra;
-  gmlk_fill(l, b, GMLAKE_FILL_NEW);
+  if (l->desc.flags & GMLAKE_FILL) gmlk_fill(l, b, GMLAKE_FILL_NEW);
   gmlk_index_put(&l->index, address, b);
   if (l->streams.may_end && b->stream) l->streams.items[b->stream]->uses++;
-  stats->allocation_count++;
-  stats->live_count++;
-  stats->requested_bytes += r->bytes;
-  stats->active_bytes += gmlk_to_bytes(r->grains);
-  gmlk_peak(&stats->requested_bytes_peak, stats->requested_bytes);
-  gmlk_peak(&stats->active_bytes_peak, stats->active_bytes);
+  s->allocation_count++;
+  s->live_count++;
+  s->requested_bytes += r->bytes;
+  s->active_bytes += gmlk_to_bytes(r->grains);
+  if (s->requested_bytes > s->requested_bytes_peak) s->requested_bytes_peak = s->requested_bytes;
+  if (s->active_bytes > s->active_bytes_peak) s->active_bytes_peak = s->active_bytes;
   return (void *)(uintptr_t)address;
 }
 
-/* Whether a request asks what other streams have completed before it looks for memory. Else the
-   lake asks only where memory is short, and leaves freed memory to its stream till then. So what is
-   open to a request depends on when somebody asked last, and a program that repeats itself finds
-   other pieces each time. A lake that stitches on although it does not grow any more asks at each
-   request of a chunk or more: a call for each stream, where a stitch takes some for each chunk. */
-static inline int gmlk_asks_early(const gmlake *l, const gmlk_request *r) {
-  return l->stitches_in_row == GMLK_STITCHES_IN_ROW && r->grains >= gmlk_chunk_grains(r->arena) &&
-         l->streams.used_count >= 2;
-}
-
 /* Serves a request. reach: 0, or so many slow steps are tried at most; then OK with *out_ptr NULL
-   may be the answer. pre: state_lock is held; it is held again at the end. */
+   may be the answer. is_watched: there may be a policy or an observer. pre: state_lock is held; it
+   is held again at the end.
+   Only where memory is short the lake asks what other streams have completed; till then it leaves
+   freed memory to its stream. So what is open to a request depends on when somebody asked last, and
+   a program that repeats itself finds other pieces each time. A lake that stitches on although it
+   does not grow any more asks at each request of a chunk or more: a call for each stream, where a
+   stitch takes some for each chunk. */
 GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc,
                                         gmlake_stream stream, unsigned reach, void **out_ptr,
                                         int is_watched) {
@@ -5308,7 +5175,9 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
   if (reach) {
     result = gmlk_serve_pool(l, &r, stream, reach, &b);
   } else {
-    if (gmlk_asks_early(l, &r)) result = gmlk_refresh(l, 0);
+    if (l->stitches_in_row == GMLK_STITCHES_IN_ROW && l->streams.used_count >= 2 &&
+        r.grains >= gmlk_chunk_grains(r.arena))
+      result = gmlk_refresh(l, 0);
     if (r.grains && !result && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
     if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
   }
@@ -5320,12 +5189,6 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
   return result;
 }
 
-GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                                     void **out_ptr) {
-  return l->is_watched ? gmlk_serve_watched(l, desc, stream, 0, out_ptr)
-                       : gmlk_serve_as(l, desc, stream, 0, out_ptr, 0);
-}
-
 /* ---- >>free ------------------------------------------------------------------------------------
    Frees blocks. A free makes no driver call that blocks. pre: state_lock is held. Of a policy,
    `coalesce` is called with state_lock released. Costs: O(1) expected, plus the pieces of a window,
@@ -5333,11 +5196,11 @@ GMLK_INLINE gmlake_result gmlk_serve(gmlake *l, const gmlake_alloc_desc *desc, g
 
 /* Makes free memory with this tag of a live or pending block. A window becomes idle. */
 static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
-  gmlk_arena *a = gmlk_arena_of(l, b);
+  gmlk_arena *a = l->arenas[b->arena];
   gmlk_window *w = gmlk_as_window(b);
   uint32_t i;
   a->live_count--;
-  gmlk_fill(l, b, GMLAKE_FILL_FREE);
+  if (l->desc.flags & GMLAKE_FILL) gmlk_fill(l, b, GMLAKE_FILL_FREE);
   if (!w) {
     if (b->flags & GMLK_IN_THE_WAY) gmlk_windows_unblock(&a->windows, b);
     gmlk_put(a, b, stream, epoch);
@@ -5363,25 +5226,44 @@ static void gmlk_fence_uses(gmlake *l, const gmlk_extra *extra, unsigned stream)
   }
 }
 
-/* Frees the block at an address. entry: its place in the index, or GMLK_NO_ENTRY; home: where the
-   search for it begins. */
-GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t entry, size_t home,
-                                          gmlake_stream value) {
+/* The tag that a block's memory gets when it is freed on a stream, 0: on GMLAKE_STREAM_NONE. */
+static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned stream,
+                                unsigned *out_stream, uint64_t *out_epoch) {
+  const gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  *out_stream = stream; /* 0 is GMLK_CLEAN: the caller has synchronised */
+  *out_epoch = s ? s->epoch : 0;
+  if (!(b->flags & (GMLK_IN_GRAPH | GMLAKE_TRANSIENT))) return;
+  if (b->flags & GMLAKE_TRANSIENT)
+    *out_stream = l->arenas[b->arena]->pool->loan.number;
+  else
+    *out_stream = s && s->capture && s->arena == b->arena ? s->capture : (unsigned)GMLK_GRAPH_OWNED;
+  *out_epoch = GMLK_ENDLESS;
+}
+
+#define GMLK_FENCE_SHARE 128u /* an event for each such part of what the lake holds */
+
+/* Frees the block at an address. Once the stream has freed so much since its last event, it gets
+   another one. What it frees later is fenced where somebody else needs memory. */
+GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream value) {
+  const size_t entry = gmlk_index_find(&l->index, address);
   gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   gmlk_arena *a;
-  gmlk_stream *s;
+  gmlk_stream *s = NULL;
   gmlk_extra *extra;
-  unsigned stream = 0, tag;
+  unsigned stream = 0, own, tag;
   uint64_t epoch;
   size_t bytes;
   int is_used = 0, is_shared, is_lent;
   if (!b) return gmlk_explain(l, address, "gmlake_free");
-  a = gmlk_arena_of(l, b);
+  a = l->arenas[b->arena];
   if (value != GMLAKE_STREAM_NONE) {
     stream = gmlk_stream_find_or_add(l, value);
     if (!stream || !gmlk_arena_admit(a, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    if (l->streams.may_end && gmlk_is_of_former(l, b, stream) &&
-        !gmlk_extra_add_use(l, b, b->stream))
+    s = l->streams.items[stream];
+    own = l->streams.may_end ? gmlk_own_stream(l, b) : 0;
+    if (own && own != stream &&
+        l->streams.items[own]->value == s->value && /* it is gone; it used */
+        !gmlk_extra_add_use(l, b, b->stream))       /* the block, too */
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   gmlk_tag_for(l, b, stream, &tag, &epoch);
@@ -5394,7 +5276,7 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
   if (is_lent && stream && !gmlk_loan_use(l, &a->pool->loan, stream)) /* who borrows it waits */
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (extra || l->streams.may_end) is_used = gmlk_uses_end(l, b, stream);
-  gmlk_index_remove_from(&l->index, entry, home);
+  gmlk_index_remove(&l->index, entry);
   l->stats.free_count++;
   l->stats.live_count--;
   l->stats.active_bytes -= bytes;
@@ -5407,25 +5289,17 @@ GMLK_INLINE gmlake_result gmlk_free_found(gmlake *l, uint64_t address, size_t en
     gmlk_release_block(l, b, tag, epoch);
     gmlk_extra_free(l, extra);
   }
-  if (!stream) return GMLAKE_OK;
-  s = l->streams.items[stream];
-  if (is_lent) { /* memory of a graph that other work used, too */
-    gmlk_stream_dirty(s, 0);
-    a->pool->late_uses++;
-    if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
-  }
-  if (tag != stream) return GMLAKE_OK;
-  gmlk_stream_dirty(s, bytes);
-  if (gmlk_stream_may_end(&l->streams, s))
-    gmlk_fence_now(l, stream);
+  if (!stream || (tag != stream && !is_lent)) return GMLAKE_OK;
+  s->is_dirty = GMLK_DIRTY;
+  if (is_lent)
+    a->pool->late_uses++; /* memory of a graph that other work used, too */
   else
-    gmlk_fence_if_due(l, stream, gmlk_fence_bytes(l, a));
+    s->freed_bytes += bytes;
+  if (gmlk_stream_may_end(&l->streams, s) ||
+      (!is_lent && l->streams.live_count + l->streams.has_none >= 2 &&
+       s->freed_bytes >= gmlk_max(a->chunk_bytes, l->stats.reserved_bytes / GMLK_FENCE_SHARE)))
+    gmlk_fence_now(l, stream);
   return GMLAKE_OK;
-}
-
-static gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream value) {
-  const size_t home = gmlk_index_home(&l->index, address);
-  return gmlk_free_found(l, address, gmlk_index_find_from(&l->index, address, home), home, value);
 }
 
 /* ---- REST ------------------------------------------------------------------------------------ */
@@ -5655,7 +5529,9 @@ static gmlk_block *gmlk_tiling_extend(gmlk_records *records, gmlk_block *tail, u
                                       uint32_t grains, unsigned state) {
   gmlk_block *b = gmlk_records_take(records);
   gmlk_block_init(b, arena, tail->at, grains, state);
-  gmlk_link_before(b, tail);
+  b->next = tail;
+  b->prev = tail->prev;
+  b->prev->next = tail->prev = b;
   tail->at += grains;
   return b;
 }
@@ -5673,7 +5549,8 @@ static void gmlk_space_extend(gmlk_space *space, gmlk_records *records, uint32_t
 static void gmlk_tiling_shrink(gmlk_records *records, gmlk_block *tail) {
   gmlk_block *b = tail->prev;
   tail->at = b->at;
-  gmlk_unlink(b);
+  b->prev->next = b->next;
+  b->next->prev = b->prev;
   gmlk_records_give(records, b);
 }
 
@@ -5849,7 +5726,8 @@ static void gmlk_arena_shrink(gmlk_arena *a) {
 /* Makes a reserved block unbacked. pre: it covers whole slots. */
 static void gmlk_arena_unback(gmlk_arena *a, gmlk_block *b) {
   b->state = GMLK_UNBACKED;
-  gmlk_set_tag(b, GMLK_CLEAN, 0);
+  b->stream = GMLK_CLEAN;
+  b->u.epoch = 0;
   (void)gmlk_coalesce(a, b);
   gmlk_arena_shrink(a);
 }
@@ -6069,9 +5947,9 @@ static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_
   if (area->count == area->capacity && !gmlk_host_resize(&l->host, &area->extents, &area->capacity,
                                                          2 * area->count + 1, sizeof(gmlk_extent)))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  wanted = gmlk_later(area->unit, area->is_scarce ? 0 : area->limit);
+  wanted = gmlk_max(area->unit, area->is_scarce ? 0 : area->limit);
   for (;; wanted /= 4) {
-    wanted = gmlk_later(gmlk_min(wanted, area->most - first), need);
+    wanted = gmlk_max(gmlk_min(wanted, area->most - first), need);
     opened = gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
     result = opened;
     if (!opened)
@@ -6153,15 +6031,11 @@ static void gmlk_area_close(gmlk_area *area, size_t chunk_bytes, gmlk_batch *bat
 
 /* GMLAKE_FILL: the host writes the byte to all of the block at once, as it does the streams' work
    on the mock. What sleeps has no memory to write to; others may use what is shared. */
-static void gmlk_fill_now(const gmlake *l, const gmlk_block *b, unsigned byte) {
-  const gmlk_arena *a = gmlk_arena_of(l, b);
+static void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte) {
+  const gmlk_arena *a = l->arenas[b->arena];
   if (b->as.extra && b->as.extra->is_shared) return;
   if (a->sleep < GMLK_ASLEEP)
     memset((void *)(uintptr_t)gmlk_address_of(a, b), (int)byte, gmlk_to_bytes(b->grains));
-}
-
-static inline void gmlk_fill(const gmlake *l, const gmlk_block *b, unsigned byte) {
-  if (l->desc.flags & GMLAKE_FILL) gmlk_fill_now(l, b, byte);
 }
 
 /* A new extra record; NULL: no host memory. */
@@ -6258,7 +6132,7 @@ static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream) {
 static void gmlk_use_queue(gmlake *l, gmlk_extra *extra, gmlk_used *use) {
   gmlk_stream *s = l->streams.items[use->stream];
   use->epoch = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
-  if (!s->is_forgotten) gmlk_stream_dirty(s, 0);
+  if (!s->is_forgotten) s->is_dirty = GMLK_DIRTY;
   use->extra = extra;
   gmlk_link_insert(s->pending_uses.prev, &use->link);
 }
@@ -6291,7 +6165,7 @@ static void gmlk_pending_done(gmlake *l, gmlk_extra *extra) {
     return;
   }
   gmlk_link_remove(&extra->link);
-  gmlk_link_insert(gmlk_arena_of(l, extra->block)->pending.prev, &extra->link);
+  gmlk_link_insert(l->arenas[extra->block->arena]->pending.prev, &extra->link);
 }
 
 /* Makes a freed block pending. pre: it is used elsewhere, or shared; the caller then fences. */
@@ -6303,7 +6177,7 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch)
   extra->stream = stream;
   extra->epoch = epoch;
   extra->uses_left = extra->used_count;
-  gmlk_link_insert(&gmlk_arena_of(l, b)->pending, &extra->link);
+  gmlk_link_insert(&l->arenas[b->arena]->pending, &extra->link);
   l->return_count += (size_t)extra->is_shared;
   l->stats.pending_bytes += gmlk_to_bytes(b->grains);
   gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
@@ -6435,7 +6309,7 @@ static void gmlk_stream_complete(gmlk_streams *streams, gmlk_stream *s, uint64_t
   while (i < s->fence_count && s->fences[i].epoch <= epoch)
     gmlk_event_give(streams, s->fences[i++].event);
   gmlk_fences_move(s, i, 0);
-  s->done = gmlk_later(s->done, epoch);
+  s->done = gmlk_max(s->done, epoch);
   s->is_news = 1;
   if (s->is_forgotten && gmlk_stream_is_complete(s)) streams->used_count--;
 }
@@ -6454,7 +6328,7 @@ static void gmlk_stream_forget(gmlk_streams *streams, unsigned stream) {
    it does with live blocks, can no longer have a fence. */
 static void gmlk_stream_end(gmlk_streams *streams, unsigned stream, int is_dirty) {
   gmlk_stream *s = streams->items[stream];
-  if (s->uses || is_dirty) gmlk_stream_dirty(s, 0);
+  if (s->uses || is_dirty) s->is_dirty = GMLK_DIRTY;
   gmlk_stream_forget(streams, stream);
 }
 
@@ -6626,7 +6500,8 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_ba
 static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream) {
   gmlk_unlink_free(a, b);
   b->state = GMLK_FREE;
-  gmlk_set_tag(b, stream, stream == GMLK_CLEAN ? 0 : b->u.epoch);
+  b->stream = (uint16_t)stream;
+  if (stream == GMLK_CLEAN) b->u.epoch = 0;
   return gmlk_coalesce(a, b);
 }
 
@@ -6649,8 +6524,10 @@ static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
     }
   }
   if (a->small.reserve &&
-      gmlk_tag_done(streams, a->small.reserve->stream, a->small.reserve->u.epoch))
-    gmlk_set_tag(a->small.reserve, GMLK_CLEAN, 0);
+      gmlk_tag_done(streams, a->small.reserve->stream, a->small.reserve->u.epoch)) {
+    a->small.reserve->stream = GMLK_CLEAN;
+    a->small.reserve->u.epoch = 0;
+  }
 }
 
 /* Gives an idle window another tag, and its place among the others [W5]. */
@@ -6658,7 +6535,8 @@ static void gmlk_window_set_tag(gmlk_windows *windows, gmlk_window *w, unsigned 
                                 uint64_t epoch) {
   const int is_open = w->key < GMLK_BLOCKED && w->alias.stream != stream;
   if (is_open) gmlk_window_leave(windows, w);
-  gmlk_alias_tag(&w->alias, stream, epoch);
+  w->alias.stream = (uint16_t)stream;
+  w->alias.epoch = epoch;
   if (is_open) gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, stream));
 }
 
@@ -6697,19 +6575,14 @@ static void gmlk_fence_now(gmlake *l, unsigned stream) {
   (void)gmlk_batch_end(l, &batch);
 }
 
-/* gmlk_fence_now, if somebody else asks for memory, and the stream freed so much since its last
-   event. */
-static void gmlk_fence_if_due(gmlake *l, unsigned stream, size_t bytes) {
-  if (l->streams.live_count + l->streams.has_none >= 2 &&
-      l->streams.items[stream]->freed_bytes >= bytes)
-    gmlk_fence_now(l, stream);
-}
-
-/* Closes the open epochs of all streams on which a call may record that does not name them [F8]. */
+/* Closes the open epochs of all streams on which a call may record that does not name them [F8], if
+   somebody else asks for memory. */
 static void gmlk_fence_all(gmlake *l) {
   unsigned i;
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
-    if (!gmlk_stream_may_end(&l->streams, l->streams.items[i])) gmlk_fence_if_due(l, i, 0);
+    if (l->streams.live_count + l->streams.has_none >= 2 &&
+        !gmlk_stream_may_end(&l->streams, l->streams.items[i]))
+      gmlk_fence_now(l, i);
 }
 
 /* Where no number is idle, asks forgotten streams until one is complete: its number serves again.
@@ -6737,7 +6610,7 @@ static void gmlk_forgotten_poll(gmlake *l) {
 static unsigned gmlk_stream_enter(gmlake *l, gmlake_stream value, uint64_t id) {
   unsigned stream;
   gmlk_forgotten_poll(l);
-  stream = gmlk_stream_add(&l->streams, &l->host, value, 0, gmlk_serial(&l->records));
+  stream = gmlk_stream_add(&l->streams, &l->host, value, 0, ++l->records.serial);
   if (stream) l->streams.items[stream]->id = id;
   if (stream && l->streams.live_count == 2) gmlk_fence_all(l);
   return stream;
@@ -7041,7 +6914,7 @@ static gmlake_result gmlk_wait_for_all(gmlake *l) {
   for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) { /* so that all that is queued counts */
     gmlk_stream *s = l->streams.items[i];
     if (gmlk_stream_is_named(s) && (can_wait || !gmlk_stream_may_end(&l->streams, s)))
-      gmlk_stream_dirty(s, 0);
+      s->is_dirty = GMLK_DIRTY;
   }
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(result); i++) {
     result = gmlk_wait_for_epoch(l, (unsigned)i, UINT64_MAX);
@@ -7120,7 +6993,7 @@ static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_batch *batch, unsigned w
     if (extra->used[i].extra) gmlk_use_leave(&extra->used[i]);
   extra->stream = waiter;
   extra->epoch = s->epoch;
-  gmlk_stream_dirty(s, 0);
+  s->is_dirty = GMLK_DIRTY;
   gmlk_pending_end(l, extra);
   return GMLAKE_OK;
 }
@@ -7173,7 +7046,9 @@ static gmlake_result gmlk_pieces_borrow(gmlake *l, gmlk_arena *a, gmlk_requester
     result = gmlk_wait_for_pending(l, &batch, requester.stream, a, &pieces[i]);
   if (s && !result && s->is_dirty && gmlk_stream_may_end(&l->streams, s))
     result = gmlk_stream_fence(&l->streams, &batch, requester.stream);
-  for (i = 0; i < count && !result; i++) gmlk_piece_reserve(a, &pieces[i]);
+  for (i = 0; i < count && !result; i++)
+    pieces[i].block =
+        gmlk_reserve_range(a, gmlk_locate(a, pieces[i].at), pieces[i].at, pieces[i].grains);
   if (s && !result) {
     for (i = 0; i < count && !result; i++)
       result = gmlk_wait_for_range(l, &batch, requester.stream, pieces[i].block, pieces[i].grains);
@@ -7341,7 +7216,7 @@ static void gmlk_buffer_figure(gmlake *l, const gmlake_buffer *b, int by) {
 /* Gives a chunk, whose blocks are reserved or owned, to a page. */
 static void gmlk_page_commit(gmlk_arena *a, gmlk_block *block) {
   block = gmlk_own(a, block, gmlk_chunk_grains(a), GMLK_COMMITTED);
-  gmlk_set_tag(block, GMLK_CLEAN, block->u.epoch);
+  block->stream = GMLK_CLEAN;
 }
 
 static void gmlk_buffers_free(gmlake *l, gmlake_buffer *b) {
@@ -7797,7 +7672,7 @@ static gmlk_slots gmlk_return_choose(const gmlake *l, gmlk_arena *a, const gmlk_
    still use the memory, so it is never free. It stays pending while a window or page that maps one
    may still be in use. O(chunks), plus O(windows + pages). */
 static gmlake_result gmlk_return_block(gmlake *l, gmlk_extra *extra) {
-  gmlk_arena *a = gmlk_arena_of(l, extra->block);
+  gmlk_arena *a = l->arenas[extra->block->arena];
   const uint32_t count = gmlk_chunks_for(a, extra->block->grains);
   gmlk_slots slots;
   gmlk_alias *x;
@@ -7973,7 +7848,7 @@ static void gmlk_small_reserve_begin(gmlk_arena *a, unsigned stream, gmlk_block 
   if (gmlk_block_end(b) - at >= grains) stream = b->stream; /* else b's run is the stream's */
   b = gmlk_reserve_range(a, b, at, grains);
   while (b->grains < grains) b = gmlk_join(a, b);
-  gmlk_set_tag(b, stream, b->u.epoch);
+  b->stream = (uint16_t)stream;
   a->small.reserve = b;
 }
 
@@ -8077,7 +7952,7 @@ static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece 
     windows->bytes = gmlk_to_bytes(w->self.grains);
     windows->mapped_bytes = gmlk_alias_bytes(a, &w->alias);
     windows->piece_count = w->piece_count;
-    windows->is_free = r->may_stitch && gmlk_window_suits(a, w, r->align, gmlk_is_whole(r)) &&
+    windows->is_free = r->may_stitch && gmlk_window_suits(a, w, r->align, r->is_whole) &&
                        !gmlk_window_blocker(a, &l->streams, r->requester, w);
     windows->is_complete = gmlk_alias_is_done(l, &w->alias);
   }
@@ -8164,8 +8039,8 @@ static const char *gmlk_piece_wrong(const gmlk_request *r, const gmlake_piece *p
                  ? "a piece crosses from one of the arena's ranges of addresses into "
                    "the next: plan one piece for each block"
                  : "a piece is not free for the request";
-  if ((!is_first || gmlk_is_whole(r)) && (piece.at & edge)) return "a piece begins inside a chunk";
-  if ((!is_last || gmlk_is_whole(r)) && (end & edge)) return "a piece ends inside a chunk";
+  if ((!is_first || r->is_whole) && (piece.at & edge)) return "a piece begins inside a chunk";
+  if ((!is_last || r->is_whole) && (end & edge)) return "a piece ends inside a chunk";
   if (is_first && (piece.at & (r->align - 1))) return "the first piece is not aligned";
   return NULL;
 }
@@ -8247,7 +8122,7 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_request *r, cons
   if (q->plan.piece_count || q->plan.grow_bytes || q->plan.keeps_former)
     return "the plan reuses a window, and has pieces, grow_bytes or keeps_former too";
   if (q->plan.state > GMLK_S2) return "state is not the one of what the plan does";
-  if (!r->may_stitch || !gmlk_window_suits(r->arena, w, r->align, gmlk_is_whole(r)) ||
+  if (!r->may_stitch || !gmlk_window_suits(r->arena, w, r->align, r->is_whole) ||
       gmlk_window_blocker(r->arena, &l->streams, r->requester, w))
     return "the window is not free for the request";
   if (gmlk_to_bytes(w->self.grains) < r->bytes) return "the window is too small";
@@ -8489,9 +8364,8 @@ static gmlk_window *gmlk_window_awaited(const gmlake *l, const gmlk_request *r,
   gmlk_window *w;
   GMLAKE_ASSERT(a != NULL);
   w = a->windows.idle_first;
-  while (w &&
-         (w->self.grains != r->grains || !gmlk_window_suits(a, w, r->align, gmlk_is_whole(r)) ||
-          gmlk_window_blocker(a, &l->streams, requester, w)))
+  while (w && (w->self.grains != r->grains || !gmlk_window_suits(a, w, r->align, r->is_whole) ||
+               gmlk_window_blocker(a, &l->streams, requester, w)))
     w = w->idle_next;
   return w;
 }
@@ -8541,7 +8415,7 @@ static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester 
       next = gmlk_gap_edge(a, behind, last, 0);
       reach = next < last ? gmlk_slot_at(a, next) : end;
       if (behind - gap > chunks) reach = gmlk_slot_at(a, gap + (uint32_t)chunks);
-      if (at < reach) most = gmlk_later(most, reach - at);
+      if (at < reach) most = gmlk_max(most, reach - at);
       at = gmlk_slot_at(a, behind);
       gap = next;
     } while (gap < last);
@@ -8549,7 +8423,7 @@ static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester 
   }
   gmlk_trim_forget(a);
   if (fresh > a->area.most) return most;
-  return gmlk_later(most, gmlk_min(chunks, a->area.most - fresh) << a->chunk_log);
+  return gmlk_max(most, gmlk_min(chunks, a->area.most - fresh) << a->chunk_log);
 }
 
 /* The number of new chunks that the room, limits and address space allow an arena. */
@@ -8581,9 +8455,9 @@ static uint64_t gmlk_addresses_most(const gmlake *l, const gmlk_space *space) {
     else if (w) /* is it pending? */
       is_free = gmlk_may_take(&l->streams, trimmer, &w->self);
     run = is_free ? run + va->grains : 0;
-    most = gmlk_later(most, run);
+    most = gmlk_max(most, run);
   }
-  return next <= space->area.most ? gmlk_later(most, space->area.most - next) : most;
+  return next <= space->area.most ? gmlk_max(most, space->area.most - next) : most;
 }
 
 /* ---- >>slow ------------------------------------------------------------------------------------
@@ -8627,7 +8501,7 @@ static gmlk_requester gmlk_early_requester(const gmlake *l, const gmlk_request *
   if (l->desc.cross_stream != GMLAKE_WAIT_IF_SOON || !requester.may_wait) return requester;
   requester.now_ns = b->clock_ns(b->user);
   requester.soon_ns =
-      requester.now_ns + gmlk_later(GMLK_SOON_NS, l->streams.items[requester.stream]->lag_ns);
+      requester.now_ns + gmlk_max(GMLK_SOON_NS, l->streams.items[requester.stream]->lag_ns);
   return requester;
 }
 
@@ -8865,8 +8739,7 @@ static gmlake_result gmlk_foretell_reclaim(gmlake *l, gmlk_request *r, gmlk_bloc
   if (may_grow) chunks = gmlk_creatable(l, a, &l->foretold->headroom);
   l->foretold->answer.wait = gmlk_foretell_host(l);
   if (r->may_stitch) {
-    (void)gmlk_plan_window(a, &l->streams, requester, 1, r->grains, r->align, gmlk_is_whole(r),
-                           &plan);
+    (void)gmlk_plan_window(a, &l->streams, requester, 1, r->grains, r->align, r->is_whole, &plan);
     is_served = plan.chunk_count + gmlk_guard(l) <= gmlk_addresses_most(l, &a->window_space);
     if (is_served) count = gmlk_chunks_for(a, plan.shortfall);
     is_served &= count <= chunks;
@@ -9078,15 +8951,21 @@ static void gmlk_ungrant(gmlake *l, const gmlk_request *r, gmlk_block *b) {
   l->stats.split_count -= (uint64_t)r->is_split;
   gmlk_tag_for(l, b, r->stream, &tag, &epoch);
   gmlk_release_block(l, b, tag, epoch);
-  if (r->stream) gmlk_stream_dirty(l->streams.items[r->stream], 0);
+  if (r->stream) l->streams.items[r->stream]->is_dirty = GMLK_DIRTY;
 }
 
 /* Serves a request that the fast path could not: takes `driver_lock` and tries the slow steps. OK
-   with *out_block NULL: it has a reach, and none of the steps served it. */
+   with *out_block NULL: it has a reach, and none of the steps served it. state_lock was released,
+   so the stream may have been forgotten or captured: the request is opened again. From there on the
+   stream keeps its number, since to forget it needs `driver_lock`, and a capture of it that has
+   begun does not end. One may still begin while state_lock is released; then the request counts as
+   made before it. */
 static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream stream,
                                        gmlk_block **out_block) {
   const gmlk_arena *a = r->arena;
   const uint32_t number = a->number;
+  const uint64_t request = r->number;
+  const unsigned reach = r->reach;
   const int is_lent = (r->flags & GMLAKE_TRANSIENT) != 0;
   int is_there = 1;
   uint64_t before;
@@ -9094,15 +8973,19 @@ static gmlake_result gmlk_serve_slowly(gmlake *l, gmlk_request *r, gmlake_stream
   gmlk_lock_driver(l);
   gmlk_captures_end(l, 0);
   result = l->lost;
-  if (r->reach) is_there = l->arenas[number] == a && (!is_lent || a->pool->loan.number);
-  if (!result && is_there) result = gmlk_request_renew(l, r, stream);
+  if (reach) is_there = l->arenas[number] == a && (!is_lent || a->pool->loan.number);
+  if (!result && is_there) {
+    result = gmlk_request_open(l, r, r->desc, stream);
+    r->number = request;
+    r->reach = reach;
+  }
   l->served = r;
   before = l->stats.driver_ns;
   if (!result && is_there) result = gmlk_slow_path(l, r, out_block);
   r->driver_ns = l->stats.driver_ns - before;
   l->served = NULL;
   gmlk_unlock_driver(l);
-  if (r->reach && !*out_block) return result;
+  if (reach && !*out_block) return result;
   if (result) {
     l->stats.oom_count += (uint64_t)gmlk_is_shortage(result);
     l->stats.state_count[GMLK_S5 - 1]++;
@@ -9199,17 +9082,15 @@ static gmlk_block *gmlk_live_block(gmlake *l, const void *ptr, const char *call,
 
 /* Asks the policy, frees and tells the observer. */
 static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_stream value) {
-  size_t entry = gmlk_index_find(&l->index, address);
-  gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
+  gmlk_block *b = gmlk_index_get(&l->index, address);
   size_t pending;
   gmlake_step step;
   gmlake_result result;
   int is_apart = 0;
-  if (b && gmlk_arena_of(l, b)->keeps_apart) {
+  if (b && l->arenas[b->arena]->keeps_apart) {
     is_apart = !gmlk_ask_coalesce(l, b, address);
     if (l->lost) return l->lost;
-    entry = gmlk_index_find(&l->index, address); /* another thread may have freed it meanwhile */
-    b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
+    b = gmlk_index_get(&l->index, address); /* another thread may have freed it meanwhile */
   }
   gmlk_step_begin(l, NULL, GMLAKE_STEP_FREE, "free for the stream that it was freed on", &step);
   if (b) {
@@ -9219,7 +9100,7 @@ static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_strea
     step.asked_bytes = step.bytes - b->its.slack;
   }
   pending = l->stats.pending_bytes;
-  result = gmlk_free_found(l, address, entry, gmlk_index_home(&l->index, address), value);
+  result = gmlk_free(l, address, value);
   if (result && b) gmlk_keep_apart(b, 0);
   if (result || !l->is_observed) return result;
   if (l->stats.pending_bytes != pending)
@@ -9267,7 +9148,7 @@ static gmlake_result gmlk_forget_stream(gmlake *l, gmlake_stream value) {
   s = stream ? l->streams.items[stream] : NULL;
   if (!s || s->is_forgotten) return GMLAKE_OK;
   gmlk_captures_end(l, stream);
-  gmlk_stream_dirty(s, 0); /* so that the event covers its uses of live blocks, too */
+  s->is_dirty = GMLK_DIRTY; /* so that the event covers its uses of live blocks, too */
   result = gmlk_batch_begin(l, &batch, 0);
   if (!result) result = gmlk_stream_fence(&l->streams, &batch, stream);
   if (gmlk_batch_end(l, &batch)) return batch.result;
@@ -9646,7 +9527,10 @@ static void gmlk_loan_shift(gmlake *l, gmlk_arena *a, unsigned from, unsigned to
       if (!is_free || !gmlk_records_reserve(&l->records, &l->host, 2)) continue;
       first = gmlk_reserve_range(a, first, at, stop - at);
       for (b = first; b->at < stop; b = b->next)
-        if (b->stream == from) gmlk_set_tag(b, to, epoch);
+        if (b->stream == from) {
+          b->stream = (uint16_t)to;
+          b->u.epoch = epoch;
+        }
       gmlk_unreserve_range(a, first, stop - at); /* b is not free, or in the next chunk */
     }
   }
@@ -9665,14 +9549,14 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call,
                      "the stream is being captured: end that capture, or pass another stream");
   if (s->is_forgotten) return gmlk_refuse_gone(l, value, call);
-  number = gmlk_stream_add(&l->streams, &l->host, value, 1, gmlk_serial(&l->records));
+  number = gmlk_stream_add(&l->streams, &l->host, value, 1, ++l->records.serial);
   if (!number) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_arena_admit(&pool->arena, number) || !gmlk_arena_admit(&pool->arena, stream) ||
       !gmlk_loan_use(l, &pool->loan, stream)) {
     l->streams.items[number]->is_used = 0;
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
-  gmlk_stream_dirty(s, 0); /* the graphs' work is before this point */
+  s->is_dirty = GMLK_DIRTY; /* the graphs' work is before this point */
   pool->late_uses++;
   if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
   pool->loan.number = number;
@@ -9750,7 +9634,7 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   if (gmlk_borrowed(&pool->arena)) return gmlk_refuse_lent(l, pool, call); /* meanwhile */
   gmlk_arena_retag(&pool->arena, number, GMLK_GRAPH_OWNED);
   gmlk_loan_shift(l, &pool->arena, GMLK_GRAPH_OWNED, stream, s->epoch);
-  gmlk_stream_dirty(s, 0);
+  s->is_dirty = GMLK_DIRTY;
   for (w = pool->arena.windows.idle_first; w; w = w->idle_next) /* borrowers' are no graph's */
     if (w->alias.stream == GMLK_GRAPH_OWNED && !w->is_known)
       gmlk_window_set_tag(&pool->arena.windows, w, stream, s->epoch);
@@ -10203,14 +10087,14 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   if (pool->loan.number) return gmlk_refuse_lent(l, pool, "gmlake_capture_begin");
   if (pool->arena.live_count) { /* the stream may have used blocks that the capture then frees */
     if (!gmlk_loan_use(l, &pool->loan, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    gmlk_stream_dirty(s, 0);
+    s->is_dirty = GMLK_DIRTY;
     pool->late_uses++;
   }
   gmlk_fence_now(l, stream);             /* for the capture, what it freed is another stream's */
   if (legacy) gmlk_fence_now(l, legacy); /* during captures no event may be recorded on it */
   if (l->lost) return l->lost;
   if (s->is_forgotten) return gmlk_refuse_gone(l, value, "gmlake_capture_begin");
-  capture = gmlk_stream_add(&l->streams, &l->host, value, 1, gmlk_serial(&l->records));
+  capture = gmlk_stream_add(&l->streams, &l->host, value, 1, ++l->records.serial);
   if (!capture) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_arena_admit(&pool->arena, capture) || !gmlk_arena_admit(&pool->arena, stream) ||
       !gmlk_loan_reserve(l, &pool->loan)) {
@@ -10293,7 +10177,7 @@ static void gmlk_page_free(gmlake *l, gmlk_arena *a, const gmlk_alias *page, uns
   }
   if (b->flags & GMLK_IN_THE_WAY) gmlk_windows_unblock(&a->windows, b);
   gmlk_put(a, b, stream, s ? s->epoch : 0);
-  if (s) gmlk_stream_dirty(s, 0);
+  if (s) s->is_dirty = GMLK_DIRTY;
 }
 
 /* Carries out a change that has the chunks it needs, highest page first. What is discarded stays
@@ -10308,7 +10192,8 @@ static void gmlk_change_settle(gmlake *l, gmlake_buffer *b, const gmlk_change *c
     gmlk_page_set(l, b, i, change->is_commit);
     if (change->is_commit) continue;
     gmlk_page_free(l, b->arena, &b->pages[i], stream);
-    gmlk_alias_tag(&b->pages[i], stream, stream ? l->streams.items[stream]->epoch : 0);
+    b->pages[i].stream = (uint16_t)stream;
+    b->pages[i].epoch = stream ? l->streams.items[stream]->epoch : 0;
   }
   for (i = change->from; change->chunks && i < change->to; i++)
     change->chunks[i - change->from] = b->pages[i].slot;
@@ -10818,7 +10703,7 @@ static void gmlk_handle_close(const gmlake_handle *handle) {
 static gmlake_result gmlk_export_check(gmlake *l, const gmlk_block *b, const gmlake_buffer *buffer,
                                        uint64_t address, unsigned type) {
   const char *call = "gmlake_export";
-  const gmlk_arena *a = buffer ? buffer->arena : b ? gmlk_arena_of(l, b) : NULL;
+  const gmlk_arena *a = buffer ? buffer->arena : b ? l->arenas[b->arena] : NULL;
   const char *why = NULL;
   if (type == GMLAKE_HANDLE_WIN32)
     return gmlk_fail(l, GMLAKE_ERROR_UNSUPPORTED, call,
@@ -10876,7 +10761,7 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
                                  size_t capacity, size_t *out_count) {
   gmlake_buffer *buffer;
   gmlk_block *b = gmlk_find_live(l, address, &buffer);
-  gmlk_arena *a = buffer ? buffer->arena : b ? gmlk_arena_of(l, b) : NULL;
+  gmlk_arena *a = buffer ? buffer->arena : b ? l->arenas[b->arena] : NULL;
   gmlake_result result = gmlk_export_check(l, b, buffer, address, type);
   gmlk_slots slots;
   uint32_t i;
@@ -11064,9 +10949,10 @@ static void gmlk_arena_clean(gmlk_arena *a) {
   for (b = a->head.next; b != &a->tail; b = b->next)
     if (gmlk_is_tagged(b)) b = gmlk_retag(a, b, GMLK_CLEAN);
   while ((x = gmlk_walk_next(&walk)) != NULL)
-    if (x->state == GMLK_ALIAS_IDLE && x->stream != GMLK_GRAPH_OWNED)
-      x->is_window ? gmlk_window_set_tag(&a->windows, gmlk_window_at(x), GMLK_CLEAN, x->epoch)
-                   : gmlk_alias_tag(x, GMLK_CLEAN, x->epoch);
+    if (x->state == GMLK_ALIAS_IDLE && x->stream != GMLK_GRAPH_OWNED) {
+      if (x->is_window) gmlk_window_set_tag(&a->windows, gmlk_window_at(x), GMLK_CLEAN, x->epoch);
+      x->stream = GMLK_CLEAN;
+    }
 }
 
 /* Gives up what needs no memory after waking: idle windows that captures do not know, free chunks,
@@ -11713,7 +11599,7 @@ static void gmlk_show_tag(const gmlake *l, unsigned stream, uint64_t epoch, gmla
 
 /* What a block of a home arena is, or a window, whose own record b is. */
 static gmlake_map_entry gmlk_show_block(const gmlake *l, const gmlk_block *b) {
-  const gmlk_arena *a = gmlk_arena_of(l, b);
+  const gmlk_arena *a = l->arenas[b->arena];
   const gmlk_extra *extra;
   gmlake_map_entry e =
       gmlk_entry(GMLAKE_KIND_HOLE, a, gmlk_home(a, b->at), gmlk_to_bytes(b->grains));
@@ -11799,7 +11685,7 @@ static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *o
   if (!b) return result;
   pieces = gmlk_pieces_of(b, &whole, out_count);
   for (i = 0; i < *out_count && i < capacity; i++) {
-    out[i].home = (void *)(uintptr_t)gmlk_home(gmlk_arena_of(l, b), pieces[i].at);
+    out[i].home = (void *)(uintptr_t)gmlk_home(l->arenas[b->arena], pieces[i].at);
     out[i].bytes = gmlk_to_bytes(pieces[i].grains);
   }
   return GMLAKE_OK;
@@ -11839,7 +11725,7 @@ static gmlake_result gmlk_get_chunks(gmlake *l, uint64_t address, gmlake_chunk_i
   if (!buffer && !(b && b->state == GMLK_LIVE))
     return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, "gmlake_get_chunks",
                      "ptr is 0x%llx: it lies in no live block and in no buffer", GMLK_ULL(address));
-  a = buffer ? buffer->arena : gmlk_arena_of(l, b);
+  a = buffer ? buffer->arena : l->arenas[b->arena];
   if (a->sleep) return gmlk_refuse_asleep(l, a, "gmlake_get_chunks");
   for (i = 0; buffer && i < buffer->page_count; i++) {
     if (!gmlk_is_committed(buffer, (uint32_t)i)) continue;
@@ -11896,7 +11782,7 @@ static void gmlk_map_buffer(const gmlake_buffer *b, gmlk_map *map) {
 /* A window's entry: of the user's block if it is live. If it is idle, its pieces' entries, too. */
 static void gmlk_map_window(const gmlake *l, const gmlk_window *w, gmlk_map *map) {
   gmlake_map_entry e = gmlk_show_block(l, &w->self);
-  const gmlk_arena *a = gmlk_arena_of(l, &w->self);
+  const gmlk_arena *a = l->arenas[w->self.arena];
   uint32_t i;
   gmlk_map_add(map, &e);
   if (e.kind != GMLAKE_KIND_WINDOW || e.state == GMLAKE_STATE_QUARANTINED) return;
@@ -12894,7 +12780,7 @@ static uint64_t gmlk_mock_event_due(const gmlk_mock *mock, const gmlk_mock_event
   uint64_t at, due = 0;
   for (at = queue->done + 1; at <= event->sequence; at++) {
     const gmlk_mock_work *work = gmlk_mock_work_at(queue, at);
-    due = gmlk_later(due, work->held ? UINT64_MAX : work->due_ns);
+    due = gmlk_max(due, work->held ? UINT64_MAX : work->due_ns);
   }
   return due;
 }
@@ -13033,7 +12919,7 @@ static gmlake_result gmlk_mock_copy(void *user, uint64_t address, void *host, si
                                     int to_host, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
   const uint64_t former = mock->copying.bytes ? mock->copying.end_ns : 0;
-  const uint64_t begin = gmlk_later(mock->census.modelled_ns, former);
+  const uint64_t begin = gmlk_max(mock->census.modelled_ns, former);
   uint64_t cost = 0;
   if (!mock->result && (!bytes || gmlk_mock_can_copy(mock, address, bytes)) &&
       gmlk_mock_need(mock, !bytes || host, GMLAKE_ERROR_INVALID_ARGUMENT))
@@ -14751,9 +14637,14 @@ static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, g
     result = gmlk_enter(l);
     if (result) return result;
     if (l->is_restricted) result = gmlk_forbid_in_callback(l, call);
-    if (!result && desc->bytes)
-      result = desc->flags & GMLAKE_TRANSIENT ? gmlk_serve_transient(l, desc, stream, out_ptr)
-                                              : gmlk_serve(l, desc, stream, out_ptr);
+    if (!result && desc->bytes) {
+      if (desc->flags & GMLAKE_TRANSIENT)
+        result = gmlk_serve_transient(l, desc, stream, out_ptr);
+      else if (l->is_watched)
+        result = gmlk_serve_watched(l, desc, stream, 0, out_ptr);
+      else
+        result = gmlk_serve_as(l, desc, stream, 0, out_ptr, 0);
+    }
     if (!result) return gmlk_leave(l, GMLAKE_OK);
   } while (gmlk_leave_short(l, desc->pool, &result, tries++));
   return result;
@@ -15240,7 +15131,7 @@ static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *bins, unsigned s
     words |= bit << (bin / 64u);
     gmlk_expect(c, bit == (link != ring), "H2: a bin's bit is wrong");
     for (; link != ring && !c->broken; link = link->next, count++) {
-      const gmlk_block *b = gmlk_linked(link);
+      const gmlk_block *b = (const gmlk_block *)(const void *)link;
       const uint32_t hole = b->its.hole;
       gmlk_expect(c, gmlk_has_tag(b, stream) && b->arena == arena, "A3: bins have another's block");
       gmlk_expect(c, hole && gmlk_bin_of(hole) == bin, "H1: a block is in a wrong bin");

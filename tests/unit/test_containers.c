@@ -58,13 +58,6 @@ static void test_sizes(void **state) {
   const size_t max = SIZE_MAX;
   size_t out = 7;
   (void)state;
-  assert_true(gmlk_size_add(max - 1, 1, &out));
-  assert_true(out == max);
-  assert_true(gmlk_size_add(0, 0, &out));
-  assert_int_equal(out, 0);
-  assert_false(gmlk_size_add(max, 1, &out));
-  assert_false(gmlk_size_add(1, max, &out));
-  assert_false(gmlk_size_add(max / 2 + 1, max / 2 + 1, &out));
   assert_true(gmlk_size_round_up(0, 512, &out));
   assert_int_equal(out, 0);
   assert_true(gmlk_size_round_up(513, 512, &out));
@@ -77,20 +70,6 @@ static void test_sizes(void **state) {
   assert_false(gmlk_size_round_up(max, 2, &out));
   assert_true(gmlk_size_round_up(max, 1, &out));
   assert_true(out == max);
-}
-
-static void test_grains(void **state) {
-  const size_t most = (size_t)GMLK_GRAINS_MAX * 512;
-  (void)state;
-  assert_int_equal(gmlk_to_grains(0), 1);
-  assert_int_equal(gmlk_to_grains(1), 1);
-  assert_int_equal(gmlk_to_grains(512), 1);
-  assert_int_equal(gmlk_to_grains(513), 2);
-  assert_true(gmlk_to_grains(most) == GMLK_GRAINS_MAX);
-  assert_int_equal(gmlk_to_grains(most + 1), 0);
-  assert_int_equal(gmlk_to_grains(SIZE_MAX), 0);
-  assert_int_equal(gmlk_to_grains(SIZE_MAX - 511), 0);
-  assert_true(gmlk_to_bytes(GMLK_GRAINS_MAX) == most);
 }
 
 static void test_bits(void **state) {
@@ -487,7 +466,7 @@ static void put(gmlk_index *index, gmlk_host *host, uint64_t address, gmlk_block
 
 static void take_out(gmlk_index *index, uint64_t address) {
   size_t entry = gmlk_index_find(index, address);
-  gmlk_index_remove_from(index, entry, gmlk_index_home(index, address));
+  gmlk_index_remove(index, entry);
 }
 
 static void test_index_random(void **state) {
@@ -1262,7 +1241,6 @@ static void test_plan_many_pieces(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sizes),
-      cmocka_unit_test(test_grains),
       cmocka_unit_test(test_bits),
       cmocka_unit_test(test_host_resize),
       cmocka_unit_test(test_records),
