@@ -1371,7 +1371,7 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
      >>platform                 what is chosen at compile time; locks; children of fork
    CORE: one stream's allocations, frees and stitching
      >>base >>block >>bins      sizes, host memory; records of blocks; free blocks by size
-     >>tree >>index             runs of free memory; live blocks by address
+     >>index >>tree             live blocks by address; runs of free memory, idle windows
      >>driver >>tags            calls of the backend; whose memory may still be in use
      >>chunks >>arena >>windows chunks and their handles; how blocks tile them; stitched blocks
      >>forward >>lake           what CORE calls of REST; the lake and its two locks
@@ -1803,6 +1803,50 @@ struct gmlk_block {
   uint8_t state, flags;
 };
 
+typedef struct gmlk_piece { /* a range of grains: a piece of a window, or of a plan for one */
+  uint32_t at, grains;
+  gmlk_block *block; /* [live window] the block of the home range that the piece is */
+} gmlk_piece;
+
+enum { /* gmlk_alias.state */
+       GMLK_ALIAS_EMPTY = 0,
+       GMLK_ALIAS_LIVE,       /* a user has it: a live or pending window, a committed page */
+       GMLK_ALIAS_IDLE,       /* still mapped; its tag is that of the last use through it */
+       GMLK_ALIAS_QUARANTINED /* mapped, perhaps in part or without access: the driver refused to
+                                 unmap it */
+};
+
+typedef struct gmlk_alias { /* a mapping beside the chunks' homes: a window, or a buffer's page */
+  struct gmlk_alias *next;  /* list of who holds `driver_lock` */
+  uint64_t address;         /* of the first byte that the user gets, in its first chunk */
+  uint64_t epoch;           /* [idle, quarantined] with stream: its tag */
+  uint32_t slot;            /* [page] of its chunk; [empty, while it is committed] the one to map */
+  uint32_t chunk_count;     /* one mapping for each chunk under it; 1 for a page */
+  uint32_t mapped;          /* so many of these are mapped now; written with state_lock released */
+  uint16_t stream;
+  uint8_t state; /* GMLK_ALIAS_EMPTY... */
+  uint8_t is_window;
+} gmlk_alias;
+
+struct gmlk_window {
+  gmlk_block self; /* [live] the block that the index finds; [idle] as.fork: children in its tree */
+  gmlk_alias alias;
+  gmlk_block *va;     /* the slots of address space that it is mapped in */
+  gmlk_piece *pieces; /* piece_count of them; they follow this record in the same allocation */
+  uint32_t piece_count;
+  int is_known;          /* a capture had it, so a graph knows its addresses */
+  uint64_t number;       /* the arena's windows are numbered from 1 as they are made */
+  uint64_t key;          /* [idle] in `open` its gmlk_open_key, in `blocked` GMLK_BLOCKED + a
+                               serial */
+  gmlk_window **idle_at; /* [idle] what points to it in the list as they became idle */
+  gmlk_window *idle_next;
+};
+
+/* The window whose own record this is, or NULL. */
+static inline gmlk_window *gmlk_as_window(const gmlk_block *b) {
+  return b->next ? NULL : (gmlk_window *)(uintptr_t)b;
+}
+
 /* Both are of >>pending, which has [N4] and [N5]. */
 struct gmlk_used {   /* a stream that gmlake_record_stream named for a block */
   gmlk_link link;    /* [in a queue] it is the first field: a link is a use */
@@ -1861,55 +1905,6 @@ static int gmlk_records_reserve(gmlk_records *records, gmlk_host *host, size_t c
   return 1;
 }
 
-static gmlk_block *gmlk_records_take(gmlk_records *records) { /* pre: reserved */
-  gmlk_block *block = records->unused;
-  GMLAKE_ASSERT(block);
-  records->unused = block->next;
-  records->unused_count--;
-  return block;
-}
-
-static void gmlk_records_give(gmlk_records *records, gmlk_block *block) {
-  block->state = GMLK_UNUSED;
-  block->its.hole = 0;
-  block->next = records->unused;
-  records->unused = block;
-  records->unused_count++;
-}
-
-static void gmlk_block_init(gmlk_block *b, uint32_t arena, uint32_t at, uint32_t grains,
-                            unsigned state) {
-  memset(b, 0, sizeof(*b));
-  b->arena = arena;
-  b->at = at;
-  b->grains = grains;
-  b->state = (uint8_t)state;
-}
-
-/* Cuts a block behind its first `grains`. Returns the front; the back is its next. The shorter part
-   gets the new record. pre: one record is reserved. */
-static inline gmlk_block *gmlk_block_split(gmlk_records *records, gmlk_block *b, uint32_t grains) {
-  const int is_front = grains <= b->grains / 2;
-  gmlk_block *part = gmlk_records_take(records), *rest = is_front ? b : part;
-  *part = *b;
-  part->next = is_front ? b : b->next;
-  part->prev = part->next->prev;
-  part->next->prev = part->prev->next = part;
-  rest->at += grains;
-  rest->grains -= grains;
-  (is_front ? part : b)->grains = grains;
-  return is_front ? part : b;
-}
-
-/* Adds a neighbour's range to a block; the neighbour's record becomes unused. */
-static inline void gmlk_block_absorb(gmlk_records *records, gmlk_block *b, gmlk_block *neighbour) {
-  if (neighbour->at < b->at) b->at = neighbour->at;
-  b->grains += neighbour->grains;
-  neighbour->prev->next = neighbour->next;
-  neighbour->next->prev = neighbour->prev;
-  gmlk_records_give(records, neighbour);
-}
-
 /* ---- >>bins ---------------------------------------------------------------------------------
    gmlk_bins, the paper's sorted pool: free blocks by size (of their holes). Owns the links between
    the blocks and the table of bins. A bin is a ring of blocks of about one size: below 64 grains of
@@ -1952,13 +1947,6 @@ static unsigned gmlk_lowest_bit(uint64_t value) { /* pre: value > 0 */
 #else
   return gmlk_log2(value & (~value + 1));
 #endif
-}
-
-/* A hash is the upper bits of what this returns. A product alone is not enough: values with a fixed
-   stride have products with a fixed stride, and some strides (Fibonacci numbers, with the usual
-   factor) leave most buckets empty. So the value's upper bits change its lower bits first. */
-static inline uint64_t gmlk_mix(uint64_t value) {
-  return (value ^ value >> 5 ^ value >> 13) * 0x9E3779B97F4A7C15u;
 }
 
 typedef struct gmlk_bins {
@@ -2117,62 +2105,6 @@ static gmlk_block *gmlk_bins_next(const gmlk_bins *bins, const gmlk_block *block
   return bin < GMLK_BINS ? gmlk_bin_best(bins, bin, 0) : NULL;
 }
 
-/* ---- >>tree ---------------------------------------------------------------------------------
-   Blocks by address: a treap, that is a binary tree in which a block's rank decides how high it
-   stands. The rank is a hash of the address, so the tree is as flat as one built in random order.
-   It has no links to parents: two links fit where a block in a bin has its link. Owns these links.
-
-   [T1] All blocks below b->as.fork.less have lower addresses than b, those below more higher ones.
-   [T2] No block stands below one of lower rank.
-
-   O(log blocks) expected. Cannot fail. */
-
-/* Whether a must stand above b [T2]. */
-static int gmlk_tree_above(const gmlk_block *a, const gmlk_block *b) {
-  const uint32_t rank = (uint32_t)(gmlk_mix(a->at) >> 32);
-  const uint32_t other = (uint32_t)(gmlk_mix(b->at) >> 32);
-  return rank != other ? rank > other : a->at > b->at;
-}
-
-static gmlk_block **gmlk_tree_side(gmlk_block *b, uint32_t at) { /* the side where `at` belongs */
-  return at < b->at ? &b->as.fork.less : &b->as.fork.more;
-}
-
-/* `link` is the root; the same below. */
-static void gmlk_tree_insert(gmlk_block **link, gmlk_block *b) {
-  gmlk_block **less = &b->as.fork.less, **more = &b->as.fork.more, *rest;
-  while (*link && gmlk_tree_above(*link, b)) link = gmlk_tree_side(*link, b->at);
-  for (rest = *link; rest;) { /* deals the subtree whose place b takes to b's two sides */
-    gmlk_block ***side = rest->at < b->at ? &less : &more;
-    **side = rest;
-    *side = rest->at < b->at ? &rest->as.fork.more : &rest->as.fork.less;
-    rest = **side;
-  }
-  *less = *more = NULL;
-  *link = b;
-}
-
-/* Merges the block's two subtrees into its place. pre: the block is in the tree. */
-static void gmlk_tree_remove(gmlk_block **link, const gmlk_block *b) {
-  gmlk_block *less = b->as.fork.less, *more = b->as.fork.more;
-  while (*link != b) link = gmlk_tree_side(*link, b->at);
-  while (less && more) {
-    gmlk_block **above = gmlk_tree_above(less, more) ? &less : &more;
-    *link = *above;
-    link = above == &less ? &less->as.fork.more : &more->as.fork.less;
-    *above = *link;
-  }
-  *link = less ? less : more;
-}
-
-/* The last block that begins at or before `at`, or NULL. */
-static gmlk_block *gmlk_tree_upto(gmlk_block *b, uint32_t at) {
-  gmlk_block *found = NULL;
-  for (; b; b = *gmlk_tree_side(b, at))
-    if (b->at <= at) found = b;
-  return found;
-}
-
 /* ---- >>index --------------------------------------------------------------------------------
    gmlk_index finds the record of a live block by its address. Owns its hash table.
    The table has rows of four entries; a row fills a cache line. The four are compared without a
@@ -2203,6 +2135,13 @@ typedef struct gmlk_index {
   size_t row_count, count; /* count: entries in use */
   unsigned shift;          /* 64 - log2(row_count) */
 } gmlk_index;
+
+/* A hash is the upper bits of what this returns. A product alone is not enough: values with a fixed
+   stride have products with a fixed stride, and some strides (Fibonacci numbers, with the usual
+   factor) leave most buckets empty. So the value's upper bits change its lower bits first. */
+static inline uint64_t gmlk_mix(uint64_t value) {
+  return (value ^ value >> 5 ^ value >> 13) * 0x9E3779B97F4A7C15u;
+}
 
 static inline size_t gmlk_index_home(const gmlk_index *index, uint64_t address) {
   return (size_t)(gmlk_mix(address / GMLK_GRAIN) >> index->shift);
@@ -2298,6 +2237,83 @@ static inline void gmlk_index_remove(gmlk_index *index, size_t entry) {
     if (index->rows[row].address[0] % GMLK_GRAIN < GMLK_PASSED_MAX) index->rows[row].address[0]--;
 }
 
+/* ---- >>tree ---------------------------------------------------------------------------------
+   Blocks by address, and idle windows by key: treaps, that is binary trees in which a block's rank
+   decides how high it stands. The rank is a hash of the address, or of the window's number, so a
+   tree is as flat as one built in random order. It has no links to parents: two links fit where a
+   block in a bin has its link. Owns these links.
+
+   [T1] What stands below b->as.fork.less comes before b, what stands below more comes behind it.
+   [T2] No block stands below one of lower rank.
+
+   O(log blocks) expected. Cannot fail. */
+
+static uint64_t gmlk_tree_rank(const gmlk_block *b) {
+  const gmlk_window *w = gmlk_as_window(b);
+  return gmlk_mix(w ? w->number : b->at);
+}
+
+/* Whether it comes before what has this address; of windows, this key and number. */
+static int gmlk_tree_precedes(const gmlk_block *b, uint64_t key, uint64_t number) {
+  const gmlk_window *w = gmlk_as_window(b);
+  return w ? w->key < key || (w->key == key && w->number < number) : b->at < key;
+}
+
+/* Where to go on from *link in search of b. */
+static gmlk_block **gmlk_tree_side(gmlk_block **link, const gmlk_block *b) {
+  const gmlk_window *w = gmlk_as_window(b);
+  return gmlk_tree_precedes(*link, w ? w->key : b->at, w ? w->number : 0) ? &(*link)->as.fork.more
+                                                                          : &(*link)->as.fork.less;
+}
+
+/* `link` is the root; the same below. */
+static void gmlk_tree_insert(gmlk_block **link, gmlk_block *b) {
+  gmlk_block **less = &b->as.fork.less, **more = &b->as.fork.more, *rest;
+  while (*link && gmlk_tree_rank(*link) > gmlk_tree_rank(b)) link = gmlk_tree_side(link, b);
+  for (rest = *link; rest;) { /* deals the subtree whose place b takes to b's two sides */
+    gmlk_block **below = gmlk_tree_side(&rest, b);
+    gmlk_block ***side = below == &rest->as.fork.more ? &less : &more;
+    **side = rest;
+    *side = below;
+    rest = *below;
+  }
+  *less = *more = NULL;
+  *link = b;
+}
+
+/* Merges the block's two subtrees into its place. pre: the block is in the tree. */
+static void gmlk_tree_remove(gmlk_block **link, const gmlk_block *b) {
+  gmlk_block *less = b->as.fork.less, *more = b->as.fork.more;
+  while (*link != b) link = gmlk_tree_side(link, b);
+  while (less && more) {
+    gmlk_block **above = gmlk_tree_rank(less) > gmlk_tree_rank(more) ? &less : &more;
+    *link = *above;
+    link = above == &less ? &less->as.fork.more : &more->as.fork.less;
+    *above = *link;
+  }
+  *link = less ? less : more;
+}
+
+/* The last block that begins at or before `at`, or NULL. */
+static gmlk_block *gmlk_tree_upto(gmlk_block *b, uint32_t at) {
+  gmlk_block *found = NULL;
+  for (; b; b = b->at <= at ? b->as.fork.more : b->as.fork.less)
+    if (b->at <= at) found = b;
+  return found;
+}
+
+/* The first block that begins at or behind this address, or the first window that has this key and
+   number or stands behind them; NULL: there is none. */
+static gmlk_block *gmlk_tree_from(gmlk_block *b, uint64_t key, uint64_t number) {
+  gmlk_block *found = NULL;
+  while (b) {
+    const int is_before = gmlk_tree_precedes(b, key, number);
+    if (!is_before) found = b;
+    b = is_before ? b->as.fork.more : b->as.fork.less;
+  }
+  return found;
+}
+
 /* ---- >>driver -------------------------------------------------------------------------------
    gmlk_driver is the backend as the lake calls it. gmlk_batch is a series of backend calls that one
    thread makes. It stands on that thread's stack, so it needs no lock. It counts and times the
@@ -2381,11 +2397,6 @@ static uint64_t gmlk_batch_clock(const gmlk_batch *batch) {
   return batch->driver->backend->clock_ns(batch->driver->backend->user);
 }
 
-/* Nanoseconds since it began. pre: not with GMLK_LIGHTLY. */
-static uint64_t gmlk_batch_elapsed(const gmlk_batch *batch) {
-  return gmlk_batch_clock(batch) - batch->start_ns;
-}
-
 /* Counts a call, and notes its error. */
 static gmlake_result gmlk_batch_called(gmlk_batch *batch, gmlake_result result, const char *call) {
   batch->calls++;
@@ -2401,16 +2412,6 @@ static gmlake_result gmlk_batch_asked(gmlk_batch *batch, gmlake_result result, c
   return result;
 }
 
-/* The same for event_record. That a stream which may be gone is gone is no error of the series. */
-static gmlake_result gmlk_batch_recorded(gmlk_batch *batch, gmlake_result result, int may_be_gone) {
-  if (!may_be_gone || result != GMLAKE_ERROR_INVALID_ARGUMENT)
-    return gmlk_batch_asked(batch, result, "event_record");
-  batch->has_lost++;
-  batch->calls++;
-  batch->code = batch->answer;
-  return GMLAKE_ERROR_DRIVER;
-}
-
 /* Calls the backend's function of this name with the arguments between its first, the backend's
    user, and its last, where it writes the driver's number. Its result has to be counted. */
 #define GMLK_ANSWER(batch, function, ...)                                                  \
@@ -2418,12 +2419,6 @@ static gmlake_result gmlk_batch_recorded(gmlk_batch *batch, gmlake_result result
                                                            __VA_ARGS__, &(batch)->answer))
 #define GMLK_CALL(batch, function, ...) \
   gmlk_batch_called(batch, GMLK_ANSWER(batch, function, __VA_ARGS__), #function)
-
-/* A chunk's memory: a new handle, or the next that is imported. */
-static gmlake_result gmlk_batch_create(gmlk_batch *batch, size_t bytes, uint64_t *out_handle) {
-  if (batch->imports) return GMLK_CALL(batch, import_handle, batch->imports++, out_handle);
-  return GMLK_CALL(batch, create, bytes, batch->driver->handle_types, out_handle);
-}
 
 static gmlake_result gmlk_batch_set_access(gmlk_batch *batch, uint64_t address, size_t bytes) {
   const gmlk_driver *d = batch->driver;
@@ -2533,10 +2528,6 @@ typedef struct gmlk_streams {
   uint64_t record_count; /* events recorded since create */
 } gmlk_streams;
 
-static gmlake_stream gmlk_stream_canonical(gmlake_stream stream) {
-  return (uintptr_t)stream == GMLK_VALUE_LEGACY ? NULL : stream;
-}
-
 /* [F8] Whether the stream may be destroyed without the lake being told. */
 static int gmlk_stream_may_end(const gmlk_streams *streams, const gmlk_stream *s) {
   return streams->may_end && s->value && !s->stays;
@@ -2551,11 +2542,6 @@ static int gmlk_tag_done(const gmlk_streams *streams, unsigned stream, uint64_t 
 /* Whether only a wait for the whole device completes the open epoch. */
 static int gmlk_stream_is_out(const gmlk_streams *streams, const gmlk_stream *s) {
   return s->is_dirty && !s->capture && (s->is_forgotten || gmlk_stream_may_end(streams, s));
-}
-
-/* Whether all that was freed on the stream is known to be complete. */
-static int gmlk_stream_is_complete(const gmlk_stream *s) {
-  return !s->is_dirty && s->done + 1 == s->epoch;
 }
 
 /* The oldest fence that covers the epoch, or NULL. */
@@ -2573,38 +2559,29 @@ typedef struct gmlk_requester {
   uint64_t now_ns, soon_ns; /* [DEVICE] it waits for no later time, as expected now; 0: for any */
 } gmlk_requester;
 
-static inline gmlk_requester gmlk_requester_of(unsigned stream, gmlake_wait may_wait) {
-  gmlk_requester requester;
-  requester.stream = stream;
-  requester.may_wait = may_wait;
-  requester.now_ns = requester.soon_ns = 0;
-  return requester;
-}
-
-/* Whether the requester's stream may be made to wait on the device for this work. */
-static int gmlk_may_follow(const gmlk_streams *streams, gmlk_requester requester,
-                           const gmlk_stream *s, const gmlk_fence *fence) {
-  if (streams->items[requester.stream]->kind == GMLAKE_STREAM_URGENT &&
-      s->kind != GMLAKE_STREAM_URGENT)
-    return 0;
-  if (!requester.soon_ns) return 1; /* else by what was measured, if anything was */
-  return s->lag_ns && (fence ? fence->at_ns : requester.now_ns) + s->lag_ns <= requester.soon_ns;
-}
-
-/* Whether the work that a tag stands for is complete, or the requester may wait for it. */
+/* Whether the work that a tag stands for is complete, or the requester may wait for it. Where it
+   waits on the device for no later time than soon_ns, that is by what was measured, if anything
+   was. */
 static int gmlk_may_await(const gmlk_streams *streams, gmlk_requester requester, unsigned stream,
                           uint64_t epoch) {
   const int is_host = requester.may_wait == GMLAKE_HOST_WAIT;
+  const gmlk_fence *fence;
   gmlk_stream *s;
   if (gmlk_tag_done(streams, stream, epoch)) return 1;
   if (!requester.may_wait || stream == GMLK_GRAPH_OWNED) return 0;
   s = streams->items[stream];
   if (s->is_capture) return 0;
-  if (!is_host && !gmlk_may_follow(streams, requester, s, gmlk_stream_covering(s, epoch))) return 0;
+  fence = gmlk_stream_covering(s, epoch);
+  if (!is_host && streams->items[requester.stream]->kind == GMLAKE_STREAM_URGENT &&
+      s->kind != GMLAKE_STREAM_URGENT)
+    return 0;
+  if (!is_host && requester.soon_ns &&
+      !(s->lag_ns && (fence ? fence->at_ns : requester.now_ns) + s->lag_ns <= requester.soon_ns))
+    return 0;
   if (!s->capture && (s->value || !streams->capture_count) &&
       (!gmlk_stream_is_out(streams, s) || (is_host && !streams->capture_count)))
     return 1;
-  return gmlk_stream_covering(s, epoch) != NULL;
+  return fence != NULL;
 }
 
 /* ---- >>chunks -------------------------------------------------------------------------------
@@ -2624,8 +2601,7 @@ static int gmlk_may_await(const gmlk_streams *streams, gmlk_requester requester,
         memory is never free: it is released, or quarantined.
    [P6] A graph knows no slot that is empty.
 
-   O(1). Can fail: gmlk_chunks_resize, for want of host memory; to release: the
-   driver. */
+   What creates, maps and releases them stands in >>capacity. */
 
 typedef struct gmlk_chunk { /* of one slot */
   uint64_t handle;          /* the driver's; 0: no memory */
@@ -2653,101 +2629,9 @@ typedef struct gmlk_slots { /* a list of slots, in an arena's scratch */
   uint32_t count;
 } gmlk_slots;
 
-/* Makes records for slots [0, count), or for fewer than before. 0: no host memory. */
-static int gmlk_chunks_resize(gmlk_chunks *all, gmlk_host *host, size_t count) {
-  return gmlk_host_resize(host, &all->items, &all->capacity, count, sizeof(gmlk_chunk));
-}
-
-/* The number of slots that have a handle. */
-static size_t gmlk_chunks_held(const gmlk_chunks *all) {
-  return all->backed_count + all->quarantined_count;
-}
-
 static const gmlk_chunk *gmlk_chunk_at(const gmlk_chunks *all, uint32_t slot) {
   return &all->items[slot];
 }
-
-static int gmlk_chunk_is_quarantined(const gmlk_chunks *all, uint32_t slot) {
-  return slot < all->quarantined_end && all->items[slot].is_quarantined;
-}
-
-/* Whether the slot has memory that is not in quarantine. */
-static int gmlk_chunk_is_backed(const gmlk_chunks *all, uint32_t slot) {
-  return all->items[slot].handle && !all->items[slot].is_quarantined;
-}
-
-/* Makes a slot that is asleep an empty one. */
-static void gmlk_chunk_end_sleep(gmlk_chunks *all, uint32_t slot) {
-  all->asleep_count -= all->items[slot].is_asleep;
-  all->items[slot].is_asleep = 0;
-}
-
-/* Creates a chunk in a slot that is empty or asleep. Growth maps it, too; then its block becomes
-   FREE and CLEAN. Trim makes the block RESERVED, releases the chunk, then makes it UNBACKED. */
-static gmlake_result gmlk_chunk_create(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot,
-                                       size_t bytes) {
-  uint64_t handle = 0;
-  gmlake_result result = gmlk_batch_create(batch, bytes, &handle);
-  if (result) return result;
-  gmlk_chunk_end_sleep(all, slot);
-  all->items[slot].handle = handle;
-  all->backed_count++;
-  return GMLAKE_OK;
-}
-
-/* Maps a chunk at its home address. */
-static gmlake_result gmlk_chunk_map(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot,
-                                    uint64_t home, size_t bytes) {
-  gmlake_result result = GMLK_CALL(batch, map, home, bytes, all->items[slot].handle);
-  all->items[slot].is_home = !result;
-  return result;
-}
-
-/* Unmaps a chunk at home. 0: it is still mapped. */
-static int gmlk_chunk_unmap(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot, uint64_t home,
-                            size_t bytes) {
-  if (!all->items[slot].is_home) return 1;
-  if (GMLK_CALL(batch, unmap, home, bytes)) return 0;
-  all->items[slot].is_home = 0;
-  return 1;
-}
-
-static void gmlk_chunk_quarantine(gmlk_chunks *all, uint32_t slot) {
-  if (all->items[slot].is_quarantined) return;
-  all->items[slot].is_quarantined = 1;
-  all->backed_count--;
-  all->quarantined_count++;
-  if (slot >= all->quarantined_end) all->quarantined_end = slot + 1;
-}
-
-/* Gives a chunk back to the driver; its slot is empty. If the driver refuses, it is quarantined.
-   pre: it is mapped nowhere. */
-static void gmlk_chunk_release(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot) {
-  gmlk_chunk *chunk = &all->items[slot];
-  if (GMLK_CALL(batch, release, chunk->handle)) {
-    gmlk_chunk_quarantine(all, slot);
-    return;
-  }
-  if (chunk->is_quarantined)
-    all->quarantined_count--;
-  else
-    all->backed_count--;
-  all->shared_count -= chunk->is_shared;
-  memset(chunk, 0, sizeof(*chunk));
-}
-
-/* An empty list that stands in this memory. */
-static gmlk_slots gmlk_slots_in(void *memory) {
-  gmlk_slots list;
-  list.items = (uint32_t *)memory;
-  list.count = 0;
-  return list;
-}
-
-static void gmlk_slots_add(gmlk_slots *list, uint32_t slot) { list->items[list->count++] = slot; }
-
-/* Takes the last one off a list. */
-static uint32_t gmlk_slots_drop(gmlk_slots *list) { return list->items[--list->count]; }
 
 /* ---- >>arena --------------------------------------------------------------------------------
    gmlk_arena: one range of home addresses, tiled by blocks, and the paper's pPool: its free blocks
@@ -2806,30 +2690,18 @@ typedef struct gmlk_head_fragment { /* scratch of >>planner: the free head of a 
   uint32_t slot, grains;
 } gmlk_head_fragment;
 
-typedef struct gmlk_piece { /* a range of grains: a piece of a window, or of a plan for one */
-  uint32_t at, grains;
-  gmlk_block *block; /* [live window] the block of the home range that the piece is */
-} gmlk_piece;
-
-static gmlk_piece gmlk_piece_with(uint32_t at, uint32_t grains) {
-  gmlk_piece piece;
-  piece.at = at;
-  piece.grains = grains;
-  piece.block = NULL;
-  return piece;
-}
-
 typedef struct gmlk_small { /* blocks that are kept together, see >>small */
   gmlk_block *reserve;      /* [U1] what is set aside for them; NULL: nothing */
   uint32_t most;            /* [U2] a small block's grains at most; 0: nothing is set aside here */
   uint32_t was_at, was_grains; /* what a question sets aside again */
 } gmlk_small;
 
-typedef struct gmlk_windows {  /* see >>windows */
-  gmlk_window *open, *blocked; /* [W5] trees of the idle windows */
-  uint64_t number;             /* of the newest window */
-  uint32_t grains_min;         /* of the smallest window ever; no search for less is needed */
-  gmlk_window *idle_first, *idle_last; /* list of the idle windows as they became idle */
+typedef struct gmlk_windows { /* see >>windows */
+  gmlk_block *open, *blocked; /* [W5] trees of the idle windows */
+  uint64_t number;            /* of the newest window */
+  uint32_t grains_min;        /* of the smallest window ever; no search for less is needed */
+  gmlk_window *idle_first;    /* list of the idle windows as they became idle */
+  gmlk_window **idle_end;     /* the NULL at its end */
 } gmlk_windows;
 
 typedef struct gmlk_mapped {         /* what aliases count, see >>alias */
@@ -2940,11 +2812,6 @@ static uint32_t gmlk_slot_from(const gmlk_arena *a, uint32_t at) {
   return (uint32_t)(((uint64_t)at + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
 }
 
-/* Whether a range is one of whole slots. */
-static int gmlk_is_chunks(const gmlk_arena *a, uint32_t at, uint32_t grains) {
-  return !((at | grains) & (gmlk_chunk_grains(a) - 1));
-}
-
 /* The base of the extent that a slot lies in; 0: there is none. O(extents). */
 static inline uint64_t gmlk_area_base(const gmlk_area *area, uint32_t slot) {
   size_t i = 0;
@@ -2960,15 +2827,15 @@ static uint32_t gmlk_area_next(const gmlk_area *area, uint32_t count) {
 }
 
 static uint64_t gmlk_home(const gmlk_arena *a, uint32_t at) {
-  return gmlk_area_base(&a->area, gmlk_slot_of(a, at)) + gmlk_to_bytes(at);
+  return gmlk_area_base(&a->area, at >> a->chunk_log) + at * GMLK_GRAIN;
+}
+
+static int gmlk_has_tag(const gmlk_block *b, unsigned stream) {
+  return b->state == GMLK_FREE && b->stream == stream;
 }
 
 static int gmlk_is_tagged(const gmlk_block *b) {
   return b->state == GMLK_FREE && b->stream >= GMLK_FIRST_STREAM;
-}
-
-static int gmlk_is_clean(const gmlk_block *b) {
-  return b->state == GMLK_FREE && b->stream == GMLK_CLEAN;
 }
 
 /* Whether the stream may take the block without waiting for another. */
@@ -2976,14 +2843,57 @@ static int gmlk_is_open(const gmlk_block *b, unsigned stream) {
   return b->state == GMLK_FREE && (b->stream == GMLK_CLEAN || b->stream == stream);
 }
 
+static gmlk_block *gmlk_records_take(gmlk_records *records) { /* pre: reserved */
+  gmlk_block *block = records->unused;
+  GMLAKE_ASSERT(block);
+  records->unused = block->next;
+  records->unused_count--;
+  return block;
+}
+
+static void gmlk_records_give(gmlk_records *records, gmlk_block *block) {
+  block->state = GMLK_UNUSED;
+  block->its.hole = 0;
+  block->next = records->unused;
+  records->unused = block;
+  records->unused_count++;
+}
+
+/* Cuts a block behind its first `grains`. Returns the front; the back is its next. The shorter part
+   gets the new record. pre: one record is reserved. */
+static inline gmlk_block *gmlk_block_split(gmlk_records *records, gmlk_block *b, uint32_t grains) {
+  const int is_front = grains <= b->grains / 2;
+  gmlk_block *part = gmlk_records_take(records), *rest = is_front ? b : part;
+  *part = *b;
+  part->next = is_front ? b : b->next;
+  part->prev = part->next->prev;
+  part->next->prev = part->prev->next = part;
+  rest->at += grains;
+  rest->grains -= grains;
+  (is_front ? part : b)->grains = grains;
+  return is_front ? part : b;
+}
+
+/* Adds a neighbour's range to a block; the neighbour's record becomes unused. */
+static inline void gmlk_block_absorb(gmlk_records *records, gmlk_block *b, gmlk_block *neighbour) {
+  if (neighbour->at < b->at) b->at = neighbour->at;
+  b->grains += neighbour->grains;
+  neighbour->prev->next = neighbour->next;
+  neighbour->next->prev = neighbour->prev;
+  gmlk_records_give(records, neighbour);
+}
+
 /* Keeps [A4] for the slots whose first grain lies in [at, at + grains), which the block holds. */
 static inline void gmlk_set_first_blocks(gmlk_arena *a, gmlk_block *b, uint32_t at,
                                          uint32_t grains) {
-  uint32_t slot = gmlk_slot_from(a, at), end = gmlk_slot_from(a, at + grains);
+  const uint64_t rest = ((uint64_t)1 << a->chunk_log) - 1,
+                 end = (at + rest + grains) >> a->chunk_log;
+  uint64_t slot = (at + rest) >> a->chunk_log;
   for (; slot < end; slot++) a->firsts[slot] = b;
 }
 
-static int gmlk_arena_admit_new(gmlk_arena *a, unsigned stream) {
+/* Makes sure that the stream has bins here: no later step has to make them. 0: no host memory. */
+static int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
   if (stream >= a->bins_capacity &&
       !gmlk_host_resize(a->host, &a->bins, &a->bins_capacity, gmlk_max(8, (size_t)stream * 2),
                         sizeof(gmlk_bins *)))
@@ -2992,28 +2902,18 @@ static int gmlk_arena_admit_new(gmlk_arena *a, unsigned stream) {
   return a->bins[stream] != NULL;
 }
 
-/* Makes sure that the stream has bins here: no later step has to make them. 0: no host memory. */
-GMLK_INLINE int gmlk_arena_admit(gmlk_arena *a, unsigned stream) {
-  const gmlk_bins *bins = stream < a->bins_capacity ? a->bins[stream] : NULL;
-  return bins || gmlk_arena_admit_new(a, stream);
-}
-
 /* The nearest block before b that is not clean, and that behind it. One step, unless a policy keeps
    clean blocks apart. */
 static gmlk_block *gmlk_before_clean(const gmlk_block *b) {
   gmlk_block *before = b->prev;
-  while (gmlk_is_clean(before)) before = before->prev;
+  while (gmlk_has_tag(before, GMLK_CLEAN)) before = before->prev;
   return before;
 }
 
 static gmlk_block *gmlk_behind_clean(const gmlk_block *b) {
   gmlk_block *behind = b->next;
-  while (gmlk_is_clean(behind)) behind = behind->next;
+  while (gmlk_has_tag(behind, GMLK_CLEAN)) behind = behind->next;
   return behind;
-}
-
-static int gmlk_has_tag(const gmlk_block *b, unsigned stream) {
-  return b->state == GMLK_FREE && b->stream == stream;
 }
 
 typedef struct gmlk_run_bounds { /* a run: its head, its first grain, the grain behind it */
@@ -3156,7 +3056,7 @@ static inline gmlk_block *gmlk_split(gmlk_arena *a, gmlk_block *b, uint32_t grai
 static inline gmlk_block *gmlk_join(gmlk_arena *a, gmlk_block *b) {
   gmlk_block *next = b->next, *kept = b->grains >= next->grains ? b : next;
   gmlk_block *gone = kept == b ? next : b;
-  kept->u.epoch = gmlk_max(b->u.epoch, next->u.epoch);
+  kept->u.epoch = b->u.epoch > next->u.epoch ? b->u.epoch : next->u.epoch;
   gmlk_set_first_blocks(a, kept, gone->at, gone->grains);
   gmlk_block_absorb(a->records, kept, gone);
   return kept;
@@ -3189,6 +3089,15 @@ static gmlk_block *gmlk_coalesce(gmlk_arena *a, gmlk_block *b) {
   return b;
 }
 
+/* Changes the stream of a free block's tag; clean memory has no epoch. */
+static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream) {
+  gmlk_unlink_free(a, b);
+  b->state = GMLK_FREE;
+  b->stream = (uint16_t)stream;
+  if (stream == GMLK_CLEAN) b->u.epoch = 0;
+  return gmlk_coalesce(a, b);
+}
+
 /* The small-block reserve becomes free memory like any other. */
 static void gmlk_small_reserve_end(gmlk_arena *a) {
   gmlk_block *small_reserve = a->small.reserve;
@@ -3216,8 +3125,9 @@ static inline void gmlk_put(gmlk_arena *a, gmlk_block *b, unsigned stream, uint6
   b->u.epoch = epoch;
   b->its.hole = 0;
   a->free_grains += b->grains;
-  if (b->prev->state != GMLK_FREE && gmlk_has_tag(b->next, stream) && b->next->its.hole &&
-      !a->keeps_apart && !a->is_bare && stream >= GMLK_FIRST_STREAM) { /* the head of a run */
+  if (b->prev->state != GMLK_FREE && b->next->state == GMLK_FREE && b->next->stream == stream &&
+      b->next->its.hole && !a->keeps_apart && !a->is_bare &&
+      stream >= GMLK_FIRST_STREAM) { /* the head of a run */
     const uint32_t hole = b->next->its.hole + b->grains;
     gmlk_bins_remove(a->bins[stream], b->next);
     gmlk_bins_insert(a->bins[stream], gmlk_join(a, b), hole);
@@ -3289,8 +3199,8 @@ GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uin
   gmlk_bins *bins = a->bins[b->stream];
   int is_alone = b->stream == GMLK_CLEAN
                      ? b->prev->state != GMLK_FREE && b->next->state != GMLK_FREE
-                     : b->its.hole == b->grains ||
-                           (b->its.hole && b->grains > grains && !gmlk_is_clean(b->prev));
+                     : b->its.hole == b->grains || (b->its.hole && b->grains > grains &&
+                                                    !gmlk_has_tag(b->prev, GMLK_CLEAN));
   const uint32_t hole = b->its.hole; /* larger than b where b heads a run: then its rest does */
   if (!is_alone || b->at != at) {
     b = gmlk_reserve_range(a, b, at, grains);
@@ -3320,9 +3230,9 @@ static void gmlk_unreserve_range(gmlk_arena *a, gmlk_block *first, uint32_t grai
 
 /* The block that holds the grain. It walks from the nearer end of the chunk. */
 static gmlk_block *gmlk_locate(const gmlk_arena *a, uint32_t at) {
-  uint32_t slot = gmlk_slot_of(a, at);
+  const uint32_t slot = at >> a->chunk_log, half = (uint32_t)1 << a->chunk_log >> 1;
   gmlk_block *b;
-  if (at + 1 < gmlk_slot_at(a, slot) + gmlk_chunk_grains(a) / 2) {
+  if (at + 1 < (slot << a->chunk_log) + half) {
     b = a->firsts[slot];
     while (gmlk_block_end(b) <= at) b = b->next;
     return b;
@@ -3371,38 +3281,27 @@ static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned tag, unsign
   return NULL;
 }
 
-/* gmlk_best_fit with alignment. */
-static gmlk_block *gmlk_best_aligned(const gmlk_arena *a, unsigned stream, uint32_t grains,
-                                     uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
-  uint32_t own_at = 0, clean_at = 0;
-  gmlk_block *own = stream ? gmlk_best_in(a, stream, stream, grains, align, &own_at) : NULL, *start;
-  gmlk_block *clean = gmlk_best_in(a, GMLK_CLEAN, stream, grains, align, &clean_at);
-  if (clean && (!own || gmlk_hole_less(clean, own))) {
-    *out_at = clean_at;
-    *out_hole = clean->its.hole;
-    return clean;
-  }
-  if (!own) return NULL;
-  *out_at = own_at;
-  *out_hole = own->its.hole;
-  start = gmlk_run_start(own);
-  while (gmlk_block_end(start) <= own_at) start = start->next;
-  return start;
-}
-
 /* The paper's BestFit: the smaller of the stream's best run and the best clean hole. Returns the
    block that holds the range's first grain, *out_at; *out_hole is the hole's size. NULL: none. */
 GMLK_INLINE gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                       uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
-  gmlk_block *own, *clean, *best;
-  if (align > 1) return gmlk_best_aligned(a, stream, grains, align, out_at, out_hole);
-  own = stream ? gmlk_bins_best(a->bins[stream], grains) : NULL;
-  clean = own && own->its.hole == grains ? NULL : gmlk_best_clean(a, stream, grains);
+  const int is_aligned = align > 1;
+  uint32_t own_at = 0, clean_at = 0;
+  gmlk_block *own = NULL, *clean = NULL, *best;
+  if (is_aligned) {
+    if (stream) own = gmlk_best_in(a, stream, stream, grains, align, &own_at);
+    clean = gmlk_best_in(a, GMLK_CLEAN, stream, grains, align, &clean_at);
+  } else {
+    if (stream) own = gmlk_bins_best(a->bins[stream], grains);
+    if (a->bins[GMLK_CLEAN]->count && !(own && own->its.hole == grains))
+      clean = gmlk_best_clean(a, stream, grains);
+  }
   if (clean && (!own || gmlk_hole_less(clean, own))) own = NULL;
   best = own ? gmlk_run_start(own) : clean;
   if (!best) return NULL;
-  *out_at = best->at;
+  *out_at = !is_aligned ? best->at : own ? own_at : clean_at;
   *out_hole = own ? own->its.hole : clean->its.hole;
+  while (is_aligned && best->at + best->grains <= *out_at) best = best->next;
   return best;
 }
 
@@ -3471,57 +3370,11 @@ static int gmlk_scratch_reserve(gmlk_arena *a, size_t slots) { /* 0: no host mem
 
 #define GMLK_WINDOW_TRIES 32u /* a search looks at the pieces of so many windows of the size */
 
-enum { /* gmlk_alias.state */
-       GMLK_ALIAS_EMPTY = 0,
-       GMLK_ALIAS_LIVE,       /* a user has it: a live or pending window, a committed page */
-       GMLK_ALIAS_IDLE,       /* still mapped; its tag is that of the last use through it */
-       GMLK_ALIAS_QUARANTINED /* mapped, perhaps in part or without access: the driver refused to
-                                 unmap it */
-};
-
-typedef struct gmlk_alias { /* a mapping beside the chunks' homes: a window, or a buffer's page */
-  struct gmlk_alias *next;  /* list of who holds `driver_lock` */
-  uint64_t address;         /* of the first byte that the user gets, in its first chunk */
-  uint64_t epoch;           /* [idle, quarantined] with stream: its tag */
-  uint32_t slot;            /* [page] of its chunk; [empty, while it is committed] the one to map */
-  uint32_t chunk_count;     /* one mapping for each chunk under it; 1 for a page */
-  uint32_t mapped;          /* so many of these are mapped now; written with state_lock released */
-  uint16_t stream;
-  uint8_t state; /* GMLK_ALIAS_EMPTY... */
-  uint8_t is_window;
-} gmlk_alias;
-
-struct gmlk_window {
-  gmlk_block self; /* [live] the block that the index finds */
-  gmlk_alias alias;
-  gmlk_block *va;     /* the slots of address space that it is mapped in */
-  gmlk_piece *pieces; /* piece_count of them; they follow this record in the same allocation */
-  uint32_t piece_count;
-  int is_known;             /* a capture had it, so a graph knows its addresses */
-  uint64_t number;          /* the arena's windows are numbered from 1 as they are made */
-  uint64_t key;             /* [idle] in `open` its gmlk_open_key, in `blocked` GMLK_BLOCKED + a
-                               serial */
-  gmlk_window *less, *more; /* [idle] children in its tree */
-  gmlk_window *idle_prev, *idle_next; /* [idle] in the list as they became idle */
-};
-
 #define GMLK_BLOCKED ((uint64_t)1 << 48) /* more than any gmlk_open_key */
 
 /* Where windows of so many grains stand whose tag is of this stream [W5]. */
 static uint64_t gmlk_open_key(uint32_t grains, unsigned stream) {
   return ((uint64_t)grains << 16) + stream;
-}
-
-static size_t gmlk_window_record_bytes(size_t piece_count) {
-  return sizeof(gmlk_window) + piece_count * sizeof(gmlk_piece);
-}
-
-/* The first slot that a window maps for a piece, and how many slots. */
-static uint32_t gmlk_piece_slot(const gmlk_arena *a, const gmlk_piece *piece) {
-  return gmlk_slot_of(a, piece->at);
-}
-static uint32_t gmlk_piece_chunks(const gmlk_arena *a, const gmlk_piece *piece) {
-  return gmlk_slot_from(a, piece->at + piece->grains) - gmlk_piece_slot(a, piece);
 }
 
 /* Takes address space for so many chunks of a window or buffer, and the guard's slots behind them;
@@ -3560,64 +3413,19 @@ static void gmlk_va_give(gmlk_space *space, gmlk_records *records, gmlk_block *b
   gmlk_bins_insert(space->holes, b, b->grains);
 }
 
-/* Whether a window stands before this place in a tree. */
-static int gmlk_window_precedes(const gmlk_window *w, uint64_t key, uint64_t number) {
-  return w->key < key || (w->key == key && w->number < number);
-}
-
-static int gmlk_window_above(const gmlk_window *w, const gmlk_window *other) { /* as in >>tree */
-  return gmlk_mix(w->number) > gmlk_mix(other->number);
-}
-
-static gmlk_window **gmlk_window_tree(gmlk_windows *windows, const gmlk_window *w) {
-  return w->key < GMLK_BLOCKED ? &windows->open : &windows->blocked;
-}
-
-/* Enters a window into the tree that its key belongs to, as gmlk_tree_insert does. */
+/* Enters a window into the tree that its key belongs to. */
 static void gmlk_window_enter(gmlk_windows *windows, gmlk_window *w, uint64_t key) {
-  gmlk_window **less = &w->less, **more = &w->more, **link, *rest;
   w->key = key;
-  link = gmlk_window_tree(windows, w);
-  while (*link && gmlk_window_above(*link, w))
-    link = gmlk_window_precedes(*link, key, w->number) ? &(*link)->more : &(*link)->less;
-  for (rest = *link; rest;) {
-    const int is_less = gmlk_window_precedes(rest, key, w->number);
-    gmlk_window ***side = is_less ? &less : &more;
-    **side = rest;
-    *side = is_less ? &rest->more : &rest->less;
-    rest = **side;
-  }
-  *less = *more = NULL;
-  *link = w;
+  gmlk_tree_insert(key < GMLK_BLOCKED ? &windows->open : &windows->blocked, &w->self);
 }
 
 static void gmlk_window_leave(gmlk_windows *windows, const gmlk_window *w) {
-  gmlk_window **link = gmlk_window_tree(windows, w), *less = w->less, *more = w->more;
-  while (*link != w)
-    link = gmlk_window_precedes(*link, w->key, w->number) ? &(*link)->more : &(*link)->less;
-  while (less && more) {
-    gmlk_window **above = gmlk_window_above(less, more) ? &less : &more;
-    *link = *above;
-    link = above == &less ? &less->more : &more->less;
-    *above = *link;
-  }
-  *link = less ? less : more;
+  gmlk_tree_remove(w->key < GMLK_BLOCKED ? &windows->open : &windows->blocked, &w->self);
 }
 
-/* The first window of a tree that stands at this key and number or behind it, or NULL. */
-static gmlk_window *gmlk_window_from(gmlk_window *w, uint64_t key, uint64_t number) {
-  gmlk_window *found = NULL;
-  while (w) {
-    const int is_before = gmlk_window_precedes(w, key, number);
-    if (!is_before) found = w;
-    w = is_before ? w->more : w->less;
-  }
-  return found;
-}
-
-/* The first one that has this key and this number or a larger one, or NULL. */
-static gmlk_window *gmlk_window_of(gmlk_window *w, uint64_t key, uint64_t number) {
-  w = gmlk_window_from(w, key, number);
+/* The first window of a tree that has this key and this number or a larger one, or NULL. */
+static gmlk_window *gmlk_window_of(gmlk_block *root, uint64_t key, uint64_t number) {
+  gmlk_window *w = (gmlk_window *)(void *)gmlk_tree_from(root, key, number);
   return w && w->key == key ? w : NULL;
 }
 
@@ -3646,30 +3454,19 @@ static void gmlk_window_set_idle(gmlk_windows *windows, gmlk_window *w, unsigned
   gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, stream));
   w->self.state = GMLK_IDLE;
   w->idle_next = NULL;
-  w->idle_prev = windows->idle_last;
-  if (windows->idle_last)
-    windows->idle_last->idle_next = w;
-  else
-    windows->idle_first = w;
-  windows->idle_last = w;
+  w->idle_at = windows->idle_end;
+  *w->idle_at = w;
+  windows->idle_end = &w->idle_next;
 }
 
 static void gmlk_window_unset_idle(gmlk_windows *windows, gmlk_window *w) {
   gmlk_window_leave(windows, w);
   w->alias.state = GMLK_ALIAS_LIVE;
-  if (w->idle_prev)
-    w->idle_prev->idle_next = w->idle_next;
-  else
-    windows->idle_first = w->idle_next;
+  *w->idle_at = w->idle_next;
   if (w->idle_next)
-    w->idle_next->idle_prev = w->idle_prev;
+    w->idle_next->idle_at = w->idle_at;
   else
-    windows->idle_last = w->idle_prev;
-}
-
-/* The window whose own record this is, or NULL. */
-static inline gmlk_window *gmlk_as_window(const gmlk_block *b) {
-  return b->next ? NULL : (gmlk_window *)(uintptr_t)b;
+    windows->idle_end = w->idle_at;
 }
 
 /* The state of the user's block that this is, or is a piece of. */
@@ -3707,13 +3504,6 @@ static int gmlk_may_take(const gmlk_streams *streams, gmlk_requester requester,
          gmlk_may_await(streams, requester, b->stream, b->u.epoch);
 }
 
-/* Whether the requester may have all blocks from b to the one that holds the grain before `end`. */
-static int gmlk_may_take_range(const gmlk_streams *streams, gmlk_requester requester,
-                               const gmlk_block *b, uint32_t end) {
-  while (b->at < end && gmlk_may_take(streams, requester, b)) b = b->next;
-  return b->at >= end;
-}
-
 /* The first block of an idle window's pieces that the requester may not have; NULL: it may have
    all. */
 static gmlk_block *gmlk_window_blocker(const gmlk_arena *a, const gmlk_streams *streams,
@@ -3732,7 +3522,8 @@ static gmlk_block *gmlk_window_blocker(const gmlk_arena *a, const gmlk_streams *
 static int gmlk_window_suits(const gmlk_arena *a, const gmlk_window *w, uint32_t align,
                              int whole_only) {
   const uint32_t at = w->pieces[0].at;
-  return !(at & (align - 1)) && (!whole_only || gmlk_is_chunks(a, at, w->self.grains));
+  return !(at & (align - 1)) &&
+         (!whole_only || !((at | w->self.grains) & (gmlk_chunk_grains(a) - 1)));
 }
 
 /* Whether the requester may have an idle window, and it suits. One that an owned block is in the
@@ -3762,13 +3553,14 @@ static gmlk_window *gmlk_window_find(gmlk_arena *a, const gmlk_streams *streams,
     if (gmlk_window_may_serve(a, streams, requester, tried, align, whole_only)) return tried;
     *next = gmlk_window_of(a->windows.open, key, number + 1);
   }
-  w = gmlk_window_from(a->windows.open, clean + 1, 0);
+  w = (gmlk_window *)(void *)gmlk_tree_from(a->windows.open, clean + 1, 0);
   for (tries = GMLK_WINDOW_TRIES; w && w->key >> 16 == grains && tries;) {
     const uint64_t key = w->key, number = w->number;
     const int is_tried = key == own;
     if (!is_tried && tries-- && gmlk_window_may_serve(a, streams, requester, w, align, whole_only))
       return w;
-    w = gmlk_window_from(a->windows.open, key + (uint64_t)is_tried, is_tried ? 0 : number + 1);
+    w = (gmlk_window *)(void *)gmlk_tree_from(a->windows.open, key + (uint64_t)is_tried,
+                                              is_tried ? 0 : number + 1);
   }
   return NULL;
 }
@@ -3777,14 +3569,6 @@ static gmlk_window *gmlk_window_find(gmlk_arena *a, const gmlk_streams *streams,
 static uint64_t gmlk_va_address(const gmlk_arena *a, const gmlk_space *space,
                                 const gmlk_block *va) {
   return gmlk_area_base(&space->area, va->at) + (uint64_t)va->at * a->chunk_bytes;
-}
-
-/* The ranges of the home arena that a live block is made of. */
-static const gmlk_piece *gmlk_pieces_of(const gmlk_block *b, gmlk_piece *whole, size_t *out_count) {
-  const gmlk_window *w = gmlk_as_window(b);
-  *whole = gmlk_piece_with(b->at, b->grains);
-  *out_count = w ? w->piece_count : 1;
-  return w ? w->pieces : whole;
 }
 
 /* The window that a range of address space in use belongs to. */
@@ -3819,7 +3603,7 @@ static void gmlk_foretell(const gmlake *l, const gmlk_request *r, const gmlk_pla
    memory CLEAN; gmlk_look does so for a request that finds none. gmlk_pieces_borrow queues waits
    for what still uses the pieces, ends pending blocks among them, and reserves them; after an error
    none is reserved. */
-static inline unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value);
+static unsigned gmlk_stream_find_slowly(gmlake *l, gmlake_stream value);
 static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char *call);
 static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s);
 static gmlake_result gmlk_refresh(gmlake *l, int close);
@@ -3906,17 +3690,18 @@ typedef struct gmlk_callback { /* a running oom handler or function of a policy 
 struct gmlk_request { /* see >>alloc */
   gmlk_arena *arena;
   const gmlake_alloc_desc *desc;
+  size_t bytes;   /* as asked for */
+  uint32_t align; /* in grains */
+  unsigned flags;
+  int is_whole; /* it gets whole chunks */
+  /* What follows is 0 before it is opened. */
   gmlk_requester requester; /* its stream is the capture's number if the stream is captured */
   unsigned stream;          /* the stream's own number; 0: none */
-  size_t bytes;             /* as asked for */
-  uint32_t grains, align;   /* both in grains; grains 0: more than any arena can hold */
-  unsigned flags;
-  int is_whole;   /* it gets whole chunks */
-  int may_stitch; /* a window may serve it */
-  int is_capture; /* the stream is being captured */
-  /* What follows is 0 when it is opened. */
-  int is_reuse; /* an idle window was taken for it */
-  int is_split; /* a part of a free range was taken for it */
+  uint32_t grains;          /* its size; 0: more than any arena can hold */
+  int may_stitch;           /* a window may serve it */
+  int is_capture;           /* the stream is being captured */
+  int is_reuse;             /* an idle window was taken for it */
+  int is_split;             /* a part of a free range was taken for it */
   /* What one slow step of >>slow leaves to the next: */
   uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
   uint32_t piece_count;   /* what that window has: so many ranges in arena->pieces */
@@ -4008,36 +3793,6 @@ static void gmlk_unlock_driver(gmlake *l) {
 
 #define GMLK_CODE_OPERATING_SYSTEM 304 /* CUDA_ERROR_OPERATING_SYSTEM; the mock answers it, too */
 
-/* Enters a finished series of backend calls into statistics and last error. Returns the series'
-   result; a fatal one makes the lake lost. pre: state_lock is held. */
-static gmlake_result gmlk_batch_count(gmlake *l, const gmlk_batch *batch) {
-  gmlake_result result = batch->result;
-  const char *hint = "";
-  l->stats.driver_call_count += batch->calls;
-  l->stats.driver_ns += batch->ns;
-  if (batch->has_lost)
-    gmlk_warn(l, GMLAKE_ERROR_DRIVER, "event_record", batch->code,
-              "a stream was destroyed before gmlake_forget_stream: what was freed on it last is "
-              "pending until the host waits for the whole device");
-  if (batch->end_result) /* the work is done; if the device is lost, the next call says so */
-    gmlk_warn(l, batch->end_result, "capture_exchange", batch->end_code,
-              "the thread's capture mode stays relaxed: the driver refused to set it back");
-  if (!result || l->lost) return result;
-  if (batch->code == GMLK_CODE_OPERATING_SYSTEM)
-    hint = ": the system refused; is a limit reached (ulimit -n, ulimit -v, vm.max_map_count)?";
-  if (batch->result == GMLAKE_ERROR_DRIVER && !strcmp(batch->call, "event_record"))
-    hint = ": was the stream destroyed before gmlake_forget_stream?";
-  (void)gmlk_fail(l, result, batch->call,
-                  "the backend's function failed, its driver's code is %d%s", batch->code, hint);
-  l->error.driver_code = batch->code;
-  if (!gmlk_is_fatal(result)) return result;
-  gmlk_log(l, GMLAKE_LOG_ERROR, &l->error);
-  if (result == GMLAKE_ERROR_FORKED) return result; /* in the parent the lake still works */
-  l->lost = result;
-  l->is_restricted = 1;
-  return result;
-}
-
 /* How a series of calls is made. UNLOCKED: state_lock is released until its end; the caller holds
    `driver_lock`. LIGHTLY: the capture mode stays, and nothing is timed; enough for a free that
    records an event, which is legal in every mode. UNCOUNTED: the lake ends, so nothing is
@@ -4071,7 +3826,7 @@ static void gmlk_peak(size_t *peak, size_t now) {
 /* Adds what an arena has of the driver. What did not go when it fell asleep is quarantined. */
 static void gmlk_held_add(const gmlk_arena *a, gmlake_stats *out) {
   const gmlk_chunks *all = &a->chunks;
-  const size_t held = gmlk_chunks_held(all);
+  const size_t held = all->backed_count + all->quarantined_count;
   const size_t left = a->sleep == GMLK_ASLEEP ? held : all->quarantined_count;
   out->chunk_count += held;
   out->reserved_bytes += held * a->chunk_bytes;
@@ -4112,19 +3867,45 @@ static void gmlk_held_count(gmlake *l) {
   gmlk_peak(&s->stitched_bytes_peak, s->stitched_bytes);
 }
 
-/* Returns its result, as gmlk_batch_count does. */
+/* Ends a series of backend calls, and enters it into statistics and last error. Returns the series'
+   result; a fatal one makes the lake lost. */
 static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
   const gmlake_backend *backend = batch->driver->backend;
+  const gmlake_result result = batch->result;
+  const char *hint = "";
   if (batch->is_relaxed) {
     batch->end_result = gmlk_backend_result(
         backend->capture_exchange(backend->user, &batch->mode, &batch->end_code));
-    if (batch->calls) batch->ns = gmlk_batch_elapsed(batch);
+    if (batch->calls) batch->ns = gmlk_batch_clock(batch) - batch->start_ns;
   }
   if (batch->how & GMLK_UNLOCKED) {
     gmlk_lock_state(l);
     gmlk_held_count(l);
   }
-  return batch->how & GMLK_UNCOUNTED ? batch->result : gmlk_batch_count(l, batch);
+  if (batch->how & GMLK_UNCOUNTED) return result;
+  l->stats.driver_call_count += batch->calls;
+  l->stats.driver_ns += batch->ns;
+  if (batch->has_lost)
+    gmlk_warn(l, GMLAKE_ERROR_DRIVER, "event_record", batch->code,
+              "a stream was destroyed before gmlake_forget_stream: what was freed on it last is "
+              "pending until the host waits for the whole device");
+  if (batch->end_result) /* the work is done; if the device is lost, the next call says so */
+    gmlk_warn(l, batch->end_result, "capture_exchange", batch->end_code,
+              "the thread's capture mode stays relaxed: the driver refused to set it back");
+  if (!result || l->lost) return result;
+  if (batch->code == GMLK_CODE_OPERATING_SYSTEM)
+    hint = ": the system refused; is a limit reached (ulimit -n, ulimit -v, vm.max_map_count)?";
+  if (batch->result == GMLAKE_ERROR_DRIVER && !strcmp(batch->call, "event_record"))
+    hint = ": was the stream destroyed before gmlake_forget_stream?";
+  (void)gmlk_fail(l, result, batch->call,
+                  "the backend's function failed, its driver's code is %d%s", batch->code, hint);
+  l->error.driver_code = batch->code;
+  if (!gmlk_is_fatal(result)) return result;
+  gmlk_log(l, GMLAKE_LOG_ERROR, &l->error);
+  if (result == GMLAKE_ERROR_FORKED) return result; /* in the parent the lake still works */
+  l->lost = result;
+  l->is_restricted = 1;
+  return result;
 }
 
 /* The slots without memory behind each window and buffer. */
@@ -4205,9 +3986,10 @@ static void gmlk_runs_sort(gmlk_run *runs, uint32_t count) {
 /* Enters a free run [at, end) into the supply, for a request of `grains`. */
 static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uint32_t end,
                             uint32_t grains, uint32_t align) {
-  uint32_t first = gmlk_slot_from(a, at), last = gmlk_slot_of(a, end);
-  uint32_t aligned = at + ((0 - at) & (align - 1));
-  uint32_t boundary = gmlk_slot_at(a, first);
+  const unsigned log = a->chunk_log;
+  const uint32_t rest = ((uint32_t)1 << log) - 1, last = end >> log;
+  const uint32_t first = (at >> log) + ((at & rest) != 0), boundary = first << log;
+  const uint32_t aligned = at + ((0 - at) & (align - 1));
   if (end < boundary) return; /* it touches no chunk's end */
   if (aligned < boundary && boundary - aligned <= grains) {
     const uint32_t tail = boundary - aligned;
@@ -4226,10 +4008,10 @@ static void gmlk_supply_add(gmlk_arena *a, gmlk_supply *supply, uint32_t at, uin
     run->grains = end - at;
     supply->whole_chunks += run->count;
   }
-  if (end > gmlk_slot_at(a, last)) {
+  if (end & rest) {
     gmlk_head_fragment *fragment = &a->head_fragments[supply->head_count++];
     fragment->slot = last;
-    fragment->grains = end - gmlk_slot_at(a, last);
+    fragment->grains = end & rest;
   }
 }
 
@@ -4264,12 +4046,13 @@ static uint64_t gmlk_supply_sum(const gmlk_arena *a, int whole_only, gmlk_supply
 static unsigned gmlk_supply_bin(gmlk_arena *a, unsigned tag, unsigned stream, unsigned bin,
                                 unsigned tries, uint32_t grains, uint32_t align,
                                 gmlk_supply *supply) {
-  const gmlk_bins *bins = a->bins[tag];
-  gmlk_block *head = gmlk_bin_next(bins, bin, NULL);
+  gmlk_link *ring = &a->bins[tag]->rings[bin], *link = ring->next;
   unsigned count = 0;
-  for (; head && count < tries; head = gmlk_bin_next(bins, bin, head), count++) {
-    const gmlk_block *b = tag ? gmlk_run_start(head) : head;
-    if (!tag && stream && gmlk_is_beside(b, stream)) continue; /* its run stands in the own bins */
+  for (; link != ring && count < tries; link = link->next, count++) {
+    gmlk_block *head = (gmlk_block *)(void *)link, *b = tag ? gmlk_run_start(head) : head;
+    if (!tag && stream && (b->prev->state == GMLK_FREE || b->next->state == GMLK_FREE) &&
+        gmlk_is_beside(b, stream))
+      continue; /* its run stands in the own bins */
     gmlk_supply_add(a, supply, b->at, b->at + head->its.hole, grains, align);
   }
   return count;
@@ -4295,7 +4078,7 @@ static unsigned gmlk_end_tries(uint32_t runs) {
 static void gmlk_supply_find(gmlk_arena *a, unsigned stream, uint32_t grains, uint32_t align,
                              gmlk_supply *supply) {
   const gmlk_bins *own = a->bins[stream], *clean = a->bins[GMLK_CLEAN];
-  const unsigned chunk_bin = gmlk_bin_of(gmlk_chunk_grains(a));
+  const unsigned chunk_bin = gmlk_bin_of((uint32_t)1 << a->chunk_log);
   unsigned pool, bin = chunk_bin, tries;
   memset(supply, 0, sizeof(*supply));
   while ((tries = gmlk_supply_tries(a, supply, grains)) != 0) {
@@ -4342,36 +4125,33 @@ static void gmlk_supply_scan(gmlk_arena *a, const gmlk_streams *streams, gmlk_re
   }
 }
 
-/* Adds a piece to the plan, behind the others. */
-static void gmlk_plan_append(gmlk_arena *a, gmlk_plan *plan, gmlk_piece piece) {
-  plan->chunk_count += gmlk_piece_chunks(a, &piece);
-  a->pieces[plan->piece_count++] = piece;
-}
-
-/* Adds a range to the plan; one that continues the last piece makes that longer. */
-static void gmlk_plan_add(gmlk_arena *a, gmlk_plan *plan, uint32_t at, uint32_t grains) {
-  gmlk_piece *last = plan->piece_count ? &a->pieces[plan->piece_count - 1] : NULL;
-  const gmlk_piece added = gmlk_piece_with(at, grains);
+/* Adds a range to the plan, behind the others. joins: if it continues the last piece, it makes that
+   longer. */
+static void gmlk_plan_add(gmlk_arena *a, gmlk_plan *plan, uint32_t at, uint32_t grains, int joins) {
+  gmlk_piece *last = a->pieces + plan->piece_count;
   GMLAKE_ASSERT(a->pieces);
-  if (!last || last->at + last->grains != at) {
-    gmlk_plan_append(a, plan, added);
+  plan->chunk_count += ((at + grains - 1) >> a->chunk_log) - (at >> a->chunk_log) + 1;
+  if (joins && plan->piece_count && last[-1].at + last[-1].grains == at) {
+    last[-1].grains += grains;
     return;
   }
-  plan->chunk_count += gmlk_piece_chunks(a, &added);
-  *last = gmlk_piece_with(last->at, last->grains + grains);
+  last->at = at;
+  last->grains = grains;
+  last->block = NULL;
+  plan->piece_count++;
 }
 
 /* Adds whole chunks that are no larger than what is left, in order. Returns where the next of them
    begins, for what is left then, or GMLK_NOWHERE. */
 static uint32_t gmlk_plan_whole(gmlk_arena *a, gmlk_plan *plan, const gmlk_supply *supply,
                                 uint32_t *left) {
-  const uint32_t chunk = gmlk_chunk_grains(a);
+  const uint32_t chunk = (uint32_t)1 << a->chunk_log;
   uint32_t run;
   for (run = 0; run < supply->run_count && *left; run++) {
-    const uint32_t at = gmlk_slot_at(a, a->runs[run].slot);
+    const uint32_t at = a->runs[run].slot << a->chunk_log;
     const uint32_t count = a->runs[run].count;
     const uint32_t whole = *left / chunk < count ? *left / chunk : count;
-    if (whole) gmlk_plan_add(a, plan, at, whole * chunk);
+    if (whole) gmlk_plan_add(a, plan, at, whole * chunk, 1);
     *left -= whole * chunk;
     if (whole < count) return at + whole * chunk;
   }
@@ -4387,7 +4167,7 @@ static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, ui
     const gmlk_head_fragment *fragment = &a->head_fragments[i];
     if (fragment->slot == not_slot || fragment->grains < left) continue;
     if (best_grains && fragment->grains >= best_grains) continue;
-    best = gmlk_slot_at(a, fragment->slot);
+    best = fragment->slot << a->chunk_log;
     best_grains = fragment->grains;
   }
   return best;
@@ -4398,6 +4178,7 @@ static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, ui
 static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_requester requester,
                             int is_exhaustive, uint32_t grains, uint32_t align, int whole_only,
                             gmlk_plan *plan) {
+  const uint32_t chunk = (uint32_t)1 << a->chunk_log;
   uint32_t left = grains, not_slot = GMLK_NOWHERE, missing, end;
   gmlk_supply supply;
   uint64_t offer;
@@ -4408,18 +4189,18 @@ static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_req
     gmlk_supply_find(a, requester.stream, grains, align, &supply);
   offer = gmlk_supply_sum(a, whole_only, &supply);
   if (offer < grains) plan->shortfall = grains - (uint32_t)offer;
-  missing = (plan->shortfall + gmlk_chunk_grains(a) - 1) & ~(gmlk_chunk_grains(a) - 1);
+  missing = (plan->shortfall + chunk - 1) & ~(chunk - 1);
   if (!missing) gmlk_runs_sort(a->runs, supply.run_count);
   if (supply.tail_grains) {
-    gmlk_plan_add(a, plan, supply.tail_at, supply.tail_grains);
-    not_slot = gmlk_slot_of(a, supply.tail_at);
+    gmlk_plan_add(a, plan, supply.tail_at, supply.tail_grains, 1);
+    not_slot = supply.tail_at >> a->chunk_log;
     left -= supply.tail_grains;
   }
   plan->chunk_count += missing >> a->chunk_log;
   left -= missing < left ? missing : left;
   end = gmlk_plan_whole(a, plan, &supply, &left);
   if (left) end = gmlk_plan_end(a, &supply, left, not_slot, end);
-  if (left && !GMLK_NEVER(end == GMLK_NOWHERE)) gmlk_plan_add(a, plan, end, left);
+  if (left && !GMLK_NEVER(end == GMLK_NOWHERE)) gmlk_plan_add(a, plan, end, left, 1);
   return !plan->shortfall;
 }
 
@@ -4487,12 +4268,14 @@ static gmlk_window *gmlk_window_at(gmlk_alias *x) {
 static uint32_t gmlk_alias_row(const gmlk_arena *a, const gmlk_alias *x, uint32_t i,
                                uint32_t *out_slot) {
   const gmlk_window *w;
+  const gmlk_piece *piece;
   *out_slot = x->slot;
   if (!x->is_window) return i == 0;
   w = gmlk_window_at((gmlk_alias *)(uintptr_t)x);
   if (i == w->piece_count) return 0;
-  *out_slot = gmlk_piece_slot(a, &w->pieces[i]);
-  return gmlk_piece_chunks(a, &w->pieces[i]);
+  piece = &w->pieces[i];
+  *out_slot = piece->at >> a->chunk_log;
+  return ((piece->at + piece->grains - 1) >> a->chunk_log) - *out_slot + 1;
 }
 
 static size_t gmlk_alias_bytes(const gmlk_arena *a, const gmlk_alias *x) {
@@ -4519,17 +4302,6 @@ static void gmlk_alias_count(gmlk_arena *a, const gmlk_alias *x, int by) {
     }
 }
 
-/* For trim: clears the marks of an alias's chunks, or tells whether one has a mark. */
-static int gmlk_alias_marks(gmlk_arena *a, const gmlk_alias *x, int clear) {
-  uint32_t i, slot, left;
-  for (i = 0; (left = gmlk_alias_row(a, x, i, &slot)) != 0; i++)
-    for (; left--; slot++) {
-      if (clear) a->chunks.items[slot].is_marked = 0;
-      if (gmlk_chunk_at(&a->chunks, slot)->is_marked) return 1;
-    }
-  return 0;
-}
-
 /* ---- the driver's part ---- */
 
 /* Where an alias's first chunk is mapped. */
@@ -4546,32 +4318,25 @@ static gmlake_result gmlk_alias_unmap(gmlk_batch *batch, const gmlk_arena *a, gm
   return result;
 }
 
-/* Maps the chunks of an alias. */
-static gmlake_result gmlk_alias_map(gmlk_batch *batch, const gmlk_arena *a, gmlk_alias *x) {
-  const uint64_t address = gmlk_alias_address(a, x);
-  gmlake_result result = GMLAKE_OK;
-  uint32_t i, slot, left;
-  for (i = 0; !result && (left = gmlk_alias_row(a, x, i, &slot)) != 0; i++)
-    for (; left-- && !result; slot++) {
-      result = GMLK_CALL(batch, map, address + x->mapped * (uint64_t)a->chunk_bytes, a->chunk_bytes,
-                         gmlk_chunk_at(&a->chunks, slot)->handle);
-      x->mapped += !result;
-    }
-  return result;
-}
-
 /* Maps the aliases of a list, which stand in the order of their addresses. On an error unmaps them;
    those of which something is then mapped the driver refused to unmap. */
 static gmlake_result gmlk_aliases_map(gmlk_batch *batch, const gmlk_arena *a, gmlk_alias *list) {
   gmlake_result result = batch->is_relaxed ? GMLAKE_OK : batch->result;
   gmlk_alias *x, *first = list;
-  uint64_t end;
-  for (x = list; x && !result; x = x->next) result = gmlk_alias_map(batch, a, x);
+  uint64_t address, end;
+  uint32_t i, slot, left;
+  for (x = list; x && !result; x = x->next)
+    for (i = 0; !result && (left = gmlk_alias_row(a, x, i, &slot)) != 0; i++)
+      for (; left-- && !result; slot++) {
+        address = gmlk_alias_address(a, x) + x->mapped * (uint64_t)a->chunk_bytes;
+        result = GMLK_CALL(batch, map, address, a->chunk_bytes, a->chunks.items[slot].handle);
+        x->mapped += !result;
+      }
   for (x = list; x && !result; x = x->next) { /* one call for each row of neighbours */
     end = gmlk_alias_address(a, x) + gmlk_alias_bytes(a, x);
     if (x->next && gmlk_alias_address(a, x->next) == end) continue;
-    result = gmlk_batch_set_access(batch, gmlk_alias_address(a, first),
-                                   (size_t)(end - gmlk_alias_address(a, first)));
+    address = gmlk_alias_address(a, first);
+    result = gmlk_batch_set_access(batch, address, (size_t)(end - address));
     first = x->next;
   }
   for (x = list; x && result; x = x->next) (void)gmlk_alias_unmap(batch, a, x);
@@ -4601,7 +4366,7 @@ static void gmlk_alias_become(gmlk_arena *a, gmlk_alias *x, unsigned state) {
 /* Frees an unmapped window's record and address space. */
 static void gmlk_window_discard(gmlake *l, gmlk_arena *a, gmlk_window *w) {
   gmlk_va_give(&a->window_space, &l->records, w->va);
-  gmlk_host_free(&l->host, w, gmlk_window_record_bytes(w->piece_count));
+  gmlk_host_free(&l->host, w, sizeof(*w) + w->piece_count * sizeof(gmlk_piece));
 }
 
 /* Quarantines an alias: its addresses stay in use. The chunks serve at home, and cannot be
@@ -4611,17 +4376,8 @@ static void gmlk_alias_quarantine(gmlk_arena *a, gmlk_alias *x) {
   if (x->is_window) gmlk_window_at(x)->self.state = GMLK_UNBACKED;
 }
 
-/* Writes down a mapping that was made. A page is idle then, and a window neither live nor idle.
-   is_left: it should not be there, and is quarantined. */
-static void gmlk_alias_enter(gmlk_arena *a, gmlk_alias *x, int is_left) {
-  x->stream = GMLK_CLEAN;
-  x->epoch = 0;
-  gmlk_alias_count(a, x, 1);
-  gmlk_alias_become(a, x, x->is_window ? GMLK_ALIAS_LIVE : GMLK_ALIAS_IDLE);
-  if (is_left) gmlk_alias_quarantine(a, x);
-}
-
-/* Maps the aliases of a list, state_lock released meanwhile. Then writes down what is mapped. */
+/* Maps the aliases of a list, state_lock released meanwhile. Then writes down what is mapped: a page
+   is idle, and a window neither live nor idle. What should not be there is quarantined. */
 static gmlake_result gmlk_aliases_make(gmlake *l, gmlk_arena *a, gmlk_alias *list,
                                        uint64_t *out_ns) {
   gmlk_batch batch;
@@ -4629,8 +4385,14 @@ static gmlake_result gmlk_aliases_make(gmlake *l, gmlk_arena *a, gmlk_alias *lis
   (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   (void)gmlk_aliases_map(&batch, a, list);
   (void)gmlk_batch_end(l, &batch);
-  for (x = list; x; x = x->next)
-    if (x->mapped) gmlk_alias_enter(a, x, batch.result != GMLAKE_OK);
+  for (x = list; x; x = x->next) {
+    if (!x->mapped) continue;
+    x->stream = GMLK_CLEAN;
+    x->epoch = 0;
+    gmlk_alias_count(a, x, 1);
+    gmlk_alias_become(a, x, x->is_window ? GMLK_ALIAS_LIVE : GMLK_ALIAS_IDLE);
+    if (batch.result) gmlk_alias_quarantine(a, x);
+  }
   gmlk_held_count(l);
   *out_ns = batch.ns;
   return batch.result;
@@ -4683,33 +4445,6 @@ static gmlake_result gmlk_aliases_unmap(gmlake *l, gmlk_arena *a, gmlk_alias *dy
   }
   gmlk_held_count(l);
   return batch.result;
-}
-
-/* Unmaps one. */
-static gmlake_result gmlk_alias_unmap_one(gmlake *l, gmlk_arena *a, gmlk_alias *x) {
-  x->next = NULL;
-  return gmlk_aliases_unmap(l, a, x);
-}
-
-typedef enum gmlk_which {
-  GMLK_WHICH_ANY,
-  GMLK_WHICH_MARKED,   /* those of chunks with a mark */
-  GMLK_WHICH_UNMAPPED, /* those that are not mapped, in an arena that sleeps */
-  GMLK_WHICH_QUARANTINED
-} gmlk_which;
-
-/* Gives up an arena's aliases that are not live, but those that captures know. pre: no work uses
-   them any more: the caller has waited for all of it, or has chosen chunks that nothing uses. */
-static gmlk_alias *gmlk_aliases_idle(gmlk_arena *a, gmlk_which which) {
-  gmlk_walk walk = gmlk_walk_of(a);
-  gmlk_alias *x, *list = NULL;
-  while ((x = gmlk_walk_next(&walk)) != NULL)
-    if (x->state != GMLK_ALIAS_LIVE && x->stream != GMLK_GRAPH_OWNED &&
-        (which != GMLK_WHICH_MARKED || gmlk_alias_marks(a, x, 0)) &&
-        (which != GMLK_WHICH_UNMAPPED || !x->mapped) &&
-        (which != GMLK_WHICH_QUARANTINED || x->state == GMLK_ALIAS_QUARANTINED))
-      gmlk_alias_give_up(a, x, &list);
-  return list;
 }
 
 /* ---- >>stitch ----------------------------------------------------------------------------------
@@ -4804,8 +4539,8 @@ static void gmlk_evict_if_due(gmlake *l, gmlk_arena *a) {
    error, or OK where no address space is left. */
 static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *plan,
                                     gmlake_result *out_result) {
-  size_t bytes = gmlk_window_record_bytes(plan->piece_count);
-  uint32_t grains = 0, i;
+  const size_t bytes = sizeof(gmlk_window) + plan->piece_count * sizeof(gmlk_piece);
+  uint32_t i;
   gmlk_window *w;
   *out_result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)plan->piece_count + 1)) return NULL;
@@ -4817,13 +4552,13 @@ static gmlk_window *gmlk_window_new(gmlake *l, gmlk_arena *a, const gmlk_plan *p
   w->piece_count = plan->piece_count;
   w->alias.chunk_count = plan->chunk_count;
   w->alias.is_window = 1;
-  for (i = 0; i < w->piece_count; i++) grains += w->pieces[i].grains; /* [W3] */
-  gmlk_block_init(&w->self, a->number, 0, grains, GMLK_RESERVED);
+  for (i = 0; i < w->piece_count; i++) w->self.grains += w->pieces[i].grains; /* [W3] */
+  w->self.arena = a->number;
+  w->self.state = GMLK_RESERVED;
   w->va = gmlk_va_take(&a->window_space, &l->records, plan->chunk_count, gmlk_guard(l), w);
   if (w->va) {
-    w->alias.address =
-        gmlk_va_address(a, &a->window_space, w->va) +
-        gmlk_to_bytes(w->pieces[0].at - gmlk_slot_at(a, gmlk_piece_slot(a, w->pieces)));
+    w->alias.address = gmlk_va_address(a, &a->window_space, w->va) +
+                       gmlk_to_bytes(w->pieces[0].at & (gmlk_chunk_grains(a) - 1));
     return w;
   }
   gmlk_host_free(&l->host, w, bytes);
@@ -4910,24 +4645,41 @@ static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r) {
   return GMLAKE_OK;
 }
 
+/* The stream's number; it gets one if it has none. 0: no host memory, or too many streams. */
+static inline unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value) {
+  if ((uintptr_t)value == GMLK_VALUE_LEGACY) value = NULL;
+  if (l->streams.last && l->streams.last_value == value) return l->streams.last;
+  return gmlk_stream_find_slowly(l, value);
+}
+
+/* The request is of a stream that is being captured: it asks with the capture's number, of the arena
+   that the stream is captured into. */
+static gmlake_result gmlk_request_capture(gmlake *l, gmlk_request *r, gmlk_stream *s) {
+  r->is_capture = 1;
+  r->requester.stream = s->capture;
+  r->arena = l->arenas[s->arena];
+  if (r->desc->pool && r->desc->pool != r->arena->pool)
+    return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_alloc",
+                     "pool is not the one that the stream is captured into: set it to that one or "
+                     "to NULL");
+  if (!s->is_seen) (void)gmlk_is_capturing(l, s);
+  return GMLAKE_OK;
+}
+
 /* Opens a request: who asks, of which arena, for how much. Reserves the host memory that serving
    needs at its end: to split a block, for the index, for the stream's bins. */
 GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
   gmlk_arena *a = desc->pool ? &desc->pool->arena : &l->home;
   gmlake_result result = GMLAKE_OK;
-  memset((char *)r + offsetof(gmlk_request, is_reuse), 0,
-         sizeof(*r) - offsetof(gmlk_request, is_reuse));
+  memset((char *)r + offsetof(gmlk_request, requester), 0,
+         sizeof(*r) - offsetof(gmlk_request, requester));
   r->arena = a;
   r->desc = desc;
-  r->requester = gmlk_requester_of(0, GMLAKE_NO_WAIT);
-  r->stream = 0;
   r->bytes = desc->bytes;
-  r->grains = 0;
   r->align = 1;
   r->flags = desc->flags;
   r->is_whole = (desc->flags & GMLAKE_EXCLUSIVE) != 0;
-  r->may_stitch = r->is_capture = 0;
   if (desc->pool && !gmlk_is_of(l, desc->pool->lake))
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
                      "the pool belongs to another lake, the one at %p: call that lake",
@@ -4937,15 +4689,11 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
     r->stream = gmlk_stream_find_or_add(l, stream);
     if (!r->stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     s = l->streams.items[r->stream];
-    r->requester.stream = s->capture ? s->capture : r->stream;
+    r->requester.stream = r->stream;
     if (s->capture) {
-      r->is_capture = 1;
-      r->arena = a = l->arenas[s->arena];
-      if (desc->pool && desc->pool != a->pool)
-        return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, "gmlake_alloc",
-                         "pool is not the one that the stream is captured into: set it to that one "
-                         "or to NULL");
-      if (!s->is_seen) (void)gmlk_is_capturing(l, s);
+      result = gmlk_request_capture(l, r, s);
+      if (result) return result;
+      a = r->arena;
     }
     if (s->is_forgotten) return gmlk_refuse_gone(l, s->value, "gmlake_alloc");
   }
@@ -4957,6 +4705,9 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
   else
     r->grains = (uint32_t)((desc->bytes + GMLK_GRAIN - 1) / GMLK_GRAIN);
   if (result) return result;
+  if (l->records.unused_count >= 2 && l->index.count < l->index.row_count / 2 * 5 &&
+      r->requester.stream < a->bins_capacity && a->bins[r->requester.stream])
+    return GMLAKE_OK; /* it is there: nearly always */
   return gmlk_records_reserve(&l->records, &l->host, 2) &&
                  gmlk_index_reserve(&l->index, &l->host) && gmlk_arena_admit(a, r->requester.stream)
              ? GMLAKE_OK
@@ -4966,14 +4717,15 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
 /* Makes a taken block, or a window's record, the user's. `state` is GMLK_S1 to GMLK_S3; after
    growth it is GMLK_S4. */
 static inline gmlk_block *gmlk_grant(gmlake *l, gmlk_request *r, gmlk_block *b, unsigned state) {
+  unsigned flags = r->flags & GMLK_ALLOC_FLAGS;
+  if (r->is_capture) flags |= GMLK_IN_GRAPH;
   r->arena->live_count++;
   r->state = r->has_grown ? GMLK_S4 : state;
   l->stats.state_count[r->state - 1]++;
   b->state = GMLK_LIVE;
-  b->flags =
-      (uint8_t)((r->flags & GMLK_ALLOC_FLAGS) | (r->is_capture ? (unsigned)GMLK_IN_GRAPH : 0u));
+  b->flags = (uint8_t)flags;
   b->stream = (uint16_t)r->stream;
-  b->its.slack = (uint32_t)(gmlk_to_bytes(r->grains) - r->bytes);
+  b->its.slack = (uint32_t)(r->grains * GMLK_GRAIN - r->bytes);
   b->u.serial = ++l->records.serial;
   b->as.extra = NULL;
   return b;
@@ -4996,7 +4748,7 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched)
   gmlk_arena *a = r->arena;
   uint32_t at = 0, hole = 0;
   gmlk_block *b = gmlk_best_fit(a, r->requester.stream, r->grains, r->align, &at, &hole);
-  if ((!b || hole - r->grains >= gmlk_chunk_grains(a)) && r->may_stitch && a->windows.open &&
+  if ((!b || (hole - r->grains) >> a->chunk_log) && r->may_stitch && a->windows.open &&
       r->grains >= a->windows.grains_min) {
     gmlk_window *w = gmlk_window_for(l, r, r->requester);
     if (w && !gmlk_window_take(l, r, r->requester, w)) return gmlk_grant(l, r, &w->self, GMLK_S1);
@@ -5129,8 +4881,8 @@ static gmlake_result gmlk_slow_stitch(gmlake *l, gmlk_request *r, gmlk_block **o
 
 /* The address of a live block. pre: it is no piece of a window. */
 static uint64_t gmlk_address_of(const gmlk_arena *a, const gmlk_block *b) {
-  const gmlk_window *w = gmlk_as_window(b);
-  return w ? w->alias.address : gmlk_home(a, b->at);
+  if (b->next) return gmlk_home(a, b->at);
+  return ((const gmlk_window *)(const void *)b)->alias.address; /* it is a window's own record */
 }
 
 /* Gives a granted block to the user: enters it in index and statistics. Returns its address. */
@@ -5145,7 +4897,7 @@ GMLK_INLINE void *gmlk_hand_over(gmlake *l, const gmlk_request *r, gmlk_block *b
   s->allocation_count++;
   s->live_count++;
   s->requested_bytes += r->bytes;
-  s->active_bytes += gmlk_to_bytes(r->grains);
+  s->active_bytes += r->grains * GMLK_GRAIN;
   if (s->requested_bytes > s->requested_bytes_peak) s->requested_bytes_peak = s->requested_bytes;
   if (s->active_bytes > s->active_bytes_peak) s->active_bytes_peak = s->active_bytes;
   return (void *)(uintptr_t)address;
@@ -5176,7 +4928,7 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
     result = gmlk_serve_pool(l, &r, stream, reach, &b);
   } else {
     if (l->stitches_in_row == GMLK_STITCHES_IN_ROW && l->streams.used_count >= 2 &&
-        r.grains >= gmlk_chunk_grains(r.arena))
+        r.grains >> r.arena->chunk_log)
       result = gmlk_refresh(l, 0);
     if (r.grains && !result && !(is_watched && l->asks_first)) b = gmlk_fast_as(l, &r, is_watched);
     if (!b) result = gmlk_serve_slowly(l, &r, stream, &b);
@@ -5197,15 +4949,16 @@ GMLK_INLINE gmlake_result gmlk_serve_as(gmlake *l, const gmlake_alloc_desc *desc
 /* Makes free memory with this tag of a live or pending block. A window becomes idle. */
 static inline void gmlk_release_block(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
   gmlk_arena *a = l->arenas[b->arena];
-  gmlk_window *w = gmlk_as_window(b);
+  gmlk_window *w;
   uint32_t i;
   a->live_count--;
   if (l->desc.flags & GMLAKE_FILL) gmlk_fill(l, b, GMLAKE_FILL_FREE);
-  if (!w) {
+  if (b->next) {
     if (b->flags & GMLK_IN_THE_WAY) gmlk_windows_unblock(&a->windows, b);
     gmlk_put(a, b, stream, epoch);
     return;
   }
+  w = gmlk_as_window(b);
   for (i = 0; i < w->piece_count; i++) {
     if (w->pieces[i].block->flags & GMLK_IN_THE_WAY)
       gmlk_windows_unblock(&a->windows, w->pieces[i].block);
@@ -5242,32 +4995,50 @@ static inline void gmlk_tag_for(const gmlake *l, const gmlk_block *b, unsigned s
 
 #define GMLK_FENCE_SHARE 128u /* an event for each such part of what the lake holds */
 
-/* Frees the block at an address. Once the stream has freed so much since its last event, it gets
-   another one. What it frees later is fenced where somebody else needs memory. */
+/* Notes that the stream freed so much in its open epoch; with is_lent, that its work used what a
+   graph knows. Once it has freed enough since its last event, it gets another one. What it frees
+   later is fenced where somebody else needs memory. */
+static inline void gmlk_note_freed(gmlake *l, const gmlk_arena *a, unsigned stream, size_t bytes,
+                                   int is_lent) {
+  gmlk_stream *s = l->streams.items[stream];
+  s->is_dirty = GMLK_DIRTY;
+  if (is_lent)
+    a->pool->late_uses++;
+  else
+    s->freed_bytes += bytes;
+  if ((l->streams.may_end && gmlk_stream_may_end(&l->streams, s)) ||
+      (!is_lent && l->streams.live_count + l->streams.has_none >= 2 &&
+       s->freed_bytes >= a->chunk_bytes &&
+       s->freed_bytes >= l->stats.reserved_bytes / GMLK_FENCE_SHARE))
+    gmlk_fence_now(l, stream);
+}
+
+/* Frees the block at an address. */
 GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream value) {
   const size_t entry = gmlk_index_find(&l->index, address);
-  gmlk_block *b = entry == GMLK_NO_ENTRY ? NULL : gmlk_index_at(&l->index, entry);
   gmlk_arena *a;
-  gmlk_stream *s = NULL;
+  gmlk_block *b;
   gmlk_extra *extra;
   unsigned stream = 0, own, tag;
   uint64_t epoch;
   size_t bytes;
   int is_used = 0, is_shared, is_lent;
-  if (!b) return gmlk_explain(l, address, "gmlake_free");
+  if (entry == GMLK_NO_ENTRY) return gmlk_explain(l, address, "gmlake_free");
+  b = l->index.rows[entry / GMLK_ROW].block[entry % GMLK_ROW];
   a = l->arenas[b->arena];
   if (value != GMLAKE_STREAM_NONE) {
     stream = gmlk_stream_find_or_add(l, value);
-    if (!stream || !gmlk_arena_admit(a, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    s = l->streams.items[stream];
+    if (!stream ||
+        ((stream >= a->bins_capacity || !a->bins[stream]) && !gmlk_arena_admit(a, stream)))
+      return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
     own = l->streams.may_end ? gmlk_own_stream(l, b) : 0;
     if (own && own != stream &&
-        l->streams.items[own]->value == s->value && /* it is gone; it used */
-        !gmlk_extra_add_use(l, b, b->stream))       /* the block, too */
+        l->streams.items[own]->value == l->streams.items[stream]->value && /* it is gone; it used */
+        !gmlk_extra_add_use(l, b, b->stream))                              /* the block, too */
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   gmlk_tag_for(l, b, stream, &tag, &epoch);
-  bytes = gmlk_to_bytes(b->grains);
+  bytes = b->grains * GMLK_GRAIN;
   extra = b->as.extra;
   is_shared = extra && extra->is_shared; /* [N5] */
   if (is_shared && stream && !gmlk_extra_add_use(l, b, stream))
@@ -5287,18 +5058,9 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
     gmlk_fence_uses(l, extra, stream);
   } else {
     gmlk_release_block(l, b, tag, epoch);
-    gmlk_extra_free(l, extra);
+    if (extra) gmlk_extra_free(l, extra);
   }
-  if (!stream || (tag != stream && !is_lent)) return GMLAKE_OK;
-  s->is_dirty = GMLK_DIRTY;
-  if (is_lent)
-    a->pool->late_uses++; /* memory of a graph that other work used, too */
-  else
-    s->freed_bytes += bytes;
-  if (gmlk_stream_may_end(&l->streams, s) ||
-      (!is_lent && l->streams.live_count + l->streams.has_none >= 2 &&
-       s->freed_bytes >= gmlk_max(a->chunk_bytes, l->stats.reserved_bytes / GMLK_FENCE_SHARE)))
-    gmlk_fence_now(l, stream);
+  if (stream && (tag == stream || is_lent)) gmlk_note_freed(l, a, stream, bytes, is_lent);
   return GMLAKE_OK;
 }
 
@@ -5528,7 +5290,11 @@ static void gmlk_tiling_init(gmlk_block *head, gmlk_block *tail) {
 static gmlk_block *gmlk_tiling_extend(gmlk_records *records, gmlk_block *tail, uint32_t arena,
                                       uint32_t grains, unsigned state) {
   gmlk_block *b = gmlk_records_take(records);
-  gmlk_block_init(b, arena, tail->at, grains, state);
+  memset(b, 0, sizeof(*b));
+  b->arena = arena;
+  b->at = tail->at;
+  b->grains = grains;
+  b->state = (uint8_t)state;
   b->next = tail;
   b->prev = tail->prev;
   b->prev->next = tail->prev = b;
@@ -5562,16 +5328,6 @@ static void gmlk_bins_destroy(gmlk_bins *bins, gmlk_host *host) {
   gmlk_host_free(host, bins, sizeof(gmlk_bins));
 }
 
-/* The first block that begins at or behind `at`, or NULL. */
-static gmlk_block *gmlk_tree_from(gmlk_block *b, uint32_t at) {
-  gmlk_block *found = NULL;
-  while (b) {
-    if (b->at >= at) found = b;
-    b = b->at >= at ? b->as.fork.less : b->as.fork.more;
-  }
-  return found;
-}
-
 /* Makes the table smaller if a quarter of it is enough. Room for as many entries again is left. */
 static void gmlk_index_trim(gmlk_index *index, gmlk_host *host) {
   size_t row_count = index->row_count;
@@ -5586,6 +5342,87 @@ static gmlake_result gmlk_batch_device_wait(gmlk_batch *batch) {
   return gmlk_batch_called(batch, d->backend->device_wait(d->backend->user, &batch->answer),
                            "device_wait");
 }
+
+static int gmlk_chunk_is_quarantined(const gmlk_chunks *all, uint32_t slot) {
+  return slot < all->quarantined_end && all->items[slot].is_quarantined;
+}
+
+/* Whether the slot has memory that is not in quarantine. */
+static int gmlk_chunk_is_backed(const gmlk_chunks *all, uint32_t slot) {
+  return all->items[slot].handle && !all->items[slot].is_quarantined;
+}
+
+/* Makes a slot that is asleep an empty one. */
+static void gmlk_chunk_end_sleep(gmlk_chunks *all, uint32_t slot) {
+  all->asleep_count -= all->items[slot].is_asleep;
+  all->items[slot].is_asleep = 0;
+}
+
+/* Creates a chunk in a slot that is empty or asleep: a new handle, or the next that is imported. Growth maps it, too; then its block becomes
+   FREE and CLEAN. Trim makes the block RESERVED, releases the chunk, then makes it UNBACKED. */
+static gmlake_result gmlk_chunk_create(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot,
+                                       size_t bytes) {
+  uint64_t handle = 0;
+  gmlake_result result =
+      batch->imports ? GMLK_CALL(batch, import_handle, batch->imports++, &handle)
+                     : GMLK_CALL(batch, create, bytes, batch->driver->handle_types, &handle);
+  if (result) return result;
+  gmlk_chunk_end_sleep(all, slot);
+  all->items[slot].handle = handle;
+  all->backed_count++;
+  return GMLAKE_OK;
+}
+
+/* Maps a chunk at its home address. */
+static gmlake_result gmlk_chunk_map(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot,
+                                    uint64_t home, size_t bytes) {
+  gmlake_result result = GMLK_CALL(batch, map, home, bytes, all->items[slot].handle);
+  all->items[slot].is_home = !result;
+  return result;
+}
+
+/* Unmaps a chunk at home. 0: it is still mapped. */
+static int gmlk_chunk_unmap(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot, uint64_t home,
+                            size_t bytes) {
+  if (!all->items[slot].is_home) return 1;
+  if (GMLK_CALL(batch, unmap, home, bytes)) return 0;
+  all->items[slot].is_home = 0;
+  return 1;
+}
+
+static void gmlk_chunk_quarantine(gmlk_chunks *all, uint32_t slot) {
+  if (all->items[slot].is_quarantined) return;
+  all->items[slot].is_quarantined = 1;
+  all->backed_count--;
+  all->quarantined_count++;
+  if (slot >= all->quarantined_end) all->quarantined_end = slot + 1;
+}
+
+/* Gives a chunk back to the driver; its slot is empty. If the driver refuses, it is quarantined.
+   pre: it is mapped nowhere. */
+static void gmlk_chunk_release(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot) {
+  gmlk_chunk *chunk = &all->items[slot];
+  if (GMLK_CALL(batch, release, chunk->handle)) {
+    gmlk_chunk_quarantine(all, slot);
+    return;
+  }
+  if (chunk->is_quarantined)
+    all->quarantined_count--;
+  else
+    all->backed_count--;
+  all->shared_count -= chunk->is_shared;
+  memset(chunk, 0, sizeof(*chunk));
+}
+
+/* An empty list that stands in this memory. */
+static gmlk_slots gmlk_slots_in(void *memory) {
+  gmlk_slots list;
+  list.items = (uint32_t *)memory;
+  list.count = 0;
+  return list;
+}
+
+static void gmlk_slots_add(gmlk_slots *list, uint32_t slot) { list->items[list->count++] = slot; }
 
 /* Gives a chunk back; its slot is asleep. If the driver refuses, it stays. pre: it is not in
    quarantine and mapped nowhere. */
@@ -5648,11 +5485,15 @@ static uint32_t gmlk_small_limit(const gmlk_arena *a, int has_policy) {
 /* Makes both tables of slots so large. 0: no host memory. */
 static int gmlk_arena_resize_slots(gmlk_arena *a, size_t capacity) {
   size_t firsts = a->firsts ? a->slot_capacity + 1 : 0;
-  if (a->chunks.capacity < capacity && !gmlk_chunks_resize(&a->chunks, a->host, capacity)) return 0;
+  gmlk_chunks *all = &a->chunks;
+  if (all->capacity < capacity &&
+      !gmlk_host_resize(a->host, &all->items, &all->capacity, capacity, sizeof(gmlk_chunk)))
+    return 0;
   if (!gmlk_host_resize(a->host, &a->firsts, &firsts, capacity + 1, sizeof(gmlk_block *))) return 0;
   a->slot_capacity = capacity;
   a->firsts[a->slot_count] = &a->tail;
-  return a->chunks.capacity == capacity || gmlk_chunks_resize(&a->chunks, a->host, capacity);
+  return all->capacity == capacity ||
+         gmlk_host_resize(a->host, &all->items, &all->capacity, capacity, sizeof(gmlk_chunk));
 }
 
 /* Makes room for slots [0, count). 0: no host memory. */
@@ -5739,6 +5580,7 @@ static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records
   gmlk_tiling_init(&a->window_space.head, &a->window_space.tail);
   gmlk_tiling_init(&a->buffer_space.head, &a->buffer_space.tail);
   gmlk_ring_init(&a->pending);
+  a->windows.idle_end = &a->windows.idle_first;
   return gmlk_arena_admit(a, GMLK_CLEAN) && gmlk_arena_reserve_slots(a, 1);
 }
 
@@ -5785,7 +5627,7 @@ static void gmlk_windows_destroy(gmlk_arena *a) {
   const gmlk_block *va = a->window_space.head.next;
   for (; va && va != &a->window_space.tail; va = va->next) {
     gmlk_window *w = va->state == GMLK_LIVE ? gmlk_va_window(va) : NULL;
-    if (w) gmlk_host_free(a->host, w, gmlk_window_record_bytes(w->piece_count));
+    if (w) gmlk_host_free(a->host, w, sizeof(*w) + w->piece_count * sizeof(gmlk_piece));
   }
 }
 
@@ -6104,6 +5946,11 @@ static void gmlk_extra_free(gmlake *l, gmlk_extra *extra) {
   gmlk_host_free(&l->host, extra, sizeof(*extra));
 }
 
+/* Whether all that was freed on the stream is known to be complete. */
+static int gmlk_stream_is_complete(const gmlk_stream *s) {
+  return !s->is_dirty && s->done + 1 == s->epoch;
+}
+
 /* [F7] Counts a block off the streams that use it, since it is freed. Drops those recorded streams
    whose uses need no wait: numbers that serve others by now; streams that are gone and complete;
    and the one on which it is freed, or else was allocated, whose uses come before the free, unless
@@ -6214,6 +6061,10 @@ static void gmlk_pending_retag(const gmlk_arena *a, unsigned from, unsigned to) 
    windows). Can fail: host memory, the driver. */
 
 /* ---- numbers ---- */
+
+static gmlake_stream gmlk_stream_canonical(gmlake_stream stream) {
+  return (uintptr_t)stream == GMLK_VALUE_LEGACY ? NULL : stream;
+}
 
 /* Whether the number stands for a stream that is not forgotten. */
 static int gmlk_stream_is_named(const gmlk_stream *s) {
@@ -6406,7 +6257,6 @@ static void gmlk_stream_thin(gmlk_streams *streams, gmlk_stream *s) {
 static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_batch *batch, unsigned stream) {
   gmlk_stream *s = streams->items[stream];
   gmlk_fence fence;
-  const unsigned had_lost = batch->has_lost;
   gmlake_result result = GMLAKE_OK;
   void *event;
   if (!s->is_dirty || s->is_forgotten) return GMLAKE_OK;
@@ -6420,8 +6270,15 @@ static gmlake_result gmlk_stream_fence(gmlk_streams *streams, gmlk_batch *batch,
     result = GMLK_CALL(batch, event_create, &event);
   if (result) return result;
   result = GMLK_ANSWER(batch, event_record, event, s->value);
-  result = gmlk_batch_recorded(batch, result, s->value != NULL);
-  if (batch->has_lost > had_lost) gmlk_stream_end(streams, stream, 1);
+  if (s->value && result == GMLAKE_ERROR_INVALID_ARGUMENT) { /* it is gone: no error here [D1] */
+    batch->has_lost++;
+    batch->calls++;
+    batch->code = batch->answer;
+    gmlk_stream_end(streams, stream, 1);
+    result = GMLAKE_ERROR_DRIVER;
+  } else {
+    result = gmlk_batch_asked(batch, result, "event_record");
+  }
   if (result) {
     gmlk_event_give(streams, event);
     return result;
@@ -6496,15 +6353,6 @@ static void gmlk_streams_destroy(gmlk_streams *streams, gmlk_host *host, gmlk_ba
 
 /* ---- what is complete becomes clean ---- */
 
-/* Changes the stream of a free block's tag; clean memory has no epoch. */
-static gmlk_block *gmlk_retag(gmlk_arena *a, gmlk_block *b, unsigned stream) {
-  gmlk_unlink_free(a, b);
-  b->state = GMLK_FREE;
-  b->stream = (uint16_t)stream;
-  if (stream == GMLK_CLEAN) b->u.epoch = 0;
-  return gmlk_coalesce(a, b);
-}
-
 /* Makes clean the free blocks whose tags are complete. It looks only at the runs of streams of
    which something has completed. O(blocks in these runs). */
 static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
@@ -6515,9 +6363,10 @@ static void gmlk_arena_sweep(gmlk_arena *a, const gmlk_streams *streams) {
     gmlk_bins *bins = s->is_news ? a->bins[stream] : NULL;
     for (bin = bins ? gmlk_bin_from(bins, 1) : GMLK_BINS; bin < GMLK_BINS;
          bin = gmlk_bin_from(bins, bin + 1)) {
-      gmlk_block *b = gmlk_bin_next(bins, bin, NULL), *next;
-      for (; b; b = next) { /* the rest of a run may enter the bin again: before b, so not seen */
-        next = gmlk_bin_next(bins, bin, b);
+      const gmlk_link *ring = &bins->rings[bin], *link, *next;
+      for (link = ring->next; link != ring; link = next) {
+        gmlk_block *b = (gmlk_block *)(uintptr_t)link;
+        next = link->next; /* the rest of a run may enter the bin again: before it, so not seen */
         for (; gmlk_is_open(b, stream); b = b->next)
           if (b->stream == stream && b->u.epoch <= s->done) b = gmlk_retag(a, b, GMLK_CLEAN);
       }
@@ -6700,19 +6549,12 @@ static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char
                    (void *)value);
 }
 
-/* The same for a stream that was not the last one found, or that may have ended untold. */
+/* gmlk_stream_find_or_add for a stream that was not the last one found, or may have ended untold. */
 static unsigned gmlk_stream_find_slowly(gmlake *l, gmlake_stream value) {
   unsigned stream = gmlk_stream_find(&l->streams, value);
   uint64_t id = 0;
   if (l->streams.may_end) stream = gmlk_stream_identify(l, value, stream, &id);
   return stream ? stream : gmlk_stream_enter(l, value, id);
-}
-
-/* The stream's number; it gets one if it has none. 0: no host memory, or too many streams. */
-static inline unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value) {
-  value = gmlk_stream_canonical(value);
-  if (l->streams.last && l->streams.last_value == value) return l->streams.last;
-  return gmlk_stream_find_slowly(l, value);
 }
 
 /* ---- asking ---- */
@@ -6960,7 +6802,7 @@ static int gmlk_has_to_wait(const gmlake *l, unsigned waiter, gmlk_block *b) {
    wait for. */
 static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, unsigned waiter,
                                         unsigned stream, uint64_t epoch) {
-  const uint64_t before = gmlk_batch_elapsed(batch);
+  const uint64_t before = gmlk_batch_clock(batch);
   gmlk_streams *streams = &l->streams;
   gmlk_stream *w = streams->items[waiter], *s = streams->items[stream];
   const gmlk_fence *fence;
@@ -6974,7 +6816,7 @@ static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, unsigned w
   if (result) return result;
   gmlk_stream_note_wait(streams, &l->host, w, stream, fence->epoch);
   l->stats.stream_wait_count++;
-  gmlk_tell_wait(l, waiter, gmlk_batch_elapsed(batch) - before,
+  gmlk_tell_wait(l, waiter, gmlk_batch_clock(batch) - before,
                  "this stream waits on the device for another one's work");
   return GMLAKE_OK;
 }
@@ -7087,6 +6929,13 @@ static uint64_t gmlk_buffer_address(const gmlake_buffer *b) {
 /* The block that holds the first grain of a page's chunk: all of it while it is committed. */
 static gmlk_block *gmlk_page_block(const gmlk_arena *a, const gmlk_alias *page) {
   return gmlk_locate(a, gmlk_slot_at(a, page->slot));
+}
+
+/* Whether the requester may have all blocks from b to the one that holds the grain before `end`. */
+static int gmlk_may_take_range(const gmlk_streams *streams, gmlk_requester requester,
+                               const gmlk_block *b, uint32_t end) {
+  while (b->at < end && gmlk_may_take(streams, requester, b)) b = b->next;
+  return b->at >= end;
 }
 
 /* Whether the requester may have the chunk in a slot. */
@@ -7323,9 +7172,10 @@ static gmlk_slots gmlk_growth_contiguous(const gmlake *l, const gmlk_arena *a,
                                          const gmlk_requester *by, uint32_t grains,
                                          uint32_t align) {
   uint32_t best, slot = gmlk_growth_at_end(l, a, by, grains, align, &best);
-  const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
+  const gmlk_block *b = gmlk_tree_from(a->gaps, 0, 0);
   unsigned tries = 0;
-  for (; b && (tries++ < GMLK_GAP_TRIES || !best); b = gmlk_tree_from(a->gaps, gmlk_block_end(b))) {
+  for (; b && (tries++ < GMLK_GAP_TRIES || !best);
+       b = gmlk_tree_from(a->gaps, gmlk_block_end(b), 0)) {
     uint32_t before, after, need, first = gmlk_slot_of(a, b->at);
     before = gmlk_open_before(l, a, b, by, align);
     after = gmlk_open_after(l, a, b, by);
@@ -7346,10 +7196,10 @@ static gmlk_slots gmlk_growth_contiguous(const gmlake *l, const gmlk_arena *a,
 /* Finds slots for so many chunks that need not lie side by side: the lowest gaps, then the end.
    Returns no slot where there is no room. */
 static gmlk_slots gmlk_growth_anywhere(const gmlk_arena *a, uint32_t count) {
-  const gmlk_block *b = gmlk_tree_from(a->gaps, 0);
+  const gmlk_block *b = gmlk_tree_from(a->gaps, 0, 0);
   gmlk_slots list = gmlk_slots_in(a->scratch);
   uint32_t slot;
-  for (; b && list.count < count; b = gmlk_tree_from(a->gaps, gmlk_block_end(b)))
+  for (; b && list.count < count; b = gmlk_tree_from(a->gaps, gmlk_block_end(b), 0))
     for (slot = gmlk_slot_of(a, b->at); slot < gmlk_slot_of(a, gmlk_block_end(b)); slot++)
       if (!gmlk_chunk_is_quarantined(&a->chunks, slot) && list.count < count)
         gmlk_slots_add(&list, slot);
@@ -7538,10 +7388,50 @@ static gmlake_result gmlk_grow(gmlake *l, gmlk_request *r, gmlk_requester reques
 
 /* ---- trim ---- */
 
+/* Clears the marks of an alias's chunks, or tells whether one has a mark. */
+static int gmlk_alias_marks(gmlk_arena *a, const gmlk_alias *x, int clear) {
+  uint32_t i, slot, left;
+  for (i = 0; (left = gmlk_alias_row(a, x, i, &slot)) != 0; i++)
+    for (; left--; slot++) {
+      if (clear) a->chunks.items[slot].is_marked = 0;
+      if (a->chunks.items[slot].is_marked) return 1;
+    }
+  return 0;
+}
+
+typedef enum gmlk_which {
+  GMLK_WHICH_ANY,
+  GMLK_WHICH_MARKED,   /* those of chunks with a mark */
+  GMLK_WHICH_UNMAPPED, /* those that are not mapped, in an arena that sleeps */
+  GMLK_WHICH_QUARANTINED
+} gmlk_which;
+
+/* Gives up an arena's aliases that are not live, but those that captures know. pre: no work uses
+   them any more: the caller has waited for all of it, or has chosen chunks that nothing uses. */
+static gmlk_alias *gmlk_aliases_idle(gmlk_arena *a, gmlk_which which) {
+  gmlk_walk walk = gmlk_walk_of(a);
+  gmlk_alias *x, *list = NULL;
+  while ((x = gmlk_walk_next(&walk)) != NULL)
+    if (x->state != GMLK_ALIAS_LIVE && x->stream != GMLK_GRAPH_OWNED &&
+        (which != GMLK_WHICH_MARKED || gmlk_alias_marks(a, x, 0)) &&
+        (which != GMLK_WHICH_UNMAPPED || !x->mapped) &&
+        (which != GMLK_WHICH_QUARANTINED || x->state == GMLK_ALIAS_QUARANTINED))
+      gmlk_alias_give_up(a, x, &list);
+  return list;
+}
+
 /* Whether the requester may have all of a chunk. */
 static int gmlk_is_chunk_free(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
                               uint32_t slot) {
   return gmlk_may_take_range(&l->streams, requester, a->firsts[slot], gmlk_slot_at(a, slot + 1));
+}
+
+static inline gmlk_requester gmlk_requester_of(unsigned stream, gmlake_wait may_wait) {
+  gmlk_requester requester;
+  requester.stream = stream;
+  requester.may_wait = may_wait;
+  requester.now_ns = requester.soon_ns = 0;
+  return requester;
 }
 
 /* The requester for which trim looks for free chunks: it may have what is clean; with HOST_WAIT
@@ -7641,6 +7531,22 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   return batch.result ? batch.result : result;
 }
 
+static gmlk_piece gmlk_piece_with(uint32_t at, uint32_t grains) {
+  gmlk_piece piece;
+  piece.at = at;
+  piece.grains = grains;
+  piece.block = NULL;
+  return piece;
+}
+
+/* The ranges of the home arena that a live block is made of. */
+static const gmlk_piece *gmlk_pieces_of(const gmlk_block *b, gmlk_piece *whole, size_t *out_count) {
+  const gmlk_window *w = gmlk_as_window(b);
+  *whole = gmlk_piece_with(b->at, b->grains);
+  *out_count = w ? w->piece_count : 1;
+  return w ? w->pieces : whole;
+}
+
 /* Lists the chunks of a shared block in the arena's scratch; it has whole ones of its own. */
 static gmlk_slots gmlk_block_slots(gmlk_arena *a, const gmlk_block *b) {
   gmlk_slots slots = gmlk_slots_in(a->scratch);
@@ -7664,7 +7570,8 @@ static gmlk_slots gmlk_return_choose(const gmlake *l, gmlk_arena *a, const gmlk_
   uint32_t i;
   for (i = 0; i < count; i++) a->chunks.items[slots.items[i]].is_marked = 1;
   slots = gmlk_trim_spare(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), &slots);
-  while (slots.count && slots.count < count) a->chunks.items[gmlk_slots_drop(&slots)].is_marked = 0;
+  while (slots.count && slots.count < count)
+    a->chunks.items[slots.items[--slots.count]].is_marked = 0;
   return slots;
 }
 
@@ -8045,6 +7952,11 @@ static const char *gmlk_piece_wrong(const gmlk_request *r, const gmlake_piece *p
   return NULL;
 }
 
+/* How many slots a window maps for a piece. */
+static uint32_t gmlk_piece_chunks(const gmlk_arena *a, const gmlk_piece *piece) {
+  return ((piece->at + piece->grains - 1) >> a->chunk_log) - (piece->at >> a->chunk_log) + 1;
+}
+
 /* Marks the chunks of the piece, or unmarks them. Whether one was marked already. */
 static int gmlk_piece_mark(gmlk_arena *a, const gmlake_piece *p, int is_marked) {
   gmlk_piece piece = gmlk_piece_of(a, p);
@@ -8224,7 +8136,10 @@ static gmlake_result gmlk_plan_pieces(gmlk_arena *a, const gmlake_piece *pieces,
   size_t i;
   memset(plan, 0, sizeof(*plan));
   if (!gmlk_scratch_reserve(a, 2 * count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  for (i = 0; i < count; i++) gmlk_plan_append(a, plan, gmlk_piece_of(a, &pieces[i]));
+  for (i = 0; i < count; i++) {
+    const gmlk_piece piece = gmlk_piece_of(a, &pieces[i]);
+    gmlk_plan_add(a, plan, piece.at, piece.grains, 0);
+  }
   plan->how = count == 1 ? GMLK_RANGE : GMLK_STITCH;
   if (count != 1) return GMLAKE_OK;
   plan->range = a->pieces[0];
@@ -8434,7 +8349,7 @@ static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a,
   size_t bytes = headroom->free_bytes + headroom->returned_bytes,
          min = l->desc.driver_free_bytes_min;
   bytes = bytes > min ? bytes - min : 0;
-  slots -= gmlk_min(slots, gmlk_chunks_held(&a->chunks));
+  slots -= gmlk_min(slots, a->chunks.backed_count + a->chunks.quarantined_count);
   if (limit) bytes = gmlk_min(bytes, limit > held ? limit - held : 0);
   held = a->limit_bytes ? gmlk_pool_bytes(l, a->owner) - headroom->own_bytes : 0;
   if (a->limit_bytes) bytes = gmlk_min(bytes, a->limit_bytes - gmlk_min(a->limit_bytes, held));
@@ -8788,7 +8703,8 @@ static void gmlk_oom_write(const gmlk_request *r, gmlake_error_info *info) {
   } else if (area->is_full) {
     why = "the driver has no addresses for more: destroy pools or buffers, free blocks, or ";
   } else if (gmlk_area_next(area, 1) == GMLK_NOWHERE &&
-             gmlk_chunks_held(&r->arena->chunks) + gmlk_chunks_for(r->arena, r->grains) >
+             r->arena->chunks.backed_count + r->arena->chunks.quarantined_count +
+                     gmlk_chunks_for(r->arena, r->grains) >
                  area->limit) {
     why = "arena_bytes has no room for more: free blocks, or ";
     advice = "set it higher";
@@ -9825,7 +9741,8 @@ static gmlake_result gmlk_pool_offer(gmlake *l, gmlake_pool ***link) {
   (void)gmlk_batch_end(l, &batch);
   (void)gmlk_tell_held(l, held, batch.ns, "the chunks' pool was destroyed");
   if (gmlk_is_fatal(batch.result) || a->host_copies.count || a->area.count ||
-      a->window_space.area.count || a->buffer_space.area.count || gmlk_chunks_held(&a->chunks)) {
+      a->window_space.area.count || a->buffer_space.area.count || a->chunks.backed_count ||
+      a->chunks.quarantined_count) {
     *link = &pool->next_released;
   } else {
     **link = pool->next_released;
@@ -10321,6 +10238,12 @@ static gmlake_result gmlk_page_wait(gmlake *l, const gmlk_alias *page, const cha
                      "the host has to wait for a stream that used the memory, which a capture "
                      "forbids: end the capture first");
   return result ? result : gmlk_refresh(l, 0);
+}
+
+/* Unmaps one. */
+static gmlake_result gmlk_alias_unmap_one(gmlake *l, gmlk_arena *a, gmlk_alias *x) {
+  x->next = NULL;
+  return gmlk_aliases_unmap(l, a, x);
 }
 
 /* Takes the chunk that is wanted for a page, which becomes empty, with that slot to be mapped. Not
@@ -15148,7 +15071,7 @@ static size_t gmlk_check_bins(gmlk_checker *c, const gmlk_bins *bins, unsigned s
 static size_t gmlk_check_tree(gmlk_block *root) {
   const gmlk_block *b;
   size_t count = 0;
-  for (b = gmlk_tree_from(root, 0); b; b = gmlk_tree_from(root, b->at + 1)) count++;
+  for (b = gmlk_tree_from(root, 0, 0); b; b = gmlk_tree_from(root, b->at + 1, 0)) count++;
   return count;
 }
 
@@ -15239,9 +15162,10 @@ static int gmlk_check_is_blocked(const gmlk_arena *a, const gmlk_window *w) {
 static void gmlk_check_idle(gmlk_checker *c, const gmlk_window *w) {
   const gmlk_windows *all = &c->a->windows;
   const int is_open = w->key == gmlk_open_key(w->self.grains, w->alias.stream);
-  gmlk_window *root = is_open ? all->open : all->blocked;
+  gmlk_block *root = is_open ? all->open : all->blocked;
   gmlk_expect(c, is_open || gmlk_check_is_blocked(c->a, w), "W7: nothing is in a window's way");
-  gmlk_expect(c, gmlk_window_from(root, w->key, w->number) == w, "W5: a window is not in its tree");
+  gmlk_expect(c, gmlk_tree_from(root, w->key, w->number) == &w->self,
+              "W5: a window is not in its tree");
   c->listed++;
 }
 

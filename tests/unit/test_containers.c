@@ -767,19 +767,20 @@ static void test_address_space(void **state) {
 #define WINDOWS 200
 
 /* How many windows stand in a tree; each above those of lower rank, and in order behind *before. */
-static size_t check_windows(const gmlk_window *w, const gmlk_window **before) {
+static size_t check_windows(const gmlk_block *b, const gmlk_block **before) {
+  const gmlk_window *w = (const gmlk_window *)b;
   size_t count;
-  if (!w) return 0;
-  if (w->less) assert_true(gmlk_window_above(w, w->less));
-  if (w->more) assert_true(gmlk_window_above(w, w->more));
-  count = check_windows(w->less, before) + 1;
-  if (*before) assert_true(gmlk_window_precedes(*before, w->key, w->number));
-  *before = w;
-  return count + check_windows(w->more, before);
+  if (!b) return 0;
+  if (b->as.fork.less) assert_true(gmlk_tree_rank(b) > gmlk_tree_rank(b->as.fork.less));
+  if (b->as.fork.more) assert_true(gmlk_tree_rank(b) > gmlk_tree_rank(b->as.fork.more));
+  count = check_windows(b->as.fork.less, before) + 1;
+  if (*before) assert_true(gmlk_tree_precedes(*before, w->key, w->number));
+  *before = b;
+  return count + check_windows(b->as.fork.more, before);
 }
 
-static size_t check_tree(const gmlk_window *root) {
-  const gmlk_window *before = NULL;
+static size_t check_tree(const gmlk_block *root) {
+  const gmlk_block *before = NULL;
   return check_windows(root, &before);
 }
 
@@ -803,6 +804,7 @@ static void test_window_trees(void **state) {
   uint64_t key;
   (void)state;
   memset(&spool, 0, sizeof(spool));
+  spool.idle_end = &spool.idle_first;
   memset(windows, 0, sizeof(windows));
   memset(blocks, 0, sizeof(blocks));
   for (i = 0; i < 8; i++) blocks[i].u.epoch = 1003 + i;
