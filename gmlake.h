@@ -1728,7 +1728,7 @@ static int gmlk_host_resize(gmlk_host *host, void *array, size_t *capacity, size
    A block is a range of an arena, or of the address space for windows and buffers. The blocks of
    one such range tile it: they are linked by address and leave no gap. Owns the slabs of records.
    An operation reserves the records that it may need before it changes anything, so it cannot fail
-   half way.
+   half way. >>arena takes a record where it cuts a block, and gives one back where it joins two.
 
    [R1] Each record of a slab is in one tiling, or unused: in the list of unused records, or set
         aside by gmlk_records_hold.
@@ -2628,10 +2628,6 @@ typedef struct gmlk_slots { /* a list of slots, in an arena's scratch */
   uint32_t *items;
   uint32_t count;
 } gmlk_slots;
-
-static const gmlk_chunk *gmlk_chunk_at(const gmlk_chunks *all, uint32_t slot) {
-  return &all->items[slot];
-}
 
 /* ---- >>arena --------------------------------------------------------------------------------
    gmlk_arena: one range of home addresses, tiled by blocks, and the paper's pPool: its free blocks
@@ -4287,11 +4283,6 @@ static int gmlk_alias_is_done(const gmlake *l, const gmlk_alias *x) {
   return gmlk_tag_done(&l->streams, x->stream, x->epoch);
 }
 
-static void gmlk_alias_push(gmlk_alias **list, gmlk_alias *x) {
-  x->next = *list;
-  *list = x;
-}
-
 /* Adds `by`, 1 or -1, to the counts of mappings of an alias's chunks [W6] [B3]. */
 static void gmlk_alias_count(gmlk_arena *a, const gmlk_alias *x, int by) {
   uint32_t i, slot, left;
@@ -4419,7 +4410,8 @@ static void gmlk_alias_end(gmlake *l, gmlk_arena *a, gmlk_alias *x, uint64_t dri
 static void gmlk_alias_give_up(gmlk_arena *a, gmlk_alias *x, gmlk_alias **dying) {
   if (x->is_window && x->state == GMLK_ALIAS_IDLE)
     gmlk_window_unset_idle(&a->windows, gmlk_window_at(x));
-  gmlk_alias_push(dying, x);
+  x->next = *dying;
+  *dying = x;
 }
 
 /* Unmaps the aliases of a list, state_lock released meanwhile. A window that cannot be unmapped is
@@ -6026,8 +6018,8 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch)
   extra->uses_left = extra->used_count;
   gmlk_link_insert(&l->arenas[b->arena]->pending, &extra->link);
   l->return_count += (size_t)extra->is_shared;
-  l->stats.pending_bytes += gmlk_to_bytes(b->grains);
-  gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
+  l->stats.pending_bytes += b->grains * GMLK_GRAIN;
+  l->stats.pending_bytes_peak = gmlk_max(l->stats.pending_bytes_peak, l->stats.pending_bytes);
   for (i = 0; i < extra->used_count; i++) gmlk_use_queue(l, extra, &extra->used[i]);
   if (!extra->uses_left) gmlk_pending_done(l, extra);
 }
@@ -6947,7 +6939,7 @@ static int gmlk_slot_suits(const gmlake *l, const gmlk_arena *a, uint32_t slot,
 
 /* Whether a page still maps a chunk that is free. */
 static int gmlk_is_in_place(const gmlk_arena *a, uint32_t slot) {
-  return gmlk_chunk_at(&a->chunks, slot)->page_count != 0;
+  return a->chunks.items[slot].page_count != 0;
 }
 
 /* The number of chunks, and of pages, for so many bytes of a buffer. */
@@ -6979,8 +6971,11 @@ static size_t gmlk_buffer_asked(const gmlake_buffer *b) {
 static gmlake_result gmlk_pages_map(gmlake *l, gmlake_buffer *b, uint32_t from, uint32_t to) {
   gmlk_alias *list = NULL;
   uint64_t ns;
-  while (to-- > from)
-    if (!b->pages[to].state) gmlk_alias_push(&list, &b->pages[to]);
+  while (to-- > from) {
+    if (b->pages[to].state) continue;
+    b->pages[to].next = list;
+    list = &b->pages[to];
+  }
   return gmlk_aliases_make(l, b->arena, list, &ns);
 }
 
@@ -7018,7 +7013,7 @@ static int gmlk_buffer_remains(const gmlake *l, gmlake_buffer *b, gmlk_alias **o
   for (i = 0; i < b->page_count; i++) {
     if (!b->pages[i].state) continue;
     if (!gmlk_alias_is_done(l, &b->pages[i])) return 0;
-    gmlk_alias_push(out_list, &b->pages[i]);
+    gmlk_alias_give_up(b->arena, &b->pages[i], out_list);
   }
   return 1;
 }
@@ -7235,7 +7230,7 @@ static void gmlk_chunks_unmake(gmlk_batch *batch, gmlk_arena *a, const gmlk_slot
   uint32_t i = slots->count;
   while (i--) {
     uint32_t slot = slots->items[i];
-    if (!gmlk_chunk_at(&a->chunks, slot)->handle) continue;
+    if (!a->chunks.items[slot].handle) continue;
     if (gmlk_chunk_unmap(&a->chunks, batch, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
       gmlk_chunk_release(&a->chunks, batch, slot);
     else
@@ -7453,8 +7448,7 @@ static gmlk_slots gmlk_trim_spare(const gmlake *l, gmlk_arena *a, gmlk_requester
         (x->state == GMLK_ALIAS_IDLE && !gmlk_may_await(&l->streams, trimmer, x->stream, x->epoch)))
       (void)gmlk_alias_marks(a, x, 1);
   for (i = 0; i < chosen->count; i++)
-    if (gmlk_chunk_at(&a->chunks, chosen->items[i])->is_marked)
-      gmlk_slots_add(&kept, chosen->items[i]);
+    if (a->chunks.items[chosen->items[i]].is_marked) gmlk_slots_add(&kept, chosen->items[i]);
   return kept;
 }
 
@@ -7471,7 +7465,7 @@ static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_requeste
     if (!gmlk_is_chunk_free(l, a, trimmer, slot)) continue;
     a->chunks.items[slot].is_marked = 1;
     gmlk_slots_add(&chosen, slot);
-    is_mapped |= gmlk_chunk_at(&a->chunks, slot)->map_count != 0;
+    is_mapped |= a->chunks.items[slot].map_count != 0;
   }
   return is_mapped ? gmlk_trim_spare(l, a, trimmer, &chosen) : chosen;
 }
@@ -7489,7 +7483,7 @@ static void gmlk_trim_calls(gmlk_batch *batch, gmlk_arena *a, const gmlk_slots *
   uint32_t i;
   for (i = 0; i < slots->count && batch->is_relaxed; i++) {
     uint32_t slot = slots->items[i];
-    if (GMLK_NEVER(gmlk_chunk_at(&a->chunks, slot)->map_count)) continue; /* [W6] [B3] */
+    if (GMLK_NEVER(a->chunks.items[slot].map_count)) continue; /* [W6] [B3] */
     if (gmlk_chunk_unmap(&a->chunks, batch, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
       gmlk_chunk_release(&a->chunks, batch, slot);
   }
@@ -7963,7 +7957,7 @@ static int gmlk_piece_mark(gmlk_arena *a, const gmlake_piece *p, int is_marked) 
   uint32_t slot = gmlk_slot_of(a, piece.at), end = slot + gmlk_piece_chunks(a, &piece);
   int was_marked = 0;
   for (; slot < end; slot++) {
-    was_marked |= gmlk_chunk_at(&a->chunks, slot)->is_marked;
+    was_marked |= a->chunks.items[slot].is_marked;
     a->chunks.items[slot].is_marked = (uint8_t)is_marked;
   }
   return was_marked;
@@ -8304,8 +8298,8 @@ static gmlake_wait gmlk_foretell_host(const gmlake *l) {
    slot of the next gap, from `slot` on; with is_gap, the slot behind the gap that begins there. */
 static uint32_t gmlk_gap_edge(const gmlk_arena *a, uint32_t slot, uint32_t last, int is_gap) {
   const uint32_t end = last < a->slot_count ? last : a->slot_count;
-  while (slot < end && (gmlk_chunk_at(&a->chunks, slot)->is_marked ||
-                        !gmlk_chunk_is_backed(&a->chunks, slot)) == is_gap)
+  while (slot < end &&
+         (a->chunks.items[slot].is_marked || !gmlk_chunk_is_backed(&a->chunks, slot)) == is_gap)
     slot++;
   return slot == end && is_gap ? last : slot;
 }
@@ -9435,7 +9429,7 @@ static void gmlk_loan_shift(gmlake *l, gmlk_arena *a, unsigned from, unsigned to
   for (slot = 0; slot < a->slot_count; slot++) {
     const uint32_t end = gmlk_slot_at(a, slot + 1);
     gmlk_block *b = a->firsts[slot], *first;
-    if (gmlk_chunk_at(&a->chunks, slot)->is_known) continue;
+    if (a->chunks.items[slot].is_known) continue;
     for (at = gmlk_slot_at(a, slot); at < end; at = stop) { /* a run of free blocks, or one other */
       const int is_free = b->state == GMLK_FREE;
       for (first = b, b = b->next; is_free && b->at < end && b->state == GMLK_FREE;) b = b->next;
@@ -9703,11 +9697,11 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_batch *batch, int is_last) {
     is_paged |= is_left && !x->is_window;
   }
   for (slot = 0; slot < a->chunks.capacity; slot++) {
-    if (!gmlk_chunk_at(&a->chunks, slot)->handle) continue;
+    if (!a->chunks.items[slot].handle) continue;
     is_home = !gmlk_chunk_unmap(&a->chunks, batch, slot, gmlk_slot_home(a, slot), a->chunk_bytes);
     is_backed |= is_home;
     if (is_last || /* a mapping would keep its memory */
-        !(is_home || ((is_mapped || is_paged) && gmlk_chunk_at(&a->chunks, slot)->map_count)))
+        !(is_home || ((is_mapped || is_paged) && a->chunks.items[slot].map_count)))
       gmlk_chunk_release(&a->chunks, batch, slot);
   }
   if (!is_mapped) gmlk_area_close(&a->window_space.area, a->chunk_bytes, batch);
@@ -9758,7 +9752,7 @@ static void gmlk_pool_release(gmlake *l, gmlake_pool *pool) {
   uint32_t slot;
   for (slot = 0; slot < a->chunks.capacity; slot++) {
     gmlk_chunk_end_sleep(&a->chunks, slot);
-    if (gmlk_chunk_at(&a->chunks, slot)->handle) gmlk_chunk_quarantine(&a->chunks, slot);
+    if (a->chunks.items[slot].handle) gmlk_chunk_quarantine(&a->chunks, slot);
   }
   memset(&a->mapped, 0, sizeof(a->mapped)); /* the chunks alone count */
   gmlk_copies_drop(l, a);
@@ -10671,8 +10665,7 @@ static gmlake_result gmlk_handles_export(gmlake *l, const gmlk_arena *a, const g
       out[i].type = type;
       out[i].fd = -1;
       out[i].bytes = a->chunk_bytes;
-      done += !GMLK_CALL(&batch, export_handle, gmlk_chunk_at(&a->chunks, slots->items[i])->handle,
-                         &out[i]);
+      done += !GMLK_CALL(&batch, export_handle, a->chunks.items[slots->items[i]].handle, &out[i]);
     }
   is_full = batch.result && gmlk_has_no_descriptor();
   while (batch.result && done) gmlk_handle_close(&out[--done]);
@@ -10897,8 +10890,7 @@ static gmlake_result gmlk_unmap_all(gmlk_batch *batch, gmlk_arena *a) {
     if (!result) result = gmlk_alias_unmap(batch, a, x);
   }
   for (i = 0; i < a->slot_count && !result && !a->is_bare; i++) {
-    if (!gmlk_chunk_at(&a->chunks, i)->is_home || gmlk_chunk_is_quarantined(&a->chunks, i))
-      continue;
+    if (!a->chunks.items[i].is_home || gmlk_chunk_is_quarantined(&a->chunks, i)) continue;
     result = gmlk_copies_out(batch, a, gmlk_slot_home(a, i), a->chunk_bytes);
     if (!result && !gmlk_chunk_unmap(&a->chunks, batch, i, gmlk_slot_home(a, i), a->chunk_bytes))
       result = batch->result;
@@ -10910,13 +10902,12 @@ static gmlake_result gmlk_unmap_all(gmlk_batch *batch, gmlk_arena *a) {
 static gmlake_result gmlk_chunk_wake(gmlk_batch *batch, gmlk_arena *a, uint32_t slot) {
   const uint64_t home = gmlk_slot_home(a, slot);
   gmlake_result result = GMLAKE_OK;
-  if (gmlk_chunk_at(&a->chunks, slot)->is_asleep) {
+  if (a->chunks.items[slot].is_asleep) {
     result = gmlk_chunk_create(&a->chunks, batch, slot, a->chunk_bytes);
     if (result) return result;
     a->chunks.items[slot].is_marked = 1;
   }
-  if (a->is_bare || !gmlk_chunk_is_backed(&a->chunks, slot) ||
-      gmlk_chunk_at(&a->chunks, slot)->is_home)
+  if (a->is_bare || !gmlk_chunk_is_backed(&a->chunks, slot) || a->chunks.items[slot].is_home)
     return GMLAKE_OK;
   result = gmlk_chunk_map(&a->chunks, batch, slot, home, a->chunk_bytes);
   return result ? result : gmlk_batch_set_access(batch, home, a->chunk_bytes);
@@ -10947,8 +10938,7 @@ static gmlake_result gmlk_map_all(gmlk_batch *batch, gmlk_arena *a) {
 static void gmlk_chunks_drop(gmlk_batch *batch, gmlk_arena *a, int only_new) {
   uint32_t slot;
   for (slot = 0; slot < a->slot_count; slot++)
-    if (gmlk_chunk_is_backed(&a->chunks, slot) &&
-        (!only_new || gmlk_chunk_at(&a->chunks, slot)->is_marked))
+    if (gmlk_chunk_is_backed(&a->chunks, slot) && (!only_new || a->chunks.items[slot].is_marked))
       gmlk_chunk_sleep(&a->chunks, batch, slot);
 }
 
@@ -11038,7 +11028,7 @@ static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
   uint32_t slot = a->slot_count;
   while (slot--) {
     gmlk_block *first;
-    if (!gmlk_chunk_at(&a->chunks, slot)->is_asleep ||
+    if (!a->chunks.items[slot].is_asleep ||
         !gmlk_is_chunk_free(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), slot) ||
         !gmlk_records_reserve(&l->records, &l->host, 2))
       continue;
@@ -11627,7 +11617,7 @@ static void gmlk_list_chunks(gmlk_chunk_list *list, const gmlk_arena *a, uint32_
   gmlake_chunk_info part;
   for (; at < end; at += (uint32_t)(part.bytes / GMLK_GRAIN), list->address += part.bytes) {
     const uint32_t first = gmlk_slot_of(a, at), behind = gmlk_slot_at(a, first + 1);
-    part.handle = gmlk_chunk_at(&a->chunks, first)->handle;
+    part.handle = a->chunks.items[first].handle;
     part.address = list->address;
     part.offset_bytes = gmlk_to_bytes(at - gmlk_slot_at(a, first));
     part.bytes = gmlk_to_bytes((end < behind ? end : behind) - at);
@@ -11676,7 +11666,7 @@ static void gmlk_map_chunk(const gmlake *l, const gmlk_arena *a, uint32_t slot, 
   const gmlk_block *b = a->firsts[slot];
   gmlake_map_entry e = gmlk_entry(
       GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes);
-  e.handle = gmlk_chunk_at(&a->chunks, slot)->handle;
+  e.handle = a->chunks.items[slot].handle;
   if (gmlk_chunk_is_quarantined(&a->chunks, slot) || a->sleep == GMLK_ASLEEP)
     e.state = GMLAKE_STATE_QUARANTINED;
   else if (a->is_bare && b->state == GMLK_FREE)
@@ -11697,7 +11687,7 @@ static void gmlk_map_buffer(const gmlake_buffer *b, gmlk_map *map) {
   for (i = 0; i < b->page_count; i++) {
     if (!gmlk_is_committed(b, i)) continue;
     e.address = b->pages[i].address;
-    e.handle = gmlk_chunk_at(&b->arena->chunks, b->pages[i].slot)->handle;
+    e.handle = b->arena->chunks.items[b->pages[i].slot].handle;
     gmlk_map_add(map, &e);
   }
 }

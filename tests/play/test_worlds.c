@@ -339,7 +339,7 @@ static void put_arena(const gmlk_arena *a) {
   size_t i;
   put(a->sleep | (unsigned)(a->copies.count != 0) << 2);
   for (i = 0; i < a->slot_count; i++) {
-    const gmlk_chunk *chunk = gmlk_chunk_at(&a->chunks, (uint32_t)i);
+    const gmlk_chunk *chunk = &a->chunks.items[i];
     put(chunk->is_asleep | (unsigned)(chunk->is_shared != 0) << 1 | (unsigned)chunk->is_known << 2);
   }
   put_tiles(a->head.next, &a->tail, 1);
