@@ -1528,10 +1528,13 @@ static void gmlk_spinlock_pass(gmlk_spinlock *spinlock) {
   if (wanted > 1) gmlk_nap(wanted - 1);
 }
 
-static inline void gmlk_spinlock_lock(gmlk_spinlock *spinlock) {
-  if (__atomic_exchange_n(&spinlock->taken, 1, __ATOMIC_ACQUIRE)) gmlk_spinlock_wait(spinlock);
+/* is_used: 0 in a lake of one thread. */
+static inline void gmlk_spinlock_lock(gmlk_spinlock *spinlock, int is_used) {
+  if (is_used && __atomic_exchange_n(&spinlock->taken, 1, __ATOMIC_ACQUIRE))
+    gmlk_spinlock_wait(spinlock);
 }
-static inline void gmlk_spinlock_unlock(gmlk_spinlock *spinlock) {
+static inline void gmlk_spinlock_unlock(gmlk_spinlock *spinlock, int is_used) {
+  if (!is_used) return;
   if (__atomic_load_n(&spinlock->wanted, __ATOMIC_RELAXED))
     gmlk_spinlock_pass(spinlock);
   else
@@ -1541,8 +1544,12 @@ static inline void gmlk_spinlock_unlock(gmlk_spinlock *spinlock) {
 typedef GMLK_MUTEX gmlk_spinlock;
 #define gmlk_spinlock_init(spinlock) gmlk_mutex_init(spinlock)
 #define gmlk_spinlock_destroy(spinlock) gmlk_mutex_destroy(spinlock)
-#define gmlk_spinlock_lock(spinlock) gmlk_mutex_lock(spinlock)
-#define gmlk_spinlock_unlock(spinlock) gmlk_mutex_unlock(spinlock)
+static inline void gmlk_spinlock_lock(gmlk_spinlock *spinlock, int is_used) {
+  if (is_used) gmlk_mutex_lock(spinlock);
+}
+static inline void gmlk_spinlock_unlock(gmlk_spinlock *spinlock, int is_used) {
+  if (is_used) gmlk_mutex_unlock(spinlock);
+}
 #endif
 
 /* The compiler checks calls: parameter `number` is a printf format for the parameters after it. */
@@ -3766,22 +3773,15 @@ struct gmlake {
   } view; /* scratch for the holder of `driver_lock`: >>research */
 };
 
-static void gmlk_lock_state(gmlake *l) {
-  if (l->has_locks) gmlk_spinlock_lock(&l->state_lock);
-}
-static void gmlk_unlock_state(gmlake *l) {
-  if (l->has_locks) gmlk_spinlock_unlock(&l->state_lock);
-}
-
 /* Takes `driver_lock` in addition. It has to be taken before state_lock, so that is released
    meanwhile, and what the caller read before may have changed. */
 static void gmlk_lock_driver(gmlake *l) {
   if (!l->has_locks) return;
-  gmlk_spinlock_unlock(&l->state_lock);
+  gmlk_spinlock_unlock(&l->state_lock, 1);
   gmlk_mutex_lock(&l->turn);
   gmlk_mutex_lock(&l->driver_lock);
   gmlk_mutex_unlock(&l->turn);
-  gmlk_spinlock_lock(&l->state_lock);
+  gmlk_spinlock_lock(&l->state_lock, 1);
 }
 static void gmlk_unlock_driver(gmlake *l) {
   if (l->has_locks) gmlk_mutex_unlock(&l->driver_lock);
@@ -3804,7 +3804,7 @@ static gmlake_result gmlk_batch_begin(gmlake *l, gmlk_batch *batch, unsigned how
   memset(batch, 0, sizeof(*batch));
   batch->driver = &l->driver;
   batch->how = how;
-  if (how & GMLK_UNLOCKED) gmlk_unlock_state(l);
+  if (how & GMLK_UNLOCKED) gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
   if (how & GMLK_LIGHTLY) return GMLAKE_OK;
   batch->start_ns = gmlk_batch_clock(batch);
   batch->mode = GMLK_RELAXED;
@@ -3875,7 +3875,7 @@ static gmlake_result gmlk_batch_end(gmlake *l, gmlk_batch *batch) {
     if (batch->calls) batch->ns = gmlk_batch_clock(batch) - batch->start_ns;
   }
   if (batch->how & GMLK_UNLOCKED) {
-    gmlk_lock_state(l);
+    gmlk_spinlock_lock(&l->state_lock, l->has_locks);
     gmlk_held_count(l);
   }
   if (batch->how & GMLK_UNCOUNTED) return result;
@@ -4367,8 +4367,8 @@ static void gmlk_alias_quarantine(gmlk_arena *a, gmlk_alias *x) {
   if (x->is_window) gmlk_window_at(x)->self.state = GMLK_UNBACKED;
 }
 
-/* Maps the aliases of a list, state_lock released meanwhile. Then writes down what is mapped: a page
-   is idle, and a window neither live nor idle. What should not be there is quarantined. */
+/* Maps the aliases of a list, state_lock released meanwhile. Then writes down what is mapped: a
+   page is idle, and a window neither live nor idle. What should not be there is quarantined. */
 static gmlake_result gmlk_aliases_make(gmlake *l, gmlk_arena *a, gmlk_alias *list,
                                        uint64_t *out_ns) {
   gmlk_batch batch;
@@ -4603,8 +4603,8 @@ static gmlake_result gmlk_stitch(gmlake *l, gmlk_request *r, const gmlk_plan *pl
    Serves a request: opens it; the states S1 and S2, which need no driver, steps 1 to 3 of the
    manual's "how an allocation is served"; carries out plans; and two of the slow steps: what has
    completed meanwhile, and stitching. A slow step that finds nothing returns OK with *out_block
-   NULL, or the error that it met. Owns gmlk_request; the steps of >>slow write in it what they leave
-   to the next.
+   NULL, or the error that it met. Owns gmlk_request, in which the steps of >>slow write what they
+   leave to the next.
    pre, for the slow steps: the caller holds `driver_lock`.
    Costs: O(1) expected for S1 and S2, plus the pieces of a window; to stitch, see >>stitch. Can
    fail: host memory, the driver, limits. */
@@ -4644,8 +4644,8 @@ static inline unsigned gmlk_stream_find_or_add(gmlake *l, gmlake_stream value) {
   return gmlk_stream_find_slowly(l, value);
 }
 
-/* The request is of a stream that is being captured: it asks with the capture's number, of the arena
-   that the stream is captured into. */
+/* The request is of a stream that is being captured: it asks with the capture's number, of the
+   arena that the stream is captured into. */
 static gmlake_result gmlk_request_capture(gmlake *l, gmlk_request *r, gmlk_stream *s) {
   r->is_capture = 1;
   r->requester.stream = s->capture;
@@ -5072,13 +5072,13 @@ static void gmlk_callback_begin(gmlake *l, gmlk_callback *callback, int is_polic
   callback->next = l->callbacks;
   l->callbacks = callback;
   l->is_restricted = 1;
-  gmlk_unlock_state(l);
+  gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
 }
 
 /* The callback has returned: takes state_lock again. */
 static void gmlk_callback_end(gmlake *l, const gmlk_callback *callback) {
   gmlk_callback **link = &l->callbacks;
-  gmlk_lock_state(l);
+  gmlk_spinlock_lock(&l->state_lock, l->has_locks);
   while (*link != callback) link = &(*link)->next;
   *link = callback->next;
   l->is_restricted = l->lost || l->callbacks;
@@ -5350,8 +5350,9 @@ static void gmlk_chunk_end_sleep(gmlk_chunks *all, uint32_t slot) {
   all->items[slot].is_asleep = 0;
 }
 
-/* Creates a chunk in a slot that is empty or asleep: a new handle, or the next that is imported. Growth maps it, too; then its block becomes
-   FREE and CLEAN. Trim makes the block RESERVED, releases the chunk, then makes it UNBACKED. */
+/* Creates a chunk in a slot that is empty or asleep: a new handle, or the next that is imported.
+   Growth maps it, too; then its block becomes FREE and CLEAN. Trim makes the block RESERVED,
+   releases the chunk, then makes it UNBACKED. */
 static gmlake_result gmlk_chunk_create(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot,
                                        size_t bytes) {
   uint64_t handle = 0;
@@ -6541,7 +6542,8 @@ static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char
                    (void *)value);
 }
 
-/* gmlk_stream_find_or_add for a stream that was not the last one found, or may have ended untold. */
+/* gmlk_stream_find_or_add for a stream that was not the last one found, or may have ended untold.
+   */
 static unsigned gmlk_stream_find_slowly(gmlake *l, gmlake_stream value) {
   unsigned stream = gmlk_stream_find(&l->streams, value);
   uint64_t id = 0;
@@ -11138,10 +11140,10 @@ static gmlake_result gmlk_residents_tell(gmlake *l, const gmlk_arena *a,
     info.pool = a->pool;
     info.generation = a->sleep_count;
     info.user_data = b->as.extra ? b->as.extra->user_data : 0;
-    gmlk_unlock_state(l);
+    gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
     gmlk_unlock_driver(l);
     refuses = hook->fn(hook->user, l, &info) && event == GMLAKE_RESIDENCY_LEAVES;
-    gmlk_lock_state(l);
+    gmlk_spinlock_lock(&l->state_lock, l->has_locks);
     gmlk_lock_driver(l);
     if (refuses) *end = at;
   }
@@ -13121,10 +13123,10 @@ GMLAKE_DEF gmlake_result gmlake_mock_launch(gmlake_backend *backend, gmlake_pool
   gmlk_mock_queue *queue;
   gmlake_result result = GMLAKE_OK;
   if (!pool) return GMLAKE_ERROR_INVALID_ARGUMENT;
-  gmlk_lock_state(pool->lake);
+  gmlk_spinlock_lock(&pool->lake->state_lock, pool->lake->has_locks);
   if (pool->arena.sleep) result = GMLAKE_ERROR_ASLEEP;
   if (pool->loan.number) result = GMLAKE_ERROR_BUSY;
-  gmlk_unlock_state(pool->lake);
+  gmlk_spinlock_unlock(&pool->lake->state_lock, pool->lake->has_locks);
   mock = gmlk_mock_lock(backend->user);
   mock->result = result;
   queue = gmlk_mock_find_queue(mock, stream);
@@ -13913,7 +13915,7 @@ static gmlake_result gmlk_enter_restricted(gmlake *l, gmlake_result lost) {
   gmlake_result result = lost;
   if (!result && gmlk_in_callback(l, 1))
     result = gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "policy", GMLK_POLICY_CALLS);
-  if (result) gmlk_unlock_state(l);
+  if (result) gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
   return result;
 }
 
@@ -13932,7 +13934,7 @@ static inline gmlake_result gmlk_enter_asking(gmlake *l) {
   gmlake_result result;
   if (!l) return GMLAKE_ERROR_INVALID_ARGUMENT;
   result = l->fork_guard && *l->fork_guard ? GMLAKE_OK : gmlk_turn_away(l);
-  if (!result) gmlk_lock_state(l);
+  if (!result) gmlk_spinlock_lock(&l->state_lock, l->has_locks);
   return result;
 }
 
@@ -13964,7 +13966,7 @@ static gmlake_result gmlk_leave_with_news(gmlake *l, gmlake_result result) {
   unsigned count = gmlk_in_callback(l, 1) ? 0 : gmlk_log_take(l, messages), i;
   if (result == GMLAKE_ERROR_DRIVER && l->lost) result = l->lost;
   if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) gmlk_tell_refused(l);
-  gmlk_unlock_state(l);
+  gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
   for (i = 0; i < count; i++)
     l->desc.logger.fn(l->desc.logger.user, messages[i].level, &messages[i].info);
   return result;
@@ -13972,7 +13974,7 @@ static gmlake_result gmlk_leave_with_news(gmlake *l, gmlake_result result) {
 
 static inline gmlake_result gmlk_leave(gmlake *l, gmlake_result result) {
   if (result || l->log.count) return gmlk_leave_with_news(l, result);
-  gmlk_unlock_state(l);
+  gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
   return GMLAKE_OK;
 }
 
@@ -14015,7 +14017,7 @@ static gmlake_result gmlk_refuse(gmlake *l, const char *call, const char *format
   va_start(values, format);
   if (!l->lost) gmlk_error_write(&l->error, GMLAKE_ERROR_INVALID_ARGUMENT, call, format, values);
   va_end(values);
-  gmlk_unlock_state(l);
+  gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
   return GMLAKE_ERROR_INVALID_ARGUMENT;
 }
 
@@ -14099,11 +14101,11 @@ static gmlake_result gmlk_need_stats(gmlake *l, const char *call, const gmlake_s
 static int gmlk_handle_oom(gmlake *l, const gmlake_pool *pool, const gmlake_error_info *info) {
   gmlk_callback callback;
   int again;
-  gmlk_lock_state(l);
+  gmlk_spinlock_lock(&l->state_lock, l->has_locks);
   gmlk_callback_begin(l, &callback, 0, pool);
   again = l->desc.oom.fn(l->desc.oom.user, l, info);
   gmlk_callback_end(l, &callback);
-  gmlk_unlock_state(l);
+  gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
   return again;
 }
 
@@ -14121,9 +14123,9 @@ static int gmlk_leave_short(gmlake *l, const gmlake_pool *pool, gmlake_result *r
   info = l->error;
   *result = gmlk_leave(l, *result);
   if (tries < GMLK_OOM_TRIES && gmlk_handle_oom(l, pool, &info)) return 1;
-  gmlk_lock_state(l);
+  gmlk_spinlock_lock(&l->state_lock, l->has_locks);
   gmlk_error_set(l, &info); /* calls of the handler may have left another error */
-  gmlk_unlock_state(l);
+  gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
   return 0;
 }
 
@@ -14139,9 +14141,9 @@ static void gmlk_get_last_error(gmlake *l, gmlake_error_info *out) {
                    "lake of the child's own");
     return;
   }
-  if (locks) gmlk_lock_state(l);
+  if (locks) gmlk_spinlock_lock(&l->state_lock, l->has_locks);
   *out = l->error;
-  if (locks) gmlk_unlock_state(l);
+  if (locks) gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
 }
 
 /* ---- >>life ------------------------------------------------------------------------------------
@@ -14501,7 +14503,7 @@ static gmlake_result gmlk_create(const gmlake_desc *desc, gmlake **out_lake) {
     gmlk_tell_create(desc, &why, result);
     return result;
   }
-  gmlk_lock_state(l);
+  gmlk_spinlock_lock(&l->state_lock, l->has_locks);
   result = gmlk_lake_init(l, desc);
   why = l->error;
   if (result) l->log.count = 0; /* the logger hears of the error alone */
@@ -14520,7 +14522,7 @@ static gmlake_result gmlk_create(const gmlake_desc *desc, gmlake **out_lake) {
 static gmlake_result gmlk_destroy(gmlake *l) {
   gmlake_result waited = GMLAKE_OK, freed, drained;
   gmlk_report_leaks(l);
-  gmlk_lock_state(l);
+  gmlk_spinlock_lock(&l->state_lock, l->has_locks);
   if (!l->lost) waited = gmlk_wait_for_all(l);
   if (waited == GMLAKE_ERROR_CAPTURING) waited = GMLAKE_OK; /* a capture cannot be waited for */
   freed = gmlk_host_copies_free(l, 1);

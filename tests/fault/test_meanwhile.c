@@ -270,9 +270,9 @@ static void *count_up(void *argument) {
   unsigned i;
   (void)argument;
   for (i = 0; i < COUNTS; i++) {
-    gmlk_spinlock_lock(&spinlock);
+    gmlk_spinlock_lock(&spinlock, 1);
     counted++;
-    gmlk_spinlock_unlock(&spinlock);
+    gmlk_spinlock_unlock(&spinlock, 1);
   }
   return NULL;
 }
@@ -286,12 +286,12 @@ static void a_spinlock_lets_one_in(void **state) {
   gmlk_spinlock_init(&spinlock);
   counted = 0;
   nap_count = 0;
-  gmlk_spinlock_lock(&spinlock);
+  gmlk_spinlock_lock(&spinlock, 1);
   for (i = 0; i < COUNTERS; i++)
     assert_int_equal(pthread_create(&threads[i], NULL, count_up, NULL), 0);
   while (!__atomic_load_n(&nap_count, __ATOMIC_RELAXED)) (void)nanosleep(&a_while, NULL);
   assert_int_equal(counted, 0);
-  gmlk_spinlock_unlock(&spinlock);
+  gmlk_spinlock_unlock(&spinlock, 1);
   for (i = 0; i < COUNTERS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
   assert_int_equal(counted, COUNTERS * COUNTS);
   gmlk_spinlock_destroy(&spinlock);
@@ -301,10 +301,10 @@ static void a_spinlock_that_was_free_is_asked_for_again(void **state) {
   (void)state;
   gmlk_spinlock_init(&spinlock);
   quicker = 3;
-  gmlk_spinlock_lock(&spinlock);
+  gmlk_spinlock_lock(&spinlock, 1);
   assert_int_equal(quicker, 0);
   assert_int_equal(spinlock.taken, 1);
-  gmlk_spinlock_unlock(&spinlock);
+  gmlk_spinlock_unlock(&spinlock, 1);
   gmlk_spinlock_destroy(&spinlock);
 }
 
@@ -313,17 +313,17 @@ static void callbacks_end_in_any_order(void **state) {
   gmlk_callback first, second;
   (void)state;
   start(4);
-  gmlk_lock_state(lake);
+  gmlk_spinlock_lock(&lake->state_lock, lake->has_locks);
   gmlk_callback_begin(lake, &first, 0, NULL);
-  gmlk_lock_state(lake);
+  gmlk_spinlock_lock(&lake->state_lock, lake->has_locks);
   gmlk_callback_begin(lake, &second, 0, NULL);
   gmlk_callback_end(lake, &first);
   assert_true(lake->is_restricted);
   assert_ptr_equal(lake->callbacks, &second);
-  gmlk_unlock_state(lake);
+  gmlk_spinlock_unlock(&lake->state_lock, lake->has_locks);
   gmlk_callback_end(lake, &second);
   assert_false(lake->is_restricted);
-  gmlk_unlock_state(lake);
+  gmlk_spinlock_unlock(&lake->state_lock, lake->has_locks);
   finish();
 }
 

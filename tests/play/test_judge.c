@@ -502,7 +502,7 @@ static void ends_a_lock_that_is_held(void) {
 }
 
 static void plans_with_the_state_locked(void) {
-  gmlk_lock_state(lake);
+  gmlk_spinlock_lock(&lake->state_lock, lake->has_locks);
   lock_take(&lake->driver_lock);
 }
 
@@ -519,7 +519,7 @@ static void tells_with_a_lock(void) {
   memset(&info, 0, sizeof(info));
   info.call = info.text;
   info.text[0] = 'x';
-  gmlk_lock_state(lake);
+  gmlk_spinlock_lock(&lake->state_lock, lake->has_locks);
   on_log(NULL, GMLAKE_LOG_WARNING, &info);
 }
 
@@ -543,17 +543,17 @@ static void chooses_alone(void) {
 }
 
 static void evicts_alone(void) {
-  gmlk_lock_state(lake);
+  gmlk_spinlock_lock(&lake->state_lock, lake->has_locks);
   (void)on_evict(&asked, NULL, 0, NULL);
 }
 
 static void coalesces_with_a_lock(void) {
-  gmlk_lock_state(lake);
+  gmlk_spinlock_lock(&lake->state_lock, lake->has_locks);
   (void)on_coalesce(&asked, NULL);
 }
 
 static void creates_for_no_planner(void) {
-  gmlk_lock_state(lake);
+  gmlk_spinlock_lock(&lake->state_lock, lake->has_locks);
   leaves_memory();
 }
 

@@ -43,14 +43,15 @@ static void test_books_are_passed_on(void **state) {
   sleeps_of_waiter = sleeps_of_main = is_served = 0;
   start(4);
   drop(take(512));
-  gmlk_lock_state(lake);
+  gmlk_spinlock_lock(&lake->state_lock, lake->has_locks);
   assert_int_equal(pthread_create(&thread, NULL, alloc_one, &ptr), 0);
   while (read_of(&sleeps_of_waiter) < 3) (void)sched_yield();
-  gmlk_unlock_state(lake);
+  gmlk_spinlock_unlock(&lake->state_lock, lake->has_locks);
   assert_int_equal(sleeps_of_main, 1);
   assert_true(is_served);
-  gmlk_lock_state(lake); /* nobody waits now: nothing is waited for */
-  gmlk_unlock_state(lake);
+  gmlk_spinlock_lock(&lake->state_lock,
+                     lake->has_locks); /* nobody waits now: nothing is waited for */
+  gmlk_spinlock_unlock(&lake->state_lock, lake->has_locks);
   assert_int_equal(sleeps_of_main, 1);
   assert_int_equal(pthread_join(thread, &served), 0);
   assert_ptr_equal(served, &ptr);
@@ -61,11 +62,11 @@ static void test_books_are_passed_on(void **state) {
 static int place; /* of the last planner; guarded by the driver lock */
 
 static void *plan_one(void *out_place) {
-  gmlk_lock_state(lake);
+  gmlk_spinlock_lock(&lake->state_lock, lake->has_locks);
   gmlk_lock_driver(lake);
   *(int *)out_place = ++place;
   gmlk_unlock_driver(lake);
-  gmlk_unlock_state(lake);
+  gmlk_spinlock_unlock(&lake->state_lock, lake->has_locks);
   return NULL;
 }
 
@@ -77,9 +78,9 @@ static void test_planners_take_turns(void **state) {
   start(4);
   for (round = 0; round < 100; round++) {
     place = 0;
-    gmlk_lock_state(lake);
+    gmlk_spinlock_lock(&lake->state_lock, lake->has_locks);
     gmlk_lock_driver(lake);
-    gmlk_unlock_state(lake); /* as while the driver is at work */
+    gmlk_spinlock_unlock(&lake->state_lock, lake->has_locks); /* as while the driver is at work */
     assert_int_equal(start_waiter(&thread, plan_one, &others), 0);
     gmlk_unlock_driver(lake);
     (void)plan_one(&own);

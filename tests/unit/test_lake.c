@@ -268,7 +268,7 @@ static void run_child(void) {
   const uint64_t calls = census().call_count;
   int status = 0;
   pid_t child;
-  gmlk_lock_state(lake);
+  gmlk_spinlock_lock(&lake->state_lock, lake->has_locks);
   gmlk_lock_driver(lake);
   child = fork();
   if (child == 0) {
@@ -276,7 +276,7 @@ static void run_child(void) {
     _exit(in_child(calls));
   }
   gmlk_unlock_driver(lake);
-  gmlk_unlock_state(lake);
+  gmlk_spinlock_unlock(&lake->state_lock, lake->has_locks);
   assert_true(child > 0);
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_true(WIFEXITED(status));
@@ -427,7 +427,7 @@ static void numbers_of_streams_lack_like_memory(void **state) {
   (void)state;
   start(4);
   assert_error(gmlake_free(lake, &p, LEGACY), UNKNOWN_POINTER);
-  gmlk_lock_state(lake);
+  gmlk_spinlock_lock(&lake->state_lock, lake->has_locks);
   assert_error(gmlk_leave(lake, GMLAKE_ERROR_OUT_OF_HOST_MEMORY), OUT_OF_HOST_MEMORY);
   assert_error(last_error().result, OUT_OF_HOST_MEMORY);
   assert_non_null(strstr(last_error().text, "gmlake_forget_stream"));
