@@ -2390,25 +2390,20 @@ typedef struct gmlk_batch {
   int end_code;
 } gmlk_batch;
 
-/* Keeps an error by [D1]. */
-static void gmlk_batch_note(gmlk_batch *batch, gmlake_result result, const char *call) {
-  if (!result || gmlk_is_fatal(batch->result)) return;
-  if (batch->result && !gmlk_is_fatal(result)) return;
-  batch->result = result;
-  batch->code = batch->answer;
-  batch->call = call;
-}
-
 /* The time by the backend's clock. */
 static uint64_t gmlk_batch_clock(const gmlk_batch *batch) {
   return batch->driver->backend->clock_ns(batch->driver->backend->user);
 }
 
-/* Counts a call, and notes its error. */
+/* Counts a call, and keeps its error by [D1]. */
 static gmlake_result gmlk_batch_called(gmlk_batch *batch, gmlake_result result, const char *call) {
   batch->calls++;
   result = gmlk_backend_result(result);
-  gmlk_batch_note(batch, result, call);
+  if (!result || gmlk_is_fatal(batch->result)) return result;
+  if (batch->result && !gmlk_is_fatal(result)) return result;
+  batch->result = result;
+  batch->code = batch->answer;
+  batch->call = call;
   return result;
 }
 
@@ -5023,10 +5018,10 @@ GMLK_INLINE gmlake_result gmlk_free(gmlake *l, uint64_t address, gmlake_stream v
     if (!stream ||
         ((stream >= a->bins_capacity || !a->bins[stream]) && !gmlk_arena_admit(a, stream)))
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+    /* If another stream has the value that the block's own stream had, that used it, too. */
     own = l->streams.may_end ? gmlk_own_stream(l, b) : 0;
-    if (own && own != stream &&
-        l->streams.items[own]->value == l->streams.items[stream]->value && /* it is gone; it used */
-        !gmlk_extra_add_use(l, b, b->stream))                              /* the block, too */
+    if (own && own != stream && l->streams.items[own]->value == l->streams.items[stream]->value &&
+        !gmlk_extra_add_use(l, b, own))
       return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   }
   gmlk_tag_for(l, b, stream, &tag, &epoch);
@@ -9132,10 +9127,12 @@ static gmlake_result gmlk_host_copy_add(gmlake *l, gmlk_arena *a, size_t bytes) 
   piece.offset = a->host_copies.bytes;
   piece.bytes = bytes;
   if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) {
-    if (!hook->malloc_fn)
+    if (!hook->malloc_fn) {
       (void)GMLK_CALL(&batch, host_alloc, bytes, &piece.memory);
-    else if ((piece.memory = hook->malloc_fn(hook->user, bytes)) == NULL)
-      gmlk_batch_note(&batch, GMLAKE_ERROR_OUT_OF_HOST_MEMORY, "desc.sleep_host");
+    } else if ((piece.memory = hook->malloc_fn(hook->user, bytes)) == NULL) {
+      batch.result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+      batch.call = "desc.sleep_host";
+    }
   }
   if (piece.memory) {
     a->host_copies.items[a->host_copies.count++] = piece;
