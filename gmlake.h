@@ -5962,16 +5962,6 @@ static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream) {
   return kept != 0;
 }
 
-/* Puts a use at the end of its stream's queue [N4]. It waits for the open epoch; of a stream that
-   is gone, and not lost, for the one before. */
-static void gmlk_use_queue(gmlake *l, gmlk_extra *extra, gmlk_used *use) {
-  gmlk_stream *s = l->streams.items[use->stream];
-  use->epoch = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
-  if (!s->is_forgotten) s->is_dirty = GMLK_DIRTY;
-  use->extra = extra;
-  gmlk_link_insert(s->pending_uses.prev, &use->link);
-}
-
 /* Takes a use out of its stream's queue. */
 static void gmlk_use_leave(gmlk_used *use) {
   gmlk_link_remove(&use->link);
@@ -6003,7 +5993,9 @@ static void gmlk_pending_done(gmlake *l, gmlk_extra *extra) {
   gmlk_link_insert(l->arenas[extra->block->arena]->pending.prev, &extra->link);
 }
 
-/* Makes a freed block pending. pre: it is used elsewhere, or shared; the caller then fences. */
+/* Makes a freed block pending. Its uses stand at the end of their streams' queues [N4]: each waits
+   for the open epoch; of a stream that is gone, and not lost, for the one before. pre: it is used
+   elsewhere, or shared; the caller then fences. */
 static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
   gmlk_extra *extra = b->as.extra;
   size_t i;
@@ -6015,8 +6007,16 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch)
   gmlk_link_insert(&l->arenas[b->arena]->pending, &extra->link);
   l->return_count += (size_t)extra->is_shared;
   l->stats.pending_bytes += b->grains * GMLK_GRAIN;
-  l->stats.pending_bytes_peak = gmlk_max(l->stats.pending_bytes_peak, l->stats.pending_bytes);
-  for (i = 0; i < extra->used_count; i++) gmlk_use_queue(l, extra, &extra->used[i]);
+  if (l->stats.pending_bytes > l->stats.pending_bytes_peak)
+    l->stats.pending_bytes_peak = l->stats.pending_bytes;
+  for (i = 0; i < extra->used_count; i++) {
+    gmlk_used *use = &extra->used[i];
+    gmlk_stream *s = l->streams.items[use->stream];
+    use->epoch = s->is_forgotten && !s->is_dirty ? s->epoch - 1 : s->epoch;
+    if (!s->is_forgotten) s->is_dirty = GMLK_DIRTY;
+    use->extra = extra;
+    gmlk_link_insert(s->pending_uses.prev, &use->link);
+  }
   if (!extra->uses_left) gmlk_pending_done(l, extra);
 }
 
