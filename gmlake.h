@@ -3631,7 +3631,6 @@ static gmlake_result gmlk_refuse_asleep(gmlake *l, const gmlk_arena *a, const ch
 static gmlake_result gmlk_explain(gmlake *l, uint64_t address, const char *call);
 static void gmlk_tell(gmlake *l, const gmlk_request *r, gmlake_step_kind kind, uint64_t address,
                       uint64_t bytes, uint64_t driver_ns, const char *reason);
-static void gmlk_tell_split(gmlake *l, const gmlk_request *r, uint32_t at, uint32_t grains);
 static void gmlk_tell_request(gmlake *l, const gmlk_request *r, const void *ptr);
 
 static const char *gmlk_check(const gmlake *l);
@@ -4724,7 +4723,9 @@ static inline gmlk_block *gmlk_grant_part(gmlake *l, gmlk_request *r, gmlk_block
                                           uint32_t hole, unsigned state, int is_watched) {
   r->is_split = hole != r->grains;
   l->stats.split_count += (uint64_t)r->is_split;
-  if (is_watched && r->is_split) gmlk_tell_split(l, r, at, hole);
+  if (is_watched && r->is_split)
+    gmlk_tell(l, r, GMLAKE_STEP_SPLIT, r->desc ? gmlk_home(r->arena, at) : 0, gmlk_to_bytes(hole),
+              0, "the request takes a part of this free range");
   return gmlk_grant(l, r, b, state ? state : GMLK_S1 + (unsigned)r->is_split);
 }
 
@@ -5097,37 +5098,6 @@ static void gmlk_log(gmlake *l, int level, const gmlake_error_info *info) {
   l->log.messages[l->log.count++].info = *info;
 }
 
-static const char *gmlk_result_name(gmlake_result result) {
-  static const char *const names[] = {"GMLAKE_OK",
-                                      "GMLAKE_ERROR_INVALID_ARGUMENT",
-                                      "GMLAKE_ERROR_OUT_OF_HOST_MEMORY",
-                                      "GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY",
-                                      "GMLAKE_ERROR_LIMIT_REACHED",
-                                      "GMLAKE_ERROR_UNKNOWN_POINTER",
-                                      "GMLAKE_ERROR_DOUBLE_FREE",
-                                      "GMLAKE_ERROR_UNSUPPORTED",
-                                      "GMLAKE_ERROR_NO_DRIVER",
-                                      "GMLAKE_ERROR_NO_DEVICE",
-                                      "GMLAKE_ERROR_DRIVER",
-                                      "GMLAKE_ERROR_DEVICE_LOST",
-                                      "GMLAKE_ERROR_CAPTURING",
-                                      "GMLAKE_ERROR_FORKED",
-                                      "GMLAKE_ERROR_SHUTTING_DOWN",
-                                      "GMLAKE_ERROR_CORRUPT",
-                                      "GMLAKE_ERROR_ASLEEP",
-                                      "GMLAKE_ERROR_BUSY"};
-  const size_t i = (size_t)(int)result;
-  return i < sizeof(names) / sizeof(names[0]) ? names[i] : "unknown";
-}
-
-/* Takes the queued messages. */
-static unsigned gmlk_log_take(gmlake *l, gmlk_message *out) {
-  unsigned count = l->log.count;
-  if (count) memcpy(out, l->log.messages, count * sizeof(*out));
-  l->log.count = 0;
-  return count;
-}
-
 static void gmlk_error_write(gmlake_error_info *out, gmlake_result result, const char *call,
                              const char *format, va_list values) {
   memset(out, 0, sizeof(*out));
@@ -5289,15 +5259,6 @@ static gmlk_block *gmlk_tiling_extend(gmlk_records *records, gmlk_block *tail, u
   return b;
 }
 
-/* Enters the last extent, whose slots begin behind [0, limit) and an edge. pre: two records are
-   reserved. */
-static void gmlk_space_extend(gmlk_space *space, gmlk_records *records, uint32_t limit) {
-  const uint32_t slots = space->area.limit - limit - (limit != 0);
-  if (limit) (void)gmlk_tiling_extend(records, &space->tail, 0, 1, GMLK_EDGE);
-  gmlk_bins_insert(space->holes, gmlk_tiling_extend(records, &space->tail, 0, slots, GMLK_FREE),
-                   slots);
-}
-
 /* Takes the last block of a tiling away. */
 static void gmlk_tiling_shrink(gmlk_records *records, gmlk_block *tail) {
   gmlk_block *b = tail->prev;
@@ -5305,29 +5266,6 @@ static void gmlk_tiling_shrink(gmlk_records *records, gmlk_block *tail) {
   b->prev->next = b->next;
   b->next->prev = b->prev;
   gmlk_records_give(records, b);
-}
-
-static void gmlk_tiling_destroy(gmlk_records *records, gmlk_block *head, gmlk_block *tail) {
-  while (head->next && head->next != tail) gmlk_tiling_shrink(records, tail);
-}
-
-static void gmlk_bins_destroy(gmlk_bins *bins, gmlk_host *host) {
-  gmlk_host_free(host, bins, sizeof(gmlk_bins));
-}
-
-/* Makes the table smaller if a quarter of it is enough. Room for as many entries again is left. */
-static void gmlk_index_trim(gmlk_index *index, gmlk_host *host) {
-  size_t row_count = index->row_count;
-  while (row_count > GMLK_ROWS_MIN && index->count <= row_count / 2) row_count /= 2;
-  if (row_count < index->row_count / 2) (void)gmlk_index_resize(index, host, row_count);
-}
-
-/* Waits for the whole device. pre: the backend can. */
-static gmlake_result gmlk_batch_device_wait(gmlk_batch *batch) {
-  const gmlk_driver *d = batch->driver;
-  batch->answer = 0;
-  return gmlk_batch_called(batch, d->backend->device_wait(d->backend->user, &batch->answer),
-                           "device_wait");
 }
 
 static int gmlk_chunk_is_quarantined(const gmlk_chunks *all, uint32_t slot) {
@@ -5343,39 +5281,6 @@ static int gmlk_chunk_is_backed(const gmlk_chunks *all, uint32_t slot) {
 static void gmlk_chunk_end_sleep(gmlk_chunks *all, uint32_t slot) {
   all->asleep_count -= all->items[slot].is_asleep;
   all->items[slot].is_asleep = 0;
-}
-
-/* Creates a chunk in a slot that is empty or asleep: a new handle, or the next that is imported.
-   Growth maps it, too; then its block becomes FREE and CLEAN. Trim makes the block RESERVED,
-   releases the chunk, then makes it UNBACKED. */
-static gmlake_result gmlk_chunk_create(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot,
-                                       size_t bytes) {
-  uint64_t handle = 0;
-  gmlake_result result =
-      batch->imports ? GMLK_CALL(batch, import_handle, batch->imports++, &handle)
-                     : GMLK_CALL(batch, create, bytes, batch->driver->handle_types, &handle);
-  if (result) return result;
-  gmlk_chunk_end_sleep(all, slot);
-  all->items[slot].handle = handle;
-  all->backed_count++;
-  return GMLAKE_OK;
-}
-
-/* Maps a chunk at its home address. */
-static gmlake_result gmlk_chunk_map(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot,
-                                    uint64_t home, size_t bytes) {
-  gmlake_result result = GMLK_CALL(batch, map, home, bytes, all->items[slot].handle);
-  all->items[slot].is_home = !result;
-  return result;
-}
-
-/* Unmaps a chunk at home. 0: it is still mapped. */
-static int gmlk_chunk_unmap(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot, uint64_t home,
-                            size_t bytes) {
-  if (!all->items[slot].is_home) return 1;
-  if (GMLK_CALL(batch, unmap, home, bytes)) return 0;
-  all->items[slot].is_home = 0;
-  return 1;
 }
 
 static void gmlk_chunk_quarantine(gmlk_chunks *all, uint32_t slot) {
@@ -5402,36 +5307,14 @@ static void gmlk_chunk_release(gmlk_chunks *all, gmlk_batch *batch, uint32_t slo
   memset(chunk, 0, sizeof(*chunk));
 }
 
+static void gmlk_slots_add(gmlk_slots *list, uint32_t slot) { list->items[list->count++] = slot; }
+
 /* An empty list that stands in this memory. */
 static gmlk_slots gmlk_slots_in(void *memory) {
   gmlk_slots list;
   list.items = (uint32_t *)memory;
   list.count = 0;
   return list;
-}
-
-static void gmlk_slots_add(gmlk_slots *list, uint32_t slot) { list->items[list->count++] = slot; }
-
-/* Gives a chunk back; its slot is asleep. If the driver refuses, it stays. pre: it is not in
-   quarantine and mapped nowhere. */
-static void gmlk_chunk_sleep(gmlk_chunks *all, gmlk_batch *batch, uint32_t slot) {
-  if (GMLK_CALL(batch, release, all->items[slot].handle)) return;
-  all->backed_count--;
-  all->asleep_count++;
-  all->items[slot].handle = 0;
-  all->items[slot].is_asleep = 1;
-}
-
-/* Notes that other processes may map the chunk from now on. */
-static void gmlk_chunk_share(gmlk_chunks *all, uint32_t slot) {
-  all->shared_count += !all->items[slot].is_shared;
-  all->items[slot].is_shared = 1;
-}
-
-/* Notes that graphs may know all chunks there are. */
-static void gmlk_chunks_know(gmlk_chunks *all) {
-  size_t i;
-  for (i = 0; i < all->capacity; i++) all->items[i].is_known = all->items[i].handle != 0;
 }
 
 /* The place in a list behind the row of neighbours that begins at place `first`. */
@@ -5465,9 +5348,41 @@ static uint64_t gmlk_slot_home(const gmlk_arena *a, uint32_t slot) {
   return gmlk_home(a, gmlk_slot_at(a, slot));
 }
 
-/* [U2] has_policy: the lake has one. */
-static uint32_t gmlk_small_limit(const gmlk_arena *a, int has_policy) {
-  return has_policy || a->is_bare ? 0 : (uint32_t)(a->chunk_bytes / GMLK_GRAIN / GMLK_SMALL_PART);
+/* Gives a slot that is empty or asleep a chunk, and maps a chunk at home that is not mapped there.
+   Growth then makes its block FREE and CLEAN. Trim makes the block RESERVED, returns the chunk,
+   then makes the block UNBACKED. */
+static gmlake_result gmlk_chunk_make(gmlk_batch *batch, gmlk_arena *a, uint32_t slot) {
+  gmlk_chunk *chunk = &a->chunks.items[slot];
+  gmlake_result result = GMLAKE_OK;
+  uint64_t handle = 0;
+  if (!chunk->handle) {
+    result = batch->imports
+                 ? GMLK_CALL(batch, import_handle, batch->imports++, &handle)
+                 : GMLK_CALL(batch, create, a->chunk_bytes, batch->driver->handle_types, &handle);
+    if (result) return result;
+    gmlk_chunk_end_sleep(&a->chunks, slot);
+    chunk->handle = handle;
+    a->chunks.backed_count++;
+  }
+  if (a->is_bare || chunk->is_home) return GMLAKE_OK;
+  result = GMLK_CALL(batch, map, gmlk_slot_home(a, slot), a->chunk_bytes, chunk->handle);
+  chunk->is_home = !result;
+  return result;
+}
+
+/* Unmaps a chunk at home. 0: it is still mapped. */
+static int gmlk_chunk_unmap(gmlk_batch *batch, gmlk_arena *a, uint32_t slot) {
+  gmlk_chunk *chunk = &a->chunks.items[slot];
+  if (chunk->is_home && !GMLK_CALL(batch, unmap, gmlk_slot_home(a, slot), a->chunk_bytes))
+    chunk->is_home = 0;
+  return !chunk->is_home;
+}
+
+/* The same, and gives it back to the driver. pre: no window or page maps it. */
+static int gmlk_chunk_return(gmlk_batch *batch, gmlk_arena *a, uint32_t slot) {
+  const int is_unmapped = gmlk_chunk_unmap(batch, a, slot);
+  if (is_unmapped) gmlk_chunk_release(&a->chunks, batch, slot);
+  return is_unmapped;
 }
 
 /* Makes both tables of slots so large. 0: no host memory. */
@@ -5492,17 +5407,6 @@ static int gmlk_arena_reserve_slots(gmlk_arena *a, size_t count) {
   return gmlk_arena_resize_slots(a, gmlk_max(count, capacity));
 }
 
-/* Makes tables smaller that have more than 128 entries, and more than four times what they need. */
-static void gmlk_arena_tidy(gmlk_arena *a) {
-  const size_t slots = gmlk_max(a->slot_count, a->chunks.quarantined_end);
-  if (a->scratch_slots > 4 * slots + 128) {
-    gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
-    a->scratch = NULL;
-    a->scratch_slots = 0;
-  }
-  if (a->slot_capacity > 4 * slots + 128) (void)gmlk_arena_resize_slots(a, 2 * slots + 32);
-}
-
 /* Moves the end to `count` slots; new ones are unbacked. pre: slots and one record are reserved. */
 static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
   uint32_t grains = gmlk_slot_at(a, count - a->slot_count);
@@ -5513,16 +5417,6 @@ static void gmlk_arena_extend(gmlk_arena *a, uint32_t count) {
   a->firsts[count] = &a->tail;
   gmlk_set_first_blocks(a, b, b->at, grains);
   (void)gmlk_coalesce(a, b);
-}
-
-/* Moves the end behind the slots [0, limit) and the one without an address that follows them [X1].
-   pre: slots and two records are reserved. */
-static void gmlk_arena_end_extent(gmlk_arena *a, uint32_t limit) {
-  gmlk_block *b;
-  gmlk_arena_extend(a, limit);
-  b = gmlk_tiling_extend(a->records, &a->tail, a->number, gmlk_chunk_grains(a), GMLK_EDGE);
-  a->firsts[++a->slot_count] = &a->tail;
-  gmlk_set_first_blocks(a, b, b->at, b->grains);
 }
 
 /* Makes unbacked slots clean free memory. pre: they have handles; two records are reserved. */
@@ -5542,23 +5436,18 @@ static void gmlk_arena_back(gmlk_arena *a, uint32_t slot, uint32_t count) {
   gmlk_put(a, b, GMLK_CLEAN, 0);
 }
 
-/* Gives up the unbacked slots at the arena's end. */
-static void gmlk_arena_shrink(gmlk_arena *a) {
-  gmlk_block *b = a->tail.prev;
-  if (b->state != GMLK_UNBACKED) return;
-  gmlk_unlink_free(a, b);
-  gmlk_tiling_shrink(a->records, &a->tail);
-  a->slot_count = gmlk_slot_of(a, a->tail.at);
-  a->firsts[a->slot_count] = &a->tail;
-}
-
-/* Makes a reserved block unbacked. pre: it covers whole slots. */
+/* Makes a reserved block unbacked; the arena ends before its last unbacked slots. pre: it covers
+   whole slots. */
 static void gmlk_arena_unback(gmlk_arena *a, gmlk_block *b) {
   b->state = GMLK_UNBACKED;
   b->stream = GMLK_CLEAN;
   b->u.epoch = 0;
   (void)gmlk_coalesce(a, b);
-  gmlk_arena_shrink(a);
+  if (a->tail.prev->state != GMLK_UNBACKED) return;
+  gmlk_unlink_free(a, a->tail.prev);
+  gmlk_tiling_shrink(a->records, &a->tail);
+  a->slot_count = gmlk_slot_of(a, a->tail.at);
+  a->firsts[a->slot_count] = &a->tail;
 }
 
 static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records) {
@@ -5572,25 +5461,24 @@ static int gmlk_arena_init(gmlk_arena *a, gmlk_host *host, gmlk_records *records
   return gmlk_arena_admit(a, GMLK_CLEAN) && gmlk_arena_reserve_slots(a, 1);
 }
 
-static void gmlk_area_free(gmlk_area *area, gmlk_host *host) {
-  gmlk_host_free(host, area->extents, area->capacity * sizeof(gmlk_extent));
+static void gmlk_space_destroy(const gmlk_arena *a, gmlk_space *space) {
+  gmlk_host_free(a->host, space->area.extents, space->area.capacity * sizeof(gmlk_extent));
+  gmlk_host_free(a->host, space->holes, sizeof(gmlk_bins));
+  while (space->head.next && space->head.next != &space->tail)
+    gmlk_tiling_shrink(a->records, &space->tail);
 }
 
 static void gmlk_arena_destroy(gmlk_arena *a) {
   size_t i;
-  for (i = 0; i < a->bins_capacity; i++) gmlk_bins_destroy(a->bins[i], a->host);
+  for (i = 0; i < a->bins_capacity; i++) gmlk_host_free(a->host, a->bins[i], sizeof(gmlk_bins));
   gmlk_host_free(a->host, a->bins, a->bins_capacity * sizeof(gmlk_bins *));
   gmlk_host_free(a->host, a->firsts, (a->slot_capacity + 1) * sizeof(gmlk_block *));
   gmlk_host_free(a->host, a->chunks.items, a->chunks.capacity * sizeof(gmlk_chunk));
   gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
-  gmlk_area_free(&a->area, a->host);
-  gmlk_area_free(&a->window_space.area, a->host);
-  gmlk_area_free(&a->buffer_space.area, a->host);
-  gmlk_tiling_destroy(a->records, &a->head, &a->tail);
-  gmlk_bins_destroy(a->window_space.holes, a->host);
-  gmlk_tiling_destroy(a->records, &a->window_space.head, &a->window_space.tail);
-  gmlk_bins_destroy(a->buffer_space.holes, a->host);
-  gmlk_tiling_destroy(a->records, &a->buffer_space.head, &a->buffer_space.tail);
+  gmlk_host_free(a->host, a->area.extents, a->area.capacity * sizeof(gmlk_extent));
+  while (a->head.next && a->head.next != &a->tail) gmlk_tiling_shrink(a->records, &a->tail);
+  gmlk_space_destroy(a, &a->window_space);
+  gmlk_space_destroy(a, &a->buffer_space);
 }
 
 /* The user's block that this is, or is a piece of. */
@@ -5608,15 +5496,6 @@ static const gmlk_block *gmlk_next_user(const gmlk_arena *a, const gmlk_block *b
     if (b->state == GMLK_LIVE || b->state == GMLK_PENDING) return b;
   }
   return NULL;
-}
-
-/* Frees the records of an arena's windows. */
-static void gmlk_windows_destroy(gmlk_arena *a) {
-  const gmlk_block *va = a->window_space.head.next;
-  for (; va && va != &a->window_space.tail; va = va->next) {
-    gmlk_window *w = va->state == GMLK_LIVE ? gmlk_va_window(va) : NULL;
-    if (w) gmlk_host_free(a->host, w, sizeof(*w) + w->piece_count * sizeof(gmlk_piece));
-  }
 }
 
 /* The idle window that has this number, or NULL. O(idle windows). */
@@ -5716,13 +5595,6 @@ static void gmlk_tell_call(gmlake *l, gmlake_step_kind kind, gmlake_stream strea
   gmlk_tell_step(l, &step);
 }
 
-/* Tells that of a free range of so many grains a part was taken, which begins at `at`. */
-static void gmlk_tell_split(gmlake *l, const gmlk_request *r, uint32_t at, uint32_t grains) {
-  if (l->is_observed)
-    gmlk_tell(l, r, GMLAKE_STEP_SPLIT, r->desc ? gmlk_home(r->arena, at) : 0, gmlk_to_bytes(grains),
-              0, "the request takes a part of this free range");
-}
-
 /* Tells the observer how the request ended; ptr NULL: it failed. */
 static void gmlk_tell_request(gmlake *l, const gmlk_request *r, const void *ptr) {
   const char *reason = r->reason;
@@ -5799,34 +5671,49 @@ static gmlake_result gmlk_area_reserve(gmlake *l, gmlk_area *area, size_t chunk_
   return GMLAKE_OK;
 }
 
-/* Reserves addresses for slots that growth has planned, up to `last`, if they have none yet. pre:
-   the arena's tables have room for these slots. */
-static gmlake_result gmlk_arena_extend_to(gmlake *l, gmlk_arena *a, uint32_t last) {
-  const uint32_t limit = a->area.limit;
+/* The same, with the two records held meanwhile that entering the slots takes. */
+static gmlake_result gmlk_area_extend(gmlake *l, gmlk_area *area, size_t chunk_bytes,
+                                      uint32_t need) {
   gmlk_records held;
   gmlake_result result;
-  if (last < limit) return GMLAKE_OK;
   if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_records_hold(&l->records, &held, 2);
-  result = gmlk_area_reserve(l, &a->area, a->chunk_bytes, last - limit + !limit);
+  result = gmlk_area_reserve(l, area, chunk_bytes, need);
   gmlk_records_return(&l->records, &held);
-  if (!result && limit) gmlk_arena_end_extent(a, limit);
   return result;
 }
 
-/* Makes sure that a window or buffer of so many slots finds addresses, if there are any. */
+/* Reserves addresses for slots that growth has planned, up to `last`, if they have none yet. Where
+   that is another extent, the arena's end moves behind the former ones and the slot without an
+   address that follows them [X1]. pre: the arena's tables have room for these slots. */
+static gmlake_result gmlk_arena_extend_to(gmlake *l, gmlk_arena *a, uint32_t last) {
+  const uint32_t limit = a->area.limit;
+  gmlake_result result;
+  gmlk_block *b;
+  if (last < limit) return GMLAKE_OK;
+  result = gmlk_area_extend(l, &a->area, a->chunk_bytes, last - limit + !limit);
+  if (result || !limit) return result;
+  gmlk_arena_extend(a, limit);
+  b = gmlk_tiling_extend(a->records, &a->tail, a->number, gmlk_chunk_grains(a), GMLK_EDGE);
+  a->firsts[++a->slot_count] = &a->tail;
+  gmlk_set_first_blocks(a, b, b->at, b->grains);
+  return GMLAKE_OK;
+}
+
+/* Makes sure that a window or buffer of so many slots finds addresses, if there are any. An edge
+   stands between two extents. */
 static gmlake_result gmlk_space_extend_to(gmlake *l, const gmlk_arena *a, gmlk_space *space,
                                           uint32_t slots) {
   const uint32_t limit = space->area.limit;
-  gmlk_records held;
   gmlake_result result;
   if (gmlk_bins_best(space->holes, slots)) return GMLAKE_OK;
-  if (!gmlk_records_reserve(&l->records, &l->host, 2)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlk_records_hold(&l->records, &held, 2);
-  result = gmlk_area_reserve(l, &space->area, a->chunk_bytes, slots);
-  gmlk_records_return(&l->records, &held);
-  if (!result) gmlk_space_extend(space, &l->records, limit);
-  return result;
+  result = gmlk_area_extend(l, &space->area, a->chunk_bytes, slots);
+  if (result) return result;
+  if (limit) (void)gmlk_tiling_extend(&l->records, &space->tail, 0, 1, GMLK_EDGE);
+  slots = space->area.limit - limit - (limit != 0);
+  gmlk_bins_insert(space->holes, gmlk_tiling_extend(&l->records, &space->tail, 0, slots, GMLK_FREE),
+                   slots);
+  return GMLAKE_OK;
 }
 
 /* Gives an area's addresses back; what the driver refuses to take stays. pre: nothing is mapped. */
@@ -5883,23 +5770,19 @@ static int gmlk_use_is_known(const gmlake *l, const gmlk_used *used) {
   return used->epoch == l->streams.items[used->stream]->born;
 }
 
-/* Drops the streams whose numbers serve other streams by now: their work is complete. */
-static void gmlk_uses_prune(const gmlake *l, gmlk_extra *extra) {
-  size_t i, kept = 0;
-  for (i = 0; i < extra->used_count; i++)
-    if (gmlk_use_is_known(l, &extra->used[i])) extra->used[kept++] = extra->used[i];
-  extra->used_count = kept;
-}
-
 /* Enters a stream into a live block's extra record; 0: no host memory. */
 static int gmlk_extra_add_use(gmlake *l, gmlk_block *b, unsigned stream) {
   gmlk_extra *extra = b->as.extra ? b->as.extra : gmlk_extra_new(l, 0, NULL);
-  size_t i;
+  size_t i, kept = 0;
+  int full;
   if (!extra) return 0;
   b->as.extra = extra;
+  full = extra->used_count == extra->used_capacity;
   for (i = 0; i < extra->used_count; i++)
     if (extra->used[i].stream == stream && gmlk_use_is_known(l, &extra->used[i])) return 1;
-  if (extra->used_count == extra->used_capacity) gmlk_uses_prune(l, extra);
+  for (i = 0; full && i < extra->used_count; i++) /* work of those not known is complete */
+    if (gmlk_use_is_known(l, &extra->used[i])) extra->used[kept++] = extra->used[i];
+  if (full) extra->used_count = kept;
   i = extra->used_capacity;
   if (extra->used_count == i && !gmlk_host_resize(&l->host, &extra->used, &extra->used_capacity,
                                                   i ? i * 2 : 2, sizeof(gmlk_used)))
@@ -5920,12 +5803,6 @@ static int gmlk_extra_share(gmlake *l, gmlk_block *b) {
   extra->used = (gmlk_used *)gmlk_host_alloc(&l->host, sizeof(gmlk_used));
   extra->used_capacity = extra->used != NULL;
   return extra->used != NULL;
-}
-
-/* Of a shared block's uses, leaves that of one stream; 0: none. */
-static void gmlk_extra_set_use(gmlk_extra *extra, unsigned stream) {
-  extra->used_count = stream != 0;
-  extra->used[0].stream = stream;
 }
 
 static void gmlk_extra_free(gmlake *l, gmlk_extra *extra) {
@@ -5962,12 +5839,6 @@ static int gmlk_uses_end(gmlake *l, const gmlk_block *b, unsigned stream) {
   return kept != 0;
 }
 
-/* Takes a use out of its stream's queue. */
-static void gmlk_use_leave(gmlk_used *use) {
-  gmlk_link_remove(&use->link);
-  use->extra = NULL;
-}
-
 /* Whether a pending block is shared, and waits for nothing but its chunks' return [N5]. */
 static int gmlk_is_return(const gmlk_extra *extra) { return extra->is_shared && !extra->uses_left; }
 
@@ -5993,8 +5864,8 @@ static void gmlk_pending_done(gmlake *l, gmlk_extra *extra) {
   gmlk_link_insert(l->arenas[extra->block->arena]->pending.prev, &extra->link);
 }
 
-/* Makes a freed block pending. Its uses stand at the end of their streams' queues [N4]: each waits
-   for the open epoch; of a stream that is gone, and not lost, for the one before. pre: it is used
+/* Makes a freed block pending. Its uses go to the ends of their streams' queues [N4]; each waits
+   for the open epoch, or for the one before of a stream that is gone, and not lost. pre: it is used
    elsewhere, or shared; the caller then fences. */
 static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch) {
   gmlk_extra *extra = b->as.extra;
@@ -6006,9 +5877,8 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch)
   extra->uses_left = extra->used_count;
   gmlk_link_insert(&l->arenas[b->arena]->pending, &extra->link);
   l->return_count += (size_t)extra->is_shared;
-  l->stats.pending_bytes += b->grains * GMLK_GRAIN;
-  if (l->stats.pending_bytes > l->stats.pending_bytes_peak)
-    l->stats.pending_bytes_peak = l->stats.pending_bytes;
+  l->stats.pending_bytes += gmlk_to_bytes(b->grains);
+  gmlk_peak(&l->stats.pending_bytes_peak, l->stats.pending_bytes);
   for (i = 0; i < extra->used_count; i++) {
     gmlk_used *use = &extra->used[i];
     gmlk_stream *s = l->streams.items[use->stream];
@@ -6018,18 +5888,6 @@ static void gmlk_pend(gmlake *l, gmlk_block *b, unsigned stream, uint64_t epoch)
     gmlk_link_insert(s->pending_uses.prev, &use->link);
   }
   if (!extra->uses_left) gmlk_pending_done(l, extra);
-}
-
-/* Ends the waits of pending blocks for what has completed on this stream. O(these). */
-static void gmlk_pending_settle(gmlake *l, gmlk_stream *s) {
-  while (s->pending_uses.next != &s->pending_uses) {
-    gmlk_used *use = (gmlk_used *)(void *)s->pending_uses.next;
-    gmlk_extra *extra = use->extra;
-    if (use->epoch > s->done) return;
-    GMLAKE_ASSERT(extra != NULL);
-    gmlk_use_leave(use);
-    if (!--extra->uses_left) gmlk_pending_done(l, extra);
-  }
 }
 
 /* Gives an arena's pending blocks that have one tag another one, as gmlk_arena_retag does. */
@@ -6072,30 +5930,6 @@ static unsigned gmlk_stream_find(gmlk_streams *streams, gmlake_stream value) {
   return 0;
 }
 
-/* Makes room for the idle events of so many streams, so that no fence and no wait needs host memory
-   later. 0: no host memory. */
-static int gmlk_events_reserve(gmlk_streams *streams, gmlk_host *host, size_t number_count) {
-  const size_t needed = number_count * (GMLK_FENCES + 1), old = streams->event_capacity;
-  return needed <= old || gmlk_host_resize(host, &streams->events, &streams->event_capacity,
-                                           gmlk_max(needed, old * 2), sizeof(void *));
-}
-
-/* A number that never served, and its record. 0: no host memory, or all numbers are in use. */
-static unsigned gmlk_stream_extend(gmlk_streams *streams, gmlk_host *host) {
-  size_t i = gmlk_max(streams->count, GMLK_FIRST_STREAM);
-  if (i == GMLK_STREAMS_MAX) return 0;
-  if (i >= streams->capacity &&
-      !gmlk_host_resize(host, &streams->items, &streams->capacity,
-                        streams->capacity ? streams->capacity * 2 : 8, sizeof(gmlk_stream *)))
-    return 0;
-  if (!gmlk_events_reserve(streams, host, i + 1 - GMLK_FIRST_STREAM)) return 0;
-  streams->items[i] = (gmlk_stream *)gmlk_host_alloc(host, sizeof(gmlk_stream));
-  if (!streams->items[i]) return 0;
-  gmlk_ring_init(&streams->items[i]->pending_uses);
-  streams->count = i + 1;
-  return (unsigned)i;
-}
-
 /* A number that may serve a new stream, or a capture; 0: there is none. A capture takes none that
    a stream had: free memory may still have that tag, and what has a capture's tag when it ends
    becomes the graph's. O(streams). */
@@ -6108,13 +5942,31 @@ static unsigned gmlk_stream_idle(const gmlk_streams *streams, int is_capture) {
   return 0;
 }
 
-/* Gives a new stream or capture a number. 0: no host memory, or all numbers are in use. */
+/* Gives a new stream or capture a number. One that never served comes with a record, and with room
+   for the idle events of so many streams, so that no fence and no wait needs host memory later. 0:
+   no host memory, or all numbers are in use. */
 static unsigned gmlk_stream_add(gmlk_streams *streams, gmlk_host *host, gmlake_stream value,
                                 int is_capture, uint64_t born) {
   unsigned stream = gmlk_stream_idle(streams, is_capture);
   gmlk_stream *s;
-  if (!stream) stream = gmlk_stream_extend(streams, host);
-  if (!stream) return 0;
+  if (!stream) {
+    const size_t i = gmlk_max(streams->count, GMLK_FIRST_STREAM);
+    const size_t events = (i + 1 - GMLK_FIRST_STREAM) * (GMLK_FENCES + 1);
+    if (i == GMLK_STREAMS_MAX) return 0;
+    if (i >= streams->capacity &&
+        !gmlk_host_resize(host, &streams->items, &streams->capacity,
+                          streams->capacity ? streams->capacity * 2 : 8, sizeof(gmlk_stream *)))
+      return 0;
+    if (events > streams->event_capacity &&
+        !gmlk_host_resize(host, &streams->events, &streams->event_capacity,
+                          gmlk_max(events, streams->event_capacity * 2), sizeof(void *)))
+      return 0;
+    streams->items[i] = (gmlk_stream *)gmlk_host_alloc(host, sizeof(gmlk_stream));
+    if (!streams->items[i]) return 0;
+    gmlk_ring_init(&streams->items[i]->pending_uses);
+    streams->count = i + 1;
+    stream = (unsigned)i;
+  }
   s = streams->items[stream];
   if (!s->epoch) s->epoch = 1;
   memset(&s->is_dirty, 0, sizeof(*s) - offsetof(gmlk_stream, is_dirty)); /* epochs go on [F5] */
@@ -6176,53 +6028,33 @@ static int gmlk_stream_has_work(const gmlk_stream *s) {
   return s->is_used && !s->is_capture && (s->fence_count || s->is_dirty);
 }
 
-/* Takes a fence off, the oldest that covers the epoch or else the newest, so that no other thread
-   gives its event to another stream while the host waits for it. pre: there is one. */
-static gmlk_fence gmlk_stream_take_fence(gmlk_stream *s, uint64_t epoch) {
-  const gmlk_fence *covering = gmlk_stream_covering(s, epoch);
-  const unsigned place = covering ? (unsigned)(covering - s->fences) : s->fence_count - 1;
-  const gmlk_fence fence = s->fences[place];
-  gmlk_fences_move(s, place + 1, place);
-  return fence;
-}
-
 #define GMLK_IDLE_NS 10000u /* a fence that is complete so soon tells that the stream was idle */
 
-/* Notes how long the newest complete fence took, at most: nobody looked in between. */
-static void gmlk_stream_time(const gmlk_streams *streams, const gmlk_batch *batch, gmlk_stream *s,
-                             uint64_t at_ns) {
-  const uint64_t now = streams->is_timed ? gmlk_batch_clock(batch) : 0;
-  if (!at_ns || now < at_ns + GMLK_IDLE_NS) return;
-  s->lag_ns = s->lag_ns ? (s->lag_ns + (now - at_ns)) / 2 : now - at_ns;
-}
-
-/* Whether a fence is complete. An error counts as no. */
-static int gmlk_fence_ask(gmlk_batch *batch, const gmlk_fence *fence) {
-  int done = 0;
-  const gmlake_result result =
-      gmlk_batch_asked(batch, GMLK_ANSWER(batch, event_query, fence->event, &done), "event_query");
-  return !result && done;
-}
-
-/* Asks for the stream's fences and takes off those that are complete. As they complete in order, it
-   asks in steps: they double up to the first that is not complete, then they halve. */
+/* Asks for the stream's fences and takes off those that are complete; an error counts as no. As
+   they complete in order, it asks in steps: they double up to the first that is not complete, then
+   they halve. Notes how long the newest complete one took, at most: nobody looked in between. */
 static void gmlk_stream_poll(gmlk_streams *streams, gmlk_batch *batch, unsigned stream) {
   gmlk_stream *s = streams->items[stream];
-  unsigned done = 0, end = s->fence_count,
-           step = 1; /* complete: below done, and none from end on */
+  unsigned done = 0, end = s->fence_count, step = 1; /* complete: below done, none from end on */
+  gmlk_fence last;
+  uint64_t now;
   while (done < end && !gmlk_is_fatal(batch->result)) {
     const unsigned place = step < end - done ? done + step - 1 : end - 1;
-    if (gmlk_fence_ask(batch, &s->fences[place]))
+    int is_done = 0;
+    gmlake_result result = GMLK_ANSWER(batch, event_query, s->fences[place].event, &is_done);
+    result = gmlk_batch_asked(batch, result, "event_query");
+    if (!result && is_done)
       done = place + 1;
     else
       end = place;
     step = end == s->fence_count ? 2 * step : (end - done + 1) / 2;
   }
-  if (done) {
-    const gmlk_fence last = s->fences[done - 1];
-    gmlk_stream_complete(streams, s, last.epoch);
-    gmlk_stream_time(streams, batch, s, last.at_ns);
-  }
+  if (!done) return;
+  last = s->fences[done - 1];
+  gmlk_stream_complete(streams, s, last.epoch);
+  now = streams->is_timed ? gmlk_batch_clock(batch) : 0;
+  if (last.at_ns && now >= last.at_ns + GMLK_IDLE_NS)
+    s->lag_ns = s->lag_ns ? (s->lag_ns + (now - last.at_ns)) / 2 : now - last.at_ns;
 }
 
 /* Makes room where all fences are in use: gives up every second one. The fence behind it covers its
@@ -6288,8 +6120,8 @@ static gmlake_result gmlk_stream_close(gmlk_streams *streams, gmlk_batch *batch,
   return gmlk_stream_fence(streams, batch, stream);
 }
 
-/* Ends a wait for a fence that gmlk_stream_take_fence took. If it is not complete, it is put back
-   in its place [F2]. */
+/* Ends a wait for a fence that was taken off. If it is not complete, it is put back in its place
+   [F2]. */
 static void gmlk_stream_return_fence(gmlk_streams *streams, gmlk_stream *s, gmlk_fence fence,
                                      int is_done) {
   unsigned place = 0;
@@ -6377,24 +6209,28 @@ static void gmlk_window_set_tag(gmlk_windows *windows, gmlk_window *w, unsigned 
   if (is_open) gmlk_window_enter(windows, w, gmlk_open_key(w->self.grains, stream));
 }
 
-/* Makes clean the idle windows whose tags are complete. */
-static void gmlk_windows_sweep(gmlk_windows *windows, const gmlk_streams *streams) {
-  gmlk_window *w;
-  for (w = windows->idle_first; w; w = w->idle_next)
-    if (gmlk_tag_done(streams, w->alias.stream, w->alias.epoch))
-      gmlk_window_set_tag(windows, w, GMLK_CLEAN, w->alias.epoch);
-}
+#define GMLK_ANY_STREAM (~0u)
 
-/* Gives all free blocks and idle windows that have one tag another one, when a capture begins or
-   ends: `from` and `to` are a capture's number and GMLK_GRAPH_OWNED. O(blocks + windows). */
+/* Gives all free memory and idle aliases that have one tag another one: when a capture or loan
+   begins or ends, and `from` and `to` are its number and GMLK_GRAPH_OWNED; or, with
+   GMLK_ANY_STREAM, those of any stream, which the caller has waited for, GMLK_CLEAN. O(blocks +
+   windows + pages). */
 static void gmlk_arena_retag(gmlk_arena *a, unsigned from, unsigned to) {
+  const int is_any = from == GMLK_ANY_STREAM;
+  gmlk_walk walk = gmlk_walk_of(a);
+  gmlk_alias *x;
   gmlk_block *b;
-  gmlk_window *w;
   gmlk_small_reserve_end(a);
   for (b = a->head.next; b != &a->tail; b = b->next)
-    if (b->state == GMLK_FREE && b->stream == from) b = gmlk_retag(a, b, to);
-  for (w = a->windows.idle_first; w; w = w->idle_next)
-    if (w->alias.stream == from) gmlk_window_set_tag(&a->windows, w, to, w->alias.epoch);
+    if (is_any ? gmlk_is_tagged(b) : gmlk_has_tag(b, from)) b = gmlk_retag(a, b, to);
+  while ((x = gmlk_walk_next(&walk)) != NULL) {
+    if (x->state != GMLK_ALIAS_IDLE) continue;
+    if (is_any ? x->stream == GMLK_GRAPH_OWNED : x->stream != from) continue;
+    if (x->is_window)
+      gmlk_window_set_tag(&a->windows, gmlk_window_at(x), to, x->epoch);
+    else
+      x->stream = (uint16_t)to;
+  }
 }
 
 /* ---- events for a lake's streams; which stream a value means ---- */
@@ -6422,56 +6258,39 @@ static void gmlk_fence_all(gmlake *l) {
       gmlk_fence_now(l, i);
 }
 
-/* Where no number is idle, asks forgotten streams until one is complete: its number serves again.
-   So a program whose streams come and go needs as many numbers as have work at a time. */
-static void gmlk_forgotten_poll(gmlake *l) {
+/* Gives a new stream a number; 0: no host memory, or too many streams. Where no number is idle,
+   asks forgotten streams until one is complete: its number serves again. So a program whose streams
+   come and go needs as many numbers as have work at a time. A lake's second stream closes the first
+   one's epoch: an only stream records no events, so nothing else would tell when what it freed is
+   complete. */
+static unsigned gmlk_stream_enter(gmlake *l, gmlake_stream value, uint64_t id) {
   gmlk_streams *streams = &l->streams;
+  unsigned i = GMLK_FIRST_STREAM, stream;
   gmlk_batch batch;
-  unsigned i = GMLK_FIRST_STREAM;
-  while (i < streams->count && !(streams->items[i]->is_forgotten && !streams->items[i]->is_dirty))
+  while (i < streams->count && (!streams->items[i]->is_forgotten || streams->items[i]->is_dirty))
     i++;
-  if (i >= streams->count || gmlk_stream_idle(streams, 0)) return;
-  if (!gmlk_batch_begin(l, &batch, 0)) {
-    for (; i < streams->count; i++) {
+  if (i < streams->count && !gmlk_stream_idle(streams, 0)) {
+    if (gmlk_batch_begin(l, &batch, 0)) i = (unsigned)streams->count;
+    for (; i < streams->count && !gmlk_is_fatal(batch.result); i++) {
       if (!streams->items[i]->is_forgotten) continue;
       gmlk_stream_poll(streams, &batch, i);
-      if (gmlk_stream_is_complete(streams->items[i]) || gmlk_is_fatal(batch.result)) break;
+      if (gmlk_stream_is_complete(streams->items[i])) break;
     }
+    (void)gmlk_batch_end(l, &batch);
   }
-  (void)gmlk_batch_end(l, &batch);
-}
-
-/* Gives a new stream a number; 0: no host memory, or too many streams. A lake's second stream
-   closes the first one's epoch: an only stream records no events, so nothing else would tell when
-   what it freed is complete. */
-static unsigned gmlk_stream_enter(gmlake *l, gmlake_stream value, uint64_t id) {
-  unsigned stream;
-  gmlk_forgotten_poll(l);
-  stream = gmlk_stream_add(&l->streams, &l->host, value, 0, ++l->records.serial);
-  if (stream) l->streams.items[stream]->id = id;
-  if (stream && l->streams.live_count == 2) gmlk_fence_all(l);
-  return stream;
-}
-
-/* The number for frees on a value that no stream has any more: that of a stream which is lost from
-   the start. What is freed on it serves again after a wait for the whole device. */
-static unsigned gmlk_stream_gone(gmlake *l, gmlake_stream value) {
-  unsigned stream = GMLK_FIRST_STREAM;
-  for (; stream < l->streams.count; stream++) {
-    const gmlk_stream *s = l->streams.items[stream];
-    if (s->value == value && s->is_forgotten && s->is_dirty) return stream; /* it is lost */
-  }
-  stream = gmlk_stream_enter(l, value, 0);
-  if (stream && !l->streams.items[stream]->is_forgotten) gmlk_stream_end(&l->streams, stream, 1);
+  stream = gmlk_stream_add(streams, &l->host, value, 0, ++l->records.serial);
+  if (stream) streams->items[stream]->id = id;
+  if (stream && streams->live_count == 2) gmlk_fence_all(l);
   return stream;
 }
 
 /* [GMLAKE_STREAMS_MAY_END] Asks the driver which stream has the value now. Returns `stream` if it
    is the one that has this number, or if the driver does not answer, as in a capture that the lake
-   was not told of, or is lost; 0 if it is a new stream, whose id is in *out_id; the number of a
-   lost stream if no stream has the value. If it is the one, its open epoch gets an event [F8]: what
-   frees of blocks that it is recorded on have left open. pre: stream is 0 or the number that the
-   value had last. */
+   was not told of, or is lost; 0 if it is a new stream, whose id is in *out_id. If no stream has
+   the value, returns the number of one that is lost, perhaps from the start: what is freed on it
+   serves again after a wait for the whole device. If it is the one, its open epoch gets an event
+   [F8]: what frees of blocks that it is recorded on have left open. pre: stream is 0 or the number
+   that the value had last. */
 static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned stream,
                                      uint64_t *out_id) {
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
@@ -6485,8 +6304,14 @@ static unsigned gmlk_stream_identify(gmlake *l, gmlake_stream value, unsigned st
     return stream;
   }
   if (s) gmlk_stream_end(&l->streams, stream, result != GMLAKE_OK);
-  if (!result) return 0;
-  return s ? stream : gmlk_stream_gone(l, value);
+  if (!result || s) return result ? stream : 0;
+  for (stream = GMLK_FIRST_STREAM; stream < l->streams.count; stream++) {
+    s = l->streams.items[stream];
+    if (s->value == value && s->is_forgotten && s->is_dirty) return stream; /* it is lost */
+  }
+  stream = gmlk_stream_enter(l, value, 0);
+  if (stream && !l->streams.items[stream]->is_forgotten) gmlk_stream_end(&l->streams, stream, 1);
+  return stream;
 }
 
 /* Whether the driver captures the stream, as far as it can be known. */
@@ -6503,11 +6328,14 @@ static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s) {
 /* Ends a stream's capture. pre: the caller holds `driver_lock`, and has no request open. */
 static void gmlk_capture_close(gmlake *l, unsigned stream) {
   gmlk_stream *s = l->streams.items[stream];
+  gmlk_arena *a = l->arenas[s->arena];
   uint64_t id;
-  gmlk_arena_retag(l->arenas[s->arena], s->capture, GMLK_GRAPH_OWNED);
-  gmlk_pending_retag(l->arenas[s->arena], s->capture, GMLK_GRAPH_OWNED);
-  gmlk_chunks_know(&l->arenas[s->arena]->chunks);
-  l->arenas[s->arena]->pool->capture_count--;
+  size_t i;
+  gmlk_arena_retag(a, s->capture, GMLK_GRAPH_OWNED);
+  gmlk_pending_retag(a, s->capture, GMLK_GRAPH_OWNED);
+  for (i = 0; i < a->chunks.capacity; i++) /* graphs may know all chunks there are */
+    a->chunks.items[i].is_known = a->chunks.items[i].handle != 0;
+  a->pool->capture_count--;
   l->streams.items[s->capture]->is_used = 0;
   l->streams.capture_count--;
   s->capture = 0;
@@ -6548,45 +6376,52 @@ static unsigned gmlk_stream_find_slowly(gmlake *l, gmlake_stream value) {
 
 /* ---- asking ---- */
 
-/* Frees what was pending for work that has completed, and makes memory clean. */
+/* Ends the waits of pending blocks for work that has completed, and makes memory clean. */
 static void gmlk_take_back(gmlake *l) {
   gmlk_streams *streams = &l->streams;
   gmlk_arena *a;
+  gmlk_window *w;
   size_t i;
   int is_news = 0;
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
-    if (!streams->items[i]->is_news) continue;
-    gmlk_pending_settle(l, streams->items[i]);
-    is_news = 1;
+    gmlk_stream *s = streams->items[i];
+    is_news |= s->is_news;
+    while (s->is_news && s->pending_uses.next != &s->pending_uses) {
+      gmlk_used *use = (gmlk_used *)(void *)s->pending_uses.next;
+      gmlk_extra *extra = use->extra;
+      if (use->epoch > s->done) break;
+      GMLAKE_ASSERT(extra != NULL);
+      gmlk_link_remove(&use->link);
+      use->extra = NULL;
+      if (!--extra->uses_left) gmlk_pending_done(l, extra);
+    }
   }
   if (!is_news) return;
   GMLK_FOR_ARENAS(l, a) {
     gmlk_arena_sweep(a, streams);
-    gmlk_windows_sweep(&a->windows, streams);
+    for (w = a->windows.idle_first; w; w = w->idle_next)
+      if (gmlk_tag_done(streams, w->alias.stream, w->alias.epoch))
+        gmlk_window_set_tag(&a->windows, w, GMLK_CLEAN, w->alias.epoch);
   }
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) streams->items[i]->is_news = 0;
-}
-
-/* Whether there is a buffer, or was: even an only stream has events behind what they gave up. */
-static int gmlk_has_buffers(const gmlake *l) {
-  const gmlk_arena *a = gmlk_next_arena(l, NULL);
-  while (a && !a->buffer_space.holes) a = gmlk_next_arena(l, a);
-  return a != NULL;
 }
 
 /* Asks all streams what has completed, frees what was pending for it and makes memory clean. With
    `close`, open epochs get an event first, for a later call to see them complete. Never waits. */
 static gmlake_result gmlk_refresh(gmlake *l, int close) {
+  const gmlk_arena *a = gmlk_next_arena(l, NULL);
   gmlk_batch batch;
-  size_t i;
+  unsigned i;
   if (l->lost) return l->lost;
-  if (!close && l->streams.used_count + l->streams.has_none < 2 && !l->streams.capture_count &&
-      !l->stats.pending_bytes && !gmlk_has_buffers(l))
+  /* Even an only stream has events behind what buffers gave up: is there one, or was? */
+  while (a && !a->buffer_space.holes) a = gmlk_next_arena(l, a);
+  if (!close && !a && l->streams.used_count + l->streams.has_none < 2 &&
+      !l->streams.capture_count && !l->stats.pending_bytes)
     return GMLAKE_OK;
   if (!gmlk_batch_begin(l, &batch, 0)) {
     for (i = GMLK_FIRST_STREAM; i < l->streams.count && !gmlk_is_fatal(batch.result); i++) {
-      if (close) (void)gmlk_stream_close(&l->streams, &batch, (unsigned)i);
-      gmlk_stream_poll(&l->streams, &batch, (unsigned)i);
+      if (close) (void)gmlk_stream_close(&l->streams, &batch, i);
+      gmlk_stream_poll(&l->streams, &batch, i);
     }
   }
   (void)gmlk_batch_end(l, &batch);
@@ -6618,7 +6453,12 @@ static gmlake_result gmlk_wait_for_device(gmlake *l, unsigned stream) {
     if (gmlk_stream_is_out(streams, streams->items[i])) streams->items[i]->is_dirty = GMLK_AWAITED;
   l->stats.host_wait_count++;
   result = gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
-  if (!result) result = gmlk_batch_device_wait(&batch);
+  if (!result) {
+    const gmlake_backend *backend = l->driver.backend;
+    batch.answer = 0;
+    result = gmlk_batch_called(&batch, backend->device_wait(backend->user, &batch.answer),
+                               "device_wait");
+  }
   (void)gmlk_batch_end(l, &batch);
   for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
     gmlk_stream *s = streams->items[i];
@@ -6642,9 +6482,13 @@ static gmlake_result gmlk_wait_for_any(gmlake *l, const unsigned *streams, unsig
   unsigned i, first = 0;
   gmlk_batch batch;
   if (!GMLK_HAS(&l->driver, event_wait_any)) count = 1;
-  for (i = 0; i < count; i++) {
-    fences[i] = gmlk_stream_take_fence(l->streams.items[streams[i]], epoch);
+  for (i = 0; i < count; i++) { /* takes them off: nobody else gives the events away meanwhile */
+    gmlk_stream *s = l->streams.items[streams[i]];
+    const gmlk_fence *covering = gmlk_stream_covering(s, epoch);
+    const unsigned place = covering ? (unsigned)(covering - s->fences) : s->fence_count - 1;
+    fences[i] = s->fences[place];
     events[i] = fences[i].event;
+    gmlk_fences_move(s, place + 1, place);
   }
   l->stats.host_wait_count++;
   if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) {
@@ -6686,38 +6530,31 @@ static gmlake_result gmlk_wait_for_epoch(gmlake *l, unsigned stream, uint64_t ep
 /* A wait of the host that goes on until enough is complete: the caller looks again after each step.
    Work that comes after it has begun is not waited for, so it ends. */
 typedef struct gmlk_host_wait {
-  uint64_t last;        /* the serial number of the newest fence that it may wait for */
-  int has_waited_whole; /* it has waited for the whole device */
-  int is_partial;       /* a capture forbids to wait for some stream */
-  int is_over;          /* all is complete, or a capture forbids to record an event behind it */
+  uint64_t last;                   /* the serial number of the newest fence that it may wait for */
+  int has_begun, has_waited_whole; /* it has looked; it has waited for the whole device */
+  int is_partial;                  /* a capture forbids to wait for some stream */
+  int is_over; /* all is complete, or a capture forbids to record an event behind it */
 } gmlk_host_wait;
 
-/* Begins such a wait: what streams freed since their last event gets one, where that is allowed. */
-static gmlake_result gmlk_wait_begin(gmlake *l, gmlk_host_wait *p) {
-  const gmlake_result result = gmlk_refresh(l, 1);
-  size_t i;
-  memset(p, 0, sizeof(*p));
-  p->last = l->streams.record_count;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++) {
-    const gmlk_stream *s = l->streams.items[i];
-    if (!gmlk_stream_has_work(s) || !s->is_dirty) continue;
-    /* It got no event: a capture forbids that, perhaps one that the driver alone knows of. */
-    p->is_partial |= l->streams.capture_count || !gmlk_stream_is_out(&l->streams, s);
-  }
-  return result;
-}
-
-/* Makes the host wait until more is complete than now: whichever stream's oldest work is first, or
-   else all that only a wait for the whole device completes. */
+/* A step of such a wait, which is all 0 before. The first one only looks, and gives what streams
+   freed since their last event another one where that is allowed. Each further one makes the host
+   wait until more is complete than now: whichever stream's oldest work is first, or else all that
+   only a wait for the whole device completes. */
 static gmlake_result gmlk_wait_on(gmlake *l, gmlk_host_wait *p) {
-  unsigned streams[GMLK_WAIT_EVENTS], count = 0, out = 0;
-  gmlake_result result;
-  size_t i;
+  unsigned streams[GMLK_WAIT_EVENTS], count = 0, out = 0, i;
+  const int begins = !p->has_begun;
+  gmlake_result result = begins ? gmlk_refresh(l, 1) : GMLAKE_OK;
+  if (begins) p->last = l->streams.record_count;
+  p->has_begun = 1;
   for (i = GMLK_FIRST_STREAM; i < l->streams.count && count < GMLK_WAIT_EVENTS; i++) {
-    gmlk_stream *s = l->streams.items[i];
-    if (gmlk_stream_is_out(&l->streams, s)) out = (unsigned)i;
-    if (s->fence_count && s->fences[0].serial <= p->last) streams[count++] = (unsigned)i;
+    const gmlk_stream *s = l->streams.items[i];
+    if (gmlk_stream_is_out(&l->streams, s)) out = i;
+    /* If it got no event, a capture forbids that, perhaps one that the driver alone knows of. */
+    if (begins && gmlk_stream_has_work(s) && s->is_dirty)
+      p->is_partial |= l->streams.capture_count || !gmlk_stream_is_out(&l->streams, s);
+    if (!begins && s->fence_count && s->fences[0].serial <= p->last) streams[count++] = i;
   }
+  if (begins) return result;
   if (count) return gmlk_wait_for_any(l, streams, count, 0);
   p->is_over = !out || p->has_waited_whole || l->streams.capture_count;
   if (p->is_over) return GMLAKE_OK;
@@ -6731,7 +6568,8 @@ static gmlake_result gmlk_wait_on(gmlake *l, gmlk_host_wait *p) {
    for. */
 static gmlake_result gmlk_wait_for_others(gmlake *l) {
   gmlk_host_wait p;
-  gmlake_result result = gmlk_wait_begin(l, &p);
+  gmlake_result result = GMLAKE_OK;
+  memset(&p, 0, sizeof(p));
   while (!result && !p.is_over) result = gmlk_wait_on(l, &p);
   return result;
 }
@@ -6810,40 +6648,35 @@ static gmlake_result gmlk_wait_for_work(gmlake *l, gmlk_batch *batch, unsigned w
   return GMLAKE_OK;
 }
 
-/* Makes free memory of a pending block before its uses are complete: the waiter waits for them on
-   the device, and the memory is its own. */
-static gmlake_result gmlk_wait_for_uses(gmlake *l, gmlk_batch *batch, unsigned waiter,
-                                        gmlk_extra *extra) {
-  gmlk_stream *s = l->streams.items[waiter];
-  gmlake_result result = gmlk_wait_for_work(l, batch, waiter, extra->stream, extra->epoch);
-  size_t i;
-  for (i = 0; i < extra->used_count && !result; i++)
-    result = gmlk_wait_for_work(l, batch, waiter, extra->used[i].stream, extra->used[i].epoch);
-  if (result) return result;
-  for (i = 0; i < extra->used_count; i++)
-    if (extra->used[i].extra) gmlk_use_leave(&extra->used[i]);
-  extra->stream = waiter;
-  extra->epoch = s->epoch;
-  s->is_dirty = GMLK_DIRTY;
-  gmlk_pending_end(l, extra);
-  return GMLAKE_OK;
-}
-
-/* The same for all pending blocks that a range has a part of. */
+/* Makes free memory of all pending blocks that a range has a part of, before their uses are
+   complete: the waiter waits for these on the device, and the memory is its own. */
 static gmlake_result gmlk_wait_for_pending(gmlake *l, gmlk_batch *batch, unsigned waiter,
                                            const gmlk_arena *a, const gmlk_piece *piece) {
+  gmlk_stream *s = l->streams.items[waiter];
   gmlk_block *b = gmlk_locate(a, piece->at);
-  gmlake_result result = GMLAKE_OK;
-  while (!result && b->at < piece->at + piece->grains) {
+  while (b->at < piece->at + piece->grains) {
     const uint32_t at = b->at;
+    gmlk_extra *extra;
+    gmlake_result result;
+    size_t i;
     if (gmlk_user_state(b) != GMLK_PENDING) {
       b = b->next;
       continue;
     }
-    result = gmlk_wait_for_uses(l, batch, waiter, gmlk_user_block(b)->as.extra);
+    extra = gmlk_user_block(b)->as.extra;
+    result = gmlk_wait_for_work(l, batch, waiter, extra->stream, extra->epoch);
+    for (i = 0; i < extra->used_count && !result; i++)
+      result = gmlk_wait_for_work(l, batch, waiter, extra->used[i].stream, extra->used[i].epoch);
+    if (result) return result;
+    for (i = 0; i < extra->used_count; i++) /* those in queues leave them; the record goes */
+      if (extra->used[i].extra) gmlk_link_remove(&extra->used[i].link);
+    extra->stream = waiter;
+    extra->epoch = s->epoch;
+    s->is_dirty = GMLK_DIRTY;
+    gmlk_pending_end(l, extra);
     b = gmlk_locate(a, at); /* it may have merged with what is before it */
   }
-  return result;
+  return GMLAKE_OK;
 }
 
 /* Makes the waiter wait on the device for the other streams whose tags these reserved blocks carry:
@@ -6915,11 +6748,6 @@ static uint64_t gmlk_buffer_address(const gmlake_buffer *b) {
   return gmlk_va_address(b->arena, &b->arena->buffer_space, b->va);
 }
 
-/* The block that holds the first grain of a page's chunk: all of it while it is committed. */
-static gmlk_block *gmlk_page_block(const gmlk_arena *a, const gmlk_alias *page) {
-  return gmlk_locate(a, gmlk_slot_at(a, page->slot));
-}
-
 /* Whether the requester may have all blocks from b to the one that holds the grain before `end`. */
 static int gmlk_may_take_range(const gmlk_streams *streams, gmlk_requester requester,
                                const gmlk_block *b, uint32_t end) {
@@ -6927,16 +6755,10 @@ static int gmlk_may_take_range(const gmlk_streams *streams, gmlk_requester reque
   return b->at >= end;
 }
 
-/* Whether the requester may have the chunk in a slot. */
+/* Whether the requester may have all of the chunk in a slot. */
 static int gmlk_slot_suits(const gmlake *l, const gmlk_arena *a, uint32_t slot,
                            gmlk_requester requester) {
-  return gmlk_may_take_range(&l->streams, requester, gmlk_locate(a, gmlk_slot_at(a, slot)),
-                             gmlk_slot_at(a, slot + 1));
-}
-
-/* Whether a page still maps a chunk that is free. */
-static int gmlk_is_in_place(const gmlk_arena *a, uint32_t slot) {
-  return a->chunks.items[slot].page_count != 0;
+  return gmlk_may_take_range(&l->streams, requester, a->firsts[slot], gmlk_slot_at(a, slot + 1));
 }
 
 /* The number of chunks, and of pages, for so many bytes of a buffer. */
@@ -6963,19 +6785,6 @@ static size_t gmlk_buffer_asked(const gmlake_buffer *b) {
   return b->count * chunk - slack;
 }
 
-/* Maps the empty pages of [from, to) to the chunks in their slots, state_lock released meanwhile.
-   On an error unmaps them again. */
-static gmlake_result gmlk_pages_map(gmlake *l, gmlake_buffer *b, uint32_t from, uint32_t to) {
-  gmlk_alias *list = NULL;
-  uint64_t ns;
-  while (to-- > from) {
-    if (b->pages[to].state) continue;
-    b->pages[to].next = list;
-    list = &b->pages[to];
-  }
-  return gmlk_aliases_make(l, b->arena, list, &ns);
-}
-
 /* Makes records for the pages of [0, count), and for as many again; 0: no host memory. */
 static int gmlk_pages_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
   uint32_t most = b->va->its.chunks, i = b->page_count;
@@ -6992,55 +6801,38 @@ static int gmlk_pages_reserve(gmlake *l, gmlake_buffer *b, uint32_t count) {
   return 1;
 }
 
-/* Frees a destroyed buffer's record and addresses. pre: [B4] its pages are empty. */
-static void gmlk_buffer_remove(gmlake *l, gmlake_buffer *b) {
-  gmlake_buffer **link = &b->arena->buffers;
-  while (*link != b) link = &(*link)->next;
-  *link = b->next;
-  b->arena->void_count--;
-  gmlk_va_give(&b->arena->buffer_space, &l->records, b->va);
+static void gmlk_buffer_free(gmlake *l, gmlake_buffer *b) {
   gmlk_host_free(&l->host, b->pages, b->page_count * sizeof(gmlk_alias));
   gmlk_host_free(&l->host, b, sizeof(gmlake_buffer));
-}
-
-/* Lists the pages that a destroyed buffer still maps; 0: one of them may not be unmapped yet. */
-static int gmlk_buffer_remains(const gmlake *l, gmlake_buffer *b, gmlk_alias **out_list) {
-  uint32_t i;
-  *out_list = NULL;
-  for (i = 0; i < b->page_count; i++) {
-    if (!b->pages[i].state) continue;
-    if (!gmlk_alias_is_done(l, &b->pages[i])) return 0;
-    gmlk_alias_give_up(b->arena, &b->pages[i], out_list);
-  }
-  return 1;
 }
 
 /* Unmaps and frees destroyed buffers whose uses are known to be complete: at most `limit` that need
    the driver. Never waits. */
 static gmlake_result gmlk_buffers_reap(gmlake *l, gmlk_arena *a, size_t limit) {
-  gmlake_buffer *b = a->sleep < GMLK_ASLEEP ? a->buffers : NULL, *next;
+  gmlake_buffer **link = &a->buffers, *b;
   gmlake_result result = GMLAKE_OK;
-  for (; b && limit && !result; b = next) {
-    gmlk_alias *list;
-    next = b->next;
-    if (b->lake || !gmlk_buffer_remains(l, b, &list)) continue;
+  while (a->sleep < GMLK_ASLEEP && (b = *link) != NULL && limit) {
+    gmlk_alias *list = NULL;
+    int is_done = b->lake == NULL;
+    uint32_t i;
+    for (i = 0; i < b->page_count && is_done; i++) { /* what it still maps */
+      if (!b->pages[i].state) continue;
+      is_done = gmlk_alias_is_done(l, &b->pages[i]);
+      gmlk_alias_give_up(a, &b->pages[i], &list);
+    }
+    if (!is_done) {
+      link = &b->next;
+      continue;
+    }
     limit -= list != NULL;
     result = gmlk_aliases_unmap(l, a, list);
-    if (!result) gmlk_buffer_remove(l, b);
+    if (result) break;
+    *link = b->next;
+    a->void_count--;
+    gmlk_va_give(&a->buffer_space, &l->records, b->va);
+    gmlk_buffer_free(l, b);
   }
   return result;
-}
-
-/* Writes down whether a page is committed. GMLAKE_FILL: the host fills its chunk, unless another
-   process may use it, which an extra record tells. */
-static void gmlk_page_set(const gmlake *l, gmlake_buffer *b, uint32_t i, int is_committed) {
-  size_t chunk = b->arena->chunk_bytes;
-  b->pages[i].state = is_committed ? GMLK_ALIAS_LIVE : GMLK_ALIAS_IDLE;
-  b->count += is_committed ? 1u : (uint32_t)-1;
-  if ((l->desc.flags & GMLAKE_FILL) && b->arena->sleep < GMLK_ASLEEP &&
-      !gmlk_page_block(b->arena, &b->pages[i])->as.extra)
-    memset((void *)(uintptr_t)b->pages[i].address,
-           is_committed ? GMLAKE_FILL_NEW : GMLAKE_FILL_FREE, chunk);
 }
 
 /* Takes a buffer out of the lake's figures, by -1, while it changes, and puts it back, by 1. */
@@ -7060,15 +6852,6 @@ static void gmlk_page_commit(gmlk_arena *a, gmlk_block *block) {
   block->stream = GMLK_CLEAN;
 }
 
-static void gmlk_buffers_free(gmlake *l, gmlake_buffer *b) {
-  while (b) {
-    gmlake_buffer *next = b->next;
-    gmlk_host_free(&l->host, b->pages, b->page_count * sizeof(gmlk_alias));
-    gmlk_host_free(&l->host, b, sizeof(gmlake_buffer));
-    b = next;
-  }
-}
-
 /* ---- >>grow ------------------------------------------------------------------------------------
    Creates chunks (the paper's Alloc) and returns them to the driver (trim). Only three other
    sections do that: >>pools returns all chunks of an arena that it closes, >>sleep releases and
@@ -7082,37 +6865,26 @@ static uint32_t gmlk_chunks_for(const gmlk_arena *a, uint64_t grains) {
   return (uint32_t)((grains + gmlk_chunk_grains(a) - 1) >> a->chunk_log);
 }
 
-/* The grains of the usable free run that ends where b begins, from its first aligned one on. New
-   chunks at the front of b make one run with it. 0: none, or a policy keeps blocks apart. `by` is
-   for whom chunks are created, NULL: for a piece of their own. HOST_WAIT: a question asks. */
-static uint32_t gmlk_open_before(const gmlake *l, const gmlk_arena *a, const gmlk_block *b,
-                                 const gmlk_requester *by, uint32_t align) {
-  gmlk_block *before = gmlk_before_clean(b);
-  uint32_t at;
-  if (a->keeps_apart || !by) return 0;
+/* The grains of the usable free runs beside b: the one that ends where b begins, from its first
+   aligned grain on, and the one that begins where b ends. New chunks in b make one run with them.
+   0: none, or a policy keeps blocks apart. `by` is for whom chunks are created, NULL: for a piece
+   of their own. HOST_WAIT: a question asks. */
+static void gmlk_open_beside(const gmlake *l, const gmlk_arena *a, const gmlk_block *b,
+                             const gmlk_requester *by, uint32_t align, uint32_t *out_before,
+                             uint32_t *out_after) {
+  gmlk_block *before = gmlk_before_clean(b), *behind = b->prev->next;
+  uint32_t at, end;
+  *out_before = *out_after = 0;
+  if (a->keeps_apart || !by) return;
+  if (b != &a->tail) behind = gmlk_behind_clean(b);
   while (by->may_wait && gmlk_may_take(&l->streams, *by, before)) before = before->prev;
-  at = gmlk_block_end(before);
-  if (by->stream && gmlk_has_tag(before, by->stream)) at = gmlk_run_of(a, before).at;
-  return (b->at - at) & ~(align - 1); /* b->at is aligned: it is a chunk's first grain */
-}
-
-/* The same for the usable free run that begins where b ends. */
-static uint32_t gmlk_open_after(const gmlake *l, const gmlk_arena *a, const gmlk_block *b,
-                                const gmlk_requester *by) {
-  gmlk_block *behind = gmlk_behind_clean(b);
-  uint32_t end;
-  if (a->keeps_apart || !by) return 0;
   while (by->may_wait && gmlk_may_take(&l->streams, *by, behind)) behind = behind->next;
+  at = gmlk_block_end(before);
   end = behind->at;
+  if (by->stream && gmlk_has_tag(before, by->stream)) at = gmlk_run_of(a, before).at;
   if (by->stream && gmlk_has_tag(behind, by->stream)) end = gmlk_run_of(a, behind).end;
-  return end - gmlk_block_end(b);
-}
-
-/* A list of slots side by side. */
-static gmlk_slots gmlk_slots_from(const gmlk_arena *a, uint32_t slot, uint32_t count) {
-  gmlk_slots list = gmlk_slots_in(a->scratch);
-  while (count--) gmlk_slots_add(&list, slot++);
-  return list;
+  *out_before = (b->at - at) & ~(align - 1); /* b->at is aligned: it is a chunk's first grain */
+  *out_after = end - gmlk_block_end(b);
 }
 
 /* The slot behind the last quarantined one of a range; the range's first if none is quarantined. */
@@ -7146,7 +6918,8 @@ static uint32_t gmlk_slots_behind(const gmlk_arena *a, uint32_t slot, uint32_t c
    ends where they begin counts. *out_need is their number; 0: there is no room. */
 static uint32_t gmlk_growth_at_end(const gmlake *l, const gmlk_arena *a, const gmlk_requester *by,
                                    uint32_t grains, uint32_t align, uint32_t *out_need) {
-  uint32_t tail = gmlk_open_before(l, a, &a->tail, by, align), slot;
+  uint32_t tail, none, slot;
+  gmlk_open_beside(l, a, &a->tail, by, align, &tail, &none);
   *out_need = gmlk_chunks_missing(a, grains, tail);
   slot = gmlk_slots_behind(a, a->slot_count, *out_need);
   if (slot != a->slot_count && slot != GMLK_NOWHERE) { /* the free tail is not next to it */
@@ -7166,11 +6939,11 @@ static gmlk_slots gmlk_growth_contiguous(const gmlake *l, const gmlk_arena *a,
   uint32_t best, slot = gmlk_growth_at_end(l, a, by, grains, align, &best);
   const gmlk_block *b = gmlk_tree_from(a->gaps, 0, 0);
   unsigned tries = 0;
+  gmlk_slots list;
   for (; b && (tries++ < GMLK_GAP_TRIES || !best);
        b = gmlk_tree_from(a->gaps, gmlk_block_end(b), 0)) {
     uint32_t before, after, need, first = gmlk_slot_of(a, b->at);
-    before = gmlk_open_before(l, a, b, by, align);
-    after = gmlk_open_after(l, a, b, by);
+    gmlk_open_beside(l, a, b, by, align, &before, &after);
     need = gmlk_chunks_missing(a, grains, before);
     if (need > gmlk_slot_of(a, b->grains)) {
       need = gmlk_slot_of(a, b->grains); /* fills the gap, so the run behind it counts too */
@@ -7182,7 +6955,8 @@ static gmlk_slots gmlk_growth_contiguous(const gmlake *l, const gmlk_arena *a,
     slot = first;
     if (need == 1) break; /* fewer is not possible */
   }
-  return gmlk_slots_from(a, slot, best);
+  for (list = gmlk_slots_in(a->scratch); best; best--) gmlk_slots_add(&list, slot++);
+  return list;
 }
 
 /* Finds slots for so many chunks that need not lie side by side: the lowest gaps, then the end.
@@ -7206,12 +6980,7 @@ static gmlk_slots gmlk_growth_anywhere(const gmlk_arena *a, uint32_t count) {
 static gmlake_result gmlk_chunks_make(gmlk_batch *batch, gmlk_arena *a, const gmlk_slots *slots) {
   gmlake_result result = batch->result;
   uint32_t i, end;
-  for (i = 0; i < slots->count && !result; i++) {
-    const uint32_t slot = slots->items[i];
-    result = gmlk_chunk_create(&a->chunks, batch, slot, a->chunk_bytes);
-    if (!result && !a->is_bare)
-      result = gmlk_chunk_map(&a->chunks, batch, slot, gmlk_slot_home(a, slot), a->chunk_bytes);
-  }
+  for (i = 0; i < slots->count && !result; i++) result = gmlk_chunk_make(batch, a, slots->items[i]);
   for (i = 0; i < slots->count && !result && !a->is_bare; i = end) { /* a call for each row */
     end = gmlk_slots_row(slots, i);
     result = gmlk_batch_set_access(batch, gmlk_slot_home(a, slots->items[i]),
@@ -7220,19 +6989,15 @@ static gmlake_result gmlk_chunks_make(gmlk_batch *batch, gmlk_arena *a, const gm
   return result;
 }
 
-#define GMLK_GROWTH_LEFT "growth failed, and the driver refused to take chunks back"
-
-/* Undoes gmlk_chunks_make in reverse. Chunks that could not be undone are quarantined. */
-static void gmlk_chunks_unmake(gmlk_batch *batch, gmlk_arena *a, const gmlk_slots *slots) {
-  uint32_t i = slots->count;
-  while (i--) {
-    uint32_t slot = slots->items[i];
-    if (!a->chunks.items[slot].handle) continue;
-    if (gmlk_chunk_unmap(&a->chunks, batch, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
-      gmlk_chunk_release(&a->chunks, batch, slot);
-    else
-      gmlk_chunk_quarantine(&a->chunks, slot);
-  }
+/* Whether the process may open no more descriptors: drivers have no number of their own for that.
+   If dup fails because descriptor 0 is closed, there is room. */
+static int gmlk_has_no_descriptor(void) {
+#if !defined(_WIN32)
+  int fd = dup(0);
+  if (fd < 0) return errno == EMFILE;
+  (void)close(fd);
+#endif
+  return 0;
 }
 
 /* Block records that entering these slots may take: one for the new end, two for each range. */
@@ -7243,14 +7008,42 @@ static size_t gmlk_growth_records(const gmlk_slots *slots) {
   return records;
 }
 
-/* Turns new chunks into clean free memory. */
-static void gmlk_growth_commit(gmlk_arena *a, const gmlk_slots *slots) {
+/* Creates chunks in the slots, or imports them, and makes them clean free memory. On an error
+   undoes it; is_full then tells whether an import failed for want of descriptors. pre: the slots
+   have addresses, and room in the tables. imports: so many handles, or NULL; then the records are
+   left that the block over them takes. */
+static gmlake_result gmlk_slots_fill(gmlake *l, gmlk_arena *a, const gmlk_slots *slots,
+                                     const gmlake_handle *imports, gmlk_batch *batch,
+                                     int *is_full) {
+  const size_t records = gmlk_growth_records(slots) + (imports ? 2 : 0);
+  const size_t held = l->stats.reserved_bytes;
+  gmlk_records reserved;
+  gmlake_result result;
   uint32_t i, end;
+  memset(batch, 0, sizeof(*batch));
+  *is_full = 0;
+  if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_records_hold(&l->records, &reserved, records);
+  (void)gmlk_batch_begin(l, batch, GMLK_UNLOCKED);
+  batch->imports = imports;
+  result = gmlk_chunks_make(batch, a, slots);
+  if (result && imports) *is_full = gmlk_has_no_descriptor(); /* before those are closed */
+  for (i = slots->count; result && i--;) /* undoes it in reverse; what cannot be undone stays */
+    if (a->chunks.items[slots->items[i]].handle && !gmlk_chunk_return(batch, a, slots->items[i]))
+      gmlk_chunk_quarantine(&a->chunks, slots->items[i]);
+  result = gmlk_batch_end(l, batch);
+  gmlk_records_return(&l->records, &reserved);
+  if (result) {
+    (void)gmlk_tell_held(l, held, batch->ns,
+                         "growth failed, and the driver refused to take chunks back");
+    return result;
+  }
   gmlk_arena_extend(a, slots->items[slots->count - 1] + 1);
   for (i = 0; i < slots->count; i = end) {
     end = gmlk_slots_row(slots, i);
     gmlk_arena_back(a, slots->items[i], end - i);
   }
+  return GMLAKE_OK;
 }
 
 typedef struct gmlk_headroom { /* what an arena may grow into */
@@ -7268,8 +7061,9 @@ struct gmlk_foretold { /* of a request that is only a question */
    than creating them in vain. */
 #define GMLK_GROWTH_ASKED 64u
 
-static int gmlk_exceeds(size_t held, size_t more, size_t limit) { /* limit 0: there is none */
-  return limit && more > limit - gmlk_min(limit, held);
+/* What a limit leaves beside what is held. limit 0: there is none. */
+static size_t gmlk_room(size_t limit, size_t held) {
+  return limit ? limit - gmlk_min(limit, held) : SIZE_MAX;
 }
 
 /* The bytes that a pool holds: for its blocks, and for its buffers of each chunk size. */
@@ -7286,11 +7080,11 @@ static gmlake_result gmlk_growth_fits(const gmlake *l, gmlk_request *r, size_t b
   const gmlk_arena *a = r->arena;
   const size_t free_bytes = headroom->free_bytes + headroom->returned_bytes;
   r->limit_bytes = l->desc.limit_bytes;
-  if (gmlk_exceeds(l->stats.reserved_bytes - headroom->returned_bytes, bytes, r->limit_bytes))
+  if (bytes > gmlk_room(r->limit_bytes, l->stats.reserved_bytes - headroom->returned_bytes))
     return GMLAKE_ERROR_LIMIT_REACHED;
   r->limit_bytes = a->limit_bytes;
   if (r->limit_bytes &&
-      gmlk_exceeds(gmlk_pool_bytes(l, a->owner) - headroom->own_bytes, bytes, r->limit_bytes))
+      bytes > gmlk_room(r->limit_bytes, gmlk_pool_bytes(l, a->owner) - headroom->own_bytes))
     return GMLAKE_ERROR_LIMIT_REACHED;
   r->limit_bytes = 0;
   if (bytes > free_bytes) return GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY;
@@ -7315,31 +7109,19 @@ static gmlake_result gmlk_growth_allowed(gmlake *l, gmlk_request *r, size_t byte
 /* Creates chunks in the slots, if limits and the device allow it. Of a question it says whether. */
 static gmlake_result gmlk_grow_slots(gmlake *l, gmlk_request *r, const gmlk_slots *slots) {
   gmlk_arena *a = r->arena;
-  size_t records = gmlk_growth_records(slots);
-  const size_t held = l->stats.reserved_bytes;
-  gmlk_records reserved;
+  const size_t bytes = slots->count * a->chunk_bytes;
   gmlk_batch batch;
-  gmlake_result result = gmlk_growth_allowed(l, r, slots->count * a->chunk_bytes);
+  int is_full;
+  gmlake_result result = gmlk_growth_allowed(l, r, bytes);
   if (l->foretold) {
-    l->foretold->answer.new_bytes = slots->count * a->chunk_bytes;
+    l->foretold->answer.new_bytes = bytes;
     return result;
   }
   if (!result) result = gmlk_arena_extend_to(l, a, slots->items[slots->count - 1]);
+  if (!result) result = gmlk_slots_fill(l, a, slots, NULL, &batch, &is_full);
   if (result) return result;
-  if (!gmlk_records_reserve(&l->records, &l->host, records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  gmlk_records_hold(&l->records, &reserved, records);
-  (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
-  result = gmlk_chunks_make(&batch, a, slots);
-  if (result) gmlk_chunks_unmake(&batch, a, slots);
-  result = gmlk_batch_end(l, &batch);
-  gmlk_records_return(&l->records, &reserved);
-  if (result) {
-    (void)gmlk_tell_held(l, held, batch.ns, GMLK_GROWTH_LEFT);
-    return result;
-  }
-  gmlk_growth_commit(a, slots);
-  gmlk_tell(l, r, GMLAKE_STEP_GROW, r->desc ? gmlk_slot_home(a, slots->items[0]) : 0,
-            slots->count * (uint64_t)a->chunk_bytes, batch.ns, "the lake created chunks");
+  gmlk_tell(l, r, GMLAKE_STEP_GROW, r->desc ? gmlk_slot_home(a, slots->items[0]) : 0, bytes,
+            batch.ns, "the lake created chunks");
   return GMLAKE_OK;
 }
 
@@ -7412,12 +7194,6 @@ static gmlk_alias *gmlk_aliases_idle(gmlk_arena *a, gmlk_which which) {
   return list;
 }
 
-/* Whether the requester may have all of a chunk. */
-static int gmlk_is_chunk_free(const gmlake *l, const gmlk_arena *a, gmlk_requester requester,
-                              uint32_t slot) {
-  return gmlk_may_take_range(&l->streams, requester, a->firsts[slot], gmlk_slot_at(a, slot + 1));
-}
-
 static inline gmlk_requester gmlk_requester_of(unsigned stream, gmlake_wait may_wait) {
   gmlk_requester requester;
   requester.stream = stream;
@@ -7426,14 +7202,10 @@ static inline gmlk_requester gmlk_requester_of(unsigned stream, gmlake_wait may_
   return requester;
 }
 
-/* The requester for which trim looks for free chunks: it may have what is clean; with HOST_WAIT
-   also what is clean once the host has waited. */
-static gmlk_requester gmlk_trimmer(gmlake_wait wait) {
-  return gmlk_requester_of(GMLK_CLEAN, wait == GMLAKE_HOST_WAIT ? wait : GMLAKE_NO_WAIT);
-}
-
-/* Returns those of the marked chunks that no quarantined window or page maps, and none whose last
-   use is not complete for the trimmer. The others lose their marks. */
+/* The trimmer is the requester for which trim looks for free chunks: it may have what is clean;
+   with HOST_WAIT also what is clean once the host has waited. Returns those of the marked chunks
+   that no quarantined window or page maps, and none whose last use is not complete for the trimmer.
+   The others lose their marks. */
 static gmlk_slots gmlk_trim_spare(const gmlake *l, gmlk_arena *a, gmlk_requester trimmer,
                                   const gmlk_slots *chosen) {
   gmlk_slots kept = gmlk_slots_in(chosen->items);
@@ -7459,7 +7231,7 @@ static gmlk_slots gmlk_trim_choose(const gmlake *l, gmlk_arena *a, gmlk_requeste
   gmlk_small_reserve_end(a);
   while (*from_slot && chosen.count < limit) {
     const uint32_t slot = --*from_slot;
-    if (!gmlk_is_chunk_free(l, a, trimmer, slot)) continue;
+    if (!gmlk_slot_suits(l, a, slot, trimmer)) continue;
     a->chunks.items[slot].is_marked = 1;
     gmlk_slots_add(&chosen, slot);
     is_mapped |= a->chunks.items[slot].map_count != 0;
@@ -7473,17 +7245,6 @@ static void gmlk_trim_reserve(gmlk_arena *a, const gmlk_slots *slots) {
   for (i = 0; i < slots->count; i++)
     (void)gmlk_reserve_range(a, a->firsts[slots->items[i]], gmlk_slot_at(a, slots->items[i]),
                              gmlk_chunk_grains(a));
-}
-
-/* Gives the chosen chunks back, if the driver takes calls. pre: no window or page maps them. */
-static void gmlk_trim_calls(gmlk_batch *batch, gmlk_arena *a, const gmlk_slots *slots) {
-  uint32_t i;
-  for (i = 0; i < slots->count && batch->is_relaxed; i++) {
-    uint32_t slot = slots->items[i];
-    if (GMLK_NEVER(a->chunks.items[slot].map_count)) continue; /* [W6] [B3] */
-    if (gmlk_chunk_unmap(&a->chunks, batch, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
-      gmlk_chunk_release(&a->chunks, batch, slot);
-  }
 }
 
 /* Writes down what became of the chosen chunks. */
@@ -7507,15 +7268,19 @@ static gmlake_result gmlk_trim_batch(gmlake *l, gmlk_arena *a, uint32_t *from_sl
   gmlk_batch batch;
   gmlk_slots slots;
   gmlake_result result;
+  uint32_t i;
   const size_t most = gmlk_at_once(a->slot_count), held = l->stats.reserved_bytes;
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * most) || !gmlk_scratch_reserve(a, most))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  slots = gmlk_trim_choose(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), from_slot, max_bytes);
+  slots =
+      gmlk_trim_choose(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_NO_WAIT), from_slot, max_bytes);
   if (slots.count) dying = gmlk_aliases_idle(a, GMLK_WHICH_MARKED);
   gmlk_trim_reserve(a, &slots);
   result = gmlk_aliases_unmap(l, a, dying);
   (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
-  if (!result) gmlk_trim_calls(&batch, a, &slots);
+  for (i = 0; i < slots.count && !result && batch.is_relaxed; i++)
+    if (!GMLK_NEVER(a->chunks.items[slots.items[i]].map_count)) /* [W6] [B3] */
+      (void)gmlk_chunk_return(&batch, a, slots.items[i]);
   (void)gmlk_batch_end(l, &batch);
   gmlk_trim_commit(a, &slots);
   *released += gmlk_tell_held(l, held, batch.ns, "the lake returned free chunks to the driver");
@@ -7553,19 +7318,6 @@ static gmlk_slots gmlk_block_slots(gmlk_arena *a, const gmlk_block *b) {
   return slots;
 }
 
-/* Lists and marks the chunks of a pending block that is shared; none if a window or page that maps
-   one may still be in use. pre: scratch is reserved. */
-static gmlk_slots gmlk_return_choose(const gmlake *l, gmlk_arena *a, const gmlk_block *b) {
-  gmlk_slots slots = gmlk_block_slots(a, b);
-  const uint32_t count = slots.count;
-  uint32_t i;
-  for (i = 0; i < count; i++) a->chunks.items[slots.items[i]].is_marked = 1;
-  slots = gmlk_trim_spare(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), &slots);
-  while (slots.count && slots.count < count)
-    a->chunks.items[slots.items[--slots.count]].is_marked = 0;
-  return slots;
-}
-
 /* Quarantines the chunks of a pending block that is shared, and what maps them: other processes may
    still use the memory, so it is never free. It stays pending while a window or page that maps one
    may still be in use. O(chunks), plus O(windows + pages). */
@@ -7578,12 +7330,17 @@ static gmlake_result gmlk_return_block(gmlake *l, gmlk_extra *extra) {
   if (!gmlk_records_reserve(&l->records, &l->host, 2 * (size_t)count) ||
       !gmlk_scratch_reserve(a, count))
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  slots = gmlk_return_choose(l, a, extra->block);
-  if (!slots.count) return GMLAKE_OK;
+  slots = gmlk_block_slots(a, extra->block);
+  for (i = 0; i < count; i++) a->chunks.items[slots.items[i]].is_marked = 1;
+  slots = gmlk_trim_spare(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_NO_WAIT), &slots);
+  if (slots.count < count) {
+    for (i = 0; i < slots.count; i++) a->chunks.items[slots.items[i]].is_marked = 0;
+    return GMLAKE_OK;
+  }
   gmlk_pending_end(l, extra);
   for (x = gmlk_aliases_idle(a, GMLK_WHICH_MARKED); x; x = x->next) gmlk_alias_quarantine(a, x);
   gmlk_trim_reserve(a, &slots);
-  for (i = 0; i < slots.count; i++) gmlk_chunk_quarantine(&a->chunks, slots.items[i]);
+  for (i = 0; i < count; i++) gmlk_chunk_quarantine(&a->chunks, slots.items[i]);
   gmlk_trim_commit(a, &slots);
   gmlk_held_count(l);
   return GMLAKE_OK;
@@ -7598,24 +7355,14 @@ static gmlake_result gmlk_chunks_offer(gmlake *l, gmlk_arena *a, size_t *release
   if (!all->quarantined_count) return GMLAKE_OK;
   (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
   for (slot = 0; slot < all->quarantined_end && batch.is_relaxed; slot++)
-    if (all->items[slot].is_quarantined && !all->items[slot].map_count &&
-        gmlk_chunk_unmap(all, &batch, slot, gmlk_slot_home(a, slot), a->chunk_bytes))
-      gmlk_chunk_release(all, &batch, slot);
+    if (all->items[slot].is_quarantined && !all->items[slot].map_count)
+      (void)gmlk_chunk_return(&batch, a, slot);
   (void)gmlk_batch_end(l, &batch);
   while (all->quarantined_end && !all->items[all->quarantined_end - 1].is_quarantined)
     all->quarantined_end--;
   *released +=
       gmlk_tell_held(l, held, batch.ns, "the lake returned quarantined chunks to the driver");
   return batch.result;
-}
-
-/* Offers to the driver what waits to go in an arena: destroyed buffers and what is quarantined. */
-static gmlake_result gmlk_arena_offer(gmlake *l, gmlk_arena *a, size_t *released) {
-  const gmlake_result reaped = gmlk_buffers_reap(l, a, SIZE_MAX);
-  const gmlake_result unmapped =
-      l->lost ? l->lost : gmlk_aliases_unmap(l, a, gmlk_aliases_idle(a, GMLK_WHICH_QUARANTINED));
-  const gmlake_result offered = l->lost ? l->lost : gmlk_chunks_offer(l, a, released);
-  return reaped ? reaped : unmapped ? unmapped : offered;
 }
 
 /* Gives up what waits to go: shared blocks that are freed, destroyed buffers, what is quarantined;
@@ -7632,10 +7379,13 @@ static gmlake_result gmlk_release_poll(gmlake *l, size_t *released) {
       before = gmlk_is_return(extra) ? link->prev : &a->pending; /* [N5] */
       if (gmlk_is_return(extra)) first = gmlk_return_block(l, extra);
     }
-    if (a->sleep >= GMLK_ASLEEP ||
-        !(a->void_count || a->mapped.quarantined_bytes || a->chunks.quarantined_count))
-      continue;
-    result = gmlk_arena_offer(l, a, released);
+    if (a->sleep >= GMLK_ASLEEP) continue;
+    result = gmlk_buffers_reap(l, a, SIZE_MAX);
+    if (!first) first = result;
+    if (!l->lost && a->mapped.quarantined_bytes)
+      result = gmlk_aliases_unmap(l, a, gmlk_aliases_idle(a, GMLK_WHICH_QUARANTINED));
+    if (!first) first = result;
+    if (!l->lost) result = gmlk_chunks_offer(l, a, released);
     if (!first) first = result;
   }
   return first;
@@ -7705,6 +7455,8 @@ static void gmlk_trim_forget(gmlk_arena *a) {
    For a question it counts what would be returned, once the host has waited if `wait` says so. */
 static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, gmlk_giving giving,
                                         size_t bytes, gmlake_wait wait) {
+  const gmlk_requester trimmer =
+      gmlk_requester_of(GMLK_CLEAN, wait == GMLAKE_HOST_WAIT ? GMLAKE_HOST_WAIT : GMLAKE_NO_WAIT);
   gmlk_headroom *headroom = l->foretold ? &l->foretold->headroom : NULL;
   gmlake_result result = GMLAKE_OK;
   size_t released = 0, i;
@@ -7720,8 +7472,8 @@ static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, 
       continue;
     }
     if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    released += a->chunk_bytes * gmlk_trim_dry_run(l, a, gmlk_trimmer(wait),
-                                                   (bytes - released - 1) / a->chunk_bytes + 1);
+    released += a->chunk_bytes *
+                gmlk_trim_dry_run(l, a, trimmer, (bytes - released - 1) / a->chunk_bytes + 1);
     gmlk_trim_forget(a);
     headroom->returned_bytes = released;
     if (i < l->arena_count) headroom->own_bytes += released - before;
@@ -7729,11 +7481,24 @@ static gmlake_result gmlk_return_others(gmlake *l, const gmlk_arena *requester, 
   return gmlk_is_fatal(result) ? result : GMLAKE_OK;
 }
 
-/* Frees host memory of tables and records that is mostly unused. O(what is freed + chunks). */
+/* Frees host memory of tables and records that is mostly unused: tables of slots that have more
+   than 128 entries, and more than four times what they need; the index, if a quarter of it is
+   enough: room for as many entries again is left. O(what is freed + chunks). */
 static void gmlk_tidy(gmlake *l) {
+  gmlk_index *index = &l->index;
+  size_t rows = index->row_count;
   gmlk_arena *a;
-  GMLK_FOR_ARENAS(l, a) gmlk_arena_tidy(a);
-  gmlk_index_trim(&l->index, &l->host);
+  GMLK_FOR_ARENAS(l, a) {
+    const size_t slots = gmlk_max(a->slot_count, a->chunks.quarantined_end);
+    if (a->scratch_slots > 4 * slots + 128) {
+      gmlk_host_free(a->host, a->scratch, gmlk_scratch_bytes(a->scratch_slots));
+      a->scratch = NULL;
+      a->scratch_slots = 0;
+    }
+    if (a->slot_capacity > 4 * slots + 128) (void)gmlk_arena_resize_slots(a, 2 * slots + 32);
+  }
+  while (rows > GMLK_ROWS_MIN && index->count <= rows / 2) rows /= 2;
+  if (rows < index->row_count / 2) (void)gmlk_index_resize(index, &l->host, rows);
   gmlk_records_trim(&l->records, &l->host);
 }
 
@@ -7748,18 +7513,6 @@ static void gmlk_small_reserve_begin(gmlk_arena *a, unsigned stream, gmlk_block 
   while (b->grains < grains) b = gmlk_join(a, b);
   b->stream = (uint16_t)stream;
   a->small.reserve = b;
-}
-
-/* Cuts a live block from the small-block reserve's front. pre: it holds it; one record is reserved.
-   */
-static gmlk_block *gmlk_small_reserve_cut(gmlk_arena *a, uint32_t grains) {
-  gmlk_block *b = a->small.reserve;
-  a->small.reserve = NULL;
-  if (b->grains > grains) {
-    b = gmlk_split(a, b, grains);
-    a->small.reserve = b->next;
-  }
-  return b;
 }
 
 /* The small-block reserve that a small block of the stream is cut from, where best fit has found
@@ -7806,7 +7559,11 @@ static gmlk_block *gmlk_fast_small(gmlake *l, gmlk_request *r, int is_watched) {
   if (b) {
     at = b->at;
     hole = b->grains;
-    b = gmlk_small_reserve_cut(a, r->grains);
+    a->small.reserve = NULL;
+    if (hole > r->grains) { /* it is cut from the reserve's front */
+      b = gmlk_split(a, b, r->grains);
+      a->small.reserve = b->next;
+    }
   } else {
     b = gmlk_best_fit(a, r->requester.stream, r->grains, 1, &at, &hole);
     if (!b) return NULL;
@@ -7856,17 +7613,6 @@ static void gmlk_view_fill(const gmlake *l, const gmlk_request *r, gmlake_piece 
   }
 }
 
-static gmlake_request gmlk_request_show(const gmlake *l, const gmlk_request *r) {
-  gmlake_request shown;
-  shown.number = r->number;
-  shown.bytes = r->bytes;
-  shown.alignment = gmlk_to_bytes(r->align);
-  shown.flags = r->flags;
-  shown.stream = r->stream ? l->streams.items[r->stream]->value : GMLAKE_STREAM_NONE;
-  shown.pool = r->arena->pool;
-  return shown;
-}
-
 /* Fills in what a policy is shown for a request; 0: no host memory. */
 static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
   const gmlk_arena *a = r->arena;
@@ -7902,7 +7648,12 @@ static int gmlk_ask(gmlake *l, const gmlk_request *r, gmlk_question *q) {
   q->view.blocks = blocks;
   q->view.windows = windows;
   q->view.window_count = q->window_count;
-  q->request = gmlk_request_show(l, r);
+  q->request.number = r->number;
+  q->request.bytes = r->bytes;
+  q->request.alignment = gmlk_to_bytes(r->align);
+  q->request.flags = r->flags;
+  q->request.stream = gmlk_stream_shown(l, r->stream);
+  q->request.pool = a->pool;
   q->plan.pieces = q->pieces;
   q->plan.piece_capacity = q->piece_capacity;
   return 1;
@@ -7948,25 +7699,20 @@ static uint32_t gmlk_piece_chunks(const gmlk_arena *a, const gmlk_piece *piece) 
   return ((piece->at + piece->grains - 1) >> a->chunk_log) - (piece->at >> a->chunk_log) + 1;
 }
 
-/* Marks the chunks of the piece, or unmarks them. Whether one was marked already. */
-static int gmlk_piece_mark(gmlk_arena *a, const gmlake_piece *p, int is_marked) {
-  gmlk_piece piece = gmlk_piece_of(a, p);
-  uint32_t slot = gmlk_slot_of(a, piece.at), end = slot + gmlk_piece_chunks(a, &piece);
+/* Marks the chunks of the pieces, or unmarks them. Whether one was marked already. */
+static int gmlk_pieces_mark(gmlk_arena *a, const gmlake_piece *pieces, size_t count,
+                            int is_marked) {
   int was_marked = 0;
-  for (; slot < end; slot++) {
-    was_marked |= a->chunks.items[slot].is_marked;
-    a->chunks.items[slot].is_marked = (uint8_t)is_marked;
+  size_t i;
+  for (i = 0; i < count; i++) {
+    const gmlk_piece piece = gmlk_piece_of(a, &pieces[i]);
+    uint32_t slot = gmlk_slot_of(a, piece.at), left = gmlk_piece_chunks(a, &piece);
+    for (; left--; slot++) {
+      was_marked |= a->chunks.items[slot].is_marked;
+      a->chunks.items[slot].is_marked = (uint8_t)is_marked;
+    }
   }
   return was_marked;
-}
-
-/* Whether two of the pieces share a chunk. */
-static int gmlk_pieces_collide(gmlk_arena *a, const gmlake_piece *pieces, size_t count) {
-  int collide = 0;
-  size_t i;
-  for (i = 0; i < count; i++) collide |= gmlk_piece_mark(a, &pieces[i], 1);
-  for (i = 0; i < count; i++) (void)gmlk_piece_mark(a, &pieces[i], 0);
-  return collide;
 }
 
 /* The block of the view whose front the plan's piece is, or NULL. By now it may be larger. */
@@ -7976,22 +7722,13 @@ static const gmlake_piece *gmlk_former_of(const gmlk_question *q) {
   return b != end && b->bytes > p->bytes ? b : NULL;
 }
 
-/* Of a plan that takes a block's front and stitches both parts. */
-static const char *gmlk_former_wrong(const gmlk_request *r, const gmlk_question *q) {
-  const uint64_t end = (uint64_t)(uintptr_t)q->pieces->home + q->pieces->bytes;
-  if (q->plan.piece_count != 1 || q->plan.grow_bytes || !gmlk_former_of(q))
-    return "keeps_former is set, but the plan is not a part of one block";
-  return end & (r->arena->chunk_bytes - 1)
-             ? "keeps_former is set, but the piece ends inside a chunk"
-             : NULL;
-}
-
 /* Of a plan's pieces and of what it creates. */
 static const char *gmlk_pieces_wrong(const gmlk_request *r, const gmlk_question *q) {
   const gmlake_plan *plan = &q->plan;
   const gmlk_arena *a = r->arena;
   size_t parts = plan->piece_count + (plan->grow_bytes != 0), i;
-  uint64_t total = plan->grow_bytes;
+  uint64_t total = plan->grow_bytes, end;
+  int collide;
   if (plan->pieces != q->pieces || plan->piece_count > q->piece_capacity)
     return "piece_count is more than piece_capacity, or pieces points elsewhere";
   if (!parts) return "the plan has no window, no piece and no grow_bytes";
@@ -8010,12 +7747,18 @@ static const char *gmlk_pieces_wrong(const gmlk_request *r, const gmlk_question 
     if (wrong) return wrong;
     total += plan->pieces[i].bytes;
   }
-  if (parts > 1 && gmlk_pieces_collide(r->arena, plan->pieces, plan->piece_count))
-    return "two pieces of a window share a chunk";
+  collide = parts > 1 && gmlk_pieces_mark(r->arena, plan->pieces, plan->piece_count, 1);
+  if (parts > 1) (void)gmlk_pieces_mark(r->arena, plan->pieces, plan->piece_count, 0);
+  if (collide) return "two pieces of a window share a chunk";
   if (total < r->bytes) return "the pieces are too small";
   if (total - r->bytes > UINT32_MAX || total > gmlk_to_bytes(GMLK_GRAINS_MAX / 2))
     return "the pieces are too large";
-  return plan->keeps_former ? gmlk_former_wrong(r, q) : NULL;
+  if (!plan->keeps_former) return NULL; /* else it takes a block's front and stitches both parts */
+  if (plan->piece_count != 1 || plan->grow_bytes || !gmlk_former_of(q))
+    return "keeps_former is set, but the plan is not a part of one block";
+  end = (uint64_t)(uintptr_t)q->pieces->home + q->pieces->bytes;
+  return end & (a->chunk_bytes - 1) ? "keeps_former is set, but the piece ends inside a chunk"
+                                    : NULL;
 }
 
 /* Of a plan's window; w is NULL if there is no such window. */
@@ -8034,28 +7777,21 @@ static const char *gmlk_reuse_wrong(const gmlake *l, const gmlk_request *r, cons
 
 /* ---- asking ---- */
 
-/* Asks which windows are complete by now, and corrects the view; a program of one stream records
-   no event before. Windows that have become idle since the view was filled come last in the list,
-   so the others are still in the view's order. */
-static void gmlk_view_refresh(gmlake *l, const gmlk_request *r, const gmlk_question *q) {
-  gmlake_window_info *windows = (gmlake_window_info *)l->view.memory;
-  const gmlk_window *w = r->arena->windows.idle_first;
-  size_t i;
-  if (q->window_count) (void)gmlk_refresh(l, 1);
-  for (i = 0; i < q->window_count; i++, w = w->idle_next)
-    windows[i].is_complete = gmlk_alias_is_done(l, &w->alias);
-}
-
-/* StitchFree by the policy, before so many chunks more are mapped: asks, checks, drops windows. */
+/* StitchFree by the policy, before so many chunks more are mapped: corrects the view, asks, checks,
+   drops windows. A program of one stream records no event before. Windows that have become idle
+   since the view was filled come last in the list, so the others are still in the view's order. */
 static gmlake_result gmlk_evict_asked(gmlake *l, const gmlk_request *r, const gmlk_question *q,
                                       size_t chunk_count) {
   const gmlake_policy *policy = l->desc.policy;
+  gmlake_window_info *windows = (gmlake_window_info *)l->view.memory;
   gmlk_alias *dying = NULL;
   gmlk_callback callback;
   const gmlk_window *w;
   size_t count, i, n;
   if (!policy->evict) return GMLAKE_OK;
-  gmlk_view_refresh(l, r, q);
+  if (q->window_count) (void)gmlk_refresh(l, 1);
+  for (i = 0, w = r->arena->windows.idle_first; i < q->window_count; i++, w = w->idle_next)
+    windows[i].is_complete = gmlk_alias_is_done(l, &w->alias);
   if (l->lost) return l->lost;
   gmlk_callback_begin(l, &callback, 1, NULL);
   count = policy->evict(policy->user, &q->view, chunk_count * r->arena->chunk_bytes, q->numbers);
@@ -8083,21 +7819,6 @@ static gmlake_result gmlk_ask_evict(gmlake *l, const gmlk_request *r, size_t chu
   if (!l->desc.policy || !l->desc.policy->evict) return GMLAKE_OK;
   if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   return gmlk_evict_asked(l, r, &q, chunk_count);
-}
-
-/* Asks whether a block that is to be freed joins its neighbours. Another thread may free the block
-   meanwhile. */
-static int gmlk_ask_coalesce(gmlake *l, const gmlk_block *b, uint64_t address) {
-  const gmlake_policy *policy = l->desc.policy;
-  gmlake_piece piece;
-  gmlk_callback callback;
-  int joins;
-  piece.home = (void *)(uintptr_t)address;
-  piece.bytes = gmlk_to_bytes(b->grains);
-  gmlk_callback_begin(l, &callback, 1, NULL);
-  joins = policy->coalesce(policy->user, &piece);
-  gmlk_callback_end(l, &callback);
-  return joins;
 }
 
 /* ---- carrying out ---- */
@@ -8185,26 +7906,21 @@ static gmlake_result gmlk_carry_out(gmlake *l, gmlk_request *r, gmlk_question *q
   return result || *out_block ? result : GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY; /* no addresses */
 }
 
-/* Makes sure that a window that the policy may plan finds addresses, if there are any. */
-static void gmlk_ready_window(gmlake *l, const gmlk_request *r) {
-  gmlk_space *space = &r->arena->window_space;
-  const uint32_t next = gmlk_area_next(&space->area, 1);
-  uint64_t slots = gmlk_chunks_for(r->arena, r->grains) + 2 + gmlk_guard(l);
-  if (next > space->area.most) return;
-  (void)gmlk_space_extend_to(l, r->arena, space,
-                             (uint32_t)gmlk_min(slots, space->area.most - next));
-}
-
 /* BestFit by the policy: asks, checks, carries out. OK with *out_block NULL: the lake decides. */
 static gmlake_result gmlk_decide(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
   const gmlake_policy *policy = l->desc.policy;
-  uint32_t grains = r->grains;
+  gmlk_space *space = &r->arena->window_space;
+  const uint32_t grains = r->grains, next = gmlk_area_next(&space->area, 1);
   gmlk_window *w = NULL;
   gmlk_question q;
   gmlk_callback callback;
   gmlake_result result;
   const char *wrong;
-  if (r->may_stitch) gmlk_ready_window(l, r);
+  if (r->may_stitch && next <= space->area.most) { /* so that a window finds addresses */
+    const uint64_t slots = gmlk_chunks_for(r->arena, r->grains) + 2 + gmlk_guard(l);
+    (void)gmlk_space_extend_to(l, r->arena, space,
+                               (uint32_t)gmlk_min(slots, space->area.most - next));
+  }
   if (!gmlk_ask(l, r, &q)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   gmlk_callback_begin(l, &callback, 1, NULL);
   policy->choose(policy->user, &q.view, &q.request, &q.plan);
@@ -8262,32 +7978,17 @@ static gmlk_piece gmlk_range_first(const gmlake *l, const gmlk_arena *a, gmlk_re
   }
 }
 
-/* An idle window that serves the request once the host has waited: also one that a pending block is
-   in the way of. O(windows). */
-static gmlk_window *gmlk_window_awaited(const gmlake *l, const gmlk_request *r,
-                                        gmlk_requester requester) {
-  const gmlk_arena *a = r->arena;
-  gmlk_window *w;
-  GMLAKE_ASSERT(a != NULL);
-  w = a->windows.idle_first;
-  while (w && (w->self.grains != r->grains || !gmlk_window_suits(a, w, r->align, r->is_whole) ||
-               gmlk_window_blocker(a, &l->streams, requester, w)))
-    w = w->idle_next;
-  return w;
-}
-
-/* Whether the host can wait for a stream, and has to. A capture may forbid the event. */
-static int gmlk_foretell_waits(const gmlk_streams *streams, const gmlk_stream *s) {
-  if (!gmlk_stream_has_work(s) || s->fence_count || !streams->capture_count)
-    return gmlk_stream_has_work(s);
-  return !s->capture && s->value && !gmlk_stream_is_out(streams, s);
-}
-
-/* Whether the host has to wait where it waits for all streams. */
+/* Whether the host has to wait where it waits for all streams: there is one that it can wait for. A
+   capture may forbid the event. */
 static gmlake_wait gmlk_foretell_host(const gmlake *l) {
+  const gmlk_streams *streams = &l->streams;
   size_t i;
-  for (i = GMLK_FIRST_STREAM; i < l->streams.count; i++)
-    if (gmlk_foretell_waits(&l->streams, l->streams.items[i])) return GMLAKE_HOST_WAIT;
+  for (i = GMLK_FIRST_STREAM; i < streams->count; i++) {
+    const gmlk_stream *s = streams->items[i];
+    const int gets_event = !s->capture && s->value && !gmlk_stream_is_out(streams, s);
+    if (gmlk_stream_has_work(s) && (s->fence_count || !streams->capture_count || gets_event))
+      return GMLAKE_HOST_WAIT;
+  }
   return GMLAKE_NO_WAIT;
 }
 
@@ -8309,7 +8010,7 @@ static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester 
   const uint32_t fresh = gmlk_area_next(&a->area, 1);
   const gmlk_block *b = a->head.next;
   uint64_t most = 0;
-  chunks += gmlk_trim_dry_run(l, a, gmlk_trimmer(GMLAKE_HOST_WAIT), a->slot_count);
+  chunks += gmlk_trim_dry_run(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT), a->slot_count);
   for (;; b = b->next) {
     uint32_t at = b->at + ((0 - b->at) & (align - 1)), end, last, gap, behind, next, reach;
     while (b->state == GMLK_UNBACKED || gmlk_may_take(&l->streams, requester, b)) b = b->next;
@@ -8335,21 +8036,21 @@ static uint64_t gmlk_range_grown(const gmlake *l, gmlk_arena *a, gmlk_requester 
 /* The number of new chunks that the room, limits and address space allow an arena. */
 static uint64_t gmlk_creatable(const gmlake *l, const gmlk_arena *a,
                                const gmlk_headroom *headroom) {
-  size_t slots = a->area.is_full ? a->area.limit : a->area.most;
-  size_t limit = l->desc.limit_bytes, held = l->stats.reserved_bytes - headroom->returned_bytes;
-  size_t bytes = headroom->free_bytes + headroom->returned_bytes,
-         min = l->desc.driver_free_bytes_min;
-  bytes = bytes > min ? bytes - min : 0;
-  slots -= gmlk_min(slots, a->chunks.backed_count + a->chunks.quarantined_count);
-  if (limit) bytes = gmlk_min(bytes, limit > held ? limit - held : 0);
-  held = a->limit_bytes ? gmlk_pool_bytes(l, a->owner) - headroom->own_bytes : 0;
-  if (a->limit_bytes) bytes = gmlk_min(bytes, a->limit_bytes - gmlk_min(a->limit_bytes, held));
-  return gmlk_min(slots, bytes / a->chunk_bytes);
+  const size_t slots = a->area.is_full ? a->area.limit : a->area.most;
+  size_t bytes = headroom->free_bytes + headroom->returned_bytes;
+  bytes -= gmlk_min(bytes, l->desc.driver_free_bytes_min);
+  bytes = gmlk_min(
+      bytes, gmlk_room(l->desc.limit_bytes, l->stats.reserved_bytes - headroom->returned_bytes));
+  if (a->limit_bytes)
+    bytes = gmlk_min(bytes,
+                     gmlk_room(a->limit_bytes, gmlk_pool_bytes(l, a->owner) - headroom->own_bytes));
+  return gmlk_min(slots - gmlk_min(slots, (a->chunks.backed_count + a->chunks.quarantined_count)),
+                  bytes / a->chunk_bytes);
 }
 
 /* The longest row of slots that windows get once the host has waited and idle ones are dropped. */
 static uint64_t gmlk_addresses_most(const gmlake *l, const gmlk_space *space) {
-  const gmlk_requester trimmer = gmlk_trimmer(GMLAKE_HOST_WAIT);
+  const gmlk_requester trimmer = gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT);
   const uint32_t next = gmlk_area_next(&space->area, 1);
   const gmlk_block *va = space->head.next;
   uint64_t run = 0, most = 0;
@@ -8451,9 +8152,16 @@ static int gmlk_plan_there(const gmlake *l, const gmlk_request *r, gmlk_requeste
                            gmlk_plan *plan) {
   memset(plan, 0, sizeof(*plan));
   plan->requester = requester;
-  if (requester.may_wait && r->may_stitch)
-    plan->window = requester.may_wait == GMLAKE_HOST_WAIT ? gmlk_window_awaited(l, r, requester)
-                                                          : gmlk_window_for(l, r, requester);
+  if (r->may_stitch && requester.may_wait == GMLAKE_DEVICE_WAIT)
+    plan->window = gmlk_window_for(l, r, requester);
+  if (r->may_stitch && requester.may_wait == GMLAKE_HOST_WAIT) {
+    gmlk_window *w = r->arena->windows.idle_first; /* a pending block may be in its way */
+    while (w &&
+           (w->self.grains != r->grains || !gmlk_window_suits(r->arena, w, r->align, r->is_whole) ||
+            gmlk_window_blocker(r->arena, &l->streams, requester, w)))
+      w = w->idle_next;
+    plan->window = w;
+  }
   if (!plan->window && requester.may_wait == GMLAKE_DEVICE_WAIT) {
     gmlk_plan_foreign(l, r, plan);
   } else if (!plan->window) {
@@ -8557,11 +8265,6 @@ static gmlake_result gmlk_slow_borrow(gmlake *l, gmlk_request *r, gmlk_block **o
   return gmlk_grow_and_serve(l, r, requester, out_block);
 }
 
-/* Whether there is something that the host can wait for. */
-static int gmlk_may_wait(const gmlake *l, const gmlk_request *r) {
-  return l->streams.used_count > 1 || !r->stream || r->is_capture || l->stats.pending_bytes;
-}
-
 /* One look at all free ranges. Where a window lacks less than *shortfall, for which growth failed
    before, new chunks may fill the rest. */
 static gmlake_result gmlk_try_to_fill(gmlake *l, gmlk_request *r, uint32_t *shortfall,
@@ -8575,7 +8278,8 @@ static gmlake_result gmlk_try_to_fill(gmlake *l, gmlk_request *r, uint32_t *shor
 /* Memory that other streams' work or pending frees hold back: the host waits until enough of that
    is complete, and looks at all free ranges each time, once if there is nothing to wait for. */
 static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  const int waits = gmlk_may_wait(l, r);
+  const int waits = /* whether there is something that the host can wait for */
+      l->streams.used_count > 1 || !r->stream || r->is_capture || l->stats.pending_bytes;
   const gmlk_requester requester = gmlk_requester_of(r->requester.stream, GMLAKE_HOST_WAIT);
   uint32_t shortfall = waits && !r->shortfall ? r->grains : r->shortfall;
   gmlake_result result = GMLAKE_OK, refused = GMLAKE_OK;
@@ -8588,7 +8292,8 @@ static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out
     result = gmlk_borrow(l, r, requester, out_block);
     return result || *out_block ? result : gmlk_grow_and_serve(l, r, requester, out_block);
   }
-  result = gmlk_wait_begin(l, &p);
+  memset(&p, 0, sizeof(p));
+  result = gmlk_wait_on(l, &p);
   while (!result && !p.is_over) {
     result = gmlk_try_to_fill(l, r, &shortfall, out_block);
     if (*out_block || (result && !gmlk_is_shortage(result))) return result;
@@ -8596,17 +8301,6 @@ static gmlake_result gmlk_slow_wait(gmlake *l, gmlk_request *r, gmlk_block **out
     result = gmlk_wait_on(l, &p);
   }
   return result ? result : refused;
-}
-
-/* Whether returning chunks and creating them elsewhere could help: other arenas have free memory,
-   or the request cannot get a window, or a policy keeps free blocks apart. */
-static int gmlk_can_reclaim(const gmlake *l, const gmlk_request *r) {
-  const gmlk_arena *a;
-  if (!r->may_stitch || r->lacks_window_space || r->arena->keeps_apart) return 1;
-  if (l->return_count) return 1;
-  GMLK_FOR_ARENAS(l, a)
-    if (a != r->arena && (a->free_grains || a->small.reserve)) return 1;
-  return 0;
 }
 
 /* The request after other arenas have returned as many chunks as it lacks. *out_block stays NULL if
@@ -8619,7 +8313,7 @@ static gmlake_result gmlk_trade(gmlake *l, gmlk_request *r, gmlk_block **out_blo
   gmlake_result result = gmlk_refresh(l, 1);
   if (result) return result;
   if (!gmlk_scratch_reserve(a, a->slot_count)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  own = gmlk_trim_dry_run(l, a, gmlk_trimmer(GMLAKE_HOST_WAIT), a->slot_count);
+  own = gmlk_trim_dry_run(l, a, gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT), a->slot_count);
   gmlk_trim_forget(a);
   if (own) return GMLAKE_OK;
   held = l->stats.reserved_bytes;
@@ -8659,12 +8353,18 @@ static gmlake_result gmlk_foretell_reclaim(gmlake *l, gmlk_request *r, gmlk_bloc
 
 /* Memory after idle windows were dropped, free chunks were returned, and new ones were created. */
 static gmlake_result gmlk_slow_reclaim(gmlake *l, gmlk_request *r, gmlk_block **out_block) {
-  int may_grow = !(r->flags & GMLAKE_NO_GROW);
+  const int may_grow = !(r->flags & GMLAKE_NO_GROW);
+  /* Returning chunks and creating them elsewhere helps if the request cannot get a window, if a
+     policy keeps free blocks apart, and if others have something to return. */
+  int may_help =
+      !r->may_stitch || r->lacks_window_space || r->arena->keeps_apart || l->return_count;
+  const gmlk_arena *a;
   gmlake_result result;
   size_t released = 0;
   if (!may_grow && r->lacks_window_space != 1) return GMLAKE_OK;
   if (l->foretold) return gmlk_foretell_reclaim(l, r, out_block);
-  if (may_grow && !gmlk_can_reclaim(l, r)) return GMLAKE_OK;
+  GMLK_FOR_ARENAS(l, a) may_help |= a != r->arena && (a->free_grains || a->small.reserve);
+  if (may_grow && !may_help) return GMLAKE_OK;
   r->reason = "the lake dropped windows and returned chunks first";
   result = gmlk_wait_for_others(l);
   if (!result) result = gmlk_evict_all(l, r->arena);
@@ -8749,21 +8449,12 @@ static gmlake_result gmlk_report_oom(gmlake *l, const gmlk_request *r, gmlake_re
 
 #define GMLK_ASK_STEPS 2u /* a policy is asked once, and again after each of so many steps */
 
-/* Makes room before a policy is asked again. Step 0: the host waits. Step 1: it waits, all idle
-   windows are dropped and all free chunks returned, unless none may be created instead. */
-static gmlake_result gmlk_make_room(gmlake *l, const gmlk_request *r, unsigned step) {
-  gmlake_result result = gmlk_wait_for_others(l);
-  size_t released = 0;
-  if (!result && step) result = gmlk_evict_all(l, r->arena);
-  if (!result && step && !(r->flags & GMLAKE_NO_GROW)) result = gmlk_trim(l, 0, &released);
-  return result;
-}
-
 /* Serves a request by the policy's plans. OK with *out_block NULL: the lake is to decide. If no
    plan can be carried out, r->error and *error tell what else failed. */
 static gmlake_result gmlk_slow_path_asked(gmlake *l, gmlk_request *r, gmlk_block **out_block,
                                           gmlake_error_info *error) {
   gmlake_result result = gmlk_look(l);
+  size_t released = 0;
   unsigned step;
   for (step = 0; !gmlk_is_fatal(result); step++) {
     r->lacks_window_space = 0;
@@ -8771,7 +8462,11 @@ static gmlake_result gmlk_slow_path_asked(gmlake *l, gmlk_request *r, gmlk_block
     if (!gmlk_is_shortage(result)) return result;
     if (step == GMLK_ASK_STEPS && !r->error) return gmlk_report_oom(l, r, result);
     if (step == GMLK_ASK_STEPS) break;
-    result = gmlk_make_room(l, r, step);
+    /* Makes room: the host waits. The second time all idle windows are dropped, too, and all free
+       chunks returned, unless none may be created instead. */
+    result = gmlk_wait_for_others(l);
+    if (!result && step) result = gmlk_evict_all(l, r->arena);
+    if (!result && step && !(r->flags & GMLAKE_NO_GROW)) result = gmlk_trim(l, 0, &released);
     if (!result || gmlk_is_shortage(result) || r->error) continue;
     r->error = result;
     *error = l->error;
@@ -8918,13 +8613,8 @@ static gmlake_result gmlk_serve_watched(gmlake *l, const gmlake_alloc_desc *desc
    the caller holds `driver_lock` too. O(arenas + blocks of a chunk), or O(arenas + log(windows or
    buffers)). Can fail: a wrong pointer, host memory; to forget, the driver. */
 
-static int gmlk_is_within(uint64_t address, uint64_t start, size_t bytes) {
-  return address >= start && address - start < bytes;
-}
-
 /* The window or buffer, by its record, whose addresses hold this one; NULL: there is none. */
-static const void *gmlk_find_mapped(const gmlk_arena *a, const gmlk_space *space,
-                                    uint64_t address) {
+static void *gmlk_find_mapped(const gmlk_arena *a, const gmlk_space *space, uint64_t address) {
   const gmlk_extent *e = gmlk_area_find(&space->area, a->chunk_bytes, address);
   const uint32_t slot = e ? (uint32_t)((address - e->base) / a->chunk_bytes) : 0;
   const gmlk_block *va = e ? gmlk_tree_upto(space->used, slot) : NULL;
@@ -8933,19 +8623,17 @@ static const void *gmlk_find_mapped(const gmlk_arena *a, const gmlk_space *space
 }
 
 /* Finds the block, or window's own block, or the buffer that an address lies in; neither: none. */
-static const gmlk_block *gmlk_find_at(const gmlake *l, uint64_t address,
-                                      const gmlake_buffer **out_buffer) {
+static gmlk_block *gmlk_find_at(const gmlake *l, uint64_t address, gmlake_buffer **out_buffer) {
   const gmlk_arena *a;
   *out_buffer = NULL;
   GMLK_FOR_ARENAS(l, a) {
-    const gmlake_buffer *buffer;
+    gmlake_buffer *buffer;
     const gmlk_extent *e;
-    const gmlk_window *w;
-    const gmlk_block *b;
-    w = (const gmlk_window *)gmlk_find_mapped(a, &a->window_space, address);
-    if (w && gmlk_is_within(address, w->alias.address, gmlk_to_bytes(w->self.grains)))
-      return &w->self;
-    buffer = (const gmlake_buffer *)gmlk_find_mapped(a, &a->buffer_space, address);
+    gmlk_window *w;
+    gmlk_block *b;
+    w = (gmlk_window *)gmlk_find_mapped(a, &a->window_space, address);
+    if (w && address - w->alias.address < gmlk_to_bytes(w->self.grains)) return &w->self;
+    buffer = (gmlake_buffer *)gmlk_find_mapped(a, &a->buffer_space, address);
     if (buffer && buffer->lake) *out_buffer = buffer;
     e = gmlk_area_find(&a->area, a->chunk_bytes, address);
     if (!e || address - e->base >= gmlk_to_bytes(a->tail.at)) continue;
@@ -8956,17 +8644,9 @@ static const gmlk_block *gmlk_find_at(const gmlake *l, uint64_t address,
   return NULL;
 }
 
-/* The same for a live block alone, to be changed. */
-static gmlk_block *gmlk_find_live(gmlake *l, uint64_t address, gmlake_buffer **out_buffer) {
-  const gmlake_buffer *buffer;
-  const gmlk_block *b = gmlk_find_at(l, address, &buffer);
-  *out_buffer = (gmlake_buffer *)(uintptr_t)buffer;
-  return b && b->state == GMLK_LIVE ? (gmlk_block *)(uintptr_t)b : NULL;
-}
-
 /* Says why no live block starts at an address. Only gmlake_free knows double frees. */
 static gmlake_result gmlk_explain(gmlake *l, uint64_t address, const char *call) {
-  const gmlake_buffer *buffer;
+  gmlake_buffer *buffer;
   const gmlk_block *b = gmlk_find_at(l, address, &buffer);
   const unsigned state = b ? b->state : (unsigned)GMLK_UNUSED;
   const int is_free =
@@ -8990,56 +8670,35 @@ static gmlk_block *gmlk_live_block(gmlake *l, const void *ptr, const char *call,
 /* Asks the policy, frees and tells the observer. */
 static gmlake_result gmlk_free_watched(gmlake *l, uint64_t address, gmlake_stream value) {
   gmlk_block *b = gmlk_index_get(&l->index, address);
-  size_t pending;
-  gmlake_step step;
+  size_t bytes = 0, slack = 0, pending;
+  const char *reason = "free for the stream that it was freed on";
+  gmlk_callback callback;
+  gmlake_piece piece;
   gmlake_result result;
   int is_apart = 0;
-  if (b && l->arenas[b->arena]->keeps_apart) {
-    is_apart = !gmlk_ask_coalesce(l, b, address);
+  if (b && l->arenas[b->arena]->keeps_apart) { /* does it join its neighbours? */
+    piece.home = (void *)(uintptr_t)address;
+    piece.bytes = gmlk_to_bytes(b->grains);
+    gmlk_callback_begin(l, &callback, 1, NULL);
+    is_apart = !l->desc.policy->coalesce(l->desc.policy->user, &piece);
+    gmlk_callback_end(l, &callback);
     if (l->lost) return l->lost;
     b = gmlk_index_get(&l->index, address); /* another thread may have freed it meanwhile */
   }
-  gmlk_step_begin(l, NULL, GMLAKE_STEP_FREE, "free for the stream that it was freed on", &step);
   if (b) {
     gmlk_keep_apart(b, is_apart);
-    step.address = address;
-    step.bytes = gmlk_to_bytes(b->grains);
-    step.asked_bytes = step.bytes - b->its.slack;
+    bytes = gmlk_to_bytes(b->grains);
+    slack = b->its.slack;
   }
   pending = l->stats.pending_bytes;
   result = gmlk_free(l, address, value);
   if (result && b) gmlk_keep_apart(b, 0);
-  if (result || !l->is_observed) return result;
+  if (result) return result;
   if (l->stats.pending_bytes != pending)
-    step.reason = "pending: other streams may still use it";
+    reason = "pending: other streams may still use it";
   else if (value == GMLAKE_STREAM_NONE)
-    step.reason = "free for every stream";
-  step.stream = value;
-  gmlk_tell_step(l, &step);
-  return GMLAKE_OK;
-}
-
-static gmlake_result gmlk_record_stream(gmlake *l, void *ptr, gmlake_stream value) {
-  gmlake_result result;
-  gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_record_stream", &result);
-  unsigned stream;
-  size_t bytes;
-  if (!b) return result;
-  stream = gmlk_stream_find_or_add(l, value);
-  if (!stream || !gmlk_extra_add_use(l, b, stream)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  bytes = gmlk_to_bytes(b->grains);
-  gmlk_tell_call(l, GMLAKE_STEP_USE, value, (uint64_t)(uintptr_t)ptr, bytes, bytes - b->its.slack,
-                 "the block is used on this stream, too");
-  return GMLAKE_OK;
-}
-
-static gmlake_result gmlk_mark_stream(gmlake *l, gmlake_stream value, gmlake_stream_kind kind) {
-  unsigned stream = gmlk_stream_find_or_add(l, value);
-  if (!stream) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (kind == GMLAKE_STREAM_STAYS)
-    l->streams.items[stream]->stays = 1;
-  else
-    l->streams.items[stream]->kind = kind;
+    reason = "free for every stream";
+  gmlk_tell_call(l, GMLAKE_STEP_FREE, value, address, bytes, bytes - slack, reason);
   return GMLAKE_OK;
 }
 
@@ -9262,11 +8921,6 @@ static gmlake_result gmlk_copies_plan(gmlake *l, gmlk_arena *a) {
   return GMLAKE_OK;
 }
 
-/* Notes that no copy is started yet, or, with is_over, that all are complete. */
-static void gmlk_copies_begin(gmlk_arena *a, int is_over) {
-  a->copies.next = a->copies.done = is_over ? a->copies.count : 0;
-}
-
 /* Forgets the copies of chunks that are nobody's any more. */
 static void gmlk_copies_prune(gmlk_arena *a) {
   size_t i, kept = 0;
@@ -9276,8 +8930,7 @@ static void gmlk_copies_prune(gmlk_arena *a) {
     if (!is_behind && b->state != GMLK_UNBACKED && (b->state == GMLK_COMMITTED || !a->is_bare))
       a->copies.items[kept++] = a->copies.items[i];
   }
-  a->copies.count = kept;
-  gmlk_copies_begin(a, 1);
+  a->copies.count = a->copies.next = a->copies.done = kept;
 }
 
 /* Waits until all that were started are complete. */
@@ -9289,19 +8942,12 @@ static gmlake_result gmlk_copies_wait(gmlk_batch *batch, gmlk_arena *a, int to_h
   return result;
 }
 
-/* Whether an extent of the arena begins at this address: what lies before it may be another one. */
+/* Whether an extent begins at an address that contents are kept of: what lies before may be another
+   one. */
 static int gmlk_begins_extent(const gmlk_arena *a, uint64_t address) {
-  const gmlk_area *areas[3];
-  const gmlk_extent *e;
-  int i;
-  areas[0] = &a->area;
-  areas[1] = &a->window_space.area;
-  areas[2] = &a->buffer_space.area;
-  for (i = 0; i < 3; i++) {
-    e = gmlk_area_find(areas[i], a->chunk_bytes, address);
-    if (e && gmlk_extent_address(e, a->chunk_bytes) == address) return 1;
-  }
-  return 0;
+  const gmlk_area *area = a->is_bare ? &a->buffer_space.area : &a->area;
+  const gmlk_extent *e = gmlk_area_find(area, a->chunk_bytes, address);
+  return e && gmlk_extent_address(e, a->chunk_bytes) == address;
 }
 
 /* Starts one copy to a piece of the host copy, or back, of what lies side by side at both ends and
@@ -9341,14 +8987,6 @@ static gmlake_result gmlk_copies_in(gmlk_batch *batch, gmlk_arena *a, uint64_t a
          a->copies.items[a->copies.next].address - address < a->chunk_bytes)
     result = gmlk_copies_step(batch, a, address + a->chunk_bytes, 0);
   return result;
-}
-
-/* Makes all copies that are left to make, and waits for them. */
-static gmlake_result gmlk_copies_finish(gmlk_batch *batch, gmlk_arena *a, int to_host) {
-  gmlake_result result = GMLAKE_OK;
-  while (!result && a->copies.next < a->copies.count)
-    result = gmlk_copies_step(batch, a, UINT64_MAX, to_host);
-  return result ? result : gmlk_copies_wait(batch, a, to_host);
 }
 
 /* ---- >>lend ------------------------------------------------------------------------------------
@@ -9399,14 +9037,7 @@ static const gmlk_block *gmlk_borrowed(const gmlk_arena *a) {
   return b;
 }
 
-/* The answers to a call that is not legal while streams are captured into the pool, */
-static gmlake_result gmlk_refuse_captured(gmlake *l, const gmlake_pool *pool, const char *call) {
-  return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call,
-                   "%llu captures into the pool are under way: end them first",
-                   GMLK_ULL(pool->capture_count));
-}
-
-/* or while it is lent. */
+/* The answer to a call that is not legal while the pool is lent. */
 static gmlake_result gmlk_refuse_lent(gmlake *l, const gmlake_pool *pool, const char *call) {
   const gmlk_block *b = gmlk_borrowed(&pool->arena);
   const char *label = b && b->as.extra ? b->as.extra->label : NULL;
@@ -9418,6 +9049,29 @@ static gmlake_result gmlk_refuse_lent(gmlake *l, const gmlake_pool *pool, const 
                    GMLK_ULL(gmlk_address_of(&pool->arena, b)),
                    (unsigned long long)(gmlk_to_bytes(b->grains) - b->its.slack),
                    label ? label : "no label");
+}
+
+/* Refuses a call that is not legal while streams are captured into the pool, or while it is lent.
+   */
+static gmlake_result gmlk_refuse_used(gmlake *l, const gmlake_pool *pool, const char *call) {
+  if (pool->loan.number) return gmlk_refuse_lent(l, pool, call);
+  if (!pool->capture_count) return GMLAKE_OK;
+  return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call,
+                   "%llu captures into the pool are under way: end them first",
+                   GMLK_ULL(pool->capture_count));
+}
+
+/* A number for a capture into the pool, or for a loan of it, with room for what it and the stream
+   free there, and for the stream among those that use it. 0: no host memory. */
+static unsigned gmlk_pool_number(gmlake *l, gmlake_pool *pool, gmlake_stream value,
+                                 unsigned stream) {
+  const unsigned number = gmlk_stream_add(&l->streams, &l->host, value, 1, ++l->records.serial);
+  if (!number) return 0;
+  if (gmlk_arena_admit(&pool->arena, number) && gmlk_arena_admit(&pool->arena, stream) &&
+      gmlk_loan_reserve(l, &pool->loan))
+    return number;
+  l->streams.items[number]->is_used = 0;
+  return 0;
 }
 
 /* Changes the tag of free memory, in chunks that no graph knows, from `from` to `to`. The pool grew
@@ -9449,23 +9103,20 @@ static gmlake_result gmlk_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream 
   const char *call = "gmlake_pool_lend";
   const unsigned stream = gmlk_stream_find_or_add(l, value);
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
+  gmlake_result result;
   unsigned number;
   if (!s) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (pool->loan.number) return gmlk_refuse_lent(l, pool, call);
   if (pool->arena.sleep) return gmlk_refuse_asleep(l, &pool->arena, call);
-  if (pool->capture_count) return gmlk_refuse_captured(l, pool, call);
+  result = gmlk_refuse_used(l, pool, call);
+  if (result) return result;
   if (s->capture)
     return gmlk_fail(l, GMLAKE_ERROR_CAPTURING, call,
                      "the stream is being captured: end that capture, or pass another stream");
   if (s->is_forgotten) return gmlk_refuse_gone(l, value, call);
-  number = gmlk_stream_add(&l->streams, &l->host, value, 1, ++l->records.serial);
+  number = gmlk_pool_number(l, pool, value, stream);
   if (!number) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!gmlk_arena_admit(&pool->arena, number) || !gmlk_arena_admit(&pool->arena, stream) ||
-      !gmlk_loan_use(l, &pool->loan, stream)) {
-    l->streams.items[number]->is_used = 0;
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  }
-  s->is_dirty = GMLK_DIRTY; /* the graphs' work is before this point */
+  (void)gmlk_loan_use(l, &pool->loan, stream); /* there is room */
+  s->is_dirty = GMLK_DIRTY;                    /* the graphs' work is before this point */
   pool->late_uses++;
   if (gmlk_stream_may_end(&l->streams, s)) gmlk_fence_now(l, stream);
   pool->loan.number = number;
@@ -9560,28 +9211,23 @@ static gmlake_result gmlk_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_strea
   return l->lost;
 }
 
-/* Whether the request's stream may have what a pool lends: at once, or behind waits it may make. */
-static int gmlk_loan_suits(const gmlake *l, const gmlk_request *r, const gmlk_loan *loan) {
-  const gmlk_requester requester =
-      gmlk_requester_of(r->stream, gmlk_waiting_requester(l, r).may_wait);
-  size_t i;
-  for (i = 0; i < loan->count; i++) {
-    const gmlk_borrower *user = &loan->users[i];
-    if (gmlk_loan_has_to_wait(l, user, r->stream) &&
-        !gmlk_may_await(&l->streams, requester, user->stream, user->epoch))
-      return 0;
-  }
-  return 1;
-}
-
 /* Serves a request from one pool without taking memory that others wait for, by `reach` slow steps
-   at most. What is lent its stream has to follow. OK with *out_block NULL: there is none, or the
-   pool is not lent any more. */
+   at most. What is lent its stream has to follow, at once or behind waits it may make. OK with
+   *out_block NULL: there is none, or the pool is not lent any more. */
 static gmlake_result gmlk_serve_pool(gmlake *l, gmlk_request *r, gmlake_stream stream,
                                      unsigned reach, gmlk_block **out_block) {
   const gmlk_loan *loan = r->flags & GMLAKE_TRANSIENT ? &r->arena->pool->loan : NULL;
+  const gmlk_requester requester =
+      gmlk_requester_of(r->stream, gmlk_waiting_requester(l, r).may_wait);
   gmlake_result result;
-  if (!r->grains || (loan && !gmlk_loan_suits(l, r, loan))) return GMLAKE_OK;
+  size_t i;
+  if (!r->grains) return GMLAKE_OK;
+  for (i = 0; loan && i < loan->count; i++) {
+    const gmlk_borrower *user = &loan->users[i];
+    if (gmlk_loan_has_to_wait(l, user, r->stream) &&
+        !gmlk_may_await(&l->streams, requester, user->stream, user->epoch))
+      return GMLAKE_OK;
+  }
   r->reach = reach;
   result = gmlk_try_fast(l, r, out_block);
   if (!result && !*out_block && (r->may_stitch || reach > GMLK_FREE_STEPS))
@@ -9668,7 +9314,8 @@ static gmlake_result gmlk_arena_open(gmlake *l, gmlk_arena *a, size_t chunk_byte
   gmlk_area_init(&a->area, gmlk_min(arena_bytes, gmlk_to_bytes(GMLK_GRAINS_MAX)),
                  is_home ? device + device / 8 : part, chunk_bytes);
   a->keeps_apart = !a->is_bare && l->desc.policy && l->desc.policy->coalesce;
-  a->small.most = gmlk_small_limit(a, l->desc.policy != NULL);
+  if (!a->is_bare && !l->desc.policy) /* [U2] */
+    a->small.most = (uint32_t)(chunk_bytes / GMLK_GRAIN / GMLK_SMALL_PART);
   if (!gmlk_arena_init(a, &l->host, &l->records)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (a->is_bare)
     a->area.limit = a->area.most;
@@ -9697,7 +9344,7 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_batch *batch, int is_last) {
   }
   for (slot = 0; slot < a->chunks.capacity; slot++) {
     if (!a->chunks.items[slot].handle) continue;
-    is_home = !gmlk_chunk_unmap(&a->chunks, batch, slot, gmlk_slot_home(a, slot), a->chunk_bytes);
+    is_home = !gmlk_chunk_unmap(batch, a, slot);
     is_backed |= is_home;
     if (is_last || /* a mapping would keep its memory */
         !(is_home || ((is_mapped || is_paged) && a->chunks.items[slot].map_count)))
@@ -9710,10 +9357,21 @@ static void gmlk_arena_drain(gmlk_arena *a, gmlk_batch *batch, int is_last) {
 
 /* Frees an arena's host memory: windows, buffers, blocks, tables. */
 static void gmlk_arena_close(gmlake *l, gmlk_arena *a) {
+  const gmlk_block *va = a->window_space.head.next, *b;
+  for (b = gmlk_next_user(a, NULL); b; b = gmlk_next_user(a, b)) gmlk_extra_free(l, b->as.extra);
+  for (b = a->head.next; b; b = b->next) /* of chunks of buffers that were exported */
+    if (b->state == GMLK_COMMITTED) gmlk_extra_free(l, b->as.extra);
   gmlk_copies_drop(l, a);
   gmlk_host_free(&l->host, a->host_copies.items, a->host_copies.capacity * sizeof(gmlk_host_copy));
-  gmlk_windows_destroy(a);
-  gmlk_buffers_free(l, a->buffers);
+  for (; va && va != &a->window_space.tail; va = va->next) {
+    gmlk_window *w = va->state == GMLK_LIVE ? gmlk_va_window(va) : NULL;
+    if (w) gmlk_host_free(&l->host, w, sizeof(*w) + w->piece_count * sizeof(gmlk_piece));
+  }
+  while (a->buffers) {
+    gmlake_buffer *next = a->buffers->next;
+    gmlk_buffer_free(l, a->buffers);
+    a->buffers = next;
+  }
   gmlk_arena_destroy(a);
 }
 
@@ -9753,22 +9411,14 @@ static void gmlk_pool_release(gmlake *l, gmlake_pool *pool) {
     gmlk_chunk_end_sleep(&a->chunks, slot);
     if (a->chunks.items[slot].handle) gmlk_chunk_quarantine(&a->chunks, slot);
   }
-  memset(&a->mapped, 0, sizeof(a->mapped)); /* the chunks alone count */
+  if (l->arenas[a->number] == a) l->arenas[a->number] = NULL; /* it was opened to its end */
+  memset(&a->mapped, 0, sizeof(a->mapped));                   /* the chunks alone count */
   gmlk_copies_drop(l, a);
   pool->lake = NULL;
   pool->next_released = l->released_pools; /* so its chunks count, before the driver is called */
   l->released_pools = pool;
   (void)gmlk_host_copy_free(l, a);
   (void)gmlk_pool_offer(l, &link);
-}
-
-/* Frees the pools that the driver kept something of, when the lake ends. */
-static void gmlk_released_pools_free(gmlake *l) {
-  while (l->released_pools) {
-    gmlake_pool *next = l->released_pools->next_released;
-    gmlk_pool_free(l, l->released_pools);
-    l->released_pools = next;
-  }
 }
 
 /* Makes the record of a pool, of an arena for buffers, or of another process's memory. */
@@ -9862,9 +9512,10 @@ static gmlake_result gmlk_wait_for_pool(gmlake *l, gmlake_pool *pool) {
   const size_t before = pool ? pool->late_uses : 0;
   int is_done = 0;
   gmlk_host_wait p;
-  gmlake_result result = gmlk_wait_begin(l, &p);
+  gmlake_result result;
   gmlk_arena *a;
-  for (; !result; result = gmlk_wait_on(l, &p)) {
+  memset(&p, 0, sizeof(p));
+  for (result = gmlk_wait_on(l, &p); !result; result = gmlk_wait_on(l, &p)) {
     is_done = 1;
     GMLK_FOR_POOL_ARENAS(l, pool, a) {
       is_done = is_done && !gmlk_pending_next(a, NULL) && gmlk_arena_is_quiet(l, a);
@@ -9875,22 +9526,6 @@ static gmlake_result gmlk_wait_for_pool(gmlake *l, gmlake_pool *pool) {
   if (p.is_partial) return GMLAKE_ERROR_CAPTURING;
   if (pool) pool->late_uses -= before;
   return GMLAKE_OK;
-}
-
-/* Buries a pool's arenas, that of its blocks last. Returns a fatal error, if there was one. */
-static gmlake_result gmlk_pool_end(gmlake *l, gmlake_pool *pool) {
-  size_t i = l->arena_count;
-  gmlk_extra *extra;
-  while (i--) {
-    gmlk_arena *a = l->arenas[i];
-    if (!a || a->owner != pool || a == &pool->arena) continue;
-    l->arenas[a->number] = NULL;
-    gmlk_pool_release(l, a->pool);
-  }
-  while ((extra = gmlk_pending_next(&pool->arena, NULL)) != NULL) gmlk_pending_end(l, extra);
-  l->arenas[pool->arena.number] = NULL;
-  gmlk_pool_release(l, pool);
-  return l->lost;
 }
 
 /* gmlk_release_poll, once streams were asked as gmlk_refresh does; also for imports that are freed,
@@ -9908,22 +9543,10 @@ static gmlake_result gmlk_release_all(gmlake *l, int close, size_t *released) {
   for (i = 0; i < l->arena_count && !l->lost; i++) {
     gmlk_arena *a = l->arenas[i];
     if (!a || !a->is_import || a->live_count) continue;
-    l->arenas[a->number] = NULL;
     gmlk_pool_release(l, a->pool);
   }
   *released += held - l->stats.reserved_bytes;
   return l->lost ? l->lost : first;
-}
-
-/* gmlk_trim, after all of these; also gives back host memory that is mostly unused, and host copies
-   that keep nothing. Returns the first error. */
-static gmlake_result gmlk_trim_lake(gmlake *l, size_t keep_bytes, size_t *released) {
-  const gmlake_result result = gmlk_release_all(l, 1, released);
-  gmlake_result trimmed, freed;
-  trimmed = gmlk_trim_arenas(l, keep_bytes, released);
-  gmlk_tidy(l);
-  freed = l->lost ? l->lost : gmlk_host_copies_free(l, 0);
-  return result ? result : trimmed ? trimmed : freed;
 }
 
 static gmlake_result gmlk_refuse_busy(gmlake *l, const char *call) {
@@ -9943,14 +9566,15 @@ static gmlake_result gmlk_refuse_asking(gmlake *l, const gmlake_pool *pool) {
 }
 
 static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
-  size_t blocks, buffers, released = 0;
+  const char *call = "gmlake_pool_destroy";
+  size_t blocks, buffers, released = 0, i = l->arena_count;
+  gmlk_extra *extra;
   unsigned tries = 0;
   gmlake_result result;
   int is_quiet;
-  if (pool->capture_count) return gmlk_refuse_captured(l, pool, "gmlake_pool_destroy");
-  if (pool->loan.number) return gmlk_refuse_lent(l, pool, "gmlake_pool_destroy");
-  if (pool->arena.sleep == GMLK_CHANGING) return gmlk_refuse_busy(l, "gmlake_pool_destroy");
-  result = gmlk_refuse_asking(l, pool);
+  if (pool->arena.sleep == GMLK_CHANGING) return gmlk_refuse_busy(l, call);
+  result = gmlk_refuse_used(l, pool, call);
+  if (!result) result = gmlk_refuse_asking(l, pool);
   if (result) return result;
   do { /* also ends pending frees; other threads may free the pool's blocks meanwhile */
     result = gmlk_wait_for_pool(l, pool);
@@ -9959,22 +9583,27 @@ static gmlake_result gmlk_pool_destroy(gmlake *l, gmlake_pool *pool) {
     is_quiet = gmlk_pool_is_quiet(l, pool, &blocks, &buffers);
   } while (!result && !is_quiet && ++tries < GMLK_POOL_TRIES);
   if (result && result != GMLAKE_ERROR_CAPTURING) return result;
-  if (pool->capture_count) /* it began meanwhile */
-    return gmlk_refuse_captured(l, pool, "gmlake_pool_destroy");
+  if (pool->capture_count) return gmlk_refuse_used(l, pool, call); /* it began meanwhile */
   if (result && (blocks || !is_quiet))
-    return gmlk_fail(l, result, "gmlake_pool_destroy",
+    return gmlk_fail(l, result, call,
                      "work on the pool's memory is pending, and a capture forbids to record an "
                      "event behind it: end the capture first");
   if (blocks)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                      "%llu blocks of the pool are live: free them first", GMLK_ULL(blocks));
   if (buffers)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                      "%llu buffers of the pool are left: destroy them first", GMLK_ULL(buffers));
   if (!is_quiet)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_pool_destroy",
+    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, call,
                      "other threads free the pool's blocks while it is destroyed: stop them first");
-  return gmlk_pool_end(l, pool);
+  while (i--) { /* the arena of its blocks goes last */
+    gmlk_arena *a = l->arenas[i];
+    if (a && a->owner == pool && a != &pool->arena) gmlk_pool_release(l, a->pool);
+  }
+  while ((extra = gmlk_pending_next(&pool->arena, NULL)) != NULL) gmlk_pending_end(l, extra);
+  gmlk_pool_release(l, pool);
+  return l->lost;
 }
 
 static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_pool *pool) {
@@ -10004,33 +9633,14 @@ static gmlake_result gmlk_capture_begin(gmlake *l, gmlake_stream value, gmlake_p
   if (legacy) gmlk_fence_now(l, legacy); /* during captures no event may be recorded on it */
   if (l->lost) return l->lost;
   if (s->is_forgotten) return gmlk_refuse_gone(l, value, "gmlake_capture_begin");
-  capture = gmlk_stream_add(&l->streams, &l->host, value, 1, ++l->records.serial);
+  capture = gmlk_pool_number(l, pool, value, stream);
   if (!capture) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (!gmlk_arena_admit(&pool->arena, capture) || !gmlk_arena_admit(&pool->arena, stream) ||
-      !gmlk_loan_reserve(l, &pool->loan)) {
-    l->streams.items[capture]->is_used = 0;
-    return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  }
   if (!pool->capture_count++) gmlk_arena_retag(&pool->arena, GMLK_GRAPH_OWNED, capture);
   s->capture = capture;
   s->is_seen = s->has_ended = 0;
   l->streams.capture_count++;
   s->arena = pool->arena.number;
   return GMLAKE_OK;
-}
-
-static gmlake_result gmlk_capture_end(gmlake *l, gmlake_stream value) {
-  unsigned stream = gmlk_stream_find(&l->streams, gmlk_stream_canonical(value));
-  gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
-  if (s && s->has_ended) {
-    s->has_ended = 0;
-    return GMLAKE_OK;
-  }
-  if (!s || !s->capture)
-    return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_capture_end",
-                     "stream is %p, which is not being captured: see gmlake_capture_begin", value);
-  gmlk_capture_close(l, stream);
-  return l->lost;
 }
 
 /* ---- >>buffer ----------------------------------------------------------------------------------
@@ -10055,32 +9665,15 @@ typedef struct gmlk_change { /* what a call asks of a buffer */
   size_t end;        /* the buffer's, when that is done */
 } gmlk_change;
 
-/* A commit behind the end moves the end. A discard before it leaves a hole; the end stays. */
-static void gmlk_change_plan(const gmlake_buffer *b, gmlk_change *change) {
-  size_t first = change->offset, last = change->offset + change->bytes, chunk;
-  chunk = b->arena->chunk_bytes;
-  change->is_commit = change->verb == GMLK_COMMIT;
-  change->end = b->bytes;
-  if (change->verb == GMLK_RESIZE) {
-    change->is_commit = change->offset > b->bytes;
-    change->end = change->offset;
-    first = gmlk_min(change->offset, b->bytes);
-    last = gmlk_max(change->offset, b->bytes);
-  }
-  if (!change->is_commit) last = gmlk_min(last, b->bytes);
-  if (change->is_commit && first < last) change->end = gmlk_max(last, b->bytes);
-  change->from = change->is_commit ? (uint32_t)(first / chunk) : gmlk_buffer_count(b, first);
-  change->to = gmlk_buffer_count(b, last);
-}
-
 /* Frees a page's chunk, which queued work of the stream may use. With an extra record it is shared
    [N5]. */
 static void gmlk_page_free(gmlake *l, gmlk_arena *a, const gmlk_alias *page, unsigned stream) {
   gmlk_stream *s = stream ? l->streams.items[stream] : NULL;
-  gmlk_block *b = gmlk_page_block(a, page);
+  gmlk_block *b = a->firsts[page->slot];
   gmlk_extra *extra = b->as.extra;
   if (extra) {
-    gmlk_extra_set_use(extra, stream);
+    extra->used_count = stream != 0; /* of its uses, that one alone is left */
+    extra->used[0].stream = stream;
     a->live_count++; /* as pending blocks are */
     gmlk_pend(l, b, stream, s ? s->epoch : 0);
     return;
@@ -10092,29 +9685,33 @@ static void gmlk_page_free(gmlake *l, gmlk_arena *a, const gmlk_alias *page, uns
 
 /* Carries out a change that has the chunks it needs, highest page first. What is discarded stays
    mapped. Then an event is recorded even if the lake has only one stream, since only complete
-   memory serves other buffers without a wait. */
+   memory serves other buffers without a wait. GMLAKE_FILL: the host fills the chunks, unless
+   another process may use them, which an extra record tells. */
 static void gmlk_change_settle(gmlake *l, gmlake_buffer *b, const gmlk_change *change,
                                unsigned stream) {
+  const int fills = (l->desc.flags & GMLAKE_FILL) && b->arena->sleep < GMLK_ASLEEP;
+  const int is_commit = change->is_commit;
   uint32_t i = change->to, before = b->count;
   gmlk_buffer_figure(l, b, -1);
   while (i-- > change->from) {
-    if (gmlk_is_committed(b, i) == change->is_commit) continue;
-    gmlk_page_set(l, b, i, change->is_commit);
-    if (change->is_commit) continue;
-    gmlk_page_free(l, b->arena, &b->pages[i], stream);
-    b->pages[i].stream = (uint16_t)stream;
-    b->pages[i].epoch = stream ? l->streams.items[stream]->epoch : 0;
+    gmlk_alias *page;
+    if (gmlk_is_committed(b, i) == is_commit) continue;
+    page = &b->pages[i];
+    page->state = is_commit ? GMLK_ALIAS_LIVE : GMLK_ALIAS_IDLE;
+    b->count += is_commit ? 1u : (uint32_t)-1;
+    if (fills && !b->arena->firsts[page->slot]->as.extra)
+      memset((void *)(uintptr_t)page->address, is_commit ? GMLAKE_FILL_NEW : GMLAKE_FILL_FREE,
+             b->arena->chunk_bytes);
+    if (is_commit) continue;
+    gmlk_page_free(l, b->arena, page, stream);
+    page->stream = (uint16_t)stream;
+    page->epoch = stream ? l->streams.items[stream]->epoch : 0;
   }
   for (i = change->from; change->chunks && i < change->to; i++)
     change->chunks[i - change->from] = b->pages[i].slot;
   b->bytes = change->end;
   gmlk_buffer_figure(l, b, 1);
   if (stream && b->count < before) gmlk_fence_now(l, stream);
-}
-
-/* The slot of the chunk that is wanted at a page, or GMLAKE_ANY_CHUNK. */
-static uint32_t gmlk_change_wanted_slot(const gmlk_change *change, uint32_t i) {
-  return change->chunks ? change->chunks[i - change->from] : GMLAKE_ANY_CHUNK;
 }
 
 /* Takes the chunks that the change's pages map, if they are wanted and the stream may have all. */
@@ -10125,7 +9722,7 @@ static int gmlk_pages_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *cha
   uint32_t i, missing = 0, from = change->from, to = change->to;
   int is_all;
   for (i = from; i < to; i++) {
-    uint32_t wanted_slot = gmlk_change_wanted_slot(change, i);
+    const uint32_t wanted_slot = change->chunks ? change->chunks[i - from] : GMLAKE_ANY_CHUNK;
     if (i >= b->page_count || b->pages[i].state == GMLK_ALIAS_EMPTY) return 0;
     if (gmlk_is_committed(b, i)) continue; /* whatever was wanted there */
     if (wanted_slot != GMLAKE_ANY_CHUNK && wanted_slot != b->pages[i].slot) return 0;
@@ -10137,13 +9734,14 @@ static int gmlk_pages_retake(gmlake *l, gmlake_buffer *b, const gmlk_change *cha
     if (gmlk_is_committed(b, i)) continue;
     if (page->state != GMLK_ALIAS_IDLE || !gmlk_slot_suits(l, a, page->slot, requester))
       break; /* two may map one chunk */
-    (void)gmlk_reserve_range(a, gmlk_page_block(a, page), gmlk_slot_at(a, page->slot),
+    (void)gmlk_reserve_range(a, a->firsts[page->slot], gmlk_slot_at(a, page->slot),
                              gmlk_chunk_grains(a));
   }
   is_all = i == to;
   while (i-- > from) {
-    gmlk_block *block = gmlk_page_block(a, &b->pages[i]);
+    gmlk_block *block;
     if (gmlk_is_committed(b, i)) continue;
+    block = a->firsts[b->pages[i].slot];
     if (is_all)
       gmlk_page_commit(a, block);
     else
@@ -10161,21 +9759,6 @@ static int gmlk_change_try(gmlake *l, gmlake_buffer *b, const gmlk_change *chang
   return 1;
 }
 
-/* Finds a new chunk; if none can be created, one whose work has completed by now, or a new one
-   after trim returned one. OK with *out NULL: there is none. */
-static gmlake_result gmlk_page_grow(gmlake *l, gmlk_request *r, gmlk_block **out) {
-  size_t held, released = 0;
-  gmlake_result result = gmlk_grow_and_serve(l, r, r->requester, out);
-  if (!gmlk_is_shortage(result)) return result;
-  result = gmlk_refresh(l, 1);
-  if (!result) result = gmlk_try_fast(l, r, out);
-  if (result || *out) return result;
-  held = l->stats.reserved_bytes;
-  result = gmlk_trim(l, held - gmlk_min(held, r->arena->chunk_bytes), &released);
-  if (!result && released) result = gmlk_grow_and_serve(l, r, r->requester, out);
-  return gmlk_is_shortage(result) ? GMLAKE_OK : result;
-}
-
 /* Takes a chunk that blocks left, for the stream at once, and that no page maps: the first one of
    the best hole. NULL: there is none among the first few. pre: two records reserved. */
 static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_request *r) {
@@ -10188,7 +9771,7 @@ static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_request *r) {
     gmlk_block *b = gmlk_locate(a, at);
     end = at + r->grains;
     if (!gmlk_may_take_range(&l->streams, r->requester, b, end)) return NULL;
-    if (gmlk_is_in_place(a, gmlk_slot_of(a, at))) continue;
+    if (a->chunks.items[gmlk_slot_of(a, at)].page_count) continue; /* a page maps it */
     return gmlk_grant_part(l, r, gmlk_take(a, b, at, r->grains), at, hole, 0, 1);
   }
   return NULL;
@@ -10196,16 +9779,27 @@ static gmlk_block *gmlk_take_loose(gmlake *l, gmlk_request *r) {
 
 /* Finds a chunk for an empty page. Clean memory comes first, then what blocks of this stream left,
    then what buffers left on it: such a chunk is still mapped where it was used, and until the use
-   is complete the host has to wait if that page is committed again. Then new memory. */
+   is complete the host has to wait if that page is committed again. Then new memory; if none can be
+   created, what has completed by now, or a new chunk after trim returned one. */
 static gmlake_result gmlk_page_find(gmlake *l, const gmlk_request *wanted, gmlk_block **out) {
   gmlk_request r = *wanted, clean = *wanted;
   gmlake_result result;
+  size_t held, released = 0;
   clean.requester = gmlk_requester_of(GMLK_CLEAN, clean.requester.may_wait);
   result = gmlk_try_fast(l, &clean, out);
   if (!result && !*out) *out = gmlk_take_loose(l, &r);
   if (!result && !*out) result = gmlk_try_fast(l, &r, out);
-  if (!result && !*out && l->desc.cross_stream != GMLAKE_WAIT_FIRST)
-    result = gmlk_page_grow(l, &clean, out);
+  if (!result && !*out && l->desc.cross_stream != GMLAKE_WAIT_FIRST) {
+    result = gmlk_grow_and_serve(l, &clean, clean.requester, out);
+    if (gmlk_is_shortage(result)) {
+      result = gmlk_refresh(l, 1);
+      if (!result) result = gmlk_try_fast(l, &clean, out);
+      held = l->stats.reserved_bytes;
+      if (!result && !*out)
+        result = gmlk_trim(l, held - gmlk_min(held, r.arena->chunk_bytes), &released);
+      if (!result && released) result = gmlk_grow_and_serve(l, &clean, clean.requester, out);
+    }
+  }
   if (*out || gmlk_is_fatal(result) || result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) return result;
   return gmlk_slow_path(l, &r, out);
 }
@@ -10239,37 +9833,28 @@ static gmlake_result gmlk_alias_unmap_one(gmlake *l, gmlk_arena *a, gmlk_alias *
   return gmlk_aliases_unmap(l, a, x);
 }
 
-/* Takes the chunk that is wanted for a page, which becomes empty, with that slot to be mapped. Not
-   *out_is_taken: it cannot be had, or the host would have to wait to unmap what the page maps. */
-static gmlake_result gmlk_page_take_slot(gmlake *l, const gmlk_request *r, gmlk_alias *page,
-                                         uint32_t wanted_slot, int *out_is_taken) {
-  const gmlk_requester waiting = gmlk_waiting_requester(l, r);
-  gmlake_result result = GMLAKE_OK;
-  *out_is_taken = 0;
-  if (wanted_slot >= r->arena->slot_count || (page->state && page->slot == wanted_slot))
-    return GMLAKE_OK;
-  if (!gmlk_slot_suits(l, r->arena, wanted_slot, waiting)) return GMLAKE_OK;
-  if (page->state && !gmlk_alias_is_done(l, page)) return GMLAKE_OK;
-  if (page->state) result = gmlk_alias_unmap_one(l, r->arena, page);
-  if (result) return result;
-  if (!gmlk_slot_take(l, r->arena, waiting, wanted_slot)) return l->lost;
-  page->slot = wanted_slot;
-  *out_is_taken = 1;
-  return GMLAKE_OK;
-}
-
-/* Takes a chunk for a page: the one that is wanted, else the one mapped there if possible, else
-   another; then the page becomes empty, with the chunk's slot to be mapped. */
+/* Takes a chunk for a page: the one that is wanted, unless the host would have to wait to unmap
+   what the page maps; else the one mapped there if possible; else another. If it is not the one
+   mapped there, the page becomes empty, with the chunk's slot to be mapped. */
 static gmlake_result gmlk_page_serve(gmlake *l, const gmlk_request *r, gmlk_alias *page,
                                      uint32_t wanted_slot, const char *call) {
+  const gmlk_requester waiting = gmlk_waiting_requester(l, r);
   gmlk_arena *a = r->arena;
   gmlk_block *found = NULL;
-  int is_taken;
-  gmlake_result result = gmlk_page_take_slot(l, r, page, wanted_slot, &is_taken);
-  if (result || is_taken) return result;
+  gmlake_result result = GMLAKE_OK;
+  if (wanted_slot < a->slot_count && !(page->state && page->slot == wanted_slot) &&
+      gmlk_slot_suits(l, a, wanted_slot, waiting) &&
+      (!page->state || gmlk_alias_is_done(l, page))) {
+    if (page->state) result = gmlk_alias_unmap_one(l, a, page);
+    if (result) return result;
+    if (gmlk_slot_take(l, a, waiting, wanted_slot)) {
+      page->slot = wanted_slot;
+      return GMLAKE_OK;
+    }
+    if (l->lost) return l->lost;
+  }
   if (page->state == GMLK_ALIAS_IDLE &&
-      (gmlk_slot_take(l, a, r->requester, page->slot) ||
-       gmlk_slot_take(l, a, gmlk_waiting_requester(l, r), page->slot)))
+      (gmlk_slot_take(l, a, r->requester, page->slot) || gmlk_slot_take(l, a, waiting, page->slot)))
     return GMLAKE_OK;
   if (page->state) {
     result = gmlk_page_wait(l, page, call);
@@ -10286,44 +9871,42 @@ static gmlake_result gmlk_page_serve(gmlake *l, const gmlk_request *r, gmlk_alia
   return GMLAKE_OK;
 }
 
-/* The number of chunks that are free, whatever may still use them. O(blocks). */
-static size_t gmlk_chunks_free(const gmlk_arena *a) {
-  const gmlk_block *b = a->head.next, *end;
-  size_t count = 0;
-  for (; b != &a->tail; b = end) {
-    for (end = b->next; b->state == GMLK_FREE && end->state == GMLK_FREE;) end = end->next;
-    if (b->state == GMLK_FREE && gmlk_slot_of(a, end->at) > gmlk_slot_from(a, b->at))
-      count += gmlk_slot_of(a, end->at) - gmlk_slot_from(a, b->at);
-  }
-  return count;
-}
-
-/* Makes other arenas return the chunks that will have to be created. Asks first what has completed,
-   since a program of one stream records no events for blocks. */
+/* Makes other arenas return the chunks that will have to be created: what its own free chunks do
+   not suffice for, whatever may still use those. Asks first what has completed, since a program of
+   one stream records no events for blocks. O(arenas), and O(blocks) where one may return something.
+   */
 static gmlake_result gmlk_buffer_share(gmlake *l, const gmlake_buffer *b, uint32_t chunks) {
   gmlk_arena *a = b->arena;
   const gmlk_arena *other = b->arena->owner ? &b->arena->owner->arena : &l->home;
-  size_t free_chunks, i = 0;
+  const gmlk_block *block, *end;
+  size_t count = 0, i = 0;
   while (i < l->arena_count &&
          !(gmlk_gives(l->arenas[i], a, GMLK_GIVE_BUFFER) && l->arenas[i]->free_grains))
     i++;
   if (i == l->arena_count) return GMLAKE_OK;
-  free_chunks = gmlk_chunks_free(a);
-  if (chunks <= free_chunks) return GMLAKE_OK;
+  for (block = a->head.next; block != &a->tail; block = end) {
+    uint32_t slot = gmlk_slot_from(a, block->at);
+    for (end = block->next; block->state == GMLK_FREE && end->state == GMLK_FREE;) end = end->next;
+    if (block->state == GMLK_FREE && gmlk_slot_of(a, end->at) > slot)
+      count += gmlk_slot_of(a, end->at) - slot;
+  }
+  if (chunks <= count) return GMLAKE_OK;
   if (other->free_grains < gmlk_chunk_grains(other)) other = &l->home;
   if (other->free_grains >= gmlk_chunk_grains(other) &&
       other->free_grains > other->bins[GMLK_CLEAN]->grains)
     (void)gmlk_refresh(l, 1);
   return l->lost ? l->lost
-                 : gmlk_return_others(l, a, GMLK_GIVE_BUFFER,
-                                      (chunks - free_chunks) * a->chunk_bytes, GMLAKE_NO_WAIT);
+                 : gmlk_return_others(l, a, GMLK_GIVE_BUFFER, (chunks - count) * a->chunk_bytes,
+                                      GMLAKE_NO_WAIT);
 }
 
 /* Commits `chunks` more chunks with the driver's help; after an error the buffer is as it was. */
 static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_request *r, gmlake_buffer *b,
                                       const gmlk_change *change, uint32_t chunks) {
   gmlk_arena *a = b->arena;
-  uint32_t i = change->from;
+  uint32_t i = change->from, n;
+  gmlk_alias *list = NULL;
+  uint64_t ns;
   gmlake_result result = GMLAKE_OK;
   if (!gmlk_pages_reserve(l, b, change->to)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   if (a->free_grains > a->bins[GMLK_CLEAN]->grains) (void)gmlk_refresh(l, 0);
@@ -10331,9 +9914,12 @@ static gmlake_result gmlk_buffer_grow(gmlake *l, const gmlk_request *r, gmlake_b
   if (!result) result = gmlk_buffer_share(l, b, chunks);
   for (; i < change->to && !result; i += !result)
     if (!gmlk_is_committed(b, i))
-      result =
-          gmlk_page_serve(l, r, &b->pages[i], gmlk_change_wanted_slot(change, i), change->call);
-  if (!result) result = gmlk_pages_map(l, b, change->from, change->to);
+      result = gmlk_page_serve(l, r, &b->pages[i],
+                               change->chunks ? change->chunks[i - change->from] : GMLAKE_ANY_CHUNK,
+                               change->call);
+  for (n = change->to; !result && n-- > change->from;) /* maps the empty pages to their slots */
+    if (!b->pages[n].state) gmlk_alias_give_up(a, &b->pages[n], &list);
+  if (!result) result = gmlk_aliases_make(l, a, list, &ns);
   if (!result) gmlk_change_settle(l, b, change, r->stream);
   while (result && i-- > change->from)
     if (!gmlk_is_committed(b, i)) gmlk_page_free(l, a, &b->pages[i], r->stream);
@@ -10372,7 +9958,7 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
   gmlk_host_wait p;
   unsigned tries;
   *out_va = NULL;
-  p.is_over = 0;
+  memset(&p, 0, sizeof(p));
   a->buffer_space.area.is_full = 0;
   for (tries = 0; slots <= GMLK_SLOTS_MAX; tries++) {
     if (!gmlk_records_reserve(&l->records, &l->host, 1)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
@@ -10382,8 +9968,7 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
       refused = gmlk_space_extend_to(l, a, &a->buffer_space, (uint32_t)slots + guard);
       if (refused == GMLAKE_ERROR_OUT_OF_HOST_MEMORY || gmlk_is_fatal(refused)) return refused;
     } else {
-      if (tries == 2) result = gmlk_wait_begin(l, &p);
-      if (tries > 2) result = gmlk_wait_on(l, &p);
+      if (tries) result = gmlk_wait_on(l, &p);
       if (!result) result = gmlk_buffers_reap(l, a, SIZE_MAX);
       if (gmlk_is_fatal(result)) return result;
       p.is_over |= tries > 1 && (result || !a->void_count);
@@ -10400,12 +9985,6 @@ static gmlake_result gmlk_buffer_addresses(gmlake *l, gmlk_arena *a, size_t max_
   return GMLAKE_OK;
 }
 
-/* Whether buffers may take an arena's chunks: it has none but theirs, or no policy decides about
-   them. */
-static int gmlk_may_have_buffers(const gmlake *l, const gmlk_arena *a) {
-  return a->buffer_space.holes || a->is_bare || !l->desc.policy;
-}
-
 /* The arena that all the owner's buffers of a chunk size share: that of its blocks, if their chunks
    are as large and buffers may have them; else a bare one, which is created on first use. */
 static gmlake_result gmlk_buffers_arena(gmlake *l, size_t chunk_bytes, gmlake_pool *owner,
@@ -10417,7 +9996,9 @@ static gmlake_result gmlk_buffers_arena(gmlake *l, size_t chunk_bytes, gmlake_po
   size_t i;
   for (i = 0; i < l->arena_count && !a; i++) {
     a = l->arenas[i];
-    if (a && (a->owner != owner || a->chunk_bytes != chunk_bytes || !gmlk_may_have_buffers(l, a)))
+    /* A policy may decide about the chunks of an arena that has others than buffers'. */
+    if (a && (a->owner != owner || a->chunk_bytes != chunk_bytes ||
+              !(a->buffer_space.holes || a->is_bare || !l->desc.policy)))
       a = NULL;
   }
   memset(&desc, 0, sizeof(desc));
@@ -10439,15 +10020,6 @@ static gmlake_result gmlk_buffers_arena(gmlake *l, size_t chunk_bytes, gmlake_po
   return a->buffer_space.holes ? GMLAKE_OK : GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-/* Unmaps up to GMLK_REAP_MAX destroyed buffers. Later calls try again, but for a fatal error. */
-static gmlake_result gmlk_buffers_tidy(gmlake *l, gmlk_arena *a) {
-  gmlake_result result;
-  if (!a->void_count) return GMLAKE_OK;
-  result = gmlk_refresh(l, 0);
-  if (!gmlk_is_fatal(result)) result = gmlk_buffers_reap(l, a, GMLK_REAP_MAX);
-  return gmlk_is_fatal(result) ? result : GMLAKE_OK;
-}
-
 static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *desc,
                                         gmlake_buffer **out_buffer) {
   size_t chunk = gmlk_max(2 * GMLK_MIB, l->device.granularity_bytes);
@@ -10456,8 +10028,12 @@ static gmlake_result gmlk_buffer_create(gmlake *l, const gmlake_buffer_desc *des
   gmlk_arena *a;
   gmlake_result result =
       gmlk_buffers_arena(l, desc->chunk_bytes ? desc->chunk_bytes : chunk, desc->pool, &a);
-  if (!result) result = gmlk_buffers_tidy(l, a);
   if (result) return result;
+  if (a->void_count) { /* unmaps some that are destroyed; later calls try again */
+    result = gmlk_refresh(l, 0);
+    if (!gmlk_is_fatal(result)) result = gmlk_buffers_reap(l, a, GMLK_REAP_MAX);
+    if (gmlk_is_fatal(result)) return result;
+  }
   b = (gmlake_buffer *)gmlk_host_alloc(&l->host, sizeof(gmlake_buffer));
   if (!b) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   result = gmlk_buffer_addresses(l, a, desc->max_bytes, b, &b->va);
@@ -10507,11 +10083,25 @@ static gmlake_result gmlk_change_check(gmlake *l, const gmlake_buffer *b, const 
   return GMLAKE_OK;
 }
 
-/* Plans a change, checks whether it may be made on the stream, and finds the stream's number. */
+/* Plans a change, checks whether it may be made on the stream, and finds the stream's number. A
+   commit behind the end moves the end. A discard before it leaves a hole; the end stays. */
 static gmlake_result gmlk_change_admit(gmlake *l, const gmlake_buffer *b, gmlake_stream value,
                                        gmlk_change *change, unsigned *out_stream) {
+  size_t first = change->offset, last = change->offset + change->bytes;
+  change->is_commit = change->verb == GMLK_COMMIT;
+  change->end = b->bytes;
+  if (change->verb == GMLK_RESIZE) {
+    change->is_commit = change->offset > b->bytes;
+    change->end = change->offset;
+    first = gmlk_min(change->offset, b->bytes);
+    last = gmlk_max(change->offset, b->bytes);
+  }
+  if (!change->is_commit) last = gmlk_min(last, b->bytes);
+  if (change->is_commit && first < last) change->end = gmlk_max(last, b->bytes);
+  change->from =
+      change->is_commit ? (uint32_t)(first / b->arena->chunk_bytes) : gmlk_buffer_count(b, first);
+  change->to = gmlk_buffer_count(b, last);
   *out_stream = 0;
-  gmlk_change_plan(b, change);
   if (change->is_commit && l->is_restricted && gmlk_forbid_in_callback(l, change->call))
     return l->error.result;
   if (change->is_commit && b->arena->sleep) return gmlk_refuse_asleep(l, b->arena, change->call);
@@ -10550,31 +10140,6 @@ static gmlake_result gmlk_buffer_change(gmlake *l, gmlake_buffer *b, gmlk_change
   return result;
 }
 
-static gmlake_result gmlk_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_stream stream) {
-  gmlk_change change = {"gmlake_buffer_destroy", GMLK_RESIZE, 0, 0, NULL, 0, 0, 0, 0};
-  gmlake_result result = gmlk_buffer_change(l, b, &change, stream);
-  if (result) return result;
-  b->lake = NULL;
-  b->arena->void_count++;
-  l->stats.buffer_count--;
-  gmlk_tell_call(l, GMLAKE_STEP_END, stream, gmlk_buffer_address(b), 0, 0,
-                 "a buffer was destroyed");
-  return GMLAKE_OK;
-}
-
-static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_info *out) {
-  memset(out, 0, sizeof(*out));
-  out->ptr = (void *)(uintptr_t)gmlk_buffer_address(b);
-  out->bytes = b->bytes;
-  out->committed_bytes = b->count * b->arena->chunk_bytes;
-  out->max_bytes = b->max_bytes;
-  out->chunk_bytes = b->arena->chunk_bytes;
-  out->user_data = b->user_data;
-  out->label = b->label;
-  out->pool = b->arena->owner;
-  return GMLAKE_OK;
-}
-
 /* ---- >>sharing ---------------------------------------------------------------------------------
    Memory of several processes. An export marks the chunks under a block or buffer as shared [P5],
    and marks the extra records of their blocks [N5]: once such a block is freed, >>grow returns its
@@ -10585,17 +10150,6 @@ static gmlake_result gmlk_buffer_get_info(const gmlake_buffer *b, gmlake_buffer_
    Costs: the driver's for each handle. Can fail: host memory, limits, the driver, and for wrong
    arguments. */
 
-/* Whether the process may open no more descriptors: drivers have no number of their own for that.
-   If dup fails because descriptor 0 is closed, there is room. */
-static int gmlk_has_no_descriptor(void) {
-#if !defined(_WIN32)
-  int fd = dup(0);
-  if (fd < 0) return errno == EMFILE;
-  (void)close(fd);
-#endif
-  return 0;
-}
-
 static gmlake_result gmlk_refuse_descriptor(gmlake *l, gmlake_result result, const char *call) {
   long most = 0;
 #if !defined(_WIN32)
@@ -10605,14 +10159,6 @@ static gmlake_result gmlk_refuse_descriptor(gmlake *l, gmlake_result result, con
                    "the process has as many descriptors as it may, %ld: close some, or raise its "
                    "limit (ulimit -n)",
                    most);
-}
-
-static void gmlk_handle_close(const gmlake_handle *handle) {
-#if !defined(_WIN32)
-  if (handle->type == GMLAKE_HANDLE_POSIX_FD) (void)close(handle->fd);
-#else
-  (void)handle;
-#endif
 }
 
 /* Refuses what cannot be exported. */
@@ -10667,7 +10213,10 @@ static gmlake_result gmlk_handles_export(gmlake *l, const gmlk_arena *a, const g
       done += !GMLK_CALL(&batch, export_handle, a->chunks.items[slots->items[i]].handle, &out[i]);
     }
   is_full = batch.result && gmlk_has_no_descriptor();
-  while (batch.result && done) gmlk_handle_close(&out[--done]);
+#if !defined(_WIN32)
+  for (i = 0; batch.result && i < done; i++)
+    if (type == GMLAKE_HANDLE_POSIX_FD) (void)close(out[i].fd);
+#endif
   if (!gmlk_batch_end(l, &batch) || !is_full) return batch.result;
   return gmlk_refuse_descriptor(l, batch.result, "gmlake_export");
 }
@@ -10675,7 +10224,8 @@ static gmlake_result gmlk_handles_export(gmlake *l, const gmlk_arena *a, const g
 static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gmlake_handle *out,
                                  size_t capacity, size_t *out_count) {
   gmlake_buffer *buffer;
-  gmlk_block *b = gmlk_find_live(l, address, &buffer);
+  gmlk_block *found = gmlk_find_at(l, address, &buffer);
+  gmlk_block *b = found && found->state == GMLK_LIVE ? found : NULL;
   gmlk_arena *a = buffer ? buffer->arena : b ? l->arenas[b->arena] : NULL;
   gmlake_result result = gmlk_export_check(l, b, buffer, address, type);
   gmlk_slots slots;
@@ -10695,7 +10245,10 @@ static gmlake_result gmlk_export(gmlake *l, uint64_t address, unsigned type, gml
   for (i = 0; i < slots.count; i++) {
     gmlk_block *owner = b ? b : a->firsts[slots.items[i]];
     if (owner->as.extra) owner->as.extra->is_shared |= !result;
-    if (!result) gmlk_chunk_share(&a->chunks, slots.items[i]);
+    if (!result) { /* other processes may map the chunk from now on */
+      a->chunks.shared_count += !a->chunks.items[slots.items[i]].is_shared;
+      a->chunks.items[slots.items[i]].is_shared = 1;
+    }
     if (!b && owner->as.extra && !owner->as.extra->is_shared) {
       gmlk_extra_free(l, owner->as.extra);
       owner->as.extra = NULL;
@@ -10731,39 +10284,9 @@ static gmlake_result gmlk_import_check(gmlake *l, const gmlake_handle *handles, 
   return GMLAKE_OK;
 }
 
-/* Makes room for so many bytes under the limit: free chunks go, as far as it takes. */
-static gmlake_result gmlk_import_room(gmlake *l, size_t bytes) {
-  const size_t limit = l->desc.limit_bytes;
-  size_t released = 0;
-  gmlake_result result = gmlk_release_all(l, 0, &released);
-  if (!gmlk_is_fatal(result)) result = GMLAKE_OK;
-  if (!result && bytes <= limit && gmlk_exceeds(l->stats.reserved_bytes, bytes, limit))
-    result = gmlk_trim(l, limit - bytes, &released);
-  if (result || !gmlk_exceeds(l->stats.reserved_bytes, bytes, limit)) return result;
-  return gmlk_fail(
-      l, GMLAKE_ERROR_LIMIT_REACHED, "gmlake_import",
-      "%llu bytes are held and %llu would come, and limit_bytes is %llu: free some, or raise it",
-      GMLK_ULL(l->stats.reserved_bytes), GMLK_ULL(bytes), GMLK_ULL(limit));
-}
-
-/* The answer when the driver does not take a handle: names it. */
-static gmlake_result gmlk_refuse_handle(gmlake *l, const gmlk_batch *batch,
-                                        const gmlake_handle *handles) {
-  const gmlake_handle *bad = batch->imports - 1;
-  if (l->lost || strcmp(batch->call, "import_handle") != 0) return batch->result;
-  (void)gmlk_fail(
-      l, batch->result, batch->call,
-      "handles[%llu] (type %u, descriptor %d) is no memory of %llu bytes, says the "
-      "driver (%d): pass what gmlake_export wrote, and the descriptor that came with it",
-      GMLK_ULL(bad - handles), bad->type, bad->fd, GMLK_ULL(bad->bytes), batch->code);
-  l->error.driver_code = batch->code;
-  return batch->result;
-}
-
 /* Maps the handles as the arena's chunks and makes one block of them. */
 static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_handle *handles,
                                      uint32_t count, void **out_ptr) {
-  const size_t held = l->stats.reserved_bytes;
   gmlk_request r = gmlk_request_of(a, 0, count * a->chunk_bytes);
   gmlk_extra *extra;
   gmlk_slots slots;
@@ -10771,23 +10294,23 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
   gmlk_batch batch;
   gmlake_result result;
   int is_full;
-  if (!gmlk_grow_reserve(a, count) || !gmlk_records_reserve(&l->records, &l->host, 5) ||
-      !gmlk_index_reserve(&l->index, &l->host) || (extra = gmlk_extra_new(l, 0, NULL)) == NULL)
+  if (!gmlk_grow_reserve(a, count) || !gmlk_index_reserve(&l->index, &l->host) ||
+      (extra = gmlk_extra_new(l, 0, NULL)) == NULL)
     return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  slots = gmlk_slots_from(a, 0, count);
-  (void)gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
-  batch.imports = handles;
-  result = gmlk_chunks_make(&batch, a, &slots);
-  is_full = result && gmlk_has_no_descriptor();
-  if (result) gmlk_chunks_unmake(&batch, a, &slots);
-  (void)gmlk_batch_end(l, &batch);
-  if (result) {
-    (void)gmlk_tell_held(l, held, batch.ns, GMLK_GROWTH_LEFT);
-    gmlk_extra_free(l, extra);
-    return is_full ? gmlk_refuse_descriptor(l, result, "gmlake_import")
-                   : gmlk_refuse_handle(l, &batch, handles);
+  slots = gmlk_growth_anywhere(a, count); /* that is: the first so many */
+  result = gmlk_slots_fill(l, a, &slots, handles, &batch, &is_full);
+  if (result) gmlk_extra_free(l, extra);
+  if (is_full) return gmlk_refuse_descriptor(l, result, "gmlake_import");
+  if (result && batch.calls && !l->lost && !strcmp(batch.call, "import_handle")) {
+    const gmlake_handle *bad = batch.imports - 1; /* that the driver did not take */
+    (void)gmlk_fail(
+        l, result, batch.call,
+        "handles[%llu] (type %u, descriptor %d) is no memory of %llu bytes, says the "
+        "driver (%d): pass what gmlake_export wrote, and the descriptor that came with it",
+        GMLK_ULL(bad - handles), bad->type, bad->fd, GMLK_ULL(bad->bytes), batch.code);
+    l->error.driver_code = batch.code;
   }
-  gmlk_growth_commit(a, &slots);
+  if (result) return result;
   r.number = ++l->request_count;
   r.reason = "another process's memory was mapped";
   gmlk_tell(l, &r, GMLAKE_STEP_GROW, gmlk_home(a, 0), r.bytes, batch.ns, r.reason);
@@ -10803,19 +10326,30 @@ static gmlake_result gmlk_import_map(gmlake *l, gmlk_arena *a, const gmlake_hand
 
 static gmlake_result gmlk_import(gmlake *l, const gmlake_handle *handles, size_t count,
                                  void **out_ptr) {
+  const size_t bytes = count * handles->bytes, limit = l->desc.limit_bytes;
+  size_t released = 0;
   gmlake_pool_desc desc;
   gmlake_pool *pool;
   gmlake_result result = gmlk_import_check(l, handles, count);
-  if (!result) result = gmlk_import_room(l, count * handles->bytes);
+  if (result) return result;
+  result = gmlk_release_all(l, 0, &released);
+  if (gmlk_is_fatal(result)) return result;
+  result = GMLAKE_OK; /* free chunks make room under the limit, as far as it takes */
+  if (bytes <= limit && bytes > gmlk_room(limit, l->stats.reserved_bytes))
+    result = gmlk_trim(l, limit - bytes, &released);
+  if (!result && bytes > gmlk_room(limit, l->stats.reserved_bytes))
+    return gmlk_fail(l, GMLAKE_ERROR_LIMIT_REACHED, "gmlake_import",
+                     "%llu bytes are held and %llu would come, and limit_bytes is %llu: free some, "
+                     "or raise it",
+                     GMLK_ULL(l->stats.reserved_bytes), GMLK_ULL(bytes), GMLK_ULL(limit));
   if (result) return result;
   memset(&desc, 0, sizeof(desc));
   desc.chunk_bytes = handles->bytes;
-  result = gmlk_pool_open(l, &desc, 0, NULL, count * handles->bytes, 0, &pool);
+  result = gmlk_pool_open(l, &desc, 0, NULL, bytes, 0, &pool);
   if (result) return result;
   pool->arena.is_import = 1;
   result = gmlk_import_map(l, &pool->arena, handles, (uint32_t)count, out_ptr);
   if (!result) return GMLAKE_OK;
-  l->arenas[pool->arena.number] = NULL;
   gmlk_pool_release(l, pool);
   return l->lost ? l->lost : result;
 }
@@ -10855,29 +10389,6 @@ static gmlake_stats gmlk_pool_chunks(const gmlake *l, const gmlake_pool *pool) {
   return sum;
 }
 
-/* Makes clean what is free, but for what captures know: the caller has waited for all work. */
-static void gmlk_arena_clean(gmlk_arena *a) {
-  gmlk_walk walk = gmlk_walk_of(a);
-  gmlk_alias *x;
-  gmlk_block *b;
-  gmlk_small_reserve_end(a);
-  for (b = a->head.next; b != &a->tail; b = b->next)
-    if (gmlk_is_tagged(b)) b = gmlk_retag(a, b, GMLK_CLEAN);
-  while ((x = gmlk_walk_next(&walk)) != NULL)
-    if (x->state == GMLK_ALIAS_IDLE && x->stream != GMLK_GRAPH_OWNED) {
-      if (x->is_window) gmlk_window_set_tag(&a->windows, gmlk_window_at(x), GMLK_CLEAN, x->epoch);
-      x->stream = GMLK_CLEAN;
-    }
-}
-
-/* Gives up what needs no memory after waking: idle windows that captures do not know, free chunks,
-   mappings of pages that are not committed. */
-static gmlake_result gmlk_caches_drop(gmlake *l, gmlk_arena *a, size_t *released) {
-  gmlake_result result = gmlk_buffers_reap(l, a, SIZE_MAX);
-  if (!result) result = gmlk_aliases_unmap(l, a, gmlk_aliases_idle(a, GMLK_WHICH_ANY));
-  return result ? result : gmlk_trim_arena(l, a, SIZE_MAX, released);
-}
-
 /* Unmaps windows, pages, chunks at home; each once its copies are complete. Stops at an error. */
 static gmlake_result gmlk_unmap_all(gmlk_batch *batch, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
@@ -10891,37 +10402,28 @@ static gmlake_result gmlk_unmap_all(gmlk_batch *batch, gmlk_arena *a) {
   for (i = 0; i < a->slot_count && !result && !a->is_bare; i++) {
     if (!a->chunks.items[i].is_home || gmlk_chunk_is_quarantined(&a->chunks, i)) continue;
     result = gmlk_copies_out(batch, a, gmlk_slot_home(a, i), a->chunk_bytes);
-    if (!result && !gmlk_chunk_unmap(&a->chunks, batch, i, gmlk_slot_home(a, i), a->chunk_bytes))
-      result = batch->result;
+    if (!result && !gmlk_chunk_unmap(batch, a, i)) result = batch->result;
   }
   return result;
 }
 
-/* Gives a slot of the arena memory, mapped at home. A chunk that it creates gets a mark. */
-static gmlake_result gmlk_chunk_wake(gmlk_batch *batch, gmlk_arena *a, uint32_t slot) {
-  const uint64_t home = gmlk_slot_home(a, slot);
-  gmlake_result result = GMLAKE_OK;
-  if (a->chunks.items[slot].is_asleep) {
-    result = gmlk_chunk_create(&a->chunks, batch, slot, a->chunk_bytes);
-    if (result) return result;
-    a->chunks.items[slot].is_marked = 1;
-  }
-  if (a->is_bare || !gmlk_chunk_is_backed(&a->chunks, slot) || a->chunks.items[slot].is_home)
-    return GMLAKE_OK;
-  result = gmlk_chunk_map(&a->chunks, batch, slot, home, a->chunk_bytes);
-  return result ? result : gmlk_batch_set_access(batch, home, a->chunk_bytes);
-}
-
-/* Maps all that is not mapped and creates the chunks that are missing. Contents are copied back to
-   what is already mapped while the rest is being mapped. Stops at the first error; then copies may
-   run. */
+/* Maps all that is not mapped and creates the chunks that are missing, which get marks. Contents
+   are copied back to what is already mapped while the rest is being mapped. Stops at the first
+   error; then copies may run. */
 static gmlake_result gmlk_map_all(gmlk_batch *batch, gmlk_arena *a) {
   gmlake_result result = GMLAKE_OK;
   gmlk_walk walk = gmlk_walk_of(a);
   gmlk_alias *x;
   uint32_t i;
   for (i = 0; i < a->slot_count && !result; i++) {
-    result = gmlk_chunk_wake(batch, a, i);
+    gmlk_chunk *chunk = &a->chunks.items[i];
+    const int was_home = chunk->is_home;
+    if (chunk->is_asleep || gmlk_chunk_is_backed(&a->chunks, i)) {
+      chunk->is_marked |= chunk->is_asleep; /* it is created */
+      result = gmlk_chunk_make(batch, a, i);
+      if (!result && !was_home && !a->is_bare)
+        result = gmlk_batch_set_access(batch, gmlk_slot_home(a, i), a->chunk_bytes);
+    }
     if (!result && !a->is_bare) result = gmlk_copies_in(batch, a, gmlk_slot_home(a, i));
   }
   while (!result && (x = gmlk_walk_next(&walk)) != NULL) {
@@ -10930,15 +10432,25 @@ static gmlake_result gmlk_map_all(gmlk_batch *batch, gmlk_arena *a) {
     result = gmlk_aliases_map(batch, a, x);
     if (!result && !x->is_window) result = gmlk_copies_in(batch, a, x->address);
   }
-  return result ? result : gmlk_copies_finish(batch, a, 0);
+  while (!result && a->copies.next < a->copies.count)
+    result = gmlk_copies_step(batch, a, UINT64_MAX, 0);
+  return result ? result : gmlk_copies_wait(batch, a, 0);
 }
 
-/* Releases an arena's chunks, with only_new those with a mark. pre: they are mapped nowhere. */
+/* Gives an arena's chunks back, with only_new those with a mark; their slots are asleep. Those that
+   the driver refuses stay. pre: they are mapped nowhere. */
 static void gmlk_chunks_drop(gmlk_batch *batch, gmlk_arena *a, int only_new) {
   uint32_t slot;
-  for (slot = 0; slot < a->slot_count; slot++)
-    if (gmlk_chunk_is_backed(&a->chunks, slot) && (!only_new || a->chunks.items[slot].is_marked))
-      gmlk_chunk_sleep(&a->chunks, batch, slot);
+  for (slot = 0; slot < a->slot_count; slot++) {
+    gmlk_chunk *chunk = &a->chunks.items[slot];
+    if (!gmlk_chunk_is_backed(&a->chunks, slot) || (only_new && !chunk->is_marked) ||
+        GMLK_CALL(batch, release, chunk->handle))
+      continue;
+    a->chunks.backed_count--;
+    a->chunks.asleep_count++;
+    chunk->handle = 0;
+    chunk->is_asleep = 1;
+  }
 }
 
 /* Copies what is to be kept and unmaps everything; on an error maps it again. Returns whether the
@@ -10946,13 +10458,13 @@ static void gmlk_chunks_drop(gmlk_batch *batch, gmlk_arena *a, int only_new) {
 static int gmlk_pool_unmap(gmlake *l, const gmlake_pool *pool, gmlk_batch *batch) {
   gmlake_result result = GMLAKE_OK, undone = GMLAKE_OK;
   gmlk_arena *a;
-  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_copies_begin(a, 0);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) a->copies.next = a->copies.done = 0;
   GMLK_FOR_POOL_ARENAS(l, pool, a)
     if (!result) result = gmlk_unmap_all(batch, a);
   if (!result) return 1;
   GMLK_FOR_POOL_ARENAS(l, pool, a) {
     (void)gmlk_copies_wait(batch, a, 1);
-    gmlk_copies_begin(a, 1);
+    a->copies.next = a->copies.done = a->copies.count; /* none is left to make */
     if (!undone) undone = gmlk_map_all(batch, a);
   }
   return undone != GMLAKE_OK;
@@ -10968,14 +10480,17 @@ static void gmlk_aliases_forget(gmlake *l, gmlk_arena *a) {
   gmlk_held_count(l);
 }
 
-/* Waits, gives up what need not come back, and gets host memory for what is kept. */
+/* Waits, gives up what needs no memory after waking, and gets host memory for what is kept. Idle
+   windows that captures do not know go, free chunks, mappings of pages that are not committed. */
 static gmlake_result gmlk_pool_settle(gmlake *l, gmlake_pool *pool, int keeps, size_t *released) {
   gmlake_result result = gmlk_wait_for_pool(l, pool);
   gmlk_arena *a;
   if (result == GMLAKE_ERROR_CAPTURING) result = GMLAKE_OK; /* the caller has waited for its work */
   GMLK_FOR_POOL_ARENAS(l, pool, a) {
-    gmlk_arena_clean(a);
-    if (!result) result = gmlk_caches_drop(l, a, released);
+    gmlk_arena_retag(a, GMLK_ANY_STREAM, GMLK_CLEAN);
+    if (!result) result = gmlk_buffers_reap(l, a, SIZE_MAX);
+    if (!result) result = gmlk_aliases_unmap(l, a, gmlk_aliases_idle(a, GMLK_WHICH_ANY));
+    if (!result) result = gmlk_trim_arena(l, a, SIZE_MAX, released);
   }
   GMLK_FOR_POOL_ARENAS(l, pool, a)
     if (keeps && !result) result = gmlk_copies_plan(l, a);
@@ -10994,14 +10509,12 @@ static gmlake_result gmlk_pool_put_to_sleep(gmlake *l, gmlake_pool *pool, int ke
   gmlk_arena *a;
   int is_asleep = 0, is_unmapped = 0;
   if (!result) {
-    GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_trim_forget(a);
     gmlk_pool_set_sleep(l, pool, GMLK_ASLEEP);
     if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) is_asleep = gmlk_pool_unmap(l, pool, &batch);
     is_unmapped = is_asleep && !batch.result;
     GMLK_FOR_POOL_ARENAS(l, pool, a)
       if (is_unmapped) gmlk_chunks_drop(&batch, a, 0);
     result = gmlk_batch_end(l, &batch);
-    GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_trim_forget(a);
     if (!is_asleep) gmlk_pool_set_sleep(l, pool, GMLK_CHANGING);
   }
   if (is_unmapped && result && !gmlk_is_fatal(result)) {
@@ -11028,7 +10541,7 @@ static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
   while (slot--) {
     gmlk_block *first;
     if (!a->chunks.items[slot].is_asleep ||
-        !gmlk_is_chunk_free(l, a, gmlk_trimmer(GMLAKE_NO_WAIT), slot) ||
+        !gmlk_slot_suits(l, a, slot, gmlk_requester_of(GMLK_CLEAN, GMLAKE_NO_WAIT)) ||
         !gmlk_records_reserve(&l->records, &l->host, 2))
       continue;
     first = gmlk_reserve_range(a, a->firsts[slot], gmlk_slot_at(a, slot), grains);
@@ -11038,42 +10551,26 @@ static void gmlk_slots_forget(gmlake *l, gmlk_arena *a) {
   }
 }
 
-/* Gives up what was freed while the arena was asleep: windows, pages, whole chunks. */
-static void gmlk_arena_forget(gmlake *l, gmlk_arena *a) {
-  gmlk_arena_clean(a);
-  gmlk_aliases_forget(l, a);
-  gmlk_slots_forget(l, a);
-  gmlk_copies_prune(a);
-}
-
-/* Maps everything and copies back what was kept; on an error unmaps it and releases new chunks. */
-static gmlake_result gmlk_pool_map(gmlake *l, const gmlake_pool *pool, gmlk_batch *batch) {
-  gmlake_result result = GMLAKE_OK, undone;
-  gmlk_arena *a;
-  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_copies_begin(a, 1);
-  GMLK_FOR_POOL_ARENAS(l, pool, a)
-    if (!result) result = gmlk_unmap_all(batch, a); /* what is still mapped */
-  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_copies_begin(a, 0);
-  GMLK_FOR_POOL_ARENAS(l, pool, a)
-    if (!result) result = gmlk_map_all(batch, a);
-  if (!result) return GMLAKE_OK;
-  GMLK_FOR_POOL_ARENAS(l, pool, a) {
-    (void)gmlk_copies_wait(batch, a, 0);
-    gmlk_copies_begin(a, 1);
-    undone = gmlk_unmap_all(batch, a);
-    if (!undone) gmlk_chunks_drop(batch, a, 1);
-  }
-  return result;
-}
-
-/* The driver calls that wake a pool's arenas. Then they are changing; after an error, asleep. */
+/* The driver calls that wake a pool's arenas: maps everything and copies back what was kept. Then
+   they are changing; on an error it unmaps everything, releases new chunks, and they are asleep. */
 static gmlake_result gmlk_pool_map_again(gmlake *l, const gmlake_pool *pool) {
   const size_t held = l->stats.reserved_bytes;
   gmlake_result result;
   gmlk_batch batch;
   gmlk_arena *a;
-  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_trim_forget(a);
-  if (!gmlk_batch_begin(l, &batch, GMLK_UNLOCKED)) (void)gmlk_pool_map(l, pool, &batch);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) a->copies.next = a->copies.done = a->copies.count;
+  result = gmlk_batch_begin(l, &batch, GMLK_UNLOCKED);
+  GMLK_FOR_POOL_ARENAS(l, pool, a)
+    if (!result) result = gmlk_unmap_all(&batch, a); /* what is still mapped */
+  GMLK_FOR_POOL_ARENAS(l, pool, a) a->copies.next = a->copies.done = 0;
+  GMLK_FOR_POOL_ARENAS(l, pool, a)
+    if (!result) result = gmlk_map_all(&batch, a);
+  GMLK_FOR_POOL_ARENAS(l, pool, a) {
+    if (!result || !batch.is_relaxed) break;
+    (void)gmlk_copies_wait(&batch, a, 0);
+    a->copies.next = a->copies.done = a->copies.count; /* none is left to make */
+    if (!gmlk_unmap_all(&batch, a)) gmlk_chunks_drop(&batch, a, 1);
+  }
   result = gmlk_batch_end(l, &batch);
   GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_trim_forget(a);
   if (!result) gmlk_pool_set_sleep(l, pool, GMLK_CHANGING);
@@ -11092,8 +10589,13 @@ static gmlake_result gmlk_pool_wake_up(gmlake *l, gmlake_pool *pool) {
   gmlk_host_wait p;
   gmlk_request r;
   gmlk_arena *a;
-  GMLK_FOR_POOL_ARENAS(l, pool, a) gmlk_arena_forget(l, a);
-  p.is_over = 0;
+  GMLK_FOR_POOL_ARENAS(l, pool, a) { /* gives up what was freed in its sleep */
+    gmlk_arena_retag(a, GMLK_ANY_STREAM, GMLK_CLEAN);
+    gmlk_aliases_forget(l, a);
+    gmlk_slots_forget(l, a);
+    gmlk_copies_prune(a);
+  }
+  memset(&p, 0, sizeof(p));
   bytes = gmlk_pool_chunks(l, pool).sleeping_bytes;
   r = gmlk_request_of(gmlk_pool_first_arena(l, pool), 0, bytes);
   for (;;) {
@@ -11101,7 +10603,7 @@ static gmlake_result gmlk_pool_wake_up(gmlake *l, gmlake_pool *pool) {
     if (!result) result = gmlk_pool_map_again(l, pool);
     if (!gmlk_is_shortage(result) || p.is_over) break;
     for (released = 0; !released && !p.is_over; looks++) {
-      made = looks ? gmlk_wait_on(l, &p) : gmlk_wait_begin(l, &p);
+      made = gmlk_wait_on(l, &p);
       if (made && looks) p.is_over = 1; /* what it waits for is no nearer */
       held = l->stats.reserved_bytes;
       if (!made) made = gmlk_trim(l, held - gmlk_min(held, bytes), &released);
@@ -11179,8 +10681,8 @@ static gmlake_result gmlk_pool_sleep(gmlake *l, gmlake_pool *pool, int keeps, si
   gmlake_result result;
   if (first->sleep == GMLK_CHANGING) return gmlk_refuse_busy(l, call);
   if (first->sleep) return gmlk_sleep_again(l, pool, keeps);
-  if (pool && pool->capture_count) return gmlk_refuse_captured(l, pool, call);
-  if (pool && pool->loan.number) return gmlk_refuse_lent(l, pool, call);
+  result = pool ? gmlk_refuse_used(l, pool, call) : GMLAKE_OK;
+  if (result) return result;
   if (gmlk_pool_chunks(l, pool).exported_bytes)
     return gmlk_fail(l, GMLAKE_ERROR_BUSY, call,
                      "%llu of its bytes are exported: free these blocks and buffers, and call "
@@ -11225,28 +10727,17 @@ static gmlake_result gmlk_pool_wake(gmlake *l, gmlake_pool *pool) {
    Costs: a pool's figures O(its blocks), the budget O(blocks) and what gmlk_refresh costs, a query
    what >>slow costs. Can fail: the budget and a query: host memory, the driver. */
 
-/* The grains of the largest window that there are addresses for, of `window` at most, with so many
-   new chunks. A window may map two chunks more than it has room for, those at its ends. */
-static uint64_t gmlk_window_most(const gmlake *l, gmlk_arena *a, gmlk_requester requester,
-                                 uint64_t window, uint64_t chunks) {
-  const uint32_t guard = gmlk_guard(l);
-  const uint64_t slots = gmlk_addresses_most(l, &a->window_space);
-  uint64_t spare;
-  for (spare = guard; spare < guard + 3 && spare < slots; spare++) {
-    const uint64_t most = gmlk_min(window, (slots - spare) << a->chunk_log);
-    gmlk_plan plan;
-    (void)gmlk_plan_window(a, &l->streams, requester, 1, (uint32_t)most, 1, 0, &plan);
-    if (plan.chunk_count + guard <= slots && plan.shortfall <= chunks << a->chunk_log) return most;
-  }
-  return 0;
-}
-
-/* The bytes of the largest block that gmlake_alloc would serve, see gmlake_get_budget. */
+/* The bytes of the largest block that gmlake_alloc would serve, see gmlake_get_budget: a range, or
+   a window that there are addresses for. A window may map two chunks more than it has room for,
+   those at its ends. */
 static gmlake_result gmlk_allocatable(gmlake *l, size_t *out) {
   gmlk_arena *home = &l->home;
-  uint64_t chunks, window, most, limit = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
+  uint64_t chunks, window, range, most = 0, limit = GMLK_GRAINS_MAX - gmlk_chunk_grains(home);
   const gmlk_requester requester = gmlk_requester_of(GMLK_CLEAN, GMLAKE_HOST_WAIT);
+  const uint32_t guard = gmlk_guard(l);
+  uint64_t slots = 0, spare;
   gmlk_supply supply;
+  gmlk_plan plan;
   *out = 0;
   if (home->sleep) return GMLAKE_OK;
   if (gmlk_return_others(l, home, GMLK_GIVE_ALL, SIZE_MAX, GMLAKE_HOST_WAIT) ||
@@ -11255,16 +10746,20 @@ static gmlake_result gmlk_allocatable(gmlake *l, size_t *out) {
   gmlk_supply_scan(home, &l->streams, requester, GMLK_GRAINS_MAX, 1, &supply);
   chunks = gmlk_creatable(l, home, &l->foretold->headroom);
   window = gmlk_supply_sum(home, 0, &supply) + (chunks << home->chunk_log);
-  most = home->chunks.quarantined_count
-             ? gmlk_range_first(l, home, requester, GMLK_GRAINS_MAX, 1).grains
-             : gmlk_range_grown(l, home, requester, 1, chunks);
-  if (most > limit) most = limit;
-  if (window > limit) window = limit;
-  if (home->window_space.holes && window > most)
-    window = gmlk_window_most(l, home, requester, window, chunks);
-  if (home->window_space.holes && window > most &&
-      gmlk_to_bytes(window) >= l->desc.stitch_bytes_min)
-    most = window;
+  range = home->chunks.quarantined_count
+              ? gmlk_range_first(l, home, requester, GMLK_GRAINS_MAX, 1).grains
+              : gmlk_range_grown(l, home, requester, 1, chunks);
+  range = gmlk_min(range, limit);
+  window = gmlk_min(window, limit);
+  if (home->window_space.holes && window > range)
+    slots = gmlk_addresses_most(l, &home->window_space);
+  for (spare = guard; spare < guard + 3 && spare < slots && !most; spare++) {
+    const uint64_t tried = gmlk_min(window, (slots - spare) << home->chunk_log);
+    (void)gmlk_plan_window(home, &l->streams, requester, 1, (uint32_t)tried, 1, 0, &plan);
+    if (plan.chunk_count + guard <= slots && plan.shortfall <= chunks << home->chunk_log)
+      most = tried;
+  }
+  if (most <= range || gmlk_to_bytes(most) < l->desc.stitch_bytes_min) most = range;
   *out = gmlk_to_bytes(most);
   return GMLAKE_OK;
 }
@@ -11293,14 +10788,6 @@ static void gmlk_question_end(gmlake *l) {
   }
 }
 
-/* The pending blocks of an arena, in grains. */
-static uint64_t gmlk_pending_grains(const gmlk_arena *a) {
-  const gmlk_extra *extra = NULL;
-  uint64_t grains = 0;
-  while ((extra = gmlk_pending_next(a, extra)) != NULL) grains += extra->block->grains;
-  return grains;
-}
-
 static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   gmlake_result result = gmlk_refresh(l, 1);
   gmlk_foretold foretold;
@@ -11315,8 +10802,9 @@ static gmlake_result gmlk_get_budget(gmlake *l, gmlake_budget *out) {
   foretold.headroom.free_bytes = budget.driver_free_bytes;
   if (!gmlk_question_begin(l, &foretold)) return GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
   GMLK_FOR_ARENAS(l, a) {
+    const gmlk_extra *extra = NULL;
     if (a->sleep) {
-      asleep += gmlk_pending_grains(a);
+      while ((extra = gmlk_pending_next(a, extra)) != NULL) asleep += extra->block->grains;
       continue;
     }
     gmlk_small_reserve_end(a);
@@ -11372,24 +10860,6 @@ static gmlake_result gmlk_query_request(gmlake *l, const gmlake_alloc_desc *desc
   return result;
 }
 
-static gmlake_result gmlk_query(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                                gmlake_query_info *out) {
-  const unsigned has_none = l->streams.has_none;
-  gmlk_foretold foretold;
-  gmlake_result result;
-  memset(&foretold, 0, sizeof(foretold));
-  result = gmlk_query_request(l, desc, stream, &foretold);
-  if (result == GMLAKE_ERROR_INVALID_ARGUMENT || result == GMLAKE_ERROR_CAPTURING ||
-      result == GMLAKE_ERROR_ASLEEP)
-    l->error.call = "gmlake_query";
-  l->streams.has_none = has_none;
-  if (result && !gmlk_is_shortage(result)) return result;
-  if (result) memset(&foretold.answer, 0, sizeof(foretold.answer));
-  foretold.answer.result = result;
-  *out = foretold.answer;
-  return GMLAKE_OK;
-}
-
 /* Adds what an arena has. */
 static void gmlk_count_arena(const gmlk_arena *a, gmlake_stats *out) {
   const size_t chunk = a->chunk_bytes;
@@ -11420,38 +10890,11 @@ static gmlake_result gmlk_stats_out(gmlake_stats *from, gmlake_stats *to) {
   return GMLAKE_OK;
 }
 
-static gmlake_result gmlk_pool_get_stats(const gmlake *l, const gmlake_pool *pool,
-                                         gmlake_stats *out) {
-  const gmlk_arena *a;
-  gmlake_stats stats;
-  memset(&stats, 0, sizeof(stats));
-  GMLK_FOR_ARENAS(l, a)
-    if (gmlk_pool_told(a) == pool) gmlk_count_arena(a, &stats);
-  stats.reserved_bytes_peak = (pool ? &pool->arena : &l->home)->backed_bytes_peak;
-  return gmlk_stats_out(&stats, out);
-}
-
-static gmlake_result gmlk_get_stats(const gmlake *l, gmlake_stats *out) {
-  gmlake_stats stats = l->stats;
-  stats.event_count = l->streams.record_count;
-  stats.metadata_bytes = l->host.bytes;
-  stats.metadata_bytes_peak = l->host.bytes_peak;
-  return gmlk_stats_out(&stats, out);
-}
-
 /* The figures that have a peak. */
 #define GMLK_PEAKS(X)                                                                           \
   (X(requested_bytes), X(active_bytes), X(reserved_bytes), X(stitched_bytes), X(pending_bytes), \
    X(buffer_bytes))
 #define GMLK_RESET_PEAK(name) (l->stats.name##_peak = l->stats.name)
-
-static gmlake_result gmlk_reset_peaks(gmlake *l) {
-  gmlk_arena *a;
-  (void)GMLK_PEAKS(GMLK_RESET_PEAK);
-  GMLK_FOR_ARENAS(l, a) a->backed_bytes_peak = a->backed_bytes;
-  l->host.bytes_peak = l->host.bytes;
-  return GMLAKE_OK;
-}
 
 /* ---- >>ahead -----------------------------------------------------------------------------------
    Creates memory before it is needed. Owns nothing. pre: the caller holds `driver_lock`.
@@ -11565,44 +11008,6 @@ static void gmlk_tell_entry(const gmlake_map_entry *e, const gmlk_block *b,
   out->state = e->state;
 }
 
-static gmlake_result gmlk_get_allocation(gmlake *l, const void *ptr, gmlake_allocation_info *out) {
-  gmlake_result result;
-  const gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_get_allocation", &result);
-  gmlake_map_entry e;
-  if (!b) return result;
-  e = gmlk_show_block(l, b);
-  gmlk_tell_entry(&e, b, out);
-  return GMLAKE_OK;
-}
-
-static gmlake_result gmlk_find(gmlake *l, uint64_t address, gmlake_allocation_info *out) {
-  const gmlake_buffer *buffer;
-  const gmlk_block *b = gmlk_find_at(l, address, &buffer);
-  gmlake_map_entry e;
-  if (!b && !buffer)
-    return gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, "gmlake_find",
-                     "address is 0x%llx: no memory of this lake lies there", GMLK_ULL(address));
-  e = b ? gmlk_show_block(l, b) : gmlk_show_buffer(buffer);
-  gmlk_tell_entry(&e, b, out);
-  return GMLAKE_OK;
-}
-
-static gmlake_result gmlk_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out, size_t capacity,
-                                     size_t *out_count) {
-  gmlake_result result;
-  const gmlk_block *b = gmlk_live_block(l, ptr, "gmlake_get_pieces", &result);
-  const gmlk_piece *pieces;
-  gmlk_piece whole;
-  size_t i;
-  if (!b) return result;
-  pieces = gmlk_pieces_of(b, &whole, out_count);
-  for (i = 0; i < *out_count && i < capacity; i++) {
-    out[i].home = (void *)(uintptr_t)gmlk_home(l->arenas[b->arena], pieces[i].at);
-    out[i].bytes = gmlk_to_bytes(pieces[i].grains);
-  }
-  return GMLAKE_OK;
-}
-
 typedef struct gmlk_chunk_list {
   gmlake_chunk_info *out;
   size_t capacity, count;
@@ -11628,7 +11033,7 @@ static void gmlk_list_chunks(gmlk_chunk_list *list, const gmlk_arena *a, uint32_
 static gmlake_result gmlk_get_chunks(gmlake *l, uint64_t address, gmlake_chunk_info *out,
                                      size_t capacity, size_t *out_count) {
   gmlk_chunk_list list = {out, out ? capacity : 0, 0, 0};
-  const gmlake_buffer *buffer;
+  gmlake_buffer *buffer;
   const gmlk_block *b = gmlk_find_at(l, address, &buffer);
   const gmlk_piece *pieces = NULL;
   const gmlk_arena *a;
@@ -11659,18 +11064,6 @@ typedef struct gmlk_map {
 static void gmlk_map_add(gmlk_map *map, const gmlake_map_entry *e) {
   if (map->count < map->capacity) map->out[map->count] = *e;
   map->count++;
-}
-
-static void gmlk_map_chunk(const gmlake *l, const gmlk_arena *a, uint32_t slot, gmlk_map *map) {
-  const gmlk_block *b = a->firsts[slot];
-  gmlake_map_entry e = gmlk_entry(
-      GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_home(a, gmlk_slot_at(a, slot)), a->chunk_bytes);
-  e.handle = a->chunks.items[slot].handle;
-  if (gmlk_chunk_is_quarantined(&a->chunks, slot) || a->sleep == GMLK_ASLEEP)
-    e.state = GMLAKE_STATE_QUARANTINED;
-  else if (a->is_bare && b->state == GMLK_FREE)
-    gmlk_show_tag(l, b->stream, b->u.epoch, &e);
-  if (e.handle) gmlk_map_add(map, &e);
 }
 
 /* A buffer, and its chunks where it maps them. */
@@ -11711,8 +11104,16 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
   const gmlk_block *b;
   gmlake_map_entry e;
   uint32_t slot;
-  for (slot = 0; slot < gmlk_max(a->slot_count, a->chunks.quarantined_end); slot++)
-    gmlk_map_chunk(l, a, slot, map);
+  for (slot = 0; slot < gmlk_max(a->slot_count, a->chunks.quarantined_end); slot++) {
+    b = a->firsts[slot];
+    e = gmlk_entry(GMLAKE_KIND_CHUNK, a, a->is_bare ? 0 : gmlk_slot_home(a, slot), a->chunk_bytes);
+    e.handle = a->chunks.items[slot].handle;
+    if (gmlk_chunk_is_quarantined(&a->chunks, slot) || a->sleep == GMLK_ASLEEP)
+      e.state = GMLAKE_STATE_QUARANTINED;
+    else if (a->is_bare && b->state == GMLK_FREE)
+      gmlk_show_tag(l, b->stream, b->u.epoch, &e);
+    if (e.handle) gmlk_map_add(map, &e);
+  }
   for (b = a->head.next; b != &a->tail && !a->is_bare; b = b->next) {
     if (b->state == GMLK_UNBACKED || b->state == GMLK_COMMITTED || b->state == GMLK_EDGE) continue;
     e = gmlk_show_block(l, b);
@@ -11723,14 +11124,6 @@ static void gmlk_map_arena(const gmlake *l, const gmlk_arena *a, gmlk_map *map) 
   for (b = a->window_space.head.next; b != &a->window_space.tail; b = b->next) {
     if (b->state == GMLK_LIVE) gmlk_map_window(l, gmlk_va_window(b), map);
   }
-}
-
-/* Returns how many entries there are. */
-static size_t gmlk_get_map(const gmlake *l, gmlake_map_entry *out, size_t capacity) {
-  gmlk_map map = {out, out ? capacity : 0, 0};
-  const gmlk_arena *a;
-  GMLK_FOR_ARENAS(l, a) gmlk_map_arena(l, a, &map);
-  return map.count;
 }
 
 #if defined(GMLAKE_BACKEND_MOCK)
@@ -11929,20 +11322,6 @@ typedef struct gmlk_mock {
    what it needs, and changes something only if nothing of that was missing. gmlk_mock_leave
    unlocks and returns the result. */
 
-static int gmlk_mock_code(gmlake_result result) {
-  static const int pairs[][2] = {{GMLAKE_OK, 0},
-                                 {GMLAKE_ERROR_INVALID_ARGUMENT, 1},
-                                 {GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 2},
-                                 {GMLAKE_ERROR_SHUTTING_DOWN, 4},
-                                 {GMLAKE_ERROR_DEVICE_LOST, 719},
-                                 {GMLAKE_ERROR_UNSUPPORTED, 801},
-                                 {GMLAKE_ERROR_CAPTURING, 900}};
-  size_t i;
-  for (i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
-    if (pairs[i][0] == (int)result) return pairs[i][1];
-  return 999;
-}
-
 static gmlk_mock *gmlk_mock_lock(void *user) {
   gmlk_mock *mock = (gmlk_mock *)user;
   gmlk_mutex_lock(&mock->mutex);
@@ -11977,12 +11356,22 @@ static int gmlk_mock_need_named(gmlk_mock *mock, int exists) {
 }
 
 static gmlake_result gmlk_mock_leave(gmlk_mock *mock, uint64_t cost_ns, int *out_code) {
+  static const int codes[][2] = {{GMLAKE_OK, 0},
+                                 {GMLAKE_ERROR_INVALID_ARGUMENT, 1},
+                                 {GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY, 2},
+                                 {GMLAKE_ERROR_SHUTTING_DOWN, 4},
+                                 {GMLAKE_ERROR_DEVICE_LOST, 719},
+                                 {GMLAKE_ERROR_UNSUPPORTED, 801},
+                                 {GMLAKE_ERROR_CAPTURING, 900}};
   const gmlake_result result = mock->result;
+  size_t i = 0;
   if (result)
     mock->census.failed_count++;
   else
     mock->census.modelled_ns += cost_ns;
-  *out_code = mock->code ? mock->code : gmlk_mock_code(result);
+  while (i < sizeof(codes) / sizeof(codes[0]) && codes[i][0] != (int)result) i++;
+  *out_code = i < sizeof(codes) / sizeof(codes[0]) ? codes[i][1] : 999;
+  if (mock->code) *out_code = mock->code;
   gmlk_mutex_unlock(&mock->mutex);
   return result;
 }
@@ -12073,11 +11462,6 @@ static int gmlk_mock_host_file(uint64_t bytes) {
   return -1;
 }
 
-static int gmlk_mock_host_open(gmlk_mock *mock) {
-  mock->file = gmlk_mock_host_file(GMLK_MOCK_FILE_MAX);
-  return mock->file >= 0;
-}
-
 /* Reserves more than is asked for, and gives back what lies on both sides of the aligned range. */
 static int gmlk_mock_host_reserve(size_t bytes, size_t alignment, uint64_t *out_address) {
   size_t padded = bytes + alignment, start, head;
@@ -12136,7 +11520,6 @@ static int gmlk_mock_host_share(int file, size_t bytes) {
 #else /* every mock is bookkeeping only: no file can be opened */
 #define gmlk_mock_page_bytes() ((size_t)4096)
 #define GMLK_MOCK_NO_FILE GMLAKE_ERROR_UNSUPPORTED
-#define gmlk_mock_host_open(mock) 0
 #define gmlk_mock_host_reserve(bytes, alignment, out_address) 0
 #define gmlk_mock_host_close(file) ((void)0)
 #define gmlk_mock_host_unreserve(mock, address, bytes) 1
@@ -12179,11 +11562,6 @@ static gmlk_mock_reservation *gmlk_mock_around(const gmlk_mock *mock, uint64_t a
   return bytes <= r->bytes - (address - r->address) ? r : NULL;
 }
 
-/* How many mappings of the reservation begin at or below the address. */
-static size_t gmlk_mock_mappings_upto(const gmlk_mock_reservation *r, uint64_t address) {
-  return gmlk_mock_upto(r->mappings, r->mapping_count, sizeof(gmlk_mock_mapping), address);
-}
-
 static gmlk_mock_handle *gmlk_mock_handle_of(const gmlk_mock *mock, const gmlk_mock_mapping *m) {
   return (gmlk_mock_handle *)gmlk_mock_at(&mock->handles, m->handle);
 }
@@ -12196,19 +11574,27 @@ typedef struct gmlk_mock_run { /* mappings side by side */
   gmlk_mock_reservation *reservation;
   gmlk_mock_mapping *first;
   size_t count; /* 0: none, and nothing else counts */
+  int is_whole; /* they begin and end where the range does */
 } gmlk_mock_run;
 
-/* The mappings that fill the range without a hole, if whole ones do. */
+/* The mappings that cover the range without a hole. */
 static gmlk_mock_run gmlk_mock_find_run(const gmlk_mock *mock, uint64_t address, size_t bytes) {
-  gmlk_mock_run run = {gmlk_mock_around(mock, address, bytes), NULL, 0};
-  const uint64_t end = address + bytes;
+  gmlk_mock_run run = {gmlk_mock_around(mock, address, bytes), NULL, 0, 0};
+  const gmlk_mock_reservation *r = run.reservation;
   const gmlk_mock_mapping *m, *last;
-  if (!run.reservation || !run.reservation->mapping_count) return run;
-  run.first = run.reservation->mappings + gmlk_mock_mappings_upto(run.reservation, address - 1);
-  last = run.reservation->mappings + run.reservation->mapping_count;
-  for (m = run.first; m < last && m->address == address && address < end; m++)
-    address = gmlk_mock_mapping_end(mock, m);
-  if (address == end) run.count = (size_t)(m - run.first);
+  size_t upto;
+  uint64_t at;
+  if (!r) return run;
+  upto = gmlk_mock_upto(r->mappings, r->mapping_count, sizeof(*m), address);
+  if (!upto) return run;
+  m = run.first = r->mappings + upto - 1;
+  last = r->mappings + r->mapping_count;
+  if (gmlk_mock_mapping_end(mock, m) <= address) return run;
+  for (at = m->address; m < last && m->address == at && at < address + bytes; m++)
+    at = gmlk_mock_mapping_end(mock, m);
+  if (at < address + bytes) return run;
+  run.count = (size_t)(m - run.first);
+  run.is_whole = run.first->address == address && at == address + bytes;
   return run;
 }
 
@@ -12379,7 +11765,8 @@ static gmlake_result gmlk_mock_map(void *user, uint64_t address, size_t bytes, u
   gmlk_mock_handle *handle = (gmlk_mock_handle *)gmlk_mock_find(&mock->handles, value);
   gmlk_mock_reservation *r = gmlk_mock_around(mock, address, bytes);
   const int is_whole = ((address | bytes) & (mock->desc.granularity_bytes - 1)) == 0;
-  const size_t at = r ? gmlk_mock_mappings_upto(r, address) : 0;
+  const size_t at =
+      r ? gmlk_mock_upto(r->mappings, r->mapping_count, sizeof(gmlk_mock_mapping), address) : 0;
   const int is_free = r && (!at || gmlk_mock_mapping_end(mock, &r->mappings[at - 1]) <= address) &&
                       (at == r->mapping_count || r->mappings[at].address - address >= bytes);
   gmlk_mock_mapping added = {address, 0, 0};
@@ -12403,7 +11790,7 @@ static gmlake_result gmlk_mock_unmap(void *user, uint64_t address, size_t bytes,
   gmlk_mock *mock = gmlk_mock_enter(user);
   const gmlk_mock_run run = gmlk_mock_find_run(mock, address, bytes);
   size_t i;
-  if (gmlk_mock_need(mock, run.count > 0, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+  if (gmlk_mock_need(mock, run.is_whole, GMLAKE_ERROR_INVALID_ARGUMENT) &&
       gmlk_mock_need_host(mock, gmlk_mock_host_unmap(mock, address, bytes))) {
     gmlk_mock_mapping *next = run.first + run.count;
     gmlk_mock_mapping *last = run.reservation->mappings + run.reservation->mapping_count;
@@ -12419,25 +11806,18 @@ static gmlake_result gmlk_mock_unmap(void *user, uint64_t address, size_t bytes,
   return gmlk_mock_leave(mock, (uint64_t)run.count * mock->costs->unmap, out_code);
 }
 
-/* The devices as bits, number 0 among them; 0: they are not what set_access takes. */
-static uint32_t gmlk_mock_devices(const gmlk_mock *mock, const int *peers, size_t peer_count) {
-  uint32_t devices = 1;
-  size_t i;
-  if (peer_count && !peers) return 0;
-  for (i = 0; i < peer_count; i++) {
-    if (peers[i] < 0 || peers[i] >= mock->desc.device_count || (devices >> peers[i] & 1)) return 0;
-    devices |= (uint32_t)1 << peers[i];
-  }
-  return devices;
-}
-
 static gmlake_result gmlk_mock_set_access(void *user, uint64_t address, size_t bytes,
                                           const int *peers, size_t peer_count, int *out_code) {
   gmlk_mock *mock = gmlk_mock_enter(user);
-  const uint32_t devices = gmlk_mock_devices(mock, peers, peer_count);
   const gmlk_mock_run run = gmlk_mock_find_run(mock, address, bytes);
+  uint32_t devices = 1; /* a bit for each: number 0, and the peers */
+  int is_legal = run.is_whole && (peers || !peer_count);
   size_t i;
-  if (gmlk_mock_need(mock, run.count && devices, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+  for (i = 0; is_legal && i < peer_count; i++) {
+    is_legal = peers[i] >= 0 && peers[i] < mock->desc.device_count && !(devices >> peers[i] & 1);
+    if (is_legal) devices |= (uint32_t)1 << peers[i];
+  }
+  if (gmlk_mock_need(mock, is_legal, GMLAKE_ERROR_INVALID_ARGUMENT) &&
       gmlk_mock_need_host(mock, gmlk_mock_host_access(mock, address, bytes)))
     for (i = 0; i < run.count; i++) run.first[i].devices |= devices;
   return gmlk_mock_leave(mock, (uint64_t)run.count * mock->costs->set_access, out_code);
@@ -12478,18 +11858,15 @@ static void gmlk_mock_settle(const gmlk_mock *mock) {
   } while (moved);
 }
 
+/* Queues work. 0: no host memory. Where the ring grows, its work keeps its places modulo the size.
+   */
 static int gmlk_mock_push(gmlk_mock_queue *queue, const gmlk_mock_work *work) {
-  if (queue->last - queue->done == queue->capacity) {
-    gmlk_mock_queue grown = *queue;
-    uint64_t s;
-    grown.capacity = queue->capacity ? queue->capacity * 2 : 8;
-    if (grown.capacity > SIZE_MAX / 2 / sizeof(*work)) return 0;
-    grown.ring = (gmlk_mock_work *)GMLAKE_MALLOC(grown.capacity * sizeof(*work));
-    if (!grown.ring) return 0;
+  const size_t former = queue->capacity;
+  uint64_t s;
+  if (queue->last - queue->done == former) {
+    if (!gmlk_mock_grow(&queue->ring, former, &queue->capacity, sizeof(*work))) return 0;
     for (s = queue->done + 1; s <= queue->last; s++)
-      *gmlk_mock_work_at(&grown, s) = *gmlk_mock_work_at(queue, s);
-    GMLAKE_FREE(queue->ring);
-    *queue = grown;
+      *gmlk_mock_work_at(queue, s) = queue->ring[s & (former - 1)];
   }
   *gmlk_mock_work_at(queue, ++queue->last) = *work;
   return 1;
@@ -12670,21 +12047,6 @@ static gmlake_result gmlk_mock_event_query(void *user, void *value, int *out_don
   return gmlk_mock_leave(mock, mock->costs->event_query, out_code);
 }
 
-/* The host waits for the event. */
-static void gmlk_mock_want(gmlk_mock *mock, const gmlk_mock_event *event) {
-  if (!gmlk_mock_may_look(mock) || gmlk_mock_event_is_done(mock, event)) return;
-  mock->census.host_wait_count++;
-  mock->queues[event->queue].wanted = event->sequence;
-  gmlk_mock_settle(mock);
-}
-
-static gmlake_result gmlk_mock_event_wait(void *user, void *value, int *out_code) {
-  gmlk_mock *mock = gmlk_mock_enter(user);
-  const gmlk_mock_event *event = gmlk_mock_find_event(mock, value);
-  if (gmlk_mock_need_recorded(mock, event)) gmlk_mock_want(mock, event);
-  return gmlk_mock_leave(mock, mock->costs->event_wait, out_code);
-}
-
 /* When the event completes by itself, by the modelled clock; UINT64_MAX: not before it is waited
    for. Waits for other streams are left out. */
 static uint64_t gmlk_mock_event_due(const gmlk_mock *mock, const gmlk_mock_event *event) {
@@ -12709,9 +12071,18 @@ static gmlake_result gmlk_mock_event_wait_any(void *user, void *const *events, u
     first = event;
     *out_index = i;
   }
-  if (gmlk_mock_need(mock, first != NULL, GMLAKE_ERROR_INVALID_ARGUMENT))
-    gmlk_mock_want(mock, first);
+  if (gmlk_mock_need(mock, first != NULL, GMLAKE_ERROR_INVALID_ARGUMENT) &&
+      gmlk_mock_may_look(mock) && !gmlk_mock_event_is_done(mock, first)) {
+    mock->census.host_wait_count++;
+    mock->queues[first->queue].wanted = first->sequence;
+    gmlk_mock_settle(mock);
+  }
   return gmlk_mock_leave(mock, mock->costs->event_wait, out_code);
+}
+
+static gmlake_result gmlk_mock_event_wait(void *user, void *value, int *out_code) {
+  unsigned first;
+  return gmlk_mock_event_wait_any(user, &value, 1, &first, out_code);
 }
 
 static gmlake_result gmlk_mock_stream_wait(void *user, gmlake_stream stream, void *value,
@@ -12796,17 +12167,10 @@ static gmlake_result gmlk_mock_get_memory_info(void *user, size_t *out_free_byte
 
 /* Whether the device has access to every mapping under these bytes. */
 static int gmlk_mock_reaches(const gmlk_mock *mock, uint64_t address, size_t bytes, int device) {
-  const gmlk_mock_reservation *r = gmlk_mock_around(mock, address, bytes);
-  const uint64_t end = address + bytes;
-  size_t i = r ? gmlk_mock_mappings_upto(r, address) : 0;
-  int has = i > 0;
-  while (has && address < end) {
-    const gmlk_mock_mapping *m = &r->mappings[i - 1];
-    has = i++ <= r->mapping_count && m->address <= address && (m->devices >> device & 1) &&
-          gmlk_mock_mapping_end(mock, m) > address;
-    if (has) address = gmlk_mock_mapping_end(mock, m);
-  }
-  return has;
+  const gmlk_mock_run run = gmlk_mock_find_run(mock, address, bytes);
+  size_t i = 0;
+  while (i < run.count && run.first[i].devices >> device & 1) i++;
+  return run.count && i == run.count;
 }
 
 /* Whether the range of a copy is there: when it begins, and when it ends. */
@@ -12883,15 +12247,10 @@ static const gmlake_backend gmlk_mock_backend = GMLK_BACKEND_TABLE(gmlk_mock);
 
 /* What tests call. Functions without a result ignore a stream that does not exist. */
 
-static gmlake_result gmlk_mock_open(gmlk_mock *mock) {
-  gmlake_stream legacy;
-  if (!mock->desc.bookkeeping_only && !gmlk_mock_host_open(mock)) return GMLK_MOCK_NO_FILE;
-  return gmlk_mock_add_stream(mock, &legacy);
-}
-
 GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
                                             gmlake_backend **out_backend) {
   gmlake_mock_desc zero;
+  gmlake_stream legacy;
   gmlk_mock *mock;
   gmlake_result result;
   memset(&zero, 0, sizeof(zero));
@@ -12913,12 +12272,14 @@ GMLAKE_DEF gmlake_result gmlake_mock_create(const gmlake_mock_desc *desc,
   mock->streams.item_bytes = sizeof(gmlk_mock_stream);
   mock->modes.item_bytes = sizeof(gmlk_mock_mode);
   gmlk_mutex_init(&mock->mutex);
+  if (!desc->bookkeeping_only) mock->file = gmlk_mock_host_file(GMLK_MOCK_FILE_MAX);
   if (!gmlk_is_pow2(mock->desc.granularity_bytes) ||
       mock->desc.granularity_bytes < gmlk_mock_page_bytes() || mock->desc.device_count < 1 ||
       mock->desc.device_count > 32 || (unsigned)desc->costs >= GMLK_MOCK_COSTS)
     result = GMLAKE_ERROR_INVALID_ARGUMENT;
   else
-    result = gmlk_mock_open(mock);
+    result = desc->bookkeeping_only || mock->file >= 0 ? gmlk_mock_add_stream(mock, &legacy)
+                                                       : GMLK_MOCK_NO_FILE;
   if (result)
     gmlake_mock_destroy(&mock->backend);
   else
@@ -13061,10 +12422,25 @@ GMLAKE_DEF gmlake_result gmlake_mock_capture_end(gmlake_backend *backend, gmlake
   return result;
 }
 
-/* Finds what is before the work that the queue gets next: its own, and all that this waits for. */
-static void gmlk_mock_find_before(gmlk_mock *mock, gmlk_mock_queue *queue) {
-  size_t i;
+/* The queue's last launch from the pool that is not before, of this graph or, if is_other, of
+   another one; 0: there is none. */
+static uint64_t gmlk_mock_last_launch(const gmlk_mock_queue *queue, const gmlake_pool *pool,
+                                      uint64_t graph, int is_other) {
   uint64_t s;
+  for (s = queue->last; s > queue->before; s--) {
+    const gmlk_mock_work *work = gmlk_mock_work_at(queue, s);
+    if (work->pool == pool && (work->graph != graph) == is_other) return s;
+  }
+  return 0;
+}
+
+/* Queues a launch behind those of the same graph, as the driver does it. Before it is what its
+   queue has, and all that this waits for. */
+static void gmlk_mock_queue_launch(gmlk_mock *mock, gmlk_mock_queue *queue, const gmlake_pool *pool,
+                                   uint64_t graph) {
+  gmlk_mock_work wait = {0, 0, 0, 0, NULL, 0}, launch = {0, 1, 0, 0, NULL, 0};
+  uint64_t s;
+  size_t i;
   int moved;
   for (i = 0; i < mock->queue_count; i++) mock->queues[i].before = mock->queues[i].done;
   queue->before = queue->last;
@@ -13079,28 +12455,8 @@ static void gmlk_mock_find_before(gmlk_mock *mock, gmlk_mock_queue *queue) {
         moved = 1;
       }
   } while (moved);
-}
-
-/* The queue's last launch from the pool that is not before, of this graph or, if is_other, of
-   another one; 0: there is none. */
-static uint64_t gmlk_mock_last_launch(const gmlk_mock_queue *queue, const gmlake_pool *pool,
-                                      uint64_t graph, int is_other) {
-  uint64_t s;
-  for (s = queue->last; s > queue->before; s--) {
-    const gmlk_mock_work *work = gmlk_mock_work_at(queue, s);
-    if (work->pool == pool && (work->graph != graph) == is_other) return s;
-  }
-  return 0;
-}
-
-/* Queues a launch behind those of the same graph, as the driver does it. */
-static void gmlk_mock_queue_launch(gmlk_mock *mock, gmlk_mock_queue *queue, const gmlake_pool *pool,
-                                   uint64_t graph) {
-  gmlk_mock_work wait = {0, 0, 0, 0, NULL, 0}, launch = {0, 1, 0, 0, NULL, 0};
-  size_t i;
   launch.pool = pool;
   launch.graph = graph;
-  gmlk_mock_find_before(mock, queue);
   for (i = 0; i < mock->queue_count; i++)
     (void)gmlk_mock_need(mock, !gmlk_mock_last_launch(&mock->queues[i], pool, graph, 1),
                          GMLAKE_ERROR_INVALID_ARGUMENT);
@@ -13302,52 +12658,42 @@ static void *gmlk_cuda_module_open(void) { return dlopen("libcuda.so.1", RTLD_NO
 static void *gmlk_cuda_module_find(void *module, const char *name) { return dlsym(module, name); }
 #endif
 
-static gmlake_result gmlk_cuda_library_open(gmlk_cuda_library *library) {
-  void *symbol;
-  memset(library, 0, sizeof(*library));
-  library->module = gmlk_cuda_module_open();
-  if (!library->module) return GMLAKE_ERROR_NO_DRIVER;
-  /* ISO C has no cast from an object pointer to a function pointer, so the bytes are copied. */
-  symbol = gmlk_cuda_module_find(library->module, "cuGetProcAddress_v2");
-  memcpy(&library->lookup_v2, &symbol, sizeof(symbol));
-  symbol = gmlk_cuda_module_find(library->module, "cuGetProcAddress");
-  memcpy(&library->lookup_v1, &symbol, sizeof(symbol));
-  return GMLAKE_OK;
-}
-
-/* NULL: the driver does not have it. A lookup may also answer success with a NULL pointer. */
-static void *gmlk_cuda_library_find(const gmlk_cuda_library *library, const gmlk_cuda_symbol *row) {
-  const cuuint64_t legacy_stream = 1; /* so that stream NULL means what gmlake.h says */
-  CUresult code = CUDA_SUCCESS;
-  void *symbol = NULL;
-  int status = 0;
-  if (library->lookup_v2) {
-    code = library->lookup_v2(row->base, &symbol, row->version, legacy_stream, &status);
-  } else if (library->lookup_v1) {
-    code = library->lookup_v1(row->base, &symbol, row->version, legacy_stream);
-  } else {
-    symbol = gmlk_cuda_module_find(library->module, row->exported);
-    if (!symbol && row->version > 10020) /* CUDA 10.2 has it under the base name */
-      symbol = gmlk_cuda_module_find(library->module, row->base);
-  }
-  return code == CUDA_SUCCESS ? symbol : NULL;
-}
-
 #define GMLK_CUDA_ROW(name, version, suffix, params) \
   {"cu" #name, "cu" #name suffix, version, offsetof(gmlk_cuda_functions, name)},
 static gmlake_result gmlk_cuda_load(gmlk_cuda_functions *fn) {
   static const gmlk_cuda_symbol rows[] = {GMLK_CUDA_FUNCTIONS(GMLK_CUDA_ROW)
                                               GMLK_CUDA_FUNCTIONS_12(GMLK_CUDA_ROW)};
+  const cuuint64_t legacy_stream = 1; /* so that stream NULL means what gmlake.h says */
   gmlk_cuda_library library;
-  gmlake_result result = gmlk_cuda_library_open(&library);
+  void *symbol;
   size_t i;
-  for (i = 0; result == GMLAKE_OK && i < sizeof(rows) / sizeof(rows[0]); i++) {
-    void *symbol = gmlk_cuda_library_find(&library, &rows[i]);
+  memset(&library, 0, sizeof(library));
+  library.module = gmlk_cuda_module_open();
+  if (!library.module) return GMLAKE_ERROR_NO_DRIVER;
+  /* ISO C has no cast from an object pointer to a function pointer, so the bytes are copied. */
+  symbol = gmlk_cuda_module_find(library.module, "cuGetProcAddress_v2");
+  memcpy(&library.lookup_v2, &symbol, sizeof(symbol));
+  symbol = gmlk_cuda_module_find(library.module, "cuGetProcAddress");
+  memcpy(&library.lookup_v1, &symbol, sizeof(symbol));
+  for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    CUresult code = CUDA_SUCCESS; /* a lookup may answer success with a NULL pointer, too */
+    int status = 0;
+    symbol = NULL;
+    if (library.lookup_v2) {
+      code = library.lookup_v2(rows[i].base, &symbol, rows[i].version, legacy_stream, &status);
+    } else if (library.lookup_v1) {
+      code = library.lookup_v1(rows[i].base, &symbol, rows[i].version, legacy_stream);
+    } else {
+      symbol = gmlk_cuda_module_find(library.module, rows[i].exported);
+      if (!symbol && rows[i].version > 10020) /* CUDA 10.2 has it under the base name */
+        symbol = gmlk_cuda_module_find(library.module, rows[i].base);
+    }
+    if (code != CUDA_SUCCESS) symbol = NULL;
     if (!symbol && rows[i].version < 12000)
       return GMLAKE_ERROR_UNSUPPORTED; /* a driver older than virtual memory management */
     memcpy((char *)fn + rows[i].offset, &symbol, sizeof(symbol));
   }
-  return result;
+  return GMLAKE_OK;
 }
 #undef GMLK_CUDA_ROW
 
@@ -13409,26 +12755,25 @@ static int gmlk_cuda_enter(void *user, gmlk_cuda_call *call) {
   return call->entered;
 }
 
-/* Makes a call that a dead context refuses; calls of virtual memory management succeed even then.
-   The thread's capture mode is relaxed meanwhile, or the call would spoil a capture. */
-static int gmlk_cuda_is_alive(const gmlk_cuda *cuda) {
-  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  const int relaxed = cuda->fn.ThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
-  size_t free_bytes;
-  size_t total_bytes;
-  const CUresult code = cuda->fn.MemGetInfo(&free_bytes, &total_bytes);
-  if (relaxed) (void)cuda->fn.ThreadExchangeStreamCaptureMode(&mode);
-  return code == CUDA_SUCCESS;
-}
-
+/* After an unknown error it makes a call that a dead context refuses; calls of virtual memory
+   management succeed even then. The thread's capture mode is relaxed meanwhile, or the call would
+   spoil a capture. If the context could not be made current, another context would answer. */
 static gmlake_result gmlk_cuda_leave(const gmlk_cuda_call *call, int *out_code) {
   gmlake_result result = call->forked ? GMLAKE_ERROR_FORKED : gmlk_cuda_result(call->code);
+  const gmlk_cuda_functions *fn = &call->cuda->fn;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   CUcontext popped;
-  /* If the context could not be made current, another context would answer. */
-  if (result == GMLAKE_ERROR_DRIVER && (!call->entered || !gmlk_cuda_is_alive(call->cuda)))
+  if (result == GMLAKE_ERROR_DRIVER && !call->entered) {
     result = GMLAKE_ERROR_DEVICE_LOST;
+  } else if (result == GMLAKE_ERROR_DRIVER) {
+    const int relaxed = fn->ThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
+    size_t free_bytes, total_bytes;
+    if (fn->MemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+      result = GMLAKE_ERROR_DEVICE_LOST;
+    if (relaxed) (void)fn->ThreadExchangeStreamCaptureMode(&mode);
+  }
   /* A pop fails only if the driver is gone; then no context is current. */
-  if (call->pushed) (void)call->cuda->fn.CtxPopCurrent(&popped);
+  if (call->pushed) (void)fn->CtxPopCurrent(&popped);
   *out_code = (int)call->code;
   return result;
 }
@@ -13560,13 +12905,6 @@ static gmlake_result gmlk_cuda_unmap(void *user, uint64_t address, size_t bytes,
   return gmlk_cuda_leave(&call, out_code);
 }
 
-static void gmlk_cuda_fill_access(CUmemAccessDesc *desc, int device) {
-  memset(desc, 0, sizeof(*desc));
-  desc->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  desc->location.id = device;
-  desc->flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-}
-
 static gmlake_result gmlk_cuda_set_access(void *user, uint64_t address, size_t bytes,
                                           const int *peer_devices, size_t peer_count,
                                           int *out_code) {
@@ -13578,8 +12916,12 @@ static gmlake_result gmlk_cuda_set_access(void *user, uint64_t address, size_t b
     return GMLAKE_ERROR_INVALID_ARGUMENT;
   }
   if (gmlk_cuda_enter(user, &call)) {
-    gmlk_cuda_fill_access(&descs[0], call.cuda->device);
-    for (i = 0; i < peer_count; i++) gmlk_cuda_fill_access(&descs[i + 1], peer_devices[i]);
+    memset(descs, 0, sizeof(descs));
+    for (i = 0; i <= peer_count; i++) {
+      descs[i].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+      descs[i].location.id = i ? peer_devices[i - 1] : call.cuda->device;
+      descs[i].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    }
     call.code = call.cuda->fn.MemSetAccess((CUdeviceptr)address, bytes, descs, peer_count + 1);
   }
   return gmlk_cuda_leave(&call, out_code);
@@ -13705,28 +13047,23 @@ static gmlake_result gmlk_cuda_device_wait(void *user, int *out_code) {
 
 /* Starts a copy on a stream of its own. That does not wait for the legacy stream, so no capture
    forbids it. [C5] At most one copy runs when it returns: on copiers[turn]. */
-static CUresult gmlk_cuda_start_copy(gmlk_cuda *cuda, CUdeviceptr device, void *host, size_t bytes,
-                                     int to_host) {
-  CUstream *copier = &cuda->copiers[cuda->turn ^ 1u];
-  CUresult code = CUDA_SUCCESS;
-  if (!*copier) code = cuda->fn.StreamCreate(copier, CU_STREAM_NON_BLOCKING);
-  if (code != CUDA_SUCCESS) return code;
-  return to_host ? cuda->fn.MemcpyDtoHAsync(host, device, bytes, *copier)
-                 : cuda->fn.MemcpyHtoDAsync(device, host, bytes, *copier);
-}
-
 static gmlake_result gmlk_cuda_copy(void *user, uint64_t address, void *host, size_t bytes,
                                     int to_host, int *out_code) {
   gmlk_cuda *cuda = (gmlk_cuda *)user;
   gmlk_cuda_call call;
   if (gmlk_cuda_enter(user, &call)) {
-    CUstream former;
-    CUresult waited = CUDA_SUCCESS;
+    const CUdeviceptr device = (CUdeviceptr)address;
+    CUstream former, *copier;
+    CUresult code = CUDA_SUCCESS, waited = CUDA_SUCCESS;
     gmlk_mutex_lock(&cuda->mutex);
     former = cuda->copiers[cuda->turn];
-    if (bytes) call.code = gmlk_cuda_start_copy(cuda, (CUdeviceptr)address, host, bytes, to_host);
+    copier = &cuda->copiers[cuda->turn ^ 1u];
+    if (bytes && !*copier) code = cuda->fn.StreamCreate(copier, CU_STREAM_NON_BLOCKING);
+    if (bytes && code == CUDA_SUCCESS)
+      code = to_host ? cuda->fn.MemcpyDtoHAsync(host, device, bytes, *copier)
+                     : cuda->fn.MemcpyHtoDAsync(device, host, bytes, *copier);
     if (former) waited = cuda->fn.StreamSynchronize(former);
-    if (call.code == CUDA_SUCCESS) call.code = waited;
+    call.code = code == CUDA_SUCCESS ? waited : code;
     if (bytes) cuda->turn ^= 1u;
     if (call.code != CUDA_SUCCESS && cuda->copiers[cuda->turn])
       (void)cuda->fn.StreamSynchronize(cuda->copiers[cuda->turn]);
@@ -13794,28 +13131,18 @@ static int gmlk_cuda_attribute(const gmlk_cuda *cuda, int attribute) {
   return code == CUDA_SUCCESS ? value : 0;
 }
 
-/* The handle types that create accepts. A device refuses fabric handles to a process that may not
-   share them; only trying tells. Win32 handles are not offered, as they need a security descriptor
-   of the program's. pre: granularity and rdma_capable are set. */
-static unsigned gmlk_cuda_handle_types(const gmlk_cuda *cuda) {
-  unsigned types = 0;
-  CUmemGenericAllocationHandle handle;
-  const CUmemAllocationProp prop = gmlk_cuda_prop(cuda, GMLAKE_HANDLE_FABRIC);
-  const size_t bytes = cuda->properties.granularity_bytes;
-  if (gmlk_cuda_attribute(cuda, GMLK_CUDA_ATTRIBUTE_POSIX_FD)) types |= GMLAKE_HANDLE_POSIX_FD;
-  if (gmlk_cuda_attribute(cuda, GMLK_CUDA_ATTRIBUTE_FABRIC) &&
-      cuda->fn.MemCreate(&handle, bytes, &prop, 0) == CUDA_SUCCESS) {
-    (void)cuda->fn.MemRelease(handle);
-    types |= GMLAKE_HANDLE_FABRIC;
-  }
-  return types;
-}
-
-static gmlake_result gmlk_cuda_read_properties(gmlk_cuda *cuda, int ordinal) {
+/* Opens the device and reads its properties. On success the primary context is retained. */
+static gmlake_result gmlk_cuda_open_device(gmlk_cuda *cuda, int ordinal) {
   gmlake_device_properties *properties = &cuda->properties;
+  CUmemGenericAllocationHandle handle;
   CUmemAllocationProp prop;
-  CUresult code =
-      cuda->fn.DeviceGetName(properties->name, (int)sizeof(properties->name) - 1, cuda->device);
+  CUresult code = cuda->fn.Init(0);
+  if (code == CUDA_SUCCESS) code = cuda->fn.DeviceGet(&cuda->device, ordinal);
+  if (code == CUDA_SUCCESS && !gmlk_cuda_attribute(cuda, GMLK_CUDA_ATTRIBUTE_VMM))
+    return GMLAKE_ERROR_UNSUPPORTED;
+  if (code == CUDA_SUCCESS) code = cuda->fn.DevicePrimaryCtxRetain(&cuda->context, cuda->device);
+  if (code != CUDA_SUCCESS) return gmlk_backend_result(gmlk_cuda_result(code));
+  code = cuda->fn.DeviceGetName(properties->name, (int)sizeof(properties->name) - 1, cuda->device);
   if (code == CUDA_SUCCESS) code = cuda->fn.DeviceTotalMem(&properties->device_bytes, cuda->device);
   if (code == CUDA_SUCCESS) code = cuda->fn.DeviceGetCount(&properties->device_count);
   if (code == CUDA_SUCCESS) {
@@ -13825,24 +13152,18 @@ static gmlake_result gmlk_cuda_read_properties(gmlk_cuda *cuda, int ordinal) {
                                                 CU_MEM_ALLOC_GRANULARITY_MINIMUM);
   }
   properties->device = ordinal;
-  if (code == CUDA_SUCCESS) properties->handle_types = gmlk_cuda_handle_types(cuda);
-  return gmlk_cuda_result(code);
-}
-
-/* On success the primary context is retained. */
-static gmlake_result gmlk_cuda_open_device(gmlk_cuda *cuda, int ordinal) {
-  CUresult code = cuda->fn.Init(0);
-  gmlake_result result;
-  if (code == CUDA_SUCCESS) code = cuda->fn.DeviceGet(&cuda->device, ordinal);
-  if (code == CUDA_SUCCESS && !gmlk_cuda_attribute(cuda, GMLK_CUDA_ATTRIBUTE_VMM))
-    return GMLAKE_ERROR_UNSUPPORTED;
-  if (code == CUDA_SUCCESS) code = cuda->fn.DevicePrimaryCtxRetain(&cuda->context, cuda->device);
-  result = gmlk_cuda_result(code);
-  if (result == GMLAKE_OK) {
-    result = gmlk_cuda_read_properties(cuda, ordinal);
-    if (result != GMLAKE_OK) (void)cuda->fn.DevicePrimaryCtxRelease(cuda->device);
+  if (code == CUDA_SUCCESS && gmlk_cuda_attribute(cuda, GMLK_CUDA_ATTRIBUTE_POSIX_FD))
+    properties->handle_types = GMLAKE_HANDLE_POSIX_FD;
+  /* A device refuses fabric handles to a process that may not share them; only trying tells. Win32
+     handles are not offered, as they need a security descriptor of the program's. */
+  prop = gmlk_cuda_prop(cuda, GMLAKE_HANDLE_FABRIC);
+  if (code == CUDA_SUCCESS && gmlk_cuda_attribute(cuda, GMLK_CUDA_ATTRIBUTE_FABRIC) &&
+      cuda->fn.MemCreate(&handle, properties->granularity_bytes, &prop, 0) == CUDA_SUCCESS) {
+    (void)cuda->fn.MemRelease(handle);
+    properties->handle_types |= GMLAKE_HANDLE_FABRIC;
   }
-  return gmlk_backend_result(result);
+  if (code != CUDA_SUCCESS) (void)cuda->fn.DevicePrimaryCtxRelease(cuda->device);
+  return gmlk_backend_result(gmlk_cuda_result(code));
 }
 
 GMLAKE_DEF gmlake_result gmlake_cuda_create(int device, gmlake_backend **out_backend) {
@@ -13941,28 +13262,28 @@ static inline gmlake_result gmlk_enter(gmlake *l) {
   return !result && l->is_restricted ? gmlk_enter_restricted(l, l->lost) : result;
 }
 
-/* Says what lacks on the host, unless the last error tells already what lacked there. */
-static void gmlk_tell_refused(gmlake *l) {
-  const gmlake_result result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-  if (l->host.refused_bytes)
+/* Releases state_lock, then hands the queued messages to the logger. If the device was lost during
+   the call, a DRIVER error becomes that loss. Says what lacks on the host, unless the last error
+   tells already what lacked there. */
+static gmlake_result gmlk_leave_with_news(gmlake *l, gmlake_result result) {
+  const gmlake_result no_memory = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlk_message messages[GMLK_LOG_QUEUE];
+  unsigned count = 0, i;
+  if (!gmlk_in_callback(l, 1)) { /* else driver_lock is held; the call around it hands them over */
+    count = l->log.count;
+    if (count) memcpy(messages, l->log.messages, count * sizeof(*messages));
+    l->log.count = 0;
+  }
+  if (result == GMLAKE_ERROR_DRIVER && l->lost) result = l->lost;
+  if (result == no_memory && l->host.refused_bytes)
     (void)gmlk_fail(l, result, "malloc",
                     "the host has no %llu bytes for the lake's records: free host memory",
                     GMLK_ULL(l->host.refused_bytes));
-  else if (l->error.result != result)
+  else if (result == no_memory && l->error.result != result)
     (void)gmlk_fail(l, result, "malloc",
                     "no number is left for another stream: call gmlake_forget_stream for those "
                     "that are gone");
-  l->host.refused_bytes = 0;
-}
-
-/* Releases state_lock, then hands the queued messages to the logger. If the device was lost during
-   the call, a DRIVER error becomes that loss. */
-static gmlake_result gmlk_leave_with_news(gmlake *l, gmlake_result result) {
-  gmlk_message messages[GMLK_LOG_QUEUE];
-  /* In a callback of the policy driver_lock is held; the call around it hands them over. */
-  unsigned count = gmlk_in_callback(l, 1) ? 0 : gmlk_log_take(l, messages), i;
-  if (result == GMLAKE_ERROR_DRIVER && l->lost) result = l->lost;
-  if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) gmlk_tell_refused(l);
+  if (result == no_memory) l->host.refused_bytes = 0;
   gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
   for (i = 0; i < count; i++)
     l->desc.logger.fn(l->desc.logger.user, messages[i].level, &messages[i].info);
@@ -13980,20 +13301,15 @@ static gmlake_result gmlk_leave_driver(gmlake *l, gmlake_result result) {
   return gmlk_leave(l, result);
 }
 
-/* Takes both locks, for a call that drives the device, which the call before it may have lost. */
-static gmlake_result gmlk_enter_driver(gmlake *l) {
+/* Takes both locks, for a call that drives the device, which the call before it may have lost.
+   taking: its name, if it may take memory, so that no callback may make it; else NULL. */
+static gmlake_result gmlk_enter_driver(gmlake *l, const char *taking) {
   gmlake_result result = gmlk_enter(l);
   if (result) return result;
   gmlk_lock_driver(l);
   gmlk_captures_end(l, 0);
-  return l->lost ? gmlk_leave_driver(l, l->lost) : GMLAKE_OK;
-}
-
-/* The same for a call that may take memory, which no callback may make. */
-static gmlake_result gmlk_enter_taking(gmlake *l, const char *call) {
-  gmlake_result result = gmlk_enter_driver(l);
-  if (result || !l->is_restricted) return result;
-  result = gmlk_forbid_in_callback(l, call);
+  result = l->lost;
+  if (!result && taking && l->is_restricted) result = gmlk_forbid_in_callback(l, taking);
   return result ? gmlk_leave_driver(l, result) : GMLAKE_OK;
 }
 
@@ -14094,53 +13410,27 @@ static gmlake_result gmlk_need_stats(gmlake *l, const char *call, const gmlake_s
                      GMLK_ULL(out_stats->struct_bytes));
 }
 
-/* Asks the user's handler to make room. Returns its answer: try again. pre: no lock is held. */
-static int gmlk_handle_oom(gmlake *l, const gmlake_pool *pool, const gmlake_error_info *info) {
-  gmlk_callback callback;
-  int again;
-  gmlk_spinlock_lock(&l->state_lock, l->has_locks);
-  gmlk_callback_begin(l, &callback, 0, pool);
-  again = l->desc.oom.fn(l->desc.oom.user, l, info);
-  gmlk_callback_end(l, &callback);
-  gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
-  return again;
-}
-
 #define GMLK_OOM_TRIES 8u /* times that a call asks the handler, see gmlake_oom_handler */
 
-/* Leaves the call. After a shortage it asks the handler. Returns whether to try again. pool: that
-   the call goes on to use. */
+/* Leaves the call. After a shortage it asks the user's handler to make room, with no lock held.
+   Returns whether to try again. pool: that the call goes on to use. */
 static int gmlk_leave_short(gmlake *l, const gmlake_pool *pool, gmlake_result *result,
                             unsigned tries) {
-  gmlake_error_info info;
-  if (!l->desc.oom.fn || !gmlk_is_shortage(*result)) {
-    *result = gmlk_leave(l, *result);
-    return 0;
-  }
-  info = l->error;
+  const int asks = l->desc.oom.fn && gmlk_is_shortage(*result);
+  const gmlake_error_info info = l->error;
+  gmlk_callback callback;
+  int again = 0;
   *result = gmlk_leave(l, *result);
-  if (tries < GMLK_OOM_TRIES && gmlk_handle_oom(l, pool, &info)) return 1;
+  if (!asks) return 0;
   gmlk_spinlock_lock(&l->state_lock, l->has_locks);
-  gmlk_error_set(l, &info); /* calls of the handler may have left another error */
-  gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
-  return 0;
-}
-
-/* A child of fork may not read the lake. The observer and the host allocator hold state_lock. */
-static void gmlk_get_last_error(gmlake *l, gmlake_error_info *out) {
-  int locks = !gmlk_process_is_forked(&l->process) && !gmlk_is_in_callback(&l->host);
-  if (gmlk_process_is_forked(&l->process)) {
-    memset(out, 0, sizeof(*out));
-    out->result = GMLAKE_ERROR_FORKED;
-    out->call = "fork";
-    (void)snprintf(out->text, sizeof(out->text), "%s",
-                   "this process is a child of fork, and the lake belongs to its parent: create a "
-                   "lake of the child's own");
-    return;
+  if (tries < GMLK_OOM_TRIES) {
+    gmlk_callback_begin(l, &callback, 0, pool);
+    again = l->desc.oom.fn(l->desc.oom.user, l, &info);
+    gmlk_callback_end(l, &callback);
   }
-  if (locks) gmlk_spinlock_lock(&l->state_lock, l->has_locks);
-  *out = l->error;
-  if (locks) gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
+  if (!again) gmlk_error_set(l, &info); /* calls of the handler may have left another error */
+  gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
+  return again;
 }
 
 /* ---- >>life ------------------------------------------------------------------------------------
@@ -14183,15 +13473,6 @@ static gmlake_result gmlk_desc_check_peers(const gmlake_desc *d,
   return GMLAKE_OK;
 }
 
-/* Whether a backend has all functions that it may not lack. */
-static int gmlk_backend_is_whole(const gmlake_backend *b) {
-  return b->struct_bytes >= offsetof(gmlake_backend, stream_id) && b->abi_version >= 1 &&
-         b->abi_version <= GMLAKE_BACKEND_ABI && b->get_properties && b->get_memory_info &&
-         b->reserve && b->unreserve && b->create && b->release && b->map && b->unmap &&
-         b->set_access && b->event_create && b->event_destroy && b->event_record &&
-         b->event_query && b->event_wait && b->stream_wait && b->capture_exchange && b->clock_ns;
-}
-
 static gmlake_result gmlk_desc_check_host(const gmlake_host_allocator *host, const char *field,
                                           gmlake_error_info *why) {
   if ((host->malloc_fn == NULL) == (host->free_fn == NULL)) return GMLAKE_OK;
@@ -14204,6 +13485,7 @@ static gmlake_result gmlk_desc_check_host(const gmlake_host_allocator *host, con
 static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *why) {
   const unsigned handle_types = GMLAKE_HANDLE_POSIX_FD | GMLAKE_HANDLE_WIN32 | GMLAKE_HANDLE_FABRIC;
   const gmlake_result wrong = GMLAKE_ERROR_INVALID_ARGUMENT;
+  const gmlake_backend *b = d->backend;
   gmlake_result result;
   if (d->flags & ~GMLK_FLAGS)
     return gmlk_refuse_desc(why, wrong, "flags is 0x%x: use only bits of 0x%x", d->flags,
@@ -14224,38 +13506,40 @@ static gmlake_result gmlk_desc_check(const gmlake_desc *d, gmlake_error_info *wh
     return gmlk_refuse_desc(
         why, wrong, "peer_count is %llu and peer_devices %s: set both or neither; %u peers at most",
         GMLK_ULL(d->peer_count), d->peer_devices ? "is not NULL" : "is NULL", GMLK_PEERS_MAX);
-  if (d->backend && !gmlk_backend_is_whole(d->backend))
+  if (b && !(b->struct_bytes >= offsetof(gmlake_backend, stream_id) && b->abi_version >= 1 &&
+             b->abi_version <= GMLAKE_BACKEND_ABI && b->get_properties && b->get_memory_info &&
+             b->reserve && b->unreserve && b->create && b->release && b->map && b->unmap &&
+             b->set_access && b->event_create && b->event_destroy && b->event_record &&
+             b->event_query && b->event_wait && b->stream_wait && b->capture_exchange &&
+             b->clock_ns)) /* all but those that a backend may lack */
     return gmlk_refuse_desc(why, wrong,
                             "backend: struct_bytes is %llu and has to be at least %llu; "
                             "abi_version is %u and has to be from 1 to %u; no function may be NULL",
-                            GMLK_ULL(d->backend->struct_bytes),
-                            GMLK_ULL(offsetof(gmlake_backend, stream_id)), d->backend->abi_version,
+                            GMLK_ULL(b->struct_bytes),
+                            GMLK_ULL(offsetof(gmlake_backend, stream_id)), b->abi_version,
                             GMLAKE_BACKEND_ABI);
   result = gmlk_desc_check_host(&d->host, "host", why);
   return result ? result : gmlk_desc_check_host(&d->sleep_host, "sleep_host", why);
 }
 
-/* Why the lake's own backend could not be created. */
-static const char *gmlk_backend_unopened(gmlake_result result) {
-  switch (result) {
-  case GMLAKE_ERROR_NO_DRIVER:
-    return "the CUDA driver's library cannot be opened: is the driver installed?";
-  case GMLAKE_ERROR_NO_DEVICE:
-    return "there is no device of this number";
-  case GMLAKE_ERROR_UNSUPPORTED:
-    return "the device or its driver has no virtual memory management";
-  case GMLAKE_ERROR_FORKED:
-    return "cuInit says: not initialised, as in a child of fork after its parent's first CUDA call";
-  case GMLAKE_ERROR_OUT_OF_HOST_MEMORY:
-    return "no host memory, or a mock whose file a limit forbids: raise it (ulimit -n, ulimit -f)";
-  default:
-    return "the device cannot be opened";
-  }
-}
-
+/* Opens the backend, and says why the lake's own could not be created. */
 static gmlake_result gmlk_backend_open(gmlake *l, const gmlake_desc *desc) {
+  static const struct {
+    gmlake_result result;
+    const char *why;
+  } rows[] = {
+      {GMLAKE_ERROR_NO_DRIVER,
+       "the CUDA driver's library cannot be opened: is the driver installed?"},
+      {GMLAKE_ERROR_NO_DEVICE, "there is no device of this number"},
+      {GMLAKE_ERROR_UNSUPPORTED, "the device or its driver has no virtual memory management"},
+      {GMLAKE_ERROR_FORKED,
+       "cuInit says: not initialised, as in a child of fork after its parent's first CUDA call"},
+      {GMLAKE_ERROR_OUT_OF_HOST_MEMORY,
+       "no host memory, or a mock whose file a limit forbids: raise it (ulimit -n, ulimit -f)"},
+      {GMLAKE_OK, "the device cannot be opened"}};
   gmlk_driver *driver = &l->driver;
   gmlake_result result = GMLAKE_OK;
+  size_t i = 0;
   driver->backend = desc->backend;
   if (!desc->backend) {
 #if defined(GMLAKE_BACKEND_CUDA)
@@ -14265,18 +13549,9 @@ static gmlake_result gmlk_backend_open(gmlake *l, const gmlake_desc *desc) {
 #endif
     driver->backend = driver->owned;
   }
-  return result ? gmlk_refuse_desc(&l->error, result, "device %d: %s", desc->device,
-                                   gmlk_backend_unopened(result))
-                : GMLAKE_OK;
-}
-
-static void gmlk_backend_close(gmlk_driver *driver) {
-  if (!driver->owned) return;
-#if defined(GMLAKE_BACKEND_CUDA)
-  gmlake_cuda_destroy(driver->owned);
-#else
-  gmlake_mock_destroy(driver->owned);
-#endif
+  if (!result) return GMLAKE_OK;
+  while (rows[i].result && rows[i].result != result) i++;
+  return gmlk_refuse_desc(&l->error, result, "device %d: %s", desc->device, rows[i].why);
 }
 
 /* Checks what depends on the device, and fills in defaults. A chunk is 1/8192 of the device's
@@ -14315,14 +13590,6 @@ static gmlake_result gmlk_desc_default(gmlake_desc *d, const gmlake_device_prope
       GMLK_ULL(gmlk_min(d->arena_bytes, d->window_bytes)), GMLK_ULL(chunk));
 }
 
-/* Frees the extra records of an arena's blocks, and of chunks of its buffers that were exported. */
-static void gmlk_extras_free(gmlake *l, const gmlk_arena *a) {
-  const gmlk_block *b;
-  for (b = gmlk_next_user(a, NULL); b; b = gmlk_next_user(a, b)) gmlk_extra_free(l, b->as.extra);
-  for (b = a->head.next; b; b = b->next)
-    if (b->state == GMLK_COMMITTED) gmlk_extra_free(l, b->as.extra);
-}
-
 /* Frees a lake's host memory. pre: gmlk_lake_drain has given the driver everything back, or the
    driver cannot be called any more. */
 static void gmlk_lake_free(gmlake *l) {
@@ -14330,20 +13597,27 @@ static void gmlk_lake_free(gmlake *l) {
   size_t i;
   for (i = 0; i < l->arena_count; i++) {
     gmlk_arena *a = l->arenas[i];
-    if (a) gmlk_extras_free(l, a);
     if (a && a->pool)
       gmlk_pool_free(l, a->pool);
     else if (a)
       gmlk_arena_close(l, a);
   }
-  gmlk_released_pools_free(l);
+  while (l->released_pools) { /* the driver kept something of them */
+    gmlake_pool *next = l->released_pools->next_released;
+    gmlk_pool_free(l, l->released_pools);
+    l->released_pools = next;
+  }
   gmlk_host_free(&l->host, l->arenas, l->arena_capacity * sizeof(gmlk_arena *));
   gmlk_index_destroy(&l->index, &l->host);
   gmlk_host_free(&l->host, l->view.memory, l->view.bytes);
   gmlk_host_free(&l->host, l->log.messages, GMLK_LOG_QUEUE * sizeof(gmlk_message));
   gmlk_host_free(&l->host, l->driver.peers, l->driver.peer_count * sizeof(int));
   gmlk_records_destroy(&l->records, &l->host);
-  gmlk_backend_close(&l->driver);
+#if defined(GMLAKE_BACKEND_CUDA)
+  gmlake_cuda_destroy(l->driver.owned);
+#else
+  gmlake_mock_destroy(l->driver.owned);
+#endif
   gmlk_process_destroy(&l->process);
   if (l->has_locks) gmlk_spinlock_destroy(&l->state_lock);
   if (l->has_locks) gmlk_mutex_destroy(&l->driver_lock);
@@ -14417,15 +13691,6 @@ static gmlake_result gmlk_lake_init(gmlake *l, const gmlake_desc *desc) {
   return result;
 }
 
-/* Tells desc->out_error and the logger why no lake was created. */
-static void gmlk_tell_create(const gmlake_desc *desc, gmlake_error_info *why,
-                             gmlake_result result) {
-  if (result == GMLAKE_ERROR_OUT_OF_HOST_MEMORY && why->result != result)
-    (void)gmlk_refuse_desc(why, result, "the host has no memory for the lake's records");
-  if (desc->out_error) *desc->out_error = *why;
-  if (desc->logger.fn) desc->logger.fn(desc->logger.user, GMLAKE_LOG_ERROR, why);
-}
-
 /* A lake that has neither backend nor memory yet; NULL: no host memory. */
 static gmlake *gmlk_lake_new(const gmlake_desc *desc) {
   gmlk_host host;
@@ -14482,62 +13747,13 @@ static void gmlk_report_leaks(gmlake *l) {
   }
 }
 
-/* Creates a lake. If it cannot, it tells desc->out_error and the logger why. */
-static gmlake_result gmlk_create(const gmlake_desc *desc, gmlake **out_lake) {
-  gmlake_error_info why;
-  gmlake_desc zero;
-  gmlake *l;
-  gmlake_result result;
-  memset(&zero, 0, sizeof(zero));
-  memset(&why, 0, sizeof(why));
-  if (!desc) desc = &zero;
-  result = gmlk_desc_check(desc, &why);
-  if (!result && !out_lake)
-    result = gmlk_refuse_desc(&why, GMLAKE_ERROR_INVALID_ARGUMENT, "out_lake is NULL");
-  l = result ? NULL : gmlk_lake_new(desc);
-  if (!l) {
-    if (!result) result = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
-    gmlk_tell_create(desc, &why, result);
-    return result;
-  }
-  gmlk_spinlock_lock(&l->state_lock, l->has_locks);
-  result = gmlk_lake_init(l, desc);
-  why = l->error;
-  if (result) l->log.count = 0; /* the logger hears of the error alone */
-  (void)gmlk_leave(l, GMLAKE_OK);
-  if (!result) {
-    *out_lake = l;
-    return GMLAKE_OK;
-  }
-  if (l->driver.backend) (void)gmlk_lake_drain(l);
-  gmlk_lake_free(l);
-  gmlk_tell_create(desc, &why, result);
-  return result;
-}
-
-/* Waits for the streams, then gives everything back. Returns the first error. */
-static gmlake_result gmlk_destroy(gmlake *l) {
-  gmlake_result waited = GMLAKE_OK, freed, drained;
-  gmlk_report_leaks(l);
-  gmlk_spinlock_lock(&l->state_lock, l->has_locks);
-  if (!l->lost) waited = gmlk_wait_for_all(l);
-  if (waited == GMLAKE_ERROR_CAPTURING) waited = GMLAKE_OK; /* a capture cannot be waited for */
-  freed = gmlk_host_copies_free(l, 1);
-  if (!waited) waited = l->lost ? l->lost : freed;
-  if (waited) l->log.count = 0; /* the result tells the same */
-  (void)gmlk_leave(l, GMLAKE_OK);
-  drained = gmlk_lake_drain(l);
-  if (!waited) waited = l->lost;
-  gmlk_lake_free(l);
-  return waited ? waited : drained;
-}
-
 /* ---- >>api -------------------------------------------------------------------------------------
    The public functions. Each checks its arguments, enters, calls one function of the sections
-   above, and leaves (>>entry). Owns nothing; costs and failures stand at the declarations. */
+   above, or answers in a few lines itself, and leaves (>>entry). Owns nothing; costs and failures
+   stand at the declarations. */
 
-static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, gmlake_stream stream,
-                                     void **out_ptr) {
+GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *desc,
+                                           gmlake_stream stream, void **out_ptr) {
   const char *call = "gmlake_alloc";
   gmlake_result result;
   unsigned tries = 0;
@@ -14562,27 +13778,36 @@ static gmlake_result gmlk_alloc_with(gmlake *l, const gmlake_alloc_desc *desc, g
   return result;
 }
 
-GMLAKE_DEF gmlake_result gmlake_alloc_with(gmlake *l, const gmlake_alloc_desc *desc,
-                                           gmlake_stream stream, void **out_ptr) {
-  return gmlk_alloc_with(l, desc, stream, out_ptr);
-}
-
 GMLAKE_DEF gmlake_result gmlake_alloc(gmlake *l, size_t bytes, gmlake_stream stream,
                                       void **out_ptr) {
   gmlake_alloc_desc desc;
   memset(&desc, 0, sizeof(desc));
   desc.bytes = bytes;
-  return gmlk_alloc_with(l, &desc, stream, out_ptr);
+  return gmlake_alloc_with(l, &desc, stream, out_ptr);
 }
 
 GMLAKE_DEF gmlake_result gmlake_query(gmlake *l, const gmlake_alloc_desc *desc,
                                       gmlake_stream stream, gmlake_query_info *out_info) {
   const char *call = "gmlake_query";
+  gmlk_foretold foretold;
+  unsigned has_none;
   gmlake_result result = gmlk_need(l, call, desc, "desc");
   if (!result) result = gmlk_need(l, call, out_info, "out_info");
   if (!result) result = gmlk_need_stream(l, call, stream, 1);
-  if (!result) result = gmlk_enter_driver(l);
-  return result ? result : gmlk_leave_driver(l, gmlk_query(l, desc, stream, out_info));
+  if (!result) result = gmlk_enter_driver(l, NULL);
+  if (result) return result;
+  has_none = l->streams.has_none;
+  memset(&foretold, 0, sizeof(foretold));
+  result = gmlk_query_request(l, desc, stream, &foretold);
+  if (result == GMLAKE_ERROR_INVALID_ARGUMENT || result == GMLAKE_ERROR_CAPTURING ||
+      result == GMLAKE_ERROR_ASLEEP)
+    l->error.call = call;
+  l->streams.has_none = has_none;
+  if (result && !gmlk_is_shortage(result)) return gmlk_leave_driver(l, result);
+  if (result) memset(&foretold.answer, 0, sizeof(foretold.answer));
+  foretold.answer.result = result;
+  *out_info = foretold.answer;
+  return gmlk_leave_driver(l, GMLAKE_OK);
 }
 
 GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream) {
@@ -14604,25 +13829,46 @@ GMLAKE_DEF gmlake_result gmlake_free(gmlake *l, void *ptr, gmlake_stream stream)
 /* ---- streams ---- */
 
 GMLAKE_DEF gmlake_result gmlake_record_stream(gmlake *l, void *ptr, gmlake_stream stream) {
-  gmlake_result result = gmlk_need(l, "gmlake_record_stream", ptr, "ptr");
-  if (!result) result = gmlk_need_stream(l, "gmlake_record_stream", stream, 0);
+  const char *call = "gmlake_record_stream";
+  gmlk_block *b;
+  unsigned number;
+  size_t bytes;
+  gmlake_result result = gmlk_need(l, call, ptr, "ptr");
+  if (!result) result = gmlk_need_stream(l, call, stream, 0);
   if (!result) result = gmlk_enter(l);
-  return result ? result : gmlk_leave(l, gmlk_record_stream(l, ptr, stream));
+  if (result) return result;
+  b = gmlk_live_block(l, ptr, call, &result);
+  if (!b) return gmlk_leave(l, result);
+  number = gmlk_stream_find_or_add(l, stream);
+  if (!number || !gmlk_extra_add_use(l, b, number))
+    return gmlk_leave(l, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+  bytes = gmlk_to_bytes(b->grains);
+  gmlk_tell_call(l, GMLAKE_STEP_USE, stream, (uint64_t)(uintptr_t)ptr, bytes, bytes - b->its.slack,
+                 "the block is used on this stream, too");
+  return gmlk_leave(l, GMLAKE_OK);
 }
 
 GMLAKE_DEF gmlake_result gmlake_mark_stream(gmlake *l, gmlake_stream stream,
                                             gmlake_stream_kind kind) {
+  unsigned number;
   gmlake_result result = gmlk_need_stream(l, "gmlake_mark_stream", stream, 0);
   if (!result && (unsigned)kind > GMLAKE_STREAM_STAYS)
     result = gmlk_refuse(l, "gmlake_mark_stream",
                          "kind is %d: pass one of GMLAKE_STREAM_* (0 to 3)", (int)kind);
   if (!result) result = gmlk_enter(l);
-  return result ? result : gmlk_leave(l, gmlk_mark_stream(l, stream, kind));
+  if (result) return result;
+  number = gmlk_stream_find_or_add(l, stream);
+  if (!number) return gmlk_leave(l, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+  if (kind == GMLAKE_STREAM_STAYS)
+    l->streams.items[number]->stays = 1;
+  else
+    l->streams.items[number]->kind = kind;
+  return gmlk_leave(l, GMLAKE_OK);
 }
 
 GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *l, gmlake_stream stream) {
   gmlake_result result = gmlk_need_stream(l, "gmlake_forget_stream", stream, 0);
-  if (!result) result = gmlk_enter_driver(l);
+  if (!result) result = gmlk_enter_driver(l, NULL);
   return result ? result : gmlk_leave_driver(l, gmlk_forget_stream(l, stream));
 }
 
@@ -14630,26 +13876,58 @@ GMLAKE_DEF gmlake_result gmlake_forget_stream(gmlake *l, gmlake_stream stream) {
 
 GMLAKE_DEF gmlake_result gmlake_get_allocation(gmlake *l, const void *ptr,
                                                gmlake_allocation_info *out_info) {
+  const gmlk_block *b;
+  gmlake_map_entry e;
   gmlake_result result = gmlk_need(l, "gmlake_get_allocation", ptr, "ptr");
   if (!result) result = gmlk_need(l, "gmlake_get_allocation", out_info, "out_info");
   if (!result) result = gmlk_enter_asking(l);
-  return result ? result : gmlk_leave(l, gmlk_get_allocation(l, ptr, out_info));
+  if (result) return result;
+  b = gmlk_live_block(l, ptr, "gmlake_get_allocation", &result);
+  if (!b) return gmlk_leave(l, result);
+  e = gmlk_show_block(l, b);
+  gmlk_tell_entry(&e, b, out_info);
+  return gmlk_leave(l, GMLAKE_OK);
 }
 
 GMLAKE_DEF gmlake_result gmlake_find(gmlake *l, const void *address,
                                      gmlake_allocation_info *out_info) {
+  const uint64_t at = (uint64_t)(uintptr_t)address;
+  gmlake_buffer *buffer;
+  const gmlk_block *b;
+  gmlake_map_entry e;
   gmlake_result result = gmlk_need(l, "gmlake_find", out_info, "out_info");
   if (!result) result = gmlk_enter_asking(l);
-  return result ? result : gmlk_leave(l, gmlk_find(l, (uint64_t)(uintptr_t)address, out_info));
+  if (result) return result;
+  b = gmlk_find_at(l, at, &buffer);
+  if (b || buffer) {
+    e = b ? gmlk_show_block(l, b) : gmlk_show_buffer(buffer);
+    gmlk_tell_entry(&e, b, out_info);
+  } else {
+    result = gmlk_fail(l, GMLAKE_ERROR_UNKNOWN_POINTER, "gmlake_find",
+                       "address is 0x%llx: no memory of this lake lies there", GMLK_ULL(at));
+  }
+  return gmlk_leave(l, result);
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_pieces(gmlake *l, const void *ptr, gmlake_piece *out_pieces,
                                            size_t capacity, size_t *out_count) {
   const gmlk_array array = {"gmlake_get_pieces", "out_pieces", out_pieces, capacity, out_count};
+  const gmlk_piece *pieces;
+  const gmlk_block *b;
+  gmlk_piece whole;
+  size_t i;
   gmlake_result result = gmlk_need(l, array.call, ptr, "ptr");
   if (!result) result = gmlk_need_array(l, &array);
   if (!result) result = gmlk_enter_asking(l);
-  return result ? result : gmlk_leave(l, gmlk_get_pieces(l, ptr, out_pieces, capacity, out_count));
+  if (result) return result;
+  b = gmlk_live_block(l, ptr, array.call, &result);
+  if (!b) return gmlk_leave(l, result);
+  pieces = gmlk_pieces_of(b, &whole, out_count);
+  for (i = 0; i < *out_count && i < capacity; i++) {
+    out_pieces[i].home = (void *)(uintptr_t)gmlk_home(l->arenas[b->arena], pieces[i].at);
+    out_pieces[i].bytes = gmlk_to_bytes(pieces[i].grains);
+  }
+  return gmlk_leave(l, GMLAKE_OK);
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_chunks(gmlake *l, const void *ptr,
@@ -14667,42 +13945,78 @@ GMLAKE_DEF gmlake_result gmlake_get_chunks(gmlake *l, const void *ptr,
 GMLAKE_DEF gmlake_result gmlake_get_map(gmlake *l, gmlake_map_entry *out_entries, size_t capacity,
                                         size_t *out_count) {
   const gmlk_array array = {"gmlake_get_map", "out_entries", out_entries, capacity, out_count};
+  gmlk_map map = {out_entries, out_entries ? capacity : 0, 0};
+  const gmlk_arena *a;
   gmlake_result result = gmlk_need_array(l, &array);
   if (!result) result = gmlk_enter_to_ask(l);
   if (result) return result;
-  *out_count = gmlk_get_map(l, out_entries, capacity);
+  GMLK_FOR_ARENAS(l, a) gmlk_map_arena(l, a, &map);
+  *out_count = map.count;
   return gmlk_leave_driver(l, GMLAKE_OK);
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_stats(gmlake *l, gmlake_stats *out_stats) {
+  gmlake_stats stats;
   gmlake_result result = gmlk_need_stats(l, "gmlake_get_stats", out_stats);
   if (!result) result = gmlk_enter_asking(l);
-  return result ? result : gmlk_leave(l, gmlk_get_stats(l, out_stats));
+  if (result) return result;
+  stats = l->stats;
+  stats.event_count = l->streams.record_count;
+  stats.metadata_bytes = l->host.bytes;
+  stats.metadata_bytes_peak = l->host.bytes_peak;
+  return gmlk_leave(l, gmlk_stats_out(&stats, out_stats));
 }
 
 GMLAKE_DEF gmlake_result gmlake_pool_get_stats(gmlake *l, gmlake_pool *pool,
                                                gmlake_stats *out_stats) {
+  const gmlk_arena *a;
+  gmlake_stats stats;
   gmlake_result result = gmlk_need_pool(l, "gmlake_pool_get_stats", pool);
   if (!result) result = gmlk_need_stats(l, "gmlake_pool_get_stats", out_stats);
   if (!result) result = gmlk_enter_to_ask(l);
-  return result ? result : gmlk_leave_driver(l, gmlk_pool_get_stats(l, pool, out_stats));
+  if (result) return result;
+  memset(&stats, 0, sizeof(stats));
+  GMLK_FOR_ARENAS(l, a)
+    if (gmlk_pool_told(a) == pool) gmlk_count_arena(a, &stats);
+  stats.reserved_bytes_peak = gmlk_pool_first_arena(l, pool)->backed_bytes_peak;
+  return gmlk_leave_driver(l, gmlk_stats_out(&stats, out_stats));
 }
 
 GMLAKE_DEF gmlake_result gmlake_reset_peaks(gmlake *l) {
+  gmlk_arena *a;
   gmlake_result result = gmlk_enter_asking(l);
-  return result ? result : gmlk_leave(l, gmlk_reset_peaks(l));
+  if (result) return result;
+  (void)GMLK_PEAKS(GMLK_RESET_PEAK);
+  GMLK_FOR_ARENAS(l, a) a->backed_bytes_peak = a->backed_bytes;
+  l->host.bytes_peak = l->host.bytes;
+  return gmlk_leave(l, GMLAKE_OK);
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_budget(gmlake *l, gmlake_budget *out_budget) {
   gmlake_result result = gmlk_need(l, "gmlake_get_budget", out_budget, "out_budget");
-  if (!result) result = gmlk_enter_driver(l);
+  if (!result) result = gmlk_enter_driver(l, NULL);
   return result ? result : gmlk_leave_driver(l, gmlk_get_budget(l, out_budget));
 }
 
+/* A child of fork may not read the lake. The observer and the host allocator hold state_lock. */
 GMLAKE_DEF gmlake_result gmlake_get_last_error(gmlake *l, gmlake_error_info *out_info) {
   gmlake_result result = gmlk_need(l, "gmlake_get_last_error", out_info, "out_info");
-  if (!result) gmlk_get_last_error(l, out_info);
-  return result;
+  int locks;
+  if (result) return result;
+  if (gmlk_process_is_forked(&l->process)) {
+    memset(out_info, 0, sizeof(*out_info));
+    out_info->result = GMLAKE_ERROR_FORKED;
+    out_info->call = "fork";
+    (void)snprintf(out_info->text, sizeof(out_info->text), "%s",
+                   "this process is a child of fork, and the lake belongs to its parent: create a "
+                   "lake of the child's own");
+    return GMLAKE_OK;
+  }
+  locks = !gmlk_is_in_callback(&l->host);
+  if (locks) gmlk_spinlock_lock(&l->state_lock, l->has_locks);
+  *out_info = l->error;
+  if (locks) gmlk_spinlock_unlock(&l->state_lock, l->has_locks);
+  return GMLAKE_OK;
 }
 
 GMLAKE_DEF gmlake_result gmlake_get_desc(gmlake *l, gmlake_desc *out_desc) {
@@ -14718,12 +14032,17 @@ GMLAKE_DEF gmlake_result gmlake_check(gmlake *l) {
   return broken || !result ? gmlk_leave_driver(l, result) : result;
 }
 
+/* What waits to go is offered first, and free chunks go then; in the end host memory that is mostly
+   unused, and host copies that keep nothing. Answers the first error. */
 GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_released_bytes) {
   size_t released = 0;
-  gmlake_result result = gmlk_enter_driver(l);
+  gmlake_result result = gmlk_enter_driver(l, NULL), trimmed, freed;
   if (!result) {
-    result = gmlk_trim_lake(l, keep_bytes, &released);
-    result = gmlk_leave_driver(l, result);
+    result = gmlk_release_all(l, 1, &released);
+    trimmed = gmlk_trim_arenas(l, keep_bytes, &released);
+    gmlk_tidy(l);
+    freed = l->lost ? l->lost : gmlk_host_copies_free(l, 0);
+    result = gmlk_leave_driver(l, result ? result : trimmed ? trimmed : freed);
   }
   if (out_released_bytes) *out_released_bytes = released;
   return result;
@@ -14731,7 +14050,28 @@ GMLAKE_DEF gmlake_result gmlake_trim(gmlake *l, size_t keep_bytes, size_t *out_r
 
 GMLAKE_DEF int gmlake_version(void) { return GMLAKE_VERSION; }
 
-GMLAKE_DEF const char *gmlake_result_name(gmlake_result result) { return gmlk_result_name(result); }
+GMLAKE_DEF const char *gmlake_result_name(gmlake_result result) {
+  static const char *const names[] = {"GMLAKE_OK",
+                                      "GMLAKE_ERROR_INVALID_ARGUMENT",
+                                      "GMLAKE_ERROR_OUT_OF_HOST_MEMORY",
+                                      "GMLAKE_ERROR_OUT_OF_DEVICE_MEMORY",
+                                      "GMLAKE_ERROR_LIMIT_REACHED",
+                                      "GMLAKE_ERROR_UNKNOWN_POINTER",
+                                      "GMLAKE_ERROR_DOUBLE_FREE",
+                                      "GMLAKE_ERROR_UNSUPPORTED",
+                                      "GMLAKE_ERROR_NO_DRIVER",
+                                      "GMLAKE_ERROR_NO_DEVICE",
+                                      "GMLAKE_ERROR_DRIVER",
+                                      "GMLAKE_ERROR_DEVICE_LOST",
+                                      "GMLAKE_ERROR_CAPTURING",
+                                      "GMLAKE_ERROR_FORKED",
+                                      "GMLAKE_ERROR_SHUTTING_DOWN",
+                                      "GMLAKE_ERROR_CORRUPT",
+                                      "GMLAKE_ERROR_ASLEEP",
+                                      "GMLAKE_ERROR_BUSY"};
+  const size_t i = (size_t)(int)result;
+  return i < sizeof(names) / sizeof(names[0]) ? names[i] : "unknown";
+}
 
 /* ---- several processes ---- */
 
@@ -14741,7 +14081,7 @@ GMLAKE_DEF gmlake_result gmlake_export(gmlake *l, const void *ptr, unsigned hand
   const gmlk_array array = {"gmlake_export", "out_handles", out_handles, capacity, out_count};
   gmlake_result result = gmlk_need(l, array.call, ptr, "ptr");
   if (!result) result = gmlk_need_array(l, &array);
-  if (!result) result = gmlk_enter_driver(l);
+  if (!result) result = gmlk_enter_driver(l, NULL);
   if (result) return result;
   result = gmlk_export(l, (uint64_t)(uintptr_t)ptr, handle_type, out_handles, capacity, out_count);
   return gmlk_leave_driver(l, result);
@@ -14754,7 +14094,7 @@ GMLAKE_DEF gmlake_result gmlake_import(gmlake *l, const gmlake_handle *handles, 
   if (!result) result = gmlk_need(l, call, out_ptr, "out_ptr");
   if (!result && !count) result = gmlk_refuse(l, call, "count is 0: pass one handle or more");
   if (!result) *out_ptr = NULL;
-  if (!result) result = gmlk_enter_taking(l, call);
+  if (!result) result = gmlk_enter_driver(l, call);
   return result ? result : gmlk_leave_driver(l, gmlk_import(l, handles, count, out_ptr));
 }
 
@@ -14765,7 +14105,7 @@ GMLAKE_DEF gmlake_result gmlake_reserve(gmlake *l, gmlake_pool *pool, size_t byt
   const char *call = "gmlake_reserve";
   gmlake_result result = gmlk_need_pool(l, call, pool);
   if (!result) result = gmlk_need_stream(l, call, stream, 1);
-  if (!result) result = gmlk_enter_taking(l, call);
+  if (!result) result = gmlk_enter_driver(l, call);
   return result ? result : gmlk_leave_driver(l, gmlk_reserve(l, pool, bytes, stream));
 }
 
@@ -14774,14 +14114,14 @@ GMLAKE_DEF gmlake_result gmlake_reserve(gmlake *l, gmlake_pool *pool, size_t byt
 GMLAKE_DEF gmlake_result gmlake_pool_create(gmlake *l, const gmlake_pool_desc *desc,
                                             gmlake_pool **out_pool) {
   gmlake_result result = gmlk_need(l, "gmlake_pool_create", out_pool, "out_pool");
-  if (!result) result = gmlk_enter_driver(l);
+  if (!result) result = gmlk_enter_driver(l, NULL);
   return result ? result : gmlk_leave_driver(l, gmlk_pool_create(l, desc, 0, NULL, out_pool));
 }
 
 GMLAKE_DEF gmlake_result gmlake_pool_destroy(gmlake *l, gmlake_pool *pool) {
   gmlake_result result = gmlk_need_pool(l, "gmlake_pool_destroy", pool);
   if (result || !pool) return result;
-  result = gmlk_enter_driver(l);
+  result = gmlk_enter_driver(l, NULL);
   return result ? result : gmlk_leave_driver(l, gmlk_pool_destroy(l, pool));
 }
 
@@ -14793,7 +14133,7 @@ GMLAKE_DEF gmlake_result gmlake_pool_sleep(gmlake *l, gmlake_pool *pool, gmlake_
     result =
         gmlk_refuse(l, "gmlake_pool_sleep",
                     "mode is %d: pass GMLAKE_SLEEP_DROP (0) or GMLAKE_SLEEP_KEEP (1)", (int)mode);
-  if (!result) result = gmlk_enter_driver(l);
+  if (!result) result = gmlk_enter_driver(l, NULL);
   if (!result)
     result = gmlk_leave_driver(l, gmlk_pool_sleep(l, pool, mode == GMLAKE_SLEEP_KEEP, &released));
   if (out_released_bytes) *out_released_bytes = released;
@@ -14805,7 +14145,7 @@ GMLAKE_DEF gmlake_result gmlake_pool_wake(gmlake *l, gmlake_pool *pool) {
   gmlake_result result = gmlk_need_pool(l, "gmlake_pool_wake", pool);
   if (result) return result;
   do {
-    result = gmlk_enter_taking(l, "gmlake_pool_wake");
+    result = gmlk_enter_driver(l, "gmlake_pool_wake");
     if (result) return result;
     result = gmlk_pool_wake(l, pool);
     gmlk_unlock_driver(l);
@@ -14815,13 +14155,13 @@ GMLAKE_DEF gmlake_result gmlake_pool_wake(gmlake *l, gmlake_pool *pool) {
 
 GMLAKE_DEF gmlake_result gmlake_pool_lend(gmlake *l, gmlake_pool *pool, gmlake_stream stream) {
   gmlake_result result = gmlk_need_both(l, "gmlake_pool_lend", pool, stream);
-  if (!result) result = gmlk_enter_driver(l);
+  if (!result) result = gmlk_enter_driver(l, NULL);
   return result ? result : gmlk_leave_driver(l, gmlk_pool_lend(l, pool, stream));
 }
 
 GMLAKE_DEF gmlake_result gmlake_pool_recall(gmlake *l, gmlake_pool *pool, gmlake_stream stream) {
   gmlake_result result = gmlk_need_both(l, "gmlake_pool_recall", pool, stream);
-  if (!result) result = gmlk_enter_driver(l);
+  if (!result) result = gmlk_enter_driver(l, NULL);
   return result ? result : gmlk_leave_driver(l, gmlk_pool_recall(l, pool, stream));
 }
 
@@ -14834,9 +14174,24 @@ GMLAKE_DEF gmlake_result gmlake_capture_begin(gmlake *l, gmlake_stream stream, g
 }
 
 GMLAKE_DEF gmlake_result gmlake_capture_end(gmlake *l, gmlake_stream stream) {
+  unsigned number;
+  gmlk_stream *s;
   gmlake_result result = gmlk_need_stream(l, "gmlake_capture_end", stream, 0);
-  if (!result) result = gmlk_enter_driver(l);
-  return result ? result : gmlk_leave_driver(l, gmlk_capture_end(l, stream));
+  if (!result) result = gmlk_enter_driver(l, NULL);
+  if (result) return result;
+  number = gmlk_stream_find(&l->streams, gmlk_stream_canonical(stream));
+  s = number ? l->streams.items[number] : NULL;
+  if (s && s->has_ended) {
+    s->has_ended = 0;
+  } else if (s && s->capture) {
+    gmlk_capture_close(l, number);
+    result = l->lost;
+  } else {
+    result =
+        gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_capture_end",
+                  "stream is %p, which is not being captured: see gmlake_capture_begin", stream);
+  }
+  return gmlk_leave_driver(l, result);
 }
 
 /* ---- buffers ---- */
@@ -14849,7 +14204,7 @@ GMLAKE_DEF gmlake_result gmlake_buffer_create(gmlake *l, const gmlake_buffer_des
   if (!result && !desc->max_bytes)
     result = gmlk_refuse(l, call, "max_bytes is 0: set it to the most bytes that it may have");
   if (!result) result = gmlk_need_pool(l, call, desc->pool);
-  if (!result) result = gmlk_enter_driver(l);
+  if (!result) result = gmlk_enter_driver(l, NULL);
   return result ? result : gmlk_leave_driver(l, gmlk_buffer_create(l, desc, out_buffer));
 }
 
@@ -14895,11 +14250,20 @@ GMLAKE_DEF gmlake_result gmlake_buffer_discard(gmlake *l, gmlake_buffer *b, size
 }
 
 GMLAKE_DEF gmlake_result gmlake_buffer_destroy(gmlake *l, gmlake_buffer *b, gmlake_stream stream) {
-  gmlake_result result = gmlk_need_stream(l, "gmlake_buffer_destroy", stream, 1);
+  gmlk_change change = {"gmlake_buffer_destroy", GMLK_RESIZE, 0, 0, NULL, 0, 0, 0, 0};
+  gmlake_result result = gmlk_need_stream(l, change.call, stream, 1);
   if (result || !b) return result;
-  result = gmlk_need_buffer(l, "gmlake_buffer_destroy", b);
+  result = gmlk_need_buffer(l, change.call, b);
   if (!result) result = gmlk_enter(l);
-  return result ? result : gmlk_leave(l, gmlk_buffer_destroy(l, b, stream));
+  if (result) return result;
+  result = gmlk_buffer_change(l, b, &change, stream);
+  if (result) return gmlk_leave(l, result);
+  b->lake = NULL;
+  b->arena->void_count++;
+  l->stats.buffer_count--;
+  gmlk_tell_call(l, GMLAKE_STEP_END, stream, gmlk_buffer_address(b), 0, 0,
+                 "a buffer was destroyed");
+  return gmlk_leave(l, GMLAKE_OK);
 }
 
 GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *l, gmlake_buffer *b,
@@ -14907,18 +14271,74 @@ GMLAKE_DEF gmlake_result gmlake_buffer_get_info(gmlake *l, gmlake_buffer *b,
   gmlake_result result = gmlk_need_buffer(l, "gmlake_buffer_get_info", b);
   if (!result) result = gmlk_need(l, "gmlake_buffer_get_info", out_info, "out_info");
   if (!result) result = gmlk_enter_asking(l);
-  return result ? result : gmlk_leave(l, gmlk_buffer_get_info(b, out_info));
+  if (result) return result;
+  memset(out_info, 0, sizeof(*out_info));
+  out_info->ptr = (void *)(uintptr_t)gmlk_buffer_address(b);
+  out_info->bytes = b->bytes;
+  out_info->committed_bytes = b->count * b->arena->chunk_bytes;
+  out_info->max_bytes = b->max_bytes;
+  out_info->chunk_bytes = b->arena->chunk_bytes;
+  out_info->user_data = b->user_data;
+  out_info->label = b->label;
+  out_info->pool = b->arena->owner;
+  return gmlk_leave(l, GMLAKE_OK);
 }
 
 /* ---- create and destroy ---- */
 
+/* If it cannot, it tells desc->out_error and the logger why. */
 GMLAKE_DEF gmlake_result gmlake_create(const gmlake_desc *desc, gmlake **out_lake) {
-  return gmlk_create(desc, out_lake);
+  const gmlake_result no_memory = GMLAKE_ERROR_OUT_OF_HOST_MEMORY;
+  gmlake_error_info why;
+  gmlake_desc zero;
+  gmlake *l;
+  gmlake_result result;
+  memset(&zero, 0, sizeof(zero));
+  memset(&why, 0, sizeof(why));
+  if (!desc) desc = &zero;
+  result = gmlk_desc_check(desc, &why);
+  if (!result && !out_lake)
+    result = gmlk_refuse_desc(&why, GMLAKE_ERROR_INVALID_ARGUMENT, "out_lake is NULL");
+  l = result ? NULL : gmlk_lake_new(desc);
+  if (!result && !l) result = no_memory;
+  if (l) {
+    gmlk_spinlock_lock(&l->state_lock, l->has_locks);
+    result = gmlk_lake_init(l, desc);
+    why = l->error;
+    if (result) l->log.count = 0; /* the logger hears of the error alone */
+    (void)gmlk_leave(l, GMLAKE_OK);
+  }
+  if (!result) {
+    *out_lake = l;
+    return GMLAKE_OK;
+  }
+  if (l && l->driver.backend) (void)gmlk_lake_drain(l);
+  if (l) gmlk_lake_free(l);
+  if (result == no_memory && why.result != result)
+    (void)gmlk_refuse_desc(&why, result, "the host has no memory for the lake's records");
+  if (desc->out_error) *desc->out_error = why;
+  if (desc->logger.fn) desc->logger.fn(desc->logger.user, GMLAKE_LOG_ERROR, &why);
+  return result;
 }
 
+/* Waits for the streams, then gives everything back. Answers the first error. */
 GMLAKE_DEF gmlake_result gmlake_destroy(gmlake *l) {
-  gmlake_result result = l ? gmlk_turn_away(l) : GMLAKE_OK;
-  return !l || result ? result : gmlk_destroy(l);
+  gmlake_result waited = GMLAKE_OK, freed, drained;
+  if (!l) return GMLAKE_OK;
+  freed = gmlk_turn_away(l);
+  if (freed) return freed;
+  gmlk_report_leaks(l);
+  gmlk_spinlock_lock(&l->state_lock, l->has_locks);
+  if (!l->lost) waited = gmlk_wait_for_all(l);
+  if (waited == GMLAKE_ERROR_CAPTURING) waited = GMLAKE_OK; /* a capture cannot be waited for */
+  freed = gmlk_host_copies_free(l, 1);
+  if (!waited) waited = l->lost ? l->lost : freed;
+  if (waited) l->log.count = 0; /* the result tells the same */
+  (void)gmlk_leave(l, GMLAKE_OK);
+  drained = gmlk_lake_drain(l);
+  if (!waited) waited = l->lost;
+  gmlk_lake_free(l);
+  return waited ? waited : drained;
 }
 
 /* ---- >>check --------------------------------------------------------------------------------
@@ -15135,25 +14555,20 @@ static void gmlk_check_pieces(gmlk_checker *c, const gmlk_window *w, int is_live
               "W3, W8: a window's size is wrong");
 }
 
-/* [W7] Whether the block with the serial that an idle window waits for is under it, and knows. */
-static int gmlk_check_is_blocked(const gmlk_arena *a, const gmlk_window *w) {
-  const uint64_t serial = w->key - GMLK_BLOCKED;
-  uint32_t i;
-  for (i = 0; i < w->piece_count; i++) {
-    const gmlk_block *b = gmlk_locate(a, w->pieces[i].at);
-    for (; b->at < w->pieces[i].at + w->pieces[i].grains; b = b->next)
-      if (b->state != GMLK_FREE && b->flags & GMLK_IN_THE_WAY && b->u.serial == serial) return 1;
-  }
-  return 0;
-}
-
-/* [W5], [W7]. */
+/* [W5]; [W7] the block with the serial that a blocked window waits for is under it, and knows. */
 static void gmlk_check_idle(gmlk_checker *c, const gmlk_window *w) {
   const gmlk_windows *all = &c->a->windows;
   const int is_open = w->key == gmlk_open_key(w->self.grains, w->alias.stream);
-  gmlk_block *root = is_open ? all->open : all->blocked;
-  gmlk_expect(c, is_open || gmlk_check_is_blocked(c->a, w), "W7: nothing is in a window's way");
-  gmlk_expect(c, gmlk_tree_from(root, w->key, w->number) == &w->self,
+  int is_placed = is_open;
+  uint32_t i;
+  for (i = 0; !is_open && i < w->piece_count; i++) {
+    const gmlk_block *b = gmlk_locate(c->a, w->pieces[i].at);
+    for (; b->at < w->pieces[i].at + w->pieces[i].grains; b = b->next)
+      is_placed |= b->state != GMLK_FREE && b->flags & GMLK_IN_THE_WAY &&
+                   GMLK_BLOCKED + b->u.serial == w->key;
+  }
+  gmlk_expect(c, is_placed, "W7: nothing is in a window's way");
+  gmlk_expect(c, gmlk_tree_from(is_open ? all->open : all->blocked, w->key, w->number) == &w->self,
               "W5: a window is not in its tree");
   c->listed++;
 }
@@ -15352,18 +14767,6 @@ static void gmlk_check_arena(gmlk_checker *c, const gmlk_arena *a) {
   gmlk_count_arena(a, &c->found);
 }
 
-/* Of all arenas; their limits. */
-static void gmlk_check_arenas(gmlk_checker *c) {
-  const gmlake *l = c->l;
-  const gmlk_arena *a;
-  GMLK_FOR_ARENAS(l, a) {
-    const int is_past = gmlk_exceeds(0, gmlk_pool_bytes(l, a->owner), a->limit_bytes);
-    if (!c->broken) gmlk_check_arena(c, a);
-    gmlk_expect(c, a->chunks.quarantined_count || !is_past, "L1: a pool's limit is exceeded");
-    if (a->pool) c->captures -= (uint64_t)a->pool->capture_count * a->number;
-  }
-}
-
 #define GMLK_CHECK_FIGURES(X)                                                              \
   (X(live_count), X(requested_bytes), X(active_bytes), X(pending_bytes), X(window_count),  \
    X(stitched_bytes), X(buffer_count), X(buffer_bytes), X(chunk_count), X(reserved_bytes), \
@@ -15376,7 +14779,7 @@ static void gmlk_check_totals(gmlk_checker *c) {
   const gmlake *l = c->l;
   const gmlake_stats *s = &l->stats;
   const size_t records = l->records.slab_count * GMLK_SLAB_BLOCKS - l->records.unused_count;
-  const int is_past = gmlk_exceeds(0, s->reserved_bytes, l->desc.limit_bytes);
+  const int is_past = s->reserved_bytes > gmlk_room(l->desc.limit_bytes, 0);
   const gmlake_pool *pool;
   gmlk_expect(c, !c->listed, "A3, A7, U1, V1, V3, W5, B4: bins, trees or lists have more or fewer");
   gmlk_expect(c, !c->pieces && !c->owned, "W4, B1: what windows or buffers own does not add up");
@@ -15396,11 +14799,17 @@ static void gmlk_check_totals(gmlk_checker *c) {
 
 /* NULL, or what is broken. pre: both locks are held. */
 static const char *gmlk_check(const gmlake *l) {
+  const gmlk_arena *a;
   gmlk_checker c;
   memset(&c, 0, sizeof(c));
   c.l = l;
   gmlk_check_streams(&c);
-  gmlk_check_arenas(&c);
+  GMLK_FOR_ARENAS(l, a) {
+    const int is_past = gmlk_pool_bytes(l, a->owner) > gmlk_room(a->limit_bytes, 0);
+    if (!c.broken) gmlk_check_arena(&c, a);
+    gmlk_expect(&c, a->chunks.quarantined_count || !is_past, "L1: a pool's limit is exceeded");
+    if (a->pool) c.captures -= (uint64_t)a->pool->capture_count * a->number;
+  }
   if (!c.broken) gmlk_check_totals(&c);
   return c.broken;
 }

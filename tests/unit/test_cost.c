@@ -324,7 +324,7 @@ static void best_fit_behind_short_holes(size_t count) {
   begin();
   for (i = 0; i < 32; i++) assert_null(gmlk_bins_best(holes, 4040 + i % 8));
   cost(1);
-  gmlk_bins_destroy(holes, &host);
+  gmlk_host_free(&host, holes, sizeof(gmlk_bins));
 }
 
 /* ---- Buffers --------------------------------------------------------------------------------- */
