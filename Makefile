@@ -47,13 +47,14 @@ LIBS = -lpthread -ldl
 TEST_PROGRAMS = $(addprefix $(BUILD)/,$(basename $(notdir $(wildcard tests/*/test_*.c))))
 TEST_SCRIPTS = $(wildcard tests/*/test_*.sh)
 vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
+PUBLIC = gmlake.h gmlake_bfc.h gmlake_offload.h gmlake_turnip.h
 EXAMPLES = $(addprefix $(BUILD)/,$(basename $(wildcard examples/*.c examples/*_*.cpp)) \
   examples/kv_server_cuda examples/two_models_cuda examples/weights_cuda \
   examples/offload_optimizer_cuda examples/share_cuda examples/three_servers_cuda)
 SOURCES = $(wildcard *.h bench/*.[ch] bench/*/*.[ch] bench/*.cpp tests/*.h tests/*/*.[ch] \
   tests/*/*.cpp tests/port/windows/*.h tests/clients/ggml_stub/*.h examples/*.[ch] \
   examples/*.hpp examples/*_*.cpp examples/*/*.[ch] examples/*/*.[ch]pp)
-HEADERS = $(addprefix $(BUILD)/,$(patsubst %.h,%.o,$(wildcard *.h)))
+HEADERS = $(PUBLIC:%.h=$(BUILD)/%.o)
 FUZZ = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 YARDSTICK = $(BUILD)/peer_bfc_set.so
 POLICY = $(BUILD)/policy_worst_fit.so
@@ -195,13 +196,13 @@ install:
 	  DESTDIR="$(DESTDIR)" cmake --install "$$work" >/dev/null && echo "$(DESTDIR)$(INSTALL_CMAKE)"; \
 	fi
 	install -d "$(DESTDIR)$(INSTALL_INCLUDE)" "$(DESTDIR)$(INSTALL_PKGCONFIG)"
-	install -m 644 gmlake.h gmlake_bfc.h gmlake_offload.h "$(DESTDIR)$(INSTALL_INCLUDE)"
+	install -m 644 $(PUBLIC) "$(DESTDIR)$(INSTALL_INCLUDE)"
 	@plain() { printf '%s' "$$1" | sed 's/[\\&|]/\\&/g'; } && \
 	sed -e "s|@prefix@|$$(plain "$(PREFIX)")|" -e "s|@includedir@|$$(plain "$(INSTALL_INCLUDE)")|" \
 	  -e 's|@version@|$(VERSION)|' gmlake.pc.in >"$(DESTDIR)$(INSTALL_PKGCONFIG)/gmlake.pc"
 
 uninstall:
-	cd "$(DESTDIR)$(INSTALL_INCLUDE)" && rm -f gmlake.h gmlake_bfc.h gmlake_offload.h
+	cd "$(DESTDIR)$(INSTALL_INCLUDE)" && rm -f $(PUBLIC)
 	rm -f "$(DESTDIR)$(INSTALL_PKGCONFIG)/gmlake.pc"
 	rm -rf "$(DESTDIR)$(INSTALL_CMAKE)"
 
@@ -248,7 +249,8 @@ $(BUILD) $(BUILD)/examples $(BUILD)/fake $(BUILD)/fuzz $(BUILD)/impl:
 
 # A header as a file of its own, with all that it implements.
 IMPLEMENTATIONS = $(addprefix -DGMLAKE_,IMPLEMENTATION BACKEND_MOCK BACKEND_CUDA \
-  BFC_IMPLEMENTATION OFFLOAD_IMPLEMENTATION OFFLOAD_BACKEND_MOCK OFFLOAD_BACKEND_CUDA)
+  BFC_IMPLEMENTATION OFFLOAD_IMPLEMENTATION OFFLOAD_BACKEND_MOCK OFFLOAD_BACKEND_CUDA \
+  TURNIP_IMPLEMENTATION)
 $(BUILD)/%.o: %.h Makefile | $(BUILD)
 	$(SAY)
 	$(CC) -std=c99 -O1 $(WARNINGS) $(DEPENDENCIES) $(IMPLEMENTATIONS) -I. -Itests/cuda_stub \
@@ -277,9 +279,9 @@ DEBUG = -g1
 # ---- Implementations that are compiled once, for what knows the public interface alone ----
 # DONE tells a source that what it asks for is elsewhere. MOCK is the lake on the mock alone, where a
 # description without a backend means the mock; BOTH, with the CUDA backend, where it means CUDA;
-# BFC; OFFLOAD, with OFFLOAD_LAKE on BOTH's; and TEST, MOCK whose assertions end a case.
+# BFC; OFFLOAD with TURNIP, and OFFLOAD_LAKE on BOTH's; and TEST, MOCK whose assertions end a case.
 DONE = -D_GNU_SOURCE -DGMLAKE_IMPLEMENTATION_DONE -DGMLAKE_BFC_IMPLEMENTATION_DONE \
-  -DGMLAKE_OFFLOAD_IMPLEMENTATION_DONE
+  -DGMLAKE_OFFLOAD_IMPLEMENTATION_DONE -DGMLAKE_TURNIP_IMPLEMENTATION_DONE
 MOCK = $(BUILD)/impl/mock.o
 BOTH = $(BUILD)/impl/both.o
 BFC = $(BUILD)/impl/bfc.o
@@ -289,7 +291,7 @@ TEST = $(BUILD)/impl/test.o
 
 $(MOCK) $(BOTH) $(TEST): private SOURCE = gmlake.h
 $(BFC): private SOURCE = gmlake_bfc.h
-$(OFFLOAD) $(OFFLOAD_LAKE): private SOURCE = gmlake_offload.h
+$(OFFLOAD) $(OFFLOAD_LAKE): private SOURCE = gmlake_turnip.h
 $(MOCK): private DEFINES = -DGMLAKE_IMPLEMENTATION -DGMLAKE_BACKEND_MOCK
 $(BOTH): private DEFINES = -DGMLAKE_IMPLEMENTATION -DGMLAKE_BACKEND_MOCK -DGMLAKE_BACKEND_CUDA
 $(TEST): private DEFINES = -DGMLAKE_IMPLEMENTATION -DGMLAKE_BACKEND_MOCK -include tests/every_test.h
@@ -297,12 +299,11 @@ IMPLEMENTED = $(FAST)
 $(TEST): private IMPLEMENTED = -O0
 $(OFFLOAD): private IMPLEMENTED = $(PLANS)
 $(BFC): private DEFINES = -DGMLAKE_BFC_IMPLEMENTATION
-$(OFFLOAD) $(OFFLOAD_LAKE): private DEFINES = $(addprefix -DGMLAKE_OFFLOAD_,IMPLEMENTATION \
-  BACKEND_MOCK BACKEND_CUDA $(if $(findstring lake,$@),LAKE))
+$(OFFLOAD) $(OFFLOAD_LAKE): private DEFINES = $(addprefix -DGMLAKE_,TURNIP_IMPLEMENTATION \
+  $(addprefix OFFLOAD_,IMPLEMENTATION BACKEND_MOCK BACKEND_CUDA $(if $(findstring lake,$@),LAKE)))
 $(MOCK) $(BOTH) $(BFC) $(OFFLOAD) $(OFFLOAD_LAKE): $(LEVEL_IS)
 $(TEST): tests/every_test.h
-$(MOCK) $(BOTH) $(BFC) $(OFFLOAD) $(OFFLOAD_LAKE) $(TEST): gmlake.h gmlake_bfc.h gmlake_offload.h \
-  Makefile | $(BUILD)/impl
+$(MOCK) $(BOTH) $(BFC) $(OFFLOAD) $(OFFLOAD_LAKE) $(TEST): $(PUBLIC) Makefile | $(BUILD)/impl
 	$(SAY)
 	$(call C_AT,$(IMPLEMENTED)) -std=gnu99 $(IMPLEMENTED) $(DEBUG) $(WARNINGS) -I. -Itests/cuda_stub $(DEFINES) $(CPPFLAGS) \
 	  $(CFLAGS) -x c -c $(SOURCE) -o $@

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 
-HEADERS = ["gmlake.h", "gmlake_bfc.h", "gmlake_offload.h"]
+HEADERS = ["gmlake.h", "gmlake_bfc.h", "gmlake_offload.h", "gmlake_turnip.h"]
 EXAMPLES = [
     "hello.c", "two_streams.c", "stitching.c", "graph_capture.c", "kv_server.c", "two_models.c",
     "weights.c", "share.c", "three_servers.c", "ledger.h", "running_out.c", "snapshot.c",

@@ -5,10 +5,11 @@
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_CUDA
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
+#define GMLAKE_TURNIP_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_BACKEND_CUDA
 #define GMLAKE_OFFLOAD_BACKEND_MOCK
 #include "gmlake.h"
-#include "gmlake_offload.h"
+#include "gmlake_turnip.h"
 
 #include "../graph.h"
 #include "../options.h"

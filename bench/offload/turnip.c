@@ -2,8 +2,9 @@
    runs them on the mock's clock. The text of --help says what it takes and what its columns
    mean. */
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
+#define GMLAKE_TURNIP_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_BACKEND_MOCK
-#include "gmlake_offload.h"
+#include "gmlake_turnip.h"
 
 #include "../graph.h"
 #include "../options.h"

@@ -5,6 +5,9 @@
 
 #include "offload_fixture.h"
 
+#define GMLAKE_TURNIP_IMPLEMENTATION
+#include "gmlake_turnip.h"
+
 static gmlake_offload_memgraph_desc compile_desc(const gmlake_offload_graph *graph, size_t bytes) {
   gmlake_offload_memgraph_desc desc;
   memset(&desc, 0, sizeof desc);

@@ -132,6 +132,7 @@ done
 # order in which the fake driver takes work up; plans depend on measured times, so that one order
 # may not show a defect.
 plant() {
+  cp gmlake_turnip.h "$dir" # which includes what is beside it
   sed "$2" gmlake_offload.h >"$dir/gmlake_offload.h"
   ok "$1: planted" [ "$(diff gmlake_offload.h "$dir/gmlake_offload.h" | grep -c '^>')" = 1 ]
   ok "$1: built" "${CC:-cc}" -std=gnu99 -w -I"$dir" -I. -Itests/cuda_stub bench/offload/gpu.c \

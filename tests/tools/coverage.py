@@ -23,7 +23,7 @@ import sys
 
 from progress import Progress
 
-HEADERS = ("gmlake.h", "gmlake_bfc.h", "gmlake_offload.h")
+HEADERS = ("gmlake.h", "gmlake_bfc.h", "gmlake_offload.h", "gmlake_turnip.h")
 INCLUDES = ["-I.", "-Ibench", "-Itests", "-Itests/cuda_stub", '-DBUILD="build"']
 LIBS = ["-lcmocka", "-lz", "-lpthread", "-ldl", "-lm"]
 FAKE = {"LD_LIBRARY_PATH": "build/fake", "FAKE_CUDA_DEVICES": "2", "FAKE_CUDA_GIB": "1",

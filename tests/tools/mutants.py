@@ -7,7 +7,7 @@ import collections
 import re
 import subprocess
 
-MARK = re.compile(r"/\* (==== Users can stop reading here|---- >>base)")
+MARK = re.compile(r"/\* (==== Users can stop reading here|---- >>)")
 KINDS = ("compare", "arithmetic", "constant", "delete", "negate", "logic", "swap", "fence",
          "return", "order")
 
@@ -381,6 +381,9 @@ UNITS = {"gmlake.h": ["GMLAKE_IMPLEMENTATION", "GMLAKE_BACKEND_MOCK", "GMLAKE_BA
          "gmlake_bfc.h": ["GMLAKE_BFC_IMPLEMENTATION"],
          "gmlake_offload.h": ["GMLAKE_OFFLOAD_IMPLEMENTATION", "GMLAKE_OFFLOAD_BACKEND_MOCK",
                               "GMLAKE_OFFLOAD_BACKEND_CUDA"]}
+UNITS["gmlake_turnip.h"] = UNITS["gmlake_offload.h"] + ["GMLAKE_TURNIP_IMPLEMENTATION"]
+# A header whose implementation calls functions of another one's that no other file sees.
+INNER = {"gmlake_turnip.h": "gmlake_offload.h"}
 
 
 class Header:

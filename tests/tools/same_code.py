@@ -4,11 +4,12 @@
 usage: same_code.py [--cc CC] [--define NAME[=VALUE]]... [--diff] OLD NEW
        same_code.py [--cc CC] [--define NAME[=VALUE]]... [--diff] --since REVISION HEADER...
 
-OLD and NEW are two versions of gmlake.h, gmlake_bfc.h or gmlake_offload.h; or two .c files; or two
-.s files that gcc wrote. --since compares each HEADER as it is now with the one that git has at
+OLD and NEW are two versions of a header, or one from which functions moved to the other; or two .c
+files; or two .s files that gcc wrote. --since compares each HEADER as it is now with the one that git has at
 REVISION, for example
     python3 tests/tools/same_code.py --since HEAD~1 gmlake.h gmlake_offload.h
-Headers are compiled with their implementation and both backends. --define adds a macro, for example
+Headers are compiled with their implementation and both backends, gmlake_turnip.h with all of
+gmlake_offload.h. --define adds a macro, for example
 --define GMLAKE_SINGLE_THREADED. CC is gcc unless it is given.
 
 Each file is compiled at -O0 with NDEBUG, so that a function's code follows its source line by line
@@ -67,8 +68,9 @@ def implementation_macros(path):
     name = os.path.basename(path)
     if 'bfc' in name:
         return ['GMLAKE_BFC_IMPLEMENTATION']
-    prefix = 'GMLAKE_OFFLOAD_' if 'offload' in name else 'GMLAKE_'
-    return [prefix + macro for macro in ('IMPLEMENTATION', 'BACKEND_MOCK', 'BACKEND_CUDA')]
+    prefix = 'GMLAKE_OFFLOAD_' if 'offload' in name or 'turnip' in name else 'GMLAKE_'
+    return ['GMLAKE_TURNIP_IMPLEMENTATION',
+            *(prefix + macro for macro in ('IMPLEMENTATION', 'BACKEND_MOCK', 'BACKEND_CUDA'))]
 
 
 def number_labels(body):

@@ -49,27 +49,41 @@ source_file offload <<'END'
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
 #include "gmlake_offload.h"
 END
+source_file turnip <<'END'
+#define GMLAKE_OFFLOAD_IMPLEMENTATION
+#define GMLAKE_TURNIP_IMPLEMENTATION
+#include "gmlake_turnip.h"
+END
+source_file alone <<'END'
+#define GMLAKE_TURNIP_IMPLEMENTATION
+#include "gmlake_turnip.h"
+END
 source_file declarations <<'END'
 #include "gmlake.h"
 #include "gmlake.h"
 #include "gmlake_bfc.h"
 #include "gmlake_bfc.h"
 #include "gmlake_offload.h"
+#include "gmlake_turnip.h"
+#include "gmlake_turnip.h"
 #include "gmlake_offload.h"
 END
 source_file late <<'END'
 #include "gmlake.h"
 #include "gmlake_bfc.h"
-#include "gmlake_offload.h"
+#include "gmlake_turnip.h"
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BFC_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
 #include "gmlake_offload.h"
 #include "gmlake_bfc.h"
 #include "gmlake.h"
+#define GMLAKE_TURNIP_IMPLEMENTATION
+#include "gmlake_turnip.h"
 #include "gmlake_bfc.h"
 #include "gmlake.h"
 #include "gmlake_offload.h"
+#include "gmlake_turnip.h"
 END
 
 source_file record <<'END'
@@ -126,6 +140,7 @@ every_mode() {
     mode=$(echo "$mode" | sed s/GMLAKE_BFC/GMLAKE_OFFLOAD/)
     for backend in '' -DGMLAKE_OFFLOAD_BACKEND_MOCK -DGMLAKE_OFFLOAD_BACKEND_CUDA; do
       job "gmlake_offload.h: $2 $mode $backend" "$1 $mode $backend $dir/offload.$3"
+      job "gmlake_turnip.h: $2 $mode $backend" "$1 $mode $backend $dir/turnip.$3"
     done
   done
 }
@@ -136,7 +151,7 @@ matrix() {
     if [ "$modes" = all ]; then
       every_mode "$compile" "$compiler $standard" "$extension"
     else
-      for header in lake bfc offload; do
+      for header in lake bfc offload turnip; do
         job "$header: $compiler $standard" "$compile $both $dir/$header.$extension"
       done
     fi
@@ -188,7 +203,7 @@ END
 source_file use <<'END'
 #include "gmlake.h"
 #include "gmlake_bfc.h"
-#include "gmlake_offload.h"
+#include "gmlake_turnip.h"
 #include "use.h"
 #include <stdlib.h>
 #include <string.h>
@@ -224,6 +239,7 @@ static int use_lake(void) {
 
 static int use_offload(void) {
   gmlake_offload_graph *graph;
+  if (gmlake_offload_memgraph_check(NULL, NULL) != GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT) return 1;
   if (gmlake_offload_graph_create(NULL, &graph) != GMLAKE_OFFLOAD_OK) return 1;
   if (gmlake_offload_graph_seal(graph) != GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT) return 1;
   gmlake_offload_graph_destroy(graph);
@@ -251,9 +267,10 @@ source_file lake_first <<'END'
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BFC_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
+#define GMLAKE_TURNIP_IMPLEMENTATION
 #include "gmlake.h"
 #include "gmlake_bfc.h"
-#include "gmlake_offload.h"
+#include "gmlake_turnip.h"
 END
 source_file bfc_first <<'END'
 #if !defined(_GNU_SOURCE)
@@ -262,7 +279,8 @@ source_file bfc_first <<'END'
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BFC_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
-#include "gmlake_offload.h"
+#define GMLAKE_TURNIP_IMPLEMENTATION
+#include "gmlake_turnip.h"
 #include "gmlake_bfc.h"
 #include "gmlake.h"
 END
@@ -293,6 +311,7 @@ programs() {
   fi
   statics='-DGMLAKE_STATIC -DGMLAKE_IMPLEMENTATION -DGMLAKE_BFC_STATIC -DGMLAKE_BFC_IMPLEMENTATION'
   statics="$statics -DGMLAKE_OFFLOAD_STATIC -DGMLAKE_OFFLOAD_IMPLEMENTATION"
+  statics="$statics -DGMLAKE_TURNIP_IMPLEMENTATION"
   compile="clang -std=c99 -DGMLAKE_BACKEND_MOCK $statics $flags -I$dir -c"
   job 'static copies in two files' "$compile -DUSE=first $dir/use.c -o $dir/static.1.o &&
  $compile -DUSE=second $dir/use.c -o $dir/static.2.o &&
@@ -332,6 +351,7 @@ macros() {
   refused 'offload: MALLOC without FREE' offload "$text" \
     'GMLAKE_OFFLOAD_MALLOC(bytes)=malloc(bytes)'
   refused 'offload: FREE without MALLOC' offload "$text" 'GMLAKE_OFFLOAD_FREE(ptr)=free(ptr)'
+  refused 'turnip: without offload' alone 'define GMLAKE_OFFLOAD_IMPLEMENTATION, too' NDEBUG
   refused 'a mutex without its functions' lake 'define all of GMLAKE_MUTEX' GMLAKE_MUTEX=int
   refused 'bfc: a mutex without its functions' bfc 'define all of GMLAKE_BFC_MUTEX_TYPE' \
     GMLAKE_BFC_MUTEX_TYPE=int
@@ -367,9 +387,10 @@ static void own_assert(int condition) { (void)condition; }
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BFC_IMPLEMENTATION
 #define GMLAKE_OFFLOAD_IMPLEMENTATION
+#define GMLAKE_TURNIP_IMPLEMENTATION
 #include "gmlake.h"
 #include "gmlake_bfc.h"
-#include "gmlake_offload.h"
+#include "gmlake_turnip.h"
 
 static void *own_malloc(size_t bytes) { return malloc(bytes); }
 static void own_free(void *ptr) { free(ptr); }
@@ -384,7 +405,7 @@ replaced() {
 
 # ---- Symbols ----
 
-# symbols NAME COMPILER EXTENSION: what the object of the three headers defines.
+# symbols NAME COMPILER EXTENSION: what the object of the headers defines.
 symbols() {
   object=$dir/symbols.$2.o
   job "$1" "$2 $flags $both -fno-pic -O0 -c $dir/lake_first.$3 -o $object &&
@@ -445,6 +466,9 @@ measures() {
     "awk -v 'prefix=^(GMLAKE_BFC_|GMLKB_)' -f $dir/prefix.awk gmlake_bfc.h"
   job 'the macros of gmlake_offload.h' \
     "awk -v 'prefix=^(GMLAKE_OFFLOAD_|GMLO_|_GNU_SOURCE\$)' -f $dir/prefix.awk gmlake_offload.h"
+  job 'the macros of gmlake_turnip.h' \
+    "awk -v 'prefix=^(GMLAKE_TURNIP_|GMLO_|GMLAKE_OFFLOAD_IMPLEMENTATION\$)' -f $dir/prefix.awk \
+ gmlake_turnip.h"
 }
 
 # version FILE MACRO: what a header says it is, as major.minor.patch.
@@ -462,6 +486,8 @@ versions() {
     "test '$newest' = '$(version gmlake_bfc.h GMLAKE_BFC_VERSION)'"
   job "the newest entry of CHANGELOG.md, $newest, is GMLAKE_OFFLOAD_VERSION" \
     "test '$newest' = '$(version gmlake_offload.h GMLAKE_OFFLOAD_VERSION)'"
+  job "the newest entry of CHANGELOG.md, $newest, is GMLAKE_TURNIP_VERSION" \
+    "test '$newest' = '$(version gmlake_turnip.h GMLAKE_TURNIP_VERSION)'"
   job 'the first line of gmlake.h says so too' "head -n 1 gmlake.h | grep -qF 'v$newest '"
 }
 

@@ -54,13 +54,14 @@ runs() { quietly "$1" && prints "gmlake $number"; }
 
 ok 'version: gmlake_bfc.h' [ "$(number_of gmlake_bfc.h)" = "$number" ]
 ok 'version: gmlake_offload.h' [ "$(number_of gmlake_offload.h)" = "$number" ]
+ok 'version: gmlake_turnip.h' [ "$(number_of gmlake_turnip.h)" = "$number" ]
 ok 'version: CHANGELOG' [ "$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)" = \
   "$version" ]
 
 # ---- make install ----
 
 ok 'make install' quietly make -C "$tree" install "PREFIX=$mine/of make"
-for header in gmlake gmlake_bfc gmlake_offload; do
+for header in gmlake gmlake_bfc gmlake_offload gmlake_turnip; do
   ok "make install: $header.h" cmp "$header.h" "$mine/of make/include/$header.h"
 done
 ok 'DESTDIR' quietly make -C "$tree" install "DESTDIR=$mine/a stage" PREFIX=/usr

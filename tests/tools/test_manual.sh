@@ -31,7 +31,7 @@ class Judge(html.parser.HTMLParser):
 judge = Judge()
 judge.feed(text)
 names = []
-for header in "gmlake.h", "gmlake_bfc.h", "gmlake_offload.h":
+for header in "gmlake.h", "gmlake_bfc.h", "gmlake_offload.h", "gmlake_turnip.h":
     public = open(header, encoding="utf-8").read().partition("IMPLEMENTATION_DONE")[0]
     names += re.findall(r"^GMLAKE_(?:BFC_|OFFLOAD_)?DEF [^;]*?\b(gmlake\w*)\(", public, re.M)
     names += re.findall(r"^} (gmlake_\w+);", public, re.M)

@@ -157,9 +157,10 @@ manual() {
 
 manual gmlake.h
 manual gmlake_bfc.h
-manual gmlake_offload.h
-ok 'gmlake_offload.h: its example saves what it says' grep -q "^ *// $(cat "$dir/printed")\$" \
-  gmlake_offload.h
+for header in gmlake_offload.h gmlake_turnip.h; do
+  manual $header
+  ok "$header: its example prints what it says" grep -q "^ *// $(cat "$dir/printed")\$" $header
+done
 
 # ---- The figures of bench/RESULTS.md that are no times of this machine ----
 

@@ -53,7 +53,7 @@ edit 'a public name' 1 's/shown/seen/'
 edit 'no C' 2 's/return/retrun/'
 ok 'one file' run 2 "$dir/old.c"
 headers=gmlake_bfc.h
-if [ "$whole" = yes ]; then headers='gmlake.h gmlake_bfc.h gmlake_offload.h'; fi
+if [ "$whole" = yes ]; then headers='gmlake.h gmlake_bfc.h gmlake_offload.h gmlake_turnip.h'; fi
 for header in $headers; do
   ok "$header" run 0 "$header" "$header"
 done

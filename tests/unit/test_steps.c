@@ -4,6 +4,9 @@
 #define _GNU_SOURCE 1
 #include "offload/offload_fixture.h"
 
+#define GMLAKE_TURNIP_IMPLEMENTATION
+#include "gmlake_turnip.h"
+
 #define LINES_MEMORY_MAX ((size_t)4 << 20)
 #include "graph.h"
 #include "trace.h"
