@@ -290,7 +290,8 @@ class Finder:
             elif text == "}":
                 braces.pop()
                 begins, i = True, i + 1
-            elif text in ("if", "for", "while", "switch") and self.tokens[i + 1].text == "(":
+            elif ((text in ("if", "for", "while", "switch") or text.startswith("GMLK_FOR_")) and
+                  self.tokens[i + 1].text == "("):
                 i = self.pairs[i + 1] + 1
                 begins = self.tokens[i].text != ";"
             elif text in ("else", "do"):
