@@ -383,8 +383,6 @@ UNITS = {"gmlake.h": ["GMLAKE_IMPLEMENTATION", "GMLAKE_BACKEND_MOCK", "GMLAKE_BA
          "gmlake_offload.h": ["GMLAKE_OFFLOAD_IMPLEMENTATION", "GMLAKE_OFFLOAD_BACKEND_MOCK",
                               "GMLAKE_OFFLOAD_BACKEND_CUDA"]}
 UNITS["gmlake_turnip.h"] = UNITS["gmlake_offload.h"] + ["GMLAKE_TURNIP_IMPLEMENTATION"]
-# A header whose implementation calls functions of another one's that no other file sees.
-INNER = {"gmlake_turnip.h": "gmlake_offload.h"}
 
 
 class Header:

@@ -192,17 +192,13 @@ def defined_before(program, header, tree):
     return names
 
 
-def build_unit(text, header, headers, directory, output):
-    """The implementation with all its functions to be linked with; the mock alone. What it calls of
-    another header's is in the program."""
-    inner = mutants.INNER.get(header)
-    for name, part in [(header, text), (inner, inner and headers[inner].declarations())]:
-        if name:
-            with open(f"{directory}/{name}", "w") as stream:
-                stream.write(part)
+def build_unit(text, header, directory, output):
+    """The implementation with all its functions to be linked with; the mock alone."""
+    with open(f"{directory}/{header}", "w") as stream:
+        stream.write(text)
     with open(f"{directory}/unit.c", "w") as stream:
         stream.write(unit_of(header, [d for d in mutants.UNITS[header] if "CUDA" not in d]))
-    return compile_quietly(["cc", "-std=c99", "-w", "-O0", "-c", "unit.c", "-o",
+    return compile_quietly(["cc", "-std=c99", "-w", "-O0", "-I..", "-c", "unit.c", "-o",
                             os.path.abspath(output)], directory)
 
 
@@ -254,16 +250,11 @@ class Suite:
             shutil.copy(f"{self.tree}/{other}", public)
         with open(f"{public}/{header}", "w") as stream:
             stream.write(self.headers[header].declarations())
-        inner = mutants.INNER.get(header)
-        if inner:
-            with open(f"{public}/{inner}", "w") as stream:
-                stream.write(self.headers[inner].opened())
 
     def open_unit(self, header):
         """The implementation without a defect, as one with a defect is linked."""
         unit = os.path.abspath(f"{self.tree}/build/unit-{header}.o")
-        if not build_unit(self.headers[header].opened(), header, self.headers,
-                          f"{self.tree}/build", unit):
+        if not build_unit(self.headers[header].opened(), header, f"{self.tree}/build", unit):
             sys.exit(f"{header} cannot be built")
         return unit
 
@@ -419,8 +410,8 @@ class Worker:
         if link:
             unit = f"{self.root}/build/unit.o"
             text = self.suite.headers[mutant.header].opened(mutant)
-            if not os.path.exists(unit) and not build_unit(
-                    text, mutant.header, self.suite.headers, f"{self.root}/build", unit):
+            if not os.path.exists(unit) and not build_unit(text, mutant.header,
+                                                           f"{self.root}/build", unit):
                 return False
             return compile_quietly(linked(program, link, unit), self.root)
         level = self.suite.facts[program.name]["level"]
