@@ -201,7 +201,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_create(
                missing; or a tensor does not begin or end where it should
    BAD_PLACE   a place passes its arena's end; or two places of one node overlap; or an operator
                does not update a tensor in place
-   CYCLE       nodes wait for each other in a circle
+   CYCLE       a node waits for one with a higher number: nodes may wait for each other in a circle
    RACE        two nodes use the same bytes, one of them writes, and no path orders the two
    STALE_READ  a node, or the next iteration, reads other bytes than it should */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_check(
@@ -1807,46 +1807,49 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_create(
 }
 
 /* ---- >>memcheck: is a memgraph right? -----------------------------------------------------------
-   Owns cells: the bytes of an arena between two bounds of places that are next to each other. Works
-   from the graph, the nodes, their edges and places, and not from what the compiler knew; the two
-   share only >>paths. Invariants:
-   [M1] The nodes are replayed in one order that the edges allow. A cell knows its tensor, its
-        version, where that tensor begins, which node wrote it and which nodes have read it since.
-   [M2] A path leads to each node that writes a cell from all of those, and to each node that reads
-        it from its writer. Then each order that the edges allow gives the bytes that this one order
-        gives.
-   Cost: the cells of all places of all nodes, and >>paths. Fails: where host memory is refused. */
+   Owns intervals: the bytes between two bounds of places that are next to each other, where all
+   arenas lie behind each other. Works from the graph, the nodes, their edges and places, and not
+   from what the compiler knew; the two share only >>paths. Invariants:
+   [M1] The nodes are replayed by number, an order that the edges allow. An interval knows its
+        tensor, its version, where that tensor begins, which node wrote it and which nodes have read
+        it since.
+   [M2] A path leads to each node that writes an interval from all of those, and to each node that
+        reads it from its writer. Then each order that the edges allow gives the bytes that this one
+        order gives.
+   Cost: the intervals of all places of all nodes, and >>paths. Fails: where host memory is refused.
+   */
 
 typedef struct gmlo_check_place { /* a place that a node uses */
-  size_t arena, offset, bytes;
+  size_t begin, end;
   uint32_t tensor;
+  int outside; /* it passes the end of its arena */
 } gmlo_check_place;
 
-typedef struct gmlo_check_cell {
+typedef struct gmlo_check_interval {
   uint32_t tensor, version; /* NONE: no tensor */
   size_t base;              /* where the tensor's place begins */
-  uint32_t writer, readers; /* a rank, and a list of ranks; or NONE */
-} gmlo_check_cell;
+  uint32_t writer, readers; /* a node, and a list of nodes; or NONE */
+} gmlo_check_interval;
 
-typedef struct gmlo_check_question { /* numbers are ranks */
+typedef struct gmlo_check_query { /* whether a path leads from one node to another */
   uint32_t from, to, tensor;
-} gmlo_check_question;
+} gmlo_check_query;
 
 typedef struct gmlo_check {
   gmlo_scope scope;
   const gmlake_offload_memgraph *m;
   const gmlake_offload_graph *graph;
   gmlake_offload_memgraph_fault *fault;
-  uint32_t *order, *rank, *op_rank; /* the nodes by rank; the ranks of nodes, of operators */
-  size_t *bounds; /* of places; those of arena a, ascending, begin at bounds[arena_begin[a]] */
-  size_t *arena_begin;
-  gmlo_check_cell *cells; /* cell i begins at bounds[i] */
+  uint32_t *op_nodes;
+  size_t *arena_begin; /* of each device's arena, the host's, and the end */
+  size_t *bounds;      /* of places, ascending */
+  size_t bound_count;
+  gmlo_check_interval *intervals; /* interval i begins at bounds[i] */
   gmlo_list_cell *readers;
   size_t reader_count, reader_capacity;
-  uint32_t spare_readers;
-  gmlo_check_question *queries;
+  gmlo_check_query *queries;
   size_t query_count, query_capacity;
-  uint32_t *asked; /* by rank: the last rank that asked for a path from it, + 1 */
+  uint32_t *asked; /* by node: the last node that a path to was asked for, + 1 */
 } gmlo_check;
 
 /* Keeps the first fault. But a race takes the place of a stale read, which may only be its result.
@@ -1877,7 +1880,7 @@ static int gmlo_check_no_memory(gmlo_check *c) {
 static int gmlo_check_nodes(gmlo_check *c) {
   const gmlake_offload_memgraph *m = c->m;
   size_t v, op, count = 0;
-  for (op = 0; op < c->graph->op_count; op++) c->op_rank[op] = GMLAKE_OFFLOAD_NONE;
+  for (op = 0; op < c->graph->op_count; op++) c->op_nodes[op] = GMLAKE_OFFLOAD_NONE;
   for (v = 0; v < m->node_count; v++) {
     const gmlo_node *node = &m->nodes[v];
     if (node->kind != GMLAKE_OFFLOAD_NODE_OP) {
@@ -1889,12 +1892,12 @@ static int gmlo_check_nodes(gmlo_check *c) {
       }
       continue;
     }
-    if (node->op >= c->graph->op_count || c->op_rank[node->op] != GMLAKE_OFFLOAD_NONE) {
+    if (node->op >= c->graph->op_count || c->op_nodes[node->op] != GMLAKE_OFFLOAD_NONE) {
       return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, (uint32_t)v, GMLAKE_OFFLOAD_NONE,
                         GMLAKE_OFFLOAD_NONE,
                         "the node's operator has another node, or is not in the graph");
     }
-    c->op_rank[node->op] = (uint32_t)v;
+    c->op_nodes[node->op] = (uint32_t)v;
     count++;
   }
   if (count == c->graph->op_count) return 1;
@@ -1902,53 +1905,36 @@ static int gmlo_check_nodes(gmlo_check *c) {
                     GMLAKE_OFFLOAD_NONE, "an operator of the graph has no node");
 }
 
-/* Finds an order of the nodes, or a node in a cycle. op_rank has nodes before, and their ranks
-   afterwards. */
-static int gmlo_check_order(gmlo_check *c) {
+/* Whether all edges come from lower nodes. */
+static int gmlo_check_edges(gmlo_check *c) {
   const gmlake_offload_memgraph *m = c->m;
-  size_t v, e, at = 0, count = 0;
-  uint32_t *waits = (uint32_t *)gmlo_take(&c->scope, m->node_count, sizeof *waits);
-  size_t *begin = (size_t *)gmlo_take(&c->scope, m->node_count + 2, sizeof *begin);
-  uint32_t *after = (uint32_t *)gmlo_take(&c->scope, m->edge_count, sizeof *after);
-  if (waits == NULL || begin == NULL || after == NULL) return gmlo_check_no_memory(c);
-  for (e = 0; e < m->edge_count; e++) {
-    if (m->before[e] < m->node_count) continue;
-    return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, GMLAKE_OFFLOAD_NONE, m->before[e],
-                      GMLAKE_OFFLOAD_NONE, "an edge comes from a node that does not exist");
-  }
-  for (e = 0; e < m->edge_count; e++) begin[m->before[e] + 2]++;
-  for (v = 0; v < m->node_count; v++) begin[v + 2] += begin[v + 1];
+  size_t v, e;
   for (v = 0; v < m->node_count; v++) {
-    waits[v] = (uint32_t)(m->before_begin[v + 1] - m->before_begin[v]);
-    if (waits[v] == 0) c->order[count++] = (uint32_t)v;
     for (e = m->before_begin[v]; e < m->before_begin[v + 1]; e++) {
-      after[begin[m->before[e] + 1]++] = (uint32_t)v;
+      if (m->before[e] < v) continue;
+      return m->before[e] < m->node_count
+                 ? gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_CYCLE, (uint32_t)v, m->before[e],
+                              GMLAKE_OFFLOAD_NONE,
+                              "the node waits for one behind it, and may be in a circle of nodes")
+                 : gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, (uint32_t)v, m->before[e],
+                              GMLAKE_OFFLOAD_NONE, "an edge comes from a node that does not exist");
     }
   }
-  for (; at < count; at++) {
-    c->rank[c->order[at]] = (uint32_t)at;
-    for (e = begin[c->order[at]]; e < begin[c->order[at] + 1]; e++) {
-      if (--waits[after[e]] == 0) c->order[count++] = after[e];
-    }
-  }
-  for (v = 0; v < c->graph->op_count; v++) c->op_rank[v] = c->rank[c->op_rank[v]];
-  if (count == m->node_count) return 1;
-  for (v = 0; waits[v] == 0; v++) continue;
-  return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_CYCLE, (uint32_t)v, GMLAKE_OFFLOAD_NONE,
-                    GMLAKE_OFFLOAD_NONE,
-                    "the node is in a circle of nodes that wait for each other, or behind one");
+  return 1;
 }
 
 /* ---- Places ---- */
 
-static size_t gmlo_check_room(const gmlo_check *c, size_t arena) {
-  return arena < c->graph->device_count ? c->m->device_bytes[arena] : c->m->info.host_bytes;
-}
-
 /* An empty tensor is checked as if it had one byte. */
-static size_t gmlo_check_bytes(const gmlo_check *c, uint32_t tensor) {
-  size_t bytes = c->graph->tensors[tensor].bytes;
-  return bytes != 0 ? bytes : 1;
+static void gmlo_check_locate(const gmlo_check *c, uint32_t tensor, int on_host, size_t offset,
+                              gmlo_check_place *place) {
+  size_t arena = on_host ? c->graph->device_count : c->graph->tensors[tensor].device;
+  size_t room = c->arena_begin[arena + 1] - c->arena_begin[arena];
+  size_t bytes = c->graph->tensors[tensor].bytes != 0 ? c->graph->tensors[tensor].bytes : 1;
+  place->tensor = tensor;
+  place->begin = c->arena_begin[arena] + offset;
+  place->end = place->begin + bytes;
+  place->outside = offset > room || bytes > room - offset;
 }
 
 /* Use number i of a node: an operator's reads, then its writes; a copy's source, then its target. 0
@@ -1958,51 +1944,40 @@ static int gmlo_check_use(const gmlo_check *c, uint32_t id, size_t i, gmlo_check
   const gmlo_node *node = &c->m->nodes[id];
   const gmlo_op *op;
   if (node->kind != GMLAKE_OFFLOAD_NODE_OP) {
-    int device = (node->kind == GMLAKE_OFFLOAD_NODE_OFFLOAD) == (i == 0);
+    int on_host = (node->kind == GMLAKE_OFFLOAD_NODE_OFFLOAD) == (i == 1);
     if (i >= 2) return 0;
     *out_writes = i == 1;
-    use->tensor = node->tensor;
-    use->arena = device ? node->device : c->graph->device_count;
-    use->offset = device ? node->device_offset : node->host_offset;
-  } else {
-    op = &c->graph->ops[node->op];
-    if (i >= op->read_count + op->write_count) return 0;
-    *out_writes = i >= op->read_count;
-    use->tensor = c->graph->refs[op->first_ref + i];
-    use->arena = c->graph->tensors[use->tensor].device;
-    use->offset = c->m->ref_offsets[op->first_ref + i];
+    gmlo_check_locate(c, node->tensor, on_host, on_host ? node->host_offset : node->device_offset,
+                      use);
+    return 1;
   }
-  use->bytes = gmlo_check_bytes(c, use->tensor);
+  op = &c->graph->ops[node->op];
+  if (i >= op->read_count + op->write_count) return 0;
+  *out_writes = i >= op->read_count;
+  gmlo_check_locate(c, c->graph->refs[op->first_ref + i], 0, c->m->ref_offsets[op->first_ref + i],
+                    use);
   return 1;
 }
 
-/* The place of a tensor when an iteration begins or ends: on the device (side 0) or the host (side
-   1). 0 if it has none. */
+/* The place of a tensor when an iteration begins or ends. 0 if it has none there. */
 static int gmlo_check_side(const gmlo_check *c, const gmlake_offload_place *places, size_t t,
-                           int side, gmlo_check_place *use) {
-  use->tensor = (uint32_t)t;
-  use->arena = side ? c->graph->device_count : c->graph->tensors[t].device;
-  use->offset = side ? places[t].host_offset : places[t].device_offset;
-  use->bytes = gmlo_check_bytes(c, (uint32_t)t);
-  return use->offset != GMLAKE_OFFLOAD_NOWHERE;
+                           int on_host, gmlo_check_place *use) {
+  size_t offset = on_host ? places[t].host_offset : places[t].device_offset;
+  gmlo_check_locate(c, (uint32_t)t, on_host, offset, use);
+  return offset != GMLAKE_OFFLOAD_NOWHERE;
 }
 
-/* Counts the bounds of a place while `bounds` is NULL; else stores them. */
 static int gmlo_check_bound(gmlo_check *c, const gmlo_check_place *use, uint32_t node) {
-  size_t room = gmlo_check_room(c, use->arena);
-  if (use->offset > room || use->bytes > room - use->offset) {
+  if (use->outside) {
     return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_BAD_PLACE, node, GMLAKE_OFFLOAD_NONE, use->tensor,
                       "a place passes the end of its arena");
   }
-  if (c->bounds == NULL) {
-    c->arena_begin[use->arena + 2] += 2;
-  } else {
-    c->bounds[c->arena_begin[use->arena + 1]++] = use->offset;
-    c->bounds[c->arena_begin[use->arena + 1]++] = use->offset + use->bytes;
-  }
+  c->bounds[c->bound_count++] = use->begin;
+  c->bounds[c->bound_count++] = use->end;
   return 1;
 }
 
+/* Lists the bounds of all places. */
 static int gmlo_check_bounds(gmlo_check *c) {
   gmlo_check_place use;
   size_t v, t, i;
@@ -2026,18 +2001,17 @@ static int gmlo_smaller(const void *a, const void *b) {
   return *(const size_t *)a < *(const size_t *)b;
 }
 
-/* Whether no two places of one node overlap, except those of one tensor that is updated in place.
-   */
+/* Whether no two places of one operator overlap, except those of one tensor that is updated in
+   place. */
 static int gmlo_check_overlaps(gmlo_check *c) {
   gmlo_check_place a, b;
   size_t v, i, n;
   int writes;
   for (v = 0; v < c->m->node_count; v++) {
+    if (c->m->nodes[v].kind != GMLAKE_OFFLOAD_NODE_OP) continue;
     for (i = 0; gmlo_check_use(c, (uint32_t)v, i, &a, &writes); i++) {
       for (n = 0; n < i && gmlo_check_use(c, (uint32_t)v, n, &b, &writes); n++) {
-        if (a.arena != b.arena || (a.tensor == b.tensor && a.offset == b.offset)) continue;
-        if (a.tensor != b.tensor &&
-            (a.offset >= b.offset + b.bytes || b.offset >= a.offset + a.bytes)) {
+        if (a.tensor == b.tensor ? a.begin == b.begin : a.begin >= b.end || b.begin >= a.end) {
           continue;
         }
         return gmlo_fault(
@@ -2049,44 +2023,38 @@ static int gmlo_check_overlaps(gmlo_check *c) {
   return 1;
 }
 
-/* Makes the cells of all arenas. */
-static int gmlo_check_cells(gmlo_check *c) {
-  size_t a, i, arenas = c->graph->device_count + 1, count, *room;
+/* Makes the intervals of all arenas. */
+static int gmlo_check_intervals(gmlo_check *c) {
+  size_t i, count, arenas = c->graph->device_count, *room;
+  size_t most = 2 * c->graph->ref_count + 4 * c->m->node_count + 8 * c->graph->tensor_count;
   c->arena_begin = (size_t *)gmlo_take(&c->scope, arenas + 2, sizeof *c->arena_begin);
-  if (c->arena_begin == NULL) return gmlo_check_no_memory(c);
+  room = (size_t *)gmlo_take(&c->scope, most, sizeof *room);
+  c->bounds = (size_t *)gmlo_take(&c->scope, most, sizeof *c->bounds);
+  if (c->arena_begin == NULL || room == NULL || c->bounds == NULL) return gmlo_check_no_memory(c);
+  for (i = 0; i < arenas; i++) {
+    c->arena_begin[i + 1] = c->arena_begin[i] + c->m->device_bytes[i];
+  }
+  c->arena_begin[i + 1] = c->arena_begin[i] + c->m->info.host_bytes;
   if (!gmlo_check_bounds(c)) return 0;
-  for (a = 0; a < arenas; a++) c->arena_begin[a + 2] += c->arena_begin[a + 1];
-  count = c->arena_begin[arenas + 1];
-  room = (size_t *)gmlo_take(&c->scope, count, sizeof *room);
-  c->bounds = (size_t *)gmlo_take(&c->scope, count, sizeof *c->bounds);
-  c->cells = (gmlo_check_cell *)gmlo_take(&c->scope, count, sizeof *c->cells);
-  if (room == NULL || c->bounds == NULL || c->cells == NULL) return gmlo_check_no_memory(c);
-  (void)gmlo_check_bounds(c);
-  for (a = 0; a < arenas; a++) {
-    size_t begin = c->arena_begin[a];
-    gmlo_sort(c->bounds + begin, room, c->arena_begin[a + 1] - begin, sizeof *room, gmlo_smaller);
+  gmlo_sort(c->bounds, room, c->bound_count, sizeof *room, gmlo_smaller);
+  for (i = 0, count = 0; i < c->bound_count; i++) { /* keeps each bound once */
+    if (count == 0 || c->bounds[count - 1] != c->bounds[i]) c->bounds[count++] = c->bounds[i];
   }
-  for (a = 0, count = 0; a < arenas; a++) { /* keeps each bound once */
-    size_t begin = c->arena_begin[a], end = c->arena_begin[a + 1];
-    c->arena_begin[a] = count;
-    for (i = begin; i < end; i++) {
-      if (count != c->arena_begin[a] && c->bounds[count - 1] == c->bounds[i]) continue;
-      c->bounds[count++] = c->bounds[i];
-    }
-  }
-  c->arena_begin[arenas] = count;
+  c->bound_count = count;
+  c->intervals = (gmlo_check_interval *)gmlo_take(&c->scope, count, sizeof *c->intervals);
+  if (c->intervals == NULL) return gmlo_check_no_memory(c);
   for (i = 0; i < count; i++) {
-    c->cells[i].tensor = c->cells[i].writer = c->cells[i].readers = GMLAKE_OFFLOAD_NONE;
+    c->intervals[i].tensor = c->intervals[i].writer = c->intervals[i].readers = GMLAKE_OFFLOAD_NONE;
   }
   return gmlo_check_overlaps(c);
 }
 
-/* The cell that begins where the place begins. */
-static size_t gmlo_check_cell_of(const gmlo_check *c, const gmlo_check_place *use) {
-  size_t low = c->arena_begin[use->arena], high = c->arena_begin[use->arena + 1];
+/* The interval that begins where the place begins. */
+static size_t gmlo_check_interval_of(const gmlo_check *c, const gmlo_check_place *use) {
+  size_t low = 0, high = c->bound_count;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
-    if (c->bounds[middle] < use->offset) {
+    if (c->bounds[middle] < use->begin) {
       low = middle + 1;
     } else {
       high = middle;
@@ -2097,12 +2065,12 @@ static size_t gmlo_check_cell_of(const gmlo_check *c, const gmlo_check_place *us
 
 /* ---- The replay ---- */
 
-/* Notes that a path must lead from one rank to another. */
+/* Notes that a path must lead from one node to another. */
 static int gmlo_check_ask(gmlo_check *c, uint32_t from, uint32_t to, uint32_t tensor) {
-  gmlo_check_question *queries;
+  gmlo_check_query *queries;
   if (from == GMLAKE_OFFLOAD_NONE || from == to || c->asked[from] == to + 1) return 1;
-  queries = (gmlo_check_question *)gmlo_grow(&c->scope.host, c->queries, c->query_count, 1,
-                                             &c->query_capacity, sizeof *queries);
+  queries = (gmlo_check_query *)gmlo_grow(&c->scope.host, c->queries, c->query_count, 1,
+                                          &c->query_capacity, sizeof *queries);
   if (queries == NULL) return gmlo_check_no_memory(c);
   c->queries = queries;
   c->asked[from] = to + 1;
@@ -2112,50 +2080,46 @@ static int gmlo_check_ask(gmlo_check *c, uint32_t from, uint32_t to, uint32_t te
   return 1;
 }
 
-static int gmlo_check_add_reader(gmlo_check *c, gmlo_check_cell *cell, uint32_t rank) {
-  uint32_t id = c->spare_readers;
-  if (cell->readers != GMLAKE_OFFLOAD_NONE && c->readers[cell->readers].node == rank) return 1;
-  if (id != GMLAKE_OFFLOAD_NONE) {
-    c->spare_readers = c->readers[id].next;
-  } else {
-    gmlo_list_cell *readers = (gmlo_list_cell *)gmlo_grow(
-        &c->scope.host, c->readers, c->reader_count, 1, &c->reader_capacity, sizeof *readers);
-    if (readers == NULL) return gmlo_check_no_memory(c);
-    c->readers = readers;
-    id = (uint32_t)c->reader_count++;
+static int gmlo_check_add_reader(gmlo_check *c, gmlo_check_interval *interval, uint32_t node) {
+  gmlo_list_cell *readers;
+  if (interval->readers != GMLAKE_OFFLOAD_NONE && c->readers[interval->readers].node == node) {
+    return 1;
   }
-  c->readers[id].node = rank;
-  c->readers[id].next = cell->readers;
-  cell->readers = id;
+  readers = (gmlo_list_cell *)gmlo_grow(&c->scope.host, c->readers, c->reader_count, 1,
+                                        &c->reader_capacity, sizeof *readers);
+  if (readers == NULL) return gmlo_check_no_memory(c);
+  c->readers = readers;
+  readers[c->reader_count].node = node;
+  readers[c->reader_count].next = interval->readers;
+  interval->readers = (uint32_t)c->reader_count++;
   return 1;
 }
 
-/* Notes that the node which overwrites a cell must come behind the cell's writer and its readers.
-   */
-static int gmlo_check_overwrite(gmlo_check *c, gmlo_check_cell *cell, uint32_t rank,
+/* Notes that the node which overwrites an interval must come behind its writer and its readers. */
+static int gmlo_check_overwrite(gmlo_check *c, gmlo_check_interval *interval, uint32_t node,
                                 uint32_t tensor) {
-  if (!gmlo_check_ask(c, cell->writer, rank, tensor)) return 0;
-  while (cell->readers != GMLAKE_OFFLOAD_NONE) {
-    uint32_t id = cell->readers;
-    if (!gmlo_check_ask(c, c->readers[id].node, rank, tensor)) return 0;
-    cell->readers = c->readers[id].next;
-    c->readers[id].next = c->spare_readers;
-    c->spare_readers = id;
+  uint32_t at = interval->readers;
+  if (!gmlo_check_ask(c, interval->writer, node, tensor)) return 0;
+  for (; at != GMLAKE_OFFLOAD_NONE; at = c->readers[at].next) {
+    if (!gmlo_check_ask(c, c->readers[at].node, node, tensor)) return 0;
   }
+  interval->readers = GMLAKE_OFFLOAD_NONE;
   return 1;
 }
 
-/* Writes that version to the place. rank NONE: before the iteration. */
+/* Writes that version to the place. node NONE: before the iteration. */
 static int gmlo_check_write(gmlo_check *c, const gmlo_check_place *use, uint32_t version,
-                            uint32_t rank) {
+                            uint32_t node) {
   size_t i;
-  for (i = gmlo_check_cell_of(c, use); c->bounds[i] < use->offset + use->bytes; i++) {
-    gmlo_check_cell *cell = &c->cells[i];
-    if (rank != GMLAKE_OFFLOAD_NONE && !gmlo_check_overwrite(c, cell, rank, use->tensor)) return 0;
-    cell->tensor = use->tensor;
-    cell->version = version;
-    cell->base = use->offset;
-    cell->writer = rank;
+  for (i = gmlo_check_interval_of(c, use); c->bounds[i] < use->end; i++) {
+    gmlo_check_interval *interval = &c->intervals[i];
+    if (node != GMLAKE_OFFLOAD_NONE && !gmlo_check_overwrite(c, interval, node, use->tensor)) {
+      return 0;
+    }
+    interval->tensor = use->tensor;
+    interval->version = version;
+    interval->base = use->begin;
+    interval->writer = node;
   }
   return 1;
 }
@@ -2163,23 +2127,22 @@ static int gmlo_check_write(gmlo_check *c, const gmlo_check_place *use, uint32_t
 /* Reads the place, which must have that version; NONE: any one version. *out_version is what it
    has. */
 static int gmlo_check_read(gmlo_check *c, const gmlo_check_place *use, uint32_t version,
-                           uint32_t rank, uint32_t *out_version) {
-  uint32_t node = rank == GMLAKE_OFFLOAD_NONE ? rank : c->order[rank];
+                           uint32_t node, uint32_t *out_version) {
   size_t i;
   *out_version = version;
-  for (i = gmlo_check_cell_of(c, use); c->bounds[i] < use->offset + use->bytes; i++) {
-    gmlo_check_cell *cell = &c->cells[i];
-    if (rank != GMLAKE_OFFLOAD_NONE && (!gmlo_check_ask(c, cell->writer, rank, use->tensor) ||
-                                        !gmlo_check_add_reader(c, cell, rank))) {
+  for (i = gmlo_check_interval_of(c, use); c->bounds[i] < use->end; i++) {
+    gmlo_check_interval *interval = &c->intervals[i];
+    if (node != GMLAKE_OFFLOAD_NONE && (!gmlo_check_ask(c, interval->writer, node, use->tensor) ||
+                                        !gmlo_check_add_reader(c, interval, node))) {
       return 0;
     }
-    if (*out_version == GMLAKE_OFFLOAD_NONE) *out_version = cell->version;
-    if (cell->tensor == use->tensor && cell->base == use->offset && cell->version == *out_version) {
+    if (*out_version == GMLAKE_OFFLOAD_NONE) *out_version = interval->version;
+    if (interval->tensor == use->tensor && interval->base == use->begin &&
+        interval->version == *out_version) {
       continue;
     }
-    (void)gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_STALE_READ, node,
-                     cell->writer == GMLAKE_OFFLOAD_NONE ? cell->writer : c->order[cell->writer],
-                     use->tensor, "other bytes are read than the version that should be there");
+    (void)gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_STALE_READ, node, interval->writer, use->tensor,
+                     "other bytes are read than the version that should be there");
   }
   return 1;
 }
@@ -2198,17 +2161,18 @@ static uint32_t gmlo_check_version(const gmlo_check *c, uint32_t tensor, size_t 
 
 static int gmlo_check_replay(gmlo_check *c) {
   gmlo_check_place use;
-  size_t at, i;
+  uint32_t v;
+  size_t i;
   int writes;
-  for (at = 0; at < c->m->node_count; at++) {
-    uint32_t id = c->order[at], version = GMLAKE_OFFLOAD_NONE;
-    const gmlo_node *node = &c->m->nodes[id];
-    for (i = 0; gmlo_check_use(c, id, i, &use, &writes); i++) {
+  for (v = 0; v < c->m->node_count; v++) {
+    uint32_t version = GMLAKE_OFFLOAD_NONE;
+    const gmlo_node *node = &c->m->nodes[v];
+    for (i = 0; gmlo_check_use(c, v, i, &use, &writes); i++) {
       if (node->kind == GMLAKE_OFFLOAD_NODE_OP) {
         version = gmlo_check_version(c, use.tensor, c->graph->position[node->op]) + (writes != 0);
       }
-      if (writes ? !gmlo_check_write(c, &use, version, (uint32_t)at)
-                 : !gmlo_check_read(c, &use, version, (uint32_t)at, &version)) {
+      if (writes ? !gmlo_check_write(c, &use, version, v)
+                 : !gmlo_check_read(c, &use, version, v, &version)) {
         return 0;
       }
     }
@@ -2226,8 +2190,8 @@ static int gmlo_check_begin(gmlo_check *c) {
     for (side = 0, sides = 0; side < 2; side++) {
       if (!gmlo_check_side(c, c->m->begins, t, side, &use)) continue;
       sides++;
-      for (i = gmlo_check_cell_of(c, &use); c->bounds[i] < use.offset + use.bytes; i++) {
-        if (c->cells[i].tensor == GMLAKE_OFFLOAD_NONE) continue;
+      for (i = gmlo_check_interval_of(c, &use); c->bounds[i] < use.end; i++) {
+        if (c->intervals[i].tensor == GMLAKE_OFFLOAD_NONE) continue;
         return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_BAD_PLACE, GMLAKE_OFFLOAD_NONE,
                           GMLAKE_OFFLOAD_NONE, (uint32_t)t,
                           "the tensor begins an iteration where another one does");
@@ -2271,51 +2235,29 @@ static int gmlo_check_end(gmlo_check *c) {
   return 1;
 }
 
-/* ---- Paths ---- */
-
-/* Turns the edges into edges between ranks. */
-static int gmlo_check_edges(gmlo_check *c, gmlo_edges *edges) {
-  const gmlake_offload_memgraph *m = c->m;
-  size_t *begin = (size_t *)gmlo_take(&c->scope, m->node_count + 1, sizeof *begin), at, e;
-  uint32_t *before = (uint32_t *)gmlo_take(&c->scope, m->edge_count, sizeof *before);
-  if (begin == NULL || before == NULL) return gmlo_check_no_memory(c);
-  for (at = 0; at < m->node_count; at++) {
-    uint32_t id = c->order[at];
-    begin[at + 1] = begin[at];
-    for (e = m->before_begin[id]; e < m->before_begin[id + 1]; e++) {
-      before[begin[at + 1]++] = c->rank[m->before[e]];
-    }
-  }
-  edges->begin = begin;
-  edges->before = before;
-  edges->node_count = m->node_count;
-  return 1;
-}
-
 /* Whether there is a path for all that was noted [M2], and for each dependency that was asked for.
    */
 static int gmlo_check_paths(gmlo_check *c) {
   uint64_t *rows;
   size_t first, i, races = c->query_count;
-  gmlo_edges edges;
+  gmlo_edges edges = {c->m->before_begin, c->m->before, c->m->node_count};
   for (i = 0; i < c->graph->asked_count; i++) {
-    uint32_t from = c->op_rank[c->graph->asked[i].before];
+    uint32_t from = c->op_nodes[c->graph->asked[i].before];
     c->asked[from] = 0;
-    if (!gmlo_check_ask(c, from, c->op_rank[c->graph->asked[i].after], GMLAKE_OFFLOAD_NONE)) {
+    if (!gmlo_check_ask(c, from, c->op_nodes[c->graph->asked[i].after], GMLAKE_OFFLOAD_NONE)) {
       return 0;
     }
   }
-  if (!gmlo_check_edges(c, &edges)) return 0;
   rows = gmlo_paths_rows(&c->scope.host, edges.node_count);
   if (rows == NULL) return gmlo_check_no_memory(c);
   for (first = 0; first < edges.node_count; first += GMLO_CHUNK) {
     gmlo_paths_fill(&edges, first, rows);
     for (i = 0; i < c->query_count; i++) {
-      const gmlo_check_question *query = &c->queries[i];
+      const gmlo_check_query *query = &c->queries[i];
       if (query->from < first || query->from >= first + GMLO_CHUNK) continue;
       if (query->to > query->from && gmlo_paths_has(rows, first, query->from, query->to)) continue;
       (void)gmlo_fault(c, i < races ? GMLAKE_OFFLOAD_ERROR_RACE : GMLAKE_OFFLOAD_ERROR_INCOMPLETE,
-                       c->order[query->to], c->order[query->from], query->tensor,
+                       query->to, query->from, query->tensor,
                        i < races
                            ? "both nodes use the same bytes, one writes, and no path orders them"
                            : "no path orders two operators that a dependency orders");
@@ -2333,14 +2275,11 @@ static void gmlo_memgraph_check(const gmlake_offload_memgraph *m,
   c.m = m;
   c.graph = m->graph;
   c.fault = fault;
-  c.spare_readers = GMLAKE_OFFLOAD_NONE;
-  c.order = (uint32_t *)gmlo_take(&c.scope, m->node_count, sizeof *c.order);
-  c.rank = (uint32_t *)gmlo_take(&c.scope, m->node_count, sizeof *c.rank);
   c.asked = (uint32_t *)gmlo_take(&c.scope, m->node_count, sizeof *c.asked);
-  c.op_rank = (uint32_t *)gmlo_take(&c.scope, c.graph->op_count, sizeof *c.op_rank);
-  if (c.order == NULL || c.rank == NULL || c.asked == NULL || c.op_rank == NULL) {
+  c.op_nodes = (uint32_t *)gmlo_take(&c.scope, c.graph->op_count, sizeof *c.op_nodes);
+  if (c.asked == NULL || c.op_nodes == NULL) {
     (void)gmlo_check_no_memory(&c);
-  } else if (gmlo_check_nodes(&c) && gmlo_check_order(&c) && gmlo_check_cells(&c) &&
+  } else if (gmlo_check_nodes(&c) && gmlo_check_edges(&c) && gmlo_check_intervals(&c) &&
              gmlo_check_begin(&c) && gmlo_check_replay(&c) && gmlo_check_end(&c)) {
     (void)gmlo_check_paths(&c);
   }
