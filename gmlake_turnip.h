@@ -355,47 +355,35 @@ static gmlake_offload_memgraph *gmlo_memgraph_new(const gmlake_offload_memgraph_
   return m;
 }
 
-/* Sorts the predecessors of each node. They were listed latest first: turned round, they are almost
-   sorted. */
-static void gmlo_edges_sort(gmlake_offload_memgraph *m) {
-  size_t v, e, i;
+/* Sorts the predecessors of each node. `heap` has room for all edges of one. */
+static void gmlo_edges_sort(gmlake_offload_memgraph *m, uint64_t *heap) {
+  size_t v, e, count = 0;
   for (v = 0; v < m->node_count; v++) {
-    for (e = m->before_begin[v], i = m->before_begin[v + 1]; e + 1 < i; e++) {
-      uint32_t from = m->before[e];
-      unsigned char memory = m->memory[e];
-      m->before[e] = m->before[--i];
-      m->memory[e] = m->memory[i];
-      m->before[i] = from;
-      m->memory[i] = memory;
+    for (e = m->before_begin[v]; e < m->before_begin[v + 1]; e++) {
+      gmlo_heap_push(heap, &count, (uint64_t)m->before[e] << 1 | m->memory[e]);
     }
-    for (e = m->before_begin[v] + 1; e < m->before_begin[v + 1]; e++) {
-      uint32_t from = m->before[e];
-      unsigned char memory = m->memory[e];
-      for (i = e; i > m->before_begin[v] && m->before[i - 1] > from; i--) {
-        m->before[i] = m->before[i - 1];
-        m->memory[i] = m->memory[i - 1];
-      }
-      m->before[i] = from;
-      m->memory[i] = memory;
+    for (e = m->before_begin[v]; e < m->before_begin[v + 1]; e++) {
+      uint64_t edge = gmlo_heap_pop(heap, &count);
+      m->before[e] = (uint32_t)(edge >> 1);
+      m->memory[e] = (unsigned char)(edge & 1);
     }
   }
 }
 
 /* Keeps only the edges that no path of others implies. 0 if host memory is refused. */
 static int gmlo_memgraph_reduce(gmlake_offload_memgraph *m) {
-  unsigned char *superfluous = (unsigned char *)gmlo_zeroed(&m->scope.host, m->edge_count, 1);
+  gmlo_scope scope = gmlo_scope_of(&m->scope.host);
+  unsigned char *superfluous = (unsigned char *)gmlo_take(&scope, m->edge_count, 1);
+  uint64_t *heap = (uint64_t *)gmlo_take(&scope, m->edge_count, sizeof *heap);
   gmlo_edges edges;
   size_t v, e, kept = 0;
-  if (superfluous == NULL) return 0;
-  gmlo_edges_sort(m);
+  int ok = superfluous != NULL && heap != NULL;
+  if (ok) gmlo_edges_sort(m, heap);
   edges.begin = m->before_begin;
   edges.before = m->before;
   edges.node_count = m->node_count;
-  if (!gmlo_paths_reduce(&edges, superfluous, &m->scope.host)) {
-    gmlo_free(&m->scope.host, superfluous);
-    return 0;
-  }
-  for (v = 0, e = 0; v < m->node_count; v++) {
+  ok = ok && gmlo_paths_reduce(&edges, superfluous, &m->scope.host);
+  for (v = 0, e = 0; ok && v < m->node_count; v++) {
     size_t end = m->before_begin[v + 1];
     m->before_begin[v] = kept;
     for (; e < end; e++) {
@@ -405,11 +393,11 @@ static int gmlo_memgraph_reduce(gmlake_offload_memgraph *m) {
       m->info.memory_edge_count += m->memory[kept++];
     }
   }
-  m->before_begin[v] = kept;
+  m->before_begin[m->node_count] = kept;
   m->info.superfluous_count = m->edge_count - kept;
   m->edge_count = m->info.edge_count = kept;
-  gmlo_free(&m->scope.host, superfluous);
-  return 1;
+  gmlo_leave(&scope);
+  return ok;
 }
 
 /* Lists the edges by the node that they come from. 0 if host memory is refused. */
@@ -523,8 +511,7 @@ typedef struct gmlo_compiler {
   size_t cell_count, cell_capacity;
   uint32_t *op_nodes, *homes;
   size_t home_count, away_count; /* tensors with a home; of them, those not on their device */
-  uint32_t *asked; /* the operators that op must wait for: asked[asked_begin[op]] .. */
-  size_t *asked_begin;
+  uint32_t *asked;    /* of each operator: a list of those that it was asked to wait for */
   uint64_t *begin_ns; /* of each position */
   gmlo_tuning tuning;
   size_t exec, alloc, reload;
@@ -1188,10 +1175,11 @@ static void gmlo_settle(gmlo_compiler *c, uint32_t tensor) {
 static void gmlo_op_edges(gmlo_compiler *c, uint32_t op) {
   const gmlo_op *o = &c->graph->ops[op];
   size_t i, count = o->read_count + o->write_count;
+  uint32_t at;
   for (i = 0; i < o->read_count; i++)
     gmlo_edge_add(c, c->tensors[gmlo_compile_ref(c, op, i)].maker, 0);
-  for (i = c->asked_begin[op]; i < c->asked_begin[op + 1]; i++) {
-    gmlo_edge_add(c, c->op_nodes[c->asked[i]], 0);
+  for (at = c->asked[op]; at != GMLAKE_OFFLOAD_NONE; at = c->cells[at].next) {
+    gmlo_edge_add(c, c->op_nodes[c->cells[at].node], 0);
   }
   for (i = o->read_count; i < count; i++)
     gmlo_edges_add(c, c->tensors[gmlo_compile_ref(c, op, i)].users);
@@ -1364,24 +1352,9 @@ static int gmlo_compile_begin(gmlo_compiler *c) {
   return 1;
 }
 
-/* Lists the dependencies that were asked for by the operator that waits. */
-static int gmlo_compile_asked(gmlo_compiler *c) {
-  const gmlake_offload_graph *graph = c->graph;
-  size_t i, *begin = (size_t *)gmlo_take(&c->scope, graph->op_count + 2, sizeof *begin);
-  c->asked = (uint32_t *)gmlo_take(&c->scope, graph->asked_count, sizeof *c->asked);
-  if (begin == NULL || c->asked == NULL) return 0;
-  for (i = 0; i < graph->asked_count; i++) begin[graph->asked[i].after + 2]++;
-  for (i = 0; i < graph->op_count; i++) begin[i + 2] += begin[i + 1];
-  for (i = 0; i < graph->asked_count; i++) {
-    c->asked[begin[graph->asked[i].after + 1]++] = graph->asked[i].before;
-  }
-  c->asked_begin = begin;
-  return 1;
-}
-
 static int gmlo_compile_scratch(gmlo_compiler *c) {
   const gmlake_offload_graph *graph = c->graph;
-  size_t p;
+  size_t p, i;
   uint64_t sum = 0;
   c->device_count = graph->device_count;
   c->spare_blocks = GMLAKE_OFFLOAD_NONE;
@@ -1390,15 +1363,21 @@ static int gmlo_compile_scratch(gmlo_compiler *c) {
   c->op_nodes = (uint32_t *)gmlo_take(&c->scope, graph->op_count, sizeof *c->op_nodes);
   c->homes = (uint32_t *)gmlo_take(&c->scope, graph->tensor_count, sizeof *c->homes);
   c->begin_ns = (uint64_t *)gmlo_take(&c->scope, graph->op_count, sizeof *c->begin_ns);
+  c->asked = (uint32_t *)gmlo_take(&c->scope, graph->op_count, sizeof *c->asked);
   if (c->tensors == NULL || c->arenas == NULL || c->op_nodes == NULL || c->homes == NULL ||
-      c->begin_ns == NULL || !gmlo_compile_asked(c)) {
+      c->begin_ns == NULL || c->asked == NULL) {
     return 0;
+  }
+  for (i = 0; i < graph->op_count; i++) c->asked[i] = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < graph->asked_count; i++) {
+    uint32_t *list = &c->asked[graph->asked[i].after];
+    *list = gmlo_list_push(c, *list, graph->asked[i].before);
   }
   for (p = 0; p < graph->op_count; p++) { /* estimates: as if all devices were busy all the time */
     c->begin_ns[p] = sum / c->device_count;
     sum += graph->ops[graph->order[p]].time_ns;
   }
-  return 1;
+  return !c->failed;
 }
 
 /* Notes where tensors are between iterations. In the host's arena the tensors that stay come first,
@@ -1728,18 +1707,15 @@ static gmlake_offload_result gmlo_devices_load(const gmlake_offload_memgraph_des
   size_t op;
   for (op = 0; op < graph->op_count; op++) {
     const gmlo_op *o = &graph->ops[op];
-    int transfer = (o->flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
-    uint32_t device = o->device;
-    size_t bytes = gmlo_op_footprint(desc, (uint32_t)op, device);
-    if (bytes > devices->largest[device]) devices->largest[device] = bytes;
-    if (bytes > devices->bytes[device]) return GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY;
-    if (!transfer) busy_ns[device] += o->time_ns;
-    if (busy_ns[device] > devices->least_ns) devices->least_ns = busy_ns[device];
-    if (!transfer) continue;
-    device = graph->tensors[graph->refs[o->first_ref + 1]].device;
-    bytes = gmlo_op_footprint(desc, (uint32_t)op, device);
-    if (bytes > devices->largest[device]) devices->largest[device] = bytes;
-    if (bytes > devices->bytes[device]) return GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY;
+    int target, transfer = (o->flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
+    if (!transfer) busy_ns[o->device] += o->time_ns;
+    if (busy_ns[o->device] > devices->least_ns) devices->least_ns = busy_ns[o->device];
+    for (target = 0; target <= transfer; target++) { /* a transfer's devices are two */
+      uint32_t device = target ? graph->tensors[graph->refs[o->first_ref + 1]].device : o->device;
+      size_t bytes = gmlo_op_footprint(desc, (uint32_t)op, device);
+      if (bytes > devices->largest[device]) devices->largest[device] = bytes;
+      if (bytes > devices->bytes[device]) return GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY;
+    }
   }
   return GMLAKE_OFFLOAD_OK;
 }
