@@ -11721,7 +11721,7 @@ struct gmlake_offload_memgraph {
   size_t *device_bytes;                /* for each device, of scope */
   uint32_t *starts; /* the nodes in the order in which the simulation starts them, */
   uint32_t *ranks;  /* and the place of each node in it; NULL: there is no order yet */
-  size_t looks;     /* at blocks and homes that finding all places took */
+  size_t work;      /* looks at blocks and homes that finding all places took */
   gmlake_offload_memgraph_info info;
 };
 

@@ -15,7 +15,7 @@ CONTENTS
   a memgraph is checked, threads, errors, costs; gmlake_offload.h says how a memgraph is run. Then
   the declarations. Then the implementation, in sections with tags to search for. Each section ends
   with its public functions.
-    >>paths >>edges >>blocks >>compile >>horizons >>memcheck
+    >>reach >>edges >>blocks >>compile >>tune >>memcheck
 
 EXAMPLE
       // Eight layers of 64 MiB of weights each, compiled for a device of 160 MiB.
@@ -73,9 +73,13 @@ MACROS, beside those of gmlake_offload.h, whose linkage, memory and assertions h
                                 GMLAKE_OFFLOAD_IMPLEMENTATION
 
 GLOSSARY, beside that of gmlake_offload.h
-  TASKGRAPH   TURNIP's word for the graph that the caller made
-  horizon     an operator that the compiler has reached. It executes operators at one horizon, and
-              looks ahead at others
+  TASKGRAPH   the paper's word for the graph that the caller made. A node is a vertex there, and a
+              place a memory location or a slot
+  dependency  what an edge stands for. It is a data dependency if the node uses what the other one
+              made, and a memory dependency if it only uses the same bytes again
+  superfluous an edge that follows from a path of others, and is left out
+  horizon     a position in the graph's order of operators that the compiler has reached. It
+              executes operators at one horizon, and looks ahead at others
   home        the place on the device where a tensor is when an iteration begins and when it ends
   version     the bytes of a tensor after one write and before the next one
 
@@ -83,14 +87,14 @@ HOW TURNIP COMPILES
   The method is that of Ding et al., arXiv 2405.16283, and this text uses its words. The compiler
   (BUILDMEMGRAPH) executes the operators in the graph's order without a device, and notes which node
   must come before which.
-  1. The execution horizon goes from operator to operator. Each operator becomes a node. It gets
-     data edges from the nodes that made, or reloaded, what it reads; and memory edges from all
-     nodes that used the bytes which it overwrites. When a tensor is no longer needed its memory
-     becomes free; free memory remembers the nodes that used it last (simFree).
-  2. The allocation horizon is ahead of it. There the tensors of an operator get their places. What
-     the operator reads and the device lacks is reloaded (simMallocForceReld). Of the free places
-     the one that was unused for longest is taken (simMalloc), since its last users have probably
-     ended. If no free place is large enough, tensors leave whose next use is farthest away
+  1. The execution horizon (execHzn) goes from operator to operator. Each operator becomes a node.
+     It gets data dependencies on the nodes that made, or reloaded, what it reads; and memory
+     dependencies on all nodes that used the bytes which it overwrites. When a tensor is no longer
+     needed its memory becomes free; free memory remembers the nodes that used it last (simFree).
+  2. The allocation horizon (allocHzn) is ahead of it. There the tensors of an operator get their
+     places. What the operator reads and the device lacks is reloaded (simMallocForceReld). Of the
+     free places the one that was unused for longest is taken (simMalloc), since its last users have
+     probably ended. If no free place is large enough, tensors leave whose next use is farthest away
      (simMallocOffld). If several neighbours must leave together, the soonest next use among them
      counts. What the host has already is not copied again.
   3. By default a third horizon is farther ahead. It only reloads: a copy takes longer than memory
@@ -112,7 +116,7 @@ HOW TURNIP COMPILES
      horizons are ahead, how much memory homes get, and whether they are spread. It simulates an
      iteration of each memgraph, with the graph's times and the link's speed, and keeps the fastest
      memgraph.
-  7. Edges that follow from a path of other edges are left out.
+  7. Superfluous edges are left out.
 
   Where even the letter is not the paper's, and why:
   - The paper has no iterations. What exists between them keeps its place on the host.
@@ -127,10 +131,10 @@ HOW TURNIP COMPILES
 HOW A MEMGRAPH IS CHECKED
   gmlake_offload_memgraph_check uses the graph, the nodes, their edges and their places, and nothing
   that the compiler knew. It proves three things:
-  - Each operator is a node exactly once, the edges have no cycle, and all places are inside their
-    arenas.
-  - If the nodes run one after another, in one order that the edges allow, then each reads, byte for
-    byte, the version that the graph says, and the next iteration finds what it needs.
+  - Each operator is a node exactly once, all places are inside their arenas, and all edges come
+    from nodes with lower numbers, so that there is no cycle.
+  - If the nodes run one after another, by their numbers, then each reads, byte for byte, the
+    version that the graph says, and the next iteration finds what it needs.
   - Of any two nodes that use the same bytes, one of them writing, a path of edges leads from one to
     the other; and the same holds for dependencies that were asked for. Therefore the second point
     is true in every order that the edges allow.
@@ -221,18 +225,18 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_check(
 #error "define GMLAKE_OFFLOAD_IMPLEMENTATION, too, where GMLAKE_TURNIP_IMPLEMENTATION is defined"
 #endif
 
-/* ---- >>paths: which nodes of a graph lead to which ----------------------------------------------
+/* ---- >>reach: reachability and transitive reduction ---------------------------------------------
    Owns nothing but its scratch memory. A graph is given by the predecessors of its nodes: those of
    node v are before[begin[v]] up to before[begin[v + 1] - 1], all below v. Sources are taken
-   GMLO_CHUNK at a time, with one bit for each: bit s in the row of a node is set if a path leads
+   GMLO_SOURCES at a time, with one bit for each: bit s in the row of a node is set if a path leads
    from source s to it, or if it is source s. A row is full if all its bits are set; then so are the
    rows of all nodes that the node leads to.
    Cost: nodes times edges / 64 at most; next to nothing for rows that are full, and for nodes
    without an edge from a source. Fails: where host memory is refused. */
 
-#define GMLO_CHUNK 2048u
-#define GMLO_ROW_BITS 64 /* bits of a word */
-#define GMLO_CHUNK_WORDS (GMLO_CHUNK / GMLO_ROW_BITS)
+#define GMLO_SOURCES 2048u
+#define GMLO_WORD_BITS 64u
+#define GMLO_ROW_WORDS (GMLO_SOURCES / GMLO_WORD_BITS)
 
 typedef struct gmlo_edges {
   const size_t *begin;
@@ -240,94 +244,61 @@ typedef struct gmlo_edges {
   size_t node_count;
 } gmlo_edges;
 
-/* Behind the rows: which of them are full. */
-static unsigned char *gmlo_paths_full(const gmlo_edges *edges, uint64_t *rows) {
-  return (unsigned char *)(rows + edges->node_count * GMLO_CHUNK_WORDS);
+static int gmlo_reach_bit(const uint64_t *row, size_t source) {
+  return (int)(row[source / GMLO_WORD_BITS] >> (source % GMLO_WORD_BITS) & 1);
 }
 
-/* Fills the row of node first + v, whose predecessors' rows are filled. */
-static void gmlo_paths_fill_row(const gmlo_edges *edges, size_t first, size_t v, uint64_t *rows,
-                                unsigned char *full) {
-  uint64_t *row = rows + v * GMLO_CHUNK_WORDS, all = UINT64_MAX;
+/* Fills the row of node first + v, whose predecessors' rows are filled. An edge from a source that
+   is in the row already, since it leads to a predecessor behind it, is marked in `superfluous` (may
+   be NULL; else predecessors ascend). */
+static void gmlo_reach_fill_row(const gmlo_edges *edges, size_t first, size_t v, uint64_t *rows,
+                                unsigned char *full, unsigned char *superfluous) {
+  uint64_t *row = rows + v * GMLO_ROW_WORDS, all = UINT64_MAX;
   size_t e, w;
+  memset(row, 0, GMLO_ROW_WORDS * sizeof *row);
   full[v] = 0;
-  for (e = edges->begin[first + v]; e < edges->begin[first + v + 1] && !full[v]; e++) {
-    full[v] = edges->before[e] >= first && full[edges->before[e] - first];
-  }
-  memset(row, full[v] ? 0xFF : 0, GMLO_CHUNK_WORDS * sizeof *row);
-  if (full[v]) return;
-  if (v < GMLO_CHUNK) row[v / GMLO_ROW_BITS] |= (uint64_t)1 << (v % GMLO_ROW_BITS);
-  for (e = edges->begin[first + v]; e < edges->begin[first + v + 1]; e++) {
-    const uint64_t *from;
+  for (e = edges->begin[first + v + 1]; e-- > edges->begin[first + v];) {
+    size_t from = (size_t)edges->before[e] - first;
     if (edges->before[e] < first) continue;
-    from = rows + (edges->before[e] - first) * GMLO_CHUNK_WORDS;
-    for (w = 0; w < GMLO_CHUNK_WORDS; w++) row[w] |= from[w];
+    if (from < GMLO_SOURCES && gmlo_reach_bit(row, from)) {
+      if (superfluous != NULL) superfluous[e] = 1;
+    } else if (full[from]) {
+      full[v] = 1;
+      memset(row, 0xFF, GMLO_ROW_WORDS * sizeof *row);
+    } else {
+      for (w = 0; w < GMLO_ROW_WORDS && !full[v]; w++) row[w] |= rows[from * GMLO_ROW_WORDS + w];
+    }
   }
-  for (w = 0; w < GMLO_CHUNK_WORDS; w++) all &= row[w];
+  if (full[v]) return;
+  if (v < GMLO_SOURCES) row[v / GMLO_WORD_BITS] |= (uint64_t)1 << (v % GMLO_WORD_BITS);
+  for (w = 0; w < GMLO_ROW_WORDS; w++) all &= row[w];
   full[v] = all == UINT64_MAX;
 }
 
-/* Fills the rows of all nodes from `first` on, for the sources first up to first + GMLO_CHUNK - 1.
-   */
-static void gmlo_paths_fill(const gmlo_edges *edges, size_t first, uint64_t *rows) {
-  unsigned char *full = gmlo_paths_full(edges, rows);
+/* Fills the rows of all nodes from `first` on, for GMLO_SOURCES sources from `first` on. Behind the
+   rows stands which of them are full. */
+static void gmlo_reach_fill(const gmlo_edges *edges, size_t first, uint64_t *rows,
+                            unsigned char *superfluous) {
+  unsigned char *full = (unsigned char *)(rows + edges->node_count * GMLO_ROW_WORDS);
   size_t v;
-  for (v = 0; first + v < edges->node_count; v++) gmlo_paths_fill_row(edges, first, v, rows, full);
-}
-
-/* Whether a path leads from `source` to v. pre: the rows are for sources from `first` on, `source`
-   is among them, and v is above it. */
-static int gmlo_paths_has(const uint64_t *rows, size_t first, size_t source, size_t v) {
-  const uint64_t *row = rows + (v - first) * GMLO_CHUNK_WORDS;
-  return (int)(row[(source - first) / GMLO_ROW_BITS] >> ((source - first) % GMLO_ROW_BITS) & 1);
-}
-
-static uint64_t *gmlo_paths_rows(const gmlake_offload_host *host, size_t node_count) {
-  return (uint64_t *)gmlo_zeroed(host, node_count, GMLO_CHUNK_WORDS * sizeof(uint64_t) + 1);
-}
-
-/* Finds the sources from which a path of at least two edges leads to v. */
-static void gmlo_paths_implied(const gmlo_edges *edges, size_t first, const uint64_t *rows,
-                               size_t v, uint64_t *implied) {
-  size_t e, w;
-  memset(implied, 0, GMLO_CHUNK_WORDS * sizeof *implied);
-  for (e = edges->begin[v]; e < edges->begin[v + 1]; e++) {
-    size_t from = (size_t)edges->before[e] - first;
-    if (edges->before[e] < first) continue;
-    for (w = 0; w < GMLO_CHUNK_WORDS; w++) { /* without the source itself */
-      uint64_t own = w == from / GMLO_ROW_BITS ? (uint64_t)1 << (from % GMLO_ROW_BITS) : 0;
-      implied[w] |= rows[from * GMLO_CHUNK_WORDS + w] & ~own;
-    }
+  for (v = 0; first + v < edges->node_count; v++) {
+    gmlo_reach_fill_row(edges, first, v, rows, full, superfluous);
   }
 }
 
-/* Whether one of the sources has an edge to v. */
-static int gmlo_paths_near(const gmlo_edges *edges, size_t first, size_t v) {
-  size_t e;
-  for (e = edges->begin[v]; e < edges->begin[v + 1]; e++) {
-    if (edges->before[e] >= first && edges->before[e] - first < GMLO_CHUNK) return 1;
-  }
-  return 0;
+static uint64_t *gmlo_reach_rows(const gmlake_offload_host *host, size_t node_count) {
+  return (uint64_t *)gmlo_zeroed(host, node_count, GMLO_ROW_WORDS * sizeof(uint64_t) + 1);
 }
 
-/* Marks in `superfluous` the edges that a path of others implies. 0 if host memory is refused. */
-static int gmlo_paths_reduce(const gmlo_edges *edges, unsigned char *superfluous,
-                             const gmlake_offload_host *host) {
-  uint64_t *rows = gmlo_paths_rows(host, edges->node_count);
-  uint64_t implied[GMLO_CHUNK_WORDS];
-  size_t first, v, e;
+/* Marks in `superfluous` the edges that a path of others implies. 0 if host memory is refused. pre:
+   predecessors ascend. */
+static int gmlo_transitive_reduction(const gmlo_edges *edges, unsigned char *superfluous,
+                                     const gmlake_offload_host *host) {
+  uint64_t *rows = gmlo_reach_rows(host, edges->node_count);
+  size_t first;
   if (rows == NULL) return 0;
-  for (first = 0; first < edges->node_count; first += GMLO_CHUNK) {
-    gmlo_paths_fill(edges, first, rows);
-    for (v = first; v < edges->node_count; v++) {
-      if (edges->begin[v + 1] - edges->begin[v] < 2 || !gmlo_paths_near(edges, first, v)) continue;
-      gmlo_paths_implied(edges, first, rows, v, implied);
-      for (e = edges->begin[v]; e < edges->begin[v + 1]; e++) {
-        size_t source = (size_t)edges->before[e] - first;
-        if (edges->before[e] < first || source >= GMLO_CHUNK) continue;
-        superfluous[e] = implied[source / GMLO_ROW_BITS] >> (source % GMLO_ROW_BITS) & 1;
-      }
-    }
+  for (first = 0; first < edges->node_count; first += GMLO_SOURCES) {
+    gmlo_reach_fill(edges, first, rows, superfluous);
   }
   gmlo_free(host, rows);
   return 1;
@@ -335,7 +306,7 @@ static int gmlo_paths_reduce(const gmlo_edges *edges, unsigned char *superfluous
 
 /* ---- >>edges: the edges of a memgraph -----------------------------------------------------------
    Owns nothing: works on a memgraph that is being made. Invariant: [V1] of gmlake_offload.h.
-   Cost: leaving out edges costs what >>paths costs. Fails: where host memory is refused. */
+   Cost: leaving out edges costs what >>reach costs. Fails: where host memory is refused. */
 
 /* A memgraph without nodes. NULL if host memory is refused. */
 static gmlake_offload_memgraph *gmlo_memgraph_new(const gmlake_offload_memgraph_desc *desc) {
@@ -370,7 +341,7 @@ static void gmlo_edges_sort(gmlake_offload_memgraph *m, uint64_t *heap) {
   }
 }
 
-/* Keeps only the edges that no path of others implies. 0 if host memory is refused. */
+/* Leaves superfluous edges out. 0 if host memory is refused. */
 static int gmlo_memgraph_reduce(gmlake_offload_memgraph *m) {
   gmlo_scope scope = gmlo_scope_of(&m->scope.host);
   unsigned char *superfluous = (unsigned char *)gmlo_take(&scope, m->edge_count, 1);
@@ -382,7 +353,7 @@ static int gmlo_memgraph_reduce(gmlake_offload_memgraph *m) {
   edges.begin = m->before_begin;
   edges.before = m->before;
   edges.node_count = m->node_count;
-  ok = ok && gmlo_paths_reduce(&edges, superfluous, &m->scope.host);
+  ok = ok && gmlo_transitive_reduction(&edges, superfluous, &m->scope.host);
   for (v = 0, e = 0; ok && v < m->node_count; v++) {
     size_t end = m->before_begin[v + 1];
     m->before_begin[v] = kept;
@@ -400,8 +371,8 @@ static int gmlo_memgraph_reduce(gmlake_offload_memgraph *m) {
   return ok;
 }
 
-/* Lists the edges by the node that they come from. 0 if host memory is refused. */
-static int gmlo_memgraph_turn_edges(gmlake_offload_memgraph *m) {
+/* Lists the successors of each node. 0 if host memory is refused. */
+static int gmlo_memgraph_transpose(gmlake_offload_memgraph *m) {
   const gmlake_offload_host *host = &m->scope.host;
   size_t v, e;
   gmlo_free(host, m->after_begin);
@@ -426,8 +397,8 @@ static int gmlo_memgraph_turn_edges(gmlake_offload_memgraph *m) {
         free. Free blocks beside each other are a hole: its first and its last block name each
         other, and the first is in the arena's list for holes of that size.
    [B2] The users of a free block are the nodes that must have ended before its bytes are written.
-        The same holds for the users of a tensor's block; the tensor's maker is one of them or comes
-        before them.
+        The same holds for the users of a tensor's block; the node that produced the tensor is one
+        of them or comes before them.
    [B4] A block that was joined with another one has the offset NOWHERE and, as `prev`, the one that
         it was joined with, until it is used again.
    Cost: taking a block or giving it back is O(blocks in it); finding free blocks looks at no more
@@ -443,17 +414,16 @@ typedef struct gmlo_block {
   uint32_t device;
   uint32_t tensor; /* or NONE */
   uint32_t prev, next, users;
-  size_t used;                   /* free blocks: `exec` when it became free, + 1; 0: never used */
-  uint32_t hole_other;           /* of a hole's first block: the last one, and the reverse */
+  size_t used;         /* free blocks: `exec_horizon` when it became free, + 1; 0: never used */
+  uint32_t hole_other; /* of a hole's first block: the last one, and the reverse */
   uint32_t hole_prev, hole_next; /* of a hole's first block, in the arena's list */
   size_t hole_bytes;             /* of a hole's first block: bytes of the hole */
 } gmlo_block;
 
 #define GMLO_HOLE_CLASSES 32u /* lists of holes; each has holes twice as large as the one before */
 #define GMLO_FITS 256u        /* in one list, at most so many places are looked at, */
-#define GMLO_HASTY_FITS 8u    /* and after GMLO_TUNE_LOOKS so many */
-#define GMLO_TUNE_LOOKS \
-  40000000u /* looks for all memgraphs that are tried, at least: .1 s or more */
+#define GMLO_HASTY_FITS 8u    /* and after GMLO_TUNE_WORK_MIN so many */
+#define GMLO_TUNE_WORK_MIN 40000000u /* for all memgraphs that are tried, at least: .1 s or more */
 
 typedef struct gmlo_arena {
   uint32_t first;                    /* the block at offset 0 */
@@ -464,11 +434,11 @@ typedef struct gmlo_arena {
 
 typedef struct gmlo_compile_tensor { /* a tensor, as far as the compiler has come */
   uint32_t block;                    /* on its device, or NONE */
-  uint32_t users, maker;             /* nodes that used this block; the one that filled it */
+  uint32_t users, producer;          /* nodes that used this block; the one that filled it */
   uint32_t host_block;               /* for tensors that operators make, or NONE */
-  uint32_t host_users, host_maker;
+  uint32_t host_users, host_producer;
   int filled;     /* the block has the tensor's bytes */
-  int read;       /* `users` has the nodes that read it, not the maker */
+  int read;       /* `users` has the nodes that read it, not the producer */
   int host_there; /* the host has the bytes */
   int has_home;
   uint32_t home_near; /* of those with a home: the block in which it began when last looked for */
@@ -486,13 +456,13 @@ typedef struct gmlo_devices {
 
 #define GMLO_ALIGN_BYTES 512u /* of places, by default */
 
-/* Settings of the compiler; see >>horizons. */
+/* Settings of the compiler; see >>tune. */
 typedef struct gmlo_tuning {
   uint64_t alloc_ahead_ns, reload_ahead_ns;
   unsigned home_percent; /* of the memory that homes can have */
   int home_spread;       /* homes are spread over the iteration; else for what is used first */
   int in_place;          /* nothing moves, or there is no memgraph */
-  int packed;            /* in place: places are taken at the lowest offset */
+  int first_fit;         /* in place: places are taken at the lowest offset */
 } gmlo_tuning;
 
 typedef struct gmlo_compiler {
@@ -514,12 +484,12 @@ typedef struct gmlo_compiler {
   uint32_t *asked;    /* of each operator: a list of those that it was asked to wait for */
   uint64_t *begin_ns; /* of each position */
   gmlo_tuning tuning;
-  size_t exec, alloc, reload;
+  size_t exec_horizon, alloc_horizon, reload_horizon; /* positions in the graph's order */
   uint32_t marks;
   size_t host_fixed_bytes;
-  size_t looks; /* at blocks and homes, so far: measures the work */
-  int packing;  /* places are taken at the lowest offset */
-  int literal;  /* to the letter: what is read is reloaded when its operator is executed */
+  size_t work;   /* looks at blocks and homes, so far */
+  int first_fit; /* places are taken at the lowest offset */
+  int letter;    /* to the letter: what is read is reloaded when its operator is executed */
   int failed;
 } gmlo_compiler;
 
@@ -601,8 +571,8 @@ static uint32_t gmlo_node_add(gmlo_compiler *c, gmlake_offload_node_kind kind, u
   return (uint32_t)m->node_count++;
 }
 
-/* Adds an edge to the node that was added last, unless there is one already. Callers add data edges
-   before memory edges. */
+/* Adds an edge to the node that was added last, unless there is one already. Callers add data
+   dependencies before memory dependencies. */
 static void gmlo_edge_add(gmlo_compiler *c, uint32_t from, int memory) {
   gmlake_offload_memgraph *m = c->out;
   const gmlake_offload_host *host = &c->scope.host;
@@ -761,7 +731,7 @@ static void gmlo_block_give(gmlo_compiler *c, gmlo_arena *arena, uint32_t b, uin
   uint32_t first = b, last = b;
   block->tensor = GMLAKE_OFFLOAD_NONE;
   block->users = users;
-  block->used = c->exec + 1;
+  block->used = c->exec_horizon + 1;
   if (gmlo_is_free(c, block->prev)) {
     first = c->blocks[block->prev].hole_other;
     gmlo_hole_remove(c, arena, first);
@@ -815,7 +785,7 @@ static int gmlo_hole_best(gmlo_compiler *c, uint32_t *b, size_t bytes, size_t *u
     size_t sum = 0, most = 0;
     uint32_t latest = from;
     for (e = from; gmlo_is_free(c, e) && sum < bytes && most <= *used; e = c->blocks[e].next) {
-      c->looks++;
+      c->work++;
       sum += c->blocks[e].bytes;
       if (c->blocks[e].used < most) continue;
       most = c->blocks[e].used;
@@ -840,11 +810,11 @@ static uint32_t gmlo_find_free(gmlo_compiler *c, const gmlo_arena *arena, size_t
   size_t best_used = SIZE_MAX;
   unsigned size;
   for (size = gmlo_hole_class(bytes); size < GMLO_HOLE_CLASSES; size++) {
-    unsigned left = c->looks < GMLO_TUNE_LOOKS ? GMLO_FITS : GMLO_HASTY_FITS;
+    unsigned left = c->work < GMLO_TUNE_WORK_MIN ? GMLO_FITS : GMLO_HASTY_FITS;
     for (b = arena->holes[size]; gmlo_is_free(c, b) && left != 0; b = c->blocks[b].hole_next) {
       uint32_t at = b;
       size_t used = best_used;
-      c->looks++;
+      c->work++;
       if (c->blocks[b].hole_bytes < bytes) continue;
       if (!lowest && !gmlo_hole_best(c, &at, bytes, &used, &left)) continue;
       if (best != GMLAKE_OFFLOAD_NONE && used == best_used &&
@@ -876,7 +846,7 @@ static uint32_t gmlo_find_victims(gmlo_compiler *c, const gmlo_arena *arena, siz
     for (e = b; e != GMLAKE_OFFLOAD_NONE && sum < bytes; e = c->blocks[e].next) {
       uint32_t tensor = c->blocks[e].tensor;
       size_t age = SIZE_MAX;
-      c->looks++;
+      c->work++;
       if (tensor != GMLAKE_OFFLOAD_NONE) {
         if (!gmlo_is_victim(c, tensor, after, small)) break;
         age = gmlo_compile_next_use(c, tensor);
@@ -906,9 +876,9 @@ static uint32_t gmlo_find_victims(gmlo_compiler *c, const gmlo_arena *arena, siz
 /* ---- >>compile: a TASKGRAPH becomes a MEMGRAPH --------------------------------------------------
    Executes the operators in the graph's order without a device, and writes down nodes and edges.
    Invariants:
-   [B3] Each operator from position `exec` up to `alloc` has all its tensors on the device, or a
-        block for what it makes. No victim is used before `alloc`.
-   [B4] A tensor with a home is there, with all its bytes, when an iteration begins and when it
+   [B3] Each operator from position `exec_horizon` up to `alloc_horizon` has all its tensors on the
+        device, or a block for what it makes. No victim is used before `alloc_horizon`.
+   [B5] A tensor with a home is there, with all its bytes, when an iteration begins and when it
         ends.
    Cost: O(blocks) for each tensor of an operator that needs a place. Fails: where host memory is
    refused (`failed`), and where an operator is larger than its device. */
@@ -916,12 +886,12 @@ static uint32_t gmlo_find_victims(gmlo_compiler *c, const gmlo_arena *arena, siz
 /* ---- Tensors that come and go ---- */
 
 /* simFree: the tensor's block becomes free. */
-static void gmlo_device_free(gmlo_compiler *c, uint32_t tensor) {
+static void gmlo_sim_free(gmlo_compiler *c, uint32_t tensor) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   if (state->block == GMLAKE_OFFLOAD_NONE) return;
   gmlo_block_give(c, &c->arenas[c->graph->tensors[tensor].device], state->block, state->users);
   c->away_count += (size_t)state->has_home;
-  state->block = state->users = state->maker = GMLAKE_OFFLOAD_NONE;
+  state->block = state->users = state->producer = GMLAKE_OFFLOAD_NONE;
   state->filled = 0;
 }
 
@@ -930,7 +900,7 @@ static void gmlo_device_free(gmlo_compiler *c, uint32_t tensor) {
 static void gmlo_host_forget(gmlo_compiler *c, uint32_t tensor) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   state->host_there = 0;
-  state->host_maker = GMLAKE_OFFLOAD_NONE;
+  state->host_producer = GMLAKE_OFFLOAD_NONE;
   if (state->host_block == GMLAKE_OFFLOAD_NONE) return;
   gmlo_block_give(c, &c->arenas[c->device_count], state->host_block, state->host_users);
   state->host_block = state->host_users = GMLAKE_OFFLOAD_NONE;
@@ -982,14 +952,14 @@ static void gmlo_evict(gmlo_compiler *c, uint32_t tensor) {
   }
   if (state->filled && !state->host_there) {
     uint32_t node = gmlo_copy_add(c, GMLAKE_OFFLOAD_NODE_OFFLOAD, tensor);
-    gmlo_edge_add(c, state->maker, 0);
+    gmlo_edge_add(c, state->producer, 0);
     gmlo_edges_add(c, state->host_users);
     state->users = gmlo_list_push(c, state->users, node);
     state->host_users = gmlo_list_push(c, GMLAKE_OFFLOAD_NONE, node);
-    state->host_maker = node;
+    state->host_producer = node;
     state->host_there = 1;
   }
-  gmlo_device_free(c, tensor);
+  gmlo_sim_free(c, tensor);
 }
 
 /* Makes the tensors leave that are in the way, and gives the tensor its place from block b on. 0 if
@@ -1008,12 +978,13 @@ static int gmlo_occupy(gmlo_compiler *c, uint32_t b, uint32_t tensor) {
   c->away_count -= (size_t)state->has_home;
   state->block = b;
   state->users = c->blocks[b].users;
-  state->maker = GMLAKE_OFFLOAD_NONE;
+  state->producer = GMLAKE_OFFLOAD_NONE;
   state->filled = state->read = 0;
   return 1;
 }
 
-/* The block in which the tensor's home begins: found from the one in which it began before. [B4] */
+/* The block in which the tensor's home begins: found from the one in which it began before. [B4]
+   [B5] */
 static uint32_t gmlo_home_block(gmlo_compiler *c, uint32_t tensor) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   uint32_t device = c->graph->tensors[tensor].device, b = state->home_near;
@@ -1044,13 +1015,13 @@ static int gmlo_occupy_home(gmlo_compiler *c, uint32_t tensor, size_t after) {
 
 /* simMalloc, and simMallocOffld: gives the tensor a place. Tensors that are not used up to `after`
    may leave for it, none if `after` is SIZE_MAX. 0 if there is no place. */
-static int gmlo_device_place(gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
+static int gmlo_sim_malloc(gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   const gmlo_arena *arena = &c->arenas[c->graph->tensors[tensor].device];
   size_t bytes = gmlo_footprint(c->desc, tensor);
   uint32_t b;
-  if (state->has_home && !c->packing && gmlo_occupy_home(c, tensor, SIZE_MAX)) return 1;
-  b = gmlo_find_free(c, arena, bytes, c->packing);
+  if (state->has_home && !c->first_fit && gmlo_occupy_home(c, tensor, SIZE_MAX)) return 1;
+  b = gmlo_find_free(c, arena, bytes, c->first_fit);
   if (b == GMLAKE_OFFLOAD_NONE && after != SIZE_MAX) {
     b = gmlo_find_victims(c, arena, bytes, after, small);
   }
@@ -1058,22 +1029,22 @@ static int gmlo_device_place(gmlo_compiler *c, uint32_t tensor, size_t after, in
 }
 
 /* Adds the reload that fills the tensor's new block. */
-static void gmlo_fill_block(gmlo_compiler *c, uint32_t tensor) {
+static void gmlo_reload_add(gmlo_compiler *c, uint32_t tensor) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   uint32_t node = gmlo_copy_add(c, GMLAKE_OFFLOAD_NODE_RELOAD, tensor);
-  gmlo_edge_add(c, state->host_maker, 0);
+  gmlo_edge_add(c, state->host_producer, 0);
   gmlo_edges_add(c, state->users);
   state->users = gmlo_list_push(c, GMLAKE_OFFLOAD_NONE, node);
   state->host_users = gmlo_list_push(c, state->host_users, node);
-  state->maker = node;
+  state->producer = node;
   state->filled = 1;
-  if (c->literal && gmlo_kind_is_made(c->graph->tensors[tensor].kind)) gmlo_host_forget(c, tensor);
+  if (c->letter && gmlo_kind_is_made(c->graph->tensors[tensor].kind)) gmlo_host_forget(c, tensor);
 }
 
 /* simMallocForceReld: reloads the tensor. 0 if there is no place for it. */
-static int gmlo_reload(gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
-  if (!c->tensors[tensor].host_there || !gmlo_device_place(c, tensor, after, small)) return 0;
-  gmlo_fill_block(c, tensor);
+static int gmlo_sim_reload(gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
+  if (!c->tensors[tensor].host_there || !gmlo_sim_malloc(c, tensor, after, small)) return 0;
+  gmlo_reload_add(c, tensor);
   return !c->failed;
 }
 
@@ -1086,7 +1057,7 @@ static uint32_t gmlo_compile_ref(const gmlo_compiler *c, uint32_t op, size_t i) 
 /* Gives all tensors of the operator at `position` their places. 0 if one finds none. Only tensors
    that are not used up to `after` leave. To the letter only what the operator makes gets a place
    before it is executed. [B3] */
-static int gmlo_ensure(gmlo_compiler *c, size_t position, size_t after, int small) {
+static int gmlo_alloc_op(gmlo_compiler *c, size_t position, size_t after, int small) {
   uint32_t op = c->graph->order[position];
   const gmlo_op *o = &c->graph->ops[op];
   size_t i;
@@ -1096,35 +1067,35 @@ static int gmlo_ensure(gmlo_compiler *c, size_t position, size_t after, int smal
     int is_next = c->graph->accesses[state->next].position == position;
     int reads = i < o->read_count || (gmlo_op_uses(c->graph, op, tensor) & GMLO_READS) != 0;
     if (state->block != GMLAKE_OFFLOAD_NONE && (reads || is_next)) continue;
-    if (c->literal && position != c->exec && (reads || !is_next)) continue;
+    if (c->letter && position != c->exec_horizon && (reads || !is_next)) continue;
     if (reads) {
-      if (!gmlo_reload(c, tensor, after, small)) return 0;
-    } else if (!is_next || !gmlo_device_place(c, tensor, after, small)) {
+      if (!gmlo_sim_reload(c, tensor, after, small)) return 0;
+    } else if (!is_next || !gmlo_sim_malloc(c, tensor, after, small)) {
       return 0;
     }
   }
   return 1;
 }
 
-/* The operator at `exec` must get its places now: small tensors leave too, and, if that is not
-   enough, all tensors on its devices; then its tensors are placed from the begin on. */
-static int gmlo_ensure_now(gmlo_compiler *c) {
-  uint32_t op = c->graph->order[c->exec];
+/* The operator at `exec_horizon` must get its places now: small tensors leave too, and, if that is
+   not enough, all tensors on its devices; then its tensors are placed from the begin on. */
+static int gmlo_alloc_now(gmlo_compiler *c) {
+  uint32_t op = c->graph->order[c->exec_horizon];
   const gmlo_op *o = &c->graph->ops[op];
   size_t i;
   int done;
-  if (c->tuning.in_place) return gmlo_ensure(c, c->exec, SIZE_MAX, 0);
-  if (gmlo_ensure(c, c->exec, c->exec, 0)) return 1;
-  if (!c->failed && gmlo_ensure(c, c->exec, c->exec, 1)) return 1;
+  if (c->tuning.in_place) return gmlo_alloc_op(c, c->exec_horizon, SIZE_MAX, 0);
+  if (gmlo_alloc_op(c, c->exec_horizon, c->exec_horizon, 0)) return 1;
+  if (!c->failed && gmlo_alloc_op(c, c->exec_horizon, c->exec_horizon, 1)) return 1;
   for (i = 0; i < o->read_count + o->write_count; i++) {
     uint32_t b = c->arenas[c->graph->tensors[gmlo_compile_ref(c, op, i)].device].first;
     for (; b != GMLAKE_OFFLOAD_NONE && !c->failed; b = c->blocks[b].next) {
       if (c->blocks[b].tensor != GMLAKE_OFFLOAD_NONE) gmlo_evict(c, c->blocks[b].tensor);
     }
   }
-  c->packing = 1;
-  done = !c->failed && gmlo_ensure(c, c->exec, c->exec, 1);
-  c->packing = 0;
+  c->first_fit = 1;
+  done = !c->failed && gmlo_alloc_op(c, c->exec_horizon, c->exec_horizon, 1);
+  c->first_fit = 0;
   return done;
 }
 
@@ -1138,7 +1109,7 @@ static int gmlo_prefetch(gmlo_compiler *c, size_t position) {
     uint32_t tensor = gmlo_compile_ref(c, op, i);
     const gmlo_compile_tensor *state = &c->tensors[tensor];
     if (state->block != GMLAKE_OFFLOAD_NONE || !state->host_there) continue;
-    if (!gmlo_reload(c, tensor, position, 0)) return 0;
+    if (!gmlo_sim_reload(c, tensor, position, 0)) return 0;
   }
   return 1;
 }
@@ -1150,22 +1121,22 @@ static void gmlo_fill_homes(gmlo_compiler *c, size_t after) {
   for (i = 0; i < c->home_count && !c->failed; i++) {
     uint32_t tensor = c->homes[i];
     const gmlo_compile_tensor *state = &c->tensors[tensor];
-    c->looks++;
+    c->work++;
     if (state->block != GMLAKE_OFFLOAD_NONE || !state->host_there) continue;
     if (state->next < c->graph->access_begin[tensor + 1]) continue;
-    if (gmlo_occupy_home(c, tensor, after)) gmlo_fill_block(c, tensor);
+    if (gmlo_occupy_home(c, tensor, after)) gmlo_reload_add(c, tensor);
   }
 }
 
 /* Goes on to the tensor's next access: a tensor that is not needed any more is freed, one without a
    home leaves. */
-static void gmlo_settle(gmlo_compiler *c, uint32_t tensor) {
+static void gmlo_access_end(gmlo_compiler *c, uint32_t tensor) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
   gmlake_offload_kind kind = c->graph->tensors[tensor].kind;
   int again = ++state->next < c->graph->access_begin[tensor + 1];
   if (again ? c->graph->accesses[state->next].how == GMLO_WRITES
             : kind == GMLAKE_OFFLOAD_INTERMEDIATE) {
-    gmlo_device_free(c, tensor);
+    gmlo_sim_free(c, tensor);
     gmlo_host_forget(c, tensor);
   } else if (!again && !state->has_home && !gmlo_kind_is_made(kind)) {
     gmlo_evict(c, tensor);
@@ -1177,7 +1148,7 @@ static void gmlo_op_edges(gmlo_compiler *c, uint32_t op) {
   size_t i, count = o->read_count + o->write_count;
   uint32_t at;
   for (i = 0; i < o->read_count; i++)
-    gmlo_edge_add(c, c->tensors[gmlo_compile_ref(c, op, i)].maker, 0);
+    gmlo_edge_add(c, c->tensors[gmlo_compile_ref(c, op, i)].producer, 0);
   for (at = c->asked[op]; at != GMLAKE_OFFLOAD_NONE; at = c->cells[at].next) {
     gmlo_edge_add(c, c->op_nodes[c->cells[at].node], 0);
   }
@@ -1185,9 +1156,9 @@ static void gmlo_op_edges(gmlo_compiler *c, uint32_t op) {
     gmlo_edges_add(c, c->tensors[gmlo_compile_ref(c, op, i)].users);
 }
 
-/* Makes the operator at `exec` a node, with its edges. */
+/* Makes the operator at `exec_horizon` a node, with its edges. */
 static void gmlo_execute(gmlo_compiler *c) {
-  uint32_t op = c->graph->order[c->exec];
+  uint32_t op = c->graph->order[c->exec_horizon];
   const gmlo_op *o = &c->graph->ops[op];
   size_t i, count = o->read_count + o->write_count;
   uint32_t node = gmlo_node_add(c, GMLAKE_OFFLOAD_NODE_OP, o->device, op, GMLAKE_OFFLOAD_NONE);
@@ -1205,7 +1176,7 @@ static void gmlo_execute(gmlo_compiler *c) {
         gmlo_list_push(c, writes || !state->read ? GMLAKE_OFFLOAD_NONE : state->users, node);
     state->read = !writes;
     if (!writes) continue;
-    state->maker = node;
+    state->producer = node;
     state->filled = 1;
     gmlo_host_forget(c, tensor);
   }
@@ -1213,33 +1184,35 @@ static void gmlo_execute(gmlo_compiler *c) {
     uint32_t tensor = gmlo_compile_ref(c, op, i);
     size_t next = c->tensors[tensor].next;
     if (next < c->graph->access_begin[tensor + 1] && c->graph->accesses[next].op == op) {
-      gmlo_settle(c, tensor);
+      gmlo_access_end(c, tensor);
     }
   }
 }
 
 #define GMLO_FILLS 2048u /* in an iteration, all homes are looked at no more often */
 
-/* Moves the horizons ahead of `exec`: reloads tensors, and gives operators their places. */
-static void gmlo_look_ahead(gmlo_compiler *c) {
+/* Moves the horizons ahead of `exec_horizon`: reloads tensors, and gives operators their places. */
+static void gmlo_advance_horizons(gmlo_compiler *c) {
   size_t n = c->graph->op_count;
-  int free_only = c->tuning.in_place || c->literal;
-  uint64_t now = c->begin_ns[c->exec];
-  if (c->reload < c->alloc) c->reload = c->alloc;
-  while (!c->literal && c->reload < n && !c->failed &&
-         c->begin_ns[c->reload] - now <= c->tuning.reload_ahead_ns && gmlo_prefetch(c, c->reload)) {
-    c->reload++;
+  int free_only = c->tuning.in_place || c->letter;
+  uint64_t now = c->begin_ns[c->exec_horizon];
+  if (c->reload_horizon < c->alloc_horizon) c->reload_horizon = c->alloc_horizon;
+  while (!c->letter && c->reload_horizon < n && !c->failed &&
+         c->begin_ns[c->reload_horizon] - now <= c->tuning.reload_ahead_ns &&
+         gmlo_prefetch(c, c->reload_horizon)) {
+    c->reload_horizon++;
   }
-  while (c->alloc < n && c->begin_ns[c->alloc] - now <= c->tuning.alloc_ahead_ns && !c->failed &&
-         gmlo_ensure(c, c->alloc, free_only ? SIZE_MAX : c->alloc, 0)) {
-    c->alloc++;
+  while (c->alloc_horizon < n && c->begin_ns[c->alloc_horizon] - now <= c->tuning.alloc_ahead_ns &&
+         !c->failed &&
+         gmlo_alloc_op(c, c->alloc_horizon, free_only ? SIZE_MAX : c->alloc_horizon, 0)) {
+    c->alloc_horizon++;
   }
-  if (c->reload >= n && c->away_count != 0 && c->exec % (n / GMLO_FILLS + 1) == 0) {
+  if (c->reload_horizon >= n && c->away_count != 0 && c->exec_horizon % (n / GMLO_FILLS + 1) == 0) {
     gmlo_fill_homes(c, SIZE_MAX);
   }
 }
 
-/* Makes tensors leave that are not at their home, then brings all back to their homes. [B4] */
+/* Makes tensors leave that are not at their home, then brings all back to their homes. [B5] */
 static void gmlo_go_home(gmlo_compiler *c) {
   size_t i;
   for (i = 0; i < c->home_count && !c->failed; i++) {
@@ -1327,8 +1300,8 @@ static int gmlo_compile_begin(gmlo_compiler *c) {
   if (starts == NULL) return 0;
   for (t = 0; t < graph->tensor_count; t++) {
     gmlo_compile_tensor *state = &c->tensors[t];
-    state->block = state->users = state->maker = GMLAKE_OFFLOAD_NONE;
-    state->host_block = state->host_users = state->host_maker = GMLAKE_OFFLOAD_NONE;
+    state->block = state->users = state->producer = GMLAKE_OFFLOAD_NONE;
+    state->host_block = state->host_users = state->host_producer = GMLAKE_OFFLOAD_NONE;
     state->host_offset = GMLAKE_OFFLOAD_NOWHERE;
     state->next = graph->access_begin[t];
   }
@@ -1429,9 +1402,9 @@ static void gmlo_compiler_leave(gmlo_compiler *c) {
 
 /* BUILDMEMGRAPH. NULL if host memory is refused: *out_refused is then 1. Also NULL if nothing may
    move and something would have to. */
-static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc *desc,
-                                             const gmlo_devices *devices, const gmlo_tuning *tuning,
-                                             int *out_refused) {
+static gmlake_offload_memgraph *gmlo_build_memgraph(const gmlake_offload_memgraph_desc *desc,
+                                                    const gmlo_devices *devices,
+                                                    const gmlo_tuning *tuning, int *out_refused) {
   gmlo_compiler c;
   size_t i;
   memset(&c, 0, sizeof c);
@@ -1440,23 +1413,23 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
   c.desc = desc;
   c.devices = devices;
   c.tuning = *tuning;
-  c.literal = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
-  c.packing = tuning->packed;
+  c.letter = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
+  c.first_fit = tuning->first_fit;
   c.out = gmlo_memgraph_new(desc);
   c.failed = c.out == NULL || !gmlo_compile_scratch(&c) || !gmlo_compile_begin(&c);
-  for (; c.exec < c.graph->op_count && !c.failed; c.exec++) {
-    if (c.alloc <= c.exec) {
-      if (!gmlo_ensure_now(&c)) break;
-      c.alloc = c.exec + 1;
+  for (; c.exec_horizon < c.graph->op_count && !c.failed; c.exec_horizon++) {
+    if (c.alloc_horizon <= c.exec_horizon) {
+      if (!gmlo_alloc_now(&c)) break;
+      c.alloc_horizon = c.exec_horizon + 1;
     }
-    gmlo_look_ahead(&c);
-    if (c.literal && !c.failed && !gmlo_ensure_now(&c)) break;
+    gmlo_advance_horizons(&c);
+    if (c.letter && !c.failed && !gmlo_alloc_now(&c)) break;
     if (!c.failed) gmlo_execute(&c);
   }
   if (!c.failed) gmlo_go_home(&c);
-  if (!c.failed && c.exec == c.graph->op_count) {
+  if (!c.failed && c.exec_horizon == c.graph->op_count) {
     gmlo_compile_places(&c);
-    c.out->looks = c.looks;
+    c.out->work = c.work;
     c.out->info.alloc_ahead_ns = tuning->alloc_ahead_ns;
     c.out->info.reload_ahead_ns = tuning->reload_ahead_ns;
     for (i = 0; i < c.home_count; i++) {
@@ -1471,7 +1444,7 @@ static gmlake_offload_memgraph *gmlo_compile(const gmlake_offload_memgraph_desc 
   return c.out;
 }
 
-/* ---- >>horizons: the best of several memgraphs --------------------------------------------------
+/* ---- >>tune: the best of several memgraphs ------------------------------------------------------
    Compiles with several tunings, simulates each memgraph on a clock on which each queue does one
    thing at a time, and keeps the fastest.
    Cost: a simulation is linear in nodes and edges, times the queues. Fails: where host memory is
@@ -1521,27 +1494,28 @@ static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
   return made ? now + 1 : 0;
 }
 
-#define GMLO_TUNE_LOOKS_MAX 100000000u /* and at most */
-#define GMLO_OP_LOOKS 5000u            /* between these, so many for each operator */
-#define GMLO_NODE_LOOKS 256u           /* a node takes about as long as so many looks */
+#define GMLO_TUNE_WORK_MAX 100000000u /* and at most */
+#define GMLO_OP_WORK 5000u            /* between these, so much for each operator */
+#define GMLO_NODE_WORK 256u           /* a node takes about as long */
 #define GMLO_FILL_PARTS 256 /* horizons are so many parts of the time that fills a device */
 #define GMLO_IDLE_PART 500  /* a device that idles for one part in so many is busy all along */
-#define GMLO_KNOBS 4
+#define GMLO_PARAMETERS 4
 #define GMLO_TUNINGS 72
 
-static const int gmlo_knob_values[GMLO_KNOBS] = {4, 3, 2, 3}; /* their product is GMLO_TUNINGS */
+static const int gmlo_parameter_values[GMLO_PARAMETERS] = {4, 3, 2,
+                                                           3}; /* their product is GMLO_TUNINGS */
 
 typedef struct gmlo_tuner {
   const gmlake_offload_memgraph_desc *desc;
   const gmlo_devices *devices;
   gmlake_offload_memgraph *best;
   int at;      /* the tuning of the best one */
-  size_t left; /* looks that may be spent */
+  size_t left; /* work that may be done */
   unsigned char seen[GMLO_TUNINGS];
 } gmlo_tuner;
 
-/* Fills in the tuning of that number, which has one digit for each knob. 0 if a lower number gives
-   the same tuning, since the caller has fixed a knob. */
+/* Fills in the tuning of that number, which has one digit for each parameter. 0 if a lower number
+   gives the same tuning, since the caller has fixed a parameter. */
 static int gmlo_tuning_set(const gmlo_tuner *r, int number, gmlo_tuning *tuning) {
   static const unsigned reload[] = {32, 8, 2, 128}, alloc[] = {2, 0, 8}; /* in parts of fill_ns */
   static const unsigned percent[] = {100, 80, 50};
@@ -1558,12 +1532,12 @@ static int gmlo_tuning_set(const gmlo_tuner *r, int number, gmlo_tuning *tuning)
          (desc->alloc_ahead_ns == 0 || number / 4 % 3 == 0);
 }
 
-/* Compiles with the tuning, and simulates the memgraph. NULL as gmlo_compile. */
+/* Compiles with the tuning, and simulates the memgraph. NULL as gmlo_build_memgraph. */
 static gmlake_offload_memgraph *gmlo_compile_timed(const gmlake_offload_memgraph_desc *desc,
                                                    const gmlo_devices *devices,
                                                    const gmlo_tuning *tuning, int *out_refused) {
-  gmlake_offload_memgraph *m = gmlo_compile(desc, devices, tuning, out_refused);
-  if (m != NULL && gmlo_memgraph_turn_edges(m)) m->info.time_ns = gmlo_simulate(desc, m, NULL);
+  gmlake_offload_memgraph *m = gmlo_build_memgraph(desc, devices, tuning, out_refused);
+  if (m != NULL && gmlo_memgraph_transpose(m)) m->info.time_ns = gmlo_simulate(desc, m, NULL);
   if (m == NULL || m->info.time_ns != 0) return m;
   *out_refused = 1;
   gmlo_memgraph_destroy(m);
@@ -1584,27 +1558,27 @@ static gmlake_offload_memgraph *gmlo_compile_in_place(const gmlake_offload_memgr
   memset(&tuning, 0, sizeof tuning);
   tuning.in_place = 1;
   tuning.home_percent = 100;
-  for (; tuning.packed < 2 && m == NULL && !*out_refused; tuning.packed++) {
+  for (; tuning.first_fit < 2 && m == NULL && !*out_refused; tuning.first_fit++) {
     m = gmlo_compile_timed(desc, devices, &tuning, out_refused);
   }
   return m;
 }
 
-/* Tries a tuning, unless it was tried already, the looks are spent, or the best memgraph keeps a
+/* Tries a tuning, unless it was tried already, the work is done, or the best memgraph keeps a
    device busy all along. Keeps the faster memgraph. 0 if host memory is refused. */
 static int gmlo_tuner_try(gmlo_tuner *r, int number) {
   uint64_t least = r->devices->least_ns;
   gmlake_offload_memgraph *m, *former = r->best;
   gmlo_tuning tuning;
-  size_t looks;
+  size_t work;
   int refused;
   if (r->seen[number] || !gmlo_tuning_set(r, number, &tuning) || r->left == 0) return 1;
   if (former != NULL && former->info.time_ns <= least + least / GMLO_IDLE_PART) return 1;
   r->seen[number] = 1;
   m = gmlo_compile_timed(r->desc, r->devices, &tuning, &refused);
   if (m == NULL) return 0;
-  looks = m->looks + GMLO_NODE_LOOKS * m->node_count;
-  r->left -= looks < r->left ? looks : r->left;
+  work = m->work + GMLO_NODE_WORK * m->node_count;
+  r->left -= work < r->left ? work : r->left;
   if (former == NULL || m->info.time_ns < former->info.time_ns) {
     r->best = m;
     r->at = number;
@@ -1627,7 +1601,7 @@ static int gmlo_memgraph_rank(const gmlake_offload_memgraph_desc *desc,
 
 static gmlake_offload_memgraph *gmlo_memgraph_finish(const gmlake_offload_memgraph_desc *desc,
                                                      gmlake_offload_memgraph *m) {
-  if (m != NULL && gmlo_memgraph_reduce(m) && gmlo_memgraph_turn_edges(m) &&
+  if (m != NULL && gmlo_memgraph_reduce(m) && gmlo_memgraph_transpose(m) &&
       gmlo_memgraph_rank(desc, m)) {
     return m;
   }
@@ -1635,26 +1609,27 @@ static gmlake_offload_memgraph *gmlo_memgraph_finish(const gmlake_offload_memgra
   return NULL;
 }
 
-/* Begins with the memgraph in which nothing moves, if there is one. Sets one knob after another to
-   its best value, again and again, until nothing gets better. Then tries all other tunings. NULL if
-   host memory is refused. */
+/* Begins with the memgraph in which nothing moves, if there is one. Then descends by coordinates:
+   sets one parameter after another to its best value, until nothing gets better. Then tries all
+   other tunings. NULL if host memory is refused. */
 static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *desc,
                                           const gmlo_devices *devices) {
   gmlo_tuner r;
-  int knob, value, unit, from, number = 0, done, refused;
+  int parameter, value, unit, from, number = 0, done, refused;
   memset(&r, 0, sizeof r);
   r.desc = desc;
   r.devices = devices;
-  r.left = desc->graph->op_count * GMLO_OP_LOOKS;
-  if (r.left < GMLO_TUNE_LOOKS) r.left = GMLO_TUNE_LOOKS;
-  if (r.left > GMLO_TUNE_LOOKS_MAX) r.left = GMLO_TUNE_LOOKS_MAX;
+  r.left = desc->graph->op_count * GMLO_OP_WORK;
+  if (r.left < GMLO_TUNE_WORK_MIN) r.left = GMLO_TUNE_WORK_MIN;
+  if (r.left > GMLO_TUNE_WORK_MAX) r.left = GMLO_TUNE_WORK_MAX;
   r.best = gmlo_compile_in_place(desc, devices, &refused);
   done = !refused && gmlo_tuner_try(&r, 0);
   do {
     from = r.at;
-    for (knob = 0, unit = 1; knob < GMLO_KNOBS; unit *= gmlo_knob_values[knob++]) {
-      for (value = 0; value < gmlo_knob_values[knob] && done; value++) {
-        int digit = r.at / unit % gmlo_knob_values[knob];
+    for (parameter = 0, unit = 1; parameter < GMLO_PARAMETERS;
+         unit *= gmlo_parameter_values[parameter++]) {
+      for (value = 0; value < gmlo_parameter_values[parameter] && done; value++) {
+        int digit = r.at / unit % gmlo_parameter_values[parameter];
         done = gmlo_tuner_try(&r, r.at + (value - digit) * unit);
       }
     }
@@ -1720,8 +1695,8 @@ static gmlake_offload_result gmlo_devices_load(const gmlake_offload_memgraph_des
   return GMLAKE_OFFLOAD_OK;
 }
 
-static gmlake_offload_result gmlo_memgraph_build(const gmlake_offload_memgraph_desc *desc,
-                                                 gmlake_offload_memgraph **out_memgraph) {
+static gmlake_offload_result gmlo_memgraph_compile(const gmlake_offload_memgraph_desc *desc,
+                                                   gmlake_offload_memgraph **out_memgraph) {
   gmlake_offload_result result = GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   size_t count = desc->graph->device_count;
   uint64_t *busy_ns;
@@ -1779,20 +1754,20 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_create(
   if (filled.copy_ns == 0) filled.copy_ns = GMLO_COPY_NS;
   gmlo_figure_default(&filled.out_bytes_per_s, GMLO_LINK_BYTES_PER_S);
   gmlo_figure_default(&filled.in_bytes_per_s, GMLO_LINK_BYTES_PER_S);
-  return gmlo_memgraph_build(&filled, out_memgraph);
+  return gmlo_memgraph_compile(&filled, out_memgraph);
 }
 
 /* ---- >>memcheck: is a memgraph right? -----------------------------------------------------------
    Owns intervals: the bytes between two bounds of places that are next to each other, where all
    arenas lie behind each other. Works from the graph, the nodes, their edges and places, and not
-   from what the compiler knew; the two share only >>paths. Invariants:
+   from what the compiler knew; the two share only >>reach. Invariants:
    [M1] The nodes are replayed by number, an order that the edges allow. An interval knows its
         tensor, its version, where that tensor begins, which node wrote it and which nodes have read
         it since.
    [M2] A path leads to each node that writes an interval from all of those, and to each node that
         reads it from its writer. Then each order that the edges allow gives the bytes that this one
         order gives.
-   Cost: the intervals of all places of all nodes, and >>paths. Fails: where host memory is refused.
+   Cost: the intervals of all places of all nodes, and >>reach. Fails: where host memory is refused.
    */
 
 typedef struct gmlo_check_place { /* a place that a node uses */
@@ -2224,14 +2199,17 @@ static int gmlo_check_paths(gmlo_check *c) {
       return 0;
     }
   }
-  rows = gmlo_paths_rows(&c->scope.host, edges.node_count);
+  rows = gmlo_reach_rows(&c->scope.host, edges.node_count);
   if (rows == NULL) return gmlo_check_no_memory(c);
-  for (first = 0; first < edges.node_count; first += GMLO_CHUNK) {
-    gmlo_paths_fill(&edges, first, rows);
+  for (first = 0; first < edges.node_count; first += GMLO_SOURCES) {
+    gmlo_reach_fill(&edges, first, rows, NULL);
     for (i = 0; i < c->query_count; i++) {
       const gmlo_check_query *query = &c->queries[i];
-      if (query->from < first || query->from >= first + GMLO_CHUNK) continue;
-      if (query->to > query->from && gmlo_paths_has(rows, first, query->from, query->to)) continue;
+      if (query->from < first || query->from >= first + GMLO_SOURCES) continue;
+      if (query->to > query->from &&
+          gmlo_reach_bit(rows + (query->to - first) * GMLO_ROW_WORDS, query->from - first)) {
+        continue;
+      }
       (void)gmlo_fault(c, i < races ? GMLAKE_OFFLOAD_ERROR_RACE : GMLAKE_OFFLOAD_ERROR_INCOMPLETE,
                        query->to, query->from, query->tensor,
                        i < races
