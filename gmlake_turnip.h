@@ -432,14 +432,15 @@ typedef struct gmlo_arena {
   size_t high; /* bytes from here on were never used */
 } gmlo_arena;
 
+typedef struct gmlo_residence { /* where a tensor is, on its device or on the host */
+  uint32_t block;               /* or NONE: it has none, or it stays on the host for good */
+  uint32_t users, producer;     /* nodes that used this block; the one that filled it */
+  int there;                    /* the block has the tensor's bytes */
+} gmlo_residence;
+
 typedef struct gmlo_compile_tensor { /* a tensor, as far as the compiler has come */
-  uint32_t block;                    /* on its device, or NONE */
-  uint32_t users, producer;          /* nodes that used this block; the one that filled it */
-  uint32_t host_block;               /* for tensors that operators make, or NONE */
-  uint32_t host_users, host_producer;
-  int filled;     /* the block has the tensor's bytes */
-  int read;       /* `users` has the nodes that read it, not the producer */
-  int host_there; /* the host has the bytes */
+  gmlo_residence device, host;
+  int read; /* the device's `users` are nodes that read it, not the producer */
   int has_home;
   uint32_t home_near; /* of those with a home: the block in which it began when last looked for */
   size_t home;        /* offset of the home */
@@ -830,7 +831,7 @@ static uint32_t gmlo_find_free(gmlo_compiler *c, const gmlo_arena *arena, size_t
 
 /* Whether the tensor may leave to make room for a use at `after`. */
 static int gmlo_is_victim(const gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
-  return gmlo_compile_next_use(c, tensor) > after && c->tensors[tensor].filled &&
+  return gmlo_compile_next_use(c, tensor) > after && c->tensors[tensor].device.there &&
          (small || c->graph->tensors[tensor].bytes >= c->desc->tensor_bytes_min);
 }
 
@@ -885,25 +886,18 @@ static uint32_t gmlo_find_victims(gmlo_compiler *c, const gmlo_arena *arena, siz
 
 /* ---- Tensors that come and go ---- */
 
-/* simFree: the tensor's block becomes free. */
-static void gmlo_sim_free(gmlo_compiler *c, uint32_t tensor) {
+/* simFree: the tensor is no longer on its device, or on the host; its block becomes free. Tensors
+   that no operator makes keep their place on the host. */
+static void gmlo_sim_free(gmlo_compiler *c, uint32_t tensor, int on_host) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
-  if (state->block == GMLAKE_OFFLOAD_NONE) return;
-  gmlo_block_give(c, &c->arenas[c->graph->tensors[tensor].device], state->block, state->users);
-  c->away_count += (size_t)state->has_home;
-  state->block = state->users = state->producer = GMLAKE_OFFLOAD_NONE;
-  state->filled = 0;
-}
-
-/* Forgets the bytes on the host, which are old or no longer needed. Tensors that no operator makes
-   keep their place there. */
-static void gmlo_host_forget(gmlo_compiler *c, uint32_t tensor) {
-  gmlo_compile_tensor *state = &c->tensors[tensor];
-  state->host_there = 0;
-  state->host_producer = GMLAKE_OFFLOAD_NONE;
-  if (state->host_block == GMLAKE_OFFLOAD_NONE) return;
-  gmlo_block_give(c, &c->arenas[c->device_count], state->host_block, state->host_users);
-  state->host_block = state->host_users = GMLAKE_OFFLOAD_NONE;
+  gmlo_residence *at = on_host ? &state->host : &state->device;
+  size_t arena = on_host ? c->device_count : c->graph->tensors[tensor].device;
+  at->there = 0;
+  at->producer = GMLAKE_OFFLOAD_NONE;
+  if (at->block == GMLAKE_OFFLOAD_NONE) return;
+  gmlo_block_give(c, &c->arenas[arena], at->block, at->users);
+  at->block = at->users = GMLAKE_OFFLOAD_NONE;
+  c->away_count += (size_t)(state->has_home && !on_host);
 }
 
 /* Gives the tensor a place in the host's arena: for good if it exists between iterations, else one
@@ -919,47 +913,51 @@ static int gmlo_host_place(gmlo_compiler *c, uint32_t tensor) {
     c->host_fixed_bytes += bytes;
     return 1;
   }
-  if (state->host_block != GMLAKE_OFFLOAD_NONE) return 1;
+  if (state->host.block != GMLAKE_OFFLOAD_NONE) return 1;
   b = gmlo_find_free(c, arena, bytes, 1);
   if (b == GMLAKE_OFFLOAD_NONE || !gmlo_block_take(c, arena, b, bytes, tensor)) return 0;
-  state->host_block = b;
-  state->host_users = c->blocks[b].users;
+  state->host.block = b;
+  state->host.users = c->blocks[b].users;
   return 1;
 }
 
 static size_t gmlo_host_offset(const gmlo_compiler *c, uint32_t tensor) {
   const gmlo_compile_tensor *state = &c->tensors[tensor];
-  return state->host_block != GMLAKE_OFFLOAD_NONE ? c->blocks[state->host_block].offset
+  return state->host.block != GMLAKE_OFFLOAD_NONE ? c->blocks[state->host.block].offset
                                                   : state->host_offset;
 }
 
-static uint32_t gmlo_copy_add(gmlo_compiler *c, gmlake_offload_node_kind kind, uint32_t tensor) {
-  uint32_t id =
+/* Adds the offload, or the reload, of a tensor that has a block on both sides. */
+static void gmlo_copy_add(gmlo_compiler *c, gmlake_offload_node_kind kind, uint32_t tensor) {
+  gmlo_compile_tensor *state = &c->tensors[tensor];
+  int is_out = kind == GMLAKE_OFFLOAD_NODE_OFFLOAD;
+  gmlo_residence *from = is_out ? &state->device : &state->host;
+  gmlo_residence *to = is_out ? &state->host : &state->device;
+  uint32_t node =
       gmlo_node_add(c, kind, c->graph->tensors[tensor].device, GMLAKE_OFFLOAD_NONE, tensor);
-  if (id == GMLAKE_OFFLOAD_NONE) return id;
-  c->out->nodes[id].device_offset = c->blocks[c->tensors[tensor].block].offset;
-  c->out->nodes[id].host_offset = gmlo_host_offset(c, tensor);
-  return id;
+  if (node == GMLAKE_OFFLOAD_NONE) return;
+  c->out->nodes[node].device_offset = c->blocks[state->device.block].offset;
+  c->out->nodes[node].host_offset = gmlo_host_offset(c, tensor);
+  gmlo_edge_add(c, from->producer, 0);
+  gmlo_edges_add(c, to->users);
+  from->users = gmlo_list_push(c, from->users, node);
+  to->users = gmlo_list_push(c, GMLAKE_OFFLOAD_NONE, node);
+  to->producer = node;
+  to->there = 1;
 }
 
 /* The second half of simMallocOffld: the tensor leaves. It is copied if the host does not have its
    bytes. */
 static void gmlo_evict(gmlo_compiler *c, uint32_t tensor) {
   gmlo_compile_tensor *state = &c->tensors[tensor];
-  if (state->filled && !gmlo_host_place(c, tensor)) {
+  if (state->device.there && !gmlo_host_place(c, tensor)) {
     c->failed = 1;
     return;
   }
-  if (state->filled && !state->host_there) {
-    uint32_t node = gmlo_copy_add(c, GMLAKE_OFFLOAD_NODE_OFFLOAD, tensor);
-    gmlo_edge_add(c, state->producer, 0);
-    gmlo_edges_add(c, state->host_users);
-    state->users = gmlo_list_push(c, state->users, node);
-    state->host_users = gmlo_list_push(c, GMLAKE_OFFLOAD_NONE, node);
-    state->host_producer = node;
-    state->host_there = 1;
+  if (state->device.there && !state->host.there) {
+    gmlo_copy_add(c, GMLAKE_OFFLOAD_NODE_OFFLOAD, tensor);
   }
-  gmlo_sim_free(c, tensor);
+  gmlo_sim_free(c, tensor, 0);
 }
 
 /* Makes the tensors leave that are in the way, and gives the tensor its place from block b on. 0 if
@@ -976,10 +974,10 @@ static int gmlo_occupy(gmlo_compiler *c, uint32_t b, uint32_t tensor) {
   }
   if (!gmlo_block_take(c, arena, b, bytes, tensor)) return 0;
   c->away_count -= (size_t)state->has_home;
-  state->block = b;
-  state->users = c->blocks[b].users;
-  state->producer = GMLAKE_OFFLOAD_NONE;
-  state->filled = state->read = 0;
+  state->device.block = b;
+  state->device.users = c->blocks[b].users;
+  state->device.producer = GMLAKE_OFFLOAD_NONE;
+  state->device.there = state->read = 0;
   return 1;
 }
 
@@ -1028,22 +1026,15 @@ static int gmlo_sim_malloc(gmlo_compiler *c, uint32_t tensor, size_t after, int 
   return b != GMLAKE_OFFLOAD_NONE && gmlo_occupy(c, b, tensor);
 }
 
-/* Adds the reload that fills the tensor's new block. */
+/* Fills the tensor's new block. */
 static void gmlo_reload_add(gmlo_compiler *c, uint32_t tensor) {
-  gmlo_compile_tensor *state = &c->tensors[tensor];
-  uint32_t node = gmlo_copy_add(c, GMLAKE_OFFLOAD_NODE_RELOAD, tensor);
-  gmlo_edge_add(c, state->host_producer, 0);
-  gmlo_edges_add(c, state->users);
-  state->users = gmlo_list_push(c, GMLAKE_OFFLOAD_NONE, node);
-  state->host_users = gmlo_list_push(c, state->host_users, node);
-  state->producer = node;
-  state->filled = 1;
-  if (c->letter && gmlo_kind_is_made(c->graph->tensors[tensor].kind)) gmlo_host_forget(c, tensor);
+  gmlo_copy_add(c, GMLAKE_OFFLOAD_NODE_RELOAD, tensor);
+  if (c->letter && gmlo_kind_is_made(c->graph->tensors[tensor].kind)) gmlo_sim_free(c, tensor, 1);
 }
 
 /* simMallocForceReld: reloads the tensor. 0 if there is no place for it. */
 static int gmlo_sim_reload(gmlo_compiler *c, uint32_t tensor, size_t after, int small) {
-  if (!c->tensors[tensor].host_there || !gmlo_sim_malloc(c, tensor, after, small)) return 0;
+  if (!c->tensors[tensor].host.there || !gmlo_sim_malloc(c, tensor, after, small)) return 0;
   gmlo_reload_add(c, tensor);
   return !c->failed;
 }
@@ -1066,7 +1057,7 @@ static int gmlo_alloc_op(gmlo_compiler *c, size_t position, size_t after, int sm
     gmlo_compile_tensor *state = &c->tensors[tensor];
     int is_next = c->graph->accesses[state->next].position == position;
     int reads = i < o->read_count || (gmlo_op_uses(c->graph, op, tensor) & GMLO_READS) != 0;
-    if (state->block != GMLAKE_OFFLOAD_NONE && (reads || is_next)) continue;
+    if (state->device.block != GMLAKE_OFFLOAD_NONE && (reads || is_next)) continue;
     if (c->letter && position != c->exec_horizon && (reads || !is_next)) continue;
     if (reads) {
       if (!gmlo_sim_reload(c, tensor, after, small)) return 0;
@@ -1108,7 +1099,7 @@ static int gmlo_prefetch(gmlo_compiler *c, size_t position) {
   for (i = 0; i < o->read_count; i++) {
     uint32_t tensor = gmlo_compile_ref(c, op, i);
     const gmlo_compile_tensor *state = &c->tensors[tensor];
-    if (state->block != GMLAKE_OFFLOAD_NONE || !state->host_there) continue;
+    if (state->device.block != GMLAKE_OFFLOAD_NONE || !state->host.there) continue;
     if (!gmlo_sim_reload(c, tensor, position, 0)) return 0;
   }
   return 1;
@@ -1122,7 +1113,7 @@ static void gmlo_fill_homes(gmlo_compiler *c, size_t after) {
     uint32_t tensor = c->homes[i];
     const gmlo_compile_tensor *state = &c->tensors[tensor];
     c->work++;
-    if (state->block != GMLAKE_OFFLOAD_NONE || !state->host_there) continue;
+    if (state->device.block != GMLAKE_OFFLOAD_NONE || !state->host.there) continue;
     if (state->next < c->graph->access_begin[tensor + 1]) continue;
     if (gmlo_occupy_home(c, tensor, after)) gmlo_reload_add(c, tensor);
   }
@@ -1136,8 +1127,8 @@ static void gmlo_access_end(gmlo_compiler *c, uint32_t tensor) {
   int again = ++state->next < c->graph->access_begin[tensor + 1];
   if (again ? c->graph->accesses[state->next].how == GMLO_WRITES
             : kind == GMLAKE_OFFLOAD_INTERMEDIATE) {
-    gmlo_sim_free(c, tensor);
-    gmlo_host_forget(c, tensor);
+    gmlo_sim_free(c, tensor, 0);
+    gmlo_sim_free(c, tensor, 1);
   } else if (!again && !state->has_home && !gmlo_kind_is_made(kind)) {
     gmlo_evict(c, tensor);
   }
@@ -1148,12 +1139,12 @@ static void gmlo_op_edges(gmlo_compiler *c, uint32_t op) {
   size_t i, count = o->read_count + o->write_count;
   uint32_t at;
   for (i = 0; i < o->read_count; i++)
-    gmlo_edge_add(c, c->tensors[gmlo_compile_ref(c, op, i)].producer, 0);
+    gmlo_edge_add(c, c->tensors[gmlo_compile_ref(c, op, i)].device.producer, 0);
   for (at = c->asked[op]; at != GMLAKE_OFFLOAD_NONE; at = c->cells[at].next) {
     gmlo_edge_add(c, c->op_nodes[c->cells[at].node], 0);
   }
   for (i = o->read_count; i < count; i++)
-    gmlo_edges_add(c, c->tensors[gmlo_compile_ref(c, op, i)].users);
+    gmlo_edges_add(c, c->tensors[gmlo_compile_ref(c, op, i)].device.users);
 }
 
 /* Makes the operator at `exec_horizon` a node, with its edges. */
@@ -1164,7 +1155,7 @@ static void gmlo_execute(gmlo_compiler *c) {
   uint32_t node = gmlo_node_add(c, GMLAKE_OFFLOAD_NODE_OP, o->device, op, GMLAKE_OFFLOAD_NONE);
   c->op_nodes[op] = node;
   for (i = 0; i < count; i++) {
-    uint32_t block = c->tensors[gmlo_compile_ref(c, op, i)].block;
+    uint32_t block = c->tensors[gmlo_compile_ref(c, op, i)].device.block;
     c->out->ref_offsets[o->first_ref + i] = c->blocks[block].offset;
   }
   gmlo_op_edges(c, op);
@@ -1172,13 +1163,13 @@ static void gmlo_execute(gmlo_compiler *c) {
     uint32_t tensor = gmlo_compile_ref(c, op, i);
     gmlo_compile_tensor *state = &c->tensors[tensor];
     int writes = i >= o->read_count;
-    state->users =
-        gmlo_list_push(c, writes || !state->read ? GMLAKE_OFFLOAD_NONE : state->users, node);
+    state->device.users =
+        gmlo_list_push(c, writes || !state->read ? GMLAKE_OFFLOAD_NONE : state->device.users, node);
     state->read = !writes;
     if (!writes) continue;
-    state->producer = node;
-    state->filled = 1;
-    gmlo_host_forget(c, tensor);
+    state->device.producer = node;
+    state->device.there = 1;
+    gmlo_sim_free(c, tensor, 1);
   }
   for (i = 0; i < count && !c->failed; i++) { /* the loop skips the second reference of an update */
     uint32_t tensor = gmlo_compile_ref(c, op, i);
@@ -1217,8 +1208,8 @@ static void gmlo_go_home(gmlo_compiler *c) {
   size_t i;
   for (i = 0; i < c->home_count && !c->failed; i++) {
     const gmlo_compile_tensor *state = &c->tensors[c->homes[i]];
-    if (state->block == GMLAKE_OFFLOAD_NONE) continue;
-    if (c->blocks[state->block].offset != state->home) gmlo_evict(c, c->homes[i]);
+    if (state->device.block == GMLAKE_OFFLOAD_NONE) continue;
+    if (c->blocks[state->device.block].offset != state->home) gmlo_evict(c, c->homes[i]);
   }
   gmlo_fill_homes(c, c->graph->op_count);
 }
@@ -1258,8 +1249,8 @@ static int gmlo_give_home(gmlo_compiler *c, uint32_t tensor, uint32_t *b, size_t
   gmlo_compile_tensor *state = &c->tensors[tensor];
   size_t more = gmlo_footprint(c->desc, tensor);
   if (!gmlo_block_take(c, &c->arenas[c->graph->tensors[tensor].device], *b, more, tensor)) return 0;
-  state->block = state->home_near = *b;
-  state->has_home = state->filled = 1;
+  state->device.block = state->home_near = *b;
+  state->has_home = state->device.there = 1;
   state->home = *bytes;
   c->homes[c->home_count++] = tensor;
   *bytes += more;
@@ -1300,8 +1291,8 @@ static int gmlo_compile_begin(gmlo_compiler *c) {
   if (starts == NULL) return 0;
   for (t = 0; t < graph->tensor_count; t++) {
     gmlo_compile_tensor *state = &c->tensors[t];
-    state->block = state->users = state->producer = GMLAKE_OFFLOAD_NONE;
-    state->host_block = state->host_users = state->host_producer = GMLAKE_OFFLOAD_NONE;
+    state->device.block = state->device.users = state->device.producer = GMLAKE_OFFLOAD_NONE;
+    state->host = state->device;
     state->host_offset = GMLAKE_OFFLOAD_NOWHERE;
     state->next = graph->access_begin[t];
   }
@@ -1319,7 +1310,7 @@ static int gmlo_compile_begin(gmlo_compiler *c) {
     for (i = graph->access_begin[t]; i < graph->access_begin[t + 1]; i++) {
       written |= (graph->accesses[i].how & GMLO_WRITES) != 0;
     }
-    state->host_there = !state->has_home || !written;
+    state->host.there = !state->has_home || !written;
     if (!state->has_home && !gmlo_host_place(c, (uint32_t)t)) return 0;
   }
   return 1;
@@ -1378,9 +1369,10 @@ static void gmlo_compile_places(gmlo_compiler *c) {
     int made = gmlo_kind_is_made(c->graph->tensors[t].kind);
     gmlake_offload_place *end = &m->ends[t];
     end->device_offset = end->host_offset = GMLAKE_OFFLOAD_NOWHERE;
-    if (state->block != GMLAKE_OFFLOAD_NONE) end->device_offset = c->blocks[state->block].offset;
-    if (state->host_there) end->host_offset = gmlo_host_offset(c, (uint32_t)t);
-    if (state->host_there && made) end->host_offset += c->host_fixed_bytes;
+    if (state->device.block != GMLAKE_OFFLOAD_NONE)
+      end->device_offset = c->blocks[state->device.block].offset;
+    if (state->host.there) end->host_offset = gmlo_host_offset(c, (uint32_t)t);
+    if (state->host.there && made) end->host_offset += c->host_fixed_bytes;
     m->begins[t] = *end;
     if (made) m->begins[t].device_offset = m->begins[t].host_offset = GMLAKE_OFFLOAD_NOWHERE;
   }
