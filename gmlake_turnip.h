@@ -1451,10 +1451,10 @@ static uint64_t gmlo_node_time(const gmlake_offload_memgraph_desc *desc, const g
                                                    : desc->in_bytes_per_s);
 }
 
-/* How long an iteration takes; 0 if host memory is refused. Lists the nodes in `starts` (may be
-   NULL) in the order in which they begin. */
+/* How long an iteration takes; 0 if host memory is refused. Lists the nodes in the order in which
+   they begin. */
 static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
-                              const gmlake_offload_memgraph *m, uint32_t *starts) {
+                              gmlake_offload_memgraph *m) {
   gmlo_ready r;
   size_t q, done, first = 0;
   uint64_t now = 0, *ends;
@@ -1471,7 +1471,8 @@ static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
       if (r.queues[q].active == 0) {
         nodes[q] = gmlo_ready_pop(&r, q, 0);
         if (nodes[q] == GMLAKE_OFFLOAD_NONE) continue;
-        if (starts != NULL) starts[started++] = nodes[q];
+        m->ranks[nodes[q]] = (uint32_t)started;
+        m->starts[started++] = nodes[q];
         ends[q] = now + gmlo_node_time(desc, &m->nodes[nodes[q]]);
         if (ends[q] > UINT64_MAX / 2) ends[q] = UINT64_MAX / 2; /* hundreds of years */
       }
@@ -1529,8 +1530,13 @@ static gmlake_offload_memgraph *gmlo_compile_timed(const gmlake_offload_memgraph
                                                    const gmlo_devices *devices,
                                                    const gmlo_tuning *tuning, int *out_refused) {
   gmlake_offload_memgraph *m = gmlo_build_memgraph(desc, devices, tuning, out_refused);
-  if (m != NULL && gmlo_memgraph_transpose(m)) m->info.time_ns = gmlo_simulate(desc, m, NULL);
-  if (m == NULL || m->info.time_ns != 0) return m;
+  if (m == NULL) return NULL;
+  m->starts = (uint32_t *)gmlo_zeroed(&desc->host, m->node_count, sizeof *m->starts);
+  m->ranks = (uint32_t *)gmlo_zeroed(&desc->host, m->node_count, sizeof *m->ranks);
+  if (m->starts != NULL && m->ranks != NULL && gmlo_memgraph_transpose(m)) {
+    m->info.time_ns = gmlo_simulate(desc, m);
+  }
+  if (m->info.time_ns != 0) return m;
   *out_refused = 1;
   gmlo_memgraph_destroy(m);
   return NULL;
@@ -1580,23 +1586,9 @@ static int gmlo_tuner_try(gmlo_tuner *r, int number) {
   return 1;
 }
 
-/* Notes the order in which nodes begin. 0 if host memory is refused. */
-static int gmlo_memgraph_rank(const gmlake_offload_memgraph_desc *desc,
-                              gmlake_offload_memgraph *m) {
-  size_t i;
-  m->starts = (uint32_t *)gmlo_zeroed(&desc->host, m->node_count, sizeof *m->starts);
-  m->ranks = (uint32_t *)gmlo_zeroed(&desc->host, m->node_count, sizeof *m->ranks);
-  if (m->starts == NULL || m->ranks == NULL || gmlo_simulate(desc, m, m->starts) == 0) return 0;
-  for (i = 0; i < m->node_count; i++) m->ranks[m->starts[i]] = (uint32_t)i;
-  return 1;
-}
-
-static gmlake_offload_memgraph *gmlo_memgraph_finish(const gmlake_offload_memgraph_desc *desc,
-                                                     gmlake_offload_memgraph *m) {
-  if (m != NULL && gmlo_memgraph_reduce(m) && gmlo_memgraph_transpose(m) &&
-      gmlo_memgraph_rank(desc, m)) {
-    return m;
-  }
+/* Leaves superfluous edges out, which change nothing in the simulation. */
+static gmlake_offload_memgraph *gmlo_memgraph_finish(gmlake_offload_memgraph *m) {
+  if (m != NULL && gmlo_memgraph_reduce(m) && gmlo_memgraph_transpose(m)) return m;
   gmlo_memgraph_destroy(m);
   return NULL;
 }
@@ -1627,7 +1619,7 @@ static gmlake_offload_memgraph *gmlo_tune(const gmlake_offload_memgraph_desc *de
     }
   } while (done && r.at != from);
   for (; number < GMLO_TUNINGS && done; number++) done = gmlo_tuner_try(&r, number);
-  if (done) return gmlo_memgraph_finish(desc, r.best);
+  if (done) return gmlo_memgraph_finish(r.best);
   gmlo_memgraph_destroy(r.best);
   return NULL;
 }
@@ -1641,7 +1633,7 @@ static gmlake_offload_memgraph *gmlo_compile_letter(const gmlake_offload_memgrap
   memset(&tuning, 0, sizeof tuning);
   tuning.alloc_ahead_ns = desc->alloc_ahead_ns != 0 ? desc->alloc_ahead_ns : UINT64_MAX;
   tuning.home_percent = 100;
-  return gmlo_memgraph_finish(desc, gmlo_compile_timed(desc, devices, &tuning, &refused));
+  return gmlo_memgraph_finish(gmlo_compile_timed(desc, devices, &tuning, &refused));
 }
 
 /* Sets the bytes of each device's arena: what the caller said, or the sum of all its tensors. */
