@@ -118,8 +118,8 @@ GLOSSARY
   passive     a swap that no plan asked for: the run needs the tensor, or the memory, now
   letter      flag GMLAKE_OFFLOAD_LETTER: do as the paper says, where the default is different
   MEMGRAPH    what TURNIP (gmlake_turnip.h) compiles a graph to. It has nodes, each of which runs
-              once and uses fixed addresses, and edges: a node begins when all nodes with an edge to
-              it have ended
+              once and uses fixed addresses, and edges, which are data or memory dependencies: a
+              node begins when all nodes with an edge to it have ended
   node        of a memgraph: an operator, an offload (copy to the host) or a reload (copy back)
   arena       one allocation in which tensors have their places. There is one for each device and
               one for the host
@@ -1220,13 +1220,12 @@ typedef enum gmlake_offload_node_kind {
 typedef struct gmlake_offload_memgraph_info {
   size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
   size_t node_count, op_count, offload_count, reload_count;
-  size_t edge_count,
-      memory_edge_count;              /* all; those that exist only because memory is used again */
-  size_t superfluous_count;           /* edges left out, since a path of others implies them */
-  size_t offload_bytes, reload_bytes; /* copied in an iteration */
-  size_t device_count, device_bytes;  /* devices; bytes used of all their arenas together */
-  size_t home_bytes;                  /* tensors with a home on their device */
-  size_t host_bytes;                  /* of the host's arena */
+  size_t edge_count, memory_edge_count; /* all dependencies; memory dependencies */
+  size_t superfluous_count;             /* edges left out, since a path of others implies them */
+  size_t offload_bytes, reload_bytes;   /* copied in an iteration */
+  size_t device_count, device_bytes;    /* devices; bytes used of all their arenas together */
+  size_t home_bytes;                    /* tensors with a home on their device */
+  size_t host_bytes;                    /* of the host's arena */
   size_t align_bytes;
   uint64_t alloc_ahead_ns, reload_ahead_ns; /* as given, or the best that was tried */
   uint64_t time_ns;                         /* an iteration, as simulated */
@@ -1241,11 +1240,10 @@ typedef struct gmlake_offload_node {
   const size_t *read_offsets;        /* operators: the places of the tensors that it reads, */
   const size_t *write_offsets;       /* and of those that it writes */
   const uint32_t *before;            /* the nodes that must end before it begins, ascending */
-  const unsigned char *memory;       /* for each of these: 1 if only memory is the reason */
+  const unsigned char *memory;       /* for each: 1: a memory dependency, 0: a data dependency */
   size_t before_count;
-  uint32_t
-      start; /* its place in the order in which the compiler's simulation starts nodes: an order
-                     in which they may run, too */
+  uint32_t start; /* its place in the order in which the compiler's simulation starts nodes, which
+                     is another one in which they may run */
 } gmlake_offload_node;
 
 /* Where a tensor is when an iteration begins, or when it ends: on the device, on the host, or both.
