@@ -174,9 +174,8 @@ typedef struct gmlake_offload_memgraph_desc {
   size_t align_bytes;                /* all places are multiples of it; a power of two; 0: 512 */
   size_t tensor_bytes_min;  /* smaller tensors leave only if nothing else helps; 0: 1 MiB */
   uint64_t alloc_ahead_ns;  /* an operator gets its memory this long before it runs; */
-  uint64_t reload_ahead_ns; /* its tensors are reloaded this long before; 0 each: several
-                                        values are tried. To the letter memory is taken ahead as
-                                        long as some is free */
+  uint64_t reload_ahead_ns; /* its tensors are reloaded this long before. 0 each: several values are
+                               tried. To the letter memory is taken ahead as long as some is free */
   double out_bytes_per_s;   /* each device's link, for simulating; 0: 55e9 */
   double in_bytes_per_s;    /* 0: 55e9 */
   uint64_t copy_ns;         /* time of each copy besides that of its bytes; 0: 10 us */
