@@ -1044,10 +1044,12 @@ static uint32_t gmlo_compile_ref(const gmlo_compiler *c, uint32_t op, size_t i) 
   return c->graph->refs[c->graph->ops[op].first_ref + i];
 }
 
-/* Gives all tensors of the operator at `position` their places. 0 if one finds none. Only tensors
-   that are not used up to `after` leave. To the letter only what the operator makes gets a place
-   before it is executed. [B3] */
-static int gmlo_alloc_op(gmlo_compiler *c, size_t position, size_t after, int small) {
+/* Gives all tensors of the operator at `position` their places, or at the reload horizon
+   (`prefetches`) those that it reads and that the host has. 0 if one finds none. Only tensors that
+   are not used up to `after` leave. To the letter only what the operator makes gets a place before
+   it is executed. [B3] */
+static int gmlo_alloc_op(gmlo_compiler *c, size_t position, size_t after, int small,
+                         int prefetches) {
   uint32_t op = c->graph->order[position];
   const gmlo_op *o = &c->graph->ops[op];
   size_t i;
@@ -1058,6 +1060,7 @@ static int gmlo_alloc_op(gmlo_compiler *c, size_t position, size_t after, int sm
     int reads = i < o->read_count || (gmlo_op_uses(c->graph, op, tensor) & GMLO_READS) != 0;
     if (state->device.block != GMLAKE_OFFLOAD_NONE && (reads || is_next)) continue;
     if (c->letter && position != c->exec_horizon && (reads || !is_next)) continue;
+    if (prefetches && (!reads || !state->host.there)) continue;
     if (reads) {
       if (!gmlo_sim_reload(c, tensor, after, small)) return 0;
     } else if (!is_next || !gmlo_sim_malloc(c, tensor, after, small)) {
@@ -1074,9 +1077,9 @@ static int gmlo_alloc_now(gmlo_compiler *c) {
   const gmlo_op *o = &c->graph->ops[op];
   size_t i;
   int done;
-  if (c->tuning.in_place) return gmlo_alloc_op(c, c->exec_horizon, SIZE_MAX, 0);
-  if (gmlo_alloc_op(c, c->exec_horizon, c->exec_horizon, 0)) return 1;
-  if (!c->failed && gmlo_alloc_op(c, c->exec_horizon, c->exec_horizon, 1)) return 1;
+  if (c->tuning.in_place) return gmlo_alloc_op(c, c->exec_horizon, SIZE_MAX, 0, 0);
+  if (gmlo_alloc_op(c, c->exec_horizon, c->exec_horizon, 0, 0)) return 1;
+  if (!c->failed && gmlo_alloc_op(c, c->exec_horizon, c->exec_horizon, 1, 0)) return 1;
   for (i = 0; i < o->read_count + o->write_count; i++) {
     uint32_t b = c->arenas[c->graph->tensors[gmlo_compile_ref(c, op, i)].device].first;
     for (; b != GMLAKE_OFFLOAD_NONE && !c->failed; b = c->blocks[b].next) {
@@ -1084,24 +1087,9 @@ static int gmlo_alloc_now(gmlo_compiler *c) {
     }
   }
   c->first_fit = 1;
-  done = !c->failed && gmlo_alloc_op(c, c->exec_horizon, c->exec_horizon, 1);
+  done = !c->failed && gmlo_alloc_op(c, c->exec_horizon, c->exec_horizon, 1, 0);
   c->first_fit = 0;
   return done;
-}
-
-/* Reloads what the operator at `position` reads. Only tensors that are used later leave for it. 0
-   if there is no place. */
-static int gmlo_prefetch(gmlo_compiler *c, size_t position) {
-  uint32_t op = c->graph->order[position];
-  const gmlo_op *o = &c->graph->ops[op];
-  size_t i;
-  for (i = 0; i < o->read_count; i++) {
-    uint32_t tensor = gmlo_compile_ref(c, op, i);
-    const gmlo_compile_tensor *state = &c->tensors[tensor];
-    if (state->device.block != GMLAKE_OFFLOAD_NONE || !state->host.there) continue;
-    if (!gmlo_sim_reload(c, tensor, position, 0)) return 0;
-  }
-  return 1;
 }
 
 /* Brings tensors back to their homes that no operator of this iteration uses any more. Only tensors
@@ -1189,12 +1177,12 @@ static void gmlo_advance_horizons(gmlo_compiler *c) {
   if (c->reload_horizon < c->alloc_horizon) c->reload_horizon = c->alloc_horizon;
   while (!c->letter && c->reload_horizon < n && !c->failed &&
          c->begin_ns[c->reload_horizon] - now <= c->tuning.reload_ahead_ns &&
-         gmlo_prefetch(c, c->reload_horizon)) {
+         gmlo_alloc_op(c, c->reload_horizon, c->reload_horizon, 0, 1)) {
     c->reload_horizon++;
   }
   while (c->alloc_horizon < n && c->begin_ns[c->alloc_horizon] - now <= c->tuning.alloc_ahead_ns &&
          !c->failed &&
-         gmlo_alloc_op(c, c->alloc_horizon, free_only ? SIZE_MAX : c->alloc_horizon, 0)) {
+         gmlo_alloc_op(c, c->alloc_horizon, free_only ? SIZE_MAX : c->alloc_horizon, 0, 0)) {
     c->alloc_horizon++;
   }
   if (c->reload_horizon >= n && c->away_count != 0 && c->exec_horizon % (n / GMLO_FILLS + 1) == 0) {
@@ -1215,18 +1203,19 @@ static void gmlo_go_home(gmlo_compiler *c) {
 
 /* ---- Before and after ---- */
 
-typedef struct gmlo_resident {
+typedef struct gmlo_persistent {
   uint32_t tensor;
   size_t key;
-} gmlo_resident;
+} gmlo_persistent;
 
-static int gmlo_resident_before(const void *a, const void *b) {
-  return ((const gmlo_resident *)a)->key < ((const gmlo_resident *)b)->key;
+static int gmlo_persistent_before(const void *a, const void *b) {
+  return ((const gmlo_persistent *)a)->key < ((const gmlo_persistent *)b)->key;
 }
 
 /* Lists the tensors of the device that exist between iterations: small ones first, then the others
    by their first use. */
-static size_t gmlo_list_residents(const gmlo_compiler *c, uint32_t device, gmlo_resident *starts) {
+static size_t gmlo_list_persistent(const gmlo_compiler *c, uint32_t device,
+                                   gmlo_persistent *starts) {
   const gmlake_offload_graph *graph = c->graph;
   size_t t, count = 0;
   for (t = 0; t < graph->tensor_count; t++) {
@@ -1239,7 +1228,7 @@ static size_t gmlo_list_residents(const gmlo_compiler *c, uint32_t device, gmlo_
     if (tensor->bytes < c->desc->tensor_bytes_min) starts[count].key = 0;
     count++;
   }
-  gmlo_sort(starts, starts + graph->tensor_count, count, sizeof *starts, gmlo_resident_before);
+  gmlo_sort(starts, starts + graph->tensor_count, count, sizeof *starts, gmlo_persistent_before);
   return count;
 }
 
@@ -1259,8 +1248,8 @@ static int gmlo_give_home(gmlo_compiler *c, uint32_t tensor, uint32_t *b, size_t
 
 /* Gives homes to the tensors that have room beside the largest operator. If homes are spread, a
    first pass gives them evenly over the list, in proportion to the bytes that it has passed. */
-static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_resident *starts) {
-  size_t i, count = gmlo_list_residents(c, device, starts), bytes = 0;
+static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_persistent *starts) {
+  size_t i, count = gmlo_list_persistent(c, device, starts), bytes = 0;
   double room = (double)(c->devices->bytes[device] - c->devices->largest[device]), all = 0;
   double seen = 0;
   int spread = c->tuning.home_spread;
@@ -1284,8 +1273,8 @@ static int gmlo_choose_homes(gmlo_compiler *c, uint32_t device, gmlo_resident *s
    host too if no operator writes them. */
 static int gmlo_compile_begin(gmlo_compiler *c) {
   const gmlake_offload_graph *graph = c->graph;
-  gmlo_resident *starts =
-      (gmlo_resident *)gmlo_take(&c->scope, graph->tensor_count, 2 * sizeof *starts);
+  gmlo_persistent *starts =
+      (gmlo_persistent *)gmlo_take(&c->scope, graph->tensor_count, 2 * sizeof *starts);
   size_t t, i, d;
   if (starts == NULL) return 0;
   for (t = 0; t < graph->tensor_count; t++) {
