@@ -132,7 +132,7 @@ HOW A MEMGRAPH IS CHECKED
   gmlake_offload_memgraph_check uses the graph, the nodes, their edges and their places, and nothing
   that the compiler knew. It proves three things:
   - Each operator is a node exactly once, all places are inside their arenas, and all edges come
-    from nodes with lower numbers, so that there is no cycle.
+    from nodes that have lower numbers, and lower ones in the simulated order: there is no cycle.
   - If the nodes run one after another, by their numbers, then each reads, byte for byte, the
     version that the graph says, and the next iteration finds what it needs.
   - Of any two nodes that use the same bytes, one of them writing, a path of edges leads from one to
@@ -204,7 +204,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_create(
                missing; or a tensor does not begin or end where it should
    BAD_PLACE   a place passes its arena's end; or two places of one node overlap; or an operator
                does not update a tensor in place
-   CYCLE       a node waits for one with a higher number: nodes may wait for each other in a circle
+   CYCLE       a node waits for one behind it, by number or in the simulated order: nodes may wait
+               for each other in a circle
    RACE        two nodes use the same bytes, one of them writes, and no path orders the two
    STALE_READ  a node, or the next iteration, reads other bytes than it should */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_check(
@@ -1828,13 +1829,13 @@ static int gmlo_check_nodes(gmlo_check *c) {
                     GMLAKE_OFFLOAD_NONE, "an operator of the graph has no node");
 }
 
-/* Whether all edges come from lower nodes. */
+/* Whether all edges come from nodes that come before, by number and in the simulated order. */
 static int gmlo_check_edges(gmlo_check *c) {
   const gmlake_offload_memgraph *m = c->m;
   size_t v, e;
   for (v = 0; v < m->node_count; v++) {
     for (e = m->before_begin[v]; e < m->before_begin[v + 1]; e++) {
-      if (m->before[e] < v) continue;
+      if (m->before[e] < v && m->ranks[m->before[e]] < m->ranks[v]) continue;
       return m->before[e] < m->node_count
                  ? gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_CYCLE, (uint32_t)v, m->before[e],
                               GMLAKE_OFFLOAD_NONE,

@@ -363,7 +363,15 @@ static void test_defects(void **state) {
   from = m->before[0]; /* x out waits for op 0 */
   m->before[0] = 4;
   assert_error(gmlake_offload_memgraph_check(m, &fault), CYCLE);
-  assert_true(fault.node >= 1 && fault.node <= 4);
+  assert_int_equal(fault.node, 1);
+  assert_int_equal(fault.other, 4);
+  m->before[0] = from;
+  m->ranks[0] = 1;
+  m->ranks[1] = 0;
+  assert_error(gmlake_offload_memgraph_check(m, &fault), CYCLE);
+  assert_int_equal(fault.node, 1);
+  m->ranks[0] = 0;
+  m->ranks[1] = 1;
   m->before[0] = 99;
   assert_error(checked(m), INCOMPLETE);
   m->before[0] = from;
