@@ -1984,6 +1984,7 @@ static size_t gmlo_check_interval_of(const gmlo_check *c, const gmlo_check_place
       high = middle;
     }
   }
+  GMLAKE_OFFLOAD_ASSERT(c->bounds[low] == use->begin);
   return low;
 }
 
@@ -2120,7 +2121,7 @@ static int gmlo_check_begin(gmlo_check *c) {
                           GMLAKE_OFFLOAD_NONE, (uint32_t)t,
                           "the tensor begins an iteration where another one does");
       }
-      if (!gmlo_check_write(c, &use, 0, GMLAKE_OFFLOAD_NONE)) return 0;
+      (void)gmlo_check_write(c, &use, 0, GMLAKE_OFFLOAD_NONE); /* which asks for no path */
     }
     if ((sides == 0) == gmlo_kind_is_made(c->graph->tensors[t].kind)) continue;
     return gmlo_fault(c, GMLAKE_OFFLOAD_ERROR_INCOMPLETE, GMLAKE_OFFLOAD_NONE, GMLAKE_OFFLOAD_NONE,
@@ -2153,7 +2154,7 @@ static int gmlo_check_end(gmlo_check *c) {
     for (side = 0; side < 2; side++) {
       if (!gmlo_check_side(c, c->m->ends, t, side, &use)) continue;
       version = gmlo_check_version(c, (uint32_t)t, SIZE_MAX);
-      if (!gmlo_check_read(c, &use, version, GMLAKE_OFFLOAD_NONE, &version)) return 0;
+      (void)gmlo_check_read(c, &use, version, GMLAKE_OFFLOAD_NONE, &version);
     }
   }
   return 1;

@@ -416,6 +416,26 @@ static void test_defects_of_orders(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
+/* A dependency that was asked for has no edge. */
+static void test_defect_of_a_dependency(void **state) {
+  gmlake_offload_graph *graph = new_graph(0);
+  gmlake_offload_memgraph_fault fault;
+  gmlake_offload_memgraph *m;
+  (void)state;
+  op(graph, 1, NONE, NONE, made(graph, UNIT));
+  op(graph, 1, NONE, NONE, made(graph, UNIT));
+  assert_ok(gmlake_offload_add_dependency(graph, 0, 1));
+  assert_ok(gmlake_offload_graph_seal(graph));
+  m = compile(graph);
+  assert_int_equal(m->edge_count, 1);
+  m->edge_count = m->before_begin[2] = 0;
+  assert_error(gmlake_offload_memgraph_check(m, &fault), INCOMPLETE);
+  assert_int_equal(fault.node, 1);
+  assert_int_equal(fault.other, 0);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+}
+
 /* What is read in one place and written in another is no update in place. */
 static void test_defect_of_an_update(void **state) {
   gmlake_offload_memgraph *m;
@@ -570,6 +590,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_every_edge_is_needed),
       cmocka_unit_test(test_defects),
       cmocka_unit_test(test_defects_of_orders),
+      cmocka_unit_test(test_defect_of_a_dependency),
       cmocka_unit_test(test_defects_of_homes),
       cmocka_unit_test(test_simulated_order),
       cmocka_unit_test(test_defect_of_an_update),
