@@ -17,7 +17,7 @@ CONTENTS
   for. Each section ends with its public functions.
     common    >>base >>graph
     TENSILE   >>plan >>jobs >>circle >>link >>profile >>cover >>swap >>pay >>draft
-    a run     >>run >>rehearse
+    a run     >>work >>run >>clock >>rehearse
     the best  >>search
     sessions  >>lesson >>regions >>rhythm >>session
     memgraphs >>memgraph >>queues >>engine
@@ -728,30 +728,41 @@ typedef struct gmlake_offload_launch {
   void *const *reads, *const *writes;
 } gmlake_offload_launch;
 
-/* What runs and engines call. Functions return 0, or another value if they fail; a function that
-   fails has done nothing. `copy`, `launch` and `timer` start something that ends later: `wait`
-   returns the token of each exactly once, when it has ended. */
+/* Streams, events, copies, operators and memory of devices: what runs, engines and sessions call.
+   `user` is the first argument of every function. Functions return 0, or another value if they
+   fail; then they have done nothing. All but stream_sync, fill and idle return at once. */
 typedef struct gmlake_offload_backend {
   size_t struct_bytes;  /* sizeof(gmlake_offload_backend) */
-  unsigned abi_version; /* 1 */
-  void *user;           /* the first argument of every function */
-  /* Memory. If device memory is refused, a run moves tensors out, as it does at its limit. */
+  unsigned abi_version; /* 2 */
+  void *user;
+  void *out_stream, *in_stream; /* of device 0, for copies to the host and back; a session's own */
+  /* Pinned memory. A session whose sizes change gives back and asks again: keep what was pinned. */
+  int (*host_alloc)(void *user, size_t bytes, void **out_ptr);
+  void (*host_free)(void *user, void *ptr, size_t bytes); /* pre: no copy uses it */
+  int (*copy)(void *user, const gmlake_offload_copy *copy, void *stream);
+  int (*event_create)(void *user, uint32_t device, int is_timed, void **out_event);
+  void (*event_destroy)(void *user, void *event);
+  int (*event_record)(void *user, void *event, void *stream); /* again: replaces the former one */
+  int (*stream_wait)(void *user, void *stream, void *event);  /* on the device */
+  int (*event_done)(void *user, void *event, int *out_done);
+  /* The time between two timed events. pre: both are done. */
+  int (*event_ns)(void *user, void *from, void *to, uint64_t *out_ns);
+  int (*stream_sync)(void *user, void *stream); /* the host waits */
+  /* What follows is for runs and engines. A table for sessions alone may leave it NULL. */
+  /* Stream `number` of a device, the same one whenever it is asked for. Of device 0 numbers 0 and 1
+     are out_stream and in_stream. */
+  int (*stream)(void *user, uint32_t device, uint32_t number, void **out_stream);
+  /* If device memory is refused, a run moves tensors out, as it does at its limit. What is freed
+     is used by no work that was queued. */
   int (*device_alloc)(void *user, uint32_t device, size_t bytes, void **out_ptr);
   void (*device_free)(void *user, uint32_t device, void *ptr, size_t bytes);
-  int (*host_alloc)(void *user, size_t bytes, void **out_ptr);
-  void (*host_free)(void *user, void *ptr, size_t bytes);
   /* Writes the first contents of a PERSISTENT or INPUT tensor, before the first iteration. */
   int (*fill)(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes, int on_host);
-  /* pre: no other copy of this device and direction is under way, unless an engine's copy_count
-     is above 1. */
-  int (*copy)(void *user, const gmlake_offload_copy *copy, uint64_t token);
-  /* Runs at the same time as copies and other operators. Runs after those of the same job, device
-     and stream that are under way (there are such only with launch_ahead_max); operators and
-     transfers do not wait for each other. */
-  int (*launch)(void *user, const gmlake_offload_launch *launch, uint64_t token);
-  int (*timer)(void *user, uint64_t at_ns, uint64_t token); /* ends at that time or later */
+  int (*launch)(void *user, const gmlake_offload_launch *launch, void *stream);
   int (*now)(void *user, uint64_t *out_ns);
-  int (*wait)(void *user, uint64_t *out_token); /* blocks until something has ended */
+  /* May be NULL. Waits until something that was queued ends, at most until that time. May return
+     earlier; fails if nothing is under way that could end. */
+  int (*idle)(void *user, uint64_t until_ns);
   size_t divisor; /* 0 or 1, except in the mock, where `divisor` bytes of a tensor are one byte of
                      memory: an allocation has at least bytes / divisor bytes, and a tensor whose
                      place in an arena is at `offset` begins at offset / divisor */
@@ -782,7 +793,7 @@ typedef struct gmlake_offload_mock_desc {
 } gmlake_offload_mock_desc;
 
 typedef struct gmlake_offload_mock_census {
-  uint64_t call_count; /* calls of the backend's functions so far, without `now` */
+  uint64_t call_count; /* calls of the backend's functions so far, without `now` and `stream` */
   uint64_t digest;     /* of all that operators wrote, in whatever order they ran. It is wrong if
                           an operator that ran again wrote other bytes than the first time */
   uint64_t race_count; /* operators and copies whose input changed while they ran */
@@ -791,7 +802,7 @@ typedef struct gmlake_offload_mock_census {
   size_t device_bytes, host_bytes, device_bytes_peak, host_bytes_peak;
   uint64_t out_busy_ns, in_busy_ns,
       compute_ns;     /* time in which a copy, an operator was under way */
-  size_t event_count; /* that queues have created and not destroyed */
+  size_t event_count; /* created and not destroyed */
 } gmlake_offload_mock_census;
 
 /* Errors: INVALID_ARGUMENT, OUT_OF_HOST_MEMORY; *out_backend is then NULL. */
@@ -976,38 +987,17 @@ typedef struct gmlake_offload_memory {
   int (*commit_chunks)(void *user, void *range, size_t bytes, uint32_t *chunks, void *stream);
 } gmlake_offload_memory;
 
-/* Streams, events and copies of one device. All functions but stream_sync return at once. They
-   return 0, or another value if they fail; then they have done nothing. */
-typedef struct gmlake_offload_queues {
-  size_t struct_bytes;          /* sizeof(gmlake_offload_queues) */
-  unsigned abi_version;         /* 1 */
-  void *user;                   /* the first argument of every function */
-  void *out_stream, *in_stream; /* for copies to the host, and back; nothing else uses them */
-  /* Pinned memory. A session whose sizes change gives back and asks again: keep what was pinned. */
-  int (*host_alloc)(void *user, size_t bytes, void **out_ptr);
-  void (*host_free)(void *user, void *ptr, size_t bytes); /* pre: no copy uses it */
-  int (*copy)(void *user, const gmlake_offload_copy *copy, void *stream);
-  int (*event_create)(void *user, int is_timed, void **out_event);
-  void (*event_destroy)(void *user, void *event);
-  int (*event_record)(void *user, void *event, void *stream); /* again: replaces the former one */
-  int (*stream_wait)(void *user, void *stream, void *event);  /* on the device */
-  int (*event_done)(void *user, void *event, int *out_done);
-  /* The time between two timed events. pre: both are done. */
-  int (*event_ns)(void *user, void *from, void *to, uint64_t *out_ns);
-  int (*stream_sync)(void *user, void *stream); /* the host waits */
-} gmlake_offload_queues;
-
 #define GMLAKE_OFFLOAD_CHECKED 2u /* session: unmaps what is away; the host waits each time */
 
 typedef struct gmlake_offload_session gmlake_offload_session;
 
 typedef struct gmlake_offload_session_desc {
-  const gmlake_offload_queues *queues; /* both outlive the session */
+  const gmlake_offload_backend *backend; /* both outlive the session */
   const gmlake_offload_memory *memory;
   unsigned flags;          /* GMLAKE_OFFLOAD_LETTER: plans to the letter. GMLAKE_OFFLOAD_CHECKED */
   size_t limit_bytes;      /* of all tensors on the device, in whole chunks; 0: only the memory's */
   size_t tensor_bytes_min; /* smaller tensors never leave; 0: 1 MiB */
-  size_t host_bytes_max;   /* of pinned memory; 0: no limit but that of the queues */
+  size_t host_bytes_max;   /* of pinned memory; 0: no limit but the backend's */
   double out_bytes_per_s, in_bytes_per_s; /* the link; 0: as measured, at first an H200's */
   double both_bytes_per_s;                /* both at once; 0: 101/110 of the sum */
   size_t try_count_max;                   /* of the planner */
@@ -1059,7 +1049,7 @@ typedef struct gmlake_offload_session_stats {
    except destroy, those of a session that checks, and where pinned memory has reached its bound or
    the backend failed. A call that fails may be repeated; no tensor's bytes are lost by it.
    Errors of all: INVALID_ARGUMENT, UNKNOWN_ID (no such tensor), OUT_OF_HOST_MEMORY (also pinned
-   memory), BACKEND (a function of memory or queues failed). gmlake_offload_session_get_error
+   memory), BACKEND (a function of memory or backend failed). gmlake_offload_session_get_error
    explains the last one. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_create(
     const gmlake_offload_session_desc *desc, gmlake_offload_session **out_session);
@@ -1130,7 +1120,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_pin(gmlake_offlo
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_unpin(gmlake_offload_session *session, uint32_t tensor, void *stream);
 
-/* Between hold(1) and hold(0) nothing moves and the session calls neither queues nor, but for alloc
+/* Between hold(1) and hold(0) nothing moves and the session calls neither backend nor, but for alloc
    and free, memory: a stream may be captured. A step may then name only tensors that the last step
    before on the same stream could use without waiting: name all of them in one step first.
    Errors: INVALID_ARGUMENT (also begin with a tensor that is away, or still on its way). */
@@ -1177,11 +1167,6 @@ gmlake_offload_lake_memory(const gmlake_offload_lake *lake, gmlake_offload_memor
 #endif
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_MOCK)
-/* A session's queues on the mock. What a run does beside them has a time of its own: use one of the
-   two with a mock. Streams of the program are any other addresses.
-   Errors: INVALID_ARGUMENT. */
-GMLAKE_OFFLOAD_DEF gmlake_offload_result
-gmlake_offload_mock_get_queues(gmlake_offload_backend *backend, gmlake_offload_queues *out_queues);
 /* Memory for a session: at most mock_desc.device_bytes. What has none is overwritten.
    Errors: INVALID_ARGUMENT. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_get_memory(
@@ -1195,13 +1180,6 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_work(gmlake_offload
                                                                   void *user);
 GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_spend(gmlake_offload_backend *backend,
                                                   uint64_t time_ns);
-#endif
-
-#if defined(GMLAKE_OFFLOAD_BACKEND_CUDA)
-/* A session's queues on the backend's device, which must be its only one; desc.launch_fn may be
-   NULL for that. Errors: INVALID_ARGUMENT. */
-GMLAKE_OFFLOAD_DEF gmlake_offload_result
-gmlake_offload_cuda_get_queues(gmlake_offload_backend *backend, gmlake_offload_queues *out_queues);
 #endif
 
 /* ---- Memgraphs ------------------------------------------------------------------------------- */
@@ -1537,11 +1515,15 @@ static int gmlo_memory_valid(const gmlake_offload_memory *m) {
          m->reserve != NULL && m->release != NULL && m->commit != NULL && m->discard != NULL;
 }
 
-static int gmlo_backend_valid(const gmlake_offload_backend *b) {
-  return b != NULL && b->struct_bytes >= sizeof *b && b->abi_version == 1 &&
-         b->device_alloc != NULL && b->device_free != NULL && b->host_alloc != NULL &&
-         b->host_free != NULL && b->fill != NULL && b->copy != NULL && b->launch != NULL &&
-         b->timer != NULL && b->now != NULL && b->wait != NULL;
+/* Whether the table has what a session calls, or with `runs` all. */
+static int gmlo_backend_valid(const gmlake_offload_backend *b, int runs) {
+  return b != NULL && b->struct_bytes >= sizeof *b && b->abi_version == 2 &&
+         b->host_alloc != NULL && b->host_free != NULL && b->copy != NULL &&
+         b->event_create != NULL && b->event_destroy != NULL && b->event_record != NULL &&
+         b->stream_wait != NULL && b->event_done != NULL && b->event_ns != NULL &&
+         b->stream_sync != NULL &&
+         (!runs || (b->stream != NULL && b->device_alloc != NULL && b->device_free != NULL &&
+                    b->fill != NULL && b->launch != NULL && b->now != NULL));
 }
 
 static void gmlo_count_up(size_t *value, size_t *peak, size_t bytes) {
@@ -4653,6 +4635,194 @@ static gmlake_offload_plan *gmlo_draft_plan(const gmlo_circle *c, uint32_t job,
   return plan;
 }
 
+/* ---- >>work: what is under way on a backend -----------------------------------------------------
+   Owns, for each thing that was started and has not ended, the event behind it on its stream, or
+   the time of a timer; and the token by which its owner knows it. Invariants:
+   [W1] Work that was queued is in `tasks` until its token was taken. Where it cannot get an event,
+        or an event can no longer be asked about, the host has waited for it.
+   [W2] Tasks stand in the order in which they began. Of those that have ended the first is taken.
+   Cost: constant, but O(tasks) for each look. Fails: where host memory is refused, and where the
+   backend fails. */
+
+typedef struct gmlo_spare {
+  void *event;
+  uint32_t device;
+} gmlo_spare;
+
+typedef struct gmlo_task {
+  gmlo_spare behind; /* event NULL: a timer */
+  void *stream;
+  int is_behind;  /* another task of its stream has begun before it */
+  uint64_t at_ns; /* of a timer */
+  uint64_t token;
+} gmlo_task;
+
+typedef struct gmlo_works {
+  const gmlake_offload_backend *backend;
+  gmlake_offload_host host;
+  gmlo_task *tasks; /* [W2] */
+  size_t count, capacity;
+  gmlo_spare *spares;
+  size_t spare_count, spare_capacity;
+  uint64_t now_ns; /* when it was looked last */
+} gmlo_works;
+
+static int gmlo_works_now(gmlo_works *works) {
+  return works->backend->now(works->backend->user, &works->now_ns) == 0;
+}
+
+/* Adds a task that has no event yet. NULL if host memory is refused. */
+static gmlo_task *gmlo_works_add(gmlo_works *works, void *stream, uint64_t token) {
+  gmlo_task *tasks = (gmlo_task *)gmlo_grow(&works->host, works->tasks, works->count, 1,
+                                            &works->capacity, sizeof *tasks);
+  gmlo_task *task;
+  size_t i;
+  if (tasks == NULL) return NULL;
+  works->tasks = tasks;
+  task = &tasks[works->count];
+  memset(task, 0, sizeof *task);
+  task->stream = stream;
+  task->token = token;
+  for (i = 0; i < works->count && stream != NULL; i++) task->is_behind |= tasks[i].stream == stream;
+  return task;
+}
+
+/* An event of the device that nothing uses. NULL if it is refused. Else there is room to give it
+   back. */
+static void *gmlo_works_event(gmlo_works *works, uint32_t device) {
+  gmlo_spare *spares =
+      (gmlo_spare *)gmlo_grow(&works->host, works->spares, works->spare_count, works->count + 1,
+                              &works->spare_capacity, sizeof *spares);
+  void *event = NULL;
+  size_t i;
+  if (spares == NULL) return NULL;
+  works->spares = spares;
+  for (i = works->spare_count; i-- != 0;) {
+    if (spares[i].device != device) continue;
+    event = spares[i].event;
+    spares[i] = spares[--works->spare_count];
+    return event;
+  }
+  return works->backend->event_create(works->backend->user, device, 0, &event) == 0 ? event : NULL;
+}
+
+/* What a task on stream `number` of the device needs beforehand. NULL if that is refused. */
+static gmlo_task *gmlo_works_begin(gmlo_works *works, uint32_t device, uint32_t number,
+                                   uint64_t token) {
+  void *stream;
+  gmlo_task *task;
+  if (works->backend->stream(works->backend->user, device, number, &stream) != 0) return NULL;
+  task = gmlo_works_add(works, stream, token);
+  if (task == NULL) return NULL;
+  task->behind.device = device;
+  task->behind.event = gmlo_works_event(works, device);
+  return task->behind.event != NULL ? task : NULL;
+}
+
+/* Ends what begin has begun: 1 if the work was queued, and the task waits for it. [W1] */
+static int gmlo_works_queued(gmlo_works *works, gmlo_task *task, int failed) {
+  const gmlake_offload_backend *b = works->backend;
+  if (!failed && b->event_record(b->user, task->behind.event, task->stream) == 0) {
+    works->count++;
+    return 1;
+  }
+  (void)b->stream_sync(b->user, task->stream);
+  works->spares[works->spare_count++] = task->behind;
+  return 0;
+}
+
+static int gmlo_works_copy(gmlo_works *works, const gmlake_offload_copy *copy, uint32_t number,
+                           uint64_t token) {
+  gmlo_task *task = gmlo_works_begin(works, copy->device, number, token);
+  const gmlake_offload_backend *b = works->backend;
+  return task != NULL && gmlo_works_queued(works, task, b->copy(b->user, copy, task->stream) != 0);
+}
+
+/* Launches launch->op of launch->graph. pointers: of what it reads, then of what it writes. */
+static int gmlo_works_launch(gmlo_works *works, gmlake_offload_launch *launch, void **pointers,
+                             uint32_t number, uint64_t token) {
+  const gmlake_offload_backend *b = works->backend;
+  gmlo_task *task;
+  (void)gmlake_offload_get_op(launch->graph, launch->op, &launch->desc);
+  launch->reads = pointers;
+  launch->writes = pointers + launch->desc.read_count;
+  task = gmlo_works_begin(works, launch->desc.device, number, token);
+  return task != NULL &&
+         gmlo_works_queued(works, task, b->launch(b->user, launch, task->stream) != 0);
+}
+
+/* Its token comes when that time has come. 0 if host memory is refused. */
+static int gmlo_works_timer(gmlo_works *works, uint64_t at_ns, uint64_t token) {
+  gmlo_task *task = gmlo_works_add(works, NULL, token);
+  if (task == NULL) return 0;
+  task->at_ns = at_ns;
+  works->count++;
+  return 1;
+}
+
+/* Takes task i away. */
+static void gmlo_works_remove(gmlo_works *works, size_t i) {
+  gmlo_task task = works->tasks[i];
+  memmove(&works->tasks[i], &works->tasks[i + 1], (--works->count - i) * sizeof task);
+  if (task.behind.event == NULL) return;
+  works->spares[works->spare_count++] = task.behind;
+  while (i < works->count && works->tasks[i].stream != task.stream) i++;
+  if (i < works->count) works->tasks[i].is_behind = 0;
+}
+
+/* Waits for all that was queued, whose tokens are then gone. */
+static void gmlo_works_sync(gmlo_works *works) {
+  const gmlake_offload_backend *b = works->backend;
+  while (works->count != 0) {
+    if (works->tasks[0].behind.event != NULL) (void)b->stream_sync(b->user, works->tasks[0].stream);
+    gmlo_works_remove(works, 0);
+  }
+}
+
+/* Looks at all tasks. 1: the one that *out_token is of has ended; 0: none has, and no timer does
+   before *out_until; -1: the backend fails. [W2] */
+static int gmlo_works_look(gmlo_works *works, uint64_t *out_token, uint64_t *out_until) {
+  const gmlake_offload_backend *b = works->backend;
+  size_t i;
+  *out_until = UINT64_MAX;
+  if (!gmlo_works_now(works)) return -1;
+  for (i = 0; i < works->count; i++) {
+    const gmlo_task *task = &works->tasks[i];
+    void *event = task->behind.event;
+    int done = event == NULL && task->at_ns <= works->now_ns;
+    if (event == NULL && task->at_ns < *out_until) *out_until = task->at_ns;
+    if (event != NULL && !task->is_behind && b->event_done(b->user, event, &done) != 0) return -1;
+    if (!done) continue;
+    *out_token = task->token;
+    gmlo_works_remove(works, i);
+    return 1;
+  }
+  return 0;
+}
+
+/* Waits until a task has ended. 0 if the backend fails or there is none: then no task is under way
+   any more. */
+static int gmlo_works_wait(gmlo_works *works, uint64_t *out_token) {
+  const gmlake_offload_backend *b = works->backend;
+  while (works->count != 0) {
+    uint64_t until;
+    int found = gmlo_works_look(works, out_token, &until);
+    if (found > 0) return 1;
+    if (found < 0 || (b->idle != NULL && b->idle(b->user, until) != 0)) break;
+  }
+  gmlo_works_sync(works);
+  return 0;
+}
+
+/* pre: no task is under way. */
+static void gmlo_works_leave(gmlo_works *works) {
+  while (works->spare_count != 0) {
+    works->backend->event_destroy(works->backend->user, works->spares[--works->spare_count].event);
+  }
+  gmlo_free(&works->host, works->spares);
+  gmlo_free(&works->host, works->tasks);
+}
+
 /* ---- >>run: the operators of jobs in order, and the events of plans -----------------------------
    Owns for each job where its tensors are (gmlo_run_tensor), and the two queues of copies.
    Invariants:
@@ -4756,8 +4926,7 @@ struct gmlake_offload_run {
   size_t used_bytes;
   size_t refused_bytes; /* the backend refused so many; 0: not since memory was freed */
   uint64_t uses;        /* counts up for used_at */
-  uint64_t now_ns;
-  uint64_t pending;  /* tokens that `wait` has not returned yet */
+  gmlo_works works;
   uint32_t acquirer; /* [N5] a job, or NONE */
   int looping;       /* gmlake_offload_run_iterations is on the stack */
   int hungry;        /* the acquirer waits for hungry_bytes, which no other job takes */
@@ -5051,13 +5220,11 @@ static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_run_tensor *
   copy.device_ptr = state->device;
   copy.host_ptr = state->host;
   copy.bytes = bytes;
-  if (run->backend->copy(
-          run->backend->user, &copy,
-          (uint64_t)GMLO_TOKEN_COPY << GMLO_TOKEN_SHIFT | (uint64_t)(unsigned)lane) != 0) {
+  if (!gmlo_works_copy(&run->works, &copy, (uint32_t)lane,
+                       (uint64_t)GMLO_TOKEN_COPY << GMLO_TOKEN_SHIFT | (uint64_t)(unsigned)lane)) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
     return;
   }
-  run->pending++;
   queue->busy = 1;
   queue->now_bytes = bytes;
   if (lane == GMLO_OUT) {
@@ -5257,7 +5424,7 @@ static int gmlo_run_reclaim(gmlake_offload_run *run, size_t bytes) {
          (run->refused_bytes != 0 && leaving < bytes)) {
     if ((run->desc.flags & GMLAKE_OFFLOAD_STRICT) != 0 ||
         !gmlo_run_find_victim(run, &job, &tensor)) {
-      if (run->pending != 0 || leaving != 0 || run->queues[GMLO_OUT].count != 0) return changed;
+      if (run->works.count != 0 || leaving != 0 || run->queues[GMLO_OUT].count != 0) return changed;
       (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
       return 0;
     }
@@ -5400,18 +5567,14 @@ static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
   launch.job = id;
   launch.op = op;
   launch.iteration = job->iteration;
-  (void)gmlake_offload_get_op(graph, op, &launch.desc);
-  launch.reads = run->pointers;
-  launch.writes = run->pointers + read_count;
-  if (run->backend->launch(run->backend->user, &launch,
-                           (uint64_t)GMLO_TOKEN_OP << GMLO_TOKEN_SHIFT | id) != 0) {
+  if (!gmlo_works_launch(&run->works, &launch, pointers, 2 + id,
+                         (uint64_t)GMLO_TOKEN_OP << GMLO_TOKEN_SHIFT | id)) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
     return 1;
   }
-  run->pending++;
   if (job->running++ != 0) return 1;
-  job->started_ns = run->now_ns;
-  run->stats.stall_ns += run->now_ns - job->ended_ns;
+  job->started_ns = run->works.now_ns;
+  run->stats.stall_ns += run->works.now_ns - job->ended_ns;
   return 1;
 }
 
@@ -5535,21 +5698,16 @@ static int gmlo_timer_set(gmlake_offload_run *run, uint32_t id, const gmlake_off
   while (i < run->timer_count && run->timers[i].busy) i++;
   timers = (gmlo_timer *)gmlo_grow(&run->desc.host, run->timers, run->timer_count, 1,
                                    &run->timer_capacity, sizeof *timers);
-  if (timers == NULL) {
+  if (timers != NULL) run->timers = timers;
+  if (timers == NULL || !gmlo_works_timer(&run->works, run->works.now_ns + event->delay_ns,
+                                          (uint64_t)GMLO_TOKEN_TIMER << GMLO_TOKEN_SHIFT | i)) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
-    return 0;
-  }
-  run->timers = timers;
-  if (run->backend->timer(run->backend->user, run->now_ns + event->delay_ns,
-                          (uint64_t)GMLO_TOKEN_TIMER << GMLO_TOKEN_SHIFT | i) != 0) {
-    (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
     return 0;
   }
   if (i == run->timer_count) run->timer_count++;
   timers[i].event = *event;
   timers[i].job = id;
   timers[i].busy = 1;
-  run->pending++;
   if (event->action == GMLAKE_OFFLOAD_SWAP_IN) run->jobs[id].tensors[event->tensor].awaited++;
   return 1;
 }
@@ -5654,7 +5812,7 @@ static int gmlo_run_resume(gmlake_offload_run *run) {
   size_t j;
   for (j = 0; j < run->job_count; j++) {
     gmlo_run_job *job = &run->jobs[j];
-    if (!job->pauses || (run->pending != 0 && gmlo_run_job_copies(run, (uint32_t)j))) continue;
+    if (!job->pauses || (run->works.count != 0 && gmlo_run_job_copies(run, (uint32_t)j))) continue;
     job->pauses = 0;
     resumed = 1;
     gmlo_iteration_begin(run, (uint32_t)j);
@@ -5682,7 +5840,7 @@ static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
   uint64_t iteration = job->iteration;
   size_t i;
   job->running--;
-  job->ended_ns = run->now_ns;
+  job->ended_ns = run->works.now_ns;
   for (i = 0; i < gmlo_op_refs(job->graph, op); i++) {
     gmlo_run_tensor *state = &job->tensors[gmlo_op_ref(job->graph, op, i)];
     state->pins--;
@@ -5690,10 +5848,10 @@ static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
   }
   gmlo_step_free(run, job);
   if (run->desc.observe_fn != NULL) {
-    run->desc.observe_fn(run->desc.user, id, op, run->now_ns - job->started_ns);
+    run->desc.observe_fn(run->desc.user, id, op, run->works.now_ns - job->started_ns);
   }
-  job = &run->jobs[id];          /* observe_fn may have added jobs */
-  job->started_ns = run->now_ns; /* of the next step, if it was launched */
+  job = &run->jobs[id];                /* observe_fn may have added jobs */
+  job->started_ns = run->works.now_ns; /* of the next step, if it was launched */
   job->at++;
   if (remade != GMLAKE_OFFLOAD_NONE) {
     run->stats.recompute_count++;
@@ -5727,7 +5885,6 @@ static void gmlo_run_progress(gmlake_offload_run *run) {
 
 static void gmlo_run_token(gmlake_offload_run *run, uint64_t token) {
   uint32_t id = (uint32_t)(token & UINT32_MAX);
-  run->pending--;
   switch ((unsigned)(token >> GMLO_TOKEN_SHIFT)) {
   case GMLO_TOKEN_OP:
     gmlo_step_done(run, id);
@@ -5750,55 +5907,46 @@ static int gmlo_run_unfinished(const gmlake_offload_run *run) {
   return 0;
 }
 
-static int gmlo_run_wait(gmlake_offload_run *run, uint64_t *out_token) {
-  return run->pending != 0 && run->backend->wait(run->backend->user, out_token) == 0 &&
-         run->backend->now(run->backend->user, &run->now_ns) == 0;
-}
-
 static gmlake_offload_result gmlo_run_iterations(gmlake_offload_run *run, uint64_t count) {
   uint64_t began_ns, token;
   size_t j;
-  if (run->backend->now(run->backend->user, &run->now_ns) != 0) {
-    return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
-  }
-  began_ns = run->now_ns;
+  if (!gmlo_works_now(&run->works)) return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+  began_ns = run->works.now_ns;
   for (j = 0; j < run->job_count; j++) {
     gmlo_run_job *job = &run->jobs[j];
     if (!job->alive) continue;
     job->target = job->iteration + count;
-    job->ended_ns = run->now_ns;
+    job->ended_ns = run->works.now_ns;
     gmlo_iteration_begin(run, (uint32_t)j);
   }
   gmlo_run_progress(run);
   while (run->failed == GMLAKE_OFFLOAD_OK && gmlo_run_unfinished(run)) {
-    if (run->pending == 0) {
+    if (run->works.count == 0) {
       return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
     }
-    if (!gmlo_run_wait(run, &token)) return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+    if (!gmlo_works_wait(&run->works, &token)) {
+      return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+    }
     gmlo_run_token(run, token);
     gmlo_run_progress(run);
   }
-  run->stats.time_ns += run->now_ns - began_ns;
+  run->stats.time_ns += run->works.now_ns - began_ns;
   return run->failed;
 }
 
 static void gmlo_run_destroy(gmlake_offload_run *run) {
   gmlake_offload_host host = run->desc.host;
-  uint64_t token;
   size_t j;
   int lane;
   run->failed = GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT; /* so that nothing starts any more */
-  while (run->pending != 0) {
-    if (run->backend->wait(run->backend->user, &token) != 0) break;
-    run->pending--;
-    if (token >> GMLO_TOKEN_SHIFT == GMLO_TOKEN_COPY) gmlo_copy_done(run, (int)(token & 1));
-  }
+  gmlo_works_sync(&run->works);
   for (lane = 0; lane < 2; lane++) {
-    if (run->queues[lane].busy) gmlo_copy_done(run, lane); /* its end cannot be waited for */
+    if (run->queues[lane].busy) gmlo_copy_done(run, lane);
   }
   for (j = 0; j < run->job_count; j++) {
     if (run->jobs[j].graph != NULL) gmlo_run_job_stop(run, (uint32_t)j);
   }
+  gmlo_works_leave(&run->works);
   gmlo_free(&host, run->jobs);
   gmlo_free(&host, run->queues[GMLO_OUT].requests);
   gmlo_free(&host, run->queues[GMLO_IN].requests);
@@ -5880,7 +6028,7 @@ gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_ru
   gmlake_offload_run *run;
   if (out_run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_run = NULL;
-  if (desc == NULL || !gmlo_backend_valid(desc->backend) || !gmlo_host_valid(&desc->host) ||
+  if (desc == NULL || !gmlo_backend_valid(desc->backend, 1) || !gmlo_host_valid(&desc->host) ||
       (desc->memory != NULL && !gmlo_memory_valid(desc->memory)) ||
       (desc->flags & ~(GMLAKE_OFFLOAD_STRICT | GMLAKE_OFFLOAD_LRU)) != 0) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
@@ -5888,7 +6036,8 @@ gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_ru
   run = (gmlake_offload_run *)gmlo_zeroed(&desc->host, 1, sizeof *run);
   if (run == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   run->desc = *desc;
-  run->backend = desc->backend;
+  run->backend = run->works.backend = desc->backend;
+  run->works.host = desc->host;
   run->memory = desc->memory;
   run->acquirer = GMLAKE_OFFLOAD_NONE;
   *out_run = run;
@@ -5999,7 +6148,9 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_off
   }
   state = &run->jobs[job].tensors[tensor];
   while (state->coming || state->going) {
-    if (!gmlo_run_wait(run, &token)) return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+    if (!gmlo_works_wait(&run->works, &token)) {
+      return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+    }
     gmlo_run_token(run, token);
   }
   if (state->there) state->host_valid = 0;
@@ -6019,57 +6170,405 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_reset_peaks(gmlake_o
   return GMLAKE_OFFLOAD_OK;
 }
 
-/* ---- >>rehearse: what a plan saves and costs when it is run -------------------------------------
-   Owns stages: a stage is a backend that has the planner's link, one job's mean times, a clock, and
-   no memory. The job's plan is run there as it would be on a device.
-   [H1] An operator takes its mean time. A copy has the speed of its direction, or half of
-        both_bytes_per_s if that is less and the other direction is busy, too.
-   Cost: four iterations of >>run, and O(tasks under way) for each task. Fails: where host memory is
-   refused. */
+/* ---- >>clock: streams of devices on a clock, without memory -------------------------------------
+   Owns the time, streams with what is queued on them, and events. Plans are rehearsed on a clock,
+   and the mock is one whose copies and operators have bytes. Work is counted in nanoseconds at full
+   speed. Invariants:
+   [K1] The speed of work changes only when some begins or ends. Of n operators under way on a
+        device each has the speed 1 / n, and so have transfers from it. A copy has the speed of its
+        direction, or half of both_bytes_per_s if that is less and copies of both directions are
+        under way on the device; n copies of one direction share that evenly.
+   [K3] A stream carries out what is queued on it one after another. The device runs while the host
+        waits, idles or spends time, and stands still in all other calls.
+   Cost: a call is constant, but O(streams) where something was queued or has ended since the last
+   one. Fails: where host memory is refused, and at the call that was asked to fail. */
 
-#define GMLO_REHEARSED 2u /* iterations that are measured, behind as many others */
+typedef enum gmlo_clock_kind {
+  GMLO_CLOCK_OUT = GMLO_OUT,
+  GMLO_CLOCK_IN = GMLO_IN,
+  GMLO_CLOCK_WORK,
+  GMLO_CLOCK_PEER,   /* a transfer. These take time, */
+  GMLO_CLOCK_RECORD, /* the others none */
+  GMLO_CLOCK_WAIT,
+  GMLO_CLOCK_COMMIT, /* the mock's memory */
+  GMLO_CLOCK_DISCARD
+} gmlo_clock_kind;
 
-#define GMLO_STAGE_OTHER 2 /* the lane of operators and timers, behind GMLO_OUT and GMLO_IN */
+#define GMLO_CLOCK_TIMED GMLO_CLOCK_RECORD /* kinds below it take time */
+#define GMLO_CLOCK_FOREVER 1e18
 
-typedef struct gmlo_stage_task {
-  int lane;
-  uint64_t token, number; /* of tasks that end at one time the lower number is first */
-  double left_ns;         /* of work, at full speed */
-} gmlo_stage_task;
+typedef struct gmlo_clock_event {
+  struct gmlo_clock_event *next;
+  uint64_t recorded, done; /* counts of records */
+  double at_ns;
+  int is_spare;
+} gmlo_clock_event;
 
-typedef struct gmlo_stage {
-  gmlake_offload_backend table;
-  const gmlake_offload_planner *planner;
-  const gmlo_planner_job *job;
-  gmlo_stage_task *tasks;
-  size_t task_count, task_capacity;
-  uint64_t task_number;
+typedef struct gmlo_clock_entry {
+  gmlo_clock_kind kind;
+  uint32_t device;
+  int begun;
+  double left_ns, speed;
+  gmlo_clock_event *event;
+  uint64_t count; /* RECORD, WAIT: of the event */
+  /* The mock's: */
+  gmlake_offload_copy copy;
+  gmlake_offload_launch launch; /* its pointers are in `pointers` */
+  void **pointers;              /* what an operator reads, then what it writes; NULL: none */
+  uint64_t source;              /* digest of what it read when it began */
+  struct gmlo_mock_range *range;
+  void (*work_fn)(void *user);
+  void *user;
+} gmlo_clock_entry;
+
+typedef struct gmlo_clock_stream {
+  void *value;               /* that names it */
+  uint32_t device, number;   /* of the clock's own, whose value is their address */
+  gmlo_clock_entry *entries; /* from `first` on */
+  size_t first, count, capacity;
+} gmlo_clock_stream;
+
+typedef struct gmlo_clock {
+  gmlake_offload_host host;
+  double bytes_per_s[2], both_bytes_per_s; /* [2]: GMLO_OUT, GMLO_IN */
+  uint64_t copy_ns;
   double now_ns;
-} gmlo_stage;
+  gmlo_clock_stream **streams;
+  size_t stream_count, stream_capacity;
+  gmlo_clock_event *events;
+  size_t event_count;                 /* created and not destroyed */
+  uint64_t busy_ns[GMLO_CLOCK_TIMED]; /* time in which work of the kind was under way */
+  uint64_t call_count, fail_at;
+  int unsettled; /* something was queued or has ended */
+  int failed;    /* work has failed: all questions do from now on */
+  /* What the entry does when it begins, and when it ends; one that takes no time only ends. NULL:
+     nothing. */
+  void (*act)(struct gmlo_clock *clock, gmlo_clock_entry *entry, int is_end);
+} gmlo_clock;
 
-static int gmlo_stage_add(gmlo_stage *stage, int lane, double ns, uint64_t token) {
-  gmlo_stage_task *task =
-      (gmlo_stage_task *)gmlo_grow(&stage->planner->desc.host, stage->tasks, stage->task_count, 1,
-                                   &stage->task_capacity, sizeof *task);
-  if (task == NULL) return 1;
-  stage->tasks = task;
-  task += stage->task_count++;
-  task->lane = lane;
-  task->token = token;
-  task->number = stage->task_number++;
-  task->left_ns = ns;
+static int gmlo_clock_fails(gmlo_clock *clock) {
+  clock->call_count++;
+  return clock->fail_at != 0 && clock->call_count == clock->fail_at;
+}
+
+/* A new stream. NULL if host memory is refused. */
+static gmlo_clock_stream *gmlo_clock_add_stream(gmlo_clock *clock) {
+  gmlo_clock_stream **streams =
+      (gmlo_clock_stream **)gmlo_grow(&clock->host, clock->streams, clock->stream_count, 1,
+                                      &clock->stream_capacity, sizeof *streams);
+  gmlo_clock_stream *stream;
+  if (streams == NULL) return NULL;
+  clock->streams = streams;
+  stream = (gmlo_clock_stream *)gmlo_zeroed(&clock->host, 1, sizeof *stream);
+  if (stream != NULL) streams[clock->stream_count++] = stream;
+  return stream;
+}
+
+/* The stream of that value, made if it is new. NULL if host memory is refused. */
+static gmlo_clock_stream *gmlo_clock_stream_of(gmlo_clock *clock, void *value) {
+  gmlo_clock_stream *stream;
+  size_t i;
+  for (i = 0; i < clock->stream_count; i++) {
+    if (clock->streams[i]->value == value) return clock->streams[i];
+  }
+  stream = gmlo_clock_add_stream(clock);
+  if (stream != NULL) stream->value = value;
+  return stream;
+}
+
+static int gmlo_clock_stream_get(void *user, uint32_t device, uint32_t number, void **out_stream) {
+  gmlo_clock *clock = (gmlo_clock *)user;
+  gmlo_clock_stream *stream;
+  size_t i;
+  for (i = 0; i < clock->stream_count; i++) {
+    *out_stream = stream = clock->streams[i];
+    if (stream->value == stream && stream->device == device && stream->number == number) return 0;
+  }
+  stream = gmlo_clock_add_stream(clock);
+  if (stream == NULL) return 1;
+  *out_stream = stream->value = stream;
+  stream->device = device;
+  stream->number = number;
   return 0;
 }
 
+/* Queues an entry, zeroed. NULL if host memory is refused. */
+static gmlo_clock_entry *gmlo_clock_queue(gmlo_clock *clock, void *value, gmlo_clock_kind kind) {
+  gmlo_clock_stream *stream = gmlo_clock_stream_of(clock, value);
+  gmlo_clock_entry *entries, *entry;
+  if (stream == NULL) return NULL;
+  if (stream->first > 64 && stream->first > stream->count / 2) {
+    stream->count -= stream->first;
+    memmove(stream->entries, stream->entries + stream->first, stream->count * sizeof *entries);
+    stream->first = 0;
+  }
+  entries = (gmlo_clock_entry *)gmlo_grow(&clock->host, stream->entries, stream->count, 1,
+                                          &stream->capacity, sizeof *entries);
+  if (entries == NULL) return NULL;
+  stream->entries = entries;
+  entry = &entries[stream->count++];
+  memset(entry, 0, sizeof *entry);
+  entry->kind = kind;
+  clock->unsettled = 1;
+  return entry;
+}
+
+static gmlo_clock_entry *gmlo_clock_head(const gmlo_clock *clock, size_t i) {
+  const gmlo_clock_stream *stream = clock->streams[i];
+  return stream->first < stream->count ? &stream->entries[stream->first] : NULL;
+}
+
+/* The head of stream i, if it takes time, else NULL. */
+static gmlo_clock_entry *gmlo_clock_timed(const gmlo_clock *clock, size_t i) {
+  gmlo_clock_entry *entry = gmlo_clock_head(clock, i);
+  return entry != NULL && entry->kind < GMLO_CLOCK_TIMED ? entry : NULL;
+}
+
+/* Ends the head of stream i. */
+static void gmlo_clock_end(gmlo_clock *clock, size_t i) {
+  gmlo_clock_entry entry = *gmlo_clock_head(clock, i);
+  clock->streams[i]->first++;
+  clock->unsettled = 1;
+  if (clock->act != NULL) clock->act(clock, &entry, 1);
+}
+
+/* Carries out what takes no time at the head of stream i. Whether there was such an entry. */
+static int gmlo_clock_step(gmlo_clock *clock, size_t i) {
+  gmlo_clock_entry *entry = gmlo_clock_head(clock, i);
+  if (entry == NULL || entry->kind < GMLO_CLOCK_TIMED) return 0;
+  if (entry->kind == GMLO_CLOCK_WAIT && entry->event->done < entry->count) return 0;
+  if (entry->kind == GMLO_CLOCK_RECORD) {
+    if (entry->count > entry->event->done) entry->event->done = entry->count;
+    entry->event->at_ns = clock->now_ns;
+  }
+  gmlo_clock_end(clock, i);
+  return 1;
+}
+
+/* How many entries of that kind are under way on the device. */
+static size_t gmlo_clock_count(const gmlo_clock *clock, gmlo_clock_kind kind, uint32_t device) {
+  size_t i, count = 0;
+  for (i = 0; i < clock->stream_count; i++) {
+    const gmlo_clock_entry *entry = gmlo_clock_timed(clock, i);
+    count += entry != NULL && entry->kind == kind && entry->device == device;
+  }
+  return count;
+}
+
+static double gmlo_clock_speed(const gmlo_clock *clock, const gmlo_clock_entry *entry) {
+  double speed = 1, both = clock->both_bytes_per_s / 2;
+  if (entry->kind <= GMLO_CLOCK_IN && both < clock->bytes_per_s[entry->kind] &&
+      gmlo_clock_count(clock, (gmlo_clock_kind)(1 - (int)entry->kind), entry->device) != 0) {
+    speed = both / clock->bytes_per_s[entry->kind];
+  }
+  return speed / (double)gmlo_clock_count(clock, entry->kind, entry->device);
+}
+
+/* Carries out what takes no time, begins what heads the streams, and sets speeds. [K1] */
+static void gmlo_clock_settle(gmlo_clock *clock) {
+  size_t i = 0;
+  if (!clock->unsettled) return;
+  while (i < clock->stream_count) { /* what one does may have let others go on */
+    i = gmlo_clock_step(clock, i) ? 0 : i + 1;
+  }
+  clock->unsettled = 0;
+  for (i = 0; i < clock->stream_count; i++) {
+    gmlo_clock_entry *entry = gmlo_clock_timed(clock, i);
+    if (entry == NULL) continue;
+    entry->speed = gmlo_clock_speed(clock, entry);
+    if (entry->begun) continue;
+    entry->begun = 1;
+    if (clock->act != NULL) clock->act(clock, entry, 0);
+  }
+}
+
+/* Lets the device run for so long, or until the first thing ends. The time that has passed; -1:
+   nothing is under way that could end. */
+static double gmlo_clock_run(gmlo_clock *clock, double most_ns) {
+  double ns = most_ns;
+  size_t i, begun = 0;
+  int kind, busy[GMLO_CLOCK_TIMED] = {0};
+  gmlo_clock_settle(clock);
+  for (i = 0; i < clock->stream_count; i++) {
+    const gmlo_clock_entry *entry = gmlo_clock_timed(clock, i);
+    if (entry == NULL) continue;
+    begun++;
+    busy[entry->kind] = 1;
+    if (entry->left_ns / entry->speed < ns) ns = entry->left_ns / entry->speed;
+  }
+  if (begun == 0 && most_ns >= GMLO_CLOCK_FOREVER) return -1;
+  clock->now_ns += ns;
+  for (kind = 0; kind < GMLO_CLOCK_TIMED; kind++)
+    clock->busy_ns[kind] += busy[kind] ? (uint64_t)ns : 0;
+  for (i = 0; i < clock->stream_count; i++) {
+    gmlo_clock_entry *entry = gmlo_clock_timed(clock, i);
+    if (entry == NULL || !entry->begun) continue; /* it comes after one that has just ended */
+    entry->left_ns -= ns * entry->speed;
+    if (entry->left_ns <= 1e-3) gmlo_clock_end(clock, i);
+  }
+  return ns;
+}
+
+/* ---- A backend's functions ---- */
+
+/* Queues a copy. NULL if that fails. */
+static gmlo_clock_entry *gmlo_clock_queue_copy(gmlo_clock *clock, const gmlake_offload_copy *copy,
+                                               void *stream) {
+  gmlo_clock_kind kind = copy->to_host ? GMLO_CLOCK_OUT : GMLO_CLOCK_IN;
+  gmlo_clock_entry *entry;
+  if (gmlo_clock_fails(clock)) return NULL;
+  entry = gmlo_clock_queue(clock, stream, kind);
+  if (entry == NULL) return NULL;
+  entry->copy = *copy;
+  entry->device = copy->device;
+  entry->left_ns = (double)copy->bytes * 1e9 / clock->bytes_per_s[kind] + (double)clock->copy_ns;
+  return entry;
+}
+
+static int gmlo_clock_copy(void *user, const gmlake_offload_copy *copy, void *stream) {
+  return gmlo_clock_queue_copy((gmlo_clock *)user, copy, stream) == NULL;
+}
+
+/* Events are kept and used again as long as the clock is there: a stream may still wait for one. */
+static int gmlo_clock_event_create(void *user, uint32_t device, int is_timed, void **out_event) {
+  gmlo_clock *clock = (gmlo_clock *)user;
+  gmlo_clock_event *event = clock->events;
+  (void)device;
+  (void)is_timed;
+  if (gmlo_clock_fails(clock)) return 1;
+  while (event != NULL && (!event->is_spare || event->done != event->recorded)) event = event->next;
+  if (event == NULL) {
+    event = (gmlo_clock_event *)gmlo_zeroed(&clock->host, 1, sizeof *event);
+    if (event == NULL) return 1;
+    event->next = clock->events;
+    clock->events = event;
+  }
+  event->is_spare = 0;
+  clock->event_count++;
+  *out_event = event;
+  return 0;
+}
+
+static void gmlo_clock_event_destroy(void *user, void *event) {
+  ((gmlo_clock *)user)->event_count--;
+  ((gmlo_clock_event *)event)->is_spare = 1;
+}
+
+/* RECORD or WAIT. */
+static int gmlo_clock_queue_event(gmlo_clock *clock, gmlo_clock_kind kind, void *event,
+                                  void *stream) {
+  gmlo_clock_entry *entry;
+  if (gmlo_clock_fails(clock)) return 1;
+  entry = gmlo_clock_queue(clock, stream, kind);
+  if (entry == NULL) return 1;
+  entry->event = (gmlo_clock_event *)event;
+  entry->event->recorded += kind == GMLO_CLOCK_RECORD;
+  entry->count = entry->event->recorded;
+  return 0;
+}
+
+static int gmlo_clock_event_record(void *user, void *event, void *stream) {
+  return gmlo_clock_queue_event((gmlo_clock *)user, GMLO_CLOCK_RECORD, event, stream);
+}
+
+static int gmlo_clock_stream_wait(void *user, void *stream, void *event) {
+  return gmlo_clock_queue_event((gmlo_clock *)user, GMLO_CLOCK_WAIT, event, stream);
+}
+
+static int gmlo_clock_event_done(void *user, void *event, int *out_done) {
+  gmlo_clock *clock = (gmlo_clock *)user;
+  if (gmlo_clock_fails(clock)) return 1;
+  gmlo_clock_settle(clock);
+  *out_done = ((gmlo_clock_event *)event)->done == ((gmlo_clock_event *)event)->recorded;
+  return clock->failed;
+}
+
+static int gmlo_clock_event_ns(void *user, void *from, void *to, uint64_t *out_ns) {
+  double ns = ((gmlo_clock_event *)to)->at_ns - ((gmlo_clock_event *)from)->at_ns;
+  if (gmlo_clock_fails((gmlo_clock *)user)) return 1;
+  *out_ns = ns > 0 ? (uint64_t)ns : 0;
+  return 0;
+}
+
+static int gmlo_clock_stream_sync(void *user, void *stream) {
+  gmlo_clock *clock = (gmlo_clock *)user;
+  const gmlo_clock_stream *of;
+  if (gmlo_clock_fails(clock)) return 1;
+  of = gmlo_clock_stream_of(clock, stream);
+  if (of == NULL) return 1;
+  while (of->first < of->count && gmlo_clock_run(clock, GMLO_CLOCK_FOREVER) >= 0) continue;
+  return of->first < of->count || clock->failed; /* it waits for something that is not queued */
+}
+
+static int gmlo_clock_now(void *user, uint64_t *out_ns) {
+  *out_ns = (uint64_t)((gmlo_clock *)user)->now_ns;
+  return 0;
+}
+
+static int gmlo_clock_idle(void *user, uint64_t until_ns) {
+  gmlo_clock *clock = (gmlo_clock *)user;
+  double most = until_ns != UINT64_MAX ? (double)until_ns - clock->now_ns : GMLO_CLOCK_FOREVER, ns;
+  if (gmlo_clock_fails(clock)) return 1;
+  ns = gmlo_clock_run(clock, most > 0 ? most : 0);
+  if (ns >= most) clock->now_ns = (double)until_ns;
+  return ns < 0;
+}
+
+/* The functions of a backend that move no bytes. */
+static void gmlo_clock_table(gmlo_clock *clock, gmlake_offload_backend *table) {
+  memset(table, 0, sizeof *table);
+  table->struct_bytes = sizeof *table;
+  table->abi_version = 2;
+  table->user = clock;
+  table->copy = gmlo_clock_copy;
+  table->event_create = gmlo_clock_event_create;
+  table->event_destroy = gmlo_clock_event_destroy;
+  table->event_record = gmlo_clock_event_record;
+  table->stream_wait = gmlo_clock_stream_wait;
+  table->event_done = gmlo_clock_event_done;
+  table->event_ns = gmlo_clock_event_ns;
+  table->stream_sync = gmlo_clock_stream_sync;
+  table->stream = gmlo_clock_stream_get;
+  table->now = gmlo_clock_now;
+  table->idle = gmlo_clock_idle;
+}
+
+static void gmlo_clock_leave(gmlo_clock *clock) {
+  size_t i;
+  for (i = 0; i < clock->stream_count; i++) {
+    gmlo_free(&clock->host, clock->streams[i]->entries);
+    gmlo_free(&clock->host, clock->streams[i]);
+  }
+  gmlo_free(&clock->host, clock->streams);
+  while (clock->events != NULL) {
+    gmlo_clock_event *event = clock->events;
+    clock->events = event->next;
+    gmlo_free(&clock->host, event);
+  }
+}
+
+/* ---- >>rehearse: what a plan saves and costs when it is run -------------------------------------
+   Owns stages: a stage is a clock with the planner's link, on which operators take one job's mean
+   times, and a backend of it. The job's plan is run there as it would be on a device.
+   Cost: four iterations of >>run. Fails: where host memory is refused. */
+
+#define GMLO_REHEARSED 2u /* iterations that are measured, behind as many others */
+
+typedef struct gmlo_stage {
+  gmlo_clock clock; /* must be first: `user` points to it */
+  gmlake_offload_backend table;
+  const gmlo_planner_job *job;
+} gmlo_stage;
+
 /* Any address will do: nothing reads or writes there. */
-static int gmlo_stage_device_alloc(void *user, uint32_t device, size_t bytes, void **out_ptr) {
+static int gmlo_stage_alloc(void *user, uint32_t device, size_t bytes, void **out_ptr) {
   (void)device;
   (void)bytes;
   *out_ptr = user;
   return 0;
 }
 
-static void gmlo_stage_device_free(void *user, uint32_t device, void *ptr, size_t bytes) {
+static void gmlo_stage_free(void *user, uint32_t device, void *ptr, size_t bytes) {
   (void)user;
   (void)device;
   (void)ptr;
@@ -6077,112 +6576,46 @@ static void gmlo_stage_device_free(void *user, uint32_t device, void *ptr, size_
 }
 
 static int gmlo_stage_host_alloc(void *user, size_t bytes, void **out_ptr) {
-  (void)bytes;
-  *out_ptr = user;
-  return 0;
+  return gmlo_stage_alloc(user, 0, bytes, out_ptr);
 }
 
 static void gmlo_stage_host_free(void *user, void *ptr, size_t bytes) {
-  (void)user;
-  (void)ptr;
-  (void)bytes;
+  gmlo_stage_free(user, 0, ptr, bytes);
 }
 
 static int gmlo_stage_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes,
                            int on_host) {
-  (void)user;
   (void)job;
   (void)tensor;
-  (void)ptr;
-  (void)bytes;
   (void)on_host;
+  gmlo_stage_free(user, 0, ptr, bytes);
   return 0;
 }
 
-static double gmlo_stage_bytes_per_s(const gmlo_stage *stage, int lane) {
-  const gmlake_offload_planner_desc *desc = &stage->planner->desc;
-  return lane == GMLO_OUT ? desc->out_bytes_per_s : desc->in_bytes_per_s;
-}
-
-static int gmlo_stage_copy(void *user, const gmlake_offload_copy *copy, uint64_t token) {
+static int gmlo_stage_launch(void *user, const gmlake_offload_launch *launch, void *stream) {
   gmlo_stage *stage = (gmlo_stage *)user;
-  int lane = copy->to_host ? GMLO_OUT : GMLO_IN;
-  double ns = (double)copy->bytes / gmlo_stage_bytes_per_s(stage, lane) * 1e9;
-  return gmlo_stage_add(stage, lane, ns + (double)stage->planner->desc.copy_ns, token);
-}
-
-static int gmlo_stage_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
-  gmlo_stage *stage = (gmlo_stage *)user;
-  return gmlo_stage_add(stage, GMLO_STAGE_OTHER, (double)gmlo_mean(stage->job, launch->op), token);
-}
-
-static int gmlo_stage_timer(void *user, uint64_t at_ns, uint64_t token) {
-  gmlo_stage *stage = (gmlo_stage *)user;
-  double wait = (double)at_ns - stage->now_ns;
-  return gmlo_stage_add(stage, GMLO_STAGE_OTHER, wait > 0 ? wait : 0, token);
-}
-
-static int gmlo_stage_now(void *user, uint64_t *out_ns) {
-  *out_ns = (uint64_t)((gmlo_stage *)user)->now_ns;
-  return 0;
-}
-
-/* The speed of the tasks of each lane. [H1] */
-static void gmlo_stage_speeds(const gmlo_stage *stage, double *speeds) {
-  double both = stage->planner->desc.both_bytes_per_s / 2;
-  int lane, busy[GMLO_STAGE_OTHER + 1] = {0, 0, 0};
-  size_t i;
-  for (i = 0; i < stage->task_count; i++) busy[stage->tasks[i].lane] = 1;
-  for (lane = 0; lane <= GMLO_STAGE_OTHER; lane++) speeds[lane] = 1;
-  for (lane = 0; lane < GMLO_STAGE_OTHER && busy[GMLO_OUT] && busy[GMLO_IN]; lane++) {
-    double full = gmlo_stage_bytes_per_s(stage, lane);
-    if (both < full) speeds[lane] = both / full;
-  }
-}
-
-static int gmlo_stage_wait(void *user, uint64_t *out_token) {
-  gmlo_stage *stage = (gmlo_stage *)user;
-  double speeds[GMLO_STAGE_OTHER + 1], least = 0;
-  size_t i, first = SIZE_MAX;
-  if (stage->task_count == 0) return 1;
-  gmlo_stage_speeds(stage, speeds);
-  for (i = 0; i < stage->task_count; i++) {
-    const gmlo_stage_task *task = &stage->tasks[i];
-    double ns = task->left_ns / speeds[task->lane];
-    if (first != SIZE_MAX && ns > least) continue;
-    if (first != SIZE_MAX && !(ns < least) && task->number > stage->tasks[first].number) continue;
-    first = i;
-    least = ns;
-  }
-  if (least < 0) least = 0;
-  stage->now_ns += least;
-  for (i = 0; i < stage->task_count; i++) {
-    stage->tasks[i].left_ns -= least * speeds[stage->tasks[i].lane];
-  }
-  *out_token = stage->tasks[first].token;
-  stage->tasks[first] = stage->tasks[--stage->task_count];
+  gmlo_clock_entry *entry = gmlo_clock_queue(&stage->clock, stream, GMLO_CLOCK_WORK);
+  if (entry == NULL) return 1;
+  entry->left_ns = (double)gmlo_mean(stage->job, launch->op);
   return 0;
 }
 
 static void gmlo_stage_init(gmlo_stage *stage, const gmlake_offload_planner *planner,
                             const gmlo_planner_job *job) {
-  gmlake_offload_backend *table = &stage->table;
   memset(stage, 0, sizeof *stage);
-  stage->planner = planner;
   stage->job = job;
-  table->struct_bytes = sizeof *table;
-  table->abi_version = 1;
-  table->user = stage;
-  table->device_alloc = gmlo_stage_device_alloc;
-  table->device_free = gmlo_stage_device_free;
-  table->host_alloc = gmlo_stage_host_alloc;
-  table->host_free = gmlo_stage_host_free;
-  table->fill = gmlo_stage_fill;
-  table->copy = gmlo_stage_copy;
-  table->launch = gmlo_stage_launch;
-  table->timer = gmlo_stage_timer;
-  table->now = gmlo_stage_now;
-  table->wait = gmlo_stage_wait;
+  stage->clock.host = planner->desc.host;
+  stage->clock.bytes_per_s[GMLO_OUT] = planner->desc.out_bytes_per_s;
+  stage->clock.bytes_per_s[GMLO_IN] = planner->desc.in_bytes_per_s;
+  stage->clock.both_bytes_per_s = planner->desc.both_bytes_per_s;
+  stage->clock.copy_ns = planner->desc.copy_ns;
+  gmlo_clock_table(&stage->clock, &stage->table);
+  stage->table.device_alloc = gmlo_stage_alloc;
+  stage->table.device_free = gmlo_stage_free;
+  stage->table.host_alloc = gmlo_stage_host_alloc;
+  stage->table.host_free = gmlo_stage_host_free;
+  stage->table.fill = gmlo_stage_fill;
+  stage->table.launch = gmlo_stage_launch;
 }
 
 /* What a job takes once it is in step with its plan. */
@@ -6213,14 +6646,14 @@ static gmlake_offload_result gmlo_rehearse(const gmlake_offload_planner *planner
   }
   if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_run_iterations(run, GMLO_REHEARSED);
   if (result == GMLAKE_OFFLOAD_OK) {
-    double began_ns = stage.now_ns;
+    double began_ns = stage.clock.now_ns;
     (void)gmlake_offload_run_reset_peaks(run);
     result = gmlake_offload_run_iterations(run, GMLO_REHEARSED);
     out->peak_bytes = run->stats.device_bytes_peak;
-    out->time_ns = (stage.now_ns - began_ns) / GMLO_REHEARSED;
+    out->time_ns = (stage.clock.now_ns - began_ns) / GMLO_REHEARSED;
   }
   gmlake_offload_run_destroy(run);
-  gmlo_free(&desc.host, stage.tasks);
+  gmlo_clock_leave(&stage.clock);
   return result;
 }
 
@@ -9313,7 +9746,7 @@ static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host
         step of the last one comes again, or when another `period` steps have been repeated.
    Cost: a step is linear in what it names; one that makes tensors leave is linear in the session's
    tensors for each of them. So is a step without a schedule, for each that it brings back early and
-   once more. Fails: where memory, queues or host memory refuse. */
+   once more. Fails: where memory, the backend or host memory refuse. */
 
 #define GMLO_SLICE ((uint64_t)1 << 17) /* steps of planning in one call: about 1 ms */
 #define GMLO_EVENTS_SEEN 1024u         /* in one call */
@@ -9408,7 +9841,7 @@ typedef struct gmlo_kept { /* which regions are kept, and why */
 
 struct gmlake_offload_session {
   gmlake_offload_session_desc desc;
-  gmlake_offload_queues queues; /* copies of desc's */
+  gmlake_offload_backend queues; /* desc's backend, and memory: copies */
   gmlake_offload_memory memory;
   gmlake_offload_session_stats stats;
   gmlake_offload_error_info error;
@@ -9573,7 +10006,7 @@ static void gmlo_session_postpone(gmlake_offload_session *s, uint32_t course) {
 static int gmlo_session_mark(gmlake_offload_session *s, uint32_t course) {
   gmlo_course *c = s->courses[course];
   void **event = &c->events[(c->marks + 1) % GMLO_MARKS];
-  if (*event == NULL && s->queues.event_create(s->queues.user, 0, event) != 0) {
+  if (*event == NULL && s->queues.event_create(s->queues.user, 0, 0, event) != 0) {
     *event = NULL;
     return 0;
   }
@@ -9686,7 +10119,7 @@ static uint32_t gmlo_session_stamp(gmlake_offload_session *s, uint32_t course) {
     if (!gmlo_lesson_room(l, (void **)&events, l->made, &l->event_capacity, sizeof *l->events))
       return GMLAKE_OFFLOAD_NONE;
     l->events = (void **)events;
-    l->is_broken = s->queues.event_create(s->queues.user, 1, &l->events[l->made]) != 0;
+    l->is_broken = s->queues.event_create(s->queues.user, 0, 1, &l->events[l->made]) != 0;
     if (l->is_broken) return GMLAKE_OFFLOAD_NONE;
     l->made++;
   }
@@ -9898,7 +10331,7 @@ static int gmlo_session_may_pin(const gmlake_offload_session *s, size_t bytes) {
   return most == 0 || (bytes <= most && s->stats.host_bytes <= most - bytes);
 }
 
-/* Gives idle pinned memory back whose last copy has ended, so that queues can join it. */
+/* Gives idle pinned memory back whose last copy has ended, so that the backend can join it. */
 static void gmlo_session_give_idle(gmlake_offload_session *s) {
   size_t i;
   for (i = 0; i < s->pin_count; i++) {
@@ -9909,7 +10342,7 @@ static void gmlo_session_give_idle(gmlake_offload_session *s) {
   }
 }
 
-/* Pinned memory for a tensor: idle memory of about its size, or what queues have for it. */
+/* Pinned memory for a tensor: idle memory of about its size, or what the backend has for it. */
 static gmlake_offload_result gmlo_session_stage(gmlake_offload_session *s, uint32_t tensor) {
   gmlo_guest *g = &s->guests[tensor];
   gmlo_pin *pins;
@@ -11278,16 +11711,8 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   gmlo_free(&host, s);
 }
 
-static int gmlo_queues_valid(const gmlake_offload_queues *q) {
-  return q != NULL && q->struct_bytes >= sizeof *q && q->abi_version == 1 &&
-         q->host_alloc != NULL && q->host_free != NULL && q->copy != NULL &&
-         q->event_create != NULL && q->event_destroy != NULL && q->event_record != NULL &&
-         q->stream_wait != NULL && q->event_done != NULL && q->event_ns != NULL &&
-         q->stream_sync != NULL;
-}
-
 static int gmlo_session_desc_valid(const gmlake_offload_session_desc *desc) {
-  return desc != NULL && gmlo_queues_valid(desc->queues) && gmlo_memory_valid(desc->memory) &&
+  return desc != NULL && gmlo_backend_valid(desc->backend, 0) && gmlo_memory_valid(desc->memory) &&
          (desc->flags & ~(GMLAKE_OFFLOAD_LETTER | GMLAKE_OFFLOAD_CHECKED)) == 0 &&
          gmlo_figure_valid(desc->out_bytes_per_s) && gmlo_figure_valid(desc->in_bytes_per_s) &&
          gmlo_figure_valid(desc->both_bytes_per_s) && gmlo_host_valid(&desc->host);
@@ -11304,7 +11729,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_create(
   s = (gmlake_offload_session *)gmlo_zeroed(&desc->host, 1, sizeof *s);
   if (s == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   s->desc = *desc;
-  s->queues = *desc->queues;
+  s->queues = *desc->backend;
   memcpy(&s->memory, desc->memory,
          desc->memory->struct_bytes < sizeof s->memory ? GMLO_MEMORY_BYTES : sizeof s->memory);
   s->known = -1;
@@ -11942,6 +12367,8 @@ static void gmlo_ready_done(gmlo_ready *r, uint32_t id) {
         that were launched behind them. Every other queue has at most copy_count nodes under way.
    [E3] Nodes under way at once in a queue are on different streams, but operators that were
         launched behind others are on the same one. A token holds the stream and the node.
+   [E4] Of the backend's streams of a device the first two times copy_count are for offloads and
+        reloads in turn, then come those of operators, then those of transfers.
    Cost: as >>queues. Fails: where the backend fails; the engine is over then. */
 
 struct gmlake_offload_engine {
@@ -11955,8 +12382,9 @@ struct gmlake_offload_engine {
   gmlake_offload_result failed;
   uint32_t *busy; /* nodes under way on stream s of queue q: busy[q * width + s] */
   size_t width;
-  size_t pending, ended, divisor;
-  uint64_t iteration, random, now_ns;
+  gmlo_works works;
+  size_t ended, divisor;
+  uint64_t iteration, random;
   gmlake_offload_engine_stats stats;
 };
 
@@ -11968,7 +12396,16 @@ static uint64_t gmlo_engine_token(uint32_t id, uint32_t stream) {
   return (uint64_t)stream << 32 | id;
 }
 
-static int gmlo_engine_launch(gmlake_offload_engine *engine, uint32_t id, uint32_t stream) {
+/* The backend's number of a queue's stream. [E4] */
+static uint32_t gmlo_engine_number(const gmlake_offload_engine *engine, size_t q, uint32_t stream) {
+  const gmlake_offload_engine_desc *desc = &engine->desc;
+  uint32_t kind = (uint32_t)(q % GMLO_QUEUES);
+  if (kind >= GMLO_COPY_QUEUES) return 2 * stream + (kind - GMLO_COPY_QUEUES);
+  return 2 * desc->copy_count + kind * desc->stream_count + stream;
+}
+
+static int gmlo_engine_launch(gmlake_offload_engine *engine, uint32_t id, uint32_t stream,
+                              uint32_t number) {
   const gmlake_offload_memgraph *m = engine->memgraph;
   const gmlake_offload_graph *graph = m->graph;
   const gmlo_op *op = &graph->ops[m->nodes[id].op];
@@ -11985,15 +12422,13 @@ static int gmlo_engine_launch(gmlake_offload_engine *engine, uint32_t id, uint32
   launch.stream = stream;
   if ((op->flags & GMLAKE_OFFLOAD_TRANSFER) != 0) launch.stream += engine->desc.stream_count;
   launch.iteration = engine->iteration;
-  (void)gmlake_offload_get_op(graph, launch.op, &launch.desc);
-  launch.reads = engine->pointers;
-  launch.writes = engine->pointers + op->read_count;
   engine->stats.op_count++;
-  return engine->backend->launch(engine->backend->user, &launch, gmlo_engine_token(id, stream)) ==
-         0;
+  return gmlo_works_launch(&engine->works, &launch, engine->pointers, number,
+                           gmlo_engine_token(id, stream));
 }
 
-static int gmlo_engine_copy(gmlake_offload_engine *engine, uint32_t id, uint32_t stream) {
+static int gmlo_engine_copy(gmlake_offload_engine *engine, uint32_t id, uint32_t stream,
+                            uint32_t number) {
   const gmlo_node *node = &engine->memgraph->nodes[id];
   gmlake_offload_copy copy;
   memset(&copy, 0, sizeof copy);
@@ -12010,7 +12445,7 @@ static int gmlo_engine_copy(gmlake_offload_engine *engine, uint32_t id, uint32_t
     engine->stats.reload_count++;
     engine->stats.reload_bytes += copy.bytes;
   }
-  return engine->backend->copy(engine->backend->user, &copy, gmlo_engine_token(id, stream)) == 0;
+  return gmlo_works_copy(&engine->works, &copy, number, gmlo_engine_token(id, stream));
 }
 
 /* Takes the lowest stream of the queue on which nothing is under way; if operators are launched
@@ -12033,7 +12468,7 @@ static int gmlo_engine_begin(gmlake_offload_engine *engine) {
                            : (uint64_t)engine->desc.stream_count + engine->desc.launch_ahead_max;
     while (engine->ready.queues[q].active < most) {
       uint64_t random = 0;
-      uint32_t id, stream;
+      uint32_t id, stream, number;
       if ((engine->desc.flags & GMLAKE_OFFLOAD_RANDOM_ORDER) != 0) {
         engine->random = engine->random * UINT64_C(6364136223846793005) + 1442695040888963407u;
         random = (engine->random >> 33) + 1;
@@ -12041,12 +12476,12 @@ static int gmlo_engine_begin(gmlake_offload_engine *engine) {
       id = gmlo_ready_pop(&engine->ready, q, random);
       if (id == GMLAKE_OFFLOAD_NONE) break;
       stream = gmlo_engine_stream(engine, q);
+      number = gmlo_engine_number(engine, q, stream);
       if (engine->memgraph->nodes[id].kind == GMLAKE_OFFLOAD_NODE_OP
-              ? !gmlo_engine_launch(engine, id, stream)
-              : !gmlo_engine_copy(engine, id, stream)) {
+              ? !gmlo_engine_launch(engine, id, stream, number)
+              : !gmlo_engine_copy(engine, id, stream, number)) {
         return 0;
       }
-      engine->pending++;
     }
   }
   return 1;
@@ -12054,23 +12489,15 @@ static int gmlo_engine_begin(gmlake_offload_engine *engine) {
 
 /* Waits until one node has ended. 0 if the backend fails. */
 static int gmlo_engine_wait(gmlake_offload_engine *engine) {
-  const gmlake_offload_backend *backend = engine->backend;
-  uint64_t token, before = engine->now_ns;
+  uint64_t token, before = engine->works.now_ns;
   uint32_t id;
   size_t d;
-  if (engine->pending == 0 || backend->wait(backend->user, &token) != 0) return 0;
+  if (!gmlo_works_wait(&engine->works, &token)) return 0;
   id = (uint32_t)(token & UINT32_MAX);
-  if (id >= engine->memgraph->node_count || engine->ready.waits[id] != GMLO_BEGUN ||
-      token >> 32 >= engine->width ||
-      engine->busy[gmlo_queue_of(engine->memgraph, id) * engine->width + (token >> 32)] == 0) {
-    return 0; /* it is no token of a node that has begun */
-  }
-  engine->pending--;
-  if (backend->now(backend->user, &engine->now_ns) != 0) return 0;
   engine->busy[gmlo_queue_of(engine->memgraph, id) * engine->width + (token >> 32)]--;
   for (d = 0; d < engine->memgraph->info.device_count; d++) {
     if (engine->ready.queues[d * GMLO_QUEUES].active != 0) continue;
-    engine->stats.stall_ns += engine->now_ns - before;
+    engine->stats.stall_ns += engine->works.now_ns - before;
   }
   gmlo_ready_done(&engine->ready, id);
   engine->ended++;
@@ -12079,8 +12506,8 @@ static int gmlo_engine_wait(gmlake_offload_engine *engine) {
 
 static gmlake_offload_result gmlo_engine_run(gmlake_offload_engine *engine, uint64_t count) {
   uint64_t began_ns;
-  int ok = engine->backend->now(engine->backend->user, &engine->now_ns) == 0;
-  began_ns = engine->now_ns;
+  int ok = gmlo_works_now(&engine->works);
+  began_ns = engine->works.now_ns;
   for (; ok && count != 0; count--) {
     gmlo_ready_begin(&engine->ready);
     engine->ended = 0;
@@ -12091,7 +12518,7 @@ static gmlake_offload_result gmlo_engine_run(gmlake_offload_engine *engine, uint
     engine->iteration++;
     engine->stats.iteration_count++;
   }
-  engine->stats.time_ns += engine->now_ns - began_ns;
+  engine->stats.time_ns += engine->works.now_ns - began_ns;
   if (!ok) engine->failed = GMLAKE_OFFLOAD_ERROR_BACKEND;
   return engine->failed;
 }
@@ -12100,11 +12527,8 @@ static void gmlo_engine_destroy(gmlake_offload_engine *engine) {
   const gmlake_offload_memgraph *m = engine->memgraph;
   const gmlake_offload_backend *backend = engine->backend;
   gmlake_offload_host host = engine->desc.host;
-  uint64_t token;
   size_t d;
-  for (; engine->pending != 0; engine->pending--) {
-    if (backend->wait(backend->user, &token) != 0) break;
-  }
+  gmlo_works_sync(&engine->works);
   for (d = 0; engine->device_arenas != NULL && d < m->info.device_count; d++) {
     if (engine->device_arenas[d] == NULL) continue;
     backend->device_free(backend->user, (uint32_t)d, engine->device_arenas[d], m->device_bytes[d]);
@@ -12112,6 +12536,7 @@ static void gmlo_engine_destroy(gmlake_offload_engine *engine) {
   if (engine->host_arena != NULL) {
     backend->host_free(backend->user, engine->host_arena, m->info.host_bytes);
   }
+  gmlo_works_leave(&engine->works);
   gmlo_leave(&engine->ready.scope);
   gmlo_free(&host, engine);
 }
@@ -12201,7 +12626,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_create(
   gmlake_offload_engine *engine;
   if (out_engine == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_engine = NULL;
-  if (desc == NULL || !gmlo_backend_valid(desc->backend) || desc->memgraph == NULL ||
+  if (desc == NULL || !gmlo_backend_valid(desc->backend, 1) || desc->memgraph == NULL ||
       desc->flags > GMLAKE_OFFLOAD_FIXED_OPS || (desc->flags & (desc->flags - 1)) != 0 ||
       !gmlo_host_valid(&desc->host) ||
       desc->memgraph->info.align_bytes / GMLO_REAL_MIN < desc->backend->divisor ||
@@ -12212,7 +12637,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_create(
   if (engine == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   engine->desc = *desc;
   engine->memgraph = desc->memgraph;
-  engine->backend = desc->backend;
+  engine->backend = engine->works.backend = desc->backend;
+  engine->works.host = desc->host;
   engine->divisor = desc->backend->divisor != 0 ? desc->backend->divisor : 1;
   engine->random = desc->seed;
   if (engine->desc.stream_count == 0) engine->desc.stream_count = 1;
@@ -12264,42 +12690,19 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_get_stats(
 }
 
 /* ---- >>backend_mock: a device on a clock of its own ---------------------------------------------
-   Owns the tasks under way and the time. Work is counted in nanoseconds at full speed. Invariants:
-   [K1] The speed of a task changes only when a task begins or ends. Of n operators under way on a
-        device each has the speed 1 / n, and so have transfers from it. A copy has the speed of its
-        direction, or half of both_bytes_per_s if that is less and copies of both directions are
-        under way; n copies of one direction share that evenly. A timer has the speed 1.
+   Owns a clock, and the bytes of its copies and operators. Invariants:
    [K2] An allocation of b bytes has at least b / divisor real bytes. A tensor whose place in it is
         at `offset` begins at offset / divisor. With a divisor it has bytes / divisor real bytes, or
         GMLO_REAL_MIN if that is less; gmlake_offload_engine_create checks that every place has room
         for so many.
-   Cost: a call O(tasks under way), and linear in the bytes that it touches. Fails: where
-   device_bytes would be passed, where host memory is refused, and at the call that was asked to
-   fail. */
+   [K4] What commits gave and no discard has taken is in `committed`, by the order of the calls: a
+        discard's bytes become a piece, and a commit waits on the device for the pieces it takes,
+        and for the range's own last discard.
+        census.device_bytes follows the device's own time.
+   Cost: as >>clock, and linear in the bytes that it touches. Fails: where device_bytes would be
+   passed, where host memory is refused, and at the call that was asked to fail. */
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_MOCK)
-
-typedef enum gmlo_mock_task_kind {
-  GMLO_TASK_OP = 0,
-  GMLO_TASK_OUT,
-  GMLO_TASK_IN,
-  GMLO_TASK_PEER, /* a transfer */
-  GMLO_TASK_TIMER,
-  GMLO_TASK_KINDS
-} gmlo_mock_task_kind;
-
-typedef struct gmlo_mock_task {
-  gmlo_mock_task_kind kind;
-  uint32_t device;
-  int begun;              /* 0: an operator waits for others on its stream */
-  uint64_t token, number; /* of tasks that end at one time the lower number is first */
-  double left_ns;         /* of work */
-  double speed;
-  gmlake_offload_copy copy;
-  uint64_t source;              /* digest of what it read when it began */
-  gmlake_offload_launch launch; /* of an operator; its pointers are in `pointers` */
-  void **pointers;              /* what it reads, then what it writes */
-} gmlo_mock_task;
 
 /* The digest of an operator, to compare when it runs again. */
 typedef struct gmlo_mock_result {
@@ -12313,32 +12716,36 @@ typedef struct gmlo_mock_job {
   size_t op_count;
 } gmlo_mock_job;
 
+typedef struct gmlo_mock_range {
+  struct gmlo_mock_range *next;
+  char *ptr;
+  size_t bytes;
+  int has_memory;         /* by the order of the calls */
+  gmlo_clock_event *left; /* its last discard; NULL: none yet */
+  uint64_t left_count;    /* of that event */
+} gmlo_mock_range;
+
+typedef struct gmlo_mock_piece { /* [K4] */
+  size_t bytes;
+  gmlo_clock_event *event;
+  uint64_t count;
+} gmlo_mock_piece;
+
 typedef struct gmlo_mock {
-  gmlake_offload_backend table; /* must be first: `user` points to it */
+  gmlo_clock clock; /* must be first: `user` points to it */
+  gmlake_offload_backend table;
   gmlake_offload_mock_desc desc;
-  gmlake_offload_mock_census census;
-  gmlo_mock_task *tasks;
-  size_t task_count, task_capacity;
-  gmlo_mock_job *pasts; /* by job */
+  gmlake_offload_mock_census census; /* the clock has what it counts */
+  gmlo_mock_job *pasts;              /* by job */
   size_t past_count, past_capacity;
-  double now_ns;
-  uint64_t task_number, fail_at, random;
-  struct gmlo_mock_stream *streams; /* of sessions */
-  size_t stream_count, stream_capacity;
-  struct gmlo_mock_event *events;
-  struct gmlo_mock_range *ranges;
-  struct gmlo_mock_piece *pieces; /* [K4] the oldest first */
+  uint64_t random;
+  gmlo_mock_range *ranges;
+  gmlo_mock_piece *pieces; /* [K4] the oldest first */
   size_t piece_count, piece_capacity, committed;
 } gmlo_mock;
 
-static double gmlo_mock_run_some(gmlo_mock *mock, double most_ns);
-
-/* What a run commits and discards happens before its next work begins. */
-static void gmlo_mock_settle(gmlo_mock *mock) { (void)gmlo_mock_run_some(mock, 0); }
-
-static int gmlo_mock_fails(gmlo_mock *mock) {
-  mock->census.call_count++;
-  return mock->fail_at != 0 && mock->census.call_count == mock->fail_at;
+static gmlo_mock *gmlo_mock_of(const gmlake_offload_backend *backend) {
+  return (gmlo_mock *)backend->user;
 }
 
 static uint64_t gmlo_mix(uint64_t x) {
@@ -12411,7 +12818,7 @@ static int gmlo_mock_device_alloc(void *user, uint32_t device, size_t bytes, voi
   size_t room = mock->desc.device_bytes != 0 ? mock->desc.device_bytes : SIZE_MAX;
   (void)device;
   *out_ptr = NULL;
-  if (gmlo_mock_fails(mock) || bytes > room - census->device_bytes) return 1;
+  if (gmlo_clock_fails(&mock->clock) || bytes > room - census->device_bytes) return 1;
   *out_ptr = gmlo_mock_alloc(mock, bytes);
   if (*out_ptr == NULL) return 1;
   gmlo_count_up(&census->device_bytes, &census->device_bytes_peak, bytes);
@@ -12429,7 +12836,7 @@ static void gmlo_mock_device_free(void *user, uint32_t device, void *ptr, size_t
 static int gmlo_mock_host_alloc(void *user, size_t bytes, void **out_ptr) {
   gmlo_mock *mock = (gmlo_mock *)user;
   *out_ptr = NULL;
-  if (gmlo_mock_fails(mock)) return 1;
+  if (gmlo_clock_fails(&mock->clock)) return 1;
   *out_ptr = gmlo_mock_alloc(mock, bytes);
   if (*out_ptr == NULL) return 1;
   gmlo_count_up(&mock->census.host_bytes, &mock->census.host_bytes_peak, bytes);
@@ -12446,30 +12853,12 @@ static void gmlo_mock_host_free(void *user, void *ptr, size_t bytes) {
 static int gmlo_mock_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes,
                           int on_host) {
   gmlo_mock *mock = (gmlo_mock *)user;
-  if (gmlo_mock_fails(mock)) return 1;
-  gmlo_mock_settle(mock);
+  if (gmlo_clock_fails(&mock->clock)) return 1;
+  gmlo_clock_settle(&mock->clock); /* what was committed has its memory now */
   if (mock->desc.fill_fn != NULL)
     return mock->desc.fill_fn(mock->desc.user, job, tensor, ptr, bytes, on_host, NULL);
   gmlo_mock_fill_tensor(mock, ptr, bytes, gmlo_mix(tensor + 1) ^ job);
   return 0;
-}
-
-/* Adds a task, zeroed. NULL if host memory is refused. */
-static gmlo_mock_task *gmlo_mock_add_task(gmlo_mock *mock, gmlo_mock_task_kind kind, double work_ns,
-                                          uint64_t token) {
-  gmlo_mock_task *tasks = (gmlo_mock_task *)gmlo_grow(
-      &mock->desc.host, mock->tasks, mock->task_count, 1, &mock->task_capacity, sizeof *tasks);
-  gmlo_mock_task *task;
-  if (tasks == NULL) return NULL;
-  mock->tasks = tasks;
-  task = &tasks[mock->task_count++];
-  memset(task, 0, sizeof *task);
-  task->kind = kind;
-  task->left_ns = work_ns;
-  task->token = token;
-  task->number = ++mock->task_number;
-  task->begun = kind != GMLO_TASK_OP && kind != GMLO_TASK_PEER;
-  return task;
 }
 
 /* Copies the first half of the bytes (when the copy begins) or the second half (when it ends). */
@@ -12491,27 +12880,18 @@ static double gmlo_mock_jitter(gmlo_mock *mock, double jitter) {
   return 1 + jitter * (2 * ((double)(gmlo_mix(mock->desc.seed) >> 11) / 9007199254740992.0) - 1);
 }
 
-static int gmlo_mock_copy(void *user, const gmlake_offload_copy *copy, uint64_t token) {
+static int gmlo_mock_copy(void *user, const gmlake_offload_copy *copy, void *stream) {
   gmlo_mock *mock = (gmlo_mock *)user;
-  double speed = copy->to_host ? mock->desc.out_bytes_per_s : mock->desc.in_bytes_per_s;
-  double work = (double)copy->bytes * 1e9 / speed + (double)mock->desc.copy_ns;
-  gmlo_mock_task *task;
-  if (gmlo_mock_fails(mock)) return 1;
-  gmlo_mock_settle(mock);
-  if (mock->desc.copy_jitter > 0) work *= gmlo_mock_jitter(mock, mock->desc.copy_jitter);
-  task = gmlo_mock_add_task(mock, copy->to_host ? GMLO_TASK_OUT : GMLO_TASK_IN, work, token);
-  if (task == NULL) return 1;
-  task->copy = *copy;
-  task->device = copy->device;
-  task->source = gmlo_mock_copy_source(mock, copy);
-  gmlo_mock_move(mock, copy, 0);
+  gmlo_clock_entry *entry = gmlo_clock_queue_copy(&mock->clock, copy, stream);
+  if (entry == NULL) return 1;
+  if (mock->desc.copy_jitter > 0) entry->left_ns *= gmlo_mock_jitter(mock, mock->desc.copy_jitter);
   mock->census.copy_count++;
   return 0;
 }
 
 /* Digest of everything that the operator reads. */
-static uint64_t gmlo_mock_op_source(const gmlo_mock *mock, const gmlo_mock_task *task) {
-  const gmlake_offload_launch *launch = &task->launch;
+static uint64_t gmlo_mock_op_source(const gmlo_mock *mock, const gmlo_clock_entry *entry) {
+  const gmlake_offload_launch *launch = &entry->launch;
   uint64_t digest = gmlo_mix(launch->op + UINT64_C(77)) ^ launch->job;
   size_t i;
   if ((launch->desc.flags & GMLAKE_OFFLOAD_IMPURE) != 0) digest ^= gmlo_mix(launch->iteration);
@@ -12553,11 +12933,10 @@ static int gmlo_mock_remember(gmlo_mock *mock, const gmlake_offload_launch *laun
 }
 
 /* Begins an operator: notes what it reads, and overwrites what it writes but does not read. */
-static void gmlo_mock_op_begin(gmlo_mock *mock, gmlo_mock_task *task) {
-  const gmlake_offload_launch *launch = &task->launch;
+static void gmlo_mock_op_begin(gmlo_mock *mock, gmlo_clock_entry *entry) {
+  const gmlake_offload_launch *launch = &entry->launch;
   size_t i, n;
-  task->begun = 1;
-  task->source = gmlo_mock_op_source(mock, task);
+  entry->source = gmlo_mock_op_source(mock, entry);
   for (i = 0; i < launch->desc.write_count; i++) {
     uint32_t tensor = launch->desc.writes[i];
     for (n = 0; n < launch->desc.read_count && launch->desc.reads[n] != tensor; n++) continue;
@@ -12567,38 +12946,17 @@ static void gmlo_mock_op_begin(gmlo_mock *mock, gmlo_mock_task *task) {
   }
 }
 
-/* The operator that was launched first, of those on the same stream as `other`. NULL if there is
-   none. */
-static gmlo_mock_task *gmlo_mock_first_op(gmlo_mock *mock, const gmlo_mock_task *other) {
-  gmlo_mock_task *first = NULL;
-  size_t i;
-  for (i = 0; i < mock->task_count; i++) {
-    gmlo_mock_task *task = &mock->tasks[i];
-    if (task->kind != other->kind || task->launch.job != other->launch.job ||
-        task->device != other->device || task->launch.stream != other->launch.stream) {
-      continue;
-    }
-    if (first == NULL || task->number < first->number) first = task;
-  }
-  return first;
-}
-
-static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
+static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, void *stream) {
   gmlo_mock *mock = (gmlo_mock *)user;
   size_t i, count = launch->desc.read_count + launch->desc.write_count;
   int transfer = (launch->desc.flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
-  double work;
-  gmlo_mock_task *task;
+  gmlo_clock_entry *entry;
   void **pointers;
-  if (gmlo_mock_fails(mock) || !gmlo_mock_remember(mock, launch)) {
-    return 1;
-  }
+  if (gmlo_clock_fails(&mock->clock) || !gmlo_mock_remember(mock, launch)) return 1;
   pointers = (void **)gmlo_zeroed(&mock->desc.host, count, sizeof *pointers);
   if (pointers == NULL) return 1;
-  gmlo_mock_settle(mock);
-  work = (double)launch->desc.time_ns * gmlo_mock_jitter(mock, mock->desc.jitter);
-  task = gmlo_mock_add_task(mock, transfer ? GMLO_TASK_PEER : GMLO_TASK_OP, work, token);
-  if (task == NULL) {
+  entry = gmlo_clock_queue(&mock->clock, stream, transfer ? GMLO_CLOCK_PEER : GMLO_CLOCK_WORK);
+  if (entry == NULL) {
     gmlo_free(&mock->desc.host, pointers);
     return 1;
   }
@@ -12606,75 +12964,20 @@ static int gmlo_mock_launch(void *user, const gmlake_offload_launch *launch, uin
     pointers[i] = i < launch->desc.read_count ? launch->reads[i]
                                               : launch->writes[i - launch->desc.read_count];
   }
-  task->device = launch->desc.device;
-  task->launch = *launch;
-  task->launch.reads = task->pointers = pointers;
-  task->launch.writes = pointers + launch->desc.read_count;
-  if (gmlo_mock_first_op(mock, task) == task) gmlo_mock_op_begin(mock, task);
+  entry->left_ns = (double)launch->desc.time_ns * gmlo_mock_jitter(mock, mock->desc.jitter);
+  entry->device = launch->desc.device;
+  entry->launch = *launch;
+  entry->launch.reads = entry->pointers = pointers;
+  entry->launch.writes = pointers + launch->desc.read_count;
   mock->census.launch_count++;
   return 0;
 }
 
-static int gmlo_mock_timer(void *user, uint64_t at_ns, uint64_t token) {
-  gmlo_mock *mock = (gmlo_mock *)user;
-  double wait = (double)at_ns - mock->now_ns;
-  if (gmlo_mock_fails(mock)) return 1;
-  return gmlo_mock_add_task(mock, GMLO_TASK_TIMER, wait > 0 ? wait : 0, token) == NULL;
-}
-
-static int gmlo_mock_now(void *user, uint64_t *out_ns) {
-  *out_ns = (uint64_t)((gmlo_mock *)user)->now_ns;
-  return 0;
-}
-
-/* Counts the tasks of each kind that have begun on the device. */
-static void gmlo_mock_count(const gmlo_mock *mock, uint32_t device, size_t *counts) {
-  size_t i;
-  memset(counts, 0, GMLO_TASK_KINDS * sizeof *counts);
-  for (i = 0; i < mock->task_count; i++) {
-    const gmlo_mock_task *task = &mock->tasks[i];
-    if (task->device == device && task->begun) counts[task->kind]++;
-  }
-}
-
-/* Sets the speeds of all tasks. [K1] */
-static void gmlo_mock_speeds(gmlo_mock *mock) {
-  const gmlake_offload_mock_desc *desc = &mock->desc;
-  size_t i, counts[GMLO_TASK_KINDS];
-  for (i = 0; i < mock->task_count; i++) {
-    gmlo_mock_task *task = &mock->tasks[i];
-    double speed = task->kind == GMLO_TASK_OUT ? desc->out_bytes_per_s : desc->in_bytes_per_s;
-    if (i == 0 || task->device != task[-1].device) gmlo_mock_count(mock, task->device, counts);
-    task->speed = 1;
-    if (((task->kind == GMLO_TASK_OUT && counts[GMLO_TASK_IN] != 0) ||
-         (task->kind == GMLO_TASK_IN && counts[GMLO_TASK_OUT] != 0)) &&
-        desc->both_bytes_per_s / 2 < speed) {
-      task->speed = desc->both_bytes_per_s / 2 / speed;
-    }
-    if (task->kind != GMLO_TASK_TIMER && task->begun) task->speed /= (double)counts[task->kind];
-  }
-}
-
-static void gmlo_mock_advance(gmlo_mock *mock, double ns) {
-  int busy[GMLO_TASK_KINDS] = {0};
-  size_t i;
-  for (i = 0; i < mock->task_count; i++) {
-    gmlo_mock_task *task = &mock->tasks[i];
-    if (!task->begun) continue;
-    task->left_ns -= ns * task->speed;
-    busy[task->kind] = 1;
-  }
-  mock->now_ns += ns;
-  if (busy[GMLO_TASK_OP]) mock->census.compute_ns += (uint64_t)ns;
-  if (busy[GMLO_TASK_OUT]) mock->census.out_busy_ns += (uint64_t)ns;
-  if (busy[GMLO_TASK_IN]) mock->census.in_busy_ns += (uint64_t)ns;
-}
-
 /* Writes what the operator writes: the caller's function does, or the bytes follow from the digest
    of what it read. Returns 0 if that function failed. */
-static int gmlo_mock_op_write(gmlo_mock *mock, const gmlo_mock_task *task, uint64_t *digest) {
-  const gmlake_offload_launch *launch = &task->launch;
-  int is_own = mock->desc.launch_fn != NULL, is_transfer = task->kind == GMLO_TASK_PEER;
+static int gmlo_mock_op_write(gmlo_mock *mock, const gmlo_clock_entry *entry, uint64_t *digest) {
+  const gmlake_offload_launch *launch = &entry->launch;
+  int is_own = mock->desc.launch_fn != NULL, is_transfer = entry->kind == GMLO_CLOCK_PEER;
   size_t i;
   if (is_own && !is_transfer && mock->desc.launch_fn(mock->desc.user, launch, NULL) != 0) return 0;
   for (i = 0; i < launch->desc.write_count; i++) {
@@ -12690,344 +12993,61 @@ static int gmlo_mock_op_write(gmlo_mock *mock, const gmlo_mock_task *task, uint6
   return 1;
 }
 
-/* Ends an operator, and adds its digest once for each iteration. Returns 0 if it failed. */
-static int gmlo_mock_op_done(gmlo_mock *mock, gmlo_mock_task *task) {
-  gmlo_mock_result *memory = &mock->pasts[task->launch.job].ops[task->launch.op];
-  uint64_t digest = gmlo_mock_op_source(mock, task);
-  int ok;
-  if (digest != task->source) mock->census.race_count++;
-  ok = gmlo_mock_op_write(mock, task, &digest);
-  if (memory->iteration != task->launch.iteration + 1) {
-    mock->census.digest += gmlo_mix(digest + task->launch.iteration);
-    memory->iteration = task->launch.iteration + 1;
+/* Ends an operator, and adds its digest once for each iteration. */
+static void gmlo_mock_op_end(gmlo_mock *mock, gmlo_clock_entry *entry) {
+  const gmlake_offload_launch *launch = &entry->launch;
+  gmlo_mock_result *memory = &mock->pasts[launch->job].ops[launch->op];
+  uint64_t digest = gmlo_mock_op_source(mock, entry);
+  if (digest != entry->source) mock->census.race_count++;
+  if (!gmlo_mock_op_write(mock, entry, &digest)) mock->clock.failed = 1;
+  if (memory->iteration != launch->iteration + 1) {
+    mock->census.digest += gmlo_mix(digest + launch->iteration);
+    memory->iteration = launch->iteration + 1;
     memory->digest = digest;
   } else {
     mock->census.rerun_count++;
     if (memory->digest != digest) mock->census.digest += gmlo_mix(digest ^ 1);
   }
-  gmlo_free(&mock->desc.host, task->pointers);
-  return ok;
+  gmlo_free(&mock->desc.host, entry->pointers);
 }
 
-static int gmlo_mock_done(gmlo_mock *mock, gmlo_mock_task *task) {
-  if (task->kind == GMLO_TASK_OP || task->kind == GMLO_TASK_PEER) {
-    return gmlo_mock_op_done(mock, task);
+static void gmlo_mock_act_on_memory(gmlo_mock *mock, const gmlo_clock_entry *entry) {
+  gmlake_offload_mock_census *census = &mock->census;
+  if (entry->kind == GMLO_CLOCK_COMMIT) {
+    gmlo_count_up(&census->device_bytes, &census->device_bytes_peak, entry->range->bytes);
+  } else {
+    census->device_bytes -= entry->range->bytes;
   }
-  if (task->kind == GMLO_TASK_TIMER) return 1;
-  if (gmlo_mock_copy_source(mock, &task->copy) != task->source) mock->census.race_count++;
-  gmlo_mock_move(mock, &task->copy, 1);
-  return 1;
+  gmlo_mock_spoil(mock, entry->range->ptr, entry->range->bytes);
 }
 
-/* The task that ends first, and after how long. pre: there is one. */
-static size_t gmlo_mock_first(const gmlo_mock *mock, double *out_ns) {
-  size_t i, first = SIZE_MAX;
-  for (i = 0; i < mock->task_count; i++) {
-    const gmlo_mock_task *task = &mock->tasks[i];
-    double ns = task->left_ns / task->speed;
-    if (!task->begun || (first != SIZE_MAX && ns > *out_ns)) continue;
-    if (first != SIZE_MAX && ns == *out_ns && task->number > mock->tasks[first].number) continue;
-    first = i;
-    *out_ns = ns;
-  }
-  return first;
-}
-
-static int gmlo_mock_wait(void *user, uint64_t *out_token) {
-  gmlo_mock *mock = (gmlo_mock *)user;
-  gmlo_mock_task done, *next;
-  double ns = 0;
-  size_t first;
-  int ok;
-  if (gmlo_mock_fails(mock) || mock->task_count == 0) return 1;
-  gmlo_mock_speeds(mock);
-  first = gmlo_mock_first(mock, &ns);
-  gmlo_mock_advance(mock, ns > 0 ? ns : 0);
-  ok = gmlo_mock_done(mock, &mock->tasks[first]);
-  done = mock->tasks[first];
-  mock->tasks[first] = mock->tasks[--mock->task_count];
-  *out_token = done.token;
-  next = done.launch.graph != NULL ? gmlo_mock_first_op(mock, &done) : NULL;
-  if (next != NULL) gmlo_mock_op_begin(mock, next);
-  return !ok;
-}
-
-/* ---- Queues and memory for sessions ----
-   [K3] A stream carries out what is queued on it one after another. The device runs while the host
-        spends time (gmlake_offload_mock_spend, stream_sync) and stands still in all other calls.
-   [K4] What commits gave and no discard has taken is in `committed`, by the order of the calls: a
-        discard's bytes become a piece, and a commit waits on the device for the pieces it takes,
-        and for the range's own last discard.
-        census.device_bytes follows the device's own time. */
-
-typedef enum gmlo_mock_kind {
-  GMLO_MOCK_WORK = 0,
-  GMLO_MOCK_OUT,
-  GMLO_MOCK_IN,
-  GMLO_MOCK_RECORD,
-  GMLO_MOCK_WAIT,
-  GMLO_MOCK_COMMIT,
-  GMLO_MOCK_DISCARD
-} gmlo_mock_kind;
-
-typedef struct gmlo_mock_event {
-  struct gmlo_mock_event *next;
-  uint64_t recorded, done; /* counts of records */
-  double at_ns;
-  int is_spare;
-} gmlo_mock_event;
-
-typedef struct gmlo_mock_range {
-  struct gmlo_mock_range *next;
-  char *ptr;
-  size_t bytes;
-  int has_memory;        /* by the order of the calls */
-  gmlo_mock_event *left; /* its last discard; NULL: none yet */
-  uint64_t left_count;   /* of that event */
-} gmlo_mock_range;
-
-typedef struct gmlo_mock_entry {
-  gmlo_mock_kind kind;
-  int begun;
-  double left_ns, speed;
-  gmlake_offload_copy copy;
-  uint64_t source; /* of a copy: digest when it began */
-  gmlo_mock_event *event;
-  uint64_t count; /* RECORD, WAIT: of the event */
-  gmlo_mock_range *range;
-  void (*work_fn)(void *user);
-  void *user;
-} gmlo_mock_entry;
-
-struct gmlo_mock_piece { /* [K4] */
-  size_t bytes;
-  gmlo_mock_event *event;
-  uint64_t count;
-};
-typedef struct gmlo_mock_piece gmlo_mock_piece;
-
-struct gmlo_mock_stream {
-  void *value;
-  gmlo_mock_entry *entries; /* from `first` on */
-  size_t first, count, capacity;
-};
-
-/* The stream of that value, made if it is new. NULL if host memory is refused. */
-static struct gmlo_mock_stream *gmlo_mock_stream_of(gmlo_mock *mock, void *value) {
-  struct gmlo_mock_stream *streams;
-  size_t i;
-  for (i = 0; i < mock->stream_count; i++)
-    if (mock->streams[i].value == value) return &mock->streams[i];
-  streams =
-      (struct gmlo_mock_stream *)gmlo_grow(&mock->desc.host, mock->streams, mock->stream_count, 1,
-                                           &mock->stream_capacity, sizeof *streams);
-  if (streams == NULL) return NULL;
-  mock->streams = streams;
-  memset(&streams[i], 0, sizeof *streams);
-  streams[i].value = value;
-  mock->stream_count++;
-  return &streams[i];
-}
-
-/* Queues an entry, zeroed. NULL if host memory is refused. */
-static gmlo_mock_entry *gmlo_mock_queue(gmlo_mock *mock, void *value, gmlo_mock_kind kind) {
-  struct gmlo_mock_stream *stream = gmlo_mock_stream_of(mock, value);
-  gmlo_mock_entry *entries, *entry;
-  if (stream == NULL) return NULL;
-  if (stream->first > 64 && stream->first > stream->count / 2) {
-    stream->count -= stream->first;
-    memmove(stream->entries, stream->entries + stream->first, stream->count * sizeof *entries);
-    stream->first = 0;
-  }
-  entries = (gmlo_mock_entry *)gmlo_grow(&mock->desc.host, stream->entries, stream->count, 1,
-                                         &stream->capacity, sizeof *entries);
-  if (entries == NULL) return NULL;
-  stream->entries = entries;
-  entry = &entries[stream->count++];
-  memset(entry, 0, sizeof *entry);
-  entry->kind = kind;
-  return entry;
-}
-
-static gmlo_mock_entry *gmlo_mock_head(const struct gmlo_mock_stream *stream) {
-  return stream->first < stream->count ? &stream->entries[stream->first] : NULL;
-}
-
-/* Carries out what takes no time at the head of a stream. Whether there was such an entry. */
-static int gmlo_mock_step(gmlo_mock *mock, struct gmlo_mock_stream *stream) {
-  gmlo_mock_entry *entry = gmlo_mock_head(stream);
-  if (entry == NULL || entry->kind <= GMLO_MOCK_IN) return 0;
-  if (entry->kind == GMLO_MOCK_WAIT && entry->event->done < entry->count) return 0;
-  if (entry->kind == GMLO_MOCK_RECORD) {
-    if (entry->count > entry->event->done) entry->event->done = entry->count;
-    entry->event->at_ns = mock->now_ns;
-  } else if (entry->kind == GMLO_MOCK_COMMIT) {
-    gmlo_count_up(&mock->census.device_bytes, &mock->census.device_bytes_peak, entry->range->bytes);
-  } else if (entry->kind == GMLO_MOCK_DISCARD) {
-    mock->census.device_bytes -= entry->range->bytes;
-  }
-  if (entry->kind >= GMLO_MOCK_COMMIT)
-    gmlo_mock_spoil(mock, entry->range->ptr, entry->range->bytes);
-  stream->first++;
-  return 1;
-}
-
-/* Begins what heads the streams, and sets its speed. [K1] */
-static void gmlo_mock_begin_heads(gmlo_mock *mock) {
-  size_t i, counts[3] = {0, 0, 0};
-  for (i = 0; i < mock->stream_count; i++) {
-    gmlo_mock_entry *entry = gmlo_mock_head(&mock->streams[i]);
-    if (entry == NULL || entry->kind > GMLO_MOCK_IN) continue;
-    counts[entry->kind]++;
-    if (entry->begun) continue;
-    entry->begun = 1;
-    if (entry->kind == GMLO_MOCK_WORK || mock->desc.bookkeeping_only) continue;
-    entry->source = gmlo_mock_copy_source(mock, &entry->copy);
-    gmlo_mock_move(mock, &entry->copy, 0);
-  }
-  for (i = 0; i < mock->stream_count; i++) {
-    gmlo_mock_entry *entry = gmlo_mock_head(&mock->streams[i]);
-    double speed;
-    if (entry == NULL || entry->kind > GMLO_MOCK_IN) continue;
-    speed = entry->kind == GMLO_MOCK_OUT ? mock->desc.out_bytes_per_s : mock->desc.in_bytes_per_s;
-    entry->speed = 1;
-    if (entry->kind != GMLO_MOCK_WORK && counts[GMLO_MOCK_OUT] != 0 && counts[GMLO_MOCK_IN] != 0 &&
-        mock->desc.both_bytes_per_s / 2 < speed) {
-      entry->speed = mock->desc.both_bytes_per_s / 2 / speed;
+/* What happens to bytes when an entry of the clock begins and ends. */
+static void gmlo_mock_act(gmlo_clock *clock, gmlo_clock_entry *entry, int is_end) {
+  gmlo_mock *mock = (gmlo_mock *)(void *)clock;
+  if (entry->pointers != NULL) {
+    if (is_end) {
+      gmlo_mock_op_end(mock, entry);
+    } else {
+      gmlo_mock_op_begin(mock, entry);
     }
-    entry->speed /= (double)counts[entry->kind];
+  } else if (entry->kind == GMLO_CLOCK_WORK) {
+    if (is_end && entry->work_fn != NULL) entry->work_fn(entry->user);
+  } else if (entry->kind <= GMLO_CLOCK_IN && !mock->desc.bookkeeping_only) {
+    uint64_t source = gmlo_mock_copy_source(mock, &entry->copy);
+    if (is_end && entry->source != source) mock->census.race_count++;
+    entry->source = source;
+    gmlo_mock_move(mock, &entry->copy, is_end);
+  } else if (entry->kind >= GMLO_CLOCK_COMMIT) {
+    gmlo_mock_act_on_memory(mock, entry);
   }
 }
 
-#define GMLO_MOCK_FOREVER 1e18
-
-/* Lets the device run for so long, or until the first thing ends. The time that has passed; -1:
-   nothing is under way that could end. */
-static double gmlo_mock_run_some(gmlo_mock *mock, double most_ns) {
-  double ns = most_ns;
-  size_t i, begun = 0;
-  int busy[3] = {0, 0, 0};
-  for (i = 0; i < mock->stream_count; i++)
-    while (gmlo_mock_step(mock, &mock->streams[i])) i = 0; /* it may have let others go on */
-  gmlo_mock_begin_heads(mock);
-  for (i = 0; i < mock->stream_count; i++) {
-    const gmlo_mock_entry *entry = gmlo_mock_head(&mock->streams[i]);
-    if (entry == NULL || entry->kind > GMLO_MOCK_IN) continue;
-    begun++;
-    if (entry->left_ns / entry->speed < ns) ns = entry->left_ns / entry->speed;
-  }
-  if (begun == 0 && most_ns >= GMLO_MOCK_FOREVER) return -1;
-  mock->now_ns += ns;
-  for (i = 0; i < mock->stream_count; i++) {
-    gmlo_mock_entry *entry = gmlo_mock_head(&mock->streams[i]);
-    if (entry == NULL || entry->kind > GMLO_MOCK_IN) continue;
-    busy[entry->kind] = 1;
-    entry->left_ns -= ns * entry->speed;
-    if (entry->left_ns > 1e-3) continue;
-    mock->streams[i].first++;
-    if (entry->kind == GMLO_MOCK_WORK) {
-      if (entry->work_fn != NULL) entry->work_fn(entry->user);
-      continue;
-    }
-    if (mock->desc.bookkeeping_only) continue;
-    if (gmlo_mock_copy_source(mock, &entry->copy) != entry->source) mock->census.race_count++;
-    gmlo_mock_move(mock, &entry->copy, 1);
-  }
-  mock->census.compute_ns += busy[GMLO_MOCK_WORK] ? (uint64_t)ns : 0;
-  mock->census.out_busy_ns += busy[GMLO_MOCK_OUT] ? (uint64_t)ns : 0;
-  mock->census.in_busy_ns += busy[GMLO_MOCK_IN] ? (uint64_t)ns : 0;
-  return ns;
-}
-
-static int gmlo_mock_queue_copy(void *user, const gmlake_offload_copy *copy, void *stream) {
-  gmlo_mock *mock = (gmlo_mock *)user;
-  double speed = copy->to_host ? mock->desc.out_bytes_per_s : mock->desc.in_bytes_per_s;
-  gmlo_mock_entry *entry;
-  if (gmlo_mock_fails(mock)) return 1;
-  entry = gmlo_mock_queue(mock, stream, copy->to_host ? GMLO_MOCK_OUT : GMLO_MOCK_IN);
-  if (entry == NULL) return 1;
-  entry->copy = *copy;
-  entry->left_ns = (double)copy->bytes * 1e9 / speed + (double)mock->desc.copy_ns;
-  if (mock->desc.copy_jitter > 0) entry->left_ns *= gmlo_mock_jitter(mock, mock->desc.copy_jitter);
-  mock->census.copy_count++;
-  return 0;
-}
-
-/* Events are kept and used again until the mock is destroyed: a stream may still wait for one. */
-static int gmlo_mock_event_create(void *user, int is_timed, void **out_event) {
-  gmlo_mock *mock = (gmlo_mock *)user;
-  gmlo_mock_event *event = mock->events;
-  (void)is_timed;
-  if (gmlo_mock_fails(mock)) return 1;
-  while (event != NULL && (!event->is_spare || event->done != event->recorded)) event = event->next;
-  if (event == NULL) {
-    event = (gmlo_mock_event *)gmlo_zeroed(&mock->desc.host, 1, sizeof *event);
-    if (event == NULL) return 1;
-    event->next = mock->events;
-    mock->events = event;
-  }
-  event->is_spare = 0;
-  mock->census.event_count++;
-  *out_event = event;
-  return 0;
-}
-
-static void gmlo_mock_event_destroy(void *user, void *event) {
-  ((gmlo_mock *)user)->census.event_count--;
-  ((gmlo_mock_event *)event)->is_spare = 1;
-}
-
-static int gmlo_mock_event_record(void *user, void *event, void *stream) {
-  gmlo_mock *mock = (gmlo_mock *)user;
-  gmlo_mock_entry *entry;
-  if (gmlo_mock_fails(mock)) return 1;
-  entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_RECORD);
-  if (entry == NULL) return 1;
-  entry->event = (gmlo_mock_event *)event;
-  entry->count = ++entry->event->recorded;
-  return 0;
-}
-
-static int gmlo_mock_stream_wait(void *user, void *stream, void *event) {
-  gmlo_mock *mock = (gmlo_mock *)user;
-  gmlo_mock_entry *entry;
-  if (gmlo_mock_fails(mock)) return 1;
-  entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_WAIT);
-  if (entry == NULL) return 1;
-  entry->event = (gmlo_mock_event *)event;
-  entry->count = entry->event->recorded;
-  return 0;
-}
-
-static int gmlo_mock_event_done(void *user, void *event, int *out_done) {
-  gmlo_mock *mock = (gmlo_mock *)user;
-  if (gmlo_mock_fails(mock)) return 1;
-  (void)gmlo_mock_run_some(mock, 0);
-  *out_done = ((gmlo_mock_event *)event)->done == ((gmlo_mock_event *)event)->recorded;
-  return 0;
-}
-
-static int gmlo_mock_event_ns(void *user, void *from, void *to, uint64_t *out_ns) {
-  double ns = ((gmlo_mock_event *)to)->at_ns - ((gmlo_mock_event *)from)->at_ns;
-  if (gmlo_mock_fails((gmlo_mock *)user)) return 1;
-  *out_ns = ns > 0 ? (uint64_t)ns : 0;
-  return 0;
-}
-
-static int gmlo_mock_stream_sync(void *user, void *stream) {
-  gmlo_mock *mock = (gmlo_mock *)user;
-  struct gmlo_mock_stream *of;
-  if (gmlo_mock_fails(mock)) return 1;
-  of = gmlo_mock_stream_of(mock, stream);
-  if (of == NULL) return 1;
-  while (gmlo_mock_head(of) != NULL && gmlo_mock_run_some(mock, GMLO_MOCK_FOREVER) >= 0) continue;
-  return gmlo_mock_head(of) != NULL; /* it waits for something that is not queued */
-}
+/* ---- Memory at addresses that stay ---- */
 
 static int gmlo_mock_reserve(void *user, size_t bytes, void **out_range, void **out_ptr) {
   gmlo_mock *mock = (gmlo_mock *)user;
   gmlo_mock_range *range;
-  if (gmlo_mock_fails(mock)) return 1;
+  if (gmlo_clock_fails(&mock->clock)) return 1;
   range = (gmlo_mock_range *)gmlo_zeroed(&mock->desc.host, 1, sizeof *range);
   if (range == NULL) return 1;
   range->ptr = (char *)gmlo_mock_alloc(mock, bytes);
@@ -13055,7 +13075,7 @@ static int gmlo_mock_wait_pieces(gmlo_mock *mock, size_t bytes, void *stream) {
   size_t i, part;
   for (i = 0; i < mock->piece_count && bytes != 0; i++, bytes -= part) {
     const gmlo_mock_piece *piece = &mock->pieces[i];
-    gmlo_mock_entry *entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_WAIT);
+    gmlo_clock_entry *entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_WAIT);
     if (entry == NULL) return 0;
     entry->event = piece->event;
     entry->count = piece->count;
@@ -13082,8 +13102,8 @@ static int gmlo_mock_commit(void *user, void *of, size_t bytes, void *stream) {
   gmlo_mock *mock = (gmlo_mock *)user;
   gmlo_mock_range *range = (gmlo_mock_range *)of;
   size_t i, most = mock->desc.device_bytes, fresh = SIZE_MAX, pieces = 0;
-  gmlo_mock_entry *entry;
-  if (gmlo_mock_fails(mock)) return 2;
+  gmlo_clock_entry *entry;
+  if (gmlo_clock_fails(&mock->clock)) return 2;
   GMLAKE_OFFLOAD_ASSERT(!range->has_memory && bytes == range->bytes);
   for (i = 0; i < mock->piece_count; i++) pieces += mock->pieces[i].bytes;
   if (most != 0) {
@@ -13095,12 +13115,12 @@ static int gmlo_mock_commit(void *user, void *of, size_t bytes, void *stream) {
   }
   if (bytes > fresh && !gmlo_mock_wait_pieces(mock, bytes - fresh, stream)) return 2;
   if (range->left != NULL) {
-    entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_WAIT);
+    entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_WAIT);
     if (entry == NULL) return 2;
     entry->event = range->left;
     entry->count = range->left_count;
   }
-  entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_COMMIT);
+  entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_COMMIT);
   if (entry == NULL) return 2;
   entry->range = range;
   range->has_memory = 1;
@@ -13113,28 +13133,28 @@ static int gmlo_mock_discard(void *user, void *of, size_t bytes, void *stream) {
   gmlo_mock *mock = (gmlo_mock *)user;
   gmlo_mock_range *range = (gmlo_mock_range *)of;
   gmlo_mock_piece *pieces;
-  gmlo_mock_entry *entry;
+  gmlo_clock_entry *entry;
   void *event = NULL;
   GMLAKE_OFFLOAD_ASSERT(range->has_memory && bytes == range->bytes);
   pieces = (gmlo_mock_piece *)gmlo_grow(&mock->desc.host, mock->pieces, mock->piece_count, 1,
                                         &mock->piece_capacity, sizeof *pieces);
   if (pieces == NULL) return 1;
   mock->pieces = pieces;
-  if (gmlo_mock_event_create(mock, 0, &event) != 0) return 1;
-  mock->census.event_count--; /* it is the mock's own */
-  entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_DISCARD);
+  if (gmlo_clock_event_create(mock, 0, 0, &event) != 0) return 1;
+  mock->clock.event_count--; /* it is the mock's own */
+  entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_DISCARD);
   if (entry != NULL) {
     entry->range = range;
-    entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_RECORD);
-    if (entry == NULL) gmlo_mock_stream_of(mock, stream)->count--;
+    entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_RECORD);
+    if (entry == NULL) gmlo_clock_stream_of(&mock->clock, stream)->count--;
   }
   if (entry == NULL) {
-    ((gmlo_mock_event *)event)->is_spare = 1;
+    ((gmlo_clock_event *)event)->is_spare = 1;
     return 1;
   }
   range->has_memory = 0;
   mock->committed -= bytes;
-  entry->event = (gmlo_mock_event *)event;
+  entry->event = (gmlo_clock_event *)event;
   entry->count = ++entry->event->recorded;
   range->left = entry->event;
   range->left_count = entry->count;
@@ -13143,25 +13163,6 @@ static int gmlo_mock_discard(void *user, void *of, size_t bytes, void *stream) {
   pieces->event = entry->event;
   pieces->count = entry->count;
   return 0;
-}
-
-static void gmlo_mock_free_queues(gmlo_mock *mock) {
-  const gmlake_offload_host host = mock->desc.host;
-  size_t i;
-  for (i = 0; i < mock->stream_count; i++) gmlo_free(&host, mock->streams[i].entries);
-  while (mock->events != NULL) {
-    gmlo_mock_event *event = mock->events;
-    mock->events = event->next;
-    gmlo_free(&host, event);
-  }
-  while (mock->ranges != NULL) {
-    gmlo_mock_range *range = mock->ranges;
-    mock->ranges = range->next;
-    gmlo_free(&host, range->ptr);
-    gmlo_free(&host, range);
-  }
-  gmlo_free(&host, mock->streams);
-  gmlo_free(&host, mock->pieces);
 }
 
 /* ---- Create and destroy ---- */
@@ -13175,16 +13176,20 @@ static int gmlo_mock_desc_valid(const gmlake_offload_mock_desc *desc) {
 
 static void gmlo_mock_init(gmlo_mock *mock, const gmlake_offload_mock_desc *desc) {
   gmlake_offload_backend *table = &mock->table;
-  memset(mock, 0, sizeof *mock);
+  gmlo_clock *clock = &mock->clock;
   mock->desc = *desc;
   if (mock->desc.divisor == 0) mock->desc.divisor = 1;
-  gmlo_figure_default(&mock->desc.out_bytes_per_s, GMLO_LINK_BYTES_PER_S);
-  gmlo_figure_default(&mock->desc.in_bytes_per_s, GMLO_LINK_BYTES_PER_S);
-  gmlo_figure_default(&mock->desc.both_bytes_per_s, GMLO_BOTH_BYTES_PER_S);
-  table->struct_bytes = sizeof *table;
-  table->abi_version = 1;
+  clock->host = desc->host;
+  clock->act = gmlo_mock_act;
+  clock->copy_ns = desc->copy_ns;
+  clock->bytes_per_s[GMLO_OUT] = desc->out_bytes_per_s;
+  clock->bytes_per_s[GMLO_IN] = desc->in_bytes_per_s;
+  clock->both_bytes_per_s = desc->both_bytes_per_s;
+  gmlo_figure_default(&clock->bytes_per_s[GMLO_OUT], GMLO_LINK_BYTES_PER_S);
+  gmlo_figure_default(&clock->bytes_per_s[GMLO_IN], GMLO_LINK_BYTES_PER_S);
+  gmlo_figure_default(&clock->both_bytes_per_s, GMLO_BOTH_BYTES_PER_S);
+  gmlo_clock_table(clock, table);
   table->divisor = mock->desc.divisor;
-  table->user = mock;
   table->device_alloc = gmlo_mock_device_alloc;
   table->device_free = gmlo_mock_device_free;
   table->host_alloc = gmlo_mock_host_alloc;
@@ -13192,9 +13197,28 @@ static void gmlo_mock_init(gmlo_mock *mock, const gmlake_offload_mock_desc *desc
   table->fill = gmlo_mock_fill;
   table->copy = gmlo_mock_copy;
   table->launch = gmlo_mock_launch;
-  table->timer = gmlo_mock_timer;
-  table->now = gmlo_mock_now;
-  table->wait = gmlo_mock_wait;
+}
+
+static void gmlo_mock_free(gmlo_mock *mock) {
+  gmlake_offload_host host = mock->desc.host;
+  gmlo_clock *clock = &mock->clock;
+  size_t i, n;
+  for (i = 0; i < clock->stream_count; i++) {
+    for (n = clock->streams[i]->first; n < clock->streams[i]->count; n++) {
+      gmlo_free(&host, clock->streams[i]->entries[n].pointers);
+    }
+  }
+  for (i = 0; i < mock->past_count; i++) gmlo_free(&host, mock->pasts[i].ops);
+  while (mock->ranges != NULL) {
+    gmlo_mock_range *range = mock->ranges;
+    mock->ranges = range->next;
+    gmlo_free(&host, range->ptr);
+    gmlo_free(&host, range);
+  }
+  gmlo_clock_leave(clock);
+  gmlo_free(&host, mock->pieces);
+  gmlo_free(&host, mock->pasts);
+  gmlo_free(&host, mock);
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_create(
@@ -13209,55 +13233,33 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_create(
   mock = (gmlo_mock *)gmlo_zeroed(&desc->host, 1, sizeof *mock);
   if (mock == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   gmlo_mock_init(mock, desc);
+  if (gmlo_clock_stream_get(mock, 0, GMLO_OUT, &mock->table.out_stream) != 0 ||
+      gmlo_clock_stream_get(mock, 0, GMLO_IN, &mock->table.in_stream) != 0) {
+    gmlo_mock_free(mock);
+    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  }
   *out_backend = &mock->table;
   return GMLAKE_OFFLOAD_OK;
 }
 
 GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_destroy(gmlake_offload_backend *backend) {
-  gmlo_mock *mock = (gmlo_mock *)(void *)backend;
-  gmlake_offload_host host;
-  size_t i;
-  if (mock == NULL) return;
-  host = mock->desc.host;
-  for (i = 0; i < mock->task_count; i++) gmlo_free(&host, mock->tasks[i].pointers);
-  for (i = 0; i < mock->past_count; i++) gmlo_free(&host, mock->pasts[i].ops);
-  gmlo_mock_free_queues(mock);
-  gmlo_free(&host, mock->pasts);
-  gmlo_free(&host, mock->tasks);
-  gmlo_free(&host, mock);
+  if (backend != NULL) gmlo_mock_free(gmlo_mock_of(backend));
 }
 
 GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_get_census(const gmlake_offload_backend *backend,
                                                        gmlake_offload_mock_census *out_census) {
-  *out_census = ((const gmlo_mock *)(const void *)backend)->census;
+  const gmlo_mock *mock = gmlo_mock_of(backend);
+  *out_census = mock->census;
+  out_census->call_count = mock->clock.call_count;
+  out_census->event_count = mock->clock.event_count;
+  out_census->out_busy_ns = mock->clock.busy_ns[GMLO_CLOCK_OUT];
+  out_census->in_busy_ns = mock->clock.busy_ns[GMLO_CLOCK_IN];
+  out_census->compute_ns = mock->clock.busy_ns[GMLO_CLOCK_WORK];
 }
 
 GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_fail_at(gmlake_offload_backend *backend,
                                                     uint64_t call_number) {
-  ((gmlo_mock *)(void *)backend)->fail_at = call_number;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result
-gmlake_offload_mock_get_queues(gmlake_offload_backend *backend, gmlake_offload_queues *out_queues) {
-  gmlo_mock *mock = (gmlo_mock *)(void *)backend;
-  if (backend == NULL || out_queues == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  memset(out_queues, 0, sizeof *out_queues);
-  out_queues->struct_bytes = sizeof *out_queues;
-  out_queues->abi_version = 1;
-  out_queues->user = mock;
-  out_queues->out_stream = &mock->desc.out_bytes_per_s; /* addresses that no stream has */
-  out_queues->in_stream = &mock->desc.in_bytes_per_s;
-  out_queues->host_alloc = gmlo_mock_host_alloc;
-  out_queues->host_free = gmlo_mock_host_free;
-  out_queues->copy = gmlo_mock_queue_copy;
-  out_queues->event_create = gmlo_mock_event_create;
-  out_queues->event_destroy = gmlo_mock_event_destroy;
-  out_queues->event_record = gmlo_mock_event_record;
-  out_queues->stream_wait = gmlo_mock_stream_wait;
-  out_queues->event_done = gmlo_mock_event_done;
-  out_queues->event_ns = gmlo_mock_event_ns;
-  out_queues->stream_sync = gmlo_mock_stream_sync;
-  return GMLAKE_OFFLOAD_OK;
+  gmlo_mock_of(backend)->clock.fail_at = call_number;
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_get_memory(
@@ -13269,7 +13271,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_get_memory(
   memset(out_memory, 0, sizeof *out_memory);
   out_memory->struct_bytes = sizeof *out_memory;
   out_memory->abi_version = 1;
-  out_memory->user = backend;
+  out_memory->user = backend->user;
   out_memory->chunk_bytes = chunk_bytes;
   out_memory->reserve = gmlo_mock_reserve;
   out_memory->release = gmlo_mock_release;
@@ -13282,10 +13284,11 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_work(gmlake_offload
                                                                   void *stream, uint64_t time_ns,
                                                                   void (*work_fn)(void *user),
                                                                   void *user) {
-  gmlo_mock *mock = (gmlo_mock *)(void *)backend;
-  gmlo_mock_entry *entry;
+  gmlo_clock_entry *entry;
+  gmlo_mock *mock;
   if (backend == NULL || time_ns > GMLO_TIME_MAX) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  entry = gmlo_mock_queue(mock, stream, GMLO_MOCK_WORK);
+  mock = gmlo_mock_of(backend);
+  entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_WORK);
   if (entry == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   entry->left_ns = (double)time_ns;
   if (mock->desc.jitter > 0) entry->left_ns *= gmlo_mock_jitter(mock, mock->desc.jitter);
@@ -13297,29 +13300,24 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_work(gmlake_offload
 
 GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_spend(gmlake_offload_backend *backend,
                                                   uint64_t time_ns) {
-  gmlo_mock *mock = (gmlo_mock *)(void *)backend;
-  double end_ns = mock->now_ns + (double)time_ns;
-  while (mock->now_ns < end_ns) (void)gmlo_mock_run_some(mock, end_ns - mock->now_ns);
-  (void)gmlo_mock_run_some(mock, 0);
+  gmlo_clock *clock = &gmlo_mock_of(backend)->clock;
+  double end_ns = clock->now_ns + (double)time_ns;
+  while (clock->now_ns < end_ns) (void)gmlo_clock_run(clock, end_ns - clock->now_ns);
+  gmlo_clock_settle(clock);
 }
 
 #endif /* GMLAKE_OFFLOAD_BACKEND_MOCK */
 
 /* ---- >>backend_cuda: a GPU ----------------------------------------------------------------------
-   Owns a reference to each device's primary context, on each device one stream for each direction
-   and one for each job, the events on them, and pinned memory. Invariants:
-   [U1] A token waits for an event that stands behind its work on the stream. The token of a timer
-        waits for the host's clock. Work under way always has a token: where an entry fails, what it
-        had queued has ended, and where `wait` fails, all work has ended.
-   [U2] So device and pinned memory is given back only when nothing uses it any more, and may be
-        given out again for any stream.
-   [U3] When an entry returns, the current context of the thread is what it was before. In the
-        caller's functions it is the primary context of the device concerned.
-   [U4] With several devices, `arenas` has each allocation of device memory that lives.
+   Owns a reference to each device's primary context, streams on each device, and pinned memory.
+   Invariants:
+   [U1] When an entry returns, the current context of the thread is what it was before. In the
+        caller's functions it is the primary context of the device concerned. Where no device is
+        named it is that of the first one.
+   [U2] With several devices, `arenas` has each allocation of device memory that lives.
    Cost: a few driver calls for each entry, but none for pinned memory unless it grows. Finding
-   pinned memory is O(pieces), finding an arena's device O(arenas). `wait` asks one event of each
-   stream, again and again, and keeps its thread busy. Fails: where the driver, the caller's
-   functions or the host refuse. */
+   pinned memory is O(pieces), finding an arena's device O(arenas). Fails: where the driver, the
+   caller's functions or the host refuse. */
 
 #if defined(GMLAKE_OFFLOAD_BACKEND_CUDA)
 
@@ -13376,18 +13374,6 @@ typedef struct gmlo_cuda_functions {
 } gmlo_cuda_functions;
 #undef GMLO_CUDA_MEMBER
 
-/* A CUDA event behind work that is under way, or a spare one. */
-typedef struct gmlo_cuda_event {
-  CUevent event;
-  uint64_t token;
-} gmlo_cuda_event;
-
-typedef struct gmlo_cuda_lane {
-  CUstream stream;
-  gmlo_cuda_event *marks; /* `count` under way, oldest first; then spare ones up to `made` */
-  size_t count, made, capacity;
-} gmlo_cuda_lane;
-
 /* A piece of pinned memory. */
 typedef struct gmlo_pinned {
   char *ptr;
@@ -13396,15 +13382,11 @@ typedef struct gmlo_pinned {
   int first; /* first of its segment: it is not joined to the one below */
 } gmlo_pinned;
 
-typedef struct gmlo_cuda_timer {
-  uint64_t at_ns, token;
-} gmlo_cuda_timer;
-
 typedef struct gmlo_cuda_device {
   CUdevice device;
-  CUcontext context;     /* NULL: it is not retained */
-  gmlo_cuda_lane *lanes; /* GMLO_OUT, GMLO_IN, then one for each job or each stream of an engine */
-  size_t lane_count, lane_capacity;
+  CUcontext context; /* NULL: it is not retained */
+  CUstream *streams; /* by number; NULL: it was not asked for yet */
+  size_t stream_count, stream_capacity;
   void *alloc_user;
 } gmlo_cuda_device;
 
@@ -13420,12 +13402,10 @@ typedef struct gmlo_cuda {
   gmlo_cuda_functions fn;
   gmlo_cuda_device *devices; /* as the desc has them, or one */
   uint32_t device_count;
-  gmlo_cuda_arena *arenas; /* [U4] */
+  gmlo_cuda_arena *arenas; /* [U2] */
   size_t arena_count, arena_capacity;
   gmlo_pinned *pinned; /* of all segments, by address */
   size_t pinned_count, pinned_capacity;
-  gmlo_cuda_timer *timers; /* the next one is the last */
-  size_t timer_count, timer_capacity;
 } gmlo_cuda;
 
 /* ---- Loading the driver ---- */
@@ -13498,7 +13478,7 @@ static int gmlo_cuda_load(gmlo_cuda_functions *fn) {
 
 #endif /* GMLAKE_OFFLOAD_CUDA_LINK */
 
-/* ---- The frame of every entry, and waiting ---- */
+/* ---- The frame of every entry ---- */
 
 /* What the graph calls device d; NULL: there is no such device. */
 static gmlo_cuda_device *gmlo_cuda_device_of(const gmlo_cuda *cuda, uint32_t d) {
@@ -13506,7 +13486,7 @@ static gmlo_cuda_device *gmlo_cuda_device_of(const gmlo_cuda *cuda, uint32_t d) 
   return d < cuda->device_count ? &cuda->devices[d] : NULL;
 }
 
-/* Makes the device's primary context current [U3]. 0 if that fails, or if the device is NULL.
+/* Makes the device's primary context current [U1]. 0 if that fails, or if the device is NULL.
    *out_pushed is for gmlo_cuda_leave. */
 static int gmlo_cuda_enter(const gmlo_cuda *cuda, const gmlo_cuda_device *at, int *out_pushed) {
   CUcontext current = NULL;
@@ -13525,19 +13505,6 @@ static int gmlo_cuda_leave(const gmlo_cuda *cuda, int pushed, int failed) {
   return failed;
 }
 
-/* Waits for all work under way, and forgets its tokens. [U1] */
-static void gmlo_cuda_quiesce(gmlo_cuda *cuda) {
-  size_t d, i;
-  for (d = 0; d < cuda->device_count; d++) {
-    for (i = 0; i < cuda->devices[d].lane_count; i++) {
-      gmlo_cuda_lane *lane = &cuda->devices[d].lanes[i];
-      if (lane->stream != NULL) (void)cuda->fn.StreamSynchronize(lane->stream);
-      lane->count = 0;
-    }
-  }
-  cuda->timer_count = 0;
-}
-
 static uint64_t gmlo_cuda_clock(void) {
 #if defined(_WIN32)
   LARGE_INTEGER ticks, rate;
@@ -13551,66 +13518,23 @@ static uint64_t gmlo_cuda_clock(void) {
 #endif
 }
 
-/* ---- Streams ---- */
-
-/* The device's lane of that index, with a stream and a spare event. NULL if one is refused.
-   pre: the device's context is current. */
-static gmlo_cuda_lane *gmlo_cuda_lane_of(gmlo_cuda *cuda, gmlo_cuda_device *at, size_t index) {
-  gmlo_cuda_lane *lane;
-  gmlo_cuda_event *marks;
-  if (index >= at->lane_count) {
-    size_t more = index + 1 - at->lane_count;
-    lane = (gmlo_cuda_lane *)gmlo_grow(&cuda->desc.host, at->lanes, at->lane_count, more,
-                                       &at->lane_capacity, sizeof *lane);
-    if (lane == NULL) return NULL;
-    memset(lane + at->lane_count, 0, more * sizeof *lane);
-    at->lanes = lane;
-    at->lane_count += more;
+/* The device's stream of that number. NULL if it is refused. pre: the device's context is
+   current. */
+static CUstream gmlo_cuda_stream_of(gmlo_cuda *cuda, gmlo_cuda_device *at, size_t number) {
+  if (number >= at->stream_count) {
+    size_t more = number + 1 - at->stream_count;
+    CUstream *streams = (CUstream *)gmlo_grow(&cuda->desc.host, at->streams, at->stream_count, more,
+                                              &at->stream_capacity, sizeof *streams);
+    if (streams == NULL) return NULL;
+    memset(streams + at->stream_count, 0, more * sizeof *streams);
+    at->streams = streams;
+    at->stream_count += more;
   }
-  lane = &at->lanes[index];
-  if (lane->stream == NULL &&
-      cuda->fn.StreamCreate(&lane->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
-    lane->stream = NULL;
-    return NULL;
+  if (at->streams[number] == NULL &&
+      cuda->fn.StreamCreate(&at->streams[number], CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+    at->streams[number] = NULL;
   }
-  if (lane->count != lane->made) return lane;
-  marks = (gmlo_cuda_event *)gmlo_grow(&cuda->desc.host, lane->marks, lane->made, 1,
-                                       &lane->capacity, sizeof *marks);
-  if (marks == NULL) return NULL;
-  lane->marks = marks;
-  if (cuda->fn.EventCreate(&marks[lane->made].event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-    return NULL;
-  }
-  lane->made++;
-  return lane;
-}
-
-/* Records an event behind what was queued; the token waits for it. If queueing or recording failed,
-   waits for the stream instead and returns 1. [U1] */
-static int gmlo_cuda_mark(gmlo_cuda *cuda, gmlo_cuda_lane *lane, int failed, uint64_t token) {
-  gmlo_cuda_event *mark = &lane->marks[lane->count];
-  if (!failed && cuda->fn.EventRecord(mark->event, lane->stream) == CUDA_SUCCESS) {
-    mark->token = token;
-    lane->count++;
-    return 0;
-  }
-  (void)cuda->fn.StreamSynchronize(lane->stream);
-  return 1;
-}
-
-/* Takes the lane's oldest token if its work has ended: 1. -1 if the driver reports an error. */
-static int gmlo_cuda_poll(gmlo_cuda *cuda, gmlo_cuda_lane *lane, uint64_t *out_token) {
-  gmlo_cuda_event oldest;
-  CUresult code;
-  if (lane->count == 0) return 0;
-  oldest = lane->marks[0];
-  code = cuda->fn.EventQuery(oldest.event);
-  if (code != CUDA_SUCCESS) return code == CUDA_ERROR_NOT_READY ? 0 : -1;
-  *out_token = oldest.token;
-  lane->count--;
-  memmove(lane->marks, lane->marks + 1, (lane->made - 1) * sizeof *lane->marks);
-  lane->marks[lane->made - 1] = oldest;
-  return 1;
+  return at->streams[number];
 }
 
 /* ---- Pinned memory ---- */
@@ -13698,7 +13622,7 @@ static void gmlo_pinned_give(gmlo_cuda *cuda, const void *ptr) {
 
 /* ---- Entries ---- */
 
-/* Makes room for one more arena. [U4] */
+/* Makes room for one more arena. [U2] */
 static int gmlo_cuda_arena_reserve(gmlo_cuda *cuda) {
   gmlo_cuda_arena *arenas;
   if (cuda->device_count == 1) return 1;
@@ -13709,7 +13633,7 @@ static int gmlo_cuda_arena_reserve(gmlo_cuda *cuda) {
   return 1;
 }
 
-/* pre: gmlo_cuda_arena_reserve. [U4] */
+/* pre: gmlo_cuda_arena_reserve. [U2] */
 static void gmlo_cuda_arena_add(gmlo_cuda *cuda, uint32_t device, void *ptr, size_t bytes) {
   gmlo_cuda_arena *arena;
   if (cuda->device_count == 1) return;
@@ -13719,7 +13643,7 @@ static void gmlo_cuda_arena_add(gmlo_cuda *cuda, uint32_t device, void *ptr, siz
   arena->device = device;
 }
 
-/* The arena that has the address; arena_count: none, or there is one device only. [U4] */
+/* The arena that has the address; arena_count: none, or there is one device only. [U2] */
 static size_t gmlo_cuda_arena_find(const gmlo_cuda *cuda, const void *ptr) {
   size_t i = 0;
   while (i < cuda->arena_count &&
@@ -13737,7 +13661,7 @@ static int gmlo_cuda_device_alloc(void *user, uint32_t device, size_t bytes, voi
   *out_ptr = NULL;
   if (!gmlo_cuda_arena_reserve(cuda) || !gmlo_cuda_enter(cuda, at, &pushed)) return 1;
   if (cuda->desc.alloc_fn != NULL) {
-    failed = cuda->desc.alloc_fn(at->alloc_user, bytes, (void *)at->lanes[2].stream, out_ptr) != 0;
+    failed = cuda->desc.alloc_fn(at->alloc_user, bytes, (void *)at->streams[2], out_ptr) != 0;
   } else if (cuda->fn.MemAlloc(&address, bytes) == CUDA_SUCCESS) {
     *out_ptr = (void *)(uintptr_t)address;
     failed = 0;
@@ -13756,7 +13680,7 @@ static void gmlo_cuda_device_free(void *user, uint32_t device, void *ptr, size_t
   if (i < cuda->arena_count) cuda->arenas[i] = cuda->arenas[--cuda->arena_count];
   (void)gmlo_cuda_enter(cuda, at, &pushed);
   if (cuda->desc.free_fn != NULL) {
-    cuda->desc.free_fn(at->alloc_user, ptr, bytes, (void *)at->lanes[2].stream);
+    cuda->desc.free_fn(at->alloc_user, ptr, bytes, (void *)at->streams[2]);
   } else {
     (void)cuda->fn.MemFree((CUdeviceptr)(uintptr_t)ptr);
   }
@@ -13790,7 +13714,7 @@ static int gmlo_cuda_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, 
   CUstream stream;
   int pushed, failed = 0;
   if (!gmlo_cuda_enter(cuda, at, &pushed)) return 1;
-  stream = at->lanes[2].stream;
+  stream = at->streams[2];
   if (cuda->desc.fill_fn != NULL) {
     failed = cuda->desc.fill_fn(cuda->desc.user, job, tensor, ptr, bytes, on_host, (void *)stream);
   } else if (on_host) {
@@ -13802,22 +13726,17 @@ static int gmlo_cuda_fill(void *user, uint32_t job, uint32_t tensor, void *ptr, 
   return gmlo_cuda_leave(cuda, pushed, failed);
 }
 
-static int gmlo_cuda_copy(void *user, const gmlake_offload_copy *copy, uint64_t token) {
+static int gmlo_cuda_copy(void *user, const gmlake_offload_copy *copy, void *stream) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
-  gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, copy->device);
   CUdeviceptr address = (CUdeviceptr)(uintptr_t)copy->device_ptr;
-  gmlo_cuda_lane *lane;
   CUresult code;
-  int pushed, failed = 1;
-  if (!gmlo_cuda_enter(cuda, at, &pushed)) return 1;
-  lane = gmlo_cuda_lane_of(cuda, at, copy->to_host ? GMLO_OUT : GMLO_IN);
-  if (lane != NULL) {
-    code = copy->to_host
-               ? cuda->fn.MemcpyDtoHAsync(copy->host_ptr, address, copy->bytes, lane->stream)
-               : cuda->fn.MemcpyHtoDAsync(address, copy->host_ptr, copy->bytes, lane->stream);
-    failed = gmlo_cuda_mark(cuda, lane, code != CUDA_SUCCESS, token);
-  }
-  return gmlo_cuda_leave(cuda, pushed, failed);
+  int pushed;
+  if (copy->bytes == 0) return 0;
+  if (!gmlo_cuda_enter(cuda, gmlo_cuda_device_of(cuda, copy->device), &pushed)) return 1;
+  code = copy->to_host
+             ? cuda->fn.MemcpyDtoHAsync(copy->host_ptr, address, copy->bytes, (CUstream)stream)
+             : cuda->fn.MemcpyHtoDAsync(address, copy->host_ptr, copy->bytes, (CUstream)stream);
+  return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
 }
 
 /* Queues a transfer: a copy from the stream's device to the one of the tensor that it writes. 1 if
@@ -13836,36 +13755,17 @@ static int gmlo_cuda_transfer(const gmlo_cuda *cuda, const gmlo_cuda_device *fro
                                   tensor.bytes, stream) != CUDA_SUCCESS;
 }
 
-static int gmlo_cuda_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
+static int gmlo_cuda_launch(void *user, const gmlake_offload_launch *launch, void *stream) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
   gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, launch->desc.device);
-  int transfers = cuda->desc.devices != NULL && (launch->desc.flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
-  gmlo_cuda_lane *lane;
   int pushed, failed = 1;
   if (!gmlo_cuda_enter(cuda, at, &pushed)) return 1;
-  lane = gmlo_cuda_lane_of(cuda, at, (size_t)launch->job + launch->stream + 2);
-  if (lane != NULL) {
-    failed = transfers ? gmlo_cuda_transfer(cuda, at, launch, lane->stream)
-             : cuda->desc.launch_fn != NULL
-                 ? cuda->desc.launch_fn(cuda->desc.user, launch, (void *)lane->stream) != 0
-                 : 1;
-    failed = gmlo_cuda_mark(cuda, lane, failed, token);
+  if (cuda->desc.devices != NULL && (launch->desc.flags & GMLAKE_OFFLOAD_TRANSFER) != 0) {
+    failed = gmlo_cuda_transfer(cuda, at, launch, (CUstream)stream);
+  } else if (cuda->desc.launch_fn != NULL) {
+    failed = cuda->desc.launch_fn(cuda->desc.user, launch, stream) != 0;
   }
   return gmlo_cuda_leave(cuda, pushed, failed);
-}
-
-static int gmlo_cuda_timer_set(void *user, uint64_t at_ns, uint64_t token) {
-  gmlo_cuda *cuda = (gmlo_cuda *)user;
-  gmlo_cuda_timer *timers = (gmlo_cuda_timer *)gmlo_grow(
-      &cuda->desc.host, cuda->timers, cuda->timer_count, 1, &cuda->timer_capacity, sizeof *timers);
-  size_t i = cuda->timer_count;
-  if (timers == NULL) return 1;
-  cuda->timers = timers;
-  for (; i != 0 && timers[i - 1].at_ns <= at_ns; i--) timers[i] = timers[i - 1];
-  timers[i].at_ns = at_ns;
-  timers[i].token = token;
-  cuda->timer_count++;
-  return 0;
 }
 
 static int gmlo_cuda_now(void *user, uint64_t *out_ns) {
@@ -13874,60 +13774,25 @@ static int gmlo_cuda_now(void *user, uint64_t *out_ns) {
   return 0;
 }
 
-/* Looks once at all work. 1: some has ended, with its token; 0: none has yet; -1: an error, or none
-   is under way. */
-static int gmlo_cuda_look(gmlo_cuda *cuda, uint64_t *out_token) {
-  size_t d, waiting = cuda->timer_count;
-  for (d = 0; d < cuda->device_count; d++) {
-    gmlo_cuda_device *at = &cuda->devices[d];
-    size_t i = at->lane_count;
-    while (i-- != 0) { /* operators first, since the device idles until the next one is launched */
-      int state = gmlo_cuda_poll(cuda, &at->lanes[i], out_token);
-      if (state != 0) return state;
-      waiting += at->lanes[i].count;
-    }
-  }
-  if (cuda->timer_count != 0) {
-    const gmlo_cuda_timer *first = &cuda->timers[cuda->timer_count - 1];
-    if (first->at_ns <= gmlo_cuda_clock()) {
-      *out_token = first->token;
-      cuda->timer_count--;
-      return 1;
-    }
-  }
-  return waiting != 0 ? 0 : -1;
-}
-
-static int gmlo_cuda_wait(void *user, uint64_t *out_token) {
+static int gmlo_cuda_stream_get(void *user, uint32_t device, uint32_t number, void **out_stream) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
-  int pushed, state = 0;
-  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
-  while (state == 0) state = gmlo_cuda_look(cuda, out_token);
-  if (state < 0) gmlo_cuda_quiesce(cuda);
-  return gmlo_cuda_leave(cuda, pushed, state < 0);
-}
-
-/* ---- Queues for sessions ---- */
-
-static int gmlo_cuda_queue_copy(void *user, const gmlake_offload_copy *copy, void *stream) {
-  gmlo_cuda *cuda = (gmlo_cuda *)user;
-  CUdeviceptr address = (CUdeviceptr)(uintptr_t)copy->device_ptr;
-  CUresult code;
+  gmlo_cuda_device *at = gmlo_cuda_device_of(cuda, device);
   int pushed;
-  if (copy->bytes == 0) return 0;
-  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
-  code = copy->to_host
-             ? cuda->fn.MemcpyDtoHAsync(copy->host_ptr, address, copy->bytes, (CUstream)stream)
-             : cuda->fn.MemcpyHtoDAsync(address, copy->host_ptr, copy->bytes, (CUstream)stream);
-  return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
+  if (at != NULL && number < at->stream_count && at->streams[number] != NULL) {
+    *out_stream = (void *)at->streams[number];
+    return 0;
+  }
+  if (!gmlo_cuda_enter(cuda, at, &pushed)) return 1;
+  *out_stream = (void *)gmlo_cuda_stream_of(cuda, at, number);
+  return gmlo_cuda_leave(cuda, pushed, *out_stream == NULL);
 }
 
-static int gmlo_cuda_event_create(void *user, int is_timed, void **out_event) {
+static int gmlo_cuda_event_create(void *user, uint32_t device, int is_timed, void **out_event) {
   gmlo_cuda *cuda = (gmlo_cuda *)user;
   CUevent event = NULL;
   CUresult code;
   int pushed;
-  if (!gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed)) return 1;
+  if (!gmlo_cuda_enter(cuda, gmlo_cuda_device_of(cuda, device), &pushed)) return 1;
   code = cuda->fn.EventCreate(&event, is_timed ? 0u : (unsigned)CU_EVENT_DISABLE_TIMING);
   *out_event = (void *)event;
   return gmlo_cuda_leave(cuda, pushed, code != CUDA_SUCCESS);
@@ -13994,18 +13859,24 @@ static int gmlo_cuda_stream_sync(void *user, void *stream) {
 static void gmlo_cuda_fill_table(gmlo_cuda *cuda) {
   gmlake_offload_backend *table = &cuda->table;
   table->struct_bytes = sizeof *table;
-  table->abi_version = 1;
+  table->abi_version = 2;
   table->user = cuda;
-  table->device_alloc = gmlo_cuda_device_alloc;
-  table->device_free = gmlo_cuda_device_free;
   table->host_alloc = gmlo_cuda_host_alloc;
   table->host_free = gmlo_cuda_host_free;
-  table->fill = gmlo_cuda_fill;
   table->copy = gmlo_cuda_copy;
+  table->event_create = gmlo_cuda_event_create;
+  table->event_destroy = gmlo_cuda_event_destroy;
+  table->event_record = gmlo_cuda_event_record;
+  table->stream_wait = gmlo_cuda_stream_wait;
+  table->event_done = gmlo_cuda_event_done;
+  table->event_ns = gmlo_cuda_event_ns;
+  table->stream_sync = gmlo_cuda_stream_sync;
+  table->stream = gmlo_cuda_stream_get;
+  table->device_alloc = gmlo_cuda_device_alloc;
+  table->device_free = gmlo_cuda_device_free;
+  table->fill = gmlo_cuda_fill;
   table->launch = gmlo_cuda_launch;
-  table->timer = gmlo_cuda_timer_set;
   table->now = gmlo_cuda_now;
-  table->wait = gmlo_cuda_wait;
 }
 
 /* Opens a device and makes its first streams. 0 if something is refused. */
@@ -14021,7 +13892,7 @@ static int gmlo_cuda_open_device(gmlo_cuda *cuda, uint32_t d) {
   }
   at->alloc_user = cuda->desc.alloc_users != NULL ? cuda->desc.alloc_users[d] : cuda->desc.user;
   ok = gmlo_cuda_enter(cuda, at, &pushed);
-  for (i = 0; ok && i < 3; i++) ok = gmlo_cuda_lane_of(cuda, at, i) != NULL;
+  for (i = 0; ok && i < 3; i++) ok = gmlo_cuda_stream_of(cuda, at, i) != NULL;
   return !gmlo_cuda_leave(cuda, pushed, !ok);
 }
 
@@ -14048,6 +13919,8 @@ static int gmlo_cuda_open_all(gmlo_cuda *cuda) {
     if (!gmlo_cuda_open_device(cuda, d)) return 0;
   }
   for (d = 0; d < count; d++) gmlo_cuda_open_peers(cuda, &cuda->devices[d]);
+  cuda->table.out_stream = (void *)cuda->devices[0].streams[GMLO_OUT];
+  cuda->table.in_stream = (void *)cuda->devices[0].streams[GMLO_IN];
   if (cuda->desc.host_bytes == 0) return 1;
   ok = gmlo_cuda_enter(cuda, &cuda->devices[0], &pushed) &&
        gmlo_pinned_grow(cuda, cuda->desc.host_bytes);
@@ -14055,14 +13928,12 @@ static int gmlo_cuda_open_all(gmlo_cuda *cuda) {
 }
 
 static void gmlo_cuda_close_device(const gmlo_cuda *cuda, const gmlo_cuda_device *at) {
-  size_t i, n;
+  size_t i;
   int pushed;
   if (at->context == NULL) return;
   (void)gmlo_cuda_enter(cuda, at, &pushed);
-  for (i = 0; i < at->lane_count; i++) {
-    const gmlo_cuda_lane *lane = &at->lanes[i];
-    for (n = 0; n < lane->made; n++) (void)cuda->fn.EventDestroy(lane->marks[n].event);
-    if (lane->stream != NULL) (void)cuda->fn.StreamDestroy(lane->stream);
+  for (i = 0; i < at->stream_count; i++) {
+    if (at->streams[i] != NULL) (void)cuda->fn.StreamDestroy(at->streams[i]);
   }
   (void)gmlo_cuda_leave(cuda, pushed, 0);
   (void)cuda->fn.DevicePrimaryCtxRelease(at->device);
@@ -14081,18 +13952,21 @@ static void gmlo_cuda_close_pinned(const gmlo_cuda *cuda) {
 static void gmlo_cuda_close(gmlo_cuda *cuda) {
   gmlake_offload_host host = cuda->desc.host;
   size_t d, i;
-  gmlo_cuda_quiesce(cuda);
+  for (d = 0; d < cuda->device_count; d++) {
+    for (i = 0; i < cuda->devices[d].stream_count; i++) {
+      CUstream stream = cuda->devices[d].streams[i];
+      if (stream != NULL) (void)cuda->fn.StreamSynchronize(stream);
+    }
+  }
   if (cuda->pinned_count != 0) gmlo_cuda_close_pinned(cuda);
   for (d = cuda->device_count; d-- != 0;) {
     gmlo_cuda_device *at = &cuda->devices[d];
     gmlo_cuda_close_device(cuda, at);
-    for (i = 0; i < at->lane_count; i++) gmlo_free(&host, at->lanes[i].marks);
-    gmlo_free(&host, at->lanes);
+    gmlo_free(&host, at->streams);
   }
   gmlo_free(&host, cuda->devices);
   gmlo_free(&host, cuda->arenas);
   gmlo_free(&host, cuda->pinned);
-  gmlo_free(&host, cuda->timers);
   gmlo_free(&host, cuda);
 }
 
@@ -14135,30 +14009,6 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
 
 GMLAKE_OFFLOAD_DEF void gmlake_offload_cuda_destroy(gmlake_offload_backend *backend) {
   if (backend != NULL) gmlo_cuda_close((gmlo_cuda *)(void *)backend);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result
-gmlake_offload_cuda_get_queues(gmlake_offload_backend *backend, gmlake_offload_queues *out_queues) {
-  gmlo_cuda *cuda = (gmlo_cuda *)(void *)backend;
-  if (backend == NULL || out_queues == NULL || cuda->device_count != 1)
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  memset(out_queues, 0, sizeof *out_queues);
-  out_queues->struct_bytes = sizeof *out_queues;
-  out_queues->abi_version = 1;
-  out_queues->user = cuda;
-  out_queues->out_stream = (void *)cuda->devices[0].lanes[GMLO_OUT].stream;
-  out_queues->in_stream = (void *)cuda->devices[0].lanes[GMLO_IN].stream;
-  out_queues->host_alloc = gmlo_cuda_host_alloc;
-  out_queues->host_free = gmlo_cuda_host_free;
-  out_queues->copy = gmlo_cuda_queue_copy;
-  out_queues->event_create = gmlo_cuda_event_create;
-  out_queues->event_destroy = gmlo_cuda_event_destroy;
-  out_queues->event_record = gmlo_cuda_event_record;
-  out_queues->stream_wait = gmlo_cuda_stream_wait;
-  out_queues->event_done = gmlo_cuda_event_done;
-  out_queues->event_ns = gmlo_cuda_event_ns;
-  out_queues->stream_sync = gmlo_cuda_stream_sync;
-  return GMLAKE_OFFLOAD_OK;
 }
 
 #endif /* GMLAKE_OFFLOAD_BACKEND_CUDA */

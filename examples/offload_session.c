@@ -34,7 +34,6 @@ static float *numbers[TENSORS];         /* these addresses never change */
 static float plain[TENSORS][N];         /* the tensors of plain C */
 static gmlake_offload_session *session; /* NULL: plain C */
 static gmlake_offload_backend *backend;
-static gmlake_offload_queues queues;
 static gmlake_offload_memory memory;
 
 typedef struct work { /* out = keep * out + scale * a * b, or without a some numbers */
@@ -61,7 +60,6 @@ static void open_device(void) {
   MUST(cudaSetDevice(0) || cudaStreamCreate(&stream));
   MUST(gmlake_create(&lake_desc, &lake.lake) || gmlake_offload_lake_memory(&lake, &memory));
   MUST(gmlake_offload_cuda_create(&desc, &backend));
-  MUST(gmlake_offload_cuda_get_queues(backend, &queues));
 }
 static void close_device(void) { MUST(gmlake_destroy(lake.lake)); }
 #else
@@ -71,7 +69,6 @@ static char stream[1]; /* its address names the stream */
 static void launch(work *w) { MUST(gmlake_offload_mock_work(backend, stream, 10000, run, w)); }
 static void open_device(void) {
   MUST(gmlake_offload_mock_create(NULL, &backend));
-  MUST(gmlake_offload_mock_get_queues(backend, &queues));
   MUST(gmlake_offload_mock_get_memory(backend, sizeof *plain, &memory));
 }
 static void close_device(void) { gmlake_offload_mock_destroy(backend); }
@@ -114,7 +111,7 @@ static void train(size_t limit) {
   static float weights[LAYERS][N];
   gmlake_offload_session_desc desc = {0};
   gmlake_offload_session_stats stats = {0};
-  desc.queues = &queues, desc.memory = &memory, desc.limit_bytes = limit;
+  desc.backend = backend, desc.memory = &memory, desc.limit_bytes = limit;
   desc.tensor_bytes_min = 1; /* also such small ones leave */
   if (backend) MUST(gmlake_offload_session_create(&desc, &session));
   for (int i = 0; i < LAYERS; i++) apply(W + i, W + i, W + i, 0, (float)i);

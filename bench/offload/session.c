@@ -51,7 +51,7 @@ typedef struct world {
   const gmlake_offload_graph *graph;
   gmlake_offload_graph_info info;
   gmlake_offload_backend *backend;
-  gmlake_offload_queues queues, free_queues; /* [mock] the same, and their calls take no time */
+  gmlake_offload_backend queues, free_queues; /* [mock] the same, and their calls take no time */
   gmlake_backend *lake_mock;
   gmlake_backend table; /* of lake_mock, with the events of queues */
   gmlake *lake;
@@ -102,7 +102,8 @@ static gmlake_result answer(int code, int *out_code) {
 }
 static gmlake_result lake_event_create(void *user, void **out_event, int *out_code) {
   (void)user;
-  return answer(lake_world->queues.event_create(lake_world->queues.user, 0, out_event), out_code);
+  return answer(lake_world->queues.event_create(lake_world->queues.user, 0, 0, out_event),
+                out_code);
 }
 static gmlake_result lake_event_destroy(void *user, void *event, int *out_code) {
   (void)user;
@@ -189,8 +190,7 @@ static int open_mock(world *w) {
   w->table.map = lake_map;
   w->stream = &mock_stream;
   lake_world = w;
-  if (gmlake_offload_mock_get_queues(w->backend, &w->queues)) return 0;
-  w->free_queues = w->queues;
+  w->free_queues = w->queues = *w->backend;
   w->queues.copy = paid_copy;
   w->queues.event_record = paid_record;
   w->queues.stream_wait = paid_wait;
@@ -203,9 +203,9 @@ static int open_gpu(world *w) {
   CUstream stream = NULL;
   memset(&desc, 0, sizeof desc);
   if (gmlake_offload_cuda_create(&desc, &w->backend) ||
-      gmlake_offload_cuda_get_queues(w->backend, &w->queues) ||
       gpu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING))
     return 0;
+  w->queues = *w->backend;
   w->stream = (void *)stream;
   return standin_create(&w->standin, &gpu, w->graph, 256);
 }
@@ -254,7 +254,7 @@ static int open_world(world *w, const settings *opts, const gmlake_offload_graph
   w->of.lake = w->lake;
   if (gmlake_offload_lake_memory(&w->of, &w->memory)) return 0;
   memset(&desc, 0, sizeof desc);
-  desc.queues = &w->queues;
+  desc.backend = &w->queues;
   desc.memory = &w->memory;
   desc.limit_bytes = session_bytes;
   desc.try_count_max = opts->tries;
@@ -389,7 +389,7 @@ static void setup(world *w) {
 static void wait_for_the_queue(world *w) {
   void **event = &w->launched[w->launch_count++ % w->opts->ahead];
   int done = *event == NULL;
-  if (done) w->failed |= w->queues.event_create(w->queues.user, 0, event);
+  if (done) w->failed |= w->queues.event_create(w->queues.user, 0, 0, event);
   while (!done && !w->failed) {
     w->failed |= w->free_queues.event_done(w->queues.user, *event, &done);
     if (!done) gmlake_offload_mock_spend(w->backend, 1000);

@@ -1013,7 +1013,6 @@ std::unique_ptr<gmlake_torch::Offload> make_session(int device, size_t chunk_byt
   gmlake_torch::Device *const place = the_allocator().device_of(device);
   gmlake_offload_cuda_desc desc{};
   gmlake_offload_backend *backend = nullptr;
-  gmlake_offload_queues queues{};
   gmlake_offload_memory memory{};
   gmlake_desc lake{};
   static auto &lakes = *new std::map<int, gmlake_offload_lake>; /* by device; used until the end */
@@ -1022,7 +1021,6 @@ std::unique_ptr<gmlake_torch::Offload> make_session(int device, size_t chunk_byt
   desc.device = device;
   *out_why = "no streams for copies can be made on the device";
   if (gmlake_offload_cuda_create(&desc, &backend) != GMLAKE_OFFLOAD_OK) return nullptr;
-  if (gmlake_offload_cuda_get_queues(backend, &queues) != GMLAKE_OFFLOAD_OK) return nullptr;
   (void)gmlake_get_desc(place->lake(), &lake);
   gmlake_offload_lake &source = lakes[device];
   source.lake = place->lake();
@@ -1037,7 +1035,7 @@ std::unique_ptr<gmlake_torch::Offload> make_session(int device, size_t chunk_byt
   *out_why = "chunk_bytes is no size that a buffer of the lake can have";
   if (gmlake_offload_lake_memory(&source, &memory) != GMLAKE_OFFLOAD_OK) return nullptr;
   auto made = std::make_unique<gmlake_torch::Offload>(
-      queues, memory, [place] { return place->memory().reserved(); },
+      *backend, memory, [place] { return place->memory().reserved(); },
       [place](size_t bytes) { place->memory().set_session_limit(bytes); },
       [&source] {
         gmlake_stats stats{};

@@ -32,9 +32,9 @@ class Offload final : public Guest {
   /* pre: the tables and what is behind them live as long as the session. own: bytes that the lake
      holds for the session alone; {}: it shares chunks with others. used: bytes that are in use, the
      session's too, at the cost of a look; {}: all that the lake holds. */
-  Offload(const gmlake_offload_queues &queues, const gmlake_offload_memory &memory, HeldFn held,
+  Offload(const gmlake_offload_backend &backend, const gmlake_offload_memory &memory, HeldFn held,
           LimitFn limit, HeldFn own = {}, HeldFn used = {})
-      : queues_(queues),
+      : backend_(backend),
         memory_(memory),
         held_(std::move(held)),
         limit_(std::move(limit)),
@@ -307,7 +307,7 @@ class Offload final : public Guest {
 
   Result create() {
     gmlake_offload_session_desc desc{};
-    desc.queues = &queues_;
+    desc.backend = &backend_;
     desc.memory = &memory_;
     desc.flags = options_.flags;
     desc.limit_bytes = session_limit();
@@ -460,7 +460,7 @@ class Offload final : public Guest {
     return out_info->result;
   }
 
-  const gmlake_offload_queues queues_;
+  const gmlake_offload_backend backend_;
   const gmlake_offload_memory memory_;
   const HeldFn held_;
   const LimitFn limit_;

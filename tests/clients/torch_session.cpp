@@ -91,11 +91,11 @@ uint64_t now() {
 extern "C" void *__libc_memalign(size_t alignment, size_t bytes);
 extern "C" void __libc_free(void *ptr);
 
-gmlake_offload_queues make_queues() {
+gmlake_offload_backend make_backend() {
   static char out, in;
-  gmlake_offload_queues q{};
+  gmlake_offload_backend q{};
   q.struct_bytes = sizeof q;
-  q.abi_version = 1;
+  q.abi_version = 2;
   q.out_stream = &out;
   q.in_stream = &in;
   q.host_alloc = [](void *, size_t bytes, void **out_ptr) {
@@ -108,7 +108,7 @@ gmlake_offload_queues make_queues() {
                 copy->to_host ? copy->device_ptr : copy->host_ptr, copy->bytes);
     return 0;
   };
-  q.event_create = [](void *, int, void **out_event) {
+  q.event_create = [](void *, uint32_t, int, void **out_event) {
     *out_event = new uint64_t(0);
     return 0;
   };
@@ -144,7 +144,7 @@ std::unique_ptr<gmlake_torch::Offload> make_session(int, size_t, const char **) 
   memory.commit = commit;
   memory.discard = discard;
   auto made = std::make_unique<gmlake_torch::Offload>(
-      make_queues(), memory, [] { return host().committed.load(); },
+      make_backend(), memory, [] { return host().committed.load(); },
       [](size_t bytes) { host().limit = bytes; });
   guest = made.get();
   return made;

@@ -245,9 +245,6 @@ static const row graph_rows[] = {
      "execute:2 ahead=2 {ahead:2} execute:2 ahead=3 {ahead:3} execute:2 ahead=4 {ahead:5} "
      "execute:2 ahead=4 {ahead:none} execute:2 ahead=4 {ahead:1} compile:4 execute:2 ahead=2 "
      "{ahead:2} execute:2 ahead=2 {ahead:5} execute:2 ahead=2"},
-    /* A backend that tells of what is not under way fails, whatever it tells. */
-    {"odd_tokens", "{chunk:64b jitter:.5 streams:2} " THERE_AND_BACK
-                   "compile:4 execute:1 odd:(0|1|2|3|4|5) execute:1(|!B|!B|!B|!B|!B)"},
 };
 
 /* Played once for each request for host memory, and each call of the mock, that fails behind the

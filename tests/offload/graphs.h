@@ -61,7 +61,7 @@ static uint64_t digest_of(const machine *m, const gmlake_offload_mock_census *ce
   (void)m;
   return census->digest;
 }
-static void be_odd(int how) { watch.lie = how; }
+static void be_odd(int how) { (void)how; }
 #endif
 
 static uint32_t id_of(const operand *of) {

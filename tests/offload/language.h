@@ -108,7 +108,7 @@ static const struct word {
     {'T', "write", "an"},     /* the caller fills the first job's input a with that byte */
     {'C', "compile", "z"},    /* the memgraph for so much memory, checked and run in all orders */
     {'E', "execute", "n"},    /* an engine runs it so often */
-    {'Q', "odd", "n"},        /* the device is odd, in way n (watch.h, cuda_machine.h) */
+    {'Q', "odd", "n"},        /* the device is odd, in way n (cuda_machine.h) */
     {'n', "node-op", "nznn"}, /* its next node: operator, offset, a node before, 1: for memory */
     {'O', "node-out", "aznn"}, {'I', "node-in", "aznn"},
 };

@@ -188,7 +188,7 @@ static still new_still(const gmlake_offload_graph *graph) {
     s.tensors[t] = calloc(1, bytes + 16);
     assert_non_null(s.tensors[t]);
     if (gmlo_kind_is_made(graph->tensors[t].kind) || bytes == 0) continue;
-    assert_int_equal(s.mock->fill(s.mock, 0, (uint32_t)t, s.tensors[t], bytes, 0), 0);
+    assert_int_equal(s.mock->fill(s.mock->user, 0, (uint32_t)t, s.tensors[t], bytes, 0), 0);
   }
   return s;
 }
@@ -198,7 +198,8 @@ static void still_run(still *s, uint64_t iteration) {
   for (p = 0; p < s->graph->op_count; p++) {
     void *reads[64], *writes[64];
     gmlake_offload_launch launch;
-    uint64_t token;
+    void *stream;
+    assert_int_equal(s->mock->stream(s->mock->user, 0, 2, &stream), 0);
     memset(&launch, 0, sizeof launch);
     launch.graph = s->graph;
     launch.op = s->graph->order[p];
@@ -208,8 +209,8 @@ static void still_run(still *s, uint64_t iteration) {
     for (i = 0; i < launch.desc.write_count; i++) writes[i] = s->tensors[launch.desc.writes[i]];
     launch.reads = reads;
     launch.writes = writes;
-    assert_int_equal(s->mock->launch(s->mock, &launch, p), 0);
-    assert_int_equal(s->mock->wait(s->mock, &token), 0);
+    assert_int_equal(s->mock->launch(s->mock->user, &launch, stream), 0);
+    assert_int_equal(s->mock->stream_sync(s->mock->user, stream), 0);
   }
 }
 

@@ -40,7 +40,7 @@ typedef struct tally {
 
 static struct session_world {
   gmlake_offload_backend *mock;
-  gmlake_offload_queues queues;
+  gmlake_offload_backend queues; /* the mock's */
   gmlake_offload_memory memory;
   gmlake_offload_session *session;
   gmlake_offload_graph *graph; /* that was learnt */
@@ -75,7 +75,7 @@ static gmlake_result lake_answer(int code, int *out_code) {
 }
 static gmlake_result lake_event_create(void *user, void **out_event, int *out_code) {
   (void)user;
-  return lake_answer(s.queues.event_create(s.queues.user, 0, out_event), out_code);
+  return lake_answer(s.queues.event_create(s.queues.user, 0, 0, out_event), out_code);
 }
 static gmlake_result lake_event_destroy(void *user, void *event, int *out_code) {
   (void)user;
@@ -184,7 +184,7 @@ static void open_memory(void) {
   desc.jitter = desc.copy_jitter = player.options[OPT_JITTER];
   desc.host = counted;
   JUDGE_OK(gmlake_offload_mock_create(&desc, &s.mock));
-  JUDGE_OK(gmlake_offload_mock_get_queues(s.mock, &s.queues));
+  s.queues = *s.mock;
   if (option_is_set(OPT_LAKE))
     open_lake(desc.device_bytes);
   else
@@ -200,7 +200,7 @@ static void open_session(void) {
   memset(&desc, 0, sizeof desc);
   desc.flags = (option_is_set(OPT_CHECKED) ? GMLAKE_OFFLOAD_CHECKED : 0) |
                (option_is_set(OPT_LETTER) ? GMLAKE_OFFLOAD_LETTER : 0);
-  desc.queues = &s.queues;
+  desc.backend = &s.queues;
   desc.memory = &s.memory;
   desc.limit_bytes = s.limit;
   desc.tensor_bytes_min = option_is_set(OPT_MIN) ? option_bytes(OPT_MIN) : 1;

@@ -372,7 +372,7 @@ static void train_layers(void) {
   uint32_t i, iteration;
   void *ptr;
   memset(&desc, 0, sizeof desc);
-  desc.queues = &s.queues;
+  desc.backend = &s.queues;
   desc.memory = &s.memory;
   desc.tensor_bytes_min = 1;
   assert_ok(gmlake_offload_session_create(&desc, &session));
@@ -491,7 +491,7 @@ static void wrong_descriptions(gmlake_offload_session_desc *desc) {
   assert_error(gmlake_offload_session_create(NULL, &session), INVALID_ARGUMENT);
   assert_null(session);
   assert_error(gmlake_offload_session_create(desc, &session), INVALID_ARGUMENT);
-  desc->queues = &s.queues;
+  desc->backend = &s.queues;
   desc->memory = &s.memory;
   desc->flags = 1u << 30;
   assert_error(gmlake_offload_session_create(desc, &session), INVALID_ARGUMENT);

@@ -152,7 +152,7 @@ static void test_engine_errors(void **state) {
     assert_error(gmlake_offload_engine_create(&desc, &engine), INVALID_ARGUMENT); \
     assert_null(engine);                                                          \
   } while (0)
-  table.wait = NULL;
+  table.now = NULL;
   NO_ENGINE(desc.backend = NULL);
   NO_ENGINE(desc.backend = &table);
   NO_ENGINE(desc.backend = coarse);

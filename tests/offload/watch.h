@@ -5,16 +5,19 @@
 
 #define WATCHED 64
 
+typedef struct watched_op { /* under way, if it has a stream */
+  void *stream, *event;     /* event: behind it */
+  uint32_t number, device;
+} watched_op;
+
 static struct watch {
-  gmlake_offload_backend table; /* the mock's but for launch and wait */
+  gmlake_offload_backend table; /* the mock's but for launch, event_record and event_done */
   const gmlake_offload_backend *mock;
-  uint64_t tokens[WATCHED], last; /* of what is under way; 0: nothing */
-  uint32_t streams[WATCHED], devices[WATCHED];
+  watched_op ops[WATCHED];
   uint64_t under_way, most_under_way, most_stream;
   size_t clashes;    /* launches on a device and a stream that had one */
   void *at[WATCHED]; /* by tensor, of the first job: where an operator used it last */
   size_t moves;      /* uses elsewhere than before */
-  int lie;           /* what wait says instead of the truth */
 } watch;
 
 static void watch_place(uint32_t id, void *ptr) {
@@ -23,41 +26,42 @@ static void watch_place(uint32_t id, void *ptr) {
   watch.at[id] = ptr;
 }
 
-static int watch_launch(void *user, const gmlake_offload_launch *launch, uint64_t token) {
+static int watch_launch(void *user, const gmlake_offload_launch *launch, void *stream) {
   size_t i, room = WATCHED;
   for (i = 0; i < WATCHED; i++) {
-    if (!watch.tokens[i]) room = i;
-    watch.clashes += watch.tokens[i] && watch.streams[i] == launch->stream &&
-                     watch.devices[i] == launch->desc.device;
+    const watched_op *o = &watch.ops[i];
+    if (!o->stream) room = i;
+    watch.clashes += o->stream && o->number == launch->stream && o->device == launch->desc.device;
   }
   if (room == WATCHED) abort();
-  watch.tokens[room] = token + 1;
-  watch.streams[room] = launch->stream;
-  watch.devices[room] = launch->desc.device;
+  watch.ops[room].stream = stream;
+  watch.ops[room].event = NULL;
+  watch.ops[room].number = launch->stream;
+  watch.ops[room].device = launch->desc.device;
   if (launch->stream > watch.most_stream) watch.most_stream = launch->stream;
   if (++watch.under_way > watch.most_under_way) watch.most_under_way = watch.under_way;
   for (i = 0; launch->job == 0 && i < launch->desc.read_count; i++)
     watch_place(launch->desc.reads[i], launch->reads[i]);
   for (i = 0; launch->job == 0 && i < launch->desc.write_count; i++)
     watch_place(launch->desc.writes[i], launch->writes[i]);
-  return watch.mock->launch(user, launch, token);
+  return watch.mock->launch(user, launch, stream);
 }
 
-static int watch_wait(void *user, uint64_t *out_token) {
-  const uint64_t last = watch.last;
-  const int failed = watch.mock->wait(user, out_token);
+static int watch_record(void *user, void *event, void *stream) {
   size_t i;
-  for (i = 0; !failed && i < WATCHED; i++) {
-    if (watch.tokens[i] != *out_token + 1) continue;
-    watch.tokens[i] = 0;
+  for (i = 0; i < WATCHED; i++)
+    if (watch.ops[i].stream == stream && !watch.ops[i].event) watch.ops[i].event = event;
+  return watch.mock->event_record(user, event, stream);
+}
+
+static int watch_done(void *user, void *event, int *out_done) {
+  const int failed = watch.mock->event_done(user, event, out_done);
+  size_t i;
+  for (i = 0; !failed && *out_done && i < WATCHED; i++) {
+    if (!watch.ops[i].stream || watch.ops[i].event != event) continue;
+    watch.ops[i].stream = NULL;
     watch.under_way--;
   }
-  watch.last = *out_token;
-  if (watch.lie == 1) *out_token = last;               /* it has ended before */
-  if (watch.lie == 2) *out_token ^= (uint64_t)1 << 32; /* on another stream */
-  if (watch.lie == 3) *out_token = 5;                  /* it has not begun */
-  if (watch.lie == 4) *out_token = UINT64_MAX;         /* no node */
-  if (watch.lie == 5) *out_token |= (uint64_t)7 << 60; /* no stream */
   return failed;
 }
 
@@ -67,7 +71,8 @@ static const gmlake_offload_backend *watched(const gmlake_offload_backend *mock)
   watch.mock = mock;
   watch.table = *mock;
   watch.table.launch = watch_launch;
-  watch.table.wait = watch_wait;
+  watch.table.event_record = watch_record;
+  watch.table.event_done = watch_done;
   return &watch.table;
 }
 
