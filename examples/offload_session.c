@@ -120,9 +120,9 @@ static void train(size_t limit) {
   for (int i = 0; i < LAYERS; i++) {
     gmlake_offload_copy copy = {0, 1, numbers[W + i], weights[i], sizeof *plain};
     SESSION(pin(session, ids[W + i], stream));
-    MUST(queues.copy(queues.user, &copy, stream));
+    MUST(backend->copy(backend->user, &copy, stream));
   }
-  MUST(queues.stream_sync(queues.user, stream));
+  MUST(backend->stream_sync(backend->user, stream));
   MUST(memcmp(weights, plain[W], sizeof weights));
   SESSION(get_stats(session, &stats));
   printf("%2zu chunks of memory, %zu copies\n", stats.device_bytes_peak / memory.chunk_bytes,
