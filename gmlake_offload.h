@@ -17,10 +17,9 @@ CONTENTS
   for. Each section ends with its public functions.
     common    >>base >>graph
     TENSILE   >>plan >>jobs >>circle >>link >>profile >>cover >>swap >>pay >>draft
-    a run     >>work >>run >>clock >>rehearse
+    a run     >>work >>memgraph >>queues >>nodes >>run >>clock >>rehearse
     the best  >>search
     sessions  >>lesson >>regions >>rhythm >>session
-    memgraphs >>memgraph >>queues >>engine
     backends  >>backend_mock >>backend_cuda >>memory_lake
 
 EXAMPLE
@@ -129,7 +128,7 @@ THE GRAPH
     PERSISTENT    exists between iterations: parameters, the state of an optimizer. The next
                   iteration reads what this one wrote.
     INPUT         exists between iterations too. No operator writes it; the caller does, between
-                  iterations (gmlake_offload_run_overwrite, gmlake_offload_engine_locate).
+                  iterations (gmlake_offload_run_overwrite).
     INTERMEDIATE  is made by the first operator that writes it, and is gone after its last access.
     OUTPUT        is made likewise, and kept until its iteration has ended and iteration_fn has
                   been called.
@@ -316,18 +315,19 @@ HOW A SESSION WORKS
   does not, GMLAKE_OFFLOAD_CHECKED unmaps what is away. The host then waits for each copy.
 
 HOW A MEMGRAPH IS RUN
-  An engine allocates the arenas, and from then on only starts nodes. A node may start when all
-  nodes before it have ended. Each device has four queues: operators, transfers, offloads and
+  A run may have jobs that are memgraphs (gmlake_offload_run_add_memgraph). It allocates the arenas
+  of such a job, and from then on only starts its nodes. A node may start when all nodes before it
+  have ended. Each device has four queues: operators, transfers, offloads and
   reloads. Of the nodes of a queue that may start, the one with the lowest number starts first, and
   as many run at once as the queue has streams. No other order is kept, so a late copy delays only
   the nodes that need it. An iteration begins when the one before has ended.
-  There are four other ways; the results are the same in every order. Three fix the order: a queue
+  There are three other ways; the results are the same in every order. They fix the order: a queue
   waits for its next node. With GMLAKE_OFFLOAD_SIMULATED_ORDER each queue keeps the order in which
   the compiler's simulation of the iteration starts its nodes (`start` of gmlake_offload_node). With
   GMLAKE_OFFLOAD_FIXED_OPS operators and transfers keep the order of compilation, and copies start
   as by default: what the paper compares with, as we read it. With GMLAKE_OFFLOAD_FIXED_ORDER copies
   keep the order of compilation, too, which is poor, since it is not the order in which copies can
-  start. With GMLAKE_OFFLOAD_RANDOM_ORDER a random one of the nodes that may start is started.
+  start.
   A free order gains much over FIXED_ORDER, but next to nothing over SIMULATED_ORDER where times are
   as the graph says; bench/offload/README.md has the figures. Whoever wants one CUDA graph of an
   iteration can capture the nodes by `start`, one stream for each queue, with an event for each edge
@@ -353,18 +353,18 @@ CUDA
   The caller's functions launch the operators, on one stream for each job. They may also allocate
   and free device memory: with those of a lake (gmlake.h) it does not fragment. Copies go through
   pinned memory, on one stream for each direction. Pinning takes long, so pinned memory is kept and
-  used again. The thread that runs a run or an engine is busy also while it waits. Set
+  used again. The thread that runs a run is busy also while it waits. Set
   launch_ahead_max (to about 4): an operator that is launched only when the one before it has ended
   begins some microseconds late.
-  An engine may use several devices (desc.devices). Each has streams of its own. A transfer is a
+  A memgraph may use several devices (desc.devices). Each has streams of its own. A transfer is a
   copy from device to device. It takes the direct way where the devices reach each other: the
   backend enables that for memory of cuMemAlloc, and it stays enabled. Memory of alloc_fn has to be
   within the other devices' reach: a lake's is, with gmlake_desc.peer_devices.
 
 THREADS
-  Only one thread at a time may use a graph that is not sealed, a planner, a run, a session or an
-  engine. A session refuses a call while another one is under way. Any number of threads may read a
-  sealed graph or a memgraph.
+  Only one thread at a time may use a graph that is not sealed, a planner, a run or a session. A
+  session refuses a call while another one is under way. Any number of threads may read a sealed
+  graph or a memgraph.
 
 ERRORS
   Each function that can fail returns a result. A call that fails changes nothing, unless its
@@ -442,6 +442,7 @@ typedef enum gmlake_offload_result {
 typedef struct gmlake_offload_graph gmlake_offload_graph;
 typedef struct gmlake_offload_planner gmlake_offload_planner;
 typedef struct gmlake_offload_plan gmlake_offload_plan;
+typedef struct gmlake_offload_memgraph gmlake_offload_memgraph;
 typedef struct gmlake_offload_run gmlake_offload_run;
 
 /* Where this header gets host memory for its own data. Memory is aligned as malloc's is. Both
@@ -520,7 +521,7 @@ typedef struct gmlake_offload_error_info {
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_graph_create(
     const gmlake_offload_graph_desc *desc, gmlake_offload_graph **out_graph);
 
-/* pre: no planner, plan, run, memgraph or engine uses the graph. NULL is fine. */
+/* pre: no planner, plan, run or memgraph uses the graph. NULL is fine. */
 GMLAKE_OFFLOAD_DEF void gmlake_offload_graph_destroy(gmlake_offload_graph *graph);
 
 /* Adds a tensor; ids count up from 0.
@@ -721,14 +722,14 @@ typedef struct gmlake_offload_launch {
   const gmlake_offload_graph *graph;
   uint32_t job, op;
   uint32_t
-      stream; /* of the job on that device. A run uses stream 0 only. An engine uses the streams
+      stream; /* of the job on that device. A run uses stream 0 only. A memgraph uses the streams
                       below stream_count for operators, and copy_count more for transfers */
   uint64_t iteration;
   gmlake_offload_op_desc desc;
   void *const *reads, *const *writes;
 } gmlake_offload_launch;
 
-/* Streams, events, copies, operators and memory of devices: what runs, engines and sessions call.
+/* Streams, events, copies, operators and memory of devices: what runs and sessions call.
    `user` is the first argument of every function. Functions return 0, or another value if they
    fail; then they have done nothing. All but stream_sync, fill and idle return at once. */
 typedef struct gmlake_offload_backend {
@@ -748,7 +749,7 @@ typedef struct gmlake_offload_backend {
   /* The time between two timed events. pre: both are done. */
   int (*event_ns)(void *user, void *from, void *to, uint64_t *out_ns);
   int (*stream_sync)(void *user, void *stream); /* the host waits */
-  /* What follows is for runs and engines. A table for sessions alone may leave it NULL. */
+  /* What follows is for runs. A table for sessions alone may leave it NULL. */
   /* Stream `number` of a device, the same one whenever it is asked for. Of device 0 numbers 0 and 1
      are out_stream and in_stream. */
   int (*stream)(void *user, uint32_t device, uint32_t number, void **out_stream);
@@ -784,8 +785,8 @@ typedef struct gmlake_offload_mock_desc {
   gmlake_offload_host host; /* for the tensors, too */
   /* The caller's own operators and first contents, as in gmlake_offload_cuda_desc. They read and
      write host memory (with a divisor, that much less of it), and `stream` is NULL. launch_fn is
-     called when an operator ends, and does its work at once. If it fails, the run or the engine
-     does. The mock itself copies transfers. NULL: the mock makes up the bytes. */
+     called when an operator ends, and does its work at once. If it fails, the run does. The mock
+     itself copies transfers. NULL: the mock makes up the bytes. */
   int (*launch_fn)(void *user, const gmlake_offload_launch *launch, void *stream);
   int (*fill_fn)(void *user, uint32_t job, uint32_t tensor, void *ptr, size_t bytes, int on_host,
                  void *stream);
@@ -829,8 +830,8 @@ typedef struct gmlake_offload_cuda_desc {
      destroyed with the backend. With a lake: gmlake_alloc and gmlake_free. */
   int (*alloc_fn)(void *user, size_t bytes, void *stream, void **out_ptr);
   void (*free_fn)(void *user, void *ptr, size_t bytes, void *stream);
-  /* Queues the operator on the stream and returns without waiting for it. NULL: there are no runs
-     and engines, only sessions. */
+  /* Queues the operator on the stream and returns without waiting for it. NULL: there are no runs,
+     only sessions. */
   int (*launch_fn)(void *user, const gmlake_offload_launch *launch, void *stream);
   /* Queues what writes the first contents of a tensor, in device memory or in pinned memory;
      kernels can use both pointers. NULL: zeros. */
@@ -838,7 +839,7 @@ typedef struct gmlake_offload_cuda_desc {
                  void *stream);
   void *user; /* the first argument of these functions */
   gmlake_offload_host host;
-  /* For engines on several devices: device d of a graph is number devices[d] of the driver;
+  /* For memgraphs of several devices: device d of a graph is number devices[d] of the driver;
      `device` is ignored. The backend copies transfers itself, from device to device, and launch_fn
      gets operators only. NULL: one device, and launch_fn launches transfers too. */
   const int *devices;
@@ -850,21 +851,83 @@ typedef struct gmlake_offload_cuda_desc {
    a call of the driver failed); *out_backend is then NULL. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_cuda_create(
     const gmlake_offload_cuda_desc *desc, gmlake_offload_backend **out_backend);
-/* pre: no run and no engine uses the backend. Waits until all its work has ended. NULL is fine. */
+/* pre: no run uses the backend. Waits until all its work has ended. NULL is fine. */
 GMLAKE_OFFLOAD_DEF void gmlake_offload_cuda_destroy(gmlake_offload_backend *backend);
 #endif
+
+/* ---- Memgraphs ------------------------------------------------------------------------------- */
+
+#define GMLAKE_OFFLOAD_NOWHERE SIZE_MAX /* an offset: the tensor is not in this arena */
+
+typedef enum gmlake_offload_node_kind {
+  GMLAKE_OFFLOAD_NODE_OP = 0, /* an operator, also a transfer */
+  GMLAKE_OFFLOAD_NODE_OFFLOAD,
+  GMLAKE_OFFLOAD_NODE_RELOAD
+} gmlake_offload_node_kind;
+
+typedef struct gmlake_offload_memgraph_info {
+  size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
+  size_t node_count, op_count, offload_count, reload_count;
+  size_t edge_count, memory_edge_count; /* all dependencies; memory dependencies */
+  size_t superfluous_count;             /* edges left out, since a path of others implies them */
+  size_t offload_bytes, reload_bytes;   /* copied in an iteration */
+  size_t device_count, device_bytes;    /* devices; bytes used of all their arenas together */
+  size_t home_bytes;                    /* tensors with a home on their device */
+  size_t host_bytes;                    /* of the host's arena */
+  size_t align_bytes;
+  uint64_t alloc_ahead_ns, reload_ahead_ns; /* as given, or the best that was tried */
+  uint64_t time_ns;                         /* an iteration, as simulated */
+} gmlake_offload_memgraph_info;
+
+/* A node. Its pointers are valid as long as the memgraph. The numbers of nodes are an order in
+   which they may run. */
+typedef struct gmlake_offload_node {
+  gmlake_offload_node_kind kind;
+  uint32_t device, op, tensor;       /* an operator has no tensor, a copy no op (NONE) */
+  size_t device_offset, host_offset; /* copies: the tensor's places in the two arenas */
+  const size_t *read_offsets;        /* operators: the places of the tensors that it reads, */
+  const size_t *write_offsets;       /* and of those that it writes */
+  const uint32_t *before;            /* the nodes that must end before it begins, ascending */
+  const unsigned char *memory;       /* for each: 1: a memory dependency, 0: a data dependency */
+  size_t before_count;
+  uint32_t start; /* its place in the order in which the compiler's simulation starts nodes, which
+                     is another one in which they may run */
+} gmlake_offload_node;
+
+/* Where a tensor is when an iteration begins, or when it ends: on the device, on the host, or both.
+   PERSISTENT and INPUT tensors are at the same places both times. An OUTPUT that an operator writes
+   has a place at the end only. */
+typedef struct gmlake_offload_place {
+  size_t device_offset, host_offset; /* or GMLAKE_OFFLOAD_NOWHERE */
+} gmlake_offload_place;
+
+/* NULL is fine. pre: no job runs it. */
+GMLAKE_OFFLOAD_DEF void gmlake_offload_memgraph_destroy(gmlake_offload_memgraph *memgraph);
+
+/* Errors of these: INVALID_ARGUMENT; UNKNOWN_ID. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_info(
+    const gmlake_offload_memgraph *memgraph, gmlake_offload_memgraph_info *out_info);
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_node(
+    const gmlake_offload_memgraph *memgraph, uint32_t node, gmlake_offload_node *out_node);
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint32_t tensor,
+                                  gmlake_offload_place *out_begin, gmlake_offload_place *out_end);
 
 /* ---- Runs ------------------------------------------------------------------------------------ */
 
 #define GMLAKE_OFFLOAD_STRICT 1u /* run: fails where a passive swap out would be needed */
 #define GMLAKE_OFFLOAD_LRU 2u    /* run: passive swaps out take what was not used for longest */
+/* Of a run, one at most, for its memgraphs: see HOW A MEMGRAPH IS RUN. */
+#define GMLAKE_OFFLOAD_FIXED_ORDER 4u      /* each queue runs in the order of compilation; */
+#define GMLAKE_OFFLOAD_FIXED_OPS 8u        /* those of operators and transfers do; */
+#define GMLAKE_OFFLOAD_SIMULATED_ORDER 16u /* each runs in the order of `start` of its nodes */
 
 typedef struct gmlake_offload_run_desc {
   const gmlake_offload_backend *backend; /* outlives the run */
-  unsigned flags;                        /* GMLAKE_OFFLOAD_STRICT, GMLAKE_OFFLOAD_LRU */
+  unsigned flags;                        /* those above */
   size_t limit_bytes;                    /* of all tensors on the device; 0: only the backend's */
   uint32_t launch_ahead_max;             /* operators of a job that may be launched while one of it
-                                            runs; 0: none */
+                                            runs; 0: none; else stream_count must be 0 or 1 */
   gmlake_offload_host host;
   /* Called after each operator, with the time that it took; may be NULL. observe_fn and
      iteration_fn may call all functions for runs except run_iterations, run_overwrite and
@@ -879,12 +942,17 @@ typedef struct gmlake_offload_run_desc {
   const struct gmlake_offload_memory *memory;
   void *memory_stream; /* that commits and discards name; nothing else is queued on it, and what is
                           given up is used no more. With a lake: GMLAKE_STREAM_NONE */
+  /* Of memgraphs: */
+  uint32_t stream_count; /* operators at once on each device, up to 1,024; 0: 1 */
+  uint32_t copy_count;   /* copies at once of each device and direction, and transfers at once of
+                            each device, up to 1,024; 0: 1 */
 } gmlake_offload_run_desc;
 
 typedef struct gmlake_offload_run_stats {
   size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
   uint64_t time_ns;    /* spent in gmlake_offload_run_iterations, by the backend's clock */
-  uint64_t stall_ns;   /* the sum over jobs of their time without an operator */
+  uint64_t stall_ns;   /* the sum over jobs, of a memgraph over its devices, of the time without an
+                        operator */
   size_t device_bytes, device_bytes_peak, host_bytes, host_bytes_peak;
   size_t out_bytes, in_bytes;   /* copied so far */
   uint64_t out_count, in_count; /* copies so far */
@@ -912,13 +980,23 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_run_add_job(gmlake_offload_run *run, const gmlake_offload_graph *graph,
                            const gmlake_offload_plan *plan, uint32_t *out_job);
 
+/* Adds a job that runs a memgraph: allocates an arena on each device and one on the host, with the
+   backend's functions, and fills the tensors that exist when an iteration begins. The arenas stay
+   as long as the job, so what else runs gets the rest of limit_bytes. Several jobs may share a
+   memgraph, which must exist until they are gone. observe_fn is not called for it.
+   Errors: INVALID_ARGUMENT (also if the memgraph's align_bytes is below 16 times the backend's
+   divisor), OUT_OF_HOST_MEMORY, OUT_OF_DEVICE_MEMORY (also if it would pass limit_bytes),
+   BACKEND. */
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_add_memgraph(
+    gmlake_offload_run *run, const gmlake_offload_memgraph *memgraph, uint32_t *out_job);
+
 /* Stops a job, after its present iteration if one is under way, else at once. Then its tensors are
    freed, and another job may get its number. Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_remove_job(gmlake_offload_run *run,
                                                                        uint32_t job);
 
 /* Makes the job run by this plan from its next iteration on; NULL: by no plan.
-   Errors: INVALID_ARGUMENT, UNKNOWN_ID, WRONG_PLAN. */
+   Errors: INVALID_ARGUMENT, UNKNOWN_ID, WRONG_PLAN (also for a memgraph). */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_run_set_plan(gmlake_offload_run *run, uint32_t job, const gmlake_offload_plan *plan);
 
@@ -934,8 +1012,9 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_iterations(gmlake_of
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_limit(gmlake_offload_run *run,
                                                                       size_t limit_bytes);
 
-/* Tells where the bytes of a tensor are now, on the device, the host, or both. The other pointer is
-   NULL. The pointers are valid until iterations run again; in a callback, until it returns.
+/* Tells where the bytes of a tensor are now, on the device, the host, or both; a memgraph's, when
+   no iteration of it is under way. The other pointer is NULL. The pointers are valid until
+   iterations run again; in a callback, until it returns.
    Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_offload_run *run,
                                                                    uint32_t job, uint32_t tensor,
@@ -943,7 +1022,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_
                                                                    void **out_host);
 
 /* Tells where the caller may write a PERSISTENT or INPUT tensor before the next iteration: on the
-   device or on the host; the other pointer is NULL. Waits if the tensor is being copied.
+   device or on the host; the other pointer is NULL. Waits if the tensor is being copied. A memgraph
+   may have it at both places: then it has to be written at both.
    Errors: INVALID_ARGUMENT (also for a tensor of another kind, and in a callback), UNKNOWN_ID,
    BACKEND. */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_offload_run *run,
@@ -1120,9 +1200,9 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_pin(gmlake_offlo
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_unpin(gmlake_offload_session *session, uint32_t tensor, void *stream);
 
-/* Between hold(1) and hold(0) nothing moves and the session calls neither backend nor, but for alloc
-   and free, memory: a stream may be captured. A step may then name only tensors that the last step
-   before on the same stream could use without waiting: name all of them in one step first.
+/* Between hold(1) and hold(0) nothing moves and the session calls neither backend nor, but for
+   alloc and free, memory: a stream may be captured. A step may then name only tensors that the last
+   step before on the same stream could use without waiting: name all of them in one step first.
    Errors: INVALID_ARGUMENT (also begin with a tensor that is away, or still on its way). */
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_hold(gmlake_offload_session *session, int is_held);
@@ -1181,125 +1261,6 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_mock_work(gmlake_offload
 GMLAKE_OFFLOAD_DEF void gmlake_offload_mock_spend(gmlake_offload_backend *backend,
                                                   uint64_t time_ns);
 #endif
-
-/* ---- Memgraphs ------------------------------------------------------------------------------- */
-
-typedef struct gmlake_offload_memgraph gmlake_offload_memgraph;
-typedef struct gmlake_offload_engine gmlake_offload_engine;
-
-#define GMLAKE_OFFLOAD_NOWHERE SIZE_MAX /* an offset: the tensor is not in this arena */
-
-typedef enum gmlake_offload_node_kind {
-  GMLAKE_OFFLOAD_NODE_OP = 0, /* an operator, also a transfer */
-  GMLAKE_OFFLOAD_NODE_OFFLOAD,
-  GMLAKE_OFFLOAD_NODE_RELOAD
-} gmlake_offload_node_kind;
-
-typedef struct gmlake_offload_memgraph_info {
-  size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
-  size_t node_count, op_count, offload_count, reload_count;
-  size_t edge_count, memory_edge_count; /* all dependencies; memory dependencies */
-  size_t superfluous_count;             /* edges left out, since a path of others implies them */
-  size_t offload_bytes, reload_bytes;   /* copied in an iteration */
-  size_t device_count, device_bytes;    /* devices; bytes used of all their arenas together */
-  size_t home_bytes;                    /* tensors with a home on their device */
-  size_t host_bytes;                    /* of the host's arena */
-  size_t align_bytes;
-  uint64_t alloc_ahead_ns, reload_ahead_ns; /* as given, or the best that was tried */
-  uint64_t time_ns;                         /* an iteration, as simulated */
-} gmlake_offload_memgraph_info;
-
-/* A node. Its pointers are valid as long as the memgraph. The numbers of nodes are an order in
-   which they may run. */
-typedef struct gmlake_offload_node {
-  gmlake_offload_node_kind kind;
-  uint32_t device, op, tensor;       /* an operator has no tensor, a copy no op (NONE) */
-  size_t device_offset, host_offset; /* copies: the tensor's places in the two arenas */
-  const size_t *read_offsets;        /* operators: the places of the tensors that it reads, */
-  const size_t *write_offsets;       /* and of those that it writes */
-  const uint32_t *before;            /* the nodes that must end before it begins, ascending */
-  const unsigned char *memory;       /* for each: 1: a memory dependency, 0: a data dependency */
-  size_t before_count;
-  uint32_t start; /* its place in the order in which the compiler's simulation starts nodes, which
-                     is another one in which they may run */
-} gmlake_offload_node;
-
-/* Where a tensor is when an iteration begins, or when it ends: on the device, on the host, or both.
-   PERSISTENT and INPUT tensors are at the same places both times. An OUTPUT that an operator writes
-   has a place at the end only. */
-typedef struct gmlake_offload_place {
-  size_t device_offset, host_offset; /* or GMLAKE_OFFLOAD_NOWHERE */
-} gmlake_offload_place;
-
-/* NULL is fine. pre: no engine uses it. */
-GMLAKE_OFFLOAD_DEF void gmlake_offload_memgraph_destroy(gmlake_offload_memgraph *memgraph);
-
-/* Errors of these: INVALID_ARGUMENT; UNKNOWN_ID. */
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_info(
-    const gmlake_offload_memgraph *memgraph, gmlake_offload_memgraph_info *out_info);
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_node(
-    const gmlake_offload_memgraph *memgraph, uint32_t node, gmlake_offload_node *out_node);
-GMLAKE_OFFLOAD_DEF gmlake_offload_result
-gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint32_t tensor,
-                                  gmlake_offload_place *out_begin, gmlake_offload_place *out_end);
-
-/* ---- Engines: memgraphs run in any order ----------------------------------------------------- */
-
-/* Flags of an engine, one at most: see HOW A MEMGRAPH IS RUN. */
-#define GMLAKE_OFFLOAD_FIXED_ORDER 1u     /* each queue runs in the order of compilation */
-#define GMLAKE_OFFLOAD_RANDOM_ORDER 2u    /* starts any node that is ready, not the first */
-#define GMLAKE_OFFLOAD_SIMULATED_ORDER 4u /* each queue runs in the order of `start` of its nodes */
-#define GMLAKE_OFFLOAD_FIXED_OPS \
-  8u /* operators and transfers run in the order of compilation,
-                                             copies in any */
-
-typedef struct gmlake_offload_engine_desc {
-  const gmlake_offload_backend *backend;   /* outlives the engine, and is used by nothing else */
-  const gmlake_offload_memgraph *memgraph; /* outlives the engine; several engines may share it */
-  unsigned flags;                          /* 0, or one of those above */
-  uint32_t stream_count;                   /* operators at once on each device; 0: 1 */
-  uint32_t copy_count;                     /* copies at once of each device and direction, and
-                                              transfers at once of each device; 0: 1 */
-  uint32_t launch_ahead_max;               /* operators that may be launched while one runs and
-                                              they wait for it; 0: none; else stream_count
-                                              must be 0 or 1 */
-  uint64_t seed;                           /* of RANDOM_ORDER */
-  gmlake_offload_host host;
-} gmlake_offload_engine_desc;
-
-typedef struct gmlake_offload_engine_stats {
-  size_t struct_bytes; /* set by the caller, or 0: this header's size; returned: bytes filled in */
-  uint64_t time_ns;    /* spent in gmlake_offload_engine_run, by the backend's clock */
-  uint64_t stall_ns;   /* the sum over devices of their time without an operator in it */
-  uint64_t iteration_count, op_count, offload_count, reload_count;
-  size_t offload_bytes, reload_bytes;
-} gmlake_offload_engine_stats;
-
-/* Allocates one arena for each device and one for the host, and fills the tensors that exist when
-   an iteration begins.
-   Errors: INVALID_ARGUMENT (also if the memgraph's align_bytes is below 16 times the backend's
-   divisor, or if launch_ahead_max is set and stream_count is above 1), OUT_OF_HOST_MEMORY,
-   OUT_OF_DEVICE_MEMORY, BACKEND; *out_engine is then NULL. */
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_create(
-    const gmlake_offload_engine_desc *desc, gmlake_offload_engine **out_engine);
-
-/* Waits until all work has ended. NULL is fine. */
-GMLAKE_OFFLOAD_DEF void gmlake_offload_engine_destroy(gmlake_offload_engine *engine);
-
-/* Runs the memgraph iteration_count times. Errors: INVALID_ARGUMENT; BACKEND, after which the
-   engine can only be destroyed. */
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_run(gmlake_offload_engine *engine,
-                                                                   uint64_t iteration_count);
-
-/* Tells where the bytes of a tensor are between iterations: on the device, on the host, or both.
-   The other pointer is NULL. Who writes an INPUT writes it at both places if it has both.
-   Errors: INVALID_ARGUMENT, UNKNOWN_ID. */
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_locate(
-    const gmlake_offload_engine *engine, uint32_t tensor, void **out_device, void **out_host);
-
-/* Errors: INVALID_ARGUMENT. */
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_get_stats(
-    const gmlake_offload_engine *engine, gmlake_offload_engine_stats *out_stats);
 
 /* The result's spelling in this header, a constant string; never NULL. */
 GMLAKE_OFFLOAD_DEF const char *gmlake_offload_result_name(gmlake_offload_result result);
@@ -4665,6 +4626,7 @@ typedef struct gmlo_works {
   gmlo_spare *spares;
   size_t spare_count, spare_capacity;
   uint64_t now_ns; /* when it was looked last */
+  gmlake_offload_run_stats *stats;
 } gmlo_works;
 
 static int gmlo_works_now(gmlo_works *works) {
@@ -4735,7 +4697,17 @@ static int gmlo_works_copy(gmlo_works *works, const gmlake_offload_copy *copy, u
                            uint64_t token) {
   gmlo_task *task = gmlo_works_begin(works, copy->device, number, token);
   const gmlake_offload_backend *b = works->backend;
-  return task != NULL && gmlo_works_queued(works, task, b->copy(b->user, copy, task->stream) != 0);
+  if (task == NULL || !gmlo_works_queued(works, task, b->copy(b->user, copy, task->stream) != 0)) {
+    return 0;
+  }
+  if (copy->to_host) {
+    works->stats->out_bytes += copy->bytes;
+    works->stats->out_count++;
+  } else {
+    works->stats->in_bytes += copy->bytes;
+    works->stats->in_count++;
+  }
+  return 1;
 }
 
 /* Launches launch->op of launch->graph. pointers: of what it reads, then of what it writes. */
@@ -4823,11 +4795,515 @@ static void gmlo_works_leave(gmlo_works *works) {
   gmlo_free(&works->host, works->tasks);
 }
 
+/* ---- >>memgraph: nodes, edges and places --------------------------------------------------------
+   Owns a memgraph: what gmlake_turnip.h makes and checks, and what runs run. Invariant:
+   [V1] Edges lead from a lower node to a higher one.
+   Cost: constant. Fails: never. */
+
+typedef struct gmlo_node {
+  gmlake_offload_node_kind kind;
+  uint32_t device, op, tensor;
+  uint32_t mark; /* the last list or node that named it */
+  size_t device_offset, host_offset;
+} gmlo_node;
+
+struct gmlake_offload_memgraph {
+  gmlo_scope scope;
+  const gmlake_offload_graph *graph;
+  gmlo_node *nodes;
+  size_t node_count, node_capacity;
+  size_t *before_begin; /* node_count + 1 */
+  uint32_t *before;
+  unsigned char *memory; /* for each of before: why it is there */
+  size_t edge_count, edge_capacity, begin_capacity, memory_capacity;
+  size_t *after_begin; /* the edges by the node that they come from */
+  uint32_t *after;
+  size_t *ref_offsets;                 /* for each of the graph's refs, of scope */
+  gmlake_offload_place *begins, *ends; /* for each tensor, of scope */
+  size_t *device_bytes;                /* for each device, of scope */
+  uint32_t *starts; /* the nodes in the order in which the simulation starts them, */
+  uint32_t *ranks;  /* and the place of each node in it; NULL: there is no order yet */
+  size_t work;      /* looks at blocks and homes that finding all places took */
+  gmlake_offload_memgraph_info info;
+};
+
+static void gmlo_memgraph_destroy(gmlake_offload_memgraph *m) {
+  gmlake_offload_host host;
+  if (m == NULL) return;
+  host = m->scope.host;
+  gmlo_free(&host, m->nodes);
+  gmlo_free(&host, m->before_begin);
+  gmlo_free(&host, m->before);
+  gmlo_free(&host, m->memory);
+  gmlo_free(&host, m->after_begin);
+  gmlo_free(&host, m->after);
+  gmlo_free(&host, m->starts);
+  gmlo_free(&host, m->ranks);
+  gmlo_leave(&m->scope);
+  gmlo_free(&host, m);
+}
+
+/* ---- Public functions ---- */
+
+GMLAKE_OFFLOAD_DEF void gmlake_offload_memgraph_destroy(gmlake_offload_memgraph *memgraph) {
+  gmlo_memgraph_destroy(memgraph);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_info(
+    const gmlake_offload_memgraph *memgraph, gmlake_offload_memgraph_info *out_info) {
+  if (memgraph == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  return gmlo_fill_info(out_info, &memgraph->info, sizeof memgraph->info);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_node(
+    const gmlake_offload_memgraph *memgraph, uint32_t node, gmlake_offload_node *out_node) {
+  const gmlo_node *n;
+  size_t begin;
+  if (memgraph == NULL || out_node == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  if (node >= memgraph->node_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  memset(out_node, 0, sizeof *out_node);
+  n = &memgraph->nodes[node];
+  begin = memgraph->before_begin[node];
+  out_node->kind = n->kind;
+  out_node->device = n->device;
+  out_node->op = n->op;
+  out_node->tensor = n->tensor;
+  out_node->device_offset = n->device_offset;
+  out_node->host_offset = n->host_offset;
+  out_node->before = memgraph->before + begin;
+  out_node->memory = memgraph->memory + begin;
+  out_node->before_count = memgraph->before_begin[node + 1] - begin;
+  out_node->start = memgraph->ranks[node];
+  if (n->kind == GMLAKE_OFFLOAD_NODE_OP) {
+    const gmlo_op *op = &memgraph->graph->ops[n->op];
+    out_node->read_offsets = memgraph->ref_offsets + op->first_ref;
+    out_node->write_offsets = out_node->read_offsets + op->read_count;
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result
+gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint32_t tensor,
+                                  gmlake_offload_place *out_begin, gmlake_offload_place *out_end) {
+  if (memgraph == NULL || out_begin == NULL || out_end == NULL) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (tensor >= memgraph->graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  *out_begin = memgraph->begins[tensor];
+  *out_end = memgraph->ends[tensor];
+  return GMLAKE_OFFLOAD_OK;
+}
+
+/* ---- >>queues: which nodes are ready ------------------------------------------------------------
+   Owns for each node the number of predecessors that it waits for, and for each device four queues:
+   operators, transfers, offloads, reloads. Invariants:
+   [Q1] The heap of a queue has exactly the nodes that are ready and have not begun.
+   [Q2] If in_line is set, the operators of a device run in the order in which they begin, so that
+        none waits for another one that has begun.
+   Cost: O(log n) for each node and constant for each edge. Fails: where host memory is refused, and
+   only when it is made. */
+
+#define GMLO_QUEUES 4u        /* of each device: operators, transfers, */
+#define GMLO_COPY_QUEUES 2u   /* then offloads and reloads */
+#define GMLO_BEGUN UINT32_MAX /* in `waits`: the node has begun and has not ended */
+
+typedef struct gmlo_node_queue {
+  uint64_t *heap;  /* in fixed order: all nodes of the queue, in that order */
+  size_t count;    /* of the heap */
+  size_t at;       /* in fixed order: the next node */
+  uint32_t active; /* nodes that have begun and not ended */
+} gmlo_node_queue;
+
+typedef enum gmlo_order {
+  GMLO_ANY_ORDER = 0,
+  GMLO_COMPILED,     /* all queues have the order of compilation, */
+  GMLO_COMPILED_OPS, /* those of operators and transfers, */
+  GMLO_SIMULATED     /* all queues the order of the simulation */
+} gmlo_order;
+
+typedef struct gmlo_ready {
+  gmlo_scope scope;
+  const gmlake_offload_memgraph *memgraph;
+  uint32_t *waits;
+  gmlo_node_queue *queues;
+  size_t queue_count;
+  gmlo_order order;
+  int in_line;
+} gmlo_ready;
+
+static size_t gmlo_queue_of(const gmlake_offload_memgraph *m, uint32_t id) {
+  const gmlo_node *node = &m->nodes[id];
+  size_t kind = node->kind == GMLAKE_OFFLOAD_NODE_OFFLOAD ? 2 : 3;
+  if (node->kind == GMLAKE_OFFLOAD_NODE_OP) {
+    kind = (m->graph->ops[node->op].flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
+  }
+  return (size_t)node->device * GMLO_QUEUES + kind;
+}
+
+static int gmlo_ready_make(gmlo_ready *r, const gmlake_offload_memgraph *m,
+                           const gmlake_offload_host *host, gmlo_order order) {
+  size_t *counts, q, v;
+  memset(r, 0, sizeof *r);
+  r->scope = gmlo_scope_of(host);
+  r->memgraph = m;
+  r->order = order;
+  r->queue_count = m->info.device_count * GMLO_QUEUES;
+  r->waits = (uint32_t *)gmlo_take(&r->scope, m->node_count, sizeof *r->waits);
+  r->queues = (gmlo_node_queue *)gmlo_take(&r->scope, r->queue_count, sizeof *r->queues);
+  counts = (size_t *)gmlo_take(&r->scope, r->queue_count, sizeof *counts);
+  if (r->waits == NULL || r->queues == NULL || counts == NULL) return 0;
+  for (v = 0; v < m->node_count; v++) counts[gmlo_queue_of(m, (uint32_t)v)]++;
+  for (q = 0; q < r->queue_count; q++) {
+    r->queues[q].heap = (uint64_t *)gmlo_take(&r->scope, counts[q], sizeof(uint64_t));
+    if (r->queues[q].heap == NULL) return 0;
+  }
+  return 1;
+}
+
+static void gmlo_ready_push(gmlo_ready *r, uint32_t id) {
+  gmlo_node_queue *queue = &r->queues[gmlo_queue_of(r->memgraph, id)];
+  gmlo_heap_push(queue->heap, &queue->count, id);
+}
+
+/* Whether the queue runs in a fixed order: its heap is then used as a list. */
+static int gmlo_ready_is_fixed(const gmlo_ready *r, size_t q) {
+  return r->order != GMLO_ANY_ORDER &&
+         (r->order != GMLO_COMPILED_OPS || q % GMLO_QUEUES < GMLO_COPY_QUEUES);
+}
+
+/* Begins an iteration. */
+static void gmlo_ready_begin(gmlo_ready *r) {
+  const gmlake_offload_memgraph *m = r->memgraph;
+  size_t q, v;
+  for (q = 0; q < r->queue_count; q++) r->queues[q].count = r->queues[q].at = 0;
+  for (v = 0; v < m->node_count; v++) {
+    uint32_t id = r->order == GMLO_SIMULATED ? m->starts[v] : (uint32_t)v;
+    gmlo_node_queue *queue = &r->queues[gmlo_queue_of(m, id)];
+    r->waits[id] = (uint32_t)(m->before_begin[id + 1] - m->before_begin[id]);
+    if (gmlo_ready_is_fixed(r, gmlo_queue_of(m, id))) {
+      queue->heap[queue->count++] = id;
+    } else if (r->waits[id] == 0) {
+      gmlo_ready_push(r, id);
+    }
+  }
+}
+
+/* Whether the node may begin behind the other one without waiting for its end. [Q2] */
+static int gmlo_ready_follows(const gmlo_ready *r, uint32_t id, uint32_t other) {
+  size_t q = gmlo_queue_of(r->memgraph, id);
+  return r->in_line && q % GMLO_QUEUES == 0 && q == gmlo_queue_of(r->memgraph, other);
+}
+
+/* The node has begun, or ended: each node that waited for that waits for one less. */
+static void gmlo_ready_pass(gmlo_ready *r, uint32_t id, int ended) {
+  const gmlake_offload_memgraph *m = r->memgraph;
+  size_t e;
+  for (e = m->after_begin[id]; e < m->after_begin[id + 1]; e++) {
+    uint32_t after = m->after[e];
+    if (gmlo_ready_follows(r, after, id) == ended) continue;
+    if (--r->waits[after] != 0) continue;
+    if (!gmlo_ready_is_fixed(r, gmlo_queue_of(m, after))) gmlo_ready_push(r, after);
+  }
+}
+
+/* Takes the first node that may begin. NONE if there is none. */
+static uint32_t gmlo_ready_pop(gmlo_ready *r, size_t q) {
+  gmlo_node_queue *queue = &r->queues[q];
+  uint32_t id;
+  if (gmlo_ready_is_fixed(r, q)) {
+    if (queue->at == queue->count || r->waits[queue->heap[queue->at]] != 0) {
+      return GMLAKE_OFFLOAD_NONE;
+    }
+    id = (uint32_t)queue->heap[queue->at++];
+  } else {
+    if (queue->count == 0) return GMLAKE_OFFLOAD_NONE;
+    id = (uint32_t)gmlo_heap_pop(queue->heap, &queue->count);
+  }
+  queue->active++;
+  r->waits[id] = GMLO_BEGUN;
+  if (r->in_line) gmlo_ready_pass(r, id, 0);
+  return id;
+}
+
+static void gmlo_ready_done(gmlo_ready *r, uint32_t id) {
+  r->waits[id] = 0;
+  r->queues[gmlo_queue_of(r->memgraph, id)].active--;
+  gmlo_ready_pass(r, id, 1);
+}
+
+/* ---- >>nodes: starts the nodes of a memgraph that are ready -------------------------------------
+   Owns the arenas of a job that is a memgraph, and its nodes under way. Invariants:
+   [E1] A node begins when all nodes before it have ended. Where it was launched behind operators on
+        their stream, the stream sees to that.
+   [E2] A queue of operators has at most stream_count of them under way, and launch_ahead_max more
+        that were launched behind them. Every other queue has at most copy_count nodes under way.
+   [E3] Nodes under way at once in a queue are on different streams, but operators that were
+        launched behind others are on the same one.
+   [E4] Of the backend's streams of a device the first two times copy_count are for copies to the
+        host and back in turn. Then each job has stream_count for operators and as many for
+        transfers.
+   Cost: as >>queues. Fails: where host memory is refused when it is made, and where the backend
+   fails. */
+
+#define GMLO_TOKEN_SHIFT 60 /* the kind is in the bits above, */
+#define GMLO_TOKEN_JOB 32   /* of a node its job is in those above, a number in those below */
+#define GMLO_TOKEN_OP 1u
+#define GMLO_TOKEN_COPY 2u
+#define GMLO_TOKEN_TIMER 3u
+#define GMLO_TOKEN_NODE 4u
+#define GMLO_WIDTH_MAX 1024u   /* of stream_count and copy_count */
+#define GMLO_JOBS_MAX 0xFFFFFu /* so that [E4] fits in 32 bits */
+
+typedef struct gmlo_nodes {
+  const gmlake_offload_memgraph *memgraph;
+  const gmlake_offload_run_desc *desc; /* of the run, as is */
+  gmlo_works *works;
+  uint32_t job;
+  gmlo_ready ready;
+  void **device_arenas; /* memory of ready.scope, as the arrays below */
+  void *host_arena;
+  void **pointers;   /* of one operator */
+  uint32_t *busy;    /* nodes under way on stream s of queue q: busy[q * width + s] */
+  uint32_t *streams; /* of each node under way */
+  uint64_t *idle_ns; /* for each device: since when no operator is under way */
+  size_t width, ended, divisor;
+} gmlo_nodes;
+
+/* The backend's number of the first stream of the job's operators. [E4] */
+static uint32_t gmlo_job_stream(const gmlake_offload_run_desc *desc, uint32_t job) {
+  return 2 * desc->copy_count + job * 2 * desc->stream_count;
+}
+
+static uint32_t gmlo_nodes_number(const gmlo_nodes *n, size_t q, uint32_t stream) {
+  uint32_t kind = (uint32_t)(q % GMLO_QUEUES);
+  if (kind >= GMLO_COPY_QUEUES) return 2 * stream + (kind - GMLO_COPY_QUEUES);
+  return gmlo_job_stream(n->desc, n->job) + kind * n->desc->stream_count + stream;
+}
+
+static uint64_t gmlo_nodes_token(const gmlo_nodes *n, uint32_t id) {
+  return (uint64_t)GMLO_TOKEN_NODE << GMLO_TOKEN_SHIFT | (uint64_t)n->job << GMLO_TOKEN_JOB | id;
+}
+
+static void *gmlo_nodes_at(const gmlo_nodes *n, void *arena, size_t offset) {
+  return (char *)arena + offset / n->divisor;
+}
+
+static int gmlo_nodes_launch(gmlo_nodes *n, uint32_t id, uint32_t number, uint64_t iteration) {
+  const gmlake_offload_memgraph *m = n->memgraph;
+  const gmlake_offload_graph *graph = m->graph;
+  const gmlo_op *op = &graph->ops[m->nodes[id].op];
+  gmlake_offload_launch launch;
+  size_t i;
+  for (i = 0; i < op->read_count + op->write_count; i++) {
+    uint32_t device = graph->tensors[graph->refs[op->first_ref + i]].device;
+    n->pointers[i] = gmlo_nodes_at(n, n->device_arenas[device], m->ref_offsets[op->first_ref + i]);
+  }
+  memset(&launch, 0, sizeof launch);
+  launch.graph = graph;
+  launch.job = n->job;
+  launch.op = m->nodes[id].op;
+  launch.stream = number - gmlo_job_stream(n->desc, n->job);
+  launch.iteration = iteration;
+  return gmlo_works_launch(n->works, &launch, n->pointers, number, gmlo_nodes_token(n, id));
+}
+
+static int gmlo_nodes_copy(gmlo_nodes *n, uint32_t id, uint32_t number) {
+  const gmlo_node *node = &n->memgraph->nodes[id];
+  gmlake_offload_copy copy;
+  memset(&copy, 0, sizeof copy);
+  copy.device = node->device;
+  copy.to_host = node->kind == GMLAKE_OFFLOAD_NODE_OFFLOAD;
+  copy.device_ptr = gmlo_nodes_at(n, n->device_arenas[node->device], node->device_offset);
+  copy.host_ptr = gmlo_nodes_at(n, n->host_arena, node->host_offset);
+  copy.bytes = n->memgraph->graph->tensors[node->tensor].bytes;
+  return gmlo_works_copy(n->works, &copy, number, gmlo_nodes_token(n, id));
+}
+
+/* Takes the lowest stream of the queue on which nothing is under way; if operators are launched
+   ahead, their only stream. pre: there is one. [E3] */
+static uint32_t gmlo_nodes_stream(gmlo_nodes *n, size_t q) {
+  uint32_t stream = 0;
+  if (!n->ready.in_line || q % GMLO_QUEUES != 0) {
+    while (n->busy[q * n->width + stream] != 0) stream++;
+  }
+  n->busy[q * n->width + stream]++;
+  return stream;
+}
+
+/* Starts a node of queue q, if one is ready: 1. -1 if the backend fails. [E1] [E2] */
+static int gmlo_nodes_start_one(gmlo_nodes *n, size_t q, uint64_t iteration) {
+  uint64_t most = n->desc->copy_count;
+  uint32_t id, number, was = n->ready.queues[q].active;
+  int started;
+  if (q % GMLO_QUEUES == 0) most = (uint64_t)n->desc->stream_count + n->desc->launch_ahead_max;
+  if (was >= most) return 0;
+  id = gmlo_ready_pop(&n->ready, q);
+  if (id == GMLAKE_OFFLOAD_NONE) return 0;
+  n->streams[id] = gmlo_nodes_stream(n, q);
+  number = gmlo_nodes_number(n, q, n->streams[id]);
+  if (q % GMLO_QUEUES == 0 && was == 0) {
+    n->works->stats->stall_ns += n->works->now_ns - n->idle_ns[q / GMLO_QUEUES];
+  }
+  started = n->memgraph->nodes[id].kind == GMLAKE_OFFLOAD_NODE_OP
+                ? gmlo_nodes_launch(n, id, number, iteration)
+                : gmlo_nodes_copy(n, id, number);
+  return started ? 1 : -1;
+}
+
+/* Starts all nodes that may start: 1 if there were such. -1 if the backend fails. */
+static int gmlo_nodes_start(gmlo_nodes *n, uint64_t iteration) {
+  int started = 0, state;
+  size_t q;
+  for (q = 0; q < n->ready.queue_count; q++) {
+    while ((state = gmlo_nodes_start_one(n, q, iteration)) > 0) started = 1;
+    if (state < 0) return -1;
+  }
+  return started;
+}
+
+/* Begins an iteration. is_first: no other one has ended just now. */
+static void gmlo_nodes_begin(gmlo_nodes *n, int is_first) {
+  size_t d;
+  gmlo_ready_begin(&n->ready);
+  n->ended = 0;
+  for (d = 0; is_first && d < n->memgraph->info.device_count; d++) {
+    n->idle_ns[d] = n->works->now_ns;
+  }
+}
+
+/* A node has ended. 1 if it was the last one of its iteration. */
+static int gmlo_nodes_done(gmlo_nodes *n, uint32_t id) {
+  size_t q = gmlo_queue_of(n->memgraph, id), d;
+  n->busy[q * n->width + n->streams[id]]--;
+  gmlo_ready_done(&n->ready, id);
+  if (q % GMLO_QUEUES == 0 && n->ready.queues[q].active == 0) {
+    n->idle_ns[q / GMLO_QUEUES] = n->works->now_ns;
+  }
+  if (++n->ended != n->memgraph->node_count) return 0;
+  for (d = 0; d < n->memgraph->info.device_count; d++) {
+    n->works->stats->stall_ns += n->works->now_ns - n->idle_ns[d];
+    n->idle_ns[d] = n->works->now_ns;
+  }
+  return 1;
+}
+
+static void gmlo_nodes_locate(const gmlo_nodes *n, int is_begin, uint32_t tensor, void **out_device,
+                              void **out_host) {
+  const gmlake_offload_memgraph *m = n->memgraph;
+  const gmlake_offload_place *place = is_begin ? &m->begins[tensor] : &m->ends[tensor];
+  *out_device = *out_host = NULL;
+  if (place->device_offset != GMLAKE_OFFLOAD_NOWHERE) {
+    uint32_t device = m->graph->tensors[tensor].device;
+    *out_device = gmlo_nodes_at(n, n->device_arenas[device], place->device_offset);
+  }
+  if (place->host_offset != GMLAKE_OFFLOAD_NOWHERE) {
+    *out_host = gmlo_nodes_at(n, n->host_arena, place->host_offset);
+  }
+}
+
+static gmlake_offload_result gmlo_nodes_alloc(gmlo_nodes *n) {
+  const gmlake_offload_memgraph *m = n->memgraph;
+  const gmlake_offload_backend *b = n->works->backend;
+  size_t d;
+  for (d = 0; d < m->info.device_count; d++) {
+    void **arena = &n->device_arenas[d];
+    if (m->device_bytes[d] == 0) continue;
+    if (b->device_alloc(b->user, (uint32_t)d, m->device_bytes[d], arena) != 0) {
+      *arena = NULL;
+      return GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY;
+    }
+    gmlo_count_up(&n->works->stats->device_bytes, &n->works->stats->device_bytes_peak,
+                  m->device_bytes[d]);
+  }
+  if (m->info.host_bytes == 0) return GMLAKE_OFFLOAD_OK;
+  if (b->host_alloc(b->user, m->info.host_bytes, &n->host_arena) != 0) {
+    n->host_arena = NULL;
+    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  gmlo_count_up(&n->works->stats->host_bytes, &n->works->stats->host_bytes_peak,
+                m->info.host_bytes);
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static gmlake_offload_result gmlo_nodes_fill(const gmlo_nodes *n) {
+  const gmlake_offload_graph *graph = n->memgraph->graph;
+  const gmlake_offload_backend *b = n->works->backend;
+  uint32_t t;
+  for (t = 0; t < graph->tensor_count; t++) {
+    size_t bytes = graph->tensors[t].bytes;
+    void *device, *host;
+    gmlo_nodes_locate(n, 1, t, &device, &host);
+    if (bytes == 0) continue;
+    if ((device != NULL && b->fill(b->user, n->job, t, device, bytes, 0) != 0) ||
+        (host != NULL && b->fill(b->user, n->job, t, host, bytes, 1) != 0)) {
+      return GMLAKE_OFFLOAD_ERROR_BACKEND;
+    }
+  }
+  return GMLAKE_OFFLOAD_OK;
+}
+
+static gmlo_order gmlo_nodes_order(unsigned flags) {
+  return (flags & GMLAKE_OFFLOAD_FIXED_ORDER) != 0       ? GMLO_COMPILED
+         : (flags & GMLAKE_OFFLOAD_FIXED_OPS) != 0       ? GMLO_COMPILED_OPS
+         : (flags & GMLAKE_OFFLOAD_SIMULATED_ORDER) != 0 ? GMLO_SIMULATED
+                                                         : GMLO_ANY_ORDER;
+}
+
+/* Makes room for what is under way, allocates the arenas and fills what exists when an iteration
+   begins. */
+static gmlake_offload_result gmlo_nodes_make(gmlo_nodes *n) {
+  const gmlake_offload_memgraph *m = n->memgraph;
+  gmlo_scope *scope = &n->ready.scope;
+  gmlake_offload_result result;
+  size_t i, most = 1;
+  n->divisor = n->works->backend->divisor != 0 ? n->works->backend->divisor : 1;
+  for (i = 0; i < m->graph->op_count; i++) {
+    size_t count = gmlo_op_refs(m->graph, (uint32_t)i);
+    if (count > most) most = count;
+  }
+  if (!gmlo_ready_make(&n->ready, m, &n->desc->host, gmlo_nodes_order(n->desc->flags))) {
+    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  n->ready.in_line = n->desc->launch_ahead_max != 0;
+  n->width = n->desc->stream_count;
+  if (n->width < n->desc->copy_count) n->width = n->desc->copy_count;
+  n->busy = (uint32_t *)gmlo_take(scope, n->ready.queue_count, n->width * sizeof *n->busy);
+  n->streams = (uint32_t *)gmlo_take(scope, m->node_count, sizeof *n->streams);
+  n->idle_ns = (uint64_t *)gmlo_take(scope, m->info.device_count, sizeof *n->idle_ns);
+  n->pointers = (void **)gmlo_take(scope, most, sizeof *n->pointers);
+  n->device_arenas = (void **)gmlo_take(scope, m->info.device_count, sizeof(void *));
+  if (n->busy == NULL || n->streams == NULL || n->idle_ns == NULL || n->pointers == NULL ||
+      n->device_arenas == NULL) {
+    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  }
+  result = gmlo_nodes_alloc(n);
+  return result == GMLAKE_OFFLOAD_OK ? gmlo_nodes_fill(n) : result;
+}
+
+/* pre: none of its nodes is under way. */
+static void gmlo_nodes_leave(gmlo_nodes *n) {
+  const gmlake_offload_memgraph *m = n->memgraph;
+  const gmlake_offload_backend *b = n->works->backend;
+  size_t d;
+  for (d = 0; n->device_arenas != NULL && d < m->info.device_count; d++) {
+    if (n->device_arenas[d] == NULL) continue;
+    b->device_free(b->user, (uint32_t)d, n->device_arenas[d], m->device_bytes[d]);
+    n->works->stats->device_bytes -= m->device_bytes[d];
+  }
+  if (n->host_arena != NULL) {
+    b->host_free(b->user, n->host_arena, m->info.host_bytes);
+    n->works->stats->host_bytes -= m->info.host_bytes;
+  }
+  gmlo_leave(&n->ready.scope);
+}
+
 /* ---- >>run: the operators of jobs in order, and the events of plans -----------------------------
-   Owns for each job where its tensors are (gmlo_run_tensor), and the two queues of copies.
+   Owns for each job where its tensors are (gmlo_run_tensor), or its memgraph, and the two queues of
+   copies.
    Invariants:
-   [N1] used_bytes is the sum of the room of all tensors that are `there`; those that are coming or
-        going are. A tensor's room is its bytes, or with desc.memory whole chunks.
+   [N1] stats.device_bytes is the sum of the room of all tensors that are `there`, as those that are
+        coming or going are, and of the arenas of memgraphs. A tensor's room is its bytes, or with
+        desc.memory whole chunks.
    [N2] A tensor that is `there` and not `coming` has its bytes on the device. One with host_valid
         has its bytes on the host. A tensor that exists has one or the other.
    [N3] A tensor with pins stays where it is: an operator that runs uses it.
@@ -4843,11 +5319,6 @@ static void gmlo_works_leave(gmlo_works *works) {
    Cost: an operator O(its tensors), a passive swap out O(all tensors). Fails: where host memory is
    refused, where the backend fails, and where an operator needs more than the limit; the run is
    over then. */
-
-#define GMLO_TOKEN_OP 1u
-#define GMLO_TOKEN_COPY 2u
-#define GMLO_TOKEN_TIMER 3u
-#define GMLO_TOKEN_SHIFT 60 /* the kind is in the bits above, a number in those below */
 
 typedef struct gmlo_run_tensor {
   void *device, *host;
@@ -4873,6 +5344,7 @@ typedef struct gmlo_run_step {
 
 typedef struct gmlo_run_job {
   const gmlake_offload_graph *graph; /* NULL: there is no job of this number */
+  gmlo_nodes *nodes; /* of its memgraph, memory of scope; NULL: it has none, and all of this: */
   const gmlake_offload_plan *plan, *next_plan;
   int alive, leaves, replans; /* replans: the next iteration runs by next_plan */
   int pauses;                 /* between two iterations, until its copies have ended */
@@ -4923,7 +5395,6 @@ struct gmlake_offload_run {
   gmlo_copy_queue queues[2];
   gmlo_timer *timers;
   size_t timer_count, timer_capacity;
-  size_t used_bytes;
   size_t refused_bytes; /* the backend refused so many; 0: not since memory was freed */
   uint64_t uses;        /* counts up for used_at */
   gmlo_works works;
@@ -4955,7 +5426,7 @@ static size_t gmlo_run_room(const gmlake_offload_run *run, size_t bytes) {
 static int gmlo_run_fits(const gmlake_offload_run *run, size_t bytes) {
   size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX;
   if (run->refused_bytes != 0 && bytes >= run->refused_bytes) return 0;
-  return run->used_bytes <= limit && bytes <= limit - run->used_bytes;
+  return run->stats.device_bytes <= limit && bytes <= limit - run->stats.device_bytes;
 }
 
 /* Memory for a tensor of that room, at the address that it has. */
@@ -4982,7 +5453,6 @@ static int gmlo_run_tensor_alloc(gmlake_offload_run *run, gmlo_run_tensor *state
   }
   state->there = 1;
   bytes = gmlo_run_room(run, bytes);
-  run->used_bytes += bytes;
   gmlo_count_up(&run->stats.device_bytes, &run->stats.device_bytes_peak, bytes);
   return 1;
 }
@@ -4999,7 +5469,6 @@ static void gmlo_run_tensor_free(gmlake_offload_run *run, gmlo_run_tensor *state
   }
   state->device = NULL;
   state->there = 0;
-  run->used_bytes -= room;
   run->stats.device_bytes -= room;
   run->refused_bytes = 0;
 }
@@ -5229,13 +5698,9 @@ static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_run_tensor *
   queue->now_bytes = bytes;
   if (lane == GMLO_OUT) {
     state->going = 1;
-    run->stats.out_bytes += bytes;
-    run->stats.out_count++;
     run->stats.passive_out_count += (uint64_t)(queue->now.passive != 0);
   } else {
     state->coming = 1;
-    run->stats.in_bytes += bytes;
-    run->stats.in_count++;
     run->stats.passive_in_count += (uint64_t)(queue->now.passive != 0);
   }
 }
@@ -5359,8 +5824,9 @@ static int gmlo_run_find_victim(const gmlake_offload_run *run, uint32_t *out_job
   size_t j, t;
   for (j = 0; j < run->job_count; j++) {
     const gmlo_run_job *job = &run->jobs[j];
-    size_t position = job->alive ? gmlo_run_position(job) : 0;
-    for (t = 0; job->alive && t < job->graph->tensor_count; t++) {
+    int moves = job->alive && job->nodes == NULL;
+    size_t position = moves ? gmlo_run_position(job) : 0;
+    for (t = 0; moves && t < job->graph->tensor_count; t++) {
       uint64_t used_at = job->tensors[t].used_at, far = 0;
       if (!job->tensors[t].there) continue;
       if (!lru) far = gmlo_run_time_to_use(job, position, (uint32_t)t);
@@ -5420,7 +5886,8 @@ static int gmlo_run_reclaim(gmlake_offload_run *run, size_t bytes) {
   run->hungry = 1;
   run->hungry_bytes = bytes;
   leaving = gmlo_run_leaving_bytes(run);
-  while (run->used_bytes - leaving > limit || bytes > limit - (run->used_bytes - leaving) ||
+  while (run->stats.device_bytes - leaving > limit ||
+         bytes > limit - (run->stats.device_bytes - leaving) ||
          (run->refused_bytes != 0 && leaving < bytes)) {
     if ((run->desc.flags & GMLAKE_OFFLOAD_STRICT) != 0 ||
         !gmlo_run_find_victim(run, &job, &tensor)) {
@@ -5440,7 +5907,7 @@ static int gmlo_run_reclaim(gmlake_offload_run *run, size_t bytes) {
    tensors that are leaving. */
 static int gmlo_run_spares(gmlake_offload_run *run, size_t bytes) {
   size_t limit = run->desc.limit_bytes != 0 ? run->desc.limit_bytes : SIZE_MAX;
-  size_t used = run->used_bytes - gmlo_run_leaving_bytes(run);
+  size_t used = run->stats.device_bytes - gmlo_run_leaving_bytes(run);
   return run->refused_bytes == 0 && used <= limit && bytes <= limit - used &&
          run->hungry_bytes <= limit - used - bytes;
 }
@@ -5567,7 +6034,7 @@ static int gmlo_step_launch(gmlake_offload_run *run, uint32_t id) {
   launch.job = id;
   launch.op = op;
   launch.iteration = job->iteration;
-  if (!gmlo_works_launch(&run->works, &launch, pointers, 2 + id,
+  if (!gmlo_works_launch(&run->works, &launch, pointers, gmlo_job_stream(&run->desc, id),
                          (uint64_t)GMLO_TOKEN_OP << GMLO_TOKEN_SHIFT | id)) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
     return 1;
@@ -5619,11 +6086,19 @@ static int gmlo_step_next_ahead(gmlake_offload_run *run, uint32_t id) {
   return 1;
 }
 
+/* Starts the nodes of the job's memgraph that may start. 1 if there were such. */
+static int gmlo_step_next_nodes(gmlake_offload_run *run, const gmlo_run_job *job) {
+  int started = gmlo_nodes_start(job->nodes, job->iteration);
+  if (started < 0) (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
+  return started > 0;
+}
+
 /* Launches the job's next step, if it can. 1 if something changed. */
 static int gmlo_step_next(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   size_t bytes;
   if (!job->alive || job->iteration >= job->target || job->pauses) return 0;
+  if (job->nodes != NULL) return gmlo_step_next_nodes(run, job);
   if (job->running != 0) return gmlo_step_next_ahead(run, id);
   if (gmlo_step_is_void(job)) {
     job->at++;
@@ -5766,20 +6241,23 @@ static void gmlo_run_job_stop(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   size_t t;
   gmlo_run_job_disown(run, id);
-  for (t = 0; t < job->graph->tensor_count; t++) {
+  for (t = 0; job->tensors != NULL && t < job->graph->tensor_count; t++) {
     gmlo_run_tensor_end(run, &job->tensors[t], gmlo_run_bytes(job, (uint32_t)t));
   }
+  if (job->nodes != NULL) gmlo_nodes_leave(job->nodes);
   gmlo_leave(&job->scope);
   gmlo_free(&run->desc.host, job->tensors);
   memset(job, 0, sizeof *job);
 }
 
-/* Begins the job's next iteration, if it has one to run. */
-static void gmlo_iteration_begin(gmlake_offload_run *run, uint32_t id) {
+/* Begins the job's next iteration, if it has one to run. is_first: none has just ended. */
+static void gmlo_iteration_begin(gmlake_offload_run *run, uint32_t id, int is_first) {
   gmlo_run_job *job = &run->jobs[id];
   job->at = 0;
   if (job->leaves) {
     gmlo_run_job_stop(run, id);
+  } else if (job->iteration < job->target && job->nodes != NULL) {
+    gmlo_nodes_begin(job->nodes, is_first);
   } else if (job->iteration < job->target) {
     if (job->replans && !gmlo_run_adopt(job)) {
       (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
@@ -5815,7 +6293,7 @@ static int gmlo_run_resume(gmlake_offload_run *run) {
     if (!job->pauses || (run->works.count != 0 && gmlo_run_job_copies(run, (uint32_t)j))) continue;
     job->pauses = 0;
     resumed = 1;
-    gmlo_iteration_begin(run, (uint32_t)j);
+    gmlo_iteration_begin(run, (uint32_t)j, 0);
   }
   return resumed;
 }
@@ -5834,10 +6312,28 @@ static void gmlo_step_free(gmlake_offload_run *run, gmlo_run_job *job) {
   }
 }
 
+/* The last operator of the job's iteration has ended, and job->at is not 0. */
+static void gmlo_iteration_end(gmlake_offload_run *run, uint32_t id) {
+  gmlo_run_job *job = &run->jobs[id];
+  uint64_t iteration = job->iteration++;
+  run->stats.iteration_count++;
+  if (run->desc.iteration_fn != NULL) run->desc.iteration_fn(run->desc.user, id, iteration);
+  job = &run->jobs[id];                    /* iteration_fn may have added jobs */
+  if (!job->alive || job->at == 0) return; /* it was removed; another job may have its number */
+  if (job->nodes == NULL) gmlo_step_free(run, job);
+  job->pauses = job->plan != NULL && job->plan->pauses && job->iteration < job->target;
+  if (!job->pauses) gmlo_iteration_begin(run, id, 0);
+}
+
+static void gmlo_node_done(gmlake_offload_run *run, uint32_t id, uint32_t node) {
+  gmlo_run_job *job = &run->jobs[id];
+  job->at = 1;
+  if (gmlo_nodes_done(job->nodes, node)) gmlo_iteration_end(run, id);
+}
+
 static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   uint32_t op = job->steps[job->at].op, remade = job->steps[job->at].remade;
-  uint64_t iteration = job->iteration;
   size_t i;
   job->running--;
   job->ended_ns = run->works.now_ns;
@@ -5858,15 +6354,7 @@ static void gmlo_step_done(gmlake_offload_run *run, uint32_t id) {
     return;
   }
   gmlo_events_trigger(run, id, (size_t)job->graph->position[op] + 1);
-  if (job->at < job->step_count) return;
-  job->iteration++;
-  run->stats.iteration_count++;
-  if (run->desc.iteration_fn != NULL) run->desc.iteration_fn(run->desc.user, id, iteration);
-  job = &run->jobs[id];
-  if (!job->alive || job->at == 0) return; /* it was removed; another job may have its number */
-  gmlo_step_free(run, job);
-  job->pauses = job->plan != NULL && job->plan->pauses && job->iteration < job->target;
-  if (!job->pauses) gmlo_iteration_begin(run, id);
+  if (job->at == job->step_count) gmlo_iteration_end(run, id);
 }
 
 /* ---- The loop ---- */
@@ -5891,6 +6379,9 @@ static void gmlo_run_token(gmlake_offload_run *run, uint64_t token) {
     break;
   case GMLO_TOKEN_COPY:
     gmlo_copy_done(run, (int)id);
+    break;
+  case GMLO_TOKEN_NODE:
+    gmlo_node_done(run, (uint32_t)(token >> GMLO_TOKEN_JOB) & GMLO_JOBS_MAX, id);
     break;
   default:
     gmlo_timer_done(run, id);
@@ -5917,7 +6408,7 @@ static gmlake_offload_result gmlo_run_iterations(gmlake_offload_run *run, uint64
     if (!job->alive) continue;
     job->target = job->iteration + count;
     job->ended_ns = run->works.now_ns;
-    gmlo_iteration_begin(run, (uint32_t)j);
+    gmlo_iteration_begin(run, (uint32_t)j, 1);
   }
   gmlo_run_progress(run);
   while (run->failed == GMLAKE_OFFLOAD_OK && gmlo_run_unfinished(run)) {
@@ -5984,36 +6475,56 @@ static gmlake_offload_result gmlo_run_fill(gmlake_offload_run *run, uint32_t id)
   return GMLAKE_OFFLOAD_OK;
 }
 
+/* What a job of a graph has. */
+static gmlake_offload_result gmlo_run_make_tensors(gmlake_offload_run *run, uint32_t id) {
+  gmlo_run_job *job = &run->jobs[id];
+  size_t t, count = job->graph->tensor_count;
+  job->tensors = (gmlo_run_tensor *)gmlo_zeroed(&run->desc.host, count, sizeof(gmlo_run_tensor));
+  if (job->tensors == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  for (t = 0; t < count; t++) job->tensors[t].last_op = GMLAKE_OFFLOAD_NONE;
+  run->device = job->graph->ops[0].device;
+  return gmlo_run_adopt(job) ? gmlo_run_fill(run, id) : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+}
+
+/* What a job of a memgraph has. */
+static gmlake_offload_result gmlo_run_make_nodes(gmlake_offload_run *run, uint32_t id,
+                                                 const gmlake_offload_memgraph *memgraph) {
+  gmlo_nodes *nodes = (gmlo_nodes *)gmlo_take(&run->jobs[id].scope, 1, sizeof *nodes);
+  if (nodes == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  run->jobs[id].nodes = nodes;
+  nodes->memgraph = memgraph;
+  nodes->desc = &run->desc;
+  nodes->works = &run->works;
+  nodes->job = id;
+  return gmlo_nodes_make(nodes);
+}
+
+/* memgraph NULL: the job is a graph. */
 static gmlake_offload_result gmlo_run_add(gmlake_offload_run *run,
                                           const gmlake_offload_graph *graph,
-                                          const gmlake_offload_plan *plan, uint32_t *out_job) {
+                                          const gmlake_offload_plan *plan,
+                                          const gmlake_offload_memgraph *memgraph,
+                                          uint32_t *out_job) {
   gmlake_offload_result result;
-  gmlo_run_job *job;
-  size_t t, j;
+  uint32_t id = 0;
   gmlo_run_job *jobs = (gmlo_run_job *)gmlo_grow(&run->desc.host, run->jobs, run->job_count, 1,
                                                  &run->job_capacity, sizeof *jobs);
   if (jobs == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   run->jobs = jobs;
-  for (j = 0; j < run->job_count && jobs[j].graph != NULL; j++) continue;
-  job = &jobs[j];
-  memset(job, 0, sizeof *job);
-  job->tensors =
-      (gmlo_run_tensor *)gmlo_zeroed(&run->desc.host, graph->tensor_count, sizeof(gmlo_run_tensor));
-  if (job->tensors == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  job->graph = graph;
-  job->plan = plan;
-  job->scope = gmlo_scope_of(&run->desc.host);
-  for (t = 0; t < graph->tensor_count; t++) job->tensors[t].last_op = GMLAKE_OFFLOAD_NONE;
-  run->device = graph->ops[0].device;
-  if (j == run->job_count) run->job_count++;
-  result = gmlo_run_adopt(job) ? gmlo_run_fill(run, (uint32_t)j)
-                               : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  while (id < run->job_count && jobs[id].graph != NULL) id++;
+  memset(&jobs[id], 0, sizeof *jobs);
+  jobs[id].graph = graph;
+  jobs[id].plan = plan;
+  jobs[id].scope = gmlo_scope_of(&run->desc.host);
+  if (id == run->job_count) run->job_count++;
+  result =
+      memgraph != NULL ? gmlo_run_make_nodes(run, id, memgraph) : gmlo_run_make_tensors(run, id);
   if (result != GMLAKE_OFFLOAD_OK) {
-    gmlo_run_job_stop(run, (uint32_t)j);
+    gmlo_run_job_stop(run, id);
     return result;
   }
-  job->alive = 1;
-  *out_job = (uint32_t)j;
+  jobs[id].alive = 1;
+  *out_job = id;
   return GMLAKE_OFFLOAD_OK;
 }
 
@@ -6023,21 +6534,32 @@ static gmlo_run_job *gmlo_run_find(const gmlake_offload_run *run, uint32_t job) 
 
 /* ---- Public functions ---- */
 
+static int gmlo_run_desc_valid(const gmlake_offload_run_desc *desc) {
+  const unsigned orders =
+      GMLAKE_OFFLOAD_FIXED_ORDER | GMLAKE_OFFLOAD_SIMULATED_ORDER | GMLAKE_OFFLOAD_FIXED_OPS;
+  const unsigned order = desc->flags & orders;
+  return gmlo_backend_valid(desc->backend, 1) && gmlo_host_valid(&desc->host) &&
+         (desc->memory == NULL || gmlo_memory_valid(desc->memory)) &&
+         (desc->flags & ~(orders | GMLAKE_OFFLOAD_STRICT | GMLAKE_OFFLOAD_LRU)) == 0 &&
+         (order & (order - 1)) == 0 && desc->stream_count <= GMLO_WIDTH_MAX &&
+         desc->copy_count <= GMLO_WIDTH_MAX &&
+         (desc->launch_ahead_max == 0 || desc->stream_count <= 1);
+}
+
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_run_create(const gmlake_offload_run_desc *desc, gmlake_offload_run **out_run) {
   gmlake_offload_run *run;
   if (out_run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_run = NULL;
-  if (desc == NULL || !gmlo_backend_valid(desc->backend, 1) || !gmlo_host_valid(&desc->host) ||
-      (desc->memory != NULL && !gmlo_memory_valid(desc->memory)) ||
-      (desc->flags & ~(GMLAKE_OFFLOAD_STRICT | GMLAKE_OFFLOAD_LRU)) != 0) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
+  if (desc == NULL || !gmlo_run_desc_valid(desc)) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   run = (gmlake_offload_run *)gmlo_zeroed(&desc->host, 1, sizeof *run);
   if (run == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   run->desc = *desc;
+  if (run->desc.stream_count == 0) run->desc.stream_count = 1;
+  if (run->desc.copy_count == 0) run->desc.copy_count = 1;
   run->backend = run->works.backend = desc->backend;
   run->works.host = desc->host;
+  run->works.stats = &run->stats;
   run->memory = desc->memory;
   run->acquirer = GMLAKE_OFFLOAD_NONE;
   *out_run = run;
@@ -6054,19 +6576,33 @@ gmlake_offload_run_add_job(gmlake_offload_run *run, const gmlake_offload_graph *
   size_t j, bytes = 0;
   if (out_job == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_job = GMLAKE_OFFLOAD_NONE;
-  if (run == NULL || graph == NULL || run->job_count >= 0x0FFFFFFFu) {
+  if (run == NULL || graph == NULL || run->job_count >= GMLO_JOBS_MAX) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   }
   if (!graph->sealed) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
   if (plan != NULL && plan->graph != graph) return GMLAKE_OFFLOAD_ERROR_WRONG_PLAN;
   if (!gmlo_graph_has_one_device(graph)) return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
   for (j = 0; j < run->job_count; j++) {
-    if (!run->jobs[j].alive) continue;
+    if (!run->jobs[j].alive || run->jobs[j].nodes != NULL) continue;
     if (run->device != graph->ops[0].device) return GMLAKE_OFFLOAD_ERROR_WRONG_DEVICE;
     bytes += run->jobs[j].graph->tensor_bytes;
   }
   if (!gmlo_sum_valid(graph, bytes)) return GMLAKE_OFFLOAD_ERROR_SIZE_OVERFLOW;
-  return gmlo_run_add(run, graph, plan, out_job);
+  return gmlo_run_add(run, graph, plan, NULL, out_job);
+}
+
+GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_add_memgraph(
+    gmlake_offload_run *run, const gmlake_offload_memgraph *memgraph, uint32_t *out_job) {
+  if (out_job == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  *out_job = GMLAKE_OFFLOAD_NONE;
+  if (run == NULL || memgraph == NULL || run->job_count >= GMLO_JOBS_MAX ||
+      memgraph->info.align_bytes / GMLO_REAL_MIN < run->backend->divisor) {
+    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
+  }
+  if (!gmlo_run_fits(run, memgraph->info.device_bytes)) {
+    return GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY;
+  }
+  return gmlo_run_add(run, memgraph->graph, NULL, memgraph, out_job);
 }
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_remove_job(gmlake_offload_run *run,
@@ -6086,7 +6622,9 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_set_plan(
   if (run == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   j = gmlo_run_find(run, job);
   if (j == NULL) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  if (plan != NULL && plan->graph != j->graph) return GMLAKE_OFFLOAD_ERROR_WRONG_PLAN;
+  if (j->nodes != NULL || (plan != NULL && plan->graph != j->graph)) {
+    return GMLAKE_OFFLOAD_ERROR_WRONG_PLAN;
+  }
   j->next_plan = plan;
   j->replans = 1;
   return GMLAKE_OFFLOAD_OK;
@@ -6123,6 +6661,10 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_
   }
   j = gmlo_run_find(run, job);
   if (j == NULL || tensor >= j->graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
+  if (j->nodes != NULL) {
+    gmlo_nodes_locate(j->nodes, j->iteration == 0, tensor, out_device, out_host);
+    return GMLAKE_OFFLOAD_OK;
+  }
   state = &j->tensors[tensor];
   *out_device = state->there && !state->coming ? state->device : NULL;
   *out_host = state->host_valid ? state->host : NULL;
@@ -6133,7 +6675,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_off
                                                                       uint32_t job, uint32_t tensor,
                                                                       void **out_device,
                                                                       void **out_host) {
-  gmlo_run_tensor *state;
+  gmlo_run_tensor *state = NULL;
   uint64_t token;
   if (run == NULL || out_device == NULL || out_host == NULL || run->looping) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
@@ -6146,14 +6688,14 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_overwrite(gmlake_off
   if (gmlo_kind_is_made(run->jobs[job].graph->tensors[tensor].kind)) {
     return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   }
-  state = &run->jobs[job].tensors[tensor];
-  while (state->coming || state->going) {
+  if (run->jobs[job].nodes == NULL) state = &run->jobs[job].tensors[tensor];
+  while (state != NULL && (state->coming || state->going)) {
     if (!gmlo_works_wait(&run->works, &token)) {
       return gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
     }
     gmlo_run_token(run, token);
   }
-  if (state->there) state->host_valid = 0;
+  if (state != NULL && state->there) state->host_valid = 0;
   return gmlake_offload_run_locate(run, job, tensor, out_device, out_host);
 }
 
@@ -12116,585 +12658,12 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_graph(
   return result;
 }
 
-/* ---- >>memgraph: nodes, edges and places --------------------------------------------------------
-   Owns a memgraph: what gmlake_turnip.h makes and checks, and what engines run. Invariant:
-   [V1] Edges lead from a lower node to a higher one.
-   Cost: constant. Fails: never. */
-
-typedef struct gmlo_node {
-  gmlake_offload_node_kind kind;
-  uint32_t device, op, tensor;
-  uint32_t mark; /* the last list or node that named it */
-  size_t device_offset, host_offset;
-} gmlo_node;
-
-struct gmlake_offload_memgraph {
-  gmlo_scope scope;
-  const gmlake_offload_graph *graph;
-  gmlo_node *nodes;
-  size_t node_count, node_capacity;
-  size_t *before_begin; /* node_count + 1 */
-  uint32_t *before;
-  unsigned char *memory; /* for each of before: why it is there */
-  size_t edge_count, edge_capacity, begin_capacity, memory_capacity;
-  size_t *after_begin; /* the edges by the node that they come from */
-  uint32_t *after;
-  size_t *ref_offsets;                 /* for each of the graph's refs, of scope */
-  gmlake_offload_place *begins, *ends; /* for each tensor, of scope */
-  size_t *device_bytes;                /* for each device, of scope */
-  uint32_t *starts; /* the nodes in the order in which the simulation starts them, */
-  uint32_t *ranks;  /* and the place of each node in it; NULL: there is no order yet */
-  size_t work;      /* looks at blocks and homes that finding all places took */
-  gmlake_offload_memgraph_info info;
-};
-
-static void gmlo_memgraph_destroy(gmlake_offload_memgraph *m) {
-  gmlake_offload_host host;
-  if (m == NULL) return;
-  host = m->scope.host;
-  gmlo_free(&host, m->nodes);
-  gmlo_free(&host, m->before_begin);
-  gmlo_free(&host, m->before);
-  gmlo_free(&host, m->memory);
-  gmlo_free(&host, m->after_begin);
-  gmlo_free(&host, m->after);
-  gmlo_free(&host, m->starts);
-  gmlo_free(&host, m->ranks);
-  gmlo_leave(&m->scope);
-  gmlo_free(&host, m);
-}
-
-/* ---- Public functions ---- */
-
-GMLAKE_OFFLOAD_DEF void gmlake_offload_memgraph_destroy(gmlake_offload_memgraph *memgraph) {
-  gmlo_memgraph_destroy(memgraph);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_info(
-    const gmlake_offload_memgraph *memgraph, gmlake_offload_memgraph_info *out_info) {
-  if (memgraph == NULL || out_info == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  return gmlo_fill_info(out_info, &memgraph->info, sizeof memgraph->info);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_memgraph_get_node(
-    const gmlake_offload_memgraph *memgraph, uint32_t node, gmlake_offload_node *out_node) {
-  const gmlo_node *n;
-  size_t begin;
-  if (memgraph == NULL || out_node == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  if (node >= memgraph->node_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  memset(out_node, 0, sizeof *out_node);
-  n = &memgraph->nodes[node];
-  begin = memgraph->before_begin[node];
-  out_node->kind = n->kind;
-  out_node->device = n->device;
-  out_node->op = n->op;
-  out_node->tensor = n->tensor;
-  out_node->device_offset = n->device_offset;
-  out_node->host_offset = n->host_offset;
-  out_node->before = memgraph->before + begin;
-  out_node->memory = memgraph->memory + begin;
-  out_node->before_count = memgraph->before_begin[node + 1] - begin;
-  out_node->start = memgraph->ranks[node];
-  if (n->kind == GMLAKE_OFFLOAD_NODE_OP) {
-    const gmlo_op *op = &memgraph->graph->ops[n->op];
-    out_node->read_offsets = memgraph->ref_offsets + op->first_ref;
-    out_node->write_offsets = out_node->read_offsets + op->read_count;
-  }
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result
-gmlake_offload_memgraph_get_place(const gmlake_offload_memgraph *memgraph, uint32_t tensor,
-                                  gmlake_offload_place *out_begin, gmlake_offload_place *out_end) {
-  if (memgraph == NULL || out_begin == NULL || out_end == NULL) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  if (tensor >= memgraph->graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  *out_begin = memgraph->begins[tensor];
-  *out_end = memgraph->ends[tensor];
-  return GMLAKE_OFFLOAD_OK;
-}
-
-/* ---- >>queues: which nodes are ready ------------------------------------------------------------
-   Owns for each node the number of predecessors that it waits for, and for each device four queues:
-   operators, transfers, offloads, reloads. Invariants:
-   [Q1] The heap of a queue has exactly the nodes that are ready and have not begun.
-   [Q2] If in_line is set, the operators of a device run in the order in which they begin, so that
-        none waits for another one that has begun.
-   Cost: O(log n) for each node and constant for each edge. Fails: where host memory is refused, and
-   only when it is made. */
-
-#define GMLO_QUEUES 4u        /* of each device: operators, transfers, */
-#define GMLO_COPY_QUEUES 2u   /* then offloads and reloads */
-#define GMLO_BEGUN UINT32_MAX /* in `waits`: the node has begun and has not ended */
-
-typedef struct gmlo_node_queue {
-  uint64_t *heap;  /* in fixed order: all nodes of the queue, in that order */
-  size_t count;    /* of the heap */
-  size_t at;       /* in fixed order: the next node */
-  uint32_t active; /* nodes that have begun and not ended */
-} gmlo_node_queue;
-
-typedef enum gmlo_order {
-  GMLO_ANY_ORDER = 0,
-  GMLO_COMPILED,     /* all queues have the order of compilation, */
-  GMLO_COMPILED_OPS, /* those of operators and transfers, */
-  GMLO_SIMULATED     /* all queues the order of the simulation */
-} gmlo_order;
-
-typedef struct gmlo_ready {
-  gmlo_scope scope;
-  const gmlake_offload_memgraph *memgraph;
-  uint32_t *waits;
-  gmlo_node_queue *queues;
-  size_t queue_count;
-  gmlo_order order;
-  int in_line;
-} gmlo_ready;
-
-static size_t gmlo_queue_of(const gmlake_offload_memgraph *m, uint32_t id) {
-  const gmlo_node *node = &m->nodes[id];
-  size_t kind = node->kind == GMLAKE_OFFLOAD_NODE_OFFLOAD ? 2 : 3;
-  if (node->kind == GMLAKE_OFFLOAD_NODE_OP) {
-    kind = (m->graph->ops[node->op].flags & GMLAKE_OFFLOAD_TRANSFER) != 0;
-  }
-  return (size_t)node->device * GMLO_QUEUES + kind;
-}
-
-static int gmlo_ready_make(gmlo_ready *r, const gmlake_offload_memgraph *m,
-                           const gmlake_offload_host *host, gmlo_order order) {
-  size_t *counts, q, v;
-  memset(r, 0, sizeof *r);
-  r->scope = gmlo_scope_of(host);
-  r->memgraph = m;
-  r->order = order;
-  r->queue_count = m->info.device_count * GMLO_QUEUES;
-  r->waits = (uint32_t *)gmlo_take(&r->scope, m->node_count, sizeof *r->waits);
-  r->queues = (gmlo_node_queue *)gmlo_take(&r->scope, r->queue_count, sizeof *r->queues);
-  counts = (size_t *)gmlo_take(&r->scope, r->queue_count, sizeof *counts);
-  if (r->waits == NULL || r->queues == NULL || counts == NULL) return 0;
-  for (v = 0; v < m->node_count; v++) counts[gmlo_queue_of(m, (uint32_t)v)]++;
-  for (q = 0; q < r->queue_count; q++) {
-    r->queues[q].heap = (uint64_t *)gmlo_take(&r->scope, counts[q], sizeof(uint64_t));
-    if (r->queues[q].heap == NULL) return 0;
-  }
-  return 1;
-}
-
-static void gmlo_ready_push(gmlo_ready *r, uint32_t id) {
-  gmlo_node_queue *queue = &r->queues[gmlo_queue_of(r->memgraph, id)];
-  gmlo_heap_push(queue->heap, &queue->count, id);
-}
-
-/* Whether the queue runs in a fixed order: its heap is then used as a list. */
-static int gmlo_ready_is_fixed(const gmlo_ready *r, size_t q) {
-  return r->order != GMLO_ANY_ORDER &&
-         (r->order != GMLO_COMPILED_OPS || q % GMLO_QUEUES < GMLO_COPY_QUEUES);
-}
-
-/* Begins an iteration. */
-static void gmlo_ready_begin(gmlo_ready *r) {
-  const gmlake_offload_memgraph *m = r->memgraph;
-  size_t q, v;
-  for (q = 0; q < r->queue_count; q++) r->queues[q].count = r->queues[q].at = 0;
-  for (v = 0; v < m->node_count; v++) {
-    uint32_t id = r->order == GMLO_SIMULATED ? m->starts[v] : (uint32_t)v;
-    gmlo_node_queue *queue = &r->queues[gmlo_queue_of(m, id)];
-    r->waits[id] = (uint32_t)(m->before_begin[id + 1] - m->before_begin[id]);
-    if (gmlo_ready_is_fixed(r, gmlo_queue_of(m, id))) {
-      queue->heap[queue->count++] = id;
-    } else if (r->waits[id] == 0) {
-      gmlo_ready_push(r, id);
-    }
-  }
-}
-
-/* Whether the node may begin behind the other one without waiting for its end. [Q2] */
-static int gmlo_ready_follows(const gmlo_ready *r, uint32_t id, uint32_t other) {
-  size_t q = gmlo_queue_of(r->memgraph, id);
-  return r->in_line && q % GMLO_QUEUES == 0 && q == gmlo_queue_of(r->memgraph, other);
-}
-
-/* The node has begun, or ended: each node that waited for that waits for one less. */
-static void gmlo_ready_pass(gmlo_ready *r, uint32_t id, int ended) {
-  const gmlake_offload_memgraph *m = r->memgraph;
-  size_t e;
-  for (e = m->after_begin[id]; e < m->after_begin[id + 1]; e++) {
-    uint32_t after = m->after[e];
-    if (gmlo_ready_follows(r, after, id) == ended) continue;
-    if (--r->waits[after] != 0) continue;
-    if (!gmlo_ready_is_fixed(r, gmlo_queue_of(m, after))) gmlo_ready_push(r, after);
-  }
-}
-
-/* Takes a node that may begin: the lowest one, or if `random` is not 0, a random one. NONE if there
-   is none. */
-static uint32_t gmlo_ready_pop(gmlo_ready *r, size_t q, uint64_t random) {
-  gmlo_node_queue *queue = &r->queues[q];
-  uint32_t id;
-  if (gmlo_ready_is_fixed(r, q)) {
-    if (queue->at == queue->count || r->waits[queue->heap[queue->at]] != 0) {
-      return GMLAKE_OFFLOAD_NONE;
-    }
-    id = (uint32_t)queue->heap[queue->at++];
-  } else {
-    if (queue->count == 0) return GMLAKE_OFFLOAD_NONE;
-    if (random != 0) { /* from now on it is no heap, only a set */
-      size_t i = (size_t)(random % queue->count);
-      id = (uint32_t)queue->heap[i];
-      queue->heap[i] = queue->heap[--queue->count];
-    } else {
-      id = (uint32_t)gmlo_heap_pop(queue->heap, &queue->count);
-    }
-  }
-  queue->active++;
-  r->waits[id] = GMLO_BEGUN;
-  if (r->in_line) gmlo_ready_pass(r, id, 0);
-  return id;
-}
-
-static void gmlo_ready_done(gmlo_ready *r, uint32_t id) {
-  r->waits[id] = 0;
-  r->queues[gmlo_queue_of(r->memgraph, id)].active--;
-  gmlo_ready_pass(r, id, 1);
-}
-
-/* ---- >>engine: starts the nodes that are ready --------------------------------------------------
-   Owns the arenas and the nodes under way. Invariants:
-   [E1] A node begins when all nodes before it have ended. Where it was launched behind operators on
-        their stream, the stream sees to that.
-   [E2] A queue of operators has at most stream_count of them under way, and launch_ahead_max more
-        that were launched behind them. Every other queue has at most copy_count nodes under way.
-   [E3] Nodes under way at once in a queue are on different streams, but operators that were
-        launched behind others are on the same one. A token holds the stream and the node.
-   [E4] Of the backend's streams of a device the first two times copy_count are for offloads and
-        reloads in turn, then come those of operators, then those of transfers.
-   Cost: as >>queues. Fails: where the backend fails; the engine is over then. */
-
-struct gmlake_offload_engine {
-  gmlake_offload_engine_desc desc;
-  const gmlake_offload_memgraph *memgraph;
-  const gmlake_offload_backend *backend;
-  gmlo_ready ready;
-  void **device_arenas; /* memory of ready.scope */
-  void *host_arena;
-  void **pointers; /* of one operator; memory of ready.scope */
-  gmlake_offload_result failed;
-  uint32_t *busy; /* nodes under way on stream s of queue q: busy[q * width + s] */
-  size_t width;
-  gmlo_works works;
-  size_t ended, divisor;
-  uint64_t iteration, random;
-  gmlake_offload_engine_stats stats;
-};
-
-static void *gmlo_engine_at(const gmlake_offload_engine *engine, void *arena, size_t offset) {
-  return (char *)arena + offset / engine->divisor;
-}
-
-static uint64_t gmlo_engine_token(uint32_t id, uint32_t stream) {
-  return (uint64_t)stream << 32 | id;
-}
-
-/* The backend's number of a queue's stream. [E4] */
-static uint32_t gmlo_engine_number(const gmlake_offload_engine *engine, size_t q, uint32_t stream) {
-  const gmlake_offload_engine_desc *desc = &engine->desc;
-  uint32_t kind = (uint32_t)(q % GMLO_QUEUES);
-  if (kind >= GMLO_COPY_QUEUES) return 2 * stream + (kind - GMLO_COPY_QUEUES);
-  return 2 * desc->copy_count + kind * desc->stream_count + stream;
-}
-
-static int gmlo_engine_launch(gmlake_offload_engine *engine, uint32_t id, uint32_t stream,
-                              uint32_t number) {
-  const gmlake_offload_memgraph *m = engine->memgraph;
-  const gmlake_offload_graph *graph = m->graph;
-  const gmlo_op *op = &graph->ops[m->nodes[id].op];
-  gmlake_offload_launch launch;
-  size_t i;
-  for (i = 0; i < op->read_count + op->write_count; i++) {
-    uint32_t device = graph->tensors[graph->refs[op->first_ref + i]].device;
-    engine->pointers[i] =
-        gmlo_engine_at(engine, engine->device_arenas[device], m->ref_offsets[op->first_ref + i]);
-  }
-  memset(&launch, 0, sizeof launch);
-  launch.graph = graph;
-  launch.op = m->nodes[id].op;
-  launch.stream = stream;
-  if ((op->flags & GMLAKE_OFFLOAD_TRANSFER) != 0) launch.stream += engine->desc.stream_count;
-  launch.iteration = engine->iteration;
-  engine->stats.op_count++;
-  return gmlo_works_launch(&engine->works, &launch, engine->pointers, number,
-                           gmlo_engine_token(id, stream));
-}
-
-static int gmlo_engine_copy(gmlake_offload_engine *engine, uint32_t id, uint32_t stream,
-                            uint32_t number) {
-  const gmlo_node *node = &engine->memgraph->nodes[id];
-  gmlake_offload_copy copy;
-  memset(&copy, 0, sizeof copy);
-  copy.device = node->device;
-  copy.to_host = node->kind == GMLAKE_OFFLOAD_NODE_OFFLOAD;
-  copy.device_ptr =
-      gmlo_engine_at(engine, engine->device_arenas[node->device], node->device_offset);
-  copy.host_ptr = gmlo_engine_at(engine, engine->host_arena, node->host_offset);
-  copy.bytes = engine->memgraph->graph->tensors[node->tensor].bytes;
-  if (copy.to_host) {
-    engine->stats.offload_count++;
-    engine->stats.offload_bytes += copy.bytes;
-  } else {
-    engine->stats.reload_count++;
-    engine->stats.reload_bytes += copy.bytes;
-  }
-  return gmlo_works_copy(&engine->works, &copy, number, gmlo_engine_token(id, stream));
-}
-
-/* Takes the lowest stream of the queue on which nothing is under way; if operators are launched
-   ahead, their only stream. pre: there is one. [E3] */
-static uint32_t gmlo_engine_stream(gmlake_offload_engine *engine, size_t q) {
-  uint32_t stream = 0;
-  if (!engine->ready.in_line || q % GMLO_QUEUES != 0) {
-    while (engine->busy[q * engine->width + stream] != 0) stream++;
-  }
-  engine->busy[q * engine->width + stream]++;
-  return stream;
-}
-
-/* Begins all nodes that may begin. 0 if the backend fails. [E1] [E2] */
-static int gmlo_engine_begin(gmlake_offload_engine *engine) {
-  size_t q;
-  for (q = 0; q < engine->ready.queue_count; q++) {
-    int copies = q % GMLO_QUEUES != 0;
-    uint64_t most = copies ? engine->desc.copy_count
-                           : (uint64_t)engine->desc.stream_count + engine->desc.launch_ahead_max;
-    while (engine->ready.queues[q].active < most) {
-      uint64_t random = 0;
-      uint32_t id, stream, number;
-      if ((engine->desc.flags & GMLAKE_OFFLOAD_RANDOM_ORDER) != 0) {
-        engine->random = engine->random * UINT64_C(6364136223846793005) + 1442695040888963407u;
-        random = (engine->random >> 33) + 1;
-      }
-      id = gmlo_ready_pop(&engine->ready, q, random);
-      if (id == GMLAKE_OFFLOAD_NONE) break;
-      stream = gmlo_engine_stream(engine, q);
-      number = gmlo_engine_number(engine, q, stream);
-      if (engine->memgraph->nodes[id].kind == GMLAKE_OFFLOAD_NODE_OP
-              ? !gmlo_engine_launch(engine, id, stream, number)
-              : !gmlo_engine_copy(engine, id, stream, number)) {
-        return 0;
-      }
-    }
-  }
-  return 1;
-}
-
-/* Waits until one node has ended. 0 if the backend fails. */
-static int gmlo_engine_wait(gmlake_offload_engine *engine) {
-  uint64_t token, before = engine->works.now_ns;
-  uint32_t id;
-  size_t d;
-  if (!gmlo_works_wait(&engine->works, &token)) return 0;
-  id = (uint32_t)(token & UINT32_MAX);
-  engine->busy[gmlo_queue_of(engine->memgraph, id) * engine->width + (token >> 32)]--;
-  for (d = 0; d < engine->memgraph->info.device_count; d++) {
-    if (engine->ready.queues[d * GMLO_QUEUES].active != 0) continue;
-    engine->stats.stall_ns += engine->works.now_ns - before;
-  }
-  gmlo_ready_done(&engine->ready, id);
-  engine->ended++;
-  return 1;
-}
-
-static gmlake_offload_result gmlo_engine_run(gmlake_offload_engine *engine, uint64_t count) {
-  uint64_t began_ns;
-  int ok = gmlo_works_now(&engine->works);
-  began_ns = engine->works.now_ns;
-  for (; ok && count != 0; count--) {
-    gmlo_ready_begin(&engine->ready);
-    engine->ended = 0;
-    while (ok && engine->ended < engine->memgraph->node_count) {
-      ok = gmlo_engine_begin(engine) && gmlo_engine_wait(engine);
-    }
-    if (!ok) break;
-    engine->iteration++;
-    engine->stats.iteration_count++;
-  }
-  engine->stats.time_ns += engine->works.now_ns - began_ns;
-  if (!ok) engine->failed = GMLAKE_OFFLOAD_ERROR_BACKEND;
-  return engine->failed;
-}
-
-static void gmlo_engine_destroy(gmlake_offload_engine *engine) {
-  const gmlake_offload_memgraph *m = engine->memgraph;
-  const gmlake_offload_backend *backend = engine->backend;
-  gmlake_offload_host host = engine->desc.host;
-  size_t d;
-  gmlo_works_sync(&engine->works);
-  for (d = 0; engine->device_arenas != NULL && d < m->info.device_count; d++) {
-    if (engine->device_arenas[d] == NULL) continue;
-    backend->device_free(backend->user, (uint32_t)d, engine->device_arenas[d], m->device_bytes[d]);
-  }
-  if (engine->host_arena != NULL) {
-    backend->host_free(backend->user, engine->host_arena, m->info.host_bytes);
-  }
-  gmlo_works_leave(&engine->works);
-  gmlo_leave(&engine->ready.scope);
-  gmlo_free(&host, engine);
-}
-
-static gmlake_offload_result gmlo_engine_alloc(gmlake_offload_engine *engine) {
-  const gmlake_offload_memgraph *m = engine->memgraph;
-  const gmlake_offload_backend *backend = engine->backend;
-  size_t d;
-  for (d = 0; d < m->info.device_count; d++) {
-    if (m->device_bytes[d] == 0) continue;
-    if (backend->device_alloc(backend->user, (uint32_t)d, m->device_bytes[d],
-                              &engine->device_arenas[d]) != 0) {
-      engine->device_arenas[d] = NULL;
-      return GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY;
-    }
-  }
-  if (m->info.host_bytes == 0) return GMLAKE_OFFLOAD_OK;
-  if (backend->host_alloc(backend->user, m->info.host_bytes, &engine->host_arena) != 0) {
-    engine->host_arena = NULL;
-    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  }
-  return GMLAKE_OFFLOAD_OK;
-}
-
-static gmlake_offload_result gmlo_engine_fill(gmlake_offload_engine *engine) {
-  const gmlake_offload_graph *graph = engine->memgraph->graph;
-  const gmlake_offload_backend *backend = engine->backend;
-  size_t t;
-  for (t = 0; t < graph->tensor_count; t++) {
-    const gmlake_offload_place *place = &engine->memgraph->begins[t];
-    const gmlo_tensor *tensor = &graph->tensors[t];
-    void *device = NULL, *host;
-    if (tensor->bytes == 0) continue;
-    if (place->device_offset != GMLAKE_OFFLOAD_NOWHERE) {
-      device = gmlo_engine_at(engine, engine->device_arenas[tensor->device], place->device_offset);
-      if (backend->fill(backend->user, 0, (uint32_t)t, device, tensor->bytes, 0) != 0) {
-        return GMLAKE_OFFLOAD_ERROR_BACKEND;
-      }
-    }
-    if (place->host_offset == GMLAKE_OFFLOAD_NOWHERE) continue;
-    host = gmlo_engine_at(engine, engine->host_arena, place->host_offset);
-    if (backend->fill(backend->user, 0, (uint32_t)t, host, tensor->bytes, 1) != 0) {
-      return GMLAKE_OFFLOAD_ERROR_BACKEND;
-    }
-  }
-  return GMLAKE_OFFLOAD_OK;
-}
-
-static gmlake_offload_result gmlo_engine_make(gmlake_offload_engine *engine) {
-  const gmlake_offload_memgraph *m = engine->memgraph;
-  size_t i, most = 1;
-  gmlake_offload_result result;
-  gmlo_order order = (engine->desc.flags & GMLAKE_OFFLOAD_FIXED_ORDER) != 0 ? GMLO_COMPILED
-                     : (engine->desc.flags & GMLAKE_OFFLOAD_FIXED_OPS) != 0 ? GMLO_COMPILED_OPS
-                     : (engine->desc.flags & GMLAKE_OFFLOAD_SIMULATED_ORDER) != 0 ? GMLO_SIMULATED
-                                                                                  : GMLO_ANY_ORDER;
-  for (i = 0; i < m->graph->op_count; i++) {
-    size_t count = m->graph->ops[i].read_count + m->graph->ops[i].write_count;
-    if (count > most) most = count;
-  }
-  if (!gmlo_ready_make(&engine->ready, m, &engine->desc.host, order)) {
-    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  }
-  engine->ready.in_line = engine->desc.launch_ahead_max != 0;
-  if (engine->desc.stream_count > m->node_count)
-    engine->desc.stream_count = (uint32_t)m->node_count;
-  if (engine->desc.copy_count > m->node_count) engine->desc.copy_count = (uint32_t)m->node_count;
-  engine->width = engine->desc.stream_count;
-  if (engine->width < engine->desc.copy_count) engine->width = engine->desc.copy_count;
-  engine->busy = (uint32_t *)gmlo_take(&engine->ready.scope, engine->ready.queue_count,
-                                       engine->width * sizeof *engine->busy);
-  engine->pointers = (void **)gmlo_take(&engine->ready.scope, most, sizeof *engine->pointers);
-  engine->device_arenas =
-      (void **)gmlo_take(&engine->ready.scope, m->info.device_count, sizeof(void *));
-  if (engine->busy == NULL || engine->pointers == NULL || engine->device_arenas == NULL) {
-    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  }
-  result = gmlo_engine_alloc(engine);
-  return result == GMLAKE_OFFLOAD_OK ? gmlo_engine_fill(engine) : result;
-}
-
-/* ---- Public functions ---- */
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_create(
-    const gmlake_offload_engine_desc *desc, gmlake_offload_engine **out_engine) {
-  gmlake_offload_result result;
-  gmlake_offload_engine *engine;
-  if (out_engine == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  *out_engine = NULL;
-  if (desc == NULL || !gmlo_backend_valid(desc->backend, 1) || desc->memgraph == NULL ||
-      desc->flags > GMLAKE_OFFLOAD_FIXED_OPS || (desc->flags & (desc->flags - 1)) != 0 ||
-      !gmlo_host_valid(&desc->host) ||
-      desc->memgraph->info.align_bytes / GMLO_REAL_MIN < desc->backend->divisor ||
-      (desc->launch_ahead_max != 0 && desc->stream_count > 1)) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  engine = (gmlake_offload_engine *)gmlo_zeroed(&desc->host, 1, sizeof *engine);
-  if (engine == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  engine->desc = *desc;
-  engine->memgraph = desc->memgraph;
-  engine->backend = engine->works.backend = desc->backend;
-  engine->works.host = desc->host;
-  engine->divisor = desc->backend->divisor != 0 ? desc->backend->divisor : 1;
-  engine->random = desc->seed;
-  if (engine->desc.stream_count == 0) engine->desc.stream_count = 1;
-  if (engine->desc.copy_count == 0) engine->desc.copy_count = 1;
-  result = gmlo_engine_make(engine);
-  if (result == GMLAKE_OFFLOAD_OK) {
-    *out_engine = engine;
-  } else {
-    gmlo_engine_destroy(engine);
-  }
-  return result;
-}
-
-GMLAKE_OFFLOAD_DEF void gmlake_offload_engine_destroy(gmlake_offload_engine *engine) {
-  if (engine != NULL) gmlo_engine_destroy(engine);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_run(gmlake_offload_engine *engine,
-                                                                   uint64_t iteration_count) {
-  if (engine == NULL || iteration_count > UINT32_MAX) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  if (engine->failed != GMLAKE_OFFLOAD_OK) return engine->failed;
-  return gmlo_engine_run(engine, iteration_count);
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_locate(
-    const gmlake_offload_engine *engine, uint32_t tensor, void **out_device, void **out_host) {
-  const gmlake_offload_place *place;
-  if (engine == NULL || out_device == NULL || out_host == NULL) {
-    return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  }
-  if (tensor >= engine->memgraph->graph->tensor_count) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
-  place =
-      engine->iteration == 0 ? &engine->memgraph->begins[tensor] : &engine->memgraph->ends[tensor];
-  *out_device = *out_host = NULL;
-  if (place->device_offset != GMLAKE_OFFLOAD_NOWHERE) {
-    uint32_t device = engine->memgraph->graph->tensors[tensor].device;
-    *out_device = gmlo_engine_at(engine, engine->device_arenas[device], place->device_offset);
-  }
-  if (place->host_offset != GMLAKE_OFFLOAD_NOWHERE) {
-    *out_host = gmlo_engine_at(engine, engine->host_arena, place->host_offset);
-  }
-  return GMLAKE_OFFLOAD_OK;
-}
-
-GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_engine_get_stats(
-    const gmlake_offload_engine *engine, gmlake_offload_engine_stats *out_stats) {
-  if (engine == NULL || out_stats == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
-  return gmlo_fill_info(out_stats, &engine->stats, sizeof engine->stats);
-}
-
 /* ---- >>backend_mock: a device on a clock of its own ---------------------------------------------
    Owns a clock, and the bytes of its copies and operators. Invariants:
    [K2] An allocation of b bytes has at least b / divisor real bytes. A tensor whose place in it is
         at `offset` begins at offset / divisor. With a divisor it has bytes / divisor real bytes, or
-        GMLO_REAL_MIN if that is less; gmlake_offload_engine_create checks that every place has room
-        for so many.
+        GMLO_REAL_MIN if that is less; gmlake_offload_run_add_memgraph checks that every place has
+        room for so many.
    [K4] What commits gave and no discard has taken is in `committed`, by the order of the calls: a
         discard's bytes become a piece, and a commit waits on the device for the pieces it takes,
         and for the range's own last discard.

@@ -123,10 +123,10 @@ HOW TURNIP COMPILES
   - An addition to a sum is an operator like others, and additions to one sum run in the graph's
     order, since the results would depend on the order.
   - An operator's workspace is a tensor that it makes, which the caller adds to the graph.
-  - An engine has one stream for each queue, not five for each device, unless stream_count and
+  - A run has one stream for each queue, not five for each device, unless stream_count and
     copy_count say otherwise: operators that run at once share the device, which delays the one that
     others wait for (bench/offload/README.md has a figure).
-  - An engine asks the backend for the next end; the paper's sleeps until the driver calls it.
+  - A run asks the backend for the next end; the paper's sleeps until the driver calls it.
 
 HOW A MEMGRAPH IS CHECKED
   gmlake_offload_memgraph_check uses the graph, the nodes, their edges and their places, and nothing
@@ -1458,7 +1458,7 @@ static uint64_t gmlo_simulate(const gmlake_offload_memgraph_desc *desc,
     uint64_t least = UINT64_MAX;
     for (q = 0; q < r.queue_count; q++) {
       if (r.queues[q].active == 0) {
-        nodes[q] = gmlo_ready_pop(&r, q, 0);
+        nodes[q] = gmlo_ready_pop(&r, q);
         if (nodes[q] == GMLAKE_OFFLOAD_NONE) continue;
         m->ranks[nodes[q]] = (uint32_t)started;
         m->starts[started++] = nodes[q];

@@ -97,8 +97,8 @@ typedef struct way {
   const gmlake_offload_plan *plan;
   size_t limit;
   const gmlake_offload_memgraph *memgraph;
-  unsigned flags; /* of its engine */
-  int captured;   /* one CUDA graph in place of the engine on the GPU */
+  unsigned flags; /* of its run */
+  int captured;   /* one CUDA graph in place of the run on the GPU */
 } way;
 
 /* What has happened so far. */
@@ -129,7 +129,6 @@ typedef struct bench {
   const subject *s;
   const gmlake_offload_backend *backend;
   gmlake_offload_run *run;                 /* this, */
-  gmlake_offload_engine *engine;           /* or this, */
   captured captured;                       /* or this, if it has an exec */
   bench_device devices[GRAPH_DEVICES_MAX]; /* on the GPU */
   int on_gpu;
@@ -347,8 +346,7 @@ static void look_at_persistent(bench *b, outcome *o) {
     if (b->captured.exec) {
       captured_locate(&b->captured, t, &device, &host);
     } else {
-      fail(o, b->engine ? gmlake_offload_engine_locate(b->engine, t, &device, &host)
-                        : gmlake_offload_run_locate(b->run, 0, t, &device, &host));
+      fail(o, gmlake_offload_run_locate(b->run, 0, t, &device, &host));
     }
     if (o->result) return;
     if (!device) desc.device = 0;
@@ -364,7 +362,6 @@ static void look_at_persistent(bench *b, outcome *o) {
 static void iterate(bench *b, outcome *o, uint64_t count) {
   if (b->run && !o->result) fail(o, gmlake_offload_run_iterations(b->run, count));
   for (; !b->run && count && !o->result; count--) {
-    if (b->engine) fail(o, gmlake_offload_engine_run(b->engine, 1));
     if (b->captured.exec && captured_run(&b->captured)) fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
     b->iteration_count++;
     note_end(b, 0, 0);
@@ -387,23 +384,6 @@ static figures run_figures(const bench *b) {
   return f;
 }
 
-static figures engine_figures(const bench *b, const gmlake_offload_memgraph *memgraph) {
-  gmlake_offload_memgraph_info info;
-  gmlake_offload_engine_stats stats;
-  figures f;
-  memset(&f, 0, sizeof f);
-  memset(&info, 0, sizeof info);
-  memset(&stats, 0, sizeof stats);
-  (void)gmlake_offload_memgraph_get_info(memgraph, &info);
-  if (gmlake_offload_engine_get_stats(b->engine, &stats)) return f;
-  f.stall_ns = stats.stall_ns;
-  f.out_bytes = stats.offload_bytes;
-  f.in_bytes = stats.reload_bytes;
-  f.peak_bytes = info.device_bytes;
-  f.pinned_bytes = info.host_bytes;
-  return f;
-}
-
 static figures captured_figures(const bench *b) {
   const gmlake_offload_memgraph_info *info = &b->captured.info;
   figures f;
@@ -415,22 +395,22 @@ static figures captured_figures(const bench *b) {
   return f;
 }
 
-static figures figures_of(const bench *b, const way *w) {
+static figures figures_of(const bench *b) {
   if (b->captured.exec) return captured_figures(b);
-  return b->engine ? engine_figures(b, w->memgraph) : run_figures(b);
+  return run_figures(b);
 }
 
-static void measure(bench *b, outcome *o, const way *w) {
+static void measure(bench *b, outcome *o) {
   const options *opts = b->s->opts;
   figures first, last;
   double count = (double)opts->iterations;
   iterate(b, o, opts->settle);
   if (b->run) (void)gmlake_offload_run_reset_peaks(b->run);
-  first = figures_of(b, w);
+  first = figures_of(b);
   b->end_count = 0;
   (void)b->backend->now(b->backend->user, &b->ends[b->end_count++]);
   iterate(b, o, opts->iterations);
-  last = figures_of(b, w);
+  last = figures_of(b);
   o->time_ms = median_ms(b);
   o->stall_ms = b->captured.exec ? NAN : (double)(last.stall_ns - first.stall_ns) / 1e6 / count;
   o->peak_bytes = last.peak_bytes;
@@ -446,22 +426,15 @@ static void start_run(bench *b, outcome *o, const way *w) {
   uint32_t job;
   memset(&desc, 0, sizeof desc);
   desc.backend = b->backend;
+  desc.flags = w->flags;
   desc.limit_bytes = w->limit;
   desc.launch_ahead_max = (uint32_t)b->s->opts->ahead;
   desc.iteration_fn = note_end;
   desc.user = b;
   fail(o, gmlake_offload_run_create(&desc, &b->run));
-  if (!o->result) fail(o, gmlake_offload_run_add_job(b->run, b->s->graph, w->plan, &job));
-}
-
-static void start_engine(bench *b, outcome *o, const way *w) {
-  gmlake_offload_engine_desc desc;
-  memset(&desc, 0, sizeof desc);
-  desc.backend = b->backend;
-  desc.memgraph = w->memgraph;
-  desc.flags = w->flags;
-  desc.launch_ahead_max = (uint32_t)b->s->opts->ahead;
-  fail(o, gmlake_offload_engine_create(&desc, &b->engine));
+  if (o->result) return;
+  fail(o, w->memgraph ? gmlake_offload_run_add_memgraph(b->run, w->memgraph, &job)
+                      : gmlake_offload_run_add_job(b->run, b->s->graph, w->plan, &job));
 }
 
 static void start(bench *b, outcome *o, const way *w) {
@@ -469,8 +442,6 @@ static void start(bench *b, outcome *o, const way *w) {
     if (!captured_create(&b->captured, b->backend, w->memgraph, &b->devices[0].operators)) {
       fail(o, GMLAKE_OFFLOAD_ERROR_BACKEND);
     }
-  } else if (w->memgraph) {
-    start_engine(b, o, w);
   } else {
     start_run(b, o, w);
   }
@@ -478,7 +449,6 @@ static void start(bench *b, outcome *o, const way *w) {
 
 static void end(bench *b) {
   captured_destroy(&b->captured);
-  gmlake_offload_engine_destroy(b->engine);
   gmlake_offload_run_destroy(b->run);
 }
 
@@ -511,7 +481,7 @@ static void run_on_gpu(bench *b, outcome *o, const way *w) {
     iterate(b, o, 1);
     if (!o->result) look_at_persistent(b, o);
   }
-  measure(b, o, w);
+  measure(b, o);
   if (!o->result) look_at_persistent(b, o);
   if (!o->result) add_totals(b, o, all);
   end(b);
@@ -618,7 +588,7 @@ static void on_mock(const subject *s, const way *w, outcome *o) {
   b.backend = backend;
   start(&b, o, w);
   iterate(&b, o, CHECKED);
-  measure(&b, o, w);
+  measure(&b, o);
   end(&b);
   gmlake_offload_mock_destroy(backend);
 }

@@ -72,15 +72,16 @@ typedef struct outcome {
 
 typedef struct bench {
   gmlake_offload_backend *mock;
-  gmlake_offload_engine *engine;
+  gmlake_offload_run *run;
 } bench;
 
 static gmlake_offload_result bench_begin(bench *b, const options *opts,
                                          const gmlake_offload_memgraph *m, unsigned flags,
                                          double jitter, uint64_t seed) {
   gmlake_offload_mock_desc mock;
-  gmlake_offload_engine_desc desc;
+  gmlake_offload_run_desc desc;
   gmlake_offload_result result;
+  uint32_t job;
   memset(b, 0, sizeof *b);
   memset(&mock, 0, sizeof mock);
   memset(&desc, 0, sizeof desc);
@@ -91,15 +92,14 @@ static gmlake_offload_result bench_begin(bench *b, const options *opts,
   mock.seed = seed;
   result = gmlake_offload_mock_create(&mock, &b->mock);
   desc.backend = b->mock;
-  desc.memgraph = m;
   desc.flags = flags;
-  desc.seed = seed;
   desc.stream_count = (uint32_t)opts->streams;
-  return result ? result : gmlake_offload_engine_create(&desc, &b->engine);
+  if (!result) result = gmlake_offload_run_create(&desc, &b->run);
+  return result ? result : gmlake_offload_run_add_memgraph(b->run, m, &job);
 }
 
 static void bench_end(bench *b) {
-  gmlake_offload_engine_destroy(b->engine);
+  gmlake_offload_run_destroy(b->run);
   gmlake_offload_mock_destroy(b->mock);
 }
 
@@ -111,15 +111,15 @@ static uint64_t bench_digest(const bench *b) {
 
 static outcome run_once(const options *opts, const gmlake_offload_memgraph *m, unsigned flags,
                         uint64_t seed) {
-  gmlake_offload_engine_stats stats;
+  gmlake_offload_run_stats stats;
   outcome o;
   bench b;
   memset(&o, 0, sizeof o);
   memset(&stats, 0, sizeof stats);
   o.result = bench_begin(&b, opts, m, flags, opts->jitter, seed);
-  if (!o.result) o.result = gmlake_offload_engine_run(b.engine, 2);
+  if (!o.result) o.result = gmlake_offload_run_iterations(b.run, 2);
   if (!o.result) {
-    (void)gmlake_offload_engine_get_stats(b.engine, &stats);
+    (void)gmlake_offload_run_get_stats(b.run, &stats);
     o.time_ms = (double)stats.time_ns / 2e6;
     o.digest = bench_digest(&b);
   }
@@ -157,7 +157,7 @@ static uint64_t *still_digests(const options *opts, const gmlake_offload_memgrap
   size_t i;
   gmlake_offload_result result = bench_begin(&b, opts, none, 0, 0, 1);
   for (i = 0; digests && i < opts->executions && !result; i++) {
-    result = gmlake_offload_engine_run(b.engine, 1);
+    result = gmlake_offload_run_iterations(b.run, 1);
     digests[i] = bench_digest(&b);
   }
   bench_end(&b);
@@ -166,14 +166,14 @@ static uint64_t *still_digests(const options *opts, const gmlake_offload_memgrap
   return NULL;
 }
 
-/* Iterations in random orders: how many differ from those. */
+/* Iterations in the orders that random times lead to: how many differ from those. */
 static size_t run_executions(const options *opts, const gmlake_offload_memgraph *m,
                              const uint64_t *digests) {
   bench b;
   size_t i, wrong = 0;
-  gmlake_offload_result result = bench_begin(&b, opts, m, GMLAKE_OFFLOAD_RANDOM_ORDER, .9, 12345);
+  gmlake_offload_result result = bench_begin(&b, opts, m, 0, .9, 12345);
   for (i = 0; i < opts->executions && !result; i++) {
-    result = gmlake_offload_engine_run(b.engine, 1);
+    result = gmlake_offload_run_iterations(b.run, 1);
     wrong += bench_digest(&b) != digests[i];
   }
   bench_end(&b);

@@ -222,15 +222,14 @@ static uint64_t digest_of_job(const machine *m, half *h, uint32_t job) {
   uint64_t totals[64] = {0}, wrong, one, digest = 0;
   uint32_t t;
   JUDGE(standin_totals(&h->operators[job], totals, 64, &wrong) == 0);
-  JUDGE(m->engine || wrong == 0);
+  JUDGE(m->is_memgraph || wrong == 0);
   for (t = 0; t < 64; t++) digest = digest * 31 + totals[t];
   for (t = 0; t < g.info.tensor_count; t++) {
     const gmlo_tensor *tensor = &g.graph->tensors[t];
     void *device, *host;
     if (tensor->kind > GMLAKE_OFFLOAD_INPUT || tensor->bytes == 0) continue;
     if (d.device_count && h != &d.halves[tensor->device]) continue;
-    JUDGE_OK(m->engine ? gmlake_offload_engine_locate(m->engine, t, &device, &host)
-                       : gmlake_offload_run_locate(m->run, job, t, &device, &host));
+    JUDGE_OK(gmlake_offload_run_locate(m->run, job, t, &device, &host));
     JUDGE(device || host);
     JUDGE(standin_digest(&h->operators[job], device ? device : host, tensor->bytes, NULL, &one) ==
           0);

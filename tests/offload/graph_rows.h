@@ -240,7 +240,7 @@ static const row graph_rows[] = {
      "[3 b#>b#+1=1:20 ] a,v> compile:4m+128k execute:3 time(<330|>480)us stall(<80|>240)us"},
     /* Operators that wait for operators only are launched behind them; the others wait for copies.
      */
-    {"operators_of_engines_are_launched_ahead",
+    {"operators_of_memgraphs_are_launched_ahead",
      "{chunk:64b jitter:.5 streams:3 order:(0|1|2)} " THERE_AND_BACK "compile:8 nodes=4 {ahead:1} "
      "execute:2 ahead=2 {ahead:2} execute:2 ahead=3 {ahead:3} execute:2 ahead=4 {ahead:5} "
      "execute:2 ahead=4 {ahead:none} execute:2 ahead=4 {ahead:1} compile:4 execute:2 ahead=2 "

@@ -1,7 +1,7 @@
 /* The stage of graphs: tensors and operators become a graph; a planner or the line itself makes a
-   plan of it; a run executes it on the mock, or it is compiled to a memgraph, which an engine
-   executes. Each run and engine ends with the bytes of one that moves nothing. Each memgraph is
-   right, and runs in any order with those bytes. */
+   plan of it, or it is compiled to a memgraph; a run executes that on the mock. Each run ends with
+   the bytes of one that moves nothing. Each memgraph is right, and runs in any order with those
+   bytes. */
 #if !defined(OFFLOAD_GRAPHS_H)
 #define OFFLOAD_GRAPHS_H
 
@@ -20,9 +20,9 @@ typedef struct act { /* of a run: a word, and its number */
 
 typedef struct machine {
   gmlake_offload_backend *mock;
-  gmlake_offload_run *run; /* one of these two */
-  gmlake_offload_engine *engine;
+  gmlake_offload_run *run;
   const gmlake_offload_plan *plan; /* that jobs get, or NULL */
+  int is_memgraph;                 /* it has one job, a memgraph */
 } machine;
 
 static struct graph_world {
@@ -159,17 +159,6 @@ static void seal_graph(const operation *o) {
   JUDGE_OK(gmlake_offload_graph_get_info(g.graph, &g.info));
 }
 
-/* Of an engine these are the figures of a run that it has, too. */
-static void look_at_engine(void) {
-  gmlake_offload_engine_stats stats;
-  stats.struct_bytes = 0;
-  JUDGE_OK(gmlake_offload_engine_get_stats(g.machine.engine, &stats));
-  JUDGE(stats.op_count == stats.iteration_count * g.info.op_count);
-  g.stats.time_ns = stats.time_ns;
-  g.stats.stall_ns = stats.stall_ns;
-  g.stats.iteration_count = stats.iteration_count;
-}
-
 static const void *graph_figure_of(int from) {
   static const operation seal;
   if (from == OF_GRAPH && !g.info.op_count) seal_graph(&seal);
@@ -180,10 +169,7 @@ static const void *graph_figure_of(int from) {
   if (from == OF_MEMGRAPH) return &g.compiled;
   if (!g.machine.mock) return NULL;
   g.stats.struct_bytes = 0;
-  if (g.machine.engine)
-    look_at_engine();
-  else
-    JUDGE_OK(gmlake_offload_run_get_stats(g.machine.run, &g.stats));
+  JUDGE_OK(gmlake_offload_run_get_stats(g.machine.run, &g.stats));
   gmlake_offload_mock_get_census(g.machine.mock, &g.census);
   if (from == OF_CENSUS) return &g.census;
   return &g.stats;
@@ -273,45 +259,35 @@ static void open_mock(machine *m, int is_limited, size_t divisor) {
   if (is_limited) gmlake_offload_mock_fail_at(m->mock, g.fail_at);
 }
 
-static void open_machine(machine *m, int is_limited) {
+/* memgraph: the run's only job; or NULL. The first calls of the backend are for its arenas. */
+static void open_machine(machine *m, const gmlake_offload_memgraph *memgraph, int is_limited) {
+  static const unsigned orders[] = {0, GMLAKE_OFFLOAD_FIXED_OPS, GMLAKE_OFFLOAD_FIXED_ORDER,
+                                    GMLAKE_OFFLOAD_SIMULATED_ORDER};
   gmlake_offload_run_desc desc;
+  gmlake_offload_result result;
+  uint32_t id;
   memset(&desc, 0, sizeof desc);
-  open_mock(m, is_limited, 1 << 14);
+  open_mock(m, is_limited, memgraph ? 1 : 1 << 14);
   desc.host = counted;
+  desc.backend = is_limited ? watched(m->mock) : m->mock;
   if (is_limited) {
     desc.limit_bytes = option_bytes(OPT_LIMIT);
     desc.flags = (option_is_set(OPT_STRICT) ? GMLAKE_OFFLOAD_STRICT : 0) |
-                 (option_is_set(OPT_LRU) ? GMLAKE_OFFLOAD_LRU : 0);
+                 (option_is_set(OPT_LRU) ? GMLAKE_OFFLOAD_LRU : 0) |
+                 orders[(size_t)player.options[OPT_ORDER] % 4];
     desc.launch_ahead_max = (uint32_t)player.options[OPT_AHEAD];
+    desc.stream_count = desc.copy_count = (uint32_t)player.options[OPT_STREAMS];
+    if (desc.launch_ahead_max) desc.stream_count = 1;
   }
-  desc.backend = is_limited ? watched(m->mock) : m->mock;
   if (is_limited && option_is_set(OPT_STAYS)) {
     MUST(gmlake_offload_mock_get_memory(m->mock, option_bytes(OPT_STAYS), &g.memory));
     desc.memory = &g.memory;
     desc.memory_stream = &g;
   }
   MUST(gmlake_offload_run_create(&desc, &m->run));
-}
-
-/* The first calls of the backend are for the arenas. */
-static void open_engine(machine *m, const gmlake_offload_memgraph *of, int is_limited) {
-  static const unsigned orders[] = {0, GMLAKE_OFFLOAD_RANDOM_ORDER, GMLAKE_OFFLOAD_FIXED_ORDER,
-                                    GMLAKE_OFFLOAD_SIMULATED_ORDER};
-  gmlake_offload_engine_desc desc;
-  gmlake_offload_result result;
-  memset(&desc, 0, sizeof desc);
-  open_mock(m, is_limited, 1);
-  desc.memgraph = of;
-  desc.backend = is_limited ? watched(m->mock) : m->mock;
-  desc.host = counted;
-  if (is_limited) {
-    desc.flags = orders[(size_t)player.options[OPT_ORDER] % 4];
-    desc.stream_count = desc.copy_count = (uint32_t)player.options[OPT_STREAMS];
-    desc.launch_ahead_max = (uint32_t)player.options[OPT_AHEAD];
-    if (desc.launch_ahead_max) desc.stream_count = 1;
-    desc.seed = 1 + (uint64_t)player.options[OPT_DIVISOR];
-  }
-  result = gmlake_offload_engine_create(&desc, &m->engine);
+  m->is_memgraph = memgraph != NULL;
+  if (!memgraph) return;
+  result = gmlake_offload_run_add_memgraph(m->run, memgraph, &id);
   if (IS_MOCK && is_limited && g.fail_at == 1)
     JUDGE(result == GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
   if (IS_MOCK && is_limited && g.fail_at == 1 + g.info.device_count)
@@ -331,18 +307,17 @@ static gmlake_offload_result write_input(const machine *m, const act *a) {
   return result;
 }
 
-/* An engine that has failed says so again. */
+/* A run that has failed says so again. */
 static gmlake_offload_result execute(const machine *m, uint32_t iterations) {
-  const gmlake_offload_result result = gmlake_offload_engine_run(m->engine, iterations);
-  if (result) JUDGE(gmlake_offload_engine_run(m->engine, 0) == result);
+  const gmlake_offload_result result = gmlake_offload_run_iterations(m->run, iterations);
+  if (result) JUDGE(gmlake_offload_run_iterations(m->run, 0) == result);
   return result;
 }
 
 static gmlake_offload_result do_act(const machine *m, const act *a) {
   uint32_t id;
-  if (a->verb == 'E') return execute(m, a->number);
   if (a->verb == 'J') return gmlake_offload_run_add_job(m->run, g.graph, m->plan, &id);
-  if (a->verb == 'U') return gmlake_offload_run_iterations(m->run, a->number);
+  if (strchr("UE", a->verb)) return execute(m, a->number);
   if (a->verb == 'L') return gmlake_offload_run_remove_job(m->run, a->number);
   if (a->verb == 'T') return write_input(m, a);
   return gmlake_offload_run_set_plan(m->run, a->number, a->verb == 'K' ? m->plan : NULL);
@@ -356,7 +331,6 @@ static uint64_t close_machine(machine *m) {
   JUDGE(census.race_count == 0);
   digest = digest_of(m, &census);
   gmlake_offload_run_destroy(m->run);
-  gmlake_offload_engine_destroy(m->engine);
   gmlake_offload_mock_get_census(m->mock, &census);
   JUDGE(census.host_bytes == 0);
   JUDGE(census.device_bytes == 0 || g.memory.user); /* which is given up in the order of a stream */
@@ -378,7 +352,7 @@ static gmlake_offload_memgraph_desc memgraph_desc(size_t bytes) {
 }
 
 /* The same with no plan and no limit. One job then takes what its graph says. */
-static uint64_t digest_alone(int is_engine) {
+static uint64_t digest_alone(int is_memgraph) {
   gmlake_offload_memgraph_desc desc = memgraph_desc(0);
   gmlake_offload_memgraph *all = NULL;
   gmlake_offload_run_stats stats;
@@ -387,17 +361,14 @@ static uint64_t digest_alone(int is_engine) {
   size_t i, jobs = 0;
   memset(&m, 0, sizeof m);
   g.fail_at = 0; /* that was for the other one */
-  if (is_engine) JUDGE_OK(gmlake_offload_memgraph_create(&desc, &all));
-  if (is_engine)
-    open_engine(&m, all, 0);
-  else
-    open_machine(&m, 0);
+  if (is_memgraph) JUDGE_OK(gmlake_offload_memgraph_create(&desc, &all));
+  open_machine(&m, all, 0);
   for (i = 0; i < g.act_count; i++) {
     JUDGE_OK(do_act(&m, &g.acts[i]));
     jobs += g.acts[i].verb == 'J';
   }
   stats.struct_bytes = 0;
-  if (!is_engine) JUDGE_OK(gmlake_offload_run_get_stats(m.run, &stats));
+  JUDGE_OK(gmlake_offload_run_get_stats(m.run, &stats));
   if (jobs == 1 && stats.iteration_count) JUDGE(stats.device_bytes_peak == g.info.peak_bytes);
   if (jobs == 1 && IS_MOCK) JUDGE(stats.stall_ns == 0);
   digest = close_machine(&m);
@@ -414,14 +385,14 @@ static void note_fault(void) {
 }
 
 static void end_run(void) {
-  const int is_engine = g.machine.engine != NULL;
+  const int is_memgraph = g.machine.is_memgraph;
   uint64_t digest;
   note_fault();
   if (!g.machine.mock) return;
   gmlake_offload_mock_fail_at(g.machine.mock, 0);
   digest = close_machine(&g.machine);
   host_fail_in = g.host_is_scarce = 0;
-  if (!g.has_failed) JUDGE(digest == digest_alone(is_engine));
+  if (!g.has_failed) JUDGE(digest == digest_alone(is_memgraph));
   g.act_count = 0;
   g.has_failed = 0;
 }
@@ -436,9 +407,8 @@ static void do_fault(const operation *o) {
 static void act_on_run(const operation *o) {
   act *a;
   (void)graph_figure_of(OF_GRAPH);
-  if (!g.machine.mock && o->verb == 'E') open_engine(&g.machine, g.memgraph, 1);
   if (!g.machine.mock) {
-    open_machine(&g.machine, 1);
+    open_machine(&g.machine, o->verb == 'E' ? g.memgraph : NULL, 1);
     g.machine.plan = option_is_set(OPT_UNPLANNED) ? NULL : g.plan;
   }
   if (o->verb == 'K') g.machine.plan = g.plan;
@@ -708,7 +678,7 @@ static inline gmlake_offload_graph *graph_of(const char *line, size_t unit) {
 /* ---- A machine by itself, for what lines cannot say ------------------------------------------ */
 
 static inline machine new_machine(size_t limit_bytes, size_t divisor, double both_bytes_per_s) {
-  machine m = {NULL, NULL, NULL, NULL};
+  machine m = {NULL, NULL, NULL, 0};
   gmlake_offload_mock_desc mock;
   gmlake_offload_run_desc desc;
   memset(&mock, 0, sizeof mock);

@@ -107,7 +107,7 @@ static const struct word {
     {'U', "run", "n"},        /* so many iterations */
     {'T', "write", "an"},     /* the caller fills the first job's input a with that byte */
     {'C', "compile", "z"},    /* the memgraph for so much memory, checked and run in all orders */
-    {'E', "execute", "n"},    /* an engine runs it so often */
+    {'E', "execute", "n"},    /* it runs so often */
     {'Q', "odd", "n"},        /* the device is odd, in way n (cuda_machine.h) */
     {'n', "node-op", "nznn"}, /* its next node: operator, offset, a node before, 1: for memory */
     {'O', "node-out", "aznn"}, {'I', "node-in", "aznn"},
@@ -152,7 +152,7 @@ static const struct word {
   X(TIGHT, "tight", 0)       /* devices have what their largest operators take, */      \
   X(SPARE, "spare", 'n')     /* and that share of the rest */                           \
   X(COPY, "copy", 't')       /* what a copy is thought to take beside its bytes */      \
-  X(ORDER, "order", 'n')     /* the engine's: 0 any, 1 random, 2 fixed, 3 simulated */  \
+  X(ORDER, "order", 'n')     /* of nodes: 0 any, 1 fixed_ops, 2 fixed, 3 simulated */   \
   X(STREAMS, "streams", 'n') /* that it has; 0: 1 */
 
 #define OPTION_NAME(name, word, form) OPT_##name,

@@ -1,5 +1,5 @@
 /* gmlake_offload.h's CUDA backend over the driver without a device (cuda_machine.h): plans and
-   engines give the bytes of a run that moves nothing, in steady state the driver is asked for
+   memgraphs give the bytes of a run that moves nothing, in steady state the driver is asked for
    nothing new, and whatever call fails, nothing stays behind. */
 #define _GNU_SOURCE
 #define GMLAKE_OFFLOAD_BACKEND_CUDA
@@ -39,11 +39,12 @@ static const row rows[] = {
     {"a_refusal_is_a_limit",
      PLANNED "{ahead:(2|3) jobs:(1|2) device:plan_peak*(1|2) jitter:.0(8|9)} run:4 outs>0 ins>0"},
     /* In any order, on one stream and on several. */
-    {"engines", LAYERS("8") "seal {tight align:512b reload:1 alloc:1} compile offloads>0 reloads>0 "
-                            "{order:(0|1|3|0|1|3) streams:(1|1|1|2|2|3) "
-                            "jitter:.0(0|1|2|3|4|5)} execute:4"},
+    {"memgraphs",
+     LAYERS("8") "seal {tight align:512b reload:1 alloc:1} compile offloads>0 reloads>0 "
+                 "{order:(0|1|3|0|1|3) streams:(1|1|1|2|2|3) "
+                 "jitter:.0(0|1|2|3|4|5)} execute:4"},
     /* Of operators a stand-in knows one at a time on a device. */
-    {"engines_of_two_devices",
+    {"memgraphs_of_two_devices",
      "{tight reload:1 alloc:1} random:(3|4|5|9|10|11),60,2 compile {order:(0|1|3|0|1|3) "
      "streams:(1|1|2|2|3|3) ahead:2 jitter:.0(0|1|2|3|4|5) device:(512|0|512|0|512|0)} execute:4"},
     /* Peers that cannot be enabled cost no bytes; tensors that nobody fills are zeros. */
@@ -56,8 +57,8 @@ static const row rows[] = {
 
 static const row fault_rows[] = {
     {"runs", LAYERS("2") "seal {limit:op_most ahead:2 device:(0|512)} faults run:2"},
-    {"engines", LAYERS("2") "seal {tight} faults compile {ahead:(0|2) device:(512|0)} execute:2"},
-    {"engines_of_two_devices",
+    {"memgraphs", LAYERS("2") "seal {tight} faults compile {ahead:(0|2) device:(512|0)} execute:2"},
+    {"memgraphs_of_two_devices",
      "random:(3|4),12,2 {tight} faults compile {ahead:(0|2) device:(512|0)} execute:2"},
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -179,8 +180,9 @@ static void wrong_devices_are_refused(void **state) {
   static const int devices[] = {0, 1, -1};
   gmlake_offload_memgraph *m;
   gmlake_offload_graph *graph = memgraph_of("random:3,12,2 compile", MIB, &m);
-  gmlake_offload_engine_desc engine_desc;
-  gmlake_offload_engine *engine;
+  gmlake_offload_run_desc run_desc;
+  gmlake_offload_run *run;
+  uint32_t job;
   gmlake_offload_cuda_desc desc;
   gmlake_offload_backend *backend;
   size_t resting = host_bytes;
@@ -202,10 +204,11 @@ static void wrong_devices_are_refused(void **state) {
   assert_nothing_left(resting);
   desc.device_count = 1; /* the graph has two */
   assert_ok(gmlake_offload_cuda_create(&desc, &backend));
-  memset(&engine_desc, 0, sizeof engine_desc);
-  engine_desc.backend = backend;
-  engine_desc.memgraph = m;
-  assert_error(gmlake_offload_engine_create(&engine_desc, &engine), OUT_OF_DEVICE_MEMORY);
+  memset(&run_desc, 0, sizeof run_desc);
+  run_desc.backend = backend;
+  assert_ok(gmlake_offload_run_create(&run_desc, &run));
+  assert_error(gmlake_offload_run_add_memgraph(run, m, &job), OUT_OF_DEVICE_MEMORY);
+  gmlake_offload_run_destroy(run);
   gmlake_offload_cuda_destroy(backend);
   assert_nothing_left(resting);
   gmlake_offload_memgraph_destroy(m);

@@ -92,14 +92,13 @@ static void test_other_errors(void **state) {
   gmlake_offload_memgraph *m;
   gmlake_offload_graph *graph = memgraph_of(THERE_AND_BACK " compile:4", UNIT, &m);
   gmlake_offload_backend *mock = new_mock(0, 1);
-  gmlake_offload_engine *engine = new_engine(mock, m, 0, 0, 0, 1);
+  gmlake_offload_run *run = new_runner(mock, m, 0, 0, 0);
   gmlake_offload_memgraph_info info;
-  gmlake_offload_engine_stats stats;
   gmlake_offload_place place;
   gmlake_offload_node node;
   void *ptr;
   (void)state;
-  info.struct_bytes = stats.struct_bytes = 1;
+  info.struct_bytes = 1;
   assert_error(gmlake_offload_memgraph_get_info(m, NULL), INVALID_ARGUMENT);
   assert_error(gmlake_offload_memgraph_get_info(NULL, &info), INVALID_ARGUMENT);
   assert_error(gmlake_offload_memgraph_get_info(m, &info), INVALID_ARGUMENT);
@@ -111,57 +110,64 @@ static void test_other_errors(void **state) {
   assert_error(gmlake_offload_memgraph_get_place(m, 0, &place, NULL), INVALID_ARGUMENT);
   assert_error(gmlake_offload_memgraph_get_place(m, 4, &place, &place), UNKNOWN_ID);
   assert_error(checked(NULL), INVALID_ARGUMENT);
-  assert_error(gmlake_offload_engine_run(NULL, 1), INVALID_ARGUMENT);
-  assert_error(gmlake_offload_engine_run(engine, (uint64_t)1 << 32), INVALID_ARGUMENT);
-  assert_error(gmlake_offload_engine_locate(NULL, 0, &ptr, &ptr), INVALID_ARGUMENT);
-  assert_error(gmlake_offload_engine_locate(engine, 0, NULL, &ptr), INVALID_ARGUMENT);
-  assert_error(gmlake_offload_engine_locate(engine, 0, &ptr, NULL), INVALID_ARGUMENT);
-  assert_error(gmlake_offload_engine_locate(engine, 4, &ptr, &ptr), UNKNOWN_ID);
-  assert_error(gmlake_offload_engine_get_stats(NULL, &stats), INVALID_ARGUMENT);
-  assert_error(gmlake_offload_engine_get_stats(engine, NULL), INVALID_ARGUMENT);
-  assert_error(gmlake_offload_engine_get_stats(engine, &stats), INVALID_ARGUMENT);
-  gmlake_offload_engine_destroy(NULL);
+  assert_error(gmlake_offload_run_iterations(run, (uint64_t)1 << 32), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_run_locate(run, 0, 4, &ptr, &ptr), UNKNOWN_ID);
+  assert_error(gmlake_offload_run_set_plan(run, 0, NULL), WRONG_PLAN);
   gmlake_offload_memgraph_destroy(NULL);
-  gmlake_offload_engine_destroy(engine);
+  gmlake_offload_run_destroy(run);
   gmlake_offload_mock_destroy(mock);
   gmlake_offload_memgraph_destroy(m);
   gmlake_offload_graph_destroy(graph);
 }
 
-static void test_engine_errors(void **state) {
+static void test_run_errors(void **state) {
   gmlake_offload_memgraph *m;
   gmlake_offload_graph *graph = memgraph_of(THERE_AND_BACK " compile:4", UNIT, &m);
   gmlake_offload_backend *mock = new_mock(0, 1), *coarse, table = *mock;
-  gmlake_offload_engine_desc good, desc;
-  gmlake_offload_engine *engine;
+  gmlake_offload_run_desc good, desc;
+  gmlake_offload_run *run;
   gmlake_offload_mock_desc scaled;
+  uint32_t job;
   (void)state;
   memset(&scaled, 0, sizeof scaled);
   scaled.divisor = 5; /* 64 / 16 is 4 */
   assert_ok(gmlake_offload_mock_create(&scaled, &coarse));
   memset(&good, 0, sizeof good);
   good.backend = mock;
-  good.memgraph = m;
-  assert_error(gmlake_offload_engine_create(&good, NULL), INVALID_ARGUMENT);
-  assert_error(gmlake_offload_engine_create(NULL, &engine), INVALID_ARGUMENT);
-#define NO_ENGINE(change)                                                         \
-  do {                                                                            \
-    desc = good;                                                                  \
-    change;                                                                       \
-    engine = (gmlake_offload_engine *)1;                                          \
-    assert_error(gmlake_offload_engine_create(&desc, &engine), INVALID_ARGUMENT); \
-    assert_null(engine);                                                          \
+  assert_error(gmlake_offload_run_create(&good, NULL), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_run_create(NULL, &run), INVALID_ARGUMENT);
+#define NO_RUN(change)                                                      \
+  do {                                                                      \
+    desc = good;                                                            \
+    change;                                                                 \
+    run = (gmlake_offload_run *)1;                                          \
+    assert_error(gmlake_offload_run_create(&desc, &run), INVALID_ARGUMENT); \
+    assert_null(run);                                                       \
   } while (0)
   table.now = NULL;
-  NO_ENGINE(desc.backend = NULL);
-  NO_ENGINE(desc.backend = &table);
-  NO_ENGINE(desc.backend = coarse);
-  NO_ENGINE(desc.memgraph = NULL);
-  NO_ENGINE(desc.flags = GMLAKE_OFFLOAD_FIXED_ORDER | GMLAKE_OFFLOAD_RANDOM_ORDER);
-  NO_ENGINE(desc.flags = GMLAKE_OFFLOAD_SIMULATED_ORDER | GMLAKE_OFFLOAD_FIXED_OPS);
-  NO_ENGINE(desc.flags = GMLAKE_OFFLOAD_FIXED_OPS * 2);
-  NO_ENGINE(desc.launch_ahead_max = 1; desc.stream_count = 2);
-  NO_ENGINE(desc.host.malloc_fn = counted.malloc_fn);
+  NO_RUN(desc.backend = NULL);
+  NO_RUN(desc.backend = &table);
+  NO_RUN(desc.flags = GMLAKE_OFFLOAD_FIXED_ORDER | GMLAKE_OFFLOAD_SIMULATED_ORDER);
+  NO_RUN(desc.flags = GMLAKE_OFFLOAD_SIMULATED_ORDER | GMLAKE_OFFLOAD_FIXED_OPS);
+  NO_RUN(desc.flags = GMLAKE_OFFLOAD_SIMULATED_ORDER * 2);
+  NO_RUN(desc.launch_ahead_max = 1; desc.stream_count = 2);
+  NO_RUN(desc.stream_count = 1025);
+  NO_RUN(desc.copy_count = 1025);
+  NO_RUN(desc.host.malloc_fn = counted.malloc_fn);
+  good.backend = coarse;
+  good.limit_bytes = 2 * UNIT;
+  assert_ok(gmlake_offload_run_create(&good, &run));
+  assert_error(gmlake_offload_run_add_memgraph(run, m, &job), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_run_add_memgraph(run, NULL, &job), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_run_add_memgraph(NULL, m, &job), INVALID_ARGUMENT);
+  assert_error(gmlake_offload_run_add_memgraph(run, m, NULL), INVALID_ARGUMENT);
+  gmlake_offload_run_destroy(run);
+  good.backend = mock;
+  assert_ok(gmlake_offload_run_create(&good, &run));
+  assert_error(gmlake_offload_run_add_memgraph(run, m, &job), OUT_OF_DEVICE_MEMORY);
+  assert_ok(gmlake_offload_run_set_limit(run, 4 * UNIT));
+  assert_ok(gmlake_offload_run_add_memgraph(run, m, &job));
+  gmlake_offload_run_destroy(run);
   gmlake_offload_mock_destroy(coarse);
   gmlake_offload_mock_destroy(mock);
   gmlake_offload_memgraph_destroy(m);
@@ -507,15 +513,59 @@ static void test_streams_of_transfers(void **state) {
   for (streams = 1; streams <= 3; streams++) {
     gmlake_offload_memgraph *m = compile(graph);
     gmlake_offload_backend *mock = new_mock(.5, 3);
-    gmlake_offload_engine *engine = new_engine(watched(mock), m, 0, streams, 0, 1);
-    assert_ok(gmlake_offload_engine_run(engine, 3));
+    gmlake_offload_run *run = new_runner(watched(mock), m, 0, streams, 0);
+    assert_ok(gmlake_offload_run_iterations(run, 3));
     assert_int_equal(watch.clashes, 0);
     assert_int_equal(watch.most_stream, 2 * streams - 1);
-    gmlake_offload_engine_destroy(engine);
+    gmlake_offload_run_destroy(run);
     gmlake_offload_mock_destroy(mock);
     gmlake_offload_memgraph_destroy(m);
   }
   gmlake_offload_graph_destroy(graph);
+}
+
+/* A memgraph beside a job without a plan, in one limit: their bytes are those of each alone, in any
+   order of leaving. */
+static void test_memgraph_beside_a_job(void **state) {
+  gmlake_offload_memgraph *m;
+  gmlake_offload_graph *graph = memgraph_of(THERE_AND_BACK " compile:4", UNIT, &m);
+  const size_t arenas = memgraph_info(m).device_bytes;
+  still alone = new_still(graph);
+  uint32_t second, job, i;
+  void *device, *host;
+  (void)state;
+  for (i = 0; i < 3; i++) still_run(&alone, i);
+  for (i = 0; i < 2; i++) {
+    gmlake_offload_backend *mock = new_mock(.5, 3 + i);
+    gmlake_offload_run *run = new_runner(mock, m, 0, 2, 0);
+    gmlake_offload_run_stats stats;
+    stats.struct_bytes = 0;
+    assert_ok(gmlake_offload_run_set_limit(run, arenas + info_of(graph).op_bytes_max));
+    assert_ok(gmlake_offload_run_add_job(run, graph, NULL, &second));
+    assert_ok(gmlake_offload_run_iterations(run, 3));
+    assert_ok(gmlake_offload_run_get_stats(run, &stats));
+    assert_int_equal(stats.iteration_count, 6);
+    assert_int_equal(stats.device_bytes_peak, arenas + info_of(graph).op_bytes_max);
+    assert_true(stats.passive_out_count > 0);
+    assert_int_equal(census_of(mock).race_count, 0);
+    assert_same_tensors(&alone, run);
+    assert_ok(gmlake_offload_run_remove_job(run, i ? second : 0));
+    assert_error(gmlake_offload_run_locate(run, i ? second : 0, 0, &device, &host), UNKNOWN_ID);
+    assert_ok(gmlake_offload_run_iterations(run, 1));
+    if (!i) {
+      assert_ok(gmlake_offload_run_add_memgraph(run, m, &job));
+      assert_int_equal(job, 0);
+      assert_ok(gmlake_offload_run_iterations(run, 3));
+      assert_same_tensors(&alone, run);
+    }
+    gmlake_offload_run_destroy(run);
+    assert_int_equal(census_of(mock).device_bytes + census_of(mock).host_bytes, 0);
+    gmlake_offload_mock_destroy(mock);
+  }
+  free_still(&alone);
+  gmlake_offload_memgraph_destroy(m);
+  gmlake_offload_graph_destroy(graph);
+  assert_int_equal(host_bytes, 0);
 }
 
 static int add_one(void *user, const gmlake_offload_launch *launch, void *stream) {
@@ -538,7 +588,7 @@ static int fill_fives(void *user, uint32_t job, uint32_t id, void *ptr, size_t b
 static void test_operators_of_the_caller(void **state) {
   gmlake_offload_graph *graph = new_graph(0);
   gmlake_offload_mock_desc desc;
-  gmlake_offload_engine *engine;
+  gmlake_offload_run *run;
   gmlake_offload_memgraph *m;
   gmlake_offload_backend *mock;
   uint32_t from = tensor(graph, 61, GMLAKE_OFFLOAD_PERSISTENT), to, copy, id;
@@ -558,12 +608,12 @@ static void test_operators_of_the_caller(void **state) {
   desc.fill_fn = fill_fives;
   desc.user = &bytes;
   assert_ok(gmlake_offload_mock_create(&desc, &mock));
-  engine = new_engine(mock, m, 0, 1, 0, 0);
-  assert_ok(gmlake_offload_engine_run(engine, 3));
-  assert_ok(gmlake_offload_engine_locate(engine, to, &device, &host));
+  run = new_runner(mock, m, 0, 1, 0);
+  assert_ok(gmlake_offload_run_iterations(run, 3));
+  assert_ok(gmlake_offload_run_locate(run, 0, to, &device, &host));
   for (i = 0; i < bytes; i++) assert_int_equal(((char *)(device ? device : host))[i], 8);
   assert_int_equal(census_of(mock).race_count, 0);
-  gmlake_offload_engine_destroy(engine);
+  gmlake_offload_run_destroy(run);
   gmlake_offload_mock_destroy(mock);
   gmlake_offload_memgraph_destroy(m);
   gmlake_offload_graph_destroy(graph);
@@ -583,7 +633,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_old_version),
       cmocka_unit_test(test_create_errors),
       cmocka_unit_test(test_other_errors),
-      cmocka_unit_test(test_engine_errors),
+      cmocka_unit_test(test_run_errors),
       cmocka_unit_test(test_random),
       cmocka_unit_test(test_divisors),
       cmocka_unit_test(test_device_info),
@@ -595,6 +645,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_simulated_order),
       cmocka_unit_test(test_defect_of_an_update),
       cmocka_unit_test(test_streams_of_transfers),
+      cmocka_unit_test(test_memgraph_beside_a_job),
       cmocka_unit_test(test_operators_of_the_caller),
   };
   uint64_t executions = 0, seed = 1;
