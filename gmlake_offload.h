@@ -4613,8 +4613,9 @@ typedef struct gmlo_spare {
 typedef struct gmlo_task {
   gmlo_spare behind; /* event NULL: a timer */
   void *stream;
-  int is_behind;  /* another task of its stream has begun before it */
-  uint64_t at_ns; /* of a timer */
+  uint32_t number; /* of the device's streams */
+  int is_behind;   /* another task of its stream has begun before it */
+  uint64_t at_ns;  /* of a timer */
   uint64_t token;
 } gmlo_task;
 
@@ -4633,20 +4634,26 @@ static int gmlo_works_now(gmlo_works *works) {
   return works->backend->now(works->backend->user, &works->now_ns) == 0;
 }
 
-/* Adds a task that has no event yet. NULL if host memory is refused. */
-static gmlo_task *gmlo_works_add(gmlo_works *works, void *stream, uint64_t token) {
+/* Whether a task is under way on stream `number` of the device. */
+static int gmlo_works_use(const gmlo_works *works, uint32_t device, uint32_t number) {
+  size_t i;
+  for (i = 0; i < works->count; i++) {
+    const gmlo_task *task = &works->tasks[i];
+    if (task->stream != NULL && task->behind.device == device && task->number == number) return 1;
+  }
+  return 0;
+}
+
+/* A new task, zeroed, which counts when `count` does. NULL if host memory is refused. */
+static gmlo_task *gmlo_works_add(gmlo_works *works, uint64_t token) {
   gmlo_task *tasks = (gmlo_task *)gmlo_grow(&works->host, works->tasks, works->count, 1,
                                             &works->capacity, sizeof *tasks);
-  gmlo_task *task;
-  size_t i;
   if (tasks == NULL) return NULL;
   works->tasks = tasks;
-  task = &tasks[works->count];
-  memset(task, 0, sizeof *task);
-  task->stream = stream;
-  task->token = token;
-  for (i = 0; i < works->count && stream != NULL; i++) task->is_behind |= tasks[i].stream == stream;
-  return task;
+  tasks += works->count;
+  memset(tasks, 0, sizeof *tasks);
+  tasks->token = token;
+  return tasks;
 }
 
 /* An event of the device that nothing uses. NULL if it is refused. Else there is room to give it
@@ -4671,11 +4678,11 @@ static void *gmlo_works_event(gmlo_works *works, uint32_t device) {
 /* What a task on stream `number` of the device needs beforehand. NULL if that is refused. */
 static gmlo_task *gmlo_works_begin(gmlo_works *works, uint32_t device, uint32_t number,
                                    uint64_t token) {
-  void *stream;
-  gmlo_task *task;
-  if (works->backend->stream(works->backend->user, device, number, &stream) != 0) return NULL;
-  task = gmlo_works_add(works, stream, token);
-  if (task == NULL) return NULL;
+  const gmlake_offload_backend *b = works->backend;
+  gmlo_task *task = gmlo_works_add(works, token);
+  if (task == NULL || b->stream(b->user, device, number, &task->stream) != 0) return NULL;
+  task->number = number;
+  task->is_behind = gmlo_works_use(works, device, number);
   task->behind.device = device;
   task->behind.event = gmlo_works_event(works, device);
   return task->behind.event != NULL ? task : NULL;
@@ -4725,7 +4732,7 @@ static int gmlo_works_launch(gmlo_works *works, gmlake_offload_launch *launch, v
 
 /* Its token comes when that time has come. 0 if host memory is refused. */
 static int gmlo_works_timer(gmlo_works *works, uint64_t at_ns, uint64_t token) {
-  gmlo_task *task = gmlo_works_add(works, NULL, token);
+  gmlo_task *task = gmlo_works_add(works, token);
   if (task == NULL) return 0;
   task->at_ns = at_ns;
   works->count++;
@@ -5038,9 +5045,10 @@ static void gmlo_ready_done(gmlo_ready *r, uint32_t id) {
    [E2] A queue of operators has at most stream_count of them under way, and launch_ahead_max more
         that were launched behind them. Every other queue has at most copy_count nodes under way.
    [E3] Nodes under way at once in a queue are on different streams, but operators that were
-        launched behind others are on the same one.
+        launched behind others are on the same one, and copies share their last stream with those
+        of other jobs.
    [E4] Of the backend's streams of a device the first two times copy_count are for copies to the
-        host and back in turn. Then each job has stream_count for operators and as many for
+        host and back in turn. Then each job has stream_count for operators and copy_count for
         transfers.
    Cost: as >>queues. Fails: where host memory is refused when it is made, and where the backend
    fails. */
@@ -5063,21 +5071,28 @@ typedef struct gmlo_nodes {
   void **device_arenas; /* memory of ready.scope, as the arrays below */
   void *host_arena;
   void **pointers;   /* of one operator */
-  uint32_t *busy;    /* nodes under way on stream s of queue q: busy[q * width + s] */
-  uint32_t *streams; /* of each node under way */
   uint64_t *idle_ns; /* for each device: since when no operator is under way */
-  size_t width, ended, divisor;
+  size_t ended, divisor;
 } gmlo_nodes;
 
 /* The backend's number of the first stream of the job's operators. [E4] */
 static uint32_t gmlo_job_stream(const gmlake_offload_run_desc *desc, uint32_t job) {
-  return 2 * desc->copy_count + job * 2 * desc->stream_count;
+  return 2 * desc->copy_count + job * (desc->stream_count + desc->copy_count);
 }
 
-static uint32_t gmlo_nodes_number(const gmlo_nodes *n, size_t q, uint32_t stream) {
-  uint32_t kind = (uint32_t)(q % GMLO_QUEUES);
-  if (kind >= GMLO_COPY_QUEUES) return 2 * stream + (kind - GMLO_COPY_QUEUES);
-  return gmlo_job_stream(n->desc, n->job) + kind * n->desc->stream_count + stream;
+/* The number of the stream on which the next node of the queue runs: the lowest one on which
+   nothing is under way. [E3] */
+static uint32_t gmlo_nodes_number(const gmlo_nodes *n, size_t q) {
+  const gmlake_offload_run_desc *desc = n->desc;
+  uint32_t kind = (uint32_t)(q % GMLO_QUEUES), step = kind < GMLO_COPY_QUEUES ? 1 : 2;
+  uint32_t left = kind == 0 ? desc->stream_count : desc->copy_count;
+  uint32_t number = kind < GMLO_COPY_QUEUES
+                        ? gmlo_job_stream(desc, n->job) + kind * desc->stream_count
+                        : kind - GMLO_COPY_QUEUES;
+  while (--left != 0 && gmlo_works_use(n->works, (uint32_t)(q / GMLO_QUEUES), number)) {
+    number += step;
+  }
+  return number;
 }
 
 static uint64_t gmlo_nodes_token(const gmlo_nodes *n, uint32_t id) {
@@ -5119,17 +5134,6 @@ static int gmlo_nodes_copy(gmlo_nodes *n, uint32_t id, uint32_t number) {
   return gmlo_works_copy(n->works, &copy, number, gmlo_nodes_token(n, id));
 }
 
-/* Takes the lowest stream of the queue on which nothing is under way; if operators are launched
-   ahead, their only stream. pre: there is one. [E3] */
-static uint32_t gmlo_nodes_stream(gmlo_nodes *n, size_t q) {
-  uint32_t stream = 0;
-  if (!n->ready.in_line || q % GMLO_QUEUES != 0) {
-    while (n->busy[q * n->width + stream] != 0) stream++;
-  }
-  n->busy[q * n->width + stream]++;
-  return stream;
-}
-
 /* Starts a node of queue q, if one is ready: 1. -1 if the backend fails. [E1] [E2] */
 static int gmlo_nodes_start_one(gmlo_nodes *n, size_t q, uint64_t iteration) {
   uint64_t most = n->desc->copy_count;
@@ -5139,8 +5143,7 @@ static int gmlo_nodes_start_one(gmlo_nodes *n, size_t q, uint64_t iteration) {
   if (was >= most) return 0;
   id = gmlo_ready_pop(&n->ready, q);
   if (id == GMLAKE_OFFLOAD_NONE) return 0;
-  n->streams[id] = gmlo_nodes_stream(n, q);
-  number = gmlo_nodes_number(n, q, n->streams[id]);
+  number = gmlo_nodes_number(n, q);
   if (q % GMLO_QUEUES == 0 && was == 0) {
     n->works->stats->stall_ns += n->works->now_ns - n->idle_ns[q / GMLO_QUEUES];
   }
@@ -5174,7 +5177,6 @@ static void gmlo_nodes_begin(gmlo_nodes *n, int is_first) {
 /* A node has ended. 1 if it was the last one of its iteration. */
 static int gmlo_nodes_done(gmlo_nodes *n, uint32_t id) {
   size_t q = gmlo_queue_of(n->memgraph, id), d;
-  n->busy[q * n->width + n->streams[id]]--;
   gmlo_ready_done(&n->ready, id);
   if (q % GMLO_QUEUES == 0 && n->ready.queues[q].active == 0) {
     n->idle_ns[q / GMLO_QUEUES] = n->works->now_ns;
@@ -5265,15 +5267,10 @@ static gmlake_offload_result gmlo_nodes_make(gmlo_nodes *n) {
     return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   }
   n->ready.in_line = n->desc->launch_ahead_max != 0;
-  n->width = n->desc->stream_count;
-  if (n->width < n->desc->copy_count) n->width = n->desc->copy_count;
-  n->busy = (uint32_t *)gmlo_take(scope, n->ready.queue_count, n->width * sizeof *n->busy);
-  n->streams = (uint32_t *)gmlo_take(scope, m->node_count, sizeof *n->streams);
   n->idle_ns = (uint64_t *)gmlo_take(scope, m->info.device_count, sizeof *n->idle_ns);
   n->pointers = (void **)gmlo_take(scope, most, sizeof *n->pointers);
   n->device_arenas = (void **)gmlo_take(scope, m->info.device_count, sizeof(void *));
-  if (n->busy == NULL || n->streams == NULL || n->idle_ns == NULL || n->pointers == NULL ||
-      n->device_arenas == NULL) {
+  if (n->idle_ns == NULL || n->pointers == NULL || n->device_arenas == NULL) {
     return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   }
   result = gmlo_nodes_alloc(n);
