@@ -5164,14 +5164,12 @@ static int gmlo_nodes_start(gmlo_nodes *n, uint64_t iteration) {
   return started;
 }
 
-/* Begins an iteration. is_first: no other one has ended just now. */
-static void gmlo_nodes_begin(gmlo_nodes *n, int is_first) {
+/* Begins an iteration. */
+static void gmlo_nodes_begin(gmlo_nodes *n) {
   size_t d;
   gmlo_ready_begin(&n->ready);
   n->ended = 0;
-  for (d = 0; is_first && d < n->memgraph->info.device_count; d++) {
-    n->idle_ns[d] = n->works->now_ns;
-  }
+  for (d = 0; d < n->memgraph->info.device_count; d++) n->idle_ns[d] = n->works->now_ns;
 }
 
 /* A node has ended. 1 if it was the last one of its iteration. */
@@ -5184,7 +5182,6 @@ static int gmlo_nodes_done(gmlo_nodes *n, uint32_t id) {
   if (++n->ended != n->memgraph->node_count) return 0;
   for (d = 0; d < n->memgraph->info.device_count; d++) {
     n->works->stats->stall_ns += n->works->now_ns - n->idle_ns[d];
-    n->idle_ns[d] = n->works->now_ns;
   }
   return 1;
 }
@@ -6247,14 +6244,14 @@ static void gmlo_run_job_stop(gmlake_offload_run *run, uint32_t id) {
   memset(job, 0, sizeof *job);
 }
 
-/* Begins the job's next iteration, if it has one to run. is_first: none has just ended. */
-static void gmlo_iteration_begin(gmlake_offload_run *run, uint32_t id, int is_first) {
+/* Begins the job's next iteration, if it has one to run. */
+static void gmlo_iteration_begin(gmlake_offload_run *run, uint32_t id) {
   gmlo_run_job *job = &run->jobs[id];
   job->at = 0;
   if (job->leaves) {
     gmlo_run_job_stop(run, id);
   } else if (job->iteration < job->target && job->nodes != NULL) {
-    gmlo_nodes_begin(job->nodes, is_first);
+    gmlo_nodes_begin(job->nodes);
   } else if (job->iteration < job->target) {
     if (job->replans && !gmlo_run_adopt(job)) {
       (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
@@ -6290,7 +6287,7 @@ static int gmlo_run_resume(gmlake_offload_run *run) {
     if (!job->pauses || (run->works.count != 0 && gmlo_run_job_copies(run, (uint32_t)j))) continue;
     job->pauses = 0;
     resumed = 1;
-    gmlo_iteration_begin(run, (uint32_t)j, 0);
+    gmlo_iteration_begin(run, (uint32_t)j);
   }
   return resumed;
 }
@@ -6319,7 +6316,7 @@ static void gmlo_iteration_end(gmlake_offload_run *run, uint32_t id) {
   if (!job->alive || job->at == 0) return; /* it was removed; another job may have its number */
   if (job->nodes == NULL) gmlo_step_free(run, job);
   job->pauses = job->plan != NULL && job->plan->pauses && job->iteration < job->target;
-  if (!job->pauses) gmlo_iteration_begin(run, id, 0);
+  if (!job->pauses) gmlo_iteration_begin(run, id);
 }
 
 static void gmlo_node_done(gmlake_offload_run *run, uint32_t id, uint32_t node) {
@@ -6405,7 +6402,7 @@ static gmlake_offload_result gmlo_run_iterations(gmlake_offload_run *run, uint64
     if (!job->alive) continue;
     job->target = job->iteration + count;
     job->ended_ns = run->works.now_ns;
-    gmlo_iteration_begin(run, (uint32_t)j, 1);
+    gmlo_iteration_begin(run, (uint32_t)j);
   }
   gmlo_run_progress(run);
   while (run->failed == GMLAKE_OFFLOAD_OK && gmlo_run_unfinished(run)) {

@@ -549,6 +549,7 @@ static void test_memgraph_beside_a_job(void **state) {
     assert_true(stats.passive_out_count > 0);
     assert_int_equal(census_of(mock).race_count, 0);
     assert_same_tensors(&alone, run);
+    gmlake_offload_mock_spend(mock, 1000 * MS); /* is no time of the run */
     assert_ok(gmlake_offload_run_remove_job(run, i ? second : 0));
     assert_error(gmlake_offload_run_locate(run, i ? second : 0, 0, &device, &host), UNKNOWN_ID);
     assert_ok(gmlake_offload_run_iterations(run, 1));
@@ -558,6 +559,8 @@ static void test_memgraph_beside_a_job(void **state) {
       assert_ok(gmlake_offload_run_iterations(run, 3));
       assert_same_tensors(&alone, run);
     }
+    assert_ok(gmlake_offload_run_get_stats(run, &stats));
+    assert_true(stats.stall_ns < 1000 * MS && stats.time_ns < 1000 * MS);
     gmlake_offload_run_destroy(run);
     assert_int_equal(census_of(mock).device_bytes + census_of(mock).host_bytes, 0);
     gmlake_offload_mock_destroy(mock);
