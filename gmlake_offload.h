@@ -5292,8 +5292,8 @@ static void gmlo_nodes_leave(gmlo_nodes *n) {
 }
 
 /* ---- >>run: the operators of jobs in order, and the events of plans -----------------------------
-   Owns for each job where its tensors are (gmlo_run_tensor), or its memgraph, and the two queues of
-   copies.
+   Owns for each job where its tensors are (gmlo_run_tensor), or its memgraph, and the requests that
+   were asked for.
    Invariants:
    [N1] stats.device_bytes is the sum of the room of all tensors that are `there`, as those that are
         coming or going are, and of the arenas of memgraphs. A tensor's room is its bytes, or with
@@ -5307,9 +5307,8 @@ static void gmlo_nodes_leave(gmlo_nodes *n) {
    [N5] Only one job at a time asks for passive swaps out: the acquirer. They leave the tensors of
         its next operator alone, and what they free is the acquirer's. So jobs can neither wait for
         each other's tensors in a circle nor take them from each other for ever.
-   [N6] Nothing refers to a job that is gone: its requests went with it, its timers belong to no
-        job, and a tensor of it that is being copied belongs to the queue, which frees it when the
-        copy ends.
+   [N6] Nothing refers to a job that is gone: its requests went with it, and a tensor of it that is
+        being copied belongs to the direction, which frees it when the copy ends.
    Cost: an operator O(its tensors), a passive swap out O(all tensors). Fails: where host memory is
    refused, where the backend fails, and where an operator needs more than the limit; the run is
    over then. */
@@ -5323,9 +5322,8 @@ typedef struct gmlo_run_tensor {
   int going;             /* it is being copied to the host */
   int keep;              /* it is going, but stays on the device: it is used again */
   int host_valid;
-  int remaking;     /* operators run again to make it */
-  int dead;         /* it is being copied, but no longer needed */
-  unsigned awaited; /* timers that will swap it in */
+  int remaking; /* operators run again to make it */
+  int dead;     /* it is being copied, but no longer needed */
   unsigned pins;
   uint32_t last_op; /* the operator that used it last */
   uint64_t used_at; /* rises with every use */
@@ -5357,27 +5355,21 @@ typedef struct gmlo_run_job {
   uint64_t iteration, target;
 } gmlo_run_job;
 
-typedef struct gmlo_copy_request {
+/* What was asked for: it waits for its time, then for its turn. */
+typedef struct gmlo_request {
+  gmlake_offload_action action; /* no RECOMPUTE */
   uint32_t job, tensor;
-  uint32_t last_op; /* ignored if another operator used it since */
+  uint32_t last_op; /* void if another operator used the tensor since */
+  uint32_t number;  /* of its timer; 0: its time has come */
   int passive;
-} gmlo_copy_request;
+} gmlo_request;
 
-/* An event that waits for its time. */
-typedef struct gmlo_timer {
-  gmlake_offload_event event;
-  uint32_t job; /* NONE: the job is gone */
+typedef struct gmlo_copy_lane { /* one direction */
   int busy;
-} gmlo_timer;
-
-typedef struct gmlo_copy_queue {
-  gmlo_copy_request *requests; /* the next one is the last */
-  size_t count, capacity;
-  int busy;
-  gmlo_copy_request now; /* under way. If its job is gone, job is NONE and the tensor is `orphan` */
+  gmlo_request now; /* under way. If its job is gone, job is NONE and the tensor is `orphan` */
   gmlo_run_tensor orphan;
   size_t now_bytes;
-} gmlo_copy_queue;
+} gmlo_copy_lane;
 
 struct gmlake_offload_run {
   gmlake_offload_run_desc desc;
@@ -5386,11 +5378,12 @@ struct gmlake_offload_run {
   gmlo_run_job *jobs;
   size_t job_count, job_capacity;
   uint32_t device;
-  gmlo_copy_queue queues[2];
-  gmlo_timer *timers;
-  size_t timer_count, timer_capacity;
-  size_t refused_bytes; /* the backend refused so many; 0: not since memory was freed */
-  uint64_t uses;        /* counts up for used_at */
+  gmlo_copy_lane lanes[2];
+  gmlo_request *requests; /* in the order in which they were asked for */
+  size_t request_count, request_capacity;
+  uint32_t request_number; /* counts up for their numbers */
+  size_t refused_bytes;    /* the backend refused so many; 0: not since memory was freed */
+  uint64_t uses;           /* counts up for used_at */
   gmlo_works works;
   uint32_t acquirer; /* [N5] a job, or NONE */
   int looping;       /* gmlake_offload_run_iterations is on the stack */
@@ -5605,77 +5598,93 @@ static int gmlo_run_adopt(gmlo_run_job *job) {
 
 /* ---- Copies ---- */
 
-static gmlo_run_tensor *gmlo_copy_request_tensor(gmlake_offload_run *run,
-                                                 const gmlo_copy_request *request) {
+static gmlo_run_tensor *gmlo_request_tensor(const gmlake_offload_run *run,
+                                            const gmlo_request *request) {
   return &run->jobs[request->job].tensors[request->tensor];
 }
 
 /* The tensor that is being copied. */
-static gmlo_run_tensor *gmlo_copy_queue_tensor(gmlake_offload_run *run, int lane) {
-  gmlo_copy_queue *queue = &run->queues[lane];
-  return queue->now.job == GMLAKE_OFFLOAD_NONE ? &queue->orphan
-                                               : gmlo_copy_request_tensor(run, &queue->now);
+static gmlo_run_tensor *gmlo_lane_tensor(gmlake_offload_run *run, int lane) {
+  gmlo_copy_lane *l = &run->lanes[lane];
+  return l->now.job == GMLAKE_OFFLOAD_NONE ? &l->orphan : gmlo_request_tensor(run, &l->now);
 }
 
-static int gmlo_copy_queue_has(const gmlo_copy_queue *queue, uint32_t job, uint32_t tensor) {
+/* Whether there is a request with that action for the tensor: one whose time has come, or with
+   is_early one that waits for it. */
+static int gmlo_run_has_request(const gmlake_offload_run *run, gmlake_offload_action action,
+                                uint32_t job, uint32_t tensor, int is_early) {
   size_t i;
-  for (i = 0; i < queue->count; i++) {
-    if (queue->requests[i].job == job && queue->requests[i].tensor == tensor) return 1;
+  for (i = 0; i < run->request_count; i++) {
+    const gmlo_request *request = &run->requests[i];
+    if (request->job == job && request->tensor == tensor && request->action == action &&
+        (request->number != 0) == is_early) {
+      return 1;
+    }
   }
   return 0;
 }
 
-static int gmlo_copy_queue_has_passive(const gmlo_copy_queue *queue, uint32_t job) {
+static int gmlo_run_has_passive_in(const gmlake_offload_run *run, uint32_t job) {
   size_t i;
-  for (i = 0; i < queue->count; i++) {
-    if (queue->requests[i].job == job && queue->requests[i].passive) return 1;
+  for (i = 0; i < run->request_count; i++) {
+    const gmlo_request *request = &run->requests[i];
+    if (request->job == job && request->action == GMLAKE_OFFLOAD_SWAP_IN && request->passive)
+      return 1;
   }
   return 0;
 }
 
-/* Puts the job's passive request before all others. */
-static void gmlo_copy_queue_prefer(gmlo_copy_queue *queue, uint32_t job) {
-  size_t i;
-  for (i = 0; i + 1 < queue->count; i++) {
-    gmlo_copy_request request = queue->requests[i];
-    if (request.job != job || !request.passive) continue;
-    memmove(&queue->requests[i], &queue->requests[i + 1],
-            (queue->count - i - 1) * sizeof *queue->requests);
-    queue->requests[queue->count - 1] = request;
-    return;
+/* The next copy of that direction whose time has come: of passive ones the first swap in of the
+   acquirer, else the last one; else the first one. request_count: there is none. */
+static size_t gmlo_run_next_request(const gmlake_offload_run *run, int lane) {
+  size_t i, next = run->request_count;
+  for (i = 0; i < run->request_count; i++) {
+    const gmlo_request *request = &run->requests[i], *best = &run->requests[next];
+    if ((int)request->action != lane || request->number != 0) continue;
+    if (next == run->request_count ||
+        (request->passive && !(lane == GMLO_IN && best->passive && best->job == run->acquirer))) {
+      next = i;
+    }
   }
+  return next;
 }
 
-/* Adds a request: a passive one before all others, else behind all others. */
-static void gmlo_copy_queue_push(gmlake_offload_run *run, int lane, uint32_t job, uint32_t tensor,
-                                 int passive) {
-  gmlo_copy_queue *queue = &run->queues[lane];
-  gmlo_copy_request *requests = (gmlo_copy_request *)gmlo_grow(
-      &run->desc.host, queue->requests, queue->count, 1, &queue->capacity, sizeof *requests);
-  size_t i = queue->count;
+/* Adds a request. 0 if host memory is refused. */
+static int gmlo_run_add_request(gmlake_offload_run *run, const gmlo_request *request) {
+  gmlo_request *requests =
+      (gmlo_request *)gmlo_grow(&run->desc.host, run->requests, run->request_count, 1,
+                                &run->request_capacity, sizeof *requests);
   if (requests == NULL) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
-    return;
+    return 0;
   }
-  queue->requests = requests;
-  if (!passive) {
-    memmove(requests + 1, requests, queue->count * sizeof *requests);
-    i = 0;
-  }
-  requests[i].job = job;
-  requests[i].tensor = tensor;
-  requests[i].passive = passive;
-  requests[i].last_op = run->jobs[job].tensors[tensor].last_op;
-  queue->count++;
+  run->requests = requests;
+  requests[run->request_count++] = *request;
+  return 1;
 }
 
-static void gmlo_copy_queue_pop(gmlo_copy_queue *queue) {
-  queue->now = queue->requests[--queue->count];
+/* Asks for a copy of the tensor now. */
+static void gmlo_run_ask(gmlake_offload_run *run, gmlake_offload_action action, uint32_t job,
+                         uint32_t tensor, int passive) {
+  gmlo_request request;
+  memset(&request, 0, sizeof request);
+  request.action = action;
+  request.job = job;
+  request.tensor = tensor;
+  request.last_op = gmlo_request_tensor(run, &request)->last_op;
+  request.passive = passive;
+  (void)gmlo_run_add_request(run, &request);
+}
+
+static gmlo_request gmlo_run_take_request(gmlake_offload_run *run, size_t i) {
+  gmlo_request request = run->requests[i];
+  memmove(&run->requests[i], &run->requests[i + 1], (--run->request_count - i) * sizeof request);
+  return request;
 }
 
 static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_run_tensor *state,
                             size_t bytes) {
-  gmlo_copy_queue *queue = &run->queues[lane];
+  gmlo_copy_lane *l = &run->lanes[lane];
   gmlake_offload_copy copy;
   memset(&copy, 0, sizeof copy);
   copy.device = run->device;
@@ -5688,38 +5697,38 @@ static void gmlo_copy_start(gmlake_offload_run *run, int lane, gmlo_run_tensor *
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_BACKEND);
     return;
   }
-  queue->busy = 1;
-  queue->now_bytes = bytes;
+  l->busy = 1;
+  l->now_bytes = bytes;
   if (lane == GMLO_OUT) {
     state->going = 1;
-    run->stats.passive_out_count += (uint64_t)(queue->now.passive != 0);
+    run->stats.passive_out_count += (uint64_t)(l->now.passive != 0);
   } else {
     state->coming = 1;
-    run->stats.passive_in_count += (uint64_t)(queue->now.passive != 0);
+    run->stats.passive_in_count += (uint64_t)(l->now.passive != 0);
   }
 }
 
 /* Whether a swap out may still happen: the tensor is on the device, nothing uses or copies it, and
    no operator used it since. */
-static int gmlo_run_out_is_valid(gmlake_offload_run *run, const gmlo_copy_request *request) {
-  const gmlo_run_tensor *state = gmlo_copy_request_tensor(run, request);
+static int gmlo_run_out_is_valid(const gmlake_offload_run *run, const gmlo_request *request) {
+  const gmlo_run_tensor *state = gmlo_request_tensor(run, request);
   return state->there && !state->coming && !state->going && state->pins == 0 &&
          state->last_op == request->last_op;
 }
 
 /* Starts the next swap out, if there is one. 1 if something changed. */
 static int gmlo_run_next_out(gmlake_offload_run *run) {
-  gmlo_copy_queue *queue = &run->queues[GMLO_OUT];
+  gmlo_copy_lane *l = &run->lanes[GMLO_OUT];
+  size_t next = l->busy ? run->request_count : gmlo_run_next_request(run, GMLO_OUT), bytes;
   gmlo_run_tensor *state;
-  size_t bytes;
-  if (queue->busy || queue->count == 0) return 0;
-  gmlo_copy_queue_pop(queue);
-  if (!gmlo_run_out_is_valid(run, &queue->now)) {
+  if (next == run->request_count) return 0;
+  l->now = gmlo_run_take_request(run, next);
+  if (!gmlo_run_out_is_valid(run, &l->now)) {
     run->stats.void_count++;
     return 1;
   }
-  state = gmlo_copy_request_tensor(run, &queue->now);
-  bytes = gmlo_run_bytes(&run->jobs[queue->now.job], queue->now.tensor);
+  state = gmlo_request_tensor(run, &l->now);
+  bytes = gmlo_run_bytes(&run->jobs[l->now.job], l->now.tensor);
   if (state->host_valid || bytes == 0) {
     state->host_valid = 1;
     gmlo_run_tensor_free(run, state, bytes);
@@ -5732,9 +5741,9 @@ static int gmlo_run_next_out(gmlake_offload_run *run) {
 }
 
 static void gmlo_copy_done(gmlake_offload_run *run, int lane) {
-  gmlo_run_tensor *state = gmlo_copy_queue_tensor(run, lane);
-  size_t bytes = run->queues[lane].now_bytes;
-  run->queues[lane].busy = 0;
+  gmlo_run_tensor *state = gmlo_lane_tensor(run, lane);
+  size_t bytes = run->lanes[lane].now_bytes;
+  run->lanes[lane].busy = 0;
   if (lane == GMLO_IN) {
     state->coming = 0;
     state->used_at = ++run->uses;
@@ -5748,7 +5757,7 @@ static void gmlo_copy_done(gmlake_offload_run *run, int lane) {
     state->dead = 0;
     gmlo_run_tensor_free(run, state, bytes);
     gmlo_run_tensor_free_host(run, state, bytes);
-    if (state == &run->queues[lane].orphan) gmlo_run_tensor_end(run, state, bytes);
+    if (state == &run->lanes[lane].orphan) gmlo_run_tensor_end(run, state, bytes);
   }
 }
 
@@ -5760,14 +5769,14 @@ static int gmlo_run_next_uses(const gmlake_offload_run *run, uint32_t job, uint3
          gmlo_op_uses(j->graph, j->steps[j->at].op, tensor) != 0;
 }
 
-/* Whether an event will swap the tensor out soon. */
-static int gmlo_run_leaves_soon(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
+/* Whether the tensor leaves anyway, now or soon. */
+static int gmlo_run_leaves(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
   size_t i;
-  for (i = 0; i < run->timer_count; i++) {
-    const gmlo_timer *timer = &run->timers[i];
-    if (timer->busy && timer->job == job && timer->event.tensor == tensor &&
-        timer->event.action != GMLAKE_OFFLOAD_SWAP_IN &&
-        timer->event.op == run->jobs[job].tensors[tensor].last_op) {
+  for (i = 0; i < run->request_count; i++) {
+    const gmlo_request *request = &run->requests[i];
+    if (request->job == job && request->tensor == tensor &&
+        request->action != GMLAKE_OFFLOAD_SWAP_IN &&
+        (request->number == 0 || request->last_op == gmlo_request_tensor(run, request)->last_op)) {
       return 1;
     }
   }
@@ -5777,9 +5786,8 @@ static int gmlo_run_leaves_soon(const gmlake_offload_run *run, uint32_t job, uin
 static int gmlo_run_may_evict(const gmlake_offload_run *run, uint32_t job, uint32_t tensor) {
   const gmlo_run_tensor *state = &run->jobs[job].tensors[tensor];
   return state->there && !state->coming && !state->going && state->pins == 0 &&
-         run->jobs[job].graph->tensors[tensor].bytes != 0 &&
-         !gmlo_copy_queue_has(&run->queues[GMLO_OUT], job, tensor) &&
-         !gmlo_run_leaves_soon(run, job, tensor) && !gmlo_run_next_uses(run, job, tensor);
+         run->jobs[job].graph->tensors[tensor].bytes != 0 && !gmlo_run_leaves(run, job, tensor) &&
+         !gmlo_run_next_uses(run, job, tensor);
 }
 
 /* The position of the job's next operator that does not run again. */
@@ -5818,9 +5826,9 @@ static int gmlo_run_find_victim(const gmlake_offload_run *run, uint32_t *out_job
   size_t j, t;
   for (j = 0; j < run->job_count; j++) {
     const gmlo_run_job *job = &run->jobs[j];
-    int moves = job->alive && job->nodes == NULL;
-    size_t position = moves ? gmlo_run_position(job) : 0;
-    for (t = 0; moves && t < job->graph->tensor_count; t++) {
+    int in_run = job->alive && job->nodes == NULL;
+    size_t position = in_run ? gmlo_run_position(job) : 0;
+    for (t = 0; in_run && t < job->graph->tensor_count; t++) {
       uint64_t used_at = job->tensors[t].used_at, far = 0;
       if (!job->tensors[t].there) continue;
       if (!lru) far = gmlo_run_time_to_use(job, position, (uint32_t)t);
@@ -5836,40 +5844,22 @@ static int gmlo_run_find_victim(const gmlake_offload_run *run, uint32_t *out_job
   return found;
 }
 
-/* Bytes that will be free after the swaps out that wait for their time. */
-static size_t gmlo_run_leaving_soon_bytes(gmlake_offload_run *run) {
+/* Bytes that will be free after the swap out under way, those that wait for their turn and those
+   that wait for their time. */
+static size_t gmlo_run_leaving_bytes(gmlake_offload_run *run) {
+  const gmlo_copy_lane *l = &run->lanes[GMLO_OUT];
   size_t i, bytes = 0;
-  for (i = 0; i < run->timer_count; i++) {
-    const gmlake_offload_event *event = &run->timers[i].event;
-    gmlo_copy_request request;
-    memset(&request, 0, sizeof request);
-    request.job = run->timers[i].job;
-    request.tensor = event->tensor;
-    request.last_op = event->op;
-    if (!run->timers[i].busy || request.job == GMLAKE_OFFLOAD_NONE ||
-        event->action == GMLAKE_OFFLOAD_SWAP_IN) {
+  if (l->busy && !gmlo_lane_tensor(run, GMLO_OUT)->keep) bytes += gmlo_run_room(run, l->now_bytes);
+  for (i = 0; i < run->request_count; i++) {
+    const gmlo_request *request = &run->requests[i];
+    if (request->action == GMLAKE_OFFLOAD_SWAP_IN || !gmlo_run_out_is_valid(run, request) ||
+        (request->number != 0 &&
+         gmlo_run_has_request(run, GMLAKE_OFFLOAD_SWAP_OUT, request->job, request->tensor, 0))) {
       continue;
     }
-    if (!gmlo_run_out_is_valid(run, &request)) continue;
-    if (gmlo_copy_queue_has(&run->queues[GMLO_OUT], request.job, request.tensor)) continue;
-    bytes += gmlo_run_room(run, gmlo_run_bytes(&run->jobs[request.job], request.tensor));
-  }
-  return bytes;
-}
-
-/* Bytes that will be free after the swaps out under way, those in the queue and those that wait for
-   their time. */
-static size_t gmlo_run_leaving_bytes(gmlake_offload_run *run) {
-  gmlo_copy_queue *queue = &run->queues[GMLO_OUT];
-  size_t i, bytes = 0;
-  if (queue->busy && !gmlo_copy_queue_tensor(run, GMLO_OUT)->keep)
-    bytes += gmlo_run_room(run, queue->now_bytes);
-  for (i = 0; i < queue->count; i++) {
-    const gmlo_copy_request *request = &queue->requests[i];
-    if (!gmlo_run_out_is_valid(run, request)) continue;
     bytes += gmlo_run_room(run, gmlo_run_bytes(&run->jobs[request->job], request->tensor));
   }
-  return bytes + gmlo_run_leaving_soon_bytes(run);
+  return bytes;
 }
 
 /* Asks for passive swaps out until `bytes` will have room. 1 if something changed. [N5] */
@@ -5885,11 +5875,14 @@ static int gmlo_run_reclaim(gmlake_offload_run *run, size_t bytes) {
          (run->refused_bytes != 0 && leaving < bytes)) {
     if ((run->desc.flags & GMLAKE_OFFLOAD_STRICT) != 0 ||
         !gmlo_run_find_victim(run, &job, &tensor)) {
-      if (run->works.count != 0 || leaving != 0 || run->queues[GMLO_OUT].count != 0) return changed;
+      if (run->works.count != 0 || leaving != 0 ||
+          gmlo_run_next_request(run, GMLO_OUT) != run->request_count) {
+        return changed;
+      }
       (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_DEVICE_MEMORY);
       return 0;
     }
-    gmlo_copy_queue_push(run, GMLO_OUT, job, tensor, 1);
+    gmlo_run_ask(run, GMLAKE_OFFLOAD_SWAP_OUT, job, tensor, 1);
     if (run->failed != GMLAKE_OFFLOAD_OK) return 0;
     leaving += gmlo_run_room(run, gmlo_run_bytes(&run->jobs[job], tensor));
     changed = 1;
@@ -5908,29 +5901,28 @@ static int gmlo_run_spares(gmlake_offload_run *run, size_t bytes) {
 
 /* Starts the next swap in, if there is one and memory for it. 1 if something changed. */
 static int gmlo_run_next_in(gmlake_offload_run *run) {
-  gmlo_copy_queue *queue = &run->queues[GMLO_IN];
-  gmlo_copy_request *next;
+  gmlo_copy_lane *l = &run->lanes[GMLO_IN];
+  size_t next = l->busy ? run->request_count : gmlo_run_next_request(run, GMLO_IN), bytes, room;
+  const gmlo_request *request;
   gmlo_run_tensor *state;
-  size_t bytes, room;
-  if (queue->busy || queue->count == 0) return 0;
-  if (run->acquirer != GMLAKE_OFFLOAD_NONE) gmlo_copy_queue_prefer(queue, run->acquirer);
-  next = &queue->requests[queue->count - 1];
-  bytes = gmlo_run_bytes(&run->jobs[next->job], next->tensor);
+  if (next == run->request_count) return 0;
+  request = &run->requests[next];
+  bytes = gmlo_run_bytes(&run->jobs[request->job], request->tensor);
   room = gmlo_run_room(run, bytes);
-  if (run->hungry && !(next->passive && next->job == run->acquirer) &&
-      (next->passive || !gmlo_run_spares(run, room))) {
+  if (run->hungry && !(request->passive && request->job == run->acquirer) &&
+      (request->passive || !gmlo_run_spares(run, room))) {
     return 0;
   }
-  state = gmlo_copy_request_tensor(run, next);
+  state = gmlo_request_tensor(run, request);
   if (state->there || !state->host_valid) {
     run->stats.void_count++;
-    gmlo_copy_queue_pop(queue);
+    (void)gmlo_run_take_request(run, next);
     return 1;
   }
   if (!gmlo_run_fits(run, room) || !gmlo_run_tensor_alloc(run, state, bytes)) {
-    return next->passive && run->acquirer == next->job ? gmlo_run_reclaim(run, room) : 0;
+    return request->passive && run->acquirer == request->job ? gmlo_run_reclaim(run, room) : 0;
   }
-  gmlo_copy_queue_pop(queue);
+  l->now = gmlo_run_take_request(run, next);
   if (bytes != 0) gmlo_copy_start(run, GMLO_IN, state, bytes);
   return 1;
 }
@@ -5943,7 +5935,6 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
   gmlo_run_job *job = &run->jobs[id];
   uint32_t op = job->steps[job->at].op;
   size_t i, read_count = job->graph->ops[op].read_count;
-  const gmlo_copy_queue *queue = &run->queues[GMLO_IN];
   int ready = 1;
   *out_bytes = 0;
   for (i = 0; i < gmlo_op_refs(job->graph, op); i++) {
@@ -5966,11 +5957,13 @@ static int gmlo_step_is_ready(gmlake_offload_run *run, uint32_t id, size_t *out_
       return 0;
     }
     /* A swap in that is planned comes in its turn. Others are requested one at a time. */
-    if (state->awaited != 0 || gmlo_copy_queue_has_passive(queue, id) ||
-        (queue->busy && gmlo_copy_queue_has(queue, id, tensor))) {
+    if (gmlo_run_has_request(run, GMLAKE_OFFLOAD_SWAP_IN, id, tensor, 1) ||
+        gmlo_run_has_passive_in(run, id) ||
+        (run->lanes[GMLO_IN].busy &&
+         gmlo_run_has_request(run, GMLAKE_OFFLOAD_SWAP_IN, id, tensor, 0))) {
       continue;
     }
-    gmlo_copy_queue_push(run, GMLO_IN, id, tensor, 1);
+    gmlo_run_ask(run, GMLAKE_OFFLOAD_SWAP_IN, id, tensor, 1);
   }
   return ready;
 }
@@ -6121,73 +6114,65 @@ static int gmlo_step_next(gmlake_offload_run *run, uint32_t id) {
 /* ---- Events ---- */
 
 /* Whether steps make the dropped tensor again before its next use. */
-static int gmlo_drop_is_sound(const gmlo_run_job *job, const gmlake_offload_event *event) {
+static int gmlo_drop_is_sound(const gmlo_run_job *job, uint32_t tensor) {
   size_t s;
   for (s = job->at; s < job->step_count; s++) {
-    unsigned uses = gmlo_op_uses(job->graph, job->steps[s].op, event->tensor);
-    if (uses != 0) return job->steps[s].remade == event->tensor && uses == GMLO_WRITES;
+    unsigned uses = gmlo_op_uses(job->graph, job->steps[s].op, tensor);
+    if (uses != 0) return job->steps[s].remade == tensor && uses == GMLO_WRITES;
   }
   return 0;
 }
 
-static void gmlo_event_fire(gmlake_offload_run *run, uint32_t id,
-                            const gmlake_offload_event *event) {
-  gmlo_run_job *job = &run->jobs[id];
-  gmlo_run_tensor *state = &job->tensors[event->tensor];
+/* The time of a request that a plan asks for has come. */
+static void gmlo_request_fire(gmlake_offload_run *run, const gmlo_request *request) {
+  gmlo_run_job *job = &run->jobs[request->job];
+  gmlo_run_tensor *state = gmlo_request_tensor(run, request);
   int idle = state->there && !state->coming && state->pins == 0 &&
-             (state->last_op == event->op || state->last_op == GMLAKE_OFFLOAD_NONE);
-  if (event->action == GMLAKE_OFFLOAD_SWAP_IN) {
+             (state->last_op == request->last_op || state->last_op == GMLAKE_OFFLOAD_NONE);
+  if (request->action == GMLAKE_OFFLOAD_SWAP_IN) {
     if (state->there && !state->going) {
       run->stats.void_count++;
     } else if (state->going) {
       state->keep = 1;
-    } else if (!gmlo_copy_queue_has(&run->queues[GMLO_IN], id, event->tensor)) {
-      gmlo_copy_queue_push(run, GMLO_IN, id, event->tensor, 0);
+    } else if (!gmlo_run_has_request(run, GMLAKE_OFFLOAD_SWAP_IN, request->job, request->tensor,
+                                     0)) {
+      gmlo_run_ask(run, GMLAKE_OFFLOAD_SWAP_IN, request->job, request->tensor, 0);
     }
     return;
   }
-  if (event->action == GMLAKE_OFFLOAD_RECOMPUTE) return; /* it is a step */
   if (!idle) {
     run->stats.void_count++;
   } else if (state->going) {
     state->keep = 0; /* it was used while it was copied out, and leaves now */
   } else if (state->host_valid ||
-             (event->action == GMLAKE_OFFLOAD_DROP && gmlo_drop_is_sound(job, event))) {
-    gmlo_run_tensor_free(run, state, gmlo_run_bytes(job, event->tensor));
-  } else if (!gmlo_copy_queue_has(&run->queues[GMLO_OUT], id, event->tensor)) {
-    gmlo_copy_queue_push(run, GMLO_OUT, id, event->tensor, 0);
+             (request->action == GMLAKE_OFFLOAD_DROP && gmlo_drop_is_sound(job, request->tensor))) {
+    gmlo_run_tensor_free(run, state, gmlo_run_bytes(job, request->tensor));
+  } else if (!gmlo_run_has_request(run, GMLAKE_OFFLOAD_SWAP_OUT, request->job, request->tensor,
+                                   0)) {
+    gmlo_run_ask(run, GMLAKE_OFFLOAD_SWAP_OUT, request->job, request->tensor, 0);
     (void)gmlo_run_next_out(run); /* before the next operator can use it */
   }
 }
 
-/* Keeps the event until its time comes. 0 if that fails. */
-static int gmlo_timer_set(gmlake_offload_run *run, uint32_t id, const gmlake_offload_event *event) {
-  size_t i = 0;
-  gmlo_timer *timers;
-  while (i < run->timer_count && run->timers[i].busy) i++;
-  timers = (gmlo_timer *)gmlo_grow(&run->desc.host, run->timers, run->timer_count, 1,
-                                   &run->timer_capacity, sizeof *timers);
-  if (timers != NULL) run->timers = timers;
-  if (timers == NULL || !gmlo_works_timer(&run->works, run->works.now_ns + event->delay_ns,
-                                          (uint64_t)GMLO_TOKEN_TIMER << GMLO_TOKEN_SHIFT | i)) {
+/* Adds a request whose time comes so much later. */
+static void gmlo_request_wait(gmlake_offload_run *run, gmlo_request *request, uint64_t delay_ns) {
+  if (++run->request_number == 0) run->request_number = 1;
+  request->number = run->request_number;
+  if (gmlo_run_add_request(run, request) &&
+      !gmlo_works_timer(&run->works, run->works.now_ns + delay_ns,
+                        (uint64_t)GMLO_TOKEN_TIMER << GMLO_TOKEN_SHIFT | request->number)) {
     (void)gmlo_run_fail(run, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY);
-    return 0;
   }
-  if (i == run->timer_count) run->timer_count++;
-  timers[i].event = *event;
-  timers[i].job = id;
-  timers[i].busy = 1;
-  if (event->action == GMLAKE_OFFLOAD_SWAP_IN) run->jobs[id].tensors[event->tensor].awaited++;
-  return 1;
 }
 
-static void gmlo_timer_done(gmlake_offload_run *run, size_t i) {
-  gmlake_offload_event event = run->timers[i].event;
-  uint32_t id = run->timers[i].job;
-  run->timers[i].busy = 0;
-  if (id == GMLAKE_OFFLOAD_NONE) return;
-  if (event.action == GMLAKE_OFFLOAD_SWAP_IN) run->jobs[id].tensors[event.tensor].awaited--;
-  gmlo_event_fire(run, id, &event);
+/* The timer of that number has ended; its request may have gone with its job. */
+static void gmlo_timer_done(gmlake_offload_run *run, uint32_t number) {
+  size_t i = 0;
+  gmlo_request request;
+  while (i < run->request_count && run->requests[i].number != number) i++;
+  if (i == run->request_count) return;
+  request = gmlo_run_take_request(run, i);
+  gmlo_request_fire(run, &request);
 }
 
 /* Starts the events of the operator at position p - 1: at once, or when their time comes. */
@@ -6197,36 +6182,38 @@ static void gmlo_events_trigger(gmlake_offload_run *run, uint32_t id, size_t p) 
   if (job->plan == NULL) return;
   for (i = job->event_begin[p]; i < job->event_begin[p + 1]; i++) {
     const gmlake_offload_event *event = &job->plan->events[i];
-    if (event->action == GMLAKE_OFFLOAD_RECOMPUTE) continue;
+    gmlo_request request;
+    if (event->action == GMLAKE_OFFLOAD_RECOMPUTE) continue; /* it is a step */
+    memset(&request, 0, sizeof request);
+    request.action = event->action;
+    request.job = id;
+    request.tensor = event->tensor;
+    request.last_op = event->op;
     if (event->delay_ns == 0) {
-      gmlo_event_fire(run, id, event);
-    } else if (!gmlo_timer_set(run, id, event)) {
-      return;
+      gmlo_request_fire(run, &request);
+    } else {
+      gmlo_request_wait(run, &request, event->delay_ns);
     }
   }
 }
 
-/* Removes all that refers to the job. A tensor of it that is being copied goes to the queue. [N6]
-   */
+/* Removes all that refers to the job. A tensor of it that is being copied goes to the direction.
+   [N6] */
 static void gmlo_run_job_disown(gmlake_offload_run *run, uint32_t id) {
-  size_t i, lane;
-  for (lane = 0; lane < 2; lane++) {
-    gmlo_copy_queue *queue = &run->queues[lane];
-    size_t kept = 0;
-    for (i = 0; i < queue->count; i++) {
-      if (queue->requests[i].job != id) queue->requests[kept++] = queue->requests[i];
-    }
-    queue->count = kept;
-    if (queue->busy && queue->now.job == id) {
-      gmlo_run_tensor *state = gmlo_copy_request_tensor(run, &queue->now);
-      queue->orphan = *state;
-      queue->orphan.dead = 1;
-      memset(state, 0, sizeof *state);
-      queue->now.job = GMLAKE_OFFLOAD_NONE;
-    }
+  size_t i, lane, kept = 0;
+  for (i = 0; i < run->request_count; i++) {
+    if (run->requests[i].job != id) run->requests[kept++] = run->requests[i];
   }
-  for (i = 0; i < run->timer_count; i++) {
-    if (run->timers[i].job == id) run->timers[i].job = GMLAKE_OFFLOAD_NONE;
+  run->request_count = kept;
+  for (lane = 0; lane < 2; lane++) {
+    gmlo_copy_lane *l = &run->lanes[lane];
+    gmlo_run_tensor *state;
+    if (!l->busy || l->now.job != id) continue;
+    state = gmlo_request_tensor(run, &l->now);
+    l->orphan = *state;
+    l->orphan.dead = 1;
+    memset(state, 0, sizeof *state);
+    l->now.job = GMLAKE_OFFLOAD_NONE;
   }
 }
 
@@ -6263,16 +6250,12 @@ static void gmlo_iteration_begin(gmlake_offload_run *run, uint32_t id) {
 
 /* Whether a copy of the job is under way, or waits for its turn or its time. */
 static int gmlo_run_job_copies(const gmlake_offload_run *run, uint32_t id) {
-  size_t i, lane;
-  for (lane = 0; lane < 2; lane++) {
-    const gmlo_copy_queue *queue = &run->queues[lane];
-    if (queue->busy && queue->now.job == id) return 1;
-    for (i = 0; i < queue->count; i++) {
-      if (queue->requests[i].job == id) return 1;
-    }
+  size_t i;
+  for (i = 0; i < 2; i++) {
+    if (run->lanes[i].busy && run->lanes[i].now.job == id) return 1;
   }
-  for (i = 0; i < run->timer_count; i++) {
-    if (run->timers[i].busy && run->timers[i].job == id) return 1;
+  for (i = 0; i < run->request_count; i++) {
+    if (run->requests[i].job == id) return 1;
   }
   return 0;
 }
@@ -6426,17 +6409,15 @@ static void gmlo_run_destroy(gmlake_offload_run *run) {
   run->failed = GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT; /* so that nothing starts any more */
   gmlo_works_sync(&run->works);
   for (lane = 0; lane < 2; lane++) {
-    if (run->queues[lane].busy) gmlo_copy_done(run, lane);
+    if (run->lanes[lane].busy) gmlo_copy_done(run, lane);
   }
   for (j = 0; j < run->job_count; j++) {
     if (run->jobs[j].graph != NULL) gmlo_run_job_stop(run, (uint32_t)j);
   }
   gmlo_works_leave(&run->works);
   gmlo_free(&host, run->jobs);
-  gmlo_free(&host, run->queues[GMLO_OUT].requests);
-  gmlo_free(&host, run->queues[GMLO_IN].requests);
   gmlo_free(&host, run->pointers);
-  gmlo_free(&host, run->timers);
+  gmlo_free(&host, run->requests);
   gmlo_free(&host, run);
 }
 
@@ -7043,11 +7024,8 @@ static int gmlo_clock_now(void *user, uint64_t *out_ns) {
 
 static int gmlo_clock_idle(void *user, uint64_t until_ns) {
   gmlo_clock *clock = (gmlo_clock *)user;
-  double most = until_ns != UINT64_MAX ? (double)until_ns - clock->now_ns : GMLO_CLOCK_FOREVER, ns;
-  if (gmlo_clock_fails(clock)) return 1;
-  ns = gmlo_clock_run(clock, most > 0 ? most : 0);
-  if (ns >= most) clock->now_ns = (double)until_ns;
-  return ns < 0;
+  double most = until_ns != UINT64_MAX ? (double)until_ns - clock->now_ns : GMLO_CLOCK_FOREVER;
+  return gmlo_clock_fails(clock) || gmlo_clock_run(clock, most > 0 ? most : 0) < 0;
 }
 
 /* The functions of a backend that move no bytes. */

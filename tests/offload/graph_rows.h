@@ -207,6 +207,9 @@ static const row graph_rows[] = {
      "{chunk:64b} ({}|{letter}) x=2 y=3 z=1 u=1o >x >y y>z x,z>z >y y>z x,z>u compile:4 "
      "offload_bytes=(2|4)u reload_bytes=(4|4)u"},
     {"too_little_for_an_operator", "{chunk:64b} " THERE_AND_BACK "compile:3+63b!D"},
+    {"stalls_are_the_rest_of_the_time",
+     FOUR_LAYERS "compile:6 offloads>0 reloads>0 execute:3 stall>0 stall+graph_time*3<=time "
+                 "stall+graph_time*3>=time-1us"},
     {"homes", "{chunk:64b} " FOUR_LAYERS "compile:(4|6|8|10|13|16) reloads>=(5|1|1|1|0|0) "
               "reloads<=(9|9|9|9|0|0) homes<=(0|2|4|6|9|12)u"},
     /* In five units b leaves, whose use is last. */

@@ -147,6 +147,25 @@ static void pinned_memory_is_used_again(void **state) {
   assert_nothing_left(0);
 }
 
+/* What was queued has ended before its memory goes. */
+static void work_ends_with_its_backend(void **state) {
+  gmlake_offload_copy copy = {0, 1, NULL, NULL, 4096};
+  gmlake_offload_cuda_desc desc;
+  gmlake_offload_backend *backend;
+  unsigned seed;
+  (void)state;
+  for (seed = 1; seed < 9; seed++) {
+    start_fake(seed, 0);
+    memset(&desc, 0, sizeof desc);
+    assert_ok(gmlake_offload_cuda_create(&desc, &backend));
+    assert_int_equal(backend->device_alloc(backend->user, 0, 4096, &copy.device_ptr), 0);
+    assert_int_equal(backend->host_alloc(backend->user, 4096, &copy.host_ptr), 0);
+    assert_int_equal(backend->copy(backend->user, &copy, backend->out_stream), 0);
+    gmlake_offload_cuda_destroy(backend);
+    assert_int_equal(fake_census().pending, 0);
+  }
+}
+
 static void wrong_descriptions_are_refused(void **state) {
   gmlake_offload_cuda_desc desc;
   gmlake_offload_backend *backend;
@@ -220,6 +239,7 @@ int main(void) {
       cmocka_unit_test(questions_fail_for_good),
       cmocka_unit_test(tensors_begin_as_zeros),
       cmocka_unit_test(pinned_memory_is_used_again),
+      cmocka_unit_test(work_ends_with_its_backend),
       cmocka_unit_test(wrong_descriptions_are_refused),
       cmocka_unit_test(wrong_devices_are_refused),
   };
