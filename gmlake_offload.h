@@ -5346,11 +5346,9 @@ typedef struct gmlo_run_job {
   size_t step_count;
   uint64_t *begin_ns;  /* of each position, and of the end, if nothing waits */
   size_t *event_begin; /* events behind position p: event_begin[p + 1] up to [p + 2] - 1 */
-  size_t *free_begin;  /* tensors freed after step s: frees[free_begin[s]] ..; behind those of
-                          the last step: at the end of the iteration */
-  uint32_t *frees;
-  size_t at;      /* the next step, or the first one that runs */
-  size_t running; /* steps under way, from `at` on */
+  size_t *last;        /* for each tensor: the last step that needs it, + 1; 0: none does */
+  size_t at;           /* the next step, or the first one that runs */
+  size_t running;      /* steps under way, from `at` on */
   uint64_t started_ns, ended_ns;
   uint64_t iteration, target;
 } gmlo_run_job;
@@ -5526,65 +5524,23 @@ static int gmlo_run_make_steps(gmlo_run_job *job) {
   return 1;
 }
 
-/* Whether step s writes its reference i only because it runs again for another tensor, and no step
-   needs what it writes. */
-static int gmlo_run_is_scratch(const gmlo_run_job *job, size_t s, size_t i, const size_t *last) {
-  uint32_t op = job->steps[s].op, tensor = gmlo_op_ref(job->graph, op, i);
-  return job->steps[s].remade != GMLAKE_OFFLOAD_NONE && job->steps[s].remade != tensor &&
-         i >= job->graph->ops[op].read_count && last[tensor] < s + 1;
+/* Whether step s writes its reference i only because it runs again for another tensor. */
+static int gmlo_run_is_beside(const gmlo_run_job *job, size_t s, size_t i) {
+  uint32_t op = job->steps[s].op, remade = job->steps[s].remade;
+  return remade != GMLAKE_OFFLOAD_NONE && remade != gmlo_op_ref(job->graph, op, i) &&
+         i >= job->graph->ops[op].read_count;
 }
 
-/* Counts while `frees` is NULL; else stores. */
-static void gmlo_run_add_free(gmlo_run_job *job, size_t after, uint32_t tensor) {
-  if (job->frees != NULL) {
-    job->frees[job->free_begin[after]++] = tensor;
-  } else {
-    job->free_begin[after + 1]++;
-  }
-}
-
-/* Intermediates are freed after the last step that needs them, outputs at the end of the iteration,
-   and what is written only beside a tensor that is made again, after that step. last[t]: the last
-   step that needs t, + 1. */
-static void gmlo_run_add_frees(gmlo_run_job *job, const size_t *last) {
-  const gmlake_offload_graph *graph = job->graph;
-  size_t s, i, t;
-  for (t = 0; t < graph->tensor_count; t++) {
-    if (last[t] != 0 && gmlo_kind_is_made(graph->tensors[t].kind)) {
-      int output = graph->tensors[t].kind == GMLAKE_OFFLOAD_OUTPUT;
-      gmlo_run_add_free(job, output ? job->step_count + 1 : last[t], (uint32_t)t);
-    }
-  }
-  for (s = 0; s < job->step_count; s++) {
-    for (i = 0; i < gmlo_op_refs(graph, job->steps[s].op); i++) {
-      if (!gmlo_run_is_scratch(job, s, i, last)) continue;
-      gmlo_run_add_free(job, s + 1, gmlo_op_ref(graph, job->steps[s].op, i));
-    }
-  }
-}
-
-static int gmlo_run_make_frees(gmlo_run_job *job) {
-  const gmlake_offload_graph *graph = job->graph;
+static int gmlo_run_make_last(gmlo_run_job *job) {
   size_t s, i;
-  size_t *last = (size_t *)gmlo_take(&job->scope, graph->tensor_count, sizeof *last);
-  job->frees = NULL;
-  job->free_begin = (size_t *)gmlo_take(&job->scope, job->step_count + 4, sizeof(size_t));
-  if (last == NULL || job->free_begin == NULL) return 0;
+  job->last = (size_t *)gmlo_take(&job->scope, job->graph->tensor_count, sizeof *job->last);
+  if (job->last == NULL) return 0;
   for (s = 0; s < job->step_count; s++) {
-    for (i = 0; i < gmlo_op_refs(graph, job->steps[s].op); i++) {
-      uint32_t tensor = gmlo_op_ref(graph, job->steps[s].op, i);
-      if (job->steps[s].remade == GMLAKE_OFFLOAD_NONE || job->steps[s].remade == tensor ||
-          i < graph->ops[job->steps[s].op].read_count) {
-        last[tensor] = s + 1;
-      }
+    for (i = 0; i < gmlo_op_refs(job->graph, job->steps[s].op); i++) {
+      uint32_t tensor = gmlo_op_ref(job->graph, job->steps[s].op, i);
+      if (!gmlo_run_is_beside(job, s, i)) job->last[tensor] = s + 1;
     }
   }
-  gmlo_run_add_frees(job, last);
-  for (s = 0; s <= job->step_count; s++) job->free_begin[s + 2] += job->free_begin[s + 1];
-  job->frees =
-      (uint32_t *)gmlo_take(&job->scope, job->free_begin[job->step_count + 2], sizeof *job->frees);
-  if (job->frees == NULL) return 0;
-  gmlo_run_add_frees(job, last);
   return 1;
 }
 
@@ -5593,7 +5549,7 @@ static int gmlo_run_adopt(gmlo_run_job *job) {
   gmlo_leave(&job->scope);
   if (job->replans) job->plan = job->next_plan;
   job->replans = 0;
-  return gmlo_run_make_steps(job) && gmlo_run_make_frees(job);
+  return gmlo_run_make_steps(job) && gmlo_run_make_last(job);
 }
 
 /* ---- Copies ---- */
@@ -6275,17 +6231,41 @@ static int gmlo_run_resume(gmlake_offload_run *run) {
   return resumed;
 }
 
+/* Frees what an iteration made. */
+static void gmlo_run_drop(gmlake_offload_run *run, gmlo_run_job *job, uint32_t tensor) {
+  gmlo_run_tensor *state = &job->tensors[tensor];
+  size_t bytes = gmlo_run_bytes(job, tensor);
+  if (state->pins != 0) return; /* a step that runs makes it again, and frees it */
+  state->last_op = GMLAKE_OFFLOAD_NONE;
+  state->dead = state->going || state->coming; /* then gmlo_copy_done frees it */
+  if (state->dead) return;
+  gmlo_run_tensor_free(run, state, bytes);
+  gmlo_run_tensor_free_host(run, state, bytes);
+}
+
+/* Frees what no step after job->at needs: intermediates, and what is written only beside a tensor
+   that is made again. */
 static void gmlo_step_free(gmlake_offload_run *run, gmlo_run_job *job) {
+  const gmlake_offload_graph *graph = job->graph;
+  uint32_t op = job->steps[job->at].op;
   size_t i;
-  for (i = job->free_begin[job->at]; i < job->free_begin[job->at + 1]; i++) {
-    gmlo_run_tensor *state = &job->tensors[job->frees[i]];
-    size_t bytes = gmlo_run_bytes(job, job->frees[i]);
-    if (state->pins != 0) continue; /* a step that runs makes it again, and frees it */
-    state->last_op = GMLAKE_OFFLOAD_NONE;
-    state->dead = state->going || state->coming; /* then gmlo_copy_done frees it */
-    if (state->dead) continue;
-    gmlo_run_tensor_free(run, state, bytes);
-    gmlo_run_tensor_free_host(run, state, bytes);
+  for (i = 0; i < gmlo_op_refs(graph, op); i++) {
+    uint32_t tensor = gmlo_op_ref(graph, op, i);
+    if (job->last[tensor] == job->at + 1
+            ? graph->tensors[tensor].kind == GMLAKE_OFFLOAD_INTERMEDIATE
+            : job->last[tensor] <= job->at && gmlo_run_is_beside(job, job->at, i)) {
+      gmlo_run_drop(run, job, tensor);
+    }
+  }
+}
+
+/* At the end of the iteration. */
+static void gmlo_outputs_free(gmlake_offload_run *run, gmlo_run_job *job) {
+  uint32_t t;
+  for (t = 0; t < job->graph->tensor_count; t++) {
+    if (job->graph->tensors[t].kind == GMLAKE_OFFLOAD_OUTPUT && job->last[t] != 0) {
+      gmlo_run_drop(run, job, t);
+    }
   }
 }
 
@@ -6297,7 +6277,7 @@ static void gmlo_iteration_end(gmlake_offload_run *run, uint32_t id) {
   if (run->desc.iteration_fn != NULL) run->desc.iteration_fn(run->desc.user, id, iteration);
   job = &run->jobs[id];                    /* iteration_fn may have added jobs */
   if (!job->alive || job->at == 0) return; /* it was removed; another job may have its number */
-  if (job->nodes == NULL) gmlo_step_free(run, job);
+  if (job->nodes == NULL) gmlo_outputs_free(run, job);
   job->pauses = job->plan != NULL && job->plan->pauses && job->iteration < job->target;
   if (!job->pauses) gmlo_iteration_begin(run, id);
 }
