@@ -168,6 +168,12 @@ static const row graph_rows[] = {
      "p=101000000bp q=101000000bp >:1000 q>:1ns >:1000 p>:1ns out:p,none,3 in:q,none,0 "
      "host-start:q by-hand run:1 in_busy>=1999us in_busy<=4025us out_busy>=2009us "
      "out_busy<=2012us outs=1"},
+    /* r, which no plan brings, before p and q, which wait for their turn. */
+    {"what_is_needed_now_comes_first",
+     "p=55000000bp q=55000000bp r=55000000bp r>:1000 p,q>:1000 host-start:p host-start:q "
+     "host-start:r in:p,none,1 in:q,none,1 by-hand run:1 stall>=2029us stall<=2031us ins=3"},
+    {"jobs_wait_for_each_other_in_no_circle",
+     "{jobs:3 limit:44000000b} p=11000000bp q=11000000bp r=11000000bp p>:100 q>:200 r>:300 run:8"},
     {"jobs_share_the_device", "{jobs:2} >:3000 run:2 time=12ms iterations=4"},
     /* The device refuses what an operator makes, of which the first tensor has no bytes: others
        have to leave all the same. */
