@@ -4634,14 +4634,16 @@ static int gmlo_works_now(gmlo_works *works) {
   return works->backend->now(works->backend->user, &works->now_ns) == 0;
 }
 
-/* Whether a task is under way on stream `number` of the device. */
-static int gmlo_works_use(const gmlo_works *works, uint32_t device, uint32_t number) {
-  size_t i;
-  for (i = 0; i < works->count; i++) {
+/* The first task from number `i` on that is on stream `number` of the device; count: there is
+   none. */
+static size_t gmlo_works_find(const gmlo_works *works, size_t i, uint32_t device, uint32_t number) {
+  for (; i < works->count; i++) {
     const gmlo_task *task = &works->tasks[i];
-    if (task->stream != NULL && task->behind.device == device && task->number == number) return 1;
+    if (task->behind.event != NULL && task->behind.device == device && task->number == number) {
+      break;
+    }
   }
-  return 0;
+  return i;
 }
 
 /* A new task, zeroed, which counts when `count` does. NULL if host memory is refused. */
@@ -4682,7 +4684,7 @@ static gmlo_task *gmlo_works_begin(gmlo_works *works, uint32_t device, uint32_t 
   gmlo_task *task = gmlo_works_add(works, token);
   if (task == NULL || b->stream(b->user, device, number, &task->stream) != 0) return NULL;
   task->number = number;
-  task->is_behind = gmlo_works_use(works, device, number);
+  task->is_behind = gmlo_works_find(works, 0, device, number) != works->count;
   task->behind.device = device;
   task->behind.event = gmlo_works_event(works, device);
   return task->behind.event != NULL ? task : NULL;
@@ -4745,7 +4747,7 @@ static void gmlo_works_remove(gmlo_works *works, size_t i) {
   memmove(&works->tasks[i], &works->tasks[i + 1], (--works->count - i) * sizeof task);
   if (task.behind.event == NULL) return;
   works->spares[works->spare_count++] = task.behind;
-  while (i < works->count && works->tasks[i].stream != task.stream) i++;
+  i = gmlo_works_find(works, i, task.behind.device, task.number);
   if (i < works->count) works->tasks[i].is_behind = 0;
 }
 
@@ -5089,7 +5091,8 @@ static uint32_t gmlo_nodes_number(const gmlo_nodes *n, size_t q) {
   uint32_t number = kind < GMLO_COPY_QUEUES
                         ? gmlo_job_stream(desc, n->job) + kind * desc->stream_count
                         : kind - GMLO_COPY_QUEUES;
-  while (--left != 0 && gmlo_works_use(n->works, (uint32_t)(q / GMLO_QUEUES), number)) {
+  while (--left != 0 &&
+         gmlo_works_find(n->works, 0, (uint32_t)(q / GMLO_QUEUES), number) != n->works->count) {
     number += step;
   }
   return number;
