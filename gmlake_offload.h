@@ -381,7 +381,7 @@ COSTS
   plan near the letter, and makes 16 schedules. That takes about 1,700 steps of work, of 10 ns each,
   for each step of an iteration. Each begin and mark does 131,072 of them, and what comes last is
   ended: up to what is linear in an iteration. A call that decides which regions are kept plans up
-  to eight times. Running: linear in accesses and events. Engine: O(log n) for each node.
+  to eight times. Running: linear in accesses and events; O(log n) for each node of a memgraph.
 
 Licence: MIT, at the end of this file. */
 #if defined(GMLAKE_OFFLOAD_IMPLEMENTATION) && defined(GMLAKE_OFFLOAD_BACKEND_CUDA) && \

@@ -6,7 +6,7 @@ RECIPE
       #define GMLAKE_TURNIP_IMPLEMENTATION
       #include "gmlake_turnip.h"
   and every other file includes the header alone. It includes gmlake_offload.h, which has graphs,
-  engines and backends, and whose other macros are said before it as they are before that one. Both
+  runs and backends, and whose other macros are said before it as they are before that one. Both
   implementations are in one file, since this one calls functions of the other that no other file
   sees.
 

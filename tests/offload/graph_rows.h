@@ -172,6 +172,9 @@ static const row graph_rows[] = {
     {"what_is_needed_now_comes_first",
      "p=55000000bp q=55000000bp r=55000000bp r>:1000 p,q>:1000 host-start:p host-start:q "
      "host-start:r in:p,none,1 in:q,none,1 by-hand run:1 stall>=2029us stall<=2031us ins=3"},
+    {"what_a_plan_brings_later_is_waited_for",
+     "p=55000000bp >:1000 p>:1000 host-start:p in:p,none,1,3000 by-hand run:1 ins=1 "
+     "stall>=3009us stall<=3011us"},
     {"jobs_wait_for_each_other_in_no_circle",
      "{jobs:3 limit:44000000b} p=11000000bp q=11000000bp r=11000000bp p>:100 q>:200 r>:300 run:8"},
     {"jobs_share_the_device", "{jobs:2} >:3000 run:2 time=12ms iterations=4"},
@@ -241,7 +244,7 @@ static const row graph_rows[] = {
      "{chunk:64b copy:288230376151ms} [70 >y#=1:1ns ] [70 y#>:1ns ] compile:3 "
      "offloads>64 simulated>9.2e18"},
 
-    /* ---- Engines ---- */
+    /* ---- Runs of memgraphs ---- */
 
     /* Two chains on one device, the first held up by a reload: in any order the second goes on. */
     {"any_order_overlaps",

@@ -476,7 +476,7 @@ static void test_defects_of_homes(void **state) {
   gmlake_offload_graph_destroy(graph);
 }
 
-/* ---- Engines --------------------------------------------------------------------------------- */
+/* ---- Runs ------------------------------------------------------------------------------------ */
 
 static uint64_t time_of(uint64_t seed, int order) {
   play_text("%s {copy:10 both:110e9 order:%d} execute:1 time>0", random_line(seed, 60), order);
