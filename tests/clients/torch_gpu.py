@@ -10,8 +10,6 @@ import contextlib
 import ctypes
 import functools
 import gc
-import io
-import math
 import os
 import subprocess
 import sys
@@ -49,7 +47,7 @@ def model(torch, width=256, layers=2):
     return torch.nn.TransformerEncoder(layer, layers).cuda()
 
 
-def losses_of(net, optimizer, inputs, digits, before=lambda: None, set_to_none=True):
+def losses_of(net, optimizer, inputs, digits, before=lambda: None):
     """Trains the net to answer 0."""
     losses = []
     for x in inputs:
@@ -57,19 +55,9 @@ def losses_of(net, optimizer, inputs, digits, before=lambda: None, set_to_none=T
         loss = net(x).square().mean()
         loss.backward()
         optimizer.step()
-        optimizer.zero_grad(set_to_none=set_to_none)
+        optimizer.zero_grad(set_to_none=True)
         losses.append(round(loss.item(), digits))
     return losses
-
-
-@contextlib.contextmanager
-def on_side(torch, stream):
-    """On the stream, behind the current one's work, and before what the current one has next."""
-    current = torch.cuda.current_stream()
-    stream.wait_stream(current)
-    with torch.cuda.stream(stream):
-        yield
-    current.wait_stream(stream)
 
 
 # ---- Programs, streams ----
@@ -160,16 +148,6 @@ def case_threads(torch, note):
     return out
 
 
-def case_convolutions(torch, note):
-    """cuDNN asks how large a workspace may be."""
-    torch.backends.cudnn.benchmark = True
-    torch.manual_seed(2)
-    parts = torch.nn.Conv2d(3, 32, 5), torch.nn.ReLU(), torch.nn.Conv2d(32, 32, 3)
-    net = torch.nn.Sequential(*parts).cuda()
-    inputs = [torch.ones(4, 3, size, size, device="cuda") for size in (64, 80, 96, 64)]
-    return [round(net(x).mean().item(), 3) for x in inputs]
-
-
 def case_pinned_loader(torch, note):
     """Workers inherit tensors of the device, by fork."""
 
@@ -194,92 +172,6 @@ def replay(torch, graph, static, value):
     static.fill_(value)
     graph.replay()
     torch.cuda.synchronize()
-
-
-def case_graph(torch, note):
-    net = model(torch).eval()
-    x = torch.zeros(4, 64, 256, device="cuda")
-    with torch.no_grad(), on_side(torch, torch.cuda.Stream()):
-        for _ in range(3):
-            net(x)
-    graph, out = torch.cuda.CUDAGraph(), []
-    with torch.no_grad(), torch.cuda.graph(graph):
-        y = net(x)
-    for value in (0.5, -1.0, 2.0):
-        junk = [torch.randn(1 << 20, device="cuda") for _ in range(20)]
-        replay(torch, graph, x, value)
-        with torch.no_grad():
-            out.append(torch.allclose(y, net(torch.full_like(x, value)), atol=1e-4))
-        del junk
-    before = torch.cuda.memory_reserved()
-    del graph, y
-    note["freed_mib"] = (before - held(torch)) // MIB
-    return out, torch.cuda.memory_reserved() < before
-
-
-def case_graph_shared_pool(torch, note):
-    """Two graphs that share a pool, and reuse each other's memory."""
-    x, out = full(torch, 4, 0), []
-    first, second = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-    with torch.cuda.graph(first):
-        y = (x + 1).sin().mul(3) + x
-    before = torch.cuda.memory_reserved()
-    with torch.cuda.graph(second, pool=first.pool()):
-        z = (y + 1).cos().mul(2) + x
-    note["grown_mib"] = (torch.cuda.memory_reserved() - before) // MIB
-    for value in (1.0, 2.0, 3.0):
-        x.fill_(value)
-        first.replay()
-        second.replay()
-        y_expected = 3 * math.sin(value + 1) + value
-        z_expected = 2 * math.cos(y_expected + 1) + value
-        out.append([abs(y[3].item() - y_expected) < 1e-4, abs(z[9].item() - z_expected) < 1e-3])
-    return out
-
-
-def case_graph_side_stream(torch, note):
-    """A capture that forks to another stream and joins it again."""
-    x = full(torch, 1, 0)
-    side, graph, out = torch.cuda.Stream(), torch.cuda.CUDAGraph(), []
-    with torch.cuda.graph(graph):
-        main = torch.cuda.current_stream()
-        a = x + 1
-        side.wait_stream(main)
-        with torch.cuda.stream(side):
-            b = a * 2
-            c = b + 5
-            a.record_stream(side)
-        d = x * 7
-        main.wait_stream(side)
-        c.record_stream(main)
-        y = c + d
-        del a, b, c, d
-    for value in (1.0, 4.0):
-        replay(torch, graph, x, value)
-        out.append(y[11].item())
-    junk = [torch.randn(1 << 18, device="cuda") for _ in range(10)]
-    replay(torch, graph, x, 2.0)
-    del junk
-    return out, y[0].item()
-
-
-def case_graphed_callables(torch, note):
-    linear = torch.nn.Linear
-    net = torch.nn.Sequential(linear(64, 128), torch.nn.ReLU(), linear(128, 32)).cuda()
-    torch.manual_seed(3)
-    for parameter in net.parameters():
-        torch.nn.init.normal_(parameter, std=0.1)
-    head = linear(32, 8).cuda()
-    x = torch.randn(16, 64, device="cuda")
-    graphed = torch.cuda.make_graphed_callables(net, (x.clone().requires_grad_(False),))
-    optimizer = torch.optim.SGD(list(net.parameters()) + list(head.parameters()), lr=0.1)
-    torch.manual_seed(4)
-    with torch.no_grad():
-        head.weight.normal_(std=0.1)
-        head.bias.zero_()
-    optimizer.zero_grad(set_to_none=False)
-    inputs = (torch.randn(16, 64, device="cuda") for _ in range(8))
-    return losses_of(lambda x: head(graphed(x)), optimizer, inputs, 4, set_to_none=False)
 
 
 def compiled(torch, net):
@@ -387,18 +279,6 @@ def case_stats(torch, note):
     return sorted(stats), live, shown, last
 
 
-def case_raw(torch, note):
-    ptr = torch.cuda.caching_allocator_alloc(4 * MIB)
-    live = torch.cuda.memory_allocated()
-    torch.cuda.caching_allocator_delete(ptr)
-    try:
-        torch.cuda.caching_allocator_delete(1234)
-        text = ""
-    except RuntimeError as error:
-        text = str(error)[:23]
-    return ptr % 512, live, torch.cuda.memory_allocated(), text
-
-
 def case_disabled(torch, note):
     """torch.cuda.caching_allocator_enable(False)."""
     x = full(torch, 4, 1)
@@ -407,65 +287,6 @@ def case_disabled(torch, note):
     del y
     torch.cuda.caching_allocator_enable(True)
     return (x + 1).sum().item()
-
-
-def case_out_of_memory(torch, note):
-    seen, texts = [], []
-    total = torch.cuda.get_device_properties(0).total_memory
-    torch._C._cuda_attach_out_of_memory_observer(lambda *told: seen.append(told[0]))
-    torch.cuda.set_per_process_memory_fraction(0.05)
-    kept = [torch.empty(int(total * 0.01), dtype=torch.uint8, device="cuda") for _ in range(3)]
-    for bytes_ in (int(total * 0.04), 1 << 61, 800 << 40):
-        try:
-            torch.empty(bytes_, dtype=torch.uint8, device="cuda")
-            texts.append("served")
-        except torch.OutOfMemoryError as error:
-            text = str(error)
-            note.setdefault("text", text)
-            texts.append(text.split(". ")[0:2] if "more than 1EB" not in text else text[:40])
-            assert isinstance(error, RuntimeError)
-    texts.append(torch.cuda.memory_stats()["num_ooms"] >= 1)
-    del kept
-    torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction(1.0)
-    x = torch.ones(int(total * 0.06), dtype=torch.uint8, device="cuda")
-    return texts, seen, x[-1].item()
-
-
-def case_snapshot(torch, note):
-    path = os.path.join(tempfile.mkdtemp(), "snapshot.pickle")
-    torch.cuda.memory._record_memory_history(max_entries=1000)
-    kept = torch.empty(5 * MIB, dtype=torch.uint8, device="cuda")
-    torch.empty(7 * MIB, dtype=torch.uint8, device="cuda")
-    snapshot = torch.cuda.memory._snapshot()
-    torch.cuda.memory._dump_snapshot(path)
-    torch.cuda.memory._record_memory_history(enabled=None)
-    trace = [e for t in snapshot["device_traces"] for e in t]
-    actions = sorted({e["action"] for e in trace} & {"alloc", "free_requested", "free_completed"})
-    sizes = sorted(e["size"] for e in trace if e["action"] == "alloc")
-    frames = any("torch_gpu.py" in f["filename"] for e in trace for f in e["frames"])
-    blocks = [b for s in snapshot["segments"] for b in s["blocks"]]
-    live = [b for b in blocks if b["state"] == "active_allocated"]
-    assert sum(s["total_size"] for s in snapshot["segments"]) == torch.cuda.memory_reserved()
-    assert sum(b["size"] for b in live) == torch.cuda.memory_allocated()
-    assert any(b["address"] == kept.data_ptr() and b["frames"] for b in live)
-    times = [e["time_us"] for e in trace]
-    assert times == sorted(times) and times[0] > 1.6e15
-    from torch.cuda import _memory_viz
-
-    assert len(_memory_viz.segsum(snapshot)) and len(_memory_viz.trace_plot(snapshot))
-    return actions, sizes, frames, os.path.getsize(path) > 1000, sorted(snapshot)
-
-
-def case_profiler(torch, note):
-    from torch.profiler import ProfilerActivity, profile
-
-    kinds = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-    with profile(activities=kinds, profile_memory=True) as profiler:
-        x = torch.empty(16 * MIB, dtype=torch.uint8, device="cuda")
-        y = x + 1
-        del x, y
-    return max(e.device_memory_usage for e in profiler.key_averages()) >= 16 * MIB
 
 
 def run_python(code, lake):
@@ -522,23 +343,6 @@ def case_find_spec(torch, note):
 
 
 # ---- Pools ----
-
-
-def case_mempool(torch, note):
-    pool = torch.cuda.MemPool()
-    with torch.cuda.use_mem_pool(pool):
-        x = full(torch, 4, 3)
-        y = x * 2
-    z = full(torch, 4, 5)
-    blocks = [b for s in pool.snapshot() for b in s["blocks"]]
-    inside = {b["address"] for b in blocks if b["state"] == "active_allocated"}
-    where = [t.data_ptr() in inside for t in (x, y, z)]
-    count, value = pool.use_count(), (x + y + z)[0].item()
-    del x, y
-    before = torch.cuda.memory_reserved()
-    del pool
-    note["freed_mib"] = (before - held(torch)) // MIB
-    return where, count, value, torch.cuda.memory_reserved() < before
 
 
 ALLOCATOR = r"""
@@ -658,40 +462,6 @@ class Children:
         return [process.exitcode for process in self.processes]
 
 
-def double(torch, tasks, answers):
-    """Doubles what it is sent, and answers with tensors of its own."""
-    kept = []
-    while (x := tasks.get()) is not None:
-        kept = kept[-2:] + [x * 2]
-        answers.put(kept[-1])
-        x.fill_(7)
-        torch.cuda.synchronize()
-        del x
-    answers.put("ended")
-    tasks.get()  # what it sent lives as long as it does
-
-
-def case_processes(torch, note):
-    """Tensors that go to another process and come back, small, large and many."""
-    child, out = Children(torch, "double"), []
-    for i in range(60):
-        x = torch.full(((1 << 18) * (i % 7 + 1) + i,), float(i), device="cuda")
-        child.put(x)
-        (y,) = child.get()
-        out.append(y[-1].item())
-        if i % 20 == 0:
-            torch.cuda.synchronize()
-        del x, y
-    child.put(None)
-    assert child.get() == ["ended"]
-    note["descriptors"] = [len(os.listdir("/proc/self/fd"))]
-    child.put(None)
-    status, live = child.end(), torch.cuda.memory_allocated()
-    torch.cuda.empty_cache()
-    note["descriptors"].append(len(os.listdir("/proc/self/fd")))
-    return out, status, live
-
-
 def census(torch):
     """What a process holds."""
     torch.cuda.synchronize()
@@ -747,29 +517,6 @@ def case_many_tensors(torch, note):
 
 
 # ---- Several devices, and NCCL ----
-
-
-def case_peers(torch, note):
-    """Copies between devices, of memory from before and after peer access; DataParallel."""
-    if torch.cuda.device_count() < 2:
-        return side_by_side.LEFT_OUT + "one device"
-    early = [torch.full((1 << 20,), 3.0, device=f"cuda:{i}") for i in (0, 1)]
-    sums = [early[0].to("cuda:1").sum().item(), early[1].to("cuda:0").sum().item()]
-    for i in range(12):
-        x = torch.full(((i * 37 % 11 + 1) << 21,), float(i), device=f"cuda:{i % 2}")
-        y = torch.empty_like(x, device=f"cuda:{1 - i % 2}")
-        y.copy_(x, non_blocking=True)
-        del x
-        sums.append(y[-1].item())
-        if i == 6:
-            torch.cuda.empty_cache()
-    torch.manual_seed(1)
-    net = torch.nn.DataParallel(torch.nn.Linear(64, 64).cuda())
-    sums.append(round(net(torch.ones(32, 64, device="cuda")).sum().item(), 3))
-    import torch.cuda.comm as comm
-
-    parts = comm.broadcast_coalesced([early[0], early[0][:5]], (0, 1))
-    return sums + [parts[1][0].sum().item()]
 
 
 def join_group(torch, path, rank, size):
@@ -965,45 +712,6 @@ def case_offload_checked(torch, note):
     """What is away has no memory: an access that the session does not see is a fault."""
     with in_session(torch, note, 4096, is_checked=True):
         return Blocks(torch).train(4)
-
-
-def case_offload_checkpoint(torch, note):
-    from torch.utils.checkpoint import checkpoint_sequential
-
-    with in_session(torch, note, 4096):
-        blocks = Blocks(torch, fused=True)
-        blocks.call = lambda x: checkpoint_sequential(blocks.net, 6, x, use_reentrant=False)
-        return blocks.train(10)
-
-
-def case_offload_save(torch, note):
-    """A checkpoint saved every third step, under the limit."""
-    with in_session(torch, note, 4096) as session:
-        blocks, losses, found = Blocks(torch), [], []
-        for step in range(9):
-            losses += blocks.train(2)
-            if step % 3 < 2:
-                continue
-            file = io.BytesIO()
-            state = {"net": blocks.net.state_dict(), "optimizer": blocks.optimizer.state_dict()}
-            torch.save(state, file)
-            del state
-            file.seek(0)
-            saved = torch.load(file, map_location="cpu")["net"]
-            found.append(f"{sum(x.double().sum().item() for x in saved.values()):.6g}")
-            if session:
-                note.setdefault("out_after_save", []).append(session.stats()["out_count"])
-        return losses, found
-
-
-def case_offload_resize(torch, note):
-    """Storages that are away, and are resized, keep their contents."""
-    with in_session(torch, note, 1024):
-        tensors = [full(torch, 64, i) for i in range(24)]
-        for tensor in tensors:
-            tensor.untyped_storage().resize_(64 * MIB + 4096)
-            assert tensor.untyped_storage().nbytes() == 64 * MIB + 4096
-        return [ends(x) for x in tensors]
 
 
 def read(torch, tasks, answers):
