@@ -1,52 +1,9 @@
-/* What commits, sleep and waking cost, beside what the driver alone takes for the same chunks in
-   the same run. Include after gpu_fixture.h. */
+/* What commits, sleep and waking cost. `build/gpu_bench vmm` has what the driver alone takes for such
+   chunks. Include after gpu_fixture.h. */
 #if !defined(GPU_COSTS_H)
 #define GPU_COSTS_H
 
 #define ROUNDS 5
-
-/* The driver's own calls for chunks of one size, without a lake. */
-typedef struct driver_chunks {
-  CUdeviceptr base;
-  CUmemGenericAllocationHandle *handles;
-  size_t count, bytes;
-} driver_chunks;
-
-static void driver_reserve(driver_chunks *d, size_t count, size_t bytes) {
-  d->count = count;
-  d->bytes = bytes;
-  d->handles = (CUmemGenericAllocationHandle *)calloc(count, sizeof(d->handles[0]));
-  require(d->handles != NULL, "no host memory for %zu handles", count);
-  cu(rig.gpu.cuMemAddressReserve(&d->base, 2 * count * bytes, 0, 0, 0)); /* two for each */
-}
-
-static void driver_create(driver_chunks *d, size_t i) {
-  CUmemAllocationProp prop;
-  memset(&prop, 0, sizeof(prop));
-  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  cu(rig.gpu.cuMemCreate(&d->handles[i], d->bytes, &prop, 0));
-}
-
-static void driver_map(const driver_chunks *d, size_t at, size_t i) {
-  CUmemAccessDesc access;
-  memset(&access, 0, sizeof(access));
-  access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  cu(rig.gpu.cuMemMap(d->base + at * d->bytes, d->bytes, 0, d->handles[i], 0));
-  cu(rig.gpu.cuMemSetAccess(d->base + at * d->bytes, d->bytes, &access, 1));
-}
-
-static void driver_unmap(const driver_chunks *d, size_t at) {
-  cu(rig.gpu.cuMemUnmap(d->base + at * d->bytes, d->bytes));
-}
-
-static void driver_finish(driver_chunks *d) {
-  size_t i;
-  for (i = 0; i < d->count; i++) cu(rig.gpu.cuMemRelease(d->handles[i]));
-  cu(rig.gpu.cuMemAddressFree(d->base, 2 * d->count * d->bytes));
-  free(d->handles);
-}
 
 static double us_each(uint64_t start, size_t count) {
   return (double)(now_ns() - start) / 1e3 / (double)count;
@@ -55,32 +12,6 @@ static double us_each(uint64_t start, size_t count) {
 static double seconds_since(uint64_t start) { return (double)(now_ns() - start) / 1e9; }
 
 enum { FRESH, REMAPPED, REPLACED, STILL_MAPPED, COMMITS };
-
-/* us of the calls that a commit of each kind needs at least. */
-static void driver_commits(size_t count, double us[COMMITS]) {
-  driver_chunks d;
-  uint64_t start;
-  size_t i;
-  driver_reserve(&d, count, CHUNK);
-  start = now_ns();
-  for (i = 0; i < count; i++) {
-    driver_create(&d, i);
-    driver_map(&d, i, i);
-  }
-  us[FRESH] = us_each(start, count);
-  start = now_ns();
-  for (i = 0; i < count; i++) driver_map(&d, count + i, i);
-  us[REMAPPED] = us_each(start, count);
-  start = now_ns();
-  for (i = 0; i < count; i++) {
-    driver_unmap(&d, i);
-    driver_map(&d, i, count - 1 - i);
-  }
-  us[REPLACED] = us_each(start, count);
-  us[STILL_MAPPED] = 0;
-  for (i = 0; i < 2 * count; i++) driver_unmap(&d, i);
-  driver_finish(&d);
-}
 
 static gmlake_buffer *buffer_of(gmlake *lake, size_t chunks) {
   gmlake_buffer_desc wanted;
@@ -141,20 +72,16 @@ static double middle(double values[ROUNDS]) {
   return values[ROUNDS / 2];
 }
 
-/* Medians of five rounds that take turns: the driver alone, a lake whose blocks have chunks of
-   16 MiB, and one in which blocks and buffers share chunks. */
+/* Medians of five rounds that take turns: a lake whose blocks have chunks of 16 MiB, and one in
+   which blocks and buffers share chunks. */
 static void case_commit_costs(void) {
-  static const char *const names[] = {"the driver alone", "chunks of its own",
-                                      "shared with blocks"};
+  static const char *const names[] = {"chunks of its own", "shared with blocks"};
   const size_t count = scale(256, 8);
-  double us[3][COMMITS][ROUNDS], one[COMMITS];
+  double us[2][COMMITS][ROUNDS], one[COMMITS];
   size_t who, kind, round;
   for (round = 0; round < ROUNDS; round++)
     for (who = 0; who < count_of(names); who++) {
-      if (who == 0)
-        driver_commits(count, one);
-      else
-        lake_commits(who == 1 ? 16 * MIB : CHUNK, count, one);
+      lake_commits(who ? CHUNK : 16 * MIB, count, one);
       for (kind = 0; kind < COMMITS; kind++) us[who][kind][round] = one[kind];
     }
   tell("us for a commit of 2 MiB (new, remapped, another mapping goes first, still mapped):");
@@ -178,31 +105,6 @@ static void time_round(gmlake *lake, gmlake_pool *pool, gmlake_sleep_mode mode, 
   start = now_ns();
   ok(gmlake_pool_wake(lake, pool));
   seconds[1] = seconds_since(start);
-}
-
-/* Bytes a second between the device and pinned memory, by the driver alone: from it, to it. */
-static void time_link(double rates[2]) {
-  const size_t bytes = scale(GIB, 8 * MIB), times = 8;
-  void *host = NULL;
-  CUdeviceptr device;
-  CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-  size_t way, i;
-  cu(rig.gpu.cuMemAlloc(&device, bytes));
-  cu(rig.gpu.cuMemHostAlloc(&host, bytes, 0));
-  for (way = 0; way < 2; way++) {
-    const uint64_t start = now_ns();
-    for (i = 0; i < times; i++) {
-      if (way)
-        cu(rig.gpu.cuMemcpyHtoDAsync(device, host, bytes, stream));
-      else
-        cu(rig.gpu.cuMemcpyDtoHAsync(host, device, bytes, stream));
-    }
-    await_stream(stream);
-    rates[way] = (double)bytes * (double)times / ((double)(now_ns() - start) / 1e9);
-  }
-  cu(rig.gpu.cuMemFreeHost(host));
-  cu(rig.gpu.cuMemFree(device));
-  cu(rig.gpu.cuStreamDestroy(stream));
 }
 
 /* Blocks of so many bytes in all, in chunks of 16 MiB, two rounds. */
@@ -256,47 +158,21 @@ static void time_buffer(size_t bytes, size_t chunk_bytes, double seconds[2]) {
   close_lake(lake);
 }
 
-/* The driver's own calls for so many bytes: chunks are unmapped and released, and created and
-   mapped. */
-static void time_driver(size_t bytes, size_t chunk_bytes, double seconds[2]) {
-  const size_t count = bytes / chunk_bytes;
-  driver_chunks d;
-  uint64_t start;
-  size_t i;
-  driver_reserve(&d, count, chunk_bytes);
-  start = now_ns();
-  for (i = 0; i < count; i++) driver_create(&d, i);
-  for (i = 0; i < count; i++) driver_map(&d, i, i);
-  seconds[1] = seconds_since(start);
-  start = now_ns();
-  for (i = 0; i < count; i++) driver_unmap(&d, i);
-  driver_finish(&d);
-  seconds[0] = seconds_since(start);
-}
-
 /* As much as 100 GiB dropped, 40 GiB kept: the second time, which need not pin memory. */
 static void case_sleep_costs(void) {
   const size_t room = free_memory() / 10 * 9 / GIB * GIB;
   const size_t dropped = scale(room < 100 * GIB ? room : 100 * GIB, 128 * MIB);
   const size_t kept = scale(room < 40 * GIB ? room : 40 * GIB, 128 * MIB);
-  double blocks[2][2], own[2], shared[2], small[2], large[2], first[2], again[2], link[2];
-  time_link(link);
+  double blocks[2][2], own[2], shared[2], first[2], again[2];
   time_blocks(dropped, GMLAKE_SLEEP_DROP, blocks[0], blocks[1]);
-  time_driver(dropped, CHUNK, small);
-  time_driver(dropped, 16 * MIB, large);
   time_buffer(dropped, 16 * MIB, own);
   time_buffer(dropped, CHUNK, shared);
   time_blocks(kept, GMLAKE_SLEEP_KEEP, first, again);
   tell(
-      "seconds to sleep and wake, %zu MiB dropped: %.3f %.3f and %.3f %.3f, by the driver alone "
-      "%.3f "
-      "%.3f; a buffer's %.3f %.3f, by the driver alone %.3f %.3f, where blocks share its chunks "
-      "%.3f "
-      "%.3f; %zu MiB kept: %.3f %.3f, again %.3f %.3f, %.0f %% and %.0f %% of the link",
-      dropped / MIB, blocks[0][0], blocks[0][1], blocks[1][0], blocks[1][1], large[0], large[1],
-      own[0], own[1], small[0], small[1], shared[0], shared[1], kept / MIB, first[0], first[1],
-      again[0], again[1], 100 * (double)kept / again[0] / link[0],
-      100 * (double)kept / again[1] / link[1]);
+      "seconds to sleep and wake, %zu MiB dropped: %.3f %.3f and %.3f %.3f; a buffer's %.3f %.3f, "
+      "where blocks share its chunks %.3f %.3f; %zu MiB kept: %.3f %.3f, again %.3f %.3f",
+      dropped / MIB, blocks[0][0], blocks[0][1], blocks[1][0], blocks[1][1], own[0], own[1],
+      shared[0], shared[1], kept / MIB, first[0], first[1], again[0], again[1]);
 }
 
 #endif

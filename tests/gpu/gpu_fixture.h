@@ -30,9 +30,8 @@
 #define MS_NS ((uint64_t)1000000)
 #define count_of(array) (sizeof(array) / sizeof((array)[0]))
 
-/* By number: headers before CUDA 11.2 lack some of the names. */
+/* By number: headers before CUDA 11.2 lack the name. */
 #define ATTRIBUTE_VMM ((CUdevice_attribute)102)
-#define ATTRIBUTE_POSIX_FD ((CUdevice_attribute)103)
 
 static struct options {
   uint64_t seed;

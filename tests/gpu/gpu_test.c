@@ -203,7 +203,7 @@ static void case_full(void) {
   for (i = 0; i < 3; i++) cu(rig.gpu.cuStreamDestroy(streams[i]));
 }
 
-/* ---- Lost devices, forks --------------------------------------------------------------------- */
+/* ---- A lost device --------------------------------------------------------------------------- */
 
 static void case_fault(void) {
   const gmlake_desc desc = small_chunks(2 * CHUNK);
@@ -231,43 +231,7 @@ static void case_fault(void) {
        gmlake_result_name(result));
 }
 
-typedef struct forked { /* what the child of a fork is answered */
-  gmlake *lake;
-  gmlake_result alloc, budget;
-} forked;
-
-static void call_forked(void *user) {
-  forked *f = (forked *)user;
-  gmlake_budget budget;
-  void *ptr = NULL;
-  f->alloc = gmlake_alloc(f->lake, 64 * MIB, NULL, &ptr);
-  f->budget = ptr ? GMLAKE_OK : gmlake_get_budget(f->lake, &budget);
-}
-
-static void case_fork(void) {
-  const gmlake_desc desc = small_chunks(0);
-  gmlake *lake = new_lake(&desc);
-  CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-  void *ptr = take(lake, MIB, stream);
-  forked *child = (forked *)shared_bytes(sizeof(*child));
-  fill_on(stream, ptr, MIB, 9);
-  child->lake = lake;
-  (void)run_apart(call_forked, child);
-  require(child->alloc == GMLAKE_ERROR_FORKED && child->budget == GMLAKE_ERROR_FORKED,
-          "the child got %s and %s", gmlake_result_name(child->alloc),
-          gmlake_result_name(child->budget));
-  verify_on(stream, ptr, MIB, 9);
-  ok(gmlake_free(lake, ptr, stream));
-  ptr = take(lake, 64 * MIB, stream);
-  fill_on(stream, ptr, 64 * MIB, 10);
-  verify_on(stream, ptr, 64 * MIB, 10);
-  ok(gmlake_free(lake, ptr, stream));
-  require_no_wrong_words("the parent of a fork");
-  close_lake(lake);
-  cu(rig.gpu.cuStreamDestroy(stream));
-}
-
-/* ---- Peers, handle types --------------------------------------------------------------------- */
+/* ---- Peers ----------------------------------------------------------------------------------- */
 
 typedef struct peer {
   CUdevice device;
@@ -346,34 +310,6 @@ static void case_peers(void) {
   close_lake(lake);
 }
 
-static int handle_types_of(unsigned types) {
-  gmlake_desc desc = small_chunks(0);
-  CUmemGenericAllocationHandle handle = 0;
-  CUmemAllocationProp prop;
-  gmlake *lake;
-  void *ptr;
-  desc.handle_types = types;
-  lake = new_lake(&desc);
-  ptr = take_exclusive(lake, CHUNK, NULL);
-  memset(&prop, 0, sizeof(prop));
-  cu(rig.gpu.cuMemRetainAllocationHandle(&handle, ptr));
-  cu(rig.gpu.cuMemGetAllocationPropertiesFromHandle(&prop, handle));
-  cu(rig.gpu.cuMemRelease(handle));
-  require(prop.location.id == rig.device, "the chunk is on device %d", prop.location.id);
-  ok(gmlake_free(lake, ptr, NULL));
-  close_lake(lake);
-  return (int)prop.requestedHandleTypes;
-}
-
-static void case_handle_types(void) {
-  int has_fd = 0;
-  cu(rig.gpu.cuDeviceGetAttribute(&has_fd, ATTRIBUTE_POSIX_FD, rig.device));
-  require(handle_types_of(0) == 0, "a type that nobody asked for");
-  if (!has_fd) skip("no POSIX file descriptors");
-  require(handle_types_of(GMLAKE_HANDLE_POSIX_FD) == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-          "another type than asked for");
-}
-
 /* ---- Running the cases ----------------------------------------------------------------------- */
 
 typedef struct test_case {
@@ -387,11 +323,9 @@ static const test_case cases[] = {
     {"misuse", case_misuse, 0, 0},
     {"other-thread", case_other_thread, 1, 0},
     {"full", case_full, 1, 0},
-    {"fork", case_fork, 1, 0},
     {"commit-costs", case_commit_costs, 1, 0},
     {"sleep-costs", case_sleep_costs, 1, 0},
     {"peers", case_peers, 1, 0},
-    {"handle-types", case_handle_types, 1, 0},
     {"fault", case_fault, 1, 1},
 };
 

@@ -12,16 +12,6 @@ writes() { grep -qF -- "$1" "$dir/json"; }
 # holds TEXT N: the document has the text so often.
 holds() { [ "$(grep -oF -- "$1" "$dir/json" | wc -l)" = "$2" ]; }
 
-# The document reduced step by step: leaves, members p, objects and arrays to values v.
-is_json() {
-  reduced=$(tr -d '\n ' <"$1" | sed -E 's/"[^"\\]*"/s/g; s/-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?/v/g
-s/null/v/g
-:again
-s/s:[sv]/p/g; s/\{(p(,p)*)?\}/v/g; s/\[([sv](,[sv])*)?\]/v/g
-t again')
-  [ "$reduced" = v ]
-}
-
 # A library that cannot be loaded stands before the system's, if it has one.
 : >"$dir/libcuda.so.1"
 LD_LIBRARY_PATH=$dir "$bench" --json "$dir/json" >"$dir/out" 2>"$dir/err"

@@ -70,6 +70,12 @@ gives() {
 prints() { grep -qF -- "$1" "$dir/out"; }
 says() { grep -qF -- "$1" "$dir/err"; }
 
+# is_json FILE: also without NaN, which JSON does not have.
+is_json() {
+  python3 -c 'import json, sys
+json.load(open(sys.argv[1]), parse_constant=sys.exit)' "$1" 2>/dev/null
+}
+
 # The last line, for run.sh, and the exit status.
 report() {
   echo "$passed passed, $failed failed"

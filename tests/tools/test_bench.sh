@@ -8,16 +8,6 @@ program="$absolute_build/bench --repeat 1 --ops 2000"
 # holds TEXT N: the document, as one line, has the text so often.
 holds() { [ "$(tr -d '\n' <"$dir/json" | grep -oF -- "$1" | wc -l)" = "$2" ]; }
 
-# The document reduced step by step: leaves, members p, objects and arrays to values v.
-is_json() {
-  reduced=$(tr -d '\n ' <"$1" | sed -E 's/"[^"\\]*"/s/g; s/-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?/v/g
-s/null/v/g
-:again
-s/s:[sv]/p/g; s/\{(p(,p)*)?\}/v/g; s/\[([sv](,[sv])*)?\]/v/g
-t again')
-  [ "$reduced" = v ]
-}
-
 # figure ALLOCATOR NAME: that figure of the first workload's allocator.
 figure() {
   tr -d '\n' <"$dir/json" | grep -oE "\"allocator\": \"$1\", [^]]*" | head -n 1 |
