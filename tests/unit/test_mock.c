@@ -1,9 +1,8 @@
 /* Tests of the mock backend. Most are rows: a line of calls, each with the answer that it has to
    get. Each call of a row fails first for all reasons that there are: as gmlake_mock_fail_at says,
    by the system, and for want of host memory at each of its allocations. Then nothing may have
-   changed. The rest is C: descriptions, limits of the process, a naive model under random calls,
-   threads. The implementation is included, with host allocations and system calls that can be made
-   to fail. */
+   changed. The rest is C: descriptions, limits of the process, threads. The implementation is
+   included, with host allocations and system calls that can be made to fail. */
 #include <stddef.h>
 
 static void *hook_malloc(size_t bytes);
@@ -791,6 +790,10 @@ static const row rows[] = {
     {"lists grow", -1, BOTH,
      "hold 0; mark e 0 | 200x reserve a 1; create h 1; map a 1 h; event f; record f 0;"
      "swait 0 e; stream s | 40x reserve a 40; map a+# 1 h | finish 0; query f =1"},
+    /* In front of others, and in the end all at once. */
+    {"mappings come from above", -1, BOTH,
+     "reserve a 8; create h 1; create g 1 | 4x map a+7-#-# 1 h; map a+6-#-# 1 g |"
+     "access a 8; release h; release g; counts 0 8 1 2; unmap a 8; counts 0 0 1 0"},
     {"a reservation's list grows", -1, BOTH,
      "reserve a 99; create h 1 | 99x map a+# 1 h | unmap a 99"},
     {"waits of one stream grow", -1, MADE,
@@ -1107,174 +1110,6 @@ static void test_tables_end(void **state) {
   close_mock();
 }
 
-/* ---- A naive model -------------------------------------------------------------------------- */
-
-#define SPACES 6 /* reservations */
-#define GRANULES 24
-#define HANDLES 24
-#define MODEL_CAPACITY 40 /* in granules */
-
-static struct model {
-  struct space {
-    uint64_t address; /* 0: none */
-    size_t granules;
-    struct cell {
-      int handle; /* 1 + its index; 0: nothing is mapped */
-      int is_first, has_access;
-    } cells[GRANULES];
-  } spaces[SPACES];
-  struct handle {
-    uint64_t value;
-    size_t granules, mappings;
-    unsigned char word; /* what its first byte was set to */
-    int alive, released;
-  } handles[HANDLES];
-  uint32_t seed;
-  int real;
-} m;
-
-static size_t draw(size_t below) {
-  m.seed = m.seed * 1664525u + 1013904223u;
-  return (m.seed >> 8) % below;
-}
-
-static void must(gmlake_result result, int holds) {
-  assert_int_equal(result, holds ? GMLAKE_OK : GMLAKE_ERROR_INVALID_ARGUMENT);
-}
-
-static size_t physical(void) {
-  size_t i, sum = 0;
-  for (i = 0; i < HANDLES; i++) sum += m.handles[i].alive ? m.handles[i].granules : 0;
-  return sum;
-}
-
-static void reap(struct handle *h) {
-  if (h->released && !h->mappings) h->alive = 0;
-}
-
-static void reserve_or_not(struct space *s) {
-  size_t i;
-  if (!s->address) {
-    s->granules = 1 + draw(GRANULES);
-    must(call(do_reserve, 0, s->granules * G, G << draw(4)), 1);
-    s->address = p.answer;
-    return;
-  }
-  for (i = 0; i < s->granules && !s->cells[i].handle; i++) continue;
-  must(call(do_unreserve, s->address, s->granules * G, 0), i == s->granules);
-  if (i == s->granules) s->address = 0;
-}
-
-static void create_or_release(struct handle *h) {
-  const size_t granules = 1 + draw(5);
-  if (h->alive) {
-    must(call(do_release, h->value, 0, 0), !h->released);
-    h->released = 1;
-    reap(h);
-  } else if (granules > MODEL_CAPACITY - physical()) {
-    assert_error(call(do_create, 0, granules * G, 0), OUT_OF_DEVICE_MEMORY);
-  } else {
-    memset(h, 0, sizeof(*h));
-    h->value = create(granules * G);
-    h->granules = granules;
-    h->alive = 1;
-  }
-}
-
-static void map_somewhere(struct space *s, size_t index) {
-  struct handle *h = &m.handles[index];
-  const size_t first = draw(s->address ? s->granules : 1), count = h->granules ? h->granules : 1;
-  int fits = h->alive && !h->released && s->address && first + count <= s->granules;
-  size_t i; /* beyond may be another reservation */
-  for (i = first; fits && i < first + count; i++) fits = !s->cells[i].handle;
-  must(call(do_map, s->address + first * G, count * G, h->value), fits);
-  if (!fits) return;
-  h->mappings++;
-  for (i = 0; i < count; i++) {
-    const struct cell mapped = {1 + (int)index, i == 0, 0};
-    s->cells[first + i] = mapped;
-  }
-}
-
-/* Whether whole mappings fill the granules exactly. */
-static int is_whole(const struct space *s, size_t first, size_t count) {
-  size_t at = first;
-  while (at < first + count && at < s->granules && s->cells[at].is_first)
-    at += m.handles[s->cells[at].handle - 1].granules;
-  return at == first + count;
-}
-
-static void unmap_or_give_access(struct space *s, int unmaps) {
-  const size_t count = 1 + draw(8), first = draw(s->address ? s->granules : 1);
-  const uint64_t at = s->address + first * G;
-  size_t i;
-  if (!s->address) return;
-  must(unmaps ? call(do_unmap, at, count * G, 0)
-              : mock->set_access(mock->user, at, count * G, NULL, 0, &code),
-       is_whole(s, first, count));
-  for (i = is_whole(s, first, count) ? 0 : count; i < count; i++) {
-    struct cell *c = &s->cells[first + i];
-    struct handle *h = &m.handles[c->handle - 1];
-    c->has_access = !unmaps;
-    if (!unmaps) continue;
-    h->mappings -= (size_t)c->is_first;
-    reap(h);
-    memset(c, 0, sizeof(*c));
-  }
-}
-
-/* Every accessible mapping shows its handle's word; a random one writes a new word. */
-static void check_bytes(struct space *s) {
-  size_t i;
-  for (i = 0; m.real && s->address && i < s->granules; i++) {
-    const struct cell *c = &s->cells[i];
-    if (!c->is_first || !c->has_access) continue;
-    assert_int_equal(*bytes_at(s->address + i * G), m.handles[c->handle - 1].word);
-    if (draw(4) == 0)
-      m.handles[c->handle - 1].word = *bytes_at(s->address + i * G) = (unsigned char)draw(256);
-  }
-}
-
-static void check_counts(void) {
-  size_t i;
-  memset(p.x, 0, sizeof(p.x));
-  for (i = 0; i < HANDLES; i++) {
-    p.x[0] += m.handles[i].alive && !m.handles[i].released;
-    p.x[1] += m.handles[i].mappings;
-  }
-  for (i = 0; i < SPACES; i++) p.x[2] += m.spaces[i].address != 0;
-  p.x[3] = physical();
-  p.call = "the model";
-  (void)do_counts();
-}
-
-static void test_model(void **state) {
-  uint32_t run;
-  int step;
-  (void)state;
-  for (run = 0; run < 6; run++) {
-    memset(&m, 0, sizeof(m));
-    m.seed = 1 + run / 2;
-    m.real = run % 2;
-    open_mock(MODEL_CAPACITY * G, !m.real);
-    for (step = 0; step < 20000; step++) {
-      struct space *s = &m.spaces[draw(SPACES)];
-      const size_t turn = draw(12);
-      if (turn == 0)
-        reserve_or_not(s);
-      else if (turn <= 2)
-        create_or_release(&m.handles[draw(HANDLES)]);
-      else if (turn <= 6)
-        map_somewhere(s, draw(HANDLES));
-      else
-        unmap_or_give_access(s, turn <= 8);
-      check_bytes(s);
-      check_counts();
-    }
-    close_mock();
-  }
-}
-
 /* ---- Threads -------------------------------------------------------------------------------- */
 
 /* On a stream of its own, which ends its work in every other round, and on one that both use. */
@@ -1315,15 +1150,11 @@ static void test_threads(void **state) {
 }
 
 int main(void) {
-  static struct CMUnitTest tests[ROWS + 7];
+  static struct CMUnitTest tests[ROWS + 6];
   const struct CMUnitTest others[] = {
-      cmocka_unit_test(test_memory_was_lacking),
-      cmocka_unit_test(test_description),
-      cmocka_unit_test(test_file_zero),
-      cmocka_unit_test(test_nothing_to_make_a_mock_of),
-      cmocka_unit_test(test_tables_end),
-      cmocka_unit_test(test_model),
-      cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_memory_was_lacking), cmocka_unit_test(test_description),
+      cmocka_unit_test(test_file_zero),          cmocka_unit_test(test_nothing_to_make_a_mock_of),
+      cmocka_unit_test(test_tables_end),         cmocka_unit_test(test_threads),
   };
   size_t i;
   for (i = 0; i < ROWS; i++) {
