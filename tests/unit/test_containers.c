@@ -381,7 +381,9 @@ static void check_index(const gmlk_index *index, const uint64_t *addresses, cons
 }
 
 static void put(gmlk_index *index, gmlk_host *host, uint64_t address, gmlk_block *b) {
+  const size_t rows = index->row_count;
   assert_true(gmlk_index_reserve(index, host));
+  assert_true(!rows || index->row_count <= 2 * rows);
   gmlk_index_put(index, address, b);
 }
 
