@@ -441,8 +441,8 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c tests/fuzz/replay_main.c $(MOCK) $(BFC) $(OFFLOA
 	$(SAY)
 	$(LINK)
 
-# What every test begins with, but for a program that has to end where an assertion fails.
-$(filter-out %_hardening,$(TEST_PROGRAMS)): private DEFINES = -include tests/every_test.h
+# What every test begins with.
+$(TEST_PROGRAMS): private DEFINES = -include tests/every_test.h
 $(TEST_PROGRAMS): private CUDA_INCLUDE = -Itests/cuda_stub
 $(TEST_PROGRAMS): private LIBRARIES = -lcmocka -lz -lm
 

@@ -8,6 +8,8 @@
 #include "fixture.h"
 
 #include <limits.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define HUGE ((size_t)1 << 63)
 #define INVALID GMLAKE_ERROR_INVALID_ARGUMENT
@@ -1108,6 +1110,57 @@ static void test_logger_calls_the_lake(void **state) {
   close_mock();
 }
 
+/* ---- What is destroyed, and used ------------------------------------------------------------- */
+
+static gmlake_buffer *destroyed_buffer(void) {
+  gmlake_buffer_desc wanted = buffer_desc(4 * C);
+  gmlake_buffer *buffer = NULL;
+  assert_ok(gmlake_buffer_create(lake, &wanted, &buffer));
+  assert_ok(gmlake_buffer_destroy(lake, buffer, LEGACY));
+  return buffer;
+}
+
+static void grow_a_destroyed_buffer(void) {
+  (void)gmlake_buffer_resize(lake, destroyed_buffer(), C, LEGACY);
+}
+
+static void destroy_a_buffer_twice(void) {
+  (void)gmlake_buffer_destroy(lake, destroyed_buffer(), LEGACY);
+}
+
+/* The driver refuses to take the pool's addresses back, so that its record is kept. */
+static void use_a_destroyed_pool(void) {
+  gmlake_pool *pool = open_pool(0);
+  gmlake_alloc_desc wanted = request(C, 0, pool);
+  void *ptr;
+  gmlake_mock_fail_at(mock, census().call_count + 3, GMLAKE_ERROR_DRIVER, 0);
+  assert_ok(gmlake_pool_destroy(lake, pool));
+  if (lake->released_pools == pool) (void)gmlake_alloc_with(lake, &wanted, LEGACY, &ptr);
+}
+
+/* Whether an assertion fails where a child does that to a lake of its own. */
+static int asserts(void (*mistake)(void)) {
+  int status = -1;
+  const pid_t child = fork();
+  if (!child) {
+    global_expecting_assert = 1;
+    if (setjmp(global_expect_assert_env)) _exit(0);
+    prepare(CHUNKS);
+    open_lake();
+    mistake();
+    _exit(1);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  return status == 0;
+}
+
+static void test_assertions_tell_what_is_destroyed(void **state) {
+  (void)state;
+  assert_true(asserts(grow_a_destroyed_buffer));
+  assert_true(asserts(destroy_a_buffer_twice));
+  assert_true(asserts(use_a_destroyed_pool));
+}
+
 /* ---- Rows as tests --------------------------------------------------------------------------- */
 
 #define ROWS_MAX 512
@@ -1143,5 +1196,6 @@ int main(void) {
   ADD(test_no_description);
   ADD(test_handler_is_asked_eight_times);
   ADD(test_logger_calls_the_lake);
+  ADD(test_assertions_tell_what_is_destroyed);
   return _cmocka_run_group_tests("misuse", tests, test_count, NULL, NULL);
 }

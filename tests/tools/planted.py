@@ -27,7 +27,7 @@ HEADER = "gmlake.h"
 TABLE = os.path.join(os.path.dirname(__file__), "planted.txt")
 ORDER = ("test_random test_rows test_faults test_streams test_buffers test_lake test_bestfit "
          "test_meanwhile test_scarce test_locks test_policy test_observer "
-         "test_invariants test_hardening test_cuda test_threads test_worlds").split()
+         "test_invariants test_cuda test_threads test_worlds").split()
 OPTIMIZED = {"test_random", "test_faults", "test_worlds"}
 LIMIT_SECONDS = 300
 

@@ -14,7 +14,7 @@ run() {
 
 # In all of them: what is unknown is refused and named, the help comes wherever it is asked for.
 for program in replay bench gpu_bench offload turnip offload_gpu offload_session gpu_test gpu_play \
-  test_faults test_hardening test_soak test_threads test_turnip test_worlds; do
+  test_faults test_soak test_threads test_turnip test_worlds; do
   for word in --nonsense -j -A; do
     ok "$program $word" run 2 $program $word
     ok "$program $word: named" says "$program: $word: no such option; $program --help"
