@@ -11,16 +11,20 @@ if [ "$whole" = yes ]; then level=-O1; fi
 strict="$level -Wall -Wextra -Wpedantic -Werror"
 names="$dir/names"
 
-# Every public function is walked through, but those of the CUDA backend.
+# Every public function is called, but those of the CUDA backend: by the walk, or by random programs
+# under the judge of tests/play, which keep books alone.
 sed '/IMPLEMENTATION_DONE/,$d' gmlake.h | tr '\n' ' ' | grep -oE 'GMLAKE_DEF [^;]*;' |
   grep -oE 'gmlake_[a-z_0-9]+\(' | grep -v '^gmlake_cuda' | sort -u >"$names"
-ok 'walk: it knows the functions' [ "$(wc -l <"$names")" -gt 40 ]
+ok 'it knows the functions' [ "$(wc -l <"$names")" -gt 40 ]
 while read -r name; do
-  ok "walk: $name" grep -qF "$name" tests/port/walk.c
+  ok "called: $name" grep -qF "$name" tests/port/walk.c tests/play/*.h
 done <"$names"
 
-# runs COMMAND...: the walk prints its line.
-runs() { "$@" >"$dir/out" 2>"$dir/err" && tr -d '\r' <"$dir/out" | grep -qx 'every function works'; }
+# runs COMMAND...: the walk, or the programs, print their line.
+runs() { "$@" >"$dir/out" 2>"$dir/err" && tr -d '\r' <"$dir/out" | grep -qxE 'every (function works|program holds)'; }
+programs=200
+if [ "$whole" = yes ]; then programs=5000; fi
+play="$level -w -I. -Ibench -Itests -D_GNU_SOURCE tests/port/play.c"
 
 # shellcheck disable=SC2086
 ok 'here' $CC -std=c99 $strict -I. tests/port/walk.c -o "$dir/walk" -lpthread -ldl
@@ -50,6 +54,8 @@ if command -v $windows >/dev/null; then
   # shellcheck disable=SC2086
   ok 'Windows: walk' $windows -std=c99 $strict $done tests/port/walk.c "$dir"/Windows*.o \
     -o "$dir/walk.exe"
+  # shellcheck disable=SC2086
+  ok 'Windows: programs' $windows -std=c99 $play -include tests/port/windows/posix.h -o "$dir/play.exe"
   for example in hello kv_server stitching two_streams two_models weights running_out \
     custom_backend offload_quarter; do
     # shellcheck disable=SC2086
@@ -69,6 +75,7 @@ if command -v $windows >/dev/null && command -v wine >/dev/null; then
   export WINEPREFIX WINEDEBUG
   wine cmd /c exit >/dev/null 2>&1 # sets its folder up
   ok 'wine: walk' runs wine "$dir/walk.exe"
+  ok 'wine: programs' runs wine "$dir/play.exe" $programs
   ok 'wine: offload_quarter' eval 'wine "$dir/offload_quarter.exe" >"$dir/out" 2>"$dir/err"'
   ok 'wine: kv_server' eval 'wine "$dir/kv_server.exe" >"$dir/out" 2>"$dir/err"'
   ok 'wine: kv_server: says that there is no memory' prints 'the mock has no memory on this system'
@@ -106,6 +113,9 @@ if command -v $arm >/dev/null && command -v qemu-aarch64 >/dev/null; then
   ok 'aarch64: walk' $arm -std=c99 $strict $done tests/port/walk.c "$dir"/aarch64*.o \
     -o "$dir/walk.arm" -static
   ok 'qemu: walk' runs qemu-aarch64 "$dir/walk.arm"
+  # shellcheck disable=SC2086
+  ok 'aarch64: programs' $arm -std=c99 $play -o "$dir/play.arm" -static
+  ok 'qemu: programs' runs qemu-aarch64 "$dir/play.arm" $programs
   # shellcheck disable=SC2086
   ok 'aarch64: stitching' $arm -std=c99 $strict $done examples/stitching.c "$dir"/aarch64*.o \
     -o "$dir/stitching" -static
