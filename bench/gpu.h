@@ -29,8 +29,7 @@
   X(cuMemcpyPeerAsync) \
   X(cuMemGetAllocationGranularity) X(cuMemCreate) X(cuMemRelease) \
   X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) \
-  X(cuMemGetAccess) X(cuMemRetainAllocationHandle) \
-  X(cuMemGetAllocationPropertiesFromHandle)
+  X(cuMemGetAccess) X(cuMemRetainAllocationHandle)
 /* clang-format on */
 
 /* A driver: a pointer to each of its functions. cuda.h renames some functions by macros; the macros

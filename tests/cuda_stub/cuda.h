@@ -293,8 +293,6 @@ CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, 
 CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
                                 CUdeviceptr address);
 CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *address);
-CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
-                                                        CUmemGenericAllocationHandle handle);
 
 #if defined(__cplusplus)
 }

@@ -152,7 +152,7 @@ typedef struct fake_handle {
   fake_object object;               /* the value is the mock's */
   int is_foreign;                   /* another process's memory, which is not of this device's */
   size_t bytes, references, mapped; /* mapped: granules */
-  CUmemAllocationProp prop;
+  unsigned types;                   /* that it may be exported as */
 } fake_handle;
 
 typedef struct fake_allocation {
@@ -332,7 +332,7 @@ static CUresult fake_new_handle(fake_kind kind, int device, size_t bytes,
   *out = (fake_handle *)fake_add(sizeof(**out), kind, value, device);
   (*out)->bytes = bytes;
   (*out)->references = 1;
-  if (prop) (*out)->prop = *prop;
+  if (prop) (*out)->types = (unsigned)prop->requestedHandleTypes;
   owner->physical_bytes += bytes;
   return CUDA_SUCCESS;
 }
@@ -2103,9 +2103,9 @@ FAKE(cuMemExportToShareableHandle, 10020,
   const unsigned type = (unsigned)types;
   gmlake_handle shared;
   CUresult code = fake_check_vmm();
-  if (!code && (flags || !handle || handle->is_foreign ||
-                (type != GMLAKE_HANDLE_POSIX_FD && type != GMLAKE_HANDLE_FABRIC) ||
-                !((unsigned)handle->prop.requestedHandleTypes & type)))
+  if (!code &&
+      (flags || !handle || handle->is_foreign ||
+       (type != GMLAKE_HANDLE_POSIX_FD && type != GMLAKE_HANDLE_FABRIC) || !(handle->types & type)))
     code = CUDA_ERROR_INVALID_VALUE;
   if (code) return code;
   memset(&shared, 0, sizeof(shared));
@@ -2139,9 +2139,6 @@ static CUresult fake_import_fd(CUmemGenericAllocationHandle *out, int fd, int de
   handle->bytes = shared.bytes;
   handle->references = 1;
   handle->is_foreign = 1;
-  handle->prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  handle->prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  handle->prop.location.id = device;
   *out = value;
   return CUDA_SUCCESS;
 }
@@ -2260,15 +2257,6 @@ FAKE(cuMemRetainAllocationHandle, 11000, (CUmemGenericAllocationHandle * out, vo
   granule->handle->references++;
   *out = granule->handle->object.value;
   return CUDA_SUCCESS;
-}
-
-FAKE(cuMemGetAllocationPropertiesFromHandle, 10020,
-     (CUmemAllocationProp * out, CUmemGenericAllocationHandle value), (out, value)) {
-  const fake_handle *handle = fake_find_handle(value);
-  CUresult code = fake_check_vmm();
-  if (!code && !handle) code = CUDA_ERROR_INVALID_VALUE;
-  if (!code) *out = handle->prop;
-  return code;
 }
 
 /* ---- Finding functions ---------------------------------------------------------------------- */
