@@ -319,21 +319,6 @@ static void test_bin_edges(void **state) {
   assert_int_equal(gmlk_bin_of(0xFFFFFFFFu), GMLK_BINS - 1);
 }
 
-/* What is long enough is found behind any number of newer ones that are too short. */
-static void test_best_behind_short_ones(void **state) {
-  uint32_t i;
-  (void)state;
-  holes_open();
-  gmlk_bins_insert(&holes, &hole_blocks[0], 4099);
-  for (i = 1; i < 100; i++) gmlk_bins_insert(&holes, &hole_blocks[i], 4097);
-  gmlk_bins_insert(&holes, &hole_blocks[100], 9000); /* as good, and nearer */
-  assert_ptr_equal(gmlk_bins_best(&holes, 4098), &hole_blocks[100]);
-  gmlk_bins_remove(&holes, &hole_blocks[100]);
-  assert_ptr_equal(gmlk_bins_best(&holes, 4098), &hole_blocks[0]);
-  assert_ptr_equal(holes.rings[gmlk_bin_of(4098)].next, &hole_blocks[0].as.link);
-  assert_null(gmlk_bins_best(&holes, 9001));
-}
-
 /* What was found to be missing is not looked for, until it comes. */
 static void test_best_remembers(void **state) {
   const uint32_t size = gmlk_bin_grains(gmlk_bin_of(5000));
@@ -1020,7 +1005,6 @@ int main(void) {
       cmocka_unit_test(test_host_resize),
       cmocka_unit_test(test_holes_random),
       cmocka_unit_test(test_bin_edges),
-      cmocka_unit_test(test_best_behind_short_ones),
       cmocka_unit_test(test_best_remembers),
       cmocka_unit_test(test_index_random),
       cmocka_unit_test(test_index_collisions),
