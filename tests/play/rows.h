@@ -1313,6 +1313,20 @@ static const row rows[] = {
      "{granule:16 cap:4} error +p=1 -p -p!D error!D +q=1 error!D host:1* P0!H error!H "
      "told-by:malloc "
      "says:_bytes_for_the_lake's_records"},
+    /* Ownerships were numbered by arena, but block records are the lake's: what a pool took in the
+       record of a block that had been in a window's way was held to be that block. */
+    {"a_pools_block_is_in_no_home_windows_way", TOGETHER,
+     "{granule:16 cap:16} P0 +a-d=1 -ac +w=2 pieces:w=2 -w [20 +*=512b/0 +p=512b +x=2/g!O -p "
+     "+*=512b/0 mark +x=2/g reuses=1 -x ]"},
+    /* A chunk's worth of 512-byte grains less 6, of which each hole is one, begins misaligned in
+       them. Best fit does not see the new chunk, in the gap, behind the holes. One is enough
+       nonetheless. */
+    {"one_growth_serves_what_best_fit_overlooks", TOGETHER,
+     "{granule:16 cap:32} +z=25@n -z@n +y=1@n [24 +*=512b@n +*=61k@n +*=2560b@n ] reserved=25 "
+     "-y@n T:0 released=1 "
+     "-s.3p.3m.3j.3g.3d.3a.3x.2u.2r.2o.2l.2i.2f.2c.2z.1w.1t.1q.1n.1k.1h.1e.1b.1@n mark "
+     "+z=61k@n/s^4k grown=1"},
+
     /* ---- Growing buffers ---- */
 
     /* though the stream has work that no event covers yet */

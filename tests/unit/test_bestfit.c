@@ -55,51 +55,6 @@ static void stitch_free_drops_64_windows_a_call(void **state) {
   finish();
 }
 
-static size_t growths[4], growth_count; /* bytes of each */
-
-static void note_growth(void *user, const gmlake_step *event) {
-  (void)user;
-  if (event->kind != GMLAKE_STEP_GROW) return;
-  assert_true(growth_count < 4);
-  growths[growth_count++] = (size_t)event->bytes;
-}
-
-/* | . | s h h t | s h h t | ...: a chunk's worth of 512-byte grains less 6, of which each hole h
-   is one, begins misaligned in them. Best fit does not see the new chunk, in the gap, behind the
-   holes. One is enough nonetheless. */
-static void one_growth_serves_what_best_fit_overlooks(void **state) {
-  gmlake_alloc_desc wanted = request(C - 6 * 512, GMLAKE_NO_STITCH, NULL);
-  void *gap, *s[24], *h[24], *t[24], *aligned;
-  size_t i;
-  (void)state;
-  prepare(32);
-  desc.observer.fn = note_growth;
-  open_lake();
-  drop_on(take_on(25 * C, NONE), NONE);
-  gap = take_on(C, NONE);
-  for (i = 0; i < 24; i++) {
-    s[i] = take_on(512, NONE);
-    h[i] = take_on(wanted.bytes, NONE);
-    t[i] = take_on(5 * 512, NONE);
-  }
-  assert_int_equal(stats().reserved_bytes, 25 * C);
-  drop_on(gap, NONE);
-  assert_int_equal(trim_to(0), C);
-  for (i = 24; i--;) drop_on(h[i], NONE);
-  wanted.alignment = 4 * K;
-  growth_count = 0;
-  aligned = take_with(&wanted, NONE);
-  assert_int_equal((uintptr_t)aligned % (4 * K), 0);
-  assert_int_equal(growth_count, 1);
-  assert_int_equal(growths[0], C);
-  drop_on(aligned, NONE);
-  for (i = 0; i < 24; i++) {
-    drop_on(s[i], NONE);
-    drop_on(t[i], NONE);
-  }
-  finish();
-}
-
 /* ---- What the budget promises ---- */
 
 static uint32_t random_bits;
@@ -167,39 +122,6 @@ static void what_the_budget_promises_is_served(void **state) {
 
 /* ---- Bugs that models, faults, fuzzing and reviews found ---- */
 
-/* Ownerships were numbered by arena, but block records are the lake's: what a pool took in the
-   record of a block that had been in a window's way was held to be that block. */
-static void a_pools_block_is_in_no_home_windows_way(void **state) {
-  gmlake_alloc_desc wanted;
-  gmlake_pool *pool;
-  void *blocks[4], *window, *part, *taken;
-  uint64_t reused;
-  int serials;
-  (void)state;
-  for (serials = 0; serials < 20; serials++) { /* one of the pool's is the part's */
-    int i;
-    start(16);
-    pool = open_pool(0);
-    lay(blocks, 4);
-    drop(blocks[0]);
-    drop(blocks[2]);
-    window = take(2 * C);
-    assert_int_equal(piece_count(window), 2);
-    drop(window);
-    for (i = 0; i <= serials; i++) taken = take_from(pool, 512, LEGACY);
-    part = take(512);
-    wanted = request(2 * C, GMLAKE_NO_GROW, NULL);
-    assert_error(try_with(&wanted, LEGACY), OUT_OF_DEVICE_MEMORY);
-    drop(part);
-    taken = take_from(pool, 512, LEGACY);
-    assert_non_null(taken);
-    reused = stats().stitch_reuse_count;
-    window = take_flags(2 * C, GMLAKE_NO_GROW);
-    assert_int_equal(stats().stitch_reuse_count, reused + 1);
-    finish();
-  }
-}
-
 static void *take_flags_on(size_t bytes, gmlake_stream stream) {
   const gmlake_alloc_desc wanted = request(bytes, GMLAKE_NO_GROW, NULL);
   return take_with(&wanted, stream);
@@ -265,12 +187,10 @@ static void the_end_of_a_chunk_is_found_behind_sixteen_longer_ranges(void **stat
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_pools_block_is_in_no_home_windows_way),
       cmocka_unit_test(a_free_window_is_found_behind_any_number),
       cmocka_unit_test(the_end_of_a_chunk_is_found_behind_sixteen_longer_ranges),
       cmocka_unit_test(s2_sets_nothing_aside_past_a_capture),
       cmocka_unit_test(stitch_free_drops_64_windows_a_call),
-      cmocka_unit_test(one_growth_serves_what_best_fit_overlooks),
       cmocka_unit_test(what_the_budget_promises_is_served),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -278,11 +278,13 @@ static void a_backend_may_not_share(void **state) {
   close_mock();
 }
 
-/* The text names what is too much, and the number. */
+/* The text names what is too much, and the number. The mock has a descriptor for each chunk that
+   can be exported: where none is left, that is told, and not taken for a lack of memory. */
 static void the_limit_on_descriptors_is_named(void **state) {
   struct rlimit limit, small;
+  gmlake_result result;
   size_t count;
-  void *block, *ptr;
+  void *block, *ptr = NULL;
   (void)state;
   start_sharing(8);
   block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
@@ -295,61 +297,34 @@ static void the_limit_on_descriptors_is_named(void **state) {
   assert_non_null(strstr(last_error().text, "descriptors"));
   step_error(gmlake_import(lake, handles, 2, &ptr), DRIVER);
   assert_non_null(strstr(last_error().text, "descriptors"));
+  result = gmlake_alloc(lake, 3 * C, LEGACY, &ptr);
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
+  assert_int_equal(last_error().driver_code, 304);
+  assert_non_null(strstr(last_error().text, "ulimit -n"));
   drop(import_now());
   close_handles();
   drop(block);
   finish();
 }
 
-/* The mock has a descriptor for each chunk that can be exported: where none is left, that is told,
-   and not taken for a lack of memory. */
-static void a_chunk_without_a_descriptor_is_told(void **state) {
-  struct rlimit limit, small;
-  gmlake_result result;
-  void *block, *ptr = NULL;
-  (void)state;
-  start_sharing(8);
-  block = take_flags(2 * C, GMLAKE_EXCLUSIVE);
-  export_now(block, 2);
-  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-  small = limit;
-  small.rlim_cur = (rlim_t)handles[1].fd + 2; /* one more fits */
-  assert_int_equal(setrlimit(RLIMIT_NOFILE, &small), 0);
-  result = gmlake_alloc(lake, 3 * C, LEGACY, &ptr);
-  assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-  assert_int_equal(result, GMLAKE_ERROR_OUT_OF_HOST_MEMORY);
-  assert_int_equal(last_error().driver_code, 304);
-  assert_non_null(strstr(last_error().text, "ulimit -n"));
-  close_handles();
-  drop(block);
-  finish();
-}
-
-/* What a program shares, with any call that may fail failing. */
-static void share_a_little(gmlake_pool *pool) {
-  gmlake_alloc_desc wanted = request(3 * C, GMLAKE_EXCLUSIVE, pool);
+/* What a program shares of a buffer, with any call that may fail failing; of blocks test_faults
+   has it. */
+static void share_a_little(void) {
   gmlake_buffer_desc of = buffer_desc(4 * C);
   gmlake_buffer *buffer = NULL;
   gmlake_buffer_info info;
-  void *block = NULL, *other = NULL;
-  handle_count = 0;
+  void *other = NULL;
   of.chunk_bytes = 2 * C;
-  if (!gmlake_alloc_with(lake, &wanted, LEGACY, &block) &&
-      !gmlake_export(lake, block, FD, handles, 8, &handle_count)) {
+  if (!gmlake_buffer_create(lake, &of, &buffer) &&
+      !gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY) &&
+      !gmlake_buffer_get_info(lake, buffer, &info) &&
+      !gmlake_export(lake, info.ptr, FD, handles, 8, &handle_count)) {
     (void)gmlake_import(lake, handles, handle_count, &other);
     close_handles();
   }
   assert_ok(gmlake_check(lake));
-  while (block && gmlake_free(lake, block, LEGACY) == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) continue;
-  assert_ok(gmlake_check(lake));
   while (other && gmlake_free(lake, other, LEGACY) == GMLAKE_ERROR_OUT_OF_HOST_MEMORY) continue;
-  assert_ok(gmlake_check(lake));
-  if (!gmlake_buffer_create(lake, &of, &buffer) &&
-      !gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY) &&
-      !gmlake_buffer_get_info(lake, buffer, &info) &&
-      !gmlake_export(lake, info.ptr, FD, handles, 8, &handle_count))
-    close_handles();
   assert_ok(gmlake_check(lake));
   while (buffer && gmlake_buffer_destroy(lake, buffer, LEGACY) == GMLAKE_ERROR_OUT_OF_HOST_MEMORY)
     continue;
@@ -372,10 +347,10 @@ static void every_call_may_fail(void **state) {
         start_sharing(32);
         calls = census().call_count;
         gmlake_mock_fail_at(mock, calls + (uint64_t)at, results[i], stays);
-        share_a_little(NULL);
+        share_a_little();
         calls = census().call_count - calls;
         gmlake_mock_fail_at(mock, 0, GMLAKE_OK, 0);
-        if (results[i] == GMLAKE_ERROR_DRIVER) share_a_little(NULL); /* it goes on */
+        if (results[i] == GMLAKE_ERROR_DRIVER) share_a_little(); /* it goes on */
         (void)gmlake_destroy(lake);
         close_mock();
         if (calls < (uint64_t)at) break;
@@ -384,10 +359,10 @@ static void every_call_may_fail(void **state) {
     long left;
     start_sharing(32);
     host_fail_in = at;
-    share_a_little(NULL);
+    share_a_little();
     left = host_fail_in;
     host_fail_in = 0;
-    share_a_little(NULL);
+    share_a_little();
     assert_int_equal(stats().exported_bytes + stats().imported_bytes, 0);
     finish();
     if (left) break;
@@ -459,11 +434,9 @@ static void import_for_ever(int from) {
 }
 
 static void importers_may_be_killed(void **state) {
-  gmlake_mock_desc two = {0, 0, 0, GMLAKE_MOCK_COSTS_ALONE, 0};
   size_t before = open_descriptors(), metadata = 0;
   unsigned round;
   (void)state;
-  (void)two;
   prepare(64);
   desc.chunk_bytes = 0;
   gmlake_mock_destroy(mock);
@@ -519,7 +492,6 @@ int main(void) {
       cmocka_unit_test(too_many_handles_are_refused),
       cmocka_unit_test(a_backend_may_not_share),
       cmocka_unit_test(the_limit_on_descriptors_is_named),
-      cmocka_unit_test(a_chunk_without_a_descriptor_is_told),
       cmocka_unit_test(every_call_may_fail),
       cmocka_unit_test(importers_may_be_killed),
   };
