@@ -80,20 +80,36 @@ static inline void use_hooks(void) {
 
 static int is_apart; /* blocks have chunks of 2 C: buffers then have an arena of their own */
 
-/* A mock of so many chunks and a description in `desc`, to be changed before open_lake. */
-static inline void prepare(size_t chunks) {
-  gmlake_mock_desc mock_desc;
-  memset(&mock_desc, 0, sizeof(mock_desc));
+/* A mock and a description in `desc`, to be changed before open_lake. */
+static inline void prepare_on(const gmlake_mock_desc *device) {
   memset(&desc, 0, sizeof(desc));
-  mock_desc.capacity_bytes = chunks * C;
-  mock_desc.granularity_bytes = C;
   host_bytes = 0;
   host_fail_in = host_fails_on = 0;
-  assert_ok(gmlake_mock_create(&mock_desc, &mock));
+  assert_ok(gmlake_mock_create(device, &mock));
   desc.backend = mock;
-  desc.chunk_bytes = is_apart ? 2 * C : C;
   desc.host.malloc_fn = host_malloc;
   desc.host.free_fn = host_free;
+}
+
+/* Of a device with no memory behind its addresses; 0: as the mock has it. */
+static inline void prepare_books(size_t capacity_bytes, size_t granule, gmlake_mock_costs costs) {
+  gmlake_mock_desc device;
+  memset(&device, 0, sizeof(device));
+  device.capacity_bytes = capacity_bytes;
+  device.granularity_bytes = granule;
+  device.bookkeeping_only = 1;
+  device.costs = costs;
+  prepare_on(&device);
+}
+
+/* Of so many chunks. */
+static inline void prepare(size_t chunks) {
+  gmlake_mock_desc device;
+  memset(&device, 0, sizeof(device));
+  device.capacity_bytes = chunks * C;
+  device.granularity_bytes = C;
+  prepare_on(&device);
+  desc.chunk_bytes = is_apart ? 2 * C : C;
 }
 
 static inline void open_lake(void) {

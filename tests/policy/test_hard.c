@@ -24,14 +24,7 @@ static void run(void *user, size_t slot, size_t bytes) {
 
 /* A lake on a device of 64 GiB. */
 static void open_hard(size_t chunk_bytes) {
-  gmlake_mock_desc large;
-  memset(&large, 0, sizeof(large));
-  large.capacity_bytes = (size_t)64 << 30;
-  large.bookkeeping_only = 1;
-  prepare(1);
-  close_mock();
-  assert_ok(gmlake_mock_create(&large, &mock));
-  desc.backend = mock;
+  prepare_books((size_t)64 << 30, 0, GMLAKE_MOCK_COSTS_ALONE);
   desc.chunk_bytes = chunk_bytes;
   open_lake();
 }

@@ -35,8 +35,7 @@ static void on_choose(void *user, const gmlake_view *view, const gmlake_request 
   memset(&p.plan, 0, sizeof(p.plan));
 }
 
-static void prepare_policy(size_t chunks) {
-  prepare(chunks);
+static void use_policy(void) {
   memset(&p, 0, sizeof(p));
   p.policy.struct_bytes = sizeof(p.policy);
   p.policy.user = &p;
@@ -84,14 +83,8 @@ static void *take_planned(size_t bytes) {
 
 /* A device of so many GiB, with no memory behind them, and chunks of one. */
 static void begin_large(size_t gib_count) {
-  gmlake_mock_desc mock_desc;
-  prepare_policy(4);
-  close_mock();
-  memset(&mock_desc, 0, sizeof(mock_desc));
-  mock_desc.capacity_bytes = gib_count * K * K * K;
-  mock_desc.bookkeeping_only = 1;
-  assert_ok(gmlake_mock_create(&mock_desc, &mock));
-  desc.backend = mock;
+  prepare_books(gib_count * K * K * K, 0, GMLAKE_MOCK_COSTS_ALONE);
+  use_policy();
   desc.chunk_bytes = K * K * K;
   open_lake();
 }
@@ -144,7 +137,8 @@ static void pieces_of_a_terabyte_are_too_large(void **state) {
 static void choose_uses_another_lake(void **state) {
   gmlake_desc plain;
   (void)state;
-  prepare_policy(8);
+  prepare(8);
+  use_policy();
   open_lake();
   memset(&plain, 0, sizeof(plain));
   plain.backend = mock;
@@ -164,14 +158,16 @@ static void struct_bytes_that_are_wrong(void **state) {
   size_t i;
   (void)state;
   for (i = 0; i < 4; i++) {
-    prepare_policy(4);
+    prepare(4);
+    use_policy();
     p.policy.struct_bytes = sizes[i];
     lake = NULL;
     assert_error(gmlake_create(&desc, &lake), INVALID_ARGUMENT);
     assert_null(lake);
     close_mock();
   }
-  prepare_policy(4);
+  prepare(4);
+  use_policy();
   open_lake();
   assert_ok(gmlake_get_desc(lake, &answer_desc));
   assert_ptr_equal(answer_desc.policy, &p.policy);

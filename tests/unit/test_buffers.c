@@ -60,7 +60,6 @@ static void a_buffer_has_addresses_and_no_memory(void **state) {
 /* 2 MiB at a time on the modelled H200, with costs alone and as replayed. */
 /* 60 where the chunk is mapped for blocks, too. */
 static void growing_by_2_mib_takes_less_than_40_us(void **state) {
-  gmlake_mock_desc mock_desc;
   gmlake_buffer_desc wanted;
   gmlake_buffer *buffer;
   uint64_t ns, most;
@@ -69,13 +68,7 @@ static void growing_by_2_mib_takes_less_than_40_us(void **state) {
   (void)state;
   for (costs = GMLAKE_MOCK_COSTS_ALONE; costs <= GMLAKE_MOCK_COSTS_REPLAYED; costs++) {
     most = 0;
-    prepare(1);
-    close_mock();
-    memset(&mock_desc, 0, sizeof(mock_desc));
-    mock_desc.bookkeeping_only = 1;
-    mock_desc.costs = (gmlake_mock_costs)costs;
-    assert_ok(gmlake_mock_create(&mock_desc, &mock));
-    desc.backend = mock;
+    prepare_books(0, 0, (gmlake_mock_costs)costs);
     desc.chunk_bytes = is_apart ? 16 * MIB : 2 * MIB;
     open_lake();
     memset(&wanted, 0, sizeof(wanted));

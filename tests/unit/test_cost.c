@@ -23,15 +23,8 @@ static void open_streams(void) {
 }
 
 static void open_large(void) {
-  gmlake_mock_desc large;
-  prepare(1);
-  gmlake_mock_destroy(mock);
-  memset(&large, 0, sizeof(large));
-  large.capacity_bytes = (size_t)64 << 30;
-  large.granularity_bytes = C;
-  large.bookkeeping_only = 1;
-  assert_ok(gmlake_mock_create(&large, &mock));
-  desc.backend = mock;
+  prepare_books((size_t)64 << 30, C, GMLAKE_MOCK_COSTS_ALONE);
+  desc.chunk_bytes = C;
   open_lake();
   open_streams();
 }

@@ -96,19 +96,11 @@ static void default_chunks_follow_the_device(void **state) {
   const size_t gib = K * K * K;
   const size_t devices[] = {15 * gib, 32 * gib - 2 * K * K, 32 * gib, 140 * gib, 1000 * gib};
   const size_t chunks[] = {2 * K * K, 2 * K * K, 4 * K * K, 16 * K * K, 32 * K * K};
-  gmlake_mock_desc mock_desc;
   gmlake_desc filled;
   size_t i;
   (void)state;
   for (i = 0; i < 5; i++) {
-    prepare(8);
-    close_mock();
-    memset(&mock_desc, 0, sizeof(mock_desc));
-    mock_desc.capacity_bytes = devices[i];
-    mock_desc.bookkeeping_only = 1;
-    assert_ok(gmlake_mock_create(&mock_desc, &mock));
-    desc.backend = mock;
-    desc.chunk_bytes = 0;
+    prepare_books(devices[i], 0, GMLAKE_MOCK_COSTS_ALONE);
     open_lake();
     assert_ok(gmlake_get_desc(lake, &filled));
     assert_int_equal(filled.chunk_bytes, chunks[i]);
@@ -455,15 +447,10 @@ static void blocks_of_many_sizes_leave_metadata_flat(void **state) {
 
 /* What rounding adds to an exclusive block stands in 32 bits, so chunks end at 1 GiB. */
 static void chunks_are_at_most_a_gibibyte(void **state) {
-  gmlake_mock_desc mock_desc;
   gmlake_allocation_info info;
   void *p;
   (void)state;
-  memset(&mock_desc, 0, sizeof(mock_desc));
-  memset(&desc, 0, sizeof(desc));
-  mock_desc.bookkeeping_only = 1;
-  assert_ok(gmlake_mock_create(&mock_desc, &mock));
-  desc.backend = mock;
+  prepare_books(0, 0, GMLAKE_MOCK_COSTS_ALONE);
   desc.chunk_bytes = (size_t)2 << 30;
   assert_error(gmlake_create(&desc, &lake), INVALID_ARGUMENT);
   desc.chunk_bytes = (size_t)1 << 30;
@@ -479,20 +466,15 @@ static void chunks_are_at_most_a_gibibyte(void **state) {
 /* The same holds for those of pools and of buffers. */
 static void chunks_of_pools_and_buffers_are_at_most_a_gibibyte(void **state) {
   const size_t gib = (size_t)1 << 30;
-  gmlake_mock_desc mock_desc;
   gmlake_pool_desc pool_desc;
   gmlake_pool *pool = NULL;
   gmlake_buffer_desc buffer_desc;
   gmlake_buffer *buffer = NULL;
   gmlake_buffer_info info;
   (void)state;
-  memset(&mock_desc, 0, sizeof(mock_desc));
-  memset(&desc, 0, sizeof(desc));
   memset(&pool_desc, 0, sizeof(pool_desc));
   memset(&buffer_desc, 0, sizeof(buffer_desc));
-  mock_desc.bookkeeping_only = 1;
-  assert_ok(gmlake_mock_create(&mock_desc, &mock));
-  desc.backend = mock;
+  prepare_books(0, 0, GMLAKE_MOCK_COSTS_ALONE);
   open_lake();
   pool_desc.chunk_bytes = buffer_desc.chunk_bytes = 2 * gib;
   buffer_desc.max_bytes = 4 * gib;
@@ -516,15 +498,8 @@ static void chunks_of_pools_and_buffers_are_at_most_a_gibibyte(void **state) {
 
 /* Small chunks on a large device: more windows' address space than 32 bits of chunks. */
 static void window_space_fits_its_records(void **state) {
-  gmlake_mock_desc mock_desc;
   (void)state;
-  memset(&mock_desc, 0, sizeof(mock_desc));
-  memset(&desc, 0, sizeof(desc));
-  mock_desc.bookkeeping_only = 1;
-  mock_desc.granularity_bytes = 4096;
-  mock_desc.capacity_bytes = (size_t)512 << 30;
-  assert_ok(gmlake_mock_create(&mock_desc, &mock));
-  desc.backend = mock;
+  prepare_books((size_t)512 << 30, 4096, GMLAKE_MOCK_COSTS_ALONE);
   desc.chunk_bytes = 4096;
   open_lake();
   drop(take(4096));

@@ -229,22 +229,14 @@ static void large_contents_are_kept(void **state) {
 
 /* By what the calls cost on an H200: 100 GiB in blocks, and in a buffer. */
 static void a_hundred_gib_sleep_and_wake_in_time(void **state) {
-  gmlake_mock_desc mock_desc;
   gmlake_buffer_desc wanted;
   gmlake_buffer *buffer;
   uint64_t before;
   int i;
   (void)state;
   for (i = 0; i < 2; i++) {
-    memset(&mock_desc, 0, sizeof(mock_desc));
-    memset(&desc, 0, sizeof(desc));
     memset(&wanted, 0, sizeof(wanted));
-    mock_desc.capacity_bytes = (size_t)140 << 30;
-    mock_desc.bookkeeping_only = 1;
-    mock_desc.costs = GMLAKE_MOCK_COSTS_REPLAYED;
-    assert_ok(gmlake_mock_create(&mock_desc, &mock));
-    desc.backend = mock;
-    host_bytes = 0;
+    prepare_books((size_t)140 << 30, 0, GMLAKE_MOCK_COSTS_REPLAYED);
     open_lake();
     wanted.max_bytes = (size_t)100 << 30;
     if (i) {
