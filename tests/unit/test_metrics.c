@@ -35,45 +35,31 @@ static int local_snprintf(char *out, size_t capacity, const char *format, ...) {
 #undef snprintf
 #undef vsnprintf
 
-#include <setjmp.h>
-#include <stdlib.h>
+#include "fixture.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #define MIB ((size_t)1 << 20)
-#define assert_ok(call) assert_int_equal(call, GMLAKE_OK)
 
-static gmlake_backend *mock;
-static gmlake *lake;
 static gmlake_pool *pool;
 static gmlake_metrics_pool pools[1];
 static char text[16384];
 
 static int set_up(void **state) {
-  gmlake_mock_desc device;
-  gmlake_desc desc;
   (void)state;
-  memset(&device, 0, sizeof device);
-  memset(&desc, 0, sizeof desc);
-  device.capacity_bytes = 256 * MIB;
-  device.bookkeeping_only = 1;
-  if (gmlake_mock_create(&device, &mock)) return -1;
-  desc.backend = mock;
-  desc.chunk_bytes = 2 * MIB;
+  prepare_books(256 * MIB, 0, GMLAKE_MOCK_COSTS_ALONE);
   desc.limit_bytes = 64 * MIB;
-  if (gmlake_create(&desc, &lake)) return -1;
+  desc.chunk_bytes = 2 * MIB;
+  open_lake();
   pools[0].name = "a \"b\"\\\n";
-  if (gmlake_pool_create(lake, NULL, &pool)) return -1;
-  pools[0].pool = pool;
+  pools[0].pool = pool = open_pool(0);
   return 0;
 }
 
 static int tear_down(void **state) {
   (void)state;
-  (void)gmlake_destroy(lake);
-  gmlake_mock_destroy(mock);
+  finish();
   return 0;
 }
 
@@ -92,21 +78,12 @@ static double value_of(const char *line) {
 }
 
 static void figures_are_by_pool(void **state) {
-  gmlake_alloc_desc desc;
-  gmlake_stats stats;
-  void *p, *q;
   (void)state;
-  memset(&desc, 0, sizeof desc);
-  memset(&stats, 0, sizeof stats);
-  desc.bytes = 3 * MIB;
-  desc.pool = pool;
-  assert_ok(gmlake_alloc(lake, 1000, NULL, &p));
-  assert_ok(gmlake_alloc_with(lake, &desc, NULL, &q));
-  assert_ok(gmlake_alloc(lake, 512, NULL, &q));
-  assert_ok(gmlake_free(lake, q, NULL));
-  assert_int_equal(gmlake_alloc(lake, 100 * MIB, NULL, &q), GMLAKE_ERROR_LIMIT_REACHED);
+  (void)take(1000);
+  (void)take_from(pool, 3 * MIB, LEGACY);
+  drop(take(512));
+  assert_error(try_on(100 * MIB, LEGACY), LIMIT_REACHED);
   write_all();
-  assert_ok(gmlake_get_stats(lake, &stats));
   assert_int_equal(value_of("gmlake_live_bytes{lake=\"gpu0\",pool=\"\"} "), 1024);
   assert_int_equal(value_of("gmlake_requested_bytes{lake=\"gpu0\",pool=\"\"} "), 1000);
   assert_int_equal(value_of("gmlake_live_bytes{lake=\"gpu0\",pool=\"a \\\"b\\\"\\\\\\n\"} "),

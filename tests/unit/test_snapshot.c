@@ -6,22 +6,14 @@
 
 #include "examples/snapshot.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fixture.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #define MIB ((size_t)1 << 20)
-#define assert_ok(call) assert_int_equal(call, GMLAKE_OK)
 
 static struct fixture {
-  gmlake_backend *mock;
-  gmlake *lake;
   char *text; /* what the sink got */
   size_t bytes, capacity;
   size_t refuse_at; /* the sink ends the document at this many bytes; 0: never */
@@ -57,44 +49,33 @@ static int on_oom(void *user, gmlake *lake, const gmlake_error_info *info) {
 }
 
 static int set_up(void **state) {
-  gmlake_mock_desc mock;
-  gmlake_desc desc;
   (void)state;
   memset(&f, 0, sizeof f);
-  memset(&mock, 0, sizeof mock);
-  memset(&desc, 0, sizeof desc);
-  mock.capacity_bytes = 512 * MIB;
-  mock.bookkeeping_only = 1;
-  if (gmlake_mock_create(&mock, &f.mock)) return -1;
-  desc.backend = f.mock;
+  prepare_books(512 * MIB, 0, GMLAKE_MOCK_COSTS_ALONE);
   desc.chunk_bytes = 2 * MIB;
   desc.limit_bytes = 64 * MIB;
   desc.oom.fn = on_oom;
-  return gmlake_create(&desc, &f.lake) != GMLAKE_OK;
+  open_lake();
+  return 0;
 }
 
 static int tear_down(void **state) {
   (void)state;
-  (void)gmlake_destroy(f.lake);
-  gmlake_mock_destroy(f.mock);
+  finish();
   free(f.memory);
   free(f.text);
   return 0;
 }
 
-static void *take(size_t bytes, const char *label) {
-  gmlake_alloc_desc desc;
-  void *ptr;
-  memset(&desc, 0, sizeof desc);
-  desc.bytes = bytes;
-  desc.label = label;
-  desc.user_data = label ? UINT64_C(0xFEDCBA9876543210) : 0;
-  assert_ok(gmlake_alloc_with(f.lake, &desc, NULL, &ptr));
-  return ptr;
+static void *take_named(size_t bytes, const char *label) {
+  gmlake_alloc_desc wanted = request(bytes, 0, NULL);
+  wanted.label = label;
+  wanted.user_data = label ? UINT64_C(0xFEDCBA9876543210) : 0;
+  return take_with(&wanted, LEGACY);
 }
 
 static void reserve_memory(void) {
-  f.memory_bytes = gmlake_snapshot_bytes(f.lake);
+  f.memory_bytes = gmlake_snapshot_bytes(lake);
   assert_true(f.memory_bytes > GMLAKE_SNAPSHOT_TEXT);
   f.memory = malloc(f.memory_bytes);
   assert_non_null(f.memory);
@@ -126,17 +107,17 @@ static void every_entry_of_the_map_has_a_row(void **state) {
   (void)state;
   memset(&desc, 0, sizeof desc);
   memset(counts, 0, sizeof counts);
-  for (i = 0; i < 6; i++) b[i] = take(2 * MIB, "b");
-  for (i = 1; i < 6; i += 2) assert_ok(gmlake_free(f.lake, b[i], NULL));
-  assert_ok(gmlake_free(f.lake, take(6 * MIB, NULL), NULL));
-  (void)take(4 * MIB, NULL);
-  (void)take(512, NULL);
+  for (i = 0; i < 6; i++) b[i] = take_named(2 * MIB, "b");
+  for (i = 1; i < 6; i += 2) assert_ok(gmlake_free(lake, b[i], NULL));
+  assert_ok(gmlake_free(lake, take_named(6 * MIB, NULL), NULL));
+  (void)take_named(4 * MIB, NULL);
+  (void)take_named(512, NULL);
   desc.max_bytes = 8 * MIB;
-  assert_ok(gmlake_buffer_create(f.lake, &desc, &buffer));
-  assert_ok(gmlake_buffer_resize(f.lake, buffer, 5 * MIB, NULL));
-  assert_ok(gmlake_get_map(f.lake, map, 64, &count));
+  assert_ok(gmlake_buffer_create(lake, &desc, &buffer));
+  assert_ok(gmlake_buffer_resize(lake, buffer, 5 * MIB, NULL));
+  assert_ok(gmlake_get_map(lake, map, 64, &count));
   for (i = 0; i < count; i++) counts[map[i].kind]++;
-  assert_int_equal(gmlake_snapshot_write(f.lake, NULL, sink, &f), 0);
+  assert_int_equal(gmlake_snapshot_write(lake, NULL, sink, &f), 0);
   for (i = GMLAKE_KIND_BLOCK; i <= GMLAKE_KIND_IDLE_PIECE; i++) {
     assert_true(counts[i]);
     assert_int_equal(rows(names[i]), counts[i]);
@@ -150,9 +131,9 @@ static void a_block_is_told_with_its_label(void **state) {
   char row[256];
   const void *p;
   (void)state;
-  p = take(1000, "a \"label\" </script>\n\xC3\xA9\xFF");
-  (void)take(512, NULL);
-  assert_int_equal(gmlake_snapshot_write(f.lake, NULL, sink, &f), 0);
+  p = take_named(1000, "a \"label\" </script>\n\xC3\xA9\xFF");
+  (void)take_named(512, NULL);
+  assert_int_equal(gmlake_snapshot_write(lake, NULL, sink, &f), 0);
   snprintf(row, sizeof row,
            "\n[%llu,1024,1000,\"live\",0,0,\"a \\u0022label\\u0022 \\u003c/script>\\u000a\xC3\xA9"
            "\\ufffd\",\"0xfedcba9876543210\",1],\n",
@@ -166,14 +147,14 @@ static void a_block_is_told_with_its_label(void **state) {
 static void it_works_in_the_handler_in_fixed_memory(void **state) {
   void *ptr;
   (void)state;
-  (void)take(40 * MIB, NULL);
+  (void)take_named(40 * MIB, NULL);
   reserve_memory();
-  assert_int_equal(gmlake_alloc(f.lake, 40 * MIB, NULL, &ptr), GMLAKE_ERROR_LIMIT_REACHED);
+  assert_int_equal(gmlake_alloc(lake, 40 * MIB, NULL, &ptr), GMLAKE_ERROR_LIMIT_REACHED);
   assert_int_equal(f.in_handler, 1);
   assert_non_null(strstr(f.text, "\"result\": \"GMLAKE_ERROR_LIMIT_REACHED\""));
   assert_non_null(strstr(f.text, "\"asked_bytes\": 41943040,"));
   assert_int_equal(rows("blocks"), 1);
-  assert_ok(gmlake_check(f.lake));
+  assert_ok(gmlake_check(lake));
 }
 
 static void memory_that_is_too_small_is_an_error(void **state) {
@@ -181,17 +162,17 @@ static void memory_that_is_too_small_is_an_error(void **state) {
   size_t count;
   (void)state;
   memset(&desc, 0, sizeof desc);
-  (void)take(512, NULL);
+  (void)take_named(512, NULL);
   reserve_memory();
-  assert_ok(gmlake_get_map(f.lake, NULL, 0, &count));
+  assert_ok(gmlake_get_map(lake, NULL, 0, &count));
   desc.memory = f.memory;
   desc.memory_bytes = GMLAKE_SNAPSHOT_TEXT - 1;
-  assert_int_equal(gmlake_snapshot_write(f.lake, &desc, sink, &f), ENOMEM);
+  assert_int_equal(gmlake_snapshot_write(lake, &desc, sink, &f), ENOMEM);
   desc.memory_bytes = GMLAKE_SNAPSHOT_TEXT + count * sizeof(gmlake_map_entry) - 1;
-  assert_int_equal(gmlake_snapshot_write(f.lake, &desc, sink, &f), ENOMEM);
+  assert_int_equal(gmlake_snapshot_write(lake, &desc, sink, &f), ENOMEM);
   assert_int_equal(f.calls, 0);
   desc.memory_bytes++;
-  assert_int_equal(gmlake_snapshot_write(f.lake, &desc, sink, &f), 0);
+  assert_int_equal(gmlake_snapshot_write(lake, &desc, sink, &f), 0);
   assert_int_equal(rows("blocks"), 1);
 }
 
@@ -200,8 +181,8 @@ static void long_documents_come_in_parts(void **state) {
   size_t i, members = 0;
   const char *at;
   (void)state;
-  for (i = 0; i < 3000; i++) (void)take(512, "a label that makes the document longer");
-  assert_int_equal(gmlake_snapshot_write(f.lake, NULL, sink, &f), 0);
+  for (i = 0; i < 3000; i++) (void)take_named(512, "a label that makes the document longer");
+  assert_int_equal(gmlake_snapshot_write(lake, NULL, sink, &f), 0);
   assert_true(f.calls > 10);
   assert_int_equal(rows("blocks"), 3000);
   for (at = strstr(f.text, "\"stats\": {"); *at != '}'; at++) members += *at == ':';
@@ -211,21 +192,21 @@ static void long_documents_come_in_parts(void **state) {
 static void a_sink_that_fails_ends_it(void **state) {
   size_t i;
   (void)state;
-  for (i = 0; i < 3000; i++) (void)take(512, NULL);
+  for (i = 0; i < 3000; i++) (void)take_named(512, NULL);
   f.refuse_at = 30000;
-  assert_int_equal(gmlake_snapshot_write(f.lake, NULL, sink, &f), EIO);
+  assert_int_equal(gmlake_snapshot_write(lake, NULL, sink, &f), EIO);
   assert_true(f.calls == 2);
-  assert_int_equal(gmlake_snapshot_save(f.lake, "/dev/full"), ENOSPC);
-  assert_int_equal(gmlake_snapshot_save(f.lake, "/there/is/no/such/folder"), ENOENT);
+  assert_int_equal(gmlake_snapshot_save(lake, "/dev/full"), ENOSPC);
+  assert_int_equal(gmlake_snapshot_save(lake, "/there/is/no/such/folder"), ENOENT);
 }
 
 static void a_child_of_fork_is_refused(void **state) {
   pid_t child;
   int status;
   (void)state;
-  (void)take(512, NULL);
+  (void)take_named(512, NULL);
   child = fork();
-  if (!child) _exit(gmlake_snapshot_write(f.lake, NULL, sink, &f) == EINVAL ? 7 : 0);
+  if (!child) _exit(gmlake_snapshot_write(lake, NULL, sink, &f) == EINVAL ? 7 : 0);
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
