@@ -180,19 +180,6 @@ static void numbers_of_streams_are_recycled(void **state) {
   finish();
 }
 
-static void a_stream_that_the_driver_captures_cannot_be_forgotten(void **state) {
-  void *p;
-  (void)state;
-  open_two(4);
-  p = take_on(C, A);
-  assert_ok(gmlake_mock_capture_begin(mock, A));
-  step_error(gmlake_forget_stream(lake, A), CAPTURING);
-  (void)gmlake_mock_capture_end(mock, A);
-  step(gmlake_forget_stream(lake, A));
-  drop_on(p, B);
-  finish();
-}
-
 /* ---- Captures -------------------------------------------------------------------------------- */
 
 static void begin_capture(gmlake_stream stream, gmlake_pool *pool) {
@@ -425,7 +412,6 @@ int main(void) {
       cmocka_unit_test(programs_of_two_streams_settle),
       cmocka_unit_test(numbers_of_streams_end),
       cmocka_unit_test(numbers_of_streams_are_recycled),
-      cmocka_unit_test(a_stream_that_the_driver_captures_cannot_be_forgotten),
       cmocka_unit_test(who_is_asked_whether_a_capture_runs),
       cmocka_unit_test(nothing_waits_on_the_legacy_stream_during_a_capture),
       cmocka_unit_test(thinned_fences_make_nothing_clean_too_early),

@@ -89,28 +89,10 @@ static void a_guard_lies_behind_each_window(void **state) {
   finish();
 }
 
-static void without_guards_windows_lie_side_by_side(void **state) {
-  void *b[5];
-  char *first, *second;
-  (void)state;
-  open_with(0);
-  first = (char *)take_window(b);
-  drop(b[0]);
-  drop(b[2]);
-  drop(b[4]);
-  second = (char *)take(3 * C);
-  assert_int_equal(stats().window_count, 2);
-  assert_ptr_equal(second, first + 2 * C);
-  drop(first);
-  drop(second);
-  finish();
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(what_streams_still_use_is_not_filled),
       cmocka_unit_test(a_guard_lies_behind_each_window),
-      cmocka_unit_test(without_guards_windows_lie_side_by_side),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

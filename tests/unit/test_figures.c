@@ -159,33 +159,6 @@ static void a_map_tells_arenas_and_pools(void **state) {
   finish();
 }
 
-static void a_map_tells_each_chunk_of_a_buffer(void **state) {
-  const gmlake_map_entry *whole;
-  gmlake_map_entry map[64];
-  gmlake_buffer_info info;
-  gmlake_buffer *buffer;
-  size_t count, i, pieces = 0;
-  (void)state;
-  start(8);
-  buffer = open_buffer(4);
-  step(gmlake_buffer_resize(lake, buffer, 4 * C, LEGACY));
-  step(gmlake_buffer_discard(lake, buffer, 2 * C, C, LEGACY));
-  assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
-  assert_ok(gmlake_get_map(lake, map, 64, &count));
-  whole = entry_at(map, count, GMLAKE_KIND_BUFFER, info.ptr);
-  for (i = 0; i < 4; i++) {
-    const gmlake_map_entry *e;
-    if (i == 2) continue;
-    e = entry_at(map, count, GMLAKE_KIND_PIECE, (char *)info.ptr + i * C);
-    assert_int_equal(e->owner, whole->address);
-    assert_int_equal(e->bytes, C);
-    assert_true(e->handle != 0);
-  }
-  for (i = 0; i < count; i++) pieces += map[i].kind == GMLAKE_KIND_PIECE;
-  assert_int_equal(pieces, 3);
-  finish();
-}
-
 /* A chunk with an address of its own is nobody's: the hole there says who may have it. */
 static void a_map_tells_streams_of_holes(void **state) {
   gmlake_map_entry map[64];
@@ -306,7 +279,6 @@ int main(void) {
       cmocka_unit_test(chunks_of_what_is_not_live_are_refused),
       cmocka_unit_test(a_map_tells_ages_and_what_windows_join),
       cmocka_unit_test(a_map_tells_arenas_and_pools),
-      cmocka_unit_test(a_map_tells_each_chunk_of_a_buffer),
       cmocka_unit_test(a_map_tells_streams_of_holes),
       cmocka_unit_test(a_map_that_does_not_fit_tells_the_count),
       cmocka_unit_test(a_map_tells_what_is_quarantined),

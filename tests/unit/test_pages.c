@@ -172,6 +172,8 @@ static void questions_know_the_holes(void **state) {
     if (entries[i].kind != GMLAKE_KIND_PIECE) continue;
     assert_int_equal(entries[i].handle, parts[pieces].handle);
     assert_int_equal(entries[i].address, parts[pieces++].address);
+    assert_int_equal(entries[i].owner, (uintptr_t)page_of(buffer, 0));
+    assert_int_equal(entries[i].bytes, C);
   }
   assert_int_equal(pieces, 4);
   all.struct_bytes = 0;
