@@ -25,8 +25,8 @@ if [ "$target" = all ]; then
   exit 0
 fi
 mkdir -p "$build/fuzz/$target.found"
-clang -std=c99 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -D_GNU_SOURCE \
-  -I. -Ibench "tests/fuzz/$target.c" -o "$build/fuzz/$target.search" -lz -lpthread -ldl
+clang -std=c99 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -D_GNU_SOURCE -I. \
+  -Ibench -Itests "tests/fuzz/$target.c" -o "$build/fuzz/$target.search" -lz -lpthread -ldl
 set -- "$build/fuzz/$target.found" "tests/fuzz/corpus/$target"
 if [ -e "tests/fuzz/$target.dict" ]; then set -- "-dict=tests/fuzz/$target.dict" "$@"; fi
 exec "$build/fuzz/$target.search" -max_len=1500 -len_control=20 -timeout=10 -rss_limit_mb=2048 \
