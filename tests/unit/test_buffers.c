@@ -24,41 +24,10 @@ static void resize_on(gmlake_buffer *buffer, size_t bytes, gmlake_stream stream)
 
 static void resize(gmlake_buffer *buffer, size_t bytes) { resize_on(buffer, bytes, LEGACY); }
 
-static void close_buffer(gmlake_buffer *buffer) {
-  step(gmlake_buffer_destroy(lake, buffer, LEGACY));
-}
-
 /* ---- One buffer ------------------------------------------------------------------------------ */
 
-static void a_buffer_has_addresses_and_no_memory(void **state) {
-  gmlake_buffer_desc wanted;
-  gmlake_buffer *buffer;
-  gmlake_buffer_info info;
-  (void)state;
-  start(16);
-  wanted = buffer_desc(5 * C + 1);
-  wanted.user_data = 7;
-  wanted.label = "kv";
-  step(gmlake_buffer_create(lake, &wanted, &buffer));
-  info = info_of(buffer);
-  assert_non_null(info.ptr);
-  assert_int_equal((uintptr_t)info.ptr % C, 0);
-  assert_int_equal(info.bytes, 0);
-  assert_int_equal(info.committed_bytes, 0);
-  assert_int_equal(info.max_bytes, 5 * C + 1);
-  assert_int_equal(info.chunk_bytes, C);
-  assert_int_equal(info.user_data, 7);
-  assert_string_equal(info.label, "kv");
-  assert_int_equal(stats().buffer_count, 1);
-  assert_int_equal(stats().reserved_bytes, 0);
-  assert_int_equal(census().handle_count, 0);
-  close_buffer(buffer);
-  assert_int_equal(stats().buffer_count, 0);
-  finish();
-}
-
-/* 2 MiB at a time on the modelled H200, with costs alone and as replayed. */
-/* 60 where the chunk is mapped for blocks, too. */
+/* 2 MiB at a time on the modelled H200, with costs alone and as replayed; 60 where the chunk is
+   mapped for blocks, too. */
 static void growing_by_2_mib_takes_less_than_40_us(void **state) {
   gmlake_buffer_desc wanted;
   gmlake_buffer *buffer;
@@ -204,7 +173,6 @@ static void growing_again_has_its_records(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(growing_again_has_its_records),
-      cmocka_unit_test(a_buffer_has_addresses_and_no_memory),
       cmocka_unit_test(growing_by_2_mib_takes_less_than_40_us),
       cmocka_unit_test(chunks_are_2_mib_or_the_granularity),
       cmocka_unit_test(a_growing_buffer_is_not_shrunk_meanwhile),

@@ -39,7 +39,7 @@ static void assert_nothing_at(const void *address) {
 }
 
 static void buffers_are_found_up_to_where_they_may_grow(void **state) {
-  gmlake_buffer_desc wanted = buffer_desc(4 * C);
+  gmlake_buffer_desc wanted = buffer_desc(4 * C - 1);
   gmlake_buffer_info info;
   gmlake_buffer *buffer, *second = NULL;
   char *p;
@@ -53,6 +53,13 @@ static void buffers_are_found_up_to_where_they_may_grow(void **state) {
   step(gmlake_buffer_create(lake, &wanted, &second));
   assert_ok(gmlake_buffer_get_info(lake, buffer, &info));
   p = (char *)info.ptr;
+  assert_int_equal((uintptr_t)p % C, 0);
+  assert_int_equal(info.bytes + info.committed_bytes + stats().reserved_bytes, 0);
+  assert_int_equal(info.max_bytes, 4 * C - 1);
+  assert_int_equal(info.chunk_bytes, C);
+  assert_int_equal(info.user_data, 7);
+  assert_string_equal(info.label, "keys");
+  assert_int_equal(stats().buffer_count, 2);
   assert_found(p, GMLAKE_KIND_BUFFER, GMLAKE_STATE_LIVE, p, 0);
   judge(NULL);
   step(gmlake_buffer_resize(lake, buffer, C + 1, LEGACY));
