@@ -272,7 +272,8 @@ HOW A SESSION WORKS
      leaves first, or somewhat more leaves than has to, which is room for what comes back. Each is
      rehearsed on a clock. Another one is taken if it is faster by one part in 33, or if it maps
      less and is not slower by that. To the letter there is only the first.
-     When the next iteration is the same, the session plans once more, with its times. In the first
+     When the next iteration is the same, the session plans once more, with its times. The schedule
+     that it has is one of those that are compared then. In the first
      iterations the host pins and maps memory, and the device waits for it. So after four that were
      the same, and after nine, one more is timed: where a step was faster, that time counts. If all
      steps together are faster by one part in 16, the session plans again.
@@ -1377,16 +1378,23 @@ static gmlo_scope gmlo_scope_of(const gmlake_offload_host *host) {
   return scope;
 }
 
-/* Zeroed items, which are freed with the scope. NULL if host memory is refused. */
-static void *gmlo_take(gmlo_scope *scope, size_t count, size_t item_bytes) {
+/* Takes memory that is written before it is read. NULL if host memory is refused. */
+static void *gmlo_take_unset(gmlo_scope *scope, size_t count, size_t item_bytes) {
   gmlo_piece *piece;
   GMLAKE_OFFLOAD_ASSERT(item_bytes != 0);
   if (count > SIZE_MAX / 4 / item_bytes) return NULL;
-  piece = (gmlo_piece *)gmlo_zeroed(&scope->host, 1, sizeof *piece + count * item_bytes);
+  piece = (gmlo_piece *)gmlo_malloc(&scope->host, sizeof *piece + count * item_bytes);
   if (piece == NULL) return NULL;
   piece->next = scope->pieces;
   scope->pieces = piece;
   return piece + 1;
+}
+
+/* Zeroed items, which are freed with the scope. NULL if host memory is refused. */
+static void *gmlo_take(gmlo_scope *scope, size_t count, size_t item_bytes) {
+  void *items = gmlo_take_unset(scope, count, item_bytes);
+  if (items != NULL) memset(items, 0, count * item_bytes);
+  return items;
 }
 
 static void gmlo_leave(gmlo_scope *scope) {
@@ -2870,6 +2878,29 @@ typedef struct gmlo_cell {
   uint32_t part, child, next;
 } gmlo_cell;
 
+#define GMLO_CIRCLE_WORK 8 /* steps that making the circle takes for each use, about */
+
+typedef struct gmlo_sized {
+  size_t bytes;
+  uint32_t job, tensor;
+} gmlo_sized;
+
+/* What is done with a circle, one after the other. */
+typedef enum gmlo_stage_of_circle {
+  GMLO_STAGE_STEPS = 0, /* it is made: its steps and slots, */
+  GMLO_STAGE_SIZES,     /* the order of its items, */
+  GMLO_STAGE_ROOM,      /* room for their uses, */
+  GMLO_STAGE_ITEMS,     /* the items, */
+  GMLO_STAGE_PROFILE,   /* the bytes in each slot. */
+  GMLO_STAGE_PARTS,     /* It is planned: the gaps of what may leave, */
+  GMLO_STAGE_KEYS,      /* what they are taken by, */
+  GMLO_STAGE_FILL,      /* and heaps of them; */
+  GMLO_STAGE_DOWN,      /* swaps; */
+  GMLO_STAGE_BACK,      /* takes back what is not needed; both again while that lowers the peak */
+  GMLO_STAGE_PAY,
+  GMLO_STAGE_LAST /* takes back what is not needed */
+} gmlo_stage_of_circle;
+
 typedef struct gmlo_profile { /* see >>profile */
   int64_t *tree_max, *tree_add;
   size_t leaf_count, slot_count;
@@ -2893,6 +2924,7 @@ typedef struct gmlo_circle {
   size_t use_count;
   gmlo_lane lanes[2];
   gmlo_profile profile;
+  uint32_t only;              /* the job that it is of; NONE: all */
   int literal;                /* to the letter: one copy at a time, and what else the paper rules */
   int channel[2];             /* the lane whose spans are those of copies out, and in [L4] */
   double overhead;            /* part of base_ns that may be added */
@@ -2912,12 +2944,19 @@ typedef struct gmlo_circle {
   int freed, failed; /* swaps were taken back since the heaps were filled; memory was refused */
   uint64_t work, work_max; /* steps so far, about 10 ns each; no further swap above the maximum */
   /* Of a plan that is made in parts: */
-  int stage, order;      /* a gmlo_stage_of_circle, a gmlo_preference */
+  gmlo_stage_of_circle stage;
+  int order;             /* a gmlo_preference */
+  gmlo_sized *sized;     /* [while it is made] the tensors, largest first */
   uint64_t looked, stop; /* steps that `work` leaves out; the present part ends at this sum */
+  int is_at;             /* swaps of one slot are under way: */
+  size_t slot, swapped;  /* the slot, and how many there were */
   int64_t before;        /* the peak before swaps are taken back, */
-  size_t at, taken_back; /* the items that are still to be looked at, swaps taken back so far, */
+  size_t at, taken_back; /* what is looked at next in this stage, swaps taken back so far, */
   int rounds;            /* and how often that was done */
 } gmlo_circle;
+
+/* Whether the present part of the work is done. */
+static int gmlo_circle_stops(const gmlo_circle *c) { return c->work + c->looked >= c->stop; }
 
 static uint64_t gmlo_period(const gmlo_circle *c) { return c->slot_begin[c->slot_count]; }
 
@@ -3041,11 +3080,6 @@ static void gmlo_item_init(gmlo_circle *c, gmlo_item *item, uint32_t job, uint32
   if (item->made) c->gaps[c->use_count - 1].state = GMLO_NO_GAP;
 }
 
-typedef struct gmlo_sized {
-  size_t bytes;
-  uint32_t job, tensor;
-} gmlo_sized;
-
 static int gmlo_larger(const void *a, const void *b) {
   return ((const gmlo_sized *)a)->bytes > ((const gmlo_sized *)b)->bytes;
 }
@@ -3080,24 +3114,39 @@ static void gmlo_circle_sort_tensors(const gmlo_circle *c, gmlo_sized *sized) {
   gmlo_sort(sized, sized + count, count, sizeof *sized, gmlo_larger);
 }
 
-static int gmlo_circle_make_items(gmlo_circle *c) {
-  size_t j, i, uses = 0;
-  gmlo_sized *sized;
+/* Sorts the items. */
+static int gmlo_circle_sort_items(gmlo_circle *c) {
+  size_t j;
   for (j = 0; j < c->job_count; j++) {
     if (c->job_steps[j] == c->job_steps[j + 1]) continue;
     c->item_count += c->jobs[j].graph->tensor_count;
-    uses += c->jobs[j].graph->access_count;
   }
   c->items = (gmlo_item *)gmlo_take(&c->scope, c->item_count, sizeof *c->items);
-  sized = (gmlo_sized *)gmlo_take(&c->scope, c->item_count, 2 * sizeof *sized);
+  c->sized = (gmlo_sized *)gmlo_take(&c->scope, c->item_count, 2 * sizeof *c->sized);
+  if (c->items == NULL || c->sized == NULL) return 0;
+  gmlo_circle_sort_tensors(c, c->sized);
+  c->looked += GMLO_CIRCLE_WORK * c->item_count;
+  return 1;
+}
+
+static int gmlo_circle_make_room(gmlo_circle *c) {
+  size_t j, uses = 0;
+  for (j = 0; j < c->job_count; j++)
+    if (c->job_steps[j] != c->job_steps[j + 1]) uses += c->jobs[j].graph->access_count;
   c->uses = (gmlo_use *)gmlo_take(&c->scope, uses, sizeof *c->uses);
   c->gaps = (gmlo_gap *)gmlo_take(&c->scope, uses, sizeof *c->gaps);
-  if (c->items == NULL || sized == NULL || c->uses == NULL || c->gaps == NULL) return 0;
-  gmlo_circle_sort_tensors(c, sized);
-  for (i = 0; i < c->item_count; i++) {
-    gmlo_item_init(c, &c->items[i], sized[i].job, sized[i].tensor);
+  c->looked += 4 * uses;
+  return c->uses != NULL && c->gaps != NULL;
+}
+
+/* Makes items. 1: all are made. */
+static int gmlo_circle_make_items(gmlo_circle *c) {
+  for (; c->at < c->item_count && !gmlo_circle_stops(c); c->at++) {
+    size_t before = c->use_count;
+    gmlo_item_init(c, &c->items[c->at], c->sized[c->at].job, c->sized[c->at].tensor);
+    c->looked += GMLO_CIRCLE_WORK * (c->use_count - before) + 1;
   }
-  return gmlo_circle_make_index(c);
+  return c->at == c->item_count;
 }
 
 /* ---- >>link: when a direction of the link is free -----------------------------------------------
@@ -3592,14 +3641,27 @@ static void gmlo_cover_widen(gmlo_circle *c, uint32_t id) {
   gmlo_cover_push(c, lo, id);
 }
 
-/* The same for all parts. */
-static void gmlo_cover_fill(gmlo_circle *c) {
+/* The same for all parts, from `at` on. 1: for all of them. */
+static int gmlo_cover_refill(gmlo_circle *c) {
   size_t i;
-  for (i = 0; i < 2 * c->profile.leaf_count; i++) c->heaps[i] = GMLAKE_OFFLOAD_NONE;
-  c->cell_count = 0;
-  c->freed = 0;
-  c->work += c->profile.leaf_count + 2 * c->part_count;
-  for (i = 0; i < c->part_count; i++) gmlo_cover_widen(c, (uint32_t)i);
+  for (i = 0; c->at == 0 && i < 2 * c->profile.leaf_count; i++) c->heaps[i] = GMLAKE_OFFLOAD_NONE;
+  if (c->at == 0) {
+    c->cell_count = 0;
+    c->freed = 0;
+    c->work += c->profile.leaf_count;
+  }
+  while (c->at < c->part_count) { /* at least one: `at` tells that it was begun */
+    gmlo_cover_widen(c, (uint32_t)c->at++);
+    c->work += 2;
+    if (gmlo_circle_stops(c)) break;
+  }
+  return c->at == c->part_count;
+}
+
+/* The same at once. */
+static void gmlo_cover_fill(gmlo_circle *c) {
+  c->at = 0;
+  while (!gmlo_cover_refill(c)) continue;
 }
 
 /* The same for all parts that lie over the slot or begin behind it: it has become longer. [C2] */
@@ -3660,8 +3722,6 @@ static uint32_t gmlo_cover_at(gmlo_circle *c, size_t slot) {
 
 /* ---- A whole circle ---- */
 
-#define GMLO_CIRCLE_WORK 8 /* steps that making the circle takes for each use, about */
-
 static void gmlo_circle_leave(gmlo_circle *c) {
   gmlo_free(&c->scope.host, c->lanes[GMLO_OUT].spans);
   gmlo_free(&c->scope.host, c->lanes[GMLO_IN].spans);
@@ -3669,10 +3729,10 @@ static void gmlo_circle_leave(gmlo_circle *c) {
   gmlo_leave(&c->scope);
 }
 
-/* Makes the circle of job `only`, or of all jobs. Each direction has `share` of its speed. By
-   default that is the speed that it has while the other one is busy too. */
-static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planner, uint32_t only,
-                            double share) {
+/* Begins to make the circle of job `only`, or of all jobs. Each direction has `share` of its speed.
+   By default that is the speed that it has while the other one is busy too. */
+static void gmlo_circle_begin(gmlo_circle *c, const gmlake_offload_planner *planner, uint32_t only,
+                              double share) {
   const gmlake_offload_planner_desc *desc = &planner->desc;
   double both = desc->both_bytes_per_s / 2;
   int letter = (desc->flags & GMLAKE_OFFLOAD_LETTER) != 0;
@@ -3680,6 +3740,8 @@ static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planne
   memset(c, 0, sizeof *c);
   c->scope = gmlo_scope_of(&desc->host);
   c->desc = desc;
+  c->only = only;
+  c->work_max = c->stop = UINT64_MAX;
   c->literal = (desc->flags & (GMLAKE_OFFLOAD_LETTER | GMLO_BOTH_WAYS)) == GMLAKE_OFFLOAD_LETTER;
   c->channel[GMLO_IN] = c->literal ? GMLO_OUT : GMLO_IN;
   c->jobs = planner->jobs;
@@ -3691,14 +3753,48 @@ static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planne
   c->lanes[GMLO_IN].alone_bytes_per_s = c->lanes[GMLO_IN].bytes_per_s;
   if (!letter && both < desc->out_bytes_per_s) c->lanes[GMLO_OUT].bytes_per_s = share * both;
   if (!letter && both < desc->in_bytes_per_s) c->lanes[GMLO_IN].bytes_per_s = share * both;
-  if (gmlo_circle_make_steps(c, only) && gmlo_circle_make_items(c) && gmlo_profile_make(c)) {
+}
+
+/* Goes on making it, up to `stop`. 1: it is made; 0: there is more to do; -1: host memory is
+   refused. */
+static int gmlo_circle_make_part(gmlo_circle *c) {
+  switch (c->stage) {
+  case GMLO_STAGE_STEPS:
+    if (!gmlo_circle_make_steps(c, c->only)) return -1;
+    c->looked += GMLO_CIRCLE_WORK * c->step_count;
+    break;
+  case GMLO_STAGE_SIZES:
+    if (!gmlo_circle_sort_items(c)) return -1;
+    break;
+  case GMLO_STAGE_ROOM:
+    if (!gmlo_circle_make_room(c)) return -1;
+    break;
+  case GMLO_STAGE_ITEMS:
+    if (!gmlo_circle_make_items(c)) return 0;
+    break;
+  case GMLO_STAGE_PROFILE:
+    if (!gmlo_circle_make_index(c) || !gmlo_profile_make(c)) return -1;
     c->base_ns = gmlo_period(c);
-    c->work_max = c->stop = UINT64_MAX;
-    c->work = GMLO_CIRCLE_WORK * c->use_count;
+    c->work = GMLO_CIRCLE_WORK * c->use_count; /* that were looked at */
+    c->looked += 2 * (c->item_count + c->slot_count) - c->work;
+    break;
+  default:
     return 1;
   }
-  gmlo_circle_leave(c);
-  return 0;
+  c->at = 0;
+  c->stage = (gmlo_stage_of_circle)(c->stage + 1);
+  return c->stage == GMLO_STAGE_PARTS;
+}
+
+/* Makes it at once. 0 if host memory is refused. */
+static int gmlo_circle_make(gmlo_circle *c, const gmlake_offload_planner *planner, uint32_t only,
+                            double share) {
+  int done;
+  gmlo_circle_begin(c, planner, only, share);
+  do done = gmlo_circle_make_part(c);
+  while (done == 0);
+  if (done < 0) gmlo_circle_leave(c);
+  return done > 0;
 }
 
 /* ---- >>swap: what leaves, when, and when it comes back ------------------------------------------
@@ -4001,29 +4097,49 @@ static size_t gmlo_bytes_min(const gmlo_circle *c) {
   return bytes < GMLO_TENSOR_BYTES_MIN ? bytes : GMLO_TENSOR_BYTES_MIN;
 }
 
-/* Makes the parts of all gaps of tensors that may leave, and fills the heaps. 0 if host memory is
-   refused. Items are sorted by size. */
-static int gmlo_parts_make(gmlo_circle *c, gmlo_preference order) {
-  size_t i, u, bytes_min = gmlo_bytes_min(c);
-  c->parts = (gmlo_part *)gmlo_take(&c->scope, c->use_count + c->item_count, sizeof *c->parts);
-  c->heaps = (uint32_t *)gmlo_take(&c->scope, 2 * c->profile.leaf_count, sizeof *c->heaps);
-  if (c->parts == NULL || c->heaps == NULL) return 0;
-  for (i = 0; i < c->item_count && c->items[i].bytes >= bytes_min; i++) {
-    const gmlo_item *item = &c->items[i];
-    for (u = item->use_begin; u < item->use_end; u++) {
-      size_t first = c->steps[c->uses[u].step].hi + 1;
-      if (c->gaps[u].state != GMLO_KEPT) continue;
-      if (u + 1 < item->use_end) {
-        gmlo_part_add(c, i, u, 0, first, c->steps[c->uses[u + 1].step].lo);
-      } else if ((c->desc->flags & GMLAKE_OFFLOAD_NO_CROSSING) == 0) {
-        gmlo_part_add(c, i, u, 0, first, c->slot_count);
-        gmlo_part_add(c, i, u, 1, 0, item->lo);
-      }
+/* Makes the parts of an item's gaps. */
+static void gmlo_parts_add(gmlo_circle *c, size_t i) {
+  const gmlo_item *item = &c->items[i];
+  size_t u;
+  c->looked += 2 + 4 * (item->use_end - item->use_begin);
+  for (u = item->use_begin; u < item->use_end; u++) {
+    size_t first = c->steps[c->uses[u].step].hi + 1;
+    if (c->gaps[u].state != GMLO_KEPT) continue;
+    if (u + 1 < item->use_end) {
+      gmlo_part_add(c, i, u, 0, first, c->steps[c->uses[u + 1].step].lo);
+    } else if ((c->desc->flags & GMLAKE_OFFLOAD_NO_CROSSING) == 0) {
+      gmlo_part_add(c, i, u, 0, first, c->slot_count);
+      gmlo_part_add(c, i, u, 1, 0, item->lo);
     }
   }
-  for (i = 0; i < c->part_count; i++) c->parts[i].key_max = gmlo_part_key(c, &c->parts[i], order);
-  gmlo_cover_fill(c);
-  return !c->failed;
+}
+
+/* Goes on making the parts of all gaps of tensors that may leave, and filling the heaps. 1: that is
+   done; 0: there is more to do; -1: host memory is refused. Items are sorted by size. */
+static int gmlo_parts_make_part(gmlo_circle *c, gmlo_preference order) {
+  size_t bytes_min = gmlo_bytes_min(c);
+  if (c->stage == GMLO_STAGE_PARTS) {
+    if (c->parts == NULL) {
+      c->parts = (gmlo_part *)gmlo_take(&c->scope, c->use_count + c->item_count, sizeof *c->parts);
+      c->heaps = (uint32_t *)gmlo_take(&c->scope, 2 * c->profile.leaf_count, sizeof *c->heaps);
+      if (c->parts == NULL || c->heaps == NULL) return -1;
+    }
+    for (; c->at < c->item_count && c->items[c->at].bytes >= bytes_min; c->at++) {
+      if (gmlo_circle_stops(c)) return 0;
+      gmlo_parts_add(c, c->at);
+    }
+  } else if (c->stage == GMLO_STAGE_KEYS) {
+    for (; c->at < c->part_count; c->at++, c->looked += 4) {
+      if (gmlo_circle_stops(c)) return 0;
+      c->parts[c->at].key_max = gmlo_part_key(c, &c->parts[c->at], order);
+    }
+  } else if (!gmlo_cover_refill(c)) {
+    return 0;
+  }
+  c->at = 0;
+  c->stage = (gmlo_stage_of_circle)(c->stage + 1);
+  if (c->failed) return -1;
+  return c->stage == GMLO_STAGE_DOWN;
 }
 
 /* Leaves the part only the slots for which `placed` would help; NULL: none. [D2] */
@@ -4047,16 +4163,20 @@ static int gmlo_part_falls(const gmlo_circle *c, gmlo_part *part, const gmlo_can
   return 1;
 }
 
-/* Swaps one candidate of the slot; to the letter all that it can. Returns how many, or -1 if host
-   memory is refused. */
+/* Swaps one candidate of the slot; to the letter all that it can. 1: that is done; 0: there is more
+   to do; -1: host memory is refused. */
 static int gmlo_swap_at(gmlo_circle *c, size_t slot) {
-  int swapped = 0;
-  uint32_t id;
-  while ((c->greedy || swapped == 0) && (id = gmlo_cover_at(c, slot)) != GMLAKE_OFFLOAD_NONE) {
-    gmlo_part *part = &c->parts[id];
-    gmlo_gap placed = c->gaps[part->use];
+  while (c->greedy || c->swapped == 0) {
+    uint32_t id;
+    gmlo_part *part;
+    gmlo_gap placed;
     gmlo_candidate k;
     int fits;
+    if (gmlo_circle_stops(c)) return 0;
+    id = gmlo_cover_at(c, slot);
+    if (id == GMLAKE_OFFLOAD_NONE) break;
+    part = &c->parts[id];
+    placed = c->gaps[part->use];
     (void)gmlo_candidate_of(c, part, slot, &k);
     fits = gmlo_ratio_allows(c, k.item) && gmlo_swap_place(c, &k, &placed);
     if (!fits || !gmlo_swap_helps(c, &k, &placed)) {
@@ -4066,32 +4186,32 @@ static int gmlo_swap_at(gmlo_circle *c, size_t slot) {
     if (c->falls && gmlo_part_falls(c, part, &k, &placed)) continue;
     if (!gmlo_lanes_reserve(c)) return -1;
     gmlo_swap_commit(c, k.item, k.use, &placed);
-    swapped++;
+    c->swapped++;
     if (c->greedy && (c->desc->flags & GMLAKE_OFFLOAD_NO_CLEAN_DROP) == 0 &&
         gmlo_swap_later(c, k.item, k.use) < 0)
       return -1;
   }
-  return c->failed ? -1 : swapped;
+  return c->failed ? -1 : 1;
 }
-
-/* Whether the present part of the work is done. */
-static int gmlo_circle_stops(const gmlo_circle *c) { return c->work + c->looked >= c->stop; }
 
 /* Algorithm 3 without recomputation: swaps until the target is reached or no swap helps. -1: host
    memory is refused; 0: there is more to do. */
 static int gmlo_swap_down(gmlo_circle *c, int64_t target) {
   int64_t bytes;
-  size_t slot = gmlo_profile_peak(&c->profile, &bytes);
-  int swapped;
-  if (c->freed) gmlo_cover_fill(c);
-  while (bytes > target && c->work < c->work_max) {
-    if (gmlo_circle_stops(c)) return 0;
-    swapped = gmlo_swap_at(c, slot);
-    if (swapped < 0) return -1;
-    if (swapped == 0) break;
-    slot = gmlo_profile_peak(&c->profile, &bytes);
+  int done;
+  if (c->freed && !c->is_at) gmlo_cover_fill(c);
+  for (;;) {
+    if (!c->is_at) {
+      c->slot = gmlo_profile_peak(&c->profile, &bytes);
+      if (bytes <= target || c->work >= c->work_max) return 1;
+      c->swapped = 0;
+      c->is_at = 1;
+    }
+    done = gmlo_swap_at(c, c->slot);
+    if (done <= 0) return done;
+    c->is_at = 0;
+    if (c->swapped == 0) return 1;
   }
-  return 1;
 }
 
 /* Whether a later gap needs the copy that this one makes. */
@@ -4401,14 +4521,6 @@ static int gmlo_pay_down(gmlo_circle *c, int64_t target) {
   return 0;
 }
 
-typedef enum gmlo_stage_of_circle {
-  GMLO_STAGE_PARTS = 0,
-  GMLO_STAGE_DOWN, /* swaps; */
-  GMLO_STAGE_BACK, /* takes back what is not needed; both again while that lowers the peak */
-  GMLO_STAGE_PAY,
-  GMLO_STAGE_LAST /* takes back what is not needed */
-} gmlo_stage_of_circle;
-
 /* Swaps were planned: what comes next. */
 static void gmlo_circle_is_down(gmlo_circle *c) {
   int64_t bytes;
@@ -4424,15 +4536,22 @@ static void gmlo_circle_is_down(gmlo_circle *c) {
   c->taken_back = 0;
 }
 
-/* Plans the circle, down to the target or as near as possible, up to `stop`. 1: it is planned; 0:
-   there is more to do; -1: host memory is refused. */
+/* Makes the circle and plans it, down to the target or as near as possible, up to `stop`. 1: it is
+   planned; 0: there is more to do; -1: host memory is refused. */
 static int gmlo_circle_go_on(gmlo_circle *c, int64_t target) {
   int letter = gmlo_circle_is_letter(c), done;
   int64_t bytes;
   switch (c->stage) {
+  case GMLO_STAGE_STEPS:
+  case GMLO_STAGE_SIZES:
+  case GMLO_STAGE_ROOM:
+  case GMLO_STAGE_ITEMS:
+  case GMLO_STAGE_PROFILE:
+    return gmlo_circle_make_part(c) < 0 ? -1 : 0;
   case GMLO_STAGE_PARTS:
-    c->stage = GMLO_STAGE_DOWN;
-    return gmlo_parts_make(c, (gmlo_preference)c->order) ? 0 : -1;
+  case GMLO_STAGE_KEYS:
+  case GMLO_STAGE_FILL:
+    return gmlo_parts_make_part(c, (gmlo_preference)c->order) < 0 ? -1 : 0;
   case GMLO_STAGE_DOWN:
     done = gmlo_swap_down(c, target);
     if (done > 0) gmlo_circle_is_down(c);
@@ -4440,7 +4559,8 @@ static int gmlo_circle_go_on(gmlo_circle *c, int64_t target) {
   case GMLO_STAGE_BACK:
     if (!gmlo_swap_prune(c, c->before)) return 0;
     c->rounds++;
-    c->stage = c->taken_back == 0 || c->before <= target ? GMLO_STAGE_PAY : GMLO_STAGE_DOWN;
+    c->stage = c->taken_back == 0 || c->before <= target ? GMLO_STAGE_PAY : GMLO_STAGE_FILL;
+    c->at = 0;
     return 0;
   case GMLO_STAGE_PAY:
     if ((letter ? target > 0 : c->overhead > 0) && gmlo_pay_down(c, target) < 0) return -1;
@@ -6701,7 +6821,7 @@ typedef struct gmlo_clock_event {
   struct gmlo_clock_event *next;
   uint64_t recorded, done; /* counts of records */
   double at_ns;
-  int is_spare;
+  struct gmlo_clock_event *spare; /* the next one that nobody needs */
 } gmlo_clock_event;
 
 typedef struct gmlo_clock_entry {
@@ -6735,9 +6855,9 @@ typedef struct gmlo_clock {
   double now_ns;
   gmlo_clock_stream **streams;
   size_t stream_count, stream_capacity;
-  gmlo_clock_event *events;
-  size_t event_count;                 /* created and not destroyed */
-  uint64_t busy_ns[GMLO_CLOCK_TIMED]; /* time in which work of the kind was under way */
+  gmlo_clock_event *events, *spares, *last_spare; /* all; those that nobody needs */
+  size_t event_count;                             /* created and not destroyed */
+  uint64_t busy_ns[GMLO_CLOCK_TIMED];             /* time in which work of the kind was under way */
   uint64_t call_count, fail_at;
   int unsettled; /* something was queued or has ended */
   int failed;    /* work has failed: all questions do from now on */
@@ -6929,21 +7049,28 @@ static int gmlo_clock_copy(void *user, const gmlake_offload_copy *copy, void *st
   return gmlo_clock_queue_copy((gmlo_clock *)user, copy, stream) == NULL;
 }
 
+/* An event that nobody needs is the last one to be used again. */
+static void gmlo_clock_event_spare(gmlo_clock *clock, gmlo_clock_event *event) {
+  event->spare = NULL;
+  *(clock->spares != NULL ? &clock->last_spare->spare : &clock->spares) = event;
+  clock->last_spare = event;
+}
+
 /* Events are kept and used again as long as the clock is there: a stream may still wait for one. */
 static int gmlo_clock_event_create(void *user, uint32_t device, int is_timed, void **out_event) {
   gmlo_clock *clock = (gmlo_clock *)user;
-  gmlo_clock_event *event = clock->events;
+  gmlo_clock_event *event = clock->spares;
   (void)device;
   (void)is_timed;
   if (gmlo_clock_fails(clock)) return 1;
-  while (event != NULL && (!event->is_spare || event->done != event->recorded)) event = event->next;
-  if (event == NULL) {
+  if (event != NULL && event->done == event->recorded) {
+    clock->spares = event->spare;
+  } else {
     event = (gmlo_clock_event *)gmlo_zeroed(&clock->host, 1, sizeof *event);
     if (event == NULL) return 1;
     event->next = clock->events;
     clock->events = event;
   }
-  event->is_spare = 0;
   clock->event_count++;
   *out_event = event;
   return 0;
@@ -6951,7 +7078,7 @@ static int gmlo_clock_event_create(void *user, uint32_t device, int is_timed, vo
 
 static void gmlo_clock_event_destroy(void *user, void *event) {
   ((gmlo_clock *)user)->event_count--;
-  ((gmlo_clock_event *)event)->is_spare = 1;
+  gmlo_clock_event_spare((gmlo_clock *)user, (gmlo_clock_event *)event);
 }
 
 /* RECORD or WAIT. */
@@ -7225,6 +7352,13 @@ static const gmlo_mode gmlo_modes[] = {
 /* Parts of an iteration's time for which plans are made, if so much is allowed. */
 static const double gmlo_allowances[] = {.01, .02, .03, .05, .1, .2, .3, .5, 1};
 
+typedef enum gmlo_trying { /* what is next in a try */
+                           GMLO_TRYING_NONE = 0,
+                           GMLO_TRYING_PLAN,
+                           GMLO_TRYING_KEEP,
+                           GMLO_TRYING_LEAVE
+} gmlo_trying;
+
 /* Looks for the best of several plans of one job. */
 typedef struct gmlo_search {
   gmlake_offload_planner *planner;
@@ -7239,7 +7373,7 @@ typedef struct gmlo_search {
   gmlake_offload_plan *best;
   /* Of plans that add no time, which may be made in parts: */
   gmlo_circle circle; /* of the present try, */
-  int is_trying;      /* if there is one; */
+  gmlo_trying trying; /* if there is one; */
   size_t tried, most; /* how many there were, and may be */
   uint64_t work;      /* for all of them */
 } gmlo_search;
@@ -7295,18 +7429,17 @@ static int gmlo_search_keep(gmlo_search *search, const gmlo_circle *c) {
   return result != GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
 }
 
-/* Makes a circle to be planned in that mode. 0 if host memory is refused. */
-static int gmlo_search_open(gmlo_search *search, gmlo_circle *c, size_t number, uint64_t noise) {
+/* Begins with a circle that is to be made and planned in that mode. */
+static void gmlo_search_open(gmlo_search *search, gmlo_circle *c, size_t number, uint64_t noise) {
   gmlo_mode mode = gmlo_modes[number % GMLO_MODES];
   if ((search->planner->desc.flags & GMLAKE_OFFLOAD_LETTER) != 0) mode.packed = 0;
   if (search->share < 1) mode.exclusive = 0; /* other jobs may copy then */
-  if (!gmlo_circle_make(c, search->planner, search->job, search->share)) return 0;
+  gmlo_circle_begin(c, search->planner, search->job, search->share);
   c->noise = noise;
   c->overhead = search->overhead;
   c->strict = search->strict;
   c->work_max = search->work_left;
   gmlo_circle_set_mode(c, &mode);
-  return 1;
 }
 
 /* Goes on with planning it: gmlo_circle_go_on. If that fails there is no circle any more. */
@@ -7324,7 +7457,7 @@ static int gmlo_search_go_on(gmlo_search *search, gmlo_circle *c, size_t target_
 static int gmlo_search_plan(gmlo_search *search, gmlo_circle *c, size_t target_bytes, size_t number,
                             uint64_t noise) {
   int done;
-  if (!gmlo_search_open(search, c, number, noise)) return 0;
+  gmlo_search_open(search, c, number, noise);
   do done = gmlo_search_go_on(search, c, target_bytes);
   while (done == 0);
   return done > 0;
@@ -7377,22 +7510,27 @@ static size_t gmlo_search_tries(const gmlo_search *search) {
 static int gmlo_search_still_on(gmlo_search *search) {
   size_t n = search->tried, low = gmlo_search_low(search);
   int done;
-  if (!search->is_trying) {
+  if (search->trying == GMLO_TRYING_NONE) {
     if (n == search->most || (n != 0 && search->best->info.peak_bytes <= low)) return 1;
     if (search->share < 1 && gmlo_modes[n % GMLO_MODES].exclusive) {
       search->tried++;
       return 0;
     }
-    search->is_trying = gmlo_search_open(search, &search->circle, n, n < GMLO_MODES ? 0 : n);
-    return search->is_trying ? 0 : -1;
+    gmlo_search_open(search, &search->circle, n, n < GMLO_MODES ? 0 : n);
+    search->trying = GMLO_TRYING_PLAN;
+    return 0;
   }
-  done = gmlo_search_go_on(search, &search->circle, search->goal_bytes);
-  if (done == 0) return 0;
-  search->is_trying = 0;
-  if (done < 0) return -1;
-  done = gmlo_search_keep(search, &search->circle);
+  if (search->trying == GMLO_TRYING_PLAN) {
+    done = gmlo_search_go_on(search, &search->circle, search->goal_bytes);
+    if (done != 0) search->trying = done > 0 ? GMLO_TRYING_KEEP : GMLO_TRYING_NONE;
+    return done < 0 ? -1 : 0;
+  }
+  if (search->trying == GMLO_TRYING_KEEP) {
+    search->trying = GMLO_TRYING_LEAVE;
+    return gmlo_search_keep(search, &search->circle) ? 0 : -1;
+  }
   gmlo_circle_leave(&search->circle);
-  if (!done) return -1;
+  search->trying = GMLO_TRYING_NONE;
   if (n == 0) { /* the first try may take more */
     search->work_left = search->try_work < search->work ? search->work - search->try_work : 0;
   }
@@ -7521,7 +7659,7 @@ static uint64_t gmlo_search_begin(gmlo_search *search, gmlake_offload_planner *p
 }
 
 static void gmlo_search_leave(gmlo_search *search) {
-  if (search->is_trying) gmlo_circle_leave(&search->circle);
+  if (search->trying != GMLO_TRYING_NONE) gmlo_circle_leave(&search->circle);
   gmlo_plan_destroy(search->best);
   memset(search, 0, sizeof *search);
 }
@@ -7763,7 +7901,10 @@ typedef struct gmlo_schedule {
   size_t step_count;
   size_t unplanned_bytes, planned_bytes, out_bytes, in_bytes;
   uint64_t step_ns, added_ns;
-  uint64_t least_ns; /* no schedule for these bytes is faster */
+  uint64_t least_ns;                /* no schedule for these bytes is faster */
+  size_t target_bytes, first_bytes; /* it is for; on the device when step `turn` begins */
+  uint64_t print;                   /* of the lesson that it is for: gmlo_lesson_print */
+  uint32_t turn;                    /* of the lesson; half steps count from there */
   /* Which chunks are whose; NULL: nothing is said of that. */
   uint32_t *vblock_of; /* by slot: its vblock, or NONE */
   gmlo_vblock *vblocks;
@@ -7772,7 +7913,6 @@ typedef struct gmlo_schedule {
   gmlo_call *calls;       /* when each vchunk is wanted, ascending, */
   size_t *call_begin;     /* by vchunk */
   size_t vblock_count, vchunk_count, call_count;
-  uint32_t turn;      /* that they count from */
   size_t remap_count; /* chunks that an iteration maps, because a vblock's vchunks change */
 } gmlo_schedule;
 
@@ -7820,6 +7960,25 @@ static void gmlo_lesson_free(gmlo_lesson *l) {
   gmlo_free(&l->host, l->copies);
   gmlo_free(&l->host, l->regions);
   gmlo_free(&l->host, l->events);
+}
+
+/* Makes a copy of what a lesson knows, but for its events and copies; 0: host memory is refused. It
+   is to be freed in any case. pre: *out is empty. */
+static int gmlo_lesson_copy_to(const gmlo_lesson *l, gmlo_lesson *out) {
+  const gmlake_offload_host *host = &l->host;
+  out->host = *host;
+  out->steps = (gmlo_lesson_step *)gmlo_copy(host, l->steps, l->step_count, sizeof *l->steps);
+  out->named = (gmlo_named *)gmlo_copy(host, l->named, l->named_count, sizeof *l->named);
+  out->slots = (gmlo_slot *)gmlo_copy(host, l->slots, l->slot_count, sizeof *l->slots);
+  out->births = (uint32_t *)gmlo_copy(host, l->births, l->birth_count, sizeof *l->births);
+  out->regions = (gmlo_region *)gmlo_copy(host, l->regions, l->region_count, sizeof *l->regions);
+  out->step_count = l->step_count;
+  out->named_count = l->named_count;
+  out->slot_count = l->slot_count;
+  out->birth_count = l->birth_count;
+  out->region_count = l->region_count;
+  return out->steps != NULL && out->named != NULL && out->slots != NULL && out->births != NULL &&
+         out->regions != NULL;
 }
 
 /* Makes room for one more item. 0, and the lesson is broken, if host memory is refused. */
@@ -7909,6 +8068,19 @@ static int gmlo_lesson_close(gmlo_lesson *l) {
     }
   }
   return 1;
+}
+
+/* The same for two lessons whose slots have the same sizes, times of life and pairs. */
+static uint64_t gmlo_lesson_print(const gmlo_lesson *l) {
+  uint64_t print = l->step_count;
+  size_t i;
+  for (i = 0; i < l->slot_count; i++) {
+    const gmlo_slot *slot = &l->slots[i];
+    print = (print ^ slot->bytes) * UINT64_C(0x9E3779B97F4A7C15);
+    print = (print ^ print >> 32 ^ slot->birth) * UINT64_C(0x9E3779B97F4A7C15);
+    print ^= (uint64_t)slot->death << 32 ^ slot->pair;
+  }
+  return print;
 }
 
 /* The first use of the slot in step `at` or later, or the end of its uses. */
@@ -8135,31 +8307,39 @@ static gmlake_offload_result gmlo_weave_step(gmlo_weave *w, gmlake_offload_graph
 
 static void gmlo_weave_leave(gmlo_weave *w) { gmlo_leave(&w->scope); }
 
-/* Begins with a graph of the lesson: its tensors are there. */
-static gmlake_offload_result gmlo_weave_open(gmlo_weave *w, gmlo_lesson *l,
+#define GMLO_WEAVE_PARTS 3u /* each linear */
+
+/* Begins with a graph of the lesson: behind the last part its tensors are there. */
+static gmlake_offload_result gmlo_weave_open(gmlo_weave *w, gmlo_lesson *l, unsigned part,
                                              gmlake_offload_graph **out_graph) {
   gmlake_offload_graph_desc desc;
-  gmlake_offload_result result;
-  memset(w, 0, sizeof *w);
-  w->scope = gmlo_scope_of(&l->host);
-  w->l = l;
-  memset(&desc, 0, sizeof desc);
-  desc.host = l->host;
-  *out_graph = NULL;
-  if (!gmlo_weave_begin(w) || !gmlo_weave_turn(w, &l->turn))
-    return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
-  result = gmlake_offload_graph_create(&desc, out_graph);
-  return result == GMLAKE_OFFLOAD_OK ? gmlo_weave_tensors(w, *out_graph) : result;
+  switch (part) {
+  case 0:
+    memset(w, 0, sizeof *w);
+    w->scope = gmlo_scope_of(&l->host);
+    w->l = l;
+    *out_graph = NULL;
+    return gmlo_weave_begin(w) ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+  case 1:
+    if (!gmlo_weave_turn(w, &l->turn)) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
+    memset(&desc, 0, sizeof desc);
+    desc.host = l->host;
+    return gmlake_offload_graph_create(&desc, out_graph);
+  default:
+    return gmlo_weave_tensors(w, *out_graph);
+  }
 }
 
 /* Makes a sealed graph of the lesson, and what it was made from. The caller destroys the graph; the
    weave is to be left in any case. */
 static gmlake_offload_result gmlo_weave_graph(gmlo_weave *w, gmlo_lesson *l,
                                               gmlake_offload_graph **out_graph) {
-  gmlake_offload_result result;
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  unsigned part;
   size_t i;
   gmlo_lesson_pair(l);
-  result = gmlo_weave_open(w, l, out_graph);
+  for (part = 0; part < GMLO_WEAVE_PARTS && result == GMLAKE_OFFLOAD_OK; part++)
+    result = gmlo_weave_open(w, l, part, out_graph);
   for (i = 0; i < l->step_count && result == GMLAKE_OFFLOAD_OK; i++)
     result = gmlo_weave_step(w, *out_graph, i);
   if (result == GMLAKE_OFFLOAD_OK) result = gmlake_offload_graph_seal(*out_graph);
@@ -8379,7 +8559,7 @@ static int gmlo_scheduler_lower(gmlo_scheduler *c, size_t step) {
 /* Lowers a step to the target. pre: it was done for those before it. Returns its work. */
 static size_t gmlo_scheduler_sweep(gmlo_scheduler *c, size_t step, size_t target) {
   size_t i, offers = step == 0 ? c->weave.strand_count : gmlo_op_refs(c->graph, (uint32_t)step - 1);
-  size_t work = 8 * offers + 8;
+  size_t work = 8 + (step == 0 ? 1 : 8) * offers;
   for (i = 0; i < offers; i++)
     gmlo_scheduler_offer(
         c, step == 0 ? (uint32_t)i : c->weave.by_id[gmlo_op_ref(c->graph, (uint32_t)step - 1, i)],
@@ -8488,11 +8668,11 @@ static int gmlo_scheduler_list(gmlo_scheduler *c, gmlo_schedule *schedule) {
   return 1;
 }
 
-/* Makes what all ways to plan share, but for arrays. */
+/* Makes what all ways to plan share, but for arrays and what is named. */
 static void gmlo_scheduler_prepare(gmlo_scheduler *c) {
   const gmlo_lesson *l = c->weave.l;
   int64_t *more = c->still.tree_max + c->still.leaf_count;
-  size_t i, k, n = l->step_count, strands = c->weave.strand_count;
+  size_t i, n = l->step_count, strands = c->weave.strand_count;
   for (i = 0; i < 2 * n; i++)
     c->time_ns[i + 1] = c->time_ns[i] + l->steps[(l->turn + i) % n].time_ns;
   for (i = 0; i < l->named_count; i++)
@@ -8512,48 +8692,62 @@ static void gmlo_scheduler_prepare(gmlo_scheduler *c) {
     if (to > n) more[0] += bytes;
   }
   gmlo_profile_close(&c->still);
-  for (i = 0; i < n; i++) {
-    const gmlo_lesson_step *step = &l->steps[(l->turn + i) % n];
-    gmlo_scheduler_pass(c, i);
-    for (k = step->named_begin; k < step->named_end; k++) {
-      uint32_t strand = c->weave.of[l->named[k].slot];
-      if (c->weave.strands[strand].id != GMLAKE_OFFLOAD_NONE) c->is_named[c->rest[strand]] = 1;
-    }
-  }
 }
 
-static int gmlo_scheduler_begin(gmlo_scheduler *c) {
+/* Notes what a step of the graph names. Returns its work. */
+static size_t gmlo_scheduler_name(gmlo_scheduler *c, size_t step) {
   const gmlo_lesson *l = c->weave.l;
+  const gmlo_lesson_step *known = &l->steps[(l->turn + step) % l->step_count];
+  size_t k;
+  gmlo_scheduler_pass(c, step);
+  for (k = known->named_begin; k < known->named_end; k++) {
+    uint32_t strand = c->weave.of[l->named[k].slot];
+    if (c->weave.strands[strand].id != GMLAKE_OFFLOAD_NONE) c->is_named[c->rest[strand]] = 1;
+  }
+  return 4 + 8 * (known->named_end - known->named_begin);
+}
+
+/* Makes room for what all ways share; 0 if host memory is refused. */
+static int gmlo_scheduler_take(gmlo_scheduler *c) {
   gmlo_scope *scope = &c->weave.scope;
-  gmlo_trial *r = &c->trial;
-  size_t n = l->step_count, strands = c->weave.strand_count, most, accesses;
-  most = c->absence_capacity = c->plan->event_count + 4 * l->slot_count;
-  accesses = c->graph->access_count;
+  size_t n = c->weave.l->step_count, strands = c->weave.strand_count;
+  size_t accesses = c->graph->access_count, offers = c->graph->ref_count + strands;
   c->time_ns = (uint64_t *)gmlo_take(scope, 2 * n + 1, sizeof *c->time_ns);
   c->is_written = (unsigned char *)gmlo_take(scope, strands, 1);
   c->is_named = (unsigned char *)gmlo_take(scope, accesses, 1);
   c->rest = (uint32_t *)gmlo_take(scope, strands, sizeof *c->rest);
   c->absence_of = (uint32_t *)gmlo_take(scope, accesses, sizeof *c->absence_of);
-  c->heaps[0] = (uint64_t *)gmlo_take(scope, c->graph->ref_count + strands, 2 * sizeof **c->heaps);
-  c->absences =
-      (gmlo_absence *)gmlo_take(scope, most, 2 * sizeof *c->absences); /* half of it to sort */
-  c->keys = (uint32_t *)gmlo_take(scope, most, 4 * sizeof *c->keys);
+  c->heaps[0] = (uint64_t *)gmlo_take_unset(scope, offers, 2 * sizeof **c->heaps);
+  if (!gmlo_profile_take(&c->still, scope, n) || !gmlo_profile_take(&c->level, scope, n) ||
+      c->time_ns == NULL || c->is_written == NULL || c->is_named == NULL || c->rest == NULL ||
+      c->absence_of == NULL || c->heaps[0] == NULL) {
+    return 0;
+  }
+  c->heaps[1] = c->heaps[0] + offers;
+  return 1;
+}
+
+/* Makes room for a way, and for its rehearsal; 0 if host memory is refused. */
+static int gmlo_scheduler_take_way(gmlo_scheduler *c) {
+  gmlo_scope *scope = &c->weave.scope;
+  gmlo_trial *r = &c->trial;
+  size_t n = c->weave.l->step_count, strands = c->weave.strand_count;
+  size_t most = c->plan->event_count + 4 * c->weave.l->slot_count;
+  c->absence_capacity = most;
+  c->absences = (gmlo_absence *)gmlo_take_unset(scope, most,
+                                                2 * sizeof *c->absences); /* half of it to sort */
+  c->keys = (uint32_t *)gmlo_take_unset(scope, most, 4 * sizeof *c->keys);
   c->begin = (uint32_t *)gmlo_take(scope, 2 * n + 2, sizeof *c->begin);
   r->ready_ns = (uint64_t *)gmlo_take(scope, strands, 2 * sizeof *r->ready_ns);
   r->is_away = (unsigned char *)gmlo_take(scope, strands, 1);
-  r->left_ns = (uint64_t *)gmlo_take(scope, most, 2 * sizeof *r->left_ns);
-  r->left_bytes = (size_t *)gmlo_take(scope, most, 2 * sizeof *r->left_bytes);
-  if (!gmlo_profile_take(&c->still, scope, n) || !gmlo_profile_take(&c->level, scope, n) ||
-      c->time_ns == NULL || c->is_written == NULL || c->is_named == NULL || c->rest == NULL ||
-      c->absence_of == NULL || c->heaps[0] == NULL || c->absences == NULL || c->keys == NULL ||
-      c->begin == NULL || r->ready_ns == NULL || r->is_away == NULL || r->left_ns == NULL ||
-      r->left_bytes == NULL) {
+  r->left_ns = (uint64_t *)gmlo_take_unset(scope, most, 2 * sizeof *r->left_ns);
+  r->left_bytes = (size_t *)gmlo_take_unset(scope, most, 2 * sizeof *r->left_bytes);
+  if (c->absences == NULL || c->keys == NULL || c->begin == NULL || r->ready_ns == NULL ||
+      r->is_away == NULL || r->left_ns == NULL || r->left_bytes == NULL) {
     return 0;
   }
-  c->heaps[1] = c->heaps[0] + c->graph->ref_count + strands;
   c->order = c->keys + 2 * most;
   r->gone_ns = r->ready_ns + strands;
-  gmlo_scheduler_prepare(c);
   return 1;
 }
 
@@ -9211,7 +9405,6 @@ static int gmlo_assign_begin(gmlo_assign *u, const gmlo_scheduler *c, gmlo_sched
   u->scope = gmlo_scope_of(&l->host);
   u->c = c;
   u->schedule = plan;
-  plan->turn = l->turn;
   if (l->step_count >= UINT32_MAX / 8 || !gmlo_assign_collect(u, chunk_bytes) ||
       !gmlo_assign_list(u) || !gmlo_assign_reserve(u)) {
     return 0;
@@ -9396,7 +9589,7 @@ static int gmlo_rehearsal_begin(gmlo_scheduler *c, const gmlo_schedule *schedule
   memset(r->is_away, 0, c->weave.strand_count);
   r->now_ns = r->out_ns = r->in_ns = r->host_ns = 0;
   r->left_at = r->left = 0;
-  r->free_bytes = (double)c->desc->target_bytes - (double)gmlo_profile_max(&c->level, 0, 1);
+  r->free_bytes = (double)c->desc->target_bytes - (double)schedule->first_bytes;
   for (strand = c->weave.first[l->turn]; strand != GMLAKE_OFFLOAD_NONE;
        strand = c->weave.next_first[strand]) {
     r->free_bytes += (double)gmlo_scheduler_bytes(c, strand);
@@ -9440,6 +9633,8 @@ typedef struct gmlo_bound {
   size_t out_count, in_count;
   size_t free_bytes;  /* away without any copy */
   size_t clean_bytes; /* without one to the host */
+  size_t top;         /* the step, and what it needs */
+  int64_t most;
 } gmlo_bound;
 
 static int gmlo_transfer_before(const void *a, const void *b) {
@@ -9535,33 +9730,28 @@ static int64_t gmlo_bound_in(const gmlo_bound *bound, size_t bytes, int64_t top_
   return most;
 }
 
-/* No schedule is faster. */
-static uint64_t gmlo_scheduler_least(const gmlo_scheduler *c) {
-  const gmlo_lesson *l = c->weave.l;
-  gmlo_scope scope = gmlo_scope_of(&l->host);
-  size_t i, n = l->step_count, top, bytes, strands = c->weave.strand_count;
-  int64_t out_ns, in_ns, from, until, most;
-  gmlo_bound bound;
-  top = gmlo_profile_peak(&c->still, &most);
-  if ((size_t)most <= c->desc->target_bytes) return c->time_ns[n];
-  memset(&bound, 0, sizeof bound);
-  bound.out = (gmlo_transfer *)gmlo_take(&scope, strands + 1, 4 * sizeof *bound.out);
-  if (bound.out == NULL) {
-    gmlo_leave(&scope);
-    return c->time_ns[n];
-  }
-  bound.in = bound.out + 2 * (strands + 1);
-  for (i = 0; i < strands; i++) gmlo_bound_add(c, &bound, (uint32_t)i, top);
-  gmlo_sort(bound.out, bound.out + strands + 1, bound.out_count, sizeof *bound.out,
-            gmlo_transfer_before);
-  gmlo_sort(bound.in, bound.in + strands + 1, bound.in_count, sizeof *bound.in,
-            gmlo_transfer_before);
-  bytes = (size_t)most - c->desc->target_bytes;
-  bytes = bytes > bound.free_bytes ? bytes - bound.free_bytes : 0;
-  out_ns = gmlo_bound_out(&bound, bytes, (int64_t)c->time_ns[top], c->desc->out_bytes_per_s, &from);
+/* Looks for the top. 1: it fits; 0: it does not, and strands are to be added; -1: host memory is
+   refused. */
+static int gmlo_bound_begin(gmlo_scheduler *c, gmlo_bound *bound) {
+  size_t strands = c->weave.strand_count;
+  memset(bound, 0, sizeof *bound);
+  bound->top = gmlo_profile_peak(&c->still, &bound->most);
+  if ((size_t)bound->most <= c->desc->target_bytes) return 1;
+  bound->out = (gmlo_transfer *)gmlo_take(&c->weave.scope, strands + 1, 4 * sizeof *bound->out);
+  if (bound->out == NULL) return -1;
+  bound->in = bound->out + 2 * (strands + 1);
+  return 0;
+}
+
+/* All strands were added, and are sorted: no schedule is faster than that. */
+static uint64_t gmlo_bound_close(const gmlo_scheduler *c, const gmlo_bound *bound) {
+  size_t n = c->weave.l->step_count, top = bound->top;
+  size_t bytes = (size_t)bound->most - c->desc->target_bytes;
+  int64_t out_ns, in_ns, from, until;
+  bytes = bytes > bound->free_bytes ? bytes - bound->free_bytes : 0;
+  out_ns = gmlo_bound_out(bound, bytes, (int64_t)c->time_ns[top], c->desc->out_bytes_per_s, &from);
   in_ns =
-      gmlo_bound_in(&bound, bytes, (int64_t)c->time_ns[top + 1], c->desc->in_bytes_per_s, &until);
-  gmlo_leave(&scope);
+      gmlo_bound_in(bound, bytes, (int64_t)c->time_ns[top + 1], c->desc->in_bytes_per_s, &until);
   if (until - from > (int64_t)c->time_ns[n]) /* both waits may be the same */
     return c->time_ns[n] + (uint64_t)(out_ns > in_ns ? out_ns : in_ns);
   return c->time_ns[n] + (uint64_t)(out_ns + in_ns);
@@ -9603,9 +9793,11 @@ typedef enum gmlo_phase {
   GMLO_PHASE_SEAL,      /* and their order */
   GMLO_PHASE_SEARCH,    /* TENSILE's plan */
   GMLO_PHASE_PREPARE,
-  GMLO_PHASE_LEAVE, /* here a way begins: what the plan moves leaves, */
-  GMLO_PHASE_LOWER, /* and more, where more has to; */
-  GMLO_PHASE_PRUNE, /* what is in vain is taken back; */
+  GMLO_PHASE_BOUND,   /* how fast a schedule can be */
+  GMLO_PHASE_PRESENT, /* the schedule that the session has */
+  GMLO_PHASE_LEAVE,   /* here a way begins: what the plan moves leaves, */
+  GMLO_PHASE_LOWER,   /* and more, where more has to; */
+  GMLO_PHASE_PRUNE,   /* what is in vain is taken back; */
   GMLO_PHASE_RETURN,
   GMLO_PHASE_LIST,
   GMLO_PHASE_ASSIGN, /* chunks */
@@ -9617,7 +9809,10 @@ typedef enum gmlo_phase {
 typedef struct gmlo_making {
   gmlo_lesson *l; /* NULL: there is none */
   gmlake_offload_planner_desc desc;
-  size_t chunk_bytes; /* 0: no vchunks */
+  size_t chunk_bytes;           /* 0: no vchunks */
+  int only_bound;               /* no schedule is made */
+  const gmlo_schedule *present; /* of the session; NULL: it does not compete */
+  uint64_t print;               /* of the lesson */
   gmlake_offload_graph *graph;
   gmlake_offload_planner *planner;
   gmlo_search search;
@@ -9630,9 +9825,13 @@ typedef struct gmlo_making {
   size_t at, kept;     /* in the phase: what is next; absences that stay */
   uint64_t end_ns;     /* the begin of the first copy back, from behind */
   uint64_t work, stop; /* steps so far, about 10 ns each; the present part ends at this sum */
-  gmlo_schedule schedule, other; /* the best one so far, the present one */
-  uint64_t best_ns, least_ns;    /* of the best one, of the fastest; */
-  uint64_t bound_ns;             /* none is faster */
+  gmlo_schedule schedule, other;    /* the best one so far, the one of this way */
+  int is_present, has_best;         /* the best one is `present`; there is one */
+  uint64_t best_ns, least_ns;       /* of the best one, of the fastest; */
+  uint64_t bound_ns;                /* none is faster */
+  gmlake_offload_plan_info nothing; /* with only_bound it is the plan */
+  gmlo_bound bound;
+  int fits; /* nothing has to move */
 } gmlo_making;
 
 /* Whether the phase begins with this part: what is done at once then is done only once. */
@@ -9648,8 +9847,10 @@ static int gmlo_making_goes_on(const gmlo_making *m, size_t count) {
 }
 
 static int gmlo_making_weave(gmlo_making *m) {
-  m->work += 8 * m->l->slot_count + m->l->step_count;
-  return gmlo_weave_open(&m->c.weave, m->l, &m->graph) == GMLAKE_OFFLOAD_OK ? 1 : -1;
+  m->work += 4 * m->l->slot_count + m->l->step_count;
+  if (gmlo_weave_open(&m->c.weave, m->l, (unsigned)m->at, &m->graph) != GMLAKE_OFFLOAD_OK)
+    return -1;
+  return ++m->at == GMLO_WEAVE_PARTS;
 }
 
 static int gmlo_making_steps(gmlo_making *m) {
@@ -9668,6 +9869,7 @@ static int gmlo_making_seal(gmlo_making *m) {
     m->work += 2 * m->graph->ref_count + m->graph->op_count;
     return gmlo_graph_seal_part(m->graph, (unsigned)m->at++) == GMLAKE_OFFLOAD_OK ? 0 : -1;
   }
+  if (m->only_bound) return 1;
   memset(&job, 0, sizeof job);
   job.graph = m->graph;
   if (gmlake_offload_planner_create(&m->desc, &m->planner) != GMLAKE_OFFLOAD_OK ||
@@ -9678,28 +9880,98 @@ static int gmlo_making_seal(gmlo_making *m) {
   return 1;
 }
 
-/* A try's making and its end are parts by themselves. */
 static int gmlo_making_search(gmlo_making *m) {
   gmlo_circle *c = &m->search.circle;
   uint64_t before = c->work + c->looked;
-  int was_trying = m->search.is_trying, stage = c->stage, done;
-  if (was_trying)
+  uint64_t at_once = 2 * m->graph->access_count; /* to keep a try's plan, or to leave it */
+  gmlo_trying trying = m->search.trying;
+  if (m->only_bound) return 1;
+  if (trying == GMLO_TRYING_PLAN) {
+    int done;
     c->stop = m->stop - m->work < UINT64_MAX - before ? before + m->stop - m->work : UINT64_MAX;
-  done = gmlo_search_still_on(&m->search);
-  m->work += was_trying ? c->work + c->looked - before + 1 : 1;
-  if (was_trying != m->search.is_trying || stage == GMLO_STAGE_PARTS) /* at once */
-    m->work += GMLO_CIRCLE_WORK * m->graph->access_count;
-  return done;
+    done = gmlo_search_still_on(&m->search);
+    m->work += c->work + c->looked - before + 1;
+    if (m->search.trying != trying && m->work < m->stop && m->stop - m->work < at_once)
+      m->stop = m->work; /* another call has room for that */
+    return done;
+  }
+  if (trying == GMLO_TRYING_KEEP || trying == GMLO_TRYING_LEAVE) m->work += at_once;
+  m->work++;
+  return gmlo_search_still_on(&m->search);
 }
 
 static int gmlo_making_prepare(gmlo_making *m) {
-  m->c.graph = m->graph;
-  m->c.plan = &m->search.best->info;
-  m->c.desc = &m->desc;
-  m->work += 8 * m->graph->access_count;
-  if (!gmlo_scheduler_begin(&m->c)) return -1;
-  m->bound_ns = gmlo_scheduler_least(&m->c);
-  m->best_ns = m->least_ns = UINT64_MAX;
+  size_t count = m->l->step_count, accesses = m->graph->access_count;
+  if (gmlo_making_begins(m)) {
+    m->c.graph = m->graph;
+    m->c.plan = m->only_bound ? &m->nothing : &m->search.best->info;
+    m->c.desc = &m->desc;
+    m->best_ns = m->least_ns = UINT64_MAX;
+    m->work += 2 * accesses;
+    return gmlo_scheduler_take(&m->c) ? 0 : -1;
+  }
+  if (m->c.absences == NULL) {
+    m->work += accesses;
+    return gmlo_scheduler_take_way(&m->c) ? 0 : -1;
+  }
+  if (m->at == 0) {
+    m->work += accesses + 2 * count;
+    gmlo_scheduler_prepare(&m->c);
+  }
+  do m->work += gmlo_scheduler_name(&m->c, m->at++);
+  while (gmlo_making_goes_on(m, count));
+  return m->at == count;
+}
+
+/* All strands, then two sorts, each at once. */
+static int gmlo_making_bound(gmlo_making *m) {
+  gmlo_scheduler *c = &m->c;
+  gmlo_bound *bound = &m->bound;
+  size_t count = c->weave.strand_count;
+  if (gmlo_making_begins(m)) {
+    int fits = gmlo_bound_begin(c, bound);
+    m->fits = fits == 1;
+    m->bound_ns = c->time_ns[m->l->step_count];
+    m->work++;
+    if (fits != 0) return fits;
+  }
+  for (; gmlo_making_goes_on(m, count); m->at++) {
+    gmlo_bound_add(c, bound, (uint32_t)m->at, bound->top);
+    m->work += 8;
+  }
+  if (m->at < count || m->work >= m->stop) return 0;
+  m->work += 4 * count;
+  if (m->at++ == count) {
+    gmlo_sort(bound->out, bound->out + count + 1, bound->out_count, sizeof *bound->out,
+              gmlo_transfer_before);
+    return 0;
+  }
+  gmlo_sort(bound->in, bound->in + count + 1, bound->in_count, sizeof *bound->in,
+            gmlo_transfer_before);
+  m->bound_ns = gmlo_bound_close(c, bound);
+  return 1;
+}
+
+/* The schedule that the session has is rehearsed with the new times, if it is for this lesson and
+   limit: another one has to be better, as one of two ways. Else times that differ by little would
+   change what moves, and sometimes for the worse. */
+static int gmlo_making_present(gmlo_making *m) {
+  const gmlo_schedule *present = m->present;
+  size_t count = 2 * m->l->step_count;
+  if (gmlo_making_begins(m)) {
+    if (present == NULL || present->print != m->print || present->turn != m->l->turn ||
+        present->target_bytes != m->desc.target_bytes ||
+        present->begin[present->step_count] > m->c.absence_capacity) {
+      return 1;
+    }
+    if (!gmlo_rehearsal_begin(&m->c, present)) return -1;
+  }
+  for (; gmlo_making_goes_on(m, count); m->at++)
+    m->work += gmlo_rehearsal_step(&m->c, present, m->at);
+  if (m->at < count) return 0;
+  gmlo_leave(&m->c.trial.scope);
+  m->best_ns = m->least_ns = m->c.trial.now_ns - m->c.trial.first_ns;
+  m->has_best = m->is_present = 1;
   return 1;
 }
 
@@ -9719,6 +9991,9 @@ static void gmlo_making_begin_way(gmlo_making *m) {
   m->other.unplanned_bytes = (size_t)most;
   m->other.step_ns = c->time_ns[m->l->step_count];
   m->other.least_ns = m->bound_ns;
+  m->other.target_bytes = m->desc.target_bytes;
+  m->other.print = m->print;
+  m->other.turn = m->l->turn;
   m->work += leaves / 2;
 }
 
@@ -9794,6 +10069,7 @@ static int gmlo_making_list(gmlo_making *m) {
   }
   (void)gmlo_profile_peak(&c->level, &most);
   schedule->planned_bytes = (size_t)most;
+  schedule->first_bytes = (size_t)gmlo_profile_max(&c->level, 0, 1);
   m->work += 4 * c->absence_count + m->l->step_count;
   return gmlo_scheduler_list(c, schedule) ? 1 : -1;
 }
@@ -9832,17 +10108,19 @@ static int gmlo_making_rehearse(gmlo_making *m) {
 /* A way has ended. Its schedule is taken if it is faster than the best one by one part in
    GMLO_WAY_GAIN; or if it maps fewer chunks, and none is faster by that. */
 static void gmlo_making_judge(gmlo_making *m) {
-  const gmlo_schedule *other = &m->other, *best = &m->schedule;
+  const gmlo_schedule *other = &m->other, *best = m->is_present ? m->present : &m->schedule;
   uint64_t ns = m->c.trial.now_ns - m->c.trial.first_ns;
-  if (m->number != 0 && ((other->planned_bytes > m->desc.target_bytes &&
-                          other->planned_bytes > best->planned_bytes) ||
-                         (ns + ns / GMLO_WAY_GAIN >= m->best_ns &&
-                          (other->remap_count >= best->remap_count ||
-                           ns > m->least_ns + m->least_ns / GMLO_WAY_GAIN)))) {
+  if (m->has_best && ((other->planned_bytes > m->desc.target_bytes &&
+                       other->planned_bytes > best->planned_bytes) ||
+                      (ns + ns / GMLO_WAY_GAIN >= m->best_ns &&
+                       (other->remap_count >= best->remap_count ||
+                        ns > m->least_ns + m->least_ns / GMLO_WAY_GAIN)))) {
     gmlo_schedule_free(&m->l->host, &m->other);
   } else {
     gmlo_schedule_free(&m->l->host, &m->schedule);
     m->schedule = m->other;
+    m->has_best = 1;
+    m->is_present = 0;
     memset(&m->other, 0, sizeof m->other);
     m->best_ns = ns;
     if (ns < m->least_ns) m->least_ns = ns;
@@ -9857,17 +10135,22 @@ static void gmlo_making_judge(gmlo_making *m) {
 /* A part of the phase. 1: the phase is over; 0: there is more to do; -1: host memory is refused. */
 static int gmlo_making_part(gmlo_making *m) {
   static int (*const parts[])(gmlo_making *) = {
-      gmlo_making_weave,   gmlo_making_steps,         gmlo_making_seal,   gmlo_making_search,
-      gmlo_making_prepare, gmlo_making_leave_by_plan, gmlo_making_lower,  gmlo_making_prune,
-      gmlo_making_return,  gmlo_making_list,          gmlo_making_assign, gmlo_making_rehearse};
+      gmlo_making_weave,   gmlo_making_steps,   gmlo_making_seal,    gmlo_making_search,
+      gmlo_making_prepare, gmlo_making_bound,   gmlo_making_present, gmlo_making_leave_by_plan,
+      gmlo_making_lower,   gmlo_making_prune,   gmlo_making_return,  gmlo_making_list,
+      gmlo_making_assign,  gmlo_making_rehearse};
   return parts[m->phase](m);
 }
 
-/* Begins to plan a lesson and to make a schedule. The lesson stays as it is until that is left. */
+/* Begins to plan a lesson and to make a schedule. The lesson, and the present schedule if there is
+   one, stay as they are until that is left. */
 static void gmlo_making_begin(gmlo_making *m, gmlo_lesson *l,
-                              const gmlake_offload_planner_desc *desc, size_t chunk_bytes) {
+                              const gmlake_offload_planner_desc *desc, size_t chunk_bytes,
+                              const gmlo_schedule *present) {
   memset(m, 0, sizeof *m);
   m->l = l;
+  m->print = gmlo_lesson_print(l);
+  if ((desc->flags & GMLAKE_OFFLOAD_LETTER) == 0) m->present = present;
   m->desc = *desc;
   m->chunk_bytes = chunk_bytes;
   m->c.weave.scope = m->c.trial.scope = m->assign.scope = gmlo_scope_of(&l->host);
@@ -9878,8 +10161,9 @@ static void gmlo_making_begin(gmlo_making *m, gmlo_lesson *l,
 static int gmlo_making_go_on(gmlo_making *m, uint64_t work) {
   m->stop = work < UINT64_MAX - m->work ? m->work + work : UINT64_MAX;
   while (m->phase != GMLO_PHASE_DONE && m->work < m->stop) {
+    if (m->only_bound && m->phase == GMLO_PHASE_PRESENT) return 1;
     int done = gmlo_making_part(m);
-    if (done < 0 && m->number == 0) return -1;
+    if (done < 0 && !m->has_best) return -1;
     if (done < 0) m->phase = GMLO_PHASE_DONE; /* what was made so far is a schedule, too */
     if (done <= 0) continue;
     m->at = 0;
@@ -9901,33 +10185,6 @@ static void gmlo_making_leave(gmlo_making *m) {
   gmlake_offload_planner_destroy(m->planner);
   gmlake_offload_graph_destroy(m->graph);
   memset(m, 0, sizeof *m);
-}
-
-/* The time that no schedule of the lesson goes below. *out_fits: nothing has to move. UINT64_MAX if
-   host memory is refused. */
-static uint64_t gmlo_lesson_least(gmlo_lesson *l, const gmlake_offload_planner_desc *desc,
-                                  int *out_fits) {
-  gmlake_offload_graph *graph = NULL;
-  gmlake_offload_plan_info nothing;
-  gmlo_scheduler c;
-  uint64_t least_ns = UINT64_MAX;
-  int64_t most;
-  memset(&c, 0, sizeof c);
-  memset(&nothing, 0, sizeof nothing);
-  c.plan = &nothing;
-  c.desc = desc;
-  *out_fits = 0;
-  if (gmlo_weave_graph(&c.weave, l, &graph) == GMLAKE_OFFLOAD_OK) {
-    c.graph = graph;
-    if (gmlo_scheduler_begin(&c)) {
-      (void)gmlo_profile_peak(&c.still, &most);
-      *out_fits = (size_t)most <= desc->target_bytes;
-      least_ns = gmlo_scheduler_least(&c);
-    }
-  }
-  gmlo_weave_leave(&c.weave);
-  gmlake_offload_graph_destroy(graph);
-  return least_ns;
 }
 
 /* ---- >>regions: what a program need not execute twice -------------------------------------------
@@ -10241,9 +10498,14 @@ static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host
    [S6] In a program that marks no iteration one begins when `period` steps have been repeated, and
         `period` steps later the next one. After a drift it begins later than that, when the first
         step of the last one comes again, or when another `period` steps have been repeated.
-   Cost: a step is linear in what it names; one that makes tensors leave is linear in the session's
-   tensors for each of them. So is a step without a schedule, for each that it brings back early and
-   once more. Fails: where memory, the backend or host memory refuse. */
+   [S7] While is_ranked, each tensor that may leave, or is away, is in the heap of its rank, by its
+        key.
+   [S8] stuck_bytes is the sum over tensors with is_stuck: those that live and may not leave, since
+        they are the open step's, pinned, small or without bytes.
+   Cost: a step is linear in what it names, and O(log tensors) for each that leaves, comes back or
+   is born or dies; the first that makes one leave, in an iteration, is linear in the session's
+   tensors, and so is the begin of an iteration. Fails: where memory, the backend or host
+   memory refuse. */
 
 #define GMLO_SLICE ((uint64_t)1 << 17) /* steps of planning in one call: about 1 ms */
 #define GMLO_EVENTS_SEEN 1024u         /* in one call */
@@ -10259,6 +10521,7 @@ static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host
 #define GMLO_KEEP_GAIN 50u   /* a part of the time that is worth keeping regions */
 #define GMLO_KEEP_PROBES 5u  /* numbers of kept regions that are planned for */
 #define GMLO_KEEP_CHANGES 8u /* how often a session changes what is kept */
+#define GMLO_DRAFT_WORK 4u   /* steps of planning for each step of an iteration that is made up */
 #define GMLO_KEEP_ALIKE 4u   /* iterations in a row that were alike, before it decides */
 #define GMLO_MEASURED_BYTES ((size_t)4 << 20) /* smaller copies do not tell the link's speed */
 
@@ -10278,15 +10541,21 @@ typedef struct gmlo_range {
   void *range;
   char *ptr;
   size_t bytes;
-  uint32_t tensor;  /* NONE: it is idle */
-  uint64_t since;   /* when it became idle, in tensors that died */
-  uint32_t vblock;  /* of the schedule, whose tensors have it; or NONE */
+  uint32_t tensor;        /* NONE: it is idle, */
+  uint64_t since;         /* since so many tensors had died, */
+  uint32_t before, after; /* between these on its shelf; or NONE */
+  uint32_t vblock;        /* of the schedule, whose tensors have it; or NONE */
   uint32_t *chunks; /* that it was last given, by number; NULL where memory does not say that */
 } gmlo_range;
 
+typedef struct gmlo_shelf { /* idle ranges of one size: what became idle last is the first */
+  size_t bytes;
+  uint32_t first[2]; /* of no vblock; of one. NONE: there is none */
+} gmlo_shelf;
+
 typedef struct gmlo_binding { /* what a vchunk stands for */
   uint32_t chunk;             /* its number; NONE: none yet */
-  uint32_t misses;            /* how often in a row the vchunk's tensor got another one */
+  uint32_t misses; /* how often the vchunk's tensor got another one; halved if it did not */
 } gmlo_binding;
 
 typedef struct gmlo_chunk { /* of memory that has numbers for them */
@@ -10298,18 +10567,39 @@ typedef struct gmlo_chunk { /* of memory that has numbers for them */
 typedef struct gmlo_pin { /* pinned memory */
   void *ptr;
   size_t bytes;
-  uint32_t tensor; /* NONE: it is idle */
+  uint32_t tensor; /* NONE: it is idle. Without memory: the next one without; or NONE */
   gmlo_mark mark;  /* behind its last copy */
 } gmlo_pin;
+
+/* The tensors that may leave, and those that are away, in heaps: see "Who leaves" below. */
+typedef enum gmlo_rank {
+  GMLO_RANK_NONE = 0,
+  GMLO_RANK_FAR,       /* may leave and has a slot: by its next use, the farthest first; */
+  GMLO_RANK_FAR_CLEAN, /* the host has its bytes, too */
+  GMLO_RANK_OLD,       /* may leave and has none: by the last step that named it; */
+  GMLO_RANK_OLD_CLEAN,
+  GMLO_RANK_AWAY, /* is away and has a slot: by its next use, the nearest first */
+  GMLO_RANKS
+} gmlo_rank;
+
+typedef struct gmlo_late { /* a tensor that may come back as soon as there is room */
+  uint32_t tensor;
+  uint64_t ticket;
+} gmlo_late;
 
 typedef struct gmlo_guest { /* a tensor */
   size_t bytes;             /* of its range */
   size_t real_bytes;        /* as asked for */
   uint32_t range, pin;      /* pin NONE: it has none */
   int lives, has_memory, has_bytes, is_clean;
-  uint32_t keep_count; /* calls of pin without unpin */
-  uint64_t step;       /* the last that named it */
-  uint64_t list;       /* which of its lists did: twice its number, + 1 for writes */
+  int is_stuck, is_listed; /* counted in stuck_bytes; in the open step's list */
+  gmlo_rank rank;          /* its heap, */
+  size_t place;            /* its place there, */
+  uint64_t key;            /* and what it is ordered by */
+  uint64_t late;           /* ticket of the entry that asks for it; 0: none */
+  uint32_t keep_count;     /* calls of pin without unpin */
+  uint64_t step;           /* the last that named it */
+  uint64_t list;           /* which of its lists did: twice its number, + 1 for writes */
   gmlo_mark uses[GMLO_USES];
   size_t use_count;
   uint64_t back;         /* the mark behind its last copy from the host; 0: none */
@@ -10336,6 +10626,21 @@ typedef struct gmlo_kept { /* which regions are kept, and why */
   uint64_t before_ns;            /* what one took in which none was kept */
 } gmlo_kept;
 
+/* How many regions are kept in each of the iterations that are compared. */
+typedef struct gmlo_probes {
+  gmlo_lesson lesson; /* that the iterations are made of: a copy of the known one */
+  gmlo_keeping keeping;
+  uint64_t *least_ns; /* by number: no iteration is shorter */
+  uint64_t *ns;       /* by number: an iteration as planned; 0: not planned yet. NULL: nothing is */
+  int fits;           /* if none is kept, nothing has to leave */
+  size_t fit, low;    /* the most with which nothing has to; the one of the lowest bound */
+  size_t best;        /* of those planned */
+  size_t bounds;      /* numbers whose bounds are there */
+  unsigned tries;     /* numbers that were chosen to be planned for */
+  size_t number;      /* in the making: */
+  gmlo_proposal draft, found; /* that one; the best one so far, if any is better than none */
+} gmlo_probes;
+
 struct gmlake_offload_session {
   gmlake_offload_session_desc desc;
   gmlake_offload_backend queues; /* desc's backend, and memory: copies */
@@ -10346,11 +10651,23 @@ struct gmlake_offload_session {
   size_t course_count;
   gmlo_guest *guests;
   size_t guest_count, guest_capacity;
+  uint64_t *spare_ids; /* numbers that no tensor has: a heap */
+  size_t spare_count, spare_capacity;
+  uint32_t *ranks; /* room for all tensors in each heap, and in the open step's list */
+  size_t rank_count[GMLO_RANKS], rank_capacity;
+  int is_ranked;  /* [S7] */
+  uint32_t *open; /* in `ranks`: tensors that the open step names, or born in it */
+  size_t open_count;
+  size_t stuck_bytes; /* [S8] */
   gmlo_range *ranges;
   uint32_t *by_address; /* ranges */
   size_t range_count, range_capacity, address_capacity;
+  gmlo_shelf *shelves; /* by size, ascending */
+  size_t shelf_count, shelf_capacity;
   gmlo_pin *pins;
-  size_t pin_count, pin_capacity;
+  uint32_t *idle_pins; /* those with memory: by bytes, then by number */
+  size_t pin_count, pin_capacity, idle_count, idle_capacity;
+  uint32_t empty_pin; /* the first one without memory; or NONE */
   gmlo_lesson lessons[2];
   int known;        /* the lesson that is expected; -1: none */
   int is_recording; /* the other lesson */
@@ -10379,8 +10696,9 @@ struct gmlake_offload_session {
   gmlo_chunk *chunks;      /* by number */
   gmlo_choice *choices;    /* of chunks, for a range */
   size_t chunk_count, chunk_capacity, choice_capacity;
-  uint32_t *late; /* tensors that may come back as soon as there is room */
-  size_t late_count, late_capacity;
+  gmlo_late *late; /* from late_at on */
+  size_t late_at, late_count, late_capacity;
+  uint64_t tickets;
   uint64_t step;                /* the number of the present or last one, from 1 on */
   uint64_t first_step;          /* of this iteration */
   uint64_t digest, last_digest; /* of the bytes of what was born in this iteration, in the last */
@@ -10394,6 +10712,7 @@ struct gmlake_offload_session {
   uint64_t kept_now;             /* regions of this iteration that are kept */
   uint64_t span_ns; /* of the known lesson, with its waits for copies; 0: not by this limit */
   gmlo_kept kept;
+  gmlo_probes probes;     /* while regions are decided about */
   gmlo_proposal proposal; /* for the next iteration */
 };
 
@@ -10437,8 +10756,22 @@ static void gmlo_proposal_free(const gmlake_offload_host *host, gmlo_proposal *p
   proposal->lesson.host = *host;
 }
 
+/* What is in the making is for another limit, or for another iteration. */
+static void gmlo_session_stop_making(gmlake_offload_session *s) {
+  gmlo_making_leave(&s->making);
+  gmlo_lesson_free(&s->made);
+  memset(&s->made, 0, sizeof s->made);
+  if (s->probes.ns == NULL) return;
+  gmlo_proposal_free(&s->desc.host, &s->probes.draft);
+  gmlo_proposal_free(&s->desc.host, &s->probes.found);
+  gmlo_keeping_leave(&s->probes.keeping);
+  gmlo_lesson_free(&s->probes.lesson);
+  memset(&s->probes, 0, sizeof s->probes);
+}
+
 /* From now on each region is executed again. */
 static void gmlo_session_keep_none(gmlake_offload_session *s) {
+  if (s->probes.ns != NULL) gmlo_session_stop_making(s);
   gmlo_free(&s->desc.host, s->kept.is_kept);
   s->kept.is_kept = NULL;
   gmlo_proposal_free(&s->desc.host, &s->proposal);
@@ -10492,8 +10825,8 @@ static uint32_t gmlo_session_course(gmlake_offload_session *s, void *stream) {
 /* A mark was recorded in an open step, whose work goes on: its uses end with the next one. */
 static void gmlo_session_postpone(gmlake_offload_session *s, uint32_t course) {
   size_t i, n;
-  for (i = 0; i < s->guest_count; i++) {
-    gmlo_guest *g = &s->guests[i];
+  for (i = 0; i < s->open_count; i++) {
+    gmlo_guest *g = &s->guests[s->open[i]];
     for (n = 0; g->step == s->step && n < g->use_count; n++)
       if (g->uses[n].course == course) g->uses[n].number = s->courses[course]->marks + 1;
   }
@@ -10652,6 +10985,185 @@ static uint32_t gmlo_session_now(const gmlake_offload_session *s, size_t begun) 
   return (uint32_t)(begun - (s->is_open && begun != 0));
 }
 
+/* ---- Who leaves, who comes back ---- */
+
+/* Heaps of tensors. A tensor that may leave, or that is away, is in one of them; each change of its
+   state puts it in its place. Its next use, as a step of the known lesson, changes only where the
+   session passes that step, or where slots are paired. Without a slot it counts as used the later,
+   the longer it was not. The heaps are made when an iteration first asks for a tensor: one that
+   follows its schedule asks for none, and pays for none. */
+
+static int gmlo_session_is_locked(const gmlake_offload_session *s, const gmlo_guest *g) {
+  return g->keep_count != 0 || (s->is_open && g->step == s->step);
+}
+
+static int gmlo_session_may_leave(const gmlake_offload_session *s, const gmlo_guest *g) {
+  return g->lives && g->has_memory && g->has_bytes && !gmlo_session_is_locked(s, g) &&
+         g->real_bytes >= s->desc.tensor_bytes_min;
+}
+
+/* How many steps away the next use of a tensor is, as far as is known. */
+static size_t gmlo_session_expect(gmlake_offload_session *s, const gmlo_guest *g) {
+  gmlo_lesson *l = gmlo_session_known(s);
+  if (l != NULL && g->slot != GMLAKE_OFFLOAD_NONE && s->at <= l->step_count)
+    return gmlo_lesson_expect(l, g->slot, s->at);
+  return (size_t)(s->step - g->step) + 1;
+}
+
+static uint32_t *gmlo_session_heap(const gmlake_offload_session *s, gmlo_rank rank) {
+  return s->ranks + (size_t)rank * s->rank_capacity;
+}
+
+/* Whether tensor a is before b in their heap. */
+static int gmlo_session_is_before(const gmlake_offload_session *s, uint32_t a, uint32_t b) {
+  const gmlo_guest *x = &s->guests[a], *y = &s->guests[b];
+  if (x->key != y->key) return x->key < y->key;
+  if (x->rank != GMLO_RANK_AWAY && x->bytes != y->bytes) return x->bytes > y->bytes;
+  return a < b;
+}
+
+static void gmlo_session_set_place(gmlake_offload_session *s, uint32_t *heap, size_t place,
+                                   uint32_t id) {
+  heap[place] = id;
+  s->guests[id].place = place;
+}
+
+/* The tensor goes from the place up, or down, to where it belongs. */
+static void gmlo_session_sift(gmlake_offload_session *s, gmlo_rank rank, size_t place,
+                              uint32_t id) {
+  uint32_t *heap = gmlo_session_heap(s, rank);
+  size_t count = s->rank_count[rank], child;
+  for (; place != 0 && gmlo_session_is_before(s, id, heap[(place - 1) / 2]);
+       place = (place - 1) / 2)
+    gmlo_session_set_place(s, heap, place, heap[(place - 1) / 2]);
+  for (; (child = 2 * place + 1) < count; place = child) {
+    if (child + 1 < count && gmlo_session_is_before(s, heap[child + 1], heap[child])) child++;
+    if (gmlo_session_is_before(s, id, heap[child])) break;
+    gmlo_session_set_place(s, heap, place, heap[child]);
+  }
+  gmlo_session_set_place(s, heap, place, id);
+}
+
+/* The heap that a tensor belongs in now, and by what. */
+static gmlo_rank gmlo_session_rank_of(gmlake_offload_session *s, const gmlo_guest *g,
+                                      uint64_t *out_key) {
+  int has_slot = g->slot != GMLAKE_OFFLOAD_NONE;
+  size_t way;
+  if (g->lives && !g->has_bytes && has_slot) {
+    way = gmlo_session_expect(s, g);
+    *out_key = way != SIZE_MAX ? s->at + way : UINT64_MAX;
+    return GMLO_RANK_AWAY;
+  }
+  if (!gmlo_session_may_leave(s, g)) return GMLO_RANK_NONE;
+  *out_key = g->step;
+  if (!has_slot) return g->is_clean ? GMLO_RANK_OLD_CLEAN : GMLO_RANK_OLD;
+  way = gmlo_session_expect(s, g);
+  *out_key = way != SIZE_MAX ? UINT64_MAX - (s->at + way) : 0;
+  return g->is_clean ? GMLO_RANK_FAR_CLEAN : GMLO_RANK_FAR;
+}
+
+/* Puts the tensor into the heap that it belongs in, or out of all. [S7] */
+static void gmlo_session_rank(gmlake_offload_session *s, uint32_t id) {
+  gmlo_guest *g = &s->guests[id];
+  uint64_t key = 0;
+  gmlo_rank rank, former = g->rank;
+  if (!s->is_ranked) return;
+  rank = gmlo_session_rank_of(s, g, &key);
+  if (rank == former && (rank == GMLO_RANK_NONE || key == g->key)) return;
+  if (former != GMLO_RANK_NONE) {
+    uint32_t last = gmlo_session_heap(s, former)[--s->rank_count[former]];
+    g->rank = GMLO_RANK_NONE;
+    if (last != id) gmlo_session_sift(s, former, g->place, last);
+  }
+  if (rank == GMLO_RANK_NONE) return;
+  g->rank = rank;
+  g->key = key;
+  gmlo_session_sift(s, rank, s->rank_count[rank]++, id);
+}
+
+/* Makes the heaps. */
+static void gmlo_session_rank_all(gmlake_offload_session *s) {
+  size_t i;
+  if (s->is_ranked) return;
+  s->is_ranked = 1;
+  memset(s->rank_count, 0, sizeof s->rank_count);
+  for (i = 0; i < s->guest_count; i++) s->guests[i].rank = GMLO_RANK_NONE;
+  for (i = 0; i < s->guest_count; i++) gmlo_session_rank(s, (uint32_t)i);
+}
+
+/* A tensor's state has changed: counts it if it may not leave, and ranks it. [S8] */
+static void gmlo_session_settle_guest(gmlake_offload_session *s, gmlo_guest *g) {
+  int is_stuck = g->lives &&
+                 (gmlo_session_is_locked(s, g) || (g->has_memory && !gmlo_session_may_leave(s, g)));
+  if (is_stuck && !g->is_stuck) s->stuck_bytes += g->bytes;
+  if (!is_stuck && g->is_stuck) s->stuck_bytes -= g->bytes;
+  g->is_stuck = is_stuck;
+  gmlo_session_rank(s, (uint32_t)(g - s->guests));
+}
+
+/* The open step names a tensor, or it is born in it: it may not leave before the step has ended. */
+static void gmlo_session_list(gmlake_offload_session *s, uint32_t id) {
+  gmlo_guest *g = &s->guests[id];
+  g->step = s->step;
+  if (s->is_open && !g->is_listed) s->open[s->open_count++] = id;
+  g->is_listed |= s->is_open;
+  gmlo_session_settle_guest(s, g);
+}
+
+/* The step has ended, or could not begin. */
+static void gmlo_session_close(gmlake_offload_session *s) {
+  s->is_open = 0;
+  while (s->open_count != 0) {
+    gmlo_guest *g = &s->guests[s->open[--s->open_count]];
+    g->is_listed = 0;
+    gmlo_session_settle_guest(s, g);
+  }
+}
+
+/* The session passes steps of the known lesson: who was used in them has another next use. */
+static void gmlo_session_pass(gmlake_offload_session *s, size_t to) {
+  const gmlo_lesson *l = gmlo_session_known(s);
+  size_t n = l->steps[s->at].named_begin, end = l->steps[to - 1].named_end;
+  s->at = to;
+  for (; s->is_ranked && n < end; n++) {
+    uint32_t tensor = l->slots[l->named[n].slot].tensor;
+    if (tensor != GMLAKE_OFFLOAD_NONE) gmlo_session_rank(s, tensor);
+  }
+}
+
+/* The tensor whose next use is farthest away, of those that may leave: of equal ones the largest.
+   NONE: there is none. */
+static uint32_t gmlo_session_victim(gmlake_offload_session *s, int only_clean) {
+  static const gmlo_rank ranks[] = {GMLO_RANK_FAR_CLEAN, GMLO_RANK_OLD_CLEAN, GMLO_RANK_FAR,
+                                    GMLO_RANK_OLD};
+  uint32_t best = GMLAKE_OFFLOAD_NONE;
+  size_t i, far = 0;
+  gmlo_session_rank_all(s);
+  for (i = 0; i < (only_clean ? 2 : 4); i++) {
+    uint32_t id;
+    size_t way;
+    if (s->rank_count[ranks[i]] == 0) continue;
+    id = gmlo_session_heap(s, ranks[i])[0];
+    way = gmlo_session_expect(s, &s->guests[id]);
+    if (best != GMLAKE_OFFLOAD_NONE) {
+      size_t bytes = s->guests[id].bytes, most = s->guests[best].bytes;
+      if (way < far || (way == far && (bytes < most || (bytes == most && id > best)))) continue;
+    }
+    best = id;
+    far = way;
+  }
+  return best;
+}
+
+/* The tensor that is away and is expected to be used first in this iteration; or NONE. */
+static uint32_t gmlo_session_next_back(gmlake_offload_session *s) {
+  uint32_t id;
+  gmlo_session_rank_all(s);
+  if (s->rank_count[GMLO_RANK_AWAY] == 0) return GMLAKE_OFFLOAD_NONE;
+  id = gmlo_session_heap(s, GMLO_RANK_AWAY)[0];
+  return s->guests[id].key < gmlo_session_known(s)->step_count ? id : GMLAKE_OFFLOAD_NONE;
+}
+
 /* ---- Following the known lesson ---- */
 
 static void gmlo_session_bind(gmlake_offload_session *s, uint32_t tensor, uint32_t slot) {
@@ -10660,16 +11172,26 @@ static void gmlo_session_bind(gmlake_offload_session *s, uint32_t tensor, uint32
   if (g->slot != GMLAKE_OFFLOAD_NONE) l->slots[g->slot].tensor = GMLAKE_OFFLOAD_NONE;
   g->slot = slot;
   if (slot != GMLAKE_OFFLOAD_NONE) l->slots[slot].tensor = tensor;
+  gmlo_session_rank(s, tensor);
+}
+
+/* Slots were paired: when what is in this one is used next. */
+static void gmlo_session_rank_slot(gmlake_offload_session *s, uint32_t slot) {
+  uint32_t tensor = gmlo_session_known(s)->slots[slot].tensor;
+  if (tensor != GMLAKE_OFFLOAD_NONE) gmlo_session_rank(s, tensor);
 }
 
 /* A tensor that outlived an iteration was found to be in that slot: the two are a pair. */
-static void gmlo_session_learn_pair(gmlo_lesson *l, uint32_t heir, uint32_t slot) {
+static void gmlo_session_learn_pair(gmlake_offload_session *s, uint32_t heir, uint32_t slot) {
+  gmlo_lesson *l = gmlo_session_known(s);
   uint32_t had = l->slots[heir].pair, other = l->slots[slot].pair;
   if (l->slots[slot].death == GMLAKE_OFFLOAD_NONE) return;
   if (had != GMLAKE_OFFLOAD_NONE) l->slots[had].pair = other;
   if (other != GMLAKE_OFFLOAD_NONE) l->slots[other].pair = had;
   l->slots[heir].pair = slot;
   l->slots[slot].pair = heir;
+  gmlo_session_rank_slot(s, heir);
+  if (other != GMLAKE_OFFLOAD_NONE) gmlo_session_rank_slot(s, other);
 }
 
 /* Whether a tensor may be the one that the lesson names. What outlived an iteration was given the
@@ -10691,7 +11213,7 @@ static int gmlo_session_matches(gmlake_offload_session *s, uint32_t tensor, uint
   if (other != GMLAKE_OFFLOAD_NONE) gmlo_session_bind(s, other, GMLAKE_OFFLOAD_NONE);
   gmlo_session_bind(s, tensor, slot);
   if (s->guests[tensor].heir != GMLAKE_OFFLOAD_NONE)
-    gmlo_session_learn_pair(l, s->guests[tensor].heir, slot);
+    gmlo_session_learn_pair(s, s->guests[tensor].heir, slot);
   if (other != GMLAKE_OFFLOAD_NONE && had != GMLAKE_OFFLOAD_NONE) gmlo_session_bind(s, other, had);
   return 1;
 }
@@ -10725,7 +11247,7 @@ static int gmlo_session_is_planned(const gmlake_offload_session *s) {
 static void gmlo_session_drift(gmlake_offload_session *s) {
   if (!s->is_drifted) s->stats.drift_count++;
   s->is_drifted = 1;
-  s->late_count = 0;
+  s->late_at = s->late_count = 0;
 }
 
 /* A step has begun: finds it in the known lesson. */
@@ -10734,14 +11256,14 @@ static void gmlo_session_follow(gmlake_offload_session *s, const gmlake_offload_
   size_t i;
   if (l == NULL) return;
   if (!s->is_drifted && s->at < l->step_count && gmlo_session_is_step(s, step, s->at, 1)) {
-    s->at++;
+    gmlo_session_pass(s, s->at + 1);
     return;
   }
   gmlo_session_drift(s);
   for (i = s->at; i < l->step_count && i < s->at + GMLO_RESYNC; i++) {
     if (!gmlo_session_is_step(s, step, i, 0)) continue;
     (void)gmlo_session_is_step(s, step, i, 1);
-    s->at = i + 1;
+    gmlo_session_pass(s, i + 1);
     return;
   }
 }
@@ -10774,7 +11296,7 @@ static void gmlo_session_follow_birth(gmlake_offload_session *s, uint32_t tensor
   if (s->birth_at < l->birth_count && l->slots[l->births[s->birth_at]].birth == now) {
     if (!gmlo_is_alike(s->guests[tensor].bytes, l->slots[l->births[s->birth_at]].bytes)) {
       s->is_unlike = 1;
-      s->late_count = 0;
+      s->late_at = s->late_count = 0;
     }
     gmlo_session_bind(s, tensor, l->births[s->birth_at++]);
   } else {
@@ -10782,27 +11304,53 @@ static void gmlo_session_follow_birth(gmlake_offload_session *s, uint32_t tensor
   }
 }
 
-/* How many steps away the next use of a tensor is, as far as is known. */
-static size_t gmlo_session_expect(gmlake_offload_session *s, const gmlo_guest *g) {
-  gmlo_lesson *l = gmlo_session_known(s);
-  if (l != NULL && g->slot != GMLAKE_OFFLOAD_NONE && s->at <= l->step_count)
-    return gmlo_lesson_expect(l, g->slot, s->at);
-  return (size_t)(s->step - g->step) + 1;
-}
-
 /* ---- Pinned memory ---- */
 
-static void gmlo_session_unpin(gmlake_offload_session *s, gmlo_guest *g) {
-  if (g->pin != GMLAKE_OFFLOAD_NONE) s->pins[g->pin].tensor = GMLAKE_OFFLOAD_NONE;
-  g->pin = GMLAKE_OFFLOAD_NONE;
-  g->is_clean = 0;
+/* The first of the idle pins, in their order, that is not below one of so many bytes and that
+   number. */
+static size_t gmlo_session_idle_place(const gmlake_offload_session *s, size_t bytes, uint32_t id) {
+  size_t low = 0, high = s->idle_count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    const gmlo_pin *pin = &s->pins[s->idle_pins[middle]];
+    if (pin->bytes < bytes || (pin->bytes == bytes && s->idle_pins[middle] < id)) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
 }
 
-static void gmlo_session_give_pin(gmlake_offload_session *s, gmlo_pin *pin) {
+/* The pin becomes idle, or is idle no more. */
+static void gmlo_session_set_idle(gmlake_offload_session *s, uint32_t id, int is_idle) {
+  size_t place = gmlo_session_idle_place(s, s->pins[id].bytes, id);
+  uint32_t *at = s->idle_pins + place;
+  if (is_idle) {
+    memmove(at + 1, at, (s->idle_count++ - place) * sizeof *at);
+    *at = id;
+    s->pins[id].tensor = GMLAKE_OFFLOAD_NONE;
+  } else {
+    memmove(at, at + 1, (--s->idle_count - place) * sizeof *at);
+  }
+}
+
+static void gmlo_session_unpin(gmlake_offload_session *s, gmlo_guest *g) {
+  if (g->pin != GMLAKE_OFFLOAD_NONE) gmlo_session_set_idle(s, g->pin, 1);
+  g->pin = GMLAKE_OFFLOAD_NONE;
+  g->is_clean = 0;
+  gmlo_session_settle_guest(s, g);
+}
+
+/* pre: it is in no list. */
+static void gmlo_session_give_pin(gmlake_offload_session *s, uint32_t id) {
+  gmlo_pin *pin = &s->pins[id];
   s->queues.host_free(s->queues.user, pin->ptr, pin->bytes);
   s->stats.host_bytes -= pin->bytes;
   pin->ptr = NULL;
   pin->bytes = 0;
+  pin->tensor = s->empty_pin;
+  s->empty_pin = id;
 }
 
 /* Gives idle pinned memory back, until there is room for so many bytes under the bound. What has
@@ -10812,12 +11360,14 @@ static int gmlo_session_reclaim(gmlake_offload_session *s, size_t bytes) {
   for (pass = 0; pass < 2; pass++) {
     for (i = 0; i < s->pin_count; i++) {
       gmlo_pin *pin = &s->pins[i];
-      gmlo_guest *g = pin->tensor != GMLAKE_OFFLOAD_NONE ? &s->guests[pin->tensor] : NULL;
+      gmlo_guest *g;
       if (pin->ptr == NULL || (most != 0 && s->stats.host_bytes + bytes <= most)) continue;
+      g = pin->tensor != GMLAKE_OFFLOAD_NONE ? &s->guests[pin->tensor] : NULL;
       if (g != NULL && (pass == 0 || !g->has_bytes)) continue;
       if (pin->mark.number != 0 && !gmlo_session_sync(s, pin->mark.course)) return 0;
       if (g != NULL) gmlo_session_unpin(s, g);
-      gmlo_session_give_pin(s, pin);
+      gmlo_session_set_idle(s, (uint32_t)i, 0);
+      gmlo_session_give_pin(s, (uint32_t)i);
     }
   }
   return most == 0 || s->stats.host_bytes + bytes <= most;
@@ -10830,36 +11380,43 @@ static int gmlo_session_may_pin(const gmlake_offload_session *s, size_t bytes) {
 
 /* Gives idle pinned memory back whose last copy has ended, so that the backend can join it. */
 static void gmlo_session_give_idle(gmlake_offload_session *s) {
-  size_t i;
-  for (i = 0; i < s->pin_count; i++) {
-    gmlo_pin *pin = &s->pins[i];
-    if (pin->ptr == NULL || pin->tensor != GMLAKE_OFFLOAD_NONE) continue;
-    if (!gmlo_session_is_past(s, pin->mark)) continue;
-    gmlo_session_give_pin(s, pin);
+  size_t i, kept = 0;
+  for (i = 0; i < s->idle_count; i++) {
+    uint32_t id = s->idle_pins[i];
+    if (gmlo_session_is_past(s, s->pins[id].mark)) {
+      gmlo_session_give_pin(s, id);
+    } else {
+      s->idle_pins[kept++] = id;
+    }
   }
+  s->idle_count = kept;
+}
+
+/* Makes room for one more pin, and for all among the idle ones. 0 if host memory is refused. */
+static int gmlo_session_room_for_pin(gmlake_offload_session *s) {
+  gmlo_pin *pins = (gmlo_pin *)gmlo_grow(&s->desc.host, s->pins, s->pin_count, 1, &s->pin_capacity,
+                                         sizeof *pins);
+  uint32_t *idle = NULL;
+  if (pins != NULL) {
+    s->pins = pins;
+    idle = (uint32_t *)gmlo_grow(&s->desc.host, s->idle_pins, s->idle_count,
+                                 s->pin_count + 1 - s->idle_count, &s->idle_capacity, sizeof *idle);
+  }
+  if (idle != NULL) s->idle_pins = idle;
+  return idle != NULL;
 }
 
 /* Pinned memory for a tensor: idle memory of about its size, or what the backend has for it. */
 static gmlake_offload_result gmlo_session_stage(gmlake_offload_session *s, uint32_t tensor) {
   gmlo_guest *g = &s->guests[tensor];
-  gmlo_pin *pins;
-  size_t i, best = SIZE_MAX, empty = s->pin_count;
+  size_t place = gmlo_session_idle_place(s, g->real_bytes, 0);
+  uint32_t best = place < s->idle_count ? s->idle_pins[place] : GMLAKE_OFFLOAD_NONE;
   void *ptr = NULL;
   if (g->pin != GMLAKE_OFFLOAD_NONE) return GMLAKE_OFFLOAD_OK;
-  for (i = 0; i < s->pin_count; i++) {
-    const gmlo_pin *pin = &s->pins[i];
-    if (pin->ptr == NULL) empty = i;
-    if (pin->ptr == NULL || pin->tensor != GMLAKE_OFFLOAD_NONE || pin->bytes < g->real_bytes ||
-        pin->bytes - g->real_bytes > g->real_bytes / 4) {
-      continue;
-    }
-    if (best == SIZE_MAX || pin->bytes < s->pins[best].bytes) best = i;
-  }
-  if (best == SIZE_MAX) {
-    pins = (gmlo_pin *)gmlo_grow(&s->desc.host, s->pins, s->pin_count, 1, &s->pin_capacity,
-                                 sizeof *pins);
-    if (pins == NULL) return gmlo_session_no_memory(s);
-    s->pins = pins;
+  if (best != GMLAKE_OFFLOAD_NONE && s->pins[best].bytes - g->real_bytes <= g->real_bytes / 4) {
+    gmlo_session_set_idle(s, best, 0);
+  } else {
+    if (!gmlo_session_room_for_pin(s)) return gmlo_session_no_memory(s);
     gmlo_session_give_idle(s);
     if (!gmlo_session_may_pin(s, g->real_bytes)) (void)gmlo_session_reclaim(s, g->real_bytes);
     if (!gmlo_session_may_pin(s, g->real_bytes) ||
@@ -10868,21 +11425,25 @@ static gmlake_offload_result gmlo_session_stage(gmlake_offload_session *s, uint3
                                "there is no pinned memory left for a tensor that has to leave; "
                                "raise host_bytes_max");
     }
-    best = empty;
-    s->pin_count += empty == s->pin_count;
-    memset(&pins[best], 0, sizeof *pins);
-    pins[best].ptr = ptr;
-    pins[best].bytes = g->real_bytes;
+    best = s->empty_pin;
+    if (best != GMLAKE_OFFLOAD_NONE) {
+      s->empty_pin = s->pins[best].tensor;
+    } else {
+      best = (uint32_t)s->pin_count++;
+    }
+    memset(&s->pins[best], 0, sizeof *s->pins);
+    s->pins[best].ptr = ptr;
+    s->pins[best].bytes = g->real_bytes;
     gmlo_count_up(&s->stats.host_bytes, &s->stats.host_bytes_peak, g->real_bytes);
   }
   s->pins[best].tensor = tensor;
-  g->pin = (uint32_t)best;
+  g->pin = best;
   return GMLAKE_OFFLOAD_OK;
 }
 
 /* ---- Virtual chunks ---- */
 
-#define GMLO_MISSES 8u /* in a row, before a vchunk stands for another chunk */
+#define GMLO_MISSES 8u /* in a row, or nearly, before a vchunk stands for another chunk */
 
 /* The vblock of a slot, or NONE. */
 static uint32_t gmlo_session_vblock(const gmlake_offload_session *s, uint32_t slot) {
@@ -11004,10 +11565,76 @@ static void gmlo_session_note_chunks(gmlake_offload_session *s, const gmlo_range
     uint32_t vchunk = vchunks[i], chunk = range->chunks[i];
     gmlo_binding *binding = &s->bindings[vchunk];
     if (chunk >= s->chunk_count) continue;
-    binding->misses = binding->chunk == chunk ? 0 : binding->misses + 1;
+    binding->misses = binding->chunk == chunk ? binding->misses / 2 : binding->misses + 1;
     if (binding->chunk != GMLAKE_OFFLOAD_NONE && binding->misses <= GMLO_MISSES) continue;
     binding->misses = 0;
     gmlo_session_bind_chunk(s, vchunk, chunk);
+  }
+}
+
+/* The first shelf of so many bytes or more. */
+static size_t gmlo_session_shelf(const gmlake_offload_session *s, size_t bytes) {
+  size_t low = 0, high = s->shelf_count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (s->shelves[middle].bytes < bytes) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+/* Of two ranges, or NONE, the one that became idle later. */
+static uint32_t gmlo_session_later(const gmlake_offload_session *s, uint32_t a, uint32_t b) {
+  if (a == GMLAKE_OFFLOAD_NONE || b == GMLAKE_OFFLOAD_NONE) return a != GMLAKE_OFFLOAD_NONE ? a : b;
+  return s->ranges[b].since > s->ranges[a].since ? b : a;
+}
+
+/* Lays an idle range on its shelf, as the first. */
+static void gmlo_session_lay(gmlake_offload_session *s, uint32_t id) {
+  gmlo_range *range = &s->ranges[id];
+  gmlo_shelf *shelf = &s->shelves[gmlo_session_shelf(s, range->bytes)];
+  uint32_t *first = &shelf->first[range->vblock != GMLAKE_OFFLOAD_NONE];
+  range->before = GMLAKE_OFFLOAD_NONE;
+  range->after = *first;
+  if (*first != GMLAKE_OFFLOAD_NONE) s->ranges[*first].before = id;
+  *first = id;
+}
+
+/* Takes an idle range off its shelf. */
+static void gmlo_session_lift(gmlake_offload_session *s, uint32_t id) {
+  gmlo_range *range = &s->ranges[id];
+  gmlo_shelf *shelf = &s->shelves[gmlo_session_shelf(s, range->bytes)];
+  uint32_t *first = &shelf->first[range->vblock != GMLAKE_OFFLOAD_NONE];
+  if (range->before == GMLAKE_OFFLOAD_NONE) {
+    *first = range->after;
+  } else {
+    s->ranges[range->before].after = range->after;
+  }
+  if (range->after != GMLAKE_OFFLOAD_NONE) s->ranges[range->after].before = range->before;
+}
+
+/* No range has a vblock any more: each shelf's two lists become one. */
+static void gmlo_session_clear_vblocks(gmlake_offload_session *s) {
+  size_t i;
+  for (i = 0; i < s->range_count; i++) s->ranges[i].vblock = GMLAKE_OFFLOAD_NONE;
+  for (i = 0; i < s->shelf_count; i++) {
+    uint32_t a = s->shelves[i].first[0], b = s->shelves[i].first[1], last = GMLAKE_OFFLOAD_NONE;
+    s->shelves[i].first[0] = s->shelves[i].first[1] = GMLAKE_OFFLOAD_NONE;
+    while (a != GMLAKE_OFFLOAD_NONE || b != GMLAKE_OFFLOAD_NONE) {
+      uint32_t next = gmlo_session_later(s, a, b);
+      if (next == a) {
+        a = s->ranges[a].after;
+      } else {
+        b = s->ranges[b].after;
+      }
+      *(last != GMLAKE_OFFLOAD_NONE ? &s->ranges[last].after : &s->shelves[i].first[0]) = next;
+      s->ranges[next].before = last;
+      s->ranges[next].after = GMLAKE_OFFLOAD_NONE;
+      last = next;
+    }
   }
 }
 
@@ -11026,7 +11653,7 @@ static void gmlo_session_assign(gmlake_offload_session *s) {
   gmlo_free(host, s->bindings);
   s->vblock_ranges = NULL;
   s->bindings = NULL;
-  for (i = 0; i < s->range_count; i++) s->ranges[i].vblock = GMLAKE_OFFLOAD_NONE;
+  gmlo_session_clear_vblocks(s);
   for (i = 0; i < s->chunk_count; i++) s->chunks[i].vchunk = GMLAKE_OFFLOAD_NONE;
   if (plan->vblock_of != NULL) {
     s->bindings = (gmlo_binding *)gmlo_zeroed(host, plan->vchunk_count + 1, sizeof *s->bindings);
@@ -11127,6 +11754,7 @@ static gmlake_offload_result gmlo_session_copy_out(gmlake_offload_session *s, ui
     return gmlo_session_refused(s, tensor, "a copy to the host failed; the tensor stays");
   }
   g->is_clean = 1;
+  gmlo_session_settle_guest(s, g);
   return GMLAKE_OFFLOAD_OK;
 }
 
@@ -11143,6 +11771,7 @@ static gmlake_offload_result gmlo_session_discard(gmlake_offload_session *s, uin
   g->has_memory = g->has_bytes = 0;
   g->use_count = 0;
   g->back = 0;
+  gmlo_session_settle_guest(s, g);
   s->stats.device_bytes -= g->bytes;
   if ((s->desc.flags & GMLAKE_OFFLOAD_CHECKED) != 0 && s->memory.expel != NULL &&
       (!gmlo_session_sync(s, course) || s->memory.expel(s->memory.user) != 0)) {
@@ -11163,34 +11792,6 @@ static gmlake_offload_result gmlo_session_leave(gmlake_offload_session *s, uint3
   s->stats.drop_count += (uint64_t)is_drop;
   s->stats.demand_out_count += (uint64_t)is_demand;
   return result;
-}
-
-static int gmlo_session_is_locked(const gmlake_offload_session *s, const gmlo_guest *g) {
-  return g->keep_count != 0 || (s->is_open && g->step == s->step);
-}
-
-static int gmlo_session_may_leave(const gmlake_offload_session *s, const gmlo_guest *g) {
-  return g->lives && g->has_memory && g->has_bytes && !gmlo_session_is_locked(s, g) &&
-         g->real_bytes >= s->desc.tensor_bytes_min;
-}
-
-/* The tensor whose next use is farthest away, of those that may leave; NONE: there is none. */
-static uint32_t gmlo_session_victim(gmlake_offload_session *s, int only_clean) {
-  uint32_t i, best = GMLAKE_OFFLOAD_NONE;
-  size_t far = 0;
-  for (i = 0; i < s->guest_count; i++) {
-    const gmlo_guest *g = &s->guests[i];
-    size_t way;
-    if (!gmlo_session_may_leave(s, g) || (only_clean && !g->is_clean)) continue;
-    way = gmlo_session_expect(s, g);
-    if (best != GMLAKE_OFFLOAD_NONE &&
-        (way < far || (way == far && g->bytes <= s->guests[best].bytes))) {
-      continue;
-    }
-    best = i;
-    far = way;
-  }
-  return best;
 }
 
 /* Makes one tensor leave, for `tensor`. Where pinned memory is short, one that the host has. */
@@ -11240,6 +11841,7 @@ static gmlake_offload_result gmlo_session_commit(gmlake_offload_session *s, uint
   }
   if (result != GMLAKE_OFFLOAD_OK) return result;
   s->guests[tensor].has_memory = 1;
+  gmlo_session_settle_guest(s, &s->guests[tensor]);
   gmlo_session_only_use(s, &s->guests[tensor], course);
   gmlo_count_up(&s->stats.device_bytes, &s->stats.device_bytes_peak, range->bytes);
   return GMLAKE_OFFLOAD_OK;
@@ -11262,6 +11864,8 @@ static gmlake_offload_result gmlo_session_fetch(gmlake_offload_session *s, uint3
     return result;
   }
   g->has_bytes = g->is_clean = 1;
+  g->late = 0;
+  gmlo_session_settle_guest(s, g);
   g->back = s->pins[g->pin].mark.number;
   s->stats.demand_in_count += (uint64_t)is_demand;
   return GMLAKE_OFFLOAD_OK;
@@ -11301,19 +11905,33 @@ static gmlake_offload_result gmlo_session_change(gmlake_offload_session *s, uint
 /* Brings tensors back as long as there is room: those that the schedule asked for. */
 static gmlake_offload_result gmlo_session_bring_late(gmlake_offload_session *s) {
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
-  size_t i = 0, kept = 0;
   int full = 0;
-  for (; i < s->late_count; i++) {
-    gmlo_guest *g = &s->guests[s->late[i]];
-    if (!g->lives || g->has_bytes || g->pin == GMLAKE_OFFLOAD_NONE) continue;
-    if (result == GMLAKE_OFFLOAD_OK && !full) {
-      result = gmlo_session_fetch(s, s->late[i], 0, &full);
-      if (result == GMLAKE_OFFLOAD_OK && !full) continue;
-    }
-    s->late[kept++] = s->late[i];
+  for (; s->late_at < s->late_count; s->late_at++) {
+    const gmlo_late *late = &s->late[s->late_at];
+    const gmlo_guest *g = &s->guests[late->tensor];
+    if (!g->lives || g->late != late->ticket || g->pin == GMLAKE_OFFLOAD_NONE) continue;
+    result = gmlo_session_fetch(s, late->tensor, 0, &full);
+    if (result != GMLAKE_OFFLOAD_OK || full) return result;
   }
-  s->late_count = kept;
+  s->late_at = s->late_count = 0;
   return result;
+}
+
+/* Asks for a tensor that is away. 0 if host memory is refused. */
+static int gmlo_session_ask(gmlake_offload_session *s, uint32_t tensor) {
+  gmlo_late *late;
+  if (s->late_count == s->late_capacity && s->late_at > s->late_count / 2) {
+    s->late_count -= s->late_at;
+    memmove(s->late, s->late + s->late_at, s->late_count * sizeof *s->late);
+    s->late_at = 0;
+  }
+  late = (gmlo_late *)gmlo_grow(&s->desc.host, s->late, s->late_count, 1, &s->late_capacity,
+                                sizeof *late);
+  if (late == NULL) return 0;
+  s->late = late;
+  late[s->late_count].tensor = tensor;
+  late[s->late_count++].ticket = s->guests[tensor].late = ++s->tickets;
+  return 1;
 }
 
 /* Carries out what the schedule says behind the step that has ended. What comes back does so before
@@ -11326,7 +11944,7 @@ static gmlake_offload_result gmlo_session_move(gmlake_offload_session *s) {
   end = s->schedule.begin[s->at];
   for (i = s->schedule.begin[s->at - 1]; i < end && result == GMLAKE_OFFLOAD_OK; i++) {
     const gmlo_move *move = &s->schedule.moves[i];
-    uint32_t tensor = l->slots[move->slot].tensor, *late;
+    uint32_t tensor = l->slots[move->slot].tensor;
     gmlo_guest *g;
     if (tensor == GMLAKE_OFFLOAD_NONE) continue;
     g = &s->guests[tensor];
@@ -11334,31 +11952,9 @@ static gmlake_offload_result gmlo_session_move(gmlake_offload_session *s) {
       if (gmlo_session_may_leave(s, g)) result = gmlo_session_leave(s, tensor, 0);
       continue;
     }
-    if (g->has_bytes) continue;
-    late = (uint32_t *)gmlo_grow(&s->desc.host, s->late, s->late_count, 1, &s->late_capacity,
-                                 sizeof *late);
-    if (late == NULL) return gmlo_session_no_memory(s);
-    s->late = late;
-    s->late[s->late_count++] = tensor;
+    if (!g->has_bytes && !gmlo_session_ask(s, tensor)) return gmlo_session_no_memory(s);
   }
   return result;
-}
-
-/* The tensor that is away and is expected to be used first in this iteration; or NONE. */
-static uint32_t gmlo_session_next_back(gmlake_offload_session *s) {
-  const gmlo_lesson *l = gmlo_session_known(s);
-  size_t near = l->step_count - s->at;
-  uint32_t i, best = GMLAKE_OFFLOAD_NONE;
-  for (i = 0; i < s->guest_count; i++) {
-    const gmlo_guest *g = &s->guests[i];
-    size_t way;
-    if (!g->lives || g->has_bytes || g->slot == GMLAKE_OFFLOAD_NONE) continue;
-    way = gmlo_session_expect(s, g);
-    if (way >= near) continue;
-    best = i;
-    near = way;
-  }
-  return best;
 }
 
 /* While no schedule holds: brings back what the next steps are expected to use, into free room; and
@@ -11494,37 +12090,26 @@ static gmlake_offload_planner_desc gmlo_session_planner(gmlake_offload_session *
   return desc;
 }
 
-/* Goes on with a schedule, and counts the work: gmlo_making_go_on. */
-static int gmlo_session_go_on(gmlake_offload_session *s, gmlo_making *m, uint64_t work) {
-  uint64_t before = m->work;
-  int done = gmlo_making_go_on(m, work);
-  s->call_work += m->work - before;
-  s->stats.plan_work += m->work - before;
+static void gmlo_session_count_work(gmlake_offload_session *s, uint64_t work) {
+  s->call_work += work;
+  s->stats.plan_work += work;
   if (s->call_work > s->stats.plan_work_max) s->stats.plan_work_max = s->call_work;
+}
+
+/* Goes on with the schedule that is in the making, for what is left of this call's slice:
+   gmlo_making_go_on. */
+static int gmlo_session_go_on(gmlake_offload_session *s) {
+  uint64_t before = s->making.work, left = 0;
+  int done;
+  if (s->call_work < GMLO_SLICE) left = GMLO_SLICE - s->call_work;
+  done = gmlo_making_go_on(&s->making, left);
+  gmlo_session_count_work(s, s->making.work - before);
   return done;
 }
 
 /* The bytes of the chunks that a schedule assigns; 0: the memory does not let it. */
 static size_t gmlo_session_chunk_bytes(const gmlake_offload_session *s) {
   return s->memory.commit_chunks != NULL ? s->memory.chunk_bytes : 0;
-}
-
-/* Makes a schedule for a lesson at once. */
-static gmlake_offload_result gmlo_session_schedule(gmlake_offload_session *s, gmlo_lesson *l,
-                                                   const gmlake_offload_planner_desc *desc,
-                                                   gmlo_schedule *out_schedule) {
-  gmlo_making m;
-  int done;
-  gmlo_lesson_pair(l);
-  gmlo_making_begin(&m, l, desc, gmlo_session_chunk_bytes(s));
-  done = gmlo_session_go_on(s, &m, UINT64_MAX);
-  memset(out_schedule, 0, sizeof *out_schedule);
-  if (done > 0) {
-    *out_schedule = m.schedule;
-    memset(&m.schedule, 0, sizeof m.schedule);
-  }
-  gmlo_making_leave(&m);
-  return done > 0 ? GMLAKE_OFFLOAD_OK : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
 }
 
 /* From now on that is the schedule. */
@@ -11537,11 +12122,21 @@ static void gmlo_session_follow_schedule(gmlake_offload_session *s, const gmlo_s
   s->stats.plan_count++;
 }
 
-/* What is in the making is for another limit, or for another iteration. */
-static void gmlo_session_stop_making(gmlake_offload_session *s) {
-  gmlo_making_leave(&s->making);
-  gmlo_lesson_free(&s->made);
-  memset(&s->made, 0, sizeof s->made);
+/* None is better than the schedule that there is. */
+static void gmlo_session_keep_schedule(gmlake_offload_session *s) {
+  const gmlo_making *m = &s->making;
+  gmlo_schedule *schedule = &s->schedule;
+  schedule->step_ns = m->c.time_ns[m->l->step_count];
+  schedule->added_ns = m->best_ns > schedule->step_ns ? m->best_ns - schedule->step_ns : 0;
+  schedule->least_ns = m->bound_ns;
+  gmlo_session_assign(s); /* by which chunks they have when the host no longer pins and maps */
+  s->stats.plan_count++;
+}
+
+/* Pairs what the known lesson leaves unpaired. */
+static void gmlo_session_pair(gmlake_offload_session *s) {
+  gmlo_lesson_pair(gmlo_session_known(s));
+  s->is_ranked = 0;
 }
 
 /* Begins to make a schedule for the known lesson, which may change meanwhile. Without host memory
@@ -11549,21 +12144,14 @@ static void gmlo_session_stop_making(gmlake_offload_session *s) {
 static void gmlo_session_begin_making(gmlake_offload_session *s, int is_review) {
   gmlo_lesson *l = gmlo_session_known(s), *made = &s->made;
   gmlake_offload_planner_desc desc = gmlo_session_planner(s, 0);
-  const gmlake_offload_host *host = &s->desc.host;
-  gmlo_lesson_pair(l);
-  made->host = *host;
-  made->steps = (gmlo_lesson_step *)gmlo_copy(host, l->steps, l->step_count, sizeof *l->steps);
-  made->named = (gmlo_named *)gmlo_copy(host, l->named, l->named_count, sizeof *l->named);
-  made->slots = (gmlo_slot *)gmlo_copy(host, l->slots, l->slot_count, sizeof *l->slots);
-  made->step_count = l->step_count;
-  made->named_count = l->named_count;
-  made->slot_count = l->slot_count;
-  if (made->steps == NULL || made->named == NULL || made->slots == NULL) {
+  gmlo_session_pair(s);
+  if (!gmlo_lesson_copy_to(l, made)) {
     gmlo_session_stop_making(s);
     return;
   }
   s->makes_review = is_review;
-  gmlo_making_begin(&s->making, made, &desc, gmlo_session_chunk_bytes(s));
+  gmlo_making_begin(&s->making, made, &desc, gmlo_session_chunk_bytes(s),
+                    s->has_schedule ? &s->schedule : NULL);
 }
 
 /* ---- Regions ---- */
@@ -11571,16 +12159,6 @@ static void gmlo_session_begin_making(gmlake_offload_session *s, int is_review) 
 static int gmlo_is_near(size_t bytes, size_t former) {
   return bytes <= former + former / 8 && bytes >= former - former / 8;
 }
-
-/* How many regions are kept in each of the iterations that are compared. */
-typedef struct gmlo_probes {
-  gmlo_keeping keeping;
-  uint64_t *least_ns; /* by number: no iteration is shorter */
-  uint64_t *ns;       /* by number: an iteration as planned; 0: not planned yet */
-  int fits;           /* if none is kept, nothing has to leave */
-  size_t fit, low;    /* the most with which nothing has to; the one of the lowest bound */
-  size_t best;        /* of those planned */
-} gmlo_probes;
 
 static size_t gmlo_probes_unseen(const gmlo_probes *p, size_t count) {
   size_t i, bytes = 0;
@@ -11605,46 +12183,6 @@ static int gmlo_session_draft(gmlake_offload_session *s, const gmlo_probes *p, s
   return gmlo_keeping_lesson(&p->keeping, count, &proposal->lesson, proposal->slot_of);
 }
 
-/* Asks for the lower bounds of all numbers. 0 if host memory is refused. */
-static int gmlo_session_bounds(gmlake_offload_session *s, gmlo_probes *p) {
-  size_t i, count = p->keeping.count;
-  int ok = 1;
-  p->ns = (uint64_t *)gmlo_take(&p->keeping.scope, count + 1, 2 * sizeof *p->ns);
-  if (p->ns == NULL) return 0;
-  p->least_ns = p->ns + count + 1;
-  for (i = 0; i <= count && ok; i++) {
-    gmlake_offload_planner_desc desc = gmlo_session_planner(s, gmlo_probes_unseen(p, i));
-    gmlo_proposal proposal;
-    int fits = 0;
-    ok = gmlo_session_draft(s, p, i, &proposal);
-    if (ok) p->least_ns[i] = gmlo_lesson_least(&proposal.lesson, &desc, &fits);
-    gmlo_proposal_free(&s->desc.host, &proposal);
-    if (fits) p->fit = i;
-    if (i == 0) p->fits = fits;
-    if (p->least_ns[i] < p->least_ns[p->low]) p->low = i;
-  }
-  return ok;
-}
-
-/* Plans for a number, and takes that as the proposal if it is the fastest so far. 0 if host memory
-   is refused. */
-static int gmlo_session_probe(gmlake_offload_session *s, gmlo_probes *p, size_t count) {
-  gmlake_offload_planner_desc desc = gmlo_session_planner(s, gmlo_probes_unseen(p, count));
-  gmlo_proposal proposal, former = s->proposal;
-  int ok =
-      gmlo_session_draft(s, p, count, &proposal) &&
-      gmlo_session_schedule(s, &proposal.lesson, &desc, &proposal.schedule) == GMLAKE_OFFLOAD_OK;
-  p->ns[count] = proposal.schedule.step_ns + proposal.schedule.added_ns;
-  if (!ok || proposal.schedule.planned_bytes > desc.target_bytes) p->ns[count] = UINT64_MAX;
-  if (p->ns[count] < p->ns[p->best]) {
-    p->best = count;
-    s->proposal = proposal;
-    proposal = former;
-  }
-  gmlo_proposal_free(&s->desc.host, &proposal);
-  return ok;
-}
-
 /* The number to plan for next: in the middle between the best one and the next that was planned
    for, on that side of it where the bound is lower. SIZE_MAX: none is worth it. */
 static size_t gmlo_probes_next(const gmlo_probes *p) {
@@ -11661,28 +12199,67 @@ static size_t gmlo_probes_next(const gmlo_probes *p) {
   return next;
 }
 
-/* Looks for the number of kept regions whose iteration is the shortest. With fewer than fit none is
-   shorter; with more than `low` the link has no time. What is found is the proposal for the next
-   iteration, if it is worth it. */
-static void gmlo_session_search(gmlake_offload_session *s, gmlo_probes *p) {
-  size_t next = 0;
-  unsigned i;
-  uint64_t before_ns;
-  int ok = gmlo_session_bounds(s, p);
-  if (!ok || p->low == 0) return;
-  p->ns[0] = p->least_ns[0]; /* if nothing has to leave */
-  if (!p->fits) ok = gmlo_session_probe(s, p, 0);
-  before_ns = p->ns[0];
-  if (ok && p->fit != 0) ok = gmlo_session_probe(s, p, p->fit);
-  if (ok && p->low > p->fit) ok = gmlo_session_probe(s, p, p->low);
-  for (i = 0; ok && i < GMLO_KEEP_PROBES; i++) {
-    next = gmlo_probes_next(p);
-    if (next == SIZE_MAX) break;
-    ok = gmlo_session_probe(s, p, next);
+/* The number to plan for now; SIZE_MAX: no further one. With fewer than fit none is shorter; with
+   more than `low` the link has no time. */
+static size_t gmlo_probes_number(gmlo_probes *p) {
+  for (;;) {
+    switch (p->tries++) {
+    case 0:
+      p->ns[0] = p->least_ns[0]; /* if nothing has to leave */
+      if (!p->fits) return 0;
+      break;
+    case 1:
+      if (p->fit != 0) return p->fit;
+      break;
+    case 2:
+      if (p->low > p->fit) return p->low;
+      break;
+    default:
+      return p->tries <= 3 + GMLO_KEEP_PROBES ? gmlo_probes_next(p) : SIZE_MAX;
+    }
   }
-  s->kept.before_ns = s->span_ns != 0 ? s->span_ns : before_ns;
-  if (p->best == 0 || p->ns[p->best] + before_ns / GMLO_KEEP_GAIN > before_ns)
-    gmlo_proposal_free(&s->desc.host, &s->proposal);
+}
+
+/* The bound of a number of kept regions is there. */
+static void gmlo_probes_note_bound(gmlo_probes *p, const gmlo_making *m) {
+  size_t number = p->bounds++;
+  p->least_ns[number] = m->bound_ns;
+  if (m->fits) p->fit = number;
+  if (number == 0) p->fits = m->fits;
+  if (m->bound_ns < p->least_ns[p->low]) p->low = number;
+}
+
+/* The schedule for a number is made: it is proposed if it is the fastest so far. */
+static void gmlo_probes_note_plan(gmlo_probes *p, gmlo_making *m) {
+  gmlo_proposal former = p->found;
+  p->ns[p->number] = m->schedule.step_ns + m->schedule.added_ns;
+  if (m->schedule.planned_bytes > m->desc.target_bytes) p->ns[p->number] = UINT64_MAX;
+  if (p->ns[p->number] >= p->ns[p->best]) return;
+  p->best = p->number;
+  p->draft.schedule = m->schedule;
+  memset(&m->schedule, 0, sizeof m->schedule);
+  p->found = p->draft;
+  p->draft = former;
+}
+
+/* Begins with the next number: asks for the bounds of all, and then plans for some. 0: there is
+   none, or host memory is refused. */
+static int gmlo_session_probe(gmlake_offload_session *s) {
+  gmlo_probes *p = &s->probes;
+  int only_bound = p->bounds <= p->keeping.count;
+  gmlake_offload_planner_desc desc;
+  p->number = p->bounds;
+  if (!only_bound) p->number = p->low != 0 ? gmlo_probes_number(p) : SIZE_MAX;
+  if (p->number == SIZE_MAX) return 0;
+  desc = gmlo_session_planner(s, gmlo_probes_unseen(p, p->number));
+  gmlo_proposal_free(&s->desc.host, &p->draft);
+  if (!gmlo_session_draft(s, p, p->number, &p->draft)) return 0;
+  gmlo_lesson_pair(&p->draft.lesson);
+  gmlo_making_begin(&s->making, &p->draft.lesson, &desc, gmlo_session_chunk_bytes(s), NULL);
+  s->making.only_bound = only_bound;
+  s->making.work = GMLO_DRAFT_WORK * p->lesson.step_count + p->lesson.named_count;
+  gmlo_session_count_work(s, s->making.work);
+  return 1;
 }
 
 /* That stays so as long as iterations are like the known one. */
@@ -11697,7 +12274,7 @@ static void gmlo_session_settle(gmlake_offload_session *s) {
 static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
   const gmlo_lesson *l = gmlo_session_known(s);
   gmlo_kept *kept = &s->kept;
-  gmlo_probes probes;
+  gmlo_probes *p = &s->probes;
   if (!s->has_schedule || !s->is_marked || s->alike_count <= GMLO_KEEP_ALIKE ||
       l->region_count == 0 || s->desc.limit_bytes == 0) {
     return;
@@ -11712,10 +12289,47 @@ static void gmlo_session_consider(gmlake_offload_session *s, int is_review) {
   if (is_review && s->span_ns >= kept->before_ns) gmlo_session_regret(s); /* it does not pay */
   if (kept->is_settled || kept->changes == GMLO_KEEP_CHANGES || s->proposal.slot_of != NULL) return;
   kept->limit_bytes = s->desc.limit_bytes;
-  memset(&probes, 0, sizeof probes);
-  if (gmlo_keeping_begin(&probes.keeping, l)) gmlo_session_search(s, &probes);
-  gmlo_keeping_leave(&probes.keeping);
+  if (gmlo_lesson_copy_to(l, &p->lesson) && gmlo_keeping_begin(&p->keeping, &p->lesson))
+    p->ns = (uint64_t *)gmlo_take(&p->keeping.scope, p->keeping.count + 1, 2 * sizeof *p->ns);
+  if (p->ns != NULL) {
+    p->least_ns = p->ns + p->keeping.count + 1;
+    return;
+  }
+  gmlo_keeping_leave(&p->keeping);
+  gmlo_lesson_free(&p->lesson);
+  memset(p, 0, sizeof *p);
+  gmlo_session_settle(s);
+}
+
+/* All numbers that are worth it are planned for: the iteration that is the shortest is the proposal
+   for the next one. */
+static void gmlo_session_decide(gmlake_offload_session *s) {
+  gmlo_probes *p = &s->probes;
+  uint64_t before_ns = p->ns[0];
+  if (p->low != 0 && p->bounds > p->keeping.count)
+    s->kept.before_ns = s->span_ns != 0 ? s->span_ns : before_ns;
+  if (p->best != 0 && p->ns[p->best] + before_ns / GMLO_KEEP_GAIN <= before_ns) {
+    s->proposal = p->found;
+    memset(&p->found, 0, sizeof p->found);
+  }
+  gmlo_session_stop_making(s);
   if (s->proposal.slot_of == NULL) gmlo_session_settle(s);
+}
+
+/* Goes on deciding which regions are kept, for what is left of this call's slice. Where host memory
+   is refused it is decided by what is known. */
+static void gmlo_session_probe_on(gmlake_offload_session *s) {
+  gmlo_probes *p = &s->probes;
+  while (s->call_work < GMLO_SLICE) {
+    int done = s->making.l != NULL || gmlo_session_probe(s) ? gmlo_session_go_on(s) : -1;
+    if (done == 0) return;
+    if (done > 0 && s->making.only_bound) gmlo_probes_note_bound(p, &s->making);
+    if (done > 0 && !s->making.only_bound) gmlo_probes_note_plan(p, &s->making);
+    gmlo_making_leave(&s->making);
+    if (done > 0) continue;
+    gmlo_session_decide(s);
+    return;
+  }
 }
 
 /* An iteration begins: the one that was proposed is the known one. */
@@ -11757,10 +12371,11 @@ static void gmlo_session_take_proposal(gmlake_offload_session *s) {
 /* Goes on with the schedule that is in the making, for what is left of this call's slice. Without
    host memory for it, the session goes on with the former one, or without any. */
 static void gmlo_session_make(gmlake_offload_session *s) {
-  uint64_t left = s->call_work < GMLO_SLICE ? GMLO_SLICE - s->call_work : 0;
-  int done = gmlo_session_go_on(s, &s->making, left);
+  int done = gmlo_session_go_on(s);
   if (done == 0) return;
-  if (done > 0) {
+  if (done > 0 && s->making.is_present) {
+    gmlo_session_keep_schedule(s);
+  } else if (done > 0) {
     gmlo_session_follow_schedule(s, &s->making.schedule);
     memset(&s->making.schedule, 0, sizeof s->making.schedule);
   }
@@ -11773,6 +12388,10 @@ static void gmlo_session_make(gmlake_offload_session *s) {
    all differ a schedule costs time and helps nobody. */
 static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
   int is_review = s->is_review;
+  if (s->probes.ns != NULL) {
+    gmlo_session_probe_on(s);
+    return;
+  }
   if (s->making.l != NULL) {
     gmlo_session_make(s);
     return;
@@ -11858,6 +12477,7 @@ static void gmlo_session_turn(gmlake_offload_session *s) {
   int is_review = gmlo_session_is_reviewed(s->alike_count);
   int was_timed = s->is_timed; /* else a plan is due already, as for another limit */
   size_t i;
+  s->is_ranked = 0;
   if (known != NULL && s->at != known->step_count) gmlo_session_drift(s);
   s->followed += s->has_schedule && !s->is_drifted;
   if (l != NULL && !(is_review && (s->is_drifted || s->is_unlike)) && gmlo_lesson_close(l)) {
@@ -11926,19 +12546,31 @@ static int gmlo_session_is_first(gmlake_offload_session *s, const gmlake_offload
    last. NONE: there is none. */
 static uint32_t gmlo_session_idle_range(const gmlake_offload_session *s, size_t bytes,
                                         uint32_t vblock) {
-  uint32_t i, best = GMLAKE_OFFLOAD_NONE;
+  const gmlo_shelf *shelf;
   if (vblock != GMLAKE_OFFLOAD_NONE && s->vblock_ranges[vblock] != GMLAKE_OFFLOAD_NONE) {
     const gmlo_range *range = &s->ranges[s->vblock_ranges[vblock]];
     if (range->tensor == GMLAKE_OFFLOAD_NONE && range->bytes == bytes)
       return s->vblock_ranges[vblock];
   }
-  for (i = 0; i < s->range_count; i++) {
-    const gmlo_range *range = &s->ranges[i];
-    if (range->tensor != GMLAKE_OFFLOAD_NONE || range->bytes != bytes) continue;
-    if (vblock != GMLAKE_OFFLOAD_NONE && range->vblock != GMLAKE_OFFLOAD_NONE) continue;
-    if (best == GMLAKE_OFFLOAD_NONE || range->since > s->ranges[best].since) best = i;
-  }
-  return best;
+  shelf = &s->shelves[gmlo_session_shelf(s, bytes)];
+  if (shelf == s->shelves + s->shelf_count || shelf->bytes != bytes) return GMLAKE_OFFLOAD_NONE;
+  if (vblock != GMLAKE_OFFLOAD_NONE) return shelf->first[0];
+  return gmlo_session_later(s, shelf->first[0], shelf->first[1]);
+}
+
+/* Makes a shelf for ranges of so many bytes. 0 if host memory is refused. */
+static int gmlo_session_make_shelf(gmlake_offload_session *s, size_t bytes) {
+  size_t at = gmlo_session_shelf(s, bytes);
+  gmlo_shelf *shelves;
+  if (at != s->shelf_count && s->shelves[at].bytes == bytes) return 1;
+  shelves = (gmlo_shelf *)gmlo_grow(&s->desc.host, s->shelves, s->shelf_count, 1,
+                                    &s->shelf_capacity, sizeof *shelves);
+  if (shelves == NULL) return 0;
+  s->shelves = shelves;
+  memmove(shelves + at + 1, shelves + at, (s->shelf_count++ - at) * sizeof *shelves);
+  shelves[at].bytes = bytes;
+  shelves[at].first[0] = shelves[at].first[1] = GMLAKE_OFFLOAD_NONE;
+  return 1;
 }
 
 /* A range of so many bytes for a tensor of the vblock. NONE if one is not to be had. */
@@ -11954,7 +12586,7 @@ static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint
   by_address = (uint32_t *)gmlo_grow(&s->desc.host, s->by_address, s->range_count, 1,
                                      &s->address_capacity, sizeof *by_address);
   if (by_address != NULL) s->by_address = by_address;
-  if (ranges == NULL || by_address == NULL) {
+  if (ranges == NULL || by_address == NULL || !gmlo_session_make_shelf(s, bytes)) {
     (void)gmlo_session_no_memory(s);
     return best;
   }
@@ -11976,27 +12608,50 @@ static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint
   range->ptr = (char *)ptr;
   range->bytes = bytes;
   range->tensor = GMLAKE_OFFLOAD_NONE;
+  range->since = 0;
   for (at = s->range_count; at != 0 && s->ranges[by_address[at - 1]].ptr > range->ptr; at--)
     by_address[at] = by_address[at - 1];
   by_address[at] = (uint32_t)s->range_count;
+  gmlo_session_lay(s, (uint32_t)s->range_count);
   return (uint32_t)s->range_count++;
+}
+
+/* Makes room for one more tensor, also in the lists. 0 if host memory is refused. */
+static int gmlo_session_room_for_guest(gmlake_offload_session *s) {
+  const gmlake_offload_host *host = &s->desc.host;
+  uint64_t *spares =
+      (uint64_t *)gmlo_grow(host, s->spare_ids, s->spare_count, s->guest_count + 1 - s->spare_count,
+                            &s->spare_capacity, sizeof *spares);
+  gmlo_guest *guests;
+  uint32_t *ranks;
+  if (spares == NULL) return 0;
+  s->spare_ids = spares;
+  guests = (gmlo_guest *)gmlo_grow(host, s->guests, s->guest_count, 1, &s->guest_capacity,
+                                   sizeof *guests);
+  if (guests == NULL) return 0;
+  s->guests = guests;
+  if (s->rank_capacity == s->guest_capacity) return 1;
+  ranks = (uint32_t *)gmlo_malloc(host, s->guest_capacity * GMLO_RANKS * sizeof *ranks);
+  if (ranks == NULL) return 0;
+  if (s->open_count != 0) memcpy(ranks, s->open, s->open_count * sizeof *ranks);
+  gmlo_free(host, s->ranks);
+  s->ranks = s->open = ranks; /* GMLO_RANK_NONE has no heap */
+  s->rank_capacity = s->guest_capacity;
+  s->is_ranked = 0;
+  return 1;
 }
 
 /* The lowest number that no tensor has; NONE if host memory is refused. */
 static uint32_t gmlo_session_guest(gmlake_offload_session *s) {
-  size_t i;
-  gmlo_guest *guests;
-  for (i = 0; i < s->guest_count && s->stats.tensor_count != s->guest_count; i++)
-    if (!s->guests[i].lives) return (uint32_t)i;
-  guests = (gmlo_guest *)gmlo_grow(&s->desc.host, s->guests, s->guest_count, 1, &s->guest_capacity,
-                                   sizeof *guests);
-  if (guests == NULL) {
-    (void)gmlo_session_no_memory(s);
-    return GMLAKE_OFFLOAD_NONE;
+  if (s->spare_count == 0) {
+    if (!gmlo_session_room_for_guest(s)) {
+      (void)gmlo_session_no_memory(s);
+      return GMLAKE_OFFLOAD_NONE;
+    }
+    memset(&s->guests[s->guest_count], 0, sizeof *s->guests);
+    gmlo_heap_push(s->spare_ids, &s->spare_count, s->guest_count++);
   }
-  s->guests = guests;
-  memset(&guests[s->guest_count], 0, sizeof *guests);
-  return (uint32_t)s->guest_count++;
+  return (uint32_t)s->spare_ids[0];
 }
 
 /* A tensor without memory. NONE: the error says why. */
@@ -12004,6 +12659,7 @@ static uint32_t gmlo_session_new(gmlake_offload_session *s, size_t bytes) {
   size_t chunk = s->memory.chunk_bytes, whole = (bytes + chunk - 1) / chunk * chunk;
   uint32_t tensor = gmlo_session_guest(s), range, vblock;
   gmlo_guest *g;
+  int is_listed;
   if (tensor == GMLAKE_OFFLOAD_NONE) return tensor;
   if (whole == 0) whole = chunk;
   vblock = gmlo_session_vblock(s, gmlo_session_next_birth(s));
@@ -12013,27 +12669,19 @@ static uint32_t gmlo_session_new(gmlake_offload_session *s, size_t bytes) {
   if (range == GMLAKE_OFFLOAD_NONE) return range;
   if (vblock != GMLAKE_OFFLOAD_NONE && s->vblock_ranges[vblock] == GMLAKE_OFFLOAD_NONE) {
     s->vblock_ranges[vblock] = range;
+    gmlo_session_lift(s, range);
     s->ranges[range].vblock = vblock;
+    gmlo_session_lay(s, range);
   }
   g = &s->guests[tensor];
+  is_listed = g->is_listed; /* the number may have been another tensor's in this step */
   memset(g, 0, sizeof *g);
+  g->is_listed = is_listed;
   g->bytes = s->ranges[range].bytes;
   g->real_bytes = bytes;
   g->range = range;
   g->pin = g->slot = g->learnt = g->heir = GMLAKE_OFFLOAD_NONE;
   return tensor;
-}
-
-/* The bytes that may not leave: of the open step's tensors, of pinned and of small ones. */
-static size_t gmlo_session_locked(const gmlake_offload_session *s) {
-  size_t i, bytes = 0;
-  for (i = 0; i < s->guest_count; i++) {
-    const gmlo_guest *g = &s->guests[i];
-    if (g->lives &&
-        (gmlo_session_is_locked(s, g) || (g->has_memory && !gmlo_session_may_leave(s, g))))
-      bytes += g->bytes;
-  }
-  return bytes;
 }
 
 /* Memory may have to be mapped, or waited for, which a later iteration does not repeat: the step's
@@ -12049,15 +12697,17 @@ static gmlake_offload_result gmlo_session_born(gmlake_offload_session *s, uint32
   gmlo_guest *g = &s->guests[tensor];
   gmlo_lesson *l = gmlo_session_recorded(s);
   int full = 0;
-  size_t stuck = gmlo_session_locked(s) + g->bytes;
+  size_t stuck = s->stuck_bytes + g->bytes;
   gmlake_offload_result result;
   if (s->desc.limit_bytes != 0 && stuck > s->desc.limit_bytes)
     return gmlo_session_too_large(s, GMLAKE_OFFLOAD_NONE, stuck);
   result = gmlo_session_commit(s, tensor, course, 1, &full);
   if (result != GMLAKE_OFFLOAD_OK) return result;
   g->lives = g->has_bytes = 1;
-  g->step = s->step;
+  gmlo_session_lift(s, g->range);
   s->ranges[g->range].tensor = tensor;
+  (void)gmlo_heap_pop(s->spare_ids, &s->spare_count);
+  gmlo_session_list(s, tensor);
   s->digest = (s->digest ^ g->bytes) * UINT64_C(0x9E3779B97F4A7C15) + 1;
   s->stats.tensor_count++;
   s->stats.tensor_bytes += g->real_bytes;
@@ -12081,7 +12731,10 @@ static void gmlo_session_bury(gmlake_offload_session *s, uint32_t tensor) {
   gmlo_session_unpin(s, g);
   range->tensor = GMLAKE_OFFLOAD_NONE;
   range->since = ++s->deaths;
+  gmlo_session_lay(s, g->range);
   g->lives = 0;
+  gmlo_heap_push(s->spare_ids, &s->spare_count, tensor);
+  gmlo_session_settle_guest(s, g);
   s->stats.tensor_count--;
   s->stats.tensor_bytes -= g->real_bytes;
 }
@@ -12107,7 +12760,7 @@ static gmlake_offload_result gmlo_session_lock(gmlake_offload_session *s,
     if (s->guests[id].list == list)
       return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, id,
                                "a step names a tensor twice in reads, or twice in writes");
-    s->guests[id].step = s->step;
+    gmlo_session_list(s, id);
     s->guests[id].list = list;
   }
   return GMLAKE_OFFLOAD_OK;
@@ -12115,7 +12768,7 @@ static gmlake_offload_result gmlo_session_lock(gmlake_offload_session *s,
 
 static gmlake_offload_result gmlo_session_begin(gmlake_offload_session *s,
                                                 const gmlake_offload_step *step) {
-  size_t i, count = step->read_count + step->write_count, locked;
+  size_t i, count = step->read_count + step->write_count;
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   for (i = 0; i < count && result == GMLAKE_OFFLOAD_OK; i++) {
     uint32_t id = i < step->read_count ? step->reads[i] : step->writes[i - step->read_count];
@@ -12128,9 +12781,8 @@ static gmlake_offload_result gmlo_session_begin(gmlake_offload_session *s,
   }
   if (s->late_count != 0 && !s->is_held) result = gmlo_session_bring_late(s);
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  locked = gmlo_session_locked(s);
-  if (s->desc.limit_bytes != 0 && locked > s->desc.limit_bytes && !s->is_held)
-    return gmlo_session_too_large(s, GMLAKE_OFFLOAD_NONE, locked);
+  if (s->desc.limit_bytes != 0 && s->stuck_bytes > s->desc.limit_bytes && !s->is_held)
+    return gmlo_session_too_large(s, GMLAKE_OFFLOAD_NONE, s->stuck_bytes);
   while (!gmlo_session_fits(s, 0) && result == GMLAKE_OFFLOAD_OK && !s->is_held)
     result = gmlo_session_evict(s, GMLAKE_OFFLOAD_NONE, s->stats.device_bytes);
   for (i = 0; i < count && result == GMLAKE_OFFLOAD_OK; i++) {
@@ -12151,7 +12803,7 @@ static int gmlo_session_is_moving(const gmlake_offload_session *s) {
 static gmlake_offload_result gmlo_session_end(gmlake_offload_session *s) {
   gmlo_lesson *l = gmlo_session_recorded(s);
   uint32_t ended;
-  s->is_open = 0;
+  gmlo_session_close(s);
   if (s->is_held) return GMLAKE_OFFLOAD_OK;
   if (gmlo_session_is_moving(s))
     (void)gmlo_session_mark(s, s->open_course); /* if it fails, a later mark is as good */
@@ -12200,6 +12852,10 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   gmlo_session_stop_making(s);
   gmlo_session_keep_none(s);
   gmlo_free(&host, s->guests);
+  gmlo_free(&host, s->spare_ids);
+  gmlo_free(&host, s->ranks);
+  gmlo_free(&host, s->shelves);
+  gmlo_free(&host, s->idle_pins);
   gmlo_free(&host, s->ranges);
   gmlo_free(&host, s->by_address);
   gmlo_free(&host, s->pins);
@@ -12230,6 +12886,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_create(
   memcpy(&s->memory, desc->memory,
          desc->memory->struct_bytes < sizeof s->memory ? GMLO_MEMORY_BYTES : sizeof s->memory);
   s->known = -1;
+  s->empty_pin = GMLAKE_OFFLOAD_NONE;
   s->lessons[0].host = s->lessons[1].host = s->proposal.lesson.host = desc->host;
   s->first_region = 1;
   if (s->desc.tensor_bytes_min == 0) s->desc.tensor_bytes_min = GMLO_TENSOR_BYTES_MIN;
@@ -12372,7 +13029,7 @@ gmlake_offload_session_begin(gmlake_offload_session *session, const gmlake_offlo
   result = gmlo_session_lock(session, step);
   if (result == GMLAKE_OFFLOAD_OK) result = gmlo_session_begin(session, step);
   if (result != GMLAKE_OFFLOAD_OK) {
-    session->is_open = 0;
+    gmlo_session_close(session);
     return gmlo_session_exit(session, result);
   }
   session->stats.step_count++;
@@ -12494,9 +13151,11 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_pin(gmlake_offlo
                                "the tensor is away while the session is held");
   } else {
     session->guests[tensor].keep_count++;
+    gmlo_session_settle_guest(session, &session->guests[tensor]);
     result = gmlo_session_bring(session, tensor, course);
     if (result == GMLAKE_OFFLOAD_OK) result = gmlo_session_change(session, tensor, course);
     if (result != GMLAKE_OFFLOAD_OK) session->guests[tensor].keep_count--;
+    gmlo_session_settle_guest(session, &session->guests[tensor]);
   }
   return gmlo_session_exit(session, result);
 }
@@ -12515,6 +13174,7 @@ gmlake_offload_session_unpin(gmlake_offload_session *session, uint32_t tensor, v
     result = gmlo_session_refused(session, tensor, "a stream could not be made to wait");
   } else {
     session->guests[tensor].keep_count--;
+    gmlo_session_settle_guest(session, &session->guests[tensor]);
   }
   return gmlo_session_exit(session, result);
 }
@@ -12608,6 +13268,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_take_graph(
   if (session == NULL || out_graph == NULL) return GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT;
   *out_graph = NULL;
   if (session->known < 0) return GMLAKE_OFFLOAD_ERROR_NOT_SEALED;
+  gmlo_session_pair(session);
   result = gmlo_weave_graph(&weave, gmlo_session_known(session), out_graph);
   gmlo_weave_leave(&weave);
   return result;
@@ -13015,7 +13676,7 @@ static void gmlo_mock_take_pieces(gmlo_mock *mock, size_t bytes) {
     gmlo_mock_piece *piece = &mock->pieces[i];
     part = piece->bytes < bytes ? piece->bytes : bytes;
     piece->bytes -= part;
-    if (piece->bytes == 0) piece->event->is_spare = 1;
+    if (piece->bytes == 0) gmlo_clock_event_spare(&mock->clock, piece->event);
   }
   for (i = 0; i < mock->piece_count && mock->pieces[i].bytes == 0; i++) continue;
   mock->piece_count -= i;
@@ -13073,7 +13734,7 @@ static int gmlo_mock_discard(void *user, void *of, size_t bytes, void *stream) {
     if (entry == NULL) gmlo_clock_stream_of(&mock->clock, stream)->count--;
   }
   if (entry == NULL) {
-    ((gmlo_clock_event *)event)->is_spare = 1;
+    gmlo_clock_event_spare(&mock->clock, (gmlo_clock_event *)event);
     return 1;
   }
   range->has_memory = 0;

@@ -255,7 +255,7 @@ static const row session_rows[] = {
     {"regions_are_kept_as_far_as_it_pays",
      "{told limit:(84|126) link:(6e7|125e6)} " WEIGHTS_8 "[23 " REGIONS_8 "] note " REGIONS_8
      "kept>0 kept<=(7|8) drifts=0 step+added>=.95*+time step+added<=1.05*+time "
-     "+time<(6175|6175)us"},
+     "+time<(6175|6175)us work_most<200000"},
     /* Those whose second steps are others are not kept. */
     {"regions_whose_second_steps_are_others",
      "{told limit:(84|126) link:(6e7|125e6)} " WEIGHTS_8 "[23 " REGIONS_8_ODD

@@ -232,6 +232,7 @@ static const figure session_figures[] = {
     STAT("iterations", iteration_count),
     STAT("drifts", drift_count),
     STAT("plans", plan_count),
+    STAT("work_most", plan_work_max),
     STAT("syncs", sync_count),
     STAT("unplanned", unplanned_bytes),
     STAT("planned", planned_bytes),

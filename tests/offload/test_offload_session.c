@@ -294,11 +294,46 @@ static void rhythms(void **state) {
 
 static uint32_t layers;
 static int is_unmarked; /* the session finds the iterations */
+static int is_tight;    /* the limit holds from the begin on */
 static gmlake_offload_session_stats planned;
 
+/* Whether tensor a leaves before b, or there is no b: its next use is farther away, or it is
+   larger. */
+static int leaves_before(gmlake_offload_session *session, uint32_t a, uint32_t b) {
+  const gmlo_guest *x = &session->guests[a], *y = &session->guests[b];
+  size_t x_way, y_way;
+  if (b == GMLAKE_OFFLOAD_NONE) return 1;
+  x_way = gmlo_session_expect(session, x);
+  y_way = gmlo_session_expect(session, y);
+  return x_way > y_way || (x_way == y_way && x->bytes > y->bytes);
+}
+
+/* Who leaves next, who comes back and what may not leave, found by looking at all tensors. */
+static void check_ranks(gmlake_offload_session *session) {
+  uint32_t victim = GMLAKE_OFFLOAD_NONE, clean = victim, back = victim, i;
+  size_t stuck = 0;
+  for (i = 0; i < session->guest_count; i++) {
+    const gmlo_guest *g = &session->guests[i];
+    int may_leave = gmlo_session_may_leave(session, g);
+    if (g->lives && !may_leave && (g->has_memory || gmlo_session_is_locked(session, g)))
+      stuck += g->bytes;
+    if (may_leave && leaves_before(session, i, victim)) victim = i;
+    if (may_leave && g->is_clean && leaves_before(session, i, clean)) clean = i;
+    if (!g->lives || g->has_bytes || g->slot == GMLAKE_OFFLOAD_NONE || session->known < 0 ||
+        gmlo_session_expect(session, g) >= gmlo_session_known(session)->step_count - session->at)
+      continue;
+    if (back == GMLAKE_OFFLOAD_NONE || leaves_before(session, back, i)) back = i;
+  }
+  assert_int_equal(session->stuck_bytes, stuck);
+  assert_int_equal(gmlo_session_victim(session, 0), victim);
+  assert_int_equal(gmlo_session_victim(session, 1), clean);
+  if (session->known >= 0) assert_int_equal(gmlo_session_next_back(session), back);
+}
+
 /* A call has ended: it did no more work than the statistics say of one. */
-static void note_work(const gmlake_offload_session *session) {
+static void note_work(gmlake_offload_session *session) {
   uint64_t before = planned.plan_work;
+  if (layers < 100) check_ranks(session);
   planned.struct_bytes = 0;
   assert_ok(gmlake_offload_session_get_stats(session, &planned));
   assert_true(planned.plan_work - before <= planned.plan_work_max);
@@ -342,7 +377,7 @@ static void empty_step(gmlake_offload_session *session) {
 static void plan_in_slices(gmlake_offload_session *session, uint64_t slice, gmlo_making *making) {
   gmlake_offload_planner_desc desc = gmlo_session_planner(session, 0);
   size_t slices = 0;
-  gmlo_making_begin(making, gmlo_session_known(session), &desc, CHUNK);
+  gmlo_making_begin(making, gmlo_session_known(session), &desc, CHUNK, NULL);
   while (gmlo_making_go_on(making, slice) == 0) assert_true(++slices < 1000000);
   assert_true(making->phase == GMLO_PHASE_DONE);
 }
@@ -375,6 +410,7 @@ static void train_layers(void) {
   desc.backend = &s.queues;
   desc.memory = &s.memory;
   desc.tensor_bytes_min = 1;
+  if (is_tight) desc.limit_bytes = layers * 3 / 2 * CHUNK;
   assert_ok(gmlake_offload_session_create(&desc, &session));
   memset(&planned, 0, sizeof planned);
   for (i = 0; i < layers; i++)
@@ -412,9 +448,20 @@ static void planning_is_bounded(void **state) {
                    (unsigned long long)planned.plan_work_max);
     if (before != 0) assert_true(work < 3 * before);
     assert_true(work < 10000 * (uint64_t)layers);
-    assert_true(planned.plan_work > GMLO_SLICE && planned.plan_work_max < 3 * GMLO_SLICE);
+    assert_true(planned.plan_work > GMLO_SLICE && planned.plan_work_max < 3 * GMLO_SLICE / 2);
     before = work;
   }
+}
+
+/* Of all tensors that may leave the one whose next use is farthest away does. */
+static void the_farthest_next_use_leaves(void **state) {
+  (void)state;
+  is_tight = 1;
+  for (layers = 8; layers < 100; layers *= 2) {
+    with_memory(0, 5e8, 0, train_layers);
+    assert_true(planned.demand_out_count > layers);
+  }
+  is_tight = 0;
 }
 
 /* Also in a call in which an iteration is found to begin. */
@@ -578,6 +625,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(commits_that_fail_take_nothing),
       cmocka_unit_test(rhythms),
       cmocka_unit_test(planning_is_bounded),
+      cmocka_unit_test(the_farthest_next_use_leaves),
       cmocka_unit_test(a_call_does_one_slice),
       cmocka_unit_test(slices_of_any_size_plan_alike),
       cmocka_unit_test(runs_keep_addresses_in_a_lake),

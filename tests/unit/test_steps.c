@@ -262,6 +262,133 @@ static void large_graphs_are_compiled_soon(void **state) {
   assert_in_range(steps_in_half(graph_make_random(1, 20000, 4096, 1), 1), 0, 4000000000u);
 }
 
+/* ---- Sessions -------------------------------------------------------------------------------- */
+
+#define MIB2 ((size_t)2 << 20)
+#define LAYERS_MOST 1600
+
+static uintptr_t next_address;
+
+static int ranges_reserve(void *user, size_t bytes, void **out_range, void **out_ptr) {
+  (void)user;
+  *out_range = *out_ptr = (void *)next_address;
+  next_address += bytes;
+  return 0;
+}
+static void ranges_release(void *user, void *range, void *stream) {
+  (void)user, (void)range, (void)stream;
+}
+static int ranges_change(void *user, void *range, size_t bytes, void *stream) {
+  (void)user, (void)range, (void)bytes, (void)stream;
+  return 0;
+}
+
+typedef struct training {
+  gmlake_offload_backend *mock;
+  gmlake_offload_session *session;
+  uint32_t layers, weights[LAYERS_MOST], made_by[LAYERS_MOST];
+  uint64_t longest; /* steps of a call */
+} training;
+
+static char training_stream;
+
+/* A call has ended that began at so many steps. */
+static void note_call(training *t, uint64_t before) {
+  if (step_count - before > t->longest) t->longest = step_count - before;
+}
+
+static void train_layer(training *t, uint32_t layer, int is_back) {
+  gmlake_offload_step step;
+  uint32_t reads[2];
+  uint64_t before = step_count;
+  void *ptr;
+  memset(&step, 0, sizeof step);
+  reads[0] = t->weights[layer];
+  reads[1] = t->made_by[is_back || layer == 0 ? layer : layer - 1];
+  step.stream = &training_stream;
+  step.key = layer + (is_back ? t->layers : 0) + 1;
+  step.reads = reads;
+  step.read_count = is_back || layer != 0 ? 2 : 1;
+  step.writes = reads;
+  step.write_count = (size_t)is_back;
+  assert_ok(gmlake_offload_session_begin(t->session, &step));
+  note_call(t, before);
+  before = step_count;
+  if (!is_back)
+    assert_ok(gmlake_offload_session_alloc(t->session, 2 * MIB2, &training_stream,
+                                           &t->made_by[layer], &ptr));
+  note_call(t, before);
+  assert_ok(gmlake_offload_mock_work(t->mock, &training_stream, 200000, NULL, NULL));
+  before = step_count;
+  assert_ok(gmlake_offload_session_end(t->session));
+  if (is_back)
+    assert_ok(gmlake_offload_session_free(t->session, t->made_by[layer], &training_stream));
+  note_call(t, before);
+  assert_int_equal(t->mock->stream_sync(t->mock->user, &training_stream), 0);
+}
+
+/* Steps of three iterations of so many layers, in half of their memory: one is learnt, and two are
+   planned. *out_longest: the longest call. */
+static uint64_t steps_of_training(uint32_t layers, uint64_t *out_longest) {
+  static training t;
+  gmlake_offload_mock_desc mock;
+  gmlake_offload_memory memory;
+  gmlake_offload_session_desc desc;
+  gmlake_offload_session_stats stats;
+  uint64_t before;
+  uint32_t i, iteration;
+  void *ptr;
+  memset(&t, 0, sizeof t);
+  memset(&mock, 0, sizeof mock);
+  memset(&memory, 0, sizeof memory);
+  memset(&desc, 0, sizeof desc);
+  memset(&stats, 0, sizeof stats);
+  next_address = (uintptr_t)1 << 40;
+  mock.bookkeeping_only = 1;
+  mock.divisor = 1 << 16;
+  assert_ok(gmlake_offload_mock_create(&mock, &t.mock));
+  memory.struct_bytes = sizeof memory;
+  memory.abi_version = 1;
+  memory.chunk_bytes = MIB2;
+  memory.reserve = ranges_reserve;
+  memory.release = ranges_release;
+  memory.commit = memory.discard = ranges_change;
+  desc.backend = t.mock;
+  desc.memory = &memory;
+  desc.limit_bytes = layers * 3 / 2 * MIB2;
+  assert_ok(gmlake_offload_session_create(&desc, &t.session));
+  t.layers = layers;
+  before = step_count;
+  for (i = 0; i < layers; i++)
+    assert_ok(gmlake_offload_session_alloc(t.session, MIB2, &training_stream, &t.weights[i], &ptr));
+  for (iteration = 0; iteration < 3; iteration++) {
+    uint64_t begun = step_count;
+    assert_ok(gmlake_offload_session_mark(t.session));
+    note_call(&t, begun);
+    for (i = 0; i < layers; i++) train_layer(&t, i, 0);
+    for (i = layers; i-- != 0;) train_layer(&t, i, 1);
+  }
+  before = step_count - before;
+  assert_ok(gmlake_offload_session_get_stats(t.session, &stats));
+  assert_true(stats.plan_count != 0 && stats.demand_out_count > layers);
+  gmlake_offload_session_destroy(t.session);
+  gmlake_offload_mock_destroy(t.mock);
+  *out_longest = t.longest;
+  return before;
+}
+
+/* Learning, making tensors leave and planning: twice the steps take little more than twice as long,
+   and no call takes longer because of it, but for what is done at once. */
+static void a_session_takes_as_long_as_its_program(void **state) {
+  uint64_t few, many, few_longest, many_longest;
+  (void)state;
+  need_steps();
+  few = steps_of_training(LAYERS_MOST / 2, &few_longest);
+  many = steps_of_training(LAYERS_MOST, &many_longest);
+  assert_true(many < few * 9 / 4);
+  assert_true(many_longest < few_longest * 3 / 2);
+}
+
 /* ---- Plans ----------------------------------------------------------------------------------- */
 
 /* 10,805 operators, as recorded: 164 million steps. */
@@ -305,6 +432,7 @@ int main(void) {
       cmocka_unit_test(a_chain_takes_no_square_of_steps),
       cmocka_unit_test(large_graphs_are_compiled_soon),
       cmocka_unit_test(a_large_graph_is_planned_soon),
+      cmocka_unit_test(a_session_takes_as_long_as_its_program),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
