@@ -277,25 +277,30 @@ HOW A SESSION WORKS
      iterations the host pins and maps memory, and the device waits for it. So after four that were
      the same, and after nine, one more is timed: where a step was faster, that time counts. If all
      steps together are faster by one part in 16, the session plans again.
-  5. Drift. A step that is not the one expected, by its key, the number of its tensors or which they
-     are, ends the schedule until the next iteration begins. The next one is learnt anew. Other
-     sizes in the same order are no drift: the schedule goes on as far as there is room, and a new
-     one is made when two iterations in a row have the same sizes. But from a tensor on that is more
-     than a third larger than the expected one, or the other way round, the schedule rests until the
-     next iteration begins. Where two or more schedules in a row were in vain, as no iteration
-     followed them, the next one is made only after as many iterations that were alike, less one;
-     after 8 at most.
-  6. On demand. What a step names is fetched if it is away, whatever was planned. Where memory is
-     short those tensors leave whose next use is farthest away: by what is known of the iteration,
-     else those that were not used for longest. Without a schedule, what the next 32 steps are
-     expected to use comes back ahead, into room that is free. What later steps of the iteration use
-     comes back, too, if more than a 16th of the limit stays free: in training, while the backward
-     pass frees memory. What the host has already is dropped without a copy.
-  7. Chunks. Memory that says which chunks a range gets (`commit_chunks`, as a lake's does) is
+  5. Sizes. What repeats is the order of steps and who makes what. Other sizes are no drift, and the
+     schedule is for the largest that were seen: when all together have grown by one part in 16, a
+     new one is made; when three iterations in a row have the same smaller ones, too. What it makes
+     leave is copied to the host at once, and its memory goes when others want it. So where tensors
+     are smaller less leaves, and less comes back. A tensor that is sometimes too small for the
+     session, as a program decides, may be missing in a step or be one more.
+  6. Drift. A step whose key is not the expected one, or that names other tensors, ends the schedule
+     until a step names a tensor as the known iteration does: there it goes on, as in an evaluation,
+     or where there is one batch more or less. Such an iteration is learnt if more than an eighth of
+     its steps were not found, or if the next one has as many steps. Where two or more schedules in
+     a row were in vain, as no iteration followed them, the next one is made only after as many
+     iterations that were alike, less one; after 8 at most.
+  7. On demand. What a step names is fetched if it is away, whatever was planned. Where memory is
+     short those tensors leave first that the schedule lets go, then those whose next use, or whose
+     death, is farthest away: by what is known of the iteration, else those that were not used for
+     longest. Without a schedule, and behind a drift, what the next 256 steps are expected to use
+     comes back ahead. What the host has already, and is used later than that, leaves for it, and a
+     16th of the limit is kept free for what is born. Without a schedule what later steps use comes
+     back, too, into room that is free: in training, while the backward pass frees memory.
+  8. Chunks. Memory that says which chunks a range gets (`commit_chunks`, as a lake's does) is
      planned, too: a tensor has the same chunks at the same addresses whenever it is there, and
      chunks go from one tensor to the next as planned. What is mapped stays mapped, so an iteration
      that goes as planned calls the driver for few chunks, and one that moves nothing for none.
-  8. Regions. A program may execute some steps twice, to keep less in between, as activation
+  9. Regions. A program may execute some steps twice, to keep less in between, as activation
      checkpointing does; it tells the session which (gmlake_offload_session_region). Where its
      iterations are marked and limit_bytes is not 0, the session decides after some that were alike
      which of these regions are kept: executed once. Each iteration as learnt is changed on paper:
@@ -1054,17 +1059,18 @@ typedef struct gmlake_offload_memory {
   int (*reserve)(void *user, size_t bytes, void **out_range, void **out_ptr);
   /* pre: the range has no memory. */
   void (*release)(void *user, void *range, void *stream);
-  /* Gives the whole range memory for work that is queued on the stream from now on. That work waits
-     on the device for what last used the memory elsewhere. */
+  /* Gives the range's first bytes, whole chunks, memory for work that is queued on the stream from
+     now on. That work waits on the device for what last used the memory elsewhere. */
   int (*commit)(void *user, void *range, size_t bytes, void *stream);
-  /* Takes it away. pre: all its uses precede this call on the stream. */
+  /* Takes it away: as many bytes as commit gave. pre: all their uses precede this call on the
+     stream. */
   int (*discard)(void *user, void *range, size_t bytes, void *stream);
   /* May be NULL; for checking. Makes every access to a range without memory an error. pre: no work
      is under way on the stream that the last discard named. */
   int (*expel)(void *user);
-  /* May be NULL: then the chunks of a range are any. As commit, with a number for each chunk of the
-     range: in, of the one that is wanted, or UINT32_MAX; out, of the one that is there. To want
-     what the range had last costs nothing, if nobody else has it. */
+  /* May be NULL: then the chunks of a range are any. As commit, with a number for each chunk of
+     these bytes: in, of the one that is wanted, or UINT32_MAX; out, of the one that is there. To
+     want what the range had last costs nothing, if nobody else has it. */
   int (*commit_chunks)(void *user, void *range, size_t bytes, uint32_t *chunks, void *stream);
 } gmlake_offload_memory;
 
@@ -6837,6 +6843,7 @@ typedef struct gmlo_clock_entry {
   void **pointers;              /* what an operator reads, then what it writes; NULL: none */
   uint64_t source;              /* digest of what it read when it began */
   struct gmlo_mock_range *range;
+  size_t bytes; /* COMMIT, DISCARD: of it */
   void (*work_fn)(void *user);
   void *user;
 } gmlo_clock_entry;
@@ -7866,9 +7873,10 @@ typedef struct gmlo_lesson {
       made;
   size_t step_capacity, named_capacity, slot_capacity, birth_capacity, copy_capacity,
       region_capacity, event_capacity;
-  int is_broken;   /* something is missing in it */
-  uint32_t turn;   /* [L3] */
-  uint64_t digest; /* of the bytes of all slots */
+  int is_broken;     /* something is missing in it */
+  uint32_t turn;     /* [L3] */
+  uint64_t digest;   /* of the bytes of all slots */
+  size_t slot_bytes; /* of all slots */
 } gmlo_lesson;
 
 typedef struct gmlo_move {
@@ -7946,6 +7954,7 @@ static void gmlo_lesson_clear(gmlo_lesson *l) {
   l->is_broken = 0;
   l->turn = 0;
   l->digest = 0;
+  l->slot_bytes = 0;
   gmlo_free(&l->host, l->uses);
   l->uses = NULL;
 }
@@ -7972,6 +7981,7 @@ static int gmlo_lesson_copy_to(const gmlo_lesson *l, gmlo_lesson *out) {
   out->slots = (gmlo_slot *)gmlo_copy(host, l->slots, l->slot_count, sizeof *l->slots);
   out->births = (uint32_t *)gmlo_copy(host, l->births, l->birth_count, sizeof *l->births);
   out->regions = (gmlo_region *)gmlo_copy(host, l->regions, l->region_count, sizeof *l->regions);
+  out->slot_bytes = l->slot_bytes;
   out->step_count = l->step_count;
   out->named_count = l->named_count;
   out->slot_count = l->slot_count;
@@ -8007,6 +8017,7 @@ static uint32_t gmlo_lesson_add_slot(gmlo_lesson *l, size_t bytes, size_t real_b
   slot->birth = birth;
   slot->death = slot->pair = slot->tensor = GMLAKE_OFFLOAD_NONE;
   if (birth != GMLAKE_OFFLOAD_NONE) l->births[l->birth_count++] = (uint32_t)l->slot_count;
+  l->slot_bytes += bytes;
   l->digest = (l->digest ^ bytes) * UINT64_C(0x9E3779B97F4A7C15);
   return (uint32_t)l->slot_count++;
 }
@@ -8033,6 +8044,16 @@ static void gmlo_lesson_name(gmlo_lesson *l, uint32_t slot, unsigned how) {
   l->named[l->named_count].slot = slot;
   l->named[l->named_count].how = how;
   l->steps[l->step_count - 1].named_end = ++l->named_count;
+}
+
+/* The slot's tensor has so many bytes: the next schedule is for the largest that were seen. */
+static void gmlo_lesson_widen(gmlo_lesson *l, uint32_t id, size_t bytes, size_t real_bytes) {
+  gmlo_slot *slot = &l->slots[id];
+  if (bytes > slot->bytes) {
+    l->slot_bytes += bytes - slot->bytes;
+    slot->bytes = bytes;
+  }
+  if (real_bytes > slot->real_bytes) slot->real_bytes = real_bytes;
 }
 
 /* The region of that number begins with the next step. */
@@ -8097,12 +8118,13 @@ static size_t gmlo_slot_next(const gmlo_lesson *l, const gmlo_slot *slot, size_t
   return low;
 }
 
-/* The steps from `at` to the slot's next use. SIZE_MAX: there is none. */
+/* The steps from `at` to the slot's next use, or, where there is none, to its death: until then its
+   memory would serve others. SIZE_MAX: to neither. */
 static size_t gmlo_lesson_expect(const gmlo_lesson *l, uint32_t id, size_t at) {
   const gmlo_slot *slot = &l->slots[id];
   size_t next = gmlo_slot_next(l, slot, at);
   if (next != slot->use_end) return l->uses[next] - at;
-  if (slot->death != GMLAKE_OFFLOAD_NONE) return SIZE_MAX;
+  if (slot->death != GMLAKE_OFFLOAD_NONE) return slot->death > at ? slot->death - at : 0;
   if (slot->birth != GMLAKE_OFFLOAD_NONE) {
     if (slot->pair == GMLAKE_OFFLOAD_NONE) return l->step_count - at;
     slot = &l->slots[slot->pair];
@@ -10498,10 +10520,11 @@ static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host
    [S6] In a program that marks no iteration one begins when `period` steps have been repeated, and
         `period` steps later the next one. After a drift it begins later than that, when the first
         step of the last one comes again, or when another `period` steps have been repeated.
-   [S7] While is_ranked, each tensor that may leave, or is away, is in the heap of its rank, by its
-        key.
+   [S7] While is_ranked, each tensor that may leave is in the heap of its rank, by its key.
    [S8] stuck_bytes is the sum over tensors with is_stuck: those that live and may not leave, since
         they are the open step's, pinned, small or without bytes.
+   [S9] What the schedule makes leave is copied to the host at once. Its memory goes when others
+        want it: where tensors are smaller than the schedule's it stays, and need not come back.
    Cost: a step is linear in what it names, and O(log tensors) for each that leaves, comes back or
    is born or dies; the first that makes one leave, in an iteration, is linear in the session's
    tensors, and so is the begin of an iteration. Fails: where memory, the backend or host
@@ -10512,11 +10535,16 @@ static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host
 #define GMLO_MARKS 1024u               /* steps of a stream whose end can be told from later ones */
 #define GMLO_STREAMS_MAX 64u
 #define GMLO_USES 4u
-#define GMLO_AHEAD 32u       /* steps whose tensors are fetched ahead while no plan holds */
-#define GMLO_ROOM 16u        /* a part of the limit, that what comes back earlier leaves free */
-#define GMLO_RESYNC 256u     /* steps that are searched for one that was expected later */
-#define GMLO_VAIN 1u         /* schedules in vain that do not count: a first iteration is special */
-#define GMLO_VAIN_MAX 8u     /* iterations that have to be alike at most */
+#define GMLO_AHEAD 256u /* steps for whose tensors others leave ahead while no plan holds */
+#define GMLO_ROOM 16u   /* a part of the limit, that what comes back earlier leaves free */
+#define GMLO_USES_SEEN \
+  64u                    /* uses of a tensor that are compared with a step that was not expected */
+#define GMLO_COVERED 8u  /* a part of the steps, that may be others without a new lesson */
+#define GMLO_RESYNC 256u /* steps that are searched for one that was expected later */
+#define GMLO_VAIN 1u     /* schedules in vain that do not count: a first iteration is special */
+#define GMLO_VAIN_MAX 8u /* iterations that have to be alike at most */
+#define GMLO_STEADY 2u   /* iterations of the same sizes, after which the schedule is for these */
+#define GMLO_GROWTH 16u  /* a part of all sizes: when they have grown by it, there is a new one */
 #define GMLO_REVIEW_GAIN 16u /* a part of the steps' time that is worth a new schedule */
 #define GMLO_KEEP_GAIN 50u   /* a part of the time that is worth keeping regions */
 #define GMLO_KEEP_PROBES 5u  /* numbers of kept regions that are planned for */
@@ -10541,6 +10569,7 @@ typedef struct gmlo_range {
   void *range;
   char *ptr;
   size_t bytes;
+  size_t used;            /* bytes from its begin on that its tensor has, or the last one had */
   uint32_t tensor;        /* NONE: it is idle, */
   uint64_t since;         /* since so many tensors had died, */
   uint32_t before, after; /* between these on its shelf; or NONE */
@@ -10571,14 +10600,14 @@ typedef struct gmlo_pin { /* pinned memory */
   gmlo_mark mark;  /* behind its last copy */
 } gmlo_pin;
 
-/* The tensors that may leave, and those that are away, in heaps: see "Who leaves" below. */
+/* The tensors that may leave in heaps: see "Who leaves" below. */
 typedef enum gmlo_rank {
   GMLO_RANK_NONE = 0,
   GMLO_RANK_FAR,       /* may leave and has a slot: by its next use, the farthest first; */
   GMLO_RANK_FAR_CLEAN, /* the host has its bytes, too */
   GMLO_RANK_OLD,       /* may leave and has none: by the last step that named it; */
   GMLO_RANK_OLD_CLEAN,
-  GMLO_RANK_AWAY, /* is away and has a slot: by its next use, the nearest first */
+  GMLO_RANK_RELEASED, /* is_released */
   GMLO_RANKS
 } gmlo_rank;
 
@@ -10592,6 +10621,7 @@ typedef struct gmlo_guest { /* a tensor */
   size_t real_bytes;        /* as asked for */
   uint32_t range, pin;      /* pin NONE: it has none */
   int lives, has_memory, has_bytes, is_clean;
+  int is_released;         /* the schedule lets its memory go, the host has its bytes: [S9] */
   int is_stuck, is_listed; /* counted in stuck_bytes; in the open step's list */
   gmlo_rank rank;          /* its heap, */
   size_t place;            /* its place there, */
@@ -10672,8 +10702,11 @@ struct gmlake_offload_session {
   int known;        /* the lesson that is expected; -1: none */
   int is_recording; /* the other lesson */
   int is_confirmed; /* two iterations in a row were alike */
-  int is_drifted, is_timed, has_schedule;
-  int is_unlike;        /* a tensor of this iteration has another size than the schedule is for */
+  int is_drifted;   /* this iteration went another way than the known lesson; */
+  int is_lost;      /* and was not found again in it */
+  int is_timed, has_schedule;
+  size_t ahead;                    /* the steps from `at` to here have what they name */
+  uint64_t met, count, last_count; /* steps of this iteration that were found; all; of the last */
   int is_review;        /* the present schedule stays unless the steps turn out to be faster */
   uint64_t alike_count; /* iterations in a row that were as expected */
   uint64_t followed;    /* iterations that followed the present schedule to their end */
@@ -10685,6 +10718,7 @@ struct gmlake_offload_session {
   gmlo_making making;      /* of the next one, */
   gmlo_lesson made;        /* for a copy of the known lesson */
   int makes_review;        /* `is_review` when it was begun */
+  size_t made_bytes;       /* of the slots that it, or the present one, is for */
   uint64_t call_work;      /* steps of planning in this call */
   size_t over_from;        /* events of the known lesson from this one on are complete; */
   int is_looking;          /* the next call looks at more of them */
@@ -10701,7 +10735,11 @@ struct gmlake_offload_session {
   uint64_t tickets;
   uint64_t step;                /* the number of the present or last one, from 1 on */
   uint64_t first_step;          /* of this iteration */
+  size_t born_bytes, born_as;   /* of what was born in this iteration; of its slots */
+  size_t begun_bytes;           /* of the slots with which the schedule's iteration begins */
+  double owed_bytes;            /* that were to be copied to the host so far, and were not */
   uint64_t digest, last_digest; /* of the bytes of what was born in this iteration, in the last */
+  uint64_t steady_count;        /* iterations in a row in which these were the same */
   int is_open, is_held, is_busy;
   uint32_t open_course;
   uint64_t deaths;
@@ -10987,8 +11025,8 @@ static uint32_t gmlo_session_now(const gmlake_offload_session *s, size_t begun) 
 
 /* ---- Who leaves, who comes back ---- */
 
-/* Heaps of tensors. A tensor that may leave, or that is away, is in one of them; each change of its
-   state puts it in its place. Its next use, as a step of the known lesson, changes only where the
+/* Heaps of tensors. A tensor that may leave is in one of them; each change of its state puts it in
+   its place. Its next use, as a step of the known lesson, changes only where the
    session passes that step, or where slots are paired. Without a slot it counts as used the later,
    the longer it was not. The heaps are made when an iteration first asks for a tensor: one that
    follows its schedule asks for none, and pays for none. */
@@ -11018,7 +11056,7 @@ static uint32_t *gmlo_session_heap(const gmlake_offload_session *s, gmlo_rank ra
 static int gmlo_session_is_before(const gmlake_offload_session *s, uint32_t a, uint32_t b) {
   const gmlo_guest *x = &s->guests[a], *y = &s->guests[b];
   if (x->key != y->key) return x->key < y->key;
-  if (x->rank != GMLO_RANK_AWAY && x->bytes != y->bytes) return x->bytes > y->bytes;
+  if (x->bytes != y->bytes) return x->bytes > y->bytes;
   return a < b;
 }
 
@@ -11049,16 +11087,12 @@ static gmlo_rank gmlo_session_rank_of(gmlake_offload_session *s, const gmlo_gues
                                       uint64_t *out_key) {
   int has_slot = g->slot != GMLAKE_OFFLOAD_NONE;
   size_t way;
-  if (g->lives && !g->has_bytes && has_slot) {
-    way = gmlo_session_expect(s, g);
-    *out_key = way != SIZE_MAX ? s->at + way : UINT64_MAX;
-    return GMLO_RANK_AWAY;
-  }
   if (!gmlo_session_may_leave(s, g)) return GMLO_RANK_NONE;
   *out_key = g->step;
-  if (!has_slot) return g->is_clean ? GMLO_RANK_OLD_CLEAN : GMLO_RANK_OLD;
+  if (!has_slot && !g->is_released) return g->is_clean ? GMLO_RANK_OLD_CLEAN : GMLO_RANK_OLD;
   way = gmlo_session_expect(s, g);
   *out_key = way != SIZE_MAX ? UINT64_MAX - (s->at + way) : 0;
+  if (g->is_released) return GMLO_RANK_RELEASED;
   return g->is_clean ? GMLO_RANK_FAR_CLEAN : GMLO_RANK_FAR;
 }
 
@@ -11131,14 +11165,15 @@ static void gmlo_session_pass(gmlake_offload_session *s, size_t to) {
   }
 }
 
-/* The tensor whose next use is farthest away, of those that may leave: of equal ones the largest.
-   NONE: there is none. */
+/* The tensor whose next use is farthest away, of those that the schedule lets go, else of those
+   that may leave: of equal ones the largest. NONE: there is none. */
 static uint32_t gmlo_session_victim(gmlake_offload_session *s, int only_clean) {
   static const gmlo_rank ranks[] = {GMLO_RANK_FAR_CLEAN, GMLO_RANK_OLD_CLEAN, GMLO_RANK_FAR,
                                     GMLO_RANK_OLD};
   uint32_t best = GMLAKE_OFFLOAD_NONE;
   size_t i, far = 0;
   gmlo_session_rank_all(s);
+  if (s->rank_count[GMLO_RANK_RELEASED] != 0) return gmlo_session_heap(s, GMLO_RANK_RELEASED)[0];
   for (i = 0; i < (only_clean ? 2 : 4); i++) {
     uint32_t id;
     size_t way;
@@ -11155,15 +11190,6 @@ static uint32_t gmlo_session_victim(gmlake_offload_session *s, int only_clean) {
   return best;
 }
 
-/* The tensor that is away and is expected to be used first in this iteration; or NONE. */
-static uint32_t gmlo_session_next_back(gmlake_offload_session *s) {
-  uint32_t id;
-  gmlo_session_rank_all(s);
-  if (s->rank_count[GMLO_RANK_AWAY] == 0) return GMLAKE_OFFLOAD_NONE;
-  id = gmlo_session_heap(s, GMLO_RANK_AWAY)[0];
-  return s->guests[id].key < gmlo_session_known(s)->step_count ? id : GMLAKE_OFFLOAD_NONE;
-}
-
 /* ---- Following the known lesson ---- */
 
 static void gmlo_session_bind(gmlake_offload_session *s, uint32_t tensor, uint32_t slot) {
@@ -11171,7 +11197,14 @@ static void gmlo_session_bind(gmlake_offload_session *s, uint32_t tensor, uint32
   gmlo_guest *g = &s->guests[tensor];
   if (g->slot != GMLAKE_OFFLOAD_NONE) l->slots[g->slot].tensor = GMLAKE_OFFLOAD_NONE;
   g->slot = slot;
-  if (slot != GMLAKE_OFFLOAD_NONE) l->slots[slot].tensor = tensor;
+  if (slot != GMLAKE_OFFLOAD_NONE) {
+    uint32_t other = l->slots[slot].tensor;
+    l->slots[slot].tensor = tensor;
+    if (other != GMLAKE_OFFLOAD_NONE && other != tensor) {
+      s->guests[other].slot = GMLAKE_OFFLOAD_NONE;
+      gmlo_session_rank(s, other);
+    }
+  }
   gmlo_session_rank(s, tensor);
 }
 
@@ -11194,20 +11227,26 @@ static void gmlo_session_learn_pair(gmlake_offload_session *s, uint32_t heir, ui
   if (other != GMLAKE_OFFLOAD_NONE) gmlo_session_rank_slot(s, other);
 }
 
+/* Whether the slots of two tensors may be exchanged. `had` NONE: one of them has none. */
+static int gmlo_session_is_like(const gmlo_lesson *l, uint32_t slot, uint32_t had) {
+  const gmlo_slot *a = &l->slots[slot], *b;
+  if (had == GMLAKE_OFFLOAD_NONE) return a->birth == GMLAKE_OFFLOAD_NONE || a->tensor == had;
+  b = &l->slots[had];
+  if (a->birth != b->birth) return 0;
+  return a->birth != GMLAKE_OFFLOAD_NONE ||
+         (a->death != GMLAKE_OFFLOAD_NONE && b->death != GMLAKE_OFFLOAD_NONE);
+}
+
 /* Whether a tensor may be the one that the lesson names. What outlived an iteration was given the
-   slot of one that is like it: here it may change with another one. */
+   slot of one that is like it, and what is born the slot that was next: here it may change with
+   another one. */
 static int gmlo_session_matches(gmlake_offload_session *s, uint32_t tensor, uint32_t slot) {
   gmlo_lesson *l = gmlo_session_known(s);
   uint32_t had = s->guests[tensor].slot, other = l->slots[slot].tensor;
   if (had == slot) return 1;
-  if (l->slots[slot].birth != GMLAKE_OFFLOAD_NONE) return 0;
-  if (had != GMLAKE_OFFLOAD_NONE &&
-      (l->slots[had].birth != GMLAKE_OFFLOAD_NONE || l->slots[had].death == GMLAKE_OFFLOAD_NONE ||
-       l->slots[slot].death == GMLAKE_OFFLOAD_NONE)) {
-    return 0;
-  }
-  if (other != GMLAKE_OFFLOAD_NONE && s->guests[other].step >= s->first_step &&
-      s->guests[other].step < s->step) {
+  if (!gmlo_session_is_like(l, slot, had)) return 0;
+  if (other != GMLAKE_OFFLOAD_NONE && l->slots[slot].birth == GMLAKE_OFFLOAD_NONE &&
+      s->guests[other].step >= s->first_step && s->guests[other].step < s->step) {
     return 0; /* it was named in this iteration already */
   }
   if (other != GMLAKE_OFFLOAD_NONE) gmlo_session_bind(s, other, GMLAKE_OFFLOAD_NONE);
@@ -11218,22 +11257,38 @@ static int gmlo_session_matches(gmlake_offload_session *s, uint32_t tensor, uint
   return 1;
 }
 
-/* Whether the step is the lesson's step `at`; `strictly`: also by its tensors. */
+/* Whether a tensor that a step names, and how, may be the one that the lesson names there.
+   `strictly`: it gets that slot. */
+static int gmlo_session_is_named(gmlake_offload_session *s, uint32_t tensor, int writes,
+                                 const gmlo_named *named, int strictly) {
+  uint32_t had = s->guests[tensor].slot;
+  if (writes != (named->how == GMLO_WRITES)) return 0;
+  if (strictly) return gmlo_session_matches(s, tensor, named->slot);
+  return had == GMLAKE_OFFLOAD_NONE || had == named->slot;
+}
+
+/* Whether the step is the lesson's step `at`; `strictly`: its tensors get the slots. Tensors whose
+   size varies may be smaller than what a program tells a session: if one of the two names less, the
+   other's may be missing in it, wherever that is. */
 static int gmlo_session_is_step(gmlake_offload_session *s, const gmlake_offload_step *step,
                                 size_t at, int strictly) {
   gmlo_lesson *l = gmlo_session_known(s);
   const gmlo_lesson_step *known = &l->steps[at];
-  size_t i, count = step->read_count + step->write_count;
-  if (known->key != step->key || known->named_end - known->named_begin != count) return 0;
-  for (i = 0; i < count; i++) {
-    const gmlo_named *named = &l->named[known->named_begin + i];
+  size_t i = 0, n = known->named_begin, count = step->read_count + step->write_count;
+  if (known->key != step->key) return 0;
+  while (i < count && n < known->named_end) {
     int writes = i >= step->read_count;
     uint32_t id = writes ? step->writes[i - step->read_count] : step->reads[i];
-    if (writes != (named->how == GMLO_WRITES)) return 0;
-    if (strictly && !gmlo_session_matches(s, id, named->slot)) return 0;
-    if (!strictly && s->guests[id].slot != GMLAKE_OFFLOAD_NONE &&
-        s->guests[id].slot != named->slot) {
+    size_t left = count - i, known_left = known->named_end - n;
+    if (gmlo_session_is_named(s, id, writes, &l->named[n], strictly)) {
+      i++;
+      n++;
+    } else if (left == known_left) {
       return 0;
+    } else if (left > known_left) {
+      i++;
+    } else {
+      n++;
     }
   }
   return 1;
@@ -11241,7 +11296,7 @@ static int gmlo_session_is_step(gmlake_offload_session *s, const gmlake_offload_
 
 /* Whether the schedule is carried out. */
 static int gmlo_session_is_planned(const gmlake_offload_session *s) {
-  return s->has_schedule && !s->is_drifted && !s->is_unlike;
+  return s->has_schedule && !s->is_lost;
 }
 
 static void gmlo_session_drift(gmlake_offload_session *s) {
@@ -11250,58 +11305,94 @@ static void gmlo_session_drift(gmlake_offload_session *s) {
   s->late_at = s->late_count = 0;
 }
 
-/* A step has begun: finds it in the known lesson. */
+/* The known lesson goes on at that step: what was born there is bound again as it is named. */
+static void gmlo_session_jump(gmlake_offload_session *s, size_t at) {
+  const gmlo_lesson *l = gmlo_session_known(s);
+  size_t low = 0, high = l->birth_count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (l->slots[l->births[middle]].birth < at) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  s->at = s->ahead = at;
+  s->is_ranked = 0;
+  s->birth_at = low;
+}
+
+/* The step of the known lesson that uses a tensor of this one in the same way: the first one from
+   `at` on, around the end. NONE: there is none. */
+static size_t gmlo_session_find_step(gmlake_offload_session *s, const gmlake_offload_step *step) {
+  const gmlo_lesson *l = gmlo_session_known(s);
+  size_t i, n;
+  for (i = 0; i < step->read_count + step->write_count; i++) {
+    uint32_t id = i < step->read_count ? step->reads[i] : step->writes[i - step->read_count];
+    const gmlo_slot *slot;
+    size_t count, from;
+    if (s->guests[id].slot == GMLAKE_OFFLOAD_NONE) continue;
+    slot = &l->slots[s->guests[id].slot];
+    count = slot->use_end - slot->use_begin;
+    from = gmlo_slot_next(l, slot, s->at) - slot->use_begin;
+    for (n = 0; n < count && n < GMLO_USES_SEEN; n++) {
+      size_t at = l->uses[slot->use_begin + (from + n) % count];
+      if (gmlo_session_is_step(s, step, at, 0)) return at;
+    }
+  }
+  return GMLAKE_OFFLOAD_NONE;
+}
+
+/* A step has begun: finds it in the known lesson. After a step that was not expected the session is
+   lost until one names what one of the lesson does: an evaluation, or one batch more, uses the
+   program's weights in an order that is known. */
 static void gmlo_session_follow(gmlake_offload_session *s, const gmlake_offload_step *step) {
   gmlo_lesson *l = gmlo_session_known(s);
-  size_t i;
+  size_t at;
+  s->count++;
   if (l == NULL) return;
-  if (!s->is_drifted && s->at < l->step_count && gmlo_session_is_step(s, step, s->at, 1)) {
-    gmlo_session_pass(s, s->at + 1);
-    return;
+  if (s->is_lost || s->at == l->step_count || !gmlo_session_is_step(s, step, s->at, 1)) {
+    gmlo_session_drift(s);
+    at = gmlo_session_find_step(s, step);
+    s->is_lost = at == GMLAKE_OFFLOAD_NONE;
+    if (s->is_lost) return;
+    if (at != s->at) gmlo_session_jump(s, at);
+    (void)gmlo_session_is_step(s, step, at, 1);
   }
-  gmlo_session_drift(s);
-  for (i = s->at; i < l->step_count && i < s->at + GMLO_RESYNC; i++) {
-    if (!gmlo_session_is_step(s, step, i, 0)) continue;
-    (void)gmlo_session_is_step(s, step, i, 1);
-    gmlo_session_pass(s, i + 1);
-    return;
-  }
+  gmlo_session_pass(s, s->at + 1);
+  s->met++;
 }
 
-/* The slot of the tensor that is born next, if it is born now; or NONE. */
-static uint32_t gmlo_session_next_birth(gmlake_offload_session *s) {
+/* The slot of a tensor of so many bytes that is born now; NONE: none is expected. Of several that
+   are expected in this step it is the next one, or, where that one was much smaller, one behind it.
+   birth_at is then its place. */
+static uint32_t gmlo_session_next_birth(gmlake_offload_session *s, size_t bytes) {
   const gmlo_lesson *l = gmlo_session_known(s);
-  if (l == NULL || s->birth_at == l->birth_count ||
-      l->slots[l->births[s->birth_at]].birth != gmlo_session_now(s, s->at)) {
-    return GMLAKE_OFFLOAD_NONE;
+  uint32_t now;
+  size_t i;
+  if (l == NULL || s->is_lost) return GMLAKE_OFFLOAD_NONE;
+  now = gmlo_session_now(s, s->at);
+  while (s->birth_at < l->birth_count && l->slots[l->births[s->birth_at]].birth < now)
+    s->birth_at++;
+  for (i = s->birth_at; i < l->birth_count && l->slots[l->births[i]].birth == now; i++) {
+    size_t known = l->slots[l->births[i]].bytes;
+    if (i == s->birth_at ? known < bytes - bytes / 4 : known < bytes) continue;
+    s->birth_at = i;
+    return l->births[i];
   }
-  return l->births[s->birth_at];
-}
-
-/* Whether a schedule for a tensor of the one size may serve one of the other. */
-static int gmlo_is_alike(size_t bytes, size_t known) {
-  return bytes / 4 <= known / 3 && known / 4 <= bytes / 3;
+  return i != s->birth_at ? l->births[s->birth_at] : GMLAKE_OFFLOAD_NONE;
 }
 
 /* A tensor is born. */
 static void gmlo_session_follow_birth(gmlake_offload_session *s, uint32_t tensor) {
-  gmlo_lesson *l = gmlo_session_known(s);
-  uint32_t now;
-  if (l == NULL) return;
-  now = gmlo_session_now(s, s->at);
-  if (s->is_drifted) {
-    while (s->birth_at < l->birth_count && l->slots[l->births[s->birth_at]].birth < now)
-      s->birth_at++;
-  }
-  if (s->birth_at < l->birth_count && l->slots[l->births[s->birth_at]].birth == now) {
-    if (!gmlo_is_alike(s->guests[tensor].bytes, l->slots[l->births[s->birth_at]].bytes)) {
-      s->is_unlike = 1;
-      s->late_at = s->late_count = 0;
-    }
-    gmlo_session_bind(s, tensor, l->births[s->birth_at++]);
-  } else {
-    gmlo_session_drift(s);
-  }
+  uint32_t slot = gmlo_session_next_birth(s, s->guests[tensor].bytes);
+  if (slot == GMLAKE_OFFLOAD_NONE) return;
+  gmlo_lesson_widen(gmlo_session_known(s), slot, s->guests[tensor].bytes,
+                    s->guests[tensor].real_bytes);
+  gmlo_session_bind(s, tensor, slot);
+  s->birth_at++;
+  s->born_bytes += s->guests[tensor].bytes;
+  s->born_as += gmlo_session_known(s)->slots[slot].bytes;
 }
 
 /* ---- Pinned memory ---- */
@@ -11493,7 +11584,7 @@ static int gmlo_session_see(gmlake_offload_session *s, uint32_t number) {
 /* A range has memory now, or has none any more. */
 static void gmlo_session_hold_chunks(gmlake_offload_session *s, uint32_t id, int is_held) {
   const gmlo_range *range = &s->ranges[id];
-  size_t i, count = range->chunks != NULL ? range->bytes / s->memory.chunk_bytes : 0;
+  size_t i, count = range->chunks != NULL ? range->used / s->memory.chunk_bytes : 0;
   for (i = 0; i < count; i++) {
     uint32_t chunk = range->chunks[i];
     if (is_held && !gmlo_session_see(s, chunk)) continue;
@@ -11533,7 +11624,7 @@ static size_t gmlo_session_spare(gmlake_offload_session *s, size_t count) {
    that are free for long. What is wanted is held from here on. */
 static void gmlo_session_wish(gmlake_offload_session *s, uint32_t id, uint32_t vblock) {
   gmlo_range *range = &s->ranges[id];
-  size_t i, count = range->bytes / s->memory.chunk_bytes, missing = 0, at = 0;
+  size_t i, count = range->used / s->memory.chunk_bytes, missing = 0, at = 0;
   const uint32_t *vchunks = vblock != GMLAKE_OFFLOAD_NONE ? gmlo_session_vchunks(s, vblock) : NULL;
   for (i = 0; i < count; i++) {
     range->chunks[i] = GMLAKE_OFFLOAD_NONE;
@@ -11559,7 +11650,7 @@ static void gmlo_session_wish(gmlake_offload_session *s, uint32_t id, uint32_t v
    for it for a while: that the other one has it may be an exception. */
 static void gmlo_session_note_chunks(gmlake_offload_session *s, const gmlo_range *range,
                                      uint32_t vblock) {
-  size_t i, count = range->bytes / s->memory.chunk_bytes;
+  size_t i, count = range->used / s->memory.chunk_bytes;
   const uint32_t *vchunks = gmlo_session_vchunks(s, vblock);
   for (i = 0; i < count; i++) {
     uint32_t vchunk = vchunks[i], chunk = range->chunks[i];
@@ -11616,6 +11707,13 @@ static void gmlo_session_lift(gmlake_offload_session *s, uint32_t id) {
   if (range->after != GMLAKE_OFFLOAD_NONE) s->ranges[range->after].before = range->before;
 }
 
+static void gmlo_session_set_vblock(gmlake_offload_session *s, uint32_t id, uint32_t vblock) {
+  int is_idle = s->ranges[id].tensor == GMLAKE_OFFLOAD_NONE;
+  if (is_idle) gmlo_session_lift(s, id);
+  s->ranges[id].vblock = vblock;
+  if (is_idle) gmlo_session_lay(s, id);
+}
+
 /* No range has a vblock any more: each shelf's two lists become one. */
 static void gmlo_session_clear_vblocks(gmlake_offload_session *s) {
   size_t i;
@@ -11638,9 +11736,9 @@ static void gmlo_session_clear_vblocks(gmlake_offload_session *s) {
   }
 }
 
-/* Whether a vblock has as many vchunks as the range has chunks. */
+/* Whether a vblock has a vchunk for each chunk of a tensor. A smaller one has the first of them. */
 static int gmlo_session_is_wide(const gmlake_offload_session *s, uint32_t vblock, size_t bytes) {
-  return s->schedule.vblocks[vblock].count == bytes / s->memory.chunk_bytes;
+  return s->schedule.vblocks[vblock].count >= bytes / s->memory.chunk_bytes;
 }
 
 /* A new schedule has vchunks: its vblocks get the ranges and chunks of the tensors that are there.
@@ -11679,6 +11777,26 @@ static void gmlo_session_assign(gmlake_offload_session *s) {
   }
 }
 
+static gmlake_offload_result gmlo_session_discard(gmlake_offload_session *s, uint32_t tensor,
+                                                  uint32_t course);
+
+/* What the schedule lets go leaves where it has chunks of the vblock. [S9] */
+static gmlake_offload_result gmlo_session_clear(gmlake_offload_session *s, uint32_t vblock,
+                                                size_t count, uint32_t course) {
+  const uint32_t *vchunks = gmlo_session_vchunks(s, vblock);
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  size_t i;
+  for (i = 0; i < count && result == GMLAKE_OFFLOAD_OK; i++) {
+    uint32_t chunk = s->bindings[vchunks[i]].chunk, holder, tensor;
+    if (chunk == GMLAKE_OFFLOAD_NONE) continue;
+    holder = s->chunks[chunk].holder;
+    tensor = holder != GMLAKE_OFFLOAD_NONE ? s->ranges[holder].tensor : GMLAKE_OFFLOAD_NONE;
+    if (tensor != GMLAKE_OFFLOAD_NONE && s->guests[tensor].is_released)
+      result = gmlo_session_discard(s, tensor, course);
+  }
+  return result;
+}
+
 /* Gives a tensor's range memory: the chunks of its vblock, if it has one. */
 static int gmlo_session_supply(gmlake_offload_session *s, uint32_t tensor, uint32_t course) {
   uint32_t id = s->guests[tensor].range, vblock = s->ranges[id].vblock;
@@ -11686,11 +11804,13 @@ static int gmlo_session_supply(gmlake_offload_session *s, uint32_t tensor, uint3
   void *stream = s->courses[course]->stream;
   int code;
   if (range->chunks == NULL)
-    return s->memory.commit(s->memory.user, range->range, range->bytes, stream);
+    return s->memory.commit(s->memory.user, range->range, range->used, stream);
   if (!gmlo_session_is_planned(s)) vblock = GMLAKE_OFFLOAD_NONE;
+  if (vblock != GMLAKE_OFFLOAD_NONE)
+    (void)gmlo_session_clear(s, vblock, range->used / s->memory.chunk_bytes, course);
   gmlo_session_wish(s, id, vblock);
   gmlo_session_hold_chunks(s, id, 0); /* it may get others */
-  code = s->memory.commit_chunks(s->memory.user, range->range, range->bytes, range->chunks, stream);
+  code = s->memory.commit_chunks(s->memory.user, range->range, range->used, range->chunks, stream);
   if (code == 0) gmlo_session_hold_chunks(s, id, 1);
   if (code == 0 && vblock != GMLAKE_OFFLOAD_NONE) gmlo_session_note_chunks(s, range, vblock);
   return code;
@@ -11764,11 +11884,11 @@ static gmlake_offload_result gmlo_session_discard(gmlake_offload_session *s, uin
   gmlo_guest *g = &s->guests[tensor];
   gmlo_range *range = &s->ranges[g->range];
   if (!gmlo_session_follow_uses(s, g, course) ||
-      s->memory.discard(s->memory.user, range->range, range->bytes, s->courses[course]->stream)) {
+      s->memory.discard(s->memory.user, range->range, range->used, s->courses[course]->stream)) {
     return gmlo_session_refused(s, tensor, "a tensor's memory could not be given up; it stays");
   }
   gmlo_session_hold_chunks(s, g->range, 0);
-  g->has_memory = g->has_bytes = 0;
+  g->has_memory = g->has_bytes = g->is_released = 0;
   g->use_count = 0;
   g->back = 0;
   gmlo_session_settle_guest(s, g);
@@ -11784,22 +11904,43 @@ static gmlake_offload_result gmlo_session_discard(gmlake_offload_session *s, uin
 static gmlake_offload_result gmlo_session_leave(gmlake_offload_session *s, uint32_t tensor,
                                                 int is_demand) {
   gmlo_guest *g = &s->guests[tensor];
-  int is_drop = g->is_clean;
+  int is_drop = g->is_clean, was_released = g->is_released;
   gmlake_offload_result result = is_drop ? GMLAKE_OFFLOAD_OK : gmlo_session_copy_out(s, tensor);
   if (result == GMLAKE_OFFLOAD_OK)
     result = gmlo_session_discard(s, tensor, g->use_count == 1 ? g->uses[0].course : GMLO_OUT);
   if (g->has_memory) return result;
+  if (was_released) return result; /* it was counted */
   s->stats.drop_count += (uint64_t)is_drop;
   s->stats.demand_out_count += (uint64_t)is_demand;
   return result;
 }
 
+/* The schedule makes a tensor leave: of those that have to be copied for it, such a share. [S9]
+   pre: it may leave. */
+static gmlake_offload_result gmlo_session_let_go(gmlake_offload_session *s, uint32_t tensor,
+                                                 double share) {
+  gmlo_guest *g = &s->guests[tensor];
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  if (g->is_clean) {
+    s->stats.drop_count++;
+  } else {
+    s->owed_bytes += share * (double)g->bytes;
+    if (s->owed_bytes < (double)g->bytes / 2) return result;
+    s->owed_bytes -= (double)g->bytes;
+    result = gmlo_session_copy_out(s, tensor);
+  }
+  g->is_released = result == GMLAKE_OFFLOAD_OK;
+  gmlo_session_settle_guest(s, g);
+  return result;
+}
+
 /* Makes one tensor leave, for `tensor`. Where pinned memory is short, one that the host has. */
 static gmlake_offload_result gmlo_session_evict(gmlake_offload_session *s, uint32_t tensor,
-                                                size_t needed) {
+                                                size_t needed, uint32_t course) {
   uint32_t victim = gmlo_session_victim(s, 0);
   gmlake_offload_result result;
   if (victim == GMLAKE_OFFLOAD_NONE || s->is_held) return gmlo_session_too_large(s, tensor, needed);
+  if (s->guests[victim].is_released) return gmlo_session_discard(s, victim, course);
   result = gmlo_session_leave(s, victim, 1);
   if (result != GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY) return result;
   victim = gmlo_session_victim(s, 1);
@@ -11830,20 +11971,25 @@ static gmlake_offload_result gmlo_session_commit(gmlake_offload_session *s, uint
   int code = 1;
   *out_full = 0;
   while (result == GMLAKE_OFFLOAD_OK) {
-    if (gmlo_session_fits(s, range->bytes)) {
+    if (gmlo_session_fits(s, range->used)) {
       code = gmlo_session_supply(s, tensor, course);
       if (code == 0) break;
       if (code != 1) return gmlo_session_broken(s, tensor, code);
     }
-    *out_full = !is_demand;
-    if (*out_full) return GMLAKE_OFFLOAD_OK;
-    result = gmlo_session_evict(s, tensor, s->stats.device_bytes + range->bytes);
+    if (!is_demand) {
+      uint32_t victim = gmlo_session_victim(s, 1);
+      *out_full = victim == GMLAKE_OFFLOAD_NONE || !s->guests[victim].is_released;
+      if (*out_full) return GMLAKE_OFFLOAD_OK;
+      result = gmlo_session_discard(s, victim, course);
+      continue;
+    }
+    result = gmlo_session_evict(s, tensor, s->stats.device_bytes + range->used, course);
   }
   if (result != GMLAKE_OFFLOAD_OK) return result;
   s->guests[tensor].has_memory = 1;
   gmlo_session_settle_guest(s, &s->guests[tensor]);
   gmlo_session_only_use(s, &s->guests[tensor], course);
-  gmlo_count_up(&s->stats.device_bytes, &s->stats.device_bytes_peak, range->bytes);
+  gmlo_count_up(&s->stats.device_bytes, &s->stats.device_bytes_peak, range->used);
   return GMLAKE_OFFLOAD_OK;
 }
 
@@ -11934,13 +12080,25 @@ static int gmlo_session_ask(gmlake_offload_session *s, uint32_t tensor) {
   return 1;
 }
 
+/* The part of what the schedule has copied to the host that has to be, if what is still to be born
+   is as much smaller than its slots as what was born in this iteration. */
+static double gmlo_session_share(const gmlake_offload_session *s) {
+  double all = (double)s->schedule.unplanned_bytes, limit = (double)s->desc.limit_bytes;
+  double begun = (double)s->begun_bytes < all ? (double)s->begun_bytes : all;
+  double scale = s->born_as != 0 ? (double)s->born_bytes / (double)s->born_as : 1;
+  double peak = begun + (all - begun) * scale;
+  if (scale > .95 || all <= limit) return 1;
+  return peak < limit * .95 ? 0 : (peak - limit * .95) / (all - limit * .95);
+}
+
 /* Carries out what the schedule says behind the step that has ended. What comes back does so before
    the next step, when the program has freed what died in this one. */
 static gmlake_offload_result gmlo_session_move(gmlake_offload_session *s) {
   gmlo_lesson *l = gmlo_session_known(s);
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
+  double share = gmlo_session_share(s);
   size_t i, end;
-  if (s->is_drifted || s->at == 0) return result;
+  if (s->at == 0) return result;
   end = s->schedule.begin[s->at];
   for (i = s->schedule.begin[s->at - 1]; i < end && result == GMLAKE_OFFLOAD_OK; i++) {
     const gmlo_move *move = &s->schedule.moves[i];
@@ -11949,35 +12107,55 @@ static gmlake_offload_result gmlo_session_move(gmlake_offload_session *s) {
     if (tensor == GMLAKE_OFFLOAD_NONE) continue;
     g = &s->guests[tensor];
     if (!move->is_in) {
-      if (gmlo_session_may_leave(s, g)) result = gmlo_session_leave(s, tensor, 0);
+      if (gmlo_session_may_leave(s, g)) result = gmlo_session_let_go(s, tensor, share);
       continue;
     }
+    g->is_released = 0;
+    gmlo_session_settle_guest(s, g);
     if (!g->has_bytes && !gmlo_session_ask(s, tensor)) return gmlo_session_no_memory(s);
   }
   return result;
 }
 
-/* While no schedule holds: brings back what the next steps are expected to use, into free room; and
-   what later ones use, where there is much of it: when the backward pass frees memory. */
+/* Makes tensors leave whose next use is farther than so many steps away, until so many bytes fit.
+   Whether they do. */
+static int gmlo_session_make_way(gmlake_offload_session *s, size_t bytes, size_t steps,
+                                 int only_clean, gmlake_offload_result *result) {
+  while (!gmlo_session_fits(s, bytes)) {
+    uint32_t victim = gmlo_session_victim(s, only_clean);
+    if (victim == GMLAKE_OFFLOAD_NONE || gmlo_session_expect(s, &s->guests[victim]) <= steps)
+      return 0;
+    *result = gmlo_session_leave(s, victim, 0);
+    if (*result != GMLAKE_OFFLOAD_OK) return 0;
+  }
+  return 1;
+}
+
+/* While no schedule holds: keeps room for what is born next, and brings back what the next steps
+   are expected to use. What the host has, and is used later than that, leaves for it; what steps
+   farther away use comes back only into free room, as when the backward pass frees memory. */
 static gmlake_offload_result gmlo_session_look_ahead(gmlake_offload_session *s) {
   gmlo_lesson *l = gmlo_session_known(s);
   gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
-  size_t i, n, part = s->desc.limit_bytes / GMLO_ROOM;
-  uint32_t later;
+  size_t n, part = s->desc.limit_bytes / GMLO_ROOM;
   int full = 0;
-  for (i = s->at; i < l->step_count && i < s->at + GMLO_AHEAD && !full; i++) {
-    for (n = l->steps[i].named_begin; n < l->steps[i].named_end && !full; n++) {
+  if (s->desc.limit_bytes == 0) return result;
+  if (s->ahead < s->at) s->ahead = s->at;
+  (void)gmlo_session_make_way(s, part, GMLO_AHEAD, 0, &result);
+  for (; s->ahead < l->step_count && result == GMLAKE_OFFLOAD_OK; s->ahead++) {
+    size_t away = s->ahead - s->at;
+    for (n = l->steps[s->ahead].named_begin; n < l->steps[s->ahead].named_end; n++) {
       uint32_t tensor = l->slots[l->named[n].slot].tensor;
+      size_t bytes;
       if (tensor == GMLAKE_OFFLOAD_NONE || s->guests[tensor].has_bytes) continue;
+      bytes = s->guests[tensor].bytes + part;
+      if (away < GMLO_AHEAD ? !gmlo_session_make_way(s, bytes, away, 1, &result)
+                            : gmlo_session_is_planned(s) || !gmlo_session_fits(s, bytes)) {
+        return result;
+      }
       result = gmlo_session_fetch(s, tensor, 0, &full);
-      if (result != GMLAKE_OFFLOAD_OK) return result;
+      if (result != GMLAKE_OFFLOAD_OK || full) return result;
     }
-  }
-  if (s->desc.limit_bytes == 0 || s->at > l->step_count) return result;
-  while (result == GMLAKE_OFFLOAD_OK && !full && gmlo_session_fits(s, part)) {
-    later = gmlo_session_next_back(s);
-    if (later == GMLAKE_OFFLOAD_NONE || !gmlo_session_fits(s, s->guests[later].bytes + part)) break;
-    result = gmlo_session_fetch(s, later, 0, &full);
   }
   return result;
 }
@@ -12114,8 +12292,13 @@ static size_t gmlo_session_chunk_bytes(const gmlake_offload_session *s) {
 
 /* From now on that is the schedule. */
 static void gmlo_session_follow_schedule(gmlake_offload_session *s, const gmlo_schedule *schedule) {
+  const gmlo_lesson *l = gmlo_session_known(s);
+  size_t i;
   gmlo_schedule_free(&s->desc.host, &s->schedule);
   s->schedule = *schedule;
+  s->begun_bytes = 0;
+  for (i = 0; i < l->slot_count; i++)
+    if (l->slots[i].birth == GMLAKE_OFFLOAD_NONE) s->begun_bytes += l->slots[i].bytes;
   s->has_schedule = 1;
   s->followed = 0;
   gmlo_session_assign(s);
@@ -12145,6 +12328,7 @@ static void gmlo_session_begin_making(gmlake_offload_session *s, int is_review) 
   gmlo_lesson *l = gmlo_session_known(s), *made = &s->made;
   gmlake_offload_planner_desc desc = gmlo_session_planner(s, 0);
   gmlo_session_pair(s);
+  s->made_bytes = l->slot_bytes;
   if (!gmlo_lesson_copy_to(l, made)) {
     gmlo_session_stop_making(s);
     return;
@@ -12415,7 +12599,7 @@ static void gmlo_session_plan(gmlake_offload_session *s, int is_due) {
 
 /* The recorded lesson becomes the known one. `is_alike`: it is the same iteration again, so that
    the schedule stays until a new one is made. */
-static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike) {
+static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike, int is_steady) {
   gmlo_lesson *before = gmlo_session_known(s), *l;
   size_t i;
   gmlo_session_look_anew(s);
@@ -12426,7 +12610,11 @@ static void gmlo_session_adopt(gmlake_offload_session *s, int is_alike) {
   s->known = s->known == 0;
   l = gmlo_session_known(s);
   is_alike = is_alike && before->slot_count == l->slot_count;
-  for (i = 0; i < l->slot_count && is_alike; i++) l->slots[i].pair = before->slots[i].pair;
+  for (i = 0; i < l->slot_count && is_alike; i++) {
+    l->slots[i].pair = before->slots[i].pair;
+    if (!is_steady)
+      gmlo_lesson_widen(l, (uint32_t)i, before->slots[i].bytes, before->slots[i].real_bytes);
+  }
   for (i = 0; i < l->step_count && is_alike; i++) {
     const gmlo_lesson_step *old = &before->steps[i];
     l->steps[i].fastest_ns = s->is_timed ? old->time_ns : old->fastest_ns;
@@ -12476,30 +12664,51 @@ static void gmlo_session_turn(gmlake_offload_session *s) {
   gmlo_lesson *known = gmlo_session_known(s), *l = gmlo_session_recorded(s);
   int is_review = gmlo_session_is_reviewed(s->alike_count);
   int was_timed = s->is_timed; /* else a plan is due already, as for another limit */
+  int is_covered;
   size_t i;
   s->is_ranked = 0;
   if (known != NULL && s->at != known->step_count) gmlo_session_drift(s);
   s->followed += s->has_schedule && !s->is_drifted;
-  if (l != NULL && !(is_review && (s->is_drifted || s->is_unlike)) && gmlo_lesson_close(l)) {
-    gmlo_session_adopt(s, known != NULL && !s->is_drifted);
+  /* Nearly all was known, and what was not did not come again the same way: nothing is learnt. */
+  is_covered =
+      s->is_drifted && s->count != s->last_count && s->count - s->met <= s->count / GMLO_COVERED;
+  if (is_covered) l = NULL;
+  s->steady_count = s->digest == s->last_digest ? s->steady_count + 1 : 0;
+  if (l != NULL && is_review && (s->is_drifted || l->slot_count != known->slot_count)) l = NULL;
+  if (l != NULL && known != NULL && !s->is_drifted && l->slot_count < known->slot_count &&
+      s->steady_count < GMLO_STEADY) {
+    l = NULL; /* some tensors were too small to be seen */
+  }
+  if (l != NULL && gmlo_lesson_close(l)) {
+    gmlo_session_adopt(s, known != NULL && !s->is_drifted, s->steady_count >= GMLO_STEADY);
     s->is_review = is_review && was_timed && s->has_schedule;
   } else {
-    s->is_confirmed = known != NULL && !s->is_drifted &&
-                      (s->digest == known->digest || s->digest != s->last_digest);
+    s->is_confirmed = known != NULL && (!s->is_drifted || is_covered) &&
+                      (s->digest == known->digest || s->steady_count < GMLO_STEADY);
   }
   if (l != NULL && gmlo_session_known(s) == l) l->digest = s->digest;
   s->last_digest = s->digest;
   s->digest = 0;
+  s->born_bytes = s->born_as = 0;
+  s->owed_bytes = 0;
   gmlo_session_rebind(s);
-  s->at = s->birth_at = 0;
+  s->at = s->ahead = s->birth_at = 0;
   if (s->proposal.slot_of != NULL && s->is_confirmed && !s->is_drifted) {
     gmlo_session_take_proposal(s);
   } else {
     gmlo_proposal_free(&s->desc.host, &s->proposal);
   }
-  s->alike_count = s->is_confirmed ? s->alike_count + 1 : 0;
+  if (!is_covered) s->alike_count = s->is_confirmed ? s->alike_count + 1 : 0;
+  l = gmlo_session_known(s);
+  if (s->is_confirmed && s->has_schedule &&
+      l->slot_bytes > s->made_bytes + s->made_bytes / GMLO_GROWTH) {
+    s->is_timed = s->is_review = 0;
+    gmlo_session_stop_making(s);
+  }
   s->is_recording = !s->is_confirmed || (s->is_timed && gmlo_session_is_reviewed(s->alike_count));
-  s->is_drifted = s->is_unlike = 0;
+  s->is_drifted = s->is_lost = 0;
+  s->last_count = s->count;
+  s->count = s->met = 0;
   s->first_step = s->step + (s->is_open ? 0 : 1);
   l = gmlo_session_recorded(s);
   for (i = 0; l != NULL && i < s->guest_count; i++) s->guests[i].learnt = GMLAKE_OFFLOAD_NONE;
@@ -12542,20 +12751,33 @@ static int gmlo_session_is_first(gmlake_offload_session *s, const gmlake_offload
 
 /* ---- Tensors ---- */
 
-/* An idle range of so many bytes: the one of that vblock, or the one of no vblock that became idle
-   last. NONE: there is none. */
+/* What is reserved for so many bytes: up to an eighth more, so that tensors whose size varies have
+   the same ranges, and what is mapped in them, again. */
+static size_t gmlo_session_range_bytes(const gmlake_offload_session *s, size_t bytes) {
+  size_t part = s->memory.chunk_bytes;
+  while (part < bytes / 16) part *= 2;
+  return bytes > SIZE_MAX - part ? bytes : (bytes + part - 1) / part * part;
+}
+
+/* An idle range with room for so many bytes: the one of that vblock; or, of no vblock, one of the
+   smallest, and of these the one that became idle last. NONE: there is none. */
 static uint32_t gmlo_session_idle_range(const gmlake_offload_session *s, size_t bytes,
                                         uint32_t vblock) {
-  const gmlo_shelf *shelf;
+  uint32_t best = GMLAKE_OFFLOAD_NONE;
+  size_t i;
   if (vblock != GMLAKE_OFFLOAD_NONE && s->vblock_ranges[vblock] != GMLAKE_OFFLOAD_NONE) {
     const gmlo_range *range = &s->ranges[s->vblock_ranges[vblock]];
-    if (range->tensor == GMLAKE_OFFLOAD_NONE && range->bytes == bytes)
+    if (range->tensor == GMLAKE_OFFLOAD_NONE && range->bytes >= bytes)
       return s->vblock_ranges[vblock];
   }
-  shelf = &s->shelves[gmlo_session_shelf(s, bytes)];
-  if (shelf == s->shelves + s->shelf_count || shelf->bytes != bytes) return GMLAKE_OFFLOAD_NONE;
-  if (vblock != GMLAKE_OFFLOAD_NONE) return shelf->first[0];
-  return gmlo_session_later(s, shelf->first[0], shelf->first[1]);
+  for (i = gmlo_session_shelf(s, bytes); i < s->shelf_count; i++) {
+    const gmlo_shelf *shelf = &s->shelves[i];
+    if (shelf->bytes / 2 > bytes) return best;
+    best = shelf->first[0];
+    if (vblock == GMLAKE_OFFLOAD_NONE) best = gmlo_session_later(s, best, shelf->first[1]);
+    if (best != GMLAKE_OFFLOAD_NONE) return best;
+  }
+  return best;
 }
 
 /* Makes a shelf for ranges of so many bytes. 0 if host memory is refused. */
@@ -12580,6 +12802,7 @@ static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint
   void *ptr = NULL;
   size_t at;
   if (best != GMLAKE_OFFLOAD_NONE) return best;
+  bytes = gmlo_session_range_bytes(s, bytes);
   ranges = (gmlo_range *)gmlo_grow(&s->desc.host, s->ranges, s->range_count, 1, &s->range_capacity,
                                    sizeof *ranges);
   if (ranges != NULL) s->ranges = ranges;
@@ -12607,6 +12830,7 @@ static uint32_t gmlo_session_range(gmlake_offload_session *s, size_t bytes, uint
   range->vblock = GMLAKE_OFFLOAD_NONE;
   range->ptr = (char *)ptr;
   range->bytes = bytes;
+  range->used = 0;
   range->tensor = GMLAKE_OFFLOAD_NONE;
   range->since = 0;
   for (at = s->range_count; at != 0 && s->ranges[by_address[at - 1]].ptr > range->ptr; at--)
@@ -12656,28 +12880,29 @@ static uint32_t gmlo_session_guest(gmlake_offload_session *s) {
 
 /* A tensor without memory. NONE: the error says why. */
 static uint32_t gmlo_session_new(gmlake_offload_session *s, size_t bytes) {
-  size_t chunk = s->memory.chunk_bytes, whole = (bytes + chunk - 1) / chunk * chunk;
+  size_t chunk = s->memory.chunk_bytes, whole = (bytes + chunk - 1) / chunk * chunk, wide;
   uint32_t tensor = gmlo_session_guest(s), range, vblock;
   gmlo_guest *g;
   int is_listed;
   if (tensor == GMLAKE_OFFLOAD_NONE) return tensor;
   if (whole == 0) whole = chunk;
-  vblock = gmlo_session_vblock(s, gmlo_session_next_birth(s));
+  vblock = gmlo_session_vblock(s, gmlo_session_next_birth(s, whole));
   if (vblock != GMLAKE_OFFLOAD_NONE && !gmlo_session_is_wide(s, vblock, whole))
     vblock = GMLAKE_OFFLOAD_NONE;
-  range = gmlo_session_range(s, whole, vblock);
+  wide = vblock != GMLAKE_OFFLOAD_NONE ? s->schedule.vblocks[vblock].count * chunk : whole;
+  range = gmlo_session_range(s, wide, vblock);
   if (range == GMLAKE_OFFLOAD_NONE) return range;
-  if (vblock != GMLAKE_OFFLOAD_NONE && s->vblock_ranges[vblock] == GMLAKE_OFFLOAD_NONE) {
+  if (vblock != GMLAKE_OFFLOAD_NONE && s->ranges[range].vblock != vblock) {
+    if (s->vblock_ranges[vblock] != GMLAKE_OFFLOAD_NONE)
+      gmlo_session_set_vblock(s, s->vblock_ranges[vblock], GMLAKE_OFFLOAD_NONE);
     s->vblock_ranges[vblock] = range;
-    gmlo_session_lift(s, range);
-    s->ranges[range].vblock = vblock;
-    gmlo_session_lay(s, range);
+    gmlo_session_set_vblock(s, range, vblock);
   }
   g = &s->guests[tensor];
   is_listed = g->is_listed; /* the number may have been another tensor's in this step */
   memset(g, 0, sizeof *g);
   g->is_listed = is_listed;
-  g->bytes = s->ranges[range].bytes;
+  g->bytes = s->ranges[range].used = whole;
   g->real_bytes = bytes;
   g->range = range;
   g->pin = g->slot = g->learnt = g->heir = GMLAKE_OFFLOAD_NONE;
@@ -12760,6 +12985,7 @@ static gmlake_offload_result gmlo_session_lock(gmlake_offload_session *s,
     if (s->guests[id].list == list)
       return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, id,
                                "a step names a tensor twice in reads, or twice in writes");
+    s->guests[id].is_released = 0;
     gmlo_session_list(s, id);
     s->guests[id].list = list;
   }
@@ -12784,7 +13010,7 @@ static gmlake_offload_result gmlo_session_begin(gmlake_offload_session *s,
   if (s->desc.limit_bytes != 0 && s->stuck_bytes > s->desc.limit_bytes && !s->is_held)
     return gmlo_session_too_large(s, GMLAKE_OFFLOAD_NONE, s->stuck_bytes);
   while (!gmlo_session_fits(s, 0) && result == GMLAKE_OFFLOAD_OK && !s->is_held)
-    result = gmlo_session_evict(s, GMLAKE_OFFLOAD_NONE, s->stats.device_bytes);
+    result = gmlo_session_evict(s, GMLAKE_OFFLOAD_NONE, s->stats.device_bytes, s->open_course);
   for (i = 0; i < count && result == GMLAKE_OFFLOAD_OK; i++) {
     uint32_t id = i < step->read_count ? step->reads[i] : step->writes[i - step->read_count];
     result = gmlo_session_bring(s, id, s->open_course);
@@ -12802,6 +13028,7 @@ static int gmlo_session_is_moving(const gmlake_offload_session *s) {
 /* Ends the step, whether what follows succeeds or not. */
 static gmlake_offload_result gmlo_session_end(gmlake_offload_session *s) {
   gmlo_lesson *l = gmlo_session_recorded(s);
+  gmlake_offload_result result = GMLAKE_OFFLOAD_OK;
   uint32_t ended;
   gmlo_session_close(s);
   if (s->is_held) return GMLAKE_OFFLOAD_OK;
@@ -12809,8 +13036,9 @@ static gmlake_offload_result gmlo_session_end(gmlake_offload_session *s) {
     (void)gmlo_session_mark(s, s->open_course); /* if it fails, a later mark is as good */
   ended = gmlo_session_stamp(s, s->open_course);
   if (l != NULL && l->step_count != 0) l->steps[l->step_count - 1].ended = ended;
-  if (gmlo_session_is_planned(s)) return gmlo_session_move(s);
-  return s->known >= 0 ? gmlo_session_look_ahead(s) : GMLAKE_OFFLOAD_OK;
+  if (gmlo_session_is_planned(s)) result = gmlo_session_move(s);
+  if (s->known < 0 || s->is_lost || (s->has_schedule && !s->is_drifted)) return result;
+  return result == GMLAKE_OFFLOAD_OK ? gmlo_session_look_ahead(s) : result;
 }
 
 static void gmlo_session_free_lesson(gmlake_offload_session *s, gmlo_lesson *l) {
@@ -12827,7 +13055,7 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   for (i = 0; i < s->guest_count; i++) {
     const gmlo_range *range = &s->ranges[s->guests[i].range];
     if (!s->guests[i].has_memory) continue;
-    (void)s->memory.discard(s->memory.user, range->range, range->bytes, s->queues.out_stream);
+    (void)s->memory.discard(s->memory.user, range->range, range->used, s->queues.out_stream);
   }
   for (i = 0; i < s->range_count; i++) {
     s->memory.release(s->memory.user, s->ranges[i].range, s->queues.out_stream);
@@ -12997,7 +13225,7 @@ gmlake_offload_session_find(const gmlake_offload_session *session, const void *p
   if (low == 0) return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
   range = &session->ranges[session->by_address[low - 1]];
   *out_offset = (size_t)((uintptr_t)ptr - (uintptr_t)range->ptr);
-  if (*out_offset >= range->bytes || range->tensor == GMLAKE_OFFLOAD_NONE)
+  if (*out_offset >= range->used || range->tensor == GMLAKE_OFFLOAD_NONE)
     return GMLAKE_OFFLOAD_ERROR_UNKNOWN_ID;
   *out_tensor = range->tensor;
   return GMLAKE_OFFLOAD_OK;
@@ -13202,7 +13430,7 @@ gmlake_offload_session_make_room(gmlake_offload_session *session, size_t bytes, 
   before = session->stats.device_bytes;
   while (result == GMLAKE_OFFLOAD_OK && before - session->stats.device_bytes < bytes &&
          gmlo_session_victim(session, 0) != GMLAKE_OFFLOAD_NONE) {
-    result = gmlo_session_evict(session, GMLAKE_OFFLOAD_NONE, 0);
+    result = gmlo_session_evict(session, GMLAKE_OFFLOAD_NONE, 0, GMLO_OUT);
   }
   *out_bytes = before - session->stats.device_bytes;
   if (*out_bytes < bytes) gmlo_session_regret(session);
@@ -13305,6 +13533,7 @@ typedef struct gmlo_mock_range {
   struct gmlo_mock_range *next;
   char *ptr;
   size_t bytes;
+  size_t used;            /* that have memory, or had it last */
   int has_memory;         /* by the order of the calls */
   gmlo_clock_event *left; /* its last discard; NULL: none yet */
   uint64_t left_count;    /* of that event */
@@ -13599,11 +13828,11 @@ static void gmlo_mock_op_end(gmlo_mock *mock, gmlo_clock_entry *entry) {
 static void gmlo_mock_act_on_memory(gmlo_mock *mock, const gmlo_clock_entry *entry) {
   gmlake_offload_mock_census *census = &mock->census;
   if (entry->kind == GMLO_CLOCK_COMMIT) {
-    gmlo_count_up(&census->device_bytes, &census->device_bytes_peak, entry->range->bytes);
+    gmlo_count_up(&census->device_bytes, &census->device_bytes_peak, entry->bytes);
   } else {
-    census->device_bytes -= entry->range->bytes;
+    census->device_bytes -= entry->bytes;
   }
-  gmlo_mock_spoil(mock, entry->range->ptr, entry->range->bytes);
+  gmlo_mock_spoil(mock, entry->range->ptr, entry->bytes);
 }
 
 /* What happens to bytes when an entry of the clock begins and ends. */
@@ -13689,7 +13918,7 @@ static int gmlo_mock_commit(void *user, void *of, size_t bytes, void *stream) {
   size_t i, most = mock->desc.device_bytes, fresh = SIZE_MAX, pieces = 0;
   gmlo_clock_entry *entry;
   if (gmlo_clock_fails(&mock->clock)) return 2;
-  GMLAKE_OFFLOAD_ASSERT(!range->has_memory && bytes == range->bytes);
+  GMLAKE_OFFLOAD_ASSERT(!range->has_memory && bytes <= range->bytes);
   for (i = 0; i < mock->piece_count; i++) pieces += mock->pieces[i].bytes;
   if (most != 0) {
     fresh = most - mock->committed - pieces;
@@ -13708,6 +13937,7 @@ static int gmlo_mock_commit(void *user, void *of, size_t bytes, void *stream) {
   entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_COMMIT);
   if (entry == NULL) return 2;
   entry->range = range;
+  entry->bytes = range->used = bytes;
   range->has_memory = 1;
   if (bytes > fresh) gmlo_mock_take_pieces(mock, bytes - fresh);
   mock->committed += bytes;
@@ -13720,7 +13950,7 @@ static int gmlo_mock_discard(void *user, void *of, size_t bytes, void *stream) {
   gmlo_mock_piece *pieces;
   gmlo_clock_entry *entry;
   void *event = NULL;
-  GMLAKE_OFFLOAD_ASSERT(range->has_memory && bytes == range->bytes);
+  GMLAKE_OFFLOAD_ASSERT(range->has_memory && bytes == range->used);
   pieces = (gmlo_mock_piece *)gmlo_grow(&mock->desc.host, mock->pieces, mock->piece_count, 1,
                                         &mock->piece_capacity, sizeof *pieces);
   if (pieces == NULL) return 1;
@@ -13730,6 +13960,7 @@ static int gmlo_mock_discard(void *user, void *of, size_t bytes, void *stream) {
   entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_DISCARD);
   if (entry != NULL) {
     entry->range = range;
+    entry->bytes = bytes;
     entry = gmlo_clock_queue(&mock->clock, stream, GMLO_CLOCK_RECORD);
     if (entry == NULL) gmlo_clock_stream_of(&mock->clock, stream)->count--;
   }

@@ -34,6 +34,7 @@ static const char columns[] =
     "  bound ms   what the plan's copies take at least: `out GB` and `in GB`\n"
     "  least ms   no plan for that memory is faster that recomputes nothing\n"
     "  demand     tensors that were fetched, and that left, on demand, in an iteration\n"
+    "  drift      iterations that went another way, plans: new schedules; by iterations\n"
     "  maps       chunks that the lake mapped in an iteration; on the mock only\n"
     "  calls      of the lake to the driver in an iteration, and their time\n"
     "  waits      of the host in the lake, in all measured iterations; on the mock only\n"
@@ -534,13 +535,16 @@ static void print_row(const settings *opts, const char *name, const char *way, c
           ? "{\"graph\":\"%s\",\"way\":\"%s\",\"chunk_mib\":%llu,\"lake_gb\":%.3f,"
             "\"round\":%.4f,\"ms\":%.3f,\"ratio\":%.4f,\"bound_ms\":%.3f,\"least_ms\":%.3f,"
             "\"out_gb\":%.3f,\"in_gb\":%.3f,\"demand_in\":%.2f,\"demand_out\":%.2f,"
+            "\"drifts\":%.2f,\"plans\":%.2f,"
             "\"maps\":%.1f,\"calls\":%.1f,\"driver_ms\":%.3f,\"host_waits\":%llu,\"same\":\"%s\"}\n"
           : "%-20s %-6s %3llu %8.3f %6.4f %9.3f %6.3f %8.3f %8.3f %7.3f %7.3f %6.1f %6.1f "
-            "%7.1f %7.1f %7.3f %5llu  %s\n",
+            "%5.2f %5.2f %7.1f %7.1f %7.3f %5llu  %s\n",
       name, way, (unsigned long long)opts->chunk_mib, (double)o->peak / 1e9, o->round, o->ms,
       o->ms / least, bound, (double)s->least_ns / 1e6, (double)s->plan_out_bytes / 1e9,
       (double)s->plan_in_bytes / 1e9, (double)(s->demand_in_count - o->before.demand_in_count) / n,
-      (double)(s->demand_out_count - o->before.demand_out_count) / n, o->maps, o->calls,
+      (double)(s->demand_out_count - o->before.demand_out_count) / n,
+      (double)(s->drift_count - o->before.drift_count) / n,
+      (double)(s->plan_count - o->before.plan_count) / n, o->maps, o->calls,
       o->driver_ms, (unsigned long long)o->host_waits,
       opts->mock         ? "-"
       : is_same(none, o) ? "yes"
@@ -661,7 +665,7 @@ int main(int argc, char **argv) {
     printf(
         "on %s\ngraph                way    MiB  lake GB  round        ms  ratio bound ms least ms "
         " out "
-        "GB   in GB  demand in, out    maps   calls calls ms waits same\n",
+        "GB   in GB  demand in, out drift plans   maps   calls calls ms waits same\n",
         opts.mock ? "the mock" : "the GPU");
   }
   for (i = first; i < argc; i++) ok &= run_graph(&opts, argv[i]);

@@ -155,6 +155,7 @@ API int gmlake_torch_offload_stats_json(int device, char *buffer, size_t size) n
   PUT(unplanned_bytes), PUT(planned_bytes), PUT(plan_out_bytes), PUT(plan_in_bytes);
   PUT(step_ns), PUT(plan_added_ns), PUT(link_bound_ns), PUT(least_ns);
   PUT(region_count), PUT(kept_region_count);
+  PUT(plan_work), PUT(plan_work_max);
   PUT(out_bytes_per_s), PUT(in_bytes_per_s);
 #undef PUT
   put(&json, "}");

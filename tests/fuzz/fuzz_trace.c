@@ -1,5 +1,6 @@
 /* Fuzz target: the input is a trace file for the reader of bench/trace.h, plain; and gzipped, which
-   must read the same. What is accepted keeps the reader's promises, so that a lake can replay it. */
+   must read the same. What is accepted keeps the reader's promises, so that a lake can replay
+   it. */
 #include "trace.h"
 
 #include "fuzz_file.h"

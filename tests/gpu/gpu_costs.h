@@ -1,5 +1,5 @@
-/* What commits, sleep and waking cost. `build/gpu_bench vmm` has what the driver alone takes for such
-   chunks. Include after gpu_fixture.h. */
+/* What commits, sleep and waking cost. `build/gpu_bench vmm` has what the driver alone takes for
+   such chunks. Include after gpu_fixture.h. */
 #if !defined(GPU_COSTS_H)
 #define GPU_COSTS_H
 

@@ -7,7 +7,7 @@
 
 typedef struct numbered_range {
   void *base;
-  size_t count;
+  size_t count, used;
   uint32_t *chunks; /* that are mapped; UINT32_MAX: none yet */
   int has_memory;
 } numbered_range;
@@ -58,7 +58,8 @@ static int numbered_commit_chunks(void *user, void *of, size_t bytes, uint32_t *
   int code = all->base.commit(all->base.user, range->base, bytes, stream);
   size_t i;
   if (code) return code;
-  for (i = 0; i < range->count; i++) {
+  range->used = bytes / all->base.chunk_bytes;
+  for (i = 0; i < range->used; i++) {
     uint32_t chunk = numbered_pick(all, chunks[i], range->chunks[i]);
     all->map_count += chunk != range->chunks[i];
     all->is_taken[chunk] = 1;
@@ -79,7 +80,7 @@ static int numbered_discard(void *user, void *of, size_t bytes, void *stream) {
   int code = all->base.discard(all->base.user, range->base, bytes, stream);
   size_t i;
   if (code) return code;
-  for (i = 0; i < range->count; i++) all->is_taken[range->chunks[i]] = 0;
+  for (i = 0; i < range->used; i++) all->is_taken[range->chunks[i]] = 0;
   range->has_memory = 0;
   return 0;
 }

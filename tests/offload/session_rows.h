@@ -48,7 +48,7 @@ static const row session_rows[] = {
              "8", "4", "2") "note [9 " TRAIN("8", "4",
                                              "2") "mode=1 ] plans=2 "
                                                   "drifts=0 syncs=0 +demand_in=0 +demand_out=0 "
-                                                  "+out=9*plan_out +in=9*plan_in +time>=9*step "
+                                                  "+out=9*plan_out +in<=9*plan_in +time>=9*step "
                                                   "+time<=9*step+90us link_bound>0 plan_out>0 "
                                                   "unplanned>86u planned<=86u"},
     /* On a slow link more leaves than the planner moves for no time. What is planned is what
@@ -58,7 +58,7 @@ static const row session_rows[] = {
          "8", "4", "8") "[6 " TRAIN("8", "4",
                                     "2") "] note [4 " TRAIN("8", "4",
                                                             "2") "] +demand_in=0 +demand_out=0 "
-                                                                 "+out<=4*plan_out +in=4*plan_in "
+                                                                 "+out<=4*plan_out +in<=4*plan_in "
                                                                  "planned<=(57|115|72|100|57|86)u "
                                                                  "+time+40us>=4*least "
                                                                  "least>=step"},
@@ -157,31 +157,48 @@ static const row session_rows[] = {
                                           "1") "] note [3 " TRAIN("5", "2",
                                                                   "1") "] drifts=1 mode=1 "
                                                                        "+demand_in=0"},
-    /* A program that changes for good is learnt again. */
+    /* A program that changes for good is learnt again, when it went the new way twice. */
     {"another_order_is_learnt",
      "{limit:34} " SETUP("6", "2", "4") "[6 " TRAIN("6", "2", "1") "] note [10 mark " ODD(
-         "6", "4", "5", "2", "2", "1") "] mode=1 +plans>0 drifts>=1 drifts<=2"},
+         "6", "4", "5", "2", "2", "1") "] mode=1 +plans>0 drifts>=1 drifts<=3"},
     /* Other sizes in the same order are no drift; two iterations alike get a plan of their own. */
     {"sizes_vary",
      "{limit:66} " SETUP("6", "4", "8") "[2 " TRAIN("6", "4", "2") TRAIN("6", "3", "2")
          TRAIN("6", "2+100b", "1") TRAIN("6", "4", "2") TRAIN("6", "3+2k", "2")
              TRAIN("6", "2+1k", "1") "] note [6 " TRAIN("6", "2", "1") "] drifts=0 +plans>0"},
-    /* A schedule is not carried out in an iteration whose tensors are much smaller than those that
-       it is for: there they fit, and nothing has to leave. In the next one it holds again. */
+    /* In an iteration whose tensors are much smaller than those that the schedule is for what it
+       makes leave stays, and nothing has to come back. In the next one it holds again. */
     {"a_schedule_is_for_its_sizes",
      "{limit:88} " SETUP("6", "4", "8") "[5 " TRAIN("6", "4", "2") "] [3 note " TRAIN(
-         "6", "2k",
-         "1k") "mode=1 +outs=0 +drops=0 note " TRAIN("6", "4",
-                                                     "2") "mode=1 +outs++drops>0 ] drifts=0"},
+         "6", "2k", "1k") "mode=1 +in=0 note " TRAIN("6", "4", "2") "mode=1 +in>0 ] drifts=0"},
+    /* The first iteration is the smallest. Those that are larger than any before are planned for:
+       there is a new schedule when all together have grown by a sixteenth. */
+    {"larger_sizes_are_planned_for",
+     "{limit:66} " SETUP("6", "4", "8") "[5 " TRAIN("6", "1", "1") "] note [4 " TRAIN("6", "4", "2")
+         TRAIN("6", "2", "1") "] +plans>0 note [4 " TRAIN("6", "3", "2") TRAIN("6", "4", "2")
+             TRAIN("6", "1", "1") "] drifts=0 +plans=0 +demand_in<=12 mode=1"},
+    /* An evaluation between iterations: it uses the weights in an order that is known, so the
+       session finds where it is, and the schedule goes on. Nothing is learnt for it. */
+    {"evaluations_between",
+     "{limit:58} " SETUP("8", "4", "4") "[6 " TRAIN("8", "4", "2") "] note [5 [2 " TRAIN(
+         "8", "4", "2") "] mark [2 " FORTH("8", "0", "1",
+                                           "4") "[8 -a#+1 ] ] " UNMARKED("8", "4",
+                                                                         "2") "] +plans=0 note "
+                                                                              "[2 " TRAIN(
+                                                                                  "8", "4",
+                                                                                  "2") "] "
+                                                                                       "mode=1 "
+                                                                                       "+demand_"
+                                                                                       "in=0"},
     /* Where each iteration has another order, schedules are soon given up. Once iterations are
        alike again, there is one that is followed. */
     {"schedules_in_vain_are_given_up",
      "{limit:43} " SETUP("8", "2", "4") "[4 mark [# >/101 ] " UNMARKED(
-         "8", "2", "1") "] note [36 mark [~ >/101 ] " UNMARKED("8", "2", "1") "] +plans=0 plans<=2 "
-                                                                              "[20 " TRAIN(
-                                                                                  "8", "2",
-                                                                                  "1") "] mode=1 "
-                                                                                       "+plans>0"},
+         "8", "2", "1") "] note [36 mark [~ >/101 ] " UNMARKED("8", "2",
+                                                               "1") "] +plans<=1 plans<=3 "
+                                                                    "[20 " TRAIN("8", "2",
+                                                                                 "1") "] mode=1 "
+                                                                                      "+plans>0"},
     /* After four and nine iterations that were alike the steps are timed again. The plan changes
        if they are faster by a sixteenth. */
     {"slow_steps_are_timed_again",
@@ -249,7 +266,7 @@ static const row session_rows[] = {
     /* One step more than was foretold: that is learnt. */
     {"regions_kept_with_a_step_more",
      "{told limit:180} " WEIGHTS_8 "[24 " REGIONS_OF(
-         "8", "4", "8", ">/209 ", "200", "kept~:>/207 ") "] kept=8 drifts>=1 drifts<=2 mode=1"},
+         "8", "4", "8", ">/209 ", "200", "kept~:>/207 ") "] kept=8 drifts>=1 drifts<=3 mode=1"},
     /* With less memory as many are kept as make an iteration shorter; it is then shorter by a
        twentieth at least than if all were executed again. */
     {"regions_are_kept_as_far_as_it_pays",
@@ -264,7 +281,7 @@ static const row session_rows[] = {
        became longer, and goes back for good. If all are executed again, one takes 8,477 us. */
     {"what_does_not_pay_is_taken_back",
      "{limit:63 link:6e7} " WEIGHTS_8 "[9 " REGIONS_8 "] kept>0 [14 " REGIONS_8 "] note " REGIONS_8
-     "kept=0 drifts>=1 drifts<=2 +time<=8477us"},
+     "kept=0 drifts>=1 drifts<=3 +time<=8477us"},
     /* Another limit, or other sizes, and it is decided anew; in between, nothing is kept that would
        not fit. */
     {"regions_are_decided_anew",

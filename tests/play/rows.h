@@ -256,8 +256,8 @@ static const row rows[] = {
     {"growth_passes_holes_that_are_too_short", TOGETHER,
      "{granule:16 cap:16} +z.3=4@n -z.3@n +a-d=1 -b T:3 -c +a.2=4/s at:a.2=a+4 reserved=7 "
      "destroy"},
-    /* The 16 longest runs that hold no chunk lie inside of chunks. One more look finds b, at the end
-       of its chunk: with it a window lacks a chunk less, and there is no more than that. */
+    /* The 16 longest runs that hold no chunk lie inside of chunks. One more look finds b, at the
+       end of its chunk: with it a window lacks a chunk less, and there is no more than that. */
     {"growth_fills_what_one_more_look_leaves", TOGETHER,
      "{granule:16 cap:20} +z.3=19@n -z.3@n [17 +*=8k +*=48k +*=8k ] +a=32k +b=32k +c=1 -b "
      "-b.1e.1h.1k.1n.1q.1t.1w.1z.1c.2f.2i.2l.2o.2r.2u.2x.2 mark Q allocatable=1+32k q=1+32k "

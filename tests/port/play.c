@@ -1,7 +1,7 @@
 /* usage: play COUNT
-   So many random programs of tests/play under its judge, for systems that the other tests do not run
-   on: it needs the C library alone, and no memory behind addresses. Prints a line and exits with 0,
-   or the rule that was broken and the program. */
+   So many random programs of tests/play under its judge, for systems that the other tests do not
+   run on: it needs the C library alone, and no memory behind addresses. Prints a line and exits
+   with 0, or the rule that was broken and the program. */
 #include "../play/small_lake.h"
 
 #include "../play/chance.h"

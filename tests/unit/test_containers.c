@@ -1,7 +1,7 @@
-/* The containers inside gmlake.h, each by itself against the simplest thing that does the same:
-   the sorted pool, the index, sizes that cannot overflow, and the planner of windows as a function of
-   hand-made arenas. Rows and random programs, with gmlake_check, say the rest of records, address
-   space and the table of windows. */
+/* The containers inside gmlake.h, each by itself against the simplest thing that does the same: the
+   sorted pool, the index, and the planner of windows as a function of hand-made arenas. Rows and
+   random programs, with gmlake_check, say the rest of records, address space and the table of
+   windows. */
 #define GMLAKE_IMPLEMENTATION
 #define GMLAKE_BACKEND_MOCK
 #include "gmlake.h"
@@ -547,8 +547,8 @@ static void test_index_strides(void **state) {
 
 /* ---- records, and address space ---- */
 
-/* What is held is not to be had, and comes back; a range that holds the chunks has to hold the guard
-   behind them, too. */
+/* What is held is not to be had, and comes back; a range that holds the chunks has to hold the
+   guard behind them, too. */
 static void test_records_and_address_space(void **state) {
   gmlk_records records, held;
   gmlk_space space;

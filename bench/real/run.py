@@ -1,0 +1,157 @@
+"""Runs programs as the documentation of other libraries shows them, with each allocator:
+
+    python3 -m pip install --no-build-isolation ./examples/torch
+    python3 bench/real/run.py --out real.json                            every program, every way
+    python3 bench/real/run.py --out real.json trainer_lora --ways native offload:9 --steps 20
+
+A way is `native` (torch as it is), `expandable` (its expandable segments), `async`
+(cudaMallocAsync), `lake`, or `offload:GIB`: the whole program inside gmlake_torch.offload with that
+limit. Each runs in a process of its own, one after the other, so often as --repeat says.
+
+Written for each: seconds and loss of each step, the most bytes that were live and reserved, the
+statistics of the lake; for offload also what each step moved, drifted and planned.
+"""
+import argparse
+import contextlib
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+PROGRAMS = {  # module, how main is called
+    "trainer_lora": ("trainer_lora", {}),
+    "trainer_lora_varying": ("trainer_lora", {"is_varying": True}),
+    "encoder_pairs": ("encoder_pairs", {}),
+    "gaussian": ("gaussian", {}),
+    "images": ("images", {}),
+    "generate": ("generate", {}),
+    "point_clouds": ("point_clouds", {}),
+    "lightning_gpt": ("lightning_gpt", {}),
+    "accelerate_loop": ("accelerate_loop", {}),
+}
+SETTINGS = {"expandable": "expandable_segments:True", "async": "backend:cudaMallocAsync"}
+COUNTED = ("in_bytes", "out_bytes", "demand_in_count", "demand_out_count", "drift_count",
+           "plan_count", "iteration_count")
+
+
+def session_for(way):
+    if way in ("native", *SETTINGS):
+        return contextlib.nullcontext()
+    import gmlake_torch
+
+    gmlake_torch.enable()
+    if way == "lake":
+        return contextlib.nullcontext()
+    return gmlake_torch.offload(limit_bytes=int(float(way.split(":")[1]) * 2**30))
+
+
+def lake_driver_ns():
+    import gmlake_torch
+
+    return gmlake_torch.stats()["driver_ns"]
+
+
+def work(program, way, steps):
+    """One run. Returns what was measured."""
+    import torch
+
+    module, options = PROGRAMS[program]
+    seconds, losses, moved = [], [], []
+    with session_for(way) as session:
+        torch.manual_seed(0)
+        torch.cuda.init()
+
+        def count():
+            if not session:
+                return {}
+            stats = session.stats()
+            return {name: stats[name] for name in COUNTED} | {"driver_ns": lake_driver_ns()}
+
+        before, start = count(), time.perf_counter()
+
+        def end_step(loss):
+            nonlocal before, start
+            torch.cuda.synchronize()
+            seconds.append(round(time.perf_counter() - start, 5))
+            losses.append(loss)
+            after = count()
+            moved.append({name: after[name] - before[name] for name in after})
+            before, start = after, time.perf_counter()
+
+        importlib.import_module(module).main(steps, end_step, **options)
+        found = {"seconds": seconds, "losses": losses}
+        found["active_bytes_peak"] = torch.cuda.memory_stats().get("active_bytes.all.peak")
+        found["reserved_bytes_peak"] = torch.cuda.max_memory_reserved()
+        if way == "lake" or session:
+            import gmlake_torch
+
+            found["lake"] = gmlake_torch.stats()
+        if session:
+            found.update(session=session.stats(), moved=moved)
+        print(json.dumps(found), flush=True)
+        os._exit(0)  # tensors that are away would all come back
+
+
+def run(program, way, steps, seconds):
+    """A process that works. Returns its answer, or why there is none."""
+    environment = dict(os.environ, HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+    environment.pop("PYTORCH_CUDA_ALLOC_CONF", None)
+    if way in SETTINGS:
+        environment["PYTORCH_CUDA_ALLOC_CONF"] = SETTINGS[way]
+    arguments = [sys.executable, os.path.abspath(__file__), "--work", way, "--steps", str(steps)]
+    try:
+        done = subprocess.run(
+            [*arguments, program], env=environment, timeout=seconds, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"no end after {seconds} s"}
+    lines = [line for line in done.stdout.splitlines() if line.startswith('{"seconds"')]
+    return json.loads(lines[-1]) if lines else {"error": (done.stdout + done.stderr)[-2000:]}
+
+
+def row(program, way, answer):
+    if "error" in answer:
+        return f"{program:22} {way:12} {answer['error'].splitlines()[-1][:200]}"
+    later = sorted(answer["seconds"][4:] or answer["seconds"])
+    text = f"{program:22} {way:12} median {later[len(later) // 2]:7.3f} s"
+    text += f"  first two {sum(answer['seconds'][:2]):6.2f} s"
+    text += f"  live {(answer['active_bytes_peak'] or 0) / 2**30:6.2f} GiB"
+    text += f"  reserved {(answer['reserved_bytes_peak'] or 0) / 2**30:6.2f} GiB"
+    return text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=" ".join(PROGRAMS))
+    parser.add_argument("--ways", nargs="+", default=["native", "expandable", "lake"])
+    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--seconds", type=int, default=600, help="a run may take so long")
+    parser.add_argument("--out", help="a file for all results, as JSON")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    wrong = [name for name in given.programs if name not in PROGRAMS]
+    if wrong:
+        parser.error(f"there is no program {wrong[0]}: {' '.join(PROGRAMS)}")
+    if given.work:
+        work(given.programs[0], given.work, given.steps)
+    results = []
+    for repeat in range(given.repeat):
+        for program in given.programs or PROGRAMS:
+            for way in given.ways:
+                answer = run(program, way, given.steps, given.seconds)
+                print(row(program, way, answer), flush=True)
+                results.append({"program": program, "way": way, "repeat": repeat, **answer})
+                if given.out:
+                    with open(given.out, "w") as file:
+                        json.dump(results, file, indent=1)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, HERE)
+    main()
