@@ -4623,7 +4623,10 @@ static gmlake_result gmlk_request_size(gmlake *l, gmlk_request *r) {
     return gmlk_fail(l, GMLAKE_ERROR_INVALID_ARGUMENT, "gmlake_alloc",
                      "flags has GMLAKE_TELL_RESIDENCY: set desc.residency of the lake, or leave it "
                      "out");
-  if (r->flags & GMLAKE_TRANSIENT) r->requester.stream = r->desc->pool->loan.number;
+  if (r->flags & GMLAKE_TRANSIENT) {
+    GMLAKE_ASSERT(r->desc->pool != NULL);
+    r->requester.stream = r->desc->pool->loan.number;
+  }
   r->align = (uint32_t)(gmlk_max(alignment, unit) / GMLK_GRAIN);
   if (gmlk_size_round_up(gmlk_max(r->bytes, 1), unit, &bytes) &&
       bytes <= GMLK_GRAIN * (size_t)GMLK_GRAINS_MAX - chunk) /* else it is too large: 0 */
@@ -14444,7 +14447,9 @@ static void gmlk_check_tag(gmlk_checker *c, unsigned stream, uint64_t epoch, con
   if (stream == GMLK_CLEAN) return;
   if (stream == GMLK_GRAPH_OWNED || gmlk_check_used(c, stream, 1)) {
     gmlk_expect(c, epoch == GMLK_ENDLESS, text);
-  } else if (gmlk_expect(c, s != NULL, "F1: a tag names no stream")) {
+  } else if (!s) {
+    gmlk_expect(c, 0, "F1: a tag names no stream");
+  } else {
     gmlk_expect(c, epoch && epoch <= s->epoch, text);
     gmlk_expect(c, s->is_dirty || epoch <= s->done || gmlk_stream_covering(s, epoch),
                 "F4: no fence is to cover a tag");

@@ -3058,6 +3058,7 @@ static int gmlo_circle_make_steps(gmlo_circle *c, uint32_t only) {
   if (c->steps == NULL) return 0;
   for (j = 0; j < c->job_count; j++) {
     for (i = c->job_steps[j]; i < c->job_steps[j + 1]; i++) {
+      GMLAKE_OFFLOAD_ASSERT(c->jobs[j].graph != NULL);
       c->steps[i].job = (uint32_t)j;
       c->steps[i].op = c->jobs[j].graph->order[i - c->job_steps[j]];
     }
@@ -6749,6 +6750,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_run_locate(const gmlake_
     gmlo_nodes_locate(j->nodes, j->iteration == 0, tensor, out_device, out_host);
     return GMLAKE_OFFLOAD_OK;
   }
+  GMLAKE_OFFLOAD_ASSERT(j->tensors != NULL);
   state = &j->tensors[tensor];
   *out_device = state->there && !state->coming ? state->device : NULL;
   *out_host = state->host_valid ? state->host : NULL;
@@ -10685,7 +10687,6 @@ struct gmlake_offload_session {
   size_t spare_count, spare_capacity;
   uint32_t *ranks; /* room for all tensors in each heap, and in the open step's list */
   size_t rank_count[GMLO_RANKS], rank_capacity;
-  int is_ranked;  /* [S7] */
   uint32_t *open; /* in `ranks`: tensors that the open step names, or born in it */
   size_t open_count;
   size_t stuck_bytes; /* [S8] */
@@ -10698,6 +10699,7 @@ struct gmlake_offload_session {
   uint32_t *idle_pins; /* those with memory: by bytes, then by number */
   size_t pin_count, pin_capacity, idle_count, idle_capacity;
   uint32_t empty_pin; /* the first one without memory; or NONE */
+  int is_ranked;      /* [S7] */
   gmlo_lesson lessons[2];
   int known;        /* the lesson that is expected; -1: none */
   int is_recording; /* the other lesson */
@@ -10705,23 +10707,23 @@ struct gmlake_offload_session {
   int is_drifted;   /* this iteration went another way than the known lesson; */
   int is_lost;      /* and was not found again in it */
   int is_timed, has_schedule;
-  size_t ahead;                    /* the steps from `at` to here have what they name */
+  int is_review; /* the present schedule stays unless the steps turn out to be faster */
+  size_t ahead;  /* the steps from `at` to here have what they name */
   uint64_t met, count, last_count; /* steps of this iteration that were found; all; of the last */
-  int is_review;        /* the present schedule stays unless the steps turn out to be faster */
-  uint64_t alike_count; /* iterations in a row that were as expected */
-  uint64_t followed;    /* iterations that followed the present schedule to their end */
-  uint64_t vain_count;  /* schedules in a row that no iteration followed */
-  int is_marked;        /* the program marks its iterations */
-  gmlo_rhythm rhythm;   /* [S6] as long as it does not */
+  uint64_t alike_count;            /* iterations in a row that were as expected */
+  uint64_t followed;               /* iterations that followed the present schedule to their end */
+  uint64_t vain_count;             /* schedules in a row that no iteration followed */
+  int is_marked;                   /* the program marks its iterations */
+  gmlo_rhythm rhythm;              /* [S6] as long as it does not */
   uint64_t period, since, first_print; /* 0: none yet; steps since; print of the first step */
   gmlo_schedule schedule;
   gmlo_making making;      /* of the next one, */
   gmlo_lesson made;        /* for a copy of the known lesson */
   int makes_review;        /* `is_review` when it was begun */
+  int is_looking;          /* the next call looks at more events */
   size_t made_bytes;       /* of the slots that it, or the present one, is for */
   uint64_t call_work;      /* steps of planning in this call */
   size_t over_from;        /* events of the known lesson from this one on are complete; */
-  int is_looking;          /* the next call looks at more of them */
   size_t timed;            /* steps of it whose times were read */
   uint64_t timed_ns;       /* what these take together */
   size_t at, birth_at;     /* [S5]; births of the known lesson so far */

@@ -1,6 +1,9 @@
 /* Fuzz target: the input is a trace file for the reader of bench/trace.h, plain; and gzipped, which
    must read the same. What is accepted keeps the reader's promises, so that a lake can replay
    it. */
+#if !defined(_GNU_SOURCE)
+#define _GNU_SOURCE
+#endif
 #include "trace.h"
 
 #include "fuzz_file.h"

@@ -897,22 +897,26 @@ static void check_shortfall(const gmlk_plan *p, uint32_t slots, uint32_t grains,
 }
 
 /* How many windows stand in a tree; each above those of lower rank, and in order behind *before. */
-static size_t check_windows(const gmlk_window *w, const gmlk_window **before) {
+static size_t check_windows(const gmlk_block *b, const gmlk_block **before) {
+  const gmlk_window *w = (const gmlk_window *)b;
   size_t count;
-  if (!w) return 0;
-  if (w->less) assert_true(gmlk_window_above(w, w->less) && !gmlk_window_above(w->less, w));
-  if (w->more) assert_true(gmlk_window_above(w, w->more) && !gmlk_window_above(w->more, w));
-  count = check_windows(w->less, before) + 1;
-  if (*before) assert_true(gmlk_window_precedes(*before, w->key, w->number));
-  *before = w;
-  return count + check_windows(w->more, before);
+  if (!b) return 0;
+  if (b->as.fork.less) assert_true(gmlk_tree_rank(b) > gmlk_tree_rank(b->as.fork.less));
+  if (b->as.fork.more) assert_true(gmlk_tree_rank(b) > gmlk_tree_rank(b->as.fork.more));
+  count = check_windows(b->as.fork.less, before) + 1;
+  if (*before) assert_true(gmlk_tree_precedes(*before, w->key, w->number));
+  *before = b;
+  return count + check_windows(b->as.fork.more, before);
+}
+
+static size_t check_tree(const gmlk_block *root) {
+  const gmlk_block *before = NULL;
+  return check_windows(root, &before);
 }
 
 static void check_trees(size_t open, size_t blocked) {
-  const gmlk_window *before = NULL;
-  assert_int_equal(check_windows(arena.windows.open, &before), open);
-  before = NULL;
-  assert_int_equal(check_windows(arena.windows.blocked, &before), blocked);
+  assert_int_equal(check_tree(arena.windows.open), open);
+  assert_int_equal(check_tree(arena.windows.blocked), blocked);
 }
 
 /* A search blocks so many windows that a block is in the way of, and no more; the next one goes on
