@@ -544,8 +544,8 @@ static void print_row(const settings *opts, const char *name, const char *way, c
       (double)s->plan_in_bytes / 1e9, (double)(s->demand_in_count - o->before.demand_in_count) / n,
       (double)(s->demand_out_count - o->before.demand_out_count) / n,
       (double)(s->drift_count - o->before.drift_count) / n,
-      (double)(s->plan_count - o->before.plan_count) / n, o->maps, o->calls,
-      o->driver_ms, (unsigned long long)o->host_waits,
+      (double)(s->plan_count - o->before.plan_count) / n, o->maps, o->calls, o->driver_ms,
+      (unsigned long long)o->host_waits,
       opts->mock         ? "-"
       : is_same(none, o) ? "yes"
                          : "NO");
