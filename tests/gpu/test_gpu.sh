@@ -73,7 +73,7 @@ plant 'windows are unmapped under kernels' \
   '/^static gmlake_result gmlk_evict(/,/^}/ s/if (gmlk_alias_is_done(.*{$/if (1) {/' \
   'unmapped while work may still use it'
 plant 'recorded streams are forgotten' \
-  '/^static gmlake_result gmlk_record_stream/,/^}/ s/if (!b) return result;/return result;/' \
+  '/gmlake_record_stream(gmlake \*l, /,/^}/ s/if (!b) return gmlk_leave/return gmlk_leave/' \
   'handed over while work may still use it|a kernel has read'
 
 # The mock lets addresses go that are mapped; the driver beside it does not.
