@@ -1,4 +1,4 @@
-"""transformers' generate: prompts of varying length, sampled and by beams, with caches that grow."""
+"""transformers' generate: prompts of varying length, greedily and by beams; caches that grow."""
 import random
 
 import torch

@@ -1,5 +1,5 @@
-"""transformers' Trainer with peft's LoRA of a model of 7B parameters, gradient checkpointing and two
-micro-batches a step. With `varying` the lengths differ, and it evaluates every ten steps."""
+"""transformers' Trainer with peft's LoRA of a model of 7B parameters, gradient checkpointing and
+two micro-batches a step. With `varying` the lengths differ, and it evaluates every ten steps."""
 import random
 import tempfile
 

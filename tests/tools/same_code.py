@@ -5,8 +5,8 @@ usage: same_code.py [--cc CC] [--define NAME[=VALUE]]... [--diff] OLD NEW
        same_code.py [--cc CC] [--define NAME[=VALUE]]... [--diff] --since REVISION HEADER...
 
 OLD and NEW are two versions of a header, or one from which functions moved to the other; or two .c
-files; or two .s files that gcc wrote. --since compares each HEADER as it is now with the one that git has at
-REVISION, for example
+files; or two .s files that gcc wrote. --since compares each HEADER as it is now with the one that
+git has at REVISION, for example
     python3 tests/tools/same_code.py --since HEAD~1 gmlake.h gmlake_offload.h
 Headers are compiled with their implementation and both backends, gmlake_turnip.h with all of
 gmlake_offload.h. --define adds a macro, for example
