@@ -1315,10 +1315,10 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 
    gmlk_block    A range of an arena. Blocks tile it: linked by address, no gap. State: FREE, LIVE
                  (the user's), PIECE (of a live window), PENDING (freed, other streams may still use
-                 it), RESERVED (a plan took it), UNBACKED (addresses without a chunk), COMMITTED (a
-                 buffer's chunk). Who owns a byte is the state of its one block. gmlk_put gives it
-                 up; gmlk_take takes it, gmlk_grant writes down for whom; split and coalesce move
-                 its ends.
+                 it), RESERVED (a plan took it, or the small-block reserve), UNBACKED (addresses
+                 without a chunk), COMMITTED (a buffer's chunk). Who owns a byte is the state of its
+                 one block. gmlk_put gives it up; gmlk_take takes it, gmlk_grant writes down for
+                 whom; split and coalesce move its ends.
    tag           stream and epoch of a FREE block: the last use that may still be under way. CLEAN:
                  none is. A stream takes clean memory and its own at once; other memory only once
                  the epoch is complete, or behind a wait. Memory whose epoch is complete becomes
@@ -1352,8 +1352,9 @@ GMLAKE_DEF const char *gmlake_result_name(gmlake_result result);
 
    Who changes them: state_lock guards everything above but what only the holder of driver_lock
    uses. A call that needs no driver takes state_lock alone. One that does takes driver_lock, plans
-   and reserves under state_lock, releases that, calls the driver, takes it again, and commits; if a
-   call failed it undoes what succeeded, in reverse.
+   and reserves under state_lock, releases that, calls the driver, takes it again, and commits. If a
+   call failed it unmaps what it mapped, by one call, and then gives up what it reserved, the last
+   first. A wait that is queued stays queued: it only delays work.
 
    An allocation runs: gmlake_alloc, gmlk_serve_as, gmlk_request_open, gmlk_fast_as (best fit,
    split), gmlk_grant, gmlk_hand_over. If that finds nothing: gmlk_serve_slowly tries
@@ -3192,7 +3193,9 @@ static gmlk_block *gmlk_own(gmlk_arena *a, gmlk_block *first, uint32_t grains, u
 }
 
 /* Makes [at, at + grains) of a hole one block, to be granted. is_alone: no other block of a run
-   changes, so only the bins do. pre: `b` holds `at`; two records are reserved. */
+   changes, so only the bins do: a clean block between two that are not free; or a block that is its
+   whole hole; or the head of a run behind no clean block, of which something stays. pre: `b` holds
+   `at`; two records are reserved. */
 GMLK_INLINE gmlk_block *gmlk_take(gmlk_arena *a, gmlk_block *b, uint32_t at, uint32_t grains) {
   gmlk_bins *bins = a->bins[b->stream];
   int is_alone = b->stream == GMLK_CLEAN
@@ -3598,9 +3601,10 @@ static void gmlk_foretell(const gmlake *l, const gmlk_request *r, const gmlk_pla
 
 /* Which stream a value means; when events are recorded and asked; waits on the device. A lake of
    one stream waits for nothing. gmlk_refresh asks all streams what is complete and makes that
-   memory CLEAN; gmlk_look does so for a request that finds none. gmlk_pieces_borrow queues waits
-   for what still uses the pieces, ends pending blocks among them, and reserves them; after an error
-   none is reserved. */
+   memory CLEAN; gmlk_look does so for a request that finds none. gmlk_pieces_borrow takes the
+   pieces of a plan from FREE, or PENDING, to RESERVED: a requester that may wait has its stream
+   wait on the device for what still uses them, and pending blocks among them end. After an error
+   none is reserved, but waits that were queued, and blocks that ended, stay so. */
 static unsigned gmlk_stream_find_slowly(gmlake *l, gmlake_stream value);
 static gmlake_result gmlk_refuse_gone(gmlake *l, gmlake_stream value, const char *call);
 static int gmlk_is_capturing(const gmlake *l, gmlk_stream *s);
@@ -4163,8 +4167,9 @@ static uint32_t gmlk_plan_end(const gmlk_arena *a, const gmlk_supply *supply, ui
   return best;
 }
 
-/* S3: writes the ranges of a window to arena->pieces. 0: the free ranges are too few; then they are
-   those that a window has beside so many new chunks as plan->shortfall needs. */
+/* S3: writes the ranges of a window to arena->pieces. 0: the free ranges are too few. Then
+   plan->shortfall says how much memory is missing, and the ranges are those that the window has
+   beside that much in new chunks. */
 static int gmlk_plan_window(gmlk_arena *a, const gmlk_streams *streams, gmlk_requester requester,
                             int is_exhaustive, uint32_t grains, uint32_t align, int whole_only,
                             gmlk_plan *plan) {
@@ -4303,8 +4308,8 @@ static gmlake_result gmlk_alias_unmap(gmlk_batch *batch, const gmlk_arena *a, gm
   return result;
 }
 
-/* Maps the aliases of a list, which stand in the order of their addresses. On an error unmaps them;
-   those of which something is then mapped the driver refused to unmap. */
+/* Maps the aliases of a list, which stand in the order of their addresses. On an error unmaps them.
+   If `mapped` of one is still not 0 then, the driver refused to unmap it. */
 static gmlake_result gmlk_aliases_map(gmlk_batch *batch, const gmlk_arena *a, gmlk_alias *list) {
   gmlake_result result = batch->is_relaxed ? GMLAKE_OK : batch->result;
   gmlk_alias *x, *first = list;
@@ -4362,7 +4367,8 @@ static void gmlk_alias_quarantine(gmlk_arena *a, gmlk_alias *x) {
 }
 
 /* Maps the aliases of a list, state_lock released meanwhile. Then writes down what is mapped: a
-   page is idle, and a window neither live nor idle. What should not be there is quarantined. */
+   page is idle; a window counts as live, though nobody has it, until the caller makes it idle or
+   grants it. What should not be there is quarantined. */
 static gmlake_result gmlk_aliases_make(gmlake *l, gmlk_arena *a, gmlk_alias *list,
                                        uint64_t *out_ns) {
   gmlk_batch batch;
@@ -4400,7 +4406,8 @@ static void gmlk_alias_end(gmlake *l, gmlk_arena *a, gmlk_alias *x, uint64_t dri
   gmlk_window_discard(l, a, w);
 }
 
-/* Puts an alias that is not live into the list of those to be unmapped. Nobody else finds it. */
+/* Puts an alias that nobody has into the list of those to be unmapped. An idle window leaves the
+   tree and the list of idle ones and counts as live until it is gone: nobody else finds it. */
 static void gmlk_alias_give_up(gmlk_arena *a, gmlk_alias *x, gmlk_alias **dying) {
   if (x->is_window && x->state == GMLK_ALIAS_IDLE)
     gmlk_window_unset_idle(&a->windows, gmlk_window_at(x));
@@ -4491,7 +4498,10 @@ static gmlk_window *gmlk_window_for(const gmlake *l, const gmlk_request *r,
 }
 
 /* StitchFree, and for want of memory: drops the windows that are idle longest and whose work
-   is complete, until `bytes` of mappings or `left` windows are dropped. Never waits. */
+   is complete, until `bytes` of mappings or `left` windows are dropped. Never waits. Unmapping is
+   safe: the tag was set when the window was freed, to the stream and the epoch then open, so the
+   epoch's end is behind all work that had its address. Who took its pieces since then uses them by
+   other addresses; who took the window itself gave it a new tag when it was freed again. */
 static gmlake_result gmlk_evict(gmlake *l, gmlk_arena *a, size_t bytes, uint32_t left) {
   gmlk_window *w = a->sleep < GMLK_ASLEEP ? a->windows.idle_first : NULL;
   gmlk_alias *dying = NULL;
@@ -4742,6 +4752,7 @@ GMLK_INLINE gmlk_block *gmlk_fast_as(gmlake *l, gmlk_request *r, int is_watched)
   if ((!b || (hole - r->grains) >> a->chunk_log) && r->may_stitch && a->windows.open &&
       r->grains >= a->windows.grains_min) {
     gmlk_window *w = gmlk_window_for(l, r, r->requester);
+    /* Without waits it fails only for want of records, which changes nothing: then `b` serves. */
     if (w && !gmlk_window_take(l, r, r->requester, w)) return gmlk_grant(l, r, &w->self, GMLK_S1);
   }
   if ((!b || at + hole == a->tail.at) && r->grains <= a->small.most && r->align == 1 &&
