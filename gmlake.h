@@ -4854,6 +4854,8 @@ static gmlake_result gmlk_try_stitch(gmlake *l, gmlk_request *r, gmlk_requester 
   if (result && !gmlk_is_shortage(result)) return result;
   if ((result || extents != space->area.count) && !gmlk_plan_stitch(l, r, requester, &plan))
     return GMLAKE_OK; /* state_lock was released */
+  /* It may release state_lock. The plan holds all the same: where a policy evicts, `asks_first`
+     sends every allocation the slow way, so nobody takes a piece meanwhile. */
   result = gmlk_ask_evict(l, r, plan.chunk_count);
   return result ? result : gmlk_plan_commit(l, r, &plan, out_block);
 }
