@@ -3282,27 +3282,35 @@ static inline gmlk_block *gmlk_best_in(const gmlk_arena *a, unsigned tag, unsign
   return NULL;
 }
 
+/* gmlk_best_fit with alignment: apart, since most requests have none, and theirs is the fast path. */
+static gmlk_block *gmlk_best_aligned(const gmlk_arena *a, unsigned stream, uint32_t grains,
+                                     uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
+  uint32_t own_at = 0, clean_at = 0;
+  gmlk_block *own = stream ? gmlk_best_in(a, stream, stream, grains, align, &own_at) : NULL, *best;
+  gmlk_block *clean = gmlk_best_in(a, GMLK_CLEAN, stream, grains, align, &clean_at);
+  if (clean && (!own || gmlk_hole_less(clean, own))) own = NULL;
+  best = own ? gmlk_run_start(own) : clean;
+  if (!best) return NULL;
+  *out_at = own ? own_at : clean_at;
+  *out_hole = own ? own->its.hole : clean->its.hole;
+  while (best->at + best->grains <= *out_at) best = best->next;
+  return best;
+}
+
 /* The paper's BestFit: the smaller of the stream's best run and the best clean hole. Returns the
    block that holds the range's first grain, *out_at; *out_hole is the hole's size. NULL: none. */
 GMLK_INLINE gmlk_block *gmlk_best_fit(const gmlk_arena *a, unsigned stream, uint32_t grains,
                                       uint32_t align, uint32_t *out_at, uint32_t *out_hole) {
-  const int is_aligned = align > 1;
-  uint32_t own_at = 0, clean_at = 0;
-  gmlk_block *own = NULL, *clean = NULL, *best;
-  if (is_aligned) {
-    if (stream) own = gmlk_best_in(a, stream, stream, grains, align, &own_at);
-    clean = gmlk_best_in(a, GMLK_CLEAN, stream, grains, align, &clean_at);
-  } else {
-    if (stream) own = gmlk_bins_best(a->bins[stream], grains);
-    if (a->bins[GMLK_CLEAN]->count && !(own && own->its.hole == grains))
-      clean = gmlk_best_clean(a, stream, grains);
-  }
+  gmlk_block *own, *clean = NULL, *best;
+  if (align > 1) return gmlk_best_aligned(a, stream, grains, align, out_at, out_hole);
+  own = stream ? gmlk_bins_best(a->bins[stream], grains) : NULL;
+  if (a->bins[GMLK_CLEAN]->count && !(own && own->its.hole == grains))
+    clean = gmlk_best_clean(a, stream, grains);
   if (clean && (!own || gmlk_hole_less(clean, own))) own = NULL;
   best = own ? gmlk_run_start(own) : clean;
   if (!best) return NULL;
-  *out_at = !is_aligned ? best->at : own ? own_at : clean_at;
+  *out_at = best->at;
   *out_hole = own ? own->its.hole : clean->its.hole;
-  while (is_aligned && best->at + best->grains <= *out_at) best = best->next;
   return best;
 }
 
@@ -3694,15 +3702,16 @@ struct gmlk_request { /* see >>alloc */
   size_t bytes;   /* as asked for */
   uint32_t align; /* in grains */
   unsigned flags;
-  int is_whole; /* it gets whole chunks */
-  /* What follows is 0 before it is opened. */
+  int is_whole;             /* it gets whole chunks */
   gmlk_requester requester; /* its stream is the capture's number if the stream is captured */
   unsigned stream;          /* the stream's own number; 0: none */
   uint32_t grains;          /* its size; 0: more than any arena can hold */
   int may_stitch;           /* a window may serve it */
   int is_capture;           /* the stream is being captured */
-  int is_reuse;             /* an idle window was taken for it */
-  int is_split;             /* a part of a free range was taken for it */
+  /* What follows is 0 when it is opened: cleared at once, and small enough for that. From 96 bytes
+     on compilers call or loop, which takes as long as the rest of the fast path's stores. */
+  int is_reuse; /* an idle window was taken for it */
+  int is_split; /* a part of a free range was taken for it */
   /* What one slow step of >>slow leaves to the next: */
   uint32_t shortfall;     /* grains that were missing for a window; 0: no window can be made */
   uint32_t piece_count;   /* what that window has: so many ranges in arena->pieces */
@@ -4671,10 +4680,14 @@ GMLK_INLINE gmlake_result gmlk_request_open(gmlake *l, gmlk_request *r,
                                             const gmlake_alloc_desc *desc, gmlake_stream stream) {
   gmlk_arena *a = desc->pool ? &desc->pool->arena : &l->home;
   gmlake_result result = GMLAKE_OK;
-  memset((char *)r + offsetof(gmlk_request, requester), 0,
-         sizeof(*r) - offsetof(gmlk_request, requester));
+  memset((char *)r + offsetof(gmlk_request, is_reuse), 0,
+         sizeof(*r) - offsetof(gmlk_request, is_reuse));
   r->arena = a;
   r->desc = desc;
+  r->requester.stream = r->stream = r->grains = 0;
+  r->requester.may_wait = GMLAKE_NO_WAIT;
+  r->requester.now_ns = r->requester.soon_ns = 0;
+  r->may_stitch = r->is_capture = 0;
   r->bytes = desc->bytes;
   r->align = 1;
   r->flags = desc->flags;
