@@ -10511,7 +10511,8 @@ static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host
    Owns the tensors, the ranges of addresses that they have, pinned memory, and for each stream the
    events behind its steps. Everything is queued in the order of the calls: who may use what is
    known when a call returns, though nothing has happened yet. Invariants:
-   [S1] device_bytes is the sum over tensors with memory of their ranges, and at most limit_bytes.
+   [S1] device_bytes is the sum over tensors with memory of their bytes, in whole chunks, and at
+        most limit_bytes.
    [S2] A tensor with memory lists the uses that no other listed use is behind: a stream and the
         number of a mark on it. Memory is discarded on a stream behind all of them.
    [S3] A mark is an event on a stream. Mark n is recorded in event n % GMLO_MARKS, so a wait for a
@@ -10542,11 +10543,10 @@ static uint64_t gmlo_rhythm_note(gmlo_rhythm *r, const gmlake_offload_host *host
 #define GMLO_USES_SEEN \
   64u                    /* uses of a tensor that are compared with a step that was not expected */
 #define GMLO_COVERED 8u  /* a part of the steps, that may be others without a new lesson */
-#define GMLO_RESYNC 256u /* steps that are searched for one that was expected later */
 #define GMLO_VAIN 1u     /* schedules in vain that do not count: a first iteration is special */
 #define GMLO_VAIN_MAX 8u /* iterations that have to be alike at most */
-#define GMLO_STEADY 2u   /* iterations of the same sizes, after which the schedule is for these */
-#define GMLO_GROWTH 16u  /* a part of all sizes: when they have grown by it, there is a new one */
+#define GMLO_STEADY 2u  /* how often sizes have to be those of the iteration before, to be learnt */
+#define GMLO_GROWTH 16u /* a part of all sizes: when they have grown by it, there is a new one */
 #define GMLO_REVIEW_GAIN 16u /* a part of the steps' time that is worth a new schedule */
 #define GMLO_KEEP_GAIN 50u   /* a part of the time that is worth keeping regions */
 #define GMLO_KEEP_PROBES 5u  /* numbers of kept regions that are planned for */
@@ -10675,7 +10675,7 @@ typedef struct gmlo_probes {
 
 struct gmlake_offload_session {
   gmlake_offload_session_desc desc;
-  gmlake_offload_backend queues; /* desc's backend, and memory: copies */
+  gmlake_offload_backend backend; /* copies of desc's */
   gmlake_offload_memory memory;
   gmlake_offload_session_stats stats;
   gmlake_offload_error_info error;
@@ -10876,11 +10876,11 @@ static void gmlo_session_postpone(gmlake_offload_session *s, uint32_t course) {
 static int gmlo_session_mark(gmlake_offload_session *s, uint32_t course) {
   gmlo_course *c = s->courses[course];
   void **event = &c->events[(c->marks + 1) % GMLO_MARKS];
-  if (*event == NULL && s->queues.event_create(s->queues.user, 0, 0, event) != 0) {
+  if (*event == NULL && s->backend.event_create(s->backend.user, 0, 0, event) != 0) {
     *event = NULL;
     return 0;
   }
-  if (s->queues.event_record(s->queues.user, *event, c->stream) != 0) return 0;
+  if (s->backend.event_record(s->backend.user, *event, c->stream) != 0) return 0;
   c->marks++;
   if (s->is_open && course > GMLO_IN) gmlo_session_postpone(s, course);
   return 1;
@@ -10893,7 +10893,7 @@ static int gmlo_session_order(gmlake_offload_session *s, uint32_t to, gmlo_mark 
   if (to == mark.course || mark.number == 0 || c->seen[mark.course] >= mark.number) return 1;
   if (other->marks < mark.number && !gmlo_session_mark(s, mark.course)) return 0;
   if (mark.number + GMLO_MARKS <= other->marks) mark.number = other->marks - GMLO_MARKS + 1;
-  if (s->queues.stream_wait(s->queues.user, c->stream, other->events[mark.number % GMLO_MARKS]) !=
+  if (s->backend.stream_wait(s->backend.user, c->stream, other->events[mark.number % GMLO_MARKS]) !=
       0) {
     return 0;
   }
@@ -10908,14 +10908,14 @@ static int gmlo_session_is_past(gmlake_offload_session *s, gmlo_mark mark) {
   if (mark.number == 0) return 1;
   if (c->marks < mark.number) return 0;
   if (mark.number + GMLO_MARKS <= c->marks) mark.number = c->marks - GMLO_MARKS + 1;
-  return s->queues.event_done(s->queues.user, c->events[mark.number % GMLO_MARKS], &done) == 0 &&
+  return s->backend.event_done(s->backend.user, c->events[mark.number % GMLO_MARKS], &done) == 0 &&
          done;
 }
 
 /* Makes the host wait for a stream. */
 static int gmlo_session_sync(gmlake_offload_session *s, uint32_t course) {
   s->stats.sync_count++;
-  return s->queues.stream_sync(s->queues.user, s->courses[course]->stream) == 0;
+  return s->backend.stream_sync(s->backend.user, s->courses[course]->stream) == 0;
 }
 
 static gmlake_offload_result gmlo_session_refused(gmlake_offload_session *s, uint32_t tensor,
@@ -10989,12 +10989,12 @@ static uint32_t gmlo_session_stamp(gmlake_offload_session *s, uint32_t course) {
     if (!gmlo_lesson_room(l, (void **)&events, l->made, &l->event_capacity, sizeof *l->events))
       return GMLAKE_OFFLOAD_NONE;
     l->events = (void **)events;
-    l->is_broken = s->queues.event_create(s->queues.user, 0, 1, &l->events[l->made]) != 0;
+    l->is_broken = s->backend.event_create(s->backend.user, 0, 1, &l->events[l->made]) != 0;
     if (l->is_broken) return GMLAKE_OFFLOAD_NONE;
     l->made++;
   }
-  l->is_broken = s->queues.event_record(s->queues.user, l->events[l->event_count],
-                                        s->courses[course]->stream) != 0;
+  l->is_broken = s->backend.event_record(s->backend.user, l->events[l->event_count],
+                                         s->courses[course]->stream) != 0;
   return l->is_broken ? GMLAKE_OFFLOAD_NONE : (uint32_t)l->event_count++;
 }
 
@@ -11438,7 +11438,7 @@ static void gmlo_session_unpin(gmlake_offload_session *s, gmlo_guest *g) {
 /* pre: it is in no list. */
 static void gmlo_session_give_pin(gmlake_offload_session *s, uint32_t id) {
   gmlo_pin *pin = &s->pins[id];
-  s->queues.host_free(s->queues.user, pin->ptr, pin->bytes);
+  s->backend.host_free(s->backend.user, pin->ptr, pin->bytes);
   s->stats.host_bytes -= pin->bytes;
   pin->ptr = NULL;
   pin->bytes = 0;
@@ -11513,7 +11513,7 @@ static gmlake_offload_result gmlo_session_stage(gmlake_offload_session *s, uint3
     gmlo_session_give_idle(s);
     if (!gmlo_session_may_pin(s, g->real_bytes)) (void)gmlo_session_reclaim(s, g->real_bytes);
     if (!gmlo_session_may_pin(s, g->real_bytes) ||
-        s->queues.host_alloc(s->queues.user, g->real_bytes, &ptr) != 0) {
+        s->backend.host_alloc(s->backend.user, g->real_bytes, &ptr) != 0) {
       return gmlo_session_fail(s, GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY, tensor,
                                "there is no pinned memory left for a tensor that has to leave; "
                                "raise host_bytes_max");
@@ -11850,7 +11850,7 @@ static int gmlo_session_copy(gmlake_offload_session *s, gmlo_guest *g, int direc
   copy.host_ptr = pin->ptr;
   copy.bytes = g->real_bytes;
   if (g->real_bytes >= GMLO_MEASURED_BYTES) begun = gmlo_session_stamp(s, course);
-  if (s->queues.copy(s->queues.user, &copy, s->courses[course]->stream) != 0) return 0;
+  if (s->backend.copy(s->backend.user, &copy, s->courses[course]->stream) != 0) return 0;
   gmlo_session_only_use(s, g, course);
   pin->mark = g->uses[0];
   if (!gmlo_session_mark(s, course) && !gmlo_session_sync(s, course)) return 0;
@@ -12179,7 +12179,7 @@ static int gmlo_session_is_over(gmlake_offload_session *s) {
   s->is_looking = 0;
   for (looked = 0; s->over_from != 0 && looked < GMLO_EVENTS_SEEN; looked++, s->over_from--) {
     int done = 0;
-    if (s->queues.event_done(s->queues.user, l->events[s->over_from - 1], &done) != 0 || !done)
+    if (s->backend.event_done(s->backend.user, l->events[s->over_from - 1], &done) != 0 || !done)
       return 0;
   }
   s->is_looking = s->over_from != 0;
@@ -12190,7 +12190,7 @@ static uint64_t gmlo_session_between(gmlake_offload_session *s, uint32_t from, u
   gmlo_lesson *l = gmlo_session_known(s);
   uint64_t ns = 0;
   if (from == GMLAKE_OFFLOAD_NONE || to == GMLAKE_OFFLOAD_NONE ||
-      s->queues.event_ns(s->queues.user, l->events[from], l->events[to], &ns) != 0) {
+      s->backend.event_ns(s->backend.user, l->events[from], l->events[to], &ns) != 0) {
     return 0;
   }
   return ns < GMLO_TIME_MAX / 1000000 ? ns : 0;
@@ -12660,8 +12660,8 @@ static int gmlo_session_is_reviewed(uint64_t alike_count) {
   return alike_count == 4 || alike_count == 9;
 }
 
-/* An iteration has ended: compares, learns and begins the next one. Sizes that changed are learnt
-   again when two iterations in a row have the same ones. */
+/* An iteration has ended: compares, learns and begins the next one. Smaller sizes are learnt when
+   three iterations in a row had the same ones. */
 static void gmlo_session_turn(gmlake_offload_session *s) {
   gmlo_lesson *known = gmlo_session_known(s), *l = gmlo_session_recorded(s);
   int is_review = gmlo_session_is_reviewed(s->alike_count);
@@ -13045,7 +13045,7 @@ static gmlake_offload_result gmlo_session_end(gmlake_offload_session *s) {
 
 static void gmlo_session_free_lesson(gmlake_offload_session *s, gmlo_lesson *l) {
   size_t i;
-  for (i = 0; i < l->made; i++) s->queues.event_destroy(s->queues.user, l->events[i]);
+  for (i = 0; i < l->made; i++) s->backend.event_destroy(s->backend.user, l->events[i]);
   gmlo_lesson_free(l);
 }
 
@@ -13053,14 +13053,14 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   gmlake_offload_host host = s->desc.host;
   size_t i, n;
   for (i = 0; i < s->course_count; i++)
-    (void)s->queues.stream_sync(s->queues.user, s->courses[i]->stream);
+    (void)s->backend.stream_sync(s->backend.user, s->courses[i]->stream);
   for (i = 0; i < s->guest_count; i++) {
     const gmlo_range *range = &s->ranges[s->guests[i].range];
     if (!s->guests[i].has_memory) continue;
-    (void)s->memory.discard(s->memory.user, range->range, range->used, s->queues.out_stream);
+    (void)s->memory.discard(s->memory.user, range->range, range->used, s->backend.out_stream);
   }
   for (i = 0; i < s->range_count; i++) {
-    s->memory.release(s->memory.user, s->ranges[i].range, s->queues.out_stream);
+    s->memory.release(s->memory.user, s->ranges[i].range, s->backend.out_stream);
     gmlo_free(&host, s->ranges[i].chunks);
   }
   gmlo_free(&host, s->vblock_ranges);
@@ -13069,11 +13069,11 @@ static void gmlo_session_free(gmlake_offload_session *s) {
   gmlo_free(&host, s->choices);
   for (i = 0; i < s->pin_count; i++)
     if (s->pins[i].ptr != NULL)
-      s->queues.host_free(s->queues.user, s->pins[i].ptr, s->pins[i].bytes);
+      s->backend.host_free(s->backend.user, s->pins[i].ptr, s->pins[i].bytes);
   for (i = 0; i < s->course_count; i++) {
     for (n = 0; n < GMLO_MARKS; n++)
       if (s->courses[i]->events[n] != NULL)
-        s->queues.event_destroy(s->queues.user, s->courses[i]->events[n]);
+        s->backend.event_destroy(s->backend.user, s->courses[i]->events[n]);
     gmlo_free(&host, s->courses[i]);
   }
   gmlo_session_free_lesson(s, &s->lessons[0]);
@@ -13112,7 +13112,7 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_create(
   s = (gmlake_offload_session *)gmlo_zeroed(&desc->host, 1, sizeof *s);
   if (s == NULL) return GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
   s->desc = *desc;
-  s->queues = *desc->backend;
+  s->backend = *desc->backend;
   memcpy(&s->memory, desc->memory,
          desc->memory->struct_bytes < sizeof s->memory ? GMLO_MEMORY_BYTES : sizeof s->memory);
   s->known = -1;
@@ -13120,8 +13120,8 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_create(
   s->lessons[0].host = s->lessons[1].host = s->proposal.lesson.host = desc->host;
   s->first_region = 1;
   if (s->desc.tensor_bytes_min == 0) s->desc.tensor_bytes_min = GMLO_TENSOR_BYTES_MIN;
-  if (gmlo_session_course(s, s->queues.out_stream) != GMLO_OUT ||
-      gmlo_session_course(s, s->queues.in_stream) != GMLO_IN) {
+  if (gmlo_session_course(s, s->backend.out_stream) != GMLO_OUT ||
+      gmlo_session_course(s, s->backend.in_stream) != GMLO_IN) {
     gmlake_offload_result result = s->course_count == 1 && s->error.result == GMLAKE_OFFLOAD_OK
                                        ? GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT
                                        : GMLAKE_OFFLOAD_ERROR_OUT_OF_HOST_MEMORY;
@@ -13167,6 +13167,17 @@ static gmlake_offload_result gmlo_session_exit(gmlake_offload_session *s,
   return result;
 }
 
+/* Enters a call about a tensor and a stream; after an error the call has ended. */
+static gmlake_offload_result gmlo_session_enter_on(gmlake_offload_session *s, uint32_t tensor,
+                                                   void *stream, uint32_t *out_course) {
+  gmlake_offload_result result = gmlo_session_enter(s);
+  if (result != GMLAKE_OFFLOAD_OK) return result;
+  *out_course = gmlo_session_course(s, stream);
+  if (*out_course == GMLO_STREAMS_MAX) return gmlo_session_exit(s, s->error.result);
+  if (!gmlo_session_lives(s, tensor)) return gmlo_session_exit(s, gmlo_session_unknown(s, tensor));
+  return result;
+}
+
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_alloc(gmlake_offload_session *session, size_t bytes, void *stream,
                              uint32_t *out_tensor, void **out_ptr) {
@@ -13193,18 +13204,11 @@ gmlake_offload_session_alloc(gmlake_offload_session *session, size_t bytes, void
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_free(gmlake_offload_session *session, uint32_t tensor, void *stream) {
-  gmlake_offload_result result = gmlo_session_enter(session);
   uint32_t course;
+  gmlake_offload_result result = gmlo_session_enter_on(session, tensor, stream, &course);
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  course = gmlo_session_course(session, stream);
-  if (course == GMLO_STREAMS_MAX) {
-    result = session->error.result;
-  } else if (!gmlo_session_lives(session, tensor)) {
-    result = gmlo_session_unknown(session, tensor);
-  } else {
-    if (session->guests[tensor].has_memory) result = gmlo_session_discard(session, tensor, course);
-    if (!session->guests[tensor].has_memory) gmlo_session_bury(session, tensor);
-  }
+  if (session->guests[tensor].has_memory) result = gmlo_session_discard(session, tensor, course);
+  if (!session->guests[tensor].has_memory) gmlo_session_bury(session, tensor);
   return gmlo_session_exit(session, result);
 }
 
@@ -13368,15 +13372,10 @@ gmlake_offload_session_region_end(gmlake_offload_session *session, size_t unseen
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_pin(gmlake_offload_session *session,
                                                                     uint32_t tensor, void *stream) {
-  gmlake_offload_result result = gmlo_session_enter(session);
   uint32_t course;
+  gmlake_offload_result result = gmlo_session_enter_on(session, tensor, stream, &course);
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  course = gmlo_session_course(session, stream);
-  if (course == GMLO_STREAMS_MAX) {
-    result = session->error.result;
-  } else if (!gmlo_session_lives(session, tensor)) {
-    result = gmlo_session_unknown(session, tensor);
-  } else if (session->is_held && !session->guests[tensor].has_bytes) {
+  if (session->is_held && !session->guests[tensor].has_bytes) {
     result = gmlo_session_fail(session, GMLAKE_OFFLOAD_ERROR_INVALID_ARGUMENT, tensor,
                                "the tensor is away while the session is held");
   } else {
@@ -13392,13 +13391,10 @@ GMLAKE_OFFLOAD_DEF gmlake_offload_result gmlake_offload_session_pin(gmlake_offlo
 
 GMLAKE_OFFLOAD_DEF gmlake_offload_result
 gmlake_offload_session_unpin(gmlake_offload_session *session, uint32_t tensor, void *stream) {
-  gmlake_offload_result result = gmlo_session_enter(session);
   uint32_t course;
+  gmlake_offload_result result = gmlo_session_enter_on(session, tensor, stream, &course);
   if (result != GMLAKE_OFFLOAD_OK) return result;
-  course = gmlo_session_course(session, stream);
-  if (course == GMLO_STREAMS_MAX) {
-    result = session->error.result;
-  } else if (!gmlo_session_lives(session, tensor) || session->guests[tensor].keep_count == 0) {
+  if (session->guests[tensor].keep_count == 0) {
     result = gmlo_session_unknown(session, tensor);
   } else if (!gmlo_session_use(session, &session->guests[tensor], course)) {
     result = gmlo_session_refused(session, tensor, "a stream could not be made to wait");
