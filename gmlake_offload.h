@@ -11229,10 +11229,12 @@ static void gmlo_session_learn_pair(gmlake_offload_session *s, uint32_t heir, ui
   if (other != GMLAKE_OFFLOAD_NONE) gmlo_session_rank_slot(s, other);
 }
 
-/* Whether the slots of two tensors may be exchanged. `had` NONE: one of them has none. */
+/* Whether a tensor that has the slot `had` may get this one, and who is in this one the other.
+   `had` NONE: then this one has to be of the iteration's begin, or empty. */
 static int gmlo_session_is_like(const gmlo_lesson *l, uint32_t slot, uint32_t had) {
   const gmlo_slot *a = &l->slots[slot], *b;
-  if (had == GMLAKE_OFFLOAD_NONE) return a->birth == GMLAKE_OFFLOAD_NONE || a->tensor == had;
+  if (had == GMLAKE_OFFLOAD_NONE)
+    return a->birth == GMLAKE_OFFLOAD_NONE || a->tensor == GMLAKE_OFFLOAD_NONE;
   b = &l->slots[had];
   if (a->birth != b->birth) return 0;
   return a->birth != GMLAKE_OFFLOAD_NONE ||

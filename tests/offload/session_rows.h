@@ -171,6 +171,23 @@ static const row session_rows[] = {
     {"a_schedule_is_for_its_sizes",
      "{limit:88} " SETUP("6", "4", "8") "[5 " TRAIN("6", "4", "2") "] [3 note " TRAIN(
          "6", "2k", "1k") "mode=1 +in=0 note " TRAIN("6", "4", "2") "mode=1 +in>0 ] drifts=0"},
+    /* A tensor may be missing: a program does not tell of what is small. It was seen when the
+       iteration was learnt, or not. */
+    {"a_tensor_that_is_missing_at_times",
+     "{limit:66} " SETUP("6", "4", "8") "[5 mark >t=1/50 w0,t>y=1/51 -y -t " UNMARKED(
+         "6", "4",
+         "2") "] [4 mark >/50 w0>y=1/51 -y " UNMARKED("6", "4",
+                                                      "2") "mark >t=1/50 w0,t>y=1/51 -y "
+                                                           "-t " UNMARKED("6", "4",
+                                                                          "2") "] drifts=0 mode=1"},
+    {"a_tensor_that_is_there_at_times",
+     "{limit:66} " SETUP("6", "4", "8") "[5 mark >/50 w0>y=1/51 -y " UNMARKED(
+         "6", "4",
+         "2") "] [4 mark >t=1/50 w0,t>y=1/51 -y -t " UNMARKED("6", "4",
+                                                              "2") "mark >/50 w0>y=1/51 "
+                                                                   "-y " UNMARKED("6", "4",
+                                                                                  "2") "] drifts=0 "
+                                                                                       "mode=1"},
     /* The first iteration is the smallest. Those that are larger than any before are planned for:
        there is a new schedule when all together have grown by a sixteenth. */
     {"larger_sizes_are_planned_for",
